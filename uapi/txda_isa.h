@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note OR MIT */
+/*
+ * TX8 instruction set: command streams, programs, tensors and weight tiles.
+ *
+ * This header is the whole contract between a program's maker (txda-compile), whoever launches it
+ * (libtxda, the driver only passes streams on) and the chip (the device model, firmware). All
+ * fields are little endian. Every struct has explicit padding; a reserved field or an undefined
+ * flag bit must be zero and the chip faults if it is not.
+ *
+ * Streams, programs, binding tables and everything they point to are written by unprivileged
+ * clients. The chip trusts none of it: each address range is checked against the queue's address
+ * space before it is touched, each index read from memory (token id, block number, row) against
+ * its table, each size with overflow-safe arithmetic. A violation stops the queue that caused it
+ * with a struct txda_fault; other queues go on.
+ *
+ * Determinism. Each output element of an op is reduced over K (or over key positions) in one fixed
+ * order that does not depend on the number of rows, the batch, the chunking or the number of
+ * cores, so that a request gives the same bits alone, batched or chunked on one machine.
+ */
+#ifndef TXDA_ISA_H
+#define TXDA_ISA_H
+
+#include <linux/types.h>
+
+#define TXDA_ISA_MAJOR		1	/* other majors are refused */
+#define TXDA_ISA_MINOR		0	/* newer minors are refused by older chips */
+
+#define TXDA_VA_BITS		48
+#define TXDA_MAX_GROUP		8	/* chips in one group (tensor-parallel degree) */
+#define TXDA_NONE		0xffffffffu
+
+/* ------------------------------------------------------------------------------------------- */
+/* Command streams                                                                               */
+/* ------------------------------------------------------------------------------------------- */
+
+/* A stream is a sequence of packets, 8-byte aligned, executed in order by one queue. */
+#define TXDA_STREAM_MAX_BYTES	(1u << 20)
+
+enum txda_packet {
+	TXDA_PKT_NOP = 0,
+	TXDA_PKT_COPY = 1,		/* struct txda_pkt_copy */
+	TXDA_PKT_COPY_2D = 2,		/* struct txda_pkt_copy_2d */
+	TXDA_PKT_FILL = 3,		/* struct txda_pkt_fill */
+	TXDA_PKT_EXEC = 4,		/* struct txda_pkt_exec; compute queues only */
+	TXDA_PKT_SIGNAL = 5,		/* struct txda_pkt_fence */
+	TXDA_PKT_WAIT = 6,		/* struct txda_pkt_fence */
+	TXDA_PKT_TIMESTAMP = 7,		/* struct txda_pkt_timestamp */
+	TXDA_PKT_ALL_REDUCE = 8,	/* struct txda_pkt_collective; compute queues only */
+	TXDA_PKT_ALL_GATHER = 9,	/* struct txda_pkt_collective; compute queues only */
+	TXDA_PKT_COUNT
+};
+
+struct txda_pkt {
+	__u16 op;		/* enum txda_packet */
+	__u16 flags;		/* per packet; 0 unless stated */
+	__u32 bytes;		/* of the whole packet with this header; a multiple of 8 */
+};
+
+/* Copies @bytes from @src to @dst. The ranges must not overlap. */
+struct txda_pkt_copy {
+	struct txda_pkt hdr;
+	__u64 dst;
+	__u64 src;
+	__u64 bytes;
+};
+
+/* Copies @rows rows of @row_bytes; row i starts at src + i * src_pitch and dst + i * dst_pitch. */
+struct txda_pkt_copy_2d {
+	struct txda_pkt hdr;
+	__u64 dst;
+	__u64 src;
+	__u64 dst_pitch;
+	__u64 src_pitch;
+	__u64 row_bytes;
+	__u64 rows;
+};
+
+/* Fills [dst, dst + bytes) with the 32-bit @value; @dst and @bytes are multiples of 4. */
+struct txda_pkt_fill {
+	struct txda_pkt hdr;
+	__u64 dst;
+	__u64 bytes;
+	__u32 value;
+	__u32 reserved;
+};
+
+/*
+ * SIGNAL stores @value to the 64-bit word at @va (8-byte aligned) with release order after all
+ * earlier packets of the queue, then raises the completion interrupt if TXDA_SIGNAL_IRQ is set.
+ * WAIT holds the queue until the word, read with acquire order, is >= @value (unsigned).
+ */
+#define TXDA_SIGNAL_IRQ		(1u << 0)
+
+struct txda_pkt_fence {
+	struct txda_pkt hdr;
+	__u64 va;
+	__u64 value;
+};
+
+/* Stores the chip's time in nanoseconds to the 64-bit word at @va (8-byte aligned). */
+struct txda_pkt_timestamp {
+	struct txda_pkt hdr;
+	__u64 va;
+};
+
+/*
+ * Collective among the members of the address space's group @group (see txda_pkt_exec.group).
+ * Members meet by order: the i-th collective of each member on that group belong together; they
+ * must agree in kind, count and dtype, else all members fault.
+ * ALL_REDUCE: dst[i] = sum over ranks, in rank order, of src[i]; float32 or bfloat16 (summed as
+ * float32, rounded once). ALL_GATHER: dst[rank * count + i] = src_of_rank[i].
+ */
+struct txda_pkt_collective {
+	struct txda_pkt hdr;
+	__u64 dst;
+	__u64 src;
+	__u64 count;		/* elements of @src */
+	__u32 dtype;		/* enum txda_dtype: F32 or BF16 */
+	__u32 group;
+};
+
+/* Symbols: run-time sizes that a launch gives and tensor dimensions refer to. */
+enum txda_symbol {
+	TXDA_SYM_NONE = 0,	/* the dimension is a constant */
+	TXDA_SYM_T = 1,		/* tokens in this step */
+	TXDA_SYM_S = 2,		/* sequences in this step */
+	TXDA_SYM_R = 3,		/* rows whose logits are wanted */
+	TXDA_SYM_B = 4,		/* columns of the block table: most KV blocks of one sequence */
+	TXDA_SYM_N = 5,		/* KV blocks in the cache */
+	TXDA_SYM_COUNT = 8
+};
+
+/*
+ * Runs a program. The chip reads the program at its first launch and may go on with that copy until
+ * the range is unmapped or a launch has TXDA_EXEC_RELOAD set.
+ */
+#define TXDA_EXEC_RELOAD	(1u << 0)	/* forget a cached copy of the program */
+/*
+ * Precise mode (chips with TXDA_CAP_PRECISE): every activation is kept in float32 and every product
+ * is made with float32 inputs, so that a wrong graph can be told from rounding. In this mode every
+ * tensor with TXDA_TENSOR_ACTIVATION has twice its offset and size, and BF16 in it means F32; the
+ * bindings of such slots must be twice as large.
+ */
+#define TXDA_EXEC_PRECISE	(1u << 1)
+/*
+ * Timeline: the chip writes one struct txda_op_time per op to @profile_va.
+ */
+#define TXDA_EXEC_PROFILE	(1u << 2)
+
+struct txda_pkt_exec {
+	struct txda_pkt hdr;		/* flags: TXDA_EXEC_* */
+	__u64 program_va;		/* 64-byte aligned struct txda_program */
+	__u64 bindings_va;		/* struct txda_binding[n_bindings], 8-byte aligned */
+	__u64 profile_va;		/* struct txda_op_time[n_ops], or 0 */
+	__u32 program_bytes;
+	__u32 n_bindings;		/* must equal the program's n_slots */
+	__u32 group;			/* group slot of the address space, or TXDA_NONE */
+	__u32 reserved;
+	__u32 sym[TXDA_SYM_COUNT];	/* by enum txda_symbol; [0] and unused ones are 0 */
+};
+
+struct txda_binding {
+	__u64 va;		/* 64-byte aligned */
+	__u64 bytes;
+};
+
+struct txda_op_time {
+	__u64 start_ns;		/* chip time */
+	__u64 end_ns;
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* Programs                                                                                      */
+/* ------------------------------------------------------------------------------------------- */
+
+enum txda_dtype {
+	TXDA_F32 = 0,
+	TXDA_BF16 = 1,
+	TXDA_F16 = 2,
+	TXDA_I32 = 3,
+	TXDA_I64 = 4,
+	TXDA_U8 = 5,
+	TXDA_W8 = 6,		/* group-quantised weights, tiles only */
+	TXDA_W4 = 7,
+	TXDA_DTYPE_COUNT
+};
+
+enum txda_layout {
+	TXDA_ROWS = 0,		/* row-major, no padding */
+	TXDA_TILE32 = 1,	/* weight tiles, below */
+	TXDA_TILE32_GATED = 2,	/* the same, gate and up columns alternating by 16 */
+	TXDA_KV_PAGED = 3,	/* KV cache blocks, below */
+	TXDA_LAYOUT_COUNT
+};
+
+enum txda_slot_kind {
+	TXDA_SLOT_WEIGHTS = 0,	/* param.bin as it is; read-only */
+	TXDA_SLOT_KV = 1,
+	TXDA_SLOT_SCRATCH = 2,	/* contents undefined between launches */
+	TXDA_SLOT_INPUT = 3,
+	TXDA_SLOT_OUTPUT = 4,
+	TXDA_SLOT_KIND_COUNT
+};
+
+#define TXDA_PROGRAM_MAGIC	0x50445854u	/* "TXDP" */
+#define TXDA_PROGRAM_MAX_BYTES	(64u << 20)
+#define TXDA_PROGRAM_MAX_SLOTS	64
+
+/* The header of kcore.bin. Offsets are from the header's start and 8-byte aligned. */
+struct txda_program {
+	__u32 magic;
+	__u16 major;
+	__u16 minor;
+	__u64 bytes;			/* of the whole program */
+	__u32 crc32c;			/* of the whole program with this field 0 */
+	__u32 n_slots;
+	__u32 n_tensors;
+	__u32 n_ops;
+	__u32 slots_off;		/* struct txda_slot[n_slots] */
+	__u32 tensors_off;		/* struct txda_tensor[n_tensors] */
+	__u32 ops_off;			/* struct txda_op[n_ops] */
+	__u32 strings_off;		/* NUL-terminated names; the last byte is NUL */
+	__u32 strings_bytes;
+	__u32 name;			/* of the program ("step"); offset into strings */
+	__u32 group_size;		/* chips that run it together; 1: none */
+	__u32 rank;			/* of this chip in the group */
+	__u32 sym_max[TXDA_SYM_COUNT];	/* the largest value of each symbol */
+	__u32 reserved[8];
+};
+
+struct txda_slot {
+	__u32 name;
+	__u32 kind;		/* enum txda_slot_kind */
+	__u64 bytes;		/* needed when every symbol is at its maximum; KV: per block */
+};
+
+struct txda_dim {
+	__u32 sym;		/* enum txda_symbol; the extent is mul * value of the symbol, or mul */
+	__u32 mul;
+};
+
+/* In precise mode offset and size count twice and BF16 means F32. */
+#define TXDA_TENSOR_ACTIVATION	(1u << 0)
+
+struct txda_tensor {
+	__u32 name;
+	__u16 slot;
+	__u8 dtype;		/* enum txda_dtype */
+	__u8 layout;		/* enum txda_layout */
+	__u64 offset;		/* into the slot; a multiple of 64 */
+	__u8 ndim;		/* 1 to 4 */
+	__u8 flags;		/* TXDA_TENSOR_* */
+	__u16 group;		/* TXDA_W8/W4: K elements that share a scale; else 0 */
+	__u32 reserved[3];
+	struct txda_dim dim[4];	/* outermost first; unused ones are 0 */
+};
+
+enum txda_opcode {
+	TXDA_OP_EMBED = 0,
+	TXDA_OP_RMSNORM = 1,
+	TXDA_OP_LINEAR = 2,
+	TXDA_OP_ROPE_TABLE = 3,
+	TXDA_OP_ROPE_KV = 4,
+	TXDA_OP_ATTENTION = 5,
+	TXDA_OP_GATHER_ROWS = 6,
+	TXDA_OP_TOPK = 7,
+	TXDA_OP_ALL_REDUCE = 8,
+	TXDA_OP_ALL_GATHER = 9,
+	TXDA_OP_COUNT
+};
+
+/*
+ * EMBED: out[t] = table[token[t] - first] for first <= token < first + rows of the table, zeros for
+ * other tokens below @vocab (another chip of the group has them). token >= vocab faults.
+ *   in:  [0] tokens I32 [T]   [1] table TILE32 [V', H] any weight type
+ *   out: [0] x F32 [T, H]
+ */
+struct txda_op_embed {
+	__u32 first;
+	__u32 vocab;
+	float scale;		/* multiplies the row; 1 for most families */
+};
+
+/*
+ * RMSNORM: out = x / sqrt(mean(x^2) + eps) * weight, reduced in float32 (Zhang and Sennrich 2019).
+ *   in:  [0] x F32 [M, H]   [1] weight F32 [H]
+ *   out: [0] F32 or BF16 [M, H]
+ */
+struct txda_op_rmsnorm {
+	float eps;
+};
+
+/*
+ * LINEAR: out = act(norm(x) W^T + bias) + residual, accumulated in float32 over rising K.
+ * norm(x) is RMSNORM by [3] and @eps when [3] is given. W8 and W4 weights: the activations are
+ * quantised by row to int8 in groups of 32 of K (scale = max|x| / 127), products are int32.
+ *   in:  [0] x F32 or BF16 [M, K]       [1] W TILE32 or TILE32_GATED [N, K]
+ *        [2] bias F32 [N] or none       [3] norm weight F32 [K] or none
+ *        [4] residual F32 [M, N] or none (may be the output itself)
+ *   out: [0] F32 or BF16 [M, N]; SILU_GATED: [M, N / 2], the rows of W being N/2 gates, then N/2 ups:
+ *        out[j] = silu(gate_j) * up_j
+ */
+enum txda_activation {
+	TXDA_ACT_NONE = 0,
+	TXDA_ACT_SILU_GATED = 1,	/* W has layout TILE32_GATED */
+	TXDA_ACT_COUNT
+};
+
+struct txda_op_linear {
+	__u32 act;		/* enum txda_activation */
+	float eps;
+};
+
+/*
+ * ROPE_TABLE: cos and sin of every token's position for the rotary embedding of ROPE_KV
+ * (Su et al. 2021): angle[i] = position * inv_freq[i], both in float32; table[t] = cos[P], sin[P], times
+ * @scale (yarn's attention factor). Scaling schemes (linear, llama3, yarn) are in inv_freq. Dynamic NTK scaling is a function of the position:
+ * where position + 1 > dynamic_from > 0, inv_freq is made anew from base' = base * (factor *
+ * (position + 1) / dynamic_from - (factor - 1)) ^ (2P / (2P - 2)), as a step-by-step decode of the reference
+ * implementations has it.
+ *   in:  [0] positions I32 [T]   [1] inv_freq F32 [P]
+ *   out: [0] table F32 [T, 2 P]
+ */
+struct txda_op_rope_table {
+	float scale;
+	float base;
+	float factor;
+	__u32 dynamic_from;	/* 0: never */
+	__u32 max_position;	/* positions >= this fault */
+};
+
+/*
+ * ROPE_KV: splits the fused projection, optionally normalises each head of q and k by RMSNORM over D,
+ * rotates the first 2 P elements of each head of q and k, writes q, and stores k and v to the cache block
+ * slot[t] / block_size at offset slot[t] % block_size. A slot of 0xffffffff stores nothing.
+ * The pairs are (i, i + P), or (2i, 2i + 1) with TXDA_ROPE_INTERLEAVED.
+ *   in:  [0] qkv F32 or BF16 [T, (Hq + 2 Hkv) D]   [1] table F32 [T, 2 P]   [2] slots I32 [T]
+ *        [3] q norm F32 [D] or none   [4] k norm F32 [D] or none
+ *   out: [0] q BF16 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
+ */
+#define TXDA_ROPE_INTERLEAVED	(1u << 0)
+
+struct txda_op_rope_kv {
+	__u32 n_heads;		/* Hq of this chip */
+	__u32 n_kv_heads;	/* Hkv of this chip */
+	__u32 head_dim;		/* D, a multiple of 2, at most 512 */
+	__u32 block_size;	/* tokens a block: 16, 32, 64 or 128 */
+	__u64 layer_offset;	/* of this layer within a block, bytes (doubled in precise mode) */
+	float eps;
+	__u32 flags;		/* TXDA_ROPE_* */
+};
+
+/*
+ * ATTENTION: causal softmax(scale q K^T) V over a paged cache, ragged batch. Sequence s owns the tokens
+ * [spans[s][0], spans[s][0] + spans[s][1]) of the step; they are the last ones of its context[s] tokens,
+ * whose keys are all in the cache already. Key position p of sequence s is in block table[s][p / block_size]. Query head h reads
+ * KV head h * Hkv / Hq. window > 0: the query at position p sees keys in (p - window, p].
+ * Keys are taken in parts of TXDA_ATTENTION_SPLIT positions counted from position 0; the parts' partial
+ * results (Milakov and Gimelshein 2018, online softmax) are merged in rising order, whoever computed them.
+ *   in:  [0] q BF16 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]   [2] block table I32 [S, B]
+ *        [3] spans I32 [S, 2]: first token and number of tokens of each sequence in this step;
+ *            the ranges rise, do not overlap and lie in [0, T)
+ *        [4] context I32 [S]
+ *   out: [0] BF16 [T, Hq D]
+ */
+#define TXDA_ATTENTION_SPLIT	512
+
+struct txda_op_attention {
+	__u32 n_heads;
+	__u32 n_kv_heads;
+	__u32 head_dim;
+	__u32 block_size;
+	__u64 layer_offset;
+	float scale;
+	__u32 window;		/* 0: none */
+};
+
+/*
+ * GATHER_ROWS: out[r] = x[row[r]]; row[r] >= M faults.
+ *   in:  [0] x F32 [M, H]   [1] rows I32 [R]
+ *   out: [0] F32 [R, H]
+ */
+
+/*
+ * TOPK: the @k largest elements of each row, largest first, the lower index first among equals (k = 1 is
+ * argmax), and the log of the sum of exponentials of the whole row. NaN sorts as minus infinity.
+ *   in:  [0] x F32 [R, V]
+ *   out: [0] indices I32 [R, k]   [1] values F32 [R, k]   [2] lse F32 [R]
+ */
+#define TXDA_TOPK_MAX		128
+
+struct txda_op_topk {
+	__u32 k;
+};
+
+/*
+ * ALL_REDUCE: out = residual + (x of rank 0 + x of rank 1 + ...), summed in rank order.
+ *   in:  [0] x F32 [M, H]   [1] residual F32 [M, H] or none (may be the output itself)
+ *   out: [0] F32 [M, H]
+ * ALL_GATHER: out[m] = the rows x[m] of the ranks side by side, cut to the width of out. Only rank 0 has an
+ * output; the others give TXDA_NONE.
+ *   in:  [0] x F32 [M, W]
+ *   out: [0] F32 [M, V], (group_size - 1) * W < V <= group_size * W
+ */
+
+struct txda_op {
+	__u16 op;		/* enum txda_opcode */
+	__u16 flags;		/* 0 */
+	__u32 label;		/* what it is in the model ("layers.3.mlp.down"); offset into strings */
+	__u32 in[6];		/* tensor indices or TXDA_NONE */
+	__u32 out[3];
+	__u32 reserved;
+	union {
+		struct txda_op_embed embed;
+		struct txda_op_rmsnorm rmsnorm;
+		struct txda_op_linear linear;
+		struct txda_op_rope_table rope_table;
+		struct txda_op_rope_kv rope_kv;
+		struct txda_op_attention attention;
+		struct txda_op_topk topk;
+		__u32 raw[20];		/* what an op does not name is 0 */
+	};
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* Faults                                                                                        */
+/* ------------------------------------------------------------------------------------------- */
+
+enum txda_fault_code {
+	TXDA_FAULT_NONE = 0,
+	TXDA_FAULT_PAGE = 1,		/* @va is not mapped, or not with that access */
+	TXDA_FAULT_PACKET = 2,		/* bad packet; @detail: enum txda_packet or its size */
+	TXDA_FAULT_PROGRAM = 3,		/* bad header, table or record */
+	TXDA_FAULT_SHAPE = 4,		/* dims or types of @tensor do not fit the op */
+	TXDA_FAULT_INDEX = 5,		/* @detail: the index read from @tensor, @va: where */
+	TXDA_FAULT_BINDING = 6,		/* slot @detail too small, unaligned or missing */
+	TXDA_FAULT_SYMBOL = 7,		/* symbol @detail above the program's maximum */
+	TXDA_FAULT_COLLECTIVE = 8,	/* members disagree, one was lost, or no such group */
+	TXDA_FAULT_HANG = 9,		/* reported by whoever watched the queue */
+	TXDA_FAULT_ECC = 10,
+	TXDA_FAULT_LOST = 11,		/* the chip is gone */
+	TXDA_FAULT_CODE_COUNT
+};
+
+struct txda_fault {
+	__u32 code;		/* enum txda_fault_code */
+	__u32 queue;
+	__u32 vmid;
+	__u32 op;		/* index of the op in the program, or TXDA_NONE */
+	__u32 tensor;		/* index of the tensor, or TXDA_NONE */
+	__u32 opcode;		/* enum txda_opcode, or TXDA_NONE */
+	__u64 va;		/* the address at fault, or 0 */
+	__u64 packet_va;	/* the packet that was executed */
+	__u64 detail;
+};
+
+/* ------------------------------------------------------------------------------------------- */
+/* Weight tiles                                                                                  */
+/* ------------------------------------------------------------------------------------------- */
+
+/*
+ * A weight W [N, K] (N outputs) is stored in panels of 32 rows of W, so that one output is one SIMD
+ * lane: ceil(N / 32) panels one after another, rows past N zero. Let n = 32 * panel + c.
+ *
+ * F32:  [K][32], element (k, c).
+ * BF16: [ceil(K/2)][32][2], element (k / 2, c, k % 2): a pair of K is one 32-bit lane.
+ * F16:  [K][32], element (k, c).
+ * W8:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/4][32][4] }; K past the end has q = 128.
+ *       W[n][k] = scale[c] * (q - 128). G is a multiple of 32, at most 256.
+ * W4:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/8][32][4] }; byte (j, c, i) holds K element
+ *       8 j + i of the group in its low and 8 j + 4 + i in its high nibble; past the end 8.
+ *       W[n][k] = scale[c] * (q - 8).
+ * TILE32_GATED: W is [gate; up], each [N/2, K]; panel p holds gates [16 p, 16 p + 16) as c = 0..15 and ups
+ *       [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. bias likewise has [gate; up] order.
+ */
+#define TXDA_TILE_N		32
+#define TXDA_QUANT_BLOCK	32	/* K elements of activations that share a scale */
+
+static inline __u64 txda_tile_panels(__u32 layout, __u64 n)
+{
+	return layout == TXDA_TILE32_GATED ? (n / 2 + 15) / 16 : (n + 31) / 32;
+}
+
+/* Bytes of one panel; 0 if the type has no tile form. @k below 2^32. */
+static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
+{
+	switch (dtype) {
+	case TXDA_F32: return k * 128;
+	case TXDA_BF16: return (k + 1) / 2 * 128;
+	case TXDA_F16: return k * 64;
+	case TXDA_W8: return group ? (k + group - 1) / group * (64 + (__u64)group * 32) : 0;
+	case TXDA_W4: return group ? (k + group - 1) / group * (64 + (__u64)group * 16) : 0;
+	default: return 0;
+	}
+}
+
+/*
+ * KV cache. Block b is at b * block bytes; layer l within it at layer_offset. There, for each KV head:
+ *   K: [block_size/16][ceil(D/2)][16][2], element (p / 16, d / 2, p % 16, d % 2): 16 keys in lanes
+ *   V: [block_size/2][D][2], element (p / 2, d, p % 2): elements of the head in lanes
+ * K and V of a head take block_size * D elements each, BF16 (F32 in precise mode).
+ */
+static inline __u64 txda_kv_layer_bytes(__u32 n_kv_heads, __u32 head_dim, __u32 block_size)
+{
+	return (__u64)n_kv_heads * head_dim * block_size * 2 * 2;
+}
+
+#endif /* TXDA_ISA_H */
