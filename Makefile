@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+#
+# The front door. User space is built by meson, the kernel module by kbuild; this file only
+# knows how to start them. Everything that is built or downloaded lands below $(B).
+
+B           ?= build
+PREFIX      ?= /usr/local
+DESTDIR     ?=
+KDIR        ?= /lib/modules/$(shell uname -r)/build
+MESON_FLAGS ?=
+
+.DEFAULT_GOAL := all
+.PHONY: all demo check check-asan check-tsan install module format clean distclean help
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@echo "  Variables: B=$(B) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) KDIR=$(KDIR)"
+
+all: $(B)/build.ninja ## build library, device model, daemon and tools into build/
+	ninja -C $(B)
+
+$(B)/build.ninja:
+	@sh scripts/deps.sh build
+	meson setup $(B) --prefix=$(PREFIX) $(MESON_FLAGS)
+
+demo: ## install what is missing, build, and read a fairy tale that the simulated chip writes
+	@B=$(B) sh scripts/demo.sh
+
+check: ## every test: unit, end to end, sanitizers, kernel module; ends with one line of counts
+	@B=$(B) sh scripts/check.sh
+
+check-asan: ## only the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@B=$(B) sh scripts/check.sh asan
+
+check-tsan: ## only the threaded tests under ThreadSanitizer
+	@B=$(B) sh scripts/check.sh tsan
+
+install: all ## install into DESTDIR/PREFIX
+	meson configure $(B) -Dprefix=$(PREFIX)
+	DESTDIR=$(DESTDIR) meson install -C $(B)
+
+module: ## build txda.ko against KDIR, or against Debian's headers when the running kernel has none
+	@B=$(B) sh scripts/module.sh "$(KDIR)"
+
+format: ## clang-format over the C files that git knows
+	git ls-files '*.c' '*.h' | xargs clang-format -i
+
+clean: ## remove what was built, keep downloads and compiled models
+	find $(B) -mindepth 1 -maxdepth 1 ! -name node ! -name kernel-headers -exec rm -rf {} + 2>/dev/null || true
+
+distclean: ## remove everything that was built or downloaded
+	rm -rf $(B)

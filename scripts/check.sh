@@ -1,0 +1,215 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# check.sh [STAGE...] - build and test everything; stages: user asan tsan module static.
+#
+#   user     user space with gcc, warnings are errors, every test
+#   asan     clang, AddressSanitizer and UndefinedBehaviorSanitizer, every test but the slow ones
+#   tsan     clang, ThreadSanitizer, the tests of suite "threads"
+#   module   txda.ko with W=1 for each supported kernel
+#   static   units, udev rules and scripts through the tools that know them
+#
+# The last line is "N passed, N failed" with ", N skipped" where tests were skipped; each failure
+# and each skip is named above it with its reason. Exit status 1 when anything failed.
+set -eu
+cd "$(dirname "$0")/.."
+B=${B:-build}
+jobs=$(nproc 2>/dev/null || echo 2)
+start=$(date +%s)
+mkdir -p "$B"
+B=$(cd "$B" && pwd)
+results=$B/check-results
+: >"$results"
+
+elapsed() {
+	now=$(date +%s)
+	printf '%d:%02d' $(((now - start) / 60)) $(((now - start) % 60))
+}
+
+stage() {
+	printf '\n== [%s] %s\n' "$(elapsed)" "$1"
+}
+
+# record RESULT NAME [REASON] - RESULT is OK, FAIL or SKIP.
+record() {
+	printf '%s\t%s\t%s\n' "$1" "$2" "${3:-}" >>"$results"
+	printf '   %-4s %s%s\n' "$1" "$2" "${3:+: $3}"
+}
+
+# tally STAGE LOG - add what a meson test run wrote into its testlog.json, one object a line.
+tally() {
+	awk -v stage="$1" -v OFS='\t' '
+	function field(key,   at, s) {
+		at = index($0, "\"" key "\": \"")
+		if (!at)
+			return ""
+		s = substr($0, at + length(key) + 5)
+		# Quotes inside of a string are escaped, so this ends at the right one.
+		return substr(s, 1, index(s, "\", \"") - 1)
+	}
+	{
+		result = field("result")
+		if (result == "")
+			next
+		name = field("name")
+		reason = field("stdout")
+		sub(/(\\n)+$/, "", reason)
+		sub(/.*\\n/, "", reason)
+		if (result == "OK" || result == "EXPECTEDFAIL")
+			print "OK", stage ": " name, ""
+		else if (result == "SKIP")
+			print "SKIP", stage ": " name, reason == "" ? "the test gave no reason" : reason
+		else
+			print "FAIL", stage ": " name, result
+	}' "$2" >>"$results"
+}
+
+# run_meson STAGE DIR TEST-ARGUMENTS -- SETUP-ARGUMENTS
+run_meson() {
+	name=$1
+	dir=$2
+	shift 2
+	tests=
+	while [ "$1" != -- ]; do
+		tests="$tests $1"
+		shift
+	done
+	shift
+	if [ ! -e "$dir/build.ninja" ]; then
+		if ! meson setup "$dir" "$@" >"$B/setup-$name.log" 2>&1; then
+			cat "$B/setup-$name.log"
+			record FAIL "$name: configure" "meson setup failed, see above"
+			return
+		fi
+	fi
+	if ! ninja -C "$dir" -j "$jobs" >"$B/build-$name.log" 2>&1; then
+		grep -E -A 8 'error:|FAILED|undefined' "$B/build-$name.log" | head -n 60 || tail -n 40 "$B/build-$name.log"
+		record FAIL "$name: build" "does not build, see above"
+		return
+	fi
+	printf '   built [%s]\n' "$(elapsed)"
+	rm -f "$dir/meson-logs/testlog.json"
+	# shellcheck disable=SC2086 # tests are words
+	$run meson test -C "$dir" --no-rebuild --print-errorlogs --num-processes "$jobs" $tests ||
+		printf '   meson test: exit status %d\n' $?
+	if [ -s "$dir/meson-logs/testlog.json" ]; then
+		tally "$name" "$dir/meson-logs/testlog.json"
+	elif [ "$name" = tsan ]; then
+		record SKIP "tsan" "there is no test in suite threads"
+	else
+		record FAIL "$name: tests" "meson test left no log"
+	fi
+}
+
+# The sanitizers' shadow memory needs an address layout without the widest randomisation.
+run=
+fixed_layout() {
+	run=
+	if setarch "$(uname -m)" -R true 2>/dev/null; then
+		run="setarch $(uname -m) -R"
+	fi
+}
+
+check_user() {
+	stage "user space: gcc, warnings are errors, every test"
+	run=
+	run_meson user "$B/check" -- -Dwerror=true
+}
+
+check_asan() {
+	stage "AddressSanitizer and UndefinedBehaviorSanitizer: clang"
+	fixed_layout
+	export ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1
+	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+	CC=clang run_meson asan "$B/asan" --no-suite slow --timeout-multiplier 4 -- \
+		-Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+	unset ASAN_OPTIONS UBSAN_OPTIONS
+}
+
+check_tsan() {
+	stage "ThreadSanitizer: clang, suite threads"
+	fixed_layout
+	export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+	CC=clang run_meson tsan "$B/tsan" --suite threads --timeout-multiplier 8 -- \
+		-Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
+	unset TSAN_OPTIONS
+}
+
+check_module() {
+	stage "kernel module: txda.ko with W=1"
+	sh scripts/deps.sh module
+	dirs=$(sh scripts/kernel-headers.sh "$B/kernel-headers")
+	for dir in /lib/modules/*/build; do
+		[ -e "$dir/.config" ] || continue
+		if grep -q '^CONFIG_DRM_ACCEL=y' "$dir/.config"; then
+			dirs="$dir $dirs"
+		else
+			record SKIP "module: $dir" "this kernel is built without CONFIG_DRM_ACCEL"
+		fi
+	done
+	if [ -z "$dirs" ]; then
+		record SKIP module "no kernel headers here, and none could be fetched"
+		return
+	fi
+	for dir in $dirs; do
+		release=$(cat "$dir/include/config/kernel.release")
+		if B=$B sh scripts/module.sh "$dir" >/dev/null; then
+			record OK "module: $release"
+		else
+			record FAIL "module: $release" "see above"
+		fi
+	done
+}
+
+# static_check NAME COMMAND... - skipped where COMMAND is not installed.
+static_check() {
+	name=$1
+	shift
+	if ! command -v "$1" >/dev/null 2>&1; then
+		record SKIP "static: $name" "$1 is not installed"
+	elif output=$("$@" 2>&1); then
+		record OK "static: $name"
+	else
+		printf '%s\n' "$output"
+		record FAIL "static: $name" "see above"
+	fi
+}
+
+check_static() {
+	stage "units, udev rules, scripts"
+	if command -v systemd-analyze >/dev/null; then
+		static_check "systemd units" sh scripts/verify-units.sh
+	else
+		record SKIP "static: systemd units" "systemd-analyze is not installed"
+	fi
+	if udevadm verify --help >/dev/null 2>&1; then
+		static_check "udev rules" udevadm verify --resolve-names=never udev-rules/60-txda.rules
+	else
+		record SKIP "static: udev rules" "udevadm here is missing or has no verify (systemd 254)"
+	fi
+	static_check "shell scripts" shellcheck -e SC1091 scripts/*.sh
+	static_check "licence headers" sh scripts/verify-spdx.sh
+}
+
+stages=${*:-user asan tsan module static}
+sh scripts/deps.sh build check
+for s in $stages; do
+	case $s in
+	user | asan | tsan | module | static) "check_$s" ;;
+	*)
+		sed -n '4,14s/^# \{0,1\}//p' "$0"
+		exit 2
+		;;
+	esac
+done
+
+passed=$(grep -c '^OK' "$results" || true)
+failed=$(grep -c '^FAIL' "$results" || true)
+skipped=$(grep -c '^SKIP' "$results" || true)
+
+stage "done"
+awk -F '\t' '$1 != "OK" { printf "   %-4s %s: %s\n", $1, $2, $3 }' "$results"
+line="$passed passed, $failed failed"
+[ "$skipped" -eq 0 ] || line="$line, $skipped skipped"
+echo "$line"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,128 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# deps.sh PURPOSE... - make sure that the Debian packages for each PURPOSE are installed.
+#
+#   build    what `make` needs
+#   check    what the tests need on top of that
+#   module   what `make module` needs
+#
+# Says what it will install and why before it does so, and does nothing (quickly) when all is
+# there. On other distributions it prints the list and looks only for the commands.
+set -eu
+
+usage() {
+	sed -n '4,11s/^# \{0,1\}//p' "$0"
+	exit 2
+}
+
+# One line a package: name, a command that makes the package needless, and what it is for.
+packages() {
+	case $1 in
+	build)
+		cat <<-'END'
+			gcc gcc C compiler
+			libc6-dev - C library headers
+			meson meson build system of user space
+			ninja-build ninja runs what meson planned
+			pkg-config pkg-config finds libraries
+			libcjson-dev - JSON of configs, requests and answers
+			libevent-dev - event loop and HTTP of the daemon
+			libpcre2-dev - pre-tokeniser expressions of tokenizer.json
+			libutf8proc-dev - Unicode normalisation of the tokeniser
+			libdrm-dev - ioctls to the kernel driver
+			libudev-dev - finds chips, tells of hotplug
+			libnl-3-dev - health events of the kernel driver
+			libnl-genl-3-dev - health events of the kernel driver
+			libsystemd-dev - readiness, watchdog and socket activation of the daemon
+		END
+		;;
+	check)
+		cat <<-'END'
+			g++ g++ the public headers must compile as C++ too
+			libcmocka-dev - unit tests
+			clang clang second compiler, sanitizers and fuzzers
+			curl curl first client of the end-to-end tests
+			nodejs node runs the OpenAI client against the daemon
+			npm npm fetches the OpenAI client
+			procps ps memory of the daemon under test
+			util-linux setarch sanitizers need a fixed address layout on some kernels
+		END
+		echo "$(clang_runtime) - sanitizer runtimes of clang"
+		;;
+	module)
+		cat <<-'END'
+			gcc gcc C compiler
+			make make runs kbuild
+			dpkg dpkg unpacks kernel headers into the build directory
+		END
+		;;
+	*) usage ;;
+	esac
+}
+
+# The package that carries the sanitizer runtimes is named after clang's version: that of the
+# installed clang, or of the one that would be installed.
+clang_runtime() {
+	if command -v clang >/dev/null 2>&1; then
+		version=$(clang -dumpversion)
+		version=${version%%.*}
+	else
+		version=$(apt-cache depends clang 2>/dev/null |
+			sed -n 's/.*Depends: clang-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+	fi
+	echo "libclang-rt-${version:-14}-dev"
+}
+
+installed() {
+	dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null |
+		awk '$2 == "installed" { sub(/:.*/, "", $1); print $1 }'
+}
+
+[ $# -gt 0 ] || usage
+list=$(for purpose in "$@"; do packages "$purpose"; done | sort -u -k 1,1)
+
+# What a command answers for needs no look into the package database.
+wanted=$(printf '%s\n' "$list" | while read -r name cmd why; do
+	[ "$cmd" != - ] && command -v "$cmd" >/dev/null 2>&1 || printf '%s %s\n' "$name" "$why"
+done)
+[ -n "$wanted" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+	commands=$(printf '%s\n' "$list" | while read -r name cmd why; do
+		[ "$cmd" = - ] || command -v "$cmd" >/dev/null 2>&1 || echo "$cmd"
+	done)
+	echo "This is no Debian, so nothing is installed here. Needed (Debian's names):"
+	printf '%s\n' "$wanted" | awk '{ n = $1; $1 = ""; printf "  %-20s%s\n", n, $0 }'
+	[ -z "$commands" ] && exit 0
+	echo "Missing commands: $(printf "%s" "$commands" | tr "\n" " ")" >&2
+	exit 1
+fi
+
+# shellcheck disable=SC2046 # package names have no spaces
+have=" $(installed $(printf '%s\n' "$wanted" | cut -d ' ' -f 1) | tr '\n' ' ')"
+missing=$(printf '%s\n' "$wanted" | while read -r name why; do
+	case $have in *" $name "*) ;; *) printf '%s %s\n' "$name" "$why" ;; esac
+done)
+[ -n "$missing" ] || exit 0
+
+names=$(printf '%s\n' "$missing" | cut -d ' ' -f 1 | tr '\n' ' ')
+echo "These packages will be installed with apt-get:"
+printf '%s\n' "$missing" | awk '{ n = $1; $1 = ""; printf "  %-20s%s\n", n, $0 }'
+
+if [ "$(id -u)" -eq 0 ]; then
+	sudo=
+elif command -v sudo >/dev/null 2>&1; then
+	sudo=sudo
+else
+	echo "Neither root nor sudo: please install them with: apt-get install $names" >&2
+	exit 1
+fi
+$sudo apt-get update -qq
+# The runtime's name depends on clang's version, which is known only after the update.
+case $names in
+*libclang-rt-*) names="$(printf '%s' "$names" | sed 's/libclang-rt-[0-9]*-dev//') $(clang_runtime)" ;;
+esac
+# shellcheck disable=SC2086
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $names >/dev/null
+echo "Installed."
