@@ -106,7 +106,7 @@ struct cm_queue_ops {
 
 #define CM_QUEUE_DEPTH	256	/* streams in flight */
 
-int cm_queue_new(struct cm_vm *vm, enum cm_queue_class class, const struct cm_queue_ops *ops, void *arg,
+int cm_queue_new(struct cm_vm *vm, enum cm_queue_class queue_class, const struct cm_queue_ops *ops, void *arg,
 		 struct cm_queue **ret);
 void cm_queue_free(struct cm_queue *q);	/* drops what has not started, waits for what runs */
 /*
