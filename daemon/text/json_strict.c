@@ -383,9 +383,9 @@ static int read_whole(int fd, size_t max_bytes, char **ret_buf, size_t *ret_len)
 
 int txda_json_load(const char *path, size_t max_bytes, cJSON **ret_json, char *err, size_t errlen)
 {
-	char *buf, why[160];
+	char *buf = NULL, why[160];
 	cJSON *json;
-	size_t len;
+	size_t len = 0;
 	int fd, ret;
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -167,7 +167,7 @@ static void test_messages(void **state)
 /* What cJSON alone would cut short or refuse. */
 static void test_representation(void **state)
 {
-	char text[400];
+	char text[600];
 	cJSON *json;
 
 	(void)state;
