@@ -1,0 +1,788 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note OR MIT */
+/*
+ * Ioctls of /dev/accel/accelN as the txda driver serves them.
+ *
+ * Rules
+ *
+ * Layout. Fixed-width types; natural alignment with explicit padding, so that 32-bit and 64-bit
+ * processes see the same bytes; a struct's size is a multiple of 8. User pointers are __u64. No
+ * unions, no bit fields, no physical addresses, no file offsets but those of BO_MMAP_OFFSET.
+ *
+ * Growth. Structs only grow at their end, flags and enums only gain values. DRM pads a shorter
+ * argument of an older client with zeros and drops what an older kernel does not know; a zero in a
+ * new member therefore means what the ioctl did before, and a client looks at the minor version
+ * before it uses one. Each addition raises that version and is listed below. Numbers are never
+ * reused.
+ *
+ * Arrays are struct drm_txda_array: the client says the size of its element, so elements grow in
+ * the same way. Bytes of an element that the kernel does not know must be zero, else -E2BIG.
+ *
+ * Strictness. Every undefined flag bit, every padding and reserved member must be zero, else
+ * -EINVAL. So a bit that is defined later cannot already mean something to an old client.
+ *
+ * Hostile input. Nothing that a client passes is trusted: handles and ids are looked up among those
+ * of the same file; ranges are checked with overflow-safe arithmetic, counts against the limits
+ * below, before anything is allocated for them; what is read from user memory is read once. Stream
+ * contents are not parsed by the kernel: the chip checks them against the address space
+ * (txda_isa.h). An ioctl that fails has no effect unless its description says how far it went.
+ *
+ * Reach. Next to these ioctls a node serves from core DRM only VERSION, GET_CAP, SET_CLIENT_NAME,
+ * GEM_CLOSE, PRIME_* and SYNCOBJ_*; everything else is -ENOTTY.
+ *
+ * Common errors: -ENODEV the chip is gone or unplugged; -EFAULT bad user pointer; -EINVAL bad
+ * value; -ENOENT no such handle or id in this file; -ENOMEM; -ERESTARTSYS/-EINTR a signal came,
+ * nothing was done.
+ *
+ * Version history
+ *  1.0  first
+ */
+#ifndef TXDA_DRM_H
+#define TXDA_DRM_H
+
+#ifdef __KERNEL__
+#include <drm/drm.h>
+#else
+#include "drm.h"	/* libdrm's; its pkg-config file knows the directory */
+#endif
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#define DRM_TXDA_MAJOR			1
+#define DRM_TXDA_MINOR			0
+
+/* Ids of the ioctls; they only ever grow at the end. */
+enum drm_txda_ioctl_id {
+	DRM_TXDA_DEV_QUERY = 0,
+	DRM_TXDA_VM_CREATE = 1,
+	DRM_TXDA_VM_DESTROY = 2,
+	DRM_TXDA_VM_GET_STATE = 3,
+	DRM_TXDA_VM_BIND = 4,
+	DRM_TXDA_VM_SET_GROUP = 5,
+	DRM_TXDA_BO_CREATE = 6,
+	DRM_TXDA_BO_MMAP_OFFSET = 7,
+	DRM_TXDA_BO_QUERY_INFO = 8,
+	DRM_TXDA_BO_SET_LABEL = 9,
+	DRM_TXDA_BO_FROM_USERPTR = 10,
+	DRM_TXDA_QUEUE_CREATE = 11,
+	DRM_TXDA_QUEUE_DESTROY = 12,
+	DRM_TXDA_QUEUE_GET_STATE = 13,
+	DRM_TXDA_QUEUE_SUBMIT = 14,
+	DRM_TXDA_NUM_IOCTLS
+};
+
+/* The number of an ioctl: direction (R, W, WR), id, struct. */
+#define DRM_TXDA_NR(dir, id, type) \
+	DRM_IO##dir(DRM_COMMAND_BASE + DRM_TXDA_##id, struct drm_txda_##type)
+
+#define DRM_IOCTL_TXDA_DEV_QUERY	DRM_TXDA_NR(WR, DEV_QUERY, dev_query)
+#define DRM_IOCTL_TXDA_VM_CREATE	DRM_TXDA_NR(WR, VM_CREATE, vm_create)
+#define DRM_IOCTL_TXDA_VM_DESTROY	DRM_TXDA_NR(WR, VM_DESTROY, vm_destroy)
+#define DRM_IOCTL_TXDA_VM_GET_STATE	DRM_TXDA_NR(WR, VM_GET_STATE, vm_get_state)
+#define DRM_IOCTL_TXDA_VM_BIND		DRM_TXDA_NR(WR, VM_BIND, vm_bind)
+#define DRM_IOCTL_TXDA_VM_SET_GROUP	DRM_TXDA_NR(WR, VM_SET_GROUP, vm_set_group)
+#define DRM_IOCTL_TXDA_BO_CREATE	DRM_TXDA_NR(WR, BO_CREATE, bo_create)
+#define DRM_IOCTL_TXDA_BO_MMAP_OFFSET	DRM_TXDA_NR(WR, BO_MMAP_OFFSET, bo_mmap_offset)
+#define DRM_IOCTL_TXDA_BO_QUERY_INFO	DRM_TXDA_NR(WR, BO_QUERY_INFO, bo_query_info)
+#define DRM_IOCTL_TXDA_BO_SET_LABEL	DRM_TXDA_NR(WR, BO_SET_LABEL, bo_set_label)
+#define DRM_IOCTL_TXDA_BO_FROM_USERPTR	DRM_TXDA_NR(WR, BO_FROM_USERPTR, bo_from_userptr)
+#define DRM_IOCTL_TXDA_QUEUE_CREATE	DRM_TXDA_NR(WR, QUEUE_CREATE, queue_create)
+#define DRM_IOCTL_TXDA_QUEUE_DESTROY	DRM_TXDA_NR(WR, QUEUE_DESTROY, queue_destroy)
+#define DRM_IOCTL_TXDA_QUEUE_GET_STATE	DRM_TXDA_NR(WR, QUEUE_GET_STATE, queue_get_state)
+#define DRM_IOCTL_TXDA_QUEUE_SUBMIT	DRM_TXDA_NR(WR, QUEUE_SUBMIT, queue_submit)
+
+/* Limits that every kernel with this major version holds to. */
+#define DRM_TXDA_MAX_BIND_OPS		4096	/* a VM_BIND */
+#define DRM_TXDA_MAX_JOBS		64	/* a QUEUE_SUBMIT */
+#define DRM_TXDA_MAX_SYNCS		64	/* a job or bind operation */
+#define DRM_TXDA_MAX_GROUP		8	/* members of a group */
+#define DRM_TXDA_GROUP_SLOTS		16	/* of an address space */
+#define DRM_TXDA_MAX_PORTS		8
+#define DRM_TXDA_MAX_LABEL		64	/* bytes of a label, its NUL included */
+#define DRM_TXDA_PAGE_SIZE		4096	/* of virtual addresses and buffer sizes */
+
+/**
+ * struct drm_txda_array - An array in user memory.
+ */
+struct drm_txda_array {
+	/** @stride: Bytes of one element as the client knows it. */
+	__u32 stride;
+
+	/** @count: Number of elements; 0 with any @array is the empty array. */
+	__u32 count;
+
+	/** @array: User pointer to the first element. */
+	__u64 array;
+};
+
+/* What a sync operation does: wait before the work, or signal after it. */
+#define DRM_TXDA_SYNC_WAIT		0u
+#define DRM_TXDA_SYNC_SIGNAL		(1u << 31)
+/* The syncobj is a timeline and @point counts; without it the syncobj is binary and @point is 0. */
+#define DRM_TXDA_SYNC_TIMELINE		(1u << 0)
+
+/**
+ * struct drm_txda_sync - One wait for, or one signal of, a syncobj.
+ */
+struct drm_txda_sync {
+	/** @flags: DRM_TXDA_SYNC_*. */
+	__u32 flags;
+
+	/** @handle: Handle of the syncobj. */
+	__u32 handle;
+
+	/** @point: Timeline point, above 0 for timelines. */
+	__u64 point;
+};
+
+/**
+ * struct drm_txda_fault - What went wrong in an address space or queue.
+ *
+ * The chip's own record (struct txda_fault of txda_isa.h) as far as clients may see it.
+ */
+struct drm_txda_fault {
+	/** @code: enum txda_fault_code; 0: no fault. */
+	__u32 code;
+
+	/** @queue_id: The client's queue that faulted, 0: none. */
+	__u32 queue_id;
+
+	/** @op: Index of the op in its program, or 0xffffffff. */
+	__u32 op;
+
+	/** @tensor: Index of the tensor in its program, or 0xffffffff. */
+	__u32 tensor;
+
+	/** @va: The address at fault, or 0. */
+	__u64 va;
+
+	/** @packet_va: Address of the packet that was executed. */
+	__u64 packet_va;
+
+	/** @detail: See enum txda_fault_code. */
+	__u64 detail;
+
+	/** @time_ns: CLOCK_MONOTONIC when the driver saw it. */
+	__u64 time_ns;
+};
+
+/* ---- DEV_QUERY ------------------------------------------------------------------------------ */
+
+/** enum drm_txda_query - What DEV_QUERY can tell. */
+enum drm_txda_query {
+	/** @DRM_TXDA_QUERY_DEVICE: struct drm_txda_device_info. */
+	DRM_TXDA_QUERY_DEVICE = 0,
+
+	/** @DRM_TXDA_QUERY_MEMORY: struct drm_txda_memory_info. */
+	DRM_TXDA_QUERY_MEMORY = 1,
+
+	/** @DRM_TXDA_QUERY_QUEUES: struct drm_txda_queues_info. */
+	DRM_TXDA_QUERY_QUEUES = 2,
+
+	/** @DRM_TXDA_QUERY_FIRMWARE: struct drm_txda_firmware_info. */
+	DRM_TXDA_QUERY_FIRMWARE = 3,
+
+	/** @DRM_TXDA_QUERY_TOPOLOGY: struct drm_txda_topology_info. */
+	DRM_TXDA_QUERY_TOPOLOGY = 4,
+
+	/** @DRM_TXDA_QUERY_TIMESTAMP: struct drm_txda_timestamp_info. */
+	DRM_TXDA_QUERY_TIMESTAMP = 5,
+
+	/** @DRM_TXDA_QUERY_RESET: struct drm_txda_reset_info. */
+	DRM_TXDA_QUERY_RESET = 6,
+};
+
+/**
+ * struct drm_txda_dev_query - Argument of DEV_QUERY.
+ *
+ * With a NULL @pointer only @size is written. Else the kernel writes the first @size bytes of its
+ * struct, or all of it followed by zeros when the client's is larger, and sets @size to what the
+ * kernel knows. -EINVAL: unknown type.
+ */
+struct drm_txda_dev_query {
+	/** @type: enum drm_txda_query. */
+	__u32 type;
+
+	/** @size: Bytes at @pointer; out: bytes of the kernel's struct. */
+	__u32 size;
+
+	/** @pointer: User pointer to a struct of that type, or NULL. */
+	__u64 pointer;
+};
+
+#define DRM_TXDA_NAME_BYTES		32
+#define DRM_TXDA_SERIAL_BYTES		16
+
+/**
+ * struct drm_txda_device_info - What the chip is and what it can do. Never changes.
+ */
+struct drm_txda_device_info {
+	/** @name: For people; NUL-terminated. */
+	__u8 name[DRM_TXDA_NAME_BYTES];
+
+	/** @serial: Of the chip; ASCII, zero padded, all 16 bytes may be used. */
+	__u8 serial[DRM_TXDA_SERIAL_BYTES];
+
+	/** @family: 8 for TX8. */
+	__u16 family;
+
+	/** @revision: Of the silicon. */
+	__u16 revision;
+
+	/** @isa_major: Version of the instruction set, see txda_isa.h. */
+	__u16 isa_major;
+
+	/** @isa_minor: Version of the instruction set. */
+	__u16 isa_minor;
+
+	/** @caps: TXDA_CAP_* of txda_regs.h. */
+	__u64 caps;
+
+	/** @va_bits: Usable bits of a virtual address. */
+	__u32 va_bits;
+
+	/** @page_sizes: Mask of page sizes: bit n is 2^n bytes. */
+	__u32 page_sizes;
+
+	/** @cores: Compute cores. */
+	__u32 cores;
+
+	/** @clock_max_khz: Their highest clock. */
+	__u32 clock_max_khz;
+
+	/** @max_vms: Address spaces on the chip, for all clients together. */
+	__u32 max_vms;
+
+	/** @max_stream_bytes: Of one job. */
+	__u32 max_stream_bytes;
+};
+
+/**
+ * struct drm_txda_memory_info - Memory regions. @*_used changes all the time.
+ */
+struct drm_txda_memory_info {
+	/** @device_bytes: DRAM that buffers can use, firmware's share taken off. */
+	__u64 device_bytes;
+
+	/** @device_used: Of that, taken now by all clients. */
+	__u64 device_used;
+
+	/** @device_mappable: Of @device_bytes, what mmap() can reach. */
+	__u64 device_mappable;
+
+	/** @host_used: Host memory in buffers of this chip, all clients. */
+	__u64 host_used;
+
+	/** @client_device_used: Device memory of this file. */
+	__u64 client_device_used;
+
+	/** @client_host_used: Host memory of this file. */
+	__u64 client_host_used;
+};
+
+/**
+ * struct drm_txda_queues_info - Queues of the chip.
+ */
+struct drm_txda_queues_info {
+	/** @compute: Hardware compute queues. */
+	__u32 compute;
+
+	/** @copy: Hardware copy queues. */
+	__u32 copy;
+
+	/** @max_per_client: Queues that one file can have. */
+	__u32 max_per_client;
+
+	/** @priorities: Mask of enum drm_txda_priority values that this client may use. */
+	__u32 priorities;
+
+	/** @default_timeout_ms: Without progress for so long a job counts as hung. */
+	__u32 default_timeout_ms;
+
+	/** @max_timeout_ms: The longest that QUEUE_CREATE accepts. */
+	__u32 max_timeout_ms;
+};
+
+/**
+ * struct drm_txda_firmware_info - The chip's firmware.
+ */
+struct drm_txda_firmware_info {
+	/** @state: TXDA_FW_* of txda_regs.h. */
+	__u32 state;
+
+	/** @version: major << 16 | minor << 8 | patch. */
+	__u32 version;
+};
+
+/**
+ * struct drm_txda_port - One chip-to-chip port.
+ */
+struct drm_txda_port {
+	/** @state: TXDA_PORT_* of txda_regs.h. */
+	__u32 state;
+
+	/** @speed_mbps: Megabytes per second, each direction. */
+	__u32 speed_mbps;
+
+	/** @peer_card: Serial of the card at the other end. */
+	__u64 peer_card;
+
+	/** @peer_index: Index of that chip on its card. */
+	__u32 peer_index;
+
+	/** @peer_port: Its port. */
+	__u32 peer_port;
+};
+
+/**
+ * struct drm_txda_topology_info - Where the chip sits and whom it reaches.
+ */
+struct drm_txda_topology_info {
+	/** @card: Serial of the card. */
+	__u64 card;
+
+	/** @card_index: Index of the chip on it. */
+	__u32 card_index;
+
+	/** @card_chips: Chips on it. */
+	__u32 card_chips;
+
+	/** @numa_node: Of the PCI function, -1: none. */
+	__s32 numa_node;
+
+	/** @n_ports: Ports in @ports. */
+	__u32 n_ports;
+
+	/** @ports: By port number; the others are zero. */
+	struct drm_txda_port ports[DRM_TXDA_MAX_PORTS];
+};
+
+/**
+ * struct drm_txda_timestamp_info - The chip's clock against the host's.
+ *
+ * The host times were taken right before and after the chip's.
+ */
+struct drm_txda_timestamp_info {
+	/** @device_ns: The clock of TIMESTAMP packets. */
+	__u64 device_ns;
+
+	/** @host_before_ns: CLOCK_MONOTONIC. */
+	__u64 host_before_ns;
+
+	/** @host_after_ns: CLOCK_MONOTONIC. */
+	__u64 host_after_ns;
+};
+
+/**
+ * struct drm_txda_reset_info - How often work was lost.
+ */
+struct drm_txda_reset_info {
+	/** @chip_resets: Of the whole chip, since the driver bound it. */
+	__u64 chip_resets;
+
+	/** @queue_resets: Of single queues. */
+	__u64 queue_resets;
+};
+
+/* ---- Address spaces ------------------------------------------------------------------------- */
+
+/**
+ * struct drm_txda_vm_create - Argument of VM_CREATE: a new, empty address space of this file.
+ *
+ * -ENOSPC: the chip has no free address space.
+ */
+struct drm_txda_vm_create {
+	/** @flags: 0. */
+	__u32 flags;
+
+	/** @id: Out: its id, above 0. */
+	__u32 id;
+
+	/**
+	 * @va_range: Addresses wanted, 0: all that the chip has. Out: clients may use [0,
+	 * @va_range), without the first page, which never maps, so that address 0 always faults.
+	 */
+	__u64 va_range;
+};
+
+/**
+ * struct drm_txda_vm_destroy - Argument of VM_DESTROY.
+ *
+ * Its mappings go. -EBUSY while a queue of the file uses it.
+ */
+struct drm_txda_vm_destroy {
+	/** @id: Of the address space. */
+	__u32 id;
+
+	/** @pad: 0. */
+	__u32 pad;
+};
+
+enum drm_txda_vm_state {
+	/** @DRM_TXDA_VM_USABLE: All is well. */
+	DRM_TXDA_VM_USABLE = 0,
+
+	/**
+	 * @DRM_TXDA_VM_LOST: Its page tables are gone (chip reset) or do not say what the client
+	 * asked for (an asynchronous bind failed). Only VM_DESTROY helps.
+	 */
+	DRM_TXDA_VM_LOST = 1,
+};
+
+/**
+ * struct drm_txda_vm_get_state - Argument of VM_GET_STATE.
+ */
+struct drm_txda_vm_get_state {
+	/** @id: Of the address space. */
+	__u32 id;
+
+	/** @state: Out: enum drm_txda_vm_state. */
+	__u32 state;
+
+	/** @fault: Out: the last fault of any queue in it. */
+	struct drm_txda_fault fault;
+};
+
+/* The kind of a bind operation, in the top bits of its flags. */
+#define DRM_TXDA_BIND_MAP		(0u << 28)
+#define DRM_TXDA_BIND_UNMAP		(1u << 28)
+#define DRM_TXDA_BIND_SYNC_ONLY		(2u << 28)
+#define DRM_TXDA_BIND_KIND_MASK		(15u << 28)
+#define DRM_TXDA_BIND_READONLY		(1u << 0)
+
+/**
+ * struct drm_txda_bind_op - One change of an address space.
+ *
+ * MAP replaces whatever the range held. UNMAP of an unmapped range is fine. SYNC_ONLY is a point in
+ * the order of asynchronous binds: only @syncs count. A buffer from another TX8 (PRIME) is mapped
+ * through C2C when a port leads there, -EXDEV when none does.
+ */
+struct drm_txda_bind_op {
+	/** @flags: DRM_TXDA_BIND_*. */
+	__u32 flags;
+
+	/** @bo: MAP: handle of the buffer; else 0. */
+	__u32 bo;
+
+	/** @bo_offset: MAP: where in the buffer, a multiple of the page size; else 0. */
+	__u64 bo_offset;
+
+	/** @va: Start of the range, a multiple of the page size. */
+	__u64 va;
+
+	/** @size: Of the range, a multiple of the page size, above 0; SYNC_ONLY: 0. */
+	__u64 size;
+
+	/** @syncs: struct drm_txda_sync; must be empty unless the bind is asynchronous. */
+	struct drm_txda_array syncs;
+};
+
+#define DRM_TXDA_VM_BIND_ASYNC		(1u << 0)
+
+/**
+ * struct drm_txda_vm_bind - Argument of VM_BIND.
+ *
+ * Synchronous: the operations are done in order before it returns; on an error @done says how many
+ * are. Asynchronous: they happen in the order of the calls, each after its waits; all memory they
+ * need is taken before the call returns, so that they fail only with the chip. An error of the call
+ * means that none was queued, @done is 0.
+ */
+struct drm_txda_vm_bind {
+	/** @vm_id: Of the address space. */
+	__u32 vm_id;
+
+	/** @flags: DRM_TXDA_VM_BIND_*. */
+	__u32 flags;
+
+	/** @ops: struct drm_txda_bind_op, at most DRM_TXDA_MAX_BIND_OPS. */
+	struct drm_txda_array ops;
+
+	/** @done: Out: operations done. */
+	__u32 done;
+
+	/** @pad: 0. */
+	__u32 pad;
+};
+
+/**
+ * struct drm_txda_member - One member of a group: an address space behind another node's file.
+ */
+struct drm_txda_member {
+	/** @fd: An open file of a txda node, each of another chip. */
+	__s32 fd;
+
+	/** @vm_id: Of the address space in that file. */
+	__u32 vm_id;
+};
+
+/**
+ * struct drm_txda_vm_set_group - Argument of VM_SET_GROUP.
+ *
+ * Makes the members a group in slot @slot of each of their address spaces, replacing what was
+ * there; an empty array leaves the group that @vm_id is in. Ranks are positions in @members. The
+ * caller proves its right to each address space by holding the file. The collectives of txda_isa.h
+ * name the slot. -EXDEV: two members are not connected by C2C. -EBUSY: a job of a member is in
+ * flight.
+ */
+struct drm_txda_vm_set_group {
+	/** @vm_id: An address space of this file; one of the members. */
+	__u32 vm_id;
+
+	/** @slot: Below DRM_TXDA_GROUP_SLOTS. */
+	__u32 slot;
+
+	/** @members: struct drm_txda_member, at most DRM_TXDA_MAX_GROUP. */
+	struct drm_txda_array members;
+};
+
+/* ---- Buffers -------------------------------------------------------------------------------- */
+
+/* Where a buffer may be; the kernel takes the first that has room, device before host. */
+#define DRM_TXDA_PLACE_DEVICE		(1u << 0)
+#define DRM_TXDA_PLACE_HOST		(1u << 1)
+
+/* Never mapped by the CPU: may lie in DRAM beyond the aperture; BO_MMAP_OFFSET says -EPERM. */
+#define DRM_TXDA_BO_NO_MMAP		(1u << 0)
+/* Host memory that the CPU maps write-combined and the chip does not snoop. */
+#define DRM_TXDA_BO_WRITE_COMBINE	(1u << 1)
+/* Out only: made from user memory. */
+#define DRM_TXDA_BO_USERPTR		(1u << 2)
+/* Out only: came through PRIME. */
+#define DRM_TXDA_BO_IMPORTED		(1u << 3)
+
+/**
+ * struct drm_txda_bo_create - Argument of BO_CREATE: a new buffer, filled with zeros.
+ *
+ * -ENOSPC: none of the places has room.
+ */
+struct drm_txda_bo_create {
+	/** @size: Bytes, above 0; out: rounded up to pages. */
+	__u64 size;
+
+	/** @places: Mask of DRM_TXDA_PLACE_*, not 0. */
+	__u32 places;
+
+	/** @flags: DRM_TXDA_BO_*. */
+	__u32 flags;
+
+	/**
+	 * @vm_id: Above 0: private to this address space, cannot be exported, and costs nothing at
+	 * submission. 0: shareable.
+	 */
+	__u32 vm_id;
+
+	/** @handle: Out: GEM handle. */
+	__u32 handle;
+};
+
+/**
+ * struct drm_txda_bo_mmap_offset - Argument of BO_MMAP_OFFSET: the offset for mmap() on this file.
+ */
+struct drm_txda_bo_mmap_offset {
+	/** @handle: GEM handle. */
+	__u32 handle;
+
+	/** @pad: 0. */
+	__u32 pad;
+
+	/** @offset: Out. */
+	__u64 offset;
+};
+
+/**
+ * struct drm_txda_bo_query_info - Argument of BO_QUERY_INFO.
+ */
+struct drm_txda_bo_query_info {
+	/** @handle: GEM handle. */
+	__u32 handle;
+
+	/** @place: Out: the DRM_TXDA_PLACE_* it is in now. */
+	__u32 place;
+
+	/** @flags: Out: DRM_TXDA_BO_*. */
+	__u32 flags;
+
+	/** @vm_id: Out: the address space that it is private to, or 0. */
+	__u32 vm_id;
+
+	/** @size: Out: bytes. */
+	__u64 size;
+};
+
+/**
+ * struct drm_txda_bo_set_label - Argument of BO_SET_LABEL: a name for debugfs and dumps.
+ */
+struct drm_txda_bo_set_label {
+	/** @handle: GEM handle. */
+	__u32 handle;
+
+	/** @pad: 0. */
+	__u32 pad;
+
+	/**
+	 * @label: User pointer to a string of at most DRM_TXDA_MAX_LABEL bytes with its NUL (else
+	 * -E2BIG); NULL: none.
+	 */
+	__u64 label;
+};
+
+#define DRM_TXDA_USERPTR_READONLY	(1u << 0)
+
+/**
+ * struct drm_txda_bo_from_userptr - Argument of BO_FROM_USERPTR: the caller's own memory as a
+ * buffer.
+ *
+ * The pages are pinned until the buffer goes, and charged against RLIMIT_MEMLOCK. -EDQUOT: that
+ * limit is too low (the kernel log, at debug level, says how much was wanted). -EOPNOTSUPP: the
+ * range holds a file's pages that cannot be pinned for long.
+ */
+struct drm_txda_bo_from_userptr {
+	/** @va: Start, a multiple of the page size. */
+	__u64 va;
+
+	/** @size: Bytes, a multiple of the page size, above 0. */
+	__u64 size;
+
+	/** @flags: DRM_TXDA_USERPTR_*. */
+	__u32 flags;
+
+	/** @vm_id: As in BO_CREATE. */
+	__u32 vm_id;
+
+	/** @handle: Out: GEM handle; cannot be exported. */
+	__u32 handle;
+
+	/** @pad: 0. */
+	__u32 pad;
+};
+
+/* ---- Queues --------------------------------------------------------------------------------- */
+
+enum drm_txda_queue_class {
+	/** @DRM_TXDA_QUEUE_COMPUTE: Runs every packet. */
+	DRM_TXDA_QUEUE_COMPUTE = 0,
+
+	/** @DRM_TXDA_QUEUE_COPY: Copies, fills, fences and timestamps beside the compute queues. */
+	DRM_TXDA_QUEUE_COPY = 1,
+};
+
+enum drm_txda_priority {
+	DRM_TXDA_PRIORITY_LOW = 0,
+	DRM_TXDA_PRIORITY_NORMAL = 1,
+
+	/** @DRM_TXDA_PRIORITY_HIGH: Wants CAP_SYS_NICE, else -EACCES. */
+	DRM_TXDA_PRIORITY_HIGH = 2,
+};
+
+/**
+ * struct drm_txda_queue_create - Argument of QUEUE_CREATE.
+ *
+ * -ENOSPC: the file has DRM_TXDA_QUERY_QUEUES.max_per_client queues.
+ */
+struct drm_txda_queue_create {
+	/** @vm_id: Its address space, for good. */
+	__u32 vm_id;
+
+	/** @class_: enum drm_txda_queue_class. */
+	__u32 class_;
+
+	/** @priority: enum drm_txda_priority. */
+	__u32 priority;
+
+	/** @flags: 0. */
+	__u32 flags;
+
+	/** @timeout_ms: A job without progress for so long is hung; 0: the default. */
+	__u32 timeout_ms;
+
+	/** @id: Out: its id, above 0. */
+	__u32 id;
+};
+
+/**
+ * struct drm_txda_queue_destroy - Argument of QUEUE_DESTROY.
+ *
+ * Jobs that have not started are dropped, the one that runs is stopped; their fences signal with
+ * -ECANCELED.
+ */
+struct drm_txda_queue_destroy {
+	/** @id: Of the queue. */
+	__u32 id;
+
+	/** @pad: 0. */
+	__u32 pad;
+};
+
+/*
+ * State of a queue: 0 means that it runs. Every other state is final: later submissions fail with
+ * -EIO.
+ */
+#define DRM_TXDA_QUEUE_TIMEDOUT		(1u << 0)	/* a job hung */
+#define DRM_TXDA_QUEUE_FATAL_FAULT	(1u << 1)	/* a job faulted; see @fault */
+#define DRM_TXDA_QUEUE_INNOCENT		(1u << 2)	/* lost to another one's reset */
+
+/**
+ * struct drm_txda_queue_get_state - Argument of QUEUE_GET_STATE.
+ */
+struct drm_txda_queue_get_state {
+	/** @id: Of the queue. */
+	__u32 id;
+
+	/** @state: Out: DRM_TXDA_QUEUE_TIMEDOUT, _FATAL_FAULT, _INNOCENT. */
+	__u32 state;
+
+	/** @submitted: Out: jobs so far. */
+	__u64 submitted;
+
+	/** @completed: Out: of these, done. */
+	__u64 completed;
+
+	/** @progress: Out: rises with each packet and op done. */
+	__u64 progress;
+
+	/** @fault: Out: the fault that stopped it. */
+	struct drm_txda_fault fault;
+};
+
+/**
+ * struct drm_txda_job - One stream to run.
+ */
+struct drm_txda_job {
+	/** @stream_va: Where the stream is, a multiple of 8; 0 when @stream_bytes is 0. */
+	__u64 stream_va;
+
+	/** @stream_bytes: Its size, a multiple of 8; 0: a pure point of synchronisation. */
+	__u32 stream_bytes;
+
+	/** @flags: 0. */
+	__u32 flags;
+
+	/** @syncs: struct drm_txda_sync. */
+	struct drm_txda_array syncs;
+};
+
+/**
+ * struct drm_txda_queue_submit - Argument of QUEUE_SUBMIT.
+ *
+ * All jobs are queued, in order, or none is. A job starts when those before it in the queue are
+ * done and its waits are over. The buffers that the address space maps stay alive until the job is
+ * done. -EIO: the queue is dead, see QUEUE_GET_STATE. -EAGAIN: too many jobs in flight; wait for
+ * one.
+ */
+struct drm_txda_queue_submit {
+	/** @queue_id: Of the queue. */
+	__u32 queue_id;
+
+	/** @flags: 0. */
+	__u32 flags;
+
+	/** @jobs: struct drm_txda_job, 1 to DRM_TXDA_MAX_JOBS. */
+	struct drm_txda_array jobs;
+};
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif /* TXDA_DRM_H */
