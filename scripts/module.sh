@@ -16,7 +16,7 @@ build_one() {
 	release=$(cat "$kdir/include/config/kernel.release")
 	out=$B/module/$release
 	mkdir -p "$out"
-	cp -a -u Kbuild driver uapi "$out/"
+	cp -a -u Kbuild dkms.conf driver uapi "$out/"
 
 	# The kernel was configured for the compiler that built it. Where that one is missing, the
 	# machine's gcc serves, without the one option that gcc 12 does not know.
@@ -28,6 +28,8 @@ build_one() {
 			set -- "$@" CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=
 		fi
 	fi
+	# Type information for tracers (BTF) is made by pahole, which few have.
+	command -v pahole >/dev/null || set -- "$@" CONFIG_DEBUG_INFO_BTF_MODULES=
 	log=$out/build.log
 	# shellcheck disable=SC2086 # flags are words
 	if ! make -C "$kdir" M="$out" $flags "$@" modules >"$log" 2>&1; then

@@ -101,6 +101,7 @@ enum drm_txda_ioctl_id {
 #define DRM_TXDA_MAX_PORTS		8
 #define DRM_TXDA_MAX_LABEL		64	/* bytes of a label, its NUL included */
 #define DRM_TXDA_PAGE_SIZE		4096	/* of virtual addresses and buffer sizes */
+#define DRM_TXDA_MAX_QUERY_BYTES	4096	/* of a DEV_QUERY answer */
 
 /**
  * struct drm_txda_array - An array in user memory.

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "device.h"
+
+#include <linux/sizes.h>
+#include <drm/drm_print.h>
+
+#include "txda_isa.h"
+
+u64 txda_read_pair(struct txda_device *tdev, u32 reg)
+{
+	unsigned long flags;
+	u64 value;
+
+	spin_lock_irqsave(&tdev->pair_lock, flags);
+	value = txda_read(tdev, reg);
+	value |= (u64)txda_read(tdev, reg + 4) << 32;
+	spin_unlock_irqrestore(&tdev->pair_lock, flags);
+
+	return value;
+}
+
+bool txda_device_alive(struct txda_device *tdev)
+{
+	return txda_read(tdev, TXDA_REG_MAGIC) == TXDA_MAGIC;
+}
+
+static void txda_read_bytes(struct txda_device *tdev, u32 reg, u8 *to, u32 bytes)
+{
+	u32 i;
+
+	for (i = 0; i < bytes; i++)
+		to[i] = txda_read(tdev, reg + (i & ~3u)) >> (8 * (i & 3));
+}
+
+/* The chip's word counts for nothing until it is within what the register map allows. */
+static int txda_device_limit(struct txda_device *tdev, const char *what, u64 value, u64 min,
+			     u64 max)
+{
+	if (value >= min && value <= max)
+		return 0;
+	drm_err(&tdev->drm, "the chip claims %llu %s, possible are %llu to %llu\n", value, what,
+		min, max);
+	return -ENODEV;
+}
+
+static int txda_device_check_limits(struct txda_device *tdev)
+{
+	int err;
+
+	err = txda_device_limit(tdev, "compute queues", tdev->compute_queues, 1,
+				TXDA_MAX_QUEUES - 1);
+	if (err)
+		return err;
+	err = txda_device_limit(tdev, "copy queues", tdev->copy_queues, 1,
+				TXDA_MAX_QUEUES - tdev->compute_queues);
+	if (err)
+		return err;
+	err = txda_device_limit(tdev, "C2C ports", tdev->n_ports, 0, TXDA_MAX_PORTS);
+	if (err)
+		return err;
+	err = txda_device_limit(tdev, "address spaces", tdev->info.max_vms, 1, TXDA_MAX_VMIDS);
+	if (err)
+		return err;
+	return txda_device_limit(tdev, "bits of virtual address", tdev->info.va_bits, 32, 48);
+}
+
+static int txda_device_read_memory(struct txda_device *tdev)
+{
+	u64 dram = txda_read_pair(tdev, TXDA_REG_DRAM_LO);
+	u64 reserved = txda_read_pair(tdev, TXDA_REG_DRAM_RESERVED_LO);
+	u64 bar = pci_resource_len(tdev->pdev, TXDA_BAR_DRAM);
+	int err;
+
+	err = txda_device_limit(tdev, "bytes of DRAM", dram, SZ_2M, BIT_ULL(52));
+	if (err)
+		return err;
+	err = txda_device_limit(tdev, "reserved bytes of DRAM", reserved, 0, dram - SZ_2M);
+	if (err)
+		return err;
+
+	tdev->dram_bytes = dram - reserved;
+	bar = min(bar, dram);
+	tdev->dram_mappable = bar > reserved ? bar - reserved : 0;
+	return 0;
+}
+
+int txda_device_init(struct txda_device *tdev)
+{
+	struct drm_txda_device_info *info = &tdev->info;
+	struct pci_dev *pdev = tdev->pdev;
+	u32 magic, version, word;
+	int err;
+
+	spin_lock_init(&tdev->pair_lock);
+
+	if (pci_resource_len(pdev, TXDA_BAR_REGS) < TXDA_BAR_REGS_BYTES) {
+		drm_err(&tdev->drm, "BAR%d has %llu bytes, a TX8 has %u\n", TXDA_BAR_REGS,
+			(u64)pci_resource_len(pdev, TXDA_BAR_REGS), TXDA_BAR_REGS_BYTES);
+		return -ENODEV;
+	}
+	tdev->regs = pcim_iomap_region(pdev, TXDA_BAR_REGS, "txda");
+	if (IS_ERR(tdev->regs))
+		return PTR_ERR(tdev->regs);
+
+	magic = txda_read(tdev, TXDA_REG_MAGIC);
+	if (magic != TXDA_MAGIC) {
+		drm_err(&tdev->drm, "identity register reads %#x: this is no TX8\n", magic);
+		return -ENODEV;
+	}
+	version = txda_read(tdev, TXDA_REG_VERSION);
+	if (version >> 16 != TXDA_REGS_MAJOR) {
+		drm_err(&tdev->drm, "register map %u.%u, this driver knows %u.x\n", version >> 16,
+			version & 0xffff, TXDA_REGS_MAJOR);
+		return -ENODEV;
+	}
+
+	txda_read_bytes(tdev, TXDA_REG_NAME, info->name, sizeof(info->name) - 1);
+	txda_read_bytes(tdev, TXDA_REG_SERIAL, info->serial, sizeof(info->serial));
+	word = txda_read(tdev, TXDA_REG_CHIP);
+	info->family = word >> 16;
+	info->revision = word;
+	word = txda_read(tdev, TXDA_REG_ISA);
+	info->isa_major = word >> 16;
+	info->isa_minor = word;
+	info->caps = txda_read(tdev, TXDA_REG_CAPS);
+	info->va_bits = txda_read(tdev, TXDA_REG_VA_BITS);
+	info->page_sizes = BIT(TXDA_PAGE_SHIFT) | BIT(TXDA_HUGE_SHIFT);
+	info->cores = txda_read(tdev, TXDA_REG_CORES);
+	info->clock_max_khz = txda_read(tdev, TXDA_REG_CLOCK_MAX_KHZ);
+	info->max_vms = txda_read(tdev, TXDA_REG_VMIDS);
+	info->max_stream_bytes = TXDA_STREAM_MAX_BYTES;
+
+	word = txda_read(tdev, TXDA_REG_QUEUES);
+	tdev->compute_queues = word & 0xffff;
+	tdev->copy_queues = word >> 16;
+	tdev->n_ports = txda_read(tdev, TXDA_REG_C2C_PORTS);
+	tdev->reset_base = txda_read(tdev, TXDA_REG_RESET_COUNT);
+
+	err = txda_device_check_limits(tdev);
+	if (!err)
+		err = txda_device_read_memory(tdev);
+	if (err)
+		return err;
+
+	if (!txda_device_alive(tdev)) {
+		drm_err(&tdev->drm, "the chip went away during probe\n");
+		return -ENODEV;
+	}
+	return 0;
+}

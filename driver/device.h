@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The chip as the driver holds it: registers, identity, and whether it is still there.
+ *
+ * Lifetime: struct txda_device is a DRM device and lives as long as the last open file of its node.
+ * The registers live as long as the PCI device is bound; every access lies between drm_dev_enter()
+ * and drm_dev_exit(), or in probe. Threads: any, unless stated.
+ */
+#ifndef TXDA_DEVICE_H
+#define TXDA_DEVICE_H
+
+#include <linux/io.h>
+#include <linux/pci.h>
+#include <linux/spinlock.h>
+#include <drm/drm_device.h>
+
+#include "drm/txda_drm.h"
+#include "txda_regs.h"
+
+/**
+ * struct txda_device - One chip.
+ */
+struct txda_device {
+	/** @drm: Base; first, so that it frees the whole. */
+	struct drm_device drm;
+
+	/** @pdev: The PCI function. */
+	struct pci_dev *pdev;
+
+	/** @regs: BAR0. */
+	void __iomem *regs;
+
+	/** @pair_lock: Reading the low half of a 64-bit register latches the high half. */
+	spinlock_t pair_lock;
+
+	/** @info: What DEV_QUERY says about the chip; set once in probe. */
+	struct drm_txda_device_info info;
+
+	/** @compute_queues: Hardware compute queues, 1 to TXDA_MAX_QUEUES. */
+	u32 compute_queues;
+
+	/** @copy_queues: Hardware copy queues, 1 to TXDA_MAX_QUEUES. */
+	u32 copy_queues;
+
+	/** @n_ports: C2C ports, at most TXDA_MAX_PORTS. */
+	u32 n_ports;
+
+	/** @dram_bytes: DRAM that buffers can use. */
+	u64 dram_bytes;
+
+	/** @dram_mappable: Of that, what BAR2 shows. */
+	u64 dram_mappable;
+
+	/** @reset_base: The chip's reset counter when it was bound. */
+	u32 reset_base;
+};
+
+static inline struct txda_device *to_txda(struct drm_device *drm)
+{
+	return container_of(drm, struct txda_device, drm);
+}
+
+static inline u32 txda_read(struct txda_device *tdev, u32 reg)
+{
+	return readl(tdev->regs + reg);
+}
+
+/* Reads the register pair at @reg (its low half) as one value. */
+u64 txda_read_pair(struct txda_device *tdev, u32 reg);
+
+/*
+ * Whether the chip still answers. What was read from it before is to be believed only if so: a chip
+ * that was pulled reads all ones.
+ */
+bool txda_device_alive(struct txda_device *tdev);
+
+/*
+ * Maps the registers, checks that a TX8 which this driver understands is behind them, and
+ * fills in what never changes. -ENODEV: no TX8 or not one of ours; the kernel log says why.
+ */
+int txda_device_init(struct txda_device *tdev);
+
+#endif /* TXDA_DEVICE_H */

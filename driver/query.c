@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "query.h"
+
+#include <linux/ktime.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+#include <drm/drm_drv.h>
+
+#include "device.h"
+
+/* Any of the answers; each fits into one allocation on the stack. */
+union txda_answer {
+	struct drm_txda_device_info device;
+	struct drm_txda_memory_info memory;
+	struct drm_txda_queues_info queues;
+	struct drm_txda_firmware_info firmware;
+	struct drm_txda_topology_info topology;
+	struct drm_txda_timestamp_info timestamp;
+	struct drm_txda_reset_info reset;
+};
+
+static void txda_query_topology(struct txda_device *tdev, struct drm_txda_topology_info *info)
+{
+	u32 word = txda_read(tdev, TXDA_REG_CARD_POSITION);
+	u32 i;
+
+	info->card = txda_read_pair(tdev, TXDA_REG_CARD_LO);
+	info->card_index = word & 0xffff;
+	info->card_chips = word >> 16;
+	info->numa_node = dev_to_node(&tdev->pdev->dev);
+	info->n_ports = tdev->n_ports;
+	for (i = 0; i < tdev->n_ports; i++) {
+		struct drm_txda_port *port = &info->ports[i];
+		u32 reg = TXDA_REG_PORT(i);
+
+		port->state = txda_read(tdev, reg + TXDA_PORT_STATE);
+		port->speed_mbps = txda_read(tdev, reg + TXDA_PORT_SPEED_MBPS);
+		port->peer_card = txda_read_pair(tdev, reg + TXDA_PORT_PEER_CARD_LO);
+		port->peer_index = txda_read(tdev, reg + TXDA_PORT_PEER_INDEX);
+		port->peer_port = txda_read(tdev, reg + TXDA_PORT_PEER_PORT);
+	}
+}
+
+static void txda_query_timestamp(struct txda_device *tdev, struct drm_txda_timestamp_info *info)
+{
+	info->host_before_ns = ktime_get_ns();
+	info->device_ns = txda_read_pair(tdev, TXDA_REG_TIME_LO);
+	info->host_after_ns = ktime_get_ns();
+}
+
+/* Fills @answer and returns its size, or -EINVAL for an unknown type. */
+static int txda_query(struct txda_device *tdev, u32 type, union txda_answer *answer)
+{
+	switch (type) {
+	case DRM_TXDA_QUERY_DEVICE:
+		answer->device = tdev->info;
+		return sizeof(answer->device);
+	case DRM_TXDA_QUERY_MEMORY:
+		answer->memory.device_bytes = tdev->dram_bytes;
+		answer->memory.device_mappable = tdev->dram_mappable;
+		return sizeof(answer->memory);
+	case DRM_TXDA_QUERY_QUEUES:
+		answer->queues.compute = tdev->compute_queues;
+		answer->queues.copy = tdev->copy_queues;
+		return sizeof(answer->queues);
+	case DRM_TXDA_QUERY_FIRMWARE:
+		answer->firmware.state = txda_read(tdev, TXDA_REG_FW_STATE);
+		answer->firmware.version = txda_read(tdev, TXDA_REG_FW_VERSION);
+		return sizeof(answer->firmware);
+	case DRM_TXDA_QUERY_TOPOLOGY:
+		txda_query_topology(tdev, &answer->topology);
+		return sizeof(answer->topology);
+	case DRM_TXDA_QUERY_TIMESTAMP:
+		txda_query_timestamp(tdev, &answer->timestamp);
+		return sizeof(answer->timestamp);
+	case DRM_TXDA_QUERY_RESET:
+		answer->reset.chip_resets =
+			txda_read(tdev, TXDA_REG_RESET_COUNT) - tdev->reset_base;
+		return sizeof(answer->reset);
+	default:
+		return -EINVAL;
+	}
+}
+
+int txda_ioctl_dev_query(struct drm_device *drm, void *data, struct drm_file *file)
+{
+	struct txda_device *tdev = to_txda(drm);
+	struct drm_txda_dev_query *args = data;
+	u8 __user *to = u64_to_user_ptr(args->pointer);
+	union txda_answer answer;
+	int bytes, idx;
+	bool alive;
+
+	if (args->pointer && args->size > DRM_TXDA_MAX_QUERY_BYTES)
+		return -E2BIG;
+
+	/* Not by an initialiser: that may leave the tail of a union as it was on the stack. */
+	memset(&answer, 0, sizeof(answer));
+	if (!drm_dev_enter(drm, &idx))
+		return -ENODEV;
+	bytes = txda_query(tdev, args->type, &answer);
+	alive = txda_device_alive(tdev);
+	drm_dev_exit(idx);
+
+	if (bytes < 0)
+		return bytes;
+	if (!alive)
+		return -ENODEV;
+
+	if (args->pointer) {
+		u32 copy = min_t(u32, args->size, bytes);
+
+		if (copy_to_user(to, &answer, copy) || clear_user(to + copy, args->size - copy))
+			return -EFAULT;
+	}
+	args->size = bytes;
+	return 0;
+}
