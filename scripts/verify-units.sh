@@ -10,6 +10,6 @@ trap 'rm -rf "$tmp"' EXIT
 for unit in packaging/systemd/txdad.service packaging/systemd/txdad.socket; do
 	sed "s,^\(ExecStart=\)[^ ]*,\1/bin/true," "$unit" >"$tmp/$(basename "$unit")"
 done
-out=$(SYSTEMD_UNIT_PATH="$tmp:" systemd-analyze verify "$tmp/txdad.service" "$tmp/txdad.socket" 2>&1 |
+out=$(SYSTEMD_UNIT_PATH="$tmp:" systemd-analyze --man=no verify "$tmp/txdad.service" "$tmp/txdad.socket" 2>&1 |
 	grep -E 'txdad' || true)
 [ -z "$out" ] || { printf '%s\n' "$out"; exit 1; }
