@@ -59,12 +59,12 @@
 #define TXDA_CHIP_FAMILY_TX8		8
 
 #define TXDA_REG_CAPS			0x0010
-#define TXDA_CAP_CMODEL			(1u << 0)	/* a model; its sensors are made up */
-#define TXDA_CAP_PRECISE		(1u << 1)	/* TXDA_EXEC_PRECISE works */
-#define TXDA_CAP_C2C			(1u << 2)	/* has chip-to-chip ports */
-#define TXDA_CAP_FIRMWARE		(1u << 3)	/* needs firmware before queues work */
-#define TXDA_CAP_ECC			(1u << 4)	/* the ECC counters count */
-#define TXDA_CAP_POWER_LIMIT		(1u << 5)	/* TXDA_REG_POWER_LIMIT is writable */
+#define TXDA_CHIP_CMODEL			(1u << 0)	/* a model, no silicon */
+#define TXDA_CHIP_PRECISE		(1u << 1)	/* TXDA_EXEC_PRECISE works */
+#define TXDA_CHIP_C2C			(1u << 2)	/* has chip-to-chip ports */
+#define TXDA_CHIP_FIRMWARE		(1u << 3)	/* needs firmware before queues work */
+#define TXDA_CHIP_ECC			(1u << 4)	/* the ECC counters count */
+#define TXDA_CHIP_POWER_LIMIT		(1u << 5)	/* TXDA_REG_POWER_LIMIT is writable */
 
 #define TXDA_REG_VA_BITS		0x0014	/* usable bits of a virtual address, 32 to 48 */
 #define TXDA_REG_QUEUES			0x0018	/* copy queues << 16 | compute queues */
@@ -103,7 +103,7 @@
 /* ------------------------------------------------------------------------------------------- */
 
 /*
- * With TXDA_CAP_FIRMWARE the driver copies the image into the reserved part of DRAM, writes its
+ * With TXDA_CHIP_FIRMWARE the driver copies the image into the reserved part of DRAM, writes its
  * place and size, then TXDA_FW_BOOT, and waits for TXDA_FW_READY. Without it the state is READY
  * from reset on.
  */
@@ -138,13 +138,13 @@
 #define TXDA_REG_IRQ_QUEUES_ENABLE_HI	0x020c
 #define TXDA_REG_IRQ_EVENTS		0x0210	/* read, write 1 to clear */
 #define TXDA_REG_IRQ_EVENTS_ENABLE	0x0214
-#define TXDA_EVENT_FAULT		(1u << 0)	/* the fault record is valid */
-#define TXDA_EVENT_FIRMWARE		(1u << 1)	/* FW_STATE changed */
-#define TXDA_EVENT_THERMAL		(1u << 2)	/* throttling began or ended, or a trip */
-#define TXDA_EVENT_ECC			(1u << 3)	/* an ECC counter rose */
-#define TXDA_EVENT_LINK			(1u << 4)	/* a C2C port changed its state */
-#define TXDA_EVENT_RESET		(1u << 5)	/* a reset is complete */
-#define TXDA_EVENT_ALL			0x3fu
+#define TXDA_IRQ_FAULT		(1u << 0)	/* the fault record is valid */
+#define TXDA_IRQ_FIRMWARE		(1u << 1)	/* FW_STATE changed */
+#define TXDA_IRQ_THERMAL		(1u << 2)	/* throttling began or ended, or a trip */
+#define TXDA_IRQ_ECC			(1u << 3)	/* an ECC counter rose */
+#define TXDA_IRQ_LINK			(1u << 4)	/* a C2C port changed its state */
+#define TXDA_IRQ_RESET		(1u << 5)	/* a reset is complete */
+#define TXDA_IRQ_ALL			0x3fu
 
 #define TXDA_MSIX_TABLE			0x4000	/* a page of its own */
 #define TXDA_MSIX_PBA			0x5000	/* a page of its own */
@@ -170,7 +170,7 @@
 /* ------------------------------------------------------------------------------------------- */
 
 #define TXDA_REG_POWER_MW		0x0400
-#define TXDA_REG_POWER_LIMIT_MW		0x0404	/* writable with TXDA_CAP_POWER_LIMIT */
+#define TXDA_REG_POWER_LIMIT_MW		0x0404	/* writable with TXDA_CHIP_POWER_LIMIT */
 #define TXDA_REG_TEMP_MC		0x0408	/* signed millidegrees Celsius */
 #define TXDA_REG_TEMP_LIMIT_MC		0x040c	/* throttles above */
 #define TXDA_REG_TEMP_TRIP_MC		0x0410	/* stops all queues above, TXDA_QUEUE_LOST */

@@ -237,7 +237,7 @@ struct drm_txda_device_info {
 	/** @isa_minor: Version of the instruction set. */
 	__u16 isa_minor;
 
-	/** @caps: TXDA_CAP_* of txda_regs.h. */
+	/** @caps: TXDA_CHIP_* of txda_regs.h. */
 	__u64 caps;
 
 	/** @va_bits: Usable bits of a virtual address. */
