@@ -10,7 +10,7 @@ KDIR        ?= /lib/modules/$(shell uname -r)/build
 MESON_FLAGS ?=
 
 .DEFAULT_GOAL := all
-.PHONY: all demo check check-asan check-tsan install module format clean distclean help
+.PHONY: all demo check check-asan check-tsan install module deb format clean distclean help
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ install: all ## install into DESTDIR/PREFIX
 
 module: ## build txda.ko against KDIR, or against Debian's headers when the running kernel has none
 	@B=$(B) sh scripts/module.sh "$(KDIR)"
+
+deb: ## Debian packages into build/deb
+	@B=$(B) sh scripts/deb.sh
 
 format: ## clang-format over the C files that git knows
 	git ls-files '*.c' '*.h' | xargs clang-format -i

@@ -189,6 +189,7 @@ check_static() {
 	fi
 	static_check "shell scripts" shellcheck -e SC1091 scripts/*.sh
 	static_check "licence headers" sh scripts/verify-spdx.sh
+	static_check "one version" sh scripts/verify-version.sh
 }
 
 stages=${*:-user asan tsan module static}

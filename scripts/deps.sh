@@ -4,15 +4,17 @@
 # deps.sh PURPOSE... - make sure that the Debian packages for each PURPOSE are installed.
 #
 #   build    what `make` needs
-#   check    what the tests need on top of that
+#   demo     what `make demo` needs on top of that
+#   check    what the tests need on top of `make`
 #   module   what `make module` needs
+#   deb      what `make deb` needs
 #
 # Says what it will install and why before it does so, and does nothing (quickly) when all is
 # there. On other distributions it prints the list and looks only for the commands.
 set -eu
 
 usage() {
-	sed -n '4,11s/^# \{0,1\}//p' "$0"
+	sed -n '4,13s/^# \{0,1\}//p' "$0"
 	exit 2
 }
 
@@ -37,6 +39,9 @@ packages() {
 			libsystemd-dev - readiness, watchdog and socket activation of the daemon
 		END
 		;;
+	demo)
+		echo "curl curl asks the daemon whether it is ready"
+		;;
 	check)
 		cat <<-'END'
 			g++ g++ the public headers must compile as C++ too
@@ -55,6 +60,13 @@ packages() {
 			gcc gcc C compiler
 			make make runs kbuild
 			dpkg dpkg unpacks kernel headers into the build directory
+		END
+		;;
+	deb)
+		cat <<-'END'
+			dpkg-dev dpkg-buildpackage builds Debian packages
+			debhelper - the rules of Debian packages
+			dh-dkms - packages the kernel module's sources
 		END
 		;;
 	*) usage ;;
