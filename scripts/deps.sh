@@ -50,6 +50,7 @@ packages() {
 			curl curl first client of the end-to-end tests
 			nodejs node runs the OpenAI client against the daemon
 			npm npm fetches the OpenAI client
+			shellcheck shellcheck reads the scripts
 			procps ps memory of the daemon under test
 			util-linux setarch sanitizers need a fixed address layout on some kernels
 		END
@@ -119,9 +120,6 @@ done)
 [ -n "$missing" ] || exit 0
 
 names=$(printf '%s\n' "$missing" | cut -d ' ' -f 1 | tr '\n' ' ')
-echo "These packages will be installed with apt-get:"
-printf '%s\n' "$missing" | awk '{ n = $1; $1 = ""; printf "  %-20s%s\n", n, $0 }'
-
 if [ "$(id -u)" -eq 0 ]; then
 	sudo=
 elif command -v sudo >/dev/null 2>&1; then
@@ -130,11 +128,16 @@ else
 	echo "Neither root nor sudo: please install them with: apt-get install $names" >&2
 	exit 1
 fi
-$sudo apt-get update -qq
-# The runtime's name depends on clang's version, which is known only after the update.
-case $names in
-*libclang-rt-*) names="$(printf '%s' "$names" | sed 's/libclang-rt-[0-9]*-dev//') $(clang_runtime)" ;;
-esac
-# shellcheck disable=SC2086
+
+# Which packages there are (and which clang) is known for certain only with fresh lists.
+if [ -z "${deps_updated:-}" ]; then
+	echo "Packages are missing; asking apt-get update what there is."
+	$sudo apt-get update -qq
+	deps_updated=1 exec sh "$0" "$@"
+fi
+
+echo "These packages will be installed with apt-get:"
+printf '%s\n' "$missing" | awk '{ n = $1; $1 = ""; printf "  %-20s%s\n", n, $0 }'
+# shellcheck disable=SC2086 # names are words
 $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $names >/dev/null
 echo "Installed."

@@ -72,8 +72,8 @@ unpack() {
 	rm -f "$cache/debs/"*.deb
 }
 
-# kbuild's helpers are built for that suite's C library. Where this machine's is older, they run
-# through a loader that comes along.
+# kbuild's helpers are built for that suite's libraries. Where this machine's are older or missing,
+# the helpers run through a loader and libraries that come along.
 wrap_tools() {
 	loader=
 	# shellcheck disable=SC2044 # names without spaces
@@ -82,7 +82,7 @@ wrap_tools() {
 		[ "$(head -c 4 "$tool" | tr -d '\177')" = ELF ] || continue
 		ldd "$tool" 2>&1 | grep -q 'not found' || continue
 		if [ -z "$loader" ]; then
-			[ -e "$cache/root/usr/share/doc/libc6" ] || unpack libc6 || return 1
+			[ -e "$cache/root/usr/share/doc/libc6" ] || unpack libc6 libelf1t64 zlib1g libzstd1 || return 1
 			loader=$(find "$cache/root/usr/lib" "$cache/root/usr/lib64" -name 'ld-linux*.so.*' \
 				2>/dev/null | head -n 1)
 			libs=$(dirname "$(find "$cache/root/usr/lib" -name libc.so.6 | head -n 1)")
