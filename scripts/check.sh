@@ -4,7 +4,7 @@
 # check.sh [STAGE...] - build and test everything; stages: user asan tsan module static.
 #
 #   user     user space with gcc, warnings are errors, every test
-#   asan     clang, AddressSanitizer and UndefinedBehaviorSanitizer, every test but the slow ones
+#   asan     clang, AddressSanitizer and UndefinedBehaviorSanitizer, every test but those of suites slow and uapi
 #   tsan     clang, ThreadSanitizer, the tests of suite "threads"
 #   module   txda.ko with W=1 for each supported kernel
 #   static   units, udev rules and scripts through the tools that know them
@@ -110,8 +110,23 @@ fixed_layout() {
 	fi
 }
 
+# The OpenAI client for the end-to-end tests; they skip with a reason where it cannot be had.
+node_client() {
+	export TXDA_NODE_MODULES="$B/node/node_modules"
+	[ -e "$TXDA_NODE_MODULES/openai/package.json" ] && [ -e "$TXDA_NODE_MODULES/undici/package.json" ] && return
+	mkdir -p "$B/node"
+	if npm install --prefix "$B/node" --no-audit --no-fund --no-save --loglevel=error \
+		openai@6 undici@6 >"$B/npm.log" 2>&1; then
+		printf '   npm: openai@6 undici@6 in %s\n' "$B/node"
+	else
+		tail -n 5 "$B/npm.log"
+		printf '   npm could not fetch openai@6 and undici@6, all of it is in %s\n' "$B/npm.log"
+	fi
+}
+
 check_user() {
 	stage "user space: gcc, warnings are errors, every test"
+	node_client
 	run=
 	run_meson user "$B/check" -- -Dwerror=true
 }
@@ -121,7 +136,7 @@ check_asan() {
 	fixed_layout
 	export ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1
 	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-	CC=clang run_meson asan "$B/asan" --no-suite slow --timeout-multiplier 4 -- \
+	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 4 -- \
 		-Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 	unset ASAN_OPTIONS UBSAN_OPTIONS
 }
@@ -212,5 +227,6 @@ stage "done"
 awk -F '\t' '$1 != "OK" { printf "   %-4s %s: %s\n", $1, $2, $3 }' "$results"
 line="$passed passed, $failed failed"
 [ "$skipped" -eq 0 ] || line="$line, $skipped skipped"
+echo "$line" >"$B/check-summary"
 echo "$line"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
