@@ -343,7 +343,7 @@ struct txda_op_rope_table {
 struct txda_op_rope_kv {
 	__u32 n_heads;		/* Hq of this chip */
 	__u32 n_kv_heads;	/* Hkv of this chip */
-	__u32 head_dim;		/* D, a multiple of 2, at most 512 */
+	__u32 head_dim;		/* D, even, at most 512 */
 	__u32 block_size;	/* tokens a block: 16, 32, 64 or 128 */
 	__u64 layer_offset;	/* of this layer within a block, bytes (doubled in precise mode) */
 	float eps;
@@ -466,7 +466,7 @@ struct txda_fault {
  * BF16: [ceil(K/2)][32][2], element (k / 2, c, k % 2): a pair of K is one 32-bit lane.
  * F16:  [K][32], element (k, c).
  * W8:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/4][32][4] }; K past the end has q = 128.
- *       W[n][k] = scale[c] * (q - 128). G is a multiple of 32, at most 256.
+ *       W[n][k] = scale[c] * (q - 128). G is 32, 64, 128 or 256.
  * W4:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/8][32][4] }; byte (j, c, i) holds K element
  *       8 j + i of the group in its low and 8 j + 4 + i in its high nibble; past the end 8.
  *       W[n][k] = scale[c] * (q - 8).
@@ -496,13 +496,15 @@ static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
 
 /*
  * KV cache. Block b is at b * block bytes; layer l within it at layer_offset. There, for each KV head:
- *   K: [block_size/16][ceil(D/2)][16][2], element (p / 16, d / 2, p % 16, d % 2): 16 keys in lanes
- *   V: [block_size/2][D][2], element (p / 2, d, p % 2): elements of the head in lanes
- * K and V of a head take block_size * D elements each, BF16 (F32 in precise mode).
+ *   K: [block_size/16][D'/2][16][2], element (p / 16, d / 2, p % 16, d % 2): 16 keys in lanes
+ *   V: [block_size/2][D'][2], element (p / 2, d, p % 2): elements of the head in lanes
+ * with D' = D rounded up to 16; elements past D are not defined. BF16 (F32 in precise mode).
  */
+#define TXDA_KV_DIM(d)		(((d) + 15u) & ~15u)
+
 static inline __u64 txda_kv_layer_bytes(__u32 n_kv_heads, __u32 head_dim, __u32 block_size)
 {
-	return (__u64)n_kv_heads * head_dim * block_size * 2 * 2;
+	return (__u64)n_kv_heads * TXDA_KV_DIM(head_dim) * block_size * 2 * 2;
 }
 
 #endif /* TXDA_ISA_H */

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One split of attention for up to CM_ATT_ROWS query rows that share a KV head. Included by path.c; see simd.h and the cache
+ * layout of txda_isa.h.
+ *
+ * Online softmax (Milakov and Gimelshein 2018) over tiles of CM_ATT_TILE keys. A tile in which a row sees no key leaves that row's
+ * state as it was, bit for bit, so that rows of different positions can share a call. Probabilities are rounded to bfloat16 for
+ * the product with V; their sum is not.
+ */
+
+#define GROUPS (CM_ATT_TILE / 16)	/* groups of 16 keys in a tile */
+
+struct tile {
+	const uint32_t *k[GROUPS];	/* [D'/2][16] pairs */
+	const uint32_t *v[GROUPS];	/* [8][D'] pairs */
+	unsigned groups;		/* with any key before a->to */
+	uint32_t at;			/* first key */
+};
+
+static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
+{
+	uint64_t dim = TXDA_KV_DIM(a->dim);
+
+	t->at = at;
+	t->groups = 0;
+	for (unsigned g = 0; g < GROUPS && at + g * 16 < a->to; g++, t->groups++) {
+		uint32_t p = at + g * 16;
+		const uint8_t *block = a->cache + (uint64_t)(uint32_t)a->blocks[p / a->block_size] * a->block_stride;
+		uint32_t in = p % a->block_size;
+
+		t->k[g] = (const uint32_t *)block + in / 16 * dim * 8;
+		t->v[g] = (const uint32_t *)block + a->block_size * dim / 2 + in / 2 * dim;
+	}
+}
+
+#if VL == 16
+typedef __m512 dotacc;
+#define DOT_ZERO	_mm512_setzero_ps()
+#define DOT_LANES	1	/* accumulators per 16 lanes */
+
+V_INLINE void dot16(dotacc *c, const uint32_t *w, uint32_t x)
+{
+	*c = _mm512_dpbf16_ps(*c, (__m512bh)_mm512_loadu_si512(w), (__m512bh)_mm512_set1_epi32((int)x));
+}
+#else
+struct dotacc {
+	vf v[16 / VL];
+};
+typedef struct dotacc dotacc;
+#define DOT_ZERO	((dotacc){ 0 })
+
+V_INLINE void dot16(dotacc *c, const uint32_t *w, uint32_t x)
+{
+	vf x0 = v_set1(cm_bf16_to_f32((uint16_t)x)), x1 = v_set1(cm_bf16_to_f32((uint16_t)(x >> 16)));
+
+	for (int i = 0; i < 16 / VL; i++) {
+		vu u = *(const vu_any *)(w + i * VL);
+
+		c->v[i] = v_fma(v_pair_odd(u), x1, v_fma(v_pair_even(u), x0, c->v[i]));
+	}
+}
+#endif
+
+/* scores[r][16 g ..] = q . k for @rows rows from @r0 and two groups of keys (g, g2; the same one twice at an odd end) */
+V_INLINE void score_rows(const unsigned rows, const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned g,
+			 unsigned g2)
+{
+	const uint32_t *k0 = t->k[g], *k1 = t->k[g2], *q = a->q_pack + r0;
+	dotacc c[8][2];
+
+	for (unsigned r = 0; r < rows; r++)
+		c[r][0] = c[r][1] = DOT_ZERO;
+	for (unsigned i = 0; i < (a->dim + 1) / 2; i++, k0 += 16, k1 += 16, q += CM_ATT_ROWS)
+#pragma GCC unroll 8
+		for (unsigned r = 0; r < rows; r++) {
+			dot16(&c[r][0], k0, q[r]);
+			dot16(&c[r][1], k1, q[r]);
+		}
+	for (unsigned r = 0; r < rows; r++) {
+		memcpy(a->scores + (r0 + r) * CM_ATT_TILE + g * 16, &c[r][0], 64);
+		memcpy(a->scores + (r0 + r) * CM_ATT_TILE + g2 * 16, &c[r][1], 64);
+	}
+}
+
+/* acc[r][d0 .. d0 + 32) += p . v; @two: the second 16 lanes exist */
+V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned d0,
+			 const bool two)
+{
+	unsigned dim = TXDA_KV_DIM(a->dim);
+	dotacc c[8][2];
+
+	for (unsigned r = 0; r < rows; r++)
+		for (unsigned i = 0; i < 1u + two; i++)
+			memcpy(&c[r][i], a->acc + (r0 + r) * a->acc_stride + d0 + i * 16, 64);
+	for (unsigned g = 0; g < t->groups; g++) {
+		const uint32_t *v = t->v[g] + d0, *p = a->p_pack + g * 8 * CM_ATT_ROWS + r0;
+		uint32_t keys = a->to - (t->at + g * 16);
+		unsigned pairs = keys < 16 ? keys / 2 : 8;
+		uint32_t last[32];
+
+		for (unsigned i = 0; i < pairs; i++, v += dim, p += CM_ATT_ROWS)
+#pragma GCC unroll 8
+			for (unsigned r = 0; r < rows; r++) {
+				dot16(&c[r][0], v, p[r]);
+				if (two)
+					dot16(&c[r][1], v + 16, p[r]);
+			}
+		if (keys >= 16 || !(keys & 1))
+			continue;
+		/* The pair's other key does not exist: whatever lies there must not meet a zero as NaN. */
+		for (unsigned i = 0; i < 16u + 16u * two; i++)
+			last[i] = v[i] & 0xffffu;
+		for (unsigned r = 0; r < rows; r++) {
+			dot16(&c[r][0], last, p[r]);
+			if (two)
+				dot16(&c[r][1], last + 16, p[r]);
+		}
+	}
+	for (unsigned r = 0; r < rows; r++)
+		for (unsigned i = 0; i < 1u + two; i++)
+			memcpy(a->acc + (r0 + r) * a->acc_stride + d0 + i * 16, &c[r][i], 64);
+}
+
+#define ATT_CASES(CALL)				\
+	switch (n) {				\
+	case 1: CALL(1); break;			\
+	case 2: CALL(2); break;			\
+	case 3: CALL(3); break;			\
+	case 4: CALL(4); break;			\
+	case 5: CALL(5); break;			\
+	case 6: CALL(6); break;			\
+	case 7: CALL(7); break;			\
+	case 8: CALL(8); break;			\
+	}
+
+static void score_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n, unsigned g, unsigned g2)
+{
+#define CALL(N) score_rows(N, a, t, r0, g, g2)
+	ATT_CASES(CALL)
+#undef CALL
+}
+
+static void value_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n, unsigned d0)
+{
+	bool two = d0 + 16 < TXDA_KV_DIM(a->dim);
+
+#define CALL(N) do { if (two) value_rows(N, a, t, r0, d0, true); else value_rows(N, a, t, r0, d0, false); } while (0)
+	ATT_CASES(CALL)
+#undef CALL
+}
+
+V_INLINE float exp1(float x)
+{
+	return v_exp(v_set1(x))[0];
+}
+
+/* Softmax state of row @r after the tile's scores; leaves probabilities in p_pack. */
+static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
+{
+	float *s = a->scores + r * CM_ATT_TILE;
+	/* visible keys of the tile are [lo, hi) */
+	uint32_t lo = a->first[r] > t->at ? a->first[r] - t->at : 0;
+	uint32_t hi = a->pos[r] + 1 > t->at ? a->pos[r] + 1 - t->at : 0;
+	uint32_t *p = a->p_pack + r;
+	float top, sum = 0, corr;
+	uint16_t h[CM_ATT_TILE];
+
+	hi = hi < a->to - t->at ? hi : a->to - t->at;
+	hi = hi < CM_ATT_TILE ? hi : CM_ATT_TILE;
+	if (lo >= hi) {
+		for (unsigned i = 0; i < CM_ATT_TILE / 2; i++)
+			p[i * CM_ATT_ROWS] = 0;
+		return;
+	}
+	for (uint32_t i = 0; i < lo; i++)
+		s[i] = -INFINITY;
+	for (uint32_t i = hi; i < CM_ATT_TILE; i++)
+		s[i] = -INFINITY;
+	{
+		vf m = v_set1(-INFINITY), l = { 0 }, scale = v_set1(a->scale), vt;
+
+		for (unsigned i = 0; i < CM_ATT_TILE; i += VL) {
+			vf v = v_load(s + i) * scale;
+
+			v_store(s + i, v);
+			m = v_max(m, v);
+		}
+		top = v_top(m);
+		top = top > a->max[r] ? top : a->max[r];
+		vt = v_set1(top);
+		for (unsigned i = 0; i < CM_ATT_TILE; i += VL) {
+			vf e = v_exp(v_load(s + i) - vt);
+
+			l += e;
+			v_store_bf16(h + i, e);
+		}
+		sum = v_sum(l);
+	}
+	corr = exp1(a->max[r] - top);
+	if (corr != 1.0f)
+		for (unsigned d = 0; d < a->acc_stride; d += VL)
+			v_store(a->acc + r * a->acc_stride + d, v_load(a->acc + r * a->acc_stride + d) * v_set1(corr));
+	a->sum[r] = a->sum[r] * corr + sum;
+	a->max[r] = top;
+	for (unsigned i = 0; i < CM_ATT_TILE / 2; i++) {
+		uint32_t u;
+
+		memcpy(&u, h + 2 * i, 4);
+		p[i * CM_ATT_ROWS] = u;
+	}
+}
+
+static void attend(const struct cm_attend *a)
+{
+	for (unsigned r = 0; r < a->rows; r++) {
+		for (unsigned i = 0; i < (a->dim + 1) / 2; i++) {
+			uint32_t u;
+
+			memcpy(&u, a->q[r] + 2 * i, 4);
+			a->q_pack[i * CM_ATT_ROWS + r] = u;
+		}
+		a->max[r] = -INFINITY;
+		a->sum[r] = 0;
+		memset(a->acc + r * a->acc_stride, 0, a->acc_stride * sizeof(float));
+	}
+	for (uint32_t at = a->from; at < a->to; at += CM_ATT_TILE) {
+		struct tile t;
+
+		tile_find(a, at, &t);
+		for (unsigned g = 0; g < t.groups; g += 2)
+			for (unsigned r = 0; r < a->rows; r += 8)
+				score_block(a, &t, r, a->rows - r < 8 ? a->rows - r : 8, g,
+					    g + 1 < t.groups ? g + 1 : g);
+		for (unsigned r = 0; r < a->rows; r++)
+			soften(a, &t, r);
+		for (unsigned d = 0; d < a->acc_stride; d += 32)
+			for (unsigned r = 0; r < a->rows; r += 8)
+				value_block(a, &t, r, a->rows - r < 8 ? a->rows - r : 8, d);
+	}
+}

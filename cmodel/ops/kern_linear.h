@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Panel kernels of LINEAR: a block of packed rows times (part of) one panel of 32 columns. Included by path.c; see simd.h and
+ * the tile layouts of txda_isa.h.
+ *
+ * Each is an inline function of a constant number of rows, so that the accumulators live in registers, and a switch that picks the
+ * instance. All instances do the same operations in the same order for each row.
+ */
+
+#define NV (32 / VL)		/* vectors of a panel's width */
+
+/* Makes NAME(), which calls BODY with a constant number of rows. Rows beyond STEP run as several calls of STEP. */
+#define ROW_CASES(BODY, ...)			\
+	case 1: BODY(1, __VA_ARGS__); break;	\
+	case 2: BODY(2, __VA_ARGS__); break;	\
+	case 3: BODY(3, __VA_ARGS__); break;	\
+	case 4: BODY(4, __VA_ARGS__); break;	\
+	case 5: BODY(5, __VA_ARGS__); break;	\
+	case 6: BODY(6, __VA_ARGS__); break
+
+#define ROW_CASES_12(BODY, ...)			\
+	ROW_CASES(BODY, __VA_ARGS__);		\
+	case 7: BODY(7, __VA_ARGS__); break;	\
+	case 8: BODY(8, __VA_ARGS__); break;	\
+	case 9: BODY(9, __VA_ARGS__); break;	\
+	case 10: BODY(10, __VA_ARGS__); break;	\
+	case 11: BODY(11, __VA_ARGS__); break;	\
+	case 12: BODY(12, __VA_ARGS__); break
+
+#if VL == 16
+/* ---- AVX-512 with BF16 and VNNI --------------------------------------------------------------- */
+
+#define PREFETCH_BYTES 2048
+
+V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
+			unsigned mr, bool first)
+{
+	__m512 c[12][2];
+
+	for (unsigned m = 0; m < rows; m++)
+		for (unsigned v = 0; v < 2; v++)
+			c[m][v] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(acc + m * 32 + v * 16);
+	for (size_t i = 0; i < n; i++, w += 128, a += mr) {
+		__m512bh w0 = (__m512bh)_mm512_load_si512(w), w1 = (__m512bh)_mm512_load_si512(w + 64);
+
+		_mm_prefetch((const char *)w + PREFETCH_BYTES, _MM_HINT_T0);
+		_mm_prefetch((const char *)w + PREFETCH_BYTES + 64, _MM_HINT_T0);
+#pragma GCC unroll 12
+		for (unsigned m = 0; m < rows; m++) {
+			__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[m]);
+
+			c[m][0] = _mm512_dpbf16_ps(c[m][0], w0, x);
+			c[m][1] = _mm512_dpbf16_ps(c[m][1], w1, x);
+		}
+	}
+	for (unsigned m = 0; m < rows; m++)
+		for (unsigned v = 0; v < 2; v++)
+			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
+}
+
+static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
+{
+	switch (mr) {
+	ROW_CASES_12(bf16_rows, acc, w, a, n, mr, first);
+	}
+}
+
+/* One block of 32 of K: 8 steps of dpbusd per vector, then scaled into f32. Weights are 8 x 2 vectors of u8. */
+#define I8_BLOCK(ROWS, LOAD)								\
+	do {										\
+		__m512i d[6][2];							\
+		for (unsigned m = 0; m < (ROWS); m++) {					\
+			__m512i s = _mm512_slli_epi32(_mm512_set1_epi32((int)a[9 * mr + m]), shift);	\
+			d[m][0] = d[m][1] = s;						\
+		}									\
+		_Pragma("GCC unroll 8")							\
+		for (unsigned j = 0; j < 8; j++) {					\
+			__m512i w0, w1;							\
+			LOAD(j, w0, w1);						\
+			for (unsigned m = 0; m < (ROWS); m++) {				\
+				__m512i x = _mm512_set1_epi32((int)a[j * mr + m]);	\
+				d[m][0] = _mm512_dpbusd_epi32(d[m][0], w0, x);		\
+				d[m][1] = _mm512_dpbusd_epi32(d[m][1], w1, x);		\
+			}								\
+		}									\
+		for (unsigned m = 0; m < (ROWS); m++) {					\
+			__m512 as = _mm512_castsi512_ps(_mm512_set1_epi32((int)a[8 * mr + m]));	\
+			c[m][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][0]), _mm512_mul_ps(s0, as), c[m][0]);	\
+			c[m][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][1]), _mm512_mul_ps(s1, as), c[m][1]);	\
+		}									\
+	} while (0)
+
+#define LOAD_W8(j, w0, w1)					\
+	do {							\
+		w0 = _mm512_load_si512(w + (j) * 128);		\
+		w1 = _mm512_load_si512(w + (j) * 128 + 64);	\
+	} while (0)
+
+/* Byte row j / 2 of a W4 block has K quads 2 (j / 2) in its low and 2 (j / 2) + 1 in its high nibbles. */
+#define LOAD_W4(j, w0, w1)									\
+	do {											\
+		w0 = _mm512_load_si512(w + (j) / 2 * 128);					\
+		w1 = _mm512_load_si512(w + (j) / 2 * 128 + 64);					\
+		if ((j) & 1) {									\
+			w0 = _mm512_srli_epi16(w0, 4);						\
+			w1 = _mm512_srli_epi16(w1, 4);						\
+		}										\
+		w0 = _mm512_and_si512(w0, nibble);						\
+		w1 = _mm512_and_si512(w1, nibble);						\
+	} while (0)
+
+#define I8_ROWS(NAME, LOAD, BLOCK_BYTES, SHIFT)							\
+V_INLINE void NAME(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n,	\
+		   unsigned mr, bool first, unsigned group)						\
+{												\
+	const unsigned shift = SHIFT;								\
+	const __m512i nibble = _mm512_set1_epi8(15);						\
+	__m512 c[6][2], s0, s1;									\
+												\
+	(void)nibble;										\
+	for (unsigned m = 0; m < rows; m++)							\
+		for (unsigned v = 0; v < 2; v++)						\
+			c[m][v] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(acc + m * 32 + v * 16);	\
+	for (size_t i = 0; i < n;) {								\
+		size_t blocks = group / 32 < n - i ? group / 32 : n - i;			\
+												\
+		s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)w));			\
+		s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));		\
+		w += 64;									\
+		i += blocks;									\
+		for (; blocks; blocks--, w += BLOCK_BYTES, a += 10 * mr) {			\
+			for (unsigned j = 0; j < BLOCK_BYTES; j += 64)				\
+				_mm_prefetch((const char *)w + PREFETCH_BYTES + j, _MM_HINT_T0);	\
+			I8_BLOCK(rows, LOAD);							\
+		}										\
+	}											\
+	for (unsigned m = 0; m < rows; m++)							\
+		for (unsigned v = 0; v < 2; v++)						\
+			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);			\
+}
+
+I8_ROWS(w8_rows, LOAD_W8, 1024, 4)
+I8_ROWS(w4_rows, LOAD_W4, 512, 0)
+
+/* Blocks of up to 12 rows as two halves, since a block's int32 sums double the registers. */
+#define I8_PANEL(NAME, ROWS)									\
+static void NAME(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,	\
+		 unsigned group)								\
+{												\
+	for (unsigned m = 0; m < mr; m += 6) {							\
+		const uint32_t *am = (const uint32_t *)a + m;					\
+		float *cm = acc + m * 32;							\
+												\
+		switch (mr - m < 6 ? mr - m : 6) {						\
+		ROW_CASES(ROWS, cm, w, am, n, mr, first, group);				\
+		}										\
+	}											\
+}
+
+I8_PANEL(panel_w8, w8_rows)
+I8_PANEL(panel_w4, w4_rows)
+
+#else
+/* ---- portable C and AVX2: float32 products from bf16 and int8 values ------------------------------ */
+
+/* Half a panel at a time in wide paths, so that rows x vectors + weights fit into 16 registers. */
+#define NV_STEP	2
+#define ROWS_STEP 4
+
+V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
+			unsigned mr, bool first)
+{
+	for (unsigned v0 = 0; v0 < NV; v0 += NV_STEP) {
+		vf c[ROWS_STEP][NV_STEP];
+
+		for (unsigned m = 0; m < rows; m++)
+			for (unsigned v = 0; v < NV_STEP; v++)
+				c[m][v] = first ? (vf){ 0 } : v_load(acc + m * 32 + (v0 + v) * VL);
+		for (size_t i = 0; i < n; i++) {
+			const uint32_t *wi = (const uint32_t *)(w + i * 128) + v0 * VL;
+
+			for (unsigned v = 0; v < NV_STEP; v++) {
+				vu u = *(const vu_any *)(wi + v * VL);
+				vf even = v_pair_even(u), odd = v_pair_odd(u);
+
+				for (unsigned m = 0; m < rows; m++) {
+					uint32_t p = a[i * mr + m];
+					vf x0 = v_set1(cm_bf16_to_f32((uint16_t)p));
+					vf x1 = v_set1(cm_bf16_to_f32((uint16_t)(p >> 16)));
+
+					c[m][v] = v_fma(odd, x1, v_fma(even, x0, c[m][v]));
+				}
+			}
+		}
+		for (unsigned m = 0; m < rows; m++)
+			for (unsigned v = 0; v < NV_STEP; v++)
+				v_store(acc + m * 32 + (v0 + v) * VL, c[m][v]);
+	}
+}
+
+static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
+{
+	for (unsigned m = 0; m < mr; m += ROWS_STEP) {
+		const uint32_t *am = (const uint32_t *)a + m;
+
+		switch (mr - m < ROWS_STEP ? mr - m : ROWS_STEP) {
+		case 1: bf16_rows(1, acc + m * 32, w, am, n, mr, first); break;
+		case 2: bf16_rows(2, acc + m * 32, w, am, n, mr, first); break;
+		case 3: bf16_rows(3, acc + m * 32, w, am, n, mr, first); break;
+		case 4: bf16_rows(4, acc + m * 32, w, am, n, mr, first); break;
+		}
+	}
+}
+
+/*
+ * The dot products of one block of 32 of K for VL columns: 8 quads of u8 weights (as vectors of 32-bit lanes with 4 bytes each) with
+ * int8 activations, exact in int32.
+ */
+V_INLINE vi i8_quad(vi d, vu w, uint32_t x)
+{
+#if defined(__AVX2__)
+	/* u8 x s8 pairs overflow int16 in maddubs: widen the even and the odd bytes instead. */
+	__m256i lo = _mm256_and_si256((__m256i)w, _mm256_set1_epi16(255));
+	__m256i hi = _mm256_srli_epi16((__m256i)w, 8);
+	__m256i xs = _mm256_set1_epi32((int)x);
+	__m256i xlo = _mm256_srai_epi16(_mm256_slli_epi16(xs, 8), 8);
+	__m256i xhi = _mm256_srai_epi16(xs, 8);
+
+	return d + (vi)_mm256_madd_epi16(lo, xlo) + (vi)_mm256_madd_epi16(hi, xhi);
+#else
+	for (int i = 0; i < 4; i++) {
+		int32_t s = (int8_t)(x >> 8 * i);
+
+		d += (vi)(w >> 8 * i & 255u) * s;
+	}
+	return d;
+#endif
+}
+
+/* mode 8: W8 bytes, mode 4: W4 nibbles. */
+V_INLINE void i8_panel(const int mode, float *acc, const uint8_t *w, const uint32_t *a, size_t n, unsigned mr,
+		       bool first, unsigned group)
+{
+	const int32_t zero = mode == 8 ? 16 : 1;
+
+	if (first)
+		memset(acc, 0, mr * 32 * sizeof(float));
+	for (size_t i = 0; i < n;) {
+		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
+		const uint16_t *scale = (const uint16_t *)w;
+
+		w += 64;
+		i += blocks;
+		for (; blocks; blocks--, w += mode == 8 ? 1024 : 512, a += 10 * mr) {
+			for (unsigned m = 0; m < mr; m++) {
+				int32_t sum = (int32_t)a[9 * mr + m] * zero;
+				float as;
+
+				memcpy(&as, &a[8 * mr + m], 4);
+				for (unsigned v = 0; v < NV; v++) {
+					vi d = sum - (vi){ 0 };
+					float *c = acc + m * 32 + v * VL;
+
+					for (unsigned j = 0; j < 8; j++) {
+						const uint8_t *p = w + (mode == 8 ? j : j / 2) * 128;
+						vu u = *(const vu_any *)(p + v * VL * 4);
+
+						if (mode == 4)
+							u = (j & 1 ? u >> 4 : u) & 0x0f0f0f0fu;
+						d = i8_quad(d, u, a[j * mr + m]);
+					}
+					v_store(c, v_fma(v_i2f(d), v_load_f16(scale + v * VL) * v_set1(as), v_load(c)));
+				}
+			}
+		}
+	}
+}
+
+static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, unsigned group)
+{
+	i8_panel(8, acc, w, a, n, mr, first, group);
+}
+
+static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, unsigned group)
+{
+	i8_panel(4, acc, w, a, n, mr, first, group);
+}
+#endif
+
+/* ---- every path: float16 and float32 weights with float32 activations ----------------------------- */
+
+V_INLINE void f_panel(const bool half, float *acc, const uint8_t *w, const float *a, size_t n, unsigned mr, bool first)
+{
+	for (unsigned m = 0; m < mr; m += 2) {
+		unsigned rows = mr - m < 2 ? 1 : 2;
+		vf c[2][NV];
+
+		for (unsigned r = 0; r < 2; r++)
+			for (unsigned v = 0; v < NV; v++)
+				c[r][v] = first || r >= rows ? (vf){ 0 } : v_load(acc + (m + r) * 32 + v * VL);
+		for (size_t i = 0; i < n; i++) {
+			vf x0 = v_set1(a[i * mr + m]), x1 = v_set1(a[i * mr + m + rows - 1]);
+
+			for (unsigned v = 0; v < NV; v++) {
+				vf u = half ? v_load_f16((const uint16_t *)w + i * 32 + v * VL) :
+					      v_load((const float *)w + i * 32 + v * VL);
+
+				c[0][v] = v_fma(u, x0, c[0][v]);
+				c[1][v] = v_fma(u, x1, c[1][v]);
+			}
+		}
+		for (unsigned r = 0; r < rows; r++)
+			for (unsigned v = 0; v < NV; v++)
+				v_store(acc + (m + r) * 32 + v * VL, c[r][v]);
+	}
+}
+
+static void panel_f16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
+{
+	f_panel(true, acc, w, a, n, mr, first);
+}
+
+static void panel_f32(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
+{
+	f_panel(false, acc, w, a, n, mr, first);
+}

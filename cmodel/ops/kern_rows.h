@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* Row kernels: normalisation, packing, conversions, scans. Included by path.c; see simd.h. */
+
+static void rmsnorm(float *out, const float *x, const float *w, size_t n, float eps)
+{
+	vf s[4] = { { 0 }, { 0 }, { 0 }, { 0 } }, r;
+	float sum;
+	size_t i = 0;
+
+	for (; i + 4 * VL <= n; i += 4 * VL)
+		for (int j = 0; j < 4; j++) {
+			vf v = v_load(x + i + j * VL);
+
+			s[j] = v_fma(v, v, s[j]);
+		}
+	sum = v_sum((s[0] + s[1]) + (s[2] + s[3]));
+	for (; i < n; i++)
+		sum += x[i] * x[i];
+	sum = 1.0f / sqrtf(sum / (float)n + eps);
+	r = v_set1(sum);
+	for (i = 0; i + VL <= n; i += VL)
+		v_store(out + i, v_load(x + i) * r * v_load(w + i));
+	for (; i < n; i++)
+		out[i] = x[i] * sum * w[i];
+}
+
+static void from_bf16(float *out, const uint16_t *x, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + VL <= n; i += VL)
+		v_store(out + i, v_load_bf16(x + i));
+	for (; i < n; i++)
+		out[i] = cm_bf16_to_f32(x[i]);
+}
+
+static void to_bf16(uint16_t *out, const float *x, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + VL <= n; i += VL)
+		v_store_bf16(out + i, v_load(x + i));
+	for (; i < n; i++)
+		out[i] = cm_f32_to_bf16(x[i]);
+}
+
+static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k)
+{
+	size_t i = 0;
+
+	if (mr == 1) {
+		to_bf16((uint16_t *)block, x, k);
+		if (k & 1)
+			((uint16_t *)block)[k] = 0;
+		return;
+	}
+	for (; i + 2 * VL <= k; i += 2 * VL) {
+		uint16_t h[2 * VL];
+		uint32_t u[VL];
+
+		v_store_bf16(h, v_load(x + i));
+		v_store_bf16(h + VL, v_load(x + i + VL));
+		memcpy(u, h, sizeof(u));
+		for (size_t j = 0; j < VL; j++)
+			block[(i / 2 + j) * mr + m] = u[j];
+	}
+	for (; i < k; i += 2) {
+		uint32_t lo = cm_f32_to_bf16(x[i]);
+		uint32_t hi = i + 1 < k ? cm_f32_to_bf16(x[i + 1]) : 0;
+
+		block[i / 2 * mr + m] = hi << 16 | lo;
+	}
+}
+
+static void pack_f32(float *block, unsigned mr, unsigned m, const float *x, size_t k)
+{
+	for (size_t i = 0; i < k; i++)
+		block[i * mr + m] = x[i];
+}
+
+/* Quantises 32 values: q[32], returns the scale. */
+V_INLINE float quant_block(int8_t q[32], int32_t *zero, const float *x)
+{
+	vf top = { 0 }, inv;
+	float max, scale;
+	int32_t s = 0;
+
+	for (int i = 0; i < 32; i += VL) {
+		vf v = v_load(x + i);
+
+		top = v_max(top, v_max(v, -v));
+	}
+	max = v_top(top);
+	scale = max / 127.0f;
+	/* A row with an infinity or NaN in it has no int8 form: it becomes NaN as a whole. */
+	if (!(max <= 3e38f)) {
+		memset(q, 0, 32);
+		*zero = 0;
+		return NAN;
+	}
+	inv = v_set1(max > 1e-36f ? 127.0f / max : 0.0f);
+	for (int i = 0; i < 32; i += VL) {
+		const vf magic = v_set1(12582912.0f);
+		vi r = (vi)(v_load(x + i) * inv + magic) - (vi)magic;
+
+		for (int j = 0; j < VL; j++) {
+			q[i + j] = (int8_t)r[j];
+			s += r[j];
+		}
+	}
+	*zero = -8 * s;
+	return scale;
+}
+
+static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k)
+{
+	for (size_t i = 0; i < k; i += 32, block += 10 * mr) {
+		float tail[32], scale;
+		int8_t q[32];
+		int32_t zero;
+		uint32_t u[8];
+
+		if (i + 32 <= k) {
+			scale = quant_block(q, &zero, x + i);
+		} else {
+			memset(tail, 0, sizeof(tail));
+			memcpy(tail, x + i, (k - i) * sizeof(float));
+			scale = quant_block(q, &zero, tail);
+		}
+		memcpy(u, q, 32);
+		for (unsigned j = 0; j < 8; j++)
+			block[j * mr + m] = u[j];
+		memcpy(&block[8 * mr + m], &scale, 4);
+		memcpy(&block[9 * mr + m], &zero, 4);
+	}
+}
+
+static void silu_gate(float *out, const float *acc)
+{
+	for (int i = 0; i < 16; i += VL) {
+		vf g = v_load(acc + i), u = v_load(acc + 16 + i);
+
+		v_store(out + i, g / (v_set1(1.0f) + v_exp(-g)) * u);
+	}
+}
+
+static float row_max(const float *x, size_t n)
+{
+	vf top = v_set1(-INFINITY);
+	float m;
+	size_t i = 0;
+
+	for (; i + VL <= n; i += VL) {
+		vf v = v_load(x + i);
+
+		top = v_select(v > top, v, top);
+	}
+	m = v_top(top);
+	for (; i < n; i++)
+		m = x[i] > m ? x[i] : m;
+	return m;
+}
+
+static float sum_exp(const float *x, size_t n, float max)
+{
+	vf s[2] = { { 0 }, { 0 } }, top = v_set1(max);
+	float tail[2 * VL];
+	size_t i = 0;
+
+	for (; i + 2 * VL <= n; i += 2 * VL)
+		for (int j = 0; j < 2; j++)
+			s[j] += v_exp(v_load(x + i + j * VL) - top);
+	if (i < n) {
+		for (size_t j = 0; j < 2 * VL; j++)
+			tail[j] = i + j < n ? x[i + j] : -INFINITY;
+		for (int j = 0; j < 2; j++)
+			s[j] += v_exp(v_load(tail + j * VL) - top);
+	}
+	return v_sum(s[0] + s[1]);
+}
+
+static void add_rows(float *out, const float *a, const float *b, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + VL <= n; i += VL)
+		v_store(out + i, v_load(a + i) + v_load(b + i));
+	for (; i < n; i++)
+		out[i] = a[i] + b[i];
+}
+
+static void blend(float *out, float a, const float *x, float b, const float *y, size_t n)
+{
+	vf va = v_set1(a), vb = v_set1(b);
+	size_t i = 0;
+
+	for (; i + VL <= n; i += VL)
+		v_store(out + i, va * v_load(x + i) + vb * v_load(y + i));
+	for (; i < n; i++)
+		out[i] = a * x[i] + b * y[i];
+}
+
+static size_t next_above(const float *x, size_t i, size_t n, float than)
+{
+	vf t = v_set1(than);
+
+	for (; i + 4 * VL <= n; i += 4 * VL) {
+		vf top = v_load(x + i);
+
+		for (int j = 1; j < 4; j++) {
+			vf v = v_load(x + i + j * VL);
+
+			top = v_select((top > t) | ~(v > t), top, v);
+		}
+#if defined(__AVX512F__)
+		if (_mm512_cmp_ps_mask((__m512)top, (__m512)t, _CMP_GT_OQ))
+			break;
+#elif defined(__AVX2__)
+		if (_mm256_movemask_ps(_mm256_cmp_ps((__m256)top, (__m256)t, _CMP_GT_OQ)))
+			break;
+#else
+		vi m = top > t;
+
+		if (m[0] | m[1] | m[2] | m[3])
+			break;
+#endif
+	}
+	for (; i < n; i++)
+		if (x[i] > than)
+			return i;
+	return n;
+}

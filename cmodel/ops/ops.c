@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#include "ops.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+#include "simd.h"
+#include "vec.h"
+
+const struct cm_simd *cm_simd = &cm_simd_c;
+
+static const struct cm_op_impl *const impls[TXDA_OP_COUNT] = {
+	[TXDA_OP_EMBED] = &cm_op_embed,
+	[TXDA_OP_RMSNORM] = &cm_op_rmsnorm,
+	[TXDA_OP_LINEAR] = &cm_op_linear,
+	[TXDA_OP_ROPE_TABLE] = &cm_op_rope_table,
+	[TXDA_OP_ROPE_KV] = &cm_op_rope_kv,
+	[TXDA_OP_ATTENTION] = &cm_op_attention,
+	[TXDA_OP_GATHER_ROWS] = &cm_op_gather_rows,
+	[TXDA_OP_TOPK] = &cm_op_topk,
+	[TXDA_OP_ALL_REDUCE] = &cm_op_all_reduce,
+	[TXDA_OP_ALL_GATHER] = &cm_op_all_gather,
+};
+
+const struct cm_op_impl *cm_op_impl(unsigned opcode)
+{
+	return opcode < TXDA_OP_COUNT ? impls[opcode] : NULL;
+}
+
+static bool has_avx2(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+	return false;
+#endif
+}
+
+static bool has_avx512(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+	       __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+#else
+	return false;
+#endif
+}
+
+int cm_ops_init(const char *isa, const char **ret_name)
+{
+	const struct cm_simd *s = &cm_simd_c;
+	bool want_any = !isa || !strcmp(isa, "auto");
+
+	if (!want_any && strcmp(isa, "c") && strcmp(isa, "avx2") && strcmp(isa, "avx512"))
+		return -EINVAL;
+#if defined(__x86_64__)
+	if (has_avx512() && (want_any || !strcmp(isa, "avx512")))
+		s = &cm_simd_avx512;
+	else if (has_avx2() && (want_any || !strcmp(isa, "avx2")))
+		s = &cm_simd_avx2;
+#endif
+	if (!want_any && strcmp(s->name, isa))
+		return -ENOTSUP;
+	(void)has_avx2;
+	(void)has_avx512;
+	cm_simd = s;
+	*ret_name = s->name;
+	return 0;
+}
+
+int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, uint64_t va, uint64_t detail)
+{
+	l->fault->code = code;
+	l->fault->tensor = t ? t->index : TXDA_NONE;
+	l->fault->va = va;
+	l->fault->detail = detail;
+	return -EINVAL;
+}
+
+int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0, uint64_t d1)
+{
+	if (!t)
+		return 0;
+	if (t->layout != TXDA_ROWS || !(dtypes & DT(t->dtype)) || t->ndim != (d1 ? 2 : 1) ||
+	    (d0 != CM_ANY && t->dim[0] != d0) || (d1 && d1 != CM_ANY && t->dim[1] != d1))
+		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, 0);
+	return 0;
+}
+
+int cm_want(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0, uint64_t d1)
+{
+	return t ? cm_may(l, t, dtypes, d0, d1) : cm_bad(l, TXDA_FAULT_SHAPE, NULL, 0, 0);
+}
+
+int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k, bool gated)
+{
+	bool quant;
+
+	if (!t)
+		return cm_bad(l, TXDA_FAULT_SHAPE, NULL, 0, 0);
+	quant = t->dtype == TXDA_W8 || t->dtype == TXDA_W4;
+	if (t->layout != (gated ? TXDA_TILE32_GATED : TXDA_TILE32) || !(DT_WEIGHT & DT(t->dtype)) || t->ndim != 2 ||
+	    (n != CM_ANY && t->dim[0] != n) || (k != CM_ANY && t->dim[1] != k) || (gated && t->dim[0] % 2) ||
+	    (quant && t->group != 32 && t->group != 64 && t->group != 128 && t->group != 256))
+		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, 0);
+	return 0;
+}
+
+int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit, uint32_t also)
+{
+	const uint32_t *p = t->ptr;
+
+	for (uint64_t i = 0; i < n; i++) {
+		uint32_t v = __atomic_load_n(p + i, __ATOMIC_RELAXED);
+
+		if (v >= limit && (v != also || also != TXDA_NONE))
+			return cm_bad(l, TXDA_FAULT_INDEX, t, t->va + i * 4, v);
+	}
+	return 0;
+}
+
+static float quant_get(const struct cm_tensor *w, const uint8_t *panel, unsigned c, uint64_t k)
+{
+	uint32_t g = w->group, in = (uint32_t)(k % g);
+	bool w8 = w->dtype == TXDA_W8;
+	const uint8_t *group = panel + k / g * (64 + (uint64_t)g * (w8 ? 32 : 16));
+	uint16_t h;
+	float scale;
+
+	memcpy(&h, group + 2 * c, 2);
+	scale = cm_f16_to_f32(h);
+	if (w8)
+		return scale * (float)(group[64 + in / 4 * 128 + c * 4 + in % 4] - 128);
+	in = group[64 + in / 8 * 128 + c * 4 + in % 4] >> (in & 4) & 15;
+	return scale * (float)((int)in - 8);
+}
+
+float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k)
+{
+	uint64_t half = w->dim[0] / 2, p = n / 32;
+	unsigned c = (unsigned)(n % 32);
+	const uint8_t *panel;
+
+	if (w->layout == TXDA_TILE32_GATED) {
+		uint64_t j = n < half ? n : n - half;
+
+		p = j / 16;
+		c = (unsigned)(j % 16) + (n < half ? 0 : 16);
+	}
+	panel = (const uint8_t *)w->ptr + p * txda_tile_panel_bytes(w->dtype, w->dim[1], w->group);
+	switch (w->dtype) {
+	case TXDA_F32: return ((const float *)panel)[k * 32 + c];
+	case TXDA_BF16: return cm_bf16_to_f32(((const uint16_t *)panel)[k / 2 * 64 + c * 2 + k % 2]);
+	case TXDA_F16: return cm_f16_to_f32(((const uint16_t *)panel)[k * 32 + c]);
+	default: return quant_get(w, panel, c, k);
+	}
+}
+
+void cm_tile_row(const struct cm_tensor *w, uint64_t n, float *out)
+{
+	for (uint64_t k = 0; k < w->dim[1]; k++)
+		out[k] = cm_tile_get(w, n, k);
+}
+
+void cm_precise_norm(float *out, const float *x, const float *w, size_t n, float eps)
+{
+	double s = 0;
+
+	for (size_t i = 0; i < n; i++)
+		s += (double)x[i] * x[i];
+	s = 1.0 / sqrt(s / (double)n + eps);
+	for (size_t i = 0; i < n; i++)
+		out[i] = (float)(x[i] * s) * w[i];
+}

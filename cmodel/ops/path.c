@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+/* One SIMD path: compiled once per target with CM_PATH naming it. See simd.h. */
+#include "simd.h"
+#include "txda_isa.h"
+#include "vec.h"
+
+#include "kern_rows.h"
+#include "kern_linear.h"
+#include "kern_attention.h"
+
+#define PASTE2(a, b) a##b
+#define PASTE(a, b) PASTE2(a, b)
+#define STRING2(a) #a
+#define STRING(a) STRING2(a)
+
+const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
+	.name = STRING(CM_PATH),
+	.rmsnorm = rmsnorm,
+	.from_bf16 = from_bf16,
+	.to_bf16 = to_bf16,
+	.pack_bf16 = pack_bf16,
+	.pack_f32 = pack_f32,
+	.pack_i8 = pack_i8,
+	.panel_bf16 = panel_bf16,
+	.panel_f16 = panel_f16,
+	.panel_f32 = panel_f32,
+	.panel_w8 = panel_w8,
+	.panel_w4 = panel_w4,
+	.silu_gate = silu_gate,
+	.attend = attend,
+	.row_max = row_max,
+	.sum_exp = sum_exp,
+	.add = add_rows,
+	.blend = blend,
+	.next_above = next_above,
+};

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+/* ROPE_TABLE and ROPE_KV: rotary embedding (Su et al. 2021), head norms and the store into the paged cache. */
+#include "check.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "simd.h"
+#include "vec.h"
+
+#define TOKENS_PER_PART	8
+#define MAX_HEAD_DIM	512
+
+static uint64_t part_end(unsigned part, uint64_t rows)
+{
+	uint64_t end = ((uint64_t)part + 1) * TOKENS_PER_PART;
+
+	return end < rows ? end : rows;
+}
+
+static void tokens_plan(struct cm_launch *l)
+{
+	uint64_t tokens = l->out[0]->dim[0];
+
+	l->phases = 0;
+	if (tokens)
+		l->parts[l->phases++] = (unsigned)cm_div_up(tokens, TOKENS_PER_PART);
+}
+
+static void no_need(const struct cm_launch *l, struct cm_op_need *need)
+{
+	(void)l;
+	need->shared_bytes = 0;
+	need->core_bytes = 0;
+}
+
+static void tokens_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
+{
+	*read = *written = l->in[0]->dim[0] * (l->in[0]->ndim > 1 ? l->in[0]->dim[1] * 4 : 4);
+}
+
+/* ---- ROPE_TABLE ---- */
+
+static int table_check(const struct cm_launch *l)
+{
+	const struct cm_tensor *pos = l->in[0], *freq = l->in[1];
+	const struct txda_op_rope_table *p = &l->op->rope_table;
+
+	if (cm_want(l, pos, DT(TXDA_I32), CM_ANY, 0) || cm_want(l, freq, DT(TXDA_F32), CM_ANY, 0) ||
+	    cm_want(l, l->out[0], DT(TXDA_F32), pos->dim[0], freq->dim[0] * 2))
+		return -EINVAL;
+	if (!freq->dim[0] || freq->dim[0] > MAX_HEAD_DIM / 2 || (p->dynamic_from && freq->dim[0] < 2))
+		return cm_bad(l, TXDA_FAULT_SHAPE, freq, freq->va, freq->dim[0]);
+	return cm_want_index(l, pos, pos->dim[0], p->max_position, 0);
+}
+
+static void table_row(const struct txda_op_rope_table *p, const float *freq, unsigned pairs, uint32_t pos, float *out)
+{
+	bool dynamic = p->dynamic_from && pos >= p->dynamic_from;
+	double base = p->base;
+
+	if (dynamic)
+		base *= pow(p->factor * (pos + 1.0) / p->dynamic_from - (p->factor - 1.0),
+			    2.0 * pairs / (2.0 * pairs - 2.0));
+	for (unsigned i = 0; i < pairs; i++) {
+		float f = dynamic ? (float)(1.0 / pow(base, (double)i / pairs)) : freq[i];
+		float angle = (float)pos * f;
+
+		out[i] = cosf(angle) * p->scale;
+		out[pairs + i] = sinf(angle) * p->scale;
+	}
+}
+
+static void table_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
+{
+	unsigned pairs = (unsigned)l->in[1]->dim[0];
+
+	(void)phase;
+	(void)core;
+	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, l->in[0]->dim[0]); t++)
+		table_row(&l->op->rope_table, l->in[1]->ptr, pairs, ((const uint32_t *)l->in[0]->ptr)[t],
+			  (float *)l->out[0]->ptr + t * 2 * pairs);
+}
+
+const struct cm_op_impl cm_op_rope_table = {
+	.name = "ROPE_TABLE",
+	.n_in = 2,
+	.n_out = 1,
+	.check = table_check,
+	.need = no_need,
+	.plan = tokens_plan,
+	.run = table_run,
+	.traffic = tokens_traffic,
+};
+
+/* ---- ROPE_KV ---- */
+
+
+int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads, uint32_t kv_heads, uint32_t dim,
+		  uint32_t block_size, uint64_t layer_offset)
+{
+	uint64_t bytes, block;
+
+	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
+		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
+	if (!kv_heads || heads < kv_heads || heads % kv_heads || heads > 65536 || !dim || dim % 2 || dim > MAX_HEAD_DIM ||
+	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
+		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
+	bytes = txda_kv_layer_bytes(kv_heads, dim, block_size);
+	block = t->dim[1];
+	if (layer_offset % 64 || block % 64 || bytes > block || layer_offset > block - bytes)
+		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, layer_offset);
+	return 0;
+}
+
+static int rope_kv_check(const struct cm_launch *l)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	const struct cm_tensor *qkv = l->in[0], *cache = l->out[1];
+	uint64_t tokens, pairs;
+
+	if (cm_want_cache(l, cache, p->n_heads, p->n_kv_heads, p->head_dim, p->block_size, p->layer_offset) ||
+	    cm_want(l, qkv, DT_ACT, CM_ANY, ((uint64_t)p->n_heads + 2ull * p->n_kv_heads) * p->head_dim))
+		return -EINVAL;
+	tokens = qkv->dim[0];
+	if (cm_want(l, l->in[1], DT(TXDA_F32), tokens, CM_ANY) || cm_want(l, l->in[2], DT(TXDA_I32), tokens, 0) ||
+	    cm_may(l, l->in[3], DT(TXDA_F32), p->head_dim, 0) || cm_may(l, l->in[4], DT(TXDA_F32), p->head_dim, 0) ||
+	    cm_want(l, l->out[0], cm_act16(l), tokens, (uint64_t)p->n_heads * p->head_dim))
+		return -EINVAL;
+	pairs = l->in[1]->dim[1] / 2;
+	if (l->in[1]->dim[1] % 2 || 2 * pairs > p->head_dim)
+		return cm_bad(l, TXDA_FAULT_SHAPE, l->in[1], l->in[1]->va, pairs);
+	if (p->flags & ~TXDA_ROPE_INTERLEAVED)
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->flags);
+	return cm_want_index(l, l->in[2], tokens, cache->dim[0] * p->block_size, TXDA_NONE);
+}
+
+/* Norms (w may be NULL) and rotates one head into y[D]. */
+static void rotate(const struct cm_launch *l, const float *x, const float *w, const float *table, float *y)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	unsigned pairs = (unsigned)l->in[1]->dim[1] / 2;
+	bool inter = p->flags & TXDA_ROPE_INTERLEAVED;
+	const float *cs = table, *sn = table + pairs;
+	float tmp[MAX_HEAD_DIM];
+
+	if (w && l->precise) {
+		cm_precise_norm(tmp, x, w, p->head_dim, p->eps);
+		x = tmp;
+	} else if (w) {
+		cm_simd->rmsnorm(tmp, x, w, p->head_dim, p->eps);
+		x = tmp;
+	}
+	for (unsigned i = 0; i < pairs; i++) {
+		unsigned a = inter ? 2 * i : i, b = inter ? 2 * i + 1 : i + pairs;
+		float xa = x[a], xb = x[b];
+
+		y[a] = xa * cs[i] - xb * sn[i];
+		y[b] = xb * cs[i] + xa * sn[i];
+	}
+	for (unsigned i = 2 * pairs; i < p->head_dim; i++)
+		y[i] = x[i];
+}
+
+static void store_kv(const struct cm_launch *l, unsigned head, uint32_t slot, const float *k, const float *v)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	unsigned dim = p->head_dim, padded = TXDA_KV_DIM(dim), es = l->precise ? 4 : 2;
+	uint32_t in = slot % p->block_size;
+	uint8_t *base = (uint8_t *)l->out[1]->ptr + slot / p->block_size * l->out[1]->dim[1] * (es / 2) +
+			(p->layer_offset + (uint64_t)head * padded * p->block_size * 4) * (es / 2);
+	uint64_t k_at = (uint64_t)in / 16 * padded * 16 + in % 16 * 2;
+	uint64_t v_at = (uint64_t)padded * p->block_size + (uint64_t)in / 2 * padded * 2 + in % 2;
+
+	for (unsigned d = 0; d < dim; d++) {
+		uint64_t ki = k_at + d / 2 * 32 + d % 2, at = v_at + (uint64_t)d * 2;
+
+		if (l->precise) {
+			((float *)base)[ki] = k[d];
+			((float *)base)[at] = v[d];
+		} else {
+			((uint16_t *)base)[ki] = cm_f32_to_bf16(k[d]);
+			((uint16_t *)base)[at] = cm_f32_to_bf16(v[d]);
+		}
+	}
+}
+
+static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	const struct cm_tensor *qkv = l->in[0], *out = l->out[0];
+	uint64_t width = qkv->dim[1], dim = p->head_dim;
+	const float *qn = l->in[3] ? l->in[3]->ptr : NULL, *kn = l->in[4] ? l->in[4]->ptr : NULL;
+	float x[MAX_HEAD_DIM], y[MAX_HEAD_DIM], v[MAX_HEAD_DIM];
+
+	(void)phase;
+	(void)core;
+	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, qkv->dim[0]); t++) {
+		const float *table = (const float *)l->in[1]->ptr + t * l->in[1]->dim[1];
+		uint32_t slot = __atomic_load_n((const uint32_t *)l->in[2]->ptr + t, __ATOMIC_RELAXED);
+		uint64_t row = t * width;
+		bool store = slot < l->out[1]->dim[0] * p->block_size;
+
+		for (unsigned h = 0; h < p->n_heads + p->n_kv_heads; h++) {
+			uint64_t at = row + h * dim;
+			const float *in = qkv->dtype == TXDA_F32 ? (const float *)qkv->ptr + at : x;
+
+			if (qkv->dtype == TXDA_BF16)
+				cm_simd->from_bf16(x, (const uint16_t *)qkv->ptr + at, dim);
+			rotate(l, in, h < p->n_heads ? qn : kn, table, y);
+			if (h < p->n_heads) {
+				uint64_t to = (t * p->n_heads + h) * dim;
+
+				if (out->dtype == TXDA_F32)
+					memcpy((float *)out->ptr + to, y, dim * 4);
+				else
+					cm_simd->to_bf16((uint16_t *)out->ptr + to, y, dim);
+				continue;
+			}
+			at += p->n_kv_heads * dim;
+			if (qkv->dtype == TXDA_BF16)
+				cm_simd->from_bf16(v, (const uint16_t *)qkv->ptr + at, dim);
+			else
+				memcpy(v, (const float *)qkv->ptr + at, dim * 4);
+			if (store)
+				store_kv(l, h - p->n_heads, slot, y, v);
+		}
+	}
+}
+
+const struct cm_op_impl cm_op_rope_kv = {
+	.name = "ROPE_KV",
+	.n_in = 5,
+	.n_out = 2,
+	.check = rope_kv_check,
+	.need = no_need,
+	.plan = tokens_plan,
+	.run = rope_kv_run,
+	.traffic = tokens_traffic,
+};

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+/* Ops that work row by row: RMSNORM, EMBED, GATHER_ROWS. A part is a range of rows. */
+#include "check.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "simd.h"
+
+#define ROWS_PER_PART	16
+
+static void rows_plan(struct cm_launch *l)
+{
+	uint64_t rows = l->out[0]->dim[0];
+
+	l->phases = 0;
+	if (rows)
+		l->parts[l->phases++] = (unsigned)cm_div_up(rows, ROWS_PER_PART);
+}
+
+static uint64_t part_end(unsigned part, uint64_t rows)
+{
+	uint64_t end = ((uint64_t)part + 1) * ROWS_PER_PART;
+
+	return end < rows ? end : rows;
+}
+
+static void rows_need(const struct cm_launch *l, struct cm_op_need *need)
+{
+	need->shared_bytes = 0;
+	need->core_bytes = l->out[0]->dim[1] * 4 + 64;
+}
+
+static void rows_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
+{
+	*read = *written = l->out[0]->dim[0] * l->out[0]->dim[1] * 4;
+}
+
+/* ---- RMSNORM ---- */
+
+static int rmsnorm_check(const struct cm_launch *l)
+{
+	const struct cm_tensor *x = l->in[0];
+
+	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) || cm_want(l, l->in[1], DT(TXDA_F32), x->dim[1], 0) ||
+	    cm_want(l, l->out[0], DT_ACT, x->dim[0], x->dim[1]))
+		return -EINVAL;
+	return 0;
+}
+
+static void rmsnorm_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
+{
+	const struct cm_tensor *out = l->out[0];
+	uint64_t width = out->dim[1];
+	const float *w = l->in[1]->ptr;
+
+	(void)phase;
+	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
+		const float *x = (const float *)l->in[0]->ptr + r * width;
+		float *to = out->dtype == TXDA_F32 ? (float *)out->ptr + r * width : l->core[core];
+
+		if (l->precise)
+			cm_precise_norm(to, x, w, width, l->op->rmsnorm.eps);
+		else
+			cm_simd->rmsnorm(to, x, w, width, l->op->rmsnorm.eps);
+		if (out->dtype == TXDA_BF16)
+			cm_simd->to_bf16((uint16_t *)out->ptr + r * width, to, width);
+	}
+}
+
+const struct cm_op_impl cm_op_rmsnorm = {
+	.name = "RMSNORM",
+	.n_in = 2,
+	.n_out = 1,
+	.check = rmsnorm_check,
+	.need = rows_need,
+	.plan = rows_plan,
+	.run = rmsnorm_run,
+	.traffic = rows_traffic,
+};
+
+/* ---- EMBED ---- */
+
+static int embed_check(const struct cm_launch *l)
+{
+	const struct cm_tensor *tokens = l->in[0], *table = l->in[1];
+	const struct txda_op_embed *p = &l->op->embed;
+
+	if (cm_want(l, tokens, DT(TXDA_I32), CM_ANY, 0) || cm_want_tiles(l, table, CM_ANY, CM_ANY, false) ||
+	    cm_want(l, l->out[0], DT(TXDA_F32), tokens->dim[0], table->dim[1]))
+		return -EINVAL;
+	return cm_want_index(l, tokens, tokens->dim[0], p->vocab, 0);
+}
+
+static void embed_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
+{
+	const struct cm_tensor *table = l->in[1], *out = l->out[0];
+	uint64_t width = out->dim[1];
+
+	(void)phase;
+	(void)core;
+	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
+		/* read once: the memory may change after the check */
+		uint32_t token = __atomic_load_n((const uint32_t *)l->in[0]->ptr + r, __ATOMIC_RELAXED);
+		float *to = (float *)out->ptr + r * width;
+
+		if (token < l->op->embed.first || token - l->op->embed.first >= table->dim[0]) {
+			memset(to, 0, width * 4);
+			continue;
+		}
+		cm_tile_row(table, token - l->op->embed.first, to);
+		if (l->op->embed.scale != 1.0f)
+			for (uint64_t i = 0; i < width; i++)
+				to[i] *= l->op->embed.scale;
+	}
+}
+
+const struct cm_op_impl cm_op_embed = {
+	.name = "EMBED",
+	.n_in = 2,
+	.n_out = 1,
+	.check = embed_check,
+	.need = rows_need,
+	.plan = rows_plan,
+	.run = embed_run,
+	.traffic = rows_traffic,
+};
+
+/* ---- GATHER_ROWS ---- */
+
+static int gather_check(const struct cm_launch *l)
+{
+	const struct cm_tensor *x = l->in[0], *rows = l->in[1];
+
+	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) || cm_want(l, rows, DT(TXDA_I32), CM_ANY, 0) ||
+	    cm_want(l, l->out[0], DT(TXDA_F32), rows->dim[0], x->dim[1]))
+		return -EINVAL;
+	return cm_want_index(l, rows, rows->dim[0], x->dim[0], 0);
+}
+
+static void gather_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
+{
+	const struct cm_tensor *x = l->in[0], *out = l->out[0];
+	uint64_t width = out->dim[1];
+
+	(void)phase;
+	(void)core;
+	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
+		uint32_t row = __atomic_load_n((const uint32_t *)l->in[1]->ptr + r, __ATOMIC_RELAXED);
+
+		if (row < x->dim[0])
+			memcpy((float *)out->ptr + r * width, (const float *)x->ptr + row * width, width * 4);
+	}
+}
+
+const struct cm_op_impl cm_op_gather_rows = {
+	.name = "GATHER_ROWS",
+	.n_in = 2,
+	.n_out = 1,
+	.check = gather_check,
+	.need = rows_need,
+	.plan = rows_plan,
+	.run = gather_run,
+	.traffic = rows_traffic,
+};

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernels that exist once per SIMD path (path.c, compiled for portable C, AVX2 and AVX-512).
+ *
+ * Rounding is a property of (path, row) alone: a kernel that takes several rows at once gives each of them the bits that
+ * it would get alone.
+ *
+ * Packed activations. Rows go in blocks of up to CM_MR; within a block of mr rows, the 32-bit units of K of all rows stand
+ * side by side, so that a kernel reads them with one pointer:
+ *   bf16:  u32[ceil(K/2)][mr], a pair of K each
+ *   f32:   float[K][mr]
+ *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] },
+ *          zero being -8 times the sum of the 32 q: what a weight zero point of 8 adds (of 128: 16 times that)
+ */
+#ifndef CM_SIMD_H
+#define CM_SIMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CM_MR		12	/* rows of a packed block */
+
+/* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one split. */
+#define CM_ATT_ROWS	16
+#define CM_ATT_TILE	64	/* keys that a step of the online softmax takes; divides TXDA_ATTENTION_SPLIT */
+
+struct cm_attend {
+	unsigned rows, dim;		/* query rows; head dim D */
+	unsigned block_size;
+	uint64_t block_stride;		/* bytes between cache blocks */
+	const uint8_t *cache;		/* layer and head within block 0 */
+	const int32_t *blocks;		/* of the sequence */
+	const uint16_t *q[CM_ATT_ROWS];	/* [D] bf16 */
+	uint32_t pos[CM_ATT_ROWS];	/* position of each row: the last key that it sees */
+	uint32_t first[CM_ATT_ROWS];	/* the first key that it sees */
+	uint32_t from, to;		/* keys of this split that any row sees; from is a multiple of CM_ATT_TILE */
+	float scale;
+	float *max, *sum;		/* [rows] results of the split */
+	float *acc;			/* [rows][acc_stride] */
+	unsigned acc_stride;		/* floats; D rounded up to 16 */
+	uint32_t *q_pack;		/* scratch: u32[ceil(D/2)][CM_ATT_ROWS] */
+	uint32_t *p_pack;		/* scratch: u32[CM_ATT_TILE/2][CM_ATT_ROWS] */
+	float *scores;			/* scratch: [CM_ATT_ROWS][CM_ATT_TILE] */
+};
+
+struct cm_simd {
+	const char *name;
+	/* out = x / rms(x) * w, [n] */
+	void (*rmsnorm)(float *out, const float *x, const float *w, size_t n, float eps);
+	/* Expand and round. */
+	void (*from_bf16)(float *out, const uint16_t *x, size_t n);
+	void (*to_bf16)(uint16_t *out, const float *x, size_t n);
+	/* Packs one row [k] as row @m of a block of @mr. */
+	void (*pack_bf16)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k);
+	void (*pack_f32)(float *block, unsigned mr, unsigned m, const float *x, size_t k);
+	void (*pack_i8)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k);
+	/*
+	 * acc[m][32] (+)= block of @mr rows times @n units of one panel: pairs of K (bf16), K (f32, f16), blocks of 32 of K (w8, w4; @group
+	 * as in the tensor, whole groups unless the last). @first: acc starts at 0.
+	 */
+	void (*panel_bf16)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first);
+	void (*panel_f16)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first);
+	void (*panel_f32)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first);
+	void (*panel_w8)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
+			 unsigned group);
+	void (*panel_w4)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
+			 unsigned group);
+	/* out[16] = silu(acc[0..15]) * acc[16..31] */
+	void (*silu_gate)(float *out, const float *acc);
+	void (*attend)(const struct cm_attend *a);
+	/* Largest of x[n] (NaN as -inf), and the sum of exp(x - max). */
+	float (*row_max)(const float *x, size_t n);
+	float (*sum_exp)(const float *x, size_t n, float max);
+	/* out = a + b, out = a * x + b * y over [n] */
+	void (*add)(float *out, const float *a, const float *b, size_t n);
+	void (*blend)(float *out, float a, const float *x, float b, const float *y, size_t n);
+	/* Index of the first element in [i, n) above @than, or n. */
+	size_t (*next_above)(const float *x, size_t i, size_t n, float than);
+};
+
+extern const struct cm_simd cm_simd_c;
+#if defined(__x86_64__)
+extern const struct cm_simd cm_simd_avx2;
+extern const struct cm_simd cm_simd_avx512;
+#endif
+
+/* The path in use; set once by cm_ops_init(). */
+extern const struct cm_simd *cm_simd;
+
+#endif /* CM_SIMD_H */

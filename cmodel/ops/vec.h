@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One vector of floats of the width that the compiler's target flags give: VL lanes.
+ *
+ * Kernels written with these compile for portable C (VL 4: what any 64-bit CPU has), AVX2 with FMA (8) and
+ * AVX-512 (16) from one source. v_fma() is fused where the target has it and never otherwise; nothing is left
+ * to the compiler's contraction (-ffp-contract=off), so every instance of a kernel rounds alike.
+ */
+#ifndef CM_VEC_H
+#define CM_VEC_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define VL 16
+#elif defined(__AVX2__)
+#define VL 8
+#else
+#define VL 4
+#endif
+
+typedef float vf __attribute__((vector_size(VL * 4)));
+typedef int32_t vi __attribute__((vector_size(VL * 4)));
+typedef uint32_t vu __attribute__((vector_size(VL * 4)));
+typedef float vf_any __attribute__((vector_size(VL * 4), aligned(4)));
+typedef uint32_t vu_any __attribute__((vector_size(VL * 4), aligned(4)));
+typedef uint16_t vh __attribute__((vector_size(VL * 2)));
+typedef uint16_t vh_any __attribute__((vector_size(VL * 2), aligned(2)));
+
+#define V_INLINE static inline __attribute__((always_inline))
+
+V_INLINE vf v_set1(float x)
+{
+	return x - (vf){ 0 };
+}
+
+V_INLINE vf v_load(const float *p)
+{
+	return *(const vf_any *)p;
+}
+
+V_INLINE void v_store(float *p, vf v)
+{
+	*(vf_any *)p = v;
+}
+
+V_INLINE vf v_fma(vf a, vf b, vf c)
+{
+#if defined(__AVX512F__)
+	return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+	return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+	return a * b + c;
+#endif
+}
+
+V_INLINE vf v_select(vi mask, vf a, vf b)
+{
+	return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+V_INLINE vf v_max(vf a, vf b)
+{
+#if defined(__AVX512F__)
+	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+	return v_select(a > b, a, b);
+#endif
+}
+
+V_INLINE vf v_i2f(vi a)
+{
+	return __builtin_convertvector(a, vf);
+}
+
+/* Sums the lanes as a tree: the same order for every caller of one path. */
+V_INLINE float v_sum(vf v)
+{
+	float a[VL];
+
+	v_store(a, v);
+	for (int n = VL / 2; n; n /= 2)
+		for (int i = 0; i < n; i++)
+			a[i] += a[i + n];
+	return a[0];
+}
+
+V_INLINE float v_top(vf v)
+{
+	float a[VL];
+
+	v_store(a, v);
+	for (int n = VL / 2; n; n /= 2)
+		for (int i = 0; i < n; i++)
+			a[i] = a[i] > a[i + n] ? a[i] : a[i + n];
+	return a[0];
+}
+
+/* exp(x) within 2 ulp (Cephes' split of ln 2, degree 6 minimax); exactly 1 at 0 and 0 below -87.3. */
+V_INLINE vf v_exp(vf x)
+{
+	const vf magic = v_set1(12582912.0f);
+	vi tiny = x < v_set1(-87.3f);
+	vf y = v_select(x > v_set1(88.3f), v_set1(88.3f), x);
+	vf t, n, r, p;
+
+	y = v_select(tiny, v_set1(-87.3f), y);
+	t = v_fma(y, v_set1(1.44269504f), magic);
+	n = t - magic;
+	r = v_fma(n, v_set1(-0.693359375f), y);
+	r = v_fma(n, v_set1(2.12194440e-4f), r);
+	p = v_set1(1.9875691500e-4f);
+	p = v_fma(p, r, v_set1(1.3981999507e-3f));
+	p = v_fma(p, r, v_set1(8.3334519073e-3f));
+	p = v_fma(p, r, v_set1(4.1665795894e-2f));
+	p = v_fma(p, r, v_set1(1.6666665459e-1f));
+	p = v_fma(p, r, v_set1(5.0000001201e-1f));
+	p = v_fma(p * r, r, r) + v_set1(1.0f);
+	p = (vf)((vu)p + ((vu)t << 23));
+	return v_select(tiny, v_set1(0.0f), p);
+}
+
+/* bfloat16 pairs: the even element is the low half of each 32-bit lane. */
+V_INLINE vf v_pair_even(vu w)
+{
+	return (vf)(w << 16);
+}
+
+V_INLINE vf v_pair_odd(vu w)
+{
+	return (vf)(w & 0xffff0000u);
+}
+
+V_INLINE vf v_load_bf16(const uint16_t *p)
+{
+	vh h = *(const vh_any *)p;
+
+	return (vf)(__builtin_convertvector(h, vu) << 16);
+}
+
+/* float32 to bfloat16 bits, round to nearest even, in the low half of each lane; NaN stays NaN. */
+V_INLINE vu v_bf16_bits(vf v)
+{
+	vu u = (vu)v;
+	vu r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+	vu nan = (u >> 16) | 0x40u;
+	vi is_nan = v != v;
+
+	return ((vu)is_nan & nan) | (~(vu)is_nan & r);
+}
+
+V_INLINE void v_store_bf16(uint16_t *p, vf v)
+{
+	*(vh_any *)p = __builtin_convertvector(v_bf16_bits(v), vh);
+}
+
+static inline float cm_bf16_to_f32(uint16_t h)
+{
+	uint32_t u = (uint32_t)h << 16;
+	float f;
+
+	memcpy(&f, &u, 4);
+	return f;
+}
+
+static inline uint16_t cm_f32_to_bf16(float f)
+{
+	uint32_t u;
+
+	memcpy(&u, &f, 4);
+	if ((u & 0x7fffffffu) > 0x7f800000u)
+		return (uint16_t)(u >> 16 | 0x40);
+	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static inline float cm_f16_to_f32(uint16_t h)
+{
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff, u;
+	float f;
+
+	if (e == 31) {
+		u = sign | 0x7f800000u | m << 13;
+	} else if (e) {
+		u = sign | (e + 112) << 23 | m << 13;
+	} else {
+		f = (float)m * 0x1p-24f;
+		memcpy(&u, &f, 4);
+		u |= sign;
+	}
+	memcpy(&f, &u, 4);
+	return f;
+}
+
+V_INLINE vf v_load_f16(const uint16_t *p)
+{
+#if defined(__AVX512F__)
+	return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+#elif defined(__F16C__)
+	return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#else
+	vf v;
+
+	for (int i = 0; i < VL; i++)
+		v[i] = cm_f16_to_f32(p[i]);
+	return v;
+#endif
+}
+
+#endif /* CM_VEC_H */
