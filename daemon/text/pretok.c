@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+#include "pretok.h"
+#include "text_unicode.h"
+
+#include <errno.h>
+
+/* The work of one step on one piece of text. */
+struct cut {
+	struct pretok_run *run;
+	unsigned index; /* of the step */
+	const char *text;
+	size_t len;
+	bool first;
+
+	/* What the behaviours that merge hold back. */
+	bool pending;
+	bool previous_match;
+	size_t start, end;
+};
+
+static int run_step(struct pretok_run *run, unsigned index, const char *text, size_t len,
+		    bool first);
+
+/* Hands [start, end) to the next step. */
+static inline int hand_on(struct cut *cut, size_t start, size_t end)
+{
+	struct pretok_run *run = cut->run;
+
+	if (start == end)
+		return 0;
+	if (cut->index + 1 == run->pretok->n_steps)
+		return run->emit(run->arg, cut->text + start, end - start);
+	return run_step(run, cut->index + 1, cut->text + start, end - start,
+			cut->first && start == 0);
+}
+
+static int flush(struct cut *cut)
+{
+	if (!cut->pending)
+		return 0;
+	cut->pending = false;
+	return hand_on(cut, cut->start, cut->end);
+}
+
+/* The next part in order, a match or the gap before one, for the behaviours that merge. */
+static int merge_part(struct cut *cut, size_t start, size_t end, bool is_match)
+{
+	bool join;
+	int ret = 0;
+
+	switch (cut->run->pretok->steps[cut->index].behavior) {
+	case PRETOK_MERGED_WITH_PREVIOUS: join = is_match && !cut->previous_match; break;
+	case PRETOK_MERGED_WITH_NEXT: join = !is_match && cut->previous_match; break;
+	default: join = is_match == cut->previous_match; break;
+	}
+	if (cut->pending && join) {
+		cut->end = end;
+	} else {
+		ret = flush(cut);
+		cut->pending = true;
+		cut->start = start;
+		cut->end = end;
+	}
+	cut->previous_match = is_match;
+	return ret;
+}
+
+static inline int part(struct cut *cut, size_t start, size_t end, bool is_match)
+{
+	const struct pretok_step *step = &cut->run->pretok->steps[cut->index];
+
+	is_match ^= step->invert;
+	switch (step->behavior) {
+	case PRETOK_ISOLATED: return hand_on(cut, start, end);
+	case PRETOK_REMOVED: return is_match ? 0 : hand_on(cut, start, end);
+	default: return merge_part(cut, start, end, is_match);
+	}
+}
+
+static int find_literal(const struct pretok_step *step, const struct cut *cut, size_t from,
+			size_t *ret_start, size_t *ret_end)
+{
+	const char *hit = memmem(cut->text + from, cut->len - from, step->text, step->text_len);
+
+	if (!hit)
+		return 0;
+	*ret_start = (size_t)(hit - cut->text);
+	*ret_end = *ret_start + step->text_len;
+	return 1;
+}
+
+static int find_char(const struct pretok_step *step, const struct cut *cut, size_t from,
+		     size_t *ret_start, size_t *ret_end)
+{
+	unsigned size;
+
+	for (size_t at = from; at < cut->len; at += size) {
+		uint32_t cp = utf8_decode((const uint8_t *)cut->text + at, &size);
+
+		if (step->matcher == PRETOK_SPACE ? unicode_is_space(cp) : unicode_is_numeric(cp)) {
+			*ret_start = at;
+			*ret_end = at + size;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static int find(const struct pretok_step *step, const struct cut *cut, size_t from,
+		size_t *ret_start, size_t *ret_end)
+{
+	switch (step->matcher) {
+	case PRETOK_LITERAL: return find_literal(step, cut, from, ret_start, ret_end);
+	case PRETOK_REGEX:
+		return pretok_regex_find(step->regex, &cut->run->match, cut->text, cut->len, from,
+					 ret_start, ret_end);
+	default: return find_char(step, cut, from, ret_start, ret_end);
+	}
+}
+
+static size_t next_char(const char *text, size_t at)
+{
+	return at + utf8_lead_len((uint8_t)text[at]);
+}
+
+/* Walks the matches of a PRETOK_SPLIT step. */
+static int split(struct cut *cut)
+{
+	const struct pretok_step *step = &cut->run->pretok->steps[cut->index];
+	size_t done = 0, from = 0;
+	int ret = 0;
+
+	while (!ret && from < cut->len) {
+		size_t start = from, end = 0;
+
+		if (step->fast.on && from == done)
+			end = pretok_fast_match(&step->fast, cut->text, cut->len, from);
+		if (!end) {
+			ret = find(step, cut, from, &start, &end);
+			if (ret < 0)
+				return ret;
+			if (!ret)
+				break;
+			ret = 0;
+		}
+		if (start == end) {
+			/* An empty match separates, but not right behind another match. */
+			if (start > done) {
+				ret = part(cut, done, start, false);
+				if (!ret)
+					ret = part(cut, start, start, true);
+				done = start;
+			}
+			if (start >= cut->len)
+				break;
+			from = next_char(cut->text, start);
+			continue;
+		}
+		if (start > done)
+			ret = part(cut, done, start, false);
+		if (!ret)
+			ret = part(cut, start, end, true);
+		done = from = end;
+	}
+	if (!ret && done < cut->len)
+		ret = part(cut, done, cut->len, false);
+	return ret ? ret : flush(cut);
+}
+
+static int replace_spaces(const struct cut *cut, const struct pretok_step *step,
+			  struct text_buf *buf)
+{
+	size_t at = 0;
+
+	while (at < cut->len) {
+		const char *space = memchr(cut->text + at, ' ', cut->len - at);
+		size_t end = space ? (size_t)(space - cut->text) : cut->len;
+
+		if (!text_buf_add(buf, cut->text + at, end - at) ||
+		    (space && !text_buf_add(buf, step->text, step->text_len)))
+			return -ENOMEM;
+		at = end + 1;
+	}
+	return 0;
+}
+
+static int rewrite(const struct cut *cut, const struct pretok_step *step, struct text_buf *buf)
+{
+	if (step->kind == PRETOK_REPLACE_SPACES)
+		return replace_spaces(cut, step, buf);
+	if (!text_buf_add(buf, step->text, step->text_len) ||
+	    !text_buf_add(buf, cut->text, cut->len))
+		return -ENOMEM;
+	return 0;
+}
+
+static bool applies(const struct cut *cut, const struct pretok_step *step)
+{
+	if (step->kind == PRETOK_REPLACE_SPACES)
+		return memchr(cut->text, ' ', cut->len) != NULL;
+	if (step->kind == PRETOK_PREPEND_FIRST && !cut->first)
+		return false;
+	return cut->len < step->text_len || memcmp(cut->text, step->text, step->text_len);
+}
+
+static int run_step(struct pretok_run *run, unsigned index, const char *text, size_t len,
+		    bool first)
+{
+	const struct pretok_step *step = &run->pretok->steps[index];
+	struct cut cut = {.run = run, .index = index, .text = text, .len = len, .first = first};
+	int ret;
+
+	if (step->kind == PRETOK_SPLIT)
+		return split(&cut);
+	if (applies(&cut, step)) {
+		struct text_buf *buf = &run->bufs[index];
+
+		buf->len = 0;
+		ret = rewrite(&cut, step, buf);
+		if (ret)
+			return ret;
+		cut.text = buf->data;
+		cut.len = buf->len;
+	}
+	return hand_on(&cut, 0, cut.len);
+}
+
+int pretok_run_piece(struct pretok_run *run, const char *text, size_t len, bool first)
+{
+	if (!len)
+		return 0;
+	if (!run->pretok->n_steps)
+		return run->emit(run->arg, text, len);
+	return run_step(run, 0, text, len, first);
+}
+
+void pretok_run_free(struct pretok_run *run)
+{
+	pretok_match_free(&run->match);
+	for (unsigned i = 0; i < PRETOK_MAX_STEPS; i++)
+		free(run->bufs[i].data);
+}

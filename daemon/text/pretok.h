@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pre-tokenising: cutting normalised text into the words that are merged each alone. Internal to
+ * the tokeniser.
+ *
+ * The pre_tokenizer of tokenizer.json becomes a list of steps. Each takes a piece of text and hands
+ * the pieces that it makes to the next step, the last one to the caller; nothing is collected on
+ * the way.
+ *
+ * Threads: the steps are shared; each thread brings its own pretok_run.
+ */
+#ifndef TXDA_TEXT_PRETOK_H
+#define TXDA_TEXT_PRETOK_H
+
+#include "pretok_regex.h"
+#include "text_buf.h"
+#include "tokenizer_json.h"
+
+#define PRETOK_MAX_STEPS 16
+
+enum pretok_kind {
+	PRETOK_SPLIT,
+	PRETOK_REPLACE_SPACES, /* ' ' by `text` */
+	PRETOK_PREPEND,	       /* `text`, unless the piece starts with it */
+	PRETOK_PREPEND_FIRST,  /* the same, only for the piece that starts the input */
+};
+
+/* What a PRETOK_SPLIT step looks for. */
+enum pretok_matcher {
+	PRETOK_REGEX,
+	PRETOK_LITERAL, /* `text` */
+	PRETOK_NUMERIC, /* one character of the categories Nd, Nl, No */
+	PRETOK_SPACE,	/* one character of White_Space */
+};
+
+/* What becomes of the matches ("delimiters") and of what lies between. */
+enum pretok_behavior {
+	PRETOK_ISOLATED,
+	PRETOK_REMOVED,
+	PRETOK_MERGED_WITH_PREVIOUS,
+	PRETOK_MERGED_WITH_NEXT,
+	PRETOK_CONTIGUOUS,
+};
+
+/*
+ * A scanner by hand for the ASCII part of the expressions that nearly all byte-level models use
+ * (GPT-2's and those made from cl100k's). It gives the same matches as the expression, several
+ * times faster.
+ */
+struct pretok_fast {
+	bool on;
+	bool gpt2;	     /* GPT-2's expression; else the cl100k family */
+	unsigned max_digits; /* cl100k family: \p{N}{1,max_digits} */
+};
+
+struct pretok_step {
+	enum pretok_kind kind;
+	enum pretok_matcher matcher;
+	enum pretok_behavior behavior;
+	bool invert; /* matches and gaps change places */
+	struct pretok_regex *regex;
+	struct pretok_fast fast;
+	char *text;
+	size_t text_len;
+};
+
+struct pretok {
+	struct pretok_step steps[PRETOK_MAX_STEPS];
+	unsigned n_steps;
+	bool byte_level; /* the words are to be taken as bytes */
+};
+
+/* Takes a word. Returns 0 or a negative errno, which ends the run. */
+typedef int (*pretok_emit_fn)(void *arg, const char *word, size_t len);
+
+/* One thread's work. Zero-initialise, set emit and arg, reuse for any number of pieces. */
+struct pretok_run {
+	const struct pretok *pretok;
+	pretok_emit_fn emit;
+	void *arg;
+	struct pretok_match match;
+	struct text_buf bufs[PRETOK_MAX_STEPS]; /* text that a step rewrote */
+};
+
+/* Reads the value of "pre_tokenizer" (NULL: nothing to do). 0, -EINVAL with a message, -ENOMEM. */
+int pretok_load(struct pretok *pretok, const cJSON *json, const struct json_errors *errors);
+void pretok_free(struct pretok *pretok);
+
+/* Cuts one piece of valid UTF-8; @first: it starts at the start of the whole input. */
+int pretok_run_piece(struct pretok_run *run, const char *text, size_t len, bool first);
+void pretok_run_free(struct pretok_run *run);
+
+/* Whether @pattern is one that pretok_fast_match() knows; fills *fast. */
+bool pretok_fast_known(const char *pattern, struct pretok_fast *fast);
+/*
+ * The end of the match that starts at @at (which must be a character's start), or 0 when characters
+ * beyond ASCII have a say in it: then the expression itself must be asked.
+ */
+size_t pretok_fast_match(const struct pretok_fast *fast, const char *text, size_t len, size_t at);
+
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+#include "tokenizer_internal.h"
+#include "json_strict.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* The largest tokenizer.json or tokenizer_config.json; the largest known have 34 MB. */
+#define FILE_MAX_BYTES (256u << 20)
+
+static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON *config,
+		      const struct json_errors *errors)
+{
+	const cJSON *model = json_get(json, "model");
+	int ret;
+
+	if (!cJSON_IsObject(json) || !model)
+		return json_fail(errors, "\"model\" is missing");
+	if (config && !cJSON_IsObject(config))
+		return json_fail(errors, "tokenizer_config.json is no object");
+	ret = normalizer_load(&tok->normalizer, json_get(json, "normalizer"), errors);
+	if (!ret)
+		ret = pretok_load(&tok->pretok, json_get(json, "pre_tokenizer"), errors);
+	tok->bpe.byte_level = tok->pretok.byte_level;
+	if (!ret)
+		ret = tokenizer_load_vocab(tok, model, json_get(json, "added_tokens"), config,
+					   errors);
+	if (!ret)
+		ret = tokenizer_load_merges(tok, model, errors);
+	if (!ret)
+		ret = tokenizer_index_added(tok, errors);
+	if (!ret)
+		ret = tokenizer_load_post(tok, json_get(json, "post_processor"), config, errors);
+	if (!ret)
+		ret = tokenizer_load_decoder(tok, json_get(json, "decoder"), errors);
+	return ret;
+}
+
+/* Makes a tokeniser of the trees. @where goes in front of messages ("" or a path and ": "). */
+static int make(const cJSON *json, const cJSON *config, const char *where,
+		struct txda_tokenizer **ret_tok, char *err, size_t errlen)
+{
+	char why[512] = "";
+	struct json_errors errors = {.err = why, .errlen = sizeof(why)};
+	struct txda_tokenizer *tok = calloc(1, sizeof(*tok));
+	int ret = tok ? load_trees(tok, json, config, &errors) : -ENOMEM;
+
+	if (ret) {
+		txda_tokenizer_free(tok);
+		if (err && errlen)
+			snprintf(err, errlen, "%s%s", where, *why ? why : strerror(-ret));
+		return ret;
+	}
+	*ret_tok = tok;
+	return 0;
+}
+
+int txda_tokenizer_load_json(const char *json_text, size_t json_len, const char *config_text,
+			     size_t config_len, struct txda_tokenizer **ret_tok, char *err,
+			     size_t errlen)
+{
+	cJSON *json, *config = NULL;
+	int ret = -EINVAL;
+
+	json = txda_json_parse(json_text, json_len, err, errlen);
+	if (!json)
+		return -EINVAL;
+	if (config_text)
+		config = txda_json_parse(config_text, config_len, err, errlen);
+	if (config || !config_text)
+		ret = make(json, config, "", ret_tok, err, errlen);
+	cJSON_Delete(json);
+	cJSON_Delete(config);
+	return ret;
+}
+
+int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *err, size_t errlen)
+{
+	cJSON *json = NULL, *config = NULL;
+	size_t size = strlen(dir) + 32;
+	char *path = malloc(size);
+	int ret;
+
+	if (!path)
+		return -ENOMEM;
+	snprintf(path, size, "%s/tokenizer_config.json", dir);
+	ret = txda_json_load(path, FILE_MAX_BYTES, &config, err, errlen);
+	if (ret == -ENOENT)
+		ret = 0;
+	if (!ret) {
+		snprintf(path, size, "%s/tokenizer.json", dir);
+		ret = txda_json_load(path, FILE_MAX_BYTES, &json, err, errlen);
+	}
+	if (!ret) {
+		snprintf(path, size, "%s/tokenizer.json: ", dir);
+		ret = make(json, config, path, ret_tok, err, errlen);
+	}
+	cJSON_Delete(json);
+	cJSON_Delete(config);
+	free(path);
+	return ret;
+}
+
+void txda_tokenizer_free(struct txda_tokenizer *tok)
+{
+	if (!tok)
+		return;
+	bpe_free(&tok->bpe);
+	string_index_free(&tok->piece_index);
+	string_table_free(&tok->pieces);
+	string_table_free(&tok->keys);
+	string_table_free(&tok->bytes);
+	added_set_free(&tok->added_raw);
+	added_set_free(&tok->added_normalized);
+	normalizer_free(&tok->normalizer);
+	pretok_free(&tok->pretok);
+	free(tok->flags);
+	free(tok->added);
+	free(tok);
+}
+
+size_t txda_tokenizer_vocab_size(const struct txda_tokenizer *tok)
+{
+	return tok->pieces.n;
+}
+
+uint32_t txda_tokenizer_bos(const struct txda_tokenizer *tok)
+{
+	return tok->bos;
+}
+
+uint32_t txda_tokenizer_eos(const struct txda_tokenizer *tok)
+{
+	return tok->eos;
+}
+
+uint32_t txda_tokenizer_pad(const struct txda_tokenizer *tok)
+{
+	return tok->pad;
+}
+
+uint32_t txda_tokenizer_unk(const struct txda_tokenizer *tok)
+{
+	return tok->unk;
+}
+
+bool txda_tokenizer_is_special(const struct txda_tokenizer *tok, uint32_t id)
+{
+	return id < tok->pieces.n && (tok->flags[id] & TOKEN_SPECIAL);
+}
+
+static const char *lookup(const struct string_table *table, uint32_t id, size_t *ret_len)
+{
+	if (!string_table_has(table, id))
+		return NULL;
+	if (ret_len)
+		*ret_len = table->len[id];
+	return table->text.data + table->off[id];
+}
+
+const char *txda_tokenizer_piece(const struct txda_tokenizer *tok, uint32_t id, size_t *ret_len)
+{
+	return lookup(&tok->pieces, id, ret_len);
+}
+
+uint32_t txda_tokenizer_piece_id(const struct txda_tokenizer *tok, const char *piece, size_t len)
+{
+	return string_index_find(&tok->piece_index, piece, len);
+}
+
+const char *txda_tokenizer_bytes(const struct txda_tokenizer *tok, uint32_t id, size_t *ret_len)
+{
+	return lookup(&tok->bytes, id, ret_len);
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The decoder of tokenizer.json. Nearly all of it acts on one token at a time, so it runs here,
+ * once for each token: tok->bytes is what each stands for. What depends on the tokens around it is
+ * left to struct decoder.
+ */
+#include "tokenizer_internal.h"
+#include "utf8.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define MAX_STEPS   16
+#define MAX_NESTING 8
+
+enum step_kind {
+	STEP_REPLACE,
+	STEP_STRIP,
+	STEP_BYTE_FALLBACK,
+	STEP_BYTE_LEVEL,
+	STEP_METASPACE,
+	STEP_FUSE,
+};
+
+struct step {
+	enum step_kind kind;
+	const char *from; /* REPLACE: pattern; STRIP, METASPACE: the character */
+	const char *to;
+	uint32_t start, stop;
+};
+
+/* The steps point into the JSON tree. */
+struct loader {
+	struct txda_tokenizer *tok;
+	const struct json_errors *errors;
+	struct step steps[MAX_STEPS];
+	unsigned n_steps;
+	bool fused; /* from here on the text is one string */
+};
+
+static int load_replace(struct loader *ld, struct step *step, const cJSON *json, const char *path)
+{
+	bool is_regex;
+	int ret = json_get_pattern(json, path, &step->from, &is_regex, ld->errors);
+
+	if (!ret && is_regex)
+		ret = json_unsupported(ld->errors, path, "pattern", json_get(json, "pattern"));
+	return ret ? ret : json_get_string(json, path, "content", &step->to, ld->errors);
+}
+
+/* Sets step->from to the one character under @key. */
+static int load_char(const struct loader *ld, struct step *step, const cJSON *json,
+		     const char *path, const char *key)
+{
+	int ret = json_get_string(json, path, key, &step->from, ld->errors);
+
+	if (ret)
+		return ret;
+	if (!step->from[0] || utf8_lead_len((uint8_t)step->from[0]) != strlen(step->from))
+		return json_unsupported(ld->errors, path, key, json_get(json, key));
+	return 0;
+}
+
+static int load_strip(struct loader *ld, struct step *step, const cJSON *json, const char *path)
+{
+	int ret = load_char(ld, step, json, path, "content");
+
+	if (!ret)
+		ret = json_get_number(json, path, "start", UINT32_MAX, &step->start, ld->errors);
+	if (!ret)
+		ret = json_get_number(json, path, "stop", UINT32_MAX, &step->stop, ld->errors);
+	if (ret || !ld->fused)
+		return ret;
+	/* At the end of the whole text: a stream could give out nothing before it. */
+	if (step->stop)
+		return json_unsupported(ld->errors, path, "stop", json_get(json, "stop"));
+	if (ld->tok->decoder.strip_start)
+		return json_fail(ld->errors, "%s: a second Strip behind Fuse is not supported",
+				 path);
+	snprintf(ld->tok->decoder.strip, sizeof(ld->tok->decoder.strip), "%s", step->from);
+	ld->tok->decoder.strip_start = step->start;
+	return 0;
+}
+
+static int load_metaspace(struct loader *ld, struct step *step, const cJSON *json, const char *path)
+{
+	struct decoder *decoder = &ld->tok->decoder;
+	const cJSON *scheme = json_get(json, "prepend_scheme");
+	bool prefix;
+	int ret = load_char(ld, step, json, path, "replacement");
+
+	if (!ret)
+		ret = json_get_bool(json, path, "add_prefix_space", true, &prefix, ld->errors);
+	if (ret)
+		return ret;
+	if (scheme)
+		prefix = !cJSON_IsString(scheme) || strcmp(scheme->valuestring, "never");
+	if (prefix)
+		snprintf(decoder->first_drop, sizeof(decoder->first_drop), "%s", step->from);
+	return 0;
+}
+
+static int load_step(struct loader *ld, const cJSON *json, const char *path, const char *type)
+{
+	struct decoder *decoder = &ld->tok->decoder;
+	struct step *step;
+
+	if (ld->n_steps == MAX_STEPS)
+		return json_fail(ld->errors, "%s: more than %d steps", path, MAX_STEPS);
+	if ((ld->fused && strcmp(type, "Strip") && strcmp(type, "Fuse")) ||
+	    (decoder->byte_level && strcmp(type, "Fuse")))
+		return json_fail(ld->errors, "%s: %s behind Fuse or ByteLevel is not supported",
+				 path, type);
+	step = &ld->steps[ld->n_steps++];
+	if (!strcmp(type, "Replace")) {
+		step->kind = STEP_REPLACE;
+		return load_replace(ld, step, json, path);
+	}
+	if (!strcmp(type, "Strip")) {
+		step->kind = ld->fused ? STEP_FUSE : STEP_STRIP;
+		return load_strip(ld, step, json, path);
+	}
+	if (!strcmp(type, "Metaspace")) {
+		step->kind = STEP_METASPACE;
+		return load_metaspace(ld, step, json, path);
+	}
+	if (!strcmp(type, "ByteFallback")) {
+		step->kind = STEP_BYTE_FALLBACK;
+		decoder->byte_fallback = true;
+		return 0;
+	}
+	if (!strcmp(type, "ByteLevel")) {
+		step->kind = STEP_BYTE_LEVEL;
+		decoder->byte_level = true;
+		return 0;
+	}
+	if (!strcmp(type, "Fuse")) {
+		step->kind = STEP_FUSE;
+		ld->fused = true;
+		return 0;
+	}
+	return json_unsupported(ld->errors, path, "type", json_get(json, "type"));
+}
+
+static int load_one(struct loader *ld, const cJSON *json, const char *path, unsigned depth)
+{
+	const cJSON *list = json_get(json, "decoders"), *item;
+	char item_path[JSON_PATH_MAX];
+	const char *type;
+	unsigned i = 0;
+	int ret;
+
+	ret = json_get_string(json, path, "type", &type, ld->errors);
+	if (ret || strcmp(type, "Sequence"))
+		return ret ? ret : load_step(ld, json, path, type);
+	if (!cJSON_IsArray(list))
+		return json_unsupported(ld->errors, path, "decoders", list);
+	if (depth == MAX_NESTING)
+		return json_fail(ld->errors, "%s: nested deeper than %d", path, MAX_NESTING);
+	cJSON_ArrayForEach(item, list)
+	{
+		snprintf(item_path, sizeof(item_path), "%.150s.decoders[%u]", path, i++);
+		ret = load_one(ld, item, item_path, depth + 1);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static bool replace_all(struct text_buf *text, struct text_buf *room, const char *from,
+			const char *to)
+{
+	size_t from_len = strlen(from), at = 0;
+	struct text_buf swap;
+
+	room->len = 0;
+	while (at < text->len) {
+		const char *hit = memmem(text->data + at, text->len - at, from, from_len);
+		size_t end = hit ? (size_t)(hit - text->data) : text->len;
+
+		if (!text_buf_add(room, text->data + at, end - at) ||
+		    (hit && !text_buf_add_string(room, to)))
+			return false;
+		at = hit ? end + from_len : end;
+	}
+	swap = *text;
+	*text = *room;
+	*room = swap;
+	return true;
+}
+
+static void strip(struct text_buf *text, const struct step *step)
+{
+	size_t len = strlen(step->from), start = 0, end = text->len;
+
+	for (uint32_t i = 0; i < step->start && end - start >= len; i++, start += len)
+		if (memcmp(text->data + start, step->from, len))
+			break;
+	for (uint32_t i = 0; i < step->stop && end - start >= len; i++, end -= len)
+		if (memcmp(text->data + end - len, step->from, len))
+			break;
+	memmove(text->data, text->data + start, end - start);
+	text->len = end - start;
+}
+
+/* <0x0A>: six characters. Returns the byte, or -1. */
+static int fallback_byte(const struct text_buf *text)
+{
+	unsigned value = 0;
+
+	if (text->len != 6 || memcmp(text->data, "<0x", 3) || text->data[5] != '>')
+		return -1;
+	for (int i = 3; i < 5; i++) {
+		char c = text->data[i];
+
+		if (c >= '0' && c <= '9')
+			value = value << 4 | (unsigned)(c - '0');
+		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+			value = value << 4 | (unsigned)((c | 0x20) - 'a' + 10);
+		else
+			return -1;
+	}
+	return (int)value;
+}
+
+/* Runs the steps on the spelling of @id, in @text. */
+static int run_steps(const struct loader *ld, uint32_t id, struct text_buf *text,
+		     struct text_buf *room)
+{
+	for (unsigned i = 0; i < ld->n_steps; i++) {
+		const struct step *step = &ld->steps[i];
+		size_t len;
+		int byte;
+
+		switch (step->kind) {
+		case STEP_REPLACE:
+			if (!replace_all(text, room, step->from, step->to))
+				return -ENOMEM;
+			break;
+		case STEP_METASPACE:
+			if (!replace_all(text, room, step->from, " "))
+				return -ENOMEM;
+			break;
+		case STEP_STRIP: strip(text, step); break;
+		case STEP_BYTE_FALLBACK:
+			byte = fallback_byte(text);
+			if (byte >= 0) {
+				text->data[0] = (char)byte;
+				text->len = 1;
+				ld->tok->flags[id] |= TOKEN_BYTE;
+				return 0;
+			}
+			break;
+		case STEP_BYTE_LEVEL:
+			room->len = 0;
+			if (!text_buf_reserve(room, text->len))
+				return -ENOMEM;
+			len = tokenizer_unspell(text->data, text->len, room->data);
+			/* A token that spells no bytes stands for itself. */
+			if (len != SIZE_MAX) {
+				memcpy(text->data, room->data, len);
+				text->len = len;
+			}
+			break;
+		case STEP_FUSE: break;
+		}
+	}
+	return 0;
+}
+
+int tokenizer_load_decoder(struct txda_tokenizer *tok, const cJSON *decoder,
+			   const struct json_errors *errors)
+{
+	struct loader ld = {.tok = tok, .errors = errors};
+	struct text_buf text = {0}, room = {0};
+	int ret;
+
+	tok->decoder.join_by_spaces = !decoder;
+	ret = decoder ? load_one(&ld, decoder, "decoder", 0) : 0;
+	if (!ret)
+		ret = string_table_init(&tok->bytes, tok->pieces.n);
+	for (uint32_t id = 0; !ret && id < tok->pieces.n; id++) {
+		if (!string_table_has(&tok->pieces, id))
+			continue;
+		text.len = 0;
+		if (!text_buf_add(&text, tok->pieces.text.data + tok->pieces.off[id],
+				  tok->pieces.len[id]))
+			ret = -ENOMEM;
+		if (!ret)
+			ret = run_steps(&ld, id, &text, &room);
+		if (!ret)
+			ret = string_table_set(&tok->bytes, id, text.data, text.len);
+	}
+	free(text.data);
+	free(room.data);
+	return ret;
+}
