@@ -115,7 +115,7 @@ node_client() {
 	export TXDA_NODE_MODULES="$B/node/node_modules"
 	[ -e "$TXDA_NODE_MODULES/openai/package.json" ] && [ -e "$TXDA_NODE_MODULES/undici/package.json" ] && return
 	mkdir -p "$B/node"
-	if npm install --prefix "$B/node" --no-audit --no-fund --no-save --loglevel=error \
+	if npm install --prefix "$B/node" --no-audit --no-fund --no-save --loglevel=error --fetch-retries=1 --fetch-timeout=30000 \
 		openai@6 undici@6 >"$B/npm.log" 2>&1; then
 		printf '   npm: openai@6 undici@6 in %s\n' "$B/node"
 	else
