@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Small files, whole, with a limit. */
+#ifndef TXDA_TOOLS_FILES_H
+#define TXDA_TOOLS_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "error.h"
+
+/*
+ * Opens @name below the directory @dirfd (or AT_FDCWD) for reading. Regular files only, links are followed: checkpoint caches are made
+ * of them. Never blocks on a FIFO. Returns the fd or -errno.
+ */
+int tool_open_file(int dirfd, const char *name, struct stat *ret_stat, struct tool_error *error);
+
+/* Reads it whole; *ret is NUL-terminated beyond @ret_bytes and the caller frees it. -EFBIG above @limit. */
+int tool_read_file(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes,
+		   struct tool_error *error);
+
+/* Writes all of it or fails. */
+int tool_write_all(int fd, const void *data, size_t bytes);
+
+/* True for a plain file name: no slash, not empty, not "." or "..". */
+int tool_plain_name(const char *name);
+
+#endif /* TXDA_TOOLS_FILES_H */

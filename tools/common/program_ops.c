@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+/* The contract of each opcode over the tensor table: program_check_op(). */
+#include "program_view.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define TYPE(dtype)	(1u << (dtype))
+#define F32		TYPE(TXDA_F32)
+#define I32		TYPE(TXDA_I32)
+#define FLOATS		(F32 | TYPE(TXDA_BF16))
+#define WEIGHTS		(FLOATS | TYPE(TXDA_F16) | TYPE(TXDA_W8) | TYPE(TXDA_W4))
+
+/* What an op takes: which operands must be there, and their types. */
+struct op_contract {
+	uint8_t n_in, n_out;
+	uint8_t required;	/* bit i: in[i] must be given */
+	uint16_t in[6], out[3];
+	uint8_t params;		/* words of raw[] that have a meaning */
+};
+
+static const struct op_contract contracts[TXDA_OP_COUNT] = {
+	[TXDA_OP_EMBED] = {2, 1, 3, {I32, WEIGHTS}, {F32}, 3},
+	[TXDA_OP_RMSNORM] = {2, 1, 3, {F32, F32}, {FLOATS}, 1},
+	[TXDA_OP_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32}, {FLOATS}, 2},
+	[TXDA_OP_ROPE_TABLE] = {2, 1, 3, {I32, F32}, {F32}, 5},
+	[TXDA_OP_ROPE_KV] = {5, 2, 7, {FLOATS, F32, I32, F32, F32}, {TYPE(TXDA_BF16), TYPE(TXDA_U8)}, 8},
+	[TXDA_OP_ATTENTION] = {5, 1, 31, {TYPE(TXDA_BF16), TYPE(TXDA_U8), I32, I32, I32},
+			       {TYPE(TXDA_BF16)}, 8},
+	[TXDA_OP_GATHER_ROWS] = {2, 1, 3, {F32, I32}, {F32}, 0},
+	[TXDA_OP_TOPK] = {1, 3, 1, {F32}, {I32, F32, F32}, 1},
+	[TXDA_OP_ALL_REDUCE] = {2, 1, 1, {F32, F32}, {F32}, 0},
+	[TXDA_OP_ALL_GATHER] = {1, 1, 1, {F32}, {F32}, 0},
+};
+
+struct op_check {
+	const struct program_view *v;
+	const struct txda_op *op;
+	const struct txda_tensor *in[6], *out[3];	/* NULL: not given */
+	struct tool_error *error;
+};
+
+static int resolve(struct op_check *c, const struct op_contract *k)
+{
+	uint32_t n = c->v->header->n_tensors;
+	unsigned i;
+
+	for (i = 0; i < 6 + 3; i++) {
+		bool is_in = i < 6;
+		unsigned j = is_in ? i : i - 6;
+		uint32_t t = is_in ? c->op->in[j] : c->op->out[j];
+		bool known = j < (is_in ? k->n_in : k->n_out);
+
+		if (t == TXDA_NONE) {
+			bool gather_rank = c->op->op == TXDA_OP_ALL_GATHER && c->v->header->rank;
+
+			if (known && (is_in ? k->required >> j & 1 : !gather_rank))
+				return tool_fail(c->error, -EINVAL, "%s %u is missing",
+						 is_in ? "input" : "output", j);
+			continue;
+		}
+		if (!known || t >= n)
+			return tool_fail(c->error, -EINVAL, "%s %u is tensor %u of %u, or not wanted",
+					 is_in ? "input" : "output", j, t, n);
+		if (!((is_in ? k->in[j] : k->out[j]) >> c->v->tensors[t].dtype & 1))
+			return tool_fail(c->error, -EINVAL, "%s %u has the type %s",
+					 is_in ? "input" : "output", j,
+					 program_dtype_name(c->v->tensors[t].dtype));
+		*(is_in ? &c->in[j] : &c->out[j]) = &c->v->tensors[t];
+	}
+	return 0;
+}
+
+static bool same_dim(struct txda_dim a, struct txda_dim b)
+{
+	return a.sym == b.sym && a.mul == b.mul;
+}
+
+/* @t (NULL: fine) is row-major with exactly these extents. */
+static bool is_rows(const struct txda_tensor *t, unsigned ndim, struct txda_dim a, struct txda_dim b)
+{
+	return !t || (t->layout == TXDA_ROWS && t->ndim == ndim && same_dim(t->dim[0], a) &&
+		      (ndim == 1 || same_dim(t->dim[1], b)));
+}
+
+static struct txda_dim fixed(uint32_t n)
+{
+	return (struct txda_dim){0, n};
+}
+
+static struct txda_dim symbol(uint32_t sym)
+{
+	return (struct txda_dim){sym, 1};
+}
+
+static bool matrix(const struct txda_tensor *t)
+{
+	return t->layout == TXDA_ROWS && t->ndim == 2 && !t->dim[1].sym;
+}
+
+static bool tiles(const struct txda_tensor *t)
+{
+	return (t->layout == TXDA_TILE32 || t->layout == TXDA_TILE32_GATED) && t->ndim == 2 &&
+	       !t->dim[0].sym && !t->dim[1].sym;
+}
+
+static bool check_embed(const struct op_check *c)
+{
+	const struct txda_tensor *table = c->in[1];
+	const struct txda_op_embed *p = &c->op->embed;
+
+	return tiles(table) && table->layout == TXDA_TILE32 && isfinite(p->scale) && p->vocab &&
+	       p->first <= p->vocab && c->in[0]->ndim == 1 &&
+	       is_rows(c->in[0], 1, c->in[0]->dim[0], fixed(0)) &&
+	       is_rows(c->out[0], 2, c->in[0]->dim[0], table->dim[1]);
+}
+
+static bool check_linear(const struct op_check *c)
+{
+	const struct txda_tensor *x = c->in[0], *w = c->in[1];
+	const struct txda_op_linear *p = &c->op->linear;
+	bool gated = p->act == TXDA_ACT_SILU_GATED;
+	struct txda_dim n;
+
+	if (!matrix(x) || !tiles(w) || p->act >= TXDA_ACT_COUNT || !(p->eps >= 0) ||
+	    gated != (w->layout == TXDA_TILE32_GATED) || (gated && w->dim[0].mul % 2))
+		return false;
+	n = fixed(gated ? w->dim[0].mul / 2 : w->dim[0].mul);
+	return same_dim(x->dim[1], w->dim[1]) && is_rows(c->in[2], 1, w->dim[0], fixed(0)) &&
+	       is_rows(c->in[3], 1, x->dim[1], fixed(0)) && is_rows(c->in[4], 2, x->dim[0], n) &&
+	       is_rows(c->out[0], 2, x->dim[0], n);
+}
+
+static bool block_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t kv_heads,
+		       uint32_t head_dim, uint32_t block, uint64_t layer_offset)
+{
+	uint64_t bytes;
+
+	if (cache->layout != TXDA_KV_PAGED || cache->ndim != 2 ||
+	    !same_dim(cache->dim[0], symbol(TXDA_SYM_N)) || cache->dim[1].sym)
+		return false;
+	if (!heads || !kv_heads || heads > 65536 || kv_heads > heads || heads % kv_heads ||
+	    !head_dim || head_dim % 2 || head_dim > 512)
+		return false;
+	if (block != 16 && block != 32 && block != 64 && block != 128)
+		return false;
+	bytes = txda_kv_layer_bytes(kv_heads, head_dim, block);
+	return layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
+	       layer_offset <= cache->dim[1].mul - bytes;
+}
+
+static bool check_rope_kv(const struct op_check *c)
+{
+	const struct txda_op_rope_kv *p = &c->op->rope_kv;
+	const struct txda_tensor *qkv = c->in[0], *table = c->in[1];
+
+	if (!block_fits(c->out[1], p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
+			p->layer_offset) ||
+	    (p->flags & ~TXDA_ROPE_INTERLEAVED) || !(p->eps >= 0) || !matrix(qkv) || !matrix(table))
+		return false;
+	return qkv->dim[1].mul == (p->n_heads + 2 * p->n_kv_heads) * p->head_dim &&
+	       table->dim[1].mul % 2 == 0 && table->dim[1].mul <= p->head_dim &&
+	       same_dim(table->dim[0], qkv->dim[0]) && is_rows(c->in[2], 1, qkv->dim[0], fixed(0)) &&
+	       is_rows(c->in[3], 1, fixed(p->head_dim), fixed(0)) &&
+	       is_rows(c->in[4], 1, fixed(p->head_dim), fixed(0)) &&
+	       is_rows(c->out[0], 2, qkv->dim[0], fixed(p->n_heads * p->head_dim));
+}
+
+static bool check_attention(const struct op_check *c)
+{
+	const struct txda_op_attention *p = &c->op->attention;
+	struct txda_dim width = fixed(p->n_heads * p->head_dim), t = c->in[0]->dim[0];
+
+	return block_fits(c->in[1], p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
+			  p->layer_offset) &&
+	       isfinite(p->scale) && is_rows(c->in[0], 2, t, width) &&
+	       is_rows(c->in[2], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
+	       is_rows(c->in[3], 2, symbol(TXDA_SYM_S), fixed(2)) &&
+	       is_rows(c->in[4], 1, symbol(TXDA_SYM_S), fixed(0)) && is_rows(c->out[0], 2, t, width);
+}
+
+static bool check_rope_table(const struct op_check *c)
+{
+	const struct txda_op_rope_table *p = &c->op->rope_table;
+	const struct txda_tensor *f = c->in[1];
+
+	return isfinite(p->scale) && isfinite(p->base) && isfinite(p->factor) && p->max_position &&
+	       f->ndim == 1 && f->layout == TXDA_ROWS && !f->dim[0].sym &&
+	       f->dim[0].mul <= UINT32_MAX / 2 && c->in[0]->ndim == 1 &&
+	       is_rows(c->in[0], 1, c->in[0]->dim[0], fixed(0)) &&
+	       is_rows(c->out[0], 2, c->in[0]->dim[0], fixed(2 * f->dim[0].mul));
+}
+
+static bool check_topk(const struct op_check *c)
+{
+	const struct txda_tensor *x = c->in[0];
+	uint32_t k = c->op->topk.k;
+
+	return matrix(x) && k && k <= TXDA_TOPK_MAX && k <= x->dim[1].mul &&
+	       is_rows(c->out[0], 2, x->dim[0], fixed(k)) &&
+	       is_rows(c->out[1], 2, x->dim[0], fixed(k)) &&
+	       is_rows(c->out[2], 1, x->dim[0], fixed(0));
+}
+
+static bool check_all_gather(const struct op_check *c)
+{
+	const struct txda_tensor *x = c->in[0], *out = c->out[0];
+	uint64_t g = c->v->header->group_size, width, all;
+
+	if (!matrix(x) || (out != NULL) != (c->v->header->rank == 0))
+		return false;
+	if (!out)
+		return true;
+	width = x->dim[1].mul;
+	all = out->dim[1].mul;
+	return matrix(out) && same_dim(out->dim[0], x->dim[0]) && (g - 1) * width < all &&
+	       all <= g * width;
+}
+
+static bool check_shapes(const struct op_check *c)
+{
+	const struct txda_tensor *x = c->in[0];
+
+	switch (c->op->op) {
+	case TXDA_OP_EMBED:
+		return check_embed(c);
+	case TXDA_OP_RMSNORM:
+		return matrix(x) && c->op->rmsnorm.eps >= 0 &&
+		       is_rows(c->in[1], 1, x->dim[1], fixed(0)) &&
+		       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
+	case TXDA_OP_LINEAR:
+		return check_linear(c);
+	case TXDA_OP_ROPE_TABLE:
+		return check_rope_table(c);
+	case TXDA_OP_ROPE_KV:
+		return check_rope_kv(c);
+	case TXDA_OP_ATTENTION:
+		return check_attention(c);
+	case TXDA_OP_GATHER_ROWS:
+		return matrix(x) && c->in[1]->ndim == 1 &&
+		       is_rows(c->in[1], 1, c->in[1]->dim[0], fixed(0)) &&
+		       is_rows(c->out[0], 2, c->in[1]->dim[0], x->dim[1]);
+	case TXDA_OP_TOPK:
+		return check_topk(c);
+	case TXDA_OP_ALL_REDUCE:
+		return matrix(x) && is_rows(c->in[1], 2, x->dim[0], x->dim[1]) &&
+		       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
+	default:
+		return check_all_gather(c);
+	}
+}
+
+int program_check_op(const struct program_view *v, uint32_t index, struct tool_error *error)
+{
+	struct op_check c = {.v = v, .op = &v->ops[index], .error = error};
+	const struct op_contract *k;
+	unsigned i;
+	int r;
+
+	if (c.op->op >= TXDA_OP_COUNT)
+		return tool_fail(error, -EINVAL, "opcode %u, the last one is %u", c.op->op,
+				 TXDA_OP_COUNT - 1);
+	if (c.op->flags || c.op->reserved || c.op->label >= v->header->strings_bytes)
+		return tool_fail(error, -EINVAL, "a reserved field or a label out of range");
+	k = &contracts[c.op->op];
+	for (i = k->params; i < sizeof(c.op->raw) / sizeof(c.op->raw[0]); i++) {
+		if (c.op->raw[i])
+			return tool_fail(error, -EINVAL, "parameter word %u is not zero", i);
+	}
+	r = resolve(&c, k);
+	if (r)
+		return r;
+	if (!check_shapes(&c))
+		return tool_fail(error, -EINVAL, "shapes, layouts or parameters do not fit the op");
+	return 0;
+}

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: MIT
+#include "safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "files.h"
+#include "json.h"
+
+#define INDEX_NAME	"model.safetensors.index.json"
+#define SINGLE_NAME	"model.safetensors"
+#define MAX_INDEX_BYTES	(64u << 20)
+
+struct safetensors {
+	struct safetensors_tensor *tensors;	/* by name */
+	size_t n_tensors;
+	size_t room;
+	struct safetensors_file *files;
+	unsigned n_files;
+	cJSON *metadata;
+};
+
+static const struct {
+	const char *name;
+	unsigned bytes;
+} dtypes[SAFETENSORS_DTYPE_COUNT] = {
+	[SAFETENSORS_BOOL] = {"BOOL", 1},	[SAFETENSORS_U8] = {"U8", 1},
+	[SAFETENSORS_I8] = {"I8", 1},		[SAFETENSORS_F8_E4M3] = {"F8_E4M3", 1},
+	[SAFETENSORS_F8_E5M2] = {"F8_E5M2", 1}, [SAFETENSORS_F8_E8M0] = {"F8_E8M0", 1},
+	[SAFETENSORS_I16] = {"I16", 2},		[SAFETENSORS_U16] = {"U16", 2},
+	[SAFETENSORS_F16] = {"F16", 2},		[SAFETENSORS_BF16] = {"BF16", 2},
+	[SAFETENSORS_I32] = {"I32", 4},		[SAFETENSORS_U32] = {"U32", 4},
+	[SAFETENSORS_F32] = {"F32", 4},		[SAFETENSORS_I64] = {"I64", 8},
+	[SAFETENSORS_U64] = {"U64", 8},		[SAFETENSORS_F64] = {"F64", 8},
+	[SAFETENSORS_C64] = {"C64", 8},
+};
+
+const char *safetensors_dtype_name(enum safetensors_dtype dtype)
+{
+	return (unsigned)dtype < SAFETENSORS_DTYPE_COUNT ? dtypes[dtype].name : "?";
+}
+
+unsigned safetensors_dtype_bytes(enum safetensors_dtype dtype)
+{
+	return (unsigned)dtype < SAFETENSORS_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
+}
+
+char *safetensors_shape(unsigned ndim, const uint64_t *dim, char *buf, size_t len)
+{
+	size_t at;
+	unsigned i;
+
+	at = (size_t)snprintf(buf, len, "[");
+	for (i = 0; i < ndim && at < len; i++)
+		at += (size_t)snprintf(buf + at, len - at, "%s%llu", i ? ", " : "",
+				       (unsigned long long)dim[i]);
+	if (at < len)
+		snprintf(buf + at, len - at, "]");
+	return buf;
+}
+
+/* A JSON number that is a whole number in [0, 2^53]. */
+static bool json_u64(const cJSON *item, uint64_t *ret)
+{
+	double d;
+
+	if (!cJSON_IsNumber(item))
+		return false;
+	d = item->valuedouble;
+	if (!(d >= 0 && d <= 9007199254740992.0) || d != floor(d))
+		return false;
+	*ret = (uint64_t)d;
+	return true;
+}
+
+static int parse_shape(const cJSON *shape, struct safetensors_tensor *t, struct tool_error *error)
+{
+	uint64_t bytes = safetensors_dtype_bytes(t->dtype);
+	const cJSON *item;
+
+	if (!cJSON_IsArray(shape))
+		return tool_fail(error, -EINVAL, "\"shape\" is missing or not an array");
+	cJSON_ArrayForEach(item, shape) {
+		uint64_t d;
+
+		if (t->ndim == SAFETENSORS_MAX_DIMS)
+			return tool_fail(error, -EINVAL, "more than %d dimensions",
+					 SAFETENSORS_MAX_DIMS);
+		if (!json_u64(item, &d))
+			return tool_fail(error, -EINVAL, "dimension %u is not a whole number",
+					 t->ndim);
+		if (__builtin_mul_overflow(bytes, d, &bytes))
+			return tool_fail(error, -EOVERFLOW, "the shape's product overflows");
+		t->dim[t->ndim++] = d;
+	}
+	t->bytes = bytes;
+	return 0;
+}
+
+/* One header entry. The name is taken by the caller, data is checked against [0, data_bytes). */
+static int parse_tensor(const cJSON *entry, const uint8_t *data, uint64_t data_bytes,
+			struct safetensors_tensor *t, struct tool_error *error)
+{
+	const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
+	const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
+	uint64_t begin, end;
+	unsigned i;
+	int r;
+
+	if (!cJSON_IsObject(entry))
+		return tool_fail(error, -EINVAL, "not an object");
+	if (!cJSON_IsString(dtype))
+		return tool_fail(error, -EINVAL, "\"dtype\" is missing or not a string");
+	for (i = 0; i < SAFETENSORS_DTYPE_COUNT; i++) {
+		if (!strcmp(dtypes[i].name, dtype->valuestring))
+			break;
+	}
+	if (i == SAFETENSORS_DTYPE_COUNT)
+		return tool_fail(error, -EINVAL, "unknown dtype \"%.32s\"", dtype->valuestring);
+	t->dtype = i;
+	r = parse_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), t, error);
+	if (r)
+		return r;
+	if (cJSON_GetArraySize(offsets) != 2 || !cJSON_IsArray(offsets) ||
+	    !json_u64(offsets->child, &begin) || !json_u64(offsets->child->next, &end))
+		return tool_fail(error, -EINVAL, "\"data_offsets\" is not a pair of whole numbers");
+	if (begin > end || end > data_bytes)
+		return tool_fail(error, -EINVAL,
+				 "data_offsets [%llu, %llu] outside of the file's %llu data bytes",
+				 (unsigned long long)begin, (unsigned long long)end,
+				 (unsigned long long)data_bytes);
+	if (end - begin != t->bytes)
+		return tool_fail(error, -EINVAL, "data_offsets span %llu bytes, dtype and shape need %llu",
+				 (unsigned long long)(end - begin), (unsigned long long)t->bytes);
+	t->data = data + begin;
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct safetensors_tensor *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int compare_data(const void *a, const void *b)
+{
+	const struct safetensors_tensor *x = a, *y = b;
+
+	if (x->data != y->data)
+		return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
+	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+/* The tensors of one file must follow each other without holes or overlaps, to its end. */
+static int check_cover(struct safetensors_tensor *t, size_t n, const uint8_t *data, uint64_t bytes,
+		       struct tool_error *error)
+{
+	const uint8_t *at = data;
+	size_t i;
+
+	if (n)
+		qsort(t, n, sizeof(*t), compare_data);
+	for (i = 0; i < n; i++) {
+		if (t[i].data != at)
+			return tool_fail(error, -EINVAL, "tensor \"%.128s\" %s", t[i].name,
+					 (const uint8_t *)t[i].data < at ? "overlaps another one" :
+									   "leaves a hole before it");
+		at += t[i].bytes;
+	}
+	if (at != data + bytes)
+		return tool_fail(error, -EINVAL, "%llu bytes behind the last tensor",
+				 (unsigned long long)(data + bytes - at));
+	return 0;
+}
+
+static int reserve(struct safetensors *st, size_t more)
+{
+	struct safetensors_tensor *p;
+
+	if (st->n_tensors + more <= st->room)
+		return 0;
+	p = realloc(st->tensors, (st->n_tensors + more) * sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	st->tensors = p;
+	st->room = st->n_tensors + more;
+	return 0;
+}
+
+static int parse_entries(struct safetensors *st, unsigned file, cJSON *root, const uint8_t *data,
+			 uint64_t data_bytes, struct tool_error *error)
+{
+	size_t first = st->n_tensors;
+	cJSON *entry;
+	int r;
+
+	if (!cJSON_IsObject(root))
+		return tool_fail(error, -EINVAL, "the header is not a JSON object");
+	if (reserve(st, (size_t)cJSON_GetArraySize(root)))
+		return tool_fail(error, -ENOMEM, "no memory for the tensor table");
+	cJSON_ArrayForEach(entry, root) {
+		struct safetensors_tensor t = {.file = file};
+
+		if (!strcmp(entry->string, "__metadata__"))
+			continue;
+		r = parse_tensor(entry, data, data_bytes, &t, error);
+		if (r)
+			return tool_fail_within(error, r, "tensor \"%.128s\"", entry->string);
+		t.name = strdup(entry->string);
+		if (!t.name)
+			return tool_fail(error, -ENOMEM, "no memory for the tensor table");
+		st->tensors[st->n_tensors++] = t;
+	}
+	if (!file)
+		st->metadata = cJSON_DetachItemFromObjectCaseSensitive(root, "__metadata__");
+	return check_cover(st->tensors + first, st->n_tensors - first, data, data_bytes, error);
+}
+
+static int parse_header(struct safetensors *st, unsigned file, const uint8_t *map, uint64_t bytes,
+			struct tool_error *error)
+{
+	uint64_t header = 0;
+	cJSON *root = NULL;
+	unsigned i;
+	int r;
+
+	if (bytes < 8)
+		return tool_fail(error, -EINVAL, "%llu bytes are too short for a safetensors file",
+				 (unsigned long long)bytes);
+	for (i = 0; i < 8; i++)
+		header |= (uint64_t)map[i] << (8 * i);
+	if (header > SAFETENSORS_MAX_HEADER)
+		return tool_fail(error, -EFBIG, "a header of %llu bytes, the limit is %u",
+				 (unsigned long long)header, SAFETENSORS_MAX_HEADER);
+	if (header > bytes - 8)
+		return tool_fail(error, -EINVAL, "a header of %llu bytes in a file of %llu (truncated?)",
+				 (unsigned long long)header, (unsigned long long)bytes);
+	st->files[file].header = map + 8;
+	st->files[file].header_bytes = header;
+	r = tool_json_parse((const char *)map + 8, header, &root, error);
+	if (r)
+		return tool_fail_within(error, r, "header");
+	r = parse_entries(st, file, root, map + 8 + header, bytes - 8 - header, error);
+	cJSON_Delete(root);
+	return r;
+}
+
+/* Adds the file @name; the map belongs to @st from then on. */
+static int add_file(struct safetensors *st, int dirfd, const char *name, struct tool_error *error)
+{
+	struct safetensors_file *file = realloc(st->files, (st->n_files + 1) * sizeof(*file));
+	struct stat s;
+	int fd, r;
+
+	if (!file)
+		return tool_fail(error, -ENOMEM, "%s: no memory", name);
+	st->files = file;
+	file += st->n_files;
+	memset(file, 0, sizeof(*file));
+	fd = tool_open_file(dirfd, name, &s, error);
+	if (fd < 0)
+		return fd;
+	file->bytes = (uint64_t)s.st_size;
+	file->mtime_ns = (uint64_t)s.st_mtim.tv_sec * 1000000000u + (uint64_t)s.st_mtim.tv_nsec;
+	if (file->bytes < 8) {
+		close(fd);
+		return tool_fail(error, -EINVAL, "%s: %llu bytes are too short for a safetensors file",
+				 name, (unsigned long long)file->bytes);
+	}
+	file->map = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	r = -errno;
+	close(fd);
+	if (file->map == MAP_FAILED)
+		return tool_fail(error, r, "%s: mmap of %llu bytes: %s", name,
+				 (unsigned long long)file->bytes, strerror(-r));
+	file->name = strdup(name);
+	st->n_files++;
+	if (!file->name)
+		return tool_fail(error, -ENOMEM, "%s: no memory", name);
+	r = parse_header(st, st->n_files - 1, file->map, file->bytes, error);
+	return r ? tool_fail_within(error, r, "%s", name) : 0;
+}
+
+static int finish(struct safetensors *st, struct tool_error *error)
+{
+	size_t i;
+
+	if (st->n_tensors)
+		qsort(st->tensors, st->n_tensors, sizeof(*st->tensors), compare_names);
+	for (i = 1; i < st->n_tensors; i++) {
+		if (!strcmp(st->tensors[i - 1].name, st->tensors[i].name))
+			return tool_fail(error, -EINVAL, "tensor \"%.128s\" is there twice",
+					 st->tensors[i].name);
+	}
+	return 0;
+}
+
+static int file_index(const struct safetensors *st, const char *name)
+{
+	unsigned i;
+
+	for (i = 0; i < st->n_files; i++) {
+		if (!strcmp(st->files[i].name, name))
+			return (int)i;
+	}
+	return -1;
+}
+
+static int open_shards(struct safetensors *st, int dirfd, const cJSON *index,
+		       struct tool_error *error)
+{
+	const cJSON *map = cJSON_GetObjectItemCaseSensitive(index, "weight_map"), *item;
+	const char *duplicate = tool_json_duplicate(map);
+	int r;
+
+	if (!cJSON_IsObject(map))
+		return tool_fail(error, -EINVAL, "%s: \"weight_map\" is missing or not an object",
+				 INDEX_NAME);
+	if (duplicate)
+		return tool_fail(error, -EINVAL, "%s: tensor \"%.128s\" is there twice", INDEX_NAME,
+				 duplicate);
+	cJSON_ArrayForEach(item, map) {
+		if (!cJSON_IsString(item) || !tool_plain_name(item->valuestring))
+			return tool_fail(error, -EINVAL,
+					 "%s: tensor \"%.128s\": \"%.128s\" is not a plain file name",
+					 INDEX_NAME, item->string,
+					 cJSON_IsString(item) ? item->valuestring : "?");
+		if (file_index(st, item->valuestring) >= 0)
+			continue;
+		if (st->n_files == SAFETENSORS_MAX_FILES)
+			return tool_fail(error, -E2BIG, "%s: more than %d shards", INDEX_NAME,
+					 SAFETENSORS_MAX_FILES);
+		r = add_file(st, dirfd, item->valuestring, error);
+		if (r)
+			return tool_fail_within(error, r, "%s", INDEX_NAME);
+	}
+	r = finish(st, error);
+	if (r)
+		return r;
+	cJSON_ArrayForEach(item, map) {
+		const struct safetensors_tensor *t = safetensors_find(st, item->string);
+
+		if (!t || strcmp(st->files[t->file].name, item->valuestring))
+			return tool_fail(error, -EINVAL, "%s: shard %s has no tensor \"%.128s\"",
+					 INDEX_NAME, item->valuestring, item->string);
+	}
+	return 0;
+}
+
+static int open_at(struct safetensors *st, int dirfd, struct tool_error *error)
+{
+	cJSON *index = NULL;
+	size_t bytes;
+	char *text;
+	int r;
+
+	if (faccessat(dirfd, INDEX_NAME, F_OK, 0) < 0) {
+		r = add_file(st, dirfd, SINGLE_NAME, error);
+		return r ? r : finish(st, error);
+	}
+	r = tool_read_file(dirfd, INDEX_NAME, MAX_INDEX_BYTES, &text, &bytes, error);
+	if (r)
+		return r;
+	r = tool_json_parse(text, bytes, &index, error);
+	free(text);
+	if (r)
+		return tool_fail_within(error, r, INDEX_NAME);
+	r = open_shards(st, dirfd, index, error);
+	cJSON_Delete(index);
+	return r;
+}
+
+int safetensors_open_dir(const char *path, struct safetensors **ret, struct tool_error *error)
+{
+	struct safetensors *st = calloc(1, sizeof(*st));
+	int dirfd, r;
+
+	if (!st)
+		return tool_fail(error, -ENOMEM, "%s: no memory", path);
+	dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dirfd < 0) {
+		r = tool_fail(error, -errno, "%s: %s", path, strerror(errno));
+	} else {
+		r = open_at(st, dirfd, error);
+		close(dirfd);
+		if (r)
+			tool_fail_within(error, r, "%s", path);
+	}
+	if (r) {
+		safetensors_close(st);
+		return r;
+	}
+	*ret = st;
+	return 0;
+}
+
+int safetensors_open_file(const char *path, struct safetensors **ret, struct tool_error *error)
+{
+	struct safetensors *st = calloc(1, sizeof(*st));
+	int r;
+
+	if (!st)
+		return tool_fail(error, -ENOMEM, "%s: no memory", path);
+	r = add_file(st, AT_FDCWD, path, error);
+	if (!r)
+		r = finish(st, error);
+	if (r) {
+		safetensors_close(st);
+		return r;
+	}
+	*ret = st;
+	return 0;
+}
+
+int safetensors_open_memory(const void *data, size_t bytes, struct safetensors **ret,
+			    struct tool_error *error)
+{
+	struct safetensors *st = calloc(1, sizeof(*st));
+	int r = -ENOMEM;
+
+	if (!st)
+		return tool_fail(error, -ENOMEM, "no memory");
+	st->files = calloc(1, sizeof(*st->files));
+	if (st->files) {
+		st->files->name = strdup("memory");
+		st->files->bytes = bytes;
+		st->n_files = 1;
+		r = parse_header(st, 0, data, bytes, error);
+	}
+	if (!r)
+		r = finish(st, error);
+	if (r) {
+		safetensors_close(st);
+		return r;
+	}
+	*ret = st;
+	return 0;
+}
+
+void safetensors_close(struct safetensors *st)
+{
+	size_t i;
+
+	if (!st)
+		return;
+	for (i = 0; i < st->n_tensors; i++)
+		free(st->tensors[i].name);
+	for (i = 0; i < st->n_files; i++) {
+		if (st->files[i].map)
+			munmap(st->files[i].map, st->files[i].bytes);
+		free(st->files[i].name);
+	}
+	free(st->tensors);
+	free(st->files);
+	cJSON_Delete(st->metadata);
+	free(st);
+}
+
+size_t safetensors_count(const struct safetensors *st)
+{
+	return st->n_tensors;
+}
+
+const struct safetensors_tensor *safetensors_at(const struct safetensors *st, size_t index)
+{
+	return index < st->n_tensors ? &st->tensors[index] : NULL;
+}
+
+const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name)
+{
+	size_t low = 0, high = st->n_tensors;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int c = strcmp(name, st->tensors[middle].name);
+
+		if (!c)
+			return &st->tensors[middle];
+		if (c < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+unsigned safetensors_files(const struct safetensors *st)
+{
+	return st->n_files;
+}
+
+const struct safetensors_file *safetensors_file(const struct safetensors *st, unsigned index)
+{
+	return index < st->n_files ? &st->files[index] : NULL;
+}
+
+const char *safetensors_metadata(const struct safetensors *st, const char *key)
+{
+	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(st->metadata, key));
+}

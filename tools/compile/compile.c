@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+#include "compile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "case_output.h"
+#include "files.h"
+#include "graph.h"
+#include "info.h"
+
+#define MAX_COPY_BYTES	(256u << 20)
+
+struct compile {
+	const struct compile_job *job;
+	const struct compile_options *options;
+	struct compiled_chip chip[TXDA_MAX_GROUP];
+	struct chip_info info[TXDA_MAX_GROUP];
+	struct case_output *out;
+	struct progress progress;
+	struct tool_error *error;
+};
+
+static void note(const struct compile *c, const char *text)
+{
+	if (!c->job->quiet)
+		fprintf(stderr, "note: %s\n", text);
+}
+
+static void say_waiting(const char *path)
+{
+	fprintf(stderr, "note: another compile of %s is at work, waiting for it\n", path);
+}
+
+static const char *weights_name(const struct compile *c)
+{
+	switch (c->chip[0].linear_dtype) {
+	case TXDA_F16: return "f16";
+	case TXDA_W8: return "w8";
+	case TXDA_W4: return "w4";
+	default: return "bf16";
+	}
+}
+
+static int copy_file(struct compile *c, int dirfd, const char *name)
+{
+	char *text;
+	size_t bytes;
+	int r;
+
+	if (faccessat(dirfd, name, F_OK, 0) < 0)
+		return 0;
+	r = tool_read_file(dirfd, name, MAX_COPY_BYTES, &text, &bytes, c->error);
+	if (r)
+		return r;
+	r = case_write(c->out, name, text, bytes, c->error);
+	free(text);
+	return r;
+}
+
+static int copy_files(struct compile *c)
+{
+	const struct model *m = c->job->model;
+	int dirfd, r = 0;
+	unsigned i;
+
+	if (!m->path)
+		return case_write(c->out, "config.json", m->config_text, m->config_bytes, c->error);
+	dirfd = open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dirfd < 0) {
+		r = -errno;
+		return tool_fail(c->error, r, "%s: %s", m->path, strerror(-r));
+	}
+	for (i = 0; model_copied_files[i] && !r; i++)
+		r = copy_file(c, dirfd, model_copied_files[i]);
+	close(dirfd);
+	return r;
+}
+
+static int write_chip(struct compile *c, uint32_t rank)
+{
+	struct compiled_chip *chip = &c->chip[rank];
+	char dir[32], name[48];
+	int fd, r;
+
+	snprintf(dir, sizeof(dir), "chip%u", rank);
+	r = case_mkdir(c->out, dir, c->error);
+	if (r)
+		return r;
+	snprintf(name, sizeof(name), "%s/kcore.bin", dir);
+	r = case_write(c->out, name, chip->kcore, chip->kcore_bytes, c->error);
+	if (r)
+		return r;
+	snprintf(name, sizeof(name), "%s/param.bin", dir);
+	fd = case_create(c->out, name, c->error);
+	if (fd < 0)
+		return fd;
+	r = param_write(&chip->params, fd, c->options->jobs, &c->progress, &c->info[rank].param_crc32c,
+			c->error);
+	if (r) {
+		close(fd);
+		return r;
+	}
+	c->info[rank].kcore_bytes = chip->kcore_bytes;
+	c->info[rank].param_bytes = chip->params.bytes;
+	c->info[rank].scratch_bytes = chip->scratch_bytes;
+	c->info[rank].io_bytes = chip->io_bytes;
+	c->info[rank].kv_block_bytes = chip->kv_block_bytes;
+	return case_close(fd, name, c->error);
+}
+
+static int write_case(struct compile *c)
+{
+	const struct compile_job *job = c->job;
+	uint64_t total = 0;
+	char *info;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; i < c->options->tp; i++)
+		total += c->chip[i].params.bytes;
+	progress_start(&c->progress, "packing", total);
+	for (i = 0; i < c->options->tp && !r; i++)
+		r = write_chip(c, i);
+	if (!r)
+		progress_add(&c->progress, total - c->progress.done);
+	progress_end(&c->progress);
+	if (!r)
+		r = copy_files(c);
+	if (r)
+		return r;
+	info = info_make(job->model, c->options, weights_name(c), c->info, c->chip[0].kcore,
+			 c->chip[0].kcore_bytes);
+	if (!info)
+		return tool_fail(c->error, -ENOMEM, "no memory for model_info.json");
+	r = case_write(c->out, "model_info.json", info, strlen(info), c->error);
+	free(info);
+	if (!r && progress_interrupted(&c->progress))
+		r = tool_fail(c->error, -EINTR, "interrupted");
+	return r ? r : case_commit(c->out, c->error);
+}
+
+int compile_run(const struct compile_job *job, struct compile_result *ret, struct tool_error *error)
+{
+	struct compile c = {.job = job, .options = &job->options, .error = error};
+	struct compile_result result = {0};
+	uint32_t i;
+	int r = 0;
+
+	c.progress.style = job->progress;
+	c.progress.interrupted = job->interrupted;
+	/* All programs first: whatever is wrong with a model shows before anything is written. */
+	for (i = 0; i < job->options.tp && !r; i++)
+		r = graph_build(&job->model->config, &job->model->source, c.options, i, &c.chip[i], error);
+	if (!r && c.chip[0].narrowed)
+		note(&c, "float32 weights are stored as bfloat16");
+	if (!r)
+		r = case_begin(job->case_path, job->force, job->interrupted, say_waiting, &c.out, error);
+	if (!r)
+		r = write_case(&c);
+	case_end(c.out);
+	for (i = 0; i < job->options.tp; i++) {
+		result.weight_bytes += c.chip[i].params.bytes;
+		if (c.chip[i].scratch_bytes > result.scratch_bytes)
+			result.scratch_bytes = c.chip[i].scratch_bytes;
+	}
+	result.kv_block_bytes = c.chip[0].kv_block_bytes;
+	result.weights = weights_name(&c);
+	for (i = 0; i < job->options.tp; i++)
+		compiled_chip_free(&c.chip[i]);
+	if (!r)
+		*ret = result;
+	return r;
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "family.h"
+#include "json.h"
+
+static const cJSON *find(const cJSON *json, const char *key)
+{
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+
+	return cJSON_IsNull(item) ? NULL : item;
+}
+
+int config_double(const cJSON *json, const char *key, double min, double max, const double *fallback,
+		  double *ret, struct tool_error *error)
+{
+	const cJSON *item = find(json, key);
+	double d;
+
+	if (!item) {
+		if (!fallback)
+			return tool_fail(error, -EINVAL, "%s: missing", key);
+		*ret = *fallback;
+		return 0;
+	}
+	if (!cJSON_IsNumber(item))
+		return tool_fail(error, -EINVAL, "%s: not a number", key);
+	d = item->valuedouble;
+	if (!(d >= min && d <= max))
+		return tool_fail(error, -ERANGE, "%s: %g is not in [%g, %g]", key, d, min, max);
+	*ret = d;
+	return 0;
+}
+
+int config_u32(const cJSON *json, const char *key, uint32_t min, uint32_t max, uint32_t fallback,
+	       uint32_t *ret, struct tool_error *error)
+{
+	const double zero = 0;
+	double d;
+	int r;
+
+	if (!find(json, key) && fallback != CONFIG_REQUIRED) {
+		*ret = fallback;
+		return 0;
+	}
+	r = config_double(json, key, min, max, find(json, key) ? &zero : NULL, &d, error);
+	if (r)
+		return r;
+	if (d != floor(d))
+		return tool_fail(error, -EINVAL, "%s: %g is not a whole number", key, d);
+	*ret = (uint32_t)d;
+	return 0;
+}
+
+int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret, struct tool_error *error)
+{
+	const cJSON *item = find(json, key);
+
+	if (!item) {
+		*ret = fallback;
+		return 0;
+	}
+	if (!cJSON_IsBool(item))
+		return tool_fail(error, -EINVAL, "%s: not true or false", key);
+	*ret = cJSON_IsTrue(item);
+	return 0;
+}
+
+static int parse_sizes(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	uint32_t derived;
+	int r;
+
+	r = config_u32(json, "hidden_size", 2, 1u << 17, CONFIG_REQUIRED, &c->hidden_size, error);
+	if (!r)
+		r = config_u32(json, "intermediate_size", 1, 1u << 20, CONFIG_REQUIRED,
+			       &c->intermediate_size, error);
+	if (!r)
+		r = config_u32(json, "num_hidden_layers", 1, CONFIG_MAX_LAYERS, CONFIG_REQUIRED,
+			       &c->n_layers, error);
+	if (!r)
+		r = config_u32(json, "num_attention_heads", 1, 1024, CONFIG_REQUIRED, &c->n_heads, error);
+	if (!r)
+		r = config_u32(json, "num_key_value_heads", 1, 1024, c->n_heads, &c->n_kv_heads, error);
+	if (!r)
+		r = config_u32(json, "vocab_size", 1, 1u << 24, CONFIG_REQUIRED, &c->vocab_size, error);
+	if (!r)
+		r = config_u32(json, "max_position_embeddings", 1, 1u << 28, 2048, &c->max_position,
+			       error);
+	if (r)
+		return r;
+	if (c->n_kv_heads > c->n_heads || c->n_heads % c->n_kv_heads)
+		return tool_fail(error, -EINVAL,
+				 "num_key_value_heads: %u does not divide num_attention_heads %u",
+				 c->n_kv_heads, c->n_heads);
+	derived = c->hidden_size / c->n_heads;
+	if (!find(json, "head_dim") && (!derived || c->hidden_size % c->n_heads))
+		return tool_fail(error, -EINVAL,
+				 "head_dim: missing, and hidden_size %u is no multiple of num_attention_heads %u",
+				 c->hidden_size, c->n_heads);
+	r = config_u32(json, "head_dim", 2, 512, derived, &c->head_dim, error);
+	if (r)
+		return r;
+	if (c->head_dim < 2 || c->head_dim > 512 || c->head_dim % 2)
+		return tool_fail(error, -ENOTSUP, "head_dim: %u is not an even number in [2, 512]",
+				 c->head_dim);
+	return 0;
+}
+
+static int parse_choices(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	const cJSON *act = find(json, "hidden_act"), *quant = find(json, "quantization_config");
+	const double default_eps = 1e-6;
+	double eps;
+	int r;
+
+	if (act && (!cJSON_IsString(act) || (strcmp(act->valuestring, "silu") &&
+					     strcmp(act->valuestring, "swish"))))
+		return tool_fail(error, -ENOTSUP, "hidden_act: \"%.64s\" is not supported, only \"silu\" is",
+				 cJSON_IsString(act) ? act->valuestring : "?");
+	if (quant) {
+		const char *method = cJSON_GetStringValue(
+			cJSON_GetObjectItemCaseSensitive(quant, "quant_method"));
+
+		return tool_fail(error, -ENOTSUP,
+				 "quantization_config: quant_method \"%.64s\" is not supported; give an unquantised checkpoint and --weights w8 or w4",
+				 method ? method : "?");
+	}
+	r = config_double(json, "rms_norm_eps", 0, 1, &default_eps, &eps, error);
+	if (!r)
+		r = config_bool(json, "tie_word_embeddings", false, &c->tie_word_embeddings, error);
+	c->rms_norm_eps = (float)eps;
+	return r;
+}
+
+static int parse_placement(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	const cJSON *dir = find(json, "param_dir"), *tp = find(json, "tensor_parallel");
+	bool use = false;
+	int r;
+
+	if (dir) {
+		if (!cJSON_IsString(dir) || strlen(dir->valuestring) >= sizeof(c->param_dir))
+			return tool_fail(error, -EINVAL, "param_dir: not a string of at most %zu bytes",
+					 sizeof(c->param_dir) - 1);
+		strcpy(c->param_dir, dir->valuestring);
+	}
+	if (!tp)
+		return 0;
+	if (!cJSON_IsObject(tp))
+		return tool_fail(error, -EINVAL, "tensor_parallel: not an object");
+	r = config_bool(tp, "use_tp", false, &use, error);
+	if (!r && use)
+		r = config_u32(tp, "parallel_size", 1, TXDA_MAX_GROUP, CONFIG_REQUIRED,
+			       &c->parallel_size, error);
+	return r ? tool_fail_within(error, r, "tensor_parallel") : 0;
+}
+
+int config_parse(const char *text, size_t bytes, struct model_config *ret, struct tool_error *error)
+{
+	struct model_config c = {0};
+	const struct family *family;
+	const cJSON *type;
+	const char *duplicate;
+	cJSON *json;
+	int r;
+
+	r = tool_json_parse(text, bytes, &json, error);
+	if (r)
+		return r;
+	type = find(json, "model_type");
+	duplicate = tool_json_duplicate(json);
+	if (!cJSON_IsObject(json))
+		r = tool_fail(error, -EINVAL, "not a JSON object");
+	else if (duplicate)
+		r = tool_fail(error, -EINVAL, "%.64s: there twice", duplicate);
+	else if (!cJSON_IsString(type))
+		r = tool_fail(error, -EINVAL, "model_type: missing or not a string");
+	if (r)
+		goto out;
+	family = family_find(type->valuestring);
+	if (!family) {
+		char known[256];
+
+		r = tool_fail(error, -ENOTSUP, "model_type: \"%.64s\" is not supported (%s are)",
+			      type->valuestring, family_list(known, sizeof(known)));
+		goto out;
+	}
+	snprintf(c.model_type, sizeof(c.model_type), "%s", family->model_type);
+	r = parse_sizes(json, &c, error);
+	if (!r)
+		r = parse_choices(json, &c, error);
+	if (!r)
+		r = rope_parse(json, c.max_position, &c.rope, error);
+	if (!r)
+		r = parse_placement(json, &c, error);
+	if (!r)
+		r = family->parse(json, &c, error);
+	if (!r)
+		*ret = c;
+out:
+	cJSON_Delete(json);
+	return r;
+}
+
+uint32_t config_default_context(const struct model_config *c)
+{
+	uint32_t from = c->rope.original_max_position ? c->rope.original_max_position : c->max_position;
+	double reach = c->max_position;
+
+	if (c->rope.type == ROPE_YARN || c->rope.type == ROPE_DYNAMIC)
+		reach = fmax(reach, floor(from * c->rope.factor));
+	return (uint32_t)fmin(reach, 1u << 28);
+}

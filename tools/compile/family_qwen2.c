@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+/* Qwen2 and Qwen2.5: q, k and v have biases; some layers may use a sliding window. */
+#include "family.h"
+
+static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	c->qkv_bias = true;
+	return family_parse_window(json, c, error);
+}
+
+const struct family family_qwen2 = {
+	.model_type = "qwen2",
+	.names = &family_names_llama,
+	.parse = parse,
+};

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* model_info.json, as docs/case-dir.md has it. */
+#ifndef TXDA_COMPILE_INFO_H
+#define TXDA_COMPILE_INFO_H
+
+#include "graph.h"
+#include "model.h"
+
+struct chip_info {
+	uint64_t kcore_bytes, param_bytes, scratch_bytes, io_bytes, kv_block_bytes;
+	uint32_t param_crc32c;
+};
+
+/* Returns the text, to be freed by the caller, or NULL without memory. @kcore is rank 0's, for inputs and outputs. */
+char *info_make(const struct model *m, const struct compile_options *o, const char *weights,
+		const struct chip_info *chips, const void *kcore, size_t kcore_bytes);
+
+#endif /* TXDA_COMPILE_INFO_H */

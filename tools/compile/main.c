@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+/* txda-compile: a Hugging Face model directory in, a case dir out. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "compile.h"
+
+enum { EXIT_INTERRUPTED = 130 };
+
+static volatile sig_atomic_t interrupted;
+
+static const char usage[] =
+	"usage: txda-compile HF_DIR -o CASE [options]     compile a Hugging Face model directory\n"
+	"       txda-compile --synthetic NAME -o CASE     make up a model of a known shape\n"
+	"       txda-compile --dump CASE|kcore.bin        print a program in words\n"
+	"       txda-compile --key HF_DIR [options]       print the key of the case dir in a cache\n"
+	"\n"
+	"  -o, --output CASE     the case dir to make\n"
+	"      --tp N            chips that run the model together, 1 to 8\n"
+	"      --weights TYPE    keep (default), bf16, f16, w8 or w4\n"
+	"      --group N         weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
+	"      --block-size N    tokens of a KV block: 16, 32 (default), 64, 128\n"
+	"      --max-tokens N    tokens of a step (2048)\n"
+	"      --max-seqs N      sequences of a step (256)\n"
+	"      --max-rows N      rows of logits of a step (256)\n"
+	"      --max-context N   positions of a sequence (what the model reaches)\n"
+	"      --topk N          candidates a row, 1 to 128 (64)\n"
+	"      --name NAME       the model's name (the directory's)\n"
+	"      --jobs N          threads (one per CPU)\n"
+	"      --force           replace CASE\n"
+	"      --progress STYLE  bar, plain or none (bar on a terminal)\n"
+	"  -q, --quiet           no notes, no summary, no progress\n"
+	"  -h, --help\n"
+	"      --version\n";
+
+enum {
+	OPTION_TP = 256, OPTION_WEIGHTS, OPTION_GROUP, OPTION_BLOCK, OPTION_TOKENS, OPTION_SEQS,
+	OPTION_ROWS, OPTION_CONTEXT, OPTION_TOPK, OPTION_NAME, OPTION_JOBS, OPTION_FORCE,
+	OPTION_PROGRESS, OPTION_DUMP, OPTION_KEY, OPTION_SYNTHETIC, OPTION_VERSION,
+};
+
+static const struct option long_options[] = {
+	{"output", required_argument, NULL, 'o'},
+	{"tp", required_argument, NULL, OPTION_TP},
+	{"weights", required_argument, NULL, OPTION_WEIGHTS},
+	{"group", required_argument, NULL, OPTION_GROUP},
+	{"block-size", required_argument, NULL, OPTION_BLOCK},
+	{"max-tokens", required_argument, NULL, OPTION_TOKENS},
+	{"max-seqs", required_argument, NULL, OPTION_SEQS},
+	{"max-rows", required_argument, NULL, OPTION_ROWS},
+	{"max-context", required_argument, NULL, OPTION_CONTEXT},
+	{"topk", required_argument, NULL, OPTION_TOPK},
+	{"name", required_argument, NULL, OPTION_NAME},
+	{"jobs", required_argument, NULL, OPTION_JOBS},
+	{"force", no_argument, NULL, OPTION_FORCE},
+	{"progress", required_argument, NULL, OPTION_PROGRESS},
+	{"quiet", no_argument, NULL, 'q'},
+	{"dump", no_argument, NULL, OPTION_DUMP},
+	{"key", no_argument, NULL, OPTION_KEY},
+	{"synthetic", required_argument, NULL, OPTION_SYNTHETIC},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, OPTION_VERSION},
+	{0},
+};
+
+struct command {
+	struct compile_job job;
+	const char *path, *synthetic;
+	bool dump, key;
+};
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	interrupted = 1;
+}
+
+/* The first signal ends the compile in order, a second one at once. */
+static void catch_signals(void)
+{
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	/* A file size limit is an error like a full disk. */
+	signal(SIGXFSZ, SIG_IGN);
+}
+
+static int fail(const char *text)
+{
+	fprintf(stderr, "txda-compile: %s\n", text);
+	return interrupted ? EXIT_INTERRUPTED : EXIT_FAILURE;
+}
+
+static int parse_number(const char *option, const char *text, uint32_t *ret)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || end == text || *end || value > UINT32_MAX || strchr(text, '-') || !value) {
+		fprintf(stderr, "txda-compile: --%s: \"%s\" is not a number of at least 1\n", option,
+			text);
+		return -EINVAL;
+	}
+	*ret = (uint32_t)value;
+	return 0;
+}
+
+static int parse_word(const char *option, const char *text, const char *const *words, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		if (!strcmp(words[i], text))
+			return (int)i;
+	}
+	fprintf(stderr, "txda-compile: --%s: \"%s\" is none of", option, text);
+	for (i = 0; i < n; i++)
+		fprintf(stderr, " %s", words[i]);
+	fputc('\n', stderr);
+	return -EINVAL;
+}
+
+/* Options that are numbers. */
+static uint32_t *number_option(struct compile_options *o, int option)
+{
+	switch (option) {
+	case OPTION_TP: return &o->tp;
+	case OPTION_GROUP: return &o->group;
+	case OPTION_BLOCK: return &o->block_size;
+	case OPTION_TOKENS: return &o->max_tokens;
+	case OPTION_SEQS: return &o->max_seqs;
+	case OPTION_ROWS: return &o->max_rows;
+	case OPTION_CONTEXT: return &o->max_context;
+	case OPTION_TOPK: return &o->topk;
+	case OPTION_JOBS: return &o->jobs;
+	default: return NULL;
+	}
+}
+
+static int parse_option(struct command *c, int option, const char *name)
+{
+	static const char *const weights[] = {"keep", "bf16", "f16", "w8", "w4"};
+	static const char *const styles[] = {"none", "plain", "bar"};
+	uint32_t *number = number_option(&c->job.options, option);
+	int word;
+
+	if (number)
+		return parse_number(name, optarg, number);
+	switch (option) {
+	case 'o':
+		c->job.case_path = optarg;
+		return 0;
+	case 'q':
+		c->job.quiet = true;
+		c->job.progress = PROGRESS_NONE;
+		return 0;
+	case OPTION_WEIGHTS:
+		word = parse_word(name, optarg, weights, 5);
+		c->job.options.weights = (enum weight_mode)word;
+		return word < 0 ? word : 0;
+	case OPTION_PROGRESS:
+		word = parse_word(name, optarg, styles, 3);
+		c->job.progress = (enum progress_style)word;
+		return word < 0 ? word : 0;
+	case OPTION_NAME:
+		c->job.options.name = optarg;
+		return 0;
+	case OPTION_FORCE:
+		c->job.force = true;
+		return 0;
+	case OPTION_DUMP:
+		c->dump = true;
+		return 0;
+	case OPTION_KEY:
+		c->key = true;
+		return 0;
+	case OPTION_SYNTHETIC:
+		c->synthetic = optarg;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* 0, an exit status + 1 to end with, or an error that has been told. */
+static int parse_command(struct command *c, int argc, char **argv)
+{
+	int option, index = 0;
+
+	while ((option = getopt_long(argc, argv, "o:qh", long_options, &index)) != -1) {
+		if (option == 'h') {
+			fputs(usage, stdout);
+			return EXIT_SUCCESS + 1;
+		}
+		if (option == OPTION_VERSION) {
+			puts(COMPILE_VERSION);
+			return EXIT_SUCCESS + 1;
+		}
+		if (parse_option(c, option, option < 256 ? "" : long_options[index].name))
+			return -EINVAL;
+	}
+	if (optind < argc)
+		c->path = argv[optind++];
+	if (optind < argc || (!c->path && !c->synthetic) || (c->path && c->synthetic) ||
+	    (c->dump && (c->key || c->synthetic)) || (!c->dump && !c->key && !c->job.case_path)) {
+		fputs(usage, stderr);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void summarise(const struct command *c, const struct model *m, const struct compile_result *result,
+		      double took)
+{
+	const struct compile_options *o = &c->job.options;
+
+	if (c->job.quiet)
+		return;
+	fprintf(stderr,
+		"%s: %s, %s, %u layers, %s, %u chip%s, %.1f MB of weights, %.1f KB a KV block of %u tokens, %.1f s\n",
+		c->job.case_path, o->name, m->config.model_type, m->config.n_layers, result->weights, o->tp,
+		o->tp > 1 ? "s" : "", (double)result->weight_bytes / 1e6,
+		(double)result->kv_block_bytes / 1e3, o->block_size, took);
+}
+
+static int run(struct command *c, struct model *m)
+{
+	struct compile_result result;
+	struct tool_error error = {{0}};
+	double start = seconds();
+	char key[33];
+
+	if (model_resolve_options(m, &c->job.options, &error))
+		return fail(error.text);
+	if (c->key) {
+		model_cache_key(m, &c->job.options, key);
+		puts(key);
+		return fflush(stdout) ? fail("standard output: write error") : EXIT_SUCCESS;
+	}
+	c->job.model = m;
+	if (compile_run(&c->job, &result, &error))
+		return fail(error.text);
+	summarise(c, m, &result, seconds() - start);
+	return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	struct command c = {
+		.job = {.options = COMPILE_OPTIONS_DEFAULT, .interrupted = &interrupted},
+	};
+	struct tool_error error = {{0}};
+	struct model m;
+	int r;
+
+	c.job.progress = progress_default_style();
+	r = parse_command(&c, argc, argv);
+	if (r)
+		return r < 0 ? 2 : r - 1;
+	if (c.dump)
+		return compile_dump(c.path, &error) ? fail(error.text) : EXIT_SUCCESS;
+	catch_signals();
+	r = c.synthetic ? model_open_synthetic(c.synthetic, &m, &error) : model_open(c.path, &m, &error);
+	if (r)
+		return fail(error.text);
+	r = run(&c, &m);
+	model_close(&m);
+	return r;
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+#include "model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "files.h"
+#include "sha256.h"
+
+const char *const model_copied_files[] = {
+	"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+	"chat_template.jinja", NULL,
+};
+
+static void hash_source(struct model *m, int dirfd)
+{
+	const struct safetensors *st = m->source.checkpoint;
+	struct sha256 h;
+	struct stat s;
+	unsigned i;
+
+	sha256_init(&h);
+	sha256_u64(&h, m->config_bytes);
+	sha256_update(&h, m->config_text, m->config_bytes);
+	for (i = 0; st && i < safetensors_files(st); i++) {
+		const struct safetensors_file *f = safetensors_file(st, i);
+
+		sha256_string(&h, f->name);
+		sha256_u64(&h, f->bytes);
+		sha256_u64(&h, f->mtime_ns);
+		sha256_u64(&h, f->header_bytes);
+		sha256_update(&h, f->header, f->header_bytes);
+	}
+	for (i = 0; dirfd >= 0 && model_copied_files[i]; i++) {
+		if (fstatat(dirfd, model_copied_files[i], &s, 0) < 0)
+			continue;
+		sha256_string(&h, model_copied_files[i]);
+		sha256_u64(&h, (uint64_t)s.st_size);
+		sha256_u64(&h, (uint64_t)s.st_mtim.tv_sec);
+		sha256_u64(&h, (uint64_t)s.st_mtim.tv_nsec);
+	}
+	sha256_hex128(&h, m->source_hash);
+}
+
+/* The directory's own name, also for ".", without control characters. */
+static void name_from_path(const char *path, char *name, size_t len)
+{
+	char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
+	size_t i;
+
+	snprintf(name, len, "%s", slash && slash[1] ? slash + 1 : "model");
+	for (i = 0; name[i]; i++) {
+		if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+			name[i] = '_';
+	}
+	free(real);
+}
+
+/* Where the safetensors are: the model's directory, or param_dir seen from there. */
+static int weight_dir(const struct model *m, char *buf, size_t len, struct tool_error *error)
+{
+	const char *dir = m->config.param_dir;
+	int n;
+
+	if (strstr(dir, ".."))
+		return tool_fail(error, -EINVAL, "config.json: param_dir: \"%.200s\" has \"..\"", dir);
+	if (dir[0] == '/')
+		n = snprintf(buf, len, "%s", dir);
+	else
+		n = snprintf(buf, len, "%s%s%s", m->path, dir[0] ? "/" : "", dir);
+	if (n < 0 || (size_t)n >= len)
+		return tool_fail(error, -ENAMETOOLONG, "config.json: param_dir: too long a path");
+	return 0;
+}
+
+int model_open(const char *path, struct model *ret, struct tool_error *error)
+{
+	struct model m = {0};
+	char dir[4096];
+	int dirfd, r;
+
+	dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dirfd < 0) {
+		r = -errno;
+		return tool_fail(error, r, "%s: %s", path, strerror(-r));
+	}
+	r = tool_read_file(dirfd, "config.json", CONFIG_MAX_BYTES, &m.config_text, &m.config_bytes,
+			   error);
+	if (r) {
+		tool_fail_within(error, r, "%s", path);
+		goto out;
+	}
+	r = config_parse(m.config_text, m.config_bytes, &m.config, error);
+	if (r) {
+		tool_fail_within(error, r, "%s/config.json", path);
+		goto out;
+	}
+	m.path = strdup(path);
+	r = m.path ? weight_dir(&m, dir, sizeof(dir), error) : tool_fail(error, -ENOMEM, "no memory");
+	if (!r)
+		r = safetensors_open_dir(dir, &m.source.checkpoint, error);
+	if (!r) {
+		name_from_path(path, m.name, sizeof(m.name));
+		hash_source(&m, dirfd);
+	}
+out:
+	close(dirfd);
+	if (r)
+		model_close(&m);
+	else
+		*ret = m;
+	return r;
+}
+
+void model_close(struct model *m)
+{
+	free(m->path);
+	free(m->config_text);
+	safetensors_close(m->source.checkpoint);
+	memset(m, 0, sizeof(*m));
+}
+
+/* Well-known shapes: what a config.json of them says. */
+static const struct {
+	const char *name, *config;
+} synthetic[] = {
+	{"qwen3-0.6b",
+	 "{\"model_type\":\"qwen3\",\"hidden_size\":1024,\"num_hidden_layers\":28,\"num_attention_heads\":16,"
+	 "\"num_key_value_heads\":8,\"head_dim\":128,\"intermediate_size\":3072,\"vocab_size\":151936,"
+	 "\"tie_word_embeddings\":true,\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,"
+	 "\"max_position_embeddings\":40960,\"hidden_act\":\"silu\",\"torch_dtype\":\"bfloat16\"}"},
+	{"qwen3-4b",
+	 "{\"model_type\":\"qwen3\",\"hidden_size\":2560,\"num_hidden_layers\":36,\"num_attention_heads\":32,"
+	 "\"num_key_value_heads\":8,\"head_dim\":128,\"intermediate_size\":9728,\"vocab_size\":151936,"
+	 "\"tie_word_embeddings\":true,\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,"
+	 "\"max_position_embeddings\":40960,\"hidden_act\":\"silu\",\"torch_dtype\":\"bfloat16\"}"},
+	{"llama3-1b",
+	 "{\"model_type\":\"llama\",\"hidden_size\":2048,\"num_hidden_layers\":16,\"num_attention_heads\":32,"
+	 "\"num_key_value_heads\":8,\"head_dim\":64,\"intermediate_size\":8192,\"vocab_size\":128256,"
+	 "\"tie_word_embeddings\":true,\"rms_norm_eps\":1e-5,\"rope_theta\":500000,"
+	 "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32,\"low_freq_factor\":1,"
+	 "\"high_freq_factor\":4,\"original_max_position_embeddings\":8192},"
+	 "\"max_position_embeddings\":131072,\"hidden_act\":\"silu\",\"torch_dtype\":\"bfloat16\"}"},
+	{"llama2-7b",
+	 "{\"model_type\":\"llama\",\"hidden_size\":4096,\"num_hidden_layers\":32,\"num_attention_heads\":32,"
+	 "\"num_key_value_heads\":32,\"intermediate_size\":11008,\"vocab_size\":32000,"
+	 "\"tie_word_embeddings\":false,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":4096,"
+	 "\"hidden_act\":\"silu\",\"torch_dtype\":\"float16\"}"},
+};
+
+char *model_synthetic_list(char *buf, size_t len)
+{
+	size_t i, at = 0;
+
+	for (i = 0; i < sizeof(synthetic) / sizeof(synthetic[0]) && at < len; i++)
+		at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? ", " : "", synthetic[i].name);
+	return buf;
+}
+
+int model_open_synthetic(const char *name, struct model *ret, struct tool_error *error)
+{
+	struct model m = {0};
+	char known[256];
+	size_t i;
+	int r;
+
+	for (i = 0; i < sizeof(synthetic) / sizeof(synthetic[0]); i++) {
+		if (!strcmp(synthetic[i].name, name))
+			break;
+	}
+	if (i == sizeof(synthetic) / sizeof(synthetic[0]))
+		return tool_fail(error, -EINVAL, "--synthetic: \"%.64s\" is unknown (%s are known)", name,
+				 model_synthetic_list(known, sizeof(known)));
+	m.config_text = strdup(synthetic[i].config);
+	if (!m.config_text)
+		return tool_fail(error, -ENOMEM, "no memory");
+	m.config_bytes = strlen(m.config_text);
+	r = config_parse(m.config_text, m.config_bytes, &m.config, error);
+	if (r) {
+		model_close(&m);
+		return r;
+	}
+	snprintf(m.name, sizeof(m.name), "synthetic-%s", name);
+	hash_source(&m, -1);
+	*ret = m;
+	return 0;
+}
+
+static int check_limit(const char *option, uint32_t value, uint32_t min, uint32_t max,
+		       struct tool_error *error)
+{
+	if (value < min || value > max)
+		return tool_fail(error, -ERANGE, "%s: %u is not in [%u, %u]", option, value, min, max);
+	return 0;
+}
+
+int model_resolve_options(const struct model *m, struct compile_options *o, struct tool_error *error)
+{
+	const struct model_config *c = &m->config;
+	int r;
+
+	if (!o->tp)
+		o->tp = c->parallel_size ? c->parallel_size : 1;
+	if (!o->max_context)
+		o->max_context = config_default_context(c);
+	if (o->topk > c->vocab_size)
+		o->topk = c->vocab_size;
+	if (!o->name)
+		o->name = m->name;
+	if (o->group != 32 && o->group != 64 && o->group != 128)
+		return tool_fail(error, -EINVAL, "--group: %u is none of 32, 64, 128", o->group);
+	if (o->block_size != 16 && o->block_size != 32 && o->block_size != 64 && o->block_size != 128)
+		return tool_fail(error, -EINVAL, "--block-size: %u is none of 16, 32, 64, 128",
+				 o->block_size);
+	if (!o->name[0] || strlen(o->name) > 127)
+		return tool_fail(error, -EINVAL, "--name: not 1 to 127 bytes");
+	r = check_limit("--tp", o->tp, 1, TXDA_MAX_GROUP, error);
+	if (!r)
+		r = check_limit("--max-tokens", o->max_tokens, 1, 1u << 17, error);
+	if (!r)
+		r = check_limit("--max-seqs", o->max_seqs, 1, 1u << 16, error);
+	if (!r)
+		r = check_limit("--max-rows", o->max_rows, 1, 1u << 16, error);
+	if (!r)
+		r = check_limit("--max-context", o->max_context, 1, 1u << 28, error);
+	if (!r)
+		r = check_limit("--topk", o->topk, 1, TXDA_TOPK_MAX, error);
+	return r;
+}
+
+void model_cache_key(const struct model *m, const struct compile_options *o, char key[33])
+{
+	struct sha256 h;
+
+	sha256_init(&h);
+	sha256_string(&h, COMPILE_VERSION);
+	sha256_u64(&h, (uint64_t)TXDA_ISA_MAJOR << 16 | TXDA_ISA_MINOR);
+	sha256_string(&h, m->source_hash);
+	sha256_string(&h, weight_mode_name(o->weights));
+	sha256_string(&h, o->name);
+	sha256_u64(&h, o->tp);
+	sha256_u64(&h, o->group);
+	sha256_u64(&h, o->block_size);
+	sha256_u64(&h, o->max_tokens);
+	sha256_u64(&h, o->max_seqs);
+	sha256_u64(&h, o->max_rows);
+	sha256_u64(&h, o->max_context);
+	sha256_u64(&h, o->topk);
+	sha256_hex128(&h, key);
+}

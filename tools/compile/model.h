@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A model to compile: its config, where its weights are, and its identity. From a Hugging Face directory or made up by name.
+ */
+#ifndef TXDA_COMPILE_MODEL_H
+#define TXDA_COMPILE_MODEL_H
+
+#include "config.h"
+#include "options.h"
+#include "source.h"
+
+struct model {
+	char *path;		/* NULL: made up */
+	char name[128];
+	char *config_text;
+	size_t config_bytes;
+	struct model_config config;
+	struct source source;
+	char source_hash[33];	/* of config, tensor headers, file sizes and times */
+};
+
+int model_open(const char *path, struct model *ret, struct tool_error *error);
+/* "qwen3-0.6b" and others: a known shape with random weights. */
+int model_open_synthetic(const char *name, struct model *ret, struct tool_error *error);
+void model_close(struct model *m);
+/* "qwen3-0.6b, …" in @buf. Returns buf. */
+char *model_synthetic_list(char *buf, size_t len);
+
+/* Fills in what depends on the model (tp, max_context, topk, name) and checks every limit. */
+int model_resolve_options(const struct model *m, struct compile_options *o, struct tool_error *error);
+
+/* Changes with the source, the resolved options and the compiler: names a cached case dir. */
+void model_cache_key(const struct model *m, const struct compile_options *o, char key[33]);
+
+/* Files that go into the case dir as they are; NULL-terminated. */
+extern const char *const model_copied_files[];
+
+#endif /* TXDA_COMPILE_MODEL_H */

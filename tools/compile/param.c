@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT
+#include "param.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "crc32c.h"
+#include "files.h"
+#include "pack.h"
+
+#define CHUNK_BYTES	(4u << 20)	/* of tiles that one worker makes at a time */
+#define LARGE_BYTES	(64u << 10)	/* from here on entries begin on a page */
+#define PAGE		4096
+#define MAX_THREADS	32
+
+struct param_entry {
+	struct param_tiles tiles;	/* n = 0: bytes */
+	char *name;
+	void *data;
+	uint64_t offset, bytes;
+};
+
+static struct param_entry *add_entry(struct param_list *list, const char *name, uint64_t bytes)
+{
+	uint64_t align = bytes >= LARGE_BYTES ? PAGE : 64;
+	struct param_entry *e;
+
+	if (list->n == list->room) {
+		uint32_t room = list->room ? list->room * 2 : 64;
+
+		e = realloc(list->entries, room * sizeof(*e));
+		if (!e)
+			goto lost;
+		list->entries = e;
+		list->room = room;
+	}
+	e = &list->entries[list->n];
+	memset(e, 0, sizeof(*e));
+	e->name = strdup(name);
+	if (!e->name)
+		goto lost;
+	e->offset = (list->bytes + align - 1) / align * align;
+	e->bytes = bytes;
+	list->bytes = e->offset + bytes;
+	list->n++;
+	return e;
+lost:
+	list->failed = -ENOMEM;
+	return NULL;
+}
+
+uint64_t param_add_tiles(struct param_list *list, const struct param_tiles *tiles)
+{
+	uint64_t bytes = txda_tile_panels(tiles->layout, tiles->n) *
+			 txda_tile_panel_bytes(tiles->dtype, tiles->k, tiles->group);
+	struct param_entry *e = add_entry(list, tiles->name, bytes);
+
+	if (!e)
+		return 0;
+	e->tiles = *tiles;
+	e->tiles.name = e->name;
+	return e->offset;
+}
+
+uint64_t param_add_bytes(struct param_list *list, const char *name, const void *data, uint64_t bytes)
+{
+	void *copy = malloc(bytes ? bytes : 1);
+	struct param_entry *e = copy ? add_entry(list, name, bytes) : NULL;
+
+	if (!e) {
+		free(copy);
+		list->failed = -ENOMEM;
+		return 0;
+	}
+	memcpy(copy, data, bytes);
+	e->data = copy;
+	return e->offset;
+}
+
+uint64_t param_finish(struct param_list *list)
+{
+	list->bytes = (list->bytes + PAGE - 1) / PAGE * PAGE;
+	return list->bytes;
+}
+
+void param_free(struct param_list *list)
+{
+	uint32_t i;
+
+	for (i = 0; i < list->n; i++) {
+		free(list->entries[i].name);
+		free(list->entries[i].data);
+	}
+	free(list->entries);
+	*list = (struct param_list){0};
+}
+
+/* The part and its row that lane @c of @panel shows, or NULL for a row of zeros. */
+static const struct param_part *lane_row(const struct param_tiles *t, uint64_t panel, unsigned c,
+					 uint64_t *ret_row)
+{
+	uint64_t row = panel * TXDA_TILE_N + c;
+	unsigned i;
+
+	if (t->layout == TXDA_TILE32_GATED) {
+		row = panel * (TXDA_TILE_N / 2) + c % (TXDA_TILE_N / 2);
+		i = c / (TXDA_TILE_N / 2);
+		*ret_row = t->part[i].row + row;
+		return row < t->part[i].rows ? &t->part[i] : NULL;
+	}
+	for (i = 0; i < t->n_parts; i++) {
+		if (row < t->part[i].rows) {
+			*ret_row = t->part[i].row + row;
+			return &t->part[i];
+		}
+		row -= t->part[i].rows;
+	}
+	return NULL;
+}
+
+int param_make_panel(const struct param_tiles *t, uint64_t panel, float (*block)[TXDA_TILE_N],
+		     uint8_t *out, struct tool_error *error)
+{
+	const struct param_part *part[TXDA_TILE_N];
+	uint64_t row[TXDA_TILE_N] = {0}, k;
+	float line[PACK_K];
+	unsigned c, i, n;
+
+	for (c = 0; c < TXDA_TILE_N; c++)
+		part[c] = lane_row(t, panel, c, &row[c]);
+	for (k = 0; k < t->k; k += n) {
+		n = t->k - k < PACK_K ? (unsigned)(t->k - k) : PACK_K;
+		for (c = 0; c < TXDA_TILE_N; c++) {
+			if (part[c])
+				source_read(&part[c]->source, row[c], part[c]->col + k, n, line);
+			else
+				memset(line, 0, n * sizeof(*line));
+			for (i = 0; i < n; i++)
+				block[i][c] = line[i];
+		}
+		if ((t->dtype == TXDA_W8 || t->dtype == TXDA_W4) && !pack_quantisable(block, n))
+			return tool_fail(error, -ERANGE,
+					 "%s: a weight is not finite or beyond %g and cannot be quantised",
+					 t->name, (double)PACK_MAX_VALUE);
+		out = pack_block(t->dtype, t->group, block, n, out);
+	}
+	return 0;
+}
+
+/* A run of whole panels, or an entry of bytes. */
+struct chunk {
+	const struct param_entry *entry;
+	uint64_t first, panels, bytes;
+};
+
+struct writer {
+	const struct param_list *list;
+	struct chunk *chunks;
+	uint32_t n_chunks;
+	uint8_t **buffers;		/* chunk i is made in buffer i % n_buffers */
+	unsigned n_buffers;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	uint32_t next, written;		/* chunks taken by workers, chunks written */
+	uint8_t *ready;			/* by chunk */
+	int failed;
+	struct tool_error error;
+	uint64_t at;			/* bytes written */
+	uint32_t crc;
+};
+
+static uint32_t list_chunks(const struct param_list *list, struct chunk *chunks, uint64_t *ret_largest)
+{
+	uint64_t largest = 0;
+	uint32_t n = 0, i;
+
+	for (i = 0; i < list->n; i++) {
+		const struct param_entry *e = &list->entries[i];
+		struct chunk c = {.entry = e, .bytes = e->bytes};
+		uint64_t panel_bytes, panels, step;
+
+		if (!e->tiles.n) {
+			if (chunks)
+				chunks[n] = c;
+			n++;
+			continue;
+		}
+		panels = txda_tile_panels(e->tiles.layout, e->tiles.n);
+		panel_bytes = e->bytes / panels;
+		step = CHUNK_BYTES / panel_bytes ? CHUNK_BYTES / panel_bytes : 1;
+		for (c.first = 0; c.first < panels; c.first += step) {
+			c.panels = panels - c.first < step ? panels - c.first : step;
+			c.bytes = c.panels * panel_bytes;
+			largest = c.bytes > largest ? c.bytes : largest;
+			if (chunks)
+				chunks[n] = c;
+			n++;
+		}
+	}
+	*ret_largest = largest;
+	return n;
+}
+
+static int make_chunk(const struct chunk *c, float (*block)[TXDA_TILE_N], uint8_t *out,
+		      struct tool_error *error)
+{
+	uint64_t i;
+	int r;
+
+	for (i = 0; i < c->panels; i++) {
+		r = param_make_panel(&c->entry->tiles, c->first + i, block,
+				     out + i * (c->bytes / c->panels), error);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static void *worker(void *arg)
+{
+	float(*block)[TXDA_TILE_N] = malloc(PACK_K * sizeof(*block));
+	struct writer *w = arg;
+	struct tool_error error = {{0}};
+	uint32_t i;
+	int r;
+
+	pthread_mutex_lock(&w->lock);
+	if (!block)
+		w->failed = tool_fail(&w->error, -ENOMEM, "no memory for a worker");
+	while (!w->failed && w->next < w->n_chunks) {
+		i = w->next++;
+		while (!w->failed && i >= w->written + w->n_buffers)
+			pthread_cond_wait(&w->changed, &w->lock);
+		if (w->failed)
+			break;
+		pthread_mutex_unlock(&w->lock);
+		r = make_chunk(&w->chunks[i], block, w->buffers[i % w->n_buffers], &error);
+		pthread_mutex_lock(&w->lock);
+		w->ready[i] = 1;
+		if (r && !w->failed) {
+			w->failed = r;
+			w->error = error;
+		}
+		pthread_cond_broadcast(&w->changed);
+	}
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	free(block);
+	return NULL;
+}
+
+static int put(struct writer *w, int fd, const void *data, uint64_t bytes, struct tool_error *error)
+{
+	int r = tool_write_all(fd, data, bytes);
+
+	if (r)
+		return tool_fail(error, r, "writing weights at byte %llu: %s",
+				 (unsigned long long)w->at, strerror(-r));
+	w->crc = crc32c(w->crc, data, bytes);
+	w->at += bytes;
+	return 0;
+}
+
+static int put_zeros_to(struct writer *w, int fd, uint64_t end, struct tool_error *error)
+{
+	static const uint8_t zeros[PAGE];
+	int r;
+
+	while (w->at < end) {
+		r = put(w, fd, zeros, end - w->at < PAGE ? end - w->at : PAGE, error);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* Writes the chunks in order as they become ready. */
+static int write_chunks(struct writer *w, int fd, struct progress *progress, struct tool_error *error)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; i < w->n_chunks && !r; i++) {
+		const struct chunk *c = &w->chunks[i];
+
+		pthread_mutex_lock(&w->lock);
+		while (!w->failed && !w->ready[i])
+			pthread_cond_wait(&w->changed, &w->lock);
+		r = w->failed;
+		pthread_mutex_unlock(&w->lock);
+		if (r) {
+			if (error)
+				*error = w->error;
+			break;
+		}
+		if (progress_interrupted(progress))
+			r = tool_fail(error, -EINTR, "interrupted");
+		if (!r)
+			r = put_zeros_to(w, fd, c->entry->offset + (c->panels ?
+				c->first * (c->bytes / c->panels) : 0), error);
+		if (!r)
+			r = put(w, fd, c->panels ? w->buffers[i % w->n_buffers] : c->entry->data, c->bytes,
+				error);
+		pthread_mutex_lock(&w->lock);
+		w->written = i + 1;
+		if (r)
+			w->failed = r;
+		pthread_cond_broadcast(&w->changed);
+		pthread_mutex_unlock(&w->lock);
+		progress_add(progress, c->bytes);
+	}
+	return r ? r : put_zeros_to(w, fd, w->list->bytes, error);
+}
+
+static unsigned cpu_count(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (unsigned)CPU_COUNT(&set);
+}
+
+static int alloc_writer(struct writer *w, unsigned threads)
+{
+	uint64_t largest;
+	unsigned i;
+
+	w->n_chunks = list_chunks(w->list, NULL, &largest);
+	w->chunks = calloc(w->n_chunks + 1, sizeof(*w->chunks));
+	w->ready = calloc(w->n_chunks + 1, 1);
+	w->buffers = calloc(threads + 2, sizeof(*w->buffers));
+	if (!w->chunks || !w->ready || !w->buffers)
+		return -ENOMEM;
+	list_chunks(w->list, w->chunks, &largest);
+	for (i = 0; i < threads + 2; i++) {
+		w->buffers[i] = malloc(largest + 1);
+		if (!w->buffers[i])
+			return -ENOMEM;
+		w->n_buffers++;
+	}
+	return 0;
+}
+
+static void free_writer(struct writer *w)
+{
+	unsigned i;
+
+	for (i = 0; i < w->n_buffers; i++)
+		free(w->buffers[i]);
+	free(w->buffers);
+	free(w->ready);
+	free(w->chunks);
+	pthread_cond_destroy(&w->changed);
+	pthread_mutex_destroy(&w->lock);
+}
+
+int param_write(const struct param_list *list, int fd, unsigned threads, struct progress *progress,
+		uint32_t *ret_crc, struct tool_error *error)
+{
+	struct writer w = {.list = list};
+	pthread_t thread[MAX_THREADS];
+	unsigned started = 0, i;
+	int r;
+
+	if (list->failed)
+		return tool_fail(error, list->failed, "no memory for the weight list");
+	if (!threads)
+		threads = cpu_count();
+	if (threads > MAX_THREADS)
+		threads = MAX_THREADS;
+	/* A full disk is better found before the work than after it; not all file systems can tell. */
+	if (list->bytes && fallocate(fd, 0, 0, (off_t)list->bytes) < 0 && errno == ENOSPC)
+		return tool_fail(error, -ENOSPC, "no space for %llu bytes of weights",
+				 (unsigned long long)list->bytes);
+	pthread_mutex_init(&w.lock, NULL);
+	pthread_cond_init(&w.changed, NULL);
+	r = alloc_writer(&w, threads);
+	if (r) {
+		free_writer(&w);
+		return tool_fail(error, r, "no memory for the weight buffers");
+	}
+	/* Bytes need no making. */
+	for (i = 0; i < w.n_chunks; i++)
+		w.ready[i] = !w.chunks[i].panels;
+	for (; started < threads; started++) {
+		r = -pthread_create(&thread[started], NULL, worker, &w);
+		if (r)
+			break;
+	}
+	if (started)
+		r = write_chunks(&w, fd, progress, error);
+	else
+		tool_fail(error, r, "no thread: %s", strerror(-r));
+	for (i = 0; i < started; i++)
+		pthread_join(thread[i], NULL);
+	free_writer(&w);
+	if (!r)
+		*ret_crc = w.crc;
+	return r;
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+#include "rope.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "config.h"
+
+static const char *const type_names[] = {
+	[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3",
+	[ROPE_YARN] = "yarn", [ROPE_DYNAMIC] = "dynamic",
+};
+
+const char *rope_type_name(enum rope_type type)
+{
+	return type_names[type];
+}
+
+static int parse_type(const cJSON *scaling, struct rope_config *rope, struct tool_error *error)
+{
+	const cJSON *type = cJSON_GetObjectItemCaseSensitive(scaling, "rope_type");
+	unsigned i;
+
+	if (!type || cJSON_IsNull(type))
+		type = cJSON_GetObjectItemCaseSensitive(scaling, "type");
+	rope->type = ROPE_DEFAULT;
+	if (!type || cJSON_IsNull(type))
+		return 0;
+	if (!cJSON_IsString(type))
+		return tool_fail(error, -EINVAL, "rope_type: not a string");
+	for (i = 0; i < sizeof(type_names) / sizeof(type_names[0]); i++) {
+		if (!strcmp(type_names[i], type->valuestring)) {
+			rope->type = i;
+			return 0;
+		}
+	}
+	return tool_fail(error, -ENOTSUP,
+			 "rope_type: \"%.64s\" is not supported (default, linear, llama3, yarn, dynamic are)",
+			 type->valuestring);
+}
+
+static int parse_yarn(const cJSON *scaling, uint32_t max_position, struct rope_config *rope,
+		      struct tool_error *error)
+{
+	const double zero = 0, fast = 32, slow = 1;
+	double ratio;
+	int r;
+
+	if (!rope->original_max_position)
+		rope->original_max_position = max_position;
+	/* Without a factor it is the ratio of the two lengths. */
+	ratio = fmax(1, (double)max_position / rope->original_max_position);
+	r = config_double(scaling, "factor", 1, 1e6, &ratio, &rope->factor, error);
+	if (!r)
+		r = config_double(scaling, "beta_fast", 1e-3, 1e6, &fast, &rope->beta_fast, error);
+	if (!r)
+		r = config_double(scaling, "beta_slow", 1e-3, 1e6, &slow, &rope->beta_slow, error);
+	if (!r)
+		r = config_double(scaling, "attention_factor", 0, 1e3, &zero, &rope->attention_factor,
+				  error);
+	if (!r)
+		r = config_double(scaling, "mscale", 0, 1e3, &zero, &rope->mscale, error);
+	if (!r)
+		r = config_double(scaling, "mscale_all_dim", 0, 1e3, &zero, &rope->mscale_all_dim, error);
+	if (!r)
+		r = config_bool(scaling, "truncate", true, &rope->truncate, error);
+	return r;
+}
+
+static int parse_llama3(const cJSON *scaling, struct rope_config *rope, struct tool_error *error)
+{
+	int r;
+
+	if (!rope->original_max_position)
+		return tool_fail(error, -EINVAL,
+				 "original_max_position_embeddings: missing, rope_type llama3 needs it");
+	r = config_double(scaling, "low_freq_factor", 1e-6, 1e6, NULL, &rope->low_freq_factor, error);
+	if (!r)
+		r = config_double(scaling, "high_freq_factor", 1e-6, 1e6, NULL, &rope->high_freq_factor,
+				  error);
+	if (!r && !(rope->high_freq_factor > rope->low_freq_factor))
+		r = tool_fail(error, -EINVAL, "high_freq_factor: %g is not above low_freq_factor %g",
+			      rope->high_freq_factor, rope->low_freq_factor);
+	return r;
+}
+
+int rope_parse(const cJSON *config, uint32_t max_position, struct rope_config *ret,
+	       struct tool_error *error)
+{
+	const cJSON *scaling = cJSON_GetObjectItemCaseSensitive(config, "rope_parameters");
+	const char *key = "rope_parameters";
+	struct rope_config rope = {.factor = 1};
+	const double default_theta = 10000;
+	double partial = 1, theta;
+	int r;
+
+	if (!scaling || cJSON_IsNull(scaling)) {
+		key = "rope_scaling";
+		scaling = cJSON_GetObjectItemCaseSensitive(config, key);
+	}
+	if (scaling && !cJSON_IsNull(scaling) && !cJSON_IsObject(scaling))
+		return tool_fail(error, -EINVAL, "%s: not an object", key);
+	/* rope_theta stands beside rope_scaling, or within rope_parameters. */
+	r = config_double(config, "rope_theta", 1e-3, 1e12, &default_theta, &theta, error);
+	if (!r)
+		r = config_double(scaling, "rope_theta", 1e-3, 1e12, &theta, &rope.theta, error);
+	if (!r)
+		r = config_double(config, "partial_rotary_factor", 0, 1, &partial, &partial, error);
+	if (!r)
+		r = config_double(scaling, "partial_rotary_factor", 0, 1, &partial, &partial, error);
+	if (!r && partial != 1)
+		r = tool_fail(error, -ENOTSUP, "partial_rotary_factor: %g is not supported, only 1 is",
+			      partial);
+	if (!r)
+		r = parse_type(scaling, &rope, error);
+	if (!r)
+		r = config_u32(scaling, "original_max_position_embeddings", 1, 1u << 28, 0,
+			       &rope.original_max_position, error);
+	if (!r && rope.type == ROPE_YARN)
+		r = parse_yarn(scaling, max_position, &rope, error);
+	else if (!r && rope.type != ROPE_DEFAULT)
+		r = config_double(scaling, "factor", 1, 1e6, NULL, &rope.factor, error);
+	if (!r && rope.type == ROPE_LLAMA3)
+		r = parse_llama3(scaling, &rope, error);
+	if (r)
+		return tool_fail_within(error, r, "%s", key);
+	*ret = rope;
+	return 0;
+}
+
+/* Between the wavelengths that are kept and those that are stretched by the factor, a blend. */
+static float llama3_frequency(const struct rope_config *rope, float f)
+{
+	float original = (float)rope->original_max_position, factor = (float)rope->factor;
+	float low = (float)rope->low_freq_factor, high = (float)rope->high_freq_factor;
+	float wavelength = (float)(2 * M_PI) / f, smooth;
+
+	if (wavelength > original / low)
+		return f / factor;
+	if (wavelength < original / high)
+		return f;
+	smooth = (original / wavelength - low) / (high - low);
+	return (1 - smooth) * (f / factor) + smooth * f;
+}
+
+/* The dimension at which a rotation turns @rotations times within the original context. */
+static double yarn_dimension(const struct rope_config *rope, double rotations, double dim)
+{
+	return dim * log(rope->original_max_position / (rotations * 2 * M_PI)) / (2 * log(rope->theta));
+}
+
+static double yarn_mscale(double scale, double mscale)
+{
+	return scale <= 1 ? 1 : 0.1 * mscale * log(scale) + 1;
+}
+
+static double yarn_attention_factor(const struct rope_config *rope)
+{
+	if (rope->attention_factor > 0)
+		return rope->attention_factor;
+	if (rope->mscale > 0 && rope->mscale_all_dim > 0)
+		return yarn_mscale(rope->factor, rope->mscale) /
+		       yarn_mscale(rope->factor, rope->mscale_all_dim);
+	return yarn_mscale(rope->factor, 1);
+}
+
+static void yarn_frequencies(const struct rope_config *rope, uint32_t pairs, float *inv_freq)
+{
+	double dim = 2.0 * pairs, low = yarn_dimension(rope, rope->beta_fast, dim);
+	double high = yarn_dimension(rope, rope->beta_slow, dim);
+	uint32_t i;
+
+	if (rope->truncate) {
+		low = floor(low);
+		high = ceil(high);
+	}
+	low = fmax(low, 0);
+	high = fmin(high, dim - 1);
+	if (low == high)
+		high += 0.001;
+	for (i = 0; i < pairs; i++) {
+		float power = powf((float)rope->theta, (float)(2 * i) / (float)dim);
+		float ramp = ((float)i - (float)low) / (float)(high - low);
+		float keep;
+
+		ramp = fminf(fmaxf(ramp, 0), 1);
+		keep = 1 - ramp;
+		inv_freq[i] = 1.0f / ((float)rope->factor * power) * (1 - keep) + 1.0f / power * keep;
+	}
+}
+
+void rope_compute(const struct rope_config *rope, uint32_t pairs, uint32_t max_position,
+		  float *inv_freq, struct txda_op_rope_table *ret)
+{
+	struct txda_op_rope_table table = {.scale = 1};
+	uint32_t i;
+
+	for (i = 0; i < pairs; i++)
+		inv_freq[i] = 1.0f / powf((float)rope->theta, (float)(2 * i) / (float)(2 * pairs));
+	switch (rope->type) {
+	case ROPE_DEFAULT:
+		break;
+	case ROPE_LINEAR:
+		for (i = 0; i < pairs; i++)
+			inv_freq[i] /= (float)rope->factor;
+		break;
+	case ROPE_LLAMA3:
+		for (i = 0; i < pairs; i++)
+			inv_freq[i] = llama3_frequency(rope, inv_freq[i]);
+		break;
+	case ROPE_YARN:
+		yarn_frequencies(rope, pairs, inv_freq);
+		table.scale = (float)yarn_attention_factor(rope);
+		break;
+	case ROPE_DYNAMIC:
+		/* A function of the position: the chip computes it beyond the trained length. */
+		table.base = (float)rope->theta;
+		table.factor = (float)rope->factor;
+		table.dynamic_from = max_position;
+		break;
+	}
+	*ret = table;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rotary position embeddings: the scaling schemes of Hugging Face checkpoints as inverse frequencies and the parameters of ROPE_TABLE.
+ * Values are computed in float32 in the order in which transformers does, since a rounding here turns into an angle times the position.
+ */
+#ifndef TXDA_COMPILE_ROPE_H
+#define TXDA_COMPILE_ROPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <cjson/cJSON.h>
+
+#include "error.h"
+#include "txda_isa.h"
+
+enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC };
+
+struct rope_config {
+	enum rope_type type;
+	double theta;
+	double factor;
+	double low_freq_factor, high_freq_factor;	/* llama3 */
+	double beta_fast, beta_slow;			/* yarn */
+	double attention_factor;			/* yarn; 0: by mscale or factor */
+	double mscale, mscale_all_dim;			/* yarn; 0: not given */
+	bool truncate;					/* yarn */
+	uint32_t original_max_position;			/* 0: not given */
+};
+
+/* Reads rope_parameters, or rope_theta and rope_scaling. @max_position is max_position_embeddings. */
+int rope_parse(const cJSON *config, uint32_t max_position, struct rope_config *ret,
+	       struct tool_error *error);
+
+/* Fills inv_freq[P] for heads of 2 P elements and the parameters, all but max_position. */
+void rope_compute(const struct rope_config *rope, uint32_t pairs, uint32_t max_position,
+		  float *inv_freq, struct txda_op_rope_table *ret);
+
+const char *rope_type_name(enum rope_type type);
+
+#endif /* TXDA_COMPILE_ROPE_H */

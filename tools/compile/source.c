@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#include "source.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "floats.h"
+
+static bool is_norm(const char *name)
+{
+	size_t n = strlen(name);
+
+	return strstr(name, "norm") && n > 7 && !strcmp(name + n - 7, ".weight");
+}
+
+/* FNV-1a: tensors of a made-up model differ by name and are the same in each run. */
+static uint32_t name_hash(const char *name)
+{
+	uint32_t h = 2166136261u;
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * 16777619u;
+	return h;
+}
+
+/* Norms near 1, the rest with a variance of 1 / columns, so that activations keep their size. */
+static struct source_tensor make_up(const char *name, uint64_t rows, uint64_t cols)
+{
+	struct source_tensor t = {
+		.dtype = TXDA_BF16, .rows = rows ? rows : 1, .cols = cols, .seed = name_hash(name)
+	};
+
+	if (is_norm(name)) {
+		t.mean = 1;
+		t.spread = 0.1f;
+	} else {
+		t.spread = rows ? sqrtf(3.0f / (float)cols) : 0.02f;
+	}
+	return t;
+}
+
+int source_find(const struct source *s, const char *name, uint64_t rows, uint64_t cols,
+		struct source_tensor *ret, struct tool_error *error)
+{
+	static const int8_t types[SAFETENSORS_DTYPE_COUNT] = {
+		[SAFETENSORS_F32] = TXDA_F32 + 1,
+		[SAFETENSORS_BF16] = TXDA_BF16 + 1,
+		[SAFETENSORS_F16] = TXDA_F16 + 1,
+	};
+	const uint64_t want[2] = {rows ? rows : cols, cols};
+	const unsigned ndim = rows ? 2 : 1;
+	const struct safetensors_tensor *t;
+	char expected[64], found[128];
+
+	if (!s->checkpoint) {
+		*ret = make_up(name, rows, cols);
+		return 0;
+	}
+	t = safetensors_find(s->checkpoint, name);
+	safetensors_shape(ndim, want, expected, sizeof(expected));
+	if (!t)
+		return tool_fail(error, -ENOENT, "tensor \"%s\" %s is missing", name, expected);
+	if (t->ndim != ndim || t->dim[0] != want[0] || (rows && t->dim[1] != cols))
+		return tool_fail(error, -EINVAL, "tensor \"%s\": expected the shape %s, found %s", name,
+				 expected, safetensors_shape(t->ndim, t->dim, found, sizeof(found)));
+	if (!types[t->dtype])
+		return tool_fail(error, -ENOTSUP,
+				 "tensor \"%s\": dtype %s is not supported (F32, BF16 and F16 are)", name,
+				 safetensors_dtype_name(t->dtype));
+	*ret = (struct source_tensor){
+		.dtype = (uint8_t)(types[t->dtype] - 1),
+		.rows = rows ? rows : 1,
+		.cols = cols,
+		.data = t->data,
+	};
+	return 0;
+}
+
+bool source_has(const struct source *s, const char *name)
+{
+	return !s->checkpoint || safetensors_find(s->checkpoint, name);
+}
+
+/* A counter through a 32-bit mixer: any element in any order, as fast as memory. */
+static void read_made_up(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n,
+			 float *dst)
+{
+	uint32_t base = (t->seed ^ (uint32_t)(row * 0x9e3779b9u)) * 0x85ebca6bu + (uint32_t)col;
+	float unit = t->spread * 0x1p-31f, mean = t->mean;
+	uint32_t i;
+
+	for (i = 0; i < (uint32_t)n; i++) {
+		uint32_t h = base + i;
+
+		h = (h ^ h >> 16) * 0x7feb352du;
+		h = (h ^ h >> 15) * 0x846ca68bu;
+		h ^= h >> 16;
+		dst[i] = mean + (float)(int32_t)h * unit;
+	}
+}
+
+void source_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n, float *dst)
+{
+	uint64_t at = row * t->cols + col, i;
+	const uint8_t *p;
+	uint16_t h;
+
+	if (!t->data) {
+		read_made_up(t, row, col, n, dst);
+		return;
+	}
+	switch (t->dtype) {
+	case TXDA_F32:
+		memcpy(dst, t->data + at * 4, n * 4);
+		break;
+	case TXDA_BF16:
+		p = t->data + at * 2;
+		for (i = 0; i < n; i++) {
+			memcpy(&h, p + 2 * i, 2);
+			dst[i] = bf16_to_float(h);
+		}
+		break;
+	default:
+		p = t->data + at * 2;
+		for (i = 0; i < n; i++) {
+			memcpy(&h, p + 2 * i, 2);
+			dst[i] = f16_to_float(h);
+		}
+		break;
+	}
+}
