@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Whole tokenisers: the shipped models (TXDA_MODELS names their directory, TXDA_FIXTURES that of
+ * the fixtures), small ones made here, what is refused and how, and many threads at once.
+ */
+#include "detok.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct txda_tokenizer *load_shipped(const char *variable, const char *name)
+{
+	const char *root = getenv(variable);
+	struct txda_tokenizer *tok = NULL;
+	char path[512], err[512];
+
+	if (!root) {
+		print_message("skipped %s: %s is not set\n", name, variable);
+		return NULL;
+	}
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	if (txda_tokenizer_load(path, &tok, err, sizeof(err)))
+		fail_msg("%s", err);
+	return tok;
+}
+
+static struct txda_tokenizer *load_text(const char *json, const char *config)
+{
+	struct txda_tokenizer *tok = NULL;
+	char err[512];
+
+	if (txda_tokenizer_load_json(json, strlen(json), config, config ? strlen(config) : 0, &tok,
+				     err, sizeof(err)))
+		fail_msg("%s", err);
+	return tok;
+}
+
+static void check_ids(const struct txda_tokenizer *tok, const char *text, unsigned flags,
+		      const uint32_t *want, size_t n_want)
+{
+	uint32_t *ids;
+	size_t n;
+
+	assert_int_equal(txda_tokenizer_encode(tok, text, strlen(text), flags, &ids, &n), 0);
+	assert_int_equal(n, n_want);
+	if (n)
+		assert_memory_equal(ids, want, n * sizeof(*ids));
+	free(ids);
+}
+
+#define IDS(...) (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / 4
+
+/* The text, then decoded at once and token by token, must be the text again. */
+static void check_round_trip(const struct txda_tokenizer *tok, const char *text)
+{
+	size_t n, len, piece_len, at = 0;
+	struct txda_detok *detok;
+	const char *piece;
+	char *back;
+	uint32_t *ids;
+
+	assert_int_equal(txda_tokenizer_encode(tok, text, strlen(text), 0, &ids, &n), 0);
+	assert_int_equal(txda_tokenizer_decode(tok, ids, n, false, &back, &len), 0);
+	assert_string_equal(back, text);
+	assert_int_equal(len, strlen(text));
+	assert_int_equal(txda_detok_new(tok, false, NULL, 0, &detok), 0);
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(txda_detok_feed(detok, ids[i], &piece, &piece_len), 0);
+		assert_true(at + piece_len <= len);
+		assert_memory_equal(piece, back + at, piece_len);
+		at += piece_len;
+	}
+	assert_int_equal(txda_detok_flush(detok, &piece, &piece_len), 0);
+	assert_int_equal(piece_len, 0);
+	assert_int_equal(at, len);
+	txda_detok_free(detok);
+	free(back);
+	free(ids);
+}
+
+static const char *const texts[] = {
+	"",
+	"a",
+	" ",
+	"Once upon a time, there was a princess.",
+	"  two  spaces\n\n\tand a tab ",
+	"it's 1234567 o'clock; we'll see!",
+	"\xC3\xA9\xE4\xB8\xAD\xF0\x9F\x98\x80\xE2\x80\x8D",
+	"<|im_start|>user\nHi<|im_end|>\n",
+};
+
+static void test_demo(void **state)
+{
+	struct txda_tokenizer *tok = load_shipped("TXDA_MODELS", "demo");
+	uint32_t *ids;
+	size_t n, len;
+
+	(void)state;
+	if (!tok)
+		skip();
+	assert_int_equal(txda_tokenizer_vocab_size(tok), 4096);
+	assert_int_equal(txda_tokenizer_eos(tok), 2);
+	assert_int_equal(txda_tokenizer_pad(tok), 0);
+	assert_int_equal(txda_tokenizer_bos(tok), TXDA_TOKEN_NONE);
+	assert_true(txda_tokenizer_is_special(tok, 1));
+	assert_false(txda_tokenizer_is_special(tok, 3));
+	assert_false(txda_tokenizer_is_special(tok, UINT32_MAX));
+	assert_string_equal(txda_tokenizer_piece(tok, 1, &len), "<|im_start|>");
+	assert_int_equal(len, 12);
+	assert_null(txda_tokenizer_piece(tok, 4096, NULL));
+	assert_null(txda_tokenizer_bytes(tok, UINT32_MAX, NULL));
+	assert_int_equal(txda_tokenizer_piece_id(tok, "<|im_end|>", 10), 2);
+	assert_int_equal(txda_tokenizer_piece_id(tok, "no such piece", 13), TXDA_TOKEN_NONE);
+	n = txda_tokenizer_piece_id(tok, "\xC4\xA0the", 5);
+	assert_string_equal(txda_tokenizer_bytes(tok, (uint32_t)n, NULL), " the");
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		check_round_trip(tok, texts[i]);
+	check_ids(tok, "<|im_end|>", 0, IDS(2));
+	assert_int_equal(txda_tokenizer_encode(tok, "<|im_end|>", 10, TXDA_ENCODE_NO_SPECIAL_PARSE,
+					       &ids, &n),
+			 0);
+	assert_true(n > 1);
+	free(ids);
+	assert_int_equal(txda_tokenizer_encode(tok, "a\xFF", 2, 0, &ids, &n), -EILSEQ);
+	assert_int_equal(txda_tokenizer_encode(tok, "a\xE4\xB8", 3, 0, &ids, &n), -EILSEQ);
+	assert_int_equal(txda_tokenizer_encode(tok, "a", 1, 64, &ids, &n), -EINVAL);
+	assert_int_equal(txda_tokenizer_encode(tok, "a\0b", 3, 0, &ids, &n), 0);
+	assert_int_equal(n, 3);
+	free(ids);
+	txda_tokenizer_free(tok);
+}
+
+static void test_fixtures(void **state)
+{
+	static const char *const names[] = {"llama2", "llama31", "qwen2-sharded", "qwen3",
+					    "internlm3"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct txda_tokenizer *tok = load_shipped("TXDA_FIXTURES", names[i]);
+
+		if (!tok)
+			skip();
+		check_round_trip(tok, "The river, 12 o'clock.");
+		txda_tokenizer_free(tok);
+	}
+}
+
+/* A model of a few tokens, SentencePiece style; %s stands for further members. */
+#define SMALL_MODEL                                                                                \
+	"\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":" \
+	"true,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2,\"\\u2581\":3,\"a\":4,\"b\":5,"          \
+	"\"ab\":6,\"\\u2581ab\":7,\"<0xC3>\":8,\"<0xA9>\":9},\"merges\":[\"a b\",\"\\u2581 "       \
+	"ab\"]},"                                                                                  \
+	"\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true},"                       \
+	"{\"id\":10,\"content\":\"<x>\",\"special\":false,\"normalized\":false}]"
+
+#define SMALL_DECODER                                                                              \
+	"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":"      \
+	"{\"String\":\"\\u2581\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"                 \
+	"{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}"
+
+static void test_small(void **state)
+{
+	struct txda_tokenizer *tok = load_text(
+		"{" SMALL_MODEL "," SMALL_DECODER
+		",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
+		"\"\\u2581\"}}",
+		"{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</"
+		"s>\",\"add_bos_token\":true}");
+	char *text;
+	size_t len;
+
+	(void)state;
+	check_ids(tok, " ab ab", 0, IDS(7, 7));
+	check_ids(tok, "ab", TXDA_ENCODE_ADD_SPECIAL, IDS(1, 6));
+	check_ids(tok,
+		  "a\xC3\xA9"
+		  "b",
+		  0, IDS(4, 8, 9, 5));
+	check_ids(tok, "zza", 0, IDS(0, 4));
+	check_ids(tok, "<s>a<x>", 0, IDS(1, 4, 10));
+	check_ids(tok, "<s><x>", TXDA_ENCODE_NO_SPECIAL_PARSE, IDS(0, 10));
+	assert_int_equal(txda_tokenizer_bos(tok), 1);
+	assert_int_equal(txda_tokenizer_eos(tok), 2);
+	assert_int_equal(txda_tokenizer_unk(tok), 0);
+	assert_int_equal(txda_tokenizer_decode(tok, IDS(7, 7, 8, 9, 99, 1), true, &text, &len), 0);
+	assert_string_equal(text, "ab ab\xC3\xA9");
+	free(text);
+	assert_int_equal(txda_tokenizer_decode(tok, IDS(7, 8, 1, 9, 8), false, &text, &len), 0);
+	assert_string_equal(text, "ab\xEF\xBF\xBD<s>\xEF\xBF\xBD\xEF\xBF\xBD");
+	free(text);
+	txda_tokenizer_free(tok);
+}
+
+static void feed(struct txda_detok *detok, uint32_t id, const char *want)
+{
+	const char *text;
+	size_t len;
+
+	assert_int_equal(txda_detok_feed(detok, id, &text, &len), 0);
+	assert_string_equal(text, want);
+	assert_int_equal(len, strlen(want));
+}
+
+static void test_stream(void **state)
+{
+	struct txda_tokenizer *tok = load_text("{" SMALL_MODEL "," SMALL_DECODER "}", NULL);
+	struct txda_detok *detok;
+	const char *text;
+	size_t len;
+
+	(void)state;
+	assert_int_equal(txda_detok_new(tok, true, NULL, 0, &detok), 0);
+	feed(detok, 1, "");
+	feed(detok, 7, "ab");
+	feed(detok, 7, " ab");
+	feed(detok, 8, "");
+	feed(detok, 1, "");
+	feed(detok, 9, "\xC3\xA9");
+	feed(detok, 8, "");
+	feed(detok, 4,
+	     "\xEF\xBF\xBD"
+	     "a");
+	feed(detok, 12345, "");
+	feed(detok, 8, "");
+	assert_int_equal(txda_detok_flush(detok, &text, &len), 0);
+	assert_string_equal(text, "\xEF\xBF\xBD");
+	assert_int_equal(txda_detok_flush(detok, &text, &len), 0);
+	assert_int_equal(len, 0);
+	feed(detok, 3, " ");
+	txda_detok_free(detok);
+	/* A character that the prompt began. */
+	assert_int_equal(txda_detok_new(tok, false, IDS(7, 8), &detok), 0);
+	feed(detok, 9, "\xC3\xA9");
+	feed(detok, 7, " ab");
+	txda_detok_free(detok);
+	txda_tokenizer_free(tok);
+}
+
+static void check_refused(const char *json, const char *config, const char *expected)
+{
+	struct txda_tokenizer *tok = NULL;
+	char err[512] = "";
+
+	if (txda_tokenizer_load_json(json, strlen(json), config, config ? strlen(config) : 0, &tok,
+				     err, sizeof(err)) != -EINVAL ||
+	    tok)
+		fail_msg("taken: %s", json);
+	if (!strstr(err, expected))
+		fail_msg("%s: the message is \"%s\", not \"%s\"", json, err, expected);
+}
+
+#define MODEL(members) "{\"model\":{" members "}}"
+
+static void test_refused(void **state)
+{
+	(void)state;
+	check_refused("{", NULL, "line 1, column 2");
+	check_refused("[]", NULL, "\"model\" is missing");
+	check_refused(MODEL("\"type\":\"Unigram\""), NULL,
+		      "model.type: \"Unigram\" is not supported");
+	check_refused(MODEL("\"vocab\":[]"), NULL, "model.vocab");
+	check_refused(MODEL("\"vocab\":{\"a\":-1}"), NULL, "model.vocab: the id of \"a\"");
+	check_refused(MODEL("\"vocab\":{\"a\":1.5}"), NULL, "model.vocab: the id of \"a\"");
+	check_refused(MODEL("\"vocab\":{\"a\":3000000}"), NULL, "below 2097152");
+	check_refused(MODEL("\"vocab\":{\"a\":1,\"b\":1}"), NULL,
+		      "id 1 belongs to \"a\" and to \"b\"");
+	check_refused(MODEL("\"vocab\":{\"a\":1,\"a\":2}"), NULL, "\"a\" stands twice");
+	check_refused(MODEL("\"vocab\":{\"a\":1}"), NULL, "model.merges");
+	check_refused(MODEL("\"vocab\":{\"a\":1},\"merges\":[\"a\"]"), NULL, "model.merges[0]");
+	check_refused(MODEL("\"vocab\":{\"a\":1},\"merges\":[[\"a\"]]"), NULL, "model.merges[0]");
+	check_refused(MODEL("\"vocab\":{\"a\":1},\"merges\":[[\"a\",\"a\"]]"), NULL,
+		      "model.merges[0]");
+	check_refused(MODEL("\"vocab\":{\"a\":1},\"merges\":[],\"unk_token\":\"u\""), NULL,
+		      "model.unk_token");
+	check_refused(MODEL("\"vocab\":{},\"merges\":[],\"dropout\":0.1"), NULL,
+		      "model.dropout: 0.1");
+	check_refused(MODEL("\"vocab\":{},\"merges\":[],\"end_of_word_suffix\":\"w\""), NULL,
+		      "model.end_of_word_suffix: \"w\" is not supported");
+	check_refused("{" SMALL_MODEL ",\"normalizer\":{\"type\":\"Nmt\"}}", NULL,
+		      "normalizer.type: \"Nmt\" is not supported");
+	check_refused("{" SMALL_MODEL
+		      ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
+		      "\"NFC\"},{\"type\":\"Precompiled\"}]}}",
+		      NULL, "normalizer.normalizers[1].type: \"Precompiled\"");
+	check_refused("{" SMALL_MODEL ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", NULL,
+		      "pre_tokenizer.type: \"UnicodeScripts\" is not supported");
+	check_refused("{" SMALL_MODEL
+		      ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
+		      "\"behavior\":\"Isolated\"}}",
+		      NULL, "pre_tokenizer.pattern.Regex: ");
+	check_refused("{" SMALL_MODEL
+		      ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},"
+		      "\"behavior\":\"Odd\"}}",
+		      NULL, "pre_tokenizer.behavior: \"Odd\" is not supported");
+	check_refused("{" SMALL_MODEL ",\"decoder\":{\"type\":\"CTC\"}}", NULL,
+		      "decoder.type: \"CTC\"");
+	check_refused("{" SMALL_MODEL
+		      ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},"
+		      "{\"type\":\"ByteFallback\"}]}}",
+		      NULL, "decoder.decoders[1]: ByteFallback behind Fuse");
+	check_refused("{" SMALL_MODEL ",\"post_processor\":{\"type\":\"Odd\"}}", NULL,
+		      "post_processor.type: \"Odd\"");
+	check_refused("{" SMALL_MODEL
+		      ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}",
+		      NULL, "post_processor.single");
+	check_refused("{" SMALL_MODEL
+		      ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":"
+		      "[{\"SpecialToken\":{\"id\":\"q\"}}]}}",
+		      NULL, "no ids for \"q\"");
+	check_refused("{" SMALL_MODEL "}", "[]", "tokenizer_config.json");
+	check_refused("{" SMALL_MODEL "}", "{\"add_bos_token\":\"yes\"}",
+		      "tokenizer_config.json.add_bos_token: \"yes\"");
+	check_refused("{" SMALL_MODEL "}", "{\"added_tokens_decoder\":{\"x\":{\"content\":\"q\"}}}",
+		      "added_tokens_decoder.x");
+	check_refused("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"added_tokens\":[{\"id\":0,"
+		      "\"content\":\"b\"}]}",
+		      NULL, "id 0 belongs to \"a\" and to \"b\"");
+	check_refused(
+		"{\"model\":{\"vocab\":{},\"merges\":[]},\"added_tokens\":[{\"content\":\"b\"}]}",
+		NULL, "added_tokens[0]: \"id\" is missing");
+}
+
+struct work {
+	const struct txda_tokenizer *tok;
+	const char *text;
+	size_t len;
+	uint32_t *ids;
+	size_t n;
+	int ret;
+};
+
+static void *encode_thread(void *arg)
+{
+	struct work *work = arg;
+
+	work->ret =
+		txda_tokenizer_encode(work->tok, work->text, work->len, 0, &work->ids, &work->n);
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	struct txda_tokenizer *tok = load_shipped("TXDA_MODELS", "demo");
+	struct work work[4];
+	pthread_t threads[4];
+	char text[60000];
+
+	(void)state;
+	if (!tok)
+		skip();
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = "the wolf and her; 12's\n"[i * 7 % 23];
+	for (size_t i = 0; i < 4; i++) {
+		work[i] = (struct work){.tok = tok, .text = text, .len = sizeof(text)};
+		assert_int_equal(pthread_create(&threads[i], NULL, encode_thread, &work[i]), 0);
+	}
+	for (size_t i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(work[i].ret, 0);
+		assert_int_equal(work[i].n, work[0].n);
+		assert_memory_equal(work[i].ids, work[0].ids, work[0].n * sizeof(uint32_t));
+	}
+	for (size_t i = 0; i < 4; i++)
+		free(work[i].ids);
+	txda_tokenizer_free(tok);
+}
+
+/* A word of a megabyte, a megabyte of marks: each must take about as long as prose. */
+static void test_hostile_sizes(void **state)
+{
+	static const char *const units[] = {"a",	" ",	       "\n ",
+					    "'",	"<|im_start|", "\xCC\x81\xCC\xA3",
+					    "\xC2\xA0", "\xE4\xB8\xAD"};
+	struct txda_tokenizer *tok = load_shipped("TXDA_MODELS", "demo");
+	size_t size = 1000000, n;
+	char *text = malloc(size + 16);
+	uint32_t *ids;
+
+	(void)state;
+	if (!tok || !text) {
+		free(text);
+		skip();
+		return;
+	}
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		size_t unit = strlen(units[i]), len = 0;
+
+		for (; len < size; len += unit)
+			memcpy(text + len, units[i], unit);
+		assert_int_equal(txda_tokenizer_encode(tok, text, len, 0, &ids, &n), 0);
+		assert_true(n > 0);
+		free(ids);
+	}
+	free(text);
+	txda_tokenizer_free(tok);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_demo),	      cmocka_unit_test(test_fixtures),
+		cmocka_unit_test(test_small),	      cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_hostile_sizes),
+	};
+
+	return cmocka_run_group_tests_name("tokenizer load", tests, NULL, NULL);
+}
