@@ -44,7 +44,7 @@ struct cm_options {
 	uint64_t mem_bytes;	/* DRAM of each chip, a multiple of 2 MiB; sparse until used */
 	unsigned cores;		/* threads of the pool, the leader included; 0: one per online CPU */
 	unsigned spin_us;	/* how long an idle core spins before it sleeps; 0: 100 */
-	const char *isa;	/* SIMD path: NULL or "auto", "c", "avx2", "avx512" (error if the CPU lacks it) */
+	const char *isa;	/* SIMD path: NULL or "auto", "c", "avx2", "avx512", "avx512bf16" (error if the CPU lacks it) */
 	const char *faults;	/* fault injection, see cm_inject(); NULL: none */
 };
 
@@ -56,7 +56,7 @@ unsigned cm_machine_cores(const struct cm_machine *m);
 const char *cm_machine_isa(const struct cm_machine *m);	/* the SIMD path in use */
 struct cm_chip *cm_machine_chip(struct cm_machine *m, unsigned index);
 
-/* DRAM: [0, bytes) of the memfd. The caller places buffers in it; the model only reads and writes it. */
+/* DRAM: [0, bytes) of the memfd, sealed against shrinking. The caller places buffers in it; the model only reads and writes it. */
 int cm_chip_dram_fd(const struct cm_chip *c);
 uint64_t cm_chip_dram_bytes(const struct cm_chip *c);
 uint64_t cm_chip_time_ns(const struct cm_chip *c);	/* the clock of TIMESTAMP: CLOCK_MONOTONIC */
@@ -70,17 +70,33 @@ uint64_t cm_chip_time_ns(const struct cm_chip *c);	/* the clock of TIMESTAMP: CL
  * An address space mirrors device VAs in a reserved range of host addresses: mapping [va, va + bytes)
  * maps that piece of @fd there, so that the host's MMU translates and ops use plain pointers.
  * VAs run from 0 to CM_VA_BYTES. va, offset and bytes are multiples of the page size (4096).
+ * cm_vm_map() refuses ranges beyond the file's end (-ERANGE) and VAs that are mapped (-EEXIST), and a file that shrank
+ * later would kill the process with SIGBUS: the embedder seals the memfds that it maps (F_SEAL_SHRINK), as the chip's DRAM is.
  */
+#if defined(__SANITIZE_THREAD__)
+#define CM_VA_BYTES	(1ull << 35)	/* ThreadSanitizer leaves little of the host's address space */
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CM_VA_BYTES	(1ull << 35)
+#endif
+#endif
+#ifndef CM_VA_BYTES
 #define CM_VA_BYTES	(1ull << 40)
+#endif
 
 int cm_vm_new(struct cm_chip *c, struct cm_vm **ret);
 void cm_vm_free(struct cm_vm *vm);		/* its queues must be gone */
 int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t bytes, unsigned flags);
-/* Waits until no op that runs now can touch the range. Streams that use it later fault. */
+/*
+ * Waits until no op that runs now can touch the range. Streams that use it later fault. What is mapped only in part of
+ * the range is unmapped; -ENOENT when nothing is.
+ */
 int cm_vm_unmap(struct cm_vm *vm, uint64_t va, uint64_t bytes);
 /*
  * Group slot @slot (0 to 15) of this address space: it is rank @rank of the group @id, which has @size members.
- * Collectives meet by @id, which the embedder must make unique on the machine.
+ * Collectives meet by @id, which the embedder must make unique on the machine. A @size of 0 empties the slot.
+ * -EEXIST: the group has that rank already; -EINVAL: its members gave another size.
+ * When a member faults or leaves, all that wait for it fault; the group works again when its faulted queues are freed.
  */
 int cm_vm_set_group(struct cm_vm *vm, unsigned slot, uint64_t id, unsigned rank, unsigned size);
 /* The host address of [va, va + bytes) if it is mapped with @flags, else NULL. Valid until unmapped. */
@@ -98,7 +114,10 @@ enum cm_queue_state {
 	CM_QUEUE_FAULTED = 1,	/* cm_queue_fault() says why; later submissions are refused with -EIO */
 };
 
-/* Called by the leading thread, with no lock held, for each SIGNAL with TXDA_SIGNAL_IRQ and for a fault. */
+/*
+ * Called by the leading thread, with no lock held, for each SIGNAL with TXDA_SIGNAL_IRQ and for a fault. The machine stands still
+ * meanwhile: a callback is short and does not free, wait or reconfigure; it may submit, kick and read states.
+ */
 struct cm_queue_ops {
 	void (*signalled)(void *arg, uint64_t va, uint64_t value);
 	void (*faulted)(void *arg, const struct txda_fault *fault);
@@ -108,7 +127,7 @@ struct cm_queue_ops {
 
 int cm_queue_new(struct cm_vm *vm, enum cm_queue_class queue_class, const struct cm_queue_ops *ops, void *arg,
 		 struct cm_queue **ret);
-void cm_queue_free(struct cm_queue *q);	/* drops what has not started, waits for what runs */
+void cm_queue_free(struct cm_queue *q);	/* drops what has not started, cuts short and waits for what runs */
 /*
  * Appends the stream at [va, va + bytes). Returns at once: -EAGAIN when CM_QUEUE_DEPTH streams are in flight, -EIO when faulted,
  * -ENODEV when the chip is lost. @lazy: the caller will cm_wait() right away, so sleeping cores are left asleep.
@@ -152,8 +171,16 @@ struct cm_sensors {
 void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret);
 
 /*
- * Injects a fault: "KIND[:chip=N][:after=OPS][:ms=N]", kinds hang, page, ecc, ecc-corrected, link-down, thermal, lost, slow-dma, clear.
- * A lost chip fails its queues and all later submissions with -ENODEV.
+ * Injects faults: a comma-separated list of "KIND[:chip=N][:after=OPS][:ms=N]"; without a chip all chips are meant. -EINVAL: bad
+ * words, -ENODEV: no such chip. An injection strikes once, after OPS more ops (and slices of copies) of the chip:
+ *   hang           the queue whose turn it is stops for ms, or until "clear"
+ *   page, ecc      its op faults
+ *   ecc-corrected  counts in the sensors
+ *   link-down      collectives of the chip fault, for ms or until "clear"
+ *   thermal        the chip is hot and throttled, for ms or until "clear"
+ *   lost           the chip is gone for good: its queues fault, later submissions give -ENODEV
+ *   slow-dma       each slice of a copy takes ms longer (5), until "clear"
+ *   clear          ends the others (but lost), strikes at once
  */
 int cm_inject(struct cm_machine *m, const char *spec);
 

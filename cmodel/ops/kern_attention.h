@@ -33,10 +33,9 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 	}
 }
 
-#if VL == 16
+#if defined(CM_BF16_DOT)
 typedef __m512 dotacc;
 #define DOT_ZERO	_mm512_setzero_ps()
-#define DOT_LANES	1	/* accumulators per 16 lanes */
 
 V_INLINE void dot16(dotacc *c, const uint32_t *w, uint32_t x)
 {

@@ -28,30 +28,61 @@
 	case 12: BODY(12, __VA_ARGS__); break
 
 #if VL == 16
-/* ---- AVX-512 with BF16 and VNNI --------------------------------------------------------------- */
+/* ---- AVX-512 ------------------------------------------------------------------------------------ */
 
+/* How far ahead of its use a panel is asked for; one page, so that the next page's translation is under way too. */
 #define PREFETCH_BYTES 2048
 
-V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
-			unsigned mr, bool first)
+#if defined(CM_BF16_DOT)
+/* VDPBF16PS: a pair of K per lane and step. */
+V_INLINE void bf16_pair(const unsigned rows, __m512 c[12][2], __m512i w0, __m512i w1, const uint32_t *a)
+{
+#pragma GCC unroll 12
+	for (unsigned m = 0; m < rows; m++) {
+		__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[m]);
+
+		c[m][0] = _mm512_dpbf16_ps(c[m][0], (__m512bh)w0, x);
+		c[m][1] = _mm512_dpbf16_ps(c[m][1], (__m512bh)w1, x);
+	}
+}
+
+#define PAIR_WORDS 1	/* 32-bit words of a packed pair and row */
+#else
+/* FMA on the pair's two elements as float32: faster where VDPBF16PS is microcode. */
+V_INLINE void bf16_pair(const unsigned rows, __m512 c[12][2], __m512i w0, __m512i w1, const uint32_t *a)
+{
+	const __m512i high = _mm512_set1_epi32((int)0xffff0000);
+	__m512 e0 = (__m512)_mm512_slli_epi32(w0, 16), e1 = (__m512)_mm512_slli_epi32(w1, 16);
+	__m512 o0 = (__m512)_mm512_and_si512(w0, high), o1 = (__m512)_mm512_and_si512(w1, high);
+	const float *x = (const float *)a;
+
+#pragma GCC unroll 12
+	for (unsigned m = 0; m < rows; m++) {
+		c[m][0] = _mm512_fmadd_ps(e0, _mm512_set1_ps(x[m]), c[m][0]);
+		c[m][1] = _mm512_fmadd_ps(e1, _mm512_set1_ps(x[m]), c[m][1]);
+	}
+	x += rows;
+#pragma GCC unroll 12
+	for (unsigned m = 0; m < rows; m++) {
+		c[m][0] = _mm512_fmadd_ps(o0, _mm512_set1_ps(x[m]), c[m][0]);
+		c[m][1] = _mm512_fmadd_ps(o1, _mm512_set1_ps(x[m]), c[m][1]);
+	}
+}
+
+#define PAIR_WORDS 2
+#endif
+
+V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n, bool first)
 {
 	__m512 c[12][2];
 
 	for (unsigned m = 0; m < rows; m++)
 		for (unsigned v = 0; v < 2; v++)
 			c[m][v] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(acc + m * 32 + v * 16);
-	for (size_t i = 0; i < n; i++, w += 128, a += mr) {
-		__m512bh w0 = (__m512bh)_mm512_load_si512(w), w1 = (__m512bh)_mm512_load_si512(w + 64);
-
+	for (size_t i = 0; i < n; i++, w += 128, a += PAIR_WORDS * rows) {
 		_mm_prefetch((const char *)w + PREFETCH_BYTES, _MM_HINT_T0);
 		_mm_prefetch((const char *)w + PREFETCH_BYTES + 64, _MM_HINT_T0);
-#pragma GCC unroll 12
-		for (unsigned m = 0; m < rows; m++) {
-			__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[m]);
-
-			c[m][0] = _mm512_dpbf16_ps(c[m][0], w0, x);
-			c[m][1] = _mm512_dpbf16_ps(c[m][1], w1, x);
-		}
+		bf16_pair(rows, c, _mm512_load_si512(w), _mm512_load_si512(w + 64), a);
 	}
 	for (unsigned m = 0; m < rows; m++)
 		for (unsigned v = 0; v < 2; v++)
@@ -61,7 +92,7 @@ V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const
 static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
 {
 	switch (mr) {
-	ROW_CASES_12(bf16_rows, acc, w, a, n, mr, first);
+	ROW_CASES_12(bf16_rows, acc, w, a, n, first);
 	}
 }
 
@@ -166,6 +197,7 @@ I8_PANEL(panel_w4, w4_rows)
 /* Half a panel at a time in wide paths, so that rows x vectors + weights fit into 16 registers. */
 #define NV_STEP	2
 #define ROWS_STEP 4
+#define PAIR_WORDS 1
 
 V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
 			unsigned mr, bool first)

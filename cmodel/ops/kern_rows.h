@@ -48,6 +48,22 @@ static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, 
 {
 	size_t i = 0;
 
+#if VL == 16 && !defined(CM_BF16_DOT)
+	/* As float32 values: [K][mr]. */
+	float *f = (float *)block;
+
+	for (; i + VL <= k; i += VL) {
+		vf v = (vf)(v_bf16_bits(v_load(x + i)) << 16);
+
+		for (size_t j = 0; j < VL; j++)
+			f[(i + j) * mr + m] = v[j];
+	}
+	for (; i < k; i++)
+		f[i * mr + m] = cm_bf16_to_f32(cm_f32_to_bf16(x[i]));
+	if (k & 1)
+		f[k * mr + m] = 0;
+	return;
+#endif
 	if (mr == 1) {
 		to_bf16((uint16_t *)block, x, k);
 		if (k & 1)

@@ -39,7 +39,7 @@ static void units(const struct cm_launch *l, unsigned *k_per_unit, unsigned *byt
 		*bytes = 40;
 	} else if (!l->precise && w->dtype == TXDA_BF16) {
 		*k_per_unit = 2;
-		*bytes = 4;
+		*bytes = cm_simd->bf16_pair_bytes;
 	} else {
 		*k_per_unit = 1;
 		*bytes = 4;
@@ -158,7 +158,7 @@ static void pack_block(const struct cm_launch *l, uint64_t row, unsigned mr, voi
 	for (unsigned m = 0; m < mr; m++) {
 		const float *in;
 
-		if (per == 2 && x->dtype == TXDA_BF16 && !l->in[3] && k % 2 == 0) {
+		if (bytes == 4 && per == 2 && x->dtype == TXDA_BF16 && !l->in[3] && k % 2 == 0) {
 			const uint16_t *h = (const uint16_t *)x->ptr + (row + m) * k;
 			uint32_t *block = to;
 

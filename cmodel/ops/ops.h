@@ -76,7 +76,7 @@ struct cm_op_impl {
 /* The implementation of @opcode, or NULL. cm_ops_init() must have chosen a path. */
 const struct cm_op_impl *cm_op_impl(unsigned opcode);
 
-/* SIMD path: "auto", "c", "avx2" or "avx512"; -ENOTSUP when this CPU lacks it, -EINVAL for other words. */
+/* SIMD path: "auto", "c", "avx2", "avx512" or "avx512bf16"; -ENOTSUP when this CPU lacks it, -EINVAL for other words. */
 int cm_ops_init(const char *isa, const char **ret_name);
 
 /* Fails a check: fills l->fault and returns -EINVAL. */

@@ -15,6 +15,7 @@
 
 const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.name = STRING(CM_PATH),
+	.bf16_pair_bytes = PAIR_WORDS * 4,
 	.rmsnorm = rmsnorm,
 	.from_bf16 = from_bf16,
 	.to_bf16 = to_bf16,

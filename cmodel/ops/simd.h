@@ -7,7 +7,8 @@
  *
  * Packed activations. Rows go in blocks of up to CM_MR; within a block of mr rows, the 32-bit units of K of all rows stand
  * side by side, so that a kernel reads them with one pointer:
- *   bf16:  u32[ceil(K/2)][mr], a pair of K each
+ *   bf16:  u32[ceil(K/2)][mr], a pair of K each; or, where products are made in float32 (bf16_pair_bytes 8), the
+ *          rounded values as float[2 ceil(K/2)][mr]
  *   f32:   float[K][mr]
  *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] },
  *          zero being -8 times the sum of the 32 q: what a weight zero point of 8 adds (of 128: 16 times that)
@@ -46,6 +47,7 @@ struct cm_attend {
 
 struct cm_simd {
 	const char *name;
+	unsigned bf16_pair_bytes;	/* of a packed pair of K and row: 4 or 8 */
 	/* out = x / rms(x) * w, [n] */
 	void (*rmsnorm)(float *out, const float *x, const float *w, size_t n, float eps);
 	/* Expand and round. */
@@ -82,7 +84,8 @@ struct cm_simd {
 extern const struct cm_simd cm_simd_c;
 #if defined(__x86_64__)
 extern const struct cm_simd cm_simd_avx2;
-extern const struct cm_simd cm_simd_avx512;
+extern const struct cm_simd cm_simd_avx512;		/* F, BW, VL, DQ, VNNI */
+extern const struct cm_simd cm_simd_avx512bf16;		/* and BF16 */
 #endif
 
 /* The path in use; set once by cm_ops_init(). */

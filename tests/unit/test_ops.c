@@ -19,8 +19,6 @@
 #include "simd.h"
 #include "vec.h"
 
-static const char *const paths[] = { "c", "avx2", "avx512" };
-
 static uint64_t rng = 1;
 
 static float frand(void)
@@ -96,7 +94,7 @@ static struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group, ui
 	for (uint64_t i = 0; i < panels * bytes / 2; i++) {
 		float f = frand();
 
-		((uint16_t *)p)[i] = dtype == TXDA_BF16 ? cm_f32_to_bf16(f) : to_f16(f < 0 ? f - 0.01f : f + 0.01f);
+		((uint16_t *)p)[i] = dtype == TXDA_BF16 ? cm_f32_to_bf16(f) : to_f16(group ? (f + 2) / (float)(dtype == TXDA_W8 ? 1024 : 64) : f < 0 ? f - 0.01f : f + 0.01f);
 	}
 	if (dtype == TXDA_F32)
 		for (uint64_t i = 0; i < panels * bytes / 4; i++)
@@ -704,17 +702,20 @@ static int choose_path(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest c[] = { ON_PATH("c") }, avx2[] = { ON_PATH("avx2") }, avx512[] = { ON_PATH("avx512") };
+	static const struct CMUnitTest c[] = { ON_PATH("c") }, avx2[] = { ON_PATH("avx2") },
+		avx512[] = { ON_PATH("avx512") }, avx512bf16[] = { ON_PATH("avx512bf16") };
 	const char *name;
 	int failed = cmocka_run_group_tests_name("ops: c", c, NULL, NULL);
 
-	for (unsigned i = 1; i < 3; i++) {
-		if (cm_ops_init(paths[i], &name)) {
-			printf("this CPU has no %s: that path is not tested here\n", paths[i]);
-			continue;
-		}
-		failed += i == 1 ? cmocka_run_group_tests_name("ops: avx2", avx2, NULL, NULL) :
-				   cmocka_run_group_tests_name("ops: avx512", avx512, NULL, NULL);
-	}
+#define IF_HAS(path)										\
+	do {											\
+		if (cm_ops_init(#path, &name))							\
+			printf("this CPU has no %s: that path is not tested here\n", #path);	\
+		else										\
+			failed += cmocka_run_group_tests_name("ops: " #path, path, NULL, NULL);	\
+	} while (0)
+	IF_HAS(avx2);
+	IF_HAS(avx512);
+	IF_HAS(avx512bf16);
 	return failed;
 }
