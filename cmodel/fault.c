@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Faults in words. The names are read out of the client's memory as it is now, which may have changed
+ * since the fault: nothing of it is trusted, and what cannot be read is left out.
+ */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NAME_BYTES	96
+
+static const char *const code_names[TXDA_FAULT_CODE_COUNT] = {
+	[TXDA_FAULT_NONE] = "no fault",
+	[TXDA_FAULT_PAGE] = "page fault",
+	[TXDA_FAULT_PACKET] = "bad packet",
+	[TXDA_FAULT_PROGRAM] = "bad program",
+	[TXDA_FAULT_SHAPE] = "shape or type does not fit the op",
+	[TXDA_FAULT_INDEX] = "index out of range",
+	[TXDA_FAULT_BINDING] = "bad binding",
+	[TXDA_FAULT_SYMBOL] = "symbol above the program's maximum",
+	[TXDA_FAULT_COLLECTIVE] = "collective failed",
+	[TXDA_FAULT_HANG] = "hang",
+	[TXDA_FAULT_ECC] = "uncorrectable memory error",
+	[TXDA_FAULT_LOST] = "the chip is lost",
+};
+
+static const char *const detail_names[TXDA_FAULT_CODE_COUNT] = {
+	[TXDA_FAULT_PACKET] = "packet type or size",
+	[TXDA_FAULT_PROGRAM] = "value",
+	[TXDA_FAULT_INDEX] = "index",
+	[TXDA_FAULT_BINDING] = "slot",
+	[TXDA_FAULT_SYMBOL] = "symbol",
+	[TXDA_FAULT_COLLECTIVE] = "group",
+};
+
+struct names {
+	char op[NAME_BYTES];		/* "" when unknown */
+	char tensor[NAME_BYTES];
+};
+
+struct text {
+	char *buf;
+	size_t len, at;
+};
+
+static void say(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(struct text *t, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(t->buf + t->at, t->len - t->at, format, args);
+	va_end(args);
+	if (n > 0)
+		t->at = (size_t)n < t->len - t->at ? t->at + (size_t)n : t->len - 1;
+}
+
+/* Reads [base + off, ...) of the program when it lies within its @total bytes. */
+static bool read_part(struct cm_vm *vm, uint64_t base, uint64_t total, uint64_t off, void *buf, size_t bytes)
+{
+	return off <= total && bytes <= total - off && !cm_vm_read(vm, base + off, buf, bytes);
+}
+
+static void read_name(struct cm_vm *vm, uint64_t base, const struct txda_program *h, uint32_t name, char *ret)
+{
+	size_t n = 0;
+
+	ret[0] = '\0';
+	if (name >= h->strings_bytes)
+		return;
+	while (n < NAME_BYTES - 1 && n < h->strings_bytes - name &&
+	       read_part(vm, base, h->bytes, (uint64_t)h->strings_off + name + n, ret + n, 1) && ret[n]) {
+		if (ret[n] < ' ' || ret[n] > '~' || ret[n] == '"')
+			ret[n] = '?';
+		n++;
+	}
+	ret[n] = '\0';
+}
+
+/* The names in the program that the faulting packet launched. The map lock is held. */
+static void find_names(struct cm_vm *vm, const struct txda_fault *f, struct names *ret)
+{
+	struct txda_pkt_exec p;
+	struct txda_program h;
+	struct txda_op op;
+	struct txda_tensor tensor;
+	uint64_t at;
+
+	if (cm_vm_read(vm, f->packet_va, &p, sizeof(p)) || p.hdr.op != TXDA_PKT_EXEC ||
+	    p.hdr.bytes != sizeof(p) || cm_vm_read(vm, p.program_va, &h, sizeof(h)) ||
+	    h.magic != TXDA_PROGRAM_MAGIC || h.bytes > TXDA_PROGRAM_MAX_BYTES)
+		return;
+	at = h.ops_off + (uint64_t)f->op * sizeof(op);
+	if (f->op < h.n_ops && read_part(vm, p.program_va, h.bytes, at, &op, sizeof(op)))
+		read_name(vm, p.program_va, &h, op.label, ret->op);
+	at = h.tensors_off + (uint64_t)f->tensor * sizeof(tensor);
+	if (f->tensor < h.n_tensors && read_part(vm, p.program_va, h.bytes, at, &tensor, sizeof(tensor)))
+		read_name(vm, p.program_va, &h, tensor.name, ret->tensor);
+}
+
+char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *f, char *buf, size_t len)
+{
+	const struct cm_op_impl *impl = f->opcode < TXDA_OP_COUNT ? cm_op_impl(f->opcode) : NULL;
+	struct text t = { buf, len, 0 };
+	struct names names = { "", "" };
+
+	if (!len)
+		return buf;
+	buf[0] = '\0';
+	if (vm && f->packet_va) {
+		pthread_mutex_lock(&vm->map_lock);
+		find_names(vm, f, &names);
+		pthread_mutex_unlock(&vm->map_lock);
+	}
+	if (f->code < TXDA_FAULT_CODE_COUNT)
+		say(&t, "%s", code_names[f->code]);
+	else
+		say(&t, "fault %" PRIu32, f->code);
+	if (f->code < TXDA_FAULT_CODE_COUNT && detail_names[f->code])
+		say(&t, ", %s %" PRIu64, detail_names[f->code], (uint64_t)f->detail);
+	if (f->op != TXDA_NONE)
+		say(&t, " in op %" PRIu32, f->op);
+	if (impl)
+		say(&t, " %s", impl->name);
+	if (names.op[0])
+		say(&t, " \"%s\"", names.op);
+	if (f->tensor != TXDA_NONE)
+		say(&t, ", tensor %" PRIu32, f->tensor);
+	if (names.tensor[0])
+		say(&t, " \"%s\"", names.tensor);
+	if (f->va)
+		say(&t, ", address 0x%" PRIx64, (uint64_t)f->va);
+	if (f->packet_va)
+		say(&t, ", packet at 0x%" PRIx64, (uint64_t)f->packet_va);
+	say(&t, " (queue %" PRIu32 ", vm %" PRIu32 ")", f->queue, f->vmid);
+	return buf;
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+/* Address spaces: a reserved range of host addresses, and a table of what is mapped in it. */
+#include "internal.h"
+#include "c2c.h"
+#include "lead.h"
+#include "program.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+int cm_vm_new(struct cm_chip *c, struct cm_vm **ret)
+{
+	struct cm_machine *m = c->machine;
+	struct cm_vm *vm;
+
+	if (atomic_load(&c->lost))
+		return -ENODEV;
+	vm = calloc(1, sizeof(*vm));
+	if (!vm)
+		return -ENOMEM;
+	vm->chip = c;
+	/* Aligned so that huge pages of a mapping can be huge pages of the host. */
+	vm->reserved_bytes = CM_VA_BYTES + CM_HUGE_PAGE;
+	vm->reserved = mmap(NULL, vm->reserved_bytes, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (vm->reserved == MAP_FAILED) {
+		free(vm);
+		return -ENOMEM;
+	}
+	vm->base = (uint8_t *)(((uintptr_t)vm->reserved + CM_HUGE_PAGE - 1) & ~(CM_HUGE_PAGE - 1));
+	pthread_mutex_init(&vm->map_lock, NULL);
+	pthread_mutex_init(&vm->lock, NULL);
+
+	cm_pause(m);
+	vm->id = c->next_vm++;
+	vm->next = m->vms;
+	if (vm->next)
+		vm->next->prev = vm;
+	m->vms = vm;
+	cm_resume(m);
+	*ret = vm;
+	return 0;
+}
+
+void cm_vm_free(struct cm_vm *vm)
+{
+	struct cm_machine *m;
+
+	if (!vm)
+		return;
+	m = vm->chip->machine;
+	cm_pause(m);
+	for (unsigned i = 0; i < CM_GROUP_SLOTS; i++)
+		cm_c2c_unset(vm, i);
+	cm_program_drop(vm, 0, UINT64_MAX);
+	if (vm->prev)
+		vm->prev->next = vm->next;
+	else
+		m->vms = vm->next;
+	if (vm->next)
+		vm->next->prev = vm->prev;
+	cm_resume(m);
+	munmap(vm->reserved, vm->reserved_bytes);
+	pthread_mutex_destroy(&vm->map_lock);
+	pthread_mutex_destroy(&vm->lock);
+	free(vm->range);
+	free(vm);
+}
+
+/* The first range that ends above @va. */
+static size_t first_range(const struct cm_vm *vm, uint64_t va)
+{
+	size_t lo = 0, hi = vm->n_ranges;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (vm->range[mid].end <= va)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static bool bad_range(uint64_t va, uint64_t bytes)
+{
+	return !bytes || va % CM_PAGE || bytes % CM_PAGE || va > CM_VA_BYTES || bytes > CM_VA_BYTES - va;
+}
+
+/* Room for @n more ranges. */
+static int reserve_ranges(struct cm_vm *vm, size_t n)
+{
+	struct cm_range *range;
+	size_t cap;
+
+	if (vm->n_ranges + n <= vm->cap_ranges)
+		return 0;
+	cap = vm->cap_ranges * 2 + 16;
+	range = realloc(vm->range, cap * sizeof(*range));
+	if (!range)
+		return -ENOMEM;
+	vm->range = range;
+	vm->cap_ranges = cap;
+	return 0;
+}
+
+/* Whether the file has the bytes: touching a mapping beyond its end is a SIGBUS. */
+static int check_file(int fd, uint64_t offset, uint64_t bytes)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return 0;
+	if (st.st_size < 0 || offset > (uint64_t)st.st_size || bytes > (uint64_t)st.st_size - offset)
+		return -ERANGE;
+	return 0;
+}
+
+/* Like cm_vm_map() with the map lock held. */
+static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t bytes,
+		      unsigned flags)
+{
+	int prot = PROT_READ | (flags & CM_MAP_WRITE ? PROT_WRITE : 0);
+	size_t at = first_range(vm, va);
+	void *host;
+	int ret;
+
+	if (at < vm->n_ranges && vm->range[at].va < va + bytes)
+		return -EEXIST;
+	pthread_mutex_lock(&vm->lock);
+	ret = reserve_ranges(vm, 1);
+	pthread_mutex_unlock(&vm->lock);
+	if (ret)
+		return ret;
+	host = mmap(vm->base + va, bytes, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
+	if (host == MAP_FAILED) {
+		ret = -errno;
+		/* A failed MAP_FIXED may have taken away what was there: the reservation. */
+		mmap(vm->base + va, bytes, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		return ret;
+	}
+	if (bytes >= CM_HUGE_PAGE)
+		madvise(host, bytes, MADV_HUGEPAGE);
+	pthread_mutex_lock(&vm->lock);
+	memmove(vm->range + at + 1, vm->range + at, (vm->n_ranges - at) * sizeof(*vm->range));
+	vm->range[at] = (struct cm_range){ va, va + bytes, flags };
+	vm->n_ranges++;
+	pthread_mutex_unlock(&vm->lock);
+	return 0;
+}
+
+int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t bytes, unsigned flags)
+{
+	int ret;
+
+	if (bad_range(va, bytes) || offset % CM_PAGE || offset > INT64_MAX - bytes || !flags ||
+	    (flags & ~(CM_MAP_READ | CM_MAP_WRITE)))
+		return -EINVAL;
+	ret = check_file(fd, offset, bytes);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&vm->map_lock);
+	ret = map_locked(vm, va, fd, offset, bytes, flags);
+	pthread_mutex_unlock(&vm->map_lock);
+	return ret;
+}
+
+/* Takes [va, end) out of the table, which has room for one more range. */
+static void cut_ranges(struct cm_vm *vm, uint64_t va, uint64_t end)
+{
+	size_t from = first_range(vm, va), to, keep = 0;
+	struct cm_range left[2];
+
+	for (to = from; to < vm->n_ranges && vm->range[to].va < end; to++) {
+		struct cm_range r = vm->range[to];
+
+		/* Only the first can stick out below, only the last above. */
+		if (r.va < va)
+			left[keep++] = (struct cm_range){ r.va, va, r.flags };
+		if (r.end > end)
+			left[keep++] = (struct cm_range){ end, r.end, r.flags };
+	}
+	memmove(vm->range + from + keep, vm->range + to, (vm->n_ranges - to) * sizeof(*vm->range));
+	memcpy(vm->range + from, left, keep * sizeof(*left));
+	vm->n_ranges = vm->n_ranges - (to - from) + keep;
+}
+
+int cm_vm_unmap(struct cm_vm *vm, uint64_t va, uint64_t bytes)
+{
+	struct cm_machine *m = vm->chip->machine;
+	int ret = -ENOENT;
+	size_t at;
+
+	if (bad_range(va, bytes))
+		return -EINVAL;
+	pthread_mutex_lock(&vm->map_lock);
+	at = first_range(vm, va);
+	if (at < vm->n_ranges && vm->range[at].va < va + bytes) {
+		pthread_mutex_lock(&vm->lock);
+		ret = reserve_ranges(vm, 1);
+		pthread_mutex_unlock(&vm->lock);
+	}
+	if (!ret) {
+		cm_pause(m);
+		pthread_mutex_lock(&vm->lock);
+		cut_ranges(vm, va, va + bytes);
+		pthread_mutex_unlock(&vm->lock);
+		/* Whoever holds host addresses of this space resolves them anew before the next op. */
+		vm->generation++;
+		cm_program_drop(vm, va, va + bytes);
+		cm_resume(m);
+		if (mmap(vm->base + va, bytes, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+			ret = -errno;
+	}
+	pthread_mutex_unlock(&vm->map_lock);
+	return ret;
+}
+
+void *cm_vm_find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags, uint64_t *ret_bad)
+{
+	uint64_t at = va, end;
+
+	*ret_bad = va;
+	if (!bytes || va >= CM_VA_BYTES)
+		return NULL;
+	/* A range that runs out of the address space has its first bad address there or before. */
+	end = bytes > CM_VA_BYTES - va ? CM_VA_BYTES + 1 : va + bytes;
+	pthread_mutex_lock(&vm->lock);
+	for (size_t i = first_range(vm, va); at < end && i < vm->n_ranges; i++) {
+		const struct cm_range *r = &vm->range[i];
+
+		if (r->va > at || (r->flags & flags) != flags)
+			break;
+		at = r->end;
+	}
+	pthread_mutex_unlock(&vm->lock);
+	*ret_bad = at;
+	return at >= end ? vm->base + va : NULL;
+}
+
+void *cm_vm_resolve(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags)
+{
+	uint64_t bad;
+
+	return cm_vm_find(vm, va, bytes, flags, &bad);
+}
+
+int cm_vm_read(struct cm_vm *vm, uint64_t va, void *buf, uint64_t bytes)
+{
+	uint64_t bad;
+	const void *src = cm_vm_find(vm, va, bytes, CM_MAP_READ, &bad);
+
+	if (!src)
+		return -EFAULT;
+	memcpy(buf, src, bytes);
+	return 0;
+}
