@@ -2,73 +2,33 @@
 #include "json.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Depth and number of values, without a parse: brackets and commas outside strings. */
-static int json_scan(const char *text, size_t bytes, struct tool_error *error)
+#include "json_strict.h"
+
+/* Each value but the first comes after one of these, whether they stand in strings or not. */
+static size_t count_values(const char *text, size_t bytes)
 {
-	size_t depth = 0, values = 1, i;
-	bool in_string = false;
+	size_t n = 1, i;
 
-	for (i = 0; i < bytes; i++) {
-		char c = text[i];
-
-		if (!c)
-			return tool_fail(error, -EINVAL, "JSON: NUL byte at offset %zu", i);
-		if (in_string) {
-			if (c == '\\')
-				i++;
-			else if (c == '"')
-				in_string = false;
-			continue;
-		}
-		if (c == '"') {
-			in_string = true;
-		} else if (c == '{' || c == '[') {
-			values++;
-			if (++depth > TOOL_JSON_MAX_DEPTH)
-				return tool_fail(error, -EINVAL,
-						 "JSON: nested deeper than %d levels at offset %zu",
-						 TOOL_JSON_MAX_DEPTH, i);
-		} else if (c == '}' || c == ']') {
-			depth -= depth > 0;
-		} else if (c == ',') {
-			values++;
-		}
-	}
-	if (values > TOOL_JSON_MAX_VALUES)
-		return tool_fail(error, -E2BIG, "JSON: %zu values, the limit is %u", values,
-				 TOOL_JSON_MAX_VALUES);
-	return 0;
-}
-
-static bool json_space(char c)
-{
-	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+	for (i = 0; i < bytes; i++)
+		n += text[i] == ',' || text[i] == '[' || text[i] == '{';
+	return n;
 }
 
 int tool_json_parse(const char *text, size_t bytes, cJSON **ret, struct tool_error *error)
 {
-	const char *end = NULL;
+	size_t values = count_values(text, bytes);
+	char reason[200];
 	cJSON *root;
-	int r;
 
-	r = json_scan(text, bytes, error);
-	if (r)
-		return r;
-	root = cJSON_ParseWithLengthOpts(text, bytes, &end, 0);
+	if (values > TOOL_JSON_MAX_VALUES)
+		return tool_fail(error, -E2BIG, "JSON: up to %zu values, the limit is %u", values,
+				 TOOL_JSON_MAX_VALUES);
+	root = txda_json_parse(text, bytes, reason, sizeof(reason));
 	if (!root)
-		return tool_fail(error, -EINVAL, "JSON: syntax error at offset %zu of %zu",
-				 end ? (size_t)(end - text) : bytes, bytes);
-	while (end < text + bytes && json_space(*end))
-		end++;
-	if (end != text + bytes) {
-		cJSON_Delete(root);
-		return tool_fail(error, -EINVAL, "JSON: text after the value at offset %zu",
-				 (size_t)(end - text));
-	}
+		return tool_fail(error, -EINVAL, "JSON: %s", reason);
 	*ret = root;
 	return 0;
 }
@@ -103,7 +63,7 @@ static const char *object_duplicate(const cJSON *object)
 	return found;
 }
 
-/* Recursion is bounded by TOOL_JSON_MAX_DEPTH. */
+/* The parser bounds the depth. */
 const char *tool_json_duplicate(const cJSON *root)
 {
 	const char *found = cJSON_IsObject(root) ? object_duplicate(root) : NULL;

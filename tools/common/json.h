@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON from hostile files, on cJSON: nesting, number of values and duplicate keys are limited before and after the parser, which alone
- * would take what it is given.
+ * JSON from hostile files: the strict parser of daemon/text, and what model files need beyond it: a limit to the number of values, each of
+ * which takes some 80 bytes of memory, and a look for duplicate keys.
  */
 #ifndef TXDA_TOOLS_JSON_H
 #define TXDA_TOOLS_JSON_H
@@ -11,7 +11,6 @@
 
 #include "error.h"
 
-#define TOOL_JSON_MAX_DEPTH	32
 #define TOOL_JSON_MAX_VALUES	(4u << 20)
 
 /* Parses exactly @bytes of @text (trailing white space is allowed). The caller frees *ret with cJSON_Delete(). */
