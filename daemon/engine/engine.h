@@ -2,12 +2,14 @@
 /*
  * The serving engine: turns token ids into token ids on one group of chips.
  *
- * It knows no sockets, no text and no JSON. One engine thread per model replica plans steps (scheduler.c) over paged KV (kv.c), fills the
- * launch arguments (step.c), runs them through libtxda and samples (sampler.c).
+ * It knows no sockets, no text and no JSON. One engine thread per model replica plans steps
+ * (scheduler.c) over paged KV (kv.c), fills the launch arguments (step.c), runs them through
+ * libtxda and samples (sampler.c).
  *
- * A request is shared between its client side (the server) and the engine; both hold a reference. The engine appends
- * results to the request's own arrays, whose size was fixed at submission, and puts the request on the engine's ready list, waking the client side through an
- * eventfd. So the engine never waits for a client and a slow reader costs nothing but that memory.
+ * A request is shared between its client side (the server) and the engine; both hold a reference.
+ * The engine appends results to the request's own arrays, whose size was fixed at submission, and
+ * puts the request on the engine's ready list, waking the client side through an eventfd. So the
+ * engine never waits for a client and a slow reader costs nothing but that memory.
  *
  * Errors: 0 or -errno; texts in err.
  */
@@ -20,32 +22,33 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct txda_context;
 struct txda_group;
 struct engine;
 
-#define ENGINE_MAX_LOGPROBS	20	/* top_logprobs of the OpenAI API */
-#define ENGINE_MAX_STOP_TOKENS	16
+#define ENGINE_MAX_LOGPROBS    20 /* top_logprobs of the OpenAI API */
+#define ENGINE_MAX_STOP_TOKENS 16
 
 struct engine_sampling {
-	float temperature;		/* 0: greedy */
-	float top_p;			/* (0, 1]; 1: off */
-	float min_p;			/* [0, 1]; 0: off */
-	int top_k;			/* 0: off */
-	uint64_t seed;			/* random numbers are a function of (seed, position) alone */
-	int logprobs;			/* -1: none; n: the chosen token's and the n best ones' */
-	unsigned max_tokens;		/* to generate, at least 1 */
+	float temperature;   /* 0: greedy */
+	float top_p;	     /* (0, 1]; 1: off */
+	float min_p;	     /* [0, 1]; 0: off */
+	int top_k;	     /* 0: off */
+	uint64_t seed;	     /* random numbers are a function of (seed, position) alone */
+	int logprobs;	     /* -1: none; n: the chosen token's and the n best ones' */
+	unsigned max_tokens; /* to generate, at least 1 */
 	unsigned min_tokens;
-	bool ignore_eos;		/* stop_tokens do not stop */
+	bool ignore_eos; /* stop_tokens do not stop */
 	unsigned n_stop_tokens;
 	int32_t stop_tokens[ENGINE_MAX_STOP_TOKENS];
 };
 
 enum engine_finish {
 	ENGINE_RUNNING = 0,
-	ENGINE_FINISH_STOP = 1,		/* a stop token; it is the last of tokens[] */
-	ENGINE_FINISH_LENGTH = 2,	/* max_tokens or the model's context */
+	ENGINE_FINISH_STOP = 1,	  /* a stop token; it is the last of tokens[] */
+	ENGINE_FINISH_LENGTH = 2, /* max_tokens or the model's context */
 	ENGINE_FINISH_CANCELLED = 3,
-	ENGINE_FINISH_ERROR = 4,	/* error and error_text say why */
+	ENGINE_FINISH_ERROR = 4, /* error and error_text say why */
 };
 
 struct engine_logprob {
@@ -56,93 +59,113 @@ struct engine_logprob {
 struct engine_request {
 	/* Set by the client side before engine_submit(), constant from then on. */
 	uint64_t id;
-	uid_t uid;			/* who asks, for fair sharing */
-	int priority;			/* higher runs first; 0 normally */
+	uid_t uid;    /* who asks, for fair sharing */
+	int priority; /* higher runs first; 0 normally */
 	struct engine_sampling sampling;
 	unsigned n_prompt;
-	const int32_t *prompt;		/* [n_prompt], owned by the request */
-	bool prompt_logprobs;		/* also give logits-based logprobs of the prompt's own tokens (echo) */
-	void *client;			/* the client side's own */
+	const int32_t *prompt; /* [n_prompt], owned by the request */
+	bool prompt_logprobs;  /* also give logprobs of the prompt's own tokens (echo) */
+	void *client;	       /* the client side's own */
 
-	/* Written by the engine; entry i is valid for i < n_tokens (acquire). Arrays have sampling.max_tokens entries. */
+	/*
+	 * Written by the engine; entry i is valid for i < n_tokens (acquire). Arrays have
+	 * sampling.max_tokens entries.
+	 */
 	atomic_uint n_tokens;
 	int32_t *tokens;
-	struct engine_logprob *logprobs;	/* [max_tokens], the chosen ones; NULL if none are wanted */
-	struct engine_logprob *top;		/* [max_tokens][sampling.logprobs]; NULL if none */
-	float *prompt_lp;			/* [n_prompt]; [0] is NaN; NULL if not wanted */
-	unsigned cached_tokens;			/* prompt tokens that needed no compute */
-	atomic_int finish;			/* enum engine_finish, stored after the last token (release) */
-	int error;				/* -errno */
+	struct engine_logprob *logprobs; /* [max_tokens], the chosen ones; NULL: not wanted */
+	struct engine_logprob *top;	 /* [max_tokens][sampling.logprobs]; NULL if none */
+	float *prompt_lp;		 /* [n_prompt]; [0] is NaN; NULL if not wanted */
+	unsigned cached_tokens;		 /* prompt tokens that needed no compute */
+	atomic_int finish; /* enum engine_finish, stored after the last token (release) */
+	int error;	   /* -errno */
 	char error_text[256];
-	/* CLOCK_MONOTONIC nanoseconds; 0: not yet */
+	/*
+	 * CLOCK_MONOTONIC nanoseconds; 0: not yet. The first three and cached_tokens may be read
+	 * once n_tokens is above 0 (acquire), prompt_lp too; last_token_ns, error and error_text
+	 * once finish is set.
+	 */
 	uint64_t queued_ns, started_ns, first_token_ns, last_token_ns;
 
 	/* The engine's own. */
 	atomic_bool cancelled;
 	atomic_bool on_ready_list;
-	struct engine_request *ready_next;
+	struct engine_request *ready_next; /* the client thread's, after engine_take_ready() */
+	struct engine_request *push_next;  /* the ready list's */
 	atomic_int refs;
 	struct engine_seq *seq;
 };
 
 /*
- * Allocates a request with room for its prompt and its results in one piece: prompt and sampling are copied. The caller sets the other
- * constant fields. One reference.
+ * Allocates a request with room for its prompt and its results in one piece: prompt and sampling
+ * are copied. The caller sets the other constant fields. One reference.
  */
-int engine_request_new(const int32_t *prompt, unsigned n_prompt, const struct engine_sampling *sampling, bool prompt_logprobs,
+int engine_request_new(const int32_t *prompt, unsigned n_prompt,
+		       const struct engine_sampling *sampling, bool prompt_logprobs,
 		       struct engine_request **ret);
 struct engine_request *engine_request_ref(struct engine_request *r);
 void engine_request_unref(struct engine_request *r);
 
 struct engine_options {
 	const char *case_dir;
-	unsigned max_num_seqs;		/* 0: 256, at most the program's */
-	unsigned max_num_batched_tokens;/* 0: 2048, at most the program's */
-	unsigned max_queue;		/* requests that may wait; 0: 1024 */
-	unsigned max_kv_blocks;		/* 0: what memory allows */
+	unsigned max_num_seqs;		 /* 0: 256, at most the program's */
+	unsigned max_num_batched_tokens; /* 0: 2048, at most the program's */
+	unsigned max_queue;		 /* requests that may wait; 0: 1024 */
+	unsigned max_kv_blocks;		 /* 0: what memory allows */
 	uint64_t kv_reserve_bytes;
 	bool prefix_caching;
 	void (*load_progress)(void *arg, uint64_t done, uint64_t total);
 	void *load_progress_arg;
+	struct txda_context *context; /* the group's, for the words of its errors; may be NULL */
+	unsigned step_seconds;	      /* a step that takes longer counts as a lost group; 0: 600 */
 };
 
 /* Loads the model on @group and starts the engine thread. Takes as long as the load. */
-int engine_new(struct txda_group *group, const struct engine_options *options, struct engine **ret, char *err, size_t errlen);
-/* Cancels what is left, stops the thread, unloads. */
+int engine_new(struct txda_group *group, const struct engine_options *options, struct engine **ret,
+	       char *err, size_t errlen);
+/*
+ * Cancels what is left, stops the thread, unloads. Requests stay valid for those who hold
+ * references. NULL is accepted.
+ */
 void engine_free(struct engine *e);
 
 /*
- * Queues a request; takes a reference. -EAGAIN: the queue is full. -E2BIG: prompt longer than the context or than the whole KV cache (err says
- * value and limit). -EIO: the group was lost. -ESHUTDOWN: draining.
+ * Queues a request; takes a reference. A request is submitted once. -EAGAIN: the queue is full.
+ * -E2BIG: prompt longer than the context (which never exceeds the whole KV cache; err says value
+ * and limit). -EINVAL: an empty prompt, a token outside the vocabulary, a sampling parameter out of
+ * range. -EIO: the group was lost. -ESHUTDOWN: draining.
  */
 int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen);
 /* The client is gone; the request ends at the next step boundary. Idempotent, from any thread. */
 void engine_cancel(struct engine *e, struct engine_request *r);
-void engine_drain(struct engine *e);	/* refuse new requests; running ones end normally */
+void engine_drain(struct engine *e); /* refuse new requests; running ones end normally */
 
 /* Readable when the ready list is not empty. */
 int engine_ready_fd(struct engine *e);
 /*
- * Takes the requests with news since the last call, oldest first, linked by ready_next; each carries a reference that the caller drops. One
- * client thread at a time.
+ * Takes the requests with news since the last call, oldest first, linked by ready_next (read it
+ * before dropping the reference); each carries a reference that the caller drops. A request is in
+ * the list once, however much news it has. One client thread at a time; a list has to be walked
+ * before the next one is taken.
  */
 struct engine_request *engine_take_ready(struct engine *e);
 
 struct engine_limits {
-	unsigned vocab, max_context, block_size, kv_blocks, max_num_seqs, max_num_batched_tokens;
+	unsigned vocab, block_size, kv_blocks, max_num_seqs, max_num_batched_tokens;
+	unsigned max_context; /* prompt and generated tokens of a request */
 	uint64_t kv_block_bytes;
 };
 void engine_limits(struct engine *e, struct engine_limits *ret);
 
-/* Counters for /metrics; a consistent snapshot without stopping the engine. */
+/* Counters for /metrics; a consistent snapshot as of the last step, without stopping the engine. */
 struct engine_stats {
 	unsigned running, waiting;
-	double kv_usage;		/* 0..1 of the blocks in use */
+	double kv_usage; /* 0..1 of the blocks in use */
 	uint64_t prompt_tokens, generation_tokens, preemptions, steps;
-	uint64_t prefix_queries, prefix_hits;	/* tokens */
-	uint64_t finished[5];		/* by enum engine_finish */
-	uint64_t step_ns, host_ns;	/* time on the chip and between launches */
-	bool lost;			/* the group failed; error has the words */
+	uint64_t prefix_queries, prefix_hits; /* tokens */
+	uint64_t finished[5];		      /* by enum engine_finish */
+	uint64_t step_ns, host_ns;	      /* time on the chip and between launches */
+	bool lost;			      /* the group failed; error has the words */
 	char error[256];
 };
 void engine_stats(struct engine *e, struct engine_stats *ret);

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The model table of the daemon: which names are served, from which directories, on which chips, and in which state.
+ * The model table of the daemon: which names are served, from which directories, on which chips,
+ *and in which state.
  *
- * A name stands for a Hugging Face directory or a case dir. The former is compiled into the cache on first use by txda-compile, as a child
- * process. Loads run one after the other in a loader thread, one load per model however many ask for it.
+ * A name stands for a Hugging Face directory or a case dir. The former is compiled into the cache
+ *on first use by txda-compile, as a child process. Loads run one after the other in a loader
+ *thread, one load per model however many ask for it.
  *
- * Threads: every function may be called from any thread, but residency_dispatch() from one at a time, the client thread: callbacks run in it
- * and nowhere else, never inside residency_acquire(), and without a lock held, so that a callback may call anything here but
- * residency_dispatch() and residency_free(). Nothing but residency_free() waits for a load.
+ * Threads: every function may be called from any thread, but residency_dispatch() from one at a
+ *time, the client thread: callbacks run in it and nowhere else, never inside residency_acquire(),
+ *and without a lock held, so that a callback may call anything here but residency_dispatch() and
+ *residency_free(). Nothing but residency_free() waits for a load.
  *
  * Use by a server:
  *	watch residency_fd(); when it is readable call residency_dispatch()
- *	residency_acquire(name): 0 → use residency_engine(model); -EINPROGRESS → go on in the callback
- *	watch engine_ready_fd() of an engine from its first acquire on, hold that reference until no request is in flight and
- *	the fd is no longer watched, then residency_release()
- * A model whose chips were lost stays LOST while anyone holds it (acquire: -EIO); when the last holder has released it, the next acquire
- * loads it anew.
+ *	residency_acquire(name): 0 → use residency_engine(model); -EINPROGRESS → go on in the
+ *callback watch engine_ready_fd() of an engine from its first acquire on, hold that reference until
+ *no request is in flight and the fd is no longer watched, then residency_release() A model whose
+ *chips were lost stays LOST while anyone holds it (acquire: -EIO); when the last holder has
+ *released it, the next acquire loads it anew.
  *
  * Errors: 0 or -errno; the words in err.
  */
@@ -30,91 +33,107 @@
 
 struct txda_context;
 struct residency;
-struct residency_model;			/* one name of the table; lives as long as the residency */
+struct residency_model; /* one name of the table; lives as long as the residency */
 
 enum residency_state {
-	RESIDENCY_COLD = 0,		/* nothing is known but the path */
-	RESIDENCY_PLANNED,		/* a case dir is there, its sizes are known */
-	RESIDENCY_LOADING,		/* queued, compiling or loading */
+	RESIDENCY_COLD = 0, /* nothing is known but the path */
+	RESIDENCY_PLANNED,  /* a case dir is there, its sizes are known */
+	RESIDENCY_LOADING,  /* queued, compiling or loading */
 	RESIDENCY_RESIDENT,
-	RESIDENCY_DRAINING,		/* running requests end, new ones are refused */
-	RESIDENCY_LOST,			/* its chips failed */
+	RESIDENCY_DRAINING, /* running requests end, new ones are refused */
+	RESIDENCY_LOST,	    /* its chips failed */
 };
 
-const char *residency_state_name(enum residency_state state);	/* "cold", ... */
+const char *residency_state_name(enum residency_state state); /* "cold", ... */
 
 struct residency_options {
-	struct txda_context *context;	/* referenced */
-	const char *cache_dir;		/* NULL: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, $HOME/.cache/txda, /var/cache/txda */
-	const char *compiler;		/* NULL: txda-compile beside this executable, in ../libexec/txda, in PATH */
-	unsigned compile_seconds;	/* longest run of the compiler; 0: 3600 */
-	uint64_t compile_memory;	/* address space of the compiler in bytes; 0: no limit of its own */
-	/* Applied to every engine; case_dir and load_progress are set here. max_kv_blocks 0: shared out among the models of a chip. */
+	struct txda_context *context; /* referenced */
+	const char *cache_dir; /* NULL: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, $HOME/.cache/txda,
+				  /var/cache/txda */
+	const char *compiler;  /* NULL: txda-compile beside this executable, in ../libexec/txda, in
+				  PATH */
+	unsigned compile_seconds; /* longest run of the compiler; 0: 3600 */
+	uint64_t
+		compile_memory; /* address space of the compiler in bytes; 0: no limit of its own */
+	/* Applied to every engine; case_dir and load_progress are set here. max_kv_blocks 0: shared
+	 * out among the models of a chip. */
 	struct engine_options engine;
 };
 
 /* Starts the loader thread. */
-int residency_new(const struct residency_options *options, struct residency **ret, char *err, size_t errlen);
-/* Waits for a load under way (its compiler is killed), frees every engine. Waiters' callbacks do not run any more. NULL is accepted. */
+int residency_new(const struct residency_options *options, struct residency **ret, char *err,
+		  size_t errlen);
+/* Waits for a load under way (its compiler is killed), frees every engine. Waiters' callbacks do
+ * not run any more. NULL is accepted. */
 void residency_free(struct residency *r);
-/* Refuses acquires with -ESHUTDOWN, drains every engine, fails the waiters. Does not wait; idle once residency_idle() says so. */
+/* Refuses acquires with -ESHUTDOWN, drains every engine, fails the waiters. Does not wait; idle
+ * once residency_idle() says so. */
 void residency_shutdown(struct residency *r);
-bool residency_idle(struct residency *r);	/* no load under way and nobody holds a model */
+bool residency_idle(struct residency *r); /* no load under way and nobody holds a model */
 
 /*
- * Adds a name. @tp 0: as the directory says (case dir) or the compiler decides. @weights: "bf16", "w8", ... or NULL: as they are; both only apply
- * to Hugging Face directories, and must agree with a case dir's. -EEXIST: the name is taken. -ENOENT, -ENOTDIR, -EINVAL: not a model's
- * directory.
+ * Adds a name. @tp 0: as the directory says (case dir) or the compiler decides. @weights: "bf16",
+ * "w8", ... or NULL: as they are; both only apply to Hugging Face directories, and must agree with
+ * a case dir's. -EEXIST: the name is taken. -ENOENT, -ENOTDIR, -EINVAL: not a model's directory.
  */
-int residency_add(struct residency *r, const char *name, const char *path, unsigned tp, const char *weights, char *err, size_t errlen);
+int residency_add(struct residency *r, const char *name, const char *path, unsigned tp,
+		  const char *weights, char *err, size_t errlen);
 
 /*
- * Called in residency_dispatch() when the model is resident (@error 0; the callee holds a reference, residency_release() drops it) or could not
- * be loaded (@error -errno, @text says why).
+ * Called in residency_dispatch() when the model is resident (@error 0; the callee holds a
+ * reference, residency_release() drops it) or could not be loaded (@error -errno, @text says why).
  */
-typedef void residency_ready_fn(void *arg, int error, const char *text, struct residency_model *model);
+typedef void residency_ready_fn(void *arg, int error, const char *text,
+				struct residency_model *model);
 
 /*
- * Takes a reference to a resident model: 0 and *ret_model. Else queues the load, if none is under way, and returns -EINPROGRESS; @ready then
- * runs exactly once, unless it is called off. -ENOENT: no such name. -EIO: lost. -EBUSY: draining. -ESHUTDOWN.
+ * Takes a reference to a resident model: 0 and *ret_model. Else queues the load, if none is under
+ * way, and returns -EINPROGRESS; @ready then runs exactly once, unless it is called off. -ENOENT:
+ * no such name. -EIO: lost. -EBUSY: draining. -ESHUTDOWN.
  */
 int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
 		      struct residency_model **ret_model, char *err, size_t errlen);
-/* Calls off every wait with this @arg: its callback does not run any more (client thread only). Returns how many there were. */
+/* Calls off every wait with this @arg: its callback does not run any more (client thread only).
+ * Returns how many there were. */
 unsigned residency_call_off(struct residency *r, void *arg);
 void residency_release(struct residency *r, struct residency_model *model);
 
 /* Starts the load of a model without waiting for it; 0 also when it is resident or loading. */
 int residency_load(struct residency *r, const char *name, char *err, size_t errlen);
-/* Drains the model, frees it when its last holder has released it; 0 also when it is not loaded. -EBUSY: it is loading. */
+/* Drains the model, frees it when its last holder has released it; 0 also when it is not loaded.
+ * -EBUSY: it is loading. */
 int residency_unload(struct residency *r, const char *name, char *err, size_t errlen);
 
 /* Readable when callbacks wait. */
 int residency_fd(struct residency *r);
 void residency_dispatch(struct residency *r);
 
-/* Of a model that the caller holds. The engine and the text stay valid until residency_release(). */
+/* Of a model that the caller holds. The engine and the text stay valid until residency_release().
+ */
 struct engine *residency_engine(struct residency_model *model);
 const char *residency_name(struct residency_model *model);
-const char *residency_case_dir(struct residency_model *model);	/* tokenizer.json and the like lie here */
+const char *
+residency_case_dir(struct residency_model *model); /* tokenizer.json and the like lie here */
 
 struct residency_info {
 	char name[256];
-	char path[1024];		/* as it was added */
-	char case_dir[1024];		/* "" until it is known */
-	char phase[32];			/* while loading: "queued", "compiling", "loading" */
-	char error[512];		/* of the last failed load or the loss; "" if none */
+	char path[1024];     /* as it was added */
+	char case_dir[1024]; /* "" until it is known */
+	char phase[32];	     /* while loading: "queued", "compiling", "loading" */
+	char error[512];     /* of the last failed load or the loss; "" if none */
 	enum residency_state state;
-	double progress;		/* 0..1 of the phase; 1 when resident */
-	uint64_t weight_bytes;		/* per chip; 0 until planned */
-	uint64_t kv_bytes;		/* per chip; 0 unless resident */
-	unsigned tp;			/* 0 until it is known */
-	unsigned max_context;		/* 0 unless resident */
+	double progress;       /* 0..1 of the phase; 1 when resident */
+	uint64_t weight_bytes; /* per chip; 0 until planned */
+	uint64_t kv_bytes;     /* per chip; 0 unless resident */
+	unsigned tp;	       /* 0 until it is known */
+	unsigned max_context;  /* 0 unless resident */
 	unsigned holders;
-	uint64_t added_s;		/* CLOCK_REALTIME seconds of residency_add(): "created" of the OpenAI API */
-	uint64_t load_ns;		/* how long the last load took, compilation included; 0: none yet */
+	uint64_t added_s; /* CLOCK_REALTIME seconds of residency_add(): "created" of the OpenAI API
+			   */
+	uint64_t load_ns; /* how long the last load took, compilation included; 0: none yet */
 };
-/* Copies at most @max entries in the order of residency_add(); returns how many models there are. */
+/* Copies at most @max entries in the order of residency_add(); returns how many models there are.
+ */
 unsigned residency_list(struct residency *r, struct residency_info *infos, unsigned max);
 /* -ENOENT */
 int residency_find(struct residency *r, const char *name, struct residency_info *ret);

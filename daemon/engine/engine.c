@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+#include "engine.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine_internal.h"
+
+uint64_t engine_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static void wake_engine(struct engine *e)
+{
+	if (!atomic_load(&e->asleep))
+		return;
+	pthread_mutex_lock(&e->sleep_lock);
+	pthread_cond_signal(&e->wake);
+	pthread_mutex_unlock(&e->sleep_lock);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int load_model(struct engine *e, struct txda_group *group,
+		      const struct engine_options *options, struct txda_model_info *info, char *err,
+		      size_t errlen)
+{
+	struct txda_model_options model_options = TXDA_INIT(struct txda_model_options);
+	int error;
+
+	model_options.path = options->case_dir;
+	model_options.max_kv_blocks = options->max_kv_blocks;
+	model_options.kv_reserve_bytes = options->kv_reserve_bytes;
+	model_options.progress = options->load_progress;
+	model_options.progress_arg = options->load_progress_arg;
+	error = txda_model_load(group, &model_options, &e->model);
+	if (!error)
+		error = txda_model_info(e->model, info);
+	if (error)
+		snprintf(err, errlen, "cannot load %s: %s (%s)", options->case_dir,
+			 txda_context_error(options->context), strerror(-error));
+	return error;
+}
+
+static unsigned at_most(unsigned wanted, unsigned normal, unsigned limit)
+{
+	unsigned value = wanted ? wanted : normal;
+
+	return value < limit ? value : limit;
+}
+
+/* The engine's limits, from the program's, the memory's and the options'. */
+static void set_limits(struct engine *e, const struct engine_options *options,
+		       const struct txda_model_info *info, unsigned max_blocks)
+{
+	struct engine_limits *l = &e->limits;
+	unsigned blocks = max_blocks < info->kv_blocks ? max_blocks : info->kv_blocks;
+	uint64_t context = (uint64_t)blocks * info->block_size;
+
+	l->vocab = info->vocab;
+	l->block_size = info->block_size;
+	l->kv_blocks = info->kv_blocks;
+	l->kv_block_bytes = info->kv_block_bytes;
+	l->max_context = context < info->max_context ? (unsigned)context : info->max_context;
+	l->max_num_batched_tokens =
+		at_most(options->max_num_batched_tokens, 2048, info->max_tokens);
+	l->max_num_seqs = at_most(options->max_num_seqs, 256, info->max_seqs);
+	l->max_num_seqs = at_most(l->max_num_seqs, 0, info->max_rows);
+	l->max_num_seqs = at_most(l->max_num_seqs, 0, l->max_num_batched_tokens);
+	e->max_queue = at_most(options->max_queue, 1024, 1u << 20);
+	e->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
+	e->prefix_caching = options->prefix_caching;
+}
+
+static int build(struct engine *e, const struct engine_options *options,
+		 const struct txda_model_info *info, char *err, size_t errlen)
+{
+	struct scheduler_options plan;
+	unsigned max_blocks;
+	int error;
+
+	error = step_init(&e->slot, e->model, options->context, info, info->max_seqs, &max_blocks,
+			  err, errlen);
+	if (error)
+		return error;
+	set_limits(e, options, info, max_blocks);
+	plan = (struct scheduler_options){
+		.max_seqs = e->limits.max_num_seqs,
+		.max_live = e->max_queue + e->limits.max_num_seqs,
+		.max_tokens = e->limits.max_num_batched_tokens,
+		.max_rows = info->max_rows,
+		.max_context = e->limits.max_context,
+	};
+	error = kv_new(info->kv_blocks, info->block_size, options->prefix_caching, &e->kv);
+	if (!error)
+		error = scheduler_new(&plan, e->kv, &e->scheduler);
+	if (!error)
+		error = sampler_new(info->vocab, info->topk, &e->sampler);
+	if (!error) {
+		e->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		error = e->ready_fd < 0 ? -errno : 0;
+	}
+	if (error)
+		snprintf(err, errlen, "cannot set up the engine: %s", strerror(-error));
+	return error;
+}
+
+static int start_thread(struct engine *e, char *err, size_t errlen)
+{
+	sigset_t all, old;
+	int error;
+
+	/* Signals are for the daemon's own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = -pthread_create(&e->thread, NULL, engine_main, e);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (error)
+		snprintf(err, errlen, "cannot start the engine thread: %s", strerror(-error));
+	else
+		e->thread_runs = true;
+	return error;
+}
+
+int engine_new(struct txda_group *group, const struct engine_options *options, struct engine **ret,
+	       char *err, size_t errlen)
+{
+	struct txda_model_info info = TXDA_INIT(struct txda_model_info);
+	struct engine *e = calloc(1, sizeof(*e));
+	int error;
+
+	if (!e) {
+		snprintf(err, errlen, "out of memory");
+		return -ENOMEM;
+	}
+	e->ready_fd = -1;
+	pthread_mutex_init(&e->sleep_lock, NULL);
+	pthread_cond_init(&e->wake, NULL);
+	pthread_mutex_init(&e->stats_lock, NULL);
+	error = load_model(e, group, options, &info, err, errlen);
+	if (!error)
+		error = build(e, options, &info, err, errlen);
+	if (!error)
+		error = start_thread(e, err, errlen);
+	if (error) {
+		engine_free(e);
+		return error;
+	}
+	*ret = e;
+	return 0;
+}
+
+void engine_free(struct engine *e)
+{
+	struct engine_request *r, *next;
+
+	if (!e)
+		return;
+	atomic_store(&e->stopping, true);
+	if (e->thread_runs) {
+		wake_engine(e);
+		pthread_join(e->thread, NULL);
+	}
+	for (r = ready_take(&e->ready); r; r = next) {
+		next = r->ready_next;
+		engine_request_unref(r);
+	}
+	if (e->ready_fd >= 0)
+		close(e->ready_fd);
+	sampler_free(e->sampler);
+	scheduler_free(e->scheduler);
+	kv_free(e->kv);
+	step_fini(&e->slot);
+	txda_model_unref(e->model);
+	pthread_mutex_destroy(&e->sleep_lock);
+	pthread_cond_destroy(&e->wake);
+	pthread_mutex_destroy(&e->stats_lock);
+	free(e);
+}
+
+/* ---- the client side ------------------------------------------------------------------------- */
+
+static int check(const struct engine *e, const struct engine_request *r, char *err, size_t errlen)
+{
+	int error;
+
+	if (!r->n_prompt) {
+		snprintf(err, errlen, "the prompt is empty");
+		return -EINVAL;
+	}
+	if (r->n_prompt > e->limits.max_context) {
+		snprintf(err, errlen, "the prompt has %u tokens, more than the context of %u",
+			 r->n_prompt, e->limits.max_context);
+		return -E2BIG;
+	}
+	error = sampler_check(&r->sampling, err, errlen);
+	if (error)
+		return error;
+	for (unsigned i = 0; i < r->n_prompt; i++) {
+		if (r->prompt[i] < 0 || (unsigned)r->prompt[i] >= e->limits.vocab) {
+			snprintf(err, errlen,
+				 "token %d at position %u is not in the vocabulary of %u",
+				 r->prompt[i], i, e->limits.vocab);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen)
+{
+	struct engine_seq *head;
+	unsigned queued;
+	int error = check(e, r, err, errlen);
+
+	if (error)
+		return error;
+	if (atomic_load(&e->lost)) {
+		snprintf(err, errlen, "%s", e->lost_text);
+		return -EIO;
+	}
+	if (atomic_load(&e->draining) || atomic_load(&e->stopping)) {
+		snprintf(err, errlen, "the model is being drained");
+		return -ESHUTDOWN;
+	}
+	queued = atomic_fetch_add(&e->n_submitted, 1) + atomic_load(&e->n_waiting);
+	if (queued >= e->max_queue) {
+		atomic_fetch_sub(&e->n_submitted, 1);
+		snprintf(err, errlen, "%u requests wait already, the limit is %u", queued,
+			 e->max_queue);
+		return -EAGAIN;
+	}
+	engine_request_ref(r);
+	r->queued_ns = engine_now_ns();
+	head = atomic_load(&e->submitted);
+	do {
+		r->seq->submit_next = head;
+	} while (!atomic_compare_exchange_weak(&e->submitted, &head, r->seq));
+	wake_engine(e);
+	return 0;
+}
+
+void engine_cancel(struct engine *e, struct engine_request *r)
+{
+	if (!atomic_exchange(&r->cancelled, true))
+		atomic_fetch_add(&e->cancels, 1);
+}
+
+void engine_drain(struct engine *e)
+{
+	atomic_store(&e->draining, true);
+}
+
+int engine_ready_fd(struct engine *e)
+{
+	return e->ready_fd;
+}
+
+struct engine_request *engine_take_ready(struct engine *e)
+{
+	uint64_t count;
+
+	/* Before the list, so that news behind it makes the fd readable again. */
+	if (read(e->ready_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		return NULL;
+	return ready_take(&e->ready);
+}
+
+void engine_limits(struct engine *e, struct engine_limits *ret)
+{
+	*ret = e->limits;
+}
+
+void engine_stats(struct engine *e, struct engine_stats *ret)
+{
+	pthread_mutex_lock(&e->stats_lock);
+	*ret = e->published;
+	pthread_mutex_unlock(&e->stats_lock);
+	ret->waiting += atomic_load(&e->n_submitted);
+	if (!ret->lost && atomic_load(&e->lost)) {
+		ret->lost = true;
+		memcpy(ret->error, e->lost_text, sizeof(ret->error));
+	}
+}

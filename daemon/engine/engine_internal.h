@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* What the engine's files share: engine.c (life, client side), engine_loop.c (its thread),
+ * request.c. */
+#ifndef TXDA_ENGINE_INTERNAL_H
+#define TXDA_ENGINE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "engine.h"
+#include "kv.h"
+#include "sampler.h"
+#include "scheduler.h"
+#include "step.h"
+
+#define NS_PER_S 1000000000ull
+
+/* A request's life in the engine, allocated with it. */
+struct engine_seq {
+	struct sched_seq sched; /* first: the scheduler hands these out */
+	struct engine_request *request;
+	struct engine_seq *submit_next;
+};
+
+struct ready_list {
+	_Atomic(struct engine_request *) head;
+};
+
+struct engine {
+	/* Constant from engine_new() on. */
+	struct txda_model *model;
+	struct engine_limits limits;
+	unsigned max_queue;
+	uint64_t step_limit_ns;
+	bool prefix_caching;
+	int ready_fd;
+	pthread_t thread;
+	bool thread_runs;
+
+	/* From the clients to the engine thread. */
+	_Atomic(struct engine_seq *) submitted; /* a stack, youngest first */
+	atomic_uint n_submitted;		/* on it */
+	atomic_uint n_waiting;			/* of the scheduler, written by the engine thread */
+	atomic_uint cancels;			/* rises with each cancellation */
+	atomic_bool draining, stopping, lost;
+	char lost_text[256]; /* constant once lost is set */
+	atomic_bool asleep;
+	pthread_mutex_t sleep_lock;
+	pthread_cond_t wake;
+
+	/* From the engine thread to the clients. */
+	struct ready_list ready;
+	pthread_mutex_t stats_lock; /* the engine thread never waits for it while requests run */
+	struct engine_stats published;
+
+	/* The engine thread's own. */
+	struct kv *kv;
+	struct scheduler *scheduler;
+	struct sampler *sampler;
+	struct step_slot slot;
+	struct engine_stats stats;
+	unsigned cancels_seen;
+	bool wake_client;
+	uint64_t boundary_ns; /* end of the last step, 0: nothing ran before */
+};
+
+/* Puts @r on the list unless it is there; true: the list was empty, the client has to be woken. */
+bool ready_push(struct ready_list *list, struct engine_request *r);
+/* Takes all, oldest first, linked by ready_next. */
+struct engine_request *ready_take(struct ready_list *list);
+
+uint64_t engine_now_ns(void); /* CLOCK_MONOTONIC */
+
+/* The engine thread, of a struct engine. */
+void *engine_main(void *arg);
+
+#endif

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine_internal.h"
+
+#define WAIT_SLICE_NS (NS_PER_S / 2)  /* how often a long step looks for the engine's end */
+#define STOP_GRACE_NS (10 * NS_PER_S) /* how long engine_free() waits for a step */
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static void tell(struct engine *e, struct engine_request *r)
+{
+	if (ready_push(&e->ready, r))
+		e->wake_client = true;
+}
+
+static void wake_client(struct engine *e)
+{
+	uint64_t one = 1;
+
+	/* The counter cannot be full: the client reads it, and 2^64 wakes take a while. */
+	if (e->wake_client && write(e->ready_fd, &one, sizeof(one)) == sizeof(one))
+		e->wake_client = false;
+}
+
+/* Ends a request that the scheduler does not have (any more); drops the engine's reference. */
+static void end_request(struct engine *e, struct engine_request *r, enum engine_finish finish,
+			int error, const char *text)
+{
+	if (finish == ENGINE_FINISH_ERROR) {
+		r->error = error;
+		snprintf(r->error_text, sizeof(r->error_text), "%s", text);
+	}
+	e->stats.finished[finish]++;
+	atomic_store_explicit(&r->finish, finish, memory_order_release);
+	tell(e, r);
+	engine_request_unref(r);
+}
+
+static void finish(struct engine *e, struct engine_seq *seq, enum engine_finish how, int error,
+		   const char *text)
+{
+	scheduler_remove(e->scheduler, &seq->sched);
+	end_request(e, seq->request, how, error, text);
+}
+
+static bool is_stop(const struct engine_sampling *p, int32_t token)
+{
+	for (unsigned i = 0; !p->ignore_eos && i < p->n_stop_tokens; i++) {
+		if (p->stop_tokens[i] == token)
+			return true;
+	}
+	return false;
+}
+
+/* Samples the next token and appends it. */
+static void advance(struct engine *e, struct engine_seq *seq, unsigned row_index, uint64_t now)
+{
+	struct engine_request *r = seq->request;
+	const struct engine_sampling *p = &r->sampling;
+	unsigned n = seq->sched.n_total - r->n_prompt;
+	bool mask_stops = !p->ignore_eos && n < p->min_tokens;
+	struct sampler_row row;
+	int32_t token;
+	int error;
+
+	step_row(&e->slot, row_index, &row);
+	error = sampler_choose(e->sampler, &row, p, seq->sched.n_total, mask_stops, &token);
+	if (error) {
+		finish(e, seq, ENGINE_FINISH_ERROR, -EIO,
+		       "the model's logits are not finite: its weights or the chip are broken");
+		return;
+	}
+	r->tokens[n] = token;
+	if (r->logprobs)
+		r->logprobs[n] = (struct engine_logprob){token, sampler_logprob(&row, token)};
+	if (r->top)
+		sampler_top(&row, (unsigned)p->logprobs,
+			    r->top + (size_t)n * (unsigned)p->logprobs);
+	if (!n)
+		r->first_token_ns = now;
+	r->last_token_ns = now;
+	atomic_store_explicit(&r->n_tokens, ++n, memory_order_release);
+	e->stats.generation_tokens++;
+	seq->sched.n_total++;
+	if (is_stop(p, token))
+		finish(e, seq, ENGINE_FINISH_STOP, 0, "");
+	else if (n >= p->max_tokens || seq->sched.n_total >= e->limits.max_context)
+		finish(e, seq, ENGINE_FINISH_LENGTH, 0, "");
+	else
+		tell(e, r);
+}
+
+/* Stores the logprobs of the prompt tokens behind the item's rows. */
+static void store_prompt_rows(struct engine *e, const struct sched_item *item, unsigned row_index)
+{
+	struct engine_seq *seq = (struct engine_seq *)item->seq;
+	struct engine_request *r = seq->request;
+	struct sampler_row row;
+
+	for (unsigned i = 0; i < item->rows; i++) {
+		unsigned next = item->first_row + i + 1;
+
+		step_row(&e->slot, row_index + i, &row);
+		r->prompt_lp[next] = sampler_logprob(&row, r->prompt[next]);
+	}
+	if (item->rows)
+		item->seq->prompt_row = item->first_row + item->rows;
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+static void lose(struct engine *e, const char *text)
+{
+	snprintf(e->lost_text, sizeof(e->lost_text), "%s", text);
+	atomic_store(&e->lost, true);
+	e->stats.lost = true;
+	snprintf(e->stats.error, sizeof(e->stats.error), "%s", text);
+}
+
+/* Waits for the step; gives up when it takes too long, or a while after the engine is to stop. */
+static int wait_step(struct engine *e, uint64_t start, char *err, size_t errlen)
+{
+	uint64_t now = start, stop_at = UINT64_MAX;
+	int error;
+
+	do {
+		error = step_wait(&e->slot, now + WAIT_SLICE_NS, err, errlen);
+		if (error != -ETIMEDOUT)
+			return error;
+		now = engine_now_ns();
+		if (stop_at == UINT64_MAX && atomic_load(&e->stopping))
+			stop_at = now + STOP_GRACE_NS;
+	} while (now - start < e->step_limit_ns && now < stop_at);
+	snprintf(err, errlen, "a step of %u tokens did not end within %llu ms", e->slot.n_tokens,
+		 (unsigned long long)((now - start) / 1000000));
+	return -ETIMEDOUT;
+}
+
+/* What a request learns when its first step is planned. */
+static void note_start(struct engine *e, struct engine_seq *seq, uint64_t now)
+{
+	struct engine_request *r = seq->request;
+
+	if (r->started_ns)
+		return;
+	r->started_ns = now;
+	r->cached_tokens = seq->sched.n_matched;
+	e->stats.prompt_tokens += r->n_prompt;
+	if (e->prefix_caching) {
+		e->stats.prefix_queries += r->n_prompt;
+		e->stats.prefix_hits += r->cached_tokens;
+	}
+}
+
+static void run_step(struct engine *e)
+{
+	struct step_slot *slot = &e->slot;
+	uint64_t start, end;
+	char err[256] = "";
+	unsigned row = 0;
+	int error;
+
+	start = engine_now_ns();
+	for (unsigned i = 0; i < slot->n_items; i++)
+		note_start(e, (struct engine_seq *)slot->items[i].seq, start);
+	step_fill(slot);
+	start = engine_now_ns();
+	error = step_run(slot, err, sizeof(err));
+	if (!error)
+		error = wait_step(e, start, err, sizeof(err));
+	end = engine_now_ns();
+	if (error) {
+		lose(e, err);
+		return;
+	}
+	e->stats.steps++;
+	e->stats.step_ns += end - start;
+	if (e->boundary_ns)
+		e->stats.host_ns += start - e->boundary_ns;
+	e->boundary_ns = end;
+	scheduler_done(e->scheduler, slot->items, slot->n_items);
+	for (unsigned i = 0; i < slot->n_items; i++) {
+		const struct sched_item *item = &slot->items[i];
+		struct engine_seq *seq = (struct engine_seq *)item->seq;
+		bool sample = item->sample;
+
+		store_prompt_rows(e, item, row);
+		row += item->rows;
+		if (sample)
+			advance(e, seq, row++, end);
+	}
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* Moves what was submitted to the scheduler, oldest first. */
+static void take_submitted(struct engine *e)
+{
+	struct engine_seq *seq = atomic_exchange(&e->submitted, NULL), *oldest = NULL, *next;
+	unsigned n = 0;
+
+	for (; seq; seq = next) {
+		next = seq->submit_next;
+		seq->submit_next = oldest;
+		oldest = seq;
+		n++;
+	}
+	for (seq = oldest; seq; seq = next) {
+		struct engine_request *r = seq->request;
+
+		next = seq->submit_next;
+		if (atomic_load(&r->cancelled)) {
+			end_request(e, r, ENGINE_FINISH_CANCELLED, 0, "");
+			continue;
+		}
+		seq->sched.uid = r->uid;
+		seq->sched.priority = r->priority;
+		seq->sched.prompt = r->prompt;
+		seq->sched.generated = r->tokens;
+		seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
+		seq->sched.prompt_row = r->prompt_lp ? 0 : r->n_prompt;
+		scheduler_add(e->scheduler, &seq->sched);
+	}
+	/* First counted there, then not counted here, so that the queue never looks shorter than it
+	 * is. */
+	atomic_store(&e->n_waiting, scheduler_waiting(e->scheduler));
+	atomic_fetch_sub(&e->n_submitted, n);
+}
+
+/* Ends all requests, or the cancelled ones. */
+static void end_all(struct engine *e, bool cancelled_only, enum engine_finish how, int error,
+		    const char *text)
+{
+	struct sched_seq *seq, *next;
+
+	for (unsigned i = scheduler_running(e->scheduler); i-- > 0;) {
+		seq = scheduler_running_seq(e->scheduler, i);
+		if (!cancelled_only || atomic_load(&((struct engine_seq *)seq)->request->cancelled))
+			finish(e, (struct engine_seq *)seq, how, error, text);
+	}
+	for (seq = scheduler_next_waiting(e->scheduler, NULL); seq; seq = next) {
+		next = scheduler_next_waiting(e->scheduler, seq);
+		if (!cancelled_only || atomic_load(&((struct engine_seq *)seq)->request->cancelled))
+			finish(e, (struct engine_seq *)seq, how, error, text);
+	}
+}
+
+static void publish(struct engine *e, bool wait)
+{
+	e->stats.running = scheduler_running(e->scheduler);
+	e->stats.waiting = scheduler_waiting(e->scheduler);
+	e->stats.kv_usage = 1 - (double)kv_free_blocks(e->kv) / kv_blocks(e->kv);
+	e->stats.preemptions = scheduler_preemptions(e->scheduler);
+	atomic_store(&e->n_waiting, e->stats.waiting);
+	if (wait)
+		pthread_mutex_lock(&e->stats_lock);
+	else if (pthread_mutex_trylock(&e->stats_lock))
+		return;
+	e->published = e->stats;
+	pthread_mutex_unlock(&e->stats_lock);
+}
+
+/* Sleeps until there is something to do. */
+static void sleep_until_woken(struct engine *e)
+{
+	pthread_mutex_lock(&e->sleep_lock);
+	atomic_store(&e->asleep, true);
+	while (!atomic_load(&e->submitted) && !atomic_load(&e->stopping))
+		pthread_cond_wait(&e->wake, &e->sleep_lock);
+	atomic_store(&e->asleep, false);
+	pthread_mutex_unlock(&e->sleep_lock);
+	e->boundary_ns = 0;
+}
+
+void *engine_main(void *arg)
+{
+	struct engine *e = arg;
+
+	pthread_setname_np(pthread_self(), "txda-engine");
+	while (!atomic_load(&e->stopping)) {
+		unsigned cancels = atomic_load(&e->cancels);
+
+		take_submitted(e);
+		if (cancels != e->cancels_seen) {
+			end_all(e, true, ENGINE_FINISH_CANCELLED, 0, "");
+			e->cancels_seen = cancels;
+		}
+		if (atomic_load(&e->lost))
+			end_all(e, false, ENGINE_FINISH_ERROR, -EIO, e->lost_text);
+		e->slot.n_items = scheduler_plan(e->scheduler, e->slot.items);
+		atomic_store(&e->n_waiting, scheduler_waiting(e->scheduler));
+		if (e->slot.n_items) {
+			run_step(e);
+			publish(e, false);
+			wake_client(e);
+		} else {
+			publish(e, true);
+			wake_client(e);
+			sleep_until_woken(e);
+		}
+	}
+	take_submitted(e);
+	end_all(e, false, ENGINE_FINISH_CANCELLED, 0, "");
+	publish(e, true);
+	wake_client(e);
+	return NULL;
+}

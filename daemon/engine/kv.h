@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Paged KV blocks: who holds which block, which are free, and which hold a prefix that can be used
+ *again.
+ *
+ * A block stores the keys and values of block_size consecutive positions. It has a reference count;
+ *a block without references is free. With caching on, a full block may be committed under its key
+ *
+ *	(uid, parent, tokens[block_size])
+ *
+ * where parent is the serial number of the committed block before it, or KV_ROOT. Serial numbers
+ *are never used twice and keys are compared in full, so a match is never a mere hash collision, and
+ *a chain of matches holds exactly the KV of these tokens at these positions. The uid keeps the
+ *users' prefixes apart: no one learns by timing what others asked.
+ *
+ * A free committed block keeps its content until it is allocated again. The free queue is taken
+ *from the head: blocks without content first, then the least recently used.
+ *
+ * All operations on one block are O(1); nothing is allocated after kv_new(). One thread at a time.
+ */
+#ifndef TXDA_ENGINE_KV_H
+#define TXDA_ENGINE_KV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define KV_ROOT 0ull /* parent of a sequence's first block */
+
+struct kv;
+
+/* -EINVAL: no blocks or no block size; -ENOMEM. */
+int kv_new(unsigned n_blocks, unsigned block_size, bool caching, struct kv **ret);
+void kv_free(struct kv *kv);
+
+unsigned kv_blocks(const struct kv *kv);
+unsigned kv_block_size(const struct kv *kv);
+unsigned
+kv_free_blocks(const struct kv *kv); /* blocks without references, cached ones among them */
+
+/* Takes a free block, with one reference; false if there is none. What it held is forgotten. */
+bool kv_alloc(struct kv *kv, uint32_t *ret_block);
+
+/*
+ * Drops one reference to each of blocks[0..n), a sequence's blocks in order. The last ones become
+ * free first, so that a prefix loses its tail before its head.
+ */
+void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n);
+
+/*
+ * Says that @block is full and holds the KV of @tokens [block_size] behind @parent. Returns the
+ * serial of this content: the block's own, or that of another block which holds it already. KV_ROOT
+ * without caching.
+ */
+uint64_t kv_commit(struct kv *kv, uint32_t block, uid_t uid, uint64_t parent,
+		   const int32_t *tokens);
+
+/*
+ * Finds the block that holds @tokens [block_size] behind @parent and takes a reference to it; false
+ * if there is none. Call it along the prompt, with the serial of each block as the next one's
+ * parent.
+ */
+bool kv_match(struct kv *kv, uid_t uid, uint64_t parent, const int32_t *tokens, uint32_t *ret_block,
+	      uint64_t *ret_serial);
+
+/* Counts references, the free queue and the index against each other; false if they disagree. For
+ * tests. */
+bool kv_check(const struct kv *kv);
+
+#endif

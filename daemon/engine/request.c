@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_internal.h"
+
+#define MAX_LENGTH (1u << 24) /* tokens: no model's context is longer */
+
+/* Counts room for @n entries of @size bytes; returns where they begin. */
+static size_t room(size_t *total, size_t n, size_t size)
+{
+	size_t at = (*total + 15) & ~(size_t)15;
+
+	*total = at + n * size;
+	return at;
+}
+
+int engine_request_new(const int32_t *prompt, unsigned n_prompt,
+		       const struct engine_sampling *sampling, bool prompt_logprobs,
+		       struct engine_request **ret)
+{
+	size_t total = sizeof(struct engine_request), seq, copy, tokens, logprobs, top, prompt_lp;
+	size_t n_logprobs = sampling->logprobs >= 0 ? sampling->max_tokens : 0;
+	size_t n_top =
+		sampling->logprobs > 0 ? (size_t)sampling->logprobs * sampling->max_tokens : 0;
+	struct engine_request *r;
+	char *base;
+
+	if (n_prompt > MAX_LENGTH || sampling->max_tokens > MAX_LENGTH ||
+	    sampling->logprobs > ENGINE_MAX_LOGPROBS)
+		return -E2BIG;
+	seq = room(&total, 1, sizeof(struct engine_seq));
+	copy = room(&total, n_prompt, sizeof(*prompt));
+	tokens = room(&total, sampling->max_tokens, sizeof(*r->tokens));
+	logprobs = room(&total, n_logprobs, sizeof(*r->logprobs));
+	top = room(&total, n_top, sizeof(*r->top));
+	prompt_lp = room(&total, prompt_logprobs ? n_prompt : 0, sizeof(*r->prompt_lp));
+	base = calloc(1, total);
+	if (!base)
+		return -ENOMEM;
+	r = (struct engine_request *)base;
+	r->sampling = *sampling;
+	r->n_prompt = n_prompt;
+	r->prompt_logprobs = prompt_logprobs;
+	r->prompt = (int32_t *)(base + copy);
+	if (n_prompt)
+		memcpy(base + copy, prompt, n_prompt * sizeof(*prompt));
+	r->tokens = (int32_t *)(base + tokens);
+	r->logprobs = n_logprobs ? (struct engine_logprob *)(base + logprobs) : NULL;
+	r->top = n_top ? (struct engine_logprob *)(base + top) : NULL;
+	r->prompt_lp = prompt_logprobs && n_prompt ? (float *)(base + prompt_lp) : NULL;
+	if (r->prompt_lp)
+		r->prompt_lp[0] = NAN;
+	r->seq = (struct engine_seq *)(base + seq);
+	r->seq->request = r;
+	atomic_init(&r->refs, 1);
+	*ret = r;
+	return 0;
+}
+
+struct engine_request *engine_request_ref(struct engine_request *r)
+{
+	atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+	return r;
+}
+
+void engine_request_unref(struct engine_request *r)
+{
+	if (r && atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) == 1)
+		free(r);
+}
+
+/* ---- the ready list -------------------------------------------------------------------------- */
+
+/*
+ * The engine thread pushes, one client thread takes all: a stack without a lock. A request is
+ * pushed when its flag was clear; the client clears it before it looks at the news, so none is
+ * missed.
+ */
+bool ready_push(struct ready_list *list, struct engine_request *r)
+{
+	struct engine_request *head;
+
+	if (atomic_exchange(&r->on_ready_list, true))
+		return false;
+	engine_request_ref(r);
+	head = atomic_load(&list->head);
+	do {
+		r->push_next = head;
+	} while (!atomic_compare_exchange_weak(&list->head, &head, r));
+	return !head;
+}
+
+struct engine_request *ready_take(struct ready_list *list)
+{
+	struct engine_request *r = atomic_exchange(&list->head, NULL), *oldest = NULL, *next;
+
+	for (; r; r = next) {
+		next = r->push_next;
+		r->ready_next = oldest;
+		oldest = r;
+		atomic_exchange(&r->on_ready_list, false);
+	}
+	return oldest;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Chooses the next token from one row of logits.
+ *
+ * The order is that of Hugging Face: mask, temperature, top_k, top_p, min_p, draw.
+ *	mask		stop tokens cannot be chosen before min_tokens
+ *	temperature	logits are divided by it; 0 takes the best token and ignores the rest
+ *	top_k		the k best stay (of equal ones at the limit, those that the ranking puts
+ *first) top_p		the shortest run of best tokens stays whose probability, among what top_k
+ *left, reaches top_p; at least one
+ *	min_p		tokens stay whose probability is at least min_p times the best one's
+ *	draw		u in [0, 1) is cut from the cumulative probability of what stayed, in
+ *ranking order
+ *
+ * u is a function of (seed, position) alone, position being the index of the new token in its
+ *sequence, and all else depends on the row alone. So a request draws the same tokens alone, in a
+ *batch or after a preemption.
+ *
+ * The ranking is that of the device's top-k list, followed by the other tokens by their number.
+ *Where the list decides (greedy, top_k within it, or the draw falls into it whatever the exact mass
+ *of the tail is, which is bounded through lse), the full row is not read; else it is, with the same
+ *result.
+ *
+ * Logprobs are those of the model: logit - lse, before mask and temperature.
+ */
+#ifndef TXDA_ENGINE_SAMPLER_H
+#define TXDA_ENGINE_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine.h"
+
+#define SAMPLER_MAX_TOPK 256 /* longest list that is used */
+
+/* One row of the step's outputs. */
+struct sampler_row {
+	const float *logits;	  /* [vocab] */
+	const int32_t *topk_ids;  /* [k], best first */
+	const float *topk_logits; /* [k] */
+	float lse;
+	unsigned vocab, k;
+};
+
+/* Scratch memory of one thread. */
+struct sampler;
+/* @k: the device's list; any length is accepted, the first SAMPLER_MAX_TOPK are used. */
+int sampler_new(unsigned vocab, unsigned k, struct sampler **ret);
+void sampler_free(struct sampler *s);
+
+/*
+ * Chooses the token at @position. @mask_stops: stop tokens are masked. -EDOM: the row is not finite
+ * or the list names a token outside the vocabulary: the model or the chip is broken.
+ */
+int sampler_choose(struct sampler *s, const struct sampler_row *row,
+		   const struct engine_sampling *sampling, uint64_t position, bool mask_stops,
+		   int32_t *ret_token);
+
+/* The same choice by way of the full row, always: what sampler_choose() is measured against. */
+int sampler_choose_by_row(struct sampler *s, const struct sampler_row *row,
+			  const struct engine_sampling *sampling, uint64_t position,
+			  bool mask_stops, int32_t *ret_token);
+
+float sampler_logprob(const struct sampler_row *row, int32_t token);
+/* The n best tokens of the row, best first. */
+void sampler_top(const struct sampler_row *row, unsigned n, struct engine_logprob *ret);
+
+/* [0, 1) in steps of 2^-53. */
+double sampler_uniform(uint64_t seed, uint64_t position);
+
+/* How many choices needed the full row. */
+uint64_t sampler_full_rows(const struct sampler *s);
+
+/* 0, or -EINVAL and which value is out of which range. */
+int sampler_check(const struct engine_sampling *sampling, char *err, size_t errlen);
+
+#endif

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: MIT
+#include "scheduler.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct user {
+	uid_t uid;
+	unsigned live;			/* sequences, running and waiting; 0: idle */
+	uint64_t served;		/* virtual counter: tokens computed for it, or lifted */
+	struct sched_seq *first, *last; /* waiting, by priority, then arrival */
+};
+
+struct scheduler {
+	struct scheduler_options options;
+	struct kv *kv;
+	unsigned max_blocks; /* of one sequence */
+	uint64_t step, arrivals, preemptions;
+	uint64_t last_served; /* counter of the user that became idle last */
+	unsigned n_running, n_waiting, n_users;
+	struct sched_seq **running; /* [max_seqs] in order of admission */
+	unsigned *slots;	    /* [max_seqs] free rows of the block table, a stack */
+	unsigned n_slots;
+	struct user *users;    /* [max_live] */
+	int32_t *tokens;       /* [block_size] a block's tokens in one piece */
+	uint32_t *block_table; /* [max_seqs, max_blocks] */
+};
+
+/* What is left of a step while it is planned. */
+struct plan {
+	struct sched_item *items;
+	unsigned n_items;
+	unsigned tokens, rows;
+	bool preempted;
+};
+
+static unsigned blocks_for(const struct scheduler *s, unsigned tokens)
+{
+	unsigned size = kv_block_size(s->kv);
+
+	return tokens / size + (tokens % size != 0);
+}
+
+int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct scheduler **ret)
+{
+	struct scheduler *s;
+
+	if (!options->max_seqs || options->max_live < options->max_seqs || !options->max_context ||
+	    options->max_tokens < options->max_seqs || options->max_rows < options->max_seqs)
+		return -EINVAL;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->options = *options;
+	s->kv = kv;
+	s->max_blocks = blocks_for(s, options->max_context);
+	s->running = calloc(options->max_seqs, sizeof(*s->running));
+	s->slots = calloc(options->max_seqs, sizeof(*s->slots));
+	s->users = calloc(options->max_live, sizeof(*s->users));
+	s->tokens = calloc(kv_block_size(kv), sizeof(*s->tokens));
+	s->block_table = calloc(options->max_seqs, s->max_blocks * sizeof(*s->block_table));
+	if (s->max_blocks > kv_blocks(kv) || !s->running || !s->slots || !s->users || !s->tokens ||
+	    !s->block_table) {
+		int ret_error = s->max_blocks > kv_blocks(kv) ? -EINVAL : -ENOMEM;
+
+		scheduler_free(s);
+		return ret_error;
+	}
+	for (unsigned i = options->max_seqs; i-- > 0;)
+		s->slots[s->n_slots++] = i;
+	*ret = s;
+	return 0;
+}
+
+void scheduler_free(struct scheduler *s)
+{
+	if (!s)
+		return;
+	free(s->running);
+	free(s->slots);
+	free(s->users);
+	free(s->tokens);
+	free(s->block_table);
+	free(s);
+}
+
+/* ---- users ----------------------------------------------------------------------------------- */
+
+/* The entry of @uid; if it needs a new one, the idle user that was served least is forgotten. */
+static unsigned find_user(struct scheduler *s, uid_t uid)
+{
+	unsigned spare = UINT_MAX;
+
+	for (unsigned i = 0; i < s->n_users; i++) {
+		const struct user *user = &s->users[i];
+
+		if (user->uid == uid)
+			return i;
+		if (!user->live && (spare == UINT_MAX || user->served < s->users[spare].served))
+			spare = i;
+	}
+	if (s->n_users < s->options.max_live)
+		spare = s->n_users++;
+	s->users[spare] = (struct user){.uid = uid};
+	return spare;
+}
+
+/* A user who comes back has saved nothing up: it starts level with the least served one. */
+static void user_enter(struct scheduler *s, struct user *user)
+{
+	uint64_t least = UINT64_MAX;
+
+	if (user->live++)
+		return;
+	for (unsigned i = 0; i < s->n_users; i++) {
+		const struct user *other = &s->users[i];
+
+		if (other != user && other->live && other->served < least)
+			least = other->served;
+	}
+	if (least == UINT64_MAX)
+		least = s->last_served;
+	if (user->served < least)
+		user->served = least;
+}
+
+static void user_leave(struct scheduler *s, struct user *user)
+{
+	if (!--user->live)
+		s->last_served = user->served;
+}
+
+/* ---- waiting and running --------------------------------------------------------------------- */
+
+/* Whether @a comes before @b among one user's waiting sequences. */
+static bool before(const struct sched_seq *a, const struct sched_seq *b)
+{
+	if (a->priority != b->priority)
+		return a->priority > b->priority;
+	return a->arrival < b->arrival;
+}
+
+static void wait_insert(struct scheduler *s, struct sched_seq *seq)
+{
+	struct user *user = &s->users[seq->user];
+	struct sched_seq *after = user->last;
+
+	while (after && before(seq, after))
+		after = after->prev;
+	seq->prev = after;
+	seq->next = after ? after->next : user->first;
+	if (seq->next)
+		seq->next->prev = seq;
+	else
+		user->last = seq;
+	if (after)
+		after->next = seq;
+	else
+		user->first = seq;
+	s->n_waiting++;
+}
+
+static void wait_remove(struct scheduler *s, struct sched_seq *seq)
+{
+	struct user *user = &s->users[seq->user];
+
+	if (seq->prev)
+		seq->prev->next = seq->next;
+	else
+		user->first = seq->next;
+	if (seq->next)
+		seq->next->prev = seq->prev;
+	else
+		user->last = seq->prev;
+	seq->prev = seq->next = NULL;
+	s->n_waiting--;
+}
+
+static void run_remove(struct scheduler *s, struct sched_seq *seq)
+{
+	unsigned i = 0;
+
+	while (s->running[i] != seq)
+		i++;
+	s->n_running--;
+	memmove(&s->running[i], &s->running[i + 1], (s->n_running - i) * sizeof(*s->running));
+	kv_release(s->kv, seq->blocks, seq->n_blocks);
+	s->slots[s->n_slots++] = seq->slot;
+	seq->blocks = NULL;
+	seq->n_blocks = 0;
+	seq->n_computed = 0;
+	seq->n_committed = 0;
+	seq->chain = KV_ROOT;
+	seq->planned = 0;
+}
+
+void scheduler_add(struct scheduler *s, struct sched_seq *seq)
+{
+	seq->user = find_user(s, seq->uid);
+	seq->arrival = s->arrivals++;
+	seq->arrival_step = s->step;
+	seq->chain = KV_ROOT;
+	user_enter(s, &s->users[seq->user]);
+	wait_insert(s, seq);
+}
+
+void scheduler_remove(struct scheduler *s, struct sched_seq *seq)
+{
+	if (seq->blocks)
+		run_remove(s, seq);
+	else
+		wait_remove(s, seq);
+	user_leave(s, &s->users[seq->user]);
+}
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+/* Rows of prompt logprobs in the next @tokens tokens; *ret_first: the first one's position. */
+static unsigned prompt_rows(const struct sched_seq *seq, unsigned tokens, unsigned *ret_first)
+{
+	unsigned from = seq->prompt_row > seq->n_computed ? seq->prompt_row : seq->n_computed;
+	unsigned to = seq->n_computed + tokens;
+
+	if (to > seq->n_prompt - 1)
+		to = seq->n_prompt - 1;
+	*ret_first = from;
+	return to > from ? to - from : 0;
+}
+
+/* The longest chunk of @seq that what is left of the step can take; 0: none. */
+static unsigned longest_chunk(const struct sched_seq *seq, const struct plan *plan)
+{
+	unsigned remaining = seq->n_total - seq->n_computed;
+	unsigned tokens = remaining < plan->tokens ? remaining : plan->tokens;
+	unsigned first, rows = prompt_rows(seq, tokens, &first);
+
+	if (rows > plan->rows) {
+		tokens = first - seq->n_computed + plan->rows;
+		rows = plan->rows;
+	}
+	if (tokens == remaining && rows == plan->rows)
+		tokens--;
+	return tokens;
+}
+
+static void plan_add(struct scheduler *s, struct plan *plan, struct sched_seq *seq, unsigned tokens)
+{
+	struct sched_item *item = &plan->items[plan->n_items++];
+	unsigned end = seq->n_computed + tokens;
+
+	item->seq = seq;
+	item->tokens = tokens;
+	item->rows = prompt_rows(seq, tokens, &item->first_row);
+	item->sample = end == seq->n_total;
+	plan->tokens -= tokens;
+	plan->rows -= item->rows + item->sample;
+	seq->planned = tokens;
+	/* What a preemption makes compute again is not the user's doing. */
+	if (end > seq->n_charged) {
+		s->users[seq->user].served += end - seq->n_charged;
+		seq->n_charged = end;
+	}
+}
+
+static void plan_remove(struct plan *plan, struct sched_seq *seq)
+{
+	struct sched_item *item = plan->items;
+
+	while (item->seq != seq)
+		item++;
+	plan->tokens += item->tokens;
+	plan->rows += item->rows + item->sample;
+	plan->n_items--;
+	memmove(item, item + 1, (size_t)(plan->items + plan->n_items - item) * sizeof(*item));
+}
+
+/* Makes the lowest and youngest of the running sequences give its blocks back. */
+static struct sched_seq *preempt(struct scheduler *s, struct plan *plan)
+{
+	struct sched_seq *victim = s->running[0];
+
+	for (unsigned i = 1; i < s->n_running; i++) {
+		if (before(victim, s->running[i]))
+			victim = s->running[i];
+	}
+	if (victim->planned)
+		plan_remove(plan, victim);
+	run_remove(s, victim);
+	wait_insert(s, victim);
+	s->preemptions++;
+	plan->preempted = true;
+	return victim;
+}
+
+/* Gives @seq the block of its next position; false if it had to give way itself. */
+static bool grow(struct scheduler *s, struct plan *plan, struct sched_seq *seq)
+{
+	while (seq->n_blocks < blocks_for(s, seq->n_total)) {
+		if (kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
+			seq->n_blocks++;
+		else if (preempt(s, plan) == seq)
+			return false;
+	}
+	return true;
+}
+
+static void plan_decodes(struct scheduler *s, struct plan *plan)
+{
+	unsigned i = 0;
+
+	while (i < s->n_running) {
+		struct sched_seq *seq = s->running[i];
+		unsigned before_me = 0;
+
+		if (seq->planned || seq->n_total - seq->n_computed != 1) {
+			i++;
+			continue;
+		}
+		if (!grow(s, plan, seq)) {
+			i = 0;
+			continue;
+		}
+		plan_add(s, plan, seq, 1);
+		/* Preemptions may have moved it down. */
+		while (s->running[before_me] != seq)
+			before_me++;
+		i = before_me + 1;
+	}
+}
+
+/* The prompt's tokens [first, first + block_size) in one piece. */
+static const int32_t *block_tokens(const struct scheduler *s, const struct sched_seq *seq,
+				   unsigned first)
+{
+	unsigned size = kv_block_size(s->kv), n = 0;
+
+	if (first + size <= seq->n_prompt)
+		return seq->prompt + first;
+	if (first < seq->n_prompt)
+		n = seq->n_prompt - first;
+	memcpy(s->tokens, seq->prompt + first, n * sizeof(*s->tokens));
+	memcpy(s->tokens + n, seq->generated + (first + n - seq->n_prompt),
+	       (size - n) * sizeof(*s->tokens));
+	return s->tokens;
+}
+
+/*
+ * Takes what the cache holds of the sequence, then blocks for the rest of its known tokens. All or
+ * nothing: false leaves it waiting. The last known token is always computed, for its row; so are
+ * rows for prompt logprobs.
+ */
+static bool admit(struct scheduler *s, struct sched_seq *seq)
+{
+	unsigned size = kv_block_size(s->kv), needed = blocks_for(s, seq->n_total);
+	unsigned limit = seq->n_total - 1, margin = s->n_running, n = 0;
+	uint32_t *blocks = s->block_table + (size_t)s->slots[s->n_slots - 1] * s->max_blocks;
+	uint64_t chain = KV_ROOT;
+
+	if (!kv_free_blocks(s->kv))
+		return false;
+	if (seq->prompt_row + 1 < seq->n_prompt && seq->prompt_row < limit)
+		limit = seq->prompt_row;
+	while ((n + 1) * size <= limit &&
+	       kv_match(s->kv, seq->uid, chain, block_tokens(s, seq, n * size), &blocks[n], &chain))
+		n++;
+	if (margin > kv_blocks(s->kv) / 16)
+		margin = kv_blocks(s->kv) / 16;
+	if (kv_free_blocks(s->kv) < needed - n + margin) {
+		kv_release(s->kv, blocks, n);
+		return false;
+	}
+	seq->n_matched = seq->n_computed = n * size;
+	seq->n_committed = n;
+	seq->chain = chain;
+	while (n < needed && kv_alloc(s->kv, &blocks[n]))
+		n++;
+	seq->blocks = blocks;
+	seq->n_blocks = n;
+	seq->slot = s->slots[--s->n_slots];
+	seq->n_admissions++;
+	if (seq->n_charged < seq->n_computed)
+		seq->n_charged = seq->n_computed;
+	wait_remove(s, seq);
+	s->running[s->n_running++] = seq;
+	return true;
+}
+
+static bool wants_chunk(const struct sched_seq *seq)
+{
+	return !seq->planned && seq->n_total - seq->n_computed > 1;
+}
+
+/* The best of the running prefills and each user's first waiting sequence (if @waiting). */
+static struct sched_seq *choose(const struct scheduler *s, const struct plan *plan, bool waiting)
+{
+	struct sched_seq *best = NULL, *seq;
+	unsigned n = s->n_running + (waiting ? s->n_users : 0);
+	int top = INT_MIN, best_level = 0;
+
+	for (unsigned pass = 0; pass < 2; pass++) {
+		for (unsigned i = 0; i < n; i++) {
+			uint64_t age, served, best_served;
+			int level;
+
+			if (i < s->n_running)
+				seq = wants_chunk(s->running[i]) &&
+						      longest_chunk(s->running[i], plan)
+					      ? s->running[i]
+					      : NULL;
+			else
+				seq = s->users[i - s->n_running].first;
+			if (!seq)
+				continue;
+			if (!pass) {
+				top = seq->priority > top ? seq->priority : top;
+				continue;
+			}
+			age = (s->step - seq->arrival_step) / SCHEDULER_AGING_STEPS;
+			level = age < (uint64_t)((int64_t)top - seq->priority)
+					? seq->priority + (int)age
+					: top;
+			served = s->users[seq->user].served;
+			best_served = best ? s->users[best->user].served : 0;
+			if (!best || level > best_level ||
+			    (level == best_level &&
+			     (served < best_served ||
+			      (served == best_served && before(seq, best))))) {
+				best = seq;
+				best_level = level;
+			}
+		}
+	}
+	return best;
+}
+
+static void plan_chunks(struct scheduler *s, struct plan *plan)
+{
+	bool waiting = !plan->preempted;
+	struct sched_seq *seq;
+
+	while (plan->tokens) {
+		unsigned tokens;
+
+		waiting = waiting && s->n_waiting && s->n_slots && plan->rows;
+		seq = choose(s, plan, waiting);
+		if (!seq)
+			break;
+		if (!seq->blocks && !admit(s, seq)) {
+			waiting = false;
+			continue;
+		}
+		/* An admitted sequence may find rows for nothing left: then it begins with the next
+		 * step. */
+		tokens = longest_chunk(seq, plan);
+		if (tokens)
+			plan_add(s, plan, seq, tokens);
+	}
+}
+
+unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
+{
+	struct plan plan = {
+		.items = items,
+		.tokens = s->options.max_tokens,
+		.rows = s->options.max_rows,
+	};
+
+	s->step++;
+	plan_decodes(s, &plan);
+	if (plan.tokens)
+		plan_chunks(s, &plan);
+	return plan.n_items;
+}
+
+void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items)
+{
+	unsigned size = kv_block_size(s->kv);
+
+	for (unsigned i = 0; i < n_items; i++) {
+		struct sched_seq *seq = items[i].seq;
+
+		seq->n_computed += items[i].tokens;
+		seq->planned = 0;
+		for (; (seq->n_committed + 1) * size <= seq->n_computed; seq->n_committed++) {
+			unsigned n = seq->n_committed;
+
+			seq->chain = kv_commit(s->kv, seq->blocks[n], seq->uid, seq->chain,
+					       block_tokens(s, seq, n * size));
+		}
+	}
+}
+
+/* ---- what is there --------------------------------------------------------------------------- */
+
+unsigned scheduler_running(const struct scheduler *s)
+{
+	return s->n_running;
+}
+
+unsigned scheduler_waiting(const struct scheduler *s)
+{
+	return s->n_waiting;
+}
+
+uint64_t scheduler_preemptions(const struct scheduler *s)
+{
+	return s->preemptions;
+}
+
+struct sched_seq *scheduler_running_seq(const struct scheduler *s, unsigned i)
+{
+	return s->running[i];
+}
+
+struct sched_seq *scheduler_next_waiting(const struct scheduler *s, const struct sched_seq *seq)
+{
+	unsigned i = 0;
+
+	if (seq && seq->next)
+		return seq->next;
+	if (seq)
+		i = seq->user + 1;
+	for (; i < s->n_users; i++) {
+		if (s->users[i].first)
+			return s->users[i].first;
+	}
+	return NULL;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decides what each step computes: a list of {sequence: number of tokens} under a token budget.
+ *Pure: it knows KV blocks and token counts, no chip and no request.
+ *
+ * A sequence is n_total known tokens, of which n_computed have their KV in the cache. The
+ *difference is what remains: 1 for a decode, more while a prompt, or after a preemption all of it,
+ *is computed. There is no other distinction between prefill and decode.
+ *
+ * The rules, in order:
+ *
+ * 1. Every running sequence with one token left gets it. max_seqs is at most the token and the row
+ *limit, so that all of them always fit: nothing that was admitted waits behind a prompt.
+ * 2. What is left of the budget goes to prefill chunks, one choice after the other among the
+ *running sequences with more tokens left and each uid's first waiting one:
+ *	- the highest priority level first. Waiting raises a sequence by one level every
+ *	  SCHEDULER_AGING_STEPS steps, up to the highest priority present: no priority starves
+ *another.
+ *	- then the uid that was served least: each uid has a virtual counter of the tokens that were
+ *	  computed for it, and one that comes back after idling is lifted to the least of the active
+ *	  ones. So users share the chip by tokens, however many requests each of them sends.
+ *	- then first come, first served.
+ *    A uid's own requests run by priority, then in order of arrival.
+ * 3. A waiting sequence is admitted when blocks for all its known tokens are free, with a margin
+ *for the running ones to grow. The chosen one is waited for: smaller ones do not overtake it until
+ *it starves.
+ * 4. When a decode needs a block and none is free, the running sequence of lowest priority, among
+ *    these the youngest, gives all its blocks back and waits again, keeping its place by arrival.
+ *It is computed anew later, through the prefix cache where that still holds it. The oldest of the
+ *highest priority never gives way, so something always progresses, and every sequence ends.
+ *
+ * Memory is allocated in scheduler_new() only. One thread at a time.
+ */
+#ifndef TXDA_ENGINE_SCHEDULER_H
+#define TXDA_ENGINE_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "kv.h"
+
+#define SCHEDULER_AGING_STEPS 256
+
+struct scheduler;
+
+/* A sequence, part of the caller's. Zero it, then set the first part before scheduler_add(). */
+struct sched_seq {
+	uid_t uid;
+	int priority;		  /* higher runs first */
+	const int32_t *prompt;	  /* [n_prompt] */
+	const int32_t *generated; /* [n_total - n_prompt] */
+	unsigned n_prompt;
+	unsigned n_total; /* the caller counts it up when it has appended to generated */
+	/*
+	 * The first position whose row is wanted for the logprob of the prompt token behind it;
+	 * n_prompt - 1 or more: none (any more). The caller counts it up as it stores them.
+	 */
+	unsigned prompt_row;
+
+	/* The scheduler's; the caller reads. */
+	unsigned n_computed;
+	unsigned n_blocks;
+	uint32_t *blocks;   /* [max_blocks] while running, else NULL */
+	unsigned n_matched; /* tokens that the last admission found in the cache */
+	unsigned n_admissions;
+
+	/* The scheduler's own. */
+	struct sched_seq *prev, *next; /* of the uid's waiting list */
+	uint64_t arrival;
+	uint64_t arrival_step;
+	uint64_t chain;	      /* serial of the last committed block */
+	unsigned n_committed; /* blocks */
+	unsigned n_charged;   /* tokens that the uid's counter has seen */
+	unsigned slot;	      /* of the block table, while running */
+	unsigned planned;     /* tokens in this step */
+	unsigned user;	      /* index of the uid's entry */
+};
+
+struct scheduler_options {
+	unsigned max_seqs;    /* running at once */
+	unsigned max_live;    /* running and waiting */
+	unsigned max_tokens;  /* a step, at least max_seqs */
+	unsigned max_rows;    /* a step, at least max_seqs */
+	unsigned max_context; /* most tokens of a sequence; its blocks must fit the whole cache */
+};
+
+struct sched_item {
+	struct sched_seq *seq;
+	unsigned tokens; /* positions n_computed .. n_computed + tokens - 1 */
+	unsigned rows;	 /* wanted for prompt logprobs, the first at position first_row */
+	unsigned first_row;
+	bool sample; /* its last token is the last known one: one more row, the next token's */
+};
+
+/* -EINVAL: the limits contradict each other. @kv is borrowed. */
+int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct scheduler **ret);
+void scheduler_free(struct scheduler *s);
+
+/* Adds a sequence to the waiting ones. At most max_live are there at a time. */
+void scheduler_add(struct scheduler *s, struct sched_seq *seq);
+/* Takes a sequence out, waiting or running, at a step boundary; gives its blocks back. */
+void scheduler_remove(struct scheduler *s, struct sched_seq *seq);
+
+/*
+ * Plans the next step into items [max_seqs]; returns how many there are. 0: nothing runs or waits.
+ * Each plan is followed by scheduler_done().
+ */
+unsigned scheduler_plan(struct scheduler *s, struct sched_item *items);
+/* The last plan's step has been computed: counts its tokens, shares the blocks that it filled. */
+void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items);
+
+unsigned scheduler_running(const struct scheduler *s);
+unsigned scheduler_waiting(const struct scheduler *s);
+uint64_t scheduler_preemptions(const struct scheduler *s);
+/* Running sequence @i, in no particular order. */
+struct sched_seq *scheduler_running_seq(const struct scheduler *s, unsigned i);
+/* The waiting sequence after @seq, the first for NULL; NULL at the end. @seq may be removed after
+ * the call that passed it. */
+struct sched_seq *scheduler_next_waiting(const struct scheduler *s, const struct sched_seq *seq);
+
+#endif

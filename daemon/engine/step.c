@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+#include "step.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <txda_isa.h>
+
+/* Finds a tensor of at least @elements elements of 4 bytes; *ret_bytes: of all of it. */
+static int find_tensor(struct step_slot *slot, const char *name, enum txda_tensor_kind kind,
+		       unsigned dtype, uint64_t elements, uint64_t *ret_bytes, char *err,
+		       size_t errlen)
+{
+	struct txda_tensor_info info = TXDA_INIT(struct txda_tensor_info);
+	unsigned index;
+	int error = txda_model_find(slot->model, name, &index);
+
+	if (!error)
+		error = txda_model_tensor(slot->model, index, &info);
+	if (error) {
+		snprintf(err, errlen, "the program has no tensor '%s'", name);
+		return -EINVAL;
+	}
+	if (info.kind != kind || info.dtype != dtype || info.bytes < elements * 4) {
+		snprintf(err, errlen,
+			 "tensor '%s' is an %s of type %u with %llu bytes; needed is an %s of type "
+			 "%u with %llu",
+			 name, info.kind == TXDA_TENSOR_INPUT ? "input" : "output", info.dtype,
+			 (unsigned long long)info.bytes,
+			 kind == TXDA_TENSOR_INPUT ? "input" : "output", dtype,
+			 (unsigned long long)elements * 4);
+		return -EINVAL;
+	}
+	*ret_bytes = info.bytes;
+	return 0;
+}
+
+static int map_tensor(struct step_slot *slot, unsigned rank, const char *name, void *ret_ptr,
+		      char *err, size_t errlen)
+{
+	void *ptr;
+	int error = txda_model_tensor_ptr(slot->model, rank, name, &ptr);
+
+	if (error) {
+		snprintf(err, errlen, "cannot map tensor '%s' of rank %u: %s", name, rank,
+			 txda_context_error(slot->context));
+		return error;
+	}
+	memcpy(ret_ptr, &ptr, sizeof(ptr));
+	return 0;
+}
+
+static int map_inputs(struct step_slot *slot, const struct txda_model_info *info,
+		      unsigned *ret_max_blocks, char *err, size_t errlen)
+{
+	uint64_t t = info->max_tokens, s = info->max_seqs, bytes;
+	const struct {
+		const char *name;
+		uint64_t elements;
+		size_t offset;
+	} inputs[] = {
+		{"tokens", t, offsetof(struct step_inputs, tokens)},
+		{"positions", t, offsetof(struct step_inputs, positions)},
+		{"slots", t, offsetof(struct step_inputs, slots)},
+		{"spans", 2 * s, offsetof(struct step_inputs, spans)},
+		{"context", s, offsetof(struct step_inputs, context)},
+		{"rows", info->max_rows, offsetof(struct step_inputs, rows)},
+		{"block_table", s, offsetof(struct step_inputs, block_table)},
+	};
+
+	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
+		int error = find_tensor(slot, inputs[i].name, TXDA_TENSOR_INPUT, TXDA_I32,
+					inputs[i].elements, &bytes, err, errlen);
+
+		for (unsigned rank = 0; !error && rank < slot->n_ranks; rank++)
+			error = map_tensor(slot, rank, inputs[i].name,
+					   (char *)&slot->inputs[rank] + inputs[i].offset, err,
+					   errlen);
+		if (error)
+			return error;
+	}
+	bytes /= 4 * s; /* of the last one, the block table */
+	*ret_max_blocks = bytes > UINT32_MAX ? UINT32_MAX : (unsigned)bytes;
+	return 0;
+}
+
+static int map_outputs(struct step_slot *slot, const struct txda_model_info *info, char *err,
+		       size_t errlen)
+{
+	uint64_t r = info->max_rows, bytes;
+	const struct {
+		const char *name;
+		unsigned dtype;
+		uint64_t elements;
+		void *ptr;
+	} outputs[] = {
+		{"logits", TXDA_F32, r * info->vocab, &slot->logits},
+		{"topk_ids", TXDA_I32, r * info->topk, &slot->topk_ids},
+		{"topk_logits", TXDA_F32, r * info->topk, &slot->topk_logits},
+		{"lse", TXDA_F32, r, &slot->lse},
+	};
+
+	for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); i++) {
+		int error = find_tensor(slot, outputs[i].name, TXDA_TENSOR_OUTPUT, outputs[i].dtype,
+					outputs[i].elements, &bytes, err, errlen);
+
+		if (!error)
+			error = map_tensor(slot, 0, outputs[i].name, outputs[i].ptr, err, errlen);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+int step_init(struct step_slot *slot, struct txda_model *model, struct txda_context *context,
+	      const struct txda_model_info *info, unsigned max_seqs, unsigned *ret_max_blocks,
+	      char *err, size_t errlen)
+{
+	int error;
+
+	*slot = (struct step_slot){
+		.model = model,
+		.context = context,
+		.n_ranks = info->tp,
+		.block_size = info->block_size,
+		.vocab = info->vocab,
+		.topk = info->topk,
+	};
+	if (!info->tp || info->tp > TXDA_MAX_CHIPS_PER_GROUP || !info->max_tokens ||
+	    !info->max_seqs || !info->max_rows || !info->block_size || !info->vocab ||
+	    info->vocab > INT32_MAX || !info->topk || !info->kv_blocks || !info->max_context ||
+	    info->kv_blocks > INT32_MAX / info->block_size) {
+		snprintf(err, errlen,
+			 "the model's limits make no sense: tp %u, tokens %u, seqs %u, rows %u, "
+			 "context %u, "
+			 "block size %u, blocks %u, vocabulary %u, topk %u",
+			 info->tp, info->max_tokens, info->max_seqs, info->max_rows,
+			 info->max_context, info->block_size, info->kv_blocks, info->vocab,
+			 info->topk);
+		return -EINVAL;
+	}
+	error = map_inputs(slot, info, ret_max_blocks, err, errlen);
+	if (!error)
+		error = map_outputs(slot, info, err, errlen);
+	if (error)
+		return error;
+	slot->items = calloc(max_seqs, sizeof(*slot->items));
+	if (!slot->items) {
+		snprintf(err, errlen, "out of memory");
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void step_fini(struct step_slot *slot)
+{
+	free(slot->items);
+	slot->items = NULL;
+}
+
+/* One sequence's part of the inputs; *token and *row count along. */
+static void fill_item(const struct step_slot *slot, const struct step_inputs *in, unsigned i,
+		      unsigned *token, unsigned *row)
+{
+	const struct sched_item *item = &slot->items[i];
+	const struct sched_seq *seq = item->seq;
+	unsigned size = slot->block_size, first = seq->n_computed, end = first + item->tokens;
+	unsigned used = (end + size - 1) / size;
+	int32_t *table = in->block_table + (size_t)i * slot->n_blocks;
+
+	in->spans[2 * i] = (int32_t)*token;
+	in->spans[2 * i + 1] = (int32_t)item->tokens;
+	in->context[i] = (int32_t)end;
+	memcpy(table, seq->blocks, used * sizeof(*table));
+	memset(table + used, 0, (slot->n_blocks - used) * sizeof(*table));
+	for (unsigned j = 0; j < item->rows; j++)
+		in->rows[(*row)++] = (int32_t)(*token + item->first_row - first + j);
+	if (item->sample)
+		in->rows[(*row)++] = (int32_t)(*token + item->tokens - 1);
+	for (unsigned position = first; position < end; position++, (*token)++) {
+		in->tokens[*token] = position < seq->n_prompt
+					     ? seq->prompt[position]
+					     : seq->generated[position - seq->n_prompt];
+		in->positions[*token] = (int32_t)position;
+		in->slots[*token] =
+			(int32_t)(seq->blocks[position / size] * size + position % size);
+	}
+}
+
+void step_fill(struct step_slot *slot)
+{
+	unsigned token = 0, row = 0;
+
+	slot->n_blocks = 0;
+	for (unsigned i = 0; i < slot->n_items; i++) {
+		unsigned end = slot->items[i].seq->n_computed + slot->items[i].tokens;
+		unsigned used = (end + slot->block_size - 1) / slot->block_size;
+
+		slot->n_blocks = used > slot->n_blocks ? used : slot->n_blocks;
+	}
+	for (unsigned rank = 0; rank < slot->n_ranks; rank++) {
+		token = row = 0;
+		for (unsigned i = 0; i < slot->n_items; i++)
+			fill_item(slot, &slot->inputs[rank], i, &token, &row);
+	}
+	slot->n_tokens = token;
+	slot->n_rows = row;
+}
+
+int step_run(struct step_slot *slot, char *err, size_t errlen)
+{
+	struct txda_step step = TXDA_INIT(struct txda_step);
+	int error;
+
+	step.tokens = slot->n_tokens;
+	step.seqs = slot->n_items;
+	step.rows = slot->n_rows;
+	step.blocks = slot->n_blocks;
+	step.flags = TXDA_SUBMIT_WAIT_SOON;
+	error = txda_model_run(slot->model, &step, &slot->fence);
+	if (error)
+		snprintf(err, errlen, "the step could not be submitted: %s (%s)",
+			 txda_context_error(slot->context), strerror(-error));
+	return error;
+}
+
+int step_wait(struct step_slot *slot, uint64_t deadline_ns, char *err, size_t errlen)
+{
+	int error = txda_model_sync(slot->model, slot->fence, deadline_ns);
+
+	if (error && error != -ETIMEDOUT)
+		snprintf(err, errlen, "the step failed: %s (%s)", txda_context_error(slot->context),
+			 strerror(-error));
+	return error;
+}
+
+void step_row(const struct step_slot *slot, unsigned row, struct sampler_row *ret)
+{
+	ret->logits = slot->logits + (size_t)row * slot->vocab;
+	ret->topk_ids = slot->topk_ids + (size_t)row * slot->topk;
+	ret->topk_logits = slot->topk_logits + (size_t)row * slot->topk;
+	ret->lse = slot->lse[row];
+	ret->vocab = slot->vocab;
+	ret->k = slot->topk;
+}

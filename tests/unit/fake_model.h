@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A model without a chip, in the place of libtxda's model calls: for tests of what drives one.
+ *
+ * It keeps real KV: each token's entry is written through its slot and read back through the block
+ * table. A row's logits are a function of the whole prefix that is found there, so that a wrong
+ * block, slot, position or reused prefix gives other tokens. Every launch is checked for what a
+ * real program demands; a violation is counted and makes the launch fail.
+ */
+#ifndef TXDA_TESTS_FAKE_MODEL_H
+#define TXDA_TESTS_FAKE_MODEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <txda.h>
+
+struct fake_model_config {
+	struct txda_model_info info; /* of models loaded from now on; kv_blocks counts */
+	float spread;		     /* logits lie between 0 and this */
+	bool cheap; /* logits from the last token alone, only their first values change: for timing
+		     */
+	unsigned delay_us; /* a step takes this long */
+};
+
+/* Two ranks, 97 tokens of vocabulary, blocks of 4 tokens. */
+struct fake_model_config fake_model_small(void);
+extern struct fake_model_config fake_model_config;
+
+/* What all models did. */
+extern atomic_uint fake_model_violations, fake_model_loaded, fake_model_launches,
+	fake_model_launch_tokens;
+/* The launch after this many more fails with -EIO, on the group that is named; 0: never. */
+extern atomic_uint fake_model_fail_after;
+extern struct txda_group *fake_model_fail_group;
+/* Steps do not end while it is set. */
+extern atomic_bool fake_model_hang;
+/* Lets txda_model_load() fail with this. */
+extern int fake_model_load_error;
+
+/* A group without meaning, told apart by its address. */
+struct txda_group *fake_group(unsigned index);
+
+/* The logits [vocab] behind a prefix, as a launch gives them. */
+void fake_model_logits(const int32_t *prefix, unsigned n, float *logits);
+
+#endif

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+#include "kv.h"
+
+#define BLOCK 4
+
+static const int32_t tokens_a[BLOCK] = {1, 2, 3, 4}, tokens_b[BLOCK] = {5, 6, 7, 8};
+
+static void refuses_nonsense(void **state)
+{
+	struct kv *kv = NULL;
+
+	(void)state;
+	assert_int_equal(kv_new(0, BLOCK, true, &kv), -EINVAL);
+	assert_int_equal(kv_new(8, 0, true, &kv), -EINVAL);
+	assert_int_equal(kv_new(UINT32_MAX, BLOCK, true, &kv), -EINVAL);
+	assert_null(kv);
+	kv_free(NULL);
+}
+
+static void counts_references(void **state)
+{
+	struct kv *kv;
+	uint32_t blocks[3], more;
+
+	(void)state;
+	assert_int_equal(kv_new(3, BLOCK, true, &kv), 0);
+	assert_int_equal(kv_free_blocks(kv), 3);
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(kv_alloc(kv, &blocks[i]));
+	assert_false(kv_alloc(kv, &more));
+	assert_true(kv_check(kv));
+	kv_release(kv, blocks, 3);
+	assert_int_equal(kv_free_blocks(kv), 3);
+	assert_true(kv_check(kv));
+	kv_free(kv);
+}
+
+/* A committed prefix is found after its owner is gone, by the same uid only and only at the same
+ * place. */
+static void finds_prefixes(void **state)
+{
+	struct kv *kv;
+	uint32_t blocks[2], found[2];
+	uint64_t first, second, serial;
+
+	(void)state;
+	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
+	assert_true(kv_alloc(kv, &blocks[0]) && kv_alloc(kv, &blocks[1]));
+	first = kv_commit(kv, blocks[0], 1000, KV_ROOT, tokens_a);
+	second = kv_commit(kv, blocks[1], 1000, first, tokens_b);
+	kv_release(kv, blocks, 2);
+	assert_int_equal(kv_free_blocks(kv), 4);
+
+	assert_false(kv_match(kv, 1001, KV_ROOT, tokens_a, &found[0], &serial));
+	assert_false(kv_match(kv, 1000, KV_ROOT, tokens_b, &found[0], &serial));
+	assert_false(kv_match(kv, 1000, second, tokens_b, &found[0], &serial));
+	assert_true(kv_match(kv, 1000, KV_ROOT, tokens_a, &found[0], &serial));
+	assert_int_equal(serial, first);
+	assert_true(kv_match(kv, 1000, serial, tokens_b, &found[1], &serial));
+	assert_int_equal(serial, second);
+	assert_memory_equal(found, blocks, sizeof(blocks));
+	assert_int_equal(kv_free_blocks(kv), 2);
+	assert_true(kv_check(kv));
+	kv_release(kv, found, 2);
+	assert_true(kv_check(kv));
+	kv_free(kv);
+}
+
+/* Two who computed the same get the same serial, so that what follows is shared whoever's block
+ * lives on. */
+static void joins_equal_content(void **state)
+{
+	struct kv *kv;
+	uint32_t blocks[2];
+
+	(void)state;
+	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
+	assert_true(kv_alloc(kv, &blocks[0]) && kv_alloc(kv, &blocks[1]));
+	assert_int_equal(kv_commit(kv, blocks[0], 1, KV_ROOT, tokens_a),
+			 kv_commit(kv, blocks[1], 1, KV_ROOT, tokens_a));
+	kv_release(kv, blocks, 2);
+	assert_true(kv_check(kv));
+	kv_free(kv);
+}
+
+/* Empty blocks are taken first, then the least recently used, a prefix's tail before its head. */
+static void evicts_the_least_recently_used(void **state)
+{
+	struct kv *kv;
+	uint32_t old[2], recent, taken[4], found;
+	uint64_t chain, serial;
+
+	(void)state;
+	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
+	assert_true(kv_alloc(kv, &old[0]) && kv_alloc(kv, &old[1]) && kv_alloc(kv, &recent));
+	chain = kv_commit(kv, old[0], 1, KV_ROOT, tokens_a);
+	kv_commit(kv, old[1], 1, chain, tokens_b);
+	kv_commit(kv, recent, 1, KV_ROOT, tokens_b);
+	kv_release(kv, old, 2);
+	kv_release(kv, &recent, 1);
+	assert_true(kv_alloc(kv, &taken[0]));
+	assert_true(taken[0] != old[0] && taken[0] != old[1] && taken[0] != recent);
+	assert_true(kv_alloc(kv, &taken[1]));
+	assert_int_equal(taken[1], old[1]);
+	assert_true(kv_match(kv, 1, KV_ROOT, tokens_a, &found, &serial));
+	kv_release(kv, &found, 1);
+	assert_true(kv_alloc(kv, &taken[2]));
+	assert_int_equal(taken[2], recent);
+	assert_false(kv_match(kv, 1, KV_ROOT, tokens_b, &found, &serial));
+	assert_true(kv_alloc(kv, &taken[3]));
+	assert_false(kv_match(kv, 1, KV_ROOT, tokens_a, &found, &serial));
+	kv_release(kv, taken, 4);
+	assert_true(kv_check(kv));
+	kv_free(kv);
+}
+
+static void does_nothing_when_off(void **state)
+{
+	struct kv *kv;
+	uint32_t block, found;
+	uint64_t serial;
+
+	(void)state;
+	assert_int_equal(kv_new(2, BLOCK, false, &kv), 0);
+	assert_true(kv_alloc(kv, &block));
+	assert_int_equal(kv_commit(kv, block, 1, KV_ROOT, tokens_a), KV_ROOT);
+	assert_false(kv_match(kv, 1, KV_ROOT, tokens_a, &found, &serial));
+	kv_release(kv, &block, 1);
+	assert_true(kv_check(kv));
+	kv_free(kv);
+}
+
+/* Random use against a plain record of who holds what; every match must hold the content that was
+ * asked for. */
+static void random_use(void **state)
+{
+	enum { BLOCKS = 16, HOLDERS = 8, DEPTH = 4 };
+	struct {
+		uint32_t blocks[DEPTH];
+		int32_t tokens[DEPTH][BLOCK];
+		unsigned n;
+	} holders[HOLDERS];
+	int32_t content[BLOCKS][DEPTH * BLOCK];
+	unsigned depth[BLOCKS] = {0};
+	struct kv *kv;
+
+	(void)state;
+	memset(holders, 0, sizeof(holders));
+	srand(7);
+	assert_int_equal(kv_new(BLOCKS, BLOCK, true, &kv), 0);
+	for (unsigned round = 0; round < 20000; round++) {
+		unsigned h = (unsigned)rand() % HOLDERS, want = 1 + (unsigned)rand() % DEPTH;
+		uint64_t chain = KV_ROOT;
+		bool matching = true;
+
+		kv_release(kv, holders[h].blocks, holders[h].n);
+		holders[h].n = 0;
+		for (unsigned i = 0; i < want; i++) {
+			int32_t *tokens = holders[h].tokens[i];
+			uint32_t block;
+
+			for (unsigned j = 0; j < BLOCK; j++)
+				tokens[j] = j ? 0 : rand() % 2;
+			matching = matching && kv_match(kv, 1, chain, tokens, &block, &chain);
+			if (matching) {
+				assert_int_equal(depth[block], i + 1);
+				assert_memory_equal(content[block], holders[h].tokens,
+						    (i + 1) * sizeof(holders[h].tokens[0]));
+			} else {
+				if (!kv_alloc(kv, &block))
+					break;
+				memcpy(content[block], holders[h].tokens,
+				       (i + 1) * sizeof(holders[h].tokens[0]));
+				depth[block] = i + 1;
+				chain = kv_commit(kv, block, 1, chain, tokens);
+			}
+			holders[h].blocks[holders[h].n++] = block;
+		}
+		assert_true(kv_check(kv));
+	}
+	for (unsigned h = 0; h < HOLDERS; h++)
+		kv_release(kv, holders[h].blocks, holders[h].n);
+	assert_int_equal(kv_free_blocks(kv), BLOCKS);
+	assert_true(kv_check(kv));
+	kv_free(kv);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(refuses_nonsense),
+		cmocka_unit_test(counts_references),
+		cmocka_unit_test(finds_prefixes),
+		cmocka_unit_test(joins_equal_content),
+		cmocka_unit_test(evicts_the_least_recently_used),
+		cmocka_unit_test(does_nothing_when_off),
+		cmocka_unit_test(random_use),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

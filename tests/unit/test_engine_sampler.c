@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+
+#include "sampler.h"
+
+#define VOCAB 512
+#define K     16
+
+static float logits[VOCAB], topk_logits[VOCAB];
+static int32_t topk_ids[VOCAB];
+static struct sampler_row row;
+static struct sampler *sampler;
+
+static int by_logit(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+	if (logits[x] != logits[y])
+		return logits[x] > logits[y] ? -1 : 1;
+	return x < y ? -1 : 1;
+}
+
+/* Makes the list and lse as the device does, from logits[]. */
+static void finish_row(unsigned k)
+{
+	double sum = 0;
+
+	for (int32_t t = 0; t < VOCAB; t++) {
+		topk_ids[t] = t;
+		sum += exp((double)logits[t]);
+	}
+	qsort(topk_ids, VOCAB, sizeof(topk_ids[0]), by_logit);
+	for (unsigned i = 0; i < VOCAB; i++)
+		topk_logits[i] = logits[topk_ids[i]];
+	row = (struct sampler_row){
+		.logits = logits,
+		.topk_ids = topk_ids,
+		.topk_logits = topk_logits,
+		.lse = (float)log(sum),
+		.vocab = VOCAB,
+		.k = k,
+	};
+}
+
+static void random_row(float spread)
+{
+	for (unsigned t = 0; t < VOCAB; t++)
+		logits[t] = spread *
+			    ((float)rand() / (float)RAND_MAX + (float)rand() / (float)RAND_MAX);
+	finish_row(K);
+}
+
+static struct engine_sampling plain(void)
+{
+	return (struct engine_sampling){
+		.temperature = 1, .top_p = 1, .logprobs = -1, .max_tokens = 1};
+}
+
+/* The definition, by the book, over the whole sorted row in double. Returns the probabilities by
+ * rank. */
+static void by_the_book(const struct engine_sampling *p, bool mask, double *prob)
+{
+	double sum = 0, cumulative = 0, best = -1;
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < VOCAB; i++) {
+		bool masked = false;
+
+		for (unsigned j = 0; mask && j < p->n_stop_tokens; j++)
+			masked = masked || p->stop_tokens[j] == topk_ids[i];
+		prob[i] = masked || (p->top_k && kept >= (unsigned)p->top_k)
+				  ? 0
+				  : exp(((double)topk_logits[i] - topk_logits[0]) / p->temperature);
+		kept += !masked;
+		sum += prob[i];
+	}
+	for (unsigned i = 0; i < VOCAB; i++) {
+		double before = cumulative;
+
+		cumulative += prob[i];
+		if (prob[i] > 0 && best < 0)
+			best = prob[i];
+		if ((p->top_p < 1 && before >= p->top_p * sum) || prob[i] < p->min_p * best)
+			prob[i] = 0;
+	}
+	sum = 0;
+	for (unsigned i = 0; i < VOCAB; i++)
+		sum += prob[i];
+	for (unsigned i = 0; i < VOCAB; i++)
+		prob[i] /= sum;
+}
+
+static void random_numbers_are_uniform_and_fixed(void **state)
+{
+	unsigned counts[16] = {0};
+	double chi = 0, last = -1;
+
+	(void)state;
+	for (uint64_t seed = 0; seed < 200; seed++) {
+		for (uint64_t position = 0; position < 200; position++) {
+			double u = sampler_uniform(seed, position);
+
+			assert_true(u >= 0 && u < 1 && u != last);
+			last = u;
+			counts[(unsigned)(u * 16)]++;
+		}
+	}
+	for (unsigned i = 0; i < 16; i++)
+		chi += pow(counts[i] - 2500.0, 2) / 2500;
+	assert_true(chi < 40); /* 15 degrees of freedom: exceeded once in 2000 */
+	assert_true(sampler_uniform(42, 7) == sampler_uniform(42, 7));
+	/* Part of the contract: a seed gives the same text with every version. */
+	assert_int_equal((int64_t)(sampler_uniform(42, 7) * 1e12), 922445615997);
+}
+
+static void greedy_takes_the_best(void **state)
+{
+	struct engine_sampling p = plain();
+	int32_t token;
+
+	(void)state;
+	random_row(5);
+	p.temperature = 0;
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), 0);
+	assert_int_equal(token, topk_ids[0]);
+	p.temperature = 2;
+	p.top_k = 1;
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), 0);
+	assert_int_equal(token, topk_ids[0]);
+	p.n_stop_tokens = 2;
+	p.stop_tokens[0] = topk_ids[0];
+	p.stop_tokens[1] = topk_ids[1];
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, true, &token), 0);
+	assert_int_equal(token, topk_ids[2]);
+	row.k = 2;
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, true, &token), 0);
+	assert_int_equal(token, topk_ids[2]);
+}
+
+static struct engine_sampling random_sampling(void)
+{
+	static const float temperatures[] = {1, 1, 0.7f, 0.2f, 1.3f, 5, 100};
+	struct engine_sampling p = plain();
+
+	p.temperature = temperatures[rand() % 7];
+	p.top_k = rand() % 2 ? 0 : 1 + rand() % 40;
+	p.top_p = rand() % 2 ? 1 : (float)(1 + rand() % 999) / 1000;
+	p.min_p = rand() % 2 ? 0 : (float)(rand() % 1000) / 3000;
+	p.seed = (uint64_t)rand();
+	return p;
+}
+
+/* What the list decides is what the full row decides, in every combination of settings. */
+static void list_agrees_with_row(void **state)
+{
+	unsigned by_list = 0, rounds = 60000;
+
+	(void)state;
+	srand(3);
+	for (unsigned round = 0; round < rounds; round++) {
+		struct engine_sampling p = random_sampling();
+		bool mask = rand() % 4 == 0;
+		uint64_t full = sampler_full_rows(sampler);
+		int32_t a, b;
+
+		if (round % 50 == 0)
+			random_row((float)(rand() % 12));
+		p.n_stop_tokens = 2;
+		p.stop_tokens[0] = topk_ids[rand() % 20];
+		p.stop_tokens[1] = rand() % 2 ? p.stop_tokens[0] : topk_ids[0];
+		assert_int_equal(sampler_choose(sampler, &row, &p, round, mask, &a), 0);
+		by_list += sampler_full_rows(sampler) == full;
+		assert_int_equal(sampler_choose_by_row(sampler, &row, &p, round, mask, &b), 0);
+		assert_int_equal(a, b);
+	}
+	printf("%u of %u choices by the list\n", by_list, rounds);
+	assert_true(by_list > rounds / 4);
+}
+
+/* Frequencies of many draws are the probabilities by the book. */
+static void draws_follow_the_definition(void **state)
+{
+	enum { DRAWS = 4000 };
+	double prob[VOCAB];
+
+	(void)state;
+	srand(5);
+	for (unsigned round = 0; round < 120; round++) {
+		struct engine_sampling p = random_sampling();
+		unsigned counts[VOCAB] = {0}, cells = 0;
+		bool mask = rand() % 4 == 0;
+		double chi = 0, rest = 0;
+		unsigned rest_count = 0;
+
+		random_row((float)(1 + rand() % 8));
+		row.k = rand() % 2 ? K : 1;
+		p.n_stop_tokens = 1;
+		p.stop_tokens[0] = topk_ids[rand() % 3];
+		by_the_book(&p, mask, prob);
+		for (unsigned i = 0; i < DRAWS; i++) {
+			int32_t token;
+
+			assert_int_equal(sampler_choose(sampler, &row, &p, i, mask, &token), 0);
+			counts[token]++;
+		}
+		for (unsigned i = 0; i < VOCAB; i++) {
+			unsigned count = counts[topk_ids[i]];
+
+			if (prob[i] == 0 && count)
+				fail_msg(
+					"round %u: rank %u drawn %u times, T %g k %d p %g min_p %g",
+					round, i, count, (double)p.temperature, p.top_k,
+					(double)p.top_p, (double)p.min_p);
+			if (prob[i] * DRAWS >= 10) {
+				chi += pow(count - prob[i] * DRAWS, 2) / (prob[i] * DRAWS);
+				cells++;
+			} else {
+				rest += prob[i];
+				rest_count += count;
+			}
+		}
+		if (rest * DRAWS >= 10) {
+			chi += pow(rest_count - rest * DRAWS, 2) / (rest * DRAWS);
+			cells++;
+		}
+		/* Mean cells - 1, deviation sqrt(2 (cells - 1)); 6 deviations and room for few
+		 * cells. */
+		assert_true(chi < cells + 6 * sqrt(2.0 * cells) + 12);
+	}
+}
+
+/* The same row, seed and position give the same token whatever was chosen before. */
+static void choices_do_not_depend_on_company(void **state)
+{
+	struct engine_sampling p = plain(), other = plain();
+	int32_t alone[64], token;
+
+	(void)state;
+	p.seed = 9;
+	p.top_p = 0.95f;
+	p.temperature = 0.8f;
+	other.temperature = 100;
+	for (unsigned pass = 0; pass < 2; pass++) {
+		srand(21);
+		for (unsigned i = 0; i < 64; i++) {
+			random_row(4);
+			if (pass)
+				assert_int_equal(
+					sampler_choose(sampler, &row, &other, i, false, &token), 0);
+			assert_int_equal(sampler_choose(sampler, &row, &p, i, false, &token), 0);
+			if (pass)
+				assert_int_equal(token, alone[i]);
+			alone[i] = token;
+		}
+	}
+}
+
+static void logprobs_are_the_models(void **state)
+{
+	struct engine_logprob top[ENGINE_MAX_LOGPROBS];
+	double sum = 0;
+
+	(void)state;
+	random_row(6);
+	for (unsigned t = 0; t < VOCAB; t++)
+		sum += exp((double)sampler_logprob(&row, (int32_t)t));
+	assert_true(fabs(sum - 1) < 1e-5);
+	for (unsigned k = 4; k <= K; k += 12) {
+		row.k = k;
+		sampler_top(&row, ENGINE_MAX_LOGPROBS, top);
+		for (unsigned i = 0; i < ENGINE_MAX_LOGPROBS; i++) {
+			assert_int_equal(top[i].token, topk_ids[i]);
+			assert_true(top[i].logprob == sampler_logprob(&row, top[i].token));
+		}
+	}
+}
+
+/* What a broken model or chip may deliver is an error or a token, never more. */
+static void survives_nonsense(void **state)
+{
+	struct engine_sampling p = plain();
+	int32_t token;
+
+	(void)state;
+	random_row(4);
+	row.lse = NAN;
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	row.lse = INFINITY;
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	random_row(4);
+	topk_ids[3] = VOCAB;
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	topk_ids[3] = -1;
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	random_row(4);
+	topk_logits[0] = NAN;
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	for (unsigned round = 0; round < 2000; round++) {
+		p = random_sampling();
+		random_row(4);
+		for (unsigned i = 0; i < 8; i++)
+			logits[rand() % VOCAB] = rand() % 2   ? NAN
+						 : rand() % 2 ? INFINITY
+							      : -INFINITY;
+		row.lse = (float)(rand() % 1000) - 500;
+		if (rand() % 2)
+			row.k = (unsigned)rand() % 3;
+		token = -1;
+		if (!sampler_choose(sampler, &row, &p, round, false, &token))
+			assert_true(token >= 0 && token < VOCAB);
+	}
+}
+
+static void checks_parameters(void **state)
+{
+	struct engine_sampling p = plain();
+	char err[128] = "";
+
+	(void)state;
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), 0);
+	p.temperature = NAN;
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+	p = plain();
+	p.top_p = 0;
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "top_p 0"));
+	p = plain();
+	p.min_p = 1.5f;
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+	p = plain();
+	p.top_k = -2;
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+	p = plain();
+	p.max_tokens = 0;
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+	p = plain();
+	p.n_stop_tokens = ENGINE_MAX_STOP_TOKENS + 1;
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+}
+
+static int open_sampler(void **state)
+{
+	(void)state;
+	return sampler_new(VOCAB, VOCAB, &sampler);
+}
+
+static int close_sampler(void **state)
+{
+	(void)state;
+	sampler_free(sampler);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(random_numbers_are_uniform_and_fixed),
+		cmocka_unit_test(greedy_takes_the_best),
+		cmocka_unit_test(list_agrees_with_row),
+		cmocka_unit_test(draws_follow_the_definition),
+		cmocka_unit_test(choices_do_not_depend_on_company),
+		cmocka_unit_test(logprobs_are_the_models),
+		cmocka_unit_test(survives_nonsense),
+		cmocka_unit_test(checks_parameters),
+	};
+
+	return cmocka_run_group_tests(tests, open_sampler, close_sampler);
+}

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: MIT
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+#include "scheduler.h"
+
+#define BLOCK	  4
+#define MAX_ITEMS 64
+
+static int32_t zeros[4096];
+
+struct world {
+	struct scheduler_options options;
+	struct kv *kv;
+	struct scheduler *s;
+	struct sched_item items[MAX_ITEMS];
+	unsigned n_items;
+};
+
+static void open_world(struct world *w, struct scheduler_options options, unsigned n_blocks)
+{
+	memset(w, 0, sizeof(*w));
+	w->options = options;
+	assert_int_equal(kv_new(n_blocks, BLOCK, false, &w->kv), 0);
+	assert_int_equal(scheduler_new(&options, w->kv, &w->s), 0);
+}
+
+static void close_world(struct world *w)
+{
+	assert_int_equal(kv_free_blocks(w->kv), kv_blocks(w->kv));
+	assert_true(kv_check(w->kv));
+	scheduler_free(w->s);
+	kv_free(w->kv);
+}
+
+static void add(struct world *w, struct sched_seq *seq, uid_t uid, int priority, unsigned n_prompt)
+{
+	*seq = (struct sched_seq){
+		.uid = uid,
+		.priority = priority,
+		.prompt = zeros,
+		.generated = zeros,
+		.n_prompt = n_prompt,
+		.n_total = n_prompt,
+		.prompt_row = n_prompt,
+	};
+	scheduler_add(w->s, seq);
+}
+
+/* Plans a step, checks its limits, carries it out: each sampled sequence grows by a token. */
+static unsigned run(struct world *w)
+{
+	unsigned tokens = 0, rows = 0;
+
+	w->n_items = scheduler_plan(w->s, w->items);
+	for (unsigned i = 0; i < w->n_items; i++) {
+		const struct sched_item *item = &w->items[i];
+		const struct sched_seq *seq = item->seq;
+
+		assert_true(item->tokens >= 1 && seq->n_computed + item->tokens <= seq->n_total);
+		assert_true((seq->n_computed + item->tokens + BLOCK - 1) / BLOCK <= seq->n_blocks);
+		assert_int_equal(item->sample, seq->n_computed + item->tokens == seq->n_total);
+		tokens += item->tokens;
+		rows += item->rows + item->sample;
+		for (unsigned j = 0; j < i; j++)
+			assert_ptr_not_equal(w->items[j].seq, seq);
+	}
+	assert_true(tokens <= w->options.max_tokens);
+	assert_true(rows <= w->options.max_rows);
+	assert_true(w->n_items <= w->options.max_seqs);
+	scheduler_done(w->s, w->items, w->n_items);
+	for (unsigned i = 0; i < w->n_items; i++) {
+		if (w->items[i].sample)
+			w->items[i].seq->n_total++;
+	}
+	return tokens;
+}
+
+static unsigned planned(const struct world *w, const struct sched_seq *seq)
+{
+	for (unsigned i = 0; i < w->n_items; i++) {
+		if (w->items[i].seq == seq)
+			return w->items[i].tokens;
+	}
+	return 0;
+}
+
+static const struct scheduler_options plain = {
+	.max_seqs = 8,
+	.max_live = 32,
+	.max_tokens = 16,
+	.max_rows = 8,
+	.max_context = 64,
+};
+
+static void refuses_nonsense(void **state)
+{
+	struct scheduler_options o = plain;
+	struct scheduler *s = NULL;
+	struct kv *kv;
+
+	(void)state;
+	assert_int_equal(kv_new(4, BLOCK, false, &kv), 0);
+	assert_int_equal(scheduler_new(&o, kv, &s), -EINVAL); /* 64 tokens do not fit 4 blocks */
+	o.max_context = 16;
+	o.max_tokens = 7;
+	assert_int_equal(scheduler_new(&o, kv, &s), -EINVAL);
+	o.max_tokens = 8;
+	o.max_rows = 7;
+	assert_int_equal(scheduler_new(&o, kv, &s), -EINVAL);
+	o.max_rows = 8;
+	o.max_live = 7;
+	assert_int_equal(scheduler_new(&o, kv, &s), -EINVAL);
+	assert_null(s);
+	scheduler_free(NULL);
+	kv_free(kv);
+}
+
+/* A prompt is computed in chunks while decodes go on beside it. */
+static void decodes_first(void **state)
+{
+	struct sched_seq chat, book;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	add(&w, &chat, 1, 0, 3);
+	run(&w);
+	assert_int_equal(planned(&w, &chat), 3);
+	add(&w, &book, 2, 0, 40);
+	run(&w);
+	assert_int_equal(planned(&w, &chat), 1);
+	assert_int_equal(planned(&w, &book), 15);
+	run(&w);
+	run(&w);
+	assert_int_equal(planned(&w, &chat), 1);
+	assert_int_equal(planned(&w, &book), 10);
+	assert_int_equal(book.n_total, 41);
+	run(&w);
+	assert_int_equal(planned(&w, &book), 1);
+	scheduler_remove(w.s, &chat);
+	scheduler_remove(w.s, &book);
+	assert_int_equal(run(&w), 0);
+	close_world(&w);
+}
+
+static void first_come_first_served_within_priority(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq seqs[4];
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 1;
+	open_world(&w, o, 64);
+	add(&w, &seqs[0], 1, 0, 4);
+	add(&w, &seqs[1], 1, 0, 4);
+	add(&w, &seqs[2], 1, 5, 4);
+	add(&w, &seqs[3], 1, 5, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		static const unsigned order[] = {2, 3, 0, 1};
+
+		run(&w);
+		assert_int_equal(planned(&w, &seqs[order[i]]), 4);
+		scheduler_remove(w.s, &seqs[order[i]]);
+	}
+	close_world(&w);
+}
+
+/* Rows for prompt logprobs limit the chunk, and no row is planned twice or left out. */
+static void respects_rows(void **state)
+{
+	struct sched_seq echo, other;
+	unsigned next = 0, steps = 0;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	add(&w, &other, 1, 0, 2);
+	run(&w);
+	add(&w, &echo, 2, 0, 30);
+	echo.prompt_row = 0;
+	while (echo.n_total == 30) {
+		run(&w);
+		steps++;
+		for (unsigned i = 0; i < w.n_items; i++) {
+			if (w.items[i].seq != &echo)
+				continue;
+			assert_true(!w.items[i].rows || w.items[i].first_row == next);
+			next += w.items[i].rows;
+			echo.prompt_row = next;
+		}
+		assert_int_equal(planned(&w, &other), 1);
+	}
+	assert_int_equal(next, 29);
+	assert_int_equal(steps,
+			 5); /* 7 rows a step beside the decode's; the last one samples too */
+	scheduler_remove(w.s, &echo);
+	scheduler_remove(w.s, &other);
+	close_world(&w);
+}
+
+/* The youngest of the lowest priority gives way, the oldest always progresses, all end. */
+static void preempts_the_youngest(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq seqs[3];
+	bool live[3] = {true, true, true};
+	unsigned left = 3, steps = 0;
+	struct world w;
+
+	(void)state;
+	o.max_context = 40;
+	open_world(&w, o, 12);
+	add(&w, &seqs[0], 1, 0, 8);
+	add(&w, &seqs[1], 1, 0, 8);
+	add(&w, &seqs[2], 1, 1, 8);
+	while (left) {
+		run(&w);
+		assert_true(++steps < 500);
+		if (live[2])
+			assert_int_equal(seqs[2].n_admissions, 1);
+		for (unsigned i = 0; i < 3; i++) {
+			if (live[i] && seqs[i].n_total == 40) {
+				scheduler_remove(w.s, &seqs[i]);
+				live[i] = false;
+				left--;
+			}
+		}
+	}
+	assert_true(scheduler_preemptions(w.s) >= 1);
+	assert_int_equal(seqs[0].n_admissions, 2);
+	assert_true(seqs[1].n_admissions >= 2);
+	close_world(&w);
+}
+
+/* A user with a hundred requests and one with a few get the same number of tokens while both want
+ * some. */
+static void shares_tokens_between_users(void **state)
+{
+	enum { MANY = 24, FEW = 4 };
+	struct scheduler_options o = plain;
+	struct sched_seq many[MANY], few[FEW];
+	unsigned served[2] = {0, 0};
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 2;
+	o.max_tokens = 8;
+	open_world(&w, o, 64);
+	for (unsigned i = 0; i < MANY; i++)
+		add(&w, &many[i], 1, 0, 32);
+	for (unsigned i = 0; i < FEW; i++)
+		add(&w, &few[i], 2, 0, 32);
+	for (unsigned steps = 0; scheduler_running(w.s) + scheduler_waiting(w.s) > MANY - FEW;
+	     steps++) {
+		assert_true(steps < 200);
+		run(&w);
+		for (unsigned i = 0; i < w.n_items; i++) {
+			struct sched_item *item = &w.items[i];
+
+			served[item->seq->uid - 1] += item->tokens;
+			if (item->sample)
+				scheduler_remove(w.s, item->seq);
+		}
+		assert_true(served[0] <= served[1] + 40 && served[1] <= served[0] + 40);
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		if (many[i].n_total == 32)
+			scheduler_remove(w.s, &many[i]);
+	}
+	for (unsigned i = 0; i < FEW; i++)
+		assert_int_equal(few[i].n_total, 33);
+	close_world(&w);
+}
+
+/* A newcomer neither has credit for the time that it was idle nor waits for what others got before.
+ */
+static void newcomers_start_level(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq old[2], new[2];
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 2;
+	o.max_tokens = 8;
+	open_world(&w, o, 64);
+	add(&w, &old[0], 1, 0, 60);
+	for (unsigned i = 0; i < 6; i++)
+		run(&w);
+	add(&w, &new[0], 2, 0, 16);
+	add(&w, &old[1], 1, 0, 16);
+	run(&w); /* level: the older one goes on */
+	run(&w);
+	assert_int_equal(planned(&w, &new[0]), 8 - planned(&w, &old[0]));
+	assert_true(planned(&w, &new[0]) >= 4);
+	add(&w, &new[1], 2, 0, 16);
+	scheduler_remove(w.s, &old[0]);
+	scheduler_remove(w.s, &old[1]);
+	scheduler_remove(w.s, &new[0]);
+	scheduler_remove(w.s, &new[1]);
+	close_world(&w);
+}
+
+/* A stream of high-priority requests does not keep a low one waiting for ever. */
+static void priorities_do_not_starve(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq low, high[2];
+	unsigned steps = 0;
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 1;
+	open_world(&w, o, 64);
+	add(&w, &high[0], 1, 3, 4);
+	add(&w, &low, 2, 0, 4);
+	add(&w, &high[1], 1, 3, 4);
+	for (; low.n_total == 4; steps++) {
+		assert_true(steps < 4 * SCHEDULER_AGING_STEPS);
+		run(&w);
+		for (unsigned i = 0; i < 2; i++) {
+			if (high[i].n_total > 4) {
+				scheduler_remove(w.s, &high[i]);
+				add(&w, &high[i], 1, 3, 4);
+			}
+		}
+	}
+	assert_true(steps > 2 * SCHEDULER_AGING_STEPS);
+	scheduler_remove(w.s, &low);
+	scheduler_remove(w.s, &high[0]);
+	scheduler_remove(w.s, &high[1]);
+	close_world(&w);
+}
+
+/* A long prompt is waited for, though shorter ones of others would fit. */
+static void long_prompts_do_not_starve(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq big, small[8];
+	unsigned steps = 0;
+	struct world w;
+
+	(void)state;
+	o.max_tokens = 64;
+	open_world(&w, o, 16);
+	for (unsigned i = 0; i < 4; i++)
+		add(&w, &small[i], 1, 0, 12);
+	run(&w);
+	add(&w, &big, 2, 0, 60);
+	for (unsigned i = 4; i < 8; i++)
+		add(&w, &small[i], 1, 0, 12);
+	for (; big.n_total == 60; steps++) {
+		assert_true(steps < 100);
+		run(&w);
+		for (unsigned i = 0; i < 8; i++) {
+			if (small[i].n_total > 14) {
+				scheduler_remove(w.s, &small[i]);
+				add(&w, &small[i], 1, 0, 12);
+			}
+		}
+	}
+	scheduler_remove(w.s, &big);
+	for (unsigned i = 0; i < 8; i++)
+		scheduler_remove(w.s, &small[i]);
+	close_world(&w);
+}
+
+/* Entries of users who left are used again; the waiting list passes each sequence once. */
+static void many_users(void **state)
+{
+	struct sched_seq seqs[32], *seq, *next;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	for (unsigned round = 0; round < 50; round++) {
+		unsigned n = 0;
+
+		for (unsigned i = 0; i < 32; i++)
+			add(&w, &seqs[i], 1000 + round * 7 + i / 2, (int)i % 3, 4);
+		for (seq = scheduler_next_waiting(w.s, NULL); seq; seq = next) {
+			next = scheduler_next_waiting(w.s, seq);
+			scheduler_remove(w.s, seq);
+			n++;
+		}
+		assert_int_equal(n, 32);
+		assert_int_equal(scheduler_waiting(w.s), 0);
+	}
+	close_world(&w);
+}
+
+/* Random loads under pressure: limits hold (checked in run()), all sequences end, nothing leaks. */
+static void random_loads(void **state)
+{
+	enum { LIVE = 24 };
+	unsigned long preemptions = 0;
+
+	(void)state;
+	srand(11);
+	for (unsigned round = 0; round < 60; round++) {
+		struct scheduler_options o = {
+			.max_seqs = 1 + (unsigned)rand() % 8,
+			.max_live = LIVE,
+			.max_context = 40,
+		};
+		struct sched_seq seqs[LIVE];
+		unsigned ends[LIVE], left = 0, steps = 0;
+		struct world w;
+
+		o.max_tokens = o.max_seqs + (unsigned)rand() % 20;
+		o.max_rows = o.max_seqs + (unsigned)rand() % 3;
+		open_world(&w, o, 10 + (unsigned)rand() % 20);
+		for (unsigned i = 0; i < LIVE; i++) {
+			unsigned n_prompt = 1 + (unsigned)rand() % 30;
+
+			add(&w, &seqs[i], (uid_t)rand() % 4, rand() % 2, n_prompt);
+			if (rand() % 4 == 0)
+				seqs[i].prompt_row = 0;
+			ends[i] = n_prompt + 1 + (unsigned)rand() % (40 - n_prompt);
+			left++;
+		}
+		while (left) {
+			assert_true(run(&w) > 0);
+			assert_true(++steps < 20000);
+			for (unsigned i = 0; i < w.n_items; i++)
+				if (w.items[i].rows)
+					w.items[i].seq->prompt_row =
+						w.items[i].first_row + w.items[i].rows;
+			for (unsigned i = 0; i < LIVE; i++) {
+				if (ends[i] && (seqs[i].n_total >= ends[i] || rand() % 500 == 0)) {
+					scheduler_remove(w.s, &seqs[i]);
+					ends[i] = 0;
+					left--;
+				}
+			}
+		}
+		preemptions += scheduler_preemptions(w.s);
+		close_world(&w);
+	}
+	assert_true(preemptions > 10);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(refuses_nonsense),
+		cmocka_unit_test(decodes_first),
+		cmocka_unit_test(first_come_first_served_within_priority),
+		cmocka_unit_test(respects_rows),
+		cmocka_unit_test(preempts_the_youngest),
+		cmocka_unit_test(shares_tokens_between_users),
+		cmocka_unit_test(newcomers_start_level),
+		cmocka_unit_test(priorities_do_not_starve),
+		cmocka_unit_test(long_prompts_do_not_starve),
+		cmocka_unit_test(many_users),
+		cmocka_unit_test(random_loads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
