@@ -28,9 +28,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
 
 #define TXDA_FOREVER		UINT64_MAX
+#ifdef __cplusplus
+#define TXDA_INIT(type)		(type{ sizeof(type) })	/* without the word struct: TXDA_INIT(txda_step) */
+#else
 #define TXDA_INIT(type)		((type){ .size = sizeof(type) })
+#endif
 #define TXDA_MAX_CHIPS_PER_GROUP 8
 
 struct txda_context;
@@ -86,11 +93,12 @@ struct txda_device_status {
 	uint64_t busy_ns, copy_busy_ns;	/* rising counters; utilisation is their rate */
 	uint64_t bytes_read, bytes_written;
 	uint32_t power_mw;
-	int32_t temp_mc;
+	int32_t temp_mc;		/* INT32_MIN: not known */
 	uint32_t clock_khz;
 	uint32_t ecc_corrected, ecc_uncorrected;
 	uint32_t faults;
 	bool lost;
+	uint32_t utilisation_permille;	/* of about the last second; UINT32_MAX: not known, as for power and clock */
 };
 
 int txda_context_device_count(struct txda_context *context);
@@ -111,8 +119,8 @@ int txda_device_distance(struct txda_device *a, struct txda_device *b);
  */
 struct txda_group_options {
 	size_t size;
-	unsigned tp;			/* chips; 0: 1 */
-	const unsigned *devices;	/* [tp] indices, or NULL: the next free ones by the map */
+	unsigned tp;			/* chips; 0: as many as the map's group has, 1 without a map */
+	const unsigned *devices;	/* [tp] indices, or NULL: group @replica of the map */
 	const char *map;		/* named or spelled map; NULL: auto */
 	unsigned replica;		/* which group of the map */
 };
@@ -165,14 +173,14 @@ struct txda_queue *txda_queue_ref(struct txda_queue *queue);
 struct txda_queue *txda_queue_unref(struct txda_queue *queue);
 /*
  * Runs the packets (txda_isa.h) at @packets, which are copied: the queue appends a fence of its own. Fence values of a queue
- * rise by one from 1. Not concurrently on one queue.
+ * rise by one from 1. -EAGAIN when too many streams are in flight: wait for an earlier fence. Not concurrently on one queue.
  */
 #define TXDA_SUBMIT_WAIT_SOON	(1u << 0)	/* the caller waits at once: no other thread need wake up */
 int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
 		      uint64_t *ret_fence);
 /* 0 when the queue has passed @fence, -ETIMEDOUT, -EIO after a fault (txda_queue_fault()), -ENODEV if the chip is lost. */
 int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns);
-/* An eventfd-like fd that becomes readable when a fence passes or the queue fails; owned by the queue. */
+/* An eventfd that becomes readable when a fence passes or the queue fails (read it to clear it); owned by the queue. */
 int txda_queue_fd(struct txda_queue *queue);
 /* The fault in words, "" if none. Returns its length. */
 int txda_queue_fault(struct txda_queue *queue, char *buf, size_t len);
@@ -257,7 +265,7 @@ int txda_model_find(struct txda_model *model, const char *name, unsigned *ret_in
 int txda_model_set_input(struct txda_model *model, const char *name, const void *data, uint64_t bytes);
 int txda_model_get_output(struct txda_model *model, const char *name, void *data, uint64_t bytes);
 int txda_model_tensor_ptr(struct txda_model *model, unsigned rank, const char *name, void **ret_ptr);
-/* Binds a tensor to memory of the caller's: another model's tensor (dummy tensors) or a buffer. */
+/* Binds a tensor to memory of the caller's: another model's tensor (dummy tensors) or a buffer of that chip; not while it runs. */
 int txda_model_bind(struct txda_model *model, unsigned rank, const char *name, struct txda_buffer *buffer, uint64_t offset);
 /* The buffer behind a tensor, borrowed. */
 int txda_model_tensor_buffer(struct txda_model *model, unsigned rank, const char *name, struct txda_buffer **ret_buffer,
@@ -271,7 +279,7 @@ struct txda_step {
 	unsigned rows;			/* R; 0: no logits are computed */
 	unsigned blocks;		/* B: columns of the block table */
 	unsigned flags;			/* TXDA_SUBMIT_WAIT_SOON */
-	struct txda_op_timing *timing;	/* [op count] of rank 0 for txda_model_timing(), or NULL */
+	struct txda_op_timing *timing;	/* [op count] of rank 0, filled by the txda_model_sync() that passes this launch; or NULL */
 };
 int txda_model_run(struct txda_model *model, const struct txda_step *step, uint64_t *ret_fence);
 /* Waits for a launch on all chips. Errors as txda_queue_wait(); txda_context_error() has the fault in words. */
@@ -334,6 +342,9 @@ int txda_survey_chip(struct txda_survey *survey, unsigned index, struct txda_dev
 int txda_survey_processes(struct txda_survey *survey, unsigned chip);
 int txda_survey_process(struct txda_survey *survey, unsigned chip, unsigned index, struct txda_process_info *ret_info);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The device model as a backend: chips in this process.
+ *
+ * Each memory is a memfd of its own, sealed against shrinking and growing, that the model maps at the buffer's address. So
+ * fresh memory is zero and freed memory is gone at once, any buffer can be exported (a mapping of a sealed file cannot fault),
+ * and a chip's DRAM needs no layout: its size is a sum that is kept here.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmodel.h"
+
+#include "context.h"
+
+#define STAGING_BYTES (256u << 10)	/* fits into the second level cache */
+
+struct cmodel {
+	struct txda__backend base;
+	struct cm_machine *machine;
+	uint64_t mem_bytes;		/* of each chip */
+	pthread_mutex_t lock;		/* guards used */
+	uint64_t used[CM_MAX_CHIPS];
+};
+
+struct txda__vm {
+	struct cmodel *cmodel;
+	struct cm_vm *vm;
+};
+
+struct txda__mem {
+	struct cmodel *cmodel;
+	unsigned chip;
+	int fd;
+	uint64_t bytes;
+	bool counted;			/* against the chip's DRAM */
+	bool foreign;			/* imported: mem_load is not for it */
+	bool read_only;
+	struct txda__vm *vm;		/* where it is bound */
+	uint64_t va;
+	pthread_mutex_t lock;		/* guards host */
+	void *host;			/* own mapping of memory that the device only reads */
+};
+
+struct txda__hwqueue {
+	struct cmodel *cmodel;
+	struct cm_vm *vm;
+	struct cm_queue *queue;
+	struct txda__queue_events events;
+};
+
+static struct cmodel *from(struct txda__backend *backend)
+{
+	return (struct cmodel *)backend;
+}
+
+/* Half of the machine's memory, shared by the chips: sparse until it is used. */
+static uint64_t default_mem_bytes(unsigned chips)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+	uint64_t bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 / chips : 0;
+
+	bytes &= ~((256ull << 20) - 1);
+	return bytes < (1ull << 30) ? 1ull << 30 : bytes;
+}
+
+static int cmodel_open(struct txda_context *context, const char *text, struct txda__backend **ret_backend)
+{
+	struct txda__cmodel_spec spec;
+	struct cm_options options = { 0 };
+	struct cmodel *cmodel;
+	char err[256];
+	int r;
+
+	r = txda__parse_cmodel(text, &spec, err, sizeof(err));
+	if (r < 0)
+		return txda__fail(context, r, "TXDA_CMODEL: %s", err);
+	cmodel = calloc(1, sizeof(*cmodel));
+	if (!cmodel)
+		return txda__fail(context, -ENOMEM, "out of memory");
+	cmodel->mem_bytes = spec.mem_bytes ? spec.mem_bytes : default_mem_bytes(spec.chips);
+	options.chips = spec.chips;
+	options.mem_bytes = cmodel->mem_bytes;
+	options.cores = spec.cores;
+	options.spin_us = spec.spin_us;
+	options.isa = spec.isa;
+	r = cm_machine_new(&options, &cmodel->machine);
+	if (r < 0) {
+		free(cmodel);
+		return txda__fail(context, r, "the device model (chips=%u, cores=%u, isa=%s) did not start: %s",
+				  spec.chips, spec.cores, spec.isa, strerror(-r));
+	}
+	for (unsigned i = 0; i < spec.n_faults; i++) {
+		r = cm_inject(cmodel->machine, spec.faults[i]);
+		if (r < 0) {
+			cm_machine_free(cmodel->machine);
+			free(cmodel);
+			return txda__fail(context, r, "TXDA_CMODEL: the device model does not know faults=%s",
+					  spec.faults[i]);
+		}
+	}
+	pthread_mutex_init(&cmodel->lock, NULL);
+	cmodel->base.ops = &txda__backend_cmodel;
+	cmodel->base.context = context;
+	*ret_backend = &cmodel->base;
+	return 0;
+}
+
+static void cmodel_close(struct txda__backend *backend)
+{
+	struct cmodel *cmodel = from(backend);
+
+	cm_machine_free(cmodel->machine);
+	pthread_mutex_destroy(&cmodel->lock);
+	free(cmodel);
+}
+
+static unsigned cmodel_chips(struct txda__backend *backend)
+{
+	return cm_machine_chips(from(backend)->machine);
+}
+
+static int cmodel_info(struct txda__backend *backend, unsigned chip, struct txda_device_info *info)
+{
+	struct cmodel *cmodel = from(backend);
+
+	memset(info, 0, sizeof(*info));
+	info->size = sizeof(*info);
+	info->index = chip;
+	info->physical = chip;
+	snprintf(info->name, sizeof(info->name), "TX8 (cmodel, %.32s)", cm_machine_isa(cmodel->machine));
+	snprintf(info->serial, sizeof(info->serial), "CM%d-%u", (int)getpid(), chip);
+	snprintf(info->bus, sizeof(info->bus), "cmodel:%d:%u", (int)getpid(), chip);
+	info->caps = TXDA_CAP_CMODEL | TXDA_CAP_PRECISE | TXDA_CAP_HOST_VISIBLE;
+	info->mem_bytes = cmodel->mem_bytes;
+	info->cores = cm_machine_cores(cmodel->machine);
+	return 0;
+}
+
+static int cmodel_status(struct txda__backend *backend, unsigned chip, struct txda_device_status *status)
+{
+	struct cmodel *cmodel = from(backend);
+	struct cm_sensors sensors = { 0 };
+
+	cm_chip_sensors(cm_machine_chip(cmodel->machine, chip), &sensors);
+	memset(status, 0, sizeof(*status));
+	status->size = sizeof(*status);
+	pthread_mutex_lock(&cmodel->lock);
+	status->mem_used_bytes = cmodel->used[chip];
+	pthread_mutex_unlock(&cmodel->lock);
+	status->busy_ns = sensors.busy_ns;
+	status->copy_busy_ns = sensors.copy_busy_ns;
+	status->bytes_read = sensors.bytes_read;
+	status->bytes_written = sensors.bytes_written;
+	status->power_mw = sensors.power_mw;
+	status->temp_mc = sensors.temp_mc;
+	status->clock_khz = sensors.clock_khz;
+	status->ecc_corrected = sensors.ecc_corrected;
+	status->ecc_uncorrected = sensors.ecc_uncorrected;
+	status->faults = sensors.faults;
+	status->lost = sensors.lost;
+	status->utilisation_permille = UINT32_MAX;
+	return 0;
+}
+
+/* The chips of one machine sit on one card. */
+static unsigned cmodel_distance(struct txda__backend *backend, unsigned a, unsigned b)
+{
+	(void)backend;
+	return a != b;
+}
+
+/* ---- address spaces -------------------------------------------------------------------------- */
+
+static int cmodel_vm_new(struct txda__backend *backend, unsigned chip, struct txda__vm **ret_vm)
+{
+	struct cmodel *cmodel = from(backend);
+	struct txda__vm *vm = calloc(1, sizeof(*vm));
+	int r;
+
+	if (!vm)
+		return txda__fail(backend->context, -ENOMEM, "out of memory");
+	vm->cmodel = cmodel;
+	r = cm_vm_new(cm_machine_chip(cmodel->machine, chip), &vm->vm);
+	if (r < 0) {
+		free(vm);
+		return txda__fail(backend->context, r, "no address space on chip %u: %s", chip, strerror(-r));
+	}
+	*ret_vm = vm;
+	return 0;
+}
+
+static void cmodel_vm_free(struct txda__vm *vm)
+{
+	cm_vm_free(vm->vm);
+	free(vm);
+}
+
+static int cmodel_vm_set_group(struct txda__vm *vm, unsigned slot, uint64_t id, unsigned rank, unsigned size)
+{
+	int r = cm_vm_set_group(vm->vm, slot, id, rank, size);
+
+	if (r < 0)
+		return txda__fail(vm->cmodel->base.context, r, "rank %u of a group of %u: %s", rank, size,
+				  strerror(-r));
+	return 0;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static int reserve(struct cmodel *cmodel, unsigned chip, uint64_t bytes)
+{
+	char wanted[24], left[24], all[24];
+	uint64_t unused;
+
+	pthread_mutex_lock(&cmodel->lock);
+	unused = cmodel->mem_bytes - cmodel->used[chip];
+	if (bytes <= unused)
+		cmodel->used[chip] += bytes;
+	pthread_mutex_unlock(&cmodel->lock);
+	if (bytes <= unused)
+		return 0;
+	return txda__fail(cmodel->base.context, -ENOMEM, "chip %u: %s (%llu bytes) wanted, %s (%llu bytes) of %s free",
+			  chip, txda__bytes(bytes, wanted), (unsigned long long)bytes, txda__bytes(unused, left),
+			  (unsigned long long)unused, txda__bytes(cmodel->mem_bytes, all));
+}
+
+static void unreserve(struct cmodel *cmodel, unsigned chip, uint64_t bytes)
+{
+	pthread_mutex_lock(&cmodel->lock);
+	cmodel->used[chip] -= bytes;
+	pthread_mutex_unlock(&cmodel->lock);
+}
+
+static int make_memfd(uint64_t bytes, int *ret_fd)
+{
+	int fd = memfd_create("txda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)bytes) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+		int r = -errno;
+
+		close(fd);
+		return r;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static struct txda__mem *new_mem(struct cmodel *cmodel, unsigned chip, int fd, uint64_t bytes)
+{
+	struct txda__mem *mem = calloc(1, sizeof(*mem));
+
+	if (!mem)
+		return NULL;
+	pthread_mutex_init(&mem->lock, NULL);
+	mem->cmodel = cmodel;
+	mem->chip = chip;
+	mem->fd = fd;
+	mem->bytes = bytes;
+	return mem;
+}
+
+static int cmodel_mem_new(struct txda__backend *backend, unsigned chip, uint64_t bytes, enum txda_memory memory,
+			  struct txda__mem **ret_mem)
+{
+	bool counted = memory == TXDA_MEMORY_DEVICE;
+	struct cmodel *cmodel = from(backend);
+	struct txda__mem *mem;
+	int fd = -1, r;
+
+	if (counted) {
+		r = reserve(cmodel, chip, bytes);
+		if (r < 0)
+			return r;
+	}
+	r = make_memfd(bytes, &fd);
+	if (r < 0) {
+		txda__fail(backend->context, r, "memory of %llu bytes: %s", (unsigned long long)bytes, strerror(-r));
+		goto out_unreserve;
+	}
+	mem = new_mem(cmodel, chip, fd, bytes);
+	if (!mem) {
+		r = txda__fail(backend->context, -ENOMEM, "out of memory");
+		close(fd);
+		goto out_unreserve;
+	}
+	mem->counted = counted;
+	*ret_mem = mem;
+	return 0;
+
+out_unreserve:
+	if (counted)
+		unreserve(cmodel, chip, bytes);
+	return r;
+}
+
+/* Memory of somebody else's: its owner pays for it, we only must be sure that it cannot shrink under a mapping. */
+static int cmodel_mem_import(struct txda__backend *backend, unsigned chip, int fd, bool read_only,
+			     struct txda__mem **ret_mem, uint64_t *ret_bytes)
+{
+	struct txda_context *context = backend->context;
+	struct txda__mem *mem;
+	struct stat st;
+	int own, seals, mode;
+
+	if (fstat(fd, &st) < 0)
+		return txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !S_ISREG(st.st_mode))
+		return txda__fail(context, -EINVAL, "fd %d is no memfd of an exported buffer", fd);
+	if (!(seals & F_SEAL_SHRINK))
+		return txda__fail(context, -EPERM, "the memfd is not sealed against shrinking");
+	mode = fcntl(fd, F_GETFL) & O_ACCMODE;
+	if (mode == O_WRONLY || (!read_only && (mode != O_RDWR || seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))))
+		return txda__fail(context, -EACCES, "the memfd does not allow %s", read_only ? "reading" : "writing");
+	if (st.st_size <= 0 || st.st_size > (off_t)(1ll << 40) || st.st_size % (off_t)TXDA__PAGE)
+		return txda__fail(context, -EINVAL, "the memfd has %lld bytes; whole pages up to 1 TiB are wanted",
+				  (long long)st.st_size);
+	own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (own < 0)
+		return txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
+	mem = new_mem(from(backend), chip, own, (uint64_t)st.st_size);
+	if (!mem) {
+		close(own);
+		return txda__fail(context, -ENOMEM, "out of memory");
+	}
+	mem->foreign = true;
+	*ret_mem = mem;
+	*ret_bytes = mem->bytes;
+	return 0;
+}
+
+static int cmodel_mem_export(struct txda__mem *mem, int *ret_fd)
+{
+	int fd = fcntl(mem->fd, F_DUPFD_CLOEXEC, 3);
+
+	if (fd < 0)
+		return txda__fail(mem->cmodel->base.context, -errno, "export: %s", strerror(errno));
+	*ret_fd = fd;
+	return 0;
+}
+
+static void cmodel_mem_free(struct txda__mem *mem)
+{
+	if (mem->host)
+		munmap(mem->host, mem->bytes);
+	close(mem->fd);
+	if (mem->counted)
+		unreserve(mem->cmodel, mem->chip, mem->bytes);
+	pthread_mutex_destroy(&mem->lock);
+	free(mem);
+}
+
+static int cmodel_mem_bind(struct txda__mem *mem, struct txda__vm *vm, uint64_t va, bool read_only)
+{
+	int r = cm_vm_map(vm->vm, va, mem->fd, 0, mem->bytes, CM_MAP_READ | (read_only ? 0 : CM_MAP_WRITE));
+
+	if (r < 0)
+		return txda__fail(mem->cmodel->base.context, r, "mapping %llu bytes at 0x%llx of chip %u: %s",
+				  (unsigned long long)mem->bytes, (unsigned long long)va, mem->chip, strerror(-r));
+	mem->vm = vm;
+	mem->va = va;
+	mem->read_only = read_only;
+	return 0;
+}
+
+static void cmodel_mem_unbind(struct txda__mem *mem)
+{
+	cm_vm_unmap(mem->vm->vm, mem->va, mem->bytes);
+	mem->vm = NULL;
+}
+
+/* The model's own mapping where it can be written, else a second one. */
+static int cmodel_mem_map(struct txda__mem *mem, void **ret_ptr)
+{
+	void *ptr = NULL;
+	int r = 0;
+
+	if (!mem->read_only)
+		ptr = cm_vm_resolve(mem->vm->vm, mem->va, mem->bytes, CM_MAP_READ | CM_MAP_WRITE);
+	if (!ptr) {
+		pthread_mutex_lock(&mem->lock);
+		if (!mem->host) {
+			int prot = PROT_READ | (mem->foreign && mem->read_only ? 0 : PROT_WRITE);
+
+			ptr = mmap(NULL, mem->bytes, prot, MAP_SHARED, mem->fd, 0);
+			if (ptr == MAP_FAILED)
+				r = -errno;
+			else
+				mem->host = ptr;
+		}
+		ptr = mem->host;
+		pthread_mutex_unlock(&mem->lock);
+	}
+	if (r < 0)
+		return txda__fail(mem->cmodel->base.context, r, "mapping %llu bytes: %s",
+				  (unsigned long long)mem->bytes, strerror(-r));
+	*ret_ptr = ptr;
+	return 0;
+}
+
+/* Moves one staging buffer's worth; returns the bytes or -errno, 0 at the end of the file. */
+static int64_t load_some(struct txda__mem *mem, void *staging, uint64_t offset, int fd, uint64_t fd_offset,
+			 uint64_t bytes)
+{
+	ssize_t got, put;
+	uint64_t done = 0;
+
+	do {
+		got = pread(fd, staging, bytes < STAGING_BYTES ? bytes : STAGING_BYTES, (off_t)fd_offset);
+	} while (got < 0 && errno == EINTR);
+	if (got <= 0)
+		return got < 0 ? -errno : 0;
+	while (done < (uint64_t)got) {
+		put = pwrite(mem->fd, (char *)staging + done, (uint64_t)got - done, (off_t)(offset + done));
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put <= 0)
+			return put < 0 ? -errno : -EIO;
+		done += (uint64_t)put;
+	}
+	return got;
+}
+
+/*
+ * Written to the memfd, not to a mapping: the kernel then needs no page fault for each page and need not zero a page that it
+ * is about to fill. The staging buffer stays in the cache.
+ */
+static int64_t cmodel_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset, uint64_t bytes)
+{
+	void *staging = aligned_alloc(4096, STAGING_BYTES);
+	uint64_t done = 0;
+	int64_t n = 0;
+
+	if (!staging)
+		return -ENOMEM;
+	while (done < bytes) {
+		n = load_some(mem, staging, offset + done, fd, fd_offset + done, bytes - done);
+		if (n <= 0)
+			break;
+		done += (uint64_t)n;
+	}
+	free(staging);
+	return n < 0 ? n : (int64_t)done;
+}
+
+/* ---- queues ---------------------------------------------------------------------------------- */
+
+static void on_signalled(void *arg, uint64_t va, uint64_t value)
+{
+	struct txda__hwqueue *queue = arg;
+
+	(void)va;
+	(void)value;
+	queue->events.passed(queue->events.arg);
+}
+
+static void on_faulted(void *arg, const struct txda_fault *fault)
+{
+	struct txda__hwqueue *queue = arg;
+
+	(void)fault;
+	queue->events.faulted(queue->events.arg);
+}
+
+static int cmodel_queue_new(struct txda__vm *vm, enum txda_queue_class queue_class,
+			    const struct txda__queue_events *events, struct txda__hwqueue **ret_queue)
+{
+	static const struct cm_queue_ops ops = { .signalled = on_signalled, .faulted = on_faulted };
+	struct txda_context *context = vm->cmodel->base.context;
+	struct txda__hwqueue *queue = calloc(1, sizeof(*queue));
+	int r;
+
+	if (!queue)
+		return txda__fail(context, -ENOMEM, "out of memory");
+	queue->cmodel = vm->cmodel;
+	queue->vm = vm->vm;
+	queue->events = *events;
+	r = cm_queue_new(vm->vm, queue_class == TXDA_QUEUE_COPY ? CM_QUEUE_COPY : CM_QUEUE_COMPUTE, &ops, queue,
+			 &queue->queue);
+	if (r < 0) {
+		free(queue);
+		return txda__fail(context, r, "no queue: %s", strerror(-r));
+	}
+	*ret_queue = queue;
+	return 0;
+}
+
+static void cmodel_queue_free(struct txda__hwqueue *queue)
+{
+	cm_queue_free(queue->queue);
+	free(queue);
+}
+
+static int cmodel_queue_submit(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes, uint64_t fence,
+			       bool wait_soon)
+{
+	(void)fence;
+	return cm_queue_submit(queue->queue, va, bytes, wait_soon);
+}
+
+static int cmodel_queue_fault(struct txda__hwqueue *queue, unsigned *ret_code, char *buf, size_t len)
+{
+	struct txda_fault fault;
+	char text[384];
+
+	if (cm_queue_fault(queue->queue, &fault) < 0)
+		return 0;
+	*ret_code = fault.code;
+	snprintf(buf, len, "%s", cm_fault_text(queue->vm, &fault, text, sizeof(text)));
+	return fault.code == TXDA_FAULT_LOST ? -ENODEV : -EIO;
+}
+
+static int cmodel_queue_wait(struct txda__hwqueue *queue, const uint64_t *word, uint64_t fence,
+			     uint64_t deadline_ns)
+{
+	return cm_wait(queue->cmodel->machine, queue->queue, word, fence, deadline_ns);
+}
+
+const struct txda__backend_ops txda__backend_cmodel = {
+	.name = "cmodel",
+	.simulated = true,
+	.open = cmodel_open,
+	.close = cmodel_close,
+	.chips = cmodel_chips,
+	.info = cmodel_info,
+	.status = cmodel_status,
+	.distance = cmodel_distance,
+	.vm_new = cmodel_vm_new,
+	.vm_free = cmodel_vm_free,
+	.vm_set_group = cmodel_vm_set_group,
+	.mem_new = cmodel_mem_new,
+	.mem_import = cmodel_mem_import,
+	.mem_export = cmodel_mem_export,
+	.mem_free = cmodel_mem_free,
+	.mem_bind = cmodel_mem_bind,
+	.mem_unbind = cmodel_mem_unbind,
+	.mem_map = cmodel_mem_map,
+	.mem_load = cmodel_mem_load,
+	.queue_new = cmodel_queue_new,
+	.queue_free = cmodel_queue_free,
+	.queue_submit = cmodel_queue_submit,
+	.queue_wait = cmodel_queue_wait,
+	.queue_fault = cmodel_queue_fault,
+};

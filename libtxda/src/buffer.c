@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer.h"
+
+#define LARGE_PAGE (2ull << 20)
+
+static const struct txda__backend_ops *ops_of(const struct txda_buffer *buffer)
+{
+	return buffer->device->context->backend->ops;
+}
+
+/* Gives @mem an address. On failure the caller still owns @mem. */
+static int place(struct txda_device *device, struct txda__mem *mem, uint64_t bytes, uint64_t room, bool read_only,
+		 struct txda_buffer **ret_buffer)
+{
+	struct txda_context *context = device->context;
+	uint64_t align = room >= LARGE_PAGE ? LARGE_PAGE : TXDA__PAGE;
+	struct txda_buffer *buffer;
+	struct txda__vm *vm;
+	uint64_t va;
+	int r;
+
+	r = txda__device_vm(device, &vm);
+	if (r < 0)
+		return r;
+	buffer = calloc(1, sizeof(*buffer));
+	if (!buffer)
+		return txda__fail(context, -ENOMEM, "out of memory");
+	pthread_mutex_lock(&device->lock);
+	r = txda__vas_take(&device->vas, room + TXDA__PAGE, align, &va);
+	pthread_mutex_unlock(&device->lock);
+	if (r < 0) {
+		free(buffer);
+		return txda__fail(context, -ENOMEM, r == -ENOMEM ? "out of memory" :
+				  "no room for the buffer in the address space of the chip");
+	}
+	r = context->backend->ops->mem_bind(mem, vm, va, read_only);
+	if (r < 0) {
+		pthread_mutex_lock(&device->lock);
+		txda__vas_give(&device->vas, va, room + TXDA__PAGE);
+		pthread_mutex_unlock(&device->lock);
+		free(buffer);
+		return r;
+	}
+	atomic_init(&buffer->refs, 1);
+	buffer->device = txda_device_ref(device);
+	buffer->mem = mem;
+	buffer->bytes = bytes;
+	buffer->room = room;
+	buffer->va = va;
+	buffer->read_only = read_only;
+	*ret_buffer = buffer;
+	return 0;
+}
+
+int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory, unsigned flags,
+		    struct txda_buffer **ret_buffer)
+{
+	struct txda_context *context = device->context;
+	const struct txda__backend_ops *ops = context->backend->ops;
+	struct txda__mem *mem;
+	uint64_t room;
+	int r;
+
+	if (!bytes || bytes > (1ull << 40))
+		return txda__fail(context, -EINVAL, "a buffer of %llu bytes is wanted; 1 byte to 1 TiB are possible",
+				  (unsigned long long)bytes);
+	if (memory != TXDA_MEMORY_DEVICE && memory != TXDA_MEMORY_HOST)
+		return txda__fail(context, -EINVAL, "no memory kind %d", (int)memory);
+	if (flags & ~TXDA_BUFFER_READ_ONLY)
+		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x", flags & ~TXDA_BUFFER_READ_ONLY);
+	room = txda__align(bytes, TXDA__PAGE);
+	r = ops->mem_new(context->backend, device->physical, room, memory, &mem);
+	if (r < 0)
+		return r;
+	r = place(device, mem, bytes, room, flags & TXDA_BUFFER_READ_ONLY, ret_buffer);
+	if (r < 0)
+		ops->mem_free(mem);
+	else
+		txda__monitor_poke(&context->monitor);
+	return r;
+}
+
+int txda_buffer_import(struct txda_device *device, int fd, unsigned flags, struct txda_buffer **ret_buffer)
+{
+	struct txda_context *context = device->context;
+	const struct txda__backend_ops *ops = context->backend->ops;
+	bool read_only = flags & TXDA_BUFFER_READ_ONLY;
+	struct txda__mem *mem;
+	uint64_t bytes;
+	int r;
+
+	if (flags & ~TXDA_BUFFER_READ_ONLY)
+		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x", flags & ~TXDA_BUFFER_READ_ONLY);
+	r = ops->mem_import(context->backend, device->physical, fd, read_only, &mem, &bytes);
+	if (r < 0)
+		return r;
+	r = place(device, mem, bytes, txda__align(bytes, TXDA__PAGE), read_only, ret_buffer);
+	if (r < 0)
+		ops->mem_free(mem);
+	return r;
+}
+
+int txda_buffer_export(struct txda_buffer *buffer, int *ret_fd)
+{
+	return ops_of(buffer)->mem_export(buffer->mem, ret_fd);
+}
+
+struct txda_buffer *txda_buffer_ref(struct txda_buffer *buffer)
+{
+	if (buffer)
+		txda__ref(&buffer->refs);
+	return buffer;
+}
+
+struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer)
+{
+	struct txda_device *device;
+
+	if (!buffer || !txda__unref(&buffer->refs))
+		return NULL;
+	device = buffer->device;
+	ops_of(buffer)->mem_unbind(buffer->mem);
+	ops_of(buffer)->mem_free(buffer->mem);
+	pthread_mutex_lock(&device->lock);
+	txda__vas_give(&device->vas, buffer->va, buffer->room + TXDA__PAGE);
+	pthread_mutex_unlock(&device->lock);
+	txda__monitor_poke(&device->context->monitor);
+	free(buffer);
+	txda_device_unref(device);
+	return NULL;
+}
+
+uint64_t txda_buffer_bytes(struct txda_buffer *buffer)
+{
+	return buffer->bytes;
+}
+
+uint64_t txda_buffer_va(struct txda_buffer *buffer)
+{
+	return buffer->va;
+}
+
+int txda_buffer_map(struct txda_buffer *buffer, void **ret_ptr)
+{
+	return ops_of(buffer)->mem_map(buffer->mem, ret_ptr);
+}
+
+static int check_range(struct txda_buffer *buffer, uint64_t offset, uint64_t bytes)
+{
+	if (txda__range_ok(offset, bytes, buffer->bytes))
+		return 0;
+	return txda__fail(buffer->device->context, -ERANGE, "bytes %llu to %llu of a buffer of %llu",
+			  (unsigned long long)offset, (unsigned long long)(offset + bytes),
+			  (unsigned long long)buffer->bytes);
+}
+
+int txda_buffer_write(struct txda_buffer *buffer, uint64_t offset, const void *src, uint64_t bytes)
+{
+	void *ptr;
+	int r;
+
+	r = check_range(buffer, offset, bytes);
+	if (r >= 0)
+		r = txda_buffer_map(buffer, &ptr);
+	if (r >= 0)
+		memcpy((char *)ptr + offset, src, bytes);
+	return r;
+}
+
+int txda_buffer_read(struct txda_buffer *buffer, uint64_t offset, void *dst, uint64_t bytes)
+{
+	void *ptr;
+	int r;
+
+	r = check_range(buffer, offset, bytes);
+	if (r >= 0)
+		r = txda_buffer_map(buffer, &ptr);
+	if (r >= 0)
+		memcpy(dst, (const char *)ptr + offset, bytes);
+	return r;
+}
+
+int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset, uint64_t bytes)
+{
+	return txda__buffer_load(buffer, offset, fd, fd_offset, bytes, NULL, NULL);
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/* Files of a case dir. They may be replaced or cut while we read: what was read is what counts, and it is checked. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "case_info.h"
+
+static int open_file(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_bytes, char *err, size_t errlen)
+{
+	struct stat st;
+	int fd;
+
+	/* Not blocking: the name might be a FIFO. */
+	fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return txda__say(err, errlen, -errno, "%s: %s", name, strerror(errno));
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return txda__say(err, errlen, -EINVAL, "%s is no regular file", name);
+	}
+	*ret_fd = fd;
+	*ret_bytes = (uint64_t)st.st_size;
+	return 0;
+}
+
+int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, char *err, size_t errlen)
+{
+	uint64_t size;
+	int fd, r;
+
+	r = open_file(dir_fd, name, &fd, &size, err, errlen);
+	if (r < 0)
+		return r;
+	if (size != bytes) {
+		close(fd);
+		return txda__say(err, errlen, -EINVAL, "%s has %llu bytes; model_info.json says %llu", name,
+				 (unsigned long long)size, (unsigned long long)bytes);
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int read_all(int fd, void *data, uint64_t bytes)
+{
+	uint64_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = read(fd, (char *)data + done, bytes - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -ENODATA;
+		done += (uint64_t)n;
+	}
+	return 0;
+}
+
+/* Reads @bytes of an open file and closes it. */
+static int read_and_close(int fd, const char *name, uint64_t bytes, void **ret_data, char *err, size_t errlen)
+{
+	void *data = aligned_alloc(64, txda__align(bytes ? bytes : 1, 64));
+	int r = data ? read_all(fd, data, bytes) : -ENOMEM;
+
+	close(fd);
+	if (r < 0) {
+		free(data);
+		return txda__say(err, errlen, r, "%s: %s", name, r == -ENODATA ? "it became shorter" : strerror(-r));
+	}
+	*ret_data = data;
+	return 0;
+}
+
+int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, void **ret_data, char *err,
+		    size_t errlen)
+{
+	int fd, r;
+
+	if (bytes > max)
+		return txda__say(err, errlen, -EFBIG, "%s has %llu bytes; %llu are possible", name,
+				 (unsigned long long)bytes, (unsigned long long)max);
+	r = txda__case_file(dir_fd, name, bytes, &fd, err, errlen);
+	return r < 0 ? r : read_and_close(fd, name, bytes, ret_data, err, errlen);
+}
+
+int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_case, char *err, size_t errlen)
+{
+	static const char name[] = "model_info.json";
+	uint64_t bytes;
+	void *text;
+	int dir_fd, fd, r;
+
+	dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir_fd < 0)
+		return txda__say(err, errlen, -errno, "%s", strerror(errno));
+	r = open_file(dir_fd, name, &fd, &bytes, err, errlen);
+	if (r >= 0 && bytes > TXDA__CASE_MAX_BYTES) {
+		close(fd);
+		r = txda__say(err, errlen, -EFBIG, "%s has %llu bytes; %u are possible", name,
+			      (unsigned long long)bytes, TXDA__CASE_MAX_BYTES);
+	} else if (r >= 0) {
+		r = read_and_close(fd, name, bytes, &text, err, errlen);
+		if (r >= 0) {
+			r = txda__case_parse(text, bytes, ret_case, err, errlen);
+			free(text);
+		}
+	}
+	if (r < 0) {
+		close(dir_fd);
+		return r;
+	}
+	*ret_dir_fd = dir_fd;
+	return 0;
+}

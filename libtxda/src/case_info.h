@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * model_info.json of a case dir (docs/case-dir.md), checked.
+ *
+ * The file is hostile: every number is checked for its type and range, every name for its form, file names stay below the
+ * case dir. Keys that are not known are skipped, for later versions may add some; `format` tells versions that differ in more.
+ * Errors: -EINVAL with a message in @err that names the key and its value; -EFBIG; what open() and read() give.
+ * Threads: pure functions.
+ */
+#ifndef TXDA_CASE_INFO_H
+#define TXDA_CASE_INFO_H
+
+#include "internal.h"
+#include "txda_isa.h"
+
+#define TXDA__CASE_MAX_BYTES	(1u << 20)	/* of model_info.json */
+#define TXDA__CASE_MAX_TENSORS	32
+#define TXDA__CASE_MAX_PROGRAMS	8
+
+struct txda__case_chip {
+	char kcore[128], param[128];	/* relative to the case dir */
+	uint64_t kcore_bytes, param_bytes, scratch_bytes, io_bytes;
+	uint32_t param_crc32c;
+};
+
+struct txda__case_tensor {
+	char name[64];
+	uint8_t dtype;			/* enum txda_dtype */
+	uint8_t ndim;
+	struct txda_dim dim[4];
+};
+
+struct txda__case {
+	char name[128], family[32];
+	unsigned tp;
+	unsigned max_tokens, max_seqs, max_rows, max_blocks, max_context;
+	unsigned vocab, layers, topk;
+	unsigned block_size;
+	uint64_t kv_block_bytes;	/* per chip */
+	struct txda__case_chip chip[TXDA_MAX_CHIPS_PER_GROUP];
+	unsigned n_programs;
+	char program[TXDA__CASE_MAX_PROGRAMS][32];
+	unsigned n_inputs, n_outputs;
+	struct txda__case_tensor input[TXDA__CASE_MAX_TENSORS], output[TXDA__CASE_MAX_TENSORS];
+};
+
+/* @text need not end in NUL. */
+int txda__case_parse(const char *text, size_t bytes, struct txda__case *ret_case, char *err, size_t errlen);
+/* Reads DIR/model_info.json. *ret_dir_fd is the case dir, which the caller closes. */
+int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_case, char *err, size_t errlen);
+/* Opens a regular file below the case dir, which must have @bytes. */
+int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, char *err, size_t errlen);
+/* Reads all of a file of @bytes, at most @max. The caller frees *ret_data, which is 64-byte aligned. */
+int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, void **ret_data, char *err, size_t errlen);
+
+#endif /* TXDA_CASE_INFO_H */

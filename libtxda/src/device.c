@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+#include <string.h>
+
+#include "context.h"
+
+/* The first 2 MiB stay free, so that null pointers and small offsets from them fault. */
+#define VA_START	(2ull << 20)
+#define VA_END		(1ull << 40)
+
+void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index, unsigned physical)
+{
+	memset(device, 0, sizeof(*device));
+	device->context = context;
+	device->index = index;
+	device->physical = physical;
+	pthread_mutex_init(&device->lock, NULL);
+}
+
+void txda__device_fini(struct txda_device *device)
+{
+	if (device->vm) {
+		device->context->backend->ops->vm_free(device->vm);
+		txda__vas_free(&device->vas);
+	}
+	pthread_mutex_destroy(&device->lock);
+}
+
+int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm)
+{
+	const struct txda__backend *backend = device->context->backend;
+	int r = 0;
+
+	pthread_mutex_lock(&device->lock);
+	if (!device->vm) {
+		r = txda__vas_init(&device->vas, VA_START, VA_END - VA_START);
+		if (r < 0) {
+			txda__fail(device->context, r, "out of memory");
+		} else {
+			r = backend->ops->vm_new(device->context->backend, device->physical, &device->vm);
+			if (r < 0)
+				txda__vas_free(&device->vas);
+		}
+	}
+	if (r >= 0)
+		*ret_vm = device->vm;
+	pthread_mutex_unlock(&device->lock);
+	return r;
+}
+
+int txda__device_join(struct txda_device *device, uint64_t id, unsigned rank, unsigned size, unsigned *ret_slot)
+{
+	const struct txda__backend_ops *ops = device->context->backend->ops;
+	struct txda__vm *vm;
+	unsigned slot;
+	int r;
+
+	r = txda__device_vm(device, &vm);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&device->lock);
+	for (slot = 0; slot < TXDA__GROUP_SLOTS; slot++)
+		if (!(device->group_slots & (1u << slot)))
+			break;
+	if (slot == TXDA__GROUP_SLOTS)
+		r = txda__fail(device->context, -EBUSY, "chip %u runs %d models that span chips; no more fit",
+			       device->index, TXDA__GROUP_SLOTS);
+	else
+		r = ops->vm_set_group(vm, slot, id, rank, size);
+	if (r >= 0) {
+		device->group_slots |= 1u << slot;
+		*ret_slot = slot;
+	}
+	pthread_mutex_unlock(&device->lock);
+	return r;
+}
+
+void txda__device_leave(struct txda_device *device, unsigned slot)
+{
+	pthread_mutex_lock(&device->lock);
+	device->group_slots &= ~(1u << slot);
+	pthread_mutex_unlock(&device->lock);
+}
+
+int txda_context_device_count(struct txda_context *context)
+{
+	return (int)context->n_devices;
+}
+
+int txda_device_get(struct txda_context *context, unsigned index, struct txda_device **ret_device)
+{
+	if (index >= context->n_devices)
+		return txda__fail(context, -ENODEV, "no chip %u; this process sees %u", index, context->n_devices);
+	*ret_device = txda_device_ref(&context->device[index]);
+	return 0;
+}
+
+struct txda_device *txda_device_ref(struct txda_device *device)
+{
+	if (device)
+		txda_context_ref(device->context);
+	return device;
+}
+
+struct txda_device *txda_device_unref(struct txda_device *device)
+{
+	if (device)
+		txda_context_unref(device->context);
+	return NULL;
+}
+
+int txda_device_info(struct txda_device *device, struct txda_device_info *ret_info)
+{
+	struct txda_device_info info = { 0 };
+	int r;
+
+	r = device->context->backend->ops->info(device->context->backend, device->physical, &info);
+	if (r < 0)
+		return r;
+	info.index = device->index;
+	info.physical = device->physical;
+	return txda__copy_out(device->context, ret_info, &info, sizeof(info), "txda_device_info");
+}
+
+int txda_device_status(struct txda_device *device, struct txda_device_status *ret_status)
+{
+	struct txda_device_status status = { 0 };
+	int r;
+
+	r = device->context->backend->ops->status(device->context->backend, device->physical, &status);
+	if (r < 0)
+		return r;
+	status.utilisation_permille = txda__monitor_utilisation(&device->context->monitor, device->index);
+	return txda__copy_out(device->context, ret_status, &status, sizeof(status), "txda_device_status");
+}
+
+int txda_device_distance(struct txda_device *a, struct txda_device *b)
+{
+	const struct txda__backend *backend = a->context->backend;
+
+	if (a->context != b->context)
+		return txda__fail(a->context, -EXDEV, "the chips belong to two contexts");
+	return (int)backend->ops->distance(a->context->backend, a->physical, b->physical);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A chip as a context sees it: its address space and the group slots in it.
+ *
+ * Ownership: devices live in their context; a reference to a device is one to the context. The address space is made when the
+ * first buffer or queue wants it and lives as long as the context.
+ * Threads: @lock guards what follows it.
+ */
+#ifndef TXDA_DEVICE_H
+#define TXDA_DEVICE_H
+
+#include <pthread.h>
+
+#include "backend.h"
+#include "vas.h"
+
+#define TXDA__GROUP_SLOTS 16
+
+struct txda_device {
+	struct txda_context *context;
+	unsigned index;			/* of this process */
+	unsigned physical;		/* of the backend */
+	pthread_mutex_t lock;
+	struct txda__vm *vm;
+	struct txda__vas vas;
+	unsigned group_slots;		/* bit i: slot i is taken */
+};
+
+void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index, unsigned physical);
+void txda__device_fini(struct txda_device *device);
+/* The address space, made if need be. */
+int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm);
+/* Makes the chip rank @rank of the @size chips that meet as @id, in a slot of its own. -EBUSY: no slot is left. */
+int txda__device_join(struct txda_device *device, uint64_t id, unsigned rank, unsigned size, unsigned *ret_slot);
+void txda__device_leave(struct txda_device *device, unsigned slot);
+
+#endif /* TXDA_DEVICE_H */

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "context.h"
+#include "internal.h"
+
+/*
+ * Messages are kept per thread, for the contexts that this thread used last: no lock, nothing to free, and a thread that ends
+ * takes its messages along. Contexts are told apart by a serial number, since an address may be used again.
+ */
+#define MESSAGES 4
+
+struct message {
+	uint64_t context_id;
+	bool used;
+	char text[TXDA__ERROR_BYTES];
+};
+
+static _Thread_local struct message messages[MESSAGES];
+static _Thread_local unsigned next_message;
+
+static struct message *find_message(uint64_t id)
+{
+	for (unsigned i = 0; i < MESSAGES; i++)
+		if (messages[i].used && messages[i].context_id == id)
+			return &messages[i];
+	return NULL;
+}
+
+static struct message *take_message(struct txda_context *context)
+{
+	uint64_t id = context ? context->id : 0;
+	struct message *m = find_message(id);
+
+	if (!m) {
+		m = &messages[next_message++ % MESSAGES];
+		m->context_id = id;
+		m->used = true;
+		m->text[0] = '\0';
+	}
+	return m;
+}
+
+void txda__note(struct txda_context *context, const char *format, ...)
+{
+	struct message *m = take_message(context);
+	char text[TXDA__ERROR_BYTES];
+	va_list ap;
+
+	/* Through a buffer of its own: an argument may be the old message. */
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	memcpy(m->text, text, sizeof(text));
+}
+
+void txda__note_prefix(struct txda_context *context, const char *format, ...)
+{
+	struct message *m = take_message(context);
+	char text[TXDA__ERROR_BYTES];
+	size_t len;
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	len = strlen(text);
+	if (len + 3 < sizeof(text)) {
+		strcpy(text + len, ": ");
+		strncat(text, m->text, sizeof(text) - len - 3);
+	}
+	memcpy(m->text, text, sizeof(text));
+}
+
+const char *txda_context_error(struct txda_context *context)
+{
+	struct message *m = find_message(context ? context->id : 0);
+
+	return m ? m->text : "";
+}
+
+const char *txda__bytes(uint64_t bytes, char buf[24])
+{
+	static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double value = (double)bytes / 1024;
+	unsigned i = 0;
+
+	if (bytes < 1024) {
+		snprintf(buf, 24, "%u bytes", (unsigned)bytes);
+		return buf;
+	}
+	while (value >= 1024 && i + 1 < ARRAY_SIZE(unit)) {
+		value /= 1024;
+		i++;
+	}
+	snprintf(buf, 24, value < 10 ? "%.2f %s" : "%.1f %s", value, unit[i]);
+	return buf;
+}
+
+int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src, const char *what)
+{
+	const unsigned char *bytes = src;
+	size_t size;
+
+	memset(dst, 0, known);
+	if (!src)
+		return 0;
+	memcpy(&size, src, sizeof(size));
+	if (size < sizeof(size_t) || size > 65536)
+		return txda__fail(context, -EINVAL, "%s.size is %zu: start from TXDA_INIT(struct %s)", what, size, what);
+	for (size_t i = known; i < size; i++)
+		if (bytes[i])
+			return txda__fail(context, -E2BIG, "%s has options that libtxda %s does not know", what,
+					  txda_version());
+	memcpy(dst, src, size < known ? size : known);
+	return 0;
+}
+
+int txda__copy_out(struct txda_context *context, void *dst, const void *src, size_t known, const char *what)
+{
+	size_t size;
+
+	if (!dst)
+		return txda__fail(context, -EINVAL, "no %s to fill", what);
+	memcpy(&size, dst, sizeof(size));
+	if (size < sizeof(size_t) || size > 65536)
+		return txda__fail(context, -EINVAL, "%s.size is %zu: start from TXDA_INIT(struct %s)", what, size, what);
+	if (size > known)
+		size = known;
+	memcpy((char *)dst + sizeof(size_t), (const char *)src + sizeof(size_t), size - sizeof(size_t));
+	return 0;
+}
+
+uint64_t txda__now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "context.h"
+
+int txda__events_init(struct txda__events *events)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	memset(events, 0, sizeof(*events));
+	pthread_mutex_init(&events->lock, NULL);
+	events->fd = fd;
+	return 0;
+}
+
+void txda__events_fini(struct txda__events *events)
+{
+	close(events->fd);
+	pthread_mutex_destroy(&events->lock);
+}
+
+void txda__event(struct txda_context *context, enum txda_event_kind kind, unsigned device, const char *format, ...)
+{
+	struct txda__events *events = &context->events;
+	struct txda_event event = { .size = sizeof(event), .kind = kind, .device = device };
+	uint64_t one = 1;
+	va_list ap;
+
+	event.time_ns = txda__now();
+	va_start(ap, format);
+	vsnprintf(event.text, sizeof(event.text), format, ap);
+	va_end(ap);
+
+	pthread_mutex_lock(&events->lock);
+	if (events->count == TXDA__EVENTS) {
+		events->head = (events->head + 1) % TXDA__EVENTS;
+		events->count--;
+	}
+	events->ring[(events->head + events->count++) % TXDA__EVENTS] = event;
+	if (write(events->fd, &one, sizeof(one)) < 0)
+		one = 0;	/* the counter is full: the fd is readable, which is all that matters */
+	pthread_mutex_unlock(&events->lock);
+}
+
+int txda_context_event_fd(struct txda_context *context)
+{
+	return context->events.fd;
+}
+
+int txda_context_event(struct txda_context *context, struct txda_event *ret_event)
+{
+	struct txda__events *events = &context->events;
+	struct txda_event event;
+	uint64_t drained;
+	int r;
+
+	pthread_mutex_lock(&events->lock);
+	if (!events->count) {
+		pthread_mutex_unlock(&events->lock);
+		return -EAGAIN;
+	}
+	event = events->ring[events->head];
+	r = txda__copy_out(context, ret_event, &event, sizeof(event), "txda_event");
+	if (r >= 0) {
+		events->head = (events->head + 1) % TXDA__EVENTS;
+		if (--events->count == 0 && read(events->fd, &drained, sizeof(drained)) < 0)
+			drained = 0;	/* nothing was counted */
+	}
+	pthread_mutex_unlock(&events->lock);
+	return r;
+}

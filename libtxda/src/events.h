@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Events of a context: a short ring and an eventfd that is readable while it holds something.
+ *
+ * When nobody takes them, the oldest give way: an event tells that something happened, the state is asked for elsewhere.
+ * Threads: any function from any thread.
+ */
+#ifndef TXDA_EVENTS_H
+#define TXDA_EVENTS_H
+
+#include <pthread.h>
+
+#include "internal.h"
+
+#define TXDA__EVENTS 64
+
+struct txda__events {
+	pthread_mutex_t lock;
+	struct txda_event ring[TXDA__EVENTS];
+	unsigned head, count;		/* the oldest is ring[head] */
+	int fd;
+};
+
+int txda__events_init(struct txda__events *events);
+void txda__events_fini(struct txda__events *events);
+void txda__event(struct txda_context *context, enum txda_event_kind kind, unsigned device, const char *format, ...)
+	TXDA__PRINTF(4, 5);
+
+#endif /* TXDA_EVENTS_H */

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What all files of libtxda share: reference counts, messages, struct versioning, small arithmetic.
+ *
+ * Names: what the library exports is txda_*, what its files share is txda__*; the static library may be linked with anything.
+ */
+#ifndef TXDA_INTERNAL_H
+#define TXDA_INTERNAL_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "txda.h"
+
+#define TXDA__PAGE		4096ull
+#define TXDA__ERROR_BYTES	512
+
+#define ARRAY_SIZE(a)		(sizeof(a) / sizeof((a)[0]))
+#define TXDA__PRINTF(f, a)	__attribute__((format(printf, f, a)))
+
+/* ---- reference counts ------------------------------------------------------------------------ */
+
+static inline void txda__ref(atomic_uint *refs)
+{
+	atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
+}
+
+/* True when this was the last reference; the caller then frees. */
+static inline bool txda__unref(atomic_uint *refs)
+{
+	return atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
+}
+
+/* ---- messages (error.c) ---------------------------------------------------------------------- */
+
+/*
+ * Notes why a call on @context (or on a child of it) fails in this thread; @context NULL for a failed txda_context_new().
+ * The value is @error, so that a failing path is one statement (a macro, so that the compiler sees which error it is).
+ */
+#define txda__fail(context, error, ...) __extension__({		\
+	int txda__error = (error);				\
+	txda__note(context, __VA_ARGS__);			\
+	txda__error;						\
+})
+/* The same with "PREFIX: " before what was noted last. */
+#define txda__fail_prefix(context, error, ...) __extension__({	\
+	int txda__error = (error);				\
+	txda__note_prefix(context, __VA_ARGS__);		\
+	txda__error;						\
+})
+/* For parsers: writes the message to @err; the value is @error. */
+#define txda__say(err, errlen, error, ...) __extension__({	\
+	int txda__error = (error);				\
+	snprintf(err, errlen, __VA_ARGS__);			\
+	txda__error;						\
+})
+void txda__note(struct txda_context *context, const char *format, ...) TXDA__PRINTF(2, 3);
+void txda__note_prefix(struct txda_context *context, const char *format, ...) TXDA__PRINTF(2, 3);
+/* "1.5 GiB" into @buf; returns it. */
+const char *txda__bytes(uint64_t bytes, char buf[24]);
+
+/* ---- structs that grow (error.c) ------------------------------------------------------------- */
+
+/*
+ * Takes an option struct whose first member is its size_t size: copies what this version knows to @dst (@known bytes), zeroes
+ * the rest. NULL means all zero. -E2BIG if a newer caller set something that this version does not know.
+ */
+int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src, const char *what);
+/* Gives a result struct: as much as the caller's size has room for. The caller's size member stays. */
+int txda__copy_out(struct txda_context *context, void *dst, const void *src, size_t known, const char *what);
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
+static inline bool txda__add(uint64_t a, uint64_t b, uint64_t *ret)
+{
+	return !__builtin_add_overflow(a, b, ret);
+}
+
+static inline bool txda__mul(uint64_t a, uint64_t b, uint64_t *ret)
+{
+	return !__builtin_mul_overflow(a, b, ret);
+}
+
+/* [offset, offset + bytes) lies in [0, size). */
+static inline bool txda__range_ok(uint64_t offset, uint64_t bytes, uint64_t size)
+{
+	return offset <= size && bytes <= size - offset;
+}
+
+/* Rounds up to a power of two; @value at most 2^63. */
+static inline uint64_t txda__align(uint64_t value, uint64_t to)
+{
+	return (value + to - 1) & ~(to - 1);
+}
+
+/* CLOCK_MONOTONIC in nanoseconds. */
+uint64_t txda__now(void);
+
+#endif /* TXDA_INTERNAL_H */

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: MIT
+/* From a case dir to a model that can run, and the plan of it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "model.h"
+
+/* What a load knows while it lasts. */
+struct loading {
+	struct txda_model *model;
+	struct txda_context *context;
+	const struct txda_model_options *options;
+	int dir_fd;
+	uint64_t before, total;		/* bytes of weights: of ranks that are done, of all */
+};
+
+static void report_progress(void *arg, uint64_t done)
+{
+	struct loading *l = arg;
+
+	l->options->progress(l->options->progress_arg, l->before + done, l->total);
+}
+
+static int load_weights(struct loading *l, unsigned r)
+{
+	const struct txda__case_chip *chip = &l->model->info.chip[r];
+	struct txda__rank *rank = &l->model->rank[r];
+	int slot = txda__find_slot(&rank->program, TXDA_SLOT_WEIGHTS), fd, ret;
+	char err[300];
+
+	if (slot < 0)
+		return 0;
+	ret = txda__case_file(l->dir_fd, chip->param, chip->param_bytes, &fd, err, sizeof(err));
+	if (ret < 0)
+		return txda__fail(l->context, ret, "%s", err);
+	ret = txda__weights_get(rank->device, fd, chip->param, chip->param_bytes, chip->param_crc32c,
+				l->options->verify_weights, l->options->progress ? report_progress : NULL, l, &rank->weights);
+	close(fd);
+	if (ret < 0)
+		return ret;
+	txda__bind_slot(rank, (unsigned)slot, rank->weights->buffer, 0, txda__slot_bytes(rank, (unsigned)slot));
+	l->before += chip->param_bytes;
+	return 0;
+}
+
+/* The program where the chip reads it, and a page for bindings and the timeline. */
+static int make_control(struct loading *l, struct txda__rank *rank)
+{
+	const struct txda_program *h = rank->program.header;
+	uint64_t timeline = txda__align(h->n_slots * sizeof(struct txda_binding), 64);
+	struct txda_pkt_exec *exec = &rank->exec;
+	void *ptr;
+	int ret;
+
+	ret = txda_buffer_new(rank->device, h->bytes, TXDA_MEMORY_HOST, TXDA_BUFFER_READ_ONLY, &rank->code);
+	if (ret >= 0)
+		ret = txda_buffer_write(rank->code, 0, rank->kcore, h->bytes);
+	if (ret >= 0)
+		ret = txda_buffer_new(rank->device, timeline + h->n_ops * sizeof(struct txda_op_time), TXDA_MEMORY_HOST, 0,
+				      &rank->control);
+	if (ret >= 0)
+		ret = txda_buffer_map(rank->control, &ptr);
+	if (ret < 0)
+		return ret;
+	rank->binding = ptr;
+	rank->timeline = (const void *)((const char *)ptr + timeline);
+	*exec = (struct txda_pkt_exec){
+		.hdr = { .op = TXDA_PKT_EXEC, .flags = l->options->precise ? TXDA_EXEC_PRECISE : 0, .bytes = sizeof(*exec) },
+		.program_va = txda_buffer_va(rank->code),
+		.bindings_va = txda_buffer_va(rank->control),
+		.program_bytes = (uint32_t)h->bytes,
+		.n_bindings = h->n_slots,
+		.group = TXDA_NONE,
+	};
+	return 0;
+}
+
+static int make_scratch(struct txda__rank *rank)
+{
+	int slot = txda__find_slot(&rank->program, TXDA_SLOT_SCRATCH), ret;
+	uint64_t bytes;
+
+	if (slot < 0)
+		return 0;
+	bytes = txda__slot_bytes(rank, (unsigned)slot);
+	ret = txda_buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, 0, &rank->scratch);
+	if (ret >= 0)
+		txda__bind_slot(rank, (unsigned)slot, rank->scratch, 0, bytes);
+	return ret;
+}
+
+static int make_io(struct loading *l, struct txda__rank *rank)
+{
+	const struct txda__program *p = &rank->program;
+	uint64_t bytes = txda__io_bytes(rank, l->options->dummies), at = 0;
+	int ret;
+
+	if (!bytes)
+		return 0;
+	ret = txda_buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, 0, &rank->io);
+	if (ret < 0)
+		return ret;
+	for (uint32_t i = 0; i < p->header->n_slots; i++) {
+		if (p->slot[i].kind < TXDA_SLOT_INPUT ||
+		    txda__is_dummy(txda__program_string(p, p->slot[i].name), l->options->dummies))
+			continue;
+		txda__bind_slot(rank, i, rank->io, at, txda__slot_bytes(rank, i));
+		at += txda__align(txda__slot_bytes(rank, i), 64);
+	}
+	return 0;
+}
+
+/* Inputs and outputs of all ranks by name, inputs first. */
+static int list_io(struct loading *l)
+{
+	struct txda_model *m = l->model;
+
+	for (unsigned kind = TXDA_SLOT_INPUT; kind <= TXDA_SLOT_OUTPUT; kind++)
+		for (unsigned r = 0; r < m->tp; r++) {
+			const struct txda__program *p = &m->rank[r].program;
+
+			for (uint32_t s = 0; s < p->header->n_slots; s++) {
+				const char *name = txda__program_string(p, p->slot[s].name);
+				unsigned i;
+
+				if (p->slot[s].kind != kind)
+					continue;
+				for (i = 0; i < m->n_io && strcmp(m->io[i].name, name); i++)
+					;
+				if (i == TXDA__MAX_IO)
+					return txda__fail(l->context, -EINVAL, "more than %d inputs and outputs",
+							  TXDA__MAX_IO);
+				if (i == m->n_io) {
+					m->io[i].name = name;
+					m->io[i].kind = kind == TXDA_SLOT_INPUT ? TXDA_TENSOR_INPUT : TXDA_TENSOR_OUTPUT;
+					m->io[i].first_rank = r;
+					memset(m->io[i].slot, 0xff, sizeof(m->io[i].slot));
+					m->n_io++;
+				}
+				m->io[i].slot[r] = (int)s;
+			}
+		}
+	for (const char *const *dummy = l->options->dummies; dummy && *dummy; dummy++) {
+		bool found = false;
+
+		for (unsigned i = 0; i < m->n_io; i++)
+			found |= !strcmp(m->io[i].name, *dummy);
+		if (!found)
+			return txda__fail(l->context, -ENOENT, "dummy \"%.60s\" is no input or output", *dummy);
+	}
+	return 0;
+}
+
+/* ---- the KV cache ---------------------------------------------------------------------------- */
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Blocks that the program and its index type allow. */
+static uint64_t kv_limit(const struct txda__case *info, const struct txda__program *p)
+{
+	return min_u64(p->header->sym_max[TXDA_SYM_N], INT32_MAX / info->block_size);
+}
+
+/* Blocks that max_seqs sequences of max_context tokens use. */
+static uint64_t kv_useful(const struct txda__case *info)
+{
+	return (uint64_t)info->max_seqs * (((uint64_t)info->max_context + info->block_size - 1) / info->block_size);
+}
+
+static int free_bytes(struct txda_device *device, uint64_t *ret_bytes)
+{
+	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+	int ret;
+
+	ret = txda_device_info(device, &info);
+	if (ret >= 0)
+		ret = txda_device_status(device, &status);
+	if (ret >= 0)
+		*ret_bytes = info.mem_bytes > status.mem_used_bytes ? info.mem_bytes - status.mem_used_bytes : 0;
+	return ret;
+}
+
+static int choose_kv_blocks(struct loading *l, uint64_t *ret_blocks)
+{
+	const struct txda_model_options *o = l->options;
+	struct txda_model *m = l->model;
+	uint64_t limit = kv_limit(&m->info, &m->rank[0].program), blocks, unused;
+	char wanted[24], left[24], kept[24];
+	int ret;
+
+	if (o->kv_blocks) {
+		if (o->kv_blocks > limit)
+			return txda__fail(l->context, -E2BIG, "%u KV blocks are wanted; the program allows %llu", o->kv_blocks,
+					  (unsigned long long)limit);
+		*ret_blocks = o->kv_blocks;
+		return 0;
+	}
+	blocks = min_u64(limit, kv_useful(&m->info));
+	if (o->max_kv_blocks)
+		blocks = min_u64(blocks, o->max_kv_blocks);
+	for (unsigned r = 0; r < m->tp; r++) {
+		ret = free_bytes(m->rank[r].device, &unused);
+		if (ret < 0)
+			return ret;
+		unused = (unused > o->kv_reserve_bytes ? unused - o->kv_reserve_bytes : 0) & ~(TXDA__PAGE - 1);
+		blocks = min_u64(blocks, unused / m->kv_block_bytes[r]);
+		if (!blocks)
+			return txda__fail(l->context, -ENOMEM, "chip %u: %s wanted for a KV block, %s free (beside %s to leave)",
+					  m->rank[r].device->index, txda__bytes(m->kv_block_bytes[r], wanted),
+					  txda__bytes(unused, left), txda__bytes(o->kv_reserve_bytes, kept));
+	}
+	*ret_blocks = blocks;
+	return 0;
+}
+
+static int share_kv(struct loading *l)
+{
+	struct txda_model *m = l->model, *from = l->options->share_kv;
+	bool same = from->tp == m->tp && from->precise == m->precise && from->info.block_size == m->info.block_size &&
+		    from->kv_blocks;
+
+	for (unsigned r = 0; same && r < m->tp; r++)
+		same = from->rank[r].device == m->rank[r].device && from->kv_block_bytes[r] == m->kv_block_bytes[r];
+	if (!same)
+		return txda__fail(l->context, -EINVAL, "the KV cache of \"%.60s\" has another geometry or other chips",
+				  from->info.name);
+	if (from->kv_blocks > kv_limit(&m->info, &m->rank[0].program))
+		return txda__fail(l->context, -E2BIG, "the KV cache has %u blocks; the program allows %llu", from->kv_blocks,
+				  (unsigned long long)kv_limit(&m->info, &m->rank[0].program));
+	for (unsigned r = 0; r < m->tp; r++)
+		m->rank[r].kv = txda_buffer_ref(from->rank[r].kv);
+	m->kv_blocks = from->kv_blocks;
+	return 0;
+}
+
+static int make_kv(struct loading *l)
+{
+	struct txda_model *m = l->model;
+	unsigned with = 0;
+	uint64_t blocks;
+	int ret = 0, slot;
+
+	for (unsigned r = 0; r < m->tp; r++) {
+		slot = txda__find_slot(&m->rank[r].program, TXDA_SLOT_KV);
+		if (slot < 0)
+			continue;
+		m->kv_block_bytes[r] = txda__slot_bytes(&m->rank[r], (unsigned)slot);
+		with++;
+	}
+	if (!with)
+		return 0;
+	if (with != m->tp)
+		return txda__fail(l->context, -EINVAL, "only %u of %u ranks have a KV cache", with, m->tp);
+	if (l->options->share_kv) {
+		ret = share_kv(l);
+	} else {
+		ret = choose_kv_blocks(l, &blocks);
+		if (ret >= 0)
+			m->kv_blocks = (unsigned)blocks;
+		for (unsigned r = 0; r < m->tp && ret >= 0; r++)
+			ret = txda_buffer_new(m->rank[r].device, blocks * m->kv_block_bytes[r], TXDA_MEMORY_DEVICE, 0,
+					      &m->rank[r].kv);
+	}
+	for (unsigned r = 0; r < m->tp && ret >= 0; r++)
+		txda__bind_slot(&m->rank[r], (unsigned)txda__find_slot(&m->rank[r].program, TXDA_SLOT_KV), m->rank[r].kv, 0,
+				m->kv_blocks * m->kv_block_bytes[r]);
+	return ret;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* Queues, and a meeting place for the collectives of this model alone. */
+static int make_queues(struct loading *l)
+{
+	struct txda_model *m = l->model;
+	uint64_t id = atomic_fetch_add(&l->context->next_group_id, 1);
+	int ret;
+
+	for (unsigned r = 0; r < m->tp; r++) {
+		struct txda__rank *rank = &m->rank[r];
+
+		if (m->tp > 1) {
+			ret = txda__device_join(rank->device, id, r, m->tp, &rank->group_slot);
+			if (ret < 0)
+				return ret;
+			rank->joined = true;
+			rank->exec.group = rank->group_slot;
+		}
+		ret = txda_queue_new(rank->device, TXDA_QUEUE_COMPUTE, &rank->queue);
+		if (ret < 0)
+			return ret;
+		if (m->tp > 1)
+			snprintf(rank->queue->purpose, sizeof(rank->queue->purpose), "model %.60s, rank %u", m->info.name, r);
+		else
+			snprintf(rank->queue->purpose, sizeof(rank->queue->purpose), "model %.60s", m->info.name);
+	}
+	return 0;
+}
+
+static int load_model(struct loading *l)
+{
+	struct txda_model *m = l->model;
+	int ret;
+
+	if (m->info.tp != m->tp)
+		return txda__fail(l->context, -EINVAL, "it is compiled for %u chip%s; the group has %u", m->info.tp,
+				  m->info.tp == 1 ? "" : "s", m->tp);
+	ret = txda__load_programs(l->context, &m->info, l->dir_fd, l->options->program, m->rank);
+	if (ret >= 0)
+		ret = list_io(l);
+	for (unsigned r = 0; r < m->tp; r++)
+		l->total += m->info.chip[r].param_bytes;
+	for (unsigned r = 0; r < m->tp && ret >= 0; r++) {
+		struct txda__rank *rank = &m->rank[r];
+
+		if (m->precise)
+			txda__mark_doubled(rank);
+		ret = make_control(l, rank);
+		if (ret >= 0)
+			ret = load_weights(l, r);
+		if (ret >= 0)
+			ret = make_scratch(rank);
+		if (ret >= 0)
+			ret = make_io(l, rank);
+	}
+	if (ret >= 0)
+		ret = make_queues(l);
+	if (ret >= 0)
+		ret = make_kv(l);	/* last: it takes what is left */
+	return ret;
+}
+
+int txda_model_load(struct txda_group *group, const struct txda_model_options *options, struct txda_model **ret_model)
+{
+	struct txda_context *context = group->context;
+	struct txda_model_options o;
+	struct loading l = { .context = context, .options = &o, .dir_fd = -1 };
+	struct txda_model *model;
+	char err[400];
+	int ret;
+
+	ret = txda__copy_in(context, &o, sizeof(o), options, "txda_model_options");
+	if (ret < 0)
+		return ret;
+	if (!o.path)
+		return txda__fail(context, -EINVAL, "txda_model_options.path is NULL");
+	model = calloc(1, sizeof(*model));
+	if (!model)
+		return txda__fail(context, -ENOMEM, "out of memory");
+	atomic_init(&model->refs, 1);
+	pthread_mutex_init(&model->lock, NULL);
+	model->fd = -1;
+	model->group = txda_group_ref(group);
+	model->precise = o.precise;
+	model->tp = group->size;
+	for (unsigned r = 0; r < group->size; r++)
+		model->rank[r].device = group->device[r];
+
+	l.model = model;
+	ret = txda__case_open(o.path, &l.dir_fd, &model->info, err, sizeof(err));
+	if (ret < 0)
+		txda__fail(context, ret, "%s", err);
+	else
+		ret = load_model(&l);
+	if (l.dir_fd >= 0)
+		close(l.dir_fd);
+	if (ret < 0) {
+		txda__fail_prefix(context, ret, "%s", o.path);
+		txda__model_free(model);
+		return ret;
+	}
+	*ret_model = model;
+	return 0;
+}
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+int txda_model_plan(struct txda_context *context, const char *path, struct txda_model_plan *ret_plan)
+{
+	struct txda_model_plan plan = { 0 };
+	struct txda__rank *rank = NULL;
+	struct txda__case info;
+	char err[400];
+	int dir_fd, ret;
+
+	ret = txda__case_open(path, &dir_fd, &info, err, sizeof(err));
+	if (ret < 0)
+		return txda__fail(context, ret, "%s: %s", path, err);
+	rank = calloc(info.tp, sizeof(*rank));
+	ret = rank ? txda__load_programs(context, &info, dir_fd, NULL, rank) : txda__fail(context, -ENOMEM, "out of memory");
+	close(dir_fd);
+	plan.tp = info.tp;
+	for (unsigned r = 0; r < info.tp && ret >= 0; r++) {
+		const struct txda__program *p = &rank[r].program;
+		int scratch = txda__find_slot(p, TXDA_SLOT_SCRATCH), kv = txda__find_slot(p, TXDA_SLOT_KV);
+
+		if (txda__find_slot(p, TXDA_SLOT_WEIGHTS) >= 0)
+			plan.weight_bytes = max_u64(plan.weight_bytes, txda__align(info.chip[r].param_bytes, TXDA__PAGE));
+		if (scratch >= 0)
+			plan.scratch_bytes = max_u64(plan.scratch_bytes, txda__align(p->slot[scratch].bytes, TXDA__PAGE));
+		plan.io_bytes = max_u64(plan.io_bytes, txda__align(txda__io_bytes(&rank[r], NULL), TXDA__PAGE));
+		if (kv >= 0) {
+			plan.kv_block_bytes = max_u64(plan.kv_block_bytes, p->slot[kv].bytes);
+			plan.kv_blocks_at_limit = min_u64(kv_limit(&info, p), kv_useful(&info));
+		}
+	}
+	for (unsigned r = 0; rank && r < info.tp; r++)
+		free(rank[r].kcore);
+	free(rank);
+	if (ret < 0)
+		return txda__fail_prefix(context, ret, "%s", path);
+	return txda__copy_out(context, ret_plan, &plan, sizeof(plan), "txda_model_plan");
+}

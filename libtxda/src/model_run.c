@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+/* Launches. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "model.h"
+
+static int check_step(struct txda_model *model, const struct txda_step *step)
+{
+	const uint32_t *max = model->rank[0].program.header->sym_max;
+	struct txda_context *context = txda__model_context(model);
+	const struct {
+		const char *name;
+		unsigned value, max, min;
+	} size[] = {
+		{ "tokens", step->tokens, max[TXDA_SYM_T], 1 },
+		{ "seqs", step->seqs, max[TXDA_SYM_S], 1 },
+		{ "rows", step->rows, max[TXDA_SYM_R], 0 },
+		{ "blocks", step->blocks, max[TXDA_SYM_B], 0 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(size); i++) {
+		if (size[i].value > size[i].max)
+			return txda__fail(context, -E2BIG, "a step of %u %s; model %.60s takes %u", size[i].value,
+					  size[i].name, model->info.name, size[i].max);
+		if (size[i].value < size[i].min)
+			return txda__fail(context, -EINVAL, "a step of %u %s", size[i].value, size[i].name);
+	}
+	if (step->flags & ~TXDA_SUBMIT_WAIT_SOON)
+		return txda__fail(context, -EINVAL, "unknown step flags 0x%x", step->flags & ~TXDA_SUBMIT_WAIT_SOON);
+	return 0;
+}
+
+/* What must hold before any rank gets the launch, so that all get it or none. */
+static int check_ready(struct txda_model *model)
+{
+	struct txda_context *context = txda__model_context(model);
+	int ret;
+
+	if (model->broken)
+		return txda__fail(context, -EIO, "model %.60s: a launch reached only some chips; load the model anew",
+				  model->info.name);
+	for (unsigned r = 0; r < model->tp; r++) {
+		const struct txda__rank *rank = &model->rank[r];
+
+		for (uint32_t s = 0; s < rank->program.header->n_slots; s++)
+			if (!rank->slot_buffer[s])
+				return txda__fail(context, -ENXIO, "tensor \"%.60s\" of rank %u is not bound yet",
+						  txda__program_string(&rank->program, rank->program.slot[s].name), r);
+		if (model->last - txda__queue_passed(rank->queue) >= TXDA__MAX_STEPS) {
+			ret = txda__queue_check(rank->queue);
+			return ret < 0 ? ret : txda__fail(context, -EAGAIN, "%d launches are in flight", TXDA__MAX_STEPS);
+		}
+		/* Cheap words first: only a queue that failed is asked why. */
+		if (atomic_load(&rank->queue->faulted)) {
+			ret = txda__queue_check(rank->queue);
+			if (ret < 0)
+				return ret;
+		}
+	}
+	return 0;
+}
+
+/* Why a launch failed, in words: a rank that only waited for another says less than the one that broke. */
+static int explain_fault(struct txda_model *model, int error)
+{
+	struct txda_queue *culprit = NULL;
+	char text[384];
+
+	for (unsigned r = 0; r < model->tp; r++) {
+		struct txda_queue *queue = model->rank[r].queue;
+
+		if (txda_queue_fault(queue, text, sizeof(text)) <= 0)
+			continue;
+		if (!culprit || culprit->fault_code == TXDA_FAULT_COLLECTIVE)
+			culprit = queue;
+	}
+	if (!culprit)
+		return error;
+	return txda__fail(txda__model_context(model), culprit->fault_code == TXDA_FAULT_LOST ? -ENODEV : -EIO,
+			  "%s on chip %u: %s", culprit->purpose, culprit->device->index, culprit->fault);
+}
+
+static int launch(struct txda_model *model, unsigned r, const struct txda_step *step, bool profile, uint64_t *ret_fence)
+{
+	struct txda__rank *rank = &model->rank[r];
+	struct txda_pkt_exec *exec = &rank->exec;
+
+	exec->sym[TXDA_SYM_T] = step->tokens;
+	exec->sym[TXDA_SYM_S] = step->seqs;
+	exec->sym[TXDA_SYM_R] = step->rows;
+	exec->sym[TXDA_SYM_B] = step->blocks;
+	exec->sym[TXDA_SYM_N] = model->kv_blocks;
+	if (profile) {
+		exec->hdr.flags |= TXDA_EXEC_PROFILE;
+		exec->profile_va = txda_buffer_va(rank->control) +
+				   (uint64_t)((const char *)rank->timeline - (const char *)rank->binding);
+	} else {
+		exec->hdr.flags &= (uint16_t)~TXDA_EXEC_PROFILE;
+		exec->profile_va = 0;
+	}
+	return txda_queue_submit(rank->queue, exec, sizeof(*exec), step->flags & TXDA_SUBMIT_WAIT_SOON, ret_fence);
+}
+
+int txda_model_run(struct txda_model *model, const struct txda_step *step, uint64_t *ret_fence)
+{
+	struct txda_context *context = txda__model_context(model);
+	struct txda_step s;
+	uint64_t fence;
+	int ret;
+
+	ret = txda__copy_in(context, &s, sizeof(s), step, "txda_step");
+	if (ret >= 0)
+		ret = check_step(model, &s);
+	if (ret >= 0)
+		ret = check_ready(model);
+	if (ret >= 0 && s.timing)
+		ret = txda__profile_start(model, s.timing, model->last + 1);
+	if (ret < 0)
+		return ret;
+	for (unsigned r = 0; r < model->tp; r++) {
+		ret = launch(model, r, &s, s.timing && !r, &fence);
+		if (ret >= 0)
+			continue;
+		model->broken = r > 0;
+		if (s.timing)
+			txda__profile_cancel(model);
+		return explain_fault(model, ret);
+	}
+	model->last = fence;
+	if (ret_fence)
+		*ret_fence = fence;
+	return 0;
+}
+
+int txda_model_sync(struct txda_model *model, uint64_t fence, uint64_t deadline_ns)
+{
+	int ret;
+
+	for (unsigned r = 0; r < model->tp; r++) {
+		ret = txda_queue_wait(model->rank[r].queue, fence, deadline_ns);
+		if (ret == -ETIMEDOUT)
+			return ret;
+		if (ret < 0) {
+			txda__profile_cancel(model);
+			return explain_fault(model, ret);
+		}
+	}
+	txda__profile_collect(model, fence);
+	return 0;
+}
+
+int txda_model_fd(struct txda_model *model)
+{
+	int fd;
+
+	pthread_mutex_lock(&model->lock);
+	if (model->fd < 0) {
+		/* Starts readable: a fence may have passed a moment before anybody listened. */
+		fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (fd < 0) {
+			fd = txda__fail(txda__model_context(model), -errno, "cannot make an eventfd");
+			pthread_mutex_unlock(&model->lock);
+			return fd;
+		}
+		model->fd = fd;
+		for (unsigned r = 0; r < model->tp; r++)
+			txda__queue_set_fd(model->rank[r].queue, fd);
+	}
+	fd = model->fd;
+	pthread_mutex_unlock(&model->lock);
+	return fd;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The monitor: a thread that watches the health of simulated chips and publishes their telemetry.
+ *
+ * While the chips are in use it wakes a few times a second: it keeps the rates, turns counters that rose into events and
+ * writes the telemetry page. When nothing has happened for some seconds it sleeps until txda__monitor_poke(), so that an
+ * idle process never wakes. Real chips need none: the kernel does this.
+ *
+ * Threads: any function from any thread. A poke costs a few nanoseconds while the monitor is awake.
+ */
+#ifndef TXDA_MONITOR_H
+#define TXDA_MONITOR_H
+
+#include <pthread.h>
+
+#include "internal.h"
+#include "telemetry.h"
+
+struct txda__monitor {
+	pthread_t thread;
+	bool running;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;		/* on CLOCK_MONOTONIC */
+	bool stop;			/* under lock */
+	atomic_uint pokes;		/* rises with each */
+	atomic_bool asleep;
+	struct txda__telemetry telemetry;
+	_Atomic uint32_t utilisation[TXDA__MAX_CHIPS];	/* per thousand, or UINT32_MAX */
+};
+
+void txda__monitor_init(struct txda__monitor *monitor);
+int txda__monitor_start(struct txda__monitor *monitor, struct txda_context *context);
+void txda__monitor_stop(struct txda__monitor *monitor);
+void txda__monitor_wake(struct txda__monitor *monitor);
+
+/* Something was submitted, allocated or freed. */
+static inline void txda__monitor_poke(struct txda__monitor *monitor)
+{
+	atomic_fetch_add(&monitor->pokes, 1);
+	if (atomic_load(&monitor->asleep))
+		txda__monitor_wake(monitor);
+}
+
+/* Per thousand of the last second; UINT32_MAX if it is not known. */
+static inline uint32_t txda__monitor_utilisation(struct txda__monitor *monitor, unsigned device)
+{
+	return atomic_load_explicit(&monitor->utilisation[device], memory_order_relaxed);
+}
+
+#endif /* TXDA_MONITOR_H */

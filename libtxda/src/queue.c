@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "queue.h"
+
+#define PIECE_ALIGN 64
+
+static const struct txda__backend_ops *ops_of(const struct txda_queue *queue)
+{
+	return queue->device->context->backend->ops;
+}
+
+static void tell(struct txda_queue *queue)
+{
+	int fd = atomic_load(&queue->fd);
+	uint64_t one = 1;
+
+	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
+		one = 0;	/* the counter is full: the fd is readable anyway */
+}
+
+static void on_passed(void *arg)
+{
+	tell(arg);
+}
+
+/*
+ * Keeps the fault's words while the program that they name is still there; whoever is first reports the event. The backend is
+ * asked without our lock, since it may wait for the thread that is about to call on_faulted().
+ */
+static int latch_fault(struct txda_queue *queue)
+{
+	char text[sizeof(queue->fault)];
+	bool first = false;
+	unsigned code = 0;
+	int r;
+
+	if (!atomic_load(&queue->faulted) && ops_of(queue)->queue_fault(queue->hw, &code, text, sizeof(text)) >= 0)
+		return 0;
+
+	pthread_mutex_lock(&queue->lock);
+	if (!atomic_load(&queue->faulted)) {
+		memcpy(queue->fault, text, sizeof(text));
+		queue->fault_code = code;
+		first = true;
+		atomic_store(&queue->faulted, true);
+	}
+	code = queue->fault_code;
+	pthread_mutex_unlock(&queue->lock);
+	r = code == TXDA_FAULT_LOST ? -ENODEV : -EIO;
+	if (first)
+		txda__event(queue->device->context, TXDA_EVENT_FAULT, queue->device->index, "%s%s%s", queue->purpose,
+			    queue->purpose[0] ? ": " : "", queue->fault);
+	return r;
+}
+
+static void on_faulted(void *arg)
+{
+	latch_fault(arg);
+	tell(arg);
+}
+
+int txda__queue_check(struct txda_queue *queue)
+{
+	int r = latch_fault(queue);
+
+	if (r < 0)
+		txda__fail(queue->device->context, r, "chip %u: %s", queue->device->index, queue->fault);
+	return r;
+}
+
+int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class, struct txda_queue **ret_queue)
+{
+	struct txda_context *context = device->context;
+	struct txda__queue_events events = { .passed = on_passed, .faulted = on_faulted };
+	struct txda_queue *queue;
+	struct txda__vm *vm;
+	void *host;
+	int r;
+
+	if (queue_class != TXDA_QUEUE_COMPUTE && queue_class != TXDA_QUEUE_COPY)
+		return txda__fail(context, -EINVAL, "no queue class %d", (int)queue_class);
+	r = txda__device_vm(device, &vm);
+	if (r < 0)
+		return r;
+	queue = calloc(1, sizeof(*queue));
+	if (!queue)
+		return txda__fail(context, -ENOMEM, "out of memory");
+	atomic_init(&queue->refs, 1);
+	atomic_init(&queue->fd, -1);
+	pthread_mutex_init(&queue->lock, NULL);
+	queue->device = txda_device_ref(device);
+	r = txda_buffer_new(device, TXDA__PAGE + TXDA__RING_BYTES, TXDA_MEMORY_HOST, 0, &queue->memory);
+	if (r >= 0)
+		r = txda_buffer_map(queue->memory, &host);
+	if (r >= 0) {
+		queue->word = host;
+		queue->ring = (char *)host + TXDA__PAGE;
+		queue->word_va = txda_buffer_va(queue->memory);
+		queue->ring_va = queue->word_va + TXDA__PAGE;
+		events.arg = queue;
+		r = context->backend->ops->queue_new(vm, queue_class, &events, &queue->hw);
+	}
+	if (r < 0) {
+		txda_queue_unref(queue);
+		return r;
+	}
+	*ret_queue = queue;
+	return 0;
+}
+
+struct txda_queue *txda_queue_ref(struct txda_queue *queue)
+{
+	if (queue)
+		txda__ref(&queue->refs);
+	return queue;
+}
+
+struct txda_queue *txda_queue_unref(struct txda_queue *queue)
+{
+	struct txda_device *device;
+
+	if (!queue || !txda__unref(&queue->refs))
+		return NULL;
+	device = queue->device;
+	if (queue->hw)
+		ops_of(queue)->queue_free(queue->hw);
+	txda_buffer_unref(queue->memory);
+	if (queue->owns_fd)
+		close(atomic_load(&queue->fd));
+	pthread_mutex_destroy(&queue->lock);
+	free(queue);
+	txda_device_unref(device);
+	return NULL;
+}
+
+/* Forgets pieces that the chip has left: those before the last passed one. */
+static void reap(struct txda_queue *queue)
+{
+	uint64_t passed = txda__queue_passed(queue);
+
+	while (queue->n_pieces && queue->piece[queue->oldest].fence < passed) {
+		queue->oldest = (queue->oldest + 1) % TXDA__IN_FLIGHT;
+		queue->n_pieces--;
+	}
+}
+
+/*
+ * Finds @bytes of the ring; false when it is full. What is used is one run of pieces, perhaps around the end. When all has
+ * passed, the last piece is still not free (reap()), so the next goes to the start of the other half: a queue that is
+ * drained after each submission uses the same two places all the time.
+ */
+static bool find_room(struct txda_queue *queue, uint32_t bytes, uint32_t *ret_start)
+{
+	const struct txda__piece *oldest;
+	bool fits_before, fits_behind;
+
+	reap(queue);
+	oldest = &queue->piece[queue->oldest];
+	if (!queue->n_pieces) {
+		*ret_start = 0;
+		return true;
+	}
+	if (queue->n_pieces == TXDA__IN_FLIGHT)
+		return false;
+	if (queue->n_pieces == 1 && oldest->fence <= txda__queue_passed(queue)) {
+		*ret_start = oldest->start < TXDA__RING_BYTES / 2 ? TXDA__RING_BYTES / 2 : 0;
+		return true;
+	}
+	if (queue->write <= oldest->start) {	/* went around the end */
+		fits_before = false;
+		fits_behind = bytes <= oldest->start - queue->write;
+	} else {
+		fits_before = bytes <= oldest->start;
+		fits_behind = bytes <= TXDA__RING_BYTES - queue->write;
+	}
+	*ret_start = fits_behind ? queue->write : 0;
+	return fits_behind || fits_before;
+}
+
+int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
+		      uint64_t *ret_fence)
+{
+	struct txda_context *context = queue->device->context;
+	struct txda_pkt_fence signal = {
+		.hdr = { .op = TXDA_PKT_SIGNAL, .flags = TXDA_SIGNAL_IRQ, .bytes = sizeof(signal) },
+		.va = queue->word_va,
+		.value = queue->last + 1,
+	};
+	size_t total = bytes + sizeof(signal);
+	uint32_t start;
+	int r;
+
+	if (bytes % 8 || bytes > TXDA_STREAM_MAX_BYTES - sizeof(signal))
+		return txda__fail(context, -EINVAL, "a stream of %zu bytes; a multiple of 8 up to %zu is possible",
+				  bytes, TXDA_STREAM_MAX_BYTES - sizeof(signal));
+	if (flags & ~TXDA_SUBMIT_WAIT_SOON)
+		return txda__fail(context, -EINVAL, "unknown submit flags 0x%x", flags & ~TXDA_SUBMIT_WAIT_SOON);
+	if (!find_room(queue, (uint32_t)txda__align(total, PIECE_ALIGN), &start))
+		return txda__fail(context, -EAGAIN, "%u streams are in flight", queue->n_pieces);
+
+	if (bytes)
+		memcpy(queue->ring + start, packets, bytes);
+	memcpy(queue->ring + start + bytes, &signal, sizeof(signal));
+	r = ops_of(queue)->queue_submit(queue->hw, queue->ring_va + start, total, signal.value,
+					flags & TXDA_SUBMIT_WAIT_SOON);
+	if (r == -EAGAIN)
+		return txda__fail(context, r, "%u streams are in flight", queue->n_pieces);
+	if (r < 0) {
+		int fault = txda__queue_check(queue);
+
+		return fault < 0 ? fault : txda__fail(context, r, "chip %u takes no stream: %s",
+						      queue->device->index, strerror(-r));
+	}
+	queue->write = start + (uint32_t)txda__align(total, PIECE_ALIGN);
+	queue->piece[(queue->oldest + queue->n_pieces++) % TXDA__IN_FLIGHT] =
+		(struct txda__piece){ signal.value, start, queue->write };
+	queue->last = signal.value;
+	if (ret_fence)
+		*ret_fence = signal.value;
+	txda__monitor_poke(&context->monitor);
+	return 0;
+}
+
+int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns)
+{
+	struct txda_context *context = queue->device->context;
+	int r;
+
+	if (txda__queue_passed(queue) >= fence)
+		return 0;
+	r = ops_of(queue)->queue_wait(queue->hw, queue->word, fence, deadline_ns);
+	if (r >= 0 || txda__queue_passed(queue) >= fence)
+		return 0;
+	if (r == -ETIMEDOUT)
+		return txda__fail(context, r, "chip %u: fence %llu has not passed (%llu has)", queue->device->index,
+				  (unsigned long long)fence, (unsigned long long)txda__queue_passed(queue));
+	if (txda__queue_check(queue) < 0)
+		r = queue->fault_code == TXDA_FAULT_LOST ? -ENODEV : -EIO;
+	else
+		txda__fail(context, r, "waiting for chip %u: %s", queue->device->index, strerror(-r));
+	return r;
+}
+
+void txda__queue_set_fd(struct txda_queue *queue, int fd)
+{
+	atomic_store(&queue->fd, fd);
+}
+
+int txda_queue_fd(struct txda_queue *queue)
+{
+	int fd;
+
+	pthread_mutex_lock(&queue->lock);
+	fd = atomic_load(&queue->fd);
+	if (fd < 0) {
+		/* Starts readable: a fence may have passed a moment before anybody listened. */
+		fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (fd < 0) {
+			fd = txda__fail(queue->device->context, -errno, "cannot make an eventfd");
+		} else {
+			queue->owns_fd = true;
+			atomic_store(&queue->fd, fd);
+		}
+	}
+	pthread_mutex_unlock(&queue->lock);
+	return fd;
+}
+
+int txda_queue_fault(struct txda_queue *queue, char *buf, size_t len)
+{
+	bool faulted = latch_fault(queue) < 0;
+
+	return snprintf(buf, len, "%s", faulted ? queue->fault : "");
+}
+
+int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset, struct txda_buffer *src,
+		    uint64_t src_offset, uint64_t bytes, uint64_t *ret_fence)
+{
+	struct txda_context *context = queue->device->context;
+	struct txda_pkt_copy copy = { .hdr = { .op = TXDA_PKT_COPY, .bytes = sizeof(copy) }, .bytes = bytes };
+
+	if (dst->device != queue->device || src->device != queue->device)
+		return txda__fail(context, -EXDEV, "the buffers are not both chip %u's", queue->device->index);
+	if (!txda__range_ok(dst_offset, bytes, dst->bytes) || !txda__range_ok(src_offset, bytes, src->bytes))
+		return txda__fail(context, -ERANGE, "copy of %llu bytes from %llu of %llu to %llu of %llu",
+				  (unsigned long long)bytes, (unsigned long long)src_offset,
+				  (unsigned long long)src->bytes, (unsigned long long)dst_offset,
+				  (unsigned long long)dst->bytes);
+	copy.dst = dst->va + dst_offset;
+	copy.src = src->va + src_offset;
+	return txda_queue_submit(queue, &copy, sizeof(copy), 0, ret_fence);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Queues: a ring for streams in memory that the chip reads, and a word that says how far the chip has come.
+ *
+ * A submission copies its packets behind each other into the ring, appends a SIGNAL of the queue's word and hands the piece to
+ * the chip: nothing is allocated. A piece of the ring is used again when a later fence has passed, so that the chip has
+ * surely left it. While the queue is drained, the same few cache lines serve again and again.
+ * Ownership: a queue holds a reference to its context.
+ * Threads: one submitter at a time; waiting, faults and the fd from any thread. Callbacks come from any thread.
+ */
+#ifndef TXDA_QUEUE_H
+#define TXDA_QUEUE_H
+
+#include "buffer.h"
+#include "txda_isa.h"
+
+#define TXDA__RING_BYTES	(2ull << 20)
+#define TXDA__IN_FLIGHT		512
+
+struct txda__piece {
+	uint64_t fence;
+	uint32_t start, end;		/* in the ring */
+};
+
+struct txda_queue {
+	atomic_uint refs;
+	struct txda_device *device;
+	struct txda__hwqueue *hw;
+	struct txda_buffer *memory;	/* one page for the word, then the ring */
+	char *ring;			/* the host's view */
+	const uint64_t *word;
+	uint64_t ring_va, word_va;
+	uint64_t last;			/* the fence of the last submission */
+	struct txda__piece piece[TXDA__IN_FLIGHT];	/* a FIFO */
+	unsigned oldest, n_pieces;
+	uint32_t write;			/* where the next piece may start */
+	atomic_bool faulted;		/* set once the two below are */
+	pthread_mutex_t lock;		/* guards what follows */
+	unsigned fault_code;		/* enum txda_fault_code */
+	char fault[384];
+	char purpose[96];		/* for the event of a fault: "model demo, rank 1", or "" */
+	atomic_int fd;			/* eventfd that somebody asked for, or -1 */
+	bool owns_fd;
+};
+
+/* The fence of the submission that passed last. */
+static inline uint64_t txda__queue_passed(const struct txda_queue *queue)
+{
+	return __atomic_load_n(queue->word, __ATOMIC_ACQUIRE);
+}
+
+/* 0, or -EIO/-ENODEV with the message noted when the queue has failed. */
+int txda__queue_check(struct txda_queue *queue);
+/* Tells completions and faults through @fd, which the caller owns and which must outlive the queue's work. */
+void txda__queue_set_fd(struct txda_queue *queue, int fd);
+
+#endif /* TXDA_QUEUE_H */

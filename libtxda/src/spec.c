@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+#include <string.h>
+#include <strings.h>
+
+#include "spec.h"
+
+/* Digits only (no sign, no blanks); *ret_end is the first other byte. */
+static bool read_digits(const char *s, uint64_t *ret_value, const char **ret_end)
+{
+	uint64_t value = 0;
+
+	if (*s < '0' || *s > '9')
+		return false;
+	for (; *s >= '0' && *s <= '9'; s++)
+		if (!txda__mul(value, 10, &value) || !txda__add(value, (uint64_t)(*s - '0'), &value))
+			return false;
+	*ret_value = value;
+	*ret_end = s;
+	return true;
+}
+
+int txda__parse_number(const char *word, uint64_t max, uint64_t *ret_value)
+{
+	const char *end;
+	uint64_t value;
+
+	if (!read_digits(word, &value, &end) || *end || value > max)
+		return -EINVAL;
+	*ret_value = value;
+	return 0;
+}
+
+int txda__parse_size(const char *word, uint64_t *ret_bytes)
+{
+	static const char units[] = "kmgt";
+	uint64_t value, factor = 1;
+	const char *end, *unit;
+
+	if (!read_digits(word, &value, &end))
+		return -EINVAL;
+	if (*end) {
+		unit = strchr(units, *end | 0x20);
+		if (!unit || !*unit)
+			return -EINVAL;
+		factor = 1ull << (10 * (unit - units + 1));
+		end++;
+		if (*end && strcasecmp(end, "b") && strcasecmp(end, "ib"))
+			return -EINVAL;
+	}
+	if (!txda__mul(value, factor, &value))
+		return -EINVAL;
+	*ret_bytes = value;
+	return 0;
+}
+
+int txda__parse_us(const char *word, unsigned *ret_us)
+{
+	uint64_t value, factor;
+	const char *end;
+
+	if (!read_digits(word, &value, &end))
+		return -EINVAL;
+	if (!*end || !strcmp(end, "us"))
+		factor = 1;
+	else if (!strcmp(end, "ms"))
+		factor = 1000;
+	else if (!strcmp(end, "s"))
+		factor = 1000000;
+	else
+		return -EINVAL;
+	if (!txda__mul(value, factor, &value) || value > 60000000)
+		return -EINVAL;
+	*ret_us = (unsigned)value;
+	return 0;
+}
+
+static int parse_key(const char *key, const char *value, struct txda__cmodel_spec *spec, char *err, size_t errlen)
+{
+	uint64_t number;
+
+	if (!strcmp(key, "chips")) {
+		if (txda__parse_number(value, TXDA__MAX_CHIPS, &number) || !number)
+			return txda__say(err, errlen, -EINVAL, "chips=%s: a number from 1 to %d is wanted", value,
+					 TXDA__MAX_CHIPS);
+		spec->chips = (unsigned)number;
+	} else if (!strcmp(key, "mem")) {
+		if (txda__parse_size(value, &number) || number < (2ull << 20) || number > (1ull << 40) ||
+		    number % (2ull << 20))
+			return txda__say(err, errlen, -EINVAL,
+					 "mem=%s: bytes of each chip with K, M, G or T are wanted, "
+					 "a multiple of 2M up to 1T", value);
+		spec->mem_bytes = number;
+	} else if (!strcmp(key, "cores")) {
+		if (txda__parse_number(value, 64, &number))
+			return txda__say(err, errlen, -EINVAL,
+					 "cores=%s: a number up to 64 is wanted (0: one per CPU)", value);
+		spec->cores = (unsigned)number;
+	} else if (!strcmp(key, "spin")) {
+		if (txda__parse_us(value, &spec->spin_us))
+			return txda__say(err, errlen, -EINVAL, "spin=%s: a time such as 100us or 1ms is wanted", value);
+	} else if (!strcmp(key, "isa")) {
+		if (!*value || strlen(value) >= sizeof(spec->isa))
+			return txda__say(err, errlen, -EINVAL, "isa=%s: auto, c, avx2 or avx512 is wanted", value);
+		strcpy(spec->isa, value);
+	} else if (!strcmp(key, "faults")) {
+		if (!*value || strlen(value) >= sizeof(spec->faults[0]))
+			return txda__say(err, errlen, -EINVAL, "faults=%s: KIND[:chip=N][:after=OPS] is wanted", value);
+		if (spec->n_faults == TXDA__MAX_FAULT_SPECS)
+			return txda__say(err, errlen, -EINVAL, "faults=%s: more than %d faults", value,
+					 TXDA__MAX_FAULT_SPECS);
+		strcpy(spec->faults[spec->n_faults++], value);
+	} else {
+		return txda__say(err, errlen, -EINVAL,
+				 "unknown key \"%s\"; known are chips, mem, cores, isa, spin, faults", key);
+	}
+	return 0;
+}
+
+/* Cuts the next word of a comma-separated list out of *@pos into @word. False at the end; an overlong word is cut. */
+static bool next_word(const char **pos, char *word, size_t size)
+{
+	const char *s = *pos;
+	size_t len, n;
+
+	if (!s)
+		return false;
+	len = strcspn(s, ",");
+	n = len < size ? len : size - 1;
+	memcpy(word, s, n);
+	word[n] = '\0';
+	*pos = s[len] ? s + len + 1 : NULL;
+	return true;
+}
+
+int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, char *err, size_t errlen)
+{
+	struct txda__cmodel_spec spec = { .chips = 1, .isa = "auto" };
+	const char *pos = text && *text ? text : NULL;
+	char word[160], *value;
+	int r;
+
+	while (next_word(&pos, word, sizeof(word))) {
+		value = strchr(word, '=');
+		if (!value)
+			return txda__say(err, errlen, -EINVAL, "\"%s\" is not of the form key=value", word);
+		*value++ = '\0';
+		r = parse_key(word, value, &spec, err, errlen);
+		if (r < 0)
+			return r;
+	}
+	*ret_spec = spec;
+	return 0;
+}
+
+static int find_chip(const char *word, const struct txda_device_info *info, unsigned count)
+{
+	uint64_t number;
+
+	if (count && !txda__parse_number(word, count - 1, &number))
+		return (int)number;
+	for (unsigned i = 0; i < count; i++)
+		if (*word && (!strcasecmp(word, info[i].serial) || !strcasecmp(word, info[i].bus) ||
+			      !strcmp(word, info[i].node)))
+			return (int)i;
+	return -ENODEV;
+}
+
+int txda__parse_visible(const char *text, const struct txda_device_info *info, unsigned count,
+			unsigned *ret_chips, unsigned *ret_count, char *err, size_t errlen)
+{
+	unsigned chips[TXDA__MAX_CHIPS], n = 0;
+	const char *pos = text && *text ? text : NULL;
+	char word[80];
+	int chip;
+
+	if (count > TXDA__MAX_CHIPS)
+		count = TXDA__MAX_CHIPS;
+	if (!text)
+		for (; n < count; n++)
+			chips[n] = n;
+	while (next_word(&pos, word, sizeof(word))) {
+		chip = find_chip(word, info, count);
+		if (chip < 0)
+			return txda__say(err, errlen, -EINVAL,
+					 "\"%s\" names no chip; there are %u, by index from 0, serial, "
+					 "bus address or node", word, count);
+		for (unsigned i = 0; i < n; i++)
+			if (chips[i] == (unsigned)chip)
+				return txda__say(err, errlen, -EINVAL, "chip \"%s\" is named twice", word);
+		chips[n++] = (unsigned)chip;
+	}
+	memcpy(ret_chips, chips, n * sizeof(chips[0]));
+	*ret_count = n;
+	return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The words of TXDA_CMODEL and TXDA_VISIBLE_DEVICES.
+ *
+ * Parsers return 0 or -EINVAL with a message in @err that quotes the word at fault and says what is allowed.
+ * Threads: pure functions.
+ */
+#ifndef TXDA_SPEC_H
+#define TXDA_SPEC_H
+
+#include "internal.h"
+
+/* "8G", "512M", "1073741824", "2GiB": bytes, powers of 1024. */
+int txda__parse_size(const char *word, uint64_t *ret_bytes);
+/* "100us", "2ms", "1s", "100" (microseconds). */
+int txda__parse_us(const char *word, unsigned *ret_us);
+/* A whole decimal number of at most @max. */
+int txda__parse_number(const char *word, uint64_t max, uint64_t *ret_value);
+
+#define TXDA__MAX_CHIPS		64
+#define TXDA__MAX_FAULT_SPECS	8
+
+struct txda__cmodel_spec {
+	unsigned chips;
+	uint64_t mem_bytes;		/* of each chip; 0: not given */
+	unsigned cores;			/* 0: one per CPU */
+	unsigned spin_us;		/* 0: not given */
+	char isa[16];
+	unsigned n_faults;
+	char faults[TXDA__MAX_FAULT_SPECS][96];
+};
+
+/* "chips=4,mem=8G,cores=2,isa=auto,spin=100us,faults=SPEC"; faults may be given several times. NULL or "": defaults. */
+int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, char *err, size_t errlen);
+
+/*
+ * Chooses chips out of @info[0..count): "0,2", or serials, or PCI addresses. @ret_chips[TXDA__MAX_CHIPS] gets physical
+ * numbers in the order of the list. NULL: all of them. "": none.
+ */
+int txda__parse_visible(const char *text, const struct txda_device_info *info, unsigned count,
+			unsigned *ret_chips, unsigned *ret_count, char *err, size_t errlen);
+
+#endif /* TXDA_SPEC_H */

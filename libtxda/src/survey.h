@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The survey: chips of this machine and who uses them, as a snapshot.
+ *
+ * Real chips come from /sys/class/accel, their users from /proc/PID/fdinfo; simulated ones from telemetry pages. Everything
+ * read is text or a page of somebody else's: bounded, checked, and skipped when it makes no sense.
+ * Threads: a survey is not used concurrently.
+ */
+#ifndef TXDA_SURVEY_H
+#define TXDA_SURVEY_H
+
+#include "internal.h"
+
+struct txda__survey_process {
+	struct txda_process_info info;
+	unsigned chip;
+};
+
+struct txda__survey_chip {
+	struct txda_device_info info;
+	struct txda_device_status status;
+};
+
+struct txda_survey {
+	unsigned n_chips;
+	struct txda__survey_chip *chip;		/* [n_chips] */
+	unsigned n_processes;
+	struct txda__survey_process *process;	/* [n_processes], those of a chip need not be neighbours */
+};
+
+#define TXDA__SURVEY_MAX_CHIPS		1024
+#define TXDA__SURVEY_MAX_PROCESSES	4096
+
+/* Adds one; -ENOMEM, -ENOSPC. */
+int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_chip *chip, unsigned *ret_index);
+int txda__survey_add_process(struct txda_survey *survey, unsigned chip, const struct txda_process_info *info);
+
+/* Real chips below @sysfs ("/sys") with their users below @procfs ("/proc"). */
+int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *procfs);
+/* Simulated chips of the pages in @directory. */
+int txda__survey_pages(struct txda_survey *survey, const char *directory);
+
+#endif /* TXDA_SURVEY_H */

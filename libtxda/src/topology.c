@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "topology.h"
+
+/* Reads a decimal number of at most 4 digits; false if there is none. */
+static bool read_number(const char **pos, unsigned *ret_value)
+{
+	const char *s = *pos;
+	unsigned value = 0, digits = 0;
+
+	for (; *s >= '0' && *s <= '9' && digits < 5; s++, digits++)
+		value = value * 10 + (unsigned)(*s - '0');
+	if (!digits || digits > 4)
+		return false;
+	*pos = s;
+	*ret_value = value;
+	return true;
+}
+
+int txda__parse_chip_map(const char *text, unsigned n_devices, unsigned *ret_logical, unsigned *ret_count,
+			 char *err, size_t errlen)
+{
+	unsigned logical[TXDA__MAX_CHIPS], n = 0, device;
+	bool taken[TXDA__MAX_CHIPS] = { false };
+	const char *s = text;
+
+	if (!text)
+		for (; n < n_devices && n < TXDA__MAX_CHIPS; n++)
+			logical[n] = n;
+	while (s) {
+		const char *word = s;
+
+		if (!read_number(&s, &device) || (*s && *s != ','))
+			return txda__say(err, errlen, -EINVAL, "\"%.20s\" is no list of chips such as 1,0", word);
+		if (device >= n_devices || device >= TXDA__MAX_CHIPS)
+			return txda__say(err, errlen, -EINVAL, "no chip %u; this process sees %u", device, n_devices);
+		if (taken[device])
+			return txda__say(err, errlen, -EINVAL, "chip %u is named twice", device);
+		taken[device] = true;
+		logical[n++] = device;
+		s = *s ? s + 1 : NULL;
+	}
+	memcpy(ret_logical, logical, n * sizeof(logical[0]));
+	*ret_count = n;
+	return 0;
+}
+
+static int parse_named(const char *map, unsigned n_chips, struct txda__topology *t, char *err, size_t errlen)
+{
+	const char *s = map + 1;
+	unsigned chips, tp;
+
+	if (!read_number(&s, &chips) || strncmp(s, "TP", 2) || (s += 2, !read_number(&s, &tp)) || *s)
+		return txda__say(err, errlen, -EINVAL, "\"%.40s\" is no map; CxTPy is wanted, such as C4TP2", map);
+	if (!tp || tp > TXDA_MAX_CHIPS_PER_GROUP)
+		return txda__say(err, errlen, -EINVAL, "%s: groups of %u chips; 1 to %d are possible", map, tp,
+				 TXDA_MAX_CHIPS_PER_GROUP);
+	if (!chips || chips % tp)
+		return txda__say(err, errlen, -EINVAL, "%s: %u chips do not divide into groups of %u", map, chips, tp);
+	if (chips > n_chips || chips > TXDA__MAX_CHIPS)
+		return txda__say(err, errlen, -EINVAL, "%s needs %u chips; there are %u", map, chips, n_chips);
+	for (unsigned i = 0; i < chips; i++)
+		t->chip[i / tp][i % tp] = i;
+	t->n_groups = chips / tp;
+	for (unsigned g = 0; g < t->n_groups; g++)
+		t->size[g] = tp;
+	return 0;
+}
+
+static int parse_spelled(const char *map, unsigned n_chips, struct txda__topology *t, char *err, size_t errlen)
+{
+	bool taken[TXDA__MAX_CHIPS] = { false };
+	const char *s = map;
+	unsigned chip, group = 0;
+
+	for (;;) {
+		const char *word = s;
+
+		if (!read_number(&s, &chip) || (*s && *s != ',' && *s != ';'))
+			return txda__say(err, errlen, -EINVAL,
+					 "\"%.40s\" is no map; C4TP2 or 0,1;2,3 are examples", word);
+		if (chip >= n_chips || chip >= TXDA__MAX_CHIPS)
+			return txda__say(err, errlen, -EINVAL, "%.40s: no chip %u; there are %u", map, chip, n_chips);
+		if (taken[chip])
+			return txda__say(err, errlen, -EINVAL, "%.40s: chip %u is named twice", map, chip);
+		if (t->size[group] == TXDA_MAX_CHIPS_PER_GROUP)
+			return txda__say(err, errlen, -EINVAL, "%.40s: group %u has more than %d chips", map, group,
+					 TXDA_MAX_CHIPS_PER_GROUP);
+		taken[chip] = true;
+		t->chip[group][t->size[group]++] = chip;
+		if (!*s)
+			break;
+		if (*s++ == ';')
+			group++;	/* below the number of chips, for none comes twice */
+	}
+	t->n_groups = group + 1;
+	return 0;
+}
+
+int txda__parse_map(const char *map, unsigned n_chips, struct txda__topology *ret_topology, char *err, size_t errlen)
+{
+	struct txda__topology t = { 0 };
+	int r;
+
+	if (*map == 'C')
+		r = parse_named(map, n_chips, &t, err, errlen);
+	else
+		r = parse_spelled(map, n_chips, &t, err, errlen);
+	if (r >= 0)
+		*ret_topology = t;
+	return r;
+}
+
+void txda__auto_map(unsigned n_chips, unsigned tp, unsigned (*distance)(void *arg, unsigned a, unsigned b), void *arg,
+		    struct txda__topology *ret_topology)
+{
+	bool taken[TXDA__MAX_CHIPS] = { false };
+	struct txda__topology t = { 0 };
+
+	if (n_chips > TXDA__MAX_CHIPS)
+		n_chips = TXDA__MAX_CHIPS;
+	for (t.n_groups = 0; (t.n_groups + 1) * tp <= n_chips; t.n_groups++) {
+		unsigned *chip = t.chip[t.n_groups];
+
+		for (unsigned rank = 0; rank < tp; rank++) {
+			unsigned best = UINT_MAX, best_hops = UINT_MAX;
+
+			for (unsigned c = 0; c < n_chips; c++) {
+				unsigned hops = 0;
+
+				if (taken[c])
+					continue;
+				for (unsigned i = 0; i < rank; i++)
+					hops += distance(arg, chip[i], c);
+				if (hops < best_hops) {
+					best = c;
+					best_hops = hops;
+				}
+			}
+			chip[rank] = best;
+			taken[best] = true;
+		}
+		t.size[t.n_groups] = tp;
+	}
+	*ret_topology = t;
+}
