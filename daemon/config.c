@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+#include "config.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_LINE 4096
+
+enum option_id {
+	OPT_MODEL = 256, OPT_SERVED_NAME, OPT_SOCKET, OPT_SOCKET_MODE, OPT_SOCKET_GROUP, OPT_TP, OPT_WEIGHTS, OPT_MAX_SEQS,
+	OPT_MAX_TOKENS, OPT_PREFIX_CACHING, OPT_NO_PREFIX_CACHING, OPT_CACHE_DIR, OPT_MAX_BODY, OPT_MAX_MEMORY, OPT_MAX_CONNECTIONS,
+	OPT_MAX_QUEUE, OPT_DRAIN, OPT_LOG_LEVEL, OPT_CONFIG, OPT_HELP, OPT_VERSION,
+};
+
+static const struct option options[] = {
+	{"model", required_argument, NULL, OPT_MODEL},
+	{"served-model-name", required_argument, NULL, OPT_SERVED_NAME},
+	{"socket", required_argument, NULL, OPT_SOCKET},
+	{"socket-mode", required_argument, NULL, OPT_SOCKET_MODE},
+	{"socket-group", required_argument, NULL, OPT_SOCKET_GROUP},
+	{"tp-size", required_argument, NULL, OPT_TP},
+	{"weights", required_argument, NULL, OPT_WEIGHTS},
+	{"max-num-seqs", required_argument, NULL, OPT_MAX_SEQS},
+	{"max-num-batched-tokens", required_argument, NULL, OPT_MAX_TOKENS},
+	{"enable-prefix-caching", no_argument, NULL, OPT_PREFIX_CACHING},
+	{"no-enable-prefix-caching", no_argument, NULL, OPT_NO_PREFIX_CACHING},
+	{"cache-dir", required_argument, NULL, OPT_CACHE_DIR},
+	{"max-body", required_argument, NULL, OPT_MAX_BODY},
+	{"max-memory", required_argument, NULL, OPT_MAX_MEMORY},
+	{"max-connections", required_argument, NULL, OPT_MAX_CONNECTIONS},
+	{"max-queue", required_argument, NULL, OPT_MAX_QUEUE},
+	{"drain-seconds", required_argument, NULL, OPT_DRAIN},
+	{"log-level", required_argument, NULL, OPT_LOG_LEVEL},
+	{"config", required_argument, NULL, OPT_CONFIG},
+	{"help", no_argument, NULL, OPT_HELP},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{0},
+};
+
+static const char help[] =
+"Usage: txdad --model [NAME=]PATH [OPTION...]\n"
+"Keeps models resident on TX8 chips and serves them over a Unix socket, in OpenAI's terms.\n"
+"\n"
+"Models\n"
+"  --model [NAME=]PATH         Hugging Face directory or case dir; NAME: what requests call it (default: the last part of PATH).\n"
+"                              May be given several times.\n"
+"  --served-model-name NAME    a further name for the model before it\n"
+"  --tp-size N                 chips that share one model (default: as the model says)\n"
+"  --weights keep|bf16|w8|w4   form of the weights on the chip (default: keep)\n"
+"  --cache-dir DIR             where compiled models go (default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, ~/.cache/txda)\n"
+"\n"
+"Socket\n"
+"  --socket PATH               default: /run/txda/txda.sock for root, else $XDG_RUNTIME_DIR/txda.sock\n"
+"  --socket-mode MODE          default: 0660\n"
+"  --socket-group GROUP        default: the daemon's\n"
+"\n"
+"Limits\n"
+"  --max-num-seqs N            sequences in one step (default: 256)\n"
+"  --max-num-batched-tokens N  tokens in one step (default: 2048)\n"
+"  --max-queue N               requests that may wait; more get 429 (default: 1024)\n"
+"  --max-body BYTES            largest body of a request (default: 8M; K, M, G are understood)\n"
+"  --max-memory BYTES          held for the requests of all clients together (default: 1G)\n"
+"  --max-connections N         default: 1024\n"
+"  --drain-seconds N           how long running requests may go on after SIGTERM (default: 30)\n"
+"  --[no-]enable-prefix-caching  reuse of the work on equal beginnings (default: on)\n"
+"\n"
+"  --log-level LEVEL           error, warning, info or debug (default: info)\n"
+"  --config FILE               read settings from FILE first, a line each: OPTION = VALUE\n"
+"  --help, --version\n";
+
+__attribute__((format(printf, 1, 2)))
+static bool complain(const char *format, ...)
+{
+	va_list args;
+
+	fputs("txdad: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputs("\nTry 'txdad --help'.\n", stderr);
+	return false;
+}
+
+static bool set_string(char **where, const char *value)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		return complain("out of memory");
+	free(*where);
+	*where = copy;
+	return true;
+}
+
+static bool set_number(const char *name, const char *value, uint64_t min, uint64_t max, uint64_t *ret)
+{
+	uint64_t n, factor = 1;
+	char *end;
+
+	errno = 0;
+	n = strtoull(value, &end, 10);
+	switch (*end) {
+	case 'K': factor = 1ull << 10; end++; break;
+	case 'M': factor = 1ull << 20; end++; break;
+	case 'G': factor = 1ull << 30; end++; break;
+	default: break;
+	}
+	if (errno || end == value || *end || *value == '-' || n > UINT64_MAX / factor || n * factor < min || n * factor > max)
+		return complain("--%s must be a number between %llu and %llu, not %s", name, (unsigned long long)min,
+				(unsigned long long)max, value);
+	*ret = n * factor;
+	return true;
+}
+
+static bool set_unsigned(const char *name, const char *value, unsigned min, unsigned max, unsigned *ret)
+{
+	uint64_t n;
+
+	if (!set_number(name, value, min, max, &n))
+		return false;
+	*ret = (unsigned)n;
+	return true;
+}
+
+static bool name_taken(const struct config *c, const char *name)
+{
+	for (unsigned i = 0; i < c->n_models; i++)
+		for (unsigned k = 0; k < c->models[i].n_names; k++)
+			if (!strcmp(c->models[i].names[k], name))
+				return true;
+	return false;
+}
+
+static bool add_name(struct config *c, const char *name)
+{
+	struct config_model *m = &c->models[c->n_models - 1];
+
+	if (!*name || strlen(name) > 200)
+		return complain("a model's name must have 1 to 200 characters: '%s'", name);
+	if (name_taken(c, name))
+		return complain("two models are called '%s'", name);
+	if (m->n_names == CONFIG_MAX_NAMES)
+		return complain("more than %d names for one model", CONFIG_MAX_NAMES);
+	if (!set_string(&m->names[m->n_names], name))
+		return false;
+	m->n_names++;
+	return true;
+}
+
+/* NAME=PATH, or PATH alone, which is then named after its last part. */
+static bool add_model(struct config *c, const char *value)
+{
+	const char *equals = strchr(value, '='), *slash = strchr(value, '/');
+	const char *path = value;
+	char name[256];
+
+	if (c->n_models == CONFIG_MAX_MODELS)
+		return complain("more than %d models", CONFIG_MAX_MODELS);
+	if (equals && (!slash || equals < slash)) {
+		path = equals + 1;
+		snprintf(name, sizeof(name), "%.*s", (int)(equals - value), value);
+	} else {
+		size_t len = strlen(value), start;
+
+		while (len > 1 && value[len - 1] == '/')
+			len--;
+		for (start = len; start && value[start - 1] != '/'; start--)
+			;
+		snprintf(name, sizeof(name), "%.*s", (int)(len - start), value + start);
+	}
+	if (!*path)
+		return complain("--model %s has no path", value);
+	c->n_models++;
+	return set_string(&c->models[c->n_models - 1].path, path) && add_name(c, name);
+}
+
+static bool set_mode(const char *value, mode_t *ret)
+{
+	char *end;
+	unsigned long mode = strtoul(value, &end, 8);
+
+	if (end == value || *end || *value == '-' || mode > 0777)
+		return complain("--socket-mode must be an octal number up to 0777, not %s", value);
+	*ret = (mode_t)mode;
+	return true;
+}
+
+static bool set_weights(struct config *c, const char *value)
+{
+	if (!strcmp(value, "keep")) {
+		free(c->weights);
+		c->weights = NULL;
+		return true;
+	}
+	if (strcmp(value, "bf16") && strcmp(value, "w8") && strcmp(value, "w4"))
+		return complain("--weights must be keep, bf16, w8 or w4, not %s", value);
+	return set_string(&c->weights, value);
+}
+
+static bool set_log_level(struct config *c, const char *value)
+{
+	if (!log_level_parse(value, &c->log_level))
+		return complain("--log-level must be error, warning, info or debug, not %s", value);
+	return true;
+}
+
+static bool apply(struct config *c, int id, const char *name, const char *value)
+{
+	switch (id) {
+	case OPT_MODEL: return add_model(c, value);
+	case OPT_SERVED_NAME:
+		if (!c->n_models)
+			return complain("--served-model-name comes after the --model that it names");
+		return add_name(c, value);
+	case OPT_SOCKET: return set_string(&c->socket, value);
+	case OPT_SOCKET_MODE: return set_mode(value, &c->socket_mode);
+	case OPT_SOCKET_GROUP: return set_string(&c->socket_group, value);
+	case OPT_TP: return set_unsigned(name, value, 0, 64, &c->tp_size);
+	case OPT_WEIGHTS: return set_weights(c, value);
+	case OPT_MAX_SEQS: return set_unsigned(name, value, 1, 65536, &c->max_num_seqs);
+	case OPT_MAX_TOKENS: return set_unsigned(name, value, 1, 1u << 24, &c->max_num_batched_tokens);
+	case OPT_PREFIX_CACHING: c->prefix_caching = true; return true;
+	case OPT_NO_PREFIX_CACHING: c->prefix_caching = false; return true;
+	case OPT_CACHE_DIR: return set_string(&c->cache_dir, value);
+	case OPT_MAX_BODY: return set_number(name, value, 1024, 1ull << 30, &c->max_body);
+	case OPT_MAX_MEMORY: return set_number(name, value, 1ull << 20, 1ull << 50, &c->max_memory);
+	case OPT_MAX_CONNECTIONS: return set_unsigned(name, value, 1, 1u << 20, &c->max_connections);
+	case OPT_MAX_QUEUE: return set_unsigned(name, value, 1, 1u << 20, &c->max_queue);
+	case OPT_DRAIN: return set_unsigned(name, value, 0, 86400, &c->drain_seconds);
+	case OPT_LOG_LEVEL: return set_log_level(c, value);
+	default: return complain("--%s cannot stand in a file", name);
+	}
+}
+
+static char *trim(char *s)
+{
+	size_t len;
+
+	s += strspn(s, " \t\r\n");
+	for (len = strlen(s); len && strchr(" \t\r\n", s[len - 1]); len--)
+		;
+	s[len] = 0;
+	return s;
+}
+
+static const struct option *find_option(const char *name)
+{
+	for (const struct option *o = options; o->name; o++)
+		if (!strcmp(o->name, name))
+			return o;
+	return NULL;
+}
+
+static bool apply_line(struct config *c, char *line, const char *path, unsigned number)
+{
+	char *name = trim(line), *value;
+	const struct option *o;
+
+	if (!*name || *name == '#')
+		return true;
+	value = strchr(name, '=');
+	if (value)
+		*value++ = 0;
+	name = trim(name);
+	value = value ? trim(value) : NULL;
+	o = find_option(name);
+	if (!o)
+		return complain("%s, line %u: there is no setting '%s'", path, number, name);
+	if (o->has_arg == required_argument && (!value || !*value))
+		return complain("%s, line %u: '%s' has no value", path, number, name);
+	if (o->has_arg == no_argument && value)
+		return complain("%s, line %u: '%s' takes no value", path, number, name);
+	return apply(c, o->val, o->name, value) || complain("(that was line %u of %s)", number, path);
+}
+
+static bool read_file(struct config *c, const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char line[MAX_LINE];
+	bool ok = true;
+
+	if (!file)
+		return complain("cannot read %s: %s", path, strerror(errno));
+	for (unsigned number = 1; ok && fgets(line, sizeof(line), file); number++) {
+		if (strlen(line) == sizeof(line) - 1)
+			ok = complain("%s, line %u is longer than %zu bytes", path, number, sizeof(line) - 2);
+		else
+			ok = apply_line(c, line, path, number);
+	}
+	if (ok && ferror(file))
+		ok = complain("cannot read %s: %s", path, strerror(errno));
+	fclose(file);
+	return ok;
+}
+
+/* The file comes first wherever --config stands, so that the command line has the last word. */
+static bool read_config_files(struct config *c, int argc, char **argv)
+{
+	int id;
+
+	optind = 1;
+	opterr = 0;
+	while ((id = getopt_long(argc, argv, "", options, NULL)) != -1)
+		if (id == OPT_CONFIG && (!set_string(&c->file, optarg) || !read_file(c, optarg)))
+			return false;
+	return true;
+}
+
+static bool default_socket(struct config *c)
+{
+	const char *dir = getenv("XDG_RUNTIME_DIR");
+	char path[512];
+
+	if (c->socket)
+		return true;
+	if (geteuid() && dir && *dir == '/')
+		snprintf(path, sizeof(path), "%s/txda.sock", dir);
+	else
+		snprintf(path, sizeof(path), "/run/txda/txda.sock");
+	return set_string(&c->socket, path);
+}
+
+enum config_action config_load(int argc, char **argv, struct config *ret)
+{
+	int id, index;
+
+	*ret = (struct config){
+		.socket_mode = 0660, .prefix_caching = true, .max_body = 8u << 20, .max_memory = 1ull << 30,
+		.max_connections = 1024, .drain_seconds = 30, .log_level = LOG_LEVEL_INFO,
+	};
+	if (!read_config_files(ret, argc, argv))
+		return CONFIG_ERROR;
+	optind = 1;
+	opterr = 1;
+	while ((id = getopt_long(argc, argv, "", options, &index)) != -1) {
+		switch (id) {
+		case OPT_HELP:
+			fputs(help, stdout);
+			return CONFIG_EXIT;
+		case OPT_VERSION:
+			puts("txdad " TXDA_VERSION);
+			return CONFIG_EXIT;
+		case OPT_CONFIG: break;
+		case '?':
+			fputs("Try 'txdad --help'.\n", stderr);
+			return CONFIG_ERROR;
+		default:
+			if (!apply(ret, id, options[index].name, optarg))
+				return CONFIG_ERROR;
+		}
+	}
+	if (optind < argc) {
+		complain("unexpected argument '%s'", argv[optind]);
+		return CONFIG_ERROR;
+	}
+	if (!ret->n_models) {
+		complain("no model is given: use --model [NAME=]PATH%s", ret->file ? " or put 'model = [NAME=]PATH' into the file" : "");
+		return CONFIG_ERROR;
+	}
+	return default_socket(ret) ? CONFIG_RUN : CONFIG_ERROR;
+}
+
+bool config_reload_log_level(const struct config *c, enum log_level *ret)
+{
+	struct config fresh = {.log_level = LOG_LEVEL_INFO};
+	bool ok = c->file && read_file(&fresh, c->file);
+
+	if (ok)
+		*ret = fresh.log_level;
+	config_free(&fresh);
+	return ok;
+}
+
+void config_free(struct config *c)
+{
+	for (unsigned i = 0; i < c->n_models; i++) {
+		for (unsigned k = 0; k < c->models[i].n_names; k++)
+			free(c->models[i].names[k]);
+		free(c->models[i].path);
+	}
+	free(c->socket);
+	free(c->socket_group);
+	free(c->weights);
+	free(c->cache_dir);
+	free(c->file);
+	*c = (struct config){0};
+}

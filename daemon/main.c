@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+/*
+ * txdad: settings, socket, signals and systemd around the server (server/server.h) and the table of models (residency/residency.h).
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <systemd/sd-daemon.h>
+
+#include "config.h"
+#include "log.h"
+#include "residency/residency.h"
+#include "server/listen.h"
+#include "server/server.h"
+#include "txda.h"
+
+#define EXIT_CONFIG 78		/* sysexits.h: what a restart does not cure */
+#define POLL_MS	    100		/* while models load and while requests end */
+#define CALM_MS	    1000
+#define MAX_SOCKETS 4
+
+struct daemon {
+	struct config config;
+	struct event_base *base;
+	struct txda_context *context;
+	struct residency *residency;
+	struct server *server;
+	struct listen_socket sockets[MAX_SOCKETS];
+	unsigned n_sockets;
+	struct event *signals[3], *poll_event, *watchdog_event;
+	unsigned polls_left;		/* while draining */
+	bool draining, started, aborted;
+	char status[256];
+	int exit_code;
+};
+
+static int open_sockets(struct daemon *d)
+{
+	char err[512];
+	int n = sd_listen_fds(1);
+
+	if (n > MAX_SOCKETS) {
+		log_error("systemd handed over %d sockets; the limit is %d", n, MAX_SOCKETS);
+		return -E2BIG;
+	}
+	for (int i = 0; i < n; i++) {
+		int r = listen_socket_adopt(SD_LISTEN_FDS_START + i, &d->sockets[d->n_sockets], err, sizeof(err));
+
+		if (r) {
+			log_error("%s", err);
+			return r;
+		}
+		d->n_sockets++;
+	}
+	if (n <= 0) {
+		int r = listen_socket_open(d->config.socket, d->config.socket_mode, d->config.socket_group, &d->sockets[0], err,
+					   sizeof(err));
+
+		if (r) {
+			log_error("%s", err);
+			return r;
+		}
+		d->n_sockets = 1;
+	}
+	return 0;
+}
+
+static int add_models(struct daemon *d)
+{
+	const struct config *c = &d->config;
+	struct txda_context_options context_options = TXDA_INIT(struct txda_context_options);
+	struct residency_options options = {
+		.cache_dir = c->cache_dir,
+		.engine = {
+			.max_num_seqs = c->max_num_seqs,
+			.max_num_batched_tokens = c->max_num_batched_tokens,
+			.max_queue = c->max_queue,
+			.prefix_caching = c->prefix_caching,
+		},
+	};
+	char err[512] = "";
+	int r;
+
+	context_options.name = "txdad";
+	r = txda_context_new(&context_options, &d->context);
+	if (r) {
+		const char *why = txda_context_error(NULL);
+
+		log_error("no chips: %s", why && *why ? why : strerror(-r));
+		return r;
+	}
+	options.context = d->context;
+	r = residency_new(&options, &d->residency, err, sizeof(err));
+	if (r) {
+		log_error("%s", *err ? err : strerror(-r));
+		return r;
+	}
+	for (unsigned i = 0; i < c->n_models; i++) {
+		r = residency_add(d->residency, c->models[i].names[0], c->models[i].path, c->tp_size, c->weights, err, sizeof(err));
+		if (r) {
+			log_error("model %s: %s", c->models[i].names[0], *err ? err : strerror(-r));
+			return r;
+		}
+	}
+	return 0;
+}
+
+static void poll_every(struct daemon *d, unsigned ms)
+{
+	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	event_add(d->poll_event, &tv);
+}
+
+static void begin_drain(struct daemon *d)
+{
+	poll_every(d, POLL_MS);
+	d->draining = true;
+	d->polls_left = d->config.drain_seconds * 1000 / POLL_MS;
+	sd_notify(0, "STOPPING=1\nSTATUS=running requests end");
+	log_info("stopping: running requests may end within %u s", d->config.drain_seconds);
+	/* The sockets are closed at once, so that clients need not wait to learn that nobody is here. */
+	server_drain(d->server);
+	for (unsigned i = 0; i < d->n_sockets; i++)
+		listen_socket_close(&d->sockets[i]);
+	d->n_sockets = 0;
+	residency_shutdown(d->residency);
+}
+
+static void on_stop(evutil_socket_t number, short what, void *arg)
+{
+	struct daemon *d = arg;
+
+	(void)what;
+	if (d->draining) {
+		log_warning("stopping at once");
+		event_base_loopbreak(d->base);
+		return;
+	}
+	log_debug("signal %d", (int)number);
+	begin_drain(d);
+}
+
+static void on_hangup(evutil_socket_t number, short what, void *arg)
+{
+	struct daemon *d = arg;
+	enum log_level level;
+
+	(void)number;
+	(void)what;
+	if (config_reload_log_level(&d->config, &level)) {
+		log_set_level(level);
+		log_info("the log level was read again");
+	}
+}
+
+static void poll_drain(struct daemon *d)
+{
+	if (server_idle(d->server)) {
+		event_base_loopbreak(d->base);
+	} else if (d->polls_left) {
+		d->polls_left--;
+	} else if (!d->aborted) {
+		log_warning("requests were still running after %u s", d->config.drain_seconds);
+		server_abort(d->server);
+		/* Time for the errors to reach those who read. */
+		d->aborted = true;
+		d->polls_left = 1000 / POLL_MS;
+	} else {
+		event_base_loopbreak(d->base);
+	}
+}
+
+/* Tells systemd how the models are, and gives up when none can ever answer. */
+static void on_poll(evutil_socket_t fd, short what, void *arg)
+{
+	struct daemon *d = arg;
+	unsigned ready, failed;
+	char status[sizeof(d->status)];
+
+	(void)fd;
+	(void)what;
+	if (d->draining) {
+		poll_drain(d);
+		return;
+	}
+	server_status(d->server, &ready, &failed, status, sizeof(status));
+	if (strcmp(status, d->status)) {
+		strcpy(d->status, status);
+		sd_notifyf(0, "STATUS=%s", status);
+	}
+	if (!d->started && failed == d->config.n_models) {
+		log_error("no model could be loaded");
+		d->exit_code = EXIT_FAILURE;
+		event_base_loopbreak(d->base);
+	}
+	if (!d->started && ready) {
+		d->started = true;
+		poll_every(d, CALM_MS);
+		log_info("serving on %s", d->sockets[0].path[0] ? d->sockets[0].path : "the socket of systemd");
+	}
+}
+
+static void on_watchdog(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	sd_notify(0, "WATCHDOG=1");
+}
+
+static int add_events(struct daemon *d)
+{
+	uint64_t usec = 0;
+
+	d->signals[0] = evsignal_new(d->base, SIGTERM, on_stop, d);
+	d->signals[1] = evsignal_new(d->base, SIGINT, on_stop, d);
+	d->signals[2] = evsignal_new(d->base, SIGHUP, on_hangup, d);
+	d->poll_event = event_new(d->base, -1, EV_PERSIST, on_poll, d);
+	for (unsigned i = 0; i < 3; i++)
+		if (!d->signals[i] || event_add(d->signals[i], NULL))
+			return -ENOMEM;
+	if (!d->poll_event)
+		return -ENOMEM;
+	poll_every(d, POLL_MS);
+	if (sd_watchdog_enabled(0, &usec) > 0 && usec) {
+		struct timeval half = {.tv_sec = (time_t)(usec / 2000000), .tv_usec = (suseconds_t)(usec / 2 % 1000000)};
+
+		d->watchdog_event = event_new(d->base, -1, EV_PERSIST, on_watchdog, d);
+		if (!d->watchdog_event || event_add(d->watchdog_event, &half))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int start(struct daemon *d)
+{
+	int r = open_sockets(d);
+
+	if (r)
+		return r;
+	r = add_models(d);
+	if (r)
+		return r;
+	d->base = event_base_new();
+	r = d->base ? server_new(d->base, &d->config, d->residency, &d->server) : -ENOMEM;
+	if (!r)
+		r = add_events(d);
+	for (unsigned i = 0; !r && i < d->n_sockets; i++)
+		r = server_listen(d->server, d->sockets[i].fd);
+	if (r)
+		log_error("cannot start: %s", strerror(-r));
+	return r;
+}
+
+static void stop(struct daemon *d)
+{
+	for (unsigned i = 0; i < d->n_sockets; i++)
+		listen_socket_close(&d->sockets[i]);
+	for (unsigned i = 0; i < 3; i++)
+		if (d->signals[i])
+			event_free(d->signals[i]);
+	if (d->poll_event)
+		event_free(d->poll_event);
+	if (d->watchdog_event)
+		event_free(d->watchdog_event);
+	server_free(d->server);
+	residency_free(d->residency);
+	txda_context_unref(d->context);
+	if (d->base)
+		event_base_free(d->base);
+	config_free(&d->config);
+	libevent_global_shutdown();
+}
+
+/* Each connection takes a descriptor. */
+static void raise_descriptor_limit(struct config *c)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) || getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	if (limit.rlim_cur < 256 || c->max_connections > (limit.rlim_cur - 128) / 5 * 4) {
+		unsigned fit = limit.rlim_cur < 256 ? 64 : (unsigned)((limit.rlim_cur - 128) / 5 * 4);
+
+		if (fit < c->max_connections) {
+			log_warning("%u connections at most, as the limit of open files is %llu", fit, (unsigned long long)limit.rlim_cur);
+			c->max_connections = fit;
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct daemon d;
+
+	switch (config_load(argc, argv, &d.config)) {
+	case CONFIG_RUN: break;
+	case CONFIG_EXIT: config_free(&d.config); return EXIT_SUCCESS;
+	case CONFIG_ERROR: config_free(&d.config); return EXIT_CONFIG;
+	}
+	log_set_level(d.config.log_level);
+	signal(SIGPIPE, SIG_IGN);
+	raise_descriptor_limit(&d.config);
+	if (start(&d)) {
+		stop(&d);
+		return EXIT_FAILURE;
+	}
+	sd_notify(0, "READY=1\nSTATUS=loading");
+	event_base_dispatch(d.base);
+	if (d.draining)
+		log_info("stopped");
+	stop(&d);
+	return d.exit_code;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading members of a JSON object with their types and ranges: each function leaves *ret alone when the member is absent or null,
+ * and returns false with @e set when it is wrong. @path, if not NULL, is put before the name in errors.
+ */
+#ifndef TXDA_SERVER_API_VALUE_H
+#define TXDA_SERVER_API_VALUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cjson/cJSON.h>
+
+#include "api_error.h"
+
+/* The member, or NULL if absent or null. */
+const cJSON *api_member(const cJSON *object, const char *name);
+/* What a value is, for errors: `3.5`, `"abc..."`, `an array`. */
+const char *api_describe(const cJSON *value, char *buf, size_t len);
+
+bool api_bool(const cJSON *object, const char *name, bool *ret, struct api_error *e);
+bool api_string(const cJSON *object, const char *name, const char **ret, struct api_error *e);
+bool api_number(const cJSON *object, const char *name, double min, double max, double *ret, struct api_error *e);
+bool api_int(const cJSON *object, const char *name, int64_t min, int64_t max, int64_t *ret, struct api_error *e);
+bool api_unsigned(const cJSON *object, const char *name, unsigned min, unsigned max, unsigned *ret, struct api_error *e);
+/* A value of an array or the like. Exact for all int64_t whose literal was noted (txda_template_mark_numbers()). */
+bool api_value_int(const cJSON *value, int64_t *ret);
+
+/* False when an object somewhere below has a key twice. */
+bool api_check_duplicates(const cJSON *root, struct api_error *e);
+/* Counts the values of a JSON text, which must be well-formed; stops at @limit + 1. */
+size_t api_count_values(const char *text, size_t len, size_t limit);
+
+#endif

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: MIT
+#include "exchange.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "log.h"
+#include "respond.h"
+#include "server_internal.h"
+
+#define TOKENS_PER_EVENT 32		/* most that one event carries, so that log probabilities do not make it huge */
+#define CHOICE_OVERHEAD	 8192		/* bytes that a choice takes apart from its tokens, about */
+#define LOGPROB_BYTES	 128		/* of an entry in the answer, about */
+#define TRIM_BYTES	 ((uint64_t)4 << 20)
+
+static struct exchange *of_job(struct textpool_job *job)
+{
+	return (struct exchange *)((char *)job - offsetof(struct exchange, job));
+}
+
+static void exchange_free(struct exchange *x)
+{
+	struct server *s = x->server;
+
+	if (x->prev)
+		x->prev->next = x->next;
+	else
+		s->exchanges = x->next;
+	if (x->next)
+		x->next->prev = x->prev;
+	s->n_exchanges--;
+	for (unsigned i = 0; i < x->n_choices; i++)
+		choice_clear(&x->choices[i]);
+	for (unsigned i = 0; i < x->n_prompts; i++)
+		free(x->prompts[i].ids);
+	if (x->parsed)
+		api_params_free(&x->params);
+	s->trim = s->trim || x->held > TRIM_BYTES;
+	budget_give(&s->budget, x->held);
+	free(x->prompts);
+	free(x->choices);
+	free(x->body);
+	free(x);
+}
+
+static void free_if_over(struct exchange *x)
+{
+	if (!x->in_pool && !x->live && (x->answered || !x->conn))
+		exchange_free(x);
+}
+
+static void cancel_choices(struct exchange *x)
+{
+	for (unsigned i = 0; i < x->n_choices; i++)
+		if (x->choices[i].request && x->choices[i].request->client && !x->choices[i].engine_done)
+			engine_cancel(x->model->engine, x->choices[i].request);
+}
+
+/* Ends the exchange with an error for the client, if it is still there and was not answered. */
+static void fail(struct exchange *x, const struct api_error *e)
+{
+	struct json_out *o = &x->server->out;
+
+	cancel_choices(x);
+	if (x->answered || !x->conn)
+		return;
+	x->answered = true;
+	if (x->streaming) {
+		json_out_clear(o);
+		respond_error(o, e);
+		respond_done(o);
+		http_stream_write(x->conn, o->data, o->len);
+		http_stream_end(x->conn);
+	} else {
+		server_reply_error(x->server, x->conn, e, NULL);
+	}
+	x->conn = NULL;
+}
+
+static void fail_memory(struct exchange *x)
+{
+	struct api_error e;
+
+	api_error_set(&e, 500, NULL, NULL, "out of memory");
+	fail(x, &e);
+}
+
+/* ---- the text pool's part -------------------------------------------------------------------- */
+
+static void run_job(struct textpool_job *job)
+{
+	struct exchange *x = of_job(job);
+
+	x->parsed = api_params_parse(x->kind, x->body, x->body_len, &x->params, &x->error);
+	if (!x->parsed)
+		return;
+	x->model = models_find(x->server, x->params.model);
+	if (!x->model) {
+		char names[256];
+
+		models_names(x->server, names, sizeof(names));
+		api_error_set(&x->error, 404, "model_not_found", "model", "the model \"%.80s\" does not exist; served are: %s",
+			      x->params.model, names);
+		return;
+	}
+	x->model_name = x->params.model ? x->params.model : x->model->config->names[0];
+	x->text = atomic_load_explicit(&x->model->text, memory_order_acquire);
+	if (!x->text)
+		return;		/* it is loading; the loop knows the words */
+	x->n_prompts = x->kind == API_CHAT ? 1 : x->params.n_prompts;
+	x->prompts = calloc(x->n_prompts, sizeof(*x->prompts));
+	if (!x->prompts) {
+		x->n_prompts = 0;
+		api_error_set(&x->error, 500, NULL, NULL, "out of memory");
+		return;
+	}
+	x->encoded = model_text_encode(x->text, &x->params, x->prompts, &x->error);
+}
+
+/* ---- submission ------------------------------------------------------------------------------ */
+
+/* What the answer will take at most; the body is given back. */
+static bool take_budget(struct exchange *x, struct api_error *e)
+{
+	struct budget *budget = &x->server->budget;
+	uint64_t per_token = 16, bytes = 0;
+
+	if (x->params.logprobs >= 0)
+		per_token += (1 + (uint64_t)x->params.logprobs) * (sizeof(struct engine_logprob) + LOGPROB_BYTES);
+	for (unsigned i = 0; i < x->n_prompts; i++)
+		bytes += x->params.n * (CHOICE_OVERHEAD + 8 * (uint64_t)x->prompts[i].n + x->params.max_tokens * per_token);
+	if (bytes > budget->limit)
+		return api_error_set(e, 400, NULL, "max_tokens", "the answer may take %llu bytes of memory; the limit is %llu",
+				     (unsigned long long)bytes, (unsigned long long)budget->limit);
+	budget_give(budget, x->held);
+	x->held = 0;
+	if (!budget_take(budget, bytes))
+		return api_error_set(e, 429, "overloaded", NULL,
+				     "too much is queued: %llu bytes are held for all clients, the answer may take %llu; the limit is %llu",
+				     (unsigned long long)budget->used, (unsigned long long)bytes, (unsigned long long)budget->limit);
+	x->held = bytes;
+	return true;
+}
+
+static uint64_t choose_seed(const struct exchange *x)
+{
+	uint64_t seed;
+
+	if (x->params.seed_given)
+		return (uint64_t)x->params.seed;
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		seed = x->arrived_ns;
+	return seed;
+}
+
+static bool submit_error(const struct exchange *x, int error, const char *text, struct api_error *e)
+{
+	switch (error) {
+	case -EAGAIN: return api_error_set(e, 429, "overloaded", NULL, "the queue is full: %s", text);
+	case -E2BIG:
+		return api_error_set(e, 400, "context_length_exceeded", x->kind == API_CHAT ? "messages" : "prompt", "%s", text);
+	case -ESHUTDOWN: return api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
+	case -EIO: return api_error_set(e, 503, "model_lost", NULL, "the chips of the model failed: %s", text);
+	case -ENOMEM: return api_error_set(e, 500, NULL, NULL, "out of memory");
+	default: return api_error_set(e, 500, NULL, NULL, "the request could not be started: %s (%s)", text, strerror(-error));
+	}
+}
+
+static bool submit_choice(struct exchange *x, struct choice *c, uint64_t seed, struct api_error *e)
+{
+	struct engine_sampling sampling;
+	char err[256] = "";
+	int r;
+
+	model_text_sampling(x->text, &x->params, seed, c->index % x->params.n, &sampling);
+	r = choice_init(c, &sampling);
+	if (r)
+		return submit_error(x, r, err, e);
+	c->request->id = ++x->server->next_id;
+	c->request->uid = x->uid;
+	c->request->client = c;
+	r = engine_submit(x->model->engine, c->request, err, sizeof(err));
+	if (r) {
+		c->request->client = NULL;
+		return submit_error(x, r, err, e);
+	}
+	x->live++;
+	x->model->in_flight++;
+	return true;
+}
+
+static bool submit(struct exchange *x, struct api_error *e)
+{
+	uint64_t seed = choose_seed(x);
+
+	x->choices = calloc((size_t)x->n_prompts * x->params.n, sizeof(*x->choices));
+	if (!x->choices)
+		return api_error_set(e, 500, NULL, NULL, "out of memory");
+	for (unsigned i = 0; i < x->n_prompts * x->params.n; i++) {
+		struct choice *c = &x->choices[x->n_choices++];
+
+		c->exchange = x;
+		c->index = i;
+		c->prompt = &x->prompts[i / x->params.n];
+		c->params = &x->params;
+		c->text_side = x->text;
+		if (!submit_choice(x, c, seed, e))
+			return false;
+	}
+	return true;
+}
+
+static void job_done(struct textpool_job *job)
+{
+	struct exchange *x = of_job(job);
+	struct api_error *e = &x->error;
+
+	x->in_pool = false;
+	free(x->body);
+	x->body = NULL;
+	if (!x->conn) {
+		exchange_free(x);
+		return;
+	}
+	if (!e->status && x->server->draining)
+		api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
+	if (!e->status && (x->model->state != MODEL_READY || !x->text))
+		model_unavailable(x->model, e);
+	if (e->status || !take_budget(x, e) || !submit(x, e)) {
+		if (e->status == 503 && x->model)
+			model_check(x->model);
+		fail(x, e);
+	}
+	free_if_over(x);
+}
+
+void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
+{
+	struct exchange *x = calloc(1, sizeof(*x));
+	struct api_error e;
+
+	if (!x) {
+		api_error_set(&e, 500, NULL, NULL, "out of memory");
+		server_reply_error(s, c, &e, NULL);
+		return;
+	}
+	x->server = s;
+	x->kind = kind;
+	x->conn = c;
+	x->uid = http_conn_peer(c)->uid;
+	x->created = time(NULL);
+	x->arrived_ns = server_now_ns();
+	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx", kind == API_CHAT ? "chatcmpl" : "cmpl",
+		 (unsigned long long)(s->metrics.start_time * 1e6), (unsigned long long)++s->next_id);
+	x->next = s->exchanges;
+	if (x->next)
+		x->next->prev = x;
+	s->exchanges = x;
+	s->n_exchanges++;
+	x->body = http_conn_take_body(c, &x->body_len);
+	x->held = x->body_len;
+	budget_replace(&s->budget, 0, x->held);
+	x->job.run = run_job;
+	x->job.done = job_done;
+	if (!x->body) {
+		api_error_set(&e, 400, NULL, NULL, "the body is empty; a JSON object is expected");
+	} else if (textpool_add(s->pool, &x->job)) {
+		api_error_set(&e, 429, "overloaded", NULL, "the queue of requests to be read is full");
+	} else {
+		x->in_pool = true;
+		http_conn_set_user(c, x);
+		return;
+	}
+	fail(x, &e);
+	exchange_free(x);
+}
+
+/* ---- answering ------------------------------------------------------------------------------- */
+
+static void stream_write(struct exchange *x, struct json_out *o)
+{
+	if (!x->streaming) {
+		char header[96];
+
+		snprintf(header, sizeof(header), "Cache-Control: no-cache\r\nX-Request-Id: %s\r\n", x->id);
+		http_stream_begin(x->conn, 200, "text/event-stream; charset=utf-8", header);
+		server_count_response(x->server, 200);
+		x->streaming = true;
+	}
+	http_stream_write(x->conn, o->data, o->len);
+}
+
+/* Streams what the choice has; *ret_more when the client must first read. */
+static bool stream_choice(struct exchange *x, struct choice *c, bool *ret_more)
+{
+	struct json_out *o = &x->server->out;
+	bool was_over = c->finish_reason;
+
+	*ret_more = false;
+	while (!was_over) {
+		int n;
+
+		if (http_conn_congested(x->conn)) {
+			*ret_more = true;
+			return true;
+		}
+		n = choice_advance(c, TOKENS_PER_EVENT);
+		if (n < 0)
+			return false;
+		was_over = c->finish_reason;
+		json_out_clear(o);
+		if (!c->begun && (n || was_over))
+			respond_first(o, x, c);
+		if (c->text.len || c->shown_from < c->shown_to)
+			respond_text(o, x, c);
+		if (n || was_over)
+			choice_sent(c);
+		if (was_over)
+			respond_finish(o, x, c);
+		if (o->failed)
+			return false;
+		if (o->len)
+			stream_write(x, o);
+		if (!n)
+			break;
+	}
+	return true;
+}
+
+static bool collect_choice(struct choice *c)
+{
+	int n;
+
+	do
+		n = choice_advance(c, UINT32_MAX >> 1);
+	while (n > 0 && !c->finish_reason);
+	return n >= 0;
+}
+
+static bool all_finished(const struct exchange *x)
+{
+	for (unsigned i = 0; i < x->n_choices; i++)
+		if (!x->choices[i].finish_reason)
+			return false;
+	return true;
+}
+
+static void complete(struct exchange *x)
+{
+	struct json_out *o = &x->server->out;
+	char header[64];
+
+	json_out_clear(o);
+	if (x->streaming) {
+		if (x->params.include_usage)
+			respond_usage(o, x);
+		respond_done(o);
+		stream_write(x, o);
+		http_stream_end(x->conn);
+	} else {
+		snprintf(header, sizeof(header), "X-Request-Id: %s\r\n", x->id);
+		respond_whole(o, x);
+		server_reply_out(x->server, x->conn, 200, header);
+	}
+	x->answered = true;
+	x->conn = NULL;
+}
+
+/* Gives the client what the choice has. */
+static void pump(struct exchange *x, struct choice *c)
+{
+	bool waits = false;
+
+	if (x->answered || !x->conn)
+		return;
+	if (!(x->params.stream ? stream_choice(x, c, &waits) : collect_choice(c))) {
+		fail_memory(x);
+		return;
+	}
+	/* A stop string ends the choice before the engine knows. */
+	if (c->finish_reason && !c->engine_done)
+		engine_cancel(x->model->engine, c->request);
+	if (all_finished(x))
+		complete(x);
+}
+
+/* ---- the engine's news ----------------------------------------------------------------------- */
+
+static void observe_tokens(struct choice *c)
+{
+	struct metrics_model *m = &c->exchange->model->metrics;
+	unsigned n = atomic_load_explicit(&c->request->n_tokens, memory_order_acquire), before = c->counted;
+	uint64_t now = server_now_ns();
+
+	if (n == before)
+		return;
+	c->counted = n;
+	if (!before) {
+		metrics_observe(m, METRICS_TIME_TO_FIRST_TOKEN, (double)(now - c->exchange->arrived_ns) / 1e9, 1);
+		before = 1;
+	}
+	if (n > before)
+		metrics_observe(m, METRICS_INTER_TOKEN_LATENCY, (double)(now - c->last_news_ns) / 1e9 / (n - before), n - before);
+	c->last_news_ns = now;
+}
+
+/* The time from @from to @to in seconds; 0 when one of them never was. */
+static double seconds(uint64_t from, uint64_t to)
+{
+	return from && to > from ? (double)(to - from) / 1e9 : 0;
+}
+
+static void observe_end(const struct choice *c, enum engine_finish how)
+{
+	const struct engine_request *r = c->request;
+	struct exchange *x = c->exchange;
+	struct metrics_model *m = &x->model->metrics;
+	enum metrics_reason reason = METRICS_ERROR;
+
+	if (how == ENGINE_FINISH_STOP || (c->finish_reason && !strcmp(c->finish_reason, "stop")))
+		reason = METRICS_STOP;
+	else if (how == ENGINE_FINISH_LENGTH)
+		reason = METRICS_LENGTH;
+	else if (how == ENGINE_FINISH_CANCELLED)
+		reason = METRICS_ABORT;
+	m->finished[reason]++;
+	if (reason == METRICS_ERROR || reason == METRICS_ABORT)
+		return;
+	metrics_observe(m, METRICS_E2E_LATENCY, seconds(x->arrived_ns, r->last_token_ns), 1);
+	metrics_observe(m, METRICS_QUEUE_TIME, seconds(r->queued_ns, r->started_ns), 1);
+	metrics_observe(m, METRICS_PREFILL_TIME, seconds(r->started_ns, r->first_token_ns), 1);
+	metrics_observe(m, METRICS_DECODE_TIME, seconds(r->first_token_ns, r->last_token_ns), 1);
+	metrics_observe(m, METRICS_PROMPT_TOKENS, r->n_prompt, 1);
+	metrics_observe(m, METRICS_GENERATION_TOKENS, atomic_load(&r->n_tokens), 1);
+}
+
+static void fail_by_engine(struct exchange *x, const struct engine_request *r, enum engine_finish how)
+{
+	struct api_error e;
+
+	if (how == ENGINE_FINISH_CANCELLED)
+		api_error_set(&e, 503, "shutting_down", NULL, "the request was ended because the model is being unloaded");
+	else
+		submit_error(x, r->error ? r->error : -EIO, r->error_text, &e);
+	fail(x, &e);
+}
+
+void exchange_news(struct choice *c)
+{
+	struct exchange *x = c->exchange;
+	struct engine_request *r = c->request;
+	struct served_model *m = x->model;
+	enum engine_finish how = (enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
+	bool ended = how != ENGINE_RUNNING && !c->engine_done;
+
+	observe_tokens(c);
+	if (ended)
+		c->engine_done = true;
+	pump(x, c);
+	if (!ended)
+		return;
+	observe_end(c, how);
+	/* It may come once more in the list of news; then it is nobody's. */
+	r->client = NULL;
+	x->live--;
+	if (!c->finish_reason && (how == ENGINE_FINISH_ERROR || how == ENGINE_FINISH_CANCELLED))
+		fail_by_engine(x, r, how);
+	free_if_over(x);
+	model_request_ended(m);
+}
+
+void exchange_gone(struct exchange *x)
+{
+	x->conn = NULL;
+	if (!x->in_pool && x->model)
+		cancel_choices(x);
+	free_if_over(x);
+}
+
+void exchange_drained(struct exchange *x)
+{
+	for (unsigned i = 0; i < x->n_choices && x->conn; i++)
+		pump(x, &x->choices[i]);
+	free_if_over(x);
+}
+
+void exchange_abort_all(struct server *s, const char *why)
+{
+	struct exchange *x, *next;
+	struct api_error e;
+
+	api_error_set(&e, 503, "shutting_down", NULL, "%s", why);
+	for (x = s->exchanges; x; x = next) {
+		next = x->next;
+		if (x->in_pool)
+			continue;
+		fail(x, &e);
+		free_if_over(x);
+	}
+}
+
+void exchange_free_all(struct server *s)
+{
+	while (s->exchanges)
+		exchange_free(s->exchanges);
+}

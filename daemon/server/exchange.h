@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One request to /v1/chat/completions or /v1/completions, from its body to the last byte of the answer:
+ *
+ *	exchange_start()   the body goes to the text pool: JSON → parameters → template → tokens
+ *	job done           one engine request per choice is submitted
+ *	news from engine   tokens → text → events of a stream, or collected for one reply
+ *	end                usage, metrics; freed when the engine is through with every choice, too
+ *
+ * When the client goes away (or an error ends it early) the choices are cancelled and the exchange outlives the connection until the engine has let go.
+ *
+ * Threads: the event loop's, but for the job.
+ */
+#ifndef TXDA_SERVER_EXCHANGE_H
+#define TXDA_SERVER_EXCHANGE_H
+
+#include "choice.h"
+#include "http.h"
+#include "models.h"
+#include "textpool.h"
+
+struct server;
+
+struct exchange {
+	struct server *server;
+	struct exchange *prev, *next;
+	struct textpool_job job;
+	bool in_pool;
+	struct http_conn *conn;		/* NULL: gone, or answered */
+	uid_t uid;
+	enum api_kind kind;
+	char *body;
+	size_t body_len;
+
+	/* By the job. */
+	bool parsed, encoded;
+	struct api_error error;
+	struct api_params params;
+	struct served_model *model;
+	const struct model_text *text;
+	struct prompt_tokens *prompts;	/* [n_prompts] */
+	unsigned n_prompts;
+
+	char id[40];
+	const char *model_name;		/* as the request called it */
+	int64_t created;
+	uint64_t arrived_ns;
+	struct choice *choices;		/* [n_choices], prompts outermost */
+	unsigned n_choices;
+	unsigned live;			/* engine requests that have not ended */
+	bool streaming;			/* the head of the stream was sent */
+	bool answered;			/* nothing more will be sent */
+	uint64_t held;			/* bytes taken from the budget */
+};
+
+/* Takes over the request on @c, its body included. */
+void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind);
+/* The engine has news of this choice's request. */
+void exchange_news(struct choice *c);
+void exchange_gone(struct exchange *x);
+void exchange_drained(struct exchange *x);
+/* Ends all that run, with an error for their clients. */
+void exchange_abort_all(struct server *s, const char *why);
+/* Frees all, at the end, when no engine and no pool works on them any more. */
+void exchange_free_all(struct server *s);
+
+#endif

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: MIT
+#include "http.h"
+#include "http_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <event2/buffer.h>
+#include <event2/event.h>
+
+#define LOOKAHEAD    ((size_t)16 << 10)	/* bytes read ahead of the answer to a request */
+#define LINGER_BYTES ((size_t)64 << 20)	/* thrown away after an error, so that the client sees the answer */
+#define LINGER_MS    3000
+
+static void conn_account(struct http_conn *c)
+{
+	uint64_t now = http_parser_memory(c->parser) + evbuffer_get_length(c->in) + evbuffer_get_length(c->out);
+
+	budget_replace(c->server->options.budget, c->accounted, now);
+	c->accounted = now;
+}
+
+/* Takes the connection off the list and frees it. The owner must know already. */
+void http_conn_free(struct http_conn *c)
+{
+	struct http_server *s = c->server;
+
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		s->conns = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	s->n_conns--;
+	if (!s->n_conns)
+		event_del(s->tick);
+	budget_give(s->options.budget, c->accounted);
+	if (c->read_event)
+		event_free(c->read_event);
+	if (c->write_event)
+		event_free(c->write_event);
+	if (c->work_event)
+		event_free(c->work_event);
+	if (c->in)
+		evbuffer_free(c->in);
+	if (c->out)
+		evbuffer_free(c->out);
+	http_parser_free(c->parser);
+	close(c->fd);
+	free(c);
+}
+
+/* The peer is gone: tells the owner if it has the request, and frees the connection. */
+void http_conn_lost(struct http_conn *c)
+{
+	bool owned = c->state == CONN_BUSY || c->state == CONN_STREAMING;
+	void *user = c->user;
+	struct http_server *s = c->server;
+
+	http_conn_free(c);
+	if (owned && user)
+		s->callbacks.on_gone(s->callbacks.arg, user);
+}
+
+static void enter(struct http_conn *c, enum conn_state state)
+{
+	c->state = state;
+	c->since = http_now_ms();
+}
+
+/* Writes what the socket takes; false when the peer is gone (nothing is freed). */
+static bool flush(struct http_conn *c)
+{
+	while (evbuffer_get_length(c->out)) {
+		int n = evbuffer_write(c->out, c->fd);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			break;
+		if (n <= 0)
+			return false;
+		c->progress = http_now_ms();
+	}
+	if (evbuffer_get_length(c->out))
+		event_add(c->write_event, NULL);
+	else
+		event_del(c->write_event);
+	return true;
+}
+
+/* Lets the loop go on with this connection soon; the caller may be deep in the owner's code. */
+static void wake(struct http_conn *c)
+{
+	event_active(c->work_event, EV_TIMEOUT, 1);
+}
+
+static void send_now(struct http_conn *c)
+{
+	if (!c->broken && !flush(c))
+		c->broken = true;
+	if (c->broken) {
+		evbuffer_drain(c->out, evbuffer_get_length(c->out));
+		wake(c);
+	}
+	conn_account(c);
+}
+
+static void after_answer(struct http_conn *c)
+{
+	bool close_after = !c->keep_alive || c->server->draining;
+
+	c->user = NULL;
+	http_parser_reset(c->parser);
+	enter(c, close_after ? CONN_CLOSING : CONN_READING);
+	wake(c);
+}
+
+static void put_head(struct http_conn *c, int status, const char *type, const char *headers, const char *framing)
+{
+	char date[64];
+
+	http_date(date, sizeof(date));
+	evbuffer_add_printf(c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s%s%s\r\n", status, http_reason(status), date,
+			    type, headers ? headers : "", framing,
+			    c->keep_alive && !c->server->draining ? (c->minor ? "" : "Connection: keep-alive\r\n")
+								  : "Connection: close\r\n");
+}
+
+void http_reply(struct http_conn *c, int status, const char *type, const char *headers, const char *body, size_t len)
+{
+	char framing[48];
+
+	if (c->state != CONN_BUSY)
+		return;
+	snprintf(framing, sizeof(framing), "Content-Length: %zu\r\n", len);
+	put_head(c, status, type, headers, framing);
+	if (!c->head_only)
+		evbuffer_add(c->out, body, len);
+	after_answer(c);
+	send_now(c);
+}
+
+void http_stream_begin(struct http_conn *c, int status, const char *type, const char *headers)
+{
+	if (c->state != CONN_BUSY)
+		return;
+	c->chunked = c->minor > 0;
+	if (!c->chunked)
+		c->keep_alive = false;
+	put_head(c, status, type, headers, c->chunked ? "Transfer-Encoding: chunked\r\n" : "");
+	c->progress = http_now_ms();
+	enter(c, CONN_STREAMING);
+	send_now(c);
+}
+
+void http_stream_write(struct http_conn *c, const char *data, size_t len)
+{
+	if (c->state != CONN_STREAMING || !len)
+		return;
+	if (!evbuffer_get_length(c->out))
+		c->progress = http_now_ms();
+	if (c->chunked)
+		evbuffer_add_printf(c->out, "%zx\r\n", len);
+	evbuffer_add(c->out, data, len);
+	if (c->chunked)
+		evbuffer_add(c->out, "\r\n", 2);
+	send_now(c);
+}
+
+void http_stream_end(struct http_conn *c)
+{
+	if (c->state != CONN_STREAMING)
+		return;
+	if (c->chunked)
+		evbuffer_add(c->out, "0\r\n\r\n", 5);
+	after_answer(c);
+	send_now(c);
+}
+
+bool http_conn_congested(struct http_conn *c)
+{
+	if (evbuffer_get_length(c->out) > c->server->options.congested_bytes)
+		c->congested = true;
+	return c->congested;
+}
+
+/* An error of this layer, after which the connection's bytes mean nothing any more. */
+static void refuse(struct http_conn *c, int status, const char *message)
+{
+	struct http_server *s = c->server;
+	char *body = s->callbacks.error_body(s->callbacks.arg, status, message);
+
+	c->keep_alive = false;
+	c->head_only = false;
+	enter(c, CONN_BUSY);
+	http_reply(c, status, "application/json", status == 429 || status == 503 ? "Retry-After: 1\r\n" : NULL, body ? body : "",
+		   body ? strlen(body) : 0);
+	free(body);
+	c->linger = true;
+}
+
+static void head_complete(struct http_conn *c)
+{
+	const struct http_request *r = http_parser_request(c->parser);
+	struct budget *budget = c->server->options.budget;
+	char message[128];
+
+	c->minor = r->minor;
+	c->head_only = !strcmp(r->method, "HEAD");
+	c->head_done = true;
+	c->since = http_now_ms();
+	if (r->content_length > budget->limit || budget->used > budget->limit - r->content_length) {
+		snprintf(message, sizeof(message), "too much is queued: %llu bytes are held for all clients; the limit is %llu",
+			 (unsigned long long)budget->used, (unsigned long long)budget->limit);
+		refuse(c, 429, message);
+		return;
+	}
+	if (r->expect_continue && !evbuffer_get_length(c->in)) {
+		evbuffer_add_printf(c->out, "HTTP/1.1 100 Continue\r\n\r\n");
+		send_now(c);
+	}
+}
+
+static void request_complete(struct http_conn *c)
+{
+	const struct http_request *r = http_parser_request(c->parser);
+
+	c->keep_alive = r->keep_alive;
+	enter(c, CONN_BUSY);
+	c->congested = false;
+	c->server->callbacks.on_request(c->server->callbacks.arg, c, r);
+}
+
+/* Feeds the parser what was read, as long as the connection is between requests or in one. */
+static void parse(struct http_conn *c)
+{
+	while (c->state == CONN_READING && evbuffer_get_length(c->out) <= c->server->options.congested_bytes / 4) {
+		struct evbuffer_iovec piece = {.iov_base = (void *)"", .iov_len = 0};
+		bool started = http_parser_started(c->parser);
+		enum http_parse result;
+		size_t used;
+
+		evbuffer_peek(c->in, -1, NULL, &piece, 1);
+		if (!piece.iov_len && !c->head_done)
+			return;
+		result = http_parser_feed(c->parser, piece.iov_base, piece.iov_len, &used);
+		evbuffer_drain(c->in, used);
+		if (!started && http_parser_started(c->parser))
+			c->since = http_now_ms();
+		conn_account(c);
+		switch (result) {
+		case HTTP_PARSE_HEAD: head_complete(c); break;
+		case HTTP_PARSE_DONE:
+			c->head_done = false;
+			request_complete(c);
+			break;
+		case HTTP_PARSE_ERROR: refuse(c, http_parser_status(c->parser), http_parser_error(c->parser)); break;
+		case HTTP_PARSE_MORE:
+			if (!piece.iov_len)
+				return;
+			if (c->accounted && c->server->options.budget->used > c->server->options.budget->limit) {
+				refuse(c, 429, "too much is queued for all clients together");
+				return;
+			}
+			break;
+		}
+	}
+}
+
+static bool want_read(const struct http_conn *c)
+{
+	if (c->half_closed)
+		return false;
+	if (c->state == CONN_CLOSING || c->state == CONN_LINGERING)
+		return true;
+	/* Bytes that cannot be parsed yet: no more of them than a look ahead. */
+	return evbuffer_get_length(c->in) < LOOKAHEAD;
+}
+
+static void update_reading(struct http_conn *c)
+{
+	bool want = want_read(c);
+
+	if (want != c->reading) {
+		c->reading = want;
+		if (want)
+			event_add(c->read_event, NULL);
+		else
+			event_del(c->read_event);
+	}
+	http_server_retick(c->server, !want);
+}
+
+/* After anything happened: parse on, close what is to be closed. The last thing done with @c in a callback from the loop. */
+static void settle(struct http_conn *c)
+{
+	if (c->broken) {
+		http_conn_lost(c);
+		return;
+	}
+	parse(c);
+	if (c->broken) {
+		http_conn_lost(c);
+		return;
+	}
+	/* Nothing in the works, and nothing more will come or is wanted. A request begun and cut off is nothing, too. */
+	if (c->state == CONN_READING && !evbuffer_get_length(c->in) && !evbuffer_get_length(c->out) &&
+	    (c->half_closed || (c->server->draining && !http_parser_started(c->parser)))) {
+		http_conn_free(c);
+		return;
+	}
+	if (c->state == CONN_CLOSING && !evbuffer_get_length(c->out)) {
+		if (c->half_closed || (!c->linger && !evbuffer_get_length(c->in))) {
+			http_conn_free(c);
+			return;
+		}
+		shutdown(c->fd, SHUT_WR);
+		enter(c, CONN_LINGERING);
+	}
+	update_reading(c);
+	conn_account(c);
+}
+
+static void on_work(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	settle(arg);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_conn *c = arg;
+	struct http_server *s = c->server;
+
+	(void)fd;
+	(void)what;
+	if (!flush(c)) {
+		http_conn_lost(c);
+		return;
+	}
+	if (c->congested && evbuffer_get_length(c->out) <= s->options.congested_bytes / 4) {
+		c->congested = false;
+		if (c->state == CONN_STREAMING && c->user)
+			s->callbacks.on_drained(s->callbacks.arg, c->user);
+	}
+	settle(c);
+}
+
+/* End of file: the peer closed, or only shut down its writing side and waits for the answer. */
+static bool peer_gone(struct http_conn *c)
+{
+	struct pollfd p = {.fd = c->fd, .events = 0};
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_conn *c = arg;
+	char buf[65536];
+	size_t room = c->state == CONN_READING || c->state >= CONN_CLOSING ? sizeof(buf) : LOOKAHEAD;
+	ssize_t n = read(fd, buf, room);
+
+	(void)what;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		if (n < 0 || peer_gone(c)) {
+			http_conn_lost(c);
+			return;
+		}
+		c->half_closed = true;
+	} else if (c->state == CONN_CLOSING || c->state == CONN_LINGERING) {
+		c->thrown_away += (size_t)n;
+		if (c->thrown_away > LINGER_BYTES) {
+			http_conn_free(c);
+			return;
+		}
+	} else {
+		evbuffer_add(c->in, buf, (size_t)n);
+	}
+	if (c->half_closed && c->state == CONN_LINGERING) {
+		http_conn_free(c);
+		return;
+	}
+	settle(c);
+}
+
+/* Deadlines, and the peers whose end of file cannot be seen because nothing is read from them. May free @c. */
+void http_conn_tick(struct http_conn *c, uint64_t now)
+{
+	const struct http_options *o = &c->server->options;
+	uint64_t age = now - c->since;
+
+	if (!c->reading && peer_gone(c)) {
+		http_conn_lost(c);
+		return;
+	}
+	if (evbuffer_get_length(c->out)) {
+		if (now - c->progress > o->stall_seconds * 1000ull && now - c->since > o->stall_seconds * 1000ull)
+			http_conn_lost(c);
+		return;
+	}
+	if (c->state == CONN_LINGERING && age > LINGER_MS) {
+		http_conn_free(c);
+		return;
+	}
+	if (c->state != CONN_READING)
+		return;
+	if (!http_parser_started(c->parser)) {
+		if (age > o->idle_seconds * 1000ull)
+			http_conn_free(c);
+	} else if (age > (c->head_done ? o->body_seconds : o->head_seconds) * 1000ull) {
+		char message[96];
+
+		snprintf(message, sizeof(message), "the %s of the request did not arrive within %u s", c->head_done ? "body" : "head",
+			 c->head_done ? o->body_seconds : o->head_seconds);
+		refuse(c, 408, message);
+	}
+}
+
+struct http_conn *http_conn_new(struct http_server *s, int fd)
+{
+	struct http_conn *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		close(fd);
+		return NULL;
+	}
+	c->server = s;
+	c->fd = fd;
+	c->next = s->conns;
+	if (c->next)
+		c->next->prev = c;
+	s->conns = c;
+	s->n_conns++;
+	c->in = evbuffer_new();
+	c->out = evbuffer_new();
+	c->parser = http_parser_new(&s->options.limits);
+	c->read_event = event_new(s->base, fd, EV_READ | EV_PERSIST, on_readable, c);
+	c->write_event = event_new(s->base, fd, EV_WRITE | EV_PERSIST, on_writable, c);
+	c->work_event = event_new(s->base, -1, 0, on_work, c);
+	if (!c->in || !c->out || !c->parser || !c->read_event || !c->write_event || !c->work_event) {
+		http_conn_free(c);
+		return NULL;
+	}
+	http_peer_of(fd, &c->peer);
+	enter(c, CONN_READING);
+	c->progress = c->since;
+	c->reading = true;
+	event_add(c->read_event, NULL);
+	http_server_retick(s, false);
+	return c;
+}
+
+void http_conn_refuse(struct http_conn *c, int status, const char *message)
+{
+	refuse(c, status, message);
+}
+
+const struct http_peer *http_conn_peer(const struct http_conn *c)
+{
+	return &c->peer;
+}
+
+void http_conn_set_user(struct http_conn *c, void *user)
+{
+	c->user = user;
+}
+
+char *http_conn_take_body(struct http_conn *c, size_t *ret_len)
+{
+	char *body = http_parser_take_body(c->parser, ret_len);
+
+	conn_account(c);
+	return body;
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+#include "http.h"
+#include "http_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "log.h"
+
+#define TICK_MS	     500
+#define FAST_TICK_MS 50	/* while there are peers from which nothing is read */
+#define ACCEPT_BATCH 32
+#define PAUSE_MS     100
+
+uint64_t http_now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+void http_date(char *buf, size_t len)
+{
+	time_t now = time(NULL);
+	struct tm tm;
+
+	gmtime_r(&now, &tm);
+	/* The daemon never calls setlocale(), so names are English. */
+	strftime(buf, len, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+}
+
+const char *http_reason(int status)
+{
+	static const struct {
+		int status;
+		const char *reason;
+	} reasons[] = {
+		{200, "OK"}, {400, "Bad Request"}, {403, "Forbidden"}, {404, "Not Found"}, {405, "Method Not Allowed"},
+		{408, "Request Timeout"}, {413, "Content Too Large"}, {414, "URI Too Long"}, {415, "Unsupported Media Type"},
+		{417, "Expectation Failed"}, {429, "Too Many Requests"}, {431, "Request Header Fields Too Large"},
+		{500, "Internal Server Error"}, {501, "Not Implemented"}, {503, "Service Unavailable"},
+		{505, "HTTP Version Not Supported"},
+	};
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (reasons[i].status == status)
+			return reasons[i].reason;
+	return "Unknown";
+}
+
+void http_peer_of(int fd, struct http_peer *ret)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	*ret = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1};
+	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) && len == sizeof(cred))
+		*ret = (struct http_peer){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
+}
+
+static void set_tick(struct http_server *s)
+{
+	int ms = s->tick_fast ? FAST_TICK_MS : TICK_MS;
+	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	event_add(s->tick, &tv);
+}
+
+/* Makes sure that the timer runs, and runs fast when @fast. */
+void http_server_retick(struct http_server *s, bool fast)
+{
+	if (event_pending(s->tick, EV_TIMEOUT, NULL) && (s->tick_fast || !fast))
+		return;
+	s->tick_fast = s->tick_fast || fast;
+	set_tick(s);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_server *s = arg;
+	struct http_conn *c, *next;
+	uint64_t now = http_now_ms();
+
+	(void)fd;
+	(void)what;
+	for (c = s->conns; c; c = next) {
+		next = c->next;
+		http_conn_tick(c, now);
+	}
+	s->tick_fast = false;
+	for (c = s->conns; c; c = c->next)
+		s->tick_fast = s->tick_fast || !c->reading;
+	if (s->n_conns)
+		set_tick(s);
+}
+
+/* Frees the connection that has been idle for longest; false when none is. */
+static bool evict_idle(struct http_server *s)
+{
+	struct http_conn *oldest = NULL;
+
+	for (struct http_conn *c = s->conns; c; c = c->next) {
+		bool idle = c->state == CONN_LINGERING || (c->state == CONN_READING && !http_parser_started(c->parser));
+
+		if (idle && (!oldest || c->since < oldest->since))
+			oldest = c;
+	}
+	if (oldest)
+		http_conn_free(oldest);
+	return oldest;
+}
+
+static void pause_accepting(struct http_server *s)
+{
+	struct timeval tv = {.tv_usec = PAUSE_MS * 1000};
+
+	for (unsigned i = 0; i < s->n_listeners; i++)
+		event_del(s->listeners[i]);
+	event_add(s->resume, &tv);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_server *s = arg;
+
+	(void)fd;
+	(void)what;
+	for (unsigned i = 0; !s->draining && i < s->n_listeners; i++)
+		event_add(s->listeners[i], NULL);
+}
+
+static void on_accept(evutil_socket_t listener, short what, void *arg)
+{
+	struct http_server *s = arg;
+	int fd = -1;
+
+	(void)what;
+	for (unsigned i = 0; i < ACCEPT_BATCH; i++) {
+		struct http_conn *c;
+		bool full;
+
+		fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd < 0)
+			break;
+		full = s->n_conns >= s->options.max_connections && !evict_idle(s);
+		if (full && s->n_conns >= s->options.max_connections + s->options.max_connections / 4) {
+			/* Not even the refused ones find room: they do not read their answers. */
+			close(fd);
+			continue;
+		}
+		c = http_conn_new(s, fd);
+		if (c && full)
+			http_conn_refuse(c, 503, "too many connections");
+	}
+	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+		log_warning("cannot accept connections: %s", strerrordesc_np(errno));
+		if (errno != EMFILE || !evict_idle(s))
+			pause_accepting(s);
+	}
+}
+
+int http_server_new(struct event_base *base, const struct http_options *options, const struct http_callbacks *callbacks,
+		    struct http_server **ret)
+{
+	struct http_server *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->base = base;
+	s->options = *options;
+	s->callbacks = *callbacks;
+	s->tick = evtimer_new(base, on_tick, s);
+	s->resume = evtimer_new(base, on_resume, s);
+	if (!s->tick || !s->resume) {
+		http_server_free(s);
+		return -ENOMEM;
+	}
+	*ret = s;
+	return 0;
+}
+
+void http_server_free(struct http_server *s)
+{
+	if (!s)
+		return;
+	while (s->conns)
+		http_conn_free(s->conns);
+	for (unsigned i = 0; i < s->n_listeners; i++)
+		event_free(s->listeners[i]);
+	if (s->tick)
+		event_free(s->tick);
+	if (s->resume)
+		event_free(s->resume);
+	free(s);
+}
+
+int http_server_listen(struct http_server *s, int fd)
+{
+	struct event *e;
+
+	if (s->n_listeners == HTTP_MAX_LISTENERS)
+		return -ENOSPC;
+	e = event_new(s->base, fd, EV_READ | EV_PERSIST, on_accept, s);
+	if (!e)
+		return -ENOMEM;
+	s->listeners[s->n_listeners++] = e;
+	event_add(e, NULL);
+	return 0;
+}
+
+void http_server_drain(struct http_server *s)
+{
+	struct http_conn *c, *next;
+
+	s->draining = true;
+	for (unsigned i = 0; i < s->n_listeners; i++)
+		event_del(s->listeners[i]);
+	for (c = s->conns; c; c = next) {
+		next = c->next;
+		if (c->state == CONN_READING && !http_parser_started(c->parser))
+			http_conn_free(c);
+	}
+}
+
+unsigned http_server_connections(const struct http_server *s)
+{
+	return s->n_conns;
+}

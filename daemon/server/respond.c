@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: MIT
+#include "respond.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer.h"
+#include "utf8.h"
+
+static void put_string(struct json_out *o, const char *key, const char *value)
+{
+	json_key(o, key);
+	json_string(o, value);
+}
+
+static void put_null(struct json_out *o, const char *key)
+{
+	json_key(o, key);
+	json_null(o);
+}
+
+/* "id" to "system_fingerprint": what all objects begin with. */
+static void put_preamble(struct json_out *o, const struct exchange *x, bool chunk)
+{
+	json_begin(o, '{');
+	put_string(o, "id", x->id);
+	put_string(o, "object", x->kind == API_COMPLETION ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion");
+	json_key(o, "created");
+	json_int(o, x->created);
+	put_string(o, "model", x->model_name);
+	put_string(o, "system_fingerprint", x->model->fingerprint);
+}
+
+static void put_usage(struct json_out *o, const struct exchange *x)
+{
+	unsigned n = x->params.n;
+	uint64_t prompt = 0, completion = 0, cached = 0;
+
+	for (unsigned i = 0; i < x->n_choices; i++) {
+		completion += x->choices[i].completion_tokens;
+		if (i % n == 0) {
+			prompt += x->prompts[i / n].n;
+			cached += x->choices[i].request->cached_tokens;
+		}
+	}
+	json_key(o, "usage");
+	json_begin(o, '{');
+	json_key(o, "prompt_tokens");
+	json_uint(o, prompt);
+	json_key(o, "completion_tokens");
+	json_uint(o, completion);
+	json_key(o, "total_tokens");
+	json_uint(o, prompt + completion);
+	json_key(o, "prompt_tokens_details");
+	json_begin(o, '{');
+	json_key(o, "cached_tokens");
+	json_uint(o, cached);
+	json_end(o, '}');
+	json_end(o, '}');
+}
+
+static double finite_logprob(float logprob)
+{
+	return logprob >= -9999.0f ? (double)logprob : -9999.0;
+}
+
+static const char *token_bytes(const struct choice *c, int32_t token, size_t *ret_len)
+{
+	const char *bytes = txda_tokenizer_bytes(c->text_side->tokenizer, (uint32_t)token, ret_len);
+
+	if (!bytes)
+		*ret_len = 0;
+	return bytes ? bytes : "";
+}
+
+static const struct engine_logprob *top_of(const struct choice *c, unsigned i)
+{
+	const struct engine_request *r = c->request;
+
+	return r->top + (size_t)i * (unsigned)r->sampling.logprobs;
+}
+
+/* ---- log probabilities of a chat ------------------------------------------------------------- */
+
+static void put_chat_token(struct json_out *o, const struct choice *c, const struct engine_logprob *lp)
+{
+	size_t len;
+	const char *bytes = token_bytes(c, lp->token, &len);
+
+	json_key(o, "token");
+	json_string_len(o, bytes, len);
+	json_key(o, "logprob");
+	json_number(o, finite_logprob(lp->logprob));
+	json_key(o, "bytes");
+	json_begin(o, '[');
+	for (size_t i = 0; i < len; i++)
+		json_uint(o, (unsigned char)bytes[i]);
+	json_end(o, ']');
+}
+
+static void put_chat_logprobs(struct json_out *o, const struct choice *c, unsigned from, unsigned to)
+{
+	json_key(o, "logprobs");
+	if (!c->marks || from == to) {
+		json_null(o);
+		return;
+	}
+	json_begin(o, '{');
+	json_key(o, "content");
+	json_begin(o, '[');
+	for (unsigned i = from; i < to; i++) {
+		json_begin(o, '{');
+		put_chat_token(o, c, &c->request->logprobs[i]);
+		json_key(o, "top_logprobs");
+		json_begin(o, '[');
+		for (int k = 0; k < c->request->sampling.logprobs; k++) {
+			json_begin(o, '{');
+			put_chat_token(o, c, &top_of(c, i)[k]);
+			json_end(o, '}');
+		}
+		json_end(o, ']');
+		json_end(o, '}');
+	}
+	json_end(o, ']');
+	put_null(o, "refusal");
+	json_end(o, '}');
+}
+
+/* ---- log probabilities of a completion ------------------------------------------------------- */
+
+/* A token as a string; bytes that form no character are spelled "bytes:\xe2\x96". */
+static const char *token_string(const struct choice *c, int32_t token, char *buf, size_t buf_len, size_t *ret_len)
+{
+	size_t len, at;
+	const char *bytes = token_bytes(c, token, &len);
+
+	*ret_len = len;
+	if (utf8_valid_prefix((const uint8_t *)bytes, len) == len)
+		return bytes;
+	at = (size_t)snprintf(buf, buf_len, "bytes:");
+	for (size_t i = 0; i < len && at + 5 < buf_len; i++)
+		at += (size_t)snprintf(buf + at, buf_len - at, "\\x%02x", (unsigned char)bytes[i]);
+	*ret_len = at;
+	return buf;
+}
+
+/* {"token": logprob, ...}: the best ones and the chosen one. Tokens that are spelled alike share the first entry. */
+static void put_top_object(struct json_out *o, const struct choice *c, unsigned i)
+{
+	unsigned n = (unsigned)c->request->sampling.logprobs;
+	const struct engine_logprob *entries[ENGINE_MAX_LOGPROBS + 1];
+	char names[ENGINE_MAX_LOGPROBS + 1][80];
+
+	json_begin(o, '{');
+	for (unsigned k = 0; k <= n; k++) {
+		size_t len;
+		const char *name;
+		bool known = false;
+
+		entries[k] = k < n ? &top_of(c, i)[k] : &c->request->logprobs[i];
+		name = token_string(c, entries[k]->token, names[k], sizeof(names[k]), &len);
+		if (name != names[k])
+			snprintf(names[k], sizeof(names[k]), "%.*s", (int)(len < 64 ? len : 64), name);
+		for (unsigned j = 0; j < k; j++)
+			known = known || entries[j]->token == entries[k]->token || !strcmp(names[j], names[k]);
+		if (known)
+			continue;
+		json_key(o, names[k]);
+		json_number(o, finite_logprob(entries[k]->logprob));
+	}
+	json_end(o, '}');
+}
+
+static unsigned characters(const char *text, size_t len)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < len; i++)
+		n += ((unsigned char)text[i] & 0xC0) != 0x80;
+	return n;
+}
+
+enum column {
+	COLUMN_TOKENS,
+	COLUMN_LOGPROBS,
+	COLUMN_TOP,
+	COLUMN_OFFSETS,
+};
+
+static void put_prompt_column(struct json_out *o, const struct choice *c, enum column column)
+{
+	unsigned offset = 0;
+
+	for (unsigned i = 0; i < c->prompt->n; i++) {
+		char buf[80];
+		size_t len;
+		const char *text = token_string(c, c->prompt->ids[i], buf, sizeof(buf), &len);
+
+		switch (column) {
+		case COLUMN_TOKENS: json_string_len(o, text, len); break;
+		case COLUMN_LOGPROBS:
+			if (i && c->request->prompt_lp)
+				json_number(o, finite_logprob(c->request->prompt_lp[i]));
+			else
+				json_null(o);
+			break;
+		case COLUMN_TOP: json_null(o); break;
+		case COLUMN_OFFSETS: json_uint(o, offset); break;
+		}
+		text = token_bytes(c, c->prompt->ids[i], &len);
+		offset += characters(text, len);
+	}
+}
+
+static void put_column(struct json_out *o, const struct choice *c, enum column column, unsigned from, unsigned to, bool prompt,
+		       unsigned base)
+{
+	json_begin(o, '[');
+	if (prompt)
+		put_prompt_column(o, c, column);
+	for (unsigned i = from; i < to; i++) {
+		char buf[80];
+		size_t len;
+		const char *text;
+
+		switch (column) {
+		case COLUMN_TOKENS:
+			text = token_string(c, c->request->logprobs[i].token, buf, sizeof(buf), &len);
+			json_string_len(o, text, len);
+			break;
+		case COLUMN_LOGPROBS: json_number(o, finite_logprob(c->request->logprobs[i].logprob)); break;
+		case COLUMN_TOP: put_top_object(o, c, i); break;
+		case COLUMN_OFFSETS: json_uint(o, base + c->marks[i].character); break;
+		}
+	}
+	json_end(o, ']');
+}
+
+/* @base: characters before the first generated one. */
+static void put_completion_logprobs(struct json_out *o, const struct choice *c, unsigned from, unsigned to, bool prompt, unsigned base)
+{
+	json_key(o, "logprobs");
+	if (!c->marks || (from == to && !prompt)) {
+		json_null(o);
+		return;
+	}
+	json_begin(o, '{');
+	json_key(o, "tokens");
+	put_column(o, c, COLUMN_TOKENS, from, to, prompt, base);
+	json_key(o, "token_logprobs");
+	put_column(o, c, COLUMN_LOGPROBS, from, to, prompt, base);
+	json_key(o, "top_logprobs");
+	if (c->request->sampling.logprobs)
+		put_column(o, c, COLUMN_TOP, from, to, prompt, base);
+	else
+		json_null(o);
+	json_key(o, "text_offset");
+	put_column(o, c, COLUMN_OFFSETS, from, to, prompt, base);
+	json_end(o, '}');
+}
+
+/* ---- echo ------------------------------------------------------------------------------------ */
+
+/* The prompt as text: as it was sent, or decoded. *ret_free is to be freed. */
+static const char *echo_text(const struct exchange *x, const struct choice *c, size_t *ret_len, char **ret_free)
+{
+	const struct api_prompt *prompt;
+
+	*ret_free = NULL;
+	*ret_len = 0;
+	if (!x->params.echo)
+		return "";
+	prompt = &x->params.prompts[c->index / x->params.n];
+	if (prompt->text) {
+		*ret_len = strlen(prompt->text);
+		return prompt->text;
+	}
+	if (txda_tokenizer_decode(c->text_side->tokenizer, (const uint32_t *)c->prompt->ids, c->prompt->n, x->params.skip_special, ret_free,
+				  ret_len))
+		return "";
+	return *ret_free;
+}
+
+/* ---- whole answers --------------------------------------------------------------------------- */
+
+static void put_chat_choice(struct json_out *o, const struct choice *c)
+{
+	json_key(o, "message");
+	json_begin(o, '{');
+	put_string(o, "role", "assistant");
+	json_key(o, "content");
+	json_string_len(o, c->text.data ? c->text.data : "", c->text.len);
+	put_null(o, "refusal");
+	json_end(o, '}');
+	put_chat_logprobs(o, c, 0, c->shown_to);
+}
+
+static void put_completion_choice(struct json_out *o, const struct exchange *x, const struct choice *c)
+{
+	char *owned, *whole;
+	size_t len;
+	const char *echo = echo_text(x, c, &len, &owned);
+
+	json_key(o, "text");
+	whole = malloc(len + c->text.len + 1);
+	if (!whole) {
+		o->failed = true;
+		free(owned);
+		return;
+	}
+	memcpy(whole, echo, len);
+	if (c->text.len)
+		memcpy(whole + len, c->text.data, c->text.len);
+	json_string_len(o, whole, len + c->text.len);
+	put_completion_logprobs(o, c, 0, c->shown_to, x->params.echo, characters(echo, len));
+	free(whole);
+	free(owned);
+}
+
+void respond_whole(struct json_out *o, const struct exchange *x)
+{
+	put_preamble(o, x, false);
+	json_key(o, "choices");
+	json_begin(o, '[');
+	for (unsigned i = 0; i < x->n_choices; i++) {
+		const struct choice *c = &x->choices[i];
+
+		json_begin(o, '{');
+		json_key(o, "index");
+		json_uint(o, c->index);
+		if (x->kind == API_CHAT)
+			put_chat_choice(o, c);
+		else
+			put_completion_choice(o, x, c);
+		put_string(o, "finish_reason", c->finish_reason);
+		json_end(o, '}');
+	}
+	json_end(o, ']');
+	put_usage(o, x);
+	json_end(o, '}');
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void begin_event(struct json_out *o, const struct exchange *x, const struct choice *c)
+{
+	json_raw_string(o, "data: ");
+	o->comma = false;
+	put_preamble(o, x, true);
+	json_key(o, "choices");
+	json_begin(o, '[');
+	json_begin(o, '{');
+	json_key(o, "index");
+	json_uint(o, c->index);
+}
+
+static void end_event(struct json_out *o, const struct exchange *x, const char *finish_reason)
+{
+	json_key(o, "finish_reason");
+	if (finish_reason)
+		json_string(o, finish_reason);
+	else
+		json_null(o);
+	json_end(o, '}');
+	json_end(o, ']');
+	if (x->params.include_usage)
+		put_null(o, "usage");
+	json_end(o, '}');
+	json_raw_string(o, "\n\n");
+}
+
+void respond_first(struct json_out *o, const struct exchange *x, struct choice *c)
+{
+	char *owned;
+	size_t len;
+	const char *echo;
+
+	if (x->kind == API_CHAT) {
+		begin_event(o, x, c);
+		json_key(o, "delta");
+		json_begin(o, '{');
+		put_string(o, "role", "assistant");
+		put_string(o, "content", "");
+		json_end(o, '}');
+		put_null(o, "logprobs");
+		end_event(o, x, NULL);
+		return;
+	}
+	if (!x->params.echo)
+		return;
+	echo = echo_text(x, c, &len, &owned);
+	c->echo_characters = characters(echo, len);
+	begin_event(o, x, c);
+	json_key(o, "text");
+	json_string_len(o, echo, len);
+	put_completion_logprobs(o, c, 0, 0, true, 0);
+	end_event(o, x, NULL);
+	free(owned);
+}
+
+void respond_text(struct json_out *o, const struct exchange *x, const struct choice *c)
+{
+	const char *text = c->text.data ? c->text.data : "";
+
+	begin_event(o, x, c);
+	if (x->kind == API_CHAT) {
+		json_key(o, "delta");
+		json_begin(o, '{');
+		json_key(o, "content");
+		json_string_len(o, text, c->text.len);
+		json_end(o, '}');
+		put_chat_logprobs(o, c, c->shown_from, c->shown_to);
+	} else {
+		json_key(o, "text");
+		json_string_len(o, text, c->text.len);
+		put_completion_logprobs(o, c, c->shown_from, c->shown_to, false, c->echo_characters);
+	}
+	end_event(o, x, NULL);
+}
+
+void respond_finish(struct json_out *o, const struct exchange *x, const struct choice *c)
+{
+	begin_event(o, x, c);
+	if (x->kind == API_CHAT) {
+		json_key(o, "delta");
+		json_begin(o, '{');
+		json_end(o, '}');
+	} else {
+		put_string(o, "text", "");
+	}
+	put_null(o, "logprobs");
+	end_event(o, x, c->finish_reason);
+}
+
+void respond_usage(struct json_out *o, const struct exchange *x)
+{
+	json_raw_string(o, "data: ");
+	o->comma = false;
+	put_preamble(o, x, true);
+	json_key(o, "choices");
+	json_begin(o, '[');
+	json_end(o, ']');
+	put_usage(o, x);
+	json_end(o, '}');
+	json_raw_string(o, "\n\n");
+}
+
+void respond_error(struct json_out *o, const struct api_error *e)
+{
+	json_raw_string(o, "data: ");
+	o->comma = false;
+	api_error_write(e, o);
+	json_raw_string(o, "\n\n");
+}
+
+void respond_done(struct json_out *o)
+{
+	json_raw_string(o, "data: [DONE]\n\n");
+}

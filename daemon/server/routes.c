@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+/* The routes: what is answered at once is answered here, the rest becomes an exchange. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "log.h"
+#include "residency/residency.h"
+#include "server_internal.h"
+
+static void put_model(struct json_out *o, const struct served_model *m, const char *name)
+{
+	struct residency_info info;
+	bool known = !residency_find(m->server->residency, m->config->names[0], &info);
+	const struct model_text *text = atomic_load(&((struct served_model *)m)->text);
+
+	json_begin(o, '{');
+	json_key(o, "id");
+	json_string(o, name);
+	json_key(o, "object");
+	json_string(o, "model");
+	json_key(o, "created");
+	json_int(o, m->created);
+	json_key(o, "owned_by");
+	json_string(o, "txda");
+	json_key(o, "root");
+	json_string(o, m->config->path);
+	json_key(o, "max_model_len");
+	if (text)
+		json_uint(o, text->max_context);
+	else
+		json_null(o);
+	json_key(o, "state");
+	json_string(o, model_state_name(m->state));
+	if (m->error[0]) {
+		json_key(o, "error");
+		json_string(o, m->error);
+	}
+	if (known) {
+		json_key(o, "tp");
+		json_uint(o, info.tp);
+		json_key(o, "weight_bytes");
+		json_uint(o, info.weight_bytes);
+		json_key(o, "kv_bytes");
+		json_uint(o, info.kv_bytes);
+		if (m->state == MODEL_LOADING) {
+			json_key(o, "phase");
+			json_string(o, info.phase);
+			json_key(o, "progress");
+			json_number(o, info.progress);
+		}
+	}
+	json_end(o, '}');
+}
+
+static void get_models(struct server *s, struct http_conn *c)
+{
+	struct json_out *o = &s->out;
+
+	json_out_clear(o);
+	json_begin(o, '{');
+	json_key(o, "object");
+	json_string(o, "list");
+	json_key(o, "data");
+	json_begin(o, '[');
+	for (unsigned i = 0; i < s->n_models; i++)
+		for (unsigned k = 0; k < s->models[i].config->n_names; k++)
+			put_model(o, &s->models[i], s->models[i].config->names[k]);
+	json_end(o, ']');
+	json_end(o, '}');
+	server_reply_out(s, c, 200, NULL);
+}
+
+static void get_model(struct server *s, struct http_conn *c, const char *name)
+{
+	struct served_model *m = models_find(s, name);
+	struct api_error e;
+	char names[256];
+
+	if (!m) {
+		models_names(s, names, sizeof(names));
+		api_error_set(&e, 404, "model_not_found", "model", "the model \"%.80s\" does not exist; served are: %s", name, names);
+		server_reply_error(s, c, &e, NULL);
+		return;
+	}
+	json_out_clear(&s->out);
+	put_model(&s->out, m, name);
+	server_reply_out(s, c, 200, NULL);
+}
+
+static void get_health(struct server *s, struct http_conn *c)
+{
+	struct json_out *o = &s->out;
+	unsigned ready, failed;
+	bool healthy;
+
+	server_status(s, &ready, &failed, NULL, 0);
+	healthy = ready == s->n_models && !s->draining;
+	json_out_clear(o);
+	json_begin(o, '{');
+	json_key(o, "status");
+	json_string(o, s->draining ? "draining" : healthy ? "ok" : "unavailable");
+	json_key(o, "models");
+	json_begin(o, '{');
+	for (unsigned i = 0; i < s->n_models; i++) {
+		const struct served_model *m = &s->models[i];
+
+		json_key(o, m->config->names[0]);
+		json_begin(o, '{');
+		json_key(o, "state");
+		json_string(o, model_state_name(m->state));
+		if (m->error[0]) {
+			json_key(o, "error");
+			json_string(o, m->error);
+		}
+		json_end(o, '}');
+	}
+	json_end(o, '}');
+	json_end(o, '}');
+	server_reply_out(s, c, healthy ? 200 : 503, healthy ? NULL : "Retry-After: 1\r\n");
+}
+
+static void get_metrics(struct server *s, struct http_conn *c)
+{
+	struct metrics_source sources[CONFIG_MAX_MODELS];
+	struct engine_stats stats[CONFIG_MAX_MODELS];
+	struct json_out *o = &s->out;
+
+	memset(sources, 0, sizeof(sources));
+	for (unsigned i = 0; i < s->n_models; i++) {
+		const struct served_model *m = &s->models[i];
+		struct residency_info info;
+
+		sources[i].name = m->config->names[0];
+		sources[i].model = &m->metrics;
+		sources[i].ready = m->state == MODEL_READY;
+		if (m->engine) {
+			engine_stats(m->engine, &stats[i]);
+			sources[i].stats = &stats[i];
+		}
+		if (!residency_find(s->residency, m->config->names[0], &info)) {
+			sources[i].weight_bytes = info.weight_bytes;
+			sources[i].kv_bytes = info.kv_bytes;
+		}
+	}
+	s->metrics.connections = http_server_connections(s->http);
+	s->metrics.held_bytes = s->budget.used;
+	json_out_clear(o);
+	metrics_write(o, sources, s->n_models, &s->metrics);
+	server_count_response(s, 200);
+	http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, o->data, o->failed ? 0 : o->len);
+}
+
+static void get_version(struct server *s, struct http_conn *c)
+{
+	json_out_clear(&s->out);
+	json_begin(&s->out, '{');
+	json_key(&s->out, "version");
+	json_string(&s->out, TXDA_VERSION);
+	json_end(&s->out, '}');
+	server_reply_out(s, c, 200, NULL);
+}
+
+/* JSON by name, or what curl says when it was not told; nothing compressed. */
+static bool check_media_type(const struct http_request *r, struct api_error *e)
+{
+	const char *type = http_request_header(r, "Content-Type"), *encoding = http_request_header(r, "Content-Encoding");
+	size_t n = type ? strcspn(type, "; \t") : 0;
+
+	if (encoding && *encoding && strcasecmp(encoding, "identity"))
+		return api_error_set(e, 415, NULL, NULL, "Content-Encoding is %.40s; only identity is supported", encoding);
+	if (!type || (n == 16 && !strncasecmp(type, "application/json", n)) ||
+	    (n > 5 && !strncasecmp(type, "application/", 12) && !strncasecmp(type + n - 5, "+json", 5)) ||
+	    (n == 33 && !strncasecmp(type, "application/x-www-form-urlencoded", n)))
+		return true;
+	return api_error_set(e, 415, NULL, NULL, "Content-Type is %.80s; application/json is expected", type);
+}
+
+static void post_inference(struct server *s, struct http_conn *c, const struct http_request *r, enum api_kind kind)
+{
+	struct api_error e;
+
+	if (s->draining) {
+		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
+		server_reply_error(s, c, &e, NULL);
+	} else if (!check_media_type(r, &e)) {
+		server_reply_error(s, c, &e, NULL);
+	} else {
+		exchange_start(s, c, kind);
+	}
+}
+
+enum route {
+	ROUTE_CHAT,
+	ROUTE_COMPLETION,
+	ROUTE_MODELS,
+	ROUTE_MODEL,
+	ROUTE_HEALTH,
+	ROUTE_METRICS,
+	ROUTE_VERSION,
+	ROUTE_NONE,
+};
+
+static enum route find_route(const char *path)
+{
+	static const struct {
+		const char *path;
+		enum route route;
+	} routes[] = {
+		{"/v1/chat/completions", ROUTE_CHAT}, {"/v1/completions", ROUTE_COMPLETION}, {"/v1/models", ROUTE_MODELS},
+		{"/v1/models/", ROUTE_MODELS}, {"/health", ROUTE_HEALTH}, {"/metrics", ROUTE_METRICS}, {"/version", ROUTE_VERSION},
+	};
+
+	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
+		if (!strcmp(path, routes[i].path))
+			return routes[i].route;
+	return strncmp(path, "/v1/models/", 11) ? ROUTE_NONE : ROUTE_MODEL;
+}
+
+void server_route(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	enum route route = find_route(r->path);
+	bool post = !strcmp(r->method, "POST"), get = !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
+	bool wants_post = route == ROUTE_CHAT || route == ROUTE_COMPLETION;
+	struct api_error e;
+
+	log_debug("%s %s from uid %d, pid %d", r->method, r->path, (int)http_conn_peer(c)->uid, (int)http_conn_peer(c)->pid);
+	if (route == ROUTE_NONE) {
+		api_error_set(&e, 404, "not_found", NULL, "there is nothing at %.200s", r->path);
+		server_reply_error(s, c, &e, NULL);
+		return;
+	}
+	if (wants_post ? !post : !get) {
+		api_error_set(&e, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", r->path, wants_post ? "POST" : "GET", r->method);
+		server_reply_error(s, c, &e, wants_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
+		return;
+	}
+	switch (route) {
+	case ROUTE_CHAT: post_inference(s, c, r, API_CHAT); break;
+	case ROUTE_COMPLETION: post_inference(s, c, r, API_COMPLETION); break;
+	case ROUTE_MODELS: get_models(s, c); break;
+	case ROUTE_MODEL: get_model(s, c, r->path + 11); break;
+	case ROUTE_HEALTH: get_health(s, c); break;
+	case ROUTE_METRICS: get_metrics(s, c); break;
+	default: get_version(s, c); break;
+	}
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+#include "server.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <event2/event.h>
+
+#include "log.h"
+#include "residency/residency.h"
+#include "server_internal.h"
+
+#define TEXT_THREADS	2
+#define TEXT_JOBS	1024
+#define MAX_HEAD	((size_t)32 << 10)
+#define MAX_HEADERS	100
+#define CONGESTED_BYTES ((size_t)256 << 10)
+#define OUT_KEEP	((size_t)1 << 20)	/* larger buffers are not kept between answers */
+
+uint64_t server_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void server_count_response(struct server *s, int status)
+{
+	s->metrics.responses[status / 100 % 6]++;
+}
+
+void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers)
+{
+	struct json_out *o = &s->out;
+
+	if (o->failed) {
+		static const char text[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"param\":null,\"code\":null}}";
+
+		status = 500;
+		http_reply(c, status, "application/json", NULL, text, sizeof(text) - 1);
+	} else {
+		http_reply(c, status, "application/json", headers, o->data, o->len);
+	}
+	server_count_response(s, status);
+	if (o->cap > OUT_KEEP) {
+		json_out_free(o);
+		s->trim = true;
+	}
+}
+
+void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e, const char *headers)
+{
+	char retry[128];
+
+	json_out_clear(&s->out);
+	api_error_write(e, &s->out);
+	snprintf(retry, sizeof(retry), "%s", headers ? headers : "");
+	if (e->retry_after)
+		snprintf(retry, sizeof(retry), "%sRetry-After: %u\r\n", headers ? headers : "", e->retry_after);
+	server_reply_out(s, c, e->status, retry);
+}
+
+static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
+{
+	server_route(arg, c, r);
+}
+
+static char *error_body(void *arg, int status, const char *message)
+{
+	struct json_out o;
+	struct api_error e;
+
+	server_count_response(arg, status);
+	json_out_init(&o);
+	api_error_set(&e, status, status == 429 || status == 503 ? "overloaded" : NULL, NULL, "%s", message);
+	api_error_write(&e, &o);
+	json_raw(&o, "", 1);
+	if (o.failed)
+		json_out_free(&o);
+	return o.data;
+}
+
+static void on_gone(void *arg, void *user)
+{
+	(void)arg;
+	exchange_gone(user);
+}
+
+static void on_drained(void *arg, void *user)
+{
+	(void)arg;
+	exchange_drained(user);
+}
+
+static void on_pool(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	textpool_dispatch(((struct server *)arg)->pool);
+}
+
+static void on_residency(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	residency_dispatch(((struct server *)arg)->residency);
+}
+
+/* Once a second: are the chips there; is there memory to give back. */
+static void on_check(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *s = arg;
+
+	(void)fd;
+	(void)what;
+	for (unsigned i = 0; i < s->n_models; i++)
+		model_check(&s->models[i]);
+	if (s->trim && !s->n_exchanges) {
+		s->trim = false;
+		malloc_trim(0);
+	}
+}
+
+static int start_http(struct server *s)
+{
+	const struct config *config = s->config;
+	struct http_options options = {
+		.limits = {.max_head = MAX_HEAD, .max_headers = MAX_HEADERS, .max_body = config->max_body},
+		.max_connections = config->max_connections,
+		.head_seconds = 10,
+		.body_seconds = 60,
+		.idle_seconds = 120,
+		.stall_seconds = 300,
+		.congested_bytes = CONGESTED_BYTES,
+		.budget = &s->budget,
+	};
+	struct http_callbacks callbacks = {
+		.on_request = on_request, .error_body = error_body, .on_gone = on_gone, .on_drained = on_drained, .arg = s,
+	};
+
+	return http_server_new(s->base, &options, &callbacks, &s->http);
+}
+
+static int start_events(struct server *s)
+{
+	struct timeval second = {.tv_sec = 1};
+
+	s->pool_event = event_new(s->base, textpool_fd(s->pool), EV_READ | EV_PERSIST, on_pool, s);
+	s->residency_event = event_new(s->base, residency_fd(s->residency), EV_READ | EV_PERSIST, on_residency, s);
+	s->check_event = event_new(s->base, -1, EV_PERSIST, on_check, s);
+	if (!s->pool_event || !s->residency_event || !s->check_event)
+		return -ENOMEM;
+	event_add(s->pool_event, NULL);
+	event_add(s->residency_event, NULL);
+	event_add(s->check_event, &second);
+	return 0;
+}
+
+int server_new(struct event_base *base, const struct config *config, struct residency *residency, struct server **ret)
+{
+	struct server *s = calloc(1, sizeof(*s));
+	struct timespec now;
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	clock_gettime(CLOCK_REALTIME, &now);
+	s->base = base;
+	s->config = config;
+	s->residency = residency;
+	s->budget.limit = config->max_memory;
+	s->metrics.start_time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+	s->models = calloc(config->n_models, sizeof(*s->models));
+	r = s->models ? textpool_new(TEXT_THREADS, TEXT_JOBS, &s->pool) : -ENOMEM;
+	if (!r)
+		r = start_http(s);
+	if (!r)
+		r = start_events(s);
+	if (r) {
+		server_free(s);
+		return r;
+	}
+	/* Names are looked up by other threads: all are there before the first request. */
+	s->n_models = config->n_models;
+	for (unsigned i = 0; i < s->n_models; i++)
+		s->models[i].config = &config->models[i];
+	for (unsigned i = 0; i < s->n_models; i++)
+		model_start(&s->models[i], s, &config->models[i]);
+	*ret = s;
+	return 0;
+}
+
+void server_free(struct server *s)
+{
+	if (!s)
+		return;
+	s->draining = true;
+	http_server_free(s->http);
+	for (struct exchange *x = s->exchanges; x; x = x->next)
+		x->conn = NULL;
+	textpool_free(s->pool);
+	exchange_free_all(s);
+	for (unsigned i = 0; i < s->n_models; i++)
+		model_stop(&s->models[i]);
+	if (s->pool_event)
+		event_free(s->pool_event);
+	if (s->residency_event)
+		event_free(s->residency_event);
+	if (s->check_event)
+		event_free(s->check_event);
+	json_out_free(&s->out);
+	free(s->models);
+	free(s);
+}
+
+int server_listen(struct server *s, int fd)
+{
+	return http_server_listen(s->http, fd);
+}
+
+void server_drain(struct server *s)
+{
+	s->draining = true;
+	http_server_drain(s->http);
+}
+
+bool server_idle(const struct server *s)
+{
+	return !s->n_exchanges && !http_server_connections(s->http);
+}
+
+void server_abort(struct server *s)
+{
+	exchange_abort_all(s, "the daemon is shutting down");
+}
+
+void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text, size_t len)
+{
+	unsigned ready = 0, failed = 0;
+	size_t at = 0;
+
+	for (unsigned i = 0; i < s->n_models; i++) {
+		const struct served_model *m = &s->models[i];
+
+		ready += m->state == MODEL_READY;
+		failed += m->state == MODEL_FAILED;
+		if (text && at < len) {
+			int n = snprintf(text + at, len - at, "%s%s %s", i ? ", " : "", m->config->names[0], model_state_name(m->state));
+
+			at += n > 0 ? (size_t)n : 0;
+		}
+	}
+	*ret_ready = ready;
+	*ret_failed = failed;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server: routes of the API over HTTP, models behind it. docs/api.md is its manual for clients.
+ *
+ * Threads: one, that of the event loop; it makes a pool of two for text.
+ */
+#ifndef TXDA_SERVER_SERVER_H
+#define TXDA_SERVER_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "config.h"
+
+struct event_base;
+struct residency;
+struct server;
+
+/* Begins to load every model of @config, which must outlive the server, as must @residency (to which the models were added). */
+int server_new(struct event_base *base, const struct config *config, struct residency *residency, struct server **ret);
+/* Ends everything at once. */
+void server_free(struct server *s);
+
+int server_listen(struct server *s, int fd);
+/* No new connections and requests; what runs goes on. */
+void server_drain(struct server *s);
+/* Drained: no connection and no request is left. */
+bool server_idle(const struct server *s);
+/* Ends what still runs, with errors for its clients. */
+void server_abort(struct server *s);
+
+/* Models that are ready, and those that failed for good; @text (may be NULL) is a line on what goes on. */
+void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text, size_t len);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* The server's state, for the files of this directory. */
+#ifndef TXDA_SERVER_SERVER_INTERNAL_H
+#define TXDA_SERVER_SERVER_INTERNAL_H
+
+#include "budget.h"
+#include "exchange.h"
+#include "http.h"
+#include "models.h"
+#include "server.h"
+
+struct server {
+	struct event_base *base;
+	const struct config *config;
+	struct residency *residency;
+	struct http_server *http;
+	struct textpool *pool;
+	struct event *pool_event, *residency_event, *check_event;
+	struct budget budget;
+	struct served_model *models;		/* [n_models] */
+	unsigned n_models;
+	struct exchange *exchanges;
+	unsigned n_exchanges;
+	uint64_t next_id;
+	struct metrics_server metrics;
+	struct json_out out;			/* for answers being written, one at a time */
+	bool draining, trim;			/* trim: large blocks were freed since memory was last given back */
+};
+
+uint64_t server_now_ns(void);
+void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e, const char *headers);
+/* Sends s->out as JSON. */
+void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers);
+void server_count_response(struct server *s, int status);
+
+/* routes.c: answers the request or hands it to an exchange. */
+void server_route(struct server *s, struct http_conn *c, const struct http_request *r);
+
+#endif

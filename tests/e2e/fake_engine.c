@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Stands in for libtxda, engine and table of models, so that the server can be tested alone: every model loads at once, and the answer to a prompt is
+ * the prompt again and again, a token every FAKE_TOKEN_US microseconds (default 0) for each request.
+ *
+ * FAKE_LOAD_MS delays the load, FAKE_LOAD_ERROR makes it fail; FAKE_LOST_AFTER=N loses the chips after N tokens, once.
+ */
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "residency/residency.h"
+#include "txda.h"
+
+#define MAX_REQUESTS 4096
+#define MAX_MODELS   16
+#define VOCAB	     4096
+#define CONTEXT	     2048
+
+/* ---- libtxda --------------------------------------------------------------------------------- */
+
+int txda_context_new(const struct txda_context_options *options, struct txda_context **ret_context)
+{
+	(void)options;
+	*ret_context = NULL;
+	return 0;
+}
+
+struct txda_context *txda_context_unref(struct txda_context *context)
+{
+	return context;
+}
+
+const char *txda_context_error(struct txda_context *context)
+{
+	(void)context;
+	return "";
+}
+
+/* ---- engine ---------------------------------------------------------------------------------- */
+
+struct engine {
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	pthread_t thread;
+	int fd;
+	bool stop, drain, lost;
+	struct engine_request *requests[MAX_REQUESTS];
+	unsigned n;
+	struct engine_request *ready, **ready_end;
+	unsigned max_queue;
+	struct engine_stats stats;
+	long token_us, lost_after;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static long env_number(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value ? strtol(value, NULL, 10) : 0;
+}
+
+int engine_request_new(const int32_t *prompt, unsigned n_prompt, const struct engine_sampling *sampling, bool prompt_logprobs,
+		       struct engine_request **ret)
+{
+	struct engine_request *r = calloc(1, sizeof(*r));
+	int32_t *copy = malloc((n_prompt + 1) * sizeof(*copy));
+	unsigned top = sampling->logprobs > 0 ? (unsigned)sampling->logprobs : 0;
+
+	if (!r || !copy)
+		return -ENOMEM;
+	memcpy(copy, prompt, n_prompt * sizeof(*copy));
+	r->prompt = copy;
+	r->n_prompt = n_prompt;
+	r->sampling = *sampling;
+	r->tokens = calloc(sampling->max_tokens, sizeof(*r->tokens));
+	if (sampling->logprobs >= 0)
+		r->logprobs = calloc(sampling->max_tokens, sizeof(*r->logprobs));
+	if (top)
+		r->top = calloc((size_t)sampling->max_tokens * top, sizeof(*r->top));
+	if (prompt_logprobs) {
+		r->prompt_lp = calloc(n_prompt, sizeof(float));
+		for (unsigned i = 0; i < n_prompt; i++)
+			r->prompt_lp[i] = i ? -0.5f : NAN;
+	}
+	atomic_store(&r->refs, 1);
+	*ret = r;
+	return 0;
+}
+
+struct engine_request *engine_request_ref(struct engine_request *r)
+{
+	atomic_fetch_add(&r->refs, 1);
+	return r;
+}
+
+void engine_request_unref(struct engine_request *r)
+{
+	if (atomic_fetch_sub(&r->refs, 1) != 1)
+		return;
+	free((void *)(uintptr_t)r->prompt);
+	free(r->tokens);
+	free(r->logprobs);
+	free(r->top);
+	free(r->prompt_lp);
+	free(r);
+}
+
+static void put_ready(struct engine *e, struct engine_request *r)
+{
+	const uint64_t one = 1;
+
+	if (!atomic_exchange(&r->on_ready_list, true)) {
+		engine_request_ref(r);
+		r->ready_next = NULL;
+		*e->ready_end = r;
+		e->ready_end = &r->ready_next;
+	}
+	if (write(e->fd, &one, sizeof(one)) < 0)
+		abort();
+}
+
+static bool is_stop(const struct engine_sampling *s, int32_t token)
+{
+	for (unsigned i = 0; !s->ignore_eos && i < s->n_stop_tokens; i++)
+		if (s->stop_tokens[i] == token)
+			return true;
+	return false;
+}
+
+/* One token for @r; true when it ended. */
+static bool step(struct engine *e, struct engine_request *r)
+{
+	unsigned n = atomic_load(&r->n_tokens);
+	enum engine_finish how = ENGINE_RUNNING;
+	int32_t token = r->prompt[n % r->n_prompt];
+
+	if (e->lost) {
+		how = ENGINE_FINISH_ERROR;
+		r->error = -EIO;
+		snprintf(r->error_text, sizeof(r->error_text), "the fake chip was pulled out");
+	} else if (atomic_load(&r->cancelled)) {
+		how = ENGINE_FINISH_CANCELLED;
+	} else {
+		r->tokens[n] = token;
+		if (r->logprobs)
+			r->logprobs[n] = (struct engine_logprob){token, -0.25f};
+		for (int k = 0; k < r->sampling.logprobs; k++)
+			r->top[n * (unsigned)r->sampling.logprobs + (unsigned)k] =
+				(struct engine_logprob){k ? (token + k) % VOCAB : token, -0.25f - (float)k};
+		if (!n)
+			r->started_ns = r->first_token_ns = now_ns();
+		r->last_token_ns = now_ns();
+		atomic_store_explicit(&r->n_tokens, n + 1, memory_order_release);
+		e->stats.generation_tokens++;
+		if (is_stop(&r->sampling, token) && n + 1 >= r->sampling.min_tokens)
+			how = ENGINE_FINISH_STOP;
+		else if (n + 1 == r->sampling.max_tokens)
+			how = ENGINE_FINISH_LENGTH;
+		if (e->lost_after && e->stats.generation_tokens >= (uint64_t)e->lost_after)
+			e->lost = true;
+	}
+	if (how != ENGINE_RUNNING) {
+		e->stats.finished[how]++;
+		atomic_store_explicit(&r->finish, how, memory_order_release);
+	}
+	put_ready(e, r);
+	return how != ENGINE_RUNNING;
+}
+
+static void *run(void *arg)
+{
+	struct engine *e = arg;
+
+	pthread_mutex_lock(&e->lock);
+	while (!e->stop) {
+		if (!e->n) {
+			pthread_cond_wait(&e->wake, &e->lock);
+			continue;
+		}
+		for (unsigned i = 0; i < e->n;) {
+			struct engine_request *r = e->requests[i];
+
+			if (step(e, r)) {
+				e->requests[i] = e->requests[--e->n];
+				engine_request_unref(r);
+			} else {
+				i++;
+			}
+		}
+		pthread_mutex_unlock(&e->lock);
+		if (e->token_us)
+			usleep((useconds_t)e->token_us);
+		pthread_mutex_lock(&e->lock);
+	}
+	pthread_mutex_unlock(&e->lock);
+	return NULL;
+}
+
+int engine_new(struct txda_group *group, const struct engine_options *options, struct engine **ret, char *err, size_t errlen)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+
+	(void)group;
+	(void)err;
+	(void)errlen;
+	if (!e)
+		return -ENOMEM;
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_cond_init(&e->wake, NULL);
+	e->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	e->ready_end = &e->ready;
+	e->max_queue = options->max_queue ? options->max_queue : 1024;
+	e->token_us = env_number("FAKE_TOKEN_US");
+	e->lost_after = env_number("FAKE_LOST_AFTER");
+	if (pthread_create(&e->thread, NULL, run, e))
+		return -EAGAIN;
+	*ret = e;
+	return 0;
+}
+
+void engine_free(struct engine *e)
+{
+	struct engine_request *r;
+
+	pthread_mutex_lock(&e->lock);
+	e->stop = true;
+	pthread_cond_signal(&e->wake);
+	pthread_mutex_unlock(&e->lock);
+	pthread_join(e->thread, NULL);
+	while (e->n)
+		engine_request_unref(e->requests[--e->n]);
+	while ((r = e->ready)) {
+		e->ready = r->ready_next;
+		engine_request_unref(r);
+	}
+	close(e->fd);
+	free(e);
+}
+
+int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen)
+{
+	int result = 0;
+
+	pthread_mutex_lock(&e->lock);
+	if (e->lost) {
+		snprintf(err, errlen, "the fake chip was pulled out");
+		result = -EIO;
+	} else if (e->drain) {
+		result = -ESHUTDOWN;
+	} else if (e->n >= e->max_queue || e->n == MAX_REQUESTS) {
+		snprintf(err, errlen, "%u requests wait; the limit is %u", e->n, e->max_queue);
+		result = -EAGAIN;
+	} else {
+		r->queued_ns = now_ns();
+		e->requests[e->n++] = engine_request_ref(r);
+		pthread_cond_signal(&e->wake);
+	}
+	pthread_mutex_unlock(&e->lock);
+	return result;
+}
+
+void engine_cancel(struct engine *e, struct engine_request *r)
+{
+	(void)e;
+	atomic_store(&r->cancelled, true);
+}
+
+void engine_drain(struct engine *e)
+{
+	pthread_mutex_lock(&e->lock);
+	e->drain = true;
+	pthread_mutex_unlock(&e->lock);
+}
+
+int engine_ready_fd(struct engine *e)
+{
+	return e->fd;
+}
+
+struct engine_request *engine_take_ready(struct engine *e)
+{
+	struct engine_request *first;
+	uint64_t count;
+
+	pthread_mutex_lock(&e->lock);
+	if (read(e->fd, &count, sizeof(count)) < 0)
+		count = 0;
+	first = e->ready;
+	e->ready = NULL;
+	e->ready_end = &e->ready;
+	for (struct engine_request *r = first; r; r = r->ready_next)
+		atomic_store(&r->on_ready_list, false);
+	pthread_mutex_unlock(&e->lock);
+	return first;
+}
+
+void engine_limits(struct engine *e, struct engine_limits *ret)
+{
+	(void)e;
+	*ret = (struct engine_limits){.vocab = VOCAB, .max_context = CONTEXT, .block_size = 16, .kv_blocks = 1024};
+}
+
+void engine_stats(struct engine *e, struct engine_stats *ret)
+{
+	pthread_mutex_lock(&e->lock);
+	*ret = e->stats;
+	ret->running = e->n;
+	ret->lost = e->lost;
+	if (e->lost)
+		snprintf(ret->error, sizeof(ret->error), "the fake chip was pulled out");
+	pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- residency ------------------------------------------------------------------------------- */
+
+struct residency_model {
+	char name[256], path[1024];
+	struct engine *engine;
+	residency_ready_fn *ready;
+	void *arg;
+	unsigned holders;
+	uint64_t due_ns;
+};
+
+struct residency {
+	struct residency_model models[MAX_MODELS];
+	unsigned n;
+	int fd;
+	struct engine_options options;
+};
+
+const char *residency_state_name(enum residency_state state)
+{
+	(void)state;
+	return "resident";
+}
+
+int residency_new(const struct residency_options *options, struct residency **ret, char *err, size_t errlen)
+{
+	struct residency *r = calloc(1, sizeof(*r));
+	(void)err;
+	(void)errlen;
+	if (!r)
+		return -ENOMEM;
+	r->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	r->options = options->engine;
+	*ret = r;
+	return 0;
+}
+
+void residency_free(struct residency *r)
+{
+	for (unsigned i = 0; r && i < r->n; i++)
+		if (r->models[i].engine)
+			engine_free(r->models[i].engine);
+	if (r)
+		close(r->fd);
+	free(r);
+}
+
+void residency_shutdown(struct residency *r)
+{
+	for (unsigned i = 0; i < r->n; i++)
+		if (r->models[i].engine)
+			engine_drain(r->models[i].engine);
+}
+
+int residency_add(struct residency *r, const char *name, const char *path, unsigned tp, const char *weights, char *err, size_t errlen)
+{
+	struct residency_model *m = &r->models[r->n++];
+
+	(void)tp;
+	(void)weights;
+	(void)err;
+	(void)errlen;
+	snprintf(m->name, sizeof(m->name), "%s", name);
+	snprintf(m->path, sizeof(m->path), "%s", path);
+	return 0;
+}
+
+int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
+		      struct residency_model **ret_model, char *err, size_t errlen)
+{
+	(void)ret_model;
+	(void)err;
+	(void)errlen;
+	for (unsigned i = 0; i < r->n; i++) {
+		struct residency_model *m = &r->models[i];
+		const uint64_t one = 1;
+
+		if (strcmp(m->name, name))
+			continue;
+		m->ready = ready;
+		m->arg = arg;
+		m->due_ns = now_ns() + (uint64_t)env_number("FAKE_LOAD_MS") * 1000000u;
+		if (write(r->fd, &one, sizeof(one)) < 0)
+			return -EIO;
+		return -EINPROGRESS;
+	}
+	return -ENOENT;
+}
+
+unsigned residency_call_off(struct residency *r, void *arg)
+{
+	for (unsigned i = 0; i < r->n; i++)
+		if (r->models[i].arg == arg)
+			r->models[i].ready = NULL;
+	return 0;
+}
+
+void residency_release(struct residency *r, struct residency_model *model)
+{
+	(void)r;
+	if (--model->holders)
+		return;
+	engine_free(model->engine);
+	model->engine = NULL;
+	/* The new chip is a better one. */
+	setenv("FAKE_LOST_AFTER", "0", 1);
+}
+
+int residency_fd(struct residency *r)
+{
+	return r->fd;
+}
+
+void residency_dispatch(struct residency *r)
+{
+	const char *error = getenv("FAKE_LOAD_ERROR");
+	bool wait = false;
+	uint64_t count;
+
+	for (unsigned i = 0; i < r->n; i++) {
+		struct residency_model *m = &r->models[i];
+		residency_ready_fn *ready = m->ready;
+
+		if (ready && m->due_ns > now_ns()) {
+			wait = true;
+			continue;
+		}
+		m->ready = NULL;
+		if (ready && error) {
+			ready(m->arg, -EINVAL, error, NULL);
+		} else if (ready) {
+			if (!m->engine)
+				engine_new(NULL, &r->options, &m->engine, NULL, 0);
+			m->holders++;
+			ready(m->arg, 0, NULL, m);
+		}
+	}
+	if (!wait && read(r->fd, &count, sizeof(count)) < 0)
+		return;
+}
+
+struct engine *residency_engine(struct residency_model *model)
+{
+	return model->engine;
+}
+
+const char *residency_case_dir(struct residency_model *model)
+{
+	return model->path;
+}
+
+int residency_find(struct residency *r, const char *name, struct residency_info *ret)
+{
+	for (unsigned i = 0; i < r->n; i++) {
+		if (strcmp(r->models[i].name, name))
+			continue;
+		*ret = (struct residency_info){.tp = 1, .progress = 1};
+		return 0;
+	}
+	return -ENOENT;
+}
