@@ -238,6 +238,12 @@ struct txda_model_info {
 	unsigned topk;			/* k of the top-k outputs */
 	unsigned n_layers;
 	uint64_t weight_bytes;		/* per chip, of the rank that has most */
+	char weights[16];		/* "bf16", "f16", "w8", "w4" */
+	/* What a launch costs, all chips together: for plans and benchmarks. A product and its sum are 2 flops. */
+	uint64_t step_weight_bytes;	/* weights that every launch with logits reads */
+	uint64_t flops_per_token;	/* linear layers */
+	uint64_t flops_per_row;		/* logits of one token */
+	uint64_t flops_per_key;		/* attention: per token and key that it sees */
 };
 int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info);
 struct txda_group *txda_model_group(struct txda_model *model);	/* borrowed */

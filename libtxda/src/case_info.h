@@ -31,7 +31,7 @@ struct txda__case_tensor {
 };
 
 struct txda__case {
-	char name[128], family[32];
+	char name[128], family[32], weights[16];
 	unsigned tp;
 	unsigned max_tokens, max_seqs, max_rows, max_blocks, max_context;
 	unsigned vocab, layers, topk;

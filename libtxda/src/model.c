@@ -67,6 +67,8 @@ int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info)
 
 	memcpy(info.name, c->name, sizeof(info.name));
 	memcpy(info.family, c->family, sizeof(info.family));
+	memcpy(info.weights, c->weights, sizeof(info.weights));
+	txda__model_cost(model, &info);
 	for (unsigned r = 0; r < model->tp; r++) {
 		if (c->chip[r].param_bytes > info.weight_bytes)
 			info.weight_bytes = c->chip[r].param_bytes;

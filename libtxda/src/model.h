@@ -88,6 +88,8 @@ uint64_t txda__io_bytes(const struct txda__rank *rank, const char *const *dummie
 bool txda__is_dummy(const char *name, const char *const *dummies);
 /* Points a slot at memory; takes a reference and drops the one before. */
 void txda__bind_slot(struct txda__rank *rank, unsigned slot, struct txda_buffer *buffer, uint64_t offset, uint64_t bytes);
+/* Fills the costs of @info (cost.c). */
+void txda__model_cost(const struct txda_model *model, struct txda_model_info *info);
 /* Frees a model in any state of being made. */
 void txda__model_free(struct txda_model *model);
 

@@ -33,36 +33,6 @@ static int check_step(struct txda_model *model, const struct txda_step *step)
 	return 0;
 }
 
-/* What must hold before any rank gets the launch, so that all get it or none. */
-static int check_ready(struct txda_model *model)
-{
-	struct txda_context *context = txda__model_context(model);
-	int ret;
-
-	if (model->broken)
-		return txda__fail(context, -EIO, "model %.60s: a launch reached only some chips; load the model anew",
-				  model->info.name);
-	for (unsigned r = 0; r < model->tp; r++) {
-		const struct txda__rank *rank = &model->rank[r];
-
-		for (uint32_t s = 0; s < rank->program.header->n_slots; s++)
-			if (!rank->slot_buffer[s])
-				return txda__fail(context, -ENXIO, "tensor \"%.60s\" of rank %u is not bound yet",
-						  txda__program_string(&rank->program, rank->program.slot[s].name), r);
-		if (model->last - txda__queue_passed(rank->queue) >= TXDA__MAX_STEPS) {
-			ret = txda__queue_check(rank->queue);
-			return ret < 0 ? ret : txda__fail(context, -EAGAIN, "%d launches are in flight", TXDA__MAX_STEPS);
-		}
-		/* Cheap words first: only a queue that failed is asked why. */
-		if (atomic_load(&rank->queue->faulted)) {
-			ret = txda__queue_check(rank->queue);
-			if (ret < 0)
-				return ret;
-		}
-	}
-	return 0;
-}
-
 /* Why a launch failed, in words: a rank that only waited for another says less than the one that broke. */
 static int explain_fault(struct txda_model *model, int error)
 {
@@ -81,6 +51,30 @@ static int explain_fault(struct txda_model *model, int error)
 		return error;
 	return txda__fail(txda__model_context(model), culprit->fault_code == TXDA_FAULT_LOST ? -ENODEV : -EIO,
 			  "%s on chip %u: %s", culprit->purpose, culprit->device->index, culprit->fault);
+}
+
+/* What must hold before any rank gets the launch, so that all get it or none. */
+static int check_ready(struct txda_model *model)
+{
+	struct txda_context *context = txda__model_context(model);
+
+	if (model->broken)
+		return txda__fail(context, -EIO, "model %.60s: a launch reached only some chips; load the model anew",
+				  model->info.name);
+	for (unsigned r = 0; r < model->tp; r++) {
+		const struct txda__rank *rank = &model->rank[r];
+
+		for (uint32_t s = 0; s < rank->program.header->n_slots; s++)
+			if (!rank->slot_buffer[s])
+				return txda__fail(context, -ENXIO, "tensor \"%.60s\" of rank %u is not bound yet",
+						  txda__program_string(&rank->program, rank->program.slot[s].name), r);
+		/* A word to read; only a queue that failed is asked why. */
+		if (atomic_load(&rank->queue->faulted))
+			return explain_fault(model, -EIO);
+		if (model->last - txda__queue_passed(rank->queue) >= TXDA__MAX_STEPS)
+			return txda__fail(context, -EAGAIN, "%d launches are in flight", TXDA__MAX_STEPS);
+	}
+	return 0;
 }
 
 static int launch(struct txda_model *model, unsigned r, const struct txda_step *step, bool profile, uint64_t *ret_fence)

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+#include "ceiling.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "clock.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define BUFFER_BYTES	(256ull << 20)	/* each thread's; far beyond any cache it could own */
+#define MAX_THREADS	64
+#define PASSES		5
+
+struct worker {
+	pthread_t thread;
+	void (*work)(struct worker *w);
+	const uint8_t *buffer;
+	pthread_barrier_t *barrier;
+	double start[PASSES], end[PASSES];
+	volatile uint64_t sink;
+};
+
+static uint8_t *buffers[MAX_THREADS];
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static void read_avx512(struct worker *w)
+{
+	__m512i s[4] = { _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512() };
+
+	for (size_t i = 0; i < BUFFER_BYTES; i += 256) {
+		_mm_prefetch((const char *)w->buffer + i + 2048, _MM_HINT_T0);
+		_mm_prefetch((const char *)w->buffer + i + 2048 + 64, _MM_HINT_T0);
+		_mm_prefetch((const char *)w->buffer + i + 2048 + 128, _MM_HINT_T0);
+		_mm_prefetch((const char *)w->buffer + i + 2048 + 192, _MM_HINT_T0);
+		for (int j = 0; j < 4; j++)
+			s[j] = _mm512_xor_si512(s[j], _mm512_load_si512(w->buffer + i + j * 64));
+	}
+	for (int j = 0; j < 4; j++)
+		w->sink += (uint64_t)_mm512_reduce_add_epi64(s[j]);
+}
+
+#define DOT_STEPS 1000000
+
+/*
+ * 12 independent sums: enough to hide the latency of two units. Written as instructions on named registers, since a compiler may fold,
+ * reorder or spill anything else.
+ */
+#define DOT_BLOCK(I, A, B, R)								\
+	I " %%" A ", %%" B ", %%" R "0\n" I " %%" A ", %%" B ", %%" R "1\n"		\
+	I " %%" A ", %%" B ", %%" R "2\n" I " %%" A ", %%" B ", %%" R "3\n"		\
+	I " %%" A ", %%" B ", %%" R "4\n" I " %%" A ", %%" B ", %%" R "5\n"		\
+	I " %%" A ", %%" B ", %%" R "6\n" I " %%" A ", %%" B ", %%" R "7\n"		\
+	I " %%" A ", %%" B ", %%" R "8\n" I " %%" A ", %%" B ", %%" R "9\n"		\
+	I " %%" A ", %%" B ", %%" R "10\n" I " %%" A ", %%" B ", %%" R "11\n"
+
+#define DOT_SUMS 12
+
+#define DOT_WORK(NAME, INSN, REG)								\
+static void NAME(struct worker *w)								\
+{												\
+	(void)w;										\
+	for (int n = 0; n < DOT_STEPS; n++)							\
+		__asm__ volatile(DOT_BLOCK(INSN, REG "14", REG "15", REG) : : :			\
+				 "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",	\
+				 "xmm8", "xmm9", "xmm10", "xmm11");				\
+}
+
+DOT_WORK(fma_avx512, "vfmadd231ps", "zmm")
+DOT_WORK(dot_bf16, "vdpbf16ps", "zmm")
+DOT_WORK(dot_vnni, "vpdpbusd", "zmm")
+DOT_WORK(fma_avx2, "vfmadd231ps", "ymm")
+DOT_WORK(madd_avx2, "vpmaddwd", "ymm")
+
+__attribute__((target("avx2"))) static void read_avx2(struct worker *w)
+{
+	__m256i s[4] = { _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256() };
+	uint64_t out[4];
+
+	for (size_t i = 0; i < BUFFER_BYTES; i += 128)
+		for (int j = 0; j < 4; j++)
+			s[j] = _mm256_xor_si256(s[j], _mm256_load_si256((const __m256i *)(w->buffer + i + j * 32)));
+	for (int j = 0; j < 4; j++) {
+		_mm256_storeu_si256((__m256i *)out, s[j]);
+		w->sink += out[0] ^ out[1] ^ out[2] ^ out[3];
+	}
+}
+
+#endif
+
+static void read_plain(struct worker *w)
+{
+	const uint64_t *p = (const uint64_t *)w->buffer;
+	uint64_t s[4] = { 0 };
+
+	for (size_t i = 0; i < BUFFER_BYTES / 8; i += 4)
+		for (int j = 0; j < 4; j++)
+			s[j] ^= p[i + j];
+	w->sink += s[0] ^ s[1] ^ s[2] ^ s[3];
+}
+
+static void *thread_main(void *arg)
+{
+	struct worker *w = arg;
+
+	for (int pass = 0; pass < PASSES; pass++) {
+		pthread_barrier_wait(w->barrier);
+		w->start[pass] = clock_s();
+		w->work(w);
+		w->end[pass] = clock_s();
+	}
+	return NULL;
+}
+
+/* Seconds of the fastest pass of @work on all threads at once, from the first start to the last end. */
+static double best_pass(unsigned threads, void (*work)(struct worker *w))
+{
+	struct worker w[MAX_THREADS] = { 0 };
+	pthread_barrier_t barrier;
+	double best = 1e9;
+
+	pthread_barrier_init(&barrier, NULL, threads);
+	for (unsigned i = 0; i < threads; i++) {
+		w[i].work = work;
+		w[i].buffer = buffers[i];
+		w[i].barrier = &barrier;
+		/* Cannot go on with fewer: the barrier counts them. */
+		while (pthread_create(&w[i].thread, NULL, thread_main, &w[i]))
+			;
+	}
+	for (unsigned i = 0; i < threads; i++)
+		pthread_join(w[i].thread, NULL);
+	pthread_barrier_destroy(&barrier);
+	for (int pass = 0; pass < PASSES; pass++) {
+		double start = w[0].start[pass], end = w[0].end[pass];
+
+		for (unsigned i = 1; i < threads; i++) {
+			start = w[i].start[pass] < start ? w[i].start[pass] : start;
+			end = w[i].end[pass] > end ? w[i].end[pass] : end;
+		}
+		best = end - start < best ? end - start : best;
+	}
+	return best;
+}
+
+static int make_buffers(unsigned threads)
+{
+	for (unsigned i = 0; i < threads; i++) {
+		void *p;
+
+		if (buffers[i])
+			continue;
+		p = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p == MAP_FAILED)
+			return -errno;
+		madvise(p, BUFFER_BYTES, MADV_HUGEPAGE);
+		memset(p, 1, BUFFER_BYTES);
+		buffers[i] = p;
+	}
+	return 0;
+}
+
+void ceiling_free(void)
+{
+	for (unsigned i = 0; i < MAX_THREADS; i++) {
+		if (buffers[i])
+			munmap(buffers[i], BUFFER_BYTES);
+		buffers[i] = NULL;
+	}
+}
+
+#if defined(__x86_64__)
+static void measure_dots(unsigned threads, struct ceiling *c)
+{
+	double n = threads * (double)DOT_STEPS * DOT_SUMS * 1e-9;	/* 10^9 instructions */
+
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
+		c->bf16_gflops = n * 32 / best_pass(threads, fma_avx512);
+		c->bf16_by = "vfmadd231ps zmm";
+		if (__builtin_cpu_supports("avx512bf16")) {
+			double dot = n * 64 / best_pass(threads, dot_bf16);
+
+			if (dot > c->bf16_gflops) {
+				c->bf16_gflops = dot;
+				c->bf16_by = "vdpbf16ps zmm";
+			}
+		}
+		c->int8_gops = n * 128 / best_pass(threads, dot_vnni);
+		c->int8_by = "vpdpbusd zmm";
+	} else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+		c->bf16_gflops = n * 16 / best_pass(threads, fma_avx2);
+		c->bf16_by = "vfmadd231ps ymm";
+		c->int8_gops = n * 32 / best_pass(threads, madd_avx2);
+		c->int8_by = "vpmaddwd ymm";
+	}
+}
+#endif
+
+int ceiling_measure(unsigned threads, struct ceiling *ret)
+{
+	struct ceiling c = { .bf16_by = "unknown", .int8_by = "unknown" };
+	void (*reader)(struct worker *w) = read_plain;
+	int err;
+
+	threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+	err = make_buffers(threads);
+	if (err)
+		return err;
+#if defined(__x86_64__)
+	if (__builtin_cpu_supports("avx512f"))
+		reader = read_avx512;
+	else if (__builtin_cpu_supports("avx2"))
+		reader = read_avx2;
+	measure_dots(threads, &c);
+#endif
+	c.read_gbs = threads * (double)BUFFER_BYTES / best_pass(threads, reader) * 1e-9;
+	*ret = c;
+	return 0;
+}
