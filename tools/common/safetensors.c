@@ -159,21 +159,23 @@ static int compare_data(const void *a, const void *b)
 	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* The tensors of one file must follow each other without holes or overlaps, to its end. */
-static int check_cover(struct safetensors_tensor *t, size_t n, const uint8_t *data, uint64_t bytes,
+/* The tensors of one file, from @first on, must follow each other without holes or overlaps, to its end. */
+static int check_cover(struct safetensors *st, size_t first, const uint8_t *data, uint64_t bytes,
 		       struct tool_error *error)
 {
 	const uint8_t *at = data;
 	size_t i;
 
-	if (n)
-		qsort(t, n, sizeof(*t), compare_data);
-	for (i = 0; i < n; i++) {
-		if (t[i].data != at)
-			return tool_fail(error, -EINVAL, "tensor \"%.128s\" %s", t[i].name,
-					 (const uint8_t *)t[i].data < at ? "overlaps another one" :
-									   "leaves a hole before it");
-		at += t[i].bytes;
+	if (st->n_tensors > first)
+		qsort(&st->tensors[first], st->n_tensors - first, sizeof(*st->tensors), compare_data);
+	for (i = first; i < st->n_tensors; i++) {
+		const struct safetensors_tensor *t = &st->tensors[i];
+
+		if (t->data != at)
+			return tool_fail(error, -EINVAL, "tensor \"%.128s\" %s", t->name,
+					 (const uint8_t *)t->data < at ? "overlaps another one" :
+									 "leaves a hole before it");
+		at += t->bytes;
 	}
 	if (at != data + bytes)
 		return tool_fail(error, -EINVAL, "%llu bytes behind the last tensor",
@@ -221,7 +223,7 @@ static int parse_entries(struct safetensors *st, unsigned file, cJSON *root, con
 	}
 	if (!file)
 		st->metadata = cJSON_DetachItemFromObjectCaseSensitive(root, "__metadata__");
-	return check_cover(st->tensors + first, st->n_tensors - first, data, data_bytes, error);
+	return check_cover(st, first, data, data_bytes, error);
 }
 
 static int parse_header(struct safetensors *st, unsigned file, const uint8_t *map, uint64_t bytes,

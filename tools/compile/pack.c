@@ -62,7 +62,7 @@ BODY uint16_t half_scale(float extreme, float steps)
 	float s = extreme / steps;
 	uint16_t h = float_to_f16(s);
 
-	if (fabsf(f16_to_float(h)) * (steps + 0.5f) < fabsf(extreme) && (h & 0x7fff))
+	if (fabsf(f16_to_float(h)) * (steps + 0.5f) < fabsf(extreme))
 		h++;
 	return h;
 }

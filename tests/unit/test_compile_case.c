@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+/* Whole compiles of the fixtures into a temporary directory: what is there afterwards, and what is not. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "compile.h"
+#include "crc32c.h"
+#include "files.h"
+#include "json.h"
+#include "program_view.h"
+
+static struct tool_error error;
+static char dir[64];
+static const char *fixtures;
+
+static const char *in_dir(const char *name)
+{
+	static char ring[4][256];
+	static unsigned next;
+	char *path = ring[next++ % 4];
+
+	snprintf(path, sizeof(ring[0]), "%s/%s", dir, name);
+	return path;
+}
+
+static const char *fixture(const char *name)
+{
+	static char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", fixtures, name);
+	return path;
+}
+
+static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void shell(const char *format, ...)
+{
+	char command[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	assert_int_equal(system(command), 0);
+}
+
+static int compile(const char *model, const char *out, const struct compile_options *o, bool force)
+{
+	struct compile_job job = {.options = *o, .case_path = out, .force = force, .quiet = true};
+	struct compile_result result;
+	struct model m;
+	int r;
+
+	memset(&error, 0, sizeof(error));
+	r = model_open(model, &m, &error);
+	if (r)
+		return r;
+	job.model = &m;
+	r = model_resolve_options(&m, &job.options, &error);
+	if (!r)
+		r = compile_run(&job, &result, &error);
+	model_close(&m);
+	return r;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	strcpy(dir, "/tmp/txda-test-XXXXXX");
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	shell("rm -r %s", dir);
+	return 0;
+}
+
+/* Nothing but @expected entries is left, hidden ones included. */
+static void check_entries(unsigned expected)
+{
+	struct dirent *entry;
+	unsigned n = 0;
+	DIR *d = opendir(dir);
+
+	assert_non_null(d);
+	while ((entry = readdir(d)))
+		n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+	closedir(d);
+	assert_int_equal(n, expected);
+}
+
+static double number(const cJSON *json, const char *key)
+{
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+
+	assert_true(cJSON_IsNumber(item));
+	return item->valuedouble;
+}
+
+/* Every file that model_info.json names is what it says. */
+static void check_case(const char *path, unsigned tp)
+{
+	const cJSON *chips, *chip;
+	char *text, *data;
+	size_t bytes;
+	cJSON *info;
+	int dirfd = open(path, O_RDONLY | O_DIRECTORY);
+	unsigned rank = 0;
+
+	assert_true(dirfd >= 0);
+	assert_int_equal(tool_read_file(dirfd, "model_info.json", 1 << 20, &text, &bytes, &error), 0);
+	assert_int_equal(tool_json_parse(text, bytes, &info, &error), 0);
+	free(text);
+	assert_true(number(info, "format") == 1 && number(info, "tp") == tp);
+	chips = cJSON_GetObjectItemCaseSensitive(info, "chips");
+	assert_int_equal(cJSON_GetArraySize(chips), (int)tp);
+	cJSON_ArrayForEach(chip, chips) {
+		struct program_view v;
+
+		assert_int_equal(tool_read_file(dirfd, cJSON_GetObjectItem(chip, "kcore")->valuestring, 1 << 24,
+						&data, &bytes, &error), 0);
+		assert_int_equal(program_view(data, bytes, &v, &error), 0);
+		assert_int_equal(v.header->rank, rank++);
+		assert_int_equal(v.header->group_size, tp);
+		assert_true((double)bytes == number(chip, "kcore_bytes"));
+		assert_true((double)v.slots[0].bytes == number(chip, "param_bytes"));
+		free(data);
+		assert_int_equal(tool_read_file(dirfd, cJSON_GetObjectItem(chip, "param")->valuestring, 1 << 30,
+						&data, &bytes, &error), 0);
+		assert_true((double)bytes == number(chip, "param_bytes"));
+		assert_true((double)crc32c(0, data, bytes) == number(chip, "param_crc32c"));
+		free(data);
+	}
+	assert_int_equal(faccessat(dirfd, "tokenizer.json", F_OK, 0), 0);
+	cJSON_Delete(info);
+	close(dirfd);
+}
+
+static void test_fixtures(void **state)
+{
+	static const char *const names[] = {"llama2", "llama31", "qwen2-sharded", "qwen3", "internlm3"};
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+	unsigned i, tp;
+	int w;
+
+	(void)state;
+	for (i = 0; i < 5; i++) {
+		for (tp = 1; tp <= 4; tp *= 2) {
+			for (w = WEIGHTS_KEEP; w <= WEIGHTS_W4; w += tp == 1 ? 1 : 4) {
+				o.tp = tp;
+				o.weights = (enum weight_mode)w;
+				if (i == 0 && tp == 4) {
+					assert_true(compile(fixture(names[i]), in_dir("case"), &o, true) < 0);
+					assert_non_null(strstr(error.text, "1, 2, 3, 6 would do"));
+					continue;
+				}
+				if (compile(fixture(names[i]), in_dir("case"), &o, true))
+					fail_msg("%s", error.text);
+				check_case(in_dir("case"), tp);
+			}
+		}
+	}
+	check_entries(1);
+}
+
+static void test_existing(void **state)
+{
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+
+	(void)state;
+	shell("rm -rf %s/*", dir);
+	assert_int_equal(compile(fixture("qwen3"), in_dir("case/"), &o, false), 0);
+	assert_int_equal(compile(fixture("qwen3"), in_dir("case"), &o, false), -EEXIST);
+	assert_non_null(strstr(error.text, "--force"));
+	assert_int_equal(compile(fixture("llama2"), in_dir("case"), &o, true), 0);
+	check_case(in_dir("case"), 1);
+	/* What is no case dir stays. */
+	shell("mkdir %s/home && touch %s/home/letter && touch %s/file", dir, dir, dir);
+	assert_int_equal(compile(fixture("llama2"), in_dir("home"), &o, true), -EEXIST);
+	assert_int_equal(compile(fixture("llama2"), in_dir("file"), &o, true), -EEXIST);
+	assert_int_equal(access(in_dir("home/letter"), F_OK), 0);
+	assert_int_equal(compile(fixture("llama2"), in_dir("no/case"), &o, true), -ENOENT);
+	assert_int_equal(compile(fixture("llama2"), in_dir(".."), &o, true), -EINVAL);
+	/* An empty directory is as good as none; what a killed compile left is swept away. */
+	shell("mkdir -p %s/empty %s/.empty.txda-new/chip0 && touch %s/.empty.txda-new/chip0/param.bin", dir, dir,
+	      dir);
+	assert_int_equal(compile(fixture("llama2"), in_dir("empty"), &o, false), 0);
+	check_case(in_dir("empty"), 1);
+	check_entries(4);
+}
+
+static void test_failures(void **state)
+{
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+	struct rlimit limit, old;
+
+	(void)state;
+	shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir, fixture("qwen3"), dir, dir);
+	/* A file size limit is the nearest thing to a full disk. */
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit = old;
+	limit.rlim_cur = 300000;
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &limit);
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, false), -EFBIG);
+	setrlimit(RLIMIT_FSIZE, &old);
+	check_entries(1);
+	shell("sed -i 's/\"vocab_size\": 512/\"vocab_size\": 513/' %s/model/config.json", dir);
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, false), -EINVAL);
+	assert_non_null(strstr(error.text, "model.embed_tokens.weight"));
+	assert_non_null(strstr(error.text, "expected the shape [513, 96], found [512, 96]"));
+	shell("sed -i 's/\"vocab_size\": 513/\"vocab_size\": 512/;s/\"num_hidden_layers\": 3/\"num_hidden_layers\": 4/;"
+	      "/layer_types/,/]/d' %s/model/config.json", dir);
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, false), -ENOENT);
+	assert_non_null(strstr(error.text, "model.layers.3."));
+	shell("truncate -s -1 %s/model/model.safetensors", dir);
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, false), -EINVAL);
+	shell("rm %s/model/model.safetensors", dir);
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, false), -ENOENT);
+	check_entries(1);
+}
+
+static void test_interrupt(void **state)
+{
+	static volatile sig_atomic_t stop = 1;
+	struct compile_job job = {
+		.options = COMPILE_OPTIONS_DEFAULT, .quiet = true, .interrupted = &stop,
+	};
+	struct compile_result result;
+	struct model m;
+
+	(void)state;
+	shell("rm -rf %s/*", dir);
+	assert_int_equal(model_open_synthetic("qwen3-0.6b", &m, &error), 0);
+	job.model = &m;
+	job.case_path = in_dir("case");
+	assert_int_equal(model_resolve_options(&m, &job.options, &error), 0);
+	assert_int_equal(compile_run(&job, &result, &error), -EINTR);
+	model_close(&m);
+	check_entries(0);
+}
+
+static void key_of(const char *path, const struct compile_options *options, char key[33])
+{
+	struct compile_options o = *options;
+	struct model m;
+
+	assert_int_equal(model_open(path, &m, &error), 0);
+	assert_int_equal(model_resolve_options(&m, &o, &error), 0);
+	model_cache_key(&m, &o, key);
+	model_close(&m);
+}
+
+static void test_key(void **state)
+{
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+	char a[33], b[33];
+
+	(void)state;
+	shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir, fixture("qwen3"), dir, dir);
+	key_of(in_dir("model"), &o, a);
+	key_of(in_dir("model/."), &o, b);
+	assert_string_equal(a, b);
+	o.tp = 1;
+	o.jobs = 3;
+	key_of(in_dir("model"), &o, b);
+	assert_string_equal(a, b);
+	o.tp = 2;
+	key_of(in_dir("model"), &o, b);
+	assert_string_not_equal(a, b);
+	o.tp = 1;
+	o.weights = WEIGHTS_W8;
+	key_of(in_dir("model"), &o, b);
+	assert_string_not_equal(a, b);
+	o.weights = WEIGHTS_KEEP;
+	shell("touch -d '2001-01-01' %s/model/model.safetensors", dir);
+	key_of(in_dir("model"), &o, b);
+	assert_string_not_equal(a, b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fixtures), cmocka_unit_test(test_existing), cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_key),
+	};
+
+	fixtures = getenv("TXDA_FIXTURES");
+	if (!fixtures) {
+		puts("TXDA_FIXTURES does not name the fixtures");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

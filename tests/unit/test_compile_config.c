@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT
+/* config.json: both spellings, defaults, limits, and the rope schemes against values worked out by other means. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "config.h"
+#include "family.h"
+#include "shard.h"
+
+#define SIZES "\"hidden_size\":96,\"intermediate_size\":256,\"num_hidden_layers\":2,\"num_attention_heads\":6,\"vocab_size\":512"
+
+static struct tool_error error;
+
+static int parse(const char *text, struct model_config *c)
+{
+	memset(&error, 0, sizeof(error));
+	return config_parse(text, strlen(text), c, &error);
+}
+
+static void expect_ok(const char *text, struct model_config *c)
+{
+	if (parse(text, c))
+		fail_msg("%s", error.text);
+}
+
+/* The error names @what. */
+static void expect_error(const char *text, const char *what)
+{
+	struct model_config c;
+
+	assert_true(parse(text, &c) < 0);
+	if (!strstr(error.text, what))
+		fail_msg("\"%s\" does not say \"%s\"", error.text, what);
+}
+
+static void test_defaults(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"llama\"," SIZES "}", &c);
+	assert_string_equal(c.model_type, "llama");
+	assert_int_equal(c.n_kv_heads, 6);
+	assert_int_equal(c.head_dim, 16);
+	assert_true(c.rms_norm_eps == 1e-6f);
+	assert_false(c.tie_word_embeddings || c.qkv_bias || c.o_bias || c.mlp_bias || c.qk_norm);
+	assert_int_equal(c.rope.type, ROPE_DEFAULT);
+	assert_true(c.rope.theta == 10000);
+	assert_int_equal(c.parallel_size, 0);
+	assert_int_equal(config_default_context(&c), 2048);
+}
+
+static void test_spellings(void **state)
+{
+	struct model_config a, b;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":500000.0,\"torch_dtype\":\"bfloat16\","
+		  "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0},\"head_dim\":null}", &a);
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"dtype\":\"bfloat16\",\"eos_token_id\":[1,2],"
+		  "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4,\"rope_theta\":500000}}", &b);
+	assert_memory_equal(&a, &b, sizeof(a));
+	assert_int_equal(a.rope.type, ROPE_LINEAR);
+	assert_true(a.rope.factor == 4 && a.rope.theta == 500000);
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":null,\"rope_parameters\":null}", &a);
+	assert_int_equal(a.rope.type, ROPE_DEFAULT);
+}
+
+static void test_families(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES "}", &c);
+	assert_true(c.qkv_bias && !c.o_bias && !c.qk_norm);
+	expect_ok("{\"model_type\":\"qwen3\"," SIZES ",\"attention_bias\":true}", &c);
+	assert_true(c.qkv_bias && c.o_bias && c.qk_norm);
+	expect_ok("{\"model_type\":\"internlm3\"," SIZES ",\"qkv_bias\":true}", &c);
+	assert_true(c.qkv_bias && !c.o_bias && !c.mlp_bias);
+	expect_ok("{\"model_type\":\"internlm3\"," SIZES ",\"bias\":true}", &c);
+	assert_true(!c.qkv_bias && c.o_bias && c.mlp_bias);
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"attention_bias\":true,\"mlp_bias\":true}", &c);
+	assert_true(c.qkv_bias && c.o_bias && c.mlp_bias);
+	expect_error("{\"model_type\":\"gpt_neox\"," SIZES "}", "llama, qwen2, qwen3, internlm3");
+}
+
+static void test_window(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES ",\"sliding_window\":8,\"use_sliding_window\":false}", &c);
+	assert_true(!c.sliding_window && !c.layer_window[0] && !c.layer_window[1]);
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES ",\"sliding_window\":8,\"use_sliding_window\":true,"
+		  "\"max_window_layers\":1}", &c);
+	assert_true(c.sliding_window == 8 && !c.layer_window[0] && c.layer_window[1]);
+	expect_ok("{\"model_type\":\"qwen3\"," SIZES ",\"sliding_window\":8,\"use_sliding_window\":true,"
+		  "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}", &c);
+	assert_true(c.layer_window[0] && !c.layer_window[1]);
+	expect_error("{\"model_type\":\"qwen3\"," SIZES ",\"layer_types\":[\"sliding_attention\","
+		     "\"full_attention\"]}", "layer_types");
+	expect_error("{\"model_type\":\"qwen3\"," SIZES ",\"layer_types\":[\"full_attention\"]}",
+		     "num_hidden_layers 2");
+	expect_error("{\"model_type\":\"qwen3\"," SIZES ",\"layer_types\":[\"linear_attention\",1]}",
+		     "linear_attention");
+}
+
+static void test_errors(void **state)
+{
+	static const struct {
+		const char *text, *what;
+	} cases[] = {
+		{"", "JSON"},
+		{"[1]", "not a JSON object"},
+		{"{\"model_type\":3}", "model_type"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"vocab_size\":7}", "vocab_size: there twice"},
+		{"{\"model_type\":\"llama\"}", "hidden_size: missing"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"gelu\"}", "\"gelu\""},
+		{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":4}", "num_key_value_heads: 4"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":0}", "num_key_value_heads: 0"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":15}", "head_dim: 15"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":1024}", "[2, 512]"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":-1}", "rms_norm_eps: -1"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":1e999}", "rms_norm_eps"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":1}", "tie_word_embeddings"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":\"awq\"}}", "awq"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"longrope\"}}", "longrope"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"linear\"}}", "factor: missing"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
+		 "original_max_position_embeddings"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":3}", "rope_scaling: not an object"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor: 0.5"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":9}}",
+		 "parallel_size: 9 is not in [1, 8]"},
+		{"{\"model_type\":\"llama\",\"hidden_size\":97,\"intermediate_size\":1,\"num_hidden_layers\":1,"
+		 "\"num_attention_heads\":6,\"vocab_size\":5}", "head_dim: missing"},
+		{"{\"model_type\":\"llama\",\"hidden_size\":96,\"intermediate_size\":1.5}", "intermediate_size: 1.5"},
+		{"{\"model_type\":\"llama\",\"hidden_size\":1e9}", "hidden_size: 1e+09 is not in [2, 131072]"},
+	};
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		expect_error(cases[i].text, cases[i].what);
+}
+
+static void test_placement(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"param_dir\":\"weights\","
+		  "\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":3}}", &c);
+	assert_string_equal(c.param_dir, "weights");
+	assert_int_equal(c.parallel_size, 3);
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"tensor_parallel\":{\"use_tp\":false,\"parallel_size\":3}}",
+		  &c);
+	assert_int_equal(c.parallel_size, 0);
+}
+
+static void expect_close(float got, double want)
+{
+	if (!(fabs((double)got - want) <= 3e-7 * fabs(want)))
+		fail_msg("%.9g, expected %.9g", (double)got, want);
+}
+
+static void test_rope_default_linear_dynamic(void **state)
+{
+	struct rope_config rope = {.theta = 500000, .factor = 4};
+	struct txda_op_rope_table t;
+	float f[32];
+	unsigned i;
+
+	(void)state;
+	rope_compute(&rope, 32, 4096, f, &t);
+	for (i = 0; i < 32; i++)
+		expect_close(f[i], pow(500000, -(double)i / 32));
+	assert_true(t.scale == 1 && !t.dynamic_from);
+	rope.type = ROPE_LINEAR;
+	rope_compute(&rope, 32, 4096, f, &t);
+	for (i = 0; i < 32; i++)
+		expect_close(f[i], pow(500000, -(double)i / 32) / 4);
+	rope.type = ROPE_DYNAMIC;
+	rope_compute(&rope, 32, 4096, f, &t);
+	expect_close(f[31], pow(500000, -31.0 / 32));
+	assert_true(t.dynamic_from == 4096 && t.base == 500000 && t.factor == 4);
+}
+
+/* Llama 3.1: kept, blended and stretched frequencies. */
+static void test_rope_llama3(void **state)
+{
+	struct rope_config rope = {
+		.type = ROPE_LLAMA3, .theta = 500000, .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4,
+		.original_max_position = 8192,
+	};
+	struct txda_op_rope_table t;
+	unsigned i, kept = 0, stretched = 0;
+	float f[64];
+
+	(void)state;
+	rope_compute(&rope, 64, 131072, f, &t);
+	for (i = 0; i < 64; i++) {
+		double plain = pow(500000, -(double)i / 64), turns = 8192 * plain / (2 * M_PI);
+		double smooth = fmin(fmax((turns - 1) / 3, 0), 1);
+
+		if (turns < 1 || turns > 4 || fabs(f[i] / (plain * (smooth + (1 - smooth) / 8)) - 1) > 1e-5)
+			expect_close(f[i], turns > 4 ? plain : plain / 8);
+		kept += turns > 4;
+		stretched += turns < 1;
+	}
+	assert_true(kept > 10 && stretched > 10 && kept + stretched < 64);
+}
+
+static void test_rope_yarn(void **state)
+{
+	struct rope_config rope = {
+		.type = ROPE_YARN, .theta = 1000000, .factor = 4, .beta_fast = 32, .beta_slow = 1,
+		.truncate = true, .original_max_position = 32768,
+	};
+	struct txda_op_rope_table t;
+	float f[64];
+
+	(void)state;
+	rope_compute(&rope, 64, 131072, f, &t);
+	/* Fast dimensions stay, slow ones are divided, and the ramp runs from 23 to 40. */
+	expect_close(f[0], 1);
+	expect_close(f[23], pow(1e6, -23.0 / 64));
+	expect_close(f[40], pow(1e6, -40.0 / 64) / 4);
+	expect_close(f[63], pow(1e6, -63.0 / 64) / 4);
+	expect_close(f[30], pow(1e6, -30.0 / 64) * (10.0 / 17 + 7.0 / 17 / 4));
+	expect_close(t.scale, 0.1 * log(4) + 1);
+	rope.attention_factor = 1.5;
+	rope_compute(&rope, 64, 131072, f, &t);
+	expect_close(t.scale, 1.5);
+	rope.attention_factor = 0;
+	rope.mscale = 1;
+	rope.mscale_all_dim = 0.5;
+	rope_compute(&rope, 64, 131072, f, &t);
+	expect_close(t.scale, (0.1 * log(4) + 1) / (0.05 * log(4) + 1));
+}
+
+static void test_context(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES ",\"max_position_embeddings\":32768,\"rope_scaling\":"
+		  "{\"type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":32768}}", &c);
+	assert_int_equal(config_default_context(&c), 131072);
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES ",\"max_position_embeddings\":131072,\"rope_scaling\":"
+		  "{\"type\":\"yarn\",\"original_max_position_embeddings\":32768}}", &c);
+	assert_true(c.rope.factor == 4);
+	assert_int_equal(config_default_context(&c), 131072);
+	expect_ok("{\"model_type\":\"internlm3\"," SIZES ",\"max_position_embeddings\":4096,\"rope_scaling\":"
+		  "{\"rope_type\":\"dynamic\",\"factor\":6.0}}", &c);
+	assert_int_equal(config_default_context(&c), 24576);
+}
+
+/* Every head, inner row and token has its owner, once; KV heads go with their queries. */
+static void check_shards(const struct model_config *c, uint32_t tp)
+{
+	uint32_t heads = 0, inner = 0, vocab = 0, rank, h;
+	struct shard s;
+
+	for (rank = 0; rank < tp; rank++) {
+		assert_int_equal(shard_make(c, tp, rank, 32, &s, &error), 0);
+		assert_int_equal(s.q_heads.first, heads);
+		assert_int_equal(s.inner.first, inner);
+		assert_int_equal(s.vocab.first, vocab);
+		assert_true(s.inner.n && s.vocab.n && s.vocab.n <= s.vocab_width);
+		heads += s.q_heads.n;
+		inner += s.inner.n;
+		vocab += s.vocab.n;
+		/* The chip pairs query head h of its own with KV head h * Hkv / Hq of its own. */
+		for (h = 0; h < s.q_heads.n; h++)
+			assert_int_equal(s.kv_heads.first + h * s.kv_heads.n / s.q_heads.n,
+					 (s.q_heads.first + h) * c->n_kv_heads / c->n_heads);
+	}
+	assert_int_equal(heads, c->n_heads);
+	assert_int_equal(inner, c->intermediate_size);
+	assert_int_equal(vocab, c->vocab_size);
+	assert_true((tp - 1) * s.vocab_width < c->vocab_size && c->vocab_size <= tp * s.vocab_width);
+}
+
+static void test_shards(void **state)
+{
+	struct model_config c = {.n_heads = 24, .n_kv_heads = 8, .head_dim = 64, .hidden_size = 512};
+	struct shard s;
+	uint32_t tp;
+
+	(void)state;
+	for (c.vocab_size = 57; c.vocab_size < 2000; c.vocab_size += 61) {
+		c.intermediate_size = 9 + c.vocab_size * 3 / 2;
+		for (tp = 1; tp <= 8; tp *= 2)
+			check_shards(&c, tp);
+	}
+	c.n_kv_heads = 2;
+	for (tp = 1; tp <= 8; tp *= 2)
+		check_shards(&c, tp);
+	assert_true(shard_make(&c, 5, 0, 32, &s, &error) < 0);
+	assert_non_null(strstr(error.text, "1, 2, 4, 6, 8 would do"));
+	c.vocab_size = 5;
+	assert_true(shard_make(&c, 4, 0, 32, &s, &error) < 0);
+	assert_non_null(strstr(error.text, "vocab_size 5"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_defaults), cmocka_unit_test(test_spellings),
+		cmocka_unit_test(test_families), cmocka_unit_test(test_window), cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_placement), cmocka_unit_test(test_rope_default_linear_dynamic),
+		cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_rope_yarn),
+		cmocka_unit_test(test_context), cmocka_unit_test(test_shards),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

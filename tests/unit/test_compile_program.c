@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+/* The program builder against the checker: what is built passes, scratch tensors that live together never overlap, and damage is found. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "crc32c.h"
+#include "graph.h"
+#include "model.h"
+#include "program.h"
+#include "program_view.h"
+
+static struct tool_error error;
+static const uint32_t sym_max[TXDA_SYM_COUNT] = {0, 64, 8, 8, 4, 1000};
+
+/* A chain of norms with a long-lived tensor across it. */
+static void *build_chain(size_t *ret_bytes, unsigned length)
+{
+	struct program *p = program_new("chain", 1, 0, sym_max);
+	uint32_t weights = program_add_slot(p, "weights", TXDA_SLOT_WEIGHTS, 4096);
+	uint32_t scratch = program_add_slot(p, "scratch", TXDA_SLOT_SCRATCH, 0);
+	uint32_t w, first, last, next;
+	struct txda_op *op;
+	void *data;
+	unsigned i;
+
+	w = program_add_tensor(p, &(struct program_tensor){
+		.name = "w", .slot = weights, .dtype = TXDA_F32, .ndim = 1, .dim = {PROGRAM_DIM(24)},
+	});
+	first = last = program_add_scratch(p, scratch, "first", TXDA_F32, PROGRAM_SYM(T), 24);
+	for (i = 0; i < length; i++) {
+		next = program_add_scratch(p, scratch, program_label(p, "t%u", i), TXDA_F32, PROGRAM_SYM(T), 24);
+		op = program_add_op(p, TXDA_OP_RMSNORM, program_label(p, "norm %u", i));
+		op->in[0] = i == length - 1 ? first : last;
+		op->in[1] = w;
+		op->out[0] = next;
+		op->rmsnorm.eps = 1e-5f;
+		last = next;
+	}
+	assert_int_equal(program_finish(p, &data, ret_bytes, &error), 0);
+	/* Three tensors live at once: first, the last and the next. */
+	assert_int_equal(program_slot_bytes(p, scratch), 3 * 64 * 24 * 4);
+	program_free(p);
+	return data;
+}
+
+static void test_chain(void **state)
+{
+	struct program_view v;
+	size_t bytes;
+	void *data = build_chain(&bytes, 20);
+
+	(void)state;
+	assert_int_equal(program_view(data, bytes, &v, &error), 0);
+	assert_int_equal(v.header->n_ops, 20);
+	assert_int_equal(v.header->n_tensors, 22);
+	assert_string_equal(program_name(&v, v.header->name), "chain");
+	assert_string_equal(program_name(&v, v.ops[3].label), "norm 3");
+	free(data);
+}
+
+/* No two scratch tensors that live at the same time share a byte. */
+static void check_liveness(const struct program_view *v)
+{
+	uint32_t n = v->header->n_tensors, i, j, k;
+	struct { uint32_t first, last; } *live = calloc(n, sizeof(*live));
+
+	for (i = 0; i < n; i++)
+		live[i].first = TXDA_NONE;
+	for (i = 0; i < v->header->n_ops; i++) {
+		for (k = 0; k < 9; k++) {
+			uint32_t t = k < 6 ? v->ops[i].in[k] : v->ops[i].out[k - 6];
+
+			if (t == TXDA_NONE)
+				continue;
+			if (live[t].first == TXDA_NONE)
+				live[t].first = i;
+			live[t].last = i;
+		}
+	}
+	for (i = 0; i < n; i++) {
+		const struct txda_tensor *a = &v->tensors[i];
+
+		if (v->slots[a->slot].kind != TXDA_SLOT_SCRATCH)
+			continue;
+		assert_int_equal(a->flags, TXDA_TENSOR_ACTIVATION);
+		for (j = 0; j < i; j++) {
+			const struct txda_tensor *b = &v->tensors[j];
+
+			if (b->slot != a->slot || live[i].first > live[j].last || live[j].first > live[i].last)
+				continue;
+			assert_true(a->offset + program_tensor_bytes(v, a) <= b->offset ||
+				    b->offset + program_tensor_bytes(v, b) <= a->offset);
+		}
+	}
+	free(live);
+}
+
+static void build_model(const char *config, uint32_t tp, enum weight_mode weights)
+{
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+	struct model m = {.name = "m"};
+	uint32_t rank;
+
+	assert_int_equal(config_parse(config, strlen(config), &m.config, &error), 0);
+	o.tp = tp;
+	o.weights = weights;
+	assert_int_equal(model_resolve_options(&m, &o, &error), 0);
+	for (rank = 0; rank < tp; rank++) {
+		struct compiled_chip chip;
+		struct program_view v;
+
+		if (graph_build(&m.config, &m.source, &o, rank, &chip, &error))
+			fail_msg("%s", error.text);
+		assert_int_equal(program_view(chip.kcore, chip.kcore_bytes, &v, &error), 0);
+		check_liveness(&v);
+		compiled_chip_free(&chip);
+	}
+}
+
+static void test_graphs(void **state)
+{
+	static const char *const configs[] = {
+		"{\"model_type\":\"llama\",\"hidden_size\":90,\"intermediate_size\":250,\"num_hidden_layers\":3,"
+		"\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":6,\"vocab_size\":517,"
+		"\"attention_bias\":true,\"mlp_bias\":true}",
+		"{\"model_type\":\"qwen3\",\"hidden_size\":64,\"intermediate_size\":100,\"num_hidden_layers\":2,"
+		"\"num_attention_heads\":4,\"num_key_value_heads\":4,\"head_dim\":32,\"vocab_size\":300,"
+		"\"tie_word_embeddings\":true}",
+		"{\"model_type\":\"qwen2\",\"hidden_size\":64,\"intermediate_size\":100,\"num_hidden_layers\":2,"
+		"\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":300,\"use_sliding_window\":true,"
+		"\"sliding_window\":16,\"max_window_layers\":1}",
+	};
+	unsigned i;
+	int w;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		for (w = WEIGHTS_KEEP; w <= WEIGHTS_W4; w++) {
+			build_model(configs[i], 1, (enum weight_mode)w);
+			build_model(configs[i], 2, (enum weight_mode)w);
+			build_model(configs[i], 4, (enum weight_mode)w);
+		}
+	}
+}
+
+static void seal(uint8_t *data, size_t bytes)
+{
+	uint32_t crc;
+
+	memset(data + offsetof(struct txda_program, crc32c), 0, 4);
+	crc = crc32c(0, data, bytes);
+	memcpy(data + offsetof(struct txda_program, crc32c), &crc, 4);
+}
+
+static void expect_bad(uint8_t *data, size_t bytes, const char *what)
+{
+	struct program_view v;
+
+	seal(data, bytes);
+	assert_true(program_view(data, bytes, &v, &error) < 0);
+	if (!strstr(error.text, what))
+		fail_msg("\"%s\" does not say \"%s\"", error.text, what);
+}
+
+static void test_damage(void **state)
+{
+	size_t bytes, i;
+	uint8_t *good = build_chain(&bytes, 4), *data = malloc(bytes);
+	struct txda_program *h = (struct txda_program *)data;
+	struct txda_tensor *t;
+	struct program_view v;
+	struct txda_op *op;
+
+	(void)state;
+	assert_non_null(data);
+	/* Any changed byte breaks the checksum, any cut the size. */
+	for (i = 0; i < bytes; i += 7) {
+		memcpy(data, good, bytes);
+		data[i] ^= 0x10;
+		assert_true(program_view(data, bytes, &v, &error) < 0);
+		assert_true(program_view(good, i, &v, &error) < 0);
+	}
+#define DAMAGE(statement, what) do { \
+		memcpy(data, good, bytes); \
+		t = (struct txda_tensor *)(data + h->tensors_off); \
+		op = (struct txda_op *)(data + h->ops_off); \
+		statement; \
+		expect_bad(data, bytes, what); \
+	} while (0)
+	DAMAGE(h->major = 2, "version 2.0");
+	DAMAGE(h->n_slots = 65, "65 slots");
+	DAMAGE(h->rank = 1, "rank 1");
+	DAMAGE(h->reserved[7] = 1, "reserved");
+	DAMAGE(h->sym_max[TXDA_SYM_T] = 0, "symbol T");
+	DAMAGE(h->n_ops = 0x4000000, "ops");
+	DAMAGE(h->tensors_off += 4, "tensors at offset");
+	DAMAGE(h->strings_bytes--, "");
+	DAMAGE(h->name = 1u << 30, "name is outside");
+	DAMAGE(t[1].slot = 9, "slot 9");
+	DAMAGE(t[1].offset += 32, "multiple of 64");
+	DAMAGE(t[1].offset = 1ull << 63, "do not fit");
+	DAMAGE(t[1].dim[1].mul = 0xffffffff, "do not fit");
+	DAMAGE(t[1].dim[0].sym = 6, "dimension 0");
+	DAMAGE(t[1].ndim = 5, "5 dimensions");
+	DAMAGE(t[1].group = 32, "group of 32");
+	DAMAGE(op[1].op = TXDA_OP_COUNT, "opcode 10");
+	DAMAGE(op[1].in[0] = TXDA_NONE, "input 0 is missing");
+	DAMAGE(op[1].in[1] = 99, "tensor 99 of 6");
+	DAMAGE(op[1].in[2] = 0, "not wanted");
+	DAMAGE(op[1].out[0] = 0, "do not fit the op");
+	DAMAGE(op[1].raw[1] = 1, "parameter word 1");
+	DAMAGE(op[1].label = 1u << 20, "label");
+	free(good);
+	free(data);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_chain), cmocka_unit_test(test_graphs), cmocka_unit_test(test_damage),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

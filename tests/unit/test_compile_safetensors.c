@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+/* Safetensors: good files, and each way in which a file can lie. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "safetensors.h"
+
+static struct tool_error error;
+
+/* A file: length, @header, @data_bytes bytes. The caller frees it. */
+static uint8_t *make_file(const char *header, size_t data_bytes, size_t *ret_bytes)
+{
+	uint64_t n = strlen(header);
+	uint8_t *file = calloc(1, 8 + n + data_bytes + 1);
+	unsigned i;
+
+	assert_non_null(file);
+	for (i = 0; i < 8; i++)
+		file[i] = (uint8_t)(n >> (8 * i));
+	memcpy(file + 8, header, n);
+	for (i = 0; i < data_bytes; i++)
+		file[8 + n + i] = (uint8_t)i;
+	*ret_bytes = 8 + n + data_bytes;
+	return file;
+}
+
+static int open_header(const char *header, size_t data_bytes, struct safetensors **ret, uint8_t **file)
+{
+	size_t bytes;
+
+	*file = make_file(header, data_bytes, &bytes);
+	memset(&error, 0, sizeof(error));
+	return safetensors_open_memory(*file, bytes, ret, &error);
+}
+
+static void expect_error(const char *header, size_t data_bytes, const char *what)
+{
+	struct safetensors *st;
+	uint8_t *file;
+
+	assert_true(open_header(header, data_bytes, &st, &file) < 0);
+	if (!strstr(error.text, what))
+		fail_msg("\"%s\" does not say \"%s\"", error.text, what);
+	free(file);
+}
+
+static void test_good(void **state)
+{
+	const struct safetensors_tensor *t;
+	struct safetensors *st;
+	char shape[64];
+	uint8_t *file;
+
+	(void)state;
+	assert_int_equal(open_header("{\"__metadata__\":{\"cases\":\"4\"},"
+		"\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[6,14]},"
+		"\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]},"
+		"\"scalar\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[14,15]},"
+		"\"empty\":{\"dtype\":\"I64\",\"shape\":[5,0],\"data_offsets\":[14,14]}}  ", 15, &st, &file), 0);
+	assert_int_equal(safetensors_count(st), 4);
+	assert_string_equal(safetensors_metadata(st, "cases"), "4");
+	assert_null(safetensors_metadata(st, "x"));
+	t = safetensors_find(st, "b");
+	assert_non_null(t);
+	assert_int_equal(t->dtype, SAFETENSORS_F32);
+	assert_string_equal(safetensors_shape(t->ndim, t->dim, shape, sizeof(shape)), "[2, 1]");
+	assert_int_equal(((const uint8_t *)t->data)[0], 6);
+	assert_int_equal(t->bytes, 8);
+	assert_int_equal(safetensors_find(st, "empty")->bytes, 0);
+	assert_null(safetensors_find(st, "c"));
+	assert_string_equal(safetensors_at(st, 0)->name, "a");
+	assert_null(safetensors_at(st, 4));
+	safetensors_close(st);
+	free(file);
+	assert_int_equal(open_header("{}", 0, &st, &file), 0);
+	assert_int_equal(safetensors_count(st), 0);
+	safetensors_close(st);
+	free(file);
+}
+
+#define T(dtype, shape, offsets) "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+
+static void test_lies(void **state)
+{
+	(void)state;
+	expect_error("", 0, "JSON");
+	expect_error("[]", 0, "not a JSON object");
+	expect_error("{\"t\":1}", 0, "tensor \"t\": not an object");
+	expect_error("{\"t\":{}}", 0, "\"dtype\" is missing");
+	expect_error(T("\"F33\"", "[1]", "[0,4]"), 4, "unknown dtype \"F33\"");
+	expect_error(T("\"F32\"", "3", "[0,4]"), 4, "\"shape\"");
+	expect_error(T("\"F32\"", "[-1]", "[0,4]"), 4, "dimension 0");
+	expect_error(T("\"F32\"", "[1.5]", "[0,4]"), 4, "dimension 0");
+	expect_error(T("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, "more than 8");
+	expect_error(T("\"F32\"", "[4294967296,4294967296]", "[0,4]"), 4, "overflows");
+	expect_error(T("\"F32\"", "[9007199254740993000]", "[0,4]"), 4, "dimension 0");
+	expect_error(T("\"F32\"", "[1]", "[0]"), 4, "data_offsets");
+	expect_error(T("\"F32\"", "[1]", "{\"a\":0,\"b\":4}"), 4, "data_offsets");
+	expect_error(T("\"F32\"", "[1]", "[0,8]"), 4, "outside");
+	expect_error(T("\"F32\"", "[1]", "[4,0]"), 4, "outside");
+	expect_error(T("\"F32\"", "[1]", "[0,3]"), 4, "span 3 bytes, dtype and shape need 4");
+	expect_error(T("\"F32\"", "[1]", "[0,4]"), 5, "1 bytes behind the last");
+	expect_error(T("\"F32\"", "[1]", "[1,5]"), 5, "leaves a hole");
+	expect_error("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+		     "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "overlaps");
+	expect_error("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+		     "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "twice");
+}
+
+static void test_frame(void **state)
+{
+	struct safetensors *st;
+	size_t bytes, n;
+	uint8_t *file = make_file(T("\"F32\"", "[1]", "[0,4]"), 4, &bytes);
+
+	(void)state;
+	/* Every truncation is refused. */
+	for (n = 0; n < bytes; n++)
+		assert_true(safetensors_open_memory(file, n, &st, &error) < 0);
+	assert_int_equal(safetensors_open_memory(file, bytes, &st, &error), 0);
+	safetensors_close(st);
+	file[7] = 0x80;
+	assert_int_equal(safetensors_open_memory(file, bytes, &st, &error), -EFBIG);
+	file[7] = 0;
+	file[1] = 0x10;
+	assert_int_equal(safetensors_open_memory(file, bytes, &st, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "truncated?"));
+	free(file);
+}
+
+static char dir[64];
+
+static void put_file(const char *name, const void *data, size_t bytes)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "wb");
+	assert_non_null(f);
+	assert_int_equal(fwrite(data, 1, bytes, f), bytes);
+	fclose(f);
+}
+
+static void put_shard(const char *name, const char *header, size_t data_bytes)
+{
+	size_t bytes;
+	uint8_t *file = make_file(header, data_bytes, &bytes);
+
+	put_file(name, file, bytes);
+	free(file);
+}
+
+static int open_index(const char *index, struct safetensors **ret)
+{
+	put_file("model.safetensors.index.json", index, strlen(index));
+	return safetensors_open_dir(dir, ret, &error);
+}
+
+static void index_error(const char *index, const char *what)
+{
+	struct safetensors *st;
+
+	assert_true(open_index(index, &st) < 0);
+	if (!strstr(error.text, what))
+		fail_msg("\"%s\" does not say \"%s\"", error.text, what);
+}
+
+#define SHARD(name) "{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
+
+static void test_shards(void **state)
+{
+	struct safetensors *st;
+	char path[128];
+
+	(void)state;
+	strcpy(dir, "/tmp/txda-test-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(safetensors_open_dir(dir, &st, &error), -ENOENT);
+	put_shard("one.safetensors", SHARD("a"), 2);
+	put_shard("two.safetensors", SHARD("b"), 2);
+	put_shard("three.safetensors", SHARD("a"), 2);
+	assert_int_equal(open_index("{\"metadata\":{},\"weight_map\":{\"a\":\"one.safetensors\","
+				    "\"b\":\"two.safetensors\"}}", &st), 0);
+	assert_int_equal(safetensors_files(st), 2);
+	assert_string_equal(safetensors_file(st, safetensors_find(st, "b")->file)->name, "two.safetensors");
+	safetensors_close(st);
+	index_error("{}", "weight_map");
+	index_error("{\"weight_map\":{\"a\":3}}", "plain file name");
+	index_error("{\"weight_map\":{\"a\":\"../one.safetensors\"}}", "plain file name");
+	index_error("{\"weight_map\":{\"a\":\"..\"}}", "plain file name");
+	index_error("{\"weight_map\":{\"a\":\"\"}}", "plain file name");
+	index_error("{\"weight_map\":{\"a\":\"none.safetensors\"}}", "none.safetensors: No such file");
+	index_error("{\"weight_map\":{\"c\":\"one.safetensors\"}}", "no tensor \"c\"");
+	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"one.safetensors\"}}", "no tensor \"b\"");
+	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"one.safetensors\"}}", "twice");
+	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"x\":\"three.safetensors\"}}", "twice");
+	snprintf(path, sizeof(path), "%s/fifo", dir);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	index_error("{\"weight_map\":{\"a\":\"fifo\"}}", "not a regular file");
+	snprintf(path, sizeof(path), "rm -r %s", dir);
+	assert_int_equal(system(path), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good), cmocka_unit_test(test_lies), cmocka_unit_test(test_frame),
+		cmocka_unit_test(test_shards),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
