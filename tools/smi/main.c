@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "smi.h"
+
+static const char usage[] =
+	"Usage: txda-smi [OPTIONS]                 chips and their users, as a table\n"
+	"       txda-smi dmon [OPTIONS]            one line a chip, again and again\n"
+	"       txda-smi query --fields=LIST       chosen fields\n"
+	"       txda-smi topo [OPTIONS]            how maps divide the chips of this process\n"
+	"\n"
+	"  -i, --chip CHIP      only this one: index, serial, bus address or node\n"
+	"  -l, --loop SECS      again every SECS seconds (dmon: 1)\n"
+	"  -n, --count N        end after N times\n"
+	"      --json           one JSON document (JSON lines with --loop)\n"
+	"      --fields LIST    query: names with commas between; \"help\" lists them\n"
+	"      --format FORMAT  query: csv (default) or json\n"
+	"      --map MAP        topo: CxTPy or a map such as 0,1;2,3\n"
+	"      --tp N           topo: chips of a group\n"
+	"      --explain        topo: why these chips\n"
+	"  -h, --help\n"
+	"  -V, --version\n"
+	"\n"
+	"Exit status: 0 done, 1 failure, 2 usage, 3 no chip.\n"
+	"NO_COLOR turns colours off; they are only used on a terminal.\n";
+
+enum command { SHOW, DMON, QUERY, TOPO };
+
+struct request {
+	enum command command;
+	const char *chip, *fields, *format;
+	double loop_s;			/* 0: once */
+	unsigned long count;		/* 0: no end */
+	bool json;
+	struct smi_topo topo;
+};
+
+static int usage_error(const char *format, const char *word)
+{
+	fputs("txda-smi: ", stderr);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	fprintf(stderr, format, word);
+#pragma GCC diagnostic pop
+	fputs(" (txda-smi --help)\n", stderr);
+	return SMI_USAGE;
+}
+
+enum { OPT_JSON = 256, OPT_FIELDS, OPT_FORMAT, OPT_MAP, OPT_TP, OPT_EXPLAIN };
+
+static const struct option options[] = {
+	{ "chip", required_argument, NULL, 'i' },
+	{ "loop", required_argument, NULL, 'l' },
+	{ "count", required_argument, NULL, 'n' },
+	{ "json", no_argument, NULL, OPT_JSON },
+	{ "fields", required_argument, NULL, OPT_FIELDS },
+	{ "format", required_argument, NULL, OPT_FORMAT },
+	{ "map", required_argument, NULL, OPT_MAP },
+	{ "tp", required_argument, NULL, OPT_TP },
+	{ "explain", no_argument, NULL, OPT_EXPLAIN },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ NULL, 0, NULL, 0 },
+};
+
+static bool read_count(const char *text, unsigned long max, unsigned long *ret)
+{
+	char *end;
+	unsigned long value;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || *text < '0' || *text > '9' || *end || !value || value > max)
+		return false;
+	*ret = value;
+	return true;
+}
+
+/* One option; -1 to go on, else the exit status. */
+static int read_option(int c, struct request *request)
+{
+	unsigned long value;
+	char *end;
+
+	switch (c) {
+	case 'i':
+		request->chip = optarg;
+		return -1;
+	case 'l':
+		request->loop_s = strtod(optarg, &end);
+		if (*end || end == optarg || !(request->loop_s >= 0.05 && request->loop_s <= 86400))
+			return usage_error("--loop %s: seconds from 0.05 to 86400 are wanted", optarg);
+		return -1;
+	case 'n':
+		if (!read_count(optarg, 1000000000, &request->count))
+			return usage_error("--count %s: a number from 1 is wanted", optarg);
+		return -1;
+	case OPT_JSON:
+		request->json = true;
+		return -1;
+	case OPT_FIELDS:
+		request->fields = optarg;
+		return -1;
+	case OPT_FORMAT:
+		if (strcmp(optarg, "csv") && strcmp(optarg, "json"))
+			return usage_error("--format %s: csv or json is wanted", optarg);
+		request->format = optarg;
+		return -1;
+	case OPT_MAP:
+		request->topo.map = optarg;
+		return -1;
+	case OPT_TP:
+		if (!read_count(optarg, TXDA_MAX_CHIPS_PER_GROUP, &value))
+			return usage_error("--tp %s: a number from 1 to 8 is wanted", optarg);
+		request->topo.tp = (unsigned)value;
+		return -1;
+	case OPT_EXPLAIN:
+		request->topo.explain = true;
+		return -1;
+	case 'h':
+		fputs(usage, stdout);
+		return SMI_OK;
+	case 'V':
+		printf("txda-smi %s\n", txda_version());
+		return SMI_OK;
+	default:
+		fputs("txda-smi --help says what is possible\n", stderr);
+		return SMI_USAGE;
+	}
+}
+
+static int read_command(int argc, char **argv, struct request *request)
+{
+	static const char *const name[] = { [DMON] = "dmon", [QUERY] = "query", [TOPO] = "topo" };
+	char unknown[64];
+	int c, r;
+
+	while ((c = getopt_long(argc, argv, "i:l:n:hV", options, NULL)) >= 0) {
+		r = read_option(c, request);
+		if (r >= 0)
+			return r;
+	}
+	for (; optind < argc; optind++) {
+		if (request->command != SHOW)
+			return usage_error("\"%s\" is too much", argv[optind]);
+		for (unsigned i = DMON; i <= TOPO; i++)
+			if (!strcmp(argv[optind], name[i]))
+				request->command = i;
+		if (request->command == SHOW)
+			return usage_error("\"%s\" is no command; dmon, query and topo are", argv[optind]);
+	}
+	if (request->command == QUERY) {
+		if (!request->fields)
+			return usage_error("query: --fields is missing%s", "");
+		if (!strcmp(request->fields, "help")) {
+			smi_list_fields(stdout);
+			return SMI_OK;
+		}
+		if (smi_check_fields(request->fields, unknown, sizeof(unknown)) < 0)
+			return usage_error("query: no field \"%s\"; --fields=help lists them", unknown);
+	}
+	if (request->command == DMON && !request->loop_s)
+		request->loop_s = 1;
+	return -1;
+}
+
+static int show(const struct request *request, unsigned long round)
+{
+	bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+	struct smi_snapshot snapshot;
+	int r;
+
+	r = smi_snapshot_take(request->chip, &snapshot);
+	if (r < 0) {
+		fprintf(stderr, "txda-smi: %s\n", txda_context_error(NULL));
+		return SMI_FAILURE;
+	}
+	if (request->command == QUERY)
+		r = smi_print_query(&snapshot, request->fields, !request->json && (!request->format || !strcmp(request->format, "csv")),
+				    stdout);
+	else if (request->json)
+		r = smi_print_json(&snapshot, stdout, request->loop_s);
+	else if (request->command == DMON)
+		smi_print_monitor(&snapshot, stdout, round % 20 == 0);
+	else if (snapshot.n_chips)
+		smi_print_table(&snapshot, stdout, colour);
+	if (r < 0)
+		fprintf(stderr, "txda-smi: %s\n", strerror(-r));
+	else if (!snapshot.n_chips)
+		fprintf(stderr, request->chip ? "txda-smi: no chip %s\n" :
+			"txda-smi: no TX8 chip here: no device node of the txda driver, "
+			"and no process with simulated chips\n", request->chip);
+	r = r < 0 ? SMI_FAILURE : snapshot.n_chips ? SMI_OK : SMI_NO_DEVICE;
+	smi_snapshot_free(&snapshot);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct request request = { .command = SHOW };
+	struct timespec pause;
+	int r = read_command(argc, argv, &request);
+
+	if (r < 0 && request.command == TOPO) {
+		r = smi_topo(&request.topo, stdout);
+	} else if (r < 0) {
+		pause.tv_sec = (time_t)request.loop_s;
+		pause.tv_nsec = (long)((request.loop_s - (double)pause.tv_sec) * 1e9);
+		for (unsigned long round = 0;;) {
+			r = show(&request, round);
+			if (fflush(stdout) || ++round == request.count || !request.loop_s || r == SMI_FAILURE)
+				break;
+			nanosleep(&pause, NULL);
+		}
+	}
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "txda-smi: cannot write: %s\n", strerror(errno));
+		return SMI_FAILURE;
+	}
+	return r;
+}

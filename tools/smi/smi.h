@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * txda-smi: what the chips of this machine do, and for whom.
+ *
+ * main.c reads the command line and loops; a snapshot is taken (snapshot.c) and shown as a table (table.c), as JSON, CSV or
+ * chosen fields (fields.c). topo.c shows how maps place groups. Nothing here opens a chip but topo.
+ * Threads: one.
+ */
+#ifndef TXDA_SMI_H
+#define TXDA_SMI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "txda.h"
+
+enum smi_exit {
+	SMI_OK = 0,
+	SMI_FAILURE = 1,
+	SMI_USAGE = 2,
+	SMI_NO_DEVICE = 3,
+};
+
+struct smi_process {
+	struct txda_process_info info;
+	char user[33];
+};
+
+struct smi_chip {
+	struct txda_device_info info;
+	struct txda_device_status status;
+	unsigned n_processes;
+	struct smi_process *process;	/* [n_processes] */
+};
+
+struct smi_snapshot {
+	unsigned n_chips;
+	struct smi_chip *chip;		/* [n_chips] */
+};
+
+/* @chip: index, serial, bus address or node of the one that is wanted, or NULL. 0 or -errno. */
+int smi_snapshot_take(const char *chip, struct smi_snapshot *ret_snapshot);
+void smi_snapshot_free(struct smi_snapshot *snapshot);
+
+/* The two boxes, 80 columns. */
+void smi_print_table(const struct smi_snapshot *snapshot, FILE *out, bool colour);
+/* One line a chip; @header: column titles first. */
+void smi_print_monitor(const struct smi_snapshot *snapshot, FILE *out, bool header);
+/* One JSON document, on one line when @compact. -ENOMEM. */
+int smi_print_json(const struct smi_snapshot *snapshot, FILE *out, bool compact);
+
+/* 0, or -EINVAL with the name of the field that is not known in @unknown. */
+int smi_check_fields(const char *fields, char *unknown, size_t size);
+/* @fields: names with commas between. */
+int smi_print_query(const struct smi_snapshot *snapshot, const char *fields, bool csv, FILE *out);
+/* Names of all fields, one a line. */
+void smi_list_fields(FILE *out);
+
+struct smi_topo {
+	const char *map;	/* NULL: automatic */
+	unsigned tp;		/* 0: what the map says */
+	bool explain;
+};
+/* Prints distances and groups; returns an exit status. */
+int smi_topo(const struct smi_topo *topo, FILE *out);
+
+#endif /* TXDA_SMI_H */
