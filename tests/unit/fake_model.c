@@ -52,6 +52,8 @@ atomic_uint fake_model_fail_after;
 struct txda_group *fake_model_fail_group;
 atomic_bool fake_model_hang;
 int fake_model_load_error;
+struct txda_group *_Atomic fake_model_last_group;
+_Atomic uint64_t fake_model_last_reserve;
 
 struct fake_model_config fake_model_small(void)
 {
@@ -124,6 +126,8 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 	const struct txda_model_info *i;
 	unsigned blocks;
 
+	fake_model_last_group = group;
+	fake_model_last_reserve = options->kv_reserve_bytes;
 	if (fake_model_load_error)
 		return fake_model_load_error;
 	m = calloc(1, sizeof(*m));

@@ -39,6 +39,10 @@ extern atomic_bool fake_model_hang;
 /* Lets txda_model_load() fail with this. */
 extern int fake_model_load_error;
 
+/* Of the last load: where, and how much memory the KV cache was to leave. */
+extern struct txda_group *_Atomic fake_model_last_group;
+extern _Atomic uint64_t fake_model_last_reserve;
+
 /* A group without meaning, told apart by its address. */
 struct txda_group *fake_group(unsigned index);
 

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The cache of compiled models: a directory of case dirs, each named by its key (txda-compile
+ * --key: a hash of the source, the options and the compiler's version), so that none is ever stale.
+ * A case dir appears there whole or not at all.
+ */
+#ifndef TXDA_RESIDENCY_CACHE_H
+#define TXDA_RESIDENCY_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "child.h"
+
+/* The directory by default; made if need be, with its parents. */
+int cache_find(const char *wanted, char *path, size_t len, char *err, size_t errlen);
+
+/* Whether @path is a case dir. */
+bool cache_is_case(const char *path);
+
+struct cache_source {
+	const char *compiler;
+	const char *path;    /* Hugging Face directory, absolute */
+	unsigned tp;	     /* 0: the compiler decides */
+	const char *weights; /* NULL: the compiler decides */
+};
+
+/*
+ * Finds the case dir of a source in @cache, compiling it if it is not there, or if @again. Blocks;
+ * errors as child_run().
+ */
+int cache_get(const char *cache, const struct cache_source *source, bool again,
+	      const struct child_options *options, char *case_dir, size_t len, char *err,
+	      size_t errlen);
+
+#endif

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define POLL_MS	   100 /* how often it looks at the clock and the stop */
+#define LINE_BYTES 512
+#define PRIORITY   5 /* a compile gives way to serving */
+
+struct child {
+	pid_t pid;
+	int out_fd, err_fd; /* -1: closed */
+	char *out;
+	size_t out_len, out_used;
+	char line[LINE_BYTES]; /* of standard error, not yet complete */
+	size_t line_used;
+	char *err;
+	size_t err_len;
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+static void copy_variable(char *buf, size_t len, const char *name, char **env, unsigned *n)
+{
+	const char *value = getenv(name);
+
+	if (value && (size_t)snprintf(buf, len, "%s=%s", name, value) < len)
+		env[(*n)++] = buf;
+}
+
+static int spawn(struct child *c, char *const argv[], int out, int err_fd)
+{
+	static char locale[] = "LC_ALL=C";
+	char path[4096], home[1024], tmp[1024];
+	char *env[5] = {locale};
+	unsigned n_env = 1;
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t none, all;
+	int error;
+
+	copy_variable(path, sizeof(path), "PATH", env, &n_env);
+	copy_variable(home, sizeof(home), "HOME", env, &n_env);
+	copy_variable(tmp, sizeof(tmp), "TMPDIR", env, &n_env);
+	sigemptyset(&none);
+	sigfillset(&all);
+	error = posix_spawn_file_actions_init(&actions);
+	if (error)
+		return -error;
+	error = posix_spawnattr_init(&attributes);
+	if (error) {
+		posix_spawn_file_actions_destroy(&actions);
+		return -error;
+	}
+	error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+	if (!error)
+		error = posix_spawn_file_actions_adddup2(&actions, out, 1);
+	if (!error)
+		error = posix_spawn_file_actions_adddup2(&actions, err_fd, 2);
+	if (!error)
+		error = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setsigdefault(&attributes, &all);
+	posix_spawnattr_setpgroup(&attributes, 0);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+						      POSIX_SPAWN_SETPGROUP);
+	if (!error)
+		error = posix_spawn(&c->pid, argv[0], &actions, &attributes, argv, env);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	return -error;
+}
+
+/* Limits cannot be set by posix_spawn(); a compiler that runs some instructions without them is no
+ * harm. */
+static void limit(const struct child *c, const struct child_options *o)
+{
+	const struct rlimit no_core = {0, 0}, files = {1024, 1024}, memory = {o->memory, o->memory};
+
+	prlimit(c->pid, RLIMIT_CORE, &no_core, NULL);
+	prlimit(c->pid, RLIMIT_NOFILE, &files, NULL);
+	if (o->memory)
+		prlimit(c->pid, RLIMIT_AS, &memory, NULL);
+	setpriority(PRIO_PROCESS, (id_t)c->pid, PRIORITY);
+}
+
+/* ---- listening ------------------------------------------------------------------------------- */
+
+/* Keeps the end of what it said: the last line is the error. */
+static void take_line(struct child *c, const struct child_options *o)
+{
+	unsigned long long done, total;
+	size_t used, need;
+
+	c->line[c->line_used] = '\0';
+	if (sscanf(c->line, "progress %llu %llu", &done, &total) == 2) {
+		if (o->progress)
+			o->progress(o->progress_arg, done, total);
+	} else if (c->line_used && c->err_len) {
+		for (char *p = c->line; *p; p++)
+			*p = (unsigned char)*p < ' ' || *p == 0x7f ? ' ' : *p;
+		used = strlen(c->err);
+		need = c->line_used + (used ? 2 : 0);
+		if (used + need >= c->err_len)
+			used = 0;
+		snprintf(c->err + used, c->err_len - used, "%s%s", used ? "; " : "", c->line);
+	}
+	c->line_used = 0;
+}
+
+static void take_error(struct child *c, const struct child_options *o, const char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (text[i] == '\n' || text[i] == '\r')
+			take_line(c, o);
+		else if (c->line_used + 1 < sizeof(c->line))
+			c->line[c->line_used++] = text[i];
+	}
+}
+
+static void take_output(struct child *c, const char *text, size_t n)
+{
+	if (n > c->out_len - 1 - c->out_used)
+		n = c->out_len - 1 - c->out_used;
+	memcpy(c->out + c->out_used, text, n);
+	c->out_used += n;
+	c->out[c->out_used] = '\0';
+}
+
+/* Reads what there is; closes the fd at its end. */
+static void drain(struct child *c, const struct child_options *o, int *fd)
+{
+	char buf[1024];
+	ssize_t n;
+
+	while (*fd >= 0 && (n = read(*fd, buf, sizeof(buf))) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n < 0)
+			break;
+		if (fd == &c->out_fd)
+			take_output(c, buf, (size_t)n);
+		else
+			take_error(c, o, buf, (size_t)n);
+	}
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/*
+ * Listens until the child has ended; kills its group when the time is over. Its descriptors may
+ * live on in children of its own: they do not count. Returns the wait status, -errno if there is
+ * none.
+ */
+static int listen_to(struct child *c, const struct child_options *o, int *ret_status)
+{
+	uint64_t end = now_ms() + 1000ull * o->seconds;
+	int killed = 0;
+	pid_t ended = 0;
+
+	while (!ended) {
+		struct pollfd fds[] = {{c->out_fd, POLLIN, 0}, {c->err_fd, POLLIN, 0}};
+
+		/* Both closed: it is about to end. */
+		poll(fds, 2, c->out_fd < 0 && c->err_fd < 0 ? 1 : POLL_MS);
+		drain(c, o, &c->out_fd);
+		drain(c, o, &c->err_fd);
+		if (!killed && (atomic_load(o->stop) || now_ms() >= end)) {
+			killed = atomic_load(o->stop) ? -ECANCELED : -ETIMEDOUT;
+			kill(-c->pid, SIGKILL);
+		}
+		ended = waitpid(c->pid, ret_status, WNOHANG);
+		if (ended < 0 && errno == EINTR)
+			ended = 0;
+	}
+	if (ended < 0)
+		return -errno;
+	drain(c, o, &c->out_fd);
+	drain(c, o, &c->err_fd);
+	take_line(c, o);
+	return killed;
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+/* What it came to, in words: of the child if it has said something. */
+static int judge(struct child *c, const struct child_options *o, const char *program, int how,
+		 int status)
+{
+	char said[LINE_BYTES];
+
+	if (!how && WIFEXITED(status) && !WEXITSTATUS(status))
+		return 0;
+	snprintf(said, sizeof(said), "%s", c->err);
+	if (how == -ETIMEDOUT) {
+		snprintf(c->err, c->err_len, "%s did not end within %u seconds", program,
+			 o->seconds);
+	} else if (how == -ECANCELED) {
+		snprintf(c->err, c->err_len, "%s was stopped", program);
+	} else if (how) {
+		snprintf(c->err, c->err_len, "cannot wait for %s: %s", program, strerror(-how));
+	} else if (WIFSIGNALED(status)) {
+		snprintf(c->err, c->err_len, "%s was killed by signal %d (%s)%s%s", program,
+			 WTERMSIG(status), strsignal(WTERMSIG(status)), *said ? ": " : "", said);
+	} else if (!*said) {
+		snprintf(c->err, c->err_len, "%s ended with status %d and said nothing", program,
+			 WEXITSTATUS(status));
+	}
+	return how ? how : -EIO;
+}
+
+int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,
+	      char *err, size_t errlen)
+{
+	struct child c = {.out_fd = -1,
+			  .err_fd = -1,
+			  .out = out,
+			  .out_len = outlen,
+			  .err = err,
+			  .err_len = errlen};
+	int out_pipe[2] = {-1, -1}, err_pipe[2] = {-1, -1}, status = 0, error = 0;
+
+	*out = *err = '\0';
+	if (pipe2(out_pipe, O_CLOEXEC) || pipe2(err_pipe, O_CLOEXEC))
+		error = -errno;
+	if (!error)
+		error = spawn(&c, argv, out_pipe[1], err_pipe[1]);
+	close_fd(out_pipe[1]);
+	close_fd(err_pipe[1]);
+	if (error) {
+		close_fd(out_pipe[0]);
+		close_fd(err_pipe[0]);
+		snprintf(err, errlen, "cannot run %s: %s", argv[0], strerror(-error));
+		return error;
+	}
+	limit(&c, options);
+	c.out_fd = out_pipe[0];
+	c.err_fd = err_pipe[0];
+	fcntl(c.out_fd, F_SETFL, O_NONBLOCK);
+	fcntl(c.err_fd, F_SETFL, O_NONBLOCK);
+	error = listen_to(&c, options, &status);
+	close_fd(c.out_fd);
+	close_fd(c.err_fd);
+	return judge(&c, options, argv[0], error, status);
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+static int find_in_path(const char *name, char *path, size_t len)
+{
+	const char *dirs = getenv("PATH");
+
+	while (dirs && *dirs) {
+		size_t n = strcspn(dirs, ":");
+		int need = snprintf(path, len, "%.*s/%s", (int)n, dirs, name);
+
+		if (n && need > 0 && (size_t)need < len && !access(path, X_OK))
+			return 0;
+		dirs += n + (dirs[n] == ':');
+	}
+	return -ENOENT;
+}
+
+int child_find(const char *name, char *path, size_t len)
+{
+	static const char *const places[] = {"", "../libexec/txda/", "../tools/compile/"};
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n > 0) {
+		self[n] = '\0';
+		*strrchr(self, '/') = '\0';
+		for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+			int need = snprintf(path, len, "%s/%s%s", self, places[i], name);
+
+			if (need > 0 && (size_t)need < len && !access(path, X_OK))
+				return 0;
+		}
+	}
+	return find_in_path(name, path, len);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs the compiler as a child process: no shell, no inherited descriptors, a bare environment, its
+ * own process group, resource limits, lower priority. Whatever becomes of it is an error text,
+ * never more.
+ *
+ * Blocks; any thread.
+ */
+#ifndef TXDA_RESIDENCY_CHILD_H
+#define TXDA_RESIDENCY_CHILD_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct child_options {
+	unsigned seconds;	 /* killed after this long */
+	uint64_t memory;	 /* address space in bytes; 0: not limited here */
+	const atomic_bool *stop; /* killed soon after it becomes true */
+	/* Called for each line "progress DONE TOTAL" on standard error. */
+	void (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *progress_arg;
+};
+
+/*
+ * Runs argv[0], a path, with argv, NULL-terminated. Standard output goes to @out, NUL-terminated,
+ * cut to its size. 0 if it ended with status 0. -EIO: it did not, err has the end of what it said
+ * on standard error. -ETIMEDOUT, -ECANCELED: killed for the time, the stop. Else it could not be
+ * started.
+ */
+int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,
+	      char *err, size_t errlen);
+
+/*
+ * Finds a program: beside this executable, in ../libexec/txda beside its directory, in the build
+ * tree next to it, in PATH. -ENOENT.
+ */
+int child_find(const char *name, char *path, size_t len);
+
+#endif

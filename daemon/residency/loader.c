@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cache.h"
+#include "residency_internal.h"
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* ---- one load, not locked -------------------------------------------------------------------- */
+
+static void set_phase(struct residency_model *m, const char *phase)
+{
+	pthread_mutex_lock(&m->residency->lock);
+	snprintf(m->phase, sizeof(m->phase), "%s", phase);
+	m->progress_done = m->progress_total = 0;
+	pthread_mutex_unlock(&m->residency->lock);
+}
+
+static void on_progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct residency_model *m = arg;
+
+	pthread_mutex_lock(&m->residency->lock);
+	m->progress_done = done;
+	m->progress_total = total;
+	pthread_mutex_unlock(&m->residency->lock);
+}
+
+/* Finds the case dir, by way of the compiler if need be. */
+static int find_case(struct residency_model *m, bool again, char *case_dir, size_t len, char *err,
+		     size_t errlen)
+{
+	struct residency *r = m->residency;
+	const struct cache_source source = {
+		.compiler = r->compiler,
+		.path = m->path,
+		.tp = m->wanted_tp,
+		.weights = *m->weights ? m->weights : NULL,
+	};
+	const struct child_options child = {
+		.seconds = r->options.compile_seconds,
+		.memory = r->options.compile_memory,
+		.stop = &r->stop,
+		.progress = on_progress,
+		.progress_arg = m,
+	};
+
+	if (m->is_case) {
+		snprintf(case_dir, len, "%s", m->path);
+		return 0;
+	}
+	set_phase(m, "compiling");
+	return cache_get(r->cache_dir, &source, again, &child, case_dir, len, err, errlen);
+}
+
+/* Makes the exact plan of a model's memory. What is spoilt in the cache is compiled again. */
+static int plan(struct residency_model *m, char *err, size_t errlen)
+{
+	struct residency *r = m->residency;
+	char case_dir[MAX_PATH];
+	struct txda_model_plan p = TXDA_INIT(struct txda_model_plan);
+	int error;
+
+	for (unsigned attempt = 0; attempt < 2; attempt++) {
+		error = find_case(m, attempt > 0, case_dir, sizeof(case_dir), err, errlen);
+		if (error)
+			return error;
+		error = txda_model_plan(r->context, case_dir, &p);
+		if (!error || m->is_case)
+			break;
+	}
+	if (error) {
+		snprintf(err, errlen, "%s", txda_context_error(r->context));
+		return error;
+	}
+	pthread_mutex_lock(&r->lock);
+	m->plan = p;
+	m->planned = true;
+	snprintf(m->case_dir, sizeof(m->case_dir), "%s", case_dir);
+	pthread_mutex_unlock(&r->lock);
+	return 0;
+}
+
+static int load(struct residency_model *m, struct txda_group **ret_group,
+		struct engine **ret_engine, char *err, size_t errlen)
+{
+	struct residency *r = m->residency;
+	struct engine_options options = r->options.engine;
+	struct txda_group *group;
+	int error = plan(m, err, errlen);
+
+	if (!error)
+		error = place_model(m, &group, &options, err, errlen);
+	if (error)
+		return error;
+	set_phase(m, "loading");
+	options.case_dir = m->case_dir;
+	options.context = r->context;
+	options.load_progress = on_progress;
+	options.load_progress_arg = m;
+	error = engine_new(group, &options, ret_engine, err, errlen);
+	if (error) {
+		txda_group_unref(group);
+		return error;
+	}
+	*ret_group = group;
+	return 0;
+}
+
+/* ---- the thread, locked between jobs --------------------------------------------------------- */
+
+/* An engine that nobody holds and that is on its way out. */
+static struct residency_model *find_leaving(struct residency *r)
+{
+	for (struct residency_model *m = r->models; m; m = m->next)
+		if (m->engine && !m->holders && (m->state == RESIDENCY_DRAINING || m->load_turn))
+			return m;
+	return NULL;
+}
+
+static void free_engine(struct residency_model *m)
+{
+	struct residency *r = m->residency;
+	struct engine *engine = m->engine;
+	struct txda_group *group = m->group;
+
+	m->engine = NULL;
+	m->group = NULL;
+	r->loading = m;
+	pthread_mutex_unlock(&r->lock);
+	engine_free(engine);
+	txda_group_unref(group);
+	pthread_mutex_lock(&r->lock);
+	r->loading = NULL;
+	if (m->state == RESIDENCY_DRAINING)
+		m->state = RESIDENCY_PLANNED;
+}
+
+/* The load that was asked for first. */
+static struct residency_model *find_queued(struct residency *r)
+{
+	struct residency_model *first = NULL;
+
+	for (struct residency_model *m = r->models; m; m = m->next)
+		if (m->load_turn && !m->engine && (!first || m->load_turn < first->load_turn))
+			first = m;
+	return first;
+}
+
+static void load_model(struct residency_model *m)
+{
+	struct residency *r = m->residency;
+	struct engine *engine = NULL;
+	struct txda_group *group = NULL;
+	char err[MAX_TEXT] = "";
+	uint64_t start = now_ns();
+	int error;
+
+	m->load_turn = 0;
+	r->loading = m;
+	pthread_mutex_unlock(&r->lock);
+	error = load(m, &group, &engine, err, sizeof(err));
+	pthread_mutex_lock(&r->lock);
+	r->loading = NULL;
+	m->phase[0] = '\0';
+	m->load_ns = now_ns() - start;
+	if (error) {
+		snprintf(m->error, sizeof(m->error), "%s", err);
+		m->state = m->planned ? RESIDENCY_PLANNED : RESIDENCY_COLD;
+	} else {
+		m->error[0] = '\0';
+		m->engine = engine;
+		m->group = group;
+		engine_limits(engine, &m->limits);
+		m->state = RESIDENCY_RESIDENT;
+	}
+	if (!error && r->shutdown) {
+		engine_drain(engine);
+		m->state = RESIDENCY_DRAINING;
+		error = -ESHUTDOWN;
+		snprintf(err, sizeof(err), "the daemon is shutting down");
+	}
+	model_tell(m, error, err);
+}
+
+void *loader_main(void *arg)
+{
+	struct residency *r = arg;
+
+	pthread_setname_np(pthread_self(), "txda-loader");
+	pthread_mutex_lock(&r->lock);
+	while (!r->ending) {
+		struct residency_model *m = find_leaving(r);
+
+		if (m) {
+			free_engine(m);
+			continue;
+		}
+		m = find_queued(r);
+		if (m)
+			load_model(m);
+		else
+			pthread_cond_wait(&r->work, &r->lock);
+	}
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}

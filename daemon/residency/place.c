@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+/*
+ * On which chips a model goes, and how much of their memory its KV cache may take.
+ *
+ * The map divides the chips into groups; a model goes to the group whose chips have the fewest
+ * models, among these to the one with the most free memory. Models that are still to come get their
+ * share: what weights leave free on the chips is divided evenly among this model and those that
+ * will have to join it there.
+ */
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "residency_internal.h"
+
+struct candidate {
+	struct txda_group *group;
+	unsigned models;     /* that use one of its chips */
+	uint64_t free_bytes; /* of the chip that has least */
+};
+
+static bool shares_chip(struct txda_group *a, struct txda_group *b)
+{
+	for (unsigned i = 0; i < txda_group_size(a); i++)
+		for (unsigned j = 0; j < txda_group_size(b); j++)
+			if (txda_group_device(a, i) == txda_group_device(b, j))
+				return true;
+	return false;
+}
+
+/* Looks at a group's chips; -ENODEV if one of them is lost. */
+static int look(struct residency *r, struct candidate *c)
+{
+	c->models = 0;
+	c->free_bytes = UINT64_MAX;
+	for (unsigned i = 0; i < txda_group_size(c->group); i++) {
+		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+		struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+		struct txda_device *device = txda_group_device(c->group, i);
+		uint64_t free_bytes;
+
+		if (txda_device_info(device, &info) < 0 ||
+		    txda_device_status(device, &status) < 0 || status.lost)
+			return -ENODEV;
+		free_bytes = info.mem_bytes > status.mem_used_bytes
+				     ? info.mem_bytes - status.mem_used_bytes
+				     : 0;
+		c->free_bytes = free_bytes < c->free_bytes ? free_bytes : c->free_bytes;
+	}
+	pthread_mutex_lock(&r->lock);
+	for (struct residency_model *m = r->models; m; m = m->next)
+		c->models += m->group && shares_chip(m->group, c->group);
+	pthread_mutex_unlock(&r->lock);
+	return 0;
+}
+
+static bool better(const struct candidate *a, const struct candidate *b)
+{
+	return a->models != b->models ? a->models < b->models : a->free_bytes > b->free_bytes;
+}
+
+/* The best group of @tp chips; *ret_groups: how many there are. */
+static int choose_group(struct residency *r, unsigned tp, struct candidate *best,
+			unsigned *ret_groups, char *err, size_t errlen)
+{
+	struct txda_group_options options = TXDA_INIT(struct txda_group_options);
+	unsigned lost = 0;
+	int error;
+
+	best->group = NULL;
+	options.tp = tp;
+	for (;; options.replica++) {
+		struct candidate c;
+
+		error = txda_group_new(r->context, &options, &c.group);
+		if (error)
+			break;
+		if (look(r, &c)) {
+			lost++;
+			txda_group_unref(c.group);
+		} else if (!best->group || better(&c, best)) {
+			txda_group_unref(best->group);
+			*best = c;
+		} else {
+			txda_group_unref(c.group);
+		}
+	}
+	*ret_groups = options.replica - lost;
+	if (best->group)
+		return 0;
+	if (lost)
+		snprintf(err, errlen, "no group of %u chips is left: a chip of each is lost", tp);
+	else
+		snprintf(err, errlen, "no group of %u chips: %s", tp,
+			 txda_context_error(r->context));
+	return lost ? -EIO : error;
+}
+
+/* Bytes per chip of a model that is not compiled yet, by its checkpoint's size: an upper bound but
+ * for float32 ones. */
+static uint64_t checkpoint_bytes(const struct residency_model *m)
+{
+	unsigned tp = m->wanted_tp ? m->wanted_tp : 1;
+	char pattern[MAX_PATH + 16];
+	uint64_t bytes = 0;
+	struct stat st;
+	glob_t files;
+
+	snprintf(pattern, sizeof(pattern), "%s/*.safetensors", m->path);
+	if (glob(pattern, GLOB_NOSORT, NULL, &files))
+		return 0;
+	for (size_t i = 0; i < files.gl_pathc; i++)
+		bytes += !stat(files.gl_pathv[i], &st) && st.st_size > 0 ? (uint64_t)st.st_size : 0;
+	globfree(&files);
+	return bytes / tp;
+}
+
+static uint64_t fixed_bytes(const struct txda_model_plan *plan)
+{
+	return plan->weight_bytes + plan->scratch_bytes + plan->io_bytes;
+}
+
+/* How much of a chip's memory to leave to the models that are still to be loaded onto it. */
+static uint64_t reserve(struct residency *r, const struct residency_model *m, uint64_t free_bytes,
+			unsigned groups)
+{
+	uint64_t mine = fixed_bytes(&m->plan), theirs = 0, left;
+	unsigned others = 0, here;
+
+	pthread_mutex_lock(&r->lock);
+	for (const struct residency_model *other = r->models; other; other = other->next) {
+		if (other == m || other->engine)
+			continue;
+		others++;
+		theirs += other->planned ? fixed_bytes(&other->plan) : checkpoint_bytes(other);
+	}
+	pthread_mutex_unlock(&r->lock);
+	here = groups ? others / groups : others;
+	if (!here || free_bytes < mine)
+		return 0;
+	theirs = theirs / others * here;
+	left = free_bytes - mine;
+	if (left <= theirs)
+		return 0; /* they do not fit beside it anyway */
+	return theirs + (left - theirs) / (here + 1) * here;
+}
+
+int place_model(struct residency_model *m, struct txda_group **ret_group,
+		struct engine_options *options, char *err, size_t errlen)
+{
+	struct residency *r = m->residency;
+	struct candidate best;
+	unsigned groups;
+	int error = choose_group(r, m->plan.tp, &best, &groups, err, errlen);
+
+	if (error)
+		return error;
+	if (!options->max_kv_blocks) {
+		options->max_kv_blocks = m->plan.kv_blocks_at_limit < UINT32_MAX / 2
+						 ? (unsigned)m->plan.kv_blocks_at_limit
+						 : UINT32_MAX / 2;
+		options->kv_reserve_bytes += reserve(r, m, best.free_bytes, groups);
+	}
+	*ret_group = best.group;
+	return 0;
+}
