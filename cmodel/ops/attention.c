@@ -106,7 +106,7 @@ static void attention_need(const struct cm_launch *l, struct cm_op_need *need)
 	need->shared_bytes = align64(seqs * sizeof(struct seq)) + align64(seqs * l->in[2]->dim[1] * 4) +
 			     align64(max_items(l) * sizeof(struct item)) + MAX_SPLIT_ITEMS * partial_bytes(l) + 64;
 	/* packed q and p, scores, two partial results */
-	need->core_bytes = dim / 2 * CM_ATT_ROWS * 4 + CM_ATT_TILE / 2 * CM_ATT_ROWS * 4 + CM_ATT_ROWS * CM_ATT_TILE * 4 +
+	need->core_bytes = dim * CM_ATT_ROWS * 4 + CM_ATT_TILE * CM_ATT_ROWS * 4 + CM_ATT_ROWS * CM_ATT_TILE * 4 +
 			   2 * partial_bytes(l) + 64;
 }
 
@@ -259,8 +259,8 @@ static void run_item(const struct cm_launch *l, const struct item *it, uint8_t *
 	};
 
 	a.q_pack = (uint32_t *)scratch;
-	a.p_pack = a.q_pack + padded / 2 * CM_ATT_ROWS;
-	a.scores = (float *)(a.p_pack + CM_ATT_TILE / 2 * CM_ATT_ROWS);
+	a.p_pack = a.q_pack + padded * CM_ATT_ROWS;
+	a.scores = (float *)(a.p_pack + CM_ATT_TILE * CM_ATT_ROWS);
 	part = partial_at(a.scores + CM_ATT_ROWS * CM_ATT_TILE);
 	total = partial_at((uint8_t *)part.max + partial_bytes(l));
 	if (it->partial != TXDA_NONE)

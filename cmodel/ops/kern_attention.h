@@ -33,13 +33,23 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 	}
 }
 
+/*
+ * Products of pairs: 16 lanes of K or V pairs times one pair of q or p. That pair stands in q_pack and p_pack as one word with
+ * CM_BF16_DOT, else as two floats CM_ATT_ROWS apart; PAIR_ROWS words further is the next pair.
+ */
 #if defined(CM_BF16_DOT)
 typedef __m512 dotacc;
 #define DOT_ZERO	_mm512_setzero_ps()
+#define PAIR_ROWS	CM_ATT_ROWS
 
-V_INLINE void dot16(dotacc *c, const uint32_t *w, uint32_t x)
+V_INLINE void dot16(dotacc *c, const uint32_t *w, const uint32_t *x)
 {
-	*c = _mm512_dpbf16_ps(*c, (__m512bh)_mm512_loadu_si512(w), (__m512bh)_mm512_set1_epi32((int)x));
+	*c = _mm512_dpbf16_ps(*c, (__m512bh)_mm512_loadu_si512(w), (__m512bh)_mm512_set1_epi32((int)*x));
+}
+
+V_INLINE void put_pair(uint32_t *to, uint32_t pair)
+{
+	*to = pair;
 }
 #else
 struct dotacc {
@@ -47,16 +57,24 @@ struct dotacc {
 };
 typedef struct dotacc dotacc;
 #define DOT_ZERO	((dotacc){ 0 })
+#define PAIR_ROWS	(2 * CM_ATT_ROWS)
 
-V_INLINE void dot16(dotacc *c, const uint32_t *w, uint32_t x)
+V_INLINE void dot16(dotacc *c, const uint32_t *w, const uint32_t *x)
 {
-	vf x0 = v_set1(cm_bf16_to_f32((uint16_t)x)), x1 = v_set1(cm_bf16_to_f32((uint16_t)(x >> 16)));
+	const float *f = (const float *)x;
+	vf x0 = v_set1(f[0]), x1 = v_set1(f[CM_ATT_ROWS]);
 
 	for (int i = 0; i < 16 / VL; i++) {
 		vu u = *(const vu_any *)(w + i * VL);
 
 		c->v[i] = v_fma(v_pair_odd(u), x1, v_fma(v_pair_even(u), x0, c->v[i]));
 	}
+}
+
+V_INLINE void put_pair(uint32_t *to, uint32_t pair)
+{
+	to[0] = pair << 16;
+	to[CM_ATT_ROWS] = pair & 0xffff0000u;
 }
 #endif
 
@@ -69,11 +87,11 @@ V_INLINE void score_rows(const unsigned rows, const struct cm_attend *a, const s
 
 	for (unsigned r = 0; r < rows; r++)
 		c[r][0] = c[r][1] = DOT_ZERO;
-	for (unsigned i = 0; i < (a->dim + 1) / 2; i++, k0 += 16, k1 += 16, q += CM_ATT_ROWS)
+	for (unsigned i = 0; i < (a->dim + 1) / 2; i++, k0 += 16, k1 += 16, q += PAIR_ROWS)
 #pragma GCC unroll 8
 		for (unsigned r = 0; r < rows; r++) {
-			dot16(&c[r][0], k0, q[r]);
-			dot16(&c[r][1], k1, q[r]);
+			dot16(&c[r][0], k0, q + r);
+			dot16(&c[r][1], k1, q + r);
 		}
 	for (unsigned r = 0; r < rows; r++) {
 		memcpy(a->scores + (r0 + r) * CM_ATT_TILE + g * 16, &c[r][0], 64);
@@ -92,17 +110,17 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 		for (unsigned i = 0; i < 1u + two; i++)
 			memcpy(&c[r][i], a->acc + (r0 + r) * a->acc_stride + d0 + i * 16, 64);
 	for (unsigned g = 0; g < t->groups; g++) {
-		const uint32_t *v = t->v[g] + d0, *p = a->p_pack + g * 8 * CM_ATT_ROWS + r0;
+		const uint32_t *v = t->v[g] + d0, *p = a->p_pack + g * 8 * PAIR_ROWS + r0;
 		uint32_t keys = a->to - (t->at + g * 16);
 		unsigned pairs = keys < 16 ? keys / 2 : 8;
 		uint32_t last[32];
 
-		for (unsigned i = 0; i < pairs; i++, v += dim, p += CM_ATT_ROWS)
+		for (unsigned i = 0; i < pairs; i++, v += dim, p += PAIR_ROWS)
 #pragma GCC unroll 8
 			for (unsigned r = 0; r < rows; r++) {
-				dot16(&c[r][0], v, p[r]);
+				dot16(&c[r][0], v, p + r);
 				if (two)
-					dot16(&c[r][1], v + 16, p[r]);
+					dot16(&c[r][1], v + 16, p + r);
 			}
 		if (keys >= 16 || !(keys & 1))
 			continue;
@@ -110,9 +128,9 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 		for (unsigned i = 0; i < 16u + 16u * two; i++)
 			last[i] = v[i] & 0xffffu;
 		for (unsigned r = 0; r < rows; r++) {
-			dot16(&c[r][0], last, p[r]);
+			dot16(&c[r][0], last, p + r);
 			if (two)
-				dot16(&c[r][1], last + 16, p[r]);
+				dot16(&c[r][1], last + 16, p + r);
 		}
 	}
 	for (unsigned r = 0; r < rows; r++)
@@ -168,7 +186,7 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 	hi = hi < CM_ATT_TILE ? hi : CM_ATT_TILE;
 	if (lo >= hi) {
 		for (unsigned i = 0; i < CM_ATT_TILE / 2; i++)
-			p[i * CM_ATT_ROWS] = 0;
+			put_pair(p + i * PAIR_ROWS, 0);
 		return;
 	}
 	for (uint32_t i = 0; i < lo; i++)
@@ -205,7 +223,7 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 		uint32_t u;
 
 		memcpy(&u, h + 2 * i, 4);
-		p[i * CM_ATT_ROWS] = u;
+		put_pair(p + i * PAIR_ROWS, u);
 	}
 }
 
@@ -216,7 +234,7 @@ static void attend(const struct cm_attend *a)
 			uint32_t u;
 
 			memcpy(&u, a->q[r] + 2 * i, 4);
-			a->q_pack[i * CM_ATT_ROWS + r] = u;
+			put_pair(a->q_pack + i * PAIR_ROWS + r, u);
 		}
 		a->max[r] = -INFINITY;
 		a->sum[r] = 0;

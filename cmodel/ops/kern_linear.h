@@ -30,8 +30,12 @@
 #if VL == 16
 /* ---- AVX-512 ------------------------------------------------------------------------------------ */
 
-/* How far ahead of its use a panel is asked for; one page, so that the next page's translation is under way too. */
-#define PREFETCH_BYTES 2048
+/*
+ * How far ahead of its use a panel is asked for: a page, which the hardware's own prefetchers do not cross. Into the second level, since
+ * the first is for what several rows share.
+ */
+#define PREFETCH_BYTES 4096
+#define PREFETCH(p) _mm_prefetch((const char *)(p) + PREFETCH_BYTES, _MM_HINT_T1)
 
 #if defined(CM_BF16_DOT)
 /* VDPBF16PS: a pair of K per lane and step. */
@@ -80,8 +84,8 @@ V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const
 		for (unsigned v = 0; v < 2; v++)
 			c[m][v] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(acc + m * 32 + v * 16);
 	for (size_t i = 0; i < n; i++, w += 128, a += PAIR_WORDS * rows) {
-		_mm_prefetch((const char *)w + PREFETCH_BYTES, _MM_HINT_T0);
-		_mm_prefetch((const char *)w + PREFETCH_BYTES + 64, _MM_HINT_T0);
+		PREFETCH(w);
+		PREFETCH(w + 64);
 		bf16_pair(rows, c, _mm512_load_si512(w), _mm512_load_si512(w + 64), a);
 	}
 	for (unsigned m = 0; m < rows; m++)
@@ -161,7 +165,7 @@ V_INLINE void NAME(const unsigned rows, float *acc, const uint8_t *w, const uint
 		i += blocks;									\
 		for (; blocks; blocks--, w += BLOCK_BYTES, a += 10 * mr) {			\
 			for (unsigned j = 0; j < BLOCK_BYTES; j += 64)				\
-				_mm_prefetch((const char *)w + PREFETCH_BYTES + j, _MM_HINT_T0);	\
+				PREFETCH(w + j);						\
 			I8_BLOCK(rows, LOAD);							\
 		}										\
 	}											\

@@ -151,6 +151,22 @@ static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, si
 	}
 }
 
+static void rotate(float *y, const float *x, const float *cs, const float *sn, unsigned pairs)
+{
+	unsigned i = 0;
+
+	for (; i + VL <= pairs; i += VL) {
+		vf a = v_load(x + i), b = v_load(x + pairs + i), c = v_load(cs + i), s = v_load(sn + i);
+
+		v_store(y + i, a * c - b * s);
+		v_store(y + pairs + i, b * c + a * s);
+	}
+	for (; i < pairs; i++) {
+		y[i] = x[i] * cs[i] - x[pairs + i] * sn[i];
+		y[pairs + i] = x[pairs + i] * cs[i] + x[i] * sn[i];
+	}
+}
+
 static void silu_gate(float *out, const float *acc)
 {
 	for (int i = 0; i < 16; i += VL) {

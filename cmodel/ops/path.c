@@ -27,6 +27,7 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.panel_f32 = panel_f32,
 	.panel_w8 = panel_w8,
 	.panel_w4 = panel_w4,
+	.rotate = rotate,
 	.silu_gate = silu_gate,
 	.attend = attend,
 	.row_max = row_max,

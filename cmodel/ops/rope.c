@@ -152,12 +152,13 @@ static void rotate(const struct cm_launch *l, const float *x, const float *w, co
 		cm_simd->rmsnorm(tmp, x, w, p->head_dim, p->eps);
 		x = tmp;
 	}
-	for (unsigned i = 0; i < pairs; i++) {
-		unsigned a = inter ? 2 * i : i, b = inter ? 2 * i + 1 : i + pairs;
-		float xa = x[a], xb = x[b];
+	if (!inter)
+		cm_simd->rotate(y, x, cs, sn, pairs);
+	for (unsigned i = 0; inter && i < pairs; i++) {
+		float xa = x[2 * i], xb = x[2 * i + 1];
 
-		y[a] = xa * cs[i] - xb * sn[i];
-		y[b] = xb * cs[i] + xa * sn[i];
+		y[2 * i] = xa * cs[i] - xb * sn[i];
+		y[2 * i + 1] = xb * cs[i] + xa * sn[i];
 	}
 	for (unsigned i = 2 * pairs; i < p->head_dim; i++)
 		y[i] = x[i];
@@ -170,20 +171,23 @@ static void store_kv(const struct cm_launch *l, unsigned head, uint32_t slot, co
 	uint32_t in = slot % p->block_size;
 	uint8_t *base = (uint8_t *)l->out[1]->ptr + slot / p->block_size * l->out[1]->dim[1] * (es / 2) +
 			(p->layer_offset + (uint64_t)head * padded * p->block_size * 4) * (es / 2);
+	uint16_t h[MAX_HEAD_DIM];
 	uint64_t k_at = (uint64_t)in / 16 * padded * 16 + in % 16 * 2;
 	uint64_t v_at = (uint64_t)padded * p->block_size + (uint64_t)in / 2 * padded * 2 + in % 2;
 
-	for (unsigned d = 0; d < dim; d++) {
-		uint64_t ki = k_at + d / 2 * 32 + d % 2, at = v_at + (uint64_t)d * 2;
-
-		if (l->precise) {
-			((float *)base)[ki] = k[d];
-			((float *)base)[at] = v[d];
-		} else {
-			((uint16_t *)base)[ki] = cm_f32_to_bf16(k[d]);
-			((uint16_t *)base)[at] = cm_f32_to_bf16(v[d]);
+	if (l->precise) {
+		for (unsigned d = 0; d < dim; d++) {
+			((float *)base)[k_at + d / 2 * 32 + d % 2] = k[d];
+			((float *)base)[v_at + (uint64_t)d * 2] = v[d];
 		}
+		return;
 	}
+	cm_simd->to_bf16(h, k, dim);
+	for (unsigned d = 0; d < dim; d += 2)
+		memcpy((uint16_t *)base + k_at + d * 16, h + d, 4);
+	cm_simd->to_bf16(h, v, dim);
+	for (unsigned d = 0; d < dim; d++)
+		((uint16_t *)base)[v_at + d * 2] = h[d];
 }
 
 static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)

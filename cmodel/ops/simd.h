@@ -40,8 +40,8 @@ struct cm_attend {
 	float *max, *sum;		/* [rows] results of the split */
 	float *acc;			/* [rows][acc_stride] */
 	unsigned acc_stride;		/* floats; D rounded up to 16 */
-	uint32_t *q_pack;		/* scratch: u32[ceil(D/2)][CM_ATT_ROWS] */
-	uint32_t *p_pack;		/* scratch: u32[CM_ATT_TILE/2][CM_ATT_ROWS] */
+	uint32_t *q_pack;		/* scratch: u32[D][CM_ATT_ROWS] */
+	uint32_t *p_pack;		/* scratch: u32[CM_ATT_TILE][CM_ATT_ROWS] */
 	float *scores;			/* scratch: [CM_ATT_ROWS][CM_ATT_TILE] */
 };
 
@@ -68,6 +68,8 @@ struct cm_simd {
 			 unsigned group);
 	void (*panel_w4)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
 			 unsigned group);
+	/* y[2 pairs] = x rotated: pairs (i, i + pairs) by the angles of cos[pairs], sin[pairs] */
+	void (*rotate)(float *y, const float *x, const float *cs, const float *sn, unsigned pairs);
 	/* out[16] = silu(acc[0..15]) * acc[16..31] */
 	void (*silu_gate)(float *out, const float *acc);
 	void (*attend)(const struct cm_attend *a);

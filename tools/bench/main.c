@@ -31,6 +31,7 @@ static const char usage[] =
 	"  --prompt N         prefill length (512)\n"
 	"  --gen N            decode steps timed (16)\n"
 	"  --batch LIST       sequences decoded at once (1,16)\n"
+	"  --ops              where the time of a step goes, by op\n"
 	"  --json             one JSON document on standard output\n"
 	"  --ceilings         measure the machine and nothing else\n"
 	"  -h, --help\n"
@@ -39,7 +40,7 @@ static const char usage[] =
 struct options {
 	const char *synthetic, *weights, *dir, *tp;
 	unsigned prompt, gen, batch[8], n_batch;
-	bool json, ceilings;
+	bool json, ceilings, ops;
 };
 
 struct result {
@@ -211,6 +212,78 @@ static void print_result(const struct options *o, const struct runner *r, const 
 	fflush(stdout);
 }
 
+/* ---- where the time goes ---- */
+
+struct op_sum {
+	char name[80];
+	unsigned calls;
+	uint64_t ns;
+};
+
+/* "layers.3.mlp.down" is one of the calls of "layers.mlp.down". */
+static void op_name(const char *opcode, const char *label, char *buf, size_t len)
+{
+	size_t n = (size_t)snprintf(buf, len, "%s ", opcode);
+
+	for (; *label && n + 1 < len; label++) {
+		if (*label == '.' && label[1] >= '0' && label[1] <= '9') {
+			label++;
+			while (label[1] >= '0' && label[1] <= '9')
+				label++;
+			continue;
+		}
+		buf[n++] = *label;
+	}
+	buf[n] = 0;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct op_sum *x = a, *y = b;
+
+	return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+/* One more step with a timeline, summed up by op. */
+static int print_ops(struct runner *r, unsigned n)
+{
+	int count = txda_model_op_count(r->model), sums = 0, err;
+	struct op_sum *sum = calloc((size_t)count + 1, sizeof(*sum));
+	uint64_t busy = 0, span;
+	double seconds;
+
+	r->timing = calloc((size_t)count + 1, sizeof(*r->timing));
+	err = r->timing && sum ? runner_step(r, n, &seconds) : -ENOMEM;
+	for (int i = 0; i < count && !err; i++) {
+		const char *opcode, *label;
+		char name[80];
+		int j;
+
+		txda_model_op(r->model, (unsigned)i, &opcode, &label);
+		op_name(opcode, label, name, sizeof(name));
+		for (j = 0; j < sums && strcmp(sum[j].name, name); j++)
+			;
+		if (j == sums)
+			memcpy(sum[sums++].name, name, sizeof(name));
+		sum[j].calls++;
+		sum[j].ns += r->timing[i].end_ns - r->timing[i].start_ns;
+		busy += r->timing[i].end_ns - r->timing[i].start_ns;
+	}
+	if (!err) {
+		span = r->timing[count - 1].end_ns - r->timing[0].start_ns;
+		qsort(sum, (size_t)sums, sizeof(*sum), by_time);
+		for (int i = 0; i < sums; i++)
+			printf("    %-44s %4u calls %10.1f us %5.1f%%\n", sum[i].name, sum[i].calls, (double)sum[i].ns * 1e-3,
+			       100.0 * (double)sum[i].ns / (double)span);
+		printf("    %-44s            %10.1f us %5.1f%%   (step %.1f us)\n", "between ops", (double)(span - busy) * 1e-3,
+		       100.0 * (double)(span - busy) / (double)span, seconds * 1e6);
+	}
+	free(r->timing);
+	free(sum);
+	r->timing = NULL;
+	return err;
+}
+
 static int bench_model(const struct options *o, const char *dir, bool *first)
 {
 	double single = 0, loaded;
@@ -234,6 +307,13 @@ static int bench_model(const struct options *o, const char *dir, bool *first)
 		x.tokens_per_s = o->prompt / x.seconds;
 		x.gflops = flops(&r, 1, o->prompt, o->prompt) / x.seconds * 1e-9;
 		print_result(o, &r, &x, first);
+		if (o->ops && !o->json) {
+			err = runner_start(&r, 1, o->prompt + 1);
+			if (!err)
+				err = print_ops(&r, o->prompt);
+			if (err)
+				goto out;
+		}
 	}
 	for (unsigned b = 0; b < o->n_batch; b++) {
 		struct result x = { .what = "decode" };
@@ -242,7 +322,7 @@ static int bench_model(const struct options *o, const char *dir, bool *first)
 
 		while (start > 1 && start * o->batch[b] > r.info.max_tokens)
 			start /= 2;
-		err = runner_start(&r, o->batch[b], start + o->gen + 2);
+		err = runner_start(&r, o->batch[b], start + o->gen + 3);
 		if (!err)
 			err = runner_step(&r, start, &ignored);
 		if (!err)
@@ -253,6 +333,8 @@ static int bench_model(const struct options *o, const char *dir, bool *first)
 		x.gbs = (double)r.info.step_weight_bytes * r.info.tp / x.seconds * 1e-9;
 		x.gflops = flops(&r, x.batch, 1, start + o->gen / 2) / x.seconds * 1e-9;
 		print_result(o, &r, &x, first);
+		if (o->ops && !o->json)
+			err = print_ops(&r, 1);
 		if (x.batch == 1)
 			single = x.tokens_per_s;
 		else if (single > 0 && !o->json)
@@ -401,6 +483,7 @@ int main(int argc, char **argv)
 		{ "tp", required_argument, NULL, 't' }, { "dir", required_argument, NULL, 'd' },
 		{ "prompt", required_argument, NULL, 'p' }, { "gen", required_argument, NULL, 'g' },
 		{ "batch", required_argument, NULL, 'b' }, { "json", no_argument, NULL, 'j' },
+		{ "ops", no_argument, NULL, 'o' },
 		{ "ceilings", no_argument, NULL, 'c' }, { "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' }, { 0 },
 	};
@@ -422,6 +505,7 @@ int main(int argc, char **argv)
 		case 'g': ok = parse_number(optarg, 1, 256, &o.gen); break;
 		case 'b': ok = parse_batches(&o, optarg); break;
 		case 'j': o.json = true; break;
+		case 'o': o.ops = true; break;
 		case 'c': o.ceilings = true; break;
 		case 'h': fputs(usage, stdout); return 0;
 		case 'V': printf("txda-bench %s\n", txda_version()); return 0;

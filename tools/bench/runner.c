@@ -140,6 +140,7 @@ int runner_step(struct runner *r, unsigned n, double *ret_seconds)
 	step.seqs = step.rows = r->seqs;
 	step.blocks = r->columns;
 	step.flags = TXDA_SUBMIT_WAIT_SOON;
+	step.timing = r->timing;
 	t = clock_s();
 	err = txda_model_run(r->model, &step, &fence);
 	if (!err)

@@ -23,6 +23,7 @@ struct runner {
 	unsigned seqs, columns;
 	unsigned length[256];		/* tokens in the cache by sequence */
 	int32_t next[256];		/* the token to decode next */
+	struct txda_op_timing *timing;	/* of each op in the last step; NULL: not wanted */
 };
 
 /* Loads CASE on a group of its own. Says on stderr what failed; 0 or -errno. */
