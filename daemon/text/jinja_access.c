@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Looking into values: iteration, length, attributes, items, slices. Attributes and items follow jinja2's sandbox:
- * `a.b` tries the object's methods, then its items; `a['b']` the other way around. What is missing is undefined; what
- * the sandbox hides is a value that fails when used.
+ * `a.b` tries the object's methods, then its items; `a['b']` the other way around. What is missing
+ * is undefined, and so is what the sandbox hides.
  */
 #include "jinja_text.h"
 
@@ -70,8 +70,6 @@ int jinja_iterate(struct jinja_render *r, struct jinja_value v, struct jinja_seq
 	case JINJA_STRING:
 		return chars_of(r, v.string, ret);
 	case JINJA_UNDEFINED:
-		if (v.undefined && v.undefined->forbidden)
-			return jinja_fail_undefined(r, v);
 		return jinja_new_seq(r, JINJA_LIST, 0, ret);
 	default:
 		return jinja_fail(r, "'%s' object is not iterable", jinja_type_name(v));
@@ -88,8 +86,6 @@ int jinja_length(struct jinja_render *r, struct jinja_value v, int64_t *ret)
 		*ret = (int64_t)v.dict->n;
 		return 0;
 	case JINJA_UNDEFINED:
-		if (v.undefined && v.undefined->forbidden)
-			return jinja_fail_undefined(r, v);
 		*ret = 0;
 		return 0;
 	case JINJA_SEQ:
@@ -101,21 +97,6 @@ int jinja_length(struct jinja_render *r, struct jinja_value v, int64_t *ret)
 	default:
 		return jinja_fail(r, "object of type '%s' has no len()", jinja_type_name(v));
 	}
-}
-
-static int forbidden(struct jinja_render *r, struct jinja_value object,
-		     const struct jinja_str *name, struct jinja_value *ret)
-{
-	struct jinja_value v;
-	int rc = jinja_undefined(r, &v, "access to attribute '%.*s' of '%s' object is unsafe",
-				 (int)(name->length < 60 ? name->length : 60), name->data,
-				 jinja_type_name(object));
-
-	if (rc)
-		return rc;
-	((struct jinja_undefined *)v.undefined)->forbidden = true;
-	*ret = v;
-	return 0;
 }
 
 /* Names that exist in Python and that the immutable sandbox keeps away. */
@@ -201,7 +182,16 @@ static int own_attribute(struct jinja_render *r, struct jinja_value object,
 		return 0;
 	}
 	if (is_forbidden(object, name))
-		return forbidden(r, object, name, ret);
+		return jinja_undefined(r, ret, "access to attribute '%.*s' of '%s' object is unsafe",
+				       (int)(name->length < 60 ? name->length : 60), name->data,
+				       jinja_type_name(object));
+	if (object.kind == JINJA_MACRO && jinja_str_is(name, "name")) {
+		struct jinja_value own = { .kind = JINJA_STRING };
+
+		own.string = object.macro->signature->name;
+		*ret = own;
+		return 0;
+	}
 	*ret_found = false;
 	return 0;
 }
@@ -415,6 +405,15 @@ int jinja_slice(struct jinja_render *r, struct jinja_value object, const struct 
 	for (i = 0; i < n; i++)
 		seq->items[i] = object.seq->items[start + i * step];
 	seq->n = (size_t)n;
+	if (object.seq->flavor == JINJA_RANGE) {
+		const int64_t *range = object.seq->range;
+
+		seq->flavor = JINJA_RANGE;
+		/* unsigned: a bound that nothing reaches may lie beyond 64 bits */
+		seq->range[0] = (int64_t)((uint64_t)range[0] + (uint64_t)start * (uint64_t)range[2]);
+		seq->range[1] = (int64_t)((uint64_t)range[0] + (uint64_t)stop * (uint64_t)range[2]);
+		seq->range[2] = (int64_t)((uint64_t)range[2] * (uint64_t)step);
+	}
 	*ret = jinja_seq_value(seq);
 	return jinja_charge(r, (uint64_t)n / 4);
 }

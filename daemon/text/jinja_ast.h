@@ -71,7 +71,7 @@ struct jinja_tokens {
 int jinja_lex(const char *source, size_t length, struct jinja_arena *arena,
 	      struct jinja_tokens *tokens, struct txda_template_error *error);
 
-/* Fill in @error (may be NULL) and return the -errno that belongs to @kind. */
+/* Fill in @error and return the -errno that belongs to @kind. */
 __attribute__((format(printf, 4, 5))) int jinja_set_error(struct txda_template_error *error,
 							  enum txda_template_error_kind kind,
 							  unsigned int line, const char *format,

@@ -223,6 +223,8 @@ int jinja_contains(struct jinja_render *r, struct jinja_value container, struct 
 	*ret = false;
 	for (i = 0; !rc && !*ret && i < seq->n; i++)
 		rc = jinja_equal(r, seq->items[i], v, ret);
+	if (jinja_is_generator(container))	/* what lies behind the hit was not consumed */
+		container.seq->position -= seq->n - i;
 	return rc ? rc : jinja_charge(r, i / 4);
 }
 

@@ -396,7 +396,9 @@ int jinja_percent_format(struct jinja_render *r, const struct jinja_str *format,
 	}
 	if (!rc && jinja_is_tuple(all) && a.next < all.seq->n)
 		rc = jinja_fail(r, "not all arguments converted during string formatting");
-	if (!rc && !jinja_is_tuple(all) && all.kind != JINJA_DICT && !a.next)
+	/* what has items counts as a mapping, of which not all must be used */
+	if (!rc && !a.next && !jinja_is_tuple(all) && all.kind != JINJA_DICT &&
+	    all.kind != JINJA_SEQ && all.kind != JINJA_UNDEFINED)
 		rc = jinja_fail(r, "not all arguments converted during string formatting");
 	if (!rc)
 		rc = jinja_captured(r, mark, ret);

@@ -13,8 +13,8 @@ enum { MAX_RANGE = 100000 };	/* as jinja2's sandbox */
 static int global_range(struct jinja_render *r, struct jinja_value self,
 			const struct jinja_args *args, struct jinja_value *ret)
 {
-	int64_t start = 0, stop = 0, step = 1, i;
-	uint64_t distance, n = 0;
+	int64_t start = 0, stop = 0, step = 1;
+	uint64_t distance, n = 0, i;
 	struct jinja_seq *seq;
 	int rc = 0;
 
@@ -43,8 +43,8 @@ static int global_range(struct jinja_render *r, struct jinja_value self,
 	rc = jinja_new_seq(r, JINJA_RANGE, (size_t)n, &seq);
 	if (rc)
 		return rc;
-	for (i = 0; i < (int64_t)n; i++)
-		seq->items[i] = jinja_int(start + i * step);
+	for (i = 0; i < n; i++)
+		seq->items[i] = jinja_int((int64_t)((uint64_t)start + i * (uint64_t)step));
 	seq->n = (size_t)n;
 	seq->range[0] = start;
 	seq->range[1] = stop;

@@ -28,13 +28,11 @@ int jinja_set_error(struct txda_template_error *error, enum txda_template_error_
 {
 	va_list args;
 
-	if (error) {
-		error->kind = kind;
-		error->line = line;
-		va_start(args, format);
-		vsnprintf(error->message, sizeof(error->message), format, args);
-		va_end(args);
-	}
+	error->kind = kind;
+	error->line = line;
+	va_start(args, format);
+	vsnprintf(error->message, sizeof(error->message), format, args);
+	va_end(args);
 	switch (kind) {
 	case TXDA_TEMPLATE_OK: return 0;
 	case TXDA_TEMPLATE_RAISED: return -EPROTO;

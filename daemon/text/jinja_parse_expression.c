@@ -9,7 +9,10 @@
 #include "jinja_ast.h"
 #include "jinja_builtin.h"
 
-enum { MAX_PARSE_DEPTH = 200 };
+enum {
+	MAX_PARSE_DEPTH = 200,
+	MAX_KEYWORDS = 255,
+};
 
 static int parse_unary(struct jinja_parser *p, bool with_filter, struct jinja_node **ret);
 static int parse_or(struct jinja_parser *p, struct jinja_node **ret);
@@ -282,8 +285,11 @@ static int parse_attribute(struct jinja_parser *p, struct jinja_node *object,
 static int push_keyword(struct jinja_parser *p, struct jinja_arguments *arguments)
 {
 	struct jinja_keyword *keyword;
+	uint32_t i;
 	int rc;
 
+	if (arguments->n_keywords == MAX_KEYWORDS)
+		return jinja_parse_fail(p, "too many keyword arguments");
 	if (arguments->n_keywords == arguments->keyword_capacity) {
 		uint32_t capacity = arguments->keyword_capacity * 2 + 2;
 
@@ -298,6 +304,9 @@ static int push_keyword(struct jinja_parser *p, struct jinja_arguments *argument
 	}
 	keyword = &arguments->keywords[arguments->n_keywords];
 	rc = jinja_expect_name(p, &keyword->name);
+	for (i = 0; !rc && i < arguments->n_keywords; i++)
+		if (arguments->keywords[i].name == keyword->name)
+			return jinja_parse_fail(p, "keyword argument repeated");
 	p->token++;	/* the `=`, seen by the caller */
 	if (!rc)
 		rc = jinja_parse_expression(p, &keyword->value);

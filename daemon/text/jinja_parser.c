@@ -567,11 +567,14 @@ int txda_template_parse(const char *source, size_t length, struct txda_template_
 {
 	struct txda_template *template;
 	struct jinja_tokens tokens = { 0 };
-	struct jinja_parser p = { .error = error };
+	struct txda_template_error own_error;
+	struct jinja_parser p;
 	int rc;
 
-	if (error)
-		*error = (struct txda_template_error){ 0 };
+	if (!error)
+		error = &own_error;
+	*error = (struct txda_template_error){ 0 };
+	p = (struct jinja_parser){ .error = error };
 	if (length > TXDA_TEMPLATE_MAX_SOURCE)
 		return jinja_set_error(error, TXDA_TEMPLATE_LIMIT, 0,
 				       "template of %zu bytes, the limit is %zu", length,
@@ -592,7 +595,7 @@ int txda_template_parse(const char *source, size_t length, struct txda_template_
 	if (rc) {
 		txda_template_free(template);
 		/* an allocation deep in the parser reports only that it failed */
-		return rc == -ENOMEM && error && error->kind == TXDA_TEMPLATE_LIMIT ? -E2BIG : rc;
+		return error->kind == TXDA_TEMPLATE_LIMIT ? -E2BIG : rc;
 	}
 	*ret_template = template;
 	return 0;

@@ -192,9 +192,17 @@ static int write_compound(struct jinja_render *r, struct jinja_value v)
 
 int jinja_write_repr(struct jinja_render *r, struct jinja_value v)
 {
+	int rc;
+
+	if (v.kind == JINJA_STRING && v.safe) {
+		rc = jinja_write_text(r, "Markup(");
+		if (!rc)
+			rc = write_quoted(r, v.string);
+		return rc ? rc : jinja_write_text(r, ")");
+	}
 	if (v.kind == JINJA_STRING)
 		return write_quoted(r, v.string);
-	if (v.kind == JINJA_UNDEFINED && !(v.undefined && v.undefined->forbidden))
+	if (v.kind == JINJA_UNDEFINED)
 		return jinja_write_text(r, "Undefined");
 	return jinja_write_str(r, v);
 }
@@ -205,7 +213,7 @@ int jinja_write_str(struct jinja_render *r, struct jinja_value v)
 
 	switch (v.kind) {
 	case JINJA_UNDEFINED:
-		return v.undefined && v.undefined->forbidden ? jinja_fail_undefined(r, v) : 0;
+		return 0;
 	case JINJA_NONE:
 		return jinja_write_text(r, "None");
 	case JINJA_BOOL:

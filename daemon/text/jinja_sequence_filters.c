@@ -60,8 +60,6 @@ static int filter_last(struct jinja_render *r, struct jinja_value self,
 		return jinja_fail(r, "'%s' object is not reversible", jinja_type_name(self));
 	if (self.kind == JINJA_STRING && self.string->length)
 		return jinja_item(r, self, jinja_int(-1), ret);
-	if (self.kind == JINJA_UNDEFINED)
-		return jinja_fail_undefined(r, self);
 	rc = jinja_iterate(r, self, &items);
 	if (rc)
 		return rc;

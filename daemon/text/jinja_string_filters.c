@@ -259,6 +259,10 @@ static int filter_truncate(struct jinja_render *r, struct jinja_value self,
 	bool kill_words = false;
 	int rc = JINJA_BIND(r, args, "truncate", 0, arg, "length", "killwords", "end", "leeway");
 
+	if (!rc && self.kind == JINJA_UNDEFINED) {
+		*ret = self;	/* short enough */
+		return 0;
+	}
 	if (!rc)
 		rc = jinja_arg_str(r, self, "truncate", &s);
 	if (!rc)

@@ -44,7 +44,8 @@ static int write_upper(struct jinja_render *r, uint32_t c, bool title)
 	unsigned int n = jinja_upper_special(c, special), i;
 	int rc = 0;
 
-	if (!n || (title && jinja_to_title(c) != c && c != 0x149))
+	/* Greek with iota subscript has a title form of one character */
+	if (!n || (title && c >= 0x1f00 && jinja_to_title(c) != jinja_to_lower(c)))
 		return jinja_write_char(r, title ? jinja_to_title(c) : jinja_to_upper(c));
 	for (i = 0; !rc && i < n; i++)
 		rc = jinja_write_char(r, title && i && c != 0x149 ? jinja_to_lower(special[i]) :

@@ -70,7 +70,6 @@ struct jinja_str {
 
 struct jinja_undefined {
 	const char *message;	/* what using it says, terminated */
-	bool forbidden;		/* a name the sandbox hides: even printing it is an error */
 };
 
 struct jinja_value {
