@@ -185,7 +185,8 @@ static int mark_number(cJSON *item, const char *literal, size_t n)
 	bool plain = !memchr(literal, '.', n) && !memchr(literal, 'e', n) &&
 		     !memchr(literal, 'E', n);
 
-	if (plain && fabs(item->valuedouble) <= 9007199254740992.0)
+	/* 2^53 itself may be the double of 2^53 + 1. */
+	if (plain && fabs(item->valuedouble) < 9007199254740992.0)
 		return 0;
 	if (item->valuestring)
 		return 0;	/* marked before */
