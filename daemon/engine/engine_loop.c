@@ -140,6 +140,22 @@ static int wait_step(struct engine *e, uint64_t start, char *err, size_t errlen)
 	return -ETIMEDOUT;
 }
 
+/* Shows the counters; without @wait only if nobody is reading them. */
+static void publish(struct engine *e, bool wait)
+{
+	e->stats.running = scheduler_running(e->scheduler);
+	e->stats.waiting = scheduler_waiting(e->scheduler);
+	e->stats.kv_usage = 1 - (double)kv_free_blocks(e->kv) / kv_blocks(e->kv);
+	e->stats.preemptions = scheduler_preemptions(e->scheduler);
+	atomic_store(&e->n_waiting, e->stats.waiting);
+	if (wait)
+		pthread_mutex_lock(&e->stats_lock);
+	else if (pthread_mutex_trylock(&e->stats_lock))
+		return;
+	e->published = e->stats;
+	pthread_mutex_unlock(&e->stats_lock);
+}
+
 /* What a request learns when its first step is planned. */
 static void note_start(struct engine *e, struct engine_seq *seq, uint64_t now)
 {
@@ -170,6 +186,10 @@ static void run_step(struct engine *e)
 	step_fill(slot);
 	start = engine_now_ns();
 	error = step_run(slot, err, sizeof(err));
+	/* Now the news of the step before: waking the client costs, and the chip is busy meanwhile.
+	 */
+	publish(e, false);
+	wake_client(e);
 	if (!error)
 		error = wait_step(e, start, err, sizeof(err));
 	end = engine_now_ns();
@@ -249,21 +269,6 @@ static void end_all(struct engine *e, bool cancelled_only, enum engine_finish ho
 	}
 }
 
-static void publish(struct engine *e, bool wait)
-{
-	e->stats.running = scheduler_running(e->scheduler);
-	e->stats.waiting = scheduler_waiting(e->scheduler);
-	e->stats.kv_usage = 1 - (double)kv_free_blocks(e->kv) / kv_blocks(e->kv);
-	e->stats.preemptions = scheduler_preemptions(e->scheduler);
-	atomic_store(&e->n_waiting, e->stats.waiting);
-	if (wait)
-		pthread_mutex_lock(&e->stats_lock);
-	else if (pthread_mutex_trylock(&e->stats_lock))
-		return;
-	e->published = e->stats;
-	pthread_mutex_unlock(&e->stats_lock);
-}
-
 /* Sleeps until there is something to do. */
 static void sleep_until_woken(struct engine *e)
 {
@@ -295,8 +300,6 @@ void *engine_main(void *arg)
 		atomic_store(&e->n_waiting, scheduler_waiting(e->scheduler));
 		if (e->slot.n_items) {
 			run_step(e);
-			publish(e, false);
-			wake_client(e);
 		} else {
 			publish(e, true);
 			wake_client(e);

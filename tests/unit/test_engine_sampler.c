@@ -163,7 +163,7 @@ static struct engine_sampling random_sampling(void)
 /* What the list decides is what the full row decides, in every combination of settings. */
 static void list_agrees_with_row(void **state)
 {
-	unsigned by_list = 0, rounds = 60000;
+	unsigned by_list = 0, rounds = 20000;
 
 	(void)state;
 	srand(3);
@@ -190,7 +190,7 @@ static void list_agrees_with_row(void **state)
 /* Frequencies of many draws are the probabilities by the book. */
 static void draws_follow_the_definition(void **state)
 {
-	enum { DRAWS = 4000 };
+	enum { DRAWS = 2000 };
 	double prob[VOCAB];
 
 	(void)state;

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The engine on the demo model, through all real layers: compiled by txda-compile ($TXDA_COMPILE),
+ * loaded by the model table, run by the device model. argv[1]: the model's directory.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <txda.h>
+
+#include "residency.h"
+
+#define REQUESTS 24
+#define VOCAB	 4096
+
+static const char *model_dir;
+static char root[64];
+
+struct outcome {
+	bool called;
+	int error;
+	struct residency_model *model;
+};
+
+static void on_ready(void *arg, int error, const char *text, struct residency_model *model)
+{
+	struct outcome *o = arg;
+
+	if (error)
+		printf("load failed: %s\n", text);
+	*o = (struct outcome){true, error, model};
+}
+
+struct daemon {
+	struct txda_context *context;
+	struct residency *residency;
+	struct residency_model *model;
+	struct engine *engine;
+};
+
+static void open_daemon(struct daemon *d, unsigned tp, const struct engine_options *engine)
+{
+	struct txda_context_options context = TXDA_INIT(struct txda_context_options);
+	struct residency_options options = {.compiler = getenv("TXDA_COMPILE"), .engine = *engine};
+	struct outcome o = {0};
+	char cache[128], err[512] = "";
+	int error;
+
+	context.backend = "cmodel";
+	context.cmodel = "chips=2,mem=2G,cores=2";
+	assert_int_equal(txda_context_new(&context, &d->context), 0);
+	snprintf(cache, sizeof(cache), "%s/cache", root);
+	options.context = d->context;
+	options.cache_dir = cache;
+	assert_int_equal(residency_new(&options, &d->residency, err, sizeof(err)), 0);
+	error = residency_add(d->residency, "demo", model_dir, tp, NULL, err, sizeof(err));
+	if (error)
+		fail_msg("%s", err);
+	error = residency_acquire(d->residency, "demo", on_ready, &o, &d->model, err, sizeof(err));
+	assert_int_equal(error, -EINPROGRESS);
+	while (!o.called) {
+		struct pollfd fd = {.fd = residency_fd(d->residency), .events = POLLIN};
+
+		assert_int_equal(poll(&fd, 1, 60000), 1);
+		residency_dispatch(d->residency);
+	}
+	assert_int_equal(o.error, 0);
+	d->model = o.model;
+	d->engine = residency_engine(d->model);
+}
+
+static void close_daemon(struct daemon *d)
+{
+	struct engine_stats stats;
+
+	for (unsigned i = 0; i < 1000; i++) {
+		engine_stats(d->engine, &stats);
+		if (stats.kv_usage == 0)
+			break;
+		usleep(1000);
+	}
+	assert_true(stats.kv_usage == 0);
+	printf("%llu steps, %.1f us on the chip and %.1f us between them, %llu preemptions, %llu "
+	       "cached tokens\n",
+	       (unsigned long long)stats.steps, (double)stats.step_ns / 1e3 / (double)stats.steps,
+	       (double)stats.host_ns / 1e3 / (double)stats.steps,
+	       (unsigned long long)stats.preemptions, (unsigned long long)stats.prefix_hits);
+	residency_release(d->residency, d->model);
+	residency_free(d->residency);
+	txda_context_unref(d->context);
+}
+
+static struct engine_request *requests[REQUESTS], *reference[REQUESTS];
+
+/* The same requests each time: shared beginnings, greedy and sampled, some with the prompt's
+ * logprobs. */
+static void make_requests(struct engine_request **r)
+{
+	int32_t prompt[200];
+
+	srand(17);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		struct engine_sampling s = {
+			.temperature = i % 3 ? 0 : 0.8f,
+			.top_p = i % 2 ? 1 : 0.95f,
+			.seed = i,
+			.logprobs = 3,
+			.max_tokens = 40,
+			.ignore_eos = true,
+		};
+		unsigned n = 1 + (unsigned)rand() % 150, shared = i % 4 ? 70 : 0;
+
+		for (unsigned j = 0; j < n; j++)
+			prompt[j] = j < shared ? (int32_t)(j * 37 % VOCAB) : rand() % VOCAB;
+		assert_int_equal(engine_request_new(prompt, n, &s, i % 5 == 0, &r[i]), 0);
+	}
+}
+
+static void wait_all(struct engine *e, struct engine_request **r, unsigned n)
+{
+	struct pollfd fd = {.fd = engine_ready_fd(e), .events = POLLIN};
+	unsigned done = 0;
+
+	while (done < n) {
+		assert_int_equal(poll(&fd, 1, 60000), 1);
+		for (struct engine_request *news = engine_take_ready(e), *next; news; news = next) {
+			next = news->ready_next;
+			engine_request_unref(news);
+		}
+		for (done = 0; done < n && atomic_load(&r[done]->finish); done++)
+			;
+	}
+}
+
+static void compare(const char *what)
+{
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		const struct engine_request *a = requests[i], *b = reference[i];
+
+		if (atomic_load(&a->finish) == ENGINE_FINISH_ERROR)
+			fail_msg("%s: request %u: %s", what, i, a->error_text);
+		assert_int_equal(atomic_load(&a->finish), ENGINE_FINISH_LENGTH);
+		assert_memory_equal(a->tokens, b->tokens, 40 * sizeof(int32_t));
+		assert_memory_equal(a->logprobs, b->logprobs, 40 * sizeof(*a->logprobs));
+		assert_memory_equal(a->top, b->top, 120 * sizeof(*a->top));
+		if (a->prompt_lp)
+			assert_memory_equal(a->prompt_lp + 1, b->prompt_lp + 1,
+					    (a->n_prompt - 1) * sizeof(float));
+	}
+}
+
+/* Bit for bit the same alone, in a crowd, in chunks of any size, after preemptions and from the
+ * prefix cache. */
+static void same_bits(unsigned tp)
+{
+	static const unsigned chunks[] = {1, 7, 64, 0, 0};
+	struct daemon d;
+	char err[256] = "";
+
+	open_daemon(&d, tp, &(struct engine_options){.max_num_seqs = 1});
+	make_requests(reference);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		assert_int_equal(engine_submit(d.engine, reference[i], err, sizeof(err)), 0);
+		wait_all(d.engine, &reference[i], 1);
+		assert_int_equal(atomic_load(&reference[i]->finish), ENGINE_FINISH_LENGTH);
+	}
+	close_daemon(&d);
+	for (unsigned run = 0; run < 5; run++) {
+		struct engine_options options = {
+			.max_num_batched_tokens = chunks[run],
+			.prefix_caching = run > 1,
+			.max_kv_blocks = run == 4 ? 20 : 0,
+			.max_num_seqs = 16,
+		};
+
+		open_daemon(&d, tp, &options);
+		make_requests(requests);
+		for (unsigned i = 0; i < REQUESTS; i++)
+			assert_int_equal(engine_submit(d.engine, requests[i], err, sizeof(err)), 0);
+		wait_all(d.engine, requests, REQUESTS);
+		compare("crowd");
+		for (unsigned i = 0; i < REQUESTS; i++)
+			engine_request_unref(requests[i]);
+		close_daemon(&d);
+	}
+	for (unsigned i = 0; i < REQUESTS; i++)
+		engine_request_unref(reference[i]);
+}
+
+static void same_bits_on_one_chip(void **state)
+{
+	(void)state;
+	same_bits(1);
+}
+
+static void same_bits_on_two_chips(void **state)
+{
+	(void)state;
+	same_bits(2);
+}
+
+static int make_root(void **state)
+{
+	(void)state;
+	snprintf(root, sizeof(root), "/tmp/test_engine_demo.XXXXXX");
+	return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state)
+{
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	return system(command);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(same_bits_on_one_chip),
+		cmocka_unit_test(same_bits_on_two_chips),
+	};
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s MODEL_DIR\n", argv[0]);
+		return 2;
+	}
+	model_dir = argv[1];
+	return cmocka_run_group_tests(tests, make_root, remove_root);
+}
