@@ -150,6 +150,13 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 	case 8: CALL(8); break;			\
 	}
 
+/* Asks for @bytes at @p; keys and values of a block are too short a run for the hardware to foresee. */
+V_INLINE void foresee(const void *p, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += 64)
+		__builtin_prefetch((const char *)p + i);
+}
+
 static void score_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n, unsigned g, unsigned g2)
 {
 #define CALL(N) score_rows(N, a, t, r0, g, g2)
@@ -244,6 +251,10 @@ static void attend(const struct cm_attend *a)
 		struct tile t;
 
 		tile_find(a, at, &t);
+		for (unsigned g = 0; g < t.groups; g++) {
+			foresee(t.k[g], a->acc_stride * 32);
+			foresee(t.v[g], a->acc_stride * 32);
+		}
 		for (unsigned g = 0; g < t.groups; g += 2)
 			for (unsigned r = 0; r < a->rows; r += 8)
 				score_block(a, &t, r, a->rows - r < 8 ? a->rows - r : 8, g,

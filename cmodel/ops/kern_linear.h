@@ -9,17 +9,14 @@
 
 #define NV (32 / VL)		/* vectors of a panel's width */
 
-/* Makes NAME(), which calls BODY with a constant number of rows. Rows beyond STEP run as several calls of STEP. */
-#define ROW_CASES(BODY, ...)			\
+/* The cases of a switch over the number of rows: BODY with a constant. */
+#define ROW_CASES_12(BODY, ...)			\
 	case 1: BODY(1, __VA_ARGS__); break;	\
 	case 2: BODY(2, __VA_ARGS__); break;	\
 	case 3: BODY(3, __VA_ARGS__); break;	\
 	case 4: BODY(4, __VA_ARGS__); break;	\
 	case 5: BODY(5, __VA_ARGS__); break;	\
-	case 6: BODY(6, __VA_ARGS__); break
-
-#define ROW_CASES_12(BODY, ...)			\
-	ROW_CASES(BODY, __VA_ARGS__);		\
+	case 6: BODY(6, __VA_ARGS__); break;	\
 	case 7: BODY(7, __VA_ARGS__); break;	\
 	case 8: BODY(8, __VA_ARGS__); break;	\
 	case 9: BODY(9, __VA_ARGS__); break;	\
@@ -100,31 +97,6 @@ static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsig
 	}
 }
 
-/* One block of 32 of K: 8 steps of dpbusd per vector, then scaled into f32. Weights are 8 x 2 vectors of u8. */
-#define I8_BLOCK(ROWS, LOAD)								\
-	do {										\
-		__m512i d[6][2];							\
-		for (unsigned m = 0; m < (ROWS); m++) {					\
-			__m512i s = _mm512_slli_epi32(_mm512_set1_epi32((int)a[9 * mr + m]), shift);	\
-			d[m][0] = d[m][1] = s;						\
-		}									\
-		_Pragma("GCC unroll 8")							\
-		for (unsigned j = 0; j < 8; j++) {					\
-			__m512i w0, w1;							\
-			LOAD(j, w0, w1);						\
-			for (unsigned m = 0; m < (ROWS); m++) {				\
-				__m512i x = _mm512_set1_epi32((int)a[j * mr + m]);	\
-				d[m][0] = _mm512_dpbusd_epi32(d[m][0], w0, x);		\
-				d[m][1] = _mm512_dpbusd_epi32(d[m][1], w1, x);		\
-			}								\
-		}									\
-		for (unsigned m = 0; m < (ROWS); m++) {					\
-			__m512 as = _mm512_castsi512_ps(_mm512_set1_epi32((int)a[8 * mr + m]));	\
-			c[m][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][0]), _mm512_mul_ps(s0, as), c[m][0]);	\
-			c[m][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][1]), _mm512_mul_ps(s1, as), c[m][1]);	\
-		}									\
-	} while (0)
-
 #define LOAD_W8(j, w0, w1)					\
 	do {							\
 		w0 = _mm512_load_si512(w + (j) * 128);		\
@@ -144,18 +116,21 @@ static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsig
 		w1 = _mm512_and_si512(w1, nibble);						\
 	} while (0)
 
+/*
+ * Blocks of 32 of K: 8 steps of dpbusd per row and vector in registers, then scaled into the float32 sums, which stay in
+ * memory (the first cache level) to leave the registers to 12 rows. Weights are 8 x 2 vectors of u8.
+ */
 #define I8_ROWS(NAME, LOAD, BLOCK_BYTES, SHIFT)							\
 V_INLINE void NAME(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n,	\
-		   unsigned mr, bool first, unsigned group)						\
+		   bool first, unsigned group)							\
 {												\
-	const unsigned shift = SHIFT;								\
 	const __m512i nibble = _mm512_set1_epi8(15);						\
-	__m512 c[6][2], s0, s1;									\
+	__m512i d[12][2];									\
+	__m512 s0, s1;										\
 												\
 	(void)nibble;										\
-	for (unsigned m = 0; m < rows; m++)							\
-		for (unsigned v = 0; v < 2; v++)						\
-			c[m][v] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(acc + m * 32 + v * 16);	\
+	for (unsigned m = 0; first && m < 2 * rows; m++)					\
+		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());				\
 	for (size_t i = 0; i < n;) {								\
 		size_t blocks = group / 32 < n - i ? group / 32 : n - i;			\
 												\
@@ -163,37 +138,59 @@ V_INLINE void NAME(const unsigned rows, float *acc, const uint8_t *w, const uint
 		s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));		\
 		w += 64;									\
 		i += blocks;									\
-		for (; blocks; blocks--, w += BLOCK_BYTES, a += 10 * mr) {			\
+		for (; blocks; blocks--, w += BLOCK_BYTES, a += 10 * rows) {			\
+			const float *scale = (const float *)a + 8 * rows;			\
+												\
 			for (unsigned j = 0; j < BLOCK_BYTES; j += 64)				\
 				PREFETCH(w + j);						\
-			I8_BLOCK(rows, LOAD);							\
+			_Pragma("GCC unroll 12")						\
+			for (unsigned m = 0; m < rows; m++)					\
+				d[m][0] = d[m][1] = _mm512_slli_epi32(				\
+					_mm512_set1_epi32((int)a[9 * rows + m]), SHIFT);	\
+			_Pragma("GCC unroll 8")							\
+			for (unsigned j = 0; j < 8; j++) {					\
+				__m512i w0, w1;							\
+												\
+				LOAD(j, w0, w1);						\
+				_Pragma("GCC unroll 12")					\
+				for (unsigned m = 0; m < rows; m++) {				\
+					__m512i x = _mm512_set1_epi32((int)a[j * rows + m]);	\
+												\
+					d[m][0] = _mm512_dpbusd_epi32(d[m][0], w0, x);		\
+					d[m][1] = _mm512_dpbusd_epi32(d[m][1], w1, x);		\
+				}								\
+			}									\
+			_Pragma("GCC unroll 12")						\
+			for (unsigned m = 0; m < rows; m++) {					\
+				__m512 as = _mm512_set1_ps(scale[m]);				\
+				__m512 c0 = _mm512_loadu_ps(acc + m * 32);			\
+				__m512 c1 = _mm512_loadu_ps(acc + m * 32 + 16);			\
+												\
+				c0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][0]), _mm512_mul_ps(s0, as), c0);	\
+				c1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][1]), _mm512_mul_ps(s1, as), c1);	\
+				_mm512_storeu_ps(acc + m * 32, c0);				\
+				_mm512_storeu_ps(acc + m * 32 + 16, c1);			\
+			}									\
 		}										\
 	}											\
-	for (unsigned m = 0; m < rows; m++)							\
-		for (unsigned v = 0; v < 2; v++)						\
-			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);			\
 }
 
 I8_ROWS(w8_rows, LOAD_W8, 1024, 4)
 I8_ROWS(w4_rows, LOAD_W4, 512, 0)
 
-/* Blocks of up to 12 rows as two halves, since a block's int32 sums double the registers. */
-#define I8_PANEL(NAME, ROWS)									\
-static void NAME(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,	\
-		 unsigned group)								\
-{												\
-	for (unsigned m = 0; m < mr; m += 6) {							\
-		const uint32_t *am = (const uint32_t *)a + m;					\
-		float *cm = acc + m * 32;							\
-												\
-		switch (mr - m < 6 ? mr - m : 6) {						\
-		ROW_CASES(ROWS, cm, w, am, n, mr, first, group);				\
-		}										\
-	}											\
+static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, unsigned group)
+{
+	switch (mr) {
+	ROW_CASES_12(w8_rows, acc, w, a, n, first, group);
+	}
 }
 
-I8_PANEL(panel_w8, w8_rows)
-I8_PANEL(panel_w4, w4_rows)
+static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, unsigned group)
+{
+	switch (mr) {
+	ROW_CASES_12(w4_rows, acc, w, a, n, first, group);
+	}
+}
 
 #else
 /* ---- portable C and AVX2: float32 products from bf16 and int8 values ------------------------------ */

@@ -98,8 +98,8 @@ static void pack_f32(float *block, unsigned mr, unsigned m, const float *x, size
 V_INLINE float quant_block(int8_t q[32], int32_t *zero, const float *x)
 {
 	vf top = { 0 }, inv;
+	vi s = { 0 };
 	float max, scale;
-	int32_t s = 0;
 
 	for (int i = 0; i < 32; i += VL) {
 		vf v = v_load(x + i);
@@ -119,12 +119,12 @@ V_INLINE float quant_block(int8_t q[32], int32_t *zero, const float *x)
 		const vf magic = v_set1(12582912.0f);
 		vi r = (vi)(v_load(x + i) * inv + magic) - (vi)magic;
 
-		for (int j = 0; j < VL; j++) {
-			q[i + j] = (int8_t)r[j];
-			s += r[j];
-		}
+		*(v8_any *)(q + i) = __builtin_convertvector(r, v8);
+		s += r;
 	}
-	*zero = -8 * s;
+	*zero = 0;
+	for (int j = 0; j < VL; j++)
+		*zero -= 8 * s[j];
 	return scale;
 }
 
@@ -149,6 +149,20 @@ static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, si
 		memcpy(&block[8 * mr + m], &scale, 4);
 		memcpy(&block[9 * mr + m], &zero, 4);
 	}
+}
+
+/* to[2 i] = h[i]: every other element, the ones between untouched. */
+static void put_every_other(uint16_t *to, const uint16_t *h, size_t n)
+{
+	size_t i = 0;
+
+#if VL == 16
+	for (; i + 16 <= n; i += 16)
+		_mm512_mask_storeu_epi16(to + 2 * i, 0x55555555u,
+					 _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(h + i))));
+#endif
+	for (; i < n; i++)
+		to[2 * i] = h[i];
 }
 
 static void rotate(float *y, const float *x, const float *cs, const float *sn, unsigned pairs)

@@ -28,6 +28,7 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.panel_w8 = panel_w8,
 	.panel_w4 = panel_w4,
 	.rotate = rotate,
+	.put_every_other = put_every_other,
 	.silu_gate = silu_gate,
 	.attend = attend,
 	.row_max = row_max,

@@ -186,8 +186,7 @@ static void store_kv(const struct cm_launch *l, unsigned head, uint32_t slot, co
 	for (unsigned d = 0; d < dim; d += 2)
 		memcpy((uint16_t *)base + k_at + d * 16, h + d, 4);
 	cm_simd->to_bf16(h, v, dim);
-	for (unsigned d = 0; d < dim; d++)
-		((uint16_t *)base)[v_at + d * 2] = h[d];
+	cm_simd->put_every_other((uint16_t *)base + v_at, h, dim);
 }
 
 static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)

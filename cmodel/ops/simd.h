@@ -70,6 +70,8 @@ struct cm_simd {
 			 unsigned group);
 	/* y[2 pairs] = x rotated: pairs (i, i + pairs) by the angles of cos[pairs], sin[pairs] */
 	void (*rotate)(float *y, const float *x, const float *cs, const float *sn, unsigned pairs);
+	/* to[2 i] = h[i]; what lies between stays, other cores may be writing it */
+	void (*put_every_other)(uint16_t *to, const uint16_t *h, size_t n);
 	/* out[16] = silu(acc[0..15]) * acc[16..31] */
 	void (*silu_gate)(float *out, const float *acc);
 	void (*attend)(const struct cm_attend *a);

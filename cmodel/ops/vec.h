@@ -31,6 +31,8 @@ typedef uint32_t vu __attribute__((vector_size(VL * 4)));
 typedef float vf_any __attribute__((vector_size(VL * 4), aligned(4)));
 typedef uint32_t vu_any __attribute__((vector_size(VL * 4), aligned(4)));
 typedef uint16_t vh __attribute__((vector_size(VL * 2)));
+typedef int8_t v8 __attribute__((vector_size(VL)));
+typedef int8_t v8_any __attribute__((vector_size(VL), aligned(1)));
 typedef uint16_t vh_any __attribute__((vector_size(VL * 2), aligned(2)));
 
 #define V_INLINE static inline __attribute__((always_inline))
