@@ -48,33 +48,48 @@ struct daemon {
 	struct engine *engine;
 };
 
-static void open_daemon(struct daemon *d, unsigned tp, const struct engine_options *engine)
+static void load(struct daemon *d, const char *name, struct outcome *o)
 {
-	struct txda_context_options context = TXDA_INIT(struct txda_context_options);
-	struct residency_options options = {.compiler = getenv("TXDA_COMPILE"), .engine = *engine};
-	struct outcome o = {0};
-	char cache[128], err[512] = "";
-	int error;
+	char err[512] = "";
 
-	context.backend = "cmodel";
-	context.cmodel = "chips=2,mem=2G,cores=2";
-	assert_int_equal(txda_context_new(&context, &d->context), 0);
-	snprintf(cache, sizeof(cache), "%s/cache", root);
-	options.context = d->context;
-	options.cache_dir = cache;
-	assert_int_equal(residency_new(&options, &d->residency, err, sizeof(err)), 0);
-	error = residency_add(d->residency, "demo", model_dir, tp, NULL, err, sizeof(err));
-	if (error)
-		fail_msg("%s", err);
-	error = residency_acquire(d->residency, "demo", on_ready, &o, &d->model, err, sizeof(err));
-	assert_int_equal(error, -EINPROGRESS);
-	while (!o.called) {
+	*o = (struct outcome){0};
+	assert_int_equal(
+		residency_acquire(d->residency, name, on_ready, o, &o->model, err, sizeof(err)),
+		-EINPROGRESS);
+	while (!o->called) {
 		struct pollfd fd = {.fd = residency_fd(d->residency), .events = POLLIN};
 
 		assert_int_equal(poll(&fd, 1, 60000), 1);
 		residency_dispatch(d->residency);
 	}
-	assert_int_equal(o.error, 0);
+	assert_int_equal(o->error, 0);
+}
+
+static void open_residency(struct daemon *d, const char *cmodel,
+			   const struct engine_options *engine)
+{
+	struct txda_context_options context = TXDA_INIT(struct txda_context_options);
+	struct residency_options options = {.compiler = getenv("TXDA_COMPILE"), .engine = *engine};
+	char cache[128], err[512] = "";
+
+	context.backend = "cmodel";
+	context.cmodel = cmodel;
+	assert_int_equal(txda_context_new(&context, &d->context), 0);
+	snprintf(cache, sizeof(cache), "%s/cache", root);
+	options.context = d->context;
+	options.cache_dir = cache;
+	assert_int_equal(residency_new(&options, &d->residency, err, sizeof(err)), 0);
+}
+
+static void open_daemon(struct daemon *d, unsigned tp, const struct engine_options *engine)
+{
+	struct outcome o;
+	char err[512] = "";
+
+	open_residency(d, "chips=2,mem=2G,cores=2", engine);
+	if (residency_add(d->residency, "demo", model_dir, tp, NULL, err, sizeof(err)))
+		fail_msg("%s", err);
+	load(d, "demo", &o);
 	d->model = o.model;
 	d->engine = residency_engine(d->model);
 }
@@ -172,7 +187,8 @@ static void same_bits(unsigned tp)
 	for (unsigned i = 0; i < REQUESTS; i++) {
 		assert_int_equal(engine_submit(d.engine, reference[i], err, sizeof(err)), 0);
 		wait_all(d.engine, &reference[i], 1);
-		assert_int_equal(atomic_load(&reference[i]->finish), ENGINE_FINISH_LENGTH);
+		if (atomic_load(&reference[i]->finish) != ENGINE_FINISH_LENGTH)
+			fail_msg("request %u: %s", i, reference[i]->error_text);
 	}
 	close_daemon(&d);
 	for (unsigned run = 0; run < 5; run++) {
@@ -209,6 +225,83 @@ static void same_bits_on_two_chips(void **state)
 	same_bits(2);
 }
 
+/*
+ * A chip that fails ends the requests on it with its words; those on the other chip do not notice,
+ * and the model comes back when it has been let go: on the chip that is left.
+ */
+static void fails_alone(const char *cmodel, const char *words)
+{
+	struct daemon d;
+	struct outcome bad, good, again;
+	struct engine_stats stats;
+	char err[512] = "";
+
+	open_residency(&d, cmodel,
+		       &(struct engine_options){.step_seconds = 2, .max_kv_blocks = 2000});
+	assert_int_equal(residency_add(d.residency, "bad", model_dir, 1, NULL, err, sizeof(err)),
+			 0);
+	assert_int_equal(residency_add(d.residency, "good", model_dir, 1, NULL, err, sizeof(err)),
+			 0);
+	load(&d, "bad", &bad);
+	load(&d, "good", &good);
+	make_requests(requests);
+	make_requests(reference);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		assert_int_equal(
+			engine_submit(residency_engine(bad.model), requests[i], err, sizeof(err)),
+			0);
+		assert_int_equal(
+			engine_submit(residency_engine(good.model), reference[i], err, sizeof(err)),
+			0);
+	}
+	wait_all(residency_engine(bad.model), requests, REQUESTS);
+	wait_all(residency_engine(good.model), reference, REQUESTS);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		assert_int_equal(atomic_load(&reference[i]->finish), ENGINE_FINISH_LENGTH);
+		assert_int_equal(atomic_load(&requests[i]->finish), ENGINE_FINISH_ERROR);
+		if (!strstr(requests[i]->error_text, words))
+			fail_msg("\"%s\" does not say \"%s\"", requests[i]->error_text, words);
+		engine_request_unref(requests[i]);
+	}
+	engine_stats(residency_engine(bad.model), &stats);
+	assert_true(stats.lost);
+	residency_release(d.residency, bad.model);
+	load(&d, "bad", &again);
+	make_requests(requests);
+	for (unsigned i = 0; i < REQUESTS; i++)
+		assert_int_equal(
+			engine_submit(residency_engine(again.model), requests[i], err, sizeof(err)),
+			0);
+	wait_all(residency_engine(again.model), requests, REQUESTS);
+	compare("after the loss");
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		engine_request_unref(requests[i]);
+		engine_request_unref(reference[i]);
+	}
+	residency_release(d.residency, again.model);
+	residency_release(d.residency, good.model);
+	residency_free(d.residency);
+	txda_context_unref(d.context);
+}
+
+static void a_lost_chip(void **state)
+{
+	(void)state;
+	fails_alone("chips=2,mem=2G,cores=2,faults=lost:chip=0:after=500", "lost");
+}
+
+static void a_faulting_op(void **state)
+{
+	(void)state;
+	fails_alone("chips=2,mem=2G,cores=2,faults=page:chip=0:after=500", "page");
+}
+
+static void a_hung_chip(void **state)
+{
+	(void)state;
+	fails_alone("chips=2,mem=2G,cores=2,faults=hang:chip=0:after=500", "did not end");
+}
+
 static int make_root(void **state)
 {
 	(void)state;
@@ -228,8 +321,9 @@ static int remove_root(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_bits_on_one_chip),
-		cmocka_unit_test(same_bits_on_two_chips),
+		cmocka_unit_test(same_bits_on_one_chip), cmocka_unit_test(same_bits_on_two_chips),
+		cmocka_unit_test(a_lost_chip),		 cmocka_unit_test(a_faulting_op),
+		cmocka_unit_test(a_hung_chip),
 	};
 
 	if (argc != 2) {
