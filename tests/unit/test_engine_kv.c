@@ -102,7 +102,8 @@ static void evicts_the_least_recently_used(void **state)
 
 	(void)state;
 	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
-	assert_true(kv_alloc(kv, &old[0]) && kv_alloc(kv, &old[1]) && kv_alloc(kv, &recent));
+	assert_true(kv_alloc(kv, &old[0]) && kv_alloc(kv, &old[1]));
+	assert_true(kv_alloc(kv, &recent));
 	chain = kv_commit(kv, old[0], 1, KV_ROOT, tokens_a);
 	kv_commit(kv, old[1], 1, chain, tokens_b);
 	kv_commit(kv, recent, 1, KV_ROOT, tokens_b);
