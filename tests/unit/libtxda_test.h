@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* What the tests of libtxda share. */
+#ifndef LIBTXDA_TEST_H
+#define LIBTXDA_TEST_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "txda.h"
+#include "txda_isa.h"
+
+#define assert_has(text, part) \
+	do { \
+		if (!strstr(text, part)) \
+			fail_msg("no \"%s\" in \"%s\"", part, text); \
+	} while (0)
+
+/* A context on the device model, with @spec. */
+static inline struct txda_context *open_context(const char *spec)
+{
+	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
+	struct txda_context *context;
+
+	options.backend = "cmodel";
+	options.cmodel = spec;
+	if (txda_context_new(&options, &context) < 0)
+		fail_msg("%s", txda_context_error(NULL));
+	return context;
+}
+
+#define ok(context, call) \
+	do { \
+		int ok_result = (call); \
+		if (ok_result < 0) \
+			fail_msg("%s: %d, %s", #call, ok_result, txda_context_error(context)); \
+	} while (0)
+
+static inline uint64_t used_bytes(struct txda_context *context, unsigned device)
+{
+	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+	struct txda_device *d;
+
+	ok(context, txda_device_get(context, device, &d));
+	ok(context, txda_device_status(d, &status));
+	txda_device_unref(d);
+	return status.mem_used_bytes;
+}
+
+#endif /* LIBTXDA_TEST_H */

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Telemetry pages and the survey: what others see, and what they do not fall for.
+ *
+ * Run as `test_libtxda_survey hold` it is the other process: it holds a chip until it is killed.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "crc32c.h"
+#include "libtxda_test.h"
+#include "survey.h"
+#include "telemetry.h"
+
+static const char *self;
+static char directory[300];	/* the runtime directory of this test */
+
+static int entries(void)
+{
+	char path[320];
+	struct dirent *entry;
+	DIR *dir;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "%s/txda", directory);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* The chip of @pid in a survey; -1 if there is none. */
+static int find(struct txda_survey *survey, int pid, unsigned chip, struct txda_device_info *info,
+		struct txda_device_status *status)
+{
+	char bus[32];
+
+	snprintf(bus, sizeof(bus), "cmodel:%d:%u", pid, chip);
+	for (int i = 0; i < txda_survey_chips(survey); i++) {
+		*info = TXDA_INIT(struct txda_device_info);
+		*status = TXDA_INIT(struct txda_device_status);
+		ok(NULL, txda_survey_chip(survey, (unsigned)i, info, status));
+		if (!strcmp(info->bus, bus))
+			return i;
+	}
+	return -1;
+}
+
+static void test_own(void **state)
+{
+	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
+	struct txda_process_info process = TXDA_INIT(struct txda_process_info);
+	struct txda_device_info info;
+	struct txda_device_status status;
+	struct txda_context *context;
+	struct txda_survey *survey;
+	struct txda_buffer *buffer;
+	struct txda_device *device;
+	int chip;
+
+	(void)state;
+	options.backend = "cmodel";
+	options.cmodel = "chips=3,mem=64M,cores=1";
+	options.visible_devices = "2";
+	options.name = "own test";
+	ok(NULL, txda_context_new(&options, &context));
+	assert_int_equal(entries(), 1);
+	ok(context, txda_device_get(context, 0, &device));
+	ok(context, txda_buffer_new(device, 5000, TXDA_MEMORY_DEVICE, 0, &buffer));
+	for (unsigned tries = 0;; tries++) {
+		ok(NULL, txda_survey_new(&survey));
+		chip = find(survey, getpid(), 2, &info, &status);
+		assert_true(chip >= 0);
+		assert_int_equal(find(survey, getpid(), 0, &info, &status), -1);
+		chip = find(survey, getpid(), 2, &info, &status);
+		if (status.mem_used_bytes || tries > 100)
+			break;
+		txda_survey_unref(survey);
+		usleep(50000);
+	}
+	assert_int_equal(status.mem_used_bytes, 8192);
+	assert_int_equal(info.mem_bytes, 64 << 20);
+	assert_int_equal(info.physical, 2);
+	assert_true(info.caps & TXDA_CAP_CMODEL);
+	assert_int_equal(status.utilisation_permille, 0);
+	assert_int_equal(txda_survey_processes(survey, (unsigned)chip), 1);
+	ok(NULL, txda_survey_process(survey, (unsigned)chip, 0, &process));
+	assert_int_equal(process.pid, getpid());
+	assert_string_equal(process.purpose, "own test");
+	assert_has(process.command, "test_libtxda");
+	assert_int_equal(process.mem_bytes, 8192);
+	assert_int_equal(txda_survey_process(survey, (unsigned)chip, 1, &process), -ESRCH);
+	assert_int_equal(txda_survey_chip(survey, 10000, &info, NULL), -ENODEV);
+	assert_null(txda_survey_unref(survey));
+	txda_buffer_unref(buffer);
+	txda_device_unref(device);
+	txda_context_unref(context);
+	assert_int_equal(entries(), 0);
+}
+
+/* Busy chips show their rate; after a while without work the monitor sleeps, and wakes when there is some. */
+static void test_rates(void **state)
+{
+	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+	struct txda_context *context = open_context("mem=64M,cores=1");
+	struct txda_buffer *a, *b;
+	struct txda_device *device;
+	struct txda_queue *queue;
+	unsigned seen = 0;
+	uint64_t fence;
+
+	(void)state;
+	ok(context, txda_device_get(context, 0, &device));
+	ok(context, txda_queue_new(device, TXDA_QUEUE_COMPUTE, &queue));
+	ok(context, txda_buffer_new(device, 16 << 20, TXDA_MEMORY_DEVICE, 0, &a));
+	ok(context, txda_buffer_new(device, 16 << 20, TXDA_MEMORY_DEVICE, 0, &b));
+	for (unsigned phase = 0; phase < 2; phase++) {
+		uint64_t before;
+
+		for (unsigned i = 0; i < 2000 && seen <= phase; i++) {
+			ok(context, txda_queue_copy(queue, a, 0, b, 0, 16 << 20, &fence));
+			ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
+			ok(context, txda_device_status(device, &status));
+			if (status.utilisation_permille != UINT32_MAX && status.bytes_written)
+				seen = phase + 1;
+		}
+		assert_int_equal(seen, phase + 1);
+		before = status.bytes_written;
+		assert_true(before >= 16 << 20);
+		if (!phase)
+			usleep(3600000);	/* long enough for the monitor to sleep */
+	}
+	txda_queue_unref(queue);
+	txda_buffer_unref(a);
+	txda_buffer_unref(b);
+	txda_device_unref(device);
+	txda_context_unref(context);
+}
+
+static pid_t start_other(void)
+{
+	int pipe_fd[2];
+	char ready;
+	pid_t pid;
+
+	assert_int_equal(pipe(pipe_fd), 0);
+	pid = fork();
+	if (!pid) {
+		dup2(pipe_fd[1], STDOUT_FILENO);
+		execl(self, self, "hold", (char *)NULL);
+		_exit(99);
+	}
+	close(pipe_fd[1]);
+	assert_int_equal(read(pipe_fd[0], &ready, 1), 1);
+	close(pipe_fd[0]);
+	return pid;
+}
+
+static void test_killed(void **state)
+{
+	struct txda_device_info info;
+	struct txda_device_status status;
+	struct txda_survey *survey;
+	struct txda_context *context;
+	pid_t pid = start_other();
+	siginfo_t dead;
+
+	(void)state;
+	ok(NULL, txda_survey_new(&survey));
+	assert_true(find(survey, pid, 0, &info, &status) >= 0);
+	txda_survey_unref(survey);
+	kill(pid, SIGKILL);
+	/* Dead, but not yet waited for: its number still exists. */
+	assert_int_equal(waitid(P_PID, (id_t)pid, &dead, WEXITED | WNOWAIT), 0);
+	ok(NULL, txda_survey_new(&survey));
+	assert_int_equal(find(survey, pid, 0, &info, &status), -1);
+	txda_survey_unref(survey);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	ok(NULL, txda_survey_new(&survey));
+	assert_int_equal(find(survey, pid, 0, &info, &status), -1);
+	txda_survey_unref(survey);
+	/* Its page lies about until the next one comes. */
+	assert_int_equal(entries(), 1);
+	context = open_context("mem=64M,cores=1");
+	assert_int_equal(entries(), 1);
+	txda_context_unref(context);
+	assert_int_equal(entries(), 0);
+}
+
+static void put_page(const char *name, const void *data, size_t bytes)
+{
+	char path[400];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/txda/%s", directory, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+	fclose(file);
+}
+
+static void seal(struct txda__page *page)
+{
+	page->crc32c = 0;
+	page->crc32c = txda__crc32c(0, page, page->bytes);
+}
+
+static int read_with(struct txda__page *page, size_t bytes)
+{
+	char path[400];
+	struct txda__page *got = calloc(1, sizeof(*got));
+	int fd, r;
+
+	put_page("chips-1-1", page, bytes);
+	snprintf(path, sizeof(path), "%s/txda", directory);
+	fd = open(path, O_RDONLY | O_DIRECTORY);
+	r = txda__telemetry_read(fd, "chips-1-1", got);
+	if (!r) {
+		assert_true(got->n_chips <= TXDA__MAX_CHIPS);
+		for (unsigned i = 0; i < got->n_chips; i++) {
+			assert_true(strlen(got->chip[i].name) < sizeof(got->chip[i].name));
+			assert_null(strchr(got->chip[i].name, '\033'));
+			assert_true(got->chip[i].mem_used_bytes <= got->chip[i].mem_bytes);
+		}
+	}
+	close(fd);
+	free(got);
+	return r;
+}
+
+/* Pages that lie. */
+static void test_hostile_pages(void **state)
+{
+	struct txda__page *page = calloc(1, sizeof(*page));
+	struct txda_survey *survey;
+	char path[400];
+
+	(void)state;
+	page->magic = TXDA__PAGE_MAGIC;
+	page->version = TXDA__PAGE_VERSION;
+	page->n_chips = 2;
+	page->bytes = (uint32_t)txda__page_bytes(2);
+	page->pid = getpid();
+	assert_int_equal(txda__process_start(getpid(), &page->start_time), 0);
+	memset(page->chip[0].name, 'x', sizeof(page->chip[0].name));
+	strcpy(page->chip[1].name, "\033[2Jgone\n");
+	page->chip[1].mem_used_bytes = UINT64_MAX;
+	page->chip[1].mem_bytes = 5;
+	page->chip[1].utilisation_permille = 5000;
+	seal(page);
+	assert_int_equal(read_with(page, page->bytes), 0);
+	assert_int_equal(read_with(page, page->bytes - 1), -EBADMSG);
+	assert_int_equal(read_with(page, 3), -EBADMSG);
+	assert_int_equal(read_with(page, 0), -EBADMSG);
+	page->chip[1].cores ^= 1;	/* torn */
+	assert_int_equal(read_with(page, page->bytes), -EBADMSG);
+	page->n_chips = 65;
+	page->bytes = (uint32_t)txda__page_bytes(64);
+	seal(page);
+	assert_int_equal(read_with(page, sizeof(*page)), -EBADMSG);
+	page->n_chips = 2;
+	seal(page);
+	assert_int_equal(read_with(page, sizeof(*page)), -EBADMSG);
+	page->bytes = (uint32_t)txda__page_bytes(2);
+	page->version = 2;
+	seal(page);
+	assert_int_equal(read_with(page, page->bytes), -EBADMSG);
+	page->version = TXDA__PAGE_VERSION;
+	page->start_time++;	/* the number was used again */
+	seal(page);
+	assert_int_equal(read_with(page, page->bytes), -ESRCH);
+	page->start_time--;
+	page->pid = -1;
+	seal(page);
+	assert_int_equal(read_with(page, page->bytes), -ESRCH);
+	page->pid = getpid();
+	if (geteuid() == 0) {
+		/* Somebody else's file does not speak for this process. */
+		seal(page);
+		put_page("chips-1-1", page, page->bytes);
+		snprintf(path, sizeof(path), "%s/txda/chips-1-1", directory);
+		assert_int_equal(chown(path, 65534, 65534), 0);
+		assert_int_equal(read_with(page, page->bytes), -EPERM);
+		assert_int_equal(chown(path, 0, 0), 0);
+	}
+	/* What is no page, a survey passes by. */
+	snprintf(path, sizeof(path), "%s/txda/chips-2-2", directory);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	put_page("chips-3-3", "rubbish", 7);
+	put_page("chips-4-4x", "rubbish", 7);
+	ok(NULL, txda_survey_new(&survey));
+	txda_survey_unref(survey);
+	unlink(path);
+	for (unsigned i = 0; i < 3; i++) {
+		static const char *const name[] = { "chips-1-1", "chips-3-3", "chips-4-4x" };
+
+		snprintf(path, sizeof(path), "%s/txda/%s", directory, name[i]);
+		unlink(path);
+	}
+	free(page);
+}
+
+/* A directory that anybody may write to is not used; all works without. */
+static void test_no_directory(void **state)
+{
+	struct txda_context *context;
+	char path[320];
+
+	(void)state;
+	if (geteuid() == 0 && !access("/run/txda", F_OK))
+		skip();
+	snprintf(path, sizeof(path), "%s/txda", directory);
+	assert_int_equal(chmod(path, 0777), 0);
+	context = open_context("mem=64M,cores=1");
+	assert_int_equal(entries(), 0);
+	txda_context_unref(context);
+	assert_int_equal(chmod(path, 0755), 0);
+}
+
+/* ---- a made-up sysfs ---------------------------------------------------------------------------- */
+
+static void put(const char *root, const char *name, const char *text)
+{
+	char path[600], *slash;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	for (slash = strchr(path + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		mkdir(path, 0755);
+		*slash = '/';
+	}
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void put_link(const char *root, const char *target, const char *name)
+{
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	unlink(path);
+	assert_int_equal(symlink(target, path), 0);
+}
+
+static void test_nodes(void **state)
+{
+	struct txda_survey *survey = calloc(1, sizeof(*survey));
+	struct txda_process_info process = TXDA_INIT(struct txda_process_info);
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+	char sys[320], proc[320], command[700];
+
+	(void)state;
+	snprintf(sys, sizeof(sys), "%s/sys", directory);
+	snprintf(proc, sizeof(proc), "%s/proc", directory);
+	mkdir(sys, 0755);
+	mkdir(proc, 0755);
+	put(sys, "devices/0000:01:00.0/serial", "TX8-0042\n");
+	put(sys, "devices/0000:01:00.0/npu_memory_total", "8589934592\n");
+	put(sys, "devices/0000:01:00.0/npu_memory_utilization", "1048576\n");
+	put(sys, "devices/0000:01:00.0/npu_busy_percent", "37\n");
+	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/temp1_input", "45500\n");
+	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/power1_input", "12500000\n");
+	put(sys, "devices/0000:02:00.0/serial", "\033[2J\n");
+	put(sys, "devices/0000:02:00.0/npu_memory_total", "lots\n");
+	put(sys, "devices/0000:03:00.0/serial", "other\n");
+	put(sys, "drivers/txda/x", "");
+	put(sys, "drivers/other/x", "");
+	put(sys, "class/accel/accel10/x", "");
+	put(sys, "class/accel/accel2/x", "");
+	put(sys, "class/accel/accel3/x", "");
+	put(sys, "class/accel/accelerando/x", "");
+	put_link(sys, "../../../devices/0000:01:00.0", "class/accel/accel10/device");
+	put_link(sys, "../../../devices/0000:02:00.0", "class/accel/accel2/device");
+	put_link(sys, "../../../devices/0000:03:00.0", "class/accel/accel3/device");
+	put_link(sys, "../../drivers/txda", "devices/0000:01:00.0/driver");
+	put_link(sys, "../../drivers/txda", "devices/0000:02:00.0/driver");
+	put_link(sys, "../../drivers/other", "devices/0000:03:00.0/driver");
+	put(proc, "77/comm", "txdad\n");
+	put(proc, "77/fd/x", "");
+	put(proc, "77/fdinfo/5",
+	    "pos:\t0\ndrm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\n"
+	    "drm-engine-compute:\t1500 ns\ndrm-engine-copy:\t500 ns\ndrm-resident-vram:\t2 MiB\ndrm-resident-memory:\t7 MiB\n");
+	put(proc, "77/fdinfo/6",
+	    "drm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\ndrm-resident-vram:\t2 MiB\n");
+	put(proc, "77/fdinfo/7", "drm-driver:\tother\ndrm-pdev:\t0000:01:00.0\n");
+	put_link(proc, "/dev/accel/accel10", "77/fd/5");
+	put_link(proc, "/dev/accel/accel10", "77/fd/6");
+	put_link(proc, "/dev/accel/accel3", "77/fd/7");
+	put_link(proc, "/dev/null", "77/fd/8");
+	put(proc, "self-not/comm", "x");
+
+	assert_int_equal(txda__survey_nodes(survey, sys, proc), 0);
+	assert_int_equal(txda_survey_chips(survey), 2);
+	ok(NULL, txda_survey_chip(survey, 1, &info, &status));
+	assert_string_equal(info.node, "/dev/accel/accel10");
+	assert_string_equal(info.bus, "0000:01:00.0");
+	assert_string_equal(info.serial, "TX8-0042");
+	assert_int_equal(info.mem_bytes, 8589934592);
+	assert_int_equal(status.mem_used_bytes, 1048576);
+	assert_int_equal(status.utilisation_permille, 370);
+	assert_int_equal(status.temp_mc, 45500);
+	assert_int_equal(status.power_mw, 12500);
+	assert_int_equal(status.clock_khz, UINT32_MAX);
+	assert_int_equal(txda_survey_processes(survey, 1), 1);
+	ok(NULL, txda_survey_process(survey, 1, 0, &process));
+	assert_int_equal(process.pid, 77);
+	assert_string_equal(process.command, "txdad");
+	assert_int_equal(process.mem_bytes, 2 << 20);
+	assert_int_equal(process.busy_ns, 2000);
+	ok(NULL, txda_survey_chip(survey, 0, &info, &status));
+	assert_string_equal(info.node, "/dev/accel/accel2");
+	assert_null(strchr(info.serial, '\033'));
+	assert_int_equal(info.mem_bytes, 0);
+	assert_int_equal(status.temp_mc, INT32_MIN);
+	txda_survey_unref(survey);
+	snprintf(command, sizeof(command), "rm -rf '%s' '%s'", sys, proc);
+	assert_int_equal(system(command), 0);
+}
+
+static int hold(void)
+{
+	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
+	struct txda_context *context;
+
+	options.backend = "cmodel";
+	options.cmodel = "mem=64M,cores=1";
+	if (txda_context_new(&options, &context) < 0)
+		return 1;
+	if (write(STDOUT_FILENO, "r", 1) != 1)
+		return 2;
+	for (;;)
+		pause();
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_own),
+		cmocka_unit_test(test_rates),
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_hostile_pages),
+		cmocka_unit_test(test_no_directory),
+		cmocka_unit_test(test_nodes),
+	};
+	const char *tmp = getenv("TMPDIR");
+	char path[320];
+	int r;
+
+	if (argc == 2 && !strcmp(argv[1], "hold"))
+		return hold();
+	self = argv[0];
+	snprintf(directory, 200, "%s/txda-survey-XXXXXX", tmp ? tmp : "/tmp");
+	if (!mkdtemp(directory)) {
+		perror(directory);
+		return 1;
+	}
+	setenv("XDG_RUNTIME_DIR", directory, 1);
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	snprintf(path, sizeof(path), "%s/txda", directory);
+	rmdir(path);
+	rmdir(directory);
+	return r;
+}
