@@ -335,6 +335,7 @@ static bool meet_packets(struct cm_queue *const *member, unsigned size)
 	cm_account(m, member[0]->chip, false);
 	cm_pool_run(m, gather ? gather_part : reduce_part, &w, 0, (unsigned)(gather ? parts * size : parts),
 		    NULL);
+	cm_account_flush(m);
 	for (unsigned i = 0; i < size; i++) {
 		cm_count(&member[i]->chip->activity.bytes_read, p->count * w.element);
 		cm_count(&member[i]->chip->activity.bytes_written,

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OPS_PER_FLUSH	16	/* ops between looks at the clock */
+
 static enum cm_result fail(struct cm_queue *q, uint32_t code, uint64_t va, uint64_t detail)
 {
 	cm_queue_fail_with(q, code, va, detail);
@@ -402,10 +404,12 @@ enum cm_result cm_exec_step(struct cm_queue *q)
 	if (ctx->profile)
 		ctx->profile[q->op] = (struct txda_op_time){ ctx->start_ns, cm_now_ns() };
 	if (++q->op < ctx->program->hdr->n_ops) {
+		/* A long launch shows in the sensors as it goes. */
+		if (q->op % OPS_PER_FLUSH == 0)
+			cm_account_flush(q->machine);
 		cm_queue_step(q);
 		return CM_AGAIN;
 	}
-	/* Long runs of one chip show in its sensors as they go. */
 	cm_account_flush(q->machine);
 	q->machine->repoll = true;
 	return CM_DONE;

@@ -25,7 +25,7 @@ static unsigned online_cpus(void)
 
 static int scratch_grow(struct cm_scratch *s, size_t bytes)
 {
-	size_t mapped = (bytes + CM_PAGE - 1) & ~(CM_PAGE - 1);
+	size_t usable = (bytes + CM_PAGE - 1) & ~(CM_PAGE - 1), mapped = usable + CM_PAGE;
 	void *ptr;
 
 	if (bytes <= s->bytes)
@@ -35,8 +35,10 @@ static int scratch_grow(struct cm_scratch *s, size_t bytes)
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (ptr == MAP_FAILED)
 		return -ENOMEM;
-	if (mapped >= CM_HUGE_PAGE)
-		madvise(ptr, mapped, MADV_HUGEPAGE);
+	/* A kernel that runs over its end stops here, not in somebody's data. */
+	mprotect((uint8_t *)ptr + usable, CM_PAGE, PROT_NONE);
+	if (usable >= CM_HUGE_PAGE)
+		madvise(ptr, usable, MADV_HUGEPAGE);
 	if (s->ptr)
 		munmap(s->ptr, s->mapped);
 	*s = (struct cm_scratch){ ptr, bytes, mapped };

@@ -164,6 +164,8 @@ enum cm_result cm_transfer_step(struct cm_queue *q)
 	cm_account(q->machine, q->chip, true);
 	cm_pool_run(q->machine, slice_part, &s, 0, (unsigned)((bytes + PART_BYTES - 1) / PART_BYTES),
 		    &q->cancel);
+	/* Now, not when the pool turns to something else: who waits for the copy may read the sensors next. */
+	cm_account_flush(q->machine);
 	t->done += bytes;
 	cm_count(&a->bytes_written, bytes);
 	if (!t->fill)

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+/* make_program FILE: writes a small program with each op, the seed of fuzz_exec. It runs without a fault. */
+#include "fuzz_exec.h"
+#include "txda_isa.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TOKENS	4u
+#define SEQS	2u
+#define HIDDEN	64u
+#define HEADS	2u
+#define HEAD_DIM 16u
+#define QKV	((HEADS + 2) * HEAD_DIM)
+#define VOCAB	40u
+#define BLOCK	16u
+#define BLOCK_BYTES (HEAD_DIM * BLOCK * 2 * 2)
+
+static struct txda_slot slot[FUZZ_SLOTS];
+static struct txda_tensor tensor[64];
+static struct txda_op op[32];
+static char strings[2048];
+static struct txda_program h = {
+	.magic = TXDA_PROGRAM_MAGIC,
+	.major = TXDA_ISA_MAJOR,
+	.minor = TXDA_ISA_MINOR,
+	.n_slots = FUZZ_SLOTS,
+	.strings_bytes = 1,
+	.group_size = 1,
+	/* Room for the double size of precise mode. */
+	.sym_max = { 0, TOKENS, SEQS, SEQS, 2, 4 },
+};
+static uint64_t used[FUZZ_SLOTS];
+
+#define SYM(s, m)	((struct txda_dim){ TXDA_SYM_##s, (m) })
+#define DIM(m)		((struct txda_dim){ TXDA_SYM_NONE, (m) })
+#define NO		((struct txda_dim){ 0, 0 })
+
+static uint32_t name(const char *text)
+{
+	uint32_t at = h.strings_bytes;
+
+	strcpy(strings + at, text);
+	h.strings_bytes += (uint32_t)strlen(text) + 1;
+	return at;
+}
+
+static uint32_t add(const char *text, uint16_t in_slot, uint8_t dtype, struct txda_dim d0, struct txda_dim d1)
+{
+	struct txda_tensor *t = &tensor[h.n_tensors];
+
+	*t = (struct txda_tensor){
+		.name = name(text),
+		.slot = in_slot,
+		.dtype = dtype,
+		.offset = used[in_slot],
+		.ndim = d1.mul ? 2 : 1,
+		.flags = in_slot == FUZZ_SCRATCH ? TXDA_TENSOR_ACTIVATION : 0,
+		.dim = { d0, d1 },
+	};
+	/* More than any tensor here takes; tensors of an INPUT slot all see its first bytes. */
+	if (in_slot == FUZZ_WEIGHTS || in_slot == FUZZ_SCRATCH || in_slot == FUZZ_OUTPUT)
+		used[in_slot] += in_slot == FUZZ_WEIGHTS ? 8192 : 2048;
+	return h.n_tensors++;
+}
+
+static uint32_t tiles(const char *text, uint8_t dtype, uint8_t layout, uint32_t n, uint32_t k)
+{
+	uint32_t i = add(text, FUZZ_WEIGHTS, dtype, DIM(n), DIM(k));
+
+	tensor[i].layout = layout;
+	tensor[i].group = dtype == TXDA_W8 || dtype == TXDA_W4 ? 32 : 0;
+	return i;
+}
+
+static struct txda_op *run(const char *label, uint16_t opcode, const uint32_t *in, unsigned n_in, uint32_t out)
+{
+	struct txda_op *o = &op[h.n_ops++];
+
+	*o = (struct txda_op){ .op = opcode, .label = name(label) };
+	for (unsigned i = 0; i < 6; i++)
+		o->in[i] = i < n_in ? in[i] : TXDA_NONE;
+	for (unsigned i = 0; i < 3; i++)
+		o->out[i] = i ? TXDA_NONE : out;
+	return o;
+}
+
+#define IN(...) (const uint32_t[]){ __VA_ARGS__ }, sizeof((const uint32_t[]){ __VA_ARGS__ }) / 4
+
+static void make(void)
+{
+	const struct txda_dim T = SYM(T, 1), S = SYM(S, 1), R = SYM(R, 1), hidden = DIM(HIDDEN);
+	uint32_t tokens = add("tokens", FUZZ_INDICES, TXDA_I32, T, NO);
+	uint32_t slots = add("slots", FUZZ_INDICES, TXDA_I32, T, NO);
+	uint32_t rows = add("rows", FUZZ_INDICES, TXDA_I32, R, NO);
+	uint32_t blocks = add("blocks", FUZZ_INDICES, TXDA_I32, S, SYM(B, 1));
+	uint32_t spans = add("spans", FUZZ_SPANS, TXDA_I32, S, DIM(2));
+	uint32_t context = add("context", FUZZ_CONTEXT, TXDA_I32, S, NO);
+	uint32_t cache = add("cache", FUZZ_KV, TXDA_BF16, SYM(N, 1), DIM(BLOCK_BYTES));
+	uint32_t table = tiles("embed", TXDA_BF16, TXDA_TILE32, VOCAB, HIDDEN);
+	uint32_t norm = add("norm", FUZZ_WEIGHTS, TXDA_F32, hidden, NO);
+	uint32_t bias = add("bias", FUZZ_WEIGHTS, TXDA_F32, DIM(QKV), NO);
+	uint32_t freq = add("inv_freq", FUZZ_WEIGHTS, TXDA_F32, DIM(HEAD_DIM / 2), NO);
+	uint32_t w_qkv = tiles("w_qkv", TXDA_W8, TXDA_TILE32, QKV, HIDDEN);
+	uint32_t w_o = tiles("w_o", TXDA_F16, TXDA_TILE32, HIDDEN, HEADS * HEAD_DIM);
+	uint32_t w_up = tiles("w_up", TXDA_W4, TXDA_TILE32_GATED, 2 * HIDDEN, HIDDEN);
+	uint32_t w_head = tiles("w_head", TXDA_F32, TXDA_TILE32, 32, HIDDEN);
+	uint32_t x = add("x", FUZZ_SCRATCH, TXDA_F32, T, hidden);
+	uint32_t y = add("y", FUZZ_SCRATCH, TXDA_BF16, T, hidden);
+	uint32_t qkv = add("qkv", FUZZ_SCRATCH, TXDA_F32, T, DIM(QKV));
+	uint32_t rope = add("rope", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEAD_DIM));
+	uint32_t q = add("q", FUZZ_SCRATCH, TXDA_BF16, T, DIM(HEADS * HEAD_DIM));
+	uint32_t att = add("attention", FUZZ_SCRATCH, TXDA_BF16, T, DIM(HEADS * HEAD_DIM));
+	uint32_t up = add("up", FUZZ_SCRATCH, TXDA_F32, T, hidden);
+	uint32_t last = add("last", FUZZ_SCRATCH, TXDA_F32, R, hidden);
+	uint32_t logits = add("logits", FUZZ_SCRATCH, TXDA_F32, R, DIM(32));
+	uint32_t all = add("all", FUZZ_OUTPUT, TXDA_F32, R, DIM(32));
+	uint32_t top = add("top", FUZZ_OUTPUT, TXDA_I32, R, DIM(4));
+	uint32_t value = add("value", FUZZ_OUTPUT, TXDA_F32, R, DIM(4));
+	uint32_t lse = add("lse", FUZZ_OUTPUT, TXDA_F32, R, NO);
+	struct txda_op *o;
+
+	tensor[cache].layout = TXDA_KV_PAGED;
+	tensor[cache].flags = TXDA_TENSOR_ACTIVATION;
+	o = run("embed", TXDA_OP_EMBED, IN(tokens, table), x);
+	o->embed = (struct txda_op_embed){ 0, VOCAB, 1 };
+	o = run("rope", TXDA_OP_ROPE_TABLE, IN(tokens, freq), rope);
+	o->rope_table = (struct txda_op_rope_table){ 1, 10000, 1, 0, 128 };
+	o = run("norm", TXDA_OP_RMSNORM, IN(x, norm), y);
+	o->rmsnorm.eps = 1e-5f;
+	o = run("qkv", TXDA_OP_LINEAR, IN(x, w_qkv, bias, norm), qkv);
+	o->linear.eps = 1e-5f;
+	o = run("rope_kv", TXDA_OP_ROPE_KV, IN(qkv, rope, slots), q);
+	o->out[1] = cache;
+	o->rope_kv = (struct txda_op_rope_kv){ HEADS, 1, HEAD_DIM, BLOCK, 0, 1e-5f, 0 };
+	o = run("attention", TXDA_OP_ATTENTION, IN(q, cache, blocks, spans, context), att);
+	o->attention = (struct txda_op_attention){ HEADS, 1, HEAD_DIM, BLOCK, 0, 0.25f, 0 };
+	run("o", TXDA_OP_LINEAR, IN(att, w_o, TXDA_NONE, TXDA_NONE, x), x);
+	o = run("up", TXDA_OP_LINEAR, IN(x, w_up, TXDA_NONE, norm), up);
+	o->linear = (struct txda_op_linear){ TXDA_ACT_SILU_GATED, 1e-5f };
+	run("reduce", TXDA_OP_ALL_REDUCE, IN(up, x), x);
+	run("gather", TXDA_OP_GATHER_ROWS, IN(x, rows), last);
+	run("head", TXDA_OP_LINEAR, IN(last, w_head), logits);
+	run("all", TXDA_OP_ALL_GATHER, IN(logits), all);
+	o = run("top", TXDA_OP_TOPK, IN(all), top);
+	o->topk.k = 4;
+	o->out[1] = value;
+	o->out[2] = lse;
+}
+
+static uint32_t round_up(uint32_t at)
+{
+	return (at + 7) & ~7u;
+}
+
+static int put(FILE *file, uint32_t at, const void *data, size_t bytes)
+{
+	return fseek(file, at, SEEK_SET) || fwrite(data, 1, bytes, file) != bytes;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const names[FUZZ_SLOTS] = { "weights", "kv", "scratch", "indices", "spans", "context", "output" };
+	static const uint32_t kinds[FUZZ_SLOTS] = { TXDA_SLOT_WEIGHTS, TXDA_SLOT_KV,	TXDA_SLOT_SCRATCH, TXDA_SLOT_INPUT,
+						    TXDA_SLOT_INPUT,   TXDA_SLOT_INPUT, TXDA_SLOT_OUTPUT };
+	FILE *file = argc == 2 ? fopen(argv[1], "wb") : NULL;
+	int bad;
+
+	if (!file) {
+		perror(argc == 2 ? argv[1] : "usage: make_program FILE");
+		return 1;
+	}
+	h.name = name("seed");
+	for (unsigned i = 0; i < FUZZ_SLOTS; i++)
+		slot[i] = (struct txda_slot){ name(names[i]), kinds[i], i == FUZZ_KV ? BLOCK_BYTES : FUZZ_SLOT_BYTES };
+	make();
+	h.slots_off = sizeof(h);
+	h.tensors_off = h.slots_off + h.n_slots * (uint32_t)sizeof(*slot);
+	h.ops_off = h.tensors_off + h.n_tensors * (uint32_t)sizeof(*tensor);
+	h.strings_off = h.ops_off + h.n_ops * (uint32_t)sizeof(*op);
+	h.bytes = round_up(h.strings_off + h.strings_bytes);
+	/* The length and the checksum are for fuzz_exec to put right. */
+	bad = put(file, 0, &h, sizeof(h)) || put(file, h.slots_off, slot, h.n_slots * sizeof(*slot)) ||
+	      put(file, h.tensors_off, tensor, h.n_tensors * sizeof(*tensor)) ||
+	      put(file, h.ops_off, op, h.n_ops * sizeof(*op)) || put(file, h.strings_off, strings, h.strings_bytes);
+	if (fclose(file) || bad) {
+		perror(argv[1]);
+		return 1;
+	}
+	return 0;
+}

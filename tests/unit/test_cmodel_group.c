@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: MIT
+/* Collectives: members meet, disagree, get lost; and injected faults. */
+#include "cm_fixture.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define GROUP	3u	/* the slot that the tests use */
+#define COUNT	40000u
+
+static struct fix f;
+static struct cm_queue *q[FIX_CHIPS];
+static uint64_t next_id = 100;
+
+/* A new machine whose chips are one group of @size. */
+static void start(unsigned size)
+{
+	fix_new(&f, size, 2);
+	next_id++;
+	for (unsigned i = 0; i < size; i++) {
+		assert_int_equal(cm_vm_set_group(f.c[i].vm, GROUP, next_id, i, size), 0);
+		q[i] = fix_queue(&f, i, CM_QUEUE_COMPUTE);
+	}
+}
+
+static void submit_collective(unsigned chip, struct cm_queue *queue, uint16_t op, uint64_t dst, uint64_t src,
+			      uint64_t count, uint32_t dtype, uint64_t fence)
+{
+	struct fix_stream s = fix_stream(&f.c[chip]);
+	struct txda_pkt_collective p = { .dst = dst, .src = src, .count = count, .dtype = dtype, .group = GROUP };
+
+	fix_put(&s, op, 0, &p, sizeof(p));
+	fix_signal(&s, fix_word_va(0), fence);
+	assert_int_equal(fix_submit(queue, &s), 0);
+}
+
+static int wait_chip(unsigned chip, uint64_t value)
+{
+	return fix_wait(&f, q[chip], fix_word(&f.c[chip], 0), value);
+}
+
+static float source(unsigned chip, unsigned i)
+{
+	return (float)((int)(i * 31 + chip * 977) % 1000) / 7;
+}
+
+static void test_reduce_f32(void **state)
+{
+	(void)state;
+	start(4);
+	for (unsigned c = 0; c < 4; c++) {
+		float *x = (float *)(f.c[c].mem + FIX_DATA);
+
+		for (unsigned i = 0; i < COUNT; i++)
+			x[i] = source(c, i);
+	}
+	/* Twice, the second time in place. */
+	for (unsigned round = 1; round <= 2; round++) {
+		uint64_t dst = FIX_VA + FIX_DATA + (round == 1 ? 4 << 20 : 0);
+
+		for (unsigned c = 4; c-- > 0;)
+			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, dst, FIX_VA + FIX_DATA, COUNT, TXDA_F32, round);
+		for (unsigned c = 0; c < 4; c++) {
+			float *out = (float *)(f.c[c].mem + (dst - FIX_VA));
+
+			assert_int_equal(wait_chip(c, round), 0);
+			for (unsigned i = 0; i < COUNT; i++)
+				assert_true(out[i] == source(0, i) + source(1, i) + source(2, i) + source(3, i));
+		}
+	}
+	fix_free(&f);
+}
+
+static float from_bf16(uint16_t h)
+{
+	uint32_t bits = (uint32_t)h << 16;
+	float x;
+
+	memcpy(&x, &bits, 4);
+	return x;
+}
+
+static void test_reduce_bf16(void **state)
+{
+	(void)state;
+	start(2);
+	for (unsigned c = 0; c < 2; c++) {
+		uint16_t *x = (uint16_t *)(f.c[c].mem + FIX_DATA);
+
+		for (unsigned i = 0; i < 65536; i++)
+			x[i] = c ? 0x3f80 : (uint16_t)i;	/* every value, plus one */
+	}
+	for (unsigned c = 0; c < 2; c++)
+		submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + (4 << 20), FIX_VA + FIX_DATA,
+				  65536, TXDA_BF16, 1);
+	assert_int_equal(wait_chip(0, 1), 0);
+	assert_int_equal(wait_chip(1, 1), 0);
+	for (unsigned i = 0; i < 65536; i++) {
+		float want = from_bf16((uint16_t)i) + 1, got = from_bf16(((uint16_t *)(f.c[1].mem + FIX_DATA + (4 << 20)))[i]);
+
+		if (isnan(want))
+			assert_true(isnan(got));
+		else if (isinf(want))
+			assert_true(got == want);
+		else	/* half a unit in the last place of 8 bits */
+			assert_true(fabsf(got - want) <= fabsf(want) / 256 || isinf(got));
+	}
+	fix_free(&f);
+}
+
+static void test_gather(void **state)
+{
+	(void)state;
+	start(3);
+	for (unsigned c = 0; c < 3; c++) {
+		float *x = (float *)(f.c[c].mem + FIX_DATA);
+
+		for (unsigned i = 0; i < COUNT; i++)
+			x[i] = source(c, i);
+		/* Rank 2 has its share in place already. */
+		memcpy(f.c[c].mem + FIX_DATA + (4 << 20) + c * COUNT * 4, x, COUNT * 4);
+	}
+	for (unsigned c = 0; c < 3; c++)
+		submit_collective(c, q[c], TXDA_PKT_ALL_GATHER, FIX_VA + FIX_DATA + (4 << 20),
+				  c == 2 ? FIX_VA + FIX_DATA + (4 << 20) + 2 * COUNT * 4 : FIX_VA + FIX_DATA, COUNT,
+				  TXDA_F32, 1);
+	for (unsigned c = 0; c < 3; c++) {
+		float *out = (float *)(f.c[c].mem + FIX_DATA + (4 << 20));
+
+		assert_int_equal(wait_chip(c, 1), 0);
+		for (unsigned i = 0; i < 3 * COUNT; i++)
+			assert_true(out[i] == source(i / COUNT, i % COUNT));
+	}
+	fix_free(&f);
+}
+
+/* Each member has two queues; the i-th collectives of the members belong together all the same. */
+static void test_order(void **state)
+{
+	struct cm_queue *second[2];
+
+	(void)state;
+	start(2);
+	for (unsigned c = 0; c < 2; c++)
+		second[c] = fix_queue(&f, c, CM_QUEUE_COMPUTE);
+	for (unsigned c = 0; c < 2; c++) {
+		float *x = (float *)(f.c[c].mem + FIX_DATA);
+
+		for (unsigned i = 0; i < 8; i++)
+			x[i] = (float)(i + 1);
+	}
+	/* Chip 0 waits with both of its queues, in this order, before chip 1 comes. */
+	submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 4, TXDA_F32, 1);
+	assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 5000000), -ETIMEDOUT);
+	submit_collective(0, second[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 8192, FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
+	assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 5000000), -ETIMEDOUT);
+	submit_collective(1, second[1], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 4, TXDA_F32, 1);
+	assert_int_equal(wait_chip(1, 1), 0);
+	submit_collective(1, q[1], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 8192, FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
+	assert_int_equal(wait_chip(1, 2), 0);
+	assert_int_equal(wait_chip(0, 2), 0);
+	assert_true(((float *)(f.c[0].mem + FIX_DATA + 4096))[3] == 8);
+	assert_true(((float *)(f.c[0].mem + FIX_DATA + 8192))[7] == 16);
+	fix_free(&f);
+}
+
+static void expect_code(struct cm_queue *queue, unsigned chip, uint32_t code)
+{
+	struct txda_fault fault;
+
+	assert_int_equal(fix_wait(&f, queue, fix_word(&f.c[chip], 9), 1), -EIO);
+	assert_int_equal(cm_queue_fault(queue, &fault), 0);
+	assert_int_equal(fault.code, code);
+}
+
+static void test_disagreement(void **state)
+{
+	static const struct {
+		uint16_t op;
+		uint64_t count;
+		uint32_t dtype;
+	} other[] = {
+		{ TXDA_PKT_ALL_GATHER, 8, TXDA_F32 },
+		{ TXDA_PKT_ALL_REDUCE, 9, TXDA_F32 },
+		{ TXDA_PKT_ALL_REDUCE, 8, TXDA_BF16 },
+	};
+
+	(void)state;
+	start(2);
+	for (unsigned i = 0; i < 3; i++) {
+		submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
+		submit_collective(1, q[1], other[i].op, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, other[i].count,
+				  other[i].dtype, 1);
+		expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
+		expect_code(q[1], 1, TXDA_FAULT_COLLECTIVE);
+		/* With new queues the group works again. */
+		for (unsigned c = 0; c < 2; c++)
+			cm_queue_free(q[c]);
+		for (unsigned c = 0; c < 2; c++)
+			q[c] = fix_queue(&f, c, CM_QUEUE_COMPUTE);
+	}
+	submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
+	submit_collective(1, q[1], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
+	assert_int_equal(wait_chip(0, 1), 0);
+	assert_int_equal(wait_chip(1, 1), 0);
+	fix_free(&f);
+}
+
+static void test_bad_packets(void **state)
+{
+	const uint64_t data = FIX_VA + FIX_DATA;
+	struct {
+		uint64_t dst, src, count;
+		uint32_t dtype, code;
+	} bad[] = {
+		{ data + 4096, data, 8, TXDA_I32, TXDA_FAULT_PACKET },
+		{ data + 4096, data, 8, 77, TXDA_FAULT_PACKET },
+		{ data + 4098, data, 8, TXDA_F32, TXDA_FAULT_PACKET },
+		{ data + 16, data, 8, TXDA_F32, TXDA_FAULT_PACKET },
+		{ data + 4096, data, UINT64_MAX, TXDA_F32, TXDA_FAULT_PACKET },
+		{ data + 4096, data, UINT64_MAX / 4 + 2, TXDA_F32, TXDA_FAULT_PACKET },
+		{ 0, data, 8, TXDA_F32, TXDA_FAULT_PAGE },
+		{ FIX_RO, data, 8, TXDA_F32, TXDA_FAULT_PAGE },
+		{ data, UINT64_MAX - 3, 8, TXDA_F32, TXDA_FAULT_PAGE },
+	};
+
+	(void)state;
+	start(1);
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, bad[i].dst, bad[i].src, bad[i].count, bad[i].dtype, 1);
+		expect_code(q[0], 0, bad[i].code);
+		cm_queue_free(q[0]);
+		q[0] = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	}
+	assert_int_equal(cm_vm_set_group(f.c[0].vm, GROUP, 0, 0, 0), 0);
+	submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, data, data, 8, TXDA_F32, 1);
+	expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
+	fix_free(&f);
+}
+
+static void test_set_group(void **state)
+{
+	(void)state;
+	start(2);
+	assert_int_equal(cm_vm_set_group(f.c[0].vm, 16, 7, 0, 2), -EINVAL);
+	assert_int_equal(cm_vm_set_group(f.c[0].vm, 0, 7, 2, 2), -EINVAL);
+	assert_int_equal(cm_vm_set_group(f.c[0].vm, 0, 7, 0, 9), -EINVAL);
+	assert_int_equal(cm_vm_set_group(f.c[0].vm, 0, 7, 0, 2), 0);
+	assert_int_equal(cm_vm_set_group(f.c[1].vm, 0, 7, 0, 2), -EEXIST);
+	assert_int_equal(cm_vm_set_group(f.c[1].vm, 0, 7, 1, 3), -EINVAL);
+	assert_int_equal(cm_vm_set_group(f.c[1].vm, 0, 7, 1, 2), 0);
+	assert_int_equal(cm_vm_set_group(f.c[1].vm, 0, 8, 1, 2), 0);
+	fix_free(&f);
+}
+
+/* A member that others wait for is freed, faults, leaves the group or loses its chip. */
+static void test_lost_members(void **state)
+{
+	(void)state;
+	for (unsigned how = 0; how < 6; how++) {
+		struct txda_pkt bad;
+		struct fix_stream s;
+
+		start(3);
+		/* All have used the group. */
+		for (unsigned c = 0; c < 3; c++)
+			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA, FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
+		for (unsigned c = 0; c < 3; c++)
+			assert_int_equal(wait_chip(c, 1), 0);
+		for (unsigned c = 0; c < 2; c++)
+			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA, FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
+		assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 2, cm_chip_time_ns(f.c[0].chip) + 2000000),
+				 -ETIMEDOUT);
+		s = fix_stream(&f.c[2]);
+		switch (how) {
+		case 0:
+			fix_wait_packet(&s, fix_word_va(50), 1);
+			assert_int_equal(fix_submit(q[2], &s), 0);
+			cm_queue_free(q[2]);
+			break;
+		case 1:
+			fix_put(&s, 99, 0, &bad, sizeof(bad));
+			assert_int_equal(fix_submit(q[2], &s), 0);
+			break;
+		case 2: assert_int_equal(cm_vm_set_group(f.c[2].vm, GROUP, 0, 0, 0), 0); break;
+		case 3: assert_int_equal(cm_inject(f.m, "lost:chip=2"), 0); break;
+		case 4:
+			assert_int_equal(cm_inject(f.m, "link-down:chip=2"), 0);
+			submit_collective(2, q[2], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA, FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
+			break;
+		case 5: cm_queue_free(q[0]); break;
+		}
+		expect_code(q[1], 1, TXDA_FAULT_COLLECTIVE);
+		if (how != 5)
+			expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
+		if (how == 3) {
+			struct fix_stream e = fix_stream(&f.c[2]);
+			struct cm_sensors sensors;
+			struct cm_queue *more;
+			struct cm_vm *vm;
+
+			expect_code(q[2], 2, TXDA_FAULT_LOST);
+			assert_int_equal(fix_submit(q[2], &e), -ENODEV);
+			assert_int_equal(cm_queue_new(f.c[2].vm, CM_QUEUE_COPY, NULL, NULL, &more), -ENODEV);
+			assert_int_equal(cm_vm_new(f.c[2].chip, &vm), -ENODEV);
+			cm_chip_sensors(f.c[2].chip, &sensors);
+			assert_int_equal(sensors.lost, 1);
+			/* Even after all of its queues are gone nobody waits for it. */
+			for (unsigned c = 0; c < 3; c++)
+				cm_queue_free(q[c]);
+			q[0] = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+			submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA, FIX_VA + FIX_DATA, 8, TXDA_F32, 3);
+			expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
+		}
+		if (how == 4)
+			expect_code(q[2], 2, TXDA_FAULT_COLLECTIVE);
+		fix_free(&f);
+	}
+}
+
+/* ---- collectives as ops of a program --------------------------------------------------------- */
+
+static struct fix_program prog[2];
+static struct txda_pkt_exec exec[2];
+
+/* out = sum of x over the group, three times over. */
+static void make_programs(void)
+{
+	for (unsigned r = 0; r < 2; r++) {
+		uint32_t in, out;
+
+		fix_program_init(&prog[r], 2, r);
+		in = fix_slot(&prog[r], "in", TXDA_SLOT_INPUT, 64 * 16 * 4);
+		out = fix_slot(&prog[r], "out", TXDA_SLOT_OUTPUT, 64 * 16 * 4);
+		fix_tensor(&prog[r], "x", in, TXDA_F32, 0, FIX_SYM(TXDA_SYM_T, 1), FIX_CONST(16));
+		fix_tensor(&prog[r], "y", out, TXDA_F32, 0, FIX_SYM(TXDA_SYM_T, 1), FIX_CONST(16));
+		for (unsigned i = 0; i < 3; i++) {
+			struct txda_op *op = fix_op(&prog[r], "sum", TXDA_OP_ALL_REDUCE);
+
+			op->in[0] = i ? 1 : 0;
+			op->out[0] = 1;
+		}
+		fix_seal(&prog[r]);
+		fix_place(&prog[r], &f.c[r], 0, &exec[r]);
+		fix_bind(&f.c[r], &exec[r], 0, FIX_VA + FIX_DATA, 64 * 16 * 4);
+		fix_bind(&f.c[r], &exec[r], 1, FIX_VA + FIX_DATA + 65536, 64 * 16 * 4);
+		exec[r].group = GROUP;
+		exec[r].sym[TXDA_SYM_T] = 64;
+		for (unsigned i = 0; i < 64 * 16; i++)
+			((float *)(f.c[r].mem + FIX_DATA))[i] = (float)(i % 100 + r);
+	}
+}
+
+static void submit_exec(unsigned r, uint64_t fence)
+{
+	struct fix_stream s = fix_stream(&f.c[r]);
+
+	fix_put(&s, TXDA_PKT_EXEC, 0, &exec[r], sizeof(exec[r]));
+	fix_signal(&s, fix_word_va(0), fence);
+	assert_int_equal(fix_submit(q[r], &s), 0);
+}
+
+static void test_ops(void **state)
+{
+	(void)state;
+	start(2);
+	make_programs();
+	for (unsigned round = 1; round <= 50; round++) {
+		submit_exec(round % 2, round);
+		submit_exec(!(round % 2), round);
+		assert_int_equal(wait_chip(0, round), 0);
+		assert_int_equal(wait_chip(1, round), 0);
+		for (unsigned i = 0; i < 64 * 16; i++) {
+			float want = 4 * ((float)(i % 100) * 2 + 1);
+
+			assert_true(((float *)(f.c[0].mem + FIX_DATA + 65536))[i] == want);
+			assert_true(((float *)(f.c[1].mem + FIX_DATA + 65536))[i] == want);
+		}
+	}
+	/* Sizes that differ: the op's check says so, for both. */
+	exec[1].sym[TXDA_SYM_T] = 63;
+	submit_exec(0, 100);
+	submit_exec(1, 100);
+	expect_code(q[0], 0, TXDA_FAULT_SHAPE);
+	expect_code(q[1], 1, TXDA_FAULT_COLLECTIVE);
+	fix_free(&f);
+}
+
+/* The memory of a member that waits is unmapped. */
+static void test_unmapped_member(void **state)
+{
+	struct txda_fault fault;
+
+	(void)state;
+	start(2);
+	make_programs();
+	assert_int_equal(cm_vm_map(f.c[0].vm, 0x50000000, cm_chip_dram_fd(f.c[0].chip), 0, 65536,
+				   CM_MAP_READ | CM_MAP_WRITE),
+			 0);
+	fix_bind(&f.c[0], &exec[0], 1, 0x50000000, 64 * 16 * 4);
+	submit_exec(0, 1);
+	assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 2000000), -ETIMEDOUT);
+	assert_int_equal(cm_vm_unmap(f.c[0].vm, 0x50000000, 65536), 0);
+	submit_exec(1, 1);
+	expect_code(q[0], 0, TXDA_FAULT_PAGE);
+	assert_int_equal(cm_queue_fault(q[0], &fault), 0);
+	assert_int_equal(fault.va, 0x50000000);
+	expect_code(q[1], 1, TXDA_FAULT_COLLECTIVE);
+	fix_free(&f);
+}
+
+/* A program for a group needs its group. */
+static void test_wrong_group(void **state)
+{
+	(void)state;
+	start(2);
+	make_programs();
+	exec[0].group = TXDA_NONE;
+	submit_exec(0, 1);
+	expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
+	exec[1] = exec[0];
+	exec[1].group = GROUP;	/* rank 0's program on rank 1: */
+	memcpy(f.c[1].mem + FIX_PROGRAM, f.c[0].mem + FIX_PROGRAM, FIX_PROG_BYTES);
+	submit_exec(1, 1);
+	expect_code(q[1], 1, TXDA_FAULT_COLLECTIVE);
+	fix_free(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reduce_f32),
+		cmocka_unit_test(test_reduce_bf16),
+		cmocka_unit_test(test_gather),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_disagreement),
+		cmocka_unit_test(test_bad_packets),
+		cmocka_unit_test(test_set_group),
+		cmocka_unit_test(test_lost_members),
+		cmocka_unit_test(test_ops),
+		cmocka_unit_test(test_unmapped_member),
+		cmocka_unit_test(test_wrong_group),
+	};
+
+	return cmocka_run_group_tests_name("cmodel groups", tests, NULL, NULL);
+}

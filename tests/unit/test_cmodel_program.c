@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: MIT
+/* Launches of programs, and programs that lie. */
+#include "cm_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define H	8u		/* columns */
+#define W_OFF	(FIX_DATA + 0x00000)
+#define X_OFF	(FIX_DATA + 0x10000)
+#define Y_OFF	(FIX_DATA + 0x20000)
+#define ROW_OFF	(FIX_DATA + 0x30000)
+#define G_OFF	(FIX_DATA + 0x40000)
+#define PROFILE	(FIX_DATA + 0x50000)
+
+static struct fix f;
+static struct fix_program prog;
+static struct txda_pkt_exec pkt;
+
+enum { T_W, T_X, T_Y, T_ROW, T_G };
+
+static float *floats(uint64_t off)
+{
+	return (float *)(f.c[0].mem + off);
+}
+
+/* y[t] = x[t] + w; g[r] = y[row[r]] */
+static void make_program(void)
+{
+	const struct txda_dim t = FIX_SYM(TXDA_SYM_T, 1), r = FIX_SYM(TXDA_SYM_R, 1), h = FIX_CONST(H);
+	uint32_t weights, in, scratch, rows, out;
+	struct txda_op *op;
+
+	fix_program_init(&prog, 1, 0);
+	weights = fix_slot(&prog, "weights", TXDA_SLOT_WEIGHTS, H * 4);
+	in = fix_slot(&prog, "x", TXDA_SLOT_INPUT, 64 * H * 4);
+	scratch = fix_slot(&prog, "scratch", TXDA_SLOT_SCRATCH, 64 + 64 * H * 4);
+	rows = fix_slot(&prog, "rows", TXDA_SLOT_INPUT, 64);
+	out = fix_slot(&prog, "out", TXDA_SLOT_OUTPUT, 16 * H * 4);
+	fix_tensor(&prog, "norm.weight", weights, TXDA_F32, 0, h, FIX_NO_DIM);
+	fix_tensor(&prog, "x", in, TXDA_F32, 0, t, h);
+	fix_tensor(&prog, "hidden", scratch, TXDA_F32, 64, t, h);
+	prog.tensor[T_Y].flags = TXDA_TENSOR_ACTIVATION;
+	fix_tensor(&prog, "row_index", rows, TXDA_I32, 0, r, FIX_NO_DIM);
+	fix_tensor(&prog, "out", out, TXDA_F32, 0, r, h);
+	op = fix_op(&prog, "layers.0.norm", TXDA_OP_RMSNORM);
+	op->in[0] = T_X;
+	op->in[1] = T_W;
+	op->out[0] = T_Y;
+	op = fix_op(&prog, "select", TXDA_OP_GATHER_ROWS);
+	op->in[0] = T_Y;
+	op->in[1] = T_ROW;
+	op->out[0] = T_G;
+	fix_seal(&prog);
+}
+
+static void place(void)
+{
+	fix_place(&prog, &f.c[0], 0, &pkt);
+	fix_bind(&f.c[0], &pkt, 0, FIX_RO + W_OFF, H * 4);
+	fix_bind(&f.c[0], &pkt, 1, FIX_RO + X_OFF, 64 * H * 4);
+	fix_bind(&f.c[0], &pkt, 2, FIX_VA + Y_OFF, 0x8000);
+	fix_bind(&f.c[0], &pkt, 3, FIX_VA + ROW_OFF, 64);
+	fix_bind(&f.c[0], &pkt, 4, FIX_VA + G_OFF, 16 * H * 4);
+	pkt.sym[TXDA_SYM_T] = 3;
+	pkt.sym[TXDA_SYM_R] = 2;
+	for (unsigned i = 0; i < H; i++)
+		floats(W_OFF)[i] = (float)i / 8;
+	for (unsigned i = 0; i < 64 * H; i++)
+		floats(X_OFF)[i] = (float)i;
+	memset(f.c[0].mem + ROW_OFF, 0, 64);
+	((uint32_t *)(f.c[0].mem + ROW_OFF))[0] = 2;
+	memset(f.c[0].mem + G_OFF, 0xff, 16 * H * 4);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	fix_new(&f, 1, 2);
+	make_program();
+	place();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fix_free(&f);
+	return 0;
+}
+
+static int launch(struct cm_queue *q, uint16_t flags)
+{
+	struct fix_stream s = fix_stream(&f.c[0]);
+
+	fix_put(&s, TXDA_PKT_EXEC, flags, &pkt, sizeof(pkt));
+	return fix_run(&f, q, &s);
+}
+
+static void expect_rows(float more)
+{
+	for (unsigned i = 0; i < H; i++) {
+		assert_true(floats(G_OFF)[i] == (float)(2 * H + i) + (float)i / 8 + more);
+		assert_true(floats(G_OFF)[H + i] == (float)i + (float)i / 8 + more);
+	}
+}
+
+/* Launches on a queue of its own; the launch must fault. */
+static struct txda_fault launch_fault(uint16_t flags, uint32_t code)
+{
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	struct fix_stream s = fix_stream(&f.c[0]);
+	struct txda_fault fault;
+
+	fix_put(&s, TXDA_PKT_EXEC, flags, &pkt, sizeof(pkt));
+	fix_expect_fault(&f, q, &s, code, &fault);
+	assert_int_equal(fault.packet_va, FIX_VA + s.off);
+	cm_queue_free(q);
+	return fault;
+}
+
+static void test_launch(void **state)
+{
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	struct cm_sensors before, after;
+
+	(void)state;
+	cm_chip_sensors(f.c[0].chip, &before);
+	assert_int_equal(launch(q, 0), 0);
+	expect_rows(0);
+	/* The limits, again the same, other bindings, nothing at all. */
+	pkt.sym[TXDA_SYM_T] = 64;
+	((uint32_t *)(f.c[0].mem + ROW_OFF))[1] = 63;
+	assert_int_equal(launch(q, 0), 0);
+	assert_true(floats(G_OFF)[H] == 63 * H);
+	floats(X_OFF)[63 * H] = -1;
+	assert_int_equal(launch(q, 0), 0);
+	assert_true(floats(G_OFF)[H] == -1);
+	fix_bind(&f.c[0], &pkt, 4, FIX_VA + G_OFF + 0x1000, 16 * H * 4);
+	assert_int_equal(launch(q, 0), 0);
+	assert_true(floats(G_OFF + 0x1000)[H] == -1);
+	pkt.sym[TXDA_SYM_T] = 0;
+	pkt.sym[TXDA_SYM_R] = 0;
+	fix_bind(&f.c[0], &pkt, 4, 0, 0);
+	assert_int_equal(launch(q, 0), 0);
+	cm_chip_sensors(f.c[0].chip, &after);
+	assert_int_equal(after.ops - before.ops, 10);
+	assert_true(after.busy_ns > before.busy_ns);
+	assert_true(after.bytes_read > before.bytes_read);
+	cm_queue_free(q);
+	place();
+}
+
+static void test_precise(void **state)
+{
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+
+	(void)state;
+	floats(Y_OFF)[16] = 5;
+	assert_int_equal(launch(q, TXDA_EXEC_PRECISE), 0);
+	expect_rows(1000);
+	/* The activation has moved to twice its offset. */
+	assert_true(floats(Y_OFF)[32] == 1000);
+	assert_true(floats(Y_OFF)[16] == 5);
+	assert_int_equal(launch(q, 0), 0);
+	expect_rows(0);
+	assert_true(floats(Y_OFF)[16] == 0);
+	cm_queue_free(q);
+	/* It needs twice the room. */
+	fix_bind(&f.c[0], &pkt, 2, FIX_VA + Y_OFF, 64 + 3 * H * 4);
+	assert_int_equal(launch_fault(TXDA_EXEC_PRECISE, TXDA_FAULT_BINDING).detail, 2);
+	place();
+}
+
+static void test_profile(void **state)
+{
+	struct txda_op_time *time = (void *)(f.c[0].mem + PROFILE);
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	uint64_t before = cm_chip_time_ns(f.c[0].chip);
+
+	(void)state;
+	pkt.profile_va = FIX_VA + PROFILE;
+	assert_int_equal(launch(q, TXDA_EXEC_PROFILE), 0);
+	assert_true(before <= time[0].start_ns && time[0].start_ns <= time[0].end_ns);
+	assert_true(time[0].end_ns <= time[1].start_ns && time[1].start_ns <= time[1].end_ns);
+	assert_true(time[1].end_ns <= cm_chip_time_ns(f.c[0].chip));
+	cm_queue_free(q);
+	launch_fault(0, TXDA_FAULT_PACKET);
+	pkt.profile_va = 0;
+	launch_fault(TXDA_EXEC_PROFILE, TXDA_FAULT_PACKET);
+	pkt.profile_va = FIX_RO + PROFILE;
+	launch_fault(TXDA_EXEC_PROFILE, TXDA_FAULT_PAGE);
+	pkt.profile_va = FIX_VA + FIX_MEM - 16;
+	assert_int_equal(launch_fault(TXDA_EXEC_PROFILE, TXDA_FAULT_PAGE).va, FIX_VA + FIX_MEM);
+	place();
+}
+
+static void test_cache(void **state)
+{
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	struct fix_program other;
+
+	(void)state;
+	assert_int_equal(launch(q, 0), 0);
+	/* The chip goes on with its copy until it is told, or the range is unmapped. */
+	memset(f.c[0].mem + FIX_PROGRAM, 0xff, FIX_PROG_BYTES);
+	assert_int_equal(launch(q, 0), 0);
+	expect_rows(0);
+	launch_fault(TXDA_EXEC_RELOAD, TXDA_FAULT_PROGRAM);
+	launch_fault(0, TXDA_FAULT_PROGRAM);
+	place();
+	assert_int_equal(launch(q, 0), 0);
+	assert_int_equal(launch(q, TXDA_EXEC_RELOAD), 0);
+	expect_rows(0);
+	/* Many programs, more than a queue and the cache remember. */
+	for (unsigned i = 0; i < 40; i++) {
+		other = prog;
+		other.hdr = (void *)other.image;
+		fix_place(&other, &f.c[0], (i % 20) * FIX_PROG_BYTES, &pkt);
+		pkt.bindings_va = FIX_VA + FIX_BINDINGS;
+		pkt.sym[TXDA_SYM_T] = 3;
+		pkt.sym[TXDA_SYM_R] = 2;
+		assert_int_equal(launch(q, 0), 0);
+	}
+	cm_queue_free(q);
+	place();
+}
+
+static void test_unmapped_program(void **state)
+{
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	int fd = cm_chip_dram_fd(f.c[0].chip);
+
+	(void)state;
+	assert_int_equal(cm_vm_map(f.c[0].vm, 0x30000000, fd, FIX_PROGRAM, FIX_PROG_BYTES, CM_MAP_READ), 0);
+	pkt.program_va = 0x30000000;
+	assert_int_equal(launch(q, 0), 0);
+	expect_rows(0);
+	assert_int_equal(cm_vm_unmap(f.c[0].vm, 0x30000000 + 4096, 4096), 0);
+	assert_int_equal(launch(q, 0), -EIO);
+	cm_queue_free(q);
+	assert_int_equal(launch_fault(0, TXDA_FAULT_PAGE).va, 0x30000000 + 4096);
+	assert_int_equal(cm_vm_unmap(f.c[0].vm, 0x30000000, 4096), 0);
+	place();
+}
+
+static void test_bad_launches(void **state)
+{
+	struct txda_fault fault;
+	char text[256];
+
+	(void)state;
+	pkt.reserved = 1;
+	launch_fault(0, TXDA_FAULT_PACKET);
+	place();
+	pkt.n_bindings = 4;
+	launch_fault(0, TXDA_FAULT_BINDING);
+	pkt.n_bindings = 0xffffffff;
+	launch_fault(0, TXDA_FAULT_BINDING);
+	place();
+	pkt.program_va += 8;
+	launch_fault(0, TXDA_FAULT_PROGRAM);
+	pkt.program_va = UINT64_MAX - 63;
+	launch_fault(0, TXDA_FAULT_PAGE);
+	place();
+	for (unsigned i = 0; i < 4; i++) {
+		static const uint32_t bytes[] = { 0, 1, sizeof(struct txda_program), 0xffffffff };
+
+		pkt.program_bytes = bytes[i];
+		launch_fault(0, TXDA_FAULT_PROGRAM);
+	}
+	place();
+	pkt.group = 0;
+	launch_fault(0, TXDA_FAULT_COLLECTIVE);
+	pkt.group = 16;
+	launch_fault(0, TXDA_FAULT_COLLECTIVE);
+	place();
+	pkt.sym[TXDA_SYM_T] = 65;
+	assert_int_equal(launch_fault(0, TXDA_FAULT_SYMBOL).detail, TXDA_SYM_T);
+	place();
+	pkt.sym[0] = 1;
+	launch_fault(0, TXDA_FAULT_SYMBOL);
+	place();
+	pkt.sym[7] = 1;
+	launch_fault(0, TXDA_FAULT_SYMBOL);
+	place();
+	pkt.bindings_va += 4;
+	launch_fault(0, TXDA_FAULT_PACKET);
+	pkt.bindings_va = FIX_VA + FIX_MEM - 8;
+	launch_fault(0, TXDA_FAULT_PAGE);
+	place();
+
+	fix_bind(&f.c[0], &pkt, 1, FIX_VA + X_OFF + 32, 64 * H * 4);
+	assert_int_equal(launch_fault(0, TXDA_FAULT_BINDING).detail, 1);
+	fix_bind(&f.c[0], &pkt, 1, FIX_VA + X_OFF, 3 * H * 4 - 1);
+	fault = launch_fault(0, TXDA_FAULT_BINDING);
+	assert_int_equal(fault.detail, 1);
+	assert_int_equal(fault.tensor, T_X);
+	cm_fault_text(f.c[0].vm, &fault, text, sizeof(text));
+	assert_non_null(strstr(text, "slot 1"));
+	assert_non_null(strstr(text, "tensor 1 \"x\""));
+	fix_bind(&f.c[0], &pkt, 1, 0, 0);
+	launch_fault(0, TXDA_FAULT_BINDING);
+	fix_bind(&f.c[0], &pkt, 1, FIX_VA + X_OFF, FIX_MEM);
+	assert_int_equal(launch_fault(0, TXDA_FAULT_PAGE).va, FIX_VA + FIX_MEM);
+	fix_bind(&f.c[0], &pkt, 1, UINT64_MAX - 63, 4096);
+	launch_fault(0, TXDA_FAULT_PAGE);
+	place();
+	/* What is written must be writable. */
+	fix_bind(&f.c[0], &pkt, 2, FIX_RO + Y_OFF, 0x8000);
+	assert_int_equal(launch_fault(0, TXDA_FAULT_PAGE).va, FIX_RO + Y_OFF);
+	place();
+}
+
+static void test_index_fault(void **state)
+{
+	struct txda_fault fault;
+	char text[256], tiny[12];
+
+	(void)state;
+	((uint32_t *)(f.c[0].mem + ROW_OFF))[1] = 3;
+	fault = launch_fault(0, TXDA_FAULT_INDEX);
+	assert_int_equal(fault.op, 1);
+	assert_int_equal(fault.opcode, TXDA_OP_GATHER_ROWS);
+	assert_int_equal(fault.tensor, T_ROW);
+	assert_int_equal(fault.detail, 3);
+	assert_int_equal(fault.va, FIX_VA + ROW_OFF + 4);
+	cm_fault_text(f.c[0].vm, &fault, text, sizeof(text));
+	assert_non_null(strstr(text, "index out of range, index 3 in op 1 GATHER_ROWS \"select\", tensor 3 "
+				     "\"row_index\", address 0x10430004"));
+	cm_fault_text(f.c[0].vm, &fault, tiny, sizeof(tiny));
+	assert_string_equal(tiny, "index out o");
+	/* Without the program there are no names, and no trouble. */
+	memset(f.c[0].mem + FIX_PROGRAM, 0xff, FIX_PROG_BYTES);
+	cm_fault_text(f.c[0].vm, &fault, text, sizeof(text));
+	assert_null(strstr(text, "select"));
+	assert_non_null(strstr(text, "GATHER_ROWS"));
+	fault.packet_va = UINT64_MAX - 3;
+	fault.code = 12345;
+	cm_fault_text(NULL, &fault, text, sizeof(text));
+	assert_non_null(strstr(text, "fault 12345"));
+	place();
+}
+
+/* A program with one lie. */
+#define LIE(where, value)                                                                          \
+	do {                                                                                       \
+		make_program();                                                                    \
+		(where) = (value);                                                                 \
+		expect_bad(&(where), __LINE__);                                                    \
+	} while (0)
+
+/* The program must be refused, and the record must point at the field. */
+static void expect_bad(const void *field, int line)
+{
+	uint64_t off = (uint64_t)((const uint8_t *)field - prog.image);
+	struct txda_fault fault;
+
+	if (field != &prog.hdr->crc32c)
+		fix_seal(&prog);
+	place();
+	fault = launch_fault(TXDA_EXEC_RELOAD, TXDA_FAULT_PROGRAM);
+	if (fault.va != FIX_VA + FIX_PROGRAM + off)
+		fail_msg("line %d: the fault is at %llu, not %llu", line,
+			 (unsigned long long)(fault.va - FIX_VA - FIX_PROGRAM), (unsigned long long)off);
+}
+
+static void test_bad_headers(void **state)
+{
+	(void)state;
+	LIE(prog.hdr->magic, 0);
+	LIE(prog.hdr->major, 2);
+	LIE(prog.hdr->minor, 1);
+	LIE(prog.hdr->bytes, FIX_PROG_BYTES + 1);
+	LIE(prog.hdr->bytes, UINT64_MAX);
+	LIE(prog.hdr->crc32c, prog.hdr->crc32c ^ 1);
+	LIE(prog.hdr->n_slots, 65);
+	LIE(prog.hdr->n_slots, 0xffffffff);
+	LIE(prog.hdr->group_size, 0);
+	LIE(prog.hdr->group_size, 9);
+	LIE(prog.hdr->rank, 1);
+	LIE(prog.hdr->sym_max[0], 1);
+	LIE(prog.hdr->sym_max[6], 1);
+	LIE(prog.hdr->reserved[7], 1);
+	LIE(prog.hdr->slots_off, 257);
+	LIE(prog.hdr->slots_off, 0);		/* the header itself */
+	LIE(prog.hdr->slots_off, FIX_PROG_BYTES - 8);
+	LIE(prog.hdr->slots_off, 0xfffffff8);
+	LIE(prog.hdr->slots_off, 512);		/* the tensors */
+	LIE(prog.hdr->tensors_off, 2048);
+	LIE(prog.hdr->ops_off, 6144);
+	LIE(prog.hdr->ops_off, 0xfffffff8);
+	LIE(prog.hdr->strings_off, 0xfffffff8);
+	LIE(prog.hdr->strings_bytes, 0);
+	LIE(prog.hdr->strings_bytes, 3);	/* does not end with NUL */
+	LIE(prog.hdr->name, 0xffffffff);
+
+	/* Counts too large for the file: the table's place is wrong. */
+	make_program();
+	prog.hdr->n_tensors = 0xffffffff;
+	expect_bad(&prog.hdr->tensors_off, __LINE__);
+	make_program();
+	prog.hdr->n_ops = 0xffffffff;
+	expect_bad(&prog.hdr->ops_off, __LINE__);
+	make_program();
+	prog.hdr->strings_bytes = 0xffffffff;
+	expect_bad(&prog.hdr->strings_off, __LINE__);
+	make_program();
+	place();
+}
+
+static void test_bad_records(void **state)
+{
+	struct txda_tensor *t = (void *)(prog.image + 512);
+	struct txda_op *op = (void *)(prog.image + 2048);
+
+	(void)state;
+	LIE(prog.slot[1].name, prog.hdr->strings_bytes);
+	LIE(prog.slot[1].kind, TXDA_SLOT_KIND_COUNT);
+	LIE(prog.slot[1].bytes, UINT64_MAX);
+	LIE(t[1].name, 0xffffffff);
+	LIE(t[1].slot, 5);
+	LIE(t[1].dtype, TXDA_DTYPE_COUNT);
+	LIE(t[1].layout, TXDA_LAYOUT_COUNT);
+	LIE(t[1].offset, 32);
+	LIE(t[1].offset, UINT64_MAX - 63);
+	LIE(t[1].offset, 64);			/* beyond the slot */
+	LIE(t[1].ndim, 0);
+	LIE(t[1].ndim, 5);
+	LIE(t[1].flags, 2);
+	LIE(t[1].group, 32);
+	LIE(t[1].reserved[2], 1);
+	LIE(t[1].dim[0].sym, TXDA_SYM_COUNT);
+	LIE(t[1].dim[0].sym, 6);
+	LIE(t[1].dim[1].mul, 0);
+	LIE(t[1].dim[2].mul, 1);
+	LIE(t[1].dim[3].sym, 1);
+	LIE(op[0].op, TXDA_OP_COUNT);
+	LIE(op[0].op, 0xffff);
+	LIE(op[0].flags, 1);
+	LIE(op[0].label, 0xffffffff);
+	LIE(op[0].reserved, 1);
+	LIE(op[0].in[0], 5);
+	LIE(op[0].in[0], TXDA_NONE);
+	LIE(op[0].in[2], 0);
+	LIE(op[0].out[0], 0xfffffffe);
+	LIE(op[0].out[0], TXDA_NONE);
+	LIE(op[0].out[0], T_W);			/* weights are not written */
+	LIE(op[0].raw[1], 1);
+	LIE(op[1].raw[0], 1);
+	LIE(op[1].raw[19], 1);
+
+	/* Extents that overflow, at the limits of the symbols. */
+	make_program();
+	t[1].dim[0].mul = t[1].dim[1].mul = 0xffffffff;
+	expect_bad(&t[1].offset, __LINE__);
+	make_program();
+	prog.hdr->sym_max[TXDA_SYM_T] = 0xffffffff;
+	expect_bad(&t[1].offset, __LINE__);
+	/* Layouts that the tensor cannot have. */
+	make_program();
+	t[1].dtype = TXDA_W8;
+	t[1].group = 32;
+	expect_bad(&t[1].dtype, __LINE__);
+	make_program();
+	t[1].dtype = TXDA_W4;
+	expect_bad(&t[1].group, __LINE__);
+	make_program();
+	t[1].layout = TXDA_TILE32;
+	expect_bad(&t[1].ndim, __LINE__);
+	make_program();
+	t[0].layout = TXDA_TILE32;
+	t[0].dtype = TXDA_I32;
+	expect_bad(&t[0].dtype, __LINE__);
+	make_program();
+	t[1].layout = TXDA_KV_PAGED;
+	expect_bad(&t[1].slot, __LINE__);
+	make_program();
+	place();
+}
+
+static void test_bad_shapes(void **state)
+{
+	struct txda_fault fault;
+	char text[256];
+
+	(void)state;
+	prog.tensor[T_W].dim[0].mul = 7;
+	fix_seal(&prog);
+	place();
+	fault = launch_fault(TXDA_EXEC_RELOAD, TXDA_FAULT_SHAPE);
+	assert_int_equal(fault.op, 0);
+	assert_int_equal(fault.tensor, T_W);
+	cm_fault_text(f.c[0].vm, &fault, text, sizeof(text));
+	assert_non_null(strstr(text, "in op 0 RMSNORM \"layers.0.norm\", tensor 0 \"norm.weight\""));
+	make_program();
+	place();
+}
+
+/* Scratch at the limits is more than the machine gives. */
+static void test_too_much_scratch(void **state)
+{
+	(void)state;
+	prog.tensor[T_X].dim[1].mul = 1u << 30;
+	prog.slot[1].bytes = 64ull << 32;
+	fix_seal(&prog);
+	place();
+	launch_fault(TXDA_EXEC_RELOAD, TXDA_FAULT_PROGRAM);
+	make_program();
+	place();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_launch),
+		cmocka_unit_test(test_precise),
+		cmocka_unit_test(test_profile),
+		cmocka_unit_test(test_cache),
+		cmocka_unit_test(test_unmapped_program),
+		cmocka_unit_test(test_bad_launches),
+		cmocka_unit_test(test_index_fault),
+		cmocka_unit_test(test_bad_headers),
+		cmocka_unit_test(test_bad_records),
+		cmocka_unit_test(test_bad_shapes),
+		cmocka_unit_test(test_too_much_scratch),
+	};
+
+	return cmocka_run_group_tests_name("cmodel programs", tests, setup, teardown);
+}

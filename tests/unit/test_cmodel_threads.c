@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The pool and leadership under load: every part of every phase runs once, by the right launch, whoever leads, helps or sleeps; nobody
+ * waits for ever. Prints what a round trip and an op cost.
+ */
+#include "cm_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define OPS	16
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SCALE	1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SCALE	1
+#endif
+#endif
+#ifndef SCALE
+#define SCALE	8
+#endif
+
+static struct fix f;
+static struct fix_program prog;
+static struct txda_pkt_exec pkt;
+
+/* A program of OPS counting ops. */
+static void start(unsigned chips, unsigned cores)
+{
+	uint32_t slot;
+
+	fix_new(&f, chips, cores);
+	fix_program_init(&prog, 1, 0);
+	slot = fix_slot(&prog, "slot", TXDA_SLOT_SCRATCH, 4096);
+	fix_tensor(&prog, "x", slot, TXDA_F32, 0, FIX_CONST(16), FIX_NO_DIM);
+	for (unsigned i = 0; i < OPS; i++) {
+		struct txda_op *op = fix_op(&prog, "count", TXDA_OP_LINEAR);
+
+		op->in[0] = op->in[1] = op->out[0] = 0;
+	}
+	fix_seal(&prog);
+	for (unsigned i = 0; i < chips; i++) {
+		fix_place(&prog, &f.c[i], 0, &pkt);
+		fix_bind(&f.c[i], &pkt, 0, FIX_VA + FIX_DATA, 4096);
+	}
+}
+
+static uint64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* One launch and a signal of @value to word @word. Each thread has words and streams of its own. */
+static void put_launch(struct fix_stream *s, unsigned word, uint64_t value)
+{
+	struct txda_pkt_exec p = pkt;
+
+	fix_put(s, TXDA_PKT_EXEC, 0, &p, sizeof(p));
+	fix_signal(s, fix_word_va(word), value);
+}
+
+static struct fix_stream stream_of(unsigned chip, unsigned thread, uint64_t n)
+{
+	return (struct fix_stream){ &f.c[chip], FIX_STREAMS + thread * 65536 + n % 16 * 4096, 0 };
+}
+
+/* Random phases and parts on pools of several sizes; the waiter leads. */
+static void test_parts(void **state)
+{
+	static const unsigned cores[] = { 1, 2, 3, 8 };
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct cm_queue *q;
+		unsigned before = fake_linear_errors();
+
+		start(1, cores[i]);
+		q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+		fake_linear_random(88172645463325252ull + i);
+		for (unsigned n = 1; n <= 40 * SCALE; n++) {
+			struct fix_stream s = stream_of(0, 0, n);
+
+			put_launch(&s, 0, n);
+			assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, n % 3 == 0), 0);
+			assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 0), n), 0);
+			/* Now and then long enough for the helpers to sleep. */
+			if (n % 16 == 0)
+				nanosleep(&(struct timespec){ 0, 300000 }, NULL);
+		}
+		assert_int_equal(fake_linear_errors(), before);
+		fix_free(&f);
+	}
+	assert_true(fake_linear_launches() >= 4 * 40 * SCALE * OPS);
+}
+
+struct worker {
+	pthread_t thread;
+	unsigned index, chip;
+	unsigned rounds;
+	bool poll;		/* never calls cm_wait() with a deadline: the workers must do it all */
+	int ret;
+};
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct cm_queue *q;
+
+	w->ret = cm_queue_new(f.c[w->chip].vm, CM_QUEUE_COMPUTE, NULL, NULL, &q);
+	for (unsigned n = 1; n <= w->rounds && !w->ret; n++) {
+		uint64_t *word = fix_word(&f.c[w->chip], w->index + 1);
+		struct fix_stream s = stream_of(w->chip, w->index, n);
+
+		put_launch(&s, w->index + 1, n);
+		w->ret = cm_queue_submit(q, FIX_VA + s.off, s.bytes, !w->poll && n % 5 == 0);
+		if (w->ret)
+			break;
+		/* Up to eight streams ahead; the stream's memory is used again after sixteen. */
+		if (n % 8 && n != w->rounds)
+			continue;
+		if (w->poll) {
+			uint64_t end = now() + 20000000000ull;
+
+			while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < n && now() < end)
+				nanosleep(&(struct timespec){ 0, 50000 }, NULL);
+			w->ret = __atomic_load_n(word, __ATOMIC_ACQUIRE) < n ? -ETIMEDOUT : 0;
+		} else {
+			w->ret = fix_wait(&f, q, word, n);
+		}
+	}
+	cm_queue_free(q);
+	return NULL;
+}
+
+/* Threads with queues of their own on two chips, some that wait and some that only submit. */
+static void test_many_threads(void **state)
+{
+	struct worker w[6];
+	unsigned before = fake_linear_errors();
+
+	(void)state;
+	for (unsigned cores = 1; cores <= 3; cores++) {
+		start(2, cores);
+		fake_linear_random(362436069 + cores);
+		for (unsigned i = 0; i < 6; i++) {
+			w[i] = (struct worker){ .index = i, .chip = i % 2, .rounds = 24 * SCALE, .poll = i == 3 || i == 4 };
+			assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+		}
+		for (unsigned i = 0; i < 6; i++) {
+			pthread_join(w[i].thread, NULL);
+			assert_int_equal(w[i].ret, 0);
+		}
+		assert_int_equal(fake_linear_errors(), before);
+		fix_free(&f);
+	}
+}
+
+static _Atomic bool stop;
+
+/* Maps, unmaps and pauses the machine all the time. */
+static void *disturb(void *arg)
+{
+	int fd = cm_chip_dram_fd(f.c[0].chip);
+	unsigned *rounds = arg;
+	struct cm_sensors s;
+
+	while (!stop) {
+		struct cm_queue *q;
+		struct cm_vm *vm;
+
+		if (cm_vm_map(f.c[0].vm, 0x60000000, fd, 0, 1 << 20, CM_MAP_READ) ||
+		    cm_vm_unmap(f.c[0].vm, 0x60000000, 1 << 20) || cm_vm_new(f.c[1].chip, &vm))
+			return NULL;
+		if (cm_queue_new(vm, CM_QUEUE_COPY, NULL, NULL, &q))
+			return NULL;
+		/* A stream that faults, and a kick for nothing. */
+		cm_queue_submit(q, 64, 64, false);
+		cm_kick(f.m);
+		cm_queue_free(q);
+		cm_vm_free(vm);
+		cm_chip_sensors(f.c[0].chip, &s);
+		++*rounds;
+	}
+	return NULL;
+}
+
+static void test_disturbed(void **state)
+{
+	unsigned before = fake_linear_errors(), rounds = 0;
+	struct worker w[3];
+	pthread_t thread;
+
+	(void)state;
+	start(2, 2);
+	fake_linear_random(521288629);
+	stop = false;
+	assert_int_equal(pthread_create(&thread, NULL, disturb, &rounds), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		w[i] = (struct worker){ .index = i, .chip = i % 2, .rounds = 24 * SCALE, .poll = i == 2 };
+		assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		pthread_join(w[i].thread, NULL);
+		assert_int_equal(w[i].ret, 0);
+	}
+	stop = true;
+	pthread_join(thread, NULL);
+	assert_true(rounds > 0);
+	assert_int_equal(fake_linear_errors(), before);
+	fix_free(&f);
+}
+
+/* A queue is freed, and a machine, in the middle of long ops. */
+static void test_free_under_way(void **state)
+{
+	static const unsigned parts[] = { 300 };
+
+	(void)state;
+	for (unsigned i = 0; i < 10; i++) {
+		struct fix_stream s;
+		struct cm_queue *q;
+		uint64_t from;
+
+		start(1, 2);
+		fake_linear_shape(1, parts);
+		fake_linear_spin(2000000);
+		q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+		s = stream_of(0, 0, 0);
+		put_launch(&s, 0, 1);
+		assert_int_equal(fix_submit(q, &s), 0);
+		nanosleep(&(struct timespec){ 0, i * 1000000 }, NULL);
+		from = now();
+		if (i % 2)
+			cm_queue_free(q);
+		fix_free(&f);
+		/* The launch would take seconds; what has not begun is skipped. */
+		assert_true(now() - from < 3000000000ull);
+	}
+	fake_linear_spin(0);
+}
+
+/* Two threads wait for each other's queues through WAIT packets. */
+static void *ping(void *arg)
+{
+	struct worker *w = arg;
+	struct cm_queue *q;
+	unsigned me = w->index + 1, peer = !w->index + 1;
+
+	w->ret = cm_queue_new(f.c[0].vm, CM_QUEUE_COPY, NULL, NULL, &q);
+	for (unsigned n = 1; n <= w->rounds && !w->ret; n++) {
+		struct fix_stream s = stream_of(0, w->index, n);
+
+		if (w->index)
+			fix_wait_packet(&s, fix_word_va(peer), n);
+		else if (n > 1)
+			fix_wait_packet(&s, fix_word_va(peer), n - 1);
+		fix_signal(&s, fix_word_va(me), n);
+		w->ret = cm_queue_submit(q, FIX_VA + s.off, s.bytes, false);
+		if (!w->ret)
+			w->ret = fix_wait(&f, q, fix_word(&f.c[0], me), n);
+	}
+	cm_queue_free(q);
+	return NULL;
+}
+
+static void test_ping_pong(void **state)
+{
+	struct worker w[2];
+
+	(void)state;
+	for (unsigned cores = 1; cores <= 2; cores++) {
+		start(1, cores);
+		for (unsigned i = 0; i < 2; i++) {
+			w[i] = (struct worker){ .index = i, .rounds = 200 * SCALE };
+			assert_int_equal(pthread_create(&w[i].thread, NULL, ping, &w[i]), 0);
+		}
+		for (unsigned i = 0; i < 2; i++) {
+			pthread_join(w[i].thread, NULL);
+			assert_int_equal(w[i].ret, 0);
+		}
+		fix_free(&f);
+	}
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* What the machine itself costs. */
+static void test_cost(void **state)
+{
+	static const unsigned two[] = { 2 }, one[] = { 1 };
+	static uint64_t took[2000];
+	struct cm_queue *q;
+	uint64_t value = 0;
+
+	(void)state;
+	start(1, 2);
+	q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	for (unsigned i = 0; i < 2000; i++) {
+		struct fix_stream s = stream_of(0, 0, i);
+		uint64_t from;
+
+		fix_signal(&s, fix_word_va(0), ++value);
+		from = now();
+		assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, true), 0);
+		assert_int_equal(cm_wait(f.m, q, fix_word(&f.c[0], 0), value, UINT64_MAX), 0);
+		took[i] = now() - from;
+	}
+	qsort(took, 2000, sizeof(*took), by_size);
+	printf("empty stream, round trip: median %llu ns, 90%% within %llu ns\n", (unsigned long long)took[1000],
+	       (unsigned long long)took[1800]);
+	for (unsigned parts = 1; parts <= 2; parts++) {
+		fake_linear_shape(1, parts == 1 ? one : two);
+		fake_linear_spin(0);
+		for (unsigned i = 0; i < 500; i++) {
+			struct fix_stream s = stream_of(0, 0, i);
+			uint64_t from;
+
+			put_launch(&s, 0, ++value);
+			from = now();
+			assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, true), 0);
+			assert_int_equal(cm_wait(f.m, q, fix_word(&f.c[0], 0), value, UINT64_MAX), 0);
+			took[i] = now() - from;
+		}
+		qsort(took, 500, sizeof(*took), by_size);
+		printf("op of %u part%s: median %llu ns\n", parts, parts == 1 ? "" : "s",
+		       (unsigned long long)took[250] / OPS);
+	}
+	fix_free(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_disturbed),
+		cmocka_unit_test(test_free_under_way),
+		cmocka_unit_test(test_ping_pong),
+		cmocka_unit_test(test_cost),
+	};
+
+	return cmocka_run_group_tests_name("cmodel threads", tests, NULL, NULL);
+}
