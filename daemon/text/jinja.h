@@ -2,23 +2,28 @@
 /*
  * Chat-template language: the dialect of Jinja that checkpoints ship, as a sandboxed interpreter.
  *
- * A template is parsed once into an immutable tree and rendered many times, from any number of threads at once. A
- * render owns all its memory and shares nothing; nothing a template does outlives it.
+ * A template is parsed once into an immutable tree and rendered many times, from any number of
+ * threads at once. A render owns all its memory and shares nothing; nothing a template does
+ * outlives it.
  *
- * Environment: trim_blocks and lstrip_blocks on, one trailing newline of the source dropped, no escaping, values print
- * as Python prints them, `tojson` as Python's json.dumps(ensure_ascii=False), and lists and dictionaries cannot be
- * changed. Beyond the language: `break`, `continue`, a `generation` block that gives out its body,
- * `raise_exception(message)` and `strftime_now(format)`. Inheritance, includes and imports are refused when parsed.
+ * Environment: trim_blocks and lstrip_blocks on, one trailing newline of the source dropped, no
+ * escaping, values print as Python prints them, `tojson` as Python's
+ * json.dumps(ensure_ascii=False), and lists and dictionaries cannot be changed. Beyond the
+ * language: `break`, `continue`, a `generation` block that gives out its body,
+ * `raise_exception(message)` and `strftime_now(format)`. Inheritance, includes and imports are
+ * refused when parsed.
  *
- * Both the template and the variables may be hostile: a render is bounded in steps, memory, output and nesting
- * (struct txda_template_limits). At the default nesting a render needs at most about 1 MiB of stack.
+ * Both the template and the variables may be hostile: a render is bounded in steps, memory, output
+ * and nesting (struct txda_template_limits). At the default nesting a render needs at most about 1
+ * MiB of stack.
  *
- * Numbers: integers are 64 bits wide (an overflow is an error). cJSON keeps numbers as doubles, so `1.0` and `1` look
- * alike; txda_template_mark_numbers() brings the difference back, see there.
+ * Numbers: integers are 64 bits wide (an overflow is an error). cJSON keeps numbers as doubles, so
+ * `1.0` and `1` look alike; txda_template_mark_numbers() brings the difference back, see there.
  */
 #ifndef TXDA_TEXT_JINJA_H
 #define TXDA_TEXT_JINJA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -31,7 +36,7 @@ enum txda_template_error_kind {
 	TXDA_TEMPLATE_OK = 0,
 	TXDA_TEMPLATE_SYNTAX,	/* the template cannot be parsed (-EINVAL) */
 	TXDA_TEMPLATE_RUNTIME,	/* an operation failed while rendering (-EINVAL) */
-	TXDA_TEMPLATE_RAISED,	/* the template called raise_exception(); message is its text (-EPROTO) */
+	TXDA_TEMPLATE_RAISED,	/* raise_exception() was called; message is its text (-EPROTO) */
 	TXDA_TEMPLATE_LIMIT,	/* a limit was exceeded (-E2BIG) */
 	TXDA_TEMPLATE_MEMORY,	/* the machine is out of memory (-ENOMEM) */
 };
@@ -55,32 +60,38 @@ struct txda_template_limits {
 extern const struct txda_template_limits txda_template_default_limits;
 
 struct txda_template_options {
-	const struct tm *now;				/* for strftime_now(); NULL: the local time */
-	const struct txda_template_limits *limits;	/* NULL: the default */
+	const struct tm *now;	/* for strftime_now(); NULL: the local time */
+	const struct txda_template_limits *limits; /* NULL: the default */
 };
 
 /*
  * Parse @source (@length bytes of UTF-8, need not be terminated, not kept).
- * Returns 0, -EINVAL (syntax), -E2BIG (too large or nested too deeply) or -ENOMEM; @error may be NULL.
+ * Returns 0, -EINVAL (syntax), -E2BIG (too large or nested too deeply) or -ENOMEM; @error may be
+ * NULL.
  */
 int txda_template_parse(const char *source, size_t length, struct txda_template_error *error,
 			struct txda_template **ret_template);
 
 void txda_template_free(struct txda_template *template);
 
+/* Does the template use @name anywhere, as a variable or otherwise? */
+bool txda_template_mentions(const struct txda_template *template, const char *name);
+
 /*
- * Render with the members of @context (a cJSON object, read only) as variables.
- * On success *@ret_text is a terminated string for the caller to free(), *@ret_length its length (the text may hold
- * no NUL of its own unless a template literal does). Thread-safe. @options, @error and @ret_length may be NULL.
+ * Render with the members of @context (a cJSON object, read only) as variables. On success
+ * *@ret_text is a terminated string for the caller to free(), *@ret_length its length (the text may
+ * hold no NUL of its own unless a template literal does). Thread-safe. @options, @error and
+ * @ret_length may be NULL.
  */
 int txda_template_render(const struct txda_template *template, const cJSON *context,
 			 const struct txda_template_options *options,
 			 struct txda_template_error *error, char **ret_text, size_t *ret_length);
 
 /*
- * Note in @root, which cJSON parsed from @text, how those numbers are written that a double cannot tell: `1.0`, `1e3`,
- * integers beyond 2^53. The literal is put into the valuestring of the number's node, which cJSON itself ignores for
- * numbers, copies in cJSON_Duplicate() and frees in cJSON_Delete(); the render reads it.
+ * Note in @root, which cJSON parsed from @text, how those numbers are written that a double cannot
+ * tell: `1.0`, `1e3`, integers beyond 2^53. The literal is put into the valuestring of the number's
+ * node, which cJSON itself ignores for numbers, copies in cJSON_Duplicate() and frees in
+ * cJSON_Delete(); the render reads it.
  * Returns 0, -EINVAL when the text does not fit the tree, -ENOMEM.
  */
 int txda_template_mark_numbers(cJSON *root, const char *text, size_t length);

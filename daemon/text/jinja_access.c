@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Looking into values: iteration, length, attributes, items, slices. Attributes and items follow jinja2's sandbox:
- * `a.b` tries the object's methods, then its items; `a['b']` the other way around. What is missing
- * is undefined, and so is what the sandbox hides.
+ * Looking into values: iteration, length, attributes, items, slices. Attributes and items follow
+ * jinja2's sandbox: `a.b` tries the object's methods, then its items; `a['b']` the other way
+ * around. What is missing is undefined, and so is what the sandbox hides.
  */
 #include "jinja_text.h"
 
@@ -182,7 +182,7 @@ static int own_attribute(struct jinja_render *r, struct jinja_value object,
 		return 0;
 	}
 	if (is_forbidden(object, name))
-		return jinja_undefined(r, ret, "access to attribute '%.*s' of '%s' object is unsafe",
+		return jinja_undefined(r, ret, "attribute '%.*s' of '%s' object is unsafe",
 				       (int)(name->length < 60 ? name->length : 60), name->data,
 				       jinja_type_name(object));
 	if (object.kind == JINJA_MACRO && jinja_str_is(name, "name")) {
@@ -212,7 +212,9 @@ static int missing(struct jinja_render *r, struct jinja_value object, struct jin
 	return jinja_undefined(r, ret, "%s object has no such element", type);
 }
 
-/* object[key] without falling back to attributes; a miss of whatever cause is *ret_found = false. */
+/*
+ * object[key] without falling back to attributes; a miss of whatever cause is *ret_found = false.
+ */
 static int own_item(struct jinja_render *r, struct jinja_value object, struct jinja_value key,
 		    bool *ret_found, struct jinja_value *ret)
 {
@@ -397,7 +399,8 @@ int jinja_slice(struct jinja_render *r, struct jinja_value object, const struct 
 			n = (start - stop - 1) / -step + 1;
 	}
 	if (object.kind == JINJA_STRING)
-		return jinja_keep_safe(object, take_chars(r, object.string, start, step, n, ret), ret);
+		return jinja_keep_safe(
+			object, take_chars(r, object.string, start, step, n, ret), ret);
 	rc = jinja_new_seq(r, object.seq->flavor == JINJA_LIST ? JINJA_LIST : JINJA_TUPLE,
 			   (size_t)n, &seq);
 	if (rc)
@@ -406,13 +409,14 @@ int jinja_slice(struct jinja_render *r, struct jinja_value object, const struct 
 		seq->items[i] = object.seq->items[start + i * step];
 	seq->n = (size_t)n;
 	if (object.seq->flavor == JINJA_RANGE) {
-		const int64_t *range = object.seq->range;
+		/* unsigned: a bound that nothing reaches may lie beyond 64 bits */
+		uint64_t first = (uint64_t)object.seq->range[0];
+		uint64_t every = (uint64_t)object.seq->range[2];
 
 		seq->flavor = JINJA_RANGE;
-		/* unsigned: a bound that nothing reaches may lie beyond 64 bits */
-		seq->range[0] = (int64_t)((uint64_t)range[0] + (uint64_t)start * (uint64_t)range[2]);
-		seq->range[1] = (int64_t)((uint64_t)range[0] + (uint64_t)stop * (uint64_t)range[2]);
-		seq->range[2] = (int64_t)((uint64_t)range[2] * (uint64_t)step);
+		seq->range[0] = (int64_t)(first + (uint64_t)start * every);
+		seq->range[1] = (int64_t)(first + (uint64_t)stop * every);
+		seq->range[2] = (int64_t)(every * (uint64_t)step);
 	}
 	*ret = jinja_seq_value(seq);
 	return jinja_charge(r, (uint64_t)n / 4);

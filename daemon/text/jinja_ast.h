@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tokens and syntax tree of a template. The tree lives in the template's arena and is read-only after parsing.
+ * Tokens and syntax tree of a template. The tree lives in the template's arena and is read-only
+ * after parsing.
  */
 #ifndef TXDA_TEXT_JINJA_AST_H
 #define TXDA_TEXT_JINJA_AST_H
@@ -65,8 +66,8 @@ struct jinja_tokens {
 };
 
 /*
- * Cut @source into tokens; texts live in @arena. Returns 0 or -errno with @error filled in. The caller frees
- * tokens->items in either case.
+ * Cut @source into tokens; texts live in @arena. Returns 0 or -errno with @error filled in. The
+ * caller frees tokens->items in either case.
  */
 int jinja_lex(const char *source, size_t length, struct jinja_arena *arena,
 	      struct jinja_tokens *tokens, struct txda_template_error *error);
@@ -171,7 +172,7 @@ struct jinja_node {
 	union {
 		struct jinja_value constant;		/* CONST */
 		struct jinja_str *name;			/* NAME: interned, compared by address */
-		struct jinja_nodes list;		/* LIST, TUPLE, CONCAT; DICT: key, value, … */
+		struct jinja_nodes list;		/* LIST, TUPLE, CONCAT; DICT: key, value */
 		struct {				/* CONDITION, SLICE (start, stop, step) */
 			struct jinja_node *a, *b, *c;
 		} three;
@@ -214,7 +215,7 @@ struct jinja_node {
 			struct jinja_nodes body;
 			struct jinja_nodes otherwise;
 		} loop;
-		struct {				/* SET; SET_BLOCK: value is a filter or NULL */
+		struct {				/* SET; SET_BLOCK: value: filter or NULL */
 			struct jinja_node *target;
 			struct jinja_node *value;
 			struct jinja_nodes body;
@@ -248,7 +249,10 @@ struct txda_template {
 	struct jinja_nodes body;
 };
 
-/* Parser state, shared by jinja_parser.c (statements) and jinja_parse_expression.c. */
+/*
+ * Parser state, shared by jinja_parser.c (statements), jinja_parse_expression.c and
+ * jinja_parse_primary.c.
+ */
 struct jinja_parser {
 	struct txda_template *template;
 	struct txda_template_error *error;
@@ -281,6 +285,11 @@ int jinja_parse_expression(struct jinja_parser *p, struct jinja_node **ret);
 int jinja_parse_tuple(struct jinja_parser *p, enum jinja_tuple_mode mode, const char *end_name,
 		      struct jinja_node **ret);
 int jinja_parse_primary(struct jinja_parser *p, struct jinja_node **ret);
+int jinja_new_two(struct jinja_parser *p, enum jinja_node_type type, unsigned int line,
+		  struct jinja_node *left, struct jinja_node *right, struct jinja_node **ret);
+/* Extend *@node by what stands behind it: `.a`, `[b]`, `(c)`; then `|d`, `is e`. */
+int jinja_parse_postfix(struct jinja_parser *p, struct jinja_node **node);
+int jinja_parse_filters_and_tests(struct jinja_parser *p, struct jinja_node **node);
 /* `a|b|c` after @input; with_first: the first `|` is left out, as in filter blocks. */
 int jinja_parse_filters(struct jinja_parser *p, bool with_first, struct jinja_node *input,
 			struct jinja_node **ret);

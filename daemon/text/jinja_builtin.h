@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Filters, tests, methods and global functions: all are built-ins of one shape, found by name in tables.
+ * Filters, tests, methods and global functions: all are built-ins of one shape, found by name in
+ * tables.
  */
 #ifndef TXDA_TEXT_JINJA_BUILTIN_H
 #define TXDA_TEXT_JINJA_BUILTIN_H
@@ -20,7 +21,9 @@ struct jinja_args {
 	size_t n_keywords;
 };
 
-/* @self: input of a filter or test, object of a method, nothing for a global function. 0 or -errno. */
+/*
+ * @self: input of a filter or test, object of a method, nothing for a global function. 0 or -errno.
+ */
 typedef int (*jinja_builtin_fn)(struct jinja_render *r, struct jinja_value self,
 				const struct jinja_args *args, struct jinja_value *ret);
 

@@ -11,7 +11,9 @@ static bool is_indexed(struct jinja_value v)
 	return v.kind == JINJA_SEQ && !jinja_is_generator(v);
 }
 
-/* -1, 0, 1, or 2 when one is not a number. long double holds every 64-bit integer and every double. */
+/*
+ * -1, 0, 1, or 2 when one is not a number. long double holds every 64-bit integer and every double.
+ */
 static int number_order(struct jinja_value a, struct jinja_value b)
 {
 	int64_t x, y;

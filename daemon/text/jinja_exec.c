@@ -2,9 +2,9 @@
 /*
  * Execution of statements, scopes and macros.
  *
- * Scopes: the template, each round of a loop, and the bodies of macros, calls, `with`, `filter`, block sets and
- * `generation` have a scope of their own; `if` has none. A name is looked up from the inside out, then among the
- * variables of the render, then among the global functions.
+ * Scopes: the template, each round of a loop, and the bodies of macros, calls, `with`, `filter`,
+ * block sets and `generation` have a scope of their own; `if` has none. A name is looked up from
+ * the inside out, then among the variables of the render, then among the global functions.
  */
 #include "jinja_render.h"
 
@@ -213,8 +213,9 @@ static int bind_keywords(struct jinja_render *r, const struct jinja_signature *s
 			return jinja_fail(r, "macro '%.*s' has no argument '%.*s'",
 					  (int)(s->name->length < 60 ? s->name->length : 60),
 					  s->name->data,
-					  (int)(name.string->length < 60 ? name.string->length : 60),
-					  name.string->data);
+					  (int)(keyword->name->length < 60 ? keyword->name->length :
+									     60),
+					  keyword->name->data);
 		}
 	}
 	if (!rc && s->uses_caller && !has_caller) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Formatting of values into strings: the operator % and str.format() with the field syntax that they share.
+ * Formatting of values into strings: the operator % and str.format() with the field syntax that
+ * they share.
  */
 #include <inttypes.h>
 #include <math.h>

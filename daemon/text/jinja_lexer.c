@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Lexer. The source switches between text, `{{ … }}`, `{% … %}`, `{# … #}` and raw blocks; whitespace control
- * (`-`, `+`, trim_blocks, lstrip_blocks) is settled here, so the parser sees final texts.
+ * Lexer. The source switches between text, `{{ … }}`, `{% … %}`, `{# … #}` and raw blocks;
+ * whitespace control (`-`, `+`, trim_blocks, lstrip_blocks) is settled here, so the parser sees
+ * final texts.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -55,7 +56,9 @@ static int syntax_error(struct lexer *lx, const char *message)
 	return jinja_set_error(lx->error, TXDA_TEMPLATE_SYNTAX, lx->line, "%s", message);
 }
 
-/* The new token is returned through @ret (may be NULL), with its type, line, data and length set. */
+/*
+ * The new token is returned through @ret (may be NULL), with its type, line, data and length set.
+ */
 static int push(struct lexer *lx, enum jinja_token_type type, size_t start, size_t length,
 		struct jinja_token **ret)
 {
@@ -123,8 +126,9 @@ static size_t strip_end(const struct lexer *lx, size_t start, size_t end)
 }
 
 /*
- * Text before a tag: `-` strips all whitespace before it; lstrip_blocks strips what stands between the start of the
- * line and a block or comment, unless there is a `+`. @line_start: the text itself begins a line.
+ * Text before a tag: `-` strips all whitespace before it; lstrip_blocks strips what stands between
+ * the start of the line and a block or comment, unless there is a `+`. @line_start: the text itself
+ * begins a line.
  */
 static size_t end_of_text(const struct lexer *lx, size_t start, size_t end, char sign,
 			  bool is_variable, bool line_start)
@@ -143,8 +147,8 @@ static size_t end_of_text(const struct lexer *lx, size_t start, size_t end, char
 }
 
 /*
- * Is there the end of a block or comment (@close is `%}` or `#}`) with an optional sign at @at? Returns where the text
- * after it begins (`-` and trim_blocks applied), or 0.
+ * Is there the end of a block or comment (@close is `%}` or `#}`) with an optional sign at @at?
+ * Returns where the text after it begins (`-` and trim_blocks applied), or 0.
  */
 static size_t block_close(const struct lexer *lx, size_t at, const char *close)
 {
@@ -167,7 +171,9 @@ static char sign_at(const struct lexer *lx, size_t at)
 	return '\0';
 }
 
-/* Does `{%` at @at open the block @word (raw, endraw)? Returns the position behind the word or 0. */
+/*
+ * Does `{%` at @at open the block @word (raw, endraw)? Returns the position behind the word or 0.
+ */
 static size_t raw_word(const struct lexer *lx, size_t at, const char *word)
 {
 	at += 2;
@@ -179,7 +185,10 @@ static size_t raw_word(const struct lexer *lx, size_t at, const char *word)
 	return skip_space(lx, at + strlen(word));
 }
 
-/* Behind the `%}` of `{% raw %}`, whose following newline is not trimmed; 0 when this is no raw block. */
+/*
+ * Behind the `%}` of `{% raw %}`, whose following newline is not trimmed; 0 when this is no raw
+ * block.
+ */
 static size_t raw_begin(const struct lexer *lx, size_t at)
 {
 	at = raw_word(lx, at, "raw");
@@ -256,8 +265,8 @@ static int hex_digits(const char *s, size_t available, unsigned int n, uint32_t 
 }
 
 /*
- * One escape of a string literal at s[0] == '\\'; gives the character (or UINT32_MAX: nothing) and its size in the
- * source. An unknown escape stands for itself: *ret_size is 0 then.
+ * One escape of a string literal at s[0] == '\\'; gives the character (or UINT32_MAX: nothing) and
+ * its size in the source. An unknown escape stands for itself: *ret_size is 0 then.
  */
 static int decode_escape(const char *s, size_t n, uint32_t *ret_char, size_t *ret_size)
 {
@@ -361,7 +370,9 @@ static bool is_digit(char c, unsigned int base)
 	return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'f');
 }
 
-/* Digits with single underscores between them; returns the position behind, copies digits to @out. */
+/*
+ * Digits with single underscores between them; returns the position behind, copies digits to @out.
+ */
 static size_t scan_digits(const struct lexer *lx, size_t at, unsigned int base, char *out,
 			  size_t out_size, size_t *out_used)
 {
@@ -412,7 +423,7 @@ static int lex_number(struct lexer *lx)
 		mark = at;
 		if (mark < lx->length && (lx->source[mark] | 32) == 'e') {
 			mark++;
-			if (mark < lx->length && (lx->source[mark] == '+' || lx->source[mark] == '-'))
+			if (sign_at(lx, mark))
 				mark++;
 			if (mark < lx->length && is_digit(lx->source[mark], 10)) {
 				real = true;

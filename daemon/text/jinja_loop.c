@@ -2,8 +2,8 @@
 /*
  * `for` and the `loop` object.
  *
- * A loop's filter runs as late as possible, as a generator would: an item is tested when its round comes, or when
- * loop.last, loop.nextitem or loop.length ask for what is ahead.
+ * A loop's filter runs as late as possible, as a generator would: an item is tested when its round
+ * comes, or when loop.last, loop.nextitem or loop.length ask for what is ahead.
  */
 #include "jinja_render.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Strings marked by the filter `safe`. With escaping off they print like any other, but adding to one escapes what is
- * added, as Python's Markup does; templates in the wild depend on it.
+ * Strings marked by the filter `safe`. With escaping off they print like any other, but adding to
+ * one escapes what is added, as Python's Markup does; templates in the wild depend on it.
  */
 #include <string.h>
 

@@ -193,7 +193,7 @@ static int all_chars(struct jinja_render *r, struct jinja_value self, const stru
 	static int name(struct jinja_render *r, struct jinja_value self,                         \
 			const struct jinja_args *args, struct jinja_value *ret)                  \
 	{                                                                                        \
-		return all_chars(r, self, args, #name + 7, passes, empty, ret);                    \
+		return all_chars(r, self, args, &#name[7], passes, empty, ret);                    \
 	}
 
 ALL(string_isalpha, alpha_char, false)

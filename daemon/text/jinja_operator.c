@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Arithmetic with Python's rules: floor division, the sign of the remainder, repetition, joining of sequences.
+ * Arithmetic with Python's rules: floor division, the sign of the remainder, repetition, joining of
+ * sequences.
  */
 #include "jinja_text.h"
 

@@ -143,7 +143,9 @@ int jinja_expect_name(struct jinja_parser *p, struct jinja_str **ret)
 	return jinja_intern(p, p->token[-1].data, p->token[-1].length, ret);
 }
 
-/* Statements up to a tag whose name is in @ends (NULL-terminated; NULL: the end of the template). */
+/*
+ * Statements up to a tag whose name is in @ends (NULL-terminated; NULL: the end of the template).
+ */
 static int parse_until(struct jinja_parser *p, const char *const *ends, struct jinja_nodes *nodes)
 {
 	int rc = 0;
@@ -188,7 +190,10 @@ static int parse_until(struct jinja_parser *p, const char *const *ends, struct j
 	return rc;
 }
 
-/* The rest of an opening tag and the body behind it; the current token is the name of the closing tag then. */
+/*
+ * The rest of an opening tag and the body behind it; the current token is the name of the closing
+ * tag then.
+ */
 static int parse_body(struct jinja_parser *p, const char *const *ends, struct jinja_nodes *nodes)
 {
 	int rc;
@@ -223,7 +228,7 @@ static int parse_target(struct jinja_parser *p, bool with_namespace, const char 
 			struct jinja_node **ret)
 {
 	unsigned int line = p->token->line;
-	struct jinja_node *tuple, *item;
+	struct jinja_node *tuple = NULL, *item;
 	int rc = parse_target_item(p, with_namespace, &item);
 
 	if (rc || p->token->type != TOKEN_COMMA) {
@@ -283,7 +288,7 @@ static int parse_target_item(struct jinja_parser *p, bool with_namespace, struct
 static int parse_if(struct jinja_parser *p, struct jinja_node **ret)
 {
 	static const char *const ends[] = { "endif", "else", "elif", NULL };
-	struct jinja_node *node, *arm;
+	struct jinja_node *node = NULL, *arm;
 	int rc = jinja_new_node(p, NODE_IF, p->token->line, &node);
 
 	*ret = arm = node;
@@ -409,7 +414,10 @@ static int parse_parameters(struct jinja_parser *p, struct jinja_signature *macr
 	return rc ? rc : jinja_expect(p, TOKEN_RPAREN, "')'");
 }
 
-/* The body of a macro: loops outside do not reach in. What it uses, the macro around it uses as well. */
+/*
+ * The body of a macro: loops outside do not reach in. What it uses, the macro around it uses as
+ * well.
+ */
 static int parse_macro_body(struct jinja_parser *p, const char *end, struct jinja_signature *macro)
 {
 	struct jinja_signature *outer = p->macro;
@@ -607,4 +615,9 @@ void txda_template_free(struct txda_template *template)
 		return;
 	jinja_arena_free(&template->arena);
 	free(template);
+}
+
+bool txda_template_mentions(const struct txda_template *template, const char *name)
+{
+	return jinja_dict_find(&template->arena, &template->symbols, name, strlen(name)) != NULL;
 }

@@ -108,7 +108,7 @@ int jinja_from_cjson(struct jinja_render *r, const cJSON *json, struct jinja_val
 		jinja_leave(r);
 		return rc;
 	default:
-		return jinja_fail(r, "a variable holds a JSON value of unknown type %d", json->type);
+		return jinja_fail(r, "a variable holds JSON of an unknown type, %d", json->type);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * State of one render and the operations on values. All functions return 0 or -errno with r->error filled in; results
- * go through the last argument, which stays untouched on failure.
+ * State of one render and the operations on values. All functions return 0 or -errno with r->error
+ * filled in; results go through the last argument, which stays untouched on failure.
  */
 #ifndef TXDA_TEXT_JINJA_RENDER_H
 #define TXDA_TEXT_JINJA_RENDER_H
@@ -59,7 +59,8 @@ __attribute__((format(printf, 2, 3))) int jinja_fail(struct jinja_render *r, con
 int jinja_fail_limit(struct jinja_render *r, const char *what, uint64_t limit);
 int jinja_charge(struct jinja_render *r, uint64_t steps);
 int jinja_charge_bytes(struct jinja_render *r, size_t bytes);
-int jinja_enter(struct jinja_render *r);	/* one level deeper; only on success: jinja_leave() */
+/* One level deeper; what succeeded must be followed by jinja_leave(). */
+int jinja_enter(struct jinja_render *r);
 void jinja_leave(struct jinja_render *r);
 /* Using an undefined value is an error; says which. */
 int jinja_fail_undefined(struct jinja_render *r, struct jinja_value v);
@@ -129,7 +130,10 @@ int jinja_sort(struct jinja_render *r, struct jinja_value *items, struct jinja_v
 int jinja_binary(struct jinja_render *r, uint8_t op, struct jinja_value a, struct jinja_value b,
 		 struct jinja_value *ret);
 int jinja_negate(struct jinja_render *r, struct jinja_value v, struct jinja_value *ret);
-/* printf-style formatting; @safe: the format is marked safe; @arguments is a tuple, a dict or one value */
+/*
+ * printf-style formatting; @safe: the format is marked safe; @arguments is a tuple, a dict or one
+ * value
+ */
 int jinja_percent_format(struct jinja_render *r, const struct jinja_str *format, bool safe,
 			 struct jinja_value arguments, struct jinja_value *ret);
 /* str.format() */
@@ -153,8 +157,8 @@ int jinja_loop_attribute(struct jinja_render *r, struct jinja_loop *loop,
 			 const struct jinja_str *name, struct jinja_value *ret);
 
 /*
- * Match @args with parameters by name; out[i].kind is JINJA_ABSENT for what was not given. The first @required must be
- * given. @what names the callee in errors.
+ * Match @args with parameters by name; out[i].kind is JINJA_ABSENT for what was not given. The
+ * first @required must be given. @what names the callee in errors.
  */
 int jinja_bind(struct jinja_render *r, const struct jinja_args *args, const char *what,
 	       size_t required, const char *const *names, size_t n, struct jinja_value *out);

@@ -64,11 +64,15 @@ int jinja_alloc(struct jinja_render *r, size_t size, void *ret_pointer)
 {
 	void *memory = jinja_arena_alloc(&r->arena, size);
 
-	if (!memory && r->arena.exhausted)
-		return jinja_fail_limit(r, "bytes of memory", r->limits.memory);
-	if (!memory)
-		return jinja_set_error(r->error, TXDA_TEMPLATE_MEMORY, r->line, "out of memory");
-	*(void **)ret_pointer = memory;
+	if (!memory && r->arena.exhausted) {
+		jinja_fail_limit(r, "bytes of memory", r->limits.memory);
+		return -E2BIG;
+	}
+	if (!memory) {
+		jinja_set_error(r->error, TXDA_TEMPLATE_MEMORY, r->line, "out of memory");
+		return -ENOMEM;
+	}
+	memcpy(ret_pointer, &memory, sizeof(memory));	/* whatever the pointer's type is */
 	return 0;
 }
 

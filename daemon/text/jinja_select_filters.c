@@ -160,8 +160,8 @@ static int key_of(struct jinja_render *r, struct jinja_value item, struct jinja_
 }
 
 /*
- * "age,name" makes a list of two keys. One key is a list as well, as in jinja2: lists compare their items for equality
- * first, so that None and undefined may stand beside their like.
+ * "age,name" makes a list of two keys. One key is a list as well, as in jinja2: lists compare their
+ * items for equality first, so that None and undefined may stand beside their like.
  */
 static int sort_key(struct jinja_render *r, struct jinja_value item, struct jinja_value attribute,
 		    bool case_sensitive, struct jinja_value *ret)

@@ -46,8 +46,9 @@ CASE(capitalize, JINJA_CASE_CAPITALIZE)
 CASE(swapcase, JINJA_CASE_SWAP)
 
 /* start and end of find() and the like, as byte offsets */
-static int text_range(struct jinja_render *r, struct jinja_str *s, const struct jinja_value bounds[2],
-		      const char *what, size_t *ret_start, size_t *ret_end, bool *ret_valid)
+static int text_range(struct jinja_render *r, struct jinja_str *s,
+		      const struct jinja_value bounds[2], const char *what, size_t *ret_start,
+		      size_t *ret_end, bool *ret_valid)
 {
 	int64_t chars = (int64_t)jinja_str_chars(s), start = 0, end = chars;
 	int rc = 0;

@@ -34,8 +34,9 @@ KIND_TEST(float, self.kind == JINJA_FLOAT)
 KIND_TEST(number, jinja_is_number(self))
 KIND_TEST(string, self.kind == JINJA_STRING)
 KIND_TEST(mapping, self.kind == JINJA_DICT)
-KIND_TEST(callable, self.kind == JINJA_UNDEFINED || self.kind == JINJA_CALLABLE || self.kind == JINJA_MACRO ||
-			    self.kind == JINJA_LOOP || self.kind == JINJA_JOINER)
+KIND_TEST(callable, self.kind == JINJA_UNDEFINED || self.kind == JINJA_CALLABLE ||
+			    self.kind == JINJA_MACRO || self.kind == JINJA_LOOP ||
+			    self.kind == JINJA_JOINER)
 KIND_TEST(escaped, self.kind == JINJA_STRING && self.safe)
 KIND_TEST(iterable, self.kind == JINJA_STRING || self.kind == JINJA_SEQ ||
 			    self.kind == JINJA_DICT || self.kind == JINJA_UNDEFINED ||

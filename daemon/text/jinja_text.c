@@ -6,8 +6,8 @@
 #include <string.h>
 
 /*
- * A capital sigma at the end of a word becomes the final form: before it, over marks, is a letter with case, behind it
- * is none.
+ * A capital sigma at the end of a word becomes the final form: before it, over marks, is a letter
+ * with case, behind it is none.
  */
 static bool is_final_sigma(const struct jinja_str *s, size_t at, bool after_cased)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work on strings that both filters and methods do. Results are new strings; conventions as in jinja_render.h.
+ * Work on strings that both filters and methods do. Results are new strings; conventions as in
+ * jinja_render.h.
  */
 #ifndef TXDA_TEXT_JINJA_TEXT_H
 #define TXDA_TEXT_JINJA_TEXT_H
@@ -31,8 +32,9 @@ int jinja_split_lines(struct jinja_render *r, const struct jinja_str *s, bool ke
 int jinja_pad(struct jinja_render *r, struct jinja_str *s, int64_t width, char align, uint32_t fill,
 	      struct jinja_value *ret);
 /*
- * Strings marked by the filter `safe` (Python's Markup): what is added to them is escaped for HTML, and what is made
- * from them stays marked. jinja_escape() gives a marked string; jinja_keep_safe() marks *ret like @self unless rc.
+ * Strings marked by the filter `safe` (Python's Markup): what is added to them is escaped for HTML,
+ * and what is made from them stays marked. jinja_escape() gives a marked string; jinja_keep_safe()
+ * marks *ret like @self unless rc.
  */
 int jinja_escape(struct jinja_render *r, struct jinja_value v, struct jinja_value *ret);
 int jinja_keep_safe(struct jinja_value self, int rc, struct jinja_value *ret);

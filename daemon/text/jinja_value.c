@@ -228,7 +228,10 @@ bool jinja_as_double(struct jinja_value v, double *ret)
 		*ret = v.real;
 	} else if (v.kind == JINJA_BIGINT) {
 		char digits[400];
-		size_t n = v.string->length < sizeof(digits) ? v.string->length : sizeof(digits) - 1;
+		size_t n = v.string->length;
+
+		if (n >= sizeof(digits))
+			n = sizeof(digits) - 1;
 
 		memcpy(digits, v.string->data, n);
 		digits[n] = '\0';

@@ -2,9 +2,10 @@
 /*
  * Values of the template interpreter and the memory they live in.
  *
- * Values are 16 bytes and copied freely; what they point to lives in an arena and is immutable once built (namespaces,
- * loops, cyclers and the position of a generator excepted, which are private to one render). Strings may point into
- * other strings, into the template or into the caller's cJSON tree, so slicing and stripping copy nothing.
+ * Values are 16 bytes and copied freely; what they point to lives in an arena and is immutable once
+ * built (namespaces, loops, cyclers and the position of a generator excepted, which are private to
+ * one render). Strings may point into other strings, into the template or into the caller's cJSON
+ * tree, so slicing and stripping copy nothing.
  */
 #ifndef TXDA_TEXT_JINJA_VALUE_H
 #define TXDA_TEXT_JINJA_VALUE_H
@@ -17,7 +18,10 @@ struct jinja_render;
 struct jinja_macro;
 struct jinja_loop;
 
-/* Memory that is freed as a whole. jinja_arena_alloc() returns NULL past the limit or when malloc fails. */
+/*
+ * Memory that is freed as a whole. jinja_arena_alloc() returns NULL past the limit or when malloc
+ * fails.
+ */
 struct jinja_chunk;
 struct jinja_arena {
 	struct jinja_chunk *chunks;
@@ -123,7 +127,7 @@ struct jinja_dict {
 	struct jinja_entry *entries;
 	size_t n;
 	size_t capacity;
-	uint32_t *index;	/* open addressing, entry number + 1; NULL while the dict is small */
+	uint32_t *index;	/* open addressing, entry number + 1; NULL while it is small */
 	size_t index_size;	/* power of two */
 };
 

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT
+#include "chat_template.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "chat_internal.h"
+#include "chat_messages.h"
+#include "json_strict.h"
+
+enum { MAX_CONFIG = 64 << 20 };
+
+/* One load: where it reads and where it says what is wrong. */
+struct loader {
+	const char *directory;
+	char *err;
+	size_t errlen;
+	struct txda_chat_template *chat;
+};
+
+__attribute__((format(printf, 3, 4))) static int fail(struct loader *l, int rc, const char *format,
+						      ...)
+{
+	va_list args;
+
+	if (!l->err || !l->errlen)
+		return rc;
+	va_start(args, format);
+	vsnprintf(l->err, l->errlen, format, args);
+	va_end(args);
+	return rc;
+}
+
+static int add_template(struct loader *l, const char *file, const char *name, const char *source,
+			size_t length)
+{
+	struct txda_chat_template *chat = l->chat;
+	struct chat_named_template *named = &chat->templates[chat->n_templates];
+	struct txda_template_error error;
+	int rc;
+
+	if (chat->n_templates == CHAT_MAX_TEMPLATES)
+		return fail(l, -E2BIG, "%s: more than %d chat templates", file, CHAT_MAX_TEMPLATES);
+	named->name = strdup(name);
+	if (!named->name)
+		return fail(l, -ENOMEM, "out of memory");
+	chat->n_templates++;
+	rc = txda_template_parse(source, length, &error, &named->template);
+	if (rc)
+		return fail(l, rc, "%s: chat template '%s', line %u: %s", file, name, error.line,
+			    error.message);
+	return 0;
+}
+
+/* A string, or a list of {name, template}. */
+static int add_from_json(struct loader *l, const char *file, const cJSON *value)
+{
+	const cJSON *item;
+	int rc = 0;
+
+	if (cJSON_IsString(value))
+		return add_template(l, file, "default", value->valuestring,
+				    strlen(value->valuestring));
+	if (!cJSON_IsArray(value))
+		return fail(l, -EINVAL, "%s: chat_template must be a string or a list", file);
+	cJSON_ArrayForEach(item, value) {
+		const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
+		const cJSON *text = cJSON_GetObjectItemCaseSensitive(item, "template");
+
+		if (!cJSON_IsString(name) || !cJSON_IsString(text))
+			return fail(l, -EINVAL, "%s: a chat template lacks its name or text", file);
+		rc = add_template(l, file, name->valuestring, text->valuestring,
+				  strlen(text->valuestring));
+		if (rc)
+			return rc;
+	}
+	return rc;
+}
+
+/* A file below the directory as text; -ENOENT when there is none. */
+static int read_file(struct loader *l, const char *file, char **ret_text, size_t *ret_length)
+{
+	char path[4096];
+	struct stat st;
+	size_t length = 0;
+	ssize_t n;
+	char *text;
+	int fd, rc = 0;
+
+	if (snprintf(path, sizeof(path), "%s/%s", l->directory, file) >= (int)sizeof(path))
+		return fail(l, -ENAMETOOLONG, "%s: path too long", file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return fail(l, -errno, "%s: %s", path, strerror(errno));
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+	    st.st_size > (off_t)TXDA_TEMPLATE_MAX_SOURCE) {
+		close(fd);
+		return fail(l, -EFBIG, "%s: no regular file of at most %zu bytes", path,
+			    TXDA_TEMPLATE_MAX_SOURCE);
+	}
+	text = malloc((size_t)st.st_size + 1);
+	if (!text) {
+		close(fd);
+		return fail(l, -ENOMEM, "out of memory");
+	}
+	while (length < (size_t)st.st_size) {
+		n = read(fd, text + length, (size_t)st.st_size - length);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			rc = fail(l, -errno, "%s: %s", path, strerror(errno));
+		if (n <= 0)
+			break;
+		length += (size_t)n;
+	}
+	close(fd);
+	if (rc) {
+		free(text);
+		return rc;
+	}
+	*ret_text = text;
+	*ret_length = length;
+	return 0;
+}
+
+static int add_from_file(struct loader *l, const char *file, const char *name)
+{
+	size_t length;
+	char *text;
+	int rc = read_file(l, file, &text, &length);
+
+	if (rc)
+		return rc;
+	rc = add_template(l, file, name, text, length);
+	free(text);
+	return rc;
+}
+
+static int add_more(struct loader *l)
+{
+	static const char folder[] = "additional_chat_templates";
+	char path[4096], file[512], name[256];
+	struct dirent *entry;
+	DIR *dir;
+	int rc = 0;
+
+	if (snprintf(path, sizeof(path), "%s/%s", l->directory, folder) >= (int)sizeof(path))
+		return 0;
+	dir = opendir(path);
+	if (!dir)
+		return 0;
+	while (!rc && (entry = readdir(dir))) {
+		const char *dot = strrchr(entry->d_name, '.');
+
+		if (!dot || strcmp(dot, ".jinja") || dot == entry->d_name)
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)(dot - entry->d_name), entry->d_name);
+		snprintf(file, sizeof(file), "%s/%s", folder, entry->d_name);
+		rc = add_from_file(l, file, name);
+	}
+	closedir(dir);
+	return rc;
+}
+
+static int load_json(struct loader *l, const char *file, cJSON **ret)
+{
+	char path[4096];
+
+	if (snprintf(path, sizeof(path), "%s/%s", l->directory, file) >= (int)sizeof(path))
+		return fail(l, -ENAMETOOLONG, "%s: path too long", file);
+	return txda_json_load(path, MAX_CONFIG, ret, l->err, l->errlen);
+}
+
+/* A token is a string or an object with its text in `content`. */
+static const char *token_text(const cJSON *token)
+{
+	const cJSON *content = cJSON_GetObjectItemCaseSensitive(token, "content");
+
+	if (cJSON_IsString(token))
+		return token->valuestring;
+	return cJSON_IsString(content) ? content->valuestring : NULL;
+}
+
+static int add_special_tokens(struct loader *l, const cJSON *config)
+{
+	static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token",
+					     "pad_token", "cls_token", "mask_token" };
+	static const char list_name[] = "additional_special_tokens";
+	cJSON *tokens = l->chat->special_tokens;
+	const cJSON *item, *more = cJSON_GetObjectItemCaseSensitive(config, list_name);
+	cJSON *list;
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *text =
+			token_text(cJSON_GetObjectItemCaseSensitive(config, names[i]));
+
+		if (text && !cJSON_GetObjectItemCaseSensitive(tokens, names[i]) &&
+		    !cJSON_AddStringToObject(tokens, names[i], text))
+			return fail(l, -ENOMEM, "out of memory");
+	}
+	if (!cJSON_IsArray(more) || cJSON_GetObjectItemCaseSensitive(tokens, list_name))
+		return 0;
+	list = cJSON_AddArrayToObject(tokens, list_name);
+	if (!list)
+		return fail(l, -ENOMEM, "out of memory");
+	cJSON_ArrayForEach(item, more) {
+		const char *text = token_text(item);
+		cJSON *token = text ? cJSON_CreateString(text) : NULL;
+
+		if (text && !cJSON_AddItemToArray(list, token))
+			return fail(l, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+static const struct chat_named_template *find_template(const struct txda_chat_template *chat,
+						       const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < chat->n_templates; i++)
+		if (!strcmp(chat->templates[i].name, name))
+			return &chat->templates[i];
+	return NULL;
+}
+
+/* All is read: choose the standard template and probe them. */
+static int finish(struct loader *l)
+{
+	struct txda_chat_template *chat = l->chat;
+	unsigned int i;
+
+	if (!chat->n_templates)
+		return fail(l, -ENOENT, "%s: the model has no chat template", l->directory);
+	chat->standard = find_template(chat, "default");
+	chat->tool_use = find_template(chat, "tool_use");
+	if (!chat->standard && chat->n_templates > 1)
+		return fail(l, -EINVAL, "%s: none of the %u chat templates is named 'default'",
+			    l->directory, chat->n_templates);
+	if (!chat->standard)
+		chat->standard = &chat->templates[0];
+	for (i = 0; i < chat->n_templates; i++)
+		if (chat_probe(chat, &chat->templates[i]))
+			return fail(l, -ENOMEM, "out of memory");
+	return 0;
+}
+
+static int load_all(struct loader *l)
+{
+	cJSON *config = NULL, *map = NULL, *processor = NULL;
+	const cJSON *value;
+	int rc = add_from_file(l, "chat_template.jinja", "default");
+
+	if (rc && rc != -ENOENT)
+		return rc;
+	rc = load_json(l, "tokenizer_config.json", &config);
+	if (!rc) {
+		value = cJSON_GetObjectItemCaseSensitive(config, "chat_template");
+		if (!l->chat->n_templates && value && !cJSON_IsNull(value))
+			rc = add_from_json(l, "tokenizer_config.json", value);
+		if (!rc)
+			rc = add_special_tokens(l, config);
+		cJSON_Delete(config);
+	}
+	if (rc && rc != -ENOENT)
+		return rc;
+	rc = load_json(l, "special_tokens_map.json", &map);
+	if (!rc) {
+		rc = add_special_tokens(l, map);
+		cJSON_Delete(map);
+	}
+	if (rc && rc != -ENOENT)
+		return rc;
+	rc = l->chat->n_templates ? -ENOENT : load_json(l, "chat_template.json", &processor);
+	if (!rc) {
+		value = cJSON_GetObjectItemCaseSensitive(processor, "chat_template");
+		if (value)
+			rc = add_from_json(l, "chat_template.json", value);
+		cJSON_Delete(processor);
+	}
+	if (rc && rc != -ENOENT)
+		return rc;
+	rc = add_more(l);
+	return rc ? rc : finish(l);
+}
+
+static int new_chat(struct loader *l)
+{
+	l->chat = calloc(1, sizeof(*l->chat));
+	if (l->chat)
+		l->chat->special_tokens = cJSON_CreateObject();
+	if (l->chat && l->chat->special_tokens)
+		return 0;
+	txda_chat_template_free(l->chat);
+	return fail(l, -ENOMEM, "out of memory");
+}
+
+int txda_chat_template_load(const char *directory, struct txda_chat_template **ret_template,
+			    char *err, size_t errlen)
+{
+	struct loader l = { .directory = directory, .err = err, .errlen = errlen };
+	int rc = new_chat(&l);
+
+	if (rc)
+		return rc;
+	rc = load_all(&l);
+	if (rc) {
+		txda_chat_template_free(l.chat);
+		return rc;
+	}
+	*ret_template = l.chat;
+	return 0;
+}
+
+int txda_chat_template_new(const char *source, size_t length, const cJSON *tokenizer_config,
+			   struct txda_chat_template **ret_template, char *err, size_t errlen)
+{
+	struct loader l = { .directory = "template", .err = err, .errlen = errlen };
+	int rc = new_chat(&l);
+
+	if (rc)
+		return rc;
+	rc = add_template(&l, "template", "default", source, length);
+	if (!rc && tokenizer_config)
+		rc = add_special_tokens(&l, tokenizer_config);
+	if (!rc)
+		rc = finish(&l);
+	if (rc) {
+		txda_chat_template_free(l.chat);
+		return rc;
+	}
+	*ret_template = l.chat;
+	return 0;
+}
+
+void txda_chat_template_free(struct txda_chat_template *chat)
+{
+	unsigned int i;
+
+	if (!chat)
+		return;
+	for (i = 0; i < chat->n_templates; i++) {
+		free(chat->templates[i].name);
+		txda_template_free(chat->templates[i].template);
+	}
+	cJSON_Delete(chat->special_tokens);
+	free(chat);
+}

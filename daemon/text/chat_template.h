@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The chat template of a model: from OpenAI-style messages to the text of a prompt.
+ *
+ * A Hugging Face directory holds its template in chat_template.jinja, in tokenizer_config.json
+ * ("chat_template": one text, or a list of {name, template}) or in chat_template.json, looked for
+ * in this order; further named ones in additional_chat_templates/NAME.jinja. The special tokens
+ * (bos_token, eos_token, …) that a template sees come from tokenizer_config.json, or
+ * special_tokens_map.json for those that are missing there.
+ *
+ * The text holds the special tokens in writing, a leading bos_token included if the template writes
+ * one: encode it with special tokens recognised and without adding any.
+ *
+ * Threads: an object is immutable after loading, render from any thread.
+ */
+#ifndef TXDA_TEXT_CHAT_TEMPLATE_H
+#define TXDA_TEXT_CHAT_TEMPLATE_H
+
+#include <stdbool.h>
+
+#include "jinja.h"
+
+struct txda_chat_template;
+
+/*
+ * What the template can do, found by rendering small probes when it is loaded.
+ */
+struct txda_chat_capabilities {
+	bool content_string;	/* content may be a string */
+	bool content_parts;	/* content may be a list of {"type": "text", "text": …} */
+	bool tools;		/* the prompt names the tools of the request */
+	bool tool_calls;	/* tool calls of earlier assistant messages are rendered */
+	bool argument_objects;	/* function.arguments is to be an object; else JSON text */
+	bool thinking;		/* reads the variable enable_thinking */
+};
+
+struct txda_chat_request {
+	const cJSON *messages;		/* array of objects */
+	const cJSON *tools;		/* array, or NULL */
+	const cJSON *documents;		/* array, or NULL */
+	const cJSON *variables;		/* object: more variables (enable_thinking, …), or NULL */
+	const struct tm *now;		/* for strftime_now(); NULL: the local time */
+	const struct txda_template_limits *limits;	/* NULL: the default */
+	bool add_generation_prompt;
+};
+
+/*
+ * Load the template of the model in @directory.
+ * Returns 0; -ENOENT when the model has none (callers may offer plain completions only); -EINVAL,
+ * -E2BIG, -EFBIG when a file is malformed or too large; -ENOMEM or another -errno of reading. @err
+ * (may be NULL) says what and which file.
+ */
+int txda_chat_template_load(const char *directory, struct txda_chat_template **ret_template,
+			    char *err, size_t errlen);
+
+/*
+ * The same from a template text and the parsed tokenizer_config.json (or NULL: no special tokens).
+ */
+int txda_chat_template_new(const char *source, size_t length, const cJSON *tokenizer_config,
+			   struct txda_chat_template **ret_template, char *err, size_t errlen);
+
+void txda_chat_template_free(struct txda_chat_template *chat);
+
+const struct txda_chat_capabilities *
+txda_chat_template_capabilities(const struct txda_chat_template *chat);
+
+/*
+ * Render the prompt; *@ret_text is for the caller to free(). Errors as txda_template_render(),
+ * -EPROTO being the template's own refusal (raise_exception), which is the client's to read.
+ *
+ * Messages are handed over as they are, except that
+ * - content in parts becomes a string for a template that knows no parts: texts joined by "\n", and
+ *   a part that is no text is an error; a string becomes one part for a template that knows parts
+ *   only;
+ * - function.arguments of tool calls, JSON text in OpenAI's form, becomes an object for a template
+ *   that wants one. A template named "tool_use" is taken instead of the default when there are
+ *   tools. `tools` and `documents` are None when not given. @variables win over special tokens, not
+ *   over the members of the request.
+ */
+int txda_chat_template_render(const struct txda_chat_template *chat,
+			      const struct txda_chat_request *request,
+			      struct txda_template_error *error, char **ret_text,
+			      size_t *ret_length);
+
+#endif
