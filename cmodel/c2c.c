@@ -127,7 +127,7 @@ void cm_c2c_unset(struct cm_vm *vm, unsigned slot)
 		q->groups_used &= ~(1u << slot);
 	}
 	g->member[vm->group[slot].rank] = NULL;
-	vm->group[slot] = (struct cm_group_slot){ 0 };
+	vm->group[slot] = (struct cm_group_slot){0};
 	if (!--g->members) {
 		struct cm_group **link = &m->groups;
 
@@ -168,7 +168,7 @@ static int set_group(struct cm_vm *vm, unsigned slot, uint64_t id, unsigned rank
 	}
 	g->member[rank] = vm;
 	g->members++;
-	vm->group[slot] = (struct cm_group_slot){ g, rank };
+	vm->group[slot] = (struct cm_group_slot){g, rank};
 	return 0;
 }
 
@@ -197,13 +197,13 @@ const struct cm_group_slot *cm_c2c_group(struct cm_queue *q, uint32_t slot)
 
 /* ---- the work of packets --------------------------------------------------------------------- */
 
-#define PART_ELEMENTS	16384u
-#define BLOCK_ELEMENTS	256u
+#define PART_ELEMENTS  16384u
+#define BLOCK_ELEMENTS 256u
 
 struct packet_work {
 	unsigned size;
-	uint64_t count;			/* elements of each source */
-	uint64_t element;		/* bytes */
+	uint64_t count;	  /* elements of each source */
+	uint64_t element; /* bytes */
 	const uint8_t *src[TXDA_MAX_GROUP];
 	uint8_t *dst[TXDA_MAX_GROUP];
 	unsigned parts_per_rank;
@@ -283,8 +283,8 @@ static void gather_part(const void *arg, unsigned phase, unsigned part, unsigned
 	(void)phase;
 	(void)core;
 	for (unsigned r = 0; r < w->size; r++)
-		memmove(w->dst[r] + (rank * w->count + at) * w->element, w->src[rank] + at * w->element,
-			n * w->element);
+		memmove(w->dst[r] + (rank * w->count + at) * w->element,
+			w->src[rank] + at * w->element, n * w->element);
 }
 
 /* The memory of one member's packet; false: its queue has faulted. */
@@ -313,7 +313,7 @@ static void fail_members(struct cm_queue *const *member, unsigned size, uint64_t
 static bool meet_packets(struct cm_queue *const *member, unsigned size)
 {
 	const struct txda_pkt_collective *p = &member[0]->pkt.collective;
-	struct packet_work w = { .size = size, .count = p->count };
+	struct packet_work w = {.size = size, .count = p->count};
 	struct cm_machine *m = member[0]->machine;
 	uint64_t parts = (p->count + PART_ELEMENTS - 1) / PART_ELEMENTS;
 	bool gather = p->hdr.op == TXDA_PKT_ALL_GATHER;
@@ -322,7 +322,8 @@ static bool meet_packets(struct cm_queue *const *member, unsigned size)
 	for (unsigned i = 0; i < size; i++) {
 		const struct txda_pkt_collective *other = &member[i]->pkt.collective;
 
-		if (other->hdr.op != p->hdr.op || other->count != p->count || other->dtype != p->dtype)
+		if (other->hdr.op != p->hdr.op || other->count != p->count ||
+		    other->dtype != p->dtype)
 			return false;
 	}
 	if (!p->count)
@@ -333,8 +334,8 @@ static bool meet_packets(struct cm_queue *const *member, unsigned size)
 	}
 	w.parts_per_rank = (unsigned)parts;
 	cm_account(m, member[0]->chip, false);
-	cm_pool_run(m, gather ? gather_part : reduce_part, &w, 0, (unsigned)(gather ? parts * size : parts),
-		    NULL);
+	cm_pool_run(m, gather ? gather_part : reduce_part, &w, 0,
+		    (unsigned)(gather ? parts * size : parts), NULL);
 	cm_account_flush(m);
 	for (unsigned i = 0; i < size; i++) {
 		cm_count(&member[i]->chip->activity.bytes_read, p->count * w.element);
@@ -348,7 +349,7 @@ static bool meet_packets(struct cm_queue *const *member, unsigned size)
 
 static bool meet_ops(struct cm_queue *const *member, unsigned size)
 {
-	const struct cm_launch *peer[TXDA_MAX_GROUP] = { NULL };
+	const struct cm_launch *peer[TXDA_MAX_GROUP] = {NULL};
 	struct cm_launch *first = &member[0]->context->launch;
 	const struct cm_op_impl *impl = cm_op_impl(first->op->op);
 
@@ -382,7 +383,7 @@ static bool meet_ops(struct cm_queue *const *member, unsigned size)
 /* The first of each line meet. */
 static void meet(struct cm_group *g)
 {
-	struct cm_queue *member[TXDA_MAX_GROUP] = { NULL };
+	struct cm_queue *member[TXDA_MAX_GROUP] = {NULL};
 	bool ok = true;
 
 	for (unsigned i = 0; i < g->size; i++) {
@@ -390,8 +391,8 @@ static void meet(struct cm_group *g)
 		ok &= member[i]->busy == member[0]->busy && !cm_inject_link_down(member[i]->chip);
 	}
 	if (ok)
-		ok = member[0]->busy == CM_BUSY_EXEC ? meet_ops(member, g->size) :
-						       meet_packets(member, g->size);
+		ok = member[0]->busy == CM_BUSY_EXEC ? meet_ops(member, g->size)
+						     : meet_packets(member, g->size);
 	if (!ok) {
 		fail_members(member, g->size, g->id);
 		return;

@@ -3,8 +3,8 @@
  * Collectives: the members of a group meet.
  *
  * A group is known to the machine by the id that cm_vm_set_group() gave; its members are address
- * spaces, one a rank. A queue that comes to a collective (a packet, or an op of a program) joins the
- * line of its rank and is parked. When each rank's line has someone, the first of each are one
+ * spaces, one a rank. A queue that comes to a collective (a packet, or an op of a program) joins
+ * the line of its rank and is parked. When each rank's line has someone, the first of each are one
  * meeting: the thread that leads then checks that they agree, does the work of all ranks on the
  * pool and makes the queues runnable.
  *
@@ -25,12 +25,13 @@ struct cm_group {
 	uint64_t id;
 	unsigned size;
 	struct cm_vm *member[TXDA_MAX_GROUP];
-	unsigned members;			/* group slots that refer to this */
-	unsigned poisoned;			/* faulted queues of its members that are alive */
-	struct cm_queue *line[TXDA_MAX_GROUP];	/* who waits, first come first */
+	unsigned members;		       /* group slots that refer to this */
+	unsigned poisoned;		       /* faulted queues of its members that are alive */
+	struct cm_queue *line[TXDA_MAX_GROUP]; /* who waits, first come first */
 };
 
-/* The group in a slot of the queue's address space, if there is one; marks the queue as its user. */
+/* The group in a slot of the queue's address space, if there is one; marks the queue as its user.
+ */
 const struct cm_group_slot *cm_c2c_group(struct cm_queue *q, uint32_t slot);
 
 /* Comes to the collective packet in q->pkt: CM_DONE, CM_PARK or CM_FAULT. */

@@ -7,26 +7,26 @@
 
 #include <string.h>
 
-#define PACKETS_PER_TURN	64	/* cheap ones; fair to the other queues */
+#define PACKETS_PER_TURN 64 /* cheap ones; fair to the other queues */
 
 struct packet_rule {
-	uint32_t bytes;			/* 0: any */
-	uint16_t flags;			/* defined ones */
-	bool copy_queue;		/* allowed on copy queues */
+	uint32_t bytes;	 /* 0: any */
+	uint16_t flags;	 /* defined ones */
+	bool copy_queue; /* allowed on copy queues */
 };
 
 static const struct packet_rule packet_rules[TXDA_PKT_COUNT] = {
-	[TXDA_PKT_NOP] = { 0, 0, true },
-	[TXDA_PKT_COPY] = { sizeof(struct txda_pkt_copy), 0, true },
-	[TXDA_PKT_COPY_2D] = { sizeof(struct txda_pkt_copy_2d), 0, true },
-	[TXDA_PKT_FILL] = { sizeof(struct txda_pkt_fill), 0, true },
-	[TXDA_PKT_EXEC] = { sizeof(struct txda_pkt_exec),
-			    TXDA_EXEC_RELOAD | TXDA_EXEC_PRECISE | TXDA_EXEC_PROFILE, false },
-	[TXDA_PKT_SIGNAL] = { sizeof(struct txda_pkt_fence), TXDA_SIGNAL_IRQ, true },
-	[TXDA_PKT_WAIT] = { sizeof(struct txda_pkt_fence), 0, true },
-	[TXDA_PKT_TIMESTAMP] = { sizeof(struct txda_pkt_timestamp), 0, true },
-	[TXDA_PKT_ALL_REDUCE] = { sizeof(struct txda_pkt_collective), 0, false },
-	[TXDA_PKT_ALL_GATHER] = { sizeof(struct txda_pkt_collective), 0, false },
+	[TXDA_PKT_NOP] = {0, 0, true},
+	[TXDA_PKT_COPY] = {sizeof(struct txda_pkt_copy), 0, true},
+	[TXDA_PKT_COPY_2D] = {sizeof(struct txda_pkt_copy_2d), 0, true},
+	[TXDA_PKT_FILL] = {sizeof(struct txda_pkt_fill), 0, true},
+	[TXDA_PKT_EXEC] = {sizeof(struct txda_pkt_exec),
+			   TXDA_EXEC_RELOAD | TXDA_EXEC_PRECISE | TXDA_EXEC_PROFILE, false},
+	[TXDA_PKT_SIGNAL] = {sizeof(struct txda_pkt_fence), TXDA_SIGNAL_IRQ, true},
+	[TXDA_PKT_WAIT] = {sizeof(struct txda_pkt_fence), 0, true},
+	[TXDA_PKT_TIMESTAMP] = {sizeof(struct txda_pkt_timestamp), 0, true},
+	[TXDA_PKT_ALL_REDUCE] = {sizeof(struct txda_pkt_collective), 0, false},
+	[TXDA_PKT_ALL_GATHER] = {sizeof(struct txda_pkt_collective), 0, false},
 };
 
 /* ---- which queue is next --------------------------------------------------------------------- */
@@ -79,7 +79,8 @@ void cm_cp_forget(struct cm_queue *q)
 	deactivate(q);
 }
 
-/* Has another look at all queues that wait; those that still do park again and set the timer anew. */
+/* Has another look at all queues that wait; those that still do park again and set the timer anew.
+ */
 static void unpark_all(struct cm_machine *m)
 {
 	m->repoll = false;
@@ -186,7 +187,8 @@ static bool packet_fetch(struct cm_queue *q)
 	}
 	q->pkt.hdr = hdr;
 	if (rule->bytes)
-		memcpy((uint8_t *)&q->pkt + sizeof(hdr), at + sizeof(hdr), rule->bytes - sizeof(hdr));
+		memcpy((uint8_t *)&q->pkt + sizeof(hdr), at + sizeof(hdr),
+		       rule->bytes - sizeof(hdr));
 	return true;
 }
 
@@ -271,9 +273,7 @@ static enum cm_result packet_begin(struct cm_queue *q)
 	case TXDA_PKT_WAIT: return run_wait(q);
 	case TXDA_PKT_TIMESTAMP: return run_timestamp(q);
 	case TXDA_PKT_ALL_REDUCE:
-	case TXDA_PKT_ALL_GATHER:
-		q->busy = CM_BUSY_COLLECTIVE;
-		return cm_c2c_packet(q);
+	case TXDA_PKT_ALL_GATHER: q->busy = CM_BUSY_COLLECTIVE; return cm_c2c_packet(q);
 	default: return CM_DONE;
 	}
 }
@@ -345,7 +345,8 @@ bool cm_cp_turn(struct cm_machine *m)
 	uint64_t timer = atomic_load_explicit(&m->timer_ns, memory_order_relaxed);
 	struct cm_queue *q;
 
-	if (atomic_load_explicit(&m->kicked, memory_order_relaxed) && atomic_exchange(&m->kicked, 0))
+	if (atomic_load_explicit(&m->kicked, memory_order_relaxed) &&
+	    atomic_exchange(&m->kicked, 0))
 		m->repoll = true;
 	if (m->repoll || (timer && cm_now_ns() >= timer))
 		unpark_all(m);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#define POLYNOMIAL	0x82f63b78u
+#define POLYNOMIAL 0x82f63b78u
 
 /* table[n][b]: what byte b does to the sum when n more bytes follow it in a group of 8. */
 static uint32_t table[8][256];
@@ -32,8 +32,8 @@ uint32_t cm_crc32c(uint32_t crc, const void *data, size_t bytes)
 	pthread_once(&table_once, make_table);
 	crc = ~crc;
 	for (; bytes >= 8; bytes -= 8, at += 8) {
-		uint32_t low = crc ^ ((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
-				      (uint32_t)at[3] << 24);
+		uint32_t low = crc ^ ((uint32_t)at[0] | (uint32_t)at[1] << 8 |
+				      (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
 
 		crc = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^
 		      table[4][low >> 24] ^ table[3][at[4]] ^ table[2][at[5]] ^ table[1][at[6]] ^

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPS_PER_FLUSH	16	/* ops between looks at the clock */
+#define OPS_PER_FLUSH 16 /* ops between looks at the clock */
 
 static enum cm_result fail(struct cm_queue *q, uint32_t code, uint64_t va, uint64_t detail)
 {
@@ -34,7 +34,8 @@ void cm_exec_release(struct cm_queue *q)
 	q->context = NULL;
 }
 
-/* Finds or makes the queue's context of the program and puts it first; frees what is not used any more. */
+/* Finds or makes the queue's context of the program and puts it first; frees what is not used any
+ * more. */
 static struct cm_context *context_get(struct cm_queue *q, struct cm_program *p)
 {
 	struct cm_context *found = NULL, **link = &q->contexts;
@@ -144,7 +145,8 @@ static bool resolve_tensor(struct cm_queue *q, struct cm_context *ctx, uint32_t 
 static bool resolve_profile(struct cm_queue *q, struct cm_context *ctx)
 {
 	const struct txda_pkt_exec *p = &q->pkt.exec;
-	uint64_t bytes = (uint64_t)ctx->program->hdr->n_ops * sizeof(struct txda_op_time), bad_va = 0;
+	uint64_t bytes = (uint64_t)ctx->program->hdr->n_ops * sizeof(struct txda_op_time),
+		 bad_va = 0;
 
 	ctx->profile = NULL;
 	if (!(p->hdr.flags & TXDA_EXEC_PROFILE) || !bytes)
@@ -162,8 +164,8 @@ static bool resolve(struct cm_queue *q, struct cm_context *ctx, const struct txd
 {
 	const struct cm_program *p = ctx->program;
 	size_t binding_bytes = p->hdr->n_slots * sizeof(*binding);
-	bool same = ctx->valid && ctx->vm_generation == q->vm->generation && ctx->precise == precise &&
-		    !memcmp(ctx->binding, binding, binding_bytes);
+	bool same = ctx->valid && ctx->vm_generation == q->vm->generation &&
+		    ctx->precise == precise && !memcmp(ctx->binding, binding, binding_bytes);
 
 	if (same && !memcmp(ctx->sym, sym, sizeof(ctx->sym)))
 		return true;
@@ -273,7 +275,7 @@ enum cm_result cm_exec_begin(struct cm_queue *q)
 {
 	const struct txda_pkt_exec *p = &q->pkt.exec;
 	struct txda_binding binding[TXDA_PROGRAM_MAX_SLOTS];
-	struct txda_fault fault = { .op = TXDA_NONE, .tensor = TXDA_NONE, .opcode = TXDA_NONE };
+	struct txda_fault fault = {.op = TXDA_NONE, .tensor = TXDA_NONE, .opcode = TXDA_NONE};
 	struct cm_program *program;
 	struct cm_context *ctx;
 
@@ -351,7 +353,7 @@ static void set_op(struct cm_queue *q, struct cm_context *ctx)
 	for (unsigned i = 0; i < 3; i++)
 		l->out[i] = op->out[i] == TXDA_NONE ? NULL : &ctx->tensor[op->out[i]];
 	l->phases = 0;
-	ctx->fault = (struct txda_fault){ .tensor = TXDA_NONE };
+	ctx->fault = (struct txda_fault){.tensor = TXDA_NONE};
 }
 
 static enum cm_result run_op(struct cm_queue *q, struct cm_context *ctx)
@@ -402,7 +404,7 @@ enum cm_result cm_exec_step(struct cm_queue *q)
 	if (result != CM_DONE)
 		return result;
 	if (ctx->profile)
-		ctx->profile[q->op] = (struct txda_op_time){ ctx->start_ns, cm_now_ns() };
+		ctx->profile[q->op] = (struct txda_op_time){ctx->start_ns, cm_now_ns()};
 	if (++q->op < ctx->program->hdr->n_ops) {
 		/* A long launch shows in the sensors as it goes. */
 		if (q->op % OPS_PER_FLUSH == 0)

@@ -14,26 +14,27 @@
 
 #include "internal.h"
 
-#define CM_MAX_CONTEXTS		8	/* programs that a queue remembers */
+#define CM_MAX_CONTEXTS 8 /* programs that a queue remembers */
 
 struct cm_context {
 	struct cm_context *next;
-	struct cm_program *program;	/* a reference */
-	bool valid;			/* tensors are those of the fields that follow */
+	struct cm_program *program; /* a reference */
+	bool valid;		    /* tensors are those of the fields that follow */
 	bool precise;
 	uint64_t vm_generation;
 	uint64_t scratch_generation;
 	uint32_t sym[TXDA_SYM_COUNT];
 	struct txda_binding binding[TXDA_PROGRAM_MAX_SLOTS];
-	uint8_t *base[TXDA_PROGRAM_MAX_SLOTS];	/* host address of the binding; NULL: empty */
-	struct txda_op_time *profile;	/* host address; NULL: not wanted */
-	uint64_t start_ns;		/* of the current op, for the profile */
-	struct txda_fault fault;	/* where checks say what is wrong */
+	uint8_t *base[TXDA_PROGRAM_MAX_SLOTS]; /* host address of the binding; NULL: empty */
+	struct txda_op_time *profile;	       /* host address; NULL: not wanted */
+	uint64_t start_ns;		       /* of the current op, for the profile */
+	struct txda_fault fault;	       /* where checks say what is wrong */
 	struct cm_launch launch;
-	struct cm_tensor tensor[];	/* [n_tensors] */
+	struct cm_tensor tensor[]; /* [n_tensors] */
 };
 
-/* Checks the EXEC in q->pkt, loads its program, resolves its tensors; CM_AGAIN, CM_DONE (no ops) or CM_FAULT. */
+/* Checks the EXEC in q->pkt, loads its program, resolves its tensors; CM_AGAIN, CM_DONE (no ops) or
+ * CM_FAULT. */
 enum cm_result cm_exec_begin(struct cm_queue *q);
 /* Runs its next op. */
 enum cm_result cm_exec_step(struct cm_queue *q);

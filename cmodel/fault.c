@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Faults in words. The names are read out of the client's memory as it is now, which may have changed
- * since the fault: nothing of it is trusted, and what cannot be read is left out.
+ * Faults in words. The names are read out of the client's memory as it is now, which may have
+ * changed since the fault: nothing of it is trusted, and what cannot be read is left out.
  */
 #include "internal.h"
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_BYTES	96
+#define NAME_BYTES 96
 
 static const char *const code_names[TXDA_FAULT_CODE_COUNT] = {
 	[TXDA_FAULT_NONE] = "no fault",
@@ -37,7 +37,7 @@ static const char *const detail_names[TXDA_FAULT_CODE_COUNT] = {
 };
 
 struct names {
-	char op[NAME_BYTES];		/* "" when unknown */
+	char op[NAME_BYTES]; /* "" when unknown */
 	char tensor[NAME_BYTES];
 };
 
@@ -61,12 +61,14 @@ static void say(struct text *t, const char *format, ...)
 }
 
 /* Reads [base + off, ...) of the program when it lies within its @total bytes. */
-static bool read_part(struct cm_vm *vm, uint64_t base, uint64_t total, uint64_t off, void *buf, size_t bytes)
+static bool read_part(struct cm_vm *vm, uint64_t base, uint64_t total, uint64_t off, void *buf,
+		      size_t bytes)
 {
 	return off <= total && bytes <= total - off && !cm_vm_read(vm, base + off, buf, bytes);
 }
 
-static void read_name(struct cm_vm *vm, uint64_t base, const struct txda_program *h, uint32_t name, char *ret)
+static void read_name(struct cm_vm *vm, uint64_t base, const struct txda_program *h, uint32_t name,
+		      char *ret)
 {
 	size_t n = 0;
 
@@ -74,7 +76,8 @@ static void read_name(struct cm_vm *vm, uint64_t base, const struct txda_program
 	if (name >= h->strings_bytes)
 		return;
 	while (n < NAME_BYTES - 1 && n < h->strings_bytes - name &&
-	       read_part(vm, base, h->bytes, (uint64_t)h->strings_off + name + n, ret + n, 1) && ret[n]) {
+	       read_part(vm, base, h->bytes, (uint64_t)h->strings_off + name + n, ret + n, 1) &&
+	       ret[n]) {
 		if (ret[n] < ' ' || ret[n] > '~' || ret[n] == '"')
 			ret[n] = '?';
 		n++;
@@ -99,15 +102,16 @@ static void find_names(struct cm_vm *vm, const struct txda_fault *f, struct name
 	if (f->op < h.n_ops && read_part(vm, p.program_va, h.bytes, at, &op, sizeof(op)))
 		read_name(vm, p.program_va, &h, op.label, ret->op);
 	at = h.tensors_off + (uint64_t)f->tensor * sizeof(tensor);
-	if (f->tensor < h.n_tensors && read_part(vm, p.program_va, h.bytes, at, &tensor, sizeof(tensor)))
+	if (f->tensor < h.n_tensors &&
+	    read_part(vm, p.program_va, h.bytes, at, &tensor, sizeof(tensor)))
 		read_name(vm, p.program_va, &h, tensor.name, ret->tensor);
 }
 
 char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *f, char *buf, size_t len)
 {
 	const struct cm_op_impl *impl = f->opcode < TXDA_OP_COUNT ? cm_op_impl(f->opcode) : NULL;
-	struct text t = { buf, len, 0 };
-	struct names names = { "", "" };
+	struct text t = {buf, len, 0};
+	struct names names = {"", ""};
 
 	if (!len)
 		return buf;

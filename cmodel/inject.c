@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_SLOW_MS		5
+#define DEFAULT_SLOW_MS 5
 
 static const char *const kind_names[CM_INJECT_KINDS] = {
 	[CM_INJECT_HANG] = "hang",
@@ -54,7 +54,7 @@ static bool read_number(const char *word, size_t len, const char *name, uint64_t
 /* Reads one order up to a comma or the end; returns where it ended, or NULL. */
 static const char *read_order(const char *spec, struct order *ret)
 {
-	struct order o = { .kind = CM_INJECT_KINDS };
+	struct order o = {.kind = CM_INJECT_KINDS};
 	size_t len = strcspn(spec, ":,");
 
 	for (unsigned i = 0; i < CM_INJECT_KINDS; i++) {
@@ -152,7 +152,7 @@ static void obey(struct cm_chip *c, const struct order *o)
 	if (o->kind == CM_INJECT_CLEAR) {
 		clear_chip(c);
 	} else {
-		*i = (struct cm_injection){ .armed = true, .after = o->after, .ms = o->ms };
+		*i = (struct cm_injection){.armed = true, .after = o->after, .ms = o->ms};
 		switch (o->kind) {
 		case CM_INJECT_HANG:
 		case CM_INJECT_PAGE:

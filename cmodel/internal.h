@@ -18,16 +18,16 @@
 #include "cmodel.h"
 #include "ops/ops.h"
 
-#define CM_PAGE			4096ull
-#define CM_HUGE_PAGE		(2ull << 20)
-#define CM_CACHE_LINE		64
-#define CM_MAX_QUEUES		1024	/* alive on one machine */
-#define CM_QUEUE_WORDS		(CM_MAX_QUEUES / 64)
-#define CM_GROUP_SLOTS		16
+#define CM_PAGE	       4096ull
+#define CM_HUGE_PAGE   (2ull << 20)
+#define CM_CACHE_LINE  64
+#define CM_MAX_QUEUES  1024 /* alive on one machine */
+#define CM_QUEUE_WORDS (CM_MAX_QUEUES / 64)
+#define CM_GROUP_SLOTS 16
 
-struct cm_program;	/* program.h */
-struct cm_context;	/* exec.h */
-struct cm_group;	/* c2c.h */
+struct cm_program; /* program.h */
+struct cm_context; /* exec.h */
+struct cm_group;   /* c2c.h */
 
 static inline uint64_t cm_now_ns(void)
 {
@@ -63,10 +63,10 @@ enum cm_inject_kind {
 };
 
 struct cm_injection {
-	bool armed;		/* strikes after @after more ops of the chip */
+	bool armed; /* strikes after @after more ops of the chip */
 	uint64_t after;
 	uint64_t ms;
-	uint64_t until_ns;	/* in force until then; 0: not, UINT64_MAX: until it is cleared */
+	uint64_t until_ns; /* in force until then; 0: not, UINT64_MAX: until it is cleared */
 };
 
 /* ---- chips ---------------------------------------------------------------------------------- */
@@ -90,11 +90,11 @@ struct cm_chip {
 	uint64_t dram_bytes;
 	struct cm_activity activity;
 	_Atomic bool lost;
-	_Atomic uint64_t hot_until_ns;		/* thermal trip: throttled until then */
-	bool injected;				/* leader: some injection is armed or in force */
-	struct cm_injection inject[CM_INJECT_KINDS];	/* leader */
-	unsigned next_vm, next_queue;		/* leader: ids for fault records */
-	pthread_mutex_t sensor_lock;		/* the thermal model below */
+	_Atomic uint64_t hot_until_ns; /* thermal trip: throttled until then */
+	bool injected;		       /* leader: some injection is armed or in force */
+	struct cm_injection inject[CM_INJECT_KINDS]; /* leader */
+	unsigned next_vm, next_queue;		     /* leader: ids for fault records */
+	pthread_mutex_t sensor_lock;		     /* the thermal model below */
 	uint64_t sensed_ns, sensed_busy_ns, sensed_copy_ns;
 	double temp_c, load;
 };
@@ -103,29 +103,29 @@ struct cm_chip {
 
 struct cm_range {
 	uint64_t va, end;
-	unsigned flags;			/* CM_MAP_* */
+	unsigned flags; /* CM_MAP_* */
 };
 
 struct cm_group_slot {
-	struct cm_group *group;		/* NULL: not set */
+	struct cm_group *group; /* NULL: not set */
 	unsigned rank;
 };
 
 struct cm_vm {
 	struct cm_chip *chip;
 	unsigned id;
-	uint8_t *base;			/* the host address of VA 0; 2 MiB aligned */
+	uint8_t *base; /* the host address of VA 0; 2 MiB aligned */
 	void *reserved;
 	size_t reserved_bytes;
-	pthread_mutex_t map_lock;	/* one map or unmap at a time; taken before leadership */
-	pthread_mutex_t lock;		/* the table, for moments only; taken last */
-	struct cm_range *range;		/* sorted, disjoint */
+	pthread_mutex_t map_lock; /* one map or unmap at a time; taken before leadership */
+	pthread_mutex_t lock;	  /* the table, for moments only; taken last */
+	struct cm_range *range;	  /* sorted, disjoint */
 	size_t n_ranges, cap_ranges;
-	uint64_t generation;		/* leader: rises with each unmap: resolved pointers are stale */
-	struct cm_group_slot group[CM_GROUP_SLOTS];	/* leader */
-	struct cm_program *programs;	/* leader: the cache, last used first */
-	size_t program_bytes;		/* leader: held by the cache */
-	struct cm_vm *next, *prev;	/* leader: of the machine */
+	uint64_t generation; /* leader: rises with each unmap: resolved pointers are stale */
+	struct cm_group_slot group[CM_GROUP_SLOTS]; /* leader */
+	struct cm_program *programs;		    /* leader: the cache, last used first */
+	size_t program_bytes;			    /* leader: held by the cache */
+	struct cm_vm *next, *prev;		    /* leader: of the machine */
 };
 
 /* ---- queues --------------------------------------------------------------------------------- */
@@ -148,17 +148,17 @@ union cm_packet {
 /* What stands between the queue and its next packet. */
 enum cm_busy {
 	CM_BUSY_NONE = 0,
-	CM_BUSY_WAIT,		/* @pkt is a WAIT whose word is not there yet */
-	CM_BUSY_TRANSFER,	/* @pkt is a copy or fill, see @transfer */
-	CM_BUSY_EXEC,		/* @pkt is an EXEC, @op is the next op */
-	CM_BUSY_COLLECTIVE,	/* @pkt is a collective that waits for the other members */
+	CM_BUSY_WAIT,	    /* @pkt is a WAIT whose word is not there yet */
+	CM_BUSY_TRANSFER,   /* @pkt is a copy or fill, see @transfer */
+	CM_BUSY_EXEC,	    /* @pkt is an EXEC, @op is the next op */
+	CM_BUSY_COLLECTIVE, /* @pkt is a collective that waits for the other members */
 };
 
 /* A COPY, COPY_2D or FILL in progress: rows of bytes, counted through as one sequence. */
 struct cm_transfer {
-	uint64_t dst, src;		/* src is not used by a fill */
+	uint64_t dst, src; /* src is not used by a fill */
 	uint64_t dst_pitch, src_pitch;
-	uint64_t dst_span, src_span;	/* bytes from the first to the end of the last row */
+	uint64_t dst_span, src_span; /* bytes from the first to the end of the last row */
 	uint64_t row_bytes;
 	uint64_t total, done;
 	bool fill;
@@ -172,36 +172,36 @@ struct cm_queue {
 	enum cm_queue_class class;
 	struct cm_queue_ops ops;
 	void *arg;
-	unsigned slot;			/* bit in the machine's masks */
-	unsigned id;			/* for fault records */
+	unsigned slot; /* bit in the machine's masks */
+	unsigned id;   /* for fault records */
 
-	pthread_mutex_t lock;		/* submitters: ring and tail */
+	pthread_mutex_t lock; /* submitters: ring and tail */
 	struct cm_stream ring[CM_QUEUE_DEPTH];
-	_Atomic uint32_t tail;		/* streams submitted */
-	_Atomic uint32_t head;		/* streams done; stored by the leader */
-	_Atomic uint32_t state;		/* enum cm_queue_state, released after @fault */
+	_Atomic uint32_t tail;	/* streams submitted */
+	_Atomic uint32_t head;	/* streams done; stored by the leader */
+	_Atomic uint32_t state; /* enum cm_queue_state, released after @fault */
 	_Atomic uint64_t progress;
-	_Atomic bool cancel;		/* is going away: skip the rest of the op that runs */
+	_Atomic bool cancel; /* is going away: skip the rest of the op that runs */
 	struct txda_fault fault;
 
 	/* leader, to the end */
 	bool in_stream;
 	struct cm_stream stream;
 	const uint8_t *stream_ptr;
-	uint64_t stream_generation;	/* of the vm, for which @stream_ptr holds */
-	uint64_t pos;			/* of the current packet in the stream */
+	uint64_t stream_generation; /* of the vm, for which @stream_ptr holds */
+	uint64_t pos;		    /* of the current packet in the stream */
 	enum cm_busy busy;
 	union cm_packet pkt;
 	struct cm_transfer transfer;
-	uint64_t resume_ns;		/* not runnable before; 0: runnable, UINT64_MAX: hangs for good */
-	struct cm_context *context;	/* what EXEC runs */
-	struct cm_context *contexts;	/* all of this queue, last used first */
+	uint64_t resume_ns; /* not runnable before; 0: runnable, UINT64_MAX: hangs for good */
+	struct cm_context *context;  /* what EXEC runs */
+	struct cm_context *contexts; /* all of this queue, last used first */
 	uint32_t op;
-	bool met;			/* the collective that it waited for is done */
-	bool group_poisoned;		/* faulted after it used groups: see c2c.c */
-	uint32_t groups_used;		/* by slot of the vm */
+	bool met;	      /* the collective that it waited for is done */
+	bool group_poisoned;  /* faulted after it used groups: see c2c.c */
+	uint32_t groups_used; /* by slot of the vm */
 	struct cm_group *waits_in;
-	struct cm_queue *group_next;	/* behind it in the same rank */
+	struct cm_queue *group_next; /* behind it in the same rank */
 };
 
 /* ---- the machine ---------------------------------------------------------------------------- */
@@ -209,7 +209,7 @@ struct cm_queue {
 enum cm_lead {
 	CM_LEAD_FREE = 0,
 	CM_LEAD_HELD = 1,
-	CM_LEAD_CONTENDED = 2,	/* held, and a cm_pause() sleeps for it */
+	CM_LEAD_CONTENDED = 2, /* held, and a cm_pause() sleeps for it */
 };
 
 /* One phase of work for the pool. */
@@ -227,12 +227,12 @@ struct cm_worker {
 	pthread_t thread;
 	unsigned core;
 	bool started;
-	_Alignas(CM_CACHE_LINE) _Atomic uint32_t wake;	/* futex */
+	_Alignas(CM_CACHE_LINE) _Atomic uint32_t wake; /* futex */
 };
 
 struct cm_scratch {
 	void *ptr;
-	size_t bytes;		/* as asked for */
+	size_t bytes; /* as asked for */
 	size_t mapped;
 };
 
@@ -242,47 +242,48 @@ struct cm_machine {
 	unsigned cores;
 	const char *isa;
 	uint64_t spin_ns;
-	bool yield;			/* more cores than CPUs: spinning threads let others run */
+	bool yield; /* more cores than CPUs: spinning threads let others run */
 
 	/* pool.c: the phase that runs now */
-	_Alignas(CM_CACHE_LINE) _Atomic uint64_t claim;	/* leader's core << 32 | parts unclaimed */
+	_Alignas(CM_CACHE_LINE) _Atomic uint64_t claim; /* leader's core << 32 | parts unclaimed */
 	_Alignas(CM_CACHE_LINE) _Atomic uint32_t done;	/* parts done by helpers */
 	_Alignas(CM_CACHE_LINE) struct cm_job job;
 
 	/* lead.c */
-	_Alignas(CM_CACHE_LINE) _Atomic uint32_t lead;	/* enum cm_lead; futex */
-	_Atomic uint32_t pausers;	/* threads in cm_pause() */
-	_Atomic uint32_t takers;	/* threads in cm_wait() that spin for leadership */
-	_Atomic bool external;		/* the leader is in cm_wait(), not a worker */
+	_Alignas(CM_CACHE_LINE) _Atomic uint32_t lead; /* enum cm_lead; futex */
+	_Atomic uint32_t pausers;		       /* threads in cm_pause() */
+	_Atomic uint32_t takers; /* threads in cm_wait() that spin for leadership */
+	_Atomic bool external;	 /* the leader is in cm_wait(), not a worker */
 	_Atomic bool stop;
-	unsigned lead_core;		/* leader */
-	uint64_t lead_since_ns;		/* leader; 0: not read yet */
-	unsigned pause_depth;		/* leader: calls of cm_pause() within its lead */
-	struct cm_machine *outer;	/* leader: another machine that the same thread leads */
+	unsigned lead_core;	  /* leader */
+	uint64_t lead_since_ns;	  /* leader; 0: not read yet */
+	unsigned pause_depth;	  /* leader: calls of cm_pause() within its lead */
+	struct cm_machine *outer; /* leader: another machine that the same thread leads */
 
-	/* Work: bits of queues to look at, queues that wait, and who asked to look at those again. */
+	/* Work: bits of queues to look at, queues that wait, and who asked to look at those again.
+	 */
 	_Alignas(CM_CACHE_LINE) _Atomic uint64_t active[CM_QUEUE_WORDS];
 	_Atomic uint32_t kicked;
-	_Atomic uint32_t n_parked;	/* stored by the leader */
-	_Atomic uint64_t timer_ns;	/* the next queue resumes then; 0: none. Stored by the leader */
-	uint64_t parked[CM_QUEUE_WORDS];	/* leader */
-	bool repoll;			/* leader: memory changed that a WAIT may look at */
-	unsigned next_slot;		/* leader: round robin */
-	struct cm_queue *queue[CM_MAX_QUEUES];	/* leader */
+	_Atomic uint32_t n_parked; /* stored by the leader */
+	_Atomic uint64_t timer_ns; /* the next queue resumes then; 0: none. Stored by the leader */
+	uint64_t parked[CM_QUEUE_WORDS];       /* leader */
+	bool repoll;			       /* leader: memory changed that a WAIT may look at */
+	unsigned next_slot;		       /* leader: round robin */
+	struct cm_queue *queue[CM_MAX_QUEUES]; /* leader */
 
 	/* Sleepers */
-	_Alignas(CM_CACHE_LINE) _Atomic uint32_t event;	/* futex of cm_wait() */
-	_Atomic uint32_t sleepers;	/* in cm_wait() */
-	_Atomic uint64_t asleep;	/* workers, a bit each */
-	struct cm_worker *worker;	/* [cores] */
+	_Alignas(CM_CACHE_LINE) _Atomic uint32_t event; /* futex of cm_wait() */
+	_Atomic uint32_t sleepers;			/* in cm_wait() */
+	_Atomic uint64_t asleep;			/* workers, a bit each */
+	struct cm_worker *worker;			/* [cores] */
 
 	/* leader, to the end */
-	struct cm_chip *account_chip;	/* whose time runs now; NULL: nobody's */
+	struct cm_chip *account_chip; /* whose time runs now; NULL: nobody's */
 	bool account_copy;
 	uint64_t account_since_ns;
 	struct cm_scratch shared;
 	struct cm_scratch core[CM_MAX_CORES];
-	uint64_t scratch_generation;	/* rises when scratch has moved */
+	uint64_t scratch_generation; /* rises when scratch has moved */
 	struct cm_vm *vms;
 	struct cm_group *groups;
 };
@@ -304,7 +305,8 @@ int cm_vm_read(struct cm_vm *vm, uint64_t va, void *buf, uint64_t bytes);
 
 /* ---- queue.c -------------------------------------------------------------------------------- */
 
-/* Stops the queue with this record (queue, vmid and packet_va are filled in) and tells everybody. Leader. */
+/* Stops the queue with this record (queue, vmid and packet_va are filled in) and tells everybody.
+ * Leader. */
 void cm_queue_fail(struct cm_queue *q, const struct txda_fault *fault);
 /* The same with the fields that packets need. Leader. */
 void cm_queue_fail_with(struct cm_queue *q, uint32_t code, uint64_t va, uint64_t detail);
@@ -331,7 +333,8 @@ static inline void cm_count32(_Atomic uint32_t *counter)
 
 /* ---- cp.c ----------------------------------------------------------------------------------- */
 
-/* Runs one op or a few cheap packets of the next runnable queue; false: nothing is runnable. Leader. */
+/* Runs one op or a few cheap packets of the next runnable queue; false: nothing is runnable.
+ * Leader. */
 bool cm_cp_turn(struct cm_machine *m);
 /* The queue may be runnable again. Anybody. */
 void cm_cp_activate(struct cm_queue *q);
@@ -340,10 +343,10 @@ void cm_cp_forget(struct cm_queue *q);
 
 /* What a piece of work of a queue came to. */
 enum cm_result {
-	CM_DONE,	/* the packet is done */
-	CM_AGAIN,	/* an op was run, there is more of the packet */
-	CM_PARK,	/* not runnable now */
-	CM_FAULT,	/* the queue has faulted */
+	CM_DONE,  /* the packet is done */
+	CM_AGAIN, /* an op was run, there is more of the packet */
+	CM_PARK,  /* not runnable now */
+	CM_FAULT, /* the queue has faulted */
 };
 
 /* ---- transfer.c ----------------------------------------------------------------------------- */
@@ -355,7 +358,8 @@ enum cm_result cm_transfer_step(struct cm_queue *q);
 
 /* ---- sensors.c ------------------------------------------------------------------------------ */
 
-/* From now on the time of the pool is that of @chip (NULL: nobody's), computing or copying. Leader. */
+/* From now on the time of the pool is that of @chip (NULL: nobody's), computing or copying. Leader.
+ */
 void cm_account(struct cm_machine *m, struct cm_chip *chip, bool copy);
 /* Books the time so far. Leader. */
 void cm_account_flush(struct cm_machine *m);
@@ -364,8 +368,8 @@ void cm_sensors_init(struct cm_chip *c);
 /* ---- inject.c ------------------------------------------------------------------------------- */
 
 /*
- * Before an op (@transfer: a slice of a copy) of a chip with c->injected: CM_DONE lets it run, CM_PARK
- * and CM_FAULT do not. Leader.
+ * Before an op (@transfer: a slice of a copy) of a chip with c->injected: CM_DONE lets it run,
+ * CM_PARK and CM_FAULT do not. Leader.
  */
 enum cm_result cm_inject_before(struct cm_queue *q, bool transfer);
 /* After a slice of a copy: CM_PARK when it is slowed down. Leader. */

@@ -10,11 +10,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SPINS_PER_CLOCK		32	/* turns of a spin loop between looks at the clock */
-#define TURNS_PER_CLOCK		16	/* ops between looks at a waiter's deadline */
-#define PAUSE_SPINS		4000	/* turns before cm_pause() sleeps */
+#define SPINS_PER_CLOCK 32   /* turns of a spin loop between looks at the clock */
+#define TURNS_PER_CLOCK 16   /* ops between looks at a waiter's deadline */
+#define PAUSE_SPINS	4000 /* turns before cm_pause() sleeps */
 
-/* The machine that this thread leads or has paused; others that it does so further out follow by ->outer. */
+/* The machine that this thread leads or has paused; others that it does so further out follow by
+ * ->outer. */
 static _Thread_local struct cm_machine *leading;
 
 static bool is_leading(const struct cm_machine *m)
@@ -29,7 +30,8 @@ static bool is_leading(const struct cm_machine *m)
 /* Sleeps while *@word is @seen, until it is woken or CLOCK_MONOTONIC passes @deadline_ns. */
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns)
 {
-	struct timespec ts = { (time_t)(deadline_ns / 1000000000u), (long)(deadline_ns % 1000000000u) };
+	struct timespec ts = {(time_t)(deadline_ns / 1000000000u),
+			      (long)(deadline_ns % 1000000000u)};
 
 	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen,
 		deadline_ns == UINT64_MAX ? NULL : &ts, NULL, FUTEX_BITSET_MATCH_ANY);
@@ -304,7 +306,8 @@ static bool wait_is_late(const struct waiting *w)
 	return w->deadline_ns != UINT64_MAX && (!w->deadline_ns || cm_now_ns() >= w->deadline_ns);
 }
 
-/* Leads until the wait is over (0 or -errno), somebody pauses the machine, or there was nothing to do for long. */
+/* Leads until the wait is over (0 or -errno), somebody pauses the machine, or there was nothing to
+ * do for long. */
 static int wait_lead(struct cm_machine *m, const struct waiting *w)
 {
 	uint64_t idle_from = 0;
@@ -391,7 +394,7 @@ static int wait_spin(struct cm_machine *m, const struct waiting *w)
 int cm_wait(struct cm_machine *m, struct cm_queue *q, const uint64_t *word, uint64_t value,
 	    uint64_t deadline_ns)
 {
-	struct waiting w = { q, word, value, deadline_ns };
+	struct waiting w = {q, word, value, deadline_ns};
 	bool slept = false;
 	int ret = wait_check(&w);
 
@@ -400,7 +403,8 @@ int cm_wait(struct cm_machine *m, struct cm_queue *q, const uint64_t *word, uint
 	if (is_leading(m))
 		return -EDEADLK;
 	while (ret > 0 && !wait_is_late(&w)) {
-		/* After a sleep there is nothing to spin for: others had the time to take the lead. */
+		/* After a sleep there is nothing to spin for: others had the time to take the lead.
+		 */
 		if (slept)
 			ret = lead_take(m, 0, true) ? WAIT_LEAD : WAIT_IDLE;
 		else

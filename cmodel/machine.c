@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEFAULT_SPIN_US		100
-#define MAX_SHARED_SCRATCH	(4ull << 30)
-#define MAX_CORE_SCRATCH	(256ull << 20)
+#define DEFAULT_SPIN_US	   100
+#define MAX_SHARED_SCRATCH (4ull << 30)
+#define MAX_CORE_SCRATCH   (256ull << 20)
 
 static unsigned online_cpus(void)
 {
@@ -41,7 +41,7 @@ static int scratch_grow(struct cm_scratch *s, size_t bytes)
 		madvise(ptr, usable, MADV_HUGEPAGE);
 	if (s->ptr)
 		munmap(s->ptr, s->mapped);
-	*s = (struct cm_scratch){ ptr, bytes, mapped };
+	*s = (struct cm_scratch){ptr, bytes, mapped};
 	return 1;
 }
 
@@ -99,7 +99,7 @@ static int machine_init(struct cm_machine *m, const struct cm_options *opt)
 	if (!m->chip || !m->worker)
 		return -ENOMEM;
 	for (unsigned i = 0; i < m->cores; i++)
-		m->worker[i] = (struct cm_worker){ .machine = m };
+		m->worker[i] = (struct cm_worker){.machine = m};
 	for (unsigned i = 0; i < opt->chips; i++)
 		m->chip[i].dram_fd = -1;
 	for (unsigned i = 0; i < opt->chips; i++) {
@@ -116,13 +116,13 @@ int cm_machine_new(const struct cm_options *opt, struct cm_machine **ret)
 	struct cm_machine *m;
 	int err;
 
-	if (!opt->chips || opt->chips > CM_MAX_CHIPS || opt->cores > CM_MAX_CORES || !opt->mem_bytes ||
-	    opt->mem_bytes % CM_HUGE_PAGE || opt->mem_bytes > INT64_MAX)
+	if (!opt->chips || opt->chips > CM_MAX_CHIPS || opt->cores > CM_MAX_CORES ||
+	    !opt->mem_bytes || opt->mem_bytes % CM_HUGE_PAGE || opt->mem_bytes > INT64_MAX)
 		return -EINVAL;
 	m = aligned_alloc(CM_CACHE_LINE, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
-	*m = (struct cm_machine){ 0 };
+	*m = (struct cm_machine){0};
 	err = machine_init(m, opt);
 	if (!err && opt->faults)
 		err = cm_inject(m, opt->faults);
@@ -138,7 +138,8 @@ void cm_machine_free(struct cm_machine *m)
 {
 	if (!m)
 		return;
-	/* Nobody pauses here: calls on queues and other threads are over, the workers end after their op. */
+	/* Nobody pauses here: calls on queues and other threads are over, the workers end after
+	 * their op. */
 	for (unsigned i = 0; i < CM_MAX_QUEUES; i++) {
 		if (m->queue[i])
 			atomic_store(&m->queue[i]->cancel, true);

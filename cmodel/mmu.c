@@ -88,7 +88,8 @@ static size_t first_range(const struct cm_vm *vm, uint64_t va)
 
 static bool bad_range(uint64_t va, uint64_t bytes)
 {
-	return !bytes || va % CM_PAGE || bytes % CM_PAGE || va > CM_VA_BYTES || bytes > CM_VA_BYTES - va;
+	return !bytes || va % CM_PAGE || bytes % CM_PAGE || va > CM_VA_BYTES ||
+	       bytes > CM_VA_BYTES - va;
 }
 
 /* Room for @n more ranges. */
@@ -117,7 +118,8 @@ static int check_file(int fd, uint64_t offset, uint64_t bytes)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return 0;
-	if (st.st_size < 0 || offset > (uint64_t)st.st_size || bytes > (uint64_t)st.st_size - offset)
+	if (st.st_size < 0 || offset > (uint64_t)st.st_size ||
+	    bytes > (uint64_t)st.st_size - offset)
 		return -ERANGE;
 	return 0;
 }
@@ -150,13 +152,14 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 		madvise(host, bytes, MADV_HUGEPAGE);
 	pthread_mutex_lock(&vm->lock);
 	memmove(vm->range + at + 1, vm->range + at, (vm->n_ranges - at) * sizeof(*vm->range));
-	vm->range[at] = (struct cm_range){ va, va + bytes, flags };
+	vm->range[at] = (struct cm_range){va, va + bytes, flags};
 	vm->n_ranges++;
 	pthread_mutex_unlock(&vm->lock);
 	return 0;
 }
 
-int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t bytes, unsigned flags)
+int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t bytes,
+	      unsigned flags)
 {
 	int ret;
 
@@ -183,9 +186,9 @@ static void cut_ranges(struct cm_vm *vm, uint64_t va, uint64_t end)
 
 		/* Only the first can stick out below, only the last above. */
 		if (r.va < va)
-			left[keep++] = (struct cm_range){ r.va, va, r.flags };
+			left[keep++] = (struct cm_range){r.va, va, r.flags};
 		if (r.end > end)
-			left[keep++] = (struct cm_range){ end, r.end, r.flags };
+			left[keep++] = (struct cm_range){end, r.end, r.flags};
 	}
 	memmove(vm->range + from + keep, vm->range + to, (vm->n_ranges - to) * sizeof(*vm->range));
 	memcpy(vm->range + from, left, keep * sizeof(*left));
@@ -212,12 +215,14 @@ int cm_vm_unmap(struct cm_vm *vm, uint64_t va, uint64_t bytes)
 		pthread_mutex_lock(&vm->lock);
 		cut_ranges(vm, va, va + bytes);
 		pthread_mutex_unlock(&vm->lock);
-		/* Whoever holds host addresses of this space resolves them anew before the next op. */
+		/* Whoever holds host addresses of this space resolves them anew before the next op.
+		 */
 		vm->generation++;
 		cm_program_drop(vm, va, va + bytes);
 		cm_resume(m);
 		if (mmap(vm->base + va, bytes, PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+			 0) == MAP_FAILED)
 			ret = -errno;
 	}
 	pthread_mutex_unlock(&vm->map_lock);

@@ -5,7 +5,7 @@
 #include <sched.h>
 
 /* The leader has waited this many turns for a helper: the helper may want this CPU. */
-#define SPINS_BEFORE_YIELD	1000
+#define SPINS_BEFORE_YIELD 1000
 
 /* Claims one part for a helper on @core, or for the leader (@core is TXDA_NONE). */
 static bool claim_part(struct cm_machine *m, uint32_t core, unsigned *ret_part)
@@ -49,7 +49,7 @@ bool cm_pool_help(struct cm_machine *m, unsigned core)
 void cm_pool_run(struct cm_machine *m, cm_part_fn run, const void *arg, unsigned phase,
 		 unsigned parts, const _Atomic bool *cancel)
 {
-	struct cm_job job = { run, arg, phase, parts, cancel };
+	struct cm_job job = {run, arg, phase, parts, cancel};
 	uint32_t mine = 0, spins = 0;
 	unsigned part;
 

@@ -41,13 +41,14 @@ static bool is_doubled(const struct txda_tensor *t, bool precise)
 
 static uint32_t dtype_of(const struct txda_tensor *t, bool precise)
 {
-	return is_doubled(t, precise) && t->dtype == TXDA_BF16 && t->layout == TXDA_ROWS ? TXDA_F32 : t->dtype;
+	return is_doubled(t, precise) && t->dtype == TXDA_BF16 && t->layout == TXDA_ROWS ? TXDA_F32
+											 : t->dtype;
 }
 
 bool cm_tensor_extent(const struct txda_tensor *t, const uint32_t *sym, bool precise,
 		      struct cm_extent *ret)
 {
-	struct cm_extent e = { .dim = { 1, 1, 1, 1 }, .offset = t->offset };
+	struct cm_extent e = {.dim = {1, 1, 1, 1}, .offset = t->offset};
 	uint64_t elements = 1, end;
 
 	for (unsigned i = 0; i < t->ndim; i++) {
@@ -69,11 +70,13 @@ bool cm_tensor_extent(const struct txda_tensor *t, const uint32_t *sym, bool pre
 	}
 	if (t->layout == TXDA_TILE32 || t->layout == TXDA_TILE32_GATED) {
 		if (__builtin_mul_overflow(txda_tile_panels(t->layout, e.dim[0]),
-					   txda_tile_panel_bytes(t->dtype, e.dim[1], t->group), &e.bytes))
+					   txda_tile_panel_bytes(t->dtype, e.dim[1], t->group),
+					   &e.bytes))
 			return false;
 	} else if (t->layout == TXDA_KV_PAGED) {
 		e.bytes = elements;
-	} else if (__builtin_mul_overflow(elements, element_bytes(dtype_of(t, precise)), &e.bytes)) {
+	} else if (__builtin_mul_overflow(elements, element_bytes(dtype_of(t, precise)),
+					  &e.bytes)) {
 		return false;
 	}
 	if (__builtin_add_overflow(e.offset, e.bytes, &end) || end > CM_VA_BYTES)
@@ -86,7 +89,7 @@ void cm_tensor_describe(const struct txda_tensor *t, uint32_t index, const struc
 			bool precise, struct cm_tensor *ret)
 {
 	*ret = (struct cm_tensor){
-		.dim = { extent->dim[0], extent->dim[1], extent->dim[2], extent->dim[3] },
+		.dim = {extent->dim[0], extent->dim[1], extent->dim[2], extent->dim[3]},
 		.bytes = extent->bytes,
 		.ndim = t->ndim,
 		.dtype = (uint8_t)dtype_of(t, precise),
@@ -110,13 +113,14 @@ static bool tables_overlap(const struct table *a, const struct table *b)
 static int check_tables(const struct loader *l)
 {
 	const struct txda_program *h = l->p->hdr;
-	const __u32 *const field[4] = { &h->slots_off, &h->tensors_off, &h->ops_off, &h->strings_off };
+	const __u32 *const field[4] = {&h->slots_off, &h->tensors_off, &h->ops_off,
+				       &h->strings_off};
 	const struct table t[5] = {
-		{ h->slots_off, (uint64_t)h->n_slots * sizeof(struct txda_slot) },
-		{ h->tensors_off, (uint64_t)h->n_tensors * sizeof(struct txda_tensor) },
-		{ h->ops_off, (uint64_t)h->n_ops * sizeof(struct txda_op) },
-		{ h->strings_off, h->strings_bytes },
-		{ 0, sizeof(*h) },
+		{h->slots_off, (uint64_t)h->n_slots * sizeof(struct txda_slot)},
+		{h->tensors_off, (uint64_t)h->n_tensors * sizeof(struct txda_tensor)},
+		{h->ops_off, (uint64_t)h->n_ops * sizeof(struct txda_op)},
+		{h->strings_off, h->strings_bytes},
+		{0, sizeof(*h)},
 	};
 
 	for (unsigned i = 0; i < 4; i++) {
@@ -255,10 +259,11 @@ static int check_tensor(const struct loader *l, const struct txda_tensor *t)
 	/* At the limits it must fit its slot, so that no launch within the limits can overflow. */
 	slot = &l->p->slot[t->slot];
 	limit = slot->bytes;
-	if (slot->kind == TXDA_SLOT_KV && __builtin_mul_overflow(limit, h->sym_max[TXDA_SYM_N], &limit))
+	if (slot->kind == TXDA_SLOT_KV &&
+	    __builtin_mul_overflow(limit, h->sym_max[TXDA_SYM_N], &limit))
 		return bad(l, &slot->bytes, slot->bytes);
-	if (!cm_tensor_extent(t, h->sym_max, false, &e) || !cm_tensor_extent(t, h->sym_max, true, &precise) ||
-	    e.offset + e.bytes > limit)
+	if (!cm_tensor_extent(t, h->sym_max, false, &e) ||
+	    !cm_tensor_extent(t, h->sym_max, true, &precise) || e.offset + e.bytes > limit)
 		return bad(l, &t->offset, t->offset);
 	return 0;
 }
@@ -285,25 +290,27 @@ static int check_tensors(const struct loader *l)
 
 /* What the instruction set says of each op that holds for all launches. */
 struct op_rule {
-	uint8_t param_words;	/* of txda_op.raw that it names */
-	uint8_t in, out;	/* tensors that must be given, a bit each */
+	uint8_t param_words; /* of txda_op.raw that it names */
+	uint8_t in, out;     /* tensors that must be given, a bit each */
 };
 
 static const struct op_rule op_rules[TXDA_OP_COUNT] = {
-	[TXDA_OP_EMBED] = { sizeof(struct txda_op_embed) / 4, 3, 1 },
-	[TXDA_OP_RMSNORM] = { sizeof(struct txda_op_rmsnorm) / 4, 3, 1 },
-	[TXDA_OP_LINEAR] = { sizeof(struct txda_op_linear) / 4, 3, 1 },
-	[TXDA_OP_ROPE_TABLE] = { sizeof(struct txda_op_rope_table) / 4, 3, 1 },
-	[TXDA_OP_ROPE_KV] = { sizeof(struct txda_op_rope_kv) / 4, 7, 3 },
-	[TXDA_OP_ATTENTION] = { sizeof(struct txda_op_attention) / 4, 31, 1 },
-	[TXDA_OP_GATHER_ROWS] = { 0, 3, 1 },
-	[TXDA_OP_TOPK] = { sizeof(struct txda_op_topk) / 4, 1, 7 },
-	[TXDA_OP_ALL_REDUCE] = { 0, 1, 1 },
-	[TXDA_OP_ALL_GATHER] = { 0, 1, 0 },
+	[TXDA_OP_EMBED] = {sizeof(struct txda_op_embed) / 4, 3, 1},
+	[TXDA_OP_RMSNORM] = {sizeof(struct txda_op_rmsnorm) / 4, 3, 1},
+	[TXDA_OP_LINEAR] = {sizeof(struct txda_op_linear) / 4, 3, 1},
+	[TXDA_OP_ROPE_TABLE] = {sizeof(struct txda_op_rope_table) / 4, 3, 1},
+	[TXDA_OP_ROPE_KV] = {sizeof(struct txda_op_rope_kv) / 4, 7, 3},
+	[TXDA_OP_ATTENTION] = {sizeof(struct txda_op_attention) / 4, 31, 1},
+	[TXDA_OP_GATHER_ROWS] = {0, 3, 1},
+	[TXDA_OP_TOPK] = {sizeof(struct txda_op_topk) / 4, 1, 7},
+	[TXDA_OP_ALL_REDUCE] = {0, 1, 1},
+	[TXDA_OP_ALL_GATHER] = {0, 1, 0},
 };
 
-/* Whether tensor @index may stand where it does: the op takes @n there, and @required says which must be given. */
-static bool operand_fits(const struct loader *l, uint32_t index, unsigned place, unsigned n, uint8_t required)
+/* Whether tensor @index may stand where it does: the op takes @n there, and @required says which
+ * must be given. */
+static bool operand_fits(const struct loader *l, uint32_t index, unsigned place, unsigned n,
+			 uint8_t required)
 {
 	if (index == TXDA_NONE)
 		return !(required >> place & 1);
@@ -367,8 +374,8 @@ static int check_ops(const struct loader *l)
 /* ---- scratch --------------------------------------------------------------------------------- */
 
 /* What the ops want at the limits of the symbols. */
-static void sum_need(const struct cm_program *p, unsigned cores, bool precise, struct cm_tensor *tensor,
-		     struct cm_op_need *need)
+static void sum_need(const struct cm_program *p, unsigned cores, bool precise,
+		     struct cm_tensor *tensor, struct cm_op_need *need)
 {
 	struct cm_launch l = {
 		.precise = precise,
@@ -387,7 +394,7 @@ static void sum_need(const struct cm_program *p, unsigned cores, bool precise, s
 		l.peer[i] = &l;
 	for (uint32_t i = 0; i < p->hdr->n_ops; i++) {
 		const struct cm_op_impl *impl = cm_op_impl(p->op[i].op);
-		struct cm_op_need n = { 0 };
+		struct cm_op_need n = {0};
 
 		l.op = &p->op[i];
 		for (unsigned j = 0; j < 6; j++)
@@ -408,7 +415,7 @@ static int provide_scratch(const struct loader *l, struct cm_machine *m)
 {
 	const struct txda_program *h = l->p->hdr;
 	struct cm_tensor *tensor = calloc(h->n_tensors ? h->n_tensors : 1, sizeof(*tensor));
-	struct cm_op_need need = { 0 };
+	struct cm_op_need need = {0};
 	int ret;
 
 	if (!tensor)
@@ -475,7 +482,7 @@ static int program_new(struct cm_vm *vm, uint64_t va, uint64_t bytes, struct cm_
 	p->va = va;
 	p->bytes = bytes;
 	p->image = malloc(bytes);
-	l = (struct loader){ p, fault };
+	l = (struct loader){p, fault};
 	if (!p->image || load(vm, &l, src)) {
 		cm_program_put(p);
 		return -1;
@@ -506,8 +513,8 @@ static void cache_trim(struct cm_vm *vm)
 	}
 }
 
-int cm_program_get(struct cm_vm *vm, uint64_t va, uint64_t bytes, bool reload, struct cm_program **ret,
-		   struct txda_fault *fault)
+int cm_program_get(struct cm_vm *vm, uint64_t va, uint64_t bytes, bool reload,
+		   struct cm_program **ret, struct txda_fault *fault)
 {
 	struct cm_program *p;
 

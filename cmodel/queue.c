@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int cm_queue_new(struct cm_vm *vm, enum cm_queue_class class, const struct cm_queue_ops *ops, void *arg,
-		 struct cm_queue **ret)
+int cm_queue_new(struct cm_vm *vm, enum cm_queue_class class, const struct cm_queue_ops *ops,
+		 void *arg, struct cm_queue **ret)
 {
 	struct cm_machine *m = vm->chip->machine;
 	struct cm_queue *q;
@@ -82,7 +82,7 @@ int cm_queue_submit(struct cm_queue *q, uint64_t va, uint64_t bytes, bool lazy)
 		if (tail - atomic_load(&q->head) >= CM_QUEUE_DEPTH) {
 			ret = -EAGAIN;
 		} else {
-			q->ring[tail % CM_QUEUE_DEPTH] = (struct cm_stream){ va, bytes };
+			q->ring[tail % CM_QUEUE_DEPTH] = (struct cm_stream){va, bytes};
 			atomic_store(&q->tail, tail + 1);
 		}
 	}

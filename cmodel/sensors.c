@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
 /*
- * Sensors. Utilisation is measured: the pool's time is booked to the chip whose op it runs. Power follows from
- * utilisation, temperature from power through one thermal resistance and capacity, the clock from both.
+ * Sensors. Utilisation is measured: the pool's time is booked to the chip whose op it runs. Power
+ * follows from utilisation, temperature from power through one thermal resistance and capacity, the
+ * clock from both.
  */
 #include "internal.h"
 
 #include <math.h>
 
-#define IDLE_POWER_MW	14000.0
-#define COMPUTE_POWER_MW 61000.0	/* at full compute utilisation, above idle */
-#define COPY_POWER_MW	9000.0
-#define LOAD_TAU_S	0.25		/* power is averaged over this */
-#define AMBIENT_C	31.0
-#define THERMAL_C_PER_MW 0.00062	/* about 77 degrees at full power */
-#define THERMAL_TAU_S	18.0
-#define TRIP_C		106.0
-#define IDLE_CLOCK_KHZ	400000.0
-#define FULL_CLOCK_KHZ	1400000.0
-#define TRIP_CLOCK_KHZ	600000.0
+#define IDLE_POWER_MW	 14000.0
+#define COMPUTE_POWER_MW 61000.0 /* at full compute utilisation, above idle */
+#define COPY_POWER_MW	 9000.0
+#define LOAD_TAU_S	 0.25 /* power is averaged over this */
+#define AMBIENT_C	 31.0
+#define THERMAL_C_PER_MW 0.00062 /* about 77 degrees at full power */
+#define THERMAL_TAU_S	 18.0
+#define TRIP_C		 106.0
+#define IDLE_CLOCK_KHZ	 400000.0
+#define FULL_CLOCK_KHZ	 1400000.0
+#define TRIP_CLOCK_KHZ	 600000.0
 
 void cm_account_flush(struct cm_machine *m)
 {
@@ -98,8 +99,8 @@ void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret)
 	pthread_mutex_lock(&c->sensor_lock);
 	sense(c, now, ret->busy_ns, ret->copy_busy_ns);
 	power = IDLE_POWER_MW + c->load;
-	clock = IDLE_CLOCK_KHZ + (FULL_CLOCK_KHZ - IDLE_CLOCK_KHZ) *
-					 fmin(c->load / COMPUTE_POWER_MW * 4, 1);
+	clock = IDLE_CLOCK_KHZ +
+		(FULL_CLOCK_KHZ - IDLE_CLOCK_KHZ) * fmin(c->load / COMPUTE_POWER_MW * 4, 1);
 	ret->power_mw = (uint32_t)(hot ? power / 2 : power);
 	ret->temp_mc = (int32_t)((hot ? TRIP_C : c->temp_c) * 1000);
 	ret->clock_khz = (uint32_t)(hot ? fmin(clock, TRIP_CLOCK_KHZ) : clock);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*
- * COPY, COPY_2D and FILL. A transfer goes in slices, between which other queues have their turn; the cores
- * share a slice in parts.
+ * COPY, COPY_2D and FILL. A transfer goes in slices, between which other queues have their turn;
+ * the cores share a slice in parts.
  */
 #include "internal.h"
 #include "pool.h"
 
 #include <string.h>
 
-#define SLICE_BYTES	(8ull << 20)
-#define PART_BYTES	(256ull << 10)
+#define SLICE_BYTES (8ull << 20)
+#define PART_BYTES  (256ull << 10)
 
 struct slice {
 	uint8_t *dst;
 	const uint8_t *src;
 	uint64_t dst_pitch, src_pitch, row_bytes;
-	uint64_t from, to;	/* of the bytes of all rows, one after another */
+	uint64_t from, to; /* of the bytes of all rows, one after another */
 	bool fill;
 	uint32_t value;
 };
@@ -46,7 +46,8 @@ static bool span_of(uint64_t pitch, uint64_t rows, uint64_t row_bytes, uint64_t 
 {
 	uint64_t span;
 
-	if (__builtin_mul_overflow(pitch, rows - 1, &span) || __builtin_add_overflow(span, row_bytes, &span))
+	if (__builtin_mul_overflow(pitch, rows - 1, &span) ||
+	    __builtin_add_overflow(span, row_bytes, &span))
 		return false;
 	*ret = span;
 	return true;
@@ -59,7 +60,7 @@ enum cm_result cm_transfer_begin(struct cm_queue *q)
 	uint8_t *dst;
 	const uint8_t *src;
 
-	*t = (struct cm_transfer){ 0 };
+	*t = (struct cm_transfer){0};
 	switch (p->hdr.op) {
 	case TXDA_PKT_COPY:
 		t->dst = p->copy.dst;
@@ -118,7 +119,8 @@ static void slice_part(const void *arg, unsigned phase, unsigned part, unsigned 
 		uint64_t n = s->row_bytes - col < end - at ? s->row_bytes - col : end - at;
 		uint8_t *dst = s->dst + row * s->dst_pitch + col;
 
-		/* Not memcpy: rows of COPY_2D may overlap their source, and only the client is to suffer. */
+		/* Not memcpy: rows of COPY_2D may overlap their source, and only the client is to
+		 * suffer. */
 		if (s->fill)
 			fill_words(dst, n, s->value);
 		else
@@ -162,16 +164,18 @@ enum cm_result cm_transfer_step(struct cm_queue *q)
 	if (!find_both(q, &s.dst, &s.src))
 		return CM_FAULT;
 	cm_account(q->machine, q->chip, true);
-	cm_pool_run(q->machine, slice_part, &s, 0, (unsigned)((bytes + PART_BYTES - 1) / PART_BYTES),
-		    &q->cancel);
-	/* Now, not when the pool turns to something else: who waits for the copy may read the sensors next. */
+	cm_pool_run(q->machine, slice_part, &s, 0,
+		    (unsigned)((bytes + PART_BYTES - 1) / PART_BYTES), &q->cancel);
+	/* Now, not when the pool turns to something else: who waits for the copy may read the
+	 * sensors next. */
 	cm_account_flush(q->machine);
 	t->done += bytes;
 	cm_count(&a->bytes_written, bytes);
 	if (!t->fill)
 		cm_count(&a->bytes_read, bytes);
 	if (q->chip->injected && cm_inject_after_transfer(q) == CM_PARK) {
-		/* Slowed down: the packet ends when the queue runs again, even if all bytes are there. */
+		/* Slowed down: the packet ends when the queue runs again, even if all bytes are
+		 * there. */
 		cm_queue_step(q);
 		return CM_PARK;
 	}

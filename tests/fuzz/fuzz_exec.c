@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Any bytes as a program (with length and checksum put right, so that more is looked at), launched on the device model with its
- * real kernels: it runs or the queue faults, with a record that can be put into words.
+ * Any bytes as a program (with length and checksum put right, so that more is looked at), launched
+ * on the device model with its real kernels: it runs or the queue faults, with a record that can be
+ * put into words.
  *
- * Few changes of bytes get past the loader. So the first input, a program that runs, is kept, and each later one also chooses
- * a few fields of that program's tables that get other values, such as might do harm.
+ * Few changes of bytes get past the loader. So the first input, a program that runs, is kept, and
+ * each later one also chooses a few fields of that program's tables that get other values, such as
+ * might do harm.
  */
 #include "fuzz_exec.h"
 #include "cmodel.h"
@@ -20,17 +22,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define MEM		(16ull << 20)
-#define VA		0x10000000ull
-#define STREAM		0x000000ull	/* offsets in DRAM */
-#define FENCE		0x010000ull
-#define BINDINGS	0x020000ull
-#define PROGRAM		0x100000ull
-#define PROGRAM_ROOM	(4ull << 20)
-#define SLOTS		0x800000ull
-#define SLOTS_VA	0x40000000ull	/* slot i is mapped here + i * SLOT_STRIDE, with nothing around it */
-#define SLOT_STRIDE	0x1000000ull
-#define TIMEOUT_NS	20000000000ull
+#define MEM	     (16ull << 20)
+#define VA	     0x10000000ull
+#define STREAM	     0x000000ull /* offsets in DRAM */
+#define FENCE	     0x010000ull
+#define BINDINGS     0x020000ull
+#define PROGRAM	     0x100000ull
+#define PROGRAM_ROOM (4ull << 20)
+#define SLOTS	     0x800000ull
+#define SLOTS_VA     0x40000000ull /* slot i is mapped here + i * SLOT_STRIDE, with nothing around it \
+				    */
+#define SLOT_STRIDE 0x1000000ull
+#define TIMEOUT_NS  20000000000ull
 
 static struct cm_machine *machine;
 static struct cm_vm *vm;
@@ -48,7 +51,8 @@ static void check(int ok, const char *what)
 
 static void start(void)
 {
-	struct cm_options opt = { .chips = 1, .mem_bytes = MEM, .cores = 2, .isa = getenv("TXDA_FUZZ_ISA") };
+	struct cm_options opt = {
+		.chips = 1, .mem_bytes = MEM, .cores = 2, .isa = getenv("TXDA_FUZZ_ISA")};
 	int fd;
 
 	check(!cm_machine_new(&opt, &machine), "no machine");
@@ -58,8 +62,8 @@ static void start(void)
 	check(!cm_vm_new(cm_machine_chip(machine, 0), &vm), "no address space");
 	check(!cm_vm_map(vm, VA, fd, 0, MEM, CM_MAP_READ | CM_MAP_WRITE), "no mapping");
 	for (uint64_t i = 0; i < TXDA_PROGRAM_MAX_SLOTS; i++)
-		check(!cm_vm_map(vm, SLOTS_VA + i * SLOT_STRIDE, fd, SLOTS + i * FUZZ_SLOT_BYTES, FUZZ_SLOT_BYTES,
-				 CM_MAP_READ | CM_MAP_WRITE),
+		check(!cm_vm_map(vm, SLOTS_VA + i * SLOT_STRIDE, fd, SLOTS + i * FUZZ_SLOT_BYTES,
+				 FUZZ_SLOT_BYTES, CM_MAP_READ | CM_MAP_WRITE),
 		      "no mapping of a slot");
 	check(!cm_vm_set_group(vm, 0, 1, 0, 1), "no group");
 }
@@ -77,7 +81,7 @@ static void set_slots(unsigned n)
 	for (uint32_t i = 0; i < FUZZ_SLOT_BYTES / 4; i++)
 		((uint32_t *)(mem + SLOTS + FUZZ_CONTEXT * FUZZ_SLOT_BYTES))[i] = 2;
 	for (unsigned i = 0; i < n; i++)
-		b[i] = (struct txda_binding){ SLOTS_VA + i * SLOT_STRIDE, FUZZ_SLOT_BYTES };
+		b[i] = (struct txda_binding){SLOTS_VA + i * SLOT_STRIDE, FUZZ_SLOT_BYTES};
 }
 
 /* Symbols at the program's limits or, by a bit of @random each, one below. */
@@ -92,14 +96,14 @@ static bool launch(const struct txda_program *h, size_t size)
 {
 	uint32_t crc = h->crc32c;
 	struct txda_pkt_exec p = {
-		.hdr = { TXDA_PKT_EXEC, TXDA_EXEC_RELOAD, sizeof(p) },
+		.hdr = {TXDA_PKT_EXEC, TXDA_EXEC_RELOAD, sizeof(p)},
 		.program_va = VA + PROGRAM,
 		.bindings_va = VA + BINDINGS,
 		.program_bytes = (uint32_t)size,
 		.n_bindings = h->n_slots,
 		.group = TXDA_NONE,
 	};
-	struct txda_pkt_fence s = { { TXDA_PKT_SIGNAL, 0, sizeof(s) }, VA + FENCE, ++fence };
+	struct txda_pkt_fence s = {{TXDA_PKT_SIGNAL, 0, sizeof(s)}, VA + FENCE, ++fence};
 	struct txda_fault fault;
 	char text[256];
 	int ret;
@@ -112,7 +116,8 @@ static bool launch(const struct txda_program *h, size_t size)
 	memcpy(mem + STREAM + sizeof(p), &s, sizeof(s));
 	if (!queue)
 		check(!cm_queue_new(vm, CM_QUEUE_COMPUTE, NULL, NULL, &queue), "no queue");
-	check(!cm_queue_submit(queue, VA + STREAM, sizeof(p) + sizeof(s), true), "the queue takes no stream");
+	check(!cm_queue_submit(queue, VA + STREAM, sizeof(p) + sizeof(s), true),
+	      "the queue takes no stream");
 	ret = cm_wait(machine, queue, (uint64_t *)(mem + FENCE), fence,
 		      cm_chip_time_ns(cm_machine_chip(machine, 0)) + TIMEOUT_NS);
 	if (getenv("TXDA_FUZZ_VERBOSE")) {
@@ -125,7 +130,8 @@ static bool launch(const struct txda_program *h, size_t size)
 		return true;
 	/* A program that is too slow is no error; it is cut short here. */
 	if (!cm_queue_fault(queue, &fault)) {
-		check(fault.code > TXDA_FAULT_NONE && fault.code < TXDA_FAULT_CODE_COUNT, "a fault without a code");
+		check(fault.code > TXDA_FAULT_NONE && fault.code < TXDA_FAULT_CODE_COUNT,
+		      "a fault without a code");
 		cm_fault_text(vm, &fault, text, sizeof(text));
 	}
 	cm_queue_free(queue);
@@ -168,7 +174,7 @@ static uint32_t other_value(uint32_t old)
 	case 4: return 1u << below(32);
 	case 5: return 0xffffffffu >> below(32);
 	case 6: return old ^ 1u << below(32);
-	default: return below(2) ? 0 : 0x7fc00000;	/* NaN */
+	default: return below(2) ? 0 : 0x7fc00000; /* NaN */
 	}
 }
 

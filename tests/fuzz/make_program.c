@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* make_program FILE: writes a small program with each op, the seed of fuzz_exec. It runs without a fault. */
+/* make_program FILE: writes a small program with each op, the seed of fuzz_exec. It runs without a
+ * fault. */
 #include "fuzz_exec.h"
 #include "txda_isa.h"
 
@@ -7,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TOKENS	4u
-#define SEQS	2u
-#define HIDDEN	64u
-#define HEADS	2u
-#define HEAD_DIM 16u
-#define QKV	((HEADS + 2) * HEAD_DIM)
-#define VOCAB	40u
-#define BLOCK	16u
+#define TOKENS	    4u
+#define SEQS	    2u
+#define HIDDEN	    64u
+#define HEADS	    2u
+#define HEAD_DIM    16u
+#define QKV	    ((HEADS + 2) * HEAD_DIM)
+#define VOCAB	    40u
+#define BLOCK	    16u
 #define BLOCK_BYTES (HEAD_DIM * BLOCK * 2 * 2)
 
 static struct txda_slot slot[FUZZ_SLOTS];
@@ -29,13 +30,13 @@ static struct txda_program h = {
 	.strings_bytes = 1,
 	.group_size = 1,
 	/* Room for the double size of precise mode. */
-	.sym_max = { 0, TOKENS, SEQS, SEQS, 2, 4 },
+	.sym_max = {0, TOKENS, SEQS, SEQS, 2, 4},
 };
 static uint64_t used[FUZZ_SLOTS];
 
-#define SYM(s, m)	((struct txda_dim){ TXDA_SYM_##s, (m) })
-#define DIM(m)		((struct txda_dim){ TXDA_SYM_NONE, (m) })
-#define NO		((struct txda_dim){ 0, 0 })
+#define SYM(s, m) ((struct txda_dim){TXDA_SYM_##s, (m)})
+#define DIM(m)	  ((struct txda_dim){TXDA_SYM_NONE, (m)})
+#define NO	  ((struct txda_dim){0, 0})
 
 static uint32_t name(const char *text)
 {
@@ -46,7 +47,8 @@ static uint32_t name(const char *text)
 	return at;
 }
 
-static uint32_t add(const char *text, uint16_t in_slot, uint8_t dtype, struct txda_dim d0, struct txda_dim d1)
+static uint32_t add(const char *text, uint16_t in_slot, uint8_t dtype, struct txda_dim d0,
+		    struct txda_dim d1)
 {
 	struct txda_tensor *t = &tensor[h.n_tensors];
 
@@ -57,7 +59,7 @@ static uint32_t add(const char *text, uint16_t in_slot, uint8_t dtype, struct tx
 		.offset = used[in_slot],
 		.ndim = d1.mul ? 2 : 1,
 		.flags = in_slot == FUZZ_SCRATCH ? TXDA_TENSOR_ACTIVATION : 0,
-		.dim = { d0, d1 },
+		.dim = {d0, d1},
 	};
 	/* More than any tensor here takes; tensors of an INPUT slot all see its first bytes. */
 	if (in_slot == FUZZ_WEIGHTS || in_slot == FUZZ_SCRATCH || in_slot == FUZZ_OUTPUT)
@@ -74,11 +76,12 @@ static uint32_t tiles(const char *text, uint8_t dtype, uint8_t layout, uint32_t 
 	return i;
 }
 
-static struct txda_op *run(const char *label, uint16_t opcode, const uint32_t *in, unsigned n_in, uint32_t out)
+static struct txda_op *run(const char *label, uint16_t opcode, const uint32_t *in, unsigned n_in,
+			   uint32_t out)
 {
 	struct txda_op *o = &op[h.n_ops++];
 
-	*o = (struct txda_op){ .op = opcode, .label = name(label) };
+	*o = (struct txda_op){.op = opcode, .label = name(label)};
 	for (unsigned i = 0; i < 6; i++)
 		o->in[i] = i < n_in ? in[i] : TXDA_NONE;
 	for (unsigned i = 0; i < 3; i++)
@@ -86,7 +89,7 @@ static struct txda_op *run(const char *label, uint16_t opcode, const uint32_t *i
 	return o;
 }
 
-#define IN(...) (const uint32_t[]){ __VA_ARGS__ }, sizeof((const uint32_t[]){ __VA_ARGS__ }) / 4
+#define IN(...) (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / 4
 
 static void make(void)
 {
@@ -124,21 +127,21 @@ static void make(void)
 	tensor[cache].layout = TXDA_KV_PAGED;
 	tensor[cache].flags = TXDA_TENSOR_ACTIVATION;
 	o = run("embed", TXDA_OP_EMBED, IN(tokens, table), x);
-	o->embed = (struct txda_op_embed){ 0, VOCAB, 1 };
+	o->embed = (struct txda_op_embed){0, VOCAB, 1};
 	o = run("rope", TXDA_OP_ROPE_TABLE, IN(tokens, freq), rope);
-	o->rope_table = (struct txda_op_rope_table){ 1, 10000, 1, 0, 128 };
+	o->rope_table = (struct txda_op_rope_table){1, 10000, 1, 0, 128};
 	o = run("norm", TXDA_OP_RMSNORM, IN(x, norm), y);
 	o->rmsnorm.eps = 1e-5f;
 	o = run("qkv", TXDA_OP_LINEAR, IN(x, w_qkv, bias, norm), qkv);
 	o->linear.eps = 1e-5f;
 	o = run("rope_kv", TXDA_OP_ROPE_KV, IN(qkv, rope, slots), q);
 	o->out[1] = cache;
-	o->rope_kv = (struct txda_op_rope_kv){ HEADS, 1, HEAD_DIM, BLOCK, 0, 1e-5f, 0 };
+	o->rope_kv = (struct txda_op_rope_kv){HEADS, 1, HEAD_DIM, BLOCK, 0, 1e-5f, 0};
 	o = run("attention", TXDA_OP_ATTENTION, IN(q, cache, blocks, spans, context), att);
-	o->attention = (struct txda_op_attention){ HEADS, 1, HEAD_DIM, BLOCK, 0, 0.25f, 0 };
+	o->attention = (struct txda_op_attention){HEADS, 1, HEAD_DIM, BLOCK, 0, 0.25f, 0};
 	run("o", TXDA_OP_LINEAR, IN(att, w_o, TXDA_NONE, TXDA_NONE, x), x);
 	o = run("up", TXDA_OP_LINEAR, IN(x, w_up, TXDA_NONE, norm), up);
-	o->linear = (struct txda_op_linear){ TXDA_ACT_SILU_GATED, 1e-5f };
+	o->linear = (struct txda_op_linear){TXDA_ACT_SILU_GATED, 1e-5f};
 	run("reduce", TXDA_OP_ALL_REDUCE, IN(up, x), x);
 	run("gather", TXDA_OP_GATHER_ROWS, IN(x, rows), last);
 	run("head", TXDA_OP_LINEAR, IN(last, w_head), logits);
@@ -161,9 +164,11 @@ static int put(FILE *file, uint32_t at, const void *data, size_t bytes)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[FUZZ_SLOTS] = { "weights", "kv", "scratch", "indices", "spans", "context", "output" };
-	static const uint32_t kinds[FUZZ_SLOTS] = { TXDA_SLOT_WEIGHTS, TXDA_SLOT_KV,	TXDA_SLOT_SCRATCH, TXDA_SLOT_INPUT,
-						    TXDA_SLOT_INPUT,   TXDA_SLOT_INPUT, TXDA_SLOT_OUTPUT };
+	static const char *const names[FUZZ_SLOTS] = {"weights", "kv",	    "scratch", "indices",
+						      "spans",	 "context", "output"};
+	static const uint32_t kinds[FUZZ_SLOTS] = {
+		TXDA_SLOT_WEIGHTS, TXDA_SLOT_KV,    TXDA_SLOT_SCRATCH, TXDA_SLOT_INPUT,
+		TXDA_SLOT_INPUT,   TXDA_SLOT_INPUT, TXDA_SLOT_OUTPUT};
 	FILE *file = argc == 2 ? fopen(argv[1], "wb") : NULL;
 	int bad;
 
@@ -173,7 +178,8 @@ int main(int argc, char **argv)
 	}
 	h.name = name("seed");
 	for (unsigned i = 0; i < FUZZ_SLOTS; i++)
-		slot[i] = (struct txda_slot){ name(names[i]), kinds[i], i == FUZZ_KV ? BLOCK_BYTES : FUZZ_SLOT_BYTES };
+		slot[i] = (struct txda_slot){name(names[i]), kinds[i],
+					     i == FUZZ_KV ? BLOCK_BYTES : FUZZ_SLOT_BYTES};
 	make();
 	h.slots_off = sizeof(h);
 	h.tensors_off = h.slots_off + h.n_slots * (uint32_t)sizeof(*slot);
@@ -181,9 +187,11 @@ int main(int argc, char **argv)
 	h.strings_off = h.ops_off + h.n_ops * (uint32_t)sizeof(*op);
 	h.bytes = round_up(h.strings_off + h.strings_bytes);
 	/* The length and the checksum are for fuzz_exec to put right. */
-	bad = put(file, 0, &h, sizeof(h)) || put(file, h.slots_off, slot, h.n_slots * sizeof(*slot)) ||
+	bad = put(file, 0, &h, sizeof(h)) ||
+	      put(file, h.slots_off, slot, h.n_slots * sizeof(*slot)) ||
 	      put(file, h.tensors_off, tensor, h.n_tensors * sizeof(*tensor)) ||
-	      put(file, h.ops_off, op, h.n_ops * sizeof(*op)) || put(file, h.strings_off, strings, h.strings_bytes);
+	      put(file, h.ops_off, op, h.n_ops * sizeof(*op)) ||
+	      put(file, h.strings_off, strings, h.strings_bytes);
 	if (fclose(file) || bad) {
 		perror(argv[1]);
 		return 1;

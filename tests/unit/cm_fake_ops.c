@@ -15,7 +15,8 @@ int cm_ops_init(const char *isa, const char **ret_name)
 	return 0;
 }
 
-int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, uint64_t va, uint64_t detail)
+int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, uint64_t va,
+	   uint64_t detail)
 {
 	l->fault->code = code;
 	l->fault->tensor = t ? t->index : TXDA_NONE;
@@ -161,13 +162,13 @@ static const struct cm_op_impl reduce_op = {
 
 /* ---- LINEAR: counts its parts ---------------------------------------------------------------- */
 
-#define MAX_PARTS	300
+#define MAX_PARTS 300
 
 static struct {
 	unsigned phases, parts[CM_MAX_PHASES], spin;
-	uint64_t random;		/* 0: the shape stays */
+	uint64_t random; /* 0: the shape stays */
 	uint64_t launches;
-	_Atomic uint64_t current;	/* launch that runs */
+	_Atomic uint64_t current; /* launch that runs */
 	_Atomic unsigned hits[CM_MAX_PHASES][MAX_PARTS];
 	_Atomic unsigned done[CM_MAX_PHASES];
 	_Atomic unsigned errors;

@@ -9,7 +9,7 @@
 
 void fix_new(struct fix *f, unsigned chips, unsigned cores)
 {
-	struct cm_options opt = { .chips = chips, .mem_bytes = FIX_MEM, .cores = cores };
+	struct cm_options opt = {.chips = chips, .mem_bytes = FIX_MEM, .cores = cores};
 
 	memset(f, 0, sizeof(*f));
 	assert_int_equal(cm_machine_new(&opt, &f->m), 0);
@@ -22,7 +22,8 @@ void fix_new(struct fix *f, unsigned chips, unsigned cores)
 		c->mem = mmap(NULL, FIX_MEM, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		assert_ptr_not_equal(c->mem, MAP_FAILED);
 		assert_int_equal(cm_vm_new(c->chip, &c->vm), 0);
-		assert_int_equal(cm_vm_map(c->vm, FIX_VA, fd, 0, FIX_MEM, CM_MAP_READ | CM_MAP_WRITE), 0);
+		assert_int_equal(
+			cm_vm_map(c->vm, FIX_VA, fd, 0, FIX_MEM, CM_MAP_READ | CM_MAP_WRITE), 0);
 		assert_int_equal(cm_vm_map(c->vm, FIX_RO, fd, 0, FIX_MEM, CM_MAP_READ), 0);
 	}
 }
@@ -50,26 +51,26 @@ struct fix_stream fix_stream(struct fix_chip *c)
 {
 	/* Streams go round in their part of DRAM; none is larger than a page. */
 	c->stream = (c->stream + 4096) % FIX_FENCES;
-	return (struct fix_stream){ c, FIX_STREAMS + c->stream, 0 };
+	return (struct fix_stream){c, FIX_STREAMS + c->stream, 0};
 }
 
 void fix_put(struct fix_stream *s, uint16_t op, uint16_t flags, void *packet, size_t bytes)
 {
-	*(struct txda_pkt *)packet = (struct txda_pkt){ op, flags, (uint32_t)bytes };
+	*(struct txda_pkt *)packet = (struct txda_pkt){op, flags, (uint32_t)bytes};
 	memcpy(s->c->mem + s->off + s->bytes, packet, bytes);
 	s->bytes += bytes;
 }
 
 void fix_signal(struct fix_stream *s, uint64_t va, uint64_t value)
 {
-	struct txda_pkt_fence p = { .va = va, .value = value };
+	struct txda_pkt_fence p = {.va = va, .value = value};
 
 	fix_put(s, TXDA_PKT_SIGNAL, 0, &p, sizeof(p));
 }
 
 void fix_wait_packet(struct fix_stream *s, uint64_t va, uint64_t value)
 {
-	struct txda_pkt_fence p = { .va = va, .value = value };
+	struct txda_pkt_fence p = {.va = va, .value = value};
 
 	fix_put(s, TXDA_PKT_WAIT, 0, &p, sizeof(p));
 }
@@ -94,7 +95,8 @@ int fix_wait(struct fix *f, struct cm_queue *q, const uint64_t *word, uint64_t v
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return cm_wait(f->m, q, word, value, (uint64_t)(ts.tv_sec + 10) * 1000000000u + (uint64_t)ts.tv_nsec);
+	return cm_wait(f->m, q, word, value,
+		       (uint64_t)(ts.tv_sec + 10) * 1000000000u + (uint64_t)ts.tv_nsec);
 }
 
 int fix_run(struct fix *f, struct cm_queue *q, struct fix_stream *s)
@@ -138,7 +140,7 @@ void fix_program_init(struct fix_program *p, unsigned group_size, unsigned rank)
 		.strings_bytes = 1,
 		.group_size = group_size,
 		.rank = rank,
-		.sym_max = { 0, 64, 16, 16, 16, 16 },
+		.sym_max = {0, 64, 16, 16, 16, 16},
 	};
 	p->slot = (void *)(p->image + p->hdr->slots_off);
 	p->tensor = (void *)(p->image + p->hdr->tensors_off);
@@ -157,12 +159,12 @@ uint32_t fix_name(struct fix_program *p, const char *name)
 
 uint32_t fix_slot(struct fix_program *p, const char *name, uint32_t kind, uint64_t bytes)
 {
-	p->slot[p->hdr->n_slots] = (struct txda_slot){ fix_name(p, name), kind, bytes };
+	p->slot[p->hdr->n_slots] = (struct txda_slot){fix_name(p, name), kind, bytes};
 	return p->hdr->n_slots++;
 }
 
-uint32_t fix_tensor(struct fix_program *p, const char *name, uint32_t slot, uint32_t dtype, uint64_t offset,
-		    struct txda_dim d0, struct txda_dim d1)
+uint32_t fix_tensor(struct fix_program *p, const char *name, uint32_t slot, uint32_t dtype,
+		    uint64_t offset, struct txda_dim d0, struct txda_dim d1)
 {
 	p->tensor[p->hdr->n_tensors] = (struct txda_tensor){
 		.name = fix_name(p, name),
@@ -170,7 +172,7 @@ uint32_t fix_tensor(struct fix_program *p, const char *name, uint32_t slot, uint
 		.dtype = (uint8_t)dtype,
 		.offset = offset,
 		.ndim = d1.mul ? 2 : 1,
-		.dim = { d0, d1 },
+		.dim = {d0, d1},
 	};
 	return p->hdr->n_tensors++;
 }
@@ -179,7 +181,7 @@ struct txda_op *fix_op(struct fix_program *p, const char *label, uint16_t opcode
 {
 	struct txda_op *op = &p->op[p->hdr->n_ops++];
 
-	*op = (struct txda_op){ .op = opcode, .label = fix_name(p, label) };
+	*op = (struct txda_op){.op = opcode, .label = fix_name(p, label)};
 	for (unsigned i = 0; i < 6; i++)
 		op->in[i] = TXDA_NONE;
 	for (unsigned i = 0; i < 3; i++)
@@ -193,7 +195,8 @@ void fix_seal(struct fix_program *p)
 	p->hdr->crc32c = cm_crc32c(0, p->image, sizeof(p->image));
 }
 
-void fix_place(const struct fix_program *p, struct fix_chip *c, uint64_t at, struct txda_pkt_exec *ret)
+void fix_place(const struct fix_program *p, struct fix_chip *c, uint64_t at,
+	       struct txda_pkt_exec *ret)
 {
 	memcpy(c->mem + FIX_PROGRAM + at, p->image, sizeof(p->image));
 	*ret = (struct txda_pkt_exec){
@@ -205,9 +208,10 @@ void fix_place(const struct fix_program *p, struct fix_chip *c, uint64_t at, str
 	};
 }
 
-void fix_bind(struct fix_chip *c, const struct txda_pkt_exec *p, unsigned i, uint64_t va, uint64_t bytes)
+void fix_bind(struct fix_chip *c, const struct txda_pkt_exec *p, unsigned i, uint64_t va,
+	      uint64_t bytes)
 {
-	struct txda_binding b = { va, bytes };
+	struct txda_binding b = {va, bytes};
 
 	memcpy(c->mem + (p->bindings_va - FIX_VA) + i * sizeof(b), &b, sizeof(b));
 }

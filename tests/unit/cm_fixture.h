@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests of the device model share: a machine whose chips each have one address space with DRAM mapped in it, streams and
- * programs written by hand, and kernels whose work can be seen (cm_fake_ops.c).
+ * What the tests of the device model share: a machine whose chips each have one address space with
+ * DRAM mapped in it, streams and programs written by hand, and kernels whose work can be seen
+ * (cm_fake_ops.c).
  */
 #ifndef CM_FIXTURE_H
 #define CM_FIXTURE_H
@@ -14,29 +15,29 @@
 
 #include "cmodel.h"
 
-#define FIX_MEM		(16ull << 20)	/* DRAM of a chip */
-#define FIX_VA		0x10000000ull	/* all of it is mapped here, readable and writable */
-#define FIX_RO		0x20000000ull	/* and here, readable only */
-#define FIX_CHIPS	4
+#define FIX_MEM	  (16ull << 20) /* DRAM of a chip */
+#define FIX_VA	  0x10000000ull /* all of it is mapped here, readable and writable */
+#define FIX_RO	  0x20000000ull /* and here, readable only */
+#define FIX_CHIPS 4
 
 /* Offsets in DRAM (and from FIX_VA) that the tests use. */
-#define FIX_STREAMS	0x000000ull
-#define FIX_FENCES	0x100000ull
-#define FIX_PROGRAM	0x200000ull
-#define FIX_BINDINGS	0x300000ull
-#define FIX_DATA	0x400000ull
+#define FIX_STREAMS  0x000000ull
+#define FIX_FENCES   0x100000ull
+#define FIX_PROGRAM  0x200000ull
+#define FIX_BINDINGS 0x300000ull
+#define FIX_DATA     0x400000ull
 
 struct fix_chip {
 	struct cm_chip *chip;
 	struct cm_vm *vm;
-	uint8_t *mem;			/* DRAM as the host sees it */
-	uint64_t stream;		/* where the next stream goes */
+	uint8_t *mem;	 /* DRAM as the host sees it */
+	uint64_t stream; /* where the next stream goes */
 };
 
 struct fix {
 	struct cm_machine *m;
 	struct fix_chip c[FIX_CHIPS];
-	uint64_t fence;			/* the last value that fix_run() signalled */
+	uint64_t fence; /* the last value that fix_run() signalled */
 };
 
 /* A machine with @chips chips and @cores cores. */
@@ -60,7 +61,7 @@ int fix_submit(struct cm_queue *q, const struct fix_stream *s);
 int fix_run(struct fix *f, struct cm_queue *q, struct fix_stream *s);
 /* Waits up to 10 seconds. */
 int fix_wait(struct fix *f, struct cm_queue *q, const uint64_t *word, uint64_t value);
-uint64_t *fix_word(struct fix_chip *c, unsigned i);	/* fence @i, and its VA: */
+uint64_t *fix_word(struct fix_chip *c, unsigned i); /* fence @i, and its VA: */
 uint64_t fix_word_va(unsigned i);
 /* Runs the stream, which must fault with @code; the record in *@ret when given. */
 void fix_expect_fault(struct fix *f, struct cm_queue *q, struct fix_stream *s, uint32_t code,
@@ -68,15 +69,15 @@ void fix_expect_fault(struct fix *f, struct cm_queue *q, struct fix_stream *s, u
 
 /* ---- programs ------------------------------------------------------------------------------- */
 
-#define FIX_PROG_BYTES	8192
+#define FIX_PROG_BYTES 8192
 
 /* A program image with fixed places for its tables. */
 struct fix_program {
 	_Alignas(64) uint8_t image[FIX_PROG_BYTES];
 	struct txda_program *hdr;
-	struct txda_slot *slot;		/* up to 8 */
-	struct txda_tensor *tensor;	/* up to 16 */
-	struct txda_op *op;		/* up to 16 */
+	struct txda_slot *slot;	    /* up to 8 */
+	struct txda_tensor *tensor; /* up to 16 */
+	struct txda_op *op;	    /* up to 16 */
 	char *strings;
 };
 
@@ -84,19 +85,21 @@ void fix_program_init(struct fix_program *p, unsigned group_size, unsigned rank)
 uint32_t fix_name(struct fix_program *p, const char *name);
 uint32_t fix_slot(struct fix_program *p, const char *name, uint32_t kind, uint64_t bytes);
 /* A row-major tensor [d0, d1]; an extent is mul * sym. d1.mul 0: one dimension. */
-uint32_t fix_tensor(struct fix_program *p, const char *name, uint32_t slot, uint32_t dtype, uint64_t offset,
-		    struct txda_dim d0, struct txda_dim d1);
+uint32_t fix_tensor(struct fix_program *p, const char *name, uint32_t slot, uint32_t dtype,
+		    uint64_t offset, struct txda_dim d0, struct txda_dim d1);
 struct txda_op *fix_op(struct fix_program *p, const char *label, uint16_t opcode);
 /* Sets the checksum. */
 void fix_seal(struct fix_program *p);
 /* Writes the image to DRAM at FIX_PROGRAM + @at and fills a packet that launches it. */
-void fix_place(const struct fix_program *p, struct fix_chip *c, uint64_t at, struct txda_pkt_exec *ret);
+void fix_place(const struct fix_program *p, struct fix_chip *c, uint64_t at,
+	       struct txda_pkt_exec *ret);
 /* Binding @i of the packet that fix_place() made. */
-void fix_bind(struct fix_chip *c, const struct txda_pkt_exec *p, unsigned i, uint64_t va, uint64_t bytes);
+void fix_bind(struct fix_chip *c, const struct txda_pkt_exec *p, unsigned i, uint64_t va,
+	      uint64_t bytes);
 
-#define FIX_SYM(s, m)	((struct txda_dim){ (s), (m) })
-#define FIX_CONST(m)	((struct txda_dim){ 0, (m) })
-#define FIX_NO_DIM	((struct txda_dim){ 0, 0 })
+#define FIX_SYM(s, m) ((struct txda_dim){(s), (m)})
+#define FIX_CONST(m)  ((struct txda_dim){0, (m)})
+#define FIX_NO_DIM    ((struct txda_dim){0, 0})
 
 /* ---- cm_fake_ops.c -------------------------------------------------------------------------- */
 

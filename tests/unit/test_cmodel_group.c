@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#define GROUP	3u	/* the slot that the tests use */
-#define COUNT	40000u
+#define GROUP 3u /* the slot that the tests use */
+#define COUNT 40000u
 
 static struct fix f;
 static struct cm_queue *q[FIX_CHIPS];
@@ -26,11 +26,12 @@ static void start(unsigned size)
 	}
 }
 
-static void submit_collective(unsigned chip, struct cm_queue *queue, uint16_t op, uint64_t dst, uint64_t src,
-			      uint64_t count, uint32_t dtype, uint64_t fence)
+static void submit_collective(unsigned chip, struct cm_queue *queue, uint16_t op, uint64_t dst,
+			      uint64_t src, uint64_t count, uint32_t dtype, uint64_t fence)
 {
 	struct fix_stream s = fix_stream(&f.c[chip]);
-	struct txda_pkt_collective p = { .dst = dst, .src = src, .count = count, .dtype = dtype, .group = GROUP };
+	struct txda_pkt_collective p = {
+		.dst = dst, .src = src, .count = count, .dtype = dtype, .group = GROUP};
 
 	fix_put(&s, op, 0, &p, sizeof(p));
 	fix_signal(&s, fix_word_va(0), fence);
@@ -62,13 +63,15 @@ static void test_reduce_f32(void **state)
 		uint64_t dst = FIX_VA + FIX_DATA + (round == 1 ? 4 << 20 : 0);
 
 		for (unsigned c = 4; c-- > 0;)
-			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, dst, FIX_VA + FIX_DATA, COUNT, TXDA_F32, round);
+			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, dst, FIX_VA + FIX_DATA,
+					  COUNT, TXDA_F32, round);
 		for (unsigned c = 0; c < 4; c++) {
 			float *out = (float *)(f.c[c].mem + (dst - FIX_VA));
 
 			assert_int_equal(wait_chip(c, round), 0);
 			for (unsigned i = 0; i < COUNT; i++)
-				assert_true(out[i] == source(0, i) + source(1, i) + source(2, i) + source(3, i));
+				assert_true(out[i] == source(0, i) + source(1, i) + source(2, i) +
+							      source(3, i));
 		}
 	}
 	fix_free(&f);
@@ -91,21 +94,22 @@ static void test_reduce_bf16(void **state)
 		uint16_t *x = (uint16_t *)(f.c[c].mem + FIX_DATA);
 
 		for (unsigned i = 0; i < 65536; i++)
-			x[i] = c ? 0x3f80 : (uint16_t)i;	/* every value, plus one */
+			x[i] = c ? 0x3f80 : (uint16_t)i; /* every value, plus one */
 	}
 	for (unsigned c = 0; c < 2; c++)
-		submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + (4 << 20), FIX_VA + FIX_DATA,
-				  65536, TXDA_BF16, 1);
+		submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + (4 << 20),
+				  FIX_VA + FIX_DATA, 65536, TXDA_BF16, 1);
 	assert_int_equal(wait_chip(0, 1), 0);
 	assert_int_equal(wait_chip(1, 1), 0);
 	for (unsigned i = 0; i < 65536; i++) {
-		float want = from_bf16((uint16_t)i) + 1, got = from_bf16(((uint16_t *)(f.c[1].mem + FIX_DATA + (4 << 20)))[i]);
+		float want = from_bf16((uint16_t)i) + 1,
+		      got = from_bf16(((uint16_t *)(f.c[1].mem + FIX_DATA + (4 << 20)))[i]);
 
 		if (isnan(want))
 			assert_true(isnan(got));
 		else if (isinf(want))
 			assert_true(got == want);
-		else	/* half a unit in the last place of 8 bits */
+		else /* half a unit in the last place of 8 bits */
 			assert_true(fabsf(got - want) <= fabsf(want) / 256 || isinf(got));
 	}
 	fix_free(&f);
@@ -125,8 +129,9 @@ static void test_gather(void **state)
 	}
 	for (unsigned c = 0; c < 3; c++)
 		submit_collective(c, q[c], TXDA_PKT_ALL_GATHER, FIX_VA + FIX_DATA + (4 << 20),
-				  c == 2 ? FIX_VA + FIX_DATA + (4 << 20) + 2 * COUNT * 4 : FIX_VA + FIX_DATA, COUNT,
-				  TXDA_F32, 1);
+				  c == 2 ? FIX_VA + FIX_DATA + (4 << 20) + 2 * COUNT * 4
+					 : FIX_VA + FIX_DATA,
+				  COUNT, TXDA_F32, 1);
 	for (unsigned c = 0; c < 3; c++) {
 		float *out = (float *)(f.c[c].mem + FIX_DATA + (4 << 20));
 
@@ -153,13 +158,21 @@ static void test_order(void **state)
 			x[i] = (float)(i + 1);
 	}
 	/* Chip 0 waits with both of its queues, in this order, before chip 1 comes. */
-	submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 4, TXDA_F32, 1);
-	assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 5000000), -ETIMEDOUT);
-	submit_collective(0, second[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 8192, FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
-	assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 5000000), -ETIMEDOUT);
-	submit_collective(1, second[1], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 4, TXDA_F32, 1);
+	submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA,
+			  4, TXDA_F32, 1);
+	assert_int_equal(
+		cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 5000000),
+		-ETIMEDOUT);
+	submit_collective(0, second[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 8192,
+			  FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
+	assert_int_equal(
+		cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 5000000),
+		-ETIMEDOUT);
+	submit_collective(1, second[1], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096,
+			  FIX_VA + FIX_DATA, 4, TXDA_F32, 1);
 	assert_int_equal(wait_chip(1, 1), 0);
-	submit_collective(1, q[1], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 8192, FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
+	submit_collective(1, q[1], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 8192, FIX_VA + FIX_DATA,
+			  8, TXDA_F32, 2);
 	assert_int_equal(wait_chip(1, 2), 0);
 	assert_int_equal(wait_chip(0, 2), 0);
 	assert_true(((float *)(f.c[0].mem + FIX_DATA + 4096))[3] == 8);
@@ -183,17 +196,18 @@ static void test_disagreement(void **state)
 		uint64_t count;
 		uint32_t dtype;
 	} other[] = {
-		{ TXDA_PKT_ALL_GATHER, 8, TXDA_F32 },
-		{ TXDA_PKT_ALL_REDUCE, 9, TXDA_F32 },
-		{ TXDA_PKT_ALL_REDUCE, 8, TXDA_BF16 },
+		{TXDA_PKT_ALL_GATHER, 8, TXDA_F32},
+		{TXDA_PKT_ALL_REDUCE, 9, TXDA_F32},
+		{TXDA_PKT_ALL_REDUCE, 8, TXDA_BF16},
 	};
 
 	(void)state;
 	start(2);
 	for (unsigned i = 0; i < 3; i++) {
-		submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
-		submit_collective(1, q[1], other[i].op, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, other[i].count,
-				  other[i].dtype, 1);
+		submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096,
+				  FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
+		submit_collective(1, q[1], other[i].op, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA,
+				  other[i].count, other[i].dtype, 1);
 		expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
 		expect_code(q[1], 1, TXDA_FAULT_COLLECTIVE);
 		/* With new queues the group works again. */
@@ -202,8 +216,10 @@ static void test_disagreement(void **state)
 		for (unsigned c = 0; c < 2; c++)
 			q[c] = fix_queue(&f, c, CM_QUEUE_COMPUTE);
 	}
-	submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
-	submit_collective(1, q[1], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
+	submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA,
+			  8, TXDA_F32, 1);
+	submit_collective(1, q[1], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA + 4096, FIX_VA + FIX_DATA,
+			  8, TXDA_F32, 1);
 	assert_int_equal(wait_chip(0, 1), 0);
 	assert_int_equal(wait_chip(1, 1), 0);
 	fix_free(&f);
@@ -216,21 +232,22 @@ static void test_bad_packets(void **state)
 		uint64_t dst, src, count;
 		uint32_t dtype, code;
 	} bad[] = {
-		{ data + 4096, data, 8, TXDA_I32, TXDA_FAULT_PACKET },
-		{ data + 4096, data, 8, 77, TXDA_FAULT_PACKET },
-		{ data + 4098, data, 8, TXDA_F32, TXDA_FAULT_PACKET },
-		{ data + 16, data, 8, TXDA_F32, TXDA_FAULT_PACKET },
-		{ data + 4096, data, UINT64_MAX, TXDA_F32, TXDA_FAULT_PACKET },
-		{ data + 4096, data, UINT64_MAX / 4 + 2, TXDA_F32, TXDA_FAULT_PACKET },
-		{ 0, data, 8, TXDA_F32, TXDA_FAULT_PAGE },
-		{ FIX_RO, data, 8, TXDA_F32, TXDA_FAULT_PAGE },
-		{ data, UINT64_MAX - 3, 8, TXDA_F32, TXDA_FAULT_PAGE },
+		{data + 4096, data, 8, TXDA_I32, TXDA_FAULT_PACKET},
+		{data + 4096, data, 8, 77, TXDA_FAULT_PACKET},
+		{data + 4098, data, 8, TXDA_F32, TXDA_FAULT_PACKET},
+		{data + 16, data, 8, TXDA_F32, TXDA_FAULT_PACKET},
+		{data + 4096, data, UINT64_MAX, TXDA_F32, TXDA_FAULT_PACKET},
+		{data + 4096, data, UINT64_MAX / 4 + 2, TXDA_F32, TXDA_FAULT_PACKET},
+		{0, data, 8, TXDA_F32, TXDA_FAULT_PAGE},
+		{FIX_RO, data, 8, TXDA_F32, TXDA_FAULT_PAGE},
+		{data, UINT64_MAX - 3, 8, TXDA_F32, TXDA_FAULT_PAGE},
 	};
 
 	(void)state;
 	start(1);
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, bad[i].dst, bad[i].src, bad[i].count, bad[i].dtype, 1);
+		submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, bad[i].dst, bad[i].src,
+				  bad[i].count, bad[i].dtype, 1);
 		expect_code(q[0], 0, bad[i].code);
 		cm_queue_free(q[0]);
 		q[0] = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
@@ -267,12 +284,15 @@ static void test_lost_members(void **state)
 		start(3);
 		/* All have used the group. */
 		for (unsigned c = 0; c < 3; c++)
-			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA, FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
+			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA,
+					  FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
 		for (unsigned c = 0; c < 3; c++)
 			assert_int_equal(wait_chip(c, 1), 0);
 		for (unsigned c = 0; c < 2; c++)
-			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA, FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
-		assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 2, cm_chip_time_ns(f.c[0].chip) + 2000000),
+			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA,
+					  FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
+		assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 2,
+					 cm_chip_time_ns(f.c[0].chip) + 2000000),
 				 -ETIMEDOUT);
 		s = fix_stream(&f.c[2]);
 		switch (how) {
@@ -289,7 +309,8 @@ static void test_lost_members(void **state)
 		case 3: assert_int_equal(cm_inject(f.m, "lost:chip=2"), 0); break;
 		case 4:
 			assert_int_equal(cm_inject(f.m, "link-down:chip=2"), 0);
-			submit_collective(2, q[2], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA, FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
+			submit_collective(2, q[2], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA,
+					  FIX_VA + FIX_DATA, 8, TXDA_F32, 2);
 			break;
 		case 5: cm_queue_free(q[0]); break;
 		}
@@ -304,7 +325,8 @@ static void test_lost_members(void **state)
 
 			expect_code(q[2], 2, TXDA_FAULT_LOST);
 			assert_int_equal(fix_submit(q[2], &e), -ENODEV);
-			assert_int_equal(cm_queue_new(f.c[2].vm, CM_QUEUE_COPY, NULL, NULL, &more), -ENODEV);
+			assert_int_equal(cm_queue_new(f.c[2].vm, CM_QUEUE_COPY, NULL, NULL, &more),
+					 -ENODEV);
 			assert_int_equal(cm_vm_new(f.c[2].chip, &vm), -ENODEV);
 			cm_chip_sensors(f.c[2].chip, &sensors);
 			assert_int_equal(sensors.lost, 1);
@@ -312,7 +334,8 @@ static void test_lost_members(void **state)
 			for (unsigned c = 0; c < 3; c++)
 				cm_queue_free(q[c]);
 			q[0] = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
-			submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA, FIX_VA + FIX_DATA, 8, TXDA_F32, 3);
+			submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA,
+					  FIX_VA + FIX_DATA, 8, TXDA_F32, 3);
 			expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
 		}
 		if (how == 4)
@@ -402,7 +425,9 @@ static void test_unmapped_member(void **state)
 			 0);
 	fix_bind(&f.c[0], &exec[0], 1, 0x50000000, 64 * 16 * 4);
 	submit_exec(0, 1);
-	assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 2000000), -ETIMEDOUT);
+	assert_int_equal(
+		cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 2000000),
+		-ETIMEDOUT);
 	assert_int_equal(cm_vm_unmap(f.c[0].vm, 0x50000000, 65536), 0);
 	submit_exec(1, 1);
 	expect_code(q[0], 0, TXDA_FAULT_PAGE);
@@ -422,7 +447,7 @@ static void test_wrong_group(void **state)
 	submit_exec(0, 1);
 	expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
 	exec[1] = exec[0];
-	exec[1].group = GROUP;	/* rank 0's program on rank 1: */
+	exec[1].group = GROUP; /* rank 0's program on rank 1: */
 	memcpy(f.c[1].mem + FIX_PROGRAM, f.c[0].mem + FIX_PROGRAM, FIX_PROG_BYTES);
 	submit_exec(1, 1);
 	expect_code(q[1], 1, TXDA_FAULT_COLLECTIVE);
@@ -432,16 +457,11 @@ static void test_wrong_group(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reduce_f32),
-		cmocka_unit_test(test_reduce_bf16),
-		cmocka_unit_test(test_gather),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_disagreement),
-		cmocka_unit_test(test_bad_packets),
-		cmocka_unit_test(test_set_group),
-		cmocka_unit_test(test_lost_members),
-		cmocka_unit_test(test_ops),
-		cmocka_unit_test(test_unmapped_member),
+		cmocka_unit_test(test_reduce_f32),   cmocka_unit_test(test_reduce_bf16),
+		cmocka_unit_test(test_gather),	     cmocka_unit_test(test_order),
+		cmocka_unit_test(test_disagreement), cmocka_unit_test(test_bad_packets),
+		cmocka_unit_test(test_set_group),    cmocka_unit_test(test_lost_members),
+		cmocka_unit_test(test_ops),	     cmocka_unit_test(test_unmapped_member),
 		cmocka_unit_test(test_wrong_group),
 	};
 

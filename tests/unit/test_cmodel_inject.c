@@ -26,7 +26,7 @@ static int teardown(void **state)
 static struct fix_stream fill_stream(unsigned chip, unsigned fills, uint64_t bytes)
 {
 	struct fix_stream s = fix_stream(&f.c[chip]);
-	struct txda_pkt_fill p = { .dst = FIX_VA + FIX_DATA, .bytes = bytes, .value = 1 };
+	struct txda_pkt_fill p = {.dst = FIX_VA + FIX_DATA, .bytes = bytes, .value = 1};
 
 	while (fills--)
 		fix_put(&s, TXDA_PKT_FILL, 0, &p, sizeof(p));
@@ -40,14 +40,24 @@ static uint64_t in_ms(unsigned ms)
 
 static void sleep_ms(unsigned ms)
 {
-	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000l }, NULL);
+	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000l}, NULL);
 }
 
 static void test_words(void **state)
 {
-	static const char *const bad[] = { "",	       "hung",	      "hang ",	   "hang:",	    "hang:ms",	"hang:ms=",
-					   "hang:ms=x", "hang:ms=1x", "hang:ms=-1", "hang:speed=3", "page,",	"page,,ecc",
-					   "hang:ms=9999999999999999999" };
+	static const char *const bad[] = {"",
+					  "hung",
+					  "hang ",
+					  "hang:",
+					  "hang:ms",
+					  "hang:ms=",
+					  "hang:ms=x",
+					  "hang:ms=1x",
+					  "hang:ms=-1",
+					  "hang:speed=3",
+					  "page,",
+					  "page,,ecc",
+					  "hang:ms=9999999999999999999"};
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
@@ -60,7 +70,8 @@ static void test_words(void **state)
 
 static void test_hang(void **state)
 {
-	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY), *other = fix_queue(&f, 0, CM_QUEUE_COPY);
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY),
+			*other = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct fix_stream s = fill_stream(0, 5, 64), t;
 	uint64_t progress;
 
@@ -87,7 +98,8 @@ static void test_hang(void **state)
 	assert_int_equal(fix_submit(q, &s), 0);
 	sleep_ms(20);
 	assert_int_equal(__atomic_load_n(fix_word(&f.c[0], 1), __ATOMIC_ACQUIRE), 1);
-	for (unsigned i = 0; i < 500 && __atomic_load_n(fix_word(&f.c[0], 1), __ATOMIC_ACQUIRE) != 2; i++)
+	for (unsigned i = 0;
+	     i < 500 && __atomic_load_n(fix_word(&f.c[0], 1), __ATOMIC_ACQUIRE) != 2; i++)
 		sleep_ms(10);
 	assert_int_equal(__atomic_load_n(fix_word(&f.c[0], 1), __ATOMIC_ACQUIRE), 2);
 
@@ -193,7 +205,8 @@ static void test_sensors_at_work(void **state)
 /* Last: the chip does not come back. */
 static void test_lost_under_way(void **state)
 {
-	struct cm_queue *q = fix_queue(&f, 1, CM_QUEUE_COPY), *idle = fix_queue(&f, 1, CM_QUEUE_COMPUTE);
+	struct cm_queue *q = fix_queue(&f, 1, CM_QUEUE_COPY),
+			*idle = fix_queue(&f, 1, CM_QUEUE_COMPUTE);
 	struct cm_queue *other = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct fix_stream s = fill_stream(1, 50, 4096), t = fill_stream(0, 50, 4096);
 	struct txda_fault fault;
@@ -218,12 +231,9 @@ static void test_lost_under_way(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_hang),
-		cmocka_unit_test(test_memory_faults),
-		cmocka_unit_test(test_thermal),
-		cmocka_unit_test(test_slow_dma),
-		cmocka_unit_test(test_sensors_at_work),
+		cmocka_unit_test(test_words),	       cmocka_unit_test(test_hang),
+		cmocka_unit_test(test_memory_faults),  cmocka_unit_test(test_thermal),
+		cmocka_unit_test(test_slow_dma),       cmocka_unit_test(test_sensors_at_work),
 		cmocka_unit_test(test_lost_under_way),
 	};
 

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define VA	0x1000000ull
-#define RW	(CM_MAP_READ | CM_MAP_WRITE)
+#define VA 0x1000000ull
+#define RW (CM_MAP_READ | CM_MAP_WRITE)
 
 static struct fix f;
 
@@ -80,7 +80,8 @@ static void test_resolve(void **state)
 
 	(void)state;
 	assert_int_equal(cm_vm_new(f.c[0].chip, &vm), 0);
-	/* Three neighbours, from the file's end to its start; the middle one read-only; a gap; one more. */
+	/* Three neighbours, from the file's end to its start; the middle one read-only; a gap; one
+	 * more. */
 	assert_int_equal(cm_vm_map(vm, VA + 8192, fd, 0, 8192, RW), 0);
 	assert_int_equal(cm_vm_map(vm, VA, fd, 8192, 4096, RW), 0);
 	assert_int_equal(cm_vm_map(vm, VA + 4096, fd, 16384, 4096, CM_MAP_READ), 0);
@@ -131,7 +132,8 @@ static void test_many_ranges(void **state)
 	(void)state;
 	assert_int_equal(cm_vm_new(f.c[0].chip, &vm), 0);
 	for (unsigned i = 0; i < 500; i++)
-		assert_int_equal(cm_vm_map(vm, VA + (uint64_t)(i * 7919 % 500) * 8192, fd, 0, 4096, RW), 0);
+		assert_int_equal(
+			cm_vm_map(vm, VA + (uint64_t)(i * 7919 % 500) * 8192, fd, 0, 4096, RW), 0);
 	for (unsigned i = 0; i < 500; i++) {
 		assert_non_null(cm_vm_resolve(vm, VA + i * 8192ull, 4096, RW));
 		assert_null(cm_vm_resolve(vm, VA + i * 8192ull, 4097, RW));
@@ -154,7 +156,7 @@ static void test_unmap_under_way(void **state)
 	for (unsigned i = 0; i < 20; i++) {
 		struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 		struct fix_stream s = fix_stream(&f.c[0]);
-		struct txda_pkt_fill p = { .dst = VA, .bytes = 8 << 20, .value = i };
+		struct txda_pkt_fill p = {.dst = VA, .bytes = 8 << 20, .value = i};
 		struct txda_fault fault;
 
 		assert_int_equal(cm_vm_map(vm, VA, fd, 8 << 20, 8 << 20, RW), 0);
@@ -175,13 +177,13 @@ static void test_unmap_under_way(void **state)
 static void test_options(void **state)
 {
 	struct cm_options bad[] = {
-		{ .chips = 0, .mem_bytes = 2 << 20 },
-		{ .chips = CM_MAX_CHIPS + 1, .mem_bytes = 2 << 20 },
-		{ .chips = 1, .mem_bytes = 0 },
-		{ .chips = 1, .mem_bytes = 1 << 20 },
-		{ .chips = 1, .mem_bytes = 2 << 20, .cores = 65 },
-		{ .chips = 1, .mem_bytes = 2 << 20, .isa = "mmx" },
-		{ .chips = 1, .mem_bytes = 2 << 20, .faults = "flood" },
+		{.chips = 0, .mem_bytes = 2 << 20},
+		{.chips = CM_MAX_CHIPS + 1, .mem_bytes = 2 << 20},
+		{.chips = 1, .mem_bytes = 0},
+		{.chips = 1, .mem_bytes = 1 << 20},
+		{.chips = 1, .mem_bytes = 2 << 20, .cores = 65},
+		{.chips = 1, .mem_bytes = 2 << 20, .isa = "mmx"},
+		{.chips = 1, .mem_bytes = 2 << 20, .faults = "flood"},
 	};
 	struct cm_machine *m = NULL;
 
@@ -196,16 +198,15 @@ static void test_options(void **state)
 	assert_int_equal(cm_chip_dram_bytes(f.c[0].chip), FIX_MEM);
 	/* Nobody can take the chip's memory away. */
 	assert_int_equal(ftruncate(cm_chip_dram_fd(f.c[0].chip), 0), -1);
-	assert_int_equal(fcntl(cm_chip_dram_fd(f.c[0].chip), F_GET_SEALS) & F_SEAL_SHRINK, F_SEAL_SHRINK);
+	assert_int_equal(fcntl(cm_chip_dram_fd(f.c[0].chip), F_GET_SEALS) & F_SEAL_SHRINK,
+			 F_SEAL_SHRINK);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_map_checks),
-		cmocka_unit_test(test_resolve),
-		cmocka_unit_test(test_many_ranges),
-		cmocka_unit_test(test_unmap_under_way),
+		cmocka_unit_test(test_map_checks),  cmocka_unit_test(test_resolve),
+		cmocka_unit_test(test_many_ranges), cmocka_unit_test(test_unmap_under_way),
 		cmocka_unit_test(test_options),
 	};
 

@@ -44,14 +44,14 @@ static void test_empty(void **state)
 	fix_put(&s, TXDA_PKT_NOP, 0, nop, sizeof(nop));
 	assert_int_equal(fix_run(&f, q, &s), 0);
 	assert_int_equal(cm_queue_state(q), CM_QUEUE_OK);
-	assert_int_equal(cm_queue_fault(q, &(struct txda_fault){ 0 }), -ENOENT);
+	assert_int_equal(cm_queue_fault(q, &(struct txda_fault){0}), -ENOENT);
 	assert_true(cm_queue_progress(q) >= 3);
 	cm_queue_free(q);
 }
 
 static void test_copy(void **state)
 {
-	static const uint64_t sizes[] = { 0, 1, 7, 4096, 300000, 2500000 };
+	static const uint64_t sizes[] = {0, 1, 7, 4096, 300000, 2500000};
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 	uint8_t *src = f.c[0].mem + FIX_DATA, *dst = src + (4 << 20);
 	struct cm_sensors before, after;
@@ -140,7 +140,7 @@ static void test_fill(void **state)
 static void test_timestamp(void **state)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
-	struct txda_pkt_timestamp p = { .va = fix_word_va(3) };
+	struct txda_pkt_timestamp p = {.va = fix_word_va(3)};
 	struct fix_stream s = fix_stream(&f.c[0]);
 	uint64_t before = cm_chip_time_ns(f.c[0].chip);
 
@@ -153,8 +153,8 @@ static void test_timestamp(void **state)
 }
 
 /* Runs one packet on a new queue; it must fault with this code. */
-static struct txda_fault fault_of(enum cm_queue_class class, uint16_t op, uint16_t flags, void *packet,
-				  size_t bytes, uint32_t code)
+static struct txda_fault fault_of(enum cm_queue_class class, uint16_t op, uint16_t flags,
+				  void *packet, size_t bytes, uint32_t code)
 {
 	struct cm_queue *q = fix_queue(&f, 0, class);
 	struct fix_stream s = fix_stream(&f.c[0]);
@@ -169,14 +169,14 @@ static struct txda_fault fault_of(enum cm_queue_class class, uint16_t op, uint16
 
 static void test_bad_frames(void **state)
 {
-	static const uint32_t sizes[] = { 0, 1, 7, 12, 16, 4096, 0x7ffffff8, 0xffffffff };
+	static const uint32_t sizes[] = {0, 1, 7, 12, 16, 4096, 0x7ffffff8, 0xffffffff};
 	struct cm_queue *q;
 	struct txda_fault fault;
-	uint64_t big[16] = { 0 };
+	uint64_t big[16] = {0};
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		struct txda_pkt nop = { TXDA_PKT_NOP, 0, sizes[i] };
+		struct txda_pkt nop = {TXDA_PKT_NOP, 0, sizes[i]};
 
 		/* A stream of 8 bytes: none of these sizes fits. */
 		q = fix_queue(&f, 0, CM_QUEUE_COPY);
@@ -192,13 +192,18 @@ static void test_bad_frames(void **state)
 	assert_int_equal(fault.detail, TXDA_PKT_COUNT);
 	fault_of(CM_QUEUE_COMPUTE, 0xffff, 0, big, 8, TXDA_FAULT_PACKET);
 	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_NOP, 1, big, 8, TXDA_FAULT_PACKET);
-	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_SIGNAL, 2, big, sizeof(struct txda_pkt_fence), TXDA_FAULT_PACKET);
-	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_EXEC, 8, big, sizeof(struct txda_pkt_exec), TXDA_FAULT_PACKET);
+	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_SIGNAL, 2, big, sizeof(struct txda_pkt_fence),
+		 TXDA_FAULT_PACKET);
+	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_EXEC, 8, big, sizeof(struct txda_pkt_exec),
+		 TXDA_FAULT_PACKET);
 	/* Sizes that are not those of the type. */
-	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_COPY, 0, big, sizeof(struct txda_pkt_copy) - 8, TXDA_FAULT_PACKET);
-	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_EXEC, 0, big, sizeof(struct txda_pkt_exec) + 8, TXDA_FAULT_PACKET);
+	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_COPY, 0, big, sizeof(struct txda_pkt_copy) - 8,
+		 TXDA_FAULT_PACKET);
+	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_EXEC, 0, big, sizeof(struct txda_pkt_exec) + 8,
+		 TXDA_FAULT_PACKET);
 	/* Not for copy queues. */
-	fault_of(CM_QUEUE_COPY, TXDA_PKT_EXEC, 0, big, sizeof(struct txda_pkt_exec), TXDA_FAULT_PACKET);
+	fault_of(CM_QUEUE_COPY, TXDA_PKT_EXEC, 0, big, sizeof(struct txda_pkt_exec),
+		 TXDA_FAULT_PACKET);
 	fault_of(CM_QUEUE_COPY, TXDA_PKT_ALL_REDUCE, 0, big, sizeof(struct txda_pkt_collective),
 		 TXDA_FAULT_PACKET);
 }
@@ -209,14 +214,14 @@ static void test_bad_streams(void **state)
 		uint64_t va, bytes;
 		uint32_t code;
 	} bad[] = {
-		{ FIX_VA + 4, 8, TXDA_FAULT_PACKET },
-		{ FIX_VA, 12, TXDA_FAULT_PACKET },
-		{ FIX_VA, TXDA_STREAM_MAX_BYTES + 8, TXDA_FAULT_PACKET },
-		{ FIX_VA, UINT64_MAX - 7, TXDA_FAULT_PACKET },
-		{ 0, 8, TXDA_FAULT_PAGE },
-		{ FIX_VA + FIX_MEM - 8, 16, TXDA_FAULT_PAGE },
-		{ UINT64_MAX - 7, 8, TXDA_FAULT_PAGE },
-		{ CM_VA_BYTES - 8, 16, TXDA_FAULT_PAGE },
+		{FIX_VA + 4, 8, TXDA_FAULT_PACKET},
+		{FIX_VA, 12, TXDA_FAULT_PACKET},
+		{FIX_VA, TXDA_STREAM_MAX_BYTES + 8, TXDA_FAULT_PACKET},
+		{FIX_VA, UINT64_MAX - 7, TXDA_FAULT_PACKET},
+		{0, 8, TXDA_FAULT_PAGE},
+		{FIX_VA + FIX_MEM - 8, 16, TXDA_FAULT_PAGE},
+		{UINT64_MAX - 7, 8, TXDA_FAULT_PAGE},
+		{CM_VA_BYTES - 8, 16, TXDA_FAULT_PAGE},
 	};
 
 	(void)state;
@@ -237,27 +242,27 @@ static void test_bad_transfers(void **state)
 {
 	const uint64_t data = FIX_VA + FIX_DATA, end = FIX_VA + FIX_MEM;
 	struct txda_pkt_copy copies[] = {
-		{ { 0, 0, 0 }, data, data + 63, 64 },			/* overlap */
-		{ { 0, 0, 0 }, data + 63, data, 64 },
-		{ { 0, 0, 0 }, FIX_RO + FIX_DATA, data, 64 },		/* read-only */
-		{ { 0, 0, 0 }, data, end - 63, 64 },			/* over the end */
-		{ { 0, 0, 0 }, data, UINT64_MAX - 10, 64 },
-		{ { 0, 0, 0 }, UINT64_MAX - 63, data, 64 },
-		{ { 0, 0, 0 }, data, FIX_RO, UINT64_MAX },
-		{ { 0, 0, 0 }, 0, data, 1 },
+		{{0, 0, 0}, data, data + 63, 64}, /* overlap */
+		{{0, 0, 0}, data + 63, data, 64},
+		{{0, 0, 0}, FIX_RO + FIX_DATA, data, 64}, /* read-only */
+		{{0, 0, 0}, data, end - 63, 64},	  /* over the end */
+		{{0, 0, 0}, data, UINT64_MAX - 10, 64},
+		{{0, 0, 0}, UINT64_MAX - 63, data, 64},
+		{{0, 0, 0}, data, FIX_RO, UINT64_MAX},
+		{{0, 0, 0}, 0, data, 1},
 	};
 	struct txda_pkt_copy_2d planes[] = {
-		{ { 0, 0, 0 }, data, data + 8192, 64, 64, 128, 2 },			/* rows overlap */
-		{ { 0, 0, 0 }, data, data + 8192, UINT64_MAX / 2, 64, 64, 4 },	/* overflow */
-		{ { 0, 0, 0 }, data, data + 8192, 64, UINT64_MAX, 64, 2 },
-		{ { 0, 0, 0 }, data, data + 8192, 1, 0, 1, UINT64_MAX },
-		{ { 0, 0, 0 }, data, data + 8192, FIX_MEM, 64, 64, 2 },
-		{ { 0, 0, 0 }, data, data + 8192, 64, FIX_MEM, 64, 2 },
+		{{0, 0, 0}, data, data + 8192, 64, 64, 128, 2},		   /* rows overlap */
+		{{0, 0, 0}, data, data + 8192, UINT64_MAX / 2, 64, 64, 4}, /* overflow */
+		{{0, 0, 0}, data, data + 8192, 64, UINT64_MAX, 64, 2},
+		{{0, 0, 0}, data, data + 8192, 1, 0, 1, UINT64_MAX},
+		{{0, 0, 0}, data, data + 8192, FIX_MEM, 64, 64, 2},
+		{{0, 0, 0}, data, data + 8192, 64, FIX_MEM, 64, 2},
 	};
 	struct txda_pkt_fill fills[] = {
-		{ { 0, 0, 0 }, data + 2, 4, 0, 0 }, { { 0, 0, 0 }, data, 5, 0, 0 },
-		{ { 0, 0, 0 }, data, 4, 0, 1 },	    { { 0, 0, 0 }, end - 4, 8, 0, 0 },
-		{ { 0, 0, 0 }, FIX_RO, 8, 0, 0 },   { { 0, 0, 0 }, data, UINT64_MAX - 3, 0, 0 },
+		{{0, 0, 0}, data + 2, 4, 0, 0}, {{0, 0, 0}, data, 5, 0, 0},
+		{{0, 0, 0}, data, 4, 0, 1},	{{0, 0, 0}, end - 4, 8, 0, 0},
+		{{0, 0, 0}, FIX_RO, 8, 0, 0},	{{0, 0, 0}, data, UINT64_MAX - 3, 0, 0},
 	};
 	struct txda_fault fault;
 
@@ -281,12 +286,12 @@ static void test_bad_transfers(void **state)
 static void test_bad_fences(void **state)
 {
 	struct txda_pkt_fence fences[] = {
-		{ { 0, 0, 0 }, fix_word_va(0) + 4, 1 },
-		{ { 0, 0, 0 }, 0, 1 },
-		{ { 0, 0, 0 }, UINT64_MAX - 7, 1 },
-		{ { 0, 0, 0 }, FIX_RO, 1 },
+		{{0, 0, 0}, fix_word_va(0) + 4, 1},
+		{{0, 0, 0}, 0, 1},
+		{{0, 0, 0}, UINT64_MAX - 7, 1},
+		{{0, 0, 0}, FIX_RO, 1},
 	};
-	struct txda_pkt_timestamp stamp = { .va = fix_word_va(0) + 1 };
+	struct txda_pkt_timestamp stamp = {.va = fix_word_va(0) + 1};
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
@@ -302,9 +307,10 @@ static void test_bad_fences(void **state)
 /* What follows a bad packet does not run, and other queues do. */
 static void test_fault_stops_one_queue(void **state)
 {
-	struct cm_queue *bad = fix_queue(&f, 0, CM_QUEUE_COPY), *good = fix_queue(&f, 0, CM_QUEUE_COPY);
+	struct cm_queue *bad = fix_queue(&f, 0, CM_QUEUE_COPY),
+			*good = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct fix_stream s = fix_stream(&f.c[0]), t = fix_stream(&f.c[0]);
-	struct txda_pkt_fill p = { .dst = FIX_VA + FIX_DATA, .bytes = 3 };
+	struct txda_pkt_fill p = {.dst = FIX_VA + FIX_DATA, .bytes = 3};
 
 	(void)state;
 	*fix_word(&f.c[0], 5) = 0;
@@ -317,7 +323,8 @@ static void test_fault_stops_one_queue(void **state)
 	cm_queue_free(good);
 }
 
-/* Queues of two chips that wait for each other's words: a ring that starts when the host lets it. */
+/* Queues of two chips that wait for each other's words: a ring that starts when the host lets it.
+ */
 static void test_waits_across_queues(void **state)
 {
 	struct cm_queue *q[4];
@@ -326,8 +333,8 @@ static void test_waits_across_queues(void **state)
 	(void)state;
 	/* Chip 1's memory in chip 0's space and the other way round. */
 	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(cm_vm_map(f.c[i].vm, 0x40000000, cm_chip_dram_fd(f.c[!i].chip), 0, FIX_MEM,
-					   CM_MAP_READ | CM_MAP_WRITE),
+		assert_int_equal(cm_vm_map(f.c[i].vm, 0x40000000, cm_chip_dram_fd(f.c[!i].chip), 0,
+					   FIX_MEM, CM_MAP_READ | CM_MAP_WRITE),
 				 0);
 	memset(fix_word(&f.c[0], 0), 0, 64 * 64);
 	memset(fix_word(&f.c[1], 0), 0, 64 * 64);
@@ -336,12 +343,15 @@ static void test_waits_across_queues(void **state)
 	for (unsigned i = 0; i < 4; i++) {
 		struct fix_stream s = fix_stream(&f.c[i % 2]);
 
-		/* Queue i waits for word i of its chip, round by round, and sets that of the next. */
+		/* Queue i waits for word i of its chip, round by round, and sets that of the next.
+		 */
 		for (unsigned round = 1; round <= 20; round++) {
 			fix_wait_packet(&s, i ? fix_word_va(i) : fix_word_va(round == 1 ? 20 : 4),
 					i || round == 1 ? round : round - 1);
-			fix_signal(&s, i == 3 ? 0x40000000 + FIX_FENCES + 4 * 64 :
-						0x40000000 + FIX_FENCES + (i + 1) * 64, round);
+			fix_signal(&s,
+				   i == 3 ? 0x40000000 + FIX_FENCES + 4 * 64
+					  : 0x40000000 + FIX_FENCES + (i + 1) * 64,
+				   round);
 		}
 		assert_int_equal(fix_submit(q[i], &s), 0);
 	}
@@ -376,8 +386,9 @@ static void test_depth(void **state)
 	assert_int_equal(fix_submit(q, &e), -EAGAIN);
 	assert_int_equal(n, CM_QUEUE_DEPTH);
 	assert_int_equal(cm_wait(f.m, q, fix_word(&f.c[0], 7), 1, 0), -ETIMEDOUT);
-	assert_int_equal(cm_wait(f.m, q, fix_word(&f.c[0], 7), 1, cm_chip_time_ns(f.c[0].chip) + 2000000),
-			 -ETIMEDOUT);
+	assert_int_equal(
+		cm_wait(f.m, q, fix_word(&f.c[0], 7), 1, cm_chip_time_ns(f.c[0].chip) + 2000000),
+		-ETIMEDOUT);
 	__atomic_store_n(fix_word(&f.c[0], 6), 1, __ATOMIC_RELEASE);
 	cm_kick(f.m);
 	assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 7), 1), 0);
@@ -409,11 +420,11 @@ static void on_fault(void *arg, const struct txda_fault *fault)
 
 static void test_callbacks(void **state)
 {
-	static const struct cm_queue_ops ops = { on_signal, on_fault };
+	static const struct cm_queue_ops ops = {on_signal, on_fault};
 	struct fix_stream s = fix_stream(&f.c[0]), t = fix_stream(&f.c[0]);
-	struct txda_pkt_fence p = { .va = fix_word_va(8), .value = 77 };
+	struct txda_pkt_fence p = {.va = fix_word_va(8), .value = 77};
 	struct txda_pkt bad;
-	struct calls calls = { 0 };
+	struct calls calls = {0};
 	struct cm_queue *q;
 
 	(void)state;

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define H	8u		/* columns */
+#define H	8u /* columns */
 #define W_OFF	(FIX_DATA + 0x00000)
 #define X_OFF	(FIX_DATA + 0x10000)
 #define Y_OFF	(FIX_DATA + 0x20000)
-#define ROW_OFF	(FIX_DATA + 0x30000)
+#define ROW_OFF (FIX_DATA + 0x30000)
 #define G_OFF	(FIX_DATA + 0x40000)
-#define PROFILE	(FIX_DATA + 0x50000)
+#define PROFILE (FIX_DATA + 0x50000)
 
 static struct fix f;
 static struct fix_program prog;
@@ -28,7 +28,8 @@ static float *floats(uint64_t off)
 /* y[t] = x[t] + w; g[r] = y[row[r]] */
 static void make_program(void)
 {
-	const struct txda_dim t = FIX_SYM(TXDA_SYM_T, 1), r = FIX_SYM(TXDA_SYM_R, 1), h = FIX_CONST(H);
+	const struct txda_dim t = FIX_SYM(TXDA_SYM_T, 1), r = FIX_SYM(TXDA_SYM_R, 1),
+			      h = FIX_CONST(H);
 	uint32_t weights, in, scratch, rows, out;
 	struct txda_op *op;
 
@@ -233,7 +234,8 @@ static void test_unmapped_program(void **state)
 	int fd = cm_chip_dram_fd(f.c[0].chip);
 
 	(void)state;
-	assert_int_equal(cm_vm_map(f.c[0].vm, 0x30000000, fd, FIX_PROGRAM, FIX_PROG_BYTES, CM_MAP_READ), 0);
+	assert_int_equal(
+		cm_vm_map(f.c[0].vm, 0x30000000, fd, FIX_PROGRAM, FIX_PROG_BYTES, CM_MAP_READ), 0);
 	pkt.program_va = 0x30000000;
 	assert_int_equal(launch(q, 0), 0);
 	expect_rows(0);
@@ -265,7 +267,7 @@ static void test_bad_launches(void **state)
 	launch_fault(0, TXDA_FAULT_PAGE);
 	place();
 	for (unsigned i = 0; i < 4; i++) {
-		static const uint32_t bytes[] = { 0, 1, sizeof(struct txda_program), 0xffffffff };
+		static const uint32_t bytes[] = {0, 1, sizeof(struct txda_program), 0xffffffff};
 
 		pkt.program_bytes = bytes[i];
 		launch_fault(0, TXDA_FAULT_PROGRAM);
@@ -327,8 +329,9 @@ static void test_index_fault(void **state)
 	assert_int_equal(fault.detail, 3);
 	assert_int_equal(fault.va, FIX_VA + ROW_OFF + 4);
 	cm_fault_text(f.c[0].vm, &fault, text, sizeof(text));
-	assert_non_null(strstr(text, "index out of range, index 3 in op 1 GATHER_ROWS \"select\", tensor 3 "
-				     "\"row_index\", address 0x10430004"));
+	assert_non_null(
+		strstr(text, "index out of range, index 3 in op 1 GATHER_ROWS \"select\", tensor 3 "
+			     "\"row_index\", address 0x10430004"));
 	cm_fault_text(f.c[0].vm, &fault, tiny, sizeof(tiny));
 	assert_string_equal(tiny, "index out o");
 	/* Without the program there are no names, and no trouble. */
@@ -363,7 +366,8 @@ static void expect_bad(const void *field, int line)
 	fault = launch_fault(TXDA_EXEC_RELOAD, TXDA_FAULT_PROGRAM);
 	if (fault.va != FIX_VA + FIX_PROGRAM + off)
 		fail_msg("line %d: the fault is at %llu, not %llu", line,
-			 (unsigned long long)(fault.va - FIX_VA - FIX_PROGRAM), (unsigned long long)off);
+			 (unsigned long long)(fault.va - FIX_VA - FIX_PROGRAM),
+			 (unsigned long long)off);
 }
 
 static void test_bad_headers(void **state)
@@ -384,16 +388,16 @@ static void test_bad_headers(void **state)
 	LIE(prog.hdr->sym_max[6], 1);
 	LIE(prog.hdr->reserved[7], 1);
 	LIE(prog.hdr->slots_off, 257);
-	LIE(prog.hdr->slots_off, 0);		/* the header itself */
+	LIE(prog.hdr->slots_off, 0); /* the header itself */
 	LIE(prog.hdr->slots_off, FIX_PROG_BYTES - 8);
 	LIE(prog.hdr->slots_off, 0xfffffff8);
-	LIE(prog.hdr->slots_off, 512);		/* the tensors */
+	LIE(prog.hdr->slots_off, 512); /* the tensors */
 	LIE(prog.hdr->tensors_off, 2048);
 	LIE(prog.hdr->ops_off, 6144);
 	LIE(prog.hdr->ops_off, 0xfffffff8);
 	LIE(prog.hdr->strings_off, 0xfffffff8);
 	LIE(prog.hdr->strings_bytes, 0);
-	LIE(prog.hdr->strings_bytes, 3);	/* does not end with NUL */
+	LIE(prog.hdr->strings_bytes, 3); /* does not end with NUL */
 	LIE(prog.hdr->name, 0xffffffff);
 
 	/* Counts too large for the file: the table's place is wrong. */
@@ -425,7 +429,7 @@ static void test_bad_records(void **state)
 	LIE(t[1].layout, TXDA_LAYOUT_COUNT);
 	LIE(t[1].offset, 32);
 	LIE(t[1].offset, UINT64_MAX - 63);
-	LIE(t[1].offset, 64);			/* beyond the slot */
+	LIE(t[1].offset, 64); /* beyond the slot */
 	LIE(t[1].ndim, 0);
 	LIE(t[1].ndim, 5);
 	LIE(t[1].flags, 2);
@@ -446,7 +450,7 @@ static void test_bad_records(void **state)
 	LIE(op[0].in[2], 0);
 	LIE(op[0].out[0], 0xfffffffe);
 	LIE(op[0].out[0], TXDA_NONE);
-	LIE(op[0].out[0], T_W);			/* weights are not written */
+	LIE(op[0].out[0], T_W); /* weights are not written */
 	LIE(op[0].raw[1], 1);
 	LIE(op[1].raw[0], 1);
 	LIE(op[1].raw[19], 1);
@@ -493,7 +497,8 @@ static void test_bad_shapes(void **state)
 	assert_int_equal(fault.op, 0);
 	assert_int_equal(fault.tensor, T_W);
 	cm_fault_text(f.c[0].vm, &fault, text, sizeof(text));
-	assert_non_null(strstr(text, "in op 0 RMSNORM \"layers.0.norm\", tensor 0 \"norm.weight\""));
+	assert_non_null(
+		strstr(text, "in op 0 RMSNORM \"layers.0.norm\", tensor 0 \"norm.weight\""));
 	make_program();
 	place();
 }
@@ -514,16 +519,11 @@ static void test_too_much_scratch(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_launch),
-		cmocka_unit_test(test_precise),
-		cmocka_unit_test(test_profile),
-		cmocka_unit_test(test_cache),
-		cmocka_unit_test(test_unmapped_program),
-		cmocka_unit_test(test_bad_launches),
-		cmocka_unit_test(test_index_fault),
-		cmocka_unit_test(test_bad_headers),
-		cmocka_unit_test(test_bad_records),
-		cmocka_unit_test(test_bad_shapes),
+		cmocka_unit_test(test_launch),		 cmocka_unit_test(test_precise),
+		cmocka_unit_test(test_profile),		 cmocka_unit_test(test_cache),
+		cmocka_unit_test(test_unmapped_program), cmocka_unit_test(test_bad_launches),
+		cmocka_unit_test(test_index_fault),	 cmocka_unit_test(test_bad_headers),
+		cmocka_unit_test(test_bad_records),	 cmocka_unit_test(test_bad_shapes),
 		cmocka_unit_test(test_too_much_scratch),
 	};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The pool and leadership under load: every part of every phase runs once, by the right launch, whoever leads, helps or sleeps; nobody
- * waits for ever. Prints what a round trip and an op cost.
+ * The pool and leadership under load: every part of every phase runs once, by the right launch,
+ * whoever leads, helps or sleeps; nobody waits for ever. Prints what a round trip and an op cost.
  */
 #include "cm_fixture.h"
 
@@ -13,17 +13,17 @@
 #include <string.h>
 #include <time.h>
 
-#define OPS	16
+#define OPS 16
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SCALE	1
+#define SCALE 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SCALE	1
+#define SCALE 1
 #endif
 #endif
 #ifndef SCALE
-#define SCALE	8
+#define SCALE 8
 #endif
 
 static struct fix f;
@@ -70,13 +70,13 @@ static void put_launch(struct fix_stream *s, unsigned word, uint64_t value)
 
 static struct fix_stream stream_of(unsigned chip, unsigned thread, uint64_t n)
 {
-	return (struct fix_stream){ &f.c[chip], FIX_STREAMS + thread * 65536 + n % 16 * 4096, 0 };
+	return (struct fix_stream){&f.c[chip], FIX_STREAMS + thread * 65536 + n % 16 * 4096, 0};
 }
 
 /* Random phases and parts on pools of several sizes; the waiter leads. */
 static void test_parts(void **state)
 {
-	static const unsigned cores[] = { 1, 2, 3, 8 };
+	static const unsigned cores[] = {1, 2, 3, 8};
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
@@ -90,11 +90,12 @@ static void test_parts(void **state)
 			struct fix_stream s = stream_of(0, 0, n);
 
 			put_launch(&s, 0, n);
-			assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, n % 3 == 0), 0);
+			assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, n % 3 == 0),
+					 0);
 			assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 0), n), 0);
 			/* Now and then long enough for the helpers to sleep. */
 			if (n % 16 == 0)
-				nanosleep(&(struct timespec){ 0, 300000 }, NULL);
+				nanosleep(&(struct timespec){0, 300000}, NULL);
 		}
 		assert_int_equal(fake_linear_errors(), before);
 		fix_free(&f);
@@ -106,7 +107,7 @@ struct worker {
 	pthread_t thread;
 	unsigned index, chip;
 	unsigned rounds;
-	bool poll;		/* never calls cm_wait() with a deadline: the workers must do it all */
+	bool poll; /* never calls cm_wait() with a deadline: the workers must do it all */
 	int ret;
 };
 
@@ -131,7 +132,7 @@ static void *work(void *arg)
 			uint64_t end = now() + 20000000000ull;
 
 			while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < n && now() < end)
-				nanosleep(&(struct timespec){ 0, 50000 }, NULL);
+				nanosleep(&(struct timespec){0, 50000}, NULL);
 			w->ret = __atomic_load_n(word, __ATOMIC_ACQUIRE) < n ? -ETIMEDOUT : 0;
 		} else {
 			w->ret = fix_wait(&f, q, word, n);
@@ -152,7 +153,10 @@ static void test_many_threads(void **state)
 		start(2, cores);
 		fake_linear_random(362436069 + cores);
 		for (unsigned i = 0; i < 6; i++) {
-			w[i] = (struct worker){ .index = i, .chip = i % 2, .rounds = 24 * SCALE, .poll = i == 3 || i == 4 };
+			w[i] = (struct worker){.index = i,
+					       .chip = i % 2,
+					       .rounds = 24 * SCALE,
+					       .poll = i == 3 || i == 4};
 			assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
 		}
 		for (unsigned i = 0; i < 6; i++) {
@@ -205,7 +209,8 @@ static void test_disturbed(void **state)
 	stop = false;
 	assert_int_equal(pthread_create(&thread, NULL, disturb, &rounds), 0);
 	for (unsigned i = 0; i < 3; i++) {
-		w[i] = (struct worker){ .index = i, .chip = i % 2, .rounds = 24 * SCALE, .poll = i == 2 };
+		w[i] = (struct worker){
+			.index = i, .chip = i % 2, .rounds = 24 * SCALE, .poll = i == 2};
 		assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
 	}
 	for (unsigned i = 0; i < 3; i++) {
@@ -222,7 +227,7 @@ static void test_disturbed(void **state)
 /* A queue is freed, and a machine, in the middle of long ops. */
 static void test_free_under_way(void **state)
 {
-	static const unsigned parts[] = { 300 };
+	static const unsigned parts[] = {300};
 
 	(void)state;
 	for (unsigned i = 0; i < 10; i++) {
@@ -237,7 +242,7 @@ static void test_free_under_way(void **state)
 		s = stream_of(0, 0, 0);
 		put_launch(&s, 0, 1);
 		assert_int_equal(fix_submit(q, &s), 0);
-		nanosleep(&(struct timespec){ 0, i * 1000000 }, NULL);
+		nanosleep(&(struct timespec){0, i * 1000000}, NULL);
 		from = now();
 		if (i % 2)
 			cm_queue_free(q);
@@ -280,7 +285,7 @@ static void test_ping_pong(void **state)
 	for (unsigned cores = 1; cores <= 2; cores++) {
 		start(1, cores);
 		for (unsigned i = 0; i < 2; i++) {
-			w[i] = (struct worker){ .index = i, .rounds = 200 * SCALE };
+			w[i] = (struct worker){.index = i, .rounds = 200 * SCALE};
 			assert_int_equal(pthread_create(&w[i].thread, NULL, ping, &w[i]), 0);
 		}
 		for (unsigned i = 0; i < 2; i++) {
@@ -301,7 +306,7 @@ static int by_size(const void *a, const void *b)
 /* What the machine itself costs. */
 static void test_cost(void **state)
 {
-	static const unsigned two[] = { 2 }, one[] = { 1 };
+	static const unsigned two[] = {2}, one[] = {1};
 	static uint64_t took[2000];
 	struct cm_queue *q;
 	uint64_t value = 0;
@@ -320,8 +325,8 @@ static void test_cost(void **state)
 		took[i] = now() - from;
 	}
 	qsort(took, 2000, sizeof(*took), by_size);
-	printf("empty stream, round trip: median %llu ns, 90%% within %llu ns\n", (unsigned long long)took[1000],
-	       (unsigned long long)took[1800]);
+	printf("empty stream, round trip: median %llu ns, 90%% within %llu ns\n",
+	       (unsigned long long)took[1000], (unsigned long long)took[1800]);
 	for (unsigned parts = 1; parts <= 2; parts++) {
 		fake_linear_shape(1, parts == 1 ? one : two);
 		fake_linear_spin(0);
@@ -332,7 +337,8 @@ static void test_cost(void **state)
 			put_launch(&s, 0, ++value);
 			from = now();
 			assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, true), 0);
-			assert_int_equal(cm_wait(f.m, q, fix_word(&f.c[0], 0), value, UINT64_MAX), 0);
+			assert_int_equal(cm_wait(f.m, q, fix_word(&f.c[0], 0), value, UINT64_MAX),
+					 0);
 			took[i] = now() - from;
 		}
 		qsort(took, 500, sizeof(*took), by_size);
@@ -345,12 +351,9 @@ static void test_cost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_many_threads),
-		cmocka_unit_test(test_disturbed),
-		cmocka_unit_test(test_free_under_way),
-		cmocka_unit_test(test_ping_pong),
-		cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_parts),	  cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_disturbed), cmocka_unit_test(test_free_under_way),
+		cmocka_unit_test(test_ping_pong), cmocka_unit_test(test_cost),
 	};
 
 	return cmocka_run_group_tests_name("cmodel threads", tests, NULL, NULL);
