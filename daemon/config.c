@@ -12,9 +12,27 @@
 #define MAX_LINE 4096
 
 enum option_id {
-	OPT_MODEL = 256, OPT_SERVED_NAME, OPT_SOCKET, OPT_SOCKET_MODE, OPT_SOCKET_GROUP, OPT_TP, OPT_WEIGHTS, OPT_MAX_SEQS,
-	OPT_MAX_TOKENS, OPT_PREFIX_CACHING, OPT_NO_PREFIX_CACHING, OPT_CACHE_DIR, OPT_MAX_BODY, OPT_MAX_MEMORY, OPT_MAX_CONNECTIONS,
-	OPT_MAX_QUEUE, OPT_DRAIN, OPT_LOG_LEVEL, OPT_CONFIG, OPT_HELP, OPT_VERSION,
+	OPT_MODEL = 256,
+	OPT_SERVED_NAME,
+	OPT_SOCKET,
+	OPT_SOCKET_MODE,
+	OPT_SOCKET_GROUP,
+	OPT_TP,
+	OPT_WEIGHTS,
+	OPT_MAX_SEQS,
+	OPT_MAX_TOKENS,
+	OPT_PREFIX_CACHING,
+	OPT_NO_PREFIX_CACHING,
+	OPT_CACHE_DIR,
+	OPT_MAX_BODY,
+	OPT_MAX_MEMORY,
+	OPT_MAX_CONNECTIONS,
+	OPT_MAX_QUEUE,
+	OPT_DRAIN,
+	OPT_LOG_LEVEL,
+	OPT_CONFIG,
+	OPT_HELP,
+	OPT_VERSION,
 };
 
 static const struct option options[] = {
@@ -43,38 +61,44 @@ static const struct option options[] = {
 };
 
 static const char help[] =
-"Usage: txdad --model [NAME=]PATH [OPTION...]\n"
-"Keeps models resident on TX8 chips and serves them over a Unix socket, in OpenAI's terms.\n"
-"\n"
-"Models\n"
-"  --model [NAME=]PATH         Hugging Face directory or case dir; NAME: what requests call it (default: the last part of PATH).\n"
-"                              May be given several times.\n"
-"  --served-model-name NAME    a further name for the model before it\n"
-"  --tp-size N                 chips that share one model (default: as the model says)\n"
-"  --weights keep|bf16|w8|w4   form of the weights on the chip (default: keep)\n"
-"  --cache-dir DIR             where compiled models go (default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, ~/.cache/txda)\n"
-"\n"
-"Socket\n"
-"  --socket PATH               default: /run/txda/txda.sock for root, else $XDG_RUNTIME_DIR/txda.sock\n"
-"  --socket-mode MODE          default: 0660\n"
-"  --socket-group GROUP        default: the daemon's\n"
-"\n"
-"Limits\n"
-"  --max-num-seqs N            sequences in one step (default: 256)\n"
-"  --max-num-batched-tokens N  tokens in one step (default: 2048)\n"
-"  --max-queue N               requests that may wait; more get 429 (default: 1024)\n"
-"  --max-body BYTES            largest body of a request (default: 8M; K, M, G are understood)\n"
-"  --max-memory BYTES          held for the requests of all clients together (default: 1G)\n"
-"  --max-connections N         default: 1024\n"
-"  --drain-seconds N           how long running requests may go on after SIGTERM (default: 30)\n"
-"  --[no-]enable-prefix-caching  reuse of the work on equal beginnings (default: on)\n"
-"\n"
-"  --log-level LEVEL           error, warning, info or debug (default: info)\n"
-"  --config FILE               read settings from FILE first, a line each: OPTION = VALUE\n"
-"  --help, --version\n";
+	"Usage: txdad --model [NAME=]PATH [OPTION...]\n"
+	"Keeps models resident on TX8 chips and serves them over a Unix socket, in OpenAI's "
+	"terms.\n"
+	"\n"
+	"Models\n"
+	"  --model [NAME=]PATH         Hugging Face directory or case dir; NAME: what requests "
+	"call it (default: the last part of PATH).\n"
+	"                              May be given several times.\n"
+	"  --served-model-name NAME    a further name for the model before it\n"
+	"  --tp-size N                 chips that share one model (default: as the model says)\n"
+	"  --weights keep|bf16|w8|w4   form of the weights on the chip (default: keep)\n"
+	"  --cache-dir DIR             where compiled models go (default: $CACHE_DIRECTORY, "
+	"$XDG_CACHE_HOME/txda, ~/.cache/txda)\n"
+	"\n"
+	"Socket\n"
+	"  --socket PATH               default: /run/txda/txda.sock for root, else "
+	"$XDG_RUNTIME_DIR/txda.sock\n"
+	"  --socket-mode MODE          default: 0660\n"
+	"  --socket-group GROUP        default: the daemon's\n"
+	"\n"
+	"Limits\n"
+	"  --max-num-seqs N            sequences in one step (default: 256)\n"
+	"  --max-num-batched-tokens N  tokens in one step (default: 2048)\n"
+	"  --max-queue N               requests that may wait; more get 429 (default: 1024)\n"
+	"  --max-body BYTES            largest body of a request (default: 8M; K, M, G are "
+	"understood)\n"
+	"  --max-memory BYTES          held for the requests of all clients together (default: "
+	"1G)\n"
+	"  --max-connections N         default: 1024\n"
+	"  --drain-seconds N           how long running requests may go on after SIGTERM (default: "
+	"30)\n"
+	"  --[no-]enable-prefix-caching  reuse of the work on equal beginnings (default: on)\n"
+	"\n"
+	"  --log-level LEVEL           error, warning, info or debug (default: info)\n"
+	"  --config FILE               read settings from FILE first, a line each: OPTION = VALUE\n"
+	"  --help, --version\n";
 
-__attribute__((format(printf, 1, 2)))
-static bool complain(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static bool complain(const char *format, ...)
 {
 	va_list args;
 
@@ -97,7 +121,8 @@ static bool set_string(char **where, const char *value)
 	return true;
 }
 
-static bool set_number(const char *name, const char *value, uint64_t min, uint64_t max, uint64_t *ret)
+static bool set_number(const char *name, const char *value, uint64_t min, uint64_t max,
+		       uint64_t *ret)
 {
 	uint64_t n, factor = 1;
 	char *end;
@@ -105,19 +130,30 @@ static bool set_number(const char *name, const char *value, uint64_t min, uint64
 	errno = 0;
 	n = strtoull(value, &end, 10);
 	switch (*end) {
-	case 'K': factor = 1ull << 10; end++; break;
-	case 'M': factor = 1ull << 20; end++; break;
-	case 'G': factor = 1ull << 30; end++; break;
+	case 'K':
+		factor = 1ull << 10;
+		end++;
+		break;
+	case 'M':
+		factor = 1ull << 20;
+		end++;
+		break;
+	case 'G':
+		factor = 1ull << 30;
+		end++;
+		break;
 	default: break;
 	}
-	if (errno || end == value || *end || *value == '-' || n > UINT64_MAX / factor || n * factor < min || n * factor > max)
-		return complain("--%s must be a number between %llu and %llu, not %s", name, (unsigned long long)min,
-				(unsigned long long)max, value);
+	if (errno || end == value || *end || *value == '-' || n > UINT64_MAX / factor ||
+	    n * factor < min || n * factor > max)
+		return complain("--%s must be a number between %llu and %llu, not %s", name,
+				(unsigned long long)min, (unsigned long long)max, value);
 	*ret = n * factor;
 	return true;
 }
 
-static bool set_unsigned(const char *name, const char *value, unsigned min, unsigned max, unsigned *ret)
+static bool set_unsigned(const char *name, const char *value, unsigned min, unsigned max,
+			 unsigned *ret)
 {
 	uint64_t n;
 
@@ -215,7 +251,8 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_MODEL: return add_model(c, value);
 	case OPT_SERVED_NAME:
 		if (!c->n_models)
-			return complain("--served-model-name comes after the --model that it names");
+			return complain(
+				"--served-model-name comes after the --model that it names");
 		return add_name(c, value);
 	case OPT_SOCKET: return set_string(&c->socket, value);
 	case OPT_SOCKET_MODE: return set_mode(value, &c->socket_mode);
@@ -223,13 +260,15 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_TP: return set_unsigned(name, value, 0, 64, &c->tp_size);
 	case OPT_WEIGHTS: return set_weights(c, value);
 	case OPT_MAX_SEQS: return set_unsigned(name, value, 1, 65536, &c->max_num_seqs);
-	case OPT_MAX_TOKENS: return set_unsigned(name, value, 1, 1u << 24, &c->max_num_batched_tokens);
+	case OPT_MAX_TOKENS:
+		return set_unsigned(name, value, 1, 1u << 24, &c->max_num_batched_tokens);
 	case OPT_PREFIX_CACHING: c->prefix_caching = true; return true;
 	case OPT_NO_PREFIX_CACHING: c->prefix_caching = false; return true;
 	case OPT_CACHE_DIR: return set_string(&c->cache_dir, value);
 	case OPT_MAX_BODY: return set_number(name, value, 1024, 1ull << 30, &c->max_body);
 	case OPT_MAX_MEMORY: return set_number(name, value, 1ull << 20, 1ull << 50, &c->max_memory);
-	case OPT_MAX_CONNECTIONS: return set_unsigned(name, value, 1, 1u << 20, &c->max_connections);
+	case OPT_MAX_CONNECTIONS:
+		return set_unsigned(name, value, 1, 1u << 20, &c->max_connections);
 	case OPT_MAX_QUEUE: return set_unsigned(name, value, 1, 1u << 20, &c->max_queue);
 	case OPT_DRAIN: return set_unsigned(name, value, 0, 86400, &c->drain_seconds);
 	case OPT_LOG_LEVEL: return set_log_level(c, value);
@@ -275,7 +314,8 @@ static bool apply_line(struct config *c, char *line, const char *path, unsigned 
 		return complain("%s, line %u: '%s' has no value", path, number, name);
 	if (o->has_arg == no_argument && value)
 		return complain("%s, line %u: '%s' takes no value", path, number, name);
-	return apply(c, o->val, o->name, value) || complain("(that was line %u of %s)", number, path);
+	return apply(c, o->val, o->name, value) ||
+	       complain("(that was line %u of %s)", number, path);
 }
 
 static bool read_file(struct config *c, const char *path)
@@ -288,7 +328,8 @@ static bool read_file(struct config *c, const char *path)
 		return complain("cannot read %s: %s", path, strerror(errno));
 	for (unsigned number = 1; ok && fgets(line, sizeof(line), file); number++) {
 		if (strlen(line) == sizeof(line) - 1)
-			ok = complain("%s, line %u is longer than %zu bytes", path, number, sizeof(line) - 2);
+			ok = complain("%s, line %u is longer than %zu bytes", path, number,
+				      sizeof(line) - 2);
 		else
 			ok = apply_line(c, line, path, number);
 	}
@@ -330,8 +371,13 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 	int id, index;
 
 	*ret = (struct config){
-		.socket_mode = 0660, .prefix_caching = true, .max_body = 8u << 20, .max_memory = 1ull << 30,
-		.max_connections = 1024, .drain_seconds = 30, .log_level = LOG_LEVEL_INFO,
+		.socket_mode = 0660,
+		.prefix_caching = true,
+		.max_body = 8u << 20,
+		.max_memory = 1ull << 30,
+		.max_connections = 1024,
+		.drain_seconds = 30,
+		.log_level = LOG_LEVEL_INFO,
 	};
 	if (!read_config_files(ret, argc, argv))
 		return CONFIG_ERROR;
@@ -339,16 +385,10 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 	opterr = 1;
 	while ((id = getopt_long(argc, argv, "", options, &index)) != -1) {
 		switch (id) {
-		case OPT_HELP:
-			fputs(help, stdout);
-			return CONFIG_EXIT;
-		case OPT_VERSION:
-			puts("txdad " TXDA_VERSION);
-			return CONFIG_EXIT;
+		case OPT_HELP: fputs(help, stdout); return CONFIG_EXIT;
+		case OPT_VERSION: puts("txdad " TXDA_VERSION); return CONFIG_EXIT;
 		case OPT_CONFIG: break;
-		case '?':
-			fputs("Try 'txdad --help'.\n", stderr);
-			return CONFIG_ERROR;
+		case '?': fputs("Try 'txdad --help'.\n", stderr); return CONFIG_ERROR;
 		default:
 			if (!apply(ret, id, options[index].name, optarg))
 				return CONFIG_ERROR;
@@ -359,7 +399,8 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 		return CONFIG_ERROR;
 	}
 	if (!ret->n_models) {
-		complain("no model is given: use --model [NAME=]PATH%s", ret->file ? " or put 'model = [NAME=]PATH' into the file" : "");
+		complain("no model is given: use --model [NAME=]PATH%s",
+			 ret->file ? " or put 'model = [NAME=]PATH' into the file" : "");
 		return CONFIG_ERROR;
 	}
 	return default_socket(ret) ? CONFIG_RUN : CONFIG_ERROR;

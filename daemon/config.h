@@ -2,8 +2,8 @@
 /*
  * The daemon's settings, from the command line and a file (`--config`).
  *
- * The file holds a setting a line, named as the long option: "model = qwen=/srv/models/qwen". '#' starts a comment line. What
- * the command line says comes on top: it is read later, and lists grow.
+ * The file holds a setting a line, named as the long option: "model = qwen=/srv/models/qwen". '#'
+ * starts a comment line. What the command line says comes on top: it is read later, and lists grow.
  */
 #ifndef TXDA_DAEMON_CONFIG_H
 #define TXDA_DAEMON_CONFIG_H
@@ -16,10 +16,10 @@
 #include "log.h"
 
 #define CONFIG_MAX_MODELS 64
-#define CONFIG_MAX_NAMES  8	/* of one model */
+#define CONFIG_MAX_NAMES  8 /* of one model */
 
 struct config_model {
-	char *names[CONFIG_MAX_NAMES];	/* [0] is the one in the table of models */
+	char *names[CONFIG_MAX_NAMES]; /* [0] is the one in the table of models */
 	unsigned n_names;
 	char *path;
 };
@@ -27,33 +27,34 @@ struct config_model {
 struct config {
 	struct config_model models[CONFIG_MAX_MODELS];
 	unsigned n_models;
-	char *socket;			/* never NULL after config_load() */
+	char *socket; /* never NULL after config_load() */
 	mode_t socket_mode;
-	char *socket_group;		/* NULL: leave it */
-	unsigned tp_size;		/* 0: as the model says */
-	char *weights;			/* NULL: keep */
-	unsigned max_num_seqs, max_num_batched_tokens, max_queue;	/* 0: the engine's default */
+	char *socket_group;					  /* NULL: leave it */
+	unsigned tp_size;					  /* 0: as the model says */
+	char *weights;						  /* NULL: keep */
+	unsigned max_num_seqs, max_num_batched_tokens, max_queue; /* 0: the engine's default */
 	bool prefix_caching;
-	char *cache_dir;		/* NULL: residency's default */
-	uint64_t max_body;		/* bytes */
-	uint64_t max_memory;		/* bytes held for all clients */
+	char *cache_dir;     /* NULL: residency's default */
+	uint64_t max_body;   /* bytes */
+	uint64_t max_memory; /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
 	enum log_level log_level;
-	char *file;			/* of --config, for a reload */
+	char *file; /* of --config, for a reload */
 };
 
 enum config_action {
 	CONFIG_RUN,
-	CONFIG_EXIT,			/* --help or --version was printed */
-	CONFIG_ERROR,			/* said on stderr */
+	CONFIG_EXIT,  /* --help or --version was printed */
+	CONFIG_ERROR, /* said on stderr */
 };
 
 /* Fills @ret; config_free() is due whatever is returned. */
 enum config_action config_load(int argc, char **argv, struct config *ret);
 void config_free(struct config *c);
 
-/* Reads the log level alone from the file of a running daemon; false when it is not there or wrong. */
+/* Reads the log level alone from the file of a running daemon; false when it is not there or wrong.
+ */
 bool config_reload_log_level(const struct config *c, enum log_level *ret);
 
 #endif

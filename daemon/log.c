@@ -45,7 +45,8 @@ void log_message(enum log_level level, const char *format, ...)
 	if (getenv("JOURNAL_STREAM"))
 		n = snprintf(line, sizeof(line), "<%d>", journal_priorities[level]);
 	else
-		n = snprintf(line, sizeof(line), "txdad: %s%s", level < LOG_LEVEL_INFO ? names[level] : "",
+		n = snprintf(line, sizeof(line), "txdad: %s%s",
+			     level < LOG_LEVEL_INFO ? names[level] : "",
 			     level < LOG_LEVEL_INFO ? ": " : "");
 	va_start(args, format);
 	vsnprintf(line + n, sizeof(line) - (size_t)n - 1, format, args);
@@ -55,7 +56,8 @@ void log_message(enum log_level level, const char *format, ...)
 		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7F)
 			line[i] = '?';
 	line[len++] = '\n';
-	/* One write, so that lines of several threads do not mix; a closed stderr is nobody's loss. */
+	/* One write, so that lines of several threads do not mix; a closed stderr is nobody's loss.
+	 */
 	if (write(STDERR_FILENO, line, len) < 0)
 		return;
 }

@@ -2,7 +2,8 @@
 /*
  * The daemon's log: one line a message on stderr, "<N>" in front where the journal reads it.
  *
- * What comes from outside is logged with control characters replaced, so that no client can forge a line. Any thread may log.
+ * What comes from outside is logged with control characters replaced, so that no client can forge a
+ * line. Any thread may log.
  */
 #ifndef TXDA_DAEMON_LOG_H
 #define TXDA_DAEMON_LOG_H
@@ -21,7 +22,8 @@ enum log_level log_get_level(void);
 /* "error", "warning", "info", "debug"; false when @name is none of them. */
 bool log_level_parse(const char *name, enum log_level *ret);
 
-void log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void log_message(enum log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #define log_error(...)	 log_message(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_message(LOG_LEVEL_WARNING, __VA_ARGS__)

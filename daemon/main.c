@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * txdad: settings, socket, signals and systemd around the server (server/server.h) and the table of models (residency/residency.h).
+ * txdad: settings, socket, signals and systemd around the server (server/server.h) and the table of
+ * models (residency/residency.h).
  */
 #include <errno.h>
 #include <signal.h>
@@ -20,8 +21,8 @@
 #include "server/server.h"
 #include "txda.h"
 
-#define EXIT_CONFIG 78		/* sysexits.h: what a restart does not cure */
-#define POLL_MS	    100		/* while models load and while requests end */
+#define EXIT_CONFIG 78	/* sysexits.h: what a restart does not cure */
+#define POLL_MS	    100 /* while models load and while requests end */
 #define CALM_MS	    1000
 #define MAX_SOCKETS 4
 
@@ -34,7 +35,7 @@ struct daemon {
 	struct listen_socket sockets[MAX_SOCKETS];
 	unsigned n_sockets;
 	struct event *signals[3], *poll_event, *watchdog_event;
-	unsigned polls_left;		/* while draining */
+	unsigned polls_left; /* while draining */
 	bool draining, started, aborted;
 	char status[256];
 	int exit_code;
@@ -50,7 +51,8 @@ static int open_sockets(struct daemon *d)
 		return -E2BIG;
 	}
 	for (int i = 0; i < n; i++) {
-		int r = listen_socket_adopt(SD_LISTEN_FDS_START + i, &d->sockets[d->n_sockets], err, sizeof(err));
+		int r = listen_socket_adopt(SD_LISTEN_FDS_START + i, &d->sockets[d->n_sockets], err,
+					    sizeof(err));
 
 		if (r) {
 			log_error("%s", err);
@@ -59,7 +61,8 @@ static int open_sockets(struct daemon *d)
 		d->n_sockets++;
 	}
 	if (n <= 0) {
-		int r = listen_socket_open(d->config.socket, d->config.socket_mode, d->config.socket_group, &d->sockets[0], err,
+		int r = listen_socket_open(d->config.socket, d->config.socket_mode,
+					   d->config.socket_group, &d->sockets[0], err,
 					   sizeof(err));
 
 		if (r) {
@@ -77,12 +80,13 @@ static int add_models(struct daemon *d)
 	struct txda_context_options context_options = TXDA_INIT(struct txda_context_options);
 	struct residency_options options = {
 		.cache_dir = c->cache_dir,
-		.engine = {
-			.max_num_seqs = c->max_num_seqs,
-			.max_num_batched_tokens = c->max_num_batched_tokens,
-			.max_queue = c->max_queue,
-			.prefix_caching = c->prefix_caching,
-		},
+		.engine =
+			{
+				.max_num_seqs = c->max_num_seqs,
+				.max_num_batched_tokens = c->max_num_batched_tokens,
+				.max_queue = c->max_queue,
+				.prefix_caching = c->prefix_caching,
+			},
 	};
 	char err[512] = "";
 	int r;
@@ -102,7 +106,8 @@ static int add_models(struct daemon *d)
 		return r;
 	}
 	for (unsigned i = 0; i < c->n_models; i++) {
-		r = residency_add(d->residency, c->models[i].names[0], c->models[i].path, c->tp_size, c->weights, err, sizeof(err));
+		r = residency_add(d->residency, c->models[i].names[0], c->models[i].path,
+				  c->tp_size, c->weights, err, sizeof(err));
 		if (r) {
 			log_error("model %s: %s", c->models[i].names[0], *err ? err : strerror(-r));
 			return r;
@@ -125,7 +130,8 @@ static void begin_drain(struct daemon *d)
 	d->polls_left = d->config.drain_seconds * 1000 / POLL_MS;
 	sd_notify(0, "STOPPING=1\nSTATUS=running requests end");
 	log_info("stopping: running requests may end within %u s", d->config.drain_seconds);
-	/* The sockets are closed at once, so that clients need not wait to learn that nobody is here. */
+	/* The sockets are closed at once, so that clients need not wait to learn that nobody is
+	 * here. */
 	server_drain(d->server);
 	for (unsigned i = 0; i < d->n_sockets; i++)
 		listen_socket_close(&d->sockets[i]);
@@ -203,7 +209,8 @@ static void on_poll(evutil_socket_t fd, short what, void *arg)
 	if (!d->started && ready) {
 		d->started = true;
 		poll_every(d, CALM_MS);
-		log_info("serving on %s", d->sockets[0].path[0] ? d->sockets[0].path : "the socket of systemd");
+		log_info("serving on %s",
+			 d->sockets[0].path[0] ? d->sockets[0].path : "the socket of systemd");
 	}
 }
 
@@ -230,7 +237,8 @@ static int add_events(struct daemon *d)
 		return -ENOMEM;
 	poll_every(d, POLL_MS);
 	if (sd_watchdog_enabled(0, &usec) > 0 && usec) {
-		struct timeval half = {.tv_sec = (time_t)(usec / 2000000), .tv_usec = (suseconds_t)(usec / 2 % 1000000)};
+		struct timeval half = {.tv_sec = (time_t)(usec / 2000000),
+				       .tv_usec = (suseconds_t)(usec / 2 % 1000000)};
 
 		d->watchdog_event = event_new(d->base, -1, EV_PERSIST, on_watchdog, d);
 		if (!d->watchdog_event || event_add(d->watchdog_event, &half))
@@ -290,10 +298,12 @@ static void raise_descriptor_limit(struct config *c)
 	if (setrlimit(RLIMIT_NOFILE, &limit) || getrlimit(RLIMIT_NOFILE, &limit))
 		return;
 	if (limit.rlim_cur < 256 || c->max_connections > (limit.rlim_cur - 128) / 5 * 4) {
-		unsigned fit = limit.rlim_cur < 256 ? 64 : (unsigned)((limit.rlim_cur - 128) / 5 * 4);
+		unsigned fit =
+			limit.rlim_cur < 256 ? 64 : (unsigned)((limit.rlim_cur - 128) / 5 * 4);
 
 		if (fit < c->max_connections) {
-			log_warning("%u connections at most, as the limit of open files is %llu", fit, (unsigned long long)limit.rlim_cur);
+			log_warning("%u connections at most, as the limit of open files is %llu",
+				    fit, (unsigned long long)limit.rlim_cur);
 			c->max_connections = fit;
 		}
 	}

@@ -9,57 +9,82 @@
 
 static const struct {
 	const char *name, *help;
-	double bounds[METRICS_MAX_BUCKETS + 1];		/* ends with 0 */
+	double bounds[METRICS_MAX_BUCKETS + 1]; /* ends with 0 */
 } histograms[METRICS_N_HISTOGRAMS] = {
-	[METRICS_TIME_TO_FIRST_TOKEN] = {
-		"time_to_first_token_seconds", "Time from the arrival of a request to its first token.",
-		{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560},
-	},
-	[METRICS_INTER_TOKEN_LATENCY] = {
-		"inter_token_latency_seconds", "Time between two tokens of a request.",
-		{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80},
-	},
-	[METRICS_E2E_LATENCY] = {
-		"e2e_request_latency_seconds", "Time from the arrival of a request to its end.",
-		{0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680},
-	},
-	[METRICS_QUEUE_TIME] = {
-		"request_queue_time_seconds", "Time that a request waited for its first step.",
-		{0.001, 0.01, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960},
-	},
-	[METRICS_PREFILL_TIME] = {
-		"request_prefill_time_seconds", "Time from a request's first step to its first token.",
-		{0.001, 0.01, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960},
-	},
-	[METRICS_DECODE_TIME] = {
-		"request_decode_time_seconds", "Time from a request's first token to its last.",
-		{0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680},
-	},
-	[METRICS_PROMPT_TOKENS] = {
-		"request_prompt_tokens", "Tokens of the prompt of a request.",
-		{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000},
-	},
-	[METRICS_GENERATION_TOKENS] = {
-		"request_generation_tokens", "Tokens generated for a request.",
-		{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000},
-	},
+	[METRICS_TIME_TO_FIRST_TOKEN] =
+		{
+			"time_to_first_token_seconds",
+			"Time from the arrival of a request to its first token.",
+			{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+			 1,	2.5,   5,    7.5,  10,	 20,   40,   80,  160,	640, 2560},
+		},
+	[METRICS_INTER_TOKEN_LATENCY] =
+		{
+			"inter_token_latency_seconds",
+			"Time between two tokens of a request.",
+			{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3,
+			 0.4,	0.5,	0.75,  1,    2.5,   5,	  7.5,	 10,  20,   40,	 80},
+		},
+	[METRICS_E2E_LATENCY] =
+		{
+			"e2e_request_latency_seconds",
+			"Time from the arrival of a request to its end.",
+			{0.1, 0.3, 0.5, 0.8, 1,	 1.5, 2,   2.5, 5,   10,   15,
+			 20,  30,  40,	50,  60, 120, 240, 480, 960, 1920, 7680},
+		},
+	[METRICS_QUEUE_TIME] =
+		{
+			"request_queue_time_seconds",
+			"Time that a request waited for its first step.",
+			{0.001, 0.01, 0.1, 0.3, 0.5, 0.8, 1,  1.5, 2,	2.5, 5,
+			 10,	15,   20,  30,	40,  50,  60, 120, 240, 480, 960},
+		},
+	[METRICS_PREFILL_TIME] =
+		{
+			"request_prefill_time_seconds",
+			"Time from a request's first step to its first token.",
+			{0.001, 0.01, 0.1, 0.3, 0.5, 0.8, 1,  1.5, 2,	2.5, 5,
+			 10,	15,   20,  30,	40,  50,  60, 120, 240, 480, 960},
+		},
+	[METRICS_DECODE_TIME] =
+		{
+			"request_decode_time_seconds",
+			"Time from a request's first token to its last.",
+			{0.1, 0.3, 0.5, 0.8, 1,	 1.5, 2,   2.5, 5,   10,   15,
+			 20,  30,  40,	50,  60, 120, 240, 480, 960, 1920, 7680},
+		},
+	[METRICS_PROMPT_TOKENS] =
+		{
+			"request_prompt_tokens",
+			"Tokens of the prompt of a request.",
+			{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000,
+			 100000, 200000, 500000, 1000000},
+		},
+	[METRICS_GENERATION_TOKENS] =
+		{
+			"request_generation_tokens",
+			"Tokens generated for a request.",
+			{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000,
+			 100000, 200000, 500000, 1000000},
+		},
 };
 
 static const char *const reasons[METRICS_N_REASONS] = {"stop", "length", "abort", "error"};
 
-void metrics_observe(struct metrics_model *m, enum metrics_histogram which, double value, uint64_t times)
+void metrics_observe(struct metrics_model *m, enum metrics_histogram which, double value,
+		     uint64_t times)
 {
 	unsigned i = 0;
 
-	while (i < METRICS_MAX_BUCKETS && histograms[which].bounds[i] > 0 && value > histograms[which].bounds[i])
+	while (i < METRICS_MAX_BUCKETS && histograms[which].bounds[i] > 0 &&
+	       value > histograms[which].bounds[i])
 		i++;
 	m->histograms[which].buckets[i] += times;
 	m->histograms[which].count += times;
 	m->histograms[which].sum += value * (double)times;
 }
 
-__attribute__((format(printf, 2, 3)))
-static void put(struct json_out *o, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put(struct json_out *o, const char *format, ...)
 {
 	char line[768];
 	va_list args;
@@ -101,25 +126,62 @@ struct field {
 	double (*get)(const struct engine_stats *s);
 };
 
-static double get_running(const struct engine_stats *s) { return s->running; }
-static double get_waiting(const struct engine_stats *s) { return s->waiting; }
-static double get_kv_usage(const struct engine_stats *s) { return s->kv_usage; }
-static double get_queries(const struct engine_stats *s) { return (double)s->prefix_queries; }
-static double get_hits(const struct engine_stats *s) { return (double)s->prefix_hits; }
-static double get_preemptions(const struct engine_stats *s) { return (double)s->preemptions; }
-static double get_prompt(const struct engine_stats *s) { return (double)s->prompt_tokens; }
-static double get_generation(const struct engine_stats *s) { return (double)s->generation_tokens; }
-static double get_steps(const struct engine_stats *s) { return (double)s->steps; }
-static double get_step_seconds(const struct engine_stats *s) { return (double)s->step_ns / 1e9; }
-static double get_host_seconds(const struct engine_stats *s) { return (double)s->host_ns / 1e9; }
+static double get_running(const struct engine_stats *s)
+{
+	return s->running;
+}
+static double get_waiting(const struct engine_stats *s)
+{
+	return s->waiting;
+}
+static double get_kv_usage(const struct engine_stats *s)
+{
+	return s->kv_usage;
+}
+static double get_queries(const struct engine_stats *s)
+{
+	return (double)s->prefix_queries;
+}
+static double get_hits(const struct engine_stats *s)
+{
+	return (double)s->prefix_hits;
+}
+static double get_preemptions(const struct engine_stats *s)
+{
+	return (double)s->preemptions;
+}
+static double get_prompt(const struct engine_stats *s)
+{
+	return (double)s->prompt_tokens;
+}
+static double get_generation(const struct engine_stats *s)
+{
+	return (double)s->generation_tokens;
+}
+static double get_steps(const struct engine_stats *s)
+{
+	return (double)s->steps;
+}
+static double get_step_seconds(const struct engine_stats *s)
+{
+	return (double)s->step_ns / 1e9;
+}
+static double get_host_seconds(const struct engine_stats *s)
+{
+	return (double)s->host_ns / 1e9;
+}
 
 static const struct field fields[] = {
 	{"num_requests_running", "gauge", "Requests that take part in steps.", get_running},
 	{"num_requests_waiting", "gauge", "Requests that wait for their first step.", get_waiting},
-	{"kv_cache_usage_perc", "gauge", "Share of the KV blocks that are in use, 0 to 1.", get_kv_usage},
-	{"prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.", get_queries},
-	{"prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.", get_hits},
-	{"num_preemptions_total", "counter", "Requests that lost their KV blocks to others.", get_preemptions},
+	{"kv_cache_usage_perc", "gauge", "Share of the KV blocks that are in use, 0 to 1.",
+	 get_kv_usage},
+	{"prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
+	 get_queries},
+	{"prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
+	 get_hits},
+	{"num_preemptions_total", "counter", "Requests that lost their KV blocks to others.",
+	 get_preemptions},
 	{"prompt_tokens_total", "counter", "Prompt tokens processed.", get_prompt},
 	{"generation_tokens_total", "counter", "Tokens generated.", get_generation},
 	{"engine_steps_total", "counter", "Launches of the program.", get_steps},
@@ -127,7 +189,8 @@ static const struct field fields[] = {
 	{"engine_host_seconds_total", "counter", "Time between launches.", get_host_seconds},
 };
 
-static void write_engine_fields(struct json_out *o, const struct metrics_source *sources, unsigned n)
+static void write_engine_fields(struct json_out *o, const struct metrics_source *sources,
+				unsigned n)
 {
 	char name[512];
 
@@ -135,12 +198,14 @@ static void write_engine_fields(struct json_out *o, const struct metrics_source 
 		put_head(o, fields[f].name, fields[f].type, fields[f].help);
 		for (unsigned i = 0; i < n; i++)
 			if (sources[i].stats)
-				put(o, "txda_%s{%s} %.15g\n", fields[f].name, label(sources[i].name, name, sizeof(name)),
+				put(o, "txda_%s{%s} %.15g\n", fields[f].name,
+				    label(sources[i].name, name, sizeof(name)),
 				    fields[f].get(sources[i].stats));
 	}
 }
 
-static void write_histogram(struct json_out *o, enum metrics_histogram which, const struct metrics_source *source)
+static void write_histogram(struct json_out *o, enum metrics_histogram which,
+			    const struct metrics_source *source)
 {
 	const double *bounds = histograms[which].bounds;
 	uint64_t below = 0;
@@ -149,11 +214,15 @@ static void write_histogram(struct json_out *o, enum metrics_histogram which, co
 	label(source->name, model, sizeof(model));
 	for (unsigned i = 0; i < METRICS_MAX_BUCKETS && bounds[i] > 0; i++) {
 		below += source->model->histograms[which].buckets[i];
-		put(o, "txda_%s_bucket{%s,le=\"%g\"} %" PRIu64 "\n", histograms[which].name, model, bounds[i], below);
+		put(o, "txda_%s_bucket{%s,le=\"%g\"} %" PRIu64 "\n", histograms[which].name, model,
+		    bounds[i], below);
 	}
-	put(o, "txda_%s_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n", histograms[which].name, model, source->model->histograms[which].count);
-	put(o, "txda_%s_sum{%s} %.15g\n", histograms[which].name, model, source->model->histograms[which].sum);
-	put(o, "txda_%s_count{%s} %" PRIu64 "\n", histograms[which].name, model, source->model->histograms[which].count);
+	put(o, "txda_%s_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n", histograms[which].name, model,
+	    source->model->histograms[which].count);
+	put(o, "txda_%s_sum{%s} %.15g\n", histograms[which].name, model,
+	    source->model->histograms[which].sum);
+	put(o, "txda_%s_count{%s} %" PRIu64 "\n", histograms[which].name, model,
+	    source->model->histograms[which].count);
 }
 
 static void write_server(struct json_out *o, const struct metrics_server *server)
@@ -164,12 +233,15 @@ static void write_server(struct json_out *o, const struct metrics_server *server
 	put(o, "txda_http_held_bytes %" PRIu64 "\n", server->held_bytes);
 	put_head(o, "http_responses_total", "counter", "Answers by class of status.");
 	for (unsigned i = 2; i < 6; i++)
-		put(o, "txda_http_responses_total{code=\"%uxx\"} %" PRIu64 "\n", i, server->responses[i]);
-	put_head(o, "process_start_time_seconds", "gauge", "When the daemon started, in seconds since the epoch.");
+		put(o, "txda_http_responses_total{code=\"%uxx\"} %" PRIu64 "\n", i,
+		    server->responses[i]);
+	put_head(o, "process_start_time_seconds", "gauge",
+		 "When the daemon started, in seconds since the epoch.");
 	put(o, "txda_process_start_time_seconds %.3f\n", server->start_time);
 }
 
-void metrics_write(struct json_out *o, const struct metrics_source *sources, unsigned n, const struct metrics_server *server)
+void metrics_write(struct json_out *o, const struct metrics_source *sources, unsigned n,
+		   const struct metrics_server *server)
 {
 	char name[512];
 
@@ -177,17 +249,22 @@ void metrics_write(struct json_out *o, const struct metrics_source *sources, uns
 	put_head(o, "request_success_total", "counter", "Requests that ended, by the reason.");
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned r = 0; r < METRICS_N_REASONS; r++)
-			put(o, "txda_request_success_total{%s,finished_reason=\"%s\"} %" PRIu64 "\n",
-			    label(sources[i].name, name, sizeof(name)), reasons[r], sources[i].model->finished[r]);
+			put(o,
+			    "txda_request_success_total{%s,finished_reason=\"%s\"} %" PRIu64 "\n",
+			    label(sources[i].name, name, sizeof(name)), reasons[r],
+			    sources[i].model->finished[r]);
 	put_head(o, "model_ready", "gauge", "1 when the model answers requests.");
 	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_ready{%s} %d\n", label(sources[i].name, name, sizeof(name)), sources[i].ready);
+		put(o, "txda_model_ready{%s} %d\n", label(sources[i].name, name, sizeof(name)),
+		    sources[i].ready);
 	put_head(o, "model_weight_bytes", "gauge", "Device memory of the weights, per chip.");
 	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_weight_bytes{%s} %" PRIu64 "\n", label(sources[i].name, name, sizeof(name)), sources[i].weight_bytes);
+		put(o, "txda_model_weight_bytes{%s} %" PRIu64 "\n",
+		    label(sources[i].name, name, sizeof(name)), sources[i].weight_bytes);
 	put_head(o, "model_kv_bytes", "gauge", "Device memory of the KV cache, per chip.");
 	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_kv_bytes{%s} %" PRIu64 "\n", label(sources[i].name, name, sizeof(name)), sources[i].kv_bytes);
+		put(o, "txda_model_kv_bytes{%s} %" PRIu64 "\n",
+		    label(sources[i].name, name, sizeof(name)), sources[i].kv_bytes);
 	for (unsigned h = 0; h < METRICS_N_HISTOGRAMS; h++) {
 		put_head(o, histograms[h].name, "histogram", histograms[h].help);
 		for (unsigned i = 0; i < n; i++)

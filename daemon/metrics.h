@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers for Prometheus (text format 0.0.4): what the server counts itself, per model, and the writer for all of it.
- * Names are vLLM's with the prefix txda_, so that dashboards need one change only.
+ * Numbers for Prometheus (text format 0.0.4): what the server counts itself, per model, and the
+ * writer for all of it. Names are vLLM's with the prefix txda_, so that dashboards need one change
+ * only.
  *
  * Threads: the event loop's.
  */
@@ -31,14 +32,15 @@ enum metrics_histogram {
 enum metrics_reason {
 	METRICS_STOP,
 	METRICS_LENGTH,
-	METRICS_ABORT,		/* the client went away */
+	METRICS_ABORT, /* the client went away */
 	METRICS_ERROR,
 	METRICS_N_REASONS,
 };
 
 struct metrics_model {
 	struct {
-		uint64_t buckets[METRICS_MAX_BUCKETS + 1];	/* not cumulative; the last: beyond all bounds */
+		uint64_t buckets[METRICS_MAX_BUCKETS +
+				 1]; /* not cumulative; the last: beyond all bounds */
 		uint64_t count;
 		double sum;
 	} histograms[METRICS_N_HISTOGRAMS];
@@ -46,23 +48,25 @@ struct metrics_model {
 };
 
 /* Adds @times observations of @value (seconds or tokens). */
-void metrics_observe(struct metrics_model *m, enum metrics_histogram which, double value, uint64_t times);
+void metrics_observe(struct metrics_model *m, enum metrics_histogram which, double value,
+		     uint64_t times);
 
 struct metrics_source {
-	const char *name;			/* of the model */
+	const char *name; /* of the model */
 	const struct metrics_model *model;
-	const struct engine_stats *stats;	/* NULL: no engine */
+	const struct engine_stats *stats; /* NULL: no engine */
 	bool ready;
-	uint64_t weight_bytes, kv_bytes;	/* per chip */
+	uint64_t weight_bytes, kv_bytes; /* per chip */
 };
 
 struct metrics_server {
-	uint64_t connections;			/* open */
+	uint64_t connections; /* open */
 	uint64_t held_bytes;
-	uint64_t responses[6];			/* by first digit of the status */
-	double start_time;			/* seconds since the epoch */
+	uint64_t responses[6]; /* by first digit of the status */
+	double start_time;     /* seconds since the epoch */
 };
 
-void metrics_write(struct json_out *o, const struct metrics_source *sources, unsigned n, const struct metrics_server *server);
+void metrics_write(struct json_out *o, const struct metrics_source *sources, unsigned n,
+		   const struct metrics_server *server);
 
 #endif

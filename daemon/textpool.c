@@ -18,9 +18,9 @@ struct job_list {
 struct textpool {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	struct job_list waiting, finished;	/* under lock */
-	unsigned n_jobs, max_jobs;		/* loop's thread only; waiting, running or finished */
-	bool stop;				/* under lock */
+	struct job_list waiting, finished; /* under lock */
+	unsigned n_jobs, max_jobs;	   /* loop's thread only; waiting, running or finished */
+	bool stop;			   /* under lock */
 	int fd;
 	unsigned n_threads;
 	pthread_t threads[MAX_THREADS];

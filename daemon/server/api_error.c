@@ -16,7 +16,8 @@ static const char *type_of(int status)
 	}
 }
 
-bool api_error_set(struct api_error *e, int status, const char *code, const char *param, const char *format, ...)
+bool api_error_set(struct api_error *e, int status, const char *code, const char *param,
+		   const char *format, ...)
 {
 	va_list args;
 

@@ -6,17 +6,17 @@
 #include "json_out.h"
 
 struct api_error {
-	int status;		/* HTTP; 0: no error */
-	unsigned retry_after;	/* seconds; 0: no such header */
-	const char *type;	/* "invalid_request_error", ... */
-	const char *code;	/* NULL: null */
-	char param[96];		/* "": null */
+	int status;	      /* HTTP; 0: no error */
+	unsigned retry_after; /* seconds; 0: no such header */
+	const char *type;     /* "invalid_request_error", ... */
+	const char *code;     /* NULL: null */
+	char param[96];	      /* "": null */
 	char message[640];
 };
 
 /* Sets the type by the status; @param may be NULL. Returns false, so that a check can end in it. */
-bool api_error_set(struct api_error *e, int status, const char *code, const char *param, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
+bool api_error_set(struct api_error *e, int status, const char *code, const char *param,
+		   const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Appends the JSON object. */
 void api_error_write(const struct api_error *e, struct json_out *o);
 

@@ -20,11 +20,13 @@ static bool part_text(const cJSON *part, const char *where, const char **ret, st
 	const cJSON *text;
 
 	if (!cJSON_IsObject(part))
-		return api_error_set(e, 400, NULL, where, "%s must be an object, not %s", where, api_describe(part, buf, sizeof(buf)));
+		return api_error_set(e, 400, NULL, where, "%s must be an object, not %s", where,
+				     api_describe(part, buf, sizeof(buf)));
 	if (!api_string(part, "type", &type, e))
 		return false;
 	if (!type || strcmp(type, "text"))
-		return api_error_set(e, 400, "unsupported_value", where, "%s has the type \"%.40s\"; only \"text\" is supported", where,
+		return api_error_set(e, 400, "unsupported_value", where,
+				     "%s has the type \"%.40s\"; only \"text\" is supported", where,
 				     type ? type : "");
 	text = cJSON_GetObjectItemCaseSensitive(part, "text");
 	if (!cJSON_IsString(text))
@@ -33,7 +35,8 @@ static bool part_text(const cJSON *part, const char *where, const char **ret, st
 	return true;
 }
 
-/* Replaces an array of text parts by one string, a line break between two parts: what text templates expect. */
+/* Replaces an array of text parts by one string, a line break between two parts: what text
+ * templates expect. */
 static bool join_parts(cJSON *message, const cJSON *parts, unsigned index, struct api_error *e)
 {
 	size_t len = 0, at = 0;
@@ -43,7 +46,8 @@ static bool join_parts(cJSON *message, const cJSON *parts, unsigned index, struc
 	unsigned k = 0;
 	char *buf;
 
-	cJSON_ArrayForEach(part, parts) {
+	cJSON_ArrayForEach(part, parts)
+	{
 		char where[64];
 
 		snprintf(where, sizeof(where), "messages[%u].content[%u]", index, k++);
@@ -54,7 +58,8 @@ static bool join_parts(cJSON *message, const cJSON *parts, unsigned index, struc
 	buf = malloc(len + 1);
 	if (!buf)
 		return out_of_memory(e);
-	cJSON_ArrayForEach(part, parts) {
+	cJSON_ArrayForEach(part, parts)
+	{
 		size_t n;
 
 		text = cJSON_GetObjectItemCaseSensitive(part, "text")->valuestring;
@@ -81,7 +86,8 @@ static bool check_message(cJSON *message, unsigned index, struct api_error *e)
 
 	snprintf(where, sizeof(where), "messages[%u]", index);
 	if (!cJSON_IsObject(message))
-		return api_error_set(e, 400, NULL, where, "%s must be an object, not %s", where, api_describe(message, buf, sizeof(buf)));
+		return api_error_set(e, 400, NULL, where, "%s must be an object, not %s", where,
+				     api_describe(message, buf, sizeof(buf)));
 	role = api_member(message, "role");
 	content = api_member(message, "content");
 	calls = api_member(message, "tool_calls");
@@ -89,43 +95,50 @@ static bool check_message(cJSON *message, unsigned index, struct api_error *e)
 	if (!role)
 		return api_error_set(e, 400, NULL, where, "%s is missing", where);
 	if (!cJSON_IsString(role) || !*role->valuestring)
-		return api_error_set(e, 400, NULL, where, "%s must be a string such as \"user\", not %s", where,
+		return api_error_set(e, 400, NULL, where,
+				     "%s must be a string such as \"user\", not %s", where,
 				     api_describe(role, buf, sizeof(buf)));
 	snprintf(where, sizeof(where), "messages[%u].tool_calls", index);
 	if (calls && !cJSON_IsArray(calls))
-		return api_error_set(e, 400, NULL, where, "%s must be an array, not %s", where, api_describe(calls, buf, sizeof(buf)));
+		return api_error_set(e, 400, NULL, where, "%s must be an array, not %s", where,
+				     api_describe(calls, buf, sizeof(buf)));
 	snprintf(where, sizeof(where), "messages[%u].content", index);
 	if (cJSON_IsArray(content))
 		return join_parts(message, content, index, e);
 	if (content && !cJSON_IsString(content))
-		return api_error_set(e, 400, NULL, where, "%s must be a string or an array of parts, not %s", where,
+		return api_error_set(e, 400, NULL, where,
+				     "%s must be a string or an array of parts, not %s", where,
 				     api_describe(content, buf, sizeof(buf)));
 	if (!content && !(calls && calls->child))
 		return api_error_set(e, 400, NULL, where, "%s is missing", where);
 	/* Templates ask for content without looking whether it is there. */
-	if (!cJSON_GetObjectItemCaseSensitive(message, "content") && !cJSON_AddStringToObject(message, "content", ""))
+	if (!cJSON_GetObjectItemCaseSensitive(message, "content") &&
+	    !cJSON_AddStringToObject(message, "content", ""))
 		return out_of_memory(e);
 	return true;
 }
 
 static bool parse_tools(struct api_params *p, struct api_error *e)
 {
-	const cJSON *tools = api_member(p->root, "tools"), *choice = api_member(p->root, "tool_choice"), *tool;
+	const cJSON *tools = api_member(p->root, "tools"),
+		    *choice = api_member(p->root, "tool_choice"), *tool;
 	char buf[96];
 
 	if (tools && !cJSON_IsArray(tools))
-		return api_error_set(e, 400, NULL, "tools", "tools must be an array, not %s", api_describe(tools, buf, sizeof(buf)));
-	cJSON_ArrayForEach(tool, tools)
-		if (!cJSON_IsObject(tool))
-			return api_error_set(e, 400, NULL, "tools", "tools must hold objects, not %s",
-					     api_describe(tool, buf, sizeof(buf)));
+		return api_error_set(e, 400, NULL, "tools", "tools must be an array, not %s",
+				     api_describe(tools, buf, sizeof(buf)));
+	cJSON_ArrayForEach(tool, tools) if (!cJSON_IsObject(tool)) return api_error_set(
+		e, 400, NULL, "tools", "tools must hold objects, not %s",
+		api_describe(tool, buf, sizeof(buf)));
 	if (choice && !cJSON_IsString(choice) && !cJSON_IsObject(choice))
-		return api_error_set(e, 400, NULL, "tool_choice", "tool_choice must be a string or an object, not %s",
+		return api_error_set(e, 400, NULL, "tool_choice",
+				     "tool_choice must be a string or an object, not %s",
 				     api_describe(choice, buf, sizeof(buf)));
-	if (choice && (!cJSON_IsString(choice) ||
-		       (strcmp(choice->valuestring, "none") && strcmp(choice->valuestring, "auto"))))
+	if (choice && (!cJSON_IsString(choice) || (strcmp(choice->valuestring, "none") &&
+						   strcmp(choice->valuestring, "auto"))))
 		return api_error_set(e, 400, "unsupported_value", "tool_choice",
-				     "tool_choice is %s; only \"none\" and \"auto\" are supported", api_describe(choice, buf, sizeof(buf)));
+				     "tool_choice is %s; only \"none\" and \"auto\" are supported",
+				     api_describe(choice, buf, sizeof(buf)));
 	if (tools && tools->child && !(choice && !strcmp(choice->valuestring, "none")))
 		p->tools = tools;
 	return true;
@@ -133,7 +146,8 @@ static bool parse_tools(struct api_params *p, struct api_error *e)
 
 bool api_parse_messages(struct api_params *p, struct api_error *e)
 {
-	const cJSON *messages = api_member(p->root, "messages"), *kwargs = api_member(p->root, "chat_template_kwargs");
+	const cJSON *messages = api_member(p->root, "messages"),
+		    *kwargs = api_member(p->root, "chat_template_kwargs");
 	unsigned index = 0;
 	cJSON *message;
 	char buf[96];
@@ -141,15 +155,15 @@ bool api_parse_messages(struct api_params *p, struct api_error *e)
 	if (!messages)
 		return api_error_set(e, 400, NULL, "messages", "messages is missing");
 	if (!cJSON_IsArray(messages))
-		return api_error_set(e, 400, NULL, "messages", "messages must be an array, not %s", api_describe(messages, buf, sizeof(buf)));
+		return api_error_set(e, 400, NULL, "messages", "messages must be an array, not %s",
+				     api_describe(messages, buf, sizeof(buf)));
 	if (!messages->child)
 		return api_error_set(e, 400, NULL, "messages", "messages must not be empty");
-	cJSON_ArrayForEach(message, messages)
-		if (!check_message(message, index++, e))
-			return false;
+	cJSON_ArrayForEach(message, messages) if (!check_message(message, index++, e)) return false;
 	p->messages = messages;
 	if (kwargs && !cJSON_IsObject(kwargs))
-		return api_error_set(e, 400, NULL, "chat_template_kwargs", "chat_template_kwargs must be an object, not %s",
+		return api_error_set(e, 400, NULL, "chat_template_kwargs",
+				     "chat_template_kwargs must be an object, not %s",
 				     api_describe(kwargs, buf, sizeof(buf)));
 	p->template_kwargs = kwargs;
 	p->add_generation_prompt = true;
@@ -159,8 +173,9 @@ bool api_parse_messages(struct api_params *p, struct api_error *e)
 	if (!api_bool(p->root, "add_generation_prompt", &p->add_generation_prompt, e))
 		return false;
 	if (p->continue_final_message && p->add_generation_prompt)
-		return api_error_set(e, 400, NULL, "continue_final_message",
-				     "continue_final_message and add_generation_prompt exclude each other");
+		return api_error_set(
+			e, 400, NULL, "continue_final_message",
+			"continue_final_message and add_generation_prompt exclude each other");
 	return parse_tools(p, e);
 }
 
@@ -176,11 +191,14 @@ static bool parse_ids(const cJSON *array, struct api_prompt *ret, struct api_err
 	if (!ret->ids)
 		return out_of_memory(e);
 	ret->n_ids = n;
-	cJSON_ArrayForEach(item, array) {
+	cJSON_ArrayForEach(item, array)
+	{
 		int64_t id;
 
 		if (!api_value_int(item, &id) || id < 0 || id > INT32_MAX)
-			return api_error_set(e, 400, NULL, "prompt", "prompt must hold token ids, not %s", api_describe(item, buf, sizeof(buf)));
+			return api_error_set(e, 400, NULL, "prompt",
+					     "prompt must hold token ids, not %s",
+					     api_describe(item, buf, sizeof(buf)));
 		ret->ids[i++] = (int32_t)id;
 	}
 	return true;
@@ -189,18 +207,22 @@ static bool parse_ids(const cJSON *array, struct api_prompt *ret, struct api_err
 bool api_parse_prompts(struct api_params *p, struct api_error *e)
 {
 	const cJSON *prompt = api_member(p->root, "prompt"), *item;
-	bool many = cJSON_IsArray(prompt) && (cJSON_IsString(prompt->child) || cJSON_IsArray(prompt->child));
+	bool many = cJSON_IsArray(prompt) &&
+		    (cJSON_IsString(prompt->child) || cJSON_IsArray(prompt->child));
 	unsigned n = many ? (unsigned)cJSON_GetArraySize(prompt) : 1;
 	char buf[96];
 
 	if (!prompt)
 		return api_error_set(e, 400, NULL, "prompt", "prompt is missing");
 	if (!cJSON_IsString(prompt) && !cJSON_IsArray(prompt))
-		return api_error_set(e, 400, NULL, "prompt", "prompt must be a string, an array of strings, or token ids, not %s",
-				     api_describe(prompt, buf, sizeof(buf)));
+		return api_error_set(
+			e, 400, NULL, "prompt",
+			"prompt must be a string, an array of strings, or token ids, not %s",
+			api_describe(prompt, buf, sizeof(buf)));
 	if (n > API_MAX_CHOICES / p->n)
-		return api_error_set(e, 400, NULL, "prompt", "%u prompts with n = %u make %llu choices; the limit is %d", n, p->n,
-				     (unsigned long long)n * p->n, API_MAX_CHOICES);
+		return api_error_set(e, 400, NULL, "prompt",
+				     "%u prompts with n = %u make %llu choices; the limit is %d", n,
+				     p->n, (unsigned long long)n * p->n, API_MAX_CHOICES);
 	p->prompts = calloc(n, sizeof(*p->prompts));
 	if (!p->prompts)
 		return out_of_memory(e);
@@ -210,12 +232,16 @@ bool api_parse_prompts(struct api_params *p, struct api_error *e)
 		return cJSON_IsString(prompt) || parse_ids(prompt, &p->prompts[0], e);
 	}
 	n = 0;
-	cJSON_ArrayForEach(item, prompt) {
+	cJSON_ArrayForEach(item, prompt)
+	{
 		struct api_prompt *one = &p->prompts[n++];
 
-		if (cJSON_IsString(prompt->child) != cJSON_IsString(item) || (!cJSON_IsString(item) && !cJSON_IsArray(item)))
-			return api_error_set(e, 400, NULL, "prompt", "prompt must hold strings only or arrays only, not %s among them",
-					     api_describe(item, buf, sizeof(buf)));
+		if (cJSON_IsString(prompt->child) != cJSON_IsString(item) ||
+		    (!cJSON_IsString(item) && !cJSON_IsArray(item)))
+			return api_error_set(
+				e, 400, NULL, "prompt",
+				"prompt must hold strings only or arrays only, not %s among them",
+				api_describe(item, buf, sizeof(buf)));
 		if (cJSON_IsString(item))
 			one->text = item->valuestring;
 		else if (!parse_ids(item, one, e))

@@ -24,22 +24,29 @@ static bool parse_stop(struct api_params *p, struct api_error *e)
 		int n = cJSON_GetArraySize(stop);
 
 		if (n > STOP_MAX_STRINGS)
-			return api_error_set(e, 400, NULL, "stop", "stop has %d strings; the limit is %d", n, STOP_MAX_STRINGS);
-		cJSON_ArrayForEach(item, stop) {
+			return api_error_set(e, 400, NULL, "stop",
+					     "stop has %d strings; the limit is %d", n,
+					     STOP_MAX_STRINGS);
+		cJSON_ArrayForEach(item, stop)
+		{
 			if (!cJSON_IsString(item))
-				return api_error_set(e, 400, NULL, "stop", "stop must hold strings, not %s",
+				return api_error_set(e, 400, NULL, "stop",
+						     "stop must hold strings, not %s",
 						     api_describe(item, buf, sizeof(buf)));
 			p->stop[p->n_stop++] = item->valuestring;
 		}
 	} else {
-		return api_error_set(e, 400, NULL, "stop", "stop must be a string or an array of strings, not %s",
+		return api_error_set(e, 400, NULL, "stop",
+				     "stop must be a string or an array of strings, not %s",
 				     api_describe(stop, buf, sizeof(buf)));
 	}
 	for (unsigned i = 0; i < p->n_stop; i++) {
 		size_t len = strlen(p->stop[i]);
 
 		if (!len || len > STOP_MAX_LEN)
-			return api_error_set(e, 400, NULL, "stop", "a stop string must have 1 to %d bytes, not %zu", STOP_MAX_LEN, len);
+			return api_error_set(e, 400, NULL, "stop",
+					     "a stop string must have 1 to %d bytes, not %zu",
+					     STOP_MAX_LEN, len);
 	}
 	return true;
 }
@@ -53,14 +60,18 @@ static bool parse_stop_tokens(struct api_params *p, struct api_error *e)
 	if (!list)
 		return true;
 	if (!cJSON_IsArray(list))
-		return api_error_set(e, 400, NULL, "stop_token_ids", "stop_token_ids must be an array of integers, not %s",
+		return api_error_set(e, 400, NULL, "stop_token_ids",
+				     "stop_token_ids must be an array of integers, not %s",
 				     api_describe(list, buf, sizeof(buf)));
 	if (cJSON_GetArraySize(list) > API_MAX_STOP_TOKENS)
-		return api_error_set(e, 400, NULL, "stop_token_ids", "stop_token_ids has %d ids; the limit is %d", cJSON_GetArraySize(list),
-				     API_MAX_STOP_TOKENS);
-	cJSON_ArrayForEach(item, list) {
+		return api_error_set(e, 400, NULL, "stop_token_ids",
+				     "stop_token_ids has %d ids; the limit is %d",
+				     cJSON_GetArraySize(list), API_MAX_STOP_TOKENS);
+	cJSON_ArrayForEach(item, list)
+	{
 		if (!api_value_int(item, &id) || id < 0 || id > INT32_MAX)
-			return api_error_set(e, 400, NULL, "stop_token_ids", "stop_token_ids must hold token ids, not %s",
+			return api_error_set(e, 400, NULL, "stop_token_ids",
+					     "stop_token_ids must hold token ids, not %s",
 					     api_describe(item, buf, sizeof(buf)));
 		p->stop_tokens[p->n_stop_tokens++] = (int32_t)id;
 	}
@@ -80,10 +91,12 @@ static bool parse_logprobs(struct api_params *p, struct api_error *e)
 		p->logprobs = (int)n;
 		return true;
 	}
-	if (!api_bool(p->root, "logprobs", &wanted, e) || !api_unsigned(p->root, "top_logprobs", 0, API_MAX_LOGPROBS, &top, e))
+	if (!api_bool(p->root, "logprobs", &wanted, e) ||
+	    !api_unsigned(p->root, "top_logprobs", 0, API_MAX_LOGPROBS, &top, e))
 		return false;
 	if (top && !wanted)
-		return api_error_set(e, 400, NULL, "top_logprobs", "top_logprobs is %u, but logprobs is not true", top);
+		return api_error_set(e, 400, NULL, "top_logprobs",
+				     "top_logprobs is %u, but logprobs is not true", top);
 	if (wanted)
 		p->logprobs = (int)top;
 	return true;
@@ -96,14 +109,17 @@ static bool parse_max_tokens(struct api_params *p, struct api_error *e)
 
 	if (!api_int(p->root, "max_tokens", min, INT32_MAX, &n, e))
 		return false;
-	if (p->kind == API_CHAT && !api_int(p->root, "max_completion_tokens", min, INT32_MAX, &n, e))
+	if (p->kind == API_CHAT &&
+	    !api_int(p->root, "max_completion_tokens", min, INT32_MAX, &n, e))
 		return false;
 	p->max_tokens_given = n >= 0;
 	p->max_tokens = n >= 0 ? (unsigned)n : 16;
 	if (!api_unsigned(p->root, "min_tokens", 0, INT32_MAX, &p->min_tokens, e))
 		return false;
 	if (p->max_tokens_given && p->min_tokens > p->max_tokens)
-		return api_error_set(e, 400, NULL, "min_tokens", "min_tokens is %u, but max_tokens is %u", p->min_tokens, p->max_tokens);
+		return api_error_set(e, 400, NULL, "min_tokens",
+				     "min_tokens is %u, but max_tokens is %u", p->min_tokens,
+				     p->max_tokens);
 	return true;
 }
 
@@ -114,8 +130,10 @@ static bool parse_sampling(struct api_params *p, struct api_error *e)
 	p->temperature = p->top_p = p->min_p = NAN;
 	p->top_k = -1;
 	p->seed_given = api_member(root, "seed");
-	if (!api_number(root, "temperature", 0, 2, &p->temperature, e) || !api_number(root, "top_p", 0, 1, &p->top_p, e) ||
-	    !api_number(root, "min_p", 0, 1, &p->min_p, e) || !api_int(root, "top_k", -1, INT32_MAX, &p->top_k, e) ||
+	if (!api_number(root, "temperature", 0, 2, &p->temperature, e) ||
+	    !api_number(root, "top_p", 0, 1, &p->top_p, e) ||
+	    !api_number(root, "min_p", 0, 1, &p->min_p, e) ||
+	    !api_int(root, "top_k", -1, INT32_MAX, &p->top_k, e) ||
 	    !api_int(root, "seed", INT64_MIN, INT64_MAX, &p->seed, e))
 		return false;
 	if (p->top_k == -1 && api_member(root, "top_k"))
@@ -133,10 +151,12 @@ static bool parse_stream(struct api_params *p, struct api_error *e)
 	if (!options)
 		return true;
 	if (!cJSON_IsObject(options))
-		return api_error_set(e, 400, NULL, "stream_options", "stream_options must be an object, not %s",
+		return api_error_set(e, 400, NULL, "stream_options",
+				     "stream_options must be an object, not %s",
 				     api_describe(options, buf, sizeof(buf)));
 	if (!p->stream)
-		return api_error_set(e, 400, NULL, "stream_options", "stream_options is only allowed when stream is true");
+		return api_error_set(e, 400, NULL, "stream_options",
+				     "stream_options is only allowed when stream is true");
 	return api_bool(options, "include_usage", &p->include_usage, e);
 }
 
@@ -147,9 +167,12 @@ static bool refuse_unsupported(const struct api_params *p, struct api_error *e)
 		const char *name;
 		double min, max, neutral;
 	} numbers[] = {
-		{"presence_penalty", -2, 2, 0}, {"frequency_penalty", -2, 2, 0}, {"repetition_penalty", 0, 1e9, 1},
+		{"presence_penalty", -2, 2, 0},
+		{"frequency_penalty", -2, 2, 0},
+		{"repetition_penalty", 0, 1e9, 1},
 	};
-	const cJSON *bias = api_member(p->root, "logit_bias"), *format = api_member(p->root, "response_format");
+	const cJSON *bias = api_member(p->root, "logit_bias"),
+		    *format = api_member(p->root, "response_format");
 	const char *suffix = NULL, *type = "text";
 	unsigned best_of = p->n;
 	char buf[96];
@@ -157,31 +180,39 @@ static bool refuse_unsupported(const struct api_params *p, struct api_error *e)
 	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		double value = numbers[i].neutral;
 
-		if (!api_number(p->root, numbers[i].name, numbers[i].min, numbers[i].max, &value, e))
+		if (!api_number(p->root, numbers[i].name, numbers[i].min, numbers[i].max, &value,
+				e))
 			return false;
 		if (value != numbers[i].neutral)
-			return api_error_set(e, 400, "unsupported_value", numbers[i].name, "%s is %g; only %g is supported", numbers[i].name,
+			return api_error_set(e, 400, "unsupported_value", numbers[i].name,
+					     "%s is %g; only %g is supported", numbers[i].name,
 					     value, numbers[i].neutral);
 	}
 	if (bias && (!cJSON_IsObject(bias) || bias->child))
-		return api_error_set(e, 400, "unsupported_value", "logit_bias", "logit_bias is %s; only an empty object is supported",
+		return api_error_set(e, 400, "unsupported_value", "logit_bias",
+				     "logit_bias is %s; only an empty object is supported",
 				     api_describe(bias, buf, sizeof(buf)));
 	if (format && !cJSON_IsObject(format))
-		return api_error_set(e, 400, NULL, "response_format", "response_format must be an object, not %s",
+		return api_error_set(e, 400, NULL, "response_format",
+				     "response_format must be an object, not %s",
 				     api_describe(format, buf, sizeof(buf)));
 	if (format && !api_string(format, "type", &type, e))
 		return false;
 	if (strcmp(type, "text"))
-		return api_error_set(e, 400, "unsupported_value", "response_format.type",
-				     "response_format.type is \"%.40s\"; only \"text\" is supported", type);
+		return api_error_set(
+			e, 400, "unsupported_value", "response_format.type",
+			"response_format.type is \"%.40s\"; only \"text\" is supported", type);
 	if (p->kind == API_CHAT)
 		return true;
-	if (!api_string(p->root, "suffix", &suffix, e) || !api_unsigned(p->root, "best_of", 1, API_MAX_N, &best_of, e))
+	if (!api_string(p->root, "suffix", &suffix, e) ||
+	    !api_unsigned(p->root, "best_of", 1, API_MAX_N, &best_of, e))
 		return false;
 	if (suffix && *suffix)
-		return api_error_set(e, 400, "unsupported_value", "suffix", "suffix is not supported");
+		return api_error_set(e, 400, "unsupported_value", "suffix",
+				     "suffix is not supported");
 	if (best_of != p->n)
-		return api_error_set(e, 400, "unsupported_value", "best_of", "best_of is %u; only n (%u) is supported", best_of, p->n);
+		return api_error_set(e, 400, "unsupported_value", "best_of",
+				     "best_of is %u; only n (%u) is supported", best_of, p->n);
 	return true;
 }
 
@@ -193,24 +224,28 @@ static bool parse_common(struct api_params *p, struct api_error *e)
 	p->n = 1;
 	p->skip_special = true;
 	if (!api_string(root, "model", &p->model, e) || !api_string(root, "user", &user, e) ||
-	    !api_unsigned(root, "n", 1, API_MAX_N, &p->n, e) || !api_bool(root, "ignore_eos", &p->ignore_eos, e) ||
+	    !api_unsigned(root, "n", 1, API_MAX_N, &p->n, e) ||
+	    !api_bool(root, "ignore_eos", &p->ignore_eos, e) ||
 	    !api_bool(root, "skip_special_tokens", &p->skip_special, e) ||
 	    !api_bool(root, "include_stop_str_in_output", &p->include_stop, e))
 		return false;
 	if (p->kind == API_COMPLETION && !api_bool(root, "echo", &p->echo, e))
 		return false;
-	return parse_stream(p, e) && parse_sampling(p, e) && parse_max_tokens(p, e) && parse_stop(p, e) && parse_stop_tokens(p, e) &&
-	       parse_logprobs(p, e) && refuse_unsupported(p, e);
+	return parse_stream(p, e) && parse_sampling(p, e) && parse_max_tokens(p, e) &&
+	       parse_stop(p, e) && parse_stop_tokens(p, e) && parse_logprobs(p, e) &&
+	       refuse_unsupported(p, e);
 }
 
-bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct api_params *ret, struct api_error *e)
+bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct api_params *ret,
+		      struct api_error *e)
 {
 	struct api_params p = {.kind = kind};
 	char err[256];
 	bool ok;
 
 	if (api_count_values(body, len, API_MAX_VALUES) > API_MAX_VALUES)
-		return api_error_set(e, 400, NULL, NULL, "the JSON body has more than %d values", API_MAX_VALUES);
+		return api_error_set(e, 400, NULL, NULL, "the JSON body has more than %d values",
+				     API_MAX_VALUES);
 	p.root = txda_json_parse(body, len, err, sizeof(err));
 	if (!p.root)
 		return api_error_set(e, 400, NULL, NULL, "the body is not valid JSON: %s", err);
@@ -218,8 +253,10 @@ bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct a
 		cJSON_Delete(p.root);
 		return api_error_set(e, 400, NULL, NULL, "the body must be a JSON object");
 	}
-	/* Notes the literals that a double cannot hold; without them only numbers above 2^53 are refused. */
-	ok = !txda_template_mark_numbers(p.root, body, len) || api_error_set(e, 500, NULL, NULL, "out of memory");
+	/* Notes the literals that a double cannot hold; without them only numbers above 2^53 are
+	 * refused. */
+	ok = !txda_template_mark_numbers(p.root, body, len) ||
+	     api_error_set(e, 500, NULL, NULL, "out of memory");
 	ok = ok && api_check_duplicates(p.root, e) && parse_common(&p, e) &&
 	     (kind == API_CHAT ? api_parse_messages(&p, e) : api_parse_prompts(&p, e));
 	if (!ok) {

@@ -40,7 +40,8 @@ const char *api_describe(const cJSON *value, char *buf, size_t len)
 			while (n && ((unsigned char)value->valuestring[n] & 0xC0) == 0x80)
 				n--;
 		}
-		snprintf(buf, len, "\"%.*s%s\"", (int)n, value->valuestring, value->valuestring[n] ? "..." : "");
+		snprintf(buf, len, "\"%.*s%s\"", (int)n, value->valuestring,
+			 value->valuestring[n] ? "..." : "");
 		return buf;
 	}
 }
@@ -49,7 +50,8 @@ static bool wrong(const char *name, const cJSON *value, const char *wanted, stru
 {
 	char buf[96];
 
-	return api_error_set(e, 400, NULL, name, "%s must be %s, not %s", name, wanted, api_describe(value, buf, sizeof(buf)));
+	return api_error_set(e, 400, NULL, name, "%s must be %s, not %s", name, wanted,
+			     api_describe(value, buf, sizeof(buf)));
 }
 
 bool api_bool(const cJSON *object, const char *name, bool *ret, struct api_error *e)
@@ -74,7 +76,8 @@ bool api_string(const cJSON *object, const char *name, const char **ret, struct 
 	return true;
 }
 
-bool api_number(const cJSON *object, const char *name, double min, double max, double *ret, struct api_error *e)
+bool api_number(const cJSON *object, const char *name, double min, double max, double *ret,
+		struct api_error *e)
 {
 	const cJSON *value = api_member(object, name);
 	char wanted[96];
@@ -112,7 +115,8 @@ bool api_value_int(const cJSON *value, int64_t *ret)
 	return true;
 }
 
-bool api_int(const cJSON *object, const char *name, int64_t min, int64_t max, int64_t *ret, struct api_error *e)
+bool api_int(const cJSON *object, const char *name, int64_t min, int64_t max, int64_t *ret,
+	     struct api_error *e)
 {
 	const cJSON *value = api_member(object, name);
 	char wanted[96];
@@ -121,14 +125,16 @@ bool api_int(const cJSON *object, const char *name, int64_t min, int64_t max, in
 	if (!value)
 		return true;
 	if (!api_value_int(value, &n) || n < min || n > max) {
-		snprintf(wanted, sizeof(wanted), "an integer between %" PRId64 " and %" PRId64, min, max);
+		snprintf(wanted, sizeof(wanted), "an integer between %" PRId64 " and %" PRId64, min,
+			 max);
 		return wrong(name, value, wanted, e);
 	}
 	*ret = n;
 	return true;
 }
 
-bool api_unsigned(const cJSON *object, const char *name, unsigned min, unsigned max, unsigned *ret, struct api_error *e)
+bool api_unsigned(const cJSON *object, const char *name, unsigned min, unsigned max, unsigned *ret,
+		  struct api_error *e)
 {
 	int64_t n = *ret;
 
@@ -155,12 +161,13 @@ static bool keys_unique(const cJSON *object, struct api_error *e)
 	keys = malloc(n * sizeof(*keys));
 	if (!keys)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	cJSON_ArrayForEach(item, object)
-		keys[i++] = item->string;
+	cJSON_ArrayForEach(item, object) keys[i++] = item->string;
 	qsort(keys, n, sizeof(*keys), compare_keys);
 	for (i = 1; ok && i < n; i++)
 		if (!strcmp(keys[i - 1], keys[i]))
-			ok = api_error_set(e, 400, NULL, NULL, "the JSON body has the key \"%.80s\" twice in one object", keys[i]);
+			ok = api_error_set(
+				e, 400, NULL, NULL,
+				"the JSON body has the key \"%.80s\" twice in one object", keys[i]);
 	free(keys);
 	return ok;
 }
@@ -172,9 +179,8 @@ bool api_check_duplicates(const cJSON *root, struct api_error *e)
 
 	if (cJSON_IsObject(root) && !keys_unique(root, e))
 		return false;
-	cJSON_ArrayForEach(item, root)
-		if (item->child && !api_check_duplicates(item, e))
-			return false;
+	cJSON_ArrayForEach(item,
+			   root) if (item->child && !api_check_duplicates(item, e)) return false;
 	return true;
 }
 

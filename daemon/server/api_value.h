@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading members of a JSON object with their types and ranges: each function leaves *ret alone when the member is absent or null,
- * and returns false with @e set when it is wrong. @path, if not NULL, is put before the name in errors.
+ * Reading members of a JSON object with their types and ranges: each function leaves *ret alone
+ * when the member is absent or null, and returns false with @e set when it is wrong. @path, if not
+ * NULL, is put before the name in errors.
  */
 #ifndef TXDA_SERVER_API_VALUE_H
 #define TXDA_SERVER_API_VALUE_H
@@ -20,10 +21,14 @@ const char *api_describe(const cJSON *value, char *buf, size_t len);
 
 bool api_bool(const cJSON *object, const char *name, bool *ret, struct api_error *e);
 bool api_string(const cJSON *object, const char *name, const char **ret, struct api_error *e);
-bool api_number(const cJSON *object, const char *name, double min, double max, double *ret, struct api_error *e);
-bool api_int(const cJSON *object, const char *name, int64_t min, int64_t max, int64_t *ret, struct api_error *e);
-bool api_unsigned(const cJSON *object, const char *name, unsigned min, unsigned max, unsigned *ret, struct api_error *e);
-/* A value of an array or the like. Exact for all int64_t whose literal was noted (txda_template_mark_numbers()). */
+bool api_number(const cJSON *object, const char *name, double min, double max, double *ret,
+		struct api_error *e);
+bool api_int(const cJSON *object, const char *name, int64_t min, int64_t max, int64_t *ret,
+	     struct api_error *e);
+bool api_unsigned(const cJSON *object, const char *name, unsigned min, unsigned max, unsigned *ret,
+		  struct api_error *e);
+/* A value of an array or the like. Exact for all int64_t whose literal was noted
+ * (txda_template_mark_numbers()). */
 bool api_value_int(const cJSON *value, int64_t *ret);
 
 /* False when an object somewhere below has a key twice. */

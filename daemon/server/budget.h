@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes that all clients together make the daemon hold. One thread's; what was taken must be given back exactly. */
+/* Bytes that all clients together make the daemon hold. One thread's; what was taken must be given
+ * back exactly. */
 #ifndef TXDA_SERVER_BUDGET_H
 #define TXDA_SERVER_BUDGET_H
 

@@ -19,9 +19,11 @@ int choice_init(struct choice *c, const struct engine_sampling *sampling)
 	if (p->logprobs >= 0)
 		c->marks = calloc(sampling->max_tokens, sizeof(*c->marks));
 	if (!c->stop || (p->logprobs >= 0 && !c->marks) ||
-	    txda_detok_new(c->text_side->tokenizer, p->skip_special, before, c->prompt->n, &c->detok))
+	    txda_detok_new(c->text_side->tokenizer, p->skip_special, before, c->prompt->n,
+			   &c->detok))
 		return -ENOMEM;
-	return engine_request_new(c->prompt->ids, c->prompt->n, sampling, p->echo && p->logprobs >= 0, &c->request);
+	return engine_request_new(c->prompt->ids, c->prompt->n, sampling,
+				  p->echo && p->logprobs >= 0, &c->request);
 }
 
 void choice_clear(struct choice *c)
@@ -69,7 +71,8 @@ static int feed_text(struct choice *c, const char *text, size_t len)
 	return c->text.failed ? -ENOMEM : r;
 }
 
-/* The tokens that begin in the released text are shown with it; at the end those of no text, too. */
+/* The tokens that begin in the released text are shown with it; at the end those of no text, too.
+ */
 static void show_tokens(struct choice *c, unsigned limit)
 {
 	bool all = c->finish_reason && !stop_matched(c->stop);
@@ -93,7 +96,8 @@ static int take_token(struct choice *c, int32_t token)
 	int r;
 
 	if (c->marks)
-		c->marks[c->seen] = (struct token_mark){.byte = c->fed_bytes, .character = c->fed_characters};
+		c->marks[c->seen] =
+			(struct token_mark){.byte = c->fed_bytes, .character = c->fed_characters};
 	r = txda_detok_feed(c->detok, (uint32_t)token, &text, &len);
 	if (r)
 		return r;
@@ -130,14 +134,17 @@ static int finish(struct choice *c, enum engine_finish how, unsigned shown)
 int choice_advance(struct choice *c, unsigned max)
 {
 	struct engine_request *r = c->request;
-	enum engine_finish how = (enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
+	enum engine_finish how =
+		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
 	unsigned n = atomic_load_explicit(&r->n_tokens, memory_order_acquire), limit = n, taken = 0;
 	bool echo_only = c->params->max_tokens_given && !c->params->max_tokens;
 
 	if (c->finish_reason)
 		return 0;
-	/* A stop token is not shown. While the engine runs, the last token may turn out to be the one that ended it. */
-	if (n && ((how == ENGINE_FINISH_STOP) || (how == ENGINE_RUNNING && is_stop_token(&r->sampling, r->tokens[n - 1]))))
+	/* A stop token is not shown. While the engine runs, the last token may turn out to be the
+	 * one that ended it. */
+	if (n && ((how == ENGINE_FINISH_STOP) ||
+		  (how == ENGINE_RUNNING && is_stop_token(&r->sampling, r->tokens[n - 1]))))
 		limit--;
 	if (echo_only)
 		limit = 0;

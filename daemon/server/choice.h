@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One answer in the making: takes the engine's tokens as they come, turns them into text, watches for stop strings, and keeps what was not yet
- * sent. Knows neither JSON nor sockets.
+ * One answer in the making: takes the engine's tokens as they come, turns them into text, watches
+ * for stop strings, and keeps what was not yet sent. Knows neither JSON nor sockets.
  *
  * Threads: the event loop's; the engine's side of the request is read as engine.h says.
  */
@@ -30,24 +30,24 @@ struct choice {
 	const struct api_params *params;
 	const struct model_text *text_side;
 	struct engine_request *request;
-	bool engine_done;		/* the engine is through with the request, and that was counted */
+	bool engine_done; /* the engine is through with the request, and that was counted */
 
 	struct txda_detok *detok;
 	struct stop_matcher *stop;
-	unsigned seen;			/* tokens taken from the request */
-	unsigned completion_tokens;	/* of the usage; final once finish_reason is set */
-	size_t fed_bytes;		/* text that came out of the detokeniser */
+	unsigned seen;		    /* tokens taken from the request */
+	unsigned completion_tokens; /* of the usage; final once finish_reason is set */
+	size_t fed_bytes;	    /* text that came out of the detokeniser */
 	unsigned fed_characters;
-	size_t released;		/* bytes of it that passed the stop strings */
+	size_t released; /* bytes of it that passed the stop strings */
 
-	struct json_out text;		/* released and not yet taken by choice_sent(), as plain bytes */
-	struct token_mark *marks;	/* [max_tokens]; only if log probabilities are wanted */
-	unsigned shown_from, shown_to;	/* tokens whose log probabilities go with that text */
-	const char *finish_reason;	/* "stop", "length"; NULL: goes on */
+	struct json_out text;	  /* released and not yet taken by choice_sent(), as plain bytes */
+	struct token_mark *marks; /* [max_tokens]; only if log probabilities are wanted */
+	unsigned shown_from, shown_to; /* tokens whose log probabilities go with that text */
+	const char *finish_reason;     /* "stop", "length"; NULL: goes on */
 	uint64_t last_news_ns;
-	unsigned counted;		/* tokens that the metrics know of */
-	bool begun;			/* something of it was streamed */
-	unsigned echo_characters;	/* of the echoed prompt, once it was streamed */
+	unsigned counted;	  /* tokens that the metrics know of */
+	bool begun;		  /* something of it was streamed */
+	unsigned echo_characters; /* of the echoed prompt, once it was streamed */
 };
 
 /* Prepares text side and engine request. 0 or -ENOMEM; choice_clear() is due in any case. */
@@ -55,8 +55,9 @@ int choice_init(struct choice *c, const struct engine_sampling *sampling);
 void choice_clear(struct choice *c);
 
 /*
- * Takes up to @max tokens. Returns how many there were, 0 also when finish_reason was set before; or -ENOMEM. When the engine ended the request with an error
- * or a cancellation, finish_reason stays NULL.
+ * Takes up to @max tokens. Returns how many there were, 0 also when finish_reason was set before;
+ * or -ENOMEM. When the engine ended the request with an error or a cancellation, finish_reason
+ * stays NULL.
  */
 int choice_advance(struct choice *c, unsigned max);
 /* What lies in text and shown was sent. */

@@ -13,10 +13,11 @@
 #include "respond.h"
 #include "server_internal.h"
 
-#define TOKENS_PER_EVENT 32		/* most that one event carries, so that log probabilities do not make it huge */
-#define CHOICE_OVERHEAD	 8192		/* bytes that a choice takes apart from its tokens, about */
-#define LOGPROB_BYTES	 128		/* of an entry in the answer, about */
-#define TRIM_BYTES	 ((uint64_t)4 << 20)
+#define TOKENS_PER_EVENT                                                                           \
+	32 /* most that one event carries, so that log probabilities do not make it huge */
+#define CHOICE_OVERHEAD 8192 /* bytes that a choice takes apart from its tokens, about */
+#define LOGPROB_BYTES	128  /* of an entry in the answer, about */
+#define TRIM_BYTES	((uint64_t)4 << 20)
 
 static struct exchange *of_job(struct textpool_job *job)
 {
@@ -57,7 +58,8 @@ static void free_if_over(struct exchange *x)
 static void cancel_choices(struct exchange *x)
 {
 	for (unsigned i = 0; i < x->n_choices; i++)
-		if (x->choices[i].request && x->choices[i].request->client && !x->choices[i].engine_done)
+		if (x->choices[i].request && x->choices[i].request->client &&
+		    !x->choices[i].engine_done)
 			engine_cancel(x->model->engine, x->choices[i].request);
 }
 
@@ -104,14 +106,15 @@ static void run_job(struct textpool_job *job)
 		char names[256];
 
 		models_names(x->server, names, sizeof(names));
-		api_error_set(&x->error, 404, "model_not_found", "model", "the model \"%.80s\" does not exist; served are: %s",
-			      x->params.model, names);
+		api_error_set(&x->error, 404, "model_not_found", "model",
+			      "the model \"%.80s\" does not exist; served are: %s", x->params.model,
+			      names);
 		return;
 	}
 	x->model_name = x->params.model ? x->params.model : x->model->config->names[0];
 	x->text = atomic_load_explicit(&x->model->text, memory_order_acquire);
 	if (!x->text)
-		return;		/* it is loading; the loop knows the words */
+		return; /* it is loading; the loop knows the words */
 	x->n_prompts = x->kind == API_CHAT ? 1 : x->params.n_prompts;
 	x->prompts = calloc(x->n_prompts, sizeof(*x->prompts));
 	if (!x->prompts) {
@@ -131,18 +134,23 @@ static bool take_budget(struct exchange *x, struct api_error *e)
 	uint64_t per_token = 16, bytes = 0;
 
 	if (x->params.logprobs >= 0)
-		per_token += (1 + (uint64_t)x->params.logprobs) * (sizeof(struct engine_logprob) + LOGPROB_BYTES);
+		per_token += (1 + (uint64_t)x->params.logprobs) *
+			     (sizeof(struct engine_logprob) + LOGPROB_BYTES);
 	for (unsigned i = 0; i < x->n_prompts; i++)
-		bytes += x->params.n * (CHOICE_OVERHEAD + 8 * (uint64_t)x->prompts[i].n + x->params.max_tokens * per_token);
+		bytes += x->params.n * (CHOICE_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
+					x->params.max_tokens * per_token);
 	if (bytes > budget->limit)
-		return api_error_set(e, 400, NULL, "max_tokens", "the answer may take %llu bytes of memory; the limit is %llu",
+		return api_error_set(e, 400, NULL, "max_tokens",
+				     "the answer may take %llu bytes of memory; the limit is %llu",
 				     (unsigned long long)bytes, (unsigned long long)budget->limit);
 	budget_give(budget, x->held);
 	x->held = 0;
 	if (!budget_take(budget, bytes))
 		return api_error_set(e, 429, "overloaded", NULL,
-				     "too much is queued: %llu bytes are held for all clients, the answer may take %llu; the limit is %llu",
-				     (unsigned long long)budget->used, (unsigned long long)bytes, (unsigned long long)budget->limit);
+				     "too much is queued: %llu bytes are held for all clients, the "
+				     "answer may take %llu; the limit is %llu",
+				     (unsigned long long)budget->used, (unsigned long long)bytes,
+				     (unsigned long long)budget->limit);
 	x->held = bytes;
 	return true;
 }
@@ -161,13 +169,21 @@ static uint64_t choose_seed(const struct exchange *x)
 static bool submit_error(const struct exchange *x, int error, const char *text, struct api_error *e)
 {
 	switch (error) {
-	case -EAGAIN: return api_error_set(e, 429, "overloaded", NULL, "the queue is full: %s", text);
+	case -EAGAIN:
+		return api_error_set(e, 429, "overloaded", NULL, "the queue is full: %s", text);
 	case -E2BIG:
-		return api_error_set(e, 400, "context_length_exceeded", x->kind == API_CHAT ? "messages" : "prompt", "%s", text);
-	case -ESHUTDOWN: return api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
-	case -EIO: return api_error_set(e, 503, "model_lost", NULL, "the chips of the model failed: %s", text);
+		return api_error_set(e, 400, "context_length_exceeded",
+				     x->kind == API_CHAT ? "messages" : "prompt", "%s", text);
+	case -ESHUTDOWN:
+		return api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
+	case -EIO:
+		return api_error_set(e, 503, "model_lost", NULL,
+				     "the chips of the model failed: %s", text);
 	case -ENOMEM: return api_error_set(e, 500, NULL, NULL, "out of memory");
-	default: return api_error_set(e, 500, NULL, NULL, "the request could not be started: %s (%s)", text, strerror(-error));
+	default:
+		return api_error_set(e, 500, NULL, NULL,
+				     "the request could not be started: %s (%s)", text,
+				     strerror(-error));
 	}
 }
 
@@ -256,7 +272,8 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	x->created = time(NULL);
 	x->arrived_ns = server_now_ns();
 	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx", kind == API_CHAT ? "chatcmpl" : "cmpl",
-		 (unsigned long long)(s->metrics.start_time * 1e6), (unsigned long long)++s->next_id);
+		 (unsigned long long)(s->metrics.start_time * 1e6),
+		 (unsigned long long)++s->next_id);
 	x->next = s->exchanges;
 	if (x->next)
 		x->next->prev = x;
@@ -270,7 +287,8 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	if (!x->body) {
 		api_error_set(&e, 400, NULL, NULL, "the body is empty; a JSON object is expected");
 	} else if (textpool_add(s->pool, &x->job)) {
-		api_error_set(&e, 429, "overloaded", NULL, "the queue of requests to be read is full");
+		api_error_set(&e, 429, "overloaded", NULL,
+			      "the queue of requests to be read is full");
 	} else {
 		x->in_pool = true;
 		http_conn_set_user(c, x);
@@ -287,7 +305,8 @@ static void stream_write(struct exchange *x, struct json_out *o)
 	if (!x->streaming) {
 		char header[96];
 
-		snprintf(header, sizeof(header), "Cache-Control: no-cache\r\nX-Request-Id: %s\r\n", x->id);
+		snprintf(header, sizeof(header), "Cache-Control: no-cache\r\nX-Request-Id: %s\r\n",
+			 x->id);
 		http_stream_begin(x->conn, 200, "text/event-stream; charset=utf-8", header);
 		server_count_response(x->server, 200);
 		x->streaming = true;
@@ -394,18 +413,21 @@ static void pump(struct exchange *x, struct choice *c)
 static void observe_tokens(struct choice *c)
 {
 	struct metrics_model *m = &c->exchange->model->metrics;
-	unsigned n = atomic_load_explicit(&c->request->n_tokens, memory_order_acquire), before = c->counted;
+	unsigned n = atomic_load_explicit(&c->request->n_tokens, memory_order_acquire),
+		 before = c->counted;
 	uint64_t now = server_now_ns();
 
 	if (n == before)
 		return;
 	c->counted = n;
 	if (!before) {
-		metrics_observe(m, METRICS_TIME_TO_FIRST_TOKEN, (double)(now - c->exchange->arrived_ns) / 1e9, 1);
+		metrics_observe(m, METRICS_TIME_TO_FIRST_TOKEN,
+				(double)(now - c->exchange->arrived_ns) / 1e9, 1);
 		before = 1;
 	}
 	if (n > before)
-		metrics_observe(m, METRICS_INTER_TOKEN_LATENCY, (double)(now - c->last_news_ns) / 1e9 / (n - before), n - before);
+		metrics_observe(m, METRICS_INTER_TOKEN_LATENCY,
+				(double)(now - c->last_news_ns) / 1e9 / (n - before), n - before);
 	c->last_news_ns = now;
 }
 
@@ -439,12 +461,14 @@ static void observe_end(const struct choice *c, enum engine_finish how)
 	metrics_observe(m, METRICS_GENERATION_TOKENS, atomic_load(&r->n_tokens), 1);
 }
 
-static void fail_by_engine(struct exchange *x, const struct engine_request *r, enum engine_finish how)
+static void fail_by_engine(struct exchange *x, const struct engine_request *r,
+			   enum engine_finish how)
 {
 	struct api_error e;
 
 	if (how == ENGINE_FINISH_CANCELLED)
-		api_error_set(&e, 503, "shutting_down", NULL, "the request was ended because the model is being unloaded");
+		api_error_set(&e, 503, "shutting_down", NULL,
+			      "the request was ended because the model is being unloaded");
 	else
 		submit_error(x, r->error ? r->error : -EIO, r->error_text, &e);
 	fail(x, &e);
@@ -455,7 +479,8 @@ void exchange_news(struct choice *c)
 	struct exchange *x = c->exchange;
 	struct engine_request *r = c->request;
 	struct served_model *m = x->model;
-	enum engine_finish how = (enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
+	enum engine_finish how =
+		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
 	bool ended = how != ENGINE_RUNNING && !c->engine_done;
 
 	observe_tokens(c);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One request to /v1/chat/completions or /v1/completions, from its body to the last byte of the answer:
+ * One request to /v1/chat/completions or /v1/completions, from its body to the last byte of the
+ *answer:
  *
  *	exchange_start()   the body goes to the text pool: JSON → parameters → template → tokens
  *	job done           one engine request per choice is submitted
  *	news from engine   tokens → text → events of a stream, or collected for one reply
  *	end                usage, metrics; freed when the engine is through with every choice, too
  *
- * When the client goes away (or an error ends it early) the choices are cancelled and the exchange outlives the connection until the engine has let go.
+ * When the client goes away (or an error ends it early) the choices are cancelled and the exchange
+ *outlives the connection until the engine has let go.
  *
  * Threads: the event loop's, but for the job.
  */
@@ -26,7 +28,7 @@ struct exchange {
 	struct exchange *prev, *next;
 	struct textpool_job job;
 	bool in_pool;
-	struct http_conn *conn;		/* NULL: gone, or answered */
+	struct http_conn *conn; /* NULL: gone, or answered */
 	uid_t uid;
 	enum api_kind kind;
 	char *body;
@@ -38,19 +40,19 @@ struct exchange {
 	struct api_params params;
 	struct served_model *model;
 	const struct model_text *text;
-	struct prompt_tokens *prompts;	/* [n_prompts] */
+	struct prompt_tokens *prompts; /* [n_prompts] */
 	unsigned n_prompts;
 
 	char id[40];
-	const char *model_name;		/* as the request called it */
+	const char *model_name; /* as the request called it */
 	int64_t created;
 	uint64_t arrived_ns;
-	struct choice *choices;		/* [n_choices], prompts outermost */
+	struct choice *choices; /* [n_choices], prompts outermost */
 	unsigned n_choices;
-	unsigned live;			/* engine requests that have not ended */
-	bool streaming;			/* the head of the stream was sent */
-	bool answered;			/* nothing more will be sent */
-	uint64_t held;			/* bytes taken from the budget */
+	unsigned live;	/* engine requests that have not ended */
+	bool streaming; /* the head of the stream was sent */
+	bool answered;	/* nothing more will be sent */
+	uint64_t held;	/* bytes taken from the budget */
 };
 
 /* Takes over the request on @c, its body included. */

@@ -14,13 +14,15 @@
 #include <event2/buffer.h>
 #include <event2/event.h>
 
-#define LOOKAHEAD    ((size_t)16 << 10)	/* bytes read ahead of the answer to a request */
-#define LINGER_BYTES ((size_t)64 << 20)	/* thrown away after an error, so that the client sees the answer */
-#define LINGER_MS    3000
+#define LOOKAHEAD ((size_t)16 << 10) /* bytes read ahead of the answer to a request */
+#define LINGER_BYTES                                                                               \
+	((size_t)64 << 20) /* thrown away after an error, so that the client sees the answer */
+#define LINGER_MS 3000
 
 static void conn_account(struct http_conn *c)
 {
-	uint64_t now = http_parser_memory(c->parser) + evbuffer_get_length(c->in) + evbuffer_get_length(c->out);
+	uint64_t now = http_parser_memory(c->parser) + evbuffer_get_length(c->in) +
+		       evbuffer_get_length(c->out);
 
 	budget_replace(c->server->options.budget, c->accounted, now);
 	c->accounted = now;
@@ -122,18 +124,22 @@ static void after_answer(struct http_conn *c)
 	wake(c);
 }
 
-static void put_head(struct http_conn *c, int status, const char *type, const char *headers, const char *framing)
+static void put_head(struct http_conn *c, int status, const char *type, const char *headers,
+		     const char *framing)
 {
 	char date[64];
 
 	http_date(date, sizeof(date));
-	evbuffer_add_printf(c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s%s%s\r\n", status, http_reason(status), date,
-			    type, headers ? headers : "", framing,
-			    c->keep_alive && !c->server->draining ? (c->minor ? "" : "Connection: keep-alive\r\n")
-								  : "Connection: close\r\n");
+	evbuffer_add_printf(c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s%s%s\r\n",
+			    status, http_reason(status), date, type, headers ? headers : "",
+			    framing,
+			    c->keep_alive && !c->server->draining
+				    ? (c->minor ? "" : "Connection: keep-alive\r\n")
+				    : "Connection: close\r\n");
 }
 
-void http_reply(struct http_conn *c, int status, const char *type, const char *headers, const char *body, size_t len)
+void http_reply(struct http_conn *c, int status, const char *type, const char *headers,
+		const char *body, size_t len)
 {
 	char framing[48];
 
@@ -200,7 +206,8 @@ static void refuse(struct http_conn *c, int status, const char *message)
 	c->keep_alive = false;
 	c->head_only = false;
 	enter(c, CONN_BUSY);
-	http_reply(c, status, "application/json", status == 429 || status == 503 ? "Retry-After: 1\r\n" : NULL, body ? body : "",
+	http_reply(c, status, "application/json",
+		   status == 429 || status == 503 ? "Retry-After: 1\r\n" : NULL, body ? body : "",
 		   body ? strlen(body) : 0);
 	free(body);
 	c->linger = true;
@@ -217,7 +224,9 @@ static void head_complete(struct http_conn *c)
 	c->head_done = true;
 	c->since = http_now_ms();
 	if (r->content_length > budget->limit || budget->used > budget->limit - r->content_length) {
-		snprintf(message, sizeof(message), "too much is queued: %llu bytes are held for all clients; the limit is %llu",
+		snprintf(message, sizeof(message),
+			 "too much is queued: %llu bytes are held for all clients; the limit is "
+			 "%llu",
 			 (unsigned long long)budget->used, (unsigned long long)budget->limit);
 		refuse(c, 429, message);
 		return;
@@ -241,7 +250,8 @@ static void request_complete(struct http_conn *c)
 /* Feeds the parser what was read, as long as the connection is between requests or in one. */
 static void parse(struct http_conn *c)
 {
-	while (c->state == CONN_READING && evbuffer_get_length(c->out) <= c->server->options.congested_bytes / 4) {
+	while (c->state == CONN_READING &&
+	       evbuffer_get_length(c->out) <= c->server->options.congested_bytes / 4) {
 		struct evbuffer_iovec piece = {.iov_base = (void *)"", .iov_len = 0};
 		bool started = http_parser_started(c->parser);
 		enum http_parse result;
@@ -261,11 +271,14 @@ static void parse(struct http_conn *c)
 			c->head_done = false;
 			request_complete(c);
 			break;
-		case HTTP_PARSE_ERROR: refuse(c, http_parser_status(c->parser), http_parser_error(c->parser)); break;
+		case HTTP_PARSE_ERROR:
+			refuse(c, http_parser_status(c->parser), http_parser_error(c->parser));
+			break;
 		case HTTP_PARSE_MORE:
 			if (!piece.iov_len)
 				return;
-			if (c->accounted && c->server->options.budget->used > c->server->options.budget->limit) {
+			if (c->accounted &&
+			    c->server->options.budget->used > c->server->options.budget->limit) {
 				refuse(c, 429, "too much is queued for all clients together");
 				return;
 			}
@@ -298,7 +311,8 @@ static void update_reading(struct http_conn *c)
 	http_server_retick(c->server, !want);
 }
 
-/* After anything happened: parse on, close what is to be closed. The last thing done with @c in a callback from the loop. */
+/* After anything happened: parse on, close what is to be closed. The last thing done with @c in a
+ * callback from the loop. */
 static void settle(struct http_conn *c)
 {
 	if (c->broken) {
@@ -310,8 +324,10 @@ static void settle(struct http_conn *c)
 		http_conn_lost(c);
 		return;
 	}
-	/* Nothing in the works, and nothing more will come or is wanted. A request begun and cut off is nothing, too. */
-	if (c->state == CONN_READING && !evbuffer_get_length(c->in) && !evbuffer_get_length(c->out) &&
+	/* Nothing in the works, and nothing more will come or is wanted. A request begun and cut
+	 * off is nothing, too. */
+	if (c->state == CONN_READING && !evbuffer_get_length(c->in) &&
+	    !evbuffer_get_length(c->out) &&
 	    (c->half_closed || (c->server->draining && !http_parser_started(c->parser)))) {
 		http_conn_free(c);
 		return;
@@ -366,7 +382,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct http_conn *c = arg;
 	char buf[65536];
-	size_t room = c->state == CONN_READING || c->state >= CONN_CLOSING ? sizeof(buf) : LOOKAHEAD;
+	size_t room =
+		c->state == CONN_READING || c->state >= CONN_CLOSING ? sizeof(buf) : LOOKAHEAD;
 	ssize_t n = read(fd, buf, room);
 
 	(void)what;
@@ -394,7 +411,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	settle(c);
 }
 
-/* Deadlines, and the peers whose end of file cannot be seen because nothing is read from them. May free @c. */
+/* Deadlines, and the peers whose end of file cannot be seen because nothing is read from them. May
+ * free @c. */
 void http_conn_tick(struct http_conn *c, uint64_t now)
 {
 	const struct http_options *o = &c->server->options;
@@ -405,7 +423,8 @@ void http_conn_tick(struct http_conn *c, uint64_t now)
 		return;
 	}
 	if (evbuffer_get_length(c->out)) {
-		if (now - c->progress > o->stall_seconds * 1000ull && now - c->since > o->stall_seconds * 1000ull)
+		if (now - c->progress > o->stall_seconds * 1000ull &&
+		    now - c->since > o->stall_seconds * 1000ull)
 			http_conn_lost(c);
 		return;
 	}
@@ -421,7 +440,9 @@ void http_conn_tick(struct http_conn *c, uint64_t now)
 	} else if (age > (c->head_done ? o->body_seconds : o->head_seconds) * 1000ull) {
 		char message[96];
 
-		snprintf(message, sizeof(message), "the %s of the request did not arrive within %u s", c->head_done ? "body" : "head",
+		snprintf(message, sizeof(message),
+			 "the %s of the request did not arrive within %u s",
+			 c->head_done ? "body" : "head",
 			 c->head_done ? o->body_seconds : o->head_seconds);
 		refuse(c, 408, message);
 	}
@@ -448,7 +469,8 @@ struct http_conn *http_conn_new(struct http_server *s, int fd)
 	c->read_event = event_new(s->base, fd, EV_READ | EV_PERSIST, on_readable, c);
 	c->write_event = event_new(s->base, fd, EV_WRITE | EV_PERSIST, on_writable, c);
 	c->work_event = event_new(s->base, -1, 0, on_work, c);
-	if (!c->in || !c->out || !c->parser || !c->read_event || !c->write_event || !c->work_event) {
+	if (!c->in || !c->out || !c->parser || !c->read_event || !c->write_event ||
+	    !c->work_event) {
 		http_conn_free(c);
 		return NULL;
 	}

@@ -2,18 +2,20 @@
 /*
  * An HTTP/1.1 server on Unix sockets, in one event loop.
  *
- * It reads requests (http_parser.h), hands each whole one to the owner, and sends what the owner answers: a reply in one piece
- * or a stream. A connection has one request in the owner's hands at a time; pipelined ones wait.
+ * It reads requests (http_parser.h), hands each whole one to the owner, and sends what the owner
+ * answers: a reply in one piece or a stream. A connection has one request in the owner's hands at a
+ * time; pipelined ones wait.
  *
- * What a client can do to it is bounded: the number of connections (an idle one makes room for a new one), the time that a
- * head, a body and a stalled reader may take, and the bytes held for all clients together (struct budget). A client that goes away
- * is noticed at once, also while it waits or does not read. A client that only shuts down its writing side still gets its answer.
+ * What a client can do to it is bounded: the number of connections (an idle one makes room for a
+ * new one), the time that a head, a body and a stalled reader may take, and the bytes held for all
+ * clients together (struct budget). A client that goes away is noticed at once, also while it waits
+ * or does not read. A client that only shuts down its writing side still gets its answer.
  *
- * Slow readers: http_stream_write() always takes what it is given. The owner asks http_conn_congested() before it makes more and gets
- * on_drained() when there is room again.
+ * Slow readers: http_stream_write() always takes what it is given. The owner asks
+ * http_conn_congested() before it makes more and gets on_drained() when there is room again.
  *
- * Threads: all in the thread of the event loop. No function here calls back into the owner, except that the callbacks
- * come from the loop.
+ * Threads: all in the thread of the event loop. No function here calls back into the owner, except
+ * that the callbacks come from the loop.
  */
 #ifndef TXDA_SERVER_HTTP_H
 #define TXDA_SERVER_HTTP_H
@@ -31,7 +33,7 @@ struct http_server;
 struct http_conn;
 
 struct http_peer {
-	uid_t uid;		/* (uid_t)-1: unknown */
+	uid_t uid; /* (uid_t)-1: unknown */
 	gid_t gid;
 	pid_t pid;
 };
@@ -39,31 +41,33 @@ struct http_peer {
 struct http_options {
 	struct http_limits limits;
 	unsigned max_connections;
-	unsigned head_seconds;		/* from the first byte of a request to the end of its head */
-	unsigned body_seconds;		/* from there to the end of the body */
-	unsigned idle_seconds;		/* between requests */
-	unsigned stall_seconds;		/* without a byte taken while output waits */
-	size_t congested_bytes;		/* output that waits: more is congested, a quarter is drained */
+	unsigned head_seconds;	/* from the first byte of a request to the end of its head */
+	unsigned body_seconds;	/* from there to the end of the body */
+	unsigned idle_seconds;	/* between requests */
+	unsigned stall_seconds; /* without a byte taken while output waits */
+	size_t congested_bytes; /* output that waits: more is congested, a quarter is drained */
 	struct budget *budget;
 };
 
 struct http_callbacks {
 	/*
-	 * A request is complete; @r is valid until it is answered or this returns, the body can be taken (http_conn_take_body()). Must lead to one answer,
-	 * now or later, unless on_gone() comes first.
+	 * A request is complete; @r is valid until it is answered or this returns, the body can be
+	 * taken (http_conn_take_body()). Must lead to one answer, now or later, unless on_gone()
+	 * comes first.
 	 */
 	void (*on_request)(void *arg, struct http_conn *c, const struct http_request *r);
 	/* Makes the body of an error of this layer: a string to be freed, or NULL. */
 	char *(*error_body)(void *arg, int status, const char *message);
-	/* The client went away before its answer was complete: the connection must not be used any more. @user: http_conn_set_user() */
+	/* The client went away before its answer was complete: the connection must not be used any
+	 * more. @user: http_conn_set_user() */
 	void (*on_gone)(void *arg, void *user);
 	/* No longer congested. */
 	void (*on_drained)(void *arg, void *user);
 	void *arg;
 };
 
-int http_server_new(struct event_base *base, const struct http_options *options, const struct http_callbacks *callbacks,
-		    struct http_server **ret);
+int http_server_new(struct event_base *base, const struct http_options *options,
+		    const struct http_callbacks *callbacks, struct http_server **ret);
 /* Closes everything at once, without callbacks. */
 void http_server_free(struct http_server *s);
 /* Accepts connections from a listening socket, which stays the caller's. -ENOMEM, -ENOSPC. */
@@ -74,10 +78,11 @@ unsigned http_server_connections(const struct http_server *s);
 
 const struct http_peer *http_conn_peer(const struct http_conn *c);
 void http_conn_set_user(struct http_conn *c, void *user);
-char *http_conn_take_body(struct http_conn *c, size_t *ret_len);	/* to be freed by the caller */
+char *http_conn_take_body(struct http_conn *c, size_t *ret_len); /* to be freed by the caller */
 
 /* @headers: further header lines, each with its CRLF, or NULL. The body is copied. */
-void http_reply(struct http_conn *c, int status, const char *type, const char *headers, const char *body, size_t len);
+void http_reply(struct http_conn *c, int status, const char *type, const char *headers,
+		const char *body, size_t len);
 void http_stream_begin(struct http_conn *c, int status, const char *type, const char *headers);
 void http_stream_write(struct http_conn *c, const char *data, size_t len);
 void http_stream_end(struct http_conn *c);

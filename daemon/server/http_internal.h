@@ -11,11 +11,12 @@ struct evbuffer;
 #define HTTP_MAX_LISTENERS 4
 
 enum conn_state {
-	CONN_READING,		/* a request, or waiting for one */
-	CONN_BUSY,		/* the owner has the request and has not answered */
-	CONN_STREAMING,		/* the owner is answering */
-	CONN_CLOSING,		/* the last answer goes out */
-	CONN_LINGERING,		/* everything went out; what still comes is thrown away until the client closes */
+	CONN_READING,	/* a request, or waiting for one */
+	CONN_BUSY,	/* the owner has the request and has not answered */
+	CONN_STREAMING, /* the owner is answering */
+	CONN_CLOSING,	/* the last answer goes out */
+	CONN_LINGERING, /* everything went out; what still comes is thrown away until the client
+			   closes */
 };
 
 struct http_conn {
@@ -28,16 +29,16 @@ struct http_conn {
 	struct evbuffer *in, *out;
 	struct event *read_event, *write_event, *work_event;
 	void *user;
-	uint64_t since;		/* ms: of the state, of the first byte of a head, of the head's end */
-	uint64_t progress;	/* ms: when output last moved */
-	uint64_t accounted;	/* bytes taken from the budget */
+	uint64_t since;	    /* ms: of the state, of the first byte of a head, of the head's end */
+	uint64_t progress;  /* ms: when output last moved */
+	uint64_t accounted; /* bytes taken from the budget */
 	size_t thrown_away;
 	unsigned minor;
-	bool head_done;		/* the head of the request was parsed */
-	bool head_only;		/* HEAD: answers have no body */
+	bool head_done; /* the head of the request was parsed */
+	bool head_only; /* HEAD: answers have no body */
 	bool keep_alive, chunked, congested, reading;
-	bool half_closed;	/* the peer writes no more */
-	bool broken;		/* writing failed; to be freed by the loop */
+	bool half_closed; /* the peer writes no more */
+	bool broken;	  /* writing failed; to be freed by the loop */
 	bool linger;
 };
 
@@ -53,7 +54,7 @@ struct http_server {
 	bool tick_fast, draining;
 };
 
-struct http_conn *http_conn_new(struct http_server *s, int fd);	/* takes @fd, also on failure */
+struct http_conn *http_conn_new(struct http_server *s, int fd); /* takes @fd, also on failure */
 void http_conn_free(struct http_conn *c);
 void http_conn_lost(struct http_conn *c);
 void http_conn_tick(struct http_conn *c, uint64_t now);

@@ -13,10 +13,10 @@
 
 enum state {
 	STATE_HEAD,
-	STATE_BODY,		/* left bytes of the body remain */
+	STATE_BODY, /* left bytes of the body remain */
 	STATE_CHUNK_LINE,
 	STATE_CHUNK_DATA,
-	STATE_CHUNK_END,	/* the CRLF behind a chunk's data */
+	STATE_CHUNK_END, /* the CRLF behind a chunk's data */
 	STATE_TRAILER,
 	STATE_DONE,
 	STATE_ERROR,
@@ -27,9 +27,9 @@ struct http_parser {
 	enum state state;
 	struct http_request request;
 	struct http_header headers[HEADERS_HARD_LIMIT];
-	char *head;		/* request line and headers, cut up in place once complete */
+	char *head; /* request line and headers, cut up in place once complete */
 	size_t head_len, head_cap;
-	unsigned line_len;	/* bytes in the current line of the head, without its end */
+	unsigned line_len; /* bytes in the current line of the head, without its end */
 	unsigned blank_lines;
 	bool seen_cr;
 	char *body;
@@ -110,8 +110,8 @@ const char *http_parser_error(const struct http_parser *p)
 	return p->error;
 }
 
-__attribute__((format(printf, 3, 4)))
-static enum http_parse fail(struct http_parser *p, int status, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static enum http_parse fail(struct http_parser *p, int status,
+								  const char *format, ...)
 {
 	va_list args;
 
@@ -125,7 +125,8 @@ static enum http_parse fail(struct http_parser *p, int status, const char *forma
 
 static bool is_token_char(unsigned char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c && strchr("!#$%&'*+-.^_`|~", c));
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 static int hex_value(unsigned char c)
@@ -250,7 +251,8 @@ static enum http_parse parse_header(struct http_parser *p, char *line)
 		if (((unsigned char)*c < 0x20 && *c != '\t') || *c == 0x7F)
 			return fail(p, 400, "control character in header %.64s", line);
 	if (r->n_headers == p->limits.max_headers)
-		return fail(p, 431, "the request has more than %u header lines", p->limits.max_headers);
+		return fail(p, 431, "the request has more than %u header lines",
+			    p->limits.max_headers);
 	p->headers[r->n_headers].name = line;
 	p->headers[r->n_headers].value = value;
 	r->n_headers++;
@@ -283,7 +285,8 @@ static enum http_parse parse_content_length(struct http_parser *p, const char *v
 	r->has_length = true;
 	r->content_length = n;
 	if (n > p->limits.max_body)
-		return fail(p, 413, "the body has %.40s bytes; the limit is %llu", value, (unsigned long long)p->limits.max_body);
+		return fail(p, 413, "the body has %.40s bytes; the limit is %llu", value,
+			    (unsigned long long)p->limits.max_body);
 	return HTTP_PARSE_MORE;
 }
 
@@ -298,13 +301,19 @@ static enum http_parse interpret_headers(struct http_parser *p)
 
 	if (hosts > 1 || (!hosts && r->minor))
 		return fail(p, 400, "HTTP/1.1 wants exactly one Host header, here are %u", hosts);
-	r->keep_alive = r->minor ? !http_has_token(connection, "close") : http_has_token(connection, "keep-alive");
+	r->keep_alive = r->minor ? !http_has_token(connection, "close")
+				 : http_has_token(connection, "keep-alive");
 	if (encoding) {
 		if (length || count_header(r, "Transfer-Encoding") > 1 || !r->minor)
-			return fail(p, 400, "ambiguous length of the body: Transfer-Encoding with %s",
-				    length ? "Content-Length" : r->minor ? "another one" : "HTTP/1.0");
+			return fail(p, 400,
+				    "ambiguous length of the body: Transfer-Encoding with %s",
+				    length     ? "Content-Length"
+				    : r->minor ? "another one"
+					       : "HTTP/1.0");
 		if (strcasecmp(encoding, "chunked"))
-			return fail(p, 501, "Transfer-Encoding %.64s is not supported, only chunked is", encoding);
+			return fail(p, 501,
+				    "Transfer-Encoding %.64s is not supported, only chunked is",
+				    encoding);
 		r->chunked = true;
 	} else if (length) {
 		if (count_header(r, "Content-Length") > 1)
@@ -368,7 +377,8 @@ static int head_put(struct http_parser *p, char c)
 }
 
 /* Checks line ends as bytes come, so that parse_head() finds whole lines without NULs only. */
-static enum http_parse feed_head(struct http_parser *p, const char *data, size_t len, size_t *ret_used)
+static enum http_parse feed_head(struct http_parser *p, const char *data, size_t len,
+				 size_t *ret_used)
 {
 	size_t at = 0;
 
@@ -386,7 +396,8 @@ static enum http_parse feed_head(struct http_parser *p, const char *data, size_t
 			bool in_line = !memchr(p->head, '\n', p->head_len);
 
 			return fail(p, in_line ? 414 : 431, "the %s longer than %zu bytes",
-				    in_line ? "request line is" : "header lines are", p->limits.max_head);
+				    in_line ? "request line is" : "header lines are",
+				    p->limits.max_head);
 		}
 		if (head_put(p, c))
 			return fail(p, 500, "out of memory");
@@ -399,7 +410,8 @@ static enum http_parse feed_head(struct http_parser *p, const char *data, size_t
 			if (p->line_len) {
 				p->line_len = 0;
 			} else if (p->head_len == 2) {
-				/* A blank line before the request line, which some clients send after a body. */
+				/* A blank line before the request line, which some clients send
+				 * after a body. */
 				p->head_len = 0;
 				if (++p->blank_lines > BLANK_LINES_LIMIT)
 					return fail(p, 400, "blank lines instead of a request");
@@ -419,7 +431,8 @@ static enum http_parse body_put(struct http_parser *p, const char *data, size_t 
 
 		while (cap - p->body_len <= len)
 			cap *= 2;
-		/* No more than the sender announced, so that the last doubling is not for nothing. */
+		/* No more than the sender announced, so that the last doubling is not for nothing.
+		 */
 		if (p->request.has_length && cap > p->request.content_length + 1)
 			cap = p->request.content_length + 1;
 		body = realloc(p->body, cap);
@@ -461,7 +474,8 @@ static enum http_parse parse_chunk_line(struct http_parser *p)
 		return fail(p, 400, "a malformed chunk size");
 	if (size > p->limits.max_body - p->body_len)
 		return fail(p, 413, "the body has at least %llu bytes; the limit is %llu",
-			    (unsigned long long)(p->body_len + size), (unsigned long long)p->limits.max_body);
+			    (unsigned long long)(p->body_len + size),
+			    (unsigned long long)p->limits.max_body);
 	p->line_used = 0;
 	p->left = size;
 	p->state = size ? STATE_CHUNK_DATA : STATE_TRAILER;
@@ -474,7 +488,8 @@ static enum http_parse feed_line(struct http_parser *p, char c, bool *ret_whole)
 	*ret_whole = false;
 	if (p->seen_cr) {
 		if (c != '\n')
-			return fail(p, 400, "a carriage return without a line feed in the chunked body");
+			return fail(p, 400,
+				    "a carriage return without a line feed in the chunked body");
 		p->seen_cr = false;
 		*ret_whole = true;
 	} else if (c == '\r') {
@@ -515,7 +530,8 @@ static enum http_parse feed_framing(struct http_parser *p, char c)
 	}
 }
 
-static enum http_parse feed_body(struct http_parser *p, const char *data, size_t len, size_t *ret_used)
+static enum http_parse feed_body(struct http_parser *p, const char *data, size_t len,
+				 size_t *ret_used)
 {
 	size_t at = 0;
 
@@ -544,7 +560,8 @@ static enum http_parse feed_body(struct http_parser *p, const char *data, size_t
 	return HTTP_PARSE_MORE;
 }
 
-enum http_parse http_parser_feed(struct http_parser *p, const char *data, size_t len, size_t *ret_used)
+enum http_parse http_parser_feed(struct http_parser *p, const char *data, size_t len,
+				 size_t *ret_used)
 {
 	*ret_used = 0;
 	switch (p->state) {

@@ -2,15 +2,18 @@
 /*
  * HTTP/1.1 requests, byte by byte, from peers that may lie (RFC 9112).
  *
- * The parser takes bytes in pieces of any size and owns what it has read. It knows no sockets and does no I/O. It is stricter than the RFC
- * allows to be: lines end in CRLF, a name is followed by its colon, folded lines and control characters are refused, as are
- * requests with both or several of Content-Length and Transfer-Encoding. So there is one way only to read a request.
+ * The parser takes bytes in pieces of any size and owns what it has read. It knows no sockets and
+ * does no I/O. It is stricter than the RFC allows to be: lines end in CRLF, a name is followed by
+ * its colon, folded lines and control characters are refused, as are requests with both or several
+ * of Content-Length and Transfer-Encoding. So there is one way only to read a request.
  *
- * Why not libevent's evhttp (2.1.12, tried out): while a request waits for its answer it does not read, so that a client that went away
- * is found out only by writing; its own errors are HTML that cannot be replaced; and a header that arrives at a byte a second holds a
- * connection for ever. All three are asked for here, and they are what an HTTP server for one socket mostly consists of.
+ * Why not libevent's evhttp (2.1.12, tried out): while a request waits for its answer it does not
+ * read, so that a client that went away is found out only by writing; its own errors are HTML that
+ * cannot be replaced; and a header that arrives at a byte a second holds a connection for ever. All
+ * three are asked for here, and they are what an HTTP server for one socket mostly consists of.
  *
- * Memory: at most max_head + max_body plus a constant; the body's buffer grows as bytes arrive, not as Content-Length promises.
+ * Memory: at most max_head + max_body plus a constant; the body's buffer grows as bytes arrive, not
+ * as Content-Length promises.
  *
  * Threads: none shared.
  */
@@ -22,56 +25,64 @@
 #include <stdint.h>
 
 struct http_limits {
-	size_t max_head;	/* bytes of the request line and all header lines (trailers likewise) */
-	unsigned max_headers;	/* header lines */
-	uint64_t max_body;	/* bytes, chunked coding taken off */
+	size_t max_head; /* bytes of the request line and all header lines (trailers likewise) */
+	unsigned max_headers; /* header lines */
+	uint64_t max_body;    /* bytes, chunked coding taken off */
 };
 
 struct http_header {
-	const char *name, *value;	/* terminated; value without surrounding blanks; may hold bytes >= 0x80 */
+	const char *name,
+		*value; /* terminated; value without surrounding blanks; may hold bytes >= 0x80 */
 };
 
 struct http_request {
-	const char *method;	/* "GET" */
-	char *path;		/* percent-decoded, starts with '/', holds no NUL */
-	const char *query;	/* as sent, without '?'; "" if none */
-	unsigned minor;		/* of HTTP/1.x: 0 or 1 */
+	const char *method; /* "GET" */
+	char *path;	    /* percent-decoded, starts with '/', holds no NUL */
+	const char *query;  /* as sent, without '?'; "" if none */
+	unsigned minor;	    /* of HTTP/1.x: 0 or 1 */
 	const struct http_header *headers;
 	unsigned n_headers;
 	bool keep_alive;
-	bool expect_continue;	/* the client waits for "100 Continue" before it sends the body */
-	bool has_length;	/* content_length was given */
+	bool expect_continue; /* the client waits for "100 Continue" before it sends the body */
+	bool has_length;      /* content_length was given */
 	uint64_t content_length;
 	bool chunked;
-	const char *body;	/* body_len bytes, then NUL; valid when HTTP_PARSE_DONE was returned */
+	const char *body; /* body_len bytes, then NUL; valid when HTTP_PARSE_DONE was returned */
 	size_t body_len;
 };
 
 enum http_parse {
-	HTTP_PARSE_MORE,	/* all was used, the request goes on */
-	HTTP_PARSE_HEAD,	/* the head is complete, http_parser_request() is valid but for its body; feed on */
-	HTTP_PARSE_DONE,	/* the request is complete; what was not used belongs to the next one */
-	HTTP_PARSE_ERROR,	/* http_parser_status() and _error() say why; the connection is beyond repair */
+	HTTP_PARSE_MORE,  /* all was used, the request goes on */
+	HTTP_PARSE_HEAD,  /* the head is complete, http_parser_request() is valid but for its body;
+			     feed on */
+	HTTP_PARSE_DONE,  /* the request is complete; what was not used belongs to the next one */
+	HTTP_PARSE_ERROR, /* http_parser_status() and _error() say why; the connection is beyond
+			     repair */
 };
 
 struct http_parser;
 
-struct http_parser *http_parser_new(const struct http_limits *limits);	/* NULL: out of memory. The limits are copied. */
+struct http_parser *
+http_parser_new(const struct http_limits *limits); /* NULL: out of memory. The limits are copied. */
 void http_parser_free(struct http_parser *p);
-void http_parser_reset(struct http_parser *p);	/* for the next request; frees the body */
+void http_parser_reset(struct http_parser *p); /* for the next request; frees the body */
 
 /* Consumes up to @len bytes; *ret_used is how many. */
-enum http_parse http_parser_feed(struct http_parser *p, const char *data, size_t len, size_t *ret_used);
+enum http_parse http_parser_feed(struct http_parser *p, const char *data, size_t len,
+				 size_t *ret_used);
 
-/* Whether any byte of a request has been seen since the last reset (blank lines before it do not count). */
+/* Whether any byte of a request has been seen since the last reset (blank lines before it do not
+ * count). */
 bool http_parser_started(const struct http_parser *p);
-size_t http_parser_memory(const struct http_parser *p);	/* bytes held for head and body */
+size_t http_parser_memory(const struct http_parser *p); /* bytes held for head and body */
 const struct http_request *http_parser_request(const struct http_parser *p);
-/* Hands the body over: body_len + 1 bytes, NUL at the end, to be freed by the caller. NULL when there is none. */
+/* Hands the body over: body_len + 1 bytes, NUL at the end, to be freed by the caller. NULL when
+ * there is none. */
 char *http_parser_take_body(struct http_parser *p, size_t *ret_len);
 
-int http_parser_status(const struct http_parser *p);		/* 400, 413, 414, 431, 501, 505, 500 (out of memory) */
-const char *http_parser_error(const struct http_parser *p);	/* words, with value and limit */
+int http_parser_status(
+	const struct http_parser *p); /* 400, 413, 414, 431, 501, 505, 500 (out of memory) */
+const char *http_parser_error(const struct http_parser *p); /* words, with value and limit */
 
 /* The value of a header (name in any case), or NULL. */
 const char *http_request_header(const struct http_request *r, const char *name);

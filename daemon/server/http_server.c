@@ -14,7 +14,7 @@
 #include "log.h"
 
 #define TICK_MS	     500
-#define FAST_TICK_MS 50	/* while there are peers from which nothing is read */
+#define FAST_TICK_MS 50 /* while there are peers from which nothing is read */
 #define ACCEPT_BATCH 32
 #define PAUSE_MS     100
 
@@ -42,10 +42,21 @@ const char *http_reason(int status)
 		int status;
 		const char *reason;
 	} reasons[] = {
-		{200, "OK"}, {400, "Bad Request"}, {403, "Forbidden"}, {404, "Not Found"}, {405, "Method Not Allowed"},
-		{408, "Request Timeout"}, {413, "Content Too Large"}, {414, "URI Too Long"}, {415, "Unsupported Media Type"},
-		{417, "Expectation Failed"}, {429, "Too Many Requests"}, {431, "Request Header Fields Too Large"},
-		{500, "Internal Server Error"}, {501, "Not Implemented"}, {503, "Service Unavailable"},
+		{200, "OK"},
+		{400, "Bad Request"},
+		{403, "Forbidden"},
+		{404, "Not Found"},
+		{405, "Method Not Allowed"},
+		{408, "Request Timeout"},
+		{413, "Content Too Large"},
+		{414, "URI Too Long"},
+		{415, "Unsupported Media Type"},
+		{417, "Expectation Failed"},
+		{429, "Too Many Requests"},
+		{431, "Request Header Fields Too Large"},
+		{500, "Internal Server Error"},
+		{501, "Not Implemented"},
+		{503, "Service Unavailable"},
 		{505, "HTTP Version Not Supported"},
 	};
 
@@ -107,7 +118,8 @@ static bool evict_idle(struct http_server *s)
 	struct http_conn *oldest = NULL;
 
 	for (struct http_conn *c = s->conns; c; c = c->next) {
-		bool idle = c->state == CONN_LINGERING || (c->state == CONN_READING && !http_parser_started(c->parser));
+		bool idle = c->state == CONN_LINGERING ||
+			    (c->state == CONN_READING && !http_parser_started(c->parser));
 
 		if (idle && (!oldest || c->since < oldest->since))
 			oldest = c;
@@ -150,7 +162,8 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		if (fd < 0)
 			break;
 		full = s->n_conns >= s->options.max_connections && !evict_idle(s);
-		if (full && s->n_conns >= s->options.max_connections + s->options.max_connections / 4) {
+		if (full &&
+		    s->n_conns >= s->options.max_connections + s->options.max_connections / 4) {
 			/* Not even the refused ones find room: they do not read their answers. */
 			close(fd);
 			continue;
@@ -166,8 +179,8 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 	}
 }
 
-int http_server_new(struct event_base *base, const struct http_options *options, const struct http_callbacks *callbacks,
-		    struct http_server **ret)
+int http_server_new(struct event_base *base, const struct http_options *options,
+		    const struct http_callbacks *callbacks, struct http_server **ret)
 {
 	struct http_server *s = calloc(1, sizeof(*s));
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes JSON into a growing buffer. Commas come by themselves. Strings may be any bytes: what is not UTF-8 is written as U+FFFD.
- * When memory runs out, the writer goes on without effect and json_out_failed() tells.
+ * Writes JSON into a growing buffer. Commas come by themselves. Strings may be any bytes: what is
+ * not UTF-8 is written as U+FFFD. When memory runs out, the writer goes on without effect and
+ * json_out_failed() tells.
  */
 #ifndef TXDA_SERVER_JSON_OUT_H
 #define TXDA_SERVER_JSON_OUT_H
@@ -13,7 +14,7 @@
 struct json_out {
 	char *data;
 	size_t len, cap;
-	bool comma;	/* the next element needs one before it */
+	bool comma; /* the next element needs one before it */
 	bool failed;
 };
 
@@ -26,17 +27,18 @@ static inline bool json_out_failed(const struct json_out *o)
 	return o->failed;
 }
 
-void json_raw(struct json_out *o, const void *bytes, size_t len);	/* no comma, no escaping */
+void json_raw(struct json_out *o, const void *bytes, size_t len); /* no comma, no escaping */
 void json_raw_string(struct json_out *o, const char *text);
 
-void json_begin(struct json_out *o, char bracket);	/* '{' or '[' */
-void json_end(struct json_out *o, char bracket);	/* '}' or ']' */
+void json_begin(struct json_out *o, char bracket); /* '{' or '[' */
+void json_end(struct json_out *o, char bracket);   /* '}' or ']' */
 void json_key(struct json_out *o, const char *key);
 void json_string(struct json_out *o, const char *text);
 void json_string_len(struct json_out *o, const char *text, size_t len);
 void json_int(struct json_out *o, int64_t value);
 void json_uint(struct json_out *o, uint64_t value);
-void json_number(struct json_out *o, double value);	/* shortest that reads back as the same float; null if not finite */
+void json_number(struct json_out *o,
+		 double value); /* shortest that reads back as the same float; null if not finite */
 void json_bool(struct json_out *o, bool value);
 void json_null(struct json_out *o);
 

@@ -21,7 +21,8 @@ static int fail(int error, char *err, size_t errlen, const char *what, const cha
 	return -error;
 }
 
-/* The last directory of the path, when its own parent is there: /run/txda is not made by anyone else without systemd. */
+/* The last directory of the path, when its own parent is there: /run/txda is not made by anyone
+ * else without systemd. */
 static void make_directory(const char *path)
 {
 	char dir[112];
@@ -99,7 +100,8 @@ static int set_group(const char *path, const char *name, char *err, size_t errle
 	return 0;
 }
 
-static int make_socket(const struct sockaddr_un *address, mode_t mode, const char *group, int *ret_fd, char *err, size_t errlen)
+static int make_socket(const struct sockaddr_un *address, mode_t mode, const char *group,
+		       int *ret_fd, char *err, size_t errlen)
 {
 	const char *path = address->sun_path;
 	mode_t mask;
@@ -130,14 +132,16 @@ static int make_socket(const struct sockaddr_un *address, mode_t mode, const cha
 	return 0;
 }
 
-int listen_socket_open(const char *path, mode_t mode, const char *group, struct listen_socket *ret, char *err, size_t errlen)
+int listen_socket_open(const char *path, mode_t mode, const char *group, struct listen_socket *ret,
+		       char *err, size_t errlen)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct listen_socket s = {.fd = -1, .lock_fd = -1};
 	int r;
 
 	if (strlen(path) >= sizeof(address.sun_path)) {
-		snprintf(err, errlen, "the socket's path has %zu bytes; the limit is %zu: %s", strlen(path), sizeof(address.sun_path) - 1, path);
+		snprintf(err, errlen, "the socket's path has %zu bytes; the limit is %zu: %s",
+			 strlen(path), sizeof(address.sun_path) - 1, path);
 		return -ENAMETOOLONG;
 	}
 	strcpy(address.sun_path, path);
@@ -169,7 +173,8 @@ int listen_socket_adopt(int fd, struct listen_socket *ret, char *err, size_t err
 {
 	if (socket_option(fd, SO_DOMAIN) != AF_UNIX || socket_option(fd, SO_TYPE) != SOCK_STREAM ||
 	    socket_option(fd, SO_ACCEPTCONN) != 1) {
-		snprintf(err, errlen, "the inherited descriptor %d is no listening Unix stream socket", fd);
+		snprintf(err, errlen,
+			 "the inherited descriptor %d is no listening Unix stream socket", fd);
 		return -EINVAL;
 	}
 	fcntl(fd, F_SETFD, FD_CLOEXEC);

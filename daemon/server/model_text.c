@@ -18,7 +18,8 @@
 
 static void add_stop_token(struct model_text *t, int64_t id)
 {
-	if (id < 0 || id >= t->vocab || t->n_stop_tokens == sizeof(t->stop_tokens) / sizeof(t->stop_tokens[0]))
+	if (id < 0 || id >= t->vocab ||
+	    t->n_stop_tokens == sizeof(t->stop_tokens) / sizeof(t->stop_tokens[0]))
 		return;
 	for (unsigned i = 0; i < t->n_stop_tokens; i++)
 		if (t->stop_tokens[i] == id)
@@ -35,13 +36,12 @@ static void add_stop_tokens(struct model_text *t, const cJSON *config)
 	if (eos && api_value_int(eos, &id))
 		add_stop_token(t, id);
 	if (cJSON_IsArray(eos))
-		cJSON_ArrayForEach(item, eos)
-			if (api_value_int(item, &id))
-				add_stop_token(t, id);
+		cJSON_ArrayForEach(item, eos) if (api_value_int(item, &id)) add_stop_token(t, id);
 }
 
 /* A number of generation_config.json, if it is there and sensible. */
-static void read_default(const cJSON *config, const char *name, double min, double max, double *value)
+static void read_default(const cJSON *config, const char *name, double min, double max,
+			 double *value)
 {
 	const cJSON *item = api_member(config, name);
 
@@ -85,7 +85,8 @@ static int load_configs(struct model_text *t, const char *dir, char *err, size_t
 	return r;
 }
 
-int model_text_load(const char *dir, const struct engine_limits *limits, struct model_text **ret, char *err, size_t errlen)
+int model_text_load(const char *dir, const struct engine_limits *limits, struct model_text **ret,
+		    char *err, size_t errlen)
 {
 	struct model_text *t = calloc(1, sizeof(*t));
 	int r;
@@ -126,12 +127,14 @@ static bool encode_error(int r, const char *param, struct api_error *e)
 	switch (r) {
 	case -ENOMEM: return api_error_set(e, 500, NULL, NULL, "out of memory");
 	case -EILSEQ: return api_error_set(e, 400, NULL, param, "%s is not valid UTF-8", param);
-	default: return api_error_set(e, 400, NULL, param, "%s cannot be turned into tokens: %s", param, strerror(-r));
+	default:
+		return api_error_set(e, 400, NULL, param, "%s cannot be turned into tokens: %s",
+				     param, strerror(-r));
 	}
 }
 
-static bool encode_text(const struct model_text *t, const char *text, size_t len, unsigned flags, const char *param,
-			struct prompt_tokens *ret, struct api_error *e)
+static bool encode_text(const struct model_text *t, const char *text, size_t len, unsigned flags,
+			const char *param, struct prompt_tokens *ret, struct api_error *e)
 {
 	uint32_t *ids;
 	size_t n;
@@ -148,92 +151,136 @@ static bool encode_text(const struct model_text *t, const char *text, size_t len
 	return true;
 }
 
-static bool encode_chat(const struct model_text *t, const struct api_params *p, struct prompt_tokens *ret, struct api_error *e)
+/* Where the last message's text ends in the prompt, so that the model goes on with it instead of a
+ * new turn. */
+static size_t cut_after_final_message(const cJSON *messages, const char *text, size_t len)
 {
-	struct txda_chat_options options = {
+	const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+	const cJSON *content = api_member(last, "content");
+	size_t n = cJSON_IsString(content) ? strlen(content->valuestring) : 0, at;
+
+	/* Templates trim what they print. */
+	while (n && strchr(" \t\r\n", content->valuestring[n - 1]))
+		n--;
+	for (at = len - n; n && len >= n; at--) {
+		if (!memcmp(text + at, content->valuestring, n))
+			return at + n;
+		if (!at)
+			break;
+	}
+	return len;
+}
+
+static bool encode_chat(const struct model_text *t, const struct api_params *p,
+			struct prompt_tokens *ret, struct api_error *e)
+{
+	struct txda_chat_request request = {
+		.messages = p->messages,
 		.tools = p->tools,
-		.kwargs = p->template_kwargs,
+		.variables = p->template_kwargs,
 		.add_generation_prompt = p->add_generation_prompt,
-		.continue_final_message = p->continue_final_message,
 	};
-	char err[512] = "", *text;
+	struct txda_template_error error = {0};
+	char *text;
 	size_t len;
 	bool ok;
 	int r;
 
 	if (!t->chat)
-		return api_error_set(e, 400, "no_chat_template", "messages", "the model has no usable chat template (%s); use /v1/completions",
-				     t->chat_error);
-	r = txda_chat_template_apply(t->chat, p->messages, &options, &text, &len, err, sizeof(err));
+		return api_error_set(
+			e, 400, "no_chat_template", "messages",
+			"the model has no usable chat template (%s); use /v1/completions",
+			t->chat_error);
+	r = txda_chat_template_render(t->chat, &request, &error, &text, &len);
 	if (r == -ENOMEM)
 		return encode_error(r, "messages", e);
 	if (r)
-		return api_error_set(e, 400, NULL, "messages", "the chat template refuses the messages: %s", err);
+		return api_error_set(e, 400, NULL, "messages",
+				     "the chat template refuses the messages: %s", error.message);
+	if (p->continue_final_message)
+		len = cut_after_final_message(p->messages, text, len);
 	/* The template itself writes what begins a text. */
 	ok = encode_text(t, text, len, 0, "messages", ret, e);
 	free(text);
 	return ok;
 }
 
-static bool encode_prompt(const struct model_text *t, struct api_prompt *prompt, struct prompt_tokens *ret, struct api_error *e)
+static bool encode_prompt(const struct model_text *t, struct api_prompt *prompt,
+			  struct prompt_tokens *ret, struct api_error *e)
 {
 	if (prompt->text)
-		return encode_text(t, prompt->text, strlen(prompt->text), TXDA_ENCODE_ADD_SPECIAL, "prompt", ret, e);
+		return encode_text(t, prompt->text, strlen(prompt->text), TXDA_ENCODE_ADD_SPECIAL,
+				   "prompt", ret, e);
 	for (unsigned i = 0; i < prompt->n_ids; i++)
 		if ((unsigned)prompt->ids[i] >= t->vocab)
-			return api_error_set(e, 400, NULL, "prompt", "prompt has the token id %d; the limit is %u", prompt->ids[i], t->vocab - 1);
+			return api_error_set(e, 400, NULL, "prompt",
+					     "prompt has the token id %d; the limit is %u",
+					     prompt->ids[i], t->vocab - 1);
 	ret->ids = prompt->ids;
 	ret->n = prompt->n_ids;
 	prompt->ids = NULL;
 	return true;
 }
 
-/* The prompt must fit the context with one token to generate at least, and with all that are wanted. */
-static bool check_context(const struct model_text *t, const struct api_params *p, const struct prompt_tokens *prompt, struct api_error *e)
+/* The prompt must fit the context with one token to generate at least, and with all that are
+ * wanted. */
+static bool check_context(const struct model_text *t, const struct api_params *p,
+			  const struct prompt_tokens *prompt, struct api_error *e)
 {
 	const char *param = p->kind == API_CHAT ? "messages" : "prompt";
 
 	if (!prompt->n)
-		return api_error_set(e, 400, NULL, param, "%s is empty: there is no token to begin with", param);
+		return api_error_set(e, 400, NULL, param,
+				     "%s is empty: there is no token to begin with", param);
 	if (prompt->n >= t->max_context)
-		return api_error_set(e, 400, "context_length_exceeded", param,
-				     "%s has %u tokens; the limit is %u, as the model's context is %u tokens", param, prompt->n,
-				     t->max_context - 1, t->max_context);
+		return api_error_set(
+			e, 400, "context_length_exceeded", param,
+			"%s has %u tokens; the limit is %u, as the model's context is %u tokens",
+			param, prompt->n, t->max_context - 1, t->max_context);
 	if (p->max_tokens_given && p->max_tokens > t->max_context - prompt->n)
 		return api_error_set(e, 400, "context_length_exceeded", "max_tokens",
-				     "max_tokens is %u, but the model's context is %u tokens and %s has %u; the limit is %u", p->max_tokens,
-				     t->max_context, param, prompt->n, t->max_context - prompt->n);
+				     "max_tokens is %u, but the model's context is %u tokens and "
+				     "%s has %u; the limit is %u",
+				     p->max_tokens, t->max_context, param, prompt->n,
+				     t->max_context - prompt->n);
 	return true;
 }
 
-static bool check_stop_tokens(const struct model_text *t, const struct api_params *p, struct api_error *e)
+static bool check_stop_tokens(const struct model_text *t, const struct api_params *p,
+			      struct api_error *e)
 {
 	for (unsigned i = 0; i < p->n_stop_tokens; i++)
 		if ((unsigned)p->stop_tokens[i] >= t->vocab)
-			return api_error_set(e, 400, NULL, "stop_token_ids", "stop_token_ids has the id %d; the limit is %u", p->stop_tokens[i],
-					     t->vocab - 1);
+			return api_error_set(e, 400, NULL, "stop_token_ids",
+					     "stop_token_ids has the id %d; the limit is %u",
+					     p->stop_tokens[i], t->vocab - 1);
 	return true;
 }
 
-bool model_text_encode(const struct model_text *t, struct api_params *p, struct prompt_tokens *ret, struct api_error *e)
+bool model_text_encode(const struct model_text *t, struct api_params *p, struct prompt_tokens *ret,
+		       struct api_error *e)
 {
 	unsigned n = p->kind == API_CHAT ? 1 : p->n_prompts, room = 0;
 
 	if (!check_stop_tokens(t, p, e))
 		return false;
 	for (unsigned i = 0; i < n; i++) {
-		bool ok = p->kind == API_CHAT ? encode_chat(t, p, &ret[i], e) : encode_prompt(t, &p->prompts[i], &ret[i], e);
+		bool ok = p->kind == API_CHAT ? encode_chat(t, p, &ret[i], e)
+					      : encode_prompt(t, &p->prompts[i], &ret[i], e);
 
 		if (!ok || !check_context(t, p, &ret[i], e))
 			return false;
 		if (t->max_context - ret[i].n > room)
 			room = t->max_context - ret[i].n;
 	}
-	/* A chat goes on as long as the context lasts; a completion has OpenAI's default of 16, or what room there is. */
+	/* A chat goes on as long as the context lasts; a completion has OpenAI's default of 16, or
+	 * what room there is. */
 	if (!p->max_tokens_given && (p->kind == API_CHAT || p->max_tokens > room))
 		p->max_tokens = room;
 	if (p->min_tokens > p->max_tokens)
-		return api_error_set(e, 400, NULL, "min_tokens", "min_tokens is %u; the limit is %u", p->min_tokens, p->max_tokens);
+		return api_error_set(e, 400, NULL, "min_tokens",
+				     "min_tokens is %u; the limit is %u", p->min_tokens,
+				     p->max_tokens);
 	return true;
 }
 
@@ -251,7 +298,8 @@ static uint64_t derive_seed(uint64_t seed, unsigned k)
 	return z ^ z >> 31;
 }
 
-void model_text_sampling(const struct model_text *t, const struct api_params *p, uint64_t seed, unsigned k, struct engine_sampling *ret)
+void model_text_sampling(const struct model_text *t, const struct api_params *p, uint64_t seed,
+			 unsigned k, struct engine_sampling *ret)
 {
 	double top_p = isnan(p->top_p) ? t->top_p : p->top_p;
 

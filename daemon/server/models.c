@@ -70,7 +70,8 @@ static void on_engine_ready(evutil_socket_t fd, short what, void *arg)
 	model_check(m);
 }
 
-/* FNV-1a of the case dir's name, which holds the hash of what was compiled: the same weights and compiler, the same fingerprint. */
+/* FNV-1a of the case dir's name, which holds the hash of what was compiled: the same weights and
+ * compiler, the same fingerprint. */
 static void make_fingerprint(struct served_model *m, const char *case_dir)
 {
 	const char *base = strrchr(case_dir, '/');
@@ -78,7 +79,8 @@ static void make_fingerprint(struct served_model *m, const char *case_dir)
 
 	for (base = base ? base + 1 : case_dir; *base; base++)
 		hash = (hash ^ (unsigned char)*base) * 0x100000001B3ull;
-	snprintf(m->fingerprint, sizeof(m->fingerprint), "fp_txda_%s_%08x", TXDA_VERSION, (unsigned)(hash ^ hash >> 32));
+	snprintf(m->fingerprint, sizeof(m->fingerprint), "fp_txda_%s_%08x", TXDA_VERSION,
+		 (unsigned)(hash ^ hash >> 32));
 }
 
 static void become_ready(struct served_model *m)
@@ -90,14 +92,17 @@ static void become_ready(struct served_model *m)
 
 static void load_text(struct textpool_job *job)
 {
-	struct served_model *m = (struct served_model *)((char *)job - offsetof(struct served_model, load.job));
+	struct served_model *m =
+		(struct served_model *)((char *)job - offsetof(struct served_model, load.job));
 
-	m->load.result = model_text_load(m->load.dir, &m->load.limits, &m->load.text, m->load.err, sizeof(m->load.err));
+	m->load.result = model_text_load(m->load.dir, &m->load.limits, &m->load.text, m->load.err,
+					 sizeof(m->load.err));
 }
 
 static void text_loaded(struct textpool_job *job)
 {
-	struct served_model *m = (struct served_model *)((char *)job - offsetof(struct served_model, load.job));
+	struct served_model *m =
+		(struct served_model *)((char *)job - offsetof(struct served_model, load.job));
 
 	if (m->load.result) {
 		let_go(m);
@@ -119,7 +124,8 @@ static void on_acquired(void *arg, int error, const char *text, struct residency
 	}
 	m->held = model;
 	m->engine = residency_engine(model);
-	m->ready_event = event_new(m->server->base, engine_ready_fd(m->engine), EV_READ | EV_PERSIST, on_engine_ready, m);
+	m->ready_event = event_new(m->server->base, engine_ready_fd(m->engine),
+				   EV_READ | EV_PERSIST, on_engine_ready, m);
 	if (!m->ready_event || event_add(m->ready_event, NULL)) {
 		let_go(m);
 		load_failed(m, "out of memory");
@@ -145,7 +151,8 @@ static void acquire(struct served_model *m)
 {
 	struct residency_model *model = NULL;
 	char err[512] = "";
-	int r = residency_acquire(m->server->residency, m->config->names[0], on_acquired, m, &model, err, sizeof(err));
+	int r = residency_acquire(m->server->residency, m->config->names[0], on_acquired, m, &model,
+				  err, sizeof(err));
 
 	if (!r)
 		on_acquired(m, 0, NULL, model);
@@ -195,7 +202,8 @@ void model_check(struct served_model *m)
 		engine_stats(m->engine, &stats);
 		if (stats.lost) {
 			m->state = MODEL_LOST;
-			snprintf(m->error, sizeof(m->error), "%s", stats.error[0] ? stats.error : "its chips failed");
+			snprintf(m->error, sizeof(m->error), "%s",
+				 stats.error[0] ? stats.error : "its chips failed");
 			log_error("model %s is lost: %s", m->config->names[0], m->error);
 		}
 	}
@@ -230,7 +238,8 @@ void models_names(struct server *s, char *buf, size_t len)
 		const struct config_model *config = s->models[i].config;
 
 		for (unsigned k = 0; k < config->n_names && at < len; k++) {
-			int n = snprintf(buf + at, len - at, "%s%s", at ? ", " : "", config->names[k]);
+			int n = snprintf(buf + at, len - at, "%s%s", at ? ", " : "",
+					 config->names[k]);
 
 			at += n > 0 ? (size_t)n : 0;
 		}
@@ -242,10 +251,17 @@ void model_unavailable(const struct served_model *m, struct api_error *e)
 	const char *name = m->config->names[0];
 
 	switch (m->state) {
-	case MODEL_FAILED: api_error_set(e, 503, "model_failed", "model", "the model \"%s\" could not be loaded: %s", name, m->error); break;
-	case MODEL_LOST: api_error_set(e, 503, "model_lost", "model", "the model \"%s\" lost its chips: %s", name, m->error); break;
+	case MODEL_FAILED:
+		api_error_set(e, 503, "model_failed", "model",
+			      "the model \"%s\" could not be loaded: %s", name, m->error);
+		break;
+	case MODEL_LOST:
+		api_error_set(e, 503, "model_lost", "model", "the model \"%s\" lost its chips: %s",
+			      name, m->error);
+		break;
 	default:
-		api_error_set(e, 503, "model_loading", "model", "the model \"%s\" is loading", name);
+		api_error_set(e, 503, "model_loading", "model", "the model \"%s\" is loading",
+			      name);
 		e->retry_after = 2;
 		break;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The models that this daemon serves: brings each from the table of residency to readiness, hands out the engine's news, and gets over the loss of its chips:
- * running requests fail, and once the last is gone the model is let go and acquired anew.
+ * The models that this daemon serves: brings each from the table of residency to readiness, hands
+ * out the engine's news, and gets over the loss of its chips: running requests fail, and once the
+ * last is gone the model is let go and acquired anew.
  *
  * Threads: the event loop's; names and the text side may be read by the pool's threads.
  */
@@ -22,8 +23,8 @@ struct server;
 enum model_state {
 	MODEL_LOADING,
 	MODEL_READY,
-	MODEL_FAILED,		/* could not be loaded at all */
-	MODEL_LOST,		/* its chips failed; tried again from time to time */
+	MODEL_FAILED, /* could not be loaded at all */
+	MODEL_LOST,   /* its chips failed; tried again from time to time */
 };
 
 struct served_model {
@@ -34,7 +35,7 @@ struct served_model {
 	struct residency_model *held;
 	struct engine *engine;
 	struct event *ready_event, *retry_event;
-	_Atomic(struct model_text *) text;	/* set once, then constant */
+	_Atomic(struct model_text *) text; /* set once, then constant */
 	struct {
 		struct textpool_job job;
 		char dir[1024];
@@ -43,7 +44,7 @@ struct served_model {
 		char err[256];
 		int result;
 	} load;
-	unsigned in_flight;			/* engine requests that have not ended */
+	unsigned in_flight; /* engine requests that have not ended */
 	struct metrics_model metrics;
 	char fingerprint[48];
 	int64_t created;

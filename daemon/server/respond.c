@@ -25,7 +25,10 @@ static void put_preamble(struct json_out *o, const struct exchange *x, bool chun
 {
 	json_begin(o, '{');
 	put_string(o, "id", x->id);
-	put_string(o, "object", x->kind == API_COMPLETION ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion");
+	put_string(o, "object",
+		   x->kind == API_COMPLETION ? "text_completion"
+		   : chunk		     ? "chat.completion.chunk"
+					     : "chat.completion");
 	json_key(o, "created");
 	json_int(o, x->created);
 	put_string(o, "model", x->model_name);
@@ -83,7 +86,8 @@ static const struct engine_logprob *top_of(const struct choice *c, unsigned i)
 
 /* ---- log probabilities of a chat ------------------------------------------------------------- */
 
-static void put_chat_token(struct json_out *o, const struct choice *c, const struct engine_logprob *lp)
+static void put_chat_token(struct json_out *o, const struct choice *c,
+			   const struct engine_logprob *lp)
 {
 	size_t len;
 	const char *bytes = token_bytes(c, lp->token, &len);
@@ -99,7 +103,8 @@ static void put_chat_token(struct json_out *o, const struct choice *c, const str
 	json_end(o, ']');
 }
 
-static void put_chat_logprobs(struct json_out *o, const struct choice *c, unsigned from, unsigned to)
+static void put_chat_logprobs(struct json_out *o, const struct choice *c, unsigned from,
+			      unsigned to)
 {
 	json_key(o, "logprobs");
 	if (!c->marks || from == to) {
@@ -130,7 +135,8 @@ static void put_chat_logprobs(struct json_out *o, const struct choice *c, unsign
 /* ---- log probabilities of a completion ------------------------------------------------------- */
 
 /* A token as a string; bytes that form no character are spelled "bytes:\xe2\x96". */
-static const char *token_string(const struct choice *c, int32_t token, char *buf, size_t buf_len, size_t *ret_len)
+static const char *token_string(const struct choice *c, int32_t token, char *buf, size_t buf_len,
+				size_t *ret_len)
 {
 	size_t len, at;
 	const char *bytes = token_bytes(c, token, &len);
@@ -145,7 +151,8 @@ static const char *token_string(const struct choice *c, int32_t token, char *buf
 	return buf;
 }
 
-/* {"token": logprob, ...}: the best ones and the chosen one. Tokens that are spelled alike share the first entry. */
+/* {"token": logprob, ...}: the best ones and the chosen one. Tokens that are spelled alike share
+ * the first entry. */
 static void put_top_object(struct json_out *o, const struct choice *c, unsigned i)
 {
 	unsigned n = (unsigned)c->request->sampling.logprobs;
@@ -161,9 +168,11 @@ static void put_top_object(struct json_out *o, const struct choice *c, unsigned 
 		entries[k] = k < n ? &top_of(c, i)[k] : &c->request->logprobs[i];
 		name = token_string(c, entries[k]->token, names[k], sizeof(names[k]), &len);
 		if (name != names[k])
-			snprintf(names[k], sizeof(names[k]), "%.*s", (int)(len < 64 ? len : 64), name);
+			snprintf(names[k], sizeof(names[k]), "%.*s", (int)(len < 64 ? len : 64),
+				 name);
 		for (unsigned j = 0; j < k; j++)
-			known = known || entries[j]->token == entries[k]->token || !strcmp(names[j], names[k]);
+			known = known || entries[j]->token == entries[k]->token ||
+				!strcmp(names[j], names[k]);
 		if (known)
 			continue;
 		json_key(o, names[k]);
@@ -213,8 +222,8 @@ static void put_prompt_column(struct json_out *o, const struct choice *c, enum c
 	}
 }
 
-static void put_column(struct json_out *o, const struct choice *c, enum column column, unsigned from, unsigned to, bool prompt,
-		       unsigned base)
+static void put_column(struct json_out *o, const struct choice *c, enum column column,
+		       unsigned from, unsigned to, bool prompt, unsigned base)
 {
 	json_begin(o, '[');
 	if (prompt)
@@ -226,10 +235,13 @@ static void put_column(struct json_out *o, const struct choice *c, enum column c
 
 		switch (column) {
 		case COLUMN_TOKENS:
-			text = token_string(c, c->request->logprobs[i].token, buf, sizeof(buf), &len);
+			text = token_string(c, c->request->logprobs[i].token, buf, sizeof(buf),
+					    &len);
 			json_string_len(o, text, len);
 			break;
-		case COLUMN_LOGPROBS: json_number(o, finite_logprob(c->request->logprobs[i].logprob)); break;
+		case COLUMN_LOGPROBS:
+			json_number(o, finite_logprob(c->request->logprobs[i].logprob));
+			break;
 		case COLUMN_TOP: put_top_object(o, c, i); break;
 		case COLUMN_OFFSETS: json_uint(o, base + c->marks[i].character); break;
 		}
@@ -238,7 +250,8 @@ static void put_column(struct json_out *o, const struct choice *c, enum column c
 }
 
 /* @base: characters before the first generated one. */
-static void put_completion_logprobs(struct json_out *o, const struct choice *c, unsigned from, unsigned to, bool prompt, unsigned base)
+static void put_completion_logprobs(struct json_out *o, const struct choice *c, unsigned from,
+				    unsigned to, bool prompt, unsigned base)
 {
 	json_key(o, "logprobs");
 	if (!c->marks || (from == to && !prompt)) {
@@ -263,7 +276,8 @@ static void put_completion_logprobs(struct json_out *o, const struct choice *c, 
 /* ---- echo ------------------------------------------------------------------------------------ */
 
 /* The prompt as text: as it was sent, or decoded. *ret_free is to be freed. */
-static const char *echo_text(const struct exchange *x, const struct choice *c, size_t *ret_len, char **ret_free)
+static const char *echo_text(const struct exchange *x, const struct choice *c, size_t *ret_len,
+			     char **ret_free)
 {
 	const struct api_prompt *prompt;
 
@@ -276,8 +290,8 @@ static const char *echo_text(const struct exchange *x, const struct choice *c, s
 		*ret_len = strlen(prompt->text);
 		return prompt->text;
 	}
-	if (txda_tokenizer_decode(c->text_side->tokenizer, (const uint32_t *)c->prompt->ids, c->prompt->n, x->params.skip_special, ret_free,
-				  ret_len))
+	if (txda_tokenizer_decode(c->text_side->tokenizer, (const uint32_t *)c->prompt->ids,
+				  c->prompt->n, x->params.skip_special, ret_free, ret_len))
 		return "";
 	return *ret_free;
 }
@@ -296,7 +310,8 @@ static void put_chat_choice(struct json_out *o, const struct choice *c)
 	put_chat_logprobs(o, c, 0, c->shown_to);
 }
 
-static void put_completion_choice(struct json_out *o, const struct exchange *x, const struct choice *c)
+static void put_completion_choice(struct json_out *o, const struct exchange *x,
+				  const struct choice *c)
 {
 	char *owned, *whole;
 	size_t len;
@@ -414,7 +429,8 @@ void respond_text(struct json_out *o, const struct exchange *x, const struct cho
 	} else {
 		json_key(o, "text");
 		json_string_len(o, text, c->text.len);
-		put_completion_logprobs(o, c, c->shown_from, c->shown_to, false, c->echo_characters);
+		put_completion_logprobs(o, c, c->shown_from, c->shown_to, false,
+					c->echo_characters);
 	}
 	end_event(o, x, NULL);
 }

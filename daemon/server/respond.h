@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The answers of /v1/chat/completions and /v1/completions in OpenAI's shapes, written from an exchange. */
+/* The answers of /v1/chat/completions and /v1/completions in OpenAI's shapes, written from an
+ * exchange. */
 #ifndef TXDA_SERVER_RESPOND_H
 #define TXDA_SERVER_RESPOND_H
 
@@ -9,8 +10,10 @@
 void respond_whole(struct json_out *o, const struct exchange *x);
 
 /* Events of a stream, each with its "data: " and blank line. */
-void respond_first(struct json_out *o, const struct exchange *x, struct choice *c);	/* the role; the echo of the prompt */
-void respond_text(struct json_out *o, const struct exchange *x, const struct choice *c);	/* what choice_sent() will take */
+void respond_first(struct json_out *o, const struct exchange *x,
+		   struct choice *c); /* the role; the echo of the prompt */
+void respond_text(struct json_out *o, const struct exchange *x,
+		  const struct choice *c); /* what choice_sent() will take */
 void respond_finish(struct json_out *o, const struct exchange *x, const struct choice *c);
 void respond_usage(struct json_out *o, const struct exchange *x);
 void respond_error(struct json_out *o, const struct api_error *e);

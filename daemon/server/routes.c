@@ -79,7 +79,8 @@ static void get_model(struct server *s, struct http_conn *c, const char *name)
 
 	if (!m) {
 		models_names(s, names, sizeof(names));
-		api_error_set(&e, 404, "model_not_found", "model", "the model \"%.80s\" does not exist; served are: %s", name, names);
+		api_error_set(&e, 404, "model_not_found", "model",
+			      "the model \"%.80s\" does not exist; served are: %s", name, names);
 		server_reply_error(s, c, &e, NULL);
 		return;
 	}
@@ -148,7 +149,8 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	json_out_clear(o);
 	metrics_write(o, sources, s->n_models, &s->metrics);
 	server_count_response(s, 200);
-	http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, o->data, o->failed ? 0 : o->len);
+	http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, o->data,
+		   o->failed ? 0 : o->len);
 }
 
 static void get_version(struct server *s, struct http_conn *c)
@@ -164,19 +166,25 @@ static void get_version(struct server *s, struct http_conn *c)
 /* JSON by name, or what curl says when it was not told; nothing compressed. */
 static bool check_media_type(const struct http_request *r, struct api_error *e)
 {
-	const char *type = http_request_header(r, "Content-Type"), *encoding = http_request_header(r, "Content-Encoding");
+	const char *type = http_request_header(r, "Content-Type"),
+		   *encoding = http_request_header(r, "Content-Encoding");
 	size_t n = type ? strcspn(type, "; \t") : 0;
 
 	if (encoding && *encoding && strcasecmp(encoding, "identity"))
-		return api_error_set(e, 415, NULL, NULL, "Content-Encoding is %.40s; only identity is supported", encoding);
+		return api_error_set(e, 415, NULL, NULL,
+				     "Content-Encoding is %.40s; only identity is supported",
+				     encoding);
 	if (!type || (n == 16 && !strncasecmp(type, "application/json", n)) ||
-	    (n > 5 && !strncasecmp(type, "application/", 12) && !strncasecmp(type + n - 5, "+json", 5)) ||
+	    (n > 5 && !strncasecmp(type, "application/", 12) &&
+	     !strncasecmp(type + n - 5, "+json", 5)) ||
 	    (n == 33 && !strncasecmp(type, "application/x-www-form-urlencoded", n)))
 		return true;
-	return api_error_set(e, 415, NULL, NULL, "Content-Type is %.80s; application/json is expected", type);
+	return api_error_set(e, 415, NULL, NULL,
+			     "Content-Type is %.80s; application/json is expected", type);
 }
 
-static void post_inference(struct server *s, struct http_conn *c, const struct http_request *r, enum api_kind kind)
+static void post_inference(struct server *s, struct http_conn *c, const struct http_request *r,
+			   enum api_kind kind)
 {
 	struct api_error e;
 
@@ -207,8 +215,13 @@ static enum route find_route(const char *path)
 		const char *path;
 		enum route route;
 	} routes[] = {
-		{"/v1/chat/completions", ROUTE_CHAT}, {"/v1/completions", ROUTE_COMPLETION}, {"/v1/models", ROUTE_MODELS},
-		{"/v1/models/", ROUTE_MODELS}, {"/health", ROUTE_HEALTH}, {"/metrics", ROUTE_METRICS}, {"/version", ROUTE_VERSION},
+		{"/v1/chat/completions", ROUTE_CHAT},
+		{"/v1/completions", ROUTE_COMPLETION},
+		{"/v1/models", ROUTE_MODELS},
+		{"/v1/models/", ROUTE_MODELS},
+		{"/health", ROUTE_HEALTH},
+		{"/metrics", ROUTE_METRICS},
+		{"/version", ROUTE_VERSION},
 	};
 
 	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
@@ -220,19 +233,23 @@ static enum route find_route(const char *path)
 void server_route(struct server *s, struct http_conn *c, const struct http_request *r)
 {
 	enum route route = find_route(r->path);
-	bool post = !strcmp(r->method, "POST"), get = !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
+	bool post = !strcmp(r->method, "POST"),
+	     get = !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
 	bool wants_post = route == ROUTE_CHAT || route == ROUTE_COMPLETION;
 	struct api_error e;
 
-	log_debug("%s %s from uid %d, pid %d", r->method, r->path, (int)http_conn_peer(c)->uid, (int)http_conn_peer(c)->pid);
+	log_debug("%s %s from uid %d, pid %d", r->method, r->path, (int)http_conn_peer(c)->uid,
+		  (int)http_conn_peer(c)->pid);
 	if (route == ROUTE_NONE) {
 		api_error_set(&e, 404, "not_found", NULL, "there is nothing at %.200s", r->path);
 		server_reply_error(s, c, &e, NULL);
 		return;
 	}
 	if (wants_post ? !post : !get) {
-		api_error_set(&e, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", r->path, wants_post ? "POST" : "GET", r->method);
-		server_reply_error(s, c, &e, wants_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
+		api_error_set(&e, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s",
+			      r->path, wants_post ? "POST" : "GET", r->method);
+		server_reply_error(s, c, &e,
+				   wants_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
 		return;
 	}
 	switch (route) {

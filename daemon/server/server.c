@@ -19,7 +19,7 @@
 #define MAX_HEAD	((size_t)32 << 10)
 #define MAX_HEADERS	100
 #define CONGESTED_BYTES ((size_t)256 << 10)
-#define OUT_KEEP	((size_t)1 << 20)	/* larger buffers are not kept between answers */
+#define OUT_KEEP	((size_t)1 << 20) /* larger buffers are not kept between answers */
 
 uint64_t server_now_ns(void)
 {
@@ -39,7 +39,9 @@ void server_reply_out(struct server *s, struct http_conn *c, int status, const c
 	struct json_out *o = &s->out;
 
 	if (o->failed) {
-		static const char text[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"param\":null,\"code\":null}}";
+		static const char text[] =
+			"{\"error\":{\"message\":\"out of "
+			"memory\",\"type\":\"server_error\",\"param\":null,\"code\":null}}";
 
 		status = 500;
 		http_reply(c, status, "application/json", NULL, text, sizeof(text) - 1);
@@ -53,7 +55,8 @@ void server_reply_out(struct server *s, struct http_conn *c, int status, const c
 	}
 }
 
-void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e, const char *headers)
+void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e,
+			const char *headers)
 {
 	char retry[128];
 
@@ -61,7 +64,8 @@ void server_reply_error(struct server *s, struct http_conn *c, const struct api_
 	api_error_write(e, &s->out);
 	snprintf(retry, sizeof(retry), "%s", headers ? headers : "");
 	if (e->retry_after)
-		snprintf(retry, sizeof(retry), "%sRetry-After: %u\r\n", headers ? headers : "", e->retry_after);
+		snprintf(retry, sizeof(retry), "%sRetry-After: %u\r\n", headers ? headers : "",
+			 e->retry_after);
 	server_reply_out(s, c, e->status, retry);
 }
 
@@ -77,7 +81,8 @@ static char *error_body(void *arg, int status, const char *message)
 
 	server_count_response(arg, status);
 	json_out_init(&o);
-	api_error_set(&e, status, status == 429 || status == 503 ? "overloaded" : NULL, NULL, "%s", message);
+	api_error_set(&e, status, status == 429 || status == 503 ? "overloaded" : NULL, NULL, "%s",
+		      message);
 	api_error_write(&e, &o);
 	json_raw(&o, "", 1);
 	if (o.failed)
@@ -130,7 +135,9 @@ static int start_http(struct server *s)
 {
 	const struct config *config = s->config;
 	struct http_options options = {
-		.limits = {.max_head = MAX_HEAD, .max_headers = MAX_HEADERS, .max_body = config->max_body},
+		.limits = {.max_head = MAX_HEAD,
+			   .max_headers = MAX_HEADERS,
+			   .max_body = config->max_body},
 		.max_connections = config->max_connections,
 		.head_seconds = 10,
 		.body_seconds = 60,
@@ -140,7 +147,11 @@ static int start_http(struct server *s)
 		.budget = &s->budget,
 	};
 	struct http_callbacks callbacks = {
-		.on_request = on_request, .error_body = error_body, .on_gone = on_gone, .on_drained = on_drained, .arg = s,
+		.on_request = on_request,
+		.error_body = error_body,
+		.on_gone = on_gone,
+		.on_drained = on_drained,
+		.arg = s,
 	};
 
 	return http_server_new(s->base, &options, &callbacks, &s->http);
@@ -151,7 +162,8 @@ static int start_events(struct server *s)
 	struct timeval second = {.tv_sec = 1};
 
 	s->pool_event = event_new(s->base, textpool_fd(s->pool), EV_READ | EV_PERSIST, on_pool, s);
-	s->residency_event = event_new(s->base, residency_fd(s->residency), EV_READ | EV_PERSIST, on_residency, s);
+	s->residency_event = event_new(s->base, residency_fd(s->residency), EV_READ | EV_PERSIST,
+				       on_residency, s);
 	s->check_event = event_new(s->base, -1, EV_PERSIST, on_check, s);
 	if (!s->pool_event || !s->residency_event || !s->check_event)
 		return -ENOMEM;
@@ -161,7 +173,8 @@ static int start_events(struct server *s)
 	return 0;
 }
 
-int server_new(struct event_base *base, const struct config *config, struct residency *residency, struct server **ret)
+int server_new(struct event_base *base, const struct config *config, struct residency *residency,
+	       struct server **ret)
 {
 	struct server *s = calloc(1, sizeof(*s));
 	struct timespec now;
@@ -239,7 +252,8 @@ void server_abort(struct server *s)
 	exchange_abort_all(s, "the daemon is shutting down");
 }
 
-void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text, size_t len)
+void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text,
+		   size_t len)
 {
 	unsigned ready = 0, failed = 0;
 	size_t at = 0;
@@ -250,7 +264,8 @@ void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, 
 		ready += m->state == MODEL_READY;
 		failed += m->state == MODEL_FAILED;
 		if (text && at < len) {
-			int n = snprintf(text + at, len - at, "%s%s %s", i ? ", " : "", m->config->names[0], model_state_name(m->state));
+			int n = snprintf(text + at, len - at, "%s%s %s", i ? ", " : "",
+					 m->config->names[0], model_state_name(m->state));
 
 			at += n > 0 ? (size_t)n : 0;
 		}

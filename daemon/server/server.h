@@ -16,8 +16,10 @@ struct event_base;
 struct residency;
 struct server;
 
-/* Begins to load every model of @config, which must outlive the server, as must @residency (to which the models were added). */
-int server_new(struct event_base *base, const struct config *config, struct residency *residency, struct server **ret);
+/* Begins to load every model of @config, which must outlive the server, as must @residency (to
+ * which the models were added). */
+int server_new(struct event_base *base, const struct config *config, struct residency *residency,
+	       struct server **ret);
 /* Ends everything at once. */
 void server_free(struct server *s);
 
@@ -29,7 +31,9 @@ bool server_idle(const struct server *s);
 /* Ends what still runs, with errors for its clients. */
 void server_abort(struct server *s);
 
-/* Models that are ready, and those that failed for good; @text (may be NULL) is a line on what goes on. */
-void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text, size_t len);
+/* Models that are ready, and those that failed for good; @text (may be NULL) is a line on what goes
+ * on. */
+void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text,
+		   size_t len);
 
 #endif

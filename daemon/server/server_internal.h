@@ -17,18 +17,19 @@ struct server {
 	struct textpool *pool;
 	struct event *pool_event, *residency_event, *check_event;
 	struct budget budget;
-	struct served_model *models;		/* [n_models] */
+	struct served_model *models; /* [n_models] */
 	unsigned n_models;
 	struct exchange *exchanges;
 	unsigned n_exchanges;
 	uint64_t next_id;
 	struct metrics_server metrics;
-	struct json_out out;			/* for answers being written, one at a time */
-	bool draining, trim;			/* trim: large blocks were freed since memory was last given back */
+	struct json_out out; /* for answers being written, one at a time */
+	bool draining, trim; /* trim: large blocks were freed since memory was last given back */
 };
 
 uint64_t server_now_ns(void);
-void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e, const char *headers);
+void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e,
+			const char *headers);
 /* Sends s->out as JSON. */
 void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers);
 void server_count_response(struct server *s, int status);

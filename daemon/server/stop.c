@@ -8,16 +8,17 @@
 
 struct pattern {
 	char *text;
-	uint16_t *border;	/* [len]: longest proper border of the prefix that ends here */
-	unsigned len, state;	/* state: bytes of the pattern that the text ends in */
+	uint16_t *border;    /* [len]: longest proper border of the prefix that ends here */
+	unsigned len, state; /* state: bytes of the pattern that the text ends in */
 };
 
 struct stop_matcher {
 	unsigned n;
 	struct pattern patterns[STOP_MAX_STRINGS];
-	char *buf;		/* held back, then what arrives */
-	size_t held, given, cap;/* buf[0, given) was given out by the last call, [given, given + held) is held back */
-	unsigned match_len;	/* 0: no match yet */
+	char *buf;		 /* held back, then what arrives */
+	size_t held, given, cap; /* buf[0, given) was given out by the last call, [given, given +
+				    held) is held back */
+	unsigned match_len;	 /* 0: no match yet */
 };
 
 static int pattern_init(struct pattern *p, const char *text)
@@ -89,7 +90,8 @@ static unsigned advance(struct stop_matcher *m, char c)
 	return complete;
 }
 
-int stop_feed(struct stop_matcher *m, const char *text, size_t len, const char **ret_text, size_t *ret_len)
+int stop_feed(struct stop_matcher *m, const char *text, size_t len, const char **ret_text,
+	      size_t *ret_len)
 {
 	size_t total = m->held + len, end = 0, hold = 0;
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Stands in for libtxda, engine and table of models, so that the server can be tested alone: every model loads at once, and the answer to a prompt is
- * the prompt again and again, a token every FAKE_TOKEN_US microseconds (default 0) for each request.
+ * Stands in for libtxda, engine and table of models, so that the server can be tested alone: every
+ * model loads at once, and the answer to a prompt is the prompt again and again, a token every
+ * FAKE_TOKEN_US microseconds (default 0) for each request.
  *
- * FAKE_LOAD_MS delays the load, FAKE_LOAD_ERROR makes it fail; FAKE_LOST_AFTER=N loses the chips after N tokens, once.
+ * FAKE_LOAD_MS delays the load, FAKE_LOAD_ERROR makes it fail; FAKE_LOST_AFTER=N loses the chips
+ * after N tokens, once.
  */
 #include <errno.h>
 #include <math.h>
@@ -75,7 +77,8 @@ static long env_number(const char *name)
 	return value ? strtol(value, NULL, 10) : 0;
 }
 
-int engine_request_new(const int32_t *prompt, unsigned n_prompt, const struct engine_sampling *sampling, bool prompt_logprobs,
+int engine_request_new(const int32_t *prompt, unsigned n_prompt,
+		       const struct engine_sampling *sampling, bool prompt_logprobs,
 		       struct engine_request **ret)
 {
 	struct engine_request *r = calloc(1, sizeof(*r));
@@ -162,7 +165,8 @@ static bool step(struct engine *e, struct engine_request *r)
 			r->logprobs[n] = (struct engine_logprob){token, -0.25f};
 		for (int k = 0; k < r->sampling.logprobs; k++)
 			r->top[n * (unsigned)r->sampling.logprobs + (unsigned)k] =
-				(struct engine_logprob){k ? (token + k) % VOCAB : token, -0.25f - (float)k};
+				(struct engine_logprob){k ? (token + k) % VOCAB : token,
+							-0.25f - (float)k};
 		if (!n)
 			r->started_ns = r->first_token_ns = now_ns();
 		r->last_token_ns = now_ns();
@@ -212,7 +216,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int engine_new(struct txda_group *group, const struct engine_options *options, struct engine **ret, char *err, size_t errlen)
+int engine_new(struct txda_group *group, const struct engine_options *options, struct engine **ret,
+	       char *err, size_t errlen)
 {
 	struct engine *e = calloc(1, sizeof(*e));
 
@@ -313,7 +318,8 @@ struct engine_request *engine_take_ready(struct engine *e)
 void engine_limits(struct engine *e, struct engine_limits *ret)
 {
 	(void)e;
-	*ret = (struct engine_limits){.vocab = VOCAB, .max_context = CONTEXT, .block_size = 16, .kv_blocks = 1024};
+	*ret = (struct engine_limits){
+		.vocab = VOCAB, .max_context = CONTEXT, .block_size = 16, .kv_blocks = 1024};
 }
 
 void engine_stats(struct engine *e, struct engine_stats *ret)
@@ -351,7 +357,8 @@ const char *residency_state_name(enum residency_state state)
 	return "resident";
 }
 
-int residency_new(const struct residency_options *options, struct residency **ret, char *err, size_t errlen)
+int residency_new(const struct residency_options *options, struct residency **ret, char *err,
+		  size_t errlen)
 {
 	struct residency *r = calloc(1, sizeof(*r));
 	(void)err;
@@ -381,7 +388,8 @@ void residency_shutdown(struct residency *r)
 			engine_drain(r->models[i].engine);
 }
 
-int residency_add(struct residency *r, const char *name, const char *path, unsigned tp, const char *weights, char *err, size_t errlen)
+int residency_add(struct residency *r, const char *name, const char *path, unsigned tp,
+		  const char *weights, char *err, size_t errlen)
 {
 	struct residency_model *m = &r->models[r->n++];
 

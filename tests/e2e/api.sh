@@ -1,0 +1,144 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# The API on a running daemon: shapes of the answers, streams, and the table of errors.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+chat=/v1/chat/completions
+comp=/v1/completions
+hi='"messages":[{"role":"user","content":"Tell me of a fox."}]'
+
+start_daemon --max-body 100K --served-model-name tales
+
+# ---- what works --------------------------------------------------------------------------------
+
+http http://localhost/v1/models >"$tmp/answer"
+grep -q '"object":"list","data":\[{"id":"demo","object":"model"' "$tmp/answer" || fail "models: $(cat "$tmp/answer")"
+grep -q '"id":"tales"' "$tmp/answer" || fail "the second name is not listed"
+http http://localhost/v1/models/tales | grep -q '^{"id":"tales","object":"model"' || fail "one model"
+http http://localhost/health | grep -q '"status":"ok"' || fail "health"
+http http://localhost/version | grep -q '"version":"[0-9]' || fail "version"
+
+post $chat "{$hi,\"max_tokens\":8,\"temperature\":0}" >"$tmp/answer"
+grep -q '"object":"chat.completion".*"message":{"role":"assistant","content":"' "$tmp/answer" || fail "chat: $(cat "$tmp/answer")"
+grep -q '"usage":{"prompt_tokens":[1-9][0-9]*,"completion_tokens":[1-8],"total_tokens":[0-9]*,"prompt_tokens_details":{"cached_tokens":[0-9]*}}' \
+	"$tmp/answer" || fail "usage: $(cat "$tmp/answer")"
+grep -q '"system_fingerprint":"fp_txda' "$tmp/answer" || fail "fingerprint"
+whole=$(member content <"$tmp/answer")
+
+# The stream says the same, and is framed as the API has it.
+post $chat "{$hi,\"max_tokens\":8,\"temperature\":0,\"stream\":true,\"stream_options\":{\"include_usage\":true}}" -i >"$tmp/stream"
+tr -d '\r' <"$tmp/stream" | grep -q '^Content-Type: text/event-stream' || fail "the stream's type"
+grep '^data: ' "$tmp/stream" | head -n 1 | grep -q '"delta":{"role":"assistant","content":""}' || fail "the role does not come first"
+grep '^data: ' "$tmp/stream" | tail -n 1 | grep -q '^data: \[DONE\]' || fail "[DONE] is not last"
+grep '^data: ' "$tmp/stream" | tail -n 2 | head -n 1 | grep -q '"choices":\[\],"usage":{"prompt_tokens":' || fail "usage is not last but one"
+[ "$(grep -c '"finish_reason":"' "$tmp/stream")" = 1 ] || fail "one finish_reason"
+pieces=$(grep '"delta":{"content":' "$tmp/stream" | member content | sed 's/^"//; s/"$//' | tr -d '\n')
+[ "\"$pieces\"" = "$whole" ] || fail "the stream says \"$pieces\", the whole answer $whole"
+
+# Log probabilities in both shapes.
+post $chat "{$hi,\"max_tokens\":2,\"logprobs\":true,\"top_logprobs\":2,\"ignore_eos\":true,\"temperature\":0}" >"$tmp/answer"
+grep -q '"logprobs":{"content":\[{"token":"[^"]*","logprob":-\{0,1\}[0-9.e-]*,"bytes":\[[0-9,]*\],"top_logprobs":\[{"token"' "$tmp/answer" ||
+	fail "logprobs of a chat: $(cat "$tmp/answer")"
+post $comp '{"prompt":"Once upon a time","max_tokens":2,"logprobs":2,"echo":true,"ignore_eos":true,"temperature":0}' >"$tmp/answer"
+grep -q '"text":"Once upon a time.*"logprobs":{"tokens":\["Once".*"token_logprobs":\[null,-.*"top_logprobs":\[null,.*"text_offset":\[0,' "$tmp/answer" ||
+	fail "logprobs of a completion: $(cat "$tmp/answer")"
+post $comp '{"prompt":"Once upon a time","max_tokens":0,"logprobs":0,"echo":true}' >"$tmp/answer"
+grep -q '"text":"Once upon a time","logprobs".*"completion_tokens":0' "$tmp/answer" || fail "scoring a prompt: $(cat "$tmp/answer")"
+
+# Several prompts and choices; ids as prompts; the same seed, the same text, alone or among others.
+post $comp '{"prompt":["Once","The fox"],"n":2,"max_tokens":3,"seed":5}' >"$tmp/answer"
+[ "$(grep -o '"index":[0-3],"text"' "$tmp/answer" | sort -u | wc -l)" = 4 ] || fail "four choices: $(cat "$tmp/answer")"
+post $comp '{"prompt":[[5,6,7],[8]],"max_tokens":1}' | grep -q '"prompt_tokens":4' || fail "ids as prompts"
+seed9='"seed":9223372036854775807,"temperature":1,"max_tokens":12'
+a=$(post $comp "{\"prompt\":\"The old king\",$seed9}" | member text)
+b=$(post $comp "{\"prompt\":[\"The old king\",\"A fox\"],$seed9}" | sed 's/},{"index":1.*//' | member text)
+[ "$a" = "$b" ] || fail "the same seed gives $a and $b"
+
+# Stop strings: nothing of them, nothing after them.
+text=$(post $comp '{"prompt":"Once upon a time","max_tokens":24,"temperature":0}' | member text | sed 's/^"//; s/"$//')
+stop=$(printf '%s' "$text" | cut -c 8-11)
+case $stop in
+*[\\\"]* | '') ;;
+*)
+	post $comp "{\"prompt\":\"Once upon a time\",\"max_tokens\":24,\"temperature\":0,\"stop\":[\"$stop\",\"never said\"]}" >"$tmp/answer"
+	before=${text%%"$stop"*}
+	[ "$(member text <"$tmp/answer")" = "\"$before\"" ] || fail "stopped before '$stop' of '$text': $(cat "$tmp/answer")"
+	grep -q '"finish_reason":"stop"' "$tmp/answer" || fail "stopped, but $(member finish_reason <"$tmp/answer")"
+	post $comp "{\"prompt\":\"Once upon a time\",\"max_tokens\":24,\"temperature\":0,\"stop\":\"$stop\",\"stream\":true}" >"$tmp/stream"
+	pieces=$(grep '^data: {' "$tmp/stream" | member text | sed 's/^"//; s/"$//' | tr -d '\n')
+	[ "$pieces" = "$before" ] || fail "streamed '$pieces', not '$before'"
+	;;
+esac
+
+# A chunked body, Expect, HEAD, a strange Host, two requests on one connection, a client of HTTP/1.0.
+post $chat "{$hi,\"max_tokens\":1}" -H 'Transfer-Encoding: chunked' -H 'Expect: 100-continue' -H 'Host: evil.example' |
+	grep -q chat.completion || fail "chunked"
+http -I http://localhost/health | grep -q '^HTTP/1.1 200' || fail "HEAD"
+http -v http://localhost/health http://localhost/version >"$tmp/answer" 2>&1
+grep -q 'Re-using existing connection' "$tmp/answer" || fail "the connection was not kept"
+post $chat "{$hi,\"max_tokens\":2,\"stream\":true}" -0 | tail -n 2 | grep -q DONE || fail "HTTP/1.0"
+http http://localhost/metrics >"$tmp/metrics"
+for name in num_requests_running num_requests_waiting kv_cache_usage_perc prefix_cache_queries_total prefix_cache_hits_total \
+	num_preemptions_total prompt_tokens_total generation_tokens_total request_success_total time_to_first_token_seconds_bucket \
+	inter_token_latency_seconds_sum e2e_request_latency_seconds_count request_queue_time_seconds_count \
+	request_prefill_time_seconds_count request_decode_time_seconds_count; do
+	grep -q "^txda_$name{model_name=\"demo\"" "$tmp/metrics" || fail "no metric $name"
+done
+
+# ---- errors ------------------------------------------------------------------------------------
+
+while IFS='|' read -r status words path body; do
+	[ -n "$status" ] || continue
+	expect "$status" "$words" "$path" "$body"
+done <<END
+400|the body is empty|$chat|
+400|not valid JSON|$chat|{
+400|not valid JSON|$chat|{$hi,"x":"\\ud800"}
+400|twice|$chat|{$hi,"n":1,"n":1}
+400|messages is missing|$chat|{"model":"demo"}
+400|temperature must be a number between 0 and 2, not 3|$chat|{$hi,"temperature":3}
+400|top_p must be a number between 0 and 1, not \\"x\\"|$chat|{$hi,"top_p":"x"}
+400|"param":"max_tokens"|$chat|{$hi,"max_tokens":-5}
+400|max_tokens is 100000, but the model's context is|$chat|{$hi,"max_tokens":100000}
+400|"code":"context_length_exceeded"|$chat|{$hi,"max_tokens":100000}
+400|stop has 5 strings; the limit is 4|$chat|{$hi,"stop":["a","b","c","d","e"]}
+400|only \\"text\\" is supported|$chat|{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}
+400|prompt has the token id 99999999|$comp|{"prompt":[99999999]}
+400|token|$comp|{"prompt":""}
+404|the model \\"gpt-4\\" does not exist; served are: demo, tales|$chat|{$hi,"model":"gpt-4"}
+404|"code":"model_not_found"|$chat|{$hi,"model":"gpt-4"}
+404|there is nothing at /v1/nothing|/v1/nothing|{}
+405|takes GET, not POST|/health|{}
+END
+request 405 "takes POST, not DELETE" $chat -X DELETE
+http -i -X DELETE http://localhost$chat | tr -d '\r' | grep -q '^Allow: POST' || fail "no Allow"
+request 415 "application/json is expected" $chat -d "{$hi}" -H 'Content-Type: multipart/form-data'
+request 415 "only identity is supported" $chat -d "{$hi}" -H 'Content-Encoding: gzip'
+request 431 "the header lines are longer than 32768 bytes" $chat -d "{$hi}" -H "X-Long: $(head -c 40000 /dev/zero | tr '\0' a)"
+request 501 "Transfer-Encoding" $chat -X POST -H 'Transfer-Encoding: gzip'
+request 200 chat.completion $chat -d "{$hi,\"max_tokens\":1}"
+{
+	printf '{"prompt":"'
+	head -c 200000 /dev/zero | tr '\0' a
+	printf '"}'
+} >"$tmp/long"
+request 413 "the body has 200013 bytes; the limit is 102400" $comp --data-binary "@$tmp/long"
+request 413 "the limit is 102400" $comp --data-binary "@$tmp/long" -H 'Transfer-Encoding: chunked'
+{
+	printf '{"prompt":"'
+	yes 'a fox and' | head -c 60000 | tr '\n' ' '
+	printf '"}'
+} >"$tmp/long"
+request 400 "context is" $comp --data-binary "@$tmp/long"
+# Bytes that are no UTF-8, and a NUL.
+printf '{"prompt":"a\377b"}' >"$tmp/bad"
+request 400 "not valid JSON" $comp --data-binary "@$tmp/bad"
+printf '{"prompt":"a\000b"}' >"$tmp/bad"
+request 400 "not valid JSON" $comp --data-binary "@$tmp/bad"
+expect 200 text_completion $comp '{"prompt":"a\u0000b","max_tokens":1}'
+
+# It is still there.
+post $chat "{$hi,\"max_tokens\":1}" | grep -q chat.completion || fail "no answer at the end"
+conclude

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+//
+// The npm client `openai` (6.x, over undici) against a running daemon: node openai.mjs SOCKET
+// TXDA_NODE_MODULES names the node_modules directory that has both.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import path from "node:path";
+
+const modules = process.env.TXDA_NODE_MODULES;
+const socket = process.argv[2];
+
+const require = createRequire(path.join(modules, "x.js"));
+const { OpenAI } = require("openai");
+const { Agent, fetch } = require("undici");
+
+const dispatcher = new Agent({ connect: { socketPath: socket } });
+const client = new OpenAI({
+	apiKey: "none",
+	baseURL: "http://localhost/v1",
+	maxRetries: 0,
+	fetch: (url, init) => fetch(url, { ...init, dispatcher }),
+});
+const messages = [{ role: "user", content: "Tell me of a fox." }];
+
+const models = await client.models.list();
+assert.equal(models.data[0].id, "demo");
+assert.equal((await client.models.retrieve("demo")).id, "demo");
+
+// A chat, whole and streamed, says the same with the same seed.
+const wanted = { model: "demo", messages, max_tokens: 24, seed: 42, temperature: 0.9 };
+const whole = await client.chat.completions.create(wanted);
+assert.equal(whole.object, "chat.completion");
+assert.equal(whole.choices[0].message.role, "assistant");
+assert.ok(["stop", "length"].includes(whole.choices[0].finish_reason));
+assert.equal(whole.usage.total_tokens, whole.usage.prompt_tokens + whole.usage.completion_tokens);
+
+const stream = await client.chat.completions.create({ ...wanted, stream: true, stream_options: { include_usage: true } });
+let text = "", finish = null, usage = null, events = 0;
+for await (const chunk of stream) {
+	assert.equal(chunk.object, "chat.completion.chunk");
+	events++;
+	text += chunk.choices[0]?.delta?.content ?? "";
+	finish = chunk.choices[0]?.finish_reason ?? finish;
+	usage = chunk.usage ?? usage;
+}
+assert.equal(text, whole.choices[0].message.content);
+assert.equal(finish, whole.choices[0].finish_reason);
+assert.equal(usage.completion_tokens, whole.usage.completion_tokens);
+assert.ok(events > 3);
+
+// The client's own helper puts the pieces together.
+const runner = client.chat.completions.stream({ ...wanted, stream: true });
+assert.equal((await runner.finalChatCompletion()).choices[0].message.content, text);
+
+const completion = await client.completions.create({ model: "demo", prompt: ["Once", "The fox"], max_tokens: 4, n: 2, logprobs: 1 });
+assert.equal(completion.choices.length, 4);
+assert.ok(completion.choices[0].logprobs.token_logprobs[0] <= 0);
+
+const scored = await client.chat.completions.create({ model: "demo", messages, max_tokens: 2, logprobs: true, top_logprobs: 3 });
+assert.equal(scored.choices[0].logprobs.content[0].top_logprobs.length, 3);
+assert.ok(Array.isArray(scored.choices[0].logprobs.content[0].bytes));
+
+// Errors arrive as the client's classes.
+await assert.rejects(client.chat.completions.create({ model: "nobody", messages }), (e) => {
+	assert.ok(e instanceof OpenAI.NotFoundError);
+	assert.equal(e.status, 404);
+	assert.equal(e.code, "model_not_found");
+	assert.match(e.message, /served are: demo/);
+	return true;
+});
+await assert.rejects(client.chat.completions.create({ model: "demo", messages, temperature: 9 }), (e) => {
+	assert.ok(e instanceof OpenAI.BadRequestError);
+	assert.equal(e.param, "temperature");
+	assert.match(e.message, /between 0 and 2, not 9/);
+	return true;
+});
+
+// An abort ends the request in the daemon, too.
+const controller = new AbortController();
+const long = await client.completions.create(
+	{ model: "demo", prompt: "Once upon a time", max_tokens: 1500, stream: true, ignore_eos: true },
+	{ signal: controller.signal },
+);
+for await (const chunk of long) {
+	assert.equal(chunk.object, "text_completion");
+	break;
+}
+controller.abort();
+let running = "";
+for (let tries = 0; tries < 50 && running !== "0"; tries++) {
+	await new Promise((resolve) => setTimeout(resolve, 100));
+	const metrics = await (await fetch("http://localhost/metrics", { dispatcher })).text();
+	running = /^txda_num_requests_running\{model_name="demo"\} (\S+)$/m.exec(metrics)?.[1] ?? "";
+}
+assert.equal(running, "0");
+
+await dispatcher.close();
+console.log("the OpenAI client is content");

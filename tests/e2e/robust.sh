@@ -1,0 +1,134 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# What clients and accidents do to a running daemon: disconnects, slow readers, crowds, broken requests, kill -9, SIGTERM.
+# TORTURE is the program http_torture; TORTURE_REQUESTS how many requests it sends (10000).
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+: "${TORTURE:?names the program http_torture}" "${TORTURE_REQUESTS:=10000}"
+comp=/v1/completions
+pids=
+
+running() {
+	[ "$(metric 'txda_num_requests_running{model_name="demo"}')" = "$1" ]
+}
+
+# forever: a stream that ends by itself only after very long.
+forever='{"prompt":"Once upon a time there was a fox","max_tokens":1500,"ignore_eos":true,"stream":true,"logprobs":5}'
+
+start_daemon
+
+# ---- a crowd gets what each of it would get alone ----------------------------------------------
+crowd_body() {
+	printf '{"prompt":"Tale number %d tells of","max_tokens":24,"seed":%d,"temperature":1}' "$1" "$1"
+}
+i=0
+while [ $i -lt 16 ]; do
+	post $comp "$(crowd_body $i)" | member text >"$tmp/alone.$i"
+	i=$((i + 1))
+done
+i=0
+while [ $i -lt 16 ]; do
+	post $comp "$(crowd_body $i)" >"$tmp/crowd.$i" &
+	pids="$pids $!"
+	i=$((i + 1))
+done
+for pid in $pids; do wait "$pid" || fail "one of the crowd was turned away"; done
+i=0
+while [ $i -lt 16 ]; do
+	[ "$(member text <"$tmp/crowd.$i")" = "$(cat "$tmp/alone.$i")" ] ||
+		fail "in the crowd $(member text <"$tmp/crowd.$i"), alone $(cat "$tmp/alone.$i")"
+	i=$((i + 1))
+done
+
+# ---- clients that go away ----------------------------------------------------------------------
+base_fds=$(fds)
+i=0
+pids=
+while [ $i -lt 6 ]; do
+	post $comp "$forever" -N >/dev/null 2>&1 &
+	pids="$pids $!"
+	i=$((i + 1))
+done
+until_true 10 running 6 || fail "six streams do not run: $(metric 'txda_num_requests_running{model_name="demo"}')"
+for pid in $pids; do kill -9 "$pid"; wait "$pid" 2>/dev/null || true; done
+# The kernel closes the sockets of curl, which was started below a shell, when that ends; the daemon is to see it at once.
+until_true 10 running 0 || fail "streams without clients go on"
+# One that does not stream, and so writes nothing by which the daemon could notice.
+printf '{"prompt":"Once","max_tokens":1500,"ignore_eos":true}' |
+	curl -sS --max-time 0.5 --unix-socket "$socket" --data-binary @- http://localhost$comp >/dev/null 2>&1 || true
+until_true 10 running 0 || fail "an answer without a client goes on"
+
+# ---- slow readers ------------------------------------------------------------------------------
+before=$(rss)
+slow=
+for i in 1 2; do
+	printf '%s' "$forever" | curl -sS -N --limit-rate 2K --unix-socket "$socket" --data-binary @- http://localhost$comp \
+		>"$tmp/slow.$i" 2>/dev/null &
+	slow="$slow $!"
+done
+printf '%s' "$forever" | http -N --data-binary @- http://localhost$comp >"$tmp/fast" || fail "a fast reader beside slow ones"
+tail -n 2 "$tmp/fast" | grep -q DONE || fail "the fast stream has no end"
+post $comp '{"prompt":"A","max_tokens":2}' | grep -q text_completion || fail "no answer beside slow readers"
+held=$(metric txda_http_held_bytes)
+[ "$held" -lt 64000000 ] || fail "slow readers make it hold $held bytes"
+for pid in $slow; do kill -9 "$pid"; wait "$pid" 2>/dev/null || true; done
+until_true 10 running 0 || fail "slow readers are gone, their requests are not"
+# A reader of 200 KB a second falls behind, and still gets every byte.
+printf '%s' "$forever" | sed 's/}$/,"seed":1}/' >"$tmp/body"
+http -N --data-binary "@$tmp/body" http://localhost$comp | sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' | grep -o '"tokens":\[[^]]*\]' |
+	sed 's/^"tokens":\[//; s/\]$//' | tr '\n' ',' >"$tmp/fast"
+http -N --limit-rate 200K --data-binary "@$tmp/body" http://localhost$comp | grep -o '"tokens":\[[^]]*\]' |
+	sed 's/^"tokens":\[//; s/\]$//' | tr '\n' ',' >"$tmp/slow"
+cmp -s "$tmp/fast" "$tmp/slow" || fail "a slow reader got other tokens"
+[ "$(tr ',' '\n' <"$tmp/fast" | wc -l)" -gt 1000 ] || fail "the stream was short"
+
+# ---- broken requests ---------------------------------------------------------------------------
+"$TORTURE" "$socket" 1000 1 >/dev/null || fail "torture (warming up)"
+before=$(rss)
+"$TORTURE" "$socket" "$TORTURE_REQUESTS" 2 || fail "torture"
+until_true 10 running 0 || fail "requests are left over"
+sleep 2
+after=$(rss)
+echo "memory before $before KiB, after $after KiB; descriptors before $base_fds, after $(fds)"
+[ "$after" -lt $((before + before / 10 + ${RSS_MARGIN_KIB:-8192})) ] || fail "memory grew from $before to $after KiB"
+no_more_fds() {
+	[ "$(fds)" -le $((base_fds + 1)) ]
+}
+until_true 10 no_more_fds || fail "$(fds) descriptors, $base_fds before"
+
+# ---- the socket --------------------------------------------------------------------------------
+[ "$(stat -c %a "$socket")" = 660 ] || fail "mode of the socket: $(stat -c %a "$socket")"
+if "$TXDAD" --model "demo=$MODEL" --socket "$socket" 2>"$tmp/second"; then
+	fail "a second daemon on the same socket"
+fi
+grep -q "another txdad serves $socket" "$tmp/second" || fail "a second daemon says: $(cat "$tmp/second")"
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null || true
+[ -S "$socket" ] || fail "kill -9 should leave the socket file"
+start_daemon --socket-mode 0600
+[ "$(stat -c %a "$socket")" = 600 ] || fail "--socket-mode: $(stat -c %a "$socket")"
+kill "$daemon"
+wait "$daemon" || fail "exit status $? after SIGTERM"
+[ ! -e "$socket" ] || fail "the socket is left behind"
+echo data >"$socket"
+if "$TXDAD" --model "demo=$MODEL" --socket "$socket" 2>"$tmp/second"; then
+	fail "a file was replaced by a socket"
+fi
+grep -q "exists and is no socket" "$tmp/second" || fail "a file in the way: $(cat "$tmp/second")"
+rm "$socket"
+
+# ---- a soft end --------------------------------------------------------------------------------
+start_daemon
+printf '{"prompt":"Once","max_tokens":200,"ignore_eos":true,"stream":true}' >"$tmp/body"
+http -N --data-binary "@$tmp/body" http://localhost$comp >"$tmp/last" &
+client=$!
+until_true 10 test -s "$tmp/last" || fail "no stream to end softly"
+kill "$daemon"
+wait "$client" || fail "the last stream was cut off"
+tail -n 2 "$tmp/last" | grep -q DONE || fail "the last stream has no end: $(tail -n 2 "$tmp/last")"
+wait "$daemon" || fail "exit status $?"
+daemon=
+
+conclude

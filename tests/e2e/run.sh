@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# txda-run against a daemon. TXDA_RUN is the program.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+: "${TXDA_RUN:?names the program txda-run}"
+run() {
+	"$TXDA_RUN" --socket "$socket" "$@"
+}
+
+if run Hello 2>"$tmp/err"; then
+	fail "it answers without a daemon"
+fi
+grep -q "no daemon listens on $socket" "$tmp/err" || fail "without a daemon it says: $(cat "$tmp/err")"
+grep -q "txdad --model" "$tmp/err" || fail "it does not say how to start one"
+
+start_daemon
+[ "$(run --list)" = demo ] || fail "--list: $(run --list)"
+
+run --stats -n 12 --seed 5 Tell me of a fox. >"$tmp/out" 2>"$tmp/err" || fail "one question: $(cat "$tmp/err")"
+[ -s "$tmp/out" ] || fail "no answer"
+grep -q '^FTL [0-9.]* ms, TPS [0-9.]* tokens/s ([0-9]* prompt tokens, [0-9]* generated' "$tmp/err" || fail "--stats: $(cat "$tmp/err")"
+# The same from standard input, and by another socket's name.
+echo "Tell me of a fox." | TXDA_SOCKET=$socket "$TXDA_RUN" -n 12 --seed 5 >"$tmp/again" || fail "from standard input"
+printf 'Tell me of a fox.' | run -n 12 --seed 5 >"$tmp/exact"
+cmp -s "$tmp/out" "$tmp/exact" || fail "the same question, another answer: $(cat "$tmp/out" "$tmp/exact")"
+[ -s "$tmp/again" ] || fail "no answer to a line"
+run --raw -n 5 --temperature 0 "Once upon a time" >"$tmp/raw" || fail "--raw"
+post /v1/completions '{"prompt":"Once upon a time","max_tokens":5,"temperature":0}' | member text | sed 's/^"//; s/"$//' >"$tmp/text"
+[ "$(cat "$tmp/raw")" = "$(cat "$tmp/text")" ] || fail "--raw says $(cat "$tmp/raw"), the API $(cat "$tmp/text")"
+
+run --model nobody Hello 2>"$tmp/err" && fail "an unknown model"
+grep -q 'served are: demo' "$tmp/err" || fail "an unknown model: $(cat "$tmp/err")"
+run --temperature 9 Hello 2>"$tmp/err" && fail "--temperature 9"
+grep -q 'between 0 and 2, not 9' "$tmp/err" || fail "--temperature 9: $(cat "$tmp/err")"
+run --seed abc Hello 2>"$tmp/err" && fail "--seed abc"
+grep -q -- "--seed must be a number, not 'abc'" "$tmp/err" || fail "--seed abc: $(cat "$tmp/err")"
+printf '' | run 2>"$tmp/err" && fail "an empty prompt"
+run --help | grep -q Usage || fail "--help"
+
+# Ctrl-C stops an answer and ends a single question; the daemon sees it.
+run --raw -n 1500 "Once upon a time" >"$tmp/out" 2>&1 &
+client=$!
+until_true 10 test -s "$tmp/out" || fail "no stream"
+kill -INT "$client" 2>/dev/null || true
+wait "$client" && status=0 || status=$?
+case $status in 0 | 130) ;; *) fail "exit status $status after Ctrl-C" ;; esac
+conclude

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+/* Bodies of requests: what is taken from them, and the words and the place of each error. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "api_params.h"
+#include "json_out.h"
+#include "json_strict.h"
+
+#define M "\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]"
+
+struct wrong {
+	enum api_kind kind;
+	const char *body, *param, *words;
+};
+
+static const struct wrong wrongs[] = {
+	{API_CHAT, "", "", "not valid JSON"},
+	{API_CHAT, "{", "", "not valid JSON"},
+	{API_CHAT, "[]", "", "must be a JSON object"},
+	{API_CHAT, "{\"a\": 1, \"a\": 2, " M "}", "", "\"a\" twice"},
+	{API_CHAT, "{" M ", \"x\": {\"k\": [{\"b\": 1, \"c\": 1, \"b\": 1}]}}", "", "\"b\" twice"},
+	{API_CHAT, "{\"messages\": \"\\ud800\"}", "", "not valid JSON"},
+	{API_CHAT, "{\"messages\": \"\xff\"}", "", "not valid JSON"},
+	{API_CHAT, "{}", "messages", "messages is missing"},
+	{API_CHAT, "{\"messages\": 3}", "messages", "must be an array, not 3"},
+	{API_CHAT, "{\"messages\": []}", "messages", "empty"},
+	{API_CHAT, "{\"messages\": [1]}", "messages[0]", "must be an object, not 1"},
+	{API_CHAT, "{\"messages\": [{\"content\": \"x\"}]}", "messages[0].role", "missing"},
+	{API_CHAT, "{\"messages\": [{\"role\": 1, \"content\": \"x\"}]}", "messages[0].role",
+	 "not 1"},
+	{API_CHAT, "{\"messages\": [{\"role\": \"user\"}]}", "messages[0].content", "missing"},
+	{API_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": {}}]}", "messages[0].content",
+	 "not an object"},
+	{API_CHAT,
+	 "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
+	 "messages[0].content[0]", "image_url"},
+	{API_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]}",
+	 "messages[0].content[0]", "no string"},
+	{API_CHAT, "{" M ", \"model\": 5}", "model", "must be a string, not 5"},
+	{API_CHAT, "{" M ", \"stream\": \"yes\"}", "stream", "must be true or false, not \"yes\""},
+	{API_CHAT, "{" M ", \"stream_options\": {}}", "stream_options",
+	 "only allowed when stream is true"},
+	{API_CHAT, "{" M ", \"stream\": true, \"stream_options\": []}", "stream_options",
+	 "must be an object"},
+	{API_CHAT, "{" M ", \"stream\": true, \"stream_options\": {\"include_usage\": 1}}",
+	 "include_usage", "true or false"},
+	{API_CHAT, "{" M ", \"temperature\": 2.5}", "temperature", "between 0 and 2, not 2.5"},
+	{API_CHAT, "{" M ", \"temperature\": \"hot\"}", "temperature", "not \"hot\""},
+	{API_CHAT, "{" M ", \"temperature\": 1e999}", "temperature", "between 0 and 2"},
+	{API_CHAT, "{" M ", \"top_p\": 1.1}", "top_p", "between 0 and 1, not 1.1"},
+	{API_CHAT, "{" M ", \"min_p\": -1}", "min_p", "between 0 and 1, not -1"},
+	{API_CHAT, "{" M ", \"top_k\": 1.5}", "top_k", "integer between -1 and"},
+	{API_CHAT, "{" M ", \"top_k\": -2}", "top_k", "not -2"},
+	{API_CHAT, "{" M ", \"seed\": 9223372036854775808}", "seed", "not 9223372036854775808"},
+	{API_CHAT, "{" M ", \"seed\": 1.5}", "seed", "not 1.5"},
+	{API_CHAT, "{" M ", \"n\": 0}", "n", "between 1 and 128, not 0"},
+	{API_CHAT, "{" M ", \"n\": 129}", "n", "not 129"},
+	{API_CHAT, "{" M ", \"max_tokens\": 0}", "max_tokens", "between 1 and 2147483647, not 0"},
+	{API_CHAT, "{" M ", \"max_tokens\": 3000000000}", "max_tokens", "not 3000000000"},
+	{API_CHAT, "{" M ", \"max_completion_tokens\": \"5\"}", "max_completion_tokens",
+	 "not \"5\""},
+	{API_CHAT, "{" M ", \"max_tokens\": 5, \"min_tokens\": 6}", "min_tokens",
+	 "min_tokens is 6, but max_tokens is 5"},
+	{API_CHAT, "{" M ", \"stop\": 5}", "stop", "not 5"},
+	{API_CHAT, "{" M ", \"stop\": \"\"}", "stop", "1 to 1024 bytes, not 0"},
+	{API_CHAT, "{" M ", \"stop\": [\"a\", 1]}", "stop", "not 1"},
+	{API_CHAT, "{" M ", \"stop\": [\"a\",\"b\",\"c\",\"d\",\"e\"]}", "stop",
+	 "5 strings; the limit is 4"},
+	{API_CHAT, "{" M ", \"stop_token_ids\": [-1]}", "stop_token_ids", "not -1"},
+	{API_CHAT, "{" M ", \"logprobs\": 3}", "logprobs", "true or false, not 3"},
+	{API_CHAT, "{" M ", \"top_logprobs\": 3}", "top_logprobs", "logprobs is not true"},
+	{API_CHAT, "{" M ", \"logprobs\": true, \"top_logprobs\": 21}", "top_logprobs",
+	 "between 0 and 20, not 21"},
+	{API_CHAT, "{" M ", \"presence_penalty\": 0.5}", "presence_penalty", "only 0 is supported"},
+	{API_CHAT, "{" M ", \"frequency_penalty\": 3}", "frequency_penalty",
+	 "between -2 and 2, not 3"},
+	{API_CHAT, "{" M ", \"logit_bias\": {\"5\": 1}}", "logit_bias", "only an empty object"},
+	{API_CHAT, "{" M ", \"response_format\": {\"type\": \"json_object\"}}",
+	 "response_format.type", "json_object"},
+	{API_CHAT, "{" M ", \"tools\": {}}", "tools", "must be an array"},
+	{API_CHAT, "{" M ", \"tool_choice\": \"required\"}", "tool_choice", "\"required\""},
+	{API_CHAT, "{" M ", \"user\": 5}", "user", "must be a string"},
+	{API_CHAT, "{" M ", \"ignore_eos\": 0}", "ignore_eos", "true or false, not 0"},
+	{API_COMPLETION, "{}", "prompt", "missing"},
+	{API_COMPLETION, "{\"prompt\": {}}", "prompt", "not an object"},
+	{API_COMPLETION, "{\"prompt\": []}", "prompt", "empty"},
+	{API_COMPLETION, "{\"prompt\": [[]]}", "prompt", "empty"},
+	{API_COMPLETION, "{\"prompt\": [1, \"a\"]}", "prompt", "not \"a\""},
+	{API_COMPLETION, "{\"prompt\": [\"a\", 1]}", "prompt", "not 1"},
+	{API_COMPLETION, "{\"prompt\": [\"a\", [1]]}", "prompt", "not an array"},
+	{API_COMPLETION, "{\"prompt\": [-1]}", "prompt", "not -1"},
+	{API_COMPLETION, "{\"prompt\": [1.5]}", "prompt", "not 1.5"},
+	{API_COMPLETION, "{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 100}", "prompt",
+	 "300 choices; the limit is 256"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 21}", "logprobs",
+	 "between 0 and 20, not 21"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": true}", "logprobs", "not true"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"max_tokens\": 0}", "max_tokens", "not 0"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"suffix\": \"b\"}", "suffix", "not supported"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"best_of\": 3}", "best_of", "best_of is 3"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"echo\": \"b\"}", "echo", "true or false"},
+};
+
+static void test_wrong(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
+		struct api_params p;
+		struct api_error e = {0};
+
+		if (api_params_parse(wrongs[i].kind, wrongs[i].body, strlen(wrongs[i].body), &p,
+				     &e))
+			fail_msg("accepted: %s", wrongs[i].body);
+		if (e.status != 400 || strcmp(e.param, wrongs[i].param) ||
+		    !strstr(e.message, wrongs[i].words))
+			fail_msg("%s: %d, %s, %s", wrongs[i].body, e.status, e.param, e.message);
+	}
+}
+
+static void parse(enum api_kind kind, const char *body, struct api_params *ret)
+{
+	struct api_error e;
+
+	if (!api_params_parse(kind, body, strlen(body), ret, &e))
+		fail_msg("%s: %s", body, e.message);
+}
+
+static void test_defaults(void **state)
+{
+	struct api_params p;
+
+	(void)state;
+	parse(API_CHAT, "{" M ", \"stop\": null, \"seed\": null, \"unknown\": [1, {}]}", &p);
+	assert_null(p.model);
+	assert_int_equal(p.n, 1);
+	assert_false(p.max_tokens_given);
+	assert_true(isnan(p.temperature) && isnan(p.top_p) && isnan(p.min_p));
+	assert_int_equal(p.top_k, -1);
+	assert_int_equal(p.logprobs, -1);
+	assert_false(p.seed_given);
+	assert_true(p.add_generation_prompt);
+	api_params_free(&p);
+}
+
+static void test_chat(void **state)
+{
+	struct api_params p;
+	const cJSON *content;
+
+	(void)state;
+	parse(API_CHAT,
+	      "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": "
+	      "\"text\", \"text\": \"a\"},"
+	      "{\"type\": \"text\", \"text\": \"b\"}]}, {\"role\": \"assistant\", \"tool_calls\": "
+	      "[{}]}], \"seed\": -9223372036854775808,"
+	      "\"top_k\": -1, \"max_tokens\": 5, \"max_completion_tokens\": 7, \"stop\": [\"x\", "
+	      "\"y\"], \"logprobs\": true,"
+	      "\"top_logprobs\": 4, \"stream\": true, \"stream_options\": {\"include_usage\": "
+	      "true}, \"temperature\": 0}",
+	      &p);
+	assert_string_equal(p.model, "m");
+	content = cJSON_GetObjectItem(cJSON_GetArrayItem(p.messages, 0), "content");
+	assert_string_equal(content->valuestring, "a\nb");
+	assert_true(p.seed_given);
+	assert_true(p.seed == INT64_MIN);
+	assert_int_equal(p.top_k, 0);
+	assert_int_equal(p.max_tokens, 7);
+	assert_int_equal(p.n_stop, 2);
+	assert_int_equal(p.logprobs, 4);
+	assert_true(p.stream && p.include_usage);
+	assert_true(p.temperature == 0);
+	api_params_free(&p);
+}
+
+static void test_seed_is_exact(void **state)
+{
+	struct api_params p;
+
+	(void)state;
+	parse(API_CHAT, "{" M ", \"seed\": 9223372036854775807}", &p);
+	assert_true(p.seed == INT64_MAX);
+	api_params_free(&p);
+	parse(API_CHAT, "{" M ", \"other\": {\"seed\": 1}, \"seed\": 9007199254740993}", &p);
+	assert_true(p.seed == 9007199254740993);
+	api_params_free(&p);
+}
+
+static void test_prompts(void **state)
+{
+	struct api_params p;
+
+	(void)state;
+	parse(API_COMPLETION, "{\"prompt\": \"a\"}", &p);
+	assert_int_equal(p.n_prompts, 1);
+	assert_int_equal(p.max_tokens, 16);
+	assert_string_equal(p.prompts[0].text, "a");
+	api_params_free(&p);
+	parse(API_COMPLETION,
+	      "{\"prompt\": [\"a\", \"b\"], \"echo\": true, \"max_tokens\": 0, \"logprobs\": 0}",
+	      &p);
+	assert_int_equal(p.n_prompts, 2);
+	assert_string_equal(p.prompts[1].text, "b");
+	assert_true(p.max_tokens_given && !p.max_tokens);
+	assert_int_equal(p.logprobs, 0);
+	api_params_free(&p);
+	parse(API_COMPLETION, "{\"prompt\": [3, 4, 5]}", &p);
+	assert_int_equal(p.n_prompts, 1);
+	assert_int_equal(p.prompts[0].n_ids, 3);
+	assert_int_equal(p.prompts[0].ids[2], 5);
+	api_params_free(&p);
+	parse(API_COMPLETION, "{\"prompt\": [[3], [4, 5]]}", &p);
+	assert_int_equal(p.n_prompts, 2);
+	assert_int_equal(p.prompts[1].ids[1], 5);
+	api_params_free(&p);
+}
+
+static void test_bombs(void **state)
+{
+	size_t len = 3000000;
+	char *body = malloc(len + 1);
+	struct api_params p;
+	struct api_error e;
+
+	(void)state;
+	for (size_t i = 0; i < len; i += 2)
+		memcpy(body + i, i ? "0," : "[0", 2);
+	assert_false(api_params_parse(API_CHAT, body, len, &p, &e));
+	assert_non_null(strstr(e.message, "more than 1000000 values"));
+	memset(body, '[', len);
+	assert_false(api_params_parse(API_CHAT, body, len, &p, &e));
+	assert_int_equal(e.status, 400);
+	memset(body, '[', 1000);
+	assert_false(api_params_parse(API_CHAT, body, 1000, &p, &e));
+	assert_int_equal(e.status, 400);
+	free(body);
+}
+
+static void test_json_out(void **state)
+{
+	struct json_out o;
+	cJSON *json;
+	char err[128];
+
+	(void)state;
+	json_out_init(&o);
+	json_begin(&o, '{');
+	json_key(&o, "a\"b");
+	json_string_len(&o, "x\0\x01\x7f\n\t\\\"\xff\xe2\x96\xf0\x9f\x98\x80", 15);
+	json_key(&o, "n");
+	json_begin(&o, '[');
+	json_int(&o, INT64_MIN);
+	json_uint(&o, UINT64_MAX);
+	json_number(&o, 0.1);
+	json_number(&o, NAN);
+	json_bool(&o, true);
+	json_null(&o);
+	json_end(&o, ']');
+	json_end(&o, '}');
+	assert_false(json_out_failed(&o));
+	json = txda_json_parse(o.data, o.len, err, sizeof(err));
+	assert_non_null(json);
+	json_raw(&o, "", 1);
+	assert_string_equal(
+		o.data, "{\"a\\\"b\":"
+			"\"x\\u0000\\u0001\\u007f\\n\\u0009\\\\\\\"\xef\xbf\xbd\xef\xbf\xbd\xf0\x9f"
+			"\x98\x80\","
+			"\"n\":[-9223372036854775808,18446744073709551615,0.1,null,true,null]}");
+	cJSON_Delete(json);
+	json_out_free(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_wrong),	 cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_chat),	 cmocka_unit_test(test_seed_is_exact),
+		cmocka_unit_test(test_prompts),	 cmocka_unit_test(test_bombs),
+		cmocka_unit_test(test_json_out),
+	};
+
+	return cmocka_run_group_tests_name("api_params", tests, NULL, NULL);
+}

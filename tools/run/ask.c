@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT
+#include "ask.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#define MAX_LINE     ((size_t)16 << 20) /* of an event, or an error */
+#define LOAD_SECONDS 600
+
+volatile sig_atomic_t ask_stop;
+
+struct answer {
+	const struct ask_options *options;
+	char *text; /* all that was written */
+	size_t len, cap;
+	char *line; /* of the event stream, under construction */
+	size_t line_len, line_cap;
+	double asked, first, last;    /* seconds */
+	double tokens, prompt_tokens; /* of the usage; -1: not known */
+	bool done, failed;
+};
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static bool append(char **buf, size_t *len, size_t *cap, const char *data, size_t n)
+{
+	if (n >= *cap - *len) {
+		size_t more = (*len + n + 1) * 2;
+		char *bigger = *len + n > MAX_LINE ? NULL : realloc(*buf, more);
+
+		if (!bigger)
+			return false;
+		*buf = bigger;
+		*cap = more;
+	}
+	memcpy(*buf + *len, data, n);
+	*len += n;
+	(*buf)[*len] = 0;
+	return true;
+}
+
+/* What a server sends goes to a terminal: no control characters but line breaks and tabs. */
+static void print_text(const char *text)
+{
+	bool terminal = isatty(STDOUT_FILENO);
+
+	for (const char *c = text; *c; c++)
+		if (!terminal || (unsigned char)*c >= 0x20 || *c == '\n' || *c == '\t')
+			putchar(*c);
+	fflush(stdout);
+}
+
+static void complain_error(const cJSON *error)
+{
+	const cJSON *message = cJSON_GetObjectItemCaseSensitive(error, "message");
+
+	fprintf(stderr, "txda-run: %s\n",
+		cJSON_IsString(message) ? message->valuestring
+					: "the daemon reports an error without words");
+}
+
+static void complain_connect(const char *path, int error)
+{
+	if (error == -ENOENT || error == -ECONNREFUSED)
+		fprintf(stderr,
+			"txda-run: no daemon listens on %s.\n"
+			"Start one with:  txdad --model NAME=PATH --socket %s\n"
+			"or, installed:   systemctl start txdad\n",
+			path, path);
+	else if (error == -EACCES || error == -EPERM)
+		fprintf(stderr,
+			"txda-run: no permission to use %s; its group may (see: ls -l %s)\n", path,
+			path);
+	else
+		fprintf(stderr, "txda-run: cannot connect to %s: %s\n", path, strerror(-error));
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+static void add_raw(cJSON *body, const char *name, const char *value)
+{
+	if (value)
+		cJSON_AddRawToObject(body, name, value);
+}
+
+static char *make_body(const struct ask_options *o, const cJSON *messages)
+{
+	cJSON *body = cJSON_CreateObject(), *stream_options;
+	char *text;
+
+	if (o->model)
+		cJSON_AddStringToObject(body, "model", o->model);
+	cJSON_AddItemToObject(body, o->raw ? "prompt" : "messages",
+			      cJSON_Duplicate(messages, true));
+	cJSON_AddTrueToObject(body, "stream");
+	stream_options = cJSON_AddObjectToObject(body, "stream_options");
+	cJSON_AddTrueToObject(stream_options, "include_usage");
+	add_raw(body, "max_tokens", o->max_tokens);
+	add_raw(body, "temperature", o->temperature);
+	add_raw(body, "top_p", o->top_p);
+	add_raw(body, "top_k", o->top_k);
+	add_raw(body, "seed", o->seed);
+	text = cJSON_PrintUnformatted(body);
+	cJSON_Delete(body);
+	return text;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static void take_usage(struct answer *a, const cJSON *usage)
+{
+	const cJSON *tokens = cJSON_GetObjectItemCaseSensitive(usage, "completion_tokens");
+	const cJSON *prompt = cJSON_GetObjectItemCaseSensitive(usage, "prompt_tokens");
+
+	if (cJSON_IsNumber(tokens))
+		a->tokens = tokens->valuedouble;
+	if (cJSON_IsNumber(prompt))
+		a->prompt_tokens = prompt->valuedouble;
+}
+
+static void take_event(struct answer *a, const char *data)
+{
+	cJSON *event;
+	const cJSON *choice, *text, *error;
+
+	if (!strcmp(data, "[DONE]")) {
+		a->done = true;
+		return;
+	}
+	event = cJSON_Parse(data);
+	error = cJSON_GetObjectItemCaseSensitive(event, "error");
+	if (!event || error) {
+		if (error)
+			complain_error(error);
+		else
+			fprintf(stderr, "txda-run: the daemon sent an event that is no JSON\n");
+		a->failed = true;
+		cJSON_Delete(event);
+		return;
+	}
+	take_usage(a, cJSON_GetObjectItemCaseSensitive(event, "usage"));
+	choice = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(event, "choices"), 0);
+	text = a->options->raw
+		       ? cJSON_GetObjectItemCaseSensitive(choice, "text")
+		       : cJSON_GetObjectItemCaseSensitive(
+				 cJSON_GetObjectItemCaseSensitive(choice, "delta"), "content");
+	if (cJSON_IsString(text) && *text->valuestring) {
+		a->last = now();
+		if (a->first <= 0)
+			a->first = a->last;
+		print_text(text->valuestring);
+		if (!append(&a->text, &a->len, &a->cap, text->valuestring,
+			    strlen(text->valuestring)))
+			a->failed = true;
+	}
+	cJSON_Delete(event);
+}
+
+/* Cuts the stream into lines; those that begin with "data:" are events here. */
+static bool take_bytes(struct answer *a, const char *data, size_t len)
+{
+	while (len && !a->failed && !a->done) {
+		const char *end = memchr(data, '\n', len);
+		size_t n = end ? (size_t)(end - data) : len;
+
+		if (!append(&a->line, &a->line_len, &a->line_cap, data, n)) {
+			fprintf(stderr, "txda-run: an event is longer than %zu bytes\n", MAX_LINE);
+			return false;
+		}
+		if (!end)
+			return true;
+		if (a->line_len && a->line[a->line_len - 1] == '\r')
+			a->line[--a->line_len] = 0;
+		if (!strncmp(a->line, "data:", 5))
+			take_event(a, a->line + 5 + strspn(a->line + 5, " "));
+		a->line_len = 0;
+		data += n + 1;
+		len -= n + 1;
+	}
+	return !a->failed;
+}
+
+static int read_stream(struct client *c, struct answer *a)
+{
+	char buf[16384];
+	long n;
+
+	while (!a->done && (n = client_read(c, buf, sizeof(buf))) != 0) {
+		if (n == -EINTR)
+			return 130;
+		if (n < 0) {
+			fprintf(stderr, "\ntxda-run: the daemon broke off the answer: %s\n",
+				strerror((int)-n));
+			return 1;
+		}
+		if (!take_bytes(a, buf, (size_t)n))
+			return 1;
+	}
+	return 0;
+}
+
+/* Reads a whole JSON answer; NULL when it is none. */
+static cJSON *read_json(struct client *c)
+{
+	char buf[16384], *text = NULL;
+	size_t len = 0, cap = 0;
+	cJSON *json;
+	long n;
+
+	while ((n = client_read(c, buf, sizeof(buf))) > 0)
+		if (!append(&text, &len, &cap, buf, (size_t)n))
+			break;
+	json = text && n == 0 ? cJSON_ParseWithLength(text, len) : NULL;
+	free(text);
+	return json;
+}
+
+/* An answer that is an error; true when the model is loading, so that it is worth to wait. */
+static bool take_error(struct client *c)
+{
+	cJSON *json = read_json(c);
+	const cJSON *error = cJSON_GetObjectItemCaseSensitive(json, "error");
+	const cJSON *code = cJSON_GetObjectItemCaseSensitive(error, "code");
+	bool loading = cJSON_IsString(code) && !strcmp(code->valuestring, "model_loading");
+
+	if (!loading && error)
+		complain_error(error);
+	else if (!loading)
+		fprintf(stderr, "txda-run: the daemon answered with status %d\n", c->status);
+	cJSON_Delete(json);
+	return loading;
+}
+
+/* Connects and asks, again and again while the model loads. 0: the stream begins. */
+static int begin(const struct ask_options *o, struct client *c, const char *path, const char *body)
+{
+	double deadline = now() + LOAD_SECONDS;
+	bool said = false;
+
+	for (;;) {
+		int r = client_open(c, o->socket, &ask_stop);
+
+		if (r) {
+			complain_connect(o->socket, r);
+			return 1;
+		}
+		r = client_request(c, path, body, body ? strlen(body) : 0);
+		if (!r && c->status == 200)
+			return 0;
+		if (r == -EINTR) {
+			client_close(c);
+			return 130;
+		}
+		if (r) {
+			fprintf(stderr, "txda-run: %s does not answer as txdad does: %s\n",
+				o->socket, strerror(-r));
+			client_close(c);
+			return 1;
+		}
+		r = take_error(c);
+		client_close(c);
+		if (!r || now() > deadline)
+			return 1;
+		if (!said)
+			fprintf(stderr, "txda-run: the model is loading, this waits for it\n");
+		said = true;
+		sleep(1);
+		if (ask_stop)
+			return 130;
+	}
+}
+
+static void print_stats(const struct answer *a)
+{
+	double spent = a->last - a->first;
+
+	if (a->first <= 0) {
+		fprintf(stderr, "no token after %.1f ms\n", (now() - a->asked) * 1e3);
+		return;
+	}
+	fprintf(stderr, "FTL %.1f ms", (a->first - a->asked) * 1e3);
+	if (a->tokens > 1 && spent > 0)
+		fprintf(stderr, ", TPS %.1f tokens/s", (a->tokens - 1) / spent);
+	if (a->tokens >= 0)
+		fprintf(stderr, " (%.0f prompt tokens, %.0f generated in %.2f s)", a->prompt_tokens,
+			a->tokens, a->last - a->asked);
+	fputc('\n', stderr);
+}
+
+int ask(const struct ask_options *o, const cJSON *messages, char **ret_text)
+{
+	struct answer a = {.options = o, .tokens = -1, .prompt_tokens = -1};
+	struct client *c = malloc(sizeof(*c));
+	char *body = make_body(o, messages);
+	int r = 1;
+
+	if (!c || !body) {
+		fprintf(stderr, "txda-run: out of memory\n");
+	} else {
+		a.asked = now();
+		r = begin(o, c, o->raw ? "/v1/completions" : "/v1/chat/completions", body);
+		if (!r) {
+			r = read_stream(c, &a);
+			client_close(c);
+		}
+		if (a.len && a.text[a.len - 1] != '\n')
+			putchar('\n');
+		fflush(stdout);
+		if (o->stats && a.asked > 0 && (!r || r == 130))
+			print_stats(&a);
+	}
+	cJSON_free(body);
+	free(c);
+	free(a.line);
+	if (ret_text)
+		*ret_text = a.text;
+	else
+		free(a.text);
+	return r;
+}
+
+int ask_models(const struct ask_options *o)
+{
+	struct client *c = malloc(sizeof(*c));
+	const cJSON *model, *id;
+	cJSON *json;
+	int r = c ? begin(o, c, "/v1/models", NULL) : 1;
+
+	if (!r) {
+		json = read_json(c);
+		client_close(c);
+		cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(json, "data"))
+		{
+			id = cJSON_GetObjectItemCaseSensitive(model, "id");
+			if (cJSON_IsString(id))
+				puts(id->valuestring);
+		}
+		r = !json;
+		cJSON_Delete(json);
+	}
+	free(c);
+	return r;
+}

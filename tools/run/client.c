@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+#include "client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MAX_LINE 4096
+
+int client_open(struct client *c, const char *socket_path, const volatile sig_atomic_t *stop)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	c->fd = -1;
+	c->stop = stop;
+	if (strlen(socket_path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, socket_path);
+	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (c->fd < 0)
+		return -errno;
+	if (connect(c->fd, (struct sockaddr *)&address, sizeof(address))) {
+		int error = errno;
+
+		client_close(c);
+		return -error;
+	}
+	return 0;
+}
+
+void client_close(struct client *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+}
+
+static int send_all(struct client *c, const char *data, size_t len)
+{
+	while (len) {
+		ssize_t n = send(c->fd, data, len, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR && !(c->stop && *c->stop))
+			continue;
+		/* A server that refuses a body answers and closes before it has read all of it. */
+		if (n < 0 && errno == EPIPE)
+			return 0;
+		if (n < 0)
+			return -errno;
+		data += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Makes sure that there is something in buf: 1, 0 at the end of file, or -errno. */
+static int fill(struct client *c)
+{
+	if (c->at < c->len)
+		return 1;
+	for (;;) {
+		ssize_t n;
+
+		if (c->stop && *c->stop)
+			return -EINTR;
+		n = read(c->fd, c->buf, sizeof(c->buf));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		c->at = 0;
+		c->len = (size_t)n;
+		return n > 0;
+	}
+}
+
+/* A line without its end; -EPROTO when it is too long or the connection ends in it. */
+static int read_line(struct client *c, char *line, size_t size)
+{
+	size_t at = 0;
+
+	for (;;) {
+		int r = fill(c);
+		char ch;
+
+		if (r <= 0)
+			return r ? r : -EPROTO;
+		ch = (char)c->buf[c->at++];
+		if (ch == '\n') {
+			if (at && line[at - 1] == '\r')
+				at--;
+			line[at] = 0;
+			return 0;
+		}
+		if (at + 1 >= size)
+			return -EPROTO;
+		line[at++] = ch;
+	}
+}
+
+static int read_head(struct client *c)
+{
+	char line[MAX_LINE];
+	int r = read_line(c, line, sizeof(line));
+
+	if (r)
+		return r;
+	if (sscanf(line, "HTTP/1.%*1[01] %3d", &c->status) != 1)
+		return -EPROTO;
+	c->until_close = 1;
+	for (;;) {
+		r = read_line(c, line, sizeof(line));
+		if (r)
+			return r;
+		if (!*line)
+			return 0;
+		if (!strncasecmp(line, "Content-Length:", 15)) {
+			c->left = strtoull(line + 15, NULL, 10);
+			c->until_close = 0;
+			c->ended = !c->left;
+		} else if (!strcasecmp(line, "Transfer-Encoding: chunked")) {
+			c->chunked = 1;
+			c->until_close = 0;
+		}
+	}
+}
+
+int client_request(struct client *c, const char *path, const char *body, size_t len)
+{
+	char head[512];
+	int n = snprintf(head, sizeof(head),
+			 "%s %s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: txda-run\r\nConnection: "
+			 "close\r\n",
+			 body ? "POST" : "GET", path);
+	int r;
+
+	if (body)
+		n += snprintf(head + n, sizeof(head) - (size_t)n,
+			      "Content-Type: application/json\r\nContent-Length: %zu\r\n", len);
+	n += snprintf(head + n, sizeof(head) - (size_t)n, "\r\n");
+	c->at = c->len = 0;
+	c->status = c->chunked = c->ended = 0;
+	c->left = 0;
+	r = send_all(c, head, (size_t)n);
+	if (!r && body)
+		r = send_all(c, body, len);
+	return r ? r : read_head(c);
+}
+
+/* The next chunk's size, behind the end of the one before. */
+static int next_chunk(struct client *c)
+{
+	char line[MAX_LINE], *end;
+	int r = read_line(c, line, sizeof(line));
+
+	if (!r && !*line)
+		r = read_line(c, line, sizeof(line));
+	if (r)
+		return r;
+	c->left = strtoull(line, &end, 16);
+	if (end == line)
+		return -EPROTO;
+	c->ended = !c->left;
+	return 0;
+}
+
+long client_read(struct client *c, char *buf, size_t len)
+{
+	int r;
+
+	if (c->chunked && !c->left && !c->ended) {
+		r = next_chunk(c);
+		if (r)
+			return r == -EPROTO ? -EPIPE : r;
+	}
+	if (c->ended)
+		return 0;
+	r = fill(c);
+	if (r <= 0)
+		return r || c->until_close ? r : -EPIPE;
+	if (len > c->len - c->at)
+		len = c->len - c->at;
+	if (!c->until_close && len > c->left)
+		len = (size_t)c->left;
+	memcpy(buf, c->buf + c->at, len);
+	c->at += len;
+	if (!c->until_close) {
+		c->left -= len;
+		c->ended = !c->left && !c->chunked;
+	}
+	return (long)len;
+}
