@@ -306,9 +306,16 @@ enum txda_activation {
 	TXDA_ACT_COUNT
 };
 
+/*
+ * BF16 weights: the activations enter the products as they are (float32, or two bf16 terms that hold 16 of its bits), not rounded to
+ * bf16. For projections whose rounding the model amplifies, such as queries and keys that are not normalised.
+ */
+#define TXDA_LINEAR_F32_INPUT	(1u << 0)
+
 struct txda_op_linear {
 	__u32 act;		/* enum txda_activation */
 	float eps;
+	__u32 flags;		/* TXDA_LINEAR_* */
 };
 
 /*
@@ -336,7 +343,7 @@ struct txda_op_rope_table {
  * The pairs are (i, i + P), or (2i, 2i + 1) with TXDA_ROPE_INTERLEAVED.
  *   in:  [0] qkv F32 or BF16 [T, (Hq + 2 Hkv) D]   [1] table F32 [T, 2 P]   [2] slots I32 [T]
  *        [3] q norm F32 [D] or none   [4] k norm F32 [D] or none
- *   out: [0] q BF16 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
+ *   out: [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
  */
 #define TXDA_ROPE_INTERLEAVED	(1u << 0)
 
@@ -357,11 +364,11 @@ struct txda_op_rope_kv {
  * KV head h * Hkv / Hq. window > 0: the query at position p sees keys in (p - window, p].
  * Keys are taken in parts of TXDA_ATTENTION_SPLIT positions counted from position 0; the parts' partial
  * results (Milakov and Gimelshein 2018, online softmax) are merged in rising order, whoever computed them.
- *   in:  [0] q BF16 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]   [2] block table I32 [S, B]
+ *   in:  [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]   [2] block table I32 [S, B]
  *        [3] spans I32 [S, 2]: first token and number of tokens of each sequence in this step;
  *            the ranges rise, do not overlap and lie in [0, T)
  *        [4] context I32 [S]
- *   out: [0] BF16 [T, Hq D]
+ *   out: [0] BF16 or F32 [T, Hq D]
  */
 #define TXDA_ATTENTION_SPLIT	512
 

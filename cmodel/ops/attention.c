@@ -64,7 +64,7 @@ static int attention_check(const struct cm_launch *l)
 	if (cm_want_cache(l, cache, p->n_heads, p->n_kv_heads, p->head_dim, p->block_size, p->layer_offset))
 		return -EINVAL;
 	width = (uint64_t)p->n_heads * p->head_dim;
-	if (cm_want(l, q, cm_act16(l), CM_ANY, width) || cm_want(l, l->out[0], cm_act16(l), q->dim[0], width) ||
+	if (cm_want(l, q, DT_ACT, CM_ANY, width) || cm_want(l, l->out[0], DT_ACT, q->dim[0], width) ||
 	    cm_want(l, table, DT(TXDA_I32), CM_ANY, CM_ANY))
 		return -EINVAL;
 	seqs = table->dim[0];
@@ -106,7 +106,7 @@ static void attention_need(const struct cm_launch *l, struct cm_op_need *need)
 	need->shared_bytes = align64(seqs * sizeof(struct seq)) + align64(seqs * l->in[2]->dim[1] * 4) +
 			     align64(max_items(l) * sizeof(struct item)) + MAX_SPLIT_ITEMS * partial_bytes(l) + 64;
 	/* packed q and p, scores, two partial results */
-	need->core_bytes = dim * CM_ATT_ROWS * 4 + CM_ATT_TILE * CM_ATT_ROWS * 4 + CM_ATT_ROWS * CM_ATT_TILE * 4 +
+	need->core_bytes = 2 * dim * CM_ATT_ROWS * 4 + CM_ATT_TILE * CM_ATT_ROWS * 4 + CM_ATT_ROWS * CM_ATT_TILE * 4 +
 			   2 * partial_bytes(l) + 64;
 }
 
@@ -231,11 +231,14 @@ static void write_rows(const struct cm_launch *l, const struct item *it, struct 
 
 	for (unsigned r = 0; r < it->rows; r++) {
 		uint64_t row = it->row + r, token = sq->first + row / g, head = it->head * g + row % g;
-		uint16_t *out = (uint16_t *)l->out[0]->ptr + (token * op->n_heads + head) * op->head_dim;
+		uint64_t at = (token * op->n_heads + head) * op->head_dim;
+		float *row_out = p.acc + r * padded;
 
-		cm_simd->blend(p.acc + r * padded, 1.0f / p.sum[r], p.acc + r * padded, 0.0f, p.acc + r * padded,
-			       op->head_dim);
-		cm_simd->to_bf16(out, p.acc + r * padded, op->head_dim);
+		cm_simd->blend(row_out, 1.0f / p.sum[r], row_out, 0.0f, row_out, op->head_dim);
+		if (l->out[0]->dtype == TXDA_F32)
+			memcpy((float *)l->out[0]->ptr + at, row_out, op->head_dim * 4);
+		else
+			cm_simd->to_bf16((uint16_t *)l->out[0]->ptr + at, row_out, op->head_dim);
 	}
 }
 
@@ -255,11 +258,12 @@ static void run_item(const struct cm_launch *l, const struct item *it, uint8_t *
 		.blocks = (const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
 			  it->seq * l->in[2]->dim[1],
 		.scale = op->scale,
+		.q_f32 = l->in[0]->dtype == TXDA_F32,
 		.acc_stride = (unsigned)padded,
 	};
 
 	a.q_pack = (uint32_t *)scratch;
-	a.p_pack = a.q_pack + padded * CM_ATT_ROWS;
+	a.p_pack = a.q_pack + 2 * padded * CM_ATT_ROWS;
 	a.scores = (float *)(a.p_pack + CM_ATT_TILE * CM_ATT_ROWS);
 	part = partial_at(a.scores + CM_ATT_ROWS * CM_ATT_TILE);
 	total = partial_at((uint8_t *)part.max + partial_bytes(l));
@@ -268,8 +272,8 @@ static void run_item(const struct cm_launch *l, const struct item *it, uint8_t *
 	for (unsigned r = 0; r < it->rows; r++) {
 		uint64_t row = it->row + r, token = row / g;
 
-		a.q[r] = (const uint16_t *)l->in[0]->ptr +
-			 ((sq->first + token) * op->n_heads + it->head * g + row % g) * op->head_dim;
+		a.q[r] = (const uint8_t *)l->in[0]->ptr +
+			 ((sq->first + token) * op->n_heads + it->head * g + row % g) * op->head_dim * (a.q_f32 ? 4 : 2);
 		a.pos[r] = sq->context - sq->n + (uint32_t)token;
 		a.first[r] = op->window && a.pos[r] >= op->window ? a.pos[r] - op->window + 1 : 0;
 		last = a.pos[r] > last ? a.pos[r] : last;

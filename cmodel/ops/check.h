@@ -10,12 +10,6 @@
 #define DT_ACT		(DT(TXDA_F32) | DT(TXDA_BF16))
 #define DT_WEIGHT	(DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4))
 
-/* BF16 activations: float32 in precise mode. */
-static inline unsigned cm_act16(const struct cm_launch *l)
-{
-	return l->precise ? DT(TXDA_F32) : DT(TXDA_BF16);
-}
-
 /* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is 0. A missing tensor is wrong. */
 int cm_want(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0, uint64_t d1);
 /* As cm_want(), but NULL is fine. */

@@ -51,6 +51,18 @@ V_INLINE void put_pair(uint32_t *to, uint32_t pair)
 {
 	*to = pair;
 }
+
+/* Two terms of a pair of floats: high halves here, low ones a row group further. */
+V_INLINE void put_floats(uint32_t *to, const float *x)
+{
+	uint16_t h[2] = { cm_f32_to_bf16(x[0]), cm_f32_to_bf16(x[1]) };
+	uint16_t l[2] = { cm_f32_to_bf16(x[0] - cm_bf16_to_f32(h[0])), cm_f32_to_bf16(x[1] - cm_bf16_to_f32(h[1])) };
+
+	memcpy(to, h, 4);
+	memcpy(to + CM_ATT_ROWS, l, 4);
+}
+
+#define WIDE_WORDS 2	/* words of a pair of float32 queries */
 #else
 struct dotacc {
 	vf v[16 / VL];
@@ -76,10 +88,18 @@ V_INLINE void put_pair(uint32_t *to, uint32_t pair)
 	to[0] = pair << 16;
 	to[CM_ATT_ROWS] = pair & 0xffff0000u;
 }
+
+V_INLINE void put_floats(uint32_t *to, const float *x)
+{
+	memcpy(to, x, 4);
+	memcpy(to + CM_ATT_ROWS, x + 1, 4);
+}
+
+#define WIDE_WORDS 1
 #endif
 
 /* scores[r][16 g ..] = q . k for @rows rows from @r0 and two groups of keys (g, g2; the same one twice at an odd end) */
-V_INLINE void score_rows(const unsigned rows, const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned g,
+V_INLINE void score_rows(const unsigned rows, const unsigned terms, const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned g,
 			 unsigned g2)
 {
 	const uint32_t *k0 = t->k[g], *k1 = t->k[g2], *q = a->q_pack + r0;
@@ -87,12 +107,13 @@ V_INLINE void score_rows(const unsigned rows, const struct cm_attend *a, const s
 
 	for (unsigned r = 0; r < rows; r++)
 		c[r][0] = c[r][1] = DOT_ZERO;
-	for (unsigned i = 0; i < (a->dim + 1) / 2; i++, k0 += 16, k1 += 16, q += PAIR_ROWS)
+	for (unsigned i = 0; i < (a->dim + 1) / 2; i++, k0 += 16, k1 += 16, q += PAIR_ROWS * terms)
+		for (unsigned term = 0; term < terms; term++)
 #pragma GCC unroll 8
-		for (unsigned r = 0; r < rows; r++) {
-			dot16(&c[r][0], k0, q + r);
-			dot16(&c[r][1], k1, q + r);
-		}
+			for (unsigned r = 0; r < rows; r++) {
+				dot16(&c[r][0], k0, q + term * PAIR_ROWS + r);
+				dot16(&c[r][1], k1, q + term * PAIR_ROWS + r);
+			}
 	for (unsigned r = 0; r < rows; r++) {
 		memcpy(a->scores + (r0 + r) * CM_ATT_TILE + g * 16, &c[r][0], 64);
 		memcpy(a->scores + (r0 + r) * CM_ATT_TILE + g2 * 16, &c[r][1], 64);
@@ -159,7 +180,12 @@ V_INLINE void foresee(const void *p, size_t bytes)
 
 static void score_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n, unsigned g, unsigned g2)
 {
-#define CALL(N) score_rows(N, a, t, r0, g, g2)
+#define CALL(N) do {						\
+		if (WIDE_WORDS == 2 && a->q_f32)		\
+			score_rows(N, 2, a, t, r0, g, g2);	\
+		else						\
+			score_rows(N, 1, a, t, r0, g, g2);	\
+	} while (0)
 	ATT_CASES(CALL)
 #undef CALL
 }
@@ -240,7 +266,11 @@ static void attend(const struct cm_attend *a)
 		for (unsigned i = 0; i < (a->dim + 1) / 2; i++) {
 			uint32_t u;
 
-			memcpy(&u, a->q[r] + 2 * i, 4);
+			if (a->q_f32) {
+				put_floats(a->q_pack + i * PAIR_ROWS * WIDE_WORDS + r, (const float *)a->q[r] + 2 * i);
+				continue;
+			}
+			memcpy(&u, (const uint16_t *)a->q[r] + 2 * i, 4);
 			put_pair(a->q_pack + i * PAIR_ROWS + r, u);
 		}
 		a->max[r] = -INFINITY;

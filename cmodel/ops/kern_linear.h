@@ -35,28 +35,31 @@
 #define PREFETCH(p) _mm_prefetch((const char *)(p) + PREFETCH_BYTES, _MM_HINT_T1)
 
 #if defined(CM_BF16_DOT)
-/* VDPBF16PS: a pair of K per lane and step. */
-V_INLINE void bf16_pair(const unsigned rows, __m512 c[12][2], __m512i w0, __m512i w1, const uint32_t *a)
+/* VDPBF16PS: a pair of K per lane and step. Wide: the low halves of the activations follow the high ones. */
+V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], __m512i w0, __m512i w1, const uint32_t *a)
 {
+#pragma GCC unroll 2
+	for (unsigned term = 0; term < 1u + wide; term++, a += rows)
 #pragma GCC unroll 12
-	for (unsigned m = 0; m < rows; m++) {
-		__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[m]);
+		for (unsigned m = 0; m < rows; m++) {
+			__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[m]);
 
-		c[m][0] = _mm512_dpbf16_ps(c[m][0], (__m512bh)w0, x);
-		c[m][1] = _mm512_dpbf16_ps(c[m][1], (__m512bh)w1, x);
-	}
+			c[m][0] = _mm512_dpbf16_ps(c[m][0], (__m512bh)w0, x);
+			c[m][1] = _mm512_dpbf16_ps(c[m][1], (__m512bh)w1, x);
+		}
 }
 
-#define PAIR_WORDS 1	/* 32-bit words of a packed pair and row */
+#define PAIR_WORDS(wide) ((wide) ? 2 : 1)	/* 32-bit words of a packed pair and row */
 #else
 /* FMA on the pair's two elements as float32: faster where VDPBF16PS is microcode. */
-V_INLINE void bf16_pair(const unsigned rows, __m512 c[12][2], __m512i w0, __m512i w1, const uint32_t *a)
+V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], __m512i w0, __m512i w1, const uint32_t *a)
 {
 	const __m512i high = _mm512_set1_epi32((int)0xffff0000);
 	__m512 e0 = (__m512)_mm512_slli_epi32(w0, 16), e1 = (__m512)_mm512_slli_epi32(w1, 16);
 	__m512 o0 = (__m512)_mm512_and_si512(w0, high), o1 = (__m512)_mm512_and_si512(w1, high);
 	const float *x = (const float *)a;
 
+	(void)wide;
 #pragma GCC unroll 12
 	for (unsigned m = 0; m < rows; m++) {
 		c[m][0] = _mm512_fmadd_ps(e0, _mm512_set1_ps(x[m]), c[m][0]);
@@ -70,30 +73,40 @@ V_INLINE void bf16_pair(const unsigned rows, __m512 c[12][2], __m512i w0, __m512
 	}
 }
 
-#define PAIR_WORDS 2
+#define PAIR_WORDS(wide) 2
 #endif
 
-V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n, bool first)
+V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
+			bool first)
 {
 	__m512 c[12][2];
 
 	for (unsigned m = 0; m < rows; m++)
 		for (unsigned v = 0; v < 2; v++)
 			c[m][v] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(acc + m * 32 + v * 16);
-	for (size_t i = 0; i < n; i++, w += 128, a += PAIR_WORDS * rows) {
+	for (size_t i = 0; i < n; i++, w += 128, a += PAIR_WORDS(wide) * rows) {
 		PREFETCH(w);
 		PREFETCH(w + 64);
-		bf16_pair(rows, c, _mm512_load_si512(w), _mm512_load_si512(w + 64), a);
+		bf16_pair(rows, wide, c, _mm512_load_si512(w), _mm512_load_si512(w + 64), a);
 	}
 	for (unsigned m = 0; m < rows; m++)
 		for (unsigned v = 0; v < 2; v++)
 			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
-static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
+static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, bool wide)
 {
+#if defined(CM_BF16_DOT)
+	if (wide) {
+		switch (mr) {
+		ROW_CASES_12(bf16_rows, true, acc, w, a, n, first);
+		}
+		return;
+	}
+#endif
+	(void)wide;
 	switch (mr) {
-	ROW_CASES_12(bf16_rows, acc, w, a, n, first);
+	ROW_CASES_12(bf16_rows, false, acc, w, a, n, first);
 	}
 }
 
@@ -198,10 +211,9 @@ static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigne
 /* Half a panel at a time in wide paths, so that rows x vectors + weights fit into 16 registers. */
 #define NV_STEP	2
 #define ROWS_STEP 4
-#define PAIR_WORDS 1
 
-V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
-			unsigned mr, bool first)
+V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const float *a, size_t n, unsigned mr,
+			bool first)
 {
 	for (unsigned v0 = 0; v0 < NV; v0 += NV_STEP) {
 		vf c[ROWS_STEP][NV_STEP];
@@ -211,18 +223,14 @@ V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const
 				c[m][v] = first ? (vf){ 0 } : v_load(acc + m * 32 + (v0 + v) * VL);
 		for (size_t i = 0; i < n; i++) {
 			const uint32_t *wi = (const uint32_t *)(w + i * 128) + v0 * VL;
+			const float *x = a + i * 2 * mr;
 
 			for (unsigned v = 0; v < NV_STEP; v++) {
 				vu u = *(const vu_any *)(wi + v * VL);
 				vf even = v_pair_even(u), odd = v_pair_odd(u);
 
-				for (unsigned m = 0; m < rows; m++) {
-					uint32_t p = a[i * mr + m];
-					vf x0 = v_set1(cm_bf16_to_f32((uint16_t)p));
-					vf x1 = v_set1(cm_bf16_to_f32((uint16_t)(p >> 16)));
-
-					c[m][v] = v_fma(odd, x1, v_fma(even, x0, c[m][v]));
-				}
+				for (unsigned m = 0; m < rows; m++)
+					c[m][v] = v_fma(odd, v_set1(x[mr + m]), v_fma(even, v_set1(x[m]), c[m][v]));
 			}
 		}
 		for (unsigned m = 0; m < rows; m++)
@@ -231,10 +239,11 @@ V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const
 	}
 }
 
-static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
+static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, bool wide)
 {
+	(void)wide;
 	for (unsigned m = 0; m < mr; m += ROWS_STEP) {
-		const uint32_t *am = (const uint32_t *)a + m;
+		const float *am = (const float *)a + m;
 
 		switch (mr - m < ROWS_STEP ? mr - m : ROWS_STEP) {
 		case 1: bf16_rows(1, acc + m * 32, w, am, n, mr, first); break;

@@ -44,49 +44,59 @@ static void to_bf16(uint16_t *out, const float *x, size_t n)
 		out[i] = cm_f32_to_bf16(x[i]);
 }
 
-static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k)
+#if defined(CM_BF16_DOT)
+/* Words of pairs: the values rounded to bf16; wide: and what that left over, rounded too. */
+static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k, bool wide)
 {
+	size_t step = wide ? 2 * mr : mr, i = 0;
+
+	for (; i < k; i += 2 * VL) {
+		float left[2 * VL], tail[2 * VL] = { 0 };
+		const float *in = x + i;
+		size_t pairs = i + 2 * VL <= k ? VL : (k - i + 1) / 2;
+		uint16_t h[2 * VL];
+		uint32_t u[VL];
+
+		if (i + 2 * VL > k) {
+			memcpy(tail, in, (k - i) * sizeof(float));
+			in = tail;
+		}
+		v_store_bf16(h, v_load(in));
+		v_store_bf16(h + VL, v_load(in + VL));
+		memcpy(u, h, sizeof(u));
+		for (size_t j = 0; j < pairs; j++)
+			block[(i / 2 + j) * step + m] = u[j];
+		if (!wide)
+			continue;
+		v_store(left, v_load(in) - v_load_bf16(h));
+		v_store(left + VL, v_load(in + VL) - v_load_bf16(h + VL));
+		v_store_bf16(h, v_load(left));
+		v_store_bf16(h + VL, v_load(left + VL));
+		memcpy(u, h, sizeof(u));
+		for (size_t j = 0; j < pairs; j++)
+			block[(i / 2 + j) * step + mr + m] = u[j];
+	}
+}
+#else
+static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k, bool wide)
+{
+	float *f = (float *)block;
 	size_t i = 0;
 
-#if VL == 16 && !defined(CM_BF16_DOT)
-	/* As float32 values: [K][mr]. */
-	float *f = (float *)block;
-
 	for (; i + VL <= k; i += VL) {
-		vf v = (vf)(v_bf16_bits(v_load(x + i)) << 16);
+		vf v = v_load(x + i);
 
+		if (!wide)
+			v = (vf)(v_bf16_bits(v) << 16);
 		for (size_t j = 0; j < VL; j++)
 			f[(i + j) * mr + m] = v[j];
 	}
 	for (; i < k; i++)
-		f[i * mr + m] = cm_bf16_to_f32(cm_f32_to_bf16(x[i]));
+		f[i * mr + m] = wide ? x[i] : cm_bf16_to_f32(cm_f32_to_bf16(x[i]));
 	if (k & 1)
 		f[k * mr + m] = 0;
-	return;
-#endif
-	if (mr == 1) {
-		to_bf16((uint16_t *)block, x, k);
-		if (k & 1)
-			((uint16_t *)block)[k] = 0;
-		return;
-	}
-	for (; i + 2 * VL <= k; i += 2 * VL) {
-		uint16_t h[2 * VL];
-		uint32_t u[VL];
-
-		v_store_bf16(h, v_load(x + i));
-		v_store_bf16(h + VL, v_load(x + i + VL));
-		memcpy(u, h, sizeof(u));
-		for (size_t j = 0; j < VL; j++)
-			block[(i / 2 + j) * mr + m] = u[j];
-	}
-	for (; i < k; i += 2) {
-		uint32_t lo = cm_f32_to_bf16(x[i]);
-		uint32_t hi = i + 1 < k ? cm_f32_to_bf16(x[i + 1]) : 0;
-
-		block[i / 2 * mr + m] = hi << 16 | lo;
-	}
 }
+#endif
 
 static void pack_f32(float *block, unsigned mr, unsigned m, const float *x, size_t k)
 {

@@ -29,6 +29,12 @@ static bool is_quant(const struct cm_tensor *w)
 	return w->dtype == TXDA_W8 || w->dtype == TXDA_W4;
 }
 
+/* The activations are not to be rounded to bf16. */
+static bool wide(const struct cm_launch *l)
+{
+	return l->op->linear.flags & TXDA_LINEAR_F32_INPUT;
+}
+
 /* How K is counted by the panel kernel: elements a unit, and bytes of packed activations a unit and row. */
 static void units(const struct cm_launch *l, unsigned *k_per_unit, unsigned *bytes)
 {
@@ -39,7 +45,7 @@ static void units(const struct cm_launch *l, unsigned *k_per_unit, unsigned *byt
 		*bytes = 40;
 	} else if (!l->precise && w->dtype == TXDA_BF16) {
 		*k_per_unit = 2;
-		*bytes = cm_simd->bf16_pair_bytes;
+		*bytes = cm_simd->bf16_floats || wide(l) ? 8 : 4;
 	} else {
 		*k_per_unit = 1;
 		*bytes = 4;
@@ -53,8 +59,8 @@ static int linear_check(const struct cm_launch *l)
 	bool gated = p->act == TXDA_ACT_SILU_GATED;
 	uint64_t m, n, k;
 
-	if (p->act >= TXDA_ACT_COUNT)
-		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->act);
+	if (p->act >= TXDA_ACT_COUNT || p->flags & ~TXDA_LINEAR_F32_INPUT)
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->act | (uint64_t)p->flags << 32);
 	if (cm_want(l, x, DT_ACT, CM_ANY, CM_ANY) || cm_want_tiles(l, w, CM_ANY, x->dim[1], gated))
 		return -EINVAL;
 	m = x->dim[0];
@@ -168,7 +174,7 @@ static void pack_block(const struct cm_launch *l, uint64_t row, unsigned mr, voi
 		}
 		in = input_row(l, row + m, tmp, tmp2);
 		if (per == 2)
-			cm_simd->pack_bf16(to, mr, m, in, k);
+			cm_simd->pack_bf16(to, mr, m, in, k, wide(l));
 		else if (per == TXDA_QUANT_BLOCK)
 			cm_simd->pack_i8(to, mr, m, in, k);
 		else
@@ -204,7 +210,7 @@ static void panel_stretch(const struct cm_launch *l, float *acc, const uint8_t *
 	bool first = unit == 0;
 
 	switch (w->dtype) {
-	case TXDA_BF16: cm_simd->panel_bf16(acc, panel + unit * 128, a, n, mr, first); break;
+	case TXDA_BF16: cm_simd->panel_bf16(acc, panel + unit * 128, a, n, mr, first, wide(l)); break;
 	case TXDA_F16: cm_simd->panel_f16(acc, panel + unit * 64, a, n, mr, first); break;
 	case TXDA_F32: cm_simd->panel_f32(acc, panel + unit * 128, a, n, mr, first); break;
 	case TXDA_W8:

@@ -15,7 +15,9 @@
 
 const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.name = STRING(CM_PATH),
-	.bf16_pair_bytes = PAIR_WORDS * 4,
+#if !defined(CM_BF16_DOT)
+	.bf16_floats = true,
+#endif
 	.rmsnorm = rmsnorm,
 	.from_bf16 = from_bf16,
 	.to_bf16 = to_bf16,

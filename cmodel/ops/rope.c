@@ -126,7 +126,7 @@ static int rope_kv_check(const struct cm_launch *l)
 	tokens = qkv->dim[0];
 	if (cm_want(l, l->in[1], DT(TXDA_F32), tokens, CM_ANY) || cm_want(l, l->in[2], DT(TXDA_I32), tokens, 0) ||
 	    cm_may(l, l->in[3], DT(TXDA_F32), p->head_dim, 0) || cm_may(l, l->in[4], DT(TXDA_F32), p->head_dim, 0) ||
-	    cm_want(l, l->out[0], cm_act16(l), tokens, (uint64_t)p->n_heads * p->head_dim))
+	    cm_want(l, l->out[0], DT_ACT, tokens, (uint64_t)p->n_heads * p->head_dim))
 		return -EINVAL;
 	pairs = l->in[1]->dim[1] / 2;
 	if (l->in[1]->dim[1] % 2 || 2 * pairs > p->head_dim)

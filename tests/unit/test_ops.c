@@ -175,7 +175,7 @@ struct linear_case {
 	uint8_t dtype;
 	uint16_t group;
 	uint64_t m, n, k;
-	bool gated, bias, norm, residual, bf16_in, bf16_out, precise;
+	bool gated, bias, norm, residual, bf16_in, bf16_out, precise, wide;
 	double tol;
 };
 
@@ -220,6 +220,7 @@ static void linear_one(const struct linear_case *c)
 
 	r.op.linear.act = c->gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE;
 	r.op.linear.eps = 1e-6f;
+	r.op.linear.flags = c->wide ? TXDA_LINEAR_F32_INPUT : 0;
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 2), 0);
 	got = as_f32(out);
 	err = rel_error(got, ref, c->m * width);
@@ -276,6 +277,11 @@ static void test_linear(void **state)
 				if (c.gated || c.bf16_out)
 					c.tol = c.tol < 5e-3 ? 8e-3 : 4e-2;	/* silu is steep */
 				linear_one(&c);
+				if (types[t].dtype == TXDA_BF16) {
+					c.wide = true;
+					c.tol = c.bf16_out ? 4e-3 : 4e-5;
+					linear_one(&c);
+				}
 				if (s < 8) {
 					c.precise = true;
 					c.tol = c.bf16_out ? 4e-3 : 2e-6;
@@ -314,7 +320,7 @@ static void test_linear_refuses(void **state)
 struct batch {
 	unsigned hq, hkv, dim, bs, seqs, window;
 	const unsigned *ctx, *n;
-	bool precise;
+	bool precise, wide;
 };
 
 struct att {
@@ -348,8 +354,8 @@ static void att_new(struct att *a, const struct batch *b)
 		cols = c > cols ? c : cols;
 		blocks += c;
 	}
-	a->q = b->precise ? f32(tokens, b->hq * b->dim) : bf16(tokens, b->hq * b->dim);
-	a->out = b->precise ? f32(tokens, b->hq * b->dim) : bf16(tokens, b->hq * b->dim);
+	a->q = b->precise || b->wide ? f32(tokens, b->hq * b->dim) : bf16(tokens, b->hq * b->dim);
+	a->out = b->precise || b->wide ? f32(tokens, b->hq * b->dim) : bf16(tokens, b->hq * b->dim);
 	a->cache = tensor(TXDA_U8, TXDA_KV_PAGED, 0, blocks, stride, blocks * stride * (b->precise ? 2 : 1));
 	for (uint64_t i = 0; i < blocks * stride / 2; i++)
 		if (b->precise)
@@ -416,7 +422,7 @@ static void att_reference(const struct att *a, const struct batch *b, double *ou
 /* Runs tokens [from, from + n) of sequence @s alone and compares bits. */
 static void att_alone(const struct att *a, const struct batch *b, unsigned s, uint64_t token0, unsigned from, unsigned n)
 {
-	size_t es = b->precise ? 4 : 2, row = b->hq * b->dim * es;
+	size_t es = b->precise || b->wide ? 4 : 2, row = b->hq * b->dim * es;
 	struct cm_tensor q = *a->q, out = *a->out, table = *a->table;
 	struct cm_tensor *spans = i32(1, 2), *ctx = i32(1, 0);
 	struct run r = a->r;
@@ -475,6 +481,7 @@ static void test_attention(void **state)
 	(void)state;
 	for (unsigned p = 0; p < 2; p++) {
 		att_case(&(struct batch){ 4, 2, 64, 32, 5, 0, ctx, n, p });
+		att_case(&(struct batch){ 8, 2, 32, 32, 5, 0, ctx, n, p, .wide = true });
 		att_case(&(struct batch){ 6, 6, 16, 16, 5, 0, ctx, n, p });
 		att_case(&(struct batch){ 3, 1, 40, 64, 5, 20, ctx, n, p });
 		att_case(&(struct batch){ 8, 2, 128, 128, 5, 0, ctx, n, p });

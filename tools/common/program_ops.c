@@ -24,11 +24,10 @@ struct op_contract {
 static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_EMBED] = {2, 1, 3, {I32, WEIGHTS}, {F32}, 3},
 	[TXDA_OP_RMSNORM] = {2, 1, 3, {F32, F32}, {FLOATS}, 1},
-	[TXDA_OP_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32}, {FLOATS}, 2},
+	[TXDA_OP_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32}, {FLOATS}, 3},
 	[TXDA_OP_ROPE_TABLE] = {2, 1, 3, {I32, F32}, {F32}, 5},
-	[TXDA_OP_ROPE_KV] = {5, 2, 7, {FLOATS, F32, I32, F32, F32}, {TYPE(TXDA_BF16), TYPE(TXDA_U8)}, 8},
-	[TXDA_OP_ATTENTION] = {5, 1, 31, {TYPE(TXDA_BF16), TYPE(TXDA_U8), I32, I32, I32},
-			       {TYPE(TXDA_BF16)}, 8},
+	[TXDA_OP_ROPE_KV] = {5, 2, 7, {FLOATS, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
+	[TXDA_OP_ATTENTION] = {5, 1, 31, {FLOATS, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 8},
 	[TXDA_OP_GATHER_ROWS] = {2, 1, 3, {F32, I32}, {F32}, 0},
 	[TXDA_OP_TOPK] = {1, 3, 1, {F32}, {I32, F32, F32}, 1},
 	[TXDA_OP_ALL_REDUCE] = {2, 1, 1, {F32, F32}, {F32}, 0},
@@ -125,6 +124,7 @@ static bool check_linear(const struct op_check *c)
 	struct txda_dim n;
 
 	if (!matrix(x) || !tiles(w) || p->act >= TXDA_ACT_COUNT || !(p->eps >= 0) ||
+	    (p->flags & ~TXDA_LINEAR_F32_INPUT) ||
 	    gated != (w->layout == TXDA_TILE32_GATED) || (gated && w->dim[0].mul % 2))
 		return false;
 	n = fixed(gated ? w->dim[0].mul / 2 : w->dim[0].mul);

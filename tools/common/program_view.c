@@ -211,7 +211,8 @@ static int check_tensor(const struct program_view *v, uint32_t index, struct too
 			return tool_fail(error, -EINVAL, "dimension %u: symbol %u times %u", i,
 					 t->dim[i].sym, t->dim[i].mul);
 	}
-	if (quantised ? !tiles || !t->group || t->group % 32 || t->group > 256 : t->group != 0)
+	if (quantised ? !tiles || (t->group != 32 && t->group != 64 && t->group != 128 && t->group != 256) :
+			t->group != 0)
 		return tool_fail(error, -EINVAL, "a quantisation group of %u in %s %s", t->group,
 				 program_dtype_name(t->dtype), program_layout_name(t->layout));
 	bytes = program_tensor_bytes(v, t);

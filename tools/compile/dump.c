@@ -111,6 +111,8 @@ static void dump_params(const struct txda_op *op)
 			printf("  eps %g", (double)op->linear.eps);
 		if (op->linear.act == TXDA_ACT_SILU_GATED)
 			printf("  silu(gate) * up");
+		if (op->linear.flags & TXDA_LINEAR_F32_INPUT)
+			printf("  float32 input");
 		break;
 	case TXDA_OP_ROPE_TABLE:
 		printf("  scale %g, positions below %u", (double)op->rope_table.scale,

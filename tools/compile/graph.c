@@ -45,6 +45,7 @@ struct linear {
 	const char *label;
 	uint32_t x, weight, bias, norm, residual, out;	/* tensors or TXDA_NONE */
 	enum txda_activation act;
+	uint32_t flags;		/* TXDA_LINEAR_* */
 };
 
 static void add_linear(struct graph *g, const struct linear *l)
@@ -58,7 +59,27 @@ static void add_linear(struct graph *g, const struct linear *l)
 	op->in[4] = l->residual;
 	op->out[0] = l->out;
 	op->linear.act = l->act;
+	op->linear.flags = l->flags;
 	op->linear.eps = l->norm == TXDA_NONE ? 0 : g->config->rms_norm_eps;
+}
+
+/*
+ * Without norms on queries and keys, scores grow large and the softmax amplifies every rounding before it: such models keep
+ * their attention's activations in float32 (keys and values in the cache aside).
+ */
+static bool wide_attention(const struct graph *g)
+{
+	return !g->config->qk_norm;
+}
+
+static uint8_t attention_dtype(const struct graph *g)
+{
+	return wide_attention(g) ? TXDA_F32 : TXDA_BF16;
+}
+
+static uint32_t attention_flags(const struct graph *g)
+{
+	return wide_attention(g) ? TXDA_LINEAR_F32_INPUT : 0;
 }
 
 /* Of a sum over chips, one adds the bias. */
@@ -69,12 +90,12 @@ static bool adds_bias(const struct graph *g, bool wanted)
 
 /* x += in W^T, by one LINEAR; with several chips by a partial product and an ALL_REDUCE. */
 static void add_to_residual(struct graph *g, uint32_t layer, const char *what, uint32_t in,
-			    uint32_t weight, uint32_t bias)
+			    uint32_t weight, uint32_t bias, uint32_t flags)
 {
 	struct linear l = {
 		.label = program_label(g->p, "layers.%u.%s", layer, what),
 		.x = in, .weight = weight, .bias = bias, .norm = TXDA_NONE,
-		.residual = g->x, .out = g->x,
+		.residual = g->x, .out = g->x, .flags = flags,
 	};
 	struct txda_op *op;
 	uint32_t partial;
@@ -167,6 +188,7 @@ static uint32_t add_qkv(struct graph *g, uint32_t layer)
 	add_linear(g, &(struct linear){
 		.label = program_label(g->p, "layers.%u.attn.qkv", layer),
 		.x = g->x, .weight = weight, .bias = bias, .norm = norm, .residual = TXDA_NONE, .out = qkv,
+		.flags = attention_flags(g),
 	});
 	return qkv;
 }
@@ -183,7 +205,7 @@ static uint32_t add_rope_kv(struct graph *g, uint32_t layer, uint32_t qkv)
 		k_norm = graph_norm(g, program_label(g->p, "layers.%u.attn.k_norm", layer),
 				    g->names->k_norm, layer, c->head_dim);
 	}
-	q = scratch(g, program_label(g->p, "layers.%u.q", layer), TXDA_BF16, PROGRAM_SYM(T),
+	q = scratch(g, program_label(g->p, "layers.%u.q", layer), attention_dtype(g), PROGRAM_SYM(T),
 		    g->shard.q_heads.n * c->head_dim);
 	op = program_add_op(g->p, TXDA_OP_ROPE_KV, program_label(g->p, "layers.%u.attn.rope", layer));
 	op->in[0] = qkv;
@@ -210,7 +232,7 @@ static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
 	struct txda_op *op;
 	uint32_t out;
 
-	out = scratch(g, program_label(g->p, "layers.%u.heads", layer), TXDA_BF16, PROGRAM_SYM(T),
+	out = scratch(g, program_label(g->p, "layers.%u.heads", layer), attention_dtype(g), PROGRAM_SYM(T),
 		      g->shard.q_heads.n * c->head_dim);
 	op = program_add_op(g->p, TXDA_OP_ATTENTION, program_label(g->p, "layers.%u.attn", layer));
 	op->in[0] = q;
@@ -247,7 +269,7 @@ static void add_attention(struct graph *g, uint32_t layer)
 		bias = graph_bias(g, program_label(g->p, "layers.%u.attn.o.bias", layer), &piece, 1);
 	weight = graph_weight(g, program_label(g->p, "layers.%u.attn.o.weight", layer), WEIGHT_LAYER,
 			      TXDA_TILE32, c->hidden_size, &piece, 1);
-	add_to_residual(g, layer, "attn.o", heads, weight, bias);
+	add_to_residual(g, layer, "attn.o", heads, weight, bias, attention_flags(g));
 }
 
 static void add_mlp(struct graph *g, uint32_t layer)
@@ -282,7 +304,7 @@ static void add_mlp(struct graph *g, uint32_t layer)
 		bias = graph_bias(g, program_label(g->p, "layers.%u.mlp.down.bias", layer), &down, 1);
 	weight = graph_weight(g, program_label(g->p, "layers.%u.mlp.down.weight", layer), WEIGHT_LAYER,
 			      TXDA_TILE32, c->hidden_size, &down, 1);
-	add_to_residual(g, layer, "mlp.down", gated, weight, bias);
+	add_to_residual(g, layer, "mlp.down", gated, weight, bias, 0);
 }
 
 static uint32_t head_weight(struct graph *g, uint32_t table)
@@ -316,7 +338,7 @@ static void add_head(struct graph *g, uint32_t table)
 		out = scratch(g, "head.part", TXDA_F32, PROGRAM_SYM(R), g->shard.vocab_width);
 	add_linear(g, &(struct linear){
 		.label = "head", .x = chosen, .weight = weight, .bias = TXDA_NONE, .norm = norm,
-		.residual = TXDA_NONE, .out = out,
+		.residual = TXDA_NONE, .out = out, .flags = TXDA_LINEAR_F32_INPUT,
 	});
 	if (g->shard.tp > 1) {
 		op = program_add_op(g->p, TXDA_OP_ALL_GATHER, "head.all");
