@@ -14,6 +14,8 @@
  * Slow readers: http_stream_write() always takes what it is given. The owner asks
  * http_conn_congested() before it makes more and gets on_drained() when there is room again.
  *
+ * The process must ignore SIGPIPE.
+ *
  * Threads: all in the thread of the event loop. No function here calls back into the owner, except
  * that the callbacks come from the loop.
  */

@@ -56,7 +56,7 @@ struct engine {
 	bool stop, drain, lost;
 	struct engine_request *requests[MAX_REQUESTS];
 	unsigned n;
-	struct engine_request *ready, **ready_end;
+	struct engine_request *ready, *ready_last;
 	unsigned max_queue;
 	struct engine_stats stats;
 	long token_us, lost_after;
@@ -130,9 +130,13 @@ static void put_ready(struct engine *e, struct engine_request *r)
 
 	if (!atomic_exchange(&r->on_ready_list, true)) {
 		engine_request_ref(r);
-		r->ready_next = NULL;
-		*e->ready_end = r;
-		e->ready_end = &r->ready_next;
+		/* ready_next is the client's: linked by what is the engine's own. */
+		r->seq = NULL;
+		if (e->ready)
+			e->ready_last->seq = (struct engine_seq *)r;
+		else
+			e->ready = r;
+		e->ready_last = r;
 	}
 	if (write(e->fd, &one, sizeof(one)) < 0)
 		abort();
@@ -229,7 +233,6 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->wake, NULL);
 	e->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	e->ready_end = &e->ready;
 	e->max_queue = options->max_queue ? options->max_queue : 1024;
 	e->token_us = env_number("FAKE_TOKEN_US");
 	e->lost_after = env_number("FAKE_LOST_AFTER");
@@ -251,7 +254,7 @@ void engine_free(struct engine *e)
 	while (e->n)
 		engine_request_unref(e->requests[--e->n]);
 	while ((r = e->ready)) {
-		e->ready = r->ready_next;
+		e->ready = (struct engine_request *)r->seq;
 		engine_request_unref(r);
 	}
 	close(e->fd);
@@ -308,9 +311,10 @@ struct engine_request *engine_take_ready(struct engine *e)
 		count = 0;
 	first = e->ready;
 	e->ready = NULL;
-	e->ready_end = &e->ready;
-	for (struct engine_request *r = first; r; r = r->ready_next)
+	for (struct engine_request *r = first; r; r = r->ready_next) {
+		r->ready_next = (struct engine_request *)r->seq;
 		atomic_store(&r->on_ready_list, false);
+	}
 	pthread_mutex_unlock(&e->lock);
 	return first;
 }

@@ -26,17 +26,17 @@ static const char *const seeds[] = {
 	"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
 	"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\nGET /version HTTP/1.1\r\nHost: x\r\n\r\n",
 	"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: "
-	"application/json\r\nContent-Length: 121\r\n\r\n"
+	"application/json\r\nContent-Length: 123\r\n\r\n"
 	"{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello \\u00fc "
 	"fox\"}],\"max_tokens\":2,\"seed\":7,\"logprobs\":true,   \"x\":1}",
-	"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 96\r\n\r\n"
+	"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 97\r\n\r\n"
 	"{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":3,\"stream\":true,"
 	"\"stop\":[\"a\",\"bcd\"]    }",
 	"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-	"20\r\n{\"prompt\":[[1,2,3],[4,5]],\"n\":2,\r\n1c\r\n\"max_tokens\":2,\"echo\":true } "
+	"20\r\n{\"prompt\":[[1,2,3],[4,5]],\"n\":2,\r\n1d\r\n\"max_tokens\":2,\"echo\":true } "
 	"\r\n0\r\n\r\n",
-	"POST /v1/completions HTTP/1.0\r\nContent-Length: 41\r\nExpect: 100-continue\r\n\r\n"
-	"{\"prompt\":[\"a\",\"b\"],\"max_tokens\":1,\"n\":1 }",
+	("POST /v1/completions HTTP/1.0\r\nContent-Length: 42\r\nExpect: 100-continue\r\n\r\n"
+	 "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":1,\"n\":1 }"),
 };
 
 static uint64_t state;

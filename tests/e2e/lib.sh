@@ -57,7 +57,7 @@ post() {
 
 wait_healthy() {
 	tries=0
-	until http -f -o /dev/null http://localhost/health 2>/dev/null; do
+	until curl -sf -o /dev/null --max-time 5 --unix-socket "$socket" http://localhost/health; do
 		tries=$((tries + 1))
 		if ! kill -0 "$daemon" 2>/dev/null || [ "$tries" -gt 600 ]; then
 			echo "FAIL: the daemon did not become healthy"

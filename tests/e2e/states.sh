@@ -1,0 +1,99 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# States of the daemon that need a fake engine: loading, failing to load, losing the chips, ending with requests that do not.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+comp=/v1/completions
+listening() {
+	http -o /dev/null http://localhost/version 2>/dev/null
+}
+
+# Loading: it listens, says so, and refuses with a word on when to come back.
+FAKE_LOAD_MS=1500 "$TXDAD" --model "demo=$MODEL" --socket "$socket" 2>>"$tmp/txdad.log" &
+daemon=$!
+until_true 10 listening || fail "it does not listen while it loads"
+[ "$(http -o "$tmp/answer" -w '%{http_code}' http://localhost/health)" = 503 ] || fail "healthy while loading"
+grep -q '"demo":{"state":"loading"}' "$tmp/answer" || fail "loading: $(cat "$tmp/answer")"
+request 503 model_loading $comp -d '{"prompt":"a"}' -D "$tmp/head"
+grep -qi '^Retry-After: ' "$tmp/head" || fail "no Retry-After"
+"$TXDA_RUN" --socket "$socket" --raw -n 3 Once >"$tmp/out" 2>"$tmp/err" || fail "txda-run does not wait: $(cat "$tmp/err")"
+grep -q 'the model is loading' "$tmp/err" || fail "txda-run waits without a word"
+wait_healthy
+kill "$daemon"
+wait "$daemon" || fail "exit status $?"
+
+# A model that cannot be loaded ends it.
+if FAKE_LOAD_ERROR='the fake file is torn' "$TXDAD" --model "demo=$MODEL" --socket "$socket" 2>"$tmp/err"; then
+	fail "no model, and exit status 0"
+fi
+grep -q 'model demo: the fake file is torn' "$tmp/err" || fail "a model that does not load: $(cat "$tmp/err")"
+
+# Wrong settings are told apart by the exit status.
+for wrong in "--model" "--model demo=x --weights w9" "--bogus" "" "--model a=x --model a=y" "--model x --max-body 1"; do
+	# shellcheck disable=SC2086 # words
+	"$TXDAD" $wrong 2>"$tmp/err" && status=0 || status=$?
+	[ "$status" = 78 ] || fail "txdad $wrong: exit status $status, $(cat "$tmp/err")"
+	[ -s "$tmp/err" ] || fail "txdad $wrong: no words"
+done
+printf 'model = demo=%s\n# a comment\nlog-level = debug\nno-enable-prefix-caching\n' "$MODEL" >"$tmp/conf"
+"$TXDAD" --config "$tmp/conf" --socket "$socket" 2>>"$tmp/txdad.log" &
+daemon=$!
+wait_healthy
+printf 'model = demo=%s\nlog-level = error\n' "$MODEL" >"$tmp/conf"
+kill -HUP "$daemon"
+http http://localhost/health | grep -q ok || fail "SIGHUP ends it"
+kill "$daemon"
+wait "$daemon" || fail "exit status $?"
+printf 'model = demo=%s\nbogus = 1\n' "$MODEL" >"$tmp/conf"
+"$TXDAD" --config "$tmp/conf" 2>"$tmp/err" && fail "a bogus setting"
+grep -q "conf, line 2: there is no setting 'bogus'" "$tmp/err" || fail "a bogus setting: $(cat "$tmp/err")"
+
+# Lost chips: what runs fails with words, health tells, and the model comes back.
+FAKE_LOST_AFTER=200 start_daemon
+printf '{"prompt":"Once upon a time","max_tokens":1000,"ignore_eos":true,"stream":true}' >"$tmp/body"
+http -N --data-binary "@$tmp/body" http://localhost$comp >"$tmp/stream" || fail "the stream was cut off without an end"
+grep -q '^data: {"error":{"message":"the chips of the model failed: the fake chip was pulled out"' "$tmp/stream" ||
+	fail "a stream on lost chips ends so: $(tail -n 3 "$tmp/stream")"
+tail -n 2 "$tmp/stream" | grep -q DONE || fail "no [DONE] after an error"
+[ "$(http -o "$tmp/answer" -w '%{http_code}' http://localhost/health)" = 503 ] || fail "healthy without chips"
+grep -q '"state":"lost","error":"the fake chip was pulled out"' "$tmp/answer" || fail "lost: $(cat "$tmp/answer")"
+request 503 model_lost $comp -d '{"prompt":"a"}'
+wait_healthy
+post $comp '{"prompt":"Once","max_tokens":2}' | grep -q text_completion || fail "the model did not come back"
+
+# A full queue.
+kill "$daemon"
+wait "$daemon" || fail "exit status $?"
+FAKE_TOKEN_US=5000 start_daemon --max-queue 2 --drain-seconds 1
+for i in 1 2; do
+	printf '{"prompt":"Once","max_tokens":1000,"ignore_eos":true}' | http --data-binary @- http://localhost$comp >"$tmp/long.$i" &
+done
+queue_full() {
+	[ "$(metric 'txda_num_requests_running{model_name="demo"}')" = 2 ]
+}
+until_true 10 queue_full || fail "two requests do not run"
+request 429 "the queue is full: 2 requests wait; the limit is 2" $comp -d '{"prompt":"a"}' -D "$tmp/head"
+grep -qi '^Retry-After: ' "$tmp/head" || fail "no Retry-After"
+
+# An end that does not wait for ever.
+kill "$daemon"
+wait "$daemon" || fail "exit status $?"
+daemon=
+wait
+grep -q 'the daemon is shutting down' "$tmp/long.1" "$tmp/long.2" || fail "at the end: $(cat "$tmp/long.1")"
+
+# A socket of systemd's.
+if command -v systemd-socket-activate >/dev/null; then
+	systemd-socket-activate -l "$socket" "$TXDAD" --model "demo=$MODEL" 2>>"$tmp/txdad.log" &
+	daemon=$!
+	until_true 5 test -S "$socket" || fail "systemd-socket-activate"
+	wait_healthy
+	kill "$daemon"
+	wait "$daemon" || fail "exit status $?"
+	daemon=
+else
+	echo "not tested: socket activation, as systemd-socket-activate is not here"
+fi
+conclude

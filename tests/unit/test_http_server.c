@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: MIT
+/* Connections: deadlines, limits, disconnects, slow readers. The server's loop runs in a thread of
+ * its own, the test is the client. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include <event2/event.h>
+
+#include "http.h"
+#include "listen.h"
+
+#define STREAM_BYTES (4u << 20)
+
+static struct {
+	pthread_t thread;
+	struct event_base *base;
+	struct http_server *server;
+	struct listen_socket socket;
+	struct budget budget;
+	int stop_fd;
+	char dir[64], path[96];
+	atomic_uint gone, drained, made, uid, waiting;
+	atomic_size_t held;
+	struct http_conn *streaming;
+} t;
+
+/* /echo answers with the body, /never does not answer, /stream makes more as it is read. */
+static void make_stream(void)
+{
+	char block[8192];
+
+	memset(block, 's', sizeof(block));
+	while (t.streaming && atomic_load(&t.made) < STREAM_BYTES &&
+	       !http_conn_congested(t.streaming)) {
+		http_stream_write(t.streaming, block, sizeof(block));
+		atomic_fetch_add(&t.made, sizeof(block));
+	}
+	if (t.streaming && atomic_load(&t.made) >= STREAM_BYTES) {
+		struct http_conn *c = t.streaming;
+
+		t.streaming = NULL;
+		http_stream_end(c);
+	}
+	atomic_store(&t.held, t.budget.used);
+}
+
+static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
+{
+	(void)arg;
+	atomic_store(&t.uid, http_conn_peer(c)->uid);
+	if (!strcmp(r->path, "/never")) {
+		http_conn_set_user(c, &t);
+		atomic_fetch_add(&t.waiting, 1);
+	} else if (!strcmp(r->path, "/stream")) {
+		http_conn_set_user(c, &t);
+		t.streaming = c;
+		atomic_store(&t.made, 0);
+		http_stream_begin(c, 200, "text/plain", NULL);
+		make_stream();
+	} else {
+		http_reply(c, 200, "text/plain", NULL, r->body, r->body_len);
+	}
+}
+
+static char *error_body(void *arg, int status, const char *message)
+{
+	char *text;
+
+	(void)arg;
+	return asprintf(&text, "{%d %s}", status, message) < 0 ? NULL : text;
+}
+
+static void on_gone(void *arg, void *user)
+{
+	(void)arg;
+	assert_ptr_equal(user, &t);
+	t.streaming = NULL;
+	atomic_fetch_add(&t.gone, 1);
+}
+
+static void on_drained(void *arg, void *user)
+{
+	(void)arg;
+	(void)user;
+	atomic_fetch_add(&t.drained, 1);
+	make_stream();
+}
+
+static void on_stop(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	event_base_loopbreak(t.base);
+}
+
+static void *loop(void *arg)
+{
+	struct event *stop = event_new(t.base, t.stop_fd, EV_READ, on_stop, NULL);
+
+	(void)arg;
+	event_add(stop, NULL);
+	event_base_dispatch(t.base);
+	event_free(stop);
+	return NULL;
+}
+
+static int setup(void **state)
+{
+	struct http_options options = {
+		.limits = {.max_head = 1024, .max_headers = 20, .max_body = 1 << 20},
+		.max_connections = 4,
+		.head_seconds = 1,
+		.body_seconds = 1,
+		.idle_seconds = 2,
+		.stall_seconds = 1,
+		.congested_bytes = 64 << 10,
+		.budget = &t.budget,
+	};
+	struct http_callbacks callbacks = {
+		.on_request = on_request,
+		.error_body = error_body,
+		.on_gone = on_gone,
+		.on_drained = on_drained,
+	};
+	char err[256];
+
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	strcpy(t.dir, "/tmp/txda-http-XXXXXX");
+	assert_non_null(mkdtemp(t.dir));
+	snprintf(t.path, sizeof(t.path), "%s/s", t.dir);
+	t.budget.limit = 2 << 20;
+	t.stop_fd = eventfd(0, EFD_CLOEXEC);
+	t.base = event_base_new();
+	assert_int_equal(listen_socket_open(t.path, 0600, NULL, &t.socket, err, sizeof(err)), 0);
+	assert_int_equal(http_server_new(t.base, &options, &callbacks, &t.server), 0);
+	assert_int_equal(http_server_listen(t.server, t.socket.fd), 0);
+	assert_int_equal(pthread_create(&t.thread, NULL, loop, NULL), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	const uint64_t one = 1;
+	char lock[112];
+
+	(void)state;
+	assert_int_equal(write(t.stop_fd, &one, sizeof(one)), sizeof(one));
+	pthread_join(t.thread, NULL);
+	http_server_free(t.server);
+	assert_int_equal(t.budget.used, 0);
+	event_base_free(t.base);
+	listen_socket_close(&t.socket);
+	close(t.stop_fd);
+	snprintf(lock, sizeof(lock), "%s.lock", t.path);
+	unlink(lock);
+	rmdir(t.dir);
+	return 0;
+}
+
+static int dial(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, t.path);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static void say(int fd, const char *text)
+{
+	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+/* Reads until the end of file (true) or until nothing comes for @ms (false); the beginning is in
+ * @buf. */
+static bool hear(int fd, char *buf, size_t size, int ms, size_t *ret_len)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	static char sink[65536];
+	size_t len = 0, total = 0;
+	bool end = false;
+
+	while (!end && poll(&p, 1, ms) > 0) {
+		ssize_t n = read(fd, sink, sizeof(sink));
+
+		end = n <= 0;
+		if (n > 0) {
+			size_t keep = (size_t)n < size - 1 - len ? (size_t)n : size - 1 - len;
+
+			memcpy(buf + len, sink, keep);
+			len += keep;
+			total += (size_t)n;
+		}
+	}
+	buf[len] = 0;
+	if (ret_len)
+		*ret_len = total;
+	return end;
+}
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* Waits until *@what is at least @n. */
+static bool reaches(atomic_uint *what, unsigned n, double seconds)
+{
+	for (double end = now() + seconds; now() < end; usleep(2000))
+		if (atomic_load(what) >= n)
+			return true;
+	return false;
+}
+
+static void test_pipeline(void **state)
+{
+	char buf[2048];
+	int fd = dial();
+
+	(void)state;
+	say(fd,
+	    "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\noneGET /a "
+	    "HTTP/1.1\r\nHost: x\r\n\r\n"
+	    "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\ntwo");
+	assert_true(hear(fd, buf, sizeof(buf), 3000, NULL));
+	assert_non_null(strstr(buf, "\r\n\r\noneHTTP/1.1 200 OK\r\n"));
+	assert_non_null(strstr(buf, "Connection: close\r\n\r\ntwo"));
+	assert_int_equal(atomic_load(&t.uid), getuid());
+	close(fd);
+}
+
+static void test_half_close(void **state)
+{
+	char buf[2048];
+	int fd = dial();
+
+	(void)state;
+	say(fd, "GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /echo HTTP/1.1\r\nHost: "
+		"x\r\nContent-Length: 3\r\n\r\nend");
+	shutdown(fd, SHUT_WR);
+	assert_true(hear(fd, buf, sizeof(buf), 3000, NULL));
+	assert_non_null(strstr(buf, "\r\n\r\nend"));
+	close(fd);
+	/* One that waits, shut down its side, and then leaves. */
+	fd = dial();
+	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+	shutdown(fd, SHUT_WR);
+	assert_false(hear(fd, buf, sizeof(buf), 300, NULL));
+	assert_int_equal(atomic_load(&t.gone), 0);
+	close(fd);
+	assert_true(reaches(&t.gone, 1, 1));
+}
+
+static void test_gone_at_once(void **state)
+{
+	static char flood[40000];
+	double left;
+	int fd = dial();
+
+	(void)state;
+	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(reaches(&t.waiting, 1, 3));
+	left = now();
+	close(fd);
+	assert_true(reaches(&t.gone, 1, 1));
+	assert_true(now() - left < 0.2);
+	/* Also one that has sent more than is read ahead. */
+	memset(flood, 'x', sizeof(flood) - 1);
+	fd = dial();
+	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+	say(fd, flood);
+	usleep(200000);
+	left = now();
+	close(fd);
+	assert_true(reaches(&t.gone, 2, 1));
+	assert_true(now() - left < 0.5);
+}
+
+static void test_deadlines(void **state)
+{
+	char buf[2048];
+	int slow_head = dial(), slow_body = dial(), idle = dial();
+	double start = now();
+
+	(void)state;
+	/* A byte now and then does not help. */
+	say(slow_head, "GET / HTTP/1.1\r\n");
+	say(slow_body, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
+	for (unsigned i = 0; i < 8; i++) {
+		usleep(100000);
+		say(slow_head, "X");
+		say(slow_body, "Y");
+	}
+	assert_true(hear(slow_head, buf, sizeof(buf), 3000, NULL));
+	assert_non_null(strstr(buf, "HTTP/1.1 408 "));
+	assert_non_null(strstr(buf, "the head of the request did not arrive within 1 s"));
+	assert_true(hear(slow_body, buf, sizeof(buf), 3000, NULL));
+	assert_non_null(strstr(buf, "the body of the request did not arrive within 1 s"));
+	assert_true(hear(idle, buf, sizeof(buf), 4000, NULL));
+	assert_string_equal(buf, "");
+	assert_true(now() - start > 1.8 && now() - start < 5);
+	close(slow_head);
+	close(slow_body);
+	close(idle);
+}
+
+static void test_too_many(void **state)
+{
+	int fds[5];
+	char buf[2048];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		fds[i] = dial();
+		say(fds[i], "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+	}
+	assert_true(reaches(&t.waiting, 4, 3));
+	fds[4] = dial();
+	assert_true(hear(fds[4], buf, sizeof(buf), 4000, NULL));
+	assert_non_null(strstr(buf, "HTTP/1.1 503 "));
+	assert_non_null(strstr(buf, "Retry-After: 1\r\n"));
+	close(fds[4]);
+	for (unsigned i = 0; i < 4; i++)
+		close(fds[i]);
+	assert_true(reaches(&t.gone, 4, 1));
+	/* Idle ones make room, the oldest first. */
+	for (unsigned i = 0; i < 5; i++) {
+		fds[i] = dial();
+		usleep(20000);
+	}
+	assert_true(hear(fds[0], buf, sizeof(buf), 1000, NULL));
+	say(fds[4], "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+	assert_true(hear(fds[4], buf, sizeof(buf), 1000, NULL));
+	assert_non_null(strstr(buf, "200 OK"));
+	for (unsigned i = 0; i < 5; i++)
+		close(fds[i]);
+}
+
+static void test_slow_reader(void **state)
+{
+	char buf[256];
+	size_t total;
+	int fd = dial();
+
+	(void)state;
+	say(fd, "GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+	usleep(300000);
+	/* What the kernel holds for it, and what is held here: far from all. */
+	assert_true(atomic_load(&t.made) < STREAM_BYTES / 4);
+	assert_true(atomic_load(&t.held) < 128 << 10);
+	assert_true(hear(fd, buf, sizeof(buf), 3000, &total));
+	assert_true(total > STREAM_BYTES);
+	assert_true(atomic_load(&t.drained) > 0);
+	assert_int_equal(atomic_load(&t.gone), 0);
+	close(fd);
+	/* One that reads nothing is given up. */
+	fd = dial();
+	say(fd, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(reaches(&t.gone, 1, 4));
+	close(fd);
+}
+
+static void test_expect_and_budget(void **state)
+{
+	char buf[2048];
+	int fd = dial(), other = dial();
+
+	(void)state;
+	say(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: "
+		"100-continue\r\nContent-Length: 4\r\n\r\n");
+	assert_false(hear(fd, buf, sizeof(buf), 300, NULL));
+	assert_string_equal(buf, "HTTP/1.1 100 Continue\r\n\r\n");
+	say(fd, "body");
+	assert_true(hear(fd, buf, sizeof(buf), 1000, NULL));
+	assert_non_null(strstr(buf, "\r\n\r\nbody"));
+	close(fd);
+	/* Too large: no invitation to send it. */
+	say(other, "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: "
+		   "2000000\r\n\r\n");
+	assert_true(hear(other, buf, sizeof(buf), 5000, NULL));
+	assert_non_null(strstr(buf, "HTTP/1.1 413 "));
+	assert_null(strstr(buf, "100 Continue"));
+	close(other);
+}
+
+/* A refused body is read and thrown away for a while, so that the client gets to read why. */
+static void test_answer_survives_body(void **state)
+{
+	static char block[65536];
+	char buf[2048];
+	size_t sent = 0;
+	int fd = dial();
+
+	(void)state;
+	say(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n");
+	while (sent < 8000000) {
+		ssize_t n = send(fd, block, sizeof(block), MSG_NOSIGNAL);
+
+		assert_true(n > 0);
+		sent += (size_t)n;
+	}
+	shutdown(fd, SHUT_WR);
+	assert_true(hear(fd, buf, sizeof(buf), 3000, NULL));
+	assert_non_null(strstr(buf, "the body has 8000000 bytes; the limit is 1048576"));
+	close(fd);
+}
+
+static void test_pipelined_answers_unread(void **state)
+{
+	static char many[100 * 32 + 1];
+	struct pollfd p;
+	int fd = dial();
+
+	(void)state;
+	/* Requests without end whose answers nobody reads fill the socket, not the server. */
+	for (unsigned i = 0; i < 100; i++)
+		strcat(many, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+	for (unsigned i = 0; i < 10000; i++) {
+		p = (struct pollfd){.fd = fd, .events = POLLOUT};
+		if (poll(&p, 1, 300) <= 0)
+			break;
+		if (send(fd, many, strlen(many), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+		    errno != EAGAIN)
+			break;
+		assert_true(i < 9999);
+	}
+	close(fd);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_pipeline),
+		CASE(test_half_close),
+		CASE(test_gone_at_once),
+		CASE(test_deadlines),
+		CASE(test_too_many),
+		CASE(test_slow_reader),
+		CASE(test_expect_and_budget),
+		CASE(test_answer_survives_body),
+		CASE(test_pipelined_answers_unread),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests_name("http_server", tests, NULL, NULL);
+}
