@@ -3,20 +3,28 @@
  * libtxda: the TX8 accelerators from user space.
  *
  * Conventions
- * - Functions return 0 or a positive result on success and -errno on failure; errno itself is no part of the contract. Results
- *   come through trailing ret_* arguments, which stay untouched on failure.
- * - Handles are opaque and reference-counted: _new() or _open() gives one reference, _ref() adds one, _unref() drops one and accepts NULL
- *   (both return the handle or NULL). A child keeps its parent alive.
+ * - Functions return 0 or a positive result on success and -errno on failure; errno itself is no
+ *   part of the contract. Results come through trailing ret_* arguments, which stay untouched on
+ *   failure.
+ * - Handles are opaque and reference-counted: _new() or _open() gives one reference, _ref() adds
+ *   one, _unref() drops one and accepts NULL (both return the handle or NULL). A child keeps its
+ *   parent alive.
  * - Option structs start with their size, so that they may grow: use TXDA_INIT(options).
- * - Every wait takes an absolute CLOCK_MONOTONIC deadline in nanoseconds: 0 polls, TXDA_FOREVER never gives up.
- * - Threads: a function may be called from any thread; "not concurrently" marks handles that one thread at a time may use.
- * - The reason of the last failure in words: txda_context_error(), per context and per thread of the caller.
+ * - Every wait takes an absolute CLOCK_MONOTONIC deadline in nanoseconds: 0 polls, TXDA_FOREVER
+ *   never gives up.
+ * - Threads: a function may be called from any thread; "not concurrently" marks handles that one
+ *   thread at a time may use.
+ * - The reason of the last failure in words: txda_context_error(), per context and per thread of
+ *   the caller.
  *
  * Environment
- *   TXDA_BACKEND=auto|drm|cmodel         auto: drm if there is a TX8 node, else the device model in this process
+ *   TXDA_BACKEND=auto|drm|cmodel         auto: drm if there is a TX8 node, else the device model in
+ *                                        this process
  *   TXDA_CMODEL=chips=4,mem=8G,cores=2,isa=auto,spin=100us,faults=SPEC
- *   TXDA_VISIBLE_DEVICES=0,2             physical chips this process may use, by index, serial or PCI address; renumbered from 0
- *   CHIP_MAP=1,0  or  TXDA_CHIP_MAP      logical chip i of a topology map is the i-th visible chip named here
+ *   TXDA_VISIBLE_DEVICES=0,2             physical chips this process may use, by index, serial or
+ *                                        PCI address; renumbered from 0
+ *   CHIP_MAP=1,0  or  TXDA_CHIP_MAP      logical chip i of a topology map is the i-th visible chip
+ *                                        named here
  */
 #ifndef TXDA_H
 #define TXDA_H
@@ -34,7 +42,8 @@ extern "C" {
 
 #define TXDA_FOREVER		UINT64_MAX
 #ifdef __cplusplus
-#define TXDA_INIT(type)		(type{ sizeof(type) })	/* without the word struct: TXDA_INIT(txda_step) */
+/* without the word struct: TXDA_INIT(txda_step) */
+#define TXDA_INIT(type)		(type{ sizeof(type) })
 #else
 #define TXDA_INIT(type)		((type){ .size = sizeof(type) })
 #endif
@@ -58,13 +67,17 @@ struct txda_context_options {
 	const char *cmodel;		/* NULL: $TXDA_CMODEL */
 	const char *visible_devices;	/* NULL: $TXDA_VISIBLE_DEVICES */
 	const char *chip_map;		/* NULL: $TXDA_CHIP_MAP, $CHIP_MAP */
-	const char *name;		/* shown to txda-smi as the process's purpose; NULL: the command's name */
+	/* shown to txda-smi as the process's purpose; NULL: the command's name */
+	const char *name;
 };
 
 int txda_context_new(const struct txda_context_options *options, struct txda_context **ret_context);
 struct txda_context *txda_context_ref(struct txda_context *context);
 struct txda_context *txda_context_unref(struct txda_context *context);
-/* The reason of this thread's last failed call on the context or its children; "" if none. Never NULL. @context may be NULL (failed txda_context_new). */
+/*
+ * The reason of this thread's last failed call on the context or its children; "" if none. Never
+ * NULL. @context may be NULL (failed txda_context_new).
+ */
 const char *txda_context_error(struct txda_context *context);
 const char *txda_context_backend(struct txda_context *context);	/* "cmodel" or "drm" */
 
@@ -98,7 +111,8 @@ struct txda_device_status {
 	uint32_t ecc_corrected, ecc_uncorrected;
 	uint32_t faults;
 	bool lost;
-	uint32_t utilisation_permille;	/* of about the last second; UINT32_MAX: not known, as for power and clock */
+	/* of about the last second; UINT32_MAX: not known, as for power and clock */
+	uint32_t utilisation_permille;
 };
 
 int txda_context_device_count(struct txda_context *context);
@@ -114,12 +128,13 @@ int txda_device_distance(struct txda_device *a, struct txda_device *b);
 
 /*
  * A group is an ordered set of chips that runs one copy of a model; rank i is its i-th chip.
- * A map divides the visible chips into groups: "C4TP2" is {0,1},{2,3}; "0,1;2,3" says the same by hand; NULL or "auto" takes
- * neighbours. CHIP_MAP renames the chips first.
+ * A map divides the visible chips into groups: "C4TP2" is {0,1},{2,3}; "0,1;2,3" says the same by
+ * hand; NULL or "auto" takes neighbours. CHIP_MAP renames the chips first.
  */
 struct txda_group_options {
 	size_t size;
-	unsigned tp;			/* chips; 0: as many as the map's group has, 1 without a map */
+	/* chips; 0: as many as the map's group has, 1 without a map */
+	unsigned tp;
 	const unsigned *devices;	/* [tp] indices, or NULL: group @replica of the map */
 	const char *map;		/* named or spelled map; NULL: auto */
 	unsigned replica;		/* which group of the map */
@@ -131,7 +146,10 @@ struct txda_group *txda_group_ref(struct txda_group *group);
 struct txda_group *txda_group_unref(struct txda_group *group);
 unsigned txda_group_size(struct txda_group *group);
 struct txda_device *txda_group_device(struct txda_group *group, unsigned rank);	/* borrowed */
-/* Why these chips, in words, one reason a line; NUL-terminated, cut to @len. Returns the length that it needs. */
+/*
+ * Why these chips, in words, one reason a line; NUL-terminated, cut to @len. Returns the length
+ * that it needs.
+ */
 int txda_group_explain(struct txda_group *group, char *buf, size_t len);
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -143,22 +161,27 @@ enum txda_memory {
 
 #define TXDA_BUFFER_READ_ONLY	(1u << 0)	/* the device only reads it */
 
-int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory, unsigned flags,
-		    struct txda_buffer **ret_buffer);
+int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
+		    unsigned flags, struct txda_buffer **ret_buffer);
 struct txda_buffer *txda_buffer_ref(struct txda_buffer *buffer);
 struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer);
 uint64_t txda_buffer_bytes(struct txda_buffer *buffer);
 uint64_t txda_buffer_va(struct txda_buffer *buffer);		/* device address */
-/* The host's view, valid while the buffer lives; the same pointer each time. -ENOTSUP if it cannot be mapped. */
+/*
+ * The host's view, valid while the buffer lives; the same pointer each time. -ENOTSUP if it cannot
+ * be mapped.
+ */
 int txda_buffer_map(struct txda_buffer *buffer, void **ret_ptr);
 /* Copies between host memory and the buffer, through a mapping or the copy queue; synchronous. */
 int txda_buffer_write(struct txda_buffer *buffer, uint64_t offset, const void *src, uint64_t bytes);
 int txda_buffer_read(struct txda_buffer *buffer, uint64_t offset, void *dst, uint64_t bytes);
 /* Reads @bytes of @fd at @fd_offset straight into the buffer: how weights are loaded. */
-int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset, uint64_t bytes);
+int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
+		     uint64_t bytes);
 /* An fd (memfd or dma-buf) that another process or device may import; the caller closes it. */
 int txda_buffer_export(struct txda_buffer *buffer, int *ret_fd);
-int txda_buffer_import(struct txda_device *device, int fd, unsigned flags, struct txda_buffer **ret_buffer);
+int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
+		       struct txda_buffer **ret_buffer);
 
 /* ---- queues and fences ----------------------------------------------------------------------- */
 
@@ -172,43 +195,59 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 struct txda_queue *txda_queue_ref(struct txda_queue *queue);
 struct txda_queue *txda_queue_unref(struct txda_queue *queue);
 /*
- * Runs the packets (txda_isa.h) at @packets, which are copied: the queue appends a fence of its own. Fence values of a queue
- * rise by one from 1. -EAGAIN when too many streams are in flight: wait for an earlier fence. Not concurrently on one queue.
+ * Runs the packets (txda_isa.h) at @packets, which are copied: the queue appends a fence of its
+ * own. Fence values of a queue rise by one from 1. -EAGAIN when too many streams are in flight:
+ * wait for an earlier fence. Not concurrently on one queue.
  */
-#define TXDA_SUBMIT_WAIT_SOON	(1u << 0)	/* the caller waits at once: no other thread need wake up */
+/* the caller waits at once: no other thread need wake up */
+#define TXDA_SUBMIT_WAIT_SOON	(1u << 0)
 int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
 		      uint64_t *ret_fence);
-/* 0 when the queue has passed @fence, -ETIMEDOUT, -EIO after a fault (txda_queue_fault()), -ENODEV if the chip is lost. */
+/*
+ * 0 when the queue has passed @fence, -ETIMEDOUT, -EIO after a fault (txda_queue_fault()), -ENODEV
+ * if the chip is lost.
+ */
 int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns);
-/* An eventfd that becomes readable when a fence passes or the queue fails (read it to clear it); owned by the queue. */
+/*
+ * An eventfd that becomes readable when a fence passes or the queue fails (read it to clear it);
+ * owned by the queue.
+ */
 int txda_queue_fd(struct txda_queue *queue);
 /* The fault in words, "" if none. Returns its length. */
 int txda_queue_fault(struct txda_queue *queue, char *buf, size_t len);
-int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset, struct txda_buffer *src,
-		    uint64_t src_offset, uint64_t bytes, uint64_t *ret_fence);
+int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset,
+		    struct txda_buffer *src, uint64_t src_offset, uint64_t bytes,
+		    uint64_t *ret_fence);
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /*
  * A model is a case dir on a group: per chip a program, weights, a KV cache, scratch and tensors.
- * Weights are shared: models of one context that load the same param.bin onto the same device hold one copy, reference-counted.
+ * Weights are shared: models of one context that load the same param.bin onto the same device hold
+ * one copy, reference-counted.
  */
 struct txda_model_options {
 	size_t size;
 	const char *path;		/* case dir */
 	const char *program;		/* NULL: the first program of model_info.json */
-	unsigned kv_blocks;		/* 0: as many as fit into the memory that is left, up to max_kv_blocks */
+	/* 0: as many as fit into the memory that is left, up to max_kv_blocks */
+	unsigned kv_blocks;
 	unsigned max_kv_blocks;		/* 0: no limit */
 	uint64_t kv_reserve_bytes;	/* memory to leave free per chip when kv_blocks is 0 */
 	struct txda_model *share_kv;	/* use this model's KV cache (same group and geometry) */
-	const char *const *dummies;	/* NULL-terminated names of inputs or outputs that are declared but bound later with txda_model_bind() */
+	/*
+	 * NULL-terminated names of inputs or outputs that are declared but bound later with
+	 * txda_model_bind()
+	 */
+	const char *const *dummies;
 	bool precise;			/* run in precise mode */
 	bool verify_weights;		/* check param.bin against its hash while loading */
 	void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
 	void *progress_arg;
 };
 
-int txda_model_load(struct txda_group *group, const struct txda_model_options *options, struct txda_model **ret_model);
+int txda_model_load(struct txda_group *group, const struct txda_model_options *options,
+		    struct txda_model **ret_model);
 struct txda_model *txda_model_ref(struct txda_model *model);
 struct txda_model *txda_model_unref(struct txda_model *model);
 
@@ -220,7 +259,8 @@ struct txda_model_plan {
 	uint64_t kv_block_bytes;
 	uint64_t kv_blocks_at_limit;	/* for max_seqs sequences of max_context tokens */
 };
-int txda_model_plan(struct txda_context *context, const char *path, struct txda_model_plan *ret_plan);
+int txda_model_plan(struct txda_context *context, const char *path,
+		    struct txda_model_plan *ret_plan);
 
 struct txda_model_info {
 	size_t size;
@@ -239,7 +279,10 @@ struct txda_model_info {
 	unsigned n_layers;
 	uint64_t weight_bytes;		/* per chip, of the rank that has most */
 	char weights[16];		/* "bf16", "f16", "w8", "w4" */
-	/* What a launch costs, all chips together: for plans and benchmarks. A product and its sum are 2 flops. */
+	/*
+	 * What a launch costs, all chips together: for plans and benchmarks. A product and its sum
+	 * are 2 flops.
+	 */
 	uint64_t step_weight_bytes;	/* weights that every launch with logits reads */
 	uint64_t flops_per_token;	/* linear layers */
 	uint64_t flops_per_row;		/* logits of one token */
@@ -266,16 +309,23 @@ int txda_model_find(struct txda_model *model, const char *name, unsigned *ret_in
 
 /*
  * Inputs exist once per chip; set_input copies to all chips. Outputs are those of rank 0.
- * input_ptr/output_ptr give the host's view for callers that fill in place (rank by rank), without a copy.
+ * input_ptr/output_ptr give the host's view for callers that fill in place (rank by rank), without
+ * a copy.
  */
-int txda_model_set_input(struct txda_model *model, const char *name, const void *data, uint64_t bytes);
+int txda_model_set_input(struct txda_model *model, const char *name, const void *data,
+			 uint64_t bytes);
 int txda_model_get_output(struct txda_model *model, const char *name, void *data, uint64_t bytes);
-int txda_model_tensor_ptr(struct txda_model *model, unsigned rank, const char *name, void **ret_ptr);
-/* Binds a tensor to memory of the caller's: another model's tensor (dummy tensors) or a buffer of that chip; not while it runs. */
-int txda_model_bind(struct txda_model *model, unsigned rank, const char *name, struct txda_buffer *buffer, uint64_t offset);
+int txda_model_tensor_ptr(struct txda_model *model, unsigned rank, const char *name,
+			  void **ret_ptr);
+/*
+ * Binds a tensor to memory of the caller's: another model's tensor (dummy tensors) or a buffer of
+ * that chip; not while it runs.
+ */
+int txda_model_bind(struct txda_model *model, unsigned rank, const char *name,
+		    struct txda_buffer *buffer, uint64_t offset);
 /* The buffer behind a tensor, borrowed. */
-int txda_model_tensor_buffer(struct txda_model *model, unsigned rank, const char *name, struct txda_buffer **ret_buffer,
-			     uint64_t *ret_offset);
+int txda_model_tensor_buffer(struct txda_model *model, unsigned rank, const char *name,
+			     struct txda_buffer **ret_buffer, uint64_t *ret_offset);
 
 /* One launch. Sizes above the limits of txda_model_info are refused with -E2BIG. */
 struct txda_step {
@@ -285,10 +335,14 @@ struct txda_step {
 	unsigned rows;			/* R; 0: no logits are computed */
 	unsigned blocks;		/* B: columns of the block table */
 	unsigned flags;			/* TXDA_SUBMIT_WAIT_SOON */
-	struct txda_op_timing *timing;	/* [op count] of rank 0, filled by the txda_model_sync() that passes this launch; or NULL */
+	/* [op count] of rank 0, filled by the txda_model_sync() that passes this launch; or NULL */
+	struct txda_op_timing *timing;
 };
 int txda_model_run(struct txda_model *model, const struct txda_step *step, uint64_t *ret_fence);
-/* Waits for a launch on all chips. Errors as txda_queue_wait(); txda_context_error() has the fault in words. */
+/*
+ * Waits for a launch on all chips. Errors as txda_queue_wait(); txda_context_error() has the fault
+ * in words.
+ */
 int txda_model_sync(struct txda_model *model, uint64_t fence, uint64_t deadline_ns);
 int txda_model_fd(struct txda_model *model);
 
@@ -299,7 +353,8 @@ struct txda_op_timing {
 };
 int txda_model_op_count(struct txda_model *model);
 /* "LINEAR" and "layers.0.attn.qkv"; valid while the model lives. */
-int txda_model_op(struct txda_model *model, unsigned index, const char **ret_opcode, const char **ret_label);
+int txda_model_op(struct txda_model *model, unsigned index, const char **ret_opcode,
+		  const char **ret_label);
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
@@ -328,8 +383,9 @@ int txda_context_event(struct txda_context *context, struct txda_event *ret_even
 /* ---- every process's chips (txda-smi) -------------------------------------------------------- */
 
 /*
- * Chips on this machine, real ones and those simulated by other processes, with their users. Reads sysfs, hwmon, fdinfo and the telemetry
- * pages of the runtime directory only; never opens or wakes a device.
+ * Chips on this machine, real ones and those simulated by other processes, with their users. Reads
+ * sysfs, hwmon, fdinfo and the telemetry pages of the runtime directory only; never opens or wakes
+ * a device.
  */
 struct txda_process_info {
 	size_t size;
@@ -346,7 +402,8 @@ int txda_survey_chips(struct txda_survey *survey);
 int txda_survey_chip(struct txda_survey *survey, unsigned index, struct txda_device_info *ret_info,
 		     struct txda_device_status *ret_status);
 int txda_survey_processes(struct txda_survey *survey, unsigned chip);
-int txda_survey_process(struct txda_survey *survey, unsigned chip, unsigned index, struct txda_process_info *ret_info);
+int txda_survey_process(struct txda_survey *survey, unsigned chip, unsigned index,
+			struct txda_process_info *ret_info);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

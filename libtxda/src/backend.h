@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a backend does for the library: chips, memory, address spaces, queues. Nothing above this table knows which one runs.
+ * What a backend does for the library: chips, memory, address spaces, queues. Nothing above this
+ * table knows which one runs.
  *
- * The library decides device addresses (vas.h), lays out streams and appends a SIGNAL of the queue's fence word to each, so a
- * fence is passed when that word has its value, whatever the backend; a backend only has to help to wait for it.
+ * The library decides device addresses (vas.h), lays out streams and appends a SIGNAL of the
+ * queue's fence word to each, so a fence is passed when that word has its value, whatever the
+ * backend; a backend only has to help to wait for it.
  *
- * Errors: 0 or -errno; a backend notes the reason with txda__fail() on its context. ret_ arguments stay untouched on failure.
- * Threads: as txda.h says of the objects on top. One address space may be bound and unbound by several threads at once, each
- * with ranges of its own.
+ * Errors: 0 or -errno; a backend notes the reason with txda__fail() on its context. ret_ arguments
+ * stay untouched on failure.
+ * Threads: as txda.h says of the objects on top. One address space may be bound and unbound by
+ * several threads at once, each with ranges of its own.
  */
 #ifndef TXDA_BACKEND_H
 #define TXDA_BACKEND_H
@@ -28,25 +31,38 @@ struct txda__queue_events {
 
 struct txda__backend_ops {
 	const char *name;		/* "cmodel", "drm" */
-	bool simulated;			/* chips live in this process: publish them in the runtime directory */
+	/* chips live in this process: publish them in the runtime directory */
+	bool simulated;
 
-	int (*open)(struct txda_context *context, const char *spec, struct txda__backend **ret_backend);
+	int (*open)(struct txda_context *context, const char *spec,
+		    struct txda__backend **ret_backend);
 	void (*close)(struct txda__backend *backend);
 
-	/* Chips by their physical number, 0 to count - 1. info and status are complete but for .index. */
+	/*
+	 * Chips by their physical number, 0 to count - 1. info and status are complete but for
+	 * .index.
+	 */
 	unsigned (*chips)(struct txda__backend *backend);
 	int (*info)(struct txda__backend *backend, unsigned chip, struct txda_device_info *info);
-	int (*status)(struct txda__backend *backend, unsigned chip, struct txda_device_status *status);
+	int (*status)(struct txda__backend *backend, unsigned chip,
+		      struct txda_device_status *status);
 	unsigned (*distance)(struct txda__backend *backend, unsigned a, unsigned b);
 
 	int (*vm_new)(struct txda__backend *backend, unsigned chip, struct txda__vm **ret_vm);
 	void (*vm_free)(struct txda__vm *vm);
-	/* Group slot @slot of the address space becomes rank @rank of @size members that meet as @id. */
-	int (*vm_set_group)(struct txda__vm *vm, unsigned slot, uint64_t id, unsigned rank, unsigned size);
+	/*
+	 * Group slot @slot of the address space becomes rank @rank of @size members that meet as
+	 * @id.
+	 */
+	int (*vm_set_group)(struct txda__vm *vm, unsigned slot, uint64_t id, unsigned rank,
+			    unsigned size);
 
-	/* Zeroed memory, @bytes a multiple of the page. -ENOMEM notes what was wanted and what is free. */
-	int (*mem_new)(struct txda__backend *backend, unsigned chip, uint64_t bytes, enum txda_memory memory,
-		       struct txda__mem **ret_mem);
+	/*
+	 * Zeroed memory, @bytes a multiple of the page. -ENOMEM notes what was wanted and what is
+	 * free.
+	 */
+	int (*mem_new)(struct txda__backend *backend, unsigned chip, uint64_t bytes,
+		       enum txda_memory memory, struct txda__mem **ret_mem);
 	/* Takes over nothing: the caller keeps @fd. */
 	int (*mem_import)(struct txda__backend *backend, unsigned chip, int fd, bool read_only,
 			  struct txda__mem **ret_mem, uint64_t *ret_bytes);
@@ -54,20 +70,36 @@ struct txda__backend_ops {
 	void (*mem_free)(struct txda__mem *mem);	/* unbound before */
 	/* Maps the whole memory at @va of one address space; @read_only for the device. */
 	int (*mem_bind)(struct txda__mem *mem, struct txda__vm *vm, uint64_t va, bool read_only);
-	void (*mem_unbind)(struct txda__mem *mem);	/* waits until nothing that runs can touch it */
+	/* waits until nothing that runs can touch it */
+	void (*mem_unbind)(struct txda__mem *mem);
 	/* The host's view of bound memory, the same each time. */
 	int (*mem_map)(struct txda__mem *mem, void **ret_ptr);
-	/* Stores one piece (a few MiB) of a file. Returns the bytes stored, fewer only at the file's end. Several threads at once. */
-	int64_t (*mem_load)(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset, uint64_t bytes);
+	/*
+	 * Stores one piece (a few MiB) of a file. Returns the bytes stored, fewer only at the
+	 * file's end. Several threads at once.
+	 */
+	int64_t (*mem_load)(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
+			    uint64_t bytes);
 
 	int (*queue_new)(struct txda__vm *vm, enum txda_queue_class queue_class,
 			 const struct txda__queue_events *events, struct txda__hwqueue **ret_queue);
 	void (*queue_free)(struct txda__hwqueue *queue);
-	/* Runs the stream at [va, va + bytes), whose last packet signals @fence. -EAGAIN: too many in flight. -EIO, -ENODEV. */
-	int (*queue_submit)(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes, uint64_t fence, bool wait_soon);
-	/* Waits until *@word (the host's view of the fence word) is >= @fence. -ETIMEDOUT, -EIO, -ENODEV. */
-	int (*queue_wait)(struct txda__hwqueue *queue, const uint64_t *word, uint64_t fence, uint64_t deadline_ns);
-	/* 0 when the queue runs, else -EIO or -ENODEV, the fault's code (enum txda_fault_code) and the fault in words. */
+	/*
+	 * Runs the stream at [va, va + bytes), whose last packet signals @fence. -EAGAIN: too many
+	 * in flight. -EIO, -ENODEV.
+	 */
+	int (*queue_submit)(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes,
+			    uint64_t fence, bool wait_soon);
+	/*
+	 * Waits until *@word (the host's view of the fence word) is >= @fence. -ETIMEDOUT, -EIO,
+	 * -ENODEV.
+	 */
+	int (*queue_wait)(struct txda__hwqueue *queue, const uint64_t *word, uint64_t fence,
+			  uint64_t deadline_ns);
+	/*
+	 * 0 when the queue runs, else -EIO or -ENODEV, the fault's code (enum txda_fault_code) and
+	 * the fault in words.
+	 */
 	int (*queue_fault)(struct txda__hwqueue *queue, unsigned *ret_code, char *buf, size_t len);
 };
 
@@ -79,7 +111,9 @@ struct txda__backend {
 
 extern const struct txda__backend_ops txda__backend_cmodel;
 
-/* Chips with a node of the kernel driver: devices of subsystem accel whose parent's driver is txda. */
+/*
+ * Chips with a node of the kernel driver: devices of subsystem accel whose parent's driver is txda.
+ */
 int txda__count_nodes(void);
 
 #endif /* TXDA_BACKEND_H */

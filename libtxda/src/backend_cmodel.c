@@ -2,9 +2,10 @@
 /*
  * The device model as a backend: chips in this process.
  *
- * Each memory is a memfd of its own, sealed against shrinking and growing, that the model maps at the buffer's address. So
- * fresh memory is zero and freed memory is gone at once, any buffer can be exported (a mapping of a sealed file cannot fault),
- * and a chip's DRAM needs no layout: its size is a sum that is kept here.
+ * Each memory is a memfd of its own, sealed against shrinking and growing, that the model maps at
+ * the buffer's address. So fresh memory is zero and freed memory is gone at once, any buffer can be
+ * exported (a mapping of a sealed file cannot fault), and a chip's DRAM needs no layout: its size
+ * is a sum that is kept here.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,13 +19,13 @@
 
 #include "context.h"
 
-#define STAGING_BYTES (256u << 10)	/* fits into the second level cache */
+#define STAGING_BYTES (256u << 10) /* fits into the second level cache */
 
 struct cmodel {
 	struct txda__backend base;
 	struct cm_machine *machine;
-	uint64_t mem_bytes;		/* of each chip */
-	pthread_mutex_t lock;		/* guards used */
+	uint64_t mem_bytes;   /* of each chip */
+	pthread_mutex_t lock; /* guards used */
 	uint64_t used[CM_MAX_CHIPS];
 };
 
@@ -38,13 +39,13 @@ struct txda__mem {
 	unsigned chip;
 	int fd;
 	uint64_t bytes;
-	bool counted;			/* against the chip's DRAM */
-	bool foreign;			/* imported: mem_load is not for it */
+	bool counted; /* against the chip's DRAM */
+	bool foreign; /* imported: mem_load is not for it */
 	bool read_only;
-	struct txda__vm *vm;		/* where it is bound */
+	struct txda__vm *vm; /* where it is bound */
 	uint64_t va;
-	pthread_mutex_t lock;		/* guards host */
-	void *host;			/* own mapping of memory that the device only reads */
+	pthread_mutex_t lock; /* guards host */
+	void *host;	      /* own mapping of memory that the device only reads */
 };
 
 struct txda__hwqueue {
@@ -69,10 +70,11 @@ static uint64_t default_mem_bytes(unsigned chips)
 	return bytes < (1ull << 30) ? 1ull << 30 : bytes;
 }
 
-static int cmodel_open(struct txda_context *context, const char *text, struct txda__backend **ret_backend)
+static int cmodel_open(struct txda_context *context, const char *text,
+		       struct txda__backend **ret_backend)
 {
 	struct txda__cmodel_spec spec;
-	struct cm_options options = { 0 };
+	struct cm_options options = {0};
 	struct cmodel *cmodel;
 	char err[256];
 	int r;
@@ -92,7 +94,8 @@ static int cmodel_open(struct txda_context *context, const char *text, struct tx
 	r = cm_machine_new(&options, &cmodel->machine);
 	if (r < 0) {
 		free(cmodel);
-		return txda__fail(context, r, "the device model (chips=%u, cores=%u, isa=%s) did not start: %s",
+		return txda__fail(context, r,
+				  "the device model (chips=%u, cores=%u, isa=%s) did not start: %s",
 				  spec.chips, spec.cores, spec.isa, strerror(-r));
 	}
 	for (unsigned i = 0; i < spec.n_faults; i++) {
@@ -100,7 +103,8 @@ static int cmodel_open(struct txda_context *context, const char *text, struct tx
 		if (r < 0) {
 			cm_machine_free(cmodel->machine);
 			free(cmodel);
-			return txda__fail(context, r, "TXDA_CMODEL: the device model does not know faults=%s",
+			return txda__fail(context, r,
+					  "TXDA_CMODEL: the device model does not know faults=%s",
 					  spec.faults[i]);
 		}
 	}
@@ -133,7 +137,8 @@ static int cmodel_info(struct txda__backend *backend, unsigned chip, struct txda
 	info->size = sizeof(*info);
 	info->index = chip;
 	info->physical = chip;
-	snprintf(info->name, sizeof(info->name), "TX8 (cmodel, %.32s)", cm_machine_isa(cmodel->machine));
+	snprintf(info->name, sizeof(info->name), "TX8 (cmodel, %.32s)",
+		 cm_machine_isa(cmodel->machine));
 	snprintf(info->serial, sizeof(info->serial), "CM%d-%u", (int)getpid(), chip);
 	snprintf(info->bus, sizeof(info->bus), "cmodel:%d:%u", (int)getpid(), chip);
 	info->caps = TXDA_CAP_CMODEL | TXDA_CAP_PRECISE | TXDA_CAP_HOST_VISIBLE;
@@ -142,10 +147,11 @@ static int cmodel_info(struct txda__backend *backend, unsigned chip, struct txda
 	return 0;
 }
 
-static int cmodel_status(struct txda__backend *backend, unsigned chip, struct txda_device_status *status)
+static int cmodel_status(struct txda__backend *backend, unsigned chip,
+			 struct txda_device_status *status)
 {
 	struct cmodel *cmodel = from(backend);
-	struct cm_sensors sensors = { 0 };
+	struct cm_sensors sensors = {0};
 
 	cm_chip_sensors(cm_machine_chip(cmodel->machine, chip), &sensors);
 	memset(status, 0, sizeof(*status));
@@ -189,7 +195,8 @@ static int cmodel_vm_new(struct txda__backend *backend, unsigned chip, struct tx
 	r = cm_vm_new(cm_machine_chip(cmodel->machine, chip), &vm->vm);
 	if (r < 0) {
 		free(vm);
-		return txda__fail(backend->context, r, "no address space on chip %u: %s", chip, strerror(-r));
+		return txda__fail(backend->context, r, "no address space on chip %u: %s", chip,
+				  strerror(-r));
 	}
 	*ret_vm = vm;
 	return 0;
@@ -201,13 +208,14 @@ static void cmodel_vm_free(struct txda__vm *vm)
 	free(vm);
 }
 
-static int cmodel_vm_set_group(struct txda__vm *vm, unsigned slot, uint64_t id, unsigned rank, unsigned size)
+static int cmodel_vm_set_group(struct txda__vm *vm, unsigned slot, uint64_t id, unsigned rank,
+			       unsigned size)
 {
 	int r = cm_vm_set_group(vm->vm, slot, id, rank, size);
 
 	if (r < 0)
-		return txda__fail(vm->cmodel->base.context, r, "rank %u of a group of %u: %s", rank, size,
-				  strerror(-r));
+		return txda__fail(vm->cmodel->base.context, r, "rank %u of a group of %u: %s", rank,
+				  size, strerror(-r));
 	return 0;
 }
 
@@ -225,9 +233,11 @@ static int reserve(struct cmodel *cmodel, unsigned chip, uint64_t bytes)
 	pthread_mutex_unlock(&cmodel->lock);
 	if (bytes <= unused)
 		return 0;
-	return txda__fail(cmodel->base.context, -ENOMEM, "chip %u: %s (%llu bytes) wanted, %s (%llu bytes) of %s free",
-			  chip, txda__bytes(bytes, wanted), (unsigned long long)bytes, txda__bytes(unused, left),
-			  (unsigned long long)unused, txda__bytes(cmodel->mem_bytes, all));
+	return txda__fail(cmodel->base.context, -ENOMEM,
+			  "chip %u: %s (%llu bytes) wanted, %s (%llu bytes) of %s free", chip,
+			  txda__bytes(bytes, wanted), (unsigned long long)bytes,
+			  txda__bytes(unused, left), (unsigned long long)unused,
+			  txda__bytes(cmodel->mem_bytes, all));
 }
 
 static void unreserve(struct cmodel *cmodel, unsigned chip, uint64_t bytes)
@@ -243,7 +253,8 @@ static int make_memfd(uint64_t bytes, int *ret_fd)
 
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)bytes) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+	if (ftruncate(fd, (off_t)bytes) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
 		int r = -errno;
 
 		close(fd);
@@ -267,8 +278,8 @@ static struct txda__mem *new_mem(struct cmodel *cmodel, unsigned chip, int fd, u
 	return mem;
 }
 
-static int cmodel_mem_new(struct txda__backend *backend, unsigned chip, uint64_t bytes, enum txda_memory memory,
-			  struct txda__mem **ret_mem)
+static int cmodel_mem_new(struct txda__backend *backend, unsigned chip, uint64_t bytes,
+			  enum txda_memory memory, struct txda__mem **ret_mem)
 {
 	bool counted = memory == TXDA_MEMORY_DEVICE;
 	struct cmodel *cmodel = from(backend);
@@ -282,7 +293,8 @@ static int cmodel_mem_new(struct txda__backend *backend, unsigned chip, uint64_t
 	}
 	r = make_memfd(bytes, &fd);
 	if (r < 0) {
-		txda__fail(backend->context, r, "memory of %llu bytes: %s", (unsigned long long)bytes, strerror(-r));
+		txda__fail(backend->context, r, "memory of %llu bytes: %s",
+			   (unsigned long long)bytes, strerror(-r));
 		goto out_unreserve;
 	}
 	mem = new_mem(cmodel, chip, fd, bytes);
@@ -301,7 +313,10 @@ out_unreserve:
 	return r;
 }
 
-/* Memory of somebody else's: its owner pays for it, we only must be sure that it cannot shrink under a mapping. */
+/*
+ * Memory of somebody else's: its owner pays for it, we only must be sure that it cannot shrink
+ * under a mapping.
+ */
 static int cmodel_mem_import(struct txda__backend *backend, unsigned chip, int fd, bool read_only,
 			     struct txda__mem **ret_mem, uint64_t *ret_bytes)
 {
@@ -318,10 +333,13 @@ static int cmodel_mem_import(struct txda__backend *backend, unsigned chip, int f
 	if (!(seals & F_SEAL_SHRINK))
 		return txda__fail(context, -EPERM, "the memfd is not sealed against shrinking");
 	mode = fcntl(fd, F_GETFL) & O_ACCMODE;
-	if (mode == O_WRONLY || (!read_only && (mode != O_RDWR || seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))))
-		return txda__fail(context, -EACCES, "the memfd does not allow %s", read_only ? "reading" : "writing");
+	if (mode == O_WRONLY ||
+	    (!read_only && (mode != O_RDWR || seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))))
+		return txda__fail(context, -EACCES, "the memfd does not allow %s",
+				  read_only ? "reading" : "writing");
 	if (st.st_size <= 0 || st.st_size > (off_t)(1ll << 40) || st.st_size % (off_t)TXDA__PAGE)
-		return txda__fail(context, -EINVAL, "the memfd has %lld bytes; whole pages up to 1 TiB are wanted",
+		return txda__fail(context, -EINVAL,
+				  "the memfd has %lld bytes; whole pages up to 1 TiB are wanted",
 				  (long long)st.st_size);
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (own < 0)
@@ -360,11 +378,14 @@ static void cmodel_mem_free(struct txda__mem *mem)
 
 static int cmodel_mem_bind(struct txda__mem *mem, struct txda__vm *vm, uint64_t va, bool read_only)
 {
-	int r = cm_vm_map(vm->vm, va, mem->fd, 0, mem->bytes, CM_MAP_READ | (read_only ? 0 : CM_MAP_WRITE));
+	int r = cm_vm_map(vm->vm, va, mem->fd, 0, mem->bytes,
+			  CM_MAP_READ | (read_only ? 0 : CM_MAP_WRITE));
 
 	if (r < 0)
-		return txda__fail(mem->cmodel->base.context, r, "mapping %llu bytes at 0x%llx of chip %u: %s",
-				  (unsigned long long)mem->bytes, (unsigned long long)va, mem->chip, strerror(-r));
+		return txda__fail(mem->cmodel->base.context, r,
+				  "mapping %llu bytes at 0x%llx of chip %u: %s",
+				  (unsigned long long)mem->bytes, (unsigned long long)va, mem->chip,
+				  strerror(-r));
 	mem->vm = vm;
 	mem->va = va;
 	mem->read_only = read_only;
@@ -407,19 +428,21 @@ static int cmodel_mem_map(struct txda__mem *mem, void **ret_ptr)
 }
 
 /* Moves one staging buffer's worth; returns the bytes or -errno, 0 at the end of the file. */
-static int64_t load_some(struct txda__mem *mem, void *staging, uint64_t offset, int fd, uint64_t fd_offset,
-			 uint64_t bytes)
+static int64_t load_some(struct txda__mem *mem, void *staging, uint64_t offset, int fd,
+			 uint64_t fd_offset, uint64_t bytes)
 {
 	ssize_t got, put;
 	uint64_t done = 0;
 
 	do {
-		got = pread(fd, staging, bytes < STAGING_BYTES ? bytes : STAGING_BYTES, (off_t)fd_offset);
+		got = pread(fd, staging, bytes < STAGING_BYTES ? bytes : STAGING_BYTES,
+			    (off_t)fd_offset);
 	} while (got < 0 && errno == EINTR);
 	if (got <= 0)
 		return got < 0 ? -errno : 0;
 	while (done < (uint64_t)got) {
-		put = pwrite(mem->fd, (char *)staging + done, (uint64_t)got - done, (off_t)(offset + done));
+		put = pwrite(mem->fd, (char *)staging + done, (uint64_t)got - done,
+			     (off_t)(offset + done));
 		if (put < 0 && errno == EINTR)
 			continue;
 		if (put <= 0)
@@ -430,10 +453,11 @@ static int64_t load_some(struct txda__mem *mem, void *staging, uint64_t offset, 
 }
 
 /*
- * Written to the memfd, not to a mapping: the kernel then needs no page fault for each page and need not zero a page that it
- * is about to fill. The staging buffer stays in the cache.
+ * Written to the memfd, not to a mapping: the kernel then needs no page fault for each page and
+ * need not zero a page that it is about to fill. The staging buffer stays in the cache.
  */
-static int64_t cmodel_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset, uint64_t bytes)
+static int64_t cmodel_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
+			       uint64_t bytes)
 {
 	void *staging = aligned_alloc(4096, STAGING_BYTES);
 	uint64_t done = 0;
@@ -471,9 +495,10 @@ static void on_faulted(void *arg, const struct txda_fault *fault)
 }
 
 static int cmodel_queue_new(struct txda__vm *vm, enum txda_queue_class queue_class,
-			    const struct txda__queue_events *events, struct txda__hwqueue **ret_queue)
+			    const struct txda__queue_events *events,
+			    struct txda__hwqueue **ret_queue)
 {
-	static const struct cm_queue_ops ops = { .signalled = on_signalled, .faulted = on_faulted };
+	static const struct cm_queue_ops ops = {.signalled = on_signalled, .faulted = on_faulted};
 	struct txda_context *context = vm->cmodel->base.context;
 	struct txda__hwqueue *queue = calloc(1, sizeof(*queue));
 	int r;
@@ -483,8 +508,8 @@ static int cmodel_queue_new(struct txda__vm *vm, enum txda_queue_class queue_cla
 	queue->cmodel = vm->cmodel;
 	queue->vm = vm->vm;
 	queue->events = *events;
-	r = cm_queue_new(vm->vm, queue_class == TXDA_QUEUE_COPY ? CM_QUEUE_COPY : CM_QUEUE_COMPUTE, &ops, queue,
-			 &queue->queue);
+	r = cm_queue_new(vm->vm, queue_class == TXDA_QUEUE_COPY ? CM_QUEUE_COPY : CM_QUEUE_COMPUTE,
+			 &ops, queue, &queue->queue);
 	if (r < 0) {
 		free(queue);
 		return txda__fail(context, r, "no queue: %s", strerror(-r));
@@ -499,14 +524,15 @@ static void cmodel_queue_free(struct txda__hwqueue *queue)
 	free(queue);
 }
 
-static int cmodel_queue_submit(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes, uint64_t fence,
-			       bool wait_soon)
+static int cmodel_queue_submit(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes,
+			       uint64_t fence, bool wait_soon)
 {
 	(void)fence;
 	return cm_queue_submit(queue->queue, va, bytes, wait_soon);
 }
 
-static int cmodel_queue_fault(struct txda__hwqueue *queue, unsigned *ret_code, char *buf, size_t len)
+static int cmodel_queue_fault(struct txda__hwqueue *queue, unsigned *ret_code, char *buf,
+			      size_t len)
 {
 	struct txda_fault fault;
 	char text[384];

@@ -12,8 +12,8 @@ static const struct txda__backend_ops *ops_of(const struct txda_buffer *buffer)
 }
 
 /* Gives @mem an address. On failure the caller still owns @mem. */
-static int place(struct txda_device *device, struct txda__mem *mem, uint64_t bytes, uint64_t room, bool read_only,
-		 struct txda_buffer **ret_buffer)
+static int place(struct txda_device *device, struct txda__mem *mem, uint64_t bytes, uint64_t room,
+		 bool read_only, struct txda_buffer **ret_buffer)
 {
 	struct txda_context *context = device->context;
 	uint64_t align = room >= LARGE_PAGE ? LARGE_PAGE : TXDA__PAGE;
@@ -33,8 +33,10 @@ static int place(struct txda_device *device, struct txda__mem *mem, uint64_t byt
 	pthread_mutex_unlock(&device->lock);
 	if (r < 0) {
 		free(buffer);
-		return txda__fail(context, -ENOMEM, r == -ENOMEM ? "out of memory" :
-				  "no room for the buffer in the address space of the chip");
+		return txda__fail(
+			context, -ENOMEM,
+			r == -ENOMEM ? "out of memory"
+				     : "no room for the buffer in the address space of the chip");
 	}
 	r = context->backend->ops->mem_bind(mem, vm, va, read_only);
 	if (r < 0) {
@@ -55,8 +57,8 @@ static int place(struct txda_device *device, struct txda__mem *mem, uint64_t byt
 	return 0;
 }
 
-int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory, unsigned flags,
-		    struct txda_buffer **ret_buffer)
+int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
+		    unsigned flags, struct txda_buffer **ret_buffer)
 {
 	struct txda_context *context = device->context;
 	const struct txda__backend_ops *ops = context->backend->ops;
@@ -65,12 +67,14 @@ int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory
 	int r;
 
 	if (!bytes || bytes > (1ull << 40))
-		return txda__fail(context, -EINVAL, "a buffer of %llu bytes is wanted; 1 byte to 1 TiB are possible",
+		return txda__fail(context, -EINVAL,
+				  "a buffer of %llu bytes is wanted; 1 byte to 1 TiB are possible",
 				  (unsigned long long)bytes);
 	if (memory != TXDA_MEMORY_DEVICE && memory != TXDA_MEMORY_HOST)
 		return txda__fail(context, -EINVAL, "no memory kind %d", (int)memory);
 	if (flags & ~TXDA_BUFFER_READ_ONLY)
-		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x", flags & ~TXDA_BUFFER_READ_ONLY);
+		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x",
+				  flags & ~TXDA_BUFFER_READ_ONLY);
 	room = txda__align(bytes, TXDA__PAGE);
 	r = ops->mem_new(context->backend, device->physical, room, memory, &mem);
 	if (r < 0)
@@ -83,7 +87,8 @@ int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory
 	return r;
 }
 
-int txda_buffer_import(struct txda_device *device, int fd, unsigned flags, struct txda_buffer **ret_buffer)
+int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
+		       struct txda_buffer **ret_buffer)
 {
 	struct txda_context *context = device->context;
 	const struct txda__backend_ops *ops = context->backend->ops;
@@ -93,7 +98,8 @@ int txda_buffer_import(struct txda_device *device, int fd, unsigned flags, struc
 	int r;
 
 	if (flags & ~TXDA_BUFFER_READ_ONLY)
-		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x", flags & ~TXDA_BUFFER_READ_ONLY);
+		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x",
+				  flags & ~TXDA_BUFFER_READ_ONLY);
 	r = ops->mem_import(context->backend, device->physical, fd, read_only, &mem, &bytes);
 	if (r < 0)
 		return r;
@@ -152,9 +158,9 @@ static int check_range(struct txda_buffer *buffer, uint64_t offset, uint64_t byt
 {
 	if (txda__range_ok(offset, bytes, buffer->bytes))
 		return 0;
-	return txda__fail(buffer->device->context, -ERANGE, "bytes %llu to %llu of a buffer of %llu",
-			  (unsigned long long)offset, (unsigned long long)(offset + bytes),
-			  (unsigned long long)buffer->bytes);
+	return txda__fail(buffer->device->context, -ERANGE,
+			  "bytes %llu to %llu of a buffer of %llu", (unsigned long long)offset,
+			  (unsigned long long)(offset + bytes), (unsigned long long)buffer->bytes);
 }
 
 int txda_buffer_write(struct txda_buffer *buffer, uint64_t offset, const void *src, uint64_t bytes)
@@ -183,7 +189,8 @@ int txda_buffer_read(struct txda_buffer *buffer, uint64_t offset, void *dst, uin
 	return r;
 }
 
-int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset, uint64_t bytes)
+int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
+		     uint64_t bytes)
 {
 	return txda__buffer_load(buffer, offset, fd, fd_offset, bytes, NULL, NULL);
 }

@@ -2,8 +2,8 @@
 /*
  * Buffers: memory bound at an address of one chip's address space.
  *
- * An unmapped page follows each buffer, so that running past its end faults instead of touching the next. Large buffers start
- * at 2 MiB so that large pages can hold them.
+ * An unmapped page follows each buffer, so that running past its end faults instead of touching the
+ * next. Large buffers start at 2 MiB so that large pages can hold them.
  * Ownership: a buffer holds a reference to its context.
  * Threads: constant once made, but for the contents.
  */
@@ -22,8 +22,11 @@ struct txda_buffer {
 	bool read_only;			/* for the device */
 };
 
-/* Like txda_buffer_load() with news of the progress: called by this thread with the bytes that are done so far. */
-int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset, uint64_t bytes,
-		      void (*progress)(void *arg, uint64_t done), void *arg);
+/*
+ * Like txda_buffer_load() with news of the progress: called by this thread with the bytes that are
+ * done so far.
+ */
+int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
+		      uint64_t bytes, void (*progress)(void *arg, uint64_t done), void *arg);
 
 #endif /* TXDA_BUFFER_H */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Files of a case dir. They may be replaced or cut while we read: what was read is what counts, and it is checked. */
+/*
+ * Files of a case dir. They may be replaced or cut while we read: what was read is what counts, and
+ * it is checked.
+ */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +11,8 @@
 
 #include "case_info.h"
 
-static int open_file(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_bytes, char *err, size_t errlen)
+static int open_file(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_bytes, char *err,
+		     size_t errlen)
 {
 	struct stat st;
 	int fd;
@@ -26,7 +30,8 @@ static int open_file(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_by
 	return 0;
 }
 
-int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, char *err, size_t errlen)
+int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, char *err,
+		    size_t errlen)
 {
 	uint64_t size;
 	int fd, r;
@@ -36,7 +41,8 @@ int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, c
 		return r;
 	if (size != bytes) {
 		close(fd);
-		return txda__say(err, errlen, -EINVAL, "%s has %llu bytes; model_info.json says %llu", name,
+		return txda__say(err, errlen, -EINVAL,
+				 "%s has %llu bytes; model_info.json says %llu", name,
 				 (unsigned long long)size, (unsigned long long)bytes);
 	}
 	*ret_fd = fd;
@@ -60,7 +66,8 @@ static int read_all(int fd, void *data, uint64_t bytes)
 }
 
 /* Reads @bytes of an open file and closes it. */
-static int read_and_close(int fd, const char *name, uint64_t bytes, void **ret_data, char *err, size_t errlen)
+static int read_and_close(int fd, const char *name, uint64_t bytes, void **ret_data, char *err,
+			  size_t errlen)
 {
 	void *data = aligned_alloc(64, txda__align(bytes ? bytes : 1, 64));
 	int r = data ? read_all(fd, data, bytes) : -ENOMEM;
@@ -68,14 +75,15 @@ static int read_and_close(int fd, const char *name, uint64_t bytes, void **ret_d
 	close(fd);
 	if (r < 0) {
 		free(data);
-		return txda__say(err, errlen, r, "%s: %s", name, r == -ENODATA ? "it became shorter" : strerror(-r));
+		return txda__say(err, errlen, r, "%s: %s", name,
+				 r == -ENODATA ? "it became shorter" : strerror(-r));
 	}
 	*ret_data = data;
 	return 0;
 }
 
-int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, void **ret_data, char *err,
-		    size_t errlen)
+int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, void **ret_data,
+		    char *err, size_t errlen)
 {
 	int fd, r;
 
@@ -86,7 +94,8 @@ int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, 
 	return r < 0 ? r : read_and_close(fd, name, bytes, ret_data, err, errlen);
 }
 
-int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_case, char *err, size_t errlen)
+int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_case, char *err,
+		    size_t errlen)
 {
 	static const char name[] = "model_info.json";
 	uint64_t bytes;

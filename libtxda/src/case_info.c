@@ -15,7 +15,8 @@ struct reader {
 	size_t errlen;
 };
 
-static int get(const struct reader *r, const cJSON *object, const char *where, const char *key, const cJSON **ret)
+static int get(const struct reader *r, const cJSON *object, const char *where, const char *key,
+	       const cJSON **ret)
 {
 	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
 
@@ -25,8 +26,8 @@ static int get(const struct reader *r, const cJSON *object, const char *where, c
 	return 0;
 }
 
-static int get_number(const struct reader *r, const cJSON *object, const char *where, const char *key, uint64_t min,
-		      uint64_t max, uint64_t *ret)
+static int get_number(const struct reader *r, const cJSON *object, const char *where,
+		      const char *key, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	const cJSON *item;
 	double value;
@@ -36,17 +37,20 @@ static int get_number(const struct reader *r, const cJSON *object, const char *w
 	if (!cJSON_IsNumber(item))
 		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is no number", where, key);
 	value = item->valuedouble;
-	/* Compared before it is converted; up to 2^53 all whole numbers are exact. NaN fails too. */
+	/*
+	 * Compared before it is converted; up to 2^53 all whole numbers are exact. NaN fails too.
+	 */
 	if (!(value >= 0 && value <= 9007199254740992.0) || value != (double)(uint64_t)value ||
 	    (uint64_t)value < min || (uint64_t)value > max)
-		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is %.17g; %llu to %llu is possible", where, key, value,
+		return txda__say(r->err, r->errlen, -EINVAL,
+				 "%s%s is %.17g; %llu to %llu is possible", where, key, value,
 				 (unsigned long long)min, (unsigned long long)max);
 	*ret = (uint64_t)value;
 	return 0;
 }
 
-static int get_unsigned(const struct reader *r, const cJSON *object, const char *where, const char *key, unsigned min,
-			unsigned max, unsigned *ret)
+static int get_unsigned(const struct reader *r, const cJSON *object, const char *where,
+			const char *key, unsigned min, unsigned max, unsigned *ret)
 {
 	uint64_t value;
 
@@ -56,20 +60,22 @@ static int get_unsigned(const struct reader *r, const cJSON *object, const char 
 	return 0;
 }
 
-static int copy_text(const struct reader *r, const cJSON *item, const char *where, const char *key, char *text,
-		     size_t size)
+static int copy_text(const struct reader *r, const cJSON *item, const char *where, const char *key,
+		     char *text, size_t size)
 {
 	if (!cJSON_IsString(item) || !item->valuestring[0] || strlen(item->valuestring) >= size)
-		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is no string of 1 to %zu bytes", where, key, size - 1);
+		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is no string of 1 to %zu bytes",
+				 where, key, size - 1);
 	strcpy(text, item->valuestring);
 	for (const char *s = text; *s; s++)
 		if ((unsigned char)*s < ' ')
-			return txda__say(r->err, r->errlen, -EINVAL, "%s%s has a control character", where, key);
+			return txda__say(r->err, r->errlen, -EINVAL, "%s%s has a control character",
+					 where, key);
 	return 0;
 }
 
-static int get_text(const struct reader *r, const cJSON *object, const char *where, const char *key, char *text,
-		    size_t size)
+static int get_text(const struct reader *r, const cJSON *object, const char *where, const char *key,
+		    char *text, size_t size)
 {
 	const cJSON *item;
 
@@ -78,7 +84,8 @@ static int get_text(const struct reader *r, const cJSON *object, const char *whe
 	return copy_text(r, item, where, key, text, size);
 }
 
-static int get_object(const struct reader *r, const cJSON *object, const char *key, const cJSON **ret)
+static int get_object(const struct reader *r, const cJSON *object, const char *key,
+		      const cJSON **ret)
 {
 	if (get(r, object, "", key, ret) < 0)
 		return -EINVAL;
@@ -87,8 +94,8 @@ static int get_object(const struct reader *r, const cJSON *object, const char *k
 	return 0;
 }
 
-static int get_array(const struct reader *r, const cJSON *object, const char *key, unsigned min, unsigned max,
-		     const cJSON **ret)
+static int get_array(const struct reader *r, const cJSON *object, const char *key, unsigned min,
+		     unsigned max, const cJSON **ret)
 {
 	int n;
 
@@ -96,7 +103,8 @@ static int get_array(const struct reader *r, const cJSON *object, const char *ke
 		return -EINVAL;
 	n = cJSON_IsArray(*ret) ? cJSON_GetArraySize(*ret) : -1;
 	if (n < (int)min || n > (int)max)
-		return txda__say(r->err, r->errlen, -EINVAL, "%s is no array of %u to %u entries", key, min, max);
+		return txda__say(r->err, r->errlen, -EINVAL, "%s is no array of %u to %u entries",
+				 key, min, max);
 	return 0;
 }
 
@@ -114,16 +122,18 @@ static bool is_relative(const char *path)
 	}
 }
 
-static int read_chip(const struct reader *r, const cJSON *object, unsigned rank, struct txda__case_chip *chip)
+static int read_chip(const struct reader *r, const cJSON *object, unsigned rank,
+		     struct txda__case_chip *chip)
 {
 	const struct {
 		const char *key;
 		uint64_t min, max, *value;
 	} number[] = {
-		{ "kcore_bytes", sizeof(struct txda_program), TXDA_PROGRAM_MAX_BYTES, &chip->kcore_bytes },
-		{ "param_bytes", 1, 1ull << 40, &chip->param_bytes },
-		{ "scratch_bytes", 0, 1ull << 40, &chip->scratch_bytes },
-		{ "io_bytes", 0, 1ull << 40, &chip->io_bytes },
+		{"kcore_bytes", sizeof(struct txda_program), TXDA_PROGRAM_MAX_BYTES,
+		 &chip->kcore_bytes},
+		{"param_bytes", 1, 1ull << 40, &chip->param_bytes},
+		{"scratch_bytes", 0, 1ull << 40, &chip->scratch_bytes},
+		{"io_bytes", 0, 1ull << 40, &chip->io_bytes},
 	};
 	uint64_t crc;
 	char where[24];
@@ -136,10 +146,12 @@ static int read_chip(const struct reader *r, const cJSON *object, unsigned rank,
 	    get_number(r, object, where, "param_crc32c", 0, UINT32_MAX, &crc) < 0)
 		return -EINVAL;
 	for (unsigned i = 0; i < ARRAY_SIZE(number); i++)
-		if (get_number(r, object, where, number[i].key, number[i].min, number[i].max, number[i].value) < 0)
+		if (get_number(r, object, where, number[i].key, number[i].min, number[i].max,
+			       number[i].value) < 0)
 			return -EINVAL;
 	if (!is_relative(chip->kcore) || !is_relative(chip->param))
-		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is \"%.60s\"; a file below the case dir is wanted", where,
+		return txda__say(r->err, r->errlen, -EINVAL,
+				 "%s%s is \"%.60s\"; a file below the case dir is wanted", where,
 				 is_relative(chip->kcore) ? "param" : "kcore",
 				 is_relative(chip->kcore) ? chip->param : chip->kcore);
 	chip->param_crc32c = (uint32_t)crc;
@@ -155,9 +167,10 @@ static int read_chips(const struct reader *r, const cJSON *root, struct txda__ca
 	    get_array(r, root, "chips", 1, TXDA_MAX_CHIPS_PER_GROUP, &array) < 0)
 		return -EINVAL;
 	if ((unsigned)cJSON_GetArraySize(array) != c->tp)
-		return txda__say(r->err, r->errlen, -EINVAL, "tp is %u, but chips has %d entries", c->tp,
-				 cJSON_GetArraySize(array));
-	cJSON_ArrayForEach(item, array) {
+		return txda__say(r->err, r->errlen, -EINVAL, "tp is %u, but chips has %d entries",
+				 c->tp, cJSON_GetArraySize(array));
+	cJSON_ArrayForEach(item, array)
+	{
 		if (read_chip(r, item, rank, &c->chip[rank]) < 0)
 			return -EINVAL;
 		rank++;
@@ -167,7 +180,7 @@ static int read_chips(const struct reader *r, const cJSON *root, struct txda__ca
 
 static bool parse_dtype(const char *text, uint8_t *ret)
 {
-	static const char *const name[] = { "f32", "bf16", "f16", "i32", "i64", "u8" };
+	static const char *const name[] = {"f32", "bf16", "f16", "i32", "i64", "u8"};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(name); i++)
 		if (!strcasecmp(text, name[i])) {
@@ -180,7 +193,7 @@ static bool parse_dtype(const char *text, uint8_t *ret)
 /* A number, or a symbol such as "T" with or without a factor before it ("2T"). */
 static bool parse_dim(const cJSON *item, struct txda_dim *ret)
 {
-	static const char symbols[] = "-TSRBN";	/* by enum txda_symbol */
+	static const char symbols[] = "-TSRBN"; /* by enum txda_symbol */
 	const char *s, *at;
 	char *end;
 	unsigned long mul;
@@ -188,7 +201,7 @@ static bool parse_dim(const cJSON *item, struct txda_dim *ret)
 	if (cJSON_IsNumber(item)) {
 		if (!(item->valuedouble >= 1 && item->valuedouble <= UINT32_MAX))
 			return false;
-		*ret = (struct txda_dim){ TXDA_SYM_NONE, (uint32_t)item->valuedouble };
+		*ret = (struct txda_dim){TXDA_SYM_NONE, (uint32_t)item->valuedouble};
 		return (double)ret->mul == item->valuedouble;
 	}
 	if (!cJSON_IsString(item))
@@ -202,12 +215,12 @@ static bool parse_dim(const cJSON *item, struct txda_dim *ret)
 	at = *s && *s != '-' ? strchr(symbols, *s) : NULL;
 	if (!at || s[1] || mul > UINT32_MAX)
 		return false;
-	*ret = (struct txda_dim){ (uint32_t)(at - symbols), (uint32_t)mul };
+	*ret = (struct txda_dim){(uint32_t)(at - symbols), (uint32_t)mul};
 	return true;
 }
 
-static int read_tensors(const struct reader *r, const cJSON *root, const char *key, struct txda__case_tensor *tensor,
-			unsigned *ret_count)
+static int read_tensors(const struct reader *r, const cJSON *root, const char *key,
+			struct txda__case_tensor *tensor, unsigned *ret_count)
 {
 	const cJSON *array, *item, *shape, *dim;
 	char dtype[16], where[40];
@@ -215,28 +228,36 @@ static int read_tensors(const struct reader *r, const cJSON *root, const char *k
 
 	if (get_array(r, root, key, 1, TXDA__CASE_MAX_TENSORS, &array) < 0)
 		return -EINVAL;
-	cJSON_ArrayForEach(item, array) {
+	cJSON_ArrayForEach(item, array)
+	{
 		struct txda__case_tensor *t = &tensor[n];
 
 		snprintf(where, sizeof(where), "%s[%u].", key, n);
 		if (!cJSON_IsObject(item))
 			return txda__say(r->err, r->errlen, -EINVAL, "%s[%u] is no object", key, n);
 		if (get_text(r, item, where, "name", t->name, sizeof(t->name)) < 0 ||
-		    get_text(r, item, where, "dtype", dtype, sizeof(dtype)) < 0 || get(r, item, where, "shape", &shape) < 0)
+		    get_text(r, item, where, "dtype", dtype, sizeof(dtype)) < 0 ||
+		    get(r, item, where, "shape", &shape) < 0)
 			return -EINVAL;
 		if (!parse_dtype(dtype, &t->dtype))
-			return txda__say(r->err, r->errlen, -EINVAL, "%sdtype \"%s\" is not known", where, dtype);
-		if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) < 1 || cJSON_GetArraySize(shape) > 4)
-			return txda__say(r->err, r->errlen, -EINVAL, "%sshape is no array of 1 to 4 entries", where);
+			return txda__say(r->err, r->errlen, -EINVAL, "%sdtype \"%s\" is not known",
+					 where, dtype);
+		if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) < 1 ||
+		    cJSON_GetArraySize(shape) > 4)
+			return txda__say(r->err, r->errlen, -EINVAL,
+					 "%sshape is no array of 1 to 4 entries", where);
 		t->ndim = 0;
-		cJSON_ArrayForEach(dim, shape)
-			if (!parse_dim(dim, &t->dim[t->ndim++]))
-				return txda__say(r->err, r->errlen, -EINVAL,
-						 "%sshape[%u] is neither a number nor one of T, S, R, B, N", where,
-						 t->ndim - 1u);
+		cJSON_ArrayForEach(dim, shape) if (
+			!parse_dim(dim,
+				   &t->dim[t->ndim++])) return txda__say(r->err, r->errlen, -EINVAL,
+									 "%sshape[%u] is neither a "
+									 "number nor one of T, S, "
+									 "R, B, N",
+									 where, t->ndim - 1u);
 		for (unsigned i = 0; i < n; i++)
 			if (!strcmp(tensor[i].name, t->name))
-				return txda__say(r->err, r->errlen, -EINVAL, "%sname \"%s\" comes twice", where, t->name);
+				return txda__say(r->err, r->errlen, -EINVAL,
+						 "%sname \"%s\" comes twice", where, t->name);
 		n++;
 	}
 	*ret_count = n;
@@ -249,9 +270,9 @@ static int read_programs(const struct reader *r, const cJSON *root, struct txda_
 
 	if (get_array(r, root, "programs", 1, TXDA__CASE_MAX_PROGRAMS, &array) < 0)
 		return -EINVAL;
-	cJSON_ArrayForEach(item, array)
-		if (copy_text(r, item, "", "programs[]", c->program[c->n_programs++], sizeof(c->program[0])) < 0)
-			return -EINVAL;
+	cJSON_ArrayForEach(item, array) if (copy_text(r, item, "", "programs[]",
+						      c->program[c->n_programs++],
+						      sizeof(c->program[0])) < 0) return -EINVAL;
 	return 0;
 }
 
@@ -283,36 +304,42 @@ static int read_root(const struct reader *r, const cJSON *root, struct txda__cas
 	if (get_unsigned(r, root, "", "format", 0, UINT32_MAX, &format) < 0)
 		return -EINVAL;
 	if (format != FORMAT)
-		return txda__say(r->err, r->errlen, -EINVAL, "format is %u; this library reads %d", format, FORMAT);
+		return txda__say(r->err, r->errlen, -EINVAL, "format is %u; this library reads %d",
+				 format, FORMAT);
 	if (get_text(r, root, "", "name", c->name, sizeof(c->name)) < 0 ||
 	    get_text(r, root, "", "family", c->family, sizeof(c->family)) < 0 ||
-	    get_text(r, root, "", "weights", c->weights, sizeof(c->weights)) < 0 || read_geometry(r, root, c) < 0 ||
-	    read_chips(r, root, c) < 0 || read_programs(r, root, c) < 0 ||
+	    get_text(r, root, "", "weights", c->weights, sizeof(c->weights)) < 0 ||
+	    read_geometry(r, root, c) < 0 || read_chips(r, root, c) < 0 ||
+	    read_programs(r, root, c) < 0 ||
 	    read_tensors(r, root, "inputs", c->input, &c->n_inputs) < 0 ||
 	    read_tensors(r, root, "outputs", c->output, &c->n_outputs) < 0)
 		return -EINVAL;
 	return 0;
 }
 
-int txda__case_parse(const char *text, size_t bytes, struct txda__case *ret_case, char *err, size_t errlen)
+int txda__case_parse(const char *text, size_t bytes, struct txda__case *ret_case, char *err,
+		     size_t errlen)
 {
-	const struct reader reader = { err, errlen };
+	const struct reader reader = {err, errlen};
 	const char *end = NULL;
 	struct txda__case *c;
 	cJSON *root;
 	int r;
 
 	if (bytes > TXDA__CASE_MAX_BYTES)
-		return txda__say(err, errlen, -EFBIG, "model_info.json has %zu bytes; %u are possible", bytes,
+		return txda__say(err, errlen, -EFBIG,
+				 "model_info.json has %zu bytes; %u are possible", bytes,
 				 TXDA__CASE_MAX_BYTES);
 	root = cJSON_ParseWithLengthOpts(text, bytes, &end, false);
 	if (!root)
-		return txda__say(err, errlen, -EINVAL, "model_info.json is no JSON: error near byte %zu",
+		return txda__say(err, errlen, -EINVAL,
+				 "model_info.json is no JSON: error near byte %zu",
 				 end ? (size_t)(end - text) : 0);
 	for (; end < text + bytes && *end; end++)
 		if (!strchr(" \t\r\n", *end)) {
 			cJSON_Delete(root);
-			return txda__say(err, errlen, -EINVAL, "model_info.json goes on after its end, at byte %zu",
+			return txda__say(err, errlen, -EINVAL,
+					 "model_info.json goes on after its end, at byte %zu",
 					 (size_t)(end - text));
 		}
 	c = calloc(1, sizeof(*c));

@@ -2,9 +2,11 @@
 /*
  * model_info.json of a case dir (docs/case-dir.md), checked.
  *
- * The file is hostile: every number is checked for its type and range, every name for its form, file names stay below the
- * case dir. Keys that are not known are skipped, for later versions may add some; `format` tells versions that differ in more.
- * Errors: -EINVAL with a message in @err that names the key and its value; -EFBIG; what open() and read() give.
+ * The file is hostile: every number is checked for its type and range, every name for its form,
+ * file names stay below the case dir. Keys that are not known are skipped, for later versions may
+ * add some; `format` tells versions that differ in more.
+ * Errors: -EINVAL with a message in @err that names the key and its value; -EFBIG; what open() and
+ * read() give.
  * Threads: pure functions.
  */
 #ifndef TXDA_CASE_INFO_H
@@ -45,12 +47,19 @@ struct txda__case {
 };
 
 /* @text need not end in NUL. */
-int txda__case_parse(const char *text, size_t bytes, struct txda__case *ret_case, char *err, size_t errlen);
+int txda__case_parse(const char *text, size_t bytes, struct txda__case *ret_case, char *err,
+		     size_t errlen);
 /* Reads DIR/model_info.json. *ret_dir_fd is the case dir, which the caller closes. */
-int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_case, char *err, size_t errlen);
+int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_case, char *err,
+		    size_t errlen);
 /* Opens a regular file below the case dir, which must have @bytes. */
-int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, char *err, size_t errlen);
-/* Reads all of a file of @bytes, at most @max. The caller frees *ret_data, which is 64-byte aligned. */
-int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, void **ret_data, char *err, size_t errlen);
+int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, char *err,
+		    size_t errlen);
+/*
+ * Reads all of a file of @bytes, at most @max. The caller frees *ret_data, which is 64-byte
+ * aligned.
+ */
+int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, void **ret_data,
+		    char *err, size_t errlen);
 
 #endif /* TXDA_CASE_INFO_H */

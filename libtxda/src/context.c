@@ -24,14 +24,17 @@ static int choose_backend(const char *name, const struct txda__backend_ops **ret
 	if (!name || !*name)
 		name = "auto";
 	if (strcmp(name, "auto") && strcmp(name, "drm") && strcmp(name, "cmodel"))
-		return txda__fail(NULL, -EINVAL, "TXDA_BACKEND=%s: auto, drm or cmodel is wanted", name);
+		return txda__fail(NULL, -EINVAL, "TXDA_BACKEND=%s: auto, drm or cmodel is wanted",
+				  name);
 	nodes = strcmp(name, "cmodel") ? txda__count_nodes() : 0;
 	if (nodes > 0)
-		return txda__fail(NULL, -ENODEV, "%d TX8 device node%s found, but libtxda %s has no drm backend; "
-				  "TXDA_BACKEND=cmodel uses the device model", nodes, nodes == 1 ? "" : "s",
-				  TXDA_VERSION);
+		return txda__fail(NULL, -ENODEV,
+				  "%d TX8 device node%s found, but libtxda %s has no drm backend; "
+				  "TXDA_BACKEND=cmodel uses the device model",
+				  nodes, nodes == 1 ? "" : "s", TXDA_VERSION);
 	if (!strcmp(name, "drm"))
-		return txda__fail(NULL, -ENODEV, "TXDA_BACKEND=drm: no TX8 device nodes on this machine "
+		return txda__fail(NULL, -ENODEV,
+				  "TXDA_BACKEND=drm: no TX8 device nodes on this machine "
 				  "(/dev/accel/accel* of the txda driver)");
 	*ret_ops = &txda__backend_cmodel;
 	return 0;
@@ -76,8 +79,8 @@ static int choose_devices(struct txda_context *context, const struct txda_contex
 	context->n_devices = n_chips;
 
 	context->renamed = map && *map;
-	r = txda__parse_chip_map(context->renamed ? map : NULL, n_chips, context->logical, &context->n_logical,
-				 err, sizeof(err));
+	r = txda__parse_chip_map(context->renamed ? map : NULL, n_chips, context->logical,
+				 &context->n_logical, err, sizeof(err));
 	if (r < 0)
 		return txda__fail(NULL, r, "CHIP_MAP=%s: %s", map, err);
 	return 0;
@@ -118,7 +121,8 @@ int txda_context_new(const struct txda_context_options *options, struct txda_con
 	atomic_init(&context->refs, 1);
 	atomic_init(&context->next_group_id, 1);
 	context->id = atomic_fetch_add(&last_id, 1) + 1;
-	snprintf(context->name, sizeof(context->name), "%s", o.name ? o.name : program_invocation_short_name);
+	snprintf(context->name, sizeof(context->name), "%s",
+		 o.name ? o.name : program_invocation_short_name);
 	r = txda__events_init(&context->events);
 	if (r < 0) {
 		free(context);

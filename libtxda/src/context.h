@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A context: one opened backend, the chips that this process may use, events, the weights that its models share.
+ * A context: one opened backend, the chips that this process may use, events, the weights that its
+ * models share.
  *
- * Ownership: every handle below a context holds a reference to it (directly or through its parent), so that the last one to
- * go frees it. Devices live in the context and share its reference count.
+ * Ownership: every handle below a context holds a reference to it (directly or through its parent),
+ * so that the last one to go frees it. Devices live in the context and share its reference count.
  * Threads: fields are constant after txda_context_new() unless a lock is named.
  */
 #ifndef TXDA_CONTEXT_H
@@ -24,7 +25,8 @@ struct txda_context {
 	struct txda__backend *backend;
 	unsigned n_devices;
 	struct txda_device device[TXDA__MAX_CHIPS];
-	unsigned n_logical;			/* CHIP_MAP: entries, or n_devices when there is none */
+	/* CHIP_MAP: entries, or n_devices when there is none */
+	unsigned n_logical;
 	unsigned logical[TXDA__MAX_CHIPS];	/* logical chip of a topology map -> device index */
 	bool renamed;				/* a CHIP_MAP was given */
 	char name[64];

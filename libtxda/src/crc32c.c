@@ -7,8 +7,9 @@
 
 /* Four bits at a time: the table is small and needs no set-up. */
 static const uint32_t nibble[16] = {
-	0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
-	0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9, 0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
+	0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
+	0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+	0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
 };
 
 uint32_t txda__crc32c_portable(uint32_t crc, const void *data, size_t bytes)
@@ -41,7 +42,7 @@ static uint32_t multiply(uint32_t a, uint32_t b)
 /* x^(8 * bytes): what appending @bytes zeros multiplies a CRC with. */
 static uint32_t shift_by(size_t bytes)
 {
-	uint32_t result = 1u << 31, power = 1u << 23;	/* x^0, x^8 */
+	uint32_t result = 1u << 31, power = 1u << 23; /* x^0, x^8 */
 
 	for (; bytes; bytes >>= 1) {
 		if (bytes & 1)
@@ -53,9 +54,11 @@ static uint32_t shift_by(size_t bytes)
 
 #define LANE 4096
 
-/* The instruction takes three cycles but a new one starts in each, so three runs go side by side. */
-__attribute__((target("sse4.2")))
-static uint32_t crc32c_sse42(uint32_t crc, const void *data, size_t bytes)
+/*
+ * The instruction takes three cycles but a new one starts in each, so three runs go side by side.
+ */
+__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const void *data,
+							       size_t bytes)
 {
 	const unsigned char *p = data;
 	uint64_t a = ~crc, word;

@@ -4,10 +4,11 @@
 #include "context.h"
 
 /* The first 2 MiB stay free, so that null pointers and small offsets from them fault. */
-#define VA_START	(2ull << 20)
-#define VA_END		(1ull << 40)
+#define VA_START (2ull << 20)
+#define VA_END	 (1ull << 40)
 
-void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index, unsigned physical)
+void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index,
+		       unsigned physical)
 {
 	memset(device, 0, sizeof(*device));
 	device->context = context;
@@ -36,7 +37,8 @@ int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm)
 		if (r < 0) {
 			txda__fail(device->context, r, "out of memory");
 		} else {
-			r = backend->ops->vm_new(device->context->backend, device->physical, &device->vm);
+			r = backend->ops->vm_new(device->context->backend, device->physical,
+						 &device->vm);
 			if (r < 0)
 				txda__vas_free(&device->vas);
 		}
@@ -47,7 +49,8 @@ int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm)
 	return r;
 }
 
-int txda__device_join(struct txda_device *device, uint64_t id, unsigned rank, unsigned size, unsigned *ret_slot)
+int txda__device_join(struct txda_device *device, uint64_t id, unsigned rank, unsigned size,
+		      unsigned *ret_slot)
 {
 	const struct txda__backend_ops *ops = device->context->backend->ops;
 	struct txda__vm *vm;
@@ -62,8 +65,9 @@ int txda__device_join(struct txda_device *device, uint64_t id, unsigned rank, un
 		if (!(device->group_slots & (1u << slot)))
 			break;
 	if (slot == TXDA__GROUP_SLOTS)
-		r = txda__fail(device->context, -EBUSY, "chip %u runs %d models that span chips; no more fit",
-			       device->index, TXDA__GROUP_SLOTS);
+		r = txda__fail(device->context, -EBUSY,
+			       "chip %u runs %d models that span chips; no more fit", device->index,
+			       TXDA__GROUP_SLOTS);
 	else
 		r = ops->vm_set_group(vm, slot, id, rank, size);
 	if (r >= 0) {
@@ -89,7 +93,8 @@ int txda_context_device_count(struct txda_context *context)
 int txda_device_get(struct txda_context *context, unsigned index, struct txda_device **ret_device)
 {
 	if (index >= context->n_devices)
-		return txda__fail(context, -ENODEV, "no chip %u; this process sees %u", index, context->n_devices);
+		return txda__fail(context, -ENODEV, "no chip %u; this process sees %u", index,
+				  context->n_devices);
 	*ret_device = txda_device_ref(&context->device[index]);
 	return 0;
 }
@@ -110,7 +115,7 @@ struct txda_device *txda_device_unref(struct txda_device *device)
 
 int txda_device_info(struct txda_device *device, struct txda_device_info *ret_info)
 {
-	struct txda_device_info info = { 0 };
+	struct txda_device_info info = {0};
 	int r;
 
 	r = device->context->backend->ops->info(device->context->backend, device->physical, &info);
@@ -123,14 +128,17 @@ int txda_device_info(struct txda_device *device, struct txda_device_info *ret_in
 
 int txda_device_status(struct txda_device *device, struct txda_device_status *ret_status)
 {
-	struct txda_device_status status = { 0 };
+	struct txda_device_status status = {0};
 	int r;
 
-	r = device->context->backend->ops->status(device->context->backend, device->physical, &status);
+	r = device->context->backend->ops->status(device->context->backend, device->physical,
+						  &status);
 	if (r < 0)
 		return r;
-	status.utilisation_permille = txda__monitor_utilisation(&device->context->monitor, device->index);
-	return txda__copy_out(device->context, ret_status, &status, sizeof(status), "txda_device_status");
+	status.utilisation_permille =
+		txda__monitor_utilisation(&device->context->monitor, device->index);
+	return txda__copy_out(device->context, ret_status, &status, sizeof(status),
+			      "txda_device_status");
 }
 
 int txda_device_distance(struct txda_device *a, struct txda_device *b)

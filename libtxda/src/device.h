@@ -2,8 +2,8 @@
 /*
  * A chip as a context sees it: its address space and the group slots in it.
  *
- * Ownership: devices live in their context; a reference to a device is one to the context. The address space is made when the
- * first buffer or queue wants it and lives as long as the context.
+ * Ownership: devices live in their context; a reference to a device is one to the context. The
+ * address space is made when the first buffer or queue wants it and lives as long as the context.
  * Threads: @lock guards what follows it.
  */
 #ifndef TXDA_DEVICE_H
@@ -26,12 +26,17 @@ struct txda_device {
 	unsigned group_slots;		/* bit i: slot i is taken */
 };
 
-void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index, unsigned physical);
+void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index,
+		       unsigned physical);
 void txda__device_fini(struct txda_device *device);
 /* The address space, made if need be. */
 int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm);
-/* Makes the chip rank @rank of the @size chips that meet as @id, in a slot of its own. -EBUSY: no slot is left. */
-int txda__device_join(struct txda_device *device, uint64_t id, unsigned rank, unsigned size, unsigned *ret_slot);
+/*
+ * Makes the chip rank @rank of the @size chips that meet as @id, in a slot of its own. -EBUSY: no
+ * slot is left.
+ */
+int txda__device_join(struct txda_device *device, uint64_t id, unsigned rank, unsigned size,
+		      unsigned *ret_slot);
 void txda__device_leave(struct txda_device *device, unsigned slot);
 
 #endif /* TXDA_DEVICE_H */

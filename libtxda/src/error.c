@@ -8,8 +8,9 @@
 #include "internal.h"
 
 /*
- * Messages are kept per thread, for the contexts that this thread used last: no lock, nothing to free, and a thread that ends
- * takes its messages along. Contexts are told apart by a serial number, since an address may be used again.
+ * Messages are kept per thread, for the contexts that this thread used last: no lock, nothing to
+ * free, and a thread that ends takes its messages along. Contexts are told apart by a serial
+ * number, since an address may be used again.
  */
 #define MESSAGES 4
 
@@ -84,7 +85,7 @@ const char *txda_context_error(struct txda_context *context)
 
 const char *txda__bytes(uint64_t bytes, char buf[24])
 {
-	static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	static const char *const unit[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 	double value = (double)bytes / 1024;
 	unsigned i = 0;
 
@@ -100,7 +101,8 @@ const char *txda__bytes(uint64_t bytes, char buf[24])
 	return buf;
 }
 
-int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src, const char *what)
+int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src,
+		  const char *what)
 {
 	const unsigned char *bytes = src;
 	size_t size;
@@ -110,16 +112,20 @@ int txda__copy_in(struct txda_context *context, void *dst, size_t known, const v
 		return 0;
 	memcpy(&size, src, sizeof(size));
 	if (size < sizeof(size_t) || size > 65536)
-		return txda__fail(context, -EINVAL, "%s.size is %zu: start from TXDA_INIT(struct %s)", what, size, what);
+		return txda__fail(context, -EINVAL,
+				  "%s.size is %zu: start from TXDA_INIT(struct %s)", what, size,
+				  what);
 	for (size_t i = known; i < size; i++)
 		if (bytes[i])
-			return txda__fail(context, -E2BIG, "%s has options that libtxda %s does not know", what,
+			return txda__fail(context, -E2BIG,
+					  "%s has options that libtxda %s does not know", what,
 					  txda_version());
 	memcpy(dst, src, size < known ? size : known);
 	return 0;
 }
 
-int txda__copy_out(struct txda_context *context, void *dst, const void *src, size_t known, const char *what)
+int txda__copy_out(struct txda_context *context, void *dst, const void *src, size_t known,
+		   const char *what)
 {
 	size_t size;
 
@@ -127,10 +133,13 @@ int txda__copy_out(struct txda_context *context, void *dst, const void *src, siz
 		return txda__fail(context, -EINVAL, "no %s to fill", what);
 	memcpy(&size, dst, sizeof(size));
 	if (size < sizeof(size_t) || size > 65536)
-		return txda__fail(context, -EINVAL, "%s.size is %zu: start from TXDA_INIT(struct %s)", what, size, what);
+		return txda__fail(context, -EINVAL,
+				  "%s.size is %zu: start from TXDA_INIT(struct %s)", what, size,
+				  what);
 	if (size > known)
 		size = known;
-	memcpy((char *)dst + sizeof(size_t), (const char *)src + sizeof(size_t), size - sizeof(size_t));
+	memcpy((char *)dst + sizeof(size_t), (const char *)src + sizeof(size_t),
+	       size - sizeof(size_t));
 	return 0;
 }
 

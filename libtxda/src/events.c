@@ -25,10 +25,11 @@ void txda__events_fini(struct txda__events *events)
 	pthread_mutex_destroy(&events->lock);
 }
 
-void txda__event(struct txda_context *context, enum txda_event_kind kind, unsigned device, const char *format, ...)
+void txda__event(struct txda_context *context, enum txda_event_kind kind, unsigned device,
+		 const char *format, ...)
 {
 	struct txda__events *events = &context->events;
-	struct txda_event event = { .size = sizeof(event), .kind = kind, .device = device };
+	struct txda_event event = {.size = sizeof(event), .kind = kind, .device = device};
 	uint64_t one = 1;
 	va_list ap;
 
@@ -44,7 +45,7 @@ void txda__event(struct txda_context *context, enum txda_event_kind kind, unsign
 	}
 	events->ring[(events->head + events->count++) % TXDA__EVENTS] = event;
 	if (write(events->fd, &one, sizeof(one)) < 0)
-		one = 0;	/* the counter is full: the fd is readable, which is all that matters */
+		one = 0; /* the counter is full: the fd is readable, which is all that matters */
 	pthread_mutex_unlock(&events->lock);
 }
 
@@ -70,7 +71,7 @@ int txda_context_event(struct txda_context *context, struct txda_event *ret_even
 	if (r >= 0) {
 		events->head = (events->head + 1) % TXDA__EVENTS;
 		if (--events->count == 0 && read(events->fd, &drained, sizeof(drained)) < 0)
-			drained = 0;	/* nothing was counted */
+			drained = 0; /* nothing was counted */
 	}
 	pthread_mutex_unlock(&events->lock);
 	return r;

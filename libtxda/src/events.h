@@ -2,7 +2,8 @@
 /*
  * Events of a context: a short ring and an eventfd that is readable while it holds something.
  *
- * When nobody takes them, the oldest give way: an event tells that something happened, the state is asked for elsewhere.
+ * When nobody takes them, the oldest give way: an event tells that something happened, the state is
+ * asked for elsewhere.
  * Threads: any function from any thread.
  */
 #ifndef TXDA_EVENTS_H
@@ -23,7 +24,7 @@ struct txda__events {
 
 int txda__events_init(struct txda__events *events);
 void txda__events_fini(struct txda__events *events);
-void txda__event(struct txda_context *context, enum txda_event_kind kind, unsigned device, const char *format, ...)
-	TXDA__PRINTF(4, 5);
+void txda__event(struct txda_context *context, enum txda_event_kind kind, unsigned device,
+		 const char *format, ...) TXDA__PRINTF(4, 5);
 
 #endif /* TXDA_EVENTS_H */

@@ -26,7 +26,8 @@ static unsigned logical_distance(void *arg, unsigned a, unsigned b)
 {
 	struct txda_context *context = arg;
 
-	return context->backend->ops->distance(context->backend, context->device[context->logical[a]].physical,
+	return context->backend->ops->distance(context->backend,
+					       context->device[context->logical[a]].physical,
 					       context->device[context->logical[b]].physical);
 }
 
@@ -37,14 +38,17 @@ static int take_named(struct txda_group *group, const struct txda_group_options 
 	unsigned tp = o->tp ? o->tp : 1;
 
 	if (o->map && strcmp(o->map, "auto"))
-		return txda__fail(context, -EINVAL, "both devices and the map %.40s are given", o->map);
+		return txda__fail(context, -EINVAL, "both devices and the map %.40s are given",
+				  o->map);
 	for (unsigned i = 0; i < tp; i++) {
 		if (o->devices[i] >= context->n_devices)
-			return txda__fail(context, -ENODEV, "no chip %u for rank %u; this process sees %u",
+			return txda__fail(context, -ENODEV,
+					  "no chip %u for rank %u; this process sees %u",
 					  o->devices[i], i, context->n_devices);
 		for (unsigned j = 0; j < i; j++)
 			if (o->devices[j] == o->devices[i])
-				return txda__fail(context, -EINVAL, "chip %u is both rank %u and rank %u",
+				return txda__fail(context, -EINVAL,
+						  "chip %u is both rank %u and rank %u",
 						  o->devices[i], j, i);
 		group->device[i] = &context->device[o->devices[i]];
 	}
@@ -65,21 +69,27 @@ static int take_mapped(struct txda_group *group, const struct txda_group_options
 	if (automatic) {
 		txda__auto_map(context->n_logical, tp, logical_distance, context, &t);
 		if (!t.n_groups)
-			return txda__fail(context, -ENODEV, "a group of %u chips is wanted; this process sees %u", tp,
+			return txda__fail(context, -ENODEV,
+					  "a group of %u chips is wanted; this process sees %u", tp,
 					  context->n_logical);
-		explain(group, "Automatic map: %u chip%s in %u group%s of %u, nearest chips together, lowest first.",
+		explain(group,
+			"Automatic map: %u chip%s in %u group%s of %u, nearest chips together, "
+			"lowest first.",
 			context->n_logical, context->n_logical == 1 ? "" : "s", t.n_groups,
 			t.n_groups == 1 ? "" : "s", tp);
 	} else {
 		r = txda__parse_map(o->map, context->n_logical, &t, err, sizeof(err));
 		if (r < 0)
 			return txda__fail(context, r, "map %s", err);
-		explain(group, "Map %.64s: %u group%s.", o->map, t.n_groups, t.n_groups == 1 ? "" : "s");
+		explain(group, "Map %.64s: %u group%s.", o->map, t.n_groups,
+			t.n_groups == 1 ? "" : "s");
 	}
 	if (o->replica >= t.n_groups)
-		return txda__fail(context, -ENODEV, "group %u is wanted; the map has %u", o->replica, t.n_groups);
+		return txda__fail(context, -ENODEV, "group %u is wanted; the map has %u",
+				  o->replica, t.n_groups);
 	if (o->tp && t.size[o->replica] != o->tp)
-		return txda__fail(context, -EINVAL, "group %u of map %.64s has %u chips; %u are wanted", o->replica,
+		return txda__fail(context, -EINVAL,
+				  "group %u of map %.64s has %u chips; %u are wanted", o->replica,
 				  o->map, t.size[o->replica], o->tp);
 
 	group->size = t.size[o->replica];
@@ -97,22 +107,25 @@ static int take_mapped(struct txda_group *group, const struct txda_group_options
 
 static void explain_ranks(struct txda_group *group)
 {
-	static const char *const how[] = { "the same chip", "a direct link", "through the host" };
+	static const char *const how[] = {"the same chip", "a direct link", "through the host"};
 	struct txda__backend *backend = group->context->backend;
 
 	for (unsigned i = 0; i < group->size; i++) {
-		struct txda_device_info info = { 0 };
+		struct txda_device_info info = {0};
 		unsigned hops;
 
 		if (backend->ops->info(backend, group->device[i]->physical, &info) < 0)
 			continue;
 		if (!i) {
-			explain(group, "Rank 0 is chip %u, %s at %s.", group->device[0]->index, info.name, info.bus);
+			explain(group, "Rank 0 is chip %u, %s at %s.", group->device[0]->index,
+				info.name, info.bus);
 			continue;
 		}
-		hops = backend->ops->distance(backend, group->device[i - 1]->physical, group->device[i]->physical);
-		explain(group, "Rank %u is chip %u, %s at %s, %s from rank %u.", i, group->device[i]->index,
-			info.name, info.bus, how[hops < ARRAY_SIZE(how) ? hops : 2], i - 1);
+		hops = backend->ops->distance(backend, group->device[i - 1]->physical,
+					      group->device[i]->physical);
+		explain(group, "Rank %u is chip %u, %s at %s, %s from rank %u.", i,
+			group->device[i]->index, info.name, info.bus,
+			how[hops < ARRAY_SIZE(how) ? hops : 2], i - 1);
 	}
 }
 
@@ -127,7 +140,8 @@ int txda_group_new(struct txda_context *context, const struct txda_group_options
 	if (r < 0)
 		return r;
 	if (o.tp > TXDA_MAX_CHIPS_PER_GROUP)
-		return txda__fail(context, -EINVAL, "a group of %u chips is wanted; %d are possible", o.tp,
+		return txda__fail(context, -EINVAL,
+				  "a group of %u chips is wanted; %d are possible", o.tp,
 				  TXDA_MAX_CHIPS_PER_GROUP);
 	group = calloc(1, sizeof(*group));
 	if (!group)

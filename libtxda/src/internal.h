@@ -2,7 +2,8 @@
 /*
  * What all files of libtxda share: reference counts, messages, struct versioning, small arithmetic.
  *
- * Names: what the library exports is txda_*, what its files share is txda__*; the static library may be linked with anything.
+ * Names: what the library exports is txda_*, what its files share is txda__*; the static library
+ * may be linked with anything.
  */
 #ifndef TXDA_INTERNAL_H
 #define TXDA_INTERNAL_H
@@ -38,8 +39,9 @@ static inline bool txda__unref(atomic_uint *refs)
 /* ---- messages (error.c) ---------------------------------------------------------------------- */
 
 /*
- * Notes why a call on @context (or on a child of it) fails in this thread; @context NULL for a failed txda_context_new().
- * The value is @error, so that a failing path is one statement (a macro, so that the compiler sees which error it is).
+ * Notes why a call on @context (or on a child of it) fails in this thread; @context NULL for a
+ * failed txda_context_new(). The value is @error, so that a failing path is one statement (a macro,
+ * so that the compiler sees which error it is).
  */
 #define txda__fail(context, error, ...) __extension__({		\
 	int txda__error = (error);				\
@@ -66,12 +68,17 @@ const char *txda__bytes(uint64_t bytes, char buf[24]);
 /* ---- structs that grow (error.c) ------------------------------------------------------------- */
 
 /*
- * Takes an option struct whose first member is its size_t size: copies what this version knows to @dst (@known bytes), zeroes
- * the rest. NULL means all zero. -E2BIG if a newer caller set something that this version does not know.
+ * Takes an option struct whose first member is its size_t size: copies what this version knows to
+ * @dst (@known bytes), zeroes the rest. NULL means all zero. -E2BIG if a newer caller set something
+ * that this version does not know.
  */
-int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src, const char *what);
-/* Gives a result struct: as much as the caller's size has room for. The caller's size member stays. */
-int txda__copy_out(struct txda_context *context, void *dst, const void *src, size_t known, const char *what);
+int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src,
+		  const char *what);
+/*
+ * Gives a result struct: as much as the caller's size has room for. The caller's size member stays.
+ */
+int txda__copy_out(struct txda_context *context, void *dst, const void *src, size_t known,
+		   const char *what);
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 

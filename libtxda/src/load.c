@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * From a file into a buffer. What costs is making fresh pages, in the kernel, one by one; so several threads share a large
- * load, piece by piece, and the calling thread is one of them and tells of the progress.
+ * From a file into a buffer. What costs is making fresh pages, in the kernel, one by one; so
+ * several threads share a large load, piece by piece, and the calling thread is one of them and
+ * tells of the progress.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +11,16 @@
 #include "buffer.h"
 #include "thread.h"
 
-#define PIECE		(4ull << 20)
-#define MAX_HELPERS	7
+#define PIECE	    (4ull << 20)
+#define MAX_HELPERS 7
 
 struct load {
 	struct txda_buffer *buffer;
 	const struct txda__backend_ops *ops;
 	uint64_t offset, fd_offset, bytes;
 	int fd;
-	atomic_uint_fast64_t next;	/* the piece that nobody has yet */
-	atomic_uint_fast64_t done;	/* bytes */
+	atomic_uint_fast64_t next; /* the piece that nobody has yet */
+	atomic_uint_fast64_t done; /* bytes */
 	atomic_int error;
 };
 
@@ -35,7 +36,8 @@ static bool load_piece(struct load *load)
 	if (at >= load->bytes)
 		return false;
 	bytes = load->bytes - at < PIECE ? load->bytes - at : PIECE;
-	n = load->ops->mem_load(load->buffer->mem, load->offset + at, load->fd, load->fd_offset + at, bytes);
+	n = load->ops->mem_load(load->buffer->mem, load->offset + at, load->fd,
+				load->fd_offset + at, bytes);
 	if (n != (int64_t)bytes) {
 		atomic_store(&load->error, n < 0 ? (int)n : -ENODATA);
 		return false;
@@ -61,22 +63,28 @@ static unsigned helpers_wanted(uint64_t bytes)
 	return n > MAX_HELPERS ? MAX_HELPERS : (unsigned)n;
 }
 
-int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset, uint64_t bytes,
-		      void (*progress)(void *arg, uint64_t done), void *arg)
+int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
+		      uint64_t bytes, void (*progress)(void *arg, uint64_t done), void *arg)
 {
 	struct txda_context *context = buffer->device->context;
-	struct load load = { .buffer = buffer, .ops = context->backend->ops, .offset = offset,
-			     .fd_offset = fd_offset, .bytes = bytes, .fd = fd };
+	struct load load = {.buffer = buffer,
+			    .ops = context->backend->ops,
+			    .offset = offset,
+			    .fd_offset = fd_offset,
+			    .bytes = bytes,
+			    .fd = fd};
 	pthread_t helper[MAX_HELPERS];
 	unsigned wanted, n = 0;
 	int r;
 
 	if (!txda__range_ok(offset, bytes, buffer->bytes))
-		return txda__fail(context, -ERANGE, "%llu bytes at %llu do not fit into a buffer of %llu",
+		return txda__fail(context, -ERANGE,
+				  "%llu bytes at %llu do not fit into a buffer of %llu",
 				  (unsigned long long)bytes, (unsigned long long)offset,
 				  (unsigned long long)buffer->bytes);
 	if (!txda__range_ok(fd_offset, bytes, INT64_MAX))
-		return txda__fail(context, -EINVAL, "file offset %llu is too large", (unsigned long long)fd_offset);
+		return txda__fail(context, -EINVAL, "file offset %llu is too large",
+				  (unsigned long long)fd_offset);
 
 	wanted = helpers_wanted(bytes);
 	while (n < wanted && !txda__thread_start(&helper[n], "txda-load", help, &load))
@@ -88,8 +96,8 @@ int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint6
 		pthread_join(helper[--n], NULL);
 	r = atomic_load(&load.error);
 	if (r == -ENODATA)
-		return txda__fail(context, r, "the file ends before %llu bytes at %llu", (unsigned long long)bytes,
-				  (unsigned long long)fd_offset);
+		return txda__fail(context, r, "the file ends before %llu bytes at %llu",
+				  (unsigned long long)bytes, (unsigned long long)fd_offset);
 	if (r < 0)
 		return txda__fail(context, r, "reading the file: %s", strerror(-r));
 	if (progress)

@@ -9,7 +9,7 @@
 
 static void free_rank(struct txda__rank *rank)
 {
-	rank->queue = txda_queue_unref(rank->queue);	/* first: then nothing runs any more */
+	rank->queue = txda_queue_unref(rank->queue); /* first: then nothing runs any more */
 	if (rank->joined)
 		txda__device_leave(rank->device, rank->group_slot);
 	for (unsigned i = 0; i < TXDA_PROGRAM_MAX_SLOTS; i++)
@@ -60,9 +60,16 @@ int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info)
 {
 	const struct txda__case *c = &model->info;
 	struct txda_model_info info = {
-		.tp = model->tp, .max_tokens = c->max_tokens, .max_seqs = c->max_seqs, .max_rows = c->max_rows,
-		.max_context = c->max_context, .block_size = c->block_size, .kv_blocks = model->kv_blocks,
-		.vocab = c->vocab, .topk = c->topk, .n_layers = c->layers,
+		.tp = model->tp,
+		.max_tokens = c->max_tokens,
+		.max_seqs = c->max_seqs,
+		.max_rows = c->max_rows,
+		.max_context = c->max_context,
+		.block_size = c->block_size,
+		.kv_blocks = model->kv_blocks,
+		.vocab = c->vocab,
+		.topk = c->topk,
+		.n_layers = c->layers,
 	};
 
 	memcpy(info.name, c->name, sizeof(info.name));
@@ -75,7 +82,8 @@ int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info)
 		if (model->kv_block_bytes[r] > info.kv_block_bytes)
 			info.kv_block_bytes = model->kv_block_bytes[r];
 	}
-	return txda__copy_out(txda__model_context(model), ret_info, &info, sizeof(info), "txda_model_info");
+	return txda__copy_out(txda__model_context(model), ret_info, &info, sizeof(info),
+			      "txda_model_info");
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -92,21 +100,22 @@ int txda_model_find(struct txda_model *model, const char *name, unsigned *ret_in
 			*ret_index = i;
 			return 0;
 		}
-	return txda__fail(txda__model_context(model), -ENOENT, "model %.60s has no input or output \"%.60s\"",
-			  model->info.name, name);
+	return txda__fail(txda__model_context(model), -ENOENT,
+			  "model %.60s has no input or output \"%.60s\"", model->info.name, name);
 }
 
 int txda_model_tensor(struct txda_model *model, unsigned index, struct txda_tensor_info *ret_info)
 {
 	struct txda_context *context = txda__model_context(model);
-	struct txda_tensor_info info = { 0 };
+	struct txda_tensor_info info = {0};
 	const struct txda_tensor *t;
 	const struct txda__rank *rank;
 	const struct txda__io *io;
 	bool wide;
 
 	if (index >= model->n_io)
-		return txda__fail(context, -ENOENT, "no tensor %u; model %.60s has %u", index, model->info.name, model->n_io);
+		return txda__fail(context, -ENOENT, "no tensor %u; model %.60s has %u", index,
+				  model->info.name, model->n_io);
 	io = &model->io[index];
 	rank = &model->rank[io->first_rank];
 	t = &rank->program.tensor[rank->program.io_tensor[io->slot[io->first_rank]]];
@@ -130,7 +139,8 @@ static int find_slot(struct txda_model *model, unsigned rank, const char *name, 
 	int ret;
 
 	if (rank >= model->tp)
-		return txda__fail(context, -EINVAL, "no rank %u; model %.60s has %u", rank, model->info.name, model->tp);
+		return txda__fail(context, -EINVAL, "no rank %u; model %.60s has %u", rank,
+				  model->info.name, model->tp);
 	ret = txda_model_find(model, name, &index);
 	if (ret < 0)
 		return ret;
@@ -140,8 +150,8 @@ static int find_slot(struct txda_model *model, unsigned rank, const char *name, 
 	return 0;
 }
 
-int txda_model_tensor_buffer(struct txda_model *model, unsigned rank, const char *name, struct txda_buffer **ret_buffer,
-			     uint64_t *ret_offset)
+int txda_model_tensor_buffer(struct txda_model *model, unsigned rank, const char *name,
+			     struct txda_buffer **ret_buffer, uint64_t *ret_offset)
 {
 	unsigned slot;
 	int ret = find_slot(model, rank, name, &slot);
@@ -149,7 +159,8 @@ int txda_model_tensor_buffer(struct txda_model *model, unsigned rank, const char
 	if (ret < 0)
 		return ret;
 	if (!model->rank[rank].slot_buffer[slot])
-		return txda__fail(txda__model_context(model), -ENXIO, "tensor \"%.60s\" of rank %u is not bound yet", name, rank);
+		return txda__fail(txda__model_context(model), -ENXIO,
+				  "tensor \"%.60s\" of rank %u is not bound yet", name, rank);
 	*ret_buffer = model->rank[rank].slot_buffer[slot];
 	if (ret_offset)
 		*ret_offset = model->rank[rank].slot_offset[slot];
@@ -171,17 +182,19 @@ int txda_model_tensor_ptr(struct txda_model *model, unsigned rank, const char *n
 	return ret;
 }
 
-void txda__bind_slot(struct txda__rank *rank, unsigned slot, struct txda_buffer *buffer, uint64_t offset, uint64_t bytes)
+void txda__bind_slot(struct txda__rank *rank, unsigned slot, struct txda_buffer *buffer,
+		     uint64_t offset, uint64_t bytes)
 {
 	struct txda_buffer *before = rank->slot_buffer[slot];
 
 	rank->slot_buffer[slot] = txda_buffer_ref(buffer);
 	rank->slot_offset[slot] = offset;
-	rank->binding[slot] = (struct txda_binding){ buffer->va + offset, bytes };
+	rank->binding[slot] = (struct txda_binding){buffer->va + offset, bytes};
 	txda_buffer_unref(before);
 }
 
-int txda_model_bind(struct txda_model *model, unsigned rank, const char *name, struct txda_buffer *buffer, uint64_t offset)
+int txda_model_bind(struct txda_model *model, unsigned rank, const char *name,
+		    struct txda_buffer *buffer, uint64_t offset)
 {
 	struct txda_context *context = txda__model_context(model);
 	uint64_t bytes;
@@ -193,21 +206,26 @@ int txda_model_bind(struct txda_model *model, unsigned rank, const char *name, s
 		return ret;
 	bytes = txda__slot_bytes(&model->rank[rank], slot);
 	if (buffer->device != model->rank[rank].device)
-		return txda__fail(context, -EXDEV, "tensor \"%.60s\" of rank %u is on chip %u, the buffer on chip %u", name,
-				  rank, model->rank[rank].device->index, buffer->device->index);
+		return txda__fail(
+			context, -EXDEV,
+			"tensor \"%.60s\" of rank %u is on chip %u, the buffer on chip %u", name,
+			rank, model->rank[rank].device->index, buffer->device->index);
 	if (offset % 64 || !txda__range_ok(offset, bytes, buffer->bytes))
 		return txda__fail(context, -ERANGE,
-				  "tensor \"%.60s\" wants %llu bytes on a 64-byte border; offset %llu of a buffer of %llu is given",
+				  "tensor \"%.60s\" wants %llu bytes on a 64-byte border; offset "
+				  "%llu of a buffer of %llu is given",
 				  name, (unsigned long long)bytes, (unsigned long long)offset,
 				  (unsigned long long)buffer->bytes);
 	if (buffer->read_only && model->rank[rank].program.slot[slot].kind == TXDA_SLOT_OUTPUT)
-		return txda__fail(context, -EACCES, "output \"%.60s\" cannot be a buffer that the chip only reads", name);
+		return txda__fail(context, -EACCES,
+				  "output \"%.60s\" cannot be a buffer that the chip only reads",
+				  name);
 	txda__bind_slot(&model->rank[rank], slot, buffer, offset, bytes);
 	return 0;
 }
 
-static int find_bytes(struct txda_model *model, const char *name, enum txda_tensor_kind kind, uint64_t bytes,
-		      unsigned *ret_index)
+static int find_bytes(struct txda_model *model, const char *name, enum txda_tensor_kind kind,
+		      uint64_t bytes, unsigned *ret_index)
 {
 	struct txda_context *context = txda__model_context(model);
 	struct txda_tensor_info info = TXDA_INIT(struct txda_tensor_info);
@@ -222,12 +240,15 @@ static int find_bytes(struct txda_model *model, const char *name, enum txda_tens
 		return txda__fail(context, -EINVAL, "\"%.60s\" is an %s", name,
 				  info.kind == TXDA_TENSOR_INPUT ? "input" : "output");
 	if (bytes > info.bytes)
-		return txda__fail(context, -E2BIG, "\"%.60s\" %s has %llu bytes at most; %llu are given", name, info.shape,
-				  (unsigned long long)info.bytes, (unsigned long long)bytes);
+		return txda__fail(context, -E2BIG,
+				  "\"%.60s\" %s has %llu bytes at most; %llu are given", name,
+				  info.shape, (unsigned long long)info.bytes,
+				  (unsigned long long)bytes);
 	return 0;
 }
 
-int txda_model_set_input(struct txda_model *model, const char *name, const void *data, uint64_t bytes)
+int txda_model_set_input(struct txda_model *model, const char *name, const void *data,
+			 uint64_t bytes)
 {
 	unsigned index;
 	void *ptr;

@@ -2,10 +2,12 @@
 /*
  * Models: a case dir on the chips of a group.
  *
- * Each rank has a program, weights (shared, weights.h), one buffer for all inputs and outputs, scratch, a KV cache and a queue
- * of its own, and one EXEC packet that is ready to go: a launch writes the sizes of the step into it and submits it on each
- * rank, so nothing is allocated. Bindings live in memory that the chip reads at each launch.
- * Ownership: a model holds its group; the KV cache may belong to several models, bound tensors to somebody else.
+ * Each rank has a program, weights (shared, weights.h), one buffer for all inputs and outputs,
+ * scratch, a KV cache and a queue of its own, and one EXEC packet that is ready to go: a launch
+ * writes the sizes of the step into it and submits it on each rank, so nothing is allocated.
+ * Bindings live in memory that the chip reads at each launch.
+ * Ownership: a model holds its group; the KV cache may belong to several models, bound tensors to
+ * somebody else.
  * Threads: one thread at a time sets inputs, binds and runs; any thread may sync.
  */
 #ifndef TXDA_MODEL_H
@@ -30,7 +32,8 @@ struct txda__rank {
 	struct txda_buffer *scratch, *io, *kv;
 	struct txda_binding *binding;		/* [n_slots], the host's view of control */
 	const struct txda_op_time *timeline;	/* [n_ops], likewise */
-	struct txda_buffer *slot_buffer[TXDA_PROGRAM_MAX_SLOTS];	/* a reference each; NULL: not bound */
+	/* a reference each; NULL: not bound */
+	struct txda_buffer *slot_buffer[TXDA_PROGRAM_MAX_SLOTS];
 	uint64_t slot_offset[TXDA_PROGRAM_MAX_SLOTS];
 	struct txda_pkt_exec exec;
 	struct txda_queue *queue;
@@ -58,7 +61,8 @@ struct txda_model {
 	unsigned kv_blocks;
 	uint64_t kv_block_bytes[TXDA_MAX_CHIPS_PER_GROUP];
 	bool broken;				/* a launch reached only some ranks */
-	uint64_t last;				/* the fence of the last launch, the same on all ranks */
+	/* the fence of the last launch, the same on all ranks */
+	uint64_t last;
 	pthread_mutex_t lock;			/* guards what follows */
 	int fd;					/* or -1 */
 	struct txda_op_timing *timing;		/* of launch timing_fence, or NULL */
@@ -81,13 +85,14 @@ int txda__find_slot(const struct txda__program *program, unsigned kind);
 /* Which slots precise mode doubles. */
 void txda__mark_doubled(struct txda__rank *rank);
 /* Reads and checks the program of each rank against the case. The message names the rank. */
-int txda__load_programs(struct txda_context *context, const struct txda__case *info, int dir_fd, const char *wanted,
-			struct txda__rank *rank);
+int txda__load_programs(struct txda_context *context, const struct txda__case *info, int dir_fd,
+			const char *wanted, struct txda__rank *rank);
 /* 64-byte aligned room of all inputs and outputs but for those in @dummies (may be NULL). */
 uint64_t txda__io_bytes(const struct txda__rank *rank, const char *const *dummies);
 bool txda__is_dummy(const char *name, const char *const *dummies);
 /* Points a slot at memory; takes a reference and drops the one before. */
-void txda__bind_slot(struct txda__rank *rank, unsigned slot, struct txda_buffer *buffer, uint64_t offset, uint64_t bytes);
+void txda__bind_slot(struct txda__rank *rank, unsigned slot, struct txda_buffer *buffer,
+		     uint64_t offset, uint64_t bytes);
 /* Fills the costs of @info (cost.c). */
 void txda__model_cost(const struct txda_model *model, struct txda_model_info *info);
 /* Frees a model in any state of being made. */

@@ -13,7 +13,7 @@ struct loading {
 	struct txda_context *context;
 	const struct txda_model_options *options;
 	int dir_fd;
-	uint64_t before, total;		/* bytes of weights: of ranks that are done, of all */
+	uint64_t before, total; /* bytes of weights: of ranks that are done, of all */
 };
 
 static void report_progress(void *arg, uint64_t done)
@@ -35,12 +35,14 @@ static int load_weights(struct loading *l, unsigned r)
 	ret = txda__case_file(l->dir_fd, chip->param, chip->param_bytes, &fd, err, sizeof(err));
 	if (ret < 0)
 		return txda__fail(l->context, ret, "%s", err);
-	ret = txda__weights_get(rank->device, fd, chip->param, chip->param_bytes, chip->param_crc32c,
-				l->options->verify_weights, l->options->progress ? report_progress : NULL, l, &rank->weights);
+	ret = txda__weights_get(rank->device, fd, chip->param, chip->param_bytes,
+				chip->param_crc32c, l->options->verify_weights,
+				l->options->progress ? report_progress : NULL, l, &rank->weights);
 	close(fd);
 	if (ret < 0)
 		return ret;
-	txda__bind_slot(rank, (unsigned)slot, rank->weights->buffer, 0, txda__slot_bytes(rank, (unsigned)slot));
+	txda__bind_slot(rank, (unsigned)slot, rank->weights->buffer, 0,
+			txda__slot_bytes(rank, (unsigned)slot));
 	l->before += chip->param_bytes;
 	return 0;
 }
@@ -54,12 +56,14 @@ static int make_control(struct loading *l, struct txda__rank *rank)
 	void *ptr;
 	int ret;
 
-	ret = txda_buffer_new(rank->device, h->bytes, TXDA_MEMORY_HOST, TXDA_BUFFER_READ_ONLY, &rank->code);
+	ret = txda_buffer_new(rank->device, h->bytes, TXDA_MEMORY_HOST, TXDA_BUFFER_READ_ONLY,
+			      &rank->code);
 	if (ret >= 0)
 		ret = txda_buffer_write(rank->code, 0, rank->kcore, h->bytes);
 	if (ret >= 0)
-		ret = txda_buffer_new(rank->device, timeline + h->n_ops * sizeof(struct txda_op_time), TXDA_MEMORY_HOST, 0,
-				      &rank->control);
+		ret = txda_buffer_new(rank->device,
+				      timeline + h->n_ops * sizeof(struct txda_op_time),
+				      TXDA_MEMORY_HOST, 0, &rank->control);
 	if (ret >= 0)
 		ret = txda_buffer_map(rank->control, &ptr);
 	if (ret < 0)
@@ -67,7 +71,9 @@ static int make_control(struct loading *l, struct txda__rank *rank)
 	rank->binding = ptr;
 	rank->timeline = (const void *)((const char *)ptr + timeline);
 	*exec = (struct txda_pkt_exec){
-		.hdr = { .op = TXDA_PKT_EXEC, .flags = l->options->precise ? TXDA_EXEC_PRECISE : 0, .bytes = sizeof(*exec) },
+		.hdr = {.op = TXDA_PKT_EXEC,
+			.flags = l->options->precise ? TXDA_EXEC_PRECISE : 0,
+			.bytes = sizeof(*exec)},
 		.program_va = txda_buffer_va(rank->code),
 		.bindings_va = txda_buffer_va(rank->control),
 		.program_bytes = (uint32_t)h->bytes,
@@ -130,11 +136,14 @@ static int list_io(struct loading *l)
 				for (i = 0; i < m->n_io && strcmp(m->io[i].name, name); i++)
 					;
 				if (i == TXDA__MAX_IO)
-					return txda__fail(l->context, -EINVAL, "more than %d inputs and outputs",
+					return txda__fail(l->context, -EINVAL,
+							  "more than %d inputs and outputs",
 							  TXDA__MAX_IO);
 				if (i == m->n_io) {
 					m->io[i].name = name;
-					m->io[i].kind = kind == TXDA_SLOT_INPUT ? TXDA_TENSOR_INPUT : TXDA_TENSOR_OUTPUT;
+					m->io[i].kind = kind == TXDA_SLOT_INPUT
+								? TXDA_TENSOR_INPUT
+								: TXDA_TENSOR_OUTPUT;
 					m->io[i].first_rank = r;
 					memset(m->io[i].slot, 0xff, sizeof(m->io[i].slot));
 					m->n_io++;
@@ -148,7 +157,8 @@ static int list_io(struct loading *l)
 		for (unsigned i = 0; i < m->n_io; i++)
 			found |= !strcmp(m->io[i].name, *dummy);
 		if (!found)
-			return txda__fail(l->context, -ENOENT, "dummy \"%.60s\" is no input or output", *dummy);
+			return txda__fail(l->context, -ENOENT,
+					  "dummy \"%.60s\" is no input or output", *dummy);
 	}
 	return 0;
 }
@@ -169,7 +179,8 @@ static uint64_t kv_limit(const struct txda__case *info, const struct txda__progr
 /* Blocks that max_seqs sequences of max_context tokens use. */
 static uint64_t kv_useful(const struct txda__case *info)
 {
-	return (uint64_t)info->max_seqs * (((uint64_t)info->max_context + info->block_size - 1) / info->block_size);
+	return (uint64_t)info->max_seqs *
+	       (((uint64_t)info->max_context + info->block_size - 1) / info->block_size);
 }
 
 static int free_bytes(struct txda_device *device, uint64_t *ret_bytes)
@@ -182,7 +193,9 @@ static int free_bytes(struct txda_device *device, uint64_t *ret_bytes)
 	if (ret >= 0)
 		ret = txda_device_status(device, &status);
 	if (ret >= 0)
-		*ret_bytes = info.mem_bytes > status.mem_used_bytes ? info.mem_bytes - status.mem_used_bytes : 0;
+		*ret_bytes = info.mem_bytes > status.mem_used_bytes
+				     ? info.mem_bytes - status.mem_used_bytes
+				     : 0;
 	return ret;
 }
 
@@ -196,8 +209,9 @@ static int choose_kv_blocks(struct loading *l, uint64_t *ret_blocks)
 
 	if (o->kv_blocks) {
 		if (o->kv_blocks > limit)
-			return txda__fail(l->context, -E2BIG, "%u KV blocks are wanted; the program allows %llu", o->kv_blocks,
-					  (unsigned long long)limit);
+			return txda__fail(l->context, -E2BIG,
+					  "%u KV blocks are wanted; the program allows %llu",
+					  o->kv_blocks, (unsigned long long)limit);
 		*ret_blocks = o->kv_blocks;
 		return 0;
 	}
@@ -208,12 +222,15 @@ static int choose_kv_blocks(struct loading *l, uint64_t *ret_blocks)
 		ret = free_bytes(m->rank[r].device, &unused);
 		if (ret < 0)
 			return ret;
-		unused = (unused > o->kv_reserve_bytes ? unused - o->kv_reserve_bytes : 0) & ~(TXDA__PAGE - 1);
+		unused = (unused > o->kv_reserve_bytes ? unused - o->kv_reserve_bytes : 0) &
+			 ~(TXDA__PAGE - 1);
 		blocks = min_u64(blocks, unused / m->kv_block_bytes[r]);
 		if (!blocks)
-			return txda__fail(l->context, -ENOMEM, "chip %u: %s wanted for a KV block, %s free (beside %s to leave)",
-					  m->rank[r].device->index, txda__bytes(m->kv_block_bytes[r], wanted),
-					  txda__bytes(unused, left), txda__bytes(o->kv_reserve_bytes, kept));
+			return txda__fail(
+				l->context, -ENOMEM,
+				"chip %u: %s wanted for a KV block, %s free (beside %s to leave)",
+				m->rank[r].device->index, txda__bytes(m->kv_block_bytes[r], wanted),
+				txda__bytes(unused, left), txda__bytes(o->kv_reserve_bytes, kept));
 	}
 	*ret_blocks = blocks;
 	return 0;
@@ -222,16 +239,20 @@ static int choose_kv_blocks(struct loading *l, uint64_t *ret_blocks)
 static int share_kv(struct loading *l)
 {
 	struct txda_model *m = l->model, *from = l->options->share_kv;
-	bool same = from->tp == m->tp && from->precise == m->precise && from->info.block_size == m->info.block_size &&
-		    from->kv_blocks;
+	bool same = from->tp == m->tp && from->precise == m->precise &&
+		    from->info.block_size == m->info.block_size && from->kv_blocks;
 
 	for (unsigned r = 0; same && r < m->tp; r++)
-		same = from->rank[r].device == m->rank[r].device && from->kv_block_bytes[r] == m->kv_block_bytes[r];
+		same = from->rank[r].device == m->rank[r].device &&
+		       from->kv_block_bytes[r] == m->kv_block_bytes[r];
 	if (!same)
-		return txda__fail(l->context, -EINVAL, "the KV cache of \"%.60s\" has another geometry or other chips",
+		return txda__fail(l->context, -EINVAL,
+				  "the KV cache of \"%.60s\" has another geometry or other chips",
 				  from->info.name);
 	if (from->kv_blocks > kv_limit(&m->info, &m->rank[0].program))
-		return txda__fail(l->context, -E2BIG, "the KV cache has %u blocks; the program allows %llu", from->kv_blocks,
+		return txda__fail(l->context, -E2BIG,
+				  "the KV cache has %u blocks; the program allows %llu",
+				  from->kv_blocks,
 				  (unsigned long long)kv_limit(&m->info, &m->rank[0].program));
 	for (unsigned r = 0; r < m->tp; r++)
 		m->rank[r].kv = txda_buffer_ref(from->rank[r].kv);
@@ -256,7 +277,8 @@ static int make_kv(struct loading *l)
 	if (!with)
 		return 0;
 	if (with != m->tp)
-		return txda__fail(l->context, -EINVAL, "only %u of %u ranks have a KV cache", with, m->tp);
+		return txda__fail(l->context, -EINVAL, "only %u of %u ranks have a KV cache", with,
+				  m->tp);
 	if (l->options->share_kv) {
 		ret = share_kv(l);
 	} else {
@@ -264,12 +286,13 @@ static int make_kv(struct loading *l)
 		if (ret >= 0)
 			m->kv_blocks = (unsigned)blocks;
 		for (unsigned r = 0; r < m->tp && ret >= 0; r++)
-			ret = txda_buffer_new(m->rank[r].device, blocks * m->kv_block_bytes[r], TXDA_MEMORY_DEVICE, 0,
-					      &m->rank[r].kv);
+			ret = txda_buffer_new(m->rank[r].device, blocks * m->kv_block_bytes[r],
+					      TXDA_MEMORY_DEVICE, 0, &m->rank[r].kv);
 	}
 	for (unsigned r = 0; r < m->tp && ret >= 0; r++)
-		txda__bind_slot(&m->rank[r], (unsigned)txda__find_slot(&m->rank[r].program, TXDA_SLOT_KV), m->rank[r].kv, 0,
-				m->kv_blocks * m->kv_block_bytes[r]);
+		txda__bind_slot(&m->rank[r],
+				(unsigned)txda__find_slot(&m->rank[r].program, TXDA_SLOT_KV),
+				m->rank[r].kv, 0, m->kv_blocks * m->kv_block_bytes[r]);
 	return ret;
 }
 
@@ -296,9 +319,11 @@ static int make_queues(struct loading *l)
 		if (ret < 0)
 			return ret;
 		if (m->tp > 1)
-			snprintf(rank->queue->purpose, sizeof(rank->queue->purpose), "model %.60s, rank %u", m->info.name, r);
+			snprintf(rank->queue->purpose, sizeof(rank->queue->purpose),
+				 "model %.60s, rank %u", m->info.name, r);
 		else
-			snprintf(rank->queue->purpose, sizeof(rank->queue->purpose), "model %.60s", m->info.name);
+			snprintf(rank->queue->purpose, sizeof(rank->queue->purpose), "model %.60s",
+				 m->info.name);
 	}
 	return 0;
 }
@@ -309,7 +334,8 @@ static int load_model(struct loading *l)
 	int ret;
 
 	if (m->info.tp != m->tp)
-		return txda__fail(l->context, -EINVAL, "it is compiled for %u chip%s; the group has %u", m->info.tp,
+		return txda__fail(l->context, -EINVAL,
+				  "it is compiled for %u chip%s; the group has %u", m->info.tp,
 				  m->info.tp == 1 ? "" : "s", m->tp);
 	ret = txda__load_programs(l->context, &m->info, l->dir_fd, l->options->program, m->rank);
 	if (ret >= 0)
@@ -332,15 +358,16 @@ static int load_model(struct loading *l)
 	if (ret >= 0)
 		ret = make_queues(l);
 	if (ret >= 0)
-		ret = make_kv(l);	/* last: it takes what is left */
+		ret = make_kv(l); /* last: it takes what is left */
 	return ret;
 }
 
-int txda_model_load(struct txda_group *group, const struct txda_model_options *options, struct txda_model **ret_model)
+int txda_model_load(struct txda_group *group, const struct txda_model_options *options,
+		    struct txda_model **ret_model)
 {
 	struct txda_context *context = group->context;
 	struct txda_model_options o;
-	struct loading l = { .context = context, .options = &o, .dir_fd = -1 };
+	struct loading l = {.context = context, .options = &o, .dir_fd = -1};
 	struct txda_model *model;
 	char err[400];
 	int ret;
@@ -384,9 +411,10 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-int txda_model_plan(struct txda_context *context, const char *path, struct txda_model_plan *ret_plan)
+int txda_model_plan(struct txda_context *context, const char *path,
+		    struct txda_model_plan *ret_plan)
 {
-	struct txda_model_plan plan = { 0 };
+	struct txda_model_plan plan = {0};
 	struct txda__rank *rank = NULL;
 	struct txda__case info;
 	char err[400];
@@ -396,18 +424,25 @@ int txda_model_plan(struct txda_context *context, const char *path, struct txda_
 	if (ret < 0)
 		return txda__fail(context, ret, "%s: %s", path, err);
 	rank = calloc(info.tp, sizeof(*rank));
-	ret = rank ? txda__load_programs(context, &info, dir_fd, NULL, rank) : txda__fail(context, -ENOMEM, "out of memory");
+	ret = rank ? txda__load_programs(context, &info, dir_fd, NULL, rank)
+		   : txda__fail(context, -ENOMEM, "out of memory");
 	close(dir_fd);
 	plan.tp = info.tp;
 	for (unsigned r = 0; r < info.tp && ret >= 0; r++) {
 		const struct txda__program *p = &rank[r].program;
-		int scratch = txda__find_slot(p, TXDA_SLOT_SCRATCH), kv = txda__find_slot(p, TXDA_SLOT_KV);
+		int scratch = txda__find_slot(p, TXDA_SLOT_SCRATCH),
+		    kv = txda__find_slot(p, TXDA_SLOT_KV);
 
 		if (txda__find_slot(p, TXDA_SLOT_WEIGHTS) >= 0)
-			plan.weight_bytes = max_u64(plan.weight_bytes, txda__align(info.chip[r].param_bytes, TXDA__PAGE));
+			plan.weight_bytes =
+				max_u64(plan.weight_bytes,
+					txda__align(info.chip[r].param_bytes, TXDA__PAGE));
 		if (scratch >= 0)
-			plan.scratch_bytes = max_u64(plan.scratch_bytes, txda__align(p->slot[scratch].bytes, TXDA__PAGE));
-		plan.io_bytes = max_u64(plan.io_bytes, txda__align(txda__io_bytes(&rank[r], NULL), TXDA__PAGE));
+			plan.scratch_bytes =
+				max_u64(plan.scratch_bytes,
+					txda__align(p->slot[scratch].bytes, TXDA__PAGE));
+		plan.io_bytes = max_u64(plan.io_bytes,
+					txda__align(txda__io_bytes(&rank[r], NULL), TXDA__PAGE));
 		if (kv >= 0) {
 			plan.kv_block_bytes = max_u64(plan.kv_block_bytes, p->slot[kv].bytes);
 			plan.kv_blocks_at_limit = min_u64(kv_limit(&info, p), kv_useful(&info));

@@ -15,25 +15,31 @@ static int check_step(struct txda_model *model, const struct txda_step *step)
 		const char *name;
 		unsigned value, max, min;
 	} size[] = {
-		{ "tokens", step->tokens, max[TXDA_SYM_T], 1 },
-		{ "seqs", step->seqs, max[TXDA_SYM_S], 1 },
-		{ "rows", step->rows, max[TXDA_SYM_R], 0 },
-		{ "blocks", step->blocks, max[TXDA_SYM_B], 0 },
+		{"tokens", step->tokens, max[TXDA_SYM_T], 1},
+		{"seqs", step->seqs, max[TXDA_SYM_S], 1},
+		{"rows", step->rows, max[TXDA_SYM_R], 0},
+		{"blocks", step->blocks, max[TXDA_SYM_B], 0},
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(size); i++) {
 		if (size[i].value > size[i].max)
-			return txda__fail(context, -E2BIG, "a step of %u %s; model %.60s takes %u", size[i].value,
-					  size[i].name, model->info.name, size[i].max);
+			return txda__fail(context, -E2BIG, "a step of %u %s; model %.60s takes %u",
+					  size[i].value, size[i].name, model->info.name,
+					  size[i].max);
 		if (size[i].value < size[i].min)
-			return txda__fail(context, -EINVAL, "a step of %u %s", size[i].value, size[i].name);
+			return txda__fail(context, -EINVAL, "a step of %u %s", size[i].value,
+					  size[i].name);
 	}
 	if (step->flags & ~TXDA_SUBMIT_WAIT_SOON)
-		return txda__fail(context, -EINVAL, "unknown step flags 0x%x", step->flags & ~TXDA_SUBMIT_WAIT_SOON);
+		return txda__fail(context, -EINVAL, "unknown step flags 0x%x",
+				  step->flags & ~TXDA_SUBMIT_WAIT_SOON);
 	return 0;
 }
 
-/* Why a launch failed, in words: a rank that only waited for another says less than the one that broke. */
+/*
+ * Why a launch failed, in words: a rank that only waited for another says less than the one that
+ * broke.
+ */
 static int explain_fault(struct txda_model *model, int error)
 {
 	struct txda_queue *culprit = NULL;
@@ -49,8 +55,9 @@ static int explain_fault(struct txda_model *model, int error)
 	}
 	if (!culprit)
 		return error;
-	return txda__fail(txda__model_context(model), culprit->fault_code == TXDA_FAULT_LOST ? -ENODEV : -EIO,
-			  "%s on chip %u: %s", culprit->purpose, culprit->device->index, culprit->fault);
+	return txda__fail(
+		txda__model_context(model), culprit->fault_code == TXDA_FAULT_LOST ? -ENODEV : -EIO,
+		"%s on chip %u: %s", culprit->purpose, culprit->device->index, culprit->fault);
 }
 
 /* What must hold before any rank gets the launch, so that all get it or none. */
@@ -59,25 +66,32 @@ static int check_ready(struct txda_model *model)
 	struct txda_context *context = txda__model_context(model);
 
 	if (model->broken)
-		return txda__fail(context, -EIO, "model %.60s: a launch reached only some chips; load the model anew",
-				  model->info.name);
+		return txda__fail(
+			context, -EIO,
+			"model %.60s: a launch reached only some chips; load the model anew",
+			model->info.name);
 	for (unsigned r = 0; r < model->tp; r++) {
 		const struct txda__rank *rank = &model->rank[r];
 
 		for (uint32_t s = 0; s < rank->program.header->n_slots; s++)
 			if (!rank->slot_buffer[s])
-				return txda__fail(context, -ENXIO, "tensor \"%.60s\" of rank %u is not bound yet",
-						  txda__program_string(&rank->program, rank->program.slot[s].name), r);
+				return txda__fail(context, -ENXIO,
+						  "tensor \"%.60s\" of rank %u is not bound yet",
+						  txda__program_string(&rank->program,
+								       rank->program.slot[s].name),
+						  r);
 		/* A word to read; only a queue that failed is asked why. */
 		if (atomic_load(&rank->queue->faulted))
 			return explain_fault(model, -EIO);
 		if (model->last - txda__queue_passed(rank->queue) >= TXDA__MAX_STEPS)
-			return txda__fail(context, -EAGAIN, "%d launches are in flight", TXDA__MAX_STEPS);
+			return txda__fail(context, -EAGAIN, "%d launches are in flight",
+					  TXDA__MAX_STEPS);
 	}
 	return 0;
 }
 
-static int launch(struct txda_model *model, unsigned r, const struct txda_step *step, bool profile, uint64_t *ret_fence)
+static int launch(struct txda_model *model, unsigned r, const struct txda_step *step, bool profile,
+		  uint64_t *ret_fence)
 {
 	struct txda__rank *rank = &model->rank[r];
 	struct txda_pkt_exec *exec = &rank->exec;
@@ -89,13 +103,15 @@ static int launch(struct txda_model *model, unsigned r, const struct txda_step *
 	exec->sym[TXDA_SYM_N] = model->kv_blocks;
 	if (profile) {
 		exec->hdr.flags |= TXDA_EXEC_PROFILE;
-		exec->profile_va = txda_buffer_va(rank->control) +
-				   (uint64_t)((const char *)rank->timeline - (const char *)rank->binding);
+		exec->profile_va =
+			txda_buffer_va(rank->control) +
+			(uint64_t)((const char *)rank->timeline - (const char *)rank->binding);
 	} else {
 		exec->hdr.flags &= (uint16_t)~TXDA_EXEC_PROFILE;
 		exec->profile_va = 0;
 	}
-	return txda_queue_submit(rank->queue, exec, sizeof(*exec), step->flags & TXDA_SUBMIT_WAIT_SOON, ret_fence);
+	return txda_queue_submit(rank->queue, exec, sizeof(*exec),
+				 step->flags & TXDA_SUBMIT_WAIT_SOON, ret_fence);
 }
 
 int txda_model_run(struct txda_model *model, const struct txda_step *step, uint64_t *ret_fence)
@@ -155,7 +171,8 @@ int txda_model_fd(struct txda_model *model)
 		/* Starts readable: a fence may have passed a moment before anybody listened. */
 		fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (fd < 0) {
-			fd = txda__fail(txda__model_context(model), -errno, "cannot make an eventfd");
+			fd = txda__fail(txda__model_context(model), -errno,
+					"cannot make an eventfd");
 			pthread_mutex_unlock(&model->lock);
 			return fd;
 		}

@@ -8,11 +8,11 @@
 #include "context.h"
 #include "thread.h"
 
-#define PERIOD_NS	200000000ull
-#define SAMPLES		6		/* a rate is over at most SAMPLES - 1 periods */
-#define QUIET_PERIODS	15		/* then it sleeps */
-#define HOT_MC		95000
-#define COOL_MC		90000
+#define PERIOD_NS     200000000ull
+#define SAMPLES	      6	 /* a rate is over at most SAMPLES - 1 periods */
+#define QUIET_PERIODS 15 /* then it sleeps */
+#define HOT_MC	      95000
+#define COOL_MC	      90000
 
 struct sample {
 	uint64_t time_ns, busy_ns;
@@ -32,14 +32,17 @@ static void report_health(struct watch *watch, unsigned i, const struct txda_dev
 	const struct txda_device_status *last = &watch->last[i];
 	struct txda_context *context = watch->context;
 
-	if (now->ecc_corrected != last->ecc_corrected || now->ecc_uncorrected != last->ecc_uncorrected)
-		txda__event(context, TXDA_EVENT_ECC, i, "chip %u: %u corrected and %u uncorrected memory errors so far", i,
+	if (now->ecc_corrected != last->ecc_corrected ||
+	    now->ecc_uncorrected != last->ecc_uncorrected)
+		txda__event(context, TXDA_EVENT_ECC, i,
+			    "chip %u: %u corrected and %u uncorrected memory errors so far", i,
 			    now->ecc_corrected, now->ecc_uncorrected);
 	if (now->lost && !last->lost)
 		txda__event(context, TXDA_EVENT_DEVICE_REMOVED, i, "chip %u is lost", i);
 	if (!watch->hot[i] && now->temp_mc >= HOT_MC) {
 		watch->hot[i] = true;
-		txda__event(context, TXDA_EVENT_THERMAL, i, "chip %u: %d degrees Celsius", i, now->temp_mc / 1000);
+		txda__event(context, TXDA_EVENT_THERMAL, i, "chip %u: %d degrees Celsius", i,
+			    now->temp_mc / 1000);
 	} else if (watch->hot[i] && now->temp_mc < COOL_MC) {
 		watch->hot[i] = false;
 	}
@@ -56,7 +59,8 @@ static uint32_t rate(const struct watch *watch, unsigned i, uint64_t now, uint64
 	return permille > 1000 ? 1000 : (uint32_t)permille;
 }
 
-static void fill_chip(struct txda__page_chip *chip, const struct txda_device_status *status, uint32_t utilisation)
+static void fill_chip(struct txda__page_chip *chip, const struct txda_device_status *status,
+		      uint32_t utilisation)
 {
 	chip->mem_used_bytes = status->mem_used_bytes;
 	chip->busy_ns = status->busy_ns;
@@ -85,19 +89,21 @@ static bool look(struct watch *watch)
 		struct txda_device_status status;
 		uint32_t utilisation;
 
-		if (context->backend->ops->status(context->backend, context->device[i].physical, &status) < 0)
+		if (context->backend->ops->status(context->backend, context->device[i].physical,
+						  &status) < 0)
 			continue;
 		if (watch->seen)
 			report_health(watch, i, &status);
 		utilisation = rate(watch, i, now, status.busy_ns);
-		atomic_store_explicit(&context->monitor.utilisation[i], utilisation, memory_order_relaxed);
+		atomic_store_explicit(&context->monitor.utilisation[i], utilisation,
+				      memory_order_relaxed);
 		fill_chip(&watch->page.chip[i], &status, utilisation);
 		changed |= utilisation || status.busy_ns != watch->last[i].busy_ns ||
 			   status.copy_busy_ns != watch->last[i].copy_busy_ns ||
 			   status.mem_used_bytes != watch->last[i].mem_used_bytes;
 		watch->last[i] = status;
 		memmove(&sample[1], &sample[0], (SAMPLES - 1) * sizeof(*sample));
-		sample[0] = (struct sample){ now, status.busy_ns };
+		sample[0] = (struct sample){now, status.busy_ns};
 	}
 	if (watch->n_samples < SAMPLES)
 		watch->n_samples++;
@@ -110,13 +116,15 @@ static void describe(struct watch *watch)
 	struct txda_context *context = watch->context;
 
 	watch->page.n_chips = (uint16_t)context->n_devices;
-	snprintf(watch->page.command, sizeof(watch->page.command), "%s", program_invocation_short_name);
+	snprintf(watch->page.command, sizeof(watch->page.command), "%s",
+		 program_invocation_short_name);
 	snprintf(watch->page.purpose, sizeof(watch->page.purpose), "%s", context->name);
 	for (unsigned i = 0; i < context->n_devices; i++) {
 		struct txda__page_chip *chip = &watch->page.chip[i];
-		struct txda_device_info info = { 0 };
+		struct txda_device_info info = {0};
 
-		if (context->backend->ops->info(context->backend, context->device[i].physical, &info) < 0)
+		if (context->backend->ops->info(context->backend, context->device[i].physical,
+						&info) < 0)
 			continue;
 		memcpy(chip->name, info.name, sizeof(chip->name));
 		memcpy(chip->serial, info.serial, sizeof(chip->serial));
@@ -132,15 +140,19 @@ static void describe(struct watch *watch)
 static bool rest(struct txda__monitor *monitor, bool quiet, unsigned pokes)
 {
 	uint64_t until = txda__now() + PERIOD_NS;
-	struct timespec ts = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
+	struct timespec ts = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
 	bool go_on;
 	int r = 0;
 
 	pthread_mutex_lock(&monitor->lock);
 	if (quiet)
 		atomic_store(&monitor->asleep, true);
-	/* Whoever pokes raises the count, then looks whether we sleep: one of the two sees the other. */
-	while (!monitor->stop && r != ETIMEDOUT && (!quiet || atomic_load(&monitor->pokes) == pokes)) {
+	/*
+	 * Whoever pokes raises the count, then looks whether we sleep: one of the two sees the
+	 * other.
+	 */
+	while (!monitor->stop && r != ETIMEDOUT &&
+	       (!quiet || atomic_load(&monitor->pokes) == pokes)) {
 		if (quiet)
 			pthread_cond_wait(&monitor->wake, &monitor->lock);
 		else

@@ -2,9 +2,10 @@
 /*
  * The monitor: a thread that watches the health of simulated chips and publishes their telemetry.
  *
- * While the chips are in use it wakes a few times a second: it keeps the rates, turns counters that rose into events and
- * writes the telemetry page. When nothing has happened for some seconds it sleeps until txda__monitor_poke(), so that an
- * idle process never wakes. Real chips need none: the kernel does this.
+ * While the chips are in use it wakes a few times a second: it keeps the rates, turns counters that
+ * rose into events and writes the telemetry page. When nothing has happened for some seconds it
+ * sleeps until txda__monitor_poke(), so that an idle process never wakes. Real chips need none: the
+ * kernel does this.
  *
  * Threads: any function from any thread. A poke costs a few nanoseconds while the monitor is awake.
  */

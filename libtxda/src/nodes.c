@@ -14,11 +14,13 @@ int txda__count_nodes(void)
 	if (!udev)
 		return -ENOMEM;
 	list = udev_enumerate_new(udev);
-	if (!list || udev_enumerate_add_match_subsystem(list, "accel") < 0 || udev_enumerate_scan_devices(list) < 0)
+	if (!list || udev_enumerate_add_match_subsystem(list, "accel") < 0 ||
+	    udev_enumerate_scan_devices(list) < 0)
 		count = -ENODEV;
 	for (entry = count < 0 ? NULL : udev_enumerate_get_list_entry(list); entry;
 	     entry = udev_list_entry_get_next(entry)) {
-		struct udev_device *node = udev_device_new_from_syspath(udev, udev_list_entry_get_name(entry));
+		struct udev_device *node =
+			udev_device_new_from_syspath(udev, udev_list_entry_get_name(entry));
 		struct udev_device *parent = node ? udev_device_get_parent(node) : NULL;
 		const char *driver = parent ? udev_device_get_driver(parent) : NULL;
 

@@ -13,7 +13,8 @@ int txda__profile_start(struct txda_model *model, struct txda_op_timing *timing,
 	}
 	pthread_mutex_unlock(&model->lock);
 	if (busy)
-		return txda__fail(txda__model_context(model), -EBUSY, "a launch with a timeline is under way: sync it first");
+		return txda__fail(txda__model_context(model), -EBUSY,
+				  "a launch with a timeline is under way: sync it first");
 	return 0;
 }
 
@@ -31,7 +32,8 @@ void txda__profile_collect(struct txda_model *model, uint64_t fence)
 	pthread_mutex_lock(&model->lock);
 	if (model->timing && fence >= model->timing_fence) {
 		for (uint32_t i = 0; i < rank->program.header->n_ops; i++)
-			model->timing[i] = (struct txda_op_timing){ rank->timeline[i].start_ns, rank->timeline[i].end_ns };
+			model->timing[i] = (struct txda_op_timing){rank->timeline[i].start_ns,
+								   rank->timeline[i].end_ns};
 		model->timing = NULL;
 	}
 	pthread_mutex_unlock(&model->lock);
@@ -42,12 +44,14 @@ int txda_model_op_count(struct txda_model *model)
 	return (int)model->rank[0].program.header->n_ops;
 }
 
-int txda_model_op(struct txda_model *model, unsigned index, const char **ret_opcode, const char **ret_label)
+int txda_model_op(struct txda_model *model, unsigned index, const char **ret_opcode,
+		  const char **ret_label)
 {
 	const struct txda__program *p = &model->rank[0].program;
 
 	if (index >= p->header->n_ops)
-		return txda__fail(txda__model_context(model), -ENOENT, "no op %u; model %.60s has %u", index, model->info.name,
+		return txda__fail(txda__model_context(model), -ENOENT,
+				  "no op %u; model %.60s has %u", index, model->info.name,
 				  p->header->n_ops);
 	*ret_opcode = txda__program_opcode(p->op[index].op);
 	*ret_label = txda__program_string(p, p->op[index].label);

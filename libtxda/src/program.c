@@ -8,10 +8,15 @@
 const char *txda__program_opcode(unsigned opcode)
 {
 	static const char *const name[TXDA_OP_COUNT] = {
-		[TXDA_OP_EMBED] = "EMBED", [TXDA_OP_RMSNORM] = "RMSNORM", [TXDA_OP_LINEAR] = "LINEAR",
-		[TXDA_OP_ROPE_TABLE] = "ROPE_TABLE", [TXDA_OP_ROPE_KV] = "ROPE_KV",
-		[TXDA_OP_ATTENTION] = "ATTENTION", [TXDA_OP_GATHER_ROWS] = "GATHER_ROWS",
-		[TXDA_OP_TOPK] = "TOPK", [TXDA_OP_ALL_REDUCE] = "ALL_REDUCE",
+		[TXDA_OP_EMBED] = "EMBED",
+		[TXDA_OP_RMSNORM] = "RMSNORM",
+		[TXDA_OP_LINEAR] = "LINEAR",
+		[TXDA_OP_ROPE_TABLE] = "ROPE_TABLE",
+		[TXDA_OP_ROPE_KV] = "ROPE_KV",
+		[TXDA_OP_ATTENTION] = "ATTENTION",
+		[TXDA_OP_GATHER_ROWS] = "GATHER_ROWS",
+		[TXDA_OP_TOPK] = "TOPK",
+		[TXDA_OP_ALL_REDUCE] = "ALL_REDUCE",
 		[TXDA_OP_ALL_GATHER] = "ALL_GATHER",
 	};
 
@@ -21,8 +26,10 @@ const char *txda__program_opcode(unsigned opcode)
 unsigned txda__dtype_bytes(unsigned dtype)
 {
 	switch (dtype) {
-	case TXDA_F32: case TXDA_I32: return 4;
-	case TXDA_BF16: case TXDA_F16: return 2;
+	case TXDA_F32:
+	case TXDA_I32: return 4;
+	case TXDA_BF16:
+	case TXDA_F16: return 2;
 	case TXDA_I64: return 8;
 	case TXDA_U8: return 1;
 	default: return 0;
@@ -34,7 +41,8 @@ uint64_t txda__program_dim(const struct txda__program *program, const struct txd
 	return dim->sym ? (uint64_t)dim->mul * program->header->sym_max[dim->sym] : dim->mul;
 }
 
-uint64_t txda__program_tensor_bytes(const struct txda__program *program, const struct txda_tensor *tensor)
+uint64_t txda__program_tensor_bytes(const struct txda__program *program,
+				    const struct txda_tensor *tensor)
 {
 	uint64_t bytes = txda__dtype_bytes(tensor->dtype);
 
@@ -58,9 +66,11 @@ void txda__program_shape(const struct txda_tensor *tensor, char *buf, size_t len
 		if (!dim->sym)
 			at += (size_t)snprintf(buf + at, len - at, "%s%u", before, dim->mul);
 		else if (dim->mul == 1)
-			at += (size_t)snprintf(buf + at, len - at, "%s%c", before, symbol[dim->sym & 7]);
+			at += (size_t)snprintf(buf + at, len - at, "%s%c", before,
+					       symbol[dim->sym & 7]);
 		else
-			at += (size_t)snprintf(buf + at, len - at, "%s%u%c", before, dim->mul, symbol[dim->sym & 7]);
+			at += (size_t)snprintf(buf + at, len - at, "%s%u%c", before, dim->mul,
+					       symbol[dim->sym & 7]);
 	}
 	if (at < len)
 		snprintf(buf + at, len - at, "]");
@@ -79,31 +89,38 @@ static int check_header(const struct txda_program *h, size_t bytes, char *err, s
 	uint32_t crc;
 
 	if (h->magic != TXDA_PROGRAM_MAGIC)
-		return txda__say(err, errlen, -EINVAL, "magic is 0x%08x; 0x%08x is wanted", h->magic, TXDA_PROGRAM_MAGIC);
+		return txda__say(err, errlen, -EINVAL, "magic is 0x%08x; 0x%08x is wanted",
+				 h->magic, TXDA_PROGRAM_MAGIC);
 	if (h->major != TXDA_ISA_MAJOR || h->minor > TXDA_ISA_MINOR)
-		return txda__say(err, errlen, -EINVAL, "version %u.%u; this library runs %u.0 to %u.%u", h->major, h->minor,
-				 TXDA_ISA_MAJOR, TXDA_ISA_MAJOR, TXDA_ISA_MINOR);
+		return txda__say(err, errlen, -EINVAL,
+				 "version %u.%u; this library runs %u.0 to %u.%u", h->major,
+				 h->minor, TXDA_ISA_MAJOR, TXDA_ISA_MAJOR, TXDA_ISA_MINOR);
 	if (h->bytes != bytes)
-		return txda__say(err, errlen, -EINVAL, "the header says %llu bytes, the file has %zu",
+		return txda__say(err, errlen, -EINVAL,
+				 "the header says %llu bytes, the file has %zu",
 				 (unsigned long long)h->bytes, bytes);
 	copy = *h;
 	copy.crc32c = 0;
 	crc = txda__crc32c(0, &copy, sizeof(copy));
 	crc = txda__crc32c(crc, h + 1, bytes - sizeof(*h));
 	if (crc != h->crc32c)
-		return txda__say(err, errlen, -EINVAL, "checksum is 0x%08x; the header says 0x%08x", crc, h->crc32c);
+		return txda__say(err, errlen, -EINVAL, "checksum is 0x%08x; the header says 0x%08x",
+				 crc, h->crc32c);
 	if (!h->n_slots || h->n_slots > TXDA_PROGRAM_MAX_SLOTS)
 		return txda__say(err, errlen, -EINVAL, "%u slots; 1 to %d are possible", h->n_slots,
 				 TXDA_PROGRAM_MAX_SLOTS);
 	if (!h->n_ops || !h->n_tensors)
-		return txda__say(err, errlen, -EINVAL, "it has no %s", h->n_ops ? "tensors" : "ops");
+		return txda__say(err, errlen, -EINVAL, "it has no %s",
+				 h->n_ops ? "tensors" : "ops");
 	if (!table_ok(bytes, h->slots_off, h->n_slots, sizeof(struct txda_slot)) ||
 	    !table_ok(bytes, h->tensors_off, h->n_tensors, sizeof(struct txda_tensor)) ||
 	    !table_ok(bytes, h->ops_off, h->n_ops, sizeof(struct txda_op)) ||
 	    !table_ok(bytes, h->strings_off, h->strings_bytes, 1) || !h->strings_bytes)
-		return txda__say(err, errlen, -EINVAL, "a table is not inside the program or not on an 8-byte border");
+		return txda__say(err, errlen, -EINVAL,
+				 "a table is not inside the program or not on an 8-byte border");
 	if (!h->group_size || h->group_size > TXDA_MAX_GROUP || h->rank >= h->group_size)
-		return txda__say(err, errlen, -EINVAL, "rank %u of a group of %u", h->rank, h->group_size);
+		return txda__say(err, errlen, -EINVAL, "rank %u of a group of %u", h->rank,
+				 h->group_size);
 	if (h->sym_max[0] || h->sym_max[6] || h->sym_max[7])
 		return txda__say(err, errlen, -EINVAL, "an unknown symbol has a limit");
 	return 0;
@@ -126,25 +143,31 @@ static int check_names(const struct txda__program *p, char *err, size_t errlen)
 
 static int check_slots(const struct txda__program *p, char *err, size_t errlen)
 {
-	unsigned count[TXDA_SLOT_KIND_COUNT] = { 0 };
+	unsigned count[TXDA_SLOT_KIND_COUNT] = {0};
 
 	for (uint32_t i = 0; i < p->header->n_slots; i++) {
 		const struct txda_slot *slot = &p->slot[i];
 		const char *name = txda__program_string(p, slot->name);
 
 		if (slot->kind >= TXDA_SLOT_KIND_COUNT)
-			return txda__say(err, errlen, -EINVAL, "slot %u (%.60s) has kind %u", i, name, slot->kind);
+			return txda__say(err, errlen, -EINVAL, "slot %u (%.60s) has kind %u", i,
+					 name, slot->kind);
 		if (!slot->bytes || slot->bytes > 1ull << 40)
-			return txda__say(err, errlen, -EINVAL, "slot %u (%.60s) has %llu bytes; 1 to 2^40 are possible", i,
-					 name, (unsigned long long)slot->bytes);
+			return txda__say(err, errlen, -EINVAL,
+					 "slot %u (%.60s) has %llu bytes; 1 to 2^40 are possible",
+					 i, name, (unsigned long long)slot->bytes);
 		if (slot->kind < TXDA_SLOT_INPUT && ++count[slot->kind] > 1)
-			return txda__say(err, errlen, -EINVAL, "slot %u (%.60s): there is one of that kind already", i, name);
+			return txda__say(err, errlen, -EINVAL,
+					 "slot %u (%.60s): there is one of that kind already", i,
+					 name);
 		if (slot->kind >= TXDA_SLOT_INPUT && (!*name || strlen(name) >= 64))
-			return txda__say(err, errlen, -EINVAL, "slot %u has a name of %zu bytes; 1 to 63 are possible", i,
+			return txda__say(err, errlen, -EINVAL,
+					 "slot %u has a name of %zu bytes; 1 to 63 are possible", i,
 					 strlen(name));
 		for (uint32_t j = 0; j < i; j++)
 			if (!strcmp(name, txda__program_string(p, p->slot[j].name)))
-				return txda__say(err, errlen, -EINVAL, "two slots are named \"%.60s\"", name);
+				return txda__say(err, errlen, -EINVAL,
+						 "two slots are named \"%.60s\"", name);
 	}
 	return 0;
 }
@@ -160,33 +183,41 @@ static int find_io(struct txda__program *p, char *err, size_t errlen)
 		uint64_t bytes;
 
 		if (t->slot >= p->header->n_slots)
-			return txda__say(err, errlen, -EINVAL, "tensor %u (%.60s) is in slot %u of %u", i, name, t->slot,
+			return txda__say(err, errlen, -EINVAL,
+					 "tensor %u (%.60s) is in slot %u of %u", i, name, t->slot,
 					 p->header->n_slots);
 		slot = &p->slot[t->slot];
 		if (slot->kind != TXDA_SLOT_INPUT && slot->kind != TXDA_SLOT_OUTPUT)
 			continue;
 		if (t->offset || strcmp(name, txda__program_string(p, slot->name)))
 			continue;
-		if (!t->ndim || t->ndim > 4 || t->layout != TXDA_ROWS || !txda__dtype_bytes(t->dtype))
-			return txda__say(err, errlen, -EINVAL, "tensor %u (%.60s) is no plain array", i, name);
+		if (!t->ndim || t->ndim > 4 || t->layout != TXDA_ROWS ||
+		    !txda__dtype_bytes(t->dtype))
+			return txda__say(err, errlen, -EINVAL,
+					 "tensor %u (%.60s) is no plain array", i, name);
 		for (unsigned d = 0; d < t->ndim; d++)
 			if (t->dim[d].sym > TXDA_SYM_N)
-				return txda__say(err, errlen, -EINVAL, "tensor %u (%.60s) has symbol %u", i, name,
+				return txda__say(err, errlen, -EINVAL,
+						 "tensor %u (%.60s) has symbol %u", i, name,
 						 t->dim[d].sym);
 		bytes = txda__program_tensor_bytes(p, t);
 		if (!bytes || bytes > slot->bytes)
-			return txda__say(err, errlen, -EINVAL, "tensor %u (%.60s) of %llu bytes does not fit its slot of %llu",
-					 i, name, (unsigned long long)bytes, (unsigned long long)slot->bytes);
+			return txda__say(
+				err, errlen, -EINVAL,
+				"tensor %u (%.60s) of %llu bytes does not fit its slot of %llu", i,
+				name, (unsigned long long)bytes, (unsigned long long)slot->bytes);
 		p->io_tensor[t->slot] = i;
 	}
 	for (uint32_t i = 0; i < p->header->n_slots; i++)
 		if (p->slot[i].kind >= TXDA_SLOT_INPUT && p->io_tensor[i] == TXDA_NONE)
-			return txda__say(err, errlen, -EINVAL, "slot %u (%.60s) holds no tensor of that name", i,
+			return txda__say(err, errlen, -EINVAL,
+					 "slot %u (%.60s) holds no tensor of that name", i,
 					 txda__program_string(p, p->slot[i].name));
 	return 0;
 }
 
-int txda__program_check(const void *data, size_t bytes, struct txda__program *ret_program, char *err, size_t errlen)
+int txda__program_check(const void *data, size_t bytes, struct txda__program *ret_program,
+			char *err, size_t errlen)
 {
 	const struct txda_program *header = data;
 	const char *base = data;
@@ -194,8 +225,8 @@ int txda__program_check(const void *data, size_t bytes, struct txda__program *re
 	int r;
 
 	if (bytes < sizeof(*header) || bytes > TXDA_PROGRAM_MAX_BYTES)
-		return txda__say(err, errlen, -EINVAL, "it has %zu bytes; %zu to %u are possible", bytes, sizeof(*header),
-				 TXDA_PROGRAM_MAX_BYTES);
+		return txda__say(err, errlen, -EINVAL, "it has %zu bytes; %zu to %u are possible",
+				 bytes, sizeof(*header), TXDA_PROGRAM_MAX_BYTES);
 	r = check_header(header, bytes, err, errlen);
 	if (r < 0)
 		return r;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kcore.bin (struct txda_program) as the library reads it: slots to make, inputs and outputs to show, labels of ops.
+ * kcore.bin (struct txda_program) as the library reads it: slots to make, inputs and outputs to
+ * show, labels of ops.
  *
- * The file is hostile. txda__program_check() proves all that this library follows: sizes, tables, names, slots, the tensors of
- * input and output slots. What ops do with their tensors, the chip checks by itself.
+ * The file is hostile. txda__program_check() proves all that this library follows: sizes, tables,
+ * names, slots, the tensors of input and output slots. What ops do with their tensors, the chip
+ * checks by itself.
  * Ownership: the view points into the caller's data.
  * Threads: pure functions.
  */
@@ -19,11 +21,13 @@ struct txda__program {
 	const struct txda_tensor *tensor;
 	const struct txda_op *op;
 	const char *strings;
-	unsigned io_tensor[TXDA_PROGRAM_MAX_SLOTS];	/* the tensor that an input or output slot is, or TXDA_NONE */
+	/* the tensor that an input or output slot is, or TXDA_NONE */
+	unsigned io_tensor[TXDA_PROGRAM_MAX_SLOTS];
 };
 
 /* @data is 8-byte aligned. -EINVAL with the reason in @err. */
-int txda__program_check(const void *data, size_t bytes, struct txda__program *ret_program, char *err, size_t errlen);
+int txda__program_check(const void *data, size_t bytes, struct txda__program *ret_program,
+			char *err, size_t errlen);
 
 static inline const char *txda__program_string(const struct txda__program *program, uint32_t offset)
 {
@@ -32,8 +36,12 @@ static inline const char *txda__program_string(const struct txda__program *progr
 
 /* Extent of a dimension at the symbols' limits. */
 uint64_t txda__program_dim(const struct txda__program *program, const struct txda_dim *dim);
-/* Bytes of a tensor with rows layout at the limits; 0 on overflow or for a type that has no such form. */
-uint64_t txda__program_tensor_bytes(const struct txda__program *program, const struct txda_tensor *tensor);
+/*
+ * Bytes of a tensor with rows layout at the limits; 0 on overflow or for a type that has no such
+ * form.
+ */
+uint64_t txda__program_tensor_bytes(const struct txda__program *program,
+				    const struct txda_tensor *tensor);
 /* "[T, 4096]" into @buf, cut to @len. */
 void txda__program_shape(const struct txda_tensor *tensor, char *buf, size_t len);
 const char *txda__program_opcode(unsigned opcode);

@@ -20,7 +20,7 @@ static void tell(struct txda_queue *queue)
 	uint64_t one = 1;
 
 	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
-		one = 0;	/* the counter is full: the fd is readable anyway */
+		one = 0; /* the counter is full: the fd is readable anyway */
 }
 
 static void on_passed(void *arg)
@@ -29,8 +29,9 @@ static void on_passed(void *arg)
 }
 
 /*
- * Keeps the fault's words while the program that they name is still there; whoever is first reports the event. The backend is
- * asked without our lock, since it may wait for the thread that is about to call on_faulted().
+ * Keeps the fault's words while the program that they name is still there; whoever is first reports
+ * the event. The backend is asked without our lock, since it may wait for the thread that is about
+ * to call on_faulted().
  */
 static int latch_fault(struct txda_queue *queue)
 {
@@ -39,7 +40,8 @@ static int latch_fault(struct txda_queue *queue)
 	unsigned code = 0;
 	int r;
 
-	if (!atomic_load(&queue->faulted) && ops_of(queue)->queue_fault(queue->hw, &code, text, sizeof(text)) >= 0)
+	if (!atomic_load(&queue->faulted) &&
+	    ops_of(queue)->queue_fault(queue->hw, &code, text, sizeof(text)) >= 0)
 		return 0;
 
 	pthread_mutex_lock(&queue->lock);
@@ -53,8 +55,8 @@ static int latch_fault(struct txda_queue *queue)
 	pthread_mutex_unlock(&queue->lock);
 	r = code == TXDA_FAULT_LOST ? -ENODEV : -EIO;
 	if (first)
-		txda__event(queue->device->context, TXDA_EVENT_FAULT, queue->device->index, "%s%s%s", queue->purpose,
-			    queue->purpose[0] ? ": " : "", queue->fault);
+		txda__event(queue->device->context, TXDA_EVENT_FAULT, queue->device->index,
+			    "%s%s%s", queue->purpose, queue->purpose[0] ? ": " : "", queue->fault);
 	return r;
 }
 
@@ -69,14 +71,16 @@ int txda__queue_check(struct txda_queue *queue)
 	int r = latch_fault(queue);
 
 	if (r < 0)
-		txda__fail(queue->device->context, r, "chip %u: %s", queue->device->index, queue->fault);
+		txda__fail(queue->device->context, r, "chip %u: %s", queue->device->index,
+			   queue->fault);
 	return r;
 }
 
-int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class, struct txda_queue **ret_queue)
+int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class,
+		   struct txda_queue **ret_queue)
 {
 	struct txda_context *context = device->context;
-	struct txda__queue_events events = { .passed = on_passed, .faulted = on_faulted };
+	struct txda__queue_events events = {.passed = on_passed, .faulted = on_faulted};
 	struct txda_queue *queue;
 	struct txda__vm *vm;
 	void *host;
@@ -94,7 +98,8 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 	atomic_init(&queue->fd, -1);
 	pthread_mutex_init(&queue->lock, NULL);
 	queue->device = txda_device_ref(device);
-	r = txda_buffer_new(device, TXDA__PAGE + TXDA__RING_BYTES, TXDA_MEMORY_HOST, 0, &queue->memory);
+	r = txda_buffer_new(device, TXDA__PAGE + TXDA__RING_BYTES, TXDA_MEMORY_HOST, 0,
+			    &queue->memory);
 	if (r >= 0)
 		r = txda_buffer_map(queue->memory, &host);
 	if (r >= 0) {
@@ -150,9 +155,10 @@ static void reap(struct txda_queue *queue)
 }
 
 /*
- * Finds @bytes of the ring; false when it is full. What is used is one run of pieces, perhaps around the end. When all has
- * passed, the last piece is still not free (reap()), so the next goes to the start of the other half: a queue that is
- * drained after each submission uses the same two places all the time.
+ * Finds @bytes of the ring; false when it is full. What is used is one run of pieces, perhaps
+ * around the end. When all has passed, the last piece is still not free (reap()), so the next goes
+ * to the start of the other half: a queue that is drained after each submission uses the same two
+ * places all the time.
  */
 static bool find_room(struct txda_queue *queue, uint32_t bytes, uint32_t *ret_start)
 {
@@ -171,7 +177,7 @@ static bool find_room(struct txda_queue *queue, uint32_t bytes, uint32_t *ret_st
 		*ret_start = oldest->start < TXDA__RING_BYTES / 2 ? TXDA__RING_BYTES / 2 : 0;
 		return true;
 	}
-	if (queue->write <= oldest->start) {	/* went around the end */
+	if (queue->write <= oldest->start) { /* went around the end */
 		fits_before = false;
 		fits_behind = bytes <= oldest->start - queue->write;
 	} else {
@@ -187,7 +193,7 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 {
 	struct txda_context *context = queue->device->context;
 	struct txda_pkt_fence signal = {
-		.hdr = { .op = TXDA_PKT_SIGNAL, .flags = TXDA_SIGNAL_IRQ, .bytes = sizeof(signal) },
+		.hdr = {.op = TXDA_PKT_SIGNAL, .flags = TXDA_SIGNAL_IRQ, .bytes = sizeof(signal)},
 		.va = queue->word_va,
 		.value = queue->last + 1,
 	};
@@ -196,10 +202,12 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 	int r;
 
 	if (bytes % 8 || bytes > TXDA_STREAM_MAX_BYTES - sizeof(signal))
-		return txda__fail(context, -EINVAL, "a stream of %zu bytes; a multiple of 8 up to %zu is possible",
+		return txda__fail(context, -EINVAL,
+				  "a stream of %zu bytes; a multiple of 8 up to %zu is possible",
 				  bytes, TXDA_STREAM_MAX_BYTES - sizeof(signal));
 	if (flags & ~TXDA_SUBMIT_WAIT_SOON)
-		return txda__fail(context, -EINVAL, "unknown submit flags 0x%x", flags & ~TXDA_SUBMIT_WAIT_SOON);
+		return txda__fail(context, -EINVAL, "unknown submit flags 0x%x",
+				  flags & ~TXDA_SUBMIT_WAIT_SOON);
 	if (!find_room(queue, (uint32_t)txda__align(total, PIECE_ALIGN), &start))
 		return txda__fail(context, -EAGAIN, "%u streams are in flight", queue->n_pieces);
 
@@ -213,12 +221,13 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 	if (r < 0) {
 		int fault = txda__queue_check(queue);
 
-		return fault < 0 ? fault : txda__fail(context, r, "chip %u takes no stream: %s",
-						      queue->device->index, strerror(-r));
+		return fault < 0 ? fault
+				 : txda__fail(context, r, "chip %u takes no stream: %s",
+					      queue->device->index, strerror(-r));
 	}
 	queue->write = start + (uint32_t)txda__align(total, PIECE_ALIGN);
 	queue->piece[(queue->oldest + queue->n_pieces++) % TXDA__IN_FLIGHT] =
-		(struct txda__piece){ signal.value, start, queue->write };
+		(struct txda__piece){signal.value, start, queue->write};
 	queue->last = signal.value;
 	if (ret_fence)
 		*ret_fence = signal.value;
@@ -237,12 +246,14 @@ int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_
 	if (r >= 0 || txda__queue_passed(queue) >= fence)
 		return 0;
 	if (r == -ETIMEDOUT)
-		return txda__fail(context, r, "chip %u: fence %llu has not passed (%llu has)", queue->device->index,
-				  (unsigned long long)fence, (unsigned long long)txda__queue_passed(queue));
+		return txda__fail(context, r, "chip %u: fence %llu has not passed (%llu has)",
+				  queue->device->index, (unsigned long long)fence,
+				  (unsigned long long)txda__queue_passed(queue));
 	if (txda__queue_check(queue) < 0)
 		r = queue->fault_code == TXDA_FAULT_LOST ? -ENODEV : -EIO;
 	else
-		txda__fail(context, r, "waiting for chip %u: %s", queue->device->index, strerror(-r));
+		txda__fail(context, r, "waiting for chip %u: %s", queue->device->index,
+			   strerror(-r));
 	return r;
 }
 
@@ -278,16 +289,21 @@ int txda_queue_fault(struct txda_queue *queue, char *buf, size_t len)
 	return snprintf(buf, len, "%s", faulted ? queue->fault : "");
 }
 
-int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset, struct txda_buffer *src,
-		    uint64_t src_offset, uint64_t bytes, uint64_t *ret_fence)
+int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset,
+		    struct txda_buffer *src, uint64_t src_offset, uint64_t bytes,
+		    uint64_t *ret_fence)
 {
 	struct txda_context *context = queue->device->context;
-	struct txda_pkt_copy copy = { .hdr = { .op = TXDA_PKT_COPY, .bytes = sizeof(copy) }, .bytes = bytes };
+	struct txda_pkt_copy copy = {.hdr = {.op = TXDA_PKT_COPY, .bytes = sizeof(copy)},
+				     .bytes = bytes};
 
 	if (dst->device != queue->device || src->device != queue->device)
-		return txda__fail(context, -EXDEV, "the buffers are not both chip %u's", queue->device->index);
-	if (!txda__range_ok(dst_offset, bytes, dst->bytes) || !txda__range_ok(src_offset, bytes, src->bytes))
-		return txda__fail(context, -ERANGE, "copy of %llu bytes from %llu of %llu to %llu of %llu",
+		return txda__fail(context, -EXDEV, "the buffers are not both chip %u's",
+				  queue->device->index);
+	if (!txda__range_ok(dst_offset, bytes, dst->bytes) ||
+	    !txda__range_ok(src_offset, bytes, src->bytes))
+		return txda__fail(context, -ERANGE,
+				  "copy of %llu bytes from %llu of %llu to %llu of %llu",
 				  (unsigned long long)bytes, (unsigned long long)src_offset,
 				  (unsigned long long)src->bytes, (unsigned long long)dst_offset,
 				  (unsigned long long)dst->bytes);

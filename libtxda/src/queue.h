@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queues: a ring for streams in memory that the chip reads, and a word that says how far the chip has come.
+ * Queues: a ring for streams in memory that the chip reads, and a word that says how far the chip
+ * has come.
  *
- * A submission copies its packets behind each other into the ring, appends a SIGNAL of the queue's word and hands the piece to
- * the chip: nothing is allocated. A piece of the ring is used again when a later fence has passed, so that the chip has
- * surely left it. While the queue is drained, the same few cache lines serve again and again.
+ * A submission copies its packets behind each other into the ring, appends a SIGNAL of the queue's
+ * word and hands the piece to the chip: nothing is allocated. A piece of the ring is used again
+ * when a later fence has passed, so that the chip has surely left it. While the queue is drained,
+ * the same few cache lines serve again and again.
  * Ownership: a queue holds a reference to its context.
- * Threads: one submitter at a time; waiting, faults and the fd from any thread. Callbacks come from any thread.
+ * Threads: one submitter at a time; waiting, faults and the fd from any thread. Callbacks come from
+ * any thread.
  */
 #ifndef TXDA_QUEUE_H
 #define TXDA_QUEUE_H
@@ -51,7 +54,10 @@ static inline uint64_t txda__queue_passed(const struct txda_queue *queue)
 
 /* 0, or -EIO/-ENODEV with the message noted when the queue has failed. */
 int txda__queue_check(struct txda_queue *queue);
-/* Tells completions and faults through @fd, which the caller owns and which must outlive the queue's work. */
+/*
+ * Tells completions and faults through @fd, which the caller owns and which must outlive the
+ * queue's work.
+ */
 void txda__queue_set_fd(struct txda_queue *queue, int fd);
 
 #endif /* TXDA_QUEUE_H */

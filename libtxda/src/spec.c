@@ -12,7 +12,8 @@ static bool read_digits(const char *s, uint64_t *ret_value, const char **ret_end
 	if (*s < '0' || *s > '9')
 		return false;
 	for (; *s >= '0' && *s <= '9'; s++)
-		if (!txda__mul(value, 10, &value) || !txda__add(value, (uint64_t)(*s - '0'), &value))
+		if (!txda__mul(value, 10, &value) ||
+		    !txda__add(value, (uint64_t)(*s - '0'), &value))
 			return false;
 	*ret_value = value;
 	*ret_end = s;
@@ -74,49 +75,60 @@ int txda__parse_us(const char *word, unsigned *ret_us)
 	return 0;
 }
 
-static int parse_key(const char *key, const char *value, struct txda__cmodel_spec *spec, char *err, size_t errlen)
+static int parse_key(const char *key, const char *value, struct txda__cmodel_spec *spec, char *err,
+		     size_t errlen)
 {
 	uint64_t number;
 
 	if (!strcmp(key, "chips")) {
 		if (txda__parse_number(value, TXDA__MAX_CHIPS, &number) || !number)
-			return txda__say(err, errlen, -EINVAL, "chips=%s: a number from 1 to %d is wanted", value,
+			return txda__say(err, errlen, -EINVAL,
+					 "chips=%s: a number from 1 to %d is wanted", value,
 					 TXDA__MAX_CHIPS);
 		spec->chips = (unsigned)number;
 	} else if (!strcmp(key, "mem")) {
-		if (txda__parse_size(value, &number) || number < (2ull << 20) || number > (1ull << 40) ||
-		    number % (2ull << 20))
+		if (txda__parse_size(value, &number) || number < (2ull << 20) ||
+		    number > (1ull << 40) || number % (2ull << 20))
 			return txda__say(err, errlen, -EINVAL,
 					 "mem=%s: bytes of each chip with K, M, G or T are wanted, "
-					 "a multiple of 2M up to 1T", value);
+					 "a multiple of 2M up to 1T",
+					 value);
 		spec->mem_bytes = number;
 	} else if (!strcmp(key, "cores")) {
 		if (txda__parse_number(value, 64, &number))
 			return txda__say(err, errlen, -EINVAL,
-					 "cores=%s: a number up to 64 is wanted (0: one per CPU)", value);
+					 "cores=%s: a number up to 64 is wanted (0: one per CPU)",
+					 value);
 		spec->cores = (unsigned)number;
 	} else if (!strcmp(key, "spin")) {
 		if (txda__parse_us(value, &spec->spin_us))
-			return txda__say(err, errlen, -EINVAL, "spin=%s: a time such as 100us or 1ms is wanted", value);
+			return txda__say(err, errlen, -EINVAL,
+					 "spin=%s: a time such as 100us or 1ms is wanted", value);
 	} else if (!strcmp(key, "isa")) {
 		if (!*value || strlen(value) >= sizeof(spec->isa))
-			return txda__say(err, errlen, -EINVAL, "isa=%s: auto, c, avx2 or avx512 is wanted", value);
+			return txda__say(err, errlen, -EINVAL,
+					 "isa=%s: auto, c, avx2 or avx512 is wanted", value);
 		strcpy(spec->isa, value);
 	} else if (!strcmp(key, "faults")) {
 		if (!*value || strlen(value) >= sizeof(spec->faults[0]))
-			return txda__say(err, errlen, -EINVAL, "faults=%s: KIND[:chip=N][:after=OPS] is wanted", value);
+			return txda__say(err, errlen, -EINVAL,
+					 "faults=%s: KIND[:chip=N][:after=OPS] is wanted", value);
 		if (spec->n_faults == TXDA__MAX_FAULT_SPECS)
-			return txda__say(err, errlen, -EINVAL, "faults=%s: more than %d faults", value,
-					 TXDA__MAX_FAULT_SPECS);
+			return txda__say(err, errlen, -EINVAL, "faults=%s: more than %d faults",
+					 value, TXDA__MAX_FAULT_SPECS);
 		strcpy(spec->faults[spec->n_faults++], value);
 	} else {
-		return txda__say(err, errlen, -EINVAL,
-				 "unknown key \"%s\"; known are chips, mem, cores, isa, spin, faults", key);
+		return txda__say(
+			err, errlen, -EINVAL,
+			"unknown key \"%s\"; known are chips, mem, cores, isa, spin, faults", key);
 	}
 	return 0;
 }
 
-/* Cuts the next word of a comma-separated list out of *@pos into @word. False at the end; an overlong word is cut. */
+/*
+ * Cuts the next word of a comma-separated list out of *@pos into @word. False at the end; an
+ * overlong word is cut.
+ */
 static bool next_word(const char **pos, char *word, size_t size)
 {
 	const char *s = *pos;
@@ -132,9 +144,10 @@ static bool next_word(const char **pos, char *word, size_t size)
 	return true;
 }
 
-int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, char *err, size_t errlen)
+int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, char *err,
+		       size_t errlen)
 {
-	struct txda__cmodel_spec spec = { .chips = 1, .isa = "auto" };
+	struct txda__cmodel_spec spec = {.chips = 1, .isa = "auto"};
 	const char *pos = text && *text ? text : NULL;
 	char word[160], *value;
 	int r;
@@ -142,7 +155,8 @@ int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, cha
 	while (next_word(&pos, word, sizeof(word))) {
 		value = strchr(word, '=');
 		if (!value)
-			return txda__say(err, errlen, -EINVAL, "\"%s\" is not of the form key=value", word);
+			return txda__say(err, errlen, -EINVAL,
+					 "\"%s\" is not of the form key=value", word);
 		*value++ = '\0';
 		r = parse_key(word, value, &spec, err, errlen);
 		if (r < 0)
@@ -181,12 +195,15 @@ int txda__parse_visible(const char *text, const struct txda_device_info *info, u
 	while (next_word(&pos, word, sizeof(word))) {
 		chip = find_chip(word, info, count);
 		if (chip < 0)
-			return txda__say(err, errlen, -EINVAL,
-					 "\"%s\" names no chip; there are %u, by index from 0, serial, "
-					 "bus address or node", word, count);
+			return txda__say(
+				err, errlen, -EINVAL,
+				"\"%s\" names no chip; there are %u, by index from 0, serial, "
+				"bus address or node",
+				word, count);
 		for (unsigned i = 0; i < n; i++)
 			if (chips[i] == (unsigned)chip)
-				return txda__say(err, errlen, -EINVAL, "chip \"%s\" is named twice", word);
+				return txda__say(err, errlen, -EINVAL, "chip \"%s\" is named twice",
+						 word);
 		chips[n++] = (unsigned)chip;
 	}
 	memcpy(ret_chips, chips, n * sizeof(chips[0]));

@@ -2,7 +2,8 @@
 /*
  * The words of TXDA_CMODEL and TXDA_VISIBLE_DEVICES.
  *
- * Parsers return 0 or -EINVAL with a message in @err that quotes the word at fault and says what is allowed.
+ * Parsers return 0 or -EINVAL with a message in @err that quotes the word at fault and says what is
+ * allowed.
  * Threads: pure functions.
  */
 #ifndef TXDA_SPEC_H
@@ -30,12 +31,17 @@ struct txda__cmodel_spec {
 	char faults[TXDA__MAX_FAULT_SPECS][96];
 };
 
-/* "chips=4,mem=8G,cores=2,isa=auto,spin=100us,faults=SPEC"; faults may be given several times. NULL or "": defaults. */
-int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, char *err, size_t errlen);
+/*
+ * "chips=4,mem=8G,cores=2,isa=auto,spin=100us,faults=SPEC"; faults may be given several times. NULL
+ * or "": defaults.
+ */
+int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, char *err,
+		       size_t errlen);
 
 /*
- * Chooses chips out of @info[0..count): "0,2", or serials, or PCI addresses. @ret_chips[TXDA__MAX_CHIPS] gets physical
- * numbers in the order of the list. NULL: all of them. "": none.
+ * Chooses chips out of @info[0..count): "0,2", or serials, or PCI addresses.
+ * @ret_chips[TXDA__MAX_CHIPS] gets physical numbers in the order of the list. NULL: all of them.
+ * "": none.
  */
 int txda__parse_visible(const char *text, const struct txda_device_info *info, unsigned count,
 			unsigned *ret_chips, unsigned *ret_count, char *err, size_t errlen);

@@ -9,7 +9,8 @@
 #include "survey.h"
 #include "telemetry.h"
 
-int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_chip *chip, unsigned *ret_index)
+int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_chip *chip,
+			  unsigned *ret_index)
 {
 	struct txda__survey_chip *table;
 
@@ -25,7 +26,8 @@ int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_
 	return 0;
 }
 
-int txda__survey_add_process(struct txda_survey *survey, unsigned chip, const struct txda_process_info *info)
+int txda__survey_add_process(struct txda_survey *survey, unsigned chip,
+			     const struct txda_process_info *info)
 {
 	struct txda__survey_process *table;
 
@@ -35,7 +37,7 @@ int txda__survey_add_process(struct txda_survey *survey, unsigned chip, const st
 	if (!table)
 		return -ENOMEM;
 	survey->process = table;
-	table[survey->n_processes++] = (struct txda__survey_process){ *info, chip };
+	table[survey->n_processes++] = (struct txda__survey_process){*info, chip};
 	return 0;
 }
 
@@ -45,8 +47,8 @@ static int add_page(struct txda_survey *survey, const struct txda__page *page)
 
 	for (unsigned i = 0; i < page->n_chips && r >= 0; i++) {
 		const struct txda__page_chip *from = &page->chip[i];
-		struct txda_process_info process = { .size = sizeof(process) };
-		struct txda__survey_chip chip = { 0 };
+		struct txda_process_info process = {.size = sizeof(process)};
+		struct txda__survey_chip chip = {0};
 		unsigned index;
 
 		memcpy(chip.info.name, from->name, sizeof(chip.info.name));
@@ -57,12 +59,18 @@ static int add_page(struct txda_survey *survey, const struct txda__page *page)
 		chip.info.mem_bytes = from->mem_bytes;
 		chip.info.cores = from->cores;
 		chip.status = (struct txda_device_status){
-			.mem_used_bytes = from->mem_used_bytes, .busy_ns = from->busy_ns,
-			.copy_busy_ns = from->copy_busy_ns, .bytes_read = from->bytes_read,
-			.bytes_written = from->bytes_written, .power_mw = from->power_mw,
-			.temp_mc = from->temp_mc, .clock_khz = from->clock_khz,
-			.ecc_corrected = from->ecc_corrected, .ecc_uncorrected = from->ecc_uncorrected,
-			.faults = from->faults, .lost = from->lost,
+			.mem_used_bytes = from->mem_used_bytes,
+			.busy_ns = from->busy_ns,
+			.copy_busy_ns = from->copy_busy_ns,
+			.bytes_read = from->bytes_read,
+			.bytes_written = from->bytes_written,
+			.power_mw = from->power_mw,
+			.temp_mc = from->temp_mc,
+			.clock_khz = from->clock_khz,
+			.ecc_corrected = from->ecc_corrected,
+			.ecc_uncorrected = from->ecc_uncorrected,
+			.faults = from->faults,
+			.lost = from->lost,
 			.utilisation_permille = from->utilisation_permille,
 		};
 		r = txda__survey_add_chip(survey, &chip, &index);
@@ -82,7 +90,8 @@ static int is_page(const struct dirent *entry)
 {
 	int pid, number, end = 0;
 
-	return sscanf(entry->d_name, "chips-%9d-%9d%n", &pid, &number, &end) == 2 && !entry->d_name[end];
+	return sscanf(entry->d_name, "chips-%9d-%9d%n", &pid, &number, &end) == 2 &&
+	       !entry->d_name[end];
 }
 
 int txda__survey_pages(struct txda_survey *survey, const char *directory)
@@ -109,7 +118,7 @@ int txda__survey_pages(struct txda_survey *survey, const char *directory)
 /* Directories of other users that may be readable: their sessions' and their places in /tmp. */
 static int survey_other_users(struct txda_survey *survey)
 {
-	static const char *const parent[] = { "/run/user", "/tmp" };
+	static const char *const parent[] = {"/run/user", "/tmp"};
 	const char *xdg = getenv("XDG_RUNTIME_DIR");
 	char path[300];
 	int r = 0;
@@ -129,7 +138,8 @@ static int survey_other_users(struct txda_survey *survey)
 			if (!i && xdg && !strcmp(path, xdg))
 				continue;
 			if (!i)
-				snprintf(path, sizeof(path), "%s/%s/txda", parent[i], entry->d_name);
+				snprintf(path, sizeof(path), "%s/%s/txda", parent[i],
+					 entry->d_name);
 			r = txda__survey_pages(survey, path);
 		}
 		if (dir)
@@ -182,12 +192,15 @@ int txda_survey_chip(struct txda_survey *survey, unsigned index, struct txda_dev
 	int r = 0;
 
 	if (index >= survey->n_chips)
-		return txda__fail(NULL, -ENODEV, "no chip %u; there are %u", index, survey->n_chips);
+		return txda__fail(NULL, -ENODEV, "no chip %u; there are %u", index,
+				  survey->n_chips);
 	chip = &survey->chip[index];
 	if (ret_info)
-		r = txda__copy_out(NULL, ret_info, &chip->info, sizeof(chip->info), "txda_device_info");
+		r = txda__copy_out(NULL, ret_info, &chip->info, sizeof(chip->info),
+				   "txda_device_info");
 	if (ret_status && r >= 0)
-		r = txda__copy_out(NULL, ret_status, &chip->status, sizeof(chip->status), "txda_device_status");
+		r = txda__copy_out(NULL, ret_status, &chip->status, sizeof(chip->status),
+				   "txda_device_status");
 	return r;
 }
 
@@ -200,7 +213,8 @@ int txda_survey_processes(struct txda_survey *survey, unsigned chip)
 	return n;
 }
 
-int txda_survey_process(struct txda_survey *survey, unsigned chip, unsigned index, struct txda_process_info *ret_info)
+int txda_survey_process(struct txda_survey *survey, unsigned chip, unsigned index,
+			struct txda_process_info *ret_info)
 {
 	for (unsigned i = 0; i < survey->n_processes; i++)
 		if (survey->process[i].chip == chip && index-- == 0)

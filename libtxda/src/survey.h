@@ -2,8 +2,9 @@
 /*
  * The survey: chips of this machine and who uses them, as a snapshot.
  *
- * Real chips come from /sys/class/accel, their users from /proc/PID/fdinfo; simulated ones from telemetry pages. Everything
- * read is text or a page of somebody else's: bounded, checked, and skipped when it makes no sense.
+ * Real chips come from /sys/class/accel, their users from /proc/PID/fdinfo; simulated ones from
+ * telemetry pages. Everything read is text or a page of somebody else's: bounded, checked, and
+ * skipped when it makes no sense.
  * Threads: a survey is not used concurrently.
  */
 #ifndef TXDA_SURVEY_H
@@ -25,15 +26,18 @@ struct txda_survey {
 	unsigned n_chips;
 	struct txda__survey_chip *chip;		/* [n_chips] */
 	unsigned n_processes;
-	struct txda__survey_process *process;	/* [n_processes], those of a chip need not be neighbours */
+	/* [n_processes], those of a chip need not be neighbours */
+	struct txda__survey_process *process;
 };
 
 #define TXDA__SURVEY_MAX_CHIPS		1024
 #define TXDA__SURVEY_MAX_PROCESSES	4096
 
 /* Adds one; -ENOMEM, -ENOSPC. */
-int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_chip *chip, unsigned *ret_index);
-int txda__survey_add_process(struct txda_survey *survey, unsigned chip, const struct txda_process_info *info);
+int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_chip *chip,
+			  unsigned *ret_index);
+int txda__survey_add_process(struct txda_survey *survey, unsigned chip,
+			     const struct txda_process_info *info);
 
 /* Real chips below @sysfs ("/sys") with their users below @procfs ("/proc"). */
 int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *procfs);

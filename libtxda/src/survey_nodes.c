@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Real chips and their users, from sysfs, hwmon and fdinfo: the node is never opened, so a hung chip cannot hang us. */
+/*
+ * Real chips and their users, from sysfs, hwmon and fdinfo: the node is never opened, so a hung
+ * chip cannot hang us.
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -76,12 +79,15 @@ static void read_hwmon(const char *device, struct txda_device_status *status)
 		if (strncmp(entry->d_name, "hwmon", 5))
 			continue;
 		snprintf(hwmon, sizeof(hwmon), "%s/%s", path, entry->d_name);
-		if (read_integer(hwmon, "temp1_input", &value) && value > INT32_MIN && value < INT32_MAX)
+		if (read_integer(hwmon, "temp1_input", &value) && value > INT32_MIN &&
+		    value < INT32_MAX)
 			status->temp_mc = (int32_t)value;
-		if ((read_integer(hwmon, "power1_input", &value) || read_integer(hwmon, "power1_average", &value)) &&
+		if ((read_integer(hwmon, "power1_input", &value) ||
+		     read_integer(hwmon, "power1_average", &value)) &&
 		    value >= 0 && value / 1000 < UINT32_MAX)
 			status->power_mw = (uint32_t)(value / 1000);
-		if (read_integer(hwmon, "freq1_input", &value) && value >= 0 && value / 1000 < UINT32_MAX)
+		if (read_integer(hwmon, "freq1_input", &value) && value >= 0 &&
+		    value / 1000 < UINT32_MAX)
 			status->clock_khz = (uint32_t)(value / 1000);
 		break;
 	}
@@ -91,10 +97,12 @@ static void read_hwmon(const char *device, struct txda_device_status *status)
 
 static int add_node(struct txda_survey *survey, const char *sysfs, const char *name)
 {
-	struct txda__survey_chip chip = { .status = {
-		.power_mw = UINT32_MAX, .temp_mc = INT32_MIN, .clock_khz = UINT32_MAX,
-		.utilisation_permille = UINT32_MAX,
-	} };
+	struct txda__survey_chip chip = {.status = {
+						 .power_mw = UINT32_MAX,
+						 .temp_mc = INT32_MIN,
+						 .clock_khz = UINT32_MAX,
+						 .utilisation_permille = UINT32_MAX,
+					 }};
 	char device[400], path[440], text[64];
 	int64_t value;
 	unsigned index;
@@ -120,7 +128,7 @@ static int add_node(struct txda_survey *survey, const char *sysfs, const char *n
 	return txda__survey_add_chip(survey, &chip, &index);
 }
 
-/* ---- users: /proc/PID/fdinfo ------------------------------------------------------------------ */
+/* ---- users: /proc/PID/fdinfo ----------------------------------------------------------------- */
 
 /* A client of one chip, as its open file says. */
 struct client {
@@ -172,7 +180,8 @@ static bool read_client(int dir_fd, const char *fd_name, struct client *client)
 			client->id = strtoull(value, NULL, 10);
 		else if (!strcmp(line, "drm-resident-vram"))
 			client->mem_bytes += read_quantity(value);
-		else if (!strncmp(line, "drm-engine-", 11) && strncmp(line, "drm-engine-capacity-", 20))
+		else if (!strncmp(line, "drm-engine-", 11) &&
+			 strncmp(line, "drm-engine-capacity-", 20))
 			client->busy_ns += read_quantity(value);
 	}
 	return ours;
@@ -180,7 +189,7 @@ static bool read_client(int dir_fd, const char *fd_name, struct client *client)
 
 static int add_client(struct txda_survey *survey, int pid, int dir_fd, const struct client *client)
 {
-	struct txda_process_info info = { .size = sizeof(info), .pid = pid };
+	struct txda_process_info info = {.size = sizeof(info), .pid = pid};
 	int fd = openat(dir_fd, "comm", O_RDONLY | O_CLOEXEC);
 	ssize_t n;
 
@@ -223,9 +232,10 @@ static int survey_process(struct txda_survey *survey, const char *procfs, int pi
 		if (n <= 0)
 			continue;
 		target[n] = '\0';
-		if (strncmp(target, "/dev/accel/", 11) || !read_client(dir_fd, entry->d_name, &client))
+		if (strncmp(target, "/dev/accel/", 11) ||
+		    !read_client(dir_fd, entry->d_name, &client))
 			continue;
-		for (unsigned i = 0; i < n_seen; i++)	/* a duplicate of an fd is the same client */
+		for (unsigned i = 0; i < n_seen; i++) /* a duplicate of an fd is the same client */
 			again |= seen[i] == client.id;
 		if (again)
 			continue;
@@ -264,7 +274,8 @@ int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char
 	}
 	free(entry);
 	if (r < 0 || !survey->n_chips)
-		return r;	/* without chips nobody uses them: the walk through all processes is saved */
+		return r; /* without chips nobody uses them: the walk through all processes is saved
+			   */
 
 	dir = opendir(procfs);
 	while (dir && r >= 0 && (process = readdir(dir))) {

@@ -10,7 +10,7 @@
 #include "crc32c.h"
 #include "telemetry.h"
 
-#define SYSTEM_DIRECTORY 1	/* /run/txda among the directories: root's, who may have lent it */
+#define SYSTEM_DIRECTORY 1 /* /run/txda among the directories: root's, who may have lent it */
 
 size_t txda__page_bytes(unsigned n)
 {
@@ -42,10 +42,13 @@ int txda__process_start(int pid, uint64_t *ret_start_time)
 
 	if (!read_proc(pid, "stat", text, sizeof(text)))
 		return -ESRCH;
-	/* The command, field 2, is in brackets and may hold anything: count fields after the last bracket. */
+	/*
+	 * The command, field 2, is in brackets and may hold anything: count fields after the last
+	 * bracket.
+	 */
 	s = strrchr(text, ')');
 	if (!s || s[1] != ' ' || s[2] == 'Z' || s[2] == 'X')
-		return -ESRCH;	/* or dead, though its parent has not asked yet */
+		return -ESRCH; /* or dead, though its parent has not asked yet */
 	for (unsigned field = 2; s && field < 22; field++)
 		s = strchr(s + 1, ' ');
 	if (!s)
@@ -61,7 +64,8 @@ int txda__process_user(int pid, unsigned *ret_uid)
 	if (!read_proc(pid, "status", text, sizeof(text)))
 		return -ESRCH;
 	s = strstr(text, "\nUid:\t");
-	s = s ? strchr(s + 6, '\t') : NULL;	/* past the real one: the effective one owns its files */
+	s = s ? strchr(s + 6, '\t')
+	      : NULL; /* past the real one: the effective one owns its files */
 	if (!s)
 		return -ESRCH;
 	*ret_uid = (unsigned)strtoul(s, NULL, 10);
@@ -99,7 +103,8 @@ static int open_directory(unsigned index, const char *path)
 	/* In /tmp anybody may have been there first. */
 	if (fstat(fd, &st) < 0)
 		r = -errno;
-	else if (own ? st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH) : st.st_mode & S_IWOTH)
+	else if (own ? st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH)
+		     : st.st_mode & S_IWOTH)
 		r = -EPERM;
 	else if (faccessat(fd, ".", W_OK, AT_EACCESS) < 0)
 		r = -errno;
@@ -128,7 +133,8 @@ static void sweep(int dir_fd)
 	while ((entry = readdir(dir))) {
 		if (sscanf(entry->d_name, "chips-%d-%d", &pid, &number) != 2 || pid == getpid())
 			continue;
-		if (fstatat(dir_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_uid != geteuid())
+		if (fstatat(dir_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    st.st_uid != geteuid())
 			continue;
 		if (txda__process_start(pid, &start) < 0)
 			unlinkat(dir_fd, entry->d_name, 0);
@@ -150,14 +156,15 @@ int txda__telemetry_open(struct txda__telemetry *telemetry)
 			continue;
 		}
 		sweep(dir_fd);
-		snprintf(name, sizeof(name), "chips-%d-%u", (int)getpid(), atomic_fetch_add(&number, 1));
+		snprintf(name, sizeof(name), "chips-%d-%u", (int)getpid(),
+			 atomic_fetch_add(&number, 1));
 		unlinkat(dir_fd, name, 0);
 		fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 		r = fd < 0 ? -errno : 0;
 		close(dir_fd);
 		if (r < 0)
 			continue;
-		fchmod(fd, 0644);	/* whatever the umask: everybody may look */
+		fchmod(fd, 0644); /* whatever the umask: everybody may look */
 		snprintf(telemetry->path, sizeof(telemetry->path), "%s/%s", path, name);
 		telemetry->fd = fd;
 		return 0;
@@ -203,15 +210,16 @@ static int read_page(int fd, struct txda__page *page)
 
 		if (n < 0)
 			return -errno;
-		if ((size_t)n >= offsetof(struct txda__page, chip) && page->magic == TXDA__PAGE_MAGIC &&
-		    page->version == TXDA__PAGE_VERSION && page->n_chips <= TXDA__MAX_CHIPS &&
+		if ((size_t)n >= offsetof(struct txda__page, chip) &&
+		    page->magic == TXDA__PAGE_MAGIC && page->version == TXDA__PAGE_VERSION &&
+		    page->n_chips <= TXDA__MAX_CHIPS &&
 		    page->bytes == txda__page_bytes(page->n_chips) && (size_t)n >= page->bytes) {
 			crc = page->crc32c;
 			page->crc32c = 0;
 			if (txda__crc32c(0, page, page->bytes) == crc)
 				return 0;
 		}
-		usleep(200);	/* perhaps it is just being written */
+		usleep(200); /* perhaps it is just being written */
 	}
 	return -EBADMSG;
 }
@@ -244,7 +252,8 @@ int txda__telemetry_read(int dir_fd, const char *name, struct txda__page *ret_pa
 	close(fd);
 	if (r < 0)
 		return r;
-	if (ret_page->pid <= 0 || txda__process_start(ret_page->pid, &start) < 0 || start != ret_page->start_time)
+	if (ret_page->pid <= 0 || txda__process_start(ret_page->pid, &start) < 0 ||
+	    start != ret_page->start_time)
 		return -ESRCH;
 	if (txda__process_user(ret_page->pid, &uid) < 0)
 		return -ESRCH;

@@ -6,12 +6,14 @@
  *	$XDG_RUNTIME_DIR/txda
  *	/run/txda		when it exists and is writable
  *	/tmp/txda-UID		a directory of that user's alone to write
- * It is replaced in place by one write(), under a checksum that also covers its length, so that a reader sees whole pages
- * only (it reads again when the checksum does not match) and neither side maps a file that the other could cut short.
+ * It is replaced in place by one write(), under a checksum that also covers its length, so that a
+ * reader sees whole pages only (it reads again when the checksum does not match) and neither side
+ * maps a file that the other could cut short.
  *
- * Readers trust nothing: the file must be a regular one of the user who runs process PID, that process must have been started
- * at the time that the page says (so a page that outlives its process is ignored even when the number is used again),
- * and each field is checked. A process that publishes removes the dead pages of its own user.
+ * Readers trust nothing: the file must be a regular one of the user who runs process PID, that
+ * process must have been started at the time that the page says (so a page that outlives its
+ * process is ignored even when the number is used again), and each field is checked. A process that
+ * publishes removes the dead pages of its own user.
  *
  * Threads: not concurrently on one page.
  */

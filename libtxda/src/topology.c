@@ -20,11 +20,11 @@ static bool read_number(const char **pos, unsigned *ret_value)
 	return true;
 }
 
-int txda__parse_chip_map(const char *text, unsigned n_devices, unsigned *ret_logical, unsigned *ret_count,
-			 char *err, size_t errlen)
+int txda__parse_chip_map(const char *text, unsigned n_devices, unsigned *ret_logical,
+			 unsigned *ret_count, char *err, size_t errlen)
 {
 	unsigned logical[TXDA__MAX_CHIPS], n = 0, device;
-	bool taken[TXDA__MAX_CHIPS] = { false };
+	bool taken[TXDA__MAX_CHIPS] = {false};
 	const char *s = text;
 
 	if (!text)
@@ -34,9 +34,11 @@ int txda__parse_chip_map(const char *text, unsigned n_devices, unsigned *ret_log
 		const char *word = s;
 
 		if (!read_number(&s, &device) || (*s && *s != ','))
-			return txda__say(err, errlen, -EINVAL, "\"%.20s\" is no list of chips such as 1,0", word);
+			return txda__say(err, errlen, -EINVAL,
+					 "\"%.20s\" is no list of chips such as 1,0", word);
 		if (device >= n_devices || device >= TXDA__MAX_CHIPS)
-			return txda__say(err, errlen, -EINVAL, "no chip %u; this process sees %u", device, n_devices);
+			return txda__say(err, errlen, -EINVAL, "no chip %u; this process sees %u",
+					 device, n_devices);
 		if (taken[device])
 			return txda__say(err, errlen, -EINVAL, "chip %u is named twice", device);
 		taken[device] = true;
@@ -48,20 +50,26 @@ int txda__parse_chip_map(const char *text, unsigned n_devices, unsigned *ret_log
 	return 0;
 }
 
-static int parse_named(const char *map, unsigned n_chips, struct txda__topology *t, char *err, size_t errlen)
+static int parse_named(const char *map, unsigned n_chips, struct txda__topology *t, char *err,
+		       size_t errlen)
 {
 	const char *s = map + 1;
 	unsigned chips, tp;
 
-	if (!read_number(&s, &chips) || strncmp(s, "TP", 2) || (s += 2, !read_number(&s, &tp)) || *s)
-		return txda__say(err, errlen, -EINVAL, "\"%.40s\" is no map; CxTPy is wanted, such as C4TP2", map);
+	if (!read_number(&s, &chips) || strncmp(s, "TP", 2) || (s += 2, !read_number(&s, &tp)) ||
+	    *s)
+		return txda__say(err, errlen, -EINVAL,
+				 "\"%.40s\" is no map; CxTPy is wanted, such as C4TP2", map);
 	if (!tp || tp > TXDA_MAX_CHIPS_PER_GROUP)
-		return txda__say(err, errlen, -EINVAL, "%s: groups of %u chips; 1 to %d are possible", map, tp,
+		return txda__say(err, errlen, -EINVAL,
+				 "%s: groups of %u chips; 1 to %d are possible", map, tp,
 				 TXDA_MAX_CHIPS_PER_GROUP);
 	if (!chips || chips % tp)
-		return txda__say(err, errlen, -EINVAL, "%s: %u chips do not divide into groups of %u", map, chips, tp);
+		return txda__say(err, errlen, -EINVAL,
+				 "%s: %u chips do not divide into groups of %u", map, chips, tp);
 	if (chips > n_chips || chips > TXDA__MAX_CHIPS)
-		return txda__say(err, errlen, -EINVAL, "%s needs %u chips; there are %u", map, chips, n_chips);
+		return txda__say(err, errlen, -EINVAL, "%s needs %u chips; there are %u", map,
+				 chips, n_chips);
 	for (unsigned i = 0; i < chips; i++)
 		t->chip[i / tp][i % tp] = i;
 	t->n_groups = chips / tp;
@@ -70,9 +78,10 @@ static int parse_named(const char *map, unsigned n_chips, struct txda__topology 
 	return 0;
 }
 
-static int parse_spelled(const char *map, unsigned n_chips, struct txda__topology *t, char *err, size_t errlen)
+static int parse_spelled(const char *map, unsigned n_chips, struct txda__topology *t, char *err,
+			 size_t errlen)
 {
-	bool taken[TXDA__MAX_CHIPS] = { false };
+	bool taken[TXDA__MAX_CHIPS] = {false};
 	const char *s = map;
 	unsigned chip, group = 0;
 
@@ -81,28 +90,33 @@ static int parse_spelled(const char *map, unsigned n_chips, struct txda__topolog
 
 		if (!read_number(&s, &chip) || (*s && *s != ',' && *s != ';'))
 			return txda__say(err, errlen, -EINVAL,
-					 "\"%.40s\" is no map; C4TP2 or 0,1;2,3 are examples", word);
+					 "\"%.40s\" is no map; C4TP2 or 0,1;2,3 are examples",
+					 word);
 		if (chip >= n_chips || chip >= TXDA__MAX_CHIPS)
-			return txda__say(err, errlen, -EINVAL, "%.40s: no chip %u; there are %u", map, chip, n_chips);
+			return txda__say(err, errlen, -EINVAL, "%.40s: no chip %u; there are %u",
+					 map, chip, n_chips);
 		if (taken[chip])
-			return txda__say(err, errlen, -EINVAL, "%.40s: chip %u is named twice", map, chip);
+			return txda__say(err, errlen, -EINVAL, "%.40s: chip %u is named twice", map,
+					 chip);
 		if (t->size[group] == TXDA_MAX_CHIPS_PER_GROUP)
-			return txda__say(err, errlen, -EINVAL, "%.40s: group %u has more than %d chips", map, group,
+			return txda__say(err, errlen, -EINVAL,
+					 "%.40s: group %u has more than %d chips", map, group,
 					 TXDA_MAX_CHIPS_PER_GROUP);
 		taken[chip] = true;
 		t->chip[group][t->size[group]++] = chip;
 		if (!*s)
 			break;
 		if (*s++ == ';')
-			group++;	/* below the number of chips, for none comes twice */
+			group++; /* below the number of chips, for none comes twice */
 	}
 	t->n_groups = group + 1;
 	return 0;
 }
 
-int txda__parse_map(const char *map, unsigned n_chips, struct txda__topology *ret_topology, char *err, size_t errlen)
+int txda__parse_map(const char *map, unsigned n_chips, struct txda__topology *ret_topology,
+		    char *err, size_t errlen)
 {
-	struct txda__topology t = { 0 };
+	struct txda__topology t = {0};
 	int r;
 
 	if (*map == 'C')
@@ -114,11 +128,12 @@ int txda__parse_map(const char *map, unsigned n_chips, struct txda__topology *re
 	return r;
 }
 
-void txda__auto_map(unsigned n_chips, unsigned tp, unsigned (*distance)(void *arg, unsigned a, unsigned b), void *arg,
+void txda__auto_map(unsigned n_chips, unsigned tp,
+		    unsigned (*distance)(void *arg, unsigned a, unsigned b), void *arg,
 		    struct txda__topology *ret_topology)
 {
-	bool taken[TXDA__MAX_CHIPS] = { false };
-	struct txda__topology t = { 0 };
+	bool taken[TXDA__MAX_CHIPS] = {false};
+	struct txda__topology t = {0};
 
 	if (n_chips > TXDA__MAX_CHIPS)
 		n_chips = TXDA__MAX_CHIPS;

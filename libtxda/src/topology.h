@@ -2,9 +2,10 @@
 /*
  * Topology maps: how the chips of a machine are divided into groups.
  *
- * A map is "CxTPy" (x chips, groups of y neighbours: "C4TP2" is 0,1;2,3), or spelled ("0,1;2,3"), or automatic (groups of
- * @tp chips that are as near to each other as can be). Numbers in a map are logical chips; CHIP_MAP says which device each is.
- * Parsers return 0 or -EINVAL with a message that quotes the word at fault.
+ * A map is "CxTPy" (x chips, groups of y neighbours: "C4TP2" is 0,1;2,3), or spelled ("0,1;2,3"),
+ * or automatic (groups of @tp chips that are as near to each other as can be). Numbers in a map are
+ * logical chips; CHIP_MAP says which device each is. Parsers return 0 or -EINVAL with a message
+ * that quotes the word at fault.
  * Threads: pure functions.
  */
 #ifndef TXDA_TOPOLOGY_H
@@ -20,14 +21,19 @@ struct txda__topology {
 };
 
 /* "1,0": logical chip i is device list[i]; NULL: the identity. @ret_logical[TXDA__MAX_CHIPS]. */
-int txda__parse_chip_map(const char *text, unsigned n_devices, unsigned *ret_logical, unsigned *ret_count,
-			 char *err, size_t errlen);
+int txda__parse_chip_map(const char *text, unsigned n_devices, unsigned *ret_logical,
+			 unsigned *ret_count, char *err, size_t errlen);
 
 /* @map names or spells a map of @n_chips logical chips. */
-int txda__parse_map(const char *map, unsigned n_chips, struct txda__topology *ret_topology, char *err, size_t errlen);
+int txda__parse_map(const char *map, unsigned n_chips, struct txda__topology *ret_topology,
+		    char *err, size_t errlen);
 
-/* Groups of @tp chips: each takes the lowest chip that is left, then again and again the one nearest to those it has. */
-void txda__auto_map(unsigned n_chips, unsigned tp, unsigned (*distance)(void *arg, unsigned a, unsigned b), void *arg,
+/*
+ * Groups of @tp chips: each takes the lowest chip that is left, then again and again the one
+ * nearest to those it has.
+ */
+void txda__auto_map(unsigned n_chips, unsigned tp,
+		    unsigned (*distance)(void *arg, unsigned a, unsigned b), void *arg,
 		    struct txda__topology *ret_topology);
 
 #endif /* TXDA_TOPOLOGY_H */

@@ -15,7 +15,7 @@ int txda__vas_init(struct txda__vas *vas, uint64_t start, uint64_t bytes)
 	vas->bytes = bytes;
 	vas->free_bytes = bytes;
 	if (bytes)
-		vas->free[vas->n_free++] = (struct txda__extent){ start, bytes };
+		vas->free[vas->n_free++] = (struct txda__extent){start, bytes};
 	return 0;
 }
 
@@ -25,7 +25,10 @@ void txda__vas_free(struct txda__vas *vas)
 	memset(vas, 0, sizeof(*vas));
 }
 
-/* After k ranges are taken there are at most k + 1 holes, and splitting one to align it adds one more. */
+/*
+ * After k ranges are taken there are at most k + 1 holes, and splitting one to align it adds one
+ * more.
+ */
 static int make_room(struct txda__vas *vas)
 {
 	struct txda__extent *table;
@@ -45,7 +48,7 @@ static int make_room(struct txda__vas *vas)
 static void insert_hole(struct txda__vas *vas, size_t at, uint64_t start, uint64_t bytes)
 {
 	memmove(&vas->free[at + 1], &vas->free[at], (vas->n_free - at) * sizeof(vas->free[0]));
-	vas->free[at] = (struct txda__extent){ start, bytes };
+	vas->free[at] = (struct txda__extent){start, bytes};
 	vas->n_free++;
 }
 
@@ -71,7 +74,8 @@ int txda__vas_take(struct txda__vas *vas, uint64_t bytes, uint64_t align, uint64
 	for (size_t i = 0; i < vas->n_free; i++) {
 		hole = &vas->free[i];
 		skip = txda__align(hole->start, align) - hole->start;
-		if (skip <= hole->bytes && bytes <= hole->bytes - skip && hole->bytes < best_bytes) {
+		if (skip <= hole->bytes && bytes <= hole->bytes - skip &&
+		    hole->bytes < best_bytes) {
 			best = i;
 			best_bytes = hole->bytes;
 		}

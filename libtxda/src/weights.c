@@ -28,8 +28,9 @@ static uint64_t to_ns(struct timespec ts)
 
 static bool same_file(const struct txda__weights *a, const struct txda__weights *b)
 {
-	return a->device == b->device && a->dev == b->dev && a->inode == b->inode && a->bytes == b->bytes &&
-	       a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns && a->crc32c == b->crc32c;
+	return a->device == b->device && a->dev == b->dev && a->inode == b->inode &&
+	       a->bytes == b->bytes && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns &&
+	       a->crc32c == b->crc32c;
 }
 
 static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *message, size_t size)
@@ -39,21 +40,25 @@ static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *mess
 	int r = txda_buffer_map(buffer, &ptr);
 
 	if (r < 0)
-		return txda__say(message, size, r, "%s", txda_context_error(buffer->device->context));
+		return txda__say(message, size, r, "%s",
+				 txda_context_error(buffer->device->context));
 	crc = txda__crc32c(0, ptr, txda_buffer_bytes(buffer));
 	if (crc != wanted)
-		return txda__say(message, size, -EBADMSG, "checksum is 0x%08x; model_info.json says 0x%08x", crc, wanted);
+		return txda__say(message, size, -EBADMSG,
+				 "checksum is 0x%08x; model_info.json says 0x%08x", crc, wanted);
 	return 0;
 }
 
 /* Without the lock: the state is LOADING, so nobody else touches @w. */
-static int load(struct txda__weights *w, int fd, bool verify, void (*progress)(void *arg, uint64_t done), void *arg)
+static int load(struct txda__weights *w, int fd, bool verify,
+		void (*progress)(void *arg, uint64_t done), void *arg)
 {
 	struct txda_context *context = w->device->context;
 	int r;
 
 	posix_fadvise(fd, 0, (off_t)w->bytes, POSIX_FADV_SEQUENTIAL);
-	r = txda_buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE, TXDA_BUFFER_READ_ONLY, &w->buffer);
+	r = txda_buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE, TXDA_BUFFER_READ_ONLY,
+			    &w->buffer);
 	if (r >= 0)
 		r = txda__buffer_load(w->buffer, 0, fd, 0, w->bytes, progress, arg);
 	if (r < 0)
@@ -76,7 +81,8 @@ static void unlink_locked(struct txda__weights_table *table, struct txda__weight
 }
 
 /* Finds the same file or adds @key. *ret_mine: this thread loads it. */
-static struct txda__weights *find_or_add(struct txda__weights_table *table, const struct txda__weights *key, bool *ret_mine)
+static struct txda__weights *find_or_add(struct txda__weights_table *table,
+					 const struct txda__weights *key, bool *ret_mine)
 {
 	struct txda__weights *w;
 
@@ -99,8 +105,8 @@ static struct txda__weights *find_or_add(struct txda__weights_table *table, cons
 }
 
 /* Loads or waits, with a reference held. */
-static int settle(struct txda__weights_table *table, struct txda__weights *w, bool mine, int fd, bool verify,
-		  void (*progress)(void *arg, uint64_t done), void *arg)
+static int settle(struct txda__weights_table *table, struct txda__weights *w, bool mine, int fd,
+		  bool verify, void (*progress)(void *arg, uint64_t done), void *arg)
 {
 	int r;
 
@@ -135,12 +141,13 @@ static int settle(struct txda__weights_table *table, struct txda__weights *w, bo
 	return r;
 }
 
-int txda__weights_get(struct txda_device *device, int fd, const char *name, uint64_t bytes, uint32_t crc32c, bool verify,
-		      void (*progress)(void *arg, uint64_t done), void *arg, struct txda__weights **ret_weights)
+int txda__weights_get(struct txda_device *device, int fd, const char *name, uint64_t bytes,
+		      uint32_t crc32c, bool verify, void (*progress)(void *arg, uint64_t done),
+		      void *arg, struct txda__weights **ret_weights)
 {
 	struct txda_context *context = device->context;
 	struct txda__weights_table *table = &context->weights;
-	struct txda__weights key = { .device = device, .bytes = bytes, .crc32c = crc32c }, *w;
+	struct txda__weights key = {.device = device, .bytes = bytes, .crc32c = crc32c}, *w;
 	struct stat st;
 	bool mine;
 	int r;

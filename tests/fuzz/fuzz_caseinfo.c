@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Any bytes as model_info.json or, when they start like one, as kcore.bin: what is accepted must be safe to follow.
- * The checksum of a program is made right first, or nothing would come past it.
+ * Any bytes as model_info.json or, when they start like one, as kcore.bin: what is accepted must be
+ * safe to follow. The checksum of a program is made right first, or nothing would come past it.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static volatile uint64_t sink;	/* so that what is read is read */
+static volatile uint64_t sink; /* so that what is read is read */
 
 static void follow_program(const uint8_t *data, size_t size)
 {
@@ -43,7 +43,8 @@ static void follow_program(const uint8_t *data, size_t size)
 		txda__program_shape(&p.tensor[p.io_tensor[i]], shape, sizeof(shape));
 	}
 	for (uint32_t i = 0; i < p.header->n_ops; i++)
-		sink += strlen(txda__program_string(&p, p.op[i].label)) + strlen(txda__program_opcode(p.op[i].op));
+		sink += strlen(txda__program_string(&p, p.op[i].label)) +
+			strlen(txda__program_opcode(p.op[i].op));
 	free(header);
 }
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Holds two simulated chips and a page of memory on each until it is killed, for tests that look at it from outside. */
+/*
+ * Holds two simulated chips and a page of memory on each until it is killed, for tests that look at
+ * it from outside.
+ */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -25,7 +28,7 @@ int main(void)
 			fprintf(stderr, "%s\n", txda_context_error(context));
 			return 1;
 		}
-	usleep(500000);	/* the page is written a few times a second */
+	usleep(500000); /* the page is written a few times a second */
 	printf("%d\n", (int)getpid());
 	fflush(stdout);
 	for (;;)

@@ -32,22 +32,26 @@ static uint32_t add_string(struct image *image, const char *text)
 	return at;
 }
 
-static struct txda_tensor tensor(struct image *image, const char *name, unsigned slot, uint64_t offset, unsigned dtype,
-				 unsigned sym, unsigned width)
+static struct txda_tensor tensor(struct image *image, const char *name, unsigned slot,
+				 uint64_t offset, unsigned dtype, unsigned sym, unsigned width)
 {
-	struct txda_tensor t = { .name = add_string(image, name), .slot = (uint16_t)slot, .dtype = (uint8_t)dtype,
-				 .offset = offset, .flags = slot == SLOT_SCRATCH ? TXDA_TENSOR_ACTIVATION : 0 };
+	struct txda_tensor t = {.name = add_string(image, name),
+				.slot = (uint16_t)slot,
+				.dtype = (uint8_t)dtype,
+				.offset = offset,
+				.flags = slot == SLOT_SCRATCH ? TXDA_TENSOR_ACTIVATION : 0};
 
 	if (sym)
-		t.dim[t.ndim++] = (struct txda_dim){ sym, 1 };
+		t.dim[t.ndim++] = (struct txda_dim){sym, 1};
 	if (width)
-		t.dim[t.ndim++] = (struct txda_dim){ 0, width };
+		t.dim[t.ndim++] = (struct txda_dim){0, width};
 	return t;
 }
 
-static struct txda_op op(struct image *image, unsigned opcode, const char *label, uint32_t in0, uint32_t in1, uint32_t out)
+static struct txda_op op(struct image *image, unsigned opcode, const char *label, uint32_t in0,
+			 uint32_t in1, uint32_t out)
 {
-	struct txda_op o = { .op = (uint16_t)opcode, .label = add_string(image, label) };
+	struct txda_op o = {.op = (uint16_t)opcode, .label = add_string(image, label)};
 
 	memset(o.in, 0xff, sizeof(o.in));
 	memset(o.out, 0xff, sizeof(o.out));
@@ -72,22 +76,34 @@ void *case_program(unsigned tp, unsigned rank, size_t *ret_bytes)
 	uint32_t n = 0;
 
 	*h = (struct txda_program){
-		.magic = TXDA_PROGRAM_MAGIC, .major = TXDA_ISA_MAJOR, .minor = TXDA_ISA_MINOR, .bytes = sizeof(*image),
-		.n_slots = rank ? SLOT_Y : N_SLOTS, .n_tensors = rank ? T_Y : N_TENSORS,
-		.slots_off = offsetof(struct image, slot), .tensors_off = offsetof(struct image, tensor),
-		.ops_off = offsetof(struct image, op), .strings_off = offsetof(struct image, strings),
-		.group_size = tp, .rank = rank, .sym_max = { 0, CASE_T, 4, CASE_R, 4, CASE_N },
+		.magic = TXDA_PROGRAM_MAGIC,
+		.major = TXDA_ISA_MAJOR,
+		.minor = TXDA_ISA_MINOR,
+		.bytes = sizeof(*image),
+		.n_slots = rank ? SLOT_Y : N_SLOTS,
+		.n_tensors = rank ? T_Y : N_TENSORS,
+		.slots_off = offsetof(struct image, slot),
+		.tensors_off = offsetof(struct image, tensor),
+		.ops_off = offsetof(struct image, op),
+		.strings_off = offsetof(struct image, strings),
+		.group_size = tp,
+		.rank = rank,
+		.sym_max = {0, CASE_T, 4, CASE_R, 4, CASE_N},
 	};
 	h->name = add_string(image, "step");
-	image->slot[SLOT_WEIGHTS] = (struct txda_slot){ add_string(image, "weights"), TXDA_SLOT_WEIGHTS, CASE_H * 4 };
-	image->slot[SLOT_KV] = (struct txda_slot){ add_string(image, "kv"), TXDA_SLOT_KV, CASE_KV_BYTES };
-	image->slot[SLOT_SCRATCH] = (struct txda_slot){ add_string(image, "scratch"), TXDA_SLOT_SCRATCH, CASE_SCRATCH };
-	image->slot[SLOT_X] = (struct txda_slot){ 0, TXDA_SLOT_INPUT, CASE_T * CASE_H * 4 };
-	image->slot[SLOT_ROWS] = (struct txda_slot){ 0, TXDA_SLOT_INPUT, CASE_R * 4 };
-	image->slot[SLOT_Y] = (struct txda_slot){ 0, TXDA_SLOT_OUTPUT, CASE_R * CASE_H * 4 };
+	image->slot[SLOT_WEIGHTS] =
+		(struct txda_slot){add_string(image, "weights"), TXDA_SLOT_WEIGHTS, CASE_H * 4};
+	image->slot[SLOT_KV] =
+		(struct txda_slot){add_string(image, "kv"), TXDA_SLOT_KV, CASE_KV_BYTES};
+	image->slot[SLOT_SCRATCH] =
+		(struct txda_slot){add_string(image, "scratch"), TXDA_SLOT_SCRATCH, CASE_SCRATCH};
+	image->slot[SLOT_X] = (struct txda_slot){0, TXDA_SLOT_INPUT, CASE_T * CASE_H * 4};
+	image->slot[SLOT_ROWS] = (struct txda_slot){0, TXDA_SLOT_INPUT, CASE_R * 4};
+	image->slot[SLOT_Y] = (struct txda_slot){0, TXDA_SLOT_OUTPUT, CASE_R * CASE_H * 4};
 	image->tensor[T_W] = tensor(image, "w", SLOT_WEIGHTS, 0, TXDA_F32, 0, CASE_H);
 	image->tensor[T_S] = tensor(image, "s", SLOT_SCRATCH, 0, TXDA_F32, TXDA_SYM_T, CASE_H);
-	image->tensor[T_SUM] = tensor(image, "sum", SLOT_SCRATCH, CASE_SCRATCH / 2, TXDA_F32, TXDA_SYM_T, CASE_H);
+	image->tensor[T_SUM] =
+		tensor(image, "sum", SLOT_SCRATCH, CASE_SCRATCH / 2, TXDA_F32, TXDA_SYM_T, CASE_H);
 	image->tensor[T_X] = tensor(image, "x", SLOT_X, 0, TXDA_F32, TXDA_SYM_T, CASE_H);
 	image->tensor[T_ROWS] = tensor(image, "rows", SLOT_ROWS, 0, TXDA_I32, TXDA_SYM_R, 0);
 	image->tensor[T_Y] = tensor(image, "y", SLOT_Y, 0, TXDA_F32, TXDA_SYM_R, CASE_H);
@@ -99,7 +115,8 @@ void *case_program(unsigned tp, unsigned rank, size_t *ret_bytes)
 	if (tp > 1)
 		image->op[n++] = op(image, TXDA_OP_ALL_REDUCE, "the.sum", T_S, TXDA_NONE, T_SUM);
 	if (!rank)
-		image->op[n++] = op(image, TXDA_OP_GATHER_ROWS, "the.rows", tp > 1 ? T_SUM : T_S, T_ROWS, T_Y);
+		image->op[n++] = op(image, TXDA_OP_GATHER_ROWS, "the.rows", tp > 1 ? T_SUM : T_S,
+				    T_ROWS, T_Y);
 	h->n_ops = n;
 	case_seal(image, sizeof(*image));
 	*ret_bytes = sizeof(*image);
@@ -134,22 +151,29 @@ char *case_info(unsigned tp)
 
 	free(param);
 	at = snprintf(text, 8192,
-		      "{\"format\": 1, \"compiler\": \"by hand\", \"name\": \"tiny\", \"family\": \"test\",\n"
+		      "{\"format\": 1, \"compiler\": \"by hand\", \"name\": \"tiny\", \"family\": "
+		      "\"test\",\n"
 		      " \"source_hash\": \"0\", \"weights\": \"bf16\", \"tp\": %u,\n"
-		      " \"limits\": {\"tokens\": %d, \"seqs\": 4, \"rows\": %d, \"blocks\": 4, \"context\": 128},\n"
+		      " \"limits\": {\"tokens\": %d, \"seqs\": 4, \"rows\": %d, \"blocks\": 4, "
+		      "\"context\": 128},\n"
 		      " \"vocab\": 64, \"layers\": 1, \"topk\": 1,\n"
 		      " \"kv\": {\"block_size\": 32, \"block_bytes\": %d, \"dtype\": \"bf16\"},\n"
-		      " \"chips\": [", tp, CASE_T, CASE_R, CASE_KV_BYTES);
+		      " \"chips\": [",
+		      tp, CASE_T, CASE_R, CASE_KV_BYTES);
 	for (unsigned r = 0; r < tp; r++)
 		at += snprintf(text + at, 8192 - (size_t)at,
-			       "%s{\"kcore\": \"chip%u/kcore.bin\", \"kcore_bytes\": %zu, \"param\": \"chip%u/param.bin\",\n"
-			       "  \"param_bytes\": %d, \"param_crc32c\": %u, \"scratch_bytes\": %d, \"io_bytes\": %d}",
-			       r ? ",\n  " : "", r, sizeof(struct image), r, CASE_PARAM, crc, CASE_SCRATCH, 6400);
-	snprintf(text + at, 8192 - (size_t)at,
-		 "],\n \"programs\": [\"step\"],\n"
-		 " \"inputs\": [{\"name\": \"x\", \"dtype\": \"F32\", \"shape\": [\"T\", 64]},\n"
-		 "  {\"name\": \"rows\", \"dtype\": \"I32\", \"shape\": [\"R\"]}],\n"
-		 " \"outputs\": [{\"name\": \"y\", \"dtype\": \"F32\", \"shape\": [\"R\", 64]}]}\n");
+			       "%s{\"kcore\": \"chip%u/kcore.bin\", \"kcore_bytes\": %zu, "
+			       "\"param\": \"chip%u/param.bin\",\n"
+			       "  \"param_bytes\": %d, \"param_crc32c\": %u, \"scratch_bytes\": "
+			       "%d, \"io_bytes\": %d}",
+			       r ? ",\n  " : "", r, sizeof(struct image), r, CASE_PARAM, crc,
+			       CASE_SCRATCH, 6400);
+	snprintf(
+		text + at, 8192 - (size_t)at,
+		"],\n \"programs\": [\"step\"],\n"
+		" \"inputs\": [{\"name\": \"x\", \"dtype\": \"F32\", \"shape\": [\"T\", 64]},\n"
+		"  {\"name\": \"rows\", \"dtype\": \"I32\", \"shape\": [\"R\"]}],\n"
+		" \"outputs\": [{\"name\": \"y\", \"dtype\": \"F32\", \"shape\": [\"R\", 64]}]}\n");
 	return text;
 }
 
@@ -198,8 +222,9 @@ void case_write(unsigned tp, char **ret_path)
 
 void case_remove(char *path)
 {
-	static const char *const name[] = { "chip0/kcore.bin", "chip0/param.bin", "chip1/kcore.bin", "chip1/param.bin",
-					    "model_info.json", "chip0", "chip1", "" };
+	static const char *const name[] = {
+		"chip0/kcore.bin", "chip0/param.bin", "chip1/kcore.bin", "chip1/param.bin",
+		"model_info.json", "chip0",	      "chip1",		 ""};
 	char full[512];
 
 	for (unsigned i = 0; i < sizeof(name) / sizeof(name[0]); i++) {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tiny model, made by hand, for tests of libtxda: y = RMSNORM(x) * w, summed over the chips, at chosen rows.
+ * A tiny model, made by hand, for tests of libtxda: y = RMSNORM(x) * w, summed over the chips, at
+ * chosen rows.
  *
  *   inputs   x F32 [T, 64], rows I32 [R]        output (rank 0)  y F32 [R, 64]
- *   limits   T 16, S 4, R 8, B 4, N 64; 32 tokens a KV block of 8192 bytes (the program has the slot, but no use for it)
+ *   limits   T 16, S 4, R 8, B 4, N 64; 32 tokens a KV block of 8192 bytes (the program has the
+ *            slot, but no use for it)
  */
 #ifndef LIBTXDA_CASE_H
 #define LIBTXDA_CASE_H

@@ -2,7 +2,8 @@
 /*
  * Buffers: memory, its limits, loading, passing between processes.
  *
- * Run as `test_libtxda_buffer import FD` it is the other process: it imports the memory behind the fd, checks and changes it.
+ * Run as `test_libtxda_buffer import FD` it is the other process: it imports the memory behind the
+ * fd, checks and changes it.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -55,7 +56,9 @@ static void test_memory(void **state)
 	assert_int_equal(txda_buffer_new(device, 1, TXDA_MEMORY_DEVICE, 2, &b), -EINVAL);
 	assert_int_equal(txda_buffer_new(device, 1, 7, 0, &b), -EINVAL);
 
-	/* A chip's memory can be filled to the last page, and what was freed comes back as zeros. */
+	/*
+	 * A chip's memory can be filled to the last page, and what was freed comes back as zeros.
+	 */
 	ok(context, txda_buffer_new(device, (64ull << 20) - 12288, TXDA_MEMORY_DEVICE, 0, &b));
 	assert_int_equal(used_bytes(context, 1), 64 << 20);
 	ok(context, txda_buffer_write(b, 5000, "secret", 6));
@@ -68,7 +71,7 @@ static void test_memory(void **state)
 	assert_memory_equal(text, "\0\0\0\0\0\0", 6);
 	txda_context_unref(context);
 	txda_device_unref(device);
-	txda_buffer_unref(b);	/* it kept all that it needs */
+	txda_buffer_unref(b); /* it kept all that it needs */
 }
 
 static void test_load(void **state)
@@ -90,8 +93,8 @@ static void test_load(void **state)
 		words[i] = (uint32_t)(i * 2654435761u);
 	ok(context, txda_device_get(context, 0, &device));
 	for (unsigned read_only = 0; read_only < 2; read_only++) {
-		ok(context, txda_buffer_new(device, bytes + 100, TXDA_MEMORY_DEVICE, read_only ? TXDA_BUFFER_READ_ONLY : 0,
-					    &buffer));
+		ok(context, txda_buffer_new(device, bytes + 100, TXDA_MEMORY_DEVICE,
+					    read_only ? TXDA_BUFFER_READ_ONLY : 0, &buffer));
 		ok(context, txda_buffer_load(buffer, 100, fd, 0, bytes));
 		ok(context, txda_buffer_map(buffer, &map));
 		assert_memory_equal((char *)map + 100, words, bytes);
@@ -143,7 +146,7 @@ static void test_share(void **state)
 	ok(context, txda_buffer_new(device, 8192, TXDA_MEMORY_DEVICE, 0, &buffer));
 	ok(context, txda_buffer_write(buffer, 100, "hello", 6));
 	ok(context, txda_buffer_export(buffer, &fd));
-	assert_true(ftruncate(fd, 4096) < 0);	/* sealed */
+	assert_true(ftruncate(fd, 4096) < 0); /* sealed */
 	assert_true(ftruncate(fd, 16384) < 0);
 	assert_int_equal(run_other(fd), 0);
 	ok(context, txda_buffer_read(buffer, 100, text, 6));

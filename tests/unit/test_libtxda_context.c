@@ -29,8 +29,9 @@ static void test_options(void **state)
 	struct {
 		struct txda_context_options known;
 		uint64_t later;
-	} newer = { .known = { .size = sizeof(newer), .backend = "cmodel", .cmodel = "mem=64M,cores=1" } };
-	struct txda_context_options options = { .backend = "cmodel" };
+	} newer = {
+		.known = {.size = sizeof(newer), .backend = "cmodel", .cmodel = "mem=64M,cores=1"}};
+	struct txda_context_options options = {.backend = "cmodel"};
 
 	(void)state;
 	assert_int_equal(try_open(&options), -EINVAL);
@@ -93,7 +94,7 @@ static void test_devices(void **state)
 	assert_int_equal(txda_context_device_count(context), 2);
 	ok(context, txda_device_get(context, 0, &a));
 	ok(context, txda_device_get(context, 1, &b));
-	txda_context_unref(context);	/* the devices keep it */
+	txda_context_unref(context); /* the devices keep it */
 	ok(context, txda_device_info(a, &info));
 	assert_int_equal(info.index, 0);
 	assert_int_equal(info.physical, 3);
@@ -120,7 +121,8 @@ static void test_devices(void **state)
 
 	options.visible_devices = "4";
 	assert_int_equal(try_open(&options), -EINVAL);
-	assert_has(txda_context_error(NULL), "TXDA_VISIBLE_DEVICES=4: \"4\" names no chip; there are 4");
+	assert_has(txda_context_error(NULL),
+		   "TXDA_VISIBLE_DEVICES=4: \"4\" names no chip; there are 4");
 	options.visible_devices = NULL;
 	options.chip_map = "0,0";
 	assert_int_equal(try_open(&options), -EINVAL);
@@ -133,7 +135,7 @@ static void test_groups(void **state)
 	struct txda_group_options go = TXDA_INIT(struct txda_group_options);
 	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
 	struct txda_group *group = NULL;
-	const unsigned devices[2] = { 2, 0 }, twice[2] = { 1, 1 };
+	const unsigned devices[2] = {2, 0}, twice[2] = {1, 1};
 	struct txda_context *context;
 	char text[2048], small[8];
 	int len;
@@ -182,7 +184,7 @@ static void test_groups(void **state)
 	go.devices = devices;
 	ok(context, txda_group_new(context, &go, &group));
 	ok(context, txda_device_info(txda_group_device(group, 0), &info));
-	assert_int_equal(info.index, 2);	/* named devices are not renamed */
+	assert_int_equal(info.index, 2); /* named devices are not renamed */
 	txda_context_unref(context);
 	txda_group_unref(group);
 	assert_null(txda_group_unref(NULL));
@@ -226,7 +228,7 @@ static void test_no_events(void **state)
 {
 	struct txda_event event = TXDA_INIT(struct txda_event);
 	struct txda_context *context = open_context("mem=64M,cores=1");
-	struct pollfd poll_fd = { .fd = txda_context_event_fd(context), .events = POLLIN };
+	struct pollfd poll_fd = {.fd = txda_context_event_fd(context), .events = POLLIN};
 
 	(void)state;
 	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
@@ -237,12 +239,9 @@ static void test_no_events(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_version),
-		cmocka_unit_test(test_options),
-		cmocka_unit_test(test_backends),
-		cmocka_unit_test(test_devices),
-		cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_version),	  cmocka_unit_test(test_options),
+		cmocka_unit_test(test_backends),  cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_groups),	  cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_no_events),
 	};
 

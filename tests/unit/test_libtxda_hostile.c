@@ -25,40 +25,41 @@ static void test_info(void **state)
 	static const struct {
 		const char *from, *to, *reason;
 	} change[] = {
-		{ "\"format\": 1", "\"format\": 2", "format is 2; this library reads 1" },
-		{ "\"format\": 1", "\"format\": \"1\"", "format is no number" },
-		{ "\"format\": 1", "\"forma\": 1", "format is missing" },
-		{ "\"name\": \"tiny\"", "\"name\": \"\"", "name is no string" },
-		{ "\"name\": \"tiny\"", "\"name\": 5", "name is no string" },
-		{ "\"name\": \"tiny\"", "\"name\": \"a\\nb\"", "control character" },
-		{ "\"tp\": 1", "\"tp\": 2", "tp is 2, but chips has 1" },
-		{ "\"tp\": 1", "\"tp\": 9", "1 to 8 is possible" },
-		{ "\"tokens\": 16", "\"tokens\": -1", "limits.tokens is -1" },
-		{ "\"tokens\": 16", "\"tokens\": 1.5", "limits.tokens is 1.5" },
-		{ "\"tokens\": 16", "\"tokens\": 1e300", "limits.tokens is 1" },
-		{ "\"tokens\": 16", "\"tokens\": 0", "limits.tokens is 0" },
-		{ "\"limits\": {", "\"limits\": [], \"l\": {", "limits is no object" },
-		{ "\"block_size\": 32", "\"block_size\": null", "kv.block_size is no number" },
-		{ "\"chips\": [", "\"chips\": 7, \"c\": [", "chips is no array" },
-		{ "chip0/kcore.bin", "../kcore.bin", "chips[0].kcore is \"../kcore.bin\"; a file below" },
-		{ "chip0/param.bin", "/etc/passwd", "chips[0].param is \"/etc/passwd\"" },
-		{ "chip0/param.bin", "chip0//param.bin", "chips[0].param" },
-		{ "chip0/param.bin", "chip0/./param.bin", "chips[0].param" },
-		{ "chip0/param.bin", "chip0/", "chips[0].param" },
-		{ "\"param_bytes\": 12544", "\"param_bytes\": 0", "param_bytes is 0" },
-		{ "\"param_bytes\": 12544", "\"param_bytes\": 9007199254740993", "param_bytes is" },
-		{ "\"param_crc32c\": ", "\"param_crc32c\": 1", "param_crc32c is 1" },
-		{ "[\"step\"]", "[]", "programs is no array of 1 to 8" },
-		{ "[\"step\"]", "[3]", "programs[] is no string" },
-		{ "\"F32\"", "\"F31\"", "dtype \"F31\" is not known" },
-		{ "[\"T\", 64]", "[\"Q\", 64]", "inputs[0].shape[0] is neither" },
-		{ "[\"T\", 64]", "[\"T\", 0]", "inputs[0].shape[1] is neither" },
-		{ "[\"T\", 64]", "[\"T\", 1.5]", "inputs[0].shape[1] is neither" },
-		{ "[\"T\", 64]", "[]", "shape is no array of 1 to 4" },
-		{ "[\"T\", 64]", "[1,1,1,1,1]", "shape is no array of 1 to 4" },
-		{ "\"name\": \"rows\"", "\"name\": \"x\"", "\"x\" comes twice" },
-		{ "\"outputs\": [{", "\"outputs\": [4, {", "outputs[0] is no object" },
-		{ "{\"format\"", "[{\"format\"", "no JSON" },
+		{"\"format\": 1", "\"format\": 2", "format is 2; this library reads 1"},
+		{"\"format\": 1", "\"format\": \"1\"", "format is no number"},
+		{"\"format\": 1", "\"forma\": 1", "format is missing"},
+		{"\"name\": \"tiny\"", "\"name\": \"\"", "name is no string"},
+		{"\"name\": \"tiny\"", "\"name\": 5", "name is no string"},
+		{"\"name\": \"tiny\"", "\"name\": \"a\\nb\"", "control character"},
+		{"\"tp\": 1", "\"tp\": 2", "tp is 2, but chips has 1"},
+		{"\"tp\": 1", "\"tp\": 9", "1 to 8 is possible"},
+		{"\"tokens\": 16", "\"tokens\": -1", "limits.tokens is -1"},
+		{"\"tokens\": 16", "\"tokens\": 1.5", "limits.tokens is 1.5"},
+		{"\"tokens\": 16", "\"tokens\": 1e300", "limits.tokens is 1"},
+		{"\"tokens\": 16", "\"tokens\": 0", "limits.tokens is 0"},
+		{"\"limits\": {", "\"limits\": [], \"l\": {", "limits is no object"},
+		{"\"block_size\": 32", "\"block_size\": null", "kv.block_size is no number"},
+		{"\"chips\": [", "\"chips\": 7, \"c\": [", "chips is no array"},
+		{"chip0/kcore.bin", "../kcore.bin",
+		 "chips[0].kcore is \"../kcore.bin\"; a file below"},
+		{"chip0/param.bin", "/etc/passwd", "chips[0].param is \"/etc/passwd\""},
+		{"chip0/param.bin", "chip0//param.bin", "chips[0].param"},
+		{"chip0/param.bin", "chip0/./param.bin", "chips[0].param"},
+		{"chip0/param.bin", "chip0/", "chips[0].param"},
+		{"\"param_bytes\": 12544", "\"param_bytes\": 0", "param_bytes is 0"},
+		{"\"param_bytes\": 12544", "\"param_bytes\": 9007199254740993", "param_bytes is"},
+		{"\"param_crc32c\": ", "\"param_crc32c\": 1", "param_crc32c is 1"},
+		{"[\"step\"]", "[]", "programs is no array of 1 to 8"},
+		{"[\"step\"]", "[3]", "programs[] is no string"},
+		{"\"F32\"", "\"F31\"", "dtype \"F31\" is not known"},
+		{"[\"T\", 64]", "[\"Q\", 64]", "inputs[0].shape[0] is neither"},
+		{"[\"T\", 64]", "[\"T\", 0]", "inputs[0].shape[1] is neither"},
+		{"[\"T\", 64]", "[\"T\", 1.5]", "inputs[0].shape[1] is neither"},
+		{"[\"T\", 64]", "[]", "shape is no array of 1 to 4"},
+		{"[\"T\", 64]", "[1,1,1,1,1]", "shape is no array of 1 to 4"},
+		{"\"name\": \"rows\"", "\"name\": \"x\"", "\"x\" comes twice"},
+		{"\"outputs\": [{", "\"outputs\": [4, {", "outputs[0] is no object"},
+		{"{\"format\"", "[{\"format\"", "no JSON"},
 	};
 	char err[300], *text = case_info(1), *bad;
 	struct txda__case *info = calloc(1, sizeof(*info));
@@ -76,7 +77,7 @@ static void test_info(void **state)
 		assert_has(err, change[i].reason);
 		free(bad);
 	}
-	for (size_t n = 0; n + 2 < bytes; n++) {	/* without the last bracket it is no document */
+	for (size_t n = 0; n + 2 < bytes; n++) { /* without the last bracket it is no document */
 		char *cut = malloc(n + 1);
 
 		memcpy(cut, text, n);
@@ -92,12 +93,14 @@ static void test_info(void **state)
 	assert_int_equal(txda__case_parse(bad, 1 << 20, info, err, sizeof(err)), -EINVAL);
 	assert_int_equal(txda__case_parse(bad, 2 << 20, info, err, sizeof(err)), -EFBIG);
 	free(bad);
-	assert_int_equal(info->tp, 0x55555555);	/* untouched */
+	assert_int_equal(info->tp, 0x55555555); /* untouched */
 	free(info);
 	free(text);
 }
 
-/* What is wrong with a program when 4 or 2 bytes at @offset are changed and the checksum is right. */
+/*
+ * What is wrong with a program when 4 or 2 bytes at @offset are changed and the checksum is right.
+ */
 static void check_change(size_t offset, uint32_t value, size_t size, const char *reason)
 {
 	struct txda__program view;
@@ -137,7 +140,8 @@ static void test_program(void **state)
 	/* Every flipped bit is seen by the checksum. */
 	for (size_t i = 0; i < bytes; i += 3) {
 		program[i] ^= (unsigned char)(1 << i % 8);
-		assert_int_equal(txda__program_check(program, bytes, &view, err, sizeof(err)), -EINVAL);
+		assert_int_equal(txda__program_check(program, bytes, &view, err, sizeof(err)),
+				 -EINVAL);
 		program[i] ^= (unsigned char)(1 << i % 8);
 	}
 	free(program);
@@ -166,9 +170,12 @@ static void test_program(void **state)
 	check_change(HEADER(group_size), 9, 4, "rank 0 of a group of 9");
 	check_change(HEADER(sym_max), 1, 4, "unknown symbol has a limit");
 	check_change(slots + offsetof(struct txda_slot, kind), 9, 4, "slot 0 (weights) has kind 9");
-	check_change(slots + offsetof(struct txda_slot, kind), TXDA_SLOT_KV, 4, "there is one of that kind already");
-	check_change(slots + offsetof(struct txda_slot, bytes) + 4, 0xffff, 4, "slot 0 (weights) has");
-	check_change(slots + offsetof(struct txda_slot, bytes), 0, 4, "slot 0 (weights) has 0 bytes");
+	check_change(slots + offsetof(struct txda_slot, kind), TXDA_SLOT_KV, 4,
+		     "there is one of that kind already");
+	check_change(slots + offsetof(struct txda_slot, bytes) + 4, 0xffff, 4,
+		     "slot 0 (weights) has");
+	check_change(slots + offsetof(struct txda_slot, bytes), 0, 4,
+		     "slot 0 (weights) has 0 bytes");
 	check_change(slots + offsetof(struct txda_slot, name), 1 << 20, 4, "a name is outside");
 	check_change(slots + 4 * sizeof(struct txda_slot) + offsetof(struct txda_slot, name), 0, 4,
 		     "holds no tensor of that name");
@@ -176,16 +183,20 @@ static void test_program(void **state)
 	/* The input x is tensor 3. */
 	tensors += 3 * sizeof(struct txda_tensor);
 	check_change(tensors + offsetof(struct txda_tensor, name), 1 << 20, 4, "a name is outside");
-	check_change(tensors + offsetof(struct txda_tensor, slot), 99, 2, "tensor 3 (x) is in slot 99 of 6");
+	check_change(tensors + offsetof(struct txda_tensor, slot), 99, 2,
+		     "tensor 3 (x) is in slot 99 of 6");
 	check_change(tensors + offsetof(struct txda_tensor, dtype), TXDA_W4, 1, "no plain array");
 	check_change(tensors + offsetof(struct txda_tensor, dtype), 200, 1, "no plain array");
-	check_change(tensors + offsetof(struct txda_tensor, layout), TXDA_TILE32, 1, "no plain array");
+	check_change(tensors + offsetof(struct txda_tensor, layout), TXDA_TILE32, 1,
+		     "no plain array");
 	check_change(tensors + offsetof(struct txda_tensor, ndim), 0, 1, "no plain array");
 	check_change(tensors + offsetof(struct txda_tensor, ndim), 5, 1, "no plain array");
 	check_change(tensors + offsetof(struct txda_tensor, dim), 7, 4, "has symbol 7");
 	check_change(tensors + offsetof(struct txda_tensor, dim), 0xffffffff, 4, "has symbol");
-	check_change(tensors + offsetof(struct txda_tensor, dim) + 4, 0xffffffff, 4, "does not fit its slot");
-	check_change(tensors + offsetof(struct txda_tensor, dim) + 4, 0, 4, "does not fit its slot");
+	check_change(tensors + offsetof(struct txda_tensor, dim) + 4, 0xffffffff, 4,
+		     "does not fit its slot");
+	check_change(tensors + offsetof(struct txda_tensor, dim) + 4, 0, 4,
+		     "does not fit its slot");
 }
 
 static int try_load(struct txda_context *context, const char *path, const char *program)
@@ -210,7 +221,8 @@ static int try_load(struct txda_context *context, const char *path, const char *
 }
 
 /* Puts another document or program into the case dir and sees how a load fails. */
-static void check_dir(struct txda_context *context, const char *path, const char *from, const char *to, const char *reason)
+static void check_dir(struct txda_context *context, const char *path, const char *from,
+		      const char *to, const char *reason)
 {
 	struct txda_model_plan plan = TXDA_INIT(struct txda_model_plan);
 	char *text = case_info(1), *bad = replaced(text, from, to);
@@ -241,18 +253,26 @@ static void test_dir(void **state)
 	assert_int_equal(try_load(context, "/nowhere", NULL), -ENOENT);
 	assert_int_equal(try_load(context, NULL, NULL), -EINVAL);
 
-	check_dir(context, path, "\"tokens\": 16", "\"tokens\": 17", "limits.tokens is 17 in model_info.json, but 16");
-	check_dir(context, path, "\"block_bytes\": 8192", "\"block_bytes\": 4096", "kv.block_bytes is 4096");
-	check_dir(context, path, "\"scratch_bytes\": 8192", "\"scratch_bytes\": 64", "scratch_bytes is 64");
+	check_dir(context, path, "\"tokens\": 16", "\"tokens\": 17",
+		  "limits.tokens is 17 in model_info.json, but 16");
+	check_dir(context, path, "\"block_bytes\": 8192", "\"block_bytes\": 4096",
+		  "kv.block_bytes is 4096");
+	check_dir(context, path, "\"scratch_bytes\": 8192", "\"scratch_bytes\": 64",
+		  "scratch_bytes is 64");
 	check_dir(context, path, "\"kcore_bytes\": ", "\"kcore_bytes\": 1", "chip0/kcore.bin has ");
-	check_dir(context, path, "\"kcore_bytes\": ", "\"kcore_bytes\": 9999999", "chips[0].kcore_bytes is 9999999");
+	check_dir(context, path, "\"kcore_bytes\": ", "\"kcore_bytes\": 9999999",
+		  "chips[0].kcore_bytes is 9999999");
 	check_dir(context, path, "chip0/kcore.bin", "chip0", "chip0 is no regular file");
 	check_dir(context, path, "chip0/kcore.bin", "chip0/gone", "chip0/gone: No such file");
-	check_dir(context, path, "[\"step\"]", "[\"other\"]", "holds program \"step\"; \"other\" is wanted");
+	check_dir(context, path, "[\"step\"]", "[\"other\"]",
+		  "holds program \"step\"; \"other\" is wanted");
 	check_dir(context, path, "[\"T\", 64]", "[\"T\", 65]", "type or shape of tensor x differ");
-	check_dir(context, path, "\"dtype\": \"I32\"", "\"dtype\": \"F32\"", "type or shape of tensor rows differ");
-	check_dir(context, path, "\"name\": \"rows\"", "\"name\": \"rowz\"", "tensor rows is in the program");
-	check_dir(context, path, "\"outputs\": [{", "\"outputs\": [{\"name\": \"z\", \"dtype\": \"F32\", \"shape\": [1]}, {",
+	check_dir(context, path, "\"dtype\": \"I32\"", "\"dtype\": \"F32\"",
+		  "type or shape of tensor rows differ");
+	check_dir(context, path, "\"name\": \"rows\"", "\"name\": \"rowz\"",
+		  "tensor rows is in the program");
+	check_dir(context, path, "\"outputs\": [{",
+		  "\"outputs\": [{\"name\": \"z\", \"dtype\": \"F32\", \"shape\": [1]}, {",
 		  "lists 2 outputs, the program has 1");
 
 	/* A program for another rank or number of chips. */
@@ -276,7 +296,10 @@ static void test_dir(void **state)
 	txda_context_unref(context);
 }
 
-/* Programs with a right checksum and wrong contents: whatever the library takes, the chip runs or refuses. */
+/*
+ * Programs with a right checksum and wrong contents: whatever the library takes, the chip runs or
+ * refuses.
+ */
 static void test_changed_programs(void **state)
 {
 	struct txda_context *context = open_context("mem=64M,cores=1");
@@ -299,10 +322,11 @@ static void test_changed_programs(void **state)
 
 		program = case_program(1, 0, &bytes);
 		for (unsigned n = 0; n <= i % 3; n++) {
-			static const unsigned char spice[] = { 0, 1, 2, 0x7f, 0x80, 0xff };
+			static const unsigned char spice[] = {0, 1, 2, 0x7f, 0x80, 0xff};
 
 			seed = seed * 1103515245 + 12345;
-			program[64 + (seed >> 8) % (bytes - 64)] = i & 1 ? spice[seed % 6] : (unsigned char)(seed >> 3);
+			program[64 + (seed >> 8) % (bytes - 64)] =
+				i & 1 ? spice[seed % 6] : (unsigned char)(seed >> 3);
 		}
 		case_seal(program, bytes);
 		case_put(path, "chip0/kcore.bin", program, bytes);
@@ -311,7 +335,8 @@ static void test_changed_programs(void **state)
 			continue;
 		taken++;
 		step.tokens = step.seqs = step.rows = 2;
-		if (txda_model_run(model, &step, &fence) >= 0 && txda_model_sync(model, fence, TXDA_FOREVER) >= 0)
+		if (txda_model_run(model, &step, &fence) >= 0 &&
+		    txda_model_sync(model, fence, TXDA_FOREVER) >= 0)
 			ran++;
 		txda_model_unref(model);
 		assert_int_equal(used_bytes(context, 0), 0);

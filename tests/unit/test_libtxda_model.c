@@ -10,8 +10,13 @@
 
 #define PAGES(bytes) (((uint64_t)(bytes) + 4095) & ~4095ull)
 
-/* What one model needs of one chip beside the KV cache: weights, scratch, inputs and outputs (those of rank 0). */
-#define FIXED (PAGES(CASE_PARAM) + PAGES(CASE_SCRATCH) + PAGES(CASE_T * CASE_H * 4 + 64 + CASE_R * CASE_H * 4))
+/*
+ * What one model needs of one chip beside the KV cache: weights, scratch, inputs and outputs (those
+ * of rank 0).
+ */
+#define FIXED                                                                                      \
+	(PAGES(CASE_PARAM) + PAGES(CASE_SCRATCH) +                                                 \
+	 PAGES(CASE_T * CASE_H * 4 + 64 + CASE_R * CASE_H * 4))
 
 static struct txda_group *new_group(struct txda_context *context, unsigned first, unsigned tp)
 {
@@ -27,7 +32,8 @@ static struct txda_group *new_group(struct txda_context *context, unsigned first
 	return group;
 }
 
-static struct txda_model *load(struct txda_context *context, struct txda_group *group, const char *path, unsigned kv_blocks)
+static struct txda_model *load(struct txda_context *context, struct txda_group *group,
+			       const char *path, unsigned kv_blocks)
 {
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_model *model;
@@ -39,7 +45,8 @@ static struct txda_model *load(struct txda_context *context, struct txda_group *
 }
 
 /* Runs one step with random x and checks y = scale * norm(x) * w. */
-static void run_and_check(struct txda_context *context, struct txda_model *model, unsigned tokens, unsigned n_rows, float scale)
+static void run_and_check(struct txda_context *context, struct txda_model *model, unsigned tokens,
+			  unsigned n_rows, float scale)
 {
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	float x[CASE_T][CASE_H], y[CASE_R][CASE_H];
@@ -96,7 +103,8 @@ static void test_run(void **state)
 		assert_int_equal(plan.tp, tp);
 		assert_int_equal(plan.weight_bytes + plan.scratch_bytes + plan.io_bytes, FIXED);
 		assert_int_equal(plan.kv_block_bytes, CASE_KV_BYTES);
-		assert_int_equal(plan.kv_blocks_at_limit, 16);	/* 4 sequences of 128 tokens, 32 a block */
+		assert_int_equal(plan.kv_blocks_at_limit,
+				 16); /* 4 sequences of 128 tokens, 32 a block */
 
 		model = load(context, group, path, 0);
 		ok(context, txda_model_info(model, &info));
@@ -157,7 +165,8 @@ static void test_limits(void **state)
 	assert_int_equal(txda_model_run(model, &step, &fence), -EINVAL);
 	assert_int_equal(fence, 77);
 	assert_int_equal(txda_model_set_input(model, "x", big, sizeof(big)), -E2BIG);
-	assert_has(txda_context_error(context), "\"x\" [T, 64] has 4096 bytes at most; 8192 are given");
+	assert_has(txda_context_error(context),
+		   "\"x\" [T, 64] has 4096 bytes at most; 8192 are given");
 	assert_int_equal(txda_model_set_input(model, "y", big, 4), -EINVAL);
 	assert_int_equal(txda_model_get_output(model, "x", big, 4), -EINVAL);
 	txda_model_unref(model);
@@ -186,8 +195,9 @@ static void test_kv(void **state)
 	txda_model_unref(model);
 
 	/* What is left, less what is to be left. */
-	ok(context, txda_buffer_new(txda_group_device(group, 0), (4 << 20) - FIXED - 9 * CASE_KV_BYTES, TXDA_MEMORY_DEVICE, 0,
-				    &hog));
+	ok(context,
+	   txda_buffer_new(txda_group_device(group, 0), (4 << 20) - FIXED - 9 * CASE_KV_BYTES,
+			   TXDA_MEMORY_DEVICE, 0, &hog));
 	options.max_kv_blocks = 0;
 	options.kv_reserve_bytes = 2 * CASE_KV_BYTES + 1;
 	ok(context, txda_model_load(group, &options, &model));
@@ -200,7 +210,8 @@ static void test_kv(void **state)
 	options.kv_reserve_bytes = 0;
 	options.kv_blocks = 10;
 	assert_int_equal(txda_model_load(group, &options, &model), -ENOMEM);
-	assert_has(txda_context_error(context), "80.0 KiB (81920 bytes) wanted, 72.0 KiB (73728 bytes) of 4.00 MiB free");
+	assert_has(txda_context_error(context),
+		   "80.0 KiB (81920 bytes) wanted, 72.0 KiB (73728 bytes) of 4.00 MiB free");
 	options.kv_blocks = 65;
 	assert_int_equal(txda_model_load(group, &options, &model), -E2BIG);
 	txda_buffer_unref(hog);
@@ -277,11 +288,13 @@ static void test_weights(void **state)
 	assert_has(txda_context_error(context), "chip0/param.bin: checksum is 0x");
 	assert_int_equal(used_bytes(context, 0), 0);
 	model[0] = load(context, a, path, 1);
-	assert_int_equal(txda_model_load(a, &options, &model[1]), -EBADMSG);	/* also when it is there already */
+	assert_int_equal(txda_model_load(a, &options, &model[1]),
+			 -EBADMSG); /* also when it is there already */
 	txda_model_unref(model[0]);
 	assert_int_equal(truncate(name, CASE_PARAM - 1), 0);
 	assert_int_equal(txda_model_load(a, &options, &model[0]), -EINVAL);
-	assert_has(txda_context_error(context), "chip0/param.bin has 12543 bytes; model_info.json says 12544");
+	assert_has(txda_context_error(context),
+		   "chip0/param.bin has 12543 bytes; model_info.json says 12544");
 	txda_group_unref(a);
 	txda_group_unref(b);
 	case_remove(path);
@@ -319,7 +332,9 @@ static void *load_in_thread(void *arg)
 	return NULL;
 }
 
-/* Many threads load and free the same model: one copy of the weights at any time, none at the end. */
+/*
+ * Many threads load and free the same model: one copy of the weights at any time, none at the end.
+ */
 static void test_load_threads(void **state)
 {
 	enum { THREADS = 6 };
@@ -333,8 +348,9 @@ static void test_load_threads(void **state)
 	case_write(1, &path);
 	for (unsigned round = 0; round < 20; round++) {
 		for (unsigned i = 0; i < THREADS; i++) {
-			loader[i] = (struct loader){ .group = group, .path = path };
-			assert_int_equal(pthread_create(&thread[i], NULL, load_in_thread, &loader[i]), 0);
+			loader[i] = (struct loader){.group = group, .path = path};
+			assert_int_equal(
+				pthread_create(&thread[i], NULL, load_in_thread, &loader[i]), 0);
 		}
 		for (unsigned i = 0; i < THREADS; i++) {
 			pthread_join(thread[i], NULL);
@@ -343,7 +359,8 @@ static void test_load_threads(void **state)
 			assert_int_equal(loader[i].total, CASE_PARAM);
 		}
 		assert_int_equal(used_bytes(context, 0),
-				 PAGES(CASE_PARAM) + THREADS * (FIXED - PAGES(CASE_PARAM) + CASE_KV_BYTES));
+				 PAGES(CASE_PARAM) +
+					 THREADS * (FIXED - PAGES(CASE_PARAM) + CASE_KV_BYTES));
 		for (unsigned i = 0; i < THREADS; i++)
 			txda_model_unref(loader[i].model);
 		assert_int_equal(used_bytes(context, 0), 0);
@@ -359,7 +376,7 @@ static void test_bind(void **state)
 	struct txda_group *group = new_group(context, 0, 1);
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_step step = TXDA_INIT(struct txda_step);
-	static const char *const dummies[] = { "x", NULL }, *const unknown[] = { "z", NULL };
+	static const char *const dummies[] = {"x", NULL}, *const unknown[] = {"z", NULL};
 	struct txda_model *first, *second;
 	struct txda_buffer *buffer, *elsewhere;
 	struct txda_device *other;
@@ -386,7 +403,7 @@ static void test_bind(void **state)
 	ok(context, txda_model_tensor_ptr(first, 0, "x", &a));
 	ok(context, txda_model_tensor_ptr(second, 0, "x", &b));
 	assert_ptr_equal(a, b);
-	txda_model_unref(first);	/* the binding keeps the memory */
+	txda_model_unref(first); /* the binding keeps the memory */
 	run_and_check(context, second, 7, 3, 1);
 
 	assert_int_equal(txda_model_bind(second, 1, "x", buffer, 0), -EINVAL);
@@ -397,7 +414,8 @@ static void test_bind(void **state)
 	ok(context, txda_buffer_new(other, 65536, TXDA_MEMORY_DEVICE, 0, &elsewhere));
 	assert_int_equal(txda_model_bind(second, 0, "x", elsewhere, 0), -EXDEV);
 	txda_buffer_unref(elsewhere);
-	ok(context, txda_buffer_new(txda_group_device(group, 0), 65536, TXDA_MEMORY_DEVICE, TXDA_BUFFER_READ_ONLY, &elsewhere));
+	ok(context, txda_buffer_new(txda_group_device(group, 0), 65536, TXDA_MEMORY_DEVICE,
+				    TXDA_BUFFER_READ_ONLY, &elsewhere));
 	assert_int_equal(txda_model_bind(second, 0, "y", elsewhere, 0), -EACCES);
 	ok(context, txda_model_bind(second, 0, "x", elsewhere, 64));
 	run_and_check(context, second, 2, 3, 1);
@@ -460,10 +478,10 @@ static void test_timing(void **state)
 {
 	struct txda_context *context = open_context("mem=64M,cores=1");
 	struct txda_group *group = new_group(context, 0, 1);
-	struct txda_op_timing timing[2] = { { 0, 0 }, { 0, 0 } };
+	struct txda_op_timing timing[2] = {{0, 0}, {0, 0}};
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	const char *opcode, *label;
-	struct pollfd poll_fd = { .events = POLLIN };
+	struct pollfd poll_fd = {.events = POLLIN};
 	struct txda_model *model;
 	uint64_t fence, again, count;
 	char *path;
@@ -482,7 +500,8 @@ static void test_timing(void **state)
 	assert_int_equal(txda_model_run(model, &step, &again), -EBUSY);
 	ok(context, txda_model_sync(model, fence, TXDA_FOREVER));
 	assert_true(timing[0].start_ns > 0 && timing[0].start_ns <= timing[0].end_ns);
-	assert_true(timing[0].end_ns <= timing[1].start_ns && timing[1].start_ns <= timing[1].end_ns);
+	assert_true(timing[0].end_ns <= timing[1].start_ns &&
+		    timing[1].start_ns <= timing[1].end_ns);
 	ok(context, txda_model_run(model, &step, &fence));
 	ok(context, txda_model_sync(model, fence, TXDA_FOREVER));
 
@@ -542,14 +561,10 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_run),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_kv),
-		cmocka_unit_test(test_weights),
-		cmocka_unit_test(test_load_threads),
-		cmocka_unit_test(test_bind),
-		cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_timing),
+		cmocka_unit_test(test_run),	     cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_kv),	     cmocka_unit_test(test_weights),
+		cmocka_unit_test(test_load_threads), cmocka_unit_test(test_bind),
+		cmocka_unit_test(test_fault),	     cmocka_unit_test(test_timing),
 		cmocka_unit_test(test_many),
 	};
 

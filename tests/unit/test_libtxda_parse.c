@@ -13,10 +13,10 @@
 #include "topology.h"
 #include "vas.h"
 
-#define assert_has(text, part) \
-	do { \
-		if (!strstr(text, part)) \
-			fail_msg("no \"%s\" in \"%s\"", part, text); \
+#define assert_has(text, part)                                                                     \
+	do {                                                                                       \
+		if (!strstr(text, part))                                                           \
+			fail_msg("no \"%s\" in \"%s\"", part, text);                               \
 	} while (0)
 
 static void test_sizes(void **state)
@@ -25,11 +25,30 @@ static void test_sizes(void **state)
 		const char *word;
 		uint64_t bytes;
 	} good[] = {
-		{ "0", 0 }, { "17", 17 }, { "4k", 4096 }, { "4K", 4096 }, { "3M", 3 << 20 }, { "8G", 8ull << 30 },
-		{ "2T", 2ull << 40 }, { "1GiB", 1ull << 30 }, { "1gb", 1ull << 30 }, { "18446744073709551615", UINT64_MAX },
+		{"0", 0},
+		{"17", 17},
+		{"4k", 4096},
+		{"4K", 4096},
+		{"3M", 3 << 20},
+		{"8G", 8ull << 30},
+		{"2T", 2ull << 40},
+		{"1GiB", 1ull << 30},
+		{"1gb", 1ull << 30},
+		{"18446744073709551615", UINT64_MAX},
 	};
-	static const char *const bad[] = { "", "-1", "+1", " 1", "1 ", "G", "1X", "1GG", "0x10", "1.5G",
-					   "18446744073709551616", "99999999999T", "1Gi" };
+	static const char *const bad[] = {"",
+					  "-1",
+					  "+1",
+					  " 1",
+					  "1 ",
+					  "G",
+					  "1X",
+					  "1GG",
+					  "0x10",
+					  "1.5G",
+					  "18446744073709551616",
+					  "99999999999T",
+					  "1Gi"};
 	uint64_t bytes = 77;
 	unsigned us = 77;
 
@@ -57,12 +76,22 @@ static void test_cmodel(void **state)
 	static const struct {
 		const char *text, *reason;
 	} bad[] = {
-		{ "chip=4", "unknown key \"chip\"" }, { "chips", "\"chips\" is not of the form" },
-		{ "chips=0", "chips=0" }, { "chips=65", "1 to 64" }, { "chips=4,,mem=8G", "\"\" is not of the form" },
-		{ "mem=3G1", "mem=3G1" }, { "mem=1M", "mem=1M" }, { "mem=2097153", "multiple of 2M" },
-		{ "mem=2T", "up to 1T" }, { "cores=65", "cores=65" }, { "spin=fast", "spin=fast" }, { "isa=", "isa=" },
-		{ "isa=averyveryverylongname", "isa=" }, { "faults=", "faults=" },
-		{ "faults=a,faults=a,faults=a,faults=a,faults=a,faults=a,faults=a,faults=a,faults=a", "more than 8" },
+		{"chip=4", "unknown key \"chip\""},
+		{"chips", "\"chips\" is not of the form"},
+		{"chips=0", "chips=0"},
+		{"chips=65", "1 to 64"},
+		{"chips=4,,mem=8G", "\"\" is not of the form"},
+		{"mem=3G1", "mem=3G1"},
+		{"mem=1M", "mem=1M"},
+		{"mem=2097153", "multiple of 2M"},
+		{"mem=2T", "up to 1T"},
+		{"cores=65", "cores=65"},
+		{"spin=fast", "spin=fast"},
+		{"isa=", "isa="},
+		{"isa=averyveryverylongname", "isa="},
+		{"faults=", "faults="},
+		{"faults=a,faults=a,faults=a,faults=a,faults=a,faults=a,faults=a,faults=a,faults=a",
+		 "more than 8"},
 	};
 	struct txda__cmodel_spec spec;
 	char err[200];
@@ -71,8 +100,11 @@ static void test_cmodel(void **state)
 	assert_int_equal(txda__parse_cmodel(NULL, &spec, err, sizeof(err)), 0);
 	assert_int_equal(spec.chips, 1);
 	assert_int_equal(spec.mem_bytes, 0);
-	assert_int_equal(txda__parse_cmodel("chips=4,mem=8G,cores=2,isa=avx2,spin=1ms,faults=hang:chip=1,faults=ecc", &spec,
-					    err, sizeof(err)), 0);
+	assert_int_equal(
+		txda__parse_cmodel(
+			"chips=4,mem=8G,cores=2,isa=avx2,spin=1ms,faults=hang:chip=1,faults=ecc",
+			&spec, err, sizeof(err)),
+		0);
 	assert_int_equal(spec.chips, 4);
 	assert_int_equal(spec.mem_bytes, 8ull << 30);
 	assert_int_equal(spec.cores, 2);
@@ -92,9 +124,9 @@ static void test_cmodel(void **state)
 static void test_visible(void **state)
 {
 	struct txda_device_info info[3] = {
-		{ .serial = "A1", .bus = "0000:01:00.0", .node = "/dev/accel/accel0" },
-		{ .serial = "A2", .bus = "0000:02:00.0", .node = "/dev/accel/accel1" },
-		{ .serial = "A3", .bus = "0000:03:00.0", .node = "/dev/accel/accel2" },
+		{.serial = "A1", .bus = "0000:01:00.0", .node = "/dev/accel/accel0"},
+		{.serial = "A2", .bus = "0000:02:00.0", .node = "/dev/accel/accel1"},
+		{.serial = "A3", .bus = "0000:03:00.0", .node = "/dev/accel/accel2"},
 	};
 	unsigned chips[TXDA__MAX_CHIPS], n;
 	char err[200];
@@ -105,16 +137,19 @@ static void test_visible(void **state)
 	assert_int_equal(chips[2], 2);
 	assert_int_equal(txda__parse_visible("", info, 3, chips, &n, err, sizeof(err)), 0);
 	assert_int_equal(n, 0);
-	assert_int_equal(txda__parse_visible("2,a1,0000:02:00.0", info, 3, chips, &n, err, sizeof(err)), 0);
+	assert_int_equal(
+		txda__parse_visible("2,a1,0000:02:00.0", info, 3, chips, &n, err, sizeof(err)), 0);
 	assert_int_equal(n, 3);
 	assert_int_equal(chips[0], 2);
 	assert_int_equal(chips[1], 0);
 	assert_int_equal(chips[2], 1);
-	assert_int_equal(txda__parse_visible("/dev/accel/accel1", info, 3, chips, &n, err, sizeof(err)), 0);
+	assert_int_equal(
+		txda__parse_visible("/dev/accel/accel1", info, 3, chips, &n, err, sizeof(err)), 0);
 	assert_int_equal(chips[0], 1);
 	assert_int_equal(txda__parse_visible("3", info, 3, chips, &n, err, sizeof(err)), -EINVAL);
 	assert_has(err, "\"3\" names no chip; there are 3");
-	assert_int_equal(txda__parse_visible("0,A1", info, 3, chips, &n, err, sizeof(err)), -EINVAL);
+	assert_int_equal(txda__parse_visible("0,A1", info, 3, chips, &n, err, sizeof(err)),
+			 -EINVAL);
 	assert_has(err, "named twice");
 	assert_int_equal(txda__parse_visible("0,", info, 3, chips, &n, err, sizeof(err)), -EINVAL);
 	assert_int_equal(txda__parse_visible("0", info, 0, chips, &n, err, sizeof(err)), -EINVAL);
@@ -139,7 +174,8 @@ static void test_chip_map(void **state)
 	assert_has(err, "twice");
 	assert_int_equal(txda__parse_chip_map("0;1", 2, logical, &n, err, sizeof(err)), -EINVAL);
 	assert_int_equal(txda__parse_chip_map("0,", 2, logical, &n, err, sizeof(err)), -EINVAL);
-	assert_int_equal(txda__parse_chip_map("99999999999", 2, logical, &n, err, sizeof(err)), -EINVAL);
+	assert_int_equal(txda__parse_chip_map("99999999999", 2, logical, &n, err, sizeof(err)),
+			 -EINVAL);
 }
 
 static void test_maps(void **state)
@@ -147,11 +183,14 @@ static void test_maps(void **state)
 	static const struct {
 		const char *map, *reason;
 	} bad[] = {
-		{ "C4TP3", "do not divide" }, { "C8TP2", "needs 8 chips; there are 4" }, { "C4TP0", "groups of 0" },
-		{ "C4TP9", "1 to 8" }, { "C4", "is no map" }, { "C4TP2x", "is no map" }, { "C0TP1", "do not divide" },
-		{ "CTP2", "is no map" }, { "", "is no map" }, { "0,1;", "is no map" }, { "0,,1", "is no map" },
-		{ "0,1;1,2", "chip 1 is named twice" }, { "0,4", "no chip 4" }, { "a", "is no map" },
-		{ "C99999TP1", "is no map" },
+		{"C4TP3", "do not divide"}, {"C8TP2", "needs 8 chips; there are 4"},
+		{"C4TP0", "groups of 0"},   {"C4TP9", "1 to 8"},
+		{"C4", "is no map"},	    {"C4TP2x", "is no map"},
+		{"C0TP1", "do not divide"}, {"CTP2", "is no map"},
+		{"", "is no map"},	    {"0,1;", "is no map"},
+		{"0,,1", "is no map"},	    {"0,1;1,2", "chip 1 is named twice"},
+		{"0,4", "no chip 4"},	    {"a", "is no map"},
+		{"C99999TP1", "is no map"},
 	};
 	struct txda__topology t;
 	char err[200];
@@ -218,7 +257,8 @@ static void test_crc(void **state)
 		for (size_t at = 0; at < 9 && at <= n; at++)
 			assert_int_equal(txda__crc32c(0x1234, data + at, n - at),
 					 txda__crc32c_portable(0x1234, data + at, n - at));
-	assert_int_equal(txda__crc32c(txda__crc32c(0, data, 70001), data + 70001, 29999), txda__crc32c(0, data, 100000));
+	assert_int_equal(txda__crc32c(txda__crc32c(0, data, 70001), data + 70001, 29999),
+			 txda__crc32c(0, data, 100000));
 	free(data);
 }
 
@@ -226,7 +266,7 @@ static void test_vas(void **state)
 {
 	enum { N = 400, PAGES = 4096 };
 	static unsigned char taken[PAGES];
-	uint64_t start[N] = { 0 }, bytes[N] = { 0 }, base = 64 * TXDA__PAGE, at;
+	uint64_t start[N] = {0}, bytes[N] = {0}, base = 64 * TXDA__PAGE, at;
 	struct txda__vas vas;
 	uint64_t seed = 1;
 
@@ -241,26 +281,31 @@ static void test_vas(void **state)
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		i = (unsigned)(seed >> 33) % N;
 		if (bytes[i]) {
-			uint64_t first = (start[i] - base) / TXDA__PAGE, n = (bytes[i] + TXDA__PAGE - 1) / TXDA__PAGE;
+			uint64_t first = (start[i] - base) / TXDA__PAGE,
+				 n = (bytes[i] + TXDA__PAGE - 1) / TXDA__PAGE;
 
 			memset(taken + first, 0, n);
 			txda__vas_give(&vas, start[i], bytes[i]);
 			bytes[i] = 0;
 		} else {
-			uint64_t want = (seed >> 40) % (40 * TXDA__PAGE) + 1, align = TXDA__PAGE << (seed >> 60) % 4;
+			uint64_t want = (seed >> 40) % (40 * TXDA__PAGE) + 1,
+				 align = TXDA__PAGE << (seed >> 60) % 4;
 
 			if (txda__vas_take(&vas, want, align, &start[i]) < 0)
 				continue;
 			bytes[i] = want;
 			assert_int_equal(start[i] % align, 0);
-			assert_true(start[i] >= base && start[i] + want <= base + PAGES * TXDA__PAGE);
-			for (uint64_t p = (start[i] - base) / TXDA__PAGE; p * TXDA__PAGE + base < start[i] + want; p++) {
+			assert_true(start[i] >= base &&
+				    start[i] + want <= base + PAGES * TXDA__PAGE);
+			for (uint64_t p = (start[i] - base) / TXDA__PAGE;
+			     p * TXDA__PAGE + base < start[i] + want; p++) {
 				assert_int_equal(taken[p], 0);
 				taken[p] = 1;
 			}
 		}
-		for (size_t h = 1; h < vas.n_free; h++)	/* neighbours have joined */
-			assert_true(vas.free[h - 1].start + vas.free[h - 1].bytes < vas.free[h].start);
+		for (size_t h = 1; h < vas.n_free; h++) /* neighbours have joined */
+			assert_true(vas.free[h - 1].start + vas.free[h - 1].bytes <
+				    vas.free[h].start);
 	}
 	for (unsigned i = 0; i < N; i++)
 		if (bytes[i])
@@ -275,14 +320,10 @@ static void test_vas(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_cmodel),
-		cmocka_unit_test(test_visible),
-		cmocka_unit_test(test_chip_map),
-		cmocka_unit_test(test_maps),
-		cmocka_unit_test(test_auto),
-		cmocka_unit_test(test_crc),
-		cmocka_unit_test(test_vas),
+		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_cmodel),
+		cmocka_unit_test(test_visible), cmocka_unit_test(test_chip_map),
+		cmocka_unit_test(test_maps),	cmocka_unit_test(test_auto),
+		cmocka_unit_test(test_crc),	cmocka_unit_test(test_vas),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,8 +19,8 @@ struct rig {
 	struct txda_context *context;
 	struct txda_device *device;
 	struct txda_queue *queue;
-	struct txda_buffer *buffer;	/* a page */
-	uint64_t *word;			/* its host view */
+	struct txda_buffer *buffer; /* a page */
+	uint64_t *word;		    /* its host view */
 };
 
 static void setup(struct rig *rig, const char *spec, enum txda_queue_class queue_class)
@@ -45,7 +45,8 @@ static void teardown(struct rig *rig)
 
 static void test_fences(void **state)
 {
-	struct txda_pkt_fill fill = { .hdr = { .op = TXDA_PKT_FILL, .bytes = sizeof(fill) }, .bytes = 8 };
+	struct txda_pkt_fill fill = {.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill)},
+				     .bytes = 8};
 	uint64_t fence;
 	struct rig rig;
 
@@ -54,7 +55,8 @@ static void test_fences(void **state)
 	fill.dst = txda_buffer_va(rig.buffer);
 	for (unsigned i = 1; i <= 2000; i++) {
 		fill.value = i;
-		ok(rig.context, txda_queue_submit(rig.queue, &fill, sizeof(fill), i % 2 ? TXDA_SUBMIT_WAIT_SOON : 0, &fence));
+		ok(rig.context, txda_queue_submit(rig.queue, &fill, sizeof(fill),
+						  i % 2 ? TXDA_SUBMIT_WAIT_SOON : 0, &fence));
 		assert_int_equal(fence, i);
 		ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
 		assert_int_equal(*rig.word, (uint64_t)i << 32 | i);
@@ -64,7 +66,8 @@ static void test_fences(void **state)
 	assert_int_equal(txda_queue_fault(rig.queue, NULL, 0), 0);
 	/* What makes no stream. */
 	assert_int_equal(txda_queue_submit(rig.queue, &fill, 12, 0, &fence), -EINVAL);
-	assert_int_equal(txda_queue_submit(rig.queue, &fill, TXDA_STREAM_MAX_BYTES, 0, &fence), -EINVAL);
+	assert_int_equal(txda_queue_submit(rig.queue, &fill, TXDA_STREAM_MAX_BYTES, 0, &fence),
+			 -EINVAL);
 	assert_int_equal(txda_queue_submit(rig.queue, &fill, sizeof(fill), 8, &fence), -EINVAL);
 	teardown(&rig);
 }
@@ -72,7 +75,8 @@ static void test_fences(void **state)
 /* A stream that waits until somebody stores the word. */
 static void submit_wait(struct rig *rig, uint64_t value, uint64_t *ret_fence)
 {
-	struct txda_pkt_fence wait = { .hdr = { .op = TXDA_PKT_WAIT, .bytes = sizeof(wait) }, .value = value };
+	struct txda_pkt_fence wait = {.hdr = {.op = TXDA_PKT_WAIT, .bytes = sizeof(wait)},
+				      .value = value};
 
 	wait.va = txda_buffer_va(rig->buffer);
 	ok(rig->context, txda_queue_submit(rig->queue, &wait, sizeof(wait), 0, ret_fence));
@@ -81,7 +85,8 @@ static void submit_wait(struct rig *rig, uint64_t value, uint64_t *ret_fence)
 /* Another queue of the chip stores the word, so that the machine hears of it. */
 static void release(struct rig *rig, uint64_t value)
 {
-	struct txda_pkt_fence signal = { .hdr = { .op = TXDA_PKT_SIGNAL, .bytes = sizeof(signal) }, .value = value };
+	struct txda_pkt_fence signal = {.hdr = {.op = TXDA_PKT_SIGNAL, .bytes = sizeof(signal)},
+					.value = value};
 	struct txda_queue *queue;
 	uint64_t fence;
 
@@ -138,13 +143,17 @@ static void test_ring(void **state)
 
 	/* Likewise when the ring has no room for their bytes. */
 	for (unsigned i = 0; i < 2000; i++)
-		fill[i] = (struct txda_pkt_fill){ .hdr = { .op = TXDA_PKT_FILL, .bytes = sizeof(fill[0]) },
-						  .dst = txda_buffer_va(rig.buffer) + 8, .bytes = 4, .value = i };
+		fill[i] = (struct txda_pkt_fill){
+			.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill[0])},
+			.dst = txda_buffer_va(rig.buffer) + 8,
+			.bytes = 4,
+			.value = i};
 	for (unsigned round = 2; round < 8; round++) {
 		unsigned n = 0;
 
 		submit_wait(&rig, round, &last);
-		while ((r = txda_queue_submit(rig.queue, fill, 2000 * sizeof(fill[0]), 0, &fence)) >= 0) {
+		while ((r = txda_queue_submit(rig.queue, fill, 2000 * sizeof(fill[0]), 0,
+					      &fence)) >= 0) {
 			last = fence;
 			n++;
 		}
@@ -162,10 +171,13 @@ static void test_ring(void **state)
 		n = (unsigned)(seed >> 33) % (round % 10 ? 20 : 2000) + 1;
 		for (unsigned i = 0; i < n; i++)
 			fill[i] = (struct txda_pkt_fill){
-				.hdr = { .op = TXDA_PKT_FILL, .bytes = sizeof(fill[0]) },
-				.dst = txda_buffer_va(rig.buffer), .bytes = 4, .value = round * 2000 + i,
+				.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill[0])},
+				.dst = txda_buffer_va(rig.buffer),
+				.bytes = 4,
+				.value = round * 2000 + i,
 			};
-		while ((r = txda_queue_submit(rig.queue, fill, n * sizeof(fill[0]), 0, &fence)) == -EAGAIN)
+		while ((r = txda_queue_submit(rig.queue, fill, n * sizeof(fill[0]), 0, &fence)) ==
+		       -EAGAIN)
 			ok(rig.context, txda_queue_wait(rig.queue, last - 5, TXDA_FOREVER));
 		ok(rig.context, r);
 		assert_int_equal(fence, last + 1);
@@ -182,7 +194,7 @@ static void test_ring(void **state)
 
 static void test_fd(void **state)
 {
-	struct pollfd poll_fd = { .events = POLLIN };
+	struct pollfd poll_fd = {.events = POLLIN};
 	uint64_t fence, count;
 	struct rig rig;
 
@@ -213,7 +225,8 @@ static void test_copy(void **state)
 	(void)state;
 	setup(&rig, "chips=2,mem=64M,cores=2", TXDA_QUEUE_COPY);
 	ok(rig.context, txda_buffer_new(rig.device, 20 << 20, TXDA_MEMORY_DEVICE, 0, &big));
-	ok(rig.context, txda_buffer_new(rig.device, 20 << 20, TXDA_MEMORY_HOST, TXDA_BUFFER_READ_ONLY, &host));
+	ok(rig.context,
+	   txda_buffer_new(rig.device, 20 << 20, TXDA_MEMORY_HOST, TXDA_BUFFER_READ_ONLY, &host));
 	ok(rig.context, txda_buffer_write(host, 1000000, "payload", 8));
 	ok(rig.context, txda_queue_copy(rig.queue, big, 3, host, 5, (20 << 20) - 5, &fence));
 	ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
@@ -236,9 +249,10 @@ static void test_copy(void **state)
 
 static void test_fault(void **state)
 {
-	struct txda_pkt_fill fill = { .hdr = { .op = TXDA_PKT_FILL, .bytes = sizeof(fill) }, .bytes = 8, .value = 7 };
+	struct txda_pkt_fill fill = {
+		.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill)}, .bytes = 8, .value = 7};
 	struct txda_event event = TXDA_INIT(struct txda_event);
-	struct pollfd poll_fd = { .events = POLLIN };
+	struct pollfd poll_fd = {.events = POLLIN};
 	struct txda_queue *second;
 	char text[400];
 	uint64_t fence;
@@ -248,14 +262,14 @@ static void test_fault(void **state)
 	(void)state;
 	setup(&rig, "mem=64M,cores=2", TXDA_QUEUE_COMPUTE);
 	ok(rig.context, txda_queue_submit(rig.queue, NULL, 0, 0, &fence));
-	fill.dst = txda_buffer_va(rig.buffer) + 4096;	/* the guard behind the buffer */
+	fill.dst = txda_buffer_va(rig.buffer) + 4096; /* the guard behind the buffer */
 	ok(rig.context, txda_queue_submit(rig.queue, &fill, sizeof(fill), 0, &fence));
 	assert_int_equal(txda_queue_wait(rig.queue, fence, TXDA_FOREVER), -EIO);
 	assert_has(txda_context_error(rig.context), "chip 0: ");
 	len = txda_queue_fault(rig.queue, text, sizeof(text));
 	assert_int_equal(len, strlen(text));
 	assert_true(len > 10);
-	ok(rig.context, txda_queue_wait(rig.queue, fence - 1, 0));	/* what passed, passed */
+	ok(rig.context, txda_queue_wait(rig.queue, fence - 1, 0)); /* what passed, passed */
 	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -EIO);
 
 	poll_fd.fd = txda_context_event_fd(rig.context);
@@ -281,8 +295,9 @@ static void test_lost(void **state)
 {
 	struct txda_event event = TXDA_INIT(struct txda_event);
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
-	struct txda_pkt_fill fill = { .hdr = { .op = TXDA_PKT_FILL, .bytes = sizeof(fill) }, .bytes = 8 };
-	struct pollfd poll_fd = { .events = POLLIN };
+	struct txda_pkt_fill fill = {.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill)},
+				     .bytes = 8};
+	struct pollfd poll_fd = {.events = POLLIN};
 	bool removed = false;
 	uint64_t fence = 0;
 	struct rig rig;
@@ -337,7 +352,7 @@ static void test_threads(void **state)
 	for (unsigned round = 1; round <= 30; round++) {
 		submit_wait(&rig, round, &fence);
 		for (unsigned i = 0; i < THREADS; i++) {
-			waiter[i] = (struct waiter){ &rig, fence, 1 };
+			waiter[i] = (struct waiter){&rig, fence, 1};
 			assert_int_equal(pthread_create(&thread[i], NULL, wait_for, &waiter[i]), 0);
 		}
 		release(&rig, round);
@@ -352,14 +367,10 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fences),
-		cmocka_unit_test(test_deadlines),
-		cmocka_unit_test(test_ring),
-		cmocka_unit_test(test_fd),
-		cmocka_unit_test(test_copy),
-		cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_fences), cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_ring),   cmocka_unit_test(test_fd),
+		cmocka_unit_test(test_copy),   cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_lost),   cmocka_unit_test(test_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,7 @@
 #include "telemetry.h"
 
 static const char *self;
-static char directory[300];	/* the runtime directory of this test */
+static char directory[300]; /* the runtime directory of this test */
 
 static int entries(void)
 {
@@ -104,7 +104,10 @@ static void test_own(void **state)
 	assert_int_equal(entries(), 0);
 }
 
-/* Busy chips show their rate; after a while without work the monitor sleeps, and wakes when there is some. */
+/*
+ * Busy chips show their rate; after a while without work the monitor sleeps, and wakes when there
+ * is some.
+ */
 static void test_rates(void **state)
 {
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
@@ -134,7 +137,7 @@ static void test_rates(void **state)
 		before = status.bytes_written;
 		assert_true(before >= 16 << 20);
 		if (!phase)
-			usleep(3600000);	/* long enough for the monitor to sleep */
+			usleep(3600000); /* long enough for the monitor to sleep */
 	}
 	txda_queue_unref(queue);
 	txda_buffer_unref(a);
@@ -258,7 +261,7 @@ static void test_hostile_pages(void **state)
 	assert_int_equal(read_with(page, page->bytes - 1), -EBADMSG);
 	assert_int_equal(read_with(page, 3), -EBADMSG);
 	assert_int_equal(read_with(page, 0), -EBADMSG);
-	page->chip[1].cores ^= 1;	/* torn */
+	page->chip[1].cores ^= 1; /* torn */
 	assert_int_equal(read_with(page, page->bytes), -EBADMSG);
 	page->n_chips = 65;
 	page->bytes = (uint32_t)txda__page_bytes(64);
@@ -272,7 +275,7 @@ static void test_hostile_pages(void **state)
 	seal(page);
 	assert_int_equal(read_with(page, page->bytes), -EBADMSG);
 	page->version = TXDA__PAGE_VERSION;
-	page->start_time++;	/* the number was used again */
+	page->start_time++; /* the number was used again */
 	seal(page);
 	assert_int_equal(read_with(page, page->bytes), -ESRCH);
 	page->start_time--;
@@ -298,7 +301,7 @@ static void test_hostile_pages(void **state)
 	txda_survey_unref(survey);
 	unlink(path);
 	for (unsigned i = 0; i < 3; i++) {
-		static const char *const name[] = { "chips-1-1", "chips-3-3", "chips-4-4x" };
+		static const char *const name[] = {"chips-1-1", "chips-3-3", "chips-4-4x"};
 
 		snprintf(path, sizeof(path), "%s/txda/%s", directory, name[i]);
 		unlink(path);
@@ -323,7 +326,7 @@ static void test_no_directory(void **state)
 	assert_int_equal(chmod(path, 0755), 0);
 }
 
-/* ---- a made-up sysfs ---------------------------------------------------------------------------- */
+/* ---- a made-up sysfs ------------------------------------------------------------------------- */
 
 static void put(const char *root, const char *name, const char *text)
 {
@@ -389,9 +392,11 @@ static void test_nodes(void **state)
 	put(proc, "77/fd/x", "");
 	put(proc, "77/fdinfo/5",
 	    "pos:\t0\ndrm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\n"
-	    "drm-engine-compute:\t1500 ns\ndrm-engine-copy:\t500 ns\ndrm-resident-vram:\t2 MiB\ndrm-resident-memory:\t7 MiB\n");
+	    "drm-engine-compute:\t1500 ns\ndrm-engine-copy:\t500 ns\ndrm-resident-vram:\t2 "
+	    "MiB\ndrm-resident-memory:\t7 MiB\n");
 	put(proc, "77/fdinfo/6",
-	    "drm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\ndrm-resident-vram:\t2 MiB\n");
+	    "drm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\ndrm-resident-vram:\t2 "
+	    "MiB\n");
 	put(proc, "77/fdinfo/7", "drm-driver:\tother\ndrm-pdev:\t0000:01:00.0\n");
 	put_link(proc, "/dev/accel/accel10", "77/fd/5");
 	put_link(proc, "/dev/accel/accel10", "77/fd/6");
@@ -445,12 +450,9 @@ static int hold(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own),
-		cmocka_unit_test(test_rates),
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_hostile_pages),
-		cmocka_unit_test(test_no_directory),
-		cmocka_unit_test(test_nodes),
+		cmocka_unit_test(test_own),	     cmocka_unit_test(test_rates),
+		cmocka_unit_test(test_killed),	     cmocka_unit_test(test_hostile_pages),
+		cmocka_unit_test(test_no_directory), cmocka_unit_test(test_nodes),
 	};
 	const char *tmp = getenv("TMPDIR");
 	char path[320];

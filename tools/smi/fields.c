@@ -11,7 +11,9 @@
 
 #define SCHEMA_VERSION 1
 
-/* Text fields give @text; number fields a value, NaN when it is not known. Units are in the names. */
+/*
+ * Text fields give @text; number fields a value, NaN when it is not known. Units are in the names.
+ */
 struct field {
 	const char *name;
 	const char *(*text)(const struct smi_chip *chip);
@@ -23,10 +25,16 @@ static double known(bool is_known, double value)
 	return is_known ? value : NAN;
 }
 
-#define TEXT(name, expression) \
-	static const char *get_##name(const struct smi_chip *c) { return expression; }
-#define NUMBER(name, expression) \
-	static double get_##name(const struct smi_chip *c) { return expression; }
+#define TEXT(name, expression)                                                                     \
+	static const char *get_##name(const struct smi_chip *c)                                    \
+	{                                                                                          \
+		return expression;                                                                 \
+	}
+#define NUMBER(name, expression)                                                                   \
+	static double get_##name(const struct smi_chip *c)                                         \
+	{                                                                                          \
+		return expression;                                                                 \
+	}
 
 NUMBER(index, c->info.index)
 TEXT(name, c->info.name)
@@ -36,7 +44,8 @@ TEXT(node, c->info.node)
 NUMBER(cores, known(c->info.cores, c->info.cores))
 NUMBER(memory_total_bytes, (double)c->info.mem_bytes)
 NUMBER(memory_used_bytes, (double)c->status.mem_used_bytes)
-NUMBER(utilisation_percent, known(c->status.utilisation_permille != UINT32_MAX, c->status.utilisation_permille / 10.0))
+NUMBER(utilisation_percent,
+       known(c->status.utilisation_permille != UINT32_MAX, c->status.utilisation_permille / 10.0))
 NUMBER(temperature_c, known(c->status.temp_mc != INT32_MIN, c->status.temp_mc / 1000.0))
 NUMBER(power_w, known(c->status.power_mw != UINT32_MAX, c->status.power_mw / 1000.0))
 NUMBER(clock_mhz, known(c->status.clock_khz != UINT32_MAX, c->status.clock_khz / 1000.0))
@@ -50,26 +59,26 @@ NUMBER(faults, c->status.faults)
 TEXT(state, c->status.lost ? "lost" : "ok")
 
 static const struct field fields[] = {
-	{ "index", NULL, get_index },
-	{ "name", get_name, NULL },
-	{ "serial", get_serial, NULL },
-	{ "bus", get_bus, NULL },
-	{ "node", get_node, NULL },
-	{ "state", get_state, NULL },
-	{ "cores", NULL, get_cores },
-	{ "utilisation_percent", NULL, get_utilisation_percent },
-	{ "memory_used_bytes", NULL, get_memory_used_bytes },
-	{ "memory_total_bytes", NULL, get_memory_total_bytes },
-	{ "temperature_c", NULL, get_temperature_c },
-	{ "power_w", NULL, get_power_w },
-	{ "clock_mhz", NULL, get_clock_mhz },
-	{ "busy_s", NULL, get_busy_s },
-	{ "copy_busy_s", NULL, get_copy_busy_s },
-	{ "read_bytes", NULL, get_read_bytes },
-	{ "written_bytes", NULL, get_written_bytes },
-	{ "ecc_corrected", NULL, get_ecc_corrected },
-	{ "ecc_uncorrected", NULL, get_ecc_uncorrected },
-	{ "faults", NULL, get_faults },
+	{"index", NULL, get_index},
+	{"name", get_name, NULL},
+	{"serial", get_serial, NULL},
+	{"bus", get_bus, NULL},
+	{"node", get_node, NULL},
+	{"state", get_state, NULL},
+	{"cores", NULL, get_cores},
+	{"utilisation_percent", NULL, get_utilisation_percent},
+	{"memory_used_bytes", NULL, get_memory_used_bytes},
+	{"memory_total_bytes", NULL, get_memory_total_bytes},
+	{"temperature_c", NULL, get_temperature_c},
+	{"power_w", NULL, get_power_w},
+	{"clock_mhz", NULL, get_clock_mhz},
+	{"busy_s", NULL, get_busy_s},
+	{"copy_busy_s", NULL, get_copy_busy_s},
+	{"read_bytes", NULL, get_read_bytes},
+	{"written_bytes", NULL, get_written_bytes},
+	{"ecc_corrected", NULL, get_ecc_corrected},
+	{"ecc_uncorrected", NULL, get_ecc_uncorrected},
+	{"faults", NULL, get_faults},
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -114,7 +123,8 @@ static cJSON *new_document(void)
 	clock_gettime(CLOCK_REALTIME, &now);
 	cJSON_AddNumberToObject(root, "schema_version", SCHEMA_VERSION);
 	cJSON_AddStringToObject(root, "version", txda_version());
-	cJSON_AddNumberToObject(root, "time_unix_s", (double)now.tv_sec + (double)(now.tv_nsec / 1000000) / 1000);
+	cJSON_AddNumberToObject(root, "time_unix_s",
+				(double)now.tv_sec + (double)(now.tv_nsec / 1000000) / 1000);
 	return root;
 }
 
@@ -143,7 +153,8 @@ int smi_print_json(const struct smi_snapshot *snapshot, FILE *out, bool compact)
 				cJSON_AddStringToObject(process, "purpose", p->info.purpose);
 			else
 				cJSON_AddNullToObject(process, "purpose");
-			cJSON_AddNumberToObject(process, "memory_used_bytes", (double)p->info.mem_bytes);
+			cJSON_AddNumberToObject(process, "memory_used_bytes",
+						(double)p->info.mem_bytes);
 			cJSON_AddNumberToObject(process, "busy_s", (double)p->info.busy_ns / 1e9);
 		}
 	}

@@ -34,8 +34,8 @@ enum command { SHOW, DMON, QUERY, TOPO };
 struct request {
 	enum command command;
 	const char *chip, *fields, *format;
-	double loop_s;			/* 0: once */
-	unsigned long count;		/* 0: no end */
+	double loop_s;	     /* 0: once */
+	unsigned long count; /* 0: no end */
 	bool json;
 	struct smi_topo topo;
 };
@@ -54,18 +54,18 @@ static int usage_error(const char *format, const char *word)
 enum { OPT_JSON = 256, OPT_FIELDS, OPT_FORMAT, OPT_MAP, OPT_TP, OPT_EXPLAIN };
 
 static const struct option options[] = {
-	{ "chip", required_argument, NULL, 'i' },
-	{ "loop", required_argument, NULL, 'l' },
-	{ "count", required_argument, NULL, 'n' },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "fields", required_argument, NULL, OPT_FIELDS },
-	{ "format", required_argument, NULL, OPT_FORMAT },
-	{ "map", required_argument, NULL, OPT_MAP },
-	{ "tp", required_argument, NULL, OPT_TP },
-	{ "explain", no_argument, NULL, OPT_EXPLAIN },
-	{ "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, 'V' },
-	{ NULL, 0, NULL, 0 },
+	{"chip", required_argument, NULL, 'i'},
+	{"loop", required_argument, NULL, 'l'},
+	{"count", required_argument, NULL, 'n'},
+	{"json", no_argument, NULL, OPT_JSON},
+	{"fields", required_argument, NULL, OPT_FIELDS},
+	{"format", required_argument, NULL, OPT_FORMAT},
+	{"map", required_argument, NULL, OPT_MAP},
+	{"tp", required_argument, NULL, OPT_TP},
+	{"explain", no_argument, NULL, OPT_EXPLAIN},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
 };
 
 static bool read_count(const char *text, unsigned long max, unsigned long *ret)
@@ -88,55 +88,40 @@ static int read_option(int c, struct request *request)
 	char *end;
 
 	switch (c) {
-	case 'i':
-		request->chip = optarg;
-		return -1;
+	case 'i': request->chip = optarg; return -1;
 	case 'l':
 		request->loop_s = strtod(optarg, &end);
 		if (*end || end == optarg || !(request->loop_s >= 0.05 && request->loop_s <= 86400))
-			return usage_error("--loop %s: seconds from 0.05 to 86400 are wanted", optarg);
+			return usage_error("--loop %s: seconds from 0.05 to 86400 are wanted",
+					   optarg);
 		return -1;
 	case 'n':
 		if (!read_count(optarg, 1000000000, &request->count))
 			return usage_error("--count %s: a number from 1 is wanted", optarg);
 		return -1;
-	case OPT_JSON:
-		request->json = true;
-		return -1;
-	case OPT_FIELDS:
-		request->fields = optarg;
-		return -1;
+	case OPT_JSON: request->json = true; return -1;
+	case OPT_FIELDS: request->fields = optarg; return -1;
 	case OPT_FORMAT:
 		if (strcmp(optarg, "csv") && strcmp(optarg, "json"))
 			return usage_error("--format %s: csv or json is wanted", optarg);
 		request->format = optarg;
 		return -1;
-	case OPT_MAP:
-		request->topo.map = optarg;
-		return -1;
+	case OPT_MAP: request->topo.map = optarg; return -1;
 	case OPT_TP:
 		if (!read_count(optarg, TXDA_MAX_CHIPS_PER_GROUP, &value))
 			return usage_error("--tp %s: a number from 1 to 8 is wanted", optarg);
 		request->topo.tp = (unsigned)value;
 		return -1;
-	case OPT_EXPLAIN:
-		request->topo.explain = true;
-		return -1;
-	case 'h':
-		fputs(usage, stdout);
-		return SMI_OK;
-	case 'V':
-		printf("txda-smi %s\n", txda_version());
-		return SMI_OK;
-	default:
-		fputs("txda-smi --help says what is possible\n", stderr);
-		return SMI_USAGE;
+	case OPT_EXPLAIN: request->topo.explain = true; return -1;
+	case 'h': fputs(usage, stdout); return SMI_OK;
+	case 'V': printf("txda-smi %s\n", txda_version()); return SMI_OK;
+	default: fputs("txda-smi --help says what is possible\n", stderr); return SMI_USAGE;
 	}
 }
 
 static int read_command(int argc, char **argv, struct request *request)
 {
-	static const char *const name[] = { [DMON] = "dmon", [QUERY] = "query", [TOPO] = "topo" };
+	static const char *const name[] = {[DMON] = "dmon", [QUERY] = "query", [TOPO] = "topo"};
 	char unknown[64];
 	int c, r;
 
@@ -152,7 +137,8 @@ static int read_command(int argc, char **argv, struct request *request)
 			if (!strcmp(argv[optind], name[i]))
 				request->command = i;
 		if (request->command == SHOW)
-			return usage_error("\"%s\" is no command; dmon, query and topo are", argv[optind]);
+			return usage_error("\"%s\" is no command; dmon, query and topo are",
+					   argv[optind]);
 	}
 	if (request->command == QUERY) {
 		if (!request->fields)
@@ -162,7 +148,8 @@ static int read_command(int argc, char **argv, struct request *request)
 			return SMI_OK;
 		}
 		if (smi_check_fields(request->fields, unknown, sizeof(unknown)) < 0)
-			return usage_error("query: no field \"%s\"; --fields=help lists them", unknown);
+			return usage_error("query: no field \"%s\"; --fields=help lists them",
+					   unknown);
 	}
 	if (request->command == DMON && !request->loop_s)
 		request->loop_s = 1;
@@ -181,7 +168,9 @@ static int show(const struct request *request, unsigned long round)
 		return SMI_FAILURE;
 	}
 	if (request->command == QUERY)
-		r = smi_print_query(&snapshot, request->fields, !request->json && (!request->format || !strcmp(request->format, "csv")),
+		r = smi_print_query(&snapshot, request->fields,
+				    !request->json &&
+					    (!request->format || !strcmp(request->format, "csv")),
 				    stdout);
 	else if (request->json)
 		r = smi_print_json(&snapshot, stdout, request->loop_s);
@@ -192,9 +181,12 @@ static int show(const struct request *request, unsigned long round)
 	if (r < 0)
 		fprintf(stderr, "txda-smi: %s\n", strerror(-r));
 	else if (!snapshot.n_chips)
-		fprintf(stderr, request->chip ? "txda-smi: no chip %s\n" :
-			"txda-smi: no TX8 chip here: no device node of the txda driver, "
-			"and no process with simulated chips\n", request->chip);
+		fprintf(stderr,
+			request->chip
+				? "txda-smi: no chip %s\n"
+				: "txda-smi: no TX8 chip here: no device node of the txda driver, "
+				  "and no process with simulated chips\n",
+			request->chip);
 	r = r < 0 ? SMI_FAILURE : snapshot.n_chips ? SMI_OK : SMI_NO_DEVICE;
 	smi_snapshot_free(&snapshot);
 	return r;
@@ -202,7 +194,7 @@ static int show(const struct request *request, unsigned long round)
 
 int main(int argc, char **argv)
 {
-	struct request request = { .command = SHOW };
+	struct request request = {.command = SHOW};
 	struct timespec pause;
 	int r = read_command(argc, argv, &request);
 
@@ -213,7 +205,8 @@ int main(int argc, char **argv)
 		pause.tv_nsec = (long)((request.loop_s - (double)pause.tv_sec) * 1e9);
 		for (unsigned long round = 0;;) {
 			r = show(&request, round);
-			if (fflush(stdout) || ++round == request.count || !request.loop_s || r == SMI_FAILURE)
+			if (fflush(stdout) || ++round == request.count || !request.loop_s ||
+			    r == SMI_FAILURE)
 				break;
 			nanosleep(&pause, NULL);
 		}

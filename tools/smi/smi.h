@@ -2,8 +2,9 @@
 /*
  * txda-smi: what the chips of this machine do, and for whom.
  *
- * main.c reads the command line and loops; a snapshot is taken (snapshot.c) and shown as a table (table.c), as JSON, CSV or
- * chosen fields (fields.c). topo.c shows how maps place groups. Nothing here opens a chip but topo.
+ * main.c reads the command line and loops; a snapshot is taken (snapshot.c) and shown as a table
+ * (table.c), as JSON, CSV or chosen fields (fields.c). topo.c shows how maps place groups. Nothing
+ * here opens a chip but topo.
  * Threads: one.
  */
 #ifndef TXDA_SMI_H

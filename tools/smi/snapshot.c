@@ -58,7 +58,7 @@ static bool is_wanted(const struct txda_device_info *info, const char *wanted)
 
 int smi_snapshot_take(const char *wanted, struct smi_snapshot *ret_snapshot)
 {
-	struct smi_snapshot snapshot = { 0 };
+	struct smi_snapshot snapshot = {0};
 	struct txda_survey *survey;
 	int n, r;
 

@@ -14,7 +14,9 @@ static void print_distances(struct txda_context *context, FILE *out)
 {
 	int n = txda_context_device_count(context);
 
-	fputs("Hops between chips: 0 the same, 1 a direct link or the same card, 2 through the host\n      ", out);
+	fputs("Hops between chips: 0 the same, 1 a direct link or the same card, 2 through the "
+	      "host\n      ",
+	      out);
 	for (int i = 0; i < n; i++)
 		fprintf(out, " %3d", i);
 	fputc('\n', out);
