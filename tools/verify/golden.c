@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+#include "golden.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "safetensors.h"
+
+#define MAX_CASES	1000
+#define MAX_TOKENS	(1u << 20)
+
+struct golden_case {
+	int32_t *ids, *at, *greedy;
+	float *last, *rows, *margin;	/* [V], [n_at, V], [n_greedy] */
+	unsigned n_ids, n_at, n_greedy;
+};
+
+/* What the comparison of one case found. */
+struct golden_result {
+	double sum, worst;		/* relative errors */
+	unsigned rows, worst_row;
+	double most_off;		/* largest absolute error of a logit */
+	unsigned agreed;		/* greedy steps */
+	unsigned first_off;		/* the first that differs, or n_greedy */
+	double wrong_margin;		/* the largest margin of one that differs; 0: none */
+};
+
+/* A copy, since data in files may be unaligned. @dim1 0: a vector. */
+static int copy_tensor(const struct safetensors *st, unsigned index, const char *what,
+		       enum safetensors_dtype dtype, uint64_t dim1, void **ret, unsigned *ret_n,
+		       struct tool_error *error)
+{
+	const struct safetensors_tensor *t;
+	char name[64];
+
+	snprintf(name, sizeof(name), "case%u.%s", index, what);
+	t = safetensors_find(st, name);
+	if (!t)
+		return tool_fail(error, -ENOENT, "%s is missing", name);
+	if (t->dtype != dtype || t->ndim != (dim1 ? 2 : 1) || t->dim[0] > MAX_TOKENS * 16 ||
+	    (dim1 && t->dim[1] != dim1))
+		return tool_fail(error, -EINVAL, "%s has another type or shape than expected", name);
+	*ret = malloc(t->bytes + 1);
+	if (!*ret)
+		return tool_fail(error, -ENOMEM, "no memory");
+	memcpy(*ret, t->data, t->bytes);
+	*ret_n = (unsigned)t->dim[0];
+	return 0;
+}
+
+static void free_case(struct golden_case *c)
+{
+	free(c->ids);
+	free(c->at);
+	free(c->greedy);
+	free(c->last);
+	free(c->rows);
+	free(c->margin);
+	memset(c, 0, sizeof(*c));
+}
+
+static int check_case(const struct golden_case *c, unsigned rows, unsigned margins, struct tool_error *error)
+{
+	unsigned i;
+
+	if (!c->n_ids || c->n_ids > MAX_TOKENS || rows != c->n_at || margins != c->n_greedy)
+		return tool_fail(error, -EINVAL, "%u ids, %u positions, %u rows, %u greedy, %u margins", c->n_ids,
+				 c->n_at, rows, c->n_greedy, margins);
+	for (i = 0; i < c->n_at; i++) {
+		if (c->at[i] < 0 || (unsigned)c->at[i] >= c->n_ids || (i && c->at[i] <= c->at[i - 1]))
+			return tool_fail(error, -EINVAL, "position %d is not in the prompt, or they do not rise",
+					 c->at[i]);
+	}
+	return 0;
+}
+
+static int read_case(const struct safetensors *st, unsigned index, uint64_t vocab, struct golden_case *ret,
+		     struct tool_error *error)
+{
+	struct golden_case c = {0};
+	unsigned v, rows, margins;
+	int r;
+
+	r = copy_tensor(st, index, "ids", SAFETENSORS_I32, 0, (void **)&c.ids, &c.n_ids, error);
+	if (!r)
+		r = copy_tensor(st, index, "at", SAFETENSORS_I32, 0, (void **)&c.at, &c.n_at, error);
+	if (!r)
+		r = copy_tensor(st, index, "greedy", SAFETENSORS_I32, 0, (void **)&c.greedy, &c.n_greedy, error);
+	if (!r)
+		r = copy_tensor(st, index, "last", SAFETENSORS_F32, 0, (void **)&c.last, &v, error);
+	if (!r && v != vocab)
+		r = tool_fail(error, -EINVAL, "case%u.last has %u logits, the model %llu", index, v,
+			      (unsigned long long)vocab);
+	if (!r)
+		r = copy_tensor(st, index, "rows", SAFETENSORS_F32, vocab, (void **)&c.rows, &rows, error);
+	if (!r)
+		r = copy_tensor(st, index, "margin", SAFETENSORS_F32, 0, (void **)&c.margin, &margins, error);
+	if (!r)
+		r = check_case(&c, rows, margins, error);
+	if (r)
+		free_case(&c);
+	else
+		*ret = c;
+	return r;
+}
+
+static int count_cases(const struct safetensors *st, unsigned *ret, struct tool_error *error)
+{
+	const char *text = safetensors_metadata(st, "cases");
+	unsigned long n = text ? strtoul(text, NULL, 10) : 0;
+
+	if (!n || n > MAX_CASES)
+		return tool_fail(error, -EINVAL, "metadata \"cases\" is %s, 1 to %d are possible",
+				 text ? text : "missing", MAX_CASES);
+	*ret = (unsigned)n;
+	return 0;
+}
+
+int golden_context(const char *path, unsigned *ret, struct tool_error *error)
+{
+	unsigned cases = 0, i, most = 0;
+	struct safetensors *st;
+	int r;
+
+	r = safetensors_open_file(path, &st, error);
+	if (r)
+		return r;
+	r = count_cases(st, &cases, error);
+	for (i = 0; i < cases && !r; i++) {
+		const struct safetensors_tensor *ids, *greedy;
+		char name[32];
+
+		snprintf(name, sizeof(name), "case%u.ids", i);
+		ids = safetensors_find(st, name);
+		snprintf(name, sizeof(name), "case%u.greedy", i);
+		greedy = safetensors_find(st, name);
+		if (!ids || !greedy || ids->ndim != 1 || greedy->ndim != 1 || ids->dim[0] > MAX_TOKENS ||
+		    greedy->dim[0] > MAX_TOKENS)
+			r = tool_fail(error, -EINVAL, "%s: case %u has no ids or greedy tokens", path, i);
+		else if (ids->dim[0] + greedy->dim[0] > most)
+			most = (unsigned)(ids->dim[0] + greedy->dim[0]);
+	}
+	safetensors_close(st);
+	if (!r)
+		*ret = most;
+	return r;
+}
+
+static void compare_row(struct golden_result *g, const float *got, const float *want, unsigned vocab,
+			unsigned row)
+{
+	double difference = 0, norm = 0, error;
+	unsigned i;
+
+	for (i = 0; i < vocab; i++) {
+		double d = (double)got[i] - (double)want[i];
+
+		difference += d * d;
+		norm += (double)want[i] * (double)want[i];
+		if (!(fabs(d) <= g->most_off))
+			g->most_off = fabs(d);
+	}
+	error = sqrt(difference / (norm > 0 ? norm : 1));
+	/* NaN is the worst of all. */
+	if (!(error <= g->worst) || !g->rows) {
+		g->worst = error == error ? error : INFINITY;
+		g->worst_row = row;
+	}
+	g->sum += error;
+	g->rows++;
+}
+
+static unsigned argmax(const float *x, unsigned n)
+{
+	unsigned best = 0, i;
+
+	for (i = 1; i < n; i++) {
+		if (x[i] > x[best])
+			best = i;
+	}
+	return best;
+}
+
+static int run_prompt(struct runner *r, const struct golden_case *c, unsigned chunk,
+		      struct golden_result *g, float *logits, struct tool_error *error)
+{
+	const unsigned v = r->info.vocab;
+	unsigned *rows = calloc(c->n_at + 1, sizeof(*rows)), n = 0, i;
+	float *all = malloc((size_t)(c->n_at + 1) * v * sizeof(*all));
+	struct runner_part part = {.tokens = c->ids, .n = c->n_ids, .rows = rows, .logits = all};
+	int ret = -ENOMEM;
+
+	if (rows && all) {
+		for (i = 0; i < c->n_at; i++)
+			rows[n++] = (unsigned)c->at[i];
+		if (!n || rows[n - 1] != c->n_ids - 1)
+			rows[n++] = c->n_ids - 1;
+		part.n_rows = n;
+		ret = runner_sequence(r, &part, chunk, error);
+	} else {
+		tool_fail(error, ret, "no memory");
+	}
+	if (!ret) {
+		for (i = 0; i < c->n_at; i++)
+			compare_row(g, all + (size_t)i * v, c->rows + (size_t)i * v, v, rows[i]);
+		compare_row(g, all + (size_t)(n - 1) * v, c->last, v, c->n_ids - 1);
+		memcpy(logits, all + (size_t)(n - 1) * v, v * sizeof(*logits));
+	}
+	free(rows);
+	free(all);
+	return ret;
+}
+
+/* The reference's tokens are fed whatever was chosen, so that each step is a test of its own. */
+static int run_greedy(struct runner *r, const struct golden_case *c, struct golden_result *g, float *logits,
+		      struct tool_error *error)
+{
+	const unsigned first = 0;
+	unsigned i;
+	int ret = 0;
+
+	g->first_off = c->n_greedy;
+	for (i = 0; i < c->n_greedy && !ret; i++) {
+		const struct runner_part part = {
+			.tokens = &c->greedy[i], .n = 1, .position = c->n_ids + i, .rows = &first, .n_rows = 1,
+			.logits = logits,
+		};
+
+		if (argmax(logits, r->info.vocab) == (unsigned)c->greedy[i]) {
+			g->agreed++;
+		} else {
+			if (g->first_off == c->n_greedy)
+				g->first_off = i;
+			g->wrong_margin = fmax(g->wrong_margin, (double)c->margin[i]);
+		}
+		if (i + 1 < c->n_greedy)
+			ret = runner_step(r, &part, 1, error);
+	}
+	return ret;
+}
+
+/* Prints and judges. */
+static bool judge(const struct golden_options *o, unsigned index, const struct golden_case *c,
+		  const struct golden_result *g)
+{
+	/* An error of e on each of two logits can turn a margin of 2 e round. */
+	double bridge = o->margin_limit < 0 ? 2 * g->most_off : o->margin_limit;
+	bool close = g->worst <= o->worst_limit;
+	bool same = !o->check_greedy || g->wrong_margin <= bridge;
+
+	printf("case %u: %4u tokens, %u rows: mean %.2e, worst %.2e (row %u), most %.2e; greedy %u/%u", index,
+	       c->n_ids, g->rows, g->sum / g->rows, g->worst, g->worst_row, g->most_off, g->agreed, c->n_greedy);
+	if (g->first_off < c->n_greedy)
+		printf(", first other token at %u, margins up to %.2e (%.2e can be bridged)", g->first_off,
+		       g->wrong_margin, bridge);
+	printf("  %s\n", close && same ? "ok" : close ? "GREEDY" : "FAIL");
+	return close && same;
+}
+
+static int run_case(struct runner *r, const struct safetensors *st, unsigned index,
+		    const struct golden_options *o, struct golden_result *total, struct tool_error *error)
+{
+	struct golden_result g = {0};
+	struct golden_case c;
+	float *logits;
+	int ret;
+
+	ret = read_case(st, index, r->info.vocab, &c, error);
+	if (ret)
+		return ret;
+	logits = malloc(r->info.vocab * sizeof(*logits));
+	ret = logits ? run_prompt(r, &c, o->chunk, &g, logits, error) :
+		       tool_fail(error, -ENOMEM, "no memory");
+	if (!ret)
+		ret = run_greedy(r, &c, &g, logits, error);
+	if (!ret) {
+		ret = judge(o, index, &c, &g) ? 0 : 1;
+		total->sum += g.sum;
+		total->rows += g.rows;
+		total->agreed += g.agreed;
+		total->first_off += c.n_greedy;
+		total->worst = fmax(total->worst, g.worst);
+	}
+	free(logits);
+	free_case(&c);
+	return ret;
+}
+
+int golden_run(struct runner *r, const struct golden_options *o, struct tool_error *error)
+{
+	struct golden_result total = {0};
+	bool ok;
+	unsigned cases = 0, i, failed = 0;
+	struct safetensors *st;
+	int ret;
+
+	ret = safetensors_open_file(o->path, &st, error);
+	if (ret)
+		return ret;
+	ret = count_cases(st, &cases, error);
+	for (i = 0; i < cases && ret >= 0; i++) {
+		ret = run_case(r, st, i, o, &total, error);
+		failed += ret > 0;
+	}
+	safetensors_close(st);
+	if (ret < 0)
+		return ret;
+	ok = !failed && total.sum / total.rows <= o->mean_limit;
+	printf("%s: %u of %u cases ok, %u rows: mean %.2e, worst %.2e; greedy %u/%u\n", ok ? "ok" : "FAIL",
+	       cases - failed, cases, total.rows, total.sum / total.rows, total.worst, total.agreed,
+	       total.first_off);
+	return ok ? 0 : 1;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Comparison with golden files (tests/fixtures/README.md). */
+#ifndef TXDA_VERIFY_GOLDEN_H
+#define TXDA_VERIFY_GOLDEN_H
+
+#include <stdbool.h>
+
+#include "runner.h"
+
+struct golden_options {
+	const char *path;
+	unsigned chunk;			/* tokens of the prompt a step; 0: all */
+	double mean_limit, worst_limit;	/* relative error of a row; the first of the mean over all */
+	double margin_limit;		/* greedy tokens with a larger margin must be equal; < 0: by the error */
+	bool check_greedy;
+};
+
+/* Prints a line a case. 0: within the limits, 1: beyond, or -errno. */
+int golden_run(struct runner *r, const struct golden_options *options, struct tool_error *error);
+
+/* The longest prompt with its continuation, in tokens; or -errno. */
+int golden_context(const char *path, unsigned *ret, struct tool_error *error);
+
+#endif /* TXDA_VERIFY_GOLDEN_H */

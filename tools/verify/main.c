@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+/* txda-verify: is what the chips compute what the model says? */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "determinism.h"
+#include "golden.h"
+#include "perplexity.h"
+
+static const char usage[] =
+	"usage: txda-verify MODEL_DIR GOLDEN.safetensors    compare logits with a reference\n"
+	"       txda-verify MODEL_DIR --ppl FILE            perplexity of a text\n"
+	"       txda-verify MODEL_DIR --determinism         the same bits however it is run?\n"
+	"\n"
+	"MODEL_DIR is a Hugging Face directory, which is compiled into a temporary case dir, or a case dir.\n"
+	"\n"
+	"      --tp N           chips that run the model together\n"
+	"      --weights TYPE   keep (default), bf16, f16, w8 or w4\n"
+	"      --group N        weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
+	"      --block-size N   tokens of a KV block: 16, 32 (default), 64, 128\n"
+	"      --precise        float32 activations and products\n"
+	"      --chunk N        prompts in pieces of N tokens\n"
+	"      --tol X          largest relative error of a row\n"
+	"      --ids            the file of --ppl has token ids\n"
+	"      --window N       tokens that --ppl looks at together (512)\n"
+	"      --against TYPE   --ppl: compare with the same model's weights in TYPE\n"
+	"  -h, --help\n"
+	"      --version\n"
+	"\n"
+	"Exit status: 0 within the tolerance, 1 beyond it, 2 when it could not be run.\n";
+
+enum {
+	OPTION_TP = 256, OPTION_WEIGHTS, OPTION_GROUP, OPTION_BLOCK, OPTION_PRECISE, OPTION_CHUNK, OPTION_TOL,
+	OPTION_PPL, OPTION_IDS, OPTION_WINDOW, OPTION_AGAINST, OPTION_DETERMINISM, OPTION_VERSION,
+};
+
+static const struct option long_options[] = {
+	{"tp", required_argument, NULL, OPTION_TP},
+	{"weights", required_argument, NULL, OPTION_WEIGHTS},
+	{"group", required_argument, NULL, OPTION_GROUP},
+	{"block-size", required_argument, NULL, OPTION_BLOCK},
+	{"precise", no_argument, NULL, OPTION_PRECISE},
+	{"chunk", required_argument, NULL, OPTION_CHUNK},
+	{"tol", required_argument, NULL, OPTION_TOL},
+	{"ppl", required_argument, NULL, OPTION_PPL},
+	{"ids", no_argument, NULL, OPTION_IDS},
+	{"window", required_argument, NULL, OPTION_WINDOW},
+	{"against", required_argument, NULL, OPTION_AGAINST},
+	{"determinism", no_argument, NULL, OPTION_DETERMINISM},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, OPTION_VERSION},
+	{0},
+};
+
+struct command {
+	struct runner_options runner;
+	struct golden_options golden;
+	double tolerance;		/* 0: the default of the weights' type */
+	const char *text;
+	bool ids, determinism, compare;
+	uint32_t window, chunk;
+	enum weight_mode against;
+};
+
+static int parse_number(const char *option, const char *text, uint32_t *ret)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || end == text || *end || value > 1u << 24 || strchr(text, '-') || !value) {
+		fprintf(stderr, "txda-verify: --%s: \"%s\" is not a number in [1, %u]\n", option, text,
+			1u << 24);
+		return -EINVAL;
+	}
+	*ret = (uint32_t)value;
+	return 0;
+}
+
+static int parse_weights(const char *option, const char *text, enum weight_mode *ret)
+{
+	int mode;
+
+	for (mode = WEIGHTS_KEEP; mode <= WEIGHTS_W4; mode++) {
+		if (!strcmp(weight_mode_name((enum weight_mode)mode), text)) {
+			*ret = (enum weight_mode)mode;
+			return 0;
+		}
+	}
+	fprintf(stderr, "txda-verify: --%s: \"%s\" is none of keep, bf16, f16, w8, w4\n", option, text);
+	return -EINVAL;
+}
+
+static int parse_option(struct command *c, int option, const char *name)
+{
+	char *end;
+
+	switch (option) {
+	case OPTION_TP: return parse_number(name, optarg, &c->runner.compile.tp);
+	case OPTION_GROUP: return parse_number(name, optarg, &c->runner.compile.group);
+	case OPTION_BLOCK: return parse_number(name, optarg, &c->runner.compile.block_size);
+	case OPTION_WINDOW: return parse_number(name, optarg, &c->window);
+	case OPTION_CHUNK: return parse_number(name, optarg, &c->chunk);
+	case OPTION_WEIGHTS: return parse_weights(name, optarg, &c->runner.compile.weights);
+	case OPTION_AGAINST:
+		c->compare = true;
+		return parse_weights(name, optarg, &c->against);
+	case OPTION_PRECISE:
+		c->runner.precise = true;
+		return 0;
+	case OPTION_PPL:
+		c->text = optarg;
+		return 0;
+	case OPTION_IDS:
+		c->ids = true;
+		return 0;
+	case OPTION_DETERMINISM:
+		c->determinism = true;
+		return 0;
+	case OPTION_TOL:
+		c->tolerance = strtod(optarg, &end);
+		if (end != optarg && !*end && c->tolerance > 0)
+			return 0;
+		fprintf(stderr, "txda-verify: --tol: \"%s\" is not a positive number\n", optarg);
+		return -EINVAL;
+	default:
+		return -EINVAL;
+	}
+}
+
+static int parse_command(struct command *c, int argc, char **argv)
+{
+	int option, index = 0;
+
+	while ((option = getopt_long(argc, argv, "h", long_options, &index)) != -1) {
+		if (option == 'h') {
+			fputs(usage, stdout);
+			return 1;
+		}
+		if (option == OPTION_VERSION) {
+			printf("txda-verify %s\n", txda_version());
+			return 1;
+		}
+		if (parse_option(c, option, option < 256 ? "" : long_options[index].name))
+			return -EINVAL;
+	}
+	if (optind < argc)
+		c->runner.path = argv[optind++];
+	if (optind < argc)
+		c->golden.path = argv[optind++];
+	if (optind < argc || !c->runner.path ||
+	    (c->golden.path != NULL) + (c->text != NULL) + c->determinism != 1 || (c->compare && !c->text)) {
+		fputs(usage, stderr);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* What rounding explains and a wrong graph does not, by how the weights and activations are kept. */
+static void set_limits(struct command *c, const char *weights)
+{
+	struct golden_options *g = &c->golden;
+	bool quantised = weights[0] == 'w';
+
+	g->mean_limit = c->runner.precise ? 1e-4 : 8e-3;
+	g->worst_limit = c->runner.precise ? 1e-4 : 2e-2;
+	g->margin_limit = c->runner.precise ? 0.01 : -1;
+	g->check_greedy = !quantised;
+	/* The reference has other weights then: only --tol judges. */
+	if (quantised)
+		g->mean_limit = g->worst_limit = INFINITY;
+	if (c->tolerance > 0)
+		g->mean_limit = g->worst_limit = c->tolerance;
+}
+
+static int verify_golden(struct command *c, struct tool_error *error)
+{
+	struct runner *r;
+	unsigned context;
+	int ret;
+
+	ret = golden_context(c->golden.path, &context, error);
+	if (ret)
+		return ret;
+	c->runner.slots = 3;
+	c->runner.context = context;
+	ret = runner_open(&c->runner, &r, error);
+	if (ret)
+		return ret;
+	set_limits(c, r->info.weights);
+	c->golden.chunk = c->chunk;
+	printf("%s, %s, tp %u, %s%s\n", r->info.name, r->info.weights, r->info.tp,
+	       txda_context_backend(r->context), c->runner.precise ? ", precise" : "");
+	ret = golden_run(r, &c->golden, error);
+	runner_close(r);
+	return ret;
+}
+
+static void print_perplexity(const struct command *c, const struct perplexity_result *p, const char *name)
+{
+	printf("%-5s %llu tokens: %.4f nats a token, perplexity %.4f, most likely token right %.2f%%\n", name,
+	       (unsigned long long)p->tokens, p->nll, exp(p->nll), p->top1 * 100);
+	if (!c->compare)
+		return;
+	printf("%-5s %.4f nats a token, perplexity %.4f\n", weight_mode_name(c->against), p->other_nll,
+	       exp(p->other_nll));
+	printf("%s against %s: %+.4f nats (perplexity %+.2f%%), KL divergence %.5f, same most likely token %.2f%%\n",
+	       name, weight_mode_name(c->against), p->nll - p->other_nll,
+	       (exp(p->nll - p->other_nll) - 1) * 100, p->divergence, p->agreement * 100);
+}
+
+static int verify_perplexity(struct command *c, struct tool_error *error)
+{
+	struct runner_options against = c->runner;
+	struct runner *r = NULL, *other = NULL;
+	struct perplexity_result result;
+	int32_t *tokens = NULL;
+	size_t n;
+	int ret;
+
+	c->runner.slots = 1;
+	c->runner.context = c->window;
+	ret = runner_open(&c->runner, &r, error);
+	if (!ret && c->compare) {
+		against = c->runner;
+		against.compile.weights = c->against;
+		ret = runner_open(&against, &other, error);
+	}
+	if (!ret)
+		ret = perplexity_read(c->text, c->ids, c->runner.path, r->info.vocab, &tokens, &n, error);
+	if (!ret)
+		ret = perplexity_run(r, other, tokens, n, c->window, &result, error);
+	if (!ret)
+		print_perplexity(c, &result, r->info.weights);
+	free(tokens);
+	runner_close(other);
+	runner_close(r);
+	return ret;
+}
+
+static int verify_determinism(struct command *c, struct tool_error *error)
+{
+	struct runner *r;
+	int ret;
+
+	c->runner.slots = DETERMINISM_OTHERS + 1;
+	c->runner.context = 2 * DETERMINISM_TOKENS;
+	c->runner.compile.max_tokens = 4096;
+	ret = runner_open(&c->runner, &r, error);
+	if (ret)
+		return ret;
+	ret = determinism_run(r, error);
+	runner_close(r);
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	struct command c = {.runner.compile = COMPILE_OPTIONS_DEFAULT, .window = 512};
+	struct tool_error error = {{0}};
+	int r;
+
+	r = parse_command(&c, argc, argv);
+	if (r)
+		return r < 0 ? 2 : 0;
+	if (c.window < 2)
+		c.window = 2;
+	if (c.golden.path)
+		r = verify_golden(&c, &error);
+	else if (c.text)
+		r = verify_perplexity(&c, &error);
+	else
+		r = verify_determinism(&c, &error);
+	if (r < 0) {
+		fprintf(stderr, "txda-verify: %s\n", error.text);
+		return 2;
+	}
+	return r;
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT
+#include "runner.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compile.h"
+
+#define STEP_SECONDS 600
+
+static int fail_library(struct runner *r, int code, const char *what, struct tool_error *error)
+{
+	const char *reason = txda_context_error(r->context);
+
+	return tool_fail(error, code, "%s: %s", what, *reason ? reason : strerror(-code));
+}
+
+/* Compiles into @dir/case. */
+static int compile_into(const struct runner_options *o, const char *dir, struct tool_error *error)
+{
+	char path[512];
+	struct compile_job job = {.case_path = path, .options = o->compile, .quiet = true};
+	struct compile_result result;
+	struct model m;
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/case", dir);
+	ret = model_open(o->path, &m, error);
+	if (ret)
+		return ret;
+	job.model = &m;
+	ret = model_resolve_options(&m, &job.options, error);
+	if (!ret)
+		ret = compile_run(&job, &result, error);
+	model_close(&m);
+	return ret;
+}
+
+/* The case dir that compile_into() made: two levels, known names only. */
+static void remove_case(const char *dir)
+{
+	static const char *const entries[] = {
+		"case/%s", "case/chip0/%s", "case/chip1/%s", "case/chip2/%s", "case/chip3/%s", "case/chip4/%s",
+		"case/chip5/%s", "case/chip6/%s", "case/chip7/%s",
+	};
+	unsigned i;
+
+	for (i = sizeof(entries) / sizeof(entries[0]); i-- > 0;) {
+		char path[1024], sub[600];
+		struct dirent *entry;
+		DIR *d;
+
+		snprintf(sub, sizeof(sub), "%s/%.*s", dir, (int)strlen(entries[i]) - 3, entries[i]);
+		d = opendir(sub);
+		if (!d)
+			continue;
+		while ((entry = readdir(d))) {
+			snprintf(path, sizeof(path), "%s/%s", sub, entry->d_name);
+			unlink(path);
+		}
+		closedir(d);
+		rmdir(sub);
+	}
+	rmdir(dir);
+}
+
+/* The device model gets as many chips as are needed unless the environment says how many. */
+static int open_context(struct runner *r, unsigned tp, struct tool_error *error)
+{
+	struct txda_context_options o = TXDA_INIT(struct txda_context_options);
+	const char *given = getenv("TXDA_CMODEL");
+	char cmodel[512];
+	int ret;
+
+	if (!given || !strstr(given, "chips=")) {
+		snprintf(cmodel, sizeof(cmodel), "chips=%u%s%s", tp, given && *given ? "," : "",
+			 given ? given : "");
+		o.cmodel = cmodel;
+	}
+	o.name = "txda-verify";
+	ret = txda_context_new(&o, &r->context);
+	return ret < 0 ? fail_library(r, ret, "opening the device", error) : 0;
+}
+
+static int load_model(struct runner *r, const char *path, const struct runner_options *o,
+		      struct tool_error *error)
+{
+	struct txda_model_options m = TXDA_INIT(struct txda_model_options);
+	struct txda_group_options g = TXDA_INIT(struct txda_group_options);
+	struct txda_model_plan plan = TXDA_INIT(struct txda_model_plan);
+	unsigned n = o->slots;
+	int ret;
+
+	ret = open_context(r, o->compile.tp ? o->compile.tp : 1, error);
+	if (ret)
+		return ret;
+	ret = txda_model_plan(r->context, path, &plan);
+	if (ret < 0)
+		return fail_library(r, ret, path, error);
+	if ((unsigned)txda_context_device_count(r->context) < plan.tp && !getenv("TXDA_CMODEL")) {
+		txda_context_unref(r->context);
+		r->context = NULL;
+		ret = open_context(r, plan.tp, error);
+		if (ret)
+			return ret;
+	}
+	g.tp = plan.tp;
+	ret = txda_group_new(r->context, &g, &r->group);
+	if (ret < 0)
+		return fail_library(r, ret, "a group of chips", error);
+	m.path = path;
+	m.precise = o->precise;
+	m.verify_weights = true;
+	/* Blocks hold 16 tokens or more. */
+	m.kv_blocks = n * (o->context / 16 + 1);
+	ret = txda_model_load(r->group, &m, &r->model);
+	if (ret < 0)
+		return fail_library(r, ret, path, error);
+	r->info.size = sizeof(r->info);
+	ret = txda_model_info(r->model, &r->info);
+	if (ret < 0)
+		return fail_library(r, ret, path, error);
+	r->slots = n;
+	r->blocks_per_slot = (o->context + r->info.block_size - 1) / r->info.block_size;
+	return 0;
+}
+
+static int alloc_inputs(struct runner *r)
+{
+	const struct txda_model_info *i = &r->info;
+
+	r->tokens = calloc(i->max_tokens, sizeof(*r->tokens));
+	r->positions = calloc(i->max_tokens, sizeof(*r->positions));
+	r->kv_slots = calloc(i->max_tokens, sizeof(*r->kv_slots));
+	r->rows = calloc(i->max_rows, sizeof(*r->rows));
+	r->spans = calloc(i->max_seqs, 2 * sizeof(*r->spans));
+	r->contexts = calloc(i->max_seqs, sizeof(*r->contexts));
+	r->block_table = calloc((size_t)i->max_seqs * r->blocks_per_slot, sizeof(*r->block_table));
+	return r->tokens && r->positions && r->kv_slots && r->rows && r->spans && r->contexts &&
+	       r->block_table ? 0 : -ENOMEM;
+}
+
+int runner_open(const struct runner_options *o, struct runner **ret, struct tool_error *error)
+{
+	struct runner *r = calloc(1, sizeof(*r));
+	const char *temp = getenv("TMPDIR");
+	char dir[400], path[512];
+	bool made = false;
+	int e = 0;
+
+	if (!r)
+		return tool_fail(error, -ENOMEM, "no memory");
+	snprintf(path, sizeof(path), "%s/model_info.json", o->path);
+	if (access(path, F_OK) < 0) {
+		snprintf(dir, sizeof(dir), "%s/txda-verify-XXXXXX", temp && *temp ? temp : "/tmp");
+		made = mkdtemp(dir) != NULL;
+		e = made ? compile_into(o, dir, error) : tool_fail(error, -errno, "%s: %s", dir, strerror(errno));
+		snprintf(path, sizeof(path), "%s/case", dir);
+	} else {
+		snprintf(path, sizeof(path), "%s", o->path);
+	}
+	if (!e)
+		e = load_model(r, path, o, error);
+	/* What is loaded is in device memory. */
+	if (made)
+		remove_case(dir);
+	if (!e && alloc_inputs(r))
+		e = tool_fail(error, -ENOMEM, "no memory for inputs");
+	if (e) {
+		runner_close(r);
+		return e;
+	}
+	*ret = r;
+	return 0;
+}
+
+void runner_close(struct runner *r)
+{
+	if (!r)
+		return;
+	txda_model_unref(r->model);
+	txda_group_unref(r->group);
+	txda_context_unref(r->context);
+	free(r->tokens);
+	free(r->positions);
+	free(r->kv_slots);
+	free(r->rows);
+	free(r->spans);
+	free(r->contexts);
+	free(r->block_table);
+	free(r);
+}
+
+/* Neighbouring blocks of a sequence lie apart. */
+static int32_t block_of(const struct runner *r, unsigned slot, unsigned index)
+{
+	return (int32_t)(index * r->slots + slot);
+}
+
+static void fill_part(struct runner *r, const struct runner_part *p, unsigned seq, unsigned at,
+		      unsigned row)
+{
+	unsigned bs = r->info.block_size, i;
+
+	for (i = 0; i < p->n; i++) {
+		unsigned position = p->position + i;
+
+		r->tokens[at + i] = p->tokens[i];
+		r->positions[at + i] = (int32_t)position;
+		r->kv_slots[at + i] = block_of(r, p->slot, position / bs) * (int32_t)bs +
+				      (int32_t)(position % bs);
+	}
+	for (i = 0; i < p->n_rows; i++)
+		r->rows[row + i] = (int32_t)(at + p->rows[i]);
+	r->spans[2 * seq] = (int32_t)at;
+	r->spans[2 * seq + 1] = (int32_t)p->n;
+	r->contexts[seq] = (int32_t)(p->position + p->n);
+	for (i = 0; i < r->blocks_per_slot; i++)
+		r->block_table[seq * r->blocks_per_slot + i] = block_of(r, p->slot, i);
+}
+
+static int set_inputs(struct runner *r, const struct txda_step *s)
+{
+	const struct {
+		const char *name;
+		const void *data;
+		size_t n;
+	} inputs[] = {
+		{"tokens", r->tokens, s->tokens},
+		{"positions", r->positions, s->tokens},
+		{"slots", r->kv_slots, s->tokens},
+		{"spans", r->spans, 2 * (size_t)s->seqs},
+		{"context", r->contexts, s->seqs},
+		{"block_table", r->block_table, (size_t)s->seqs * s->blocks},
+		{"rows", r->rows, s->rows},
+	};
+	unsigned i;
+	int ret;
+
+	for (i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
+		ret = inputs[i].n ? txda_model_set_input(r->model, inputs[i].name, inputs[i].data,
+							 inputs[i].n * 4) : 0;
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+static int launch(struct runner *r, const struct txda_step *step, struct tool_error *error)
+{
+	struct timespec now;
+	uint64_t fence;
+	int ret;
+
+	ret = set_inputs(r, step);
+	if (ret >= 0)
+		ret = txda_model_run(r->model, step, &fence);
+	if (ret < 0)
+		return fail_library(r, ret, "launch", error);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	ret = txda_model_sync(r->model, fence,
+			      ((uint64_t)now.tv_sec + STEP_SECONDS) * 1000000000u + (uint64_t)now.tv_nsec);
+	return ret < 0 ? fail_library(r, ret, "step", error) : 0;
+}
+
+/* Rows come back in the order of the parts. */
+static int get_outputs(struct runner *r, const struct runner_part *parts, unsigned n, unsigned rows,
+		       struct tool_error *error)
+{
+	const size_t v = r->info.vocab;
+	float *all = malloc((rows * v + rows) * sizeof(*all)), *lse = all ? all + rows * v : NULL;
+	unsigned i, at = 0;
+	int ret = -ENOMEM;
+
+	if (all)
+		ret = txda_model_get_output(r->model, "logits", all, rows * v * sizeof(*all));
+	if (ret >= 0)
+		ret = txda_model_get_output(r->model, "lse", lse, rows * sizeof(*lse));
+	for (i = 0; i < n && ret >= 0; i++) {
+		memcpy(parts[i].logits, all + at * v, parts[i].n_rows * v * sizeof(*all));
+		if (parts[i].lse)
+			memcpy(parts[i].lse, lse + at, parts[i].n_rows * sizeof(*lse));
+		at += parts[i].n_rows;
+	}
+	free(all);
+	return ret < 0 ? fail_library(r, ret, "logits", error) : 0;
+}
+
+int runner_step(struct runner *r, const struct runner_part *parts, unsigned n, struct tool_error *error)
+{
+	struct txda_step step = TXDA_INIT(struct txda_step);
+	unsigned i;
+	int ret;
+
+	for (i = 0; i < n; i++) {
+		const struct runner_part *p = &parts[i];
+
+		if (i >= r->info.max_seqs || p->n > r->info.max_tokens - step.tokens ||
+		    p->n_rows > r->info.max_rows - step.rows || p->slot >= r->slots ||
+		    p->position + p->n > r->blocks_per_slot * r->info.block_size)
+			return tool_fail(error, -E2BIG, "a step of %u tokens and %u rows for sequence %u is too much",
+					 p->n, p->n_rows, i);
+		fill_part(r, p, i, step.tokens, step.rows);
+		step.tokens += p->n;
+		step.rows += p->n_rows;
+	}
+	step.seqs = n;
+	step.blocks = r->blocks_per_slot;
+	step.flags = TXDA_SUBMIT_WAIT_SOON;
+	ret = launch(r, &step, error);
+	return ret || !step.rows ? ret : get_outputs(r, parts, n, step.rows, error);
+}
+
+int runner_sequence(struct runner *r, const struct runner_part *part, unsigned chunk,
+		    struct tool_error *error)
+{
+	unsigned done = 0, row = 0, i;
+	unsigned *rows = calloc(part->n_rows + 1, sizeof(*rows));
+	int ret = 0;
+
+	if (!rows)
+		return tool_fail(error, -ENOMEM, "no memory");
+	if (!chunk || chunk > r->info.max_tokens)
+		chunk = r->info.max_tokens;
+	while (done < part->n && !ret) {
+		struct runner_part p = *part;
+
+		p.tokens = part->tokens + done;
+		p.n = part->n - done < chunk ? part->n - done : chunk;
+		p.position = part->position + done;
+		/* Rows rise: those of this piece, as many as a step takes. */
+		p.rows = rows;
+		p.logits = part->logits + (size_t)row * r->info.vocab;
+		p.lse = part->lse ? part->lse + row : NULL;
+		for (i = 0; row + i < part->n_rows && part->rows[row + i] < done + p.n; i++) {
+			if (i == r->info.max_rows) {
+				p.n = part->rows[row + i] - done;
+				break;
+			}
+			rows[i] = part->rows[row + i] - done;
+		}
+		p.n_rows = i;
+		ret = runner_step(r, &p, 1, error);
+		done += p.n;
+		row += p.n_rows;
+	}
+	free(rows);
+	return ret;
+}
