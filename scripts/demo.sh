@@ -17,7 +17,7 @@ sh scripts/deps.sh build demo
 step "building into $B/"
 # Only what the demo runs: the tests can wait.
 if ! { make --no-print-directory "$B/build.ninja" B="$B" &&
-	meson compile -C "$B" txdad txda-compile txda-run txda-smi; } >"$B/demo-build.log" 2>&1; then
+	ninja -C "$B" daemon/txdad tools/compile/txda-compile tools/run/txda-run tools/smi/txda-smi; } >"$B/demo-build.log" 2>&1; then
 	grep -E -A 6 'error|FAILED' "$B/demo-build.log" | head -n 40
 	echo "The build failed; all of it is in $B/demo-build.log" >&2
 	exit 1
