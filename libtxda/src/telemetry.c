@@ -10,7 +10,8 @@
 #include "crc32c.h"
 #include "telemetry.h"
 
-#define SYSTEM_DIRECTORY 1 /* /run/txda among the directories: root's, who may have lent it */
+/* The directories, in order of preference. */
+enum { SESSION_DIRECTORY, SYSTEM_DIRECTORY, DAEMON_DIRECTORY, USER_DIRECTORY, N_DIRECTORIES };
 
 size_t txda__page_bytes(unsigned n)
 {
@@ -77,13 +78,16 @@ bool txda__telemetry_directory(unsigned index, char *path, size_t len)
 	const char *xdg = getenv("XDG_RUNTIME_DIR");
 
 	*path = '\0';
-	if (index == 0 && xdg && *xdg == '/' && snprintf(path, len, "%s/txda", xdg) >= (int)len)
-		*path = '\0';
-	if (index == SYSTEM_DIRECTORY)
-		snprintf(path, len, "/run/txda");
-	if (index == 2)
-		snprintf(path, len, "/tmp/txda-%u", (unsigned)geteuid());
-	return index < 3;
+	switch (index) {
+	case SESSION_DIRECTORY:
+		if (xdg && *xdg == '/' && snprintf(path, len, "%s/txda", xdg) >= (int)len)
+			*path = '\0';
+		break;
+	case SYSTEM_DIRECTORY: snprintf(path, len, "/run/txda"); break;
+	case DAEMON_DIRECTORY: snprintf(path, len, "/run/txdad"); break;
+	case USER_DIRECTORY: snprintf(path, len, "/tmp/txda-%u", (unsigned)geteuid()); break;
+	}
+	return index < N_DIRECTORIES;
 }
 
 /* Opens a directory to publish in; made if it is one of the user's own. */
@@ -95,7 +99,8 @@ static int open_directory(unsigned index, const char *path)
 
 	if (!*path)
 		return -ENOENT;
-	if (own && mkdir(path, 0755) < 0 && errno != EEXIST)
+	if ((index == SESSION_DIRECTORY || index == USER_DIRECTORY) && mkdir(path, 0755) < 0 &&
+	    errno != EEXIST)
 		return -errno;
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
