@@ -2,22 +2,23 @@
 /*
  * The TX8 device model: chips as a library.
  *
- * A machine owns N chips and one pool of cores (threads) that all its chips share. Each chip has its
- * DRAM (a memfd), address spaces (cm_vm), command queues and sensors. Whoever embeds the model (libtxda's
- * cmodel backend in process, the vfio-user server as a PCI device) gives it memory to map and streams to
- * run; the model reports completion by storing fences and calling back.
+ * A machine owns N chips and one pool of cores (threads) that all its chips share. Each chip has
+ * its DRAM (a memfd), address spaces (cm_vm), command queues and sensors. Whoever embeds the model
+ * (libtxda's cmodel backend in process, the vfio-user server as a PCI device) gives it memory to
+ * map and streams to run; the model reports completion by storing fences and calling back.
  *
- * How work runs. The pool executes one op at a time on all its cores, then takes the next op from the
- * runnable queues in turn (round robin over the queues of all chips, one op each; a queue that waits for a fence or a collective is
- * not runnable). So cores are never oversubscribed, whatever the number of chips, and a group's collective is
- * simply the op that becomes runnable when its last member arrives. One thread at a time leads (decodes packets, hands out parts); the others help.
- * A thread that waits for a fence with cm_wait() becomes the leader if there is none, so that a synchronous
- * caller pays no hand-over to another thread. Helpers spin for a short time between ops (cm_options.spin_us), then sleep:
- * an idle machine costs no CPU.
+ * How work runs. The pool executes one op at a time on all its cores, then takes the next op from
+ * the runnable queues in turn (round robin over the queues of all chips, one op each; a queue that
+ * waits for a fence or a collective is not runnable). So cores are never oversubscribed, whatever
+ * the number of chips, and a group's collective is simply the op that becomes runnable when its
+ * last member arrives. One thread at a time leads (decodes packets, hands out parts); the others
+ * help. A thread that waits for a fence with cm_wait() becomes the leader if there is none, so that
+ * a synchronous caller pays no hand-over to another thread. Helpers spin for a short time between
+ * ops (cm_options.spin_us), then sleep: an idle machine costs no CPU.
  *
- * Threads: every function may be called from any thread unless stated. A vm, queue or buffer must not be
- * freed while another thread uses that same object.
- * Errors: 0 or -errno; ret_ arguments are untouched on failure.
+ * Threads: every function may be called from any thread unless stated. A vm, queue or buffer must
+ * not be freed while another thread uses that same object. Errors: 0 or -errno; ret_ arguments are
+ * untouched on failure.
  */
 #ifndef CMODEL_H
 #define CMODEL_H
@@ -37,15 +38,16 @@ struct cm_chip;
 struct cm_vm;
 struct cm_queue;
 
-#define CM_MAX_CHIPS	64
+#define CM_MAX_CHIPS 64
 
 struct cm_options {
-	unsigned chips;		/* 1 to CM_MAX_CHIPS */
-	uint64_t mem_bytes;	/* DRAM of each chip, a multiple of 2 MiB; sparse until used */
-	unsigned cores;		/* threads of the pool, the leader included; 0: one per online CPU */
-	unsigned spin_us;	/* how long an idle core spins before it sleeps; 0: 100 */
-	const char *isa;	/* SIMD path: NULL or "auto", "c", "avx2", "avx512", "avx512bf16" (error if the CPU lacks it) */
-	const char *faults;	/* fault injection, see cm_inject(); NULL: none */
+	unsigned chips;	    /* 1 to CM_MAX_CHIPS */
+	uint64_t mem_bytes; /* DRAM of each chip, a multiple of 2 MiB; sparse until used */
+	unsigned cores;	    /* threads of the pool, the leader included; 0: one per online CPU */
+	unsigned spin_us;   /* how long an idle core spins before it sleeps; 0: 100 */
+	/* SIMD path: NULL or "auto", "c", "avx2", "avx512", "avx512bf16"; error if the CPU lacks it */
+	const char *isa;
+	const char *faults; /* fault injection, see cm_inject(); NULL: none */
 };
 
 int cm_machine_new(const struct cm_options *opt, struct cm_machine **ret);
@@ -53,134 +55,144 @@ int cm_machine_new(const struct cm_options *opt, struct cm_machine **ret);
 void cm_machine_free(struct cm_machine *m);
 unsigned cm_machine_chips(const struct cm_machine *m);
 unsigned cm_machine_cores(const struct cm_machine *m);
-const char *cm_machine_isa(const struct cm_machine *m);	/* the SIMD path in use */
+const char *cm_machine_isa(const struct cm_machine *m); /* the SIMD path in use */
 struct cm_chip *cm_machine_chip(struct cm_machine *m, unsigned index);
 
-/* DRAM: [0, bytes) of the memfd, sealed against shrinking. The caller places buffers in it; the model only reads and writes it. */
+/* DRAM: [0, bytes) of the memfd, sealed against shrinking. The caller places buffers in it; the
+ * model only reads and writes it. */
 int cm_chip_dram_fd(const struct cm_chip *c);
 uint64_t cm_chip_dram_bytes(const struct cm_chip *c);
-uint64_t cm_chip_time_ns(const struct cm_chip *c);	/* the clock of TIMESTAMP: CLOCK_MONOTONIC */
+uint64_t cm_chip_time_ns(const struct cm_chip *c); /* the clock of TIMESTAMP: CLOCK_MONOTONIC */
 
 /* ---- address spaces ------------------------------------------------------------------------ */
 
-#define CM_MAP_READ	(1u << 0)
-#define CM_MAP_WRITE	(1u << 1)
+#define CM_MAP_READ  (1u << 0)
+#define CM_MAP_WRITE (1u << 1)
 
 /*
- * An address space mirrors device VAs in a reserved range of host addresses: mapping [va, va + bytes)
- * maps that piece of @fd there, so that the host's MMU translates and ops use plain pointers.
- * VAs run from 0 to CM_VA_BYTES. va, offset and bytes are multiples of the page size (4096).
- * cm_vm_map() refuses ranges beyond the file's end (-ERANGE) and VAs that are mapped (-EEXIST), and a file that shrank
- * later would kill the process with SIGBUS: the embedder seals the memfds that it maps (F_SEAL_SHRINK), as the chip's DRAM is.
+ * An address space mirrors device VAs in a reserved range of host addresses: mapping [va, va +
+ * bytes) maps that piece of @fd there, so that the host's MMU translates and ops use plain
+ * pointers. VAs run from 0 to CM_VA_BYTES. va, offset and bytes are multiples of the page size
+ * (4096). cm_vm_map() refuses ranges beyond the file's end (-ERANGE) and VAs that are mapped
+ * (-EEXIST), and a file that shrank later would kill the process with SIGBUS: the embedder seals
+ * the memfds that it maps (F_SEAL_SHRINK), as the chip's DRAM is.
  */
 #if defined(__SANITIZE_THREAD__)
-#define CM_VA_BYTES	(1ull << 35)	/* ThreadSanitizer leaves little of the host's address space */
+#define CM_VA_BYTES (1ull << 35) /* ThreadSanitizer leaves little of the host's address space */
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define CM_VA_BYTES	(1ull << 35)
+#define CM_VA_BYTES (1ull << 35)
 #endif
 #endif
 #ifndef CM_VA_BYTES
-#define CM_VA_BYTES	(1ull << 40)
+#define CM_VA_BYTES (1ull << 40)
 #endif
 
 int cm_vm_new(struct cm_chip *c, struct cm_vm **ret);
-void cm_vm_free(struct cm_vm *vm);		/* its queues must be gone */
-int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t bytes, unsigned flags);
+void cm_vm_free(struct cm_vm *vm); /* its queues must be gone */
+int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t bytes,
+	      unsigned flags);
 /*
- * Waits until no op that runs now can touch the range. Streams that use it later fault. What is mapped only in part of
- * the range is unmapped; -ENOENT when nothing is.
+ * Waits until no op that runs now can touch the range. Streams that use it later fault. What is
+ * mapped only in part of the range is unmapped; -ENOENT when nothing is.
  */
 int cm_vm_unmap(struct cm_vm *vm, uint64_t va, uint64_t bytes);
 /*
- * Group slot @slot (0 to 15) of this address space: it is rank @rank of the group @id, which has @size members.
- * Collectives meet by @id, which the embedder must make unique on the machine. A @size of 0 empties the slot.
- * -EEXIST: the group has that rank already; -EINVAL: its members gave another size.
- * When a member faults or leaves, all that wait for it fault; the group works again when its faulted queues are freed.
+ * Group slot @slot (0 to 15) of this address space: it is rank @rank of the group @id, which has
+ * @size members. Collectives meet by @id, which the embedder must make unique on the machine. A
+ * @size of 0 empties the slot. -EEXIST: the group has that rank already; -EINVAL: its members gave
+ * another size. When a member faults or leaves, all that wait for it fault; the group works again
+ * when its faulted queues are freed.
  */
 int cm_vm_set_group(struct cm_vm *vm, unsigned slot, uint64_t id, unsigned rank, unsigned size);
-/* The host address of [va, va + bytes) if it is mapped with @flags, else NULL. Valid until unmapped. */
+/* The host address of [va, va + bytes) if it is mapped with @flags, else NULL. Valid until
+ * unmapped. */
 void *cm_vm_resolve(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags);
 
 /* ---- queues -------------------------------------------------------------------------------- */
 
 enum cm_queue_class {
 	CM_QUEUE_COMPUTE = 0,
-	CM_QUEUE_COPY = 1,	/* NOP, COPY, COPY_2D, FILL, SIGNAL, WAIT and TIMESTAMP only */
+	CM_QUEUE_COPY = 1, /* NOP, COPY, COPY_2D, FILL, SIGNAL, WAIT and TIMESTAMP only */
 };
 
 enum cm_queue_state {
 	CM_QUEUE_OK = 0,
-	CM_QUEUE_FAULTED = 1,	/* cm_queue_fault() says why; later submissions are refused with -EIO */
+	/* cm_queue_fault() says why; later submissions are refused with -EIO */
+	CM_QUEUE_FAULTED = 1,
 };
 
 /*
- * Called by the leading thread, with no lock held, for each SIGNAL with TXDA_SIGNAL_IRQ and for a fault. The machine stands still
- * meanwhile: a callback is short and does not free, wait or reconfigure; it may submit, kick and read states.
+ * Called by the leading thread, with no lock held, for each SIGNAL with TXDA_SIGNAL_IRQ and for a
+ * fault. The machine stands still meanwhile: a callback is short and does not free, wait or
+ * reconfigure; it may submit, kick and read states.
  */
 struct cm_queue_ops {
 	void (*signalled)(void *arg, uint64_t va, uint64_t value);
 	void (*faulted)(void *arg, const struct txda_fault *fault);
 };
 
-#define CM_QUEUE_DEPTH	256	/* streams in flight */
+#define CM_QUEUE_DEPTH 256 /* streams in flight */
 
-int cm_queue_new(struct cm_vm *vm, enum cm_queue_class queue_class, const struct cm_queue_ops *ops, void *arg,
-		 struct cm_queue **ret);
-void cm_queue_free(struct cm_queue *q);	/* drops what has not started, cuts short and waits for what runs */
+int cm_queue_new(struct cm_vm *vm, enum cm_queue_class queue_class, const struct cm_queue_ops *ops,
+		 void *arg, struct cm_queue **ret);
+/* Drops what has not started, cuts short and waits for what runs. */
+void cm_queue_free(struct cm_queue *q);
 /*
- * Appends the stream at [va, va + bytes). Returns at once: -EAGAIN when CM_QUEUE_DEPTH streams are in flight, -EIO when faulted,
- * -ENODEV when the chip is lost. @lazy: the caller will cm_wait() right away, so sleeping cores are left asleep.
- * The stream's memory must stay unchanged until it has run. A malformed stream faults when it runs.
+ * Appends the stream at [va, va + bytes). Returns at once: -EAGAIN when CM_QUEUE_DEPTH streams are
+ * in flight, -EIO when faulted, -ENODEV when the chip is lost. @lazy: the caller will cm_wait()
+ * right away, so sleeping cores are left asleep. The stream's memory must stay unchanged until it
+ * has run. A malformed stream faults when it runs.
  */
 int cm_queue_submit(struct cm_queue *q, uint64_t va, uint64_t bytes, bool lazy);
 enum cm_queue_state cm_queue_state(struct cm_queue *q);
-int cm_queue_fault(struct cm_queue *q, struct txda_fault *ret);	/* -ENOENT: none */
+int cm_queue_fault(struct cm_queue *q, struct txda_fault *ret); /* -ENOENT: none */
 /* A counter that rises with each op and packet done: the watchdog's progress check. */
 uint64_t cm_queue_progress(struct cm_queue *q);
 
 /*
- * Waits until *@word >= @value (acquire), @q faults (-EIO; NULL: no queue is watched) or CLOCK_MONOTONIC passes
- * @deadline_ns (-ETIMEDOUT; 0: poll, UINT64_MAX: never). The calling thread leads the machine's work meanwhile if no other does.
+ * Waits until *@word >= @value (acquire), @q faults (-EIO; NULL: no queue is watched) or
+ * CLOCK_MONOTONIC passes
+ * @deadline_ns (-ETIMEDOUT; 0: poll, UINT64_MAX: never). The calling thread leads the machine's
+ * work meanwhile if no other does.
  */
 int cm_wait(struct cm_machine *m, struct cm_queue *q, const uint64_t *word, uint64_t value,
 	    uint64_t deadline_ns);
 /* The embedder changed a fence word that a WAIT packet or cm_wait() may look at. */
 void cm_kick(struct cm_machine *m);
 
-/* One line of words for a fault; names come from the program at fault when it can be read. Returns buf. */
+/* One line of words for a fault; names come from the program at fault when it can be read. Returns
+ * buf. */
 char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *fault, char *buf, size_t len);
 
 /* ---- sensors and faults -------------------------------------------------------------------- */
 
 struct cm_sensors {
-	uint64_t busy_ns;		/* compute time so far; utilisation is its rate */
+	uint64_t busy_ns; /* compute time so far; utilisation is its rate */
 	uint64_t copy_busy_ns;
-	uint64_t bytes_read;		/* by ops and copies, from DRAM, by the activity model */
+	uint64_t bytes_read; /* by ops and copies, from DRAM, by the activity model */
 	uint64_t bytes_written;
 	uint64_t ops;
-	uint32_t power_mw;		/* a simple activity model; the chip says that it is one */
-	int32_t temp_mc;		/* millidegrees Celsius */
+	uint32_t power_mw; /* a simple activity model; the chip says that it is one */
+	int32_t temp_mc;   /* millidegrees Celsius */
 	uint32_t clock_khz;
 	uint32_t ecc_corrected;
 	uint32_t ecc_uncorrected;
 	uint32_t faults;
-	uint32_t lost;			/* 1: the chip is gone */
+	uint32_t lost; /* 1: the chip is gone */
 };
 
 void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret);
 
 /*
- * Injects faults: a comma-separated list of "KIND[:chip=N][:after=OPS][:ms=N]"; without a chip all chips are meant. -EINVAL: bad
- * words, -ENODEV: no such chip. An injection strikes once, after OPS more ops (and slices of copies) of the chip:
- *   hang           the queue whose turn it is stops for ms, or until "clear"
- *   page, ecc      its op faults
- *   ecc-corrected  counts in the sensors
- *   link-down      collectives of the chip fault, for ms or until "clear"
- *   thermal        the chip is hot and throttled, for ms or until "clear"
- *   lost           the chip is gone for good: its queues fault, later submissions give -ENODEV
- *   slow-dma       each slice of a copy takes ms longer (5), until "clear"
- *   clear          ends the others (but lost), strikes at once
+ * Injects faults: a comma-separated list of "KIND[:chip=N][:after=OPS][:ms=N]"; without a chip all
+ * chips are meant. -EINVAL: bad words, -ENODEV: no such chip. An injection strikes once, after OPS
+ * more ops (and slices of copies) of the chip: hang           the queue whose turn it is stops for
+ * ms, or until "clear" page, ecc      its op faults ecc-corrected  counts in the sensors link-down
+ * collectives of the chip fault, for ms or until "clear" thermal        the chip is hot and
+ * throttled, for ms or until "clear" lost           the chip is gone for good: its queues fault,
+ * later submissions give -ENODEV slow-dma       each slice of a copy takes ms longer (5), until
+ * "clear" clear          ends the others (but lost), strikes at once
  */
 int cm_inject(struct cm_machine *m, const char *spec);
 

@@ -235,8 +235,8 @@ struct txda_slot {
 };
 
 struct txda_dim {
-	__u32 sym;		/* enum txda_symbol; the extent is mul * value of the symbol, or mul */
-	__u32 mul;
+	__u32 sym;		/* enum txda_symbol */
+	__u32 mul;		/* the extent is mul times the symbol's value, or mul */
 };
 
 /* In precise mode offset and size count twice and BF16 means F32. */
@@ -297,7 +297,8 @@ struct txda_op_rmsnorm {
  *   in:  [0] x F32 or BF16 [M, K]       [1] W TILE32 or TILE32_GATED [N, K]
  *        [2] bias F32 [N] or none       [3] norm weight F32 [K] or none
  *        [4] residual F32 [M, N] or none (may be the output itself)
- *   out: [0] F32 or BF16 [M, N]; SILU_GATED: [M, N / 2], the rows of W being N/2 gates, then N/2 ups:
+ *   out: [0] F32 or BF16 [M, N]; SILU_GATED: [M, N / 2], the rows of W being N/2 gates, then N/2
+ *        ups:
  *        out[j] = silu(gate_j) * up_j
  */
 enum txda_activation {
@@ -307,8 +308,9 @@ enum txda_activation {
 };
 
 /*
- * BF16 weights: the activations enter the products as they are (float32, or two bf16 terms that hold 16 of its bits), not rounded to
- * bf16. For projections whose rounding the model amplifies, such as queries and keys that are not normalised.
+ * BF16 weights: the activations enter the products as they are (float32, or two bf16 terms that
+ * hold 16 of its bits), not rounded to bf16. For projections whose rounding the model amplifies,
+ * such as queries and keys that are not normalised.
  */
 #define TXDA_LINEAR_F32_INPUT	(1u << 0)
 
@@ -319,12 +321,12 @@ struct txda_op_linear {
 };
 
 /*
- * ROPE_TABLE: cos and sin of every token's position for the rotary embedding of ROPE_KV
- * (Su et al. 2021): angle[i] = position * inv_freq[i], both in float32; table[t] = cos[P], sin[P], times
- * @scale (yarn's attention factor). Scaling schemes (linear, llama3, yarn) are in inv_freq. Dynamic NTK scaling is a function of the position:
- * where position + 1 > dynamic_from > 0, inv_freq is made anew from base' = base * (factor *
- * (position + 1) / dynamic_from - (factor - 1)) ^ (2P / (2P - 2)), as a step-by-step decode of the reference
- * implementations has it.
+ * ROPE_TABLE: cos and sin of every token's position for the rotary embedding of ROPE_KV (Su et al.
+ * 2021): angle[i] = position * inv_freq[i], both in float32; table[t] = cos[P], sin[P], times
+ * @scale (yarn's attention factor). Scaling schemes (linear, llama3, yarn) are in inv_freq. Dynamic
+ * NTK scaling is a function of the position: where position + 1 > dynamic_from > 0, inv_freq is
+ * made anew from base' = base * (factor * (position + 1) / dynamic_from - (factor - 1)) ^ (2P / (2P
+ * - 2)), as a step-by-step decode of the reference implementations has it.
  *   in:  [0] positions I32 [T]   [1] inv_freq F32 [P]
  *   out: [0] table F32 [T, 2 P]
  */
@@ -337,10 +339,10 @@ struct txda_op_rope_table {
 };
 
 /*
- * ROPE_KV: splits the fused projection, optionally normalises each head of q and k by RMSNORM over D,
- * rotates the first 2 P elements of each head of q and k, writes q, and stores k and v to the cache block
- * slot[t] / block_size at offset slot[t] % block_size. A slot of 0xffffffff stores nothing.
- * The pairs are (i, i + P), or (2i, 2i + 1) with TXDA_ROPE_INTERLEAVED.
+ * ROPE_KV: splits the fused projection, optionally normalises each head of q and k by RMSNORM over
+ * D, rotates the first 2 P elements of each head of q and k, writes q, and stores k and v to the
+ * cache block slot[t] / block_size at offset slot[t] % block_size. A slot of 0xffffffff stores
+ * nothing. The pairs are (i, i + P), or (2i, 2i + 1) with TXDA_ROPE_INTERLEAVED.
  *   in:  [0] qkv F32 or BF16 [T, (Hq + 2 Hkv) D]   [1] table F32 [T, 2 P]   [2] slots I32 [T]
  *        [3] q norm F32 [D] or none   [4] k norm F32 [D] or none
  *   out: [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
@@ -358,13 +360,15 @@ struct txda_op_rope_kv {
 };
 
 /*
- * ATTENTION: causal softmax(scale q K^T) V over a paged cache, ragged batch. Sequence s owns the tokens
- * [spans[s][0], spans[s][0] + spans[s][1]) of the step; they are the last ones of its context[s] tokens,
- * whose keys are all in the cache already. Key position p of sequence s is in block table[s][p / block_size]. Query head h reads
- * KV head h * Hkv / Hq. window > 0: the query at position p sees keys in (p - window, p].
- * Keys are taken in parts of TXDA_ATTENTION_SPLIT positions counted from position 0; the parts' partial
- * results (Milakov and Gimelshein 2018, online softmax) are merged in rising order, whoever computed them.
- *   in:  [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]   [2] block table I32 [S, B]
+ * ATTENTION: causal softmax(scale q K^T) V over a paged cache, ragged batch. Sequence s owns the
+ * tokens [spans[s][0], spans[s][0] + spans[s][1]) of the step; they are the last ones of its
+ * context[s] tokens, whose keys are all in the cache already. Key position p of sequence s is in
+ * block table[s][p / block_size]. Query head h reads KV head h * Hkv / Hq. window > 0: the query at
+ * position p sees keys in (p - window, p]. Keys are taken in parts of TXDA_ATTENTION_SPLIT
+ * positions counted from position 0; the parts' partial results (Milakov and Gimelshein 2018,
+ * online softmax) are merged in rising order, whoever computed them.
+ *   in:  [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]   [2] block table
+ *        I32 [S, B]
  *        [3] spans I32 [S, 2]: first token and number of tokens of each sequence in this step;
  *            the ranges rise, do not overlap and lie in [0, T)
  *        [4] context I32 [S]
@@ -389,8 +393,9 @@ struct txda_op_attention {
  */
 
 /*
- * TOPK: the @k largest elements of each row, largest first, the lower index first among equals (k = 1 is
- * argmax), and the log of the sum of exponentials of the whole row. NaN sorts as minus infinity.
+ * TOPK: the @k largest elements of each row, largest first, the lower index first among equals (k =
+ * 1 is argmax), and the log of the sum of exponentials of the whole row. NaN sorts as minus
+ * infinity.
  *   in:  [0] x F32 [R, V]
  *   out: [0] indices I32 [R, k]   [1] values F32 [R, k]   [2] lse F32 [R]
  */
@@ -404,8 +409,8 @@ struct txda_op_topk {
  * ALL_REDUCE: out = residual + (x of rank 0 + x of rank 1 + ...), summed in rank order.
  *   in:  [0] x F32 [M, H]   [1] residual F32 [M, H] or none (may be the output itself)
  *   out: [0] F32 [M, H]
- * ALL_GATHER: out[m] = the rows x[m] of the ranks side by side, cut to the width of out. Only rank 0 has an
- * output; the others give TXDA_NONE.
+ * ALL_GATHER: out[m] = the rows x[m] of the ranks side by side, cut to the width of out. Only rank
+ * 0 has an output; the others give TXDA_NONE.
  *   in:  [0] x F32 [M, W]
  *   out: [0] F32 [M, V], (group_size - 1) * W < V <= group_size * W
  */
@@ -413,7 +418,7 @@ struct txda_op_topk {
 struct txda_op {
 	__u16 op;		/* enum txda_opcode */
 	__u16 flags;		/* 0 */
-	__u32 label;		/* what it is in the model ("layers.3.mlp.down"); offset into strings */
+	__u32 label;		/* "layers.3.mlp.down"; offset into strings */
 	__u32 in[6];		/* tensor indices or TXDA_NONE */
 	__u32 out[3];
 	__u32 reserved;
@@ -477,7 +482,8 @@ struct txda_fault {
  * W4:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/8][32][4] }; byte (j, c, i) holds K element
  *       8 j + i of the group in its low and 8 j + 4 + i in its high nibble; past the end 8.
  *       W[n][k] = scale[c] * (q - 8).
- * TILE32_GATED: W is [gate; up], each [N/2, K]; panel p holds gates [16 p, 16 p + 16) as c = 0..15 and ups
+ * TILE32_GATED: W is [gate; up], each [N/2, K]; panel p holds gates [16 p, 16 p + 16) as c = 0..15
+ * and ups
  *       [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. bias likewise has [gate; up] order.
  */
 #define TXDA_TILE_N		32
@@ -502,7 +508,8 @@ static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
 }
 
 /*
- * KV cache. Block b is at b * block bytes; layer l within it at layer_offset. There, for each KV head:
+ * KV cache. Block b is at b * block bytes; layer l within it at layer_offset. There, for each KV
+ * head:
  *   K: [block_size/16][D'/2][16][2], element (p / 16, d / 2, p % 16, d % 2): 16 keys in lanes
  *   V: [block_size/2][D'][2], element (p / 2, d, p % 2): elements of the head in lanes
  * with D' = D rounded up to 16; elements past D are not defined. BF16 (F32 in precise mode).

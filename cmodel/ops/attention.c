@@ -2,12 +2,14 @@
 /*
  * ATTENTION over a paged cache, ragged batch.
  *
- * The query rows of one sequence that share a KV head (token i, head h of its group: row i * g + h) are cut into items of CM_ATT_ROWS.
- * An item walks its keys split by split (TXDA_ATTENTION_SPLIT positions from 0) and folds the splits' results from left to right. When
- * a launch has too few items for the cores and long contexts, each split becomes an item of its own and a second phase does the same
- * fold, so both ways give the same bits.
+ * The query rows of one sequence that share a KV head (token i, head h of its group: row i * g + h)
+ * are cut into items of CM_ATT_ROWS. An item walks its keys split by split (TXDA_ATTENTION_SPLIT
+ * positions from 0) and folds the splits' results from left to right. When a launch has too few
+ * items for the cores and long contexts, each split becomes an item of its own and a second phase
+ * does the same fold, so both ways give the same bits.
  *
- * The leader copies spans, contexts and block tables into chip scratch before the cores start: the client's memory may change meanwhile.
+ * The leader copies spans, contexts and block tables into chip scratch before the cores start: the
+ * client's memory may change meanwhile.
  */
 #include "check.h"
 
@@ -18,21 +20,21 @@
 #include "simd.h"
 #include "vec.h"
 
-#define MAX_SPLIT_ITEMS	256	/* room for partial results */
+#define MAX_SPLIT_ITEMS 256 /* room for partial results */
 
 struct seq {
-	uint32_t first, n;	/* tokens of the step */
+	uint32_t first, n; /* tokens of the step */
 	uint32_t context;
-	uint32_t blocks;	/* of its table in the copy */
+	uint32_t blocks; /* of its table in the copy */
 };
 
 struct item {
 	uint32_t seq;
-	uint32_t head;		/* KV head */
-	uint32_t row, rows;	/* query rows of (sequence, head) */
-	uint32_t split;		/* first split */
+	uint32_t head;	    /* KV head */
+	uint32_t row, rows; /* query rows of (sequence, head) */
+	uint32_t split;	    /* first split */
 	uint32_t n_splits;
-	uint32_t partial;	/* where its result goes, or TXDA_NONE: folded and written */
+	uint32_t partial; /* where its result goes, or TXDA_NONE: folded and written */
 	uint32_t pad;
 };
 
@@ -58,20 +60,24 @@ static uint64_t partial_bytes(const struct cm_launch *l)
 static int attention_check(const struct cm_launch *l)
 {
 	const struct txda_op_attention *p = &l->op->attention;
-	const struct cm_tensor *q = l->in[0], *cache = l->in[1], *table = l->in[2], *spans = l->in[3], *ctx = l->in[4];
+	const struct cm_tensor *q = l->in[0], *cache = l->in[1], *table = l->in[2],
+			       *spans = l->in[3], *ctx = l->in[4];
 	uint64_t seqs, width, end = 0;
 
-	if (cm_want_cache(l, cache, p->n_heads, p->n_kv_heads, p->head_dim, p->block_size, p->layer_offset))
+	if (cm_want_cache(l, cache, p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
+			  p->layer_offset))
 		return -EINVAL;
 	width = (uint64_t)p->n_heads * p->head_dim;
-	if (cm_want(l, q, DT_ACT, CM_ANY, width) || cm_want(l, l->out[0], DT_ACT, q->dim[0], width) ||
+	if (cm_want(l, q, DT_ACT, CM_ANY, width) ||
+	    cm_want(l, l->out[0], DT_ACT, q->dim[0], width) ||
 	    cm_want(l, table, DT(TXDA_I32), CM_ANY, CM_ANY))
 		return -EINVAL;
 	seqs = table->dim[0];
 	if (cm_want(l, spans, DT(TXDA_I32), seqs, 2) || cm_want(l, ctx, DT(TXDA_I32), seqs, 0))
 		return -EINVAL;
 	for (uint64_t s = 0; s < seqs; s++) {
-		uint32_t first = ((const uint32_t *)spans->ptr)[2 * s], n = ((const uint32_t *)spans->ptr)[2 * s + 1];
+		uint32_t first = ((const uint32_t *)spans->ptr)[2 * s],
+			 n = ((const uint32_t *)spans->ptr)[2 * s + 1];
 		uint32_t c = ((const uint32_t *)ctx->ptr)[s];
 		uint64_t blocks = cm_div_up(c, p->block_size);
 
@@ -95,7 +101,8 @@ static uint64_t max_items(const struct cm_launch *l)
 {
 	const struct txda_op_attention *p = &l->op->attention;
 
-	return l->in[0]->dim[0] * p->n_heads / CM_ATT_ROWS + (l->in[2]->dim[0] + 1) * p->n_kv_heads + MAX_SPLIT_ITEMS;
+	return l->in[0]->dim[0] * p->n_heads / CM_ATT_ROWS +
+	       (l->in[2]->dim[0] + 1) * p->n_kv_heads + MAX_SPLIT_ITEMS;
 }
 
 static void attention_need(const struct cm_launch *l, struct cm_op_need *need)
@@ -103,11 +110,13 @@ static void attention_need(const struct cm_launch *l, struct cm_op_need *need)
 	const struct txda_op_attention *p = &l->op->attention;
 	uint64_t seqs = l->in[2]->dim[0], dim = TXDA_KV_DIM(p->head_dim);
 
-	need->shared_bytes = align64(seqs * sizeof(struct seq)) + align64(seqs * l->in[2]->dim[1] * 4) +
-			     align64(max_items(l) * sizeof(struct item)) + MAX_SPLIT_ITEMS * partial_bytes(l) + 64;
+	need->shared_bytes = align64(seqs * sizeof(struct seq)) +
+			     align64(seqs * l->in[2]->dim[1] * 4) +
+			     align64(max_items(l) * sizeof(struct item)) +
+			     MAX_SPLIT_ITEMS * partial_bytes(l) + 64;
 	/* packed q and p, scores, two partial results */
-	need->core_bytes = 2 * dim * CM_ATT_ROWS * 4 + CM_ATT_TILE * CM_ATT_ROWS * 4 + CM_ATT_ROWS * CM_ATT_TILE * 4 +
-			   2 * partial_bytes(l) + 64;
+	need->core_bytes = 2 * dim * CM_ATT_ROWS * 4 + CM_ATT_TILE * CM_ATT_ROWS * 4 +
+			   CM_ATT_ROWS * CM_ATT_TILE * 4 + 2 * partial_bytes(l) + 64;
 }
 
 /* Copies what the client might change; values that went bad since check() become harmless. */
@@ -125,12 +134,15 @@ static uint64_t copy_batch(struct cm_launch *l)
 
 		sq[s].first = __atomic_load_n(&span[0], __ATOMIC_RELAXED);
 		sq[s].n = __atomic_load_n(&span[1], __ATOMIC_RELAXED);
-		sq[s].context = __atomic_load_n((const uint32_t *)l->in[4]->ptr + s, __ATOMIC_RELAXED);
+		sq[s].context =
+			__atomic_load_n((const uint32_t *)l->in[4]->ptr + s, __ATOMIC_RELAXED);
 		blocks = cm_div_up(sq[s].context, p->block_size);
-		if ((uint64_t)sq[s].first + sq[s].n > q->dim[0] || sq[s].context < sq[s].n || blocks > cols)
+		if ((uint64_t)sq[s].first + sq[s].n > q->dim[0] || sq[s].context < sq[s].n ||
+		    blocks > cols)
 			sq[s].n = 0;
 		for (uint64_t b = 0; sq[s].n && b < blocks; b++) {
-			uint32_t v = __atomic_load_n((const uint32_t *)table->ptr + s * cols + b, __ATOMIC_RELAXED);
+			uint32_t v = __atomic_load_n((const uint32_t *)table->ptr + s * cols + b,
+						     __ATOMIC_RELAXED);
 
 			copy[s * cols + b] = v < cache->dim[0] ? (int32_t)v : 0;
 		}
@@ -141,7 +153,8 @@ static uint64_t copy_batch(struct cm_launch *l)
 static void attention_plan(struct cm_launch *l)
 {
 	const struct txda_op_attention *p = &l->op->attention;
-	uint64_t seqs = l->in[2]->dim[0], g = geometry_group(l), n = 0, items = 0, split_items = 0, most = 1;
+	uint64_t seqs = l->in[2]->dim[0], g = geometry_group(l), n = 0, items = 0, split_items = 0,
+		 most = 1;
 	struct seq *sq = l->shared;
 	struct item *it;
 	bool split;
@@ -161,12 +174,15 @@ static void attention_plan(struct cm_launch *l)
 		split_items += rows * splits;
 		most = splits > most ? splits : most;
 	}
-	split = !l->precise && most > 1 && items < 4ull * l->cores && split_items <= MAX_SPLIT_ITEMS;
+	split = !l->precise && most > 1 && items < 4ull * l->cores &&
+		split_items <= MAX_SPLIT_ITEMS;
 	it = (struct item *)((uint8_t *)l->shared + l->state.u[U_ITEMS]);
 	for (uint64_t s = 0; s < seqs; s++) {
-		uint64_t rows = sq[s].n * g, splits = cm_div_up(sq[s].context, TXDA_ATTENTION_SPLIT);
+		uint64_t rows = sq[s].n * g,
+			 splits = cm_div_up(sq[s].context, TXDA_ATTENTION_SPLIT);
 
-		/* The last rows see the most keys: they go first, so that no core starts a long item at the end. */
+		/* The last rows see the most keys: they go first, so that no core starts a long
+		 * item at the end. */
 		for (uint64_t b = cm_div_up(rows, CM_ATT_ROWS); b-- > 0;)
 			for (uint32_t h = 0; h < p->n_kv_heads; h++)
 				for (uint64_t i = 0; i < (split ? splits : 1); i++, n++) {
@@ -176,7 +192,9 @@ static void attention_plan(struct cm_launch *l)
 						.seq = (uint32_t)s,
 						.head = h,
 						.row = (uint32_t)row,
-						.rows = (uint32_t)(rows - row < CM_ATT_ROWS ? rows - row : CM_ATT_ROWS),
+						.rows = (uint32_t)(rows - row < CM_ATT_ROWS
+									   ? rows - row
+									   : CM_ATT_ROWS),
 						.split = (uint32_t)i,
 						.n_splits = (uint32_t)(split ? 1 : splits),
 						.partial = split ? (uint32_t)n : TXDA_NONE,
@@ -201,7 +219,7 @@ static struct partial partial_at(void *p)
 {
 	float *f = p;
 
-	return (struct partial){ f, f + CM_ATT_ROWS, f + 2 * CM_ATT_ROWS };
+	return (struct partial){f, f + CM_ATT_ROWS, f + 2 * CM_ATT_ROWS};
 }
 
 /* to = to merged with from, which covers later keys. */
@@ -230,7 +248,8 @@ static void write_rows(const struct cm_launch *l, const struct item *it, struct 
 	uint64_t g = geometry_group(l), padded = TXDA_KV_DIM(op->head_dim);
 
 	for (unsigned r = 0; r < it->rows; r++) {
-		uint64_t row = it->row + r, token = sq->first + row / g, head = it->head * g + row % g;
+		uint64_t row = it->row + r, token = sq->first + row / g,
+			 head = it->head * g + row % g;
 		uint64_t at = (token * op->n_heads + head) * op->head_dim;
 		float *row_out = p.acc + r * padded;
 
@@ -254,7 +273,8 @@ static void run_item(const struct cm_launch *l, const struct item *it, uint8_t *
 		.dim = op->head_dim,
 		.block_size = op->block_size,
 		.block_stride = l->in[1]->dim[1],
-		.cache = (const uint8_t *)l->in[1]->ptr + op->layer_offset + it->head * padded * op->block_size * 4,
+		.cache = (const uint8_t *)l->in[1]->ptr + op->layer_offset +
+			 it->head * padded * op->block_size * 4,
 		.blocks = (const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
 			  it->seq * l->in[2]->dim[1],
 		.scale = op->scale,
@@ -268,12 +288,14 @@ static void run_item(const struct cm_launch *l, const struct item *it, uint8_t *
 	part = partial_at(a.scores + CM_ATT_ROWS * CM_ATT_TILE);
 	total = partial_at((uint8_t *)part.max + partial_bytes(l));
 	if (it->partial != TXDA_NONE)
-		total = partial_at((uint8_t *)l->shared + l->state.u[U_PARTIALS] + it->partial * partial_bytes(l));
+		total = partial_at((uint8_t *)l->shared + l->state.u[U_PARTIALS] +
+				   it->partial * partial_bytes(l));
 	for (unsigned r = 0; r < it->rows; r++) {
 		uint64_t row = it->row + r, token = row / g;
 
 		a.q[r] = (const uint8_t *)l->in[0]->ptr +
-			 ((sq->first + token) * op->n_heads + it->head * g + row % g) * op->head_dim * (a.q_f32 ? 4 : 2);
+			 ((sq->first + token) * op->n_heads + it->head * g + row % g) *
+				 op->head_dim * (a.q_f32 ? 4 : 2);
 		a.pos[r] = sq->context - sq->n + (uint32_t)token;
 		a.first[r] = op->window && a.pos[r] >= op->window ? a.pos[r] - op->window + 1 : 0;
 		last = a.pos[r] > last ? a.pos[r] : last;
@@ -302,18 +324,22 @@ static void precise_row(const struct cm_launch *l, const struct item *it, uint64
 {
 	const struct txda_op_attention *op = &l->op->attention;
 	const struct seq *sq = (const struct seq *)l->shared + it->seq;
-	uint64_t g = geometry_group(l), dim = op->head_dim, padded = TXDA_KV_DIM(dim), bs = op->block_size;
+	uint64_t g = geometry_group(l), dim = op->head_dim, padded = TXDA_KV_DIM(dim),
+		 bs = op->block_size;
 	uint64_t at = ((sq->first + row / g) * op->n_heads + it->head * g + row % g) * dim;
 	const float *q = (const float *)l->in[0]->ptr + at;
-	const int32_t *blocks = (const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
-				it->seq * l->in[2]->dim[1];
+	const int32_t *blocks =
+		(const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
+		it->seq * l->in[2]->dim[1];
 	uint32_t pos = sq->context - sq->n + (uint32_t)(row / g);
 	uint32_t first = op->window && pos >= op->window ? pos - op->window + 1 : 0;
-	double acc[512] = { 0 }, max = -INFINITY, sum = 0;
+	double acc[512] = {0}, max = -INFINITY, sum = 0;
 
 	for (uint32_t p = first; p <= pos; p++) {
-		const float *base = (const float *)((const uint8_t *)l->in[1]->ptr +
-			2 * ((uint64_t)(uint32_t)blocks[p / bs] * l->in[1]->dim[1] + op->layer_offset + it->head * padded * bs * 4));
+		const float *base =
+			(const float *)((const uint8_t *)l->in[1]->ptr +
+					2 * ((uint64_t)(uint32_t)blocks[p / bs] * l->in[1]->dim[1] +
+					     op->layer_offset + it->head * padded * bs * 4));
 		const float *k = base + p % bs / 16 * padded * 16 + p % 16 * 2;
 		const float *v = base + padded * bs + p % bs / 2 * padded * 2 + p % 2;
 		double s = 0, e, corr;
@@ -339,7 +365,8 @@ static void precise_row(const struct cm_launch *l, const struct item *it, uint64
 
 static void attention_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
 {
-	const struct item *it = (const struct item *)((const uint8_t *)l->shared + l->state.u[U_ITEMS]) + part;
+	const struct item *it =
+		(const struct item *)((const uint8_t *)l->shared + l->state.u[U_ITEMS]) + part;
 	const struct seq *sq = (const struct seq *)l->shared + it->seq;
 	uint8_t *partials = (uint8_t *)l->shared + l->state.u[U_PARTIALS];
 	uint64_t splits = cm_div_up(sq->context, TXDA_ATTENTION_SPLIT);
@@ -359,7 +386,8 @@ static void attention_run(const struct cm_launch *l, unsigned phase, unsigned pa
 		return;
 	total = partial_at(partials + it->partial * partial_bytes(l));
 	for (uint64_t s = 1; s < splits; s++)
-		merge(l, total, partial_at(partials + (it->partial + s) * partial_bytes(l)), it->rows);
+		merge(l, total, partial_at(partials + (it->partial + s) * partial_bytes(l)),
+		      it->rows);
 	write_rows(l, it, total);
 }
 

@@ -1,27 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* Shape checks that the ops share: each says which tensor is wrong by filling the launch's fault. */
+/* Shape checks that the ops share: each says which tensor is wrong by filling the launch's fault.
+ */
 #ifndef CM_OPS_CHECK_H
 #define CM_OPS_CHECK_H
 
 #include "ops.h"
 
-#define CM_ANY		UINT64_MAX	/* any extent */
-#define DT(t)		(1u << (t))
-#define DT_ACT		(DT(TXDA_F32) | DT(TXDA_BF16))
-#define DT_WEIGHT	(DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4))
+#define CM_ANY	  UINT64_MAX /* any extent */
+#define DT(t)	  (1u << (t))
+#define DT_ACT	  (DT(TXDA_F32) | DT(TXDA_BF16))
+#define DT_WEIGHT (DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4))
 
-/* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is 0. A missing tensor is wrong. */
-int cm_want(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0, uint64_t d1);
+/* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is 0. A missing tensor is
+ * wrong. */
+int cm_want(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0,
+	    uint64_t d1);
 /* As cm_want(), but NULL is fine. */
-int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0, uint64_t d1);
+int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0,
+	   uint64_t d1);
 /* Weight tiles [n, k]; a gated layout iff @gated. */
-int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k, bool gated);
+int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
+		  bool gated);
 /* Every one of the @n indices at @t must be below @limit (unsigned), or equal @also. */
-int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit, uint32_t also);
+int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,
+		  uint32_t also);
 
-/* A paged cache whose blocks have room for a layer of that geometry at @layer_offset; heads must divide by kv_heads. */
-int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads, uint32_t kv_heads, uint32_t dim,
-		  uint32_t block_size, uint64_t layer_offset);
+/* A paged cache whose blocks have room for a layer of that geometry at @layer_offset; heads must
+ * divide by kv_heads. */
+int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
+		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset);
 
 /* One element of a weight tile as float32; the shared definition of every tile format. */
 float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k);
@@ -35,7 +42,8 @@ static inline uint64_t cm_div_up(uint64_t a, uint64_t b)
 	return (a + b - 1) / b;
 }
 
-extern const struct cm_op_impl cm_op_embed, cm_op_rmsnorm, cm_op_linear, cm_op_rope_table, cm_op_rope_kv, cm_op_attention,
-	cm_op_gather_rows, cm_op_topk, cm_op_all_reduce, cm_op_all_gather;
+extern const struct cm_op_impl cm_op_embed, cm_op_rmsnorm, cm_op_linear, cm_op_rope_table,
+	cm_op_rope_kv, cm_op_attention, cm_op_gather_rows, cm_op_topk, cm_op_all_reduce,
+	cm_op_all_gather;
 
 #endif /* CM_OPS_CHECK_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * ALL_REDUCE and ALL_GATHER within a program. The member that arrives last does the work for all ranks, whose launches are in
- * l->peer[]. A part is a range of rows.
+ * ALL_REDUCE and ALL_GATHER within a program. The member that arrives last does the work for all
+ * ranks, whose launches are in l->peer[]. A part is a range of rows.
  */
 #include "check.h"
 
@@ -10,7 +10,7 @@
 
 #include "simd.h"
 
-#define ROWS_PER_PART	4
+#define ROWS_PER_PART 4
 
 static int same_shape(const struct cm_launch *l)
 {
@@ -48,12 +48,14 @@ static uint64_t part_end(unsigned part, uint64_t rows)
 	return end < rows ? end : rows;
 }
 
-/* Each rank's tensors are checked when it arrives, before the peers are known: then group_size is 0. */
+/* Each rank's tensors are checked when it arrives, before the peers are known: then group_size is
+ * 0. */
 static int all_reduce_check(const struct cm_launch *l)
 {
 	const struct cm_tensor *x = l->in[0];
 
-	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) || cm_may(l, l->in[1], DT(TXDA_F32), x->dim[0], x->dim[1]) ||
+	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) ||
+	    cm_may(l, l->in[1], DT(TXDA_F32), x->dim[0], x->dim[1]) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), x->dim[0], x->dim[1]))
 		return -EINVAL;
 	return same_shape(l);
@@ -65,16 +67,19 @@ static void all_reduce_run(const struct cm_launch *l, unsigned phase, unsigned p
 	float *sum = l->core[core];
 
 	(void)phase;
-	for (uint64_t row = (uint64_t)part * ROWS_PER_PART; row < part_end(part, l->in[0]->dim[0]); row++) {
+	for (uint64_t row = (uint64_t)part * ROWS_PER_PART; row < part_end(part, l->in[0]->dim[0]);
+	     row++) {
 		memcpy(sum, (const float *)l->peer[0]->in[0]->ptr + row * width, width * 4);
 		for (unsigned r = 1; r < l->group_size; r++)
-			cm_simd->add(sum, sum, (const float *)l->peer[r]->in[0]->ptr + row * width, width);
+			cm_simd->add(sum, sum, (const float *)l->peer[r]->in[0]->ptr + row * width,
+				     width);
 		for (unsigned r = 0; r < l->group_size; r++) {
 			const struct cm_launch *p = l->peer[r];
 			float *out = (float *)p->out[0]->ptr + row * width;
 
 			if (p->in[1])
-				cm_simd->add(out, (const float *)p->in[1]->ptr + row * width, sum, width);
+				cm_simd->add(out, (const float *)p->in[1]->ptr + row * width, sum,
+					     width);
 			else
 				memcpy(out, sum, width * 4);
 		}
@@ -101,7 +106,8 @@ static int all_gather_check(const struct cm_launch *l)
 	if (l->rank == 0) {
 		if (cm_want(l, out, DT(TXDA_F32), x->dim[0], CM_ANY))
 			return -EINVAL;
-		if (out->dim[1] > x->dim[1] * l->group_size || out->dim[1] <= x->dim[1] * (l->group_size - 1))
+		if (out->dim[1] > x->dim[1] * l->group_size ||
+		    out->dim[1] <= x->dim[1] * (l->group_size - 1))
 			return cm_bad(l, TXDA_FAULT_SHAPE, out, out->va, l->group_size);
 	} else if (out) {
 		return cm_bad(l, TXDA_FAULT_SHAPE, out, out->va, l->rank);
@@ -116,7 +122,8 @@ static void all_gather_run(const struct cm_launch *l, unsigned phase, unsigned p
 
 	(void)phase;
 	(void)core;
-	for (uint64_t row = (uint64_t)part * ROWS_PER_PART; row < part_end(part, l->in[0]->dim[0]); row++)
+	for (uint64_t row = (uint64_t)part * ROWS_PER_PART; row < part_end(part, l->in[0]->dim[0]);
+	     row++)
 		for (unsigned r = 0; r < l->group_size; r++) {
 			uint64_t n = full - r * width < width ? full - r * width : width;
 

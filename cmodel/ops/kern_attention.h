@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One split of attention for up to CM_ATT_ROWS query rows that share a KV head. Included by path.c; see simd.h and the cache
- * layout of txda_isa.h.
+ * One split of attention for up to CM_ATT_ROWS query rows that share a KV head. Included by path.c;
+ * see simd.h and the cache layout of txda_isa.h.
  *
- * Online softmax (Milakov and Gimelshein 2018) over tiles of CM_ATT_TILE keys. A tile in which a row sees no key leaves that row's
- * state as it was, bit for bit, so that rows of different positions can share a call. Probabilities are rounded to bfloat16 for
- * the product with V; their sum is not.
+ * Online softmax (Milakov and Gimelshein 2018) over tiles of CM_ATT_TILE keys. A tile in which a
+ * row sees no key leaves that row's state as it was, bit for bit, so that rows of different
+ * positions can share a call. Probabilities are rounded to bfloat16 for the product with V; their
+ * sum is not.
  */
 
-#define GROUPS (CM_ATT_TILE / 16)	/* groups of 16 keys in a tile */
+#define GROUPS (CM_ATT_TILE / 16) /* groups of 16 keys in a tile */
 
 struct tile {
-	const uint32_t *k[GROUPS];	/* [D'/2][16] pairs */
-	const uint32_t *v[GROUPS];	/* [8][D'] pairs */
-	unsigned groups;		/* with any key before a->to */
-	uint32_t at;			/* first key */
+	const uint32_t *k[GROUPS]; /* [D'/2][16] pairs */
+	const uint32_t *v[GROUPS]; /* [8][D'] pairs */
+	unsigned groups;	   /* with any key before a->to */
+	uint32_t at;		   /* first key */
 };
 
 static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
@@ -25,7 +26,8 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 	t->groups = 0;
 	for (unsigned g = 0; g < GROUPS && at + g * 16 < a->to; g++, t->groups++) {
 		uint32_t p = at + g * 16;
-		const uint8_t *block = a->cache + (uint64_t)(uint32_t)a->blocks[p / a->block_size] * a->block_stride;
+		const uint8_t *block = a->cache + (uint64_t)(uint32_t)a->blocks[p / a->block_size] *
+							  a->block_stride;
 		uint32_t in = p % a->block_size;
 
 		t->k[g] = (const uint32_t *)block + in / 16 * dim * 8;
@@ -34,17 +36,19 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 }
 
 /*
- * Products of pairs: 16 lanes of K or V pairs times one pair of q or p. That pair stands in q_pack and p_pack as one word with
- * CM_BF16_DOT, else as two floats CM_ATT_ROWS apart; PAIR_ROWS words further is the next pair.
+ * Products of pairs: 16 lanes of K or V pairs times one pair of q or p. That pair stands in q_pack
+ * and p_pack as one word with CM_BF16_DOT, else as two floats CM_ATT_ROWS apart; PAIR_ROWS words
+ * further is the next pair.
  */
 #if defined(CM_BF16_DOT)
 typedef __m512 dotacc;
-#define DOT_ZERO	_mm512_setzero_ps()
-#define PAIR_ROWS	CM_ATT_ROWS
+#define DOT_ZERO  _mm512_setzero_ps()
+#define PAIR_ROWS CM_ATT_ROWS
 
 V_INLINE void dot16(dotacc *c, const uint32_t *w, const uint32_t *x)
 {
-	*c = _mm512_dpbf16_ps(*c, (__m512bh)_mm512_loadu_si512(w), (__m512bh)_mm512_set1_epi32((int)*x));
+	*c = _mm512_dpbf16_ps(*c, (__m512bh)_mm512_loadu_si512(w),
+			      (__m512bh)_mm512_set1_epi32((int)*x));
 }
 
 V_INLINE void put_pair(uint32_t *to, uint32_t pair)
@@ -55,21 +59,22 @@ V_INLINE void put_pair(uint32_t *to, uint32_t pair)
 /* Two terms of a pair of floats: high halves here, low ones a row group further. */
 V_INLINE void put_floats(uint32_t *to, const float *x)
 {
-	uint16_t h[2] = { cm_f32_to_bf16(x[0]), cm_f32_to_bf16(x[1]) };
-	uint16_t l[2] = { cm_f32_to_bf16(x[0] - cm_bf16_to_f32(h[0])), cm_f32_to_bf16(x[1] - cm_bf16_to_f32(h[1])) };
+	uint16_t h[2] = {cm_f32_to_bf16(x[0]), cm_f32_to_bf16(x[1])};
+	uint16_t l[2] = {cm_f32_to_bf16(x[0] - cm_bf16_to_f32(h[0])),
+			 cm_f32_to_bf16(x[1] - cm_bf16_to_f32(h[1]))};
 
 	memcpy(to, h, 4);
 	memcpy(to + CM_ATT_ROWS, l, 4);
 }
 
-#define WIDE_WORDS 2	/* words of a pair of float32 queries */
+#define WIDE_WORDS 2 /* words of a pair of float32 queries */
 #else
 struct dotacc {
 	vf v[16 / VL];
 };
 typedef struct dotacc dotacc;
-#define DOT_ZERO	((dotacc){ 0 })
-#define PAIR_ROWS	(2 * CM_ATT_ROWS)
+#define DOT_ZERO  ((dotacc){0})
+#define PAIR_ROWS (2 * CM_ATT_ROWS)
 
 V_INLINE void dot16(dotacc *c, const uint32_t *w, const uint32_t *x)
 {
@@ -98,9 +103,10 @@ V_INLINE void put_floats(uint32_t *to, const float *x)
 #define WIDE_WORDS 1
 #endif
 
-/* scores[r][16 g ..] = q . k for @rows rows from @r0 and two groups of keys (g, g2; the same one twice at an odd end) */
-V_INLINE void score_rows(const unsigned rows, const unsigned terms, const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned g,
-			 unsigned g2)
+/* scores[r][16 g ..] = q . k for @rows rows from @r0 and two groups of keys (g, g2; the same one
+ * twice at an odd end) */
+V_INLINE void score_rows(const unsigned rows, const unsigned terms, const struct cm_attend *a,
+			 const struct tile *t, unsigned r0, unsigned g, unsigned g2)
 {
 	const uint32_t *k0 = t->k[g], *k1 = t->k[g2], *q = a->q_pack + r0;
 	dotacc c[8][2];
@@ -121,8 +127,8 @@ V_INLINE void score_rows(const unsigned rows, const unsigned terms, const struct
 }
 
 /* acc[r][d0 .. d0 + 32) += p . v; @two: the second 16 lanes exist */
-V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned d0,
-			 const bool two)
+V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const struct tile *t,
+			 unsigned r0, unsigned d0, const bool two)
 {
 	unsigned dim = TXDA_KV_DIM(a->dim);
 	dotacc c[8][2];
@@ -145,7 +151,8 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 			}
 		if (keys >= 16 || !(keys & 1))
 			continue;
-		/* The pair's other key does not exist: whatever lies there must not meet a zero as NaN. */
+		/* The pair's other key does not exist: whatever lies there must not meet a zero as
+		 * NaN. */
 		for (unsigned i = 0; i < 16u + 16u * two; i++)
 			last[i] = v[i] & 0xffffu;
 		for (unsigned r = 0; r < rows; r++) {
@@ -159,42 +166,52 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 			memcpy(a->acc + (r0 + r) * a->acc_stride + d0 + i * 16, &c[r][i], 64);
 }
 
-#define ATT_CASES(CALL)				\
-	switch (n) {				\
-	case 1: CALL(1); break;			\
-	case 2: CALL(2); break;			\
-	case 3: CALL(3); break;			\
-	case 4: CALL(4); break;			\
-	case 5: CALL(5); break;			\
-	case 6: CALL(6); break;			\
-	case 7: CALL(7); break;			\
-	case 8: CALL(8); break;			\
+#define ATT_CASES(CALL)                                                                            \
+	switch (n) {                                                                               \
+	case 1: CALL(1); break;                                                                    \
+	case 2: CALL(2); break;                                                                    \
+	case 3: CALL(3); break;                                                                    \
+	case 4: CALL(4); break;                                                                    \
+	case 5: CALL(5); break;                                                                    \
+	case 6: CALL(6); break;                                                                    \
+	case 7: CALL(7); break;                                                                    \
+	case 8: CALL(8); break;                                                                    \
 	}
 
-/* Asks for @bytes at @p; keys and values of a block are too short a run for the hardware to foresee. */
+/* Asks for @bytes at @p; keys and values of a block are too short a run for the hardware to
+ * foresee. */
 V_INLINE void foresee(const void *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += 64)
 		__builtin_prefetch((const char *)p + i);
 }
 
-static void score_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n, unsigned g, unsigned g2)
+static void score_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n,
+			unsigned g, unsigned g2)
 {
-#define CALL(N) do {						\
-		if (WIDE_WORDS == 2 && a->q_f32)		\
-			score_rows(N, 2, a, t, r0, g, g2);	\
-		else						\
-			score_rows(N, 1, a, t, r0, g, g2);	\
+#define CALL(N)                                                                                    \
+	do {                                                                                       \
+		if (WIDE_WORDS == 2 && a->q_f32)                                                   \
+			score_rows(N, 2, a, t, r0, g, g2);                                         \
+		else                                                                               \
+			score_rows(N, 1, a, t, r0, g, g2);                                         \
 	} while (0)
 	ATT_CASES(CALL)
 #undef CALL
 }
 
-static void value_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n, unsigned d0)
+static void value_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n,
+			unsigned d0)
 {
 	bool two = d0 + 16 < TXDA_KV_DIM(a->dim);
 
-#define CALL(N) do { if (two) value_rows(N, a, t, r0, d0, true); else value_rows(N, a, t, r0, d0, false); } while (0)
+#define CALL(N)                                                                                    \
+	do {                                                                                       \
+		if (two)                                                                           \
+			value_rows(N, a, t, r0, d0, true);                                         \
+		else                                                                               \
+			value_rows(N, a, t, r0, d0, false);                                        \
+	} while (0)
 	ATT_CASES(CALL)
 #undef CALL
 }
@@ -227,7 +244,7 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 	for (uint32_t i = hi; i < CM_ATT_TILE; i++)
 		s[i] = -INFINITY;
 	{
-		vf m = v_set1(-INFINITY), l = { 0 }, scale = v_set1(a->scale), vt;
+		vf m = v_set1(-INFINITY), l = {0}, scale = v_set1(a->scale), vt;
 
 		for (unsigned i = 0; i < CM_ATT_TILE; i += VL) {
 			vf v = v_load(s + i) * scale;
@@ -249,7 +266,8 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 	corr = exp1(a->max[r] - top);
 	if (corr != 1.0f)
 		for (unsigned d = 0; d < a->acc_stride; d += VL)
-			v_store(a->acc + r * a->acc_stride + d, v_load(a->acc + r * a->acc_stride + d) * v_set1(corr));
+			v_store(a->acc + r * a->acc_stride + d,
+				v_load(a->acc + r * a->acc_stride + d) * v_set1(corr));
 	a->sum[r] = a->sum[r] * corr + sum;
 	a->max[r] = top;
 	for (unsigned i = 0; i < CM_ATT_TILE / 2; i++) {
@@ -267,7 +285,8 @@ static void attend(const struct cm_attend *a)
 			uint32_t u;
 
 			if (a->q_f32) {
-				put_floats(a->q_pack + i * PAIR_ROWS * WIDE_WORDS + r, (const float *)a->q[r] + 2 * i);
+				put_floats(a->q_pack + i * PAIR_ROWS * WIDE_WORDS + r,
+					   (const float *)a->q[r] + 2 * i);
 				continue;
 			}
 			memcpy(&u, (const uint16_t *)a->q[r] + 2 * i, 4);

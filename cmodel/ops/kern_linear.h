@@ -1,42 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Panel kernels of LINEAR: a block of packed rows times (part of) one panel of 32 columns. Included by path.c; see simd.h and
- * the tile layouts of txda_isa.h.
+ * Panel kernels of LINEAR: a block of packed rows times (part of) one panel of 32 columns. Included
+ * by path.c; see simd.h and the tile layouts of txda_isa.h.
  *
- * Each is an inline function of a constant number of rows, so that the accumulators live in registers, and a switch that picks the
- * instance. All instances do the same operations in the same order for each row.
+ * Each is an inline function of a constant number of rows, so that the accumulators live in
+ * registers, and a switch that picks the instance. All instances do the same operations in the same
+ * order for each row.
  */
 
-#define NV (32 / VL)		/* vectors of a panel's width */
+#define NV (32 / VL) /* vectors of a panel's width */
 
 /* The cases of a switch over the number of rows: BODY with a constant. */
-#define ROW_CASES_12(BODY, ...)			\
-	case 1: BODY(1, __VA_ARGS__); break;	\
-	case 2: BODY(2, __VA_ARGS__); break;	\
-	case 3: BODY(3, __VA_ARGS__); break;	\
-	case 4: BODY(4, __VA_ARGS__); break;	\
-	case 5: BODY(5, __VA_ARGS__); break;	\
-	case 6: BODY(6, __VA_ARGS__); break;	\
-	case 7: BODY(7, __VA_ARGS__); break;	\
-	case 8: BODY(8, __VA_ARGS__); break;	\
-	case 9: BODY(9, __VA_ARGS__); break;	\
-	case 10: BODY(10, __VA_ARGS__); break;	\
-	case 11: BODY(11, __VA_ARGS__); break;	\
-	case 12: BODY(12, __VA_ARGS__); break
+#define ROW_CASES_12(BODY, ...)                                                                    \
+	case 1: BODY(1, __VA_ARGS__); break;                                                       \
+	case 2: BODY(2, __VA_ARGS__); break;                                                       \
+	case 3: BODY(3, __VA_ARGS__); break;                                                       \
+	case 4: BODY(4, __VA_ARGS__); break;                                                       \
+	case 5: BODY(5, __VA_ARGS__); break;                                                       \
+	case 6: BODY(6, __VA_ARGS__); break;                                                       \
+	case 7: BODY(7, __VA_ARGS__); break;                                                       \
+	case 8: BODY(8, __VA_ARGS__); break;                                                       \
+	case 9: BODY(9, __VA_ARGS__); break;                                                       \
+	case 10: BODY(10, __VA_ARGS__); break;                                                     \
+	case 11: BODY(11, __VA_ARGS__); break;                                                     \
+	case 12:                                                                                   \
+		BODY(12, __VA_ARGS__);                                                             \
+		break
 
 #if VL == 16
-/* ---- AVX-512 ------------------------------------------------------------------------------------ */
+/* ---- AVX-512 ------------------------------------------------------------------------------------
+ */
 
 /*
- * How far ahead of its use a panel is asked for: a page, which the hardware's own prefetchers do not cross. Into the second level, since
- * the first is for what several rows share.
+ * How far ahead of its use a panel is asked for: a page, which the hardware's own prefetchers do
+ * not cross. Into the second level, since the first is for what several rows share.
  */
 #define PREFETCH_BYTES 4096
-#define PREFETCH(p) _mm_prefetch((const char *)(p) + PREFETCH_BYTES, _MM_HINT_T1)
+#define PREFETCH(p)    _mm_prefetch((const char *)(p) + PREFETCH_BYTES, _MM_HINT_T1)
 
 #if defined(CM_BF16_DOT)
-/* VDPBF16PS: a pair of K per lane and step. Wide: the low halves of the activations follow the high ones. */
-V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], __m512i w0, __m512i w1, const uint32_t *a)
+/* VDPBF16PS: a pair of K per lane and step. Wide: the low halves of the activations follow the high
+ * ones. */
+V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], __m512i w0,
+			__m512i w1, const uint32_t *a)
 {
 #pragma GCC unroll 2
 	for (unsigned term = 0; term < 1u + wide; term++, a += rows)
@@ -49,10 +55,11 @@ V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], _
 		}
 }
 
-#define PAIR_WORDS(wide) ((wide) ? 2 : 1)	/* 32-bit words of a packed pair and row */
+#define PAIR_WORDS(wide) ((wide) ? 2 : 1) /* 32-bit words of a packed pair and row */
 #else
 /* FMA on the pair's two elements as float32: faster where VDPBF16PS is microcode. */
-V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], __m512i w0, __m512i w1, const uint32_t *a)
+V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], __m512i w0,
+			__m512i w1, const uint32_t *a)
 {
 	const __m512i high = _mm512_set1_epi32((int)0xffff0000);
 	__m512 e0 = (__m512)_mm512_slli_epi32(w0, 16), e1 = (__m512)_mm512_slli_epi32(w1, 16);
@@ -76,14 +83,15 @@ V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], _
 #define PAIR_WORDS(wide) 2
 #endif
 
-V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
-			bool first)
+V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const uint8_t *w,
+			const uint32_t *a, size_t n, bool first)
 {
 	__m512 c[12][2];
 
 	for (unsigned m = 0; m < rows; m++)
 		for (unsigned v = 0; v < 2; v++)
-			c[m][v] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(acc + m * 32 + v * 16);
+			c[m][v] = first ? _mm512_setzero_ps()
+					: _mm512_loadu_ps(acc + m * 32 + v * 16);
 	for (size_t i = 0; i < n; i++, w += 128, a += PAIR_WORDS(wide) * rows) {
 		PREFETCH(w);
 		PREFETCH(w + 64);
@@ -94,133 +102,142 @@ V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const 
 			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
-static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, bool wide)
+static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
+		       bool wide)
 {
 #if defined(CM_BF16_DOT)
 	if (wide) {
 		switch (mr) {
-		ROW_CASES_12(bf16_rows, true, acc, w, a, n, first);
+			ROW_CASES_12(bf16_rows, true, acc, w, a, n, first);
 		}
 		return;
 	}
 #endif
 	(void)wide;
 	switch (mr) {
-	ROW_CASES_12(bf16_rows, false, acc, w, a, n, first);
+		ROW_CASES_12(bf16_rows, false, acc, w, a, n, first);
 	}
 }
 
-#define LOAD_W8(j, w0, w1)					\
-	do {							\
-		w0 = _mm512_load_si512(w + (j) * 128);		\
-		w1 = _mm512_load_si512(w + (j) * 128 + 64);	\
+#define LOAD_W8(j, w0, w1)                                                                         \
+	do {                                                                                       \
+		w0 = _mm512_load_si512(w + (j)*128);                                               \
+		w1 = _mm512_load_si512(w + (j)*128 + 64);                                          \
 	} while (0)
 
-/* Byte row j / 2 of a W4 block has K quads 2 (j / 2) in its low and 2 (j / 2) + 1 in its high nibbles. */
-#define LOAD_W4(j, w0, w1)									\
-	do {											\
-		w0 = _mm512_load_si512(w + (j) / 2 * 128);					\
-		w1 = _mm512_load_si512(w + (j) / 2 * 128 + 64);					\
-		if ((j) & 1) {									\
-			w0 = _mm512_srli_epi16(w0, 4);						\
-			w1 = _mm512_srli_epi16(w1, 4);						\
-		}										\
-		w0 = _mm512_and_si512(w0, nibble);						\
-		w1 = _mm512_and_si512(w1, nibble);						\
+/* Byte row j / 2 of a W4 block has K quads 2 (j / 2) in its low and 2 (j / 2) + 1 in its high
+ * nibbles. */
+#define LOAD_W4(j, w0, w1)                                                                         \
+	do {                                                                                       \
+		w0 = _mm512_load_si512(w + (j) / 2 * 128);                                         \
+		w1 = _mm512_load_si512(w + (j) / 2 * 128 + 64);                                    \
+		if ((j)&1) {                                                                       \
+			w0 = _mm512_srli_epi16(w0, 4);                                             \
+			w1 = _mm512_srli_epi16(w1, 4);                                             \
+		}                                                                                  \
+		w0 = _mm512_and_si512(w0, nibble);                                                 \
+		w1 = _mm512_and_si512(w1, nibble);                                                 \
 	} while (0)
 
 /*
- * Blocks of 32 of K: 8 steps of dpbusd per row and vector in registers, then scaled into the float32 sums, which stay in
- * memory (the first cache level) to leave the registers to 12 rows. Weights are 8 x 2 vectors of u8.
+ * Blocks of 32 of K: 8 steps of dpbusd per row and vector in registers, then scaled into the
+ * float32 sums, which stay in memory (the first cache level) to leave the registers to 12 rows.
+ * Weights are 8 x 2 vectors of u8.
  */
-#define I8_ROWS(NAME, LOAD, BLOCK_BYTES, SHIFT)							\
-V_INLINE void NAME(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a, size_t n,	\
-		   bool first, unsigned group)							\
-{												\
-	const __m512i nibble = _mm512_set1_epi8(15);						\
-	__m512i d[12][2];									\
-	__m512 s0, s1;										\
-												\
-	(void)nibble;										\
-	for (unsigned m = 0; first && m < 2 * rows; m++)					\
-		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());				\
-	for (size_t i = 0; i < n;) {								\
-		size_t blocks = group / 32 < n - i ? group / 32 : n - i;			\
-												\
-		s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)w));			\
-		s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));		\
-		w += 64;									\
-		i += blocks;									\
-		for (; blocks; blocks--, w += BLOCK_BYTES, a += 10 * rows) {			\
-			const float *scale = (const float *)a + 8 * rows;			\
-												\
-			for (unsigned j = 0; j < BLOCK_BYTES; j += 64)				\
-				PREFETCH(w + j);						\
-			_Pragma("GCC unroll 12")						\
-			for (unsigned m = 0; m < rows; m++)					\
-				d[m][0] = d[m][1] = _mm512_slli_epi32(				\
-					_mm512_set1_epi32((int)a[9 * rows + m]), SHIFT);	\
-			_Pragma("GCC unroll 8")							\
-			for (unsigned j = 0; j < 8; j++) {					\
-				__m512i w0, w1;							\
-												\
-				LOAD(j, w0, w1);						\
-				_Pragma("GCC unroll 12")					\
-				for (unsigned m = 0; m < rows; m++) {				\
-					__m512i x = _mm512_set1_epi32((int)a[j * rows + m]);	\
-												\
-					d[m][0] = _mm512_dpbusd_epi32(d[m][0], w0, x);		\
-					d[m][1] = _mm512_dpbusd_epi32(d[m][1], w1, x);		\
-				}								\
-			}									\
-			_Pragma("GCC unroll 12")						\
-			for (unsigned m = 0; m < rows; m++) {					\
-				__m512 as = _mm512_set1_ps(scale[m]);				\
-				__m512 c0 = _mm512_loadu_ps(acc + m * 32);			\
-				__m512 c1 = _mm512_loadu_ps(acc + m * 32 + 16);			\
-												\
-				c0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][0]), _mm512_mul_ps(s0, as), c0);	\
-				c1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][1]), _mm512_mul_ps(s1, as), c1);	\
-				_mm512_storeu_ps(acc + m * 32, c0);				\
-				_mm512_storeu_ps(acc + m * 32 + 16, c1);			\
-			}									\
-		}										\
-	}											\
-}
+#define I8_ROWS(NAME, LOAD, BLOCK_BYTES, SHIFT)                                                    \
+	V_INLINE void NAME(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a,   \
+			   size_t n, bool first, unsigned group)                                   \
+	{                                                                                          \
+		const __m512i nibble = _mm512_set1_epi8(15);                                       \
+		__m512i d[12][2];                                                                  \
+		__m512 s0, s1;                                                                     \
+                                                                                                   \
+		(void)nibble;                                                                      \
+		for (unsigned m = 0; first && m < 2 * rows; m++)                                   \
+			_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());                       \
+		for (size_t i = 0; i < n;) {                                                       \
+			size_t blocks = group / 32 < n - i ? group / 32 : n - i;                   \
+                                                                                                   \
+			s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)w));               \
+			s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));        \
+			w += 64;                                                                   \
+			i += blocks;                                                               \
+			for (; blocks; blocks--, w += BLOCK_BYTES, a += 10 * rows) {               \
+				const float *scale = (const float *)a + 8 * rows;                  \
+                                                                                                   \
+				for (unsigned j = 0; j < BLOCK_BYTES; j += 64)                     \
+					PREFETCH(w + j);                                           \
+				_Pragma("GCC unroll 12") for (unsigned m = 0; m < rows; m++)       \
+					d[m][0] = d[m][1] = _mm512_slli_epi32(                     \
+						_mm512_set1_epi32((int)a[9 * rows + m]), SHIFT);   \
+				_Pragma("GCC unroll 8") for (unsigned j = 0; j < 8; j++)           \
+				{                                                                  \
+					__m512i w0, w1;                                            \
+                                                                                                   \
+					LOAD(j, w0, w1);                                           \
+					_Pragma("GCC unroll 12") for (unsigned m = 0; m < rows;    \
+								      m++)                         \
+					{                                                          \
+						__m512i x =                                        \
+							_mm512_set1_epi32((int)a[j * rows + m]);   \
+                                                                                                   \
+						d[m][0] = _mm512_dpbusd_epi32(d[m][0], w0, x);     \
+						d[m][1] = _mm512_dpbusd_epi32(d[m][1], w1, x);     \
+					}                                                          \
+				}                                                                  \
+				_Pragma("GCC unroll 12") for (unsigned m = 0; m < rows; m++)       \
+				{                                                                  \
+					__m512 as = _mm512_set1_ps(scale[m]);                      \
+					__m512 c0 = _mm512_loadu_ps(acc + m * 32);                 \
+					__m512 c1 = _mm512_loadu_ps(acc + m * 32 + 16);            \
+                                                                                                   \
+					c0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][0]),          \
+							     _mm512_mul_ps(s0, as), c0);           \
+					c1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][1]),          \
+							     _mm512_mul_ps(s1, as), c1);           \
+					_mm512_storeu_ps(acc + m * 32, c0);                        \
+					_mm512_storeu_ps(acc + m * 32 + 16, c1);                   \
+				}                                                                  \
+			}                                                                          \
+		}                                                                                  \
+	}
 
 I8_ROWS(w8_rows, LOAD_W8, 1024, 4)
 I8_ROWS(w4_rows, LOAD_W4, 512, 0)
 
-static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, unsigned group)
+static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
+		     unsigned group)
 {
 	switch (mr) {
-	ROW_CASES_12(w8_rows, acc, w, a, n, first, group);
+		ROW_CASES_12(w8_rows, acc, w, a, n, first, group);
 	}
 }
 
-static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, unsigned group)
+static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
+		     unsigned group)
 {
 	switch (mr) {
-	ROW_CASES_12(w4_rows, acc, w, a, n, first, group);
+		ROW_CASES_12(w4_rows, acc, w, a, n, first, group);
 	}
 }
 
 #else
-/* ---- portable C and AVX2: float32 products from bf16 and int8 values ------------------------------ */
+/* ---- portable C and AVX2: float32 products from bf16 and int8 values
+ * ------------------------------ */
 
 /* Half a panel at a time in wide paths, so that rows x vectors + weights fit into 16 registers. */
-#define NV_STEP	2
+#define NV_STEP	  2
 #define ROWS_STEP 4
 
-V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const float *a, size_t n, unsigned mr,
-			bool first)
+V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const float *a, size_t n,
+			unsigned mr, bool first)
 {
 	for (unsigned v0 = 0; v0 < NV; v0 += NV_STEP) {
 		vf c[ROWS_STEP][NV_STEP];
 
 		for (unsigned m = 0; m < rows; m++)
 			for (unsigned v = 0; v < NV_STEP; v++)
-				c[m][v] = first ? (vf){ 0 } : v_load(acc + m * 32 + (v0 + v) * VL);
+				c[m][v] = first ? (vf){0} : v_load(acc + m * 32 + (v0 + v) * VL);
 		for (size_t i = 0; i < n; i++) {
 			const uint32_t *wi = (const uint32_t *)(w + i * 128) + v0 * VL;
 			const float *x = a + i * 2 * mr;
@@ -230,7 +247,8 @@ V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const
 				vf even = v_pair_even(u), odd = v_pair_odd(u);
 
 				for (unsigned m = 0; m < rows; m++)
-					c[m][v] = v_fma(odd, v_set1(x[mr + m]), v_fma(even, v_set1(x[m]), c[m][v]));
+					c[m][v] = v_fma(odd, v_set1(x[mr + m]),
+							v_fma(even, v_set1(x[m]), c[m][v]));
 			}
 		}
 		for (unsigned m = 0; m < rows; m++)
@@ -239,7 +257,8 @@ V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const
 	}
 }
 
-static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, bool wide)
+static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
+		       bool wide)
 {
 	(void)wide;
 	for (unsigned m = 0; m < mr; m += ROWS_STEP) {
@@ -255,8 +274,8 @@ static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsig
 }
 
 /*
- * The dot products of one block of 32 of K for VL columns: 8 quads of u8 weights (as vectors of 32-bit lanes with 4 bytes each) with
- * int8 activations, exact in int32.
+ * The dot products of one block of 32 of K for VL columns: 8 quads of u8 weights (as vectors of
+ * 32-bit lanes with 4 bytes each) with int8 activations, exact in int32.
  */
 V_INLINE vi i8_quad(vi d, vu w, uint32_t x)
 {
@@ -280,8 +299,8 @@ V_INLINE vi i8_quad(vi d, vu w, uint32_t x)
 }
 
 /* mode 8: W8 bytes, mode 4: W4 nibbles. */
-V_INLINE void i8_panel(const int mode, float *acc, const uint8_t *w, const uint32_t *a, size_t n, unsigned mr,
-		       bool first, unsigned group)
+V_INLINE void i8_panel(const int mode, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
+		       unsigned mr, bool first, unsigned group)
 {
 	const int32_t zero = mode == 8 ? 16 : 1;
 
@@ -300,38 +319,45 @@ V_INLINE void i8_panel(const int mode, float *acc, const uint8_t *w, const uint3
 
 				memcpy(&as, &a[8 * mr + m], 4);
 				for (unsigned v = 0; v < NV; v++) {
-					vi d = sum - (vi){ 0 };
+					vi d = sum - (vi){0};
 					float *c = acc + m * 32 + v * VL;
 
 					for (unsigned j = 0; j < 8; j++) {
-						const uint8_t *p = w + (mode == 8 ? j : j / 2) * 128;
+						const uint8_t *p =
+							w + (mode == 8 ? j : j / 2) * 128;
 						vu u = *(const vu_any *)(p + v * VL * 4);
 
 						if (mode == 4)
 							u = (j & 1 ? u >> 4 : u) & 0x0f0f0f0fu;
 						d = i8_quad(d, u, a[j * mr + m]);
 					}
-					v_store(c, v_fma(v_i2f(d), v_load_f16(scale + v * VL) * v_set1(as), v_load(c)));
+					v_store(c, v_fma(v_i2f(d),
+							 v_load_f16(scale + v * VL) * v_set1(as),
+							 v_load(c)));
 				}
 			}
 		}
 	}
 }
 
-static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, unsigned group)
+static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
+		     unsigned group)
 {
 	i8_panel(8, acc, w, a, n, mr, first, group);
 }
 
-static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, unsigned group)
+static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
+		     unsigned group)
 {
 	i8_panel(4, acc, w, a, n, mr, first, group);
 }
 #endif
 
-/* ---- every path: float16 and float32 weights with float32 activations ----------------------------- */
+/* ---- every path: float16 and float32 weights with float32 activations
+ * ----------------------------- */
 
-V_INLINE void f_panel(const bool half, float *acc, const uint8_t *w, const float *a, size_t n, unsigned mr, bool first)
+V_INLINE void f_panel(const bool half, float *acc, const uint8_t *w, const float *a, size_t n,
+		      unsigned mr, bool first)
 {
 	for (unsigned m = 0; m < mr; m += 2) {
 		unsigned rows = mr - m < 2 ? 1 : 2;
@@ -339,13 +365,14 @@ V_INLINE void f_panel(const bool half, float *acc, const uint8_t *w, const float
 
 		for (unsigned r = 0; r < 2; r++)
 			for (unsigned v = 0; v < NV; v++)
-				c[r][v] = first || r >= rows ? (vf){ 0 } : v_load(acc + (m + r) * 32 + v * VL);
+				c[r][v] = first || r >= rows ? (vf){0}
+							     : v_load(acc + (m + r) * 32 + v * VL);
 		for (size_t i = 0; i < n; i++) {
 			vf x0 = v_set1(a[i * mr + m]), x1 = v_set1(a[i * mr + m + rows - 1]);
 
 			for (unsigned v = 0; v < NV; v++) {
-				vf u = half ? v_load_f16((const uint16_t *)w + i * 32 + v * VL) :
-					      v_load((const float *)w + i * 32 + v * VL);
+				vf u = half ? v_load_f16((const uint16_t *)w + i * 32 + v * VL)
+					    : v_load((const float *)w + i * 32 + v * VL);
 
 				c[0][v] = v_fma(u, x0, c[0][v]);
 				c[1][v] = v_fma(u, x1, c[1][v]);

@@ -3,7 +3,7 @@
 
 static void rmsnorm(float *out, const float *x, const float *w, size_t n, float eps)
 {
-	vf s[4] = { { 0 }, { 0 }, { 0 }, { 0 } }, r;
+	vf s[4] = {{0}, {0}, {0}, {0}}, r;
 	float sum;
 	size_t i = 0;
 
@@ -51,7 +51,7 @@ static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, 
 	size_t step = wide ? 2 * mr : mr, i = 0;
 
 	for (; i < k; i += 2 * VL) {
-		float left[2 * VL], tail[2 * VL] = { 0 };
+		float left[2 * VL], tail[2 * VL] = {0};
 		const float *in = x + i;
 		size_t pairs = i + 2 * VL <= k ? VL : (k - i + 1) / 2;
 		uint16_t h[2 * VL];
@@ -107,8 +107,8 @@ static void pack_f32(float *block, unsigned mr, unsigned m, const float *x, size
 /* Quantises 32 values: q[32], returns the scale. */
 V_INLINE float quant_block(int8_t q[32], int32_t *zero, const float *x)
 {
-	vf top = { 0 }, inv;
-	vi s = { 0 };
+	vf top = {0}, inv;
+	vi s = {0};
 	float max, scale;
 
 	for (int i = 0; i < 32; i += VL) {
@@ -168,8 +168,9 @@ static void put_every_other(uint16_t *to, const uint16_t *h, size_t n)
 
 #if VL == 16
 	for (; i + 16 <= n; i += 16)
-		_mm512_mask_storeu_epi16(to + 2 * i, 0x55555555u,
-					 _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(h + i))));
+		_mm512_mask_storeu_epi16(
+			to + 2 * i, 0x55555555u,
+			_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(h + i))));
 #endif
 	for (; i < n; i++)
 		to[2 * i] = h[i];
@@ -180,7 +181,8 @@ static void rotate(float *y, const float *x, const float *cs, const float *sn, u
 	unsigned i = 0;
 
 	for (; i + VL <= pairs; i += VL) {
-		vf a = v_load(x + i), b = v_load(x + pairs + i), c = v_load(cs + i), s = v_load(sn + i);
+		vf a = v_load(x + i), b = v_load(x + pairs + i), c = v_load(cs + i),
+		   s = v_load(sn + i);
 
 		v_store(y + i, a * c - b * s);
 		v_store(y + pairs + i, b * c + a * s);
@@ -219,7 +221,7 @@ static float row_max(const float *x, size_t n)
 
 static float sum_exp(const float *x, size_t n, float max)
 {
-	vf s[2] = { { 0 }, { 0 } }, top = v_set1(max);
+	vf s[2] = {{0}, {0}}, top = v_set1(max);
 	float tail[2 * VL];
 	size_t i = 0;
 

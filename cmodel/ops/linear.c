@@ -2,10 +2,11 @@
 /*
  * LINEAR: y = act(norm(x) W^T + bias) + residual.
  *
- * Phase "pack" turns rows of x into blocks of up to CM_MR packed rows (simd.h); with few rows each core packs them for itself
- * instead, which is cheaper than a barrier. Phase "multiply" hands out parts of (some panels of W) x (some blocks of rows). Within a
- * part K is taken in stretches so that a stretch of a panel stays in the first cache levels while all rows pass over it; the partial sums
- * wait in float32, which keeps the order of additions that of one pass.
+ * Phase "pack" turns rows of x into blocks of up to CM_MR packed rows (simd.h); with few rows each
+ * core packs them for itself instead, which is cheaper than a barrier. Phase "multiply" hands out
+ * parts of (some panels of W) x (some blocks of rows). Within a part K is taken in stretches so
+ * that a stretch of a panel stays in the first cache levels while all rows pass over it; the
+ * partial sums wait in float32, which keeps the order of additions that of one pass.
  */
 #include "check.h"
 
@@ -15,11 +16,11 @@
 #include "simd.h"
 #include "vec.h"
 
-#define SMALL_ROWS	4		/* up to here each core packs for itself */
-#define PART_BLOCKS	16		/* row blocks of a part: 192 rows of K = 1024 take 384 KiB */
-#define PART_PANELS	4
-#define STRETCH		1024		/* K in one go */
-#define PACKED_MARK	64		/* bytes before a core's own packed rows: which launch they are of */
+#define SMALL_ROWS  4  /* up to here each core packs for itself */
+#define PART_BLOCKS 16 /* row blocks of a part: 192 rows of K = 1024 take 384 KiB */
+#define PART_PANELS 4
+#define STRETCH	    1024 /* K in one go */
+#define PACKED_MARK 64	 /* bytes before a core's own packed rows: which launch they are of */
 
 /* state.u[] */
 enum { U_MR, U_BLOCKS, U_MBLOCKS, U_UNITS, U_PANELS, U_SEQ, U_GO };
@@ -35,7 +36,8 @@ static bool wide(const struct cm_launch *l)
 	return l->op->linear.flags & TXDA_LINEAR_F32_INPUT;
 }
 
-/* How K is counted by the panel kernel: elements a unit, and bytes of packed activations a unit and row. */
+/* How K is counted by the panel kernel: elements a unit, and bytes of packed activations a unit and
+ * row. */
 static void units(const struct cm_launch *l, unsigned *k_per_unit, unsigned *bytes)
 {
 	const struct cm_tensor *w = l->in[1];
@@ -66,8 +68,9 @@ static int linear_check(const struct cm_launch *l)
 	m = x->dim[0];
 	k = x->dim[1];
 	n = w->dim[0];
-	if (cm_want(l, out, DT_ACT, m, gated ? n / 2 : n) || cm_may(l, l->in[2], DT(TXDA_F32), n, 0) ||
-	    cm_may(l, l->in[3], DT(TXDA_F32), k, 0) || cm_may(l, l->in[4], DT(TXDA_F32), m, n))
+	if (cm_want(l, out, DT_ACT, m, gated ? n / 2 : n) ||
+	    cm_may(l, l->in[2], DT(TXDA_F32), n, 0) || cm_may(l, l->in[3], DT(TXDA_F32), k, 0) ||
+	    cm_may(l, l->in[4], DT(TXDA_F32), m, n))
 		return -EINVAL;
 	/* a residual is added to float32 only; gated outputs have none */
 	if (l->in[4] && (gated || out->dtype != TXDA_F32))
@@ -93,13 +96,13 @@ static void linear_need(const struct cm_launch *l, struct cm_op_need *need)
 	uint64_t m = l->in[0]->dim[0];
 
 	need->shared_bytes = packed_bytes(l, m) + 64;
-	need->core_bytes = 2 * row_bytes(l) + (uint64_t)PART_PANELS * PART_BLOCKS * CM_MR * 128 + PACKED_MARK +
-			   packed_bytes(l, SMALL_ROWS) + 64;
+	need->core_bytes = 2 * row_bytes(l) + (uint64_t)PART_PANELS * PART_BLOCKS * CM_MR * 128 +
+			   PACKED_MARK + packed_bytes(l, SMALL_ROWS) + 64;
 }
 
 /*
- * Names each launch, so that a core can tell whose packed rows it holds. Steps by a large odd number: no two launches share a
- * name, and no data of another op looks like one.
+ * Names each launch, so that a core can tell whose packed rows it holds. Steps by a large odd
+ * number: no two launches share a name, and no data of another op looks like one.
  */
 static uint64_t launches = 0x2545f4914f6cdd1d;
 
@@ -115,7 +118,8 @@ static void linear_plan(struct cm_launch *l)
 	blocks = cm_div_up(m, CM_MR);
 	mr = cm_div_up(m, blocks);
 	mblocks = cm_div_up(blocks, PART_BLOCKS);
-	/* Few rows: parts of about a sixteenth of the weights; else small enough for the caches and many enough for the cores. */
+	/* Few rows: parts of about a sixteenth of the weights; else small enough for the caches and
+	 * many enough for the cores. */
 	unit = blocks > 2 ? PART_PANELS : panels / (8 * l->cores);
 	unit = unit < 1 ? 1 : unit > 64 ? 64 : unit;
 	l->state.u[U_MR] = mr;
@@ -182,8 +186,10 @@ static void pack_block(const struct cm_launch *l, uint64_t row, unsigned mr, voi
 	}
 }
 
-/* Precise mode: float32 rows packed one by one (block rows side by side), weights as they mean, sums in double. */
-static void precise_panel(const struct cm_launch *l, float *acc, const float *a, unsigned mr, uint64_t panel)
+/* Precise mode: float32 rows packed one by one (block rows side by side), weights as they mean,
+ * sums in double. */
+static void precise_panel(const struct cm_launch *l, float *acc, const float *a, unsigned mr,
+			  uint64_t panel)
 {
 	const struct cm_tensor *w = l->in[1];
 	bool gated = w->layout == TXDA_TILE32_GATED;
@@ -203,23 +209,27 @@ static void precise_panel(const struct cm_launch *l, float *acc, const float *a,
 	}
 }
 
-static void panel_stretch(const struct cm_launch *l, float *acc, const uint8_t *panel, const uint8_t *a, uint64_t unit,
-			  uint64_t n, unsigned mr)
+static void panel_stretch(const struct cm_launch *l, float *acc, const uint8_t *panel,
+			  const uint8_t *a, uint64_t unit, uint64_t n, unsigned mr)
 {
 	const struct cm_tensor *w = l->in[1];
 	bool first = unit == 0;
 
 	switch (w->dtype) {
-	case TXDA_BF16: cm_simd->panel_bf16(acc, panel + unit * 128, a, n, mr, first, wide(l)); break;
+	case TXDA_BF16:
+		cm_simd->panel_bf16(acc, panel + unit * 128, a, n, mr, first, wide(l));
+		break;
 	case TXDA_F16: cm_simd->panel_f16(acc, panel + unit * 64, a, n, mr, first); break;
 	case TXDA_F32: cm_simd->panel_f32(acc, panel + unit * 128, a, n, mr, first); break;
 	case TXDA_W8:
-		cm_simd->panel_w8(acc, panel + unit * 32 / w->group * (64 + (uint64_t)w->group * 32), a, n, mr, first,
-				  w->group);
+		cm_simd->panel_w8(acc,
+				  panel + unit * 32 / w->group * (64 + (uint64_t)w->group * 32), a,
+				  n, mr, first, w->group);
 		break;
 	case TXDA_W4:
-		cm_simd->panel_w4(acc, panel + unit * 32 / w->group * (64 + (uint64_t)w->group * 16), a, n, mr, first,
-				  w->group);
+		cm_simd->panel_w4(acc,
+				  panel + unit * 32 / w->group * (64 + (uint64_t)w->group * 16), a,
+				  n, mr, first, w->group);
 		break;
 	}
 }
@@ -263,14 +273,16 @@ static void finish_plain(const struct cm_launch *l, float *acc, uint64_t row, ui
 		cm_simd->to_bf16((uint16_t *)out->ptr + at, acc, cols);
 }
 
-/* Where the packed rows are: the shared ones, or this core's own, made at its first part of the launch. */
+/* Where the packed rows are: the shared ones, or this core's own, made at its first part of the
+ * launch. */
 static const uint8_t *packed_rows(const struct cm_launch *l, unsigned core, float *tmp)
 {
 	uint64_t *mark;
 
 	if (!l->state.u[U_GO])
 		return l->shared;
-	mark = (uint64_t *)((uint8_t *)l->core[core] + 2 * row_bytes(l) + (uint64_t)PART_PANELS * PART_BLOCKS * CM_MR * 128);
+	mark = (uint64_t *)((uint8_t *)l->core[core] + 2 * row_bytes(l) +
+			    (uint64_t)PART_PANELS * PART_BLOCKS * CM_MR * 128);
 	if (*mark != l->state.u[U_SEQ]) {
 		pack_block(l, 0, (unsigned)l->in[0]->dim[0], (uint8_t *)mark + PACKED_MARK, tmp);
 		*mark = l->state.u[U_SEQ];
@@ -278,51 +290,74 @@ static const uint8_t *packed_rows(const struct cm_launch *l, unsigned core, floa
 	return (uint8_t *)mark + PACKED_MARK;
 }
 
-static void multiply(const struct cm_launch *l, unsigned part, unsigned core)
+/* What a part covers: rows [row0, row1) in blocks of mr, panels [panel0, panel1). */
+struct part {
+	uint64_t row0, row1, mr;
+	uint64_t panel0, panel1;
+	uint64_t units, stretch; /* of K in all, in one go */
+	unsigned unit_bytes;	 /* of packed activations, per row */
+	const uint8_t *a;	 /* packed rows */
+};
+
+/* All rows of the part times units [unit, unit + stretch) of one panel, whose sums are
+ * acc[row][32]. */
+static void multiply_stretch(const struct cm_launch *l, const struct part *t, float *acc,
+			     uint64_t panel, uint64_t unit)
 {
 	const struct cm_tensor *w = l->in[1];
-	uint64_t rows = l->in[0]->dim[0], mr = l->state.u[U_MR], mblocks = l->state.u[U_MBLOCKS], unit = l->state.u[U_UNITS];
-	uint64_t row0 = part % mblocks * l->state.u[U_BLOCKS] * mr, row1 = row0 + l->state.u[U_BLOCKS] * mr;
-	uint64_t p0 = part / mblocks * unit, p1 = p0 + unit;
-	uint64_t panel_bytes = txda_tile_panel_bytes(w->dtype, w->dim[1], w->group);
-	uint64_t group = l->state.u[U_BLOCKS] > 2 ? PART_PANELS : 1;
+	uint64_t n = t->units - unit < t->stretch ? t->units - unit : t->stretch;
+	const uint8_t *tiles = (const uint8_t *)w->ptr +
+			       panel * txda_tile_panel_bytes(w->dtype, w->dim[1], w->group);
+
+	for (uint64_t r = t->row0; r < t->row1; r += t->mr, acc += t->mr * 32) {
+		unsigned rows = (unsigned)(r + t->mr < t->row1 ? t->mr : t->row1 - r);
+		const uint8_t *a = t->a + (r * t->units + unit * rows) * t->unit_bytes;
+
+		if (l->precise)
+			precise_panel(l, acc, (const float *)a, rows, panel);
+		else
+			panel_stretch(l, acc, tiles, a, unit, n, rows);
+	}
+}
+
+static void finish_panel(const struct cm_launch *l, const struct part *t, float *acc,
+			 uint64_t panel)
+{
+	for (uint64_t r = t->row0; r < t->row1; r++, acc += 32)
+		if (l->in[1]->layout == TXDA_TILE32_GATED)
+			finish_gated(l, acc, r, panel);
+		else
+			finish_plain(l, acc, r, panel);
+}
+
+static void multiply(const struct cm_launch *l, unsigned part, unsigned core)
+{
+	uint64_t mblocks = l->state.u[U_MBLOCKS], blocks = l->state.u[U_BLOCKS];
+	uint64_t unit = l->state.u[U_UNITS], rows = l->in[0]->dim[0];
 	float *tmp = l->core[core], *acc = (float *)((uint8_t *)tmp + 2 * row_bytes(l));
-	const uint8_t *a = packed_rows(l, core, tmp);
-	unsigned per, bytes;
-	uint64_t n_units, stretch;
+	struct part t = {
+		.mr = l->state.u[U_MR],
+		.row0 = part % mblocks * blocks * l->state.u[U_MR],
+		.panel0 = part / mblocks * unit,
+		.a = packed_rows(l, core, tmp),
+	};
+	/* Many rows: a stretch of K of some panels at a time; few: each panel from end to end. */
+	uint64_t group = blocks > 2 ? PART_PANELS : 1, acc_rows = blocks * t.mr;
+	unsigned per;
 
-	units(l, &per, &bytes);
-	n_units = cm_div_up(w->dim[1], per);
-	stretch = row1 - row0 > CM_MR ? STRETCH / per : n_units;
-	row1 = row1 < rows ? row1 : rows;
-	p1 = p1 < l->state.u[U_PANELS] ? p1 : l->state.u[U_PANELS];
-	for (uint64_t pg = p0; pg < p1; pg += group) {
-		uint64_t pe = pg + group < p1 ? pg + group : p1;
+	units(l, &per, &t.unit_bytes);
+	t.units = cm_div_up(l->in[1]->dim[1], per);
+	t.stretch = blocks > 1 && !l->precise ? STRETCH / per : t.units;
+	t.row1 = t.row0 + acc_rows < rows ? t.row0 + acc_rows : rows;
+	t.panel1 = t.panel0 + unit < l->state.u[U_PANELS] ? t.panel0 + unit : l->state.u[U_PANELS];
+	for (uint64_t first = t.panel0; first < t.panel1; first += group) {
+		uint64_t end = first + group < t.panel1 ? first + group : t.panel1;
 
-		for (uint64_t u = 0; u < n_units; u += stretch)
-			for (uint64_t p = pg; p < pe; p++)
-				for (uint64_t r = row0; r < row1; r += mr) {
-					unsigned n = (unsigned)(r + mr < row1 ? mr : row1 - r);
-					float *c = acc + ((p - pg) * (row1 - row0) + (r - row0)) * 32;
-					const uint8_t *ab = a + r * n_units * bytes + u * bytes * n;
-
-					if (l->precise) {
-						if (u == 0)
-							precise_panel(l, c, (const float *)ab, n, p);
-						continue;
-					}
-					panel_stretch(l, c, (const uint8_t *)w->ptr + p * panel_bytes, ab, u,
-						      n_units - u < stretch ? n_units - u : stretch, n);
-				}
-		for (uint64_t p = pg; p < pe; p++)
-			for (uint64_t r = row0; r < row1; r++) {
-				float *c = acc + ((p - pg) * (row1 - row0) + (r - row0)) * 32;
-
-				if (w->layout == TXDA_TILE32_GATED)
-					finish_gated(l, c, r, p);
-				else
-					finish_plain(l, c, r, p);
-			}
+		for (uint64_t u = 0; u < t.units; u += t.stretch)
+			for (uint64_t p = first; p < end; p++)
+				multiply_stretch(l, &t, acc + (p - first) * acc_rows * 32, p, u);
+		for (uint64_t p = first; p < end; p++)
+			finish_panel(l, &t, acc + (p - first) * acc_rows * 32, p);
 	}
 }
 
@@ -339,14 +374,16 @@ static void linear_run(const struct cm_launch *l, unsigned phase, unsigned part,
 		return;
 	units(l, &per, &bytes);
 	pack_block(l, row, (unsigned)(row + mr < rows ? mr : rows - row),
-		   (uint8_t *)l->shared + row * cm_div_up(l->in[0]->dim[1], per) * bytes, l->core[core]);
+		   (uint8_t *)l->shared + row * cm_div_up(l->in[0]->dim[1], per) * bytes,
+		   l->core[core]);
 }
 
 static void linear_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
 {
 	const struct cm_tensor *w = l->in[1];
 
-	*read = txda_tile_panels(w->layout, w->dim[0]) * txda_tile_panel_bytes(w->dtype, w->dim[1], w->group) +
+	*read = txda_tile_panels(w->layout, w->dim[0]) *
+			txda_tile_panel_bytes(w->dtype, w->dim[1], w->group) +
 		l->in[0]->dim[0] * l->in[0]->dim[1] * (l->in[0]->dtype == TXDA_F32 ? 4 : 2);
 	*written = l->out[0]->dim[0] * l->out[0]->dim[1] * (l->out[0]->dtype == TXDA_F32 ? 4 : 2);
 }

@@ -32,14 +32,15 @@ const struct cm_op_impl *cm_op_impl(unsigned opcode)
 #if defined(__x86_64__)
 static bool has_avx2(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	       __builtin_cpu_supports("f16c");
 }
 
 static bool has_avx512(void)
 {
-	return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-	       __builtin_cpu_supports("avx512vnni");
+	return has_avx2() && __builtin_cpu_supports("avx512f") &&
+	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
 }
 
 static bool has_avx512bf16(void)
@@ -64,21 +65,22 @@ static bool always(void)
 	return true;
 }
 
-/* Best last. The choice is by CPU alone, never by timing: the same machine must give the same bits each time. */
+/* Best last. The choice is by CPU alone, never by timing: the same machine must give the same bits
+ * each time. */
 static const struct {
 	const char *name;
 	bool (*has)(void);
 	const struct cm_simd *simd;
 } paths[] = {
-	{ "c", always, &cm_simd_c },
+	{"c", always, &cm_simd_c},
 #if defined(__x86_64__)
-	{ "avx2", has_avx2, &cm_simd_avx2 },
-	{ "avx512", has_avx512, &cm_simd_avx512 },
-	{ "avx512bf16", has_avx512bf16, &cm_simd_avx512bf16 },
+	{"avx2", has_avx2, &cm_simd_avx2},
+	{"avx512", has_avx512, &cm_simd_avx512},
+	{"avx512bf16", has_avx512bf16, &cm_simd_avx512bf16},
 #else
-	{ "avx2", never, NULL },
-	{ "avx512", never, NULL },
-	{ "avx512bf16", never, NULL },
+	{"avx2", never, NULL},
+	{"avx512", never, NULL},
+	{"avx512bf16", never, NULL},
 #endif
 };
 
@@ -105,7 +107,8 @@ int cm_ops_init(const char *isa, const char **ret_name)
 	return -EINVAL;
 }
 
-int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, uint64_t va, uint64_t detail)
+int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, uint64_t va,
+	   uint64_t detail)
 {
 	l->fault->code = code;
 	l->fault->tensor = t ? t->index : TXDA_NONE;
@@ -114,7 +117,8 @@ int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, 
 	return -EINVAL;
 }
 
-int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0, uint64_t d1)
+int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0,
+	   uint64_t d1)
 {
 	if (!t)
 		return 0;
@@ -124,26 +128,30 @@ int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes
 	return 0;
 }
 
-int cm_want(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0, uint64_t d1)
+int cm_want(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0,
+	    uint64_t d1)
 {
 	return t ? cm_may(l, t, dtypes, d0, d1) : cm_bad(l, TXDA_FAULT_SHAPE, NULL, 0, 0);
 }
 
-int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k, bool gated)
+int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
+		  bool gated)
 {
 	bool quant;
 
 	if (!t)
 		return cm_bad(l, TXDA_FAULT_SHAPE, NULL, 0, 0);
 	quant = t->dtype == TXDA_W8 || t->dtype == TXDA_W4;
-	if (t->layout != (gated ? TXDA_TILE32_GATED : TXDA_TILE32) || !(DT_WEIGHT & DT(t->dtype)) || t->ndim != 2 ||
-	    (n != CM_ANY && t->dim[0] != n) || (k != CM_ANY && t->dim[1] != k) || (gated && t->dim[0] % 2) ||
+	if (t->layout != (gated ? TXDA_TILE32_GATED : TXDA_TILE32) || !(DT_WEIGHT & DT(t->dtype)) ||
+	    t->ndim != 2 || (n != CM_ANY && t->dim[0] != n) || (k != CM_ANY && t->dim[1] != k) ||
+	    (gated && t->dim[0] % 2) ||
 	    (quant && t->group != 32 && t->group != 64 && t->group != 128 && t->group != 256))
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, 0);
 	return 0;
 }
 
-int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit, uint32_t also)
+int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,
+		  uint32_t also)
 {
 	const uint32_t *p = t->ptr;
 
@@ -187,7 +195,8 @@ float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k)
 	panel = (const uint8_t *)w->ptr + p * txda_tile_panel_bytes(w->dtype, w->dim[1], w->group);
 	switch (w->dtype) {
 	case TXDA_F32: return ((const float *)panel)[k * 32 + c];
-	case TXDA_BF16: return cm_bf16_to_f32(((const uint16_t *)panel)[k / 2 * 64 + c * 2 + k % 2]);
+	case TXDA_BF16:
+		return cm_bf16_to_f32(((const uint16_t *)panel)[k / 2 * 64 + c * 2 + k % 2]);
 	case TXDA_F16: return cm_f16_to_f32(((const uint16_t *)panel)[k * 32 + c]);
 	default: return quant_get(w, panel, c, k);
 	}

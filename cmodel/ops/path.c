@@ -9,9 +9,9 @@
 #include "kern_attention.h"
 
 #define PASTE2(a, b) a##b
-#define PASTE(a, b) PASTE2(a, b)
-#define STRING2(a) #a
-#define STRING(a) STRING2(a)
+#define PASTE(a, b)  PASTE2(a, b)
+#define STRING2(a)   #a
+#define STRING(a)    STRING2(a)
 
 const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.name = STRING(CM_PATH),

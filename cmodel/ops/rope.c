@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* ROPE_TABLE and ROPE_KV: rotary embedding (Su et al. 2021), head norms and the store into the paged cache. */
+/* ROPE_TABLE and ROPE_KV: rotary embedding (Su et al. 2021), head norms and the store into the
+ * paged cache. */
 #include "check.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include "simd.h"
 #include "vec.h"
 
-#define TOKENS_PER_PART	8
+#define TOKENS_PER_PART 8
 #define MAX_HEAD_DIM	512
 
 static uint64_t part_end(unsigned part, uint64_t rows)
@@ -50,12 +51,14 @@ static int table_check(const struct cm_launch *l)
 	if (cm_want(l, pos, DT(TXDA_I32), CM_ANY, 0) || cm_want(l, freq, DT(TXDA_F32), CM_ANY, 0) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), pos->dim[0], freq->dim[0] * 2))
 		return -EINVAL;
-	if (!freq->dim[0] || freq->dim[0] > MAX_HEAD_DIM / 2 || (p->dynamic_from && freq->dim[0] < 2))
+	if (!freq->dim[0] || freq->dim[0] > MAX_HEAD_DIM / 2 ||
+	    (p->dynamic_from && freq->dim[0] < 2))
 		return cm_bad(l, TXDA_FAULT_SHAPE, freq, freq->va, freq->dim[0]);
 	return cm_want_index(l, pos, pos->dim[0], p->max_position, 0);
 }
 
-static void table_row(const struct txda_op_rope_table *p, const float *freq, unsigned pairs, uint32_t pos, float *out)
+static void table_row(const struct txda_op_rope_table *p, const float *freq, unsigned pairs,
+		      uint32_t pos, float *out)
 {
 	bool dynamic = p->dynamic_from && pos >= p->dynamic_from;
 	double base = p->base;
@@ -78,8 +81,10 @@ static void table_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 
 	(void)phase;
 	(void)core;
-	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, l->in[0]->dim[0]); t++)
-		table_row(&l->op->rope_table, l->in[1]->ptr, pairs, ((const uint32_t *)l->in[0]->ptr)[t],
+	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, l->in[0]->dim[0]);
+	     t++)
+		table_row(&l->op->rope_table, l->in[1]->ptr, pairs,
+			  ((const uint32_t *)l->in[0]->ptr)[t],
 			  (float *)l->out[0]->ptr + t * 2 * pairs);
 }
 
@@ -96,15 +101,15 @@ const struct cm_op_impl cm_op_rope_table = {
 
 /* ---- ROPE_KV ---- */
 
-
-int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads, uint32_t kv_heads, uint32_t dim,
-		  uint32_t block_size, uint64_t layer_offset)
+int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
+		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset)
 {
 	uint64_t bytes, block;
 
 	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
-	if (!kv_heads || heads < kv_heads || heads % kv_heads || heads > 65536 || !dim || dim % 2 || dim > MAX_HEAD_DIM ||
+	if (!kv_heads || heads < kv_heads || heads % kv_heads || heads > 65536 || !dim || dim % 2 ||
+	    dim > MAX_HEAD_DIM ||
 	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
 	bytes = txda_kv_layer_bytes(kv_heads, dim, block_size);
@@ -120,12 +125,16 @@ static int rope_kv_check(const struct cm_launch *l)
 	const struct cm_tensor *qkv = l->in[0], *cache = l->out[1];
 	uint64_t tokens, pairs;
 
-	if (cm_want_cache(l, cache, p->n_heads, p->n_kv_heads, p->head_dim, p->block_size, p->layer_offset) ||
-	    cm_want(l, qkv, DT_ACT, CM_ANY, ((uint64_t)p->n_heads + 2ull * p->n_kv_heads) * p->head_dim))
+	if (cm_want_cache(l, cache, p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
+			  p->layer_offset) ||
+	    cm_want(l, qkv, DT_ACT, CM_ANY,
+		    ((uint64_t)p->n_heads + 2ull * p->n_kv_heads) * p->head_dim))
 		return -EINVAL;
 	tokens = qkv->dim[0];
-	if (cm_want(l, l->in[1], DT(TXDA_F32), tokens, CM_ANY) || cm_want(l, l->in[2], DT(TXDA_I32), tokens, 0) ||
-	    cm_may(l, l->in[3], DT(TXDA_F32), p->head_dim, 0) || cm_may(l, l->in[4], DT(TXDA_F32), p->head_dim, 0) ||
+	if (cm_want(l, l->in[1], DT(TXDA_F32), tokens, CM_ANY) ||
+	    cm_want(l, l->in[2], DT(TXDA_I32), tokens, 0) ||
+	    cm_may(l, l->in[3], DT(TXDA_F32), p->head_dim, 0) ||
+	    cm_may(l, l->in[4], DT(TXDA_F32), p->head_dim, 0) ||
 	    cm_want(l, l->out[0], DT_ACT, tokens, (uint64_t)p->n_heads * p->head_dim))
 		return -EINVAL;
 	pairs = l->in[1]->dim[1] / 2;
@@ -137,7 +146,8 @@ static int rope_kv_check(const struct cm_launch *l)
 }
 
 /* Norms (w may be NULL) and rotates one head into y[D]. */
-static void rotate(const struct cm_launch *l, const float *x, const float *w, const float *table, float *y)
+static void rotate(const struct cm_launch *l, const float *x, const float *w, const float *table,
+		   float *y)
 {
 	const struct txda_op_rope_kv *p = &l->op->rope_kv;
 	unsigned pairs = (unsigned)l->in[1]->dim[1] / 2;
@@ -164,12 +174,14 @@ static void rotate(const struct cm_launch *l, const float *x, const float *w, co
 		y[i] = x[i];
 }
 
-static void store_kv(const struct cm_launch *l, unsigned head, uint32_t slot, const float *k, const float *v)
+static void store_kv(const struct cm_launch *l, unsigned head, uint32_t slot, const float *k,
+		     const float *v)
 {
 	const struct txda_op_rope_kv *p = &l->op->rope_kv;
 	unsigned dim = p->head_dim, padded = TXDA_KV_DIM(dim), es = l->precise ? 4 : 2;
 	uint32_t in = slot % p->block_size;
-	uint8_t *base = (uint8_t *)l->out[1]->ptr + slot / p->block_size * l->out[1]->dim[1] * (es / 2) +
+	uint8_t *base = (uint8_t *)l->out[1]->ptr +
+			slot / p->block_size * l->out[1]->dim[1] * (es / 2) +
 			(p->layer_offset + (uint64_t)head * padded * p->block_size * 4) * (es / 2);
 	uint16_t h[MAX_HEAD_DIM];
 	uint64_t k_at = (uint64_t)in / 16 * padded * 16 + in % 16 * 2;
@@ -201,7 +213,8 @@ static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part
 	(void)core;
 	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, qkv->dim[0]); t++) {
 		const float *table = (const float *)l->in[1]->ptr + t * l->in[1]->dim[1];
-		uint32_t slot = __atomic_load_n((const uint32_t *)l->in[2]->ptr + t, __ATOMIC_RELAXED);
+		uint32_t slot =
+			__atomic_load_n((const uint32_t *)l->in[2]->ptr + t, __ATOMIC_RELAXED);
 		uint64_t row = t * width;
 		bool store = slot < l->out[1]->dim[0] * p->block_size;
 

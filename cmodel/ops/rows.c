@@ -7,7 +7,7 @@
 
 #include "simd.h"
 
-#define ROWS_PER_PART	16
+#define ROWS_PER_PART 16
 
 static void rows_plan(struct cm_launch *l)
 {
@@ -42,7 +42,8 @@ static int rmsnorm_check(const struct cm_launch *l)
 {
 	const struct cm_tensor *x = l->in[0];
 
-	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) || cm_want(l, l->in[1], DT(TXDA_F32), x->dim[1], 0) ||
+	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) ||
+	    cm_want(l, l->in[1], DT(TXDA_F32), x->dim[1], 0) ||
 	    cm_want(l, l->out[0], DT_ACT, x->dim[0], x->dim[1]))
 		return -EINVAL;
 	return 0;
@@ -86,7 +87,8 @@ static int embed_check(const struct cm_launch *l)
 	const struct cm_tensor *tokens = l->in[0], *table = l->in[1];
 	const struct txda_op_embed *p = &l->op->embed;
 
-	if (cm_want(l, tokens, DT(TXDA_I32), CM_ANY, 0) || cm_want_tiles(l, table, CM_ANY, CM_ANY, false) ||
+	if (cm_want(l, tokens, DT(TXDA_I32), CM_ANY, 0) ||
+	    cm_want_tiles(l, table, CM_ANY, CM_ANY, false) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), tokens->dim[0], table->dim[1]))
 		return -EINVAL;
 	return cm_want_index(l, tokens, tokens->dim[0], p->vocab, 0);
@@ -101,7 +103,8 @@ static void embed_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 	(void)core;
 	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
 		/* read once: the memory may change after the check */
-		uint32_t token = __atomic_load_n((const uint32_t *)l->in[0]->ptr + r, __ATOMIC_RELAXED);
+		uint32_t token =
+			__atomic_load_n((const uint32_t *)l->in[0]->ptr + r, __ATOMIC_RELAXED);
 		float *to = (float *)out->ptr + r * width;
 
 		if (token < l->op->embed.first || token - l->op->embed.first >= table->dim[0]) {
@@ -132,7 +135,8 @@ static int gather_check(const struct cm_launch *l)
 {
 	const struct cm_tensor *x = l->in[0], *rows = l->in[1];
 
-	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) || cm_want(l, rows, DT(TXDA_I32), CM_ANY, 0) ||
+	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) ||
+	    cm_want(l, rows, DT(TXDA_I32), CM_ANY, 0) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), rows->dim[0], x->dim[1]))
 		return -EINVAL;
 	return cm_want_index(l, rows, rows->dim[0], x->dim[0], 0);
@@ -146,10 +150,12 @@ static void gather_run(const struct cm_launch *l, unsigned phase, unsigned part,
 	(void)phase;
 	(void)core;
 	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
-		uint32_t row = __atomic_load_n((const uint32_t *)l->in[1]->ptr + r, __ATOMIC_RELAXED);
+		uint32_t row =
+			__atomic_load_n((const uint32_t *)l->in[1]->ptr + r, __ATOMIC_RELAXED);
 
 		if (row < x->dim[0])
-			memcpy((float *)out->ptr + r * width, (const float *)x->ptr + row * width, width * 4);
+			memcpy((float *)out->ptr + r * width, (const float *)x->ptr + row * width,
+			       width * 4);
 	}
 }
 

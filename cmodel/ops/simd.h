@@ -2,17 +2,17 @@
 /*
  * The kernels that exist once per SIMD path (path.c, compiled for portable C, AVX2 and AVX-512).
  *
- * Rounding is a property of (path, row) alone: a kernel that takes several rows at once gives each of them the bits that
- * it would get alone.
+ * Rounding is a property of (path, row) alone: a kernel that takes several rows at once gives each
+ * of them the bits that it would get alone.
  *
- * Packed activations. Rows go in blocks of up to CM_MR; within a block of mr rows, the 32-bit units of K of all rows stand
- * side by side, so that a kernel reads them with one pointer:
- *   bf16:  u32[ceil(K/2)][mr], a pair of K each; or, where products are made in float32 (bf16_floats), the
- *          values as float[2 ceil(K/2)][mr]. Wide ones are not rounded: those floats, or two words a pair,
- *          u32[ceil(K/2)][2][mr], the high and the low halves of what bf16 splits them into
- *   f32:   float[K][mr]
- *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] },
- *          zero being -8 times the sum of the 32 q: what a weight zero point of 8 adds (of 128: 16 times that)
+ * Packed activations. Rows go in blocks of up to CM_MR; within a block of mr rows, the 32-bit units
+ * of K of all rows stand side by side, so that a kernel reads them with one pointer: bf16:
+ * u32[ceil(K/2)][mr], a pair of K each; or, where products are made in float32 (bf16_floats), the
+ *          values as float[2 ceil(K/2)][mr]. Wide ones are not rounded: those floats, or two words
+ * a pair, u32[ceil(K/2)][2][mr], the high and the low halves of what bf16 splits them into f32:
+ * float[K][mr] int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] },
+ *          zero being -8 times the sum of the 32 q: what a weight zero point of 8 adds (of 128: 16
+ * times that)
  */
 #ifndef CM_SIMD_H
 #define CM_SIMD_H
@@ -21,55 +21,63 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CM_MR		12	/* rows of a packed block */
+#define CM_MR 12 /* rows of a packed block */
 
-/* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one split. */
-#define CM_ATT_ROWS	16
-#define CM_ATT_TILE	64	/* keys that a step of the online softmax takes; divides TXDA_ATTENTION_SPLIT */
+/* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one
+ * split. */
+#define CM_ATT_ROWS 16
+#define CM_ATT_TILE                                                                                \
+	64 /* keys that a step of the online softmax takes; divides TXDA_ATTENTION_SPLIT */
 
 struct cm_attend {
-	unsigned rows, dim;		/* query rows; head dim D */
+	unsigned rows, dim; /* query rows; head dim D */
 	unsigned block_size;
-	uint64_t block_stride;		/* bytes between cache blocks */
-	const uint8_t *cache;		/* layer and head within block 0 */
-	const int32_t *blocks;		/* of the sequence */
-	const void *q[CM_ATT_ROWS];	/* [D] bf16, or float32 if q_f32 */
+	uint64_t block_stride;	    /* bytes between cache blocks */
+	const uint8_t *cache;	    /* layer and head within block 0 */
+	const int32_t *blocks;	    /* of the sequence */
+	const void *q[CM_ATT_ROWS]; /* [D] bf16, or float32 if q_f32 */
 	bool q_f32;
-	uint32_t pos[CM_ATT_ROWS];	/* position of each row: the last key that it sees */
-	uint32_t first[CM_ATT_ROWS];	/* the first key that it sees */
-	uint32_t from, to;		/* keys of this split that any row sees; from is a multiple of CM_ATT_TILE */
+	uint32_t pos[CM_ATT_ROWS];   /* position of each row: the last key that it sees */
+	uint32_t first[CM_ATT_ROWS]; /* the first key that it sees */
+	uint32_t from,
+		to; /* keys of this split that any row sees; from is a multiple of CM_ATT_TILE */
 	float scale;
-	float *max, *sum;		/* [rows] results of the split */
-	float *acc;			/* [rows][acc_stride] */
-	unsigned acc_stride;		/* floats; D rounded up to 16 */
-	uint32_t *q_pack;		/* scratch: u32[2 D][CM_ATT_ROWS] */
-	uint32_t *p_pack;		/* scratch: u32[CM_ATT_TILE][CM_ATT_ROWS] */
-	float *scores;			/* scratch: [CM_ATT_ROWS][CM_ATT_TILE] */
+	float *max, *sum;    /* [rows] results of the split */
+	float *acc;	     /* [rows][acc_stride] */
+	unsigned acc_stride; /* floats; D rounded up to 16 */
+	uint32_t *q_pack;    /* scratch: u32[2 D][CM_ATT_ROWS] */
+	uint32_t *p_pack;    /* scratch: u32[CM_ATT_TILE][CM_ATT_ROWS] */
+	float *scores;	     /* scratch: [CM_ATT_ROWS][CM_ATT_TILE] */
 };
 
 struct cm_simd {
 	const char *name;
-	bool bf16_floats;		/* products of bf16 weights are made in float32 */
+	bool bf16_floats; /* products of bf16 weights are made in float32 */
 	/* out = x / rms(x) * w, [n] */
 	void (*rmsnorm)(float *out, const float *x, const float *w, size_t n, float eps);
 	/* Expand and round. */
 	void (*from_bf16)(float *out, const uint16_t *x, size_t n);
 	void (*to_bf16)(uint16_t *out, const float *x, size_t n);
 	/* Packs one row [k] as row @m of a block of @mr. */
-	void (*pack_bf16)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k, bool wide);
+	void (*pack_bf16)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
+			  bool wide);
 	void (*pack_f32)(float *block, unsigned mr, unsigned m, const float *x, size_t k);
 	void (*pack_i8)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k);
 	/*
-	 * acc[m][32] (+)= block of @mr rows times @n units of one panel: pairs of K (bf16), K (f32, f16), blocks of 32 of K (w8, w4; @group
-	 * as in the tensor, whole groups unless the last). @first: acc starts at 0.
+	 * acc[m][32] (+)= block of @mr rows times @n units of one panel: pairs of K (bf16), K (f32,
+	 * f16), blocks of 32 of K (w8, w4; @group as in the tensor, whole groups unless the last).
+	 * @first: acc starts at 0.
 	 */
-	void (*panel_bf16)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first, bool wide);
-	void (*panel_f16)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first);
-	void (*panel_f32)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first);
-	void (*panel_w8)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
-			 unsigned group);
-	void (*panel_w4)(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
-			 unsigned group);
+	void (*panel_bf16)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
+			   bool first, bool wide);
+	void (*panel_f16)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
+			  bool first);
+	void (*panel_f32)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
+			  bool first);
+	void (*panel_w8)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
+			 bool first, unsigned group);
+	void (*panel_w4)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
+			 bool first, unsigned group);
 	/* y[2 pairs] = x rotated: pairs (i, i + pairs) by the angles of cos[pairs], sin[pairs] */
 	void (*rotate)(float *y, const float *x, const float *cs, const float *sn, unsigned pairs);
 	/* to[2 i] = h[i]; what lies between stays, other cores may be writing it */
@@ -90,8 +98,8 @@ struct cm_simd {
 extern const struct cm_simd cm_simd_c;
 #if defined(__x86_64__)
 extern const struct cm_simd cm_simd_avx2;
-extern const struct cm_simd cm_simd_avx512;		/* F, BW, VL, DQ, VNNI */
-extern const struct cm_simd cm_simd_avx512bf16;		/* and BF16 */
+extern const struct cm_simd cm_simd_avx512;	/* F, BW, VL, DQ, VNNI */
+extern const struct cm_simd cm_simd_avx512bf16; /* and BF16 */
 #endif
 
 /* The path in use; set once by cm_ops_init(). */

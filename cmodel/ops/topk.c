@@ -16,7 +16,8 @@ static int topk_check(const struct cm_launch *l)
 		return -EINVAL;
 	if (!k || k > TXDA_TOPK_MAX || k > x->dim[1])
 		return cm_bad(l, TXDA_FAULT_PROGRAM, x, 0, k);
-	if (cm_want(l, l->out[0], DT(TXDA_I32), x->dim[0], k) || cm_want(l, l->out[1], DT(TXDA_F32), x->dim[0], k) ||
+	if (cm_want(l, l->out[0], DT(TXDA_I32), x->dim[0], k) ||
+	    cm_want(l, l->out[1], DT(TXDA_F32), x->dim[0], k) ||
 	    cm_want(l, l->out[2], DT(TXDA_F32), x->dim[0], 0))
 		return -EINVAL;
 	return 0;
@@ -36,7 +37,8 @@ static void topk_plan(struct cm_launch *l)
 		l->parts[l->phases++] = (unsigned)l->in[0]->dim[0];
 }
 
-/* Inserts (v, i) into the sorted list of @n; the last one falls out when the list is full (@k). Earlier indices come first. */
+/* Inserts (v, i) into the sorted list of @n; the last one falls out when the list is full (@k).
+ * Earlier indices come first. */
 static unsigned insert(float *val, int32_t *idx, unsigned n, unsigned k, float v, int32_t i)
 {
 	unsigned at = n < k ? n : k - 1;
@@ -61,7 +63,8 @@ static void topk_run(const struct cm_launch *l, unsigned phase, unsigned part, u
 
 	(void)phase;
 	(void)core;
-	/* The first k fill the list; from then on only what beats its last element is looked at. NaN never does. */
+	/* The first k fill the list; from then on only what beats its last element is looked at.
+	 * NaN never does. */
 	for (; i < width && n < k; i++)
 		n = insert(val, idx, n, k, x[i] == x[i] ? x[i] : -INFINITY, (int32_t)i);
 	while ((i = cm_simd->next_above(x, i, width, val[k - 1])) < width) {
@@ -73,7 +76,8 @@ static void topk_run(const struct cm_launch *l, unsigned phase, unsigned part, u
 		((float *)l->out[1]->ptr)[(uint64_t)part * k + j] = val[j];
 	}
 	max = val[0];
-	((float *)l->out[2]->ptr)[part] = isfinite(max) ? max + logf(cm_simd->sum_exp(x, width, max)) : max;
+	((float *)l->out[2]->ptr)[part] =
+		isfinite(max) ? max + logf(cm_simd->sum_exp(x, width, max)) : max;
 }
 
 static void topk_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)

@@ -2,9 +2,10 @@
 /*
  * One vector of floats of the width that the compiler's target flags give: VL lanes.
  *
- * Kernels written with these compile for portable C (VL 4: what any 64-bit CPU has), AVX2 with FMA (8) and
- * AVX-512 (16) from one source. v_fma() is fused where the target has it and never otherwise; nothing is left
- * to the compiler's contraction (-ffp-contract=off), so every instance of a kernel rounds alike.
+ * Kernels written with these compile for portable C (VL 4: what any 64-bit CPU has), AVX2 with FMA
+ * (8) and AVX-512 (16) from one source. v_fma() is fused where the target has it and never
+ * otherwise; nothing is left to the compiler's contraction (-ffp-contract=off), so every instance
+ * of a kernel rounds alike.
  */
 #ifndef CM_VEC_H
 #define CM_VEC_H
@@ -39,7 +40,7 @@ typedef uint16_t vh_any __attribute__((vector_size(VL * 2), aligned(2)));
 
 V_INLINE vf v_set1(float x)
 {
-	return x - (vf){ 0 };
+	return x - (vf){0};
 }
 
 V_INLINE vf v_load(const float *p)
@@ -107,7 +108,8 @@ V_INLINE float v_top(vf v)
 	return a[0];
 }
 
-/* exp(x) within 2 ulp (Cephes' split of ln 2, degree 6 minimax); exactly 1 at 0 and 0 below -87.3. */
+/* exp(x) within 2 ulp (Cephes' split of ln 2, degree 6 minimax); exactly 1 at 0 and 0 below -87.3.
+ */
 V_INLINE vf v_exp(vf x)
 {
 	const vf magic = v_set1(12582912.0f);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The compute kernels by themselves: every SIMD path of this CPU against plain loops in double, and the promise that a row's bits do not
- * depend on its company.
+ * The compute kernels by themselves: every SIMD path of this CPU against plain loops in double, and
+ * the promise that a row's bits do not depend on its company.
  */
 #include <errno.h>
 #include <math.h>
@@ -36,12 +36,18 @@ static void *mem(size_t bytes)
 	return p;
 }
 
-static struct cm_tensor *tensor(uint8_t dtype, uint8_t layout, uint16_t group, uint64_t d0, uint64_t d1, size_t bytes)
+static struct cm_tensor *tensor(uint8_t dtype, uint8_t layout, uint16_t group, uint64_t d0,
+				uint64_t d1, size_t bytes)
 {
 	struct cm_tensor *t = calloc(1, sizeof(*t));
 
-	*t = (struct cm_tensor){ .ptr = mem(bytes), .dim = { d0, d1 ? d1 : 1, 1, 1 }, .ndim = d1 ? 2 : 1, .dtype = dtype,
-				 .layout = layout, .group = group, .bytes = bytes };
+	*t = (struct cm_tensor){.ptr = mem(bytes),
+				.dim = {d0, d1 ? d1 : 1, 1, 1},
+				.ndim = d1 ? 2 : 1,
+				.dtype = dtype,
+				.layout = layout,
+				.group = group,
+				.bytes = bytes};
 	return t;
 }
 
@@ -81,20 +87,28 @@ static uint16_t to_f16(float f)
 	uint32_t u;
 
 	memcpy(&u, &f, 4);
-	return (uint16_t)(u >> 16 & 0x8000) | (uint16_t)((((u >> 23 & 255) - 112) << 10 | (u >> 13 & 0x3ff)));
+	return (uint16_t)(u >> 16 & 0x8000) |
+	       (uint16_t)((((u >> 23 & 255) - 112) << 10 | (u >> 13 & 0x3ff)));
 }
 
 /* Random tiles; padding (rows past n, K past the end) as the format says. */
-static struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group, uint64_t n, uint64_t k)
+static struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group, uint64_t n,
+			       uint64_t k)
 {
-	uint64_t panels = txda_tile_panels(layout, n), bytes = txda_tile_panel_bytes(dtype, k, group);
+	uint64_t panels = txda_tile_panels(layout, n),
+		 bytes = txda_tile_panel_bytes(dtype, k, group);
 	struct cm_tensor *t = tensor(dtype, layout, group, n, k, panels * bytes);
 	uint8_t *p = t->ptr;
 
 	for (uint64_t i = 0; i < panels * bytes / 2; i++) {
 		float f = frand();
 
-		((uint16_t *)p)[i] = dtype == TXDA_BF16 ? cm_f32_to_bf16(f) : to_f16(group ? (f + 2) / (float)(dtype == TXDA_W8 ? 1024 : 64) : f < 0 ? f - 0.01f : f + 0.01f);
+		((uint16_t *)p)[i] =
+			dtype == TXDA_BF16
+				? cm_f32_to_bf16(f)
+				: to_f16(group	 ? (f + 2) / (float)(dtype == TXDA_W8 ? 1024 : 64)
+					 : f < 0 ? f - 0.01f
+						 : f + 0.01f);
 	}
 	if (dtype == TXDA_F32)
 		for (uint64_t i = 0; i < panels * bytes / 4; i++)
@@ -119,7 +133,7 @@ struct run {
 static int run_op(struct run *r, unsigned opcode, unsigned cores)
 {
 	const struct cm_op_impl *impl = cm_op_impl(opcode);
-	struct cm_op_need need = { 0 };
+	struct cm_op_need need = {0};
 	int err;
 
 	r->op.op = (uint16_t)opcode;
@@ -142,7 +156,7 @@ static int run_op(struct run *r, unsigned opcode, unsigned cores)
 	impl->plan(&r->l);
 	assert_true(r->l.phases <= CM_MAX_PHASES);
 	for (unsigned ph = 0; ph < r->l.phases; ph++)
-		for (unsigned p = r->l.parts[ph]; p-- > 0;)	/* any order will do */
+		for (unsigned p = r->l.parts[ph]; p-- > 0;) /* any order will do */
 			impl->run(&r->l, ph, p, p % cores);
 	free(r->l.shared);
 	for (unsigned i = 0; i < cores; i++)
@@ -167,7 +181,8 @@ static float *as_f32(const struct cm_tensor *t)
 	float *f = malloc(n * 4 + 4);
 
 	for (uint64_t i = 0; i < n; i++)
-		f[i] = t->dtype == TXDA_F32 ? ((float *)t->ptr)[i] : cm_bf16_to_f32(((uint16_t *)t->ptr)[i]);
+		f[i] = t->dtype == TXDA_F32 ? ((float *)t->ptr)[i]
+					    : cm_bf16_to_f32(((uint16_t *)t->ptr)[i]);
 	return f;
 }
 
@@ -179,8 +194,9 @@ struct linear_case {
 	double tol;
 };
 
-static double *linear_reference(const struct linear_case *c, const struct cm_tensor *x, const struct cm_tensor *w,
-				const struct cm_tensor *bias, const struct cm_tensor *norm, const struct cm_tensor *res)
+static double *linear_reference(const struct linear_case *c, const struct cm_tensor *x,
+				const struct cm_tensor *w, const struct cm_tensor *bias,
+				const struct cm_tensor *norm, const struct cm_tensor *res)
 {
 	uint64_t width = c->gated ? c->n / 2 : c->n;
 	double *y = calloc(c->m * width, sizeof(*y)), *full = calloc(c->n, sizeof(*full));
@@ -195,11 +211,14 @@ static double *linear_reference(const struct linear_case *c, const struct cm_ten
 		for (uint64_t n = 0; n < c->n; n++) {
 			full[n] = bias ? ((float *)bias->ptr)[n] : 0;
 			for (uint64_t k = 0; k < c->k; k++)
-				full[n] += cm_tile_get(w, n, k) * xf[m * c->k + k] * s * (norm ? ((float *)norm->ptr)[k] : 1);
+				full[n] += cm_tile_get(w, n, k) * xf[m * c->k + k] * s *
+					   (norm ? ((float *)norm->ptr)[k] : 1);
 		}
 		for (uint64_t n = 0; n < width; n++)
-			y[m * width + n] = (c->gated ? full[n] / (1 + exp(-full[n])) * full[width + n] : full[n]) +
-					   (res ? ((float *)res->ptr)[m * width + n] : 0);
+			y[m * width + n] =
+				(c->gated ? full[n] / (1 + exp(-full[n])) * full[width + n]
+					  : full[n]) +
+				(res ? ((float *)res->ptr)[m * width + n] : 0);
 	}
 	free(full);
 	free(xf);
@@ -210,11 +229,13 @@ static void linear_one(const struct linear_case *c)
 {
 	uint64_t width = c->gated ? c->n / 2 : c->n;
 	struct cm_tensor *x = c->bf16_in ? bf16(c->m, c->k) : f32(c->m, c->k);
-	struct cm_tensor *w = tiles(c->dtype, c->gated ? TXDA_TILE32_GATED : TXDA_TILE32, c->group, c->n, c->k);
-	struct cm_tensor *bias = c->bias ? f32(c->n, 0) : NULL, *norm = c->norm ? f32(c->k, 0) : NULL;
+	struct cm_tensor *w =
+		tiles(c->dtype, c->gated ? TXDA_TILE32_GATED : TXDA_TILE32, c->group, c->n, c->k);
+	struct cm_tensor *bias = c->bias ? f32(c->n, 0) : NULL,
+			 *norm = c->norm ? f32(c->k, 0) : NULL;
 	struct cm_tensor *res = c->residual ? f32(c->m, width) : NULL;
 	struct cm_tensor *out = c->bf16_out ? bf16(c->m, width) : f32(c->m, width);
-	struct run r = { .l = { .in = { x, w, bias, norm, res }, .out = { out }, .precise = c->precise } };
+	struct run r = {.l = {.in = {x, w, bias, norm, res}, .out = {out}, .precise = c->precise}};
 	double *ref = linear_reference(c, x, w, bias, norm, res), err;
 	float *got;
 
@@ -225,12 +246,12 @@ static void linear_one(const struct linear_case *c)
 	got = as_f32(out);
 	err = rel_error(got, ref, c->m * width);
 	if (!(err <= c->tol))
-		fail_msg("%s: type %d m %d n %d k %d gated %d: error %g", cm_simd->name, c->dtype, (int)c->m, (int)c->n,
-			 (int)c->k, c->gated, err);
+		fail_msg("%s: type %d m %d n %d k %d gated %d: error %g", cm_simd->name, c->dtype,
+			 (int)c->m, (int)c->n, (int)c->k, c->gated, err);
 	/* each row alone gives the same bits */
 	for (uint64_t m = 0; m < c->m && c->m > 1; m++) {
 		size_t es = c->bf16_in ? 2 : 4, os = c->bf16_out ? 2 : 4;
-		struct cm_tensor x1 = *x, o1 = *out, r1 = { 0 };
+		struct cm_tensor x1 = *x, o1 = *out, r1 = {0};
 		struct run one = r;
 
 		x1.dim[0] = o1.dim[0] = 1;
@@ -246,8 +267,8 @@ static void linear_one(const struct linear_case *c)
 		one.l.in[4] = res ? &r1 : NULL;
 		assert_int_equal(run_op(&one, TXDA_OP_LINEAR, 3), 0);
 		if (memcmp(o1.ptr, (uint8_t *)out->ptr + m * width * os, width * os))
-			fail_msg("%s: type %d m %d n %d k %d: row %d differs alone", cm_simd->name, c->dtype, (int)c->m,
-				 (int)c->n, (int)c->k, (int)m);
+			fail_msg("%s: type %d m %d n %d k %d: row %d differs alone", cm_simd->name,
+				 c->dtype, (int)c->m, (int)c->n, (int)c->k, (int)m);
 		free(o1.ptr);
 	}
 	free(ref);
@@ -257,25 +278,38 @@ static void linear_one(const struct linear_case *c)
 
 static void test_linear(void **state)
 {
-	static const struct { uint8_t dtype; uint16_t group; double tol; } types[] = {
-		{ TXDA_BF16, 0, 4e-3 }, { TXDA_F16, 0, 1e-5 }, { TXDA_F32, 0, 1e-5 },
-		{ TXDA_W8, 32, 1.2e-2 }, { TXDA_W8, 128, 1.2e-2 }, { TXDA_W4, 32, 1.2e-2 }, { TXDA_W4, 64, 1.2e-2 },
+	static const struct {
+		uint8_t dtype;
+		uint16_t group;
+		double tol;
+	} types[] = {
+		{TXDA_BF16, 0, 4e-3},  {TXDA_F16, 0, 1e-5},    {TXDA_F32, 0, 1e-5},
+		{TXDA_W8, 32, 1.2e-2}, {TXDA_W8, 128, 1.2e-2}, {TXDA_W4, 32, 1.2e-2},
+		{TXDA_W4, 64, 1.2e-2},
 	};
-	static const uint64_t shapes[][3] = { { 1, 32, 64 }, { 1, 70, 96 }, { 3, 33, 33 }, { 4, 64, 100 }, { 5, 96, 31 },
-		{ 12, 40, 256 }, { 13, 32, 320 }, { 16, 65, 1100 }, { 25, 160, 130 }, { 210, 70, 2080 } };
+	static const uint64_t shapes[][3] = {
+		{1, 32, 64},   {1, 70, 96},   {3, 33, 33},    {4, 64, 100},   {5, 96, 31},
+		{12, 40, 256}, {13, 32, 320}, {16, 65, 1100}, {25, 160, 130}, {210, 70, 2080}};
 
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
-			for (unsigned flags = 0; flags < 64; flags += s > 7 ? 21 : 5) {
-				struct linear_case c = { types[t].dtype, types[t].group, shapes[s][0], shapes[s][1], shapes[s][2],
-					.gated = flags & 1 && shapes[s][1] % 2 == 0, .bias = flags & 2, .norm = flags & 4,
-					.bf16_in = flags & 8, .tol = types[t].tol };
+			for (unsigned flags = 0; flags<64; flags += s> 7 ? 21 : 5) {
+				struct linear_case c = {types[t].dtype,
+							types[t].group,
+							shapes[s][0],
+							shapes[s][1],
+							shapes[s][2],
+							.gated = flags & 1 && shapes[s][1] % 2 == 0,
+							.bias = flags & 2,
+							.norm = flags & 4,
+							.bf16_in = flags & 8,
+							.tol = types[t].tol};
 
 				c.residual = !c.gated && flags & 16;
 				c.bf16_out = !c.residual && flags & 32;
 				if (c.gated || c.bf16_out)
-					c.tol = c.tol < 5e-3 ? 8e-3 : 4e-2;	/* silu is steep */
+					c.tol = c.tol < 5e-3 ? 8e-3 : 4e-2; /* silu is steep */
 				linear_one(&c);
 				if (types[t].dtype == TXDA_BF16) {
 					c.wide = true;
@@ -292,8 +326,9 @@ static void test_linear(void **state)
 
 static void test_linear_refuses(void **state)
 {
-	struct cm_tensor *x = f32(2, 64), *w = tiles(TXDA_BF16, TXDA_TILE32, 0, 32, 64), *out = f32(2, 32), *odd = f32(3, 32);
-	struct run r = { .l = { .in = { x, w }, .out = { out } } };
+	struct cm_tensor *x = f32(2, 64), *w = tiles(TXDA_BF16, TXDA_TILE32, 0, 32, 64),
+			 *out = f32(2, 32), *odd = f32(3, 32);
+	struct run r = {.l = {.in = {x, w}, .out = {out}}};
 
 	(void)state;
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
@@ -307,7 +342,7 @@ static void test_linear_refuses(void **state)
 	r.op.linear.act = 7;
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
 	assert_int_equal(r.fault.code, TXDA_FAULT_PROGRAM);
-	r.op.linear.act = TXDA_ACT_SILU_GATED;	/* needs a gated layout */
+	r.op.linear.act = TXDA_ACT_SILU_GATED; /* needs a gated layout */
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
 	r.op.linear.act = TXDA_ACT_NONE;
 	r.l.in[1] = NULL;
@@ -329,22 +364,27 @@ struct att {
 };
 
 /* K and V as stored: element of (sequence position, head, d). */
-static float cache_get(const struct att *a, unsigned block, unsigned in, unsigned h, unsigned d, bool v)
+static float cache_get(const struct att *a, unsigned block, unsigned in, unsigned h, unsigned d,
+		       bool v)
 {
 	const struct txda_op_attention *p = &a->r.op.attention;
 	unsigned pad = TXDA_KV_DIM(p->head_dim), bs = p->block_size;
-	uint64_t at = v ? (uint64_t)pad * bs + in / 2 * pad * 2 + d * 2 + in % 2 :
-			  (uint64_t)in / 16 * pad * 16 + d / 2 * 32 + in % 16 * 2 + d % 2;
-	const uint8_t *base = (const uint8_t *)a->cache->ptr + (a->r.l.precise ? 2 : 1) *
-		(block * a->cache->dim[1] + p->layer_offset + (uint64_t)h * pad * bs * 4);
+	uint64_t at = v ? (uint64_t)pad * bs + in / 2 * pad * 2 + d * 2 + in % 2
+			: (uint64_t)in / 16 * pad * 16 + d / 2 * 32 + in % 16 * 2 + d % 2;
+	const uint8_t *base =
+		(const uint8_t *)a->cache->ptr +
+		(a->r.l.precise ? 2 : 1) *
+			(block * a->cache->dim[1] + p->layer_offset + (uint64_t)h * pad * bs * 4);
 
-	return a->r.l.precise ? ((const float *)base)[at] : cm_bf16_to_f32(((const uint16_t *)base)[at]);
+	return a->r.l.precise ? ((const float *)base)[at]
+			      : cm_bf16_to_f32(((const uint16_t *)base)[at]);
 }
 
 static void att_new(struct att *a, const struct batch *b)
 {
 	unsigned tokens = 0, cols = 1, blocks = 3;
-	uint64_t layer = txda_kv_layer_bytes(b->hkv, b->dim, b->bs), off = 128, stride = layer + 192, at = 0, next = 0;
+	uint64_t layer = txda_kv_layer_bytes(b->hkv, b->dim, b->bs), off = 128,
+		 stride = layer + 192, at = 0, next = 0;
 
 	memset(a, 0, sizeof(*a));
 	for (unsigned s = 0; s < b->seqs; s++) {
@@ -356,7 +396,8 @@ static void att_new(struct att *a, const struct batch *b)
 	}
 	a->q = b->precise || b->wide ? f32(tokens, b->hq * b->dim) : bf16(tokens, b->hq * b->dim);
 	a->out = b->precise || b->wide ? f32(tokens, b->hq * b->dim) : bf16(tokens, b->hq * b->dim);
-	a->cache = tensor(TXDA_U8, TXDA_KV_PAGED, 0, blocks, stride, blocks * stride * (b->precise ? 2 : 1));
+	a->cache = tensor(TXDA_U8, TXDA_KV_PAGED, 0, blocks, stride,
+			  blocks * stride * (b->precise ? 2 : 1));
 	for (uint64_t i = 0; i < blocks * stride / 2; i++)
 		if (b->precise)
 			((float *)a->cache->ptr)[i] = frand();
@@ -373,9 +414,16 @@ static void att_new(struct att *a, const struct batch *b)
 		for (unsigned i = 0; i < (b->ctx[s] + b->bs - 1) / b->bs; i++)
 			((int32_t *)a->table->ptr)[s * cols + i] = (int32_t)(blocks - 1 - next++);
 	}
-	a->r = (struct run){ .l = { .in = { a->q, a->cache, a->table, a->spans, a->ctx }, .out = { a->out }, .precise = b->precise } };
-	a->r.op.attention = (struct txda_op_attention){ .n_heads = b->hq, .n_kv_heads = b->hkv, .head_dim = b->dim,
-		.block_size = b->bs, .layer_offset = off, .scale = 1.0f / sqrtf((float)b->dim) * 3, .window = b->window };
+	a->r = (struct run){.l = {.in = {a->q, a->cache, a->table, a->spans, a->ctx},
+				  .out = {a->out},
+				  .precise = b->precise}};
+	a->r.op.attention = (struct txda_op_attention){.n_heads = b->hq,
+						       .n_kv_heads = b->hkv,
+						       .head_dim = b->dim,
+						       .block_size = b->bs,
+						       .layer_offset = off,
+						       .scale = 1.0f / sqrtf((float)b->dim) * 3,
+						       .window = b->window};
 }
 
 static void att_free(struct att *a)
@@ -392,11 +440,15 @@ static void att_reference(const struct att *a, const struct batch *b, double *ou
 		for (unsigned i = 0; i < b->n[s]; i++, t++)
 			for (unsigned h = 0; h < b->hq; h++) {
 				unsigned pos = b->ctx[s] - b->n[s] + i, kvh = h * b->hkv / b->hq;
-				unsigned lo = b->window && pos >= b->window ? pos - b->window + 1 : 0;
-				double *o = out + (t * b->hq + h) * b->dim, sum = 0, top = -1e30, *e = calloc(pos + 1, 8);
+				unsigned lo =
+					b->window && pos >= b->window ? pos - b->window + 1 : 0;
+				double *o = out + (t * b->hq + h) * b->dim, sum = 0, top = -1e30,
+				       *e = calloc(pos + 1, 8);
 
 				for (unsigned p = lo; p <= pos; p++) {
-					unsigned blk = (unsigned)((int32_t *)a->table->ptr)[s * cols + p / b->bs];
+					unsigned blk =
+						(unsigned)((int32_t *)a->table
+								   ->ptr)[s * cols + p / b->bs];
 
 					for (unsigned d = 0; d < b->dim; d++)
 						e[p] += (double)q[(t * b->hq + h) * b->dim + d] *
@@ -409,10 +461,13 @@ static void att_reference(const struct att *a, const struct batch *b, double *ou
 				for (unsigned d = 0; d < b->dim; d++)
 					o[d] = 0;
 				for (unsigned p = lo; p <= pos; p++) {
-					unsigned blk = (unsigned)((int32_t *)a->table->ptr)[s * cols + p / b->bs];
+					unsigned blk =
+						(unsigned)((int32_t *)a->table
+								   ->ptr)[s * cols + p / b->bs];
 
 					for (unsigned d = 0; d < b->dim; d++)
-						o[d] += e[p] / sum * cache_get(a, blk, p % b->bs, kvh, d, true);
+						o[d] += e[p] / sum *
+							cache_get(a, blk, p % b->bs, kvh, d, true);
 				}
 				free(e);
 			}
@@ -420,7 +475,8 @@ static void att_reference(const struct att *a, const struct batch *b, double *ou
 }
 
 /* Runs tokens [from, from + n) of sequence @s alone and compares bits. */
-static void att_alone(const struct att *a, const struct batch *b, unsigned s, uint64_t token0, unsigned from, unsigned n)
+static void att_alone(const struct att *a, const struct batch *b, unsigned s, uint64_t token0,
+		      unsigned from, unsigned n)
 {
 	size_t es = b->precise || b->wide ? 4 : 2, row = b->hq * b->dim * es;
 	struct cm_tensor q = *a->q, out = *a->out, table = *a->table;
@@ -441,7 +497,8 @@ static void att_alone(const struct att *a, const struct batch *b, unsigned s, ui
 	r.l.out[0] = &out;
 	assert_int_equal(run_op(&r, TXDA_OP_ATTENTION, 4), 0);
 	if (memcmp(out.ptr, (uint8_t *)a->out->ptr + (token0 + from) * row, n * row))
-		fail_msg("%s: sequence %u: tokens %u to %u differ when run alone", cm_simd->name, s, from, from + n);
+		fail_msg("%s: sequence %u: tokens %u to %u differ when run alone", cm_simd->name, s,
+			 from, from + n);
 	free(out.ptr);
 	drop(spans), drop(ctx);
 }
@@ -462,11 +519,12 @@ static void att_case(const struct batch *b)
 	if (!(err < (b->precise ? 1e-6 : 6e-3)))
 		fail_msg("%s: attention dim %u: error %g", cm_simd->name, b->dim, err);
 	for (unsigned s = 0; s < b->seqs; at += b->n[s], s++) {
-		static const unsigned chunks[] = { 1, 7, 64 };
+		static const unsigned chunks[] = {1, 7, 64};
 
 		for (unsigned c = 0; c < 3; c++)
 			for (unsigned i = 0; i < b->n[s]; i += chunks[c])
-				att_alone(&a, b, s, at, i, b->n[s] - i < chunks[c] ? b->n[s] - i : chunks[c]);
+				att_alone(&a, b, s, at, i,
+					  b->n[s] - i < chunks[c] ? b->n[s] - i : chunks[c]);
 	}
 	free(ref);
 	free(got);
@@ -475,27 +533,27 @@ static void att_case(const struct batch *b)
 
 static void test_attention(void **state)
 {
-	static const unsigned ctx[] = { 1, 17, 64, 130, 90 }, n[] = { 1, 17, 1, 3, 90 };
-	static const unsigned long_ctx[] = { 1537, 700 }, long_n[] = { 1, 1 }, pre_n[] = { 40, 1 };
+	static const unsigned ctx[] = {1, 17, 64, 130, 90}, n[] = {1, 17, 1, 3, 90};
+	static const unsigned long_ctx[] = {1537, 700}, long_n[] = {1, 1}, pre_n[] = {40, 1};
 
 	(void)state;
 	for (unsigned p = 0; p < 2; p++) {
-		att_case(&(struct batch){ 4, 2, 64, 32, 5, 0, ctx, n, p });
-		att_case(&(struct batch){ 8, 2, 32, 32, 5, 0, ctx, n, p, .wide = true });
-		att_case(&(struct batch){ 6, 6, 16, 16, 5, 0, ctx, n, p });
-		att_case(&(struct batch){ 3, 1, 40, 64, 5, 20, ctx, n, p });
-		att_case(&(struct batch){ 8, 2, 128, 128, 5, 0, ctx, n, p });
-		att_case(&(struct batch){ 24, 1, 32, 32, 2, 0, ctx, n, p });
+		att_case(&(struct batch){4, 2, 64, 32, 5, 0, ctx, n, p});
+		att_case(&(struct batch){8, 2, 32, 32, 5, 0, ctx, n, p, .wide = true});
+		att_case(&(struct batch){6, 6, 16, 16, 5, 0, ctx, n, p});
+		att_case(&(struct batch){3, 1, 40, 64, 5, 20, ctx, n, p});
+		att_case(&(struct batch){8, 2, 128, 128, 5, 0, ctx, n, p});
+		att_case(&(struct batch){24, 1, 32, 32, 2, 0, ctx, n, p});
 		/* split over cores, and the same keys folded by one */
-		att_case(&(struct batch){ 2, 1, 64, 32, 2, 0, long_ctx, long_n, p });
-		att_case(&(struct batch){ 2, 1, 64, 32, 2, 600, long_ctx, pre_n, p });
+		att_case(&(struct batch){2, 1, 64, 32, 2, 0, long_ctx, long_n, p});
+		att_case(&(struct batch){2, 1, 64, 32, 2, 600, long_ctx, pre_n, p});
 	}
 }
 
 static void test_attention_refuses(void **state)
 {
-	static const unsigned ctx[] = { 40 }, n[] = { 4 };
-	const struct batch b = { 4, 2, 64, 32, 1, 0, ctx, n, false };
+	static const unsigned ctx[] = {40}, n[] = {4};
+	const struct batch b = {4, 2, 64, 32, 1, 0, ctx, n, false};
 	struct att a;
 	int32_t keep;
 
@@ -509,12 +567,12 @@ static void test_attention_refuses(void **state)
 	((int32_t *)a.table->ptr)[1] = -1;
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
 	((int32_t *)a.table->ptr)[1] = keep;
-	((int32_t *)a.ctx->ptr)[0] = 65;	/* more blocks than the table has */
+	((int32_t *)a.ctx->ptr)[0] = 65; /* more blocks than the table has */
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	((int32_t *)a.ctx->ptr)[0] = 3;		/* fewer than the step brings */
+	((int32_t *)a.ctx->ptr)[0] = 3; /* fewer than the step brings */
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
 	((int32_t *)a.ctx->ptr)[0] = 40;
-	((int32_t *)a.spans->ptr)[0] = 1;	/* past T */
+	((int32_t *)a.spans->ptr)[0] = 1; /* past T */
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
 	((int32_t *)a.spans->ptr)[0] = 0;
 	a.r.op.attention.layer_offset = a.cache->dim[1];
@@ -536,28 +594,41 @@ static void test_rope_kv(void **state)
 
 	(void)state;
 	for (unsigned precise = 0; precise < 2; precise++) {
-		struct cm_tensor *pos = i32(T, 0), *freq = f32(P, 0), *table = f32(T, 2 * P), *qkv = f32(T, (HQ + 2 * HKV) * D);
-		struct cm_tensor *slots = i32(T, 0), *kn = f32(D, 0), *q = precise ? f32(T, HQ * D) : bf16(T, HQ * D);
+		struct cm_tensor *pos = i32(T, 0), *freq = f32(P, 0), *table = f32(T, 2 * P),
+				 *qkv = f32(T, (HQ + 2 * HKV) * D);
+		struct cm_tensor *slots = i32(T, 0), *kn = f32(D, 0),
+				 *q = precise ? f32(T, HQ * D) : bf16(T, HQ * D);
 		uint64_t layer = txda_kv_layer_bytes(HKV, D, BS);
-		struct cm_tensor *cache = tensor(TXDA_U8, TXDA_KV_PAGED, 0, 4, layer, 4 * layer * 2);
-		struct run r = { .l = { .in = { pos, freq }, .out = { table } } };
-		struct att a = { .cache = cache };
+		struct cm_tensor *cache =
+			tensor(TXDA_U8, TXDA_KV_PAGED, 0, 4, layer, 4 * layer * 2);
+		struct run r = {.l = {.in = {pos, freq}, .out = {table}}};
+		struct att a = {.cache = cache};
 		double worst = 0;
 
 		for (int t = 0; t < T; t++) {
 			((int32_t *)pos->ptr)[t] = 3 * t;
 			((int32_t *)slots->ptr)[t] = t == 5 ? -1 : 63 - 2 * t;
 		}
-		r.op.rope_table = (struct txda_op_rope_table){ .scale = 1, .base = 10000, .factor = 1, .max_position = 100 };
+		r.op.rope_table = (struct txda_op_rope_table){
+			.scale = 1, .base = 10000, .factor = 1, .max_position = 100};
 		assert_int_equal(run_op(&r, TXDA_OP_ROPE_TABLE, 2), 0);
-		r = (struct run){ .l = { .in = { qkv, table, slots, NULL, kn }, .out = { q, cache }, .precise = precise } };
-		r.op.rope_kv = (struct txda_op_rope_kv){ .n_heads = HQ, .n_kv_heads = HKV, .head_dim = D, .block_size = BS, .eps = 1e-6f };
+		r = (struct run){.l = {.in = {qkv, table, slots, NULL, kn},
+				       .out = {q, cache},
+				       .precise = precise}};
+		r.op.rope_kv = (struct txda_op_rope_kv){.n_heads = HQ,
+							.n_kv_heads = HKV,
+							.head_dim = D,
+							.block_size = BS,
+							.eps = 1e-6f};
 		assert_int_equal(run_op(&r, TXDA_OP_ROPE_KV, 2), 0);
 		a.r.l.precise = precise;
-		a.r.op.attention = (struct txda_op_attention){ .n_kv_heads = HKV, .head_dim = D, .block_size = BS };
+		a.r.op.attention = (struct txda_op_attention){
+			.n_kv_heads = HKV, .head_dim = D, .block_size = BS};
 		for (int t = 0; t < T; t++)
 			for (unsigned h = 0; h < HKV && t != 5; h++) {
-				const float *k = (float *)qkv->ptr + (t * (HQ + 2 * HKV) + HQ + h) * D, *v = k + HKV * D;
+				const float *k = (float *)qkv->ptr +
+						 (t * (HQ + 2 * HKV) + HQ + h) * D,
+					    *v = k + HKV * D;
 				int slot = ((int32_t *)slots->ptr)[t];
 				double ss = 0;
 
@@ -566,14 +637,20 @@ static void test_rope_kv(void **state)
 				ss = 1 / sqrt(ss / D + 1e-6);
 				for (int d = 0; d < D; d++) {
 					int i = d % P;
-					double ang = 3 * t * (double)((float *)freq->ptr)[i], x = k[d] * ss * ((float *)kn->ptr)[d], want = x;
-					double gk = cache_get(&a, slot / BS, slot % BS, h, d, false);
+					double ang = 3 * t * (double)((float *)freq->ptr)[i],
+					       x = k[d] * ss * ((float *)kn->ptr)[d], want = x;
+					double gk =
+						cache_get(&a, slot / BS, slot % BS, h, d, false);
 					double gv = cache_get(&a, slot / BS, slot % BS, h, d, true);
 
 					if (d < P)
-						want = x * cos(ang) - k[d + P] * ss * ((float *)kn->ptr)[d + P] * sin(ang);
+						want = x * cos(ang) -
+						       k[d + P] * ss * ((float *)kn->ptr)[d + P] *
+							       sin(ang);
 					else if (d < 2 * P)
-						want = x * cos(ang) + k[d - P] * ss * ((float *)kn->ptr)[d - P] * sin(ang);
+						want = x * cos(ang) +
+						       k[d - P] * ss * ((float *)kn->ptr)[d - P] *
+							       sin(ang);
 					worst = fmax(worst, fmax(fabs(gk - want), fabs(gv - v[d])));
 				}
 			}
@@ -581,7 +658,8 @@ static void test_rope_kv(void **state)
 		((int32_t *)slots->ptr)[2] = 64;
 		assert_int_equal(run_op(&r, TXDA_OP_ROPE_KV, 2), -EINVAL);
 		assert_int_equal(r.fault.code, TXDA_FAULT_INDEX);
-		drop(pos), drop(freq), drop(table), drop(qkv), drop(slots), drop(kn), drop(q), drop(cache);
+		drop(pos), drop(freq), drop(table), drop(qkv), drop(slots), drop(kn), drop(q),
+			drop(cache);
 	}
 }
 
@@ -589,11 +667,11 @@ static void test_topk(void **state)
 {
 	enum { V = 1013, K = 64 };
 	struct cm_tensor *x = f32(3, V), *idx = i32(3, K), *val = f32(3, K), *lse = f32(3, 0);
-	struct run r = { .l = { .in = { x }, .out = { idx, val, lse } } };
+	struct run r = {.l = {.in = {x}, .out = {idx, val, lse}}};
 	float *row = x->ptr;
 
 	(void)state;
-	row[3] = row[900] = 2.0f;		/* equals: the lower index first */
+	row[3] = row[900] = 2.0f; /* equals: the lower index first */
 	row[V + 7] = NAN;
 	row[V + 500] = INFINITY;
 	for (int i = 0; i < V; i++)
@@ -622,18 +700,20 @@ static void test_topk(void **state)
 static void test_rows(void **state)
 {
 	enum { V = 50, H = 72, T = 35 };
-	struct cm_tensor *table = tiles(TXDA_W8, TXDA_TILE32, 32, V, H), *tokens = i32(T, 0), *x = f32(T, H), *w = f32(H, 0);
+	struct cm_tensor *table = tiles(TXDA_W8, TXDA_TILE32, 32, V, H), *tokens = i32(T, 0),
+			 *x = f32(T, H), *w = f32(H, 0);
 	struct cm_tensor *rows = i32(2, 0), *got = f32(2, H), *y = f32(T, H);
-	struct run r = { .l = { .in = { tokens, table }, .out = { x } } };
+	struct run r = {.l = {.in = {tokens, table}, .out = {x}}};
 
 	(void)state;
 	for (int t = 0; t < T; t++)
 		((int32_t *)tokens->ptr)[t] = 10 + t;
-	r.op.embed = (struct txda_op_embed){ .first = 20, .vocab = 100, .scale = 2 };
+	r.op.embed = (struct txda_op_embed){.first = 20, .vocab = 100, .scale = 2};
 	assert_int_equal(run_op(&r, TXDA_OP_EMBED, 2), 0);
 	for (int h = 0; h < H; h++) {
-		assert_true(((float *)x->ptr)[h] == 0);				/* token 10 is another chip's */
-		assert_true(((float *)x->ptr)[12 * H + h] == 2 * cm_tile_get(table, 2, (uint64_t)h));
+		assert_true(((float *)x->ptr)[h] == 0); /* token 10 is another chip's */
+		assert_true(((float *)x->ptr)[12 * H + h] ==
+			    2 * cm_tile_get(table, 2, (uint64_t)h));
 	}
 	((int32_t *)tokens->ptr)[34] = 100;
 	assert_int_equal(run_op(&r, TXDA_OP_EMBED, 2), -EINVAL);
@@ -641,13 +721,13 @@ static void test_rows(void **state)
 
 	((int32_t *)rows->ptr)[0] = 34;
 	((int32_t *)rows->ptr)[1] = 11;
-	r = (struct run){ .l = { .in = { x, rows }, .out = { got } } };
+	r = (struct run){.l = {.in = {x, rows}, .out = {got}}};
 	assert_int_equal(run_op(&r, TXDA_OP_GATHER_ROWS, 2), 0);
 	assert_memory_equal((float *)got->ptr + H, (float *)x->ptr + 11 * H, H * 4);
 	((int32_t *)rows->ptr)[0] = -1;
 	assert_int_equal(run_op(&r, TXDA_OP_GATHER_ROWS, 2), -EINVAL);
 
-	r = (struct run){ .l = { .in = { x, w }, .out = { y } } };
+	r = (struct run){.l = {.in = {x, w}, .out = {y}}};
 	r.op.rmsnorm.eps = 1e-5f;
 	assert_int_equal(run_op(&r, TXDA_OP_RMSNORM, 2), 0);
 	{
@@ -655,7 +735,8 @@ static void test_rows(void **state)
 
 		cm_precise_norm(one, (float *)x->ptr + 12 * H, w->ptr, H, 1e-5f);
 		for (int h = 0; h < H; h++)
-			assert_true(fabsf(one[h] - ((float *)y->ptr)[12 * H + h]) < 1e-5f * (1 + fabsf(one[h])));
+			assert_true(fabsf(one[h] - ((float *)y->ptr)[12 * H + h]) <
+				    1e-5f * (1 + fabsf(one[h])));
 	}
 	drop(table), drop(tokens), drop(x), drop(w), drop(rows), drop(got), drop(y);
 }
@@ -663,8 +744,9 @@ static void test_rows(void **state)
 static void test_collectives(void **state)
 {
 	enum { M = 9, W = 40, V = 70 };
-	struct cm_tensor *x[2] = { f32(M, W), f32(M, W) }, *res = f32(M, W), *out[2] = { f32(M, W), f32(M, W) }, *all = f32(M, V);
-	struct run r[2] = { 0 };
+	struct cm_tensor *x[2] = {f32(M, W), f32(M, W)}, *res = f32(M, W),
+			 *out[2] = {f32(M, W), f32(M, W)}, *all = f32(M, V);
+	struct run r[2] = {0};
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
@@ -689,8 +771,9 @@ static void test_collectives(void **state)
 	assert_int_equal(run_op(&r[0], TXDA_OP_ALL_GATHER, 2), 0);
 	for (int m = 0; m < M; m++)
 		for (int v = 0; v < V; v++)
-			assert_true(((float *)all->ptr)[m * V + v] == ((float *)x[v / W]->ptr)[m * W + v % W]);
-	r[0].l.out[0] = out[0];		/* too narrow for two ranks */
+			assert_true(((float *)all->ptr)[m * V + v] ==
+				    ((float *)x[v / W]->ptr)[m * W + v % W]);
+	r[0].l.out[0] = out[0]; /* too narrow for two ranks */
 	assert_int_equal(run_op(&r[0], TXDA_OP_ALL_GATHER, 2), -EINVAL);
 	drop(x[0]), drop(x[1]), drop(res), drop(out[0]), drop(out[1]), drop(all);
 }
@@ -702,24 +785,29 @@ static int choose_path(void **state)
 	return cm_ops_init(*state, &name);
 }
 
-#define ON(path, f) { #f " (" path ")", f, choose_path, NULL, (void *)path }
-#define ON_PATH(path)												\
-	ON(path, test_linear), ON(path, test_linear_refuses), ON(path, test_attention), ON(path, test_attention_refuses),	\
-	ON(path, test_rope_kv), ON(path, test_topk), ON(path, test_rows), ON(path, test_collectives)
+#define ON(path, f)                                                                                \
+	{                                                                                          \
+#f " (" path ")", f, choose_path, NULL, (void *)path                               \
+	}
+#define ON_PATH(path)                                                                              \
+	ON(path, test_linear), ON(path, test_linear_refuses), ON(path, test_attention),            \
+		ON(path, test_attention_refuses), ON(path, test_rope_kv), ON(path, test_topk),     \
+		ON(path, test_rows), ON(path, test_collectives)
 
 int main(void)
 {
-	static const struct CMUnitTest c[] = { ON_PATH("c") }, avx2[] = { ON_PATH("avx2") },
-		avx512[] = { ON_PATH("avx512") }, avx512bf16[] = { ON_PATH("avx512bf16") };
+	static const struct CMUnitTest c[] = {ON_PATH("c")}, avx2[] = {ON_PATH("avx2")},
+				       avx512[] = {ON_PATH("avx512")},
+				       avx512bf16[] = {ON_PATH("avx512bf16")};
 	const char *name;
 	int failed = cmocka_run_group_tests_name("ops: c", c, NULL, NULL);
 
-#define IF_HAS(path)										\
-	do {											\
-		if (cm_ops_init(#path, &name))							\
-			printf("this CPU has no %s: that path is not tested here\n", #path);	\
-		else										\
-			failed += cmocka_run_group_tests_name("ops: " #path, path, NULL, NULL);	\
+#define IF_HAS(path)                                                                               \
+	do {                                                                                       \
+		if (cm_ops_init(#path, &name))                                                     \
+			printf("this CPU has no %s: that path is not tested here\n", #path);       \
+		else                                                                               \
+			failed += cmocka_run_group_tests_name("ops: " #path, path, NULL, NULL);    \
 	} while (0)
 	IF_HAS(avx2);
 	IF_HAS(avx512);

@@ -15,9 +15,9 @@
 #include <immintrin.h>
 #endif
 
-#define BUFFER_BYTES	(256ull << 20)	/* each thread's; far beyond any cache it could own */
-#define MAX_THREADS	64
-#define PASSES		5
+#define BUFFER_BYTES (256ull << 20) /* each thread's; far beyond any cache it could own */
+#define MAX_THREADS  64
+#define PASSES	     5
 
 struct worker {
 	pthread_t thread;
@@ -33,7 +33,8 @@ static uint8_t *buffers[MAX_THREADS];
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) static void read_avx512(struct worker *w)
 {
-	__m512i s[4] = { _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512() };
+	__m512i s[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+			_mm512_setzero_si512()};
 
 	for (size_t i = 0; i < BUFFER_BYTES; i += 256) {
 		_mm_prefetch((const char *)w->buffer + i + 2048, _MM_HINT_T0);
@@ -50,28 +51,29 @@ __attribute__((target("avx512f"))) static void read_avx512(struct worker *w)
 #define DOT_STEPS 1000000
 
 /*
- * 12 independent sums: enough to hide the latency of two units. Written as instructions on named registers, since a compiler may fold,
- * reorder or spill anything else.
+ * 12 independent sums: enough to hide the latency of two units. Written as instructions on named
+ * registers, since a compiler may fold, reorder or spill anything else.
  */
-#define DOT_BLOCK(I, A, B, R)								\
-	I " %%" A ", %%" B ", %%" R "0\n" I " %%" A ", %%" B ", %%" R "1\n"		\
-	I " %%" A ", %%" B ", %%" R "2\n" I " %%" A ", %%" B ", %%" R "3\n"		\
-	I " %%" A ", %%" B ", %%" R "4\n" I " %%" A ", %%" B ", %%" R "5\n"		\
-	I " %%" A ", %%" B ", %%" R "6\n" I " %%" A ", %%" B ", %%" R "7\n"		\
-	I " %%" A ", %%" B ", %%" R "8\n" I " %%" A ", %%" B ", %%" R "9\n"		\
-	I " %%" A ", %%" B ", %%" R "10\n" I " %%" A ", %%" B ", %%" R "11\n"
+#define DOT_BLOCK(I, A, B, R)                                                                      \
+	I " %%" A ", %%" B ", %%" R "0\n" I " %%" A ", %%" B ", %%" R "1\n" I " %%" A ", %%" B     \
+	  ", %%" R "2\n" I " %%" A ", %%" B ", %%" R "3\n" I " %%" A ", %%" B ", %%" R "4\n" I     \
+	  " %%" A ", %%" B ", %%" R "5\n" I " %%" A ", %%" B ", %%" R "6\n" I " %%" A ", %%" B     \
+	  ", %%" R "7\n" I " %%" A ", %%" B ", %%" R "8\n" I " %%" A ", %%" B ", %%" R "9\n" I     \
+	  " %%" A ", %%" B ", %%" R "10\n" I " %%" A ", %%" B ", %%" R "11\n"
 
 #define DOT_SUMS 12
 
-#define DOT_WORK(NAME, INSN, REG)								\
-static void NAME(struct worker *w)								\
-{												\
-	(void)w;										\
-	for (int n = 0; n < DOT_STEPS; n++)							\
-		__asm__ volatile(DOT_BLOCK(INSN, REG "14", REG "15", REG) : : :			\
-				 "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",	\
-				 "xmm8", "xmm9", "xmm10", "xmm11");				\
-}
+#define DOT_WORK(NAME, INSN, REG)                                                                  \
+	static void NAME(struct worker *w)                                                         \
+	{                                                                                          \
+		(void)w;                                                                           \
+		for (int n = 0; n < DOT_STEPS; n++)                                                \
+			__asm__ volatile(DOT_BLOCK(INSN, REG "14", REG "15", REG)                  \
+					 :                                                         \
+					 :                                                         \
+					 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", \
+					   "xmm7", "xmm8", "xmm9", "xmm10", "xmm11");              \
+	}
 
 DOT_WORK(fma_avx512, "vfmadd231ps", "zmm")
 DOT_WORK(dot_bf16, "vdpbf16ps", "zmm")
@@ -81,12 +83,14 @@ DOT_WORK(madd_avx2, "vpmaddwd", "ymm")
 
 __attribute__((target("avx2"))) static void read_avx2(struct worker *w)
 {
-	__m256i s[4] = { _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256() };
+	__m256i s[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+			_mm256_setzero_si256()};
 	uint64_t out[4];
 
 	for (size_t i = 0; i < BUFFER_BYTES; i += 128)
 		for (int j = 0; j < 4; j++)
-			s[j] = _mm256_xor_si256(s[j], _mm256_load_si256((const __m256i *)(w->buffer + i + j * 32)));
+			s[j] = _mm256_xor_si256(
+				s[j], _mm256_load_si256((const __m256i *)(w->buffer + i + j * 32)));
 	for (int j = 0; j < 4; j++) {
 		_mm256_storeu_si256((__m256i *)out, s[j]);
 		w->sink += out[0] ^ out[1] ^ out[2] ^ out[3];
@@ -98,7 +102,7 @@ __attribute__((target("avx2"))) static void read_avx2(struct worker *w)
 static void read_plain(struct worker *w)
 {
 	const uint64_t *p = (const uint64_t *)w->buffer;
-	uint64_t s[4] = { 0 };
+	uint64_t s[4] = {0};
 
 	for (size_t i = 0; i < BUFFER_BYTES / 8; i += 4)
 		for (int j = 0; j < 4; j++)
@@ -119,10 +123,11 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* Seconds of the fastest pass of @work on all threads at once, from the first start to the last end. */
+/* Seconds of the fastest pass of @work on all threads at once, from the first start to the last
+ * end. */
 static double best_pass(unsigned threads, void (*work)(struct worker *w))
 {
-	struct worker w[MAX_THREADS] = { 0 };
+	struct worker w[MAX_THREADS] = {0};
 	pthread_barrier_t barrier;
 	double best = 1e9;
 
@@ -157,7 +162,8 @@ static int make_buffers(unsigned threads)
 
 		if (buffers[i])
 			continue;
-		p = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		p = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
 		if (p == MAP_FAILED)
 			return -errno;
 		madvise(p, BUFFER_BYTES, MADV_HUGEPAGE);
@@ -179,7 +185,7 @@ void ceiling_free(void)
 #if defined(__x86_64__)
 static void measure_dots(unsigned threads, struct ceiling *c)
 {
-	double n = threads * (double)DOT_STEPS * DOT_SUMS * 1e-9;	/* 10^9 instructions */
+	double n = threads * (double)DOT_STEPS * DOT_SUMS * 1e-9; /* 10^9 instructions */
 
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
 		c->bf16_gflops = n * 32 / best_pass(threads, fma_avx512);
@@ -205,8 +211,8 @@ static void measure_dots(unsigned threads, struct ceiling *c)
 
 int ceiling_measure(unsigned threads, struct ceiling *ret)
 {
-	struct ceiling c = { .bf16_by = "unknown", .int8_by = "unknown" };
-	void (*reader)(struct worker *w) = read_plain;
+	struct ceiling c = {.bf16_by = "unknown", .int8_by = "unknown"};
+	void (*reader)(struct worker * w) = read_plain;
 	int err;
 
 	threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;

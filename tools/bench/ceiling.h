@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What this machine can do at most, measured now: the figures that a benchmark's results are fractions of.
+ * What this machine can do at most, measured now: the figures that a benchmark's results are
+ * fractions of.
  *
- * Each is the best of several short passes with all cores at once. Shared machines change their state from minute to minute, so a
- * benchmark measures before and after each timed run and compares with the mean of both.
+ * Each is the best of several short passes with all cores at once. Shared machines change their
+ * state from minute to minute, so a benchmark measures before and after each timed run and compares
+ * with the mean of both.
  */
 #ifndef TXDA_BENCH_CEILING_H
 #define TXDA_BENCH_CEILING_H
 
 struct ceiling {
-	double read_gbs;	/* memory read bandwidth, GB/s */
-	double bf16_gflops;	/* products of bf16 values summed in float32, 2 flops each: the best instruction of the CPU */
-	double int8_gops;	/* products of int8 values summed in int32 */
-	const char *bf16_by;	/* that instruction */
+	double read_gbs;     /* memory read bandwidth, GB/s */
+	double bf16_gflops;  /* products of bf16 values summed in float32, 2 flops each: the best
+				instruction of the CPU */
+	double int8_gops;    /* products of int8 values summed in int32 */
+	const char *bf16_by; /* that instruction */
 	const char *int8_by;
 };
 
 /* @threads: cores to load, each with buffers of its own. 0 or -errno. */
 int ceiling_measure(unsigned threads, struct ceiling *ret);
-void ceiling_free(void);	/* the buffers kept between measurements */
+void ceiling_free(void); /* the buffers kept between measurements */
 
 #endif

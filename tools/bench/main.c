@@ -21,13 +21,15 @@ extern char **environ;
 static const char usage[] =
 	"usage: txda-bench [options] [CASE...]\n"
 	"\n"
-	"Runs each compiled model without a server and compares it with the machine's ceilings, measured\n"
+	"Runs each compiled model without a server and compares it with the machine's ceilings, "
+	"measured\n"
 	"right before and after. Without CASE: synthetic models of Qwen3-0.6B's shape.\n"
 	"\n"
 	"  --synthetic NAME   the made-up model (qwen3-0.6b)\n"
 	"  --weights LIST     its weight types (bf16,w8,w4)\n"
 	"  --tp N             its chips (1)\n"
-	"  --dir DIR          where made-up models are kept ($XDG_CACHE_HOME/txda/bench or ~/.cache/txda/bench)\n"
+	"  --dir DIR          where made-up models are kept ($XDG_CACHE_HOME/txda/bench or "
+	"~/.cache/txda/bench)\n"
 	"  --prompt N         prefill length (512)\n"
 	"  --gen N            decode steps timed (16)\n"
 	"  --batch LIST       sequences decoded at once (1,16)\n"
@@ -46,13 +48,14 @@ struct options {
 struct result {
 	const char *what;
 	unsigned batch;
-	double seconds;		/* median of a step */
+	double seconds; /* median of a step */
 	double tokens_per_s;
 	double gbs, gflops;
 	struct ceiling before, after;
 };
 
-/* A neighbour's build must not halve a result: a scheduling group of our own, at the best priority that we may have. */
+/* A neighbour's build must not halve a result: a scheduling group of our own, at the best priority
+ * that we may have. */
 static void own_autogroup(void)
 {
 	int fd;
@@ -62,7 +65,9 @@ static void own_autogroup(void)
 	if (fd < 0)
 		return;
 	if (write(fd, "-15", 3) < 0 && write(fd, "0", 1) < 0)
-		fprintf(stderr, "txda-bench: no own scheduling priority (%s); neighbours may disturb\n", strerror(errno));
+		fprintf(stderr,
+			"txda-bench: no own scheduling priority (%s); neighbours may disturb\n",
+			strerror(errno));
 	close(fd);
 }
 
@@ -117,7 +122,7 @@ static double copy_gbs(void)
 /* Submit to fence of a stream with one NOP, by the waiting thread, microseconds. */
 static double round_trip_us(struct txda_context *context)
 {
-	struct txda_pkt nop = { .op = TXDA_PKT_NOP, .bytes = sizeof(nop) };
+	struct txda_pkt nop = {.op = TXDA_PKT_NOP, .bytes = sizeof(nop)};
 	struct txda_device *device;
 	struct txda_queue *queue;
 	enum { N = 2001 };
@@ -131,7 +136,8 @@ static double round_trip_us(struct txda_context *context)
 
 		for (i = 0; i < N; i++) {
 			v[i] = clock_s();
-			if (txda_queue_submit(queue, &nop, sizeof(nop), TXDA_SUBMIT_WAIT_SOON, &fence) ||
+			if (txda_queue_submit(queue, &nop, sizeof(nop), TXDA_SUBMIT_WAIT_SOON,
+					      &fence) ||
 			    txda_queue_wait(queue, fence, TXDA_FOREVER))
 				break;
 			v[i] = clock_s() - v[i];
@@ -154,7 +160,7 @@ static int timed(struct runner *r, struct result *res, unsigned n, unsigned step
 	steps = steps > 256 ? 256 : steps;
 	if (ceiling_measure(cpus(), &res->before))
 		return -ENOMEM;
-	err = runner_step(r, n, &ignored);	/* warm-up */
+	err = runner_step(r, n, &ignored); /* warm-up */
 	for (unsigned i = 0; i < steps && !err; i++) {
 		if (n > 1) {
 			err = runner_start(r, r->seqs, n + 1);
@@ -175,7 +181,8 @@ static double flops(const struct runner *r, unsigned seqs, unsigned n, unsigned 
 	const struct txda_model_info *i = &r->info;
 	double keys = (double)n * (context - n) + n * (n + 1.0) / 2;
 
-	return seqs * ((double)n * (double)i->flops_per_token + (double)i->flops_per_row + keys * (double)i->flops_per_key);
+	return seqs * ((double)n * (double)i->flops_per_token + (double)i->flops_per_row +
+		       keys * (double)i->flops_per_key);
 }
 
 static double mean(double a, double b)
@@ -188,27 +195,35 @@ static bool int8_weights(const char *weights)
 	return !strcmp(weights, "w8") || !strcmp(weights, "w4");
 }
 
-static void print_result(const struct options *o, const struct runner *r, const struct result *x, bool *first)
+static void print_result(const struct options *o, const struct runner *r, const struct result *x,
+			 bool *first)
 {
 	double read = mean(x->before.read_gbs, x->after.read_gbs);
 	bool int8 = int8_weights(r->info.weights);
-	double peak = int8 ? mean(x->before.int8_gops, x->after.int8_gops) : mean(x->before.bf16_gflops, x->after.bf16_gflops);
+	double peak = int8 ? mean(x->before.int8_gops, x->after.int8_gops)
+			   : mean(x->before.bf16_gflops, x->after.bf16_gflops);
 	bool prefill = !strcmp(x->what, "prefill");
 
 	if (o->json) {
-		printf("%s{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"%s\",\"batch\":%u,\"step_ms\":%.4f,\"tokens_per_s\":%.2f,"
-		       "\"weight_gb_per_s\":%.2f,\"read_ceiling_gb_per_s\":%.2f,\"gflops\":%.1f,\"dot_ceiling_gflops\":%.1f}",
-		       *first ? "" : ",\n", r->info.name, r->info.weights, r->info.tp, x->what, x->batch, x->seconds * 1e3,
-		       x->tokens_per_s, x->gbs, read, x->gflops, peak);
+		printf("%s{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"%s\",\"batch\":"
+		       "%u,\"step_ms\":%.4f,\"tokens_per_s\":%.2f,"
+		       "\"weight_gb_per_s\":%.2f,\"read_ceiling_gb_per_s\":%.2f,\"gflops\":%.1f,"
+		       "\"dot_ceiling_gflops\":%.1f}",
+		       *first ? "" : ",\n", r->info.name, r->info.weights, r->info.tp, x->what,
+		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, read, x->gflops, peak);
 		*first = false;
 		return;
 	}
 	if (prefill)
-		printf("  prefill %4u tokens    %9.2f ms  %9.1f tok/s   %7.1f Gflop/s = %3.0f%% of the %s peak %.0f\n", o->prompt,
-		       x->seconds * 1e3, x->tokens_per_s, x->gflops, 100 * x->gflops / peak, int8 ? "int8" : "bf16", peak);
+		printf("  prefill %4u tokens    %9.2f ms  %9.1f tok/s   %7.1f Gflop/s = %3.0f%% of "
+		       "the %s peak %.0f\n",
+		       o->prompt, x->seconds * 1e3, x->tokens_per_s, x->gflops,
+		       100 * x->gflops / peak, int8 ? "int8" : "bf16", peak);
 	else
-		printf("  decode  %4u at once   %9.2f ms  %9.1f tok/s   %7.1f GB/s    = %3.0f%% of the bandwidth %.1f\n", x->batch,
-		       x->seconds * 1e3, x->tokens_per_s, x->gbs, 100 * x->gbs / read, read);
+		printf("  decode  %4u at once   %9.2f ms  %9.1f tok/s   %7.1f GB/s    = %3.0f%% of "
+		       "the bandwidth %.1f\n",
+		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, 100 * x->gbs / read,
+		       read);
 	fflush(stdout);
 }
 
@@ -273,10 +288,11 @@ static int print_ops(struct runner *r, unsigned n)
 		span = r->timing[count - 1].end_ns - r->timing[0].start_ns;
 		qsort(sum, (size_t)sums, sizeof(*sum), by_time);
 		for (int i = 0; i < sums; i++)
-			printf("    %-44s %4u calls %10.1f us %5.1f%%\n", sum[i].name, sum[i].calls, (double)sum[i].ns * 1e-3,
-			       100.0 * (double)sum[i].ns / (double)span);
-		printf("    %-44s            %10.1f us %5.1f%%   (step %.1f us)\n", "between ops", (double)(span - busy) * 1e-3,
-		       100.0 * (double)(span - busy) / (double)span, seconds * 1e6);
+			printf("    %-44s %4u calls %10.1f us %5.1f%%\n", sum[i].name, sum[i].calls,
+			       (double)sum[i].ns * 1e-3, 100.0 * (double)sum[i].ns / (double)span);
+		printf("    %-44s            %10.1f us %5.1f%%   (step %.1f us)\n", "between ops",
+		       (double)(span - busy) * 1e-3, 100.0 * (double)(span - busy) / (double)span,
+		       seconds * 1e6);
 	}
 	free(r->timing);
 	free(sum);
@@ -294,10 +310,12 @@ static int bench_model(const struct options *o, const char *dir, bool *first)
 		goto out;
 	loaded = (double)r.info.weight_bytes * r.info.tp * 1e-9;
 	if (!o->json)
-		printf("%s: %s, tp %u, %.2f GB of weights loaded in %.2f s (%.1f GB/s; memcpy of warm pages %.1f GB/s)\n", r.info.name,
-		       r.info.weights, r.info.tp, loaded, r.load_s, loaded / r.load_s, copy_gbs());
+		printf("%s: %s, tp %u, %.2f GB of weights loaded in %.2f s (%.1f GB/s; memcpy of "
+		       "warm pages %.1f GB/s)\n",
+		       r.info.name, r.info.weights, r.info.tp, loaded, r.load_s, loaded / r.load_s,
+		       copy_gbs());
 	{
-		struct result x = { .what = "prefill" };
+		struct result x = {.what = "prefill"};
 
 		err = runner_start(&r, 1, o->prompt + 1);
 		if (!err)
@@ -316,7 +334,7 @@ static int bench_model(const struct options *o, const char *dir, bool *first)
 		}
 	}
 	for (unsigned b = 0; b < o->n_batch; b++) {
-		struct result x = { .what = "decode" };
+		struct result x = {.what = "decode"};
 		unsigned start = 64;
 		double ignored;
 
@@ -338,7 +356,8 @@ static int bench_model(const struct options *o, const char *dir, bool *first)
 		if (x.batch == 1)
 			single = x.tokens_per_s;
 		else if (single > 0 && !o->json)
-			printf("          %4u sequences decode %.1f times as fast as one\n", x.batch, x.tokens_per_s / single);
+			printf("          %4u sequences decode %.1f times as fast as one\n",
+			       x.batch, x.tokens_per_s / single);
 	}
 out:
 	runner_close(&r);
@@ -363,8 +382,9 @@ static int run_compiler(const char *const argv[])
 	snprintf(path, sizeof(path), "%s/txda-compile", self);
 	if (access(path, X_OK))
 		snprintf(path, sizeof(path), "%s/../compile/txda-compile", self);
-	err = access(path, X_OK) ? posix_spawnp(&pid, "txda-compile", NULL, NULL, (char *const *)argv, environ) :
-				   posix_spawn(&pid, path, NULL, NULL, (char *const *)argv, environ);
+	err = access(path, X_OK)
+		      ? posix_spawnp(&pid, "txda-compile", NULL, NULL, (char *const *)argv, environ)
+		      : posix_spawn(&pid, path, NULL, NULL, (char *const *)argv, environ);
 	if (err)
 		return -err;
 	while (waitpid(pid, &status, 0) < 0)
@@ -402,10 +422,12 @@ static int bench_synthetic(const struct options *o, const char *weights, bool *f
 		fprintf(stderr, "txda-bench: %s: %s\n", base, strerror(-err));
 		return err;
 	}
-	snprintf(dir, sizeof(dir), "%s/%s-%s-tp%s-%s", base, o->synthetic, weights, o->tp, txda_version());
+	snprintf(dir, sizeof(dir), "%s/%s-%s-tp%s-%s", base, o->synthetic, weights, o->tp,
+		 txda_version());
 	if (access(dir, F_OK)) {
-		const char *const argv[] = { "txda-compile", "--synthetic", o->synthetic, "--weights", weights, "--tp", o->tp,
-					     "-q", "-o", dir, NULL };
+		const char *const argv[] = {
+			"txda-compile", "--synthetic", o->synthetic, "--weights", weights, "--tp",
+			o->tp,		"-q",	       "-o",	     dir,	  NULL};
 
 		fprintf(stderr, "txda-bench: making %s\n", dir);
 		err = run_compiler(argv);
@@ -438,12 +460,14 @@ static void print_machine(const struct options *o)
 		txda_context_unref(context);
 	}
 	if (o->json) {
-		printf("{\"schema_version\":1,\"cpus\":%u,\"device\":\"%s\",\"read_gb_per_s\":%.2f,\"bf16_gflops\":%.1f,\"int8_gops\":%.1f,"
-		       "\"empty_stream_us\":%.3f,\n\"results\":[\n", cpus(), info.name, c.read_gbs, c.bf16_gflops, c.int8_gops, us);
+		printf("{\"schema_version\":1,\"cpus\":%u,\"device\":\"%s\",\"read_gb_per_s\":%.2f,"
+		       "\"bf16_gflops\":%.1f,\"int8_gops\":%.1f,"
+		       "\"empty_stream_us\":%.3f,\n\"results\":[\n",
+		       cpus(), info.name, c.read_gbs, c.bf16_gflops, c.int8_gops, us);
 		return;
 	}
-	printf("machine: %u CPUs, read %.1f GB/s, bf16 %.0f Gflop/s (%s), int8 %.0f Gop/s (%s)\n", cpus(), c.read_gbs,
-	       c.bf16_gflops, c.bf16_by, c.int8_gops, c.int8_by);
+	printf("machine: %u CPUs, read %.1f GB/s, bf16 %.0f Gflop/s (%s), int8 %.0f Gop/s (%s)\n",
+	       cpus(), c.read_gbs, c.bf16_gflops, c.bf16_by, c.int8_gops, c.int8_by);
 	printf("device:  %s, empty stream submit to fence %.2f us\n", info.name, us);
 }
 
@@ -453,7 +477,8 @@ static bool parse_number(const char *text, unsigned min, unsigned max, unsigned 
 	unsigned long v = strtoul(text, &end, 10);
 
 	if (end == text || *end || v < min || v > max) {
-		fprintf(stderr, "txda-bench: \"%s\" is not a number from %u to %u\n", text, min, max);
+		fprintf(stderr, "txda-bench: \"%s\" is not a number from %u to %u\n", text, min,
+			max);
 		return false;
 	}
 	*ret = (unsigned)v;
@@ -479,16 +504,27 @@ static bool parse_batches(struct options *o, char *list)
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{ "synthetic", required_argument, NULL, 's' }, { "weights", required_argument, NULL, 'w' },
-		{ "tp", required_argument, NULL, 't' }, { "dir", required_argument, NULL, 'd' },
-		{ "prompt", required_argument, NULL, 'p' }, { "gen", required_argument, NULL, 'g' },
-		{ "batch", required_argument, NULL, 'b' }, { "json", no_argument, NULL, 'j' },
-		{ "ops", no_argument, NULL, 'o' },
-		{ "ceilings", no_argument, NULL, 'c' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' }, { 0 },
+		{"synthetic", required_argument, NULL, 's'},
+		{"weights", required_argument, NULL, 'w'},
+		{"tp", required_argument, NULL, 't'},
+		{"dir", required_argument, NULL, 'd'},
+		{"prompt", required_argument, NULL, 'p'},
+		{"gen", required_argument, NULL, 'g'},
+		{"batch", required_argument, NULL, 'b'},
+		{"json", no_argument, NULL, 'j'},
+		{"ops", no_argument, NULL, 'o'},
+		{"ceilings", no_argument, NULL, 'c'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
 	};
-	struct options o = { .synthetic = "qwen3-0.6b", .weights = "bf16,w8,w4", .tp = "1", .prompt = 512, .gen = 16,
-			     .batch = { 1, 16 }, .n_batch = 2 };
+	struct options o = {.synthetic = "qwen3-0.6b",
+			    .weights = "bf16,w8,w4",
+			    .tp = "1",
+			    .prompt = 512,
+			    .gen = 16,
+			    .batch = {1, 16},
+			    .n_batch = 2};
 	bool first = true;
 	int c, err = 0;
 
@@ -499,7 +535,10 @@ int main(int argc, char **argv)
 		switch (c) {
 		case 's': o.synthetic = optarg; break;
 		case 'w': o.weights = optarg; break;
-		case 't': o.tp = optarg; ok = parse_number(optarg, 1, 8, &tp); break;
+		case 't':
+			o.tp = optarg;
+			ok = parse_number(optarg, 1, 8, &tp);
+			break;
 		case 'd': o.dir = optarg; break;
 		case 'p': ok = parse_number(optarg, 2, 65536, &o.prompt); break;
 		case 'g': ok = parse_number(optarg, 1, 256, &o.gen); break;
@@ -524,7 +563,8 @@ int main(int argc, char **argv)
 	} else if (!o.ceilings) {
 		char *list = strdup(o.weights), *save, *word;
 
-		for (word = list ? strtok_r(list, ",", &save) : NULL; word && !err; word = strtok_r(NULL, ",", &save))
+		for (word = list ? strtok_r(list, ",", &save) : NULL; word && !err;
+		     word = strtok_r(NULL, ",", &save))
 			err = bench_synthetic(&o, word, &first);
 		free(list);
 	}

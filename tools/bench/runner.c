@@ -9,7 +9,8 @@
 
 enum { IN_TOKENS, IN_POSITIONS, IN_SLOTS, IN_SPANS, IN_CONTEXT, IN_TABLE, IN_ROWS };
 
-static const char *const input_names[] = { "tokens", "positions", "slots", "spans", "context", "block_table", "rows" };
+static const char *const input_names[] = {"tokens",  "positions",   "slots", "spans",
+					  "context", "block_table", "rows"};
 
 static int fail(struct runner *r, const char *what, int err)
 {
@@ -80,9 +81,11 @@ int runner_start(struct runner *r, unsigned seqs, unsigned tokens)
 {
 	unsigned columns = (tokens + r->info.block_size - 1) / r->info.block_size;
 
-	if (seqs > 256 || seqs > r->info.max_seqs || seqs > r->info.max_rows || tokens > r->info.max_context ||
-	    (uint64_t)columns * seqs > r->info.kv_blocks) {
-		fprintf(stderr, "txda-bench: %u sequences of %u tokens do not fit: the model takes %u sequences, %u positions, %u KV blocks\n",
+	if (seqs > 256 || seqs > r->info.max_seqs || seqs > r->info.max_rows ||
+	    tokens > r->info.max_context || (uint64_t)columns * seqs > r->info.kv_blocks) {
+		fprintf(stderr,
+			"txda-bench: %u sequences of %u tokens do not fit: the model takes %u "
+			"sequences, %u positions, %u KV blocks\n",
 			seqs, tokens, r->info.max_seqs, r->info.max_context, r->info.kv_blocks);
 		return -E2BIG;
 	}
@@ -108,7 +111,9 @@ static void fill(struct runner *r, unsigned n)
 		for (unsigned i = 0; i < n; i++, t++) {
 			unsigned pos = r->length[s] + i;
 
-			in[IN_TOKENS][t] = n == 1 ? r->next[s] : (int32_t)((pos * 2654435761u + s * 40503u) % r->info.vocab);
+			in[IN_TOKENS][t] = n == 1 ? r->next[s]
+						  : (int32_t)((pos * 2654435761u + s * 40503u) %
+							      r->info.vocab);
 			in[IN_POSITIONS][t] = (int32_t)pos;
 			in[IN_SLOTS][t] = (int32_t)((s * r->columns + pos / bs) * bs + pos % bs);
 		}
@@ -117,7 +122,8 @@ static void fill(struct runner *r, unsigned n)
 		in[IN_ROWS][s] = (int32_t)t - 1;
 	}
 	for (unsigned rank = 1; rank < r->info.tp; rank++) {
-		const unsigned size[] = { t, t, t, 2 * r->seqs, r->seqs, r->seqs * r->columns, r->seqs };
+		const unsigned size[] = {t,	 t, t, 2 * r->seqs, r->seqs, r->seqs * r->columns,
+					 r->seqs};
 
 		for (unsigned i = 0; i < 7; i++)
 			memcpy(r->in[rank][i], in[i], size[i] * sizeof(int32_t));
@@ -132,7 +138,8 @@ int runner_step(struct runner *r, unsigned n, double *ret_seconds)
 	int err;
 
 	if (n * r->seqs > r->info.max_tokens) {
-		fprintf(stderr, "txda-bench: a step of %u tokens; the model takes %u\n", n * r->seqs, r->info.max_tokens);
+		fprintf(stderr, "txda-bench: a step of %u tokens; the model takes %u\n",
+			n * r->seqs, r->info.max_tokens);
 		return -E2BIG;
 	}
 	fill(r, n);
