@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "${B:=build}"
-prompt=${PROMPT:-Once upon a time there was a little fox who}
+prompt=${PROMPT:-Once upon a time there was a little fox}
 start=$(date +%s)
 
 step() {
@@ -55,14 +55,15 @@ done
 echo "txdad listens on $socket"
 
 step "a fairy tale, as it is written"
-"$B/tools/run/txda-run" --socket "$socket" --model demo --stats "$prompt"
+printf '%s' "$prompt"
+"$B/tools/run/txda-run" --socket "$socket" --model demo --raw --seed "${SEED:-7}" -n 400 --stats "$prompt"
 
 step "the chips while eight tales are written at once"
 i=0
 while [ $i -lt 8 ]; do
 	(
 		while :; do
-			"$B/tools/run/txda-run" --socket "$socket" --model demo "$prompt" >/dev/null 2>&1 || exit
+			"$B/tools/run/txda-run" --socket "$socket" --model demo --raw "$prompt" >/dev/null 2>&1 || exit
 		done
 	) &
 	workers="$workers $!"
