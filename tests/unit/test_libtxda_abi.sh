@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The library exports what its map says, the map says what the header declares, and the header compiles alone.
+# The library exports what its map says, the map says what the header declares, and the header
+# compiles alone.
 # test_libtxda_abi.sh LIBRARY MAP HEADER UAPI_DIR
 set -eu
 lib=$1
@@ -12,7 +13,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export LC_ALL=C
 
-nm -D --defined-only "$lib" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort >"$dir/exported"
+nm -D --defined-only "$lib" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' |
+	sort >"$dir/exported"
 nm -D --defined-only "$lib" | awk '$2 != "T" && $2 != "A" { print $2, $3 }' >"$dir/other"
 sed -n 's/^\t\(txda_[a-z_]*\);$/\1/p' "$map" | sort >"$dir/mapped"
 # Names before a bracket, outside of comments and macros.
@@ -22,14 +24,19 @@ diff "$dir/exported" "$dir/mapped" || { echo "FAIL: < is exported, > is in the m
 diff "$dir/declared" "$dir/mapped" || { echo "FAIL: < is declared, > is in the map"; exit 1; }
 [ ! -s "$dir/other" ] || { cat "$dir/other"; echo "FAIL: exported, but no function"; exit 1; }
 
-printf '#include "%s"\n#include "%s"\nint main(void) { struct txda_step s = TXDA_INIT(struct txda_step); return (int)s.tokens; }\n' \
-	"$header" "$header" >"$dir/t.c"
-printf '#include "%s"\n#include "%s"\nint main() { auto s = TXDA_INIT(txda_step); return (int)s.tokens; }\n' \
-	"$header" "$header" >"$dir/t.cc"
-${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers -I"$uapi" -c "$dir/t.c" -o "$dir/t.o"
+# use FILE CODE: a file that includes the header twice.
+use() {
+	printf '#include "%s"\n#include "%s"\n%s\n' "$header" "$header" "$2" >"$1"
+}
+warn="-Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers -I$uapi"
+use "$dir/t.c" 'int main(void) { struct txda_step s = TXDA_INIT(struct txda_step); return (int)s.tokens; }'
+use "$dir/t.cc" 'int main() { auto s = TXDA_INIT(txda_step); return (int)s.tokens; }'
+# shellcheck disable=SC2086
+${CC:-cc} -std=c11 $warn -c "$dir/t.c" -o "$dir/t.o"
 cxx=${CXX:-c++}
 if command -v "$cxx" >/dev/null; then
-	"$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers -I"$uapi" -c "$dir/t.cc" -o "$dir/t2.o"
+	# shellcheck disable=SC2086
+	"$cxx" -std=c++17 $warn -c "$dir/t.cc" -o "$dir/t2.o"
 else
 	echo "no C++ compiler: the header was not tried as C++17"
 fi
