@@ -152,9 +152,8 @@ uint64_t cm_queue_progress(struct cm_queue *q);
 
 /*
  * Waits until *@word >= @value (acquire), @q faults (-EIO; NULL: no queue is watched) or
- * CLOCK_MONOTONIC passes
- * @deadline_ns (-ETIMEDOUT; 0: poll, UINT64_MAX: never). The calling thread leads the machine's
- * work meanwhile if no other does.
+ * CLOCK_MONOTONIC passes @deadline_ns (-ETIMEDOUT; 0: poll, UINT64_MAX: never). The calling thread
+ * leads the machine's work meanwhile if no other does. -EDEADLK within a callback.
  */
 int cm_wait(struct cm_machine *m, struct cm_queue *q, const uint64_t *word, uint64_t value,
 	    uint64_t deadline_ns);

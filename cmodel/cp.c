@@ -79,11 +79,19 @@ void cm_cp_forget(struct cm_queue *q)
 	deactivate(q);
 }
 
+void cm_cp_wrote(struct cm_machine *m)
+{
+	/* Giving up the lead orders this for whoever leads next. */
+	if (atomic_load_explicit(&m->n_parked, memory_order_relaxed))
+		atomic_store_explicit(&m->repoll, 1, memory_order_relaxed);
+}
+
 /* Has another look at all queues that wait; those that still do park again and set the timer anew.
  */
 static void unpark_all(struct cm_machine *m)
 {
-	m->repoll = false;
+	/* An exchange, so that what a cm_kick() was about is seen. */
+	atomic_exchange(&m->repoll, 0);
 	atomic_store(&m->timer_ns, 0);
 	if (!atomic_load(&m->n_parked))
 		return;
@@ -216,7 +224,7 @@ static enum cm_result run_signal(struct cm_queue *q)
 		return CM_FAULT;
 	/* Ordered before the look for sleepers; a sleeper counts itself, then looks at the word. */
 	__atomic_store_n(word, p->value, __ATOMIC_SEQ_CST);
-	q->machine->repoll = true;
+	cm_cp_wrote(q->machine);
 	if ((p->hdr.flags & TXDA_SIGNAL_IRQ) && q->ops.signalled)
 		q->ops.signalled(q->arg, p->va, p->value);
 	cm_lead_wake_waiters(q->machine);
@@ -242,7 +250,7 @@ static enum cm_result run_timestamp(struct cm_queue *q)
 	if (!word)
 		return CM_FAULT;
 	__atomic_store_n(word, cm_chip_time_ns(q->chip), __ATOMIC_RELEASE);
-	q->machine->repoll = true;
+	cm_cp_wrote(q->machine);
 	return CM_DONE;
 }
 
@@ -345,10 +353,8 @@ bool cm_cp_turn(struct cm_machine *m)
 	uint64_t timer = atomic_load_explicit(&m->timer_ns, memory_order_relaxed);
 	struct cm_queue *q;
 
-	if (atomic_load_explicit(&m->kicked, memory_order_relaxed) &&
-	    atomic_exchange(&m->kicked, 0))
-		m->repoll = true;
-	if (m->repoll || (timer && cm_now_ns() >= timer))
+	if (atomic_load_explicit(&m->repoll, memory_order_relaxed) ||
+	    (timer && cm_now_ns() >= timer))
 		unpark_all(m);
 	q = next_queue(m);
 	if (!q) {

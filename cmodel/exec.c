@@ -413,6 +413,6 @@ enum cm_result cm_exec_step(struct cm_queue *q)
 		return CM_AGAIN;
 	}
 	cm_account_flush(q->machine);
-	q->machine->repoll = true;
+	cm_cp_wrote(q->machine);
 	return CM_DONE;
 }

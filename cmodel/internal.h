@@ -260,14 +260,14 @@ struct cm_machine {
 	unsigned pause_depth;	  /* leader: calls of cm_pause() within its lead */
 	struct cm_machine *outer; /* leader: another machine that the same thread leads */
 
-	/* Work: bits of queues to look at, queues that wait, and who asked to look at those again.
-	 */
+	/* Work: bits of queues to look at, and queues that wait. */
 	_Alignas(CM_CACHE_LINE) _Atomic uint64_t active[CM_QUEUE_WORDS];
-	_Atomic uint32_t kicked;
+	/* A word may have changed that a parked queue waits for. Part of what others see as work to
+	 * do: a leader that sets it may leave before it gets to look. */
+	_Atomic uint32_t repoll;
 	_Atomic uint32_t n_parked; /* stored by the leader */
 	_Atomic uint64_t timer_ns; /* the next queue resumes then; 0: none. Stored by the leader */
 	uint64_t parked[CM_QUEUE_WORDS];       /* leader */
-	bool repoll;			       /* leader: memory changed that a WAIT may look at */
 	unsigned next_slot;		       /* leader: round robin */
 	struct cm_queue *queue[CM_MAX_QUEUES]; /* leader */
 
@@ -340,6 +340,8 @@ bool cm_cp_turn(struct cm_machine *m);
 void cm_cp_activate(struct cm_queue *q);
 /* Forgets a queue that goes away. Leader. */
 void cm_cp_forget(struct cm_queue *q);
+/* Memory was written that WAIT packets may look at. Leader. */
+void cm_cp_wrote(struct cm_machine *m);
 
 /* What a piece of work of a queue came to. */
 enum cm_result {

@@ -51,7 +51,7 @@ static bool work_pending(struct cm_machine *m)
 		if (atomic_load(&m->active[i]))
 			return true;
 	}
-	if (atomic_load(&m->kicked) && atomic_load(&m->n_parked))
+	if (atomic_load(&m->repoll) && atomic_load(&m->n_parked))
 		return true;
 	timer = atomic_load(&m->timer_ns);
 	return timer && cm_now_ns() >= timer;
@@ -180,7 +180,7 @@ void cm_lead_wake_helpers(struct cm_machine *m, unsigned n)
 
 void cm_kick(struct cm_machine *m)
 {
-	atomic_store(&m->kicked, 1);
+	atomic_store(&m->repoll, 1);
 	cm_lead_wake_waiters(m);
 	cm_lead_notify(m);
 }

@@ -199,7 +199,8 @@ static int check_layout(const struct loader *l, const struct txda_tensor *t)
 	bool tile = t->layout == TXDA_TILE32 || t->layout == TXDA_TILE32_GATED;
 	bool quantised = t->dtype == TXDA_W8 || t->dtype == TXDA_W4;
 
-	if (quantised ? !t->group || t->group % TXDA_QUANT_BLOCK || t->group > 256 : t->group)
+	/* A power of two from 32 to 256, or none. */
+	if (quantised ? t->group < 32 || t->group > 256 || (t->group & (t->group - 1)) : t->group)
 		return bad(l, &t->group, t->group);
 	if (tile) {
 		if (!txda_tile_panel_bytes(t->dtype, 1, t->group))

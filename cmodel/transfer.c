@@ -140,7 +140,7 @@ enum cm_result cm_transfer_step(struct cm_queue *q)
 
 	/* A slow transfer is resumed once more after its last slice. */
 	if (!bytes) {
-		q->machine->repoll = true;
+		cm_cp_wrote(q->machine);
 		return CM_DONE;
 	}
 	if (q->chip->injected) {
@@ -183,6 +183,6 @@ enum cm_result cm_transfer_step(struct cm_queue *q)
 		cm_queue_step(q);
 		return CM_AGAIN;
 	}
-	q->machine->repoll = true;
+	cm_cp_wrote(q->machine);
 	return CM_DONE;
 }

@@ -253,6 +253,41 @@ static void test_free_under_way(void **state)
 	fake_linear_spin(0);
 }
 
+/*
+ * A thread leads no longer than it takes to see its own fence. What its SIGNAL has let go, a queue
+ * that was parked in a WAIT, is for a worker then, though all of them sleep.
+ */
+static void test_leaves_work_behind(void **state)
+{
+	struct cm_queue *a, *b;
+
+	(void)state;
+	for (unsigned cores = 1; cores <= 3; cores++) {
+		start(1, cores);
+		a = fix_queue(&f, 0, CM_QUEUE_COPY);
+		b = fix_queue(&f, 0, CM_QUEUE_COPY);
+		for (unsigned n = 1; n <= 5; n++) {
+			struct fix_stream s = stream_of(0, 0, n), t = stream_of(0, 1, n);
+			uint64_t end;
+
+			fix_wait_packet(&t, fix_word_va(1), n);
+			fix_signal(&t, fix_word_va(2), n);
+			assert_int_equal(fix_submit(b, &t), 0);
+			/* The queue is parked and the workers sleep. */
+			nanosleep(&(struct timespec){0, 5000000}, NULL);
+			fix_signal(&s, fix_word_va(1), n);
+			assert_int_equal(cm_queue_submit(a, FIX_VA + s.off, s.bytes, true), 0);
+			assert_int_equal(fix_wait(&f, a, fix_word(&f.c[0], 1), n), 0);
+			end = now() + 10000000000ull;
+			while (__atomic_load_n(fix_word(&f.c[0], 2), __ATOMIC_ACQUIRE) < n &&
+			       now() < end)
+				nanosleep(&(struct timespec){0, 100000}, NULL);
+			assert_int_equal(*fix_word(&f.c[0], 2), n);
+		}
+		fix_free(&f);
+	}
+}
+
 /* Two threads wait for each other's queues through WAIT packets. */
 static void *ping(void *arg)
 {
@@ -351,9 +386,13 @@ static void test_cost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts),	  cmocka_unit_test(test_many_threads),
-		cmocka_unit_test(test_disturbed), cmocka_unit_test(test_free_under_way),
-		cmocka_unit_test(test_ping_pong), cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_disturbed),
+		cmocka_unit_test(test_free_under_way),
+		cmocka_unit_test(test_leaves_work_behind),
+		cmocka_unit_test(test_ping_pong),
+		cmocka_unit_test(test_cost),
 	};
 
 	return cmocka_run_group_tests_name("cmodel threads", tests, NULL, NULL);
