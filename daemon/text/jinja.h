@@ -14,8 +14,8 @@
  * refused when parsed.
  *
  * Both the template and the variables may be hostile: a render is bounded in steps, memory, output
- * and nesting (struct txda_template_limits). At the default nesting a render needs at most about 1
- * MiB of stack.
+ * and nesting (struct txda_template_limits). At the default nesting a render needs less
+ * than 512 KiB of stack.
  *
  * Numbers: integers are 64 bits wide (an overflow is an error). cJSON keeps numbers as doubles, so
  * `1.0` and `1` look alike; txda_template_mark_numbers() brings the difference back, see there.

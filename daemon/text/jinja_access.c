@@ -60,8 +60,9 @@ int jinja_iterate(struct jinja_render *r, struct jinja_value v, struct jinja_seq
 		rc = jinja_new_seq(r, JINJA_LIST, 0, &rest);
 		if (rc)
 			return rc;
-		rest->items = v.seq->items + v.seq->position;
 		rest->n = rest->capacity = v.seq->n - v.seq->position;
+		if (rest->n)
+			rest->items = v.seq->items + v.seq->position;
 		v.seq->position = v.seq->n;
 		*ret = rest;
 		return 0;

@@ -39,8 +39,10 @@ static int has_item(struct jinja_render *r, struct jinja_loop *loop, size_t inde
 static int run_body(struct jinja_render *r, struct jinja_loop *loop, struct jinja_value loop_value)
 {
 	const struct jinja_node *node = loop->node;
-	int rc = 0;
+	int rc = jinja_charge(r, 1);	/* an empty body costs as well */
 
+	if (rc)
+		return rc;
 	/* a fresh scope each round; the memory of the last one serves again if nobody holds it */
 	if (loop->index == 0 || r->scope->captured)
 		rc = jinja_push_scope(r, loop->scope);
