@@ -264,8 +264,8 @@ static void test_content(void **state)
 
 #define CALL(arguments)                                                                          \
 	"{\"messages\": [{\"role\": \"assistant\", \"content\": null,"                           \
-	" \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\": \"f\"," \
-	" \"arguments\": " arguments "}}]}]}"
+	" \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\":"        \
+	" \"f\", \"arguments\": " arguments "}}]}]}"
 
 static void test_tool_calls(void **state)
 {
