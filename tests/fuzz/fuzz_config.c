@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Any bytes as config.json: what is accepted and small builds a program that the checker accepts, for one chip and for two. */
+/* Any bytes as config.json: what is accepted and small builds a program that the checker accepts,
+ * for one chip and for two. */
 #include "graph.h"
 #include "model.h"
 
@@ -16,7 +17,8 @@ static void build(struct model *m, uint32_t tp)
 
 	o.tp = tp;
 	o.name = "fuzz";
-	if (model_resolve_options(m, &o, &error) || graph_build(&m->config, &m->source, &o, tp - 1, &chip, &error)) {
+	if (model_resolve_options(m, &o, &error) ||
+	    graph_build(&m->config, &m->source, &o, tp - 1, &chip, &error)) {
 		if (!error.text[0])
 			abort();
 		return;
@@ -35,7 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	/* Norms and biases are made up in memory: time, not paths. */
-	if (m.config.n_layers > 8 || m.config.hidden_size > 4096 || m.config.intermediate_size > 16384)
+	if (m.config.n_layers > 8 || m.config.hidden_size > 4096 ||
+	    m.config.intermediate_size > 16384)
 		return 0;
 	build(&m, 1);
 	build(&m, 2);

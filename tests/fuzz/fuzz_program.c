@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Any bytes as kcore.bin, with a checksum that fits: what the checker accepts can be walked without harm. */
+/* Any bytes as kcore.bin, with a checksum that fits: what the checker accepts can be walked without
+ * harm. */
 #include "crc32c.h"
 #include "program_view.h"
 

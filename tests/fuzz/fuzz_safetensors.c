@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Any bytes as a safetensors file: of what opens, every tensor lies within the file and can be read. */
+/* Any bytes as a safetensors file: of what opens, every tensor lies within the file and can be
+ * read. */
 #include "safetensors.h"
 
 #include <stdint.h>

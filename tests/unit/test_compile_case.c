@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Whole compiles of the fixtures into a temporary directory: what is there afterwards, and what is not. */
+/* Whole compiles of the fixtures into a temporary directory: what is there afterwards, and what is
+ * not. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -121,25 +122,31 @@ static void check_case(const char *path, unsigned tp)
 	unsigned rank = 0;
 
 	assert_true(dirfd >= 0);
-	assert_int_equal(tool_read_file(dirfd, "model_info.json", 1 << 20, &text, &bytes, &error), 0);
+	assert_int_equal(tool_read_file(dirfd, "model_info.json", 1 << 20, &text, &bytes, &error),
+			 0);
 	assert_int_equal(tool_json_parse(text, bytes, &info, &error), 0);
 	free(text);
 	assert_true(number(info, "format") == 1 && number(info, "tp") == tp);
 	chips = cJSON_GetObjectItemCaseSensitive(info, "chips");
 	assert_int_equal(cJSON_GetArraySize(chips), (int)tp);
-	cJSON_ArrayForEach(chip, chips) {
+	cJSON_ArrayForEach(chip, chips)
+	{
 		struct program_view v;
 
-		assert_int_equal(tool_read_file(dirfd, cJSON_GetObjectItem(chip, "kcore")->valuestring, 1 << 24,
-						&data, &bytes, &error), 0);
+		assert_int_equal(tool_read_file(dirfd,
+						cJSON_GetObjectItem(chip, "kcore")->valuestring,
+						1 << 24, &data, &bytes, &error),
+				 0);
 		assert_int_equal(program_view(data, bytes, &v, &error), 0);
 		assert_int_equal(v.header->rank, rank++);
 		assert_int_equal(v.header->group_size, tp);
 		assert_true((double)bytes == number(chip, "kcore_bytes"));
 		assert_true((double)v.slots[0].bytes == number(chip, "param_bytes"));
 		free(data);
-		assert_int_equal(tool_read_file(dirfd, cJSON_GetObjectItem(chip, "param")->valuestring, 1 << 30,
-						&data, &bytes, &error), 0);
+		assert_int_equal(tool_read_file(dirfd,
+						cJSON_GetObjectItem(chip, "param")->valuestring,
+						1 << 30, &data, &bytes, &error),
+				 0);
 		assert_true((double)bytes == number(chip, "param_bytes"));
 		assert_true((double)crc32c(0, data, bytes) == number(chip, "param_crc32c"));
 		free(data);
@@ -151,7 +158,8 @@ static void check_case(const char *path, unsigned tp)
 
 static void test_fixtures(void **state)
 {
-	static const char *const names[] = {"llama2", "llama31", "qwen2-sharded", "qwen3", "internlm3"};
+	static const char *const names[] = {"llama2", "llama31", "qwen2-sharded", "qwen3",
+					    "internlm3"};
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 	unsigned i, tp;
 	int w;
@@ -163,7 +171,8 @@ static void test_fixtures(void **state)
 				o.tp = tp;
 				o.weights = (enum weight_mode)w;
 				if (i == 0 && tp == 4) {
-					assert_true(compile(fixture(names[i]), in_dir("case"), &o, true) < 0);
+					assert_true(compile(fixture(names[i]), in_dir("case"), &o,
+							    true) < 0);
 					assert_non_null(strstr(error.text, "1, 2, 3, 6 would do"));
 					continue;
 				}
@@ -195,8 +204,9 @@ static void test_existing(void **state)
 	assert_int_equal(compile(fixture("llama2"), in_dir("no/case"), &o, true), -ENOENT);
 	assert_int_equal(compile(fixture("llama2"), in_dir(".."), &o, true), -EINVAL);
 	/* An empty directory is as good as none; what a killed compile left is swept away. */
-	shell("mkdir -p %s/empty %s/.empty.txda-new/chip0 && touch %s/.empty.txda-new/chip0/param.bin", dir, dir,
-	      dir);
+	shell("mkdir -p %s/empty %s/.empty.txda-new/chip0 && touch "
+	      "%s/.empty.txda-new/chip0/param.bin",
+	      dir, dir, dir);
 	assert_int_equal(compile(fixture("llama2"), in_dir("empty"), &o, false), 0);
 	check_case(in_dir("empty"), 1);
 	check_entries(4);
@@ -208,7 +218,8 @@ static void test_failures(void **state)
 	struct rlimit limit, old;
 
 	(void)state;
-	shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir, fixture("qwen3"), dir, dir);
+	shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir, fixture("qwen3"),
+	      dir, dir);
 	/* A file size limit is the nearest thing to a full disk. */
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	limit = old;
@@ -222,8 +233,10 @@ static void test_failures(void **state)
 	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, false), -EINVAL);
 	assert_non_null(strstr(error.text, "model.embed_tokens.weight"));
 	assert_non_null(strstr(error.text, "expected the shape [513, 96], found [512, 96]"));
-	shell("sed -i 's/\"vocab_size\": 513/\"vocab_size\": 512/;s/\"num_hidden_layers\": 3/\"num_hidden_layers\": 4/;"
-	      "/layer_types/,/]/d' %s/model/config.json", dir);
+	shell("sed -i 's/\"vocab_size\": 513/\"vocab_size\": 512/;s/\"num_hidden_layers\": "
+	      "3/\"num_hidden_layers\": 4/;"
+	      "/layer_types/,/]/d' %s/model/config.json",
+	      dir);
 	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, false), -ENOENT);
 	assert_non_null(strstr(error.text, "model.layers.3."));
 	shell("truncate -s -1 %s/model/model.safetensors", dir);
@@ -237,7 +250,9 @@ static void test_interrupt(void **state)
 {
 	static volatile sig_atomic_t stop = 1;
 	struct compile_job job = {
-		.options = COMPILE_OPTIONS_DEFAULT, .quiet = true, .interrupted = &stop,
+		.options = COMPILE_OPTIONS_DEFAULT,
+		.quiet = true,
+		.interrupted = &stop,
 	};
 	struct compile_result result;
 	struct model m;
@@ -270,7 +285,8 @@ static void test_key(void **state)
 	char a[33], b[33];
 
 	(void)state;
-	shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir, fixture("qwen3"), dir, dir);
+	shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir, fixture("qwen3"),
+	      dir, dir);
 	key_of(in_dir("model"), &o, a);
 	key_of(in_dir("model/."), &o, b);
 	assert_string_equal(a, b);
@@ -294,8 +310,9 @@ static void test_key(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fixtures), cmocka_unit_test(test_existing), cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_key),
+		cmocka_unit_test(test_fixtures), cmocka_unit_test(test_existing),
+		cmocka_unit_test(test_failures), cmocka_unit_test(test_interrupt),
+		cmocka_unit_test(test_key),
 	};
 
 	fixtures = getenv("TXDA_FIXTURES");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* config.json: both spellings, defaults, limits, and the rope schemes against values worked out by other means. */
+/* config.json: both spellings, defaults, limits, and the rope schemes against values worked out by
+ * other means. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -14,7 +15,9 @@
 #include "family.h"
 #include "shard.h"
 
-#define SIZES "\"hidden_size\":96,\"intermediate_size\":256,\"num_hidden_layers\":2,\"num_attention_heads\":6,\"vocab_size\":512"
+#define SIZES                                                                                      \
+	"\"hidden_size\":96,\"intermediate_size\":256,\"num_hidden_layers\":2,\"num_attention_"    \
+	"heads\":6,\"vocab_size\":512"
 
 static struct tool_error error;
 
@@ -62,14 +65,21 @@ static void test_spellings(void **state)
 	struct model_config a, b;
 
 	(void)state;
-	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":500000.0,\"torch_dtype\":\"bfloat16\","
-		  "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0},\"head_dim\":null}", &a);
-	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"dtype\":\"bfloat16\",\"eos_token_id\":[1,2],"
-		  "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4,\"rope_theta\":500000}}", &b);
+	expect_ok("{\"model_type\":\"llama\"," SIZES
+		  ",\"rope_theta\":500000.0,\"torch_dtype\":\"bfloat16\","
+		  "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0},\"head_dim\":null}",
+		  &a);
+	expect_ok("{\"model_type\":\"llama\"," SIZES
+		  ",\"dtype\":\"bfloat16\",\"eos_token_id\":[1,2],"
+		  "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4,\"rope_theta\":"
+		  "500000}}",
+		  &b);
 	assert_memory_equal(&a, &b, sizeof(a));
 	assert_int_equal(a.rope.type, ROPE_LINEAR);
 	assert_true(a.rope.factor == 4 && a.rope.theta == 500000);
-	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":null,\"rope_parameters\":null}", &a);
+	expect_ok("{\"model_type\":\"llama\"," SIZES
+		  ",\"rope_scaling\":null,\"rope_parameters\":null}",
+		  &a);
 	assert_int_equal(a.rope.type, ROPE_DEFAULT);
 }
 
@@ -86,7 +96,8 @@ static void test_families(void **state)
 	assert_true(c.qkv_bias && !c.o_bias && !c.mlp_bias);
 	expect_ok("{\"model_type\":\"internlm3\"," SIZES ",\"bias\":true}", &c);
 	assert_true(!c.qkv_bias && c.o_bias && c.mlp_bias);
-	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"attention_bias\":true,\"mlp_bias\":true}", &c);
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"attention_bias\":true,\"mlp_bias\":true}",
+		  &c);
 	assert_true(c.qkv_bias && c.o_bias && c.mlp_bias);
 	expect_error("{\"model_type\":\"gpt_neox\"," SIZES "}", "llama, qwen2, qwen3, internlm3");
 }
@@ -96,19 +107,27 @@ static void test_window(void **state)
 	struct model_config c;
 
 	(void)state;
-	expect_ok("{\"model_type\":\"qwen2\"," SIZES ",\"sliding_window\":8,\"use_sliding_window\":false}", &c);
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES
+		  ",\"sliding_window\":8,\"use_sliding_window\":false}",
+		  &c);
 	assert_true(!c.sliding_window && !c.layer_window[0] && !c.layer_window[1]);
-	expect_ok("{\"model_type\":\"qwen2\"," SIZES ",\"sliding_window\":8,\"use_sliding_window\":true,"
-		  "\"max_window_layers\":1}", &c);
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES
+		  ",\"sliding_window\":8,\"use_sliding_window\":true,"
+		  "\"max_window_layers\":1}",
+		  &c);
 	assert_true(c.sliding_window == 8 && !c.layer_window[0] && c.layer_window[1]);
-	expect_ok("{\"model_type\":\"qwen3\"," SIZES ",\"sliding_window\":8,\"use_sliding_window\":true,"
-		  "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}", &c);
+	expect_ok("{\"model_type\":\"qwen3\"," SIZES
+		  ",\"sliding_window\":8,\"use_sliding_window\":true,"
+		  "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
+		  &c);
 	assert_true(c.layer_window[0] && !c.layer_window[1]);
 	expect_error("{\"model_type\":\"qwen3\"," SIZES ",\"layer_types\":[\"sliding_attention\","
-		     "\"full_attention\"]}", "layer_types");
+		     "\"full_attention\"]}",
+		     "layer_types");
 	expect_error("{\"model_type\":\"qwen3\"," SIZES ",\"layer_types\":[\"full_attention\"]}",
 		     "num_hidden_layers 2");
-	expect_error("{\"model_type\":\"qwen3\"," SIZES ",\"layer_types\":[\"linear_attention\",1]}",
+	expect_error("{\"model_type\":\"qwen3\"," SIZES
+		     ",\"layer_types\":[\"linear_attention\",1]}",
 		     "linear_attention");
 }
 
@@ -120,29 +139,46 @@ static void test_errors(void **state)
 		{"", "JSON"},
 		{"[1]", "not a JSON object"},
 		{"{\"model_type\":3}", "model_type"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"vocab_size\":7}", "vocab_size: there twice"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"vocab_size\":7}",
+		 "vocab_size: there twice"},
 		{"{\"model_type\":\"llama\"}", "hidden_size: missing"},
 		{"{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"gelu\"}", "\"gelu\""},
-		{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":4}", "num_key_value_heads: 4"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":0}", "num_key_value_heads: 0"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":4}",
+		 "num_key_value_heads: 4"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":0}",
+		 "num_key_value_heads: 0"},
 		{"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":15}", "head_dim: 15"},
 		{"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":1024}", "[2, 512]"},
 		{"{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":-1}", "rms_norm_eps: -1"},
 		{"{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":1e999}", "rms_norm_eps"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":1}", "tie_word_embeddings"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":\"awq\"}}", "awq"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"longrope\"}}", "longrope"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"linear\"}}", "factor: missing"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
+		{"{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":1}",
+		 "tie_word_embeddings"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"quantization_config\":{\"quant_method\":\"awq\"}}",
+		 "awq"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"rope_scaling\":{\"rope_type\":\"longrope\"}}",
+		 "longrope"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"linear\"}}",
+		 "factor: missing"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
 		 "original_max_position_embeddings"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":3}", "rope_scaling: not an object"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor: 0.5"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":9}}",
+		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":3}",
+		 "rope_scaling: not an object"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.5}",
+		 "partial_rotary_factor: 0.5"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":9}}",
 		 "parallel_size: 9 is not in [1, 8]"},
-		{"{\"model_type\":\"llama\",\"hidden_size\":97,\"intermediate_size\":1,\"num_hidden_layers\":1,"
-		 "\"num_attention_heads\":6,\"vocab_size\":5}", "head_dim: missing"},
-		{"{\"model_type\":\"llama\",\"hidden_size\":96,\"intermediate_size\":1.5}", "intermediate_size: 1.5"},
-		{"{\"model_type\":\"llama\",\"hidden_size\":1e9}", "hidden_size: 1e+09 is not in [2, 131072]"},
+		{"{\"model_type\":\"llama\",\"hidden_size\":97,\"intermediate_size\":1,\"num_"
+		 "hidden_layers\":1,"
+		 "\"num_attention_heads\":6,\"vocab_size\":5}",
+		 "head_dim: missing"},
+		{"{\"model_type\":\"llama\",\"hidden_size\":96,\"intermediate_size\":1.5}",
+		 "intermediate_size: 1.5"},
+		{"{\"model_type\":\"llama\",\"hidden_size\":1e9}",
+		 "hidden_size: 1e+09 is not in [2, 131072]"},
 	};
 	unsigned i;
 
@@ -157,10 +193,12 @@ static void test_placement(void **state)
 
 	(void)state;
 	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"param_dir\":\"weights\","
-		  "\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":3}}", &c);
+		  "\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":3}}",
+		  &c);
 	assert_string_equal(c.param_dir, "weights");
 	assert_int_equal(c.parallel_size, 3);
-	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"tensor_parallel\":{\"use_tp\":false,\"parallel_size\":3}}",
+	expect_ok("{\"model_type\":\"llama\"," SIZES
+		  ",\"tensor_parallel\":{\"use_tp\":false,\"parallel_size\":3}}",
 		  &c);
 	assert_int_equal(c.parallel_size, 0);
 }
@@ -197,7 +235,11 @@ static void test_rope_default_linear_dynamic(void **state)
 static void test_rope_llama3(void **state)
 {
 	struct rope_config rope = {
-		.type = ROPE_LLAMA3, .theta = 500000, .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4,
+		.type = ROPE_LLAMA3,
+		.theta = 500000,
+		.factor = 8,
+		.low_freq_factor = 1,
+		.high_freq_factor = 4,
 		.original_max_position = 8192,
 	};
 	struct txda_op_rope_table t;
@@ -210,7 +252,8 @@ static void test_rope_llama3(void **state)
 		double plain = pow(500000, -(double)i / 64), turns = 8192 * plain / (2 * M_PI);
 		double smooth = fmin(fmax((turns - 1) / 3, 0), 1);
 
-		if (turns < 1 || turns > 4 || fabs(f[i] / (plain * (smooth + (1 - smooth) / 8)) - 1) > 1e-5)
+		if (turns < 1 || turns > 4 ||
+		    fabs(f[i] / (plain * (smooth + (1 - smooth) / 8)) - 1) > 1e-5)
 			expect_close(f[i], turns > 4 ? plain : plain / 8);
 		kept += turns > 4;
 		stretched += turns < 1;
@@ -221,8 +264,13 @@ static void test_rope_llama3(void **state)
 static void test_rope_yarn(void **state)
 {
 	struct rope_config rope = {
-		.type = ROPE_YARN, .theta = 1000000, .factor = 4, .beta_fast = 32, .beta_slow = 1,
-		.truncate = true, .original_max_position = 32768,
+		.type = ROPE_YARN,
+		.theta = 1000000,
+		.factor = 4,
+		.beta_fast = 32,
+		.beta_slow = 1,
+		.truncate = true,
+		.original_max_position = 32768,
 	};
 	struct txda_op_rope_table t;
 	float f[64];
@@ -251,15 +299,21 @@ static void test_context(void **state)
 	struct model_config c;
 
 	(void)state;
-	expect_ok("{\"model_type\":\"qwen2\"," SIZES ",\"max_position_embeddings\":32768,\"rope_scaling\":"
-		  "{\"type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":32768}}", &c);
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES
+		  ",\"max_position_embeddings\":32768,\"rope_scaling\":"
+		  "{\"type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":32768}}",
+		  &c);
 	assert_int_equal(config_default_context(&c), 131072);
-	expect_ok("{\"model_type\":\"qwen2\"," SIZES ",\"max_position_embeddings\":131072,\"rope_scaling\":"
-		  "{\"type\":\"yarn\",\"original_max_position_embeddings\":32768}}", &c);
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES
+		  ",\"max_position_embeddings\":131072,\"rope_scaling\":"
+		  "{\"type\":\"yarn\",\"original_max_position_embeddings\":32768}}",
+		  &c);
 	assert_true(c.rope.factor == 4);
 	assert_int_equal(config_default_context(&c), 131072);
-	expect_ok("{\"model_type\":\"internlm3\"," SIZES ",\"max_position_embeddings\":4096,\"rope_scaling\":"
-		  "{\"rope_type\":\"dynamic\",\"factor\":6.0}}", &c);
+	expect_ok("{\"model_type\":\"internlm3\"," SIZES
+		  ",\"max_position_embeddings\":4096,\"rope_scaling\":"
+		  "{\"rope_type\":\"dynamic\",\"factor\":6.0}}",
+		  &c);
 	assert_int_equal(config_default_context(&c), 24576);
 }
 
@@ -286,12 +340,14 @@ static void check_shards(const struct model_config *c, uint32_t tp)
 	assert_int_equal(heads, c->n_heads);
 	assert_int_equal(inner, c->intermediate_size);
 	assert_int_equal(vocab, c->vocab_size);
-	assert_true((tp - 1) * s.vocab_width < c->vocab_size && c->vocab_size <= tp * s.vocab_width);
+	assert_true((tp - 1) * s.vocab_width < c->vocab_size &&
+		    c->vocab_size <= tp * s.vocab_width);
 }
 
 static void test_shards(void **state)
 {
-	struct model_config c = {.n_heads = 24, .n_kv_heads = 8, .head_dim = 64, .hidden_size = 512};
+	struct model_config c = {
+		.n_heads = 24, .n_kv_heads = 8, .head_dim = 64, .hidden_size = 512};
 	struct shard s;
 	uint32_t tp;
 
@@ -314,11 +370,17 @@ static void test_shards(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults), cmocka_unit_test(test_spellings),
-		cmocka_unit_test(test_families), cmocka_unit_test(test_window), cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_placement), cmocka_unit_test(test_rope_default_linear_dynamic),
-		cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_rope_yarn),
-		cmocka_unit_test(test_context), cmocka_unit_test(test_shards),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_spellings),
+		cmocka_unit_test(test_families),
+		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_placement),
+		cmocka_unit_test(test_rope_default_linear_dynamic),
+		cmocka_unit_test(test_rope_llama3),
+		cmocka_unit_test(test_rope_yarn),
+		cmocka_unit_test(test_context),
+		cmocka_unit_test(test_shards),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

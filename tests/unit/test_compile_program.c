@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The program builder against the checker: what is built passes, scratch tensors that live together never overlap, and damage is found. */
+/* The program builder against the checker: what is built passes, scratch tensors that live together
+ * never overlap, and damage is found. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,11 +31,16 @@ static void *build_chain(size_t *ret_bytes, unsigned length)
 	unsigned i;
 
 	w = program_add_tensor(p, &(struct program_tensor){
-		.name = "w", .slot = weights, .dtype = TXDA_F32, .ndim = 1, .dim = {PROGRAM_DIM(24)},
-	});
+					  .name = "w",
+					  .slot = weights,
+					  .dtype = TXDA_F32,
+					  .ndim = 1,
+					  .dim = {PROGRAM_DIM(24)},
+				  });
 	first = last = program_add_scratch(p, scratch, "first", TXDA_F32, PROGRAM_SYM(T), 24);
 	for (i = 0; i < length; i++) {
-		next = program_add_scratch(p, scratch, program_label(p, "t%u", i), TXDA_F32, PROGRAM_SYM(T), 24);
+		next = program_add_scratch(p, scratch, program_label(p, "t%u", i), TXDA_F32,
+					   PROGRAM_SYM(T), 24);
 		op = program_add_op(p, TXDA_OP_RMSNORM, program_label(p, "norm %u", i));
 		op->in[0] = i == length - 1 ? first : last;
 		op->in[1] = w;
@@ -68,7 +74,9 @@ static void test_chain(void **state)
 static void check_liveness(const struct program_view *v)
 {
 	uint32_t n = v->header->n_tensors, i, j, k;
-	struct { uint32_t first, last; } *live = calloc(n, sizeof(*live));
+	struct {
+		uint32_t first, last;
+	} *live = calloc(n, sizeof(*live));
 
 	for (i = 0; i < n; i++)
 		live[i].first = TXDA_NONE;
@@ -92,7 +100,8 @@ static void check_liveness(const struct program_view *v)
 		for (j = 0; j < i; j++) {
 			const struct txda_tensor *b = &v->tensors[j];
 
-			if (b->slot != a->slot || live[i].first > live[j].last || live[j].first > live[i].last)
+			if (b->slot != a->slot || live[i].first > live[j].last ||
+			    live[j].first > live[i].last)
 				continue;
 			assert_true(a->offset + program_tensor_bytes(v, a) <= b->offset ||
 				    b->offset + program_tensor_bytes(v, b) <= a->offset);
@@ -126,14 +135,20 @@ static void build_model(const char *config, uint32_t tp, enum weight_mode weight
 static void test_graphs(void **state)
 {
 	static const char *const configs[] = {
-		"{\"model_type\":\"llama\",\"hidden_size\":90,\"intermediate_size\":250,\"num_hidden_layers\":3,"
-		"\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":6,\"vocab_size\":517,"
+		"{\"model_type\":\"llama\",\"hidden_size\":90,\"intermediate_size\":250,\"num_"
+		"hidden_layers\":3,"
+		"\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":6,\"vocab_size\":"
+		"517,"
 		"\"attention_bias\":true,\"mlp_bias\":true}",
-		"{\"model_type\":\"qwen3\",\"hidden_size\":64,\"intermediate_size\":100,\"num_hidden_layers\":2,"
-		"\"num_attention_heads\":4,\"num_key_value_heads\":4,\"head_dim\":32,\"vocab_size\":300,"
+		"{\"model_type\":\"qwen3\",\"hidden_size\":64,\"intermediate_size\":100,\"num_"
+		"hidden_layers\":2,"
+		"\"num_attention_heads\":4,\"num_key_value_heads\":4,\"head_dim\":32,\"vocab_"
+		"size\":300,"
 		"\"tie_word_embeddings\":true}",
-		"{\"model_type\":\"qwen2\",\"hidden_size\":64,\"intermediate_size\":100,\"num_hidden_layers\":2,"
-		"\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":300,\"use_sliding_window\":true,"
+		"{\"model_type\":\"qwen2\",\"hidden_size\":64,\"intermediate_size\":100,\"num_"
+		"hidden_layers\":2,"
+		"\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":300,\"use_"
+		"sliding_window\":true,"
 		"\"sliding_window\":16,\"max_window_layers\":1}",
 	};
 	unsigned i;
@@ -186,12 +201,13 @@ static void test_damage(void **state)
 		assert_true(program_view(data, bytes, &v, &error) < 0);
 		assert_true(program_view(good, i, &v, &error) < 0);
 	}
-#define DAMAGE(statement, what) do { \
-		memcpy(data, good, bytes); \
-		t = (struct txda_tensor *)(data + h->tensors_off); \
-		op = (struct txda_op *)(data + h->ops_off); \
-		statement; \
-		expect_bad(data, bytes, what); \
+#define DAMAGE(statement, what)                                                                    \
+	do {                                                                                       \
+		memcpy(data, good, bytes);                                                         \
+		t = (struct txda_tensor *)(data + h->tensors_off);                                 \
+		op = (struct txda_op *)(data + h->ops_off);                                        \
+		statement;                                                                         \
+		expect_bad(data, bytes, what);                                                     \
 	} while (0)
 	DAMAGE(h->major = 2, "version 2.0");
 	DAMAGE(h->n_slots = 65, "65 slots");
@@ -223,7 +239,9 @@ static void test_damage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chain), cmocka_unit_test(test_graphs), cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_graphs),
+		cmocka_unit_test(test_damage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

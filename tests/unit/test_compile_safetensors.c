@@ -33,7 +33,8 @@ static uint8_t *make_file(const char *header, size_t data_bytes, size_t *ret_byt
 	return file;
 }
 
-static int open_header(const char *header, size_t data_bytes, struct safetensors **ret, uint8_t **file)
+static int open_header(const char *header, size_t data_bytes, struct safetensors **ret,
+		       uint8_t **file)
 {
 	size_t bytes;
 
@@ -61,11 +62,15 @@ static void test_good(void **state)
 	uint8_t *file;
 
 	(void)state;
-	assert_int_equal(open_header("{\"__metadata__\":{\"cases\":\"4\"},"
-		"\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[6,14]},"
-		"\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]},"
-		"\"scalar\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[14,15]},"
-		"\"empty\":{\"dtype\":\"I64\",\"shape\":[5,0],\"data_offsets\":[14,14]}}  ", 15, &st, &file), 0);
+	assert_int_equal(
+		open_header(
+			"{\"__metadata__\":{\"cases\":\"4\"},"
+			"\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[6,14]},"
+			"\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]},"
+			"\"scalar\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[14,15]},"
+			"\"empty\":{\"dtype\":\"I64\",\"shape\":[5,0],\"data_offsets\":[14,14]}}  ",
+			15, &st, &file),
+		0);
 	assert_int_equal(safetensors_count(st), 4);
 	assert_string_equal(safetensors_metadata(st, "cases"), "4");
 	assert_null(safetensors_metadata(st, "x"));
@@ -87,7 +92,8 @@ static void test_good(void **state)
 	free(file);
 }
 
-#define T(dtype, shape, offsets) "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+#define T(dtype, shape, offsets)                                                                   \
+	"{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
 static void test_lies(void **state)
 {
@@ -111,9 +117,11 @@ static void test_lies(void **state)
 	expect_error(T("\"F32\"", "[1]", "[0,4]"), 5, "1 bytes behind the last");
 	expect_error(T("\"F32\"", "[1]", "[1,5]"), 5, "leaves a hole");
 	expect_error("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-		     "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "overlaps");
+		     "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+		     8, "overlaps");
 	expect_error("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-		     "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "twice");
+		     "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+		     8, "twice");
 }
 
 static void test_frame(void **state)
@@ -190,20 +198,27 @@ static void test_shards(void **state)
 	put_shard("two.safetensors", SHARD("b"), 2);
 	put_shard("three.safetensors", SHARD("a"), 2);
 	assert_int_equal(open_index("{\"metadata\":{},\"weight_map\":{\"a\":\"one.safetensors\","
-				    "\"b\":\"two.safetensors\"}}", &st), 0);
+				    "\"b\":\"two.safetensors\"}}",
+				    &st),
+			 0);
 	assert_int_equal(safetensors_files(st), 2);
-	assert_string_equal(safetensors_file(st, safetensors_find(st, "b")->file)->name, "two.safetensors");
+	assert_string_equal(safetensors_file(st, safetensors_find(st, "b")->file)->name,
+			    "two.safetensors");
 	safetensors_close(st);
 	index_error("{}", "weight_map");
 	index_error("{\"weight_map\":{\"a\":3}}", "plain file name");
 	index_error("{\"weight_map\":{\"a\":\"../one.safetensors\"}}", "plain file name");
 	index_error("{\"weight_map\":{\"a\":\"..\"}}", "plain file name");
 	index_error("{\"weight_map\":{\"a\":\"\"}}", "plain file name");
-	index_error("{\"weight_map\":{\"a\":\"none.safetensors\"}}", "none.safetensors: No such file");
+	index_error("{\"weight_map\":{\"a\":\"none.safetensors\"}}",
+		    "none.safetensors: No such file");
 	index_error("{\"weight_map\":{\"c\":\"one.safetensors\"}}", "no tensor \"c\"");
-	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"one.safetensors\"}}", "no tensor \"b\"");
-	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"one.safetensors\"}}", "twice");
-	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"x\":\"three.safetensors\"}}", "twice");
+	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"one.safetensors\"}}",
+		    "no tensor \"b\"");
+	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"one.safetensors\"}}",
+		    "twice");
+	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"x\":\"three.safetensors\"}}",
+		    "twice");
 	snprintf(path, sizeof(path), "%s/fifo", dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	index_error("{\"weight_map\":{\"a\":\"fifo\"}}", "not a regular file");
@@ -214,7 +229,9 @@ static void test_shards(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good), cmocka_unit_test(test_lies), cmocka_unit_test(test_frame),
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_lies),
+		cmocka_unit_test(test_frame),
 		cmocka_unit_test(test_shards),
 	};
 

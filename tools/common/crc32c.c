@@ -34,10 +34,11 @@ uint32_t crc32c_portable(uint32_t crc, const void *data, size_t bytes)
 	pthread_once(&table_once, make_table);
 	crc = ~crc;
 	for (; bytes >= 8; p += 8, bytes -= 8) {
-		crc ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-		crc = table[7][crc & 0xff] ^ table[6][crc >> 8 & 0xff] ^ table[5][crc >> 16 & 0xff] ^
-		      table[4][crc >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^
-		      table[0][p[7]];
+		crc ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+		       (uint32_t)p[3] << 24;
+		crc = table[7][crc & 0xff] ^ table[6][crc >> 8 & 0xff] ^
+		      table[5][crc >> 16 & 0xff] ^ table[4][crc >> 24] ^ table[3][p[4]] ^
+		      table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
 	}
 	for (; bytes; bytes--)
 		crc = crc >> 8 ^ table[0][(crc ^ *p++) & 0xff];
@@ -45,8 +46,8 @@ uint32_t crc32c_portable(uint32_t crc, const void *data, size_t bytes)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2")))
-static uint32_t crc32c_sse42(uint32_t crc, const void *data, size_t bytes)
+__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const void *data,
+							       size_t bytes)
 {
 	const uint8_t *p = data;
 	uint64_t c = (uint32_t)~crc;

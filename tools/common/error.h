@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Errors in words. A function that reads input takes a struct tool_error (NULL: nobody wants to know), fills it when it fails and
- * returns -errno; the text names the value at fault and the limit. It is untouched on success.
+ * Errors in words. A function that reads input takes a struct tool_error (NULL: nobody wants to
+ * know), fills it when it fails and returns -errno; the text names the value at fault and the
+ * limit. It is untouched on success.
  */
 #ifndef TXDA_TOOLS_ERROR_H
 #define TXDA_TOOLS_ERROR_H
@@ -10,7 +11,8 @@ struct tool_error {
 	char text[512];
 };
 
-/* Fills @error and returns @code, so that a caller can write `return tool_fail(error, -EINVAL, "…")`. */
+/* Fills @error and returns @code, so that a caller can write `return tool_fail(error, -EINVAL,
+ * "…")`. */
 int tool_fail(struct tool_error *error, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

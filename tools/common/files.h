@@ -10,12 +10,13 @@
 #include "error.h"
 
 /*
- * Opens @name below the directory @dirfd (or AT_FDCWD) for reading. Regular files only, links are followed: checkpoint caches are made
- * of them. Never blocks on a FIFO. Returns the fd or -errno.
+ * Opens @name below the directory @dirfd (or AT_FDCWD) for reading. Regular files only, links are
+ * followed: checkpoint caches are made of them. Never blocks on a FIFO. Returns the fd or -errno.
  */
 int tool_open_file(int dirfd, const char *name, struct stat *ret_stat, struct tool_error *error);
 
-/* Reads it whole; *ret is NUL-terminated beyond @ret_bytes and the caller frees it. -EFBIG above @limit. */
+/* Reads it whole; *ret is NUL-terminated beyond @ret_bytes and the caller frees it. -EFBIG above
+ * @limit. */
 int tool_read_file(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes,
 		   struct tool_error *error);
 

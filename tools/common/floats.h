@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bfloat16 and IEEE half precision against float32. Conversions to the narrow types round to nearest, ties to even; NaN stays NaN;
- * half overflows to infinity. Pure integer code: the same bits on every machine.
+ * bfloat16 and IEEE half precision against float32. Conversions to the narrow types round to
+ * nearest, ties to even; NaN stays NaN; half overflows to infinity. Pure integer code: the same
+ * bits on every machine.
  */
 #ifndef TXDA_TOOLS_FLOATS_H
 #define TXDA_TOOLS_FLOATS_H
@@ -41,7 +42,8 @@ static inline uint16_t float_to_bf16(float f)
 
 static inline float f16_to_float(uint16_t h)
 {
-	uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 0x1f, mantissa = h & 0x3ff;
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 0x1f,
+		 mantissa = h & 0x3ff;
 
 	if (exponent == 0x1f)
 		return float_from_bits(sign | 0x7f800000 | mantissa << 13);

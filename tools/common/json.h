@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON from hostile files: the strict parser of daemon/text, and what model files need beyond it: a limit to the number of values, each of
- * which takes some 80 bytes of memory, and a look for duplicate keys.
+ * JSON from hostile files: the strict parser of daemon/text, and what model files need beyond it: a
+ * limit to the number of values, each of which takes some 80 bytes of memory, and a look for
+ * duplicate keys.
  */
 #ifndef TXDA_TOOLS_JSON_H
 #define TXDA_TOOLS_JSON_H
@@ -11,9 +12,10 @@
 
 #include "error.h"
 
-#define TOOL_JSON_MAX_VALUES	(4u << 20)
+#define TOOL_JSON_MAX_VALUES (4u << 20)
 
-/* Parses exactly @bytes of @text (trailing white space is allowed). The caller frees *ret with cJSON_Delete(). */
+/* Parses exactly @bytes of @text (trailing white space is allowed). The caller frees *ret with
+ * cJSON_Delete(). */
 int tool_json_parse(const char *text, size_t bytes, cJSON **ret, struct tool_error *error);
 
 /* The first key that an object below @root has twice, or NULL. */

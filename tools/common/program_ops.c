@@ -7,18 +7,18 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define TYPE(dtype)	(1u << (dtype))
-#define F32		TYPE(TXDA_F32)
-#define I32		TYPE(TXDA_I32)
-#define FLOATS		(F32 | TYPE(TXDA_BF16))
-#define WEIGHTS		(FLOATS | TYPE(TXDA_F16) | TYPE(TXDA_W8) | TYPE(TXDA_W4))
+#define TYPE(dtype) (1u << (dtype))
+#define F32	    TYPE(TXDA_F32)
+#define I32	    TYPE(TXDA_I32)
+#define FLOATS	    (F32 | TYPE(TXDA_BF16))
+#define WEIGHTS	    (FLOATS | TYPE(TXDA_F16) | TYPE(TXDA_W8) | TYPE(TXDA_W4))
 
 /* What an op takes: which operands must be there, and their types. */
 struct op_contract {
 	uint8_t n_in, n_out;
-	uint8_t required;	/* bit i: in[i] must be given */
+	uint8_t required; /* bit i: in[i] must be given */
 	uint16_t in[6], out[3];
-	uint8_t params;		/* words of raw[] that have a meaning */
+	uint8_t params; /* words of raw[] that have a meaning */
 };
 
 static const struct op_contract contracts[TXDA_OP_COUNT] = {
@@ -37,7 +37,7 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 struct op_check {
 	const struct program_view *v;
 	const struct txda_op *op;
-	const struct txda_tensor *in[6], *out[3];	/* NULL: not given */
+	const struct txda_tensor *in[6], *out[3]; /* NULL: not given */
 	struct tool_error *error;
 };
 
@@ -61,7 +61,8 @@ static int resolve(struct op_check *c, const struct op_contract *k)
 			continue;
 		}
 		if (!known || t >= n)
-			return tool_fail(c->error, -EINVAL, "%s %u is tensor %u of %u, or not wanted",
+			return tool_fail(c->error, -EINVAL,
+					 "%s %u is tensor %u of %u, or not wanted",
 					 is_in ? "input" : "output", j, t, n);
 		if (!((is_in ? k->in[j] : k->out[j]) >> c->v->tensors[t].dtype & 1))
 			return tool_fail(c->error, -EINVAL, "%s %u has the type %s",
@@ -78,7 +79,8 @@ static bool same_dim(struct txda_dim a, struct txda_dim b)
 }
 
 /* @t (NULL: fine) is row-major with exactly these extents. */
-static bool is_rows(const struct txda_tensor *t, unsigned ndim, struct txda_dim a, struct txda_dim b)
+static bool is_rows(const struct txda_tensor *t, unsigned ndim, struct txda_dim a,
+		    struct txda_dim b)
 {
 	return !t || (t->layout == TXDA_ROWS && t->ndim == ndim && same_dim(t->dim[0], a) &&
 		      (ndim == 1 || same_dim(t->dim[1], b)));
@@ -124,8 +126,8 @@ static bool check_linear(const struct op_check *c)
 	struct txda_dim n;
 
 	if (!matrix(x) || !tiles(w) || p->act >= TXDA_ACT_COUNT || !(p->eps >= 0) ||
-	    (p->flags & ~TXDA_LINEAR_F32_INPUT) ||
-	    gated != (w->layout == TXDA_TILE32_GATED) || (gated && w->dim[0].mul % 2))
+	    (p->flags & ~TXDA_LINEAR_F32_INPUT) || gated != (w->layout == TXDA_TILE32_GATED) ||
+	    (gated && w->dim[0].mul % 2))
 		return false;
 	n = fixed(gated ? w->dim[0].mul / 2 : w->dim[0].mul);
 	return same_dim(x->dim[1], w->dim[1]) && is_rows(c->in[2], 1, w->dim[0], fixed(0)) &&
@@ -162,7 +164,8 @@ static bool check_rope_kv(const struct op_check *c)
 		return false;
 	return qkv->dim[1].mul == (p->n_heads + 2 * p->n_kv_heads) * p->head_dim &&
 	       table->dim[1].mul % 2 == 0 && table->dim[1].mul <= p->head_dim &&
-	       same_dim(table->dim[0], qkv->dim[0]) && is_rows(c->in[2], 1, qkv->dim[0], fixed(0)) &&
+	       same_dim(table->dim[0], qkv->dim[0]) &&
+	       is_rows(c->in[2], 1, qkv->dim[0], fixed(0)) &&
 	       is_rows(c->in[3], 1, fixed(p->head_dim), fixed(0)) &&
 	       is_rows(c->in[4], 1, fixed(p->head_dim), fixed(0)) &&
 	       is_rows(c->out[0], 2, qkv->dim[0], fixed(p->n_heads * p->head_dim));
@@ -178,7 +181,8 @@ static bool check_attention(const struct op_check *c)
 	       isfinite(p->scale) && is_rows(c->in[0], 2, t, width) &&
 	       is_rows(c->in[2], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
 	       is_rows(c->in[3], 2, symbol(TXDA_SYM_S), fixed(2)) &&
-	       is_rows(c->in[4], 1, symbol(TXDA_SYM_S), fixed(0)) && is_rows(c->out[0], 2, t, width);
+	       is_rows(c->in[4], 1, symbol(TXDA_SYM_S), fixed(0)) &&
+	       is_rows(c->out[0], 2, t, width);
 }
 
 static bool check_rope_table(const struct op_check *c)
@@ -224,31 +228,24 @@ static bool check_shapes(const struct op_check *c)
 	const struct txda_tensor *x = c->in[0];
 
 	switch (c->op->op) {
-	case TXDA_OP_EMBED:
-		return check_embed(c);
+	case TXDA_OP_EMBED: return check_embed(c);
 	case TXDA_OP_RMSNORM:
 		return matrix(x) && c->op->rmsnorm.eps >= 0 &&
 		       is_rows(c->in[1], 1, x->dim[1], fixed(0)) &&
 		       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
-	case TXDA_OP_LINEAR:
-		return check_linear(c);
-	case TXDA_OP_ROPE_TABLE:
-		return check_rope_table(c);
-	case TXDA_OP_ROPE_KV:
-		return check_rope_kv(c);
-	case TXDA_OP_ATTENTION:
-		return check_attention(c);
+	case TXDA_OP_LINEAR: return check_linear(c);
+	case TXDA_OP_ROPE_TABLE: return check_rope_table(c);
+	case TXDA_OP_ROPE_KV: return check_rope_kv(c);
+	case TXDA_OP_ATTENTION: return check_attention(c);
 	case TXDA_OP_GATHER_ROWS:
 		return matrix(x) && c->in[1]->ndim == 1 &&
 		       is_rows(c->in[1], 1, c->in[1]->dim[0], fixed(0)) &&
 		       is_rows(c->out[0], 2, c->in[1]->dim[0], x->dim[1]);
-	case TXDA_OP_TOPK:
-		return check_topk(c);
+	case TXDA_OP_TOPK: return check_topk(c);
 	case TXDA_OP_ALL_REDUCE:
 		return matrix(x) && is_rows(c->in[1], 2, x->dim[0], x->dim[1]) &&
 		       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
-	default:
-		return check_all_gather(c);
+	default: return check_all_gather(c);
 	}
 }
 

@@ -9,14 +9,14 @@
 #include "crc32c.h"
 
 /* Extents beyond this are refused, so that products of two and a few bytes stay below 2^64. */
-#define MAX_DIM	(1ull << 40)
+#define MAX_DIM (1ull << 40)
 
 static const char *const opcode_names[TXDA_OP_COUNT] = {
-	"EMBED", "RMSNORM", "LINEAR", "ROPE_TABLE", "ROPE_KV",
-	"ATTENTION", "GATHER_ROWS", "TOPK", "ALL_REDUCE", "ALL_GATHER",
+	"EMBED",     "RMSNORM",	    "LINEAR", "ROPE_TABLE", "ROPE_KV",
+	"ATTENTION", "GATHER_ROWS", "TOPK",   "ALL_REDUCE", "ALL_GATHER",
 };
 static const char *const dtype_names[TXDA_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32",
-							  "I64", "U8", "W8", "W4"};
+							  "I64", "U8",	 "W8",	"W4"};
 static const char *const layout_names[TXDA_LAYOUT_COUNT] = {"ROWS", "TILE32", "TILE32_GATED",
 							    "KV_PAGED"};
 static const char *const kind_names[TXDA_SLOT_KIND_COUNT] = {"weights", "kv", "scratch", "input",
@@ -119,13 +119,13 @@ static bool all_zero(const void *data, size_t bytes)
 	return true;
 }
 
-static int check_table(uint64_t total, const char *what, uint32_t offset, uint32_t count, size_t size,
-		       struct tool_error *error)
+static int check_table(uint64_t total, const char *what, uint32_t offset, uint32_t count,
+		       size_t size, struct tool_error *error)
 {
 	if (offset % 8 || offset < sizeof(struct txda_program) || offset > total ||
 	    (uint64_t)count * size > total - offset)
-		return tool_fail(error, -EINVAL, "%u %s at offset %u do not fit into %llu bytes", count,
-				 what, offset, (unsigned long long)total);
+		return tool_fail(error, -EINVAL, "%u %s at offset %u do not fit into %llu bytes",
+				 count, what, offset, (unsigned long long)total);
 	return 0;
 }
 
@@ -138,7 +138,8 @@ static int check_crc(const struct txda_program *h, struct tool_error *error)
 	crc = crc32c(crc, zero, 4);
 	crc = crc32c(crc, data + at + 4, h->bytes - at - 4);
 	if (crc != h->crc32c)
-		return tool_fail(error, -EBADMSG, "checksum %08x, the header says %08x", crc, h->crc32c);
+		return tool_fail(error, -EBADMSG, "checksum %08x, the header says %08x", crc,
+				 h->crc32c);
 	return 0;
 }
 
@@ -156,7 +157,8 @@ static int check_header(const struct txda_program *h, size_t bytes, struct tool_
 		return tool_fail(error, -EINVAL, "version %u.%u, this tool knows %u.%u", h->major,
 				 h->minor, TXDA_ISA_MAJOR, TXDA_ISA_MINOR);
 	if (h->bytes != bytes || bytes > TXDA_PROGRAM_MAX_BYTES)
-		return tool_fail(error, -EINVAL, "%llu bytes by its header, %zu in the file, at most %u",
+		return tool_fail(error, -EINVAL,
+				 "%llu bytes by its header, %zu in the file, at most %u",
 				 (unsigned long long)h->bytes, bytes, TXDA_PROGRAM_MAX_BYTES);
 	r = check_crc(h, error);
 	if (r)
@@ -182,7 +184,8 @@ static int check_header(const struct txda_program *h, size_t bytes, struct tool_
 	if (!r)
 		r = check_table(bytes, "ops", h->ops_off, h->n_ops, sizeof(struct txda_op), error);
 	if (!r)
-		r = check_table(bytes, "bytes of strings", h->strings_off, h->strings_bytes, 1, error);
+		r = check_table(bytes, "bytes of strings", h->strings_off, h->strings_bytes, 1,
+				error);
 	return r;
 }
 
@@ -198,21 +201,23 @@ static int check_tensor(const struct program_view *v, uint32_t index, struct too
 		return tool_fail(error, -EINVAL, "name or slot %u out of range", t->slot);
 	if (t->dtype >= TXDA_DTYPE_COUNT || t->layout >= TXDA_LAYOUT_COUNT ||
 	    (t->flags & ~TXDA_TENSOR_ACTIVATION) || !all_zero(t->reserved, sizeof(t->reserved)))
-		return tool_fail(error, -EINVAL, "dtype %u, layout %u, flags %#x or a reserved field",
-				 t->dtype, t->layout, t->flags);
+		return tool_fail(error, -EINVAL,
+				 "dtype %u, layout %u, flags %#x or a reserved field", t->dtype,
+				 t->layout, t->flags);
 	if (t->offset % 64)
 		return tool_fail(error, -EINVAL, "offset %llu is not a multiple of 64",
 				 (unsigned long long)t->offset);
 	if (t->ndim < 1 || t->ndim > 4)
 		return tool_fail(error, -EINVAL, "%u dimensions", t->ndim);
 	for (i = 0; i < 4; i++) {
-		if (i < t->ndim ? t->dim[i].sym > TXDA_SYM_N || !t->dim[i].mul :
-				  t->dim[i].sym || t->dim[i].mul)
+		if (i < t->ndim ? t->dim[i].sym > TXDA_SYM_N || !t->dim[i].mul
+				: t->dim[i].sym || t->dim[i].mul)
 			return tool_fail(error, -EINVAL, "dimension %u: symbol %u times %u", i,
 					 t->dim[i].sym, t->dim[i].mul);
 	}
-	if (quantised ? !tiles || (t->group != 32 && t->group != 64 && t->group != 128 && t->group != 256) :
-			t->group != 0)
+	if (quantised ? !tiles || (t->group != 32 && t->group != 64 && t->group != 128 &&
+				   t->group != 256)
+		      : t->group != 0)
 		return tool_fail(error, -EINVAL, "a quantisation group of %u in %s %s", t->group,
 				 program_dtype_name(t->dtype), program_layout_name(t->layout));
 	bytes = program_tensor_bytes(v, t);
@@ -222,7 +227,8 @@ static int check_tensor(const struct program_view *v, uint32_t index, struct too
 			return tool_fail(error, -EOVERFLOW, "the KV slot's size overflows");
 	}
 	if (!bytes || t->offset > room || bytes > room - t->offset)
-		return tool_fail(error, -EINVAL, "%llu bytes at %llu do not fit into a slot of %llu",
+		return tool_fail(error, -EINVAL,
+				 "%llu bytes at %llu do not fit into a slot of %llu",
 				 (unsigned long long)bytes, (unsigned long long)t->offset,
 				 (unsigned long long)room);
 	return 0;

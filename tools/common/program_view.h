@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Programs (kcore.bin) as a tool reads them: the tables of a file after every check that needs no launch, so that a reader may follow
- * each index and offset without another thought. What a chip does with a program, it checks by itself.
+ * Programs (kcore.bin) as a tool reads them: the tables of a file after every check that needs no
+ * launch, so that a reader may follow each index and offset without another thought. What a chip
+ * does with a program, it checks by itself.
  */
 #ifndef TXDA_TOOLS_PROGRAM_VIEW_H
 #define TXDA_TOOLS_PROGRAM_VIEW_H
@@ -21,18 +22,21 @@ struct program_view {
 };
 
 /*
- * Checks the @bytes at @data (8-byte aligned, kept by the caller) and sets @ret. Checked: magic, versions, sizes, checksum, reserved fields,
- * each table's range, names, dims, tensors within their slots at the symbols' maxima, and each op's tensors against its contract.
+ * Checks the @bytes at @data (8-byte aligned, kept by the caller) and sets @ret. Checked: magic,
+ * versions, sizes, checksum, reserved fields, each table's range, names, dims, tensors within their
+ * slots at the symbols' maxima, and each op's tensors against its contract.
  */
-int program_view(const void *data, size_t bytes, struct program_view *ret, struct tool_error *error);
+int program_view(const void *data, size_t bytes, struct program_view *ret,
+		 struct tool_error *error);
 
-/* One op against its contract in txda_isa.h: tensors given, types, layouts, shapes that agree, parameters. */
+/* One op against its contract in txda_isa.h: tensors given, types, layouts, shapes that agree,
+ * parameters. */
 int program_check_op(const struct program_view *v, uint32_t index, struct tool_error *error);
 
 const char *program_name(const struct program_view *v, uint32_t offset);
 /* Bytes of a tensor when the symbols are at their maxima; 0 on overflow. */
 uint64_t program_tensor_bytes(const struct program_view *v, const struct txda_tensor *t);
-uint64_t program_dim(const struct program_view *v, struct txda_dim dim);	/* at the maximum */
+uint64_t program_dim(const struct program_view *v, struct txda_dim dim); /* at the maximum */
 /* "[T, 2048]" in @buf. Returns buf. */
 char *program_shape(const struct txda_tensor *t, char *buf, size_t len);
 
@@ -41,6 +45,6 @@ const char *program_dtype_name(unsigned dtype);
 const char *program_layout_name(unsigned layout);
 const char *program_slot_kind_name(unsigned kind);
 const char *program_symbol_name(unsigned symbol);
-unsigned program_dtype_bytes(unsigned dtype);	/* of one element; 0 for W8 and W4 */
+unsigned program_dtype_bytes(unsigned dtype); /* of one element; 0 for W8 and W4 */
 
 #endif /* TXDA_TOOLS_PROGRAM_VIEW_H */

@@ -16,10 +16,10 @@
 
 #define INDEX_NAME	"model.safetensors.index.json"
 #define SINGLE_NAME	"model.safetensors"
-#define MAX_INDEX_BYTES	(64u << 20)
+#define MAX_INDEX_BYTES (64u << 20)
 
 struct safetensors {
-	struct safetensors_tensor *tensors;	/* by name */
+	struct safetensors_tensor *tensors; /* by name */
 	size_t n_tensors;
 	size_t room;
 	struct safetensors_file *files;
@@ -87,7 +87,8 @@ static int parse_shape(const cJSON *shape, struct safetensors_tensor *t, struct 
 
 	if (!cJSON_IsArray(shape))
 		return tool_fail(error, -EINVAL, "\"shape\" is missing or not an array");
-	cJSON_ArrayForEach(item, shape) {
+	cJSON_ArrayForEach(item, shape)
+	{
 		uint64_t d;
 
 		if (t->ndim == SAFETENSORS_MAX_DIMS)
@@ -137,7 +138,8 @@ static int parse_tensor(const cJSON *entry, const uint8_t *data, uint64_t data_b
 				 (unsigned long long)begin, (unsigned long long)end,
 				 (unsigned long long)data_bytes);
 	if (end - begin != t->bytes)
-		return tool_fail(error, -EINVAL, "data_offsets span %llu bytes, dtype and shape need %llu",
+		return tool_fail(error, -EINVAL,
+				 "data_offsets span %llu bytes, dtype and shape need %llu",
 				 (unsigned long long)(end - begin), (unsigned long long)t->bytes);
 	t->data = data + begin;
 	return 0;
@@ -159,7 +161,8 @@ static int compare_data(const void *a, const void *b)
 	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* The tensors of one file, from @first on, must follow each other without holes or overlaps, to its end. */
+/* The tensors of one file, from @first on, must follow each other without holes or overlaps, to its
+ * end. */
 static int check_cover(struct safetensors *st, size_t first, const uint8_t *data, uint64_t bytes,
 		       struct tool_error *error)
 {
@@ -167,14 +170,15 @@ static int check_cover(struct safetensors *st, size_t first, const uint8_t *data
 	size_t i;
 
 	if (st->n_tensors > first)
-		qsort(&st->tensors[first], st->n_tensors - first, sizeof(*st->tensors), compare_data);
+		qsort(&st->tensors[first], st->n_tensors - first, sizeof(*st->tensors),
+		      compare_data);
 	for (i = first; i < st->n_tensors; i++) {
 		const struct safetensors_tensor *t = &st->tensors[i];
 
 		if (t->data != at)
 			return tool_fail(error, -EINVAL, "tensor \"%.128s\" %s", t->name,
-					 (const uint8_t *)t->data < at ? "overlaps another one" :
-									 "leaves a hole before it");
+					 (const uint8_t *)t->data < at ? "overlaps another one"
+								       : "leaves a hole before it");
 		at += t->bytes;
 	}
 	if (at != data + bytes)
@@ -208,7 +212,8 @@ static int parse_entries(struct safetensors *st, unsigned file, cJSON *root, con
 		return tool_fail(error, -EINVAL, "the header is not a JSON object");
 	if (reserve(st, (size_t)cJSON_GetArraySize(root)))
 		return tool_fail(error, -ENOMEM, "no memory for the tensor table");
-	cJSON_ArrayForEach(entry, root) {
+	cJSON_ArrayForEach(entry, root)
+	{
 		struct safetensors_tensor t = {.file = file};
 
 		if (!strcmp(entry->string, "__metadata__"))
@@ -243,7 +248,8 @@ static int parse_header(struct safetensors *st, unsigned file, const uint8_t *ma
 		return tool_fail(error, -EFBIG, "a header of %llu bytes, the limit is %u",
 				 (unsigned long long)header, SAFETENSORS_MAX_HEADER);
 	if (header > bytes - 8)
-		return tool_fail(error, -EINVAL, "a header of %llu bytes in a file of %llu (truncated?)",
+		return tool_fail(error, -EINVAL,
+				 "a header of %llu bytes in a file of %llu (truncated?)",
 				 (unsigned long long)header, (unsigned long long)bytes);
 	st->files[file].header = map + 8;
 	st->files[file].header_bytes = header;
@@ -274,8 +280,9 @@ static int add_file(struct safetensors *st, int dirfd, const char *name, struct 
 	file->mtime_ns = (uint64_t)s.st_mtim.tv_sec * 1000000000u + (uint64_t)s.st_mtim.tv_nsec;
 	if (file->bytes < 8) {
 		close(fd);
-		return tool_fail(error, -EINVAL, "%s: %llu bytes are too short for a safetensors file",
-				 name, (unsigned long long)file->bytes);
+		return tool_fail(error, -EINVAL,
+				 "%s: %llu bytes are too short for a safetensors file", name,
+				 (unsigned long long)file->bytes);
 	}
 	file->map = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	r = -errno;
@@ -329,12 +336,14 @@ static int open_shards(struct safetensors *st, int dirfd, const cJSON *index,
 	if (duplicate)
 		return tool_fail(error, -EINVAL, "%s: tensor \"%.128s\" is there twice", INDEX_NAME,
 				 duplicate);
-	cJSON_ArrayForEach(item, map) {
+	cJSON_ArrayForEach(item, map)
+	{
 		if (!cJSON_IsString(item) || !tool_plain_name(item->valuestring))
-			return tool_fail(error, -EINVAL,
-					 "%s: tensor \"%.128s\": \"%.128s\" is not a plain file name",
-					 INDEX_NAME, item->string,
-					 cJSON_IsString(item) ? item->valuestring : "?");
+			return tool_fail(
+				error, -EINVAL,
+				"%s: tensor \"%.128s\": \"%.128s\" is not a plain file name",
+				INDEX_NAME, item->string,
+				cJSON_IsString(item) ? item->valuestring : "?");
 		if (file_index(st, item->valuestring) >= 0)
 			continue;
 		if (st->n_files == SAFETENSORS_MAX_FILES)
@@ -347,7 +356,8 @@ static int open_shards(struct safetensors *st, int dirfd, const cJSON *index,
 	r = finish(st, error);
 	if (r)
 		return r;
-	cJSON_ArrayForEach(item, map) {
+	cJSON_ArrayForEach(item, map)
+	{
 		const struct safetensors_tensor *t = safetensors_find(st, item->string);
 
 		if (!t || strcmp(st->files[t->file].name, item->valuestring))

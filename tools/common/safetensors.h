@@ -2,15 +2,18 @@
 /*
  * Checkpoints in the safetensors format, mapped read-only.
  *
- * A file is a 64-bit little-endian length, that many bytes of JSON ({name: {dtype, shape, data_offsets}}, optional "__metadata__"),
- * then the data. A directory holds model.safetensors, or shards named by model.safetensors.index.json.
+ * A file is a 64-bit little-endian length, that many bytes of JSON ({name: {dtype, shape,
+ * data_offsets}}, optional "__metadata__"), then the data. A directory holds model.safetensors, or
+ * shards named by model.safetensors.index.json.
  *
- * Everything is checked when it is opened: the header's length and form, known types, shape products, tensors that follow each other
- * without holes or overlaps and fill the file to its end, duplicate names, shards of the index that exist and hold what it says. Errors name
- * the file and the tensor.
+ * Everything is checked when it is opened: the header's length and form, known types, shape
+ * products, tensors that follow each other without holes or overlaps and fill the file to its end,
+ * duplicate names, shards of the index that exist and hold what it says. Errors name the file and
+ * the tensor.
  *
- * The data pointers are valid until safetensors_close() and need not be aligned. If somebody truncates a file meanwhile, reading it raises
- * SIGBUS: callers run as processes of their own that may die.
+ * The data pointers are valid until safetensors_close() and need not be aligned. If somebody
+ * truncates a file meanwhile, reading it raises SIGBUS: callers run as processes of their own that
+ * may die.
  *
  * Threads: a handle may be read by any number of threads once it is open.
  */
@@ -22,32 +25,46 @@
 
 #include "error.h"
 
-#define SAFETENSORS_MAX_DIMS	8
-#define SAFETENSORS_MAX_HEADER	(16u << 20)
-#define SAFETENSORS_MAX_FILES	4096
+#define SAFETENSORS_MAX_DIMS   8
+#define SAFETENSORS_MAX_HEADER (16u << 20)
+#define SAFETENSORS_MAX_FILES  4096
 
 enum safetensors_dtype {
-	SAFETENSORS_BOOL, SAFETENSORS_U8, SAFETENSORS_I8, SAFETENSORS_F8_E4M3, SAFETENSORS_F8_E5M2,
-	SAFETENSORS_F8_E8M0, SAFETENSORS_I16, SAFETENSORS_U16, SAFETENSORS_F16, SAFETENSORS_BF16,
-	SAFETENSORS_I32, SAFETENSORS_U32, SAFETENSORS_F32, SAFETENSORS_I64, SAFETENSORS_U64,
-	SAFETENSORS_F64, SAFETENSORS_C64, SAFETENSORS_DTYPE_COUNT
+	SAFETENSORS_BOOL,
+	SAFETENSORS_U8,
+	SAFETENSORS_I8,
+	SAFETENSORS_F8_E4M3,
+	SAFETENSORS_F8_E5M2,
+	SAFETENSORS_F8_E8M0,
+	SAFETENSORS_I16,
+	SAFETENSORS_U16,
+	SAFETENSORS_F16,
+	SAFETENSORS_BF16,
+	SAFETENSORS_I32,
+	SAFETENSORS_U32,
+	SAFETENSORS_F32,
+	SAFETENSORS_I64,
+	SAFETENSORS_U64,
+	SAFETENSORS_F64,
+	SAFETENSORS_C64,
+	SAFETENSORS_DTYPE_COUNT
 };
 
 struct safetensors_tensor {
 	char *name;
 	enum safetensors_dtype dtype;
-	unsigned ndim;			/* 0: a scalar */
+	unsigned ndim; /* 0: a scalar */
 	uint64_t dim[SAFETENSORS_MAX_DIMS];
 	uint64_t bytes;
 	const void *data;
-	unsigned file;			/* index for safetensors_file() */
+	unsigned file; /* index for safetensors_file() */
 };
 
 struct safetensors_file {
-	char *name;			/* within its directory */
+	char *name; /* within its directory */
 	uint64_t bytes;
 	uint64_t mtime_ns;
-	const void *header;		/* the JSON */
+	const void *header; /* the JSON */
 	uint64_t header_bytes;
 	void *map;
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* SHA-256 (FIPS 180-4): keys of the compile cache, which must not collide by design of a hostile model. */
+/* SHA-256 (FIPS 180-4): keys of the compile cache, which must not collide by design of a hostile
+ * model. */
 #ifndef TXDA_TOOLS_SHA256_H
 #define TXDA_TOOLS_SHA256_H
 

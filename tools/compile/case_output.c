@@ -13,17 +13,17 @@
 
 #include "files.h"
 
-#define MAX_NAME	200
-#define MAX_DEPTH	8
-#define MAX_DIRS	16
+#define MAX_NAME  200
+#define MAX_DEPTH 8
+#define MAX_DIRS  16
 
 struct case_output {
-	char *path;			/* as given, for messages */
-	char name[MAX_NAME + 1];	/* the target within its parent */
+	char *path;		 /* as given, for messages */
+	char name[MAX_NAME + 1]; /* the target within its parent */
 	char temp[MAX_NAME + 32], lock[MAX_NAME + 32];
 	int parent_fd, dir_fd, lock_fd;
 	bool force, locked;
-	char dirs[MAX_DIRS][32];	/* made by case_mkdir() */
+	char dirs[MAX_DIRS][32]; /* made by case_mkdir() */
 	unsigned n_dirs;
 };
 
@@ -88,7 +88,8 @@ static int check_target(const struct case_output *out, struct tool_error *error)
 	if (!empty && out->force && faccessat(fd, "model_info.json", F_OK, 0) < 0) {
 		closedir(dir);
 		return tool_fail(error, -EEXIST,
-				 "%s: is no case dir (no model_info.json), it is not replaced", out->path);
+				 "%s: is no case dir (no model_info.json), it is not replaced",
+				 out->path);
 	}
 	closedir(dir);
 	if (!empty && !out->force)
@@ -116,7 +117,8 @@ static int take_lock(struct case_output *out, volatile sig_atomic_t *interrupted
 			if (interrupted && *interrupted)
 				return tool_fail(error, -EINTR, "interrupted");
 		}
-		/* The one before us removed its lock file at the end: is this still the file of that name? */
+		/* The one before us removed its lock file at the end: is this still the file of
+		 * that name? */
 		if (!fstat(out->lock_fd, &here) &&
 		    !fstatat(out->parent_fd, out->lock, &there, AT_SYMLINK_NOFOLLOW) &&
 		    here.st_ino == there.st_ino && here.st_dev == there.st_dev) {
@@ -147,8 +149,9 @@ static int open_parent(struct case_output *out, struct tool_error *error)
 		parent = slash == path ? "/" : path;
 	}
 	if (!tool_plain_name(name) || strlen(name) > MAX_NAME) {
-		r = tool_fail(error, -EINVAL, "%s: not a name for a new directory (at most %d bytes)",
-			      out->path, MAX_NAME);
+		r = tool_fail(error, -EINVAL,
+			      "%s: not a name for a new directory (at most %d bytes)", out->path,
+			      MAX_NAME);
 	} else {
 		strcpy(out->name, name);
 		snprintf(out->temp, sizeof(out->temp), ".%s.txda-new", name);
@@ -162,7 +165,8 @@ static int open_parent(struct case_output *out, struct tool_error *error)
 }
 
 int case_begin(const char *path, bool force, volatile sig_atomic_t *interrupted,
-	       void (*waiting)(const char *path), struct case_output **ret, struct tool_error *error)
+	       void (*waiting)(const char *path), struct case_output **ret,
+	       struct tool_error *error)
 {
 	struct case_output *out = calloc(1, sizeof(*out));
 	int r;

@@ -13,7 +13,7 @@
 #include "graph.h"
 #include "info.h"
 
-#define MAX_COPY_BYTES	(256u << 20)
+#define MAX_COPY_BYTES (256u << 20)
 
 struct compile {
 	const struct compile_job *job;
@@ -99,8 +99,8 @@ static int write_chip(struct compile *c, uint32_t rank)
 	fd = case_create(c->out, name, c->error);
 	if (fd < 0)
 		return fd;
-	r = param_write(&chip->params, fd, c->options->jobs, &c->progress, &c->info[rank].param_crc32c,
-			c->error);
+	r = param_write(&chip->params, fd, c->options->jobs, &c->progress,
+			&c->info[rank].param_crc32c, c->error);
 	if (r) {
 		close(fd);
 		return r;
@@ -155,11 +155,13 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
 	c.progress.interrupted = job->interrupted;
 	/* All programs first: whatever is wrong with a model shows before anything is written. */
 	for (i = 0; i < job->options.tp && !r; i++)
-		r = graph_build(&job->model->config, &job->model->source, c.options, i, &c.chip[i], error);
+		r = graph_build(&job->model->config, &job->model->source, c.options, i, &c.chip[i],
+				error);
 	if (!r && c.chip[0].narrowed)
 		note(&c, "float32 weights are stored as bfloat16");
 	if (!r)
-		r = case_begin(job->case_path, job->force, job->interrupted, say_waiting, &c.out, error);
+		r = case_begin(job->case_path, job->force, job->interrupted, say_waiting, &c.out,
+			       error);
 	if (!r)
 		r = write_case(&c);
 	case_end(c.out);

@@ -16,20 +16,21 @@
 struct compile_job {
 	const struct model *model;
 	const char *case_path;
-	struct compile_options options;		/* resolved */
-	bool force;				/* replace an existing case dir */
-	bool quiet;				/* no notes */
+	struct compile_options options; /* resolved */
+	bool force;			/* replace an existing case dir */
+	bool quiet;			/* no notes */
 	enum progress_style progress;
-	volatile sig_atomic_t *interrupted;	/* NULL: never */
+	volatile sig_atomic_t *interrupted; /* NULL: never */
 };
 
 struct compile_result {
-	uint64_t weight_bytes;		/* of all chips */
+	uint64_t weight_bytes; /* of all chips */
 	uint64_t kv_block_bytes, scratch_bytes;
-	const char *weights;		/* "bf16" */
+	const char *weights; /* "bf16" */
 };
 
-int compile_run(const struct compile_job *job, struct compile_result *ret, struct tool_error *error);
+int compile_run(const struct compile_job *job, struct compile_result *ret,
+		struct tool_error *error);
 
 /* Prints a program in words: a case dir's, rank by rank, or a kcore.bin. */
 int compile_dump(const char *path, struct tool_error *error);

@@ -16,8 +16,8 @@ static const cJSON *find(const cJSON *json, const char *key)
 	return cJSON_IsNull(item) ? NULL : item;
 }
 
-int config_double(const cJSON *json, const char *key, double min, double max, const double *fallback,
-		  double *ret, struct tool_error *error)
+int config_double(const cJSON *json, const char *key, double min, double max,
+		  const double *fallback, double *ret, struct tool_error *error)
 {
 	const cJSON *item = find(json, key);
 	double d;
@@ -57,7 +57,8 @@ int config_u32(const cJSON *json, const char *key, uint32_t min, uint32_t max, u
 	return 0;
 }
 
-int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret, struct tool_error *error)
+int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
+		struct tool_error *error)
 {
 	const cJSON *item = find(json, key);
 
@@ -84,11 +85,14 @@ static int parse_sizes(const cJSON *json, struct model_config *c, struct tool_er
 		r = config_u32(json, "num_hidden_layers", 1, CONFIG_MAX_LAYERS, CONFIG_REQUIRED,
 			       &c->n_layers, error);
 	if (!r)
-		r = config_u32(json, "num_attention_heads", 1, 1024, CONFIG_REQUIRED, &c->n_heads, error);
+		r = config_u32(json, "num_attention_heads", 1, 1024, CONFIG_REQUIRED, &c->n_heads,
+			       error);
 	if (!r)
-		r = config_u32(json, "num_key_value_heads", 1, 1024, c->n_heads, &c->n_kv_heads, error);
+		r = config_u32(json, "num_key_value_heads", 1, 1024, c->n_heads, &c->n_kv_heads,
+			       error);
 	if (!r)
-		r = config_u32(json, "vocab_size", 1, 1u << 24, CONFIG_REQUIRED, &c->vocab_size, error);
+		r = config_u32(json, "vocab_size", 1, 1u << 24, CONFIG_REQUIRED, &c->vocab_size,
+			       error);
 	if (!r)
 		r = config_u32(json, "max_position_embeddings", 1, 1u << 28, 2048, &c->max_position,
 			       error);
@@ -101,7 +105,8 @@ static int parse_sizes(const cJSON *json, struct model_config *c, struct tool_er
 	derived = c->hidden_size / c->n_heads;
 	if (!find(json, "head_dim") && (!derived || c->hidden_size % c->n_heads))
 		return tool_fail(error, -EINVAL,
-				 "head_dim: missing, and hidden_size %u is no multiple of num_attention_heads %u",
+				 "head_dim: missing, and hidden_size %u is no multiple of "
+				 "num_attention_heads %u",
 				 c->hidden_size, c->n_heads);
 	r = config_u32(json, "head_dim", 2, 512, derived, &c->head_dim, error);
 	if (r)
@@ -119,16 +124,18 @@ static int parse_choices(const cJSON *json, struct model_config *c, struct tool_
 	double eps;
 	int r;
 
-	if (act && (!cJSON_IsString(act) || (strcmp(act->valuestring, "silu") &&
-					     strcmp(act->valuestring, "swish"))))
-		return tool_fail(error, -ENOTSUP, "hidden_act: \"%.64s\" is not supported, only \"silu\" is",
+	if (act && (!cJSON_IsString(act) ||
+		    (strcmp(act->valuestring, "silu") && strcmp(act->valuestring, "swish"))))
+		return tool_fail(error, -ENOTSUP,
+				 "hidden_act: \"%.64s\" is not supported, only \"silu\" is",
 				 cJSON_IsString(act) ? act->valuestring : "?");
 	if (quant) {
 		const char *method = cJSON_GetStringValue(
 			cJSON_GetObjectItemCaseSensitive(quant, "quant_method"));
 
 		return tool_fail(error, -ENOTSUP,
-				 "quantization_config: quant_method \"%.64s\" is not supported; give an unquantised checkpoint and --weights w8 or w4",
+				 "quantization_config: quant_method \"%.64s\" is not supported; "
+				 "give an unquantised checkpoint and --weights w8 or w4",
 				 method ? method : "?");
 	}
 	r = config_double(json, "rms_norm_eps", 0, 1, &default_eps, &eps, error);
@@ -146,7 +153,8 @@ static int parse_placement(const cJSON *json, struct model_config *c, struct too
 
 	if (dir) {
 		if (!cJSON_IsString(dir) || strlen(dir->valuestring) >= sizeof(c->param_dir))
-			return tool_fail(error, -EINVAL, "param_dir: not a string of at most %zu bytes",
+			return tool_fail(error, -EINVAL,
+					 "param_dir: not a string of at most %zu bytes",
 					 sizeof(c->param_dir) - 1);
 		strcpy(c->param_dir, dir->valuestring);
 	}
@@ -210,7 +218,8 @@ out:
 
 uint32_t config_default_context(const struct model_config *c)
 {
-	uint32_t from = c->rope.original_max_position ? c->rope.original_max_position : c->max_position;
+	uint32_t from =
+		c->rope.original_max_position ? c->rope.original_max_position : c->max_position;
 	double reach = c->max_position;
 
 	if (c->rope.type == ROPE_YARN || c->rope.type == ROPE_DYNAMIC)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Hugging Face config.json, read into one struct whatever its age: rope_theta and rope_scaling or rope_parameters, torch_dtype or dtype,
- * absent head_dim and num_key_value_heads, one end-of-text id or a list. Every value is checked against a limit; errors name the key,
- * the value and the limit.
+ * A Hugging Face config.json, read into one struct whatever its age: rope_theta and rope_scaling or
+ * rope_parameters, torch_dtype or dtype, absent head_dim and num_key_value_heads, one end-of-text
+ * id or a list. Every value is checked against a limit; errors name the key, the value and the
+ * limit.
  */
 #ifndef TXDA_COMPILE_CONFIG_H
 #define TXDA_COMPILE_CONFIG_H
@@ -15,46 +16,50 @@
 #include "error.h"
 #include "rope.h"
 
-#define CONFIG_MAX_LAYERS	1024
-#define CONFIG_MAX_BYTES	(16u << 20)
+#define CONFIG_MAX_LAYERS 1024
+#define CONFIG_MAX_BYTES  (16u << 20)
 
 struct model_config {
 	char model_type[64];
-	uint32_t hidden_size;		/* H */
-	uint32_t intermediate_size;	/* I */
+	uint32_t hidden_size;	    /* H */
+	uint32_t intermediate_size; /* I */
 	uint32_t n_layers;
-	uint32_t n_heads;		/* Hq */
-	uint32_t n_kv_heads;		/* Hkv */
-	uint32_t head_dim;		/* D */
-	uint32_t vocab_size;		/* V */
+	uint32_t n_heads;    /* Hq */
+	uint32_t n_kv_heads; /* Hkv */
+	uint32_t head_dim;   /* D */
+	uint32_t vocab_size; /* V */
 	uint32_t max_position;
 	float rms_norm_eps;
 	bool tie_word_embeddings;
 	struct rope_config rope;
-	uint32_t sliding_window;	/* 0: none */
-	bool layer_window[CONFIG_MAX_LAYERS];	/* layers that use it */
+	uint32_t sliding_window;	      /* 0: none */
+	bool layer_window[CONFIG_MAX_LAYERS]; /* layers that use it */
 
 	/* What a family says about its graph (family.h). */
 	bool qkv_bias, o_bias, mlp_bias;
-	bool qk_norm;			/* RMSNORM over each head of q and k */
+	bool qk_norm; /* RMSNORM over each head of q and k */
 
-	char param_dir[1024];		/* where the safetensors are, relative to the model; "" : with it */
-	uint32_t parallel_size;		/* tensor_parallel of the config; 0: not given */
+	char param_dir[1024];	/* where the safetensors are, relative to the model; "" : with it */
+	uint32_t parallel_size; /* tensor_parallel of the config; 0: not given */
 };
 
 /*
- * Reads the keys that all families share, then asks the family of "model_type" (family.h) for its own.
+ * Reads the keys that all families share, then asks the family of "model_type" (family.h) for its
+ * own.
  * @text need not be NUL-terminated.
  */
-int config_parse(const char *text, size_t bytes, struct model_config *ret, struct tool_error *error);
+int config_parse(const char *text, size_t bytes, struct model_config *ret,
+		 struct tool_error *error);
 
-/* For the families: a key of @json with limits; an absent key or null gives @fallback, if that is not CONFIG_REQUIRED. */
-#define CONFIG_REQUIRED	UINT32_MAX
+/* For the families: a key of @json with limits; an absent key or null gives @fallback, if that is
+ * not CONFIG_REQUIRED. */
+#define CONFIG_REQUIRED UINT32_MAX
 int config_u32(const cJSON *json, const char *key, uint32_t min, uint32_t max, uint32_t fallback,
 	       uint32_t *ret, struct tool_error *error);
-int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret, struct tool_error *error);
-int config_double(const cJSON *json, const char *key, double min, double max, const double *fallback,
-		  double *ret, struct tool_error *error);
+int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
+		struct tool_error *error);
+int config_double(const cJSON *json, const char *key, double min, double max,
+		  const double *fallback, double *ret, struct tool_error *error);
 
 /* The context length to compile for when nobody says: what the rope scaling reaches. */
 uint32_t config_default_context(const struct model_config *c);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* compile_dump(): a program in words. The file is checked whole first and its names are printed without control characters. */
+/* compile_dump(): a program in words. The file is checked whole first and its names are printed
+ * without control characters. */
 #include "compile.h"
 
 #include <errno.h>
@@ -64,13 +65,16 @@ static void dump_header(const struct program_view *v)
 	       h->crc32c, h->rank, h->group_size);
 	printf("at most");
 	for (i = TXDA_SYM_T; i <= TXDA_SYM_N; i++)
-		printf("%s %s = %u", i > TXDA_SYM_T ? "," : "", program_symbol_name(i), h->sym_max[i]);
+		printf("%s %s = %u", i > TXDA_SYM_T ? "," : "", program_symbol_name(i),
+		       h->sym_max[i]);
 	printf("\n\n%u slots\n", h->n_slots);
 	for (i = 0; i < h->n_slots; i++) {
 		char size[32];
 
-		printf("  %2u  %-12s %-8s %14llu bytes%s  %s\n", i, clean(program_name(v, v->slots[i].name)),
-		       program_slot_kind_name(v->slots[i].kind), (unsigned long long)v->slots[i].bytes,
+		printf("  %2u  %-12s %-8s %14llu bytes%s  %s\n", i,
+		       clean(program_name(v, v->slots[i].name)),
+		       program_slot_kind_name(v->slots[i].kind),
+		       (unsigned long long)v->slots[i].bytes,
 		       v->slots[i].kind == TXDA_SLOT_KV ? " a block" : "",
 		       human(v->slots[i].bytes, size, sizeof(size)));
 	}
@@ -85,9 +89,10 @@ static void dump_tensors(const struct program_view *v)
 		const struct txda_tensor *t = &v->tensors[i];
 		char shape[96], type[32], place[64];
 
-		snprintf(type, sizeof(type), t->group ? "%s/%u" : "%s", program_dtype_name(t->dtype),
-			 t->group);
-		snprintf(place, sizeof(place), "%s+%llu", clean(program_name(v, v->slots[t->slot].name)),
+		snprintf(type, sizeof(type), t->group ? "%s/%u" : "%s",
+			 program_dtype_name(t->dtype), t->group);
+		snprintf(place, sizeof(place), "%s+%llu",
+			 clean(program_name(v, v->slots[t->slot].name)),
 			 (unsigned long long)t->offset);
 		printf("  %%%-4u %-32s %-6s %-12s %-18s %-24s %llu bytes\n", i,
 		       clean(program_name(v, t->name)), type, program_layout_name(t->layout),
@@ -103,9 +108,7 @@ static void dump_params(const struct txda_op *op)
 		printf("  first %u, vocab %u, scale %g", op->embed.first, op->embed.vocab,
 		       (double)op->embed.scale);
 		break;
-	case TXDA_OP_RMSNORM:
-		printf("  eps %g", (double)op->rmsnorm.eps);
-		break;
+	case TXDA_OP_RMSNORM: printf("  eps %g", (double)op->rmsnorm.eps); break;
 	case TXDA_OP_LINEAR:
 		if (op->in[3] != TXDA_NONE)
 			printf("  eps %g", (double)op->linear.eps);
@@ -136,13 +139,12 @@ static void dump_params(const struct txda_op *op)
 		if (op->attention.window)
 			printf(", window %u", op->attention.window);
 		break;
-	case TXDA_OP_TOPK:
-		printf("  k %u", op->topk.k);
-		break;
+	case TXDA_OP_TOPK: printf("  k %u", op->topk.k); break;
 	}
 }
 
-static void dump_operand(const struct program_view *v, const char *role, const char *name, uint32_t index)
+static void dump_operand(const struct program_view *v, const char *role, const char *name,
+			 uint32_t index)
 {
 	const struct txda_tensor *t;
 	char shape[96];
@@ -163,7 +165,8 @@ static void dump_ops(const struct program_view *v)
 	for (i = 0; i < v->header->n_ops; i++) {
 		const struct txda_op *op = &v->ops[i];
 
-		printf("  %u  %s %s", i, program_opcode_name(op->op), clean(program_name(v, op->label)));
+		printf("  %u  %s %s", i, program_opcode_name(op->op),
+		       clean(program_name(v, op->label)));
 		dump_params(op);
 		putchar('\n');
 		for (j = 0; j < 6; j++)

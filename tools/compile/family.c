@@ -56,16 +56,18 @@ static int parse_layer_types(const cJSON *types, struct model_config *c, struct 
 	uint32_t i = 0;
 
 	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != (int)c->n_layers)
-		return tool_fail(error, -EINVAL, "layer_types: not an array of num_hidden_layers %u",
-				 c->n_layers);
-	cJSON_ArrayForEach(item, types) {
+		return tool_fail(error, -EINVAL,
+				 "layer_types: not an array of num_hidden_layers %u", c->n_layers);
+	cJSON_ArrayForEach(item, types)
+	{
 		const char *type = cJSON_GetStringValue(item);
 
 		if (type && !strcmp(type, "sliding_attention"))
 			c->layer_window[i] = true;
 		else if (!type || strcmp(type, "full_attention"))
 			return tool_fail(error, -ENOTSUP,
-					 "layer_types: \"%.64s\" is not supported (full_attention and sliding_attention are)",
+					 "layer_types: \"%.64s\" is not supported (full_attention "
+					 "and sliding_attention are)",
 					 type ? type : "?");
 		i++;
 	}
@@ -94,7 +96,8 @@ int family_parse_window(const cJSON *json, struct model_config *c, struct tool_e
 	for (i = 0; !r && !c->sliding_window && i < c->n_layers; i++) {
 		if (c->layer_window[i])
 			return tool_fail(error, -EINVAL,
-					 "layer_types: layer %u is sliding_attention without use_sliding_window and sliding_window",
+					 "layer_types: layer %u is sliding_attention without "
+					 "use_sliding_window and sliding_window",
 					 i);
 	}
 	return r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Model families. A family is one small file: it reads what is particular to it from config.json into struct model_config and names its
- * tensors; the graph is put together from shared blocks (graph.h) by what the config then says. To add one, write family_NAME.c and name it in
- * family.c.
+ * Model families. A family is one small file: it reads what is particular to it from config.json
+ * into struct model_config and names its tensors; the graph is put together from shared blocks
+ * (graph.h) by what the config then says. To add one, write family_NAME.c and name it in family.c.
  */
 #ifndef TXDA_COMPILE_FAMILY_H
 #define TXDA_COMPILE_FAMILY_H
@@ -11,7 +11,8 @@
 
 #include "config.h"
 
-/* Tensor names of a checkpoint; %u is the layer. A weight NAME has NAME.weight and, if the config says so, NAME.bias. */
+/* Tensor names of a checkpoint; %u is the layer. A weight NAME has NAME.weight and, if the config
+ * says so, NAME.bias. */
 struct family_names {
 	const char *embed, *final_norm, *head;
 	const char *input_norm, *post_attention_norm;
@@ -21,7 +22,7 @@ struct family_names {
 };
 
 struct family {
-	const char *model_type;		/* config.json's */
+	const char *model_type; /* config.json's */
 	const struct family_names *names;
 	int (*parse)(const cJSON *json, struct model_config *c, struct tool_error *error);
 };
@@ -36,7 +37,8 @@ const struct family *family_find(const char *model_type);
 char *family_list(char *buf, size_t len);
 
 /*
- * use_sliding_window, sliding_window, max_window_layers and layer_types of the Qwen families, whose layers may differ.
+ * use_sliding_window, sliding_window, max_window_layers and layer_types of the Qwen families, whose
+ * layers may differ.
  */
 int family_parse_window(const cJSON *json, struct model_config *c, struct tool_error *error);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Qwen3: each head of q and k is normalised before the rotation; some layers may use a sliding window. */
+/* Qwen3: each head of q and k is normalised before the rotation; some layers may use a sliding
+ * window. */
 #include "family.h"
 
 static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)

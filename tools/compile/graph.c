@@ -13,16 +13,19 @@ static void add_slots(struct graph *g)
 	const struct txda_dim none = {0};
 
 	g->slot_weights = program_add_slot(p, "weights", TXDA_SLOT_WEIGHTS, 0);
-	g->slot_kv = program_add_slot(p, "kv", TXDA_SLOT_KV, g->kv_layer_bytes * g->config->n_layers);
+	g->slot_kv =
+		program_add_slot(p, "kv", TXDA_SLOT_KV, g->kv_layer_bytes * g->config->n_layers);
 	g->slot_scratch = program_add_slot(p, "scratch", TXDA_SLOT_SCRATCH, 0);
 	g->tokens = program_add_io(p, "tokens", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
-	g->positions = program_add_io(p, "positions", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
+	g->positions =
+		program_add_io(p, "positions", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
 	g->slots = program_add_io(p, "slots", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
 	g->spans = program_add_io(p, "spans", TXDA_SLOT_INPUT, TXDA_I32, 2, PROGRAM_SYM(S),
 				  PROGRAM_DIM(2));
-	g->context = program_add_io(p, "context", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(S), none);
-	g->block_table = program_add_io(p, "block_table", TXDA_SLOT_INPUT, TXDA_I32, 2, PROGRAM_SYM(S),
-					PROGRAM_SYM(B));
+	g->context =
+		program_add_io(p, "context", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(S), none);
+	g->block_table = program_add_io(p, "block_table", TXDA_SLOT_INPUT, TXDA_I32, 2,
+					PROGRAM_SYM(S), PROGRAM_SYM(B));
 	g->rows = program_add_io(p, "rows", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(R), none);
 	if (g->shard.rank)
 		return;
@@ -30,8 +33,8 @@ static void add_slots(struct graph *g)
 				   PROGRAM_DIM(v));
 	g->topk_ids = program_add_io(p, "topk_ids", TXDA_SLOT_OUTPUT, TXDA_I32, 2, PROGRAM_SYM(R),
 				     PROGRAM_DIM(k));
-	g->topk_logits = program_add_io(p, "topk_logits", TXDA_SLOT_OUTPUT, TXDA_F32, 2, PROGRAM_SYM(R),
-					PROGRAM_DIM(k));
+	g->topk_logits = program_add_io(p, "topk_logits", TXDA_SLOT_OUTPUT, TXDA_F32, 2,
+					PROGRAM_SYM(R), PROGRAM_DIM(k));
 	g->lse = program_add_io(p, "lse", TXDA_SLOT_OUTPUT, TXDA_F32, 1, PROGRAM_SYM(R), none);
 }
 
@@ -43,9 +46,9 @@ static uint32_t scratch(struct graph *g, const char *name, uint8_t dtype, struct
 
 struct linear {
 	const char *label;
-	uint32_t x, weight, bias, norm, residual, out;	/* tensors or TXDA_NONE */
+	uint32_t x, weight, bias, norm, residual, out; /* tensors or TXDA_NONE */
 	enum txda_activation act;
-	uint32_t flags;		/* TXDA_LINEAR_* */
+	uint32_t flags; /* TXDA_LINEAR_* */
 };
 
 static void add_linear(struct graph *g, const struct linear *l)
@@ -64,8 +67,9 @@ static void add_linear(struct graph *g, const struct linear *l)
 }
 
 /*
- * Without norms on queries and keys, scores grow large and the softmax amplifies every rounding before it: such models keep
- * their attention's activations in float32 (keys and values in the cache aside).
+ * Without norms on queries and keys, scores grow large and the softmax amplifies every rounding
+ * before it: such models keep their attention's activations in float32 (keys and values in the
+ * cache aside).
  */
 static bool wide_attention(const struct graph *g)
 {
@@ -94,8 +98,13 @@ static void add_to_residual(struct graph *g, uint32_t layer, const char *what, u
 {
 	struct linear l = {
 		.label = program_label(g->p, "layers.%u.%s", layer, what),
-		.x = in, .weight = weight, .bias = bias, .norm = TXDA_NONE,
-		.residual = g->x, .out = g->x, .flags = flags,
+		.x = in,
+		.weight = weight,
+		.bias = bias,
+		.norm = TXDA_NONE,
+		.residual = g->x,
+		.out = g->x,
+		.flags = flags,
 	};
 	struct txda_op *op;
 	uint32_t partial;
@@ -121,13 +130,17 @@ static uint32_t add_embedding(struct graph *g)
 {
 	const struct model_config *c = g->config;
 	const struct weight_piece piece = {
-		.name = g->names->embed, .rows = c->vocab_size, .cols = c->hidden_size,
-		.row = g->shard.vocab, .col = {0, c->hidden_size},
+		.name = g->names->embed,
+		.rows = c->vocab_size,
+		.cols = c->hidden_size,
+		.row = g->shard.vocab,
+		.col = {0, c->hidden_size},
 	};
 	uint32_t table, out = g->x;
 	struct txda_op *op;
 
-	table = graph_weight(g, "embed", WEIGHT_VOCAB, TXDA_TILE32, g->shard.vocab_width, &piece, 1);
+	table = graph_weight(g, "embed", WEIGHT_VOCAB, TXDA_TILE32, g->shard.vocab_width, &piece,
+			     1);
 	if (g->shard.tp > 1)
 		out = scratch(g, "embed.partial", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
 	op = program_add_op(g->p, TXDA_OP_EMBED, "embed");
@@ -163,33 +176,45 @@ static void add_rope_table(struct graph *g)
 	op->rope_table = params;
 }
 
-/* q, k and v as one product of the normalised residual stream. Returns the F32 [T, (Hq + 2 Hkv) D] tensor. */
+/* q, k and v as one product of the normalised residual stream. Returns the F32 [T, (Hq + 2 Hkv) D]
+ * tensor. */
 static uint32_t add_qkv(struct graph *g, uint32_t layer)
 {
 	const struct model_config *c = g->config;
 	const struct shard *s = &g->shard;
 	const uint32_t d = c->head_dim;
-	const struct range all = {0, c->hidden_size}, kv_rows = {s->kv_heads.first * d, s->kv_heads.n * d};
+	const struct range all = {0, c->hidden_size},
+			   kv_rows = {s->kv_heads.first * d, s->kv_heads.n * d};
 	const struct weight_piece piece[3] = {
-		{g->names->q, layer, c->n_heads * d, c->hidden_size,
-		 {s->q_heads.first * d, s->q_heads.n * d}, all},
+		{g->names->q,
+		 layer,
+		 c->n_heads * d,
+		 c->hidden_size,
+		 {s->q_heads.first * d, s->q_heads.n * d},
+		 all},
 		{g->names->k, layer, c->n_kv_heads * d, c->hidden_size, kv_rows, all},
 		{g->names->v, layer, c->n_kv_heads * d, c->hidden_size, kv_rows, all},
 	};
 	uint32_t n = (s->q_heads.n + 2 * s->kv_heads.n) * d, qkv, norm, bias = TXDA_NONE, weight;
 
-	norm = graph_norm(g, program_label(g->p, "layers.%u.attn.norm", layer), g->names->input_norm,
-			  layer, c->hidden_size);
+	norm = graph_norm(g, program_label(g->p, "layers.%u.attn.norm", layer),
+			  g->names->input_norm, layer, c->hidden_size);
 	if (c->qkv_bias)
-		bias = graph_bias(g, program_label(g->p, "layers.%u.attn.qkv.bias", layer), piece, 3);
-	weight = graph_weight(g, program_label(g->p, "layers.%u.attn.qkv.weight", layer), WEIGHT_LAYER,
-			      TXDA_TILE32, n, piece, 3);
+		bias = graph_bias(g, program_label(g->p, "layers.%u.attn.qkv.bias", layer), piece,
+				  3);
+	weight = graph_weight(g, program_label(g->p, "layers.%u.attn.qkv.weight", layer),
+			      WEIGHT_LAYER, TXDA_TILE32, n, piece, 3);
 	qkv = scratch(g, program_label(g->p, "layers.%u.qkv", layer), TXDA_F32, PROGRAM_SYM(T), n);
 	add_linear(g, &(struct linear){
-		.label = program_label(g->p, "layers.%u.attn.qkv", layer),
-		.x = g->x, .weight = weight, .bias = bias, .norm = norm, .residual = TXDA_NONE, .out = qkv,
-		.flags = attention_flags(g),
-	});
+			      .label = program_label(g->p, "layers.%u.attn.qkv", layer),
+			      .x = g->x,
+			      .weight = weight,
+			      .bias = bias,
+			      .norm = norm,
+			      .residual = TXDA_NONE,
+			      .out = qkv,
+			      .flags = attention_flags(g),
+		      });
 	return qkv;
 }
 
@@ -205,9 +230,10 @@ static uint32_t add_rope_kv(struct graph *g, uint32_t layer, uint32_t qkv)
 		k_norm = graph_norm(g, program_label(g->p, "layers.%u.attn.k_norm", layer),
 				    g->names->k_norm, layer, c->head_dim);
 	}
-	q = scratch(g, program_label(g->p, "layers.%u.q", layer), attention_dtype(g), PROGRAM_SYM(T),
-		    g->shard.q_heads.n * c->head_dim);
-	op = program_add_op(g->p, TXDA_OP_ROPE_KV, program_label(g->p, "layers.%u.attn.rope", layer));
+	q = scratch(g, program_label(g->p, "layers.%u.q", layer), attention_dtype(g),
+		    PROGRAM_SYM(T), g->shard.q_heads.n * c->head_dim);
+	op = program_add_op(g->p, TXDA_OP_ROPE_KV,
+			    program_label(g->p, "layers.%u.attn.rope", layer));
 	op->in[0] = qkv;
 	op->in[1] = g->rope;
 	op->in[2] = g->slots;
@@ -232,8 +258,8 @@ static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
 	struct txda_op *op;
 	uint32_t out;
 
-	out = scratch(g, program_label(g->p, "layers.%u.heads", layer), attention_dtype(g), PROGRAM_SYM(T),
-		      g->shard.q_heads.n * c->head_dim);
+	out = scratch(g, program_label(g->p, "layers.%u.heads", layer), attention_dtype(g),
+		      PROGRAM_SYM(T), g->shard.q_heads.n * c->head_dim);
 	op = program_add_op(g->p, TXDA_OP_ATTENTION, program_label(g->p, "layers.%u.attn", layer));
 	op->in[0] = q;
 	op->in[1] = g->kv;
@@ -258,17 +284,19 @@ static void add_attention(struct graph *g, uint32_t layer)
 	const struct model_config *c = g->config;
 	const uint32_t d = c->head_dim;
 	const struct weight_piece piece = {
-		g->names->o, layer, c->hidden_size, c->n_heads * d, {0, c->hidden_size},
-		{g->shard.q_heads.first * d, g->shard.q_heads.n * d},
+		g->names->o,	     layer,
+		c->hidden_size,	     c->n_heads * d,
+		{0, c->hidden_size}, {g->shard.q_heads.first * d, g->shard.q_heads.n * d},
 	};
 	uint32_t qkv, heads, weight, bias = TXDA_NONE;
 
 	qkv = add_qkv(g, layer);
 	heads = add_attention_op(g, layer, add_rope_kv(g, layer, qkv));
 	if (adds_bias(g, c->o_bias))
-		bias = graph_bias(g, program_label(g->p, "layers.%u.attn.o.bias", layer), &piece, 1);
-	weight = graph_weight(g, program_label(g->p, "layers.%u.attn.o.weight", layer), WEIGHT_LAYER,
-			      TXDA_TILE32, c->hidden_size, &piece, 1);
+		bias = graph_bias(g, program_label(g->p, "layers.%u.attn.o.bias", layer), &piece,
+				  1);
+	weight = graph_weight(g, program_label(g->p, "layers.%u.attn.o.weight", layer),
+			      WEIGHT_LAYER, TXDA_TILE32, c->hidden_size, &piece, 1);
 	add_to_residual(g, layer, "attn.o", heads, weight, bias, attention_flags(g));
 }
 
@@ -288,22 +316,28 @@ static void add_mlp(struct graph *g, uint32_t layer)
 	norm = graph_norm(g, program_label(g->p, "layers.%u.mlp.norm", layer),
 			  g->names->post_attention_norm, layer, c->hidden_size);
 	if (c->mlp_bias)
-		bias = graph_bias(g, program_label(g->p, "layers.%u.mlp.gate_up.bias", layer), gate_up,
-				  2);
+		bias = graph_bias(g, program_label(g->p, "layers.%u.mlp.gate_up.bias", layer),
+				  gate_up, 2);
 	weight = graph_weight(g, program_label(g->p, "layers.%u.mlp.gate_up.weight", layer),
 			      WEIGHT_LAYER, TXDA_TILE32_GATED, 2 * inner.n, gate_up, 2);
 	gated = scratch(g, program_label(g->p, "layers.%u.gated", layer), TXDA_BF16, PROGRAM_SYM(T),
 			inner.n);
 	add_linear(g, &(struct linear){
-		.label = program_label(g->p, "layers.%u.mlp.gate_up", layer),
-		.x = g->x, .weight = weight, .bias = bias, .norm = norm, .residual = TXDA_NONE,
-		.out = gated, .act = TXDA_ACT_SILU_GATED,
-	});
+			      .label = program_label(g->p, "layers.%u.mlp.gate_up", layer),
+			      .x = g->x,
+			      .weight = weight,
+			      .bias = bias,
+			      .norm = norm,
+			      .residual = TXDA_NONE,
+			      .out = gated,
+			      .act = TXDA_ACT_SILU_GATED,
+		      });
 	bias = TXDA_NONE;
 	if (adds_bias(g, c->mlp_bias))
-		bias = graph_bias(g, program_label(g->p, "layers.%u.mlp.down.bias", layer), &down, 1);
-	weight = graph_weight(g, program_label(g->p, "layers.%u.mlp.down.weight", layer), WEIGHT_LAYER,
-			      TXDA_TILE32, c->hidden_size, &down, 1);
+		bias = graph_bias(g, program_label(g->p, "layers.%u.mlp.down.bias", layer), &down,
+				  1);
+	weight = graph_weight(g, program_label(g->p, "layers.%u.mlp.down.weight", layer),
+			      WEIGHT_LAYER, TXDA_TILE32, c->hidden_size, &down, 1);
 	add_to_residual(g, layer, "mlp.down", gated, weight, bias, 0);
 }
 
@@ -311,14 +345,17 @@ static uint32_t head_weight(struct graph *g, uint32_t table)
 {
 	const struct model_config *c = g->config;
 	const struct weight_piece piece = {
-		.name = g->names->head, .rows = c->vocab_size, .cols = c->hidden_size,
-		.row = g->shard.vocab, .col = {0, c->hidden_size},
+		.name = g->names->head,
+		.rows = c->vocab_size,
+		.cols = c->hidden_size,
+		.row = g->shard.vocab,
+		.col = {0, c->hidden_size},
 	};
 
 	if (c->tie_word_embeddings)
 		return table;
-	return graph_weight(g, "head.weight", WEIGHT_VOCAB, TXDA_TILE32, g->shard.vocab_width, &piece,
-			    1);
+	return graph_weight(g, "head.weight", WEIGHT_VOCAB, TXDA_TILE32, g->shard.vocab_width,
+			    &piece, 1);
 }
 
 static void add_head(struct graph *g, uint32_t table)
@@ -337,9 +374,15 @@ static void add_head(struct graph *g, uint32_t table)
 	if (g->shard.tp > 1)
 		out = scratch(g, "head.part", TXDA_F32, PROGRAM_SYM(R), g->shard.vocab_width);
 	add_linear(g, &(struct linear){
-		.label = "head", .x = chosen, .weight = weight, .bias = TXDA_NONE, .norm = norm,
-		.residual = TXDA_NONE, .out = out, .flags = TXDA_LINEAR_F32_INPUT,
-	});
+			      .label = "head",
+			      .x = chosen,
+			      .weight = weight,
+			      .bias = TXDA_NONE,
+			      .norm = norm,
+			      .residual = TXDA_NONE,
+			      .out = out,
+			      .flags = TXDA_LINEAR_F32_INPUT,
+		      });
 	if (g->shard.tp > 1) {
 		op = program_add_op(g->p, TXDA_OP_ALL_GATHER, "head.all");
 		op->in[0] = out;
@@ -361,15 +404,17 @@ static void build(struct graph *g)
 	uint32_t table, layer;
 
 	add_slots(g);
-	g->kv = program_add_tensor(g->p, &(struct program_tensor){
-		.name = "kv",
-		.slot = g->slot_kv,
-		.dtype = TXDA_U8,
-		.layout = TXDA_KV_PAGED,
-		.flags = TXDA_TENSOR_ACTIVATION,
-		.ndim = 2,
-		.dim = {PROGRAM_SYM(N), PROGRAM_DIM((uint32_t)(g->kv_layer_bytes * c->n_layers))},
-	});
+	g->kv = program_add_tensor(
+		g->p, &(struct program_tensor){
+			      .name = "kv",
+			      .slot = g->slot_kv,
+			      .dtype = TXDA_U8,
+			      .layout = TXDA_KV_PAGED,
+			      .flags = TXDA_TENSOR_ACTIVATION,
+			      .ndim = 2,
+			      .dim = {PROGRAM_SYM(N),
+				      PROGRAM_DIM((uint32_t)(g->kv_layer_bytes * c->n_layers))},
+		      });
 	g->x = scratch(g, "x", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
 	table = add_embedding(g);
 	add_rope_table(g);
@@ -382,8 +427,8 @@ static void build(struct graph *g)
 }
 
 /*
- * The most KV blocks: their slots fit into 31 bits, and the cache, doubled in precise mode, into 40 bits of address, which the smallest
- * chips have.
+ * The most KV blocks: their slots fit into 31 bits, and the cache, doubled in precise mode, into 40
+ * bits of address, which the smallest chips have.
  */
 static uint32_t max_blocks(uint32_t block_size, uint64_t block_bytes)
 {

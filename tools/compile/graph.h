@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The `step` program of a dense decoder for one chip, and the list of weights it needs: embedding, layers of attention and gated MLP, head.
- * The residual stream x is F32 [T, H] and stays in place; norms, biases, activations and residual additions are fused into LINEARs.
+ * The `step` program of a dense decoder for one chip, and the list of weights it needs: embedding,
+ * layers of attention and gated MLP, head. The residual stream x is F32 [T, H] and stays in place;
+ * norms, biases, activations and residual additions are fused into LINEARs.
  *
- * With several chips, q, k, v, gate and up are split by columns, o and down by rows, whose partial sums an ALL_REDUCE adds to the residual; the
- * embedding and the head are split by the vocabulary, and rank 0 gathers the logits.
+ * With several chips, q, k, v, gate and up are split by columns, o and down by rows, whose partial
+ * sums an ALL_REDUCE adds to the residual; the embedding and the head are split by the vocabulary,
+ * and rank 0 gathers the logits.
  */
 #ifndef TXDA_COMPILE_GRAPH_H
 #define TXDA_COMPILE_GRAPH_H
@@ -24,9 +26,9 @@ struct compiled_chip {
 	size_t kcore_bytes;
 	struct param_list params;
 	uint64_t scratch_bytes, io_bytes;
-	uint64_t kv_block_bytes;	/* all layers */
-	uint8_t linear_dtype;		/* enum txda_dtype of the layers' weights */
-	bool narrowed;			/* F32 weights became BF16 */
+	uint64_t kv_block_bytes; /* all layers */
+	uint8_t linear_dtype;	 /* enum txda_dtype of the layers' weights */
+	bool narrowed;		 /* F32 weights became BF16 */
 };
 
 /* @options has no zeroes left (max_context, tp). Free with compiled_chip_free(). */

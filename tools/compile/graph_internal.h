@@ -15,7 +15,7 @@ struct graph {
 	struct program *p;
 	struct param_list params;
 	struct tool_error *error;
-	int failed;		/* the first error; later ones are not reported */
+	int failed; /* the first error; later ones are not reported */
 
 	uint32_t slot_weights, slot_kv, slot_scratch;
 	/* Tensor indices. */
@@ -35,9 +35,9 @@ enum weight_role { WEIGHT_LAYER, WEIGHT_VOCAB };
 
 /* One matrix of the checkpoint, or the rows and columns of it that this chip has. */
 struct weight_piece {
-	const char *name;		/* without ".weight" */
+	const char *name; /* without ".weight" */
 	uint32_t layer;
-	uint32_t rows, cols;		/* of the checkpoint's tensor */
+	uint32_t rows, cols; /* of the checkpoint's tensor */
 	struct range row, col;
 };
 
@@ -48,7 +48,8 @@ uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role,
 uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
 		    unsigned n_pieces);
 /* The F32 [n] vector NAME.weight. */
-uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer, uint32_t n);
+uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
+		    uint32_t n);
 /* @n floats of our own. */
 uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t n);
 

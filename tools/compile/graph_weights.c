@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Weights of the graph: from names of the checkpoint to entries of param.bin and tensors of the program. */
+/* Weights of the graph: from names of the checkpoint to entries of param.bin and tensors of the
+ * program. */
 #include "graph_internal.h"
 
 #include <errno.h>
@@ -15,7 +16,8 @@ void graph_fail(struct graph *g, int code)
 		g->failed = code;
 }
 
-/* "model.layers.3.mlp.up_proj" + ".weight"; the family's names are constants with at most one %u. */
+/* "model.layers.3.mlp.up_proj" + ".weight"; the family's names are constants with at most one %u.
+ */
 static const char *tensor_name(char *buf, const char *name, uint32_t layer, const char *suffix)
 {
 	const char *hole = strstr(name, "%u");
@@ -41,18 +43,15 @@ static int find(struct graph *g, const char *name, uint64_t rows, uint64_t cols,
 	return r;
 }
 
-/* The type in tiles of weights that are @source_types (bits by enum txda_dtype) in the checkpoint. */
+/* The type in tiles of weights that are @source_types (bits by enum txda_dtype) in the checkpoint.
+ */
 static uint8_t weight_dtype(struct graph *g, enum weight_role role, unsigned source_types)
 {
 	switch (g->options->weights) {
-	case WEIGHTS_BF16:
-		return TXDA_BF16;
-	case WEIGHTS_F16:
-		return TXDA_F16;
-	case WEIGHTS_W8:
-		return TXDA_W8;
-	case WEIGHTS_W4:
-		return role == WEIGHT_VOCAB ? TXDA_W8 : TXDA_W4;
+	case WEIGHTS_BF16: return TXDA_BF16;
+	case WEIGHTS_F16: return TXDA_F16;
+	case WEIGHTS_W8: return TXDA_W8;
+	case WEIGHTS_W4: return role == WEIGHT_VOCAB ? TXDA_W8 : TXDA_W4;
 	default:
 		if (source_types & 1u << TXDA_F32)
 			g->narrowed = true;
@@ -75,8 +74,7 @@ uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role,
 			return 0;
 		types |= 1u << t.dtype;
 		tiles.part[tiles.n_parts++] = (struct param_part){
-			.source = t, .row = w->row.first, .rows = w->row.n, .col = w->col.first
-		};
+			.source = t, .row = w->row.first, .rows = w->row.n, .col = w->col.first};
 	}
 	tiles.dtype = weight_dtype(g, role, types);
 	if (tiles.dtype == TXDA_W8 || tiles.dtype == TXDA_W4)
@@ -84,28 +82,30 @@ uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role,
 	if (role == WEIGHT_LAYER)
 		g->linear_dtype = tiles.dtype;
 	return program_add_tensor(g->p, &(struct program_tensor){
-		.name = label,
-		.slot = g->slot_weights,
-		.dtype = tiles.dtype,
-		.layout = layout,
-		.group = tiles.group,
-		.offset = param_add_tiles(&g->params, &tiles),
-		.ndim = 2,
-		.dim = {PROGRAM_DIM(n), PROGRAM_DIM(tiles.k)},
-	});
+						.name = label,
+						.slot = g->slot_weights,
+						.dtype = tiles.dtype,
+						.layout = layout,
+						.group = tiles.group,
+						.offset = param_add_tiles(&g->params, &tiles),
+						.ndim = 2,
+						.dim = {PROGRAM_DIM(n), PROGRAM_DIM(tiles.k)},
+					});
 }
 
 uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t n)
 {
-	return program_add_tensor(g->p, &(struct program_tensor){
-		.name = label,
-		.slot = g->slot_weights,
-		.dtype = TXDA_F32,
-		.layout = TXDA_ROWS,
-		.offset = param_add_bytes(&g->params, label, data, (uint64_t)n * sizeof(*data)),
-		.ndim = 1,
-		.dim = {PROGRAM_DIM(n)},
-	});
+	return program_add_tensor(g->p,
+				  &(struct program_tensor){
+					  .name = label,
+					  .slot = g->slot_weights,
+					  .dtype = TXDA_F32,
+					  .layout = TXDA_ROWS,
+					  .offset = param_add_bytes(&g->params, label, data,
+								    (uint64_t)n * sizeof(*data)),
+					  .ndim = 1,
+					  .dim = {PROGRAM_DIM(n)},
+				  });
 }
 
 uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
@@ -137,7 +137,8 @@ uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piec
 	return tensor;
 }
 
-uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer, uint32_t n)
+uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
+		    uint32_t n)
 {
 	char full[NAME_BYTES];
 	struct source_tensor t;

@@ -59,9 +59,10 @@ static void add_tensors(cJSON *root, const char *key, const struct program_view 
 		cJSON_AddStringToObject(item, "dtype", program_dtype_name(t->dtype));
 		shape = cJSON_AddArrayToObject(item, "shape");
 		for (j = 0; j < t->ndim; j++)
-			cJSON_AddItemToArray(shape, t->dim[j].sym ?
-				cJSON_CreateString(program_symbol_name(t->dim[j].sym)) :
-				cJSON_CreateNumber(t->dim[j].mul));
+			cJSON_AddItemToArray(
+				shape, t->dim[j].sym ? cJSON_CreateString(
+							       program_symbol_name(t->dim[j].sym))
+						     : cJSON_CreateNumber(t->dim[j].mul));
 		cJSON_AddItemToArray(array, item);
 	}
 }

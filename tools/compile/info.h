@@ -11,7 +11,8 @@ struct chip_info {
 	uint32_t param_crc32c;
 };
 
-/* Returns the text, to be freed by the caller, or NULL without memory. @kcore is rank 0's, for inputs and outputs. */
+/* Returns the text, to be freed by the caller, or NULL without memory. @kcore is rank 0's, for
+ * inputs and outputs. */
 char *info_make(const struct model *m, const struct compile_options *o, const char *weights,
 		const struct chip_info *chips, const void *kcore, size_t kcore_bytes);
 

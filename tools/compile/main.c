@@ -17,7 +17,8 @@ static const char usage[] =
 	"usage: txda-compile HF_DIR -o CASE [options]     compile a Hugging Face model directory\n"
 	"       txda-compile --synthetic NAME -o CASE     make up a model of a known shape\n"
 	"       txda-compile --dump CASE|kcore.bin        print a program in words\n"
-	"       txda-compile --key HF_DIR [options]       print the key of the case dir in a cache\n"
+	"       txda-compile --key HF_DIR [options]       print the key of the case dir in a "
+	"cache\n"
 	"\n"
 	"  -o, --output CASE     the case dir to make\n"
 	"      --tp N            chips that run the model together, 1 to 8\n"
@@ -38,9 +39,23 @@ static const char usage[] =
 	"      --version\n";
 
 enum {
-	OPTION_TP = 256, OPTION_WEIGHTS, OPTION_GROUP, OPTION_BLOCK, OPTION_TOKENS, OPTION_SEQS,
-	OPTION_ROWS, OPTION_CONTEXT, OPTION_TOPK, OPTION_NAME, OPTION_JOBS, OPTION_FORCE,
-	OPTION_PROGRESS, OPTION_DUMP, OPTION_KEY, OPTION_SYNTHETIC, OPTION_VERSION,
+	OPTION_TP = 256,
+	OPTION_WEIGHTS,
+	OPTION_GROUP,
+	OPTION_BLOCK,
+	OPTION_TOKENS,
+	OPTION_SEQS,
+	OPTION_ROWS,
+	OPTION_CONTEXT,
+	OPTION_TOPK,
+	OPTION_NAME,
+	OPTION_JOBS,
+	OPTION_FORCE,
+	OPTION_PROGRESS,
+	OPTION_DUMP,
+	OPTION_KEY,
+	OPTION_SYNTHETIC,
+	OPTION_VERSION,
 };
 
 static const struct option long_options[] = {
@@ -105,8 +120,8 @@ static int parse_number(const char *option, const char *text, uint32_t *ret)
 	errno = 0;
 	value = strtoul(text, &end, 10);
 	if (errno || end == text || *end || value > UINT32_MAX || strchr(text, '-') || !value) {
-		fprintf(stderr, "txda-compile: --%s: \"%s\" is not a number of at least 1\n", option,
-			text);
+		fprintf(stderr, "txda-compile: --%s: \"%s\" is not a number of at least 1\n",
+			option, text);
 		return -EINVAL;
 	}
 	*ret = (uint32_t)value;
@@ -155,9 +170,7 @@ static int parse_option(struct command *c, int option, const char *name)
 	if (number)
 		return parse_number(name, optarg, number);
 	switch (option) {
-	case 'o':
-		c->job.case_path = optarg;
-		return 0;
+	case 'o': c->job.case_path = optarg; return 0;
 	case 'q':
 		c->job.quiet = true;
 		c->job.progress = PROGRESS_NONE;
@@ -170,23 +183,12 @@ static int parse_option(struct command *c, int option, const char *name)
 		word = parse_word(name, optarg, styles, 3);
 		c->job.progress = (enum progress_style)word;
 		return word < 0 ? word : 0;
-	case OPTION_NAME:
-		c->job.options.name = optarg;
-		return 0;
-	case OPTION_FORCE:
-		c->job.force = true;
-		return 0;
-	case OPTION_DUMP:
-		c->dump = true;
-		return 0;
-	case OPTION_KEY:
-		c->key = true;
-		return 0;
-	case OPTION_SYNTHETIC:
-		c->synthetic = optarg;
-		return 0;
-	default:
-		return -EINVAL;
+	case OPTION_NAME: c->job.options.name = optarg; return 0;
+	case OPTION_FORCE: c->job.force = true; return 0;
+	case OPTION_DUMP: c->dump = true; return 0;
+	case OPTION_KEY: c->key = true; return 0;
+	case OPTION_SYNTHETIC: c->synthetic = optarg; return 0;
+	default: return -EINVAL;
 	}
 }
 
@@ -225,17 +227,18 @@ static double seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void summarise(const struct command *c, const struct model *m, const struct compile_result *result,
-		      double took)
+static void summarise(const struct command *c, const struct model *m,
+		      const struct compile_result *result, double took)
 {
 	const struct compile_options *o = &c->job.options;
 
 	if (c->job.quiet)
 		return;
 	fprintf(stderr,
-		"%s: %s, %s, %u layers, %s, %u chip%s, %.1f MB of weights, %.1f KB a KV block of %u tokens, %.1f s\n",
-		c->job.case_path, o->name, m->config.model_type, m->config.n_layers, result->weights, o->tp,
-		o->tp > 1 ? "s" : "", (double)result->weight_bytes / 1e6,
+		"%s: %s, %s, %u layers, %s, %u chip%s, %.1f MB of weights, %.1f KB a KV block of "
+		"%u tokens, %.1f s\n",
+		c->job.case_path, o->name, m->config.model_type, m->config.n_layers,
+		result->weights, o->tp, o->tp > 1 ? "s" : "", (double)result->weight_bytes / 1e6,
 		(double)result->kv_block_bytes / 1e3, o->block_size, took);
 }
 
@@ -276,7 +279,8 @@ int main(int argc, char **argv)
 	if (c.dump)
 		return compile_dump(c.path, &error) ? fail(error.text) : EXIT_SUCCESS;
 	catch_signals();
-	r = c.synthetic ? model_open_synthetic(c.synthetic, &m, &error) : model_open(c.path, &m, &error);
+	r = c.synthetic ? model_open_synthetic(c.synthetic, &m, &error)
+			: model_open(c.path, &m, &error);
 	if (r)
 		return fail(error.text);
 	r = run(&c, &m);

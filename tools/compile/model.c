@@ -11,10 +11,9 @@
 #include "files.h"
 #include "sha256.h"
 
-const char *const model_copied_files[] = {
-	"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-	"chat_template.jinja", NULL,
-};
+const char *const model_copied_files[] = {"config.json",	 "generation_config.json",
+					  "tokenizer.json",	 "tokenizer_config.json",
+					  "chat_template.jinja", NULL};
 
 static void hash_source(struct model *m, int dirfd)
 {
@@ -67,7 +66,8 @@ static int weight_dir(const struct model *m, char *buf, size_t len, struct tool_
 	int n;
 
 	if (strstr(dir, ".."))
-		return tool_fail(error, -EINVAL, "config.json: param_dir: \"%.200s\" has \"..\"", dir);
+		return tool_fail(error, -EINVAL, "config.json: param_dir: \"%.200s\" has \"..\"",
+				 dir);
 	if (dir[0] == '/')
 		n = snprintf(buf, len, "%s", dir);
 	else
@@ -100,7 +100,8 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 		goto out;
 	}
 	m.path = strdup(path);
-	r = m.path ? weight_dir(&m, dir, sizeof(dir), error) : tool_fail(error, -ENOMEM, "no memory");
+	r = m.path ? weight_dir(&m, dir, sizeof(dir), error)
+		   : tool_fail(error, -ENOMEM, "no memory");
 	if (!r)
 		r = safetensors_open_dir(dir, &m.source.checkpoint, error);
 	if (!r) {
@@ -124,40 +125,46 @@ void model_close(struct model *m)
 	memset(m, 0, sizeof(*m));
 }
 
-/* Well-known shapes: what a config.json of them says. */
-static const struct {
-	const char *name, *config;
+/* Well-known shapes, for a config.json that says so. */
+static const struct shape {
+	const char *name, *model_type;
+	unsigned hidden, layers, heads, kv_heads, head_dim, inner, vocab, positions;
+	bool tied;
+	double eps, theta;
+	const char *rope_scaling;
 } synthetic[] = {
-	{"qwen3-0.6b",
-	 "{\"model_type\":\"qwen3\",\"hidden_size\":1024,\"num_hidden_layers\":28,\"num_attention_heads\":16,"
-	 "\"num_key_value_heads\":8,\"head_dim\":128,\"intermediate_size\":3072,\"vocab_size\":151936,"
-	 "\"tie_word_embeddings\":true,\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,"
-	 "\"max_position_embeddings\":40960,\"hidden_act\":\"silu\",\"torch_dtype\":\"bfloat16\"}"},
-	{"qwen3-4b",
-	 "{\"model_type\":\"qwen3\",\"hidden_size\":2560,\"num_hidden_layers\":36,\"num_attention_heads\":32,"
-	 "\"num_key_value_heads\":8,\"head_dim\":128,\"intermediate_size\":9728,\"vocab_size\":151936,"
-	 "\"tie_word_embeddings\":true,\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,"
-	 "\"max_position_embeddings\":40960,\"hidden_act\":\"silu\",\"torch_dtype\":\"bfloat16\"}"},
-	{"llama3-1b",
-	 "{\"model_type\":\"llama\",\"hidden_size\":2048,\"num_hidden_layers\":16,\"num_attention_heads\":32,"
-	 "\"num_key_value_heads\":8,\"head_dim\":64,\"intermediate_size\":8192,\"vocab_size\":128256,"
-	 "\"tie_word_embeddings\":true,\"rms_norm_eps\":1e-5,\"rope_theta\":500000,"
-	 "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32,\"low_freq_factor\":1,"
-	 "\"high_freq_factor\":4,\"original_max_position_embeddings\":8192},"
-	 "\"max_position_embeddings\":131072,\"hidden_act\":\"silu\",\"torch_dtype\":\"bfloat16\"}"},
-	{"llama2-7b",
-	 "{\"model_type\":\"llama\",\"hidden_size\":4096,\"num_hidden_layers\":32,\"num_attention_heads\":32,"
-	 "\"num_key_value_heads\":32,\"intermediate_size\":11008,\"vocab_size\":32000,"
-	 "\"tie_word_embeddings\":false,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":4096,"
-	 "\"hidden_act\":\"silu\",\"torch_dtype\":\"float16\"}"},
+	{"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151936, 40960, true, 1e-6, 1e6, "null"},
+	{"qwen3-4b", "qwen3", 2560, 36, 32, 8, 128, 9728, 151936, 40960, true, 1e-6, 1e6, "null"},
+	{"llama3-1b", "llama", 2048, 16, 32, 8, 64, 8192, 128256, 131072, true, 1e-5, 5e5,
+	 "{\"rope_type\": \"llama3\", \"factor\": 32, \"low_freq_factor\": 1,"
+	 " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}"},
+	{"llama2-7b", "llama", 4096, 32, 32, 32, 128, 11008, 32000, 4096, false, 1e-5, 1e4, "null"},
 };
+
+static char *synthetic_config(const struct shape *s)
+{
+	char *text;
+	int n;
+
+	n = asprintf(&text,
+		     "{\n\"model_type\": \"%s\", \"torch_dtype\": \"bfloat16\",\n"
+		     "\"hidden_size\": %u, \"num_hidden_layers\": %u, \"intermediate_size\": %u,\n"
+		     "\"num_attention_heads\": %u, \"num_key_value_heads\": %u, \"head_dim\": %u,\n"
+		     "\"vocab_size\": %u, \"max_position_embeddings\": %u, \"rms_norm_eps\": %g,\n"
+		     "\"tie_word_embeddings\": %s, \"rope_theta\": %g, \"rope_scaling\": %s\n}\n",
+		     s->model_type, s->hidden, s->layers, s->inner, s->heads, s->kv_heads,
+		     s->head_dim, s->vocab, s->positions, s->eps, s->tied ? "true" : "false",
+		     s->theta, s->rope_scaling);
+	return n < 0 ? NULL : text;
+}
 
 char *model_synthetic_list(char *buf, size_t len)
 {
 	size_t i, at = 0;
 
 	for (i = 0; i < sizeof(synthetic) / sizeof(synthetic[0]) && at < len; i++)
-		at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? ", " : "", synthetic[i].name);
+		at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? ", " : "",
+				       synthetic[i].name);
 	return buf;
 }
 
@@ -173,9 +180,9 @@ int model_open_synthetic(const char *name, struct model *ret, struct tool_error 
 			break;
 	}
 	if (i == sizeof(synthetic) / sizeof(synthetic[0]))
-		return tool_fail(error, -EINVAL, "--synthetic: \"%.64s\" is unknown (%s are known)", name,
-				 model_synthetic_list(known, sizeof(known)));
-	m.config_text = strdup(synthetic[i].config);
+		return tool_fail(error, -EINVAL, "--synthetic: \"%.64s\" is unknown (%s are known)",
+				 name, model_synthetic_list(known, sizeof(known)));
+	m.config_text = synthetic_config(&synthetic[i]);
 	if (!m.config_text)
 		return tool_fail(error, -ENOMEM, "no memory");
 	m.config_bytes = strlen(m.config_text);
@@ -194,11 +201,13 @@ static int check_limit(const char *option, uint32_t value, uint32_t min, uint32_
 		       struct tool_error *error)
 {
 	if (value < min || value > max)
-		return tool_fail(error, -ERANGE, "%s: %u is not in [%u, %u]", option, value, min, max);
+		return tool_fail(error, -ERANGE, "%s: %u is not in [%u, %u]", option, value, min,
+				 max);
 	return 0;
 }
 
-int model_resolve_options(const struct model *m, struct compile_options *o, struct tool_error *error)
+int model_resolve_options(const struct model *m, struct compile_options *o,
+			  struct tool_error *error)
 {
 	const struct model_config *c = &m->config;
 	int r;
@@ -213,7 +222,8 @@ int model_resolve_options(const struct model *m, struct compile_options *o, stru
 		o->name = m->name;
 	if (o->group != 32 && o->group != 64 && o->group != 128)
 		return tool_fail(error, -EINVAL, "--group: %u is none of 32, 64, 128", o->group);
-	if (o->block_size != 16 && o->block_size != 32 && o->block_size != 64 && o->block_size != 128)
+	if (o->block_size != 16 && o->block_size != 32 && o->block_size != 64 &&
+	    o->block_size != 128)
 		return tool_fail(error, -EINVAL, "--block-size: %u is none of 16, 32, 64, 128",
 				 o->block_size);
 	if (!o->name[0] || strlen(o->name) > 127)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model to compile: its config, where its weights are, and its identity. From a Hugging Face directory or made up by name.
+ * A model to compile: its config, where its weights are, and its identity. From a Hugging Face
+ * directory or made up by name.
  */
 #ifndef TXDA_COMPILE_MODEL_H
 #define TXDA_COMPILE_MODEL_H
@@ -10,13 +11,13 @@
 #include "source.h"
 
 struct model {
-	char *path;		/* NULL: made up */
+	char *path; /* NULL: made up */
 	char name[128];
 	char *config_text;
 	size_t config_bytes;
 	struct model_config config;
 	struct source source;
-	char source_hash[33];	/* of config, tensor headers, file sizes and times */
+	char source_hash[33]; /* of config, tensor headers, file sizes and times */
 };
 
 int model_open(const char *path, struct model *ret, struct tool_error *error);
@@ -27,7 +28,8 @@ void model_close(struct model *m);
 char *model_synthetic_list(char *buf, size_t len);
 
 /* Fills in what depends on the model (tp, max_context, topk, name) and checks every limit. */
-int model_resolve_options(const struct model *m, struct compile_options *o, struct tool_error *error);
+int model_resolve_options(const struct model *m, struct compile_options *o,
+			  struct tool_error *error);
 
 /* Changes with the source, the resolved options and the compiler: names a cached case dir. */
 void model_cache_key(const struct model *m, const struct compile_options *o, char key[33]);

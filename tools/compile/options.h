@@ -10,24 +10,28 @@
 enum weight_mode { WEIGHTS_KEEP, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_W8, WEIGHTS_W4 };
 
 struct compile_options {
-	uint32_t tp;		/* chips; 0: the config's tensor_parallel, else 1 */
+	uint32_t tp; /* chips; 0: the config's tensor_parallel, else 1 */
 	enum weight_mode weights;
-	uint32_t group;		/* quantisation group: 32, 64 or 128 */
-	uint32_t block_size;	/* tokens per KV block: 16, 32, 64 or 128 */
-	uint32_t max_tokens;	/* T */
-	uint32_t max_seqs;	/* S */
-	uint32_t max_rows;	/* R */
-	uint32_t max_context;	/* 0: what the model reaches */
-	uint32_t topk;		/* cut to the vocabulary */
-	const char *name;	/* NULL: the directory's */
-	unsigned jobs;		/* threads; 0: one per CPU. Not part of the key */
+	uint32_t group;	      /* quantisation group: 32, 64 or 128 */
+	uint32_t block_size;  /* tokens per KV block: 16, 32, 64 or 128 */
+	uint32_t max_tokens;  /* T */
+	uint32_t max_seqs;    /* S */
+	uint32_t max_rows;    /* R */
+	uint32_t max_context; /* 0: what the model reaches */
+	uint32_t topk;	      /* cut to the vocabulary */
+	const char *name;     /* NULL: the directory's */
+	unsigned jobs;	      /* threads; 0: one per CPU. Not part of the key */
 };
 
-#define COMPILE_OPTIONS_DEFAULT	\
-	((struct compile_options){ .group = 32, .block_size = 32, .max_tokens = 2048, .max_seqs = 256, \
-				   .max_rows = 256, .topk = 64 })
+#define COMPILE_OPTIONS_DEFAULT                                                                    \
+	((struct compile_options){.group = 32,                                                     \
+				  .block_size = 32,                                                \
+				  .max_tokens = 2048,                                              \
+				  .max_seqs = 256,                                                 \
+				  .max_rows = 256,                                                 \
+				  .topk = 64})
 
-#define COMPILE_VERSION	"txda-compile 0.1.0"
+#define COMPILE_VERSION "txda-compile 0.1.0"
 
 static inline const char *weight_mode_name(enum weight_mode mode)
 {

@@ -6,12 +6,13 @@
 
 #include "floats.h"
 
-#define N	TXDA_TILE_N
+#define N TXDA_TILE_N
 
 /*
- * The bodies are compiled twice, for any CPU and for AVX2, and give the same bits: elementwise in lanes, no fused multiply-add.
+ * The bodies are compiled twice, for any CPU and for AVX2, and give the same bits: elementwise in
+ * lanes, no fused multiply-add.
  */
-#define BODY	static inline __attribute__((always_inline))
+#define BODY static inline __attribute__((always_inline))
 
 /* Nearest integer, ties to even, for |x| < 2^22, without a library call. */
 BODY float nearest(float x)
@@ -117,7 +118,8 @@ BODY uint8_t *pack_w8_group(const float (*x)[N], unsigned group, uint8_t *out)
 	return out;
 }
 
-/* Four lanes at once: the search below is most of a W4 compile, and compilers do not see its lanes by themselves. */
+/* Four lanes at once: the search below is most of a W4 compile, and compilers do not see its lanes
+ * by themselves. */
 typedef float lanes __attribute__((vector_size(16)));
 typedef int32_t lane_mask __attribute__((vector_size(16)));
 
@@ -134,7 +136,8 @@ BODY lanes lanes_clamp(lanes x, float low, float high)
 	return lanes_select(x > h, h, x);
 }
 
-/* What is left of a group's squares by its best scale is sum(x q)^2 / sum(q^2): larger is better. */
+/* What is left of a group's squares by its best scale is sum(x q)^2 / sum(q^2): larger is better.
+ */
 BODY void w4_try(const float (*x)[N], unsigned group, const float *inverse, float *best_score,
 		 float *best_scale)
 {
@@ -165,7 +168,8 @@ BODY void w4_try(const float (*x)[N], unsigned group, const float *inverse, floa
 
 BODY void w4_scales(const float (*x)[N], unsigned group, uint16_t *scale)
 {
-	static const float steps[] = {-8, -7.5f, -7, -8.5f, -9, -9.75f, -6.5f, 7, 7.5f, 6.5f, 8, 8.75f};
+	static const float steps[] = {-8,    -7.5f, -7,	  -8.5f, -9, -9.75f,
+				      -6.5f, 7,	    7.5f, 6.5f,	 8,  8.75f};
 	float extreme[N], inverse[N], score[N] = {0}, best[N] = {0};
 	unsigned i, c;
 
@@ -212,15 +216,14 @@ BODY uint8_t *pack_w4_group(const float (*x)[N], unsigned group, uint8_t *out)
 	return out;
 }
 
-BODY uint8_t *pack_body(uint8_t dtype, unsigned group, const float (*x)[N], unsigned k, uint8_t *out)
+BODY uint8_t *pack_body(uint8_t dtype, unsigned group, const float (*x)[N], unsigned k,
+			uint8_t *out)
 {
 	unsigned i;
 
 	switch (dtype) {
-	case TXDA_BF16:
-		return pack_bf16(x, k, out);
-	case TXDA_F16:
-		return pack_f16(x, k, out);
+	case TXDA_BF16: return pack_bf16(x, k, out);
+	case TXDA_F16: return pack_f16(x, k, out);
 	case TXDA_W8:
 		for (i = 0; i < k; i += group)
 			out = pack_w8_group(x + i, group, out);
@@ -229,15 +232,13 @@ BODY uint8_t *pack_body(uint8_t dtype, unsigned group, const float (*x)[N], unsi
 		for (i = 0; i < k; i += group)
 			out = pack_w4_group(x + i, group, out);
 		return out;
-	default:
-		memcpy(out, x, (size_t)k * sizeof(*x));
-		return out + (size_t)k * sizeof(*x);
+	default: memcpy(out, x, (size_t)k * sizeof(*x)); return out + (size_t)k * sizeof(*x);
 	}
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2")))
-static uint8_t *pack_avx2(uint8_t dtype, unsigned group, const float (*x)[N], unsigned k, uint8_t *out)
+__attribute__((target("avx2"))) static uint8_t *
+pack_avx2(uint8_t dtype, unsigned group, const float (*x)[N], unsigned k, uint8_t *out)
 {
 	return pack_body(dtype, group, x, k, out);
 }

@@ -2,11 +2,13 @@
 /*
  * From rows of float32 to the chip's weight tiles (txda_isa.h).
  *
- * A panel is packed in blocks of PACK_K elements of K: the caller has the 32 lanes side by side, x[k][32], as the tiles have them, so that
- * rounding and quantising run in lanes and give the same bits on every machine.
+ * A panel is packed in blocks of PACK_K elements of K: the caller has the 32 lanes side by side,
+ * x[k][32], as the tiles have them, so that rounding and quantising run in lanes and give the same
+ * bits on every machine.
  *
- * Quantising. W8: scale = max|x| / 127, rounded to half. W4: q in [-8, 7]; for each group several scales are tried around both signs of the
- * extreme value, each with its least-squares optimum, and the one with the smallest squared error is taken.
+ * Quantising. W8: scale = max|x| / 127, rounded to half. W4: q in [-8, 7]; for each group several
+ * scales are tried around both signs of the extreme value, each with its least-squares optimum, and
+ * the one with the smallest squared error is taken.
  */
 #ifndef TXDA_COMPILE_PACK_H
 #define TXDA_COMPILE_PACK_H
@@ -16,14 +18,16 @@
 
 #include "txda_isa.h"
 
-#define PACK_K		512	/* a multiple of every group and of 2 */
-#define PACK_MAX_VALUE	458528.0f	/* 7 * 65504: the largest weight that can be quantised */
+#define PACK_K	       512	 /* a multiple of every group and of 2 */
+#define PACK_MAX_VALUE 458528.0f /* 7 * 65504: the largest weight that can be quantised */
 
 /*
- * Packs x[k][32], 1 <= k <= PACK_K, to @out and returns the end. All blocks of a panel but the last have k = PACK_K. @x has room for PACK_K
- * rows; rows from k on are overwritten. @dtype: F32, BF16, F16, W8 or W4.
+ * Packs x[k][32], 1 <= k <= PACK_K, to @out and returns the end. All blocks of a panel but the last
+ * have k = PACK_K. @x has room for PACK_K rows; rows from k on are overwritten. @dtype: F32, BF16,
+ * F16, W8 or W4.
  */
-uint8_t *pack_block(uint8_t dtype, unsigned group, float (*x)[TXDA_TILE_N], unsigned k, uint8_t *out);
+uint8_t *pack_block(uint8_t dtype, unsigned group, float (*x)[TXDA_TILE_N], unsigned k,
+		    uint8_t *out);
 
 /* Can x[k][32] be quantised: all finite and at most PACK_MAX_VALUE? */
 bool pack_quantisable(const float (*x)[TXDA_TILE_N], unsigned k);

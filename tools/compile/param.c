@@ -13,13 +13,13 @@
 #include "files.h"
 #include "pack.h"
 
-#define CHUNK_BYTES	(4u << 20)	/* of tiles that one worker makes at a time */
-#define LARGE_BYTES	(64u << 10)	/* from here on entries begin on a page */
-#define PAGE		4096
-#define MAX_THREADS	32
+#define CHUNK_BYTES (4u << 20)	/* of tiles that one worker makes at a time */
+#define LARGE_BYTES (64u << 10) /* from here on entries begin on a page */
+#define PAGE	    4096
+#define MAX_THREADS 32
 
 struct param_entry {
-	struct param_tiles tiles;	/* n = 0: bytes */
+	struct param_tiles tiles; /* n = 0: bytes */
 	char *name;
 	void *data;
 	uint64_t offset, bytes;
@@ -67,7 +67,8 @@ uint64_t param_add_tiles(struct param_list *list, const struct param_tiles *tile
 	return e->offset;
 }
 
-uint64_t param_add_bytes(struct param_list *list, const char *name, const void *data, uint64_t bytes)
+uint64_t param_add_bytes(struct param_list *list, const char *name, const void *data,
+			 uint64_t bytes)
 {
 	void *copy = malloc(bytes ? bytes : 1);
 	struct param_entry *e = copy ? add_entry(list, name, bytes) : NULL;
@@ -144,9 +145,10 @@ int param_make_panel(const struct param_tiles *t, uint64_t panel, float (*block)
 				block[i][c] = line[i];
 		}
 		if ((t->dtype == TXDA_W8 || t->dtype == TXDA_W4) && !pack_quantisable(block, n))
-			return tool_fail(error, -ERANGE,
-					 "%s: a weight is not finite or beyond %g and cannot be quantised",
-					 t->name, (double)PACK_MAX_VALUE);
+			return tool_fail(
+				error, -ERANGE,
+				"%s: a weight is not finite or beyond %g and cannot be quantised",
+				t->name, (double)PACK_MAX_VALUE);
 		out = pack_block(t->dtype, t->group, block, n, out);
 	}
 	return 0;
@@ -162,19 +164,20 @@ struct writer {
 	const struct param_list *list;
 	struct chunk *chunks;
 	uint32_t n_chunks;
-	uint8_t **buffers;		/* chunk i is made in buffer i % n_buffers */
+	uint8_t **buffers; /* chunk i is made in buffer i % n_buffers */
 	unsigned n_buffers;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	uint32_t next, written;		/* chunks taken by workers, chunks written */
-	uint8_t *ready;			/* by chunk */
+	uint32_t next, written; /* chunks taken by workers, chunks written */
+	uint8_t *ready;		/* by chunk */
 	int failed;
 	struct tool_error error;
-	uint64_t at;			/* bytes written */
+	uint64_t at; /* bytes written */
 	uint32_t crc;
 };
 
-static uint32_t list_chunks(const struct param_list *list, struct chunk *chunks, uint64_t *ret_largest)
+static uint32_t list_chunks(const struct param_list *list, struct chunk *chunks,
+			    uint64_t *ret_largest)
 {
 	uint64_t largest = 0;
 	uint32_t n = 0, i;
@@ -280,7 +283,8 @@ static int put_zeros_to(struct writer *w, int fd, uint64_t end, struct tool_erro
 }
 
 /* Writes the chunks in order as they become ready. */
-static int write_chunks(struct writer *w, int fd, struct progress *progress, struct tool_error *error)
+static int write_chunks(struct writer *w, int fd, struct progress *progress,
+			struct tool_error *error)
 {
 	uint32_t i;
 	int r = 0;
@@ -301,11 +305,14 @@ static int write_chunks(struct writer *w, int fd, struct progress *progress, str
 		if (progress_interrupted(progress))
 			r = tool_fail(error, -EINTR, "interrupted");
 		if (!r)
-			r = put_zeros_to(w, fd, c->entry->offset + (c->panels ?
-				c->first * (c->bytes / c->panels) : 0), error);
-		if (!r)
-			r = put(w, fd, c->panels ? w->buffers[i % w->n_buffers] : c->entry->data, c->bytes,
+			r = put_zeros_to(
+				w, fd,
+				c->entry->offset +
+					(c->panels ? c->first * (c->bytes / c->panels) : 0),
 				error);
+		if (!r)
+			r = put(w, fd, c->panels ? w->buffers[i % w->n_buffers] : c->entry->data,
+				c->bytes, error);
 		pthread_mutex_lock(&w->lock);
 		w->written = i + 1;
 		if (r)
@@ -372,7 +379,8 @@ int param_write(const struct param_list *list, int fd, unsigned threads, struct 
 		threads = cpu_count();
 	if (threads > MAX_THREADS)
 		threads = MAX_THREADS;
-	/* A full disk is better found before the work than after it; not all file systems can tell. */
+	/* A full disk is better found before the work than after it; not all file systems can tell.
+	 */
 	if (list->bytes && fallocate(fd, 0, 0, (off_t)list->bytes) < 0 && errno == ENOSPC)
 		return tool_fail(error, -ENOSPC, "no space for %llu bytes of weights",
 				 (unsigned long long)list->bytes);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * param.bin of one chip: first a list of what goes into it and where, then one pass that makes and writes it.
+ * param.bin of one chip: first a list of what goes into it and where, then one pass that makes and
+ * writes it.
  *
- * Tiles are made panel by panel by a few threads into a ring of buffers and written in order with the checksum, so that memory stays
- * at a few buffers whatever the model's size.
+ * Tiles are made panel by panel by a few threads into a ring of buffers and written in order with
+ * the checksum, so that memory stays at a few buffers whatever the model's size.
  */
 #ifndef TXDA_COMPILE_PARAM_H
 #define TXDA_COMPILE_PARAM_H
@@ -15,15 +16,17 @@
 #include "source.h"
 #include "txda_isa.h"
 
-#define PARAM_MAX_PARTS	3
+#define PARAM_MAX_PARTS 3
 
-/* Rows [row, row + rows) of a source and its columns from @col on: one piece of a fused or sharded weight. */
+/* Rows [row, row + rows) of a source and its columns from @col on: one piece of a fused or sharded
+ * weight. */
 struct param_part {
 	struct source_tensor source;
 	uint64_t row, rows, col;
 };
 
-/* A weight [n, k] in tiles: its parts one below the other, zeros after them. TILE32_GATED: two parts of n / 2 rows. */
+/* A weight [n, k] in tiles: its parts one below the other, zeros after them. TILE32_GATED: two
+ * parts of n / 2 rows. */
 struct param_tiles {
 	const char *name;
 	uint8_t dtype, layout;
@@ -38,25 +41,28 @@ struct param_entry;
 struct param_list {
 	struct param_entry *entries;
 	uint32_t n, room;
-	uint64_t bytes;		/* of the file so far */
-	int failed;		/* -ENOMEM: an addition was lost */
+	uint64_t bytes; /* of the file so far */
+	int failed;	/* -ENOMEM: an addition was lost */
 };
 
 /* Both return the offset in the file: a multiple of 64, of 4096 for large ones. */
 uint64_t param_add_tiles(struct param_list *list, const struct param_tiles *tiles);
 /* Bytes as they are; copied. */
-uint64_t param_add_bytes(struct param_list *list, const char *name, const void *data, uint64_t bytes);
+uint64_t param_add_bytes(struct param_list *list, const char *name, const void *data,
+			 uint64_t bytes);
 /* Rounds the file up and returns its size. */
 uint64_t param_finish(struct param_list *list);
 void param_free(struct param_list *list);
 
 /*
- * Writes the whole file to @fd and gives its CRC-32C. @threads workers make tiles (0: one per CPU). -EINTR when @progress was interrupted.
+ * Writes the whole file to @fd and gives its CRC-32C. @threads workers make tiles (0: one per CPU).
+ * -EINTR when @progress was interrupted.
  */
 int param_write(const struct param_list *list, int fd, unsigned threads, struct progress *progress,
 		uint32_t *ret_crc, struct tool_error *error);
 
-/* One panel of @tiles into @out (txda_tile_panel_bytes()). @block is workspace: PACK_K rows. For param_write() and tests. */
+/* One panel of @tiles into @out (txda_tile_panel_bytes()). @block is workspace: PACK_K rows. For
+ * param_write() and tests. */
 int param_make_panel(const struct param_tiles *tiles, uint64_t panel, float (*block)[TXDA_TILE_N],
 		     uint8_t *out, struct tool_error *error);
 

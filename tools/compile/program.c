@@ -11,8 +11,8 @@
 #include "crc32c.h"
 #include "program_view.h"
 
-#define LABELS		4
-#define LABEL_BYTES	128
+#define LABELS	    4
+#define LABEL_BYTES 128
 
 /* A growing array of fixed-size records. */
 struct table {
@@ -155,14 +155,14 @@ uint32_t program_add_scratch(struct program *p, uint32_t scratch, const char *na
 			     struct txda_dim rows, uint32_t columns)
 {
 	return program_add_tensor(p, &(struct program_tensor){
-		.name = name,
-		.slot = scratch,
-		.dtype = dtype,
-		.layout = TXDA_ROWS,
-		.flags = TXDA_TENSOR_ACTIVATION,
-		.ndim = 2,
-		.dim = {rows, PROGRAM_DIM(columns)},
-	});
+					     .name = name,
+					     .slot = scratch,
+					     .dtype = dtype,
+					     .layout = TXDA_ROWS,
+					     .flags = TXDA_TENSOR_ACTIVATION,
+					     .ndim = 2,
+					     .dim = {rows, PROGRAM_DIM(columns)},
+				     });
 }
 
 static struct program_view view_of(const struct program *p)
@@ -170,20 +170,20 @@ static struct program_view view_of(const struct program *p)
 	return (struct program_view){.header = &p->header};
 }
 
-uint32_t program_add_io(struct program *p, const char *name, enum txda_slot_kind kind, uint8_t dtype,
-			uint8_t ndim, struct txda_dim a, struct txda_dim b)
+uint32_t program_add_io(struct program *p, const char *name, enum txda_slot_kind kind,
+			uint8_t dtype, uint8_t ndim, struct txda_dim a, struct txda_dim b)
 {
 	uint32_t slot = program_add_slot(p, name, kind, 0), tensor;
 	struct program_view v = view_of(p);
 
 	tensor = program_add_tensor(p, &(struct program_tensor){
-		.name = name,
-		.slot = slot,
-		.dtype = dtype,
-		.layout = TXDA_ROWS,
-		.ndim = ndim,
-		.dim = {a, ndim > 1 ? b : PROGRAM_DIM(0)},
-	});
+					       .name = name,
+					       .slot = slot,
+					       .dtype = dtype,
+					       .layout = TXDA_ROWS,
+					       .ndim = ndim,
+					       .dim = {a, ndim > 1 ? b : PROGRAM_DIM(0)},
+				       });
 	if (!p->failed)
 		slot_at(p, slot)->bytes = program_tensor_bytes(&v, tensor_at(p, tensor));
 	return tensor;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Builds a program (struct txda_program) in memory: slots, tensors, ops, names. Scratch tensors get their places at the end, by
- * liveness: from the first op that writes one to the last that reads it, first fit, at the symbols' maxima.
+ * Builds a program (struct txda_program) in memory: slots, tensors, ops, names. Scratch tensors get
+ * their places at the end, by liveness: from the first op that writes one to the last that reads
+ * it, first fit, at the symbols' maxima.
  *
- * Indices come back from the adders and go into ops. Running out of memory or room is remembered and reported by
- * program_finish(), so that a graph reads without a check on every line.
+ * Indices come back from the adders and go into ops. Running out of memory or room is remembered
+ * and reported by program_finish(), so that a graph reads without a check on every line.
  */
 #ifndef TXDA_COMPILE_PROGRAM_H
 #define TXDA_COMPILE_PROGRAM_H
@@ -18,8 +19,8 @@
 struct program;
 
 /* An extent: PROGRAM_DIM(n) is fixed, PROGRAM_SYM(T) varies. */
-#define PROGRAM_DIM(n)	((struct txda_dim){ .mul = (n) })
-#define PROGRAM_SYM(s)	((struct txda_dim){ .sym = TXDA_SYM_##s, .mul = 1 })
+#define PROGRAM_DIM(n) ((struct txda_dim){.mul = (n)})
+#define PROGRAM_SYM(s) ((struct txda_dim){.sym = TXDA_SYM_##s, .mul = 1})
 
 /* @sym_max is by enum txda_symbol. */
 struct program *program_new(const char *name, uint32_t group_size, uint32_t rank,
@@ -37,7 +38,7 @@ struct program_tensor {
 	uint8_t dtype, layout;
 	uint8_t flags;
 	uint16_t group;
-	uint64_t offset;	/* within the slot; not for scratch */
+	uint64_t offset; /* within the slot; not for scratch */
 	uint8_t ndim;
 	struct txda_dim dim[4];
 };
@@ -46,11 +47,12 @@ uint32_t program_add_tensor(struct program *p, const struct program_tensor *t);
 uint32_t program_add_scratch(struct program *p, uint32_t scratch, const char *name, uint8_t dtype,
 			     struct txda_dim rows, uint32_t columns);
 /* An input or output in a slot of its own and of its name; ndim 1 or 2. */
-uint32_t program_add_io(struct program *p, const char *name, enum txda_slot_kind kind, uint8_t dtype,
-			uint8_t ndim, struct txda_dim a, struct txda_dim b);
+uint32_t program_add_io(struct program *p, const char *name, enum txda_slot_kind kind,
+			uint8_t dtype, uint8_t ndim, struct txda_dim a, struct txda_dim b);
 
 /*
- * Appends an op, all operands TXDA_NONE, and returns it to be filled in; valid until the next call. Never NULL: after a failure it is a dummy.
+ * Appends an op, all operands TXDA_NONE, and returns it to be filled in; valid until the next call.
+ * Never NULL: after a failure it is a dummy.
  */
 struct txda_op *program_add_op(struct program *p, enum txda_opcode opcode, const char *label);
 
@@ -59,12 +61,14 @@ const char *program_label(struct program *p, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Places the scratch tensors and lays the program out. *ret is to be freed by the caller. The result has passed program_view().
+ * Places the scratch tensors and lays the program out. *ret is to be freed by the caller. The
+ * result has passed program_view().
  */
 int program_finish(struct program *p, void **ret, size_t *ret_bytes, struct tool_error *error);
 
 /* After program_finish(). */
 uint64_t program_slot_bytes(const struct program *p, uint32_t slot);
-uint64_t program_io_bytes(const struct program *p);	/* of all inputs and outputs, each rounded up to 64 */
+uint64_t
+program_io_bytes(const struct program *p); /* of all inputs and outputs, each rounded up to 64 */
 
 #endif /* TXDA_COMPILE_PROGRAM_H */

@@ -8,7 +8,7 @@
 
 #define BAR_WIDTH	40
 #define BAR_PERIOD_NS	50000000u
-#define PLAIN_PERIOD_NS	500000000u
+#define PLAIN_PERIOD_NS 500000000u
 
 static uint64_t now_ns(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Progress on standard error: a bar on a terminal, lines "progress DONE TOTAL" (bytes) for programs, or nothing.
- * Also where a compile learns that it is to stop. One thread at a time.
+ * Progress on standard error: a bar on a terminal, lines "progress DONE TOTAL" (bytes) for
+ * programs, or nothing. Also where a compile learns that it is to stop. One thread at a time.
  */
 #ifndef TXDA_COMPILE_PROGRESS_H
 #define TXDA_COMPILE_PROGRESS_H
@@ -17,8 +17,8 @@ struct progress {
 	const char *what;
 	uint64_t total, done;
 	uint64_t start_ns, shown_ns;
-	bool visible;				/* a bar is on the screen */
-	volatile sig_atomic_t *interrupted;	/* set by a signal handler; NULL: never */
+	bool visible;			    /* a bar is on the screen */
+	volatile sig_atomic_t *interrupted; /* set by a signal handler; NULL: never */
 };
 
 /* A bar on a terminal, nothing elsewhere. */

@@ -8,8 +8,8 @@
 #include "config.h"
 
 static const char *const type_names[] = {
-	[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3",
-	[ROPE_YARN] = "yarn", [ROPE_DYNAMIC] = "dynamic",
+	[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear",	[ROPE_LLAMA3] = "llama3",
+	[ROPE_YARN] = "yarn",	    [ROPE_DYNAMIC] = "dynamic",
 };
 
 const char *rope_type_name(enum rope_type type)
@@ -36,7 +36,8 @@ static int parse_type(const cJSON *scaling, struct rope_config *rope, struct too
 		}
 	}
 	return tool_fail(error, -ENOTSUP,
-			 "rope_type: \"%.64s\" is not supported (default, linear, llama3, yarn, dynamic are)",
+			 "rope_type: \"%.64s\" is not supported (default, linear, llama3, yarn, "
+			 "dynamic are)",
 			 type->valuestring);
 }
 
@@ -57,12 +58,13 @@ static int parse_yarn(const cJSON *scaling, uint32_t max_position, struct rope_c
 	if (!r)
 		r = config_double(scaling, "beta_slow", 1e-3, 1e6, &slow, &rope->beta_slow, error);
 	if (!r)
-		r = config_double(scaling, "attention_factor", 0, 1e3, &zero, &rope->attention_factor,
-				  error);
+		r = config_double(scaling, "attention_factor", 0, 1e3, &zero,
+				  &rope->attention_factor, error);
 	if (!r)
 		r = config_double(scaling, "mscale", 0, 1e3, &zero, &rope->mscale, error);
 	if (!r)
-		r = config_double(scaling, "mscale_all_dim", 0, 1e3, &zero, &rope->mscale_all_dim, error);
+		r = config_double(scaling, "mscale_all_dim", 0, 1e3, &zero, &rope->mscale_all_dim,
+				  error);
 	if (!r)
 		r = config_bool(scaling, "truncate", true, &rope->truncate, error);
 	return r;
@@ -73,14 +75,17 @@ static int parse_llama3(const cJSON *scaling, struct rope_config *rope, struct t
 	int r;
 
 	if (!rope->original_max_position)
-		return tool_fail(error, -EINVAL,
-				 "original_max_position_embeddings: missing, rope_type llama3 needs it");
-	r = config_double(scaling, "low_freq_factor", 1e-6, 1e6, NULL, &rope->low_freq_factor, error);
+		return tool_fail(
+			error, -EINVAL,
+			"original_max_position_embeddings: missing, rope_type llama3 needs it");
+	r = config_double(scaling, "low_freq_factor", 1e-6, 1e6, NULL, &rope->low_freq_factor,
+			  error);
 	if (!r)
-		r = config_double(scaling, "high_freq_factor", 1e-6, 1e6, NULL, &rope->high_freq_factor,
-				  error);
+		r = config_double(scaling, "high_freq_factor", 1e-6, 1e6, NULL,
+				  &rope->high_freq_factor, error);
 	if (!r && !(rope->high_freq_factor > rope->low_freq_factor))
-		r = tool_fail(error, -EINVAL, "high_freq_factor: %g is not above low_freq_factor %g",
+		r = tool_fail(error, -EINVAL,
+			      "high_freq_factor: %g is not above low_freq_factor %g",
 			      rope->high_freq_factor, rope->low_freq_factor);
 	return r;
 }
@@ -108,10 +113,11 @@ int rope_parse(const cJSON *config, uint32_t max_position, struct rope_config *r
 	if (!r)
 		r = config_double(config, "partial_rotary_factor", 0, 1, &partial, &partial, error);
 	if (!r)
-		r = config_double(scaling, "partial_rotary_factor", 0, 1, &partial, &partial, error);
+		r = config_double(scaling, "partial_rotary_factor", 0, 1, &partial, &partial,
+				  error);
 	if (!r && partial != 1)
-		r = tool_fail(error, -ENOTSUP, "partial_rotary_factor: %g is not supported, only 1 is",
-			      partial);
+		r = tool_fail(error, -ENOTSUP,
+			      "partial_rotary_factor: %g is not supported, only 1 is", partial);
 	if (!r)
 		r = parse_type(scaling, &rope, error);
 	if (!r)
@@ -147,7 +153,8 @@ static float llama3_frequency(const struct rope_config *rope, float f)
 /* The dimension at which a rotation turns @rotations times within the original context. */
 static double yarn_dimension(const struct rope_config *rope, double rotations, double dim)
 {
-	return dim * log(rope->original_max_position / (rotations * 2 * M_PI)) / (2 * log(rope->theta));
+	return dim * log(rope->original_max_position / (rotations * 2 * M_PI)) /
+	       (2 * log(rope->theta));
 }
 
 static double yarn_mscale(double scale, double mscale)
@@ -186,7 +193,8 @@ static void yarn_frequencies(const struct rope_config *rope, uint32_t pairs, flo
 
 		ramp = fminf(fmaxf(ramp, 0), 1);
 		keep = 1 - ramp;
-		inv_freq[i] = 1.0f / ((float)rope->factor * power) * (1 - keep) + 1.0f / power * keep;
+		inv_freq[i] =
+			1.0f / ((float)rope->factor * power) * (1 - keep) + 1.0f / power * keep;
 	}
 }
 
@@ -199,8 +207,7 @@ void rope_compute(const struct rope_config *rope, uint32_t pairs, uint32_t max_p
 	for (i = 0; i < pairs; i++)
 		inv_freq[i] = 1.0f / powf((float)rope->theta, (float)(2 * i) / (float)(2 * pairs));
 	switch (rope->type) {
-	case ROPE_DEFAULT:
-		break;
+	case ROPE_DEFAULT: break;
 	case ROPE_LINEAR:
 		for (i = 0; i < pairs; i++)
 			inv_freq[i] /= (float)rope->factor;

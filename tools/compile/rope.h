@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rotary position embeddings: the scaling schemes of Hugging Face checkpoints as inverse frequencies and the parameters of ROPE_TABLE.
- * Values are computed in float32 in the order in which transformers does, since a rounding here turns into an angle times the position.
+ * Rotary position embeddings: the scaling schemes of Hugging Face checkpoints as inverse
+ * frequencies and the parameters of ROPE_TABLE. Values are computed in float32 in the order in
+ * which transformers does, since a rounding here turns into an angle times the position.
  */
 #ifndef TXDA_COMPILE_ROPE_H
 #define TXDA_COMPILE_ROPE_H
@@ -19,15 +20,16 @@ struct rope_config {
 	enum rope_type type;
 	double theta;
 	double factor;
-	double low_freq_factor, high_freq_factor;	/* llama3 */
-	double beta_fast, beta_slow;			/* yarn */
-	double attention_factor;			/* yarn; 0: by mscale or factor */
-	double mscale, mscale_all_dim;			/* yarn; 0: not given */
-	bool truncate;					/* yarn */
-	uint32_t original_max_position;			/* 0: not given */
+	double low_freq_factor, high_freq_factor; /* llama3 */
+	double beta_fast, beta_slow;		  /* yarn */
+	double attention_factor;		  /* yarn; 0: by mscale or factor */
+	double mscale, mscale_all_dim;		  /* yarn; 0: not given */
+	bool truncate;				  /* yarn */
+	uint32_t original_max_position;		  /* 0: not given */
 };
 
-/* Reads rope_parameters, or rope_theta and rope_scaling. @max_position is max_position_embeddings. */
+/* Reads rope_parameters, or rope_theta and rope_scaling. @max_position is max_position_embeddings.
+ */
 int rope_parse(const cJSON *config, uint32_t max_position, struct rope_config *ret,
 	       struct tool_error *error);
 

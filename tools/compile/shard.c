@@ -10,7 +10,8 @@ static bool heads_divide(const struct model_config *c, uint32_t tp)
 	return c->n_heads % tp == 0 && (c->n_kv_heads % tp == 0 || tp % c->n_kv_heads == 0);
 }
 
-/* The width of the ranges of @total over @tp chips: a multiple of @unit if that leaves none empty. 0: impossible. */
+/* The width of the ranges of @total over @tp chips: a multiple of @unit if that leaves none empty.
+ * 0: impossible. */
 static uint32_t range_width(uint32_t total, uint32_t tp, uint32_t unit)
 {
 	uint32_t width = (total + tp - 1) / tp, rounded = (width + unit - 1) / unit * unit;
@@ -38,12 +39,14 @@ int shard_make(const struct model_config *c, uint32_t tp, uint32_t rank, uint32_
 
 	for (i = 1; i <= TXDA_MAX_GROUP; i++) {
 		if (heads_divide(c, i))
-			at += (size_t)snprintf(good + at, sizeof(good) - at, "%s%u", at ? ", " : "", i);
+			at += (size_t)snprintf(good + at, sizeof(good) - at, "%s%u", at ? ", " : "",
+					       i);
 	}
 	if (!tp || tp > TXDA_MAX_GROUP || !heads_divide(c, tp))
-		return tool_fail(error, -EINVAL,
-				 "%u chips: %u query and %u KV heads do not divide among them (%s would do)",
-				 tp, c->n_heads, c->n_kv_heads, good);
+		return tool_fail(
+			error, -EINVAL,
+			"%u chips: %u query and %u KV heads do not divide among them (%s would do)",
+			tp, c->n_heads, c->n_kv_heads, good);
 	inner_width = range_width(c->intermediate_size, tp, group);
 	s.vocab_width = tp == 1 ? c->vocab_size : range_width(c->vocab_size, tp, TXDA_TILE_N);
 	if (!inner_width || !s.vocab_width)

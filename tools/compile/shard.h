@@ -2,8 +2,9 @@
 /*
  * Tensor parallelism: what of a model each chip of a group has.
  *
- * Query heads are divided evenly; KV heads too, or each is held by several chips when there are fewer than chips. The MLP's
- * inner width and the vocabulary are cut in ranges of one width, the last of which may be shorter.
+ * Query heads are divided evenly; KV heads too, or each is held by several chips when there are
+ * fewer than chips. The MLP's inner width and the vocabulary are cut in ranges of one width, the
+ * last of which may be shorter.
  */
 #ifndef TXDA_COMPILE_SHARD_H
 #define TXDA_COMPILE_SHARD_H
@@ -19,14 +20,15 @@ struct range {
 struct shard {
 	uint32_t tp, rank;
 	struct range q_heads, kv_heads;
-	struct range inner;		/* of intermediate_size */
-	struct range vocab;		/* rows of embedding and head */
-	uint32_t vocab_width;		/* the same on all ranks; vocab.n and zeros after it */
+	struct range inner;   /* of intermediate_size */
+	struct range vocab;   /* rows of embedding and head */
+	uint32_t vocab_width; /* the same on all ranks; vocab.n and zeros after it */
 };
 
 /*
- * @group: ranges of the inner width are cut at multiples of it where that leaves every chip some, so that quantisation groups are the same
- * for any number of chips. Errors name the numbers of chips that would do.
+ * @group: ranges of the inner width are cut at multiples of it where that leaves every chip some,
+ * so that quantisation groups are the same for any number of chips. Errors name the numbers of
+ * chips that would do.
  */
 int shard_make(const struct model_config *c, uint32_t tp, uint32_t rank, uint32_t group,
 	       struct shard *ret, struct tool_error *error);

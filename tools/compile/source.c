@@ -28,8 +28,7 @@ static uint32_t name_hash(const char *name)
 static struct source_tensor make_up(const char *name, uint64_t rows, uint64_t cols)
 {
 	struct source_tensor t = {
-		.dtype = TXDA_BF16, .rows = rows ? rows : 1, .cols = cols, .seed = name_hash(name)
-	};
+		.dtype = TXDA_BF16, .rows = rows ? rows : 1, .cols = cols, .seed = name_hash(name)};
 
 	if (is_norm(name)) {
 		t.mean = 1;
@@ -62,12 +61,13 @@ int source_find(const struct source *s, const char *name, uint64_t rows, uint64_
 	if (!t)
 		return tool_fail(error, -ENOENT, "tensor \"%s\" %s is missing", name, expected);
 	if (t->ndim != ndim || t->dim[0] != want[0] || (rows && t->dim[1] != cols))
-		return tool_fail(error, -EINVAL, "tensor \"%s\": expected the shape %s, found %s", name,
-				 expected, safetensors_shape(t->ndim, t->dim, found, sizeof(found)));
+		return tool_fail(error, -EINVAL, "tensor \"%s\": expected the shape %s, found %s",
+				 name, expected,
+				 safetensors_shape(t->ndim, t->dim, found, sizeof(found)));
 	if (!types[t->dtype])
 		return tool_fail(error, -ENOTSUP,
-				 "tensor \"%s\": dtype %s is not supported (F32, BF16 and F16 are)", name,
-				 safetensors_dtype_name(t->dtype));
+				 "tensor \"%s\": dtype %s is not supported (F32, BF16 and F16 are)",
+				 name, safetensors_dtype_name(t->dtype));
 	*ret = (struct source_tensor){
 		.dtype = (uint8_t)(types[t->dtype] - 1),
 		.rows = rows ? rows : 1,
@@ -111,9 +111,7 @@ void source_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint
 		return;
 	}
 	switch (t->dtype) {
-	case TXDA_F32:
-		memcpy(dst, t->data + at * 4, n * 4);
-		break;
+	case TXDA_F32: memcpy(dst, t->data + at * 4, n * 4); break;
 	case TXDA_BF16:
 		p = t->data + at * 2;
 		for (i = 0; i < n; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where weights come from: a safetensors checkpoint, or a generator that makes up a model of a known shape. Both answer the same two
- * questions: is there a tensor of this name and shape, and what are these elements of it.
+ * Where weights come from: a safetensors checkpoint, or a generator that makes up a model of a
+ * known shape. Both answer the same two questions: is there a tensor of this name and shape, and
+ * what are these elements of it.
  *
  * Threads: one source may be read by any number of threads.
  */
@@ -16,21 +17,21 @@
 #include "txda_isa.h"
 
 struct source {
-	struct safetensors *checkpoint;	/* NULL: made up */
+	struct safetensors *checkpoint; /* NULL: made up */
 };
 
 /* A matrix [rows, cols]; a vector has one row. Small enough to copy. */
 struct source_tensor {
-	uint8_t dtype;		/* TXDA_F32, TXDA_BF16 or TXDA_F16 */
+	uint8_t dtype; /* TXDA_F32, TXDA_BF16 or TXDA_F16 */
 	uint64_t rows, cols;
-	const uint8_t *data;	/* NULL: made up from: */
+	const uint8_t *data; /* NULL: made up from: */
 	uint32_t seed;
-	float mean, spread;	/* uniform in mean +- spread */
+	float mean, spread; /* uniform in mean +- spread */
 };
 
 /*
- * Finds @name with the shape [rows, cols], or [cols] when @rows is 0. -ENOENT if there is no such tensor, -EINVAL if its shape or type
- * is another; the error says what was expected and found.
+ * Finds @name with the shape [rows, cols], or [cols] when @rows is 0. -ENOENT if there is no such
+ * tensor, -EINVAL if its shape or type is another; the error says what was expected and found.
  */
 int source_find(const struct source *s, const char *name, uint64_t rows, uint64_t cols,
 		struct source_tensor *ret, struct tool_error *error);

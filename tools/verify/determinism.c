@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOKENS	DETERMINISM_TOKENS
-#define OTHERS	DETERMINISM_OTHERS
-#define TAIL	20	/* tokens decoded one by one */
+#define TOKENS DETERMINISM_TOKENS
+#define OTHERS DETERMINISM_OTHERS
+#define TAIL   20 /* tokens decoded one by one */
 
 struct run {
 	struct runner *r;
 	int32_t tokens[OTHERS + 1][TOKENS];
 	unsigned lengths[OTHERS + 1];
 	unsigned rows[TOKENS];
-	float *expected, *got, *spare;	/* [TOKENS, V]; the last for one row */
+	float *expected, *got, *spare; /* [TOKENS, V]; the last for one row */
 	struct tool_error *error;
 };
 
@@ -39,7 +39,11 @@ static int report(struct run *d, const char *what)
 static struct runner_part request(struct run *d, float *logits)
 {
 	return (struct runner_part){
-		.tokens = d->tokens[0], .n = TOKENS, .rows = d->rows, .n_rows = TOKENS, .logits = logits,
+		.tokens = d->tokens[0],
+		.n = TOKENS,
+		.rows = d->rows,
+		.n_rows = TOKENS,
+		.logits = logits,
 	};
 }
 
@@ -66,8 +70,12 @@ static int among_others(struct run *d)
 		unsigned slot = i == OTHERS / 2 ? 0 : i < OTHERS / 2 ? i + 1 : i;
 
 		parts[i] = (struct runner_part){
-			.slot = slot, .tokens = d->tokens[slot], .n = d->lengths[slot],
-			.rows = &row, .n_rows = 1, .logits = d->spare,
+			.slot = slot,
+			.tokens = d->tokens[slot],
+			.n = d->lengths[slot],
+			.rows = &row,
+			.n_rows = 1,
+			.logits = d->spare,
 		};
 	}
 	parts[OTHERS / 2] = request(d, d->got);
@@ -89,8 +97,12 @@ static int decoding_beside(struct run *d)
 	for (t = 0; t < TAIL && !r; t++) {
 		for (i = 0; i <= OTHERS; i++)
 			parts[i] = (struct runner_part){
-				.slot = i, .tokens = &d->tokens[i][i ? t : TOKENS - TAIL + t], .n = 1,
-				.position = i ? t : TOKENS - TAIL + t, .rows = &row, .n_rows = 1,
+				.slot = i,
+				.tokens = &d->tokens[i][i ? t : TOKENS - TAIL + t],
+				.n = 1,
+				.position = i ? t : TOKENS - TAIL + t,
+				.rows = &row,
+				.n_rows = 1,
 				.logits = i ? d->spare : d->got + (TOKENS - TAIL + t) * v,
 			};
 		r = runner_step(d->r, parts, OTHERS + 1, d->error);

@@ -5,13 +5,14 @@
 
 #include "runner.h"
 
-#define DETERMINISM_OTHERS	16
-#define DETERMINISM_TOKENS	150	/* of the request */
+#define DETERMINISM_OTHERS 16
+#define DETERMINISM_TOKENS 150 /* of the request */
 
 /*
- * Runs a request of made-up tokens alone, then in a batch with DETERMINISM_OTHERS others, then with its prompt in pieces of 1, 7 and 64
- * tokens, then decoding beside the others, and compares the logits of every token. Prints a line each.
- * 0: the same bits, 1: not, or -errno. The runner needs DETERMINISM_OTHERS + 1 slots of 2 * DETERMINISM_TOKENS positions.
+ * Runs a request of made-up tokens alone, then in a batch with DETERMINISM_OTHERS others, then with
+ * its prompt in pieces of 1, 7 and 64 tokens, then decoding beside the others, and compares the
+ * logits of every token. Prints a line each. 0: the same bits, 1: not, or -errno. The runner needs
+ * DETERMINISM_OTHERS + 1 slots of 2 * DETERMINISM_TOKENS positions.
  */
 int determinism_run(struct runner *r, struct tool_error *error);
 

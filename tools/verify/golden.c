@@ -9,23 +9,23 @@
 
 #include "safetensors.h"
 
-#define MAX_CASES	1000
-#define MAX_TOKENS	(1u << 20)
+#define MAX_CASES  1000
+#define MAX_TOKENS (1u << 20)
 
 struct golden_case {
 	int32_t *ids, *at, *greedy;
-	float *last, *rows, *margin;	/* [V], [n_at, V], [n_greedy] */
+	float *last, *rows, *margin; /* [V], [n_at, V], [n_greedy] */
 	unsigned n_ids, n_at, n_greedy;
 };
 
 /* What the comparison of one case found. */
 struct golden_result {
-	double sum, worst;		/* relative errors */
+	double sum, worst; /* relative errors */
 	unsigned rows, worst_row;
-	double most_off;		/* largest absolute error of a logit */
-	unsigned agreed;		/* greedy steps */
-	unsigned first_off;		/* the first that differs, or n_greedy */
-	double wrong_margin;		/* the largest margin of one that differs; 0: none */
+	double most_off;     /* largest absolute error of a logit */
+	unsigned agreed;     /* greedy steps */
+	unsigned first_off;  /* the first that differs, or n_greedy */
+	double wrong_margin; /* the largest margin of one that differs; 0: none */
 };
 
 /* A copy, since data in files may be unaligned. @dim1 0: a vector. */
@@ -42,7 +42,8 @@ static int copy_tensor(const struct safetensors *st, unsigned index, const char 
 		return tool_fail(error, -ENOENT, "%s is missing", name);
 	if (t->dtype != dtype || t->ndim != (dim1 ? 2 : 1) || t->dim[0] > MAX_TOKENS * 16 ||
 	    (dim1 && t->dim[1] != dim1))
-		return tool_fail(error, -EINVAL, "%s has another type or shape than expected", name);
+		return tool_fail(error, -EINVAL, "%s has another type or shape than expected",
+				 name);
 	*ret = malloc(t->bytes + 1);
 	if (!*ret)
 		return tool_fail(error, -ENOMEM, "no memory");
@@ -62,23 +63,27 @@ static void free_case(struct golden_case *c)
 	memset(c, 0, sizeof(*c));
 }
 
-static int check_case(const struct golden_case *c, unsigned rows, unsigned margins, struct tool_error *error)
+static int check_case(const struct golden_case *c, unsigned rows, unsigned margins,
+		      struct tool_error *error)
 {
 	unsigned i;
 
 	if (!c->n_ids || c->n_ids > MAX_TOKENS || rows != c->n_at || margins != c->n_greedy)
-		return tool_fail(error, -EINVAL, "%u ids, %u positions, %u rows, %u greedy, %u margins", c->n_ids,
+		return tool_fail(error, -EINVAL,
+				 "%u ids, %u positions, %u rows, %u greedy, %u margins", c->n_ids,
 				 c->n_at, rows, c->n_greedy, margins);
 	for (i = 0; i < c->n_at; i++) {
-		if (c->at[i] < 0 || (unsigned)c->at[i] >= c->n_ids || (i && c->at[i] <= c->at[i - 1]))
-			return tool_fail(error, -EINVAL, "position %d is not in the prompt, or they do not rise",
+		if (c->at[i] < 0 || (unsigned)c->at[i] >= c->n_ids ||
+		    (i && c->at[i] <= c->at[i - 1]))
+			return tool_fail(error, -EINVAL,
+					 "position %d is not in the prompt, or they do not rise",
 					 c->at[i]);
 	}
 	return 0;
 }
 
-static int read_case(const struct safetensors *st, unsigned index, uint64_t vocab, struct golden_case *ret,
-		     struct tool_error *error)
+static int read_case(const struct safetensors *st, unsigned index, uint64_t vocab,
+		     struct golden_case *ret, struct tool_error *error)
 {
 	struct golden_case c = {0};
 	unsigned v, rows, margins;
@@ -86,18 +91,22 @@ static int read_case(const struct safetensors *st, unsigned index, uint64_t voca
 
 	r = copy_tensor(st, index, "ids", SAFETENSORS_I32, 0, (void **)&c.ids, &c.n_ids, error);
 	if (!r)
-		r = copy_tensor(st, index, "at", SAFETENSORS_I32, 0, (void **)&c.at, &c.n_at, error);
+		r = copy_tensor(st, index, "at", SAFETENSORS_I32, 0, (void **)&c.at, &c.n_at,
+				error);
 	if (!r)
-		r = copy_tensor(st, index, "greedy", SAFETENSORS_I32, 0, (void **)&c.greedy, &c.n_greedy, error);
+		r = copy_tensor(st, index, "greedy", SAFETENSORS_I32, 0, (void **)&c.greedy,
+				&c.n_greedy, error);
 	if (!r)
 		r = copy_tensor(st, index, "last", SAFETENSORS_F32, 0, (void **)&c.last, &v, error);
 	if (!r && v != vocab)
 		r = tool_fail(error, -EINVAL, "case%u.last has %u logits, the model %llu", index, v,
 			      (unsigned long long)vocab);
 	if (!r)
-		r = copy_tensor(st, index, "rows", SAFETENSORS_F32, vocab, (void **)&c.rows, &rows, error);
+		r = copy_tensor(st, index, "rows", SAFETENSORS_F32, vocab, (void **)&c.rows, &rows,
+				error);
 	if (!r)
-		r = copy_tensor(st, index, "margin", SAFETENSORS_F32, 0, (void **)&c.margin, &margins, error);
+		r = copy_tensor(st, index, "margin", SAFETENSORS_F32, 0, (void **)&c.margin,
+				&margins, error);
 	if (!r)
 		r = check_case(&c, rows, margins, error);
 	if (r)
@@ -137,9 +146,10 @@ int golden_context(const char *path, unsigned *ret, struct tool_error *error)
 		ids = safetensors_find(st, name);
 		snprintf(name, sizeof(name), "case%u.greedy", i);
 		greedy = safetensors_find(st, name);
-		if (!ids || !greedy || ids->ndim != 1 || greedy->ndim != 1 || ids->dim[0] > MAX_TOKENS ||
-		    greedy->dim[0] > MAX_TOKENS)
-			r = tool_fail(error, -EINVAL, "%s: case %u has no ids or greedy tokens", path, i);
+		if (!ids || !greedy || ids->ndim != 1 || greedy->ndim != 1 ||
+		    ids->dim[0] > MAX_TOKENS || greedy->dim[0] > MAX_TOKENS)
+			r = tool_fail(error, -EINVAL, "%s: case %u has no ids or greedy tokens",
+				      path, i);
 		else if (ids->dim[0] + greedy->dim[0] > most)
 			most = (unsigned)(ids->dim[0] + greedy->dim[0]);
 	}
@@ -149,8 +159,8 @@ int golden_context(const char *path, unsigned *ret, struct tool_error *error)
 	return r;
 }
 
-static void compare_row(struct golden_result *g, const float *got, const float *want, unsigned vocab,
-			unsigned row)
+static void compare_row(struct golden_result *g, const float *got, const float *want,
+			unsigned vocab, unsigned row)
 {
 	double difference = 0, norm = 0, error;
 	unsigned i;
@@ -215,8 +225,8 @@ static int run_prompt(struct runner *r, const struct golden_case *c, unsigned ch
 }
 
 /* The reference's tokens are fed whatever was chosen, so that each step is a test of its own. */
-static int run_greedy(struct runner *r, const struct golden_case *c, struct golden_result *g, float *logits,
-		      struct tool_error *error)
+static int run_greedy(struct runner *r, const struct golden_case *c, struct golden_result *g,
+		      float *logits, struct tool_error *error)
 {
 	const unsigned first = 0;
 	unsigned i;
@@ -225,7 +235,11 @@ static int run_greedy(struct runner *r, const struct golden_case *c, struct gold
 	g->first_off = c->n_greedy;
 	for (i = 0; i < c->n_greedy && !ret; i++) {
 		const struct runner_part part = {
-			.tokens = &c->greedy[i], .n = 1, .position = c->n_ids + i, .rows = &first, .n_rows = 1,
+			.tokens = &c->greedy[i],
+			.n = 1,
+			.position = c->n_ids + i,
+			.rows = &first,
+			.n_rows = 1,
 			.logits = logits,
 		};
 
@@ -251,17 +265,20 @@ static bool judge(const struct golden_options *o, unsigned index, const struct g
 	bool close = g->worst <= o->worst_limit;
 	bool same = !o->check_greedy || g->wrong_margin <= bridge;
 
-	printf("case %u: %4u tokens, %u rows: mean %.2e, worst %.2e (row %u), most %.2e; greedy %u/%u", index,
-	       c->n_ids, g->rows, g->sum / g->rows, g->worst, g->worst_row, g->most_off, g->agreed, c->n_greedy);
+	printf("case %u: %4u tokens, %u rows: mean %.2e, worst %.2e (row %u), most %.2e; greedy "
+	       "%u/%u",
+	       index, c->n_ids, g->rows, g->sum / g->rows, g->worst, g->worst_row, g->most_off,
+	       g->agreed, c->n_greedy);
 	if (g->first_off < c->n_greedy)
-		printf(", first other token at %u, margins up to %.2e (%.2e can be bridged)", g->first_off,
-		       g->wrong_margin, bridge);
+		printf(", first other token at %u, margins up to %.2e (%.2e can be bridged)",
+		       g->first_off, g->wrong_margin, bridge);
 	printf("  %s\n", close && same ? "ok" : close ? "GREEDY" : "FAIL");
 	return close && same;
 }
 
 static int run_case(struct runner *r, const struct safetensors *st, unsigned index,
-		    const struct golden_options *o, struct golden_result *total, struct tool_error *error)
+		    const struct golden_options *o, struct golden_result *total,
+		    struct tool_error *error)
 {
 	struct golden_result g = {0};
 	struct golden_case c;
@@ -272,8 +289,8 @@ static int run_case(struct runner *r, const struct safetensors *st, unsigned ind
 	if (ret)
 		return ret;
 	logits = malloc(r->info.vocab * sizeof(*logits));
-	ret = logits ? run_prompt(r, &c, o->chunk, &g, logits, error) :
-		       tool_fail(error, -ENOMEM, "no memory");
+	ret = logits ? run_prompt(r, &c, o->chunk, &g, logits, error)
+		     : tool_fail(error, -ENOMEM, "no memory");
 	if (!ret)
 		ret = run_greedy(r, &c, &g, logits, error);
 	if (!ret) {
@@ -309,8 +326,8 @@ int golden_run(struct runner *r, const struct golden_options *o, struct tool_err
 	if (ret < 0)
 		return ret;
 	ok = !failed && total.sum / total.rows <= o->mean_limit;
-	printf("%s: %u of %u cases ok, %u rows: mean %.2e, worst %.2e; greedy %u/%u\n", ok ? "ok" : "FAIL",
-	       cases - failed, cases, total.rows, total.sum / total.rows, total.worst, total.agreed,
-	       total.first_off);
+	printf("%s: %u of %u cases ok, %u rows: mean %.2e, worst %.2e; greedy %u/%u\n",
+	       ok ? "ok" : "FAIL", cases - failed, cases, total.rows, total.sum / total.rows,
+	       total.worst, total.agreed, total.first_off);
 	return ok ? 0 : 1;
 }

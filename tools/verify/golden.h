@@ -9,9 +9,11 @@
 
 struct golden_options {
 	const char *path;
-	unsigned chunk;			/* tokens of the prompt a step; 0: all */
-	double mean_limit, worst_limit;	/* relative error of a row; the first of the mean over all */
-	double margin_limit;		/* greedy tokens with a larger margin must be equal; < 0: by the error */
+	unsigned chunk; /* tokens of the prompt a step; 0: all */
+	double mean_limit,
+		worst_limit; /* relative error of a row; the first of the mean over all */
+	double margin_limit; /* greedy tokens with a larger margin must be equal; < 0: by the error
+			      */
 	bool check_greedy;
 };
 

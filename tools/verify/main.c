@@ -16,7 +16,8 @@ static const char usage[] =
 	"       txda-verify MODEL_DIR --ppl FILE            perplexity of a text\n"
 	"       txda-verify MODEL_DIR --determinism         the same bits however it is run?\n"
 	"\n"
-	"MODEL_DIR is a Hugging Face directory, which is compiled into a temporary case dir, or a case dir.\n"
+	"MODEL_DIR is a Hugging Face directory, which is compiled into a temporary case dir, or a "
+	"case dir.\n"
 	"\n"
 	"      --tp N           chips that run the model together\n"
 	"      --weights TYPE   keep (default), bf16, f16, w8 or w4\n"
@@ -34,8 +35,19 @@ static const char usage[] =
 	"Exit status: 0 within the tolerance, 1 beyond it, 2 when it could not be run.\n";
 
 enum {
-	OPTION_TP = 256, OPTION_WEIGHTS, OPTION_GROUP, OPTION_BLOCK, OPTION_PRECISE, OPTION_CHUNK, OPTION_TOL,
-	OPTION_PPL, OPTION_IDS, OPTION_WINDOW, OPTION_AGAINST, OPTION_DETERMINISM, OPTION_VERSION,
+	OPTION_TP = 256,
+	OPTION_WEIGHTS,
+	OPTION_GROUP,
+	OPTION_BLOCK,
+	OPTION_PRECISE,
+	OPTION_CHUNK,
+	OPTION_TOL,
+	OPTION_PPL,
+	OPTION_IDS,
+	OPTION_WINDOW,
+	OPTION_AGAINST,
+	OPTION_DETERMINISM,
+	OPTION_VERSION,
 };
 
 static const struct option long_options[] = {
@@ -59,7 +71,7 @@ static const struct option long_options[] = {
 struct command {
 	struct runner_options runner;
 	struct golden_options golden;
-	double tolerance;		/* 0: the default of the weights' type */
+	double tolerance; /* 0: the default of the weights' type */
 	const char *text;
 	bool ids, determinism, compare;
 	uint32_t window, chunk;
@@ -74,8 +86,8 @@ static int parse_number(const char *option, const char *text, uint32_t *ret)
 	errno = 0;
 	value = strtoul(text, &end, 10);
 	if (errno || end == text || *end || value > 1u << 24 || strchr(text, '-') || !value) {
-		fprintf(stderr, "txda-verify: --%s: \"%s\" is not a number in [1, %u]\n", option, text,
-			1u << 24);
+		fprintf(stderr, "txda-verify: --%s: \"%s\" is not a number in [1, %u]\n", option,
+			text, 1u << 24);
 		return -EINVAL;
 	}
 	*ret = (uint32_t)value;
@@ -92,7 +104,8 @@ static int parse_weights(const char *option, const char *text, enum weight_mode 
 			return 0;
 		}
 	}
-	fprintf(stderr, "txda-verify: --%s: \"%s\" is none of keep, bf16, f16, w8, w4\n", option, text);
+	fprintf(stderr, "txda-verify: --%s: \"%s\" is none of keep, bf16, f16, w8, w4\n", option,
+		text);
 	return -EINVAL;
 }
 
@@ -107,29 +120,18 @@ static int parse_option(struct command *c, int option, const char *name)
 	case OPTION_WINDOW: return parse_number(name, optarg, &c->window);
 	case OPTION_CHUNK: return parse_number(name, optarg, &c->chunk);
 	case OPTION_WEIGHTS: return parse_weights(name, optarg, &c->runner.compile.weights);
-	case OPTION_AGAINST:
-		c->compare = true;
-		return parse_weights(name, optarg, &c->against);
-	case OPTION_PRECISE:
-		c->runner.precise = true;
-		return 0;
-	case OPTION_PPL:
-		c->text = optarg;
-		return 0;
-	case OPTION_IDS:
-		c->ids = true;
-		return 0;
-	case OPTION_DETERMINISM:
-		c->determinism = true;
-		return 0;
+	case OPTION_AGAINST: c->compare = true; return parse_weights(name, optarg, &c->against);
+	case OPTION_PRECISE: c->runner.precise = true; return 0;
+	case OPTION_PPL: c->text = optarg; return 0;
+	case OPTION_IDS: c->ids = true; return 0;
+	case OPTION_DETERMINISM: c->determinism = true; return 0;
 	case OPTION_TOL:
 		c->tolerance = strtod(optarg, &end);
 		if (end != optarg && !*end && c->tolerance > 0)
 			return 0;
 		fprintf(stderr, "txda-verify: --tol: \"%s\" is not a positive number\n", optarg);
 		return -EINVAL;
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 }
 
@@ -154,14 +156,16 @@ static int parse_command(struct command *c, int argc, char **argv)
 	if (optind < argc)
 		c->golden.path = argv[optind++];
 	if (optind < argc || !c->runner.path ||
-	    (c->golden.path != NULL) + (c->text != NULL) + c->determinism != 1 || (c->compare && !c->text)) {
+	    (c->golden.path != NULL) + (c->text != NULL) + c->determinism != 1 ||
+	    (c->compare && !c->text)) {
 		fputs(usage, stderr);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* What rounding explains and a wrong graph does not, by how the weights and activations are kept. */
+/* What rounding explains and a wrong graph does not, by how the weights and activations are kept.
+ */
 static void set_limits(struct command *c, const char *weights)
 {
 	struct golden_options *g = &c->golden;
@@ -201,15 +205,18 @@ static int verify_golden(struct command *c, struct tool_error *error)
 	return ret;
 }
 
-static void print_perplexity(const struct command *c, const struct perplexity_result *p, const char *name)
+static void print_perplexity(const struct command *c, const struct perplexity_result *p,
+			     const char *name)
 {
-	printf("%-5s %llu tokens: %.4f nats a token, perplexity %.4f, most likely token right %.2f%%\n", name,
-	       (unsigned long long)p->tokens, p->nll, exp(p->nll), p->top1 * 100);
+	printf("%-5s %llu tokens: %.4f nats a token, perplexity %.4f, most likely token right "
+	       "%.2f%%\n",
+	       name, (unsigned long long)p->tokens, p->nll, exp(p->nll), p->top1 * 100);
 	if (!c->compare)
 		return;
-	printf("%-5s %.4f nats a token, perplexity %.4f\n", weight_mode_name(c->against), p->other_nll,
-	       exp(p->other_nll));
-	printf("%s against %s: %+.4f nats (perplexity %+.2f%%), KL divergence %.5f, same most likely token %.2f%%\n",
+	printf("%-5s %.4f nats a token, perplexity %.4f\n", weight_mode_name(c->against),
+	       p->other_nll, exp(p->other_nll));
+	printf("%s against %s: %+.4f nats (perplexity %+.2f%%), KL divergence %.5f, same most "
+	       "likely token %.2f%%\n",
 	       name, weight_mode_name(c->against), p->nll - p->other_nll,
 	       (exp(p->nll - p->other_nll) - 1) * 100, p->divergence, p->agreement * 100);
 }
@@ -232,7 +239,8 @@ static int verify_perplexity(struct command *c, struct tool_error *error)
 		ret = runner_open(&against, &other, error);
 	}
 	if (!ret)
-		ret = perplexity_read(c->text, c->ids, c->runner.path, r->info.vocab, &tokens, &n, error);
+		ret = perplexity_read(c->text, c->ids, c->runner.path, r->info.vocab, &tokens, &n,
+				      error);
 	if (!ret)
 		ret = perplexity_run(r, other, tokens, n, c->window, &result, error);
 	if (!ret)

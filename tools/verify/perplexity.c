@@ -10,11 +10,11 @@
 #include "files.h"
 #include "tokenizer.h"
 
-#define MAX_TEXT_BYTES	(256u << 20)
+#define MAX_TEXT_BYTES (256u << 20)
 
 struct window {
 	struct runner *r;
-	float *logits, *lse;	/* [n, V], [n] */
+	float *logits, *lse; /* [n, V], [n] */
 };
 
 static unsigned argmax(const float *x, unsigned n)
@@ -46,14 +46,19 @@ static int run_window(struct window *w, const int32_t *tokens, const unsigned *r
 		      struct tool_error *error)
 {
 	const struct runner_part part = {
-		.tokens = tokens, .n = n, .rows = rows, .n_rows = n, .logits = w->logits, .lse = w->lse,
+		.tokens = tokens,
+		.n = n,
+		.rows = rows,
+		.n_rows = n,
+		.logits = w->logits,
+		.lse = w->lse,
 	};
 
 	return w->r ? runner_sequence(w->r, &part, 0, error) : 0;
 }
 
-static void count_window(const struct window *a, const struct window *b, const int32_t *tokens, unsigned n,
-			 struct perplexity_result *sum)
+static void count_window(const struct window *a, const struct window *b, const int32_t *tokens,
+			 unsigned n, struct perplexity_result *sum)
 {
 	const unsigned v = a->r->info.vocab;
 	unsigned i;
@@ -91,8 +96,8 @@ static void free_window(struct window *w)
 	free(w->lse);
 }
 
-int perplexity_run(struct runner *r, struct runner *other, const int32_t *tokens, size_t n, unsigned window,
-		   struct perplexity_result *ret, struct tool_error *error)
+int perplexity_run(struct runner *r, struct runner *other, const int32_t *tokens, size_t n,
+		   unsigned window, struct perplexity_result *ret, struct tool_error *error)
 {
 	struct perplexity_result sum = {0};
 	struct window a = {0}, b = {0};
@@ -159,8 +164,8 @@ static int read_ids(const char *text, unsigned vocab, int32_t **ret, size_t *ret
 	return 0;
 }
 
-static int tokenise(const char *model_dir, const char *text, size_t bytes, unsigned vocab, int32_t **ret,
-		    size_t *ret_n, struct tool_error *error)
+static int tokenise(const char *model_dir, const char *text, size_t bytes, unsigned vocab,
+		    int32_t **ret, size_t *ret_n, struct tool_error *error)
 {
 	struct txda_tokenizer *tokenizer;
 	char reason[256] = "";
@@ -178,8 +183,9 @@ static int tokenise(const char *model_dir, const char *text, size_t bytes, unsig
 	for (i = 0; i < n; i++) {
 		if (ids[i] >= vocab) {
 			free(ids);
-			return tool_fail(error, -ERANGE, "the tokeniser gives token %u, the model has %u",
-					 ids[i], vocab);
+			return tool_fail(error, -ERANGE,
+					 "the tokeniser gives token %u, the model has %u", ids[i],
+					 vocab);
 		}
 	}
 	*ret = (int32_t *)ids;
@@ -187,8 +193,8 @@ static int tokenise(const char *model_dir, const char *text, size_t bytes, unsig
 	return 0;
 }
 
-int perplexity_read(const char *path, bool ids, const char *model_dir, unsigned vocab, int32_t **ret,
-		    size_t *ret_n, struct tool_error *error)
+int perplexity_read(const char *path, bool ids, const char *model_dir, unsigned vocab,
+		    int32_t **ret, size_t *ret_n, struct tool_error *error)
 {
 	size_t bytes;
 	char *text;
@@ -197,8 +203,8 @@ int perplexity_read(const char *path, bool ids, const char *model_dir, unsigned 
 	r = tool_read_file(AT_FDCWD, path, MAX_TEXT_BYTES, &text, &bytes, error);
 	if (r)
 		return r;
-	r = ids ? read_ids(text, vocab, ret, ret_n, error) :
-		  tokenise(model_dir, text, bytes, vocab, ret, ret_n, error);
+	r = ids ? read_ids(text, vocab, ret, ret_n, error)
+		: tokenise(model_dir, text, bytes, vocab, ret, ret_n, error);
 	free(text);
 	return r ? tool_fail_within(error, r, "%s", path) : 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How well a model predicts a text: mean negative log likelihood a token and its exponential, in windows that know nothing of each other.
- * With a second model (the same weights in another type) also what the two differ in.
+ * How well a model predicts a text: mean negative log likelihood a token and its exponential, in
+ * windows that know nothing of each other. With a second model (the same weights in another type)
+ * also what the two differ in.
  */
 #ifndef TXDA_VERIFY_PERPLEXITY_H
 #define TXDA_VERIFY_PERPLEXITY_H
@@ -13,21 +14,22 @@
 #include "runner.h"
 
 struct perplexity_result {
-	uint64_t tokens;		/* predicted ones */
-	double nll;			/* mean, in nats */
-	double top1;			/* share of tokens that were the most likely one */
+	uint64_t tokens; /* predicted ones */
+	double nll;	 /* mean, in nats */
+	double top1;	 /* share of tokens that were the most likely one */
 	/* Against the second model. */
 	double other_nll;
-	double divergence;		/* mean KL(other || this), in nats */
-	double agreement;		/* share of positions with the same most likely token */
+	double divergence; /* mean KL(other || this), in nats */
+	double agreement;  /* share of positions with the same most likely token */
 };
 
 /* @other may be NULL. @window tokens at a time, at least 2. */
-int perplexity_run(struct runner *r, struct runner *other, const int32_t *tokens, size_t n, unsigned window,
-		   struct perplexity_result *ret, struct tool_error *error);
+int perplexity_run(struct runner *r, struct runner *other, const int32_t *tokens, size_t n,
+		   unsigned window, struct perplexity_result *ret, struct tool_error *error);
 
-/* Reads token ids, numbers with white space between, or text, which @model_dir's tokeniser makes into ids. To be freed. */
-int perplexity_read(const char *path, bool ids, const char *model_dir, unsigned vocab, int32_t **ret,
-		    size_t *ret_n, struct tool_error *error);
+/* Reads token ids, numbers with white space between, or text, which @model_dir's tokeniser makes
+ * into ids. To be freed. */
+int perplexity_read(const char *path, bool ids, const char *model_dir, unsigned vocab,
+		    int32_t **ret, size_t *ret_n, struct tool_error *error);
 
 #endif /* TXDA_VERIFY_PERPLEXITY_H */

@@ -46,8 +46,8 @@ static int compile_into(const struct runner_options *o, const char *dir, struct 
 static void remove_case(const char *dir)
 {
 	static const char *const entries[] = {
-		"case/%s", "case/chip0/%s", "case/chip1/%s", "case/chip2/%s", "case/chip3/%s", "case/chip4/%s",
-		"case/chip5/%s", "case/chip6/%s", "case/chip7/%s",
+		"case/%s",	 "case/chip0/%s", "case/chip1/%s", "case/chip2/%s", "case/chip3/%s",
+		"case/chip4/%s", "case/chip5/%s", "case/chip6/%s", "case/chip7/%s",
 	};
 	unsigned i;
 
@@ -143,7 +143,9 @@ static int alloc_inputs(struct runner *r)
 	r->contexts = calloc(i->max_seqs, sizeof(*r->contexts));
 	r->block_table = calloc((size_t)i->max_seqs * r->blocks_per_slot, sizeof(*r->block_table));
 	return r->tokens && r->positions && r->kv_slots && r->rows && r->spans && r->contexts &&
-	       r->block_table ? 0 : -ENOMEM;
+			       r->block_table
+		       ? 0
+		       : -ENOMEM;
 }
 
 int runner_open(const struct runner_options *o, struct runner **ret, struct tool_error *error)
@@ -160,7 +162,8 @@ int runner_open(const struct runner_options *o, struct runner **ret, struct tool
 	if (access(path, F_OK) < 0) {
 		snprintf(dir, sizeof(dir), "%s/txda-verify-XXXXXX", temp && *temp ? temp : "/tmp");
 		made = mkdtemp(dir) != NULL;
-		e = made ? compile_into(o, dir, error) : tool_fail(error, -errno, "%s: %s", dir, strerror(errno));
+		e = made ? compile_into(o, dir, error)
+			 : tool_fail(error, -errno, "%s: %s", dir, strerror(errno));
 		snprintf(path, sizeof(path), "%s/case", dir);
 	} else {
 		snprintf(path, sizeof(path), "%s", o->path);
@@ -245,7 +248,8 @@ static int set_inputs(struct runner *r, const struct txda_step *s)
 
 	for (i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
 		ret = inputs[i].n ? txda_model_set_input(r->model, inputs[i].name, inputs[i].data,
-							 inputs[i].n * 4) : 0;
+							 inputs[i].n * 4)
+				  : 0;
 		if (ret < 0)
 			return ret;
 	}
@@ -265,7 +269,8 @@ static int launch(struct runner *r, const struct txda_step *step, struct tool_er
 		return fail_library(r, ret, "launch", error);
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	ret = txda_model_sync(r->model, fence,
-			      ((uint64_t)now.tv_sec + STEP_SECONDS) * 1000000000u + (uint64_t)now.tv_nsec);
+			      ((uint64_t)now.tv_sec + STEP_SECONDS) * 1000000000u +
+				      (uint64_t)now.tv_nsec);
 	return ret < 0 ? fail_library(r, ret, "step", error) : 0;
 }
 
@@ -292,7 +297,8 @@ static int get_outputs(struct runner *r, const struct runner_part *parts, unsign
 	return ret < 0 ? fail_library(r, ret, "logits", error) : 0;
 }
 
-int runner_step(struct runner *r, const struct runner_part *parts, unsigned n, struct tool_error *error)
+int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
+		struct tool_error *error)
 {
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	unsigned i;
@@ -304,8 +310,10 @@ int runner_step(struct runner *r, const struct runner_part *parts, unsigned n, s
 		if (i >= r->info.max_seqs || p->n > r->info.max_tokens - step.tokens ||
 		    p->n_rows > r->info.max_rows - step.rows || p->slot >= r->slots ||
 		    p->position + p->n > r->blocks_per_slot * r->info.block_size)
-			return tool_fail(error, -E2BIG, "a step of %u tokens and %u rows for sequence %u is too much",
-					 p->n, p->n_rows, i);
+			return tool_fail(
+				error, -E2BIG,
+				"a step of %u tokens and %u rows for sequence %u is too much", p->n,
+				p->n_rows, i);
 		fill_part(r, p, i, step.tokens, step.rows);
 		step.tokens += p->n;
 		step.rows += p->n_rows;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model ready to be asked for logits: a case dir, or a Hugging Face directory that is compiled into a temporary one, on one group of
- * chips. Sequences are numbered slots, each with KV blocks of its own, scattered over the cache on purpose.
+ * A model ready to be asked for logits: a case dir, or a Hugging Face directory that is compiled
+ * into a temporary one, on one group of chips. Sequences are numbered slots, each with KV blocks of
+ * its own, scattered over the cache on purpose.
  *
  * Not to be used by several threads.
  */
@@ -17,10 +18,10 @@
 
 struct runner_options {
 	const char *path;
-	struct compile_options compile;		/* for a Hugging Face directory */
+	struct compile_options compile; /* for a Hugging Face directory */
 	bool precise;
-	unsigned slots;				/* sequences that are kept at the same time */
-	unsigned context;			/* positions of each */
+	unsigned slots;	  /* sequences that are kept at the same time */
+	unsigned context; /* positions of each */
 };
 
 struct runner {
@@ -29,27 +30,31 @@ struct runner {
 	struct txda_model *model;
 	struct txda_model_info info;
 	unsigned slots, blocks_per_slot;
-	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts, *block_table;	/* inputs being put together */
+	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts,
+		*block_table; /* inputs being put together */
 };
 
 /* Part of a sequence in one step. */
 struct runner_part {
 	unsigned slot;
-	const int32_t *tokens;		/* [n] */
+	const int32_t *tokens; /* [n] */
 	unsigned n;
-	unsigned position;		/* of the first token */
-	const unsigned *rows;		/* [n_rows] tokens of the part whose logits are wanted */
+	unsigned position;    /* of the first token */
+	const unsigned *rows; /* [n_rows] tokens of the part whose logits are wanted */
 	unsigned n_rows;
-	float *logits;			/* [n_rows, V] */
-	float *lse;			/* [n_rows] or NULL */
+	float *logits; /* [n_rows, V] */
+	float *lse;    /* [n_rows] or NULL */
 };
 
-int runner_open(const struct runner_options *options, struct runner **ret, struct tool_error *error);
+int runner_open(const struct runner_options *options, struct runner **ret,
+		struct tool_error *error);
 void runner_close(struct runner *r);
 /* Runs the parts as one step. Their sum must be within the model's limits. */
-int runner_step(struct runner *r, const struct runner_part *parts, unsigned n, struct tool_error *error);
+int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
+		struct tool_error *error);
 /*
- * One sequence, at most @chunk tokens a step (0: as many as the model takes). Rows count from the first token.
+ * One sequence, at most @chunk tokens a step (0: as many as the model takes). Rows count from the
+ * first token.
  */
 int runner_sequence(struct runner *r, const struct runner_part *part, unsigned chunk,
 		    struct tool_error *error);
