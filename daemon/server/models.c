@@ -36,7 +36,9 @@ static void retry_later(struct served_model *m)
 static void load_failed(struct served_model *m, const char *why)
 {
 	snprintf(m->error, sizeof(m->error), "%s", why);
-	log_error("model %s: %s", m->config->names[0], why);
+	/* At the end of the daemon, loads under way are called off. */
+	if (!m->server->draining)
+		log_error("model %s: %s", m->config->names[0], why);
 	if (m->state == MODEL_LOST)
 		retry_later(m);
 	else

@@ -14,6 +14,10 @@ running() {
 	[ "$(metric 'txda_num_requests_running{model_name="demo"}')" = "$1" ]
 }
 
+aborted() {
+	metric 'txda_request_success_total{model_name="demo",finished_reason="abort"}'
+}
+
 # forever: a stream that ends by itself only after very long.
 forever='{"prompt":"Once upon a time there was a fox","max_tokens":1500,"ignore_eos":true,"stream":true,"logprobs":5}'
 
@@ -44,21 +48,24 @@ done
 
 # ---- clients that go away ----------------------------------------------------------------------
 base_fds=$(fds)
+# Not through a function: the pid must be that of curl itself.
 i=0
 pids=
+printf '%s' "$forever" >"$tmp/body"
 while [ $i -lt 6 ]; do
-	post $comp "$forever" -N >/dev/null 2>&1 &
+	curl -sS -N --unix-socket "$socket" --data-binary "@$tmp/body" http://localhost$comp >/dev/null 2>&1 &
 	pids="$pids $!"
 	i=$((i + 1))
 done
 until_true 10 running 6 || fail "six streams do not run: $(metric 'txda_num_requests_running{model_name="demo"}')"
 for pid in $pids; do kill -9 "$pid"; wait "$pid" 2>/dev/null || true; done
-# The kernel closes the sockets of curl, which was started below a shell, when that ends; the daemon is to see it at once.
-until_true 10 running 0 || fail "streams without clients go on"
+until_true 2 running 0 || fail "streams without clients go on"
+[ "$(aborted)" = 6 ] || fail "six clients left, $(aborted) were noticed"
 # One that does not stream, and so writes nothing by which the daemon could notice.
-printf '{"prompt":"Once","max_tokens":1500,"ignore_eos":true}' |
-	curl -sS --max-time 0.5 --unix-socket "$socket" --data-binary @- http://localhost$comp >/dev/null 2>&1 || true
-until_true 10 running 0 || fail "an answer without a client goes on"
+printf '{"prompt":"Once","max_tokens":1500,"ignore_eos":true}' >"$tmp/body"
+curl -sS --max-time 0.3 --unix-socket "$socket" --data-binary "@$tmp/body" http://localhost$comp >/dev/null 2>&1 || true
+until_true 2 running 0 || fail "an answer without a client goes on"
+[ "$(aborted)" = 7 ] || fail "the client that waited and left was not noticed"
 
 # ---- slow readers ------------------------------------------------------------------------------
 before=$(rss)
