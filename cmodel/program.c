@@ -61,12 +61,9 @@ bool cm_tensor_extent(const struct txda_tensor *t, const uint32_t *sym, bool pre
 	if (is_doubled(t, precise)) {
 		if (__builtin_mul_overflow(e.offset, 2, &e.offset))
 			return false;
-		/* The second dimension of a cache counts bytes. */
-		if (t->layout == TXDA_KV_PAGED) {
-			e.dim[1] *= 2;
-			if (__builtin_mul_overflow(elements, 2, &elements))
-				return false;
-		}
+		/* A cache counts bytes of bf16 blocks in its second dimension, in both modes. */
+		if (t->layout == TXDA_KV_PAGED && __builtin_mul_overflow(elements, 2, &elements))
+			return false;
 	}
 	if (t->layout == TXDA_TILE32 || t->layout == TXDA_TILE32_GATED) {
 		if (__builtin_mul_overflow(txda_tile_panels(t->layout, e.dim[0]),

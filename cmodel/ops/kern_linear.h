@@ -11,7 +11,7 @@
 #define NV (32 / VL) /* vectors of a panel's width */
 
 /* The cases of a switch over the number of rows: BODY with a constant. */
-#define ROW_CASES_12(BODY, ...)                                                                    \
+#define ROW_CASES_8(BODY, ...)                                                                     \
 	case 1: BODY(1, __VA_ARGS__); break;                                                       \
 	case 2: BODY(2, __VA_ARGS__); break;                                                       \
 	case 3: BODY(3, __VA_ARGS__); break;                                                       \
@@ -19,7 +19,12 @@
 	case 5: BODY(5, __VA_ARGS__); break;                                                       \
 	case 6: BODY(6, __VA_ARGS__); break;                                                       \
 	case 7: BODY(7, __VA_ARGS__); break;                                                       \
-	case 8: BODY(8, __VA_ARGS__); break;                                                       \
+	case 8:                                                                                    \
+		BODY(8, __VA_ARGS__);                                                              \
+		break
+
+#define ROW_CASES_12(BODY, ...)                                                                    \
+	ROW_CASES_8(BODY, __VA_ARGS__);                                                            \
 	case 9: BODY(9, __VA_ARGS__); break;                                                       \
 	case 10: BODY(10, __VA_ARGS__); break;                                                     \
 	case 11: BODY(11, __VA_ARGS__); break;                                                     \
@@ -119,97 +124,97 @@ static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsig
 	}
 }
 
-#define LOAD_W8(j, w0, w1)                                                                         \
-	do {                                                                                       \
-		w0 = _mm512_load_si512(w + (j)*128);                                               \
-		w1 = _mm512_load_si512(w + (j)*128 + 64);                                          \
-	} while (0)
+/* Holds a value in its register: compilers like to load it again for each use, which costs more
+ * than the use. */
+#define KEEP(v) __asm__("" : "+v"(v))
 
-/* Byte row j / 2 of a W4 block has K quads 2 (j / 2) in its low and 2 (j / 2) + 1 in its high
- * nibbles. */
-#define LOAD_W4(j, w0, w1)                                                                         \
-	do {                                                                                       \
-		w0 = _mm512_load_si512(w + (j) / 2 * 128);                                         \
-		w1 = _mm512_load_si512(w + (j) / 2 * 128 + 64);                                    \
-		if ((j)&1) {                                                                       \
-			w0 = _mm512_srli_epi16(w0, 4);                                             \
-			w1 = _mm512_srli_epi16(w1, 4);                                             \
-		}                                                                                  \
-		w0 = _mm512_and_si512(w0, nibble);                                                 \
-		w1 = _mm512_and_si512(w1, nibble);                                                 \
-	} while (0)
+/* 4 K of 16 columns as u8: bytes of W8, or the low (@high: high) nibbles of W4. */
+V_INLINE __m512i i8_load(const int bits, const uint8_t *w, const bool high)
+{
+	__m512i v = _mm512_load_si512(w);
+
+	if (bits == 8)
+		return v;
+	return _mm512_and_si512(high ? _mm512_srli_epi16(v, 4) : v, _mm512_set1_epi8(15));
+}
+
+/* The int32 sums of one block of 32 of K; they start at what the zero point of the weights takes
+ * away. */
+V_INLINE void i8_block(const int bits, const unsigned rows, __m512i d[CM_MR_I8][2],
+		       const uint8_t *w, const uint32_t *a)
+{
+#pragma GCC unroll 8
+	for (unsigned m = 0; m < rows; m++)
+		d[m][0] = d[m][1] = _mm512_slli_epi32(_mm512_set1_epi32((int)a[9 * rows + m]),
+						      bits == 8 ? 4 : 0);
+	for (unsigned j = 0; j < 8; j += 2)
+#pragma GCC unroll 2
+		for (unsigned half = 0; half < 2; half++) {
+			const uint8_t *p = w + (bits == 8 ? j + half : j / 2) * 128;
+			const uint32_t *x = a + (j + half) * rows;
+			__m512i w0 = i8_load(bits, p, half), w1 = i8_load(bits, p + 64, half);
+
+			KEEP(w0);
+			KEEP(w1);
+#pragma GCC unroll 8
+			for (unsigned m = 0; m < rows; m++) {
+				__m512i xm = _mm512_set1_epi32((int)x[m]);
+
+				d[m][0] = _mm512_dpbusd_epi32(d[m][0], w0, xm);
+				d[m][1] = _mm512_dpbusd_epi32(d[m][1], w1, xm);
+			}
+		}
+}
 
 /*
- * Blocks of 32 of K: 8 steps of dpbusd per row and vector in registers, then scaled into the
- * float32 sums, which stay in memory (the first cache level) to leave the registers to 12 rows.
- * Weights are 8 x 2 vectors of u8.
+ * Each block's int32 sums are scaled into the float32 ones, which stay in memory (the first cache
+ * level) to leave the registers to the others.
  */
-#define I8_ROWS(NAME, LOAD, BLOCK_BYTES, SHIFT)                                                    \
-	V_INLINE void NAME(const unsigned rows, float *acc, const uint8_t *w, const uint32_t *a,   \
-			   size_t n, bool first, unsigned group)                                   \
-	{                                                                                          \
-		const __m512i nibble = _mm512_set1_epi8(15);                                       \
-		__m512i d[12][2];                                                                  \
-		__m512 s0, s1;                                                                     \
-                                                                                                   \
-		(void)nibble;                                                                      \
-		for (unsigned m = 0; first && m < 2 * rows; m++)                                   \
-			_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());                       \
-		for (size_t i = 0; i < n;) {                                                       \
-			size_t blocks = group / 32 < n - i ? group / 32 : n - i;                   \
-                                                                                                   \
-			s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)w));               \
-			s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));        \
-			w += 64;                                                                   \
-			i += blocks;                                                               \
-			for (; blocks; blocks--, w += BLOCK_BYTES, a += 10 * rows) {               \
-				const float *scale = (const float *)a + 8 * rows;                  \
-                                                                                                   \
-				for (unsigned j = 0; j < BLOCK_BYTES; j += 64)                     \
-					PREFETCH(w + j);                                           \
-				_Pragma("GCC unroll 12") for (unsigned m = 0; m < rows; m++)       \
-					d[m][0] = d[m][1] = _mm512_slli_epi32(                     \
-						_mm512_set1_epi32((int)a[9 * rows + m]), SHIFT);   \
-				_Pragma("GCC unroll 8") for (unsigned j = 0; j < 8; j++)           \
-				{                                                                  \
-					__m512i w0, w1;                                            \
-                                                                                                   \
-					LOAD(j, w0, w1);                                           \
-					_Pragma("GCC unroll 12") for (unsigned m = 0; m < rows;    \
-								      m++)                         \
-					{                                                          \
-						__m512i x =                                        \
-							_mm512_set1_epi32((int)a[j * rows + m]);   \
-                                                                                                   \
-						d[m][0] = _mm512_dpbusd_epi32(d[m][0], w0, x);     \
-						d[m][1] = _mm512_dpbusd_epi32(d[m][1], w1, x);     \
-					}                                                          \
-				}                                                                  \
-				_Pragma("GCC unroll 12") for (unsigned m = 0; m < rows; m++)       \
-				{                                                                  \
-					__m512 as = _mm512_set1_ps(scale[m]);                      \
-					__m512 c0 = _mm512_loadu_ps(acc + m * 32);                 \
-					__m512 c1 = _mm512_loadu_ps(acc + m * 32 + 16);            \
-                                                                                                   \
-					c0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][0]),          \
-							     _mm512_mul_ps(s0, as), c0);           \
-					c1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][1]),          \
-							     _mm512_mul_ps(s1, as), c1);           \
-					_mm512_storeu_ps(acc + m * 32, c0);                        \
-					_mm512_storeu_ps(acc + m * 32 + 16, c1);                   \
-				}                                                                  \
-			}                                                                          \
-		}                                                                                  \
-	}
+V_INLINE void i8_rows(const int bits, const unsigned rows, float *acc, const uint8_t *w,
+		      const uint32_t *a, size_t n, bool first, unsigned group)
+{
+	const unsigned block_bytes = bits == 8 ? 1024 : 512;
+	__m512i d[CM_MR_I8][2];
+	__m512 s[2];
 
-I8_ROWS(w8_rows, LOAD_W8, 1024, 4)
-I8_ROWS(w4_rows, LOAD_W4, 512, 0)
+	for (unsigned m = 0; first && m < 2 * rows; m++)
+		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());
+	for (size_t i = 0; i < n;) {
+		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
+
+		s[0] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)w));
+		s[1] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));
+		w += 64;
+		i += blocks;
+		for (; blocks; blocks--, w += block_bytes, a += 10 * rows) {
+			for (unsigned j = 0; j < block_bytes; j += 64)
+				PREFETCH(w + j);
+			i8_block(bits, rows, d, w, a);
+#pragma GCC unroll 8
+			for (unsigned m = 0; m < rows; m++) {
+				__m512 x = _mm512_set1_ps(((const float *)a)[8 * rows + m]);
+
+				for (unsigned v = 0; v < 2; v++) {
+					float *to = acc + m * 32 + v * 16;
+
+					_mm512_storeu_ps(
+						to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][v]),
+								    _mm512_mul_ps(s[v], x),
+								    _mm512_loadu_ps(to)));
+				}
+			}
+		}
+	}
+}
+
+#define W8_ROWS(rows, ...) i8_rows(8, rows, __VA_ARGS__)
+#define W4_ROWS(rows, ...) i8_rows(4, rows, __VA_ARGS__)
 
 static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
 		     unsigned group)
 {
 	switch (mr) {
-		ROW_CASES_12(w8_rows, acc, w, a, n, first, group);
+		ROW_CASES_8(W8_ROWS, acc, w, a, n, first, group);
 	}
 }
 
@@ -217,7 +222,7 @@ static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigne
 		     unsigned group)
 {
 	switch (mr) {
-		ROW_CASES_12(w4_rows, acc, w, a, n, first, group);
+		ROW_CASES_8(W4_ROWS, acc, w, a, n, first, group);
 	}
 }
 

@@ -115,7 +115,7 @@ static void linear_plan(struct cm_launch *l)
 	l->phases = 0;
 	if (!m || !l->in[1]->dim[0])
 		return;
-	blocks = cm_div_up(m, CM_MR);
+	blocks = cm_div_up(m, !l->precise && is_quant(l->in[1]) ? CM_MR_I8 : CM_MR);
 	mr = cm_div_up(m, blocks);
 	mblocks = cm_div_up(blocks, PART_BLOCKS);
 	/* Few rows: parts of about a sixteenth of the weights; else small enough for the caches and

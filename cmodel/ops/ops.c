@@ -5,6 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "check.h"
 #include "simd.h"
 #include "vec.h"
@@ -30,28 +34,52 @@ const struct cm_op_impl *cm_op_impl(unsigned opcode)
 }
 
 #if defined(__x86_64__)
+/* By CPUID rather than the compilers' built-ins, whose lists of names differ. */
+static bool cpu_bit(unsigned leaf, unsigned sub, unsigned reg, unsigned bit)
+{
+	unsigned r[4];
+
+	return __get_cpuid_count(leaf, sub, &r[0], &r[1], &r[2], &r[3]) && (r[reg] >> bit & 1);
+}
+
+enum { EAX, EBX, ECX, EDX };
+
+/* The registers that the system saves: SSE and AVX, and the three parts of AVX-512. */
+static bool saves_registers(unsigned mask)
+{
+	unsigned lo, hi;
+
+	if (!cpu_bit(1, 0, ECX, 27))
+		return false;
+	__asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+	return (lo & mask) == mask;
+}
+
 static bool has_avx2(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-	       __builtin_cpu_supports("f16c");
+	return saves_registers(0x6) && cpu_bit(7, 0, EBX, 5) && cpu_bit(1, 0, ECX, 12) &&
+	       cpu_bit(1, 0, ECX, 29); /* AVX2, FMA, F16C */
 }
 
 static bool has_avx512(void)
 {
-	return has_avx2() && __builtin_cpu_supports("avx512f") &&
-	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+	return has_avx2() && saves_registers(0xe6) && cpu_bit(7, 0, EBX, 16) &&
+	       cpu_bit(7, 0, EBX, 17) && cpu_bit(7, 0, EBX, 30) && cpu_bit(7, 0, EBX, 31) &&
+	       cpu_bit(7, 0, ECX, 11); /* F, DQ, BW, VL, VNNI */
 }
 
 static bool has_avx512bf16(void)
 {
-	return has_avx512() && __builtin_cpu_supports("avx512bf16");
+	return has_avx512() && cpu_bit(7, 1, EAX, 5);
 }
 
-/* Intel's cores run VDPBF16PS at a quarter of the rate of AMD's: half of what FMA gives them. */
+/* Intel's cores run VDPBF16PS at half the rate of FMA, AMD's at twice. */
 static bool slow_bf16(void)
 {
-	return __builtin_cpu_is("intel");
+	unsigned max, name[3];
+
+	return __get_cpuid(0, &max, &name[0], &name[2], &name[1]) &&
+	       !memcmp(name, "GenuineIntel", sizeof(name));
 }
 #else
 static bool never(void)

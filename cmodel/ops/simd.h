@@ -21,7 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CM_MR 12 /* rows of a packed block */
+#define CM_MR	 12 /* rows of a packed block */
+#define CM_MR_I8 8  /* and of one with int8 activations: more would spill registers */
 
 /* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one
  * split. */
