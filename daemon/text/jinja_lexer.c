@@ -63,7 +63,7 @@ static int push(struct lexer *lx, enum jinja_token_type type, size_t start, size
 		struct jinja_token **ret)
 {
 	struct jinja_tokens *tokens = lx->tokens;
-	struct jinja_token *token;
+	struct jinja_token *token = NULL;
 
 	if (tokens->n == tokens->capacity) {
 		size_t capacity = tokens->capacity ? tokens->capacity * 2 : 256;
@@ -322,7 +322,7 @@ static int lex_string(struct lexer *lx)
 {
 	char quote = lx->source[lx->at];
 	size_t start = lx->at + 1, end = start, used = 0;
-	struct jinja_token *token;
+	struct jinja_token *token = NULL;
 	bool escaped = false;
 	char *text;
 	int rc;
@@ -399,7 +399,7 @@ static int lex_number(struct lexer *lx)
 	size_t used = 0, at = lx->at, mark;
 	unsigned int base = 10;
 	bool real = false;
-	struct jinja_token *token;
+	struct jinja_token *token = NULL;
 	int rc;
 
 	if (lx->source[at] == '0' && at + 2 < lx->length) {
