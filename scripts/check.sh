@@ -126,7 +126,6 @@ node_client() {
 
 check_user() {
 	stage "user space: gcc, warnings are errors, every test"
-	node_client
 	run=
 	run_meson user "$B/check" -- -Dwerror=true
 }
@@ -209,6 +208,7 @@ check_static() {
 
 stages=${*:-user asan tsan module static}
 sh scripts/deps.sh build check
+case " $stages " in *" user "* | *" asan "* | *" tsan "*) node_client ;; esac
 for s in $stages; do
 	case $s in
 	user | asan | tsan | module | static) "check_$s" ;;
