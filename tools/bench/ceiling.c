@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "clock.h"
 
@@ -108,6 +109,23 @@ static void read_plain(struct worker *w)
 		for (int j = 0; j < 4; j++)
 			s[j] ^= p[i + j];
 	w->sink += s[0] ^ s[1] ^ s[2] ^ s[3];
+}
+
+#define FRESH_BYTES (64ull << 20)
+
+static void copy_fresh(struct worker *w)
+{
+	int fd = memfd_create("txda-bench", MFD_CLOEXEC);
+	void *p = MAP_FAILED;
+
+	if (fd >= 0 && !ftruncate(fd, FRESH_BYTES))
+		p = mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p != MAP_FAILED) {
+		memcpy(p, w->buffer, FRESH_BYTES);
+		munmap(p, FRESH_BYTES);
+	}
+	if (fd >= 0)
+		close(fd);
 }
 
 static void *thread_main(void *arg)
@@ -228,5 +246,17 @@ int ceiling_measure(unsigned threads, struct ceiling *ret)
 #endif
 	c.read_gbs = threads * (double)BUFFER_BYTES / best_pass(threads, reader) * 1e-9;
 	*ret = c;
+	return 0;
+}
+
+int ceiling_fresh_copy(unsigned threads, double *ret_gbs)
+{
+	int err;
+
+	threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+	err = make_buffers(threads);
+	if (err)
+		return err;
+	*ret_gbs = threads * (double)FRESH_BYTES / best_pass(threads, copy_fresh) * 1e-9;
 	return 0;
 }

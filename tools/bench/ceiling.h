@@ -21,6 +21,9 @@ struct ceiling {
 
 /* @threads: cores to load, each with buffers of its own. 0 or -errno. */
 int ceiling_measure(unsigned threads, struct ceiling *ret);
+/* GB/s of memcpy with @threads into shared memory that was just made: what loading weights is
+ * compared with. */
+int ceiling_fresh_copy(unsigned threads, double *ret_gbs);
 void ceiling_free(void); /* the buffers kept between measurements */
 
 #endif

@@ -93,32 +93,6 @@ static unsigned cpus(void)
 	return n > 0 ? (unsigned)n : 1;
 }
 
-static double copy_gbs(void)
-{
-	size_t bytes = 256u << 20;
-	char *a = malloc(bytes), *b = malloc(bytes);
-	double best = 1e9;
-
-	if (!a || !b) {
-		free(a);
-		free(b);
-		return 0;
-	}
-	memset(a, 1, bytes);
-	memset(b, 2, bytes);
-	for (int i = 0; i < 4; i++) {
-		double t = clock_s();
-
-		memcpy(b, a, bytes);
-		__asm__ volatile("" : : "r"(b) : "memory");
-		t = clock_s() - t;
-		best = t < best ? t : best;
-	}
-	free(a);
-	free(b);
-	return (double)bytes / best * 1e-9;
-}
-
 /* Submit to fence of a stream with one NOP, by the waiting thread, microseconds. */
 static double round_trip_us(struct txda_context *context)
 {
@@ -300,66 +274,74 @@ static int print_ops(struct runner *r, unsigned n)
 	return err;
 }
 
+static int bench_prefill(const struct options *o, struct runner *r, bool *first)
+{
+	struct result x = {.what = "prefill"};
+	int err = runner_start(r, 1, o->prompt + 1);
+
+	if (!err)
+		err = timed(r, &x, o->prompt, 3);
+	if (err)
+		return err;
+	x.tokens_per_s = o->prompt / x.seconds;
+	x.gflops = flops(r, 1, o->prompt, o->prompt) / x.seconds * 1e-9;
+	print_result(o, r, &x, first);
+	if (!o->ops || o->json)
+		return 0;
+	err = runner_start(r, 1, o->prompt + 1);
+	return err ? err : print_ops(r, o->prompt);
+}
+
+/* *single: tokens per second of one sequence, once that is known. */
+static int bench_decode(const struct options *o, struct runner *r, unsigned batch, double *single,
+			bool *first)
+{
+	struct result x = {.what = "decode"};
+	unsigned start = 64;
+	double ignored;
+	int err;
+
+	while (start > 1 && start * batch > r->info.max_tokens)
+		start /= 2;
+	err = runner_start(r, batch, start + o->gen + 3);
+	if (!err)
+		err = runner_step(r, start, &ignored);
+	if (!err)
+		err = timed(r, &x, 1, o->gen);
+	if (err)
+		return err;
+	x.tokens_per_s = x.batch / x.seconds;
+	x.gbs = (double)r->info.step_weight_bytes / x.seconds * 1e-9;
+	x.gflops = flops(r, x.batch, 1, start + o->gen / 2) / x.seconds * 1e-9;
+	print_result(o, r, &x, first);
+	if (o->ops && !o->json)
+		err = print_ops(r, 1);
+	if (batch == 1)
+		*single = x.tokens_per_s;
+	else if (*single > 0 && !o->json)
+		printf("          %4u sequences decode %.1f times as fast as one\n", batch,
+		       x.tokens_per_s / *single);
+	return err;
+}
+
 static int bench_model(const struct options *o, const char *dir, bool *first)
 {
-	double single = 0, loaded;
+	double single = 0, loaded, copy;
 	struct runner r;
 	int err = runner_open(&r, dir, 20 * (o->prompt + o->gen + 64));
 
-	if (err)
-		goto out;
-	loaded = (double)r.info.weight_bytes * r.info.tp * 1e-9;
-	if (!o->json)
-		printf("%s: %s, tp %u, %.2f GB of weights loaded in %.2f s (%.1f GB/s; memcpy of "
-		       "warm pages %.1f GB/s)\n",
-		       r.info.name, r.info.weights, r.info.tp, loaded, r.load_s, loaded / r.load_s,
-		       copy_gbs());
-	{
-		struct result x = {.what = "prefill"};
-
-		err = runner_start(&r, 1, o->prompt + 1);
-		if (!err)
-			err = timed(&r, &x, o->prompt, 3);
-		if (err)
-			goto out;
-		x.tokens_per_s = o->prompt / x.seconds;
-		x.gflops = flops(&r, 1, o->prompt, o->prompt) / x.seconds * 1e-9;
-		print_result(o, &r, &x, first);
-		if (o->ops && !o->json) {
-			err = runner_start(&r, 1, o->prompt + 1);
-			if (!err)
-				err = print_ops(&r, o->prompt);
-			if (err)
-				goto out;
-		}
+	if (!err && !o->json) {
+		loaded = (double)r.info.weight_bytes * r.info.tp * 1e-9;
+		printf("%s: %s, tp %u, %.2f GB of weights loaded in %.2f s (%.1f GB/s", r.info.name,
+		       r.info.weights, r.info.tp, loaded, r.load_s, loaded / r.load_s);
+		if (!ceiling_fresh_copy(cpus(), &copy))
+			printf("; memcpy into fresh memory %.1f GB/s", copy);
+		printf(")\n");
 	}
-	for (unsigned b = 0; b < o->n_batch; b++) {
-		struct result x = {.what = "decode"};
-		unsigned start = 64;
-		double ignored;
-
-		while (start > 1 && start * o->batch[b] > r.info.max_tokens)
-			start /= 2;
-		err = runner_start(&r, o->batch[b], start + o->gen + 3);
-		if (!err)
-			err = runner_step(&r, start, &ignored);
-		if (!err)
-			err = timed(&r, &x, 1, o->gen);
-		if (err)
-			goto out;
-		x.tokens_per_s = x.batch / x.seconds;
-		x.gbs = (double)r.info.step_weight_bytes * r.info.tp / x.seconds * 1e-9;
-		x.gflops = flops(&r, x.batch, 1, start + o->gen / 2) / x.seconds * 1e-9;
-		print_result(o, &r, &x, first);
-		if (o->ops && !o->json)
-			err = print_ops(&r, 1);
-		if (x.batch == 1)
-			single = x.tokens_per_s;
-		else if (single > 0 && !o->json)
-			printf("          %4u sequences decode %.1f times as fast as one\n",
-			       x.batch, x.tokens_per_s / single);
-	}
-out:
+	if (!err)
+		err = bench_prefill(o, &r, first);
+	for (unsigned b = 0; b < o->n_batch && !err; b++)
+		err = bench_decode(o, &r, o->batch[b], &single, first);
 	runner_close(&r);
 	return err;
 }
