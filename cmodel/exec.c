@@ -197,6 +197,10 @@ bool cm_exec_refresh(struct cm_queue *q)
 	const struct cm_program *p = ctx->program;
 	uint64_t bad_va = 0;
 
+	/* Also of a member that waits for its collective: a program that was loaded meanwhile may
+	 * have moved the scratch. */
+	if (ctx->scratch_generation != q->machine->scratch_generation)
+		set_scratch(q->machine, ctx);
 	if (ctx->vm_generation == q->vm->generation)
 		return true;
 	ctx->valid = false;
@@ -387,8 +391,6 @@ enum cm_result cm_exec_step(struct cm_queue *q)
 
 	if (!cm_exec_refresh(q))
 		return CM_FAULT;
-	if (ctx->scratch_generation != q->machine->scratch_generation)
-		set_scratch(q->machine, ctx);
 	if (!again) {
 		set_op(q, ctx);
 		if (q->chip->injected)

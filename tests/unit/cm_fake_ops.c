@@ -138,17 +138,15 @@ static int reduce_check(const struct cm_launch *l)
 static void reduce_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
 {
 	uint64_t h = l->in[0]->dim[1];
+	float *sum = l->core[core];
 
 	(void)phase;
-	(void)core;
-	for (uint64_t i = part * h; i < (part + 1) * h; i++) {
-		float sum = 0;
-
-		for (unsigned r = 0; r < l->group_size; r++)
-			sum += ((const float *)l->peer[r]->in[0]->ptr)[i];
-		for (unsigned r = 0; r < l->group_size; r++)
-			((float *)l->peer[r]->out[0]->ptr)[i] = sum;
-	}
+	memset(sum, 0, h * sizeof(*sum));
+	for (unsigned r = 0; r < l->group_size; r++)
+		for (uint64_t i = 0; i < h; i++)
+			sum[i] += ((const float *)l->peer[r]->in[0]->ptr)[part * h + i];
+	for (unsigned r = 0; r < l->group_size; r++)
+		memcpy((float *)l->peer[r]->out[0]->ptr + part * h, sum, h * sizeof(*sum));
 }
 
 static const struct cm_op_impl reduce_op = {
@@ -156,6 +154,7 @@ static const struct cm_op_impl reduce_op = {
 	.n_in = 2,
 	.n_out = 1,
 	.check = reduce_check,
+	.need = add_need,
 	.plan = rows_plan,
 	.run = reduce_run,
 };

@@ -437,6 +437,40 @@ static void test_unmapped_member(void **state)
 	fix_free(&f);
 }
 
+/* The program of the last member wants more scratch than there was when the first came. */
+static void test_scratch_moves(void **state)
+{
+	enum { WIDTH = 300000 };
+	struct txda_op *op;
+	uint32_t slot, wide;
+
+	(void)state;
+	start(2);
+	make_programs();
+	slot = fix_slot(&prog[1], "wide", TXDA_SLOT_SCRATCH, WIDTH * 4);
+	wide = fix_tensor(&prog[1], "z", slot, TXDA_F32, 0, FIX_CONST(1), FIX_CONST(WIDTH));
+	fix_tensor(&prog[1], "w", slot, TXDA_F32, 0, FIX_CONST(WIDTH), FIX_NO_DIM);
+	op = fix_op(&prog[1], "add", TXDA_OP_RMSNORM);
+	op->in[0] = op->out[0] = wide;
+	op->in[1] = wide + 1;
+	fix_seal(&prog[1]);
+	fix_place(&prog[1], &f.c[1], 0, &exec[1]);
+	fix_bind(&f.c[1], &exec[1], slot, FIX_VA + FIX_DATA + (4 << 20), WIDTH * 4);
+	exec[1].group = GROUP;
+	exec[1].sym[TXDA_SYM_T] = 64;
+	submit_exec(0, 1);
+	assert_int_equal(
+		cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1, cm_chip_time_ns(f.c[0].chip) + 2000000),
+		-ETIMEDOUT);
+	submit_exec(1, 1);
+	assert_int_equal(wait_chip(0, 1), 0);
+	assert_int_equal(wait_chip(1, 1), 0);
+	for (unsigned i = 0; i < 64 * 16; i++)
+		assert_true(((float *)(f.c[0].mem + FIX_DATA + 65536))[i] ==
+			    4 * ((float)(i % 100) * 2 + 1));
+	fix_free(&f);
+}
+
 /* A program for a group needs its group. */
 static void test_wrong_group(void **state)
 {
@@ -462,7 +496,7 @@ int main(void)
 		cmocka_unit_test(test_disagreement), cmocka_unit_test(test_bad_packets),
 		cmocka_unit_test(test_set_group),    cmocka_unit_test(test_lost_members),
 		cmocka_unit_test(test_ops),	     cmocka_unit_test(test_unmapped_member),
-		cmocka_unit_test(test_wrong_group),
+		cmocka_unit_test(test_wrong_group),  cmocka_unit_test(test_scratch_moves),
 	};
 
 	return cmocka_run_group_tests_name("cmodel groups", tests, NULL, NULL);
