@@ -62,36 +62,37 @@ static int attention_check(const struct cm_launch *l)
 	const struct txda_op_attention *p = &l->op->attention;
 	const struct cm_tensor *q = l->in[0], *cache = l->in[1], *table = l->in[2],
 			       *spans = l->in[3], *ctx = l->in[4];
+	/* precise_row() has float32 alone; BF16 that is not an activation stays BF16 */
+	unsigned types = l->precise ? DT(TXDA_F32) : DT_ACT;
 	uint64_t seqs, width, end = 0;
 
 	if (cm_want_cache(l, cache, p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
 			  p->layer_offset))
 		return -EINVAL;
 	width = (uint64_t)p->n_heads * p->head_dim;
-	if (cm_want(l, q, DT_ACT, CM_ANY, width) ||
-	    cm_want(l, l->out[0], DT_ACT, q->dim[0], width) ||
+	if (cm_want(l, q, types, CM_ANY, width) ||
+	    cm_want(l, l->out[0], types, q->dim[0], width) ||
 	    cm_want(l, table, DT(TXDA_I32), CM_ANY, CM_ANY))
 		return -EINVAL;
 	seqs = table->dim[0];
-	if (cm_want(l, spans, DT(TXDA_I32), seqs, 2) || cm_want(l, ctx, DT(TXDA_I32), seqs, 0))
+	if (cm_want(l, spans, DT(TXDA_I32), seqs, 2) || cm_want(l, ctx, DT(TXDA_I32), seqs, CM_VECTOR))
 		return -EINVAL;
 	for (uint64_t s = 0; s < seqs; s++) {
-		uint32_t first = ((const uint32_t *)spans->ptr)[2 * s],
-			 n = ((const uint32_t *)spans->ptr)[2 * s + 1];
-		uint32_t c = ((const uint32_t *)ctx->ptr)[s];
+		uint32_t first = cm_index_at(spans, 2 * s), n = cm_index_at(spans, 2 * s + 1),
+			 c = cm_index_at(ctx, s);
 		uint64_t blocks = cm_div_up(c, p->block_size);
 
 		if (first < end || (uint64_t)first + n > q->dim[0])
 			return cm_bad(l, TXDA_FAULT_INDEX, spans, spans->va + s * 8, first);
 		end = (uint64_t)first + n;
-		if (c < n || blocks > table->dim[1])
+		if (c < n || c > INT32_MAX || blocks > table->dim[1])
 			return cm_bad(l, TXDA_FAULT_INDEX, ctx, ctx->va + s * 4, c);
 		for (uint64_t b = 0; n && b < blocks; b++) {
 			uint64_t at = s * table->dim[1] + b;
+			uint32_t v = cm_index_at(table, at);
 
-			if (((const uint32_t *)table->ptr)[at] >= cache->dim[0])
-				return cm_bad(l, TXDA_FAULT_INDEX, table, table->va + at * 4,
-					      ((const uint32_t *)table->ptr)[at]);
+			if (v >= cache->dim[0])
+				return cm_bad(l, TXDA_FAULT_INDEX, table, table->va + at * 4, v);
 		}
 	}
 	return 0;
@@ -119,35 +120,36 @@ static void attention_need(const struct cm_launch *l, struct cm_op_need *need)
 			   CM_ATT_ROWS * CM_ATT_TILE * 4 + 2 * partial_bytes(l) + 64;
 }
 
-/* Copies what the client might change; values that went bad since check() become harmless. */
-static uint64_t copy_batch(struct cm_launch *l)
+/*
+ * Copies what the client might change; values that went bad since check() become harmless. Spans
+ * must still not overlap: there is room for the items of T tokens, whoever they belong to.
+ */
+static void copy_batch(struct cm_launch *l)
 {
 	const struct txda_op_attention *p = &l->op->attention;
 	const struct cm_tensor *q = l->in[0], *cache = l->in[1], *table = l->in[2];
-	uint64_t seqs = table->dim[0], cols = table->dim[1];
+	uint64_t seqs = table->dim[0], cols = table->dim[1], end = 0;
 	struct seq *sq = l->shared;
 	int32_t *copy = (int32_t *)((uint8_t *)l->shared + l->state.u[U_TABLE]);
 
 	for (uint64_t s = 0; s < seqs; s++) {
-		const uint32_t *span = (const uint32_t *)l->in[3]->ptr + 2 * s;
 		uint64_t blocks;
 
-		sq[s].first = __atomic_load_n(&span[0], __ATOMIC_RELAXED);
-		sq[s].n = __atomic_load_n(&span[1], __ATOMIC_RELAXED);
-		sq[s].context =
-			__atomic_load_n((const uint32_t *)l->in[4]->ptr + s, __ATOMIC_RELAXED);
+		sq[s].first = cm_index_at(l->in[3], 2 * s);
+		sq[s].n = cm_index_at(l->in[3], 2 * s + 1);
+		sq[s].context = cm_index_at(l->in[4], s);
 		blocks = cm_div_up(sq[s].context, p->block_size);
-		if ((uint64_t)sq[s].first + sq[s].n > q->dim[0] || sq[s].context < sq[s].n ||
-		    blocks > cols)
+		if (sq[s].first < end || (uint64_t)sq[s].first + sq[s].n > q->dim[0] ||
+		    sq[s].context < sq[s].n || sq[s].context > INT32_MAX || blocks > cols)
 			sq[s].n = 0;
+		else
+			end = (uint64_t)sq[s].first + sq[s].n;
 		for (uint64_t b = 0; sq[s].n && b < blocks; b++) {
-			uint32_t v = __atomic_load_n((const uint32_t *)table->ptr + s * cols + b,
-						     __ATOMIC_RELAXED);
+			uint32_t v = cm_index_at(table, s * cols + b);
 
 			copy[s * cols + b] = v < cache->dim[0] ? (int32_t)v : 0;
 		}
 	}
-	return seqs;
 }
 
 static void attention_plan(struct cm_launch *l)
@@ -397,7 +399,7 @@ static void attention_traffic(const struct cm_launch *l, uint64_t *read, uint64_
 	uint64_t keys = 0;
 
 	for (uint64_t s = 0; s < l->in[2]->dim[0]; s++)
-		keys += ((const uint32_t *)l->in[4]->ptr)[s];
+		keys += cm_index_at(l->in[4], s);
 	*read = keys * p->n_kv_heads * p->head_dim * 4;
 	*written = l->out[0]->dim[0] * l->out[0]->dim[1] * 2;
 }

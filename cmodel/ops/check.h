@@ -7,12 +7,13 @@
 #include "ops.h"
 
 #define CM_ANY	  UINT64_MAX /* any extent */
+#define CM_VECTOR (UINT64_MAX - 1) /* no second dimension */
 #define DT(t)	  (1u << (t))
 #define DT_ACT	  (DT(TXDA_F32) | DT(TXDA_BF16))
 #define DT_WEIGHT (DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4))
 
-/* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is 0. A missing tensor is
- * wrong. */
+/* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is CM_VECTOR. A missing
+ * tensor is wrong. */
 int cm_want(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0,
 	    uint64_t d1);
 /* As cm_want(), but NULL is fine. */
@@ -25,8 +26,8 @@ int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,
 		  uint32_t also);
 
-/* A paged cache whose blocks have room for a layer of that geometry at @layer_offset; heads must
- * divide by kv_heads. */
+/* A paged cache whose blocks have room for a layer of that geometry at @layer_offset, in precise mode
+ * as float32; heads must divide by kv_heads. */
 int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
 		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset);
 
@@ -36,6 +37,12 @@ float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k);
 void cm_tile_row(const struct cm_tensor *w, uint64_t n, float *out);
 /* RMSNORM with sums in double: precise mode's. */
 void cm_precise_norm(float *out, const float *x, const float *w, size_t n, float eps);
+
+/* Index @i of an index tensor, read once: the client may write there at any time. */
+static inline uint32_t cm_index_at(const struct cm_tensor *t, uint64_t i)
+{
+	return __atomic_load_n((const uint32_t *)t->ptr + i, __ATOMIC_RELAXED);
+}
 
 static inline uint64_t cm_div_up(uint64_t a, uint64_t b)
 {

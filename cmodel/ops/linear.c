@@ -69,7 +69,7 @@ static int linear_check(const struct cm_launch *l)
 	k = x->dim[1];
 	n = w->dim[0];
 	if (cm_want(l, out, DT_ACT, m, gated ? n / 2 : n) ||
-	    cm_may(l, l->in[2], DT(TXDA_F32), n, 0) || cm_may(l, l->in[3], DT(TXDA_F32), k, 0) ||
+	    cm_may(l, l->in[2], DT(TXDA_F32), n, CM_VECTOR) || cm_may(l, l->in[3], DT(TXDA_F32), k, CM_VECTOR) ||
 	    cm_may(l, l->in[4], DT(TXDA_F32), m, n))
 		return -EINVAL;
 	/* a residual is added to float32 only; gated outputs have none */

@@ -150,8 +150,8 @@ int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes
 {
 	if (!t)
 		return 0;
-	if (t->layout != TXDA_ROWS || !(dtypes & DT(t->dtype)) || t->ndim != (d1 ? 2 : 1) ||
-	    (d0 != CM_ANY && t->dim[0] != d0) || (d1 && d1 != CM_ANY && t->dim[1] != d1))
+	if (t->layout != TXDA_ROWS || !(dtypes & DT(t->dtype)) || t->ndim != (d1 == CM_VECTOR ? 1 : 2) || (d0 != CM_ANY && t->dim[0] != d0) ||
+	    (d1 != CM_VECTOR && d1 != CM_ANY && t->dim[1] != d1))
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, 0);
 	return 0;
 }
@@ -181,10 +181,8 @@ int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,
 		  uint32_t also)
 {
-	const uint32_t *p = t->ptr;
-
 	for (uint64_t i = 0; i < n; i++) {
-		uint32_t v = __atomic_load_n(p + i, __ATOMIC_RELAXED);
+		uint32_t v = cm_index_at(t, i);
 
 		if (v >= limit && (v != also || also != TXDA_NONE))
 			return cm_bad(l, TXDA_FAULT_INDEX, t, t->va + i * 4, v);

@@ -48,7 +48,7 @@ static int table_check(const struct cm_launch *l)
 	const struct cm_tensor *pos = l->in[0], *freq = l->in[1];
 	const struct txda_op_rope_table *p = &l->op->rope_table;
 
-	if (cm_want(l, pos, DT(TXDA_I32), CM_ANY, 0) || cm_want(l, freq, DT(TXDA_F32), CM_ANY, 0) ||
+	if (cm_want(l, pos, DT(TXDA_I32), CM_ANY, CM_VECTOR) || cm_want(l, freq, DT(TXDA_F32), CM_ANY, CM_VECTOR) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), pos->dim[0], freq->dim[0] * 2))
 		return -EINVAL;
 	if (!freq->dim[0] || freq->dim[0] > MAX_HEAD_DIM / 2 ||
@@ -84,7 +84,7 @@ static void table_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, l->in[0]->dim[0]);
 	     t++)
 		table_row(&l->op->rope_table, l->in[1]->ptr, pairs,
-			  ((const uint32_t *)l->in[0]->ptr)[t],
+			  cm_index_at(l->in[0], t),
 			  (float *)l->out[0]->ptr + t * 2 * pairs);
 }
 
@@ -116,6 +116,10 @@ int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t
 	block = t->dim[1];
 	if (layer_offset % 64 || block % 64 || bytes > block || layer_offset > block - bytes)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, layer_offset);
+	/* A cache that is not an activation is not doubled in precise mode: too small for its
+	 * float32 elements. */
+	if (t->bytes < t->dim[0] * block * (l->precise ? 2 : 1))
+		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, t->bytes);
 	return 0;
 }
 
@@ -132,9 +136,9 @@ static int rope_kv_check(const struct cm_launch *l)
 		return -EINVAL;
 	tokens = qkv->dim[0];
 	if (cm_want(l, l->in[1], DT(TXDA_F32), tokens, CM_ANY) ||
-	    cm_want(l, l->in[2], DT(TXDA_I32), tokens, 0) ||
-	    cm_may(l, l->in[3], DT(TXDA_F32), p->head_dim, 0) ||
-	    cm_may(l, l->in[4], DT(TXDA_F32), p->head_dim, 0) ||
+	    cm_want(l, l->in[2], DT(TXDA_I32), tokens, CM_VECTOR) ||
+	    cm_may(l, l->in[3], DT(TXDA_F32), p->head_dim, CM_VECTOR) ||
+	    cm_may(l, l->in[4], DT(TXDA_F32), p->head_dim, CM_VECTOR) ||
 	    cm_want(l, l->out[0], DT_ACT, tokens, (uint64_t)p->n_heads * p->head_dim))
 		return -EINVAL;
 	pairs = l->in[1]->dim[1] / 2;
@@ -213,10 +217,10 @@ static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part
 	(void)core;
 	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, qkv->dim[0]); t++) {
 		const float *table = (const float *)l->in[1]->ptr + t * l->in[1]->dim[1];
-		uint32_t slot =
-			__atomic_load_n((const uint32_t *)l->in[2]->ptr + t, __ATOMIC_RELAXED);
+		uint32_t slot = cm_index_at(l->in[2], t);
 		uint64_t row = t * width;
-		bool store = slot < l->out[1]->dim[0] * p->block_size;
+		bool store =
+			slot != TXDA_NONE && slot < l->out[1]->dim[0] * p->block_size;
 
 		for (unsigned h = 0; h < p->n_heads + p->n_kv_heads; h++) {
 			uint64_t at = row + h * dim;

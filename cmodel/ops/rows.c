@@ -43,7 +43,7 @@ static int rmsnorm_check(const struct cm_launch *l)
 	const struct cm_tensor *x = l->in[0];
 
 	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) ||
-	    cm_want(l, l->in[1], DT(TXDA_F32), x->dim[1], 0) ||
+	    cm_want(l, l->in[1], DT(TXDA_F32), x->dim[1], CM_VECTOR) ||
 	    cm_want(l, l->out[0], DT_ACT, x->dim[0], x->dim[1]))
 		return -EINVAL;
 	return 0;
@@ -87,7 +87,7 @@ static int embed_check(const struct cm_launch *l)
 	const struct cm_tensor *tokens = l->in[0], *table = l->in[1];
 	const struct txda_op_embed *p = &l->op->embed;
 
-	if (cm_want(l, tokens, DT(TXDA_I32), CM_ANY, 0) ||
+	if (cm_want(l, tokens, DT(TXDA_I32), CM_ANY, CM_VECTOR) ||
 	    cm_want_tiles(l, table, CM_ANY, CM_ANY, false) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), tokens->dim[0], table->dim[1]))
 		return -EINVAL;
@@ -103,8 +103,7 @@ static void embed_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 	(void)core;
 	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
 		/* read once: the memory may change after the check */
-		uint32_t token =
-			__atomic_load_n((const uint32_t *)l->in[0]->ptr + r, __ATOMIC_RELAXED);
+		uint32_t token = cm_index_at(l->in[0], r);
 		float *to = (float *)out->ptr + r * width;
 
 		if (token < l->op->embed.first || token - l->op->embed.first >= table->dim[0]) {
@@ -136,7 +135,7 @@ static int gather_check(const struct cm_launch *l)
 	const struct cm_tensor *x = l->in[0], *rows = l->in[1];
 
 	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) ||
-	    cm_want(l, rows, DT(TXDA_I32), CM_ANY, 0) ||
+	    cm_want(l, rows, DT(TXDA_I32), CM_ANY, CM_VECTOR) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), rows->dim[0], x->dim[1]))
 		return -EINVAL;
 	return cm_want_index(l, rows, rows->dim[0], x->dim[0], 0);
@@ -150,8 +149,7 @@ static void gather_run(const struct cm_launch *l, unsigned phase, unsigned part,
 	(void)phase;
 	(void)core;
 	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
-		uint32_t row =
-			__atomic_load_n((const uint32_t *)l->in[1]->ptr + r, __ATOMIC_RELAXED);
+		uint32_t row = cm_index_at(l->in[1], r);
 
 		if (row < x->dim[0])
 			memcpy((float *)out->ptr + r * width, (const float *)x->ptr + row * width,

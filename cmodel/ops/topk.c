@@ -18,7 +18,7 @@ static int topk_check(const struct cm_launch *l)
 		return cm_bad(l, TXDA_FAULT_PROGRAM, x, 0, k);
 	if (cm_want(l, l->out[0], DT(TXDA_I32), x->dim[0], k) ||
 	    cm_want(l, l->out[1], DT(TXDA_F32), x->dim[0], k) ||
-	    cm_want(l, l->out[2], DT(TXDA_F32), x->dim[0], 0))
+	    cm_want(l, l->out[2], DT(TXDA_F32), x->dim[0], CM_VECTOR))
 		return -EINVAL;
 	return 0;
 }
