@@ -38,7 +38,8 @@ struct cm_context {
 enum cm_result cm_exec_begin(struct cm_queue *q);
 /* Runs its next op. */
 enum cm_result cm_exec_step(struct cm_queue *q);
-/* Makes the context right again after an unmap or a move of the scratch; false: the queue has faulted.
+/* Makes the context right again after an unmap or a move of the scratch; false: the queue has
+ * faulted.
  */
 bool cm_exec_refresh(struct cm_queue *q);
 /* Fails the queue with context->fault, which becomes a record of the current op. */

@@ -70,12 +70,12 @@ static int attention_check(const struct cm_launch *l)
 			  p->layer_offset))
 		return -EINVAL;
 	width = (uint64_t)p->n_heads * p->head_dim;
-	if (cm_want(l, q, types, CM_ANY, width) ||
-	    cm_want(l, l->out[0], types, q->dim[0], width) ||
+	if (cm_want(l, q, types, CM_ANY, width) || cm_want(l, l->out[0], types, q->dim[0], width) ||
 	    cm_want(l, table, DT(TXDA_I32), CM_ANY, CM_ANY))
 		return -EINVAL;
 	seqs = table->dim[0];
-	if (cm_want(l, spans, DT(TXDA_I32), seqs, 2) || cm_want(l, ctx, DT(TXDA_I32), seqs, CM_VECTOR))
+	if (cm_want(l, spans, DT(TXDA_I32), seqs, 2) ||
+	    cm_want(l, ctx, DT(TXDA_I32), seqs, CM_VECTOR))
 		return -EINVAL;
 	for (uint64_t s = 0; s < seqs; s++) {
 		uint32_t first = cm_index_at(spans, 2 * s), n = cm_index_at(spans, 2 * s + 1),

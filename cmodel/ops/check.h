@@ -6,7 +6,7 @@
 
 #include "ops.h"
 
-#define CM_ANY	  UINT64_MAX /* any extent */
+#define CM_ANY	  UINT64_MAX	   /* any extent */
 #define CM_VECTOR (UINT64_MAX - 1) /* no second dimension */
 #define DT(t)	  (1u << (t))
 #define DT_ACT	  (DT(TXDA_F32) | DT(TXDA_BF16))
@@ -26,8 +26,8 @@ int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,
 		  uint32_t also);
 
-/* A paged cache whose blocks have room for a layer of that geometry at @layer_offset, in precise mode
- * as float32; heads must divide by kv_heads. */
+/* A paged cache whose blocks have room for a layer of that geometry at @layer_offset, in precise
+ * mode as float32; heads must divide by kv_heads. */
 int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
 		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset);
 
@@ -48,6 +48,9 @@ static inline uint64_t cm_div_up(uint64_t a, uint64_t b)
 {
 	return (a + b - 1) / b;
 }
+
+/* Makes the names of LINEAR launches unpredictable; once, before there are any. */
+void cm_linear_seed(void);
 
 extern const struct cm_op_impl cm_op_embed, cm_op_rmsnorm, cm_op_linear, cm_op_rope_table,
 	cm_op_rope_kv, cm_op_attention, cm_op_gather_rows, cm_op_topk, cm_op_all_reduce,

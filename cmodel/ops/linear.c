@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "simd.h"
 #include "vec.h"
@@ -69,7 +70,8 @@ static int linear_check(const struct cm_launch *l)
 	k = x->dim[1];
 	n = w->dim[0];
 	if (cm_want(l, out, DT_ACT, m, gated ? n / 2 : n) ||
-	    cm_may(l, l->in[2], DT(TXDA_F32), n, CM_VECTOR) || cm_may(l, l->in[3], DT(TXDA_F32), k, CM_VECTOR) ||
+	    cm_may(l, l->in[2], DT(TXDA_F32), n, CM_VECTOR) ||
+	    cm_may(l, l->in[3], DT(TXDA_F32), k, CM_VECTOR) ||
 	    cm_may(l, l->in[4], DT(TXDA_F32), m, n))
 		return -EINVAL;
 	/* a residual is added to float32 only; gated outputs have none */
@@ -102,9 +104,18 @@ static void linear_need(const struct cm_launch *l, struct cm_op_need *need)
 
 /*
  * Names each launch, so that a core can tell whose packed rows it holds. Steps by a large odd
- * number: no two launches share a name, and no data of another op looks like one.
+ * number: no two launches share a name. Starts where nobody can guess: a client whose other ops
+ * leave the next name in the scratch of a core would be given the rows of whoever was there before.
  */
 static uint64_t launches = 0x2545f4914f6cdd1d;
+
+void cm_linear_seed(void)
+{
+	uint64_t seed;
+
+	if (getrandom(&seed, sizeof(seed), 0) == (ssize_t)sizeof(seed))
+		__atomic_store_n(&launches, seed, __ATOMIC_RELAXED);
+}
 
 static void linear_plan(struct cm_launch *l)
 {

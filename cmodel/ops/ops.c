@@ -129,6 +129,7 @@ int cm_ops_init(const char *isa, const char **ret_name)
 			continue;
 #endif
 		cm_simd = paths[i].simd;
+		cm_linear_seed();
 		*ret_name = paths[i].name;
 		return 0;
 	}
@@ -150,7 +151,8 @@ int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes
 {
 	if (!t)
 		return 0;
-	if (t->layout != TXDA_ROWS || !(dtypes & DT(t->dtype)) || t->ndim != (d1 == CM_VECTOR ? 1 : 2) || (d0 != CM_ANY && t->dim[0] != d0) ||
+	if (t->layout != TXDA_ROWS || !(dtypes & DT(t->dtype)) ||
+	    t->ndim != (d1 == CM_VECTOR ? 1 : 2) || (d0 != CM_ANY && t->dim[0] != d0) ||
 	    (d1 != CM_VECTOR && d1 != CM_ANY && t->dim[1] != d1))
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, 0);
 	return 0;

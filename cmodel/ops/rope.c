@@ -48,7 +48,8 @@ static int table_check(const struct cm_launch *l)
 	const struct cm_tensor *pos = l->in[0], *freq = l->in[1];
 	const struct txda_op_rope_table *p = &l->op->rope_table;
 
-	if (cm_want(l, pos, DT(TXDA_I32), CM_ANY, CM_VECTOR) || cm_want(l, freq, DT(TXDA_F32), CM_ANY, CM_VECTOR) ||
+	if (cm_want(l, pos, DT(TXDA_I32), CM_ANY, CM_VECTOR) ||
+	    cm_want(l, freq, DT(TXDA_F32), CM_ANY, CM_VECTOR) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), pos->dim[0], freq->dim[0] * 2))
 		return -EINVAL;
 	if (!freq->dim[0] || freq->dim[0] > MAX_HEAD_DIM / 2 ||
@@ -83,8 +84,7 @@ static void table_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 	(void)core;
 	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, l->in[0]->dim[0]);
 	     t++)
-		table_row(&l->op->rope_table, l->in[1]->ptr, pairs,
-			  cm_index_at(l->in[0], t),
+		table_row(&l->op->rope_table, l->in[1]->ptr, pairs, cm_index_at(l->in[0], t),
 			  (float *)l->out[0]->ptr + t * 2 * pairs);
 }
 
@@ -219,8 +219,7 @@ static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part
 		const float *table = (const float *)l->in[1]->ptr + t * l->in[1]->dim[1];
 		uint32_t slot = cm_index_at(l->in[2], t);
 		uint64_t row = t * width;
-		bool store =
-			slot != TXDA_NONE && slot < l->out[1]->dim[0] * p->block_size;
+		bool store = slot != TXDA_NONE && slot < l->out[1]->dim[0] * p->block_size;
 
 		for (unsigned h = 0; h < p->n_heads + p->n_kv_heads; h++) {
 			uint64_t at = row + h * dim;

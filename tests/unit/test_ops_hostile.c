@@ -112,7 +112,8 @@ static void plan_and_run(struct bench *b)
 /* A width that is a symbol, and 0 in this launch: nothing has a row, not even a vector. */
 static void test_no_width(void **state)
 {
-	static const unsigned opcodes[] = {TXDA_OP_RMSNORM, TXDA_OP_GATHER_ROWS, TXDA_OP_ALL_REDUCE};
+	static const unsigned opcodes[] = {TXDA_OP_RMSNORM, TXDA_OP_GATHER_ROWS,
+					   TXDA_OP_ALL_REDUCE};
 
 	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
@@ -154,11 +155,8 @@ static void attention(struct bench *b, uint64_t tokens, uint64_t seqs, uint64_t 
 	b->l.in[3] = add_rows(b, TXDA_I32, seqs, 2);
 	b->l.in[4] = add_vector(b, TXDA_I32, seqs);
 	b->l.out[0] = add_rows(b, precise ? TXDA_F32 : TXDA_BF16, tokens, DIM);
-	b->op.attention = (struct txda_op_attention){.n_heads = 1,
-						     .n_kv_heads = 1,
-						     .head_dim = DIM,
-						     .block_size = BLOCK,
-						     .scale = 1};
+	b->op.attention = (struct txda_op_attention){
+		.n_heads = 1, .n_kv_heads = 1, .head_dim = DIM, .block_size = BLOCK, .scale = 1};
 }
 
 static void set_span(struct bench *b, uint64_t s, uint32_t first, uint32_t n, uint32_t context)
@@ -412,9 +410,9 @@ static int choose_path(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_width),	cmocka_unit_test(test_precise_types),
-		cmocka_unit_test(test_endless_context), cmocka_unit_test(test_greedy_spans),
-		cmocka_unit_test(test_writer_rows),	cmocka_unit_test(test_writer_rope),
+		cmocka_unit_test(test_no_width),	 cmocka_unit_test(test_precise_types),
+		cmocka_unit_test(test_endless_context),	 cmocka_unit_test(test_greedy_spans),
+		cmocka_unit_test(test_writer_rows),	 cmocka_unit_test(test_writer_rope),
 		cmocka_unit_test(test_writer_attention),
 	};
 
