@@ -237,7 +237,10 @@ static void fails_alone(const char *cmodel, const char *words)
 	char err[512] = "";
 
 	open_residency(&d, cmodel,
-		       &(struct engine_options){.step_seconds = 2, .max_kv_blocks = 2000});
+		       &(struct engine_options){.step_seconds = 4,
+						/* small steps: under a sanitizer a full one takes longer */
+						.max_num_batched_tokens = 64,
+						.max_kv_blocks = 2000});
 	assert_int_equal(residency_add(d.residency, "bad", model_dir, 1, NULL, err, sizeof(err)),
 			 0);
 	assert_int_equal(residency_add(d.residency, "good", model_dir, 1, NULL, err, sizeof(err)),
