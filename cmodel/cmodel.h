@@ -23,6 +23,7 @@
 #ifndef CMODEL_H
 #define CMODEL_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,6 +69,8 @@ uint64_t cm_chip_time_ns(const struct cm_chip *c); /* the clock of TIMESTAMP: CL
 
 #define CM_MAP_READ  (1u << 0)
 #define CM_MAP_WRITE (1u << 1)
+/* For @fd: fresh zeroed memory that nobody else can map, in huge pages where the host has them. */
+#define CM_MAP_PRIVATE INT_MIN
 
 /*
  * An address space mirrors device VAs in a reserved range of host addresses: mapping [va, va +

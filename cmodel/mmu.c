@@ -140,7 +140,12 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 	pthread_mutex_unlock(&vm->lock);
 	if (ret)
 		return ret;
-	host = mmap(vm->base + va, bytes, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
+	/* Private memory has no other mapping through which the embedder could fill it. */
+	if (fd == CM_MAP_PRIVATE)
+		host = mmap(vm->base + va, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	else
+		host = mmap(vm->base + va, bytes, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
 	if (host == MAP_FAILED) {
 		ret = -errno;
 		/* A failed MAP_FIXED may have taken away what was there: the reservation. */
@@ -166,7 +171,7 @@ int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t b
 	if (bad_range(va, bytes) || offset % CM_PAGE || offset > INT64_MAX - bytes || !flags ||
 	    (flags & ~(CM_MAP_READ | CM_MAP_WRITE)))
 		return -EINVAL;
-	ret = check_file(fd, offset, bytes);
+	ret = fd == CM_MAP_PRIVATE ? 0 : check_file(fd, offset, bytes);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&vm->map_lock);

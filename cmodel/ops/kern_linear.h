@@ -43,6 +43,10 @@
 #define PREFETCH_BYTES 4096
 #define PREFETCH(p)    _mm_prefetch((const char *)(p) + PREFETCH_BYTES, _MM_HINT_T1)
 
+/* Holds a value in its register: compilers like to load it again for each use, which costs more
+ * than the use. */
+#define KEEP(v) __asm__("" : "+v"(v))
+
 #if defined(CM_BF16_DOT)
 /* VDPBF16PS: a pair of K per lane and step. Wide: the low halves of the activations follow the high
  * ones. */
@@ -100,7 +104,11 @@ V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const 
 	for (size_t i = 0; i < n; i++, w += 128, a += PAIR_WORDS(wide) * rows) {
 		PREFETCH(w);
 		PREFETCH(w + 64);
-		bf16_pair(rows, wide, c, _mm512_load_si512(w), _mm512_load_si512(w + 64), a);
+		__m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
+
+		KEEP(w0);
+		KEEP(w1);
+		bf16_pair(rows, wide, c, w0, w1, a);
 	}
 	for (unsigned m = 0; m < rows; m++)
 		for (unsigned v = 0; v < 2; v++)
@@ -123,10 +131,6 @@ static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsig
 		ROW_CASES_12(bf16_rows, false, acc, w, a, n, first);
 	}
 }
-
-/* Holds a value in its register: compilers like to load it again for each use, which costs more
- * than the use. */
-#define KEEP(v) __asm__("" : "+v"(v))
 
 /* 4 K of 16 columns as u8: bytes of W8, or the low (@high: high) nibbles of W4. */
 V_INLINE __m512i i8_load(const int bits, const uint8_t *w, const bool high)

@@ -17,14 +17,15 @@
 #include "simd.h"
 #include "vec.h"
 
-#define SMALL_ROWS  4  /* up to here each core packs for itself */
-#define PART_BLOCKS 16 /* row blocks of a part: 192 rows of K = 1024 take 384 KiB */
-#define PART_PANELS 4
-#define STRETCH	    1024 /* K in one go */
-#define PACKED_MARK 64	 /* bytes before a core's own packed rows: which launch they are of */
+#define SMALL_ROWS    4	 /* up to here each core packs for itself */
+#define PART_BLOCKS   16 /* row blocks of a part: 192 rows of K = 1024 take 384 KiB */
+#define PART_PANELS   4
+#define STREAM_BLOCKS 2	   /* up to here the weights stream past once */
+#define STRETCH	      1024 /* K in one go */
+#define PACKED_MARK   64   /* bytes before a core's own packed rows: which launch they are of */
 
 /* state.u[] */
-enum { U_MR, U_BLOCKS, U_MBLOCKS, U_UNITS, U_PANELS, U_SEQ, U_GO };
+enum { U_MR, U_BLOCKS, U_MBLOCKS, U_STREAM, U_PANELS, U_SEQ, U_GO };
 
 static bool is_quant(const struct cm_tensor *w)
 {
@@ -117,11 +118,38 @@ void cm_linear_seed(void)
 		__atomic_store_n(&launches, seed, __ATOMIC_RELAXED);
 }
 
+/*
+ * With few rows the weights stream past once, at the speed of memory. Large parts come first, since
+ * each start costs, and ever smaller ones later, so that all cores end together: each round gives
+ * every core a part of half of its share of what is left. Finds the panels of part @part; returns
+ * how many parts there are up to it, all of them for UINT64_MAX.
+ */
+static uint64_t stream_part(uint64_t panels, unsigned cores, uint64_t part, uint64_t *first,
+			    uint64_t *end)
+{
+	uint64_t at = 0, n = 0;
+
+	while (at < panels) {
+		uint64_t left = panels - at, size = left / (2 * cores) ? left / (2 * cores) : 1;
+		uint64_t round = left < cores ? left : cores;
+
+		if (part - n < round) {
+			*first = at + (part - n) * size;
+			*end = *first + size;
+			return part;
+		}
+		n += round;
+		at += round * size;
+	}
+	return n;
+}
+
 static void linear_plan(struct cm_launch *l)
 {
 	uint64_t m = l->in[0]->dim[0];
 	uint64_t panels = txda_tile_panels(l->in[1]->layout, l->in[1]->dim[0]);
-	uint64_t blocks, mr, mblocks, unit;
+	uint64_t blocks, mr, mblocks, first, end;
+	bool stream;
 
 	l->phases = 0;
 	if (!m || !l->in[1]->dim[0])
@@ -129,20 +157,19 @@ static void linear_plan(struct cm_launch *l)
 	blocks = cm_div_up(m, !l->precise && is_quant(l->in[1]) ? CM_MR_I8 : CM_MR);
 	mr = cm_div_up(m, blocks);
 	mblocks = cm_div_up(blocks, PART_BLOCKS);
-	/* Few rows: parts of about a sixteenth of the weights; else small enough for the caches and
-	 * many enough for the cores. */
-	unit = blocks > 2 ? PART_PANELS : panels / (8 * l->cores);
-	unit = unit < 1 ? 1 : unit > 64 ? 64 : unit;
+	stream = blocks <= STREAM_BLOCKS;
 	l->state.u[U_MR] = mr;
 	l->state.u[U_BLOCKS] = cm_div_up(blocks, mblocks);
 	l->state.u[U_MBLOCKS] = mblocks;
-	l->state.u[U_UNITS] = unit;
+	l->state.u[U_STREAM] = stream;
 	l->state.u[U_PANELS] = panels;
 	l->state.u[U_SEQ] = __atomic_add_fetch(&launches, 0x9e3779b97f4a7c15, __ATOMIC_RELAXED);
 	l->state.u[U_GO] = m <= SMALL_ROWS;
 	if (m > SMALL_ROWS)
 		l->parts[l->phases++] = (unsigned)blocks;
-	l->parts[l->phases++] = (unsigned)(cm_div_up(panels, unit) * mblocks);
+	l->parts[l->phases++] =
+		(unsigned)(stream ? stream_part(panels, l->cores, UINT64_MAX, &first, &end)
+				  : cm_div_up(panels, PART_PANELS) * mblocks);
 }
 
 /* Row @r of the input as float32, normalised; in place of the tensor itself where that will do. */
@@ -344,23 +371,27 @@ static void finish_panel(const struct cm_launch *l, const struct part *t, float 
 static void multiply(const struct cm_launch *l, unsigned part, unsigned core)
 {
 	uint64_t mblocks = l->state.u[U_MBLOCKS], blocks = l->state.u[U_BLOCKS];
-	uint64_t unit = l->state.u[U_UNITS], rows = l->in[0]->dim[0];
+	uint64_t rows = l->in[0]->dim[0], acc_rows = blocks * l->state.u[U_MR];
+	uint64_t group = l->state.u[U_STREAM] ? 1 : PART_PANELS;
 	float *tmp = l->core[core], *acc = (float *)((uint8_t *)tmp + 2 * row_bytes(l));
 	struct part t = {
 		.mr = l->state.u[U_MR],
-		.row0 = part % mblocks * blocks * l->state.u[U_MR],
-		.panel0 = part / mblocks * unit,
+		.row0 = part % mblocks * acc_rows,
+		.panel0 = part / mblocks * PART_PANELS,
+		.panel1 = (part / mblocks + 1) * PART_PANELS,
 		.a = packed_rows(l, core, tmp),
 	};
-	/* Many rows: a stretch of K of some panels at a time; few: each panel from end to end. */
-	uint64_t group = blocks > 2 ? PART_PANELS : 1, acc_rows = blocks * t.mr;
 	unsigned per;
 
+	if (l->state.u[U_STREAM])
+		stream_part(l->state.u[U_PANELS], l->cores, part, &t.panel0, &t.panel1);
+	if (t.panel1 > l->state.u[U_PANELS])
+		t.panel1 = l->state.u[U_PANELS];
+	t.row1 = t.row0 + acc_rows < rows ? t.row0 + acc_rows : rows;
 	units(l, &per, &t.unit_bytes);
 	t.units = cm_div_up(l->in[1]->dim[1], per);
+	/* Many rows: a stretch of K of some panels at a time; few: each panel from end to end. */
 	t.stretch = blocks > 1 && !l->precise ? STRETCH / per : t.units;
-	t.row1 = t.row0 + acc_rows < rows ? t.row0 + acc_rows : rows;
-	t.panel1 = t.panel0 + unit < l->state.u[U_PANELS] ? t.panel0 + unit : l->state.u[U_PANELS];
 	for (uint64_t first = t.panel0; first < t.panel1; first += group) {
 		uint64_t end = first + group < t.panel1 ? first + group : t.panel1;
 

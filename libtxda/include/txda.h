@@ -160,6 +160,7 @@ enum txda_memory {
 };
 
 #define TXDA_BUFFER_READ_ONLY	(1u << 0)	/* the device only reads it */
+#define TXDA_BUFFER_PRIVATE	(1u << 1)	/* never exported: may live in larger pages */
 
 int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
 		    unsigned flags, struct txda_buffer **ret_buffer);

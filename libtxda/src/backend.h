@@ -61,8 +61,9 @@ struct txda__backend_ops {
 	 * Zeroed memory, @bytes a multiple of the page. -ENOMEM notes what was wanted and what is
 	 * free.
 	 */
+	/* @private: never exported */
 	int (*mem_new)(struct txda__backend *backend, unsigned chip, uint64_t bytes,
-		       enum txda_memory memory, struct txda__mem **ret_mem);
+		       enum txda_memory memory, bool private, struct txda__mem **ret_mem);
 	/* Takes over nothing: the caller keeps @fd. */
 	int (*mem_import)(struct txda__backend *backend, unsigned chip, int fd, bool read_only,
 			  struct txda__mem **ret_mem, uint64_t *ret_bytes);

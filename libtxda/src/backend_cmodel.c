@@ -2,10 +2,10 @@
 /*
  * The device model as a backend: chips in this process.
  *
- * Each memory is a memfd of its own, sealed against shrinking and growing, that the model maps at
- * the buffer's address. So fresh memory is zero and freed memory is gone at once, any buffer can be
- * exported (a mapping of a sealed file cannot fault), and a chip's DRAM needs no layout: its size
- * is a sum that is kept here.
+ * Each memory, private ones aside, is a memfd of its own, sealed against shrinking and growing,
+ * that the model maps at the buffer's address. So fresh memory is zero and freed memory is gone at
+ * once, any buffer can be exported (a mapping of a sealed file cannot fault), and a chip's DRAM
+ * needs no layout: its size is a sum that is kept here.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ struct txda__vm {
 struct txda__mem {
 	struct cmodel *cmodel;
 	unsigned chip;
-	int fd;
+	int fd; /* -1: private memory, which is the model's own mapping and nothing else */
 	uint64_t bytes;
 	bool counted; /* against the chip's DRAM */
 	bool foreign; /* imported: mem_load is not for it */
@@ -279,7 +279,7 @@ static struct txda__mem *new_mem(struct cmodel *cmodel, unsigned chip, int fd, u
 }
 
 static int cmodel_mem_new(struct txda__backend *backend, unsigned chip, uint64_t bytes,
-			  enum txda_memory memory, struct txda__mem **ret_mem)
+			  enum txda_memory memory, bool private, struct txda__mem **ret_mem)
 {
 	bool counted = memory == TXDA_MEMORY_DEVICE;
 	struct cmodel *cmodel = from(backend);
@@ -291,7 +291,7 @@ static int cmodel_mem_new(struct txda__backend *backend, unsigned chip, uint64_t
 		if (r < 0)
 			return r;
 	}
-	r = make_memfd(bytes, &fd);
+	r = private ? 0 : make_memfd(bytes, &fd);
 	if (r < 0) {
 		txda__fail(backend->context, r, "memory of %llu bytes: %s",
 			   (unsigned long long)bytes, strerror(-r));
@@ -300,7 +300,8 @@ static int cmodel_mem_new(struct txda__backend *backend, unsigned chip, uint64_t
 	mem = new_mem(cmodel, chip, fd, bytes);
 	if (!mem) {
 		r = txda__fail(backend->context, -ENOMEM, "out of memory");
-		close(fd);
+		if (fd >= 0)
+			close(fd);
 		goto out_unreserve;
 	}
 	mem->counted = counted;
@@ -357,8 +358,12 @@ static int cmodel_mem_import(struct txda__backend *backend, unsigned chip, int f
 
 static int cmodel_mem_export(struct txda__mem *mem, int *ret_fd)
 {
-	int fd = fcntl(mem->fd, F_DUPFD_CLOEXEC, 3);
+	int fd;
 
+	if (mem->fd < 0)
+		return txda__fail(mem->cmodel->base.context, -ENOTSUP,
+				  "export: the buffer is private");
+	fd = fcntl(mem->fd, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return txda__fail(mem->cmodel->base.context, -errno, "export: %s", strerror(errno));
 	*ret_fd = fd;
@@ -369,7 +374,8 @@ static void cmodel_mem_free(struct txda__mem *mem)
 {
 	if (mem->host)
 		munmap(mem->host, mem->bytes);
-	close(mem->fd);
+	if (mem->fd >= 0)
+		close(mem->fd);
 	if (mem->counted)
 		unreserve(mem->cmodel, mem->chip, mem->bytes);
 	pthread_mutex_destroy(&mem->lock);
@@ -378,7 +384,7 @@ static void cmodel_mem_free(struct txda__mem *mem)
 
 static int cmodel_mem_bind(struct txda__mem *mem, struct txda__vm *vm, uint64_t va, bool read_only)
 {
-	int r = cm_vm_map(vm->vm, va, mem->fd, 0, mem->bytes,
+	int r = cm_vm_map(vm->vm, va, mem->fd < 0 ? CM_MAP_PRIVATE : mem->fd, 0, mem->bytes,
 			  CM_MAP_READ | (read_only ? 0 : CM_MAP_WRITE));
 
 	if (r < 0)
@@ -404,8 +410,9 @@ static int cmodel_mem_map(struct txda__mem *mem, void **ret_ptr)
 	void *ptr = NULL;
 	int r = 0;
 
-	if (!mem->read_only)
-		ptr = cm_vm_resolve(mem->vm->vm, mem->va, mem->bytes, CM_MAP_READ | CM_MAP_WRITE);
+	if (!mem->read_only || mem->fd < 0)
+		ptr = cm_vm_resolve(mem->vm->vm, mem->va, mem->bytes,
+				    CM_MAP_READ | (mem->read_only ? 0 : CM_MAP_WRITE));
 	if (!ptr) {
 		pthread_mutex_lock(&mem->lock);
 		if (!mem->host) {
@@ -452,6 +459,26 @@ static int64_t load_some(struct txda__mem *mem, void *staging, uint64_t offset, 
 	return got;
 }
 
+/* Private memory has no file: straight into the model's mapping, whose pages are large. */
+static int64_t load_private(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
+			    uint64_t bytes)
+{
+	uint64_t done = 0;
+	ssize_t n;
+	void *ptr;
+	int r = cmodel_mem_map(mem, &ptr);
+
+	while (r >= 0 && done < bytes) {
+		n = pread(fd, (char *)ptr + offset + done, bytes - done, (off_t)(fd_offset + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : (int64_t)done;
+		done += (uint64_t)n;
+	}
+	return r < 0 ? r : (int64_t)done;
+}
+
 /*
  * Written to the memfd, not to a mapping: the kernel then needs no page fault for each page and
  * need not zero a page that it is about to fill. The staging buffer stays in the cache.
@@ -459,10 +486,13 @@ static int64_t load_some(struct txda__mem *mem, void *staging, uint64_t offset, 
 static int64_t cmodel_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
 			       uint64_t bytes)
 {
-	void *staging = aligned_alloc(4096, STAGING_BYTES);
+	void *staging;
 	uint64_t done = 0;
 	int64_t n = 0;
 
+	if (mem->fd < 0)
+		return load_private(mem, offset, fd, fd_offset, bytes);
+	staging = aligned_alloc(4096, STAGING_BYTES);
 	if (!staging)
 		return -ENOMEM;
 	while (done < bytes) {

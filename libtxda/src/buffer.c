@@ -72,11 +72,12 @@ int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory
 				  (unsigned long long)bytes);
 	if (memory != TXDA_MEMORY_DEVICE && memory != TXDA_MEMORY_HOST)
 		return txda__fail(context, -EINVAL, "no memory kind %d", (int)memory);
-	if (flags & ~TXDA_BUFFER_READ_ONLY)
+	if (flags & ~(TXDA_BUFFER_READ_ONLY | TXDA_BUFFER_PRIVATE))
 		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x",
-				  flags & ~TXDA_BUFFER_READ_ONLY);
+				  flags & ~(TXDA_BUFFER_READ_ONLY | TXDA_BUFFER_PRIVATE));
 	room = txda__align(bytes, TXDA__PAGE);
-	r = ops->mem_new(context->backend, device->physical, room, memory, &mem);
+	r = ops->mem_new(context->backend, device->physical, room, memory,
+			 flags & TXDA_BUFFER_PRIVATE, &mem);
 	if (r < 0)
 		return r;
 	r = place(device, mem, bytes, room, flags & TXDA_BUFFER_READ_ONLY, ret_buffer);

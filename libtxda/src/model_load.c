@@ -91,7 +91,8 @@ static int make_scratch(struct txda__rank *rank)
 	if (slot < 0)
 		return 0;
 	bytes = txda__slot_bytes(rank, (unsigned)slot);
-	ret = txda_buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, 0, &rank->scratch);
+	ret = txda_buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, TXDA_BUFFER_PRIVATE,
+			      &rank->scratch);
 	if (ret >= 0)
 		txda__bind_slot(rank, (unsigned)slot, rank->scratch, 0, bytes);
 	return ret;
@@ -287,7 +288,8 @@ static int make_kv(struct loading *l)
 			m->kv_blocks = (unsigned)blocks;
 		for (unsigned r = 0; r < m->tp && ret >= 0; r++)
 			ret = txda_buffer_new(m->rank[r].device, blocks * m->kv_block_bytes[r],
-					      TXDA_MEMORY_DEVICE, 0, &m->rank[r].kv);
+					      TXDA_MEMORY_DEVICE, TXDA_BUFFER_PRIVATE,
+					      &m->rank[r].kv);
 	}
 	for (unsigned r = 0; r < m->tp && ret >= 0; r++)
 		txda__bind_slot(&m->rank[r],

@@ -57,8 +57,8 @@ static int load(struct txda__weights *w, int fd, bool verify,
 	int r;
 
 	posix_fadvise(fd, 0, (off_t)w->bytes, POSIX_FADV_SEQUENTIAL);
-	r = txda_buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE, TXDA_BUFFER_READ_ONLY,
-			    &w->buffer);
+	r = txda_buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE,
+			    TXDA_BUFFER_READ_ONLY | TXDA_BUFFER_PRIVATE, &w->buffer);
 	if (r >= 0)
 		r = txda__buffer_load(w->buffer, 0, fd, 0, w->bytes, progress, arg);
 	if (r < 0)

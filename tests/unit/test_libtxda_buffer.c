@@ -53,7 +53,7 @@ static void test_memory(void **state)
 	assert_has(txda_context_error(context), "(67096576 bytes) of 64.0 MiB free");
 	assert_int_equal(txda_buffer_new(device, 0, TXDA_MEMORY_DEVICE, 0, &b), -EINVAL);
 	assert_int_equal(txda_buffer_new(device, UINT64_MAX, TXDA_MEMORY_DEVICE, 0, &b), -EINVAL);
-	assert_int_equal(txda_buffer_new(device, 1, TXDA_MEMORY_DEVICE, 2, &b), -EINVAL);
+	assert_int_equal(txda_buffer_new(device, 1, TXDA_MEMORY_DEVICE, 4, &b), -EINVAL);
 	assert_int_equal(txda_buffer_new(device, 1, 7, 0, &b), -EINVAL);
 
 	/*
@@ -92,9 +92,15 @@ static void test_load(void **state)
 	for (uint64_t i = 0; i < bytes / 4; i++)
 		words[i] = (uint32_t)(i * 2654435761u);
 	ok(context, txda_device_get(context, 0, &device));
-	for (unsigned read_only = 0; read_only < 2; read_only++) {
-		ok(context, txda_buffer_new(device, bytes + 100, TXDA_MEMORY_DEVICE,
-					    read_only ? TXDA_BUFFER_READ_ONLY : 0, &buffer));
+	/* read-only or not, private or not */
+	for (unsigned flags = 0; flags < 4; flags++) {
+		int export = -1;
+
+		ok(context, txda_buffer_new(device, bytes + 100, TXDA_MEMORY_DEVICE, flags, &buffer));
+		if (flags & TXDA_BUFFER_PRIVATE) {
+			assert_int_equal(txda_buffer_export(buffer, &export), -ENOTSUP);
+			assert_int_equal(export, -1);
+		}
 		ok(context, txda_buffer_load(buffer, 100, fd, 0, bytes));
 		ok(context, txda_buffer_map(buffer, &map));
 		assert_memory_equal((char *)map + 100, words, bytes);
