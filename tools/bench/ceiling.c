@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "clock.h"
 
@@ -115,17 +114,14 @@ static void read_plain(struct worker *w)
 
 static void copy_fresh(struct worker *w)
 {
-	int fd = memfd_create("txda-bench", MFD_CLOEXEC);
-	void *p = MAP_FAILED;
+	void *p =
+		mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (fd >= 0 && !ftruncate(fd, FRESH_BYTES))
-		p = mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (p != MAP_FAILED) {
-		memcpy(p, w->buffer, FRESH_BYTES);
-		munmap(p, FRESH_BYTES);
-	}
-	if (fd >= 0)
-		close(fd);
+	if (p == MAP_FAILED)
+		return;
+	madvise(p, FRESH_BYTES, MADV_HUGEPAGE);
+	memcpy(p, w->buffer, FRESH_BYTES);
+	munmap(p, FRESH_BYTES);
 }
 
 static void *thread_main(void *arg)

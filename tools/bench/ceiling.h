@@ -5,7 +5,7 @@
  *
  * Each is the best of several short passes with all cores at once. Shared machines change their
  * state from minute to minute, so a benchmark measures before and after each timed run and compares
- * with the mean of both.
+ * with the mean of both bandwidths and the higher of both product rates.
  */
 #ifndef TXDA_BENCH_CEILING_H
 #define TXDA_BENCH_CEILING_H
@@ -21,7 +21,7 @@ struct ceiling {
 
 /* @threads: cores to load, each with buffers of its own. 0 or -errno. */
 int ceiling_measure(unsigned threads, struct ceiling *ret);
-/* GB/s of memcpy with @threads into shared memory that was just made: what loading weights is
+/* GB/s of memcpy with @threads into memory that was just made: what loading weights is
  * compared with. */
 int ceiling_fresh_copy(unsigned threads, double *ret_gbs);
 void ceiling_free(void); /* the buffers kept between measurements */
