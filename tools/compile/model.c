@@ -242,12 +242,29 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 	return r;
 }
 
+/*
+ * The compiler's own file: two builds of one version may make different programs. Where it cannot
+ * be read the version stands alone.
+ */
+static void add_compiler(struct sha256 *h)
+{
+	FILE *f = fopen("/proc/self/exe", "re");
+	unsigned char block[16384];
+	size_t n;
+
+	while (f && (n = fread(block, 1, sizeof(block), f)) > 0)
+		sha256_update(h, block, n);
+	if (f)
+		fclose(f);
+}
+
 void model_cache_key(const struct model *m, const struct compile_options *o, char key[33])
 {
 	struct sha256 h;
 
 	sha256_init(&h);
 	sha256_string(&h, COMPILE_VERSION);
+	add_compiler(&h);
 	sha256_u64(&h, (uint64_t)TXDA_ISA_MAJOR << 16 | TXDA_ISA_MINOR);
 	sha256_string(&h, m->source_hash);
 	sha256_string(&h, weight_mode_name(o->weights));
