@@ -194,13 +194,33 @@ struct linear_case {
 	double tol;
 };
 
+/* What the products are made with, by the rules of the instruction set: rounded to bf16, or int8
+ * by 32. */
+static void round_input(const struct linear_case *c, float *x)
+{
+	if (c->precise)
+		return;
+	if (c->dtype == TXDA_BF16 && !c->wide)
+		for (uint64_t k = 0; k < c->k; k++)
+			x[k] = cm_bf16_to_f32(cm_f32_to_bf16(x[k]));
+	for (uint64_t b = 0; c->group && b < c->k; b += TXDA_QUANT_BLOCK) {
+		uint64_t end = b + TXDA_QUANT_BLOCK < c->k ? b + TXDA_QUANT_BLOCK : c->k;
+		float max = 0;
+
+		for (uint64_t k = b; k < end; k++)
+			max = fmaxf(max, fabsf(x[k]));
+		for (uint64_t k = b; k < end && max > 0; k++)
+			x[k] = rintf(x[k] * (127.0f / max)) * (max / 127.0f);
+	}
+}
+
 static double *linear_reference(const struct linear_case *c, const struct cm_tensor *x,
 				const struct cm_tensor *w, const struct cm_tensor *bias,
 				const struct cm_tensor *norm, const struct cm_tensor *res)
 {
 	uint64_t width = c->gated ? c->n / 2 : c->n;
 	double *y = calloc(c->m * width, sizeof(*y)), *full = calloc(c->n, sizeof(*full));
-	float *xf = as_f32(x);
+	float *xf = as_f32(x), *row = malloc(c->k * sizeof(*row));
 
 	for (uint64_t m = 0; m < c->m; m++) {
 		double s = 0;
@@ -208,11 +228,14 @@ static double *linear_reference(const struct linear_case *c, const struct cm_ten
 		for (uint64_t k = 0; k < c->k; k++)
 			s += (double)xf[m * c->k + k] * xf[m * c->k + k];
 		s = norm ? 1 / sqrt(s / (double)c->k + 1e-6) : 1;
+		for (uint64_t k = 0; k < c->k; k++)
+			row[k] = (float)(xf[m * c->k + k] * s) *
+				 (norm ? ((float *)norm->ptr)[k] : 1);
+		round_input(c, row);
 		for (uint64_t n = 0; n < c->n; n++) {
 			full[n] = bias ? ((float *)bias->ptr)[n] : 0;
 			for (uint64_t k = 0; k < c->k; k++)
-				full[n] += cm_tile_get(w, n, k) * xf[m * c->k + k] * s *
-					   (norm ? ((float *)norm->ptr)[k] : 1);
+				full[n] += (double)cm_tile_get(w, n, k) * row[k];
 		}
 		for (uint64_t n = 0; n < width; n++)
 			y[m * width + n] =
@@ -221,6 +244,7 @@ static double *linear_reference(const struct linear_case *c, const struct cm_ten
 				(res ? ((float *)res->ptr)[m * width + n] : 0);
 	}
 	free(full);
+	free(row);
 	free(xf);
 	return y;
 }
@@ -283,9 +307,8 @@ static void test_linear(void **state)
 		uint16_t group;
 		double tol;
 	} types[] = {
-		{TXDA_BF16, 0, 4e-3},  {TXDA_F16, 0, 1e-5},    {TXDA_F32, 0, 1e-5},
-		{TXDA_W8, 32, 1.2e-2}, {TXDA_W8, 128, 1.2e-2}, {TXDA_W4, 32, 1.2e-2},
-		{TXDA_W4, 64, 1.2e-2},
+		{TXDA_BF16, 0, 1e-3}, {TXDA_F16, 0, 1e-5}, {TXDA_F32, 0, 1e-5}, {TXDA_W8, 32, 2e-3},
+		{TXDA_W8, 128, 2e-3}, {TXDA_W4, 32, 2e-3}, {TXDA_W4, 64, 2e-3},
 	};
 	static const uint64_t shapes[][3] = {
 		{1, 32, 64},   {1, 70, 96},   {3, 33, 33},    {4, 64, 100},   {5, 96, 31},
@@ -294,8 +317,9 @@ static void test_linear(void **state)
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
-			for (unsigned flags = 0; flags < 64;
-			     flags += (s > 7 ? 21 : s > 3 ? 11 : 5)) {
+			for (unsigned flags = 0; flags < 64; flags += (s > 7   ? 21
+								       : s > 3 ? 11
+									       : 5)) {
 				struct linear_case c = {types[t].dtype,
 							types[t].group,
 							shapes[s][0],
@@ -310,7 +334,7 @@ static void test_linear(void **state)
 				c.residual = !c.gated && flags & 16;
 				c.bf16_out = !c.residual && flags & 32;
 				if (c.gated || c.bf16_out)
-					c.tol = c.tol < 5e-3 ? 2e-2 : 4e-2; /* silu is steep */
+					c.tol = 4e-3; /* half a bf16 step; silu is steep */
 				linear_one(&c);
 				if (types[t].dtype == TXDA_BF16) {
 					c.wide = true;
