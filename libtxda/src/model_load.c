@@ -91,8 +91,8 @@ static int make_scratch(struct txda__rank *rank)
 	if (slot < 0)
 		return 0;
 	bytes = txda__slot_bytes(rank, (unsigned)slot);
-	ret = txda_buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, TXDA_BUFFER_PRIVATE,
-			      &rank->scratch);
+	/* Not private: the first step would wait for huge pages of which it uses a corner. */
+	ret = txda_buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, 0, &rank->scratch);
 	if (ret >= 0)
 		txda__bind_slot(rank, (unsigned)slot, rank->scratch, 0, bytes);
 	return ret;
