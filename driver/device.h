@@ -15,7 +15,16 @@
 #include <drm/drm_device.h>
 
 #include "drm/txda_drm.h"
+#include "hwq.h"
+#include "irq.h"
+#include "mmu.h"
+#include "queue.h"
+#include "reset.h"
 #include "txda_regs.h"
+#include "vram.h"
+
+struct firmware;
+struct txda_copy;
 
 /**
  * struct txda_device - One chip.
@@ -51,8 +60,41 @@ struct txda_device {
 	/** @dram_mappable: Of that, what BAR2 shows. */
 	u64 dram_mappable;
 
-	/** @reset_base: The chip's reset counter when it was bound. */
-	u32 reset_base;
+	/** @fw: The firmware image, or NULL when the chip wants none. */
+	const struct firmware *fw;
+
+	/** @vram: Its DRAM. */
+	struct txda_vram vram;
+
+	/** @mmu: Its VMIDs. */
+	struct txda_mmu mmu;
+
+	/** @hwqs: Its hardware queues. */
+	struct txda_hwqs hwqs;
+
+	/** @copy: The kernel's own copy queue. */
+	struct txda_copy *copy;
+
+	/** @queues: Clients' queues. */
+	struct txda_queues queues;
+
+	/** @irq: Its interrupts. */
+	struct txda_irq irq;
+
+	/** @reset: Recovery. */
+	struct txda_reset reset;
+
+	/** @vms: Clients' address spaces, struct txda_vm; under @vms_lock. */
+	struct list_head vms;
+
+	/** @vms_lock: @vms. */
+	struct mutex vms_lock;
+
+	/** @host_used: Bytes of host memory in buffers of this chip. */
+	atomic64_t host_used;
+
+	/** @link: In the module's list of devices (events.c, group.c). */
+	struct list_head link;
 };
 
 static inline struct txda_device *to_txda(struct drm_device *drm)
@@ -63,6 +105,18 @@ static inline struct txda_device *to_txda(struct drm_device *drm)
 static inline u32 txda_read(struct txda_device *tdev, u32 reg)
 {
 	return readl(tdev->regs + reg);
+}
+
+static inline void txda_write(struct txda_device *tdev, u32 reg, u32 value)
+{
+	writel(value, tdev->regs + reg);
+}
+
+/* Low half first; the high half puts the pair into effect. For pairs with one writer at a time. */
+static inline void txda_write_pair(struct txda_device *tdev, u32 reg, u64 value)
+{
+	txda_write(tdev, reg, lower_32_bits(value));
+	txda_write(tdev, reg + 4, upper_32_bits(value));
 }
 
 /* Reads the register pair at @reg (its low half) as one value. */

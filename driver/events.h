@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The generic-netlink family "txda": a dump of devices, and events as they happen.
+ *
+ * See uapi/txda_netlink.yaml. Events are sent from any context that may allocate with GFP_KERNEL;
+ * one that cannot be sent is counted, never waited for. Each is also written to the kernel log
+ * where a person should know of it.
+ */
+#ifndef TXDA_EVENTS_H
+#define TXDA_EVENTS_H
+
+#include <linux/types.h>
+
+#include "drm/txda_drm.h"
+#include "txda_netlink.h"
+
+struct txda_device;
+
+int txda_events_register(void);
+void txda_events_unregister(void);
+
+/* The device appears in and goes from dumps; sends the add and remove events. */
+void txda_events_add(struct txda_device *tdev);
+void txda_events_remove(struct txda_device *tdev);
+
+/* @fault: of a client's queue. @comm and @pid: the client. */
+void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fault, pid_t pid);
+/* A queue was stopped for a hang (@queue_id above 0) or the whole chip was reset (0). */
+void txda_events_reset(struct txda_device *tdev, u32 queue_id, pid_t pid, const char *reason);
+/* Reads the sensors and ports that the bits of TXDA_REG_IRQ_EVENTS are about and tells. */
+void txda_events_irq(struct txda_device *tdev, u32 events);
+
+#endif /* TXDA_EVENTS_H */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * An open file of a node: what one client holds on one chip, and what it has used.
+ *
+ * Lifetime: from open to the last close. Its queues die first, then its address spaces, then its
+ * GEM handles; so nothing of the client runs when its memory goes.
+ * Threads: any; the xarrays have their own locks.
+ */
+#ifndef TXDA_FILE_H
+#define TXDA_FILE_H
+
+#include <linux/atomic.h>
+#include <linux/xarray.h>
+#include <drm/drm_file.h>
+
+struct drm_printer;
+struct txda_device;
+
+enum txda_queue_class_id {
+	TXDA_CLASS_COMPUTE = 0,		/* DRM_TXDA_QUEUE_COMPUTE */
+	TXDA_CLASS_COPY = 1,		/* DRM_TXDA_QUEUE_COPY */
+	TXDA_CLASS_COUNT
+};
+
+/**
+ * struct txda_file - One client of one chip.
+ */
+struct txda_file {
+	/** @tdev: The chip; the DRM file holds it. */
+	struct txda_device *tdev;
+
+	/** @drm: The DRM file. */
+	struct drm_file *drm;
+
+	/** @vms: struct txda_vm by id; ids start at 1. */
+	struct xarray vms;
+
+	/** @queues: struct txda_queue by id; ids start at 1. */
+	struct xarray queues;
+
+	/** @busy_ns: Time that its jobs kept queues of each class busy; never falls. */
+	atomic64_t busy_ns[TXDA_CLASS_COUNT];
+
+	/** @jobs_active: Jobs on the chip now, by class. */
+	atomic_t jobs_active[TXDA_CLASS_COUNT];
+};
+
+static inline struct txda_file *to_txda_file(struct drm_file *file)
+{
+	return file->driver_priv;
+}
+
+int txda_file_open(struct drm_device *drm, struct drm_file *file);
+void txda_file_close(struct drm_device *drm, struct drm_file *file);
+/* fdinfo, see Documentation/gpu/drm-usage-stats.rst. Touches no register. */
+void txda_file_show_fdinfo(struct drm_printer *p, struct drm_file *file);
+
+#endif /* TXDA_FILE_H */

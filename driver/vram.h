@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The chip's DRAM: who has which piece of it.
+ *
+ * A buddy allocator behind a mutex hands out pieces of 4 KiB and up, 2 MiB aligned where they are
+ * so large, so that they can be mapped in huge pages. What the CPU must reach lies within the
+ * BAR2 aperture; what it need not, beyond it first.
+ *
+ * Contents: a new piece holds whatever its last owner left there; gem.h clears what clients get,
+ * mmu.h what page tables get.
+ *
+ * Lifetime: an allocation may outlive the chip (a client that keeps a handle after removal); it is
+ * returned to the allocator whenever it goes, which lives as long as the DRM device.
+ * Threads: any; all may sleep.
+ */
+#ifndef TXDA_VRAM_H
+#define TXDA_VRAM_H
+
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/types.h>
+
+#include "compat/buddy.h"
+
+struct txda_device;
+
+/* Must lie within the aperture. */
+#define TXDA_VRAM_MAPPABLE	BIT(0)
+/* One piece. */
+#define TXDA_VRAM_CONTIGUOUS	BIT(1)
+
+/**
+ * struct txda_vram_block - One allocation.
+ */
+struct txda_vram_block {
+	/** @tdev: The chip. */
+	struct txda_device *tdev;
+
+	/** @blocks: Of the buddy allocator, in the order of the buffer's bytes. */
+	struct list_head blocks;
+
+	/** @bytes: Sum of their sizes. */
+	u64 bytes;
+
+	/** @link: In txda_vram.live: what suspend has to save. */
+	struct list_head link;
+
+	/** @saved: Its contents while the chip has no power, or NULL. */
+	struct file *saved;
+};
+
+/**
+ * struct txda_vram - The chip's DRAM.
+ */
+struct txda_vram {
+	/** @lock: The allocator and @live. */
+	struct mutex lock;
+
+	/** @mm: The allocator; offset 0 is DRAM offset 0, firmware's share is never free. */
+	struct txda_buddy mm;
+
+	/** @live: All allocations. */
+	struct list_head live;
+
+	/** @used: Bytes that are handed out. Read without the lock for statistics. */
+	atomic64_t used;
+
+	/** @aperture: BAR2 as the CPU sees it, write-combined, or NULL when it has none. */
+	void __iomem *aperture;
+
+	/** @aperture_start: Physical address of BAR2. */
+	resource_size_t aperture_start;
+
+	/** @aperture_bytes: Of DRAM, what BAR2 shows, from offset 0. */
+	u64 aperture_bytes;
+};
+
+/* After txda_device_init(); takes firmware's share off. Undone by DRM's managed release. */
+int txda_vram_init(struct txda_device *tdev);
+
+/* @bytes a multiple of the page size. -ENOSPC: not so much is free. */
+int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
+		    struct txda_vram_block **ret_block);
+void txda_vram_free(struct txda_vram_block *block);
+
+/* DRAM offset of the first byte of a contiguous allocation. */
+u64 txda_vram_offset(const struct txda_vram_block *block);
+
+/*
+ * The piece that byte @at of the allocation lies in: DRAM offset of that byte, and how many bytes
+ * follow in one piece.
+ */
+void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offset, u64 *ret_bytes);
+
+/*
+ * Copies all that is allocated, page tables included, to pageable system memory, and back. For
+ * suspend, when all queues are idle. -ENOMEM, -ENODEV.
+ */
+int txda_vram_save(struct txda_device *tdev);
+int txda_vram_restore(struct txda_device *tdev);
+
+#endif /* TXDA_VRAM_H */
