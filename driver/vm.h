@@ -66,6 +66,9 @@ struct txda_vm {
 
 	/** @groups: By slot: the group that it is a member of, or NULL (group.h, its lock). */
 	struct txda_group *groups[DRM_TXDA_GROUP_SLOTS];
+
+	/** @link: In txda_device.vms. */
+	struct list_head link;
 };
 
 int txda_vms_init(struct txda_device *tdev);
