@@ -25,6 +25,8 @@
 
 struct firmware;
 struct txda_copy;
+struct txda_coredump;
+struct txda_events;
 
 /**
  * struct txda_device - One chip.
@@ -53,6 +55,18 @@ struct txda_device {
 
 	/** @n_ports: C2C ports, at most TXDA_MAX_PORTS. */
 	u32 n_ports;
+
+	/** @card: Serial of the card it sits on. */
+	u64 card;
+
+	/** @card_index: Its index on the card. */
+	u32 card_index;
+
+	/** @card_chips: Chips on the card. */
+	u32 card_chips;
+
+	/** @dram_reserved: Bytes at the start of DRAM that belong to firmware. */
+	u64 dram_reserved;
 
 	/** @dram_bytes: DRAM that buffers can use. */
 	u64 dram_bytes;
@@ -93,7 +107,13 @@ struct txda_device {
 	/** @host_used: Bytes of host memory in buffers of this chip. */
 	atomic64_t host_used;
 
-	/** @link: In the module's list of devices (events.c, group.c). */
+	/** @events: What was told of it, and how much is told at most. */
+	struct txda_events *events;
+
+	/** @coredump: The dump that waits to be published. */
+	struct txda_coredump *coredump;
+
+	/** @link: In the list of devices that events.c keeps. */
 	struct list_head link;
 };
 
@@ -122,11 +142,17 @@ static inline void txda_write_pair(struct txda_device *tdev, u32 reg, u64 value)
 /* Reads the register pair at @reg (its low half) as one value. */
 u64 txda_read_pair(struct txda_device *tdev, u32 reg);
 
+/* The same for pairs that several threads or interrupt handlers write. */
+void txda_write_pair_locked(struct txda_device *tdev, u32 reg, u64 value);
+
 /*
  * Whether the chip still answers. What was read from it before is to be believed only if so: a chip
  * that was pulled reads all ones.
  */
 bool txda_device_alive(struct txda_device *tdev);
+
+/* The C2C port that is up and has @peer at its other end, or -EXDEV. In drm_dev_enter(). */
+int txda_device_port_to(struct txda_device *tdev, const struct txda_device *peer);
 
 /*
  * Maps the registers, checks that a TX8 which this driver understands is behind them, and

@@ -2,8 +2,9 @@
 /*
  * An open file of a node: what one client holds on one chip, and what it has used.
  *
- * Lifetime: from open to the last close. Its queues die first, then its address spaces, then its
- * GEM handles; so nothing of the client runs when its memory goes.
+ * Lifetime: from open to the last close. Then DRM drops its GEM handles, and this block its queues
+ * and last its address spaces; their mappings hold the buffers, so nothing of the client runs when
+ * its memory goes.
  * Threads: any; the xarrays have their own locks.
  */
 #ifndef TXDA_FILE_H

@@ -8,7 +8,9 @@
  * lost as well; buffers keep their handles and read as zeros.
  *
  * One recovery at a time: it holds @lock for writing, everything that sets up or tears down chip
- * state from ioctls holds it for reading.
+ * state from ioctls holds it for reading, by txda_device_enter().
+ *
+ * A function reset has two halves that PCI calls, and between them the chip is @down.
  */
 #ifndef TXDA_RESET_H
 #define TXDA_RESET_H
@@ -16,6 +18,7 @@
 #include <linux/atomic.h>
 #include <linux/rwsem.h>
 #include <linux/types.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 struct txda_device;
@@ -27,6 +30,9 @@ struct txda_reset {
 	/** @lock: See above. Outermost but for drm_dev_enter(). */
 	struct rw_semaphore lock;
 
+	/** @wq: For @work: fences may wait for it. */
+	struct workqueue_struct *wq;
+
 	/** @work: A chip reset that somebody called for. */
 	struct work_struct work;
 
@@ -36,20 +42,45 @@ struct txda_reset {
 	/** @chip_resets: Since bind. */
 	atomic64_t chip_resets;
 
+	/** @down: Between the halves of a function reset or suspend. Written under @lock. */
+	bool down;
+
 	/** @wedged: Recovery failed: the chip serves nobody until it is reset by an administrator. */
 	bool wedged;
+
+	/** @up: Woken when @down ends. */
+	wait_queue_head_t up;
 };
 
-void txda_reset_init(struct txda_device *tdev);
+int txda_reset_init(struct txda_device *tdev);
 /* No reset runs or starts any more. */
 void txda_reset_fini(struct txda_device *tdev);
+
+/*
+ * Around whatever an ioctl changes on the chip: drm_dev_enter() and @lock for reading, with the chip
+ * up. Waits while a function reset has it down. -ENODEV: gone; -EIO: recovery failed;
+ * -ERESTARTSYS. Not for what fences wait for: run_job, timedout_job and interrupts take
+ * drm_dev_enter() alone and stand registers that read all ones.
+ */
+int txda_device_enter(struct txda_device *tdev, int *ret_idx);
+/* For teardown, which no signal stops. False: gone or down for good, so free and touch no register. */
+bool txda_device_enter_teardown(struct txda_device *tdev, int *ret_idx);
+void txda_device_exit(struct txda_device *tdev, int idx);
 
 /* Calls for a chip reset; returns at once. Any context. @reason: a string constant. */
 void txda_reset_schedule(struct txda_device *tdev, const char *reason);
 
+/*
+ * Resets the chip by its register: all queues stop, nothing of it touches memory any more. For probe
+ * and remove, and the first step of a recovery. -EIO: it does not come back.
+ */
+int txda_chip_reset(struct txda_device *tdev);
+
 /* For PCI: down before the function loses its state, up when it has come back. */
 void txda_reset_prepare(struct txda_device *tdev);
 int txda_reset_done(struct txda_device *tdev);
+/* No way back: all queues are lost, clients get -EIO until an administrator resets the function. */
+void txda_reset_wedge(struct txda_device *tdev, const char *reason);
 
 extern const struct dev_pm_ops txda_pm_ops;
 extern const struct pci_error_handlers txda_pci_errors;
