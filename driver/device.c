@@ -19,9 +19,33 @@ u64 txda_read_pair(struct txda_device *tdev, u32 reg)
 	return value;
 }
 
+void txda_write_pair_locked(struct txda_device *tdev, u32 reg, u64 value)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&tdev->pair_lock, flags);
+	txda_write_pair(tdev, reg, value);
+	spin_unlock_irqrestore(&tdev->pair_lock, flags);
+}
+
 bool txda_device_alive(struct txda_device *tdev)
 {
 	return txda_read(tdev, TXDA_REG_MAGIC) == TXDA_MAGIC;
+}
+
+int txda_device_port_to(struct txda_device *tdev, const struct txda_device *peer)
+{
+	u32 i;
+
+	for (i = 0; i < tdev->n_ports; i++) {
+		u32 reg = TXDA_REG_PORT(i);
+
+		if (txda_read(tdev, reg + TXDA_PORT_STATE) == TXDA_PORT_UP &&
+		    txda_read_pair(tdev, reg + TXDA_PORT_PEER_CARD_LO) == peer->card &&
+		    txda_read(tdev, reg + TXDA_PORT_PEER_INDEX) == peer->card_index)
+			return i;
+	}
+	return -EXDEV;
 }
 
 static void txda_read_bytes(struct txda_device *tdev, u32 reg, u8 *to, u32 bytes)
@@ -78,20 +102,18 @@ static int txda_device_read_memory(struct txda_device *tdev)
 	if (err)
 		return err;
 
+	tdev->dram_reserved = reserved;
 	tdev->dram_bytes = dram - reserved;
 	bar = min(bar, dram);
 	tdev->dram_mappable = bar > reserved ? bar - reserved : 0;
 	return 0;
 }
 
-int txda_device_init(struct txda_device *tdev)
+/* Maps the registers and looks whether a TX8 of a known register map is behind them. */
+static int txda_device_map(struct txda_device *tdev)
 {
-	struct drm_txda_device_info *info = &tdev->info;
 	struct pci_dev *pdev = tdev->pdev;
-	u32 magic, version, word;
-	int err;
-
-	spin_lock_init(&tdev->pair_lock);
+	u32 magic, version;
 
 	if (pci_resource_len(pdev, TXDA_BAR_REGS) < TXDA_BAR_REGS_BYTES) {
 		drm_err(&tdev->drm, "BAR%d has %llu bytes, a TX8 has %u\n", TXDA_BAR_REGS,
@@ -99,8 +121,10 @@ int txda_device_init(struct txda_device *tdev)
 		return -ENODEV;
 	}
 	tdev->regs = pcim_iomap_region(pdev, TXDA_BAR_REGS, "txda");
-	if (IS_ERR(tdev->regs))
+	if (IS_ERR(tdev->regs)) {
+		drm_err(&tdev->drm, "cannot map BAR%d: %pe\n", TXDA_BAR_REGS, tdev->regs);
 		return PTR_ERR(tdev->regs);
+	}
 
 	magic = txda_read(tdev, TXDA_REG_MAGIC);
 	if (magic != TXDA_MAGIC) {
@@ -113,6 +137,13 @@ int txda_device_init(struct txda_device *tdev)
 			version & 0xffff, TXDA_REGS_MAJOR);
 		return -ENODEV;
 	}
+	return 0;
+}
+
+static void txda_device_read_identity(struct txda_device *tdev)
+{
+	struct drm_txda_device_info *info = &tdev->info;
+	u32 word;
 
 	txda_read_bytes(tdev, TXDA_REG_NAME, info->name, sizeof(info->name) - 1);
 	txda_read_bytes(tdev, TXDA_REG_SERIAL, info->serial, sizeof(info->serial));
@@ -134,8 +165,22 @@ int txda_device_init(struct txda_device *tdev)
 	tdev->compute_queues = word & 0xffff;
 	tdev->copy_queues = word >> 16;
 	tdev->n_ports = txda_read(tdev, TXDA_REG_C2C_PORTS);
-	tdev->reset_base = txda_read(tdev, TXDA_REG_RESET_COUNT);
+	tdev->card = txda_read_pair(tdev, TXDA_REG_CARD_LO);
+	word = txda_read(tdev, TXDA_REG_CARD_POSITION);
+	tdev->card_index = word & 0xffff;
+	tdev->card_chips = word >> 16;
+}
 
+int txda_device_init(struct txda_device *tdev)
+{
+	int err;
+
+	spin_lock_init(&tdev->pair_lock);
+
+	err = txda_device_map(tdev);
+	if (err)
+		return err;
+	txda_device_read_identity(tdev);
 	err = txda_device_check_limits(tdev);
 	if (!err)
 		err = txda_device_read_memory(tdev);

@@ -5,16 +5,26 @@
  * The image (txda_firmware.h in uapi) is a configuration blob: it says how much DRAM firmware
  * keeps for itself, and the chip boots on it. A missing one, one for another register map, or one
  * that the chip refuses stops the probe with a message that says which file, what it has and what
- * was wanted.
+ * was wanted. A chip without TXDA_CHIP_FIRMWARE needs none.
+ *
+ * The image stays in memory while the chip is bound: resets and resume boot it again, when files
+ * cannot be read.
  */
-#ifndef TXDA_FIRMWARE_H_
-#define TXDA_FIRMWARE_H_
+#ifndef TXDA_FW_H
+#define TXDA_FW_H
 
 struct txda_device;
 
-/* In probe: requests, checks and keeps the image. */
+/*
+ * In probe, before vram.h divides DRAM: requests, checks and keeps the image, and takes its share
+ * of DRAM off.
+ */
 int txda_fw_load(struct txda_device *tdev);
-/* Copies it into DRAM and boots the chip; also after each reset that asks for it. */
+
+/*
+ * Copies it into DRAM and boots the chip, unless it runs already; in probe and after each reset. In
+ * drm_dev_enter() or probe. -ENODEV, -EIO; the kernel log says why.
+ */
 int txda_fw_boot(struct txda_device *tdev);
 
-#endif /* TXDA_FIRMWARE_H_ */
+#endif /* TXDA_FW_H */

@@ -4,26 +4,62 @@
  *
  * Queues' sources go to hwq.h in hard interrupt context; events (faults, thermal, ECC, links,
  * firmware, reset) to a thread. Sources are cleared before what they are about is looked at.
+ *
+ * A queue's vector reads no register, since a read is a round trip to the chip: it clears the
+ * sources that it stands for and has all their queues looked at, which is a look at memory.
  */
 #ifndef TXDA_IRQ_H
 #define TXDA_IRQ_H
 
+#include <linux/atomic.h>
 #include <linux/types.h>
 
 struct txda_device;
 
 /**
- * struct txda_irq - The chip's interrupts.
+ * struct txda_irq_vector - One vector.
  */
-struct txda_irq {
-	/** @vectors: How many there are. */
-	int vectors;
+struct txda_irq_vector {
+	/** @tdev: The chip. */
+	struct txda_device *tdev;
+
+	/** @irq: Linux's number for it. */
+	int irq;
+
+	/** @events: Whether it carries the events. */
+	bool events;
+
+	/** @queues: The queues that it carries. */
+	u64 queues;
 
 	/** @count: Interrupts so far, for debugfs. */
 	atomic64_t count;
 };
 
-/* Takes vectors and handlers; sources stay disabled. Undone by txda_irq_fini(). */
+/**
+ * struct txda_irq - The chip's interrupts.
+ */
+struct txda_irq {
+	/** @vectors: @n_vectors of them. */
+	struct txda_irq_vector *vectors;
+
+	/** @n_vectors: How many there are. */
+	unsigned int n_vectors;
+
+	/** @msix: MSI-X, else MSI. */
+	bool msix;
+
+	/** @enabled: Handlers may run. Under reset.lock, or in probe and remove. */
+	bool enabled;
+
+	/** @event_count: Runs of the thread that had an event, for debugfs. */
+	atomic64_t event_count;
+};
+
+/*
+ * Takes vectors and handlers; sources stay disabled. Undone by txda_irq_fini(), after which no
+ * handler runs.
+ */
 int txda_irq_init(struct txda_device *tdev);
 void txda_irq_fini(struct txda_device *tdev);
 

@@ -33,8 +33,8 @@ struct txda_reset {
 	/** @wq: For @work: fences may wait for it. */
 	struct workqueue_struct *wq;
 
-	/** @work: A chip reset that somebody called for. */
-	struct work_struct work;
+	/** @work: A chip reset that somebody called for; delayed while the chip is too hot. */
+	struct delayed_work work;
 
 	/** @reason: For the log and events; a string constant. */
 	const char *reason;
@@ -42,7 +42,10 @@ struct txda_reset {
 	/** @chip_resets: Since bind. */
 	atomic64_t chip_resets;
 
-	/** @down: Between the halves of a function reset or suspend. Written under @lock. */
+	/**
+	 * @down: Between the halves of a function reset or suspend, and in probe. Written under
+	 * @lock.
+	 */
 	bool down;
 
 	/** @wedged: Recovery failed: the chip serves nobody until it is reset by an administrator. */
@@ -52,7 +55,9 @@ struct txda_reset {
 	wait_queue_head_t up;
 };
 
+/* The chip counts as down until txda_reset_set_up(), the end of probe. */
 int txda_reset_init(struct txda_device *tdev);
+void txda_reset_set_up(struct txda_device *tdev);
 /* No reset runs or starts any more. */
 void txda_reset_fini(struct txda_device *tdev);
 

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "reset.h"
+
+#include <linux/iopoll.h>
+#include <linux/kobject.h>
+#include <drm/drm_drv.h>
+#include <drm/drm_file.h>
+#include <drm/drm_managed.h>
+#include <drm/drm_print.h>
+
+#include "copy.h"
+#include "coredump.h"
+#include "device.h"
+#include "events.h"
+#include "firmware.h"
+#include "group.h"
+#include "trace.h"
+#include "vm.h"
+
+#define TXDA_RESET_TIMEOUT_US	(3 * USEC_PER_SEC)
+#define TXDA_RESET_POLL_US	200
+/* How long a client waits for the second half of a function reset before it is told -EIO. */
+#define TXDA_RESET_WAIT		(30 * HZ)
+/* How often a chip that tripped is asked whether it is cool enough for its reset. */
+#define TXDA_RESET_COOL		HZ
+/* How long a suspend waits for queues to become idle before it gives up. */
+#define TXDA_SUSPEND_TIMEOUT_MS	10000
+
+/* ---- Sections that need the chip up --------------------------------------------------------- */
+
+/* 0: inside; -EAGAIN: the chip is down, outside again. */
+static int txda_device_try_enter(struct txda_device *tdev, int *ret_idx)
+{
+	struct txda_reset *reset = &tdev->reset;
+	int idx, err = 0;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return -ENODEV;
+	down_read(&reset->lock);
+	if (reset->down)
+		err = -EAGAIN;
+	else if (reset->wedged)
+		err = -EIO;
+	if (err) {
+		up_read(&reset->lock);
+		drm_dev_exit(idx);
+		return err;
+	}
+	*ret_idx = idx;
+	return 0;
+}
+
+int txda_device_enter(struct txda_device *tdev, int *ret_idx)
+{
+	struct txda_reset *reset = &tdev->reset;
+	long left = TXDA_RESET_WAIT;
+	int err;
+
+	for (;;) {
+		err = txda_device_try_enter(tdev, ret_idx);
+		if (err != -EAGAIN)
+			return err;
+		/* Outside of drm_dev_enter(), so that removal need not wait for this. */
+		left = wait_event_interruptible_timeout(reset->up, !READ_ONCE(reset->down) ||
+							drm_dev_is_unplugged(&tdev->drm), left);
+		if (left < 0)
+			return left;
+		if (!left)
+			return -EIO;
+	}
+}
+
+bool txda_device_enter_teardown(struct txda_device *tdev, int *ret_idx)
+{
+	struct txda_reset *reset = &tdev->reset;
+	long left = TXDA_RESET_WAIT;
+	int err;
+
+	for (;;) {
+		err = txda_device_try_enter(tdev, ret_idx);
+		if (err != -EAGAIN)
+			return !err;
+		left = wait_event_timeout(reset->up, !READ_ONCE(reset->down) ||
+					  drm_dev_is_unplugged(&tdev->drm), left);
+		if (!left)
+			return false;
+	}
+}
+
+void txda_device_exit(struct txda_device *tdev, int idx)
+{
+	up_read(&tdev->reset.lock);
+	drm_dev_exit(idx);
+}
+
+static void txda_reset_set_down(struct txda_device *tdev, bool down)
+{
+	lockdep_assert_held_write(&tdev->reset.lock);
+	WRITE_ONCE(tdev->reset.down, down);
+	if (!down)
+		wake_up_all(&tdev->reset.up);
+}
+
+/* ---- Down and up ---------------------------------------------------------------------------- */
+
+int txda_chip_reset(struct txda_device *tdev)
+{
+	u32 word;
+	int err;
+
+	txda_write(tdev, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	err = read_poll_timeout(txda_read, word, word != TXDA_RESET_CHIP, TXDA_RESET_POLL_US,
+				TXDA_RESET_TIMEOUT_US, false, tdev, TXDA_REG_RESET);
+	if (err)
+		return -EIO;
+	return txda_device_alive(tdev) ? 0 : -ENODEV;
+}
+
+/*
+ * The chip stops, then its work is lost, in this order: a fence that signals lets memory go, which
+ * the chip must not touch any more by then. A chip that does not stop is cut off from memory.
+ */
+static int txda_reset_take_down(struct txda_device *tdev, int lose_err)
+{
+	int err;
+
+	lockdep_assert_held_write(&tdev->reset.lock);
+	err = txda_chip_reset(tdev);
+	if (err)
+		pci_clear_master(tdev->pdev);
+	txda_irq_disable(tdev);
+	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, lose_err);
+	return err;
+}
+
+/* From a chip that was just reset to one that serves. */
+static int txda_reset_bring_up(struct txda_device *tdev)
+{
+	int err;
+
+	lockdep_assert_held_write(&tdev->reset.lock);
+	err = txda_fw_boot(tdev);
+	if (err)
+		return err;
+	txda_irq_enable(tdev);
+	txda_mmu_restart(tdev);
+	err = txda_copy_restart(tdev);
+	if (err) {
+		drm_err(&tdev->drm, "the copy queue does not start after a reset: %pe\n",
+			ERR_PTR(err));
+		return err;
+	}
+	txda_groups_restart(tdev);
+	return 0;
+}
+
+/* The strings that drm_dev_wedged_event() would use; that function knows no accel minors. */
+static void txda_reset_uevent(struct txda_device *tdev, char *wedged)
+{
+	char *env[] = { wedged, NULL };
+
+	kobject_uevent_env(&tdev->drm.accel->kdev->kobj, KOBJ_CHANGE, env);
+}
+
+static void txda_reset_set_wedged(struct txda_device *tdev, const char *reason)
+{
+	lockdep_assert_held_write(&tdev->reset.lock);
+	if (tdev->reset.wedged)
+		return;
+	WRITE_ONCE(tdev->reset.wedged, true);
+	pci_clear_master(tdev->pdev);
+	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -EIO);
+	if (txda_device_alive(tdev))
+		drm_err(&tdev->drm,
+			"%s: the chip serves nobody until its PCI function is reset or bound again\n",
+			reason);
+	else
+		drm_err(&tdev->drm, "%s: the chip does not answer any more\n", reason);
+	txda_reset_uevent(tdev, "WEDGED=rebind,bus-reset");
+}
+
+void txda_reset_wedge(struct txda_device *tdev, const char *reason)
+{
+	int idx;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return;
+	down_write(&tdev->reset.lock);
+	txda_reset_set_down(tdev, false);
+	txda_reset_set_wedged(tdev, reason);
+	up_write(&tdev->reset.lock);
+	drm_dev_exit(idx);
+}
+
+static void txda_reset_told(struct txda_device *tdev, const char *reason)
+{
+	atomic64_inc(&tdev->reset.chip_resets);
+	txda_events_reset(tdev, 0, 0, reason);
+	txda_reset_uevent(tdev, "WEDGED=none");
+}
+
+/* ---- Chip reset ----------------------------------------------------------------------------- */
+
+static int txda_reset_recover(struct txda_device *tdev, const char *reason)
+{
+	int err;
+
+	trace_txda_reset(tdev->drm.dev, reason);
+	txda_coredump_take(tdev, reason, NULL);
+	err = txda_reset_take_down(tdev, -EIO);
+	if (!err)
+		err = txda_reset_bring_up(tdev);
+	if (!err)
+		txda_reset_told(tdev, reason);
+	return err;
+}
+
+/* A chip that tripped would trip again. Its queues have stopped by themselves meanwhile. */
+static bool txda_reset_too_hot(struct txda_device *tdev)
+{
+	s32 temp = txda_read(tdev, TXDA_REG_TEMP_MC);
+	s32 trip = txda_read(tdev, TXDA_REG_TEMP_TRIP_MC);
+
+	return txda_device_alive(tdev) && trip > 0 && temp >= trip;
+}
+
+static void txda_reset_work(struct work_struct *work)
+{
+	struct txda_device *tdev = container_of(work, struct txda_device, reset.work.work);
+	struct txda_reset *reset = &tdev->reset;
+	const char *reason = READ_ONCE(reset->reason);
+	int idx, err = 0;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return;
+	if (txda_reset_too_hot(tdev)) {
+		queue_delayed_work(reset->wq, &reset->work, TXDA_RESET_COOL);
+		drm_dev_exit(idx);
+		return;
+	}
+	down_write(&reset->lock);
+	/* A function reset under way brings the chip up by itself. */
+	if (!reset->down && !reset->wedged)
+		err = txda_reset_recover(tdev, reason);
+	up_write(&reset->lock);
+
+	/*
+	 * Next comes the function. Somebody who holds the PCI device just now is about to remove or
+	 * reset it, so there is no waiting for them.
+	 */
+	if (err && err != -ENODEV) {
+		drm_warn(&tdev->drm, "the chip does not come back from a reset (%pe), trying the function\n",
+			 ERR_PTR(err));
+		err = pci_try_reset_function(tdev->pdev);
+	}
+	if (err)
+		txda_reset_wedge(tdev, reason);
+	drm_dev_exit(idx);
+}
+
+void txda_reset_schedule(struct txda_device *tdev, const char *reason)
+{
+	WRITE_ONCE(tdev->reset.reason, reason);
+	mod_delayed_work(tdev->reset.wq, &tdev->reset.work, 0);
+}
+
+/* ---- Function reset ------------------------------------------------------------------------- */
+
+void txda_reset_prepare(struct txda_device *tdev)
+{
+	int idx;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return;
+	down_write(&tdev->reset.lock);
+	txda_reset_set_down(tdev, true);
+	txda_reset_take_down(tdev, -EIO);
+	up_write(&tdev->reset.lock);
+	drm_dev_exit(idx);
+}
+
+int txda_reset_done(struct txda_device *tdev)
+{
+	static const char reason[] = "function reset";
+	int idx, err;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return -ENODEV;
+	down_write(&tdev->reset.lock);
+	trace_txda_reset(tdev->drm.dev, reason);
+	WRITE_ONCE(tdev->reset.wedged, false);
+	/* Whatever is set up now was set up for DRAM contents that are gone. */
+	txda_groups_leave_all(tdev);
+	txda_vms_lost(tdev);
+	err = txda_device_alive(tdev) ? 0 : -ENODEV;
+	if (!err) {
+		pci_set_master(tdev->pdev);
+		err = txda_reset_bring_up(tdev);
+	}
+	if (err)
+		txda_reset_set_wedged(tdev, reason);
+	else
+		txda_reset_told(tdev, reason);
+	txda_reset_set_down(tdev, false);
+	up_write(&tdev->reset.lock);
+	drm_dev_exit(idx);
+	return err;
+}
+
+static pci_ers_result_t txda_pci_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
+{
+	struct txda_device *tdev = pci_get_drvdata(pdev);
+
+	drm_err(&tdev->drm, "PCI error, channel state %u\n", state);
+	switch (state) {
+	case pci_channel_io_normal:
+		return PCI_ERS_RESULT_CAN_RECOVER;
+	case pci_channel_io_frozen:
+		txda_reset_prepare(tdev);
+		return PCI_ERS_RESULT_NEED_RESET;
+	default:
+		txda_reset_wedge(tdev, "PCI error");
+		return PCI_ERS_RESULT_DISCONNECT;
+	}
+}
+
+static pci_ers_result_t txda_pci_mmio_enabled(struct pci_dev *pdev)
+{
+	struct txda_device *tdev = pci_get_drvdata(pdev);
+
+	return txda_device_alive(tdev) ? PCI_ERS_RESULT_RECOVERED : PCI_ERS_RESULT_NEED_RESET;
+}
+
+static pci_ers_result_t txda_pci_slot_reset(struct pci_dev *pdev)
+{
+	struct txda_device *tdev = pci_get_drvdata(pdev);
+
+	pci_restore_state(pdev);
+	pci_save_state(pdev);
+	return txda_device_alive(tdev) ? PCI_ERS_RESULT_RECOVERED : PCI_ERS_RESULT_DISCONNECT;
+}
+
+static void txda_pci_resume(struct pci_dev *pdev)
+{
+	struct txda_device *tdev = pci_get_drvdata(pdev);
+
+	if (READ_ONCE(tdev->reset.down))
+		txda_reset_done(tdev);
+}
+
+static void txda_pci_reset_prepare(struct pci_dev *pdev)
+{
+	txda_reset_prepare(pci_get_drvdata(pdev));
+}
+
+static void txda_pci_reset_done(struct pci_dev *pdev)
+{
+	txda_reset_done(pci_get_drvdata(pdev));
+}
+
+const struct pci_error_handlers txda_pci_errors = {
+	.error_detected = txda_pci_error_detected,
+	.mmio_enabled = txda_pci_mmio_enabled,
+	.slot_reset = txda_pci_slot_reset,
+	.resume = txda_pci_resume,
+	.reset_prepare = txda_pci_reset_prepare,
+	.reset_done = txda_pci_reset_done,
+};
+
+/* ---- Suspend -------------------------------------------------------------------------------- */
+
+static int txda_suspend(struct device *dev)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+	int idx, err;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return 0;
+	down_write(&tdev->reset.lock);
+	err = 0;
+	if (tdev->reset.wedged)
+		goto out;
+
+	err = txda_queues_suspend(tdev, TXDA_SUSPEND_TIMEOUT_MS);
+	if (err) {
+		drm_warn(&tdev->drm, "cannot suspend, queues are busy: %pe\n", ERR_PTR(err));
+		goto out;
+	}
+	err = txda_vram_save(tdev);
+	if (err) {
+		drm_warn(&tdev->drm, "cannot suspend, device memory cannot be saved: %pe\n",
+			 ERR_PTR(err));
+		txda_queues_resume(tdev);
+		goto out;
+	}
+	txda_reset_set_down(tdev, true);
+	txda_irq_disable(tdev);
+	/* Should it not stop, it loses its power all the same. */
+	txda_chip_reset(tdev);
+out:
+	up_write(&tdev->reset.lock);
+	drm_dev_exit(idx);
+	return err;
+}
+
+static int txda_resume_chip(struct txda_device *tdev)
+{
+	int err;
+
+	if (!txda_device_alive(tdev))
+		return -ENODEV;
+	pci_set_master(tdev->pdev);
+	err = txda_chip_reset(tdev);
+	if (!err)
+		err = txda_fw_boot(tdev);
+	if (err)
+		return err;
+	txda_irq_enable(tdev);
+	err = txda_copy_restart(tdev);
+	if (!err)
+		err = txda_vram_restore(tdev);
+	if (err)
+		return err;
+	txda_mmu_restart(tdev);
+	txda_groups_restart(tdev);
+	txda_queues_resume(tdev);
+	return 0;
+}
+
+static int txda_resume(struct device *dev)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+	int idx, err = 0;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return 0;
+	down_write(&tdev->reset.lock);
+	if (tdev->reset.down) {
+		err = txda_resume_chip(tdev);
+		if (err)
+			txda_reset_set_wedged(tdev, "resume");
+		txda_reset_set_down(tdev, false);
+	}
+	up_write(&tdev->reset.lock);
+	drm_dev_exit(idx);
+	return err;
+}
+
+const struct dev_pm_ops txda_pm_ops = {
+	SYSTEM_SLEEP_PM_OPS(txda_suspend, txda_resume)
+};
+
+/* ---- Lifetime ------------------------------------------------------------------------------- */
+
+static void txda_reset_release(struct drm_device *drm, void *wq)
+{
+	destroy_workqueue(wq);
+}
+
+int txda_reset_init(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+
+	reset->down = true;
+	init_rwsem(&reset->lock);
+	init_waitqueue_head(&reset->up);
+	INIT_DELAYED_WORK(&reset->work, txda_reset_work);
+	atomic64_set(&reset->chip_resets, 0);
+	/* Open files can call for a reset after removal; the work is disabled then, but is there. */
+	reset->wq = alloc_ordered_workqueue("txda-reset", WQ_MEM_RECLAIM);
+	if (!reset->wq)
+		return -ENOMEM;
+	return drmm_add_action_or_reset(&tdev->drm, txda_reset_release, reset->wq);
+}
+
+void txda_reset_set_up(struct txda_device *tdev)
+{
+	down_write(&tdev->reset.lock);
+	txda_reset_set_down(tdev, false);
+	up_write(&tdev->reset.lock);
+}
+
+void txda_reset_fini(struct txda_device *tdev)
+{
+	disable_delayed_work_sync(&tdev->reset.work);
+	wake_up_all(&tdev->reset.up);
+}
