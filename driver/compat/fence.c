@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "fence.h"
+
+#ifndef TXDA_HAVE_FENCE_DETACH
+
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+
+static void txda_fence_compat_free(struct rcu_head *rcu)
+{
+	struct dma_fence *fence = container_of(rcu, struct dma_fence, rcu);
+
+	kfree(fence);
+	module_put(THIS_MODULE);
+}
+
+void txda_fence_compat_release(struct dma_fence *fence)
+{
+	call_rcu(&fence->rcu, txda_fence_compat_free);
+}
+
+void txda_fence_compat_exit(void)
+{
+	/* The last txda_fence_compat_free() may not have returned from module_put(). */
+	rcu_barrier();
+	/*
+	 * And a txda_fence_compat_release() may have been preempted before its return, with the
+	 * fence freed in the meantime: nothing but the stack of that task knows.
+	 */
+	synchronize_rcu_tasks();
+}
+
+#endif

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/dma-fence.h>
+
+spinlock_t *probe(struct dma_fence *fence)
+{
+	return &fence->inline_lock;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * drm_sched as the newest kernel has it.
+ *
+ * Differences: the arguments of drm_sched_init() became a struct in 6.15. drm_sched_job_init() got a
+ * client id in 6.17, and in Debian's 6.12 too. A timeout that was none can say so since 6.17;
+ * before, the job was lost to the scheduler unless its driver put it back.
+ */
+#ifndef TXDA_COMPAT_SCHED_H
+#define TXDA_COMPAT_SCHED_H
+
+#include <drm/gpu_scheduler.h>
+
+#ifndef TXDA_HAVE_SCHED_ARGS
+struct drm_sched_init_args {
+	const struct drm_sched_backend_ops *ops;
+	struct workqueue_struct *submit_wq;
+	struct workqueue_struct *timeout_wq;
+	u32 num_rqs;
+	u32 credit_limit;
+	unsigned int hang_limit;
+	long timeout;
+	atomic_t *score;
+	const char *name;
+	struct device *dev;
+};
+#endif
+
+static inline int txda_sched_init(struct drm_gpu_scheduler *sched,
+				  const struct drm_sched_init_args *args)
+{
+#ifdef TXDA_HAVE_SCHED_ARGS
+	return drm_sched_init(sched, args);
+#else
+	return drm_sched_init(sched, args->ops, args->submit_wq, args->num_rqs, args->credit_limit,
+			      args->hang_limit, args->timeout, args->timeout_wq, args->score,
+			      args->name, args->dev);
+#endif
+}
+
+static inline int txda_sched_job_init(struct drm_sched_job *job, struct drm_sched_entity *entity,
+				      u32 credits, void *owner, u64 client_id)
+{
+#ifdef TXDA_HAVE_SCHED_CLIENT_ID
+	return drm_sched_job_init(job, entity, credits, owner, client_id);
+#else
+	return drm_sched_job_init(job, entity, credits, owner);
+#endif
+}
+
+/*
+ * What timedout_job returns when the scheduler is to go on with the job as if nothing had happened:
+ * it is still running, or its fence has signalled meanwhile and it can be freed as any other.
+ */
+static inline enum drm_gpu_sched_stat txda_sched_keep(struct drm_sched_job *job)
+{
+#ifdef TXDA_HAVE_SCHED_NO_HANG
+	return DRM_GPU_SCHED_STAT_NO_HANG;
+#else
+	struct drm_gpu_scheduler *sched = job->sched;
+
+	spin_lock(&sched->job_list_lock);
+	list_add(&job->list, &sched->pending_list);
+	/* It may be done already, and its turn to be freed have passed. */
+	queue_work(sched->submit_wq, &sched->work_free_job);
+	spin_unlock(&sched->job_list_lock);
+	return DRM_GPU_SCHED_STAT_NOMINAL;
+#endif
+}
+
+#endif /* TXDA_COMPAT_SCHED_H */

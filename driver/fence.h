@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Fences: what a job or an asynchronous bind signals when it is done.
+ *
+ * One fence serves both sides: drm_sched gets it from run_job as the hardware's, clients get it in
+ * syncobjs and reservation objects. drm_sched's own fences stay inside: they read the name of
+ * their scheduler for as long as they live, and a client can keep a fence in a sync_file long after
+ * its queue, its file, its chip and even this module are gone.
+ *
+ * Lifetime: a struct txda_fence is the first member of a kmalloc()ed object; the last
+ * dma_fence_put() frees the object, after a grace period. Whatever else the object holds is given
+ * back before that, by its owner. An initialised fence that nobody else has seen may be put without
+ * having been signalled.
+ * Threads: as dma_fence; signalling in any context.
+ */
+#ifndef TXDA_FENCE_H
+#define TXDA_FENCE_H
+
+#include <linux/dma-fence.h>
+#include <linux/workqueue.h>
+
+#include "compat/fence.h"
+
+/**
+ * struct txda_fence - One fence.
+ */
+struct txda_fence {
+	/** @base: First, so that freeing it frees the object. */
+	struct dma_fence base;
+
+	/** @compat: What older kernels need. */
+	struct txda_fence_compat compat;
+
+	/** @timeline: For people; a string constant. */
+	const char *timeline;
+};
+
+static inline struct txda_fence *to_txda_fence(struct dma_fence *fence)
+{
+	return container_of(fence, struct txda_fence, base);
+}
+
+/*
+ * Runs what schedulers do, and what the last reference to a queue or address space leaves to be
+ * done. It belongs to the module, not to a chip: the last reference to the chip itself may be
+ * dropped on it.
+ */
+extern struct workqueue_struct *txda_wq;
+
+/* First and last in the life of the module; @exit when no device is bound any more. */
+int txda_fences_init(void);
+void txda_fences_exit(void);
+
+/*
+ * @context: of the queue or address space, in which @seqno rises and fences signal in order.
+ * @timeline: a string constant.
+ */
+void txda_fence_init(struct txda_fence *fence, const char *timeline, u64 context, u64 seqno);
+
+#endif /* TXDA_FENCE_H */
