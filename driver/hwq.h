@@ -29,6 +29,11 @@ struct txda_device;
 
 #define TXDA_HWQ_ENTRIES_LOG2	7
 #define TXDA_HWQ_ENTRIES	(1u << TXDA_HWQ_ENTRIES_LOG2)
+/*
+ * Jobs in flight at most. The chip stores the completion word first and raises the head after that,
+ * so whoever has seen the word may find the ring one fuller than it believes.
+ */
+#define TXDA_HWQ_DEPTH		(TXDA_HWQ_ENTRIES - 1)
 
 /**
  * struct txda_hwq - One hardware queue in use.
@@ -87,20 +92,24 @@ int txda_hwqs_init(struct txda_device *tdev);
  */
 int txda_hwq_get(struct txda_device *tdev, enum txda_queue_class_id class, u32 vmid, u32 priority,
 		 void (*complete)(struct txda_hwq *hwq), void *priv, struct txda_hwq **ret_hwq);
-/* Gives it back; it must be stopped, or the chip gone or reset. Never fails. */
+/*
+ * Gives it back; it must be stopped, or the chip gone or reset. Never fails. @complete does not run
+ * any more when it returns.
+ */
 void txda_hwq_put(struct txda_hwq *hwq);
 
-/* Appends a job. The caller keeps at most TXDA_HWQ_ENTRIES in flight and is in drm_dev_enter(). */
+/* Appends a job. The caller keeps at most TXDA_HWQ_DEPTH in flight and is in drm_dev_enter(). */
 void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 seqno);
-/* Sequence number of the last job done. */
+/* Sequence number of the last job done; what that job wrote can be read after this. */
 u64 txda_hwq_done(const struct txda_hwq *hwq);
-/* TXDA_QUEUE_OFF, RUNNING, FAULTED or LOST. In drm_dev_enter(). */
+/* TXDA_QUEUE_OFF, RUNNING, FAULTED or LOST; all ones: the chip does not answer. In drm_dev_enter(). */
 u32 txda_hwq_state(struct txda_hwq *hwq);
 /* The progress counter. In drm_dev_enter(). */
 u64 txda_hwq_progress(struct txda_hwq *hwq);
 /*
- * Stops it after the op that runs, or at once when it has faulted. In drm_dev_enter(). -ETIMEDOUT:
- * it does not stop, only a reset of the chip helps (reset.h).
+ * Stops it after the op that runs, or at once when it has faulted. In drm_dev_enter(). 0 also when
+ * the chip does not answer at all: then nothing of it runs. -ETIMEDOUT: it does not stop, only a
+ * reset of the chip helps (reset.h).
  */
 int txda_hwq_stop(struct txda_hwq *hwq);
 /* Sets the queue up again after a chip reset or resume, with the same owner. In drm_dev_enter(). */

@@ -2,9 +2,11 @@
 /*
  * The syncobjs of a job or bind operation: what it waits for and what it signals.
  *
- * Everything that can fail is done by txda_syncs_get(); signalling after a job was armed cannot.
- * Signals of one call are visible to the waits of later elements of the same call (job 2 may wait
- * for a point that job 1 signals).
+ * Everything that can fail is done by txda_syncs_get() and txda_syncs_add_waits(); signalling after
+ * a job was armed cannot.
+ *
+ * The elements of one call run in order. So a wait for what an earlier element of the same call
+ * signals is fine, although no syncobj knows of it yet, and costs nothing.
  */
 #ifndef TXDA_SYNC_H
 #define TXDA_SYNC_H
@@ -36,14 +38,23 @@ struct txda_syncs {
 	u32 count;
 };
 
-/* -ENOENT: no such syncobj; -EINVAL: bad flags or point; as txda_array_get(). */
+/*
+ * -ENOENT: no such syncobj; -EINVAL: bad flags or point; else as txda_array_get(). After a failure
+ * @ret_syncs is empty.
+ */
 int txda_syncs_get(struct drm_file *file, const struct drm_txda_array *array,
 		   struct txda_syncs *ret_syncs);
+/* Also of an empty (zeroed) struct. */
 void txda_syncs_put(struct txda_syncs *syncs);
 
-/* Adds the waits to the job as dependencies. -ENOENT: a point that nobody has submitted yet. */
-int txda_syncs_add_waits(struct txda_syncs *syncs, struct drm_sched_job *job);
-/* Puts @fence into all syncobjs to signal. */
+/*
+ * Adds the waits of element @i as dependencies of its job. @all: the syncs of all elements of the
+ * call, in order. @context: fences of it are in order with the job anyway; 0: none are.
+ * -ENOENT: nobody has submitted that point, or the syncobj has no fence.
+ */
+int txda_syncs_add_waits(const struct txda_syncs *all, u32 i, u64 context,
+			 struct drm_sched_job *job);
+/* Puts @fence into all syncobjs to signal; once. */
 void txda_syncs_signal(struct txda_syncs *syncs, struct dma_fence *fence);
 
 #endif /* TXDA_SYNC_H */

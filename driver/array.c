@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "array.h"
+
+#include <linux/err.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+void *txda_array_get(const struct drm_txda_array *array, u32 min_stride, u32 element_bytes, u32 max)
+{
+	const u8 __user *from = u64_to_user_ptr(array->array);
+	u32 i;
+	u8 *to;
+	int err;
+
+	if (!array->count)
+		return NULL;
+	if (array->count > max)
+		return ERR_PTR(-E2BIG);
+	if (array->stride < min_stride || array->stride > PAGE_SIZE)
+		return ERR_PTR(-EINVAL);
+
+	/* What a client can have the kernel keep is its own memory's business. */
+	to = kvcalloc(array->count, element_bytes, GFP_KERNEL_ACCOUNT);
+	if (!to)
+		return ERR_PTR(-ENOMEM);
+
+	for (i = 0; i < array->count; i++) {
+		err = copy_struct_from_user(to + (size_t)i * element_bytes, element_bytes,
+					    from + (size_t)i * array->stride, array->stride);
+		if (err)
+			goto err_free;
+	}
+	return to;
+
+err_free:
+	kvfree(to);
+	return ERR_PTR(err);
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "hwq.h"
+
+#include <linux/dma-mapping.h>
+#include <linux/iopoll.h>
+#include <linux/slab.h>
+#include <drm/drm_print.h>
+
+#include "device.h"
+
+/* An op takes as long as it takes; what lasts longer than this has hung. */
+#define TXDA_HWQ_STOP_US	(3 * USEC_PER_SEC)
+#define TXDA_HWQ_POLL_US	50
+
+#define TXDA_HWQ_RING_BYTES	(TXDA_HWQ_ENTRIES * sizeof(struct txda_ring_entry))
+/* The completion word is written by the chip, the ring by the CPU: they share no cache line. */
+#define TXDA_HWQ_BYTES		(TXDA_HWQ_RING_BYTES + SMP_CACHE_BYTES)
+
+static u32 txda_hwq_reg(const struct txda_hwq *hwq, u32 reg)
+{
+	return TXDA_REG_QUEUE(hwq->index) + reg;
+}
+
+int txda_hwqs_init(struct txda_device *tdev)
+{
+	spin_lock_init(&tdev->hwqs.lock);
+	return 0;
+}
+
+/* ---- One queue ------------------------------------------------------------------------------ */
+
+u32 txda_hwq_state(struct txda_hwq *hwq)
+{
+	return txda_read(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_STATE));
+}
+
+u64 txda_hwq_progress(struct txda_hwq *hwq)
+{
+	return txda_read_pair(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_PROGRESS_LO));
+}
+
+u64 txda_hwq_done(const struct txda_hwq *hwq)
+{
+	u64 seqno = READ_ONCE(*hwq->completion);
+
+	/* The chip stored it after everything that the job wrote. */
+	dma_rmb();
+	return seqno;
+}
+
+void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 seqno)
+{
+	struct txda_ring_entry *entry = &hwq->ring[hwq->tail % TXDA_HWQ_ENTRIES];
+
+	entry->stream_va = stream_va;
+	entry->stream_bytes = stream_bytes;
+	entry->flags = TXDA_RING_IRQ;
+	entry->seqno = seqno;
+	entry->reserved = 0;
+
+	/* writel() orders the entry before the doorbell. */
+	hwq->tail++;
+	txda_write(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_DOORBELL), hwq->tail);
+}
+
+int txda_hwq_stop(struct txda_hwq *hwq)
+{
+	struct txda_device *tdev = hwq->tdev;
+	u32 state = txda_hwq_state(hwq);
+	int err;
+
+	if (state == TXDA_QUEUE_OFF)
+		return 0;
+	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_CTRL), TXDA_QUEUE_CTRL_STOP);
+	err = read_poll_timeout(txda_hwq_state, state, state == TXDA_QUEUE_OFF || state == ~0u,
+				TXDA_HWQ_POLL_US, TXDA_HWQ_STOP_US, false, hwq);
+	if (err)
+		drm_info(&tdev->drm, "hardware queue %u does not stop, state %u\n", hwq->index,
+			 state);
+	return err;
+}
+
+int txda_hwq_restart(struct txda_hwq *hwq)
+{
+	struct txda_device *tdev = hwq->tdev;
+	u64 ring = hwq->dma | (u64)TXDA_APERTURE_SYSTEM << TXDA_ADDR_APERTURE_SHIFT;
+	u32 state;
+	int err;
+
+	err = txda_hwq_stop(hwq);
+	if (err) {
+		txda_reset_schedule(tdev, "a hardware queue does not stop");
+		return -EIO;
+	}
+
+	txda_write_pair(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_RING_LO), ring);
+	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_RING_LOG2), TXDA_HWQ_ENTRIES_LOG2);
+	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_VMID), hwq->vmid);
+	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_PRIORITY), hwq->priority);
+	txda_write_pair(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_COMPLETION_LO),
+			ring + TXDA_HWQ_RING_BYTES);
+	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_CTRL), TXDA_QUEUE_CTRL_START);
+
+	state = txda_hwq_state(hwq);
+	if (state != TXDA_QUEUE_RUNNING) {
+		drm_info(&tdev->drm, "hardware queue %u does not start, state %u\n", hwq->index,
+			 state);
+		return -EIO;
+	}
+	/* The chip counts entries from wherever it likes, modulo 2^32. */
+	hwq->tail = txda_read(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_HEAD));
+	return 0;
+}
+
+/* ---- Owners --------------------------------------------------------------------------------- */
+
+static int txda_hwq_claim(struct txda_hwq *hwq)
+{
+	struct txda_device *tdev = hwq->tdev;
+	struct txda_hwqs *hwqs = &tdev->hwqs;
+	u32 from = 0, end = tdev->compute_queues;
+	int err = -ENOSPC;
+
+	if (hwq->class == TXDA_CLASS_COPY) {
+		from = tdev->compute_queues;
+		end = from + tdev->copy_queues;
+	}
+
+	spin_lock_irq(&hwqs->lock);
+	for (; from < end; from++) {
+		if (hwqs->owner[from])
+			continue;
+		hwq->index = from;
+		hwqs->owner[from] = hwq;
+		err = 0;
+		break;
+	}
+	spin_unlock_irq(&hwqs->lock);
+	return err;
+}
+
+int txda_hwq_get(struct txda_device *tdev, enum txda_queue_class_id class, u32 vmid, u32 priority,
+		 void (*complete)(struct txda_hwq *hwq), void *priv, struct txda_hwq **ret_hwq)
+{
+	struct txda_hwq *hwq;
+	int err;
+
+	hwq = kzalloc(sizeof(*hwq), GFP_KERNEL);
+	if (!hwq)
+		return -ENOMEM;
+	hwq->tdev = tdev;
+	hwq->class = class;
+	hwq->vmid = vmid;
+	hwq->priority = priority;
+	hwq->complete = complete;
+	hwq->priv = priv;
+
+	hwq->ring = dma_alloc_coherent(tdev->drm.dev, TXDA_HWQ_BYTES, &hwq->dma, GFP_KERNEL);
+	if (!hwq->ring) {
+		err = -ENOMEM;
+		goto err_free;
+	}
+	hwq->completion = (void *)hwq->ring + TXDA_HWQ_RING_BYTES;
+
+	err = txda_hwq_claim(hwq);
+	if (err)
+		goto err_ring;
+	err = txda_hwq_restart(hwq);
+	if (err) {
+		txda_hwq_put(hwq);
+		return err;
+	}
+	*ret_hwq = hwq;
+	return 0;
+
+err_ring:
+	dma_free_coherent(tdev->drm.dev, TXDA_HWQ_BYTES, hwq->ring, hwq->dma);
+err_free:
+	kfree(hwq);
+	return err;
+}
+
+void txda_hwq_put(struct txda_hwq *hwq)
+{
+	struct txda_device *tdev = hwq->tdev;
+	struct txda_hwqs *hwqs = &tdev->hwqs;
+
+	spin_lock_irq(&hwqs->lock);
+	hwqs->owner[hwq->index] = NULL;
+	spin_unlock_irq(&hwqs->lock);
+
+	dma_free_coherent(tdev->drm.dev, TXDA_HWQ_BYTES, hwq->ring, hwq->dma);
+	kfree(hwq);
+}
+
+void txda_hwqs_irq(struct txda_device *tdev, u64 queues)
+{
+	struct txda_hwqs *hwqs = &tdev->hwqs;
+	unsigned long flags;
+	u32 q;
+
+	spin_lock_irqsave(&hwqs->lock, flags);
+	while (queues) {
+		q = __ffs64(queues);
+		queues &= queues - 1;
+		if (hwqs->owner[q])
+			hwqs->owner[q]->complete(hwqs->owner[q]);
+	}
+	spin_unlock_irqrestore(&hwqs->lock, flags);
+}

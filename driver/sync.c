@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "sync.h"
+
+#include <linux/dma-fence-chain.h>
+#include <linux/dma-fence-unwrap.h>
+#include <linux/err.h>
+#include <linux/slab.h>
+#include <drm/drm_syncobj.h>
+#include <drm/gpu_scheduler.h>
+
+#include "array.h"
+
+/* So many fences of a timeline are looked at one by one before it is waited for as a whole. */
+#define TXDA_SYNC_UNWRAP	64
+
+static int txda_sync_check(const struct drm_txda_sync *sync)
+{
+	if (sync->flags & ~(DRM_TXDA_SYNC_SIGNAL | DRM_TXDA_SYNC_TIMELINE))
+		return -EINVAL;
+	/* A timeline begins at 0, so point 0 is neither to be signalled nor worth a wait. */
+	if (!!sync->point != !!(sync->flags & DRM_TXDA_SYNC_TIMELINE))
+		return -EINVAL;
+	return 0;
+}
+
+static bool txda_sync_is_signal(const struct drm_txda_sync *sync)
+{
+	return sync->flags & DRM_TXDA_SYNC_SIGNAL;
+}
+
+static bool txda_sync_is_timeline(const struct drm_txda_sync *sync)
+{
+	return sync->flags & DRM_TXDA_SYNC_TIMELINE;
+}
+
+static int txda_syncs_fill(struct drm_file *file, struct txda_syncs *syncs)
+{
+	u32 i;
+	int err;
+
+	for (i = 0; i < syncs->count; i++) {
+		const struct drm_txda_sync *sync = &syncs->sync[i];
+
+		err = txda_sync_check(sync);
+		if (err)
+			return err;
+		syncs->obj[i] = drm_syncobj_find(file, sync->handle);
+		if (!syncs->obj[i])
+			return -ENOENT;
+		if (txda_sync_is_signal(sync) && txda_sync_is_timeline(sync)) {
+			syncs->chain[i] = dma_fence_chain_alloc();
+			if (!syncs->chain[i])
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+int txda_syncs_get(struct drm_file *file, const struct drm_txda_array *array,
+		   struct txda_syncs *ret_syncs)
+{
+	struct txda_syncs syncs = {};
+	int err;
+
+	*ret_syncs = syncs;
+	syncs.sync = txda_array_get(array, sizeof(*syncs.sync), sizeof(*syncs.sync),
+				    DRM_TXDA_MAX_SYNCS);
+	if (IS_ERR_OR_NULL(syncs.sync))
+		return PTR_ERR_OR_ZERO(syncs.sync);
+
+	syncs.count = array->count;
+	syncs.obj = kcalloc(syncs.count, sizeof(*syncs.obj) + sizeof(*syncs.chain), GFP_KERNEL);
+	if (!syncs.obj) {
+		kvfree(syncs.sync);
+		return -ENOMEM;
+	}
+	syncs.chain = (struct dma_fence_chain **)(syncs.obj + syncs.count);
+
+	err = txda_syncs_fill(file, &syncs);
+	if (err) {
+		txda_syncs_put(&syncs);
+		return err;
+	}
+	*ret_syncs = syncs;
+	return 0;
+}
+
+void txda_syncs_put(struct txda_syncs *syncs)
+{
+	u32 i;
+
+	for (i = 0; i < syncs->count; i++) {
+		if (syncs->obj[i])
+			drm_syncobj_put(syncs->obj[i]);
+		dma_fence_chain_free(syncs->chain[i]);
+	}
+	kfree(syncs->obj);
+	kvfree(syncs->sync);
+	memset(syncs, 0, sizeof(*syncs));
+}
+
+/*
+ * The last sync of an element before @i that signals @obj so that a wait for @point of it (0: the
+ * syncobj is binary) is over when that element is done.
+ */
+static const struct drm_txda_sync *txda_syncs_earlier(const struct txda_syncs *all, u32 i,
+						      const struct drm_syncobj *obj, u64 point)
+{
+	u32 k;
+
+	while (i--) {
+		for (k = all[i].count; k--;) {
+			const struct drm_txda_sync *sync = &all[i].sync[k];
+
+			if (all[i].obj[k] == obj && txda_sync_is_signal(sync) &&
+			    sync->point >= point)
+				return sync;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * Takes timelines and merged fences apart: what a client waits for is mostly its own last job on the
+ * same queue, next to others that are done. Waiting for the whole would stall the ring until the
+ * last job has come back from the chip. Consumes @fence.
+ */
+static int txda_sync_add_fence(struct drm_sched_job *job, struct dma_fence *fence, u64 context)
+{
+	struct dma_fence_unwrap cursor;
+	struct dma_fence *part;
+	u32 n = 0;
+	int err = 0;
+
+	dma_fence_unwrap_for_each(part, &cursor, fence) {
+		/* A client can make these as long as it likes. */
+		if (n++ == TXDA_SYNC_UNWRAP) {
+			dma_fence_put(cursor.chain);
+			return drm_sched_job_add_dependency(job, fence);
+		}
+		if (part->context == context || dma_fence_is_signaled(part))
+			continue;
+		err = drm_sched_job_add_dependency(job, dma_fence_get(part));
+		if (err) {
+			dma_fence_put(cursor.chain);
+			break;
+		}
+	}
+	dma_fence_put(fence);
+	return err;
+}
+
+static int txda_sync_add_wait(const struct txda_syncs *all, u32 i, u32 k, u64 context,
+			      struct drm_sched_job *job)
+{
+	const struct drm_txda_sync *sync = &all[i].sync[k], *earlier;
+	struct drm_syncobj *obj = all[i].obj[k];
+	struct dma_fence *fence = drm_syncobj_fence_get(obj);
+	bool missing = false;
+
+	earlier = txda_syncs_earlier(all, i, obj, sync->point);
+	if (txda_sync_is_timeline(sync)) {
+		/* The point may be there now. Else it comes after all that are, in the earlier element. */
+		if (!fence || dma_fence_chain_find_seqno(&fence, sync->point))
+			missing = !earlier;
+	} else if (earlier && !txda_sync_is_timeline(earlier)) {
+		/* A binary signal takes the place of whatever the syncobj has now. */
+		dma_fence_put(fence);
+		fence = NULL;
+	} else {
+		missing = !fence && !earlier;
+	}
+
+	if (missing) {
+		dma_fence_put(fence);
+		return -ENOENT;
+	}
+	return fence ? txda_sync_add_fence(job, fence, context) : 0;
+}
+
+int txda_syncs_add_waits(const struct txda_syncs *all, u32 i, u64 context,
+			 struct drm_sched_job *job)
+{
+	u32 k;
+	int err;
+
+	for (k = 0; k < all[i].count; k++) {
+		if (txda_sync_is_signal(&all[i].sync[k]))
+			continue;
+		err = txda_sync_add_wait(all, i, k, context, job);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+void txda_syncs_signal(struct txda_syncs *syncs, struct dma_fence *fence)
+{
+	u32 i;
+
+	for (i = 0; i < syncs->count; i++) {
+		if (!txda_sync_is_signal(&syncs->sync[i]))
+			continue;
+		if (syncs->chain[i]) {
+			drm_syncobj_add_point(syncs->obj[i], syncs->chain[i], fence,
+					      syncs->sync[i].point);
+			syncs->chain[i] = NULL;
+		} else {
+			drm_syncobj_replace_fence(syncs->obj[i], fence);
+		}
+	}
+}
