@@ -20,6 +20,7 @@
 #include "mmu.h"
 #include "queue.h"
 #include "reset.h"
+#include "sysfs.h"
 #include "txda_regs.h"
 #include "vram.h"
 
@@ -106,6 +107,9 @@ struct txda_device {
 
 	/** @host_used: Bytes of host memory in buffers of this chip. */
 	atomic64_t host_used;
+
+	/** @busy: Utilisation. */
+	struct txda_busy busy;
 
 	/** @events: What was told of it, and how much is told at most. */
 	struct txda_events *events;

@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Module, PCI binding, and the accel node with its list of allowed ioctls.
- */
-#include <linux/dma-mapping.h>
+#include "drv.h"
+
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <drm/drm_accel.h>
 #include <drm/drm_drv.h>
 #include <drm/drm_file.h>
+#include <drm/drm_gem.h>
 #include <drm/drm_ioctl.h>
 #include <drm/drm_print.h>
 
+#include "bind.h"
 #include "compat/compat.h"
 #include "device.h"
+#include "events.h"
+#include "fence.h"
+#include "file.h"
+#include "gem.h"
+#include "group.h"
+#include "pci.h"
 #include "query.h"
+#include "queue.h"
+#include "vm.h"
+
+unsigned int txda_job_timeout_ms = 10000;
 
 /*
  * An accel node has no master and no primary minor, and some of core DRM's ioctls (GET_UNIQUE,
@@ -66,10 +76,6 @@ static long txda_compat_ioctl(struct file *filp, unsigned int cmd, unsigned long
 }
 #endif
 
-/*
- * DRM_ACCEL_FOPS brings drm_ioctl and an mmap that wants GEM objects, so the operations are named
- * here.
- */
 static const struct file_operations txda_fops = {
 	.owner = THIS_MODULE,
 	.open = accel_open,
@@ -78,18 +84,43 @@ static const struct file_operations txda_fops = {
 #ifdef CONFIG_COMPAT
 	.compat_ioctl = txda_compat_ioctl,
 #endif
+	.mmap = drm_gem_mmap,
 	.poll = drm_poll,
 	.read = drm_read,
 	.llseek = noop_llseek,
+	.show_fdinfo = drm_show_fdinfo,
 	.fop_flags = FOP_UNSIGNED_OFFSET,
 };
 
-static const struct drm_ioctl_desc txda_ioctls[] = {
-	DRM_IOCTL_DEF_DRV(TXDA_DEV_QUERY, txda_ioctl_dev_query, 0),
-};
+#define TXDA_IOCTL(n, f) DRM_IOCTL_DEF_DRV(TXDA_##n, txda_ioctl_##f, 0)
 
-static const struct drm_driver txda_drm_driver = {
-	.driver_features = DRIVER_COMPUTE_ACCEL,
+static const struct drm_ioctl_desc txda_ioctls[] = {
+	TXDA_IOCTL(DEV_QUERY, dev_query),
+	TXDA_IOCTL(VM_CREATE, vm_create),
+	TXDA_IOCTL(VM_DESTROY, vm_destroy),
+	TXDA_IOCTL(VM_GET_STATE, vm_get_state),
+	TXDA_IOCTL(VM_BIND, vm_bind),
+	TXDA_IOCTL(VM_SET_GROUP, vm_set_group),
+	TXDA_IOCTL(BO_CREATE, bo_create),
+	TXDA_IOCTL(BO_MMAP_OFFSET, bo_mmap_offset),
+	TXDA_IOCTL(BO_QUERY_INFO, bo_query_info),
+	TXDA_IOCTL(BO_SET_LABEL, bo_set_label),
+	TXDA_IOCTL(BO_FROM_USERPTR, bo_from_userptr),
+	TXDA_IOCTL(QUEUE_CREATE, queue_create),
+	TXDA_IOCTL(QUEUE_DESTROY, queue_destroy),
+	TXDA_IOCTL(QUEUE_GET_STATE, queue_get_state),
+	TXDA_IOCTL(QUEUE_SUBMIT, queue_submit),
+};
+static_assert(ARRAY_SIZE(txda_ioctls) == DRM_TXDA_NUM_IOCTLS);
+
+const struct drm_driver txda_drm_driver = {
+	.driver_features = DRIVER_COMPUTE_ACCEL | DRIVER_GEM | DRIVER_SYNCOBJ |
+			   DRIVER_SYNCOBJ_TIMELINE,
+	.open = txda_file_open,
+	.postclose = txda_file_close,
+	.show_fdinfo = txda_file_show_fdinfo,
+	.gem_prime_import = txda_gem_prime_import,
+	.gem_prime_import_sg_table = txda_gem_import_sg_table,
 	.fops = &txda_fops,
 	.ioctls = txda_ioctls,
 	.num_ioctls = ARRAY_SIZE(txda_ioctls),
@@ -100,55 +131,59 @@ static const struct drm_driver txda_drm_driver = {
 	.minor = DRM_TXDA_MINOR,
 };
 
-static int txda_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+static int txda_param_set_timeout(const char *value, const struct kernel_param *param)
 {
-	struct txda_device *tdev;
+	return param_set_uint_minmax(value, param, 1, TXDA_MAX_TIMEOUT_MS);
+}
+
+static const struct kernel_param_ops txda_param_timeout_ops = {
+	.set = txda_param_set_timeout,
+	.get = param_get_uint,
+};
+
+module_param_cb(job_timeout_ms, &txda_param_timeout_ops, &txda_job_timeout_ms, 0444);
+MODULE_PARM_DESC(job_timeout_ms,
+		 "A job without progress for so long is hung, if its queue names no limit (ms, default 10000)");
+
+static int __init txda_init(void)
+{
 	int err;
 
-	tdev = devm_drm_dev_alloc(&pdev->dev, &txda_drm_driver, struct txda_device, drm);
-	if (IS_ERR(tdev))
-		return PTR_ERR(tdev);
-	tdev->pdev = pdev;
-	pci_set_drvdata(pdev, tdev);
-
-	err = pcim_enable_device(pdev);
-	if (err)
-		return dev_err_probe(&pdev->dev, err, "cannot enable the PCI function\n");
-	err = txda_device_init(tdev);
+	err = txda_fences_init();
 	if (err)
 		return err;
-	err = drm_dev_register(&tdev->drm, 0);
+	err = txda_binds_init();
 	if (err)
-		return dev_err_probe(&pdev->dev, err, "cannot register the accel node\n");
-
-	drm_info(&tdev->drm, "%s, serial %.16s, %llu MiB\n", tdev->info.name, tdev->info.serial,
-		 tdev->dram_bytes >> 20);
+		goto err_fences;
+	err = txda_events_register();
+	if (err)
+		goto err_binds;
+	err = pci_register_driver(&txda_pci_driver);
+	if (err)
+		goto err_events;
 	return 0;
-}
 
-static void txda_pci_remove(struct pci_dev *pdev)
+err_events:
+	txda_events_unregister();
+err_binds:
+	txda_binds_exit();
+err_fences:
+	txda_fences_exit();
+	return err;
+}
+module_init(txda_init);
+
+static void __exit txda_exit(void)
 {
-	struct txda_device *tdev = pci_get_drvdata(pdev);
-
-	/* From here on no register is touched: open files may outlive the chip. */
-	drm_dev_unplug(&tdev->drm);
+	pci_unregister_driver(&txda_pci_driver);
+	txda_events_unregister();
+	txda_binds_exit();
+	txda_fences_exit();
 }
-
-static const struct pci_device_id txda_pci_ids[] = {
-	{ PCI_DEVICE(TXDA_PCI_VENDOR, TXDA_PCI_DEVICE) },
-	{}
-};
-MODULE_DEVICE_TABLE(pci, txda_pci_ids);
-
-static struct pci_driver txda_pci_driver = {
-	.name = "txda",
-	.id_table = txda_pci_ids,
-	.probe = txda_pci_probe,
-	.remove = txda_pci_remove,
-};
-module_pci_driver(txda_pci_driver);
+module_exit(txda_exit);
 
 MODULE_AUTHOR("The TXDA authors");
 MODULE_DESCRIPTION("TX8 accelerators");
 MODULE_LICENSE("GPL");
 MODULE_VERSION(TXDA_VERSION);
+TXDA_IMPORT_NS(DMA_BUF);

@@ -76,11 +76,15 @@ static int txda_pci_init_blocks(struct txda_device *tdev)
 	if (!err)
 		err = txda_events_init(tdev);
 	if (!err)
+		err = txda_sysfs_init(tdev);
+	if (!err)
 		err = txda_hwqs_init(tdev);
 	if (!err)
 		err = txda_mmu_init(tdev);
 	if (!err)
 		err = txda_queues_init(tdev);
+	if (!err)
+		err = txda_gem_init(tdev);
 	if (!err)
 		err = txda_vms_init(tdev);
 	return err;

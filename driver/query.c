@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "query.h"
 
+#include <linux/capability.h>
 #include <linux/ktime.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 #include <drm/drm_drv.h>
+#include <drm/drm_file.h>
 
 #include "device.h"
+#include "file.h"
+#include "gem.h"
 
 /* Any of the answers; each fits into one allocation on the stack. */
 union txda_answer {
@@ -21,12 +25,11 @@ union txda_answer {
 
 static void txda_query_topology(struct txda_device *tdev, struct drm_txda_topology_info *info)
 {
-	u32 word = txda_read(tdev, TXDA_REG_CARD_POSITION);
 	u32 i;
 
-	info->card = txda_read_pair(tdev, TXDA_REG_CARD_LO);
-	info->card_index = word & 0xffff;
-	info->card_chips = word >> 16;
+	info->card = tdev->card;
+	info->card_index = tdev->card_index;
+	info->card_chips = tdev->card_chips;
 	info->numa_node = dev_to_node(&tdev->pdev->dev);
 	info->n_ports = tdev->n_ports;
 	for (i = 0; i < tdev->n_ports; i++) {
@@ -41,6 +44,33 @@ static void txda_query_topology(struct txda_device *tdev, struct drm_txda_topolo
 	}
 }
 
+static void txda_query_memory(struct txda_device *tdev, struct drm_file *file,
+			      struct drm_txda_memory_info *info)
+{
+	struct drm_memory_stats device = {}, host = {};
+
+	txda_gem_stats(file, &device, &host);
+	info->device_bytes = tdev->dram_bytes;
+	info->device_used = atomic64_read(&tdev->vram.used);
+	info->device_mappable = tdev->dram_mappable;
+	info->host_used = atomic64_read(&tdev->host_used);
+	info->client_device_used = device.shared + device.private;
+	info->client_host_used = host.shared + host.private;
+}
+
+static void txda_query_queues(struct txda_device *tdev, struct drm_txda_queues_info *info)
+{
+	info->compute = tdev->compute_queues;
+	/* One of them is the kernel's own for good. */
+	info->copy = tdev->copy_queues - 1;
+	info->max_per_client = TXDA_MAX_CLIENT_QUEUES;
+	info->priorities = BIT(DRM_TXDA_PRIORITY_LOW) | BIT(DRM_TXDA_PRIORITY_NORMAL);
+	if (capable(CAP_SYS_NICE))
+		info->priorities |= BIT(DRM_TXDA_PRIORITY_HIGH);
+	info->default_timeout_ms = READ_ONCE(tdev->queues.timeout_ms);
+	info->max_timeout_ms = TXDA_MAX_TIMEOUT_MS;
+}
+
 static void txda_query_timestamp(struct txda_device *tdev, struct drm_txda_timestamp_info *info)
 {
 	info->host_before_ns = ktime_get_ns();
@@ -49,19 +79,18 @@ static void txda_query_timestamp(struct txda_device *tdev, struct drm_txda_times
 }
 
 /* Fills @answer and returns its size, or -EINVAL for an unknown type. */
-static int txda_query(struct txda_device *tdev, u32 type, union txda_answer *answer)
+static int txda_query(struct txda_device *tdev, struct drm_file *file, u32 type,
+		      union txda_answer *answer)
 {
 	switch (type) {
 	case DRM_TXDA_QUERY_DEVICE:
 		answer->device = tdev->info;
 		return sizeof(answer->device);
 	case DRM_TXDA_QUERY_MEMORY:
-		answer->memory.device_bytes = tdev->dram_bytes;
-		answer->memory.device_mappable = tdev->dram_mappable;
+		txda_query_memory(tdev, file, &answer->memory);
 		return sizeof(answer->memory);
 	case DRM_TXDA_QUERY_QUEUES:
-		answer->queues.compute = tdev->compute_queues;
-		answer->queues.copy = tdev->copy_queues;
+		txda_query_queues(tdev, &answer->queues);
 		return sizeof(answer->queues);
 	case DRM_TXDA_QUERY_FIRMWARE:
 		answer->firmware.state = txda_read(tdev, TXDA_REG_FW_STATE);
@@ -74,8 +103,8 @@ static int txda_query(struct txda_device *tdev, u32 type, union txda_answer *ans
 		txda_query_timestamp(tdev, &answer->timestamp);
 		return sizeof(answer->timestamp);
 	case DRM_TXDA_QUERY_RESET:
-		answer->reset.chip_resets =
-			txda_read(tdev, TXDA_REG_RESET_COUNT) - tdev->reset_base;
+		answer->reset.chip_resets = atomic64_read(&tdev->reset.chip_resets);
+		answer->reset.queue_resets = atomic64_read(&tdev->queues.resets);
 		return sizeof(answer->reset);
 	default:
 		return -EINVAL;
@@ -98,7 +127,7 @@ int txda_ioctl_dev_query(struct drm_device *drm, void *data, struct drm_file *fi
 	memset(&answer, 0, sizeof(answer));
 	if (!drm_dev_enter(drm, &idx))
 		return -ENODEV;
-	bytes = txda_query(tdev, args->type, &answer);
+	bytes = txda_query(tdev, file, args->type, &answer);
 	alive = txda_device_alive(tdev);
 	drm_dev_exit(idx);
 

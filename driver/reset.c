@@ -186,8 +186,11 @@ void txda_reset_wedge(struct txda_device *tdev, const char *reason)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
 	down_write(&tdev->reset.lock);
-	txda_reset_set_down(tdev, false);
 	txda_reset_set_wedged(tdev, reason);
+	if (tdev->reset.down) {
+		txda_vms_start(tdev);
+		txda_reset_set_down(tdev, false);
+	}
 	up_write(&tdev->reset.lock);
 	drm_dev_exit(idx);
 }
@@ -206,12 +209,14 @@ static int txda_reset_recover(struct txda_device *tdev, const char *reason)
 	int err;
 
 	trace_txda_reset(tdev->drm.dev, reason);
+	txda_vms_stop(tdev);
 	txda_coredump_take(tdev, reason, NULL);
 	err = txda_reset_take_down(tdev, -EIO);
 	if (!err)
 		err = txda_reset_bring_up(tdev);
 	if (!err)
 		txda_reset_told(tdev, reason);
+	txda_vms_start(tdev);
 	return err;
 }
 
@@ -274,6 +279,7 @@ void txda_reset_prepare(struct txda_device *tdev)
 		return;
 	down_write(&tdev->reset.lock);
 	txda_reset_set_down(tdev, true);
+	txda_vms_stop(tdev);
 	txda_reset_take_down(tdev, -EIO);
 	up_write(&tdev->reset.lock);
 	drm_dev_exit(idx);
@@ -301,6 +307,7 @@ int txda_reset_done(struct txda_device *tdev)
 		txda_reset_set_wedged(tdev, reason);
 	else
 		txda_reset_told(tdev, reason);
+	txda_vms_start(tdev);
 	txda_reset_set_down(tdev, false);
 	up_write(&tdev->reset.lock);
 	drm_dev_exit(idx);
@@ -381,9 +388,11 @@ static int txda_suspend(struct device *dev)
 	if (tdev->reset.wedged)
 		goto out;
 
+	txda_vms_stop(tdev);
 	err = txda_queues_suspend(tdev, TXDA_SUSPEND_TIMEOUT_MS);
 	if (err) {
 		drm_warn(&tdev->drm, "cannot suspend, queues are busy: %pe\n", ERR_PTR(err));
+		txda_vms_start(tdev);
 		goto out;
 	}
 	err = txda_vram_save(tdev);
@@ -391,6 +400,7 @@ static int txda_suspend(struct device *dev)
 		drm_warn(&tdev->drm, "cannot suspend, device memory cannot be saved: %pe\n",
 			 ERR_PTR(err));
 		txda_queues_resume(tdev);
+		txda_vms_start(tdev);
 		goto out;
 	}
 	txda_reset_set_down(tdev, true);
@@ -439,6 +449,7 @@ static int txda_resume(struct device *dev)
 		err = txda_resume_chip(tdev);
 		if (err)
 			txda_reset_set_wedged(tdev, "resume");
+		txda_vms_start(tdev);
 		txda_reset_set_down(tdev, false);
 	}
 	up_write(&tdev->reset.lock);

@@ -289,7 +289,7 @@ struct drm_txda_queues_info {
 	/** @compute: Hardware compute queues. */
 	__u32 compute;
 
-	/** @copy: Hardware copy queues. */
+	/** @copy: Hardware copy queues, without the one that the kernel keeps. */
 	__u32 copy;
 
 	/** @max_per_client: Queues that one file can have. */

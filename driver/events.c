@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "events.h"
+
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/pid.h>
+#include <linux/sched.h>
+#include <linux/sched/task.h>
+#include <linux/string.h>
+#include <drm/drm_file.h>
+#include <drm/drm_managed.h>
+#include <drm/drm_print.h>
+#include <net/genetlink.h>
+
+#include "device.h"
+
+#define TXDA_EVENTS_PER_SECOND	20
+#define TXDA_EVENT_KINDS	(TXDA_NL_EVENT_FIRMWARE + 1)
+
+/**
+ * struct txda_event_rate - How many events of a kind were told in this second.
+ */
+struct txda_event_rate {
+	/** @start_ns: Of the second. */
+	u64 start_ns;
+
+	/** @count: In it. */
+	u32 count;
+};
+
+/**
+ * struct txda_events - What was told of a chip.
+ */
+struct txda_events {
+	/** @lock: @rate, and what was seen last. */
+	spinlock_t lock;
+
+	/** @rate: By kind. */
+	struct txda_event_rate rate[TXDA_EVENT_KINDS];
+
+	/** @ecc_uncorrected: When it was told last. */
+	u32 ecc_uncorrected;
+
+	/** @port_state: Of each port when it was told last. */
+	u32 port_state[TXDA_MAX_PORTS];
+};
+
+/* All chips that are bound; under txda_devices_lock. */
+static LIST_HEAD(txda_devices);
+static DEFINE_MUTEX(txda_devices_lock);
+
+enum { TXDA_GROUP_EVENTS };
+
+static const struct genl_multicast_group txda_nl_groups[] = {
+	[TXDA_GROUP_EVENTS] = { .name = TXDA_MCGRP_EVENTS },
+};
+
+static int txda_nl_dump(struct sk_buff *skb, struct netlink_callback *cb);
+
+static const struct genl_small_ops txda_nl_ops[] = {
+	{
+		.cmd = TXDA_CMD_DEV_GET,
+		.validate = GENL_DONT_VALIDATE_DUMP,
+		.dumpit = txda_nl_dump,
+	},
+};
+
+static struct genl_family txda_nl_family __ro_after_init = {
+	.name = TXDA_FAMILY_NAME,
+	.version = TXDA_FAMILY_VERSION,
+	.module = THIS_MODULE,
+	.small_ops = txda_nl_ops,
+	.n_small_ops = ARRAY_SIZE(txda_nl_ops),
+	.resv_start_op = TXDA_CMD_MAX + 1,
+	.mcgrps = txda_nl_groups,
+	.n_mcgrps = ARRAY_SIZE(txda_nl_groups),
+};
+
+/* ---- Messages ------------------------------------------------------------------------------- */
+
+static int txda_nl_put_device(struct sk_buff *skb, struct txda_device *tdev)
+{
+	char serial[DRM_TXDA_SERIAL_BYTES + 1];
+
+	memcpy(serial, tdev->info.serial, DRM_TXDA_SERIAL_BYTES);
+	serial[DRM_TXDA_SERIAL_BYTES] = '\0';
+
+	if (nla_put_u32(skb, TXDA_A_DEV_MINOR, tdev->drm.accel->index) ||
+	    nla_put_string(skb, TXDA_A_DEV_PCI_NAME, pci_name(tdev->pdev)) ||
+	    nla_put_string(skb, TXDA_A_DEV_SERIAL, serial) ||
+	    nla_put_u64_64bit(skb, TXDA_A_DEV_CARD, tdev->card, TXDA_A_DEV_PAD) ||
+	    nla_put_u32(skb, TXDA_A_DEV_CARD_INDEX, tdev->card_index) ||
+	    nla_put_u64_64bit(skb, TXDA_A_DEV_FAULTS, atomic64_read(&tdev->queues.resets),
+			      TXDA_A_DEV_PAD) ||
+	    nla_put_u64_64bit(skb, TXDA_A_DEV_RESETS, atomic64_read(&tdev->reset.chip_resets),
+			      TXDA_A_DEV_PAD))
+		return -EMSGSIZE;
+	return 0;
+}
+
+static int txda_nl_dump_one(struct sk_buff *skb, struct netlink_callback *cb,
+			    struct txda_device *tdev)
+{
+	void *header;
+
+	header = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &txda_nl_family,
+			     NLM_F_MULTI, TXDA_CMD_DEV_GET);
+	if (!header)
+		return -EMSGSIZE;
+	if (txda_nl_put_device(skb, tdev)) {
+		genlmsg_cancel(skb, header);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(skb, header);
+	return 0;
+}
+
+static int txda_nl_dump(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	struct txda_device *tdev;
+	long at = 0;
+
+	mutex_lock(&txda_devices_lock);
+	list_for_each_entry(tdev, &txda_devices, link) {
+		if (at++ < cb->args[0])
+			continue;
+		/* The rest goes into the next message. */
+		if (txda_nl_dump_one(skb, cb, tdev))
+			break;
+		cb->args[0] = at;
+	}
+	mutex_unlock(&txda_devices_lock);
+	return skb->len;
+}
+
+/**
+ * struct txda_event - An event on its way out.
+ */
+struct txda_event {
+	/** @skb: The message, or NULL when nobody listens. */
+	struct sk_buff *skb;
+
+	/** @header: Of the message. */
+	void *header;
+
+	/** @failed: Something did not fit. */
+	bool failed;
+};
+
+/* False: one of this kind too many, so neither message nor log line. */
+static bool txda_event_due(struct txda_device *tdev, enum txda_nl_event kind)
+{
+	struct txda_events *events = tdev->events;
+	struct txda_event_rate *rate = &events->rate[kind];
+	u64 now = ktime_get_ns();
+	bool due;
+
+	spin_lock(&events->lock);
+	if (now - rate->start_ns >= NSEC_PER_SEC) {
+		rate->start_ns = now;
+		rate->count = 0;
+	}
+	due = rate->count < TXDA_EVENTS_PER_SECOND;
+	rate->count += due;
+	spin_unlock(&events->lock);
+	return due;
+}
+
+static void txda_event_begin(struct txda_device *tdev, enum txda_nl_event kind, u64 time_ns,
+			     struct txda_event *event)
+{
+	struct nlattr *nest;
+
+	*event = (struct txda_event){};
+	if (!genl_has_listeners(&txda_nl_family, &init_net, TXDA_GROUP_EVENTS))
+		return;
+	event->skb = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	if (!event->skb)
+		return;
+	event->header = genlmsg_put(event->skb, 0, 0, &txda_nl_family, 0, TXDA_CMD_EVENT_NTF);
+	if (!event->header) {
+		event->failed = true;
+		return;
+	}
+	nest = nla_nest_start(event->skb, TXDA_A_EVENT_DEV);
+	if (!nest || txda_nl_put_device(event->skb, tdev)) {
+		event->failed = true;
+		return;
+	}
+	nla_nest_end(event->skb, nest);
+	if (nla_put_u32(event->skb, TXDA_A_EVENT_KIND, kind) ||
+	    nla_put_u64_64bit(event->skb, TXDA_A_EVENT_TIME_NS, time_ns, TXDA_A_EVENT_PAD))
+		event->failed = true;
+}
+
+static void txda_event_u32(struct txda_event *event, int attr, u32 value)
+{
+	if (event->skb && !event->failed && nla_put_u32(event->skb, attr, value))
+		event->failed = true;
+}
+
+static void txda_event_u64(struct txda_event *event, int attr, u64 value)
+{
+	if (event->skb && !event->failed &&
+	    nla_put_u64_64bit(event->skb, attr, value, TXDA_A_EVENT_PAD))
+		event->failed = true;
+}
+
+static void txda_event_string(struct txda_event *event, int attr, const char *value)
+{
+	if (event->skb && !event->failed && nla_put_string(event->skb, attr, value))
+		event->failed = true;
+}
+
+static void txda_event_send(struct txda_event *event)
+{
+	if (!event->skb)
+		return;
+	if (event->failed) {
+		nlmsg_free(event->skb);
+		return;
+	}
+	genlmsg_end(event->skb, event->header);
+	/* A listener that is too slow learns of it by ENOBUFS. */
+	genlmsg_multicast(&txda_nl_family, event->skb, 0, TXDA_GROUP_EVENTS, GFP_KERNEL);
+}
+
+/* ---- Clients' queues, resets ---------------------------------------------------------------- */
+
+/**
+ * struct txda_event_process - A client in words.
+ */
+struct txda_event_process {
+	/** @pid: In the initial namespace, 0: none. */
+	pid_t pid;
+
+	/** @comm: Its name, or nothing when it has gone. */
+	char comm[TASK_COMM_LEN];
+};
+
+static void txda_event_process(pid_t pid, struct txda_event_process *process)
+{
+	struct task_struct *task;
+
+	*process = (struct txda_event_process){ .pid = pid };
+	rcu_read_lock();
+	task = pid_task(find_pid_ns(pid, &init_pid_ns), PIDTYPE_TGID);
+	if (task)
+		get_task_comm(process->comm, task);
+	rcu_read_unlock();
+}
+
+static void txda_event_client(struct txda_event *event, const struct txda_event_process *process,
+			      u32 queue_id)
+{
+	if (process->pid)
+		txda_event_u32(event, TXDA_A_EVENT_PID, process->pid);
+	if (process->comm[0])
+		txda_event_string(event, TXDA_A_EVENT_CLIENT, process->comm);
+	txda_event_u32(event, TXDA_A_EVENT_QUEUE_ID, queue_id);
+}
+
+void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fault, pid_t pid)
+{
+	struct txda_event_process process;
+	struct txda_event event;
+
+	if (!txda_event_due(tdev, TXDA_NL_EVENT_FAULT))
+		return;
+	txda_event_process(pid, &process);
+	drm_info(&tdev->drm, "queue %u of %s[%d] faulted: code %u, op %u, tensor %u, va %#llx\n",
+		 fault->queue_id, process.comm, pid, fault->code, fault->op, fault->tensor, fault->va);
+
+	txda_event_begin(tdev, TXDA_NL_EVENT_FAULT, fault->time_ns, &event);
+	txda_event_client(&event, &process, fault->queue_id);
+	txda_event_u32(&event, TXDA_A_EVENT_FAULT_CODE, fault->code);
+	txda_event_u32(&event, TXDA_A_EVENT_OP, fault->op);
+	txda_event_u32(&event, TXDA_A_EVENT_TENSOR, fault->tensor);
+	txda_event_u64(&event, TXDA_A_EVENT_VA, fault->va);
+	txda_event_u64(&event, TXDA_A_EVENT_DETAIL, fault->detail);
+	txda_event_send(&event);
+}
+
+void txda_events_reset(struct txda_device *tdev, u32 queue_id, pid_t pid, const char *reason)
+{
+	enum txda_nl_event kind = queue_id ? TXDA_NL_EVENT_FAULT : TXDA_NL_EVENT_RESET;
+	struct txda_event_process process;
+	struct txda_event event;
+
+	if (!txda_event_due(tdev, kind))
+		return;
+	txda_event_process(pid, &process);
+	if (queue_id)
+		drm_info(&tdev->drm, "queue %u of %s[%d] stopped: %s\n", queue_id, process.comm,
+			 pid, reason);
+	else
+		drm_notice(&tdev->drm, "the chip was reset: %s\n", reason);
+
+	txda_event_begin(tdev, kind, ktime_get_ns(), &event);
+	if (queue_id)
+		txda_event_client(&event, &process, queue_id);
+	txda_event_send(&event);
+}
+
+/* ---- Events of the chip --------------------------------------------------------------------- */
+
+static void txda_events_ecc(struct txda_device *tdev)
+{
+	u32 corrected = txda_read(tdev, TXDA_REG_ECC_CORRECTED);
+	u32 uncorrected = txda_read(tdev, TXDA_REG_ECC_UNCORRECTED);
+	struct txda_event event;
+	bool worse;
+
+	if (!txda_device_alive(tdev) || !txda_event_due(tdev, TXDA_NL_EVENT_ECC))
+		return;
+	spin_lock(&tdev->events->lock);
+	worse = uncorrected != tdev->events->ecc_uncorrected;
+	tdev->events->ecc_uncorrected = uncorrected;
+	spin_unlock(&tdev->events->lock);
+	if (worse)
+		drm_warn(&tdev->drm, "memory errors: %u corrected, %u uncorrected\n", corrected,
+			 uncorrected);
+
+	txda_event_begin(tdev, TXDA_NL_EVENT_ECC, ktime_get_ns(), &event);
+	txda_event_u32(&event, TXDA_A_EVENT_ECC_CORRECTED, corrected);
+	txda_event_u32(&event, TXDA_A_EVENT_ECC_UNCORRECTED, uncorrected);
+	txda_event_send(&event);
+}
+
+static void txda_events_thermal(struct txda_device *tdev)
+{
+	s32 temp = txda_read(tdev, TXDA_REG_TEMP_MC);
+	u32 throttle = txda_read(tdev, TXDA_REG_THROTTLE);
+	struct txda_event event;
+
+	if (!txda_device_alive(tdev) || !txda_event_due(tdev, TXDA_NL_EVENT_THERMAL))
+		return;
+	drm_info(&tdev->drm, "%d millidegrees, %s\n", temp,
+		 throttle ? "throttled" : "not throttled any more");
+
+	txda_event_begin(tdev, TXDA_NL_EVENT_THERMAL, ktime_get_ns(), &event);
+	/* A signed value of 32 bits has the same bytes. */
+	txda_event_u32(&event, TXDA_A_EVENT_TEMP_MC, temp);
+	txda_event_u32(&event, TXDA_A_EVENT_THROTTLE, throttle);
+	txda_event_send(&event);
+}
+
+static void txda_events_port(struct txda_device *tdev, u32 port)
+{
+	u32 state = txda_read(tdev, TXDA_REG_PORT(port) + TXDA_PORT_STATE);
+	struct txda_event event;
+	bool changed;
+
+	if (!txda_device_alive(tdev))
+		return;
+	spin_lock(&tdev->events->lock);
+	changed = state != tdev->events->port_state[port];
+	tdev->events->port_state[port] = state;
+	spin_unlock(&tdev->events->lock);
+	if (!changed || !txda_event_due(tdev, TXDA_NL_EVENT_LINK))
+		return;
+	drm_info(&tdev->drm, "C2C port %u is %s\n", port,
+		 state == TXDA_PORT_UP ? "up" : state == TXDA_PORT_TRAINING ? "training" : "down");
+
+	txda_event_begin(tdev, TXDA_NL_EVENT_LINK, ktime_get_ns(), &event);
+	txda_event_u32(&event, TXDA_A_EVENT_PORT, port);
+	txda_event_u32(&event, TXDA_A_EVENT_PORT_STATE, state);
+	txda_event_send(&event);
+}
+
+static void txda_events_firmware(struct txda_device *tdev)
+{
+	u32 state = txda_read(tdev, TXDA_REG_FW_STATE);
+	u32 version = txda_read(tdev, TXDA_REG_FW_VERSION);
+	struct txda_event event;
+
+	if (!txda_device_alive(tdev) || !txda_event_due(tdev, TXDA_NL_EVENT_FIRMWARE))
+		return;
+	txda_event_begin(tdev, TXDA_NL_EVENT_FIRMWARE, ktime_get_ns(), &event);
+	txda_event_u32(&event, TXDA_A_EVENT_FW_STATE, state);
+	txda_event_u32(&event, TXDA_A_EVENT_FW_VERSION, version);
+	txda_event_send(&event);
+}
+
+void txda_events_irq(struct txda_device *tdev, u32 events)
+{
+	u32 port;
+
+	if (events & TXDA_IRQ_ECC)
+		txda_events_ecc(tdev);
+	if (events & TXDA_IRQ_THERMAL)
+		txda_events_thermal(tdev);
+	if (events & TXDA_IRQ_FIRMWARE)
+		txda_events_firmware(tdev);
+	for (port = 0; (events & TXDA_IRQ_LINK) && port < tdev->n_ports; port++)
+		txda_events_port(tdev, port);
+}
+
+/* ---- Coming and going ----------------------------------------------------------------------- */
+
+static void txda_events_presence(struct txda_device *tdev, enum txda_nl_event kind)
+{
+	struct txda_event event;
+
+	txda_event_begin(tdev, kind, ktime_get_ns(), &event);
+	txda_event_send(&event);
+}
+
+void txda_events_add(struct txda_device *tdev)
+{
+	mutex_lock(&txda_devices_lock);
+	list_add_tail(&tdev->link, &txda_devices);
+	mutex_unlock(&txda_devices_lock);
+	txda_events_presence(tdev, TXDA_NL_EVENT_ADD);
+}
+
+void txda_events_remove(struct txda_device *tdev)
+{
+	mutex_lock(&txda_devices_lock);
+	list_del(&tdev->link);
+	mutex_unlock(&txda_devices_lock);
+	txda_events_presence(tdev, TXDA_NL_EVENT_REMOVE);
+}
+
+int txda_events_init(struct txda_device *tdev)
+{
+	u32 port;
+
+	tdev->events = drmm_kzalloc(&tdev->drm, sizeof(*tdev->events), GFP_KERNEL);
+	if (!tdev->events)
+		return -ENOMEM;
+	spin_lock_init(&tdev->events->lock);
+	for (port = 0; port < tdev->n_ports; port++)
+		tdev->events->port_state[port] =
+			txda_read(tdev, TXDA_REG_PORT(port) + TXDA_PORT_STATE);
+	return 0;
+}
+
+int txda_events_register(void)
+{
+	return genl_register_family(&txda_nl_family);
+}
+
+void txda_events_unregister(void)
+{
+	genl_unregister_family(&txda_nl_family);
+}

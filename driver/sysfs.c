@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "sysfs.h"
+
+#include <linux/device.h>
+#include <linux/kstrtox.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/sysfs.h>
+#include <drm/drm_drv.h>
+#include <drm/drm_managed.h>
+
+#include "device.h"
+
+/* Reads a register of a chip that is there. */
+static int txda_sysfs_get(struct device *dev, u32 reg, u32 *ret_value)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+	bool alive;
+	u32 value;
+	int idx;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return -ENODEV;
+	value = txda_read(tdev, reg);
+	alive = txda_device_alive(tdev);
+	drm_dev_exit(idx);
+	if (!alive)
+		return -ENODEV;
+	*ret_value = value;
+	return 0;
+}
+
+static ssize_t txda_sysfs_show_reg(struct device *dev, u32 reg, const char *format, char *buf)
+{
+	u32 value;
+	int err;
+
+	err = txda_sysfs_get(dev, reg, &value);
+	return err ?: sysfs_emit(buf, format, value);
+}
+
+/* ---- What never changes --------------------------------------------------------------------- */
+
+static ssize_t serial_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%.*s\n", DRM_TXDA_SERIAL_BYTES, tdev->info.serial);
+}
+static DEVICE_ATTR_RO(serial);
+
+static ssize_t chip_name_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%.*s\n", DRM_TXDA_NAME_BYTES, tdev->info.name);
+}
+static DEVICE_ATTR_RO(chip_name);
+
+static ssize_t card_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%016llx\n", tdev->card);
+}
+static DEVICE_ATTR_RO(card);
+
+static ssize_t card_index_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%u\n", tdev->card_index);
+}
+static DEVICE_ATTR_RO(card_index);
+
+static ssize_t card_chips_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%u\n", tdev->card_chips);
+}
+static DEVICE_ATTR_RO(card_chips);
+
+static ssize_t npu_memory_total_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%llu\n", tdev->dram_bytes);
+}
+static DEVICE_ATTR_RO(npu_memory_total);
+
+/* ---- What the driver counts ----------------------------------------------------------------- */
+
+static ssize_t npu_memory_utilization_show(struct device *dev, struct device_attribute *attr,
+					   char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%lld\n", atomic64_read(&tdev->vram.used));
+}
+static DEVICE_ATTR_RO(npu_memory_utilization);
+
+static ssize_t reset_count_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%lld\n", atomic64_read(&tdev->reset.chip_resets));
+}
+static DEVICE_ATTR_RO(reset_count);
+
+static ssize_t state_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+	const char *state = "up";
+
+	if (READ_ONCE(tdev->reset.down))
+		state = "down";
+	else if (READ_ONCE(tdev->reset.wedged))
+		state = "wedged";
+	return sysfs_emit(buf, "%s\n", state);
+}
+static DEVICE_ATTR_RO(state);
+
+static ssize_t job_timeout_ms_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%u\n", READ_ONCE(tdev->queues.timeout_ms));
+}
+
+static ssize_t job_timeout_ms_store(struct device *dev, struct device_attribute *attr,
+				    const char *buf, size_t count)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+	u32 value;
+	int err;
+
+	err = kstrtou32(buf, 0, &value);
+	if (err)
+		return err;
+	if (!value || value > TXDA_MAX_TIMEOUT_MS)
+		return -EINVAL;
+	WRITE_ONCE(tdev->queues.timeout_ms, value);
+	return count;
+}
+static DEVICE_ATTR_RW(job_timeout_ms);
+
+/* ---- What the chip says --------------------------------------------------------------------- */
+
+static ssize_t fw_version_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	u32 version;
+	int err;
+
+	err = txda_sysfs_get(dev, TXDA_REG_FW_VERSION, &version);
+	return err ?: sysfs_emit(buf, "%u.%u.%u\n", version >> 16, (version >> 8) & 0xff,
+				 version & 0xff);
+}
+static DEVICE_ATTR_RO(fw_version);
+
+static ssize_t ecc_corrected_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return txda_sysfs_show_reg(dev, TXDA_REG_ECC_CORRECTED, "%u\n", buf);
+}
+static DEVICE_ATTR_RO(ecc_corrected);
+
+static ssize_t ecc_uncorrected_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return txda_sysfs_show_reg(dev, TXDA_REG_ECC_UNCORRECTED, "%u\n", buf);
+}
+static DEVICE_ATTR_RO(ecc_uncorrected);
+
+static ssize_t throttle_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	static const char *const names[] = {
+		[0] = "none",
+		[TXDA_THROTTLE_POWER] = "power",
+		[TXDA_THROTTLE_THERMAL] = "thermal",
+		[TXDA_THROTTLE_POWER | TXDA_THROTTLE_THERMAL] = "power thermal",
+	};
+	u32 mask;
+	int err;
+
+	err = txda_sysfs_get(dev, TXDA_REG_THROTTLE, &mask);
+	if (err)
+		return err;
+	return sysfs_emit(buf, "%s\n", names[mask & (ARRAY_SIZE(names) - 1)]);
+}
+static DEVICE_ATTR_RO(throttle);
+
+/* Readers that come in quick succession, or side by side, see the same value. */
+#define TXDA_BUSY_WINDOW_NS	(250 * NSEC_PER_MSEC)
+
+static void txda_busy_look(struct txda_busy *busy, u64 busy_ns, u64 now)
+{
+	u64 since = now - busy->time_ns, worked;
+
+	lockdep_assert_held(&busy->lock);
+	if (since < TXDA_BUSY_WINDOW_NS)
+		return;
+	/* A reset begins from 0. */
+	worked = busy_ns >= busy->busy_ns ? busy_ns - busy->busy_ns : busy_ns;
+	busy->percent = min_t(u64, div64_u64(worked * 100, since), 100);
+	busy->busy_ns = busy_ns;
+	busy->time_ns = now;
+}
+
+static ssize_t npu_busy_percent_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+	struct txda_busy *busy = &tdev->busy;
+	u64 busy_ns;
+	u32 percent;
+	bool alive;
+	int idx;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return -ENODEV;
+	mutex_lock(&busy->lock);
+	busy_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
+	alive = txda_device_alive(tdev);
+	if (alive)
+		txda_busy_look(busy, busy_ns, ktime_get_ns());
+	percent = busy->percent;
+	mutex_unlock(&busy->lock);
+	drm_dev_exit(idx);
+
+	return alive ? sysfs_emit(buf, "%u\n", percent) : -ENODEV;
+}
+static DEVICE_ATTR_RO(npu_busy_percent);
+
+/* ---- Links ---------------------------------------------------------------------------------- */
+
+/**
+ * struct txda_port_attr - An attribute of one C2C port.
+ */
+struct txda_port_attr {
+	/** @attr: Base. */
+	struct device_attribute attr;
+
+	/** @port: Its number. */
+	u32 port;
+};
+
+static u32 txda_port_reg(struct device_attribute *attr)
+{
+	return TXDA_REG_PORT(container_of(attr, struct txda_port_attr, attr)->port);
+}
+
+static ssize_t state_port_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	static const char *const names[] = {
+		[TXDA_PORT_DOWN] = "down",
+		[TXDA_PORT_TRAINING] = "training",
+		[TXDA_PORT_UP] = "up",
+	};
+	u32 state;
+	int err;
+
+	err = txda_sysfs_get(dev, txda_port_reg(attr) + TXDA_PORT_STATE, &state);
+	if (err)
+		return err;
+	return sysfs_emit(buf, "%s\n", state < ARRAY_SIZE(names) ? names[state] : "unknown");
+}
+
+static ssize_t speed_port_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return txda_sysfs_show_reg(dev, txda_port_reg(attr) + TXDA_PORT_SPEED_MBPS, "%u\n", buf);
+}
+
+static ssize_t errors_port_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return txda_sysfs_show_reg(dev, txda_port_reg(attr) + TXDA_PORT_ERRORS, "%u\n", buf);
+}
+
+static ssize_t peer_port_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+	u32 reg = txda_port_reg(attr), index, port;
+	bool alive;
+	u64 card;
+	int idx;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return -ENODEV;
+	card = txda_read_pair(tdev, reg + TXDA_PORT_PEER_CARD_LO);
+	index = txda_read(tdev, reg + TXDA_PORT_PEER_INDEX);
+	port = txda_read(tdev, reg + TXDA_PORT_PEER_PORT);
+	alive = txda_device_alive(tdev);
+	drm_dev_exit(idx);
+	if (!alive)
+		return -ENODEV;
+	return sysfs_emit(buf, "%016llx:%u:%u\n", card, index, port);
+}
+
+#define TXDA_PORT_ATTR(p, n)								\
+	static struct txda_port_attr txda_port##p##_##n = {				\
+		.attr = __ATTR(port##p##_##n, 0444, n##_port_show, NULL),		\
+		.port = p,								\
+	}
+#define TXDA_PORT_ATTRS(p)								\
+	TXDA_PORT_ATTR(p, state);							\
+	TXDA_PORT_ATTR(p, speed);							\
+	TXDA_PORT_ATTR(p, errors);							\
+	TXDA_PORT_ATTR(p, peer)
+#define TXDA_PORT_LIST(p)								\
+	&txda_port##p##_state.attr.attr, &txda_port##p##_speed.attr.attr,		\
+	&txda_port##p##_errors.attr.attr, &txda_port##p##_peer.attr.attr
+
+TXDA_PORT_ATTRS(0);
+TXDA_PORT_ATTRS(1);
+TXDA_PORT_ATTRS(2);
+TXDA_PORT_ATTRS(3);
+TXDA_PORT_ATTRS(4);
+TXDA_PORT_ATTRS(5);
+TXDA_PORT_ATTRS(6);
+TXDA_PORT_ATTRS(7);
+
+static struct attribute *txda_port_attrs[] = {
+	TXDA_PORT_LIST(0), TXDA_PORT_LIST(1), TXDA_PORT_LIST(2), TXDA_PORT_LIST(3),
+	TXDA_PORT_LIST(4), TXDA_PORT_LIST(5), TXDA_PORT_LIST(6), TXDA_PORT_LIST(7),
+	NULL
+};
+
+static umode_t txda_port_is_visible(struct kobject *kobj, struct attribute *attr, int n)
+{
+	struct txda_device *tdev = dev_get_drvdata(kobj_to_dev(kobj));
+	struct txda_port_attr *port = container_of(attr, struct txda_port_attr, attr.attr);
+
+	return port->port < tdev->n_ports ? attr->mode : 0;
+}
+
+static const struct attribute_group txda_port_group = {
+	.name = "c2c",
+	.attrs = txda_port_attrs,
+	.is_visible = txda_port_is_visible,
+};
+
+static struct attribute *txda_sysfs_attrs[] = {
+	&dev_attr_serial.attr,
+	&dev_attr_chip_name.attr,
+	&dev_attr_card.attr,
+	&dev_attr_card_index.attr,
+	&dev_attr_card_chips.attr,
+	&dev_attr_fw_version.attr,
+	&dev_attr_state.attr,
+	&dev_attr_reset_count.attr,
+	&dev_attr_ecc_corrected.attr,
+	&dev_attr_ecc_uncorrected.attr,
+	&dev_attr_throttle.attr,
+	&dev_attr_job_timeout_ms.attr,
+	&dev_attr_npu_busy_percent.attr,
+	&dev_attr_npu_memory_utilization.attr,
+	&dev_attr_npu_memory_total.attr,
+	NULL
+};
+
+static const struct attribute_group txda_sysfs_group = {
+	.attrs = txda_sysfs_attrs,
+};
+
+const struct attribute_group *txda_sysfs_groups[] = {
+	&txda_sysfs_group,
+	&txda_port_group,
+	NULL
+};
+
+int txda_sysfs_init(struct txda_device *tdev)
+{
+	tdev->busy.busy_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
+	tdev->busy.time_ns = ktime_get_ns();
+	return drmm_mutex_init(&tdev->drm, &tdev->busy.lock);
+}
