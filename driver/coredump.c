@@ -206,8 +206,8 @@ void txda_coredump_take(struct txda_device *tdev, const char *reason, struct txd
 }
 
 /*
- * devcoredump makes a device in sysfs, which allocates as it likes, so not where the dump was taken.
- * It keeps one a device until somebody has read it, and drops what comes before that.
+ * devcoredump makes a device in sysfs, which allocates as it likes, so not where the dump was
+ * taken. It keeps one a device until somebody has read it, and drops what comes before that.
  */
 static void txda_coredump_publish(struct work_struct *work)
 {

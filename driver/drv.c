@@ -111,6 +111,7 @@ static const struct drm_ioctl_desc txda_ioctls[] = {
 	TXDA_IOCTL(QUEUE_GET_STATE, queue_get_state),
 	TXDA_IOCTL(QUEUE_SUBMIT, queue_submit),
 };
+
 static_assert(ARRAY_SIZE(txda_ioctls) == DRM_TXDA_NUM_IOCTLS);
 
 const struct drm_driver txda_drm_driver = {
@@ -142,8 +143,7 @@ static const struct kernel_param_ops txda_param_timeout_ops = {
 };
 
 module_param_cb(job_timeout_ms, &txda_param_timeout_ops, &txda_job_timeout_ms, 0444);
-MODULE_PARM_DESC(job_timeout_ms,
-		 "A job without progress for so long is hung, if its queue names no limit (ms, default 10000)");
+MODULE_PARM_DESC(job_timeout_ms, "Limit of jobs without progress, where a queue names none, in ms");
 
 static int __init txda_init(void)
 {

@@ -270,7 +270,8 @@ void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fa
 		return;
 	txda_event_process(pid, &process);
 	drm_info(&tdev->drm, "queue %u of %s[%d] faulted: code %u, op %u, tensor %u, va %#llx\n",
-		 fault->queue_id, process.comm, pid, fault->code, fault->op, fault->tensor, fault->va);
+		 fault->queue_id, process.comm, pid, fault->code, fault->op, fault->tensor,
+		 fault->va);
 
 	txda_event_begin(tdev, TXDA_NL_EVENT_FAULT, fault->time_ns, &event);
 	txda_event_client(&event, &process, fault->queue_id);

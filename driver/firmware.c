@@ -13,10 +13,12 @@
 #include "device.h"
 #include "txda_firmware.h"
 
-#define TXDA_FW_TIMEOUT_US	(10 * USEC_PER_SEC)
-#define TXDA_FW_POLL_US		1000
+#define TXDA_FW_TIMEOUT_US (10 * USEC_PER_SEC)
+#define TXDA_FW_POLL_US	   1000
 
-#define TXDA_VERSION_ARGS(v)	(v) >> 16, ((v) >> 8) & 0xff, (v) & 0xff
+#define TXDA_FW_MAJOR(h) ((h)->version >> 16)
+#define TXDA_FW_MINOR(h) (((h)->version >> 8) & 0xff)
+#define TXDA_FW_PATCH(h) ((h)->version & 0xff)
 
 MODULE_FIRMWARE(TXDA_FIRMWARE_NAME);
 
@@ -50,8 +52,8 @@ static int txda_fw_check_versions(struct txda_device *tdev, const struct txda_fi
 		drm_err(&tdev->drm,
 			"firmware %s has header version %u, this driver reads %u: %s is too old\n",
 			TXDA_FIRMWARE_NAME, h->header_version, TXDA_FIRMWARE_HEADER_VERSION,
-			h->header_version > TXDA_FIRMWARE_HEADER_VERSION ? "the driver" :
-									     "the firmware");
+			h->header_version > TXDA_FIRMWARE_HEADER_VERSION ? "the driver"
+									 : "the firmware");
 		return -EPROTO;
 	}
 	if (h->chip_family != tdev->info.family) {
@@ -62,15 +64,16 @@ static int txda_fw_check_versions(struct txda_device *tdev, const struct txda_fi
 	if (h->regs_version >> 16 != regs >> 16 || (h->regs_version & 0xffff) > (regs & 0xffff)) {
 		drm_err(&tdev->drm,
 			"firmware %s %u.%u.%u needs register map %u.%u, the chip has %u.%u\n",
-			TXDA_FIRMWARE_NAME, TXDA_VERSION_ARGS(h->version), h->regs_version >> 16,
-			h->regs_version & 0xffff, regs >> 16, regs & 0xffff);
+			TXDA_FIRMWARE_NAME, TXDA_FW_MAJOR(h), TXDA_FW_MINOR(h), TXDA_FW_PATCH(h),
+			h->regs_version >> 16, h->regs_version & 0xffff, regs >> 16, regs & 0xffff);
 		return -EPROTO;
 	}
 	if (h->driver_version > driver) {
 		drm_err(&tdev->drm,
-			"firmware %s %u.%u.%u needs driver interface %u.%u, this driver has %u.%u\n",
-			TXDA_FIRMWARE_NAME, TXDA_VERSION_ARGS(h->version), h->driver_version >> 16,
-			h->driver_version & 0xffff, driver >> 16, driver & 0xffff);
+			"firmware %s %u.%u.%u needs driver interface %u.%u, this one has %u.%u\n",
+			TXDA_FIRMWARE_NAME, TXDA_FW_MAJOR(h), TXDA_FW_MINOR(h), TXDA_FW_PATCH(h),
+			h->driver_version >> 16, h->driver_version & 0xffff, driver >> 16,
+			driver & 0xffff);
 		return -EPROTO;
 	}
 	return 0;
@@ -160,8 +163,8 @@ int txda_fw_load(struct txda_device *tdev)
 	h = (const struct txda_firmware *)fw->data;
 	txda_fw_carve_out(tdev, h);
 	tdev->fw = fw;
-	drm_dbg(&tdev->drm, "firmware %u.%u.%u (%.32s), %llu MiB of DRAM\n",
-		TXDA_VERSION_ARGS(h->version), h->build, tdev->dram_reserved >> 20);
+	drm_dbg(&tdev->drm, "firmware %u.%u.%u (%.32s), %llu MiB of DRAM\n", TXDA_FW_MAJOR(h),
+		TXDA_FW_MINOR(h), TXDA_FW_PATCH(h), h->build, tdev->dram_reserved >> 20);
 	return 0;
 }
 
@@ -183,9 +186,9 @@ static int txda_fw_start(struct txda_device *tdev)
 	txda_write(tdev, TXDA_REG_FW_IMAGE_BYTES, fw->size);
 	txda_write(tdev, TXDA_REG_FW_CTRL, TXDA_FW_BOOT);
 
-	err = read_poll_timeout(txda_read, state, state != TXDA_FW_RESET && state != TXDA_FW_BOOTING,
-				TXDA_FW_POLL_US, TXDA_FW_TIMEOUT_US, false, tdev,
-				TXDA_REG_FW_STATE);
+	err = read_poll_timeout(txda_read, state,
+				state != TXDA_FW_RESET && state != TXDA_FW_BOOTING, TXDA_FW_POLL_US,
+				TXDA_FW_TIMEOUT_US, false, tdev, TXDA_REG_FW_STATE);
 	if (!txda_device_alive(tdev))
 		return -ENODEV;
 	if (err || state != TXDA_FW_READY) {
@@ -205,7 +208,8 @@ int txda_fw_boot(struct txda_device *tdev)
 	if (state == TXDA_FW_READY)
 		return 0;
 	if (!tdev->fw) {
-		drm_err(&tdev->drm, "the chip needs no firmware by its capabilities, but is in state %u\n",
+		drm_err(&tdev->drm,
+			"the chip needs no firmware by its capabilities, but is in state %u\n",
 			state);
 		return -EIO;
 	}

@@ -41,7 +41,7 @@ static int txda_pci_setup(struct txda_device *tdev)
 	return 0;
 }
 
-/* The chip as it was found may be at work for somebody who is gone: it stops before it gets memory. */
+/* The chip may be at work for somebody who is gone: it stops before it gets memory. */
 static int txda_pci_boot(struct txda_device *tdev)
 {
 	int err;

@@ -157,8 +157,9 @@ static int txda_reset_bring_up(struct txda_device *tdev)
 /* The strings that drm_dev_wedged_event() would use; that function knows no accel minors. */
 static void txda_reset_uevent(struct txda_device *tdev, char *wedged)
 {
-	char *env[] = { wedged, NULL };
+	char *env[2] = {};
 
+	env[0] = wedged;
 	kobject_uevent_env(&tdev->drm.accel->kdev->kobj, KOBJ_CHANGE, env);
 }
 
@@ -254,7 +255,8 @@ static void txda_reset_work(struct work_struct *work)
 	 * reset it, so there is no waiting for them.
 	 */
 	if (err && err != -ENODEV) {
-		drm_warn(&tdev->drm, "the chip does not come back from a reset (%pe), trying the function\n",
+		drm_warn(&tdev->drm,
+			 "the chip does not come back from a reset (%pe), trying the function\n",
 			 ERR_PTR(err));
 		err = pci_try_reset_function(tdev->pdev);
 	}
@@ -477,7 +479,7 @@ int txda_reset_init(struct txda_device *tdev)
 	init_waitqueue_head(&reset->up);
 	INIT_DELAYED_WORK(&reset->work, txda_reset_work);
 	atomic64_set(&reset->chip_resets, 0);
-	/* Open files can call for a reset after removal; the work is disabled then, but is there. */
+	/* Open files can call for a reset after removal, when the work is disabled. */
 	reset->wq = alloc_ordered_workqueue("txda-reset", WQ_MEM_RECLAIM);
 	if (!reset->wq)
 		return -ENOMEM;

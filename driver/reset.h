@@ -48,7 +48,7 @@ struct txda_reset {
 	 */
 	bool down;
 
-	/** @wedged: Recovery failed: the chip serves nobody until it is reset by an administrator. */
+	/** @wedged: Recovery failed: the chip serves nobody until an administrator resets it. */
 	bool wedged;
 
 	/** @up: Woken when @down ends. */
@@ -62,13 +62,13 @@ void txda_reset_set_up(struct txda_device *tdev);
 void txda_reset_fini(struct txda_device *tdev);
 
 /*
- * Around whatever an ioctl changes on the chip: drm_dev_enter() and @lock for reading, with the chip
- * up. Waits while a function reset has it down. -ENODEV: gone; -EIO: recovery failed;
+ * Around whatever an ioctl changes on the chip: drm_dev_enter() and @lock for reading, with the
+ * chip up. Waits while a function reset has it down. -ENODEV: gone; -EIO: recovery failed;
  * -ERESTARTSYS. Not for what fences wait for: run_job, timedout_job and interrupts take
  * drm_dev_enter() alone and stand registers that read all ones.
  */
 int txda_device_enter(struct txda_device *tdev, int *ret_idx);
-/* For teardown, which no signal stops. False: gone or down for good, so free and touch no register. */
+/* For teardown, which no signal stops. False: gone or down for good; touch no register. */
 bool txda_device_enter_teardown(struct txda_device *tdev, int *ret_idx);
 void txda_device_exit(struct txda_device *tdev, int idx);
 
@@ -76,8 +76,8 @@ void txda_device_exit(struct txda_device *tdev, int idx);
 void txda_reset_schedule(struct txda_device *tdev, const char *reason);
 
 /*
- * Resets the chip by its register: all queues stop, nothing of it touches memory any more. For probe
- * and remove, and the first step of a recovery. -EIO: it does not come back.
+ * Resets the chip by its register: all queues stop, nothing of it touches memory any more. For
+ * probe and remove, and the first step of a recovery. -EIO: it does not come back.
  */
 int txda_chip_reset(struct txda_device *tdev);
 

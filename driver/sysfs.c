@@ -293,32 +293,34 @@ static ssize_t peer_port_show(struct device *dev, struct device_attribute *attr,
 	return sysfs_emit(buf, "%016llx:%u:%u\n", card, index, port);
 }
 
-#define TXDA_PORT_ATTR(p, n)								\
-	static struct txda_port_attr txda_port##p##_##n = {				\
+#define TXDA_PORT(p, n)									\
+	{										\
 		.attr = __ATTR(port##p##_##n, 0444, n##_port_show, NULL),		\
 		.port = p,								\
 	}
-#define TXDA_PORT_ATTRS(p)								\
-	TXDA_PORT_ATTR(p, state);							\
-	TXDA_PORT_ATTR(p, speed);							\
-	TXDA_PORT_ATTR(p, errors);							\
-	TXDA_PORT_ATTR(p, peer)
-#define TXDA_PORT_LIST(p)								\
-	&txda_port##p##_state.attr.attr, &txda_port##p##_speed.attr.attr,		\
-	&txda_port##p##_errors.attr.attr, &txda_port##p##_peer.attr.attr
 
-TXDA_PORT_ATTRS(0);
-TXDA_PORT_ATTRS(1);
-TXDA_PORT_ATTRS(2);
-TXDA_PORT_ATTRS(3);
-TXDA_PORT_ATTRS(4);
-TXDA_PORT_ATTRS(5);
-TXDA_PORT_ATTRS(6);
-TXDA_PORT_ATTRS(7);
+static struct txda_port_attr txda_ports[] = {
+	TXDA_PORT(0, state), TXDA_PORT(0, speed), TXDA_PORT(0, errors), TXDA_PORT(0, peer),
+	TXDA_PORT(1, state), TXDA_PORT(1, speed), TXDA_PORT(1, errors), TXDA_PORT(1, peer),
+	TXDA_PORT(2, state), TXDA_PORT(2, speed), TXDA_PORT(2, errors), TXDA_PORT(2, peer),
+	TXDA_PORT(3, state), TXDA_PORT(3, speed), TXDA_PORT(3, errors), TXDA_PORT(3, peer),
+	TXDA_PORT(4, state), TXDA_PORT(4, speed), TXDA_PORT(4, errors), TXDA_PORT(4, peer),
+	TXDA_PORT(5, state), TXDA_PORT(5, speed), TXDA_PORT(5, errors), TXDA_PORT(5, peer),
+	TXDA_PORT(6, state), TXDA_PORT(6, speed), TXDA_PORT(6, errors), TXDA_PORT(6, peer),
+	TXDA_PORT(7, state), TXDA_PORT(7, speed), TXDA_PORT(7, errors), TXDA_PORT(7, peer),
+};
+
+#define TXDA_PORT_PTR(i) (&txda_ports[i].attr.attr)
 
 static struct attribute *txda_port_attrs[] = {
-	TXDA_PORT_LIST(0), TXDA_PORT_LIST(1), TXDA_PORT_LIST(2), TXDA_PORT_LIST(3),
-	TXDA_PORT_LIST(4), TXDA_PORT_LIST(5), TXDA_PORT_LIST(6), TXDA_PORT_LIST(7),
+	TXDA_PORT_PTR(0), TXDA_PORT_PTR(1), TXDA_PORT_PTR(2), TXDA_PORT_PTR(3),
+	TXDA_PORT_PTR(4), TXDA_PORT_PTR(5), TXDA_PORT_PTR(6), TXDA_PORT_PTR(7),
+	TXDA_PORT_PTR(8), TXDA_PORT_PTR(9), TXDA_PORT_PTR(10), TXDA_PORT_PTR(11),
+	TXDA_PORT_PTR(12), TXDA_PORT_PTR(13), TXDA_PORT_PTR(14), TXDA_PORT_PTR(15),
+	TXDA_PORT_PTR(16), TXDA_PORT_PTR(17), TXDA_PORT_PTR(18), TXDA_PORT_PTR(19),
+	TXDA_PORT_PTR(20), TXDA_PORT_PTR(21), TXDA_PORT_PTR(22), TXDA_PORT_PTR(23),
+	TXDA_PORT_PTR(24), TXDA_PORT_PTR(25), TXDA_PORT_PTR(26), TXDA_PORT_PTR(27),
+	TXDA_PORT_PTR(28), TXDA_PORT_PTR(29), TXDA_PORT_PTR(30), TXDA_PORT_PTR(31),
 	NULL
 };
 

@@ -15,131 +15,110 @@
 
 /* @queue_id: the client's. @hwq: number of the hardware queue. */
 DECLARE_EVENT_CLASS(txda_job,
-	TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno, u32 stream_bytes),
-	TP_ARGS(dev, queue_id, hwq, seqno, stream_bytes),
-	TP_STRUCT__entry(
-		__string(dev, dev_name(dev))
-		__field(u32, queue_id)
-		__field(u32, hwq)
-		__field(u64, seqno)
-		__field(u32, stream_bytes)
-	),
-	TP_fast_assign(
-		__assign_str(dev);
-		__entry->queue_id = queue_id;
-		__entry->hwq = hwq;
-		__entry->seqno = seqno;
-		__entry->stream_bytes = stream_bytes;
-	),
-	TP_printk("%s queue=%u hwq=%u seqno=%llu bytes=%u", __get_str(dev), __entry->queue_id,
-		  __entry->hwq, __entry->seqno, __entry->stream_bytes)
+		    TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno,
+			     u32 stream_bytes),
+		    TP_ARGS(dev, queue_id, hwq, seqno, stream_bytes),
+		    TP_STRUCT__entry(__string(dev, dev_name(dev))
+				     __field(u32, queue_id)
+				     __field(u32, hwq)
+				     __field(u64, seqno)
+				     __field(u32, stream_bytes)),
+		    TP_fast_assign(__assign_str(dev);
+				   __entry->queue_id = queue_id;
+				   __entry->hwq = hwq;
+				   __entry->seqno = seqno;
+				   __entry->stream_bytes = stream_bytes;),
+		    TP_printk("%s queue=%u hwq=%u seqno=%llu bytes=%u", __get_str(dev),
+			      __entry->queue_id, __entry->hwq, __entry->seqno,
+			      __entry->stream_bytes)
 );
 
 /* A client's submission took the job. */
 DEFINE_EVENT(txda_job, txda_job_queue,
-	TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno, u32 stream_bytes),
-	TP_ARGS(dev, queue_id, hwq, seqno, stream_bytes));
+	     TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno, u32 stream_bytes),
+	     TP_ARGS(dev, queue_id, hwq, seqno, stream_bytes));
 
 /* The job went onto the ring. */
 DEFINE_EVENT(txda_job, txda_job_run,
-	TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno, u32 stream_bytes),
-	TP_ARGS(dev, queue_id, hwq, seqno, stream_bytes));
+	     TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno, u32 stream_bytes),
+	     TP_ARGS(dev, queue_id, hwq, seqno, stream_bytes));
 
 TRACE_EVENT(txda_job_done,
-	TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno, int error),
-	TP_ARGS(dev, queue_id, hwq, seqno, error),
-	TP_STRUCT__entry(
-		__string(dev, dev_name(dev))
-		__field(u32, queue_id)
-		__field(u32, hwq)
-		__field(u64, seqno)
-		__field(int, error)
-	),
-	TP_fast_assign(
-		__assign_str(dev);
-		__entry->queue_id = queue_id;
-		__entry->hwq = hwq;
-		__entry->seqno = seqno;
-		__entry->error = error;
-	),
-	TP_printk("%s queue=%u hwq=%u seqno=%llu error=%d", __get_str(dev), __entry->queue_id,
-		  __entry->hwq, __entry->seqno, __entry->error)
+	    TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno, int error),
+	    TP_ARGS(dev, queue_id, hwq, seqno, error),
+	    TP_STRUCT__entry(__string(dev, dev_name(dev))
+			     __field(u32, queue_id)
+			     __field(u32, hwq)
+			     __field(u64, seqno)
+			     __field(int, error)),
+	    TP_fast_assign(__assign_str(dev);
+			   __entry->queue_id = queue_id;
+			   __entry->hwq = hwq;
+			   __entry->seqno = seqno;
+			   __entry->error = error;),
+	    TP_printk("%s queue=%u hwq=%u seqno=%llu error=%d", __get_str(dev), __entry->queue_id,
+		      __entry->hwq, __entry->seqno, __entry->error)
 );
 
 /* @op: 'm' map, 'u' unmap. */
 TRACE_EVENT(txda_bind,
-	TP_PROTO(struct device *dev, u32 vm_id, char op, u64 va, u64 bytes),
-	TP_ARGS(dev, vm_id, op, va, bytes),
-	TP_STRUCT__entry(
-		__string(dev, dev_name(dev))
-		__field(u32, vm_id)
-		__field(char, op)
-		__field(u64, va)
-		__field(u64, bytes)
-	),
-	TP_fast_assign(
-		__assign_str(dev);
-		__entry->vm_id = vm_id;
-		__entry->op = op;
-		__entry->va = va;
-		__entry->bytes = bytes;
-	),
-	TP_printk("%s vm=%u %s va=%#llx bytes=%#llx", __get_str(dev), __entry->vm_id,
-		  __entry->op == 'm' ? "map" : "unmap", __entry->va, __entry->bytes)
+	    TP_PROTO(struct device *dev, u32 vm_id, char op, u64 va, u64 bytes),
+	    TP_ARGS(dev, vm_id, op, va, bytes),
+	    TP_STRUCT__entry(__string(dev, dev_name(dev))
+			     __field(u32, vm_id)
+			     __field(char, op)
+			     __field(u64, va)
+			     __field(u64, bytes)),
+	    TP_fast_assign(__assign_str(dev);
+			   __entry->vm_id = vm_id;
+			   __entry->op = op;
+			   __entry->va = va;
+			   __entry->bytes = bytes;),
+	    TP_printk("%s vm=%u %s va=%#llx bytes=%#llx", __get_str(dev), __entry->vm_id,
+		      __entry->op == 'm' ? "map" : "unmap", __entry->va, __entry->bytes)
 );
 
 /* A record of the chip, before anybody made sense of it. */
 TRACE_EVENT(txda_fault,
-	TP_PROTO(struct device *dev, u32 code, u32 hwq, u32 vmid, u64 va),
-	TP_ARGS(dev, code, hwq, vmid, va),
-	TP_STRUCT__entry(
-		__string(dev, dev_name(dev))
-		__field(u32, code)
-		__field(u32, hwq)
-		__field(u32, vmid)
-		__field(u64, va)
-	),
-	TP_fast_assign(
-		__assign_str(dev);
-		__entry->code = code;
-		__entry->hwq = hwq;
-		__entry->vmid = vmid;
-		__entry->va = va;
-	),
-	TP_printk("%s code=%u hwq=%u vmid=%u va=%#llx", __get_str(dev), __entry->code,
-		  __entry->hwq, __entry->vmid, __entry->va)
+	    TP_PROTO(struct device *dev, u32 code, u32 hwq, u32 vmid, u64 va),
+	    TP_ARGS(dev, code, hwq, vmid, va),
+	    TP_STRUCT__entry(__string(dev, dev_name(dev))
+			     __field(u32, code)
+			     __field(u32, hwq)
+			     __field(u32, vmid)
+			     __field(u64, va)),
+	    TP_fast_assign(__assign_str(dev);
+			   __entry->code = code;
+			   __entry->hwq = hwq;
+			   __entry->vmid = vmid;
+			   __entry->va = va;),
+	    TP_printk("%s code=%u hwq=%u vmid=%u va=%#llx", __get_str(dev), __entry->code,
+		      __entry->hwq, __entry->vmid, __entry->va)
 );
 
 /* A reset of the whole chip begins. */
 TRACE_EVENT(txda_reset,
-	TP_PROTO(struct device *dev, const char *reason),
-	TP_ARGS(dev, reason),
-	TP_STRUCT__entry(
-		__string(dev, dev_name(dev))
-		__string(reason, reason)
-	),
-	TP_fast_assign(
-		__assign_str(dev);
-		__assign_str(reason);
-	),
-	TP_printk("%s %s", __get_str(dev), __get_str(reason))
+	    TP_PROTO(struct device *dev, const char *reason),
+	    TP_ARGS(dev, reason),
+	    TP_STRUCT__entry(__string(dev, dev_name(dev))
+			     __string(reason, reason)),
+	    TP_fast_assign(__assign_str(dev);
+			   __assign_str(reason);),
+	    TP_printk("%s %s", __get_str(dev), __get_str(reason))
 );
 
 /* @queues and @events: the sources that the vector was about. */
 TRACE_EVENT(txda_irq,
-	TP_PROTO(struct device *dev, u64 queues, u32 events),
-	TP_ARGS(dev, queues, events),
-	TP_STRUCT__entry(
-		__string(dev, dev_name(dev))
-		__field(u64, queues)
-		__field(u32, events)
-	),
-	TP_fast_assign(
-		__assign_str(dev);
-		__entry->queues = queues;
-		__entry->events = events;
-	),
-	TP_printk("%s queues=%#llx events=%#x", __get_str(dev), __entry->queues, __entry->events)
+	    TP_PROTO(struct device *dev, u64 queues, u32 events),
+	    TP_ARGS(dev, queues, events),
+	    TP_STRUCT__entry(__string(dev, dev_name(dev))
+			     __field(u64, queues)
+			     __field(u32, events)),
+	    TP_fast_assign(__assign_str(dev);
+			   __entry->queues = queues;
+			   __entry->events = events;),
+	    TP_printk("%s queues=%#llx events=%#x", __get_str(dev), __entry->queues,
+		      __entry->events)
 );
 
 #endif /* TXDA_TRACE_H */
