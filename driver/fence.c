@@ -2,6 +2,7 @@
 #include "fence.h"
 
 struct workqueue_struct *txda_wq;
+struct workqueue_struct *txda_release_wq;
 
 static const char *txda_fence_driver_name(struct dma_fence *fence)
 {
@@ -29,14 +30,21 @@ void txda_fence_init(struct txda_fence *fence, const char *timeline, u64 context
 
 int txda_fences_init(void)
 {
-	/* Memory may be waiting for a fence. */
 	txda_wq = alloc_workqueue("txda", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	return txda_wq ? 0 : -ENOMEM;
+	if (!txda_wq)
+		return -ENOMEM;
+	txda_release_wq = alloc_workqueue("txda-release", WQ_UNBOUND, 0);
+	if (!txda_release_wq) {
+		destroy_workqueue(txda_wq);
+		return -ENOMEM;
+	}
+	return 0;
 }
 
 void txda_fences_exit(void)
 {
-	/* All works hold a reference to the module, but the last one may not have returned yet. */
+	/* All works held a reference to the module, but the last ones may not have returned yet. */
+	destroy_workqueue(txda_release_wq);
 	destroy_workqueue(txda_wq);
 	txda_fence_compat_exit();
 }

@@ -41,11 +41,13 @@ static inline struct txda_fence *to_txda_fence(struct dma_fence *fence)
 }
 
 /*
- * Runs what schedulers do, and what the last reference to a queue or address space leaves to be
- * done. It belongs to the module, not to a chip: the last reference to the chip itself may be
- * dropped on it.
+ * The module's workqueues; a chip has none, since the last reference to the chip itself may be
+ * dropped on one of them. txda_wq runs schedulers: fences wait for it, so nothing on it waits for
+ * memory. txda_release_wq does what the last reference to a queue or address space leaves to be
+ * done, and other things that may wait for memory.
  */
 extern struct workqueue_struct *txda_wq;
+extern struct workqueue_struct *txda_release_wq;
 
 /* First and last in the life of the module; @exit when no device is bound any more. */
 int txda_fences_init(void);

@@ -3,9 +3,9 @@
 
 #include <linux/dma-mapping.h>
 #include <linux/iopoll.h>
-#include <linux/slab.h>
 #include <drm/drm_print.h>
 
+#include "compat/slab.h"
 #include "device.h"
 
 /* An op takes as long as it takes; what lasts longer than this has hung. */
@@ -37,6 +37,11 @@ u32 txda_hwq_state(struct txda_hwq *hwq)
 u64 txda_hwq_progress(struct txda_hwq *hwq)
 {
 	return txda_read_pair(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_PROGRESS_LO));
+}
+
+u64 txda_hwq_packet(struct txda_hwq *hwq)
+{
+	return txda_read_pair(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_PACKET_LO));
 }
 
 u64 txda_hwq_done(const struct txda_hwq *hwq)
@@ -145,7 +150,7 @@ int txda_hwq_get(struct txda_device *tdev, enum txda_queue_class_id class, u32 v
 	struct txda_hwq *hwq;
 	int err;
 
-	hwq = kzalloc(sizeof(*hwq), GFP_KERNEL);
+	hwq = kzalloc_obj(*hwq, GFP_KERNEL);
 	if (!hwq)
 		return -ENOMEM;
 	hwq->tdev = tdev;

@@ -28,7 +28,7 @@
 struct txda_device;
 
 #define TXDA_HWQ_ENTRIES_LOG2	7
-#define TXDA_HWQ_ENTRIES	(1u << TXDA_HWQ_ENTRIES_LOG2)
+#define TXDA_HWQ_ENTRIES	BIT(TXDA_HWQ_ENTRIES_LOG2)
 /*
  * Jobs in flight at most. The chip stores the completion word first and raises the head after that,
  * so whoever has seen the word may find the ring one fuller than it believes.
@@ -102,10 +102,12 @@ void txda_hwq_put(struct txda_hwq *hwq);
 void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 seqno);
 /* Sequence number of the last job done; what that job wrote can be read after this. */
 u64 txda_hwq_done(const struct txda_hwq *hwq);
-/* TXDA_QUEUE_OFF, RUNNING, FAULTED or LOST; all ones: the chip does not answer. In drm_dev_enter(). */
+/* TXDA_QUEUE_OFF, RUNNING, FAULTED or LOST; all ones: no answer. In drm_dev_enter(). */
 u32 txda_hwq_state(struct txda_hwq *hwq);
 /* The progress counter. In drm_dev_enter(). */
 u64 txda_hwq_progress(struct txda_hwq *hwq);
+/* Address of the packet that runs, or 0. In drm_dev_enter(). */
+u64 txda_hwq_packet(struct txda_hwq *hwq);
 /*
  * Stops it after the op that runs, or at once when it has faulted. In drm_dev_enter(). 0 also when
  * the chip does not answer at all: then nothing of it runs. -ETIMEDOUT: it does not stop, only a

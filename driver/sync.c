@@ -121,9 +121,9 @@ static const struct drm_txda_sync *txda_syncs_earlier(const struct txda_syncs *a
 }
 
 /*
- * Takes timelines and merged fences apart: what a client waits for is mostly its own last job on the
- * same queue, next to others that are done. Waiting for the whole would stall the ring until the
- * last job has come back from the chip. Consumes @fence.
+ * Takes timelines and merged fences apart: what a client waits for is mostly its own last job on
+ * the same queue, next to others that are done. Waiting for the whole would stall the ring until
+ * the last job has come back from the chip. Consumes @fence.
  */
 static int txda_sync_add_fence(struct drm_sched_job *job, struct dma_fence *fence, u64 context)
 {
@@ -160,7 +160,7 @@ static int txda_sync_add_wait(const struct txda_syncs *all, u32 i, u32 k, u64 co
 
 	earlier = txda_syncs_earlier(all, i, obj, sync->point);
 	if (txda_sync_is_timeline(sync)) {
-		/* The point may be there now. Else it comes after all that are, in the earlier element. */
+		/* Not there yet, it comes after all that are, when the earlier element is done. */
 		if (!fence || dma_fence_chain_find_seqno(&fence, sync->point))
 			missing = !earlier;
 	} else if (earlier && !txda_sync_is_timeline(earlier)) {

@@ -2,8 +2,8 @@
 /*
  * drm_sched as the newest kernel has it.
  *
- * Differences: the arguments of drm_sched_init() became a struct in 6.15. drm_sched_job_init() got a
- * client id in 6.17, and in Debian's 6.12 too. A timeout that was none can say so since 6.17;
+ * Differences: the arguments of drm_sched_init() became a struct in 6.15. drm_sched_job_init() got
+ * a client id in 6.17, and in Debian's 6.12 too. A timeout that was none can say so since 6.17;
  * before, the job was lost to the scheduler unless its driver put it back.
  */
 #ifndef TXDA_COMPAT_SCHED_H

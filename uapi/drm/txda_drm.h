@@ -679,7 +679,9 @@ enum drm_txda_priority {
 /**
  * struct drm_txda_queue_create - Argument of QUEUE_CREATE.
  *
- * -ENOSPC: the file has DRM_TXDA_QUERY_QUEUES.max_per_client queues.
+ * A queue has a hardware queue of the chip for itself until it is destroyed. -ENOSPC: the chip has
+ * none of that class left, or the file has DRM_TXDA_QUERY_QUEUES.max_per_client queues. -EIO: the
+ * address space is lost.
  */
 struct drm_txda_queue_create {
 	/** @vm_id: Its address space, for good. */
@@ -705,7 +707,7 @@ struct drm_txda_queue_create {
  * struct drm_txda_queue_destroy - Argument of QUEUE_DESTROY.
  *
  * Jobs that have not started are dropped, the one that runs is stopped; their fences signal with
- * -ECANCELED.
+ * -ECANCELED, those of jobs that still wait when their waits are over.
  */
 struct drm_txda_queue_destroy {
 	/** @id: Of the queue. */
@@ -767,9 +769,10 @@ struct drm_txda_job {
  * struct drm_txda_queue_submit - Argument of QUEUE_SUBMIT.
  *
  * All jobs are queued, in order, or none is. A job starts when those before it in the queue are
- * done and its waits are over. The buffers that the address space maps stay alive until the job is
- * done. -EIO: the queue is dead, see QUEUE_GET_STATE. -EAGAIN: too many jobs in flight; wait for
- * one.
+ * done and its waits are over; it may wait for what an earlier job of the same call signals. The
+ * buffers that the address space maps stay alive until the job is done. -EIO: the queue is dead, see
+ * QUEUE_GET_STATE, or its address space is lost. -ENOENT: a wait is for a point that nobody has
+ * submitted yet. -EAGAIN: too many jobs in flight; wait for one.
  */
 struct drm_txda_queue_submit {
 	/** @queue_id: Of the queue. */

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "queue.h"
+
+#include <linux/capability.h>
+#include <linux/jiffies.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <drm/drm_drv.h>
+#include <drm/drm_print.h>
+
+#include "compat/sched.h"
+#include "compat/slab.h"
+#include "device.h"
+#include "fence.h"
+#include "hwq.h"
+#include "vm.h"
+
+/* The time limit is looked at so often while it runs; a hang is seen a quarter late at most. */
+#define TXDA_QUEUE_CHECKS	4
+
+int txda_queues_init(struct txda_device *tdev)
+{
+	struct txda_queues *queues = &tdev->queues;
+
+	mutex_init(&queues->lock);
+	mutex_init(&queues->fault_lock);
+	INIT_LIST_HEAD(&queues->all);
+	init_waitqueue_head(&queues->idle);
+	return 0;
+}
+
+/* ---- References ----------------------------------------------------------------------------- */
+
+static void txda_queue_release_work(struct work_struct *work)
+{
+	struct txda_queue *queue = container_of(work, struct txda_queue, release);
+	struct txda_device *tdev = queue->tdev;
+
+	mutex_lock(&tdev->queues.lock);
+	list_del(&queue->link);
+	mutex_unlock(&tdev->queues.lock);
+
+	drm_sched_entity_fini(&queue->entity);
+	/*
+	 * Fences signal with interrupts off, and what they call may still be on its way to queue
+	 * work of the scheduler, on behalf of a dependency or of a job that is long freed.
+	 */
+	synchronize_rcu();
+	drm_sched_fini(&queue->sched);
+
+	txda_vm_put(queue->vm);
+	kfree(queue);
+	drm_dev_put(&tdev->drm);
+	module_put(THIS_MODULE);
+}
+
+static void txda_queue_release(struct kref *ref)
+{
+	struct txda_queue *queue = container_of(ref, struct txda_queue, ref);
+
+	/* The scheduler itself may have dropped the last reference. */
+	queue_work(txda_release_wq, &queue->release);
+}
+
+void txda_queue_get(struct txda_queue *queue)
+{
+	kref_get(&queue->ref);
+}
+
+void txda_queue_put(struct txda_queue *queue)
+{
+	kref_put(&queue->ref, txda_queue_release);
+}
+
+struct txda_queue *txda_queue_lookup(struct txda_file *file, u32 id)
+{
+	struct txda_queue *queue;
+
+	xa_lock(&file->queues);
+	queue = xa_load(&file->queues, id);
+	if (queue)
+		kref_get(&queue->ref);
+	xa_unlock(&file->queues);
+	return queue;
+}
+
+/* ---- The end of a queue --------------------------------------------------------------------- */
+
+static bool txda_queue_mark(struct txda_queue *queue, u32 state, int guilty_err, int drop_err)
+{
+	bool alive;
+
+	spin_lock_irq(&queue->lock);
+	alive = !queue->drop_err;
+	if (alive) {
+		queue->state |= state;
+		queue->guilty_err = guilty_err;
+		queue->drop_err = drop_err;
+	}
+	spin_unlock_irq(&queue->lock);
+	return alive;
+}
+
+/* Of a marked queue: 0 when nothing of it runs on the chip. */
+static int txda_queue_stop(struct txda_queue *queue)
+{
+	struct txda_device *tdev = queue->tdev;
+	int idx, err;
+
+	lockdep_assert_held(&queue->hw_lock);
+	if (!queue->hwq)
+		return 0;
+	/* The removal that goes on stops the whole chip and comes by here. */
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return -ENODEV;
+	err = txda_hwq_stop(queue->hwq);
+	if (err)
+		txda_reset_schedule(tdev, "a queue does not stop");
+	drm_dev_exit(idx);
+	return err;
+}
+
+/* Gives the hardware queue of a dead queue back, when nothing of it runs. */
+static void txda_queue_detach(struct txda_queue *queue)
+{
+	struct txda_hwq *hwq;
+
+	mutex_lock(&queue->hw_lock);
+	spin_lock_irq(&queue->lock);
+	hwq = queue->hwq;
+	queue->hwq = NULL;
+	spin_unlock_irq(&queue->lock);
+	mutex_unlock(&queue->hw_lock);
+
+	if (hwq) {
+		txda_hwq_put(hwq);
+		txda_queue_put(queue);
+	}
+}
+
+bool txda_queue_kill(struct txda_queue *queue, u32 state, int guilty_err, int drop_err)
+{
+	bool alive;
+
+	mutex_lock(&queue->hw_lock);
+	alive = txda_queue_mark(queue, state, guilty_err, drop_err);
+	if (!txda_queue_stop(queue))
+		txda_jobs_flush(queue);
+	mutex_unlock(&queue->hw_lock);
+
+	if (alive && state & (DRM_TXDA_QUEUE_TIMEDOUT | DRM_TXDA_QUEUE_FATAL_FAULT))
+		atomic64_inc(&queue->tdev->queues.resets);
+	return alive;
+}
+
+/* For a queue that nobody can name any more. */
+static void txda_queue_close(struct txda_queue *queue)
+{
+	struct txda_device *tdev = queue->tdev;
+	int idx, err = 0;
+	bool up;
+
+	up = txda_device_enter_teardown(tdev, &idx);
+	mutex_lock(&queue->hw_lock);
+	txda_queue_mark(queue, 0, -ECANCELED, -ECANCELED);
+	queue->closed = true;
+	if (up)
+		err = txda_queue_stop(queue);
+	else if (drm_dev_is_unplugged(&tdev->drm))
+		err = -ENODEV;
+	if (!err)
+		txda_jobs_flush(queue);
+	txda_jobs_leave_file(queue);
+	mutex_unlock(&queue->hw_lock);
+
+	/* Else the reset that was called for, or the removal that goes on, does the rest. */
+	if (!err)
+		txda_queue_detach(queue);
+	if (up)
+		txda_device_exit(tdev, idx);
+
+	txda_vm_unuse(queue->vm);
+	txda_queue_put(queue);
+}
+
+void txda_queues_close_file(struct txda_file *file)
+{
+	struct txda_queue *queue;
+	unsigned long id;
+
+	xa_for_each(&file->queues, id, queue) {
+		xa_erase(&file->queues, id);
+		txda_queue_close(queue);
+	}
+}
+
+void txda_queues_lose(struct txda_device *tdev, u32 state, int err)
+{
+	struct txda_queues *queues = &tdev->queues;
+	struct txda_queue *queue;
+	bool detach;
+
+	mutex_lock(&queues->lock);
+	list_for_each_entry(queue, &queues->all, link) {
+		mutex_lock(&queue->hw_lock);
+		txda_queue_mark(queue, state, err, err);
+		txda_jobs_flush(queue);
+		detach = queue->closed || err == -ENODEV;
+		mutex_unlock(&queue->hw_lock);
+		if (detach)
+			txda_queue_detach(queue);
+	}
+	mutex_unlock(&queues->lock);
+}
+
+/* ---- Suspend -------------------------------------------------------------------------------- */
+
+int txda_queues_suspend(struct txda_device *tdev, u32 timeout_ms)
+{
+	struct txda_queues *queues = &tdev->queues;
+
+	if (!wait_event_timeout(queues->idle, !atomic_read(&queues->jobs),
+				msecs_to_jiffies(timeout_ms)))
+		return -EBUSY;
+	return 0;
+}
+
+void txda_queues_resume(struct txda_device *tdev)
+{
+	struct txda_queues *queues = &tdev->queues;
+	struct txda_queue *queue;
+	bool lost;
+
+	mutex_lock(&queues->lock);
+	list_for_each_entry(queue, &queues->all, link) {
+		mutex_lock(&queue->hw_lock);
+		lost = queue->hwq && !queue->drop_err && txda_hwq_restart(queue->hwq);
+		if (lost) {
+			txda_queue_mark(queue, DRM_TXDA_QUEUE_INNOCENT, -EIO, -EIO);
+			txda_jobs_flush(queue);
+		}
+		mutex_unlock(&queue->hw_lock);
+	}
+	mutex_unlock(&queues->lock);
+}
+
+/* ---- Ioctls --------------------------------------------------------------------------------- */
+
+static int txda_queue_check_args(const struct drm_txda_queue_create *args)
+{
+	if (args->flags || args->class_ > DRM_TXDA_QUEUE_COPY ||
+	    args->priority > DRM_TXDA_PRIORITY_HIGH || args->timeout_ms > TXDA_MAX_TIMEOUT_MS)
+		return -EINVAL;
+	if (args->priority == DRM_TXDA_PRIORITY_HIGH && !capable(CAP_SYS_NICE))
+		return -EACCES;
+	return 0;
+}
+
+static int txda_queue_init_sched(struct txda_queue *queue, u32 timeout_ms)
+{
+	struct drm_gpu_scheduler *sched = &queue->sched;
+	const struct drm_sched_init_args args = {
+		.ops = &txda_job_sched_ops,
+		.submit_wq = txda_wq,
+		.timeout_wq = txda_wq,
+		.num_rqs = 1,
+		.credit_limit = TXDA_HWQ_DEPTH,
+		.timeout = max(msecs_to_jiffies(timeout_ms / TXDA_QUEUE_CHECKS), 1ul),
+		.name = queue->class == TXDA_CLASS_COPY ? "txda-copy" : "txda-compute",
+		.dev = queue->tdev->drm.dev,
+	};
+	int err;
+
+	err = txda_sched_init(sched, &args);
+	if (err)
+		return err;
+	err = drm_sched_entity_init(&queue->entity, DRM_SCHED_PRIORITY_KERNEL, &sched, 1, NULL);
+	if (err)
+		drm_sched_fini(sched);
+	return err;
+}
+
+/* Takes over the caller's reference to, and use of, @vm when it succeeds. */
+static struct txda_queue *txda_queue_new(struct txda_device *tdev, struct txda_vm *vm,
+					 const struct drm_txda_queue_create *args)
+{
+	u32 timeout_ms = args->timeout_ms ?: READ_ONCE(tdev->queues.timeout_ms);
+	struct txda_queue *queue;
+	int err;
+
+	queue = kzalloc_obj(*queue, GFP_KERNEL_ACCOUNT);
+	if (!queue)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&queue->ref);
+	queue->tdev = tdev;
+	queue->vm = vm;
+	queue->class = args->class_ == DRM_TXDA_QUEUE_COPY ? TXDA_CLASS_COPY : TXDA_CLASS_COMPUTE;
+	queue->pid = task_tgid_nr(current);
+	queue->timeout_ns = (u64)timeout_ms * NSEC_PER_MSEC;
+	queue->fence_context = dma_fence_context_alloc(1);
+	queue->next_seqno = 1;
+	mutex_init(&queue->hw_lock);
+	mutex_init(&queue->submit_lock);
+	spin_lock_init(&queue->lock);
+	INIT_LIST_HEAD(&queue->running);
+	INIT_WORK(&queue->report, txda_queue_report_work);
+	INIT_WORK(&queue->release, txda_queue_release_work);
+
+	err = txda_queue_init_sched(queue, timeout_ms);
+	if (err) {
+		kfree(queue);
+		return ERR_PTR(err);
+	}
+
+	drm_dev_get(&tdev->drm);
+	__module_get(THIS_MODULE);
+	mutex_lock(&tdev->queues.lock);
+	list_add_tail(&queue->link, &tdev->queues.all);
+	mutex_unlock(&tdev->queues.lock);
+	return queue;
+}
+
+/* Gives the new queue a hardware queue and, last, an id: from then on the client can use it. */
+static int txda_queue_publish(struct txda_queue *queue, struct txda_file *file, u32 priority,
+			      u32 *ret_id)
+{
+	/* DRM_TXDA_PRIORITY_* and TXDA_PRIORITY_* are the same numbers. */
+	u32 hw_priority = priority;
+	int err;
+
+	/* The id first, without the queue: taking one is what may fail for want of memory. */
+	err = xa_alloc(&file->queues, &queue->id, NULL, XA_LIMIT(1, TXDA_MAX_CLIENT_QUEUES),
+		       GFP_KERNEL);
+	if (err)
+		return err == -EBUSY ? -ENOSPC : err;
+
+	err = txda_hwq_get(queue->tdev, queue->class, queue->vm->pt.vmid, hw_priority,
+			   txda_jobs_complete, queue, &queue->hwq);
+	if (err) {
+		xa_erase(&file->queues, queue->id);
+		return err;
+	}
+	txda_queue_get(queue);
+
+	queue->file = file;
+	*ret_id = queue->id;
+	xa_store(&file->queues, queue->id, queue, GFP_KERNEL);
+	return 0;
+}
+
+static int txda_queue_create(struct txda_device *tdev, struct txda_file *file,
+			     struct drm_txda_queue_create *args)
+{
+	struct txda_queue *queue;
+	struct txda_vm *vm;
+	int err;
+
+	vm = txda_vm_lookup(file, args->vm_id);
+	if (!vm)
+		return -ENOENT;
+	if (!txda_vm_use(vm)) {
+		err = -ENOENT;
+		goto err_vm;
+	}
+	if (READ_ONCE(vm->lost)) {
+		err = -EIO;
+		goto err_use;
+	}
+
+	queue = txda_queue_new(tdev, vm, args);
+	if (IS_ERR(queue)) {
+		err = PTR_ERR(queue);
+		goto err_use;
+	}
+	err = txda_queue_publish(queue, file, args->priority, &args->id);
+	if (err) {
+		/* The queue has the reference to the address space now. */
+		txda_vm_unuse(vm);
+		txda_queue_put(queue);
+	}
+	return err;
+
+err_use:
+	txda_vm_unuse(vm);
+err_vm:
+	txda_vm_put(vm);
+	return err;
+}
+
+int txda_ioctl_queue_create(struct drm_device *drm, void *data, struct drm_file *file)
+{
+	struct drm_txda_queue_create *args = data;
+	struct txda_device *tdev = to_txda(drm);
+	int idx, err;
+
+	err = txda_queue_check_args(args);
+	if (err)
+		return err;
+	err = txda_device_enter(tdev, &idx);
+	if (err)
+		return err;
+	err = txda_queue_create(tdev, to_txda_file(file), args);
+	txda_device_exit(tdev, idx);
+	return err;
+}
+
+int txda_ioctl_queue_destroy(struct drm_device *drm, void *data, struct drm_file *file)
+{
+	struct txda_file *tfile = to_txda_file(file);
+	struct drm_txda_queue_destroy *args = data;
+	struct txda_queue *queue;
+
+	if (args->pad)
+		return -EINVAL;
+	/* An id that QUEUE_CREATE has set aside has no queue yet, and stays. */
+	xa_lock(&tfile->queues);
+	queue = xa_load(&tfile->queues, args->id);
+	if (queue)
+		__xa_erase(&tfile->queues, args->id);
+	xa_unlock(&tfile->queues);
+	if (!queue)
+		return -ENOENT;
+
+	txda_queue_close(queue);
+	return 0;
+}
+
+bool txda_queue_read_progress(struct txda_queue *queue, u64 *ret_progress)
+{
+	u64 progress;
+
+	lockdep_assert_held(&queue->hw_lock);
+	if (!queue->hwq)
+		return false;
+	progress = txda_hwq_progress(queue->hwq);
+	if (!txda_device_alive(queue->tdev))
+		return false;
+	/* A chip that was reset starts over. */
+	queue->progress = max(queue->progress, progress);
+	*ret_progress = progress;
+	return true;
+}
+
+int txda_ioctl_queue_get_state(struct drm_device *drm, void *data, struct drm_file *file)
+{
+	struct drm_txda_queue_get_state *args = data;
+	struct txda_queue *queue;
+	u64 progress;
+	int idx;
+
+	queue = txda_queue_lookup(to_txda_file(file), args->id);
+	if (!queue)
+		return -ENOENT;
+
+	mutex_lock(&queue->hw_lock);
+	if (drm_dev_enter(drm, &idx)) {
+		txda_queue_read_progress(queue, &progress);
+		drm_dev_exit(idx);
+	}
+	args->progress = queue->progress;
+	mutex_unlock(&queue->hw_lock);
+
+	/* What the chip has done and no interrupt has told yet counts. */
+	txda_jobs_reap(queue);
+	args->submitted = atomic64_read(&queue->submitted);
+	args->completed = atomic64_read(&queue->completed);
+	spin_lock_irq(&queue->lock);
+	args->state = queue->state;
+	args->fault = queue->fault;
+	spin_unlock_irq(&queue->lock);
+
+	txda_queue_put(queue);
+	return 0;
+}
