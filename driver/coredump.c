@@ -173,13 +173,20 @@ static void txda_dump_vm(struct txda_vm *vm, struct seq_buf *s)
 
 static void txda_dump_queue(struct txda_queue *queue, struct seq_buf *s)
 {
-	seq_buf_printf(s, "\n**** Guilty queue: %u, %s, state %#x ****\n", queue->id,
-		       queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
+	const struct drm_txda_fault *fault = &queue->fault;
+
+	seq_buf_printf(s, "\n**** Guilty queue: %u of process %d, %s, state %#x ****\n", queue->id,
+		       queue->pid, queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
 		       READ_ONCE(queue->state));
+	seq_buf_printf(s, "fault: code %u, op %u, tensor %u, va %#llx, packet %#llx, detail %#llx\n",
+		       fault->code, fault->op, fault->tensor, fault->va, fault->packet_va,
+		       fault->detail);
 	seq_buf_printf(s, "jobs: %lld submitted, %lld completed\n",
 		       atomic64_read(&queue->submitted), atomic64_read(&queue->completed));
+	mutex_lock(&queue->hw_lock);
 	if (queue->hwq)
 		txda_dump_ring(queue->hwq, s);
+	mutex_unlock(&queue->hw_lock);
 	txda_dump_vm(queue->vm, s);
 }
 

@@ -390,13 +390,13 @@ static int txda_suspend(struct device *dev)
 	if (tdev->reset.wedged)
 		goto out;
 
-	txda_vms_stop(tdev);
 	err = txda_queues_suspend(tdev, TXDA_SUSPEND_TIMEOUT_MS);
 	if (err) {
 		drm_warn(&tdev->drm, "cannot suspend, queues are busy: %pe\n", ERR_PTR(err));
-		txda_vms_start(tdev);
 		goto out;
 	}
+	/* After the queues: their jobs may wait for binds. */
+	txda_vms_stop(tdev);
 	err = txda_vram_save(tdev);
 	if (err) {
 		drm_warn(&tdev->drm, "cannot suspend, device memory cannot be saved: %pe\n",
