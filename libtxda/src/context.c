@@ -119,7 +119,6 @@ int txda_context_new(const struct txda_context_options *options, struct txda_con
 	if (!context)
 		return txda__fail(NULL, -ENOMEM, "out of memory");
 	atomic_init(&context->refs, 1);
-	atomic_init(&context->next_group_id, 1);
 	context->id = atomic_fetch_add(&last_id, 1) + 1;
 	snprintf(context->name, sizeof(context->name), "%s",
 		 o.name ? o.name : program_invocation_short_name);

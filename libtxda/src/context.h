@@ -33,7 +33,6 @@ struct txda_context {
 	struct txda__events events;
 	struct txda__weights_table weights;
 	struct txda__monitor monitor;
-	atomic_uint_fast64_t next_group_id;
 };
 
 #endif /* TXDA_CONTEXT_H */

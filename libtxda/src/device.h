@@ -32,11 +32,11 @@ void txda__device_fini(struct txda_device *device);
 /* The address space, made if need be. */
 int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm);
 /*
- * Makes the chip rank @rank of the @size chips that meet as @id, in a slot of its own. -EBUSY: no
- * slot is left.
+ * Makes the chips, rank by rank, a group of their own in a slot that is free on all. -EBUSY: none
+ * is.
  */
-int txda__device_join(struct txda_device *device, uint64_t id, unsigned rank, unsigned size,
-		      unsigned *ret_slot);
+int txda__devices_join(struct txda_device *const *device, unsigned n, unsigned *ret_slot);
+/* One chip leaves; when it was the last queue of the group that ran here. */
 void txda__device_leave(struct txda_device *device, unsigned slot);
 
 #endif /* TXDA_DEVICE_H */
