@@ -142,10 +142,9 @@ struct txda__backend {
 };
 
 extern const struct txda__backend_ops txda__backend_cmodel;
+extern const struct txda__backend_ops txda__backend_drm;
 
-/*
- * Chips with a node of the kernel driver: devices of subsystem accel whose parent's driver is txda.
- */
-int txda__count_nodes(void);
+/* Chips with a node of the kernel driver that this process could open, or -errno. */
+int txda__drm_count(void);
 
 #endif /* TXDA_BACKEND_H */

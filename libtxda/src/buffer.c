@@ -69,15 +69,17 @@ int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memor
 				  (unsigned long long)bytes);
 	room = txda__align(bytes, TXDA__PAGE);
 	r = txda__device_vm(device, &vm);
-	if (r >= 0)
-		r = ops->mem_new(vm, room, memory, flags, &mem);
 	if (r < 0)
 		return r;
-	r = place(device, mem, bytes, room, read_only, ret_buffer);
-	if (r < 0)
-		ops->mem_free(mem);
-	else
-		txda__monitor_poke(&context->monitor);
+	r = ops->mem_new(vm, room, memory, flags, &mem);
+	if (r >= 0) {
+		r = place(device, mem, bytes, room, read_only, ret_buffer);
+		if (r < 0)
+			ops->mem_free(mem);
+		else
+			txda__monitor_poke(&context->monitor);
+	}
+	txda__device_put(device);
 	return r;
 }
 
@@ -111,13 +113,16 @@ int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
 		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x",
 				  flags & ~TXDA_BUFFER_READ_ONLY);
 	r = txda__device_vm(device, &vm);
-	if (r >= 0)
-		r = ops->mem_import(vm, fd, read_only, &mem, &bytes);
 	if (r < 0)
 		return r;
-	r = place(device, mem, bytes, txda__align(bytes, TXDA__PAGE), read_only, ret_buffer);
-	if (r < 0)
-		ops->mem_free(mem);
+	r = ops->mem_import(vm, fd, read_only, &mem, &bytes);
+	if (r >= 0) {
+		r = place(device, mem, bytes, txda__align(bytes, TXDA__PAGE), read_only,
+			  ret_buffer);
+		if (r < 0)
+			ops->mem_free(mem);
+	}
+	txda__device_put(device);
 	return r;
 }
 

@@ -54,10 +54,36 @@ int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm)
 	pthread_mutex_lock(&device->lock);
 	if (!device->vm)
 		r = make_vm(device);
-	if (r >= 0)
+	if (r >= 0) {
+		device->users++;
 		*ret_vm = device->vm;
+	}
 	pthread_mutex_unlock(&device->lock);
 	return r;
+}
+
+void txda__device_put(struct txda_device *device)
+{
+	pthread_mutex_lock(&device->lock);
+	device->users--;
+	pthread_mutex_unlock(&device->lock);
+}
+
+bool txda__device_vacate(struct txda_device *device)
+{
+	bool vacant;
+
+	pthread_mutex_lock(&device->lock);
+	/* Whatever is on a chip has an address there. */
+	vacant = !device->vm || (!device->vas.n_taken && !device->users);
+	if (vacant && device->vm) {
+		device->context->backend->ops->vm_free(device->vm);
+		txda__vas_free(&device->vas);
+		device->vm = NULL;
+		device->group_slots = 0;
+	}
+	pthread_mutex_unlock(&device->lock);
+	return vacant;
 }
 
 /* A slot that none of the chips uses; their locks are held. */
@@ -82,15 +108,16 @@ int txda__devices_join(struct txda_device *const *device, unsigned n, unsigned *
 	struct txda_context *context = device[0]->context;
 	struct txda__vm *vm[TXDA_MAX_CHIPS_PER_GROUP];
 	bool member[TXDA__MAX_CHIPS] = {false};
-	unsigned slot;
+	unsigned slot, held = 0;
 	int r = 0;
 
-	for (unsigned i = 0; i < n && r >= 0; i++) {
-		r = txda__device_vm(device[i], &vm[i]);
-		member[device[i]->index] = true;
+	while (held < n && r >= 0) {
+		r = txda__device_vm(device[held], &vm[held]);
+		if (r >= 0)
+			member[device[held++]->index] = true;
 	}
 	if (r < 0)
-		return r;
+		goto out_put;
 	/* In the order of the chips, whatever their ranks, so that two groups cannot lock up. */
 	for (unsigned i = 0; i < TXDA__MAX_CHIPS; i++)
 		if (member[i])
@@ -105,6 +132,9 @@ int txda__devices_join(struct txda_device *const *device, unsigned n, unsigned *
 			pthread_mutex_unlock(&context->device[i].lock);
 	if (r >= 0)
 		*ret_slot = slot;
+out_put:
+	while (held)
+		txda__device_put(device[--held]);
 	return r;
 }
 

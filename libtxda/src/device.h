@@ -22,6 +22,7 @@ struct txda_device {
 	unsigned physical;		/* of the backend */
 	pthread_mutex_t lock;
 	struct txda__vm *vm;
+	unsigned users;			/* threads that are about to put something into it */
 	struct txda__vas vas;
 	unsigned group_slots;		/* bit i: slot i is taken */
 };
@@ -29,8 +30,14 @@ struct txda_device {
 void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index,
 		       unsigned physical);
 void txda__device_fini(struct txda_device *device);
-/* The address space, made if need be. */
+/* Drops the address space if nothing is in it; false if something is. */
+bool txda__device_vacate(struct txda_device *device);
+/*
+ * The address space, made if need be. Until txda__device_put() it stays, also when nothing is in it
+ * yet.
+ */
 int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm);
+void txda__device_put(struct txda_device *device);
 /*
  * Makes the chips, rank by rank, a group of their own in a slot that is free on all. -EBUSY: none
  * is.

@@ -108,8 +108,10 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 	if (r < 0)
 		return r;
 	queue = calloc(1, sizeof(*queue));
-	if (!queue)
+	if (!queue) {
+		txda__device_put(device);
 		return txda__fail(context, -ENOMEM, "out of memory");
+	}
 	atomic_init(&queue->refs, 1);
 	atomic_init(&queue->fd, -1);
 	pthread_mutex_init(&queue->lock, NULL);
@@ -126,6 +128,7 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 		events.arg = queue;
 		r = context->backend->ops->queue_new(vm, queue_class, &events, &queue->hw);
 	}
+	txda__device_put(device);
 	if (r < 0) {
 		txda_queue_unref(queue);
 		return r;
