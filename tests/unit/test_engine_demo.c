@@ -250,7 +250,7 @@ static void speculate(unsigned tp, size_t n_runs)
 		{.speculation = ENGINE_SPECULATE_MODEL,
 		 .speculative_tokens = 3,
 		 .speculative_max_seqs = 5,
-		 .max_num_seqs = 6},
+		 .max_num_seqs = 7},
 		{.speculation = ENGINE_SPECULATE_MODEL,
 		 .speculative_max_seqs = 64,
 		 .max_kv_blocks = 20,
