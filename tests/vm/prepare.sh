@@ -56,11 +56,11 @@ make_root() {
 	rm -f "$vm/root.tar"
 	rm -rf "$root"
 	mv "$vm/root.new" "$root"
-	mkdir -p "$root/build" "$root/rig" "$root/t"
+	mkdir -p "$root/vm"
 	# Not compressed: the host's page cache holds it, and an emulated processor unpacks slowly.
 	rm -f "$vm/root.img"
 	of_root "$root/usr/bin/mksquashfs" "$root" "$vm/root.img" -quiet -no-progress -noI -noD -noF -noX -all-root \
-		-wildcards -e 'build/*' 'dev/*' 'proc/*' 'sys/*' 'usr/bin/qemu*' 'usr/share/qemu*' 'usr/share/seabios' \
+		-wildcards -e 'vm/*' 'dev/*' 'proc/*' 'sys/*' 'usr/bin/qemu*' 'usr/share/qemu*' 'usr/share/seabios' \
 		'usr/lib/ipxe' 'usr/lib/x86_64-linux-gnu/qemu' 'var/cache/apt/*' 'var/lib/apt/lists/*' >&2
 	echo "$suite $packages" >"$vm/root.complete"
 }
@@ -166,7 +166,8 @@ make_kernel() {
 	out=$vm/kernel/$1
 	if stale "$out/complete" "$top/tests/vm/modules"; then
 		if [ "$1" = debug ]; then
-			sh "$top/tests/vm/debug-kernel.sh" "$out"
+			debian_lists
+			sh "$top/tests/vm/debug-kernel.sh"
 		else
 			fetch_kernel "$1"
 		fi
@@ -176,12 +177,16 @@ make_kernel() {
 	! stale "$out/initrd" "$top/tests/vm/guest/init" || make_initrd "$out"
 }
 
+# What packages there are.
+debian_lists() {
+	[ ! -e "$vm/apt/ready" ] || return 0
+	debian_apt_setup "$vm/apt" $suite $newer || unable "the mirror has no $suite"
+	touch "$vm/apt/ready"
+}
+
 fetch_kernel() {
 	out=$vm/kernel/$1
-	if [ ! -e "$vm/apt/ready" ]; then
-		debian_apt_setup "$vm/apt" $suite $newer || unable "the mirror has no $suite"
-		touch "$vm/apt/ready"
-	fi
+	debian_lists
 	names=$(kernel_packages "$1") || unable "the mirror has no kernel $1 for $suite"
 	rm -rf "$out"
 	mkdir -p "$out/debs" "$out/tree"
@@ -221,18 +226,23 @@ copy_headers() {
 	touch "$root/usr/src/.copied-$1"
 }
 
-# In the root file system the build directory of a tree is /build/NAME. txda.ko for kernels K.
+# The directory of a tree is $vm/tree/NAME on the host, /vm/tree/NAME in the root file system.
 make_module() {
 	source=$1
 	name=$2
 	shift 2
-	dir=$root/build/$name
+	dir=$vm/tree/$name
 	copy_tree "$source" "$dir/src"
 	for k in "$@"; do
 		release=$(cat "$vm/kernel/$k/release")
 		say "txda.ko for $release"
-		locked headers copy_headers "$k"
-		in_root env B="/build/$name/module" sh "/build/$name/src/scripts/module.sh" "/usr/src/linux-headers-$release" \
+		kdir=/usr/src/linux-headers-$release
+		if [ -e "$vm/kernel/$k/linux" ]; then
+			kdir=/vm/kernel/$k/linux
+		else
+			locked headers copy_headers "$k"
+		fi
+		in_root env B="/vm/tree/$name/module" sh "/vm/tree/$name/src/scripts/module.sh" "$kdir" \
 			>"$dir/module.log" 2>&1 || { cat "$dir/module.log" >&2; die "txda.ko does not build for $release"; }
 		mkdir -p "$dir/stage/module/$release"
 		cp "$dir/module/module/$release/txda.ko" "$dir/stage/module/$release/"
@@ -241,16 +251,16 @@ make_module() {
 
 make_user() {
 	name=$2
-	dir=$root/build/$name
+	dir=$vm/tree/$name
 	copy_tree "$1" "$dir/src"
 	say "user space"
 	[ -e "$dir/obj/build.ninja" ] ||
-		in_root meson setup "/build/$name/obj" "/build/$name/src" --prefix=/usr --sysconfdir=/etc >"$dir/user.log" 2>&1 ||
+		in_root meson setup "/vm/tree/$name/obj" "/vm/tree/$name/src" --prefix=/usr --sysconfdir=/etc >"$dir/user.log" 2>&1 ||
 		{ cat "$dir/user.log" >&2; die "user space cannot be configured"; }
-	in_root ninja -C "/build/$name/obj" >"$dir/user.log" 2>&1 ||
+	in_root ninja -C "/vm/tree/$name/obj" >"$dir/user.log" 2>&1 ||
 		{ grep -A 8 -E 'error:|FAILED|undefined' "$dir/user.log" | head -n 60 >&2; die "user space does not build"; }
 	rm -rf "$dir/stage/sysroot" "$dir/stage/bin"
-	in_root env DESTDIR="/build/$name/stage/sysroot" meson install -C "/build/$name/obj" --no-rebuild --quiet >>"$dir/user.log" 2>&1 ||
+	in_root env DESTDIR="/vm/tree/$name/stage/sysroot" meson install -C "/vm/tree/$name/obj" --no-rebuild --quiet >>"$dir/user.log" 2>&1 ||
 		{ tail "$dir/user.log" >&2; die "user space cannot be installed"; }
 	mkdir -p "$dir/stage/bin"
 	for tests in vm ioctl; do

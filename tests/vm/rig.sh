@@ -8,7 +8,7 @@
 #   root/            Debian's current stable: compilers, libraries, QEMU; the guests' user space
 #   root.img         the same as a read-only image
 #   kernel/K/        vmlinuz, initrd, modules.img (modules and headers), release, of kernel K
-#   root/build/NAME/ sources, objects and stage/ (what guests see as /t) of one source tree
+#   tree/NAME/       sources, objects and stage/ (what guests see as /t) of one source tree
 #   supervise        runs one machine
 # Images are shared by all machines and never written once they exist. Who makes one holds its lock.
 
@@ -48,17 +48,18 @@ locked() {
 	) 8>"$vm/lock-$1"
 }
 
-# in_root COMMAND... - run a program inside of the root file system, as its root user. Mounts are
-# seen by that program alone.
+# in_root COMMAND... - run a program inside of the root file system, as its root user, with $vm as
+# /vm. Mounts are seen by that program alone.
 in_root() {
 	map=
 	[ "$(id -u)" -eq 0 ] || map="--user --map-root-user"
 	# shellcheck disable=SC2016,SC2086 # for the inner shell; words or none
 	unshare $map --mount sh -c '
-		root=$1
+		vm=$1
 		shift
-		mount --rbind /dev "$root/dev" && mount --rbind /proc "$root/proc" && exec chroot "$root" "$@"
-	' sh "$root" "$@"
+		mount --rbind /dev "$vm/root/dev" && mount --rbind /proc "$vm/root/proc" &&
+			mount --bind "$vm" "$vm/root/vm" && exec chroot "$vm/root" "$@"
+	' sh "$vm" "$@"
 }
 
 # of_root PROGRAM ARG... - run a program of the root file system on the host's files.

@@ -58,7 +58,7 @@ prepare kernel "$k"
 prepare supervise
 kernel=$vm/kernel/$k
 release=$(cat "$kernel/release")
-tree=$root/build/tree
+tree=$vm/tree/tree
 if [ -z "$stage" ]; then
 	stage=$tree/stage
 	if [ -n "$build" ] || [ ! -e "$stage/module/$release/txda.ko" ]; then
@@ -129,7 +129,8 @@ case $accel in
 kvm) set -- "$@" -accel kvm -cpu host ;;
 *) set -- "$@" -accel tcg,thread=multi -cpu max,la57=off ;;
 esac
-append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M mitigations=off txda.mode=$mode firmware_class.path=/t/firmware"
+append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on mitigations=off txda.mode=$mode firmware_class.path=/t/firmware"
+[ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"
 if [ $want = shell ]; then
 	append="$append loglevel=4"
 	set -- "$@" -serial mon:stdio
