@@ -313,7 +313,7 @@ static void fail_members(struct cm_queue *const *member, unsigned size, uint64_t
 
 	for (unsigned i = 0; i < size; i++)
 		innocent |= atomic_load(&member[i]->state) == CM_QUEUE_FAULTED ||
-			    cm_inject_link_down(member[i]->chip);
+			    cm_chip_link_down(member[i]->chip);
 	for (unsigned i = 0; i < size; i++) {
 		if (innocent)
 			cm_queue_fail_innocent(member[i], id);
@@ -434,7 +434,7 @@ static void meet(struct cm_group *g)
 
 	for (unsigned i = 0; i < g->size; i++) {
 		member[i] = line_pop(g, i);
-		ok &= member[i]->busy == member[0]->busy && !cm_inject_link_down(member[i]->chip);
+		ok &= member[i]->busy == member[0]->busy && !cm_chip_link_down(member[i]->chip);
 	}
 	if (ok)
 		ok = member[0]->busy == CM_BUSY_EXEC ? meet_ops(member, g->size)
@@ -483,7 +483,7 @@ static enum cm_result arrive(struct cm_queue *q, const struct cm_group_slot *slo
 {
 	struct cm_group *g = slot->group;
 
-	if (is_closed(g) || cm_inject_link_down(q->chip)) {
+	if (is_closed(g) || cm_chip_link_down(q->chip)) {
 		cm_queue_fail_innocent(q, g->id);
 		return CM_FAULT;
 	}

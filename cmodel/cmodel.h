@@ -58,6 +58,12 @@ unsigned cm_machine_chips(const struct cm_machine *m);
 unsigned cm_machine_cores(const struct cm_machine *m);
 const char *cm_machine_isa(const struct cm_machine *m); /* the SIMD path in use */
 struct cm_chip *cm_machine_chip(struct cm_machine *m, unsigned index);
+/*
+ * Between these the machine stands still, as in a callback, and calls of this thread that would
+ * wait for an op to end need not. For a reconfiguration of many parts.
+ */
+void cm_machine_hold(struct cm_machine *m);
+void cm_machine_release(struct cm_machine *m);
 
 /* DRAM: [0, bytes) of the memfd, sealed against shrinking. The caller places buffers in it; the
  * model only reads and writes it. */
@@ -173,6 +179,8 @@ int cm_queue_new(struct cm_vm *vm, enum cm_queue_class queue_class, const struct
 		 void *arg, struct cm_queue **ret);
 /* Drops what has not started, cuts short and waits for what runs. */
 void cm_queue_free(struct cm_queue *q);
+/* Only cuts short; does not wait. For those who free many and do not want to wait for each. */
+void cm_queue_cancel(struct cm_queue *q);
 /*
  * Appends the stream at [va, va + bytes). Returns at once: -EAGAIN when CM_QUEUE_DEPTH streams are
  * in flight, -EIO when faulted, -ENODEV when the chip is lost. @lazy: the caller will cm_wait()
@@ -243,6 +251,7 @@ void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret);
  * happens in, while the machine stands still: as a callback of a queue.
  */
 void cm_chip_set_notify(struct cm_chip *c, void (*fn)(void *arg), void *arg);
+bool cm_chip_link_down(struct cm_chip *c); /* its links do not work now */
 /* All queues that the chip has now hang, as with a dead command processor; and no longer. */
 void cm_chip_stall(struct cm_chip *c, bool on);
 /* A chip that was lost works again, as one that has just been plugged in; injections are cleared. */

@@ -269,7 +269,7 @@ enum cm_result cm_inject_after_transfer(struct cm_queue *q)
 	return CM_PARK;
 }
 
-bool cm_inject_link_down(struct cm_chip *c)
+bool cm_chip_link_down(struct cm_chip *c)
 {
 	uint64_t until_ns = atomic_load(&c->link_down_until_ns);
 

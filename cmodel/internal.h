@@ -418,7 +418,4 @@ void cm_sensors_init(struct cm_chip *c);
 enum cm_result cm_inject_before(struct cm_queue *q, bool transfer);
 /* After a slice of a copy: CM_PARK when it is slowed down. Leader. */
 enum cm_result cm_inject_after_transfer(struct cm_queue *q);
-/* Whether the chip's links are down. */
-bool cm_inject_link_down(struct cm_chip *c);
-
 #endif /* CM_INTERNAL_H */

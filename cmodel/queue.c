@@ -56,8 +56,7 @@ void cm_queue_free(struct cm_queue *q)
 	if (!q)
 		return;
 	m = q->machine;
-	/* What runs now is not wanted any more: its parts that have not begun are skipped. */
-	atomic_store(&q->cancel, true);
+	cm_queue_cancel(q);
 	cm_pause(m);
 	cm_c2c_leave(q);
 	cm_exec_release(q);
@@ -67,6 +66,12 @@ void cm_queue_free(struct cm_queue *q)
 	cm_resume(m);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
+}
+
+void cm_queue_cancel(struct cm_queue *q)
+{
+	/* What runs now is not wanted any more: its parts that have not begun are skipped. */
+	atomic_store(&q->cancel, true);
 }
 
 int cm_queue_submit(struct cm_queue *q, uint64_t va, uint64_t bytes, bool lazy)

@@ -94,7 +94,7 @@ void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret)
 		.faults = atomic_load(&a->faults),
 		.lost = atomic_load(&c->lost),
 		.hot = hot,
-		.link_down = cm_inject_link_down(c),
+		.link_down = cm_chip_link_down(c),
 		.change_ns = UINT64_MAX,
 	};
 	if (hot)
