@@ -10,7 +10,7 @@ KDIR        ?= /lib/modules/$(shell uname -r)/build
 MESON_FLAGS ?=
 
 .DEFAULT_GOAL := all
-.PHONY: all demo check check-asan check-tsan install module deb format clean distclean help
+.PHONY: all demo check check-asan check-tsan check-vm vm install module deb format clean distclean help
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,12 @@ check-asan: ## only the tests under AddressSanitizer and UndefinedBehaviorSaniti
 
 check-tsan: ## only the threaded tests under ThreadSanitizer
 	@B=$(B) sh scripts/check.sh tsan
+
+vm: ## a shell in a virtual machine with chips, on kernel K: K=7.2 CHIPS=1 IRQ=msix MEM=1G
+	@B=$(B) sh tests/vm/run.sh -b -k $(or $(K),7.2) -n $(or $(CHIPS),1) -i $(or $(IRQ),msix) -m $(or $(MEM),1G)
+
+check-vm: ## only the tests of the driver in virtual machines, on kernels K="6.12 7.2"; K=debug: one that looks closely
+	@B=$(B) sh tests/vm/check.sh -k "$(or $(K),6.12 7.2)"
 
 install: all ## install into DESTDIR/PREFIX
 	meson configure $(B) -Dprefix=$(PREFIX)

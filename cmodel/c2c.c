@@ -67,7 +67,7 @@ static void fail_waiting(struct cm_group *g)
 
 		all = q->group_next;
 		q->group_next = NULL;
-		cm_queue_fail_with(q, TXDA_FAULT_COLLECTIVE, 0, g->id);
+		cm_queue_fail_innocent(q, g->id);
 	}
 }
 
@@ -303,11 +303,41 @@ static bool packet_resolve(struct cm_queue *q, unsigned rank, struct packet_work
 	return false;
 }
 
-/* Fails the members that have not faulted themselves. */
+/*
+ * Fails the members that have not faulted themselves. Where one has, or a link is down, the others
+ * are innocent; where they only disagree all are guilty.
+ */
 static void fail_members(struct cm_queue *const *member, unsigned size, uint64_t id)
 {
+	bool innocent = false;
+
 	for (unsigned i = 0; i < size; i++)
-		cm_queue_fail_with(member[i], TXDA_FAULT_COLLECTIVE, 0, id);
+		innocent |= atomic_load(&member[i]->state) == CM_QUEUE_FAULTED ||
+			    cm_chip_link_down(member[i]->chip);
+	for (unsigned i = 0; i < size; i++) {
+		if (innocent)
+			cm_queue_fail_innocent(member[i], id);
+		else
+			cm_queue_fail_with(member[i], TXDA_FAULT_COLLECTIVE, 0, id);
+	}
+}
+
+/* The memory of all members at the same time. */
+static bool resolve_all(struct cm_queue *const *member, struct packet_work *w)
+{
+	struct cm_machine *m = member[0]->machine;
+
+	for (unsigned tries = 0; tries < CM_FIND_TRIES; tries++) {
+		uint64_t evictions = m->evictions;
+
+		for (unsigned i = 0; i < w->size; i++) {
+			if (!packet_resolve(member[i], i, w))
+				return false;
+		}
+		if (evictions == m->evictions)
+			return true;
+	}
+	return false;
 }
 
 static bool meet_packets(struct cm_queue *const *member, unsigned size)
@@ -328,10 +358,8 @@ static bool meet_packets(struct cm_queue *const *member, unsigned size)
 	}
 	if (!p->count)
 		return true;
-	for (unsigned i = 0; i < size; i++) {
-		if (!packet_resolve(member[i], i, &w))
-			return false;
-	}
+	if (!resolve_all(member, &w))
+		return false;
 	w.parts_per_rank = (unsigned)parts;
 	cm_account(m, member[0]->chip, false);
 	cm_pool_run(m, gather ? gather_part : reduce_part, &w, 0,
@@ -347,15 +375,33 @@ static bool meet_packets(struct cm_queue *const *member, unsigned size)
 
 /* ---- meetings -------------------------------------------------------------------------------- */
 
+/* The tensors of all members at the same time. */
+static bool refresh_all(struct cm_queue *const *member, unsigned size)
+{
+	struct cm_machine *m = member[0]->machine;
+
+	for (unsigned tries = 0; tries < CM_FIND_TRIES; tries++) {
+		uint64_t evictions = m->evictions;
+
+		for (unsigned i = 0; i < size; i++) {
+			if (!cm_exec_refresh(member[i]))
+				return false;
+		}
+		if (evictions == m->evictions)
+			return true;
+	}
+	return false;
+}
+
 static bool meet_ops(struct cm_queue *const *member, unsigned size)
 {
 	const struct cm_launch *peer[TXDA_MAX_GROUP] = {NULL};
 	struct cm_launch *first = &member[0]->context->launch;
 	const struct cm_op_impl *impl = cm_op_impl(first->op->op);
 
+	if (!refresh_all(member, size))
+		return false;
 	for (unsigned i = 0; i < size; i++) {
-		if (!cm_exec_refresh(member[i]))
-			return false;
 		peer[i] = &member[i]->context->launch;
 		if (peer[i]->op->op != first->op->op || peer[i]->precise != first->precise)
 			return false;
@@ -388,7 +434,7 @@ static void meet(struct cm_group *g)
 
 	for (unsigned i = 0; i < g->size; i++) {
 		member[i] = line_pop(g, i);
-		ok &= member[i]->busy == member[0]->busy && !cm_inject_link_down(member[i]->chip);
+		ok &= member[i]->busy == member[0]->busy && !cm_chip_link_down(member[i]->chip);
 	}
 	if (ok)
 		ok = member[0]->busy == CM_BUSY_EXEC ? meet_ops(member, g->size)
@@ -437,8 +483,8 @@ static enum cm_result arrive(struct cm_queue *q, const struct cm_group_slot *slo
 {
 	struct cm_group *g = slot->group;
 
-	if (is_closed(g) || cm_inject_link_down(q->chip)) {
-		cm_queue_fail_with(q, TXDA_FAULT_COLLECTIVE, 0, g->id);
+	if (is_closed(g) || cm_chip_link_down(q->chip)) {
+		cm_queue_fail_innocent(q, g->id);
 		return CM_FAULT;
 	}
 	line_append(g, slot->rank, q);

@@ -58,6 +58,12 @@ unsigned cm_machine_chips(const struct cm_machine *m);
 unsigned cm_machine_cores(const struct cm_machine *m);
 const char *cm_machine_isa(const struct cm_machine *m); /* the SIMD path in use */
 struct cm_chip *cm_machine_chip(struct cm_machine *m, unsigned index);
+/*
+ * Between these the machine stands still, as in a callback, and calls of this thread that would
+ * wait for an op to end need not. For a reconfiguration of many parts.
+ */
+void cm_machine_hold(struct cm_machine *m);
+void cm_machine_release(struct cm_machine *m);
 
 /* DRAM: [0, bytes) of the memfd, sealed against shrinking. The caller places buffers in it; the
  * model only reads and writes it. */
@@ -112,6 +118,36 @@ int cm_vm_set_group(struct cm_vm *vm, unsigned slot, uint64_t id, unsigned rank,
  * unmapped. */
 void *cm_vm_resolve(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags);
 
+/*
+ * A translated address space is not mapped by the embedder but filled as streams touch it: what is
+ * not there is asked of @fn, and the answer is mapped and kept until it is forgotten. Answers of
+ * failure are not kept. For memory that is described by page tables; cm_vm_map() and cm_vm_unmap()
+ * are not for such a space.
+ *
+ * @fn is called by the leading thread with the space's lock held; it looks up @va, a multiple of the
+ * page size, and returns 0 or why not. It is short and calls nothing of the model. The embedder must
+ * not call cm_vm_forget() or cm_vm_resolve() with a lock held that @fn takes.
+ *
+ * The host has a limit of mappings a process. Near to it the model forgets what it keeps, of all
+ * spaces, and asks again.
+ */
+struct cm_translation {
+	uint64_t va, bytes; /* a range that @va is in; the longer the better */
+	int fd;
+	uint64_t offset;
+	unsigned flags; /* CM_MAP_*; may lack what is asked for, then the access faults */
+};
+
+typedef int (*cm_translate_fn)(void *arg, uint64_t va, struct cm_translation *ret);
+
+/* Right after cm_vm_new(). */
+void cm_vm_set_translate(struct cm_vm *vm, cm_translate_fn fn, void *arg);
+/*
+ * Forgets what is kept of [va, va + bytes), which may go beyond the space. When it returns no op
+ * uses an answer that @fn gave before the call, and copies of programs there are forgotten too.
+ */
+void cm_vm_forget(struct cm_vm *vm, uint64_t va, uint64_t bytes);
+
 /* ---- queues -------------------------------------------------------------------------------- */
 
 enum cm_queue_class {
@@ -126,13 +162,15 @@ enum cm_queue_state {
 };
 
 /*
- * Called by the leading thread, with no lock held, for each SIGNAL with TXDA_SIGNAL_IRQ and for a
- * fault. The machine stands still meanwhile: a callback is short and does not free, wait or
- * reconfigure; it may submit, kick and read states.
+ * Called by the leading thread, with no lock held, for each SIGNAL with TXDA_SIGNAL_IRQ, at the end
+ * of each stream and for a fault. The machine stands still meanwhile: a callback is short and does
+ * not free, wait or reconfigure; it may submit, kick and read states. Each may be NULL.
  */
 struct cm_queue_ops {
 	void (*signalled)(void *arg, uint64_t va, uint64_t value);
 	void (*faulted)(void *arg, const struct txda_fault *fault);
+	/* After all that the stream has written. False: the queue faults with what is in *@ret. */
+	bool (*completed)(void *arg, struct txda_fault *ret);
 };
 
 #define CM_QUEUE_DEPTH 256 /* streams in flight */
@@ -141,6 +179,8 @@ int cm_queue_new(struct cm_vm *vm, enum cm_queue_class queue_class, const struct
 		 void *arg, struct cm_queue **ret);
 /* Drops what has not started, cuts short and waits for what runs. */
 void cm_queue_free(struct cm_queue *q);
+/* Only cuts short; does not wait. For those who free many and do not want to wait for each. */
+void cm_queue_cancel(struct cm_queue *q);
 /*
  * Appends the stream at [va, va + bytes). Returns at once: -EAGAIN when CM_QUEUE_DEPTH streams are
  * in flight, -EIO when faulted, -ENODEV when the chip is lost. @lazy: the caller will cm_wait()
@@ -152,6 +192,23 @@ enum cm_queue_state cm_queue_state(struct cm_queue *q);
 int cm_queue_fault(struct cm_queue *q, struct txda_fault *ret); /* -ENOENT: none */
 /* A counter that rises with each op and packet done: the watchdog's progress check. */
 uint64_t cm_queue_progress(struct cm_queue *q);
+/* The address of the packet in execution; 0: none. */
+uint64_t cm_queue_packet(struct cm_queue *q);
+/* Of a faulted queue: nothing was wrong with it, but with others that its collective needs. */
+bool cm_queue_is_innocent(struct cm_queue *q);
+
+enum cm_queue_priority {
+	CM_PRIORITY_LOW = 0,
+	CM_PRIORITY_NORMAL = 1, /* what a queue begins with */
+	CM_PRIORITY_HIGH = 2,
+	CM_PRIORITIES
+};
+
+/*
+ * Queues of a higher priority have their turns first; of eight turns one each still goes to the
+ * lower ones first, so that none starves.
+ */
+void cm_queue_set_priority(struct cm_queue *q, enum cm_queue_priority priority);
 
 /*
  * Waits until *@word >= @value (acquire), @q faults (-EIO; NULL: no queue is watched) or
@@ -182,9 +239,23 @@ struct cm_sensors {
 	uint32_t ecc_uncorrected;
 	uint32_t faults;
 	uint32_t lost; /* 1: the chip is gone */
+	uint32_t hot;  /* 1: throttled by its temperature */
+	uint32_t link_down;
+	uint64_t change_ns; /* when the last two change by themselves; UINT64_MAX: not */
 };
 
 void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret);
+
+/*
+ * @fn is called when an injection has changed what cm_chip_sensors() says, by whatever thread that
+ * happens in, while the machine stands still: as a callback of a queue.
+ */
+void cm_chip_set_notify(struct cm_chip *c, void (*fn)(void *arg), void *arg);
+bool cm_chip_link_down(struct cm_chip *c); /* its links do not work now */
+/* All queues that the chip has now hang, as with a dead command processor; and no longer. */
+void cm_chip_stall(struct cm_chip *c, bool on);
+/* A chip that was lost works again, as one that has just been plugged in; injections are cleared. */
+void cm_chip_revive(struct cm_chip *c);
 
 /*
  * Injects faults: a comma-separated list of "KIND[:chip=N][:after=OPS][:ms=N]"; without a chip all

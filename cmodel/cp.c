@@ -9,6 +9,10 @@
 
 #define PACKETS_PER_TURN 64 /* cheap ones; fair to the other queues */
 
+/* A WAIT in a translated space looks at its word so often, at first and at last. */
+#define POLL_MIN_NS 20000u
+#define POLL_MAX_NS 1000000u
+
 struct packet_rule {
 	uint32_t bytes;	 /* 0: any */
 	uint16_t flags;	 /* defined ones */
@@ -56,6 +60,15 @@ static void unpark(struct cm_queue *q)
 	atomic_store(&m->n_parked, atomic_load(&m->n_parked) - 1);
 }
 
+/* @ns 0: not needed. */
+static void set_timer(struct cm_machine *m, uint64_t ns)
+{
+	uint64_t timer = atomic_load(&m->timer_ns);
+
+	if (ns && (!timer || ns < timer))
+		atomic_store(&m->timer_ns, ns);
+}
+
 static void park(struct cm_queue *q)
 {
 	struct cm_machine *m = q->machine;
@@ -64,12 +77,8 @@ static void park(struct cm_queue *q)
 		m->parked[q->slot / 64] |= 1ull << q->slot % 64;
 		atomic_store(&m->n_parked, atomic_load(&m->n_parked) + 1);
 	}
-	if (q->resume_ns && q->resume_ns != UINT64_MAX) {
-		uint64_t timer = atomic_load(&m->timer_ns);
-
-		if (!timer || q->resume_ns < timer)
-			atomic_store(&m->timer_ns, q->resume_ns);
-	}
+	set_timer(m, q->resume_ns == UINT64_MAX ? 0 : q->resume_ns);
+	set_timer(m, q->poll_ns);
 	deactivate(q);
 }
 
@@ -124,6 +133,49 @@ static struct cm_queue *next_queue(struct cm_machine *m)
 	return NULL;
 }
 
+/* The next one among those of a priority, each priority going round on its own. */
+static struct cm_queue *next_of(struct cm_machine *m, enum cm_queue_priority priority)
+{
+	unsigned from = m->ranked_next[priority], word = from / 64;
+
+	for (unsigned i = 0; i <= CM_QUEUE_WORDS; i++) {
+		uint64_t bits = atomic_load(&m->active[word]);
+
+		if (priority == CM_PRIORITY_NORMAL)
+			bits &= ~(m->ranked[CM_PRIORITY_LOW][word] |
+				  m->ranked[CM_PRIORITY_HIGH][word]);
+		else
+			bits &= m->ranked[priority][word];
+		if (i == 0)
+			bits &= ~0ull << from % 64;
+		if (bits) {
+			unsigned slot = word * 64 + (unsigned)__builtin_ctzll(bits);
+
+			m->ranked_next[priority] = (slot + 1) % CM_MAX_QUEUES;
+			return m->queue[slot];
+		}
+		word = (word + 1) % CM_QUEUE_WORDS;
+	}
+	return NULL;
+}
+
+/* Likewise where priorities differ. */
+static struct cm_queue *next_ranked(struct cm_machine *m)
+{
+	static const enum cm_queue_priority falling[] = {CM_PRIORITY_HIGH, CM_PRIORITY_NORMAL,
+							 CM_PRIORITY_LOW};
+	unsigned turn = m->ranked_turn++ % 8;
+	struct cm_queue *q = NULL;
+
+	if (turn == 3)
+		q = next_of(m, CM_PRIORITY_NORMAL);
+	else if (turn == 7)
+		q = next_of(m, CM_PRIORITY_LOW);
+	for (unsigned i = 0; !q && i < CM_PRIORITIES; i++)
+		q = next_of(m, falling[i]);
+	return q;
+}
+
 /* ---- streams --------------------------------------------------------------------------------- */
 
 static bool ring_is_empty(struct cm_queue *q)
@@ -157,12 +209,21 @@ static bool stream_begin(struct cm_queue *q)
 	return !q->stream.bytes || stream_resolve(q);
 }
 
-static void stream_end_if_done(struct cm_queue *q)
+/* False: the queue has faulted. */
+static bool stream_end_if_done(struct cm_queue *q)
 {
-	if (q->in_stream && q->busy == CM_BUSY_NONE && q->pos == q->stream.bytes) {
-		q->in_stream = false;
-		atomic_store(&q->head, atomic_load(&q->head) + 1);
-	}
+	struct txda_fault fault = {.op = TXDA_NONE, .tensor = TXDA_NONE, .opcode = TXDA_NONE};
+
+	if (!q->in_stream || q->busy != CM_BUSY_NONE || q->pos != q->stream.bytes)
+		return true;
+	q->in_stream = false;
+	atomic_store_explicit(&q->packet_va, 0, memory_order_relaxed);
+	/* First, so that the callback finds room for more. */
+	atomic_store(&q->head, atomic_load(&q->head) + 1);
+	if (!q->ops.completed || q->ops.completed(q->arg, &fault))
+		return true;
+	cm_queue_fail(q, &fault);
+	return false;
 }
 
 /* ---- packets --------------------------------------------------------------------------------- */
@@ -239,6 +300,13 @@ static enum cm_result run_wait(struct cm_queue *q)
 		return CM_FAULT;
 	if (__atomic_load_n(word, __ATOMIC_ACQUIRE) >= q->pkt.fence.value)
 		return CM_DONE;
+	if (q->vm->translate) {
+		/* The host may write the word and has no way to tell: cm_kick() is for embedders. */
+		q->poll_step_ns = q->busy != CM_BUSY_WAIT ? POLL_MIN_NS : q->poll_step_ns * 2;
+		if (q->poll_step_ns > POLL_MAX_NS)
+			q->poll_step_ns = POLL_MAX_NS;
+		q->poll_ns = cm_now_ns() + q->poll_step_ns;
+	}
 	q->busy = CM_BUSY_WAIT;
 	return CM_PARK;
 }
@@ -260,6 +328,7 @@ static enum cm_result packet_begin(struct cm_queue *q)
 
 	if (!packet_fetch(q))
 		return CM_FAULT;
+	atomic_store_explicit(&q->packet_va, q->stream.va + q->pos, memory_order_relaxed);
 	switch (q->pkt.hdr.op) {
 	case TXDA_PKT_COPY:
 	case TXDA_PKT_COPY_2D:
@@ -317,10 +386,12 @@ static void turn(struct cm_queue *q)
 		}
 		q->resume_ns = 0;
 	}
+	q->poll_ns = 0;
 	for (unsigned n = 0; n < PACKETS_PER_TURN; n++) {
 		enum cm_result result;
 
-		stream_end_if_done(q);
+		if (!stream_end_if_done(q))
+			return;
 		if (!q->in_stream) {
 			if (ring_is_empty(q))
 				break;
@@ -339,7 +410,8 @@ static void turn(struct cm_queue *q)
 		if (ends_turn(q))
 			break;
 	}
-	stream_end_if_done(q);
+	if (!stream_end_if_done(q))
+		return;
 	if (!q->in_stream && ring_is_empty(q)) {
 		deactivate(q);
 		/* A stream that came in between has set the bit before it was cleared. */
@@ -356,7 +428,7 @@ bool cm_cp_turn(struct cm_machine *m)
 	if (atomic_load_explicit(&m->repoll, memory_order_relaxed) ||
 	    (timer && cm_now_ns() >= timer))
 		unpark_all(m);
-	q = next_queue(m);
+	q = m->n_ranked ? next_ranked(m) : next_queue(m);
 	if (!q) {
 		cm_account(m, NULL, false);
 		return false;

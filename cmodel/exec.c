@@ -88,8 +88,10 @@ static void set_scratch(struct cm_machine *m, struct cm_context *ctx)
 /* Where tensors without elements point: they have an address like any other. */
 static _Alignas(64) uint8_t nothing[64];
 
+static bool resolve_profile(struct cm_queue *q, struct cm_context *ctx);
+
 /* The host addresses of the bindings; false: the queue has faulted. */
-static bool resolve_bindings(struct cm_queue *q, struct cm_context *ctx)
+static bool resolve_bindings_once(struct cm_queue *q, struct cm_context *ctx)
 {
 	for (uint32_t i = 0; i < ctx->program->hdr->n_slots; i++) {
 		const struct txda_binding *b = &ctx->binding[i];
@@ -112,6 +114,32 @@ static bool resolve_bindings(struct cm_queue *q, struct cm_context *ctx)
 		}
 	}
 	return true;
+}
+
+/*
+ * The same, all at one time: in a translated space the last one may have pushed out the first.
+ * @refresh: also the program and the profile of the launch that goes on.
+ */
+static bool resolve_bindings(struct cm_queue *q, struct cm_context *ctx, bool refresh)
+{
+	const struct cm_program *p = ctx->program;
+	uint64_t bad_va = p->va;
+
+	for (unsigned tries = 0; tries < CM_FIND_TRIES; tries++) {
+		uint64_t generation = q->vm->generation;
+
+		/* An unmapped program ends even though the chip has a copy. */
+		if (refresh && !cm_vm_find(q->vm, p->va, p->bytes, CM_MAP_READ, &bad_va)) {
+			fail(q, TXDA_FAULT_PAGE, bad_va, 0);
+			return false;
+		}
+		if (!resolve_bindings_once(q, ctx) || (refresh && !resolve_profile(q, ctx)))
+			return false;
+		if (generation == q->vm->generation)
+			return true;
+	}
+	fail(q, TXDA_FAULT_PAGE, bad_va, 0);
+	return false;
 }
 
 /* Shape and address of one tensor for this launch; false: the queue has faulted. */
@@ -179,7 +207,7 @@ static bool resolve(struct cm_queue *q, struct cm_context *ctx, const struct txd
 	} else {
 		memcpy(ctx->binding, binding, binding_bytes);
 		ctx->precise = ctx->launch.precise = precise;
-		if (!resolve_bindings(q, ctx))
+		if (!resolve_bindings(q, ctx, false))
 			return false;
 		for (uint32_t i = 0; i < p->hdr->n_tensors; i++) {
 			if (!resolve_tensor(q, ctx, i))
@@ -194,8 +222,6 @@ static bool resolve(struct cm_queue *q, struct cm_context *ctx, const struct txd
 bool cm_exec_refresh(struct cm_queue *q)
 {
 	struct cm_context *ctx = q->context;
-	const struct cm_program *p = ctx->program;
-	uint64_t bad_va = 0;
 
 	/* Also of a member that waits for its collective: a program that was loaded meanwhile may
 	 * have moved the scratch. */
@@ -204,13 +230,8 @@ bool cm_exec_refresh(struct cm_queue *q)
 	if (ctx->vm_generation == q->vm->generation)
 		return true;
 	ctx->valid = false;
-	/* An unmapped program ends even though the chip has a copy. */
-	if (!cm_vm_find(q->vm, p->va, p->bytes, CM_MAP_READ, &bad_va)) {
-		fail(q, TXDA_FAULT_PAGE, bad_va, 0);
-		return false;
-	}
 	/* Tensors keep their place in the address space, so their addresses stay right. */
-	if (!resolve_bindings(q, ctx) || !resolve_profile(q, ctx))
+	if (!resolve_bindings(q, ctx, true))
 		return false;
 	ctx->vm_generation = q->vm->generation;
 	ctx->valid = true;

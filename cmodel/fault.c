@@ -116,7 +116,8 @@ char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *f, char *buf, siz
 	if (!len)
 		return buf;
 	buf[0] = '\0';
-	if (vm && f->packet_va) {
+	/* A translated space may change under the hands of anybody but the leader. */
+	if (vm && !vm->translate && f->packet_va) {
 		pthread_mutex_lock(&vm->map_lock);
 		find_names(vm, f, &names);
 		pthread_mutex_unlock(&vm->map_lock);

@@ -102,6 +102,13 @@ static void set_injected(struct cm_chip *c)
 		c->injected |= c->inject[i].armed || c->inject[i].until_ns;
 }
 
+/* Tells the embedder that the chip's sensors say something else now. */
+static void tell(struct cm_chip *c)
+{
+	if (c->notify)
+		c->notify(c->notify_arg);
+}
+
 static void lose_chip(struct cm_chip *c)
 {
 	struct cm_machine *m = c->machine;
@@ -121,12 +128,13 @@ static void strike_chip(struct cm_chip *c, enum cm_inject_kind kind)
 	i->armed = false;
 	switch (kind) {
 	case CM_INJECT_ECC_CORRECTED: cm_count32(&c->activity.ecc_corrected); break;
-	case CM_INJECT_LINK_DOWN: i->until_ns = until(i->ms); break;
+	case CM_INJECT_LINK_DOWN: atomic_store(&c->link_down_until_ns, until(i->ms)); break;
 	case CM_INJECT_THERMAL: atomic_store(&c->hot_until_ns, until(i->ms)); break;
 	case CM_INJECT_LOST: lose_chip(c); break;
 	case CM_INJECT_SLOW_DMA: i->until_ns = UINT64_MAX; break;
 	default: break;
 	}
+	tell(c);
 }
 
 static void clear_chip(struct cm_chip *c)
@@ -135,14 +143,16 @@ static void clear_chip(struct cm_chip *c)
 
 	memset(c->inject, 0, sizeof(c->inject));
 	atomic_store(&c->hot_until_ns, 0);
+	atomic_store(&c->link_down_until_ns, 0);
 	for (unsigned i = 0; i < CM_MAX_QUEUES; i++) {
 		struct cm_queue *q = m->queue[i];
 
-		if (q && q->chip == c && q->resume_ns) {
+		if (q && q->chip == c && q->resume_ns && !c->stalled) {
 			q->resume_ns = 0;
 			cm_cp_activate(q);
 		}
 	}
+	tell(c);
 }
 
 static void obey(struct cm_chip *c, const struct order *o)
@@ -224,6 +234,7 @@ static enum cm_result strike(struct cm_queue *q, enum cm_inject_kind kind, bool 
 	case CM_INJECT_PAGE: return fail_next(q, TXDA_FAULT_PAGE, transfer);
 	case CM_INJECT_ECC:
 		cm_count32(&q->chip->activity.ecc_uncorrected);
+		tell(q->chip);
 		return fail_next(q, TXDA_FAULT_ECC, transfer);
 	default:
 		strike_chip(q->chip, kind);
@@ -258,7 +269,46 @@ enum cm_result cm_inject_after_transfer(struct cm_queue *q)
 	return CM_PARK;
 }
 
-bool cm_inject_link_down(struct cm_chip *c)
+bool cm_chip_link_down(struct cm_chip *c)
 {
-	return in_force(&c->inject[CM_INJECT_LINK_DOWN]);
+	uint64_t until_ns = atomic_load(&c->link_down_until_ns);
+
+	return until_ns && (until_ns == UINT64_MAX || cm_now_ns() < until_ns);
+}
+
+/* ---- chips as a whole ------------------------------------------------------------------------ */
+
+void cm_chip_set_notify(struct cm_chip *c, void (*fn)(void *arg), void *arg)
+{
+	cm_pause(c->machine);
+	c->notify = fn;
+	c->notify_arg = arg;
+	cm_resume(c->machine);
+}
+
+void cm_chip_stall(struct cm_chip *c, bool on)
+{
+	struct cm_machine *m = c->machine;
+
+	cm_pause(m);
+	c->stalled = on;
+	for (unsigned i = 0; i < CM_MAX_QUEUES; i++) {
+		struct cm_queue *q = m->queue[i];
+
+		if (!q || q->chip != c)
+			continue;
+		q->resume_ns = on ? UINT64_MAX : 0;
+		cm_cp_activate(q);
+	}
+	cm_resume(m);
+}
+
+void cm_chip_revive(struct cm_chip *c)
+{
+	cm_pause(c->machine);
+	c->stalled = false;
+	clear_chip(c);
+	set_injected(c);
+	atomic_store(&c->lost, false);
+	cm_resume(c->machine);
 }

@@ -91,7 +91,11 @@ struct cm_chip {
 	struct cm_activity activity;
 	_Atomic bool lost;
 	_Atomic uint64_t hot_until_ns; /* thermal trip: throttled until then */
+	_Atomic uint64_t link_down_until_ns;
+	void (*notify)(void *arg); /* leader: set before anything can strike */
+	void *notify_arg;
 	bool injected;		       /* leader: some injection is armed or in force */
+	bool stalled;		       /* leader: see cm_chip_stall() */
 	struct cm_injection inject[CM_INJECT_KINDS]; /* leader */
 	unsigned next_vm, next_queue;		     /* leader: ids for fault records */
 	pthread_mutex_t sensor_lock;		     /* the thermal model below */
@@ -118,10 +122,14 @@ struct cm_vm {
 	void *reserved;
 	size_t reserved_bytes;
 	pthread_mutex_t map_lock; /* one map or unmap at a time; taken before leadership */
-	pthread_mutex_t lock;	  /* the table, for moments only; taken last */
+	pthread_mutex_t lock;	  /* the table, for moments only; taken after the model's others */
 	struct cm_range *range;	  /* sorted, disjoint */
 	size_t n_ranges, cap_ranges;
 	uint64_t generation; /* leader: rises with each unmap: resolved pointers are stale */
+	cm_translate_fn translate; /* NULL: the embedder maps */
+	void *translate_arg;
+	bool was_evicted; /* lock: programs may be known whose memory is not in the table */
+	size_t pieces;	  /* leader: host mappings that translation has made, or more */
 	struct cm_group_slot group[CM_GROUP_SLOTS]; /* leader */
 	struct cm_program *programs;		    /* leader: the cache, last used first */
 	size_t program_bytes;			    /* leader: held by the cache */
@@ -181,6 +189,8 @@ struct cm_queue {
 	_Atomic uint32_t head;	/* streams done; stored by the leader */
 	_Atomic uint32_t state; /* enum cm_queue_state, released after @fault */
 	_Atomic uint64_t progress;
+	_Atomic uint64_t packet_va; /* of the packet in execution; 0: none */
+	_Atomic bool innocent;	    /* faulted by what happened to others */
 	_Atomic bool cancel; /* is going away: skip the rest of the op that runs */
 	struct txda_fault fault;
 
@@ -194,6 +204,9 @@ struct cm_queue {
 	union cm_packet pkt;
 	struct cm_transfer transfer;
 	uint64_t resume_ns; /* not runnable before; 0: runnable, UINT64_MAX: hangs for good */
+	uint64_t poll_ns;   /* parked at a WAIT whose word the host may write: look then; 0: no */
+	uint32_t poll_step_ns;
+	enum cm_queue_priority priority;
 	struct cm_context *context;  /* what EXEC runs */
 	struct cm_context *contexts; /* all of this queue, last used first */
 	uint32_t op;
@@ -269,6 +282,9 @@ struct cm_machine {
 	_Atomic uint64_t timer_ns; /* the next queue resumes then; 0: none. Stored by the leader */
 	uint64_t parked[CM_QUEUE_WORDS];       /* leader */
 	unsigned next_slot;		       /* leader: round robin */
+	/* leader: queues whose priority is not normal; how many, and whose turn it is */
+	uint64_t ranked[CM_PRIORITIES][CM_QUEUE_WORDS];
+	unsigned n_ranked, ranked_turn, ranked_next[CM_PRIORITIES];
 	struct cm_queue *queue[CM_MAX_QUEUES]; /* leader */
 
 	/* Sleepers */
@@ -286,6 +302,10 @@ struct cm_machine {
 	uint64_t scratch_generation; /* rises when scratch has moved */
 	struct cm_vm *vms;
 	struct cm_group *groups;
+	/* Host mappings of translated address spaces: how many, at most, and how often all of them
+	 * were dropped to make room. Who resolves two ranges looks whether the first was. */
+	size_t pieces, max_pieces;
+	uint64_t evictions;
 };
 
 /* ---- machine.c ------------------------------------------------------------------------------ */
@@ -295,8 +315,28 @@ int cm_scratch_grow(struct cm_machine *m, size_t shared_bytes, size_t core_bytes
 
 /* ---- mmu.c ---------------------------------------------------------------------------------- */
 
-/* Like cm_vm_resolve(); on failure *ret_bad is the first address that is not mapped so. */
+/*
+ * Like cm_vm_resolve(), but a translated space is filled; on failure *ret_bad is the first address
+ * that is not mapped so. Leader.
+ */
 void *cm_vm_find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags, uint64_t *ret_bad);
+#define CM_FIND_TRIES 3 /* how often ranges are looked up anew when there was an eviction */
+
+/* The table of ranges; vm->lock is held. The first range that ends above @va; */
+size_t cm_range_first(const struct cm_vm *vm, uint64_t va);
+/* room for @n more; */
+int cm_range_reserve(struct cm_vm *vm, size_t n);
+/* puts one in at its place, for which there is room; */
+void cm_range_insert(struct cm_vm *vm, size_t at, struct cm_range range);
+/* takes [va, end) out, with room for one more. */
+void cm_range_cut(struct cm_vm *vm, uint64_t va, uint64_t end);
+
+/* ---- translate.c ---------------------------------------------------------------------------- */
+
+/* Asks the embedder for what is at @va and maps it; false: nothing is. Leader. */
+bool cm_vm_translate(struct cm_vm *vm, uint64_t va);
+/* Forgets all mappings of a space that goes away. Leader. */
+void cm_vm_translate_end(struct cm_vm *vm);
 /*
  * Copies out of an address space whatever other threads do to it. -EFAULT. The caller holds
  * vm->map_lock.
@@ -310,6 +350,8 @@ int cm_vm_read(struct cm_vm *vm, uint64_t va, void *buf, uint64_t bytes);
 void cm_queue_fail(struct cm_queue *q, const struct txda_fault *fault);
 /* The same with the fields that packets need. Leader. */
 void cm_queue_fail_with(struct cm_queue *q, uint32_t code, uint64_t va, uint64_t detail);
+/* TXDA_FAULT_COLLECTIVE of group @id, for which the queue can do nothing. Leader. */
+void cm_queue_fail_innocent(struct cm_queue *q, uint64_t id);
 /* One more op or packet is done. Leader. */
 static inline void cm_queue_step(struct cm_queue *q)
 {
@@ -376,7 +418,4 @@ void cm_sensors_init(struct cm_chip *c);
 enum cm_result cm_inject_before(struct cm_queue *q, bool transfer);
 /* After a slice of a copy: CM_PARK when it is slowed down. Leader. */
 enum cm_result cm_inject_after_transfer(struct cm_queue *q);
-/* Whether the chip's links are down. Leader. */
-bool cm_inject_link_down(struct cm_chip *c);
-
 #endif /* CM_INTERNAL_H */

@@ -122,6 +122,16 @@ void cm_resume(struct cm_machine *m)
 	cm_lead_notify(m);
 }
 
+void cm_machine_hold(struct cm_machine *m)
+{
+	cm_pause(m);
+}
+
+void cm_machine_release(struct cm_machine *m)
+{
+	cm_resume(m);
+}
+
 /* ---- waking ---------------------------------------------------------------------------------- */
 
 static void wake_worker(struct cm_machine *m, unsigned i)

@@ -56,6 +56,7 @@ void cm_vm_free(struct cm_vm *vm)
 	for (unsigned i = 0; i < CM_GROUP_SLOTS; i++)
 		cm_c2c_unset(vm, i);
 	cm_program_drop(vm, 0, UINT64_MAX);
+	cm_vm_translate_end(vm);
 	if (vm->prev)
 		vm->prev->next = vm->next;
 	else
@@ -70,8 +71,7 @@ void cm_vm_free(struct cm_vm *vm)
 	free(vm);
 }
 
-/* The first range that ends above @va. */
-static size_t first_range(const struct cm_vm *vm, uint64_t va)
+size_t cm_range_first(const struct cm_vm *vm, uint64_t va)
 {
 	size_t lo = 0, hi = vm->n_ranges;
 
@@ -92,8 +92,7 @@ static bool bad_range(uint64_t va, uint64_t bytes)
 	       bytes > CM_VA_BYTES - va;
 }
 
-/* Room for @n more ranges. */
-static int reserve_ranges(struct cm_vm *vm, size_t n)
+int cm_range_reserve(struct cm_vm *vm, size_t n)
 {
 	struct cm_range *range;
 	size_t cap;
@@ -107,6 +106,13 @@ static int reserve_ranges(struct cm_vm *vm, size_t n)
 	vm->range = range;
 	vm->cap_ranges = cap;
 	return 0;
+}
+
+void cm_range_insert(struct cm_vm *vm, size_t at, struct cm_range range)
+{
+	memmove(vm->range + at + 1, vm->range + at, (vm->n_ranges - at) * sizeof(*vm->range));
+	vm->range[at] = range;
+	vm->n_ranges++;
 }
 
 /* Whether the file has the bytes: touching a mapping beyond its end is a SIGBUS. */
@@ -129,14 +135,14 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 		      unsigned flags)
 {
 	int prot = PROT_READ | (flags & CM_MAP_WRITE ? PROT_WRITE : 0);
-	size_t at = first_range(vm, va);
+	size_t at = cm_range_first(vm, va);
 	void *host;
 	int ret;
 
 	if (at < vm->n_ranges && vm->range[at].va < va + bytes)
 		return -EEXIST;
 	pthread_mutex_lock(&vm->lock);
-	ret = reserve_ranges(vm, 1);
+	ret = cm_range_reserve(vm, 1);
 	pthread_mutex_unlock(&vm->lock);
 	if (ret)
 		return ret;
@@ -156,9 +162,7 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 	if (bytes >= CM_HUGE_PAGE)
 		madvise(host, bytes, MADV_HUGEPAGE);
 	pthread_mutex_lock(&vm->lock);
-	memmove(vm->range + at + 1, vm->range + at, (vm->n_ranges - at) * sizeof(*vm->range));
-	vm->range[at] = (struct cm_range){va, va + bytes, flags};
-	vm->n_ranges++;
+	cm_range_insert(vm, at, (struct cm_range){va, va + bytes, flags});
 	pthread_mutex_unlock(&vm->lock);
 	return 0;
 }
@@ -175,15 +179,14 @@ int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t b
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&vm->map_lock);
-	ret = map_locked(vm, va, fd, offset, bytes, flags);
+	ret = vm->translate ? -EINVAL : map_locked(vm, va, fd, offset, bytes, flags);
 	pthread_mutex_unlock(&vm->map_lock);
 	return ret;
 }
 
-/* Takes [va, end) out of the table, which has room for one more range. */
-static void cut_ranges(struct cm_vm *vm, uint64_t va, uint64_t end)
+void cm_range_cut(struct cm_vm *vm, uint64_t va, uint64_t end)
 {
-	size_t from = first_range(vm, va), to, keep = 0;
+	size_t from = cm_range_first(vm, va), to, keep = 0;
 	struct cm_range left[2];
 
 	for (to = from; to < vm->n_ranges && vm->range[to].va < end; to++) {
@@ -209,16 +212,16 @@ int cm_vm_unmap(struct cm_vm *vm, uint64_t va, uint64_t bytes)
 	if (bad_range(va, bytes))
 		return -EINVAL;
 	pthread_mutex_lock(&vm->map_lock);
-	at = first_range(vm, va);
+	at = cm_range_first(vm, va);
 	if (at < vm->n_ranges && vm->range[at].va < va + bytes) {
 		pthread_mutex_lock(&vm->lock);
-		ret = reserve_ranges(vm, 1);
+		ret = cm_range_reserve(vm, 1);
 		pthread_mutex_unlock(&vm->lock);
 	}
 	if (!ret) {
 		cm_pause(m);
 		pthread_mutex_lock(&vm->lock);
-		cut_ranges(vm, va, va + bytes);
+		cm_range_cut(vm, va, va + bytes);
 		pthread_mutex_unlock(&vm->lock);
 		/* Whoever holds host addresses of this space resolves them anew before the next op.
 		 */
@@ -234,39 +237,79 @@ int cm_vm_unmap(struct cm_vm *vm, uint64_t va, uint64_t bytes)
 	return ret;
 }
 
-void *cm_vm_find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags, uint64_t *ret_bad)
+/*
+ * How far from @va the table has [va, end) mapped with @flags; *ret_hole: it ends at a hole, where
+ * nothing is mapped at all.
+ */
+static uint64_t mapped_until(struct cm_vm *vm, uint64_t va, uint64_t end, unsigned flags,
+			     bool *ret_hole)
 {
+	*ret_hole = true;
+	pthread_mutex_lock(&vm->lock);
+	for (size_t i = cm_range_first(vm, va); va < end && i < vm->n_ranges; i++) {
+		const struct cm_range *r = &vm->range[i];
+
+		if (r->va > va)
+			break;
+		if ((r->flags & flags) != flags) {
+			*ret_hole = false;
+			break;
+		}
+		va = r->end;
+	}
+	pthread_mutex_unlock(&vm->lock);
+	return va;
+}
+
+static void *find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags, bool translate,
+		  uint64_t *ret_bad)
+{
+	struct cm_machine *m = vm->chip->machine;
 	uint64_t at = va, end;
+	unsigned tries = 0;
+	bool hole;
 
 	*ret_bad = va;
 	if (!bytes || va >= CM_VA_BYTES)
 		return NULL;
 	/* A range that runs out of the address space has its first bad address there or before. */
 	end = bytes > CM_VA_BYTES - va ? CM_VA_BYTES + 1 : va + bytes;
-	pthread_mutex_lock(&vm->lock);
-	for (size_t i = first_range(vm, va); at < end && i < vm->n_ranges; i++) {
-		const struct cm_range *r = &vm->range[i];
+	for (;;) {
+		uint64_t evictions;
 
-		if (r->va > at || (r->flags & flags) != flags)
+		at = mapped_until(vm, at, end, flags, &hole);
+		if (at >= end || !hole || !translate || !vm->translate)
 			break;
-		at = r->end;
+		evictions = m->evictions;
+		if (!cm_vm_translate(vm, at))
+			break;
+		if (evictions != m->evictions) {
+			/* What was there before is not any more. */
+			if (++tries == CM_FIND_TRIES)
+				break;
+			at = va;
+		}
 	}
-	pthread_mutex_unlock(&vm->lock);
 	*ret_bad = at;
 	return at >= end ? vm->base + va : NULL;
+}
+
+void *cm_vm_find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags, uint64_t *ret_bad)
+{
+	return find(vm, va, bytes, flags, true, ret_bad);
 }
 
 void *cm_vm_resolve(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags)
 {
 	uint64_t bad;
 
-	return cm_vm_find(vm, va, bytes, flags, &bad);
+	return find(vm, va, bytes, flags, false, &bad);
 }
 
 int cm_vm_read(struct cm_vm *vm, uint64_t va, void *buf, uint64_t bytes)
 {
 	uint64_t bad;
-	const void *src = cm_vm_find(vm, va, bytes, CM_MAP_READ, &bad);
+	const void *src = find(vm, va, bytes, CM_MAP_READ, false, &bad);
 
 	if (!src)
 		return -EFAULT;

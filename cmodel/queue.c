@@ -28,6 +28,7 @@ int cm_queue_new(struct cm_vm *vm, enum cm_queue_class class, const struct cm_qu
 	if (ops)
 		q->ops = *ops;
 	q->arg = arg;
+	q->priority = CM_PRIORITY_NORMAL;
 	pthread_mutex_init(&q->lock, NULL);
 
 	cm_pause(m);
@@ -55,16 +56,22 @@ void cm_queue_free(struct cm_queue *q)
 	if (!q)
 		return;
 	m = q->machine;
-	/* What runs now is not wanted any more: its parts that have not begun are skipped. */
-	atomic_store(&q->cancel, true);
+	cm_queue_cancel(q);
 	cm_pause(m);
 	cm_c2c_leave(q);
 	cm_exec_release(q);
+	cm_queue_set_priority(q, CM_PRIORITY_NORMAL);
 	cm_cp_forget(q);
 	m->queue[q->slot] = NULL;
 	cm_resume(m);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
+}
+
+void cm_queue_cancel(struct cm_queue *q)
+{
+	/* What runs now is not wanted any more: its parts that have not begun are skipped. */
+	atomic_store(&q->cancel, true);
 }
 
 int cm_queue_submit(struct cm_queue *q, uint64_t va, uint64_t bytes, bool lazy)
@@ -113,6 +120,34 @@ uint64_t cm_queue_progress(struct cm_queue *q)
 	return atomic_load_explicit(&q->progress, memory_order_relaxed);
 }
 
+uint64_t cm_queue_packet(struct cm_queue *q)
+{
+	return atomic_load_explicit(&q->packet_va, memory_order_relaxed);
+}
+
+bool cm_queue_is_innocent(struct cm_queue *q)
+{
+	return atomic_load(&q->innocent);
+}
+
+void cm_queue_set_priority(struct cm_queue *q, enum cm_queue_priority priority)
+{
+	struct cm_machine *m = q->machine;
+	uint64_t bit = 1ull << q->slot % 64;
+
+	cm_pause(m);
+	if (q->priority != CM_PRIORITY_NORMAL) {
+		m->ranked[q->priority][q->slot / 64] &= ~bit;
+		m->n_ranked--;
+	}
+	if (priority != CM_PRIORITY_NORMAL) {
+		m->ranked[priority][q->slot / 64] |= bit;
+		m->n_ranked++;
+	}
+	q->priority = priority;
+	cm_resume(m);
+}
+
 void cm_queue_fail(struct cm_queue *q, const struct txda_fault *fault)
 {
 	if (atomic_load(&q->state) == CM_QUEUE_FAULTED)
@@ -133,6 +168,8 @@ void cm_queue_fail(struct cm_queue *q, const struct txda_fault *fault)
 	q->in_stream = false;
 	q->busy = CM_BUSY_NONE;
 	q->resume_ns = 0;
+	q->poll_ns = 0;
+	atomic_store_explicit(&q->packet_va, 0, memory_order_relaxed);
 
 	if (q->ops.faulted)
 		q->ops.faulted(q->arg, &q->fault);
@@ -151,4 +188,11 @@ void cm_queue_fail_with(struct cm_queue *q, uint32_t code, uint64_t va, uint64_t
 	};
 
 	cm_queue_fail(q, &fault);
+}
+
+void cm_queue_fail_innocent(struct cm_queue *q, uint64_t id)
+{
+	if (atomic_load(&q->state) != CM_QUEUE_FAULTED)
+		atomic_store(&q->innocent, true);
+	cm_queue_fail_with(q, TXDA_FAULT_COLLECTIVE, 0, id);
 }

@@ -93,7 +93,14 @@ void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret)
 		.ecc_uncorrected = atomic_load(&a->ecc_uncorrected),
 		.faults = atomic_load(&a->faults),
 		.lost = atomic_load(&c->lost),
+		.hot = hot,
+		.link_down = cm_chip_link_down(c),
+		.change_ns = UINT64_MAX,
 	};
+	if (hot)
+		ret->change_ns = atomic_load(&c->hot_until_ns);
+	if (ret->link_down && atomic_load(&c->link_down_until_ns) < ret->change_ns)
+		ret->change_ns = atomic_load(&c->link_down_until_ns);
 	if (ret->lost)
 		return;
 	pthread_mutex_lock(&c->sensor_lock);

@@ -26,19 +26,68 @@ static enum cm_result bad_packet(struct cm_queue *q, uint64_t va)
 	return CM_FAULT;
 }
 
-static bool find_both(struct cm_queue *q, uint8_t **ret_dst, const uint8_t **ret_src)
+/* A range of bytes that a transfer touches on one side. */
+struct side {
+	uint64_t from, bytes;
+};
+
+/* What the bytes [from, to) of the transfer touch of a side with this pitch. */
+static struct side side_of(const struct cm_transfer *t, uint64_t pitch, uint64_t from, uint64_t to)
+{
+	uint64_t first = from / t->row_bytes, last = (to - 1) / t->row_bytes;
+
+	if (first == last)
+		return (struct side){first * pitch + from % t->row_bytes, to - from};
+	return (struct side){first * pitch, (last - first) * pitch + t->row_bytes};
+}
+
+/* The host address of byte 0 of a side, of which [s.from, s.from + s.bytes) is mapped. */
+static uint8_t *find_side(struct cm_queue *q, uint64_t va, struct side s, unsigned access,
+			  uint64_t *ret_bad)
+{
+	uint8_t *host = NULL;
+
+	*ret_bad = va;
+	/* A pitch of nearly 2^64 would come back to where it started. */
+	if (s.from < CM_VA_BYTES)
+		host = cm_vm_find(q->vm, va + s.from, s.bytes, access, ret_bad);
+	return host ? host - s.from : NULL;
+}
+
+/*
+ * The host addresses of a transfer. All of it must be mapped; in a translated space, where a whole
+ * one could be more than the host has mappings for, only what [from, to) of its bytes touch.
+ */
+static bool find_both(struct cm_queue *q, uint64_t from, uint64_t to, uint8_t **ret_dst,
+		      const uint8_t **ret_src)
 {
 	const struct cm_transfer *t = &q->transfer;
-	uint64_t bad = 0;
+	struct side dst = {0, t->dst_span}, src = {0, t->src_span};
+	uint64_t bad = t->dst;
 
-	*ret_src = NULL;
-	*ret_dst = cm_vm_find(q->vm, t->dst, t->dst_span, CM_MAP_WRITE, &bad);
-	if (*ret_dst && !t->fill)
-		*ret_src = cm_vm_find(q->vm, t->src, t->src_span, CM_MAP_READ, &bad);
-	if (*ret_dst && (t->fill || *ret_src))
-		return true;
+	if (q->vm->translate) {
+		dst = side_of(t, t->dst_pitch, from, to);
+		src = side_of(t, t->src_pitch, from, to);
+	}
+	for (unsigned tries = 0; tries < CM_FIND_TRIES; tries++) {
+		uint64_t evictions = q->machine->evictions;
+
+		*ret_src = NULL;
+		*ret_dst = find_side(q, t->dst, dst, CM_MAP_WRITE, &bad);
+		if (*ret_dst && !t->fill)
+			*ret_src = find_side(q, t->src, src, CM_MAP_READ, &bad);
+		if (!*ret_dst || (!t->fill && !*ret_src))
+			break;
+		if (evictions == q->machine->evictions)
+			return true;
+	}
 	cm_queue_fail_with(q, TXDA_FAULT_PAGE, bad, q->pkt.hdr.op);
 	return false;
+}
+
+static uint64_t slice_bytes(const struct cm_transfer *t)
+{
+	return t->total - t->done < SLICE_BYTES ? t->total - t->done : SLICE_BYTES;
 }
 
 /* The bytes from the first row's start to the last row's end; false on overflow. */
@@ -95,7 +144,7 @@ enum cm_result cm_transfer_begin(struct cm_queue *q)
 	}
 	if (!t->total)
 		return CM_DONE;
-	return find_both(q, &dst, &src) ? CM_AGAIN : CM_FAULT;
+	return find_both(q, 0, slice_bytes(t), &dst, &src) ? CM_AGAIN : CM_FAULT;
 }
 
 static void fill_words(uint8_t *dst, uint64_t bytes, uint32_t value)
@@ -135,7 +184,7 @@ enum cm_result cm_transfer_step(struct cm_queue *q)
 {
 	struct cm_transfer *t = &q->transfer;
 	struct cm_activity *a = &q->chip->activity;
-	uint64_t bytes = t->total - t->done;
+	uint64_t bytes = slice_bytes(t);
 	struct slice s;
 
 	/* A slow transfer is resumed once more after its last slice. */
@@ -149,8 +198,6 @@ enum cm_result cm_transfer_step(struct cm_queue *q)
 		if (result != CM_DONE)
 			return result;
 	}
-	if (bytes > SLICE_BYTES)
-		bytes = SLICE_BYTES;
 	s = (struct slice){
 		.dst_pitch = t->dst_pitch,
 		.src_pitch = t->src_pitch,
@@ -161,7 +208,7 @@ enum cm_result cm_transfer_step(struct cm_queue *q)
 		.value = t->value,
 	};
 	/* Each time: the memory may have been unmapped between two slices. */
-	if (!find_both(q, &s.dst, &s.src))
+	if (!find_both(q, t->done, t->done + bytes, &s.dst, &s.src))
 		return CM_FAULT;
 	cm_account(q->machine, q->chip, true);
 	cm_pool_run(q->machine, slice_part, &s, 0,

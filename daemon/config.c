@@ -14,6 +14,10 @@
 enum option_id {
 	OPT_MODEL = 256,
 	OPT_SERVED_NAME,
+	OPT_DRAFT,
+	OPT_SPECULATIVE,
+	OPT_SPECULATIVE_TOKENS,
+	OPT_SPECULATIVE_SEQS,
 	OPT_SOCKET,
 	OPT_SOCKET_MODE,
 	OPT_SOCKET_GROUP,
@@ -38,6 +42,10 @@ enum option_id {
 static const struct option options[] = {
 	{"model", required_argument, NULL, OPT_MODEL},
 	{"served-model-name", required_argument, NULL, OPT_SERVED_NAME},
+	{"draft-model", required_argument, NULL, OPT_DRAFT},
+	{"speculative", required_argument, NULL, OPT_SPECULATIVE},
+	{"num-speculative-tokens", required_argument, NULL, OPT_SPECULATIVE_TOKENS},
+	{"speculative-max-seqs", required_argument, NULL, OPT_SPECULATIVE_SEQS},
 	{"socket", required_argument, NULL, OPT_SOCKET},
 	{"socket-mode", required_argument, NULL, OPT_SOCKET_MODE},
 	{"socket-group", required_argument, NULL, OPT_SOCKET_GROUP},
@@ -74,6 +82,14 @@ static const char help[] =
 	"  --weights keep|bf16|w8|w4   form of the weights on the chip (default: keep)\n"
 	"  --cache-dir DIR             where compiled models go (default: $CACHE_DIRECTORY, "
 	"$XDG_CACHE_HOME/txda, ~/.cache/txda)\n"
+	"\n"
+	"Speculative decoding (changes no result, only the time it takes)\n"
+	"  --draft-model PATH          a small model with the same vocabulary that proposes tokens "
+	"for the model before it\n"
+	"  --speculative ngram|off     for models without one: propose what followed the last tokens "
+	"before (default: off)\n"
+	"  --num-speculative-tokens N  proposed at a time, at most 16 (default: 4)\n"
+	"  --speculative-max-seqs N    no proposals while more sequences run (default: 8)\n"
 	"\n"
 	"Socket\n"
 	"  --socket PATH               default: /run/txda/txda.sock for root, else "
@@ -215,6 +231,21 @@ static bool add_model(struct config *c, const char *value)
 	return set_string(&c->models[c->n_models - 1].path, path) && add_name(c, name);
 }
 
+static bool set_draft(struct config *c, const char *value)
+{
+	if (!c->n_models)
+		return complain("--draft-model comes after the --model that it proposes for");
+	return set_string(&c->models[c->n_models - 1].draft, value);
+}
+
+static bool set_speculative(struct config *c, const char *value)
+{
+	if (strcmp(value, "ngram") && strcmp(value, "off"))
+		return complain("--speculative must be ngram or off, not %s", value);
+	c->speculate_ngram = !strcmp(value, "ngram");
+	return true;
+}
+
 static bool set_mode(const char *value, mode_t *ret)
 {
 	char *end;
@@ -254,6 +285,12 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 			return complain(
 				"--served-model-name comes after the --model that it names");
 		return add_name(c, value);
+	case OPT_DRAFT: return set_draft(c, value);
+	case OPT_SPECULATIVE: return set_speculative(c, value);
+	case OPT_SPECULATIVE_TOKENS:
+		return set_unsigned(name, value, 1, 16, &c->speculative_tokens);
+	case OPT_SPECULATIVE_SEQS:
+		return set_unsigned(name, value, 1, 65536, &c->speculative_max_seqs);
 	case OPT_SOCKET: return set_string(&c->socket, value);
 	case OPT_SOCKET_MODE: return set_mode(value, &c->socket_mode);
 	case OPT_SOCKET_GROUP: return set_string(&c->socket_group, value);
@@ -423,6 +460,7 @@ void config_free(struct config *c)
 		for (unsigned k = 0; k < c->models[i].n_names; k++)
 			free(c->models[i].names[k]);
 		free(c->models[i].path);
+		free(c->models[i].draft);
 	}
 	free(c->socket);
 	free(c->socket_group);

@@ -22,6 +22,7 @@ struct config_model {
 	char *names[CONFIG_MAX_NAMES]; /* [0] is the one in the table of models */
 	unsigned n_names;
 	char *path;
+	char *draft; /* directory of the model that proposes tokens for it; NULL: none */
 };
 
 struct config {
@@ -34,6 +35,8 @@ struct config {
 	char *weights;						  /* NULL: keep */
 	unsigned max_num_seqs, max_num_batched_tokens, max_queue; /* 0: the engine's default */
 	bool prefix_caching;
+	bool speculate_ngram;
+	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
 	char *cache_dir;     /* NULL: residency's default */
 	uint64_t max_body;   /* bytes */
 	uint64_t max_memory; /* bytes held for all clients */

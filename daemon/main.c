@@ -86,6 +86,10 @@ static int add_models(struct daemon *d)
 				.max_num_batched_tokens = c->max_num_batched_tokens,
 				.max_queue = c->max_queue,
 				.prefix_caching = c->prefix_caching,
+				.speculation = c->speculate_ngram ? ENGINE_SPECULATE_NGRAM
+								  : ENGINE_SPECULATE_NOT,
+				.speculative_tokens = c->speculative_tokens,
+				.speculative_max_seqs = c->speculative_max_seqs,
 			},
 	};
 	char err[512] = "";
@@ -108,6 +112,9 @@ static int add_models(struct daemon *d)
 	for (unsigned i = 0; i < c->n_models; i++) {
 		r = residency_add(d->residency, c->models[i].names[0], c->models[i].path,
 				  c->tp_size, c->weights, err, sizeof(err));
+		if (!r && c->models[i].draft)
+			r = residency_set_draft(d->residency, c->models[i].names[0],
+						c->models[i].draft, err, sizeof(err));
 		if (r) {
 			log_error("model %s: %s", c->models[i].names[0], *err ? err : strerror(-r));
 			return r;

@@ -158,6 +158,18 @@ static double get_generation(const struct engine_stats *s)
 {
 	return (double)s->generation_tokens;
 }
+static double get_drafts(const struct engine_stats *s)
+{
+	return (double)s->drafts;
+}
+static double get_draft_tokens(const struct engine_stats *s)
+{
+	return (double)s->draft_tokens;
+}
+static double get_accepted(const struct engine_stats *s)
+{
+	return (double)s->accepted_tokens;
+}
 static double get_steps(const struct engine_stats *s)
 {
 	return (double)s->steps;
@@ -184,6 +196,11 @@ static const struct field fields[] = {
 	 get_preemptions},
 	{"prompt_tokens_total", "counter", "Prompt tokens processed.", get_prompt},
 	{"generation_tokens_total", "counter", "Tokens generated.", get_generation},
+	{"spec_decode_num_drafts_total", "counter", "Steps of sequences that had proposals.",
+	 get_drafts},
+	{"spec_decode_num_draft_tokens_total", "counter", "Tokens proposed.", get_draft_tokens},
+	{"spec_decode_num_accepted_tokens_total", "counter", "Proposed tokens that stood.",
+	 get_accepted},
 	{"engine_steps_total", "counter", "Launches of the program.", get_steps},
 	{"engine_step_seconds_total", "counter", "Time on the chips.", get_step_seconds},
 	{"engine_host_seconds_total", "counter", "Time between launches.", get_host_seconds},
@@ -201,6 +218,24 @@ static void write_engine_fields(struct json_out *o, const struct metrics_source 
 				put(o, "txda_%s{%s} %.15g\n", fields[f].name,
 				    label(sources[i].name, name, sizeof(name)),
 				    fields[f].get(sources[i].stats));
+	}
+}
+
+/* How often the i-th proposal stood; for models that had any. */
+static void write_accepted_at(struct json_out *o, const struct metrics_source *sources, unsigned n)
+{
+	char name[512];
+
+	put_head(o, "spec_decode_num_accepted_tokens_per_pos_total", "counter",
+		 "Proposed tokens that stood, by their place in the proposal.");
+	for (unsigned i = 0; i < n; i++) {
+		const struct engine_stats *s = sources[i].stats;
+
+		for (unsigned at = 0; s && at < ENGINE_MAX_DRAFT && s->accepted_at[at]; at++)
+			put(o,
+			    "txda_spec_decode_num_accepted_tokens_per_pos_total{%s,position=\"%u\"} "
+			    "%" PRIu64 "\n",
+			    label(sources[i].name, name, sizeof(name)), at, s->accepted_at[at]);
 	}
 }
 
@@ -246,6 +281,7 @@ void metrics_write(struct json_out *o, const struct metrics_source *sources, uns
 	char name[512];
 
 	write_engine_fields(o, sources, n);
+	write_accepted_at(o, sources, n);
 	put_head(o, "request_success_total", "counter", "Requests that ended, by the reason.");
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned r = 0; r < METRICS_N_REASONS; r++)

@@ -2,19 +2,21 @@
 # SPDX-License-Identifier: MIT
 #
 # deps.sh PURPOSE... - make sure that the Debian packages for each PURPOSE are installed.
+# deps.sh --list PURPOSE... - print their names, one a line, and do nothing.
 #
 #   build    what `make` needs
 #   demo     what `make demo` needs on top of that
 #   check    what the tests need on top of `make`
 #   module   what `make module` needs
 #   deb      what `make deb` needs
+#   vm       what `make vm` and `make check-vm` need on top of `make`
 #
 # Says what it will install and why before it does so, and does nothing (quickly) when all is
 # there. On other distributions it prints the list and looks only for the commands.
 set -eu
 
 usage() {
-	sed -n '4,13s/^# \{0,1\}//p' "$0"
+	sed -n '4,15s/^# \{0,1\}//p' "$0"
 	exit 2
 }
 
@@ -70,6 +72,13 @@ packages() {
 			dh-dkms - packages the kernel module's sources
 		END
 		;;
+	vm)
+		cat <<-'END'
+			mmdebstrap mmdebstrap makes the file system of the guests
+			xz-utils xz unpacks modules of Debian's kernels
+			util-linux flock keeps two from making the same image
+		END
+		;;
 	*) usage ;;
 	esac
 }
@@ -92,8 +101,17 @@ installed() {
 		awk '$2 == "installed" { sub(/:.*/, "", $1); print $1 }'
 }
 
+only_list=
+if [ "${1:-}" = --list ]; then
+	only_list=1
+	shift
+fi
 [ $# -gt 0 ] || usage
 list=$(for purpose in "$@"; do packages "$purpose"; done | sort -u -k 1,1)
+if [ -n "$only_list" ]; then
+	printf '%s\n' "$list" | cut -d ' ' -f 1
+	exit 0
+fi
 
 # What a command answers for needs no look into the package database.
 wanted=$(printf '%s\n' "$list" | while read -r name cmd why; do

@@ -150,6 +150,8 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 	error = load_model(e, group, options, &info, err, errlen);
 	if (!error)
 		error = build(e, options, &info, err, errlen);
+	if (!error && options->speculation)
+		error = draft_new(group, options, &info, &e->draft, err, errlen);
 	if (!error)
 		error = start_thread(e, err, errlen);
 	if (error) {
@@ -177,6 +179,7 @@ void engine_free(struct engine *e)
 	}
 	if (e->ready_fd >= 0)
 		close(e->ready_fd);
+	draft_free(e->draft);
 	sampler_free(e->sampler);
 	scheduler_free(e->scheduler);
 	kv_free(e->kv);

@@ -106,8 +106,28 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 struct engine_request *engine_request_ref(struct engine_request *r);
 void engine_request_unref(struct engine_request *r);
 
+/*
+ * Speculative decoding: something cheap proposes tokens, one step of the model checks them all.
+ *
+ * A proposal stands when it is the token that the sampler chooses at that position, whose random
+ * number depends on (seed, position) alone. So a request's tokens and logprobs are bit by bit what
+ * they are without speculation, greedy or not; only the time differs.
+ */
+enum engine_speculation {
+	ENGINE_SPECULATE_NOT = 0,
+	ENGINE_SPECULATE_NGRAM, /* what followed the last tokens when they occurred before */
+	ENGINE_SPECULATE_MODEL, /* a small model with the same vocabulary, on the same chips */
+};
+
+#define ENGINE_MAX_DRAFT 16 /* proposed tokens a step */
+
 struct engine_options {
 	const char *case_dir;
+	enum engine_speculation speculation;
+	unsigned speculative_tokens;	/* 0: 4, at most ENGINE_MAX_DRAFT */
+	unsigned speculative_max_seqs;	/* more running sequences: no proposals; 0: 8 */
+	unsigned ngram_min, ngram_max;	/* tokens that must occur again; 0: 2 and 4 */
+	const char *draft_case_dir;	/* of ENGINE_SPECULATE_MODEL */
 	unsigned max_num_seqs;		 /* 0: 256, at most the program's */
 	unsigned max_num_batched_tokens; /* 0: 2048, at most the program's */
 	unsigned max_queue;		 /* requests that may wait; 0: 1024 */
@@ -164,6 +184,9 @@ struct engine_stats {
 	uint64_t prompt_tokens, generation_tokens, preemptions, steps;
 	uint64_t prefix_queries, prefix_hits; /* tokens */
 	uint64_t finished[5];		      /* by enum engine_finish */
+	/* speculative decoding: sequences' steps with proposals, tokens in them, those that stood */
+	uint64_t drafts, draft_tokens, accepted_tokens;
+	uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* how often the i-th proposal stood */
 	uint64_t step_ns, host_ns;	      /* time on the chip and between launches */
 	bool lost;			      /* the group failed; error has the words */
 	char error[256];

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "draft.h"
 #include "engine.h"
 #include "kv.h"
 #include "sampler.h"
@@ -19,6 +20,10 @@ struct engine_seq {
 	struct sched_seq sched; /* first: the scheduler hands these out */
 	struct engine_request *request;
 	struct engine_seq *submit_next;
+	struct draft_seq draft;
+	/* What the step's tokens brought, until the scheduler has counted them. */
+	enum engine_finish ending;
+	int error;
 };
 
 struct ready_list {
@@ -56,6 +61,7 @@ struct engine {
 	struct kv *kv;
 	struct scheduler *scheduler;
 	struct sampler *sampler;
+	struct draft *draft; /* NULL: no speculation */
 	struct step_slot slot;
 	struct engine_stats stats;
 	unsigned cancels_seen;

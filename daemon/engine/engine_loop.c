@@ -56,8 +56,8 @@ static bool is_stop(const struct engine_sampling *p, int32_t token)
 	return false;
 }
 
-/* Samples the next token and appends it. */
-static void advance(struct engine *e, struct engine_seq *seq, unsigned row_index, uint64_t now)
+/* Samples the token behind @row_index and appends it; false: the request ends with it. */
+static bool advance(struct engine *e, struct engine_seq *seq, unsigned row_index, uint64_t now)
 {
 	struct engine_request *r = seq->request;
 	const struct engine_sampling *p = &r->sampling;
@@ -65,14 +65,12 @@ static void advance(struct engine *e, struct engine_seq *seq, unsigned row_index
 	bool mask_stops = !p->ignore_eos && n < p->min_tokens;
 	struct sampler_row row;
 	int32_t token;
-	int error;
 
 	step_row(&e->slot, row_index, &row);
-	error = sampler_choose(e->sampler, &row, p, seq->sched.n_total, mask_stops, &token);
-	if (error) {
-		finish(e, seq, ENGINE_FINISH_ERROR, -EIO,
-		       "the model's logits are not finite: its weights or the chip are broken");
-		return;
+	seq->error = sampler_choose(e->sampler, &row, p, seq->sched.n_total, mask_stops, &token);
+	if (seq->error) {
+		seq->ending = ENGINE_FINISH_ERROR;
+		return false;
 	}
 	r->tokens[n] = token;
 	if (r->logprobs)
@@ -87,11 +85,29 @@ static void advance(struct engine *e, struct engine_seq *seq, unsigned row_index
 	e->stats.generation_tokens++;
 	seq->sched.n_total++;
 	if (is_stop(p, token))
-		finish(e, seq, ENGINE_FINISH_STOP, 0, "");
+		seq->ending = ENGINE_FINISH_STOP;
 	else if (n >= p->max_tokens || seq->sched.n_total >= e->limits.max_context)
-		finish(e, seq, ENGINE_FINISH_LENGTH, 0, "");
-	else
-		tell(e, r);
+		seq->ending = ENGINE_FINISH_LENGTH;
+	return seq->ending == ENGINE_RUNNING;
+}
+
+/*
+ * Samples behind the last known token, and goes on behind each proposal that is the token which
+ * was sampled there.
+ */
+static void accept_tokens(struct engine *e, struct sched_item *item, unsigned row, uint64_t now)
+{
+	struct engine_seq *seq = (struct engine_seq *)item->seq;
+	unsigned accepted = 0;
+
+	while (advance(e, seq, row + accepted, now) && accepted < item->drafts &&
+	       seq->request->tokens[seq->sched.n_total - 1 - seq->request->n_prompt] ==
+		       item->seq->draft[accepted])
+		e->stats.accepted_at[accepted++]++;
+	item->rejected = item->drafts - accepted;
+	e->stats.drafts += item->drafts != 0;
+	e->stats.draft_tokens += item->drafts;
+	e->stats.accepted_tokens += accepted;
 }
 
 /* Stores the logprobs of the prompt tokens behind the item's rows. */
@@ -202,17 +218,30 @@ static void run_step(struct engine *e)
 	if (e->boundary_ns)
 		e->stats.host_ns += start - e->boundary_ns;
 	e->boundary_ns = end;
-	scheduler_done(e->scheduler, slot->items, slot->n_items);
 	for (unsigned i = 0; i < slot->n_items; i++) {
-		const struct sched_item *item = &slot->items[i];
-		struct engine_seq *seq = (struct engine_seq *)item->seq;
-		bool sample = item->sample;
+		struct sched_item *item = &slot->items[i];
 
 		store_prompt_rows(e, item, row);
 		row += item->rows;
-		if (sample)
-			advance(e, seq, row++, end);
+		if (item->sample) {
+			accept_tokens(e, item, row, end);
+			row += 1 + item->drafts;
+		}
 	}
+	scheduler_done(e->scheduler, slot->items, slot->n_items);
+	for (unsigned i = 0; i < slot->n_items; i++) {
+		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
+
+		if (seq->error)
+			finish(e, seq, ENGINE_FINISH_ERROR, -EIO,
+			       "the model's logits are not finite: its weights or the chip are broken");
+		else if (seq->ending)
+			finish(e, seq, seq->ending, 0, "");
+		else if (slot->items[i].sample)
+			tell(e, seq->request);
+	}
+	if (e->draft && draft_propose(e->draft, e->scheduler, err, sizeof(err)))
+		lose(e, err);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -243,6 +272,8 @@ static void take_submitted(struct engine *e)
 		seq->sched.generated = r->tokens;
 		seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
 		seq->sched.prompt_row = r->prompt_lp ? 0 : r->n_prompt;
+		seq->sched.draft = seq->draft.tokens;
+		seq->draft.sampling = &r->sampling;
 		scheduler_add(e->scheduler, &seq->sched);
 	}
 	/* First counted there, then not counted here, so that the queue never looks shorter than it

@@ -194,6 +194,7 @@ static void run_remove(struct scheduler *s, struct sched_seq *seq)
 	seq->n_committed = 0;
 	seq->chain = KV_ROOT;
 	seq->planned = 0;
+	seq->n_draft = 0;
 }
 
 void scheduler_add(struct scheduler *s, struct sched_seq *seq)
@@ -250,8 +251,7 @@ static void plan_add(struct scheduler *s, struct plan *plan, struct sched_seq *s
 	struct sched_item *item = &plan->items[plan->n_items++];
 	unsigned end = seq->n_computed + tokens;
 
-	item->seq = seq;
-	item->tokens = tokens;
+	*item = (struct sched_item){.seq = seq, .first = seq->n_computed, .tokens = tokens};
 	item->rows = prompt_rows(seq, tokens, &item->first_row);
 	item->sample = end == seq->n_total;
 	plan->tokens -= tokens;
@@ -346,6 +346,14 @@ static const int32_t *block_tokens(const struct scheduler *s, const struct sched
 	return s->tokens;
 }
 
+/* Free blocks that are left for the running sequences to grow into. */
+static unsigned margin(const struct scheduler *s)
+{
+	unsigned most = kv_blocks(s->kv) / 16;
+
+	return s->n_running < most ? s->n_running : most;
+}
+
 /*
  * Takes what the cache holds of the sequence, then blocks for the rest of its known tokens. All or
  * nothing: false leaves it waiting. The last known token is always computed, for its row; so are
@@ -354,7 +362,7 @@ static const int32_t *block_tokens(const struct scheduler *s, const struct sched
 static bool admit(struct scheduler *s, struct sched_seq *seq)
 {
 	unsigned size = kv_block_size(s->kv), needed = blocks_for(s, seq->n_total);
-	unsigned limit = seq->n_total - 1, margin = s->n_running, n = 0;
+	unsigned limit = seq->n_total - 1, n = 0;
 	uint32_t *blocks = s->block_table + (size_t)s->slots[s->n_slots - 1] * s->max_blocks;
 	uint64_t chain = KV_ROOT;
 
@@ -365,9 +373,7 @@ static bool admit(struct scheduler *s, struct sched_seq *seq)
 	while ((n + 1) * size <= limit &&
 	       kv_match(s->kv, seq->uid, chain, block_tokens(s, seq, n * size), &blocks[n], &chain))
 		n++;
-	if (margin > kv_blocks(s->kv) / 16)
-		margin = kv_blocks(s->kv) / 16;
-	if (kv_free_blocks(s->kv) < needed - n + margin) {
+	if (kv_free_blocks(s->kv) < needed - n + margin(s)) {
 		kv_release(s->kv, blocks, n);
 		return false;
 	}
@@ -385,6 +391,39 @@ static bool admit(struct scheduler *s, struct sched_seq *seq)
 	wait_remove(s, seq);
 	s->running[s->n_running++] = seq;
 	return true;
+}
+
+unsigned scheduler_reserve(struct scheduler *s, struct sched_seq *seq, unsigned n)
+{
+	unsigned size = kv_block_size(s->kv), have;
+
+	if (n > s->options.max_context - seq->n_total)
+		n = s->options.max_context - seq->n_total;
+	while (seq->n_blocks < blocks_for(s, seq->n_total + n) &&
+	       kv_free_blocks(s->kv) > margin(s) &&
+	       kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
+		seq->n_blocks++;
+	have = seq->n_blocks * size;
+	have = have > seq->n_total ? have - seq->n_total : 0;
+	return n < have ? n : have;
+}
+
+/* Lets proposals ride along with the decodes, which are all that is planned so far. */
+static void plan_drafts(struct scheduler *s, struct plan *plan)
+{
+	for (unsigned i = 0; i < plan->n_items; i++) {
+		struct sched_item *item = &plan->items[i];
+		unsigned n = item->seq->n_draft;
+
+		n = n < plan->tokens ? n : plan->tokens;
+		n = n < plan->rows ? n : plan->rows;
+		if (!n)
+			continue;
+		item->drafts = scheduler_reserve(s, item->seq, n);
+		item->tokens += item->drafts;
+		plan->tokens -= item->drafts;
+		plan->rows -= item->drafts;
+	}
 }
 
 static bool wants_chunk(const struct sched_seq *seq)
@@ -469,6 +508,8 @@ unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 
 	s->step++;
 	plan_decodes(s, &plan);
+	if (!plan.preempted)
+		plan_drafts(s, &plan);
 	if (plan.tokens)
 		plan_chunks(s, &plan);
 	return plan.n_items;
@@ -481,8 +522,9 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 	for (unsigned i = 0; i < n_items; i++) {
 		struct sched_seq *seq = items[i].seq;
 
-		seq->n_computed += items[i].tokens;
+		seq->n_computed += items[i].tokens - items[i].rejected;
 		seq->planned = 0;
+		seq->n_draft = 0;
 		for (; (seq->n_committed + 1) * size <= seq->n_computed; seq->n_committed++) {
 			unsigned n = seq->n_committed;
 

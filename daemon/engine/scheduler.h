@@ -29,6 +29,10 @@
  *It is computed anew later, through the prefix cache where that still holds it. The oldest of the
  *highest priority never gives way, so something always progresses, and every sequence ends.
  *
+ * Proposed tokens (speculative decoding) ride along with a decode when all decodes have their
+ * token: as many as tokens, rows and free blocks allow; nobody is preempted for them. What the
+ * caller then rejects was computed in vain and is forgotten.
+ *
  * Memory is allocated in scheduler_new() only. One thread at a time.
  */
 #ifndef TXDA_ENGINE_SCHEDULER_H
@@ -57,6 +61,8 @@ struct sched_seq {
 	 * n_prompt - 1 or more: none (any more). The caller counts it up as it stores them.
 	 */
 	unsigned prompt_row;
+	const int32_t *draft; /* proposals for positions n_total ..., [n_draft] */
+	unsigned n_draft;     /* 0: none; used by the next plan */
 
 	/* The scheduler's; the caller reads. */
 	unsigned n_computed;
@@ -87,10 +93,14 @@ struct scheduler_options {
 
 struct sched_item {
 	struct sched_seq *seq;
-	unsigned tokens; /* positions n_computed .. n_computed + tokens - 1 */
+	unsigned first;	 /* position of the first token */
+	unsigned tokens; /* positions first .. first + tokens - 1 */
 	unsigned rows;	 /* wanted for prompt logprobs, the first at position first_row */
 	unsigned first_row;
-	bool sample; /* its last token is the last known one: one more row, the next token's */
+	/* The last known token is among them: one more row, for the token behind it. */
+	bool sample;
+	unsigned drafts;   /* of the tokens, proposals at the end: a row more for each */
+	unsigned rejected; /* of these; the caller sets it before scheduler_done() */
 };
 
 /* -EINVAL: the limits contradict each other. @kv is borrowed. */
@@ -109,6 +119,12 @@ void scheduler_remove(struct scheduler *s, struct sched_seq *seq);
 unsigned scheduler_plan(struct scheduler *s, struct sched_item *items);
 /* The last plan's step has been computed: counts its tokens, shares the blocks that it filled. */
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items);
+
+/*
+ * Gives a running sequence blocks for up to @n positions behind its known tokens, from those that
+ * are free, leaving as many as an admission would. Returns for how many it has blocks.
+ */
+unsigned scheduler_reserve(struct scheduler *s, struct sched_seq *seq, unsigned n);
 
 unsigned scheduler_running(const struct scheduler *s);
 unsigned scheduler_waiting(const struct scheduler *s);

@@ -160,13 +160,22 @@ void step_fini(struct step_slot *slot)
 	slot->items = NULL;
 }
 
+static int32_t token_at(const struct sched_seq *seq, unsigned position)
+{
+	if (position < seq->n_prompt)
+		return seq->prompt[position];
+	if (position < seq->n_total)
+		return seq->generated[position - seq->n_prompt];
+	return seq->draft[position - seq->n_total];
+}
+
 /* One sequence's part of the inputs; *token and *row count along. */
 static void fill_item(const struct step_slot *slot, const struct step_inputs *in, unsigned i,
 		      unsigned *token, unsigned *row)
 {
 	const struct sched_item *item = &slot->items[i];
 	const struct sched_seq *seq = item->seq;
-	unsigned size = slot->block_size, first = seq->n_computed, end = first + item->tokens;
+	unsigned size = slot->block_size, first = item->first, end = first + item->tokens;
 	unsigned used = (end + size - 1) / size;
 	int32_t *table = in->block_table + (size_t)i * slot->n_blocks;
 
@@ -177,12 +186,10 @@ static void fill_item(const struct step_slot *slot, const struct step_inputs *in
 	memset(table + used, 0, (slot->n_blocks - used) * sizeof(*table));
 	for (unsigned j = 0; j < item->rows; j++)
 		in->rows[(*row)++] = (int32_t)(*token + item->first_row - first + j);
-	if (item->sample)
-		in->rows[(*row)++] = (int32_t)(*token + item->tokens - 1);
+	for (unsigned j = item->drafts + 1; item->sample && j > 0; j--)
+		in->rows[(*row)++] = (int32_t)(*token + item->tokens - j);
 	for (unsigned position = first; position < end; position++, (*token)++) {
-		in->tokens[*token] = position < seq->n_prompt
-					     ? seq->prompt[position]
-					     : seq->generated[position - seq->n_prompt];
+		in->tokens[*token] = token_at(seq, position);
 		in->positions[*token] = (int32_t)position;
 		in->slots[*token] =
 			(int32_t)(seq->blocks[position / size] * size + position % size);
@@ -195,7 +202,7 @@ void step_fill(struct step_slot *slot)
 
 	slot->n_blocks = 0;
 	for (unsigned i = 0; i < slot->n_items; i++) {
-		unsigned end = slot->items[i].seq->n_computed + slot->items[i].tokens;
+		unsigned end = slot->items[i].first + slot->items[i].tokens;
 		unsigned used = (end + slot->block_size - 1) / slot->block_size;
 
 		slot->n_blocks = used > slot->n_blocks ? used : slot->n_blocks;

@@ -57,7 +57,8 @@ void step_fill(struct step_slot *slot);
 int step_run(struct step_slot *slot, char *err, size_t errlen);
 /* -ETIMEDOUT: still running at @deadline_ns (CLOCK_MONOTONIC). */
 int step_wait(struct step_slot *slot, uint64_t deadline_ns, char *err, size_t errlen);
-/* Row @row; rows are numbered along the items, an item's prompt rows before its sampled one. */
+/* Row @row; rows are numbered along the items: an item's prompt rows, then the one behind its
+ * last known token, then those behind its proposals. */
 void step_row(const struct step_slot *slot, unsigned row, struct sampler_row *ret);
 
 #endif

@@ -35,16 +35,16 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 	pthread_mutex_unlock(&m->residency->lock);
 }
 
-/* Finds the case dir, by way of the compiler if need be. */
-static int find_case(struct residency_model *m, bool again, char *case_dir, size_t len, char *err,
-		     size_t errlen)
+/* Compiles a checkpoint, unless the cache has it. */
+static int compile(struct residency_model *m, const char *path, unsigned tp, const char *weights,
+		   bool again, char *case_dir, size_t len, char *err, size_t errlen)
 {
 	struct residency *r = m->residency;
 	const struct cache_source source = {
 		.compiler = r->compiler,
-		.path = m->path,
-		.tp = m->wanted_tp,
-		.weights = *m->weights ? m->weights : NULL,
+		.path = path,
+		.tp = tp,
+		.weights = weights,
 	};
 	const struct child_options child = {
 		.seconds = r->options.compile_seconds,
@@ -54,38 +54,61 @@ static int find_case(struct residency_model *m, bool again, char *case_dir, size
 		.progress_arg = m,
 	};
 
-	if (m->is_case) {
-		snprintf(case_dir, len, "%s", m->path);
-		return 0;
-	}
 	set_phase(m, "compiling");
 	return cache_get(r->cache_dir, &source, again, &child, case_dir, len, err, errlen);
 }
 
-/* Makes the exact plan of a model's memory. What is spoilt in the cache is compiled again. */
+/* Finds the case dir and plans its memory. What is spoilt in the cache is compiled again. */
+static int plan_one(struct residency_model *m, const char *path, bool is_case, unsigned tp,
+		    const char *weights, char *case_dir, struct txda_model_plan *ret_plan,
+		    char *err, size_t errlen)
+{
+	struct txda_context *context = m->residency->context;
+	int error = 0;
+
+	*ret_plan = TXDA_INIT(struct txda_model_plan);
+	for (unsigned attempt = 0; attempt < 2; attempt++) {
+		if (is_case)
+			snprintf(case_dir, MAX_PATH, "%s", path);
+		else
+			error = compile(m, path, tp, weights, attempt > 0, case_dir, MAX_PATH, err,
+					errlen);
+		if (error)
+			return error;
+		error = txda_model_plan(context, case_dir, ret_plan);
+		if (!error || is_case)
+			break;
+	}
+	if (error)
+		snprintf(err, errlen, "%s", txda_context_error(context));
+	return error;
+}
+
+/* Makes the exact plan of a model's memory, its draft included. */
 static int plan(struct residency_model *m, char *err, size_t errlen)
 {
 	struct residency *r = m->residency;
-	char case_dir[MAX_PATH];
-	struct txda_model_plan p = TXDA_INIT(struct txda_model_plan);
-	int error;
+	char case_dir[MAX_PATH], draft_dir[MAX_PATH] = "";
+	struct txda_model_plan p, draft = {0};
+	int error = plan_one(m, m->path, m->is_case, m->wanted_tp,
+			     *m->weights ? m->weights : NULL, case_dir, &p, err, errlen);
 
-	for (unsigned attempt = 0; attempt < 2; attempt++) {
-		error = find_case(m, attempt > 0, case_dir, sizeof(case_dir), err, errlen);
-		if (error)
-			return error;
-		error = txda_model_plan(r->context, case_dir, &p);
-		if (!error || m->is_case)
-			break;
+	if (!error && *m->draft_path)
+		error = plan_one(m, m->draft_path, m->draft_is_case, p.tp, NULL, draft_dir, &draft,
+				 err, errlen);
+	if (!error && *m->draft_path && draft.tp != p.tp) {
+		snprintf(err, errlen, "the draft model %.400s is for %u chips, the model for %u",
+			 m->draft_path, draft.tp, p.tp);
+		error = -EINVAL;
 	}
-	if (error) {
-		snprintf(err, errlen, "%s", txda_context_error(r->context));
+	if (error)
 		return error;
-	}
 	pthread_mutex_lock(&r->lock);
 	m->plan = p;
 	m->planned = true;
+	m->draft_plan = draft;
 	snprintf(m->case_dir, sizeof(m->case_dir), "%s", case_dir);
+	snprintf(m->draft_case_dir, sizeof(m->draft_case_dir), "%s", draft_dir);
 	pthread_mutex_unlock(&r->lock);
 	return 0;
 }
@@ -104,6 +127,10 @@ static int load(struct residency_model *m, struct txda_group **ret_group,
 		return error;
 	set_phase(m, "loading");
 	options.case_dir = m->case_dir;
+	if (*m->draft_path) {
+		options.speculation = ENGINE_SPECULATE_MODEL;
+		options.draft_case_dir = m->draft_case_dir;
+	}
 	options.context = r->context;
 	options.load_progress = on_progress;
 	options.load_progress_arg = m;

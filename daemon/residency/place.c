@@ -122,6 +122,20 @@ static uint64_t fixed_bytes(const struct txda_model_plan *plan)
 	return plan->weight_bytes + plan->scratch_bytes + plan->io_bytes;
 }
 
+/* The most KV blocks for which the model and its draft have room together. */
+static unsigned blocks_with_draft(const struct residency_model *m, uint64_t free_bytes,
+				  uint64_t reserve_bytes)
+{
+	const struct txda_model_plan *draft = &m->draft_plan;
+	uint64_t fixed = fixed_bytes(&m->plan) + fixed_bytes(draft) + reserve_bytes, blocks;
+	uint64_t slack = 8ull << 20; /* each slot is rounded up to pages */
+
+	if (free_bytes < fixed + slack)
+		return 1; /* the load will say what is missing */
+	blocks = (free_bytes - fixed - slack) / (m->plan.kv_block_bytes + draft->kv_block_bytes);
+	return blocks < UINT32_MAX / 2 ? (unsigned)blocks : UINT32_MAX / 2;
+}
+
 /* How much of a chip's memory to leave to the models that are still to be loaded onto it. */
 static uint64_t reserve(struct residency *r, const struct residency_model *m, uint64_t free_bytes,
 			unsigned groups)
@@ -162,6 +176,12 @@ int place_model(struct residency_model *m, struct txda_group **ret_group,
 						 ? (unsigned)m->plan.kv_blocks_at_limit
 						 : UINT32_MAX / 2;
 		options->kv_reserve_bytes += reserve(r, m, best.free_bytes, groups);
+	}
+	if (*m->draft_path) {
+		unsigned blocks = blocks_with_draft(m, best.free_bytes, options->kv_reserve_bytes);
+
+		if (options->max_kv_blocks > blocks)
+			options->max_kv_blocks = blocks ? blocks : 1;
 	}
 	*ret_group = best.group;
 	return 0;

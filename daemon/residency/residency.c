@@ -234,9 +234,9 @@ static struct residency_model *find(struct residency *r, const char *name)
 	return m;
 }
 
-/* Finds out what kind of directory it is; plans a case dir. */
-static int inspect(struct residency *r, struct residency_model *m, const char *path, char *err,
-		   size_t errlen)
+/* Finds out what kind of directory it is; @ret_path has MAX_PATH bytes. */
+static int find_directory(const char *path, char *ret_path, bool *ret_is_case, char *err,
+			  size_t errlen)
 {
 	char full[PATH_MAX], config[MAX_PATH + 16];
 	struct stat st;
@@ -247,22 +247,29 @@ static int inspect(struct residency *r, struct residency_model *m, const char *p
 		snprintf(err, errlen, "%s: %s", path, strerror(-error));
 		return error;
 	}
-	if (!S_ISDIR(st.st_mode) || strlen(full) >= sizeof(m->path)) {
+	if (!S_ISDIR(st.st_mode) || strlen(full) >= MAX_PATH) {
 		snprintf(err, errlen, "%s is %s", path,
 			 S_ISDIR(st.st_mode) ? "too long a path" : "not a directory");
 		return S_ISDIR(st.st_mode) ? -ENAMETOOLONG : -ENOTDIR;
 	}
-	memcpy(m->path, full, strlen(full) + 1);
-	m->is_case = cache_is_case(m->path);
-	if (!m->is_case) {
-		snprintf(config, sizeof(config), "%s/config.json", m->path);
-		if (access(config, R_OK)) {
-			snprintf(err, errlen, "%s has neither a model_info.json nor a config.json",
-				 path);
-			return -EINVAL;
-		}
-		return 0;
+	memcpy(ret_path, full, strlen(full) + 1);
+	*ret_is_case = cache_is_case(full);
+	snprintf(config, sizeof(config), "%s/config.json", ret_path);
+	if (!*ret_is_case && access(config, R_OK)) {
+		snprintf(err, errlen, "%s has neither a model_info.json nor a config.json", path);
+		return -EINVAL;
 	}
+	return 0;
+}
+
+/* Plans a case dir; a checkpoint has to be compiled first. */
+static int inspect(struct residency *r, struct residency_model *m, const char *path, char *err,
+		   size_t errlen)
+{
+	int error = find_directory(path, m->path, &m->is_case, err, errlen);
+
+	if (error || !m->is_case)
+		return error;
 	m->plan = TXDA_INIT(struct txda_model_plan);
 	error = txda_model_plan(r->context, m->path, &m->plan);
 	if (error) {
@@ -278,6 +285,29 @@ static int inspect(struct residency *r, struct residency_model *m, const char *p
 	m->planned = true;
 	m->state = RESIDENCY_PLANNED;
 	return 0;
+}
+
+int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
+			size_t errlen)
+{
+	char full[MAX_PATH];
+	struct residency_model *m;
+	bool is_case;
+	int error = find_directory(path, full, &is_case, err, errlen);
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&r->lock);
+	m = find(r, name);
+	if (m) {
+		memcpy(m->draft_path, full, sizeof(full));
+		m->draft_is_case = is_case;
+	} else {
+		snprintf(err, errlen, "there is no model '%.300s'", name);
+		error = -ENOENT;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return error;
 }
 
 int residency_add(struct residency *r, const char *name, const char *path, unsigned tp,

@@ -80,6 +80,14 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 		  const char *weights, char *err, size_t errlen);
 
 /*
+ * Gives a model that was added, and is not asked for yet, a small one that proposes tokens for it
+ * (speculative decoding): a Hugging Face directory or a case dir for as many chips. It overrides
+ * options.engine.speculation. -ENOENT, -ENOTDIR, -EINVAL as above.
+ */
+int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
+			size_t errlen);
+
+/*
  * Called in residency_dispatch() when the model is resident (@error 0; the callee holds a
  * reference, residency_release() drops it) or could not be loaded (@error -errno, @text says why).
  */

@@ -35,6 +35,8 @@ struct residency_model {
 	struct residency_model *next; /* in the order of residency_add() */
 	char name[MAX_NAME], path[MAX_PATH];
 	bool is_case; /* the path is a case dir, not a Hugging Face directory */
+	char draft_path[MAX_PATH]; /* "": none */
+	bool draft_is_case;
 	unsigned wanted_tp;
 	char weights[16]; /* "": as they are */
 	uint64_t added_s;
@@ -46,6 +48,8 @@ struct residency_model {
 	uint64_t progress_done, progress_total;
 	bool planned; /* plan is valid */
 	struct txda_model_plan plan;
+	char draft_case_dir[MAX_PATH];
+	struct txda_model_plan draft_plan; /* zero without a draft */
 	uint64_t load_turn; /* place in the queue of loads; 0: not in it */
 	uint64_t load_ns;
 	unsigned holders;

@@ -98,6 +98,8 @@ struct txda_device_info {
 	uint64_t caps;			/* TXDA_CAP_* */
 	uint64_t mem_bytes;
 	unsigned cores;
+	char driver[16];		/* version of the kernel driver, or "" */
+	char firmware[16];		/* version of the chip's firmware, or "" */
 };
 
 struct txda_device_status {
@@ -115,6 +117,10 @@ struct txda_device_status {
 	uint32_t utilisation_permille;
 };
 
+/*
+ * Rises when the event of a chip that was added is taken (txda_context_event()) and the process may
+ * see the chip; never falls: a chip that is gone is lost, and keeps its index until it comes again.
+ */
 int txda_context_device_count(struct txda_context *context);
 int txda_device_get(struct txda_context *context, unsigned index, struct txda_device **ret_device);
 struct txda_device *txda_device_ref(struct txda_device *device);
@@ -367,6 +373,7 @@ enum txda_event_kind {
 	TXDA_EVENT_ECC = 5,
 	TXDA_EVENT_THERMAL = 6,
 	TXDA_EVENT_LINK = 7,
+	TXDA_EVENT_FIRMWARE = 8,
 };
 
 struct txda_event {
@@ -376,9 +383,12 @@ struct txda_event {
 	uint64_t time_ns;
 	char text[192];
 };
-/* Readable when an event waits. Owned by the context. */
+/* Readable when there may be an event. Owned by the context; poll it, do not read it. */
 int txda_context_event_fd(struct txda_context *context);
-/* Takes the next event; -EAGAIN if there is none. */
+/*
+ * Takes the next event; -EAGAIN if there is none. With real chips it is this call that looks what
+ * happened to them: a process that never asks hears of its own faults only.
+ */
 int txda_context_event(struct txda_context *context, struct txda_event *ret_event);
 
 /* ---- every process's chips (txda-smi) -------------------------------------------------------- */

@@ -17,6 +17,7 @@
 
 #include "internal.h"
 
+struct txda_fault;		/* of txda_isa.h */
 struct txda__backend;		/* one per context */
 struct txda__vm;		/* an address space of one chip */
 struct txda__mem;		/* memory that an address space can map */
@@ -24,7 +25,7 @@ struct txda__hwqueue;		/* a command queue in an address space */
 
 /* Called by any thread, with no lock of the library held by the backend. */
 struct txda__queue_events {
-	void (*passed)(void *arg);	/* a fence was passed */
+	void (*passed)(void *arg);	/* a fence was passed (see ops->signals) */
 	void (*faulted)(void *arg);	/* the queue stopped: ops->queue_fault() has the reason */
 	void *arg;
 };
@@ -33,6 +34,8 @@ struct txda__backend_ops {
 	const char *name;		/* "cmodel", "drm" */
 	/* chips live in this process: publish them in the runtime directory */
 	bool simulated;
+	/* passed() is called for SIGNAL packets that raise an interrupt, and only for these */
+	bool signals;
 
 	int (*open)(struct txda_context *context, const char *spec,
 		    struct txda__backend **ret_backend);
@@ -48,33 +51,41 @@ struct txda__backend_ops {
 		      struct txda_device_status *status);
 	unsigned (*distance)(struct txda__backend *backend, unsigned a, unsigned b);
 
-	int (*vm_new)(struct txda__backend *backend, unsigned chip, struct txda__vm **ret_vm);
+	/* The library may use the addresses from 2 MiB to *@ret_end. */
+	int (*vm_new)(struct txda__backend *backend, unsigned chip, struct txda__vm **ret_vm,
+		      uint64_t *ret_end);
 	void (*vm_free)(struct txda__vm *vm);
 	/*
-	 * Group slot @slot of the address space becomes rank @rank of @size members that meet as
-	 * @id.
+	 * Group slot @slot of each of the @size address spaces, one a chip, becomes its place in a
+	 * new group; ranks are positions in @vm.
 	 */
-	int (*vm_set_group)(struct txda__vm *vm, unsigned slot, uint64_t id, unsigned rank,
-			    unsigned size);
+	int (*vm_join)(struct txda__vm *const *vm, unsigned size, unsigned slot);
+	/* Its group of that slot is over. */
+	void (*vm_leave)(struct txda__vm *vm, unsigned slot);
 
 	/*
-	 * Zeroed memory, @bytes a multiple of the page. -ENOMEM notes what was wanted and what is
-	 * free.
+	 * Zeroed memory for one address space, @bytes a multiple of the page; @flags TXDA__MEM_*.
+	 * -ENOMEM notes what was wanted and what is free.
 	 */
-	/* @private: never exported */
-	int (*mem_new)(struct txda__backend *backend, unsigned chip, uint64_t bytes,
-		       enum txda_memory memory, bool private, struct txda__mem **ret_mem);
+	int (*mem_new)(struct txda__vm *vm, uint64_t bytes, enum txda_memory memory,
+		       unsigned flags, struct txda__mem **ret_mem);
 	/* Takes over nothing: the caller keeps @fd. */
-	int (*mem_import)(struct txda__backend *backend, unsigned chip, int fd, bool read_only,
-			  struct txda__mem **ret_mem, uint64_t *ret_bytes);
+	int (*mem_import)(struct txda__vm *vm, int fd, bool read_only, struct txda__mem **ret_mem,
+			  uint64_t *ret_bytes);
 	int (*mem_export)(struct txda__mem *mem, int *ret_fd);
 	void (*mem_free)(struct txda__mem *mem);	/* unbound before */
-	/* Maps the whole memory at @va of one address space; @read_only for the device. */
-	int (*mem_bind)(struct txda__mem *mem, struct txda__vm *vm, uint64_t va, bool read_only);
+	/* Maps the whole memory at @va of its address space; @read_only for the device. */
+	int (*mem_bind)(struct txda__mem *mem, uint64_t va, bool read_only);
 	/* waits until nothing that runs can touch it */
 	void (*mem_unbind)(struct txda__mem *mem);
-	/* The host's view of bound memory, the same each time. */
+	/* The host's view of bound memory, the same each time. -ENOTSUP: there is none. */
 	int (*mem_map)(struct txda__mem *mem, void **ret_ptr);
+	/*
+	 * Copies between bound memory and @host, for a backend whose memory has no host's view or a
+	 * slow one; NULL: through the view. Several threads at once.
+	 */
+	int (*mem_write)(struct txda__mem *mem, uint64_t offset, const void *host, uint64_t bytes);
+	int (*mem_read)(struct txda__mem *mem, uint64_t offset, void *host, uint64_t bytes);
 	/*
 	 * Stores one piece (a few MiB) of a file. Returns the bytes stored, fewer only at the
 	 * file's end. Several threads at once.
@@ -98,11 +109,31 @@ struct txda__backend_ops {
 	int (*queue_wait)(struct txda__hwqueue *queue, const uint64_t *word, uint64_t fence,
 			  uint64_t deadline_ns);
 	/*
-	 * 0 when the queue runs, else -EIO or -ENODEV, the fault's code (enum txda_fault_code) and
-	 * the fault in words.
+	 * Writes @fd, an eventfd, when @fence is passed or the queue fails. NULL: passed() tells of
+	 * every fence by itself.
 	 */
-	int (*queue_fault)(struct txda__hwqueue *queue, unsigned *ret_code, char *buf, size_t len);
+	int (*queue_arm)(struct txda__hwqueue *queue, uint64_t fence, int fd);
+	/*
+	 * 0 when the queue runs, else -EIO or -ENODEV and the fault. @buf gets the fault in words,
+	 * or "" where the library finds them (fault.h).
+	 */
+	int (*queue_fault)(struct txda__hwqueue *queue, struct txda_fault *ret_fault, char *buf,
+			   size_t len);
+
+	/*
+	 * An fd that is readable when the backend has news of its chips, and what takes them and
+	 * tells them with txda__event(). NULL: a thread of the library or the backend does.
+	 */
+	int (*news_fd)(struct txda__backend *backend);
+	void (*news)(struct txda__backend *backend);
 };
+
+/* What memory is for. */
+#define TXDA__MEM_PRIVATE	(1u << 0)	/* never exported */
+#define TXDA__MEM_LARGE		(1u << 1)	/* large pages are worth their price */
+#define TXDA__MEM_UNMAPPED	(1u << 2)	/* no host's view is wanted */
+/* The host uses it as much as the device: device memory may then be host memory. */
+#define TXDA__MEM_SHARED	(1u << 3)
 
 /* The first member of a backend's own struct. */
 struct txda__backend {
@@ -111,10 +142,9 @@ struct txda__backend {
 };
 
 extern const struct txda__backend_ops txda__backend_cmodel;
+extern const struct txda__backend_ops txda__backend_drm;
 
-/*
- * Chips with a node of the kernel driver: devices of subsystem accel whose parent's driver is txda.
- */
-int txda__count_nodes(void);
+/* Chips with a node of the kernel driver that this process could open, or -errno. */
+int txda__drm_count(void);
 
 #endif /* TXDA_BACKEND_H */

@@ -12,25 +12,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmodel.h"
 
 #include "context.h"
+#include "memfd.h"
 
 #define STAGING_BYTES (256u << 10) /* fits into the second level cache */
 
 struct cmodel {
 	struct txda__backend base;
 	struct cm_machine *machine;
-	uint64_t mem_bytes;   /* of each chip */
+	uint64_t mem_bytes; /* of each chip */
+	atomic_uint_fast64_t last_group;
 	pthread_mutex_t lock; /* guards used */
 	uint64_t used[CM_MAX_CHIPS];
 };
 
 struct txda__vm {
 	struct cmodel *cmodel;
+	unsigned chip;
 	struct cm_vm *vm;
 };
 
@@ -42,7 +44,7 @@ struct txda__mem {
 	bool counted; /* against the chip's DRAM */
 	bool foreign; /* imported: mem_load is not for it */
 	bool read_only;
-	struct txda__vm *vm; /* where it is bound */
+	struct txda__vm *vm;
 	uint64_t va;
 	pthread_mutex_t lock; /* guards host */
 	void *host;	      /* own mapping of memory that the device only reads */
@@ -183,7 +185,8 @@ static unsigned cmodel_distance(struct txda__backend *backend, unsigned a, unsig
 
 /* ---- address spaces -------------------------------------------------------------------------- */
 
-static int cmodel_vm_new(struct txda__backend *backend, unsigned chip, struct txda__vm **ret_vm)
+static int cmodel_vm_new(struct txda__backend *backend, unsigned chip, struct txda__vm **ret_vm,
+			 uint64_t *ret_end)
 {
 	struct cmodel *cmodel = from(backend);
 	struct txda__vm *vm = calloc(1, sizeof(*vm));
@@ -192,6 +195,7 @@ static int cmodel_vm_new(struct txda__backend *backend, unsigned chip, struct tx
 	if (!vm)
 		return txda__fail(backend->context, -ENOMEM, "out of memory");
 	vm->cmodel = cmodel;
+	vm->chip = chip;
 	r = cm_vm_new(cm_machine_chip(cmodel->machine, chip), &vm->vm);
 	if (r < 0) {
 		free(vm);
@@ -199,6 +203,7 @@ static int cmodel_vm_new(struct txda__backend *backend, unsigned chip, struct tx
 				  strerror(-r));
 	}
 	*ret_vm = vm;
+	*ret_end = CM_VA_BYTES;
 	return 0;
 }
 
@@ -208,14 +213,25 @@ static void cmodel_vm_free(struct txda__vm *vm)
 	free(vm);
 }
 
-static int cmodel_vm_set_group(struct txda__vm *vm, unsigned slot, uint64_t id, unsigned rank,
-			       unsigned size)
+static void cmodel_vm_leave(struct txda__vm *vm, unsigned slot)
 {
-	int r = cm_vm_set_group(vm->vm, slot, id, rank, size);
+	cm_vm_set_group(vm->vm, slot, 0, 0, 0);
+}
 
-	if (r < 0)
-		return txda__fail(vm->cmodel->base.context, r, "rank %u of a group of %u: %s", rank,
-				  size, strerror(-r));
+static int cmodel_vm_join(struct txda__vm *const *vm, unsigned size, unsigned slot)
+{
+	struct cmodel *cmodel = vm[0]->cmodel;
+	uint64_t id = atomic_fetch_add(&cmodel->last_group, 1) + 1;
+
+	for (unsigned rank = 0; rank < size; rank++) {
+		int r = cm_vm_set_group(vm[rank]->vm, slot, id, rank, size);
+
+		if (r >= 0)
+			continue;
+		while (rank)
+			cmodel_vm_leave(vm[--rank], slot);
+		return txda__fail(cmodel->base.context, r, "a group of %u: %s", size, strerror(-r));
+	}
 	return 0;
 }
 
@@ -264,42 +280,45 @@ static int make_memfd(uint64_t bytes, int *ret_fd)
 	return 0;
 }
 
-static struct txda__mem *new_mem(struct cmodel *cmodel, unsigned chip, int fd, uint64_t bytes)
+static struct txda__mem *new_mem(struct txda__vm *vm, int fd, uint64_t bytes)
 {
 	struct txda__mem *mem = calloc(1, sizeof(*mem));
 
 	if (!mem)
 		return NULL;
 	pthread_mutex_init(&mem->lock, NULL);
-	mem->cmodel = cmodel;
-	mem->chip = chip;
+	mem->cmodel = vm->cmodel;
+	mem->chip = vm->chip;
+	mem->vm = vm;
 	mem->fd = fd;
 	mem->bytes = bytes;
 	return mem;
 }
 
-static int cmodel_mem_new(struct txda__backend *backend, unsigned chip, uint64_t bytes,
-			  enum txda_memory memory, bool private, struct txda__mem **ret_mem)
+static int cmodel_mem_new(struct txda__vm *vm, uint64_t bytes, enum txda_memory memory,
+			  unsigned flags, struct txda__mem **ret_mem)
 {
+	const unsigned own_pages = TXDA__MEM_PRIVATE | TXDA__MEM_LARGE;
+	struct cmodel *cmodel = vm->cmodel;
+	struct txda_context *context = cmodel->base.context;
 	bool counted = memory == TXDA_MEMORY_DEVICE;
-	struct cmodel *cmodel = from(backend);
 	struct txda__mem *mem;
 	int fd = -1, r;
 
 	if (counted) {
-		r = reserve(cmodel, chip, bytes);
+		r = reserve(cmodel, vm->chip, bytes);
 		if (r < 0)
 			return r;
 	}
-	r = private ? 0 : make_memfd(bytes, &fd);
+	r = (flags & own_pages) == own_pages ? 0 : make_memfd(bytes, &fd);
 	if (r < 0) {
-		txda__fail(backend->context, r, "memory of %llu bytes: %s",
-			   (unsigned long long)bytes, strerror(-r));
+		txda__fail(context, r, "memory of %llu bytes: %s", (unsigned long long)bytes,
+			   strerror(-r));
 		goto out_unreserve;
 	}
-	mem = new_mem(cmodel, chip, fd, bytes);
+	mem = new_mem(vm, fd, bytes);
 	if (!mem) {
-		r = txda__fail(backend->context, -ENOMEM, "out of memory");
+		r = txda__fail(context, -ENOMEM, "out of memory");
 		if (fd >= 0)
 			close(fd);
 		goto out_unreserve;
@@ -310,49 +329,33 @@ static int cmodel_mem_new(struct txda__backend *backend, unsigned chip, uint64_t
 
 out_unreserve:
 	if (counted)
-		unreserve(cmodel, chip, bytes);
+		unreserve(cmodel, vm->chip, bytes);
 	return r;
 }
 
-/*
- * Memory of somebody else's: its owner pays for it, we only must be sure that it cannot shrink
- * under a mapping.
- */
-static int cmodel_mem_import(struct txda__backend *backend, unsigned chip, int fd, bool read_only,
+/* Memory of somebody else's: its owner pays for it. */
+static int cmodel_mem_import(struct txda__vm *vm, int fd, bool read_only,
 			     struct txda__mem **ret_mem, uint64_t *ret_bytes)
 {
-	struct txda_context *context = backend->context;
+	struct txda_context *context = vm->cmodel->base.context;
 	struct txda__mem *mem;
-	struct stat st;
-	int own, seals, mode;
+	uint64_t bytes;
+	int own, r;
 
-	if (fstat(fd, &st) < 0)
-		return txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
-	seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0 || !S_ISREG(st.st_mode))
-		return txda__fail(context, -EINVAL, "fd %d is no memfd of an exported buffer", fd);
-	if (!(seals & F_SEAL_SHRINK))
-		return txda__fail(context, -EPERM, "the memfd is not sealed against shrinking");
-	mode = fcntl(fd, F_GETFL) & O_ACCMODE;
-	if (mode == O_WRONLY ||
-	    (!read_only && (mode != O_RDWR || seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))))
-		return txda__fail(context, -EACCES, "the memfd does not allow %s",
-				  read_only ? "reading" : "writing");
-	if (st.st_size <= 0 || st.st_size > (off_t)(1ll << 40) || st.st_size % (off_t)TXDA__PAGE)
-		return txda__fail(context, -EINVAL,
-				  "the memfd has %lld bytes; whole pages up to 1 TiB are wanted",
-				  (long long)st.st_size);
+	r = txda__memfd_check(context, fd, read_only, &bytes);
+	if (r < 0)
+		return r;
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (own < 0)
 		return txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
-	mem = new_mem(from(backend), chip, own, (uint64_t)st.st_size);
+	mem = new_mem(vm, own, bytes);
 	if (!mem) {
 		close(own);
 		return txda__fail(context, -ENOMEM, "out of memory");
 	}
 	mem->foreign = true;
 	*ret_mem = mem;
-	*ret_bytes = mem->bytes;
+	*ret_bytes = bytes;
 	return 0;
 }
 
@@ -382,9 +385,9 @@ static void cmodel_mem_free(struct txda__mem *mem)
 	free(mem);
 }
 
-static int cmodel_mem_bind(struct txda__mem *mem, struct txda__vm *vm, uint64_t va, bool read_only)
+static int cmodel_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only)
 {
-	int r = cm_vm_map(vm->vm, va, mem->fd < 0 ? CM_MAP_PRIVATE : mem->fd, 0, mem->bytes,
+	int r = cm_vm_map(mem->vm->vm, va, mem->fd < 0 ? CM_MAP_PRIVATE : mem->fd, 0, mem->bytes,
 			  CM_MAP_READ | (read_only ? 0 : CM_MAP_WRITE));
 
 	if (r < 0)
@@ -392,7 +395,6 @@ static int cmodel_mem_bind(struct txda__mem *mem, struct txda__vm *vm, uint64_t 
 				  "mapping %llu bytes at 0x%llx of chip %u: %s",
 				  (unsigned long long)mem->bytes, (unsigned long long)va, mem->chip,
 				  strerror(-r));
-	mem->vm = vm;
 	mem->va = va;
 	mem->read_only = read_only;
 	return 0;
@@ -401,7 +403,6 @@ static int cmodel_mem_bind(struct txda__mem *mem, struct txda__vm *vm, uint64_t 
 static void cmodel_mem_unbind(struct txda__mem *mem)
 {
 	cm_vm_unmap(mem->vm->vm, mem->va, mem->bytes);
-	mem->vm = NULL;
 }
 
 /* The model's own mapping where it can be written, else a second one. */
@@ -561,7 +562,7 @@ static int cmodel_queue_submit(struct txda__hwqueue *queue, uint64_t va, uint64_
 	return cm_queue_submit(queue->queue, va, bytes, wait_soon);
 }
 
-static int cmodel_queue_fault(struct txda__hwqueue *queue, unsigned *ret_code, char *buf,
+static int cmodel_queue_fault(struct txda__hwqueue *queue, struct txda_fault *ret_fault, char *buf,
 			      size_t len)
 {
 	struct txda_fault fault;
@@ -569,7 +570,7 @@ static int cmodel_queue_fault(struct txda__hwqueue *queue, unsigned *ret_code, c
 
 	if (cm_queue_fault(queue->queue, &fault) < 0)
 		return 0;
-	*ret_code = fault.code;
+	*ret_fault = fault;
 	snprintf(buf, len, "%s", cm_fault_text(queue->vm, &fault, text, sizeof(text)));
 	return fault.code == TXDA_FAULT_LOST ? -ENODEV : -EIO;
 }
@@ -583,6 +584,7 @@ static int cmodel_queue_wait(struct txda__hwqueue *queue, const uint64_t *word, 
 const struct txda__backend_ops txda__backend_cmodel = {
 	.name = "cmodel",
 	.simulated = true,
+	.signals = true,
 	.open = cmodel_open,
 	.close = cmodel_close,
 	.chips = cmodel_chips,
@@ -591,7 +593,8 @@ const struct txda__backend_ops txda__backend_cmodel = {
 	.distance = cmodel_distance,
 	.vm_new = cmodel_vm_new,
 	.vm_free = cmodel_vm_free,
-	.vm_set_group = cmodel_vm_set_group,
+	.vm_join = cmodel_vm_join,
+	.vm_leave = cmodel_vm_leave,
 	.mem_new = cmodel_mem_new,
 	.mem_import = cmodel_mem_import,
 	.mem_export = cmodel_mem_export,

@@ -18,13 +18,9 @@ static int place(struct txda_device *device, struct txda__mem *mem, uint64_t byt
 	struct txda_context *context = device->context;
 	uint64_t align = room >= LARGE_PAGE ? LARGE_PAGE : TXDA__PAGE;
 	struct txda_buffer *buffer;
-	struct txda__vm *vm;
 	uint64_t va;
 	int r;
 
-	r = txda__device_vm(device, &vm);
-	if (r < 0)
-		return r;
 	buffer = calloc(1, sizeof(*buffer));
 	if (!buffer)
 		return txda__fail(context, -ENOMEM, "out of memory");
@@ -38,7 +34,7 @@ static int place(struct txda_device *device, struct txda__mem *mem, uint64_t byt
 			r == -ENOMEM ? "out of memory"
 				     : "no room for the buffer in the address space of the chip");
 	}
-	r = context->backend->ops->mem_bind(mem, vm, va, read_only);
+	r = context->backend->ops->mem_bind(mem, va, read_only);
 	if (r < 0) {
 		pthread_mutex_lock(&device->lock);
 		txda__vas_give(&device->vas, va, room + TXDA__PAGE);
@@ -57,12 +53,13 @@ static int place(struct txda_device *device, struct txda__mem *mem, uint64_t byt
 	return 0;
 }
 
-int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
-		    unsigned flags, struct txda_buffer **ret_buffer)
+int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
+		     bool read_only, unsigned flags, struct txda_buffer **ret_buffer)
 {
 	struct txda_context *context = device->context;
 	const struct txda__backend_ops *ops = context->backend->ops;
 	struct txda__mem *mem;
+	struct txda__vm *vm;
 	uint64_t room;
 	int r;
 
@@ -70,22 +67,35 @@ int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory
 		return txda__fail(context, -EINVAL,
 				  "a buffer of %llu bytes is wanted; 1 byte to 1 TiB are possible",
 				  (unsigned long long)bytes);
+	room = txda__align(bytes, TXDA__PAGE);
+	r = txda__device_vm(device, &vm);
+	if (r < 0)
+		return r;
+	r = ops->mem_new(vm, room, memory, flags, &mem);
+	if (r >= 0) {
+		r = place(device, mem, bytes, room, read_only, ret_buffer);
+		if (r < 0)
+			ops->mem_free(mem);
+		else
+			txda__monitor_poke(&context->monitor);
+	}
+	txda__device_put(device);
+	return r;
+}
+
+int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
+		    unsigned flags, struct txda_buffer **ret_buffer)
+{
+	struct txda_context *context = device->context;
+
 	if (memory != TXDA_MEMORY_DEVICE && memory != TXDA_MEMORY_HOST)
 		return txda__fail(context, -EINVAL, "no memory kind %d", (int)memory);
 	if (flags & ~(TXDA_BUFFER_READ_ONLY | TXDA_BUFFER_PRIVATE))
 		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x",
 				  flags & ~(TXDA_BUFFER_READ_ONLY | TXDA_BUFFER_PRIVATE));
-	room = txda__align(bytes, TXDA__PAGE);
-	r = ops->mem_new(context->backend, device->physical, room, memory,
-			 flags & TXDA_BUFFER_PRIVATE, &mem);
-	if (r < 0)
-		return r;
-	r = place(device, mem, bytes, room, flags & TXDA_BUFFER_READ_ONLY, ret_buffer);
-	if (r < 0)
-		ops->mem_free(mem);
-	else
-		txda__monitor_poke(&context->monitor);
-	return r;
+	return txda__buffer_new(
+		device, bytes, memory, flags & TXDA_BUFFER_READ_ONLY,
+		flags & TXDA_BUFFER_PRIVATE ? TXDA__MEM_PRIVATE | TXDA__MEM_LARGE : 0, ret_buffer);
 }
 
 int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
@@ -95,18 +105,24 @@ int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
 	const struct txda__backend_ops *ops = context->backend->ops;
 	bool read_only = flags & TXDA_BUFFER_READ_ONLY;
 	struct txda__mem *mem;
+	struct txda__vm *vm;
 	uint64_t bytes;
 	int r;
 
 	if (flags & ~TXDA_BUFFER_READ_ONLY)
 		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x",
 				  flags & ~TXDA_BUFFER_READ_ONLY);
-	r = ops->mem_import(context->backend, device->physical, fd, read_only, &mem, &bytes);
+	r = txda__device_vm(device, &vm);
 	if (r < 0)
 		return r;
-	r = place(device, mem, bytes, txda__align(bytes, TXDA__PAGE), read_only, ret_buffer);
-	if (r < 0)
-		ops->mem_free(mem);
+	r = ops->mem_import(vm, fd, read_only, &mem, &bytes);
+	if (r >= 0) {
+		r = place(device, mem, bytes, txda__align(bytes, TXDA__PAGE), read_only,
+			  ret_buffer);
+		if (r < 0)
+			ops->mem_free(mem);
+	}
+	txda__device_put(device);
 	return r;
 }
 
@@ -170,6 +186,8 @@ int txda_buffer_write(struct txda_buffer *buffer, uint64_t offset, const void *s
 	int r;
 
 	r = check_range(buffer, offset, bytes);
+	if (r >= 0 && ops_of(buffer)->mem_write)
+		return ops_of(buffer)->mem_write(buffer->mem, offset, src, bytes);
 	if (r >= 0)
 		r = txda_buffer_map(buffer, &ptr);
 	if (r >= 0)
@@ -183,6 +201,8 @@ int txda_buffer_read(struct txda_buffer *buffer, uint64_t offset, void *dst, uin
 	int r;
 
 	r = check_range(buffer, offset, bytes);
+	if (r >= 0 && ops_of(buffer)->mem_read)
+		return ops_of(buffer)->mem_read(buffer->mem, offset, dst, bytes);
 	if (r >= 0)
 		r = txda_buffer_map(buffer, &ptr);
 	if (r >= 0)

@@ -22,6 +22,9 @@ struct txda_buffer {
 	bool read_only;			/* for the device */
 };
 
+/* Like txda_buffer_new(), with @flags TXDA__MEM_*; @read_only is for the device. */
+int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
+		     bool read_only, unsigned flags, struct txda_buffer **ret_buffer);
 /*
  * Like txda_buffer_load() with news of the progress: called by this thread with the bytes that are
  * done so far.

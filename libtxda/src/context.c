@@ -26,17 +26,12 @@ static int choose_backend(const char *name, const struct txda__backend_ops **ret
 	if (strcmp(name, "auto") && strcmp(name, "drm") && strcmp(name, "cmodel"))
 		return txda__fail(NULL, -EINVAL, "TXDA_BACKEND=%s: auto, drm or cmodel is wanted",
 				  name);
-	nodes = strcmp(name, "cmodel") ? txda__count_nodes() : 0;
-	if (nodes > 0)
-		return txda__fail(NULL, -ENODEV,
-				  "%d TX8 device node%s found, but libtxda %s has no drm backend; "
-				  "TXDA_BACKEND=cmodel uses the device model",
-				  nodes, nodes == 1 ? "" : "s", TXDA_VERSION);
-	if (!strcmp(name, "drm"))
+	nodes = strcmp(name, "cmodel") ? txda__drm_count() : 0;
+	if (nodes <= 0 && !strcmp(name, "drm"))
 		return txda__fail(NULL, -ENODEV,
 				  "TXDA_BACKEND=drm: no TX8 device nodes on this machine "
 				  "(/dev/accel/accel* of the txda driver)");
-	*ret_ops = &txda__backend_cmodel;
+	*ret_ops = nodes > 0 ? &txda__backend_drm : &txda__backend_cmodel;
 	return 0;
 }
 
@@ -54,7 +49,7 @@ static int choose_devices(struct txda_context *context, const struct txda_contex
 	const char *visible = option_or_env(options->visible_devices, "TXDA_VISIBLE_DEVICES", NULL);
 	const char *map = option_or_env(options->chip_map, "TXDA_CHIP_MAP", "CHIP_MAP");
 	const struct txda__backend_ops *ops = context->backend->ops;
-	unsigned chips[TXDA__MAX_CHIPS], n_chips, count = ops->chips(context->backend);
+	unsigned chips[TXDA__MAX_CHIPS], n_chips, n_logical, count = ops->chips(context->backend);
 	struct txda_device_info *info;
 	char err[256];
 	int r = 0;
@@ -76,14 +71,52 @@ static int choose_devices(struct txda_context *context, const struct txda_contex
 		return txda__fail(NULL, r, "TXDA_VISIBLE_DEVICES=%s: %s", visible, err);
 	for (unsigned i = 0; i < n_chips; i++)
 		txda__device_init(&context->device[i], context, i, chips[i]);
-	context->n_devices = n_chips;
+	atomic_store(&context->n_devices, n_chips);
+	context->visible = visible ? strdup(visible) : NULL;
+	if (visible && !context->visible)
+		return txda__fail(NULL, -ENOMEM, "out of memory");
 
 	context->renamed = map && *map;
 	r = txda__parse_chip_map(context->renamed ? map : NULL, n_chips, context->logical,
-				 &context->n_logical, err, sizeof(err));
+				 &n_logical, err, sizeof(err));
 	if (r < 0)
 		return txda__fail(NULL, r, "CHIP_MAP=%s: %s", map, err);
+	atomic_store(&context->n_logical, n_logical);
 	return 0;
+}
+
+unsigned txda__context_find(struct txda_context *context, unsigned physical)
+{
+	for (unsigned i = 0; i < context->n_devices; i++)
+		if (context->device[i].physical == physical)
+			return i;
+	return UINT32_MAX;
+}
+
+unsigned txda__context_admit(struct txda_context *context, const struct txda_device_info *info)
+{
+	unsigned index = txda__context_find(context, info->physical);
+
+	if (index != UINT32_MAX)
+		return index;
+	index = context->n_devices;
+	if (index == TXDA__MAX_CHIPS ||
+	    (context->visible && !txda__names_chip(context->visible, info)))
+		return UINT32_MAX;
+	txda__device_init(&context->device[index], context, index, info->physical);
+	atomic_store(&context->n_devices, index + 1);
+	if (!context->renamed) {
+		context->logical[index] = index;
+		atomic_store(&context->n_logical, index + 1);
+	}
+	return index;
+}
+
+bool txda__context_vacate(struct txda_context *context, unsigned physical)
+{
+	unsigned index = txda__context_find(context, physical);
+
+	return index == UINT32_MAX || txda__device_vacate(&context->device[index]);
 }
 
 static void free_context(struct txda_context *context)
@@ -93,6 +126,7 @@ static void free_context(struct txda_context *context)
 		txda__device_fini(&context->device[i]);
 	if (context->backend)
 		context->backend->ops->close(context->backend);
+	free(context->visible);
 	txda__weights_fini(&context->weights);
 	txda__events_fini(&context->events);
 	free(context);
@@ -119,7 +153,8 @@ int txda_context_new(const struct txda_context_options *options, struct txda_con
 	if (!context)
 		return txda__fail(NULL, -ENOMEM, "out of memory");
 	atomic_init(&context->refs, 1);
-	atomic_init(&context->next_group_id, 1);
+	atomic_init(&context->n_devices, 0);
+	atomic_init(&context->n_logical, 0);
 	context->id = atomic_fetch_add(&last_id, 1) + 1;
 	snprintf(context->name, sizeof(context->name), "%s",
 		 o.name ? o.name : program_invocation_short_name);

@@ -23,17 +23,30 @@ struct txda_context {
 	atomic_uint refs;
 	uint64_t id;				/* of this process, never used again; > 0 */
 	struct txda__backend *backend;
-	unsigned n_devices;
+	/* rises when a chip is added; what is below the number is complete */
+	atomic_uint n_devices;
 	struct txda_device device[TXDA__MAX_CHIPS];
-	/* CHIP_MAP: entries, or n_devices when there is none */
-	unsigned n_logical;
+	char *visible;				/* TXDA_VISIBLE_DEVICES, or NULL */
+	/* CHIP_MAP: entries, or as n_devices when there is none */
+	atomic_uint n_logical;
 	unsigned logical[TXDA__MAX_CHIPS];	/* logical chip of a topology map -> device index */
 	bool renamed;				/* a CHIP_MAP was given */
 	char name[64];
 	struct txda__events events;
 	struct txda__weights_table weights;
 	struct txda__monitor monitor;
-	atomic_uint_fast64_t next_group_id;
 };
+
+/* ---- for a backend whose chips come and go; one thread at a time (events.h) ------------------ */
+
+/* The device that is chip @physical, or UINT32_MAX. */
+unsigned txda__context_find(struct txda_context *context, unsigned physical);
+/*
+ * A chip came: makes it a device if this process may see it. Returns its index, or UINT32_MAX. One
+ * that takes the number of a chip before it takes its device over.
+ */
+unsigned txda__context_admit(struct txda_context *context, const struct txda_device_info *info);
+/* Whether nothing in this process uses chip @physical any more; forgets its address space. */
+bool txda__context_vacate(struct txda_context *context, unsigned physical);
 
 #endif /* TXDA_CONTEXT_H */

@@ -22,6 +22,7 @@ struct txda_device {
 	unsigned physical;		/* of the backend */
 	pthread_mutex_t lock;
 	struct txda__vm *vm;
+	unsigned users;			/* threads that are about to put something into it */
 	struct txda__vas vas;
 	unsigned group_slots;		/* bit i: slot i is taken */
 };
@@ -29,14 +30,20 @@ struct txda_device {
 void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index,
 		       unsigned physical);
 void txda__device_fini(struct txda_device *device);
-/* The address space, made if need be. */
-int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm);
+/* Drops the address space if nothing is in it; false if something is. */
+bool txda__device_vacate(struct txda_device *device);
 /*
- * Makes the chip rank @rank of the @size chips that meet as @id, in a slot of its own. -EBUSY: no
- * slot is left.
+ * The address space, made if need be. Until txda__device_put() it stays, also when nothing is in it
+ * yet.
  */
-int txda__device_join(struct txda_device *device, uint64_t id, unsigned rank, unsigned size,
-		      unsigned *ret_slot);
+int txda__device_vm(struct txda_device *device, struct txda__vm **ret_vm);
+void txda__device_put(struct txda_device *device);
+/*
+ * Makes the chips, rank by rank, a group of their own in a slot that is free on all. -EBUSY: none
+ * is.
+ */
+int txda__devices_join(struct txda_device *const *device, unsigned n, unsigned *ret_slot);
+/* One chip leaves; when it was the last queue of the group that ran here. */
 void txda__device_leave(struct txda_device *device, unsigned slot);
 
 #endif /* TXDA_DEVICE_H */

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -15,13 +16,18 @@ int txda__events_init(struct txda__events *events)
 		return -errno;
 	memset(events, 0, sizeof(*events));
 	pthread_mutex_init(&events->lock, NULL);
+	pthread_mutex_init(&events->news_lock, NULL);
 	events->fd = fd;
+	events->both = -1;
 	return 0;
 }
 
 void txda__events_fini(struct txda__events *events)
 {
+	if (events->both >= 0)
+		close(events->both);
 	close(events->fd);
+	pthread_mutex_destroy(&events->news_lock);
 	pthread_mutex_destroy(&events->lock);
 }
 
@@ -49,9 +55,52 @@ void txda__event(struct txda_context *context, enum txda_event_kind kind, unsign
 	pthread_mutex_unlock(&events->lock);
 }
 
+/* An fd that is readable when one of the two is. */
+static int join_fds(int a, int b)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	int fd = epoll_create1(EPOLL_CLOEXEC), r;
+
+	if (fd < 0)
+		return -errno;
+	if (epoll_ctl(fd, EPOLL_CTL_ADD, a, &event) < 0 ||
+	    epoll_ctl(fd, EPOLL_CTL_ADD, b, &event) < 0) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
 int txda_context_event_fd(struct txda_context *context)
 {
-	return context->events.fd;
+	struct txda__events *events = &context->events;
+	struct txda__backend *backend = context->backend;
+	int fd;
+
+	if (!backend->ops->news_fd)
+		return events->fd;
+	pthread_mutex_lock(&events->news_lock);
+	fd = events->both;
+	if (fd < 0) {
+		fd = backend->ops->news_fd(backend);
+		if (fd >= 0)
+			fd = events->both = join_fds(events->fd, fd);
+	}
+	pthread_mutex_unlock(&events->news_lock);
+	/* Without news of the backend there are still those of this process. */
+	return fd < 0 ? events->fd : fd;
+}
+
+static void take_news(struct txda_context *context)
+{
+	struct txda__backend *backend = context->backend;
+
+	if (!backend->ops->news)
+		return;
+	pthread_mutex_lock(&context->events.news_lock);
+	backend->ops->news(backend);
+	pthread_mutex_unlock(&context->events.news_lock);
 }
 
 int txda_context_event(struct txda_context *context, struct txda_event *ret_event)
@@ -61,6 +110,7 @@ int txda_context_event(struct txda_context *context, struct txda_event *ret_even
 	uint64_t drained;
 	int r;
 
+	take_news(context);
 	pthread_mutex_lock(&events->lock);
 	if (!events->count) {
 		pthread_mutex_unlock(&events->lock);

@@ -56,14 +56,14 @@ static int make_control(struct loading *l, struct txda__rank *rank)
 	void *ptr;
 	int ret;
 
-	ret = txda_buffer_new(rank->device, h->bytes, TXDA_MEMORY_HOST, TXDA_BUFFER_READ_ONLY,
-			      &rank->code);
+	ret = txda__buffer_new(rank->device, h->bytes, TXDA_MEMORY_HOST, true, TXDA__MEM_PRIVATE,
+			       &rank->code);
 	if (ret >= 0)
 		ret = txda_buffer_write(rank->code, 0, rank->kcore, h->bytes);
 	if (ret >= 0)
-		ret = txda_buffer_new(rank->device,
-				      timeline + h->n_ops * sizeof(struct txda_op_time),
-				      TXDA_MEMORY_HOST, 0, &rank->control);
+		ret = txda__buffer_new(rank->device,
+				       timeline + h->n_ops * sizeof(struct txda_op_time),
+				       TXDA_MEMORY_HOST, false, TXDA__MEM_PRIVATE, &rank->control);
 	if (ret >= 0)
 		ret = txda_buffer_map(rank->control, &ptr);
 	if (ret < 0)
@@ -91,8 +91,9 @@ static int make_scratch(struct txda__rank *rank)
 	if (slot < 0)
 		return 0;
 	bytes = txda__slot_bytes(rank, (unsigned)slot);
-	/* Not private: the first step would wait for huge pages of which it uses a corner. */
-	ret = txda_buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, 0, &rank->scratch);
+	/* No large pages: the first step would wait for some of which it uses a corner. */
+	ret = txda__buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, false,
+			       TXDA__MEM_PRIVATE | TXDA__MEM_UNMAPPED, &rank->scratch);
 	if (ret >= 0)
 		txda__bind_slot(rank, (unsigned)slot, rank->scratch, 0, bytes);
 	return ret;
@@ -106,7 +107,8 @@ static int make_io(struct loading *l, struct txda__rank *rank)
 
 	if (!bytes)
 		return 0;
-	ret = txda_buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, 0, &rank->io);
+	ret = txda__buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, false, TXDA__MEM_SHARED,
+			       &rank->io);
 	if (ret < 0)
 		return ret;
 	for (uint32_t i = 0; i < p->header->n_slots; i++) {
@@ -287,9 +289,11 @@ static int make_kv(struct loading *l)
 		if (ret >= 0)
 			m->kv_blocks = (unsigned)blocks;
 		for (unsigned r = 0; r < m->tp && ret >= 0; r++)
-			ret = txda_buffer_new(m->rank[r].device, blocks * m->kv_block_bytes[r],
-					      TXDA_MEMORY_DEVICE, TXDA_BUFFER_PRIVATE,
-					      &m->rank[r].kv);
+			ret = txda__buffer_new(m->rank[r].device, blocks * m->kv_block_bytes[r],
+					       TXDA_MEMORY_DEVICE, false,
+					       TXDA__MEM_PRIVATE | TXDA__MEM_LARGE |
+						       TXDA__MEM_UNMAPPED,
+					       &m->rank[r].kv);
 	}
 	for (unsigned r = 0; r < m->tp && ret >= 0; r++)
 		txda__bind_slot(&m->rank[r],
@@ -304,22 +308,26 @@ static int make_kv(struct loading *l)
 static int make_queues(struct loading *l)
 {
 	struct txda_model *m = l->model;
-	uint64_t id = atomic_fetch_add(&l->context->next_group_id, 1);
+	unsigned slot;
 	int ret;
 
+	if (m->tp > 1) {
+		ret = txda__devices_join(m->group->device, m->tp, &slot);
+		if (ret < 0)
+			return ret;
+		for (unsigned r = 0; r < m->tp; r++) {
+			m->rank[r].joined = true;
+			m->rank[r].group_slot = slot;
+			m->rank[r].exec.group = slot;
+		}
+	}
 	for (unsigned r = 0; r < m->tp; r++) {
 		struct txda__rank *rank = &m->rank[r];
 
-		if (m->tp > 1) {
-			ret = txda__device_join(rank->device, id, r, m->tp, &rank->group_slot);
-			if (ret < 0)
-				return ret;
-			rank->joined = true;
-			rank->exec.group = rank->group_slot;
-		}
 		ret = txda_queue_new(rank->device, TXDA_QUEUE_COMPUTE, &rank->queue);
 		if (ret < 0)
 			return ret;
+		rank->queue->program = &rank->program;
 		if (m->tp > 1)
 			snprintf(rank->queue->purpose, sizeof(rank->queue->purpose),
 				 "model %.60s, rank %u", m->info.name, r);

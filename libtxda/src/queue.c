@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "fault.h"
 #include "queue.h"
 
 #define PIECE_ALIGN 64
@@ -23,6 +24,17 @@ static void tell(struct txda_queue *queue)
 		one = 0; /* the counter is full: the fd is readable anyway */
 }
 
+/*
+ * Has the backend write @fd when @fence passes, where that does not happen by itself. Should it
+ * have no memory for that, the fd is written now: waking early is allowed, never is not.
+ */
+static void arm(struct txda_queue *queue, uint64_t fence, int fd)
+{
+	if (fd >= 0 && ops_of(queue)->queue_arm &&
+	    ops_of(queue)->queue_arm(queue->hw, fence, fd) < 0)
+		tell(queue);
+}
+
 static void on_passed(void *arg)
 {
 	tell(arg);
@@ -35,19 +47,23 @@ static void on_passed(void *arg)
  */
 static int latch_fault(struct txda_queue *queue)
 {
-	char text[sizeof(queue->fault)];
+	char text[sizeof(queue->fault)] = "";
+	struct txda_fault fault = {0};
 	bool first = false;
-	unsigned code = 0;
+	unsigned code;
 	int r;
 
-	if (!atomic_load(&queue->faulted) &&
-	    ops_of(queue)->queue_fault(queue->hw, &code, text, sizeof(text)) >= 0)
-		return 0;
+	if (!atomic_load(&queue->faulted)) {
+		if (ops_of(queue)->queue_fault(queue->hw, &fault, text, sizeof(text)) >= 0)
+			return 0;
+		if (!text[0])
+			txda__fault_text(&fault, queue->program, text, sizeof(text));
+	}
 
 	pthread_mutex_lock(&queue->lock);
 	if (!atomic_load(&queue->faulted)) {
 		memcpy(queue->fault, text, sizeof(text));
-		queue->fault_code = code;
+		queue->fault_code = fault.code;
 		first = true;
 		atomic_store(&queue->faulted, true);
 	}
@@ -92,14 +108,16 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 	if (r < 0)
 		return r;
 	queue = calloc(1, sizeof(*queue));
-	if (!queue)
+	if (!queue) {
+		txda__device_put(device);
 		return txda__fail(context, -ENOMEM, "out of memory");
+	}
 	atomic_init(&queue->refs, 1);
 	atomic_init(&queue->fd, -1);
 	pthread_mutex_init(&queue->lock, NULL);
 	queue->device = txda_device_ref(device);
-	r = txda_buffer_new(device, TXDA__PAGE + TXDA__RING_BYTES, TXDA_MEMORY_HOST, 0,
-			    &queue->memory);
+	r = txda__buffer_new(device, TXDA__PAGE + TXDA__RING_BYTES, TXDA_MEMORY_HOST, false,
+			     TXDA__MEM_PRIVATE, &queue->memory);
 	if (r >= 0)
 		r = txda_buffer_map(queue->memory, &host);
 	if (r >= 0) {
@@ -110,6 +128,7 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 		events.arg = queue;
 		r = context->backend->ops->queue_new(vm, queue_class, &events, &queue->hw);
 	}
+	txda__device_put(device);
 	if (r < 0) {
 		txda_queue_unref(queue);
 		return r;
@@ -193,9 +212,11 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 {
 	struct txda_context *context = queue->device->context;
 	struct txda_pkt_fence signal = {
-		.hdr = {.op = TXDA_PKT_SIGNAL, .flags = TXDA_SIGNAL_IRQ, .bytes = sizeof(signal)},
+		.hdr = {.op = TXDA_PKT_SIGNAL,
+			.flags = ops_of(queue)->signals ? TXDA_SIGNAL_IRQ : 0,
+			.bytes = sizeof(signal)},
 		.va = queue->word_va,
-		.value = queue->last + 1,
+		.value = atomic_load_explicit(&queue->last, memory_order_relaxed) + 1,
 	};
 	size_t total = bytes + sizeof(signal);
 	uint32_t start;
@@ -228,7 +249,8 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 	queue->write = start + (uint32_t)txda__align(total, PIECE_ALIGN);
 	queue->piece[(queue->oldest + queue->n_pieces++) % TXDA__IN_FLIGHT] =
 		(struct txda__piece){signal.value, start, queue->write};
-	queue->last = signal.value;
+	atomic_store(&queue->last, signal.value);
+	arm(queue, signal.value, atomic_load(&queue->fd));
 	if (ret_fence)
 		*ret_fence = signal.value;
 	txda__monitor_poke(&context->monitor);
@@ -260,6 +282,13 @@ int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_
 void txda__queue_set_fd(struct txda_queue *queue, int fd)
 {
 	atomic_store(&queue->fd, fd);
+	/*
+	 * What is in flight. A submission that goes on meanwhile stores its fence, then looks for
+	 * an fd: one of the two sees the other.
+	 */
+	for (uint64_t fence = txda__queue_passed(queue) + 1; fence <= atomic_load(&queue->last);
+	     fence++)
+		arm(queue, fence, fd);
 }
 
 int txda_queue_fd(struct txda_queue *queue)
@@ -275,7 +304,7 @@ int txda_queue_fd(struct txda_queue *queue)
 			fd = txda__fail(queue->device->context, -errno, "cannot make an eventfd");
 		} else {
 			queue->owns_fd = true;
-			atomic_store(&queue->fd, fd);
+			txda__queue_set_fd(queue, fd);
 		}
 	}
 	pthread_mutex_unlock(&queue->lock);

@@ -15,6 +15,7 @@
 #define TXDA_QUEUE_H
 
 #include "buffer.h"
+#include "program.h"
 #include "txda_isa.h"
 
 #define TXDA__RING_BYTES	(2ull << 20)
@@ -33,7 +34,7 @@ struct txda_queue {
 	char *ring;			/* the host's view */
 	const uint64_t *word;
 	uint64_t ring_va, word_va;
-	uint64_t last;			/* the fence of the last submission */
+	atomic_uint_fast64_t last;	/* the fence of the last submission */
 	struct txda__piece piece[TXDA__IN_FLIGHT];	/* a FIFO */
 	unsigned oldest, n_pieces;
 	uint32_t write;			/* where the next piece may start */
@@ -42,6 +43,7 @@ struct txda_queue {
 	unsigned fault_code;		/* enum txda_fault_code */
 	char fault[384];
 	char purpose[96];		/* for the event of a fault: "model demo, rank 1", or "" */
+	const struct txda__program *program;	/* names what faulted; NULL: none is known */
 	atomic_int fd;			/* eventfd that somebody asked for, or -1 */
 	bool owns_fd;
 };

@@ -179,6 +179,17 @@ static int find_chip(const char *word, const struct txda_device_info *info, unsi
 	return -ENODEV;
 }
 
+bool txda__names_chip(const char *text, const struct txda_device_info *info)
+{
+	const char *pos = text && *text ? text : NULL;
+	char word[80];
+
+	while (next_word(&pos, word, sizeof(word)))
+		if (find_chip(word, info, 1) == 0 && strcmp(word, "0"))
+			return true;
+	return false;
+}
+
 int txda__parse_visible(const char *text, const struct txda_device_info *info, unsigned count,
 			unsigned *ret_chips, unsigned *ret_count, char *err, size_t errlen)
 {

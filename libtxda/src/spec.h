@@ -46,4 +46,7 @@ int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, cha
 int txda__parse_visible(const char *text, const struct txda_device_info *info, unsigned count,
 			unsigned *ret_chips, unsigned *ret_count, char *err, size_t errlen);
 
+/* Whether such a list names the chip by something else than its index, which it got later. */
+bool txda__names_chip(const char *text, const struct txda_device_info *info);
+
 #endif /* TXDA_SPEC_H */

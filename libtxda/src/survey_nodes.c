@@ -11,45 +11,7 @@
 #include <unistd.h>
 
 #include "survey.h"
-
-/* Reads an attribute's first line. */
-static bool read_line(const char *directory, const char *name, char *line, size_t size)
-{
-	char path[600];
-	ssize_t n;
-	int fd;
-
-	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
-		return false;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return false;
-	n = read(fd, line, size - 1);
-	close(fd);
-	if (n < 0)
-		return false;
-	line[n] = '\0';
-	line[strcspn(line, "\n")] = '\0';
-	for (char *s = line; *s; s++)
-		if ((unsigned char)*s < ' ' || (unsigned char)*s >= 0x7f)
-			*s = '?';
-	return true;
-}
-
-static bool read_integer(const char *directory, const char *name, int64_t *ret_value)
-{
-	char line[32], *end;
-	long long value;
-
-	if (!read_line(directory, name, line, sizeof(line)))
-		return false;
-	errno = 0;
-	value = strtoll(line, &end, 0);
-	if (errno || end == line || *end)
-		return false;
-	*ret_value = value;
-	return true;
-}
+#include "sysfs.h"
 
 /* The last part of where a link points to. */
 static bool read_link_name(const char *path, char *name, size_t size)
@@ -64,75 +26,57 @@ static bool read_link_name(const char *path, char *name, size_t size)
 	return snprintf(name, size, "%s", slash ? slash + 1 : target) < (int)size;
 }
 
-static void read_hwmon(const char *device, struct txda_device_status *status)
+struct found {
+	struct txda__survey_chip chip;
+	uint64_t card, card_index;
+};
+
+/* False if it is no node of our driver. */
+static bool read_node(const char *sysfs, const char *name, struct found *found)
 {
-	char path[600];
-	struct dirent *entry;
-	int64_t value;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "%s/hwmon", device);
-	dir = opendir(path);
-	while (dir && (entry = readdir(dir))) {
-		char hwmon[900];
-
-		if (strncmp(entry->d_name, "hwmon", 5))
-			continue;
-		snprintf(hwmon, sizeof(hwmon), "%s/%s", path, entry->d_name);
-		if (read_integer(hwmon, "temp1_input", &value) && value > INT32_MIN &&
-		    value < INT32_MAX)
-			status->temp_mc = (int32_t)value;
-		if ((read_integer(hwmon, "power1_input", &value) ||
-		     read_integer(hwmon, "power1_average", &value)) &&
-		    value >= 0 && value / 1000 < UINT32_MAX)
-			status->power_mw = (uint32_t)(value / 1000);
-		if (read_integer(hwmon, "freq1_input", &value) && value >= 0 &&
-		    value / 1000 < UINT32_MAX)
-			status->clock_khz = (uint32_t)(value / 1000);
-		break;
-	}
-	if (dir)
-		closedir(dir);
-}
-
-static int add_node(struct txda_survey *survey, const char *sysfs, const char *name)
-{
-	struct txda__survey_chip chip = {.status = {
-						 .power_mw = UINT32_MAX,
-						 .temp_mc = INT32_MIN,
-						 .clock_khz = UINT32_MAX,
-						 .utilisation_permille = UINT32_MAX,
-					 }};
+	struct txda_device_info *info = &found->chip.info;
 	char device[400], path[440], text[64];
-	int64_t value;
-	unsigned index;
 
+	memset(found, 0, sizeof(*found));
 	snprintf(device, sizeof(device), "%s/class/accel/%s/device", sysfs, name);
 	snprintf(path, sizeof(path), "%s/driver", device);
 	if (!read_link_name(path, text, sizeof(text)) || strcmp(text, "txda"))
-		return 0;
-	snprintf(chip.info.name, sizeof(chip.info.name), "TX8");
-	snprintf(chip.info.node, sizeof(chip.info.node), "/dev/accel/%.40s", name);
-	chip.info.physical = (unsigned)strtoul(name + 5, NULL, 10);
-	if (!read_link_name(device, chip.info.bus, sizeof(chip.info.bus)))
-		chip.info.bus[0] = '\0';
-	if (!read_line(device, "serial", chip.info.serial, sizeof(chip.info.serial)))
-		chip.info.serial[0] = '\0';
-	if (read_integer(device, "npu_memory_total", &value) && value >= 0)
-		chip.info.mem_bytes = (uint64_t)value;
-	if (read_integer(device, "npu_memory_utilization", &value) && value >= 0)
-		chip.status.mem_used_bytes = (uint64_t)value;
-	if (read_integer(device, "npu_busy_percent", &value) && value >= 0 && value <= 100)
-		chip.status.utilisation_permille = (uint32_t)value * 10;
-	read_hwmon(device, &chip.status);
-	return txda__survey_add_chip(survey, &chip, &index);
+		return false;
+	snprintf(info->name, sizeof(info->name), "TX8");
+	snprintf(info->node, sizeof(info->node), "/dev/accel/%.40s", name);
+	if (!read_link_name(device, info->bus, sizeof(info->bus)))
+		info->bus[0] = '\0';
+	if (!txda__sysfs_line(device, "serial", info->serial, sizeof(info->serial)))
+		info->serial[0] = '\0';
+	if (!txda__sysfs_line(device, "fw_version", info->firmware, sizeof(info->firmware)))
+		info->firmware[0] = '\0';
+	snprintf(path, sizeof(path), "%s/module/txda", sysfs);
+	if (!txda__sysfs_line(path, "version", info->driver, sizeof(info->driver)))
+		info->driver[0] = '\0';
+	txda__sysfs_unsigned(device, "npu_memory_total", &info->mem_bytes);
+	txda__sysfs_unsigned(device, "card", &found->card);
+	txda__sysfs_unsigned(device, "card_index", &found->card_index);
+	txda__sysfs_status(device, &found->chip.status);
+	return true;
+}
+
+/* As txda__nodes() has it, so that a chip has the same number everywhere. */
+static int compare(const void *a, const void *b)
+{
+	const struct found *x = a, *y = b;
+
+	if (x->card != y->card)
+		return x->card < y->card ? -1 : 1;
+	if (x->card_index != y->card_index)
+		return x->card_index < y->card_index ? -1 : 1;
+	return strcmp(x->chip.info.bus, y->chip.info.bus);
 }
 
 /* ---- users: /proc/PID/fdinfo ----------------------------------------------------------------- */
 
 /* A client of one chip, as its open file says. */
 struct client {
-	char pdev[32];
+	char pdev[32], name[64];
 	uint64_t id, mem_bytes, busy_ns;
 };
 
@@ -176,6 +120,8 @@ static bool read_client(int dir_fd, const char *fd_name, struct client *client)
 			ours = !strcmp(value, "txda");
 		else if (!strcmp(line, "drm-pdev"))
 			snprintf(client->pdev, sizeof(client->pdev), "%s", value);
+		else if (!strcmp(line, "drm-client-name"))
+			snprintf(client->name, sizeof(client->name), "%s", value);
 		else if (!strcmp(line, "drm-client-id"))
 			client->id = strtoull(value, NULL, 10);
 		else if (!strcmp(line, "drm-resident-vram"))
@@ -200,6 +146,10 @@ static int add_client(struct txda_survey *survey, int pid, int dir_fd, const str
 	for (char *s = info.command; *s; s++)
 		if ((unsigned char)*s < ' ' || (unsigned char)*s >= 0x7f)
 			*s = s[1] ? '?' : '\0';
+	memcpy(info.purpose, client->name, sizeof(info.purpose));
+	for (char *s = info.purpose; *s; s++)
+		if ((unsigned char)*s < ' ' || (unsigned char)*s >= 0x7f)
+			*s = '?';
 	info.mem_bytes = client->mem_bytes;
 	info.busy_ns = client->busy_ns;
 	for (unsigned i = 0; i < survey->n_chips; i++)
@@ -257,22 +207,43 @@ static int is_accel(const struct dirent *entry)
 	return sscanf(entry->d_name, "accel%9u%n", &number, &end) == 1 && !entry->d_name[end];
 }
 
-int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *procfs)
+static int survey_chips(struct txda_survey *survey, const char *sysfs)
 {
 	struct dirent **entry = NULL;
-	struct dirent *process;
+	struct found *found = NULL;
+	unsigned n_found = 0, index;
 	char path[300];
 	int n, r = 0;
-	DIR *dir;
 
 	snprintf(path, sizeof(path), "%s/class/accel", sysfs);
 	n = scandir(path, &entry, is_accel, versionsort);
+	if (n > 0)
+		found = calloc((size_t)n, sizeof(*found));
 	for (int i = 0; i < n; i++) {
-		if (r >= 0)
-			r = add_node(survey, sysfs, entry[i]->d_name);
+		if (found && read_node(sysfs, entry[i]->d_name, &found[n_found]))
+			n_found++;
 		free(entry[i]);
 	}
 	free(entry);
+	if (n > 0 && !found)
+		return -ENOMEM;
+	if (n_found)
+		qsort(found, n_found, sizeof(*found), compare);
+	for (unsigned i = 0; i < n_found && r >= 0; i++) {
+		found[i].chip.info.physical = i;
+		r = txda__survey_add_chip(survey, &found[i].chip, &index);
+	}
+	free(found);
+	return r;
+}
+
+int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *procfs)
+{
+	struct dirent *process;
+	int r;
+	DIR *dir;
+
+	r = survey_chips(survey, sysfs);
 	if (r < 0 || !survey->n_chips)
 		return r; /* without chips nobody uses them: the walk through all processes is saved
 			   */

@@ -8,6 +8,9 @@
 #include "buffer.h"
 #include "crc32c.h"
 
+/* Read back in parts: some stay in the cache, and device memory need not be mapped. */
+#define VERIFY_BYTES (1u << 20)
+
 void txda__weights_init(struct txda__weights_table *table)
 {
 	pthread_mutex_init(&table->lock, NULL);
@@ -35,14 +38,23 @@ static bool same_file(const struct txda__weights *a, const struct txda__weights 
 
 static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *message, size_t size)
 {
-	uint32_t crc;
-	void *ptr;
-	int r = txda_buffer_map(buffer, &ptr);
+	uint64_t total = txda_buffer_bytes(buffer), bytes;
+	void *part = malloc(VERIFY_BYTES);
+	uint32_t crc = 0;
+	int r = 0;
 
+	if (!part)
+		return txda__say(message, size, -ENOMEM, "out of memory");
+	for (uint64_t at = 0; at < total && r >= 0; at += bytes) {
+		bytes = total - at < VERIFY_BYTES ? total - at : VERIFY_BYTES;
+		r = txda_buffer_read(buffer, at, part, bytes);
+		if (r >= 0)
+			crc = txda__crc32c(crc, part, bytes);
+	}
+	free(part);
 	if (r < 0)
 		return txda__say(message, size, r, "%s",
 				 txda_context_error(buffer->device->context));
-	crc = txda__crc32c(0, ptr, txda_buffer_bytes(buffer));
 	if (crc != wanted)
 		return txda__say(message, size, -EBADMSG,
 				 "checksum is 0x%08x; model_info.json says 0x%08x", crc, wanted);
@@ -57,8 +69,8 @@ static int load(struct txda__weights *w, int fd, bool verify,
 	int r;
 
 	posix_fadvise(fd, 0, (off_t)w->bytes, POSIX_FADV_SEQUENTIAL);
-	r = txda_buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE,
-			    TXDA_BUFFER_READ_ONLY | TXDA_BUFFER_PRIVATE, &w->buffer);
+	r = txda__buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE, true,
+			     TXDA__MEM_PRIVATE | TXDA__MEM_LARGE | TXDA__MEM_UNMAPPED, &w->buffer);
 	if (r >= 0)
 		r = txda__buffer_load(w->buffer, 0, fd, 0, w->bytes, progress, arg);
 	if (r < 0)

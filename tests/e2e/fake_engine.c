@@ -406,6 +406,18 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 	return 0;
 }
 
+/* The fake engine proposes nothing: only the daemon's handling of the option is there to be seen. */
+int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
+			size_t errlen)
+{
+	(void)r;
+	(void)name;
+	(void)path;
+	(void)err;
+	(void)errlen;
+	return 0;
+}
+
 int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
 		      struct residency_model **ret_model, char *err, size_t errlen)
 {

@@ -8,7 +8,7 @@ cc=${CC:-cc}
 libdrm=$(pkg-config --variable=includedir libdrm)/libdrm
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-for header in txda_isa.h txda_regs.h drm/txda_drm.h; do
+for header in txda_isa.h txda_regs.h txda_firmware.h drm/txda_drm.h; do
 	printf '#include "%s"\n' "$header" >"$tmp/padding.c"
 	$cc -std=c11 -Wpadded -Werror -fsyntax-only -isystem "$libdrm" -I"$1" "$tmp/padding.c"
 done

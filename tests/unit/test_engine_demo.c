@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * The engine on the demo model, through all real layers: compiled by txda-compile ($TXDA_COMPILE),
- * loaded by the model table, run by the device model. argv[1]: the model's directory.
+ * loaded by the model table, run by the device model. argv[1], argv[2]: the model's and its
+ * draft's directories.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@
 #define REQUESTS 24
 #define VOCAB	 4096
 
-static const char *model_dir;
+static const char *model_dir, *draft_dir;
 static char root[64];
 
 struct outcome {
@@ -89,6 +90,9 @@ static void open_daemon(struct daemon *d, unsigned tp, const struct engine_optio
 	open_residency(d, "chips=2,mem=2G,cores=2", engine);
 	if (residency_add(d->residency, "demo", model_dir, tp, NULL, err, sizeof(err)))
 		fail_msg("%s", err);
+	if (engine->speculation == ENGINE_SPECULATE_MODEL &&
+	    residency_set_draft(d->residency, "demo", draft_dir, err, sizeof(err)))
+		fail_msg("%s", err);
 	load(d, "demo", &o);
 	d->model = o.model;
 	d->engine = residency_engine(d->model);
@@ -105,6 +109,10 @@ static void close_daemon(struct daemon *d)
 		usleep(1000);
 	}
 	assert_true(stats.kv_usage == 0);
+	if (stats.draft_tokens)
+		printf("%llu of %llu proposals stood\n",
+		       (unsigned long long)stats.accepted_tokens,
+		       (unsigned long long)stats.draft_tokens);
 	printf("%llu steps, %.1f us on the chip and %.1f us between them, %llu preemptions, %llu "
 	       "cached tokens\n",
 	       (unsigned long long)stats.steps, (double)stats.step_ns / 1e3 / (double)stats.steps,
@@ -226,6 +234,70 @@ static void same_bits_on_two_chips(void **state)
 }
 
 /*
+ * Speculation changes no bit of any result, whatever proposes, in a crowd, in small chunks and when
+ * KV blocks run out; and proposals do stand.
+ */
+static void speculate(unsigned tp, size_t n_runs)
+{
+	static const struct engine_options runs[] = {
+		{.speculation = ENGINE_SPECULATE_NGRAM, .ngram_min = 1, .speculative_max_seqs = 64},
+		{.speculation = ENGINE_SPECULATE_MODEL, .max_num_seqs = 1, .prefix_caching = true},
+		{.speculation = ENGINE_SPECULATE_MODEL,
+		 .speculative_tokens = 16,
+		 .speculative_max_seqs = 64,
+		 .max_num_batched_tokens = 64,
+		 .prefix_caching = true},
+		{.speculation = ENGINE_SPECULATE_MODEL,
+		 .speculative_tokens = 3,
+		 .speculative_max_seqs = 5,
+		 .max_num_seqs = 7},
+		{.speculation = ENGINE_SPECULATE_MODEL,
+		 .speculative_max_seqs = 64,
+		 .max_kv_blocks = 20,
+		 .prefix_caching = true},
+	};
+	struct engine_stats stats;
+	struct daemon d;
+	char err[256] = "";
+
+	open_daemon(&d, tp, &(struct engine_options){.max_num_seqs = 1});
+	make_requests(reference);
+	for (unsigned i = 0; i < REQUESTS; i++)
+		assert_int_equal(engine_submit(d.engine, reference[i], err, sizeof(err)), 0);
+	wait_all(d.engine, reference, REQUESTS);
+	close_daemon(&d);
+	for (size_t run = 0; run < n_runs; run++) {
+		open_daemon(&d, tp, &runs[run]);
+		make_requests(requests);
+		for (unsigned i = 0; i < REQUESTS; i++)
+			assert_int_equal(engine_submit(d.engine, requests[i], err, sizeof(err)), 0);
+		wait_all(d.engine, requests, REQUESTS);
+		compare("speculation");
+		engine_stats(d.engine, &stats);
+		assert_true(stats.accepted_tokens > 0);
+		assert_true(stats.accepted_tokens <= stats.draft_tokens);
+		assert_int_equal(stats.generation_tokens, 40 * REQUESTS);
+		for (unsigned i = 0; i < REQUESTS; i++)
+			engine_request_unref(requests[i]);
+		close_daemon(&d);
+	}
+	for (unsigned i = 0; i < REQUESTS; i++)
+		engine_request_unref(reference[i]);
+}
+
+static void speculation_changes_no_bit(void **state)
+{
+	(void)state;
+	speculate(1, 5);
+}
+
+static void speculation_on_two_chips(void **state)
+{
+	(void)state;
+	speculate(2, 2);
+}
+
+/*
  * A chip that fails ends the requests on it with its words; those on the other chip do not notice,
  * and the model comes back when it has been let go: on the chip that is left.
  */
@@ -325,14 +397,17 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(same_bits_on_one_chip), cmocka_unit_test(same_bits_on_two_chips),
+		cmocka_unit_test(speculation_changes_no_bit),
+		cmocka_unit_test(speculation_on_two_chips),
 		cmocka_unit_test(a_lost_chip),		 cmocka_unit_test(a_faulting_op),
 		cmocka_unit_test(a_hung_chip),
 	};
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s MODEL_DIR\n", argv[0]);
+	if (argc != 3) {
+		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR\n", argv[0]);
 		return 2;
 	}
 	model_dir = argv[1];
+	draft_dir = argv[2];
 	return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -368,12 +368,19 @@ static void test_nodes(void **state)
 	mkdir(sys, 0755);
 	mkdir(proc, 0755);
 	put(sys, "devices/0000:01:00.0/serial", "TX8-0042\n");
+	put(sys, "devices/0000:01:00.0/card", "0x8000000000000001\n");
+	put(sys, "devices/0000:01:00.0/fw_version", "1.2.3\n");
 	put(sys, "devices/0000:01:00.0/npu_memory_total", "8589934592\n");
 	put(sys, "devices/0000:01:00.0/npu_memory_utilization", "1048576\n");
 	put(sys, "devices/0000:01:00.0/npu_busy_percent", "37\n");
 	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/temp1_input", "45500\n");
 	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/power1_input", "12500000\n");
 	put(sys, "devices/0000:02:00.0/serial", "\033[2J\n");
+	put(sys, "devices/0000:02:00.0/card", "7\n");
+	put(sys, "devices/0000:02:00.0/card_index", "1\n");
+	put(sys, "devices/0000:04:00.0/card", "7\n");
+	put(sys, "devices/0000:04:00.0/card_index", "0\n");
+	put(sys, "module/txda/version", "1.0.0\n");
 	put(sys, "devices/0000:02:00.0/npu_memory_total", "lots\n");
 	put(sys, "devices/0000:03:00.0/serial", "other\n");
 	put(sys, "drivers/txda/x", "");
@@ -381,10 +388,13 @@ static void test_nodes(void **state)
 	put(sys, "class/accel/accel10/x", "");
 	put(sys, "class/accel/accel2/x", "");
 	put(sys, "class/accel/accel3/x", "");
+	put(sys, "class/accel/accel4/x", "");
 	put(sys, "class/accel/accelerando/x", "");
 	put_link(sys, "../../../devices/0000:01:00.0", "class/accel/accel10/device");
 	put_link(sys, "../../../devices/0000:02:00.0", "class/accel/accel2/device");
 	put_link(sys, "../../../devices/0000:03:00.0", "class/accel/accel3/device");
+	put_link(sys, "../../../devices/0000:04:00.0", "class/accel/accel4/device");
+	put_link(sys, "../../drivers/txda", "devices/0000:04:00.0/driver");
 	put_link(sys, "../../drivers/txda", "devices/0000:01:00.0/driver");
 	put_link(sys, "../../drivers/txda", "devices/0000:02:00.0/driver");
 	put_link(sys, "../../drivers/other", "devices/0000:03:00.0/driver");
@@ -392,7 +402,7 @@ static void test_nodes(void **state)
 	put(proc, "77/fd/x", "");
 	put(proc, "77/fdinfo/5",
 	    "pos:\t0\ndrm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\n"
-	    "drm-engine-compute:\t1500 ns\ndrm-engine-copy:\t500 ns\ndrm-resident-vram:\t2 "
+	    "drm-client-name:\tserver\ndrm-engine-compute:\t1500 ns\ndrm-engine-copy:\t500 ns\ndrm-resident-vram:\t2 "
 	    "MiB\ndrm-resident-memory:\t7 MiB\n");
 	put(proc, "77/fdinfo/6",
 	    "drm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\ndrm-resident-vram:\t2 "
@@ -405,9 +415,15 @@ static void test_nodes(void **state)
 	put(proc, "self-not/comm", "x");
 
 	assert_int_equal(txda__survey_nodes(survey, sys, proc), 0);
-	assert_int_equal(txda_survey_chips(survey), 2);
-	ok(NULL, txda_survey_chip(survey, 1, &info, &status));
+	/* By card, then by the place on it, whatever the nodes' numbers. */
+	assert_int_equal(txda_survey_chips(survey), 3);
+	ok(NULL, txda_survey_chip(survey, 0, &info, NULL));
+	assert_string_equal(info.node, "/dev/accel/accel4");
+	ok(NULL, txda_survey_chip(survey, 2, &info, &status));
 	assert_string_equal(info.node, "/dev/accel/accel10");
+	assert_int_equal(info.physical, 2);
+	assert_string_equal(info.firmware, "1.2.3");
+	assert_string_equal(info.driver, "1.0.0");
 	assert_string_equal(info.bus, "0000:01:00.0");
 	assert_string_equal(info.serial, "TX8-0042");
 	assert_int_equal(info.mem_bytes, 8589934592);
@@ -416,13 +432,14 @@ static void test_nodes(void **state)
 	assert_int_equal(status.temp_mc, 45500);
 	assert_int_equal(status.power_mw, 12500);
 	assert_int_equal(status.clock_khz, UINT32_MAX);
-	assert_int_equal(txda_survey_processes(survey, 1), 1);
-	ok(NULL, txda_survey_process(survey, 1, 0, &process));
+	assert_int_equal(txda_survey_processes(survey, 2), 1);
+	ok(NULL, txda_survey_process(survey, 2, 0, &process));
 	assert_int_equal(process.pid, 77);
+	assert_string_equal(process.purpose, "server");
 	assert_string_equal(process.command, "txdad");
 	assert_int_equal(process.mem_bytes, 2 << 20);
 	assert_int_equal(process.busy_ns, 2000);
-	ok(NULL, txda_survey_chip(survey, 0, &info, &status));
+	ok(NULL, txda_survey_chip(survey, 1, &info, &status));
 	assert_string_equal(info.node, "/dev/accel/accel2");
 	assert_null(strchr(info.serial, '\033'));
 	assert_int_equal(info.mem_bytes, 0);

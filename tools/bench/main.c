@@ -15,12 +15,14 @@
 #include "ceiling.h"
 #include "clock.h"
 #include "runner.h"
+#include "serve.h"
 #include "txda_isa.h"
 
 extern char **environ;
 
 static const char usage[] =
 	"usage: txda-bench [options] [CASE...]\n"
+	"       txda-bench serve --model NAME [options]   (see txda-bench serve --help)\n"
 	"\n"
 	"Runs each compiled model without a server and compares it with the machine's ceilings, "
 	"measured\n"
@@ -512,6 +514,8 @@ int main(int argc, char **argv)
 	bool first = true;
 	int c, err = 0;
 
+	if (argc > 1 && !strcmp(argv[1], "serve"))
+		return serve_main(argc - 1, argv + 1);
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) >= 0) {
 		bool ok = true;
 		unsigned tp;

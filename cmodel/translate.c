@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Translated address spaces: a cache of what the embedder's page tables say.
+ *
+ * The leader alone adds to it, in the middle of resolving the addresses of an op; others take away
+ * while they have the machine paused. A lookup holds the space's lock from before it reads page
+ * tables until its answer is in the table. So whoever has changed the tables and then finds nothing
+ * in the range knows that later lookups see the change, and need not pause.
+ */
+#include "internal.h"
+#include "lead.h"
+#include "program.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#define DEFAULT_MAP_COUNT 65530 /* the kernel's default */
+
+/* Half of what the host allows: the process has mappings of other kinds too. */
+static size_t max_pieces(void)
+{
+	FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+	unsigned long count = DEFAULT_MAP_COUNT;
+
+	if (file) {
+		if (fscanf(file, "%lu", &count) != 1)
+			count = DEFAULT_MAP_COUNT;
+		fclose(file);
+	}
+	return count / 2;
+}
+
+void cm_vm_set_translate(struct cm_vm *vm, cm_translate_fn fn, void *arg)
+{
+	struct cm_machine *m = vm->chip->machine;
+
+	cm_pause(m);
+	if (!m->max_pieces)
+		m->max_pieces = max_pieces();
+	vm->translate = fn;
+	vm->translate_arg = arg;
+	cm_resume(m);
+}
+
+static bool unmap_host(struct cm_vm *vm, uint64_t va, uint64_t end)
+{
+	return mmap(vm->base + va, end - va, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+/* Takes everything out. One mapping in place of many always finds room. Leader. */
+static void forget_all(struct cm_vm *vm)
+{
+	struct cm_machine *m = vm->chip->machine;
+
+	pthread_mutex_lock(&vm->lock);
+	if (vm->n_ranges)
+		unmap_host(vm, vm->range[0].va, vm->range[vm->n_ranges - 1].end);
+	vm->n_ranges = 0;
+	pthread_mutex_unlock(&vm->lock);
+	m->pieces -= vm->pieces;
+	vm->pieces = 0;
+	vm->generation++;
+}
+
+/* Makes room for new mappings. Programs are kept: they are not unmapped as the client sees it. */
+static void evict(struct cm_machine *m)
+{
+	for (struct cm_vm *vm = m->vms; vm; vm = vm->next) {
+		if (!vm->translate)
+			continue;
+		forget_all(vm);
+		pthread_mutex_lock(&vm->lock);
+		vm->was_evicted = true;
+		pthread_mutex_unlock(&vm->lock);
+	}
+	m->evictions++;
+}
+
+/* Cuts the answer down to the hole that @va is in; false: it does not fit there at all. */
+static bool clip(const struct cm_vm *vm, uint64_t va, size_t at, struct cm_translation *t)
+{
+	uint64_t from = at ? vm->range[at - 1].end : 0, end = t->va + t->bytes;
+	uint64_t to = at < vm->n_ranges ? vm->range[at].va : CM_VA_BYTES;
+
+	if (end < t->va || (t->va | t->bytes | t->offset) % CM_PAGE || t->va > va || end <= va ||
+	    va < from || va >= to || !t->flags)
+		return false;
+	if (t->va < from) {
+		t->offset += from - t->va;
+		t->va = from;
+	}
+	t->bytes = (end < to ? end : to) - t->va;
+	return true;
+}
+
+/* Puts the range into the table, as a part of its neighbours where they have the same rights. */
+static void enter(struct cm_vm *vm, size_t at, const struct cm_translation *t)
+{
+	struct cm_range r = {t->va, t->va + t->bytes, t->flags};
+	struct cm_range *before = at ? &vm->range[at - 1] : NULL;
+	struct cm_range *after = at < vm->n_ranges ? &vm->range[at] : NULL;
+
+	if (before && (before->end != r.va || before->flags != r.flags))
+		before = NULL;
+	if (after && (after->va != r.end || after->flags != r.flags))
+		after = NULL;
+	if (before && after) {
+		r.end = after->end;
+		cm_range_cut(vm, after->va, after->end);
+		vm->range[at - 1].end = r.end;
+	} else if (before) {
+		before->end = r.end;
+	} else if (after) {
+		after->va = r.va;
+	} else {
+		cm_range_insert(vm, at, r);
+	}
+}
+
+/* 1: mapped, 0: there is nothing at @va, -ENOMEM: the host has no room. Leader. */
+static int look_up(struct cm_vm *vm, uint64_t va)
+{
+	struct cm_translation t = {.fd = -1};
+	size_t at = cm_range_first(vm, va);
+	int prot = PROT_READ;
+	void *host;
+
+	if (vm->translate(vm->translate_arg, va, &t) || !clip(vm, va, at, &t))
+		return 0;
+	if (cm_range_reserve(vm, 1))
+		return -ENOMEM;
+	if (t.flags & CM_MAP_WRITE)
+		prot |= PROT_WRITE;
+	host = mmap(vm->base + t.va, t.bytes, prot, MAP_SHARED | MAP_FIXED, t.fd, (off_t)t.offset);
+	if (host == MAP_FAILED) {
+		int err = errno;
+
+		/* A failed MAP_FIXED may have taken away what was there: the reservation. */
+		unmap_host(vm, t.va, t.va + t.bytes);
+		return err == ENOMEM ? -ENOMEM : 0;
+	}
+	if (t.bytes >= CM_HUGE_PAGE)
+		madvise(host, t.bytes, MADV_HUGEPAGE);
+	enter(vm, at, &t);
+	vm->pieces++;
+	vm->chip->machine->pieces++;
+	return 1;
+}
+
+bool cm_vm_translate(struct cm_vm *vm, uint64_t va)
+{
+	struct cm_machine *m = vm->chip->machine;
+	int ret = -ENOMEM;
+
+	va &= ~(CM_PAGE - 1);
+	if (va >= CM_VA_BYTES)
+		return false;
+	if (m->pieces >= m->max_pieces)
+		evict(m);
+	for (unsigned tries = 0; ret == -ENOMEM && tries < 2; tries++) {
+		if (tries)
+			evict(m);
+		pthread_mutex_lock(&vm->lock);
+		ret = look_up(vm, va);
+		pthread_mutex_unlock(&vm->lock);
+	}
+	return ret == 1;
+}
+
+void cm_vm_translate_end(struct cm_vm *vm)
+{
+	vm->chip->machine->pieces -= vm->pieces;
+	vm->pieces = 0;
+}
+
+/* Whether anything is known about the range. */
+static bool is_kept(struct cm_vm *vm, uint64_t va, uint64_t end)
+{
+	bool kept;
+	size_t at;
+
+	pthread_mutex_lock(&vm->lock);
+	at = cm_range_first(vm, va);
+	kept = vm->was_evicted || (at < vm->n_ranges && vm->range[at].va < end);
+	pthread_mutex_unlock(&vm->lock);
+	return kept;
+}
+
+void cm_vm_forget(struct cm_vm *vm, uint64_t va, uint64_t bytes)
+{
+	struct cm_machine *m = vm->chip->machine;
+	uint64_t end;
+	bool done;
+
+	if (!bytes || va >= CM_VA_BYTES)
+		return;
+	end = bytes > CM_VA_BYTES - va ? CM_VA_BYTES : va + bytes;
+	va &= ~(CM_PAGE - 1);
+	end = (end + CM_PAGE - 1) & ~(CM_PAGE - 1);
+	if (!is_kept(vm, va, end))
+		return;
+	cm_pause(m);
+	pthread_mutex_lock(&vm->lock);
+	done = !cm_range_reserve(vm, 1) && unmap_host(vm, va, end);
+	if (done)
+		cm_range_cut(vm, va, end);
+	pthread_mutex_unlock(&vm->lock);
+	if (done) {
+		/* A hole in a mapping makes two of it. */
+		vm->pieces++;
+		m->pieces++;
+		vm->generation++;
+	} else {
+		forget_all(vm);
+	}
+	if (!vm->n_ranges) {
+		m->pieces -= vm->pieces;
+		vm->pieces = 0;
+	}
+	cm_program_drop(vm, va, end);
+	cm_resume(m);
+}

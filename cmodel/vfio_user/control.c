@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+#include "server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const state_names[] = {
+	[TXDA_QUEUE_OFF] = "off",
+	[TXDA_QUEUE_RUNNING] = "running",
+	[TXDA_QUEUE_FAULTED] = "faulted",
+	[TXDA_QUEUE_LOST] = "lost",
+};
+
+static const char *const firmware_names[] = {
+	[TXDA_FW_RESET] = "reset",
+	[TXDA_FW_BOOTING] = "booting",
+	[TXDA_FW_READY] = "ready",
+	[TXDA_FW_FAILED] = "failed",
+};
+
+/* The chip that @words names; NULL: none. */
+static struct vu_device *chip_of(struct vu_server *s, const char *words)
+{
+	struct vu_machine *m = vu_server_machine(s);
+	unsigned long chip;
+	char *end;
+
+	errno = 0;
+	chip = strtoul(words, &end, 10);
+	if (errno || end == words || *end || *words < '0' || *words > '9' || chip >= m->n_devices)
+		return NULL;
+	return &m->device[chip];
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+static int order_inject(struct vu_server *s, const char *words, FILE *out)
+{
+	int err = cm_inject(vu_server_machine(s)->cm, words);
+
+	(void)out;
+	/* Who asked can count on events and registers from now on. */
+	if (!err)
+		vu_server_look(s);
+	return err;
+}
+
+/* One line of JSON. op_lock and lock are held. */
+static void print_status(struct vu_device *d, FILE *out)
+{
+	const char *comma = "";
+
+	fprintf(out,
+		"{\"chip\": %u, \"connected\": %s, \"gone\": %s, \"hung\": %s, \"tripped\": %s, "
+		"\"bus_master\": %s, \"firmware\": \"%s\", \"resets\": %u, \"regions\": %zu, "
+		"\"faults\": %u, \"irq_queues\": \"0x%llx\", \"irq_events\": \"0x%x\", \"queues\": [",
+		d->index, d->connected ? "true" : "false", atomic_load(&d->gone) ? "true" : "false",
+		atomic_load(&d->hung) ? "true" : "false", d->tripped ? "true" : "false",
+		vu_device_bus_master(d) ? "true" : "false", firmware_names[d->firmware.state],
+		d->resets, d->guest.n, d->faults.count, (unsigned long long)d->irq.queues,
+		d->irq.events);
+	for (unsigned i = 0; i < VU_QUEUES; i++) {
+		const struct vu_queue *q = &d->queue[i];
+
+		if (q->state == TXDA_QUEUE_OFF)
+			continue;
+		fprintf(out,
+			"%s{\"queue\": %u, \"state\": \"%s\", \"vmid\": %u, \"head\": %u, "
+			"\"tail\": %u, \"progress\": %llu, \"packet\": \"0x%llx\"}",
+			comma, i, state_names[q->state], q->vmid, q->head, q->tail,
+			(unsigned long long)vu_queue_progress(q),
+			(unsigned long long)vu_queue_packet(q));
+		comma = ", ";
+	}
+	fprintf(out, "]}\n");
+}
+
+static int order_status(struct vu_server *s, const char *words, FILE *out)
+{
+	struct vu_machine *m = vu_server_machine(s);
+	struct vu_device *only = chip_of(s, words);
+
+	if (*words && !only)
+		return -ENODEV;
+	for (unsigned i = 0; i < m->n_devices; i++) {
+		struct vu_device *d = &m->device[i];
+
+		if (only && d != only)
+			continue;
+		pthread_mutex_lock(&d->op_lock);
+		pthread_mutex_lock(&d->lock);
+		print_status(d, out);
+		pthread_mutex_unlock(&d->lock);
+		pthread_mutex_unlock(&d->op_lock);
+	}
+	return 0;
+}
+
+static int order_disappear(struct vu_server *s, const char *words, FILE *out)
+{
+	struct vu_device *d = chip_of(s, words);
+
+	(void)out;
+	return d ? vu_server_disappear(s, d->index) : -ENODEV;
+}
+
+static int order_appear(struct vu_server *s, const char *words, FILE *out)
+{
+	struct vu_device *d = chip_of(s, words);
+
+	(void)out;
+	return d ? vu_server_appear(s, d->index) : -ENODEV;
+}
+
+static int on_device(struct vu_server *s, const char *words, void (*fn)(struct vu_device *d))
+{
+	struct vu_device *d = chip_of(s, words);
+
+	if (!d)
+		return -ENODEV;
+	pthread_mutex_lock(&d->op_lock);
+	fn(d);
+	pthread_mutex_unlock(&d->op_lock);
+	return 0;
+}
+
+static int order_liveness_stop(struct vu_server *s, const char *words, FILE *out)
+{
+	(void)out;
+	return on_device(s, words, vu_device_hang);
+}
+
+static int order_trip(struct vu_server *s, const char *words, FILE *out)
+{
+	(void)out;
+	return on_device(s, words, vu_device_trip);
+}
+
+static int order_help(struct vu_server *s, const char *words, FILE *out);
+
+static const struct order {
+	const char *name, *words;
+	int (*obey)(struct vu_server *s, const char *words, FILE *out);
+} orders[] = {
+	{"inject", "SPEC: hang, page, ecc, ecc-corrected, link-down, thermal, slow-dma, lost, clear",
+	 order_inject},
+	{"status", "[CHIP]", order_status},
+	{"disappear", "CHIP", order_disappear},
+	{"appear", "CHIP", order_appear},
+	{"liveness-stop", "CHIP", order_liveness_stop},
+	{"trip", "CHIP", order_trip},
+	{"help", "", order_help},
+};
+
+#define N_ORDERS (sizeof(orders) / sizeof(orders[0]))
+
+static int order_help(struct vu_server *s, const char *words, FILE *out)
+{
+	(void)s;
+	(void)words;
+	for (unsigned i = 0; i < N_ORDERS; i++)
+		fprintf(out, "%s%s%s\n", orders[i].name, *orders[i].words ? " " : "",
+			orders[i].words);
+	return 0;
+}
+
+void vu_control_obey(struct vu_server *s, const char *line, FILE *out)
+{
+	size_t len = strcspn(line, " ");
+	const char *words = line + len + strspn(line + len, " ");
+
+	for (unsigned i = 0; i < N_ORDERS; i++) {
+		int err;
+
+		if (strlen(orders[i].name) != len || memcmp(orders[i].name, line, len))
+			continue;
+		err = orders[i].obey(s, words, out);
+		if (err)
+			fprintf(out, "error: %s: %s\n", orders[i].name, strerror(-err));
+		else
+			fprintf(out, "ok\n");
+		return;
+	}
+	fprintf(out, "error: \"%.32s\" is no order; help lists them\n", line);
+}

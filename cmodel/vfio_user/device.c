@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: MIT
+#include "device.h"
+#include "log.h"
+#include "regs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* Counters start anew. lock is held. */
+static void start_counting(struct vu_device *d)
+{
+	struct cm_sensors s;
+
+	cm_chip_sensors(d->chip, &s);
+	d->base = (struct vu_sensor_base){s.busy_ns, s.copy_busy_ns, s.bytes_read,
+					  s.bytes_written};
+	d->start_ns = now_ns();
+}
+
+int vu_device_init(struct vu_device *d, struct vu_machine *machine, struct cm_machine *cm,
+		   unsigned index, const struct vu_device_setup *setup)
+{
+	memset(d, 0, sizeof(*d));
+	d->machine = machine;
+	d->cm = cm;
+	d->index = index;
+	d->chip = cm_machine_chip(cm, index);
+	d->position = setup->position;
+	d->card_chips = setup->card_chips;
+	d->card_serial = setup->card_serial;
+	snprintf(d->serial, sizeof(d->serial), "%s", setup->serial);
+	snprintf(d->name, sizeof(d->name), "TX8 (cmodel, %.16s)", cm_machine_isa(cm));
+	d->bar_bytes = setup->bar_bytes;
+	d->dram_fd = cm_chip_dram_fd(d->chip);
+	d->dram_bytes = cm_chip_dram_bytes(d->chip);
+	d->dram = mmap(NULL, d->dram_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d->dram_fd, 0);
+	if (d->dram == MAP_FAILED)
+		return -errno;
+	pthread_mutex_init(&d->op_lock, NULL);
+	pthread_mutex_init(&d->lock, NULL);
+	vu_config_init(&d->config, setup->irq, VU_MSIX_VECTORS, d->bar_bytes,
+		       d->card_serial << 8 | d->position);
+	vu_irq_init(&d->irq, setup->irq);
+	for (unsigned i = 0; i < VU_QUEUES; i++)
+		vu_queue_init(&d->queue[i], d, i);
+	for (unsigned i = 0; i < VU_VMIDS; i++)
+		vu_vm_init(&d->vm[i], d, i);
+	vu_regs_reset(d);
+	start_counting(d);
+	return 0;
+}
+
+void vu_device_fini(struct vu_device *d)
+{
+	vu_device_detach(d);
+	vu_device_reset(d);
+	munmap(d->dram, d->dram_bytes);
+	pthread_mutex_destroy(&d->op_lock);
+	pthread_mutex_destroy(&d->lock);
+}
+
+void vu_device_reset(struct vu_device *d)
+{
+	/* Once and not for each of many parts the model has to come to a stop. */
+	for (unsigned i = 0; i < VU_QUEUES; i++) {
+		if (d->queue[i].cm)
+			cm_queue_cancel(d->queue[i].cm);
+	}
+	cm_machine_hold(d->cm);
+	for (unsigned i = 0; i < VU_QUEUES; i++)
+		vu_queue_reset(&d->queue[i]);
+	for (unsigned i = 0; i < VU_VMIDS; i++)
+		vu_vm_reset(&d->vm[i]);
+	if (atomic_load(&d->hung))
+		cm_chip_stall(d->chip, false);
+	cm_machine_release(d->cm);
+
+	pthread_mutex_lock(&d->lock);
+	atomic_store(&d->hung, false);
+	d->tripped = false;
+	d->resets++;
+	memset(&d->faults, 0, sizeof(d->faults));
+	d->firmware = (struct vu_firmware){.state = TXDA_FW_RESET};
+	vu_regs_reset(d);
+	start_counting(d);
+	/* What the sources were about is gone, but who reset the chip waits for this one. */
+	vu_irq_ack_queues(&d->irq, UINT64_MAX);
+	vu_irq_ack_events(&d->irq, TXDA_IRQ_ALL);
+	vu_irq_raise_events(&d->irq, TXDA_IRQ_RESET);
+	pthread_mutex_unlock(&d->lock);
+	vu_log(VU_LOG_INFO, (int)d->index, "chip reset");
+}
+
+/* Gives the pages back instead of writing zeros to them: a reset has to be quick. */
+static void clear_dram(struct vu_device *d)
+{
+	if (fallocate(d->dram_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+		      (off_t)d->dram_bytes))
+		vu_log(VU_LOG_ERROR, (int)d->index, "cannot clear the DRAM: %s", strerror(errno));
+}
+
+void vu_device_flr(struct vu_device *d)
+{
+	vu_device_reset(d);
+	pthread_mutex_lock(&d->lock);
+	for (unsigned i = 0; i < VU_QUEUES; i++)
+		d->queue[i].state = TXDA_QUEUE_OFF;
+	vu_config_reset(&d->config);
+	vu_irq_reset(&d->irq);
+	vu_irq_set_bus_master(&d->irq, false);
+	pthread_mutex_unlock(&d->lock);
+	clear_dram(d);
+}
+
+void vu_device_power_cycle(struct vu_device *d)
+{
+	struct cm_sensors s;
+
+	cm_chip_sensors(d->chip, &s);
+	if (s.lost)
+		vu_device_appear(d);
+	else
+		vu_device_flr(d);
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+void vu_device_attach(struct vu_device *d)
+{
+	pthread_mutex_lock(&d->lock);
+	d->connected = true;
+	pthread_mutex_unlock(&d->lock);
+}
+
+void vu_device_detach(struct vu_device *d)
+{
+	struct vu_guest_removed removed;
+
+	pthread_mutex_lock(&d->lock);
+	d->connected = false;
+	vu_irq_release(&d->irq);
+	vu_guest_remove_all(&d->guest, &removed);
+	pthread_mutex_unlock(&d->lock);
+	vu_device_forget_translations(d);
+	vu_guest_release(&removed);
+}
+
+void vu_device_forget_translations(struct vu_device *d)
+{
+	for (unsigned i = 0; i < VU_VMIDS; i++)
+		vu_vm_forget(&d->vm[i]);
+}
+
+void vu_device_power_changed(struct vu_device *d)
+{
+	bool on;
+
+	pthread_mutex_lock(&d->lock);
+	on = vu_device_bus_master(d);
+	vu_irq_set_bus_master(&d->irq, on);
+	pthread_mutex_unlock(&d->lock);
+	if (!on)
+		vu_device_forget_translations(d);
+}
+
+/* ---- what can be done to a chip from outside -------------------------------------------------- */
+
+static void set_gone(struct vu_device *d, bool gone)
+{
+	pthread_mutex_lock(&d->lock);
+	atomic_store(&d->gone, gone);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void vu_device_vanish(struct vu_device *d)
+{
+	set_gone(d, true);
+	vu_device_reset(d);
+}
+
+void vu_device_appear(struct vu_device *d)
+{
+	/* First the queues, which still belong to the lost chip. */
+	vu_device_flr(d);
+	cm_chip_revive(d->chip);
+	pthread_mutex_lock(&d->lock);
+	d->resets = 0;
+	start_counting(d);
+	pthread_mutex_unlock(&d->lock);
+	set_gone(d, false);
+}
+
+uint32_t vu_device_liveness(struct vu_device *d)
+{
+	uint64_t ms = atomic_load(&d->hung) ? d->hung_ms : (now_ns() - d->start_ns) / 1000000;
+
+	return (uint32_t)ms & 0x7fffffff;
+}
+
+void vu_device_hang(struct vu_device *d)
+{
+	if (atomic_load(&d->hung))
+		return;
+	pthread_mutex_lock(&d->lock);
+	d->hung_ms = vu_device_liveness(d);
+	atomic_store(&d->hung, true);
+	pthread_mutex_unlock(&d->lock);
+	cm_chip_stall(d->chip, true);
+}
+
+void vu_device_trip(struct vu_device *d)
+{
+	pthread_mutex_lock(&d->lock);
+	d->tripped = true;
+	vu_irq_raise_events(&d->irq, TXDA_IRQ_THERMAL);
+	pthread_mutex_unlock(&d->lock);
+	for (unsigned i = 0; i < VU_QUEUES; i++) {
+		if (d->queue[i].state != TXDA_QUEUE_OFF)
+			vu_queue_end(&d->queue[i], TXDA_QUEUE_LOST);
+	}
+}
+
+bool vu_device_look(struct vu_device *d, uint64_t *ret_change_ns)
+{
+	struct cm_sensors s;
+	uint32_t events = 0, up = 0;
+	bool went_down;
+
+	for (unsigned p = 0; p < vu_device_ports(d); p++)
+		up |= (uint32_t)vu_device_link_up(d, p) << p;
+	cm_chip_sensors(d->chip, &s);
+	*ret_change_ns = s.change_ns;
+	pthread_mutex_lock(&d->lock);
+	if (s.ecc_corrected != d->seen_corrected || s.ecc_uncorrected != d->seen_uncorrected)
+		events |= TXDA_IRQ_ECC;
+	if (s.hot != d->seen_hot)
+		events |= TXDA_IRQ_THERMAL;
+	if (up != d->seen_up)
+		events |= TXDA_IRQ_LINK;
+	went_down = d->seen_up & ~up;
+	for (unsigned p = 0; p < vu_device_ports(d); p++)
+		d->link_errors[p] += (d->seen_up & ~up) >> p & 1;
+	d->seen_corrected = s.ecc_corrected;
+	d->seen_uncorrected = s.ecc_uncorrected;
+	d->seen_hot = s.hot;
+	d->seen_up = up;
+	if (s.lost)
+		atomic_store(&d->gone, true);
+	vu_irq_raise_events(&d->irq, events);
+	pthread_mutex_unlock(&d->lock);
+	if (went_down)
+		vu_device_forget_translations(d);
+	return s.lost;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+void *vu_device_at(struct vu_device *d, uint64_t addr, uint64_t bytes, bool write)
+{
+	uint64_t at = addr & TXDA_ADDR_MASK;
+
+	switch (addr >> TXDA_ADDR_APERTURE_SHIFT) {
+	case TXDA_APERTURE_LOCAL:
+		return at < d->dram_bytes && bytes <= d->dram_bytes - at ? d->dram + at : NULL;
+	case TXDA_APERTURE_SYSTEM:
+		return vu_device_bus_master(d) ? vu_guest_at(&d->guest, at, bytes, write) : NULL;
+	default: return NULL;
+	}
+}
+
+/* ---- accesses -------------------------------------------------------------------------------- */
+
+static bool memory_answers(struct vu_device *d)
+{
+	bool on;
+
+	pthread_mutex_lock(&d->lock);
+	on = !atomic_load(&d->gone) && vu_config_memory_enabled(&d->config);
+	pthread_mutex_unlock(&d->lock);
+	return on;
+}
+
+void vu_device_bar_read(struct vu_device *d, unsigned region, uint64_t offset, void *buf,
+			uint32_t bytes)
+{
+	memset(buf, 0xff, bytes);
+	if (!memory_answers(d))
+		return;
+	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) && offset < TXDA_BAR_REGS_BYTES) {
+		uint32_t value = vu_regs_read(d, (uint32_t)offset);
+
+		memcpy(buf, &value, sizeof(value));
+	} else if (region == TXDA_BAR_DRAM && offset < d->dram_bytes &&
+		   bytes <= d->dram_bytes - offset && offset < d->bar_bytes &&
+		   bytes <= d->bar_bytes - offset) {
+		memcpy(buf, d->dram + offset, bytes);
+	}
+}
+
+void vu_device_bar_write(struct vu_device *d, unsigned region, uint64_t offset, const void *buf,
+			 uint32_t bytes)
+{
+	if (!memory_answers(d))
+		return;
+	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) && offset < TXDA_BAR_REGS_BYTES) {
+		uint32_t value;
+
+		memcpy(&value, buf, sizeof(value));
+		vu_regs_write(d, (uint32_t)offset, value);
+	} else if (region == TXDA_BAR_DRAM && offset < d->dram_bytes &&
+		   bytes <= d->dram_bytes - offset && offset < d->bar_bytes &&
+		   bytes <= d->bar_bytes - offset) {
+		memcpy(d->dram + offset, buf, bytes);
+	}
+}
+
+void vu_device_config_read(struct vu_device *d, uint64_t offset, void *buf, uint32_t bytes)
+{
+	pthread_mutex_lock(&d->lock);
+	if (atomic_load(&d->gone))
+		memset(buf, 0xff, bytes);
+	else
+		vu_config_read(&d->config, offset, buf, bytes);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void vu_device_config_write(struct vu_device *d, uint64_t offset, const void *buf, uint32_t bytes)
+{
+	unsigned what = 0;
+
+	pthread_mutex_lock(&d->lock);
+	if (!atomic_load(&d->gone))
+		what = vu_config_write(&d->config, offset, buf, bytes);
+	pthread_mutex_unlock(&d->lock);
+	if (what & VU_CONFIG_FLR)
+		vu_device_flr(d);
+	else if (what & VU_CONFIG_POWER)
+		vu_device_power_changed(d);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A chip as a PCI function: what its files share.
+ *
+ * Who locks what. A device has two locks. op_lock is held around each message of the client and
+ * each order of the control socket: one thing at a time is done to a device. lock guards its state
+ * for moments; completions and faults take it too, in the thread that leads the model's work. So:
+ *  - op_lock is taken first and may be held while the model is paused (cm_queue_free() and others);
+ *  - with lock held nothing may wait for the model, that is call what pauses it;
+ *  - the locks of two devices are never held together.
+ * Fields below say which of them guards them; "constant" ones are set when the device is made.
+ *
+ * Lifetime: devices live as long as their machine. A client comes and goes (vu_device_detach()), as
+ * does the chip itself when its removal is simulated (vu_device_vanish(), vu_device_appear()).
+ */
+#ifndef VU_DEVICE_H
+#define VU_DEVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cmodel.h"
+#include "config.h"
+#include "faults.h"
+#include "firmware.h"
+#include "guest.h"
+#include "irq.h"
+#include "queue.h"
+#include "txda_regs.h"
+#include "vm.h"
+
+#define VU_COMPUTE_QUEUES 32
+#define VU_COPY_QUEUES	  32
+#define VU_QUEUES	  (VU_COMPUTE_QUEUES + VU_COPY_QUEUES)
+#define VU_VMIDS	  TXDA_MAX_VMIDS
+#define VU_CARD_CHIPS	  8 /* all linked with each other */
+#define VU_RESERVED_BYTES (16ull << 20) /* of DRAM, for firmware */
+#define VU_WORDS	  (TXDA_BAR_REGS_BYTES / 4)
+
+#define VU_POWER_LIMIT_DEFAULT_MW 90000 /* above what the model of activity can reach */
+#define VU_POWER_LIMIT_MIN_MW	  20000
+#define VU_POWER_LIMIT_MAX_MW	  100000
+
+struct vu_machine;
+
+struct vu_sensor_base { /* counters at the last reset */
+	uint64_t busy_ns, copy_busy_ns, bytes_read, bytes_written;
+};
+
+struct vu_device {
+	/* constant */
+	struct vu_machine *machine;
+	struct cm_machine *cm;
+	struct cm_chip *chip;
+	unsigned index;		       /* of the chip on the machine */
+	unsigned position, card_chips; /* on its card */
+	uint64_t card_serial;
+	char serial[TXDA_SERIAL_BYTES + 1];
+	char name[TXDA_NAME_BYTES];
+	uint64_t bar_bytes;
+	int dram_fd;
+	uint64_t dram_bytes;
+	uint8_t *dram;
+
+	pthread_mutex_t op_lock, lock;
+	/* The chip is not there: reads give ones, writes do nothing. Stored under both locks. */
+	_Atomic bool gone;
+	_Atomic bool hung;  /* its command processor; stored under op_lock */
+	uint64_t hung_ms;   /* lock: LIVENESS at that time */
+	uint64_t start_ns;  /* lock: LIVENESS 0 */
+	bool connected;	    /* lock: a client has it */
+	bool tripped;	    /* lock: stopped by heat until a reset */
+	uint32_t resets;    /* lock */
+	uint32_t power_limit_mw; /* lock */
+	struct vu_sensor_base base; /* lock */
+	struct vu_config config;    /* lock */
+	struct vu_irq irq;	    /* lock */
+	struct vu_guest guest;	    /* lock */
+	struct vu_faults faults;    /* lock */
+	struct vu_firmware firmware; /* lock */
+	struct vu_queue queue[VU_QUEUES];
+	struct vu_vm vm[VU_VMIDS];
+	/* op_lock: pairs of registers. _HI of what was read, _LO of what is being written. */
+	uint32_t latched[VU_WORDS], staged[VU_WORDS];
+	uint32_t msix_table[VU_MSIX_VECTORS * 4]; /* lock */
+	/* lock: what vu_device_look() has seen last */
+	uint32_t seen_corrected, seen_uncorrected;
+	uint32_t seen_hot;
+	uint32_t seen_up;			/* ports, a bit each */
+	uint32_t link_errors[TXDA_MAX_PORTS]; /* lock: how often each port went down */
+};
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* What vu_device_init() needs to know beyond the chip. */
+struct vu_device_setup {
+	unsigned position, card_chips;
+	uint64_t card_serial;
+	const char *serial;
+	uint64_t bar_bytes;
+	enum vu_irq_mode irq;
+};
+
+int vu_device_init(struct vu_device *d, struct vu_machine *machine, struct cm_machine *cm,
+		   unsigned index, const struct vu_device_setup *setup);
+void vu_device_fini(struct vu_device *d);
+
+/* op_lock is held for these. */
+
+/* Stops all queues, forgets rings, roots and groups: a chip reset. */
+void vu_device_reset(struct vu_device *d);
+/* FLR: the same, and configuration space and DRAM are as after power-on. */
+void vu_device_flr(struct vu_device *d);
+/* The client's reset of the device: an FLR that also brings a lost chip back. */
+void vu_device_power_cycle(struct vu_device *d);
+/* A client has come; it has gone: its memory and eventfds are given back, the device stays. */
+void vu_device_attach(struct vu_device *d);
+void vu_device_detach(struct vu_device *d);
+/* The chip is pulled out; it, or another one like it, is plugged in. */
+void vu_device_vanish(struct vu_device *d);
+void vu_device_appear(struct vu_device *d);
+/* The command processor hangs until the chip is reset. */
+void vu_device_hang(struct vu_device *d);
+/* Too hot: all queues are lost until the chip is reset. */
+void vu_device_trip(struct vu_device *d);
+/* Bus mastering, memory enable or power state may have changed. */
+void vu_device_power_changed(struct vu_device *d);
+/* Drops what address spaces have cached, all of it. */
+void vu_device_forget_translations(struct vu_device *d);
+
+/*
+ * Looks what injections have done to the chip and its neighbours and raises the events that belong
+ * to it. *ret_change_ns: when to look again, UINT64_MAX: not before somebody injects something.
+ * True: the chip is lost.
+ */
+bool vu_device_look(struct vu_device *d, uint64_t *ret_change_ns);
+
+/* ---- what its parts ask --------------------------------------------------------------------- */
+
+uint32_t vu_device_liveness(struct vu_device *d); /* lock */
+
+/* lock: the bits that system memory is reached by. */
+static inline bool vu_device_bus_master(const struct vu_device *d)
+{
+	return vu_config_bus_master(&d->config);
+}
+
+/*
+ * The host address of a TXDA_ADDR range; NULL if the chip cannot reach it. Under lock, and good
+ * while it is held.
+ */
+void *vu_device_at(struct vu_device *d, uint64_t addr, uint64_t bytes, bool write);
+
+/* ---- links ---------------------------------------------------------------------------------- */
+
+static inline unsigned vu_device_ports(const struct vu_device *d)
+{
+	return d->card_chips - 1;
+}
+
+/* The chip at the other end of a port, which is below vu_device_ports(). */
+struct vu_device *vu_device_peer(struct vu_device *d, unsigned port);
+/* The port of @d's peer that leads back to @d. */
+unsigned vu_device_peer_port(const struct vu_device *d, unsigned port);
+bool vu_device_link_up(struct vu_device *d, unsigned port);
+
+/* ---- BARs ----------------------------------------------------------------------------------- */
+
+/* Accesses of the client; op_lock is held. Out of bounds reads give ones, writes do nothing. */
+void vu_device_bar_read(struct vu_device *d, unsigned region, uint64_t offset, void *buf,
+			uint32_t bytes);
+void vu_device_bar_write(struct vu_device *d, unsigned region, uint64_t offset, const void *buf,
+			 uint32_t bytes);
+void vu_device_config_read(struct vu_device *d, uint64_t offset, void *buf, uint32_t bytes);
+void vu_device_config_write(struct vu_device *d, uint64_t offset, const void *buf, uint32_t bytes);
+
+#endif /* VU_DEVICE_H */

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All chips of the process: one device model, a PCI function for each of its chips, cards of up to
+ * eight chips that are all linked with each other.
+ *
+ * Threads: vu_machine_look() and the orders may be called from any thread that holds no lock of a
+ * device.
+ */
+#ifndef VU_MACHINE_H
+#define VU_MACHINE_H
+
+#include "device.h"
+
+#define VU_MEM_MIN (64ull << 20)
+
+struct vu_machine_options {
+	unsigned chips;
+	uint64_t mem_bytes; /* DRAM of each chip, a multiple of 2 MiB */
+	uint64_t bar_bytes; /* of BAR2, a power of two; 0: as the DRAM, at most 4 GiB */
+	unsigned cores;	    /* as cm_options.cores */
+	enum vu_irq_mode irq;
+	const char *identity; /* serial numbers follow from it: the same for each start */
+	/* Called when something may have happened to chips: vu_machine_look() is due. From any
+	 * thread, with the model standing still. */
+	void (*changed)(void *arg);
+	void *arg;
+};
+
+struct vu_machine {
+	struct cm_machine *cm;
+	unsigned n_devices;
+	struct vu_device *device;
+	void (*changed)(void *arg);
+	void *arg;
+};
+
+/* -EINVAL, -ENOMEM or another -errno. */
+int vu_machine_new(const struct vu_machine_options *opt, struct vu_machine **ret);
+void vu_machine_free(struct vu_machine *m);
+
+/*
+ * Looks at all chips and their links and raises what events that makes. Returns when to look again
+ * (CLOCK_MONOTONIC, UINT64_MAX: not before it is due). @ret_lost: chips that are gone, a bit each.
+ */
+uint64_t vu_machine_look(struct vu_machine *m, uint64_t *ret_lost);
+
+#endif /* VU_MACHINE_H */

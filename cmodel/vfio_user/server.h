@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server: a socket a chip, a control socket, and the loop that watches them.
+ *
+ * The thread in vu_server_run() accepts clients, obeys the control socket and looks after injected
+ * faults; each client is served by a thread of its own. A chip has one client at a time: another
+ * one is turned away at once, unless the first is just leaving.
+ *
+ * Threads: vu_server_stop() from any thread and from signal handlers; the rest from one.
+ */
+#ifndef VU_SERVER_H
+#define VU_SERVER_H
+
+#include <stdio.h>
+
+#include "machine.h"
+
+struct vu_server;
+
+struct vu_server_options {
+	struct vu_machine_options machine; /* its changed() is set by the server */
+	const char *socket_dir;		   /* chipN.sock are made here; it exists */
+	const char *control;		   /* path of the control socket; NULL: socket_dir/control.sock */
+};
+
+/* Makes the chips and listens. -EADDRINUSE: another server serves that directory; -ENAMETOOLONG. */
+int vu_server_new(const struct vu_server_options *opt, struct vu_server **ret);
+/* Serves until vu_server_stop(). */
+int vu_server_run(struct vu_server *s);
+void vu_server_stop(struct vu_server *s);
+/* Ends all sessions, removes the sockets. */
+void vu_server_free(struct vu_server *s);
+
+/* ---- orders of the control socket (control.c), in the thread of vu_server_run() --------------- */
+
+/*
+ * Obeys one line: lines to answer with are written to @out, the last of them "ok" or "error: WHY".
+ */
+void vu_control_obey(struct vu_server *s, const char *line, FILE *out);
+
+struct vu_machine *vu_server_machine(struct vu_server *s);
+/* The chip is pulled out of its slot: its client is disconnected, its socket removed. */
+int vu_server_disappear(struct vu_server *s, unsigned chip);
+/* A fresh chip takes the place of one that has disappeared or was lost. */
+int vu_server_appear(struct vu_server *s, unsigned chip);
+/* Lets injections have their effect on links and events now. */
+void vu_server_look(struct vu_server *s);
+
+#endif /* VU_SERVER_H */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One client's messages to one chip.
+ *
+ * vu_session_run() serves a connected socket until the peer goes away or breaks the protocol's
+ * frame. vu_session_handle() is what it does with one message; it needs no socket.
+ *
+ * Threads: one a session; a device has at most one session at a time.
+ */
+#ifndef VU_SESSION_H
+#define VU_SESSION_H
+
+#include <stdbool.h>
+
+#include "device.h"
+#include "proto.h"
+
+struct vu_session {
+	struct vu_device *device;
+	bool greeted; /* VERSION was agreed on; before that nothing else is answered */
+};
+
+/* Attaches to the device and detaches at the end. 0: the client has left; else why it was left. */
+int vu_session_run(struct vu_device *d, int sock);
+
+/* Answers @m in *@r. The device is attached and its op_lock is held. */
+void vu_session_handle(struct vu_session *s, struct vu_message *m, struct vu_reply *r);
+
+#endif /* VU_SESSION_H */

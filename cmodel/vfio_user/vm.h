@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * VMIDs: roots of page tables, the cache of translations, and group slots.
+ *
+ * An address space of the model stands behind a VMID while a queue that was started uses it or one
+ * of its group slots is set. It begins empty; what a stream touches is looked up in the page tables
+ * then (see walk.h) and mapped, which is this chip's TLB: it holds no negative entries, a flush
+ * takes out a range, a new root all of it.
+ *
+ * Who is careful about what. Lookups happen in the thread that leads the model; they take the
+ * device's lock for regions of guest memory. Whatever invalidates translations (flush, root, unmapped
+ * guest memory, a link that goes down, bus mastering off) first changes what lookups see, then has
+ * the model forget, which waits for the op that runs. So when such a call is back nothing uses what
+ * was taken away.
+ *
+ * Host address space: each one reserves CM_VA_BYTES of it, so that a process can have about 120.
+ *
+ * Threads: op_lock is held for all calls.
+ */
+#ifndef VU_VM_H
+#define VU_VM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cmodel.h"
+#include "txda_regs.h"
+
+struct vu_device;
+
+#define VU_VA_BITS	((unsigned)__builtin_ctzll(CM_VA_BYTES))
+#define VU_ROUTE_SELF	15 /* in TXDA_GROUP_ROUTES: no port, the chip itself */
+
+struct vu_group {
+	uint64_t id;
+	uint32_t rank_size; /* size << 8 | rank */
+	uint32_t routes;
+	/* What the model has in this slot; a size of 0: nothing. */
+	uint32_t size, set_rank;
+	uint64_t set_id;
+};
+
+struct vu_vm {
+	struct vu_device *device;
+	unsigned id;
+	_Atomic uint64_t root; /* the register */
+	struct cm_vm *cm;      /* NULL: nobody needs it */
+	unsigned users;	       /* started queues */
+	uint64_t flush_page;
+	uint32_t flush_count;
+	struct vu_group group[TXDA_VM_GROUPS];
+};
+
+void vu_vm_init(struct vu_vm *vm, struct vu_device *d, unsigned id);
+
+/* For a queue that starts: the address space, made if need be; -ENOMEM, -ENODEV. */
+int vu_vm_get(struct vu_vm *vm, struct cm_vm **ret);
+void vu_vm_put(struct vu_vm *vm);
+
+void vu_vm_set_root(struct vu_vm *vm, uint64_t root);
+void vu_vm_flush(struct vu_vm *vm);
+/* All translations. */
+void vu_vm_forget(struct vu_vm *vm);
+/* A register of group slot @g was written: tells the model what the slot is now. */
+void vu_vm_group_changed(struct vu_vm *vm, unsigned g);
+/* A chip reset; its queues are gone. */
+void vu_vm_reset(struct vu_vm *vm);
+
+#endif /* VU_VM_H */

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+#include "draft.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_internal.h"
+
+#define NGRAM_WINDOW 8192 /* tokens back that are searched */
+
+struct draft {
+	enum engine_speculation how;
+	unsigned tokens, max_seqs;
+	unsigned ngram_min, ngram_max;
+
+	/* ENGINE_SPECULATE_MODEL */
+	struct txda_model *model;
+	unsigned max_tokens, max_items, max_rows; /* a step */
+	unsigned max_context;			  /* beyond it there are no proposals */
+	uint64_t step_limit_ns;
+	struct sampler *sampler;
+	struct step_slot slot;
+	unsigned *wanted; /* [max_items] proposals for the slot's items */
+};
+
+/* ---- n-gram ---------------------------------------------------------------------------------- */
+
+static int32_t known_token(const struct sched_seq *seq, unsigned i)
+{
+	return i < seq->n_prompt ? seq->prompt[i] : seq->generated[i - seq->n_prompt];
+}
+
+/* How many tokens before @end are those at the end of the sequence, at most @most. */
+static unsigned common_tail(const struct sched_seq *seq, unsigned end, unsigned most)
+{
+	unsigned n = 0;
+
+	while (n < most && n < end &&
+	       known_token(seq, end - 1 - n) == known_token(seq, seq->n_total - 1 - n))
+		n++;
+	return n;
+}
+
+static unsigned ngram_propose(const struct draft *d, const struct sched_seq *seq, int32_t *tokens,
+			      unsigned most)
+{
+	unsigned from = seq->n_total > NGRAM_WINDOW ? seq->n_total - NGRAM_WINDOW : 0;
+	unsigned best = 0, best_end = 0, n = 0;
+
+	for (unsigned end = seq->n_total - 1; end > from && best < d->ngram_max; end--) {
+		unsigned tail = common_tail(seq, end, d->ngram_max);
+
+		if (tail > best) {
+			best = tail;
+			best_end = end;
+		}
+	}
+	if (best < d->ngram_min)
+		return 0;
+	for (; n < most && best_end + n < seq->n_total; n++)
+		tokens[n] = known_token(seq, best_end + n);
+	return n;
+}
+
+/* ---- a small model --------------------------------------------------------------------------- */
+
+static int run(struct draft *d, unsigned n_items, char *err, size_t errlen)
+{
+	int error;
+
+	d->slot.n_items = n_items;
+	step_fill(&d->slot);
+	error = step_run(&d->slot, err, errlen);
+	if (!error)
+		error = step_wait(&d->slot, engine_now_ns() + d->step_limit_ns, err, errlen);
+	return error;
+}
+
+/* Samples a proposal for each item that wants one; keeps those that want another. */
+static unsigned take_proposals(struct draft *d, unsigned n_items)
+{
+	unsigned kept = 0, row = 0;
+
+	for (unsigned i = 0; i < n_items; i++) {
+		struct sched_seq *sched = d->slot.items[i].seq;
+		struct engine_seq *seq = (struct engine_seq *)sched;
+		unsigned n = sched->n_draft;
+		struct sampler_row logits;
+
+		if (!d->slot.items[i].sample)
+			continue;
+		step_row(&d->slot, row++, &logits);
+		if (sampler_choose(d->sampler, &logits, seq->draft.sampling, sched->n_total + n,
+				   false, &seq->draft.tokens[n]))
+			continue;
+		sched->n_draft = n + 1;
+		if (n + 1 == d->wanted[i])
+			continue;
+		d->slot.items[kept] = (struct sched_item){
+			.seq = sched,
+			.first = sched->n_total + n,
+			.tokens = 1,
+			.sample = true,
+		};
+		d->wanted[kept++] = d->wanted[i];
+		seq->draft.n_computed = sched->n_total + n + 1;
+	}
+	return kept;
+}
+
+/* What the small model still has of a sequence. */
+static void forget_rejected(struct engine_seq *seq)
+{
+	const struct sched_seq *sched = &seq->sched;
+
+	if (seq->draft.admission != sched->n_admissions) {
+		seq->draft.admission = sched->n_admissions;
+		seq->draft.n_computed = sched->n_matched;
+	}
+	/* Of proposals those that stood; never the last token, which was sampled behind them. */
+	if (seq->draft.n_computed > sched->n_total - 1)
+		seq->draft.n_computed = sched->n_total - 1;
+}
+
+static unsigned wanted(const struct draft *d, struct scheduler *s, struct sched_seq *sched)
+{
+	const struct engine_request *r = ((struct engine_seq *)sched)->request;
+	unsigned left = r->sampling.max_tokens - (sched->n_total - r->n_prompt);
+
+	if (sched->n_total - sched->n_computed != 1 ||
+	    (d->max_context && sched->n_total + d->tokens > d->max_context))
+		return 0;
+	/* The last token needs no proposal. */
+	return scheduler_reserve(s, sched, left - 1 < d->tokens ? left - 1 : d->tokens);
+}
+
+/* Plans what the small model has to catch up with, and whom it shall propose for. */
+static unsigned plan_catch_up(struct draft *d, struct scheduler *s)
+{
+	unsigned n_items = 0, tokens = d->max_tokens, rows = d->max_rows;
+
+	for (unsigned i = 0; i < scheduler_running(s) && n_items < d->max_items; i++) {
+		struct sched_seq *sched = scheduler_running_seq(s, i);
+		struct engine_seq *seq = (struct engine_seq *)sched;
+		unsigned want = wanted(d, s, sched), end, n;
+
+		forget_rejected(seq);
+		end = want ? sched->n_total : sched->n_computed;
+		end = end < d->max_context ? end : d->max_context;
+		if (end <= seq->draft.n_computed)
+			continue;
+		n = end - seq->draft.n_computed;
+		if (n > tokens || !rows)
+			want = 0;
+		n = n < tokens ? n : tokens;
+		if (!n)
+			continue;
+		d->wanted[n_items] = want;
+		d->slot.items[n_items++] = (struct sched_item){
+			.seq = sched,
+			.first = seq->draft.n_computed,
+			.tokens = n,
+			.sample = want != 0,
+		};
+		seq->draft.n_computed += n;
+		tokens -= n;
+		rows -= want != 0;
+	}
+	return n_items;
+}
+
+static int model_propose(struct draft *d, struct scheduler *s, char *err, size_t errlen)
+{
+	unsigned n_items = plan_catch_up(d, s);
+	int error = 0;
+
+	while (n_items && !error) {
+		error = run(d, n_items, err, errlen);
+		if (!error)
+			n_items = take_proposals(d, n_items);
+	}
+	return error;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+int draft_propose(struct draft *d, struct scheduler *s, char *err, size_t errlen)
+{
+	if (scheduler_running(s) > d->max_seqs)
+		return 0;
+	if (d->how == ENGINE_SPECULATE_MODEL)
+		return model_propose(d, s, err, errlen);
+	for (unsigned i = 0; i < scheduler_running(s); i++) {
+		struct sched_seq *sched = scheduler_running_seq(s, i);
+		struct engine_seq *seq = (struct engine_seq *)sched;
+
+		sched->n_draft = ngram_propose(d, sched, seq->draft.tokens, wanted(d, s, sched));
+	}
+	return 0;
+}
+
+static int load_model(struct draft *d, struct txda_group *group,
+		      const struct engine_options *options, const struct txda_model_info *target,
+		      char *err, size_t errlen)
+{
+	struct txda_model_options model_options = TXDA_INIT(struct txda_model_options);
+	struct txda_model_info info = TXDA_INIT(struct txda_model_info);
+	unsigned max_blocks;
+	int error;
+
+	model_options.path = options->draft_case_dir;
+	model_options.kv_blocks = target->kv_blocks;
+	error = txda_model_load(group, &model_options, &d->model);
+	if (!error)
+		error = txda_model_info(d->model, &info);
+	if (error) {
+		snprintf(err, errlen, "cannot load the draft model %s: %s (%s)",
+			 options->draft_case_dir, txda_context_error(options->context),
+			 strerror(-error));
+		return error;
+	}
+	if (info.vocab != target->vocab || info.block_size != target->block_size) {
+		snprintf(err, errlen,
+			 "the draft model has a vocabulary of %u and KV blocks of %u, the model "
+			 "%u and %u: they must be the same",
+			 info.vocab, info.block_size, target->vocab, target->block_size);
+		return -EINVAL;
+	}
+	error = step_init(&d->slot, d->model, options->context, &info, info.max_seqs, &max_blocks,
+			  err, errlen);
+	if (error)
+		return error;
+	d->max_context = max_blocks * info.block_size;
+	if (max_blocks >= UINT32_MAX / info.block_size || d->max_context > info.max_context)
+		d->max_context = info.max_context;
+	d->max_tokens = info.max_tokens;
+	d->max_items = info.max_seqs;
+	d->max_rows = info.max_rows;
+	d->wanted = calloc(d->max_items, sizeof(*d->wanted));
+	error = d->wanted ? sampler_new(info.vocab, info.topk, &d->sampler) : -ENOMEM;
+	if (error)
+		snprintf(err, errlen, "cannot set up the draft model: %s", strerror(-error));
+	return error;
+}
+
+int draft_new(struct txda_group *group, const struct engine_options *options,
+	      const struct txda_model_info *target, struct draft **ret, char *err, size_t errlen)
+{
+	struct draft *d = calloc(1, sizeof(*d));
+	int error = 0;
+
+	if (!d) {
+		snprintf(err, errlen, "out of memory");
+		return -ENOMEM;
+	}
+	d->how = options->speculation;
+	d->tokens = options->speculative_tokens ? options->speculative_tokens : 4;
+	d->max_seqs = options->speculative_max_seqs ? options->speculative_max_seqs : 8;
+	d->ngram_min = options->ngram_min ? options->ngram_min : 2;
+	d->ngram_max = options->ngram_max ? options->ngram_max : 4;
+	d->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
+	if (d->tokens > ENGINE_MAX_DRAFT || d->ngram_min > d->ngram_max) {
+		snprintf(err, errlen,
+			 "speculation with %u tokens a step (the limit is %u) and n-grams of %u to "
+			 "%u tokens is not possible",
+			 d->tokens, ENGINE_MAX_DRAFT, d->ngram_min, d->ngram_max);
+		error = -EINVAL;
+	}
+	if (!error && d->how == ENGINE_SPECULATE_MODEL)
+		error = load_model(d, group, options, target, err, errlen);
+	if (error) {
+		draft_free(d);
+		return error;
+	}
+	*ret = d;
+	return 0;
+}
+
+void draft_free(struct draft *d)
+{
+	if (!d)
+		return;
+	sampler_free(d->sampler);
+	free(d->wanted);
+	step_fini(&d->slot);
+	txda_model_unref(d->model);
+	free(d);
+}

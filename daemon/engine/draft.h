@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Proposes tokens for speculative decoding (engine.h says what holds).
+ *
+ * N-gram: the last ngram_max to ngram_min tokens of a sequence are looked for earlier in it (the
+ * longest first, the latest occurrence of it), and what followed is proposed. (Prompt lookup
+ * decoding, A. Saxena, 2023.)
+ *
+ * Model: a small model runs on the same group after each step. It has as many KV blocks of the same
+ * size as the large one and keeps a sequence's keys in the blocks with the same numbers, so it
+ * needs no block management: what is shared, reused from the prefix cache or taken away is so in
+ * both. Where a block came to be shared before the small model had filled it, its proposals are
+ * poor, and nothing else. It samples as the request does, with the same random numbers, so that it
+ * agrees with the large model as often as their distributions do. (Leviathan et al., "Fast
+ * inference from transformers via speculative decoding", 2023, but coupled by a common random
+ * number in place of rejection sampling.)
+ *
+ * One thread at a time; nothing is allocated after draft_new().
+ */
+#ifndef TXDA_ENGINE_DRAFT_H
+#define TXDA_ENGINE_DRAFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine.h"
+
+struct draft;
+struct scheduler;
+struct txda_group;
+struct txda_model_info;
+
+/* A sequence's share, part of the engine's own. */
+struct draft_seq {
+	const struct engine_sampling *sampling;
+	int32_t tokens[ENGINE_MAX_DRAFT];
+	unsigned n_computed; /* tokens whose keys the small model has */
+	unsigned admission;  /* of the scheduler, for which that holds */
+};
+
+/* @target: what the large model is. -EINVAL: the models do not go together, err says how. */
+int draft_new(struct txda_group *group, const struct engine_options *options,
+	      const struct txda_model_info *target, struct draft **ret, char *err, size_t errlen);
+void draft_free(struct draft *d);
+
+/*
+ * Between two steps: sets the proposals of the running sequences that wait for one token. Nonzero:
+ * the chips failed.
+ */
+int draft_propose(struct draft *d, struct scheduler *s, char *err, size_t errlen);
+
+#endif

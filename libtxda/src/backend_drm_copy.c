@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Bytes into and out of device memory: through a lane, which is a piece of host memory that the
+ * chip reaches, and the copy queue. While the chip copies one half of the lane the host fills or
+ * empties the other. Threads each take a lane of their own; the copies of all go through one queue,
+ * in the order in which they were submitted.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backend_drm.h"
+#include "txda_isa.h"
+
+/* Of a lane: the control page, then the halves. */
+#define LANE_BYTES    (TXDA__PAGE + 2ull * DRM_LANE_BYTES)
+#define LANE_VA_BYTES (DRM_COPIER_VA_BYTES / DRM_LANES)
+
+/* What the control page holds for a half: its stream, and the word that the stream signals. */
+struct control {
+	struct txda_pkt_copy copy;
+	struct txda_pkt_fence signal;
+	uint64_t word;
+	uint64_t pad[15]; /* cache lines of its own */
+};
+
+/* Less than this is written or read through a view, where there is one. */
+#define SMALL_BYTES 1024
+
+static struct control *control_of(const struct drm_lane *lane, unsigned half)
+{
+	return (struct control *)lane->control + half;
+}
+
+void txda__drm_copier_init(struct drm_copier *copier)
+{
+	pthread_mutex_init(&copier->lock, NULL);
+	pthread_cond_init(&copier->idle, NULL);
+}
+
+static void free_lane(struct drm_chip *chip, struct drm_lane *lane)
+{
+	if (!lane->handle)
+		return;
+	munmap(lane->control, LANE_BYTES);
+	txda__drm_handle_close(chip, lane->handle);
+	memset(lane, 0, sizeof(*lane));
+}
+
+static void free_queue(struct txda__vm *vm)
+{
+	struct drm_copier *copier = &vm->copier;
+
+	if (copier->queue)
+		txda__drm_hwqueue_destroy(vm->chip, copier->queue, copier->timeline);
+	copier->queue = 0;
+	copier->timeline = 0;
+	copier->last = 0;
+	copier->broken = false;
+}
+
+void txda__drm_copier_fini(struct txda__vm *vm)
+{
+	struct drm_copier *copier = &vm->copier;
+
+	free_queue(vm);
+	for (unsigned i = 0; i < DRM_LANES; i++) {
+		if (copier->lane[i].handle)
+			txda__drm_vm_bind(vm, 0, copier->lane[i].va, LANE_BYTES, false);
+		free_lane(vm->chip, &copier->lane[i]);
+	}
+	pthread_cond_destroy(&copier->idle);
+	pthread_mutex_destroy(&copier->lock);
+}
+
+static int make_lane(struct txda__vm *vm, struct drm_lane *lane, unsigned index)
+{
+	struct drm_txda_bo_create args = {
+		.size = LANE_BYTES, .places = DRM_TXDA_PLACE_HOST, .vm_id = vm->id};
+	void *ptr = NULL;
+	int r;
+
+	r = txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_BO_CREATE, &args);
+	if (r < 0)
+		return r;
+	r = txda__drm_bo_map(vm->chip, args.handle, LANE_BYTES, &ptr);
+	if (r < 0) {
+		txda__drm_handle_close(vm->chip, args.handle);
+		return r;
+	}
+	lane->va = vm->end + index * LANE_VA_BYTES;
+	lane->handle = args.handle;
+	lane->control = ptr;
+	lane->half[0] = (char *)ptr + TXDA__PAGE;
+	lane->half[1] = lane->half[0] + DRM_LANE_BYTES;
+	r = txda__drm_vm_bind(vm, args.handle, lane->va, LANE_BYTES, false);
+	if (r < 0)
+		free_lane(vm->chip, lane);
+	return r;
+}
+
+/* The queue, which is made at first, and anew when it failed and nobody uses it any more. */
+static int ready_queue(struct txda__vm *vm)
+{
+	struct drm_copier *copier = &vm->copier;
+
+	if (copier->broken && copier->n_busy)
+		return -EIO;
+	if (copier->broken)
+		free_queue(vm);
+	if (copier->queue)
+		return 0;
+	return txda__drm_hwqueue_create(vm, DRM_TXDA_QUEUE_COPY, &copier->queue, &copier->timeline);
+}
+
+static struct drm_lane *find_idle(struct drm_copier *copier, unsigned *ret_index)
+{
+	for (unsigned i = 0; i < DRM_LANES; i++)
+		if (!copier->lane[i].busy) {
+			*ret_index = i;
+			return &copier->lane[i];
+		}
+	return NULL;
+}
+
+/* A lane for this thread alone, when one is free. */
+static int take_lane(struct txda__vm *vm, struct drm_lane **ret_lane)
+{
+	struct drm_copier *copier = &vm->copier;
+	struct drm_lane *lane;
+	unsigned index;
+	int r;
+
+	pthread_mutex_lock(&copier->lock);
+	while (!(lane = find_idle(copier, &index)))
+		pthread_cond_wait(&copier->idle, &copier->lock);
+	r = ready_queue(vm);
+	if (r >= 0 && !lane->handle)
+		r = make_lane(vm, lane, index);
+	if (r >= 0) {
+		lane->busy = true;
+		copier->n_busy++;
+		lane->point[0] = lane->point[1] = 0;
+		control_of(lane, 0)->word = control_of(lane, 1)->word = 0;
+		*ret_lane = lane;
+	}
+	pthread_mutex_unlock(&copier->lock);
+	return r;
+}
+
+static void give_lane(struct drm_copier *copier, struct drm_lane *lane, bool failed)
+{
+	pthread_mutex_lock(&copier->lock);
+	copier->broken |= failed;
+	copier->n_busy--;
+	lane->busy = false;
+	pthread_cond_signal(&copier->idle);
+	pthread_mutex_unlock(&copier->lock);
+}
+
+/* Waits for the copy of a half, if one is under way. */
+static int finish(struct txda__vm *vm, struct drm_lane *lane, unsigned half)
+{
+	uint64_t point = lane->point[half];
+	int r = 0;
+
+	if (!point)
+		return 0;
+	lane->point[half] = 0;
+	if (__atomic_load_n(&control_of(lane, half)->word, __ATOMIC_ACQUIRE) < point)
+		r = txda__drm_timeline_wait(vm->chip, vm->copier.timeline, point, TXDA_FOREVER);
+	if (__atomic_load_n(&control_of(lane, half)->word, __ATOMIC_ACQUIRE) >= point)
+		return 0;
+	if (r < 0 || atomic_load(&vm->chip->lost))
+		return r < 0 ? r : -ENODEV;
+	return -EIO;
+}
+
+/* Copies between a half and @va. */
+static int start(struct txda__vm *vm, struct drm_lane *lane, unsigned half, uint64_t va,
+		 uint64_t bytes, bool to_device)
+{
+	uint64_t half_va = lane->va + TXDA__PAGE + half * (uint64_t)DRM_LANE_BYTES;
+	uint64_t control_va = lane->va + half * sizeof(struct control);
+	struct control *control = control_of(lane, half);
+	struct drm_copier *copier = &vm->copier;
+	uint64_t point;
+	int r;
+
+	control->copy = (struct txda_pkt_copy){
+		.hdr = {.op = TXDA_PKT_COPY, .bytes = sizeof(control->copy)},
+		.dst = to_device ? va : half_va,
+		.src = to_device ? half_va : va,
+		.bytes = bytes,
+	};
+	pthread_mutex_lock(&copier->lock);
+	point = copier->last + 1;
+	control->signal = (struct txda_pkt_fence){
+		.hdr = {.op = TXDA_PKT_SIGNAL, .bytes = sizeof(control->signal)},
+		.va = control_va + offsetof(struct control, word),
+		.value = point,
+	};
+	r = txda__drm_hwqueue_submit(vm->chip, copier->queue, copier->timeline, control_va,
+				     sizeof(control->copy) + sizeof(control->signal), point);
+	if (r >= 0)
+		copier->last = lane->point[half] = point;
+	pthread_mutex_unlock(&copier->lock);
+	return r;
+}
+
+/*
+ * Both halves, also after an error: the chip must have left the lane before somebody else has it.
+ * Returns the first error.
+ */
+static int end_copies(struct txda__vm *vm, struct drm_lane *lane, int error)
+{
+	for (unsigned half = 0; half < 2; half++) {
+		int r = finish(vm, lane, half);
+
+		if (error >= 0 && r < 0)
+			error = r;
+	}
+	give_lane(&vm->copier, lane, error < 0);
+	return error;
+}
+
+static int copy_failed(struct txda__mem *mem, int error)
+{
+	struct drm_chip *chip = mem->vm->chip;
+
+	if (atomic_load(&chip->lost))
+		return txda__fail(drm_context(chip), -ENODEV, "chip %u is lost", chip->index);
+	return txda__fail(drm_context(chip), error, "chip %u: copying failed: %s", chip->index,
+			  strerror(-error));
+}
+
+/* ---- write and read -------------------------------------------------------------------------- */
+
+/* Memory that the host reads and writes by itself. */
+static bool by_view(const struct txda__mem *mem, uint64_t bytes)
+{
+	return mem->mappable && (mem->host || bytes < SMALL_BYTES);
+}
+
+int txda__drm_mem_write(struct txda__mem *mem, uint64_t offset, const void *host, uint64_t bytes)
+{
+	struct txda__vm *vm = mem->vm;
+	struct drm_lane *lane;
+	uint64_t n;
+	void *view;
+	int r;
+
+	if (!bytes)
+		return 0;
+	if (by_view(mem, bytes)) {
+		r = txda__drm_mem_map(mem, &view);
+		if (r >= 0)
+			memcpy((char *)view + offset, host, bytes);
+		return r;
+	}
+	r = take_lane(vm, &lane);
+	if (r < 0)
+		return copy_failed(mem, r);
+	for (unsigned half = 0; bytes && r >= 0; half ^= 1) {
+		n = bytes < DRM_LANE_BYTES ? bytes : DRM_LANE_BYTES;
+		r = finish(vm, lane, half);
+		if (r < 0)
+			break;
+		memcpy(lane->half[half], host, n);
+		r = start(vm, lane, half, mem->va + offset, n, true);
+		host = (const char *)host + n;
+		offset += n;
+		bytes -= n;
+	}
+	r = end_copies(vm, lane, r);
+	return r < 0 ? copy_failed(mem, r) : 0;
+}
+
+int txda__drm_mem_read(struct txda__mem *mem, uint64_t offset, void *host, uint64_t bytes)
+{
+	uint64_t ahead = 0, n[2] = {0, 0}; /* bytes that are asked for; of each half */
+	struct txda__vm *vm = mem->vm;
+	struct drm_lane *lane;
+	void *view;
+	int r;
+
+	if (!bytes)
+		return 0;
+	if (by_view(mem, bytes)) {
+		r = txda__drm_mem_map(mem, &view);
+		if (r >= 0)
+			memcpy(host, (const char *)view + offset, bytes);
+		return r;
+	}
+	r = take_lane(vm, &lane);
+	if (r < 0)
+		return copy_failed(mem, r);
+	for (unsigned half = 0; r >= 0 && (bytes > ahead || n[half] || n[half ^ 1]); half ^= 1) {
+		if (n[half]) {
+			r = finish(vm, lane, half);
+			if (r < 0)
+				break;
+			memcpy(host, lane->half[half], n[half]);
+			host = (char *)host + n[half];
+		}
+		n[half] = bytes - ahead < DRM_LANE_BYTES ? bytes - ahead : DRM_LANE_BYTES;
+		if (n[half])
+			r = start(vm, lane, half, mem->va + offset + ahead, n[half], false);
+		ahead += n[half];
+	}
+	r = end_copies(vm, lane, r);
+	return r < 0 ? copy_failed(mem, r) : 0;
+}
+
+/* ---- from a file ----------------------------------------------------------------------------- */
+
+/* Reads @bytes unless the file ends before. Returns what it got. */
+static int64_t read_file(int fd, uint64_t fd_offset, void *to, uint64_t bytes)
+{
+	uint64_t done = 0;
+	ssize_t n;
+
+	while (done < bytes) {
+		n = pread(fd, (char *)to + done, bytes - done, (off_t)(fd_offset + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			break;
+		done += (uint64_t)n;
+	}
+	return (int64_t)done;
+}
+
+static int64_t load_view(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
+			 uint64_t bytes)
+{
+	void *view;
+	int r = txda__drm_mem_map(mem, &view);
+
+	return r < 0 ? r : read_file(fd, fd_offset, (char *)view + offset, bytes);
+}
+
+int64_t txda__drm_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
+			   uint64_t bytes)
+{
+	struct txda__vm *vm = mem->vm;
+	struct drm_lane *lane;
+	uint64_t done = 0;
+	int64_t n = 0;
+	int r;
+
+	if (mem->host && mem->mappable)
+		return load_view(mem, offset, fd, fd_offset, bytes);
+	r = take_lane(vm, &lane);
+	if (r < 0)
+		return r;
+	for (unsigned half = 0; r >= 0 && done < bytes; half ^= 1) {
+		n = (int64_t)(bytes - done < DRM_LANE_BYTES ? bytes - done : DRM_LANE_BYTES);
+		r = finish(vm, lane, half);
+		if (r < 0)
+			break;
+		n = read_file(fd, fd_offset + done, lane->half[half], (uint64_t)n);
+		if (n <= 0)
+			break;
+		r = start(vm, lane, half, mem->va + offset + done, (uint64_t)n, true);
+		done += (uint64_t)n;
+	}
+	r = end_copies(vm, lane, r);
+	if (n < 0)
+		return n;
+	return r < 0 ? r : (int64_t)done;
+}

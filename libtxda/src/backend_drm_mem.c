@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend_drm.h"
+#include "memfd.h"
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+void txda__drm_handle_close(struct drm_chip *chip, uint32_t handle)
+{
+	struct drm_gem_close args = {.handle = handle};
+
+	txda__drm_ioctl(chip, DRM_IOCTL_GEM_CLOSE, &args);
+}
+
+/* A user of @handle more; chip.lock is held. */
+static struct drm_bo *bo_get(struct drm_chip *chip, uint32_t handle)
+{
+	struct drm_bo *bo;
+
+	for (bo = chip->bos; bo; bo = bo->next)
+		if (bo->handle == handle) {
+			bo->refs++;
+			return bo;
+		}
+	bo = calloc(1, sizeof(*bo));
+	if (bo) {
+		*bo = (struct drm_bo){.next = chip->bos, .refs = 1, .handle = handle};
+		chip->bos = bo;
+	}
+	return bo;
+}
+
+/* Under the lock to its end: else an import might get the handle while it is closed. */
+static void bo_put(struct drm_chip *chip, struct drm_bo *bo)
+{
+	pthread_mutex_lock(&chip->lock);
+	if (--bo->refs == 0) {
+		struct drm_bo **at = &chip->bos;
+
+		while (*at != bo)
+			at = &(*at)->next;
+		*at = bo->next;
+		txda__drm_handle_close(chip, bo->handle);
+		free(bo);
+	}
+	pthread_mutex_unlock(&chip->lock);
+}
+
+int txda__drm_bo_map(struct drm_chip *chip, uint32_t handle, uint64_t bytes, void **ret_ptr)
+{
+	struct drm_txda_bo_mmap_offset args = {.handle = handle};
+	void *ptr;
+	int r;
+
+	r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_BO_MMAP_OFFSET, &args);
+	if (r < 0)
+		return r;
+	ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, chip->fd, (off_t)args.offset);
+	if (ptr == MAP_FAILED)
+		return -errno;
+	*ret_ptr = ptr;
+	return 0;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static struct txda__mem *make_mem(struct txda__vm *vm, uint64_t bytes)
+{
+	struct txda__mem *mem = calloc(1, sizeof(*mem));
+
+	if (!mem) {
+		txda__fail(drm_context(vm->chip), -ENOMEM, "out of memory");
+		return NULL;
+	}
+	pthread_mutex_init(&mem->lock, NULL);
+	mem->vm = vm;
+	mem->bytes = bytes;
+	mem->mappable = true;
+	mem->fd = -1;
+	return mem;
+}
+
+void txda__drm_mem_free(struct txda__mem *mem)
+{
+	if (mem->view && mem->view != mem->user)
+		munmap(mem->view, mem->bytes);
+	if (mem->bo)
+		bo_put(mem->vm->chip, mem->bo);
+	if (mem->user)
+		munmap(mem->user, mem->bytes);
+	if (mem->fd >= 0)
+		close(mem->fd);
+	pthread_mutex_destroy(&mem->lock);
+	free(mem);
+}
+
+/* The handle is @mem's; closed when there is no memory for that. */
+static int own_handle(struct txda__mem *mem, uint32_t handle)
+{
+	struct drm_chip *chip = mem->vm->chip;
+
+	pthread_mutex_lock(&chip->lock);
+	mem->bo = bo_get(chip, handle);
+	pthread_mutex_unlock(&chip->lock);
+	if (mem->bo)
+		return 0;
+	txda__drm_handle_close(chip, handle);
+	return txda__fail(drm_context(chip), -ENOMEM, "out of memory");
+}
+
+/* Says how much there is; the error is -ENOMEM where the kernel's is that nothing has room. */
+static int no_room(struct drm_chip *chip, int error, uint64_t bytes, bool host)
+{
+	struct drm_txda_memory_info memory;
+	char wanted[24], left[24], all[24];
+	uint64_t unused = 0;
+
+	if (error == -ENODEV)
+		return txda__fail(drm_context(chip), error, "chip %u is lost", chip->index);
+	if ((error != -ENOSPC && error != -ENOMEM) || host ||
+	    txda__drm_query(chip, DRM_TXDA_QUERY_MEMORY, &memory, sizeof(memory)) < 0)
+		return txda__fail(drm_context(chip), error == -ENOSPC ? -ENOMEM : error,
+				  "chip %u: %s (%llu bytes) of %s memory: %s", chip->index,
+				  txda__bytes(bytes, wanted), (unsigned long long)bytes,
+				  host ? "host" : "device", strerror(-error));
+	if (memory.device_bytes > memory.device_used)
+		unused = memory.device_bytes - memory.device_used;
+	return txda__fail(drm_context(chip), -ENOMEM,
+			  "chip %u: %s (%llu bytes) wanted, %s (%llu bytes) of %s free",
+			  chip->index, txda__bytes(bytes, wanted), (unsigned long long)bytes,
+			  txda__bytes(unused, left), (unsigned long long)unused,
+			  txda__bytes(memory.device_bytes, all));
+}
+
+int txda__drm_mem_new(struct txda__vm *vm, uint64_t bytes, enum txda_memory memory, unsigned flags,
+		      struct txda__mem **ret_mem)
+{
+	bool host = memory == TXDA_MEMORY_HOST || flags & TXDA__MEM_SHARED;
+	struct drm_txda_bo_create args = {
+		.size = bytes,
+		.places = host ? DRM_TXDA_PLACE_HOST : DRM_TXDA_PLACE_DEVICE,
+		.flags = flags & TXDA__MEM_UNMAPPED ? DRM_TXDA_BO_NO_MMAP : 0,
+		.vm_id = flags & TXDA__MEM_PRIVATE ? vm->id : 0,
+	};
+	struct drm_chip *chip = vm->chip;
+	struct txda__mem *mem = make_mem(vm, bytes);
+	int r;
+
+	if (!mem)
+		return -ENOMEM;
+	r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_BO_CREATE, &args);
+	if (r == -ENOSPC && !host && !(args.flags & DRM_TXDA_BO_NO_MMAP)) {
+		/* Perhaps there is room beyond the aperture; copies reach it. */
+		args.size = bytes;
+		args.flags |= DRM_TXDA_BO_NO_MMAP;
+		r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_BO_CREATE, &args);
+	}
+	if (r < 0)
+		no_room(chip, r, bytes, host);
+	else
+		r = own_handle(mem, args.handle);
+	if (r < 0) {
+		txda__drm_mem_free(mem);
+		return r == -ENOSPC ? -ENOMEM : r;
+	}
+	mem->host = host;
+	mem->mappable = !(args.flags & DRM_TXDA_BO_NO_MMAP);
+	*ret_mem = mem;
+	return 0;
+}
+
+/* ---- import and export ----------------------------------------------------------------------- */
+
+/* A memfd: its pages, mapped here, become a buffer. */
+static int import_memfd(struct txda__mem *mem, int fd, bool read_only)
+{
+	struct drm_chip *chip = mem->vm->chip;
+	struct drm_txda_bo_from_userptr args = {
+		.size = mem->bytes,
+		.flags = read_only ? DRM_TXDA_USERPTR_READONLY : 0,
+		.vm_id = mem->vm->id,
+	};
+	void *ptr;
+	int r;
+
+	ptr = mmap(NULL, mem->bytes, PROT_READ | (read_only ? 0 : PROT_WRITE), MAP_SHARED, fd, 0);
+	if (ptr == MAP_FAILED)
+		return txda__fail(drm_context(chip), -errno, "mapping the memfd: %s",
+				  strerror(errno));
+	mem->user = ptr;
+	mem->host = true;
+	mem->view = ptr;
+	args.va = (uintptr_t)ptr;
+	r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &args);
+	if (r == -EDQUOT)
+		return txda__fail(drm_context(chip), r,
+				  "the memfd's %llu bytes would be locked into memory; the limit "
+				  "on that (ulimit -l, LimitMEMLOCK=) is lower",
+				  (unsigned long long)mem->bytes);
+	if (r < 0)
+		return txda__fail(drm_context(chip), r, "pinning the memfd: %s", strerror(-r));
+	return own_handle(mem, args.handle);
+}
+
+/* A dma-buf, of this driver or another. */
+static int import_dmabuf(struct txda__mem *mem, int fd)
+{
+	struct drm_prime_handle prime = {.fd = fd};
+	struct drm_txda_bo_query_info info = {0};
+	struct drm_chip *chip = mem->vm->chip;
+	int r;
+
+	pthread_mutex_lock(&chip->lock);
+	r = txda__drm_ioctl(chip, DRM_IOCTL_PRIME_FD_TO_HANDLE, &prime);
+	if (r >= 0) {
+		mem->bo = bo_get(chip, prime.handle);
+		if (!mem->bo) {
+			txda__drm_handle_close(chip, prime.handle);
+			r = -ENOMEM;
+		}
+	}
+	pthread_mutex_unlock(&chip->lock);
+	if (r >= 0) {
+		info.handle = prime.handle;
+		r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_BO_QUERY_INFO, &info);
+	}
+	if (r < 0)
+		return txda__fail(drm_context(chip), r, "fd %d cannot be imported on chip %u: %s",
+				  fd, chip->index, strerror(-r));
+	if (!info.size || info.size % TXDA__PAGE || info.size > (1ull << 40))
+		return txda__fail(drm_context(chip), -EINVAL,
+				  "the dma-buf has %llu bytes; whole pages up to 1 TiB are wanted",
+				  (unsigned long long)info.size);
+	mem->bytes = info.size;
+	mem->host = info.place == DRM_TXDA_PLACE_HOST;
+	mem->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (mem->fd < 0)
+		return txda__fail(drm_context(chip), -errno, "fd %d: %s", fd, strerror(errno));
+	return 0;
+}
+
+int txda__drm_mem_import(struct txda__vm *vm, int fd, bool read_only, struct txda__mem **ret_mem,
+			 uint64_t *ret_bytes)
+{
+	struct txda_context *context = drm_context(vm->chip);
+	struct txda__mem *mem;
+	uint64_t bytes = 0;
+	struct stat st;
+	int r = 0;
+
+	if (fstat(fd, &st) < 0)
+		return txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
+	/* A dma-buf has no seals; other files have none either and are refused by the check. */
+	if (S_ISREG(st.st_mode) && fcntl(fd, F_GET_SEALS) >= 0)
+		r = txda__memfd_check(context, fd, read_only, &bytes);
+	if (r < 0)
+		return r;
+	mem = make_mem(vm, bytes);
+	if (!mem)
+		return -ENOMEM;
+	mem->read_only = read_only;
+	r = bytes ? import_memfd(mem, fd, read_only) : import_dmabuf(mem, fd);
+	if (r < 0) {
+		txda__drm_mem_free(mem);
+		return r;
+	}
+	*ret_mem = mem;
+	*ret_bytes = mem->bytes;
+	return 0;
+}
+
+int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd)
+{
+	struct drm_prime_handle args = {
+		.handle = mem->bo->handle, .flags = DRM_CLOEXEC | DRM_RDWR, .fd = -1};
+	struct drm_chip *chip = mem->vm->chip;
+	int r = txda__drm_ioctl(chip, DRM_IOCTL_PRIME_HANDLE_TO_FD, &args);
+
+	if (r < 0)
+		return txda__fail(
+			drm_context(chip), r == -EPERM || r == -EINVAL ? -ENOTSUP : r, "export: %s",
+			r == -EPERM || r == -EINVAL ? "the buffer is private" : strerror(-r));
+	*ret_fd = args.fd;
+	return 0;
+}
+
+/* ---- addresses and views --------------------------------------------------------------------- */
+
+int txda__drm_vm_bind(struct txda__vm *vm, uint32_t handle, uint64_t va, uint64_t bytes,
+		      bool read_only)
+{
+	struct drm_txda_bind_op op = {
+		.flags = handle ? DRM_TXDA_BIND_MAP | (read_only ? DRM_TXDA_BIND_READONLY : 0)
+				: DRM_TXDA_BIND_UNMAP,
+		.bo = handle,
+		.va = va,
+		.size = bytes,
+		.syncs = {.stride = sizeof(struct drm_txda_sync)},
+	};
+	struct drm_txda_vm_bind args = {
+		.vm_id = vm->id,
+		.ops = {.stride = sizeof(op), .count = 1, .array = (uintptr_t)&op},
+	};
+
+	return txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_VM_BIND, &args);
+}
+
+int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only)
+{
+	struct drm_chip *chip = mem->vm->chip;
+	int r = txda__drm_vm_bind(mem->vm, mem->bo->handle, va, mem->bytes, read_only);
+
+	if (r < 0)
+		return txda__fail(
+			drm_context(chip), r, "mapping %llu bytes at 0x%llx of chip %u: %s",
+			(unsigned long long)mem->bytes, (unsigned long long)va, chip->index,
+			r == -EXDEV ? "it is another chip's, and no link leads there"
+				    : strerror(-r));
+	mem->va = va;
+	return 0;
+}
+
+void txda__drm_mem_unbind(struct txda__mem *mem)
+{
+	txda__drm_vm_bind(mem->vm, 0, mem->va, mem->bytes, false);
+}
+
+/* Somebody else's buffer may have no view through our node, but through its own fd. */
+static int make_view(struct txda__mem *mem, void **ret_ptr)
+{
+	int prot = PROT_READ | (mem->read_only ? 0 : PROT_WRITE);
+	void *ptr;
+	int r;
+
+	r = txda__drm_bo_map(mem->vm->chip, mem->bo->handle, mem->bytes, ret_ptr);
+	if (r >= 0 || mem->fd < 0)
+		return r;
+	ptr = mmap(NULL, mem->bytes, prot, MAP_SHARED, mem->fd, 0);
+	if (ptr == MAP_FAILED)
+		return -errno;
+	*ret_ptr = ptr;
+	return 0;
+}
+
+int txda__drm_mem_map(struct txda__mem *mem, void **ret_ptr)
+{
+	struct drm_chip *chip = mem->vm->chip;
+	void *ptr = NULL;
+	int r = 0;
+
+	if (!mem->mappable)
+		return txda__fail(drm_context(chip), -ENOTSUP,
+				  "the host has no view of this memory of chip %u", chip->index);
+	pthread_mutex_lock(&mem->lock);
+	if (!mem->view) {
+		r = make_view(mem, &ptr);
+		if (r >= 0)
+			mem->view = ptr;
+	}
+	ptr = mem->view;
+	pthread_mutex_unlock(&mem->lock);
+	if (r < 0)
+		return txda__fail(drm_context(chip), r, "mapping %llu bytes: %s",
+				  (unsigned long long)mem->bytes, strerror(-r));
+	*ret_ptr = ptr;
+	return 0;
+}

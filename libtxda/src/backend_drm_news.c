@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What happens to the chips while a context lives: nobody looks until somebody asks the context for
+ * its events, and then it is that thread which does the work. So a chip that was added becomes a
+ * device of the context when its event is taken, and never in the middle of something else.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend_drm.h"
+
+/* The chip of a piece of news, with a reference; what is gone is matched by its node. */
+static struct drm_chip *find_chip(struct drm *drm, const struct txda__node *node)
+{
+	struct drm_chip *found = NULL;
+
+	pthread_mutex_lock(&drm->lock);
+	for (unsigned i = 0; i < drm->n_chips; i++) {
+		struct drm_chip *chip = drm->chip[i];
+
+		if (!strcmp(chip->node.bus, node->bus) &&
+		    (!node->incarnation || chip->node.incarnation == node->incarnation))
+			found = chip; /* the last: an older one with that address is lost */
+	}
+	if (found)
+		txda__ref(&found->refs);
+	pthread_mutex_unlock(&drm->lock);
+	return found;
+}
+
+/* A number for a chip that came: that of a lost one which nobody uses any more, or a new one. */
+static bool find_place(struct drm *drm, const struct txda__node *node, unsigned *ret_index)
+{
+	struct txda_context *context = drm->base.context;
+	bool full = drm->n_chips == TXDA__MAX_CHIPS;
+
+	for (unsigned i = 0; i < drm->n_chips; i++) {
+		const struct drm_chip *chip = drm->chip[i];
+		bool same = !strcmp(chip->node.bus, node->bus) ||
+			    (*node->serial && !strcmp(chip->node.serial, node->serial));
+
+		if (atomic_load(&chip->lost) && (same || full) &&
+		    txda__context_vacate(context, i)) {
+			*ret_index = i;
+			return true;
+		}
+	}
+	*ret_index = drm->n_chips;
+	return !full;
+}
+
+static void chip_came(struct drm *drm, const struct txda__news *news)
+{
+	struct txda_context *context = drm->base.context;
+	struct drm_chip *chip, *before = NULL;
+	unsigned index, device;
+
+	chip = find_chip(drm, &news->node);
+	if (chip) {
+		txda__drm_chip_put(chip);
+		return;
+	}
+	if (!find_place(drm, &news->node, &index))
+		return;
+	if (txda__drm_chip_open(drm, &news->node, index, &chip) < 0) {
+		txda__event(context, TXDA_EVENT_DEVICE_ADDED, UINT32_MAX, "%s: %s", news->text,
+			    txda_context_error(context));
+		return;
+	}
+	pthread_mutex_lock(&drm->lock);
+	if (index < drm->n_chips)
+		before = drm->chip[index];
+	else
+		drm->n_chips++;
+	drm->chip[index] = chip;
+	pthread_mutex_unlock(&drm->lock);
+	if (before)
+		txda__drm_chip_put(before);
+	device = txda__context_admit(context, &chip->info);
+	if (device != UINT32_MAX)
+		txda__event(context, TXDA_EVENT_DEVICE_ADDED, device, "chip %u: %s", device,
+			    news->text);
+}
+
+static void chip_went(struct drm *drm, const struct txda__news *news)
+{
+	struct txda_context *context = drm->base.context;
+	struct drm_chip *chip = find_chip(drm, &news->node);
+	unsigned device;
+
+	if (!chip)
+		return;
+	atomic_store(&chip->lost, true);
+	device = txda__context_find(context, chip->index);
+	if (device != UINT32_MAX)
+		txda__event(context, TXDA_EVENT_DEVICE_REMOVED, device, "chip %u: %s", device,
+			    news->text);
+	txda__drm_chip_put(chip);
+}
+
+/*
+ * A queue faulted, perhaps ours: then it tells by itself, with names, also when nobody waits for
+ * it. A number alone does not say whose it is, its state does.
+ */
+static bool our_fault(struct drm_chip *chip, const struct txda__news *news)
+{
+	bool ours = false;
+
+	if (news->pid != getpid())
+		return false;
+	pthread_mutex_lock(&chip->lock);
+	for (struct txda__hwqueue *queue = chip->queues; queue; queue = queue->next)
+		if (queue->id == news->queue_id) {
+			queue->events.faulted(queue->events.arg);
+			ours = true;
+		}
+	pthread_mutex_unlock(&chip->lock);
+	return ours;
+}
+
+static void chip_health(struct drm *drm, const struct txda__news *news)
+{
+	struct txda_context *context = drm->base.context;
+	struct drm_chip *chip = find_chip(drm, &news->node);
+	unsigned device;
+
+	if (!chip)
+		return;
+	device = txda__context_find(context, chip->index);
+	if (device != UINT32_MAX && !(news->kind == TXDA_EVENT_FAULT && our_fault(chip, news)))
+		txda__event(context, news->kind, device, "chip %u: %s", device, news->text);
+	txda__drm_chip_put(chip);
+}
+
+static void take(struct drm *drm, const struct txda__news *news)
+{
+	switch (news->kind) {
+	case TXDA_EVENT_DEVICE_ADDED: chip_came(drm, news); break;
+	case TXDA_EVENT_DEVICE_REMOVED: chip_went(drm, news); break;
+	default: chip_health(drm, news); break;
+	}
+}
+
+/* Chips that came and went between the opening of the backend and that of the listener. */
+static void catch_up(struct drm *drm)
+{
+	const struct txda__node *node;
+	unsigned n = txda__listener_nodes(drm->listener, &node);
+	struct txda__news news = {0};
+
+	for (unsigned i = 0; i < drm->n_chips; i++) {
+		struct drm_chip *chip = drm->chip[i];
+		unsigned j = 0;
+
+		while (j < n && node[j].incarnation != chip->node.incarnation)
+			j++;
+		if (j < n)
+			continue;
+		news.node = chip->node;
+		snprintf(news.text, sizeof(news.text), "%s is gone", chip->node.node);
+		chip_went(drm, &news);
+	}
+	for (unsigned j = 0; j < n; j++) {
+		news.node = node[j];
+		snprintf(news.text, sizeof(news.text), "%s was added", node[j].node);
+		chip_came(drm, &news);
+	}
+}
+
+static bool listening(struct drm *drm)
+{
+	if (!drm->listener && !drm->deaf) {
+		drm->deaf = txda__drm_kernel->listen(&drm->listener) < 0;
+		if (!drm->deaf)
+			catch_up(drm);
+	}
+	return drm->listener;
+}
+
+int txda__drm_news_fd(struct txda__backend *backend)
+{
+	struct drm *drm = (struct drm *)backend;
+
+	if (!listening(drm))
+		return txda__fail(backend->context, -EIO, "cannot listen for events of chips");
+	return txda__listener_fd(drm->listener);
+}
+
+void txda__drm_news(struct txda__backend *backend)
+{
+	struct drm *drm = (struct drm *)backend;
+	struct txda__news news;
+
+	if (!listening(drm))
+		return;
+	while (txda__listener_next(drm->listener, &news))
+		take(drm, &news);
+}
+
+void txda__drm_news_end(struct drm *drm)
+{
+	txda__listener_free(drm->listener);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Faults in words: "page fault in op 12 LINEAR "layers.0.mlp.down", tensor 40, address 0x2000".
+ *
+ * Threads: pure functions.
+ */
+#ifndef TXDA_FAULT_H
+#define TXDA_FAULT_H
+
+#include "program.h"
+
+/* "page fault"; never NULL. */
+const char *txda__fault_name(unsigned code);
+/*
+ * One line into @buf, cut to @len (above 0). @program is the one that the faulting packet launched,
+ * for names, or NULL; the fault's numbers need not fit it.
+ */
+void txda__fault_text(const struct txda_fault *fault, const struct txda__program *program,
+		      char *buf, size_t len);
+
+#endif /* TXDA_FAULT_H */

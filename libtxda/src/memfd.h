@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that came as a memfd.
+ *
+ * Threads: any.
+ */
+#ifndef TXDA_MEMFD_H
+#define TXDA_MEMFD_H
+
+#include "internal.h"
+
+/*
+ * Whether @fd, from whoever, is memory that can be mapped for long: a memfd that is sealed against
+ * shrinking (a mapping of it cannot fault), of whole pages, open for what is wanted. -EINVAL: no
+ * memfd or a bad size; -EPERM: not sealed; -EACCES: not open for writing.
+ */
+int txda__memfd_check(struct txda_context *context, int fd, bool read_only, uint64_t *ret_bytes);
+
+#endif /* TXDA_MEMFD_H */

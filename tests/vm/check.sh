@@ -1,0 +1,156 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# check.sh [-k "K..."] [-r FILE] [-B] [CASE...] - the test cases (all, or those whose names begin so)
+# in virtual machines, on each kernel K (6.12 and 7.2).
+#
+#   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, separated by tabs
+#   -B        the tree is built already
+#   -t DIR, -M PROGRAM   as of run.sh
+#
+# The header of a case, cases/NN-name.sh, says what machine it wants:
+#   # vm: mode=fast|systemd chips=N irq=msix|msi mem=1G plug=now|later timeout=SECONDS kernels=6.12,7.2
+# Cases that want the same one share a boot. Output as of scripts/check.sh; exit status 77 when there
+# can be no machine here at all.
+set -eu
+# shellcheck source=tests/vm/rig.sh
+. "$(dirname "$0")/rig.sh"
+
+kernels="6.12 7.2" results='' built='' stage='' model=''
+while getopts k:r:Bt:M: option; do
+	case $option in
+	k) kernels=$OPTARG ;;
+	r) results=$OPTARG ;;
+	B) built=1 ;;
+	t) stage=$OPTARG built=1 ;;
+	M) model=$OPTARG ;;
+	*)
+		sed -n '4,17s/^# \{0,1\}//p' "$0"
+		exit 2
+		;;
+	esac
+done
+shift $((OPTIND - 1))
+work=$(mktemp -d "${TMPDIR:-/tmp}/txda-vm-check.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+: >"$work/results"
+
+# record RESULT NAME [REASON]
+record() {
+	printf '%s\t%s\t%s\n' "$1" "$2" "${3:-}" >>"$work/results"
+	printf '   %-4s %s%s\n' "$1" "$2" "${3:+: $3}"
+}
+
+# of CASE KEY DEFAULT - what the header of CASE says of KEY.
+of() {
+	value=$(sed -n "s/^# vm:.*[[:space:]]$2=\([^[:space:]]*\).*/\1/p" "$top/tests/vm/cases/$1.sh" | head -n 1)
+	echo "${value:-$3}"
+}
+
+# The machine that a case wants, as options of run.sh.
+machine_of() {
+	options="-n $(of "$1" chips 1) -i $(of "$1" irq msix) -m $(of "$1" mem 1G)"
+	[ "$(of "$1" mode fast)" = fast ] || options="$options -s"
+	[ "$(of "$1" plug now)" = now ] || options="$options -p"
+	echo "$options"
+}
+
+wanted() {
+	[ $# -gt 1 ] || return 0
+	name=$1
+	shift
+	for prefix in "$@"; do
+		case $name in "$prefix"*) return 0 ;; esac
+	done
+	return 1
+}
+
+# boot K OPTIONS - run the cases in $work/list in one machine; those that it did not come to end up
+# in $work/list again.
+boot() {
+	rm -rf "$work/machine"
+	# shellcheck disable=SC2086 # options are words
+	sh "$top/tests/vm/run.sh" -k "$1" $2 ${stage:+-t "$stage"} ${model:+-M "$model"} -l 300 \
+		-C "$work/list" -o "$work/machine" || true
+	: >"$work/machine/events.new"
+	[ ! -e "$work/machine/events" ] || mv "$work/machine/events" "$work/machine/events.new"
+	begun=
+	while read -r event result name reason; do
+		case $event in
+		begin) begun=$name ;;
+		end)
+			record "$result" "vm $1: $name" "$reason"
+			sed -i "/^$name /d" "$work/list"
+			begun=
+			;;
+		esac
+	done <"$work/machine/events.new"
+	if [ -n "$begun" ]; then
+		tail -n 60 "$work/machine/console.log" 2>/dev/null || true
+		record FAIL "vm $1: $begun" "the machine died or hung"
+		sed -i "/^$begun /d" "$work/list"
+	elif [ ! -s "$work/machine/events.new" ]; then
+		tail -n 60 "$work/machine/console.log" 2>/dev/null || true
+		while read -r name seconds; do
+			record FAIL "vm $1: $name" "the machine did not come up"
+		done <"$work/list"
+		: >"$work/list"
+	fi
+}
+
+check_kernel() {
+	k=$1
+	shift
+	for file in "$top"/tests/vm/cases/*.sh; do
+		name=$(basename "$file" .sh)
+		wanted "$name" "$@" || continue
+		case ,$(of "$name" kernels "$k"), in
+		*",$k,"*) printf '%s\t%s\t%s\n' "$(machine_of "$name")" "$name" "$(of "$name" timeout 60)" ;;
+		esac
+	done >"$work/cases"
+	cut -f 1 "$work/cases" | sort -u >"$work/machines"
+	# The list is read from another descriptor: what runs in the loop may read its input.
+	while read -r options <&3; do
+		awk -F '\t' -v o="$options" '$1 == o { print $2, $3 }' "$work/cases" >"$work/list"
+		while [ -s "$work/list" ]; do
+			boot "$k" "$options"
+		done
+	done 3<"$work/machines"
+}
+
+prepare() {
+	sh "$top/tests/vm/prepare.sh" "$@"
+}
+prepare root
+prepare supervise
+ready=
+for k in $kernels; do
+	status=0
+	prepare kernel "$k" || status=$?
+	case $status in
+	0) ready="$ready $k" ;;
+	77) record SKIP "vm $k" "there is no such kernel here, see above" ;;
+	*) record FAIL "vm $k" "the kernel cannot be prepared, see above" ;;
+	esac
+done
+# shellcheck disable=SC2086 # kernels are words
+if [ -n "$built" ] || { prepare module "$top" tree $ready && prepare user "$top" tree; }; then
+	for k in $ready; do
+		check_kernel "$k" "$@"
+	done
+else
+	record FAIL vm "the tree does not build for the guests, see above"
+fi
+
+passed=$(grep -c '^OK' "$work/results" || true)
+failed=$(grep -c '^FAIL' "$work/results" || true)
+skipped=$(grep -c '^SKIP' "$work/results" || true)
+[ -z "$results" ] || cat "$work/results" >>"$results"
+if [ -z "$results" ]; then
+	awk -F '\t' '$1 != "OK" { printf "   %-4s %s: %s\n", $1, $2, $3 }' "$work/results"
+	line="$passed passed, $failed failed"
+	[ "$skipped" -eq 0 ] || line="$line, $skipped skipped"
+	echo "$line"
+fi
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+pid_t child_start(char *const *argv, int keep_stdin)
+{
+	pid_t parent = getpid(), pid = fork();
+	sigset_t none;
+
+	if (pid != 0)
+		return pid < 0 ? -errno : pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(127);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (!keep_stdin) {
+		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+		if (null >= 0)
+			dup2(null, STDIN_FILENO);
+	}
+	execvp(argv[0], argv);
+	fprintf(stderr, "supervise: %s: %s\n", argv[0], strerror(errno));
+	_exit(127);
+}
+
+static int connect_to(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int fd;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(addr.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)&addr, sizeof(addr))) {
+		int err = -errno;
+
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+void model_chip_path(const struct model *model, unsigned int chip, char *path, size_t bytes)
+{
+	snprintf(path, bytes, "%s/chip%u.sock", model->dir, chip);
+}
+
+static void control_path(const struct model *model, char *path, size_t bytes)
+{
+	snprintf(path, bytes, "%s/control.sock", model->dir);
+}
+
+int model_start(struct model *model, int timeout_ms)
+{
+	char path[256];
+	pid_t pid;
+
+	if (!model->argv)
+		return -ENODEV;
+	if (model->pid)
+		return -EBUSY;
+	pid = child_start(model->argv, 0);
+	if (pid < 0)
+		return pid;
+	model->pid = pid;
+	/* The control socket comes last, so the chips listen when it does. */
+	control_path(model, path, sizeof(path));
+	for (int waited = 0; waited < timeout_ms; waited += 20) {
+		int fd = connect_to(path);
+
+		if (fd >= 0) {
+			close(fd);
+			return 0;
+		}
+		if (waitpid(pid, NULL, WNOHANG) == pid) {
+			model->pid = 0;
+			return -ECHILD;
+		}
+		poll(NULL, 0, 20);
+	}
+	model_kill(model);
+	return -ETIMEDOUT;
+}
+
+void model_kill(struct model *model)
+{
+	if (!model->pid)
+		return;
+	kill(model->pid, SIGKILL);
+	waitpid(model->pid, NULL, 0);
+	model->pid = 0;
+}
+
+int model_control(struct model *model, const char *line, int timeout_ms, char *answer, size_t bytes)
+{
+	char path[256];
+	size_t fill = 0;
+	int fd, err = 0;
+
+	control_path(model, path, sizeof(path));
+	fd = connect_to(path);
+	if (fd < 0)
+		return fd;
+	if (dprintf(fd, "%s\n", line) < 0 || shutdown(fd, SHUT_WR))
+		err = -errno;
+	while (!err && fill + 1 < bytes) {
+		struct pollfd pfd = { .fd = fd, .events = POLLIN };
+		ssize_t n = poll(&pfd, 1, timeout_ms);
+
+		if (n <= 0) {
+			err = n ? -errno : -ETIMEDOUT;
+			break;
+		}
+		n = read(fd, answer + fill, bytes - 1 - fill);
+		if (n < 0)
+			err = -errno;
+		if (n <= 0)
+			break;
+		fill += (size_t)n;
+	}
+	close(fd);
+	while (fill && answer[fill - 1] == '\n')
+		fill--;
+	answer[fill] = '\0';
+	return err;
+}

@@ -1,0 +1,171 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# run.sh [OPTION...] [-- COMMAND] - boot a kernel under QEMU with chips of txda-cmodel plugged in, run
+# COMMAND (a shell script in one word) in it as root, print what it prints and then the kernel's log
+# since then (standard error), and exit with its status. Without COMMAND: a shell.
+#
+#   -k K        kernel: 6.12, 7.2, any other version that Debian has, or debug     (7.2)
+#   -n N        chips                                                             (1)
+#   -i IRQ      msix or msi; QEMU 11.1 dies of an unplugged MSI-X chip            (msix)
+#   -m SIZE     memory of the guest                                               (1G)
+#   -c SIZE     memory of a chip                                                  (4G)
+#   -t DIR      what the guest sees as /t: txda.ko for K, programs in bin/, an installation
+#               in sysroot/ that is laid over the root                            (the tree's build)
+#   -M PROGRAM  txda-cmodel                                                       (of the tree's build)
+#   -b          build the tree first; without it the last build serves, if there is one
+#   -s          boot systemd rather than nothing but COMMAND
+#   -p          plug no chip in; COMMAND does so with `vmhost add N`
+#   -l SECONDS  the machine is killed after so long                               (120)
+#   -C FILE     run the test cases that FILE names instead of COMMAND
+#   -o DIR      keep the machine's files there: console.log, events
+#   -v          the whole kernel log
+#
+# Exit status 124: it took too long, 125: the machine died, 126: it did not start.
+set -eu
+# shellcheck source=tests/vm/rig.sh
+. "$(dirname "$0")/rig.sh"
+
+k=7.2 chips=1 irq=msix mem=1G chip_mem=4G stage='' model='' build='' mode=fast plug=now limit=120 cases='' keep='' verbose=''
+while getopts k:n:i:m:c:t:M:bspl:C:o:v option; do
+	case $option in
+	k) k=$OPTARG ;;
+	n) chips=$OPTARG ;;
+	i) irq=$OPTARG ;;
+	m) mem=$OPTARG ;;
+	c) chip_mem=$OPTARG ;;
+	t) stage=$OPTARG ;;
+	M) model=$OPTARG ;;
+	b) build=1 ;;
+	s) mode=systemd ;;
+	p) plug=later ;;
+	l) limit=$OPTARG ;;
+	C) cases=$OPTARG ;;
+	o) keep=$OPTARG ;;
+	v) verbose=1 ;;
+	*)
+		sed -n '4,27s/^# \{0,1\}//p' "$0"
+		exit 2
+		;;
+	esac
+done
+shift $((OPTIND - 1))
+prepare() {
+	sh "$top/tests/vm/prepare.sh" "$@"
+}
+prepare root
+prepare kernel "$k"
+prepare supervise
+kernel=$vm/kernel/$k
+release=$(cat "$kernel/release")
+tree=$vm/tree/tree
+if [ -z "$stage" ]; then
+	stage=$tree/stage
+	if [ -n "$build" ] || [ ! -e "$stage/module/$release/txda.ko" ]; then
+		prepare module "$top" tree "$k"
+	fi
+	[ -z "$build" ] || prepare user "$top" tree
+fi
+if [ "$chips" -gt 0 ] && [ -z "$model" ] && [ ! -e "$tree/obj/tools/cmodel/txda-cmodel" ]; then
+	prepare user "$top" tree
+fi
+
+# A directory of its own; sockets have short names only.
+run=$(mktemp -d "${TMPDIR:-/tmp}/txda-vm.XXXXXX")
+chmod 755 "$run"
+cleanup() {
+	if [ -n "$keep" ]; then
+		mkdir -p "$keep"
+		cp -r "$run/rig/out/." "$keep/"
+		cp "$run/console.log" "$run/events" "$keep/" 2>/dev/null || true
+	fi
+	rm -rf "$run"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+mkdir -p "$run/rig/out" "$run/chips"
+cp -r "$top/tests/vm/guest" "$top/tests/vm/cases" "$run/rig/"
+chmod -R a+rX "$run/rig"
+chmod +x "$run/rig/guest/vmhost"
+
+want=shell
+interactive=-i
+if [ -n "$cases" ]; then
+	cp "$cases" "$run/rig/cases.list"
+	want=cases
+elif [ $# -gt 0 ]; then
+	printf '%s\n' "$*" >"$run/rig/command"
+	want=command
+fi
+[ $want = shell ] || interactive=
+echo "chips=$chips irq=$irq plug=$plug want=$want mode=$mode kernel=$k" >"$run/rig/settings"
+
+
+# The model server, if there are chips.
+set --
+if [ "$chips" -gt 0 ]; then
+	if [ -z "$model" ]; then
+		model=$tree/obj/tools/cmodel/txda-cmodel
+		set -- "$root/lib64/ld-linux-x86-64.so.2" --library-path "$root/usr/lib/x86_64-linux-gnu"
+	fi
+	[ -x "$model" ] || die "there is no $model"
+	set -- -m "$@" "$model" --chips "$chips" --mem "$chip_mem" --socket-dir "$run/chips" --irq "$irq" --
+fi
+# shellcheck disable=SC2086 # words or none
+set -- -d "$run" -n "$chips" -l "$limit" $interactive "$@" --
+if host_qemu_serves; then
+	set -- "$@" qemu-system-x86_64
+else
+	export QEMU_MODULE_DIR="$root/usr/lib/x86_64-linux-gnu/qemu"
+	set -- "$@" "$root/lib64/ld-linux-x86-64.so.2" --argv0 qemu-system-x86_64 \
+		--library-path "$root/usr/lib/x86_64-linux-gnu" "$root/usr/bin/qemu-system-x86_64" \
+		-L "$root/usr/share/qemu" -L "$root/usr/share/seabios"
+fi
+set -- "$@" -nodefaults -no-user-config -display none -no-reboot -machine q35,memory-backend=m0 -m "$mem" \
+	-object "memory-backend-memfd,id=m0,size=$mem,share=on" -smp 2 \
+	-global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off
+accel=tcg
+case $accel in
+kvm) set -- "$@" -accel kvm -cpu host ;;
+*) set -- "$@" -accel tcg,thread=multi -cpu max,la57=off ;;
+esac
+append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on mitigations=off txda.mode=$mode firmware_class.path=/t/firmware"
+[ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"
+if [ $want = shell ]; then
+	append="$append loglevel=4"
+	set -- "$@" -serial mon:stdio
+else
+	append="$append loglevel=8"
+	set -- "$@" -serial "file:$run/console.log"
+fi
+set -- "$@" -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" -append "$append" \
+	-device virtio-rng-pci \
+	-drive "file=$vm/root.img,format=raw,if=none,id=root,readonly=on" -device virtio-blk-pci,drive=root \
+	-drive "file=$kernel/modules.img,format=raw,if=none,id=kernel,readonly=on" -device virtio-blk-pci,drive=kernel \
+	-fsdev "local,id=rig,path=$run/rig,security_model=none" -device virtio-9p-pci,fsdev=rig,mount_tag=rig \
+	-fsdev "local,id=t,path=$stage,security_model=none,readonly=on" -device virtio-9p-pci,fsdev=t,mount_tag=t \
+	-qmp "unix:$run/qmp.sock" \
+	-device virtio-serial-pci \
+	-chardev "socket,id=ctl,path=$run/ctl.sock" -device virtserialport,chardev=ctl,name=txda.ctl \
+	-chardev "socket,id=out,path=$run/out.sock" -device virtserialport,chardev=out,name=txda.out
+port=0
+while [ $port -lt 8 ]; do
+	set -- "$@" -device "pcie-root-port,id=rp$port,chassis=$((port + 1)),slot=$((port + 1))"
+	port=$((port + 1))
+done
+
+status=0
+"$vm/supervise" "$@" || status=$?
+if [ $want = command ]; then
+	{
+		if [ -n "$verbose" ] || ! grep -q 'txda-vm: ready' "$run/console.log"; then
+			echo "---- kernel log"
+			cat "$run/console.log"
+		else
+			echo "---- kernel log since the command began"
+			sed '1,/txda-vm: ready/d' "$run/console.log"
+		fi
+		echo "---- exit status $status"
+	} >&2
+fi
+exit $status

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: MIT
+#include "serve.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <txda.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "serve_stream.h"
+
+static const char usage[] =
+	"usage: txda-bench serve --model NAME [options]\n"
+	"\n"
+	"Loads a server over OpenAI's API and reports what its clients see.\n"
+	"\n"
+	"  --socket PATH       the server's Unix socket ($TXDA_SOCKET, the daemon's default)\n"
+	"  --host ADDR:PORT    a TCP server in its place, by IPv4 address\n"
+	"  --requests N        in all (64)\n"
+	"  --concurrency N     clients of the closed loop (8)\n"
+	"  --rate R            open loop: R requests per second on average, as a Poisson process\n"
+	"  --workload NAME     random, shared-prefix or multi-turn (random)\n"
+	"  --prompt N          words of a prompt, about a token each (64)\n"
+	"  --prefix N          words that all prompts share, for shared-prefix (512)\n"
+	"  --turns N           requests of a conversation, for multi-turn (4)\n"
+	"  --output N          tokens of an answer (64)\n"
+	"  --temperature T     (0)\n"
+	"  --seed N            (1)\n"
+	"  --csv FILE          a line per request\n"
+	"  --json              one JSON document on standard output\n"
+	"  -h, --help\n";
+
+struct client {
+	struct stream stream;
+	unsigned request; /* that it is busy with */
+	unsigned turn;	  /* of its conversation */
+	char *history;	  /* multi-turn: all that was said, escaped as in JSON */
+	char *prompt;	  /* of the request that runs; multi-turn only */
+	bool busy;
+};
+
+struct load {
+	const struct serve_options *o;
+	struct serve_record *records;
+	struct serve_gaps gaps;
+	struct client *clients;
+	unsigned n_clients, started, ended, failed;
+	int epoll;
+	uint64_t random;
+	double next_arrival;
+};
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+static int connect_unix(const char *path)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int fd;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(addr.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
+		int error = -errno;
+
+		close(fd);
+		return error;
+	}
+	return fd;
+}
+
+static int connect_tcp(const char *host)
+{
+	struct sockaddr_in addr = {.sin_family = AF_INET};
+	const char *colon = strrchr(host, ':');
+	char address[64];
+	int fd, one = 1;
+
+	if (!colon || (size_t)(colon - host) >= sizeof(address))
+		return -EINVAL;
+	snprintf(address, sizeof(address), "%.*s", (int)(colon - host), host);
+	addr.sin_port = htons((uint16_t)atoi(colon + 1));
+	if (inet_pton(AF_INET, address, &addr.sin_addr) != 1)
+		return -EINVAL;
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
+		int error = -errno;
+
+		close(fd);
+		return error;
+	}
+	return fd;
+}
+
+/* Requests are small: they are written in one go before the socket is made non-blocking. */
+static int send_request(struct load *l, struct client *c, const char *prompt)
+{
+	const struct serve_options *o = l->o;
+	size_t room = strlen(prompt) + strlen(o->model) + 512, len, at = 0;
+	int fd = o->socket ? connect_unix(o->socket) : connect_tcp(o->host);
+	char head[256], *body;
+	int n;
+
+	if (fd < 0)
+		return fd;
+	body = malloc(room + sizeof(head));
+	if (!body) {
+		close(fd);
+		return -ENOMEM;
+	}
+	n = snprintf(body + sizeof(head), room,
+		     "{\"model\":\"%s\",\"prompt\":\"%s\",\"max_tokens\":%u,\"temperature\":%g,"
+		     "\"seed\":%u,\"ignore_eos\":true,\"stream\":true,"
+		     "\"stream_options\":{\"include_usage\":true}}",
+		     o->model, prompt, o->output_tokens, o->temperature, c->request);
+	len = (size_t)snprintf(head, sizeof(head),
+			       "POST /v1/completions HTTP/1.1\r\nHost: %s\r\n"
+			       "Content-Type: application/json\r\nContent-Length: %d\r\n"
+			       "Connection: close\r\n\r\n",
+			       o->host ? o->host : "localhost", n);
+	memcpy(body + sizeof(head) - len, head, len);
+	len += (size_t)n;
+	while (at < len) {
+		ssize_t put = send(fd, body + sizeof(head) + n - len + at, len - at, MSG_NOSIGNAL);
+
+		if (put <= 0)
+			break;
+		at += (size_t)put;
+	}
+	free(body);
+	if (at < len) {
+		close(fd);
+		return -EPIPE;
+	}
+	return fd;
+}
+
+static void end_request(struct load *l, struct client *c)
+{
+	struct serve_record *r = &l->records[c->request];
+
+	r->end = clock_s();
+	r->status = c->stream.status;
+	r->done = c->stream.done && c->stream.status == 200;
+	if (!r->done && l->failed++ < 3)
+		fprintf(stderr, "txda-bench: request %u failed with status %d: %.200s\n",
+			c->request, c->stream.status, stream_body(&c->stream));
+	if (r->done && l->o->workload == SERVE_MULTI_TURN) {
+		const char *answer = stream_answer(&c->stream);
+		size_t room = strlen(c->prompt) + strlen(answer) + 2;
+
+		free(c->history);
+		c->history = malloc(room);
+		if (c->history)
+			snprintf(c->history, room, "%s%s ", c->prompt, answer);
+		c->turn++;
+	}
+	free(c->prompt);
+	c->prompt = NULL;
+	stream_close(&c->stream);
+	c->busy = false;
+	l->ended++;
+}
+
+static void start_request(struct load *l, struct client *c)
+{
+	struct serve_record *r = &l->records[l->started];
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+	int fd;
+
+	if (c->turn == l->o->turns) {
+		free(c->history);
+		c->history = NULL;
+		c->turn = 0;
+	}
+	c->request = l->started++;
+	c->busy = true;
+	c->prompt = serve_prompt(l->o, c->request, c->history);
+	r->start = clock_s();
+	fd = c->prompt ? send_request(l, c, c->prompt) : -ENOMEM;
+	stream_open(&c->stream, fd, l->o->workload == SERVE_MULTI_TURN);
+	if (fd >= 0 && !epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event))
+		return;
+	if (fd < 0 && !l->failed)
+		fprintf(stderr, "txda-bench: cannot reach the server: %s\n", strerror(-fd));
+	end_request(l, c);
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+static void add_gap(struct serve_gaps *g, double s)
+{
+	if (g->n == g->cap) {
+		size_t cap = g->cap ? g->cap * 2 : 4096;
+		float *bigger = realloc(g->s, cap * sizeof(*bigger));
+
+		if (!bigger)
+			return;
+		g->s = bigger;
+		g->cap = cap;
+	}
+	g->s[g->n++] = (float)s;
+}
+
+static void read_answer(struct load *l, struct client *c)
+{
+	struct serve_record *r = &l->records[c->request];
+	unsigned events = 0;
+	bool open = stream_read(&c->stream, &events);
+	double now = clock_s();
+
+	/* Events that come together: no time passed between them. */
+	for (unsigned i = 0; i < events; i++) {
+		if (r->first <= 0)
+			r->first = now;
+		else
+			add_gap(&l->gaps, i ? 0 : now - r->end);
+	}
+	if (events)
+		r->end = now; /* of the last one so far */
+	r->chunks += events;
+	r->prompt_tokens = c->stream.prompt_tokens;
+	r->cached_tokens = c->stream.cached_tokens;
+	r->output_tokens = c->stream.output_tokens ? c->stream.output_tokens : r->chunks;
+	if (!open)
+		end_request(l, c);
+}
+
+/* Starts what is due; returns how long the next one is away, -1: nothing is to come by itself. */
+static int start_due(struct load *l)
+{
+	const struct serve_options *o = l->o;
+
+	for (unsigned i = 0; i < l->n_clients && l->started < o->requests; i++) {
+		if (l->clients[i].busy)
+			continue;
+		if (o->rate > 0) {
+			double now = clock_s();
+
+			if (l->next_arrival > now)
+				return (int)((l->next_arrival - now) * 1e3) + 1;
+			l->next_arrival += -log(1 - serve_random(&l->random)) / o->rate;
+		}
+		start_request(l, &l->clients[i]);
+	}
+	return -1;
+}
+
+static int run(struct load *l)
+{
+	struct epoll_event events[64];
+	double begin = clock_s(), seconds;
+	int error = 0;
+
+	l->next_arrival = begin;
+	while (l->ended < l->o->requests) {
+		int wait = start_due(l), n;
+
+		if (l->failed > 16 && l->failed == l->ended) {
+			fprintf(stderr, "txda-bench: every request fails; giving up\n");
+			return 1;
+		}
+		if (l->ended == l->started && wait < 0)
+			continue;
+		n = epoll_wait(l->epoll, events, 64, wait);
+		for (int i = 0; i < n; i++)
+			read_answer(l, events[i].data.ptr);
+	}
+	seconds = clock_s() - begin;
+	serve_report(l->o, l->records, l->o->requests, &l->gaps, seconds);
+	if (l->o->csv)
+		error = serve_write_csv(l->o, l->records, l->o->requests);
+	if (error)
+		fprintf(stderr, "txda-bench: %s: %s\n", l->o->csv, strerror(-error));
+	return error || l->failed ? 1 : 0;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static bool number(const char *name, const char *text, double min, double max, double *ret)
+{
+	char *end;
+	double v = strtod(text, &end);
+
+	if (end == text || *end || !(v >= min && v <= max)) {
+		fprintf(stderr, "txda-bench: --%s must be from %g to %g, not %s\n", name, min, max,
+			text);
+		return false;
+	}
+	*ret = v;
+	return true;
+}
+
+static bool count(const char *name, const char *text, unsigned min, unsigned max, unsigned *ret)
+{
+	double v;
+
+	if (!number(name, text, min, max, &v))
+		return false;
+	*ret = (unsigned)v;
+	return true;
+}
+
+static bool set_workload(const char *name, enum serve_workload *ret)
+{
+	static const char *const names[] = {"random", "shared-prefix", "multi-turn"};
+
+	for (unsigned i = 0; i < 3; i++)
+		if (!strcmp(name, names[i])) {
+			*ret = (enum serve_workload)i;
+			return true;
+		}
+	fprintf(stderr, "txda-bench: --workload is random, shared-prefix or multi-turn, not %s\n",
+		name);
+	return false;
+}
+
+static bool apply(struct serve_options *o, int id, const char *name, const char *value)
+{
+	double v;
+
+	switch (id) {
+	case 's': o->socket = value; return true;
+	case 'a': o->host = value; return true;
+	case 'm': o->model = value; return true;
+	case 'n': return count(name, value, 1, 1000000, &o->requests);
+	case 'c': return count(name, value, 1, 4096, &o->concurrency);
+	case 'r': return number(name, value, 0, 1e6, &o->rate);
+	case 'w': return set_workload(value, &o->workload);
+	case 'p': return count(name, value, 1, 1000000, &o->prompt_words);
+	case 'x': return count(name, value, 0, 1000000, &o->prefix_words);
+	case 't': return count(name, value, 1, 10000, &o->turns);
+	case 'o': return count(name, value, 1, 1000000, &o->output_tokens);
+	case 'T': return number(name, value, 0, 2, &o->temperature);
+	case 'S':
+		if (!number(name, value, 0, 4294967295.0, &v))
+			return false;
+		o->seed = (uint64_t)v;
+		return true;
+	case 'f': o->csv = value; return true;
+	case 'j': o->json = true; return true;
+	default: return false;
+	}
+}
+
+static bool find_server(struct serve_options *o, char *path, size_t len)
+{
+	const char *env = getenv("TXDA_SOCKET"), *dir = getenv("XDG_RUNTIME_DIR");
+
+	if (o->host || o->socket)
+		return true;
+	if (env && *env)
+		snprintf(path, len, "%s", env);
+	else if (geteuid() && dir && *dir == '/')
+		snprintf(path, len, "%s/txda.sock", dir);
+	else
+		snprintf(path, len, "/run/txda/txda.sock");
+	o->socket = path;
+	return true;
+}
+
+int serve_main(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"socket", required_argument, NULL, 's'},
+		{"host", required_argument, NULL, 'a'},
+		{"model", required_argument, NULL, 'm'},
+		{"requests", required_argument, NULL, 'n'},
+		{"concurrency", required_argument, NULL, 'c'},
+		{"rate", required_argument, NULL, 'r'},
+		{"workload", required_argument, NULL, 'w'},
+		{"prompt", required_argument, NULL, 'p'},
+		{"prefix", required_argument, NULL, 'x'},
+		{"turns", required_argument, NULL, 't'},
+		{"output", required_argument, NULL, 'o'},
+		{"temperature", required_argument, NULL, 'T'},
+		{"seed", required_argument, NULL, 'S'},
+		{"csv", required_argument, NULL, 'f'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	struct serve_options o = {.requests = 64,
+				  .concurrency = 8,
+				  .prompt_words = 64,
+				  .prefix_words = 512,
+				  .turns = 4,
+				  .output_tokens = 64,
+				  .seed = 1};
+	struct load l = {.o = &o};
+	char path[512];
+	int id, index = 0, ret = 1;
+
+	while ((id = getopt_long(argc, argv, "h", longs, &index)) >= 0) {
+		if (id == 'h') {
+			fputs(usage, stdout);
+			return 0;
+		}
+		if (id == '?' || !apply(&o, id, longs[index].name, optarg)) {
+			fprintf(stderr, "Try 'txda-bench serve --help'.\n");
+			return 2;
+		}
+	}
+	if (!o.model || optind < argc || strpbrk(o.model, "\"\\") || !find_server(&o, path, 512)) {
+		fprintf(stderr, "txda-bench: serve needs --model NAME and no other words\n");
+		return 2;
+	}
+	l.n_clients = o.rate > 0 ? (o.requests < 4096 ? o.requests : 4096) : o.concurrency;
+	l.random = o.seed;
+	l.records = calloc(o.requests, sizeof(*l.records));
+	l.clients = calloc(l.n_clients, sizeof(*l.clients));
+	l.epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (l.records && l.clients && l.epoll >= 0)
+		ret = run(&l);
+	else
+		fprintf(stderr, "txda-bench: %s\n", strerror(errno));
+	for (unsigned i = 0; l.clients && i < l.n_clients; i++) {
+		free(l.clients[i].history);
+		stream_free(&l.clients[i].stream);
+	}
+	close(l.epoll);
+	free(l.clients);
+	free(l.records);
+	free(l.gaps.s);
+	return ret;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * txda-bench serve: loads a server that speaks OpenAI's API and measures what its clients see.
+ *
+ * Any such server will do (a Unix socket, or TCP on this machine), so that others can be measured
+ * with the same requests. Closed loop: a number of clients, each sends its next request when the
+ * last one has ended. Open loop: requests arrive at a mean rate, with exponential gaps (a Poisson
+ * process), whether or not earlier ones have ended.
+ *
+ * Everything random comes from the seed: the same command sends the same requests.
+ */
+#ifndef TXDA_BENCH_SERVE_H
+#define TXDA_BENCH_SERVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum serve_workload {
+	SERVE_RANDOM,	     /* prompts with nothing in common */
+	SERVE_SHARED_PREFIX, /* all prompts begin with the same text */
+	SERVE_MULTI_TURN,    /* each client's prompt is its last one, the answer and more */
+};
+
+struct serve_options {
+	const char *socket; /* path, or NULL: @host */
+	const char *host;   /* ADDRESS:PORT */
+	const char *model;
+	enum serve_workload workload;
+	unsigned requests, concurrency;
+	double rate; /* requests per second; 0: closed loop */
+	unsigned prompt_words, prefix_words, turns;
+	unsigned output_tokens;
+	double temperature;
+	uint64_t seed;
+	const char *csv; /* a line per request; NULL: none */
+	bool json;
+};
+
+/* What became of a request; times are CLOCK_MONOTONIC seconds. */
+struct serve_record {
+	double start, first, end;
+	unsigned prompt_tokens, cached_tokens, output_tokens, chunks;
+	int status; /* of HTTP; 0: the connection failed */
+	bool done;  /* the stream came to its end */
+};
+
+/* Gaps between the chunks of all answers, for the percentiles. */
+struct serve_gaps {
+	float *s;
+	size_t n, cap;
+};
+
+int serve_main(int argc, char **argv);
+
+/* serve_prompt.c: the prompt of request @index as JSON string contents; free() it. */
+char *serve_prompt(const struct serve_options *o, unsigned index, const char *history);
+/* The next of a sequence of random numbers in [0, 1). */
+double serve_random(uint64_t *state);
+
+/* serve_report.c */
+void serve_report(const struct serve_options *o, struct serve_record *records, unsigned n,
+		  struct serve_gaps *gaps, double seconds);
+int serve_write_csv(const struct serve_options *o, const struct serve_record *records, unsigned n);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One answer of the server as it streams in: HTTP head, chunked coding, server-sent events. What it
+ * looks for in an event is little: whether there is text, and the counts of the last one.
+ */
+#ifndef TXDA_BENCH_SERVE_STREAM_H
+#define TXDA_BENCH_SERVE_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct stream {
+	int fd;
+	int status; /* of HTTP, 0: not read yet */
+	bool done;  /* [DONE] was seen */
+	unsigned prompt_tokens, cached_tokens, output_tokens; /* 0 until the server says so */
+
+	/* its own */
+	bool keep_answer, chunked, in_head;
+	size_t chunk_left; /* bytes of the chunk that is being read */
+	int chunk_state;   /* see serve_stream.c */
+	char *line;	   /* the line that is being read */
+	size_t n_line, cap_line;
+	char *answer; /* escaped as in JSON */
+	size_t n_answer, cap_answer;
+	char body[256]; /* the beginning of what is no event, for messages */
+};
+
+/* Takes over @fd (below 0: the request failed). What was there before is reused. */
+void stream_open(struct stream *s, int fd, bool keep_answer);
+void stream_close(struct stream *s);
+void stream_free(struct stream *s);
+
+/* Reads what is there; *ret_events: events with text in it. false: the answer is over. */
+bool stream_read(struct stream *s, unsigned *ret_events);
+const char *stream_answer(const struct stream *s);
+const char *stream_body(const struct stream *s);
+
+#endif

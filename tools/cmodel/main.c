@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+/* txda-cmodel: chips of the device model as PCI devices for QEMU, and the client of its orders. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "log.h"
+#include "server.h"
+#include "sigbus.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+#define DEFAULT_MEM (1ull << 30)
+#define MAX_CORES   64 /* of the device model */
+
+static const char usage[] =
+	"Usage: txda-cmodel --socket-dir DIR [OPTIONS]     serve chips to QEMU's vfio-user-pci\n"
+	"       txda-cmodel --ctl DIR ORDER...             give an order to a server\n"
+	"\n"
+	"      --chips N          chips, 1 to 64 (1)\n"
+	"      --mem SIZE         DRAM of each chip, such as 512M or 4G (1G)\n"
+	"      --bar SIZE         of the DRAM aperture, a power of two (as the DRAM, at most 4G)\n"
+	"      --socket-dir DIR   where chip0.sock, chip1.sock, ... and control.sock are made\n"
+	"      --control PATH     the control socket elsewhere\n"
+	"      --irq msix|msi     how the chips interrupt (msix)\n"
+	"      --cores N          threads that compute (one per CPU)\n"
+	"      --identity TEXT    serial numbers follow from it (the directory)\n"
+	"      --ready-fd FD      a line is written there when clients can connect\n"
+	"      --log-level LEVEL  error, warning, info or debug (warning)\n"
+	"      --ctl DIR          directory or control socket of a server; \"help\" lists its orders\n"
+	"  -h, --help\n"
+	"  -V, --version\n"
+	"\n"
+	"Exit status: 0 done, 1 failure, 2 usage.\n";
+
+struct request {
+	struct vu_server_options server;
+	const char *ctl;
+	int ready_fd; /* -1: none */
+};
+
+enum {
+	OPT_CHIPS = 256,
+	OPT_MEM,
+	OPT_BAR,
+	OPT_SOCKET_DIR,
+	OPT_CONTROL,
+	OPT_IRQ,
+	OPT_CORES,
+	OPT_IDENTITY,
+	OPT_READY_FD,
+	OPT_LOG_LEVEL,
+	OPT_CTL
+};
+
+static const struct option options[] = {
+	{"chips", required_argument, NULL, OPT_CHIPS},
+	{"mem", required_argument, NULL, OPT_MEM},
+	{"bar", required_argument, NULL, OPT_BAR},
+	{"socket-dir", required_argument, NULL, OPT_SOCKET_DIR},
+	{"control", required_argument, NULL, OPT_CONTROL},
+	{"irq", required_argument, NULL, OPT_IRQ},
+	{"cores", required_argument, NULL, OPT_CORES},
+	{"identity", required_argument, NULL, OPT_IDENTITY},
+	{"ready-fd", required_argument, NULL, OPT_READY_FD},
+	{"log-level", required_argument, NULL, OPT_LOG_LEVEL},
+	{"ctl", required_argument, NULL, OPT_CTL},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
+};
+
+static int usage_error(const char *option, const char *value, const char *wanted)
+{
+	fprintf(stderr, "txda-cmodel: %s %s: %s (txda-cmodel --help)\n", option, value, wanted);
+	return EXIT_USAGE;
+}
+
+/* A decimal number up to @max; with @sizes a K, M or G behind it counts. */
+static bool read_number(const char *text, bool sizes, uint64_t min, uint64_t max, uint64_t *ret)
+{
+	static const char units[] = "KMG";
+	const char *unit;
+	uint64_t value;
+	char *end;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno || *text < '0' || *text > '9')
+		return false;
+	unit = sizes && *end ? strchr(units, *end) : NULL;
+	if (unit) {
+		unsigned shift = 10 * (unsigned)(unit - units + 1);
+
+		if (value > UINT64_MAX >> shift)
+			return false;
+		value <<= shift;
+		end++;
+	}
+	if (*end || value < min || value > max)
+		return false;
+	*ret = value;
+	return true;
+}
+
+/* -1 to go on, else the exit status. */
+static int read_sizes(int c, struct vu_machine_options *m)
+{
+	uint64_t value;
+
+	switch (c) {
+	case OPT_CHIPS:
+		if (!read_number(optarg, false, 1, CM_MAX_CHIPS, &value))
+			return usage_error("--chips", optarg, "a number from 1 to 64 is wanted");
+		m->chips = (unsigned)value;
+		return -1;
+	case OPT_MEM:
+		if (!read_number(optarg, true, VU_MEM_MIN, 1ull << 40, &value) ||
+		    value % (2ull << 20))
+			return usage_error("--mem", optarg,
+					   "a multiple of 2M from 64M to 1024G is wanted");
+		m->mem_bytes = value;
+		return -1;
+	case OPT_BAR:
+		if (!read_number(optarg, true, VU_MEM_MIN, 1ull << 40, &value) ||
+		    (value & (value - 1)))
+			return usage_error("--bar", optarg,
+					   "a power of two from 64M to 1024G is wanted");
+		m->bar_bytes = value;
+		return -1;
+	default:
+		if (!read_number(optarg, false, 1, MAX_CORES, &value))
+			return usage_error("--cores", optarg, "a number from 1 to 64 is wanted");
+		m->cores = (unsigned)value;
+		return -1;
+	}
+}
+
+static int read_option(int c, struct request *r)
+{
+	enum vu_log_level level;
+	uint64_t value;
+
+	switch (c) {
+	case OPT_CHIPS:
+	case OPT_MEM:
+	case OPT_BAR:
+	case OPT_CORES: return read_sizes(c, &r->server.machine);
+	case OPT_SOCKET_DIR: r->server.socket_dir = optarg; return -1;
+	case OPT_CONTROL: r->server.control = optarg; return -1;
+	case OPT_IRQ:
+		if (strcmp(optarg, "msix") && strcmp(optarg, "msi"))
+			return usage_error("--irq", optarg, "msix or msi is wanted");
+		r->server.machine.irq = strcmp(optarg, "msi") ? VU_IRQ_MODE_MSIX : VU_IRQ_MODE_MSI;
+		return -1;
+	case OPT_IDENTITY: r->server.machine.identity = optarg; return -1;
+	case OPT_READY_FD:
+		if (!read_number(optarg, false, 1, 1 << 20, &value))
+			return usage_error("--ready-fd", optarg, "an open descriptor is wanted");
+		r->ready_fd = (int)value;
+		return -1;
+	case OPT_LOG_LEVEL:
+		if (vu_log_level_named(optarg, &level))
+			return usage_error("--log-level", optarg,
+					   "error, warning, info or debug is wanted");
+		vu_log_set_level(level);
+		return -1;
+	case OPT_CTL: r->ctl = optarg; return -1;
+	case 'h': fputs(usage, stdout); return EXIT_OK;
+	case 'V': puts("txda-cmodel " TXDA_VERSION); return EXIT_OK;
+	default: fputs("txda-cmodel --help says what is possible\n", stderr); return EXIT_USAGE;
+	}
+}
+
+static struct vu_server *running;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	vu_server_stop(running);
+}
+
+/* A client that goes away is no reason to die; SIGTERM and SIGINT are, in an orderly way. */
+static void set_signals(struct vu_server *s)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+
+	running = s;
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static void say_ready(const struct request *r)
+{
+	char line[64];
+	int n = snprintf(line, sizeof(line), "ready: %u chips\n", r->server.machine.chips);
+
+	fputs(line, stdout);
+	fflush(stdout);
+	if (r->ready_fd >= 0) {
+		if (write(r->ready_fd, line, (size_t)n) != n)
+			fprintf(stderr, "txda-cmodel: --ready-fd %d: %s\n", r->ready_fd,
+				strerror(errno));
+		close(r->ready_fd);
+	}
+}
+
+static int serve(struct request *r)
+{
+	struct vu_server *s;
+	char *identity = NULL;
+	int err;
+
+	if (mkdir(r->server.socket_dir, 0700) && errno != EEXIST) {
+		fprintf(stderr, "txda-cmodel: %s: %s\n", r->server.socket_dir, strerror(errno));
+		return EXIT_FAILED;
+	}
+	if (!r->server.machine.identity)
+		r->server.machine.identity = identity = realpath(r->server.socket_dir, NULL);
+	err = vu_sigbus_install();
+	if (!err)
+		err = vu_server_new(&r->server, &s);
+	free(identity);
+	if (err) {
+		fprintf(stderr, "txda-cmodel: cannot serve %u chips in %s: %s\n",
+			r->server.machine.chips, r->server.socket_dir, strerror(-err));
+		return EXIT_FAILED;
+	}
+	set_signals(s);
+	say_ready(r);
+	err = vu_server_run(s);
+	if (err)
+		fprintf(stderr, "txda-cmodel: %s\n", strerror(-err));
+	vu_server_free(s);
+	return err ? EXIT_FAILED : EXIT_OK;
+}
+
+int main(int argc, char **argv)
+{
+	struct request r = {
+		.server.machine = {.chips = 1, .mem_bytes = DEFAULT_MEM},
+		.ready_fd = -1,
+	};
+	int c, status;
+
+	while ((c = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+		status = read_option(c, &r);
+		if (status >= 0)
+			return status;
+	}
+	if (r.ctl)
+		return optind < argc ? ctl_give_order(r.ctl, argv + optind, argc - optind)
+				     : usage_error("--ctl", r.ctl, "an order is missing");
+	if (optind < argc)
+		return usage_error("", argv[optind], "is too much");
+	if (!r.server.socket_dir)
+		return usage_error("--socket-dir", "", "is missing");
+	return serve(&r);
+}

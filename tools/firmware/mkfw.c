@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+/*
+ * txda-mkfw: writes a firmware image (uapi/txda_firmware.h). The device model needs no code to run,
+ * so the payload is a page of text that says what the image is.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crc32c.h"
+#include "txda_firmware.h"
+#include "txda_regs.h"
+
+#define CARVEOUT_ALIGN (2ull << 20)
+
+static const char usage[] =
+	"Usage: txda-mkfw [OPTIONS] FILE\n"
+	"\n"
+	"      --version X.Y.Z    of the firmware (1.0.0)\n"
+	"      --carveout MIB     of DRAM that belongs to it, a multiple of 2 (16)\n"
+	"      --regs X.Y         oldest register map that it works with (1.0)\n"
+	"      --driver X.Y       oldest driver that it works with (1.0)\n"
+	"      --build TEXT       up to 31 characters\n"
+	"  -h, --help\n";
+
+static const char payload_text[] =
+	"Firmware of the TX8 device model. It holds no code: the model reads this header,\n"
+	"keeps to its carve-out and is ready.\n";
+
+struct image {
+	struct txda_firmware header;
+	char payload[(sizeof(payload_text) + 7) / 8 * 8];
+};
+
+static bool read_two(const char *text, __u32 *ret)
+{
+	unsigned major, minor;
+	char end;
+
+	if (sscanf(text, "%u.%u%c", &major, &minor, &end) != 2 || major > 0xffff || minor > 0xffff)
+		return false;
+	*ret = major << 16 | minor;
+	return true;
+}
+
+static bool read_three(const char *text, __u32 *ret)
+{
+	unsigned major, minor, patch;
+	char end;
+
+	if (sscanf(text, "%u.%u.%u%c", &major, &minor, &patch, &end) != 3 || major > 0xffff ||
+	    minor > 0xff || patch > 0xff)
+		return false;
+	*ret = TXDA_FIRMWARE_VERSION(major, minor, patch);
+	return true;
+}
+
+static bool read_mib(const char *text, __u64 *ret)
+{
+	unsigned long mib;
+	char *end;
+
+	errno = 0;
+	mib = strtoul(text, &end, 10);
+	if (errno || *end || *text < '0' || *text > '9' || mib > 1ul << 20)
+		return false;
+	*ret = (__u64)mib << 20;
+	return !(*ret % CARVEOUT_ALIGN);
+}
+
+static bool read_build(const char *text, __u8 *ret, size_t room)
+{
+	if (strlen(text) >= room)
+		return false;
+	memcpy(ret, text, strlen(text));
+	return true;
+}
+
+static bool read_option(int c, struct txda_firmware *h)
+{
+	switch (c) {
+	case 'v': return read_three(optarg, &h->version);
+	case 'c': return read_mib(optarg, &h->carveout_bytes);
+	case 'r': return read_two(optarg, &h->regs_version);
+	case 'd': return read_two(optarg, &h->driver_version);
+	default: return read_build(optarg, h->build, sizeof(h->build));
+	}
+}
+
+static int write_image(const char *path, const struct image *image)
+{
+	FILE *file = fopen(path, "wb");
+	bool ok = file && fwrite(image, sizeof(*image), 1, file) == 1;
+
+	if (file && fclose(file))
+		ok = false;
+	if (!ok)
+		fprintf(stderr, "txda-mkfw: %s: %s\n", path, strerror(errno));
+	return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"version", required_argument, NULL, 'v'}, {"carveout", required_argument, NULL, 'c'},
+		{"regs", required_argument, NULL, 'r'},	   {"driver", required_argument, NULL, 'd'},
+		{"build", required_argument, NULL, 'b'},   {"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	struct image image = {
+		.header = {
+			.magic = TXDA_FIRMWARE_MAGIC,
+			.header_version = TXDA_FIRMWARE_HEADER_VERSION,
+			.header_bytes = sizeof(image.header),
+			.bytes = sizeof(image),
+			.payload_bytes = sizeof(image.payload),
+			.version = TXDA_FIRMWARE_VERSION(1, 0, 0),
+			.chip_family = TXDA_CHIP_FAMILY_TX8,
+			.regs_version = 1 << 16,
+			.driver_version = 1 << 16,
+			.carveout_bytes = 16ull << 20,
+			.build = "cmodel",
+		},
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
+		if (c == 'h') {
+			fputs(usage, stdout);
+			return 0;
+		}
+		if (c == '?' || !read_option(c, &image.header)) {
+			fprintf(stderr, "txda-mkfw: %s is not understood (txda-mkfw --help)\n",
+				c == '?' ? "an option" : optarg);
+			return 2;
+		}
+	}
+	if (optind + 1 != argc) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	memcpy(image.payload, payload_text, sizeof(payload_text));
+	image.header.crc32c = cm_crc32c(0, &image, sizeof(image));
+	return write_image(argv[optind], &image);
+}
