@@ -124,22 +124,23 @@ static void txda_fault_read_record(struct txda_device *tdev, struct txda_fault *
 	memcpy(ret_record, word, sizeof(word));
 }
 
-static void txda_fault_read_all(struct txda_device *tdev)
+void txda_queues_read_faults(struct txda_device *tdev)
 {
 	struct txda_fault record;
 	u32 i;
 
-	lockdep_assert_held(&tdev->queues.fault_lock);
+	mutex_lock(&tdev->queues.fault_lock);
 	/* Each queue keeps one at most; a chip that tells of more at once is not believed. */
 	for (i = 0; i < TXDA_MAX_QUEUES; i++) {
 		if (!txda_read(tdev, TXDA_REG_FAULT_COUNT))
-			return;
+			break;
 		txda_fault_read_record(tdev, &record);
 		txda_write(tdev, TXDA_REG_FAULT_ACK, 1);
 		if (!txda_device_alive(tdev))
-			return;
+			break;
 		txda_fault_record(tdev, &record);
 	}
+	mutex_unlock(&tdev->queues.fault_lock);
 }
 
 void txda_queue_check_stopped(struct txda_queue *queue)
@@ -164,9 +165,7 @@ void txda_queue_check_stopped(struct txda_queue *queue)
 			txda_queue_report(queue);
 	} else if (state == TXDA_QUEUE_FAULTED) {
 		/* Its record may have come after all were read. */
-		mutex_lock(&tdev->queues.fault_lock);
-		txda_fault_read_all(tdev);
-		mutex_unlock(&tdev->queues.fault_lock);
+		txda_queues_read_faults(tdev);
 		if (!READ_ONCE(queue->drop_err))
 			txda_fault_end(queue, &unknown);
 	}
@@ -177,10 +176,7 @@ void txda_queues_fault(struct txda_device *tdev)
 	struct txda_queue *queue;
 	u32 i, n = tdev->compute_queues + tdev->copy_queues;
 
-	mutex_lock(&tdev->queues.fault_lock);
-	txda_fault_read_all(tdev);
-	mutex_unlock(&tdev->queues.fault_lock);
-
+	txda_queues_read_faults(tdev);
 	for (i = 0; i < n; i++) {
 		queue = txda_fault_find(tdev, i);
 		if (!queue)

@@ -61,13 +61,19 @@ static u32 txda_group_reg(const struct txda_vm *vm, u32 slot, u32 reg)
 	return TXDA_REG_VM(vm->pt.vmid) + TXDA_VM_GROUP(slot) + reg;
 }
 
-/* A chip that is gone or down is passed over. */
-static void txda_group_write_slot(struct txda_vm *vm, u32 slot, u64 id, u32 rank_size, u32 routes)
+/*
+ * A chip that is gone is passed over, and so is one that is down, which comes by here when it comes
+ * up: @up is that one.
+ */
+static void txda_group_write_slot(struct txda_vm *vm, u32 slot, u64 id, u32 rank_size, u32 routes,
+				  const struct txda_device *up)
 {
 	struct txda_device *tdev = vm->tdev;
 	int idx;
 
 	lockdep_assert_held(&txda_groups_lock);
+	if (READ_ONCE(tdev->reset.down) && tdev != up)
+		return;
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
 	if (id) {
@@ -78,22 +84,22 @@ static void txda_group_write_slot(struct txda_vm *vm, u32 slot, u64 id, u32 rank
 	drm_dev_exit(idx);
 }
 
-static void txda_group_clear(struct txda_group *group)
+static void txda_group_clear(struct txda_group *group, const struct txda_device *up)
 {
 	u32 rank;
 
 	for (rank = 0; rank < group->size; rank++)
-		txda_group_write_slot(group->vm[rank], group->slot, 0, 0, 0);
+		txda_group_write_slot(group->vm[rank], group->slot, 0, 0, 0, up);
 }
 
-static void txda_group_write(struct txda_group *group)
+static void txda_group_write(struct txda_group *group, const struct txda_device *up)
 {
 	u32 rank;
 
 	group->id = txda_group_next_id();
 	for (rank = 0; rank < group->size; rank++)
 		txda_group_write_slot(group->vm[rank], group->slot, group->id,
-				      group->size << 8 | rank, group->routes[rank]);
+				      group->size << 8 | rank, group->routes[rank], up);
 }
 
 /* ---- Making and dissolving ------------------------------------------------------------------ */
@@ -102,7 +108,7 @@ static void txda_group_dissolve(struct txda_group *group)
 {
 	u32 rank;
 
-	txda_group_clear(group);
+	txda_group_clear(group, NULL);
 	for (rank = 0; rank < group->size; rank++)
 		group->vm[rank]->groups[group->slot] = NULL;
 	kfree(group);
@@ -159,8 +165,8 @@ void txda_groups_restart(struct txda_device *tdev)
 		for (slot = 0; slot < DRM_TXDA_GROUP_SLOTS; slot++) {
 			if (!vm->groups[slot])
 				continue;
-			txda_group_clear(vm->groups[slot]);
-			txda_group_write(vm->groups[slot]);
+			txda_group_clear(vm->groups[slot], tdev);
+			txda_group_write(vm->groups[slot], tdev);
 		}
 	}
 	mutex_unlock(&tdev->vms_lock);
@@ -275,7 +281,7 @@ static int txda_group_install(struct txda_group *group)
 	}
 	for (rank = 0; rank < group->size; rank++)
 		group->vm[rank]->groups[group->slot] = group;
-	txda_group_write(group);
+	txda_group_write(group, NULL);
 	return 0;
 }
 

@@ -36,7 +36,8 @@ u32 txda_hwq_state(struct txda_hwq *hwq)
 
 u64 txda_hwq_progress(struct txda_hwq *hwq)
 {
-	return txda_read_pair(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_PROGRESS_LO));
+	return txda_read_pair(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_PROGRESS_LO)) -
+	       hwq->progress_base;
 }
 
 u64 txda_hwq_packet(struct txda_hwq *hwq)
@@ -98,6 +99,9 @@ int txda_hwq_restart(struct txda_hwq *hwq)
 		return -EIO;
 	}
 
+	/* Its last owner's jobs are nobody's business. */
+	hwq->progress_base = 0;
+	hwq->progress_base = txda_hwq_progress(hwq);
 	txda_write_pair(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_RING_LO), ring);
 	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_RING_LOG2), TXDA_HWQ_ENTRIES_LOG2);
 	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_VMID), hwq->vmid);
@@ -110,6 +114,7 @@ int txda_hwq_restart(struct txda_hwq *hwq)
 	if (state != TXDA_QUEUE_RUNNING) {
 		drm_info(&tdev->drm, "hardware queue %u does not start, state %u\n", hwq->index,
 			 state);
+		txda_reset_schedule(tdev, "a hardware queue does not start");
 		return -EIO;
 	}
 	/* The chip counts entries from wherever it likes, modulo 2^32. */

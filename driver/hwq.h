@@ -66,6 +66,9 @@ struct txda_hwq {
 	/** @tail: Entries pushed, modulo 2^32. */
 	u32 tail;
 
+	/** @progress_base: The chip's progress counter when the owner came. */
+	u64 progress_base;
+
 	/** @complete: Some jobs are done, or the queue has stopped. Hard interrupt context. */
 	void (*complete)(struct txda_hwq *hwq);
 
@@ -88,7 +91,7 @@ int txda_hwqs_init(struct txda_device *tdev);
 
 /*
  * Takes a free queue of the class and starts it. Registers: the caller is inside drm_dev_enter().
- * -ENOSPC: none is free. -EIO: the chip refused.
+ * -ENOSPC: none is free. -EIO: the chip refused, and a reset of it was called for.
  */
 int txda_hwq_get(struct txda_device *tdev, enum txda_queue_class_id class, u32 vmid, u32 priority,
 		 void (*complete)(struct txda_hwq *hwq), void *priv, struct txda_hwq **ret_hwq);
@@ -104,7 +107,7 @@ void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 se
 u64 txda_hwq_done(const struct txda_hwq *hwq);
 /* TXDA_QUEUE_OFF, RUNNING, FAULTED or LOST; all ones: no answer. In drm_dev_enter(). */
 u32 txda_hwq_state(struct txda_hwq *hwq);
-/* The progress counter. In drm_dev_enter(). */
+/* Packets and ops done since it was started. In drm_dev_enter(). */
 u64 txda_hwq_progress(struct txda_hwq *hwq);
 /* Address of the packet that runs, or 0. In drm_dev_enter(). */
 u64 txda_hwq_packet(struct txda_hwq *hwq);

@@ -173,6 +173,8 @@ static void txda_queue_close(struct txda_queue *queue)
 	txda_jobs_leave_file(queue);
 	mutex_unlock(&queue->hw_lock);
 
+	if (up && !err)
+		txda_queues_read_faults(tdev);
 	/* Else the reset that was called for, or the removal that goes on, does the rest. */
 	if (!err)
 		txda_queue_detach(queue);

@@ -219,6 +219,11 @@ bool txda_queue_read_progress(struct txda_queue *queue, u64 *ret_progress);
  * without one. Process or threaded interrupt context, in drm_dev_enter(). Fences may wait for this.
  */
 void txda_queues_fault(struct txda_device *tdev);
+/*
+ * The records alone. A queue that was stopped and is about to change its owner must not leave one
+ * behind.
+ */
+void txda_queues_read_faults(struct txda_device *tdev);
 /* The same for one queue that looks stopped. In drm_dev_enter(). */
 void txda_queue_check_stopped(struct txda_queue *queue);
 /* Notes where the queue hangs. In drm_dev_enter(), before it is stopped. */
