@@ -5,6 +5,7 @@
 #include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/sched.h>
+#include <linux/wait_bit.h>
 #include <drm/drm_drv.h>
 #include <drm/drm_print.h>
 
@@ -17,6 +18,8 @@
 
 /* The time limit is looked at so often while it runs; a hang is seen a quarter late at most. */
 #define TXDA_QUEUE_CHECKS	4
+/* How long a close waits for the reset of a chip that does not stop. */
+#define TXDA_QUEUE_RESET_WAIT	(60 * HZ)
 
 int txda_queues_init(struct txda_device *tdev)
 {
@@ -132,10 +135,11 @@ static void txda_queue_detach(struct txda_queue *queue)
 	spin_unlock_irq(&queue->lock);
 	mutex_unlock(&queue->hw_lock);
 
-	if (hwq) {
-		txda_hwq_put(hwq);
-		txda_queue_put(queue);
-	}
+	if (!hwq)
+		return;
+	txda_hwq_put(hwq);
+	wake_up_var(&queue->hwq);
+	txda_queue_put(queue);
 }
 
 bool txda_queue_kill(struct txda_queue *queue, u32 state, int guilty_err, int drop_err)
@@ -173,13 +177,18 @@ static void txda_queue_close(struct txda_queue *queue)
 	txda_jobs_leave_file(queue);
 	mutex_unlock(&queue->hw_lock);
 
-	if (up && !err)
+	if (up)
 		txda_queues_read_faults(tdev);
-	/* Else the reset that was called for, or the removal that goes on, does the rest. */
 	if (!err)
 		txda_queue_detach(queue);
 	if (up)
 		txda_device_exit(tdev, idx);
+	/*
+	 * The reset that was called for, or the removal that goes on, does the rest. The address
+	 * space, which may go next, must be there until the chip has let go of it.
+	 */
+	if (err)
+		wait_var_event_timeout(&queue->hwq, !READ_ONCE(queue->hwq), TXDA_QUEUE_RESET_WAIT);
 
 	txda_vm_unuse(queue->vm);
 	txda_queue_put(queue);
