@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=fast chips=2 timeout=180
+# 50 times loaded with chips, at work, and unloaded: nothing stays behind.
+. /rig/guest/lib.sh
+
+# Kernel memory that nobody can reclaim, in KiB.
+kernel_memory() {
+	echo 3 >/proc/sys/vm/drop_caches
+	awk '/^(SUnreclaim|VmallocUsed|Percpu|KernelStack):/ { sum += $2 } END { print sum }' /proc/meminfo
+}
+
+cycle() {
+	load || fail "insmod, cycle $1"
+	wait_for 10 nodes_are 2 || fail "$(node_count) nodes, cycle $1"
+	node_load -s 0 /dev/accel/accel0 >/dev/null || fail "no work, cycle $1"
+	unload || fail "rmmod, cycle $1"
+	nodes_are 0 || fail "$(node_count) nodes are left, cycle $1"
+	! grep -q txda /proc/interrupts || fail "interrupts are left, cycle $1"
+	! grep -q '^txda' /sys/class/hwmon/*/name 2>/dev/null || fail "sensors are left, cycle $1"
+	! grep -q txda /proc/iomem || fail "BARs are left, cycle $1"
+}
+
+# The first ones fill caches of the kernel.
+for i in 1 2 3 4 5; do
+	cycle $i
+done
+before=$(kernel_memory)
+while [ $i -lt 50 ]; do
+	i=$((i + 1))
+	cycle $i
+done
+after=$(kernel_memory)
+echo "kernel memory: $before KiB, then $after KiB"
+[ "$after" -lt $((before + 2048)) ] || fail "kernel memory grew from $before to $after KiB in 45 cycles"

@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=fast chips=2 timeout=90
+# Generic netlink: a dump of the chips, and an event for whatever happens to one.
+. /rig/guest/lib.sh
+! nl_events dump >/dev/null 2>&1 || fail "the family is there without the driver"
+load job_timeout_ms=1000 || fail "insmod"
+wait_for 10 nodes_are 2 || fail "nodes"
+pci=$(chip_list | head -n 1)
+device=/sys/bus/pci/devices/$pci
+node=$(ls "$device/accel")
+
+nl_events dump >/tmp/dump || fail "dump"
+cat /tmp/dump
+[ "$(grep -c '^device ' /tmp/dump)" -eq 2 ] || fail "a dump of $(grep -c . /tmp/dump) chips"
+card=$(printf %d "0x$(cat "$device/card")" 2>/dev/null || python3 -c "print(int('$(cat "$device/card")', 16))")
+grep -q "minor=${node#accel} pci=$pci serial=$(cat "$device/serial") card=$card card_index=0 faults=0 resets=0" /tmp/dump ||
+	fail "$pci is not in the dump as it is"
+# Anybody may ask.
+setpriv --reuid=tester --clear-groups nl_events dump >/dev/null || fail "no dump for an ordinary user"
+
+setpriv --reuid=tester --clear-groups nl_events listen 60 >/tmp/events &
+listener=$!
+wait_for 5 grep -q ready /tmp/events || fail "nobody listens"
+
+# told KIND EXPRESSION
+told() {
+	wait_for 15 grep -Eq "^event $1 .*$2" /tmp/events || { cat /tmp/events; fail "no event $1 with $2"; }
+}
+
+vmhost inject ecc-corrected:chip=0 || fail "inject"
+node_load -s 1 "/dev/accel/$node" || fail "no work"
+told ecc "ecc_corrected=[1-9].*pci=$pci"
+vmhost inject thermal:chip=0 || fail "inject"
+told thermal "temp=[1-9][0-9]{4,5} throttle=2 .*pci=$pci"
+vmhost inject clear || fail "inject"
+told thermal "throttle=0 .*pci=$pci"
+vmhost inject link-down:chip=0 || fail "inject"
+told link "port=0 port_state=0 .*pci=$pci"
+vmhost inject clear || fail "inject"
+told link "port=0 port_state=2 .*pci=$pci"
+
+node_load -s 5 "/dev/accel/$node" >/tmp/load &
+client=$!
+vmhost inject page:chip=0 || fail "inject"
+told fault "pid=$client client=node_load queue=1 code=1 .*pci=$pci"
+wait $client || fail "$(cat /tmp/load)"
+[ "$(cut -d ' ' -f 4 /tmp/load)" -ge 1 ] || fail "the client did not lose its queue: $(cat /tmp/load)"
+grep -q ' faults=[1-9]' /tmp/events || fail "no fault counted"
+
+echo 1 >"$device/reset" || fail "reset"
+told reset ".*pci=$pci .*resets=1"
+echo "$pci" >/sys/bus/pci/drivers/txda/unbind || fail "unbind"
+told remove "pci=$pci"
+[ "$(nl_events dump | grep -c '^device ')" -eq 1 ] || fail "a chip that is not bound is in the dump"
+echo "$pci" >/sys/bus/pci/drivers/txda/bind || fail "bind"
+told add "pci=$pci"
+
+# Whoever faults all the time does not flood those who listen.
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+	echo "$i"
+done | xargs -P 4 -n 1 sh -c 'node_fault '"/dev/accel/$(ls "$device/accel")"' 10' || fail "node_fault"
+kill $listener
+wait $listener 2>/dev/null
+echo "$(grep -c '^event fault' /tmp/events) of 301 faults were told"
+[ "$(grep -c '^event fault' /tmp/events)" -lt 301 ] || fail "every fault was told"
+true

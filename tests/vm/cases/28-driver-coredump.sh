@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=fast chips=1 timeout=90
+# A fault and a hang each leave one dump of the chip, which names the guilty queue.
+. /rig/guest/lib.sh
+load job_timeout_ms=500 || fail "insmod"
+wait_for 10 nodes_are 1 || fail "no node"
+pci=$(chip_list)
+
+dumps() {
+	ls -d /sys/class/devcoredump/devcd* 2>/dev/null
+}
+
+dumps_are() {
+	[ "$(dumps | grep -c .)" -eq "$1" ]
+}
+
+# take NAME - move the only dump to /tmp/NAME.
+take() {
+	wait_for 5 dumps_are 1 || fail "$(dumps | grep -c .) dumps of a $1"
+	[ "$(stat -L -c %a "$(dumps)/data")" = 600 ] || fail "anybody reads the dump"
+	cat "$(dumps)/data" >"/tmp/$1" || fail "cannot read the dump"
+	echo 1 >"$(dumps)/data"
+	wait_for 5 dumps_are 0 || fail "the dump stays after it was read"
+}
+
+# has NAME EXPRESSION...
+has() {
+	file=/tmp/$1
+	shift
+	for expression; do
+		grep -Eq "$expression" "$file" || { cat "$file"; fail "no $expression in the dump"; }
+	done
+}
+
+node_fault /dev/accel/accel0 1 || fail "node_fault"
+take fault
+has fault '^reason: fault$' "^device: $pci$" "^kernel: .*$(uname -r)|kernel: $(uname -r)" '^answers: yes$' \
+	'^FW_STATE: 0x2$' '^FAULT_RECORD:( [0-9a-f]{8}){12}$' '^hwq [0-9]+: state 2,' \
+	'Guilty queue: 1 of process [1-9][0-9]*, copy' '^fault: code 1, .*va 0x700000' \
+	'^  entry 0: seqno 1, stream 0x700000, 24 bytes' '^  0x100000 \+ 0x1000: '
+
+node_fault /dev/accel/accel0 1 hang || fail "node_fault hang"
+take hang
+has hang '^reason: hang$' '^hwq [0-9]+: state 1,.*packet 0x100000$' '^fault: code 9, .*packet 0x100000' \
+	'^  entry 0: seqno 1, stream 0x100000, 24 bytes'
+wc -c /tmp/fault /tmp/hang
+[ "$(wc -c </tmp/hang)" -le 32768 ] || fail "a dump of $(wc -c </tmp/hang) bytes"
+
+# One waits at a time, and none holds the module.
+node_fault /dev/accel/accel0 20 || fail "node_fault"
+wait_for 5 dumps_are 1 || fail "$(dumps | grep -c .) dumps of 20 faults"
+unload || fail "a dump keeps the module loaded"
+dumps_are 0 || fail "a dump outlives the chip"

@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=fast chips=2 timeout=180
+# Suspend to memory with open files, queues and buffers: memory comes back as it was, and clients go on.
+. /rig/guest/lib.sh
+grep -q mem /sys/power/state || skip "this kernel does not suspend to memory"
+load || fail "insmod"
+wait_for 10 nodes_are 2 || fail "nodes"
+node_load -s 1000 /dev/accel/accel0 >/tmp/one 2>&1 &
+one=$!
+node_load -s 1000 /dev/accel/accel1 >/tmp/two 2>&1 &
+two=$!
+sleep 1
+
+suspend() {
+	vmhost wake-on-suspend || fail "wake-on-suspend"
+	echo mem >/sys/power/state || fail "suspend $1: $(dmesg | grep -i txda | tail -n 3)"
+	for device in $(chip_list); do
+		[ "$(cat "/sys/bus/pci/devices/$device/state")" = up ] || fail "$device is $(cat "/sys/bus/pci/devices/$device/state") after suspend $1"
+		[ "$(cat "/sys/bus/pci/devices/$device/reset_count")" -eq 0 ] || fail "$device was reset"
+	done
+}
+
+for i in 1 2 3 4 5; do
+	suspend $i
+	sleep 1
+done
+kill -INT $one $two
+wait $one || { cat /tmp/one; fail "first client"; }
+wait $two || { cat /tmp/two; fail "second client"; }
+cat /tmp/one /tmp/two
+for i in one two; do
+	read -r word jobs word lost word gone <"/tmp/$i"
+	[ "$jobs" -gt 0 ] && [ "$lost" -eq 0 ] && [ "$gone" -eq 0 ] || fail "client $i: $jobs jobs, $lost lost"
+done
