@@ -56,6 +56,7 @@ prepare() {
 prepare root
 prepare kernel "$k"
 prepare supervise
+prepare accel "$k"
 kernel=$vm/kernel/$k
 release=$(cat "$kernel/release")
 tree=$vm/tree/tree
@@ -73,6 +74,7 @@ fi
 # A directory of its own; sockets have short names only.
 run=$(mktemp -d "${TMPDIR:-/tmp}/txda-vm.XXXXXX")
 chmod 755 "$run"
+# shellcheck disable=SC2317 # reached by the trap
 cleanup() {
 	if [ -n "$keep" ]; then
 		mkdir -p "$keep"
@@ -95,7 +97,7 @@ if [ -n "$cases" ]; then
 	want=cases
 elif [ $# -gt 0 ]; then
 	printf '%s\n' "$*" >"$run/rig/command"
-	want=command
+	want="command"
 fi
 [ $want = shell ] || interactive=
 echo "chips=$chips irq=$irq plug=$plug want=$want mode=$mode kernel=$k" >"$run/rig/settings"
@@ -113,23 +115,16 @@ if [ "$chips" -gt 0 ]; then
 fi
 # shellcheck disable=SC2086 # words or none
 set -- -d "$run" -n "$chips" -l "$limit" $interactive "$@" --
-if host_qemu_serves; then
-	set -- "$@" qemu-system-x86_64
-else
-	export QEMU_MODULE_DIR="$root/usr/lib/x86_64-linux-gnu/qemu"
-	set -- "$@" "$root/lib64/ld-linux-x86-64.so.2" --argv0 qemu-system-x86_64 \
-		--library-path "$root/usr/lib/x86_64-linux-gnu" "$root/usr/bin/qemu-system-x86_64" \
-		-L "$root/usr/share/qemu" -L "$root/usr/share/seabios"
-fi
+# shellcheck disable=SC2046 # words
+set -- "$@" $(qemu_command)
 set -- "$@" -nodefaults -no-user-config -display none -no-reboot -machine q35,memory-backend=m0 -m "$mem" \
 	-object "memory-backend-memfd,id=m0,size=$mem,share=on" -smp 2 \
 	-global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off
-accel=tcg
-case $accel in
+case $(cat "$vm/accel") in
 kvm) set -- "$@" -accel kvm -cpu host ;;
 *) set -- "$@" -accel tcg,thread=multi -cpu max,la57=off ;;
 esac
-append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on mitigations=off txda.mode=$mode firmware_class.path=/t/firmware"
+append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on mitigations=off rig=$mode firmware_class.path=/t/firmware"
 [ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"
 if [ $want = shell ]; then
 	append="$append loglevel=4"

@@ -42,7 +42,7 @@ chips_are() {
 }
 
 node_count() {
-	ls /dev/accel 2>/dev/null | grep -c '^accel[0-9]'
+	find /dev/accel -maxdepth 1 -type c 2>/dev/null | grep -c .
 }
 
 nodes_are() {

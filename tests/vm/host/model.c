@@ -38,7 +38,7 @@ pid_t child_start(char *const *argv, int keep_stdin)
 
 static int connect_to(const char *path)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	int fd;
 
 	if (strlen(path) >= sizeof(addr.sun_path))
@@ -107,36 +107,63 @@ void model_kill(struct model *model)
 	model->pid = 0;
 }
 
+/* The last line of an answer is "ok" or "error: WHY"; returns its start once it is there. */
+static char *last_line(char *answer, size_t fill)
+{
+	char *line;
+
+	if (!fill || answer[fill - 1] != '\n')
+		return NULL;
+	answer[fill - 1] = '\0';
+	line = strrchr(answer, '\n');
+	line = line ? line + 1 : answer;
+	if (!strcmp(line, "ok") || !strncmp(line, "error: ", 7))
+		return line;
+	answer[fill - 1] = '\n';
+	return NULL;
+}
+
+static int read_answer(int fd, int timeout_ms, char *answer, size_t bytes)
+{
+	size_t fill = 0;
+
+	for (;;) {
+		struct pollfd pfd = {.fd = fd, .events = POLLIN};
+		ssize_t n = poll(&pfd, 1, timeout_ms);
+		char *last;
+
+		if (n <= 0)
+			return n ? -errno : -ETIMEDOUT;
+		n = read(fd, answer + fill, bytes - 1 - fill);
+		if (n <= 0)
+			return n ? -errno : -ECONNRESET;
+		fill += (size_t)n;
+		last = last_line(answer, fill);
+		if (last && last[0] == 'o') {
+			/* What precedes "ok" is the answer, without its newline. */
+			*(last > answer ? last - 1 : last) = '\0';
+			return 0;
+		}
+		if (last)
+			return -EREMOTEIO;
+		if (fill + 1 == bytes)
+			return -EMSGSIZE;
+	}
+}
+
 int model_control(struct model *model, const char *line, int timeout_ms, char *answer, size_t bytes)
 {
 	char path[256];
-	size_t fill = 0;
-	int fd, err = 0;
+	int fd, err;
 
 	control_path(model, path, sizeof(path));
 	fd = connect_to(path);
 	if (fd < 0)
 		return fd;
-	if (dprintf(fd, "%s\n", line) < 0 || shutdown(fd, SHUT_WR))
-		err = -errno;
-	while (!err && fill + 1 < bytes) {
-		struct pollfd pfd = { .fd = fd, .events = POLLIN };
-		ssize_t n = poll(&pfd, 1, timeout_ms);
-
-		if (n <= 0) {
-			err = n ? -errno : -ETIMEDOUT;
-			break;
-		}
-		n = read(fd, answer + fill, bytes - 1 - fill);
-		if (n < 0)
-			err = -errno;
-		if (n <= 0)
-			break;
-		fill += (size_t)n;
-	}
+	answer[0] = '\0';
+	err = dprintf(fd, "%s\n", line) < 0 ? -errno : read_answer(fd, timeout_ms, answer, bytes);
+	if (err && err != -EREMOTEIO)
+		answer[0] = '\0';
 	close(fd);
-	while (fill && answer[fill - 1] == '\n')
-		fill--;
-	answer[fill] = '\0';
 	return err;
 }

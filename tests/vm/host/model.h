@@ -34,8 +34,12 @@ void model_kill(struct model *model);
 /* The socket of @chip. */
 void model_chip_path(const struct model *model, unsigned int chip, char *path, size_t bytes);
 
-/* Send @line to the control socket; the answer without its last newline lands in @answer. */
-int model_control(struct model *model, const char *line, int timeout_ms, char *answer, size_t bytes);
+/*
+ * Send @line to the control socket; what it answers lands in @answer, without the "ok" that ends
+ * it. -EREMOTEIO: it refused, and @answer says why.
+ */
+int model_control(struct model *model, const char *line, int timeout_ms, char *answer,
+		  size_t bytes);
 
 /*
  * Start @argv as a child that dies with this process. Its standard input is /dev/null unless
