@@ -18,7 +18,7 @@
 #   -p          plug no chip in; COMMAND does so with `vmhost add N`
 #   -l SECONDS  the machine is killed after so long                               (120)
 #   -C FILE     run the test cases that FILE names instead of COMMAND
-#   -o DIR      keep the machine's files there: console.log, events
+#   -o DIR      keep the machine's files there: console.log, model.log, events
 #   -v          the whole kernel log
 #
 # Exit status 124: it took too long, 125: the machine died, 126: it did not start.
@@ -79,7 +79,7 @@ cleanup() {
 	if [ -n "$keep" ]; then
 		mkdir -p "$keep"
 		cp -r "$run/rig/out/." "$keep/"
-		cp "$run/console.log" "$run/events" "$keep/" 2>/dev/null || true
+		cp "$run/console.log" "$run/events" "$run/model.log" "$keep/" 2>/dev/null || true
 	fi
 	rm -rf "$run"
 }
@@ -145,7 +145,7 @@ set -- "$@" -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" -append "$append"
 	-chardev "socket,id=out,path=$run/out.sock" -device virtserialport,chardev=out,name=txda.out
 port=0
 while [ $port -lt 8 ]; do
-	set -- "$@" -device "pcie-root-port,id=rp$port,chassis=$((port + 1)),slot=$((port + 1))"
+	set -- "$@" -device "pcie-root-port,id=rp$port,chassis=$((port + 1)),slot=$((port + 1)),pref64-reserve=32G"
 	port=$((port + 1))
 done
 

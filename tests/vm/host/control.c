@@ -24,6 +24,16 @@ static const char *after(const char *line, const char *word)
 	return line[len] == ' ' ? line + len + 1 : NULL;
 }
 
+/* A command whose success needs no words. */
+static int monitor(struct control *control, const char *command, char *text)
+{
+	int err = qmp_command(control->qmp, command, QMP_TIMEOUT_MS, text, CONTROL_TEXT_BYTES);
+
+	if (!err)
+		text[0] = '\0';
+	return err;
+}
+
 static int add_chip(struct control *control, unsigned int chip, char *text)
 {
 	char path[256], command[512];
@@ -34,7 +44,7 @@ static int add_chip(struct control *control, unsigned int chip, char *text)
 		 "\"id\": \"chip%u\","
 		 " \"bus\": \"rp%u\", \"socket\": {\"type\": \"unix\", \"path\": \"%s\"}}}",
 		 chip, chip, path);
-	return qmp_command(control->qmp, command, QMP_TIMEOUT_MS, text, CONTROL_TEXT_BYTES);
+	return monitor(control, command, text);
 }
 
 static int add(struct control *control, const char *which, char *text)
@@ -57,7 +67,7 @@ static int del(struct control *control, const char *which, char *text)
 	snprintf(id, sizeof(id), "chip%lu", strtoul(which, NULL, 10));
 	snprintf(command, sizeof(command),
 		 "{\"execute\": \"device_del\", \"arguments\": {\"id\": \"%s\"}}", id);
-	err = qmp_command(control->qmp, command, QMP_TIMEOUT_MS, text, CONTROL_TEXT_BYTES);
+	err = monitor(control, command, text);
 	return err ? err : qmp_wait_deleted(control->qmp, id, since, DELETE_TIMEOUT_MS);
 }
 

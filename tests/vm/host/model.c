@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-pid_t child_start(char *const *argv, int keep_stdin)
+pid_t child_start(char *const *argv, bool keep_stdin, const char *log)
 {
 	pid_t parent = getpid(), pid = fork();
 	sigset_t none;
@@ -30,6 +30,14 @@ pid_t child_start(char *const *argv, int keep_stdin)
 
 		if (null >= 0)
 			dup2(null, STDIN_FILENO);
+	}
+	if (log) {
+		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+
+		if (fd >= 0) {
+			dup2(fd, STDOUT_FILENO);
+			dup2(fd, STDERR_FILENO);
+		}
 	}
 	execvp(argv[0], argv);
 	fprintf(stderr, "supervise: %s: %s\n", argv[0], strerror(errno));
@@ -75,7 +83,7 @@ int model_start(struct model *model, int timeout_ms)
 		return -ENODEV;
 	if (model->pid)
 		return -EBUSY;
-	pid = child_start(model->argv, 0);
+	pid = child_start(model->argv, false, model->log);
 	if (pid < 0)
 		return pid;
 	model->pid = pid;

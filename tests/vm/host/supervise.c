@@ -5,7 +5,8 @@
  *
  *   supervise -d DIR [-n CHIPS] [-l SECONDS] [-i] [-m MODEL ARG... --] -- QEMU ARG...
  *
- * DIR gets the sockets and the file "events". -i leaves standard input to QEMU and sets no limit.
+ * DIR gets the sockets and the files "events" and "model.log"; the server makes its sockets in
+ * DIR/chips. -i leaves standard input to QEMU and sets no limit.
  * Exit status: what the guest said with "exit", 124 when it took too long, 125 when it died without
  * a word, 126 when it could not be started.
  */
@@ -130,7 +131,7 @@ static int start(struct machine *m)
 			return err;
 		}
 	}
-	m->qemu = child_start(m->qemu_argv, m->interactive);
+	m->qemu = child_start(m->qemu_argv, m->interactive, NULL);
 	if (m->qemu < 0)
 		return m->qemu;
 	err = accept_from(m, m->listen_qmp);
@@ -257,7 +258,7 @@ int main(int argc, char **argv)
 {
 	static char *model_argv[MAX_ARGS], *qemu_argv[MAX_ARGS];
 	static struct machine m = {.limit_s = 120};
-	char path[256], chips_dir[200];
+	char path[256], chips_dir[200], log[200];
 	int status, err;
 
 	(void)argc;
@@ -283,8 +284,13 @@ int main(int argc, char **argv)
 
 	snprintf(path, sizeof(path), "%s/events", m.dir);
 	snprintf(chips_dir, sizeof(chips_dir), "%s/chips", m.dir);
+	snprintf(log, sizeof(log), "%s/model.log", m.dir);
 	m.qemu_argv = qemu_argv;
-	m.model = (struct model){.argv = model_argv[0] ? model_argv : NULL, .dir = chips_dir};
+	m.model = (struct model){
+		.argv = model_argv[0] ? model_argv : NULL,
+		.dir = chips_dir,
+		.log = log,
+	};
 	m.qmp.fd = -1;
 	m.control.fd = -1;
 	m.control.qmp = &m.qmp;
