@@ -194,7 +194,7 @@ static int check_slots(const struct loader *l)
 static int check_layout(const struct loader *l, const struct txda_tensor *t)
 {
 	bool tile = t->layout == TXDA_TILE32 || t->layout == TXDA_TILE32_GATED;
-	bool quantised = t->dtype == TXDA_W8 || t->dtype == TXDA_W4;
+	bool quantised = txda_is_grouped(t->dtype);
 
 	/* A power of two from 32 to 256, or none. */
 	if (quantised ? t->group < 32 || t->group > 256 || (t->group & (t->group - 1)) : t->group)
@@ -303,6 +303,7 @@ static const struct op_rule op_rules[TXDA_OP_COUNT] = {
 	[TXDA_OP_TOPK] = {sizeof(struct txda_op_topk) / 4, 1, 7},
 	[TXDA_OP_ALL_REDUCE] = {0, 1, 1},
 	[TXDA_OP_ALL_GATHER] = {0, 1, 0},
+	[TXDA_OP_SILU_MUL] = {0, 1, 1},
 };
 
 /* Whether tensor @index may stand where it does: the op takes @n there, and @required says which

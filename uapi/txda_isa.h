@@ -23,7 +23,7 @@
 #include <linux/types.h>
 
 #define TXDA_ISA_MAJOR		1	/* other majors are refused */
-#define TXDA_ISA_MINOR		0	/* newer minors are refused by older chips */
+#define TXDA_ISA_MINOR		1	/* newer minors are refused by older chips */
 
 #define TXDA_VA_BITS		48
 #define TXDA_MAX_GROUP		8	/* chips in one group (tensor-parallel degree) */
@@ -182,6 +182,9 @@ enum txda_dtype {
 	TXDA_U8 = 5,
 	TXDA_W8 = 6,		/* group-quantised weights, tiles only */
 	TXDA_W4 = 7,
+	TXDA_W8Z = 8,		/* the same with zero points */
+	TXDA_W4Z = 9,
+	TXDA_F8 = 10,		/* 8-bit floats (E4M3) with scales, tiles only */
 	TXDA_DTYPE_COUNT
 };
 
@@ -250,7 +253,7 @@ struct txda_tensor {
 	__u64 offset;		/* into the slot; a multiple of 64 */
 	__u8 ndim;		/* 1 to 4 */
 	__u8 flags;		/* TXDA_TENSOR_* */
-	__u16 group;		/* TXDA_W8/W4: K elements that share a scale; else 0 */
+	__u16 group;		/* W8 to F8: K elements that share a scale; else 0 */
 	__u32 reserved[3];
 	struct txda_dim dim[4];	/* outermost first; unused ones are 0 */
 };
@@ -266,6 +269,7 @@ enum txda_opcode {
 	TXDA_OP_TOPK = 7,
 	TXDA_OP_ALL_REDUCE = 8,
 	TXDA_OP_ALL_GATHER = 9,
+	TXDA_OP_SILU_MUL = 10,
 	TXDA_OP_COUNT
 };
 
@@ -292,14 +296,22 @@ struct txda_op_rmsnorm {
 
 /*
  * LINEAR: out = act(norm(x) W^T + bias) + residual, accumulated in float32 over rising K.
- * norm(x) is RMSNORM by [3] and @eps when [3] is given. W8 and W4 weights: the activations are
- * quantised by row to int8 in groups of 32 of K (scale = max|x| / 127), products are int32.
- *   in:  [0] x F32 or BF16 [M, K]       [1] W TILE32 or TILE32_GATED [N, K]
- *        [2] bias F32 [N] or none       [3] norm weight F32 [K] or none
+ * norm(x) is RMSNORM by [3] and @eps when [3] is given. Then, when [5] is given, K is put into
+ * another order: element k of the product's input is norm(x)[columns[k]], or 0 for 0xffffffff. So
+ * weights whose groups are no runs of K (GPTQ's act-order, a shard that begins within a group) keep
+ * their groups.
+ * W8 and W4 weights: the activations are quantised by row to int8 in groups of 32 of K (scale =
+ * max|x| / 127), products are int32; but see TXDA_LINEAR_FLOAT_INPUT. W8Z, W4Z and F8: products are
+ * of floats, the activations rounded to bf16 where the chip multiplies bf16; blocks of 32 of K are
+ * summed by themselves, then scaled.
+ *   in:  [0] x F32 or BF16 [M, X]       [1] W TILE32 or TILE32_GATED [N, K]
+ *        [2] bias F32 [N] or none       [3] norm weight F32 [X] or none
  *        [4] residual F32 [M, N] or none (may be the output itself)
+ *        [5] columns I32 [K], each below X or 0xffffffff, or none: then K = X
  *   out: [0] F32 or BF16 [M, N]; SILU_GATED: [M, N / 2], the rows of W being N/2 gates, then N/2
  *        ups:
  *        out[j] = silu(gate_j) * up_j
+ * Without a residual the output may be wider: the result goes to its columns from @out_col on.
  */
 enum txda_activation {
 	TXDA_ACT_NONE = 0,
@@ -308,17 +320,27 @@ enum txda_activation {
 };
 
 /*
- * BF16 weights: the activations enter the products as they are (float32, or two bf16 terms that
- * hold 16 of its bits), not rounded to bf16. For projections whose rounding the model amplifies,
- * such as queries and keys that are not normalised.
+ * BF16, W8Z, W4Z and F8 weights, and W8 and W4 with FLOAT_INPUT: the activations enter the products
+ * as they are (float32, or two bf16 terms that hold 16 of its bits), not rounded to bf16. For
+ * projections whose rounding the model amplifies, such as queries and keys that are not normalised.
  */
 #define TXDA_LINEAR_F32_INPUT	(1u << 0)
+/* W8 and W4 weights: the activations are not quantised, products as for W8Z and W4Z. */
+#define TXDA_LINEAR_FLOAT_INPUT	(1u << 1)
 
 struct txda_op_linear {
 	__u32 act;		/* enum txda_activation */
 	float eps;
 	__u32 flags;		/* TXDA_LINEAR_* */
+	__u32 out_col;
 };
+
+/*
+ * SILU_MUL: out[j] = silu(x[j]) * x[N + j]: what SILU_GATED does, where gates and ups are made by
+ * two LINEARs.
+ *   in:  [0] x F32 [M, 2 N]
+ *   out: [0] F32 or BF16 [M, N]
+ */
 
 /*
  * ROPE_TABLE: cos and sin of every token's position for the rotary embedding of ROPE_KV (Su et al.
@@ -482,6 +504,13 @@ struct txda_fault {
  * W4:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/8][32][4] }; byte (j, c, i) holds K element
  *       8 j + i of the group in its low and 8 j + 4 + i in its high nibble; past the end 8.
  *       W[n][k] = scale[c] * (q - 8).
+ * W8Z:  [ceil(K/G)] groups of { F16 scale[32]; I16 zero[32]; U8 q[G/4][32][4] }; past the end q is
+ *       arbitrary, the activations there are 0. W[n][k] = scale[c] * (q - 128 - zero[c]).
+ * W4Z:  [ceil(K/G)] groups of { F16 scale[32]; I16 zero[32]; U8 q[G/8][32][4] }, nibbles as in W4.
+ *       W[n][k] = scale[c] * (q - 8 - zero[c]).
+ * F8:   [ceil(K/G)] groups of { F32 scale[32]; U8 q[G/4][8][2][4][2] }; byte (j, c / 4, p, c % 4, i)
+ *       is K element 4 j + 2 p + i of the group: a sign, 4 bits of exponent (bias 7) and 3 of
+ *       mantissa, no infinities, 0x7f and 0xff NaN; past the end 0. W[n][k] = scale[c] * q.
  * TILE32_GATED: W is [gate; up], each [N/2, K]; panel p holds gates [16 p, 16 p + 16) as c = 0..15
  * and ups
  *       [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. bias likewise has [gate; up] order.
@@ -494,6 +523,25 @@ static inline __u64 txda_tile_panels(__u32 layout, __u64 n)
 	return layout == TXDA_TILE32_GATED ? (n / 2 + 15) / 16 : (n + 31) / 32;
 }
 
+/* Whether tiles of that type come in groups with scales. */
+static inline int txda_is_grouped(__u32 dtype)
+{
+	return dtype >= TXDA_W8 && dtype <= TXDA_F8;
+}
+
+/* Bytes of a group of @group elements of K in a panel: scales, zero points and elements. */
+static inline __u64 txda_tile_group_bytes(__u32 dtype, __u32 group)
+{
+	switch (dtype) {
+	case TXDA_W8: return 64 + (__u64)group * 32;
+	case TXDA_W4: return 64 + (__u64)group * 16;
+	case TXDA_W4Z: return 128 + (__u64)group * 16;
+	case TXDA_W8Z:
+	case TXDA_F8: return 128 + (__u64)group * 32;
+	default: return 0;
+	}
+}
+
 /* Bytes of one panel; 0 if the type has no tile form. @k below 2^32. */
 static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
 {
@@ -501,9 +549,8 @@ static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
 	case TXDA_F32: return k * 128;
 	case TXDA_BF16: return (k + 1) / 2 * 128;
 	case TXDA_F16: return k * 64;
-	case TXDA_W8: return group ? (k + group - 1) / group * (64 + (__u64)group * 32) : 0;
-	case TXDA_W4: return group ? (k + group - 1) / group * (64 + (__u64)group * 16) : 0;
-	default: return 0;
+	default:
+		return group ? (k + group - 1) / group * txda_tile_group_bytes(dtype, group) : 0;
 	}
 }
 

@@ -197,9 +197,10 @@
 /* ------------------------------------------------------------------------------------------- */
 
 /*
- * Writing TXDA_RESET_CHIP stops all queues and forgets rings, roots and groups; DRAM keeps its
- * contents. The register reads TXDA_RESET_CHIP until that is done. FLR does the same and also
- * clears DRAM. Other values are ignored, so that a stray write resets nothing. One queue is reset
+ * Writing TXDA_RESET_CHIP stops all queues and forgets rings, roots, groups, interrupt sources,
+ * fault records and the firmware; DRAM and the enabled interrupts stay as they are. The register
+ * reads TXDA_RESET_CHIP until that is done, then TXDA_IRQ_RESET is set. FLR does the same, clears
+ * DRAM, and leaves all queues OFF and all interrupts disabled. Other values are ignored, so that a stray write resets nothing. One queue is reset
  * through its own control register.
  */
 #define TXDA_REG_RESET			0x0500
@@ -229,8 +230,9 @@
 /*
  * Queues [0, compute) are compute queues, [compute, compute + copy) copy queues.
  *
- * A queue is set up while TXDA_QUEUE_OFF: ring address and size, VMID, priority, completion word;
- * then TXDA_QUEUE_CTRL_START. The driver appends by filling ring entries and writing the new tail
+ * A queue is set up while TXDA_QUEUE_OFF or TXDA_QUEUE_LOST: ring address and size, VMID, priority,
+ * completion word; then TXDA_QUEUE_CTRL_START, which starts head and tail at 0. Before TXDA_FW_READY,
+ * and where the set-up is nonsense, a queue does not start. The driver appends by filling ring entries and writing the new tail
  * to the doorbell; the chip runs the entries in order and raises the head. Head and tail are counts
  * modulo 2^32, entry i is at i mod the ring's size; a doorbell that would overtake the head by more
  * than the size faults the queue.

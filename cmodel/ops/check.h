@@ -10,7 +10,9 @@
 #define CM_VECTOR (UINT64_MAX - 1) /* no second dimension */
 #define DT(t)	  (1u << (t))
 #define DT_ACT	  (DT(TXDA_F32) | DT(TXDA_BF16))
-#define DT_WEIGHT (DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4))
+#define DT_WEIGHT                                                                                  \
+	(DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4) |                 \
+	 DT(TXDA_W8Z) | DT(TXDA_W4Z) | DT(TXDA_F8))
 
 /* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is CM_VECTOR. A missing
  * tensor is wrong. */
@@ -54,6 +56,6 @@ void cm_linear_seed(void);
 
 extern const struct cm_op_impl cm_op_embed, cm_op_rmsnorm, cm_op_linear, cm_op_rope_table,
 	cm_op_rope_kv, cm_op_attention, cm_op_gather_rows, cm_op_topk, cm_op_all_reduce,
-	cm_op_all_gather;
+	cm_op_all_gather, cm_op_silu_mul;
 
 #endif /* CM_OPS_CHECK_H */

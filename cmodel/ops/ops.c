@@ -26,6 +26,7 @@ static const struct cm_op_impl *const impls[TXDA_OP_COUNT] = {
 	[TXDA_OP_TOPK] = &cm_op_topk,
 	[TXDA_OP_ALL_REDUCE] = &cm_op_all_reduce,
 	[TXDA_OP_ALL_GATHER] = &cm_op_all_gather,
+	[TXDA_OP_SILU_MUL] = &cm_op_silu_mul,
 };
 
 const struct cm_op_impl *cm_op_impl(unsigned opcode)
@@ -70,7 +71,7 @@ static bool has_avx512(void)
 
 static bool has_avx512bf16(void)
 {
-	return has_avx512() && cpu_bit(7, 1, EAX, 5);
+	return has_avx512() && cpu_bit(7, 1, EAX, 5) && cpu_bit(7, 0, ECX, 1); /* BF16, VBMI */
 }
 
 /* Intel's cores run VDPBF16PS at half the rate of FMA (measured), AMD's at twice (reported). */
@@ -171,7 +172,7 @@ int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 
 	if (!t)
 		return cm_bad(l, TXDA_FAULT_SHAPE, NULL, 0, 0);
-	quant = t->dtype == TXDA_W8 || t->dtype == TXDA_W4;
+	quant = txda_is_grouped(t->dtype);
 	if (t->layout != (gated ? TXDA_TILE32_GATED : TXDA_TILE32) || !(DT_WEIGHT & DT(t->dtype)) ||
 	    t->ndim != 2 || (n != CM_ANY && t->dim[0] != n) || (k != CM_ANY && t->dim[1] != k) ||
 	    (gated && t->dim[0] % 2) ||
@@ -192,20 +193,41 @@ int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 	return 0;
 }
 
+/* Bias 7; what would be infinity is NaN. */
+static float f8_value(uint8_t v)
+{
+	unsigned e = v >> 3 & 15, m = v & 7;
+	float f;
+
+	if ((v & 0x7f) == 0x7f)
+		return NAN;
+	f = e ? ldexpf((float)(8 + m), (int)e - 10) : ldexpf((float)m, -9);
+	return v & 0x80 ? -f : f;
+}
+
 static float quant_get(const struct cm_tensor *w, const uint8_t *panel, unsigned c, uint64_t k)
 {
 	uint32_t g = w->group, in = (uint32_t)(k % g);
-	bool w8 = w->dtype == TXDA_W8;
-	const uint8_t *group = panel + k / g * (64 + (uint64_t)g * (w8 ? 32 : 16));
+	const uint8_t *group = panel + k / g * txda_tile_group_bytes(w->dtype, g), *q = group + 128;
+	int16_t zero = 0;
 	uint16_t h;
 	float scale;
 
+	if (w->dtype == TXDA_F8) {
+		memcpy(&scale, group + 4 * c, 4);
+		return scale * f8_value(q[in / 4 * 128 + c / 4 * 16 + in % 4 / 2 * 8 + c % 4 * 2 +
+					  in % 2]);
+	}
 	memcpy(&h, group + 2 * c, 2);
 	scale = cm_f16_to_f32(h);
-	if (w8)
-		return scale * (float)(group[64 + in / 4 * 128 + c * 4 + in % 4] - 128);
-	in = group[64 + in / 8 * 128 + c * 4 + in % 4] >> (in & 4) & 15;
-	return scale * (float)((int)in - 8);
+	if (w->dtype == TXDA_W8Z || w->dtype == TXDA_W4Z)
+		memcpy(&zero, group + 64 + 2 * c, 2);
+	else
+		q = group + 64;
+	if (w->dtype == TXDA_W8 || w->dtype == TXDA_W8Z)
+		return scale * (float)(q[in / 4 * 128 + c * 4 + in % 4] - 128 - zero);
+	in = q[in / 8 * 128 + c * 4 + in % 4] >> (in & 4) & 15;
+	return scale * (float)((int)in - 8 - zero);
 }
 
 float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k)

@@ -6,6 +6,7 @@
 
 #include "kern_rows.h"
 #include "kern_linear.h"
+#include "kern_group.h"
 #include "kern_attention.h"
 
 #define PASTE2(a, b) a##b
@@ -29,6 +30,8 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.panel_f32 = panel_f32,
 	.panel_w8 = panel_w8,
 	.panel_w4 = panel_w4,
+	.pack_group = pack_group,
+	.panel_group = panel_group,
 	.rotate = rotate,
 	.put_every_other = put_every_other,
 	.silu_gate = silu_gate,

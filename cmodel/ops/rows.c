@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-/* Ops that work row by row: RMSNORM, EMBED, GATHER_ROWS. A part is a range of rows. */
+/* Ops that work row by row: RMSNORM, EMBED, GATHER_ROWS, SILU_MUL. A part is a range of rows. */
 #include "check.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "simd.h"
@@ -165,5 +166,64 @@ const struct cm_op_impl cm_op_gather_rows = {
 	.need = rows_need,
 	.plan = rows_plan,
 	.run = gather_run,
+	.traffic = rows_traffic,
+};
+
+/* ---- SILU_MUL ---- */
+
+static int silu_mul_check(const struct cm_launch *l)
+{
+	const struct cm_tensor *x = l->in[0], *out = l->out[0];
+
+	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) ||
+	    cm_want(l, out, DT_ACT, x->dim[0], CM_ANY))
+		return -EINVAL;
+	return x->dim[1] == 2 * out->dim[1] ? 0 : cm_bad(l, TXDA_FAULT_SHAPE, out, out->va, 0);
+}
+
+static void silu_mul_row(const struct cm_launch *l, const float *gate, const float *up,
+			 uint64_t width, uint64_t at)
+{
+	const struct cm_tensor *out = l->out[0];
+
+	for (uint64_t i = 0; i < width; i += 16) {
+		unsigned n = width - i < 16 ? (unsigned)(width - i) : 16;
+		float pair[32] = {0}, y[16];
+
+		memcpy(pair, gate + i, n * 4);
+		memcpy(pair + 16, up + i, n * 4);
+		if (l->precise)
+			for (unsigned c = 0; c < n; c++)
+				y[c] = (float)(pair[c] / (1.0 + exp(-(double)pair[c]))) * pair[16 + c];
+		else
+			cm_simd->silu_gate(y, pair);
+		if (out->dtype == TXDA_F32)
+			memcpy((float *)out->ptr + at + i, y, n * 4);
+		else
+			cm_simd->to_bf16((uint16_t *)out->ptr + at + i, y, n);
+	}
+}
+
+static void silu_mul_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
+{
+	uint64_t width = l->out[0]->dim[1];
+
+	(void)phase;
+	(void)core;
+	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, l->out[0]->dim[0]); r++) {
+		const float *x = (const float *)l->in[0]->ptr + r * 2 * width;
+
+		silu_mul_row(l, x, x + width, width, r * width);
+	}
+}
+
+const struct cm_op_impl cm_op_silu_mul = {
+	.name = "SILU_MUL",
+	.n_in = 1,
+	.n_out = 1,
+	.check = silu_mul_check,
+	.need = rows_need,
+	.plan = rows_plan,
+	.run = silu_mul_run,
 	.traffic = rows_traffic,
 };

@@ -12,7 +12,9 @@
  * a pair, u32[ceil(K/2)][2][mr], the high and the low halves of what bf16 splits them into f32:
  * float[K][mr] int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] },
  *          zero being -8 times the sum of the 32 q: what a weight zero point of 8 adds (of 128: 16
- * times that)
+ * times that) group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or
+ *          float[32][mr] with bf16_floats; float sum[mr] of the values as they are multiplied }. For
+ *          nibbles the pairs stand as in the kernel's loads.
  */
 #ifndef CM_SIMD_H
 #define CM_SIMD_H
@@ -23,6 +25,7 @@
 
 #define CM_MR	 12 /* rows of a packed block */
 #define CM_MR_I8 8  /* and of one with int8 activations: more would spill registers */
+#define CM_MR_GROUP 8 /* and of one for weights in groups with float activations */
 
 /* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one
  * split. */
@@ -79,6 +82,11 @@ struct cm_simd {
 			 bool first, unsigned group);
 	void (*panel_w4)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
 			 bool first, unsigned group);
+	/* As for w8 and w4, but with float activations; @dtype: any with groups. */
+	void (*pack_group)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
+			   bool nibbles, bool wide);
+	void (*panel_group)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
+			    bool first, unsigned dtype, unsigned group, bool wide);
 	/* y[2 pairs] = x rotated: pairs (i, i + pairs) by the angles of cos[pairs], sin[pairs] */
 	void (*rotate)(float *y, const float *x, const float *cs, const float *sn, unsigned pairs);
 	/* to[2 i] = h[i]; what lies between stays, other cores may be writing it */
@@ -100,7 +108,7 @@ extern const struct cm_simd cm_simd_c;
 #if defined(__x86_64__)
 extern const struct cm_simd cm_simd_avx2;
 extern const struct cm_simd cm_simd_avx512;	/* F, BW, VL, DQ, VNNI */
-extern const struct cm_simd cm_simd_avx512bf16; /* and BF16 */
+extern const struct cm_simd cm_simd_avx512bf16; /* and BF16, VBMI */
 #endif
 
 /* The path in use; set once by cm_ops_init(). */

@@ -153,6 +153,7 @@ void vu_device_detach(struct vu_device *d)
 	pthread_mutex_lock(&d->lock);
 	d->connected = false;
 	vu_irq_release(&d->irq);
+	vu_irq_set_error_fd(&d->irq, -1);
 	vu_guest_remove_all(&d->guest, &removed);
 	pthread_mutex_unlock(&d->lock);
 	vu_device_forget_translations(d);

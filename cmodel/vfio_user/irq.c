@@ -43,6 +43,7 @@ void vu_irq_init(struct vu_irq *irq, enum vu_irq_mode mode)
 	*irq = (struct vu_irq){
 		.mode = mode,
 		.n_vectors = mode == VU_IRQ_MODE_MSIX ? VU_MSIX_VECTORS : 1,
+		.error_fd = -1,
 	};
 	for (unsigned i = 0; i < VU_MSIX_VECTORS; i++)
 		irq->vector[i].fd = -1;
@@ -62,6 +63,13 @@ void vu_irq_release(struct vu_irq *irq)
 		vu_irq_set_fd(irq, i, -1);
 		irq->vector[i].masked = false;
 	}
+}
+
+void vu_irq_set_error_fd(struct vu_irq *irq, int fd)
+{
+	if (irq->error_fd >= 0)
+		close(irq->error_fd);
+	irq->error_fd = fd;
 }
 
 void vu_irq_raise_queue(struct vu_irq *irq, unsigned queue)

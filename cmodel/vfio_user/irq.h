@@ -34,6 +34,7 @@ struct vu_irq {
 	enum vu_irq_mode mode;
 	unsigned n_vectors;
 	bool can_send; /* bus mastering is on */
+	int error_fd;  /* -1: none. For fatal bus errors, of which the model has none */
 	struct vu_vector vector[VU_MSIX_VECTORS];
 	uint64_t queues, queues_enable;
 	uint32_t events, events_enable;
@@ -56,6 +57,8 @@ void vu_irq_set_bus_master(struct vu_irq *irq, bool on);
 /* The client's side; @vector is below n_vectors. */
 void vu_irq_set_fd(struct vu_irq *irq, unsigned vector, int fd);
 void vu_irq_mask(struct vu_irq *irq, unsigned vector, bool masked);
+/* Where the client wants to hear of bus errors; -1: nowhere. */
+void vu_irq_set_error_fd(struct vu_irq *irq, int fd);
 /* The client asks for a message of its own. */
 void vu_irq_trigger(struct vu_irq *irq, unsigned vector);
 /* One bit a vector. */

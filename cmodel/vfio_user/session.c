@@ -181,10 +181,10 @@ static int handle_region_info(struct vu_session *s, struct vu_message *m, struct
 		say.info.argsz = sizeof(say);
 		say.sparse = (struct vu_sparse_mmap){
 			.id = VU_CAP_SPARSE_MMAP, .version = 1, .areas = 1, .bytes = d->dram_bytes};
-		if (ask->argsz >= sizeof(say)) {
-			say.info.cap_offset = sizeof(say.info);
+		/* QEMU wants to know where it will be before it has asked for it. */
+		say.info.cap_offset = sizeof(say.info);
+		if (ask->argsz >= sizeof(say))
 			bytes = sizeof(say);
-		}
 		break;
 	default: say.info.flags = 0; break;
 	}
@@ -196,6 +196,8 @@ static unsigned irq_count(const struct vu_device *d, uint32_t index)
 {
 	bool msix = d->irq.mode == VU_IRQ_MODE_MSIX;
 
+	if (index == VU_IRQ_ERR)
+		return 1;
 	return index == (msix ? VU_IRQ_MSIX : VU_IRQ_MSI) ? d->irq.n_vectors : 0;
 }
 
@@ -212,7 +214,9 @@ static int handle_irq_info(struct vu_session *s, struct vu_message *m, struct vu
 		.count = irq_count(s->device, ask->index),
 	};
 	if (say.count)
-		say.flags = VU_IRQ_INFO_EVENTFD | VU_IRQ_INFO_MASKABLE;
+		say.flags = VU_IRQ_INFO_EVENTFD;
+	if (say.count && say.index != VU_IRQ_ERR)
+		say.flags |= VU_IRQ_INFO_MASKABLE;
 	answer(r, &say, sizeof(say));
 	return 0;
 }
@@ -233,6 +237,20 @@ static bool is_eventfd(int fd)
 		return false;
 	flags = fcntl(fd, F_GETFL);
 	return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+/* The one interrupt of VU_IRQ_ERR: its eventfd is kept and never written to. */
+static int set_error_irq(struct vu_device *d, const struct vu_irq_set *ask, struct vu_message *m)
+{
+	uint32_t data = ask->flags & VU_IRQ_DATA_MASK;
+
+	if (!(ask->flags & VU_IRQ_ACTION_TRIGGER) || data == VU_IRQ_DATA_BOOL || m->n_fds > 1)
+		return EINVAL;
+	pthread_mutex_lock(&d->lock);
+	if (data == VU_IRQ_DATA_EVENTFD || !ask->count)
+		vu_irq_set_error_fd(&d->irq, take_fd(m, 0));
+	pthread_mutex_unlock(&d->lock);
+	return 0;
 }
 
 /* Binds vectors [start, start + count) to the descriptors of the message, or to none. */
@@ -276,6 +294,8 @@ static int handle_set_irqs(struct vu_session *s, struct vu_message *m, struct vu
 	if (__builtin_popcount(data) != 1 || __builtin_popcount(action) != 1 ||
 	    ask->start > have || ask->count > have - ask->start)
 		return EINVAL;
+	if (ask->index == VU_IRQ_ERR)
+		return set_error_irq(d, ask, m);
 	if (data == VU_IRQ_DATA_EVENTFD)
 		return action == VU_IRQ_ACTION_TRIGGER && ask->count ? bind_vectors(d, ask, m)
 								     : EINVAL;

@@ -130,6 +130,25 @@ int txda_device_status(struct txda_device *device, struct txda_device_status *re
 /* Hops between two chips: 0 the same, 1 the same card or a direct link, 2 through the host. */
 int txda_device_distance(struct txda_device *a, struct txda_device *b);
 
+enum txda_link_state {
+	TXDA_LINK_DOWN = 0,
+	TXDA_LINK_TRAINING = 1,
+	TXDA_LINK_UP = 2,
+};
+
+struct txda_link_info {
+	size_t size;
+	enum txda_link_state state;
+	unsigned speed_mbps;		/* megabytes per second, each direction */
+	unsigned device;		/* at the other end; UINT_MAX: not one of ours */
+	unsigned port;			/* there */
+};
+/*
+ * A chip-to-chip port as it is now. -ENOENT: the chip has no such port. Simulated chips of this
+ * process have none: each reaches all others.
+ */
+int txda_device_link(struct txda_device *device, unsigned port, struct txda_link_info *ret_info);
+
 /* ---- groups and topology maps ---------------------------------------------------------------- */
 
 /*
@@ -415,6 +434,30 @@ int txda_survey_chip(struct txda_survey *survey, unsigned index, struct txda_dev
 int txda_survey_processes(struct txda_survey *survey, unsigned chip);
 int txda_survey_process(struct txda_survey *survey, unsigned chip, unsigned index,
 			struct txda_process_info *ret_info);
+
+/* ---- the whole machine's events (txda-smi events) -------------------------------------------- */
+
+/*
+ * What happens to real chips of this machine, whoever uses them: nodes that come and go, faults of
+ * all processes, health. Opens no device.
+ */
+struct txda_watch_event {
+	size_t size;
+	enum txda_event_kind kind;
+	uint64_t time_ns;		/* CLOCK_MONOTONIC */
+	char bus[32];			/* PCI address */
+	char node[64];			/* "/dev/accel/accel0" */
+	char serial[32];
+	int pid;			/* of whose queue faulted, else 0 */
+	char text[192];			/* without the chip's name */
+};
+struct txda_watch;
+int txda_watch_new(struct txda_watch **ret_watch);
+struct txda_watch *txda_watch_unref(struct txda_watch *watch);
+/* Readable when there may be an event. Owned by the watch; poll it, do not read it. */
+int txda_watch_fd(struct txda_watch *watch);
+/* Takes the next event; -EAGAIN if there is none. */
+int txda_watch_event(struct txda_watch *watch, struct txda_watch_event *ret_event);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

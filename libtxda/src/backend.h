@@ -50,6 +50,9 @@ struct txda__backend_ops {
 	int (*status)(struct txda__backend *backend, unsigned chip,
 		      struct txda_device_status *status);
 	unsigned (*distance)(struct txda__backend *backend, unsigned a, unsigned b);
+	/* Complete, with the physical number of the other chip. -ENOENT past the last port. */
+	int (*link)(struct txda__backend *backend, unsigned chip, unsigned port,
+		    struct txda_link_info *ret_info);
 
 	/* The library may use the addresses from 2 MiB to *@ret_end. */
 	int (*vm_new)(struct txda__backend *backend, unsigned chip, struct txda__vm **ret_vm,

@@ -183,6 +183,13 @@ static unsigned cmodel_distance(struct txda__backend *backend, unsigned a, unsig
 	return a != b;
 }
 
+static int cmodel_link(struct txda__backend *backend, unsigned chip, unsigned port,
+		       struct txda_link_info *ret_info)
+{
+	(void)ret_info;
+	return txda__fail(backend->context, -ENOENT, "chip %u has no port %u", chip, port);
+}
+
 /* ---- address spaces -------------------------------------------------------------------------- */
 
 static int cmodel_vm_new(struct txda__backend *backend, unsigned chip, struct txda__vm **ret_vm,
@@ -591,6 +598,7 @@ const struct txda__backend_ops txda__backend_cmodel = {
 	.info = cmodel_info,
 	.status = cmodel_status,
 	.distance = cmodel_distance,
+	.link = cmodel_link,
 	.vm_new = cmodel_vm_new,
 	.vm_free = cmodel_vm_free,
 	.vm_join = cmodel_vm_join,

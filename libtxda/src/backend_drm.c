@@ -364,6 +364,45 @@ static bool linked(struct drm_chip *chip, const struct drm_chip *other)
 	return false;
 }
 
+/* The chip at that place, UINT32_MAX if it is none of ours. */
+static unsigned find_peer(struct drm *drm, uint64_t card, unsigned index)
+{
+	unsigned found = UINT32_MAX;
+
+	pthread_mutex_lock(&drm->lock);
+	for (unsigned i = 0; i < drm->n_chips; i++)
+		if (drm->chip[i]->card == card && drm->chip[i]->card_index == index)
+			found = i;
+	pthread_mutex_unlock(&drm->lock);
+	return found;
+}
+
+static int drm_link(struct txda__backend *backend, unsigned index, unsigned port,
+		    struct txda_link_info *ret_info)
+{
+	struct drm_chip *chip = txda__drm_chip_get(from(backend), index);
+	struct drm_txda_topology_info topology;
+	const struct drm_txda_port *at;
+	int r;
+
+	if (!chip)
+		return no_chip(backend, index);
+	r = txda__drm_query(chip, DRM_TXDA_QUERY_TOPOLOGY, &topology, sizeof(topology));
+	txda__drm_chip_put(chip);
+	if (r < 0)
+		return txda__fail(backend->context, r, "chip %u: %s", index, strerror(-r));
+	if (port >= topology.n_ports || port >= DRM_TXDA_MAX_PORTS)
+		return txda__fail(backend->context, -ENOENT, "chip %u has no port %u", index, port);
+	at = &topology.ports[port];
+	ret_info->state = at->state == TXDA_PORT_UP	    ? TXDA_LINK_UP
+			  : at->state == TXDA_PORT_TRAINING ? TXDA_LINK_TRAINING
+							    : TXDA_LINK_DOWN;
+	ret_info->speed_mbps = at->speed_mbps;
+	ret_info->device = find_peer(from(backend), at->peer_card, at->peer_index);
+	ret_info->port = at->peer_port;
+	return 0;
+}
+
 static unsigned drm_distance(struct txda__backend *backend, unsigned a, unsigned b)
 {
 	struct drm_chip *x = txda__drm_chip_get(from(backend), a);
@@ -476,6 +515,7 @@ const struct txda__backend_ops txda__backend_drm = {
 	.info = drm_info,
 	.status = drm_status,
 	.distance = drm_distance,
+	.link = drm_link,
 	.vm_new = drm_vm_new,
 	.vm_free = drm_vm_free,
 	.vm_join = drm_vm_join,

@@ -108,6 +108,7 @@ struct txda__mem {
 	bool host;			/* in host memory: cached, and there even without the chip */
 	bool mappable;
 	bool read_only;			/* for the host; somebody else's memory */
+	bool bound_read_only;		/* for the device */
 	int fd;				/* dma-buf that it came as, or -1 */
 	void *user;			/* memfd that it came as, mapped, or NULL */
 	pthread_mutex_t lock;		/* guards view */
@@ -150,8 +151,10 @@ void txda__drm_mem_free(struct txda__mem *mem);
 int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only);
 void txda__drm_mem_unbind(struct txda__mem *mem);
 int txda__drm_mem_map(struct txda__mem *mem, void **ret_ptr);
-/* One synchronous operation of VM_BIND: maps all of @handle, or unmaps when it is 0. */
-int txda__drm_vm_bind(struct txda__vm *vm, uint32_t handle, uint64_t va, uint64_t bytes, bool read_only);
+/* Synchronous: maps bytes from @offset on of a handle at @va. */
+int txda__drm_vm_map(struct txda__vm *vm, uint32_t handle, uint64_t offset, uint64_t va,
+		     uint64_t bytes, bool read_only);
+int txda__drm_vm_unmap(struct txda__vm *vm, uint64_t va, uint64_t bytes);
 /* The host's view of a handle. */
 int txda__drm_bo_map(struct drm_chip *chip, uint32_t handle, uint64_t bytes, void **ret_ptr);
 void txda__drm_handle_close(struct drm_chip *chip, uint32_t handle);

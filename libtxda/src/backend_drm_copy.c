@@ -17,6 +17,10 @@
 #define LANE_BYTES    (TXDA__PAGE + 2ull * DRM_LANE_BYTES)
 #define LANE_VA_BYTES (DRM_COPIER_VA_BYTES / DRM_LANES)
 
+/* Where a lane maps a piece of memory that the chip may only read elsewhere, to write it. */
+#define WINDOW	    (LANE_VA_BYTES / 2)
+#define PIECE_BYTES (4ull << 20)
+
 /* What the control page holds for a half: its stream, and the word that the stream signals. */
 struct control {
 	struct txda_pkt_copy copy;
@@ -67,7 +71,7 @@ void txda__drm_copier_fini(struct txda__vm *vm)
 	free_queue(vm);
 	for (unsigned i = 0; i < DRM_LANES; i++) {
 		if (copier->lane[i].handle)
-			txda__drm_vm_bind(vm, 0, copier->lane[i].va, LANE_BYTES, false);
+			txda__drm_vm_unmap(vm, copier->lane[i].va, LANE_BYTES);
 		free_lane(vm->chip, &copier->lane[i]);
 	}
 	pthread_cond_destroy(&copier->idle);
@@ -94,7 +98,7 @@ static int make_lane(struct txda__vm *vm, struct drm_lane *lane, unsigned index)
 	lane->control = ptr;
 	lane->half[0] = (char *)ptr + TXDA__PAGE;
 	lane->half[1] = lane->half[0] + DRM_LANE_BYTES;
-	r = txda__drm_vm_bind(vm, args.handle, lane->va, LANE_BYTES, false);
+	r = txda__drm_vm_map(vm, args.handle, 0, lane->va, LANE_BYTES, false);
 	if (r < 0)
 		free_lane(vm->chip, lane);
 	return r;
@@ -210,10 +214,10 @@ static int start(struct txda__vm *vm, struct drm_lane *lane, unsigned half, uint
 }
 
 /*
- * Both halves, also after an error: the chip must have left the lane before somebody else has it.
+ * Both halves, also after an error: the chip must have left the memory before it is used otherwise.
  * Returns the first error.
  */
-static int end_copies(struct txda__vm *vm, struct drm_lane *lane, int error)
+static int settle(struct txda__vm *vm, struct drm_lane *lane, int error)
 {
 	for (unsigned half = 0; half < 2; half++) {
 		int r = finish(vm, lane, half);
@@ -221,7 +225,6 @@ static int end_copies(struct txda__vm *vm, struct drm_lane *lane, int error)
 		if (error >= 0 && r < 0)
 			error = r;
 	}
-	give_lane(&vm->copier, lane, error < 0);
 	return error;
 }
 
@@ -235,87 +238,16 @@ static int copy_failed(struct txda__mem *mem, int error)
 			  strerror(-error));
 }
 
-/* ---- write and read -------------------------------------------------------------------------- */
+/* ---- into device memory ---------------------------------------------------------------------- */
 
-/* Memory that the host reads and writes by itself. */
-static bool by_view(const struct txda__mem *mem, uint64_t bytes)
-{
-	return mem->mappable && (mem->host || bytes < SMALL_BYTES);
-}
+/* Where bytes come from: memory, or a file when @host is NULL. */
+struct source {
+	const char *host;
+	int fd;
+	uint64_t fd_offset;
+};
 
-int txda__drm_mem_write(struct txda__mem *mem, uint64_t offset, const void *host, uint64_t bytes)
-{
-	struct txda__vm *vm = mem->vm;
-	struct drm_lane *lane;
-	uint64_t n;
-	void *view;
-	int r;
-
-	if (!bytes)
-		return 0;
-	if (by_view(mem, bytes)) {
-		r = txda__drm_mem_map(mem, &view);
-		if (r >= 0)
-			memcpy((char *)view + offset, host, bytes);
-		return r;
-	}
-	r = take_lane(vm, &lane);
-	if (r < 0)
-		return copy_failed(mem, r);
-	for (unsigned half = 0; bytes && r >= 0; half ^= 1) {
-		n = bytes < DRM_LANE_BYTES ? bytes : DRM_LANE_BYTES;
-		r = finish(vm, lane, half);
-		if (r < 0)
-			break;
-		memcpy(lane->half[half], host, n);
-		r = start(vm, lane, half, mem->va + offset, n, true);
-		host = (const char *)host + n;
-		offset += n;
-		bytes -= n;
-	}
-	r = end_copies(vm, lane, r);
-	return r < 0 ? copy_failed(mem, r) : 0;
-}
-
-int txda__drm_mem_read(struct txda__mem *mem, uint64_t offset, void *host, uint64_t bytes)
-{
-	uint64_t ahead = 0, n[2] = {0, 0}; /* bytes that are asked for; of each half */
-	struct txda__vm *vm = mem->vm;
-	struct drm_lane *lane;
-	void *view;
-	int r;
-
-	if (!bytes)
-		return 0;
-	if (by_view(mem, bytes)) {
-		r = txda__drm_mem_map(mem, &view);
-		if (r >= 0)
-			memcpy(host, (const char *)view + offset, bytes);
-		return r;
-	}
-	r = take_lane(vm, &lane);
-	if (r < 0)
-		return copy_failed(mem, r);
-	for (unsigned half = 0; r >= 0 && (bytes > ahead || n[half] || n[half ^ 1]); half ^= 1) {
-		if (n[half]) {
-			r = finish(vm, lane, half);
-			if (r < 0)
-				break;
-			memcpy(host, lane->half[half], n[half]);
-			host = (char *)host + n[half];
-		}
-		n[half] = bytes - ahead < DRM_LANE_BYTES ? bytes - ahead : DRM_LANE_BYTES;
-		if (n[half])
-			r = start(vm, lane, half, mem->va + offset + ahead, n[half], false);
-		ahead += n[half];
-	}
-	r = end_copies(vm, lane, r);
-	return r < 0 ? copy_failed(mem, r) : 0;
-}
-
-/* ---- from a file ----------------------------------------------------------------------------- */
-
-/* Reads @bytes unless the file ends before. Returns what it got. */
+/* Reads from a file unless it ends before. Returns what it got. */
 static int64_t read_file(int fd, uint64_t fd_offset, void *to, uint64_t bytes)
 {
 	uint64_t done = 0;
@@ -334,42 +266,153 @@ static int64_t read_file(int fd, uint64_t fd_offset, void *to, uint64_t bytes)
 	return (int64_t)done;
 }
 
-static int64_t load_view(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
-			 uint64_t bytes)
+/* The next @bytes of a source; fewer only at a file's end. */
+static int64_t fetch(struct source *from, void *to, uint64_t bytes)
 {
-	void *view;
-	int r = txda__drm_mem_map(mem, &view);
+	int64_t n = (int64_t)bytes;
 
-	return r < 0 ? r : read_file(fd, fd_offset, (char *)view + offset, bytes);
+	if (from->host) {
+		memcpy(to, from->host, bytes);
+		from->host += bytes;
+	} else {
+		n = read_file(from->fd, from->fd_offset, to, bytes);
+		if (n > 0)
+			from->fd_offset += (uint64_t)n;
+	}
+	return n;
+}
+
+/* To @va. Sets *ret_done also when it fails; *ret_broken: the copy queue did. */
+static int put_piece(struct txda__vm *vm, struct drm_lane *lane, uint64_t va, struct source *from,
+		     uint64_t bytes, uint64_t *ret_done, bool *ret_broken)
+{
+	uint64_t done = 0;
+	int64_t n = 1;
+	int r = 0;
+
+	for (unsigned half = 0; r >= 0 && n > 0 && done < bytes; half ^= 1) {
+		r = finish(vm, lane, half);
+		if (r < 0)
+			break;
+		n = fetch(from, lane->half[half],
+			  bytes - done < DRM_LANE_BYTES ? bytes - done : DRM_LANE_BYTES);
+		if (n > 0)
+			r = start(vm, lane, half, va + done, (uint64_t)n, true);
+		if (n > 0 && r >= 0)
+			done += (uint64_t)n;
+	}
+	r = settle(vm, lane, r);
+	*ret_broken = r < 0;
+	*ret_done = done;
+	return n < 0 ? (int)n : r;
+}
+
+/* Returns the bytes that were stored, fewer only at a file's end. */
+static int64_t put(struct txda__mem *mem, uint64_t offset, struct source *from, uint64_t bytes)
+{
+	struct txda__vm *vm = mem->vm;
+	uint64_t total = 0, done, wanted;
+	struct drm_lane *lane;
+	bool broken = false;
+	int r;
+
+	r = take_lane(vm, &lane);
+	if (r < 0)
+		return r;
+	do {
+		uint64_t va = mem->va + offset + total, skip = 0;
+
+		wanted = bytes - total < PIECE_BYTES ? bytes - total : PIECE_BYTES;
+		if (mem->bound_read_only) {
+			skip = va % TXDA__PAGE;
+			r = txda__drm_vm_map(vm, mem->bo->handle, offset + total - skip,
+					     lane->va + WINDOW,
+					     txda__align(wanted + skip, TXDA__PAGE), false);
+			va = lane->va + WINDOW + skip;
+		}
+		done = 0;
+		if (r >= 0)
+			r = put_piece(vm, lane, va, from, wanted, &done, &broken);
+		if (mem->bound_read_only)
+			txda__drm_vm_unmap(vm, lane->va + WINDOW,
+					   txda__align(wanted + skip, TXDA__PAGE));
+		total += done;
+	} while (r >= 0 && done == wanted && total < bytes);
+	give_lane(&vm->copier, lane, broken);
+	return r < 0 ? r : (int64_t)total;
+}
+
+/* Memory that the host reads and writes by itself. */
+static bool by_view(const struct txda__mem *mem, uint64_t bytes)
+{
+	return mem->mappable && (mem->host || bytes < SMALL_BYTES);
+}
+
+int txda__drm_mem_write(struct txda__mem *mem, uint64_t offset, const void *host, uint64_t bytes)
+{
+	struct source from = {.host = host};
+	int64_t n;
+	void *view;
+	int r;
+
+	if (!bytes)
+		return 0;
+	if (by_view(mem, bytes)) {
+		r = txda__drm_mem_map(mem, &view);
+		if (r >= 0)
+			memcpy((char *)view + offset, host, bytes);
+		return r;
+	}
+	n = put(mem, offset, &from, bytes);
+	return n < 0 ? copy_failed(mem, (int)n) : 0;
 }
 
 int64_t txda__drm_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
 			   uint64_t bytes)
 {
-	struct txda__vm *vm = mem->vm;
-	struct drm_lane *lane;
-	uint64_t done = 0;
-	int64_t n = 0;
+	struct source from = {.fd = fd, .fd_offset = fd_offset};
+	void *view;
 	int r;
 
-	if (mem->host && mem->mappable)
-		return load_view(mem, offset, fd, fd_offset, bytes);
+	if (!mem->host || !mem->mappable)
+		return put(mem, offset, &from, bytes);
+	r = txda__drm_mem_map(mem, &view);
+	return r < 0 ? r : read_file(fd, fd_offset, (char *)view + offset, bytes);
+}
+
+/* ---- out of it ------------------------------------------------------------------------------- */
+
+int txda__drm_mem_read(struct txda__mem *mem, uint64_t offset, void *host, uint64_t bytes)
+{
+	uint64_t asked = 0, n[2] = {0, 0}; /* bytes that were asked for; in each half */
+	struct txda__vm *vm = mem->vm;
+	struct drm_lane *lane;
+	void *view;
+	int r;
+
+	if (!bytes)
+		return 0;
+	if (by_view(mem, bytes)) {
+		r = txda__drm_mem_map(mem, &view);
+		if (r >= 0)
+			memcpy(host, (const char *)view + offset, bytes);
+		return r;
+	}
 	r = take_lane(vm, &lane);
 	if (r < 0)
-		return r;
-	for (unsigned half = 0; r >= 0 && done < bytes; half ^= 1) {
-		n = (int64_t)(bytes - done < DRM_LANE_BYTES ? bytes - done : DRM_LANE_BYTES);
+		return copy_failed(mem, r);
+	for (unsigned half = 0; r >= 0 && (asked < bytes || n[half] || n[half ^ 1]); half ^= 1) {
 		r = finish(vm, lane, half);
 		if (r < 0)
 			break;
-		n = read_file(fd, fd_offset + done, lane->half[half], (uint64_t)n);
-		if (n <= 0)
-			break;
-		r = start(vm, lane, half, mem->va + offset + done, (uint64_t)n, true);
-		done += (uint64_t)n;
+		memcpy(host, lane->half[half], n[half]);
+		host = (char *)host + n[half];
+		n[half] = bytes - asked < DRM_LANE_BYTES ? bytes - asked : DRM_LANE_BYTES;
+		if (n[half])
+			r = start(vm, lane, half, mem->va + offset + asked, n[half], false);
+		asked += n[half];
 	}
-	r = end_copies(vm, lane, r);
-	if (n < 0)
-		return n;
-	return r < 0 ? r : (int64_t)done;
+	r = settle(vm, lane, r);
+	give_lane(&vm->copier, lane, r < 0);
+	return r < 0 ? copy_failed(mem, r) : 0;
 }

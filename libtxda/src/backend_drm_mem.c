@@ -292,29 +292,42 @@ int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd)
 
 /* ---- addresses and views --------------------------------------------------------------------- */
 
-int txda__drm_vm_bind(struct txda__vm *vm, uint32_t handle, uint64_t va, uint64_t bytes,
-		      bool read_only)
+static int vm_bind(struct txda__vm *vm, struct drm_txda_bind_op *op)
 {
-	struct drm_txda_bind_op op = {
-		.flags = handle ? DRM_TXDA_BIND_MAP | (read_only ? DRM_TXDA_BIND_READONLY : 0)
-				: DRM_TXDA_BIND_UNMAP,
-		.bo = handle,
-		.va = va,
-		.size = bytes,
-		.syncs = {.stride = sizeof(struct drm_txda_sync)},
-	};
 	struct drm_txda_vm_bind args = {
 		.vm_id = vm->id,
-		.ops = {.stride = sizeof(op), .count = 1, .array = (uintptr_t)&op},
+		.ops = {.stride = sizeof(*op), .count = 1, .array = (uintptr_t)op},
 	};
 
+	op->syncs.stride = sizeof(struct drm_txda_sync);
 	return txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_VM_BIND, &args);
+}
+
+int txda__drm_vm_map(struct txda__vm *vm, uint32_t handle, uint64_t offset, uint64_t va,
+		     uint64_t bytes, bool read_only)
+{
+	struct drm_txda_bind_op op = {
+		.flags = DRM_TXDA_BIND_MAP | (read_only ? DRM_TXDA_BIND_READONLY : 0),
+		.bo = handle,
+		.bo_offset = offset,
+		.va = va,
+		.size = bytes,
+	};
+
+	return vm_bind(vm, &op);
+}
+
+int txda__drm_vm_unmap(struct txda__vm *vm, uint64_t va, uint64_t bytes)
+{
+	struct drm_txda_bind_op op = {.flags = DRM_TXDA_BIND_UNMAP, .va = va, .size = bytes};
+
+	return vm_bind(vm, &op);
 }
 
 int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only)
 {
 	struct drm_chip *chip = mem->vm->chip;
-	int r = txda__drm_vm_bind(mem->vm, mem->bo->handle, va, mem->bytes, read_only);
+	int r = txda__drm_vm_map(mem->vm, mem->bo->handle, 0, va, mem->bytes, read_only);
 
 	if (r < 0)
 		return txda__fail(
@@ -323,12 +336,13 @@ int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only)
 			r == -EXDEV ? "it is another chip's, and no link leads there"
 				    : strerror(-r));
 	mem->va = va;
+	mem->bound_read_only = read_only;
 	return 0;
 }
 
 void txda__drm_mem_unbind(struct txda__mem *mem)
 {
-	txda__drm_vm_bind(mem->vm, 0, mem->va, mem->bytes, false);
+	txda__drm_vm_unmap(mem->vm, mem->va, mem->bytes);
 }
 
 /* Somebody else's buffer may have no view through our node, but through its own fd. */

@@ -203,6 +203,20 @@ int txda_device_status(struct txda_device *device, struct txda_device_status *re
 			      "txda_device_status");
 }
 
+int txda_device_link(struct txda_device *device, unsigned port, struct txda_link_info *ret_info)
+{
+	const struct txda__backend_ops *ops = device->context->backend->ops;
+	struct txda_link_info info = {.device = UINT32_MAX};
+	int r;
+
+	r = ops->link(device->context->backend, device->physical, port, &info);
+	if (r < 0)
+		return r;
+	if (info.device != UINT32_MAX)
+		info.device = txda__context_find(device->context, info.device);
+	return txda__copy_out(device->context, ret_info, &info, sizeof(info), "txda_link_info");
+}
+
 int txda_device_distance(struct txda_device *a, struct txda_device *b)
 {
 	const struct txda__backend *backend = a->context->backend;

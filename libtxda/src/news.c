@@ -11,8 +11,8 @@
 #include "txda_regs.h"
 
 static const struct nla_policy dev_policy[TXDA_A_DEV_MAX + 1] = {
-	[TXDA_A_DEV_MINOR] = {.type = NLA_U32},	     [TXDA_A_DEV_PCI_NAME] = {.type = NLA_STRING},
-	[TXDA_A_DEV_SERIAL] = {.type = NLA_STRING},  [TXDA_A_DEV_CARD] = {.type = NLA_U64},
+	[TXDA_A_DEV_MINOR] = {.type = NLA_U32},	     [TXDA_A_DEV_PCI_NAME] = {.type = NLA_UNSPEC},
+	[TXDA_A_DEV_SERIAL] = {.type = NLA_UNSPEC},  [TXDA_A_DEV_CARD] = {.type = NLA_U64},
 	[TXDA_A_DEV_CARD_INDEX] = {.type = NLA_U32}, [TXDA_A_DEV_FAULTS] = {.type = NLA_U64},
 	[TXDA_A_DEV_RESETS] = {.type = NLA_U64},
 };
@@ -22,7 +22,7 @@ static const struct nla_policy event_policy[TXDA_A_EVENT_MAX + 1] = {
 	[TXDA_A_EVENT_KIND] = {.type = NLA_U32},
 	[TXDA_A_EVENT_TIME_NS] = {.type = NLA_U64},
 	[TXDA_A_EVENT_PID] = {.type = NLA_U32},
-	[TXDA_A_EVENT_CLIENT] = {.type = NLA_STRING},
+	[TXDA_A_EVENT_CLIENT] = {.type = NLA_UNSPEC},
 	[TXDA_A_EVENT_QUEUE_ID] = {.type = NLA_U32},
 	[TXDA_A_EVENT_FAULT_CODE] = {.type = NLA_U32},
 	[TXDA_A_EVENT_OP] = {.type = NLA_U32},
@@ -39,7 +39,7 @@ static const struct nla_policy event_policy[TXDA_A_EVENT_MAX + 1] = {
 	[TXDA_A_EVENT_FW_VERSION] = {.type = NLA_U32},
 };
 
-/* A string attribute need not end with a NUL. */
+/* A string attribute need not end with a NUL (libnl would want it to). */
 static void copy_string(struct nlattr *attribute, char *to, size_t size)
 {
 	size_t n = attribute ? (size_t)nla_len(attribute) : 0;

@@ -18,6 +18,7 @@ const char *txda__program_opcode(unsigned opcode)
 		[TXDA_OP_TOPK] = "TOPK",
 		[TXDA_OP_ALL_REDUCE] = "ALL_REDUCE",
 		[TXDA_OP_ALL_GATHER] = "ALL_GATHER",
+		[TXDA_OP_SILU_MUL] = "SILU_MUL",
 	};
 
 	return opcode < TXDA_OP_COUNT && name[opcode] ? name[opcode] : "?";

@@ -25,6 +25,11 @@ _txda() {
 		mapfile -t COMPREPLY < <(compgen -W "$help" -- "$cur")
 		return
 	fi
+	if [[ ${1##*/} == txda-smi && $COMP_CWORD -eq 1 ]]; then
+		help=$("$1" --help 2>/dev/null | sed -n 's/^ *txda-smi \([a-z][a-z]*\) .*/\1/p')
+		mapfile -t COMPREPLY < <(compgen -W "$help" -- "$cur")
+		return
+	fi
 	compopt -o filenames
 	mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }

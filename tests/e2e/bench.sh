@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# txda-bench serve against the daemon: the counts of its report, with and without speculation. TXDA_BENCH is the program, DRAFT the
+# txda-bench serve against the daemon: the counts of its report, with and without speculation; txda-bench model. TXDA_BENCH is the program, DRAFT the
 # directory of the model's draft.
 set -eu
 . "$(dirname "$0")/lib.sh"
@@ -62,5 +62,14 @@ done
 grep -q "comes after the --model" "$tmp/err" || fail "a draft model for no model: $(cat "$tmp/err")"
 "$TXDAD" --model "demo=$MODEL" --draft-model "$tmp/none" --socket "$tmp/other.sock" 2>"$tmp/err" && fail "a draft that is not there"
 grep -q "$tmp/none" "$tmp/err" || fail "a draft that is not there: $(cat "$tmp/err")"
+
+# Models by shape, without a server.
+"$TXDA_BENCH" model --dir "$tmp/cases" --csv --batch 1,3 --input 20,70 --output 5 "$MODEL" >"$tmp/csv" 2>"$tmp/err" || fail "model: $(cat "$tmp/err")"
+[ "$(awk -F, 'NR > 1 && $3 == 1 && $6 == 5 && $7 > 0 && $8 > 0' "$tmp/csv" | wc -l)" = 4 ] || fail "four shapes: $(cat "$tmp/csv")"
+"$TXDA_BENCH" model --dir "$tmp/cases" --batch 300 "$MODEL" >"$tmp/csv" 2>"$tmp/err" || fail "too large a batch ends it"
+grep -q "300 sequences" "$tmp/err" || fail "too large a batch: $(cat "$tmp/err")"
+"$TXDA_BENCH" model --batch 0 2>"$tmp/err" && fail "a batch of 0"
+grep -q '"0" is wrong' "$tmp/err" || fail "a batch of 0: $(cat "$tmp/err")"
+"$TXDA_BENCH" model --dir "$tmp/cases" nothing 2>"$tmp/err" && fail "no such model"
 
 conclude

@@ -375,7 +375,7 @@ static void test_bad_headers(void **state)
 	(void)state;
 	LIE(prog.hdr->magic, 0);
 	LIE(prog.hdr->major, 2);
-	LIE(prog.hdr->minor, 1);
+	LIE(prog.hdr->minor, TXDA_ISA_MINOR + 1);
 	LIE(prog.hdr->bytes, FIX_PROG_BYTES + 1);
 	LIE(prog.hdr->bytes, UINT64_MAX);
 	LIE(prog.hdr->crc32c, prog.hdr->crc32c ^ 1);

@@ -154,8 +154,34 @@ static void test_errors(void **state)
 		{"{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":1}",
 		 "tie_word_embeddings"},
 		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"awq\"}}",
-		 "awq"},
+		 ",\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}}",
+		 "quantization_config: quant_method \"bitsandbytes\" is not supported (gptq, awq"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
+		 "quantization_config: bits: missing"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}}",
+		 "bits: 3 is not supported, only 4 and 8 are"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
+		 "\"group_size\":1e9}}",
+		 "group_size: 1e+09"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":8}}",
+		 "bits: 8 is not supported, only 4 is"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}}",
+		 "only gemm is"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}}",
+		 "only e4m3 is"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"quantization_config\":{\"quant_method\":\"fp8\","
+		 "\"weight_block_size\":[128]}}",
+		 "weight_block_size: not two numbers"},
+		{"{\"model_type\":\"llama\"," SIZES
+		 ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\"}}",
+		 "config_groups"},
 		{"{\"model_type\":\"llama\"," SIZES
 		 ",\"rope_scaling\":{\"rope_type\":\"longrope\"}}",
 		 "longrope"},

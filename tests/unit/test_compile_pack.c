@@ -99,9 +99,12 @@ static struct source_tensor random_source(uint8_t dtype, uint32_t rows, uint32_t
 	return (struct source_tensor){.dtype = dtype, .rows = rows, .cols = cols, .data = data + 1};
 }
 
+#define MAX_PARTS 3
+
 struct fixture {
 	struct param_tiles tiles;
-	uint8_t *source[PARAM_MAX_PARTS];
+	struct param_part part[MAX_PARTS];
+	uint8_t *source[MAX_PARTS];
 };
 
 static void make_fixture(struct fixture *f, uint8_t dtype, uint8_t layout, uint32_t group)
@@ -118,8 +121,9 @@ static void make_fixture(struct fixture *f, uint8_t dtype, uint8_t layout, uint3
 		.group = (uint16_t)group,
 		.n_parts = layout == TXDA_TILE32_GATED ? 2 : between(1, 3),
 	};
+	f->tiles.part = f->part;
 	for (i = 0; i < f->tiles.n_parts; i++) {
-		struct param_part *part = &f->tiles.part[i];
+		struct param_part *part = &f->part[i];
 
 		if (layout != TXDA_TILE32_GATED)
 			rows = between(1, 75);
@@ -140,7 +144,7 @@ static void free_fixture(struct fixture *f)
 {
 	unsigned i;
 
-	for (i = 0; i < PARAM_MAX_PARTS; i++)
+	for (i = 0; i < MAX_PARTS; i++)
 		free(f->source[i]);
 }
 
@@ -319,6 +323,12 @@ static void test_threads(void **state)
 
 static struct param_tiles one_row(const float *x, uint32_t k, uint8_t dtype)
 {
+	static struct param_part part;
+
+	part = (struct param_part){
+		.source = {.dtype = TXDA_F32, .rows = 1, .cols = k, .data = (const uint8_t *)x},
+		.rows = 1,
+	};
 	return (struct param_tiles){
 		.name = "row",
 		.dtype = dtype,
@@ -327,11 +337,7 @@ static struct param_tiles one_row(const float *x, uint32_t k, uint8_t dtype)
 		.n = 1,
 		.k = k,
 		.n_parts = 1,
-		.part = {{.source = {.dtype = TXDA_F32,
-				     .rows = 1,
-				     .cols = k,
-				     .data = (const uint8_t *)x},
-			  .rows = 1}},
+		.part = &part,
 	};
 }
 

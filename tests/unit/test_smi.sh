@@ -49,6 +49,13 @@ expect 2 "bad format" query --fields=index --format=xml
 expect 0 "field list" query --fields=help
 has temperature_c out
 
+expect 2 "reset of nothing" reset
+has "which chip" err
+expect 3 "reset of a chip that is not there" reset 0000:ff:1f.7
+has "no chip 0000:ff:1f.7" err
+expect 2 "too much" reset 0 1
+expect 2 "bad count" events --count 0
+
 # topo opens the backend of its own process.
 TXDA_BACKEND=cmodel TXDA_CMODEL=chips=4,mem=64M expect 0 "topo" topo --tp 2 --explain
 has "Group 0: chip 0, chip 1" out
@@ -90,6 +97,9 @@ if [ -n "${TXDA_HOLD:-}" ]; then
 	has '"memory_used_bytes":' out
 	expect 0 "CSV" query --fields=bus,memory_used_bytes,node -i "cmodel:$pid:0"
 	has "cmodel:$pid:0,4096," out
+	expect 1 "reset of a simulated chip" reset "cmodel:$pid:0"
+	has "simulated" err
+	expect 0 "versions" query --fields=driver_version,firmware_version -i "cmodel:$pid:0"
 	expect 0 "JSON query" query --fields=bus,node --format=json -i "cmodel:$pid:0"
 	has '"node":	null' out
 	expect 0 "JSON lines" --json --loop 0.05 --count 3 -i "cmodel:$pid:0"

@@ -92,7 +92,7 @@ boot() {
 		sed -i "/^$begun /d" "$work/list"
 	elif [ ! -s "$work/machine/events.new" ]; then
 		tail -n 60 "$work/machine/console.log" 2>/dev/null || true
-		while read -r name seconds; do
+		while read -r name _; do
 			record FAIL "vm $1: $name" "the machine did not come up"
 		done <"$work/list"
 		: >"$work/list"
@@ -119,6 +119,19 @@ check_kernel() {
 	done 3<"$work/machines"
 }
 
+check_dkms() {
+	status=0
+	sh "$top/tests/vm/dkms.sh" "$1" >"$work/dkms.log" 2>&1 || status=$?
+	case $status in
+	0) record OK "vm $1: dkms" ;;
+	77) record SKIP "vm $1: dkms" "$(tail -n 1 "$work/dkms.log")" ;;
+	*)
+		cat "$work/dkms.log"
+		record FAIL "vm $1: dkms" "see above"
+		;;
+	esac
+}
+
 prepare() {
 	sh "$top/tests/vm/prepare.sh" "$@"
 }
@@ -138,6 +151,10 @@ done
 if [ -n "$built" ] || { prepare module "$top" tree $ready && prepare user "$top" tree; }; then
 	for k in $ready; do
 		check_kernel "$k" "$@"
+		# DKMS belongs to kernels that are installed as packages.
+		if [ "$k" != debug ] && wanted dkms "$@"; then
+			check_dkms "$k"
+		fi
 	done
 else
 	record FAIL vm "the tree does not build for the guests, see above"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * node_info NODE - what the driver says of the chip behind an accel node, "KEY VALUE" a line, through
- * nothing but ioctls.
+ * node_info NODE - what the driver says of the chip behind an accel node, "KEY VALUE" a line,
+ * through nothing but ioctls.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,18 +15,18 @@
 
 static int query(int fd, uint32_t type, void *answer, uint32_t bytes)
 {
-	struct drm_txda_dev_query arg = { .type = type, .size = bytes, .pointer = (uintptr_t)answer };
+	struct drm_txda_dev_query arg = {.type = type, .size = bytes, .pointer = (uintptr_t)answer};
 
 	return drmIoctl(fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg) ? -errno : 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct drm_txda_device_info device = { 0 };
-	struct drm_txda_memory_info memory = { 0 };
-	struct drm_txda_queues_info queues = { 0 };
-	struct drm_txda_topology_info topology = { 0 };
-	struct drm_txda_firmware_info firmware = { 0 };
+	struct drm_txda_device_info device = {0};
+	struct drm_txda_memory_info memory = {0};
+	struct drm_txda_queues_info queues = {0};
+	struct drm_txda_topology_info topology = {0};
+	struct drm_txda_firmware_info firmware = {0};
 	drmVersionPtr version;
 	int fd, err;
 
@@ -44,7 +44,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s: no version: %s\n", argv[1], strerror(errno));
 		return 1;
 	}
-	printf("driver %s\nversion %d.%d\n", version->name, version->version_major, version->version_minor);
+	printf("driver %s\nversion %d.%d\n", version->name, version->version_major,
+	       version->version_minor);
 	drmFreeVersion(version);
 
 	err = query(fd, DRM_TXDA_QUERY_DEVICE, &device, sizeof(device));
@@ -62,10 +63,11 @@ int main(int argc, char **argv)
 	}
 	printf("name %.32s\nserial %.16s\nfamily %u\ncores %u\n", (const char *)device.name,
 	       (const char *)device.serial, device.family, device.cores);
-	printf("device_bytes %llu\ncompute %u\ncopy %u\n", (unsigned long long)memory.device_bytes, queues.compute,
-	       queues.copy);
-	printf("card %llu\ncard_index %u\ncard_chips %u\nfirmware %u\n", (unsigned long long)topology.card,
-	       topology.card_index, topology.card_chips, firmware.state);
+	printf("device_bytes %llu\ncompute %u\ncopy %u\n", (unsigned long long)memory.device_bytes,
+	       queues.compute, queues.copy);
+	printf("card %llu\ncard_index %u\ncard_chips %u\nfirmware %u\n",
+	       (unsigned long long)topology.card, topology.card_index, topology.card_chips,
+	       firmware.state);
 	close(fd);
 	return 0;
 }

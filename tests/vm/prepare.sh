@@ -9,6 +9,7 @@
 #                              debug-kernel.sh
 #   module SOURCE NAME K...    txda.ko of the sources in SOURCE for kernels K, into the stage of NAME
 #   user SOURCE NAME           their user space
+#   accel K                    find out whether KVM works here, with kernel K
 #   supervise                  the program that runs a machine
 set -eu
 # shellcheck source=tests/vm/rig.sh
@@ -282,6 +283,20 @@ make_supervise() {
 	mv "$vm/supervise.new" "$vm/supervise"
 }
 
+# A device file says little: inside of some virtual machines guests of KVM do not run.
+probe_accel() {
+	[ ! -e "$vm/accel" ] || return 0
+	accel=tcg
+	if [ -w /dev/kvm ]; then
+		# shellcheck disable=SC2046 # words
+		timeout -k 1 5 $(qemu_command) -nodefaults -no-user-config -display none -no-reboot -machine q35 -m 512M \
+			-accel kvm -cpu host -kernel "$vm/kernel/$1/vmlinuz" -append "console=ttyS0 panic=-1" -serial stdio \
+			</dev/null >"$vm/accel.log" 2>&1 || true
+		! grep -q 'Kernel panic.*root fs' "$vm/accel.log" || accel=kvm
+	fi
+	echo $accel >"$vm/accel"
+}
+
 what=${1:-}
 [ $# -gt 0 ] && shift
 case $what in
@@ -289,9 +304,10 @@ root) locked root make_root ;;
 kernel) locked "kernel-$1" make_kernel "$1" ;;
 module) locked "tree-$2" make_module "$@" ;;
 user) locked "tree-$2" make_user "$@" ;;
+accel) locked accel probe_accel "$1" ;;
 supervise) locked supervise make_supervise ;;
 *)
-	sed -n '4,14s/^# \{0,1\}//p' "$0"
+	sed -n '4,15s/^# \{0,1\}//p' "$0"
 	exit 2
 	;;
 esac

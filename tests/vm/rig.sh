@@ -78,3 +78,14 @@ host_qemu_serves() {
 	set -- $version
 	[ "$1" -gt 11 ] || { [ "$1" -eq 11 ] && [ "$2" -ge 1 ]; }
 }
+
+# qemu_command - how QEMU is started, as words: the host's, or that of the root file system.
+qemu_command() {
+	if host_qemu_serves; then
+		echo qemu-system-x86_64
+	else
+		echo "env QEMU_MODULE_DIR=$root/usr/lib/x86_64-linux-gnu/qemu $root/lib64/ld-linux-x86-64.so.2" \
+			"--argv0 qemu-system-x86_64 --library-path $root/usr/lib/x86_64-linux-gnu" \
+			"$root/usr/bin/qemu-system-x86_64 -L $root/usr/share/qemu -L $root/usr/share/seabios"
+	fi
+}

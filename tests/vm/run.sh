@@ -18,7 +18,7 @@
 #   -p          plug no chip in; COMMAND does so with `vmhost add N`
 #   -l SECONDS  the machine is killed after so long                               (120)
 #   -C FILE     run the test cases that FILE names instead of COMMAND
-#   -o DIR      keep the machine's files there: console.log, events
+#   -o DIR      keep the machine's files there: console.log, model.log, events
 #   -v          the whole kernel log
 #
 # Exit status 124: it took too long, 125: the machine died, 126: it did not start.
@@ -56,6 +56,7 @@ prepare() {
 prepare root
 prepare kernel "$k"
 prepare supervise
+prepare accel "$k"
 kernel=$vm/kernel/$k
 release=$(cat "$kernel/release")
 tree=$vm/tree/tree
@@ -73,11 +74,12 @@ fi
 # A directory of its own; sockets have short names only.
 run=$(mktemp -d "${TMPDIR:-/tmp}/txda-vm.XXXXXX")
 chmod 755 "$run"
+# shellcheck disable=SC2317 # reached by the trap
 cleanup() {
 	if [ -n "$keep" ]; then
 		mkdir -p "$keep"
 		cp -r "$run/rig/out/." "$keep/"
-		cp "$run/console.log" "$run/events" "$keep/" 2>/dev/null || true
+		cp "$run/console.log" "$run/events" "$run/model.log" "$keep/" 2>/dev/null || true
 	fi
 	rm -rf "$run"
 }
@@ -95,7 +97,7 @@ if [ -n "$cases" ]; then
 	want=cases
 elif [ $# -gt 0 ]; then
 	printf '%s\n' "$*" >"$run/rig/command"
-	want=command
+	want="command"
 fi
 [ $want = shell ] || interactive=
 echo "chips=$chips irq=$irq plug=$plug want=$want mode=$mode kernel=$k" >"$run/rig/settings"
@@ -113,23 +115,16 @@ if [ "$chips" -gt 0 ]; then
 fi
 # shellcheck disable=SC2086 # words or none
 set -- -d "$run" -n "$chips" -l "$limit" $interactive "$@" --
-if host_qemu_serves; then
-	set -- "$@" qemu-system-x86_64
-else
-	export QEMU_MODULE_DIR="$root/usr/lib/x86_64-linux-gnu/qemu"
-	set -- "$@" "$root/lib64/ld-linux-x86-64.so.2" --argv0 qemu-system-x86_64 \
-		--library-path "$root/usr/lib/x86_64-linux-gnu" "$root/usr/bin/qemu-system-x86_64" \
-		-L "$root/usr/share/qemu" -L "$root/usr/share/seabios"
-fi
+# shellcheck disable=SC2046 # words
+set -- "$@" $(qemu_command)
 set -- "$@" -nodefaults -no-user-config -display none -no-reboot -machine q35,memory-backend=m0 -m "$mem" \
 	-object "memory-backend-memfd,id=m0,size=$mem,share=on" -smp 2 \
 	-global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off
-accel=tcg
-case $accel in
+case $(cat "$vm/accel") in
 kvm) set -- "$@" -accel kvm -cpu host ;;
 *) set -- "$@" -accel tcg,thread=multi -cpu max,la57=off ;;
 esac
-append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on mitigations=off txda.mode=$mode firmware_class.path=/t/firmware"
+append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on mitigations=off rig=$mode firmware_class.path=/t/firmware"
 [ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"
 if [ $want = shell ]; then
 	append="$append loglevel=4"
@@ -150,7 +145,7 @@ set -- "$@" -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" -append "$append"
 	-chardev "socket,id=out,path=$run/out.sock" -device virtserialport,chardev=out,name=txda.out
 port=0
 while [ $port -lt 8 ]; do
-	set -- "$@" -device "pcie-root-port,id=rp$port,chassis=$((port + 1)),slot=$((port + 1))"
+	set -- "$@" -device "pcie-root-port,id=rp$port,chassis=$((port + 1)),slot=$((port + 1)),pref64-reserve=32G"
 	port=$((port + 1))
 done
 

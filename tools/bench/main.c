@@ -4,24 +4,22 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "case.h"
 #include "ceiling.h"
 #include "clock.h"
+#include "model.h"
 #include "runner.h"
 #include "serve.h"
 #include "txda_isa.h"
 
-extern char **environ;
-
 static const char usage[] =
 	"usage: txda-bench [options] [CASE...]\n"
+	"       txda-bench model [options] [MODEL...]     (see txda-bench model --help)\n"
 	"       txda-bench serve --model NAME [options]   (see txda-bench serve --help)\n"
 	"\n"
 	"Runs each compiled model without a server and compares it with the machine's ceilings, "
@@ -57,9 +55,7 @@ struct result {
 	struct ceiling before, after;
 };
 
-/* A neighbour's build must not halve a result: a scheduling group of our own, at the best priority
- * that we may have. */
-static void own_autogroup(void)
+void own_autogroup(void)
 {
 	int fd;
 
@@ -350,79 +346,13 @@ static int bench_model(const struct options *o, const char *dir, bool *first)
 	return err;
 }
 
-/* ---- made-up models ---- */
-
-static int run_compiler(const char *const argv[])
-{
-	char self[4096], path[4200];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	int status, err;
-	pid_t pid;
-	char *slash;
-
-	if (n < 0)
-		return -errno;
-	self[n] = 0;
-	slash = strrchr(self, '/');
-	*slash = 0;
-	snprintf(path, sizeof(path), "%s/txda-compile", self);
-	if (access(path, X_OK))
-		snprintf(path, sizeof(path), "%s/../compile/txda-compile", self);
-	err = access(path, X_OK)
-		      ? posix_spawnp(&pid, "txda-compile", NULL, NULL, (char *const *)argv, environ)
-		      : posix_spawn(&pid, path, NULL, NULL, (char *const *)argv, environ);
-	if (err)
-		return -err;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
-}
-
-static int make_dirs(char *path)
-{
-	for (char *p = path + 1; *p; p++)
-		if (*p == '/') {
-			*p = 0;
-			if (mkdir(path, 0755) && errno != EEXIST)
-				return -errno;
-			*p = '/';
-		}
-	return mkdir(path, 0755) && errno != EEXIST ? -errno : 0;
-}
-
 static int bench_synthetic(const struct options *o, const char *weights, bool *first)
 {
-	const char *home = getenv("HOME"), *cache = getenv("XDG_CACHE_HOME");
-	char base[2048], dir[2400];
-	int err;
+	const struct case_options options = {.dir = o->dir, .weights = weights, .tp = o->tp};
+	char dir[CASE_PATH];
+	int err = case_find(o->synthetic, &options, dir);
 
-	if (o->dir)
-		snprintf(base, sizeof(base), "%s", o->dir);
-	else if (cache && cache[0] == '/')
-		snprintf(base, sizeof(base), "%s/txda/bench", cache);
-	else
-		snprintf(base, sizeof(base), "%s/.cache/txda/bench", home ? home : "/tmp");
-	err = make_dirs(base);
-	if (err) {
-		fprintf(stderr, "txda-bench: %s: %s\n", base, strerror(-err));
-		return err;
-	}
-	snprintf(dir, sizeof(dir), "%s/%s-%s-tp%s-%s", base, o->synthetic, weights, o->tp,
-		 txda_version());
-	if (access(dir, F_OK)) {
-		const char *const argv[] = {
-			"txda-compile", "--synthetic", o->synthetic, "--weights", weights, "--tp",
-			o->tp,		"-q",	       "-o",	     dir,	  NULL};
-
-		fprintf(stderr, "txda-bench: making %s\n", dir);
-		err = run_compiler(argv);
-		if (err) {
-			fprintf(stderr, "txda-bench: txda-compile failed: %s\n", strerror(-err));
-			return err;
-		}
-	}
-	return bench_model(o, dir, first);
+	return err ? err : bench_model(o, dir, first);
 }
 
 static void print_machine(const struct options *o)
@@ -514,6 +444,8 @@ int main(int argc, char **argv)
 	bool first = true;
 	int c, err = 0;
 
+	if (argc > 1 && !strcmp(argv[1], "model"))
+		return model_main(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "serve"))
 		return serve_main(argc - 1, argv + 1);
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) >= 0) {

@@ -11,7 +11,9 @@
 #define F32	    TYPE(TXDA_F32)
 #define I32	    TYPE(TXDA_I32)
 #define FLOATS	    (F32 | TYPE(TXDA_BF16))
-#define WEIGHTS	    (FLOATS | TYPE(TXDA_F16) | TYPE(TXDA_W8) | TYPE(TXDA_W4))
+#define WEIGHTS                                                                                    \
+	(FLOATS | TYPE(TXDA_F16) | TYPE(TXDA_W8) | TYPE(TXDA_W4) | TYPE(TXDA_W8Z) |                \
+	 TYPE(TXDA_W4Z) | TYPE(TXDA_F8))
 
 /* What an op takes: which operands must be there, and their types. */
 struct op_contract {
@@ -24,7 +26,7 @@ struct op_contract {
 static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_EMBED] = {2, 1, 3, {I32, WEIGHTS}, {F32}, 3},
 	[TXDA_OP_RMSNORM] = {2, 1, 3, {F32, F32}, {FLOATS}, 1},
-	[TXDA_OP_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32}, {FLOATS}, 3},
+	[TXDA_OP_LINEAR] = {6, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32, I32}, {FLOATS}, 4},
 	[TXDA_OP_ROPE_TABLE] = {2, 1, 3, {I32, F32}, {F32}, 5},
 	[TXDA_OP_ROPE_KV] = {5, 2, 7, {FLOATS, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
 	[TXDA_OP_ATTENTION] = {5, 1, 31, {FLOATS, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 8},
@@ -32,6 +34,7 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_TOPK] = {1, 3, 1, {F32}, {I32, F32, F32}, 1},
 	[TXDA_OP_ALL_REDUCE] = {2, 1, 1, {F32, F32}, {F32}, 0},
 	[TXDA_OP_ALL_GATHER] = {1, 1, 1, {F32}, {F32}, 0},
+	[TXDA_OP_SILU_MUL] = {1, 1, 1, {F32}, {FLOATS}, 0},
 };
 
 struct op_check {
@@ -120,19 +123,24 @@ static bool check_embed(const struct op_check *c)
 
 static bool check_linear(const struct op_check *c)
 {
-	const struct txda_tensor *x = c->in[0], *w = c->in[1];
+	const struct txda_tensor *x = c->in[0], *w = c->in[1], *out = c->out[0];
 	const struct txda_op_linear *p = &c->op->linear;
 	bool gated = p->act == TXDA_ACT_SILU_GATED;
-	struct txda_dim n;
+	uint32_t width;
 
-	if (!matrix(x) || !tiles(w) || p->act >= TXDA_ACT_COUNT || !(p->eps >= 0) ||
-	    (p->flags & ~TXDA_LINEAR_F32_INPUT) || gated != (w->layout == TXDA_TILE32_GATED) ||
-	    (gated && w->dim[0].mul % 2))
+	if (!matrix(x) || !tiles(w) || !matrix(out) || p->act >= TXDA_ACT_COUNT || !(p->eps >= 0) ||
+	    (p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT)) ||
+	    gated != (w->layout == TXDA_TILE32_GATED) || (gated && w->dim[0].mul % 2))
 		return false;
-	n = fixed(gated ? w->dim[0].mul / 2 : w->dim[0].mul);
-	return same_dim(x->dim[1], w->dim[1]) && is_rows(c->in[2], 1, w->dim[0], fixed(0)) &&
-	       is_rows(c->in[3], 1, x->dim[1], fixed(0)) && is_rows(c->in[4], 2, x->dim[0], n) &&
-	       is_rows(c->out[0], 2, x->dim[0], n);
+	width = gated ? w->dim[0].mul / 2 : w->dim[0].mul;
+	if (out->dim[1].mul < width || p->out_col > out->dim[1].mul - width ||
+	    (c->in[4] && out->dim[1].mul != width))
+		return false;
+	return (c->in[5] || same_dim(x->dim[1], w->dim[1])) &&
+	       is_rows(c->in[2], 1, w->dim[0], fixed(0)) &&
+	       is_rows(c->in[3], 1, x->dim[1], fixed(0)) &&
+	       is_rows(c->in[4], 2, x->dim[0], fixed(width)) &&
+	       is_rows(c->in[5], 1, w->dim[1], fixed(0)) && same_dim(out->dim[0], x->dim[0]);
 }
 
 static bool block_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t kv_heads,
@@ -245,6 +253,9 @@ static bool check_shapes(const struct op_check *c)
 	case TXDA_OP_ALL_REDUCE:
 		return matrix(x) && is_rows(c->in[1], 2, x->dim[0], x->dim[1]) &&
 		       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
+	case TXDA_OP_SILU_MUL:
+		return matrix(x) && x->dim[1].mul % 2 == 0 &&
+		       is_rows(c->out[0], 2, x->dim[0], fixed(x->dim[1].mul / 2));
 	default: return check_all_gather(c);
 	}
 }

@@ -14,9 +14,11 @@
 static const char *const opcode_names[TXDA_OP_COUNT] = {
 	"EMBED",     "RMSNORM",	    "LINEAR", "ROPE_TABLE", "ROPE_KV",
 	"ATTENTION", "GATHER_ROWS", "TOPK",   "ALL_REDUCE", "ALL_GATHER",
+	"SILU_MUL",
 };
 static const char *const dtype_names[TXDA_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32",
-							  "I64", "U8",	 "W8",	"W4"};
+							  "I64", "U8",	 "W8",	"W4",
+							  "W8Z", "W4Z",	 "F8"};
 static const char *const layout_names[TXDA_LAYOUT_COUNT] = {"ROWS", "TILE32", "TILE32_GATED",
 							    "KV_PAGED"};
 static const char *const kind_names[TXDA_SLOT_KIND_COUNT] = {"weights", "kv", "scratch", "input",
@@ -50,7 +52,7 @@ const char *program_symbol_name(unsigned symbol)
 
 unsigned program_dtype_bytes(unsigned dtype)
 {
-	static const unsigned char bytes[TXDA_DTYPE_COUNT] = {4, 2, 2, 4, 8, 1, 0, 0};
+	static const unsigned char bytes[TXDA_DTYPE_COUNT] = {4, 2, 2, 4, 8, 1};
 
 	return dtype < TXDA_DTYPE_COUNT ? bytes[dtype] : 0;
 }
@@ -193,7 +195,7 @@ static int check_tensor(const struct program_view *v, uint32_t index, struct too
 {
 	const struct txda_tensor *t = &v->tensors[index];
 	bool tiles = t->layout == TXDA_TILE32 || t->layout == TXDA_TILE32_GATED;
-	bool quantised = t->dtype == TXDA_W8 || t->dtype == TXDA_W4;
+	bool quantised = txda_is_grouped(t->dtype);
 	uint64_t bytes, room;
 	unsigned i;
 

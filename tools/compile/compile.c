@@ -38,12 +38,7 @@ static void say_waiting(const char *path)
 
 static const char *weights_name(const struct compile *c)
 {
-	switch (c->chip[0].linear_dtype) {
-	case TXDA_F16: return "f16";
-	case TXDA_W8: return "w8";
-	case TXDA_W4: return "w4";
-	default: return "bf16";
-	}
+	return c->chip[0].weights ? c->chip[0].weights : "bf16";
 }
 
 static int copy_file(struct compile *c, int dirfd, const char *name)
@@ -157,8 +152,8 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
 	for (i = 0; i < job->options.tp && !r; i++)
 		r = graph_build(&job->model->config, &job->model->source, c.options, i, &c.chip[i],
 				error);
-	if (!r && c.chip[0].narrowed)
-		note(&c, "float32 weights are stored as bfloat16");
+	if (!r && c.chip[0].expanded)
+		note(&c, "some quantised weights fit no tile format and are stored as float32");
 	if (!r)
 		r = case_begin(job->case_path, job->force, job->interrupted, say_waiting, &c.out,
 			       error);

@@ -119,7 +119,7 @@ static int parse_sizes(const cJSON *json, struct model_config *c, struct tool_er
 
 static int parse_choices(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
-	const cJSON *act = find(json, "hidden_act"), *quant = find(json, "quantization_config");
+	const cJSON *act = find(json, "hidden_act");
 	const double default_eps = 1e-6;
 	double eps;
 	int r;
@@ -129,15 +129,6 @@ static int parse_choices(const cJSON *json, struct model_config *c, struct tool_
 		return tool_fail(error, -ENOTSUP,
 				 "hidden_act: \"%.64s\" is not supported, only \"silu\" is",
 				 cJSON_IsString(act) ? act->valuestring : "?");
-	if (quant) {
-		const char *method = cJSON_GetStringValue(
-			cJSON_GetObjectItemCaseSensitive(quant, "quant_method"));
-
-		return tool_fail(error, -ENOTSUP,
-				 "quantization_config: quant_method \"%.64s\" is not supported; "
-				 "give an unquantised checkpoint and --weights w8 or w4",
-				 method ? method : "?");
-	}
 	r = config_double(json, "rms_norm_eps", 0, 1, &default_eps, &eps, error);
 	if (!r)
 		r = config_bool(json, "tie_word_embeddings", false, &c->tie_word_embeddings, error);
@@ -205,6 +196,8 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 		r = parse_choices(json, &c, error);
 	if (!r)
 		r = rope_parse(json, c.max_position, &c.rope, error);
+	if (!r)
+		r = quant_parse(json, &c.quant, error);
 	if (!r)
 		r = parse_placement(json, &c, error);
 	if (!r)

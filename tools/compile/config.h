@@ -14,6 +14,7 @@
 #include <cjson/cJSON.h>
 
 #include "error.h"
+#include "quant.h"
 #include "rope.h"
 
 #define CONFIG_MAX_LAYERS 1024
@@ -32,6 +33,7 @@ struct model_config {
 	float rms_norm_eps;
 	bool tie_word_embeddings;
 	struct rope_config rope;
+	struct quant_config quant;
 	uint32_t sliding_window;	      /* 0: none */
 	bool layer_window[CONFIG_MAX_LAYERS]; /* layers that use it */
 

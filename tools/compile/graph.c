@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,34 +39,6 @@ static void add_slots(struct graph *g)
 	g->lse = program_add_io(p, "lse", TXDA_SLOT_OUTPUT, TXDA_F32, 1, PROGRAM_SYM(R), none);
 }
 
-static uint32_t scratch(struct graph *g, const char *name, uint8_t dtype, struct txda_dim rows,
-			uint32_t columns)
-{
-	return program_add_scratch(g->p, g->slot_scratch, name, dtype, rows, columns);
-}
-
-struct linear {
-	const char *label;
-	uint32_t x, weight, bias, norm, residual, out; /* tensors or TXDA_NONE */
-	enum txda_activation act;
-	uint32_t flags; /* TXDA_LINEAR_* */
-};
-
-static void add_linear(struct graph *g, const struct linear *l)
-{
-	struct txda_op *op = program_add_op(g->p, TXDA_OP_LINEAR, l->label);
-
-	op->in[0] = l->x;
-	op->in[1] = l->weight;
-	op->in[2] = l->bias;
-	op->in[3] = l->norm;
-	op->in[4] = l->residual;
-	op->out[0] = l->out;
-	op->linear.act = l->act;
-	op->linear.flags = l->flags;
-	op->linear.eps = l->norm == TXDA_NONE ? 0 : g->config->rms_norm_eps;
-}
-
 /*
  * Without norms on queries and keys, scores grow large and the softmax amplifies every rounding
  * before it: such models keep their attention's activations in float32 (keys and values in the
@@ -94,13 +67,16 @@ static bool adds_bias(const struct graph *g, bool wanted)
 
 /* x += in W^T, by one LINEAR; with several chips by a partial product and an ALL_REDUCE. */
 static void add_to_residual(struct graph *g, uint32_t layer, const char *what, uint32_t in,
-			    uint32_t weight, uint32_t bias, uint32_t flags)
+			    const struct weight_piece *piece, bool bias, uint32_t flags)
 {
+	char label[64];
 	struct linear l = {
-		.label = program_label(g->p, "layers.%u.%s", layer, what),
+		.label = label,
+		.pieces = piece,
+		.n_pieces = 1,
+		.bias = adds_bias(g, bias),
+		.weight = TXDA_NONE,
 		.x = in,
-		.weight = weight,
-		.bias = bias,
 		.norm = TXDA_NONE,
 		.residual = g->x,
 		.out = g->x,
@@ -109,17 +85,17 @@ static void add_to_residual(struct graph *g, uint32_t layer, const char *what, u
 	struct txda_op *op;
 	uint32_t partial;
 
+	snprintf(label, sizeof(label), "layers.%u.%s", layer, what);
 	if (g->shard.tp == 1) {
-		add_linear(g, &l);
+		graph_linear(g, &l);
 		return;
 	}
-	partial = scratch(g, program_label(g->p, "layers.%u.%s.partial", layer, what), TXDA_F32,
-			  PROGRAM_SYM(T), g->config->hidden_size);
+	partial = graph_scratch(g, program_label(g->p, "%s.partial", label), TXDA_F32, PROGRAM_SYM(T),
+				g->config->hidden_size);
 	l.residual = TXDA_NONE;
 	l.out = partial;
-	add_linear(g, &l);
-	op = program_add_op(g->p, TXDA_OP_ALL_REDUCE,
-			    program_label(g->p, "layers.%u.%s.sum", layer, what));
+	graph_linear(g, &l);
+	op = program_add_op(g->p, TXDA_OP_ALL_REDUCE, program_label(g->p, "%s.sum", label));
 	op->in[0] = partial;
 	op->in[1] = g->x;
 	op->out[0] = g->x;
@@ -139,10 +115,9 @@ static uint32_t add_embedding(struct graph *g)
 	uint32_t table, out = g->x;
 	struct txda_op *op;
 
-	table = graph_weight(g, "embed", WEIGHT_VOCAB, TXDA_TILE32, g->shard.vocab_width, &piece,
-			     1);
+	table = graph_weight(g, "embed", WEIGHT_VOCAB, g->shard.vocab_width, &piece, 1);
 	if (g->shard.tp > 1)
-		out = scratch(g, "embed.partial", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
+		out = graph_scratch(g, "embed.partial", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
 	op = program_add_op(g->p, TXDA_OP_EMBED, "embed");
 	op->in[0] = g->tokens;
 	op->in[1] = table;
@@ -168,7 +143,7 @@ static void add_rope_table(struct graph *g)
 	rope_compute(&g->config->rope, pairs, g->config->max_position, inv_freq, &params);
 	params.max_position = g->options->max_context;
 	tensor = graph_constant(g, "rope.inv_freq", inv_freq, pairs);
-	g->rope = scratch(g, "rope.table", TXDA_F32, PROGRAM_SYM(T), 2 * pairs);
+	g->rope = graph_scratch(g, "rope.table", TXDA_F32, PROGRAM_SYM(T), 2 * pairs);
 	op = program_add_op(g->p, TXDA_OP_ROPE_TABLE, "rope");
 	op->in[0] = g->positions;
 	op->in[1] = tensor;
@@ -195,26 +170,26 @@ static uint32_t add_qkv(struct graph *g, uint32_t layer)
 		{g->names->k, layer, c->n_kv_heads * d, c->hidden_size, kv_rows, all},
 		{g->names->v, layer, c->n_kv_heads * d, c->hidden_size, kv_rows, all},
 	};
-	uint32_t n = (s->q_heads.n + 2 * s->kv_heads.n) * d, qkv, norm, bias = TXDA_NONE, weight;
+	uint32_t n = (s->q_heads.n + 2 * s->kv_heads.n) * d, qkv, norm;
+	char label[64];
 
+	snprintf(label, sizeof(label), "layers.%u.attn.qkv", layer);
 	norm = graph_norm(g, program_label(g->p, "layers.%u.attn.norm", layer),
 			  g->names->input_norm, layer, c->hidden_size);
-	if (c->qkv_bias)
-		bias = graph_bias(g, program_label(g->p, "layers.%u.attn.qkv.bias", layer), piece,
-				  3);
-	weight = graph_weight(g, program_label(g->p, "layers.%u.attn.qkv.weight", layer),
-			      WEIGHT_LAYER, TXDA_TILE32, n, piece, 3);
-	qkv = scratch(g, program_label(g->p, "layers.%u.qkv", layer), TXDA_F32, PROGRAM_SYM(T), n);
-	add_linear(g, &(struct linear){
-			      .label = program_label(g->p, "layers.%u.attn.qkv", layer),
-			      .x = g->x,
-			      .weight = weight,
-			      .bias = bias,
-			      .norm = norm,
-			      .residual = TXDA_NONE,
-			      .out = qkv,
-			      .flags = attention_flags(g),
-		      });
+	qkv = graph_scratch(g, program_label(g->p, "layers.%u.qkv", layer), TXDA_F32,
+			    PROGRAM_SYM(T), n);
+	graph_linear(g, &(struct linear){
+				.label = label,
+				.pieces = piece,
+				.n_pieces = 3,
+				.bias = c->qkv_bias,
+				.weight = TXDA_NONE,
+				.x = g->x,
+				.norm = norm,
+				.residual = TXDA_NONE,
+				.out = qkv,
+				.flags = attention_flags(g),
+			});
 	return qkv;
 }
 
@@ -230,7 +205,7 @@ static uint32_t add_rope_kv(struct graph *g, uint32_t layer, uint32_t qkv)
 		k_norm = graph_norm(g, program_label(g->p, "layers.%u.attn.k_norm", layer),
 				    g->names->k_norm, layer, c->head_dim);
 	}
-	q = scratch(g, program_label(g->p, "layers.%u.q", layer), attention_dtype(g),
+	q = graph_scratch(g, program_label(g->p, "layers.%u.q", layer), attention_dtype(g),
 		    PROGRAM_SYM(T), g->shard.q_heads.n * c->head_dim);
 	op = program_add_op(g->p, TXDA_OP_ROPE_KV,
 			    program_label(g->p, "layers.%u.attn.rope", layer));
@@ -258,7 +233,7 @@ static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
 	struct txda_op *op;
 	uint32_t out;
 
-	out = scratch(g, program_label(g->p, "layers.%u.heads", layer), attention_dtype(g),
+	out = graph_scratch(g, program_label(g->p, "layers.%u.heads", layer), attention_dtype(g),
 		      PROGRAM_SYM(T), g->shard.q_heads.n * c->head_dim);
 	op = program_add_op(g->p, TXDA_OP_ATTENTION, program_label(g->p, "layers.%u.attn", layer));
 	op->in[0] = q;
@@ -288,16 +263,11 @@ static void add_attention(struct graph *g, uint32_t layer)
 		c->hidden_size,	     c->n_heads * d,
 		{0, c->hidden_size}, {g->shard.q_heads.first * d, g->shard.q_heads.n * d},
 	};
-	uint32_t qkv, heads, weight, bias = TXDA_NONE;
+	uint32_t qkv, heads;
 
 	qkv = add_qkv(g, layer);
 	heads = add_attention_op(g, layer, add_rope_kv(g, layer, qkv));
-	if (adds_bias(g, c->o_bias))
-		bias = graph_bias(g, program_label(g->p, "layers.%u.attn.o.bias", layer), &piece,
-				  1);
-	weight = graph_weight(g, program_label(g->p, "layers.%u.attn.o.weight", layer),
-			      WEIGHT_LAYER, TXDA_TILE32, c->hidden_size, &piece, 1);
-	add_to_residual(g, layer, "attn.o", heads, weight, bias, attention_flags(g));
+	add_to_residual(g, layer, "attn.o", heads, &piece, c->o_bias, attention_flags(g));
 }
 
 static void add_mlp(struct graph *g, uint32_t layer)
@@ -311,37 +281,30 @@ static void add_mlp(struct graph *g, uint32_t layer)
 	const struct weight_piece down = {
 		g->names->down, layer, c->hidden_size, c->intermediate_size, all, inner,
 	};
-	uint32_t norm, weight, gated, bias = TXDA_NONE;
+	uint32_t norm, gated;
+	char label[64];
 
+	snprintf(label, sizeof(label), "layers.%u.mlp.gate_up", layer);
 	norm = graph_norm(g, program_label(g->p, "layers.%u.mlp.norm", layer),
 			  g->names->post_attention_norm, layer, c->hidden_size);
-	if (c->mlp_bias)
-		bias = graph_bias(g, program_label(g->p, "layers.%u.mlp.gate_up.bias", layer),
-				  gate_up, 2);
-	weight = graph_weight(g, program_label(g->p, "layers.%u.mlp.gate_up.weight", layer),
-			      WEIGHT_LAYER, TXDA_TILE32_GATED, 2 * inner.n, gate_up, 2);
-	gated = scratch(g, program_label(g->p, "layers.%u.gated", layer), TXDA_BF16, PROGRAM_SYM(T),
-			inner.n);
-	add_linear(g, &(struct linear){
-			      .label = program_label(g->p, "layers.%u.mlp.gate_up", layer),
-			      .x = g->x,
-			      .weight = weight,
-			      .bias = bias,
-			      .norm = norm,
-			      .residual = TXDA_NONE,
-			      .out = gated,
-			      .act = TXDA_ACT_SILU_GATED,
-		      });
-	bias = TXDA_NONE;
-	if (adds_bias(g, c->mlp_bias))
-		bias = graph_bias(g, program_label(g->p, "layers.%u.mlp.down.bias", layer), &down,
-				  1);
-	weight = graph_weight(g, program_label(g->p, "layers.%u.mlp.down.weight", layer),
-			      WEIGHT_LAYER, TXDA_TILE32, c->hidden_size, &down, 1);
-	add_to_residual(g, layer, "mlp.down", gated, weight, bias, 0);
+	gated = graph_scratch(g, program_label(g->p, "layers.%u.gated", layer), TXDA_BF16,
+			      PROGRAM_SYM(T), inner.n);
+	graph_linear(g, &(struct linear){
+				.label = label,
+				.pieces = gate_up,
+				.n_pieces = 2,
+				.gated = true,
+				.bias = c->mlp_bias,
+				.weight = TXDA_NONE,
+				.x = g->x,
+				.norm = norm,
+				.residual = TXDA_NONE,
+				.out = gated,
+			});
+	add_to_residual(g, layer, "mlp.down", gated, &down, c->mlp_bias, 0);
 }
 
-static uint32_t head_weight(struct graph *g, uint32_t table)
+static void add_head(struct graph *g, uint32_t table)
 {
 	const struct model_config *c = g->config;
 	const struct weight_piece piece = {
@@ -351,41 +314,32 @@ static uint32_t head_weight(struct graph *g, uint32_t table)
 		.row = g->shard.vocab,
 		.col = {0, c->hidden_size},
 	};
-
-	if (c->tie_word_embeddings)
-		return table;
-	return graph_weight(g, "head.weight", WEIGHT_VOCAB, TXDA_TILE32, g->shard.vocab_width,
-			    &piece, 1);
-}
-
-static void add_head(struct graph *g, uint32_t table)
-{
-	const struct model_config *c = g->config;
-	uint32_t weight, norm, chosen, out = g->logits;
+	struct linear head = {
+		.label = "head",
+		.role = WEIGHT_VOCAB,
+		.pieces = &piece,
+		.n_pieces = 1,
+		.n = g->shard.vocab_width,
+		.weight = c->tie_word_embeddings ? table : TXDA_NONE,
+		.residual = TXDA_NONE,
+		.out = g->logits,
+		.flags = TXDA_LINEAR_F32_INPUT,
+	};
 	struct txda_op *op;
 
-	norm = graph_norm(g, "head.norm", g->names->final_norm, 0, c->hidden_size);
-	weight = head_weight(g, table);
-	chosen = scratch(g, "head.x", TXDA_F32, PROGRAM_SYM(R), c->hidden_size);
+	head.norm = graph_norm(g, "head.norm", g->names->final_norm, 0, c->hidden_size);
+	head.x = graph_scratch(g, "head.x", TXDA_F32, PROGRAM_SYM(R), c->hidden_size);
 	op = program_add_op(g->p, TXDA_OP_GATHER_ROWS, "head.gather");
 	op->in[0] = g->x;
 	op->in[1] = g->rows;
-	op->out[0] = chosen;
+	op->out[0] = head.x;
 	if (g->shard.tp > 1)
-		out = scratch(g, "head.part", TXDA_F32, PROGRAM_SYM(R), g->shard.vocab_width);
-	add_linear(g, &(struct linear){
-			      .label = "head",
-			      .x = chosen,
-			      .weight = weight,
-			      .bias = TXDA_NONE,
-			      .norm = norm,
-			      .residual = TXDA_NONE,
-			      .out = out,
-			      .flags = TXDA_LINEAR_F32_INPUT,
-		      });
+		head.out = graph_scratch(g, "head.part", TXDA_F32, PROGRAM_SYM(R),
+					 g->shard.vocab_width);
+	graph_linear(g, &head);
 	if (g->shard.tp > 1) {
 		op = program_add_op(g->p, TXDA_OP_ALL_GATHER, "head.all");
-		op->in[0] = out;
+		op->in[0] = head.out;
 		op->out[0] = g->shard.rank ? TXDA_NONE : g->logits;
 	}
 	if (g->shard.rank)
@@ -415,7 +369,7 @@ static void build(struct graph *g)
 			      .dim = {PROGRAM_SYM(N),
 				      PROGRAM_DIM((uint32_t)(g->kv_layer_bytes * c->n_layers))},
 		      });
-	g->x = scratch(g, "x", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
+	g->x = graph_scratch(g, "x", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
 	table = add_embedding(g);
 	add_rope_table(g);
 	for (layer = 0; layer < c->n_layers; layer++) {
@@ -487,8 +441,8 @@ int graph_build(const struct model_config *config, const struct source *source,
 		chip.scratch_bytes = program_slot_bytes(g.p, g.slot_scratch);
 		chip.io_bytes = program_io_bytes(g.p);
 		chip.kv_block_bytes = program_slot_bytes(g.p, g.slot_kv);
-		chip.linear_dtype = g.linear_dtype;
-		chip.narrowed = g.narrowed;
+		chip.weights = g.weights;
+		chip.expanded = g.expanded;
 		*ret = chip;
 	}
 	program_free(g.p);

@@ -27,8 +27,8 @@ struct compiled_chip {
 	struct param_list params;
 	uint64_t scratch_bytes, io_bytes;
 	uint64_t kv_block_bytes; /* all layers */
-	uint8_t linear_dtype;	 /* enum txda_dtype of the layers' weights */
-	bool narrowed;		 /* F32 weights became BF16 */
+	const char *weights;	 /* "bf16", "w4a16": what the layers' weights are */
+	bool expanded;		 /* weights of a format that no tiles hold became F32 */
 };
 
 /* @options has no zeroes left (max_context, tp). Free with compiled_chip_free(). */

@@ -23,8 +23,8 @@ struct graph {
 	uint32_t logits, topk_ids, topk_logits, lse;
 	uint32_t kv, rope, x;
 	uint64_t kv_layer_bytes;
-	uint8_t linear_dtype;
-	bool narrowed;
+	const char *weights; /* what the layers' weights are, for model_info.json */
+	bool expanded;	     /* some weights of a format became F32 */
 };
 
 /* Remembers the first failure. */
@@ -35,21 +35,51 @@ enum weight_role { WEIGHT_LAYER, WEIGHT_VOCAB };
 
 /* One matrix of the checkpoint, or the rows and columns of it that this chip has. */
 struct weight_piece {
-	const char *name; /* without ".weight" */
+	const char *name; /* without ".weight"; %u is the layer, a second one the expert */
 	uint32_t layer;
 	uint32_t rows, cols; /* of the checkpoint's tensor */
 	struct range row, col;
+	uint32_t expert;
 };
 
-/* Packs pieces one below the other, padded with zeros to @n rows; returns the tensor. */
-uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role, uint8_t layout,
-		      uint32_t n, const struct weight_piece *pieces, unsigned n_pieces);
+/*
+ * Packs pieces one below the other, padded with zeros to @n rows, as one matrix whose columns are
+ * in order; returns the tensor.
+ */
+uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role, uint32_t n,
+		      const struct weight_piece *pieces, unsigned n_pieces);
+
+/*
+ * out = act(norm(x) W^T + bias) + residual with W the pieces one below the other: a LINEAR, or as
+ * many as there are pieces when their weights are stored in different orders of K.
+ */
+struct linear {
+	const char *label; /* of the op; the weight's is LABEL.weight */
+	enum weight_role role;
+	const struct weight_piece *pieces;
+	unsigned n_pieces;
+	uint32_t n;		       /* rows with padding; 0: of the pieces */
+	bool gated;		       /* two pieces: gates and ups */
+	bool bias;		       /* NAME.bias of each piece */
+	uint32_t weight;	       /* a tensor that is there already, or TXDA_NONE */
+	uint32_t x, norm, residual, out; /* tensors or TXDA_NONE */
+	uint32_t flags;		       /* TXDA_LINEAR_F32_INPUT */
+};
+void graph_linear(struct graph *g, const struct linear *l);
+
 /* Their biases in the same order as one F32 [N] tensor. */
 uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
 		    unsigned n_pieces);
 /* The F32 [n] vector NAME.weight. */
 uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
 		    uint32_t n);
+/* An F32 activation [T, columns] (or BF16) in scratch. */
+uint32_t graph_scratch(struct graph *g, const char *label, uint8_t dtype, struct txda_dim rows,
+		       uint32_t columns);
+/* Finds a piece's matrix in whichever format; the first failure is remembered. */
+int graph_find(struct graph *g, const struct weight_piece *piece, struct source_tensor *ret);
+/* @n indices of our own. */
+uint32_t graph_indices(struct graph *g, const char *label, const uint32_t *data, uint32_t n);
 /* @n floats of our own. */
 uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t n);
 

@@ -16,17 +16,25 @@ void graph_fail(struct graph *g, int code)
 		g->failed = code;
 }
 
-/* "model.layers.3.mlp.up_proj" + ".weight"; the family's names are constants with at most one %u.
- */
-static const char *tensor_name(char *buf, const char *name, uint32_t layer, const char *suffix)
+/* "model.layers.3.mlp.experts.5.up_proj" + ".weight"; the family's names are constants with at most
+ * two %u. */
+static const char *tensor_name(char *buf, const char *name, uint32_t layer, uint32_t expert,
+			       const char *suffix)
 {
-	const char *hole = strstr(name, "%u");
+	const uint32_t number[2] = {layer, expert};
+	size_t at = 0;
+	unsigned i;
 
-	if (hole)
-		snprintf(buf, NAME_BYTES, "%.*s%u%s%s", (int)(hole - name), name, layer, hole + 2,
-			 suffix);
-	else
-		snprintf(buf, NAME_BYTES, "%s%s", name, suffix);
+	for (i = 0; i < 2; i++) {
+		const char *hole = strstr(name, "%u");
+
+		if (!hole)
+			break;
+		at += (size_t)snprintf(buf + at, NAME_BYTES - at, "%.*s%u", (int)(hole - name), name,
+				       number[i]);
+		name = hole + 2;
+	}
+	snprintf(buf + at, NAME_BYTES - at, "%s%s", name, suffix);
 	return buf;
 }
 
@@ -43,69 +51,50 @@ static int find(struct graph *g, const char *name, uint64_t rows, uint64_t cols,
 	return r;
 }
 
-/* The type in tiles of weights that are @source_types (bits by enum txda_dtype) in the checkpoint.
- */
-static uint8_t weight_dtype(struct graph *g, enum weight_role role, unsigned source_types)
+int graph_find(struct graph *g, const struct weight_piece *w, struct source_tensor *ret)
 {
-	switch (g->options->weights) {
-	case WEIGHTS_BF16: return TXDA_BF16;
-	case WEIGHTS_F16: return TXDA_F16;
-	case WEIGHTS_W8: return TXDA_W8;
-	case WEIGHTS_W4: return role == WEIGHT_VOCAB ? TXDA_W8 : TXDA_W4;
-	default:
-		if (source_types & 1u << TXDA_F32)
-			g->narrowed = true;
-		return source_types == 1u << TXDA_F16 ? TXDA_F16 : TXDA_BF16;
-	}
+	char name[NAME_BYTES];
+	int r = g->failed;
+
+	if (!r)
+		r = quant_find(g->source, &g->config->quant,
+			       tensor_name(name, w->name, w->layer, w->expert, ""), w->rows, w->cols,
+			       ret, g->error);
+	if (r)
+		graph_fail(g, r);
+	return r;
 }
 
-uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role, uint8_t layout,
-		      uint32_t n, const struct weight_piece *pieces, unsigned n_pieces)
+uint32_t graph_scratch(struct graph *g, const char *label, uint8_t dtype, struct txda_dim rows,
+		       uint32_t columns)
 {
-	struct param_tiles tiles = {.name = label, .layout = layout, .n = n, .k = pieces[0].col.n};
-	unsigned types = 0, i;
-	char name[NAME_BYTES];
+	return program_add_scratch(g->p, g->slot_scratch, label, dtype, rows, columns);
+}
 
-	for (i = 0; i < n_pieces; i++) {
-		const struct weight_piece *w = &pieces[i];
-		struct source_tensor t;
-
-		if (find(g, tensor_name(name, w->name, w->layer, ".weight"), w->rows, w->cols, &t))
-			return 0;
-		types |= 1u << t.dtype;
-		tiles.part[tiles.n_parts++] = (struct param_part){
-			.source = t, .row = w->row.first, .rows = w->row.n, .col = w->col.first};
-	}
-	tiles.dtype = weight_dtype(g, role, types);
-	if (tiles.dtype == TXDA_W8 || tiles.dtype == TXDA_W4)
-		tiles.group = (uint16_t)g->options->group;
-	if (role == WEIGHT_LAYER)
-		g->linear_dtype = tiles.dtype;
+/* Bytes of our own as a vector. */
+static uint32_t own_vector(struct graph *g, const char *label, uint8_t dtype, const void *data,
+			   uint32_t n)
+{
 	return program_add_tensor(g->p, &(struct program_tensor){
 						.name = label,
 						.slot = g->slot_weights,
-						.dtype = tiles.dtype,
-						.layout = layout,
-						.group = tiles.group,
-						.offset = param_add_tiles(&g->params, &tiles),
-						.ndim = 2,
-						.dim = {PROGRAM_DIM(n), PROGRAM_DIM(tiles.k)},
+						.dtype = dtype,
+						.layout = TXDA_ROWS,
+						.offset = param_add_bytes(&g->params, label, data,
+									  (uint64_t)n * 4),
+						.ndim = 1,
+						.dim = {PROGRAM_DIM(n)},
 					});
+}
+
+uint32_t graph_indices(struct graph *g, const char *label, const uint32_t *data, uint32_t n)
+{
+	return own_vector(g, label, TXDA_I32, data, n);
 }
 
 uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t n)
 {
-	return program_add_tensor(g->p,
-				  &(struct program_tensor){
-					  .name = label,
-					  .slot = g->slot_weights,
-					  .dtype = TXDA_F32,
-					  .layout = TXDA_ROWS,
-					  .offset = param_add_bytes(&g->params, label, data,
-								    (uint64_t)n * sizeof(*data)),
-					  .ndim = 1,
-					  .dim = {PROGRAM_DIM(n)},
-				  });
+	return own_vector(g, label, TXDA_F32, data, n);
 }
 
 uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
@@ -127,7 +116,7 @@ uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piec
 		const struct weight_piece *w = &pieces[i];
 		struct source_tensor t;
 
-		if (find(g, tensor_name(name, w->name, w->layer, ".bias"), 0, w->rows, &t))
+		if (find(g, tensor_name(name, w->name, w->layer, w->expert, ".bias"), 0, w->rows, &t))
 			break;
 		source_read(&t, 0, w->row.first, w->row.n, data + at);
 		at += w->row.n;
@@ -145,7 +134,7 @@ uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32
 	uint32_t tensor;
 	float *data;
 
-	if (find(g, tensor_name(full, name, layer, ".weight"), 0, n, &t))
+	if (find(g, tensor_name(full, name, layer, 0, ".weight"), 0, n, &t))
 		return 0;
 	data = calloc(n, sizeof(*data));
 	if (!data) {

@@ -260,6 +260,40 @@ uint8_t *pack_block(uint8_t dtype, unsigned group, float (*x)[N], unsigned k, ui
 	return pack_body(dtype, group, x, k, out);
 }
 
+/* Element @k of lane @c: a nibble, or a byte. */
+static void put_code(uint8_t dtype, uint8_t *q, unsigned k, unsigned c, uint8_t code)
+{
+	if (dtype == TXDA_F8)
+		q[k / 4 * 128 + c / 4 * 16 + k % 4 / 2 * 8 + c % 4 * 2 + k % 2] = code;
+	else if (dtype == TXDA_W8 || dtype == TXDA_W8Z)
+		q[k / 4 * 128 + c * 4 + k % 4] = code;
+	else
+		q[k / 8 * 128 + c * 4 + k % 4] |= (uint8_t)(code << (k & 4));
+}
+
+uint8_t *pack_codes(uint8_t dtype, unsigned group, const uint8_t (*codes)[256],
+		    const struct pack_scale *scale, uint8_t *out)
+{
+	uint64_t bytes = txda_tile_group_bytes(dtype, group);
+	uint8_t *q = out + (dtype == TXDA_W8 || dtype == TXDA_W4 ? 64 : 128);
+	unsigned c, k;
+
+	memset(out, 0, bytes);
+	for (c = 0; c < N; c++) {
+		uint16_t h = float_to_f16(scale[c].scale);
+
+		if (dtype == TXDA_F8)
+			memcpy(out + 4 * c, &scale[c].scale, 4);
+		else
+			memcpy(out + 2 * c, &h, 2);
+		if (dtype == TXDA_W8Z || dtype == TXDA_W4Z)
+			memcpy(out + 64 + 2 * c, &scale[c].zero, 2);
+		for (k = 0; k < group; k++)
+			put_code(dtype, q, k, c, codes[c][k]);
+	}
+	return out + bytes;
+}
+
 bool pack_quantisable(const float (*x)[N], unsigned k)
 {
 	unsigned bad = 0, i, c;

@@ -12,6 +12,7 @@
 #include "crc32c.h"
 #include "files.h"
 #include "pack.h"
+#include "quant.h"
 
 #define CHUNK_BYTES (4u << 20)	/* of tiles that one worker makes at a time */
 #define LARGE_BYTES (64u << 10) /* from here on entries begin on a page */
@@ -22,6 +23,8 @@ struct param_entry {
 	struct param_tiles tiles; /* n = 0: bytes */
 	char *name;
 	void *data;
+	struct param_part *part;
+	uint32_t *columns;
 	uint64_t offset, bytes;
 };
 
@@ -54,9 +57,28 @@ lost:
 	return NULL;
 }
 
+static uint32_t matrices_of(const struct param_tiles *t)
+{
+	return t->matrices ? t->matrices : 1;
+}
+
+static uint64_t panels_of(const struct param_tiles *t)
+{
+	return txda_tile_panels(t->layout, t->n) * matrices_of(t);
+}
+
+static void *copy_of(const void *data, uint64_t bytes)
+{
+	void *copy = malloc(bytes ? bytes : 1);
+
+	if (copy)
+		memcpy(copy, data, bytes);
+	return copy;
+}
+
 uint64_t param_add_tiles(struct param_list *list, const struct param_tiles *tiles)
 {
-	uint64_t bytes = txda_tile_panels(tiles->layout, tiles->n) *
+	uint64_t bytes = panels_of(tiles) *
 			 txda_tile_panel_bytes(tiles->dtype, tiles->k, tiles->group);
 	struct param_entry *e = add_entry(list, tiles->name, bytes);
 
@@ -64,6 +86,14 @@ uint64_t param_add_tiles(struct param_list *list, const struct param_tiles *tile
 		return 0;
 	e->tiles = *tiles;
 	e->tiles.name = e->name;
+	e->tiles.part = e->part =
+		copy_of(tiles->part, (uint64_t)matrices_of(tiles) * tiles->n_parts * sizeof(*e->part));
+	if (tiles->columns)
+		e->tiles.columns = e->columns =
+			copy_of(tiles->columns,
+				(uint64_t)matrices_of(tiles) * tiles->k * sizeof(*e->columns));
+	if (!e->part || (tiles->columns && !e->columns))
+		list->failed = -ENOMEM;
 	return e->offset;
 }
 
@@ -96,14 +126,17 @@ void param_free(struct param_list *list)
 	for (i = 0; i < list->n; i++) {
 		free(list->entries[i].name);
 		free(list->entries[i].data);
+		free(list->entries[i].part);
+		free(list->entries[i].columns);
 	}
 	free(list->entries);
 	*list = (struct param_list){0};
 }
 
-/* The part and its row that lane @c of @panel shows, or NULL for a row of zeros. */
-static const struct param_part *lane_row(const struct param_tiles *t, uint64_t panel, unsigned c,
-					 uint64_t *ret_row)
+/* The part and its row that lane @c of @panel of a matrix with these parts shows, or NULL for a row
+ * of zeros. */
+static const struct param_part *lane_row(const struct param_tiles *t, const struct param_part *part,
+					 uint64_t panel, unsigned c, uint64_t *ret_row)
 {
 	uint64_t row = panel * TXDA_TILE_N + c;
 	unsigned i;
@@ -111,40 +144,107 @@ static const struct param_part *lane_row(const struct param_tiles *t, uint64_t p
 	if (t->layout == TXDA_TILE32_GATED) {
 		row = panel * (TXDA_TILE_N / 2) + c % (TXDA_TILE_N / 2);
 		i = c / (TXDA_TILE_N / 2);
-		*ret_row = t->part[i].row + row;
-		return row < t->part[i].rows ? &t->part[i] : NULL;
+		*ret_row = part[i].row + row;
+		return row < part[i].rows ? &part[i] : NULL;
 	}
 	for (i = 0; i < t->n_parts; i++) {
-		if (row < t->part[i].rows) {
-			*ret_row = t->part[i].row + row;
-			return &t->part[i];
+		if (row < part[i].rows) {
+			*ret_row = part[i].row + row;
+			return &part[i];
 		}
-		row -= t->part[i].rows;
+		row -= part[i].rows;
 	}
 	return NULL;
+}
+
+struct lanes {
+	const struct param_part *part[TXDA_TILE_N]; /* NULL: zeros */
+	uint64_t row[TXDA_TILE_N];
+	const uint32_t *columns; /* of the matrix; NULL: in order */
+};
+
+static void find_lanes(const struct param_tiles *t, uint64_t panel, struct lanes *l)
+{
+	uint64_t panels = txda_tile_panels(t->layout, t->n), matrix = panel / panels;
+	unsigned c;
+
+	memset(l, 0, sizeof(*l));
+	for (c = 0; c < TXDA_TILE_N; c++)
+		l->part[c] = lane_row(t, t->part + matrix * t->n_parts, panel % panels, c,
+				      &l->row[c]);
+	l->columns = t->columns ? t->columns + matrix * t->k : NULL;
+}
+
+/* The codes and the scale of one lane in a group of @n elements (and padding) from @k on. */
+static void keep_lane(const struct param_tiles *t, const struct lanes *l, unsigned c, uint64_t k,
+		      unsigned n, uint8_t *codes, struct pack_scale *scale)
+{
+	const struct param_part *p = l->part[c];
+	const uint32_t *columns = l->columns ? l->columns + k : NULL;
+	uint32_t group = TXDA_NONE;
+	unsigned i;
+
+	memset(codes, pack_middle(t->dtype), t->group);
+	*scale = (struct pack_scale){0};
+	if (!p)
+		return;
+	if (!columns) {
+		quant_codes(&p->source, l->row[c], p->col + k, n, codes);
+		group = quant_group(&p->source, p->col + k);
+	}
+	for (i = 0; columns && i < n; i++) {
+		if (columns[i] == TXDA_NONE)
+			continue;
+		quant_codes(&p->source, l->row[c], p->col + columns[i], 1, codes + i);
+		group = quant_group(&p->source, p->col + columns[i]);
+	}
+	if (group == TXDA_NONE)
+		return;
+	scale->scale = quant_scale(&p->source, l->row[c], group);
+	scale->zero = (int16_t)(quant_zero(&p->source, l->row[c], group) - pack_middle(t->dtype));
+}
+
+static void keep_panel(const struct param_tiles *t, const struct lanes *l, uint8_t *out)
+{
+	uint8_t codes[TXDA_TILE_N][256];
+	struct pack_scale scale[TXDA_TILE_N];
+	uint64_t k;
+	unsigned c;
+
+	for (k = 0; k < t->k; k += t->group) {
+		unsigned n = t->k - k < t->group ? (unsigned)(t->k - k) : t->group;
+
+		for (c = 0; c < TXDA_TILE_N; c++)
+			keep_lane(t, l, c, k, n, codes[c], &scale[c]);
+		out = pack_codes(t->dtype, t->group, codes, scale, out);
+	}
 }
 
 int param_make_panel(const struct param_tiles *t, uint64_t panel, float (*block)[TXDA_TILE_N],
 		     uint8_t *out, struct tool_error *error)
 {
-	const struct param_part *part[TXDA_TILE_N];
-	uint64_t row[TXDA_TILE_N] = {0}, k;
 	float line[PACK_K];
+	struct lanes l;
 	unsigned c, i, n;
+	uint64_t k;
 
-	for (c = 0; c < TXDA_TILE_N; c++)
-		part[c] = lane_row(t, panel, c, &row[c]);
+	find_lanes(t, panel, &l);
+	if (t->keep) {
+		keep_panel(t, &l, out);
+		return 0;
+	}
 	for (k = 0; k < t->k; k += n) {
 		n = t->k - k < PACK_K ? (unsigned)(t->k - k) : PACK_K;
 		for (c = 0; c < TXDA_TILE_N; c++) {
-			if (part[c])
-				source_read(&part[c]->source, row[c], part[c]->col + k, n, line);
+			if (l.part[c])
+				source_read(&l.part[c]->source, l.row[c], l.part[c]->col + k, n,
+					    line);
 			else
 				memset(line, 0, n * sizeof(*line));
 			for (i = 0; i < n; i++)
 				block[i][c] = line[i];
 		}
-		if ((t->dtype == TXDA_W8 || t->dtype == TXDA_W4) && !pack_quantisable(block, n))
+		if (txda_is_grouped(t->dtype) && !pack_quantisable(block, n))
 			return tool_fail(
 				error, -ERANGE,
 				"%s: a weight is not finite or beyond %g and cannot be quantised",
@@ -193,7 +293,7 @@ static uint32_t list_chunks(const struct param_list *list, struct chunk *chunks,
 			n++;
 			continue;
 		}
-		panels = txda_tile_panels(e->tiles.layout, e->tiles.n);
+		panels = panels_of(&e->tiles);
 		panel_bytes = e->bytes / panels;
 		step = CHUNK_BYTES / panel_bytes ? CHUNK_BYTES / panel_bytes : 1;
 		for (c.first = 0; c.first < panels; c.first += step) {

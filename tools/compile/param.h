@@ -9,14 +9,13 @@
 #ifndef TXDA_COMPILE_PARAM_H
 #define TXDA_COMPILE_PARAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "error.h"
 #include "progress.h"
 #include "source.h"
 #include "txda_isa.h"
-
-#define PARAM_MAX_PARTS 3
 
 /* Rows [row, row + rows) of a source and its columns from @col on: one piece of a fused or sharded
  * weight. */
@@ -25,15 +24,22 @@ struct param_part {
 	uint64_t row, rows, col;
 };
 
-/* A weight [n, k] in tiles: its parts one below the other, zeros after them. TILE32_GATED: two
- * parts of n / 2 rows. */
+/*
+ * A weight [n, k] in tiles: its parts one below the other, zeros after them. TILE32_GATED: two
+ * parts of n / 2 rows. Several matrices follow one another, each with @n_parts of its own.
+ */
 struct param_tiles {
 	const char *name;
 	uint8_t dtype, layout;
 	uint16_t group;
+	bool keep; /* the parts' codes and scales as they are */
 	uint32_t n, k;
+	uint32_t matrices; /* 0: one */
 	unsigned n_parts;
-	struct param_part part[PARAM_MAX_PARTS];
+	const struct param_part *part; /* [matrices][n_parts] */
+	/* Only with @keep: element k of each row is the part's column @columns[matrix][k], or
+	 * nothing for TXDA_NONE. NULL: in order. */
+	const uint32_t *columns;
 };
 
 struct param_entry;
@@ -45,7 +51,8 @@ struct param_list {
 	int failed;	/* -ENOMEM: an addition was lost */
 };
 
-/* Both return the offset in the file: a multiple of 64, of 4096 for large ones. */
+/* Both return the offset in the file: a multiple of 64, of 4096 for large ones. Parts and columns
+ * are copied. */
 uint64_t param_add_tiles(struct param_list *list, const struct param_tiles *tiles);
 /* Bytes as they are; copied. */
 uint64_t param_add_bytes(struct param_list *list, const char *name, const void *data,
@@ -61,7 +68,7 @@ void param_free(struct param_list *list);
 int param_write(const struct param_list *list, int fd, unsigned threads, struct progress *progress,
 		uint32_t *ret_crc, struct tool_error *error);
 
-/* One panel of @tiles into @out (txda_tile_panel_bytes()). @block is workspace: PACK_K rows. For
+/* One panel of @tiles (counted over all matrices) into @out (txda_tile_panel_bytes()). @block is workspace: PACK_K rows. For
  * param_write() and tests. */
 int param_make_panel(const struct param_tiles *tiles, uint64_t panel, float (*block)[TXDA_TILE_N],
 		     uint8_t *out, struct tool_error *error);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "floats.h"
+#include "quant.h"
 
 static bool is_norm(const char *name)
 {
@@ -106,6 +107,20 @@ void source_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint
 	const uint8_t *p;
 	uint16_t h;
 
+	if (t->format != SOURCE_PLAIN) {
+		quant_read(t, row, col, n, dst);
+		return;
+	}
+	if (t->transposed) {
+		struct source_tensor straight = *t;
+
+		straight.transposed = false;
+		straight.rows = t->cols;
+		straight.cols = t->rows;
+		for (i = 0; i < n; i++)
+			source_read(&straight, t->first_row + col + i, row, 1, dst + i);
+		return;
+	}
 	if (!t->data) {
 		read_made_up(t, row, col, n, dst);
 		return;

@@ -9,8 +9,6 @@
 
 #include "smi.h"
 
-#define SCHEMA_VERSION 1
-
 /*
  * Text fields give @text; number fields a value, NaN when it is not known. Units are in the names.
  */
@@ -41,6 +39,8 @@ TEXT(name, c->info.name)
 TEXT(serial, c->info.serial)
 TEXT(bus, c->info.bus)
 TEXT(node, c->info.node)
+TEXT(driver_version, c->info.driver)
+TEXT(firmware_version, c->info.firmware)
 NUMBER(cores, known(c->info.cores, c->info.cores))
 NUMBER(memory_total_bytes, (double)c->info.mem_bytes)
 NUMBER(memory_used_bytes, (double)c->status.mem_used_bytes)
@@ -65,6 +65,8 @@ static const struct field fields[] = {
 	{"bus", get_bus, NULL},
 	{"node", get_node, NULL},
 	{"state", get_state, NULL},
+	{"driver_version", get_driver_version, NULL},
+	{"firmware_version", get_firmware_version, NULL},
 	{"cores", NULL, get_cores},
 	{"utilisation_percent", NULL, get_utilisation_percent},
 	{"memory_used_bytes", NULL, get_memory_used_bytes},
@@ -121,7 +123,7 @@ static cJSON *new_document(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	cJSON_AddNumberToObject(root, "schema_version", SCHEMA_VERSION);
+	cJSON_AddNumberToObject(root, "schema_version", SMI_SCHEMA_VERSION);
 	cJSON_AddStringToObject(root, "version", txda_version());
 	cJSON_AddNumberToObject(root, "time_unix_s",
 				(double)now.tv_sec + (double)(now.tv_nsec / 1000000) / 1000);

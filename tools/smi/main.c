@@ -12,12 +12,16 @@ static const char usage[] =
 	"Usage: txda-smi [OPTIONS]                 chips and their users, as a table\n"
 	"       txda-smi dmon [OPTIONS]            one line a chip, again and again\n"
 	"       txda-smi query --fields=LIST       chosen fields\n"
-	"       txda-smi topo [OPTIONS]            how maps divide the chips of this process\n"
+	"       txda-smi topo [OPTIONS]            links, and how maps divide the chips of this "
+	"process\n"
+	"       txda-smi events [OPTIONS]          what happens to chips, as it happens\n"
+	"       txda-smi reset CHIP                resets a chip: its users lose their work "
+	"(root)\n"
 	"\n"
 	"  -i, --chip CHIP      only this one: index, serial, bus address or node\n"
 	"  -l, --loop SECS      again every SECS seconds (dmon: 1)\n"
-	"  -n, --count N        end after N times\n"
-	"      --json           one JSON document (JSON lines with --loop)\n"
+	"  -n, --count N        end after N times, or events\n"
+	"      --json           one JSON document (JSON lines with --loop and events)\n"
 	"      --fields LIST    query: names with commas between; \"help\" lists them\n"
 	"      --format FORMAT  query: csv (default) or json\n"
 	"      --map MAP        topo: CxTPy or a map such as 0,1;2,3\n"
@@ -29,7 +33,7 @@ static const char usage[] =
 	"Exit status: 0 done, 1 failure, 2 usage, 3 no chip.\n"
 	"NO_COLOR turns colours off; they are only used on a terminal.\n";
 
-enum command { SHOW, DMON, QUERY, TOPO };
+enum command { SHOW, DMON, QUERY, TOPO, EVENTS, RESET };
 
 struct request {
 	enum command command;
@@ -121,7 +125,11 @@ static int read_option(int c, struct request *request)
 
 static int read_command(int argc, char **argv, struct request *request)
 {
-	static const char *const name[] = {[DMON] = "dmon", [QUERY] = "query", [TOPO] = "topo"};
+	static const char *const name[] = {[DMON] = "dmon",
+					   [QUERY] = "query",
+					   [TOPO] = "topo",
+					   [EVENTS] = "events",
+					   [RESET] = "reset"};
 	char unknown[64];
 	int c, r;
 
@@ -131,14 +139,19 @@ static int read_command(int argc, char **argv, struct request *request)
 			return r;
 	}
 	for (; optind < argc; optind++) {
+		if (request->command == RESET && !request->chip) {
+			request->chip = argv[optind];
+			continue;
+		}
 		if (request->command != SHOW)
 			return usage_error("\"%s\" is too much", argv[optind]);
-		for (unsigned i = DMON; i <= TOPO; i++)
+		for (unsigned i = DMON; i <= RESET; i++)
 			if (!strcmp(argv[optind], name[i]))
 				request->command = i;
 		if (request->command == SHOW)
-			return usage_error("\"%s\" is no command; dmon, query and topo are",
-					   argv[optind]);
+			return usage_error(
+				"\"%s\" is no command; dmon, query, topo, events and reset are",
+				argv[optind]);
 	}
 	if (request->command == QUERY) {
 		if (!request->fields)
@@ -151,6 +164,8 @@ static int read_command(int argc, char **argv, struct request *request)
 			return usage_error("query: no field \"%s\"; --fields=help lists them",
 					   unknown);
 	}
+	if (request->command == RESET && !request->chip)
+		return usage_error("reset: which chip?%s", "");
 	if (request->command == DMON && !request->loop_s)
 		request->loop_s = 1;
 	return -1;
@@ -200,6 +215,11 @@ int main(int argc, char **argv)
 
 	if (r < 0 && request.command == TOPO) {
 		r = smi_topo(&request.topo, stdout);
+	} else if (r < 0 && request.command == EVENTS) {
+		r = smi_events(&(struct smi_events){request.chip, request.count, request.json},
+			       stdout);
+	} else if (r < 0 && request.command == RESET) {
+		r = smi_reset(request.chip, stdout);
 	} else if (r < 0) {
 		pause.tv_sec = (time_t)request.loop_s;
 		pause.tv_nsec = (long)((request.loop_s - (double)pause.tv_sec) * 1e9);

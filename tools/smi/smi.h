@@ -3,8 +3,8 @@
  * txda-smi: what the chips of this machine do, and for whom.
  *
  * main.c reads the command line and loops; a snapshot is taken (snapshot.c) and shown as a table
- * (table.c), as JSON, CSV or chosen fields (fields.c). topo.c shows how maps place groups. Nothing
- * here opens a chip but topo.
+ * (table.c), as JSON, CSV or chosen fields (fields.c). topo.c shows links and how maps place groups,
+ * events.c what happens, reset.c resets. Nothing here opens a chip but topo.
  * Threads: one.
  */
 #ifndef TXDA_SMI_H
@@ -15,6 +15,8 @@
 #include <stdio.h>
 
 #include "txda.h"
+
+#define SMI_SCHEMA_VERSION 1	/* of JSON; rises when a name or meaning changes */
 
 enum smi_exit {
 	SMI_OK = 0,
@@ -63,7 +65,18 @@ struct smi_topo {
 	unsigned tp;		/* 0: what the map says */
 	bool explain;
 };
-/* Prints distances and groups; returns an exit status. */
+/* Prints distances, links and groups; returns an exit status. */
 int smi_topo(const struct smi_topo *topo, FILE *out);
+
+struct smi_events {
+	const char *chip;	/* only of this one: serial, bus address or node; NULL: of all */
+	unsigned long count;	/* ends after so many; 0: never */
+	bool json;		/* JSON lines */
+};
+/* Prints events as they come; returns an exit status. */
+int smi_events(const struct smi_events *events, FILE *out);
+
+/* Resets a chip; returns an exit status. */
+int smi_reset(const char *chip, FILE *out);
 
 #endif /* TXDA_SMI_H */

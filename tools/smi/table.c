@@ -99,6 +99,12 @@ void smi_print_table(const struct smi_snapshot *snapshot, FILE *out, bool colour
 	if (localtime_r(&seconds, &tm))
 		strftime(now, sizeof(now), "%Y-%m-%d %H:%M:%S", &tm);
 	snprintf(title, sizeof(title), "txda-smi %s", txda_version());
+	for (unsigned i = 0; i < snapshot->n_chips; i++)
+		if (*snapshot->chip[i].info.driver) {
+			snprintf(title, sizeof(title), "txda-smi %s, driver %s", txda_version(),
+				 snapshot->chip[i].info.driver);
+			break;
+		}
 	fputs(WIDE_RULE, out);
 	fprintf(out, "| %s%-38.38s%s%38.38s |\n", colour ? "\033[1m" : "", title,
 		colour ? "\033[0m" : "", now);

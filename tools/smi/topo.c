@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "smi.h"
@@ -34,6 +35,33 @@ static void print_distances(struct txda_context *context, FILE *out)
 		}
 		txda_device_unref(a);
 		fputc('\n', out);
+	}
+}
+
+static void print_links(struct txda_context *context, FILE *out)
+{
+	static const char *const state[] = {"down", "training", "up"};
+	int n = txda_context_device_count(context);
+	bool title = false;
+
+	for (int i = 0; i < n; i++) {
+		struct txda_link_info link = TXDA_INIT(struct txda_link_info);
+		struct txda_device *device;
+
+		if (txda_device_get(context, (unsigned)i, &device) < 0)
+			continue;
+		for (unsigned port = 0; txda_device_link(device, port, &link) >= 0; port++) {
+			if (!title)
+				fputs("Links\n", out);
+			title = true;
+			fprintf(out, "  chip %d port %u: %s, %u MB/s", i, port,
+				(unsigned)link.state < 3 ? state[link.state] : "?",
+				link.speed_mbps);
+			if (link.device != UINT_MAX)
+				fprintf(out, ", to chip %u port %u", link.device, link.port);
+			fputc('\n', out);
+		}
+		txda_device_unref(device);
 	}
 }
 
@@ -79,6 +107,7 @@ int smi_topo(const struct smi_topo *topo, FILE *out)
 		return SMI_NO_DEVICE;
 	}
 	print_distances(context, out);
+	print_links(context, out);
 	group_options.map = topo->map;
 	group_options.tp = topo->tp;
 	for (;; group_options.replica++) {

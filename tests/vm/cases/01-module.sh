@@ -8,7 +8,7 @@ modinfo /t/txda.ko || fail "modinfo does not read it"
 modinfo -F vermagic /t/txda.ko | grep -q "^$(uname -r) " || fail "built for another kernel"
 modinfo -F alias /t/txda.ko | grep -q '^pci:v00001AF4d000010F8' || fail "no alias for the chip's PCI id"
 [ -n "$(modinfo -F version /t/txda.ko)" ] || fail "no version"
-for i in 1 2 3; do
+for _ in 1 2 3; do
 	load || fail "insmod"
 	loaded || fail "not in /sys/module"
 	nodes_are 0 || fail "nodes without chips"

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define QMP_TIMEOUT_MS		20000
+#define QMP_TIMEOUT_MS 20000
 /* The guest is given five seconds in which a person could press the button again. */
-#define DELETE_TIMEOUT_MS	60000
-#define MODEL_TIMEOUT_MS	20000
+#define DELETE_TIMEOUT_MS 60000
+#define MODEL_TIMEOUT_MS  20000
 
 /* What follows @word and a space in @line, "" when nothing does, NULL when the word is another. */
 static const char *after(const char *line, const char *word)
@@ -24,15 +24,27 @@ static const char *after(const char *line, const char *word)
 	return line[len] == ' ' ? line + len + 1 : NULL;
 }
 
+/* A command whose success needs no words. */
+static int monitor(struct control *control, const char *command, char *text)
+{
+	int err = qmp_command(control->qmp, command, QMP_TIMEOUT_MS, text, CONTROL_TEXT_BYTES);
+
+	if (!err)
+		text[0] = '\0';
+	return err;
+}
+
 static int add_chip(struct control *control, unsigned int chip, char *text)
 {
 	char path[256], command[512];
 
 	model_chip_path(control->model, chip, path, sizeof(path));
 	snprintf(command, sizeof(command),
-		 "{\"execute\": \"device_add\", \"arguments\": {\"driver\": \"vfio-user-pci\", \"id\": \"chip%u\","
-		 " \"bus\": \"rp%u\", \"socket\": {\"type\": \"unix\", \"path\": \"%s\"}}}", chip, chip, path);
-	return qmp_command(control->qmp, command, QMP_TIMEOUT_MS, text, CONTROL_TEXT_BYTES);
+		 "{\"execute\": \"device_add\", \"arguments\": {\"driver\": \"vfio-user-pci\", "
+		 "\"id\": \"chip%u\","
+		 " \"bus\": \"rp%u\", \"socket\": {\"type\": \"unix\", \"path\": \"%s\"}}}",
+		 chip, chip, path);
+	return monitor(control, command, text);
 }
 
 static int add(struct control *control, const char *which, char *text)
@@ -55,7 +67,7 @@ static int del(struct control *control, const char *which, char *text)
 	snprintf(id, sizeof(id), "chip%lu", strtoul(which, NULL, 10));
 	snprintf(command, sizeof(command),
 		 "{\"execute\": \"device_del\", \"arguments\": {\"id\": \"%s\"}}", id);
-	err = qmp_command(control->qmp, command, QMP_TIMEOUT_MS, text, CONTROL_TEXT_BYTES);
+	err = monitor(control, command, text);
 	return err ? err : qmp_wait_deleted(control->qmp, id, since, DELETE_TIMEOUT_MS);
 }
 
@@ -107,7 +119,8 @@ static int answer(struct control *control, int err, const char *text)
 	size_t bytes = strlen(text);
 	int len = snprintf(head, sizeof(head), "%d %zu\n", err ? 1 : 0, bytes);
 
-	if (write(control->fd, head, (size_t)len) != len || write(control->fd, text, bytes) != (ssize_t)bytes)
+	if (write(control->fd, head, (size_t)len) != len ||
+	    write(control->fd, text, bytes) != (ssize_t)bytes)
 		return -EPIPE;
 	return 0;
 }
@@ -126,7 +139,8 @@ static int serve_line(struct control *control, const char *line)
 
 int control_serve(struct control *control)
 {
-	ssize_t n = read(control->fd, control->line + control->fill, sizeof(control->line) - control->fill);
+	ssize_t n = read(control->fd, control->line + control->fill,
+			 sizeof(control->line) - control->fill);
 
 	if (n < 0)
 		return errno == EINTR || errno == EAGAIN ? 0 : -errno;

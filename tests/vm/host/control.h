@@ -25,7 +25,7 @@
 #include "model.h"
 #include "qmp.h"
 
-#define CONTROL_TEXT_BYTES	16384
+#define CONTROL_TEXT_BYTES 16384
 
 /**
  * struct control - The machine as far as requests reach.
@@ -46,7 +46,8 @@ struct control {
 	/** @events: File that "begin" and "end" are appended to. */
 	int events;
 
-	/** @limit_s: Seconds that the machine has from now on; the supervisor takes it and sets -1. */
+	/** @limit_s: Seconds that the machine has from now on; the supervisor takes it and sets -1.
+	 */
 	int limit_s;
 
 	/** @exited: "exit" came; @status is what it said. */

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-pid_t child_start(char *const *argv, int keep_stdin)
+pid_t child_start(char *const *argv, bool keep_stdin, const char *log)
 {
 	pid_t parent = getpid(), pid = fork();
 	sigset_t none;
@@ -31,6 +31,14 @@ pid_t child_start(char *const *argv, int keep_stdin)
 		if (null >= 0)
 			dup2(null, STDIN_FILENO);
 	}
+	if (log) {
+		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+
+		if (fd >= 0) {
+			dup2(fd, STDOUT_FILENO);
+			dup2(fd, STDERR_FILENO);
+		}
+	}
 	execvp(argv[0], argv);
 	fprintf(stderr, "supervise: %s: %s\n", argv[0], strerror(errno));
 	_exit(127);
@@ -38,7 +46,7 @@ pid_t child_start(char *const *argv, int keep_stdin)
 
 static int connect_to(const char *path)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	int fd;
 
 	if (strlen(path) >= sizeof(addr.sun_path))
@@ -75,7 +83,7 @@ int model_start(struct model *model, int timeout_ms)
 		return -ENODEV;
 	if (model->pid)
 		return -EBUSY;
-	pid = child_start(model->argv, 0);
+	pid = child_start(model->argv, false, model->log);
 	if (pid < 0)
 		return pid;
 	model->pid = pid;
@@ -107,36 +115,63 @@ void model_kill(struct model *model)
 	model->pid = 0;
 }
 
+/* The last line of an answer is "ok" or "error: WHY"; returns its start once it is there. */
+static char *last_line(char *answer, size_t fill)
+{
+	char *line;
+
+	if (!fill || answer[fill - 1] != '\n')
+		return NULL;
+	answer[fill - 1] = '\0';
+	line = strrchr(answer, '\n');
+	line = line ? line + 1 : answer;
+	if (!strcmp(line, "ok") || !strncmp(line, "error: ", 7))
+		return line;
+	answer[fill - 1] = '\n';
+	return NULL;
+}
+
+static int read_answer(int fd, int timeout_ms, char *answer, size_t bytes)
+{
+	size_t fill = 0;
+
+	for (;;) {
+		struct pollfd pfd = {.fd = fd, .events = POLLIN};
+		ssize_t n = poll(&pfd, 1, timeout_ms);
+		char *last;
+
+		if (n <= 0)
+			return n ? -errno : -ETIMEDOUT;
+		n = read(fd, answer + fill, bytes - 1 - fill);
+		if (n <= 0)
+			return n ? -errno : -ECONNRESET;
+		fill += (size_t)n;
+		last = last_line(answer, fill);
+		if (last && last[0] == 'o') {
+			/* What precedes "ok" is the answer, without its newline. */
+			*(last > answer ? last - 1 : last) = '\0';
+			return 0;
+		}
+		if (last)
+			return -EREMOTEIO;
+		if (fill + 1 == bytes)
+			return -EMSGSIZE;
+	}
+}
+
 int model_control(struct model *model, const char *line, int timeout_ms, char *answer, size_t bytes)
 {
 	char path[256];
-	size_t fill = 0;
-	int fd, err = 0;
+	int fd, err;
 
 	control_path(model, path, sizeof(path));
 	fd = connect_to(path);
 	if (fd < 0)
 		return fd;
-	if (dprintf(fd, "%s\n", line) < 0 || shutdown(fd, SHUT_WR))
-		err = -errno;
-	while (!err && fill + 1 < bytes) {
-		struct pollfd pfd = { .fd = fd, .events = POLLIN };
-		ssize_t n = poll(&pfd, 1, timeout_ms);
-
-		if (n <= 0) {
-			err = n ? -errno : -ETIMEDOUT;
-			break;
-		}
-		n = read(fd, answer + fill, bytes - 1 - fill);
-		if (n < 0)
-			err = -errno;
-		if (n <= 0)
-			break;
-		fill += (size_t)n;
-	}
+	answer[0] = '\0';
+	err = dprintf(fd, "%s\n", line) < 0 ? -errno : read_answer(fd, timeout_ms, answer, bytes);
+	if (err && err != -EREMOTEIO)
+		answer[0] = '\0';
 	close(fd);
-	while (fill && answer[fill - 1] == '\n')
-		fill--;
-	answer[fill] = '\0';
 	return err;
 }

@@ -8,6 +8,7 @@
 #ifndef TXDA_VM_MODEL_H
 #define TXDA_VM_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -20,6 +21,9 @@ struct model {
 
 	/** @dir: Directory of its sockets. */
 	const char *dir;
+
+	/** @log: File for what it prints. */
+	const char *log;
 
 	/** @pid: Its process, 0 when it does not run. */
 	pid_t pid;
@@ -34,13 +38,17 @@ void model_kill(struct model *model);
 /* The socket of @chip. */
 void model_chip_path(const struct model *model, unsigned int chip, char *path, size_t bytes);
 
-/* Send @line to the control socket; the answer without its last newline lands in @answer. */
-int model_control(struct model *model, const char *line, int timeout_ms, char *answer, size_t bytes);
+/*
+ * Send @line to the control socket; what it answers lands in @answer, without the "ok" that ends
+ * it. -EREMOTEIO: it refused, and @answer says why.
+ */
+int model_control(struct model *model, const char *line, int timeout_ms, char *answer,
+		  size_t bytes);
 
 /*
  * Start @argv as a child that dies with this process. Its standard input is /dev/null unless
- * @keep_stdin. Returns the pid.
+ * @keep_stdin; what it prints goes to the file @log, if that is not NULL. Returns the pid.
  */
-pid_t child_start(char *const *argv, int keep_stdin);
+pid_t child_start(char *const *argv, bool keep_stdin, const char *log);
 
 #endif

@@ -42,7 +42,7 @@ static int read_line(struct qmp *qmp, int64_t deadline, char **ret_line)
 
 	for (;;) {
 		char *end = memchr(qmp->line, '\n', qmp->fill);
-		struct pollfd pfd = { .fd = qmp->fd, .events = POLLIN };
+		struct pollfd pfd = {.fd = qmp->fd, .events = POLLIN};
 		int64_t left = deadline - now_ms();
 		ssize_t n;
 
@@ -142,7 +142,9 @@ int qmp_start(struct qmp *qmp, int fd, int timeout_ms)
 	qmp->fd = fd;
 	err = take_answer(qmp, timeout_ms, &greeting);
 	cJSON_Delete(greeting);
-	return err ? err : qmp_command(qmp, "{\"execute\": \"qmp_capabilities\"}", timeout_ms, text, sizeof(text));
+	return err ? err
+		   : qmp_command(qmp, "{\"execute\": \"qmp_capabilities\"}", timeout_ms, text,
+				 sizeof(text));
 }
 
 int qmp_command(struct qmp *qmp, const char *command, int timeout_ms, char *text, size_t text_bytes)

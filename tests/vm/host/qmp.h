@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define QMP_LINE_BYTES	65536
-#define QMP_IDS		16
-#define QMP_ID_BYTES	32
+#define QMP_LINE_BYTES 65536
+#define QMP_IDS	       16
+#define QMP_ID_BYTES   32
 
 /**
  * struct qmp - A connection, zeroed but for @fd before use.
@@ -47,7 +47,8 @@ int qmp_start(struct qmp *qmp, int fd, int timeout_ms);
  * Send the JSON @command and wait for its answer. What QEMU returned, as JSON, or its words of
  * refusal land in @text, cut where it is too small.
  */
-int qmp_command(struct qmp *qmp, const char *command, int timeout_ms, char *text, size_t text_bytes);
+int qmp_command(struct qmp *qmp, const char *command, int timeout_ms, char *text,
+		size_t text_bytes);
 
 /* Read what has come without a command: events. -ECONNRESET when QEMU is gone. */
 int qmp_pump(struct qmp *qmp);

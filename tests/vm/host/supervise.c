@@ -5,7 +5,8 @@
  *
  *   supervise -d DIR [-n CHIPS] [-l SECONDS] [-i] [-m MODEL ARG... --] -- QEMU ARG...
  *
- * DIR gets the sockets and the file "events". -i leaves standard input to QEMU and sets no limit.
+ * DIR gets the sockets and the files "events" and "model.log"; the server makes its sockets in
+ * DIR/chips. -i leaves standard input to QEMU and sets no limit.
  * Exit status: what the guest said with "exit", 124 when it took too long, 125 when it died without
  * a word, 126 when it could not be started.
  */
@@ -28,11 +29,11 @@
 #include "model.h"
 #include "qmp.h"
 
-#define STATUS_TIMEOUT		124
-#define STATUS_DIED		125
-#define STATUS_NO_START		126
-#define START_TIMEOUT_MS	30000
-#define MAX_ARGS		256
+#define STATUS_TIMEOUT	 124
+#define STATUS_DIED	 125
+#define STATUS_NO_START	 126
+#define START_TIMEOUT_MS 30000
+#define MAX_ARGS	 256
 
 struct machine {
 	const char *dir;
@@ -56,7 +57,7 @@ static int64_t now_ms(void)
 
 static int listen_at(const char *dir, const char *name)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	int fd;
 
 	if ((size_t)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s.sock", dir, name) >=
@@ -79,7 +80,7 @@ static int listen_at(const char *dir, const char *name)
 static int accept_from(struct machine *m, int fd)
 {
 	for (int waited = 0; waited < START_TIMEOUT_MS; waited += 100) {
-		struct pollfd pfd = { .fd = fd, .events = POLLIN };
+		struct pollfd pfd = {.fd = fd, .events = POLLIN};
 
 		if (poll(&pfd, 1, 100) > 0) {
 			int conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
@@ -125,11 +126,12 @@ static int start(struct machine *m)
 	if (m->model.argv) {
 		err = model_start(&m->model, START_TIMEOUT_MS);
 		if (err) {
-			fprintf(stderr, "supervise: the model server does not start: %s\n", strerror(-err));
+			fprintf(stderr, "supervise: the model server does not start: %s\n",
+				strerror(-err));
 			return err;
 		}
 	}
-	m->qemu = child_start(m->qemu_argv, m->interactive);
+	m->qemu = child_start(m->qemu_argv, m->interactive, NULL);
 	if (m->qemu < 0)
 		return m->qemu;
 	err = accept_from(m, m->listen_qmp);
@@ -195,9 +197,9 @@ static int run(struct machine *m)
 
 	for (;;) {
 		struct pollfd fds[] = {
-			{ .fd = m->signals, .events = POLLIN },
-			{ .fd = m->control.fd, .events = POLLIN },
-			{ .fd = m->qmp.fd, .events = POLLIN },
+			{.fd = m->signals, .events = POLLIN},
+			{.fd = m->control.fd, .events = POLLIN},
+			{.fd = m->qmp.fd, .events = POLLIN},
 		};
 		int64_t left = deadline - now_ms();
 
@@ -247,15 +249,16 @@ static char **cut_list(char **argv, char *list[MAX_ARGS])
 
 static void usage(void)
 {
-	fprintf(stderr, "usage: supervise -d DIR [-n CHIPS] [-l SECONDS] [-i] [-m MODEL ARG... --] -- QEMU ARG...\n");
+	fprintf(stderr, "usage: supervise -d DIR [-n CHIPS] [-l SECONDS] [-i] [-m MODEL ARG... --] "
+			"-- QEMU ARG...\n");
 	exit(STATUS_NO_START);
 }
 
 int main(int argc, char **argv)
 {
 	static char *model_argv[MAX_ARGS], *qemu_argv[MAX_ARGS];
-	static struct machine m = { .limit_s = 120 };
-	char path[256], chips_dir[200];
+	static struct machine m = {.limit_s = 120};
+	char path[256], chips_dir[200], log[200];
 	int status, err;
 
 	(void)argc;
@@ -281,8 +284,13 @@ int main(int argc, char **argv)
 
 	snprintf(path, sizeof(path), "%s/events", m.dir);
 	snprintf(chips_dir, sizeof(chips_dir), "%s/chips", m.dir);
+	snprintf(log, sizeof(log), "%s/model.log", m.dir);
 	m.qemu_argv = qemu_argv;
-	m.model = (struct model){ .argv = model_argv[0] ? model_argv : NULL, .dir = chips_dir };
+	m.model = (struct model){
+		.argv = model_argv[0] ? model_argv : NULL,
+		.dir = chips_dir,
+		.log = log,
+	};
 	m.qmp.fd = -1;
 	m.control.fd = -1;
 	m.control.qmp = &m.qmp;

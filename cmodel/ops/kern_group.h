@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Panel kernels for weights in groups with float activations: W8, W4, their kin with zero points
+ * and F8 (tile layouts in txda_isa.h, packed activations in simd.h). Included by path.c.
+ *
+ * A block of 32 of K is summed by itself and then scaled into the sums of the panel: the blocks are
+ * short chains of additions that the CPU can overlap, and the order is the same for any number of
+ * rows. A zero point enters through the sum of the block's activations: what it takes away is where
+ * the block's sum starts.
+ */
+
+/* What a kernel is an instance of: all constants. */
+struct group_kind {
+	uint8_t dtype;
+	bool wide; /* only with CM_BF16_DOT */
+};
+
+V_INLINE unsigned group_header(const struct group_kind t)
+{
+	return t.dtype == TXDA_W8 || t.dtype == TXDA_W4 ? 64 : 128;
+}
+
+V_INLINE unsigned group_block_bytes(const struct group_kind t)
+{
+	return t.dtype == TXDA_W4 || t.dtype == TXDA_W4Z ? 512 : 1024;
+}
+
+V_INLINE bool has_zero(const struct group_kind t)
+{
+	return t.dtype == TXDA_W4Z || t.dtype == TXDA_W8Z;
+}
+
+/* VL scales, or zero points, of columns [c, c + VL) from a group's header. */
+V_INLINE vf group_scale(const struct group_kind t, const uint8_t *header, unsigned c)
+{
+	return t.dtype == TXDA_F8 ? v_load((const float *)header + c)
+				  : v_load_f16((const uint16_t *)header + c);
+}
+
+V_INLINE vf group_zero(const uint8_t *header, unsigned c)
+{
+	typedef int16_t vs __attribute__((vector_size(VL * 2), aligned(2)));
+
+	return v_i2f(__builtin_convertvector(*(const vs *)((const int16_t *)(header + 64) + c), vi));
+}
+
+#if defined(CM_BF16_DOT)
+/* ---- pairs of bf16 ---- */
+
+#define WORDS_PER_BLOCK(t) ((t).wide ? 33 : 17) /* 16 pairs, and the sum */
+
+/* Nibbles as bf16 numbers from -8 to 7, twice: only the low 5 bits of an index count. */
+#define NIBBLES                                                                                    \
+	0xc100, 0xc0e0, 0xc0c0, 0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0x0000, 0x3f80, 0x4000,    \
+		0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0
+static const uint16_t nibble_table[32] __attribute__((aligned(64))) = {NIBBLES, NIBBLES};
+
+/* E4M3 without its sign as the low and the high bytes of bf16. Exponent 0: m * 2^-9. */
+#define F8_LOW(e)                                                                                  \
+	((e) & 1) << 7, (((e) & 1) << 7) + 16, (((e) & 1) << 7) + 32, (((e) & 1) << 7) + 48,       \
+		(((e) & 1) << 7) + 64, (((e) & 1) << 7) + 80, (((e) & 1) << 7) + 96,               \
+		(((e) & 1) << 7) + 112
+#define F8_HIGH(e)                                                                                 \
+	((e) + 120) >> 1, ((e) + 120) >> 1, ((e) + 120) >> 1, ((e) + 120) >> 1, ((e) + 120) >> 1,  \
+		((e) + 120) >> 1, ((e) + 120) >> 1, ((e) + 120) >> 1
+static const uint8_t f8_low[128] __attribute__((aligned(64))) = {
+	0,	    0,		0x80,	    0xc0,	0,	    0x20,	0x40,	    0x60,
+	F8_LOW(1),  F8_LOW(2),	F8_LOW(3),  F8_LOW(4),	F8_LOW(5),  F8_LOW(6),	F8_LOW(7),
+	F8_LOW(8),  F8_LOW(9),	F8_LOW(10), F8_LOW(11), F8_LOW(12), F8_LOW(13), F8_LOW(14),
+	0x80,	    0x90,	0xa0,	    0xb0,	0xc0,	    0xd0,	0xe0,	    0xc0};
+static const uint8_t f8_high[128] __attribute__((aligned(64))) = {
+	0,	     0x3b,	  0x3b,	       0x3b,	    0x3c,	 0x3c,	      0x3c,	 0x3c,
+	F8_HIGH(1),  F8_HIGH(2),  F8_HIGH(3),  F8_HIGH(4),  F8_HIGH(5),	 F8_HIGH(6),  F8_HIGH(7),
+	F8_HIGH(8),  F8_HIGH(9),  F8_HIGH(10), F8_HIGH(11), F8_HIGH(12), F8_HIGH(13), F8_HIGH(14),
+	0x43,	     0x43,	  0x43,	       0x43,	    0x43,	 0x43,	      0x43,	 0x7f};
+
+/* The pairs of one load of 16 columns, as many as it holds of each column: 4 of nibbles, 2 of
+ * bytes. */
+V_INLINE void nibble_pairs(__m512i v, __m512i p[4])
+{
+	const __m512i table = _mm512_load_si512(nibble_table);
+
+	p[0] = _mm512_permutexvar_epi16(v, table);
+	p[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(v, 4), table);
+	p[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(v, 8), table);
+	p[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(v, 12), table);
+}
+
+/* Byte @i of each lane, less 128, as a float: exact in bf16, so its high half is all of it. */
+V_INLINE __m512i byte_float(__m512i v, const int i)
+{
+	const __m512i magic = _mm512_set1_epi32(0x4b000000);
+
+	v = _mm512_and_si512(_mm512_srli_epi32(v, 8 * (unsigned)i), _mm512_set1_epi32(255));
+	return (__m512i)_mm512_sub_ps((__m512)_mm512_or_si512(v, magic), _mm512_set1_ps(8388736.0f));
+}
+
+V_INLINE void byte_pairs(__m512i v, __m512i p[4])
+{
+	const __m512i high = _mm512_set1_epi32((int)0xffff0000);
+
+	p[0] = _mm512_or_si512(_mm512_srli_epi32(byte_float(v, 0), 16),
+			       _mm512_and_si512(byte_float(v, 1), high));
+	p[1] = _mm512_or_si512(_mm512_srli_epi32(byte_float(v, 2), 16),
+			       _mm512_and_si512(byte_float(v, 3), high));
+}
+
+V_INLINE void f8_pairs(__m512i v, __m512i p[4])
+{
+	const __m512i l0 = _mm512_load_si512(f8_low), l1 = _mm512_load_si512(f8_low + 64),
+		      h0 = _mm512_load_si512(f8_high), h1 = _mm512_load_si512(f8_high + 64);
+	__m512i lo = _mm512_permutex2var_epi8(l0, v, l1), hi = _mm512_permutex2var_epi8(h0, v, h1);
+
+	/* the sign of v, the rest of hi */
+	hi = _mm512_ternarylogic_epi32(hi, v, _mm512_set1_epi8((char)0x80), 0xf8);
+	p[0] = _mm512_unpacklo_epi8(lo, hi);
+	p[1] = _mm512_unpackhi_epi8(lo, hi);
+}
+
+V_INLINE void group_block(const struct group_kind t, const unsigned rows, __m512 d[CM_MR_GROUP][2],
+			  const uint8_t *w, const uint32_t *a)
+{
+	const bool nibbles = group_block_bytes(t) == 512;
+	const unsigned pairs = nibbles ? 4 : 2, terms = t.wide ? 2 : 1;
+
+	for (unsigned j = 0; j < 16 / pairs; j++, w += 128) {
+		__m512i v0 = _mm512_load_si512(w), v1 = _mm512_load_si512(w + 64), p0[4], p1[4];
+
+		if (nibbles) {
+			nibble_pairs(v0, p0);
+			nibble_pairs(v1, p1);
+		} else if (t.dtype == TXDA_F8) {
+			f8_pairs(v0, p0);
+			f8_pairs(v1, p1);
+		} else {
+			byte_pairs(v0, p0);
+			byte_pairs(v1, p1);
+		}
+#pragma GCC unroll 4
+		for (unsigned i = 0; i < pairs; i++)
+#pragma GCC unroll 2
+			for (unsigned term = 0; term < terms; term++, a += rows)
+#pragma GCC unroll 8
+				for (unsigned m = 0; m < rows; m++) {
+					__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[m]);
+
+					d[m][0] = _mm512_dpbf16_ps(d[m][0], (__m512bh)p0[i], x);
+					d[m][1] = _mm512_dpbf16_ps(d[m][1], (__m512bh)p1[i], x);
+				}
+	}
+}
+
+V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *acc,
+			 const uint8_t *w, const uint32_t *a, size_t n, bool first, unsigned group)
+{
+	const unsigned words = WORDS_PER_BLOCK(t), block = group_block_bytes(t);
+	__m512 d[CM_MR_GROUP][2], s[2], z[2] = {{0}, {0}};
+
+	for (unsigned m = 0; first && m < 2 * rows; m++)
+		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());
+	for (size_t i = 0; i < n;) {
+		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
+
+		for (unsigned v = 0; v < 2; v++) {
+			s[v] = (__m512)group_scale(t, w, v * 16);
+			if (has_zero(t))
+				z[v] = (__m512)group_zero(w, v * 16);
+		}
+		w += group_header(t);
+		i += blocks;
+		for (; blocks; blocks--, w += block, a += words * rows) {
+			const float *sum = (const float *)a + (words - 1) * rows;
+
+			for (unsigned j = 0; j < block; j += 64)
+				PREFETCH(w + j);
+#pragma GCC unroll 8
+			for (unsigned m = 0; m < rows; m++)
+				for (unsigned v = 0; v < 2; v++)
+					d[m][v] = has_zero(t) ? _mm512_mul_ps(_mm512_set1_ps(-sum[m]),
+									      z[v])
+							      : _mm512_setzero_ps();
+			group_block(t, rows, d, w, a);
+#pragma GCC unroll 8
+			for (unsigned m = 0; m < rows; m++)
+				for (unsigned v = 0; v < 2; v++) {
+					float *to = acc + m * 32 + v * 16;
+
+					_mm512_storeu_ps(to, _mm512_fmadd_ps(s[v], d[m][v],
+									     _mm512_loadu_ps(to)));
+				}
+		}
+	}
+}
+
+#define GROUP_ROWS(rows, t, ...) group_rows(t, rows, __VA_ARGS__)
+#define GROUP_CASES(t, ...)                                                                        \
+	switch (mr) {                                                                              \
+		ROW_CASES_8(GROUP_ROWS, t, __VA_ARGS__);                                           \
+	}
+#else
+/* ---- floats ---- */
+
+#define GROUP_STEP (VL == 16 ? 8 : 4) /* rows whose sums stay in registers */
+
+#if defined(__AVX512F__)
+static const float nibble_table[16] __attribute__((aligned(64))) = {-8, -7, -6, -5, -4, -3, -2, -1,
+								    0,	1,  2,	3,  4,	5,  6,	7};
+#endif
+
+/* Where in its block of 8 the n-th nibble of a lane is. */
+#define NIBBLE_K(n) ((n) / 2 + ((n) & 1) * 4)
+
+V_INLINE vf nibble_float(vu v, const unsigned n)
+{
+#if defined(__AVX512F__)
+	return (vf)_mm512_permutexvar_ps((__m512i)(v >> 4 * n), _mm512_load_ps(nibble_table));
+#else
+	return v_i2f((vi)(v >> 4 * n & 15u) - 8);
+#endif
+}
+
+/* Words (two elements each) of VL columns from c on, of pair @p of their 4, in the low half of each
+ * lane. @w: a row of 4 K of 32 columns. */
+V_INLINE vu f8_words(const uint8_t *w, unsigned c, const unsigned p)
+{
+#if defined(__AVX512F__)
+	__m512i v = _mm512_load_si512(w + c * 4), zero = _mm512_setzero_si512();
+
+	return (vu)(p ? _mm512_unpackhi_epi16(v, zero) : _mm512_unpacklo_epi16(v, zero));
+#elif defined(__AVX2__)
+	__m256i v = _mm256_load_si256((const __m256i *)(w + c * 4)), zero = _mm256_setzero_si256();
+
+	return (vu)(p ? _mm256_unpackhi_epi16(v, zero) : _mm256_unpacklo_epi16(v, zero));
+#else
+	return __builtin_convertvector(*(const vh_any *)(w + c * 4 + p * 8), vu);
+#endif
+}
+
+/* The low byte of each lane: its bits stand where a float has them; the product puts the exponent
+ * right, also that of what float32 takes for subnormal. */
+V_INLINE vf f8_float(vu v)
+{
+	vf f = (vf)((v & 0x7fu) << 20) * v_set1(0x1p120f);
+	vi nan = (v & 0x7fu) == 0x7fu;
+
+	return (vf)((vu)f | (v & 0x80u) << 24 | ((vu)nan & 0x7fc00000u));
+}
+
+/* The values of VL columns at position @i of a load: 8 of nibbles, 4 of bytes. */
+V_INLINE vf group_value(const struct group_kind t, const uint8_t *w, unsigned c, const unsigned i)
+{
+	vu v;
+
+	if (t.dtype == TXDA_F8) {
+		v = f8_words(w, c, i / 2);
+		return f8_float(i % 2 ? v >> 8 : v & 255u);
+	}
+	v = *(const vu_any *)(w + c * 4);
+	if (t.dtype == TXDA_W4 || t.dtype == TXDA_W4Z)
+		return nibble_float(v, i);
+	return v_i2f((vi)(v >> 8 * i & 255u) - 128);
+}
+
+/* One block of @rows rows (of @mr packed ones), two vectors of columns from c on. */
+V_INLINE void group_step(const struct group_kind t, const unsigned rows, float *acc,
+			 const uint8_t *header, const uint8_t *w, const float *x, unsigned mr,
+			 unsigned c)
+{
+	const bool nibbles = group_block_bytes(t) == 512;
+	const unsigned per = nibbles ? 8 : 4;
+	vf d[GROUP_STEP][2];
+
+	for (unsigned m = 0; m < rows; m++)
+		for (unsigned v = 0; v < 2; v++)
+			d[m][v] = has_zero(t) ? v_set1(-x[32 * mr + m]) *
+							group_zero(header, c + v * VL)
+					      : (vf){0};
+	for (unsigned j = 0; j < 32 / per; j++, w += 128)
+#pragma GCC unroll 8
+		for (unsigned i = 0; i < per; i++) {
+			const float *xk = x + (j * per + (nibbles ? NIBBLE_K(i) : i)) * mr;
+			vf w0 = group_value(t, w, c, i), w1 = group_value(t, w, c + VL, i);
+
+#pragma GCC unroll 8
+			for (unsigned m = 0; m < rows; m++) {
+				d[m][0] = v_fma(w0, v_set1(xk[m]), d[m][0]);
+				d[m][1] = v_fma(w1, v_set1(xk[m]), d[m][1]);
+			}
+		}
+	for (unsigned v = 0; v < 2; v++) {
+		vf s = group_scale(t, header, c + v * VL);
+
+		for (unsigned m = 0; m < rows; m++) {
+			float *to = acc + m * 32 + c + v * VL;
+
+			v_store(to, v_fma(s, d[m][v], v_load(to)));
+		}
+	}
+}
+
+V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *acc,
+			 const uint8_t *w, const float *x, size_t n, unsigned mr, unsigned group)
+{
+	for (size_t i = 0; i < n;) {
+		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
+		const uint8_t *header = w;
+
+		w += group_header(t);
+		i += blocks;
+		for (; blocks; blocks--, w += group_block_bytes(t), x += 33 * mr)
+			for (unsigned c = 0; c < 32; c += 2 * VL)
+				group_step(t, rows, acc, header, w, x, mr, c);
+	}
+}
+
+V_INLINE void group_panel(const struct group_kind t, float *acc, const uint8_t *w, const float *a,
+			  size_t n, unsigned mr, bool first, unsigned group)
+{
+	if (first)
+		memset(acc, 0, mr * 32 * sizeof(float));
+	for (unsigned m = 0; m < mr; m += GROUP_STEP, acc += GROUP_STEP * 32, a += GROUP_STEP)
+		switch (mr - m < GROUP_STEP ? mr - m : GROUP_STEP) {
+		case 1: group_rows(t, 1, acc, w, a, n, mr, group); break;
+		case 2: group_rows(t, 2, acc, w, a, n, mr, group); break;
+		case 3: group_rows(t, 3, acc, w, a, n, mr, group); break;
+		case 4: group_rows(t, 4, acc, w, a, n, mr, group); break;
+#if VL == 16
+		case 5: group_rows(t, 5, acc, w, a, n, mr, group); break;
+		case 6: group_rows(t, 6, acc, w, a, n, mr, group); break;
+		case 7: group_rows(t, 7, acc, w, a, n, mr, group); break;
+		case 8: group_rows(t, 8, acc, w, a, n, mr, group); break;
+#endif
+		}
+}
+
+#define GROUP_CASES(t, acc, w, a, n, first, group)                                                 \
+	group_panel(t, acc, w, (const float *)(a), n, mr, first, group)
+#endif
+
+/* A function a type: together they would be too much for one stack frame and one look. */
+#define GROUP_FUNCTION(name, type)                                                                 \
+	static void name(float *acc, const void *w, const void *a, size_t n, unsigned mr,          \
+			 bool first, unsigned group, bool wide)                                    \
+	{                                                                                          \
+		GROUP_BODY(type)                                                                   \
+	}
+#if defined(CM_BF16_DOT)
+#define GROUP_BODY(type)                                                                           \
+	if (wide) {                                                                                \
+		GROUP_CASES(((struct group_kind){type, true}), acc, w, a, n, first, group)         \
+	} else {                                                                                   \
+		GROUP_CASES(((struct group_kind){type, false}), acc, w, a, n, first, group)        \
+	}
+#else
+#define GROUP_BODY(type)                                                                           \
+	(void)wide;                                                                                \
+	GROUP_CASES(((struct group_kind){type, false}), acc, w, a, n, first, group);
+#endif
+
+GROUP_FUNCTION(group_w8, TXDA_W8)
+GROUP_FUNCTION(group_w4, TXDA_W4)
+GROUP_FUNCTION(group_w8z, TXDA_W8Z)
+GROUP_FUNCTION(group_w4z, TXDA_W4Z)
+GROUP_FUNCTION(group_f8, TXDA_F8)
+
+static void panel_group(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
+			unsigned dtype, unsigned group, bool wide)
+{
+	switch (dtype) {
+	case TXDA_W8: group_w8(acc, w, a, n, mr, first, group, wide); break;
+	case TXDA_W4: group_w4(acc, w, a, n, mr, first, group, wide); break;
+	case TXDA_W8Z: group_w8z(acc, w, a, n, mr, first, group, wide); break;
+	case TXDA_W4Z: group_w4z(acc, w, a, n, mr, first, group, wide); break;
+	case TXDA_F8: group_f8(acc, w, a, n, mr, first, group, wide); break;
+	}
+}
+
+/* Packs one row of whole blocks; nibbles stand in the order in which the kernel meets them. */
+static void pack_group(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
+		       bool nibbles, bool wide)
+{
+#if defined(CM_BF16_DOT)
+	static const uint8_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+	const unsigned terms = wide ? 2 : 1;
+
+	for (; k; k -= 32, x += 32, block += (16 * terms + 1) * mr) {
+		uint16_t h[32];
+		float v[32], left[32], sum = 0;
+
+		for (unsigned i = 0; i < 32; i++)
+			v[i] = x[nibbles ? i / 8 * 8 + order[i % 8] : i];
+		for (unsigned term = 0; term < terms; term++) {
+			for (unsigned i = 0; i < 32; i += VL) {
+				vf f = v_load(v + i);
+
+				v_store_bf16(h + i, f);
+				v_store(left + i, f - v_load_bf16(h + i));
+			}
+			for (unsigned i = 0; i < 16; i++)
+				memcpy(&block[(i * terms + term) * mr + m], h + 2 * i, 4);
+			for (unsigned i = 0; i < 32; i++)
+				sum += cm_bf16_to_f32(h[i]);
+			memcpy(v, left, sizeof(v));
+		}
+		memcpy(&block[16 * terms * mr + m], &sum, 4);
+	}
+#else
+	(void)wide;
+	(void)nibbles;
+	for (; k; k -= 32, x += 32, block += 33 * mr) {
+		float sum = 0;
+
+		for (unsigned i = 0; i < 32; i++) {
+			sum += x[i];
+			memcpy(&block[i * mr + m], &x[i], 4);
+		}
+		memcpy(&block[32 * mr + m], &sum, 4);
+	}
+#endif
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+#include "product.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "simd.h"
+#include "vec.h"
+
+/* How K is counted by the panel kernel. */
+static void set_units(struct cm_product *p)
+{
+	unsigned words = cm_simd->bf16_floats || p->wide ? 2 : 1;
+
+	p->mr = CM_MR;
+	if (p->i8) {
+		p->per = TXDA_QUANT_BLOCK;
+		p->unit_bytes = 40;
+		p->mr = CM_MR_I8;
+	} else if (p->grouped) {
+		p->per = TXDA_QUANT_BLOCK;
+		p->unit_bytes = (16 * words + 1) * 4;
+		p->mr = CM_MR_GROUP;
+	} else if (!p->precise && p->w->dtype == TXDA_BF16) {
+		p->per = 2;
+		p->unit_bytes = 4 * words;
+	} else {
+		p->per = 1;
+		p->unit_bytes = 4;
+	}
+	p->units = cm_div_up(p->k, p->per);
+}
+
+void cm_product_init(struct cm_product *p, const struct cm_launch *l, const struct cm_tensor *x,
+		     const struct cm_tensor *w, const struct cm_tensor *norm,
+		     const uint32_t *columns, float eps, uint32_t flags)
+{
+	bool quant = txda_is_grouped(w->dtype),
+	     i8 = (w->dtype == TXDA_W8 || w->dtype == TXDA_W4) && !(flags & TXDA_LINEAR_FLOAT_INPUT);
+
+	*p = (struct cm_product){
+		.x = x,
+		.w = w,
+		.norm = norm,
+		.columns = columns,
+		.width = x->dim[x->ndim - 1],
+		.n = w->dim[w->ndim - 2],
+		.k = w->dim[w->ndim - 1],
+		.eps = eps,
+		.precise = l->precise,
+		.wide = flags & TXDA_LINEAR_F32_INPUT,
+		.i8 = quant && i8 && !l->precise,
+		.grouped = quant && !i8 && !l->precise,
+	};
+	set_units(p);
+}
+
+uint64_t cm_product_packed(const struct cm_product *p, uint64_t rows)
+{
+	uint64_t bytes;
+
+	/* Columns may make K anything: what no machine has is what is wanted then. */
+	if (__builtin_mul_overflow(p->units * p->unit_bytes, rows, &bytes) || bytes >> 56)
+		return 1ull << 56;
+	return bytes;
+}
+
+static uint64_t row_floats(uint64_t k)
+{
+	return cm_div_up(k, TXDA_QUANT_BLOCK) * TXDA_QUANT_BLOCK;
+}
+
+/* The row as float32, normalised, reordered. */
+uint64_t cm_product_scratch(const struct cm_product *p)
+{
+	return (2 * row_floats(p->width) + row_floats(p->k)) * 4;
+}
+
+uint64_t cm_product_bytes(const struct cm_product *p)
+{
+	return txda_tile_panels(p->w->layout, p->n) *
+	       txda_tile_panel_bytes(p->w->dtype, p->k, p->w->group);
+}
+
+/* Row @r as float32, normalised; in place of the tensor itself where that will do. */
+static const float *input_row(const struct cm_product *p, uint64_t r, float *tmp)
+{
+	float *tmp2 = tmp + row_floats(p->width);
+	const float *row;
+
+	if (p->x->dtype == TXDA_BF16) {
+		cm_simd->from_bf16(tmp, (const uint16_t *)p->x->ptr + r * p->width, p->width);
+		row = tmp;
+	} else {
+		row = (const float *)p->x->ptr + r * p->width;
+	}
+	if (!p->norm)
+		return row;
+	if (p->precise)
+		cm_precise_norm(tmp2, row, p->norm->ptr, p->width, p->eps);
+	else
+		cm_simd->rmsnorm(tmp2, row, p->norm->ptr, p->width, p->eps);
+	return tmp2;
+}
+
+/* The row in the order of the weights; for groups with zeros up to a whole block. */
+static const float *order_row(const struct cm_product *p, const float *row, float *to)
+{
+	if (p->columns) {
+		for (uint64_t k = 0; k < p->k; k++) {
+			/* read once: the memory may change after the check */
+			uint32_t c = __atomic_load_n(&p->columns[k], __ATOMIC_RELAXED);
+
+			to[k] = c < p->width ? row[c] : 0;
+		}
+	} else if (p->grouped && p->k % TXDA_QUANT_BLOCK) {
+		memcpy(to, row, p->k * 4);
+	} else {
+		return row;
+	}
+	memset(to + p->k, 0, (row_floats(p->k) - p->k) * 4);
+	return to;
+}
+
+void cm_product_pack(const struct cm_product *p, const uint64_t *rows, unsigned mr, void *to,
+		     float *scratch)
+{
+	const struct cm_tensor *x = p->x;
+	bool nibbles = p->w->dtype == TXDA_W4 || p->w->dtype == TXDA_W4Z;
+	uint64_t k = p->k;
+
+	for (unsigned m = 0; m < mr; m++) {
+		const float *in;
+
+		if (p->unit_bytes == 4 && p->per == 2 && x->dtype == TXDA_BF16 && !p->norm &&
+		    !p->columns && k % 2 == 0) {
+			const uint16_t *h = (const uint16_t *)x->ptr + rows[m] * k;
+			uint32_t *block = to;
+
+			for (uint64_t i = 0; i < k / 2; i++)
+				memcpy(&block[i * mr + m], h + 2 * i, 4);
+			continue;
+		}
+		in = order_row(p, input_row(p, rows[m], scratch),
+			       scratch + 2 * row_floats(p->width));
+		if (p->grouped)
+			cm_simd->pack_group(to, mr, m, in, row_floats(k), nibbles, p->wide);
+		else if (p->per == 2)
+			cm_simd->pack_bf16(to, mr, m, in, k, p->wide);
+		else if (p->i8)
+			cm_simd->pack_i8(to, mr, m, in, k);
+		else
+			cm_simd->pack_f32(to, mr, m, in, k);
+	}
+}
+
+/* Precise mode: float32 rows packed one by one (block rows side by side), weights as they mean,
+ * sums in double. */
+static void precise_panel(const struct cm_product *p, float *acc, const uint8_t *tiles,
+			  const float *a, unsigned mr, uint64_t panel)
+{
+	bool gated = p->w->layout == TXDA_TILE32_GATED;
+	struct cm_tensor w = *p->w;
+
+	w.ptr = (void *)tiles;
+	w.dim[0] = p->n;
+	w.dim[1] = p->k;
+	for (unsigned c = 0; c < 32; c++) {
+		uint64_t n = panel * 32 + c, half = p->n / 2, j = panel * 16 + c % 16;
+		double s[CM_MR] = {0};
+
+		if (gated)
+			n = j < half ? j + (c < 16 ? 0 : half) : UINT64_MAX;
+		for (uint64_t k = 0; n < p->n && k < p->k; k++) {
+			double v = cm_tile_get(&w, n, k);
+
+			for (unsigned m = 0; m < mr; m++)
+				s[m] += v * a[k * mr + m];
+		}
+		for (unsigned m = 0; m < mr; m++)
+			acc[m * 32 + c] = (float)s[m];
+	}
+}
+
+void cm_product_panel(const struct cm_product *p, float *acc, const uint8_t *tiles, uint64_t panel,
+		      const uint8_t *a, uint64_t unit, uint64_t n, unsigned mr)
+{
+	const struct cm_tensor *w = p->w;
+	const uint8_t *at = tiles + panel * txda_tile_panel_bytes(w->dtype, p->k, w->group);
+	bool first = unit == 0;
+
+	if (p->precise) {
+		precise_panel(p, acc, tiles, (const float *)a, mr, panel);
+		return;
+	}
+	if (txda_is_grouped(w->dtype)) {
+		at += unit * TXDA_QUANT_BLOCK / w->group *
+		      txda_tile_group_bytes(w->dtype, w->group);
+		if (p->grouped)
+			cm_simd->panel_group(acc, at, a, n, mr, first, w->dtype, w->group, p->wide);
+		else if (w->dtype == TXDA_W8)
+			cm_simd->panel_w8(acc, at, a, n, mr, first, w->group);
+		else
+			cm_simd->panel_w4(acc, at, a, n, mr, first, w->group);
+		return;
+	}
+	switch (w->dtype) {
+	case TXDA_BF16: cm_simd->panel_bf16(acc, at + unit * 128, a, n, mr, first, p->wide); break;
+	case TXDA_F16: cm_simd->panel_f16(acc, at + unit * 64, a, n, mr, first); break;
+	default: cm_simd->panel_f32(acc, at + unit * 128, a, n, mr, first); break;
+	}
+}
+
+void cm_product_gate(const struct cm_product *p, float *out, float *acc)
+{
+	if (!p->precise) {
+		cm_simd->silu_gate(out, acc);
+		return;
+	}
+	for (unsigned c = 0; c < 16; c++)
+		out[c] = (float)(acc[c] / (1.0 + exp(-(double)acc[c]))) * acc[16 + c];
+}

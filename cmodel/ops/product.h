@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The product that LINEAR and MOE_LINEAR share: rows of activations, normalised, reordered and
+ * packed (simd.h), times panels of one matrix of weights.
+ *
+ * Ownership: nothing is allocated; the caller has the tensors checked and gives scratch. Threads: a
+ * struct cm_product is filled in by each core for itself and read only.
+ */
+#ifndef CM_OPS_PRODUCT_H
+#define CM_OPS_PRODUCT_H
+
+#include "check.h"
+
+struct cm_product {
+	const struct cm_tensor *x;	 /* rows [X] */
+	const struct cm_tensor *w;	 /* tiles [.., N, K] */
+	const struct cm_tensor *norm;	 /* [X] or NULL */
+	const uint32_t *columns;	 /* [K], below X or TXDA_NONE; or NULL */
+	uint64_t width, n, k;		 /* X, N, K */
+	float eps;
+	bool precise, wide, i8, grouped; /* i8: int8 activations; grouped: floats for groups */
+	unsigned per;			 /* elements of K a unit of the panel kernel */
+	unsigned unit_bytes;		 /* of packed activations, per row */
+	unsigned mr;			 /* most rows of a block */
+	uint64_t units;			 /* of K */
+};
+
+/* @flags: TXDA_LINEAR_*. */
+void cm_product_init(struct cm_product *p, const struct cm_launch *l, const struct cm_tensor *x,
+		     const struct cm_tensor *w, const struct cm_tensor *norm,
+		     const uint32_t *columns, float eps, uint32_t flags);
+
+/* Bytes of @rows packed rows, and of the scratch that packing one row takes. */
+uint64_t cm_product_packed(const struct cm_product *p, uint64_t rows);
+uint64_t cm_product_scratch(const struct cm_product *p);
+
+/* Packs the rows @row[mr] of x as one block at @to. */
+void cm_product_pack(const struct cm_product *p, const uint64_t *row, unsigned mr, void *to,
+		     float *scratch);
+
+/* acc[mr][32] (+)= units [unit, unit + n) of a packed block @a times panel @panel of the matrix at
+ * @tiles; unit 0 starts the sums. @a: where the unit is. */
+void cm_product_panel(const struct cm_product *p, float *acc, const uint8_t *tiles, uint64_t panel,
+		      const uint8_t *a, uint64_t unit, uint64_t n, unsigned mr);
+
+/* out[0..16) of a gated panel's sums, biased. */
+void cm_product_gate(const struct cm_product *p, float *out, float *acc);
+
+/* Bytes of one matrix. */
+uint64_t cm_product_bytes(const struct cm_product *p);
+
+#endif /* CM_OPS_PRODUCT_H */

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the tests of the compute kernels share: random tensors and tiles, and a runner that does
+ * what the executor does. Each test program has a copy of its own.
+ */
+#ifndef OPS_FIXTURE_H
+#define OPS_FIXTURE_H
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "check.h"
+#include "ops.h"
+#include "simd.h"
+#include "vec.h"
+
+#define OPS_HELPER __attribute__((unused)) static
+
+OPS_HELPER uint64_t rng = 1;
+
+OPS_HELPER float frand(void)
+{
+	rng = rng * 6364136223846793005ull + 1442695040888963407ull;
+	return (float)(int32_t)(rng >> 32) * 0x1p-31f;
+}
+
+OPS_HELPER void *mem(size_t bytes)
+{
+	void *p = aligned_alloc(64, (bytes + 64 + 63) / 64 * 64);
+
+	assert_non_null(p);
+	memset(p, 0, (bytes + 64 + 63) / 64 * 64);
+	return p;
+}
+
+OPS_HELPER struct cm_tensor *tensor(uint8_t dtype, uint8_t layout, uint16_t group, uint64_t d0,
+				uint64_t d1, size_t bytes)
+{
+	struct cm_tensor *t = calloc(1, sizeof(*t));
+
+	*t = (struct cm_tensor){.ptr = mem(bytes),
+				.dim = {d0, d1 ? d1 : 1, 1, 1},
+				.ndim = d1 ? 2 : 1,
+				.dtype = dtype,
+				.layout = layout,
+				.group = group,
+				.bytes = bytes};
+	return t;
+}
+
+OPS_HELPER struct cm_tensor *f32(uint64_t d0, uint64_t d1)
+{
+	struct cm_tensor *t = tensor(TXDA_F32, TXDA_ROWS, 0, d0, d1, d0 * (d1 ? d1 : 1) * 4);
+
+	for (uint64_t i = 0; i < d0 * (d1 ? d1 : 1); i++)
+		((float *)t->ptr)[i] = frand();
+	return t;
+}
+
+OPS_HELPER struct cm_tensor *bf16(uint64_t d0, uint64_t d1)
+{
+	struct cm_tensor *t = tensor(TXDA_BF16, TXDA_ROWS, 0, d0, d1, d0 * d1 * 2);
+
+	for (uint64_t i = 0; i < d0 * d1; i++)
+		((uint16_t *)t->ptr)[i] = cm_f32_to_bf16(frand());
+	return t;
+}
+
+OPS_HELPER struct cm_tensor *i32(uint64_t d0, uint64_t d1)
+{
+	return tensor(TXDA_I32, TXDA_ROWS, 0, d0, d1, d0 * (d1 ? d1 : 1) * 4);
+}
+
+OPS_HELPER void drop(struct cm_tensor *t)
+{
+	if (t)
+		free(t->ptr);
+	free(t);
+}
+
+OPS_HELPER uint16_t to_f16(float f)
+{
+	/* values of the tests are normal numbers in float16's range */
+	uint32_t u;
+
+	memcpy(&u, &f, 4);
+	return (uint16_t)(u >> 16 & 0x8000) |
+	       (uint16_t)((((u >> 23 & 255) - 112) << 10 | (u >> 13 & 0x3ff)));
+}
+
+/* Random tiles; padding (rows past n, K past the end) as the format says. */
+OPS_HELPER struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group, uint64_t n,
+			       uint64_t k)
+{
+	uint64_t panels = txda_tile_panels(layout, n),
+		 bytes = txda_tile_panel_bytes(dtype, k, group);
+	struct cm_tensor *t = tensor(dtype, layout, group, n, k, panels * bytes);
+	uint8_t *p = t->ptr;
+
+	for (uint64_t i = 0; i < panels * bytes / 2; i++) {
+		float f = frand();
+
+		((uint16_t *)p)[i] =
+			dtype == TXDA_BF16
+				? cm_f32_to_bf16(f)
+				: to_f16(group	 ? (f + 2) / (float)(dtype == TXDA_W8 || dtype == TXDA_W8Z
+								   ? 1024
+								   : 64)
+					 : f < 0 ? f - 0.01f
+						 : f + 0.01f);
+	}
+	if (dtype == TXDA_F32)
+		for (uint64_t i = 0; i < panels * bytes / 4; i++)
+			((float *)p)[i] = frand();
+	if (group) {
+		uint64_t gb = txda_tile_group_bytes(dtype, group);
+		unsigned head = dtype == TXDA_W8 || dtype == TXDA_W4 ? 64 : 128;
+
+		for (uint64_t i = 0; i < panels * bytes; i++)
+			if (i % bytes % gb >= head) {
+				p[i] = (uint8_t)(rng = rng * 6364136223846793005ull + 1, rng >> 40);
+				if (dtype == TXDA_F8 && (p[i] & 0x7f) == 0x7f)
+					p[i] = 0; /* NaN */
+			}
+		for (uint64_t at = 0; at < panels * bytes && head == 128; at += gb)
+			for (unsigned c = 0; c < 32; c++) {
+				if (dtype == TXDA_F8)
+					((float *)(p + at))[c] = (frand() + 2) / 256;
+				else
+					((int16_t *)(p + at + 64))[c] = (int16_t)(
+						frand() * (dtype == TXDA_W4Z ? 8.9f : 128));
+			}
+	}
+	/* an odd K: the pair's second element meets a zero activation, but must be finite */
+	return t;
+}
+
+struct run {
+	struct cm_launch l;
+	struct txda_op op;
+	struct txda_fault fault;
+};
+
+OPS_HELPER int run_op(struct run *r, unsigned opcode, unsigned cores)
+{
+	const struct cm_op_impl *impl = cm_op_impl(opcode);
+	struct cm_op_need need = {0};
+	int err;
+
+	r->op.op = (uint16_t)opcode;
+	r->l.op = &r->op;
+	r->l.fault = &r->fault;
+	r->l.cores = cores;
+	if (!r->l.group_size) {
+		r->l.group_size = 1;
+		r->l.peer[0] = &r->l;
+	}
+	err = impl->check(&r->l);
+	if (err)
+		return err;
+	impl->need(&r->l, &need);
+	r->l.shared = mem(need.shared_bytes);
+	r->l.shared_bytes = need.shared_bytes;
+	for (unsigned i = 0; i < cores; i++)
+		r->l.core[i] = mem(need.core_bytes);
+	r->l.core_bytes = need.core_bytes;
+	impl->plan(&r->l);
+	assert_true(r->l.phases <= CM_MAX_PHASES);
+	for (unsigned ph = 0; ph < r->l.phases; ph++)
+		for (unsigned p = r->l.parts[ph]; p-- > 0;) /* any order will do */
+			impl->run(&r->l, ph, p, p % cores);
+	free(r->l.shared);
+	for (unsigned i = 0; i < cores; i++)
+		free(r->l.core[i]);
+	return 0;
+}
+
+OPS_HELPER double rel_error(const float *a, const double *b, size_t n)
+{
+	double e = 0, s = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		e += (a[i] - b[i]) * (a[i] - b[i]);
+		s += b[i] * b[i];
+	}
+	return sqrt(e / (s + 1e-30));
+}
+
+OPS_HELPER float *as_f32(const struct cm_tensor *t)
+{
+	uint64_t n = t->dim[0] * t->dim[1];
+	float *f = malloc(n * 4 + 4);
+
+	for (uint64_t i = 0; i < n; i++)
+		f[i] = t->dtype == TXDA_F32 ? ((float *)t->ptr)[i]
+					    : cm_bf16_to_f32(((uint16_t *)t->ptr)[i]);
+	return f;
+}
+
+
+/* ---- one run of the tests a SIMD path ---- */
+
+OPS_HELPER int choose_path(void **state)
+{
+	const char *name;
+
+	return cm_ops_init(*state, &name);
+}
+
+#define ON(path, f)                                                                                \
+	{                                                                                          \
+#f " (" path ")", f, choose_path, NULL, (void *)path                               \
+	}
+
+/* main() of a program that defines ON_PATH(path): ON(path, test), ... */
+#define OPS_MAIN(title)                                                                            \
+	int main(void)                                                                             \
+	{                                                                                          \
+		static const struct CMUnitTest c[] = {ON_PATH("c")}, avx2[] = {ON_PATH("avx2")},   \
+					       avx512[] = {ON_PATH("avx512")},                     \
+					       avx512bf16[] = {ON_PATH("avx512bf16")};             \
+		const char *name;                                                                  \
+		int failed = cmocka_run_group_tests_name(title ": c", c, NULL, NULL);              \
+                                                                                                   \
+		IF_HAS(title, avx2);                                                               \
+		IF_HAS(title, avx512);                                                             \
+		IF_HAS(title, avx512bf16);                                                         \
+		return failed;                                                                     \
+	}
+#define IF_HAS(title, path)                                                                        \
+	do {                                                                                       \
+		if (cm_ops_init(#path, &name))                                                     \
+			printf("this CPU has no %s: that path is not tested here\n", #path);       \
+		else                                                                               \
+			failed += cmocka_run_group_tests_name(title ": " #path, path, NULL, NULL); \
+	} while (0)
+
+#endif /* OPS_FIXTURE_H */

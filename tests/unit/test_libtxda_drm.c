@@ -1,0 +1,823 @@
+// SPDX-License-Identifier: MIT
+/* The DRM backend on a kernel that is a fake: what it asks for, and what it makes of the answers.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fake_drm.h"
+#include "libtxda_case.h"
+#include "libtxda_test.h"
+
+static int try_open(struct txda_context **ret_context)
+{
+	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
+
+	options.backend = "drm";
+	options.name = "a test";
+	return txda_context_new(&options, ret_context);
+}
+
+static struct txda_context *open_fake(void)
+{
+	struct txda_context *context;
+
+	if (try_open(&context) < 0)
+		fail_msg("%s", txda_context_error(NULL));
+	return context;
+}
+
+static struct txda_device *device_of(struct txda_context *context, unsigned index)
+{
+	struct txda_device *device;
+
+	ok(context, txda_device_get(context, index, &device));
+	txda_device_unref(device); /* the context lives longer */
+	return device;
+}
+
+/* ---- chips ----------------------------------------------------------------------------------- */
+
+static void test_chips(void **state)
+{
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+	struct txda_context *context;
+
+	(void)state;
+	fake_drm_start(3);
+	context = open_fake();
+	assert_string_equal(txda_context_backend(context), "drm");
+	assert_int_equal(txda_context_device_count(context), 3);
+	ok(context, txda_device_info(device_of(context, 1), &info));
+	assert_string_equal(info.name, "TX8 (fake)");
+	assert_string_equal(info.serial, "FAKE-SERIAL-001!");
+	assert_string_equal(info.bus, "0000:02:00.0");
+	assert_string_equal(info.node, "/fake/accel1");
+	assert_string_equal(info.driver, "1.0.7");
+	assert_string_equal(info.firmware, "1.2.3");
+	assert_int_equal(info.caps, TXDA_CAP_CMODEL | TXDA_CAP_PRECISE | TXDA_CAP_HOST_VISIBLE);
+	assert_int_equal(info.mem_bytes, FAKE_CHIP_BYTES);
+	assert_int_equal(info.physical, 1);
+	ok(context, txda_device_status(device_of(context, 1), &status));
+	assert_int_equal(status.mem_used_bytes, 0);
+	assert_false(status.lost);
+	assert_int_equal(status.temp_mc, INT32_MIN);
+	assert_int_equal(txda_device_distance(device_of(context, 0), device_of(context, 2)), 1);
+	/* Cards of their own: chip 0 has a port that leads to the card of chip 1, when it is up. */
+	fake_drm.no_links = true;
+	txda_context_unref(context);
+	context = open_fake();
+	assert_int_equal(txda_device_distance(device_of(context, 0), device_of(context, 1)), 2);
+	fake_drm.no_links = false;
+	assert_int_equal(txda_device_distance(device_of(context, 0), device_of(context, 1)), 1);
+	assert_int_equal(txda_device_distance(device_of(context, 0), device_of(context, 2)), 2);
+	txda_context_unref(context);
+	fake_drm_end();
+}
+
+static void test_open(void **state)
+{
+	struct txda_context *context = NULL;
+
+	(void)state;
+	fake_drm_start(2);
+	fake_drm.version_major = DRM_TXDA_MAJOR + 1;
+	assert_int_equal(try_open(&context), -EPROTO);
+	assert_has(txda_context_error(NULL), "driver txda 2.0; libtxda");
+	fake_drm.version_major = DRM_TXDA_MAJOR;
+	fake_drm.open_error = -EACCES;
+	assert_int_equal(try_open(&context), -EACCES);
+	assert_has(txda_context_error(NULL), "group render");
+	assert_null(context);
+	fake_drm.open_error = 0;
+	/* One chip that does not answer is left out. */
+	fake_drm.fail_request = DRM_IOCTL_TXDA_DEV_QUERY;
+	fake_drm.fail_error = -EIO;
+	fake_drm.fail_after = 1;
+	context = open_fake();
+	assert_int_equal(txda_context_device_count(context), 1);
+	txda_context_unref(context);
+	/* A kernel that knows less: what it does not say is zero, or missed. */
+	fake_drm.known_bytes = 64;
+	context = open_fake();
+	assert_int_equal(txda_context_device_count(context), 2);
+	txda_context_unref(context);
+	fake_drm.known_bytes = 48;
+	assert_int_equal(try_open(&context), -EPROTO);
+	assert_has(txda_context_error(NULL), "instruction set 0.0");
+	fake_drm_end();
+	assert_int_equal(setenv("TXDA_BACKEND", "auto", 1), 0);
+	fake_drm_start(1);
+	ok(NULL, txda_context_new(NULL, &context));
+	assert_string_equal(txda_context_backend(context), "drm");
+	txda_context_unref(context);
+	fake_drm_end();
+	fake_drm_start(0);
+	ok(NULL, txda_context_new(NULL, &context));
+	assert_string_equal(txda_context_backend(context), "cmodel");
+	txda_context_unref(context);
+	assert_int_equal(try_open(&context), -ENODEV);
+	fake_drm_end();
+	unsetenv("TXDA_BACKEND");
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+static void fill(unsigned char *bytes, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++) {
+		seed = seed * 1103515245 + 12345;
+		bytes[i] = (unsigned char)(seed >> 16);
+	}
+}
+
+/* Sizes around those of the lanes' halves, at odd places. */
+static void test_copies(void **state)
+{
+	static const uint64_t size[] = {
+		1, 7, 1023, 1024, 4096, 1 << 20, (1 << 20) + 1, 3 << 20, (4 << 20) - 77};
+	unsigned char *in = malloc(5 << 20), *out = malloc(5 << 20);
+	struct txda_context *context;
+	struct txda_buffer *buffer;
+	unsigned char *view;
+
+	(void)state;
+	fake_drm_start(1);
+	for (unsigned beyond = 0; beyond < 2; beyond++) {
+		/* The second time no view is possible. */
+		fake_drm.mappable_bytes = beyond ? 4096 : 0;
+		context = open_fake();
+		ok(context, txda_buffer_new(device_of(context, 0), 5 << 20, TXDA_MEMORY_DEVICE,
+					    TXDA_BUFFER_PRIVATE, &buffer));
+		for (unsigned i = 0; i < ARRAY_SIZE(size); i++) {
+			uint64_t offset = i * 1237;
+
+			fill(in, size[i], i + 1);
+			memset(out, 0x55, size[i] + 1);
+			ok(context, txda_buffer_write(buffer, offset, in, size[i]));
+			ok(context, txda_buffer_read(buffer, offset, out, size[i]));
+			assert_memory_equal(in, out, size[i]);
+			assert_int_equal(out[size[i]], 0x55);
+		}
+		assert_int_equal(txda_buffer_map(buffer, (void **)&view), beyond ? -ENOTSUP : 0);
+		if (!beyond)
+			assert_memory_equal(view + 8 * 1237, in, size[8]);
+		assert_int_equal(txda_buffer_write(buffer, 5 << 20, in, 1), -ERANGE);
+		txda_buffer_unref(buffer);
+		txda_context_unref(context);
+	}
+	fake_drm_end();
+	free(in);
+	free(out);
+}
+
+static void test_load(void **state)
+{
+	enum { BYTES = (20 << 20) + 123 };
+	unsigned char *in = malloc(BYTES), *out = malloc(BYTES);
+	int fd = memfd_create("file", MFD_CLOEXEC);
+	struct txda_context *context;
+	struct txda_buffer *buffer;
+
+	(void)state;
+	fill(in, BYTES, 42);
+	assert_int_equal(write(fd, in, BYTES), BYTES);
+	fake_drm_start(1);
+	context = open_fake();
+	for (unsigned memory = TXDA_MEMORY_DEVICE; memory <= TXDA_MEMORY_HOST; memory++) {
+		ok(context, txda_buffer_new(device_of(context, 0), BYTES, memory, 0, &buffer));
+		ok(context, txda_buffer_load(buffer, 0, fd, 0, BYTES));
+		ok(context, txda_buffer_read(buffer, 0, out, BYTES));
+		assert_memory_equal(in, out, BYTES);
+		ok(context, txda_buffer_load(buffer, 100, fd, 3, 5 << 20));
+		ok(context, txda_buffer_read(buffer, 0, out, BYTES));
+		assert_memory_equal(in, out, 100);
+		assert_memory_equal(in + 3, out + 100, 5 << 20);
+		assert_memory_equal(in + (6 << 20), out + (6 << 20), BYTES - (6 << 20));
+		assert_int_equal(txda_buffer_load(buffer, 0, fd, 100, BYTES), -ENODATA);
+		txda_buffer_unref(buffer);
+	}
+	/* A copy that fails, then one that works again. */
+	ok(context,
+	   txda_buffer_new(device_of(context, 0), 4 << 20, TXDA_MEMORY_DEVICE, 0, &buffer));
+	fake_drm_inject("page:chip=0");
+	assert_int_equal(txda_buffer_write(buffer, 0, in, 3 << 20), -EIO);
+	assert_has(txda_context_error(context), "copying failed");
+	ok(context, txda_buffer_write(buffer, 0, in, 3 << 20));
+	ok(context, txda_buffer_read(buffer, 0, out, 3 << 20));
+	assert_memory_equal(in, out, 3 << 20);
+	txda_buffer_unref(buffer);
+	txda_context_unref(context);
+	fake_drm_end();
+	close(fd);
+	free(in);
+	free(out);
+}
+
+static void test_room(void **state)
+{
+	struct txda_context *context;
+	struct txda_buffer *buffer, *second = NULL;
+
+	(void)state;
+	fake_drm_start(1);
+	context = open_fake();
+	ok(context, txda_buffer_new(device_of(context, 0), FAKE_CHIP_BYTES - 8192,
+				    TXDA_MEMORY_DEVICE, 0, &buffer));
+	assert_int_equal(
+		txda_buffer_new(device_of(context, 0), 8193, TXDA_MEMORY_DEVICE, 0, &second),
+		-ENOMEM);
+	assert_has(txda_context_error(context), "12.0 KiB (12288 bytes) wanted, 8.00 KiB (8192 ");
+	assert_null(second);
+	assert_int_equal(used_bytes(context, 0), FAKE_CHIP_BYTES - 8192);
+	txda_buffer_unref(buffer);
+	assert_int_equal(used_bytes(context, 0), 0);
+	txda_context_unref(context);
+	fake_drm_end();
+}
+
+static void test_sharing(void **state)
+{
+	unsigned char data[5000], back[5000];
+	struct txda_buffer *a, *b, *c, *host;
+	struct txda_context *context;
+	void *view;
+	int fd, r;
+
+	(void)state;
+	fake_drm_start(2);
+	context = open_fake();
+	fill(data, sizeof(data), 7);
+	ok(context,
+	   txda_buffer_new(device_of(context, 0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &a));
+	ok(context, txda_buffer_write(a, 0, data, sizeof(data)));
+	ok(context, txda_buffer_export(a, &fd));
+	/* On the same chip it is the same handle, which lives until its last user goes. */
+	ok(context, txda_buffer_import(device_of(context, 0), fd, 0, &b));
+	ok(context, txda_buffer_import(device_of(context, 1), fd, TXDA_BUFFER_READ_ONLY, &c));
+	assert_int_equal(txda_buffer_bytes(b), 8192);
+	txda_buffer_unref(a);
+	ok(context, txda_buffer_read(b, 0, back, sizeof(back)));
+	assert_memory_equal(data, back, sizeof(data));
+	ok(context, txda_buffer_read(c, 0, back, sizeof(back)));
+	assert_memory_equal(data, back, sizeof(data));
+	txda_buffer_unref(b);
+	assert_int_equal(fake_drm_calls(DRM_IOCTL_GEM_CLOSE), 1);
+	txda_buffer_unref(c);
+	fake_drm.no_links = true;
+	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &a));
+	close(fd);
+	ok(context, txda_buffer_export(a, &fd));
+	assert_int_equal(txda_buffer_import(device_of(context, 1), fd, 0, &b), -EXDEV);
+	assert_has(txda_context_error(context), "no link leads there");
+	txda_buffer_unref(a);
+	close(fd);
+
+	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE,
+				    TXDA_BUFFER_PRIVATE, &a));
+	assert_int_equal(txda_buffer_export(a, &fd), -ENOTSUP);
+	txda_buffer_unref(a);
+
+	/* A memfd of somebody's: its pages, not a copy. */
+	fd = memfd_create("pages", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(ftruncate(fd, 8192), 0);
+	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EPERM);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	ok(context, txda_buffer_import(device_of(context, 0), fd, 0, &host));
+	assert_int_equal(pwrite(fd, data, sizeof(data), 0), sizeof(data));
+	ok(context, txda_buffer_map(host, &view));
+	assert_memory_equal(view, data, sizeof(data));
+	ok(context,
+	   txda_buffer_new(device_of(context, 0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &a));
+	{
+		struct txda_queue *queue;
+		uint64_t fence;
+
+		ok(context, txda_queue_new(device_of(context, 0), TXDA_QUEUE_COPY, &queue));
+		ok(context, txda_queue_copy(queue, a, 0, host, 0, sizeof(data), &fence));
+		ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
+		txda_queue_unref(queue);
+	}
+	ok(context, txda_buffer_read(a, 0, back, sizeof(back)));
+	assert_memory_equal(data, back, sizeof(data));
+	txda_buffer_unref(a);
+	txda_buffer_unref(host);
+	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_FROM_USERPTR;
+	fake_drm.fail_error = -EDQUOT;
+	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EDQUOT);
+	assert_has(txda_context_error(context), "LimitMEMLOCK");
+	close(fd);
+	fd = open("/dev/null", O_RDONLY);
+	r = txda_buffer_import(device_of(context, 0), fd, 0, &host);
+	assert_int_equal(r, -EINVAL);
+	close(fd);
+	txda_context_unref(context);
+	fake_drm_end();
+}
+
+/* ---- queues ---------------------------------------------------------------------------------- */
+
+struct rig {
+	struct txda_context *context;
+	struct txda_queue *queue;
+	struct txda_buffer *word; /* host memory that streams wait for */
+	uint64_t *value;
+};
+
+static void make_rig(struct rig *rig)
+{
+	void *view;
+
+	rig->context = open_fake();
+	ok(rig->context,
+	   txda_queue_new(device_of(rig->context, 0), TXDA_QUEUE_COMPUTE, &rig->queue));
+	ok(rig->context,
+	   txda_buffer_new(device_of(rig->context, 0), 4096, TXDA_MEMORY_HOST, 0, &rig->word));
+	ok(rig->context, txda_buffer_map(rig->word, &view));
+	rig->value = view;
+}
+
+static void end_rig(struct rig *rig)
+{
+	txda_queue_unref(rig->queue);
+	txda_buffer_unref(rig->word);
+	txda_context_unref(rig->context);
+}
+
+/* A stream that waits until the host has stored @value. */
+static uint64_t submit_wait(struct rig *rig, uint64_t value)
+{
+	struct txda_pkt_fence wait = {.hdr = {.op = TXDA_PKT_WAIT, .bytes = sizeof(wait)},
+				      .va = txda_buffer_va(rig->word),
+				      .value = value};
+	uint64_t fence;
+
+	ok(rig->context, txda_queue_submit(rig->queue, &wait, sizeof(wait), 0, &fence));
+	return fence;
+}
+
+/* Lets go of those that wait for up to @value: something must look at the word again. */
+static void release(struct rig *rig, uint64_t value)
+{
+	struct txda_queue *other;
+	uint64_t fence;
+
+	__atomic_store_n(rig->value, value, __ATOMIC_RELEASE);
+	ok(rig->context, txda_queue_new(device_of(rig->context, 0), TXDA_QUEUE_COPY, &other));
+	ok(rig->context, txda_queue_submit(other, NULL, 0, 0, &fence));
+	ok(rig->context, txda_queue_wait(other, fence, TXDA_FOREVER));
+	txda_queue_unref(other);
+}
+
+static bool readable(int fd, int ms)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+	uint64_t drained;
+	bool is = poll(&poll_fd, 1, ms) == 1;
+
+	if (is)
+		assert_int_equal(read(fd, &drained, sizeof(drained)), sizeof(drained));
+	return is;
+}
+
+static void test_fences(void **state)
+{
+	unsigned long waits, eventfds;
+	uint64_t first, second, third;
+	struct rig rig;
+	int fd;
+
+	(void)state;
+	fake_drm_start(1);
+	make_rig(&rig);
+	first = submit_wait(&rig, 1);
+	second = submit_wait(&rig, 2);
+	assert_int_equal(first, 1);
+	assert_int_equal(second, 2);
+	assert_int_equal(txda_queue_wait(rig.queue, first, 0), -ETIMEDOUT);
+	assert_int_equal(txda_queue_wait(rig.queue, first, txda__now() + 1000000), -ETIMEDOUT);
+	assert_has(txda_context_error(rig.context), "fence 1 has not passed");
+	/* Nobody has asked for an fd: no eventfd is armed. */
+	eventfds = fake_drm_calls(DRM_IOWR(
+		0xCF, struct { uint64_t a[3]; }));
+	assert_int_equal(eventfds, 0);
+	fd = txda_queue_fd(rig.queue);
+	assert_true(readable(fd, 0)); /* once, for what may have been before */
+	assert_false(readable(fd, 0));
+	release(&rig, 1);
+	assert_true(readable(fd, -1));
+	ok(rig.context, txda_queue_wait(rig.queue, first, TXDA_FOREVER));
+	assert_int_equal(txda_queue_wait(rig.queue, second, 0), -ETIMEDOUT);
+	third = submit_wait(&rig, 3); /* armed when it is submitted */
+	release(&rig, 2);
+	assert_true(readable(fd, -1));
+	release(&rig, 3);
+	assert_true(readable(fd, -1));
+	waits = fake_drm_calls(DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT);
+	ok(rig.context, txda_queue_wait(rig.queue, third, TXDA_FOREVER));
+	ok(rig.context, txda_queue_wait(rig.queue, first, 0));
+	/* What has passed is seen without a call. */
+	assert_int_equal(fake_drm_calls(DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT), waits);
+	end_rig(&rig);
+	fake_drm_end();
+}
+
+/* Steady work: one ioctl to submit and at most one to wait. */
+static void test_calls(void **state)
+{
+	unsigned long before, after, waits;
+	struct rig rig;
+	uint64_t fence;
+
+	(void)state;
+	fake_drm_start(1);
+	make_rig(&rig);
+	ok(rig.context, txda_queue_submit(rig.queue, NULL, 0, 0, &fence));
+	ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
+	before = fake_drm_calls(0);
+	waits = fake_drm_calls(DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT);
+	for (unsigned i = 0; i < 1000; i++) {
+		ok(rig.context, txda_queue_submit(rig.queue, NULL, 0, 0, &fence));
+		ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
+	}
+	after = fake_drm_calls(0);
+	waits = fake_drm_calls(DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT) - waits;
+	assert_true(waits <= 1000);
+	assert_int_equal(after - before, 1000 + waits);
+	end_rig(&rig);
+	fake_drm_end();
+}
+
+static void test_busy(void **state)
+{
+	struct rig rig;
+	uint64_t fence = 0;
+
+	(void)state;
+	fake_drm_start(1);
+	fake_drm.submit_depth = 2;
+	make_rig(&rig);
+	submit_wait(&rig, 1);
+	submit_wait(&rig, 1);
+	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -EAGAIN);
+	assert_has(txda_context_error(rig.context), "2 streams are in flight");
+	assert_int_equal(fence, 0);
+	release(&rig, 1);
+	ok(rig.context, txda_queue_wait(rig.queue, 2, TXDA_FOREVER));
+	/* The driver's own count follows a moment later. */
+	while (txda_queue_submit(rig.queue, NULL, 0, 0, &fence) == -EAGAIN)
+		usleep(100);
+	assert_int_equal(fence, 3);
+	ok(rig.context, txda_queue_wait(rig.queue, 3, TXDA_FOREVER));
+	end_rig(&rig);
+	fake_drm_end();
+}
+
+static void test_fault(void **state)
+{
+	struct txda_event event = TXDA_INIT(struct txda_event);
+	struct txda_pkt bad = {.op = 99, .bytes = sizeof(bad)};
+	struct txda_queue *other;
+	struct rig rig;
+	uint64_t fence;
+	char text[200];
+	int fd;
+
+	(void)state;
+	fake_drm_start(1);
+	make_rig(&rig);
+	ok(rig.context, txda_queue_new(device_of(rig.context, 0), TXDA_QUEUE_COMPUTE, &other));
+	fd = txda_queue_fd(rig.queue);
+	assert_true(readable(fd, 0));
+	ok(rig.context, txda_queue_submit(rig.queue, &bad, sizeof(bad), 0, &fence));
+	assert_true(readable(fd, -1));
+	assert_int_equal(txda_queue_wait(rig.queue, fence, TXDA_FOREVER), -EIO);
+	assert_has(txda_context_error(rig.context), "chip 0: bad packet, packet type or size 99");
+	assert_true(txda_queue_fault(rig.queue, text, sizeof(text)) > 0);
+	assert_has(text, "bad packet");
+	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -EIO);
+	ok(rig.context, txda_context_event(rig.context, &event));
+	assert_int_equal(event.kind, TXDA_EVENT_FAULT);
+	assert_has(event.text, "bad packet");
+	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
+	ok(rig.context, txda_queue_submit(other, NULL, 0, 0, &fence));
+	ok(rig.context, txda_queue_wait(other, fence, TXDA_FOREVER));
+	txda_queue_unref(other);
+	end_rig(&rig);
+	fake_drm_end();
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* Everything that can be asked of the tiny model, once; 0 or the first error. */
+static int run_tiny(struct txda_context *context, unsigned tp, const char *path, float *y,
+		    size_t y_bytes)
+{
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_step step = TXDA_INIT(struct txda_step);
+	int32_t rows[CASE_R] = {0, 3, 5, 7, 1, 2, 15, 15};
+	float x[CASE_T][CASE_H];
+	struct txda_model *model = NULL;
+	struct txda_group *group = NULL;
+	uint64_t fence;
+	int r;
+
+	for (unsigned t = 0; t < CASE_T; t++)
+		for (unsigned i = 0; i < CASE_H; i++)
+			x[t][i] = (float)((t * 31 + i * 17) % 97) / 13 - 3;
+	group_options.tp = tp;
+	options.path = path;
+	options.verify_weights = true;
+	step.tokens = CASE_T;
+	step.seqs = 1;
+	step.rows = CASE_R;
+	r = txda_group_new(context, &group_options, &group);
+	if (r >= 0)
+		r = txda_model_load(group, &options, &model);
+	if (r >= 0)
+		r = txda_model_set_input(model, "x", x, sizeof(x));
+	if (r >= 0)
+		r = txda_model_set_input(model, "rows", rows, sizeof(rows));
+	if (r >= 0)
+		r = txda_model_run(model, &step, &fence);
+	if (r >= 0)
+		r = txda_model_sync(model, fence, TXDA_FOREVER);
+	if (r >= 0)
+		r = txda_model_get_output(model, "y", y, y_bytes);
+	txda_model_unref(model);
+	txda_group_unref(group);
+	return r;
+}
+
+static void test_model(void **state)
+{
+	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
+	struct txda_context *context;
+	char *path;
+
+	(void)state;
+	for (unsigned tp = 1; tp <= 2; tp++) {
+		case_write(tp, &path);
+		context = open_context("chips=2,mem=64M,cores=1");
+		ok(context, run_tiny(context, tp, path, wanted[0], sizeof(wanted)));
+		txda_context_unref(context);
+		fake_drm_start(2);
+		context = open_fake();
+		/* Twice: a group's slot is used again. */
+		for (unsigned i = 0; i < 2; i++) {
+			memset(got, 0, sizeof(got));
+			ok(context, run_tiny(context, tp, path, got[0], sizeof(got)));
+			assert_memory_equal(got, wanted, sizeof(got));
+		}
+		assert_int_equal(used_bytes(context, 0), 0);
+		txda_context_unref(context);
+		fake_drm_end();
+		case_remove(path);
+	}
+}
+
+/*
+ * Each ioctl of a model's life fails in turn, with each kind of error: the call that needed it says
+ * so, nothing is left behind (fake_drm_end() looks), and the next try works.
+ */
+static void test_failures(void **state)
+{
+	static const int error[] = {-ENOMEM, -EIO, -ENODEV, -EAGAIN};
+	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
+	struct txda_context *context;
+	unsigned failures = 0;
+	char *path;
+	int r;
+
+	(void)state;
+	case_write(2, &path);
+	fake_drm_start(2);
+	context = open_fake();
+	ok(context, run_tiny(context, 2, path, wanted[0], sizeof(wanted)));
+	txda_context_unref(context);
+	fake_drm_end();
+	for (unsigned e = 0; e < ARRAY_SIZE(error); e++) {
+		bool hit = true;
+
+		for (unsigned after = 0; hit; after++) {
+			fake_drm_start(2);
+			context = open_fake();
+			fake_drm.fail_after = after;
+			fake_drm.fail_error = error[e];
+			r = run_tiny(context, 2, path, got[0], sizeof(got));
+			hit = !fake_drm.fail_error;
+			fake_drm.fail_error = 0;
+			if (r < 0) {
+				failures++;
+				assert_true(txda_context_error(context)[0]);
+				memset(got, 0, sizeof(got));
+				ok(context, run_tiny(context, 2, path, got[0], sizeof(got)));
+			}
+			assert_memory_equal(got, wanted, sizeof(got));
+			txda_context_unref(context);
+			assert_int_equal(fake_drm_handles(), 0);
+			fake_drm_end();
+		}
+	}
+	assert_true(failures > 100);
+	case_remove(path);
+}
+
+/* ---- chips that come and go ------------------------------------------------------------------ */
+
+static void take_event(struct txda_context *context, enum txda_event_kind kind, unsigned device,
+		       const char *text)
+{
+	struct txda_event event = TXDA_INIT(struct txda_event);
+
+	ok(context, txda_context_event(context, &event));
+	assert_int_equal(event.kind, kind);
+	assert_int_equal(event.device, device);
+	assert_has(event.text, text);
+}
+
+static void *pull_chip(void *arg)
+{
+	(void)arg;
+	usleep(20000);
+	fake_drm_unplug(0);
+	return NULL;
+}
+
+static void test_unplug(void **state)
+{
+	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+	struct txda_event event = TXDA_INIT(struct txda_event);
+	struct txda_buffer *buffer = NULL;
+	struct txda_queue *other;
+	pthread_t thread;
+	struct rig rig;
+	uint64_t fence;
+	char data[4096];
+
+	(void)state;
+	fake_drm_start(2);
+	make_rig(&rig);
+	assert_true(txda_context_event_fd(rig.context) >= 0);
+	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
+	ok(rig.context, txda_queue_new(device_of(rig.context, 1), TXDA_QUEUE_COMPUTE, &other));
+	fence = submit_wait(&rig, 1);
+	pthread_create(&thread, NULL, pull_chip, NULL);
+	assert_int_equal(txda_queue_wait(rig.queue, fence, TXDA_FOREVER), -ENODEV);
+	pthread_join(thread, NULL);
+	assert_has(txda_context_error(rig.context), "the chip is lost");
+	/* Its objects fail, those of the other go on. */
+	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -ENODEV);
+	assert_int_equal(
+		txda_buffer_new(device_of(rig.context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer),
+		-ENODEV);
+	memset(rig.value, 1, 4096); /* host memory is still there */
+	ok(rig.context, txda_device_status(device_of(rig.context, 0), &status));
+	assert_true(status.lost);
+	ok(rig.context, txda_device_status(device_of(rig.context, 1), &status));
+	assert_false(status.lost);
+	ok(rig.context, txda_queue_submit(other, NULL, 0, 0, &fence));
+	ok(rig.context, txda_queue_wait(other, fence, TXDA_FOREVER));
+	take_event(rig.context, TXDA_EVENT_FAULT, 0, "the chip is lost");
+	take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 0, "chip 0: /fake/accel0 is gone");
+
+	/* While something of the old chip is held, the one that comes is another device. */
+	fake_drm_plug(0);
+	take_event(rig.context, TXDA_EVENT_DEVICE_ADDED, 2, "chip 2: /fake/accel0 was added");
+	assert_int_equal(txda_context_device_count(rig.context), 3);
+	ok(rig.context,
+	   txda_buffer_new(device_of(rig.context, 2), 4096, TXDA_MEMORY_DEVICE, 0, &buffer));
+	memset(data, 3, sizeof(data));
+	ok(rig.context, txda_buffer_write(buffer, 0, data, sizeof(data)));
+	buffer = txda_buffer_unref(buffer);
+
+	/* Then it takes the place of the one before. */
+	fake_drm_unplug(0);
+	take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 2, "is gone");
+	for (unsigned i = 0; i < 8; i++) {
+		fake_drm_plug(0);
+		take_event(rig.context, TXDA_EVENT_DEVICE_ADDED, 2, "was added");
+		assert_int_equal(txda_context_device_count(rig.context), 3);
+		ok(rig.context, txda_buffer_new(device_of(rig.context, 2), 4096, TXDA_MEMORY_DEVICE,
+						0, &buffer));
+		ok(rig.context, txda_device_status(device_of(rig.context, 2), &status));
+		assert_false(status.lost);
+		fake_drm_unplug(0);
+		assert_int_equal(txda_buffer_write(buffer, 0, data, sizeof(data)), -ENODEV);
+		txda_buffer_unref(buffer);
+		take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 2, "is gone");
+	}
+	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
+	txda_queue_unref(other);
+	end_rig(&rig);
+	fake_drm_end();
+}
+
+/* Chips that came or went before anybody listened; and those that are not for this process. */
+static void test_catch_up(void **state)
+{
+	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
+	struct txda_event event = TXDA_INIT(struct txda_event);
+	struct txda_context *context;
+
+	(void)state;
+	fake_drm_start(2);
+	context = open_fake();
+	fake_drm_unplug(1);
+	fake_drm_plug(2);
+	take_event(context, TXDA_EVENT_DEVICE_REMOVED, 1, "/fake/accel1 is gone");
+	take_event(context, TXDA_EVENT_DEVICE_ADDED, 2, "/fake/accel2 was added");
+	txda_context_unref(context);
+	fake_drm_end();
+
+	fake_drm_start(1);
+	options.backend = "drm";
+	options.visible_devices = "0";
+	ok(NULL, txda_context_new(&options, &context));
+	fake_drm_plug(1);
+	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
+	assert_int_equal(txda_context_device_count(context), 1);
+	txda_context_unref(context);
+	fake_drm_end();
+
+	fake_drm_start(1);
+	options.visible_devices = "0000:01:00.0";
+	ok(NULL, txda_context_new(&options, &context));
+	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
+	fake_drm_unplug(0);
+	fake_drm_plug(1);
+	fake_drm_plug(0);
+	take_event(context, TXDA_EVENT_DEVICE_REMOVED, 0, "is gone");
+	take_event(context, TXDA_EVENT_DEVICE_ADDED, 0, "/fake/accel0 was added");
+	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
+	txda_context_unref(context);
+	fake_drm_end();
+}
+
+static void test_health(void **state)
+{
+	struct txda_event event = TXDA_INIT(struct txda_event);
+	struct txda__news news = {.kind = TXDA_EVENT_ECC, .text = "2 corrected"};
+	struct txda_pkt bad = {.op = 99, .bytes = sizeof(bad)};
+	struct rig rig;
+	uint64_t fence;
+	int fd;
+
+	(void)state;
+	fake_drm_start(2);
+	make_rig(&rig);
+	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
+	strcpy(news.node.bus, "0000:02:00.0");
+	fake_drm_tell(&news);
+	take_event(rig.context, TXDA_EVENT_ECC, 1, "chip 1: 2 corrected");
+	strcpy(news.node.bus, "0000:09:00.0"); /* not ours */
+	fake_drm_tell(&news);
+	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
+
+	/* A fault of somebody else's, then one of ours that nobody waits for. */
+	strcpy(news.node.bus, "0000:01:00.0");
+	news.kind = TXDA_EVENT_FAULT;
+	strcpy(news.text, "other 77: page fault");
+	news.pid = 77;
+	fake_drm_tell(&news);
+	take_event(rig.context, TXDA_EVENT_FAULT, 0, "chip 0: other 77: page fault");
+	fd = txda_queue_fd(rig.queue);
+	assert_true(readable(fd, 0));
+	ok(rig.context, txda_queue_submit(rig.queue, &bad, sizeof(bad), 0, &fence));
+	assert_true(readable(fd, -1));
+	news.pid = getpid();
+	for (unsigned i = 1; i < 20; i++) {
+		news.queue_id = i;
+		fake_drm_tell(&news);
+	}
+	for (unsigned tries = 0;; tries++) {
+		ok(rig.context, txda_context_event(rig.context, &event));
+		if (strstr(event.text, "bad packet"))
+			break;
+		assert_true(tries < 19);
+	}
+	assert_int_equal(event.kind, TXDA_EVENT_FAULT);
+	end_rig(&rig);
+	fake_drm_end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_chips),  cmocka_unit_test(test_open),
+		cmocka_unit_test(test_copies), cmocka_unit_test(test_load),
+		cmocka_unit_test(test_room),   cmocka_unit_test(test_sharing),
+		cmocka_unit_test(test_fences), cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_busy),   cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_model),  cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_unplug), cmocka_unit_test(test_catch_up),
+		cmocka_unit_test(test_health),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+/* Health messages as the driver sends them, and as nobody should; faults in words. */
+#include <netlink/msg.h>
+#include <netlink/attr.h>
+
+#include "fault.h"
+#include "libtxda_test.h"
+#include "listener.h"
+#include "txda_netlink.h"
+#include "txda_regs.h"
+
+static struct nl_msg *message(unsigned kind)
+{
+	struct nl_msg *msg = nlmsg_alloc();
+	struct nlattr *nest;
+
+	assert_non_null(nlmsg_put(msg, 0, 0, 100, 0, 0));
+	nest = nla_nest_start(msg, TXDA_A_EVENT_DEV);
+	nla_put_u32(msg, TXDA_A_DEV_MINOR, 3);
+	nla_put_string(msg, TXDA_A_DEV_PCI_NAME, "0000:02:00.0");
+	/* without a NUL */
+	nla_put(msg, TXDA_A_DEV_SERIAL, 16, "0123456789abcdef");
+	nla_put_u64(msg, TXDA_A_DEV_CARD, 1ull << 63);
+	nla_put_u32(msg, TXDA_A_DEV_CARD_INDEX, 1);
+	nla_nest_end(msg, nest);
+	nla_put_u32(msg, TXDA_A_EVENT_KIND, kind);
+	nla_put_u64(msg, TXDA_A_EVENT_TIME_NS, 77);
+	return msg;
+}
+
+/* Parses and frees it. */
+static bool parse(struct nl_msg *msg, struct txda__news *news)
+{
+	struct nlmsghdr *header = nlmsg_hdr(msg);
+	bool good = txda__news_parse(nlmsg_attrdata(header, 0), nlmsg_attrlen(header, 0), news);
+
+	nlmsg_free(msg);
+	return good;
+}
+
+static void test_kinds(void **state)
+{
+	struct txda__news news = {0};
+	struct nl_msg *msg;
+
+	(void)state;
+	msg = message(TXDA_NL_EVENT_FAULT);
+	nla_put_u32(msg, TXDA_A_EVENT_PID, 4711);
+	nla_put_string(msg, TXDA_A_EVENT_CLIENT, "evil\033[2J");
+	nla_put_u32(msg, TXDA_A_EVENT_QUEUE_ID, 5);
+	nla_put_u32(msg, TXDA_A_EVENT_FAULT_CODE, TXDA_FAULT_PAGE);
+	nla_put_u32(msg, TXDA_A_EVENT_OP, 12);
+	nla_put_u64(msg, TXDA_A_EVENT_VA, 0x1000);
+	nla_put_u32(msg, 99, 1); /* of a newer driver */
+	assert_true(parse(msg, &news));
+	assert_int_equal(news.kind, TXDA_EVENT_FAULT);
+	assert_int_equal(news.time_ns, 77);
+	assert_string_equal(news.node.bus, "0000:02:00.0");
+	assert_string_equal(news.node.node, "/dev/accel/accel3");
+	assert_string_equal(news.node.serial, "0123456789abcdef");
+	assert_true(news.node.card == 1ull << 63);
+	assert_int_equal(news.node.card_index, 1);
+	assert_int_equal(news.pid, 4711);
+	assert_int_equal(news.queue_id, 5);
+	assert_string_equal(news.text, "evil?[2J 4711: page fault in op 12, address 0x1000");
+
+	assert_true(parse(message(TXDA_NL_EVENT_RESET), &news));
+	assert_int_equal(news.kind, TXDA_EVENT_RESET);
+
+	msg = message(TXDA_NL_EVENT_ECC);
+	nla_put_u32(msg, TXDA_A_EVENT_ECC_CORRECTED, 3);
+	nla_put_u32(msg, TXDA_A_EVENT_ECC_UNCORRECTED, 1);
+	assert_true(parse(msg, &news));
+	assert_int_equal(news.kind, TXDA_EVENT_ECC);
+	assert_has(news.text, "3 corrected and 1 uncorrected");
+
+	msg = message(TXDA_NL_EVENT_THERMAL);
+	nla_put_u32(msg, TXDA_A_EVENT_TEMP_MC, (uint32_t)-4000);
+	nla_put_u32(msg, TXDA_A_EVENT_THROTTLE, TXDA_THROTTLE_THERMAL);
+	assert_true(parse(msg, &news));
+	assert_int_equal(news.kind, TXDA_EVENT_THERMAL);
+	assert_string_equal(news.text, "throttled, too hot at -4 degrees Celsius");
+	assert_true(parse(message(TXDA_NL_EVENT_THERMAL), &news));
+	assert_string_equal(news.text, "at full speed");
+
+	msg = message(TXDA_NL_EVENT_LINK);
+	nla_put_u32(msg, TXDA_A_EVENT_PORT, 2);
+	nla_put_u32(msg, TXDA_A_EVENT_PORT_STATE, TXDA_PORT_DOWN);
+	assert_true(parse(msg, &news));
+	assert_int_equal(news.kind, TXDA_EVENT_LINK);
+	assert_string_equal(news.text, "port 2 is down");
+
+	msg = message(TXDA_NL_EVENT_FIRMWARE);
+	nla_put_u32(msg, TXDA_A_EVENT_FW_STATE, TXDA_FW_FAILED);
+	nla_put_u32(msg, TXDA_A_EVENT_FW_VERSION, 0x01022a);
+	assert_true(parse(msg, &news));
+	assert_int_equal(news.kind, TXDA_EVENT_FIRMWARE);
+	assert_string_equal(news.text, "firmware 1.2.42 failed");
+}
+
+/* What is no news leaves the result alone. */
+static void test_nonsense(void **state)
+{
+	struct txda__news news = {.pid = -1};
+	struct nl_msg *msg;
+	struct nlattr *nest;
+
+	(void)state;
+	/* nodes are udev's */
+	assert_false(parse(message(TXDA_NL_EVENT_ADD), &news));
+	assert_false(parse(message(TXDA_NL_EVENT_REMOVE), &news));
+	assert_false(parse(message(0), &news));
+	assert_false(parse(message(1000), &news));
+	assert_false(txda__news_parse(NULL, 0, &news));
+
+	msg = nlmsg_alloc();
+	nlmsg_put(msg, 0, 0, 100, 0, 0);
+	nla_put_u32(msg, TXDA_A_EVENT_KIND, TXDA_NL_EVENT_RESET);
+	assert_false(parse(msg, &news)); /* no chip */
+
+	msg = nlmsg_alloc();
+	nlmsg_put(msg, 0, 0, 100, 0, 0);
+	nest = nla_nest_start(msg, TXDA_A_EVENT_DEV);
+	nla_put_u32(msg, TXDA_A_DEV_MINOR, 3);
+	nla_nest_end(msg, nest);
+	nla_put_u32(msg, TXDA_A_EVENT_KIND, TXDA_NL_EVENT_RESET);
+	assert_false(parse(msg, &news)); /* nor its address */
+
+	msg = message(TXDA_NL_EVENT_ECC);
+	nla_put(msg, TXDA_A_EVENT_ECC_CORRECTED, 2, "xy"); /* too short */
+	assert_false(parse(msg, &news));
+	assert_int_equal(news.pid, -1);
+}
+
+/* Any bytes: no access beyond them (a sanitizer looks), and texts that end. */
+static void test_random(void **state)
+{
+	struct nl_msg *msg = message(TXDA_NL_EVENT_FAULT);
+	struct nlmsghdr *header;
+	unsigned seed = 1, good = 0;
+	int length;
+	char *copy;
+
+	(void)state;
+	nla_put_string(msg, TXDA_A_EVENT_CLIENT, "client");
+	header = nlmsg_hdr(msg);
+	length = nlmsg_attrlen(header, 0);
+	for (unsigned i = 0; i < 50000; i++) {
+		struct txda__news news = {0};
+		int cut;
+
+		seed = seed * 1103515245 + 12345;
+		cut = (int)((seed >> 8) % (unsigned)(length + 1));
+		copy = malloc((size_t)cut + 1);
+		memcpy(copy, nlmsg_attrdata(header, 0), (size_t)cut);
+		for (unsigned j = 0; cut && j < 1 + i % 4; j++) {
+			seed = seed * 1103515245 + 12345;
+			copy[(seed >> 16) % (unsigned)cut] = (char)(seed >> 8);
+		}
+		if (txda__news_parse((struct nlattr *)copy, cut, &news)) {
+			good++;
+			assert_true(strlen(news.text) < sizeof(news.text));
+			assert_true(strlen(news.node.bus) < sizeof(news.node.bus));
+		}
+		free(copy);
+	}
+	assert_true(good > 100);
+	nlmsg_free(msg);
+}
+
+static void test_fault_text(void **state)
+{
+	struct txda_fault fault = {.code = TXDA_FAULT_INDEX,
+				   .op = 3,
+				   .tensor = 7,
+				   .va = 0x2000,
+				   .packet_va = 0x40,
+				   .detail = 12345678901ull};
+	char text[200], small[9];
+
+	(void)state;
+	txda__fault_text(&fault, NULL, text, sizeof(text));
+	assert_string_equal(text, "index out of range, index 12345678901 in op 3, tensor 7, "
+				  "address 0x2000, packet at 0x40");
+	txda__fault_text(&fault, NULL, small, sizeof(small));
+	assert_string_equal(small, "index ou");
+	fault = (struct txda_fault){.code = 1000, .op = TXDA_NONE, .tensor = TXDA_NONE};
+	txda__fault_text(&fault, NULL, text, sizeof(text));
+	assert_string_equal(text, "unknown fault 1000");
+	for (unsigned code = 0; code < TXDA_FAULT_CODE_COUNT; code++)
+		assert_true(strlen(txda__fault_name(code)) > 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_nonsense),
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_fault_text),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: MIT
+/*
+ * LINEAR and its kin by themselves: every SIMD path of this CPU, every type of weights, against
+ * plain loops in double, and the promise that a row's bits do not depend on its company.
+ */
+#include "ops_fixture.h"
+
+struct linear_case {
+	uint8_t dtype;
+	uint16_t group;
+	uint64_t m, n, k;
+	bool gated, bias, norm, residual, bf16_in, bf16_out, precise, wide;
+	bool floats;  /* FLOAT_INPUT */
+	uint64_t width; /* of x where columns reorder it; 0: k */
+	uint64_t out_col;
+	double tol;
+};
+
+static bool has_floats(const struct linear_case *c)
+{
+	return c->floats || (c->group && c->dtype != TXDA_W8 && c->dtype != TXDA_W4);
+}
+
+/* What the products are made with, by the rules of the instruction set: rounded to bf16 (for
+ * groups, where the chip multiplies bf16), or int8 by 32. */
+static void round_input(const struct linear_case *c, float *x)
+{
+	if (c->precise)
+		return;
+	if ((c->dtype == TXDA_BF16 || (has_floats(c) && !cm_simd->bf16_floats)) && !c->wide)
+		for (uint64_t k = 0; k < c->k; k++)
+			x[k] = cm_bf16_to_f32(cm_f32_to_bf16(x[k]));
+	for (uint64_t b = 0; c->group && !has_floats(c) && b < c->k; b += TXDA_QUANT_BLOCK) {
+		uint64_t end = b + TXDA_QUANT_BLOCK < c->k ? b + TXDA_QUANT_BLOCK : c->k;
+		float max = 0;
+
+		for (uint64_t k = b; k < end; k++)
+			max = fmaxf(max, fabsf(x[k]));
+		for (uint64_t k = b; k < end && max > 0; k++)
+			x[k] = rintf(x[k] * (127.0f / max)) * (max / 127.0f);
+	}
+}
+
+static double *linear_reference(const struct linear_case *c, const struct run *r)
+{
+	const struct cm_tensor *const *in = r->l.in;
+	const float *norm = in[3] ? in[3]->ptr : NULL, *bias = in[2] ? in[2]->ptr : NULL,
+		    *res = in[4] ? in[4]->ptr : NULL;
+	const int32_t *columns = in[5] ? in[5]->ptr : NULL;
+	uint64_t width = c->gated ? c->n / 2 : c->n, xw = in[0]->dim[1];
+	double *y = calloc(c->m * width, sizeof(*y)), *full = calloc(c->n, sizeof(*full));
+	float *xf = as_f32(in[0]), *row = malloc(c->k * sizeof(*row)),
+	      *w = malloc(c->n * c->k * sizeof(*w));
+
+	for (uint64_t n = 0; n < c->n; n++)
+		cm_tile_row(in[1], n, w + n * c->k);
+	for (uint64_t m = 0; m < c->m; m++) {
+		const float *x = xf + m * xw;
+		double s = 0;
+
+		for (uint64_t k = 0; k < xw; k++)
+			s += (double)x[k] * x[k];
+		s = norm ? 1 / sqrt(s / (double)xw + 1e-6) : 1;
+		for (uint64_t k = 0; k < c->k; k++) {
+			int64_t from = columns ? columns[k] : (int64_t)k;
+
+			row[k] = from < 0 ? 0 : (float)(x[from] * s) * (norm ? norm[from] : 1);
+		}
+		round_input(c, row);
+		for (uint64_t n = 0; n < c->n; n++) {
+			full[n] = bias ? bias[n] : 0;
+			for (uint64_t k = 0; k < c->k; k++)
+				full[n] += (double)w[n * c->k + k] * row[k];
+		}
+		for (uint64_t n = 0; n < width; n++)
+			y[m * width + n] =
+				(c->gated ? full[n] / (1 + exp(-full[n])) * full[width + n]
+					  : full[n]) +
+				(res ? res[m * width + n] : 0);
+	}
+	free(full);
+	free(row);
+	free(w);
+	free(xf);
+	return y;
+}
+
+/* A random choice of columns, some of them none. */
+static struct cm_tensor *random_columns(uint64_t k, uint64_t width)
+{
+	struct cm_tensor *t = i32(k, 0);
+
+	for (uint64_t i = 0; i < k; i++) {
+		float f = frand();
+
+		((int32_t *)t->ptr)[i] = f < -0.9f ? -1 : (int32_t)((f + 1) * 0.49f * (float)width);
+	}
+	return t;
+}
+
+/* Each row alone gives the same bits. */
+static void rows_alone(const struct linear_case *c, const struct run *r, uint64_t width)
+{
+	const struct cm_tensor *x = r->l.in[0], *res = r->l.in[4], *out = r->l.out[0];
+	size_t es = c->bf16_in ? 2 : 4, os = c->bf16_out ? 2 : 4, row = out->dim[1] * os;
+
+	for (uint64_t m = 0; m < c->m; m += c->m > 25 ? 19 : 1) {
+		struct cm_tensor x1 = *x, o1 = *out, r1 = {0};
+		struct run one = *r;
+
+		x1.dim[0] = o1.dim[0] = 1;
+		x1.ptr = (uint8_t *)x->ptr + m * x->dim[1] * es;
+		o1.ptr = mem(row);
+		if (res) {
+			r1 = *res;
+			r1.dim[0] = 1;
+			r1.ptr = (float *)res->ptr + m * width;
+		}
+		one.l.in[0] = &x1;
+		one.l.out[0] = &o1;
+		one.l.in[4] = res ? &r1 : NULL;
+		assert_int_equal(run_op(&one, TXDA_OP_LINEAR, 3), 0);
+		if (memcmp((uint8_t *)o1.ptr + c->out_col * os,
+			   (uint8_t *)out->ptr + m * row + c->out_col * os, width * os))
+			fail_msg("%s: type %d m %d n %d k %d: row %d differs alone", cm_simd->name,
+				 c->dtype, (int)c->m, (int)c->n, (int)c->k, (int)m);
+		free(o1.ptr);
+	}
+}
+
+static void linear_one(const struct linear_case *c)
+{
+	uint64_t width = c->gated ? c->n / 2 : c->n, xw = c->width ? c->width : c->k,
+		 full = width + 2 * c->out_col;
+	struct cm_tensor *x = c->bf16_in ? bf16(c->m, xw) : f32(c->m, xw);
+	struct cm_tensor *w =
+		tiles(c->dtype, c->gated ? TXDA_TILE32_GATED : TXDA_TILE32, c->group, c->n, c->k);
+	struct cm_tensor *bias = c->bias ? f32(c->n, 0) : NULL, *norm = c->norm ? f32(xw, 0) : NULL;
+	struct cm_tensor *res = c->residual ? f32(c->m, width) : NULL;
+	struct cm_tensor *columns = c->width ? random_columns(c->k, xw) : NULL;
+	struct cm_tensor *out = c->bf16_out ? bf16(c->m, full) : f32(c->m, full);
+	struct run r = {.l = {.in = {x, w, bias, norm, res, columns},
+			      .out = {out},
+			      .precise = c->precise}};
+	double *ref = linear_reference(c, &r), err;
+	float *got, *before = as_f32(out);
+
+	r.op.linear.act = c->gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE;
+	r.op.linear.eps = 1e-6f;
+	r.op.linear.flags = (c->wide ? TXDA_LINEAR_F32_INPUT : 0) |
+			    (c->floats ? TXDA_LINEAR_FLOAT_INPUT : 0);
+	r.op.linear.out_col = (uint32_t)c->out_col;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 2), 0);
+	got = as_f32(out);
+	for (uint64_t m = 0; m < c->m; m++) {
+		/* what lies beside the columns stays; then the result side by side */
+		for (uint64_t i = 0; i < full; i++)
+			if (i < c->out_col || i >= c->out_col + width)
+				assert_true(got[m * full + i] == before[m * full + i]);
+		memmove(got + m * width, got + m * full + c->out_col, width * 4);
+	}
+	err = rel_error(got, ref, c->m * width);
+	if (!(err <= c->tol))
+		fail_msg("%s: type %d group %d m %d n %d k %d gated %d columns %d wide %d precise %d:"
+			 " error %g", cm_simd->name, c->dtype, c->group, (int)c->m, (int)c->n,
+			 (int)c->k, c->gated, !!c->width, c->wide, c->precise, err);
+	if (c->m > 1)
+		rows_alone(c, &r, width);
+	free(ref);
+	free(got);
+	free(before);
+	drop(x), drop(w), drop(bias), drop(norm), drop(res), drop(columns), drop(out);
+}
+
+static void test_linear(void **state)
+{
+	static const struct {
+		uint8_t dtype;
+		uint16_t group;
+		double tol;
+	} types[] = {
+		{TXDA_BF16, 0, 1e-3}, {TXDA_F16, 0, 1e-5}, {TXDA_F32, 0, 1e-5}, {TXDA_W8, 32, 2e-3},
+		{TXDA_W8, 128, 2e-3}, {TXDA_W4, 32, 2e-3}, {TXDA_W4, 64, 2e-3},
+	};
+	static const uint64_t shapes[][3] = {
+		{1, 32, 64},   {1, 70, 96},   {3, 33, 33},    {4, 64, 100},   {5, 96, 31},
+		{12, 40, 256}, {13, 32, 320}, {16, 65, 1100}, {25, 160, 130}, {210, 70, 2080}};
+
+	(void)state;
+	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
+		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
+			for (unsigned flags = 0; flags < 64; flags += (s > 7   ? 21
+								       : s > 3 ? 11
+									       : 5)) {
+				struct linear_case c = {types[t].dtype,
+							types[t].group,
+							shapes[s][0],
+							shapes[s][1],
+							shapes[s][2],
+							.gated = flags & 1 && shapes[s][1] % 2 == 0,
+							.bias = flags & 2,
+							.norm = flags & 4,
+							.bf16_in = flags & 8,
+							.tol = types[t].tol};
+
+				c.residual = !c.gated && flags & 16;
+				c.bf16_out = !c.residual && flags & 32;
+				if (c.gated || c.bf16_out)
+					c.tol = 4e-3; /* half a bf16 step; silu is steep */
+				linear_one(&c);
+				if (types[t].dtype == TXDA_BF16) {
+					c.wide = true;
+					c.tol = c.bf16_out ? 4e-3 : 4e-5;
+					linear_one(&c);
+				}
+				if (s < 8) {
+					c.precise = true;
+					c.tol = c.bf16_out ? 4e-3 : 2e-6;
+					linear_one(&c);
+				}
+			}
+}
+
+/* Weights in groups with float activations, in an order of their own, into part of a row. */
+static void test_linear_groups(void **state)
+{
+	static const struct {
+		uint8_t dtype;
+		uint16_t group;
+	} types[] = {{TXDA_W8, 32},   {TXDA_W4, 128}, {TXDA_W8Z, 64}, {TXDA_W8Z, 256},
+		     {TXDA_W4Z, 32}, {TXDA_W4Z, 128}, {TXDA_F8, 128}, {TXDA_F8, 32}};
+	static const uint64_t shapes[][3] = {{1, 32, 64},  {1, 70, 416}, {2, 34, 33},	{4, 64, 100},
+					     {7, 96, 31},  {8, 40, 256}, {13, 32, 320}, {16, 66, 1100},
+					     {210, 70, 2080}};
+
+	(void)state;
+	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
+		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
+			for (unsigned flags = 0; flags < 64; flags += s > 7 ? 21 : s > 3 ? 11 : 5) {
+				struct linear_case c = {types[t].dtype,
+							types[t].group,
+							shapes[s][0],
+							shapes[s][1],
+							shapes[s][2],
+							.gated = flags & 1,
+							.bias = flags & 2,
+							.norm = flags & 4,
+							.bf16_in = flags & 8,
+							.floats = types[t].dtype == TXDA_W8 ||
+								  types[t].dtype == TXDA_W4};
+
+				c.residual = !c.gated && flags & 16;
+				c.bf16_out = !c.residual && flags & 32;
+				c.out_col = !c.residual && flags & 8 ? 24 : 0;
+				c.width = (flags ^ flags >> 2) & 2 ? c.k * 3 / 4 + 5 : 0;
+				for (c.wide = false;; c.wide = true) {
+					c.tol = c.gated || c.bf16_out ? 4e-3
+						: c.wide	      ? 4e-5
+								      : 1e-3;
+					linear_one(&c);
+					if (c.wide)
+						break;
+				}
+				if (s < 8) {
+					c.precise = true;
+					c.tol = c.bf16_out ? 4e-3 : 2e-6;
+					linear_one(&c);
+				}
+			}
+}
+
+/* Every byte of an 8-bit float and every nibble means in the kernels what the format says. */
+static void test_linear_codes(void **state)
+{
+	static const uint8_t types[] = {TXDA_F8, TXDA_W8, TXDA_W8Z, TXDA_W4, TXDA_W4Z};
+
+	(void)state;
+	for (size_t t = 0; t < sizeof(types); t++)
+		for (unsigned k = 0; k < 32; k++) {
+			struct cm_tensor *w = tiles(types[t], TXDA_TILE32, 32, 256, 32),
+					 *x = f32(1, 32), *out = f32(1, 256);
+			struct run r = {.l = {.in = {x, w}, .out = {out}}};
+			uint64_t panel = txda_tile_panel_bytes(types[t], 32, 32);
+
+			for (uint64_t i = 0; i < 8 * panel; i++)
+				if (i % panel >= (types[t] == TXDA_W8 || types[t] == TXDA_W4 ? 64 : 128))
+					((uint8_t *)w->ptr)[i] = (uint8_t)(i * 37 + i / panel * 11);
+			memset(x->ptr, 0, 128);
+			((float *)x->ptr)[k] = 1;
+			r.op.linear.flags = TXDA_LINEAR_FLOAT_INPUT;
+			for (uint64_t i = 0; i < 8 * panel && types[t] == TXDA_F8; i++)
+				if (i % panel >= 128 && (((uint8_t *)w->ptr)[i] & 0x7f) == 0x7f)
+					((uint8_t *)w->ptr)[i] = 0x7e;
+			assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
+			for (unsigned n = 0; n < 256; n++) {
+				float want = cm_tile_get(w, n, k), got = ((float *)out->ptr)[n];
+
+				if (!(fabsf(got - want) <= 1e-6f * fabsf(want) + 1e-9f))
+					fail_msg("%s: type %d n %d k %d: %g instead of %g",
+						 cm_simd->name, types[t], n, k, (double)got,
+						 (double)want);
+			}
+			drop(w), drop(x), drop(out);
+		}
+}
+
+static void test_linear_refuses(void **state)
+{
+	struct cm_tensor *x = f32(2, 64), *w = tiles(TXDA_BF16, TXDA_TILE32, 0, 32, 64),
+			 *out = f32(2, 32), *odd = f32(3, 32),
+			 *columns = i32(64, 0), *short_columns = i32(63, 0), *wider = f32(2, 33);
+	struct run r = {.l = {.in = {x, w}, .out = {out}}};
+
+	(void)state;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
+	r.l.out[0] = odd;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	assert_int_equal(r.fault.code, TXDA_FAULT_SHAPE);
+	r.l.out[0] = out;
+	r.l.in[2] = odd;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	r.l.in[2] = NULL;
+	r.op.linear.act = 7;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	assert_int_equal(r.fault.code, TXDA_FAULT_PROGRAM);
+	r.op.linear.act = TXDA_ACT_SILU_GATED; /* needs a gated layout */
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	r.op.linear.act = TXDA_ACT_NONE;
+	/* columns: as many as K, each of x or none */
+	for (unsigned i = 0; i < 64; i++)
+		((int32_t *)columns->ptr)[i] = i % 3 ? (int32_t)i : -1;
+	r.l.in[5] = columns;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
+	((int32_t *)columns->ptr)[63] = 64;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	assert_int_equal(r.fault.code, TXDA_FAULT_INDEX);
+	assert_int_equal(r.fault.detail, 64);
+	r.l.in[5] = short_columns;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	r.l.in[5] = NULL;
+	/* the output's columns */
+	r.op.linear.out_col = 1;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	r.l.out[0] = wider;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
+	r.op.linear.out_col = 0xffffffff;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	r.op.linear.out_col = 0;
+	r.l.in[4] = out; /* a residual as wide as the weights, an output that is wider */
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	r.l.in[4] = NULL;
+	r.op.linear.flags = 4;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	r.op.linear.flags = 0;
+	r.l.in[1] = NULL;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	drop(columns), drop(short_columns), drop(wider);
+	drop(x), drop(w), drop(out), drop(odd);
+}
+
+/* ---- SILU_MUL ---- */
+
+static void test_silu_mul(void **state)
+{
+	static const unsigned widths[] = {1, 16, 31, 100};
+
+	(void)state;
+	for (unsigned i = 0; i < 4 * 3; i++) {
+		unsigned n = widths[i / 3], rows = i % 3 * 17 + 1;
+		struct cm_tensor *x = f32(rows, 2ull * n), *out = i & 1 ? bf16(rows, n) : f32(rows, n);
+		struct run r = {.l = {.in = {x}, .out = {out}, .precise = i % 3 == 2}};
+		double *want = malloc(rows * n * sizeof(*want));
+		float *got;
+
+		for (unsigned m = 0; m < rows; m++)
+			for (unsigned j = 0; j < n; j++) {
+				const float *row = (const float *)x->ptr + m * 2 * n;
+
+				want[m * n + j] = row[j] / (1 + exp(-row[j])) * row[n + j];
+			}
+		assert_int_equal(run_op(&r, TXDA_OP_SILU_MUL, 3), 0);
+		got = as_f32(out);
+		assert_true(rel_error(got, want, rows * n) < (i & 1 ? 4e-3 : 1e-6));
+		out->dim[1]++;
+		assert_int_equal(run_op(&r, TXDA_OP_SILU_MUL, 3), -EINVAL);
+		free(want), free(got);
+		drop(x), drop(out);
+	}
+}
+
+#define ON_PATH(path)                                                                              \
+	ON(path, test_linear), ON(path, test_linear_groups), ON(path, test_linear_codes),          \
+		ON(path, test_linear_refuses), ON(path, test_silu_mul)
+
+OPS_MAIN("products")

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+/* quantization_config in the spellings of its makers. */
+#include "quant.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+
+static const char *text_of(const cJSON *json, const char *key)
+{
+	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, key));
+
+	return text ? text : "";
+}
+
+static bool has(const cJSON *json, const char *key)
+{
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+
+	return item && !cJSON_IsNull(item);
+}
+
+/* -1 and 0 mean one group of all columns. */
+static int parse_group(const cJSON *json, const char *key, struct quant_config *q,
+		       struct tool_error *error)
+{
+	const double all = -1;
+	double d;
+	int r = config_double(json, key, -1, 1u << 20, &all, &d, error);
+
+	if (!r)
+		q->group = d < 1 ? 0 : (uint32_t)d;
+	return r;
+}
+
+static int check_bits(uint32_t bits, bool eight, struct tool_error *error)
+{
+	if (bits == 4 || (eight && bits == 8))
+		return 0;
+	return tool_fail(error, -ENOTSUP, "bits: %u is not supported, only %s", bits,
+			 eight ? "4 and 8 are" : "4 is");
+}
+
+static int parse_gptq(const cJSON *json, struct quant_config *q, struct tool_error *error)
+{
+	const char *format = text_of(json, has(json, "checkpoint_format") ? "checkpoint_format"
+									  : "format");
+	int r = config_u32(json, "bits", 1, 32, CONFIG_REQUIRED, &q->bits, error);
+
+	if (!r)
+		r = check_bits(q->bits, true, error);
+	if (!r)
+		r = parse_group(json, "group_size", q, error);
+	if (!r && *format && strcmp(format, "gptq") && strcmp(format, "gptq_v2"))
+		r = tool_fail(error, -ENOTSUP,
+			      "checkpoint_format: \"%.64s\" is not supported (gptq and gptq_v2 are)",
+			      format);
+	q->zero_plus_one = strcmp(format, "gptq_v2") != 0;
+	return r;
+}
+
+static int parse_awq(const cJSON *json, struct quant_config *q, struct tool_error *error)
+{
+	const char *version = text_of(json, "version");
+	int r = config_u32(json, has(json, "w_bit") ? "w_bit" : "bits", 1, 32, 4, &q->bits, error);
+
+	if (!r)
+		r = check_bits(q->bits, false, error);
+	if (!r)
+		r = parse_group(json, has(json, "q_group_size") ? "q_group_size" : "group_size", q,
+				error);
+	if (!r && *version && strcmp(version, "gemm") && strcmp(version, "GEMM"))
+		r = tool_fail(error, -ENOTSUP, "version: \"%.64s\" is not supported, only gemm is",
+			      version);
+	return r;
+}
+
+static int parse_fp8(const cJSON *json, struct quant_config *q, struct tool_error *error)
+{
+	const cJSON *block = cJSON_GetObjectItemCaseSensitive(json, "weight_block_size"),
+		    *n = cJSON_GetArrayItem(block, 0), *k = cJSON_GetArrayItem(block, 1);
+	const char *format = text_of(json, "fmt");
+
+	q->bits = 8;
+	if (*format && strcmp(format, "e4m3") && strcmp(format, "float8_e4m3fn"))
+		return tool_fail(error, -ENOTSUP, "fmt: \"%.64s\" is not supported, only e4m3 is",
+				 format);
+	if (!block || cJSON_IsNull(block))
+		return 0;
+	if (cJSON_GetArraySize(block) != 2 || !cJSON_IsNumber(n) || !cJSON_IsNumber(k) ||
+	    !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) ||
+	    !(k->valuedouble >= 1 && k->valuedouble <= 1 << 20))
+		return tool_fail(error, -EINVAL,
+				 "weight_block_size: not two numbers in [1, 1048576]");
+	q->block_rows = (uint32_t)n->valuedouble;
+	q->block_cols = (uint32_t)k->valuedouble;
+	return 0;
+}
+
+/* The first group of config_groups: checkpoints have one for their linear layers. */
+static int parse_compressed(const cJSON *json, struct quant_config *q, struct tool_error *error)
+{
+	const cJSON *groups = cJSON_GetObjectItemCaseSensitive(json, "config_groups"),
+		    *weights = cJSON_GetObjectItemCaseSensitive(
+			    cJSON_IsObject(groups) ? groups->child : NULL, "weights");
+	const char *format = text_of(json, "format"), *strategy = text_of(weights, "strategy");
+	int r;
+
+	if (!cJSON_IsObject(weights))
+		return tool_fail(error, -EINVAL, "config_groups: no group with weights");
+	if (*format && strcmp(format, "pack-quantized") && strcmp(format, "int-quantized") &&
+	    strcmp(format, "naive-quantized") && strcmp(format, "float-quantized"))
+		return tool_fail(error, -ENOTSUP,
+				 "format: \"%.64s\" is not supported (pack-quantized, "
+				 "int-quantized and float-quantized are)",
+				 format);
+	if (*strategy && strcmp(strategy, "group") && strcmp(strategy, "channel") &&
+	    strcmp(strategy, "tensor") && strcmp(strategy, "block"))
+		return tool_fail(error, -ENOTSUP, "strategy: \"%.64s\" is not supported", strategy);
+	r = config_u32(weights, "num_bits", 1, 32, 8, &q->bits, error);
+	if (!r)
+		r = check_bits(q->bits, true, error);
+	if (!r && !strcmp(strategy, "block")) {
+		const cJSON *block = cJSON_GetObjectItemCaseSensitive(weights, "block_structure");
+		const cJSON *n = cJSON_GetArrayItem(block, 0), *k = cJSON_GetArrayItem(block, 1);
+
+		if (!cJSON_IsNumber(n) || !cJSON_IsNumber(k) ||
+		    !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) ||
+		    !(k->valuedouble >= 1 && k->valuedouble <= 1 << 20))
+			return tool_fail(error, -EINVAL,
+					 "block_structure: not two numbers in [1, 1048576]");
+		q->block_rows = (uint32_t)n->valuedouble;
+		q->block_cols = (uint32_t)k->valuedouble;
+	} else if (!r && !strcmp(strategy, "group")) {
+		r = parse_group(weights, "group_size", q, error);
+	}
+	return r;
+}
+
+int quant_parse(const cJSON *config, struct quant_config *ret, struct tool_error *error)
+{
+	const char *key = has(config, "quantization_config") ? "quantization_config"
+							      : "compression_config";
+	const cJSON *json = cJSON_GetObjectItemCaseSensitive(config, key);
+	const char *method = text_of(json, "quant_method");
+	struct quant_config q = {0};
+	int r;
+
+	if (!json || cJSON_IsNull(json)) {
+		*ret = q;
+		return 0;
+	}
+	if (!strcmp(method, "gptq")) {
+		q.method = QUANT_GPTQ;
+		r = parse_gptq(json, &q, error);
+	} else if (!strcmp(method, "awq")) {
+		q.method = QUANT_AWQ;
+		r = parse_awq(json, &q, error);
+	} else if (!strcmp(method, "fp8")) {
+		q.method = QUANT_FP8;
+		r = parse_fp8(json, &q, error);
+	} else if (!strcmp(method, "compressed-tensors")) {
+		q.method = QUANT_COMPRESSED;
+		r = parse_compressed(json, &q, error);
+	} else {
+		r = tool_fail(error, -ENOTSUP,
+			      "quant_method \"%.64s\" is not supported (gptq, awq, fp8 and "
+			      "compressed-tensors are)",
+			      method);
+	}
+	if (r)
+		return tool_fail_within(error, r, "%s", key);
+	*ret = q;
+	return 0;
+}
