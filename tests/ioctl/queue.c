@@ -1,0 +1,681 @@
+// SPDX-License-Identifier: MIT
+/*
+ * QUEUE_CREATE, QUEUE_DESTROY, QUEUE_GET_STATE and QUEUE_SUBMIT: what they take and refuse, and that
+ * jobs run. What goes wrong on the chip is in queue_fault.c.
+ */
+#include "common.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int fd;
+static uint32_t vm;
+
+static void setup(void)
+{
+	fd = must_open(0);
+	vm = must_vm(fd);
+}
+
+/* Memory whose last byte is followed by nothing. */
+static void *at_the_edge(size_t bytes)
+{
+	char *two = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	check(two != MAP_FAILED);
+	must(munmap(two + PAGE, PAGE));
+	return two + PAGE - bytes;
+}
+
+static void *nowhere(void)
+{
+	return (char *)at_the_edge(0);
+}
+
+/* ---- QUEUE_CREATE --------------------------------------------------------------------------- */
+
+static int create(struct drm_txda_queue_create arg)
+{
+	return call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, &arg);
+}
+
+static void create_kinds(void)
+{
+	struct drm_txda_queues_info info = { 0 };
+
+	setup();
+	must(query(fd, DRM_TXDA_QUERY_QUEUES, &info, sizeof(info)));
+	check(info.compute && info.copy && info.max_per_client >= 6);
+	for (uint32_t class = 0; class <= DRM_TXDA_QUEUE_COPY; class++) {
+		for (uint32_t priority = 0; priority <= DRM_TXDA_PRIORITY_HIGH; priority++) {
+			uint32_t queue = 0;
+			int err = queue_create_as(fd, vm, class, priority, 0, &queue);
+
+			if (!(info.priorities >> priority & 1)) {
+				must_fail(err, EACCES);
+				continue;
+			}
+			must(err);
+			check(queue);
+			must(submit_wait(fd, queue, 0, 0));
+		}
+	}
+}
+
+static void create_timeouts(void)
+{
+	const uint32_t good[] = { 0, 1, 2, 1000, 600000 };
+	struct drm_txda_queues_info info = { 0 };
+
+	setup();
+	must(query(fd, DRM_TXDA_QUERY_QUEUES, &info, sizeof(info)));
+	check(info.default_timeout_ms && info.default_timeout_ms <= info.max_timeout_ms);
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		uint32_t queue;
+
+		must(queue_create_as(fd, vm, 0, 0, good[i], &queue));
+		must(submit_wait(fd, queue, 0, 0));
+		must(queue_destroy(fd, queue));
+	}
+	must_fail(create((struct drm_txda_queue_create){
+			  .vm_id = vm, .timeout_ms = info.max_timeout_ms + 1 }), EINVAL);
+	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .timeout_ms = UINT32_MAX }),
+		  EINVAL);
+}
+
+static void create_bad(void)
+{
+	int other;
+
+	setup();
+	for (int bit = 0; bit < 32; bit++)
+		must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .flags = 1u << bit }),
+			  EINVAL);
+	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .class_ = 2 }), EINVAL);
+	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .class_ = UINT32_MAX }), EINVAL);
+	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .priority = 3 }), EINVAL);
+	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .priority = UINT32_MAX }),
+		  EINVAL);
+	must_fail(create((struct drm_txda_queue_create){ .vm_id = 0 }), ENOENT);
+	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm + 1 }), ENOENT);
+	must_fail(create((struct drm_txda_queue_create){ .vm_id = UINT32_MAX }), ENOENT);
+	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, NULL), EFAULT);
+	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, nowhere()), EFAULT);
+
+	/* Ids are those of the file. */
+	other = must_open(0);
+	must_fail(call(other, DRM_IOCTL_TXDA_QUEUE_CREATE,
+		       &(struct drm_txda_queue_create){ .vm_id = vm }), ENOENT);
+}
+
+static void create_at_the_edge(void)
+{
+	struct drm_txda_queue_create *arg = at_the_edge(sizeof(*arg));
+
+	setup();
+	*arg = (struct drm_txda_queue_create){ .vm_id = vm };
+	must(call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, arg));
+	check(arg->id);
+}
+
+/* A client of before timeout_ms and id were there: DRM fills what it does not give with zeros. */
+static void create_short(void)
+{
+	const unsigned long request =
+		_IOC(_IOC_READ | _IOC_WRITE, DRM_IOCTL_BASE, DRM_COMMAND_BASE + DRM_TXDA_QUEUE_CREATE,
+		     offsetof(struct drm_txda_queue_create, timeout_ms));
+	struct drm_txda_queue_create arg = { .timeout_ms = 0xdeadbeef, .id = 0xdeadbeef };
+
+	setup();
+	arg.vm_id = vm;
+	must(call(fd, request, &arg));
+	check_equal(arg.timeout_ms, 0xdeadbeef);
+	check_equal(arg.id, 0xdeadbeef);
+}
+
+static void create_limit_of_file(void)
+{
+	struct drm_txda_queues_info info = { 0 };
+	uint32_t queue, last = 0;
+
+	setup();
+	must(query(fd, DRM_TXDA_QUERY_QUEUES, &info, sizeof(info)));
+	for (uint32_t i = 0; i < info.max_per_client; i++)
+		must(queue_create_as(fd, vm, 0, 0, 0, &last));
+	must_fail(queue_create_as(fd, vm, 0, 0, 0, &queue), ENOSPC);
+	must(queue_destroy(fd, last));
+	must(queue_create_as(fd, vm, 0, 0, 0, &queue));
+	must(submit_wait(fd, queue, 0, 0));
+}
+
+static void create_limit_of_chip(void)
+{
+	struct drm_txda_queues_info info = { 0 };
+	uint32_t made = 0, queue, vms[64];
+	int files[64], n = 0, err = 0;
+
+	setup();
+	must(query(fd, DRM_TXDA_QUERY_QUEUES, &info, sizeof(info)));
+	for (; !err && n < 64; n++) {
+		files[n] = must_open(0);
+		vms[n] = must_vm(files[n]);
+		for (uint32_t i = 0; !err && i < info.max_per_client; i++) {
+			err = queue_create_as(files[n], vms[n], DRM_TXDA_QUEUE_COPY, 0, 0, &queue);
+			made += !err;
+		}
+	}
+	must_fail(err, ENOSPC);
+	check_equal(made, info.copy);
+	/* The other class has room. */
+	must(queue_create_as(fd, vm, DRM_TXDA_QUEUE_COMPUTE, 0, 0, &queue));
+	/* Closing a file gives back what it has. */
+	close(files[0]);
+	must(queue_create_as(files[n - 1], vms[n - 1], DRM_TXDA_QUEUE_COPY, 0, 0, &queue));
+	must(submit_wait(files[n - 1], queue, 0, 0));
+}
+
+static void create_high_unprivileged(void)
+{
+	uint32_t queue;
+
+	setup();
+	if (geteuid())
+		must_fail(queue_create_as(fd, vm, 0, DRM_TXDA_PRIORITY_HIGH, 0, &queue), EACCES);
+	else
+		must(queue_create_as(fd, vm, 0, DRM_TXDA_PRIORITY_HIGH, 0, &queue));
+	if (!geteuid() && !setresuid(1, 1, 1))
+		must_fail(queue_create_as(fd, vm, 0, DRM_TXDA_PRIORITY_HIGH, 0, &queue), EACCES);
+	must(queue_create_as(fd, vm, 0, DRM_TXDA_PRIORITY_NORMAL, 0, &queue));
+}
+
+/* ---- QUEUE_DESTROY, QUEUE_GET_STATE --------------------------------------------------------- */
+
+static void destroy(void)
+{
+	struct drm_txda_queue_destroy arg = { 0 };
+	uint32_t queue;
+	int other;
+
+	setup();
+	queue = must_queue(fd, vm);
+	must_fail(vm_destroy(fd, vm), EBUSY);
+
+	arg.id = queue;
+	arg.pad = 1;
+	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_DESTROY, &arg), EINVAL);
+	must_fail(queue_destroy(fd, 0), ENOENT);
+	must_fail(queue_destroy(fd, queue + 1), ENOENT);
+	must_fail(queue_destroy(fd, UINT32_MAX), ENOENT);
+	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_DESTROY, nowhere()), EFAULT);
+	other = must_open(0);
+	must_fail(queue_destroy(other, queue), ENOENT);
+
+	must(queue_destroy(fd, queue));
+	must_fail(queue_destroy(fd, queue), ENOENT);
+	must_fail(submit(fd, queue, 0, 0, NULL, 0), ENOENT);
+	must(vm_destroy(fd, vm));
+}
+
+static void state(void)
+{
+	struct drm_txda_queue_get_state *arg = at_the_edge(sizeof(*arg));
+	struct stream s;
+	uint32_t queue;
+	int other;
+
+	setup();
+	queue = must_queue(fd, vm);
+	memset(arg, 0xa5, sizeof(*arg));
+	arg->id = queue;
+	must(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, arg));
+	check_equal(arg->state, 0);
+	check_equal(arg->submitted, 0);
+	check_equal(arg->completed, 0);
+	check_equal(arg->progress, 0);
+	for (size_t i = 0; i < sizeof(arg->fault); i++)
+		check_equal(((uint8_t *)&arg->fault)[i], 0);
+
+	s = must_stream(fd, vm);
+	put_nop(&s);
+	put_nop(&s);
+	must(submit_wait(fd, queue, s.mem.va, s.bytes));
+	must(submit_wait(fd, queue, 0, 0));
+	*arg = must_state(fd, queue);
+	check_equal(arg->submitted, 2);
+	check_equal(arg->completed, 2);
+	check(arg->progress >= 2);
+
+	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE,
+		       &(struct drm_txda_queue_get_state){ .id = 0 }), ENOENT);
+	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE,
+		       &(struct drm_txda_queue_get_state){ .id = queue + 1 }), ENOENT);
+	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, nowhere()), EFAULT);
+	other = must_open(0);
+	must_fail(call(other, DRM_IOCTL_TXDA_QUEUE_GET_STATE,
+		       &(struct drm_txda_queue_get_state){ .id = queue }), ENOENT);
+}
+
+/* ---- QUEUE_SUBMIT --------------------------------------------------------------------------- */
+
+static uint32_t queue;
+static struct stream nop;
+
+static void setup_queue(void)
+{
+	setup();
+	queue = must_queue(fd, vm);
+	nop = must_stream(fd, vm);
+	put_nop(&nop);
+}
+
+static int submit_raw(struct drm_txda_queue_submit arg)
+{
+	return call(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, &arg);
+}
+
+static int submit_job(struct drm_txda_job job)
+{
+	return submit_jobs(fd, queue, &job, 1);
+}
+
+/* Nothing of what was refused may have come through. */
+static void check_untouched(uint64_t submitted)
+{
+	struct drm_txda_queue_get_state now = must_state(fd, queue);
+
+	check_equal(now.submitted, submitted);
+	check_equal(now.state, 0);
+}
+
+static void submit_bad_call(void)
+{
+	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS + 1] = { 0 };
+	const uint32_t stride = sizeof(jobs[0]);
+	int other;
+
+	setup_queue();
+	for (int bit = 0; bit < 32; bit++)
+		must_fail(submit_raw((struct drm_txda_queue_submit){
+			.queue_id = queue, .flags = 1u << bit, .jobs = array_of(jobs, 1, stride) }),
+			EINVAL);
+	must_fail(submit_jobs(fd, 0, jobs, 1), ENOENT);
+	must_fail(submit_jobs(fd, queue + 1, jobs, 1), ENOENT);
+	must_fail(submit_jobs(fd, UINT32_MAX, jobs, 1), ENOENT);
+	must_fail(submit_jobs(fd, queue, jobs, 0), EINVAL);
+	must_fail(submit_jobs(fd, queue, jobs, DRM_TXDA_MAX_JOBS + 1), E2BIG);
+	must_fail(submit_jobs(fd, queue, jobs, UINT32_MAX), E2BIG);
+	must_fail(submit_jobs(fd, queue, NULL, 1), EFAULT);
+	must_fail(submit_jobs(fd, queue, nowhere(), 1), EFAULT);
+	must_fail(submit_jobs(fd, queue, (void *)-4096, 1), EFAULT);
+	must_fail(submit_jobs(fd, queue, (void *)-8, 1), EFAULT);
+	for (uint32_t bad = 0; bad < stride; bad += 4)
+		must_fail(submit_raw((struct drm_txda_queue_submit){
+			.queue_id = queue, .jobs = array_of(jobs, 1, bad) }), EINVAL);
+	must_fail(submit_raw((struct drm_txda_queue_submit){
+		.queue_id = queue, .jobs = array_of(jobs, 1, 4097) }), EINVAL);
+	must_fail(submit_raw((struct drm_txda_queue_submit){
+		.queue_id = queue, .jobs = array_of(jobs, 1, UINT32_MAX) }), EINVAL);
+	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, nowhere()), EFAULT);
+	other = must_open(0);
+	must_fail(submit_jobs(other, queue, jobs, 1), ENOENT);
+	check_untouched(0);
+}
+
+static void submit_bad_job(void)
+{
+	struct drm_txda_device_info info = { 0 };
+	const uint64_t va = 1ull << 32;
+	uint64_t va_end;
+
+	setup_queue();
+	must(query(fd, DRM_TXDA_QUERY_DEVICE, &info, sizeof(info)));
+	va_end = 1ull << info.va_bits;
+	for (int bit = 0; bit < 32; bit++)
+		must_fail(submit_job((struct drm_txda_job){ .flags = 1u << bit }), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){ .stream_va = va }), EINVAL);
+	for (uint32_t odd = 1; odd < 8; odd++) {
+		must_fail(submit_job((struct drm_txda_job){ va + odd, 8, 0, { 0 } }), EINVAL);
+		must_fail(submit_job((struct drm_txda_job){ va, 8 + odd, 0, { 0 } }), EINVAL);
+	}
+	must_fail(submit_job((struct drm_txda_job){ va, info.max_stream_bytes + 8, 0, { 0 } }), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){ va, UINT32_MAX - 7, 0, { 0 } }), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){ va_end, 8, 0, { 0 } }), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){ va_end - 8, 16, 0, { 0 } }), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){ UINT64_MAX - 7, 8, 0, { 0 } }), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){ UINT64_MAX - 7, 16, 0, { 0 } }), EINVAL);
+	check_untouched(0);
+}
+
+static void submit_bad_syncs(void)
+{
+	struct drm_txda_sync syncs[DRM_TXDA_MAX_SYNCS + 1] = { 0 };
+	uint32_t obj, other_obj;
+	int other;
+
+	setup_queue();
+	obj = must_syncobj(fd);
+	for (size_t i = 0; i < ARRAY_SIZE(syncs); i++)
+		syncs[i] = signals(obj);
+
+#define BAD_SYNC(error, ...) do {						\
+	struct drm_txda_sync sync = { __VA_ARGS__ };				\
+	must_fail(submit(fd, queue, 0, 0, &sync, 1), error);			\
+} while (0)
+	for (int bit = 1; bit < 31; bit++)
+		BAD_SYNC(EINVAL, .flags = 1u << bit, .handle = obj);
+	BAD_SYNC(EINVAL, .flags = DRM_TXDA_SYNC_SIGNAL, .handle = obj, .point = 1);
+	BAD_SYNC(EINVAL, .flags = DRM_TXDA_SYNC_WAIT, .handle = obj, .point = 1);
+	BAD_SYNC(EINVAL, .flags = DRM_TXDA_SYNC_SIGNAL | DRM_TXDA_SYNC_TIMELINE, .handle = obj);
+	BAD_SYNC(EINVAL, .flags = DRM_TXDA_SYNC_TIMELINE, .handle = obj);
+	BAD_SYNC(ENOENT, .flags = DRM_TXDA_SYNC_SIGNAL, .handle = 0);
+	BAD_SYNC(ENOENT, .flags = DRM_TXDA_SYNC_SIGNAL, .handle = obj + 1);
+	BAD_SYNC(ENOENT, .flags = DRM_TXDA_SYNC_WAIT, .handle = UINT32_MAX);
+	/* Nobody has submitted what these wait for. */
+	BAD_SYNC(ENOENT, .flags = DRM_TXDA_SYNC_WAIT, .handle = obj);
+	BAD_SYNC(ENOENT, .flags = DRM_TXDA_SYNC_TIMELINE, .handle = obj, .point = 1);
+	other = must_open(0);
+	other_obj = must_syncobj(other);
+	other_obj = must_syncobj(other);
+	BAD_SYNC(ENOENT, .flags = DRM_TXDA_SYNC_SIGNAL, .handle = other_obj);
+#undef BAD_SYNC
+
+	must_fail(submit(fd, queue, 0, 0, syncs, DRM_TXDA_MAX_SYNCS + 1), E2BIG);
+	must_fail(submit(fd, queue, 0, 0, syncs, UINT32_MAX), E2BIG);
+	must_fail(submit(fd, queue, 0, 0, nowhere(), 1), EFAULT);
+	for (uint32_t stride = 0; stride < sizeof(syncs[0]); stride += 4)
+		must_fail(submit_job((struct drm_txda_job){ .syncs = array_of(syncs, 1, stride) }),
+			  EINVAL);
+	must_fail(submit_job((struct drm_txda_job){ .syncs = array_of(syncs, 1, 8192) }), EINVAL);
+	check_untouched(0);
+	/* The syncobj has no fence: nothing of that was installed. */
+	must_fail(syncobj_wait(fd, obj, 0, 0), ETIME);
+	must(submit(fd, queue, 0, 0, syncs, DRM_TXDA_MAX_SYNCS));
+	must(fence_status(fd, obj));
+}
+
+/* Elements of a newer client: what this kernel does not know must be zero. */
+static void submit_newer_client(void)
+{
+	struct {
+		struct drm_txda_job job;
+		uint64_t more[2];
+	} jobs[3] = { 0 };
+
+	setup_queue();
+	must(submit_raw((struct drm_txda_queue_submit){
+		.queue_id = queue, .jobs = array_of(jobs, 3, sizeof(jobs[0])) }));
+	for (int i = 0; i < 6; i++) {
+		jobs[i / 2].more[i % 2] = 1ull << (i * 11);
+		must_fail(submit_raw((struct drm_txda_queue_submit){
+			.queue_id = queue, .jobs = array_of(jobs, 3, sizeof(jobs[0])) }), E2BIG);
+		jobs[i / 2].more[i % 2] = 0;
+	}
+	check_untouched(3);
+}
+
+static void submit_all_or_none(void)
+{
+	struct drm_txda_job jobs[8] = { 0 };
+	struct drm_txda_sync sync;
+	struct mem word;
+	struct stream s;
+
+	setup_queue();
+	word = must_mem(fd, vm, 8);
+	s = must_stream(fd, vm);
+	put_signal(&s, word.va, 1);
+	sync = signals(must_syncobj(fd));
+	for (size_t i = 0; i < ARRAY_SIZE(jobs); i++) {
+		jobs[i].stream_va = s.mem.va;
+		jobs[i].stream_bytes = s.bytes;
+	}
+	jobs[0].syncs = array_of(&sync, 1, sizeof(sync));
+	for (size_t bad = 1; bad < ARRAY_SIZE(jobs); bad++) {
+		struct drm_txda_job good = jobs[bad];
+		struct drm_txda_sync never = wait_for(must_syncobj(fd));
+
+		jobs[bad].flags = 1;
+		must_fail(submit_jobs(fd, queue, jobs, ARRAY_SIZE(jobs)), EINVAL);
+		jobs[bad] = good;
+		jobs[bad].syncs = array_of(&never, 1, sizeof(never));
+		must_fail(submit_jobs(fd, queue, jobs, ARRAY_SIZE(jobs)), ENOENT);
+		jobs[bad] = good;
+	}
+	check_untouched(0);
+	must_fail(syncobj_wait(fd, sync.handle, 0, 0), ETIME);
+	must(submit_wait(fd, queue, 0, 0));
+	check_equal(*(volatile uint64_t *)word.cpu, 0);
+	must(submit_jobs(fd, queue, jobs, ARRAY_SIZE(jobs)));
+	must(fence_status(fd, sync.handle));
+	check_equal(*(volatile uint64_t *)word.cpu, 1);
+}
+
+static void submit_at_the_edge(void)
+{
+	struct drm_txda_job *jobs = at_the_edge(2 * sizeof(*jobs));
+	struct drm_txda_sync *sync = at_the_edge(sizeof(*sync));
+	struct drm_txda_queue_submit *arg = at_the_edge(sizeof(*arg));
+
+	setup_queue();
+	*sync = signals(must_syncobj(fd));
+	jobs[0] = (struct drm_txda_job){ .stream_va = nop.mem.va, .stream_bytes = nop.bytes };
+	jobs[1] = (struct drm_txda_job){ .syncs = array_of(sync, 1, sizeof(*sync)) };
+	*arg = (struct drm_txda_queue_submit){
+		.queue_id = queue,
+		.jobs = array_of(jobs, 2, sizeof(*jobs)),
+	};
+	must(call(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, arg));
+	must(fence_status(fd, sync->handle));
+	/* One element too many begins where nothing is. */
+	arg->jobs.count = 3;
+	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, arg), EFAULT);
+	check_untouched(2);
+}
+
+/* ---- Running -------------------------------------------------------------------------------- */
+
+static void run_packets(uint32_t class)
+{
+	struct mem a, b, stamp;
+	struct txda_pkt_timestamp pkt;
+	struct stream s;
+	uint32_t q;
+
+	setup();
+	must(queue_create_as(fd, vm, class, DRM_TXDA_PRIORITY_NORMAL, 0, &q));
+	a = must_mem_in(fd, vm, 3 * MIB, DRM_TXDA_PLACE_DEVICE);
+	b = must_mem(fd, vm, 3 * MIB);
+	stamp = must_mem(fd, vm, 16);
+	s = must_stream(fd, vm);
+	put_fill(&s, a.va, a.bytes, 0x12345678);
+	put_copy(&s, b.va, a.va, b.bytes);
+	pkt = (struct txda_pkt_timestamp){
+		{ TXDA_PKT_TIMESTAMP, 0, sizeof(pkt) }, stamp.va + 8
+	};
+	put_bytes(&s, &pkt, sizeof(pkt));
+	put_signal(&s, stamp.va, 42);
+	must(submit_wait(fd, q, s.mem.va, s.bytes));
+	for (size_t i = 0; i < b.bytes / 4; i++)
+		check_equal(((uint32_t *)b.cpu)[i], 0x12345678);
+	check_equal(((uint64_t *)stamp.cpu)[0], 42);
+	check(((uint64_t *)stamp.cpu)[1]);
+}
+
+static void run_compute(void)
+{
+	run_packets(DRM_TXDA_QUEUE_COMPUTE);
+}
+
+static void run_copy(void)
+{
+	run_packets(DRM_TXDA_QUEUE_COPY);
+}
+
+/* Far more than the ring holds, each job checks that the one before it is done. */
+static void run_in_order(void)
+{
+	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS];
+	struct drm_txda_queue_get_state now;
+	struct mem words, log;
+	struct stream s[ARRAY_SIZE(jobs)];
+	uint32_t done;
+	struct drm_txda_sync sync;
+	uint64_t total = 0;
+
+	setup_queue();
+	words = must_mem(fd, vm, PAGE);
+	log = must_mem(fd, vm, ARRAY_SIZE(jobs) * 8);
+	for (size_t i = 0; i < ARRAY_SIZE(jobs); i++) {
+		s[i] = must_stream(fd, vm);
+		/* Word 0 must still be what the last job made it. */
+		put_copy(&s[i], log.va + i * 8, words.va, 8);
+		put_signal(&s[i], words.va, i + 1);
+		jobs[i] = (struct drm_txda_job){ .stream_va = s[i].mem.va, .stream_bytes = s[i].bytes };
+	}
+	done = must_syncobj(fd);
+	sync = signals(done);
+	jobs[ARRAY_SIZE(jobs) - 1].syncs = array_of(&sync, 1, sizeof(sync));
+	for (int round = 0; round < 40; round++) {
+		int err;
+
+		while ((err = submit_jobs(fd, queue, jobs, ARRAY_SIZE(jobs))) == -EAGAIN)
+			must(syncobj_wait(fd, done, 0, PATIENCE));
+		must(err);
+		total += ARRAY_SIZE(jobs);
+	}
+	must(fence_status(fd, done));
+	for (size_t i = 1; i < ARRAY_SIZE(jobs); i++)
+		check_equal(((uint64_t *)log.cpu)[i], i);
+	now = must_state(fd, queue);
+	check_equal(now.state, 0);
+	check_equal(now.submitted, total);
+	check_equal(now.completed, total);
+}
+
+/* Jobs that were taken and are not done are limited; all of them run in the end. */
+static void run_to_the_limit(void)
+{
+	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS] = { 0 };
+	struct drm_txda_sync sync;
+	uint32_t gate, other, last;
+	uint64_t taken = 0;
+	struct stream s;
+	struct mem word;
+	int err = 0;
+
+	setup_queue();
+	other = must_queue(fd, vm);
+	word = must_mem(fd, vm, 8);
+	s = must_stream(fd, vm);
+	put_wait(&s, word.va, 1);
+	gate = must_syncobj(fd);
+	sync = signals(gate);
+	must(submit(fd, other, s.mem.va, s.bytes, &sync, 1));
+
+	sync = wait_for(gate);
+	must(submit(fd, queue, 0, 0, &sync, 1));
+	for (int i = 0; !err && i < 1000; i++) {
+		err = submit_jobs(fd, queue, jobs, ARRAY_SIZE(jobs));
+		if (!err)
+			taken += ARRAY_SIZE(jobs);
+	}
+	must_fail(err, EAGAIN);
+	check(taken >= 2 * ARRAY_SIZE(jobs));
+	check_untouched(taken + 1);
+	check_equal(must_state(fd, queue).completed, 0);
+
+	*(volatile uint64_t *)word.cpu = 1;
+	last = must_syncobj(fd);
+	sync = signals(last);
+	must(fence_status(fd, gate));
+	while ((err = submit(fd, queue, 0, 0, &sync, 1)) == -EAGAIN)
+		;
+	must(err);
+	must(fence_status(fd, last));
+	check_equal(must_state(fd, queue).completed, taken + 2);
+}
+
+/* What a job wrote is there when its fence is, for many queues at once. */
+static void run_many_queues(void)
+{
+	struct drm_txda_sync sync;
+	uint32_t queues[12], done[12];
+	struct mem out[12];
+
+	setup();
+	for (int i = 0; i < 12; i++) {
+		must(queue_create_as(fd, vm, i & 1, i % 2, 0, &queues[i]));
+		out[i] = must_mem(fd, vm, 64 * PAGE);
+		done[i] = must_syncobj(fd);
+	}
+	for (uint32_t round = 1; round <= 20; round++) {
+		for (int i = 0; i < 12; i++) {
+			struct stream s = must_stream(fd, vm);
+
+			put_fill(&s, out[i].va, out[i].bytes, round << 8 | i);
+			sync = signals(done[i]);
+			must(submit(fd, queues[i], s.mem.va, s.bytes, &sync, 1));
+		}
+		for (uint32_t i = 0; i < 12; i++) {
+			uint32_t *words = out[i].cpu;
+
+			must(fence_status(fd, done[i]));
+			check_equal(words[0], round << 8 | i);
+			check_equal(words[out[i].bytes / 4 - 1], round << 8 | i);
+		}
+	}
+}
+
+/* The parent's queue is the child's too: one file, two processes at once. */
+static void run_two_processes(void)
+{
+	struct drm_txda_queue_get_state now;
+	int status;
+	pid_t pid;
+
+	setup_queue();
+	pid = fork();
+	check(pid >= 0);
+	for (int i = 0; i < 200; i++)
+		must(submit_wait(fd, queue, nop.mem.va, nop.bytes));
+	if (!pid)
+		_exit(0);
+	check(waitpid(pid, &status, 0) == pid);
+	check_equal(status, 0);
+	now = must_state(fd, queue);
+	check_equal(now.submitted, 400);
+	check_equal(now.completed, 400);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{ "create-kinds", create_kinds },
+		{ "create-timeouts", create_timeouts },
+		{ "create-bad", create_bad },
+		{ "create-at-the-edge", create_at_the_edge },
+		{ "create-short", create_short },
+		{ "create-limit-of-file", create_limit_of_file },
+		{ "create-limit-of-chip", create_limit_of_chip },
+		{ "create-high-unprivileged", create_high_unprivileged },
+		{ "destroy", destroy },
+		{ "state", state },
+		{ "submit-bad-call", submit_bad_call },
+		{ "submit-bad-job", submit_bad_job },
+		{ "submit-bad-syncs", submit_bad_syncs },
+		{ "submit-newer-client", submit_newer_client },
+		{ "submit-all-or-none", submit_all_or_none },
+		{ "submit-at-the-edge", submit_at_the_edge },
+		{ "run-compute", run_compute },
+		{ "run-copy", run_copy },
+		{ "run-in-order", run_in_order },
+		{ "run-to-the-limit", run_to_the_limit },
+		{ "run-many-queues", run_many_queues },
+		{ "run-two-processes", run_two_processes },
+	};
+
+	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+}
