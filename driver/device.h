@@ -15,6 +15,7 @@
 #include <drm/drm_device.h>
 
 #include "drm/txda_drm.h"
+#include "gem.h"
 #include "hwq.h"
 #include "irq.h"
 #include "mmu.h"
@@ -83,6 +84,9 @@ struct txda_device {
 
 	/** @mmu: Its VMIDs. */
 	struct txda_mmu mmu;
+
+	/** @gem: Its buffers. */
+	struct txda_gem gem;
 
 	/** @hwqs: Its hardware queues. */
 	struct txda_hwqs hwqs;

@@ -152,12 +152,9 @@ static int __init txda_init(void)
 	err = txda_fences_init();
 	if (err)
 		return err;
-	err = txda_binds_init();
-	if (err)
-		goto err_fences;
 	err = txda_events_register();
 	if (err)
-		goto err_binds;
+		goto err_fences;
 	err = pci_register_driver(&txda_pci_driver);
 	if (err)
 		goto err_events;
@@ -165,8 +162,6 @@ static int __init txda_init(void)
 
 err_events:
 	txda_events_unregister();
-err_binds:
-	txda_binds_exit();
 err_fences:
 	txda_fences_exit();
 	return err;
@@ -177,7 +172,6 @@ static void __exit txda_exit(void)
 {
 	pci_unregister_driver(&txda_pci_driver);
 	txda_events_unregister();
-	txda_binds_exit();
 	txda_fences_exit();
 }
 module_exit(txda_exit);

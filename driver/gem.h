@@ -1,28 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Buffers: GEM objects in device memory, host memory, user memory, or from another exporter.
+ * Buffers: GEM objects in device memory, host memory (host.h), user memory (userptr.h), or from
+ * another exporter (prime.c).
  *
  * Placement is decided at creation and never changes: nothing is evicted, so an address that a
  * client bound stays good without any work at submission. New buffers are zero.
  *
  * Private buffers (vm_id at creation) share the reservation object of their address space and
- * cannot be exported. An imported buffer that another TX8 exports is used in place: through C2C when
- * it lies in that chip's DRAM, through system memory otherwise.
+ * cannot be exported. An imported buffer that another TX8 exports is used in place: through C2C
+ * when it lies in that chip's DRAM, through system memory otherwise.
  *
- * Lifetime: GEM's reference count. CPU mappings of device memory are taken away when the chip goes;
- * touching them then is a SIGBUS, never stale data.
+ * Lifetime: GEM's reference count; a mapping in an address space holds one. CPU mappings of device
+ * memory are taken away when the chip goes; touching them then is a SIGBUS, never stale data. DMA
+ * mappings end then as well; a buffer that outlives its chip is memory that only the CPU sees.
  * Threads: any; may sleep.
  */
 #ifndef TXDA_GEM_H
 #define TXDA_GEM_H
 
+#include <linux/list.h>
+#include <linux/mutex.h>
 #include <drm/drm_gem.h>
 
 #include "drm/txda_drm.h"
 
+struct dma_buf;
+struct dma_buf_attachment;
+struct drm_memory_stats;
+struct mm_struct;
+struct seq_file;
 struct sg_table;
 struct txda_device;
+struct txda_runs;
 struct txda_vm;
+struct txda_vma;
 struct txda_vram_block;
 
 enum txda_bo_kind {
@@ -49,29 +60,64 @@ struct txda_bo {
 	/** @read_only: The chip must not write (USERPTR_READONLY, read-only dma-buf). */
 	bool read_only;
 
-	/** @vm: The address space it is private to; holds a reference to its resv. NULL: shareable. */
-	struct txda_vm *vm;
+	/**
+	 * @vm_resv: The object with the reservation of the address space that it is private to
+	 * (drm_gpuvm_resv_obj()), with a reference. NULL: shareable.
+	 */
+	struct drm_gem_object *vm_resv;
 
-	/** @vm_id: Of @vm in its file, 0: none. */
+	/** @vm_id: Of that address space in its file, 0: none. */
 	u32 vm_id;
 
-	/** @vram: TXDA_BO_DEVICE: its DRAM. */
+	/** @vram: DEVICE: its DRAM. */
 	struct txda_vram_block *vram;
 
-	/** @pages: TXDA_BO_HOST and USERPTR: its pages. */
+	/** @pages: HOST and USERPTR: its pages of 4 KiB. */
 	struct page **pages;
 
-	/** @sgt: HOST, USERPTR, DMABUF: its pages as the chip sees them. */
+	/** @mm: USERPTR: whose memory limit is charged. */
+	struct mm_struct *mm;
+
+	/** @sgt: HOST, USERPTR, DMABUF: its pages, while they are mapped for the chip. */
 	struct sg_table *sgt;
 
-	/** @peer: TXDA_BO_PEER: the exporter's buffer; @base.import_attach or a dma-buf reference holds it. */
+	/** @attach: DMABUF: the attachment. */
+	struct dma_buf_attachment *attach;
+
+	/** @runs: HOST, USERPTR, DMABUF: bus addresses. DEVICE and PEER: those of @vram. */
+	struct txda_runs *runs;
+
+	/** @peer_buf: PEER: the exporter's dma-buf, with a reference. */
+	struct dma_buf *peer_buf;
+
+	/** @peer: PEER: the exporter's buffer, which @peer_buf holds. */
 	struct txda_bo *peer;
 
-	/** @label_lock: @label. */
-	struct mutex label_lock;
+	/** @peer_link: PEER: in the module's list of such buffers. */
+	struct list_head peer_link;
 
-	/** @label: For debugfs and dumps, or NULL. */
+	/** @link: In txda_gem.bos. */
+	struct list_head link;
+
+	/** @label: For debugfs and dumps, or NULL. Under txda_gem.lock. */
 	char *label;
+};
+
+/**
+ * struct txda_gem - The buffers of a chip.
+ */
+struct txda_gem {
+	/** @lock: All members, and labels of buffers. Outside reservation objects. */
+	struct mutex lock;
+
+	/** @bos: All of them. */
+	struct list_head bos;
+
+	/** @unplugged: No DMA mapping is made any more. */
+	bool unplugged;
+
+	/** @aside: struct txda_vma whose buffers the chip may still use (txda_gem_put_aside()). */
+	struct list_head aside;
 };
 
 static inline struct txda_bo *to_txda_bo(struct drm_gem_object *obj)
@@ -79,12 +125,25 @@ static inline struct txda_bo *to_txda_bo(struct drm_gem_object *obj)
 	return container_of(obj, struct txda_bo, base);
 }
 
+int txda_gem_init(struct txda_device *tdev);
+
 /*
- * The run of memory at byte @at: its address for a PTE with the PTE's aperture, port and coherence
- * bits, and how many bytes it has. For a peer's DRAM -EXDEV when no port leads there.
+ * A new object of @kind without memory. @resv: the reservation object that it shares, or NULL. Then
+ * whoever makes it gives it memory (host.h, userptr.h, prime.c) and calls txda_bo_publish(), before
+ * the object gets a handle. Dropped by drm_gem_object_put() at any stage.
  */
-int txda_bo_run(struct txda_device *tdev, struct txda_bo *bo, u64 at, u64 *ret_addr, u64 *ret_pte,
-		u64 *ret_bytes);
+struct txda_bo *txda_bo_new(struct txda_device *tdev, enum txda_bo_kind kind, u64 size,
+			    struct dma_resv *resv);
+/* Enters it into the list of buffers. -ENODEV: the chip is gone. */
+int txda_bo_publish(struct txda_bo *bo);
+
+/*
+ * The fixed part of page table entries for the buffer: aperture, port, coherence, rights. For a
+ * peer's DRAM -EXDEV when no port leads there. In drm_dev_enter().
+ */
+int txda_bo_pte_flags(struct txda_device *tdev, struct txda_bo *bo, bool read_only, u64 *ret_pte);
+/* The run of memory at byte @at: its address for an entry, and how many bytes it has. */
+void txda_bo_run(struct txda_bo *bo, u64 at, u64 *ret_addr, u64 *ret_bytes);
 
 int txda_ioctl_bo_create(struct drm_device *drm, void *data, struct drm_file *file);
 int txda_ioctl_bo_mmap_offset(struct drm_device *drm, void *data, struct drm_file *file);
@@ -92,13 +151,40 @@ int txda_ioctl_bo_query_info(struct drm_device *drm, void *data, struct drm_file
 int txda_ioctl_bo_set_label(struct drm_device *drm, void *data, struct drm_file *file);
 int txda_ioctl_bo_from_userptr(struct drm_device *drm, void *data, struct drm_file *file);
 
+/* For all ioctls that make a buffer private: the address space's object, or NULL for @vm_id 0. */
+int txda_gem_get_vm_resv(struct drm_file *file, u32 vm_id, struct drm_gem_object **ret_obj);
+
+/* mmap.c: CPU mappings. */
+int txda_gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma);
+extern const struct vm_operations_struct txda_gem_vm_ops;
+
+/* prime.c: driver hooks and object functions of sharing. */
 struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_buf *dma_buf);
-/* Driver hook of PRIME imports from other exporters. */
 struct drm_gem_object *txda_gem_import_sg_table(struct drm_device *drm,
 						struct dma_buf_attachment *attach,
 						struct sg_table *sgt);
+struct dma_buf *txda_gem_export(struct drm_gem_object *obj, int flags);
+void txda_peer_free(struct txda_bo *bo);
+/* The chip goes: other chips' mappings of its DRAM end. */
+void txda_peers_unplug(struct txda_device *tdev);
 
-/* The chip goes: takes all CPU mappings of device memory away. After drm_dev_unplug(). */
+/* What the handles of a file hold, for fdinfo and DEV_QUERY. */
+void txda_gem_stats(struct drm_file *file, struct drm_memory_stats *ret_vram,
+		    struct drm_memory_stats *ret_host);
+/* All buffers of the chip, a line each, for debugfs. */
+void txda_gem_show(struct txda_device *tdev, struct seq_file *m);
+
+/*
+ * Keeps a mapping that is unmapped, and with it the buffer, until the chip was reset: a flush did
+ * not end, so the chip may still use it.
+ */
+void txda_gem_put_aside(struct txda_device *tdev, struct txda_vma *vma);
+void txda_gem_free_aside(struct txda_device *tdev);
+
+/*
+ * The chip goes: takes all CPU mappings of device memory, all DMA mappings and other chips'
+ * mappings of its DRAM away. After drm_dev_unplug(), when the chip cannot access memory any more.
+ */
 void txda_gem_unplug(struct txda_device *tdev);
 
 #endif /* TXDA_GEM_H */

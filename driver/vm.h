@@ -3,15 +3,21 @@
  * Address spaces of clients: drm_gpuvm on top of page tables (mmu.h).
  *
  * Synchronous binds happen in the caller; asynchronous ones in the order of the calls on a
- * drm_sched of the address space, with everything they need taken at the call. One lock (@op_lock)
- * orders changes of the tree.
+ * drm_sched of the address space, with everything they need taken at the call (bind.h). One lock
+ * (@op_lock) orders changes of the tree.
  *
- * Lifetime: reference counted; the file's id holds one, each queue one, each job through its queue.
- * Threads: any; may sleep.
+ * Nothing is ever evicted, so mappings (struct drm_gpuva) are not linked to their buffers; each
+ * holds a reference to its drm_gpuvm_bo, which keeps the buffer, and the list of shareable
+ * buffers whose reservation objects a job's fence goes to.
+ *
+ * Lifetime: reference counted; the file's id holds one, each queue one, each job and asynchronous
+ * bind one. When the id goes, so do mappings, page tables and VMID; the rest goes with the last
+ * reference. Threads: any; may sleep.
  */
 #ifndef TXDA_VM_H
 #define TXDA_VM_H
 
+#include <linux/kref.h>
 #include <linux/mutex.h>
 #include <drm/drm_gpuvm.h>
 #include <drm/gpu_scheduler.h>
@@ -28,23 +34,40 @@ struct txda_group;
  * struct txda_vm - One address space.
  */
 struct txda_vm {
-	/** @base: What is mapped where; its reference count is the address space's. */
+	/** @base: What is mapped where. */
 	struct drm_gpuvm base;
 
-	/** @tdev: The chip; a reference to the DRM device is held. */
+	/** @ref: References. */
+	struct kref ref;
+
+	/** @tdev: The chip; @base holds the DRM device. */
 	struct txda_device *tdev;
 
 	/** @id: In its file. */
 	u32 id;
 
-	/** @op_lock: Changes of @base and @pt. */
+	/**
+	 * @op_lock: Changes of @base and @pt. Fences wait for it: no memory is allocated under it.
+	 */
 	struct mutex op_lock;
 
 	/** @pt: Its page tables. */
 	struct txda_pt pt;
 
-	/** @lost: Not usable any more, see enum drm_txda_vm_state. */
+	/** @lost: Not usable, see enum drm_txda_vm_state. Written under @op_lock. */
 	bool lost;
+
+	/** @dead: Its id is gone, and @pt with it. Under @op_lock. */
+	bool dead;
+
+	/**
+	 * @ext_lock: Around what can drop the last reference to a drm_gpuvm_bo, and walks over
+	 * their list. Outside reservation objects.
+	 */
+	struct mutex ext_lock;
+
+	/** @bind_lock: One asynchronous VM_BIND at a time; @fence_seqno. */
+	struct mutex bind_lock;
 
 	/** @sched: Runs asynchronous binds. */
 	struct drm_gpu_scheduler sched;
@@ -52,7 +75,13 @@ struct txda_vm {
 	/** @entity: Their order. */
 	struct drm_sched_entity entity;
 
-	/** @queues: Queues that use it: VM_DESTROY is -EBUSY while there are any. */
+	/** @fence_context: Of their fences. */
+	u64 fence_context;
+
+	/** @fence_seqno: Of the last one. */
+	u64 fence_seqno;
+
+	/** @queues: Queues that use it; negative when it is being destroyed. See txda_vm_use(). */
 	atomic_t queues;
 
 	/** @jobs: Jobs of its queues that are queued or run: VM_SET_GROUP is -EBUSY. */
@@ -67,31 +96,75 @@ struct txda_vm {
 	/** @groups: By slot: the group that it is a member of, or NULL (group.h, its lock). */
 	struct txda_group *groups[DRM_TXDA_GROUP_SLOTS];
 
-	/** @link: In txda_device.vms. */
+	/** @link: In txda_device.vms, until its id goes. */
 	struct list_head link;
+
+	/** @release_work: Frees it. */
+	struct work_struct release_work;
 };
+
+/**
+ * struct txda_vma - One mapping.
+ */
+struct txda_vma {
+	/** @base: What is mapped where. @base.vm_bo is a reference. */
+	struct drm_gpuva base;
+
+	/** @node: In a list of those that are to be freed. */
+	struct list_head node;
+};
+
+static inline struct txda_vm *to_txda_vm(struct drm_gpuvm *gpuvm)
+{
+	return container_of(gpuvm, struct txda_vm, base);
+}
+
+static inline struct txda_vma *to_txda_vma(struct drm_gpuva *va)
+{
+	return container_of(va, struct txda_vma, base);
+}
 
 int txda_vms_init(struct txda_device *tdev);
 
 /* The address space with that id, with a reference, or NULL. */
 struct txda_vm *txda_vm_lookup(struct txda_file *file, u32 id);
+/* The last one may be dropped in any context. */
 void txda_vm_put(struct txda_vm *vm);
+/* A queue uses it: VM_DESTROY is -EBUSY until txda_vm_unuse(). False: it is being destroyed. */
+bool txda_vm_use(struct txda_vm *vm);
+void txda_vm_unuse(struct txda_vm *vm);
 /* All address spaces of a file that closes; its queues are gone. */
 void txda_vm_close_file(struct txda_file *file);
 
 /*
- * Locks what a job's fence must be added to: the address space's reservation object and those of the
- * shareable buffers it maps; adds @fence as bookkeeping when all are locked.
+ * Locks what a job's fence must be added to: the address space's reservation object and those of
+ * the shareable buffers it maps; adds @fence as bookkeeping when all are locked. @exec was
+ * initialised with DRM_EXEC_IGNORE_DUPLICATES and has locked nothing else; the caller retries on
+ * contention.
  */
 int txda_vm_lock_resvs(struct txda_vm *vm, struct drm_exec *exec);
 void txda_vm_add_fence(struct txda_vm *vm, struct drm_exec *exec, struct dma_fence *fence);
 
+/* Drops a reference to a drm_gpuvm_bo of @vm. */
+void txda_vm_bo_put(struct txda_vm *vm, struct drm_gpuvm_bo *vm_bo);
+/*
+ * Frees mappings that were taken out of the tree. @stuck: the chip may still use their memory.
+ */
+void txda_vm_free_vmas(struct txda_vm *vm, struct list_head *vmas, bool stuck);
+
 /* All address spaces of the chip have lost their DRAM (FLR). */
 void txda_vms_lost(struct txda_device *tdev);
+/*
+ * Pauses asynchronous binds, which do not know reset.lock: when it returns, none touches the chip.
+ * With reset.lock held for writing.
+ */
+void txda_vms_stop(struct txda_device *tdev);
+void txda_vms_start(struct txda_device *tdev);
+/* Ends all translations to @obj in address spaces of the chip; their mappings stay as they are. */
+void txda_vms_zap(struct txda_device *tdev, struct drm_gem_object *obj);
 
 int txda_ioctl_vm_create(struct drm_device *drm, void *data, struct drm_file *file);
 int txda_ioctl_vm_destroy(struct drm_device *drm, void *data, struct drm_file *file);
 int txda_ioctl_vm_get_state(struct drm_device *drm, void *data, struct drm_file *file);
-int txda_ioctl_vm_bind(struct drm_device *drm, void *data, struct drm_file *file);
 
 #endif /* TXDA_VM_H */

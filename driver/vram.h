@@ -10,8 +10,10 @@
  * mmu.h what page tables get.
  *
  * Lifetime: an allocation may outlive the chip (a client that keeps a handle after removal); it is
- * returned to the allocator whenever it goes, which lives as long as the DRM device.
- * Threads: any; all may sleep.
+ * returned to the allocator whenever it goes, which lives as long as the DRM device. One that the
+ * chip may still touch (a flush or copy that did not end) is put aside until the chip was reset.
+ * Threads: any; all may sleep. Memory is allocated under the lock, so nothing that a fence waits
+ * for may take it.
  */
 #ifndef TXDA_VRAM_H
 #define TXDA_VRAM_H
@@ -22,12 +24,16 @@
 
 #include "compat/buddy.h"
 
+struct file;
 struct txda_device;
+struct txda_runs;
 
 /* Must lie within the aperture. */
 #define TXDA_VRAM_MAPPABLE	BIT(0)
 /* One piece. */
 #define TXDA_VRAM_CONTIGUOUS	BIT(1)
+/* Suspend need not save it. */
+#define TXDA_VRAM_NO_SAVE	BIT(2)
 
 /**
  * struct txda_vram_block - One allocation.
@@ -39,10 +45,19 @@ struct txda_vram_block {
 	/** @blocks: Of the buddy allocator, in the order of the buffer's bytes. */
 	struct list_head blocks;
 
-	/** @bytes: Sum of their sizes. */
+	/** @runs: Their offsets in DRAM. */
+	struct txda_runs *runs;
+
+	/** @bytes: As asked for. */
 	u64 bytes;
 
-	/** @link: In txda_vram.live: what suspend has to save. */
+	/** @taken: Sum of the sizes of @blocks, @bytes or more. */
+	u64 taken;
+
+	/** @flags: TXDA_VRAM_*. */
+	unsigned int flags;
+
+	/** @link: In txda_vram.live or txda_vram.limbo. */
 	struct list_head link;
 
 	/** @saved: Its contents while the chip has no power, or NULL. */
@@ -53,14 +68,20 @@ struct txda_vram_block {
  * struct txda_vram - The chip's DRAM.
  */
 struct txda_vram {
-	/** @lock: The allocator and @live. */
+	/** @lock: The allocator, @live and @limbo. */
 	struct mutex lock;
 
 	/** @mm: The allocator; offset 0 is DRAM offset 0, firmware's share is never free. */
 	struct txda_buddy mm;
 
-	/** @live: All allocations. */
+	/** @reserved: Blocks of firmware's share. */
+	struct list_head reserved;
+
+	/** @live: All allocations in use. */
 	struct list_head live;
+
+	/** @limbo: Allocations without an owner that the chip may still touch. */
+	struct list_head limbo;
 
 	/** @used: Bytes that are handed out. Read without the lock for statistics. */
 	atomic64_t used;
@@ -75,13 +96,19 @@ struct txda_vram {
 	u64 aperture_bytes;
 };
 
-/* After txda_device_init(); takes firmware's share off. Undone by DRM's managed release. */
+/* After firmware's share is known (txda_device.dram_reserved). Undone by DRM's managed release. */
 int txda_vram_init(struct txda_device *tdev);
 
 /* @bytes a multiple of the page size. -ENOSPC: not so much is free. */
 int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 		    struct txda_vram_block **ret_block);
+/* NULL is fine. */
 void txda_vram_free(struct txda_vram_block *block);
+
+/* Instead of txda_vram_free() when the chip may still touch it: free after the next reset. */
+void txda_vram_put_aside(struct txda_vram_block *block);
+/* The chip was reset or is gone: frees what was put aside. */
+void txda_vram_free_aside(struct txda_device *tdev);
 
 /* DRAM offset of the first byte of a contiguous allocation. */
 u64 txda_vram_offset(const struct txda_vram_block *block);
@@ -93,8 +120,15 @@ u64 txda_vram_offset(const struct txda_vram_block *block);
 void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offset, u64 *ret_bytes);
 
 /*
- * Copies all that is allocated, page tables included, to pageable system memory, and back. For
- * suspend, when all queues are idle. -ENOMEM, -ENODEV.
+ * Fills it with zeros: through the aperture where it is small and within, else by the copy engine.
+ * In txda_device_enter(). -ENODEV, -EIO: do not use its contents; -ETIMEDOUT: as well, and it must
+ * be put aside, not freed.
+ */
+int txda_vram_clear(struct txda_vram_block *block);
+
+/*
+ * Copies all that is allocated, page tables excepted (mmu.h has them), to pageable system memory,
+ * and back. For suspend, when all queues are idle. -ENOMEM, -ENODEV, -EIO.
  */
 int txda_vram_save(struct txda_device *tdev);
 int txda_vram_restore(struct txda_device *tdev);

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <drm/drm_gpuvm.h>
+
+int probe(struct drm_gpuvm *vm, const struct drm_gpuvm_map_req *req)
+{
+	return drm_gpuvm_sm_map(vm, NULL, req);
+}

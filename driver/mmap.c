@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * CPU mappings of buffers: see gem.h.
+ *
+ * Device memory is mapped as it is seen in BAR2, write-combined. Nothing is mapped before it is
+ * touched, and a touch brings in the neighbourhood as well, since each costs a trap. Mappings hold
+ * a reference to their buffer and go on in a child after fork().
+ */
+#include <linux/dma-buf.h>
+#include <linux/mm.h>
+#include <linux/sizes.h>
+#include <drm/drm_drv.h>
+#include <drm/drm_vma_manager.h>
+
+#include "device.h"
+#include "gem.h"
+
+/* Of the neighbourhood; also its alignment. */
+#define TXDA_FAULT_AROUND	SZ_2M
+
+static unsigned long txda_gem_pfn(struct txda_device *tdev, struct txda_bo *bo, u64 at)
+{
+	u64 offset, bytes;
+
+	if (bo->kind == TXDA_BO_HOST)
+		return page_to_pfn(bo->pages[at >> PAGE_SHIFT]);
+	txda_bo_run(bo, at, &offset, &bytes);
+	return (tdev->vram.aperture_start + offset) >> PAGE_SHIFT;
+}
+
+static vm_fault_t txda_gem_fault_pages(struct vm_fault *vmf, struct txda_device *tdev,
+				       struct txda_bo *bo)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	pgoff_t page = vmf->pgoff - drm_vma_node_start(&bo->base.vma_node);
+	pgoff_t pages = bo->base.size >> PAGE_SHIFT;
+	unsigned long addr = vmf->address & PAGE_MASK;
+	unsigned long from, to, a;
+	vm_fault_t ret;
+
+	if (page >= pages)
+		return VM_FAULT_SIGBUS;
+	ret = vmf_insert_pfn(vma, addr, txda_gem_pfn(tdev, bo, (u64)page << PAGE_SHIFT));
+	if (ret != VM_FAULT_NOPAGE)
+		return ret;
+
+	from = max(ALIGN_DOWN(addr, TXDA_FAULT_AROUND), vma->vm_start);
+	from = max(from, addr - min(addr, page << PAGE_SHIFT));
+	to = min(ALIGN(addr + 1, TXDA_FAULT_AROUND), vma->vm_end);
+	to = min(to, addr + ((pages - page) << PAGE_SHIFT));
+	for (a = from; a < to; a += PAGE_SIZE) {
+		u64 at = ((u64)page << PAGE_SHIFT) + a - addr;
+
+		/* Only the page that was touched matters. */
+		if (a != addr &&
+		    vmf_insert_pfn(vma, a, txda_gem_pfn(tdev, bo, at)) != VM_FAULT_NOPAGE)
+			break;
+	}
+	return VM_FAULT_NOPAGE;
+}
+
+static vm_fault_t txda_gem_fault(struct vm_fault *vmf)
+{
+	struct txda_bo *bo = to_txda_bo(vmf->vma->vm_private_data);
+	struct txda_device *tdev = to_txda(bo->base.dev);
+	vm_fault_t ret;
+	int idx;
+
+	/* Host memory lives on without the chip. */
+	if (bo->kind == TXDA_BO_HOST)
+		return txda_gem_fault_pages(vmf, tdev, bo);
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return VM_FAULT_SIGBUS;
+	ret = txda_gem_fault_pages(vmf, tdev, bo);
+	drm_dev_exit(idx);
+
+	return ret;
+}
+
+const struct vm_operations_struct txda_gem_vm_ops = {
+	.fault = txda_gem_fault,
+	.open = drm_gem_vm_open,
+	.close = drm_gem_vm_close,
+};
+
+/* An imported buffer is mapped by its exporter. */
+static int txda_gem_mmap_import(struct txda_bo *bo, struct dma_buf *dma_buf,
+				struct vm_area_struct *vma)
+{
+	int err;
+
+	if (bo->read_only) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EACCES;
+		vm_flags_clear(vma, VM_MAYWRITE);
+	}
+	vma->vm_private_data = NULL;
+	vma->vm_ops = NULL;
+	err = dma_buf_mmap(dma_buf, vma, 0);
+	if (err)
+		return err;
+	vm_flags_set(vma, VM_DONTEXPAND);
+	/* The exporter's mapping has a reference of its own. */
+	drm_gem_object_put(&bo->base);
+	return 0;
+}
+
+int txda_gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
+{
+	struct txda_bo *bo = to_txda_bo(obj);
+
+	if (bo->flags & DRM_TXDA_BO_NO_MMAP)
+		return -EPERM;
+	switch (bo->kind) {
+	case TXDA_BO_DMABUF:
+		return txda_gem_mmap_import(bo, bo->attach->dmabuf, vma);
+	case TXDA_BO_PEER:
+		return txda_gem_mmap_import(bo, bo->peer_buf, vma);
+	case TXDA_BO_USERPTR:
+		return -EPERM;
+	case TXDA_BO_DEVICE:
+	case TXDA_BO_HOST:
+		break;
+	}
+
+	/* A private copy of a page makes no sense here. */
+	if ((vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) == VM_MAYWRITE)
+		return -EINVAL;
+
+	vm_flags_set(vma, VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP);
+	vma->vm_page_prot = vm_get_page_prot(vma->vm_flags);
+	if (bo->kind == TXDA_BO_DEVICE) {
+		vm_flags_set(vma, VM_IO);
+		vma->vm_page_prot = pgprot_decrypted(pgprot_writecombine(vma->vm_page_prot));
+	} else if (bo->flags & DRM_TXDA_BO_WRITE_COMBINE) {
+		vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
+	}
+	return 0;
+}
