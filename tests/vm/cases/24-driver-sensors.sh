@@ -81,3 +81,5 @@ exec 3<"$hwmon/temp1_input"
 echo 1 >"$device/remove"
 ! cat <&3 2>/dev/null || fail "a sensor of a chip that is gone"
 exec 3<&-
+echo 1 >/sys/bus/pci/rescan
+wait_for 10 nodes_are 1 || fail "no node after a rescan"

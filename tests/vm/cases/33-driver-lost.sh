@@ -28,3 +28,13 @@ wait_for 40 over "$client1" || fail "a client waits for ever: $(cat /tmp/load1)"
 cat /tmp/load0 /tmp/load1
 timeout 20 node_load -s 1 /dev/accel/accel0 && fail "work was done by a chip that is not there"
 timeout 60 rmmod txda || fail "rmmod"
+
+# Chips that work for whatever comes next.
+vmhost model-start || fail "model-start"
+for i in 0 1; do
+	unplug $i || fail "device_del $i"
+done
+wait_for 20 chips_are 0 || fail "chips stay"
+for i in 0 1; do
+	plug $i || fail "device_add $i"
+done
