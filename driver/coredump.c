@@ -12,6 +12,7 @@
 #include <drm/drm_managed.h>
 
 #include "device.h"
+#include "fence.h"
 #include "gem.h"
 #include "txda_isa.h"
 #include "vm.h"
@@ -209,7 +210,7 @@ void txda_coredump_take(struct txda_device *tdev, const char *reason, struct txd
 	if (guilty)
 		txda_dump_queue(guilty, &s);
 	dump->bytes = seq_buf_used(&s);
-	queue_work(system_unbound_wq, &dump->work);
+	queue_work(txda_release_wq, &dump->work);
 }
 
 /*

@@ -10,8 +10,8 @@ good=/lib/firmware/txda/tx8.fw
 mkdir -p /tmp/firmware/txda
 path=/sys/module/firmware_class/parameters/path
 old=$(cat $path)
-trap 'printf %s "$old" >$path' EXIT
 mv $good /tmp/tx8.fw
+trap 'printf %s "$old" >$path; cp /tmp/tx8.fw $good' EXIT
 printf %s /tmp/firmware >$path
 
 # image OFFSET FORMAT VALUE - the good image with one field changed and a checksum that fits.
