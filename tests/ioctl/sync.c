@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Jobs that wait for one another through syncobjs: binary and timeline, across queues, files and
+ * chips, and fences that others hold when their maker is gone.
+ */
+#include "common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/sync_file.h>
+
+static int fd;
+static uint32_t vm;
+
+static void setup(void)
+{
+	fd = must_open(0);
+	vm = must_vm(fd);
+}
+
+/* A job that holds others up, and the queue that it is on. */
+struct gate {
+	uint32_t queue;
+	uint32_t fence;		/* binary; signals when the gate opens */
+	struct mem word;
+};
+
+/* A job that runs until gate_open(). */
+static struct gate must_gate(void)
+{
+	struct gate gate = { .word = must_mem(fd, vm, 8), .fence = must_syncobj(fd) };
+	struct stream s = must_stream(fd, vm);
+	struct drm_txda_sync sync = signals(gate.fence);
+
+	must(queue_create_as(fd, vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL, 60000,
+			     &gate.queue));
+	put_wait(&s, gate.word.va, 1);
+	must(submit(fd, gate.queue, s.mem.va, s.bytes, &sync, 1));
+	return gate;
+}
+
+static void gate_open(const struct gate *gate)
+{
+	*(volatile uint64_t *)gate->word.cpu = 1;
+}
+
+/* Nothing that waits behind the gate has ended. */
+static void check_closed(uint32_t handle, uint64_t point)
+{
+	must_fail(syncobj_wait(fd, handle, point, SECOND / 50), ETIME);
+}
+
+/* ---- Binary --------------------------------------------------------------------------------- */
+
+static void binary(void)
+{
+	struct drm_txda_sync syncs[2];
+	uint32_t queue, done;
+	struct gate gate;
+
+	setup();
+	gate = must_gate();
+	queue = must_queue(fd, vm);
+	done = must_syncobj(fd);
+	syncs[0] = wait_for(gate.fence);
+	syncs[1] = signals(done);
+	must(submit(fd, queue, 0, 0, syncs, 2));
+	check_closed(done, 0);
+	gate_open(&gate);
+	must(fence_status(fd, done));
+	/* What has signalled may be waited for again and again. */
+	for (int i = 0; i < 10; i++)
+		must(submit(fd, queue, 0, 0, syncs, 2));
+	must(fence_status(fd, done));
+	/* A reset syncobj has no fence. */
+	must(syncobj_reset(fd, done));
+	syncs[0] = wait_for(done);
+	must_fail(submit(fd, queue, 0, 0, syncs, 1), ENOENT);
+	must(syncobj_signal(fd, done));
+	must(submit(fd, queue, 0, 0, syncs, 1));
+}
+
+/* One syncobj is waited for and signalled by the same job. */
+static void binary_in_and_out(void)
+{
+	struct drm_txda_sync syncs[2];
+	uint32_t queue, obj;
+	struct gate gate;
+
+	setup();
+	gate = must_gate();
+	queue = must_queue(fd, vm);
+	obj = must_share_syncobj(fd, gate.fence, fd);
+	syncs[0] = signals(obj);
+	syncs[1] = wait_for(obj);
+	must(submit(fd, queue, 0, 0, syncs, 2));
+	check_closed(gate.fence, 0);
+	gate_open(&gate);
+	must(fence_status(fd, gate.fence));
+}
+
+/* Within one call a job may wait for what one before it signals, and for nothing after it. */
+static void same_call(void)
+{
+	struct drm_txda_job jobs[4] = { 0 };
+	struct drm_txda_sync first[2], second[2], third, last;
+	uint32_t queue, a, b, t, done;
+
+	setup();
+	queue = must_queue(fd, vm);
+	a = must_syncobj(fd);
+	b = must_syncobj(fd);
+	t = must_syncobj(fd);
+	done = must_syncobj(fd);
+	first[0] = signals(a);
+	first[1] = signals_point(t, 5);
+	second[0] = wait_for(a);
+	second[1] = signals(b);
+	third = wait_for_point(t, 5);
+	last = signals(done);
+	jobs[0].syncs = array_of(first, 2, sizeof(first[0]));
+	jobs[1].syncs = array_of(second, 2, sizeof(first[0]));
+	jobs[2].syncs = array_of(&third, 1, sizeof(first[0]));
+	jobs[3].syncs = array_of(&last, 1, sizeof(first[0]));
+	must(submit_jobs(fd, queue, jobs, 4));
+	must(fence_status(fd, done));
+	check_equal(must_last_point(fd, t), 5);
+
+	/* A point above, and an element that comes later. */
+	must(syncobj_reset(fd, a));
+	third = wait_for_point(t, 7);
+	must_fail(submit_jobs(fd, queue, jobs, 4), ENOENT);
+	third = wait_for_point(t, 5);
+	must(syncobj_reset(fd, b));
+	first[0] = wait_for(b);
+	must_fail(submit_jobs(fd, queue, jobs, 4), ENOENT);
+	check_equal(must_last_point(fd, t), 5);
+	check_equal(must_state(fd, queue).submitted, 4);
+}
+
+/*
+ * Within one call, a wait for a point of a timeline that others have work on: the point comes when
+ * theirs have.
+ */
+static void same_call_behind_others(void)
+{
+	struct drm_txda_job jobs[2] = { 0 };
+	struct drm_txda_sync first, second[2], sync;
+	uint32_t queue, queue2, t, done;
+	struct gate gate;
+
+	setup();
+	gate = must_gate();
+	queue = must_queue(fd, vm);
+	queue2 = must_queue(fd, vm);
+	t = must_syncobj(fd);
+	done = must_syncobj(fd);
+	{
+		struct drm_txda_sync syncs[2] = { wait_for(gate.fence), signals_point(t, 1) };
+
+		must(submit(fd, queue2, 0, 0, syncs, 2));
+	}
+	first = signals_point(t, 2);
+	second[0] = wait_for_point(t, 2);
+	second[1] = signals(done);
+	jobs[0].syncs = array_of(&first, 1, sizeof(first));
+	jobs[1].syncs = array_of(second, 2, sizeof(first));
+	must(submit_jobs(fd, queue, jobs, 2));
+	check_closed(done, 0);
+	/* But a binary signal leaves nothing of what was before. */
+	sync = signals(gate.fence);
+	jobs[0].syncs = array_of(&sync, 1, sizeof(sync));
+	second[0] = wait_for(gate.fence);
+	must(submit_jobs(fd, must_queue(fd, vm), jobs, 2));
+	must(fence_status(fd, done));
+	gate_open(&gate);
+	must(syncobj_wait(fd, t, 2, PATIENCE));
+}
+
+/* ---- Timelines ------------------------------------------------------------------------------ */
+
+static void timeline(void)
+{
+	struct drm_txda_sync syncs[2];
+	uint32_t queue, t;
+	struct gate gate;
+
+	setup();
+	gate = must_gate();
+	queue = must_queue(fd, vm);
+	t = must_syncobj(fd);
+	for (uint64_t point = 1; point <= 10; point++) {
+		syncs[0] = point == 4 ? wait_for(gate.fence) : signals_point(t, point);
+		syncs[1] = signals_point(t, point);
+		must(submit(fd, queue, 0, 0, point == 4 ? syncs : syncs + 1, point == 4 ? 2 : 1));
+	}
+	must(syncobj_wait(fd, t, 3, PATIENCE));
+	check_equal(must_last_point(fd, t), 3);
+	check_closed(t, 4);
+	gate_open(&gate);
+	must(syncobj_wait(fd, t, 10, PATIENCE));
+	check_equal(must_last_point(fd, t), 10);
+	/* Points that were skipped over count as their successors. */
+	syncs[0] = signals_point(t, 100);
+	must(submit(fd, queue, 0, 0, syncs, 1));
+	syncs[0] = wait_for_point(t, 50);
+	must(submit(fd, queue, 0, 0, syncs, 1));
+	syncs[0] = wait_for_point(t, 101);
+	must_fail(submit(fd, queue, 0, 0, syncs, 1), ENOENT);
+	must(syncobj_signal_point(fd, t, 200));
+	must(submit(fd, queue, 0, 0, syncs, 1));
+	/* A syncobj that only ever was binary has no points. */
+	syncs[0] = wait_for_point(gate.fence, 1);
+	must_fail(submit(fd, queue, 0, 0, syncs, 1), ENOENT);
+}
+
+/* Two queues hand work to and fro; every step checks what the last one left. */
+static void ping_pong(void)
+{
+	const uint32_t steps = 400;
+	struct drm_txda_sync syncs[2];
+	struct mem words, seen;
+	uint32_t queues[2], t;
+
+	setup();
+	queues[0] = must_queue(fd, vm);
+	must(queue_create_as(fd, vm, DRM_TXDA_QUEUE_COPY, 0, 0, &queues[1]));
+	t = must_syncobj(fd);
+	words = must_mem_in(fd, vm, PAGE, DRM_TXDA_PLACE_DEVICE);
+	seen = must_mem(fd, vm, steps * 8);
+	for (uint32_t i = 0; i < steps; i++) {
+		struct stream s = must_stream(fd, vm);
+
+		put_copy(&s, seen.va + i * 8, words.va, 8);
+		put_signal(&s, words.va, i + 1);
+		syncs[0] = wait_for_point(t, i);
+		syncs[1] = signals_point(t, i + 1);
+		must(submit(fd, queues[i % 2], s.mem.va, s.bytes, i ? syncs : syncs + 1, i ? 2 : 1));
+	}
+	must(syncobj_wait(fd, t, steps, PATIENCE));
+	for (uint32_t i = 0; i < steps; i++)
+		check_equal(((uint64_t *)seen.cpu)[i], i);
+}
+
+/* A queue's own timeline, with more in flight than is looked at one by one. */
+static void deep_timeline(void)
+{
+	const uint32_t steps = 900;
+	struct drm_txda_sync syncs[2];
+	uint32_t queue, t;
+	struct gate gate;
+
+	setup();
+	gate = must_gate();
+	queue = must_queue(fd, vm);
+	t = must_syncobj(fd);
+	syncs[0] = wait_for(gate.fence);
+	syncs[1] = signals_point(t, 1);
+	must(submit(fd, queue, 0, 0, syncs, 2));
+	for (uint32_t i = 1; i < steps; i++) {
+		syncs[0] = wait_for_point(t, i);
+		syncs[1] = signals_point(t, i + 1);
+		must(submit(fd, queue, 0, 0, syncs, 2));
+	}
+	check_closed(t, 1);
+	gate_open(&gate);
+	must(syncobj_wait(fd, t, steps, PATIENCE));
+	check_equal(must_state(fd, queue).completed, steps);
+}
+
+/* Points of a timeline copied from one syncobj to another, and merged through a sync_file. */
+static void transfer(void)
+{
+	struct drm_txda_sync syncs[2];
+	uint32_t queue, t, copy, done;
+	struct gate gate;
+
+	setup();
+	gate = must_gate();
+	queue = must_queue(fd, vm);
+	t = must_syncobj(fd);
+	copy = must_syncobj(fd);
+	done = must_syncobj(fd);
+	syncs[0] = wait_for(gate.fence);
+	syncs[1] = signals_point(t, 3);
+	must(submit(fd, queue, 0, 0, syncs, 2));
+	for (uint64_t point = 1; point <= 300; point++) {
+		struct drm_syncobj_transfer arg = {
+			.src_handle = t, .dst_handle = copy, .src_point = 3, .dst_point = point
+		};
+
+		must(call(fd, DRM_IOCTL_SYNCOBJ_TRANSFER, &arg));
+	}
+	syncs[0] = wait_for_point(copy, 300);
+	syncs[1] = signals(done);
+	must(submit(fd, must_queue(fd, vm), 0, 0, syncs, 2));
+	check_closed(done, 0);
+	gate_open(&gate);
+	must(fence_status(fd, done));
+}
+
+static void merged(void)
+{
+	struct sync_merge_data merge = { .name = "two" };
+	struct drm_syncobj_handle handle = {
+		.flags = DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE
+	};
+	struct drm_txda_sync syncs[2];
+	uint32_t queue, both, done;
+	struct gate gates[2];
+	int file;
+
+	setup();
+	gates[0] = must_gate();
+	gates[1] = must_gate();
+	queue = must_queue(fd, vm);
+	both = must_syncobj(fd);
+	done = must_syncobj(fd);
+	file = must_sync_file(fd, gates[0].fence);
+	merge.fd2 = must_sync_file(fd, gates[1].fence);
+	must(call(file, SYNC_IOC_MERGE, &merge));
+	handle.fd = merge.fence;
+	handle.handle = both;
+	must(call(fd, DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE, &handle));
+	syncs[0] = wait_for(both);
+	syncs[1] = signals(done);
+	must(submit(fd, queue, 0, 0, syncs, 2));
+	gate_open(&gates[1]);
+	must(fence_status(fd, gates[1].fence));
+	check_closed(done, 0);
+	gate_open(&gates[0]);
+	must(fence_status(fd, done));
+}
+
+static void event(void)
+{
+	struct drm_syncobj_eventfd arg = { .point = 2 };
+	struct drm_txda_sync sync;
+	uint64_t count;
+	struct pollfd p;
+	uint32_t queue;
+
+	setup();
+	queue = must_queue(fd, vm);
+	arg.handle = must_syncobj(fd);
+	arg.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	check(arg.fd >= 0);
+	must(call(fd, DRM_IOCTL_SYNCOBJ_EVENTFD, &arg));
+	sync = signals_point(arg.handle, 1);
+	must(submit(fd, queue, 0, 0, &sync, 1));
+	must(syncobj_wait(fd, arg.handle, 1, PATIENCE));
+	check(read(arg.fd, &count, sizeof(count)) < 0 && errno == EAGAIN);
+	sync = signals_point(arg.handle, 2);
+	must(submit(fd, queue, 0, 0, &sync, 1));
+	p = (struct pollfd){ .fd = arg.fd, .events = POLLIN };
+	check(poll(&p, 1, (int)(PATIENCE / 1000000)) == 1);
+	check(read(arg.fd, &count, sizeof(count)) == sizeof(count) && count == 1);
+}
+
+/* ---- Across files and chips ----------------------------------------------------------------- */
+
+/* Work goes round through as many files as there are, each on the next chip. */
+static void across(unsigned int chips)
+{
+	const uint32_t steps = 60;
+	struct drm_txda_sync syncs[2];
+	uint32_t queues[4], handles[4];
+	int files[4];
+
+	if (node_count() < chips)
+		skip("there are fewer than %u chips", chips);
+	for (unsigned int i = 0; i < 4; i++) {
+		files[i] = must_open(i % chips);
+		queues[i] = must_queue(files[i], must_vm(files[i]));
+		handles[i] = i ? must_share_syncobj(files[0], handles[0], files[i]) :
+				 must_syncobj(files[0]);
+	}
+	for (uint32_t step = 0; step < steps; step++) {
+		uint32_t i = step % 4;
+
+		syncs[0] = wait_for_point(handles[i], step);
+		syncs[1] = signals_point(handles[i], step + 1);
+		must(submit(files[i], queues[i], 0, 0, step ? syncs : syncs + 1, step ? 2 : 1));
+	}
+	must(syncobj_wait(files[3], handles[3], steps, PATIENCE));
+	for (unsigned int i = 0; i < 4; i++)
+		check_equal(must_state(files[i], queues[i]).completed, steps / 4);
+}
+
+static void across_files(void)
+{
+	across(1);
+}
+
+static void across_chips(void)
+{
+	across(2);
+}
+
+/* A fence is good for whoever holds it, when queue, file and process of its maker are long gone. */
+static void outlives(void)
+{
+	struct sync_file_info info = { 0 };
+	struct sync_fence_info fence;
+	int pipes[2], files[2];
+	uint32_t shared, own;
+	pid_t pid;
+
+	setup();
+	shared = must_syncobj(fd);
+	own = must_syncobj(fd);
+	check(!pipe(pipes));
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		int other = must_open(0);
+		uint32_t space = must_vm(other), queue = must_queue(other, space);
+		uint32_t handle = must_share_syncobj(fd, shared, other);
+		struct mem word = must_mem(other, space, 8);
+		struct stream s = must_stream(other, space);
+		struct drm_txda_sync sync = signals(handle);
+
+		put_wait(&s, word.va, 1);
+		must(submit(other, queue, s.mem.va, s.bytes, &sync, 1));
+		check(write(pipes[1], "x", 1) == 1);
+		pause();
+	}
+	check(read(pipes[0], &(char){ 0 }, 1) == 1);
+	files[0] = must_sync_file(fd, shared);
+	/* Somebody waits for it with a job of his own. */
+	must(submit(fd, must_queue(fd, vm), 0, 0, (struct drm_txda_sync[]){
+			    wait_for(shared), signals(own) }, 2));
+	check_closed(own, 0);
+	kill(pid, SIGKILL);
+	check(waitpid(pid, NULL, 0) == pid);
+	must(fence_status(fd, own));
+	must_fail(fence_status(fd, shared), ECANCELED);
+
+	/* Its names can still be asked for. */
+	info.num_fences = 1;
+	info.sync_fence_info = (uintptr_t)&fence;
+	must(call(files[0], SYNC_IOC_FILE_INFO, &info));
+	check_equal(info.num_fences, 1);
+	check(fence.driver_name[0] && fence.obj_name[0]);
+	check_equal(fence.status, -ECANCELED);
+}
+
+/* ---- Threads -------------------------------------------------------------------------------- */
+
+#define THREADS 4
+
+struct worker {
+	pthread_t thread;
+	uint32_t queue, timeline, steps;
+};
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct drm_txda_sync syncs[3];
+
+	for (uint32_t i = 1; i <= w->steps; i++) {
+		uint32_t own = must_syncobj(fd);
+
+		syncs[0] = signals_point(w->timeline, i);
+		syncs[1] = signals(own);
+		must(submit(fd, w->queue, 0, 0, syncs, 2));
+		syncs[0] = wait_for(own);
+		must(submit(fd, w->queue, 0, 0, syncs, 1));
+		if (i % 8 == 0)
+			must(syncobj_wait(fd, own, 0, PATIENCE));
+		syncobj_destroy(fd, own);
+	}
+	must(syncobj_wait(fd, w->timeline, w->steps, PATIENCE));
+	return NULL;
+}
+
+/* Threads on one file: some share a queue. */
+static void threads(void)
+{
+	struct worker workers[THREADS];
+	uint32_t shared;
+
+	setup();
+	shared = must_queue(fd, vm);
+	for (int i = 0; i < THREADS; i++) {
+		workers[i] = (struct worker){
+			.queue = i < 2 ? shared : must_queue(fd, vm),
+			.timeline = must_syncobj(fd),
+			.steps = 100,
+		};
+		check(!pthread_create(&workers[i].thread, NULL, work, &workers[i]));
+	}
+	for (int i = 0; i < THREADS; i++)
+		check(!pthread_join(workers[i].thread, NULL));
+	check_equal(must_state(fd, shared).submitted, 400);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{ "binary", binary },
+		{ "binary-in-and-out", binary_in_and_out },
+		{ "same-call", same_call },
+		{ "same-call-behind-others", same_call_behind_others },
+		{ "timeline", timeline },
+		{ "ping-pong", ping_pong },
+		{ "deep-timeline", deep_timeline },
+		{ "transfer", transfer },
+		{ "merged", merged },
+		{ "event", event },
+		{ "across-files", across_files },
+		{ "across-chips", across_chips },
+		{ "outlives", outlives },
+		{ "threads", threads },
+	};
+
+	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+}
