@@ -176,8 +176,9 @@ static void txda_dump_queue(struct txda_queue *queue, struct seq_buf *s)
 {
 	const struct drm_txda_fault *fault = &queue->fault;
 
-	seq_buf_printf(s, "\n**** Guilty queue: %u of process %d, %s, state %#x ****\n", queue->id,
-		       queue->pid, queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
+	seq_buf_printf(s, "\n**** Guilty queue: %u of process %d, %s, state %#x ****\n",
+		       queue->id, queue->pid,
+		       queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
 		       READ_ONCE(queue->state));
 	seq_buf_printf(s, "fault: code %u, op %u, tensor %u, va %#llx, packet %#llx, detail %#llx\n",
 		       fault->code, fault->op, fault->tensor, fault->va, fault->packet_va,
