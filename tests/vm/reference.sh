@@ -17,7 +17,7 @@ reference() {
 	"$bin/txda-compile" "$tree/tests/$2" -o "$stage/cases/$1" $3 >"$stage/bits/log" 2>&1 ||
 		{ cat "$stage/bits/log"; exit 1; }
 	# The question names files as a guest sees them.
-	# shellcheck disable=SC2086
+	# shellcheck disable=SC2046,SC2086
 	"$bin/txda-verify" "$stage/cases/$1" $(echo "$4" | sed "s,/t/,$tree/tests/,") --bits >"$stage/bits/log" ||
 		{ cat "$stage/bits/log"; exit 1; }
 	{
