@@ -30,7 +30,7 @@ struct grammar_range {
 	uint32_t first, last;
 };
 
-#define GRAMMAR_MAX_RANGES 2048
+#define GRAMMAR_MAX_RANGES 512
 struct grammar_set {
 	struct grammar_range ranges[GRAMMAR_MAX_RANGES];
 	unsigned n;
@@ -55,6 +55,8 @@ struct grammar_piece grammar_never(struct grammar_builder *b); /* matches nothin
 struct grammar_piece grammar_bytes(struct grammar_builder *b, const char *bytes, size_t len);
 struct grammar_piece grammar_text(struct grammar_builder *b, const char *text);
 struct grammar_piece grammar_byte(struct grammar_builder *b, unsigned first, unsigned last);
+/* The character @c, which is no surrogate. */
+struct grammar_piece grammar_character(struct grammar_builder *b, uint32_t c);
 /* One character of the set, as UTF-8. Surrogates are left out. */
 struct grammar_piece grammar_char(struct grammar_builder *b, const struct grammar_set *set);
 /* The control token @id. */
@@ -93,6 +95,12 @@ int grammar_build(struct grammar_builder *b, uint32_t root, struct grammar **ret
 		  size_t errlen);
 
 /* ---- sets ------------------------------------------------------------------------------------ */
+
+static inline void grammar_set_clear(struct grammar_set *set)
+{
+	set->n = 0;
+	set->full = false;
+}
 
 void grammar_set_add(struct grammar_set *set, uint32_t first, uint32_t last);
 void grammar_set_invert(struct grammar_set *set); /* within U+0000 to U+10FFFF */

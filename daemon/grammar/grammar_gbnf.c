@@ -23,6 +23,7 @@ struct parser {
 	size_t n_names, cap_names;
 	uint32_t *slots; /* an index over names, number + 1 */
 	size_t n_slots;
+	struct grammar_set set; /* being read; too large for the stack of a recursion */
 };
 
 static struct grammar_piece alternatives(struct parser *p);
@@ -44,20 +45,25 @@ static struct grammar_piece wrong(struct parser *p, const char *what)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static void skip_space(struct parser *p)
+static void skip(struct scan *s)
 {
 	for (;;) {
-		char c = scan_peek(&p->s, 0);
+		char c = scan_peek(s, 0);
 
 		if (c == '#') {
-			while (!scan_end(&p->s) && scan_peek(&p->s, 0) != '\n')
-				p->s.at++;
+			while (!scan_end(s) && scan_peek(s, 0) != '\n')
+				s->at++;
 		} else if (c && strchr(" \t\r\n", c)) {
-			p->s.at++;
+			s->at++;
 		} else {
 			return;
 		}
 	}
+}
+
+static void skip_space(struct parser *p)
+{
+	skip(&p->s);
 }
 
 static bool is_name_char(char c)
@@ -82,24 +88,24 @@ static bool take_name(struct parser *p, char name[MAX_NAME + 1])
 	return n;
 }
 
-static bool take_defines(struct parser *p)
+static bool take_defines(struct scan *s)
 {
-	if (scan_peek(&p->s, 0) != ':' || scan_peek(&p->s, 1) != ':' || scan_peek(&p->s, 2) != '=')
+	if (scan_peek(s, 0) != ':' || scan_peek(s, 1) != ':' || scan_peek(s, 2) != '=')
 		return false;
-	p->s.at += 3;
+	s->at += 3;
 	return true;
 }
 
 /* A rule begins here: what came before has ended. */
-static bool at_rule(struct parser *p)
+static bool at_rule(const struct parser *p)
 {
-	struct parser ahead = *p;
+	struct scan ahead = p->s;
 	size_t n = 0;
 
-	while (is_name_char(scan_peek(&ahead.s, n)))
+	while (is_name_char(scan_peek(&ahead, n)))
 		n++;
-	ahead.s.at += n;
-	skip_space(&ahead);
+	ahead.at += n;
+	skip(&ahead);
 	return n && take_defines(&ahead);
 }
 
@@ -200,10 +206,10 @@ static struct grammar_piece text(struct parser *p)
 
 static struct grammar_piece set(struct parser *p)
 {
-	struct grammar_set set = {0};
 	bool inverted = scan_take(&p->s, '^');
 	uint32_t first, last;
 
+	grammar_set_clear(&p->set);
 	while (!scan_take(&p->s, ']')) {
 		if (!take_char(p, &first))
 			return wrong(p, scan_end(&p->s) ? "a set has no ]"
@@ -214,11 +220,11 @@ static struct grammar_piece set(struct parser *p)
 			if (!take_char(p, &last) || last < first)
 				return wrong(p, "a range of characters that makes no sense");
 		}
-		grammar_set_add(&set, first, last);
+		grammar_set_add(&p->set, first, last);
 	}
 	if (inverted)
-		grammar_set_invert(&set);
-	return grammar_char(p->b, &set);
+		grammar_set_invert(&p->set);
+	return grammar_char(p->b, &p->set);
 }
 
 /* ---- expressions ----------------------------------------------------------------------------- */
@@ -239,7 +245,6 @@ static struct grammar_piece group(struct parser *p)
 
 static struct grammar_piece atom(struct parser *p)
 {
-	struct grammar_set all = {0};
 	char name[MAX_NAME + 1];
 
 	if (scan_take(&p->s, '"'))
@@ -249,8 +254,9 @@ static struct grammar_piece atom(struct parser *p)
 	if (scan_take(&p->s, '('))
 		return group(p);
 	if (scan_take(&p->s, '.')) {
-		grammar_set_invert(&all);
-		return grammar_char(p->b, &all);
+		grammar_set_clear(&p->set);
+		grammar_set_invert(&p->set);
+		return grammar_char(p->b, &p->set);
 	}
 	if (take_name(p, name))
 		return grammar_call(p->b, find_rule(p, name));
@@ -333,7 +339,7 @@ static void rule(struct parser *p)
 		return;
 	}
 	skip_space(p);
-	if (!take_defines(p)) {
+	if (!take_defines(&p->s)) {
 		wrong(p, "::= is expected");
 		return;
 	}

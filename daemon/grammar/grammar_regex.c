@@ -12,6 +12,7 @@ struct parser {
 	struct scan s;
 	const struct grammar_regex_options *options;
 	unsigned depth;
+	struct grammar_set set; /* being read; too large for the stack of a recursion */
 };
 
 static struct grammar_piece alternatives(struct parser *p);
@@ -22,20 +23,27 @@ static struct grammar_piece wrong(struct parser *p, const char *what)
 	return grammar_never(p->b);
 }
 
-static struct grammar_piece emit(struct parser *p, const struct grammar_set *set)
+/* A character of p->set. */
+static struct grammar_piece emit_set(struct parser *p)
 {
-	return p->options->json ? json_char(p->b, set) : grammar_char(p->b, set);
+	return p->options->json ? json_char(p->b, &p->set) : grammar_char(p->b, &p->set);
+}
+
+static struct grammar_piece emit_one(struct parser *p, uint32_t c)
+{
+	if (c >= 0xD800 && c <= 0xDFFF)
+		return grammar_never(p->b);
+	return p->options->json ? json_character(p->b, c) : grammar_character(p->b, c);
 }
 
 /* Any characters at all, as many as one likes. */
 static struct grammar_piece anything(struct parser *p)
 {
-	struct grammar_set all = {0};
-
 	if (p->options->json)
 		return grammar_star(p->b, json_any_char(p->b));
-	grammar_set_invert(&all);
-	return grammar_star(p->b, grammar_char(p->b, &all));
+	grammar_set_clear(&p->set);
+	grammar_set_invert(&p->set);
+	return grammar_star(p->b, grammar_char(p->b, &p->set));
 }
 
 /* ---- sets ------------------------------------------------------------------------------------ */
@@ -43,8 +51,9 @@ static struct grammar_piece anything(struct parser *p)
 /* \d and its like; false: @c is none of them. */
 static bool class_of(char c, struct grammar_set *set)
 {
-	struct grammar_set class = {0};
+	struct grammar_set class;
 
+	grammar_set_clear(&class);
 	switch (c | 0x20) {
 	case 'd': grammar_set_add(&class, '0', '9'); break;
 	case 'w':
@@ -130,12 +139,12 @@ static bool set_member(struct scan *s, struct grammar_set *set, uint32_t *ret, b
 
 static struct grammar_piece set_piece(struct parser *p)
 {
-	struct grammar_set set = {0};
 	bool inverted = scan_take(&p->s, '^'), class;
 	uint32_t first, last;
 
+	grammar_set_clear(&p->set);
 	while (!scan_take(&p->s, ']')) {
-		if (!set_member(&p->s, &set, &first, &class))
+		if (!set_member(&p->s, &p->set, &first, &class))
 			return wrong(p, scan_end(&p->s) ? "the set has no ]"
 							: "an escape that is not supported");
 		if (class)
@@ -143,32 +152,31 @@ static struct grammar_piece set_piece(struct parser *p)
 		last = first;
 		if (scan_peek(&p->s, 0) == '-' && scan_peek(&p->s, 1) != ']') {
 			p->s.at++;
-			if (!set_member(&p->s, &set, &last, &class) || class || last < first)
+			if (!set_member(&p->s, &p->set, &last, &class) || class || last < first)
 				return wrong(p, "a range of characters that makes no sense");
 		}
-		grammar_set_add(&set, first, last);
+		grammar_set_add(&p->set, first, last);
 	}
 	if (inverted)
-		grammar_set_invert(&set);
-	return emit(p, &set);
+		grammar_set_invert(&p->set);
+	return emit_set(p);
 }
 
 /* ---- atoms ----------------------------------------------------------------------------------- */
 
 static struct grammar_piece escape(struct parser *p)
 {
-	struct grammar_set set = {0};
 	uint32_t c;
 
-	if (class_of(scan_peek(&p->s, 0), &set)) {
+	grammar_set_clear(&p->set);
+	if (class_of(scan_peek(&p->s, 0), &p->set)) {
 		p->s.at++;
-		return emit(p, &set);
+		return emit_set(p);
 	}
 	if (!escaped_char(&p->s, &c))
 		return wrong(p, "an escape that is not supported (back references, \\b and \\p are "
 				"not)");
-	grammar_set_add(&set, c, c);
-	return emit(p, &set);
+	return emit_one(p, c);
 }
 
 static struct grammar_piece group(struct parser *p)
@@ -198,7 +206,6 @@ static struct grammar_piece group(struct parser *p)
 
 static struct grammar_piece atom(struct parser *p)
 {
-	struct grammar_set set = {0};
 	uint32_t c;
 
 	if (!scan_char(&p->s, &c))
@@ -208,17 +215,18 @@ static struct grammar_piece atom(struct parser *p)
 	case '[': return set_piece(p);
 	case '\\': return escape(p);
 	case '.':
-		grammar_set_add(&set, '\n', '\n');
-		grammar_set_add(&set, '\r', '\r');
-		grammar_set_add(&set, 0x2028, 0x2029);
-		grammar_set_invert(&set);
-		return emit(p, &set);
+		grammar_set_clear(&p->set);
+		grammar_set_add(&p->set, '\n', '\n');
+		grammar_set_add(&p->set, '\r', '\r');
+		grammar_set_add(&p->set, 0x2028, 0x2029);
+		grammar_set_invert(&p->set);
+		return emit_set(p);
 	case '*':
 	case '+':
 	case '?': return wrong(p, "there is nothing to be repeated");
 	case '^':
 	case '$': return wrong(p, "^ and $ are supported at the ends of the expression only");
-	default: grammar_set_add(&set, c, c); return emit(p, &set);
+	default: return emit_one(p, c);
 	}
 }
 

@@ -61,8 +61,10 @@ void grammar_set_remove(struct grammar_set *set, uint32_t first, uint32_t last)
 
 void grammar_set_invert(struct grammar_set *set)
 {
-	struct grammar_set all = {.n = 1, .ranges = {{0, LAST_CODE_POINT}}};
+	struct grammar_set all;
 
+	grammar_set_clear(&all);
+	grammar_set_add(&all, 0, LAST_CODE_POINT);
 	for (unsigned i = 0; i < set->n; i++)
 		grammar_set_remove(&all, set->ranges[i].first, set->ranges[i].last);
 	all.full = all.full || set->full;
@@ -118,6 +120,13 @@ static void add_range(struct grammar_builder *b, struct grammar_piece piece, uin
 	}
 	utf8_encode(last, high);
 	add_way(b, piece, low, high, n);
+}
+
+struct grammar_piece grammar_character(struct grammar_builder *b, uint32_t c)
+{
+	uint8_t bytes[4];
+
+	return grammar_bytes(b, (const char *)bytes, utf8_encode(c, bytes));
 }
 
 struct grammar_piece grammar_char(struct grammar_builder *b, const struct grammar_set *set)

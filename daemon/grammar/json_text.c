@@ -22,6 +22,14 @@ static void escape_of(uint32_t c, char escape[8])
 		snprintf(escape, 8, "\\u%04x", (unsigned)c);
 }
 
+struct grammar_piece json_character(struct grammar_builder *b, uint32_t c)
+{
+	char escape[8];
+
+	escape_of(c, escape);
+	return escape[0] ? grammar_text(b, escape) : grammar_character(b, c);
+}
+
 struct grammar_piece json_char(struct grammar_builder *b, const struct grammar_set *set)
 {
 	struct grammar_set plain = *set;
