@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check.sh [STAGE...] - build and test everything; stages: user asan tsan module static.
+# check.sh [STAGE...] - build and test everything; stages: user asan tsan module vm static.
 #
 #   user     user space with gcc, warnings are errors, every test
 #   asan     clang, AddressSanitizer and UndefinedBehaviorSanitizer, every test but those of suites slow and uapi
 #   tsan     clang, ThreadSanitizer, the tests of suite "threads"
 #   module   txda.ko with W=1 for each supported kernel
+#   vm       txda.ko and user space on real kernels, in virtual machines with chips of the device model
 #   static   units, udev rules and scripts through the tools that know them
 #
 # The last line is "N passed, N failed" with ", N skipped" where tests were skipped; each failure
@@ -178,6 +179,13 @@ check_module() {
 	done
 }
 
+check_vm() {
+	stage "virtual machines: the module, chips as PCI devices, user space on top"
+	status=0
+	sh tests/vm/check.sh -r "$results" || status=$?
+	[ $status -ne 77 ] || record SKIP vm "no virtual machine can be made here, see above"
+}
+
 # static_check NAME COMMAND... - skipped where COMMAND is not installed.
 static_check() {
 	name=$1
@@ -204,7 +212,8 @@ check_static() {
 	else
 		record SKIP "static: udev rules" "udevadm here is missing or has no verify (systemd 254)"
 	fi
-	static_check "shell scripts" shellcheck -e SC1091 scripts/*.sh
+	static_check "shell scripts" shellcheck -x -e SC1091 scripts/*.sh tests/vm/*.sh tests/vm/cases/*.sh \
+		tests/vm/guest/boot tests/vm/guest/lib.sh tests/vm/guest/run-cases tests/vm/guest/systemd-setup tests/vm/guest/vmhost
 	static_check "licence headers" sh scripts/verify-spdx.sh
 	static_check "one version" sh scripts/verify-version.sh
 }
@@ -214,9 +223,9 @@ sh scripts/deps.sh build check
 case " $stages " in *" user "* | *" asan "* | *" tsan "*) node_client ;; esac
 for s in $stages; do
 	case $s in
-	user | asan | tsan | module | static) "check_$s" ;;
+	user | asan | tsan | module | vm | static) "check_$s" ;;
 	*)
-		sed -n '4,14s/^# \{0,1\}//p' "$0"
+		sed -n '4,15s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac

@@ -7,6 +7,8 @@
 #   debian_apt_setup DIR SUITE... an apt of its own in DIR: lists, cache, sources; nothing of the
 #                                 machine's apt is touched and no package is installed
 #   debian_apt DIR TOOL ARG...    run apt-get or apt-cache with it
+#   debian_kernel DIR PREFIX      release of the newest kernel whose version begins with PREFIX (whole
+#                                 numbers; "": of all), 6.12.107+deb13-amd64 for 6.12
 #
 # Needs apt; works as any user.
 
@@ -47,4 +49,11 @@ debian_apt_setup() {
 		Signed-By: $debian_keyring
 	END
 	debian_apt "$dir" apt-get update >/dev/null 2>&1
+}
+
+debian_kernel() {
+	arch=$(dpkg --print-architecture)
+	debian_apt "$1" apt-cache search --names-only "^linux-headers-[0-9.]+[+]deb[0-9]+-$arch\$" |
+		sed -n "s/^linux-headers-\([^ ]*\) .*/\1/p" |
+		awk -v p="$2" 'p == "" || index($0, p ".") == 1 || index($0, p "+") == 1' | sort -V | tail -n 1 | grep .
 }

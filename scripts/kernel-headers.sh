@@ -5,13 +5,16 @@
 # into CACHE (nothing is installed) and print their build directories, one a line.
 #
 # Debian 12's own kernel has no accel subsystem, and a container has no kernel at all, so the
-# headers come from the suites below, from the very mirror that this machine's apt uses. What is
+# headers come from Debian 13 and its backports, from the very mirror that this machine's apt uses. What is
 # in CACHE already is not fetched again.
 set -eu
 
-suites="trixie trixie-backports"
+# Those that are promised, and the newest one, which tells early what will have to change.
+kernels="6.12 7.2 newest"
+# shellcheck source=scripts/debian.sh
+. "$(dirname "$0")/debian.sh"
 cache=$(mkdir -p "$1" && cd "$1" && pwd)
-stamp=$cache/complete
+stamp=$cache/complete-$(echo "$kernels" | tr ' ' -)
 
 say() {
 	echo "kernel-headers: $*" >&2
@@ -27,45 +30,18 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
 	exit 0
 fi
 
-# The mirror: where apt gets the main component of this machine's own release from.
-codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-# shellcheck disable=SC2016 # the format is apt's, not the shell's
-mirror=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 2>/dev/null |
-	awk -v c="$codename" '($1 == c || $1 ~ /stable$/) && $2 == "main" { print $3; exit }')
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-if [ -z "$mirror" ] || [ ! -e $keyring ]; then
+if ! debian_mirror >/dev/null; then
 	say "apt's configuration names no Debian mirror, so no headers can be fetched"
 	exit 0
 fi
 arch=$(dpkg --print-architecture)
-
-# An apt of its own: its lists, its cache, its sources, and no packages installed.
 apt=$cache/apt
-mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$cache/debs" "$cache/root"
-: >"$apt/status"
-write_sources() {
-	cat >"$apt/debian.sources" <<-END
-		Types: deb
-		URIs: $mirror
-		Suites: $1
-		Components: main
-		Architectures: $arch
-		Signed-By: $keyring
-	END
-}
-own_apt() {
-	tool=$1
-	shift
-	"$tool" -q -o Dir::Etc::sourcelist="$apt/debian.sources" -o Dir::Etc::sourceparts=/dev/null \
-		-o Dir::Etc::preferencesparts=/dev/null -o Dir::State::lists="$apt/lists" \
-		-o Dir::State::status="$apt/status" -o Dir::Cache="$apt" -o APT::Sandbox::User= \
-		-o Acquire::Languages=none -o Acquire::Retries=2 "$@"
-}
+mkdir -p "$cache/debs" "$cache/root"
 
 unpack() {
 	say "fetching $*"
 	rm -f "$cache/debs/"*.deb
-	(cd "$cache/debs" && own_apt apt-get download "$@" >/dev/null) || return 1
+	(cd "$cache/debs" && debian_apt "$apt" apt-get download "$@" >/dev/null) || return 1
 	for deb in "$cache/debs/"*.deb; do
 		dpkg -x "$deb" "$cache/root" || return 1
 	done
@@ -95,23 +71,21 @@ wrap_tools() {
 }
 
 : >"$cache/dirs"
-for suite in $suites; do
-	rm -rf "$apt/lists" && mkdir -p "$apt/lists/partial"
-	write_sources "$suite"
-	if ! own_apt apt-get update >/dev/null 2>&1; then
-		say "the mirror has no $suite"
+if ! debian_apt_setup "$apt" trixie trixie-backports; then
+	say "the mirror has no trixie with its backports"
+	exit 0
+fi
+for kernel in $kernels; do
+	prefix=$kernel
+	[ "$kernel" != newest ] || prefix=
+	if ! release=$(debian_kernel "$apt" "$prefix"); then
+		say "the mirror has no kernel $kernel for $arch"
 		continue
 	fi
-	headers=$(own_apt apt-cache depends "linux-headers-$arch" 2>/dev/null |
-		sed -n 's/.*Depends: \(linux-headers-[0-9].*\)$/\1/p' | head -n 1)
-	if [ -z "$headers" ]; then
-		say "$suite has no kernel headers for $arch"
-		continue
-	fi
-	release=${headers#linux-headers-}
+	dir=$cache/root/usr/src/linux-headers-$release
+	! grep -q "^$dir\$" "$cache/dirs" || continue
 	version=${release%-"$arch"}
-	unpack "$headers" "linux-headers-$version-common" "linux-kbuild-$version" || continue
-	dir=$cache/root/usr/src/$headers
+	unpack "linux-headers-$release" "linux-headers-$version-common" "linux-kbuild-$version" || continue
 	sed -i "s,/usr/src/,$cache/root/usr/src/," "$dir/Makefile"
 	wrap_tools "$version" || continue
 	echo "$dir" >>"$cache/dirs"

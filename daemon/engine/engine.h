@@ -26,8 +26,15 @@ struct txda_context;
 struct txda_group;
 struct engine;
 
-#define ENGINE_MAX_LOGPROBS    20 /* top_logprobs of the OpenAI API */
+#define ENGINE_MAX_LOGPROBS    64
 #define ENGINE_MAX_STOP_TOKENS 16
+#define ENGINE_MAX_BIASES      1024
+
+/* Added to a token's logit. */
+struct engine_bias {
+	int32_t token;
+	float bias;
+};
 
 struct engine_sampling {
 	float temperature;   /* 0: greedy */
@@ -41,6 +48,42 @@ struct engine_sampling {
 	bool ignore_eos; /* stop_tokens do not stop */
 	unsigned n_stop_tokens;
 	int32_t stop_tokens[ENGINE_MAX_STOP_TOKENS];
+	/*
+	 * Of tokens that occurred: a logit is divided by the first (multiplied if it is negative),
+	 * for those of the prompt, too; the second is taken off it once, the third as often as
+	 * the token was generated.
+	 */
+	float repetition_penalty; /* above 0; 1 or 0: off */
+	float presence_penalty, frequency_penalty; /* 0: off */
+	unsigned n_biases;
+	const struct engine_bias *biases; /* [n_biases], no token twice; copied with the request */
+};
+
+/* Which tokens may come next. */
+struct engine_mask {
+	const uint32_t *bits; /* token t: bit t % 32 of word t / 32 */
+	const int32_t *list;  /* [n] if there are no bits; neither: every token may come */
+	uint32_t n;	      /* tokens that may come */
+	bool end;	      /* stop tokens may come, too; else they may not */
+};
+
+/*
+ * Keeps the generated tokens within a form that somebody else knows. The engine calls from its
+ * thread, one call at a time; free() comes from the thread that drops the last reference to the
+ * request.
+ */
+struct engine_constraint;
+struct engine_constraint_ops {
+	/* *ret is valid until the next call. -errno: the request fails. */
+	int (*mask)(struct engine_constraint *c, struct engine_mask *ret);
+	/* The token was chosen (no stop token). 1: nothing may follow. -errno: the request fails. */
+	int (*accept)(struct engine_constraint *c, int32_t token);
+	/* Words for the last error. */
+	const char *(*error)(struct engine_constraint *c);
+	void (*free)(struct engine_constraint *c);
+};
+struct engine_constraint {
+	const struct engine_constraint_ops *ops;
 };
 
 enum engine_finish {
@@ -49,6 +92,8 @@ enum engine_finish {
 	ENGINE_FINISH_LENGTH = 2, /* max_tokens or the model's context */
 	ENGINE_FINISH_CANCELLED = 3,
 	ENGINE_FINISH_ERROR = 4, /* error and error_text say why */
+	ENGINE_FINISH_COMPLETE = 5, /* nothing may follow, by the request's constraint */
+	ENGINE_N_FINISHES
 };
 
 struct engine_logprob {
@@ -66,6 +111,7 @@ struct engine_request {
 	const int32_t *prompt; /* [n_prompt], owned by the request */
 	bool prompt_logprobs;  /* also give logprobs of the prompt's own tokens (echo) */
 	void *client;	       /* the client side's own */
+	struct engine_constraint *constraint; /* owned by the request; NULL: none */
 
 	/*
 	 * Written by the engine; entry i is valid for i < n_tokens (acquire). Arrays have
@@ -94,6 +140,7 @@ struct engine_request {
 	struct engine_request *push_next;  /* the ready list's */
 	atomic_int refs;
 	struct engine_seq *seq;
+	struct token_counts *counts; /* for penalties; NULL: there are none */
 };
 
 /*
@@ -183,7 +230,7 @@ struct engine_stats {
 	double kv_usage; /* 0..1 of the blocks in use */
 	uint64_t prompt_tokens, generation_tokens, preemptions, steps;
 	uint64_t prefix_queries, prefix_hits; /* tokens */
-	uint64_t finished[5];		      /* by enum engine_finish */
+	uint64_t finished[ENGINE_N_FINISHES]; /* by enum engine_finish */
 	/* speculative decoding: sequences' steps with proposals, tokens in them, those that stood */
 	uint64_t drafts, draft_tokens, accepted_tokens;
 	uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* how often the i-th proposal stood */

@@ -24,6 +24,7 @@ struct engine_seq {
 	/* What the step's tokens brought, until the scheduler has counted them. */
 	enum engine_finish ending;
 	int error;
+	const char *error_words;
 };
 
 struct ready_list {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "choose.h"
 #include "engine_internal.h"
 
 #define WAIT_SLICE_NS (NS_PER_S / 2)  /* how often a long step looks for the engine's end */
@@ -47,27 +48,18 @@ static void finish(struct engine *e, struct engine_seq *seq, enum engine_finish 
 	end_request(e, seq->request, how, error, text);
 }
 
-static bool is_stop(const struct engine_sampling *p, int32_t token)
-{
-	for (unsigned i = 0; !p->ignore_eos && i < p->n_stop_tokens; i++) {
-		if (p->stop_tokens[i] == token)
-			return true;
-	}
-	return false;
-}
-
 /* Samples the token behind @row_index and appends it; false: the request ends with it. */
 static bool advance(struct engine *e, struct engine_seq *seq, unsigned row_index, uint64_t now)
 {
 	struct engine_request *r = seq->request;
 	const struct engine_sampling *p = &r->sampling;
 	unsigned n = seq->sched.n_total - r->n_prompt;
-	bool mask_stops = !p->ignore_eos && n < p->min_tokens;
 	struct sampler_row row;
 	int32_t token;
 
 	step_row(&e->slot, row_index, &row);
-	seq->error = sampler_choose(e->sampler, &row, p, seq->sched.n_total, mask_stops, &token);
+	seq->error = request_choose(e->sampler, &row, r, n, seq->sched.n_total, &token,
+				    &seq->ending, &seq->error_words);
 	if (seq->error) {
 		seq->ending = ENGINE_FINISH_ERROR;
 		return false;
@@ -84,9 +76,8 @@ static bool advance(struct engine *e, struct engine_seq *seq, unsigned row_index
 	atomic_store_explicit(&r->n_tokens, ++n, memory_order_release);
 	e->stats.generation_tokens++;
 	seq->sched.n_total++;
-	if (is_stop(p, token))
-		seq->ending = ENGINE_FINISH_STOP;
-	else if (n >= p->max_tokens || seq->sched.n_total >= e->limits.max_context)
+	if (seq->ending == ENGINE_RUNNING &&
+	    (n >= p->max_tokens || seq->sched.n_total >= e->limits.max_context))
 		seq->ending = ENGINE_FINISH_LENGTH;
 	return seq->ending == ENGINE_RUNNING;
 }
@@ -206,6 +197,10 @@ static void run_step(struct engine *e)
 	 */
 	publish(e, false);
 	wake_client(e);
+	for (unsigned i = 0; i < slot->n_items; i++) {
+		if (slot->items[i].sample)
+			request_prepare(((struct engine_seq *)slot->items[i].seq)->request);
+	}
 	if (!error)
 		error = wait_step(e, start, err, sizeof(err));
 	end = engine_now_ns();
@@ -233,8 +228,7 @@ static void run_step(struct engine *e)
 		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
 
 		if (seq->error)
-			finish(e, seq, ENGINE_FINISH_ERROR, -EIO,
-			       "the model's logits are not finite: its weights or the chip are broken");
+			finish(e, seq, ENGINE_FINISH_ERROR, seq->error, seq->error_words);
 		else if (seq->ending)
 			finish(e, seq, seq->ending, 0, "");
 		else if (slot->items[i].sample)

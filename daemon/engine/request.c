@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine_internal.h"
+#include "token_counts.h"
 
 #define MAX_LENGTH (1u << 24) /* tokens: no model's context is longer */
 
@@ -17,19 +18,31 @@ static size_t room(size_t *total, size_t n, size_t size)
 	return at;
 }
 
+/* Counts the prompt's tokens where that matters. */
+static void begin_counts(struct engine_request *r, void *memory, unsigned max)
+{
+	r->counts = token_counts_init(memory, max);
+	if (r->sampling.repetition_penalty == 0 || r->sampling.repetition_penalty == 1)
+		return;
+	for (unsigned i = 0; i < r->n_prompt; i++)
+		token_counts_add(r->counts, r->prompt[i], false);
+}
+
 int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 		       const struct engine_sampling *sampling, bool prompt_logprobs,
 		       struct engine_request **ret)
 {
 	size_t total = sizeof(struct engine_request), seq, copy, tokens, logprobs, top, prompt_lp;
+	size_t biases, counts, n_biases = sampling->n_biases;
 	size_t n_logprobs = sampling->logprobs >= 0 ? sampling->max_tokens : 0;
 	size_t n_top =
 		sampling->logprobs > 0 ? (size_t)sampling->logprobs * sampling->max_tokens : 0;
 	struct engine_request *r;
+	unsigned n_counts;
 	char *base;
 
 	if (n_prompt > MAX_LENGTH || sampling->max_tokens > MAX_LENGTH ||
-	    sampling->logprobs > ENGINE_MAX_LOGPROBS)
+	    sampling->logprobs > ENGINE_MAX_LOGPROBS || n_biases > ENGINE_MAX_BIASES)
 		return -E2BIG;
 	seq = room(&total, 1, sizeof(struct engine_seq));
 	copy = room(&total, n_prompt, sizeof(*prompt));
@@ -37,6 +50,9 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 	logprobs = room(&total, n_logprobs, sizeof(*r->logprobs));
 	top = room(&total, n_top, sizeof(*r->top));
 	prompt_lp = room(&total, prompt_logprobs ? n_prompt : 0, sizeof(*r->prompt_lp));
+	biases = room(&total, n_biases, sizeof(*sampling->biases));
+	n_counts = sampler_needs_counts(sampling) ? n_prompt + sampling->max_tokens : 0;
+	counts = room(&total, 1, n_counts ? token_counts_size(n_counts) : 0);
 	base = calloc(1, total);
 	if (!base)
 		return -ENOMEM;
@@ -53,6 +69,11 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 	r->prompt_lp = prompt_logprobs && n_prompt ? (float *)(base + prompt_lp) : NULL;
 	if (r->prompt_lp)
 		r->prompt_lp[0] = NAN;
+	r->sampling.biases = (struct engine_bias *)(base + biases);
+	if (n_biases)
+		memcpy(base + biases, sampling->biases, n_biases * sizeof(*sampling->biases));
+	if (n_counts)
+		begin_counts(r, base + counts, n_counts);
 	r->seq = (struct engine_seq *)(base + seq);
 	r->seq->request = r;
 	atomic_init(&r->refs, 1);
@@ -68,8 +89,11 @@ struct engine_request *engine_request_ref(struct engine_request *r)
 
 void engine_request_unref(struct engine_request *r)
 {
-	if (r && atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) == 1)
-		free(r);
+	if (!r || atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (r->constraint)
+		r->constraint->ops->free(r->constraint);
+	free(r);
 }
 
 /* ---- the ready list -------------------------------------------------------------------------- */

@@ -2,10 +2,12 @@
 /*
  * Chooses the next token from one row of logits.
  *
- * The order is that of Hugging Face: mask, temperature, top_k, top_p, min_p, draw.
- *	mask		stop tokens cannot be chosen before min_tokens
- *	temperature	logits are divided by it; 0 takes the best token and ignores the rest
- *	top_k		the k best stay (of equal ones at the limit, those that the ranking puts
+ * The order is that of Hugging Face: adjust, mask, temperature, top_k, top_p, min_p, draw.
+ *	adjust		the bias of a token is added to its logit; then, for tokens that occurred,
+ *the penalties for repetition, frequency and presence, in this order
+ *	mask		tokens that may not come are out: by a mask, and stop tokens before
+ *min_tokens temperature	logits are divided by it; 0 takes the best token and ignores the
+ *rest top_k		the k best stay (of equal ones at the limit, those that the ranking puts
  *first) top_p		the shortest run of best tokens stays whose probability, among what top_k
  *left, reaches top_p; at least one
  *	min_p		tokens stay whose probability is at least min_p times the best one's
@@ -13,15 +15,16 @@
  *ranking order
  *
  * u is a function of (seed, position) alone, position being the index of the new token in its
- *sequence, and all else depends on the row alone. So a request draws the same tokens alone, in a
- *batch or after a preemption.
+ * sequence, and all else depends on the row and the sequence alone. So a request draws the same
+ * tokens alone, in a batch or after a preemption.
  *
- * The ranking is that of the device's top-k list, followed by the other tokens by their number.
- *Where the list decides (greedy, top_k within it, or the draw falls into it whatever the exact mass
- *of the tail is, which is bounded through lse), the full row is not read; else it is, with the same
- *result.
+ * The ranking is that of the device's top-k list, with adjusted tokens that are better than its
+ *last merged in by their logits, followed by the other tokens by their number. Where the list
+ *decides (greedy, top_k within it, or the draw falls into it whatever the exact mass of the tail
+ *is, which is bounded through lse), the full row is not read; else it is, with the same result.
+ *Under a mask that is a list, the ranking has all tokens that may come, by their logits.
  *
- * Logprobs are those of the model: logit - lse, before mask and temperature.
+ * Logprobs are those of the model: logit - lse, before anything is adjusted.
  */
 #ifndef TXDA_ENGINE_SAMPLER_H
 #define TXDA_ENGINE_SAMPLER_H
@@ -31,7 +34,7 @@
 
 #include "engine.h"
 
-#define SAMPLER_MAX_TOPK 256 /* longest list that is used */
+#define SAMPLER_MAX_TOPK 256 /* longest list of the device that is used */
 
 /* One row of the step's outputs. */
 struct sampler_row {
@@ -42,6 +45,15 @@ struct sampler_row {
 	unsigned vocab, k;
 };
 
+struct token_counts;
+
+/* What holds for one choice besides the request's sampling; zero: nothing. */
+struct sampler_rules {
+	bool mask_stops;		   /* stop tokens may not come */
+	const struct engine_mask *mask;	   /* NULL: every token may come */
+	const struct token_counts *counts; /* of the sequence; needed for penalties */
+};
+
 /* Scratch memory of one thread. */
 struct sampler;
 /* @k: the device's list; any length is accepted, the first SAMPLER_MAX_TOPK are used. */
@@ -49,17 +61,18 @@ int sampler_new(unsigned vocab, unsigned k, struct sampler **ret);
 void sampler_free(struct sampler *s);
 
 /*
- * Chooses the token at @position. @mask_stops: stop tokens are masked. -EDOM: the row is not finite
- * or the list names a token outside the vocabulary: the model or the chip is broken.
+ * Chooses the token at @position. @rules may be NULL. -EDOM: the row is not finite or the list
+ * names a token outside the vocabulary: the model or the chip is broken. -ENOENT: no token may
+ * come.
  */
 int sampler_choose(struct sampler *s, const struct sampler_row *row,
-		   const struct engine_sampling *sampling, uint64_t position, bool mask_stops,
-		   int32_t *ret_token);
+		   const struct engine_sampling *sampling, uint64_t position,
+		   const struct sampler_rules *rules, int32_t *ret_token);
 
 /* The same choice by way of the full row, always: what sampler_choose() is measured against. */
 int sampler_choose_by_row(struct sampler *s, const struct sampler_row *row,
 			  const struct engine_sampling *sampling, uint64_t position,
-			  bool mask_stops, int32_t *ret_token);
+			  const struct sampler_rules *rules, int32_t *ret_token);
 
 float sampler_logprob(const struct sampler_row *row, int32_t token);
 /* The n best tokens of the row, best first. */
@@ -73,5 +86,7 @@ uint64_t sampler_full_rows(const struct sampler *s);
 
 /* 0, or -EINVAL and which value is out of which range. */
 int sampler_check(const struct engine_sampling *sampling, char *err, size_t errlen);
+/* Whether there is a penalty, for which the sequence's tokens must be counted. */
+bool sampler_needs_counts(const struct engine_sampling *sampling);
 
 #endif

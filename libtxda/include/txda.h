@@ -195,7 +195,8 @@ uint64_t txda_buffer_bytes(struct txda_buffer *buffer);
 uint64_t txda_buffer_va(struct txda_buffer *buffer);		/* device address */
 /*
  * The host's view, valid while the buffer lives; the same pointer each time. -ENOTSUP if it cannot
- * be mapped.
+ * be mapped. The view of a real chip's device memory raises SIGBUS when it is touched after the
+ * chip was pulled out; that of host memory does not.
  */
 int txda_buffer_map(struct txda_buffer *buffer, void **ret_ptr);
 /* Copies between host memory and the buffer, through a mapping or the copy queue; synchronous. */

@@ -59,6 +59,11 @@ struct txda__backend_ops {
 		      uint64_t *ret_end);
 	void (*vm_free)(struct txda__vm *vm);
 	/*
+	 * Whether what was in it is gone, by a reset or with its chip. NULL: it cannot be but by
+	 * its queues' failing.
+	 */
+	bool (*vm_lost)(struct txda__vm *vm);
+	/*
 	 * Group slot @slot of each of the @size address spaces, one a chip, becomes its place in a
 	 * new group; ranks are positions in @vm.
 	 */

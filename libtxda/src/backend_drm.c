@@ -63,11 +63,14 @@ const struct txda__drm_kernel *txda__drm_kernel = &txda__drm_kernel_real;
 int txda__drm_ioctl(struct drm_chip *chip, unsigned long request, void *arg)
 {
 	int r = txda__drm_kernel->ioctl(chip->fd, request, arg);
-	struct drm_txda_dev_query query = {.type = DRM_TXDA_QUERY_DEVICE};
+	struct drm_version version = {0};
 
-	/* Some requests name other chips: it may be one of these. */
+	/*
+	 * It may be another chip that the request names, or a chip that does not answer in the
+	 * middle of its reset. Of one that is gone, nothing is served.
+	 */
 	if (r == -ENODEV &&
-	    txda__drm_kernel->ioctl(chip->fd, DRM_IOCTL_TXDA_DEV_QUERY, &query) == -ENODEV)
+	    txda__drm_kernel->ioctl(chip->fd, DRM_IOCTL_VERSION, &version) == -ENODEV)
 		atomic_store(&chip->lost, true);
 	return r;
 }
@@ -335,14 +338,16 @@ static int drm_status(struct txda__backend *backend, unsigned index,
 {
 	struct drm_chip *chip = txda__drm_chip_get(from(backend), index);
 	struct drm_txda_memory_info memory;
+	int r = -ENODEV;
 
 	if (!chip)
 		return no_chip(backend, index);
 	txda__sysfs_status(chip->node.device, status);
-	if (!atomic_load(&chip->lost) &&
-	    txda__drm_query(chip, DRM_TXDA_QUERY_MEMORY, &memory, sizeof(memory)) >= 0)
+	if (!atomic_load(&chip->lost))
+		r = txda__drm_query(chip, DRM_TXDA_QUERY_MEMORY, &memory, sizeof(memory));
+	if (r >= 0)
 		status->mem_used_bytes = memory.device_used;
-	status->lost = atomic_load(&chip->lost);
+	status->lost = r == -ENODEV;
 	txda__drm_chip_put(chip);
 	return 0;
 }
@@ -470,6 +475,14 @@ err_put:
 	return r;
 }
 
+static bool drm_vm_lost(struct txda__vm *vm)
+{
+	struct drm_txda_vm_get_state args = {.id = vm->id};
+	int r = txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_VM_GET_STATE, &args);
+
+	return atomic_load(&vm->chip->lost) || (r >= 0 && args.state != DRM_TXDA_VM_USABLE);
+}
+
 static void drm_vm_free(struct txda__vm *vm)
 {
 	struct drm_txda_vm_destroy args = {.id = vm->id};
@@ -518,6 +531,7 @@ const struct txda__backend_ops txda__backend_drm = {
 	.link = drm_link,
 	.vm_new = drm_vm_new,
 	.vm_free = drm_vm_free,
+	.vm_lost = drm_vm_lost,
 	.vm_join = drm_vm_join,
 	.vm_leave = drm_vm_leave,
 	.mem_new = txda__drm_mem_new,

@@ -29,9 +29,6 @@ struct control {
 	uint64_t pad[15]; /* cache lines of its own */
 };
 
-/* Less than this is written or read through a view, where there is one. */
-#define SMALL_BYTES 1024
-
 static struct control *control_of(const struct drm_lane *lane, unsigned half)
 {
 	return (struct control *)lane->control + half;
@@ -342,10 +339,13 @@ static int64_t put(struct txda__mem *mem, uint64_t offset, struct source *from, 
 	return r < 0 ? r : (int64_t)total;
 }
 
-/* Memory that the host reads and writes by itself. */
-static bool by_view(const struct txda__mem *mem, uint64_t bytes)
+/*
+ * Memory that the host reads and writes by itself. Never the chip's own: touching a view of that
+ * while the chip is pulled out ends the process.
+ */
+static bool by_view(const struct txda__mem *mem)
 {
-	return mem->mappable && (mem->host || bytes < SMALL_BYTES);
+	return mem->mappable && mem->host;
 }
 
 int txda__drm_mem_write(struct txda__mem *mem, uint64_t offset, const void *host, uint64_t bytes)
@@ -357,7 +357,7 @@ int txda__drm_mem_write(struct txda__mem *mem, uint64_t offset, const void *host
 
 	if (!bytes)
 		return 0;
-	if (by_view(mem, bytes)) {
+	if (by_view(mem)) {
 		r = txda__drm_mem_map(mem, &view);
 		if (r >= 0)
 			memcpy((char *)view + offset, host, bytes);
@@ -374,7 +374,7 @@ int64_t txda__drm_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint6
 	void *view;
 	int r;
 
-	if (!mem->host || !mem->mappable)
+	if (!by_view(mem))
 		return put(mem, offset, &from, bytes);
 	r = txda__drm_mem_map(mem, &view);
 	return r < 0 ? r : read_file(fd, fd_offset, (char *)view + offset, bytes);
@@ -392,7 +392,7 @@ int txda__drm_mem_read(struct txda__mem *mem, uint64_t offset, void *host, uint6
 
 	if (!bytes)
 		return 0;
-	if (by_view(mem, bytes)) {
+	if (by_view(mem)) {
 		r = txda__drm_mem_map(mem, &view);
 		if (r >= 0)
 			memcpy(host, (const char *)view + offset, bytes);

@@ -29,10 +29,9 @@ static struct drm_chip *find_chip(struct drm *drm, const struct txda__node *node
 	return found;
 }
 
-/* A number for a chip that came: that of a lost one which nobody uses any more, or a new one. */
+/* A number for a chip that came: that of the lost one whose place it has, or a new one. */
 static bool find_place(struct drm *drm, const struct txda__node *node, unsigned *ret_index)
 {
-	struct txda_context *context = drm->base.context;
 	bool full = drm->n_chips == TXDA__MAX_CHIPS;
 
 	for (unsigned i = 0; i < drm->n_chips; i++) {
@@ -40,8 +39,7 @@ static bool find_place(struct drm *drm, const struct txda__node *node, unsigned 
 		bool same = !strcmp(chip->node.bus, node->bus) ||
 			    (*node->serial && !strcmp(chip->node.serial, node->serial));
 
-		if (atomic_load(&chip->lost) && (same || full) &&
-		    txda__context_vacate(context, i)) {
+		if (atomic_load(&chip->lost) && (same || full)) {
 			*ret_index = i;
 			return true;
 		}

@@ -203,10 +203,10 @@ int txda__drm_queue_fault(struct txda__hwqueue *queue, struct txda_fault *ret_fa
 	int r;
 
 	r = txda__drm_ioctl(queue->vm->chip, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &state);
-	if (r == -ENODEV || atomic_load(&queue->vm->chip->lost)) {
+	if (atomic_load(&queue->vm->chip->lost)) {
 		fault.code = TXDA_FAULT_LOST;
 	} else if (r < 0) {
-		snprintf(buf, len, "the driver does not know the queue: %s", strerror(-r));
+		snprintf(buf, len, "the driver does not tell the queue's state: %s", strerror(-r));
 	} else if (!state.state) {
 		return 0;
 	} else if (from->code) {

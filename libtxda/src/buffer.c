@@ -12,8 +12,8 @@ static const struct txda__backend_ops *ops_of(const struct txda_buffer *buffer)
 }
 
 /* Gives @mem an address. On failure the caller still owns @mem. */
-static int place(struct txda_device *device, struct txda__mem *mem, uint64_t bytes, uint64_t room,
-		 bool read_only, struct txda_buffer **ret_buffer)
+static int place(struct txda_device *device, struct txda__space *space, struct txda__mem *mem,
+		 uint64_t bytes, uint64_t room, bool read_only, struct txda_buffer **ret_buffer)
 {
 	struct txda_context *context = device->context;
 	uint64_t align = room >= LARGE_PAGE ? LARGE_PAGE : TXDA__PAGE;
@@ -24,26 +24,20 @@ static int place(struct txda_device *device, struct txda__mem *mem, uint64_t byt
 	buffer = calloc(1, sizeof(*buffer));
 	if (!buffer)
 		return txda__fail(context, -ENOMEM, "out of memory");
-	pthread_mutex_lock(&device->lock);
-	r = txda__vas_take(&device->vas, room + TXDA__PAGE, align, &va);
-	pthread_mutex_unlock(&device->lock);
+	r = txda__space_take(space, room + TXDA__PAGE, align, &va);
 	if (r < 0) {
 		free(buffer);
-		return txda__fail(
-			context, -ENOMEM,
-			r == -ENOMEM ? "out of memory"
-				     : "no room for the buffer in the address space of the chip");
+		return r;
 	}
 	r = context->backend->ops->mem_bind(mem, va, read_only);
 	if (r < 0) {
-		pthread_mutex_lock(&device->lock);
-		txda__vas_give(&device->vas, va, room + TXDA__PAGE);
-		pthread_mutex_unlock(&device->lock);
+		txda__space_give(space, va, room + TXDA__PAGE);
 		free(buffer);
 		return r;
 	}
 	atomic_init(&buffer->refs, 1);
 	buffer->device = txda_device_ref(device);
+	buffer->space = txda__space_ref(space);
 	buffer->mem = mem;
 	buffer->bytes = bytes;
 	buffer->room = room;
@@ -58,8 +52,8 @@ int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memor
 {
 	struct txda_context *context = device->context;
 	const struct txda__backend_ops *ops = context->backend->ops;
+	struct txda__space *space;
 	struct txda__mem *mem;
-	struct txda__vm *vm;
 	uint64_t room;
 	int r;
 
@@ -68,18 +62,18 @@ int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memor
 				  "a buffer of %llu bytes is wanted; 1 byte to 1 TiB are possible",
 				  (unsigned long long)bytes);
 	room = txda__align(bytes, TXDA__PAGE);
-	r = txda__device_vm(device, &vm);
+	r = txda__space_get(device, &space);
 	if (r < 0)
 		return r;
-	r = ops->mem_new(vm, room, memory, flags, &mem);
+	r = ops->mem_new(space->vm, room, memory, flags, &mem);
 	if (r >= 0) {
-		r = place(device, mem, bytes, room, read_only, ret_buffer);
+		r = place(device, space, mem, bytes, room, read_only, ret_buffer);
 		if (r < 0)
 			ops->mem_free(mem);
 		else
 			txda__monitor_poke(&context->monitor);
 	}
-	txda__device_put(device);
+	txda__space_put(space);
 	return r;
 }
 
@@ -104,25 +98,25 @@ int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
 	struct txda_context *context = device->context;
 	const struct txda__backend_ops *ops = context->backend->ops;
 	bool read_only = flags & TXDA_BUFFER_READ_ONLY;
+	struct txda__space *space;
 	struct txda__mem *mem;
-	struct txda__vm *vm;
 	uint64_t bytes;
 	int r;
 
 	if (flags & ~TXDA_BUFFER_READ_ONLY)
 		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x",
 				  flags & ~TXDA_BUFFER_READ_ONLY);
-	r = txda__device_vm(device, &vm);
+	r = txda__space_get(device, &space);
 	if (r < 0)
 		return r;
-	r = ops->mem_import(vm, fd, read_only, &mem, &bytes);
+	r = ops->mem_import(space->vm, fd, read_only, &mem, &bytes);
 	if (r >= 0) {
-		r = place(device, mem, bytes, txda__align(bytes, TXDA__PAGE), read_only,
+		r = place(device, space, mem, bytes, txda__align(bytes, TXDA__PAGE), read_only,
 			  ret_buffer);
 		if (r < 0)
 			ops->mem_free(mem);
 	}
-	txda__device_put(device);
+	txda__space_put(space);
 	return r;
 }
 
@@ -147,9 +141,8 @@ struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer)
 	device = buffer->device;
 	ops_of(buffer)->mem_unbind(buffer->mem);
 	ops_of(buffer)->mem_free(buffer->mem);
-	pthread_mutex_lock(&device->lock);
-	txda__vas_give(&device->vas, buffer->va, buffer->room + TXDA__PAGE);
-	pthread_mutex_unlock(&device->lock);
+	txda__space_give(buffer->space, buffer->va, buffer->room + TXDA__PAGE);
+	txda__space_put(buffer->space);
 	txda__monitor_poke(&device->context->monitor);
 	free(buffer);
 	txda_device_unref(device);

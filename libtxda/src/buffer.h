@@ -15,6 +15,7 @@
 struct txda_buffer {
 	atomic_uint refs;
 	struct txda_device *device;
+	struct txda__space *space;	/* a reference */
 	struct txda__mem *mem;
 	uint64_t bytes;			/* as asked for */
 	uint64_t room;			/* whole pages */

@@ -112,13 +112,6 @@ unsigned txda__context_admit(struct txda_context *context, const struct txda_dev
 	return index;
 }
 
-bool txda__context_vacate(struct txda_context *context, unsigned physical)
-{
-	unsigned index = txda__context_find(context, physical);
-
-	return index == UINT32_MAX || txda__device_vacate(&context->device[index]);
-}
-
 static void free_context(struct txda_context *context)
 {
 	txda__monitor_stop(&context->monitor);

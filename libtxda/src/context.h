@@ -43,10 +43,8 @@ struct txda_context {
 unsigned txda__context_find(struct txda_context *context, unsigned physical);
 /*
  * A chip came: makes it a device if this process may see it. Returns its index, or UINT32_MAX. One
- * that takes the number of a chip before it takes its device over.
+ * that takes the number of a lost chip takes its device over, and what is left on that stays lost.
  */
 unsigned txda__context_admit(struct txda_context *context, const struct txda_device_info *info);
-/* Whether nothing in this process uses chip @physical any more; forgets its address space. */
-bool txda__context_vacate(struct txda_context *context, unsigned physical);
 
 #endif /* TXDA_CONTEXT_H */

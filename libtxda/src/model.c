@@ -11,7 +11,8 @@ static void free_rank(struct txda__rank *rank)
 {
 	rank->queue = txda_queue_unref(rank->queue); /* first: then nothing runs any more */
 	if (rank->joined)
-		txda__device_leave(rank->device, rank->group_slot);
+		txda__space_leave(rank->joined, rank->group_slot);
+	txda__space_put(rank->joined);
 	for (unsigned i = 0; i < TXDA_PROGRAM_MAX_SLOTS; i++)
 		txda_buffer_unref(rank->slot_buffer[i]);
 	txda_buffer_unref(rank->kv);

@@ -37,8 +37,8 @@ struct txda__rank {
 	uint64_t slot_offset[TXDA_PROGRAM_MAX_SLOTS];
 	struct txda_pkt_exec exec;
 	struct txda_queue *queue;
+	struct txda__space *joined;		/* group_slot of it is ours; or NULL */
 	unsigned group_slot;
-	bool joined;				/* group_slot is ours */
 };
 
 /* An input or output by name, with the slot that it is in on each rank. */

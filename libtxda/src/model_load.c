@@ -304,22 +304,34 @@ static int make_kv(struct loading *l)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/* The address spaces in which the ranks have their memory meet in a group. */
+static int join(struct txda_model *m)
+{
+	struct txda__space *space[TXDA_MAX_CHIPS_PER_GROUP];
+	unsigned slot;
+	int ret;
+
+	for (unsigned r = 0; r < m->tp; r++)
+		space[r] = m->rank[r].control->space;
+	ret = txda__spaces_join(space, m->tp, &slot);
+	for (unsigned r = 0; r < m->tp && ret >= 0; r++) {
+		m->rank[r].joined = txda__space_ref(space[r]);
+		m->rank[r].group_slot = slot;
+		m->rank[r].exec.group = slot;
+	}
+	return ret;
+}
+
 /* Queues, and a meeting place for the collectives of this model alone. */
 static int make_queues(struct loading *l)
 {
 	struct txda_model *m = l->model;
-	unsigned slot;
 	int ret;
 
 	if (m->tp > 1) {
-		ret = txda__devices_join(m->group->device, m->tp, &slot);
+		ret = join(m);
 		if (ret < 0)
 			return ret;
-		for (unsigned r = 0; r < m->tp; r++) {
-			m->rank[r].joined = true;
-			m->rank[r].group_slot = slot;
-			m->rank[r].exec.group = slot;
-		}
 	}
 	for (unsigned r = 0; r < m->tp; r++) {
 		struct txda__rank *rank = &m->rank[r];

@@ -6,11 +6,11 @@
 
 #include "nodes.h"
 
-static uint64_t read_number(struct udev_device *device, const char *attribute)
+static uint64_t read_number(struct udev_device *device, const char *attribute, int base)
 {
 	const char *text = udev_device_get_sysattr_value(device, attribute);
 
-	return text ? strtoull(text, NULL, 0) : 0;
+	return text ? strtoull(text, NULL, base) : 0;
 }
 
 bool txda__node_read(struct udev_device *device, struct txda__node *ret_node)
@@ -31,8 +31,8 @@ bool txda__node_read(struct udev_device *device, struct txda__node *ret_node)
 		snprintf(ret_node->serial, sizeof(ret_node->serial), "%s", serial);
 	if (!stat(udev_device_get_syspath(device), &st))
 		ret_node->incarnation = st.st_ino;
-	ret_node->card = read_number(parent, "card");
-	ret_node->card_index = (unsigned)read_number(parent, "card_index");
+	ret_node->card = read_number(parent, "card", 16);
+	ret_node->card_index = (unsigned)read_number(parent, "card_index", 10);
 	return true;
 }
 

@@ -98,20 +98,14 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 	struct txda_context *context = device->context;
 	struct txda__queue_events events = {.passed = on_passed, .faulted = on_faulted};
 	struct txda_queue *queue;
-	struct txda__vm *vm;
 	void *host;
 	int r;
 
 	if (queue_class != TXDA_QUEUE_COMPUTE && queue_class != TXDA_QUEUE_COPY)
 		return txda__fail(context, -EINVAL, "no queue class %d", (int)queue_class);
-	r = txda__device_vm(device, &vm);
-	if (r < 0)
-		return r;
 	queue = calloc(1, sizeof(*queue));
-	if (!queue) {
-		txda__device_put(device);
+	if (!queue)
 		return txda__fail(context, -ENOMEM, "out of memory");
-	}
 	atomic_init(&queue->refs, 1);
 	atomic_init(&queue->fd, -1);
 	pthread_mutex_init(&queue->lock, NULL);
@@ -126,9 +120,9 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 		queue->word_va = txda_buffer_va(queue->memory);
 		queue->ring_va = queue->word_va + TXDA__PAGE;
 		events.arg = queue;
-		r = context->backend->ops->queue_new(vm, queue_class, &events, &queue->hw);
+		r = context->backend->ops->queue_new(queue->memory->space->vm, queue_class, &events,
+						     &queue->hw);
 	}
-	txda__device_put(device);
 	if (r < 0) {
 		txda_queue_unref(queue);
 		return r;

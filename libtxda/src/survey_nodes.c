@@ -42,7 +42,8 @@ static bool read_node(const char *sysfs, const char *name, struct found *found)
 	snprintf(path, sizeof(path), "%s/driver", device);
 	if (!read_link_name(path, text, sizeof(text)) || strcmp(text, "txda"))
 		return false;
-	snprintf(info->name, sizeof(info->name), "TX8");
+	if (!txda__sysfs_line(device, "chip_name", info->name, sizeof(info->name)) || !*info->name)
+		snprintf(info->name, sizeof(info->name), "TX8");
 	snprintf(info->node, sizeof(info->node), "/dev/accel/%.40s", name);
 	if (!read_link_name(device, info->bus, sizeof(info->bus)))
 		info->bus[0] = '\0';
@@ -53,9 +54,9 @@ static bool read_node(const char *sysfs, const char *name, struct found *found)
 	snprintf(path, sizeof(path), "%s/module/txda", sysfs);
 	if (!txda__sysfs_line(path, "version", info->driver, sizeof(info->driver)))
 		info->driver[0] = '\0';
-	txda__sysfs_unsigned(device, "npu_memory_total", &info->mem_bytes);
-	txda__sysfs_unsigned(device, "card", &found->card);
-	txda__sysfs_unsigned(device, "card_index", &found->card_index);
+	txda__sysfs_unsigned(device, "npu_memory_total", 10, &info->mem_bytes);
+	txda__sysfs_unsigned(device, "card", 16, &found->card);
+	txda__sysfs_unsigned(device, "card_index", 10, &found->card_index);
 	txda__sysfs_status(device, &found->chip.status);
 	return true;
 }

@@ -46,17 +46,17 @@ bool txda__sysfs_integer(const char *directory, const char *name, int64_t *ret_v
 	return true;
 }
 
-bool txda__sysfs_unsigned(const char *directory, const char *name, uint64_t *ret_value)
+bool txda__sysfs_unsigned(const char *directory, const char *name, int base, uint64_t *ret_value)
 {
 	char line[32], *end;
 	unsigned long long value;
 
-	if (!txda__sysfs_line(directory, name, line, sizeof(line)) || line[0] < '0' ||
-	    line[0] > '9')
+	if (!txda__sysfs_line(directory, name, line, sizeof(line)) || line[0] == '-' ||
+	    line[0] == ' ')
 		return false;
 	errno = 0;
-	value = strtoull(line, &end, 0);
-	if (errno || *end)
+	value = strtoull(line, &end, base);
+	if (errno || end == line || *end)
 		return false;
 	*ret_value = value;
 	return true;
@@ -67,7 +67,7 @@ static void read_unsigned(const char *directory, const char *name, uint64_t divi
 {
 	uint64_t read;
 
-	if (txda__sysfs_unsigned(directory, name, &read) && read / divisor < UINT32_MAX)
+	if (txda__sysfs_unsigned(directory, name, 10, &read) && read / divisor < UINT32_MAX)
 		*value = (uint32_t)(read / divisor);
 }
 
@@ -109,10 +109,12 @@ void txda__sysfs_status(const char *device, struct txda_device_status *ret_statu
 	};
 	uint32_t percent = UINT32_MAX;
 
-	txda__sysfs_unsigned(device, "npu_memory_utilization", &status.mem_used_bytes);
+	txda__sysfs_unsigned(device, "npu_memory_utilization", 10, &status.mem_used_bytes);
 	read_unsigned(device, "npu_busy_percent", 1, &percent);
 	if (percent <= 100)
 		status.utilisation_permille = percent * 10;
+	read_unsigned(device, "ecc_corrected", 1, &status.ecc_corrected);
+	read_unsigned(device, "ecc_uncorrected", 1, &status.ecc_uncorrected);
 	read_hwmon(device, &status);
 	*ret_status = status;
 }

@@ -15,8 +15,8 @@
 bool txda__sysfs_line(const char *directory, const char *name, char *line, size_t size);
 /* An attribute that is one number. */
 bool txda__sysfs_integer(const char *directory, const char *name, int64_t *ret_value);
-/* The same up to 2^64 - 1; a minus sign is none. */
-bool txda__sysfs_unsigned(const char *directory, const char *name, uint64_t *ret_value);
+/* The same up to 2^64 - 1 in @base; a minus sign is none. */
+bool txda__sysfs_unsigned(const char *directory, const char *name, int base, uint64_t *ret_value);
 /*
  * Sensors, memory in use and counters of the PCI device at @device; what is not there is marked as
  * not known.

@@ -31,7 +31,7 @@ static uint64_t to_ns(struct timespec ts)
 
 static bool same_file(const struct txda__weights *a, const struct txda__weights *b)
 {
-	return a->device == b->device && a->dev == b->dev && a->inode == b->inode &&
+	return a->space == b->space && a->dev == b->dev && a->inode == b->inode &&
 	       a->bytes == b->bytes && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns &&
 	       a->crc32c == b->crc32c;
 }
@@ -171,9 +171,14 @@ int txda__weights_get(struct txda_device *device, int fd, const char *name, uint
 	key.mtime_ns = to_ns(st.st_mtim);
 	key.ctime_ns = to_ns(st.st_ctim);
 
+	r = txda__space_get(device, &key.space);
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&table->lock);
 	w = find_or_add(table, &key, &mine);
 	pthread_mutex_unlock(&table->lock);
+	if (!mine)
+		txda__space_put(key.space);
 	if (!w)
 		return txda__fail(context, -ENOMEM, "out of memory");
 	r = settle(table, w, mine, fd, verify, progress, arg);
@@ -205,6 +210,7 @@ void txda__weights_unref(struct txda__weights *weights)
 	pthread_mutex_unlock(&table->lock);
 	if (last) {
 		txda_buffer_unref(weights->buffer);
+		txda__space_put(weights->space);
 		free(weights);
 	}
 }

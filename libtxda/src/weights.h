@@ -18,6 +18,7 @@
 struct txda__weights {
 	struct txda__weights *next;
 	struct txda_device *device;	/* borrowed: whoever has weights keeps the context */
+	struct txda__space *space;	/* a reference: what was lost is loaded anew */
 	uint64_t dev, inode, bytes, mtime_ns, ctime_ns;
 	uint32_t crc32c;
 	unsigned refs;			/* under the table's lock, like all below */

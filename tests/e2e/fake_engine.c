@@ -2,7 +2,8 @@
 /*
  * Stands in for libtxda, engine and table of models, so that the server can be tested alone: every
  * model loads at once, and the answer to a prompt is the prompt again and again, a token every
- * FAKE_TOKEN_US microseconds (default 0) for each request.
+ * FAKE_TOKEN_US microseconds (default 0) for each request. A constraint is kept: where the prompt's
+ * token may not come, the middle one of those that may does.
  *
  * FAKE_LOAD_MS delays the load, FAKE_LOAD_ERROR makes it fail; FAKE_LOST_AFTER=N loses the chips
  * after N tokens, once.
@@ -116,6 +117,8 @@ void engine_request_unref(struct engine_request *r)
 {
 	if (atomic_fetch_sub(&r->refs, 1) != 1)
 		return;
+	if (r->constraint)
+		r->constraint->ops->free(r->constraint);
 	free((void *)(uintptr_t)r->prompt);
 	free(r->tokens);
 	free(r->logprobs);
@@ -150,6 +153,54 @@ static bool is_stop(const struct engine_sampling *s, int32_t token)
 	return false;
 }
 
+static bool mask_has(const struct engine_mask *m, int32_t token)
+{
+	if (!m->bits && !m->list)
+		return true;
+	if (m->bits)
+		return m->bits[token / 32] >> (token % 32) & 1;
+	for (unsigned i = 0; i < m->n; i++)
+		if (m->list[i] == token)
+			return true;
+	return false;
+}
+
+/* The token @wanted, or one that may come in its place; -1: none. */
+static int32_t within_mask(const struct engine_mask *m, int32_t wanted)
+{
+	unsigned skip = m->n / 2;
+
+	if (mask_has(m, wanted))
+		return wanted;
+	for (int32_t t = 0; t < VOCAB; t++)
+		if (mask_has(m, t) && !skip--)
+			return t;
+	return -1;
+}
+
+/* The next token by the request's constraint; what it does to the request. */
+static enum engine_finish constrained(struct engine_request *r, int32_t *token)
+{
+	struct engine_constraint *c = r->constraint;
+	struct engine_mask mask;
+	int result = c->ops->mask(c, &mask);
+
+	if (!result && !mask.n && mask.end && r->sampling.n_stop_tokens) {
+		*token = r->sampling.stop_tokens[0];
+		return ENGINE_RUNNING;
+	}
+	*token = result ? -1 : within_mask(&mask, *token);
+	if (*token >= 0)
+		result = c->ops->accept(c, *token);
+	if (*token < 0 || result < 0) {
+		r->error = -EPROTO;
+		snprintf(r->error_text, sizeof(r->error_text), "%s",
+			 result ? c->ops->error(c) : "no token may come");
+		return ENGINE_FINISH_ERROR;
+	}
+	return result ? ENGINE_FINISH_COMPLETE : ENGINE_RUNNING;
+}
+
 /* One token for @r; true when it ended. */
 static bool step(struct engine *e, struct engine_request *r)
 {
@@ -163,7 +214,7 @@ static bool step(struct engine *e, struct engine_request *r)
 		snprintf(r->error_text, sizeof(r->error_text), "the fake chip was pulled out");
 	} else if (atomic_load(&r->cancelled)) {
 		how = ENGINE_FINISH_CANCELLED;
-	} else {
+	} else if (!r->constraint || (how = constrained(r, &token)) != ENGINE_FINISH_ERROR) {
 		r->tokens[n] = token;
 		if (r->logprobs)
 			r->logprobs[n] = (struct engine_logprob){token, -0.25f};
@@ -178,7 +229,7 @@ static bool step(struct engine *e, struct engine_request *r)
 		e->stats.generation_tokens++;
 		if (is_stop(&r->sampling, token) && n + 1 >= r->sampling.min_tokens)
 			how = ENGINE_FINISH_STOP;
-		else if (n + 1 == r->sampling.max_tokens)
+		else if (!how && n + 1 == r->sampling.max_tokens)
 			how = ENGINE_FINISH_LENGTH;
 		if (e->lost_after && e->stats.generation_tokens >= (uint64_t)e->lost_after)
 			e->lost = true;
@@ -406,7 +457,8 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 	return 0;
 }
 
-/* The fake engine proposes nothing: only the daemon's handling of the option is there to be seen. */
+/* The fake engine proposes nothing: only the daemon's handling of the option is there to be seen.
+ */
 int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
 			size_t errlen)
 {

@@ -55,6 +55,7 @@ struct object {
 	uint32_t vm_id;	       /* HANDLE: private to; QUEUE */
 	struct cm_vm *vm;
 	uint64_t *page; /* VM: the fake's own */
+	bool lost;
 	struct buffer *page_buffer;
 	struct cm_queue *queue;
 	unsigned n_queues; /* VM: so far */
@@ -372,6 +373,17 @@ static int vm_destroy(struct file *file, void *arg)
 	return 0;
 }
 
+static int vm_get_state(struct file *file, void *arg)
+{
+	struct drm_txda_vm_get_state *a = arg;
+	struct object *o = find(file, VM, a->id);
+
+	if (!o)
+		return -ENOENT;
+	a->state = o->lost ? DRM_TXDA_VM_LOST : DRM_TXDA_VM_USABLE;
+	return 0;
+}
+
 static int vm_bind(struct file *file, void *arg)
 {
 	struct drm_txda_vm_bind *a = arg;
@@ -380,6 +392,8 @@ static int vm_bind(struct file *file, void *arg)
 
 	if (!vm)
 		return -ENOENT;
+	if (vm->lost)
+		return -EIO;
 	if (a->ops.count != 1 || a->ops.stride != sizeof(*op) || a->flags || a->pad ||
 	    op->syncs.count || !op->size || op->size % 4096 || op->va % 4096 ||
 	    op->va + op->size > PRIVATE_VA)
@@ -589,6 +603,8 @@ static int queue_create(struct file *file, void *arg)
 
 	if (!vm)
 		return -ENOENT;
+	if (vm->lost)
+		return -EIO;
 	if (a->flags || a->class_ > DRM_TXDA_QUEUE_COPY || a->priority != DRM_TXDA_PRIORITY_NORMAL)
 		return -EINVAL;
 	o = make(file, QUEUE);
@@ -634,6 +650,8 @@ static int queue_submit(struct file *file, void *arg)
 
 	if (!queue)
 		return -ENOENT;
+	if (queue->lost)
+		return -EIO;
 	syncobj = find(file, SYNCOBJ, sync->handle);
 	if (!syncobj)
 		return -ENOENT;
@@ -674,6 +692,10 @@ static int queue_get_state(struct file *file, void *arg)
 
 	if (!queue)
 		return -ENOENT;
+	if (queue->lost) {
+		a->state = DRM_TXDA_QUEUE_INNOCENT;
+		return 0;
+	}
 	if (cm_queue_fault(queue->queue, &fault) < 0)
 		return 0;
 	a->state = DRM_TXDA_QUEUE_FATAL_FAULT;
@@ -773,6 +795,7 @@ static const struct {
 	{DRM_IOCTL_TXDA_DEV_QUERY, dev_query},
 	{DRM_IOCTL_TXDA_VM_CREATE, vm_create},
 	{DRM_IOCTL_TXDA_VM_DESTROY, vm_destroy},
+	{DRM_IOCTL_TXDA_VM_GET_STATE, vm_get_state},
 	{DRM_IOCTL_TXDA_VM_BIND, vm_bind},
 	{DRM_IOCTL_TXDA_VM_SET_GROUP, vm_set_group},
 	{DRM_IOCTL_TXDA_BO_CREATE, bo_create},
@@ -996,6 +1019,15 @@ void fake_drm_unplug(unsigned slot)
 	pthread_mutex_unlock(&word_lock);
 	if (fake.listener)
 		fake_drm_tell(&news);
+}
+
+void fake_drm_reset(unsigned slot)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < MAX_OBJECTS; i++)
+		if (fake.object[i] && fake.object[i]->file->slot == slot)
+			fake.object[i]->lost = true;
+	pthread_mutex_unlock(&lock);
 }
 
 void fake_drm_plug(unsigned slot)

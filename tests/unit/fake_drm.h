@@ -23,6 +23,8 @@ void fake_drm_end(void);
 /* The chip at @slot is pulled; another one is put into the slot. News are told. */
 void fake_drm_unplug(unsigned slot);
 void fake_drm_plug(unsigned slot);
+/* What a function reset leaves: address spaces are lost, queues fail. */
+void fake_drm_reset(unsigned slot);
 /* Tells the backend, when it listens. */
 void fake_drm_tell(const struct txda__news *news);
 /* cm_inject() */

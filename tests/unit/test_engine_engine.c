@@ -367,9 +367,188 @@ static void reuses_prefixes(void **state)
 	close_engine(e);
 }
 
+/*
+ * A constraint for tests: of tokens whose number and place say so, as bits or as a list, up to a
+ * length. It fails where it is told to.
+ */
+struct test_constraint {
+	struct engine_constraint base;
+	unsigned n, key, length, fail_mask_at, fail_accept_at;
+	bool list;
+	uint32_t bits[4];
+	int32_t tokens[97];
+};
+static atomic_int n_constraints;
+
+static bool constraint_allows(const struct test_constraint *c, int32_t token)
+{
+	return ((unsigned)token * 7 + c->n * 5 + c->key) % 3 != 0;
+}
+
+static int constraint_mask(struct engine_constraint *base, struct engine_mask *ret)
+{
+	struct test_constraint *c = (struct test_constraint *)base;
+
+	if (c->fail_mask_at && c->n >= c->fail_mask_at)
+		return -E2BIG;
+	*ret = (struct engine_mask){.end = c->n % 4 == 3};
+	memset(c->bits, 0, sizeof(c->bits));
+	for (int32_t t = 0; t < 97; t++) {
+		if (!constraint_allows(c, t))
+			continue;
+		c->bits[t / 32] |= 1u << (t % 32);
+		c->tokens[ret->n++] = t;
+	}
+	if (c->list)
+		ret->list = c->tokens;
+	else
+		ret->bits = c->bits;
+	return 0;
+}
+
+static int constraint_accept(struct engine_constraint *base, int32_t token)
+{
+	struct test_constraint *c = (struct test_constraint *)base;
+
+	if (c->fail_accept_at && c->n >= c->fail_accept_at)
+		return -EINVAL;
+	if (!constraint_allows(c, token))
+		abort();
+	return ++c->n == c->length;
+}
+
+static const char *constraint_error(struct engine_constraint *c)
+{
+	(void)c;
+	return "the test's constraint fails";
+}
+
+static void constraint_free(struct engine_constraint *c)
+{
+	atomic_fetch_sub(&n_constraints, 1);
+	free(c);
+}
+
+static struct test_constraint *constrain(struct engine_request *r, unsigned key, unsigned length)
+{
+	static const struct engine_constraint_ops ops = {
+		.mask = constraint_mask,
+		.accept = constraint_accept,
+		.error = constraint_error,
+		.free = constraint_free,
+	};
+	struct test_constraint *c = calloc(1, sizeof(*c));
+
+	assert_non_null(c);
+	c->base.ops = &ops;
+	c->key = key;
+	c->list = key % 2;
+	c->length = length;
+	r->constraint = &c->base;
+	atomic_fetch_add(&n_constraints, 1);
+	return c;
+}
+
+static void keeps_to_constraints(void **state)
+{
+	struct engine *e = open_engine(&(struct engine_options){0});
+	struct engine_sampling s = greedy(20);
+	int32_t prompt[] = {5, 6, 7, 8, 9};
+	struct engine_request *r;
+
+	(void)state;
+	s.temperature = 1;
+	for (unsigned key = 0; key < 20; key++) {
+		s.seed = key;
+		s.min_tokens = key % 4;
+		r = new_request(prompt, 5, &s, false);
+		constrain(r, key, key < 10 ? 6 : 100);
+		run(e, r);
+		assert_int_equal(atomic_load(&r->finish),
+				 key < 10 ? ENGINE_FINISH_COMPLETE : ENGINE_FINISH_LENGTH);
+		assert_int_equal(atomic_load(&r->n_tokens), key < 10 ? 6 : 20);
+		engine_request_unref(r);
+	}
+	/* Stop tokens come where the form may end, and nowhere else. */
+	s.n_stop_tokens = 1;
+	for (unsigned key = 0; key < 20; key++) {
+		struct engine_bias bias = {3, 50};
+		unsigned n;
+
+		s.seed = key;
+		s.min_tokens = 0;
+		s.stop_tokens[0] = 3;
+		s.biases = &bias;
+		s.n_biases = 1;
+		r = new_request(prompt, 5, &s, false);
+		constrain(r, key, 100)->list = key % 3;
+		run(e, r);
+		n = atomic_load(&r->n_tokens);
+		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_STOP);
+		assert_int_equal(r->tokens[n - 1], 3);
+		assert_true(n == 4 || ((unsigned)3 * 7 + (n - 1) * 5 + key) % 3 != 0);
+		engine_request_unref(r);
+	}
+	/* What goes wrong ends the request with words. */
+	s = greedy(20);
+	for (unsigned i = 0; i < 2; i++) {
+		struct test_constraint *c;
+
+		r = new_request(prompt, 5, &s, false);
+		c = constrain(r, 1, 100);
+		c->fail_mask_at = i ? 0 : 3;
+		c->fail_accept_at = i ? 3 : 0;
+		run(e, r);
+		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_ERROR);
+		assert_int_equal(r->error, -EPROTO);
+		assert_string_equal(r->error_text, "the test's constraint fails");
+		engine_request_unref(r);
+	}
+	close_engine(e);
+	assert_int_equal(atomic_load(&n_constraints), 0);
+}
+
+/* A penalty and a bias have the effect they are for. */
+static void penalties_and_biases_work(void **state)
+{
+	struct engine *e = open_engine(&(struct engine_options){0});
+	struct engine_sampling s = greedy(40);
+	struct engine_bias biases[2] = {{50, 100}, {51, -100}};
+	int32_t prompt[] = {5, 6, 7, 8, 9};
+	unsigned seen[97] = {0};
+	struct engine_request *r;
+
+	(void)state;
+	s.biases = biases;
+	s.n_biases = 2;
+	r = new_request(prompt, 5, &s, false);
+	run(e, r);
+	for (unsigned i = 0; i < 40; i++)
+		assert_int_equal(r->tokens[i], 50);
+	engine_request_unref(r);
+	/* Whoever came does not come again. */
+	s.n_biases = 0;
+	s.presence_penalty = 100;
+	r = new_request(prompt, 5, &s, false);
+	run(e, r);
+	for (unsigned i = 0; i < 40; i++)
+		assert_int_equal(seen[r->tokens[i]]++, 0);
+	engine_request_unref(r);
+	/* Nor does what the prompt had. */
+	s.presence_penalty = 0;
+	s.repetition_penalty = 1000;
+	r = new_request(prompt, 5, &s, false);
+	run(e, r);
+	for (unsigned i = 0; i < 40; i++)
+		assert_true(r->tokens[i] < 5 || r->tokens[i] > 9);
+	engine_request_unref(r);
+	close_engine(e);
+}
+
 static struct engine_sampling random_sampling(void)
 {
 	static const float temperatures[] = {0, 1, 0.8f, 1.5f};
+	static struct engine_bias biases[2];
 	struct engine_sampling s = greedy(1 + (unsigned)rand() % 40);
 
 	s.temperature = temperatures[rand() % 4];
@@ -381,6 +560,17 @@ static struct engine_sampling random_sampling(void)
 	s.n_stop_tokens = (unsigned)rand() % 2;
 	s.stop_tokens[0] = rand() % 97;
 	s.min_tokens = (unsigned)rand() % 10;
+	if (rand() % 3 == 0) {
+		s.repetition_penalty = rand() % 2 ? 1.3f : 1;
+		s.presence_penalty = rand() % 2 ? 0.5f : 0;
+		s.frequency_penalty = rand() % 2 ? 0.25f : -0.1f;
+	}
+	if (rand() % 3 == 0) {
+		biases[0] = (struct engine_bias){rand() % 48, (float)(rand() % 8) - 4};
+		biases[1] = (struct engine_bias){48 + rand() % 49, (float)(rand() % 8) - 4};
+		s.biases = biases;
+		s.n_biases = 2;
+	}
 	return s;
 }
 
@@ -426,7 +616,7 @@ static void company_changes_nothing(void **state)
 		struct engine_options options = {
 			.max_num_batched_tokens = budgets[round % 4],
 			.max_num_seqs = 1 + (unsigned)rand() % 20,
-			.max_kv_blocks = 32 + (unsigned)rand() % 64,
+			.max_kv_blocks = 32 + (unsigned)rand() % 40,
 			.prefix_caching = round % 3 != 0,
 		};
 		struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 1});
@@ -443,6 +633,13 @@ static void company_changes_nothing(void **state)
 			alone[i] = new_request(prompt, n, &s, prompt_lp);
 			crowd[i] = new_request(prompt, n, &s, prompt_lp);
 			prompt[n - 1] = last;
+			if (rand() % 3 == 0) {
+				unsigned key = (unsigned)rand() % 100,
+					 length = (unsigned)rand() % 30;
+
+				constrain(alone[i], key, length);
+				constrain(crowd[i], key, length);
+			}
 			crowd[i]->uid = (uid_t)rand() % 3;
 			crowd[i]->priority = rand() % 3;
 			run(e, alone[i]);
@@ -807,6 +1004,8 @@ int main(void)
 		cmocka_unit_test_setup(refuses_bad_requests, small_model),
 		cmocka_unit_test_setup(gives_logprobs, small_model),
 		cmocka_unit_test_setup(reuses_prefixes, small_model),
+		cmocka_unit_test_setup(keeps_to_constraints, small_model),
+		cmocka_unit_test_setup(penalties_and_biases_work, small_model),
 		cmocka_unit_test_setup(company_changes_nothing, small_model),
 		cmocka_unit_test_setup(cancels, small_model),
 		cmocka_unit_test_setup(bounds_the_queue, small_model),

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "sampler.h"
+#include "token_counts.h"
 
 #define VOCAB 512
 #define K     16
@@ -66,38 +67,149 @@ static struct engine_sampling plain(void)
 		.temperature = 1, .top_p = 1, .logprobs = -1, .max_tokens = 1};
 }
 
-/* The definition, by the book, over the whole sorted row in double. Returns the probabilities by
- * rank. */
-static void by_the_book(const struct engine_sampling *p, bool mask, double *prob)
+/* What holds for a choice in the tests besides the sampling. */
+static struct engine_mask mask;
+static uint32_t mask_bits[VOCAB / 32];
+static int32_t mask_list[VOCAB];
+static struct engine_bias biases[4];
+static struct token_counts *seen;
+static char seen_memory[1 << 14];
+static struct sampler_rules rules;
+
+static bool is_stop(const struct engine_sampling *p, int32_t token)
 {
-	double sum = 0, cumulative = 0, best = -1;
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < VOCAB; i++) {
-		bool masked = false;
-
-		for (unsigned j = 0; mask && j < p->n_stop_tokens; j++)
-			masked = masked || p->stop_tokens[j] == topk_ids[i];
-		prob[i] = masked || (p->top_k && kept >= (unsigned)p->top_k)
-				  ? 0
-				  : exp(((double)topk_logits[i] - topk_logits[0]) / p->temperature);
-		kept += !masked;
-		sum += prob[i];
+	for (unsigned j = 0; j < p->n_stop_tokens; j++) {
+		if (p->stop_tokens[j] == token)
+			return true;
 	}
-	for (unsigned i = 0; i < VOCAB; i++) {
+	return false;
+}
+
+static bool may_come(const struct engine_sampling *p, int32_t token)
+{
+	if (rules.mask_stops && is_stop(p, token))
+		return false;
+	if (!rules.mask)
+		return true;
+	return (mask_bits[token / 32] >> (token % 32) & 1) || (mask.end && is_stop(p, token));
+}
+
+/* A token's logit with bias and penalties, by the book. */
+static float adjusted(const struct engine_sampling *p, int32_t token)
+{
+	float logit = logits[token];
+
+	for (unsigned i = 0; i < p->n_biases; i++)
+		logit += p->biases[i].token == token ? p->biases[i].bias : 0;
+	for (unsigned i = 0; rules.counts && i < seen->n; i++) {
+		uint32_t generated = seen->entries[i].generated;
+
+		if (seen->entries[i].token != token)
+			continue;
+		if (p->repetition_penalty > 0)
+			logit = logit > 0 ? logit / p->repetition_penalty
+					  : logit * p->repetition_penalty;
+		if (generated)
+			logit -= p->frequency_penalty * (float)generated + p->presence_penalty;
+	}
+	return logit;
+}
+
+struct entry {
+	int32_t token;
+	float logit;
+};
+
+static int by_entry(const void *x, const void *y)
+{
+	const struct entry *a = x, *b = y;
+
+	if (a->logit != b->logit)
+		return a->logit > b->logit ? -1 : 1;
+	return a->token < b->token ? -1 : 1;
+}
+
+/* The definition, by the book, over all tokens sorted, in double: the probability of each token. */
+static void by_the_book(const struct engine_sampling *p, double *prob)
+{
+	struct entry entries[VOCAB];
+	double sum = 0, cumulative = 0, weight[VOCAB];
+	unsigned n = 0;
+
+	memset(prob, 0, VOCAB * sizeof(*prob));
+	for (int32_t t = 0; t < VOCAB; t++) {
+		if (may_come(p, t))
+			entries[n++] = (struct entry){t, adjusted(p, t)};
+	}
+	qsort(entries, n, sizeof(entries[0]), by_entry);
+	if (p->top_k && n > (unsigned)p->top_k)
+		n = (unsigned)p->top_k;
+	for (unsigned i = 0; i < n; i++) {
+		weight[i] = exp(((double)entries[i].logit - entries[0].logit) / p->temperature);
+		sum += weight[i];
+	}
+	for (unsigned i = 0; i < n; i++) {
 		double before = cumulative;
 
-		cumulative += prob[i];
-		if (prob[i] > 0 && best < 0)
-			best = prob[i];
-		if ((p->top_p < 1 && before >= p->top_p * sum) || prob[i] < p->min_p * best)
-			prob[i] = 0;
+		cumulative += weight[i];
+		if ((p->top_p < 1 && before >= p->top_p * sum) || weight[i] < p->min_p)
+			weight[i] = 0;
 	}
 	sum = 0;
-	for (unsigned i = 0; i < VOCAB; i++)
-		sum += prob[i];
-	for (unsigned i = 0; i < VOCAB; i++)
-		prob[i] /= sum;
+	for (unsigned i = 0; i < n; i++)
+		sum += weight[i];
+	for (unsigned i = 0; i < n; i++)
+		prob[entries[i].token] = weight[i] / sum;
+}
+
+/* Sets the rules at random: stops, a mask of some density, as bits or as a list, tokens seen. */
+static void random_rules(struct engine_sampling *p)
+{
+	unsigned density = 1 + (unsigned)rand() % 100;
+
+	p->n_stop_tokens = 2;
+	p->stop_tokens[0] = topk_ids[rand() % 20];
+	p->stop_tokens[1] = rand() % 2 ? p->stop_tokens[0] : topk_ids[rand() % VOCAB];
+	rules = (struct sampler_rules){.mask_stops = rand() % 4 == 0};
+	if (rand() % 2) {
+		memset(mask_bits, 0, sizeof(mask_bits));
+		mask = (struct engine_mask){.end = rand() % 2};
+		for (int32_t t = 0; t < VOCAB; t++) {
+			if ((unsigned)rand() % 100 >= density || is_stop(p, t))
+				continue;
+			mask_bits[t / 32] |= 1u << (t % 32);
+			mask_list[mask.n++] = t;
+		}
+		if (!mask.n) {
+			mask_bits[0] |= 1;
+			mask_list[mask.n++] = 0;
+		}
+		if (rand() % 2)
+			mask.bits = mask_bits;
+		else
+			mask.list = mask_list;
+		rules.mask = &mask;
+	}
+	if (rand() % 2) {
+		for (unsigned i = 0; i < 4; i++)
+			biases[i] =
+				(struct engine_bias){(int32_t)(i * 100 + (unsigned)rand() % 100),
+						     (float)(rand() % 100 - 50) / 4};
+		p->biases = biases;
+		p->n_biases = 1 + (unsigned)rand() % 4;
+	}
+	seen = token_counts_init(seen_memory, 200);
+	if (rand() % 2) {
+		unsigned n = (unsigned)rand() % 40;
+
+		for (unsigned i = 0; i < n; i++)
+			token_counts_add(seen, topk_ids[rand() % (rand() % 2 ? 30 : VOCAB)],
+					 rand() % 2);
+		rules.counts = seen;
+		p->repetition_penalty = rand() % 2 ? 1 : (float)(rand() % 300) / 100 + 0.01f;
+		p->presence_penalty = rand() % 2 ? 0 : (float)(rand() % 400 - 200) / 100;
+		p->frequency_penalty = rand() % 2 ? 0 : (float)(rand() % 400 - 200) / 100;
+	}
 }
 
 static void random_numbers_are_uniform_and_fixed(void **state)
@@ -125,26 +237,72 @@ static void random_numbers_are_uniform_and_fixed(void **state)
 
 static void greedy_takes_the_best(void **state)
 {
+	const struct sampler_rules no_stops = {.mask_stops = true};
 	struct engine_sampling p = plain();
 	int32_t token;
 
 	(void)state;
 	random_row(5);
 	p.temperature = 0;
-	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), 0);
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, NULL, &token), 0);
 	assert_int_equal(token, topk_ids[0]);
 	p.temperature = 2;
 	p.top_k = 1;
-	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), 0);
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, NULL, &token), 0);
 	assert_int_equal(token, topk_ids[0]);
 	p.n_stop_tokens = 2;
 	p.stop_tokens[0] = topk_ids[0];
 	p.stop_tokens[1] = topk_ids[1];
-	assert_int_equal(sampler_choose(sampler, &row, &p, 0, true, &token), 0);
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, &no_stops, &token), 0);
 	assert_int_equal(token, topk_ids[2]);
 	row.k = 2;
-	assert_int_equal(sampler_choose(sampler, &row, &p, 0, true, &token), 0);
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, &no_stops, &token), 0);
 	assert_int_equal(token, topk_ids[2]);
+}
+
+/* Greedy with adjustments and masks: the best by the book. */
+static void greedy_takes_the_best_that_may_come(void **state)
+{
+	(void)state;
+	srand(17);
+	for (unsigned round = 0; round < 5000; round++) {
+		struct engine_sampling p = plain();
+		float best = -INFINITY;
+		int32_t token;
+
+		if (round % 20 == 0)
+			random_row((float)(1 + rand() % 12));
+		row.k = (unsigned)(rand() % 3 ? K : rand() % 3);
+		random_rules(&p);
+		p.temperature = 0;
+		for (int32_t t = 0; t < VOCAB; t++) {
+			if (may_come(&p, t) && adjusted(&p, t) > best)
+				best = adjusted(&p, t);
+		}
+		assert_int_equal(sampler_choose(sampler, &row, &p, 0, &rules, &token), 0);
+		assert_true(may_come(&p, token));
+		assert_true(adjusted(&p, token) == best);
+	}
+}
+
+static void nothing_may_come(void **state)
+{
+	struct engine_sampling p = plain();
+	int32_t token;
+
+	(void)state;
+	random_row(4);
+	memset(mask_bits, 0, sizeof(mask_bits));
+	for (unsigned i = 0; i < 4; i++) {
+		mask = (struct engine_mask){0};
+		if (i & 1)
+			mask.bits = mask_bits;
+		else
+			mask.list = mask_list;
+		rules = (struct sampler_rules){.mask = &mask};
+		p.temperature = i & 2 ? 0 : 1;
+		assert_int_equal(sampler_choose(sampler, &row, &p, 0, &rules, &token), -ENOENT);
+	}
 }
 
 static struct engine_sampling random_sampling(void)
@@ -169,19 +327,17 @@ static void list_agrees_with_row(void **state)
 	srand(3);
 	for (unsigned round = 0; round < rounds; round++) {
 		struct engine_sampling p = random_sampling();
-		bool mask = rand() % 4 == 0;
 		uint64_t full = sampler_full_rows(sampler);
 		int32_t a, b;
 
 		if (round % 50 == 0)
 			random_row((float)(rand() % 12));
-		p.n_stop_tokens = 2;
-		p.stop_tokens[0] = topk_ids[rand() % 20];
-		p.stop_tokens[1] = rand() % 2 ? p.stop_tokens[0] : topk_ids[0];
-		assert_int_equal(sampler_choose(sampler, &row, &p, round, mask, &a), 0);
+		random_rules(&p);
+		assert_int_equal(sampler_choose(sampler, &row, &p, round, &rules, &a), 0);
 		by_list += sampler_full_rows(sampler) == full;
-		assert_int_equal(sampler_choose_by_row(sampler, &row, &p, round, mask, &b), 0);
+		assert_int_equal(sampler_choose_by_row(sampler, &row, &p, round, &rules, &b), 0);
 		assert_int_equal(a, b);
+		assert_true(may_come(&p, a));
 	}
 	printf("%u of %u choices by the list\n", by_list, rounds);
 	assert_true(by_list > rounds / 4);
@@ -195,37 +351,35 @@ static void draws_follow_the_definition(void **state)
 
 	(void)state;
 	srand(5);
-	for (unsigned round = 0; round < 120; round++) {
+	for (unsigned round = 0; round < 240; round++) {
 		struct engine_sampling p = random_sampling();
-		unsigned counts[VOCAB] = {0}, cells = 0;
-		bool mask = rand() % 4 == 0;
+		unsigned drawn[VOCAB] = {0}, cells = 0;
 		double chi = 0, rest = 0;
 		unsigned rest_count = 0;
 
 		random_row((float)(1 + rand() % 8));
 		row.k = rand() % 2 ? K : 1;
-		p.n_stop_tokens = 1;
-		p.stop_tokens[0] = topk_ids[rand() % 3];
-		by_the_book(&p, mask, prob);
+		random_rules(&p);
+		by_the_book(&p, prob);
 		for (unsigned i = 0; i < DRAWS; i++) {
 			int32_t token;
 
-			assert_int_equal(sampler_choose(sampler, &row, &p, i, mask, &token), 0);
-			counts[token]++;
+			assert_int_equal(sampler_choose(sampler, &row, &p, i, &rules, &token), 0);
+			drawn[token]++;
 		}
-		for (unsigned i = 0; i < VOCAB; i++) {
-			unsigned count = counts[topk_ids[i]];
+		for (unsigned t = 0; t < VOCAB; t++) {
+			unsigned count = drawn[t];
 
-			if (prob[i] == 0 && count)
-				fail_msg(
-					"round %u: rank %u drawn %u times, T %g k %d p %g min_p %g",
-					round, i, count, (double)p.temperature, p.top_k,
-					(double)p.top_p, (double)p.min_p);
-			if (prob[i] * DRAWS >= 10) {
-				chi += pow(count - prob[i] * DRAWS, 2) / (prob[i] * DRAWS);
+			if (prob[t] == 0 && count)
+				fail_msg("round %u: token %u drawn %u times, T %g k %d p %g min_p "
+					 "%g",
+					 round, t, count, (double)p.temperature, p.top_k,
+					 (double)p.top_p, (double)p.min_p);
+			if (prob[t] * DRAWS >= 10) {
+				chi += pow(count - prob[t] * DRAWS, 2) / (prob[t] * DRAWS);
 				cells++;
 			} else {
-				rest += prob[i];
+				rest += prob[t];
 				rest_count += count;
 			}
 		}
@@ -256,8 +410,8 @@ static void choices_do_not_depend_on_company(void **state)
 			random_row(4);
 			if (pass)
 				assert_int_equal(
-					sampler_choose(sampler, &row, &other, i, false, &token), 0);
-			assert_int_equal(sampler_choose(sampler, &row, &p, i, false, &token), 0);
+					sampler_choose(sampler, &row, &other, i, NULL, &token), 0);
+			assert_int_equal(sampler_choose(sampler, &row, &p, i, NULL, &token), 0);
 			if (pass)
 				assert_int_equal(token, alone[i]);
 			alone[i] = token;
@@ -294,17 +448,17 @@ static void survives_nonsense(void **state)
 	(void)state;
 	random_row(4);
 	row.lse = NAN;
-	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, NULL, &token), -EDOM);
 	row.lse = INFINITY;
-	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, NULL, &token), -EDOM);
 	random_row(4);
 	topk_ids[3] = VOCAB;
-	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, NULL, &token), -EDOM);
 	topk_ids[3] = -1;
-	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, NULL, &token), -EDOM);
 	random_row(4);
 	topk_logits[0] = NAN;
-	assert_int_equal(sampler_choose(sampler, &row, &p, 0, false, &token), -EDOM);
+	assert_int_equal(sampler_choose(sampler, &row, &p, 0, NULL, &token), -EDOM);
 	for (unsigned round = 0; round < 2000; round++) {
 		p = random_sampling();
 		random_row(4);
@@ -315,8 +469,9 @@ static void survives_nonsense(void **state)
 		row.lse = (float)(rand() % 1000) - 500;
 		if (rand() % 2)
 			row.k = (unsigned)rand() % 3;
+		random_rules(&p);
 		token = -1;
-		if (!sampler_choose(sampler, &row, &p, round, false, &token))
+		if (!sampler_choose(sampler, &row, &p, round, &rules, &token))
 			assert_true(token >= 0 && token < VOCAB);
 	}
 }
@@ -346,6 +501,18 @@ static void checks_parameters(void **state)
 	p = plain();
 	p.n_stop_tokens = ENGINE_MAX_STOP_TOKENS + 1;
 	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+	p = plain();
+	p.repetition_penalty = -1;
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "repetition_penalty -1"));
+	p = plain();
+	p.frequency_penalty = NAN;
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+	p = plain();
+	p.biases = biases;
+	p.n_biases = 1;
+	biases[0] = (struct engine_bias){1, INFINITY};
+	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
 }
 
 static int open_sampler(void **state)
@@ -366,6 +533,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_numbers_are_uniform_and_fixed),
 		cmocka_unit_test(greedy_takes_the_best),
+		cmocka_unit_test(greedy_takes_the_best_that_may_come),
+		cmocka_unit_test(nothing_may_come),
 		cmocka_unit_test(list_agrees_with_row),
 		cmocka_unit_test(draws_follow_the_definition),
 		cmocka_unit_test(choices_do_not_depend_on_company),

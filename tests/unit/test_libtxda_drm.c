@@ -686,36 +686,75 @@ static void test_unplug(void **state)
 	take_event(rig.context, TXDA_EVENT_FAULT, 0, "the chip is lost");
 	take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 0, "chip 0: /fake/accel0 is gone");
 
-	/* While something of the old chip is held, the one that comes is another device. */
+	/* The one that comes takes its place; what is held of the old one stays lost. */
 	fake_drm_plug(0);
-	take_event(rig.context, TXDA_EVENT_DEVICE_ADDED, 2, "chip 2: /fake/accel0 was added");
-	assert_int_equal(txda_context_device_count(rig.context), 3);
+	take_event(rig.context, TXDA_EVENT_DEVICE_ADDED, 0, "chip 0: /fake/accel0 was added");
+	assert_int_equal(txda_context_device_count(rig.context), 2);
+	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -ENODEV);
 	ok(rig.context,
-	   txda_buffer_new(device_of(rig.context, 2), 4096, TXDA_MEMORY_DEVICE, 0, &buffer));
+	   txda_buffer_new(device_of(rig.context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer));
 	memset(data, 3, sizeof(data));
 	ok(rig.context, txda_buffer_write(buffer, 0, data, sizeof(data)));
 	buffer = txda_buffer_unref(buffer);
 
-	/* Then it takes the place of the one before. */
+	/* Again and again. */
 	fake_drm_unplug(0);
-	take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 2, "is gone");
+	take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 0, "is gone");
 	for (unsigned i = 0; i < 8; i++) {
 		fake_drm_plug(0);
-		take_event(rig.context, TXDA_EVENT_DEVICE_ADDED, 2, "was added");
-		assert_int_equal(txda_context_device_count(rig.context), 3);
-		ok(rig.context, txda_buffer_new(device_of(rig.context, 2), 4096, TXDA_MEMORY_DEVICE,
+		take_event(rig.context, TXDA_EVENT_DEVICE_ADDED, 0, "was added");
+		assert_int_equal(txda_context_device_count(rig.context), 2);
+		ok(rig.context, txda_buffer_new(device_of(rig.context, 0), 4096, TXDA_MEMORY_DEVICE,
 						0, &buffer));
-		ok(rig.context, txda_device_status(device_of(rig.context, 2), &status));
+		ok(rig.context, txda_device_status(device_of(rig.context, 0), &status));
 		assert_false(status.lost);
 		fake_drm_unplug(0);
 		assert_int_equal(txda_buffer_write(buffer, 0, data, sizeof(data)), -ENODEV);
 		txda_buffer_unref(buffer);
-		take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 2, "is gone");
+		take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 0, "is gone");
 	}
 	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
 	txda_queue_unref(other);
 	end_rig(&rig);
 	fake_drm_end();
+}
+
+/* A function reset: what was on the chip is lost, what comes then works beside it. */
+static void test_reset(void **state)
+{
+	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	struct txda_step step = TXDA_INIT(struct txda_step);
+	struct txda_model *model;
+	struct txda_group *group;
+	struct rig rig;
+	uint64_t fence;
+	char *path;
+
+	(void)state;
+	case_write(1, &path);
+	fake_drm_start(1);
+	make_rig(&rig);
+	ok(rig.context, run_tiny(rig.context, 1, path, wanted[0], sizeof(wanted)));
+	ok(rig.context, txda_group_new(rig.context, &group_options, &group));
+	options.path = path;
+	options.kv_blocks = 2;
+	ok(rig.context, txda_model_load(group, &options, &model));
+	fake_drm_reset(0);
+	step.tokens = step.seqs = 1;
+	assert_int_equal(txda_model_run(model, &step, &fence), -EIO);
+	assert_has(txda_context_error(rig.context), "not to blame");
+	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -EIO);
+	/* The weights of the lost model are not used again. */
+	memset(got, 0, sizeof(got));
+	ok(rig.context, run_tiny(rig.context, 1, path, got[0], sizeof(got)));
+	assert_memory_equal(got, wanted, sizeof(got));
+	txda_model_unref(model);
+	txda_group_unref(group);
+	end_rig(&rig);
+	fake_drm_end();
+	case_remove(path);
 }
 
 /* Chips that came or went before anybody listened; and those that are not for this process. */
@@ -809,14 +848,14 @@ static void test_health(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chips),  cmocka_unit_test(test_open),
-		cmocka_unit_test(test_copies), cmocka_unit_test(test_load),
-		cmocka_unit_test(test_room),   cmocka_unit_test(test_sharing),
-		cmocka_unit_test(test_fences), cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_busy),   cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_model),  cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_unplug), cmocka_unit_test(test_catch_up),
-		cmocka_unit_test(test_health),
+		cmocka_unit_test(test_chips),	 cmocka_unit_test(test_open),
+		cmocka_unit_test(test_copies),	 cmocka_unit_test(test_load),
+		cmocka_unit_test(test_room),	 cmocka_unit_test(test_sharing),
+		cmocka_unit_test(test_fences),	 cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_busy),	 cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_model),	 cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_unplug),	 cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_catch_up), cmocka_unit_test(test_health),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

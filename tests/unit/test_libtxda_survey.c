@@ -368,7 +368,7 @@ static void test_nodes(void **state)
 	mkdir(sys, 0755);
 	mkdir(proc, 0755);
 	put(sys, "devices/0000:01:00.0/serial", "TX8-0042\n");
-	put(sys, "devices/0000:01:00.0/card", "0x8000000000000001\n");
+	put(sys, "devices/0000:01:00.0/card", "8000000000000001\n");
 	put(sys, "devices/0000:01:00.0/fw_version", "1.2.3\n");
 	put(sys, "devices/0000:01:00.0/npu_memory_total", "8589934592\n");
 	put(sys, "devices/0000:01:00.0/npu_memory_utilization", "1048576\n");
@@ -376,9 +376,11 @@ static void test_nodes(void **state)
 	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/temp1_input", "45500\n");
 	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/power1_input", "12500000\n");
 	put(sys, "devices/0000:02:00.0/serial", "\033[2J\n");
-	put(sys, "devices/0000:02:00.0/card", "7\n");
+	put(sys, "devices/0000:02:00.0/card", "000000000000000a\n");
 	put(sys, "devices/0000:02:00.0/card_index", "1\n");
-	put(sys, "devices/0000:04:00.0/card", "7\n");
+	put(sys, "devices/0000:04:00.0/card", "000000000000000a\n");
+	put(sys, "devices/0000:04:00.0/chip_name", "TX8 (model)\n");
+	put(sys, "devices/0000:04:00.0/ecc_corrected", "17\n");
 	put(sys, "devices/0000:04:00.0/card_index", "0\n");
 	put(sys, "module/txda/version", "1.0.0\n");
 	put(sys, "devices/0000:02:00.0/npu_memory_total", "lots\n");
@@ -417,8 +419,10 @@ static void test_nodes(void **state)
 	assert_int_equal(txda__survey_nodes(survey, sys, proc), 0);
 	/* By card, then by the place on it, whatever the nodes' numbers. */
 	assert_int_equal(txda_survey_chips(survey), 3);
-	ok(NULL, txda_survey_chip(survey, 0, &info, NULL));
+	ok(NULL, txda_survey_chip(survey, 0, &info, &status));
 	assert_string_equal(info.node, "/dev/accel/accel4");
+	assert_string_equal(info.name, "TX8 (model)");
+	assert_int_equal(status.ecc_corrected, 17);
 	ok(NULL, txda_survey_chip(survey, 2, &info, &status));
 	assert_string_equal(info.node, "/dev/accel/accel10");
 	assert_int_equal(info.physical, 2);

@@ -66,14 +66,11 @@ make_root() {
 	echo "$suite $packages" >"$vm/root.complete"
 }
 
-# The packages of the newest kernel that begins with $1.
+# The packages of kernel release $1.
 kernel_packages() {
-	release=$(debian_apt "$vm/apt" apt-cache search --names-only '^linux-image-[0-9.]+[+]deb[0-9]+-amd64$' |
-		sed -n "s/^linux-image-\($(echo "$1" | sed 's/\./\\./g')[.+][^ ]*\) .*/\1/p" | sort -V | tail -n 1)
-	[ -n "$release" ] || return 1
-	version=${release%-amd64}
+	version=${1%-amd64}
 	# Newer kernels have their image and their modules in packages of their own.
-	for name in "linux-image-$release" "linux-base-$release" "linux-binary-$release" "linux-modules-$release" "linux-headers-$release" \
+	for name in "linux-image-$1" "linux-base-$1" "linux-binary-$1" "linux-modules-$1" "linux-headers-$1" \
 		"linux-headers-$version-common" "linux-kbuild-$version"; do
 		debian_apt "$vm/apt" apt-cache show "$name" 2>/dev/null | grep -q '^Package:' && echo "$name"
 	done
@@ -188,17 +185,17 @@ debian_lists() {
 fetch_kernel() {
 	out=$vm/kernel/$1
 	debian_lists
-	names=$(kernel_packages "$1") || unable "the mirror has no kernel $1 for $suite"
+	release=$(debian_kernel "$vm/apt" "$1") || unable "the mirror has no kernel $1 for $suite"
+	names=$(kernel_packages "$release")
 	rm -rf "$out"
 	mkdir -p "$out/debs" "$out/tree"
-	say "fetching $(echo "$names" | head -n 1)"
+	say "fetching kernel $release"
 	# shellcheck disable=SC2086 # names are words
 	(cd "$out/debs" && debian_apt "$vm/apt" apt-get download $names >/dev/null) || unable "cannot fetch kernel $1"
 	for deb in "$out/debs"/*.deb; do
 		dpkg -x "$deb" "$out/tree"
 	done
 	rm -rf "$out/debs"
-	release=$(echo "$names" | sed -n '1s/^linux-image-//p')
 	echo "$release" >"$out/release"
 	find "$out/tree" -name 'vmlinuz*' -exec cp {} "$out/vmlinuz" \;
 	rm -rf "$out/tree/boot" "$out/tree/usr/share/doc"
@@ -272,6 +269,9 @@ make_user() {
 		rm -rf "$dir/stage/$data"
 		cp -al "$dir/src/tests/$data" "$dir/stage/$data"
 	done
+	in_root sh "/vm/tree/$name/src/tests/vm/reference.sh" "/vm/tree/$name/stage/sysroot/usr/bin" \
+		"/vm/tree/$name/src" "/vm/tree/$name/stage" >"$dir/reference.log" 2>&1 ||
+		{ tail "$dir/reference.log" >&2; die "the device model does not run the models"; }
 }
 
 make_supervise() {

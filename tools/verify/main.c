@@ -29,6 +29,7 @@ static const char usage[] =
 	"      --ids            the file of --ppl has token ids\n"
 	"      --window N       tokens that --ppl looks at together (512)\n"
 	"      --against TYPE   --ppl: compare with the same model's weights in TYPE\n"
+	"      --bits           a checksum of all logits, to compare two runs bit for bit\n"
 	"  -h, --help\n"
 	"      --version\n"
 	"\n"
@@ -47,6 +48,7 @@ enum {
 	OPTION_WINDOW,
 	OPTION_AGAINST,
 	OPTION_DETERMINISM,
+	OPTION_BITS,
 	OPTION_VERSION,
 };
 
@@ -63,6 +65,7 @@ static const struct option long_options[] = {
 	{"window", required_argument, NULL, OPTION_WINDOW},
 	{"against", required_argument, NULL, OPTION_AGAINST},
 	{"determinism", no_argument, NULL, OPTION_DETERMINISM},
+	{"bits", no_argument, NULL, OPTION_BITS},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{0},
@@ -73,7 +76,7 @@ struct command {
 	struct golden_options golden;
 	double tolerance; /* 0: the default of the weights' type */
 	const char *text;
-	bool ids, determinism, compare;
+	bool ids, determinism, compare, bits;
 	uint32_t window, chunk;
 	enum weight_mode against;
 };
@@ -125,6 +128,7 @@ static int parse_option(struct command *c, int option, const char *name)
 	case OPTION_PPL: c->text = optarg; return 0;
 	case OPTION_IDS: c->ids = true; return 0;
 	case OPTION_DETERMINISM: c->determinism = true; return 0;
+	case OPTION_BITS: c->bits = true; return 0;
 	case OPTION_TOL:
 		c->tolerance = strtod(optarg, &end);
 		if (end != optarg && !*end && c->tolerance > 0)
@@ -182,6 +186,16 @@ static void set_limits(struct command *c, const char *weights)
 		g->mean_limit = g->worst_limit = c->tolerance;
 }
 
+static void print_bits(const struct command *c, struct runner *r)
+{
+	char hex[33];
+
+	if (!c->bits)
+		return;
+	sha256_hex128(&r->bits, hex);
+	printf("bits %s of %llu logits\n", hex, (unsigned long long)r->n_logits);
+}
+
 static int verify_golden(struct command *c, struct tool_error *error)
 {
 	struct runner *r;
@@ -201,6 +215,7 @@ static int verify_golden(struct command *c, struct tool_error *error)
 	printf("%s, %s, tp %u, %s%s\n", r->info.name, r->info.weights, r->info.tp,
 	       txda_context_backend(r->context), c->runner.precise ? ", precise" : "");
 	ret = golden_run(r, &c->golden, error);
+	print_bits(c, r);
 	runner_close(r);
 	return ret;
 }
@@ -245,6 +260,8 @@ static int verify_perplexity(struct command *c, struct tool_error *error)
 		ret = perplexity_run(r, other, tokens, n, c->window, &result, error);
 	if (!ret)
 		print_perplexity(c, &result, r->info.weights);
+	if (!ret)
+		print_bits(c, r);
 	free(tokens);
 	runner_close(other);
 	runner_close(r);
@@ -263,6 +280,7 @@ static int verify_determinism(struct command *c, struct tool_error *error)
 	if (ret)
 		return ret;
 	ret = determinism_run(r, error);
+	print_bits(c, r);
 	runner_close(r);
 	return ret;
 }

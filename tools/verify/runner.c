@@ -158,6 +158,7 @@ int runner_open(const struct runner_options *o, struct runner **ret, struct tool
 
 	if (!r)
 		return tool_fail(error, -ENOMEM, "no memory");
+	sha256_init(&r->bits);
 	snprintf(path, sizeof(path), "%s/model_info.json", o->path);
 	if (access(path, F_OK) < 0) {
 		snprintf(dir, sizeof(dir), "%s/txda-verify-XXXXXX", temp && *temp ? temp : "/tmp");
@@ -287,6 +288,10 @@ static int get_outputs(struct runner *r, const struct runner_part *parts, unsign
 		ret = txda_model_get_output(r->model, "logits", all, rows * v * sizeof(*all));
 	if (ret >= 0)
 		ret = txda_model_get_output(r->model, "lse", lse, rows * sizeof(*lse));
+	if (ret >= 0) {
+		sha256_update(&r->bits, all, (rows * v + rows) * sizeof(*all));
+		r->n_logits += rows * v;
+	}
 	for (i = 0; i < n && ret >= 0; i++) {
 		memcpy(parts[i].logits, all + at * v, parts[i].n_rows * v * sizeof(*all));
 		if (parts[i].lse)

@@ -14,6 +14,7 @@
 
 #include "error.h"
 #include "options.h"
+#include "sha256.h"
 #include "txda.h"
 
 struct runner_options {
@@ -32,6 +33,8 @@ struct runner {
 	unsigned slots, blocks_per_slot;
 	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts,
 		*block_table; /* inputs being put together */
+	struct sha256 bits;   /* of all logits so far */
+	uint64_t n_logits;
 };
 
 /* Part of a sequence in one step. */

@@ -7,6 +7,8 @@ release=$(uname -r)
 mkdir -p "/usr/lib/modules/$release/updates"
 cp /t/txda.ko "/usr/lib/modules/$release/updates/"
 depmod -a || fail "depmod"
+# udevd looks for a new index of modules every three seconds only.
+udevadm control --reload
 ! loaded || fail "the module is loaded already"
 [ "$(systemctl is-active txdad.service)" = inactive ] || fail "the daemon runs already"
 

@@ -29,14 +29,15 @@ wait_for() {
 # processor.
 chip_list() {
 	for device in /sys/bus/pci/devices/*; do
-		read -r vendor <"$device/vendor" && read -r id <"$device/device" || continue
+		read -r vendor <"$device/vendor"
+		read -r id <"$device/device"
 		[ "$vendor $id" != "0x1af4 0x10f8" ] || echo "${device##*/}"
 	done 2>/dev/null
 }
 
 chip_count() {
 	n=0
-	for chip in $(chip_list); do
+	for _ in $(chip_list); do
 		n=$((n + 1))
 	done
 	echo $n

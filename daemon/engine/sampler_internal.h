@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* What the sampler's files share: sampler.c (the choice), sampler_list.c (the list of best tokens),
+ * sampler_row.c (the full row). */
+#ifndef TXDA_ENGINE_SAMPLER_INTERNAL_H
+#define TXDA_ENGINE_SAMPLER_INTERNAL_H
+
+#include "sampler.h"
+
+#define N_BUCKETS 2048 /* of the tail's weights, by logarithm */
+
+struct ranked {
+	double weight;
+	int32_t token;
+};
+
+/* A token with its logit after bias and penalties. */
+struct adjusted {
+	int32_t token;
+	float logit;
+	bool listed; /* it is in the list */
+};
+
+struct sampler {
+	uint64_t full_rows;
+	unsigned vocab, k;
+	/* Of the choice at hand. */
+	const struct sampler_row *row;
+	const struct engine_sampling *p;
+	struct sampler_rules rules;
+	/* The best tokens of those that may come; weights relative to the best, after temperature.
+	 */
+	unsigned n_list;
+	int32_t *list;	    /* [vocab] */
+	float *list_logits; /* [vocab] */
+	double *list_sum;   /* [vocab + 1]; [i]: weight of the first i */
+	bool whole;	    /* there are no others */
+	float floor;	    /* no other token's logit is above this */
+	unsigned n_adjusted;
+	struct adjusted *adjusted; /* [vocab] */
+	uint32_t *adjusted_at;	   /* [vocab] its number + 1; 0: not adjusted */
+	/* The full row. */
+	double *weights;       /* [vocab], 0 for tokens of the list and masked ones */
+	struct ranked *sorted; /* [vocab] the bucket in which a limit falls */
+	double bucket_sum[N_BUCKETS];
+	unsigned bucket_count[N_BUCKETS];
+};
+
+/* Whether the token may come. */
+bool sampler_allows(const struct sampler *s, int32_t token);
+/* Its logit, adjusted. */
+static inline float sampler_logit(const struct sampler *s, int32_t token)
+{
+	uint32_t at = s->adjusted_at[token];
+
+	return at ? s->adjusted[at - 1].logit : s->row->logits[token];
+}
+
+/* Makes the list; -EDOM: the device's is none. sampler_drop_list() is due in any case. */
+int sampler_make_list(struct sampler *s);
+void sampler_drop_list(struct sampler *s);
+/* Weighs the list after temperature. */
+void sampler_weigh_list(struct sampler *s);
+/* How many of the list's best reach @mass; n_list + 1 if they do not. */
+unsigned sampler_list_reach(const struct sampler *s, double mass);
+/* The first of the list's best @n whose cumulative weight is above @target. */
+unsigned sampler_list_draw(const struct sampler *s, unsigned n, double target);
+/* Chooses by the list alone; false if that cannot decide. */
+bool sampler_choose_from_list(struct sampler *s, double u, int32_t *ret_token);
+/* -EDOM, -ENOENT */
+int sampler_choose_from_row(struct sampler *s, double u, int32_t *ret_token);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * JSON Schema as grammars: the texts that are JSON and valid by the schema.
+ *
+ * Understood (drafts 4 to 2020-12, as far as they agree): type, const, enum; properties, required,
+ * additionalProperties, patternProperties, propertyNames, minProperties, maxProperties; items,
+ * prefixItems, minItems, maxItems; minLength, maxLength, pattern, format; minimum, maximum, their
+ * exclusive forms, multipleOf; anyOf, oneOf, allOf; $ref within the document, $defs; true and
+ * false; nullable. docs/structured-output.md says what each means here. In short: properties come
+ * in the order of the schema; others only where additionalProperties says so; oneOf is anyOf.
+ *
+ * Keywords that restrict a value and are not understood (not, if, uniqueItems, ...) are refused
+ * when strict, else passed over.
+ *
+ * Bounded: schemas are compiled from a list of work, without recursion along references; a
+ * reference that leads to itself ends. GRAMMAR_MAX_RULES and GRAMMAR_MAX_NODES hold.
+ */
+#ifndef TXDA_GRAMMAR_SCHEMA_H
+#define TXDA_GRAMMAR_SCHEMA_H
+
+#include <cjson/cJSON.h>
+
+#include "grammar_build.h"
+
+struct grammar_json;
+
+struct grammar_json_options {
+	bool strict;
+	bool compact;		/* no white space at all */
+	const char *whitespace; /* a regular expression for it; NULL: none, a blank, or a line break
+				   and up to 40 blanks */
+};
+
+/* Sets up the rules that all JSON of this builder shares. @options is copied; NULL: out of memory.
+ */
+struct grammar_json *grammar_json_new(struct grammar_builder *b,
+				      const struct grammar_json_options *options);
+void grammar_json_free(struct grammar_json *j);
+
+/* The rule of the values of @schema, in which references are resolved against @root. The trees must
+ * last until grammar_json_finish(). */
+uint32_t grammar_json_schema(struct grammar_json *j, const cJSON *root, const cJSON *schema);
+/* The rule of any JSON value, or of any object. */
+uint32_t grammar_json_value(struct grammar_json *j);
+uint32_t grammar_json_object(struct grammar_json *j);
+/* The white space that may stand between two tokens. */
+struct grammar_piece grammar_json_space(struct grammar_json *j);
+/* Compiles what was asked for. On an error the builder has it. */
+void grammar_json_finish(struct grammar_json *j);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which tokens may come next at a config of an automaton.
+ *
+ * The trie of the vocabulary is walked with the config, and a branch is left where no reading is
+ * left. Two things are kept so that this is seldom done:
+ *
+ *	per place	the tokens that stay within the rule, and the spots of the trie at which the
+ *rule may end. What a caller allows then is a walk below those spots, and these are few: inside of
+ *a JSON string all that begin with some text and a quote. per config	the whole mask, at the
+ *canonical one.
+ *
+ * A mask is constant and counted: it outlives the automaton that made it.
+ */
+#ifndef TXDA_GRAMMAR_MASKS_H
+#define TXDA_GRAMMAR_MASKS_H
+
+#include "automaton.h"
+
+struct mask {
+	atomic_uint refs;
+	uint32_t n;
+	bool end;
+	uint32_t *bits; /* or */
+	int32_t *list;	/* [n] */
+};
+
+/* The mask at @c, with a reference; NULL sets the automaton's error. */
+struct mask *masks_find(struct automaton *a, struct config *c);
+struct mask *mask_ref(struct mask *m);
+void mask_unref(struct mask *m);
+/* The automaton goes away. */
+void masks_drop(struct config *c);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the schema compiler share. */
+#ifndef TXDA_GRAMMAR_SCHEMA_INTERNAL_H
+#define TXDA_GRAMMAR_SCHEMA_INTERNAL_H
+
+#include "grammar_schema.h"
+
+#define VIEW_MAX 48 /* schemas that hold for one value at once */
+
+/* Parts of a schema that a view has dealt with. */
+enum {
+	DONE_REF = 1,
+	DONE_ALL_OF = 2,
+	DONE_ANY_OF = 4,
+	DONE_ONE_OF = 8,
+};
+
+struct part {
+	const cJSON *schema;
+	unsigned done;
+};
+
+/* Schemas that all hold for a value. */
+struct view {
+	const cJSON *root; /* of references */
+	unsigned n;
+	struct part parts[VIEW_MAX];
+};
+
+enum json_type {
+	JSON_NULL = 1,
+	JSON_BOOLEAN = 2,
+	JSON_INTEGER = 4,
+	JSON_NUMBER = 8, /* with JSON_INTEGER: any number */
+	JSON_STRING = 16,
+	JSON_ARRAY = 32,
+	JSON_OBJECT = 64,
+	JSON_ANY = 127,
+};
+
+/* A view and its rule. */
+struct work {
+	struct view *view; /* with room for its own parts only */
+	uint32_t rule;
+};
+
+struct grammar_json {
+	struct grammar_builder *b;
+	struct grammar_json_options options;
+	char *whitespace;
+	uint32_t value, object, string, number, integer, space; /* rules that all share */
+	struct work *work;					/* views and their rules */
+	size_t n_work, cap_work, done;
+	size_t *slots, n_slots; /* an index over work, number + 1 */
+};
+
+/* A word for errors: refuses a keyword when strict. */
+void schema_refuse(struct grammar_json *j, const char *keyword);
+void schema_wrong(struct grammar_json *j, const char *keyword, const char *wanted);
+/* A member of a schema that is an object; NULL: none. */
+const cJSON *schema_member(const cJSON *schema, const char *name);
+/* A member that counts something; *ret stays when it is not there. */
+void schema_count(struct grammar_json *j, const cJSON *schema, const char *name, uint32_t *ret);
+
+bool view_add(struct grammar_json *j, struct view *v, const cJSON *schema);
+/* Adds what references and allOf say to the view, until there is nothing to add. */
+bool view_flatten(struct grammar_json *j, struct view *v);
+/* The rule of a view, to be compiled later if it is new. */
+uint32_t view_rule(struct grammar_json *j, const struct view *v);
+struct grammar_piece view_call(struct grammar_json *j, const struct view *v);
+/* A string by the view, for `propertyNames`. */
+struct grammar_piece schema_key(struct grammar_json *j, const struct view *v);
+
+struct grammar_piece schema_sequence(struct grammar_builder *b, const struct grammar_piece *pieces,
+				     size_t n);
+/* A comma and the white space behind it. */
+struct grammar_piece schema_comma(struct grammar_json *j);
+
+/* schema_object.c, schema_array.c */
+struct grammar_piece schema_object(struct grammar_json *j, const struct view *v);
+struct grammar_piece schema_array(struct grammar_json *j, const struct view *v);
+/* schema_string.c */
+struct grammar_piece schema_string(struct grammar_json *j, const struct view *v);
+/* schema_number.c */
+struct grammar_piece schema_number(struct grammar_json *j, const struct view *v, bool integer);
+struct grammar_piece schema_any_number(struct grammar_builder *b, bool integer);
+/* schema_value.c: whether a value of enum or const fits the rest of the view; its text, to be
+ * freed. */
+bool schema_accepts(const struct view *v, const cJSON *value);
+unsigned schema_type_of(const cJSON *value);
+char *schema_print(const cJSON *value, size_t *ret_len);
+
+#endif

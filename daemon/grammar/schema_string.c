@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/* Strings by a schema: pattern, length, format. */
+#include <errno.h>
+#include <string.h>
+
+#include "grammar_regex.h"
+#include "json_text.h"
+#include "schema_internal.h"
+
+#define DATE	 "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+#define ZONE	 "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+#define TIME	 "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?" ZONE
+#define OCTET	 "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+#define IPV4	 OCTET "(\\." OCTET "){3}"
+#define H16	 "[0-9a-fA-F]{1,4}"
+#define LABEL	 "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define HOST	 LABEL "(\\." LABEL "){0,8}"
+#define ATEXT	 "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}"
+#define DUR_TIME "T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S)"
+#define DUR_DATE "([0-9]{1,9}D|[0-9]{1,9}M([0-9]{1,9}D)?|[0-9]{1,9}Y([0-9]{1,9}M([0-9]{1,9}D)?)?)"
+
+static const struct {
+	const char *name, *expression;
+} formats[] = {
+	{"date", DATE},
+	{"time", TIME},
+	{"date-time", DATE "T" TIME},
+	{"duration", "P(" DUR_DATE "(" DUR_TIME ")?|" DUR_TIME "|[0-9]{1,9}W)"},
+	{"uuid", "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
+	{"ipv4", IPV4},
+	{"ipv6",
+	 "((" H16 ":){7}" H16 "|(" H16 ":){1,7}:|(" H16 ":){1,6}:" H16 "|(" H16 ":){1,5}(:" H16
+	 "){1,2}|(" H16 ":){1,4}(:" H16 "){1,3}|(" H16 ":){1,3}(:" H16 "){1,4}|(" H16
+	 ":){1,2}(:" H16 "){1,5}|" H16 ":(:" H16 "){1,6}|:((:" H16 "){1,7}|:))"},
+	{"hostname", HOST},
+	{"email", ATEXT "(\\." ATEXT "){0,8}@" HOST},
+	{"uri", "[A-Za-z][A-Za-z0-9+.-]{0,30}:[A-Za-z0-9._~:/?#@!$&'()*+,;=%\\[\\]-]{1,2000}"},
+};
+
+static struct grammar_piece quoted(struct grammar_json *j, struct grammar_piece inside)
+{
+	struct grammar_piece piece = grammar_seq(j->b, grammar_text(j->b, "\""), inside);
+
+	return grammar_seq(j->b, piece, grammar_text(j->b, "\""));
+}
+
+static const char *format_of(const cJSON *schema)
+{
+	const cJSON *format = schema_member(schema, "format");
+
+	for (size_t i = 0; cJSON_IsString(format) && i < sizeof(formats) / sizeof(formats[0]);
+	     i++) {
+		if (!strcmp(formats[i].name, format->valuestring))
+			return formats[i].expression;
+	}
+	return NULL;
+}
+
+struct grammar_piece schema_string(struct grammar_json *j, const struct view *v)
+{
+	struct grammar_regex_options options = {.json = true};
+	const char *expression = NULL;
+	uint32_t min = 0, max = GRAMMAR_UNLIMITED;
+
+	for (unsigned i = 0; i < v->n; i++) {
+		const cJSON *schema = v->parts[i].schema;
+		const cJSON *pattern = schema_member(schema, "pattern");
+		uint32_t least = 0, most = GRAMMAR_UNLIMITED;
+
+		schema_count(j, schema, "minLength", &least);
+		schema_count(j, schema, "maxLength", &most);
+		min = least > min ? least : min;
+		max = most < max ? most : max;
+		if (pattern && !cJSON_IsString(pattern)) {
+			schema_wrong(j, "pattern", "a string");
+			return grammar_never(j->b);
+		}
+		if (pattern && expression)
+			schema_refuse(j, "pattern together with another pattern or format");
+		if (pattern && !options.search) {
+			expression = pattern->valuestring;
+			options.search = true;
+		}
+		if (expression && format_of(schema) && pattern)
+			schema_refuse(j, "format together with a pattern");
+		else if (!expression)
+			expression = format_of(schema);
+	}
+	if (expression && (min || max != GRAMMAR_UNLIMITED))
+		schema_refuse(j, "minLength or maxLength together with a pattern or format");
+	if (expression)
+		return quoted(j, grammar_regex(j->b, expression, strlen(expression), &options));
+	if (max < min)
+		return grammar_never(j->b);
+	if (!min && max == GRAMMAR_UNLIMITED)
+		return grammar_call(j->b, j->string);
+	return quoted(j, grammar_repeat(j->b, json_any_char(j->b), min, max));
+}

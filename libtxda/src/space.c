@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+
+/* The first 2 MiB stay free, so that null pointers and small offsets from them fault. */
+#define VA_START (2ull << 20)
+#define VA_END	 (1ull << 40)
+
+static const struct txda__backend_ops *ops_of(const struct txda__space *space)
+{
+	return space->context->backend->ops;
+}
+
+static int make_space(struct txda_device *device, struct txda__space **ret_space)
+{
+	struct txda__backend *backend = device->context->backend;
+	struct txda__space *space = calloc(1, sizeof(*space));
+	uint64_t end;
+	int r;
+
+	if (!space)
+		return txda__fail(device->context, -ENOMEM, "out of memory");
+	atomic_init(&space->refs, 1);
+	space->context = device->context;
+	space->index = device->index;
+	r = backend->ops->vm_new(backend, device->physical, &space->vm, &end);
+	if (r < 0) {
+		free(space);
+		return r;
+	}
+	if (end > VA_END)
+		end = VA_END;
+	r = txda__vas_init(&space->vas, VA_START, end - VA_START);
+	if (r < 0) {
+		backend->ops->vm_free(space->vm);
+		free(space);
+		return txda__fail(device->context, r, "out of memory");
+	}
+	pthread_mutex_init(&space->lock, NULL);
+	*ret_space = space;
+	return 0;
+}
+
+struct txda__space *txda__space_ref(struct txda__space *space)
+{
+	txda__ref(&space->refs);
+	return space;
+}
+
+void txda__space_put(struct txda__space *space)
+{
+	if (!space || !txda__unref(&space->refs))
+		return;
+	ops_of(space)->vm_free(space->vm);
+	txda__vas_free(&space->vas);
+	pthread_mutex_destroy(&space->lock);
+	free(space);
+}
+
+int txda__space_get(struct txda_device *device, struct txda__space **ret_space)
+{
+	const struct txda__backend_ops *ops = device->context->backend->ops;
+	struct txda__space *lost = NULL;
+	int r = 0;
+
+	pthread_mutex_lock(&device->lock);
+	if (device->space && ops->vm_lost && ops->vm_lost(device->space->vm)) {
+		lost = device->space;
+		device->space = NULL;
+	}
+	if (!device->space)
+		r = make_space(device, &device->space);
+	if (r >= 0)
+		*ret_space = txda__space_ref(device->space);
+	pthread_mutex_unlock(&device->lock);
+	txda__space_put(lost);
+	return r;
+}
+
+int txda__space_take(struct txda__space *space, uint64_t bytes, uint64_t align, uint64_t *ret_va)
+{
+	int r;
+
+	pthread_mutex_lock(&space->lock);
+	r = txda__vas_take(&space->vas, bytes, align, ret_va);
+	pthread_mutex_unlock(&space->lock);
+	if (r < 0)
+		return txda__fail(space->context, -ENOMEM,
+				  r == -ENOMEM ? "out of memory"
+					       : "no room for the buffer in the address space of "
+						 "the chip");
+	return 0;
+}
+
+void txda__space_give(struct txda__space *space, uint64_t va, uint64_t bytes)
+{
+	pthread_mutex_lock(&space->lock);
+	txda__vas_give(&space->vas, va, bytes);
+	pthread_mutex_unlock(&space->lock);
+}
+
+/* A slot that no member uses; their locks are held. */
+static int find_slot(struct txda__space *const *space, unsigned n, unsigned *ret_slot)
+{
+	unsigned taken = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		taken |= space[i]->group_slots;
+	for (unsigned slot = 0; slot < TXDA__GROUP_SLOTS; slot++)
+		if (!(taken & (1u << slot))) {
+			*ret_slot = slot;
+			return 0;
+		}
+	return txda__fail(space[0]->context, -EBUSY,
+			  "the %u chips run %u models that span chips; no more fit", n,
+			  TXDA__GROUP_SLOTS);
+}
+
+int txda__spaces_join(struct txda__space *const *space, unsigned n, unsigned *ret_slot)
+{
+	struct txda__space *by_index[TXDA__MAX_CHIPS] = {NULL};
+	struct txda__vm *vm[TXDA_MAX_CHIPS_PER_GROUP];
+	unsigned slot;
+	int r;
+
+	for (unsigned i = 0; i < n; i++) {
+		by_index[space[i]->index] = space[i];
+		vm[i] = space[i]->vm;
+	}
+	/* In the order of the chips, whatever their ranks, so that two groups cannot lock up. */
+	for (unsigned i = 0; i < TXDA__MAX_CHIPS; i++)
+		if (by_index[i])
+			pthread_mutex_lock(&by_index[i]->lock);
+	r = find_slot(space, n, &slot);
+	if (r >= 0)
+		r = ops_of(space[0])->vm_join(vm, n, slot);
+	for (unsigned i = 0; i < n && r >= 0; i++)
+		space[i]->group_slots |= 1u << slot;
+	for (unsigned i = 0; i < TXDA__MAX_CHIPS; i++)
+		if (by_index[i])
+			pthread_mutex_unlock(&by_index[i]->lock);
+	if (r >= 0)
+		*ret_slot = slot;
+	return r;
+}
+
+void txda__space_leave(struct txda__space *space, unsigned slot)
+{
+	pthread_mutex_lock(&space->lock);
+	ops_of(space)->vm_leave(space->vm, slot);
+	space->group_slots &= ~(1u << slot);
+	pthread_mutex_unlock(&space->lock);
+}

@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: MIT
+/* The matcher: texts of grammars and expressions, masks against their definition, bounds. */
+#include "grammar_test.h"
+
+#include <pthread.h>
+
+static const char *const words[] = {
+	"a",	    "aa",	"aaa",	    "ab",
+	"abc",	    "b",	"ba",	    "{",
+	"{\"",	    "\":",	"\": \"",   "\"",
+	"\",",	    "\"}",	"}}",	    "}",
+	",",	    ", ",	", \"",	    "[",
+	"[[",	    "]]",	"],",	    "]",
+	"1",	    "12",	"123",	    "0",
+	"0.",	    ".5",	"true",	    "null",
+	"tru",	    "false",	"n",	    "name",
+	"\"name\"", "\"n",	"    ",	    " ",
+	"\n",	    "\n  ",	"x",	    "hello",
+	"\\",	    "\\\"",	"\\u",	    "\\n",
+	"\xC3",	    "\xC3\xA9", "\xE2\x82", "\xF0\x9F\x98\x80",
+	"\xA9",	    "(",	")",	    "((",
+	"))",	    "()",	"yes",	    "no",
+	"y",	    "es",
+};
+static struct grammar_vocab *vocab;
+static uint32_t n_tokens;
+static uint64_t seed = 88172645463325252ull;
+
+static uint32_t random_below(uint32_t n)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (uint32_t)(seed % n);
+}
+
+static struct grammar *gbnf(const char *text)
+{
+	struct grammar *g = NULL;
+	char err[256] = "";
+
+	if (build_gbnf(text, &g, err, sizeof(err)))
+		fail_msg("%s: %s", text, err);
+	return g;
+}
+
+static bool allows(const struct grammar_mask *mask, int32_t token)
+{
+	if (mask->bits)
+		return mask->bits[token / 32] >> (token % 32) & 1;
+	for (uint32_t i = 0; i < mask->n; i++) {
+		if (mask->list[i] == token)
+			return true;
+	}
+	return false;
+}
+
+/* The mask says what trying each token says. */
+static void check_mask(struct grammar_matcher *m, struct grammar_mask *ret)
+{
+	uint32_t n = 0;
+
+	assert_int_equal(grammar_matcher_mask(m, ret), 0);
+	assert_true(!ret->bits != !ret->list);
+	assert_int_equal(ret->end, grammar_matcher_may_end(m));
+	for (int32_t token = 0; token < (int32_t)n_tokens + 5; token++) {
+		struct grammar_matcher *clone;
+		bool taken;
+
+		assert_int_equal(grammar_matcher_clone(m, &clone), 0);
+		taken = !grammar_matcher_accept(clone, token);
+		grammar_matcher_free(clone);
+		if (taken != allows(ret, token))
+			fail_msg("token %d is %s, but the mask says otherwise", token,
+				 taken ? "taken" : "not taken");
+		n += taken;
+	}
+	assert_int_equal(n, ret->n);
+	for (uint32_t i = 1; ret->list && i < ret->n; i++)
+		assert_true(ret->list[i - 1] < ret->list[i]);
+}
+
+/* Random texts of the grammar, with each mask checked. */
+static void wander(struct grammar *g, unsigned texts, unsigned steps)
+{
+	for (unsigned i = 0; i < texts; i++) {
+		struct grammar_matcher *m;
+
+		assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
+		for (unsigned k = 0; k < steps; k++) {
+			struct grammar_mask mask;
+			int32_t token;
+
+			check_mask(m, &mask);
+			if (!mask.n) {
+				assert_true(mask.end && grammar_matcher_over(m));
+				break;
+			}
+			assert_false(grammar_matcher_over(m));
+			do
+				token = (int32_t)random_below(n_tokens);
+			while (!allows(&mask, token));
+			assert_int_equal(grammar_matcher_accept(m, token), 0);
+		}
+		grammar_matcher_free(m);
+	}
+}
+
+struct text_case {
+	const char *text;
+	int expected; /* as matches() */
+};
+
+static void check_texts(struct grammar *g, const struct text_case *cases, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		int got = matches(g, vocab, cases[i].text, strlen(cases[i].text));
+
+		if (got != cases[i].expected)
+			fail_msg("'%s': %d, not %d", cases[i].text, got, cases[i].expected);
+	}
+}
+
+#define CHECK(g, ...)                                                                              \
+	do {                                                                                       \
+		const struct text_case cases[] = {__VA_ARGS__};                                    \
+		check_texts(g, cases, sizeof(cases) / sizeof(cases[0]));                           \
+	} while (0)
+
+/* ---- grammars -------------------------------------------------------------------------------- */
+
+static void texts_of_grammars(void **state)
+{
+	struct grammar *g;
+
+	(void)state;
+	g = gbnf("root ::= \"yes\" | \"no\" (\",\" \" \"? reason)? # why\nreason ::= [a-z ]{2,4}");
+	CHECK(g, {"yes", 1}, {"no", 1}, {"no, ab", 1}, {"no,abcd", 1}, {"no,a", 0},
+	      {"no,abcde", -1}, {"", 0}, {"maybe", -1}, {"yess", -1});
+	wander(g, 40, 12);
+	grammar_unref(g);
+	g = gbnf("root ::= \"(\" root \")\" | \"x\"");
+	CHECK(g, {"x", 1}, {"((x))", 1}, {"((x)", 0}, {"(x))", -1}, {"()", -1});
+	wander(g, 40, 12);
+	grammar_unref(g);
+	g = gbnf("root ::= item*\nitem ::= \"a\" item \"b\" | \"a\" item \"c\" | \"a\"");
+	CHECK(g, {"", 1}, {"aab", 1}, {"aaabc", 1}, {"aaabcb", -1}, {"b", -1});
+	wander(g, 40, 12);
+	grammar_unref(g);
+	g = gbnf("root ::= [^\\x00-\\x7F\"]{3} . \"\\u00e9\\U0001F600\\n\\\\\"");
+	CHECK(g, {"ééé.é😀\n\\", 1}, {"\xE2\x82\xAC\xC3\xA9\xF0\x9F\x98\x80", 0}, {"\xC0\x80", -1},
+	      {"\xED\xA0\x80", -1}, {"a", -1}, {"\xF4\x90\x80\x80", -1});
+	wander(g, 20, 8);
+	grammar_unref(g);
+	/* Repeats of what may be empty, nested, without end. */
+	g = gbnf("root ::= (a{2,5} | b{3,}){1,3} \"!\"\na ::= \"a\"?\nb ::= \"b\" | \"bb\"");
+	CHECK(g, {"!", 1}, {"a!", 1}, {"aaaaaaaaaaaaaaa!", 1}, {"aaaaaaaaaaaaaaaa!", -1},
+	      {"bb!", -1}, {"bbb!", 1}, {"bbbbbbbbbbbbbbbbbbbbb!", 1}, {"abbba!", 1},
+	      {"abba!", -1});
+	wander(g, 60, 12);
+	grammar_unref(g);
+}
+
+static void wrong_grammars(void **state)
+{
+	static const struct {
+		const char *text, *words;
+	} cases[] = {
+		{"", "it is empty"},
+		{"root ::= a", "\"a\" is not defined"},
+		{"roof ::= \"a\"", "\"root\" is not defined"},
+		{"root ::= \"a", "no \" at its end"},
+		{"root ::= [a", "no ]"},
+		{"root ::= [z-a]", "makes no sense"},
+		{"root ::= (\"a\"", "no )"},
+		{"root ::= \"a\")", "without its ("},
+		{"root ::= \"a\"{3,2}", "makes no sense"},
+		{"root ::= \"a\"\nroot ::= \"b\"", "line 2: a rule is defined twice"},
+		{"root ::= root \"a\" | \"a\"", "may begin with itself"},
+		{"root ::= a\na ::= b? a \"x\" | \"y\"\nb ::= \"z\"", "may begin with itself"},
+		{"root ::= a{0,3} root | \"x\"\na ::= \"z\"", "may begin with itself"},
+		{"root ::= \"a\" root", "matches nothing"},
+		{"root ::= []", "matches nothing"},
+		{"root ::= \"\\ud800\"", "a character that is none"},
+		{"root = \"a\"", "::= is expected"},
+		{"root ::= \"a\" ; \"b\"", "not understood"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct grammar *g = NULL;
+		char err[256] = "";
+
+		assert_int_equal(build_gbnf(cases[i].text, &g, err, sizeof(err)), -EINVAL);
+		if (!strstr(err, cases[i].words))
+			fail_msg("%s: '%s' does not say '%s'", cases[i].text, err, cases[i].words);
+	}
+}
+
+/* ---- regular expressions --------------------------------------------------------------------- */
+
+static struct grammar *regex(const char *text, bool search)
+{
+	struct grammar *g = NULL;
+	char err[256] = "";
+
+	if (build_regex(text, search, &g, err, sizeof(err)))
+		fail_msg("%s: %s", text, err);
+	return g;
+}
+
+static void texts_of_expressions(void **state)
+{
+	struct grammar *g;
+
+	(void)state;
+	g = regex("^(\\d{3}-)?\\d{4}$", false);
+	CHECK(g, {"123-4567", 1}, {"4567", 1}, {"123-456", 0}, {"12-3456", -1});
+	wander(g, 20, 10);
+	grammar_unref(g);
+	g = regex("[A-Z][a-z]+( [\\w.-]+?)*|x\\x41\\u0042\\u{43}\\.\\t", false);
+	CHECK(g, {"Hello", 1}, {"Hello wo.r-ld_9", 1}, {"xABC.\t", 1}, {"H", 0}, {"hello", -1});
+	grammar_unref(g);
+	g = regex("(?:a|(?<name>b))(c)", false);
+	CHECK(g, {"ac", 1}, {"bc", 1}, {"c", -1});
+	grammar_unref(g);
+	g = regex("a[^\\d\\s]b|[]a]x", false);
+	CHECK(g, {"a_b", 1}, {"a1b", -1});
+	grammar_unref(g);
+	/* Where it is not tied to the ends. */
+	g = regex("b+", true);
+	CHECK(g, {"b", 1}, {"abba", 1}, {"aaa", 0}, {"\n", 0});
+	wander(g, 10, 6);
+	grammar_unref(g);
+	g = regex("^a|b$", true);
+	CHECK(g, {"axx", 1}, {"xxb", 1}, {"xb", 1}, {"xbx", 0});
+	grammar_unref(g);
+	g = regex("{a}{2}", false);
+	CHECK(g, {"{a}}", 1});
+	grammar_unref(g);
+}
+
+static void wrong_expressions(void **state)
+{
+	static const char *const cases[] = {
+		"(",	 ")",	    "(a",  "[a",      "a)",	"*",	   "a**b|*", "(?=a)",
+		"(?!a)", "(?<=a)b", "\\1", "\\bword", "\\p{L}", "a{3,2}",  "(?i)a",  "a^b",
+		"a$b",	 "(^a)",    "\\",  "[z-a]",   "\\u12",	"\\ud800", "\\q",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct grammar *g = NULL;
+		char err[256] = "";
+
+		if (build_regex(cases[i], false, &g, err, sizeof(err)) != -EINVAL)
+			fail_msg("'%s' is taken", cases[i]);
+		assert_non_null(strstr(err, "regular expression, offset "));
+	}
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+static void counts_are_exact_and_cheap(void **state)
+{
+	struct grammar *g = gbnf("root ::= \"<\" [a-z]{5,100000} \">\"");
+	char *text = malloc(200000);
+	struct grammar_matcher *m;
+	struct grammar_mask mask;
+	size_t before;
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, 'a', 200000);
+	text[0] = '<';
+	text[5] = '>';
+	assert_int_equal(matches(g, vocab, text, 6), -1);
+	text[5] = 'a';
+	text[6] = '>';
+	assert_int_equal(matches(g, vocab, text, 7), 1);
+	text[6] = 'a';
+	assert_int_equal(matches(g, vocab, text, 100002), -1);
+	text[100001] = '>';
+	assert_int_equal(matches(g, vocab, text, 100002), 1);
+	/* Near both ends every count is a state of its own, between them one mask serves all. */
+	assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
+	for (unsigned i = 0; i < 20; i++) {
+		check_mask(m, &mask);
+		assert_int_equal(grammar_matcher_accept(m, i ? 'a' : '<'), 0);
+	}
+	before = grammar_memory(g);
+	for (unsigned i = 20; i < 99990; i++) {
+		assert_int_equal(grammar_matcher_mask(m, &mask), 0);
+		assert_int_equal(grammar_matcher_accept(m, 'a'), 0);
+	}
+	assert_true(grammar_memory(g) < before + ((size_t)64 << 20));
+	for (unsigned i = 99990; i < 100001; i++) {
+		check_mask(m, &mask);
+		assert_int_equal(grammar_matcher_accept(m, 'a'), 0);
+	}
+	check_mask(m, &mask);
+	assert_int_equal(mask.n, 1); /* > */
+	grammar_matcher_free(m);
+	free(text);
+	grammar_unref(g);
+}
+
+/* ---- control tokens -------------------------------------------------------------------------- */
+
+static void control_tokens_are_named(void **state)
+{
+	struct grammar_builder *b = grammar_builder_new();
+	struct grammar_piece piece;
+	struct grammar_matcher *m;
+	struct grammar_mask mask;
+	struct grammar *g;
+	uint32_t root;
+	char err[256];
+
+	(void)state;
+	root = grammar_rule(b, "root");
+	piece = grammar_seq(b, grammar_token(b, n_tokens - 1), grammar_text(b, "yes"));
+	grammar_define(b, root, grammar_either(b, piece, grammar_text(b, "no")));
+	assert_int_equal(grammar_build(b, root, &g, err, sizeof(err)), 0);
+	grammar_builder_free(b);
+	assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
+	check_mask(m, &mask);
+	assert_true(allows(&mask, (int32_t)n_tokens - 1));
+	assert_false(allows(&mask, '<'));
+	assert_int_equal(grammar_matcher_accept(m, (int32_t)n_tokens - 1), 0);
+	check_mask(m, &mask);
+	assert_true(allows(&mask, 'y'));
+	grammar_matcher_free(m);
+	grammar_unref(g);
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+/* Grammars that would be too much: an error in time, and nothing else. */
+static void too_much_is_an_error(void **state)
+{
+	static const char *const hostile[] = {
+		/* 2^20 and more states if they were all made. */
+		"root ::= [ab]* \"a\" [ab]{500} \"!\"",
+		"root ::= ([ab]* \"a\"){40} \"!\"",
+		/* Many readings of the same text. */
+		"root ::= x{0,3000} \"!\"\nx ::= \"a\" | \"aa\" | b\nb ::= \"a\" y | \"aa\" y\ny "
+		"::= \"b\"?",
+		"root ::= \"a\" root \"x\" | \"a\" s \"y\" | \"z\"\ns ::= \"a\" root \"p\" | root "
+		"\"q\"",
+		"root ::= (((((\"a\"{0,99}){0,99}){0,99}){0,99}){0,99}){0,99} \"!\"",
+		"root ::= \"(\" root \")\" root | \"(\" root | \"z\"",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(hostile) / sizeof(hostile[0]); i++) {
+		struct grammar *g = gbnf(hostile[i]);
+		struct grammar_matcher *m;
+		struct grammar_mask mask;
+		int error = 0;
+
+		assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
+		for (unsigned k = 0; k < 3000 && !error; k++) {
+			error = grammar_matcher_mask(m, &mask);
+			if (!error)
+				error = grammar_matcher_accept(m, allows(&mask, 'a')   ? 'a'
+								  : allows(&mask, '(') ? '('
+										       : 'z');
+		}
+		assert_true(!error || error == -E2BIG || error == -EINVAL);
+		assert_true(grammar_memory(g) < (size_t)256 << 20);
+		grammar_matcher_free(m);
+		grammar_unref(g);
+	}
+}
+
+static void depth_is_bounded(void **state)
+{
+	struct grammar *g = gbnf("root ::= \"(\" root \")\" | \"x\"");
+	struct grammar_matcher *m;
+	struct grammar_mask mask;
+	unsigned depth = 0;
+
+	(void)state;
+	assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
+	while (!grammar_matcher_accept(m, '('))
+		depth++;
+	assert_int_equal(depth, GRAMMAR_MAX_DEPTH);
+	/* Here the mask may name what then is too deep, but not leave out what is not. */
+	assert_int_equal(grammar_matcher_mask(m, &mask), 0);
+	assert_true(allows(&mask, 'x'));
+	assert_int_equal(grammar_matcher_accept(m, 'x'), 0);
+	for (; depth; depth--)
+		assert_int_equal(grammar_matcher_accept(m, ')'), 0);
+	assert_true(grammar_matcher_over(m));
+	grammar_matcher_free(m);
+	grammar_unref(g);
+}
+
+static void big_grammars_are_refused(void **state)
+{
+	struct grammar_builder *b = grammar_builder_new();
+	uint32_t root = grammar_rule(b, "root");
+	struct grammar *g = NULL;
+	char err[256];
+
+	(void)state;
+	for (unsigned i = 0; i < 20000; i++)
+		grammar_text(b, "012345678901234567890123456789012345678901234567890123456789");
+	grammar_define(b, root, grammar_text(b, "a"));
+	assert_int_equal(grammar_build(b, root, &g, err, sizeof(err)), -E2BIG);
+	assert_non_null(strstr(err, "more than 1048576 nodes"));
+	grammar_builder_free(b);
+}
+
+/* ---- starting afresh, threads ---------------------------------------------------------------- */
+
+/* Texts go on where they were when what was remembered is thrown away. */
+static void it_forgets_without_losing_the_place(void **state)
+{
+	struct grammar *g = gbnf("root ::= (\"<\" [a-z]{1,2000000} \">\"){2}");
+	struct grammar_matcher *m, *other;
+	struct grammar_mask mask;
+	size_t most = 0;
+
+	(void)state;
+	assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
+	assert_int_equal(grammar_matcher_accept_bytes(m, "<abc", 4), 0);
+	assert_int_equal(grammar_matcher_clone(m, &other), 0);
+	for (unsigned i = 0; i < 400000; i++) {
+		size_t memory;
+
+		assert_int_equal(grammar_matcher_accept(m, 'a'), 0);
+		memory = i % 1000 ? 0 : grammar_memory(g);
+		most = memory > most ? memory : most;
+	}
+	assert_true(most < GRAMMAR_CACHE + ((size_t)8 << 20));
+	check_mask(other, &mask);
+	assert_int_equal(grammar_matcher_accept_bytes(other, "d><z>", 5), 0);
+	assert_true(grammar_matcher_over(other));
+	assert_int_equal(grammar_matcher_accept_bytes(m, "><z>", 4), 0);
+	assert_true(grammar_matcher_over(m));
+	grammar_matcher_free(m);
+	grammar_matcher_free(other);
+	grammar_unref(g);
+}
+
+/* The allowed token that comes as number @k % n. */
+static int32_t pick(const struct grammar_mask *mask, unsigned k)
+{
+	k %= mask->n;
+	for (int32_t token = 0;; token++) {
+		if (allows(mask, token) && !k--)
+			return token;
+	}
+}
+
+/* Returns what went wrong first; cmocka's checks are for the main thread. */
+static void *wander_in_thread(void *arg)
+{
+	struct grammar *g = arg;
+	intptr_t error = 0;
+
+	for (unsigned i = 0; i < 50 && !error; i++) {
+		struct grammar_matcher *m;
+		struct grammar_mask mask;
+
+		error = grammar_matcher_new(g, vocab, &m);
+		for (unsigned k = 0; k < 30 && !error; k++) {
+			error = grammar_matcher_mask(m, &mask);
+			if (error || !mask.n)
+				break;
+			error = grammar_matcher_accept(m, pick(&mask, i + k));
+		}
+		grammar_matcher_free(m);
+	}
+	return (void *)error;
+}
+
+static void threads_share_a_grammar(void **state)
+{
+	struct grammar *g = gbnf("root ::= \"{\" (pair (\", \" pair){0,4})? \"}\" | [a-c]{2,9}\n"
+				 "pair ::= \"\\\"\" [a-z]+ \"\\\": \" (root | \"1\" | \"null\")");
+	pthread_t threads[4];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, wander_in_thread, g), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		void *error;
+
+		pthread_join(threads[i], &error);
+		assert_int_equal((intptr_t)error, 0);
+	}
+	grammar_unref(g);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	vocab = test_vocab(words, sizeof(words) / sizeof(words[0]), &n_tokens);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	grammar_vocab_unref(vocab);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(texts_of_grammars),
+		cmocka_unit_test(wrong_grammars),
+		cmocka_unit_test(texts_of_expressions),
+		cmocka_unit_test(wrong_expressions),
+		cmocka_unit_test(counts_are_exact_and_cheap),
+		cmocka_unit_test(control_tokens_are_named),
+		cmocka_unit_test(too_much_is_an_error),
+		cmocka_unit_test(depth_is_bounded),
+		cmocka_unit_test(big_grammars_are_refused),
+		cmocka_unit_test(it_forgets_without_losing_the_place),
+		cmocka_unit_test(threads_share_a_grammar),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,658 @@
+// SPDX-License-Identifier: MIT
+/* The function: configuration space, registers, firmware, interrupts, resets. */
+#include "vfio_fixture.h"
+#include "crc32c.h"
+#include "txda_firmware.h"
+
+#include <errno.h>
+#include <linux/pci_regs.h>
+#include <string.h>
+#include <time.h>
+
+#define PM   0x40
+#define MSG  0x48
+#define PCIE 0x60
+
+static void nap_ms(unsigned ms)
+{
+	const struct timespec ts = {ms / 1000, ms % 1000 * 1000000l};
+
+	nanosleep(&ts, NULL);
+}
+
+/* ---- configuration space --------------------------------------------------------------------- */
+
+static void test_config(void **state)
+{
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
+	vf_attach(&f, c);
+	assert_int_equal(vf_config32(c, PCI_VENDOR_ID), TXDA_PCI_DEVICE << 16 | TXDA_PCI_VENDOR);
+	assert_int_equal(vf_config32(c, PCI_CLASS_REVISION) >> 8, TXDA_PCI_CLASS);
+	assert_int_equal(vf_config16(c, PCI_STATUS), PCI_STATUS_CAP_LIST);
+	assert_int_equal(vf_config16(c, PCI_COMMAND), 0);
+	/* Sizes of the BARs: 64 KiB; 64 MiB, 64-bit, prefetchable; nothing else. */
+	for (uint32_t i = 0; i < 6; i++)
+		vf_set_config32(c, PCI_BASE_ADDRESS_0 + i * 4, UINT32_MAX);
+	vf_set_config32(c, PCI_ROM_ADDRESS, UINT32_MAX);
+	assert_int_equal(vf_config32(c, PCI_BASE_ADDRESS_0), 0xffff0000);
+	assert_int_equal(vf_config32(c, PCI_BASE_ADDRESS_1), 0);
+	assert_int_equal(vf_config32(c, PCI_BASE_ADDRESS_2), 0xfc00000c);
+	assert_int_equal(vf_config32(c, PCI_BASE_ADDRESS_3), 0xffffffff);
+	assert_int_equal(vf_config32(c, PCI_BASE_ADDRESS_4), 0);
+	assert_int_equal(vf_config32(c, PCI_BASE_ADDRESS_5), 0);
+	assert_int_equal(vf_config32(c, PCI_ROM_ADDRESS), 0);
+	/* What cannot be written. */
+	vf_set_config32(c, PCI_VENDOR_ID, 0);
+	vf_set_config32(c, PCI_CLASS_REVISION, 0);
+	assert_int_equal(vf_config32(c, PCI_VENDOR_ID), TXDA_PCI_DEVICE << 16 | TXDA_PCI_VENDOR);
+	assert_int_equal(vf_config32(c, PCI_CLASS_REVISION) >> 8, TXDA_PCI_CLASS);
+	vf_set_config16(c, PCI_COMMAND, 0xffff);
+	assert_int_equal(vf_config16(c, PCI_COMMAND),
+			 PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER | PCI_COMMAND_PARITY |
+				 PCI_COMMAND_SERR | PCI_COMMAND_INTX_DISABLE);
+	/* The list of capabilities has an end, and these. */
+	assert_int_equal(vf_config16(c, PCI_CAPABILITY_LIST) & 0xff, PM);
+	assert_int_equal(vf_config16(c, PM), MSG << 8 | PCI_CAP_ID_PM);
+	assert_int_equal(vf_config16(c, MSG), PCIE << 8 | PCI_CAP_ID_MSIX);
+	assert_int_equal(vf_config16(c, PCIE), PCI_CAP_ID_EXP);
+	assert_int_equal(vf_config16(c, MSG + PCI_MSIX_FLAGS), 16);
+	assert_int_equal(vf_config32(c, MSG + PCI_MSIX_TABLE), TXDA_MSIX_TABLE);
+	assert_int_equal(vf_config32(c, MSG + PCI_MSIX_PBA), TXDA_MSIX_PBA);
+	assert_true(vf_config32(c, PCIE + PCI_EXP_DEVCAP) & PCI_EXP_DEVCAP_FLR);
+	assert_int_equal(vf_config32(c, 0x100), 0x00010003);
+	assert_int_not_equal(vf_config32(c, 0x104), 0);
+	vf_free(&f);
+
+	vf_new(&f, 1, VU_IRQ_MODE_MSI, 0);
+	vf_attach(&f, c);
+	assert_int_equal(vf_config16(c, MSG), PCIE << 8 | PCI_CAP_ID_MSI);
+	assert_int_equal(vf_config16(c, MSG + PCI_MSI_FLAGS), PCI_MSI_FLAGS_64BIT);
+	vf_set_config16(c, MSG + PCI_MSI_FLAGS, 0xffff);
+	assert_int_equal(vf_config16(c, MSG + PCI_MSI_FLAGS),
+			 PCI_MSI_FLAGS_64BIT | PCI_MSI_FLAGS_ENABLE | PCI_MSI_FLAGS_QSIZE);
+	vf_enable(c);
+	/* There is no table. */
+	vf_write(c, TXDA_MSIX_TABLE, 5);
+	assert_int_equal(vf_read(c, TXDA_MSIX_TABLE), 0);
+	vf_free(&f);
+}
+
+/* Who answers when: memory enable, power states. */
+static void test_enables(void **state)
+{
+	uint32_t value = 0;
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
+	vf_attach(&f, c);
+	assert_int_equal(vf_read(c, TXDA_REG_MAGIC), UINT32_MAX);
+	assert_int_equal(vf_region_read(c, 2, 0, &value, 4), 0);
+	assert_int_equal(value, UINT32_MAX);
+	vf_write(c, TXDA_REG_POWER_LIMIT_MW, 55555);
+	value = 0;
+	assert_int_equal(vf_region_write(c, 2, 0, "\x11\x11\x11\x11", 4), 0);
+	vf_enable(c);
+	assert_int_equal(vf_read(c, TXDA_REG_MAGIC), TXDA_MAGIC);
+	assert_int_not_equal(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 55555);
+	assert_int_equal(c->dram[0], 0);
+	/* D3 and back: no state is lost. D1 and D2 do not exist. */
+	vf_write(c, TXDA_REG_POWER_LIMIT_MW, 55555);
+	vf_set_config16(c, PM + PCI_PM_CTRL, 3);
+	assert_int_equal(vf_read(c, TXDA_REG_MAGIC), UINT32_MAX);
+	vf_set_config16(c, PM + PCI_PM_CTRL, 2);
+	assert_int_equal(vf_config16(c, PM + PCI_PM_CTRL), PCI_PM_CTRL_NO_SOFT_RESET | 3);
+	vf_set_config16(c, PM + PCI_PM_CTRL, 0);
+	assert_int_equal(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 55555);
+	vf_set_config16(c, PM + PCI_PM_CTRL, 1);
+	assert_int_equal(vf_config16(c, PM + PCI_PM_CTRL), PCI_PM_CTRL_NO_SOFT_RESET);
+	vf_free(&f);
+}
+
+/* ---- registers ------------------------------------------------------------------------------- */
+
+static void test_identity(void **state)
+{
+	char serial[2][TXDA_SERIAL_BYTES + 1] = {"", ""}, name[TXDA_NAME_BYTES + 1] = "";
+	struct vf f;
+
+	(void)state;
+	vf_start(&f, 3, VU_IRQ_MODE_MSIX);
+	for (unsigned i = 0; i < 3; i++) {
+		struct vf_chip *c = &f.c[i];
+		uint32_t live;
+
+		assert_int_equal(vf_read(c, TXDA_REG_MAGIC), TXDA_MAGIC);
+		assert_int_equal(vf_read(c, TXDA_REG_VERSION),
+				 TXDA_REGS_MAJOR << 16 | TXDA_REGS_MINOR);
+		assert_int_equal(vf_read(c, TXDA_REG_ISA), TXDA_ISA_MAJOR << 16 | TXDA_ISA_MINOR);
+		assert_int_equal(vf_read(c, TXDA_REG_CHIP) >> 16, TXDA_CHIP_FAMILY_TX8);
+		assert_int_equal(vf_read(c, TXDA_REG_CAPS), 0x3f);
+		assert_int_equal(1ull << vf_read(c, TXDA_REG_VA_BITS), CM_VA_BYTES);
+		assert_int_equal(vf_read(c, TXDA_REG_QUEUES), 32 << 16 | 32);
+		assert_int_equal(vf_read(c, TXDA_REG_VMIDS), 64);
+		assert_int_equal(vf_read64(c, TXDA_REG_DRAM_LO), VF_MEM);
+		assert_int_equal(vf_read64(c, TXDA_REG_DRAM_RESERVED_LO), 16 << 20);
+		assert_int_equal(vf_read64(c, TXDA_REG_CARD_LO),
+				 vf_read64(&f.c[0], TXDA_REG_CARD_LO));
+		assert_int_not_equal(vf_read64(c, TXDA_REG_CARD_LO), 0);
+		assert_int_equal(vf_read(c, TXDA_REG_CARD_POSITION), 3 << 16 | i);
+		assert_int_equal(vf_read(c, TXDA_REG_C2C_PORTS), 2);
+		assert_int_equal(vf_read(c, TXDA_REG_CORES), 2);
+		/* All linked with each other, and both ends agree. */
+		for (unsigned p = 0; p < 2; p++) {
+			uint32_t at = TXDA_REG_PORT(p), peer = vf_read(c, at + TXDA_PORT_PEER_INDEX);
+			uint32_t back = TXDA_REG_PORT(vf_read(c, at + TXDA_PORT_PEER_PORT));
+
+			assert_int_equal(vf_read(c, at + TXDA_PORT_STATE), TXDA_PORT_UP);
+			assert_int_equal(vf_read64(c, at + TXDA_PORT_PEER_CARD_LO),
+					 vf_read64(c, TXDA_REG_CARD_LO));
+			assert_int_not_equal(peer, i);
+			assert_int_equal(vf_read(&f.c[peer], back + TXDA_PORT_PEER_INDEX), i);
+			assert_int_equal(vf_read(&f.c[peer], back + TXDA_PORT_PEER_PORT), p);
+		}
+		assert_int_equal(vf_read(c, TXDA_REG_PORT(2) + TXDA_PORT_STATE), TXDA_PORT_DOWN);
+		live = vf_read(c, TXDA_REG_LIVENESS);
+		nap_ms(5);
+		assert_true(vf_read(c, TXDA_REG_LIVENESS) > live);
+		assert_true(vf_read64(c, TXDA_REG_TIME_LO) > 0);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		for (unsigned w = 0; w < TXDA_SERIAL_BYTES / 4; w++) {
+			uint32_t word = vf_read(&f.c[i], TXDA_REG_SERIAL + w * 4);
+
+			memcpy(serial[i] + w * 4, &word, 4);
+		}
+	}
+	for (unsigned w = 0; w < TXDA_NAME_BYTES / 4; w++) {
+		uint32_t word = vf_read(&f.c[0], TXDA_REG_NAME + w * 4);
+
+		memcpy(name + w * 4, &word, 4);
+	}
+	assert_true(strlen(serial[0]) > 4);
+	assert_string_not_equal(serial[0], serial[1]);
+	assert_non_null(strstr(name, "cmodel"));
+	vf_free(&f);
+}
+
+/* A chip alone has no links; nine make two cards. */
+static void test_cards(void **state)
+{
+	const struct vu_machine_options opt = {.chips = 9, .mem_bytes = VF_MEM, .cores = 1};
+	struct vu_machine *m;
+	struct vf f;
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	assert_int_equal(vf_read(&f.c[0], TXDA_REG_C2C_PORTS), 0);
+	assert_false(vf_read(&f.c[0], TXDA_REG_CAPS) & TXDA_CHIP_C2C);
+	vf_free(&f);
+	assert_int_equal(vu_machine_new(&opt, &m), 0);
+	assert_int_equal(m->device[7].card_chips, 8);
+	assert_int_equal(m->device[7].position, 7);
+	assert_int_equal(m->device[8].card_chips, 1);
+	assert_int_equal(m->device[8].position, 0);
+	assert_true(m->device[8].card_serial != m->device[7].card_serial);
+	vu_machine_free(m);
+}
+
+static void test_access_rules(void **state)
+{
+	uint8_t buf[16];
+	uint32_t limit;
+	uint64_t time;
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	limit = vf_read(c, TXDA_REG_POWER_LIMIT_MW);
+	/* Only aligned 32 bits. */
+	for (unsigned offset = 0; offset < 4; offset++) {
+		for (unsigned bytes = 1; bytes <= 8; bytes++) {
+			if (offset == 0 && bytes == 4)
+				continue;
+			memset(buf, 0, sizeof(buf));
+			assert_int_equal(vf_region_read(c, 0, offset, buf, bytes), 0);
+			for (unsigned i = 0; i < bytes; i++)
+				assert_int_equal(buf[i], 0xff);
+			assert_int_equal(vf_region_write(c, 0, TXDA_REG_POWER_LIMIT_MW + offset, buf,
+							 bytes),
+					 0);
+		}
+	}
+	assert_int_equal(vf_read(c, TXDA_REG_POWER_LIMIT_MW), limit);
+	/* What has no name reads 0 and ignores writes. */
+	for (uint32_t offset = 0x700; offset < 0x1000; offset += 4) {
+		vf_write(c, offset, UINT32_MAX);
+		assert_int_equal(vf_read(c, offset), 0);
+	}
+	vf_write(c, TXDA_REG_MAGIC, 0);
+	assert_int_equal(vf_read(c, TXDA_REG_MAGIC), TXDA_MAGIC);
+	/* _LO latches _HI. */
+	time = vf_read64(c, TXDA_REG_TIME_LO);
+	assert_int_equal(vf_read(c, TXDA_REG_TIME_HI), time >> 32);
+	/* _LO alone changes nothing. */
+	vf_write(c, TXDA_REG_FW_IMAGE_LO, 0x1234);
+	assert_int_equal(vf_read64(c, TXDA_REG_FW_IMAGE_LO), 4096);
+	vf_write(c, TXDA_REG_FW_IMAGE_HI, 7);
+	assert_int_equal(vf_read64(c, TXDA_REG_FW_IMAGE_LO), 0x700001234);
+	/* The table of MSI-X is memory, each vector masked at first. */
+	for (uint32_t v = 0; v < 17; v++)
+		assert_int_equal(vf_read(c, TXDA_MSIX_TABLE + v * 16 + 12), 1);
+	vf_write(c, TXDA_MSIX_TABLE + 16 * 16, 0xfee00000);
+	assert_int_equal(vf_read(c, TXDA_MSIX_TABLE + 16 * 16), 0xfee00000);
+	vf_write(c, TXDA_MSIX_TABLE + 17 * 16, 0xfee00000);
+	assert_int_equal(vf_read(c, TXDA_MSIX_TABLE + 17 * 16), 0);
+	vf_free(&f);
+}
+
+static void test_sensors(void **state)
+{
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	assert_in_range(vf_read(c, TXDA_REG_POWER_MW), 1000, 100000);
+	assert_in_range(vf_read(c, TXDA_REG_TEMP_MC), 10000, 90000);
+	assert_true(vf_read(c, TXDA_REG_TEMP_LIMIT_MC) < vf_read(c, TXDA_REG_TEMP_TRIP_MC));
+	assert_in_range(vf_read(c, TXDA_REG_CLOCK_KHZ), 1, vf_read(c, TXDA_REG_CLOCK_MAX_KHZ));
+	assert_int_equal(vf_read(c, TXDA_REG_THROTTLE), 0);
+	/* The limit holds itself within what the chip can do. */
+	vf_write(c, TXDA_REG_POWER_LIMIT_MW, 1);
+	assert_in_range(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 1000, 50000);
+	vf_write(c, TXDA_REG_POWER_LIMIT_MW, UINT32_MAX);
+	assert_in_range(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 50000, 200000);
+	vf_free(&f);
+}
+
+/* ---- firmware -------------------------------------------------------------------------------- */
+
+static uint32_t boot(struct vf_chip *c, const struct txda_firmware *h, uint64_t at, uint32_t bytes)
+{
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	if (at < VF_MEM - sizeof(*h))
+		memcpy(c->dram + at, h, sizeof(*h));
+	vf_write64(c, TXDA_REG_FW_IMAGE_LO, at);
+	vf_write(c, TXDA_REG_FW_IMAGE_BYTES, bytes);
+	vf_write(c, TXDA_REG_FW_CTRL, TXDA_FW_BOOT);
+	assert_int_equal(vf_read(c, TXDA_REG_FW_STATE), vf_read(c, TXDA_REG_FW_ERROR)
+								? TXDA_FW_FAILED
+								: TXDA_FW_READY);
+	return vf_read(c, TXDA_REG_FW_ERROR);
+}
+
+static uint32_t boot_sealed(struct vf_chip *c, struct txda_firmware h)
+{
+	h.crc32c = 0;
+	h.crc32c = cm_crc32c(0, &h, sizeof(h));
+	return boot(c, &h, 0, sizeof(h));
+}
+
+#define TRY(member, value, want)                                                                   \
+	do {                                                                                       \
+		struct txda_firmware bad = good;                                                   \
+		bad.member = (value);                                                              \
+		assert_int_equal(boot_sealed(c, bad), (want));                                     \
+	} while (0)
+
+static void test_firmware(void **state)
+{
+	struct txda_firmware good = {
+		.magic = TXDA_FIRMWARE_MAGIC,
+		.header_version = 1,
+		.header_bytes = sizeof(good),
+		.bytes = sizeof(good),
+		.version = TXDA_FIRMWARE_VERSION(3, 4, 5),
+		.chip_family = TXDA_CHIP_FAMILY_TX8,
+		.regs_version = TXDA_REGS_MAJOR << 16 | TXDA_REGS_MINOR,
+		.carveout_bytes = 16 << 20,
+	};
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
+	vf_attach(&f, c);
+	vf_enable(c);
+	assert_int_equal(vf_read(c, TXDA_REG_FW_STATE), TXDA_FW_RESET);
+	vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_FIRMWARE);
+	assert_int_equal(boot_sealed(c, good), 0);
+	assert_int_equal(vf_read(c, TXDA_REG_FW_VERSION), 0x30405);
+	assert_true(vf_is_interrupted(c, 0));
+	assert_true(vf_read(c, TXDA_REG_IRQ_EVENTS) & TXDA_IRQ_FIRMWARE);
+	/* Once is enough. */
+	vf_write(c, TXDA_REG_FW_CTRL, TXDA_FW_BOOT);
+	assert_int_equal(vf_read(c, TXDA_REG_FW_STATE), TXDA_FW_READY);
+	assert_int_equal(vf_read(c, TXDA_REG_FW_ERROR), EBUSY);
+	TRY(magic, 0, ENOEXEC);
+	TRY(header_version, 2, EPROTO);
+	TRY(header_bytes, 120, ENOEXEC);
+	TRY(bytes, sizeof(good) + 8, ENOEXEC);
+	TRY(payload_bytes, 8, ENOEXEC);
+	TRY(flags, 1, ENOEXEC);
+	TRY(reserved[5], 1, ENOEXEC);
+	TRY(carveout_bytes, 4096, ENOEXEC);
+	TRY(carveout_bytes, VF_MEM, ENOSPC);
+	TRY(chip_family, 9, EPROTO);
+	TRY(regs_version, (TXDA_REGS_MAJOR + 1) << 16, EPROTO);
+	TRY(regs_version, TXDA_REGS_MAJOR << 16 | (TXDA_REGS_MINOR + 1), EPROTO);
+	assert_int_equal(boot(c, &good, 0, sizeof(good)), EBADMSG);
+	good.crc32c = cm_crc32c(0, &good, sizeof(good));
+	assert_int_equal(boot(c, &good, 0, sizeof(good)), 0);
+	assert_int_equal(boot(c, &good, 0, sizeof(good) - 1), EINVAL);
+	assert_int_equal(boot(c, &good, 0, UINT32_MAX), EINVAL);
+	assert_int_equal(boot(c, &good, 1, sizeof(good)), EINVAL);
+	assert_int_equal(boot(c, &good, (16 << 20) - 4096, 8192), EINVAL);
+	assert_int_equal(boot(c, &good, 16 << 20, sizeof(good)), EINVAL);
+	assert_int_equal(boot(c, &good, UINT64_MAX - 4095, sizeof(good)), EINVAL);
+	assert_int_equal(boot(c, &good, (16 << 20) - 4096, sizeof(good)), 0);
+	vf_free(&f);
+}
+
+/* ---- interrupts ------------------------------------------------------------------------------ */
+
+static void raise(struct vf_chip *c, unsigned queue)
+{
+	pthread_mutex_lock(&c->d->lock);
+	vu_irq_raise_queue(&c->d->irq, queue);
+	pthread_mutex_unlock(&c->d->lock);
+}
+
+static void test_sources(void **state)
+{
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
+	for (unsigned q = 0; q < 64; q++) {
+		unsigned vector = 1 + q % 16;
+
+		vf_write64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO, 1ull << q);
+		assert_int_equal(vf_read64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO), 1ull << q);
+		raise(c, q);
+		assert_int_equal(vf_read64(c, TXDA_REG_IRQ_QUEUES_LO), 1ull << q);
+		for (unsigned v = 0; v < VU_MSIX_VECTORS; v++)
+			assert_int_equal(vf_is_interrupted(c, v), v == vector);
+		/* Once while it is set; again when it is set after it was cleared. */
+		raise(c, q);
+		assert_false(vf_is_interrupted(c, vector));
+		vf_write64(c, TXDA_REG_IRQ_QUEUES_LO, ~(1ull << q));
+		assert_int_equal(vf_read64(c, TXDA_REG_IRQ_QUEUES_LO), 1ull << q);
+		vf_write64(c, TXDA_REG_IRQ_QUEUES_LO, 1ull << q);
+		assert_int_equal(vf_read64(c, TXDA_REG_IRQ_QUEUES_LO), 0);
+		raise(c, q);
+		assert_true(vf_is_interrupted(c, vector));
+		vf_write64(c, TXDA_REG_IRQ_QUEUES_LO, UINT64_MAX);
+	}
+	/* Enabled after it was set. */
+	vf_write64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO, 0);
+	raise(c, 3);
+	raise(c, 20);
+	assert_false(vf_is_interrupted(c, 4));
+	vf_write64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO, UINT64_MAX);
+	assert_true(vf_is_interrupted(c, 4));
+	assert_true(vf_is_interrupted(c, 5));
+	vf_write64(c, TXDA_REG_IRQ_QUEUES_LO, UINT64_MAX);
+	/* Bus mastering off: later. */
+	vf_set_config16(c, PCI_COMMAND, PCI_COMMAND_MEMORY);
+	raise(c, 3);
+	assert_false(vf_is_interrupted(c, 4));
+	vf_enable(c);
+	assert_true(vf_is_interrupted(c, 4));
+	/* Another eventfd in place of the first is told what is set. */
+	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_EVENTFD | VU_IRQ_ACTION_TRIGGER, 4,
+				     1, &c->vector[4], 1),
+			 0);
+	assert_true(vf_is_interrupted(c, 4));
+	vf_free(&f);
+
+	/* One vector has it all. */
+	vf_start(&f, 1, VU_IRQ_MODE_MSI);
+	vf_write64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO, UINT64_MAX);
+	raise(c, 63);
+	assert_true(vf_is_interrupted(c, 0));
+	vf_free(&f);
+}
+
+/* ---- resets ---------------------------------------------------------------------------------- */
+
+static void test_chip_reset(void **state)
+{
+	uint32_t count;
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	count = vf_read(c, TXDA_REG_RESET_COUNT);
+	vf_space(c, 3);
+	vf_queue_start(c, 0, 3);
+	vf_queue_start(c, 40, 3);
+	vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_RESET);
+	c->dram[VF_DATA] = 42;
+	/* Only the right word resets. */
+	vf_write(c, TXDA_REG_RESET, 1);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	assert_int_equal(vf_read(c, TXDA_REG_RESET), 0);
+	assert_true(vf_is_interrupted(c, 0));
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_RESET);
+	assert_int_equal(vf_read(c, TXDA_REG_RESET_COUNT), count + 1);
+	assert_int_equal(vf_read(c, TXDA_REG_FW_STATE), TXDA_FW_RESET);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_LOST);
+	assert_int_equal(vf_queue_state(c, 40), TXDA_QUEUE_LOST);
+	assert_int_equal(vf_queue_state(c, 1), TXDA_QUEUE_OFF);
+	assert_int_equal(vf_read64(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_RING_LO), 0);
+	assert_int_equal(vf_read64(c, TXDA_REG_VM(3) + TXDA_VM_ROOT_LO), 0);
+	assert_int_equal(c->dram[VF_DATA], 42);
+	/* Nothing starts without firmware. */
+	vf_queue_set_up(c, 0, 3, 6);
+	vf_write(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_OFF);
+	assert_int_equal(vf_boot(c), TXDA_FW_READY);
+	vf_space(c, 3);
+	vf_queue_start(c, 0, 3);
+	assert_true(vf_run(&f, c, 0, NULL));
+	vf_free(&f);
+}
+
+static void check_fresh(struct vf_chip *c)
+{
+	assert_int_equal(vf_config16(c, PCI_COMMAND), 0);
+	assert_int_equal(vf_config32(c, PCI_BASE_ADDRESS_0), 0);
+	vf_enable(c);
+	assert_int_equal(vf_read(c, TXDA_REG_FW_STATE), TXDA_FW_RESET);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_OFF);
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), 0);
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS_ENABLE), 0);
+	assert_int_equal(c->dram[VF_DATA], 0);
+	assert_int_equal(c->dram[VF_MEM - 1], 0);
+}
+
+static void test_flr(void **state)
+{
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	for (unsigned i = 0; i < 2; i++) {
+		vf_set_config32(c, PCI_BASE_ADDRESS_0, 0xfe000000);
+		vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_ALL);
+		assert_int_equal(vf_boot(c), TXDA_FW_READY);
+		vf_space(c, 0);
+		vf_queue_start(c, 0, 0);
+		assert_true(vf_run(&f, c, 0, NULL));
+		memset(c->dram + VF_DATA, 1, VF_MEM - VF_DATA);
+		if (i)
+			assert_int_equal(
+				vf_call(c, VU_DEVICE_RESET, NULL, 0, NULL, 0, NULL, 0, NULL), 0);
+		else
+			vf_set_config16(c, PCIE + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_BCR_FLR);
+		check_fresh(c);
+		c->next_table = VF_TABLES;
+		memset(c->root, 0, sizeof(c->root));
+	}
+	vf_free(&f);
+}
+
+/* ---- what is done from outside ---------------------------------------------------------------- */
+
+static void look(struct vf *f)
+{
+	uint64_t lost;
+
+	vu_machine_look(f->m, &lost);
+}
+
+static void test_events(void **state)
+{
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 2, VU_IRQ_MODE_MSIX);
+	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
+	vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_ALL);
+	look(&f);
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), 0);
+	assert_int_equal(cm_inject(f.m->cm, "ecc-corrected:chip=0"), 0);
+	look(&f);
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_ECC);
+	assert_int_equal(vf_read(c, TXDA_REG_ECC_CORRECTED), 1);
+	assert_true(vf_is_interrupted(c, 0));
+	vf_write(c, TXDA_REG_IRQ_EVENTS, TXDA_IRQ_ECC);
+	assert_int_equal(cm_inject(f.m->cm, "thermal:chip=0"), 0);
+	look(&f);
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_THERMAL);
+	assert_int_equal(vf_read(c, TXDA_REG_THROTTLE), TXDA_THROTTLE_THERMAL);
+	assert_true(vf_read(c, TXDA_REG_TEMP_MC) > vf_read(c, TXDA_REG_TEMP_LIMIT_MC));
+	assert_true(vf_read(c, TXDA_REG_TEMP_MC) < vf_read(c, TXDA_REG_TEMP_TRIP_MC));
+	vf_write(c, TXDA_REG_IRQ_EVENTS, TXDA_IRQ_THERMAL);
+	assert_int_equal(cm_inject(f.m->cm, "clear:chip=0"), 0);
+	look(&f);
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_THERMAL);
+	vf_write(c, TXDA_REG_IRQ_EVENTS, TXDA_IRQ_THERMAL);
+	/* A link is down for both ends. */
+	assert_int_equal(cm_inject(f.m->cm, "link-down:chip=1"), 0);
+	look(&f);
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_LINK);
+	assert_int_equal(vf_read(c, TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_DOWN);
+	assert_int_equal(vf_read(c, TXDA_REG_PORT(0) + TXDA_PORT_ERRORS), 1);
+	assert_int_equal(vf_read(&f.c[1], TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_DOWN);
+	assert_true(vf_read(&f.c[1], TXDA_REG_IRQ_EVENTS) & TXDA_IRQ_LINK);
+	vf_write(c, TXDA_REG_IRQ_EVENTS, TXDA_IRQ_LINK);
+	assert_int_equal(cm_inject(f.m->cm, "clear"), 0);
+	look(&f);
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_LINK);
+	assert_int_equal(vf_read(c, TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_UP);
+	vf_free(&f);
+}
+
+static void test_lost(void **state)
+{
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 2, VU_IRQ_MODE_MSIX);
+	vf_space(c, 0);
+	vf_queue_start(c, 0, 0);
+	assert_int_equal(cm_inject(f.m->cm, "lost:chip=0"), 0);
+	look(&f);
+	for (uint32_t offset = 0; offset < TXDA_BAR_REGS_BYTES; offset += 252)
+		assert_int_equal(vf_read(c, offset), UINT32_MAX);
+	assert_int_equal(vf_config32(c, PCI_VENDOR_ID), UINT32_MAX);
+	vf_enable(c);
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	vf_set_config16(c, PCIE + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_BCR_FLR);
+	assert_int_equal(vf_config32(c, PCI_VENDOR_ID), UINT32_MAX);
+	assert_int_equal(vf_read(&f.c[1], TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_DOWN);
+	/* A reset of the slot brings it back, as good as new. */
+	assert_int_equal(vf_call(c, VU_DEVICE_RESET, NULL, 0, NULL, 0, NULL, 0, NULL), 0);
+	check_fresh(c);
+	look(&f);
+	assert_int_equal(vf_read(&f.c[1], TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_UP);
+	assert_int_equal(vf_boot(c), TXDA_FW_READY);
+	c->next_table = VF_TABLES;
+	memset(c->root, 0, sizeof(c->root));
+	vf_space(c, 0);
+	vf_queue_start(c, 0, 0);
+	assert_true(vf_run(&f, c, 0, NULL));
+	vf_free(&f);
+}
+
+static void test_hung_and_tripped(void **state)
+{
+	struct vf_stream s;
+	uint32_t live;
+	uint64_t seqno;
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	vf_space(c, 0);
+	vf_queue_start(c, 0, 0);
+	vf_queue_start(c, 1, 0);
+	s = vf_stream(c);
+	vf_put_fill(&s, VF_VA(VF_DATA), 4096, 1);
+	pthread_mutex_lock(&c->d->op_lock);
+	vu_device_hang(c->d);
+	pthread_mutex_unlock(&c->d->op_lock);
+	live = vf_read(c, TXDA_REG_LIVENESS);
+	seqno = vf_submit(&f, c, 0, &s, 0);
+	nap_ms(20);
+	assert_int_equal(vf_read(c, TXDA_REG_LIVENESS), live);
+	/* Deaf to all but a reset. An injection's end does not revive it either. */
+	assert_int_equal(cm_inject(f.m->cm, "clear"), 0);
+	vf_write(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_STOP);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
+	assert_true(*vf_completion(&f, c, 0) < seqno);
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	nap_ms(5);
+	assert_int_not_equal(vf_read(c, TXDA_REG_LIVENESS), live);
+	assert_int_equal(vf_boot(c), TXDA_FW_READY);
+	vf_space(c, 0);
+	vf_queue_start(c, 0, 0);
+	assert_true(vf_run(&f, c, 0, &s));
+	/* Too hot. */
+	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
+	pthread_mutex_lock(&c->d->op_lock);
+	vu_device_trip(c->d);
+	pthread_mutex_unlock(&c->d->op_lock);
+	assert_true(vf_read(c, TXDA_REG_TEMP_MC) > vf_read(c, TXDA_REG_TEMP_TRIP_MC));
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_THERMAL);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_LOST);
+	assert_int_equal(vf_queue_state(c, 2), TXDA_QUEUE_OFF);
+	vf_queue_set_up(c, 0, 0, 6);
+	vf_write(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
+	assert_int_not_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	assert_true(vf_read(c, TXDA_REG_TEMP_MC) < vf_read(c, TXDA_REG_TEMP_LIMIT_MC));
+	vf_free(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_config),	     cmocka_unit_test(test_enables),
+		cmocka_unit_test(test_identity),     cmocka_unit_test(test_cards),
+		cmocka_unit_test(test_access_rules), cmocka_unit_test(test_sensors),
+		cmocka_unit_test(test_firmware),     cmocka_unit_test(test_sources),
+		cmocka_unit_test(test_chip_reset),   cmocka_unit_test(test_flr),
+		cmocka_unit_test(test_events),	     cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_hung_and_tripped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

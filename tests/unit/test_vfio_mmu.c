@@ -1,0 +1,624 @@
+// SPDX-License-Identifier: MIT
+/* Page tables: walks, huge pages, apertures, flushes, and what keeps a chip in its place. */
+#include "vfio_fixture.h"
+#include "internal.h"
+#include "walk.h"
+
+#include <errno.h>
+#include <linux/pci_regs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define DATA VF_VA(VF_DATA)
+#define HUGE (2ull << 20)
+#define VA   0x200000000ull /* nothing is mapped here but by a test */
+
+static struct vf f;
+static struct vf_chip *const c = &f.c[0];
+
+static int setup(void **state)
+{
+	(void)state;
+	vf_start(&f, 2, VU_IRQ_MODE_MSIX);
+	for (unsigned i = 0; i < 2; i++) {
+		vf_space(&f.c[i], 1);
+		vf_queue_start(&f.c[i], 0, 1);
+	}
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	vf_free(&f);
+	return 0;
+}
+
+static bool fill(uint64_t va, uint64_t bytes, uint32_t value)
+{
+	struct vf_stream s = vf_stream(c);
+
+	vf_put_fill(&s, va, bytes, value);
+	return vf_run(&f, c, 0, &s);
+}
+
+static bool copy(uint64_t dst, uint64_t src, uint64_t bytes)
+{
+	struct vf_stream s = vf_stream(c);
+
+	vf_put_copy(&s, dst, src, bytes);
+	return vf_run(&f, c, 0, &s);
+}
+
+/* The last piece of work has faulted at @va; the queue is started again. */
+static void expect_page_fault(uint64_t va)
+{
+	struct txda_fault fault;
+
+	assert_true(vf_becomes(c, 0, TXDA_QUEUE_FAULTED));
+	fault = vf_fault(c);
+	assert_int_equal(fault.code, TXDA_FAULT_PAGE);
+	assert_int_equal(fault.va, va);
+	vf_queue_stop(c, 0);
+	vf_queue_start(c, 0, 1);
+}
+
+static uint32_t dram32(uint64_t offset)
+{
+	return *(uint32_t *)(c->dram + offset);
+}
+
+/* ---- walks ----------------------------------------------------------------------------------- */
+
+static void test_pages(void **state)
+{
+	(void)state;
+	/* Not mapped, mapped without a flush, at another place without and with one. */
+	assert_false(fill(VA, 4096, 1));
+	expect_page_fault(VA);
+	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW));
+	assert_true(fill(VA, 4096, 0x11111111));
+	assert_int_equal(dram32(VF_DATA), 0x11111111);
+	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 8192, VF_RW));
+	vf_flush(c, 1, VA, 4096);
+	assert_true(fill(VA, 4096, 0x22222222));
+	assert_int_equal(dram32(VF_DATA), 0x11111111);
+	assert_int_equal(dram32(VF_DATA + 8192), 0x22222222);
+	/* Taken away. */
+	*vf_entry(c, 1, VA, 0) = 0;
+	vf_flush(c, 1, VA, 4096);
+	assert_false(fill(VA, 4096, 1));
+	expect_page_fault(VA);
+	/* Across pages that lie anywhere, one missing. */
+	for (unsigned i = 0; i < 16; i++)
+		vf_map(c, 1, VA + i * 4096, 4096,
+		       vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + (15 - i) * 4096, VF_RW));
+	assert_true(fill(VA, 16 * 4096, 3));
+	assert_int_equal(dram32(VF_DATA + 15 * 4096), 3);
+	*vf_entry(c, 1, VA + 7 * 4096, 0) = 0;
+	vf_flush(c, 1, VA + 7 * 4096, 4096);
+	assert_false(fill(VA, 16 * 4096, 4));
+	expect_page_fault(VA + 7 * 4096);
+	assert_int_equal(dram32(VF_DATA + 15 * 4096), 3);
+	/* The rest is still there. */
+	assert_true(fill(VA, 7 * 4096, 5));
+	assert_true(fill(VA + 8 * 4096, 8 * 4096, 5));
+}
+
+static void test_rights(void **state)
+{
+	(void)state;
+	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, TXDA_PTE_READ));
+	vf_map(c, 1, VA + 4096, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 4096, TXDA_PTE_WRITE));
+	vf_map(c, 1, VA + 8192, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 8192, 0));
+	assert_false(fill(VA, 4096, 1));
+	expect_page_fault(VA);
+	assert_true(copy(VA + 4096, VA, 4096));
+	assert_false(copy(DATA + 0x10000, VA + 4096, 4096));
+	expect_page_fault(VA + 4096);
+	assert_false(fill(VA + 8192, 4096, 1));
+	expect_page_fault(VA + 8192);
+	/* More rights need a flush: the old entry was valid. */
+	*vf_entry(c, 1, VA, 0) |= TXDA_PTE_WRITE;
+	vf_flush(c, 1, VA, 4096);
+	assert_true(fill(VA, 4096, 1));
+	*vf_entry(c, 1, VA, 0) &= ~TXDA_PTE_WRITE;
+	vf_flush(c, 1, VA, 4096);
+	assert_false(fill(VA, 4096, 1));
+	expect_page_fault(VA);
+}
+
+static void test_huge(void **state)
+{
+	uint64_t *entry = vf_entry(c, 1, VA, 1);
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		entry[i] = vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + i * HUGE, VF_RW) | TXDA_PTE_VALID |
+			   TXDA_PTE_LEAF;
+	assert_true(fill(VA, 4 * HUGE, 7));
+	assert_int_equal(dram32(VF_DATA), 7);
+	assert_int_equal(dram32(VF_DATA + 4 * HUGE - 4), 7);
+	assert_true(fill(VA + 2 * HUGE + 4096, 4096, 8));
+	assert_int_equal(dram32(VF_DATA + 2 * HUGE + 4096), 8);
+	assert_false(fill(VA + 4 * HUGE - 4096, 8192, 9));
+	expect_page_fault(VA + 4 * HUGE);
+	/* One of them becomes a table of small pages. */
+	entry[1] = 0;
+	vf_map(c, 1, VA + HUGE, HUGE, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 8 * HUGE, VF_RW));
+	vf_flush(c, 1, VA + HUGE, HUGE);
+	assert_true(fill(VA, 4 * HUGE, 10));
+	assert_int_equal(dram32(VF_DATA + 8 * HUGE), 10);
+	assert_int_equal(dram32(VF_DATA + HUGE), 7);
+	/* It ends with the DRAM, though the page does not. */
+	entry[5] = vf_pte(TXDA_APERTURE_LOCAL, VF_MEM - HUGE, VF_RW) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
+	entry[6] = entry[5] + HUGE;
+	assert_true(fill(VA + 5 * HUGE, HUGE, 11));
+	assert_false(fill(VA + 6 * HUGE, 4096, 11));
+	expect_page_fault(VA + 6 * HUGE);
+}
+
+static void test_nonsense(void **state)
+{
+	const uint64_t good = vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW) | TXDA_PTE_VALID |
+			      TXDA_PTE_LEAF;
+	const uint64_t bad[] = {
+		good & ~TXDA_PTE_LEAF,
+		good | 1ull << 7,
+		good | 1ull << 11,
+		good | 1ull << 56,
+		good | 1ull << 63,
+		good | TXDA_PTE_APERTURE_MASK,
+		good | 1ull << TXDA_PTE_PORT_SHIFT,
+		(good & ~TXDA_PTE_ADDR_MASK) | VF_MEM,
+		good | TXDA_PTE_ADDR_MASK,
+		(good & ~TXDA_PTE_APERTURE_MASK) | 2ull << TXDA_PTE_APERTURE_SHIFT |
+			15ull << TXDA_PTE_PORT_SHIFT,
+	};
+	uint64_t *leaf = vf_entry(c, 1, VA, 0), *dir = vf_entry(c, 1, VA, 1), was = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		*leaf = bad[i];
+		vf_flush(c, 1, VA, 4096);
+		assert_false(fill(VA, 4096, 1));
+		expect_page_fault(VA);
+	}
+	*leaf = good;
+	/* Directories: flags, outside of DRAM, a loop, a huge page that is not aligned, a leaf too
+	 * high up. */
+	was = *dir;
+	{
+		const uint64_t bad_dir[] = {
+			was | TXDA_PTE_READ,
+			was | TXDA_PTE_WRITE,
+			was | TXDA_PTE_COHERENT,
+			was | 1ull << 52,
+			was | 1ull << 62,
+			VF_MEM | TXDA_PTE_VALID,
+			TXDA_PTE_ADDR_MASK | TXDA_PTE_VALID,
+			c->root[1] | TXDA_PTE_VALID,
+			good | 4096,
+		};
+
+		for (unsigned i = 0; i < sizeof(bad_dir) / sizeof(bad_dir[0]); i++) {
+			*dir = bad_dir[i];
+			vf_flush(c, 1, VA, HUGE);
+			assert_false(fill(VA, 4096, 1));
+			expect_page_fault(VA);
+		}
+	}
+	*dir = was;
+	assert_true(fill(VA, 4096, 1));
+	for (unsigned level = 2; level < 4; level++) {
+		uint64_t *up = vf_entry(c, 1, VA ^ 1ull << 35, level);
+
+		was = *up;
+		*up = (good & ~TXDA_PTE_ADDR_MASK) | TXDA_PTE_VALID;
+		vf_flush(c, 1, 0, 0xffffffffull << 12);
+		assert_false(fill(VA ^ 1ull << 35, 4096, 1));
+		vf_fault(c);
+		*up = was;
+		vf_flush(c, 1, 0, 0xffffffffull << 12);
+		vf_queue_stop(c, 0);
+		vf_queue_start(c, 0, 1);
+	}
+	/* Addresses that have no entry at all. */
+	assert_false(fill(CM_VA_BYTES, 4096, 1));
+	expect_page_fault(CM_VA_BYTES);
+	assert_false(fill(UINT64_MAX - 4095, 4092, 1));
+	expect_page_fault(UINT64_MAX - 4095);
+}
+
+/* What a walk makes of neighbours, without a chip. */
+static void test_runs(void **state)
+{
+	static uint64_t table[4][512] __attribute__((aligned(4096)));
+	const struct vu_walk w = {(const uint8_t *)table, sizeof(table), 48};
+	struct vu_run r;
+
+	(void)state;
+	memset(table, 0, sizeof(table));
+	for (unsigned l = 0; l < 3; l++)
+		table[l][0] = (l + 1) * 4096 | TXDA_PTE_VALID;
+	for (uint64_t i = 0; i < 512; i++)
+		table[3][i] = i << 12 | TXDA_PTE_VALID | TXDA_PTE_LEAF | TXDA_PTE_READ;
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 0, &r), 0);
+	assert_int_equal(r.bytes, HUGE);
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 300 << 12, &r), 0);
+	assert_int_equal(r.va, 0);
+	assert_int_equal(r.address, 0);
+	assert_int_equal(r.bytes, HUGE);
+	/* Cut by rights, a hole, another place. */
+	table[3][100] |= TXDA_PTE_WRITE;
+	table[3][400] = 0;
+	table[3][350] += 4096;
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 300 << 12, &r), 0);
+	assert_int_equal(r.va, 101 << 12);
+	assert_int_equal(r.address, 101 << 12);
+	assert_int_equal(r.bytes, 249 << 12);
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 100 << 12, &r), 0);
+	assert_int_equal(r.bytes, 4096);
+	assert_int_equal(r.rights, VF_RW);
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 360 << 12, &r), 0);
+	assert_int_equal(r.va, 351 << 12);
+	assert_int_equal(r.bytes, 49 << 12);
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 400 << 12, &r), -EFAULT);
+	/* At address 0 it does not go on below. */
+	for (uint64_t i = 0; i < 512; i++)
+		table[3][i] = ((i - 5) & 0xffff) << 12 | TXDA_PTE_VALID | TXDA_PTE_LEAF | TXDA_PTE_READ;
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 6 << 12, &r), 0);
+	assert_int_equal(r.va, 5 << 12);
+	assert_int_equal(r.address, 0);
+	/* Roots. */
+	assert_int_equal(vu_walk(&w, 0, 0, &r), -EFAULT);
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID | 2, 0, &r), -EINVAL);
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID | sizeof(table), 0, &r), -EINVAL);
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID | 1ull << 60, 0, &r), -EINVAL);
+	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 1ull << 48, &r), -EFAULT);
+}
+
+/* ---- system memory --------------------------------------------------------------------------- */
+
+static void test_system(void **state)
+{
+	(void)state;
+	vf_map(c, 1, VA, 1 << 20, vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST + VF_GUEST_DATA, VF_RW) |
+					  TXDA_PTE_COHERENT);
+	assert_true(fill(VA, 1 << 20, 0x5555));
+	assert_int_equal(*(uint32_t *)(f.guest + VF_GUEST_DATA + (1 << 20) - 4), 0x5555);
+	memset(f.guest + VF_GUEST_DATA, 0x66, 4096);
+	assert_true(copy(DATA, VA, 4096));
+	assert_int_equal(dram32(VF_DATA), 0x66666666);
+	/* Where the guest has nothing. */
+	vf_map(c, 1, VA + (1 << 20), 8192,
+	       vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST + VF_GUEST_BYTES - 4096, VF_RW));
+	assert_true(fill(VA + (1 << 20), 4096, 1));
+	assert_false(fill(VA + (1 << 20), 8192, 1));
+	expect_page_fault(VA + (1 << 20) + 4096);
+	vf_map(c, 1, VA + (2 << 20), 8192, vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST - 4096, VF_RW));
+	assert_false(fill(VA + (2 << 20), 8192, 1));
+	expect_page_fault(VA + (2 << 20));
+	assert_true(fill(VA + (2 << 20) + 4096, 4096, 1));
+	/* Bus mastering off and on again. */
+	vf_write64(c, TXDA_REG_QUEUE(3) + TXDA_QUEUE_RING_LO, VF_DATA + 0x10000);
+	vf_set_config16(c, PCI_COMMAND, PCI_COMMAND_MEMORY);
+	vf_enable(c);
+	assert_true(copy(DATA, VA, 4096));
+}
+
+/* Read-only memory, and memory without a file. */
+static void test_system_rights(void **state)
+{
+	int fd = memfd_create("rom", MFD_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, 8192), 0);
+	assert_int_equal(pwrite(fd, "\x77\x77\x77\x77", 4, 4096), 4);
+	assert_int_equal(vf_dma_map(c, 0x1000, 4096, fd, 4096, VU_DMA_READABLE), 0);
+	assert_int_equal(vf_dma_map(c, 0x2000, 4096, -1, 0, VU_DMA_READABLE | VU_DMA_WRITEABLE), 0);
+	vf_map(c, 1, VA, 8192, vf_pte(TXDA_APERTURE_SYSTEM, 0x1000, VF_RW));
+	assert_true(copy(DATA, VA, 4));
+	assert_int_equal(dram32(VF_DATA), 0x77777777);
+	assert_false(fill(VA, 4096, 1));
+	expect_page_fault(VA);
+	assert_false(copy(DATA, VA + 4096, 4));
+	expect_page_fault(VA + 4096);
+	close(fd);
+}
+
+/* When DMA_UNMAP is answered nothing of the chip reaches the memory any more. */
+static void test_unmap(void **state)
+{
+	int fd = memfd_create("more", MFD_CLOEXEC);
+	uint64_t seqno = 0;
+	uint32_t *host;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, HUGE), 0);
+	host = mmap(NULL, HUGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(host, MAP_FAILED);
+	vf_map(c, 1, VA, HUGE, vf_pte(TXDA_APERTURE_SYSTEM, 0x10000000, VF_RW));
+	for (unsigned i = 0; i < 20; i++) {
+		struct vf_stream s = vf_stream(c);
+
+		assert_int_equal(vf_dma_map(c, 0x10000000, HUGE, fd, 0, 3), 0);
+		for (unsigned n = 0; n < 100; n++)
+			vf_put_fill(&s, VA, HUGE, n + 1);
+		seqno = vf_submit(&f, c, 0, &s, 0);
+		while (!__atomic_load_n(host, __ATOMIC_RELAXED))
+			;
+		assert_int_equal(vf_dma_unmap(c, 0x10000000, HUGE), 0);
+		memset(host, 0, HUGE);
+		assert_false(vf_done(&f, c, 0, seqno));
+		assert_int_equal(*host, 0);
+		expect_page_fault(VA);
+		/* The rest of guest memory is found again. */
+		assert_true(fill(DATA, 4096, 1));
+	}
+	munmap(host, HUGE);
+	close(fd);
+}
+
+/* ---- flushes while the chip works ------------------------------------------------------------- */
+
+static void test_flush_under_way(void **state)
+{
+	uint64_t *entry = vf_entry(c, 1, VA, 1);
+	const uint64_t pte = vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW) | TXDA_PTE_VALID |
+			     TXDA_PTE_LEAF;
+
+	(void)state;
+	for (unsigned i = 0; i < 50; i++) {
+		struct vf_stream s = vf_stream(c);
+		uint64_t seqno;
+
+		*entry = pte;
+		memset(c->dram + VF_DATA, 0, 4096);
+		for (unsigned n = 0; n < 60; n++)
+			vf_put_fill(&s, VA, HUGE, n + 1);
+		seqno = vf_submit(&f, c, 0, &s, 0);
+		while (!__atomic_load_n((uint32_t *)(c->dram + VF_DATA), __ATOMIC_RELAXED))
+			;
+		*entry = 0;
+		vf_flush(c, 1, VA, HUGE);
+		memset(c->dram + VF_DATA, 0, 4096);
+		if (vf_done(&f, c, 0, seqno))
+			continue; /* the chip was quicker */
+		assert_int_equal(dram32(VF_DATA), 0);
+		expect_page_fault(VA);
+	}
+}
+
+static void test_flush_registers(void **state)
+{
+	uint32_t at = TXDA_REG_VM(1);
+
+	(void)state;
+	vf_map(c, 1, VA, 8192, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW));
+	assert_true(fill(VA, 8192, 1));
+	*vf_entry(c, 1, VA, 0) = *vf_entry(c, 1, VA + 4096, 0) = 0;
+	/* No pages: nothing is flushed. */
+	vf_flush(c, 1, VA, 0);
+	assert_true(fill(VA, 8192, 2));
+	/* The second page alone. */
+	vf_flush(c, 1, VA + 4096, 4096);
+	assert_true(fill(VA, 4096, 3));
+	assert_false(fill(VA + 4096, 4096, 3));
+	expect_page_fault(VA + 4096);
+	/* Values that overflow, of an address space that nobody uses, and everything. */
+	vf_write64(c, at + TXDA_VM_FLUSH_PAGE_LO, UINT64_MAX);
+	vf_write(c, at + TXDA_VM_FLUSH_COUNT, 0xfffffffe);
+	vf_write(c, at + TXDA_VM_FLUSH, 1);
+	vf_flush(c, 63, 0, 0xffffffffull << 12);
+	vf_write64(c, at + TXDA_VM_FLUSH_PAGE_LO, 0);
+	vf_write(c, at + TXDA_VM_FLUSH_COUNT, 0xffffffff);
+	vf_write(c, at + TXDA_VM_FLUSH, 2);
+	assert_true(fill(DATA, 4096, 4));
+	vf_write(c, at + TXDA_VM_FLUSH, 1);
+	assert_false(fill(VA, 4096, 4));
+	expect_page_fault(VA);
+}
+
+/* Another root is another world at once. */
+static void test_roots(void **state)
+{
+	uint64_t root;
+
+	(void)state;
+	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW));
+	assert_true(fill(VA, 4096, 1));
+	root = c->root[1];
+	c->root[1] = 0;
+	vf_space(c, 1);
+	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 4096, VF_RW));
+	assert_true(fill(VA, 4096, 2));
+	assert_int_equal(dram32(VF_DATA), 1);
+	assert_int_equal(dram32(VF_DATA + 4096), 2);
+	vf_write64(c, TXDA_REG_VM(1) + TXDA_VM_ROOT_LO, 0);
+	assert_false(fill(VA, 4096, 3));
+	assert_true(vf_becomes(c, 0, TXDA_QUEUE_FAULTED));
+	vf_fault(c);
+	vf_write64(c, TXDA_REG_VM(1) + TXDA_VM_ROOT_LO, root | TXDA_PTE_VALID);
+	vf_queue_stop(c, 0);
+	vf_queue_start(c, 0, 1);
+	assert_true(fill(VA, 4096, 4));
+	assert_int_equal(dram32(VF_DATA), 4);
+	/* VMIDs do not see each other. */
+	vf_space(c, 2);
+	vf_queue_start(c, 1, 2);
+	{
+		struct vf_stream s = vf_stream(c);
+
+		vf_put_fill(&s, VA, 4096, 5);
+		assert_false(vf_run(&f, c, 1, &s));
+		assert_int_equal(vf_fault(c).vmid, 2);
+	}
+}
+
+/* ---- many pages ------------------------------------------------------------------------------- */
+
+static size_t limit_mappings(size_t limit)
+{
+	size_t was;
+
+	cm_machine_hold(f.m->cm);
+	was = f.m->cm->max_pieces;
+	f.m->cm->max_pieces = limit;
+	cm_machine_release(f.m->cm);
+	return was;
+}
+
+/* More host mappings than there may be: what is kept gives way, and all of it is still right. */
+static void test_eviction(void **state)
+{
+	const unsigned pages = 2048;
+	size_t was;
+
+	(void)state;
+	for (unsigned i = 0; i < pages; i++)
+		vf_map(c, 1, VA + i * 4096ull, 4096,
+		       vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + (i * 7 % pages) * 4096ull, VF_RW));
+	assert_true(fill(VA, 4096, 1));
+	was = limit_mappings(300);
+	/* A page at a time, each 16 of them at once. */
+	for (unsigned i = 0; i < pages; i += 16)
+		assert_true(fill(VA + i * 4096ull, 16 * 4096, i + 1));
+	for (unsigned i = 0; i < pages; i++)
+		assert_int_equal(dram32(VF_DATA + (i * 7 % pages) * 4096ull), i / 16 * 16 + 1);
+	/* More at once than there is room for. */
+	assert_false(fill(VA, pages * 4096ull, 1));
+	assert_true(vf_becomes(c, 0, TXDA_QUEUE_FAULTED));
+	assert_int_equal(vf_fault(c).code, TXDA_FAULT_PAGE);
+	vf_queue_stop(c, 0);
+	vf_queue_start(c, 0, 1);
+	limit_mappings(was);
+	assert_true(fill(VA, pages * 4096ull, 99));
+	for (unsigned i = 0; i < pages; i++)
+		assert_int_equal(dram32(VF_DATA + i * 4096ull), 99);
+}
+
+/* ---- links ----------------------------------------------------------------------------------- */
+
+static void look(void)
+{
+	uint64_t lost;
+
+	vu_machine_look(f.m, &lost);
+}
+
+static void test_peer(void **state)
+{
+	struct vf_chip *peer = &f.c[1];
+
+	(void)state;
+	vf_map(c, 1, VA, HUGE, vf_pte(TXDA_APERTURE_C2C, VF_DATA, VF_RW));
+	assert_true(fill(VA, HUGE, 0x77));
+	assert_int_equal(*(uint32_t *)(peer->dram + VF_DATA + HUGE - 4), 0x77);
+	assert_int_equal(dram32(VF_DATA), 0);
+	/* No port behind that number; beyond the peer's DRAM. */
+	vf_map(c, 1, VA + HUGE, 4096,
+	       vf_pte(TXDA_APERTURE_C2C, VF_DATA, VF_RW) | 1ull << TXDA_PTE_PORT_SHIFT);
+	assert_false(fill(VA + HUGE, 4096, 1));
+	expect_page_fault(VA + HUGE);
+	vf_map(c, 1, VA + 2 * HUGE, 4096, vf_pte(TXDA_APERTURE_C2C, VF_MEM, VF_RW));
+	assert_false(fill(VA + 2 * HUGE, 4096, 1));
+	expect_page_fault(VA + 2 * HUGE);
+	/* Link down, and up again. */
+	assert_int_equal(cm_inject(f.m->cm, "link-down:chip=1"), 0);
+	look();
+	assert_false(fill(VA, 4096, 1));
+	expect_page_fault(VA);
+	assert_int_equal(cm_inject(f.m->cm, "clear"), 0);
+	look();
+	assert_true(fill(VA, 4096, 0x78));
+	assert_int_equal(*(uint32_t *)(peer->dram + VF_DATA), 0x78);
+	/* A peer that has gone. */
+	assert_int_equal(cm_inject(f.m->cm, "lost:chip=1"), 0);
+	look();
+	assert_false(fill(VA, 4096, 1));
+	expect_page_fault(VA);
+}
+
+static void set_group(struct vf_chip *chip, uint64_t id, uint32_t rank, uint32_t routes)
+{
+	uint32_t at = TXDA_REG_VM(1) + TXDA_VM_GROUP(3);
+
+	vf_write(chip, at + TXDA_GROUP_RANK_SIZE, 2 << 8 | rank);
+	vf_write(chip, at + TXDA_GROUP_ROUTES, routes);
+	vf_write64(chip, at + TXDA_GROUP_ID_LO, id);
+}
+
+static uint64_t reduce(struct vf_chip *chip)
+{
+	struct txda_pkt_collective p = {
+		.dst = DATA + 4096, .src = DATA, .count = 1024, .dtype = TXDA_F32, .group = 3};
+	struct vf_stream s = vf_stream(chip);
+
+	for (unsigned i = 0; i < 1024; i++)
+		((float *)(chip->dram + VF_DATA))[i] = (float)(i + chip->d->index * 1000);
+	vf_put(&s, TXDA_PKT_ALL_REDUCE, 0, &p, sizeof(p));
+	return vf_submit(&f, chip, 0, &s, 0);
+}
+
+static void restart(struct vf_chip *chip)
+{
+	vf_queue_stop(chip, 0);
+	vf_queue_start(chip, 0, 1);
+}
+
+static void test_groups(void **state)
+{
+	struct vf_chip *peer = &f.c[1];
+	uint64_t a, b;
+
+	(void)state;
+	set_group(c, 0x1234567890, 0, 0x0f);
+	set_group(peer, 0x1234567890, 1, 0xf0);
+	a = reduce(c);
+	b = reduce(peer);
+	assert_true(vf_done(&f, c, 0, a));
+	assert_true(vf_done(&f, peer, 0, b));
+	for (unsigned i = 0; i < 1024; i++) {
+		assert_true(((float *)(c->dram + VF_DATA + 4096))[i] == (float)(2 * i + 1000));
+		assert_true(((float *)(peer->dram + VF_DATA + 4096))[i] == (float)(2 * i + 1000));
+	}
+	/* A member that waits is lost, not guilty, when the other's link is gone. */
+	reduce(c);
+	assert_int_equal(cm_inject(f.m->cm, "link-down:chip=1"), 0);
+	reduce(peer);
+	assert_true(vf_becomes(c, 0, TXDA_QUEUE_LOST));
+	assert_true(vf_becomes(peer, 0, TXDA_QUEUE_LOST));
+	assert_int_equal(vf_fault(c).code, TXDA_FAULT_COLLECTIVE);
+	assert_int_equal(cm_inject(f.m->cm, "clear"), 0);
+	restart(c);
+	restart(peer);
+	/* A chip reset of one of them. */
+	reduce(c);
+	vf_write(peer, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	/* It has left the group: the meeting cannot be any more. */
+	assert_true(vf_becomes(c, 0, TXDA_QUEUE_LOST));
+	assert_int_equal(vf_fault(c).code, TXDA_FAULT_COLLECTIVE);
+	restart(c);
+	/* Routes that lead nowhere are no group. */
+	set_group(c, 0x1234567890, 0, 0x00);
+	reduce(c);
+	assert_true(vf_becomes(c, 0, TXDA_QUEUE_FAULTED));
+	assert_int_equal(vf_fault(c).code, TXDA_FAULT_COLLECTIVE);
+}
+
+int main(void)
+{
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_pages),	    TEST(test_rights),	   TEST(test_huge),
+		TEST(test_nonsense),	    cmocka_unit_test(test_runs),
+		TEST(test_system),	    TEST(test_system_rights), TEST(test_unmap),
+		TEST(test_flush_under_way), TEST(test_flush_registers), TEST(test_roots),
+		TEST(test_eviction),	    TEST(test_peer),	   TEST(test_groups),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
