@@ -329,12 +329,40 @@ static void test_system_rights(void **state)
 	close(fd);
 }
 
+/*
+ * Submits work that fills the 2 MiB at @va many times, then waits for a gate to be opened and fills
+ * them once more; and waits until it is seen at @host that it has begun. The first is under way for
+ * a while, the last is there even when the chip is quick.
+ */
+#define GATE (VF_DATA + 15 * HUGE)
+
+static uint64_t keep_busy(uint64_t va, const uint32_t *host)
+{
+	struct vf_stream s = vf_stream(c);
+	uint64_t seqno;
+
+	*(uint64_t *)(c->dram + GATE) = 0;
+	for (unsigned n = 0; n < 90; n++)
+		vf_put_fill(&s, va, HUGE, n + 1);
+	vf_put_fence(&s, TXDA_PKT_WAIT, 0, VF_VA(GATE), 1);
+	vf_put_fill(&s, va, HUGE, 1000);
+	seqno = vf_submit(&f, c, 0, &s, 0);
+	while (!__atomic_load_n(host, __ATOMIC_RELAXED))
+		;
+	return seqno;
+}
+
+static void open_gate(void)
+{
+	__atomic_store_n((uint64_t *)(c->dram + GATE), 1, __ATOMIC_RELEASE);
+}
+
 /* When DMA_UNMAP is answered nothing of the chip reaches the memory any more. */
 static void test_unmap(void **state)
 {
 	int fd = memfd_create("more", MFD_CLOEXEC);
-	uint64_t seqno = 0;
 	uint32_t *host;
+	uint64_t seqno;
 
 	(void)state;
 	assert_int_equal(ftruncate(fd, HUGE), 0);
@@ -342,16 +370,11 @@ static void test_unmap(void **state)
 	assert_ptr_not_equal(host, MAP_FAILED);
 	vf_map(c, 1, VA, HUGE, vf_pte(TXDA_APERTURE_SYSTEM, 0x10000000, VF_RW));
 	for (unsigned i = 0; i < 20; i++) {
-		struct vf_stream s = vf_stream(c);
-
 		assert_int_equal(vf_dma_map(c, 0x10000000, HUGE, fd, 0, 3), 0);
-		for (unsigned n = 0; n < 100; n++)
-			vf_put_fill(&s, VA, HUGE, n + 1);
-		seqno = vf_submit(&f, c, 0, &s, 0);
-		while (!__atomic_load_n(host, __ATOMIC_RELAXED))
-			;
+		seqno = keep_busy(VA, host);
 		assert_int_equal(vf_dma_unmap(c, 0x10000000, HUGE), 0);
 		memset(host, 0, HUGE);
+		open_gate();
 		assert_false(vf_done(&f, c, 0, seqno));
 		assert_int_equal(*host, 0);
 		expect_page_fault(VA);
@@ -372,21 +395,16 @@ static void test_flush_under_way(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
-		struct vf_stream s = vf_stream(c);
 		uint64_t seqno;
 
 		*entry = pte;
 		memset(c->dram + VF_DATA, 0, 4096);
-		for (unsigned n = 0; n < 60; n++)
-			vf_put_fill(&s, VA, HUGE, n + 1);
-		seqno = vf_submit(&f, c, 0, &s, 0);
-		while (!__atomic_load_n((uint32_t *)(c->dram + VF_DATA), __ATOMIC_RELAXED))
-			;
+		seqno = keep_busy(VA, (uint32_t *)(c->dram + VF_DATA));
 		*entry = 0;
 		vf_flush(c, 1, VA, HUGE);
 		memset(c->dram + VF_DATA, 0, 4096);
-		if (vf_done(&f, c, 0, seqno))
-			continue; /* the chip was quicker */
+		open_gate();
+		assert_false(vf_done(&f, c, 0, seqno));
 		assert_int_equal(dram32(VF_DATA), 0);
 		expect_page_fault(VA);
 	}
@@ -551,16 +569,24 @@ static void set_group(struct vf_chip *chip, uint64_t id, uint32_t rank, uint32_t
 	vf_write64(chip, at + TXDA_GROUP_ID_LO, id);
 }
 
+/* Submits a collective; it has been begun when this returns, or could not be. */
 static uint64_t reduce(struct vf_chip *chip)
 {
 	struct txda_pkt_collective p = {
 		.dst = DATA + 4096, .src = DATA, .count = 1024, .dtype = TXDA_F32, .group = 3};
+	const uint32_t packet = TXDA_REG_QUEUE(0) + TXDA_QUEUE_PACKET_LO;
+	const uint32_t head = TXDA_REG_QUEUE(0) + TXDA_QUEUE_HEAD;
 	struct vf_stream s = vf_stream(chip);
+	uint64_t seqno;
 
 	for (unsigned i = 0; i < 1024; i++)
 		((float *)(chip->dram + VF_DATA))[i] = (float)(i + chip->d->index * 1000);
 	vf_put(&s, TXDA_PKT_ALL_REDUCE, 0, &p, sizeof(p));
-	return vf_submit(&f, chip, 0, &s, 0);
+	seqno = vf_submit(&f, chip, 0, &s, 0);
+	while (vf_read64(chip, packet) != VF_VA(s.off) && !vf_read(chip, head) &&
+	       vf_queue_state(chip, 0) == TXDA_QUEUE_RUNNING)
+		;
+	return seqno;
 }
 
 static void restart(struct vf_chip *chip)

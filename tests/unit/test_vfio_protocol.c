@@ -424,18 +424,23 @@ static void test_bad_frames(void **state)
 	vf_free(&f);
 }
 
+/* Sends a write of the power limit that nobody waits for. */
+static void send_write(struct vf_chip *c, uint32_t flags, uint32_t region, uint32_t value)
+{
+	uint8_t bytes[sizeof(struct vu_header) + sizeof(struct vu_region_rw) + sizeof(value)];
+	const struct vu_header h = {
+		.id = 77, .command = VU_REGION_WRITE, .bytes = sizeof(bytes), .flags = flags};
+	const struct vu_region_rw rw = {TXDA_REG_POWER_LIMIT_MW, region, sizeof(value)};
+
+	memcpy(bytes, &h, sizeof(h));
+	memcpy(bytes + sizeof(h), &rw, sizeof(rw));
+	memcpy(bytes + sizeof(h) + sizeof(rw), &value, sizeof(value));
+	assert_int_equal(send(c->sock, bytes, sizeof(bytes), MSG_NOSIGNAL), sizeof(bytes));
+}
+
 /* Writes that want no reply get none; replies to nothing are ignored. */
 static void test_no_reply(void **state)
 {
-	struct {
-		struct vu_header h;
-		struct vu_region_rw rw;
-		uint32_t value;
-	} __attribute__((packed)) m = {
-		.h = {.id = 77, .command = VU_REGION_WRITE, .bytes = sizeof(m)},
-		.rw = {TXDA_REG_POWER_LIMIT_MW, VU_REGION_BAR0, 4},
-		.value = 50000,
-	};
 	struct vf f;
 	struct vf_chip *c = &f.c[0];
 
@@ -443,16 +448,11 @@ static void test_no_reply(void **state)
 	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
 	vf_attach(&f, c);
 	vf_enable(c);
-	m.h.flags = VU_NO_REPLY;
-	assert_int_equal(send(c->sock, &m, sizeof(m), MSG_NOSIGNAL), sizeof(m));
+	send_write(c, VU_NO_REPLY, VU_REGION_BAR0, 50000);
 	assert_int_equal(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 50000);
 	/* An error is not told either. */
-	m.rw.region = 9;
-	assert_int_equal(send(c->sock, &m, sizeof(m), MSG_NOSIGNAL), sizeof(m));
-	m.rw.region = VU_REGION_BAR0;
-	m.value = 60000;
-	m.h.flags = VU_TYPE_REPLY;
-	assert_int_equal(send(c->sock, &m, sizeof(m), MSG_NOSIGNAL), sizeof(m));
+	send_write(c, VU_NO_REPLY, 9, 60000);
+	send_write(c, VU_TYPE_REPLY, VU_REGION_BAR0, 60000);
 	assert_int_equal(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 50000);
 	vf_free(&f);
 }

@@ -581,6 +581,16 @@ bool vf_becomes(struct vf_chip *c, unsigned q, uint32_t state)
 	return false;
 }
 
+bool vf_begins(struct vf_chip *c, unsigned q, const struct vf_stream *s)
+{
+	for (unsigned i = 0; i < WAIT_MS * 5; i++) {
+		if (vf_read64(c, TXDA_REG_QUEUE(q) + TXDA_QUEUE_PACKET_LO) == VF_VA(s->off))
+			return true;
+		nap();
+	}
+	return false;
+}
+
 struct txda_fault vf_fault(struct vf_chip *c)
 {
 	struct txda_fault fault;

@@ -162,6 +162,8 @@ bool vf_done(struct vf *f, struct vf_chip *c, unsigned q, uint64_t seqno);
 bool vf_run(struct vf *f, struct vf_chip *c, unsigned q, const struct vf_stream *s);
 /* Waits until the queue is in @state. */
 bool vf_becomes(struct vf_chip *c, unsigned q, uint32_t state);
+/* Waits until the queue has begun with the stream's first packet. */
+bool vf_begins(struct vf_chip *c, unsigned q, const struct vf_stream *s);
 /* Takes the oldest fault record; asserts that there is one. */
 struct txda_fault vf_fault(struct vf_chip *c);
 
