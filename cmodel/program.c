@@ -66,9 +66,12 @@ bool cm_tensor_extent(const struct txda_tensor *t, const uint32_t *sym, bool pre
 			return false;
 	}
 	if (t->layout == TXDA_TILE32 || t->layout == TXDA_TILE32_GATED) {
-		if (__builtin_mul_overflow(txda_tile_panels(t->layout, e.dim[0]),
-					   txda_tile_panel_bytes(t->dtype, e.dim[1], t->group),
-					   &e.bytes))
+		const uint64_t *dim = e.dim + (t->ndim == 3);
+
+		if (__builtin_mul_overflow(txda_tile_panels(t->layout, dim[0]),
+					   txda_tile_panel_bytes(t->dtype, dim[1], t->group),
+					   &e.bytes) ||
+		    (t->ndim == 3 && __builtin_mul_overflow(e.bytes, e.dim[0], &e.bytes)))
 			return false;
 	} else if (t->layout == TXDA_KV_PAGED) {
 		e.bytes = elements;
@@ -204,9 +207,10 @@ static int check_layout(const struct loader *l, const struct txda_tensor *t)
 			return bad(l, &t->dtype, t->dtype);
 		if (t->flags)
 			return bad(l, &t->flags, t->flags);
-		if (t->ndim != 2 || t->dim[0].sym || t->dim[1].sym)
+		if ((t->ndim != 2 && t->ndim != 3) || t->dim[0].sym || t->dim[1].sym ||
+		    t->dim[2].sym)
 			return bad(l, &t->ndim, t->ndim);
-		if (t->layout == TXDA_TILE32_GATED && t->dim[0].mul % 2)
+		if (t->layout == TXDA_TILE32_GATED && t->dim[t->ndim - 2].mul % 2)
 			return bad(l, &t->dim[0].mul, t->dim[0].mul);
 	} else if (quantised) {
 		return bad(l, &t->dtype, t->dtype);
@@ -304,6 +308,9 @@ static const struct op_rule op_rules[TXDA_OP_COUNT] = {
 	[TXDA_OP_ALL_REDUCE] = {0, 1, 1},
 	[TXDA_OP_ALL_GATHER] = {0, 1, 0},
 	[TXDA_OP_SILU_MUL] = {0, 1, 1},
+	[TXDA_OP_ROUTE] = {sizeof(struct txda_op_route) / 4, 1, 3},
+	[TXDA_OP_MOE_LINEAR] = {sizeof(struct txda_op_moe_linear) / 4, 3, 1},
+	[TXDA_OP_MOE_COMBINE] = {sizeof(struct txda_op_moe_combine) / 4, 7, 1},
 };
 
 /* Whether tensor @index may stand where it does: the op takes @n there, and @required says which

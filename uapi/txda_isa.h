@@ -270,6 +270,9 @@ enum txda_opcode {
 	TXDA_OP_ALL_REDUCE = 8,
 	TXDA_OP_ALL_GATHER = 9,
 	TXDA_OP_SILU_MUL = 10,
+	TXDA_OP_ROUTE = 11,
+	TXDA_OP_MOE_LINEAR = 12,
+	TXDA_OP_MOE_COMBINE = 13,
 	TXDA_OP_COUNT
 };
 
@@ -286,8 +289,10 @@ struct txda_op_embed {
 };
 
 /*
- * RMSNORM: out = x / sqrt(mean(x^2) + eps) * weight, reduced in float32 (Zhang and Sennrich 2019).
+ * RMSNORM: out = residual + x / sqrt(mean(x^2) + eps) * weight, reduced in float32 (Zhang and
+ * Sennrich 2019).
  *   in:  [0] x F32 [M, H]   [1] weight F32 [H]
+ *        [2] residual F32 [M, H] or none (may be the output itself); then the output is F32
  *   out: [0] F32 or BF16 [M, H]
  */
 struct txda_op_rmsnorm {
@@ -341,6 +346,66 @@ struct txda_op_linear {
  *   in:  [0] x F32 [M, 2 N]
  *   out: [0] F32 or BF16 [M, N]
  */
+
+/*
+ * ROUTE: which experts see a token, and with what weights. Scores are the softmax of the logits, or
+ * their sigmoid with TXDA_ROUTE_SIGMOID. The choice is made by score + bias, the weights are the
+ * scores. With @n_groups > 1 the experts form groups of neighbours; a group counts by the choice of
+ * its best expert, or of its best two with TXDA_ROUTE_TOP2; all but the best @top_groups groups'
+ * choices become 0. Then the @k best experts are taken, best first, the lower index first among
+ * equals; NaN counts as minus infinity. With TXDA_ROUTE_NORMALISE the weights are divided by their
+ * sum + 1e-20. At last they are multiplied by @scale.
+ *   in:  [0] logits F32 [T, E]   [1] bias F32 [E] or none
+ *   out: [0] experts I32 [T, k]   [1] weights F32 [T, k]
+ */
+#define TXDA_ROUTE_SIGMOID	(1u << 0)
+#define TXDA_ROUTE_TOP2		(1u << 1)
+#define TXDA_ROUTE_NORMALISE	(1u << 2)
+#define TXDA_ROUTE_MAX_EXPERTS	4096
+#define TXDA_ROUTE_MAX_K	64
+
+struct txda_op_route {
+	__u32 k;
+	__u32 n_groups;		/* divides E; 1: none */
+	__u32 top_groups;
+	__u32 flags;		/* TXDA_ROUTE_* */
+	float scale;
+};
+
+/*
+ * MOE_LINEAR: a LINEAR whose matrix is chosen row by row. W holds E matrices, one after another.
+ * With [2], row t k + j of the output is the product of row t of x (or row t k + j, where x has T k
+ * rows) with matrix experts[t][j] - @first; where that is no matrix of W (another chip has it) the
+ * row stays as it was. Only matrices that some row chose are read. Without [2], x and the output
+ * have E parts side by side, and part e meets matrix e: what each head multiplies by itself.
+ * A row's bits depend on nothing but the row and its matrix.
+ *   in:  [0] x F32 or BF16 [T, X], [T k, X] or [T, E X]   [1] W TILE32 or TILE32_GATED [E, N, K]
+ *        [2] experts I32 [T, k] or none, each below @n_experts   [3] norm weight F32 [X] or none
+ *        [4] columns I32 [E, K] or none, as in LINEAR
+ *   out: [0] F32 or BF16 [T k, N] or [T, E N]; SILU_GATED: N / 2 for N
+ * With [2] the output may be wider, as in LINEAR.
+ */
+struct txda_op_moe_linear {
+	__u32 act;		/* enum txda_activation */
+	float eps;
+	__u32 flags;		/* TXDA_LINEAR_* */
+	__u32 out_col;
+	__u32 first;
+	__u32 n_experts;	/* of all chips; 0 without [2] */
+};
+
+/*
+ * MOE_COMBINE: out[t] = residual + sum over rising j of weights[t][j] y[t k + j], for experts in
+ * [first, first + count), + shared[t], times sigmoid(gate[t]) when [5] is given.
+ *   in:  [0] y F32 [T k, H]   [1] experts I32 [T, k]   [2] weights F32 [T, k]
+ *        [3] residual F32 [T, H] or none (may be the output itself)
+ *        [4] shared F32 [T, H] or none   [5] gate F32 [T, 1] or none
+ *   out: [0] F32 [T, H]
+ */
+struct txda_op_moe_combine {
+	__u32 first;
+	__u32 count;
+};
 
 /*
  * ROPE_TABLE: cos and sin of every token's position for the rotary embedding of ROPE_KV (Su et al.
@@ -452,6 +517,9 @@ struct txda_op {
 		struct txda_op_rope_kv rope_kv;
 		struct txda_op_attention attention;
 		struct txda_op_topk topk;
+		struct txda_op_route route;
+		struct txda_op_moe_linear moe_linear;
+		struct txda_op_moe_combine moe_combine;
 		__u32 raw[20];		/* what an op does not name is 0 */
 	};
 };

@@ -24,6 +24,9 @@ int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes
 /* Weight tiles [n, k]; a gated layout iff @gated. */
 int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
 		  bool gated);
+/* @e matrices of weights [e, n, k]. */
+int cm_want_stack(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
+		  bool gated);
 /* Every one of the @n indices at @t must be below @limit (unsigned), or equal @also. */
 int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,
 		  uint32_t also);
@@ -56,6 +59,6 @@ void cm_linear_seed(void);
 
 extern const struct cm_op_impl cm_op_embed, cm_op_rmsnorm, cm_op_linear, cm_op_rope_table,
 	cm_op_rope_kv, cm_op_attention, cm_op_gather_rows, cm_op_topk, cm_op_all_reduce,
-	cm_op_all_gather, cm_op_silu_mul;
+	cm_op_all_gather, cm_op_silu_mul, cm_op_route, cm_op_moe_linear, cm_op_moe_combine;
 
 #endif /* CM_OPS_CHECK_H */

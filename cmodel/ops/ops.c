@@ -27,6 +27,9 @@ static const struct cm_op_impl *const impls[TXDA_OP_COUNT] = {
 	[TXDA_OP_ALL_REDUCE] = &cm_op_all_reduce,
 	[TXDA_OP_ALL_GATHER] = &cm_op_all_gather,
 	[TXDA_OP_SILU_MUL] = &cm_op_silu_mul,
+	[TXDA_OP_ROUTE] = &cm_op_route,
+	[TXDA_OP_MOE_LINEAR] = &cm_op_moe_linear,
+	[TXDA_OP_MOE_COMBINE] = &cm_op_moe_combine,
 };
 
 const struct cm_op_impl *cm_op_impl(unsigned opcode)
@@ -165,20 +168,34 @@ int cm_want(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtype
 	return t ? cm_may(l, t, dtypes, d0, d1) : cm_bad(l, TXDA_FAULT_SHAPE, NULL, 0, 0);
 }
 
-int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
-		  bool gated)
+/* Weight tiles of @ndim dimensions; the first of three counts matrices. */
+static int want_tiles(const struct cm_launch *l, const struct cm_tensor *t, unsigned ndim,
+		      uint64_t n, uint64_t k, bool gated)
 {
-	bool quant;
+	const uint64_t *dim;
 
 	if (!t)
 		return cm_bad(l, TXDA_FAULT_SHAPE, NULL, 0, 0);
-	quant = txda_is_grouped(t->dtype);
+	dim = t->dim + ndim - 2;
 	if (t->layout != (gated ? TXDA_TILE32_GATED : TXDA_TILE32) || !(DT_WEIGHT & DT(t->dtype)) ||
-	    t->ndim != 2 || (n != CM_ANY && t->dim[0] != n) || (k != CM_ANY && t->dim[1] != k) ||
-	    (gated && t->dim[0] % 2) ||
-	    (quant && t->group != 32 && t->group != 64 && t->group != 128 && t->group != 256))
+	    t->ndim != ndim || (n != CM_ANY && dim[0] != n) || (k != CM_ANY && dim[1] != k) ||
+	    (gated && dim[0] % 2) ||
+	    (txda_is_grouped(t->dtype) && t->group != 32 && t->group != 64 && t->group != 128 &&
+	     t->group != 256))
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, 0);
 	return 0;
+}
+
+int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
+		  bool gated)
+{
+	return want_tiles(l, t, 2, n, k, gated);
+}
+
+int cm_want_stack(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
+		  bool gated)
+{
+	return want_tiles(l, t, 3, n, k, gated);
 }
 
 int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,

@@ -45,7 +45,8 @@ static int rmsnorm_check(const struct cm_launch *l)
 
 	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) ||
 	    cm_want(l, l->in[1], DT(TXDA_F32), x->dim[1], CM_VECTOR) ||
-	    cm_want(l, l->out[0], DT_ACT, x->dim[0], x->dim[1]))
+	    cm_may(l, l->in[2], DT(TXDA_F32), x->dim[0], x->dim[1]) ||
+	    cm_want(l, l->out[0], l->in[2] ? DT(TXDA_F32) : DT_ACT, x->dim[0], x->dim[1]))
 		return -EINVAL;
 	return 0;
 }
@@ -59,20 +60,24 @@ static void rmsnorm_run(const struct cm_launch *l, unsigned phase, unsigned part
 	(void)phase;
 	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
 		const float *x = (const float *)l->in[0]->ptr + r * width;
-		float *to = out->dtype == TXDA_F32 ? (float *)out->ptr + r * width : l->core[core];
+		float *to = out->dtype == TXDA_F32 && !l->in[2] ? (float *)out->ptr + r * width
+								: l->core[core];
 
 		if (l->precise)
 			cm_precise_norm(to, x, w, width, l->op->rmsnorm.eps);
 		else
 			cm_simd->rmsnorm(to, x, w, width, l->op->rmsnorm.eps);
-		if (out->dtype == TXDA_BF16)
+		if (l->in[2])
+			cm_simd->add((float *)out->ptr + r * width,
+				     (const float *)l->in[2]->ptr + r * width, to, width);
+		else if (out->dtype == TXDA_BF16)
 			cm_simd->to_bf16((uint16_t *)out->ptr + r * width, to, width);
 	}
 }
 
 const struct cm_op_impl cm_op_rmsnorm = {
 	.name = "RMSNORM",
-	.n_in = 2,
+	.n_in = 3,
 	.n_out = 1,
 	.check = rmsnorm_check,
 	.need = rows_need,

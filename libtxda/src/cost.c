@@ -26,6 +26,30 @@ static void add_linear(const struct txda__program *p, const struct txda_op *op,
 		info->flops_per_token += flops;
 }
 
+/* Of the experts, one token chooses some; heads have all their matrices. */
+static void add_moe_linear(const struct txda__program *p, const struct txda_op *op,
+			   struct txda_model_info *info)
+{
+	const struct txda_tensor *w = tensor_of(p, op->in[1]), *ids = tensor_of(p, op->in[2]);
+	uint64_t matrices, n, k;
+
+	if (!w || w->ndim != 3 || w->dim[0].sym || w->dim[1].sym || w->dim[2].sym)
+		return;
+	matrices = w->dim[0].mul;
+	n = w->dim[1].mul;
+	k = w->dim[2].mul;
+	if (ids && ids->ndim == 2 && op->moe_linear.n_experts) {
+		/* of this chip's share, rounded up: a part of an expert is read as a whole */
+		uint64_t chosen = (uint64_t)ids->dim[1].mul * matrices;
+
+		chosen = (chosen + op->moe_linear.n_experts - 1) / op->moe_linear.n_experts;
+		matrices = chosen < matrices ? chosen : matrices;
+	}
+	info->step_weight_bytes += matrices * txda_tile_panels(w->layout, n) *
+				   txda_tile_panel_bytes(w->dtype, k, w->group);
+	info->flops_per_token += matrices * 2 * n * k;
+}
+
 void txda__model_cost(const struct txda_model *model, struct txda_model_info *info)
 {
 	for (unsigned r = 0; r < model->tp; r++) {
@@ -36,6 +60,8 @@ void txda__model_cost(const struct txda_model *model, struct txda_model_info *in
 
 			if (op->op == TXDA_OP_LINEAR)
 				add_linear(p, op, info);
+			else if (op->op == TXDA_OP_MOE_LINEAR)
+				add_moe_linear(p, op, info);
 			else if (op->op == TXDA_OP_ATTENTION)
 				info->flops_per_key +=
 					4ull * op->attention.n_heads * op->attention.head_dim;

@@ -19,6 +19,9 @@ const char *txda__program_opcode(unsigned opcode)
 		[TXDA_OP_ALL_REDUCE] = "ALL_REDUCE",
 		[TXDA_OP_ALL_GATHER] = "ALL_GATHER",
 		[TXDA_OP_SILU_MUL] = "SILU_MUL",
+		[TXDA_OP_ROUTE] = "ROUTE",
+		[TXDA_OP_MOE_LINEAR] = "MOE_LINEAR",
+		[TXDA_OP_MOE_COMBINE] = "MOE_COMBINE",
 	};
 
 	return opcode < TXDA_OP_COUNT && name[opcode] ? name[opcode] : "?";

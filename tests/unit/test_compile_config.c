@@ -99,7 +99,50 @@ static void test_families(void **state)
 	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"attention_bias\":true,\"mlp_bias\":true}",
 		  &c);
 	assert_true(c.qkv_bias && c.o_bias && c.mlp_bias);
-	expect_error("{\"model_type\":\"gpt_neox\"," SIZES "}", "llama, qwen2, qwen3, internlm3");
+	expect_ok("{\"model_type\":\"glm4\"," SIZES ",\"attention_bias\":true}", &c);
+	assert_true(c.qkv_bias && !c.o_bias && c.rope_interleaved);
+	assert_int_equal(c.rope_dim, 8);
+	expect_ok("{\"model_type\":\"glm4\"," SIZES ",\"rope_parameters\":{\"rope_theta\":1e4,"
+		  "\"partial_rotary_factor\":1.0}}",
+		  &c);
+	assert_int_equal(c.rope_dim, 16);
+	expect_ok("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":77}", &c);
+	assert_true(c.layer_window[0] && c.layer_window[1]);
+	assert_int_equal(c.sliding_window, 77);
+	expect_ok("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":null}", &c);
+	assert_true(!c.layer_window[0] && !c.sliding_window);
+	expect_error("{\"model_type\":\"gpt_neox\"," SIZES "}",
+		     "llama, mistral, qwen2, qwen3, internlm3, qwen2_moe, qwen3_moe");
+}
+
+#define MOE ",\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
+
+static void test_experts(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"qwen3_moe\"," SIZES MOE ",\"num_local_experts\":8,"
+		  "\"decoder_sparse_step\":2}",
+		  &c);
+	assert_int_equal(c.moe.n_experts, 8);
+	assert_true(c.qk_norm && !c.moe.normalise && !c.moe.layer[0] && c.moe.layer[1]);
+	expect_ok("{\"model_type\":\"qwen2_moe\"," SIZES MOE ",\"num_experts\":8,"
+		  "\"mlp_only_layers\":[1],\"shared_expert_intermediate_size\":64,"
+		  "\"norm_topk_prob\":true}",
+		  &c);
+	assert_true(c.qkv_bias && c.moe.normalise && c.moe.shared_gate && c.moe.layer[0] &&
+		    !c.moe.layer[1]);
+	assert_int_equal(c.moe.shared_inner, 64);
+	expect_ok("{\"model_type\":\"qwen2_moe\"," SIZES ",\"num_experts\":0}", &c);
+	assert_true(!c.moe.n_experts && !c.moe.layer[0]);
+	expect_ok("{\"model_type\":\"glm4_moe\"," SIZES MOE ",\"n_routed_experts\":8,"
+		  "\"n_shared_experts\":2,\"first_k_dense_replace\":1,\"use_qk_norm\":true,"
+		  "\"routed_scaling_factor\":2.5}",
+		  &c);
+	assert_true(c.qk_norm && c.moe.sigmoid && c.moe.correction_bias && !c.moe.layer[0] &&
+		    c.moe.layer[1] && c.moe.scale == 2.5 && !c.rope_interleaved);
+	assert_int_equal(c.moe.shared_inner, 64);
 }
 
 static void test_window(void **state)
@@ -192,8 +235,22 @@ static void test_errors(void **state)
 		 "original_max_position_embeddings"},
 		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":3}",
 		 "rope_scaling: not an object"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.5}",
-		 "partial_rotary_factor: 0.5"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.1}",
+		 "partial_rotary_factor: 0.1 of head_dim 16"},
+		{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":2}",
+		 "partial_rotary_factor: 2 is not in [0, 1]"},
+		{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8}",
+		 "num_experts_per_tok: missing"},
+		{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8,"
+		 "\"num_experts_per_tok\":9,\"moe_intermediate_size\":32}",
+		 "num_experts_per_tok: 9 of 8 experts"},
+		{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8,"
+		 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
+		 "\"mlp_only_layers\":[1.5]}",
+		 "mlp_only_layers: an element is no layer number"},
+		{"{\"model_type\":\"glm4_moe\"," SIZES ",\"n_routed_experts\":8,"
+		 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,\"n_group\":3}",
+		 "n_group: 3 does not divide n_routed_experts 8"},
 		{"{\"model_type\":\"llama\"," SIZES
 		 ",\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":9}}",
 		 "parallel_size: 9 is not in [1, 8]"},
@@ -350,7 +407,7 @@ static void check_shards(const struct model_config *c, uint32_t tp)
 	struct shard s;
 
 	for (rank = 0; rank < tp; rank++) {
-		assert_int_equal(shard_make(c, tp, rank, 32, &s, &error), 0);
+		assert_int_equal(shard_make(c, tp, rank, 32, false, &s, &error), 0);
 		assert_int_equal(s.q_heads.first, heads);
 		assert_int_equal(s.inner.first, inner);
 		assert_int_equal(s.vocab.first, vocab);
@@ -386,10 +443,10 @@ static void test_shards(void **state)
 	c.n_kv_heads = 2;
 	for (tp = 1; tp <= 8; tp *= 2)
 		check_shards(&c, tp);
-	assert_true(shard_make(&c, 5, 0, 32, &s, &error) < 0);
+	assert_true(shard_make(&c, 5, 0, 32, false, &s, &error) < 0);
 	assert_non_null(strstr(error.text, "1, 2, 4, 6, 8 would do"));
 	c.vocab_size = 5;
-	assert_true(shard_make(&c, 4, 0, 32, &s, &error) < 0);
+	assert_true(shard_make(&c, 4, 0, 32, false, &s, &error) < 0);
 	assert_non_null(strstr(error.text, "vocab_size 5"));
 }
 
@@ -398,7 +455,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_spellings),
-		cmocka_unit_test(test_families),
+		cmocka_unit_test(test_families), cmocka_unit_test(test_experts),
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_placement),

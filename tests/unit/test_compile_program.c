@@ -228,7 +228,7 @@ static void test_damage(void **state)
 	DAMAGE(op[1].op = TXDA_OP_COUNT, "opcode");
 	DAMAGE(op[1].in[0] = TXDA_NONE, "input 0 is missing");
 	DAMAGE(op[1].in[1] = 99, "tensor 99 of 6");
-	DAMAGE(op[1].in[2] = 0, "not wanted");
+	DAMAGE(op[1].in[3] = 0, "not wanted");
 	DAMAGE(op[1].out[0] = 0, "do not fit the op");
 	DAMAGE(op[1].raw[1] = 1, "parameter word 1");
 	DAMAGE(op[1].label = 1u << 20, "label");

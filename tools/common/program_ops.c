@@ -25,7 +25,7 @@ struct op_contract {
 
 static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_EMBED] = {2, 1, 3, {I32, WEIGHTS}, {F32}, 3},
-	[TXDA_OP_RMSNORM] = {2, 1, 3, {F32, F32}, {FLOATS}, 1},
+	[TXDA_OP_RMSNORM] = {3, 1, 3, {F32, F32, F32}, {FLOATS}, 1},
 	[TXDA_OP_LINEAR] = {6, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32, I32}, {FLOATS}, 4},
 	[TXDA_OP_ROPE_TABLE] = {2, 1, 3, {I32, F32}, {F32}, 5},
 	[TXDA_OP_ROPE_KV] = {5, 2, 7, {FLOATS, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
@@ -35,6 +35,9 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_ALL_REDUCE] = {2, 1, 1, {F32, F32}, {F32}, 0},
 	[TXDA_OP_ALL_GATHER] = {1, 1, 1, {F32}, {F32}, 0},
 	[TXDA_OP_SILU_MUL] = {1, 1, 1, {F32}, {FLOATS}, 0},
+	[TXDA_OP_ROUTE] = {2, 2, 1, {F32, F32}, {I32, F32}, 5},
+	[TXDA_OP_MOE_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, I32, F32, I32}, {FLOATS}, 6},
+	[TXDA_OP_MOE_COMBINE] = {6, 1, 7, {F32, I32, F32, F32, F32, F32}, {F32}, 2},
 };
 
 struct op_check {
@@ -143,6 +146,67 @@ static bool check_linear(const struct op_check *c)
 	       is_rows(c->in[5], 1, w->dim[1], fixed(0)) && same_dim(out->dim[0], x->dim[0]);
 }
 
+static struct txda_dim times(struct txda_dim d, uint32_t n)
+{
+	return (struct txda_dim){d.sym, d.mul * n};
+}
+
+static bool check_route(const struct op_check *c)
+{
+	const struct txda_op_route *p = &c->op->route;
+	const struct txda_tensor *x = c->in[0];
+	uint32_t experts = x->dim[1].mul;
+
+	return matrix(x) && experts <= TXDA_ROUTE_MAX_EXPERTS && p->k && p->k <= TXDA_ROUTE_MAX_K &&
+	       p->k <= experts && p->n_groups && experts % p->n_groups == 0 && p->top_groups &&
+	       p->top_groups <= p->n_groups && isfinite(p->scale) &&
+	       !(p->flags & ~(TXDA_ROUTE_SIGMOID | TXDA_ROUTE_TOP2 | TXDA_ROUTE_NORMALISE)) &&
+	       is_rows(c->in[1], 1, x->dim[1], fixed(0)) &&
+	       is_rows(c->out[0], 2, x->dim[0], fixed(p->k)) &&
+	       is_rows(c->out[1], 2, x->dim[0], fixed(p->k));
+}
+
+static bool check_moe_linear(const struct op_check *c)
+{
+	const struct txda_tensor *x = c->in[0], *w = c->in[1], *ids = c->in[2], *out = c->out[0];
+	const struct txda_op_moe_linear *p = &c->op->moe_linear;
+	bool gated = p->act == TXDA_ACT_SILU_GATED;
+	struct txda_dim rows;
+	uint32_t e, width;
+
+	if (!matrix(x) || !matrix(out) || w->ndim != 3 || p->act >= TXDA_ACT_COUNT ||
+	    !(p->eps >= 0) || (p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT)) ||
+	    w->layout != (gated ? TXDA_TILE32_GATED : TXDA_TILE32) || !w->dim[0].mul)
+		return false;
+	e = w->dim[0].mul;
+	width = gated ? w->dim[1].mul / 2 : w->dim[1].mul;
+	if (c->in[4] && !is_rows(c->in[4], 2, w->dim[0], w->dim[2]))
+		return false;
+	if (!ids)
+		return !p->n_experts && !p->first && !p->out_col && !c->in[3] && !c->in[4] &&
+		       x->dim[1].mul == e * w->dim[2].mul && out->dim[1].mul == e * width &&
+		       same_dim(out->dim[0], x->dim[0]);
+	rows = times(ids->dim[0], ids->dim[1].mul);
+	return matrix(ids) && (same_dim(x->dim[0], ids->dim[0]) || same_dim(x->dim[0], rows)) &&
+	       same_dim(out->dim[0], rows) && p->first < p->n_experts &&
+	       e <= p->n_experts - p->first && out->dim[1].mul >= width &&
+	       p->out_col <= out->dim[1].mul - width &&
+	       (c->in[4] || same_dim(x->dim[1], w->dim[2])) &&
+	       is_rows(c->in[3], 1, x->dim[1], fixed(0));
+}
+
+static bool check_moe_combine(const struct op_check *c)
+{
+	const struct txda_tensor *ids = c->in[1], *out = c->out[0];
+
+	return matrix(ids) && matrix(out) && same_dim(out->dim[0], ids->dim[0]) &&
+	       is_rows(c->in[0], 2, times(ids->dim[0], ids->dim[1].mul), out->dim[1]) &&
+	       is_rows(c->in[2], 2, ids->dim[0], ids->dim[1]) &&
+	       is_rows(c->in[3], 2, out->dim[0], out->dim[1]) &&
+	       is_rows(c->in[4], 2, out->dim[0], out->dim[1]) &&
+	       is_rows(c->in[5], 2, out->dim[0], fixed(1));
+}
+
 static bool block_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t kv_heads,
 		       uint32_t head_dim, uint32_t block, uint64_t layer_offset)
 {
@@ -240,6 +304,8 @@ static bool check_shapes(const struct op_check *c)
 	case TXDA_OP_RMSNORM:
 		return matrix(x) && c->op->rmsnorm.eps >= 0 &&
 		       is_rows(c->in[1], 1, x->dim[1], fixed(0)) &&
+		       is_rows(c->in[2], 2, x->dim[0], x->dim[1]) &&
+		       (!c->in[2] || c->out[0]->dtype == TXDA_F32) &&
 		       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
 	case TXDA_OP_LINEAR: return check_linear(c);
 	case TXDA_OP_ROPE_TABLE: return check_rope_table(c);
@@ -256,6 +322,9 @@ static bool check_shapes(const struct op_check *c)
 	case TXDA_OP_SILU_MUL:
 		return matrix(x) && x->dim[1].mul % 2 == 0 &&
 		       is_rows(c->out[0], 2, x->dim[0], fixed(x->dim[1].mul / 2));
+	case TXDA_OP_ROUTE: return check_route(c);
+	case TXDA_OP_MOE_LINEAR: return check_moe_linear(c);
+	case TXDA_OP_MOE_COMBINE: return check_moe_combine(c);
 	default: return check_all_gather(c);
 	}
 }

@@ -14,7 +14,7 @@
 static const char *const opcode_names[TXDA_OP_COUNT] = {
 	"EMBED",     "RMSNORM",	    "LINEAR", "ROPE_TABLE", "ROPE_KV",
 	"ATTENTION", "GATHER_ROWS", "TOPK",   "ALL_REDUCE", "ALL_GATHER",
-	"SILU_MUL",
+	"SILU_MUL",  "ROUTE",	    "MOE_LINEAR", "MOE_COMBINE",
 };
 static const char *const dtype_names[TXDA_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32",
 							  "I64", "U8",	 "W8",	"W4",
@@ -92,11 +92,14 @@ uint64_t program_tensor_bytes(const struct program_view *v, const struct txda_te
 	unsigned i;
 
 	if (t->layout == TXDA_TILE32 || t->layout == TXDA_TILE32_GATED) {
-		uint64_t n = program_dim(v, t->dim[0]), k = program_dim(v, t->dim[1]);
+		const struct txda_dim *dim = t->dim + (t->ndim == 3);
+		uint64_t n = program_dim(v, dim[0]), k = program_dim(v, dim[1]);
 
-		if (t->ndim != 2 || n > MAX_DIM || k > UINT32_MAX ||
+		if ((t->ndim != 2 && t->ndim != 3) || n > MAX_DIM || k > UINT32_MAX ||
 		    __builtin_mul_overflow(txda_tile_panels(t->layout, n),
-					   txda_tile_panel_bytes(t->dtype, k, t->group), &bytes))
+					   txda_tile_panel_bytes(t->dtype, k, t->group), &bytes) ||
+		    (t->ndim == 3 &&
+		     __builtin_mul_overflow(bytes, program_dim(v, t->dim[0]), &bytes)))
 			return 0;
 		return bytes;
 	}

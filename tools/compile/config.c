@@ -72,6 +72,32 @@ int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
 	return 0;
 }
 
+const char *config_key(const cJSON *json, const char *a, const char *b)
+{
+	return !find(json, a) && find(json, b) ? b : a;
+}
+
+int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool value, bool *ret,
+		  struct tool_error *error)
+{
+	const cJSON *list = find(json, key), *item;
+
+	if (!list)
+		return 0;
+	if (!cJSON_IsArray(list))
+		return tool_fail(error, -EINVAL, "%s: not an array", key);
+	cJSON_ArrayForEach(item, list)
+	{
+		double d = cJSON_IsNumber(item) ? item->valuedouble : -1;
+
+		if (!(d >= 0 && d < 1e6) || d != floor(d))
+			return tool_fail(error, -EINVAL, "%s: an element is no layer number", key);
+		if (d < n_layers)
+			ret[(uint32_t)d] = value;
+	}
+	return 0;
+}
+
 static int parse_sizes(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
 	uint32_t derived;
@@ -102,18 +128,31 @@ static int parse_sizes(const cJSON *json, struct model_config *c, struct tool_er
 		return tool_fail(error, -EINVAL,
 				 "num_key_value_heads: %u does not divide num_attention_heads %u",
 				 c->n_kv_heads, c->n_heads);
-	derived = c->hidden_size / c->n_heads;
-	if (!find(json, "head_dim") && (!derived || c->hidden_size % c->n_heads))
+	derived = c->hidden_size % c->n_heads ? 0 : c->hidden_size / c->n_heads;
+	return config_u32(json, "head_dim", 2, 512, derived, &c->head_dim, error);
+}
+
+/* What families may have set: the size of heads and how much of them rotates. */
+static int check_heads(struct model_config *c, struct tool_error *error)
+{
+	double share = c->rope.partial > 0 ? c->rope.partial
+		       : c->rope_partial > 0 ? c->rope_partial
+					     : 1;
+
+	if (!c->head_dim)
 		return tool_fail(error, -EINVAL,
 				 "head_dim: missing, and hidden_size %u is no multiple of "
 				 "num_attention_heads %u",
 				 c->hidden_size, c->n_heads);
-	r = config_u32(json, "head_dim", 2, 512, derived, &c->head_dim, error);
-	if (r)
-		return r;
 	if (c->head_dim < 2 || c->head_dim > 512 || c->head_dim % 2)
 		return tool_fail(error, -ENOTSUP, "head_dim: %u is not an even number in [2, 512]",
 				 c->head_dim);
+	c->rope_dim = (uint32_t)(c->head_dim * share);
+	if (c->rope_dim < 2 || c->rope_dim % 2)
+		return tool_fail(error, -ENOTSUP,
+				 "partial_rotary_factor: %g of head_dim %u is not an even number of "
+				 "at least 2",
+				 share, c->head_dim);
 	return 0;
 }
 
@@ -202,6 +241,8 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 		r = parse_placement(json, &c, error);
 	if (!r)
 		r = family->parse(json, &c, error);
+	if (!r)
+		r = check_heads(&c, error);
 	if (!r)
 		*ret = c;
 out:

@@ -20,6 +20,19 @@
 #define CONFIG_MAX_LAYERS 1024
 #define CONFIG_MAX_BYTES  (16u << 20)
 
+/* Mixture of experts: layers whose MLP is several, of which a token sees a few. */
+struct moe_config {
+	uint32_t n_experts; /* 0: none */
+	uint32_t top_k;
+	uint32_t inner;	       /* of an expert */
+	uint32_t shared_inner; /* of the expert that all tokens see; 0: none */
+	bool shared_gate;      /* its result is times a sigmoid */
+	bool sigmoid, normalise, correction_bias, top2; /* ROUTE in txda_isa.h */
+	uint32_t n_groups, top_groups;
+	double scale;
+	bool layer[CONFIG_MAX_LAYERS]; /* layers that have experts */
+};
+
 struct model_config {
 	char model_type[64];
 	uint32_t hidden_size;	    /* H */
@@ -40,6 +53,10 @@ struct model_config {
 	/* What a family says about its graph (family.h). */
 	bool qkv_bias, o_bias, mlp_bias;
 	bool qk_norm; /* RMSNORM over each head of q and k */
+	bool rope_interleaved;
+	uint32_t rope_dim;   /* elements of a head that rotate; set last */
+	double rope_partial; /* their share when the config does not say; 0: all */
+	struct moe_config moe;
 
 	char param_dir[1024];	/* where the safetensors are, relative to the model; "" : with it */
 	uint32_t parallel_size; /* tensor_parallel of the config; 0: not given */
@@ -62,6 +79,12 @@ int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
 		struct tool_error *error);
 int config_double(const cJSON *json, const char *key, double min, double max,
 		  const double *fallback, double *ret, struct tool_error *error);
+
+/* Of two spellings of a key the one that is there; the first when none is. */
+const char *config_key(const cJSON *json, const char *a, const char *b);
+/* A list of layer numbers: sets those in @ret. An absent key changes nothing. */
+int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool value, bool *ret,
+		  struct tool_error *error);
 
 /* The context length to compile for when nobody says: what the rope scaling reaches. */
 uint32_t config_default_context(const struct model_config *c);

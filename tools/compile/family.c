@@ -6,28 +6,11 @@
 #include <string.h>
 
 static const struct family *const families[] = {
-	&family_llama,
-	&family_qwen2,
-	&family_qwen3,
-	&family_internlm3,
+	&family_llama,	   &family_mistral,   &family_qwen2, &family_qwen3, &family_internlm3,
+	&family_qwen2_moe, &family_qwen3_moe, &family_glm,   &family_glm4,  &family_glm4_moe,
 };
 
-const struct family_names family_names_llama = {
-	.embed = "model.embed_tokens",
-	.final_norm = "model.norm",
-	.head = "lm_head",
-	.input_norm = "model.layers.%u.input_layernorm",
-	.post_attention_norm = "model.layers.%u.post_attention_layernorm",
-	.q = "model.layers.%u.self_attn.q_proj",
-	.k = "model.layers.%u.self_attn.k_proj",
-	.v = "model.layers.%u.self_attn.v_proj",
-	.o = "model.layers.%u.self_attn.o_proj",
-	.q_norm = "model.layers.%u.self_attn.q_norm",
-	.k_norm = "model.layers.%u.self_attn.k_norm",
-	.gate = "model.layers.%u.mlp.gate_proj",
-	.up = "model.layers.%u.mlp.up_proj",
-	.down = "model.layers.%u.mlp.down_proj",
-};
+const struct family_names family_names_llama = {FAMILY_NAMES_LLAMA};
 
 const struct family *family_find(const char *model_type)
 {
@@ -101,4 +84,74 @@ int family_parse_window(const cJSON *json, struct model_config *c, struct tool_e
 					 i);
 	}
 	return r;
+}
+
+int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	struct moe_config *m = &c->moe;
+	const char *key = config_key(json, "num_experts", "num_local_experts");
+	int r;
+
+	key = config_key(json, "n_routed_experts", key);
+	m->scale = 1;
+	m->n_groups = m->top_groups = 1;
+	r = config_u32(json, key, 0, TXDA_ROUTE_MAX_EXPERTS, 0, &m->n_experts, error);
+	if (r || !m->n_experts)
+		return r;
+	r = config_u32(json, "num_experts_per_tok", 1, TXDA_ROUTE_MAX_K, CONFIG_REQUIRED, &m->top_k,
+		       error);
+	if (!r)
+		r = config_u32(json, "moe_intermediate_size", 1, 1u << 20, CONFIG_REQUIRED, &m->inner,
+			       error);
+	if (!r)
+		r = config_bool(json, "norm_topk_prob", false, &m->normalise, error);
+	if (!r && m->top_k > m->n_experts)
+		r = tool_fail(error, -ERANGE, "num_experts_per_tok: %u of %u experts", m->top_k,
+			      m->n_experts);
+	return r;
+}
+
+int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	uint32_t step, i;
+	int r = config_u32(json, "decoder_sparse_step", 1, 1u << 20, 1, &step, error);
+
+	if (r || !c->moe.n_experts)
+		return r;
+	for (i = 0; i < c->n_layers; i++)
+		c->moe.layer[i] = (i + 1) % step == 0;
+	return config_layers(json, "mlp_only_layers", c->n_layers, false, c->moe.layer, error);
+}
+
+int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
+				  struct tool_error *error)
+{
+	struct moe_config *m = &c->moe;
+	uint32_t dense, every, shared, i;
+	const double one = 1;
+	int r = family_parse_experts(json, c, error);
+
+	if (r || !m->n_experts)
+		return r;
+	r = config_u32(json, "first_k_dense_replace", 0, 1u << 20, 0, &dense, error);
+	if (!r)
+		r = config_u32(json, "moe_layer_freq", 1, 1u << 20, 1, &every, error);
+	if (!r)
+		r = config_u32(json, "n_shared_experts", 0, 256, 0, &shared, error);
+	if (!r)
+		r = config_u32(json, "n_group", 1, m->n_experts, 1, &m->n_groups, error);
+	if (!r)
+		r = config_u32(json, "topk_group", 1, m->n_groups, m->n_groups, &m->top_groups,
+			       error);
+	if (!r)
+		r = config_double(json, "routed_scaling_factor", 0, 1e6, &one, &m->scale, error);
+	if (!r && m->n_experts % m->n_groups)
+		r = tool_fail(error, -EINVAL, "n_group: %u does not divide n_routed_experts %u",
+			      m->n_groups, m->n_experts);
+	if (r)
+		return r;
+	m->shared_inner = shared * m->inner;
+	for (i = 0; i < c->n_layers; i++)
+		m->layer[i] = i >= dense && i % every == 0;
+	return 0;
 }

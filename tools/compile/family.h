@@ -19,6 +19,12 @@ struct family_names {
 	const char *q, *k, *v, *o;
 	const char *q_norm, *k_norm;
 	const char *gate, *up, *down;
+	const char *gate_up; /* in one matrix, gates first; NULL: apart */
+	const char *post_attention, *post_mlp; /* norms of what is added to the stream; or NULL */
+	/* Experts; a second %u is the expert. */
+	const char *router, *router_bias;
+	const char *expert_gate, *expert_up, *expert_down;
+	const char *shared_gate, *shared_up, *shared_down, *shared_expert_gate;
 };
 
 struct family {
@@ -27,9 +33,30 @@ struct family {
 	int (*parse)(const cJSON *json, struct model_config *c, struct tool_error *error);
 };
 
-extern const struct family family_llama, family_qwen2, family_qwen3, family_internlm3;
+extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
+	family_internlm3, family_qwen2_moe, family_qwen3_moe, family_glm, family_glm4,
+	family_glm4_moe;
 
-/* The names that all families so far share. */
+/* What most families call their tensors, and what families add to that. */
+#define FAMILY_NAMES_LLAMA                                                                         \
+	.embed = "model.embed_tokens", .final_norm = "model.norm", .head = "lm_head",              \
+	.input_norm = "model.layers.%u.input_layernorm",                                           \
+	.post_attention_norm = "model.layers.%u.post_attention_layernorm",                         \
+	.q = "model.layers.%u.self_attn.q_proj", .k = "model.layers.%u.self_attn.k_proj",          \
+	.v = "model.layers.%u.self_attn.v_proj", .o = "model.layers.%u.self_attn.o_proj",          \
+	.q_norm = "model.layers.%u.self_attn.q_norm",                                              \
+	.k_norm = "model.layers.%u.self_attn.k_norm",                                              \
+	.gate = "model.layers.%u.mlp.gate_proj", .up = "model.layers.%u.mlp.up_proj",              \
+	.down = "model.layers.%u.mlp.down_proj"
+#define FAMILY_NAMES_MOE                                                                           \
+	.router = "model.layers.%u.mlp.gate",                                                      \
+	.expert_gate = "model.layers.%u.mlp.experts.%u.gate_proj",                                 \
+	.expert_up = "model.layers.%u.mlp.experts.%u.up_proj",                                     \
+	.expert_down = "model.layers.%u.mlp.experts.%u.down_proj"
+#define FAMILY_NAMES_SHARED(name)                                                                  \
+	.shared_gate = "model.layers.%u.mlp." name ".gate_proj",                                   \
+	.shared_up = "model.layers.%u.mlp." name ".up_proj",                                       \
+	.shared_down = "model.layers.%u.mlp." name ".down_proj"
 extern const struct family_names family_names_llama;
 
 const struct family *family_find(const char *model_type);
@@ -41,5 +68,16 @@ char *family_list(char *buf, size_t len);
  * layers may differ.
  */
 int family_parse_window(const cJSON *json, struct model_config *c, struct tool_error *error);
+
+/*
+ * The keys of experts that families share: how many (num_experts, num_local_experts or
+ * n_routed_experts), num_experts_per_tok, moe_intermediate_size, norm_topk_prob.
+ */
+int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_error *error);
+/* Qwen: decoder_sparse_step and mlp_only_layers say which layers have experts. */
+int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_error *error);
+/* DeepSeek and its kin: first_k_dense_replace, moe_layer_freq, n_shared_experts, groups, scale. */
+int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
+				  struct tool_error *error);
 
 #endif /* TXDA_COMPILE_FAMILY_H */

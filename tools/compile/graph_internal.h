@@ -30,8 +30,9 @@ struct graph {
 /* Remembers the first failure. */
 void graph_fail(struct graph *g, int code);
 
-/* A weight of the layers, or one that keeps 8 bits when the layers have 4 (embedding and head). */
-enum weight_role { WEIGHT_LAYER, WEIGHT_VOCAB };
+/* A weight of the layers; one that keeps 8 bits when the layers have 4 (embedding and head); one
+ * that keeps its own precision whatever is asked for (routers, which decide rather than compute). */
+enum weight_role { WEIGHT_LAYER, WEIGHT_VOCAB, WEIGHT_EXACT };
 
 /* One matrix of the checkpoint, or the rows and columns of it that this chip has. */
 struct weight_piece {
@@ -39,7 +40,9 @@ struct weight_piece {
 	uint32_t layer;
 	uint32_t rows, cols; /* of the checkpoint's tensor */
 	struct range row, col;
-	uint32_t expert;
+	/* Of several matrices: matrix m is expert + m, and has its rows m * row_step further. */
+	uint32_t expert, row_step;
+	bool transposed; /* @row are columns of the checkpoint's tensor, @col its rows */
 };
 
 /*
@@ -64,12 +67,33 @@ struct linear {
 	uint32_t weight;	       /* a tensor that is there already, or TXDA_NONE */
 	uint32_t x, norm, residual, out; /* tensors or TXDA_NONE */
 	uint32_t flags;		       /* TXDA_LINEAR_F32_INPUT */
+	/* A MOE_LINEAR: as many matrices, each of the pieces; the choice of each token or none. */
+	uint32_t matrices, experts, first, n_experts;
+	struct txda_dim rows; /* of its output */
 };
 void graph_linear(struct graph *g, const struct linear *l);
+
+/*
+ * x += post_norm(in W^T + bias), W being one piece. With several chips the product is partial and
+ * an ALL_REDUCE adds it up. @what: "attn.o"; @post_norm: a name or NULL.
+ */
+void graph_to_residual(struct graph *g, uint32_t layer, const char *what, uint32_t in,
+		       const struct weight_piece *piece, bool bias, uint32_t flags,
+		       const char *post_norm);
+/* x += post_norm(the sum of @partial over the chips). */
+void graph_sum_to_residual(struct graph *g, uint32_t layer, const char *what, uint32_t partial,
+			   const char *post_norm);
+
+/* The blocks of a layer. */
+void graph_attention(struct graph *g, uint32_t layer);
+void graph_mlp(struct graph *g, uint32_t layer);
 
 /* Their biases in the same order as one F32 [N] tensor. */
 uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
 		    unsigned n_pieces);
+/* The F32 [n] vector NAME. */
+uint32_t graph_vector(struct graph *g, const char *label, const char *name, uint32_t layer,
+		      uint32_t n);
 /* The F32 [n] vector NAME.weight. */
 uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
 		    uint32_t n);
@@ -78,8 +102,9 @@ uint32_t graph_scratch(struct graph *g, const char *label, uint8_t dtype, struct
 		       uint32_t columns);
 /* Finds a piece's matrix in whichever format; the first failure is remembered. */
 int graph_find(struct graph *g, const struct weight_piece *piece, struct source_tensor *ret);
-/* @n indices of our own. */
-uint32_t graph_indices(struct graph *g, const char *label, const uint32_t *data, uint32_t n);
+/* Indices of our own, [n], or [rows, n] when @rows is not 0. */
+uint32_t graph_indices(struct graph *g, const char *label, const uint32_t *data, uint32_t rows,
+		       uint32_t n);
 /* @n floats of our own. */
 uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t n);
 

@@ -10,14 +10,14 @@
 
 #include "k_order.h"
 
-#define MAX_PIECES 3
-
-/* What the weights of some pieces become. */
+/* What the weights of some pieces become; of several matrices one after another. */
 struct plan {
-	struct source_tensor source[MAX_PIECES];
-	struct k_order order[MAX_PIECES];
+	uint32_t matrices;
+	unsigned n;		      /* pieces of a matrix */
+	struct source_tensor *source; /* [matrices][n] */
+	struct k_order *order;	      /* [matrices][n] */
 	uint8_t dtype;
-	bool keep;    /* codes and scales as they are */
+	bool keep;	/* codes and scales as they are */
 	uint32_t flags; /* TXDA_LINEAR_FLOAT_INPUT */
 };
 
@@ -60,13 +60,13 @@ static const char *dtype_label(uint8_t dtype, bool keep)
 	}
 }
 
-static void choose_dtype(struct graph *g, enum weight_role role, struct plan *p, unsigned n)
+static void choose_dtype(struct graph *g, enum weight_role role, struct plan *p)
 {
 	bool formats = false;
-	unsigned i;
+	uint32_t i;
 
 	p->keep = false;
-	switch (g->options->weights) {
+	switch (role == WEIGHT_EXACT ? WEIGHTS_KEEP : g->options->weights) {
 	case WEIGHTS_BF16: p->dtype = TXDA_BF16; return;
 	case WEIGHTS_F16: p->dtype = TXDA_F16; return;
 	case WEIGHTS_W8: p->dtype = TXDA_W8; return;
@@ -74,74 +74,152 @@ static void choose_dtype(struct graph *g, enum weight_role role, struct plan *p,
 	default: break;
 	}
 	p->dtype = own_dtype(&p->source[0]);
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < p->matrices * p->n; i++) {
 		p->dtype = common_dtype(p->dtype, own_dtype(&p->source[i]));
 		formats |= p->source[i].format != SOURCE_PLAIN;
+		/* Of a transposed matrix only blocks of rows and columns can be followed. */
+		if (p->source[i].transposed && p->source[i].format != SOURCE_PLAIN &&
+		    p->source[i].format != SOURCE_F8)
+			p->dtype = TXDA_F32;
 	}
 	p->keep = txda_is_grouped(p->dtype);
 	g->expanded |= formats && !p->keep;
 }
 
-static int make_orders(struct graph *g, const struct weight_piece *pieces, unsigned n,
-		       struct plan *p)
+static void free_orders(struct plan *p)
 {
-	unsigned i;
-	int r;
+	uint32_t i;
 
-	for (i = 0; i < n; i++) {
-		p->order[i] = (struct k_order){.n = pieces[i].col.n};
-		if (!p->keep) {
-			if (txda_is_grouped(p->dtype))
-				p->order[i].group = (uint16_t)g->options->group;
-			continue;
-		}
-		r = k_order_make(&p->source[i], pieces[i].col, p->dtype, &p->order[i]);
-		if (r)
-			return tool_fail(g->error, r, "no memory for the order of weights");
+	for (i = 0; p->order && i < p->matrices * p->n; i++) {
+		free(p->order[i].columns);
+		p->order[i].columns = NULL;
 	}
-	return 0;
 }
 
 static void free_plan(struct plan *p)
 {
-	unsigned i;
-
-	for (i = 0; i < MAX_PIECES; i++)
-		free(p->order[i].columns);
+	free_orders(p);
+	free(p->order);
+	free(p->source);
 }
 
-/* Runs that fit a large tile group fit a smaller one too. */
-static bool same_orders(struct plan *p, unsigned n)
+/* Orders of all matrices, with the tile group @group, or each with its own. */
+static int make_orders(const struct weight_piece *pieces, struct plan *p, uint16_t group)
 {
-	uint16_t least = p->order[0].group;
+	uint32_t i;
+	int r = 0;
+
+	free_orders(p);
+	for (i = 0; i < p->matrices * p->n && !r; i++) {
+		struct range col = pieces[i % p->n].col;
+
+		if (p->source[i].transposed)
+			col.first = 0;
+		r = k_order_make(&p->source[i], col, p->dtype, group, &p->order[i]);
+	}
+	return r;
+}
+
+/* Pieces [first, first + n) of all matrices: one order of K each, or all in order. */
+static bool same_orders(const struct plan *p)
+{
 	bool in_order = true, same = true;
+	uint32_t m;
 	unsigned i;
 
-	for (i = 0; i < n; i++) {
+	for (m = 0; m < p->matrices; m++) {
+		for (i = 0; i < p->n; i++) {
+			in_order &= !p->order[m * p->n + i].columns;
+			same &= k_order_equal(&p->order[m * p->n], &p->order[m * p->n + i]);
+		}
+	}
+	return in_order || same;
+}
+
+/*
+ * Matrices that follow one another have one K and one tile group: in order with the smallest one
+ * (runs that fit a large group fit a smaller one too), or else sorted, all of them, and padded.
+ */
+static int join_orders(const struct weight_piece *pieces, struct plan *p)
+{
+	uint32_t count = p->matrices * p->n, n = 0, i;
+	uint16_t least = p->order[0].group;
+	bool in_order = true;
+	int r = 0;
+
+	for (i = 0; i < count; i++) {
 		in_order &= !p->order[i].columns;
 		least = p->order[i].group < least ? p->order[i].group : least;
-		same &= k_order_equal(&p->order[0], &p->order[i]);
 	}
-	for (i = 0; in_order && i < n; i++)
-		p->order[i].group = least;
-	return in_order || same;
+	if (!in_order && p->matrices > 1)
+		r = make_orders(pieces, p, least);
+	for (i = 0; i < count; i++) {
+		if (in_order)
+			p->order[i].group = least;
+		n = p->order[i].n > n ? p->order[i].n : n;
+	}
+	for (i = 0; i < count && !r && p->matrices > 1 && !in_order; i++)
+		r = k_order_pad(&p->order[i], n);
+	return r;
+}
+
+static int plan_orders(struct graph *g, const struct weight_piece *pieces, struct plan *p)
+{
+	uint32_t i;
+	int r;
+
+	if (p->keep) {
+		r = make_orders(pieces, p, 0);
+		return r ? r : join_orders(pieces, p);
+	}
+	free_orders(p);
+	for (i = 0; i < p->matrices * p->n; i++)
+		p->order[i] = (struct k_order){
+			.n = pieces[i % p->n].col.n,
+			.group = txda_is_grouped(p->dtype) ? (uint16_t)g->options->group : 0,
+		};
+	return 0;
+}
+
+/* Finds the matrices of all pieces. */
+static int find_sources(struct graph *g, const struct weight_piece *pieces, struct plan *p)
+{
+	uint32_t m;
+	unsigned i;
+	int r = g->failed;
+
+	for (m = 0; m < p->matrices; m++) {
+		for (i = 0; i < p->n && !r; i++) {
+			struct weight_piece one = pieces[i];
+
+			one.expert += m;
+			r = graph_find(g, &one, &p->source[m * p->n + i]);
+			if (one.transposed)
+				source_transpose(&p->source[m * p->n + i],
+						 one.col.first + m * one.row_step);
+		}
+	}
+	return r;
 }
 
 /* All but where the plan ends up: 0, or an error that is remembered. */
 static int make_plan(struct graph *g, enum weight_role role, const struct weight_piece *pieces,
-		     unsigned n, struct plan *p)
+		     unsigned n, uint32_t matrices, struct plan *p)
 {
-	unsigned i;
-	int r = g->failed;
+	size_t count = (size_t)matrices * n;
+	int r;
 
-	*p = (struct plan){0};
-	for (i = 0; i < n && !r; i++)
-		r = graph_find(g, &pieces[i], &p->source[i]);
-	if (r)
-		return r;
-	choose_dtype(g, role, p, n);
-	r = make_orders(g, pieces, n, p);
+	*p = (struct plan){.matrices = matrices, .n = n};
+	p->source = calloc(count, sizeof(*p->source));
+	p->order = calloc(count, sizeof(*p->order));
+	r = p->source && p->order ? find_sources(g, pieces, p) : -ENOMEM;
+	if (!r) {
+		choose_dtype(g, role, p);
+		r = plan_orders(g, pieces, p);
+	}
 	if (r) {
+		if (r == -ENOMEM && !g->failed)
+			tool_fail(g->error, r, "no memory for the list of weights");
 		graph_fail(g, r);
 		free_plan(p);
 		return r;
@@ -153,91 +231,139 @@ static int make_plan(struct graph *g, enum weight_role role, const struct weight
 	return 0;
 }
 
-/* Pieces [first, first + n) of the plan as one matrix of @rows rows. */
-static uint32_t add_tiles(struct graph *g, const char *label, const struct plan *p,
-			  const struct weight_piece *pieces, unsigned first, unsigned n,
-			  uint8_t layout, uint32_t rows)
+/* [matrices][k] indices, or NULL when K is in order. */
+static uint32_t *all_columns(struct graph *g, const struct plan *p, unsigned first)
 {
 	const struct k_order *order = &p->order[first];
-	struct param_part part[MAX_PIECES];
-	struct param_tiles tiles = {
+	uint32_t *all, m;
+
+	if (!order->columns)
+		return NULL;
+	all = malloc((size_t)p->matrices * order->n * sizeof(*all));
+	if (!all) {
+		graph_fail(g, -ENOMEM);
+		return NULL;
+	}
+	for (m = 0; m < p->matrices; m++)
+		memcpy(all + (size_t)m * order->n, p->order[m * p->n + first].columns,
+		       (size_t)order->n * sizeof(*all));
+	return all;
+}
+
+/* Pieces [first, first + n) of each matrix of the plan, @rows rows; *ret_columns: their order. */
+static uint32_t add_tiles(struct graph *g, const char *label, const struct plan *p,
+			  const struct weight_piece *pieces, unsigned first, unsigned n,
+			  uint8_t layout, uint32_t rows, bool stack, uint32_t *ret_columns)
+{
+	const struct k_order *order = &p->order[first];
+	uint32_t *columns = all_columns(g, p, first), m, i, tensor;
+	struct param_part *part = calloc((size_t)p->matrices * n, sizeof(*part));
+	struct program_tensor t = {
 		.name = label,
+		.slot = g->slot_weights,
 		.dtype = p->dtype,
 		.layout = layout,
 		.group = order->group,
-		.keep = p->keep,
-		.n = rows,
-		.k = order->n,
-		.n_parts = n,
-		.part = part,
-		.columns = order->columns,
+		.ndim = stack ? 3 : 2,
+		.dim = {PROGRAM_DIM(rows), PROGRAM_DIM(order->n)},
 	};
-	unsigned i;
+	char name[192];
 
-	for (i = 0; i < n; i++)
-		part[i] = (struct param_part){.source = p->source[first + i],
-					      .row = pieces[first + i].row.first,
-					      .rows = pieces[first + i].row.n,
-					      .col = pieces[first + i].col.first};
-	return program_add_tensor(g->p, &(struct program_tensor){
-						.name = label,
-						.slot = g->slot_weights,
-						.dtype = tiles.dtype,
-						.layout = layout,
-						.group = tiles.group,
-						.offset = param_add_tiles(&g->params, &tiles),
-						.ndim = 2,
-						.dim = {PROGRAM_DIM(rows), PROGRAM_DIM(tiles.k)},
-					});
+	if (stack) {
+		t.dim[2] = t.dim[1];
+		t.dim[1] = t.dim[0];
+		t.dim[0] = PROGRAM_DIM(p->matrices);
+	}
+	for (m = 0; part && m < p->matrices; m++) {
+		for (i = 0; i < n; i++) {
+			const struct weight_piece *w = &pieces[first + i];
+
+			part[m * n + i] = (struct param_part){
+				.source = p->source[m * p->n + first + i],
+				.row = w->row.first + (w->transposed ? 0 : m * w->row_step),
+				.rows = w->row.n,
+				.col = w->transposed ? 0 : w->col.first,
+			};
+		}
+	}
+	if (part)
+		t.offset = param_add_tiles(&g->params, &(struct param_tiles){
+							       .name = label,
+							       .dtype = p->dtype,
+							       .layout = layout,
+							       .group = order->group,
+							       .keep = p->keep,
+							       .n = rows,
+							       .k = order->n,
+							       .matrices = p->matrices,
+							       .n_parts = n,
+							       .part = part,
+							       .columns = columns,
+						       });
+	else
+		graph_fail(g, -ENOMEM);
+	tensor = program_add_tensor(g->p, &t);
+	*ret_columns = TXDA_NONE;
+	if (columns) {
+		snprintf(name, sizeof(name), "%s.columns", label);
+		*ret_columns = graph_indices(g, name, columns, stack ? p->matrices : 0, order->n);
+	}
+	free(columns);
+	free(part);
+	return tensor;
 }
 
 uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role, uint32_t n,
 		      const struct weight_piece *pieces, unsigned n_pieces)
 {
+	uint32_t tensor, columns;
 	struct plan p;
-	uint32_t tensor;
-	unsigned i;
 
-	if (make_plan(g, role, pieces, n_pieces, &p))
+	if (make_plan(g, role, pieces, n_pieces, 1, &p))
 		return 0;
-	if (!same_orders(&p, n_pieces) || p.order[0].columns) {
-		free_plan(&p);
+	if (!same_orders(&p) || p.order[0].columns) {
 		p.dtype = TXDA_F32;
 		p.keep = false;
 		g->expanded = true;
-		for (i = 0; i < n_pieces; i++)
-			p.order[i] = (struct k_order){.n = pieces[i].col.n};
+		plan_orders(g, pieces, &p);
 	}
-	tensor = add_tiles(g, label, &p, pieces, 0, n_pieces, TXDA_TILE32, n);
+	tensor = add_tiles(g, label, &p, pieces, 0, n_pieces, TXDA_TILE32, n, false, &columns);
 	free_plan(&p);
 	return tensor;
 }
 
-static struct txda_op *add_op(struct graph *g, const struct linear *l, const char *label,
-			      uint32_t weight, uint32_t bias, uint32_t columns)
+/* The op that makes columns [col, …) of the output, gated if @act says so. */
+static void add_op(struct graph *g, const struct linear *l, const char *label, uint32_t weight,
+		   uint32_t bias, uint32_t columns, enum txda_activation act, uint32_t flags,
+		   uint32_t col)
 {
-	struct txda_op *op = program_add_op(g->p, TXDA_OP_LINEAR, label);
+	float eps = l->norm == TXDA_NONE ? 0 : g->config->rms_norm_eps;
+	struct txda_op *op =
+		program_add_op(g->p, l->matrices ? TXDA_OP_MOE_LINEAR : TXDA_OP_LINEAR, label);
 
 	op->in[0] = l->x;
 	op->in[1] = weight;
+	op->out[0] = l->out;
+	if (l->matrices) {
+		op->in[2] = l->experts;
+		op->in[3] = l->norm;
+		op->in[4] = columns;
+		op->moe_linear = (struct txda_op_moe_linear){
+			.act = act,
+			.eps = eps,
+			.flags = l->flags | flags,
+			.out_col = col,
+			.first = l->first,
+			.n_experts = l->n_experts,
+		};
+		return;
+	}
 	op->in[2] = bias;
 	op->in[3] = l->norm;
 	op->in[4] = l->residual;
 	op->in[5] = columns;
-	op->out[0] = l->out;
-	op->linear.flags = l->flags;
-	op->linear.eps = l->norm == TXDA_NONE ? 0 : g->config->rms_norm_eps;
-	return op;
-}
-
-static uint32_t add_columns(struct graph *g, const char *label, const struct k_order *order)
-{
-	char name[128];
-
-	if (!order->columns)
-		return TXDA_NONE;
-	snprintf(name, sizeof(name), "%s.columns", label);
-	return graph_indices(g, name, order->columns, order->n);
+	op->linear = (struct txda_op_linear){
+		.act = act, .eps = eps, .flags = l->flags | flags, .out_col = col};
 }
 
 static uint32_t rows_of(const struct linear *l)
@@ -250,27 +376,31 @@ static uint32_t rows_of(const struct linear *l)
 	return n;
 }
 
+static uint32_t bias_of(struct graph *g, const struct linear *l, const char *label, unsigned first,
+			unsigned n)
+{
+	char name[160];
+
+	if (!l->bias)
+		return TXDA_NONE;
+	snprintf(name, sizeof(name), "%s.bias", label);
+	return graph_bias(g, name, l->pieces + first, n);
+}
+
 static void add_fused(struct graph *g, const struct linear *l, struct plan *p)
 {
 	uint8_t layout = l->gated ? TXDA_TILE32_GATED : TXDA_TILE32;
-	uint32_t weight, columns, bias = TXDA_NONE;
-	struct txda_op *op;
-	char name[128];
+	uint32_t weight, columns;
+	char name[160];
 
 	snprintf(name, sizeof(name), "%s.weight", l->label);
-	weight = add_tiles(g, name, p, l->pieces, 0, l->n_pieces, layout,
-			   l->n ? l->n : rows_of(l));
-	columns = add_columns(g, l->label, &p->order[0]);
-	if (l->bias) {
-		snprintf(name, sizeof(name), "%s.bias", l->label);
-		bias = graph_bias(g, name, l->pieces, l->n_pieces);
-	}
-	op = add_op(g, l, l->label, weight, bias, columns);
-	op->linear.act = l->gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE;
-	op->linear.flags |= p->flags;
+	weight = add_tiles(g, name, p, l->pieces, 0, l->n_pieces, layout, l->n ? l->n : rows_of(l),
+			   l->matrices > 0, &columns);
+	add_op(g, l, l->label, weight, bias_of(g, l, l->label, 0, l->n_pieces), columns,
+	       l->gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE, p->flags, 0);
 }
 
-/* A LINEAR a piece, each into its columns of the output. */
+/* An op a piece, each into its columns of the output. */
 static void add_apart(struct graph *g, const struct linear *l, struct plan *p)
 {
 	struct linear one = *l;
@@ -279,24 +409,18 @@ static void add_apart(struct graph *g, const struct linear *l, struct plan *p)
 
 	if (l->gated)
 		one.out = graph_scratch(g, program_label(g->p, "%s.parts", l->label), TXDA_F32,
-					PROGRAM_SYM(T), rows_of(l));
+					l->matrices ? l->rows : PROGRAM_SYM(T), rows_of(l));
 	for (i = 0; i < l->n_pieces; i++) {
-		uint32_t weight, columns, bias = TXDA_NONE, n = l->pieces[i].row.n;
-		struct txda_op *op;
-		char label[100], name[128];
+		uint32_t weight, columns;
+		char label[128], name[160];
 
 		snprintf(label, sizeof(label), "%s.%u", l->label, i);
 		snprintf(name, sizeof(name), "%s.weight", label);
-		weight = add_tiles(g, name, p, l->pieces, i, 1, TXDA_TILE32, n);
-		columns = add_columns(g, label, &p->order[i]);
-		if (l->bias) {
-			snprintf(name, sizeof(name), "%s.bias", label);
-			bias = graph_bias(g, name, l->pieces + i, 1);
-		}
-		op = add_op(g, &one, label, weight, bias, columns);
-		op->linear.flags |= p->flags;
-		op->linear.out_col = at;
-		at += n;
+		weight = add_tiles(g, name, p, l->pieces, i, 1, TXDA_TILE32, l->pieces[i].row.n,
+				   l->matrices > 0, &columns);
+		add_op(g, &one, label, weight, bias_of(g, l, label, i, 1), columns, TXDA_ACT_NONE,
+		       p->flags, at);
+		at += l->pieces[i].row.n;
 	}
 	if (l->gated) {
 		struct txda_op *op = program_add_op(g->p, TXDA_OP_SILU_MUL, l->label);
@@ -311,12 +435,12 @@ void graph_linear(struct graph *g, const struct linear *l)
 	struct plan p;
 
 	if (l->weight != TXDA_NONE) {
-		add_op(g, l, l->label, l->weight, TXDA_NONE, TXDA_NONE);
+		add_op(g, l, l->label, l->weight, TXDA_NONE, TXDA_NONE, TXDA_ACT_NONE, 0, 0);
 		return;
 	}
-	if (make_plan(g, l->role, l->pieces, l->n_pieces, &p))
+	if (make_plan(g, l->role, l->pieces, l->n_pieces, l->matrices ? l->matrices : 1, &p))
 		return;
-	if (same_orders(&p, l->n_pieces))
+	if (same_orders(&p))
 		add_fused(g, l, &p);
 	else
 		add_apart(g, l, &p);

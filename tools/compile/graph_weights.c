@@ -71,30 +71,33 @@ uint32_t graph_scratch(struct graph *g, const char *label, uint8_t dtype, struct
 	return program_add_scratch(g->p, g->slot_scratch, label, dtype, rows, columns);
 }
 
-/* Bytes of our own as a vector. */
-static uint32_t own_vector(struct graph *g, const char *label, uint8_t dtype, const void *data,
-			   uint32_t n)
+/* Words of our own, [rows, n] or [n]. */
+static uint32_t own_words(struct graph *g, const char *label, uint8_t dtype, const void *data,
+			  uint32_t rows, uint32_t n)
 {
-	return program_add_tensor(g->p, &(struct program_tensor){
-						.name = label,
-						.slot = g->slot_weights,
-						.dtype = dtype,
-						.layout = TXDA_ROWS,
-						.offset = param_add_bytes(&g->params, label, data,
-									  (uint64_t)n * 4),
-						.ndim = 1,
-						.dim = {PROGRAM_DIM(n)},
-					});
+	uint64_t bytes = (uint64_t)(rows ? rows : 1) * n * 4;
+
+	return program_add_tensor(
+		g->p, &(struct program_tensor){
+			      .name = label,
+			      .slot = g->slot_weights,
+			      .dtype = dtype,
+			      .layout = TXDA_ROWS,
+			      .offset = param_add_bytes(&g->params, label, data, bytes),
+			      .ndim = rows ? 2 : 1,
+			      .dim = {PROGRAM_DIM(rows ? rows : n), PROGRAM_DIM(rows ? n : 0)},
+		      });
 }
 
-uint32_t graph_indices(struct graph *g, const char *label, const uint32_t *data, uint32_t n)
+uint32_t graph_indices(struct graph *g, const char *label, const uint32_t *data, uint32_t rows,
+		       uint32_t n)
 {
-	return own_vector(g, label, TXDA_I32, data, n);
+	return own_words(g, label, TXDA_I32, data, rows, n);
 }
 
 uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t n)
 {
-	return own_vector(g, label, TXDA_F32, data, n);
+	return own_words(g, label, TXDA_F32, data, 0, n);
 }
 
 uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
@@ -126,15 +129,15 @@ uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piec
 	return tensor;
 }
 
-uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
-		    uint32_t n)
+static uint32_t vector(struct graph *g, const char *label, const char *name, uint32_t layer,
+		       const char *suffix, uint32_t n)
 {
 	char full[NAME_BYTES];
 	struct source_tensor t;
 	uint32_t tensor;
 	float *data;
 
-	if (find(g, tensor_name(full, name, layer, 0, ".weight"), 0, n, &t))
+	if (find(g, tensor_name(full, name, layer, 0, suffix), 0, n, &t))
 		return 0;
 	data = calloc(n, sizeof(*data));
 	if (!data) {
@@ -145,4 +148,16 @@ uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32
 	tensor = graph_constant(g, label, data, n);
 	free(data);
 	return tensor;
+}
+
+uint32_t graph_vector(struct graph *g, const char *label, const char *name, uint32_t layer,
+		      uint32_t n)
+{
+	return vector(g, label, name, layer, "", n);
+}
+
+uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
+		    uint32_t n)
+{
+	return vector(g, label, name, layer, ".weight", n);
 }

@@ -32,7 +32,7 @@ static uint64_t padded(const uint32_t *count, uint32_t groups, uint32_t size)
 
 /* Columns by group, each group padded to whole tile groups of the size that takes the least room. */
 static int sort_columns(const struct source_tensor *t, struct range col, uint8_t dtype,
-			struct k_order *o)
+			uint16_t group, struct k_order *o)
 {
 	uint32_t first = UINT32_MAX, last = 0, groups, i, g, at = 0, size;
 	uint32_t *count, *next;
@@ -50,7 +50,7 @@ static int sort_columns(const struct source_tensor *t, struct range col, uint8_t
 	next = count + groups;
 	for (i = 0; i < col.n; i++)
 		count[quant_group(t, (uint64_t)col.first + i) - first]++;
-	for (size = 256; size >= 32; size /= 2) {
+	for (size = group ? group : 256; size >= (group ? group : 32u); size /= 2) {
 		uint64_t n = padded(count, groups, size),
 			 bytes = n / size * txda_tile_group_bytes(dtype, size);
 
@@ -76,24 +76,39 @@ static int sort_columns(const struct source_tensor *t, struct range col, uint8_t
 	return 0;
 }
 
-int k_order_make(const struct source_tensor *t, struct range col, uint8_t dtype,
+int k_order_make(const struct source_tensor *t, struct range col, uint8_t dtype, uint16_t group,
 		 struct k_order *ret)
 {
 	struct k_order o = {.n = col.n};
 	uint32_t size;
 	int r;
 
-	for (size = 256; size >= 32; size /= 2) {
+	for (size = 256; size >= 32 && !group; size /= 2) {
 		if (runs_fit(t, col, size)) {
 			o.group = (uint16_t)size;
 			*ret = o;
 			return 0;
 		}
 	}
-	r = sort_columns(t, col, dtype, &o);
+	r = sort_columns(t, col, dtype, group, &o);
 	if (!r)
 		*ret = o;
 	return r;
+}
+
+int k_order_pad(struct k_order *o, uint32_t n)
+{
+	uint32_t *columns;
+
+	if (o->n == n)
+		return 0;
+	columns = realloc(o->columns, (size_t)n * sizeof(*columns));
+	if (!columns)
+		return -ENOMEM;
+	memset(columns + o->n, 0xff, (size_t)(n - o->n) * sizeof(*columns));
+	o->columns = columns;
+	o->n = n;
+	return 0;
 }
 
 bool k_order_equal(const struct k_order *a, const struct k_order *b)

@@ -22,9 +22,15 @@ struct k_order {
 	uint32_t *columns; /* [n], from the range's start, or TXDA_NONE; NULL: in order. free() */
 };
 
-/* For the columns @col of @t, a matrix with a format, in tiles of @dtype. -ENOMEM. */
-int k_order_make(const struct source_tensor *t, struct range col, uint8_t dtype,
+/*
+ * For the columns @col of @t, a matrix with a format, in tiles of @dtype. @group: 0, or the tile
+ * group that columns must be sorted by even where their order would do: matrices that follow one
+ * another have one group and one K. -ENOMEM.
+ */
+int k_order_make(const struct source_tensor *t, struct range col, uint8_t dtype, uint16_t group,
 		 struct k_order *ret);
+/* Pads K to @n with columns that are none. -ENOMEM. */
+int k_order_pad(struct k_order *o, uint32_t n);
 bool k_order_equal(const struct k_order *a, const struct k_order *b);
 
 #endif /* TXDA_COMPILE_K_ORDER_H */

@@ -22,6 +22,7 @@ static const char usage[] =
 	"\n"
 	"  -o, --output CASE     the case dir to make\n"
 	"      --tp N            chips that run the model together, 1 to 8\n"
+	"      --ep              chips have whole experts rather than parts of each\n"
 	"      --weights TYPE    keep (default), bf16, f16, w8 or w4\n"
 	"      --group N         weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
 	"      --block-size N    tokens of a KV block: 16, 32 (default), 64, 128\n"
@@ -40,6 +41,7 @@ static const char usage[] =
 
 enum {
 	OPTION_TP = 256,
+	OPTION_EP,
 	OPTION_WEIGHTS,
 	OPTION_GROUP,
 	OPTION_BLOCK,
@@ -61,6 +63,7 @@ enum {
 static const struct option long_options[] = {
 	{"output", required_argument, NULL, 'o'},
 	{"tp", required_argument, NULL, OPTION_TP},
+	{"ep", no_argument, NULL, OPTION_EP},
 	{"weights", required_argument, NULL, OPTION_WEIGHTS},
 	{"group", required_argument, NULL, OPTION_GROUP},
 	{"block-size", required_argument, NULL, OPTION_BLOCK},
@@ -183,6 +186,7 @@ static int parse_option(struct command *c, int option, const char *name)
 		word = parse_word(name, optarg, styles, 3);
 		c->job.progress = (enum progress_style)word;
 		return word < 0 ? word : 0;
+	case OPTION_EP: c->job.options.expert_parallel = true; return 0;
 	case OPTION_NAME: c->job.options.name = optarg; return 0;
 	case OPTION_FORCE: c->job.force = true; return 0;
 	case OPTION_DUMP: c->dump = true; return 0;

@@ -270,6 +270,7 @@ void model_cache_key(const struct model *m, const struct compile_options *o, cha
 	sha256_string(&h, weight_mode_name(o->weights));
 	sha256_string(&h, o->name);
 	sha256_u64(&h, o->tp);
+	sha256_u64(&h, o->expert_parallel);
 	sha256_u64(&h, o->group);
 	sha256_u64(&h, o->block_size);
 	sha256_u64(&h, o->max_tokens);

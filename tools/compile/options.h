@@ -3,6 +3,7 @@
 #ifndef TXDA_COMPILE_OPTIONS_H
 #define TXDA_COMPILE_OPTIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "txda_isa.h"
@@ -12,6 +13,7 @@ enum weight_mode { WEIGHTS_KEEP, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_W8, WEIGHTS_
 struct compile_options {
 	uint32_t tp; /* chips; 0: the config's tensor_parallel, else 1 */
 	enum weight_mode weights;
+	bool expert_parallel; /* chips have whole experts */
 	uint32_t group;	      /* quantisation group: 32, 64 or 128 */
 	uint32_t block_size;  /* tokens per KV block: 16, 32, 64 or 128 */
 	uint32_t max_tokens;  /* T */

@@ -96,8 +96,8 @@ int rope_parse(const cJSON *config, uint32_t max_position, struct rope_config *r
 	const cJSON *scaling = cJSON_GetObjectItemCaseSensitive(config, "rope_parameters");
 	const char *key = "rope_parameters";
 	struct rope_config rope = {.factor = 1};
-	const double default_theta = 10000;
-	double partial = 1, theta;
+	const double default_theta = 10000, none = 0;
+	double theta;
 	int r;
 
 	if (!scaling || cJSON_IsNull(scaling)) {
@@ -111,13 +111,10 @@ int rope_parse(const cJSON *config, uint32_t max_position, struct rope_config *r
 	if (!r)
 		r = config_double(scaling, "rope_theta", 1e-3, 1e12, &theta, &rope.theta, error);
 	if (!r)
-		r = config_double(config, "partial_rotary_factor", 0, 1, &partial, &partial, error);
+		r = config_double(config, "partial_rotary_factor", 0, 1, &none, &rope.partial, error);
 	if (!r)
-		r = config_double(scaling, "partial_rotary_factor", 0, 1, &partial, &partial,
+		r = config_double(scaling, "partial_rotary_factor", 0, 1, &rope.partial, &rope.partial,
 				  error);
-	if (!r && partial != 1)
-		r = tool_fail(error, -ENOTSUP,
-			      "partial_rotary_factor: %g is not supported, only 1 is", partial);
 	if (!r)
 		r = parse_type(scaling, &rope, error);
 	if (!r)

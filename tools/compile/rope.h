@@ -26,6 +26,7 @@ struct rope_config {
 	double mscale, mscale_all_dim;		  /* yarn; 0: not given */
 	bool truncate;				  /* yarn */
 	uint32_t original_max_position;		  /* 0: not given */
+	double partial;				  /* share of a head that rotates; 0: not given */
 };
 
 /* Reads rope_parameters, or rope_theta and rope_scaling. @max_position is max_position_embeddings.

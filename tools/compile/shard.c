@@ -28,11 +28,48 @@ static struct range range_of(uint32_t total, uint32_t width, uint32_t rank)
 	return (struct range){first, left < width ? left : width};
 }
 
+/* How the experts are divided: each chip has some, or a part of each. */
+static int shard_experts(const struct moe_config *m, uint32_t group, bool whole, struct shard *s,
+			 struct tool_error *error)
+{
+	uint32_t width;
+
+	s->experts = (struct range){0, m->n_experts};
+	s->expert_inner = (struct range){0, m->inner};
+	if (!m->n_experts || s->tp == 1) {
+		s->shared_inner = (struct range){0, m->shared_inner};
+		return 0;
+	}
+	if (whole) {
+		width = range_width(m->n_experts, s->tp, 1);
+		if (!width)
+			return tool_fail(error, -EINVAL, "--ep: %u experts for %u chips",
+					 m->n_experts, s->tp);
+		s->experts = range_of(m->n_experts, width, s->rank);
+	} else {
+		width = range_width(m->inner, s->tp, group);
+		if (!width)
+			return tool_fail(error, -EINVAL,
+					 "%u chips: moe_intermediate_size %u is too small", s->tp,
+					 m->inner);
+		s->expert_inner = range_of(m->inner, width, s->rank);
+	}
+	if (!m->shared_inner)
+		return 0;
+	width = range_width(m->shared_inner, s->tp, group);
+	if (!width)
+		return tool_fail(error, -EINVAL, "%u chips: the shared expert's %u is too small",
+				 s->tp, m->shared_inner);
+	s->shared_inner = range_of(m->shared_inner, width, s->rank);
+	return 0;
+}
+
 int shard_make(const struct model_config *c, uint32_t tp, uint32_t rank, uint32_t group,
-	       struct shard *ret, struct tool_error *error)
+	       bool expert_parallel, struct shard *ret, struct tool_error *error)
 {
 	struct shard s = {.tp = tp, .rank = rank};
 	uint32_t inner_width;
+	int r;
 	char good[64] = "";
 	size_t at = 0;
 	uint32_t i;
@@ -60,6 +97,8 @@ int shard_make(const struct model_config *c, uint32_t tp, uint32_t rank, uint32_
 		s.kv_heads = (struct range){rank * c->n_kv_heads / tp, 1};
 	s.inner = range_of(c->intermediate_size, inner_width, rank);
 	s.vocab = range_of(c->vocab_size, s.vocab_width, rank);
-	*ret = s;
-	return 0;
+	r = shard_experts(&c->moe, group, expert_parallel, &s, error);
+	if (!r)
+		*ret = s;
+	return r;
 }

@@ -21,16 +21,19 @@ struct shard {
 	uint32_t tp, rank;
 	struct range q_heads, kv_heads;
 	struct range inner;   /* of intermediate_size */
+	struct range experts; /* all, or with expert parallelism some */
+	struct range expert_inner, shared_inner;
 	struct range vocab;   /* rows of embedding and head */
 	uint32_t vocab_width; /* the same on all ranks; vocab.n and zeros after it */
 };
 
 /*
+ * @expert_parallel: experts are divided among the chips rather than cut.
  * @group: ranges of the inner width are cut at multiples of it where that leaves every chip some,
  * so that quantisation groups are the same for any number of chips. Errors name the numbers of
  * chips that would do.
  */
 int shard_make(const struct model_config *c, uint32_t tp, uint32_t rank, uint32_t group,
-	       struct shard *ret, struct tool_error *error);
+	       bool expert_parallel, struct shard *ret, struct tool_error *error);
 
 #endif /* TXDA_COMPILE_SHARD_H */

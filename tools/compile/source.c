@@ -83,6 +83,16 @@ bool source_has(const struct source *s, const char *name)
 	return !s->checkpoint || safetensors_find(s->checkpoint, name);
 }
 
+void source_transpose(struct source_tensor *t, uint32_t first_row)
+{
+	uint64_t rows = t->rows;
+
+	t->rows = t->cols;
+	t->cols = rows;
+	t->transposed = true;
+	t->first_row = first_row;
+}
+
 /* A counter through a 32-bit mixer: any element in any order, as fast as memory. */
 static void read_made_up(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n,
 			 float *dst)
@@ -107,7 +117,7 @@ void source_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint
 	const uint8_t *p;
 	uint16_t h;
 
-	if (t->format != SOURCE_PLAIN) {
+	if (t->format != SOURCE_PLAIN && !t->transposed) {
 		quant_read(t, row, col, n, dst);
 		return;
 	}

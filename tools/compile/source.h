@@ -57,6 +57,9 @@ int source_find(const struct source *s, const char *name, uint64_t rows, uint64_
 		struct source_tensor *ret, struct tool_error *error);
 bool source_has(const struct source *s, const char *name);
 
+/* Rows become columns and columns rows; column 0 is row @first_row of before. */
+void source_transpose(struct source_tensor *t, uint32_t first_row);
+
 /* dst[i] = element (row, col + i) as float32. The range must lie within the tensor. */
 void source_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n, float *dst);
 

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+/*
+ * GLM-4: half of each head rotates, in neighbouring pairs; gates and ups are one matrix. The models
+ * of 2025 (glm4) normalise what each block adds to the stream; those with experts (glm4_moe) route
+ * as DeepSeek-V3 does and rotate halves.
+ */
+#include "family.h"
+
+#define FUSED .gate_up = "model.layers.%u.mlp.gate_up_proj"
+
+static const struct family_names names = {FAMILY_NAMES_LLAMA, FUSED};
+
+static const struct family_names names_4 = {
+	FAMILY_NAMES_LLAMA,
+	FUSED,
+	.post_attention = "model.layers.%u.post_self_attn_layernorm",
+	.post_mlp = "model.layers.%u.post_mlp_layernorm",
+};
+
+static const struct family_names names_moe = {
+	FAMILY_NAMES_LLAMA,
+	FAMILY_NAMES_MOE,
+	FAMILY_NAMES_SHARED("shared_experts"),
+	.router_bias = "model.layers.%u.mlp.gate.e_score_correction_bias",
+};
+
+static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	c->rope_partial = 0.5;
+	c->rope_interleaved = true;
+	return config_bool(json, "attention_bias", false, &c->qkv_bias, error);
+}
+
+static int parse_moe(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	int r;
+
+	c->rope_partial = 0.5;
+	r = config_bool(json, "attention_bias", false, &c->qkv_bias, error);
+	if (!r)
+		r = config_bool(json, "use_qk_norm", false, &c->qk_norm, error);
+	if (!r)
+		r = family_parse_deepseek_experts(json, c, error);
+	c->moe.sigmoid = c->moe.correction_bias = c->moe.top2 = true;
+	return r;
+}
+
+const struct family family_glm = {.model_type = "glm", .names = &names, .parse = parse};
+const struct family family_glm4 = {.model_type = "glm4", .names = &names_4, .parse = parse};
+const struct family family_glm4_moe = {
+	.model_type = "glm4_moe",
+	.names = &names_moe,
+	.parse = parse_moe,
+};

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+/* Mistral: a Llama whose layers all use a sliding window when sliding_window is given. */
+#include "family.h"
+
+static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	uint32_t i;
+	int r = config_u32(json, "sliding_window", 0, 1u << 28, 0, &c->sliding_window, error);
+
+	for (i = 0; !r && c->sliding_window && i < c->n_layers; i++)
+		c->layer_window[i] = true;
+	return r;
+}
+
+const struct family family_mistral = {
+	.model_type = "mistral",
+	.names = &family_names_llama,
+	.parse = parse,
+};

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+/* Qwen2-MoE: a Qwen2 with experts, and one more that all tokens see, through a gate of its own. */
+#include "family.h"
+
+static const struct family_names names = {
+	FAMILY_NAMES_LLAMA,
+	FAMILY_NAMES_MOE,
+	FAMILY_NAMES_SHARED("shared_expert"),
+	.shared_expert_gate = "model.layers.%u.mlp.shared_expert_gate",
+};
+
+static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	int r;
+
+	r = config_bool(json, "qkv_bias", true, &c->qkv_bias, error);
+	if (!r)
+		r = family_parse_window(json, c, error);
+	if (!r)
+		r = family_parse_experts(json, c, error);
+	if (!r)
+		r = family_parse_sparse(json, c, error);
+	if (!r && c->moe.n_experts)
+		r = config_u32(json, "shared_expert_intermediate_size", 0, 1u << 20, 0,
+			       &c->moe.shared_inner, error);
+	c->moe.shared_gate = c->moe.shared_inner > 0;
+	return r;
+}
+
+const struct family family_qwen2_moe = {
+	.model_type = "qwen2_moe",
+	.names = &names,
+	.parse = parse,
+};

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+/* Attention with grouped query heads: one product for q, k and v, rotation, the cache, attention,
+ * the product that adds to the stream. */
+#include "graph_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/*
+ * The softmax amplifies every rounding before it: attention keeps its activations in float32 (keys
+ * and values in the cache aside).
+ */
+#define ATTENTION_DTYPE TXDA_F32
+#define ATTENTION_FLAGS TXDA_LINEAR_F32_INPUT
+
+/* q, k and v as one product of the normalised residual stream. Returns the F32 [T, (Hq + 2 Hkv) D]
+ * tensor. */
+static uint32_t add_qkv(struct graph *g, uint32_t layer)
+{
+	const struct model_config *c = g->config;
+	const struct shard *s = &g->shard;
+	const uint32_t d = c->head_dim;
+	const struct range all = {0, c->hidden_size},
+			   kv_rows = {s->kv_heads.first * d, s->kv_heads.n * d};
+	const struct weight_piece piece[3] = {
+		{g->names->q,
+		 layer,
+		 c->n_heads * d,
+		 c->hidden_size,
+		 {s->q_heads.first * d, s->q_heads.n * d},
+		 all},
+		{g->names->k, layer, c->n_kv_heads * d, c->hidden_size, kv_rows, all},
+		{g->names->v, layer, c->n_kv_heads * d, c->hidden_size, kv_rows, all},
+	};
+	uint32_t n = (s->q_heads.n + 2 * s->kv_heads.n) * d, qkv, norm;
+	char label[64];
+
+	snprintf(label, sizeof(label), "layers.%u.attn.qkv", layer);
+	norm = graph_norm(g, program_label(g->p, "layers.%u.attn.norm", layer),
+			  g->names->input_norm, layer, c->hidden_size);
+	qkv = graph_scratch(g, program_label(g->p, "layers.%u.qkv", layer), TXDA_F32,
+			    PROGRAM_SYM(T), n);
+	graph_linear(g, &(struct linear){
+				.label = label,
+				.pieces = piece,
+				.n_pieces = 3,
+				.bias = c->qkv_bias,
+				.weight = TXDA_NONE,
+				.x = g->x,
+				.norm = norm,
+				.residual = TXDA_NONE,
+				.out = qkv,
+				.flags = ATTENTION_FLAGS,
+			});
+	return qkv;
+}
+
+static uint32_t add_rope_kv(struct graph *g, uint32_t layer, uint32_t qkv)
+{
+	const struct model_config *c = g->config;
+	uint32_t q, q_norm = TXDA_NONE, k_norm = TXDA_NONE;
+	struct txda_op *op;
+
+	if (c->qk_norm) {
+		q_norm = graph_norm(g, program_label(g->p, "layers.%u.attn.q_norm", layer),
+				    g->names->q_norm, layer, c->head_dim);
+		k_norm = graph_norm(g, program_label(g->p, "layers.%u.attn.k_norm", layer),
+				    g->names->k_norm, layer, c->head_dim);
+	}
+	q = graph_scratch(g, program_label(g->p, "layers.%u.q", layer), ATTENTION_DTYPE,
+			  PROGRAM_SYM(T), g->shard.q_heads.n * c->head_dim);
+	op = program_add_op(g->p, TXDA_OP_ROPE_KV,
+			    program_label(g->p, "layers.%u.attn.rope", layer));
+	op->in[0] = qkv;
+	op->in[1] = g->rope;
+	op->in[2] = g->slots;
+	op->in[3] = q_norm;
+	op->in[4] = k_norm;
+	op->out[0] = q;
+	op->out[1] = g->kv;
+	op->rope_kv = (struct txda_op_rope_kv){
+		.n_heads = g->shard.q_heads.n,
+		.n_kv_heads = g->shard.kv_heads.n,
+		.head_dim = c->head_dim,
+		.block_size = g->options->block_size,
+		.layer_offset = layer * g->kv_layer_bytes,
+		.eps = c->rms_norm_eps,
+		.flags = c->rope_interleaved ? TXDA_ROPE_INTERLEAVED : 0,
+	};
+	return q;
+}
+
+static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
+{
+	const struct model_config *c = g->config;
+	struct txda_op *op;
+	uint32_t out;
+
+	out = graph_scratch(g, program_label(g->p, "layers.%u.heads", layer), ATTENTION_DTYPE,
+			    PROGRAM_SYM(T), g->shard.q_heads.n * c->head_dim);
+	op = program_add_op(g->p, TXDA_OP_ATTENTION, program_label(g->p, "layers.%u.attn", layer));
+	op->in[0] = q;
+	op->in[1] = g->kv;
+	op->in[2] = g->block_table;
+	op->in[3] = g->spans;
+	op->in[4] = g->context;
+	op->out[0] = out;
+	op->attention = (struct txda_op_attention){
+		.n_heads = g->shard.q_heads.n,
+		.n_kv_heads = g->shard.kv_heads.n,
+		.head_dim = c->head_dim,
+		.block_size = g->options->block_size,
+		.layer_offset = layer * g->kv_layer_bytes,
+		.scale = 1.0f / sqrtf((float)c->head_dim),
+		.window = c->layer_window[layer] ? c->sliding_window : 0,
+	};
+	return out;
+}
+
+void graph_attention(struct graph *g, uint32_t layer)
+{
+	const struct model_config *c = g->config;
+	const uint32_t d = c->head_dim;
+	const struct weight_piece piece = {
+		g->names->o,	     layer,
+		c->hidden_size,	     c->n_heads * d,
+		{0, c->hidden_size}, {g->shard.q_heads.first * d, g->shard.q_heads.n * d},
+	};
+	uint32_t qkv, heads;
+
+	qkv = add_qkv(g, layer);
+	heads = add_attention_op(g, layer, add_rope_kv(g, layer, qkv));
+	graph_to_residual(g, layer, "attn.o", heads, &piece, c->o_bias, ATTENTION_FLAGS,
+			  g->names->post_attention);
+}
