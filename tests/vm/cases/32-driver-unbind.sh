@@ -22,7 +22,7 @@ begin() {
 end() {
 	wait_for 20 grep -q 'gone 1' /tmp/first || { cat /tmp/first; fail "the first client does not see it"; }
 	wait $second || { cat /tmp/second; fail "second client"; }
-	! unload 2>/dev/null || fail "unloaded with an open file"
+	! rmmod txda 2>/dev/null || fail "unloaded with an open file"
 	exec 4>&-
 	wait $first || { cat /tmp/first; fail "first client"; }
 	rm /tmp/end

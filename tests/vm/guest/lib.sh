@@ -71,8 +71,9 @@ loaded() {
 	[ -d /sys/module/txda ]
 }
 
+# The last references go a moment after the file that held them.
 unload() {
-	rmmod txda
+	wait_for 10 rmmod txda 2>/dev/null || rmmod txda
 }
 
 # udev_start - device nodes with owners and links, in a machine that runs without systemd.
