@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#include "args.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+void must_refuse(int fd, unsigned long request, const void *good, size_t bytes,
+		 const struct bad *bad, size_t n)
+{
+	char arg[256], before[256];
+
+	check(bytes <= sizeof(arg));
+	for (size_t i = 0; i < n; i++) {
+		int err;
+
+		memcpy(arg, good, bytes);
+		memcpy(arg + bad[i].at, &bad[i].value, bad[i].bytes);
+		memcpy(before, arg, bytes);
+		err = call(fd, request, arg);
+		if (err != -bad[i].error)
+			fail("%s: %s, expected %s", bad[i].what, strerror_of(err),
+			     strerror_of(bad[i].error));
+		if (memcmp(arg, before, bytes))
+			fail("%s: the argument changed", bad[i].what);
+	}
+}
+
+void *at_the_edge(size_t bytes)
+{
+	size_t pages = (bytes + PAGE - 1) / PAGE + 1;
+	char *at = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			-1, 0);
+
+	check(at != MAP_FAILED);
+	must(mprotect(at + (pages - 1) * PAGE, PAGE, PROT_NONE));
+	return at + (pages - 1) * PAGE - bytes;
+}
+
+void must_fault(int fd, unsigned long request, const void *good, size_t bytes)
+{
+	for (size_t there = 0; there < bytes; there += 8) {
+		char *arg = at_the_edge(there);
+		int err;
+
+		memcpy(arg, good, there);
+		err = call(fd, request, arg);
+		if (err != -EFAULT)
+			fail("with %zu of %zu bytes: %s", there, bytes, strerror_of(err));
+	}
+}
+
+void must_new_queue(struct client *c)
+{
+	if (c->queue)
+		must(queue_destroy(c->fd, c->queue));
+	c->queue = must_queue(c->fd, c->vm);
+}
+
+struct client must_client(unsigned int i)
+{
+	struct client c = { .fd = must_open(i) };
+
+	c.vm = must_vm(c.fd);
+	c.stream = must_stream(c.fd, c.vm);
+	must_new_queue(&c);
+	return c;
+}
+
+static int dev_run(struct client *c)
+{
+	int status = submit_wait(c->fd, c->queue, c->stream.mem.va, c->stream.bytes);
+
+	c->stream.bytes = 0;
+	return status;
+}
+
+int dev_copy(struct client *c, uint64_t dst, uint64_t src, uint64_t bytes)
+{
+	put_copy(&c->stream, dst, src, bytes);
+	return dev_run(c);
+}
+
+int dev_fill(struct client *c, uint64_t dst, uint64_t bytes, uint32_t value)
+{
+	put_fill(&c->stream, dst, bytes, value);
+	return dev_run(c);
+}
+
+int munmap_mem(struct mem *mem)
+{
+	int err = munmap(mem->cpu, mem->bytes) ? -errno : 0;
+
+	mem->cpu = NULL;
+	return err;
+}
+
+bool is_filled(const void *at, size_t bytes, uint32_t value)
+{
+	const uint32_t *word = at;
+
+	for (size_t i = 0; i < bytes / 4; i++) {
+		if (word[i] != value) {
+			fprintf(stderr, "  word %zu is %#x, expected %#x\n", i, word[i], value);
+			return false;
+		}
+	}
+	return true;
+}
+
+struct drm_txda_memory_info must_memory(int fd)
+{
+	struct drm_txda_memory_info info = { 0 };
+
+	must(query(fd, DRM_TXDA_QUERY_MEMORY, &info, sizeof(info)));
+	return info;
+}
+
+void must_settle(int fd, uint64_t used)
+{
+	int64_t deadline = now_ns() + PATIENCE;
+
+	while (must_memory(fd).device_used != used) {
+		if (now_ns() > deadline)
+			fail("%llu bytes of device memory are in use, expected %llu",
+			     (unsigned long long)must_memory(fd).device_used,
+			     (unsigned long long)used);
+		usleep(1000);
+	}
+}

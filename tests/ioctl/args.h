@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arguments of ioctls that must be refused.
+ */
+#ifndef TXDA_TEST_ARGS_H
+#define TXDA_TEST_ARGS_H
+
+#include "common.h"
+
+/* One change of an argument that is good otherwise, and the error it leads to. */
+struct bad {
+	const char *what;
+	size_t at;
+	size_t bytes;
+	uint64_t value;
+	int error;
+};
+
+#define BAD(type, member, value, error) \
+	{ #member " = " #value, offsetof(type, member), sizeof(((type *)0)->member), value, error }
+
+/* Makes each change alone. The ioctl must fail as it says and not change what was there. */
+void must_refuse(int fd, unsigned long request, const void *good, size_t bytes,
+		 const struct bad *bad, size_t n);
+/* The argument ends in memory that is not there, cut at each multiple of 8 bytes: -EFAULT. */
+void must_fault(int fd, unsigned long request, const void *good, size_t bytes);
+
+/* The start of @bytes that end where memory ends. */
+void *at_the_edge(size_t bytes);
+
+/* A file of chip @i with an address space and a compute queue, and a stream for it. */
+struct client {
+	int fd;
+	uint32_t vm;
+	uint32_t queue;
+	struct stream stream;
+};
+
+struct client must_client(unsigned int i);
+/* What the chip says to one packet: the status of its fence. A fault needs a new queue. */
+int dev_copy(struct client *c, uint64_t dst, uint64_t src, uint64_t bytes);
+int dev_fill(struct client *c, uint64_t dst, uint64_t bytes, uint32_t value);
+void must_new_queue(struct client *c);
+
+int munmap_mem(struct mem *mem);
+
+/* Whether all 32-bit words in [at, at + bytes) are @value. */
+bool is_filled(const void *at, size_t bytes, uint32_t value);
+
+struct drm_txda_memory_info must_memory(int fd);
+/* Waits until as much device memory is in use as @used; freeing may lag behind. */
+void must_settle(int fd, uint64_t used);
+
+#endif

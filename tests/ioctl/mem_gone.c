@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What is left of memory when its chip goes: the driver is unbound under open files, mappings and
+ * peers, and bound again. Root only.
+ */
+#include "args.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HOST	DRM_TXDA_PLACE_HOST
+#define DEVICE	DRM_TXDA_PLACE_DEVICE
+#define VA	(1ull << 31)
+
+/* ---- Chips ---------------------------------------------------------------------------------- */
+
+struct chip {
+	char pci[64];
+};
+
+static struct chip must_chip(int fd)
+{
+	char link[64], target[256], *slash;
+	struct chip chip;
+	struct stat st;
+	ssize_t n;
+
+	if (geteuid())
+		skip("only root unbinds drivers");
+	must(fstat(fd, &st) ? -errno : 0);
+	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u/device", major(st.st_rdev),
+		 minor(st.st_rdev));
+	n = readlink(link, target, sizeof(target) - 1);
+	check(n > 0);
+	target[n] = 0;
+	slash = strrchr(target, '/');
+	check(slash && strlen(slash) < sizeof(chip.pci));
+	strcpy(chip.pci, slash + 1);
+	return chip;
+}
+
+static void must_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		fail("cannot write %s to %s: %s", text, path, strerror_of(errno));
+	close(fd);
+}
+
+static void unbind(const struct chip *chip)
+{
+	must_write("/sys/bus/pci/drivers/txda/unbind", chip->pci);
+}
+
+static void bind(const struct chip *chip)
+{
+	must_write("/sys/bus/pci/drivers/txda/bind", chip->pci);
+}
+
+/* ---- Memory that is not there --------------------------------------------------------------- */
+
+static sigjmp_buf out;
+
+static void on_sigbus(int number)
+{
+	(void)number;
+	siglongjmp(out, 1);
+}
+
+/* Whether reading the word is a SIGBUS. */
+static bool is_gone(const volatile uint32_t *word)
+{
+	struct sigaction action = { .sa_handler = on_sigbus }, before;
+	bool gone = true;
+
+	sigaction(SIGBUS, &action, &before);
+	if (!sigsetjmp(out, 1)) {
+		(void)*word;
+		gone = false;
+	}
+	sigaction(SIGBUS, &before, NULL);
+	return gone;
+}
+
+static int export_buf(int fd, uint32_t handle)
+{
+	struct drm_prime_handle arg = { .handle = handle, .flags = DRM_CLOEXEC | DRM_RDWR };
+
+	must(call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg));
+	return arg.fd;
+}
+
+static uint32_t import_buf(int fd, int buf)
+{
+	struct drm_prime_handle arg = { .fd = buf };
+
+	must(call(fd, DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg));
+	return arg.handle;
+}
+
+static void mappings(void)
+{
+	int fd = must_open(0), again;
+	struct chip chip = must_chip(fd);
+	uint32_t device, host, *in_device, *untouched, *in_host, *in_buf;
+	uint64_t before;
+	void *at;
+
+	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &device));
+	must(bo_create(fd, 4 * MIB, HOST, 0, 0, &host));
+	in_device = must_map(fd, device, 4 * MIB);
+	untouched = must_map(fd, device, 4 * MIB);
+	in_host = must_map(fd, host, 4 * MIB);
+	in_buf = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, export_buf(fd, device), 0);
+	check(in_buf != MAP_FAILED);
+	in_device[0] = 77;
+	check_equal(in_buf[0], 77);
+	in_host[0] = 88;
+
+	unbind(&chip);
+	check(is_gone(in_device));
+	check(is_gone(in_device + MIB / 2));
+	check(is_gone(untouched));
+	check(is_gone(in_buf));
+	/* Host memory is there for as long as somebody has it. */
+	check_equal(in_host[0], 88);
+	check_equal(in_host[MIB - 1], 0);
+	must_fail(bo_create(fd, PAGE, HOST, 0, 0, &host), ENODEV);
+	must_fail(bo_create(fd, PAGE, DEVICE, 0, 0, &host), ENODEV);
+	must_fail(gem_close(fd, device), ENODEV);
+	at = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 1ll << 32);
+	check(at == MAP_FAILED && errno == ENODEV);
+
+	bind(&chip);
+	again = must_open(0);
+	before = must_memory(again).device_used;
+	/* The chip is back, the old memory is not. */
+	check(is_gone(in_device));
+	check(is_gone(in_buf));
+	must_fail(bo_create(fd, PAGE, HOST, 0, 0, &host), ENODEV);
+	must(bo_create(again, 4 * MIB, DEVICE, 0, 0, &device));
+	untouched = must_map(again, device, 4 * MIB);
+	check(is_filled(untouched, 4 * MIB, 0));
+	close(fd);
+	check(is_gone(in_device));
+	check_equal(in_host[0], 88);
+	check_equal(must_memory(again).device_used, before + 4 * MIB);
+}
+
+/* A chip whose buffers are mapped elsewhere goes: its peers lose them, and get nobody else's. */
+static void peers(void)
+{
+	struct client b = must_client(1);
+	int fd = must_open(0), buf, again;
+	struct chip chip = must_chip(fd);
+	struct mem back = must_mem(b.fd, b.vm, 4 * MIB);
+	uint32_t handle, imported, *through, filled, *cpu = NULL;
+	uint64_t left;
+
+	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &handle));
+	buf = export_buf(fd, handle);
+	imported = import_buf(b.fd, buf);
+	through = must_map(b.fd, imported, 4 * MIB);
+	through[0] = 0x0b0b0b0b;
+	must(bind_one(b.fd, b.vm, DRM_TXDA_BIND_MAP, imported, 0, VA, 4 * MIB));
+	must(dev_copy(&b, back.va, VA, 4 * MIB));
+	check_equal(((uint32_t *)back.cpu)[0], 0x0b0b0b0b);
+
+	unbind(&chip);
+	check(is_gone(through));
+	check(dev_copy(&b, back.va, VA, PAGE));
+	must_new_queue(&b);
+	must_fail(bind_one(b.fd, b.vm, DRM_TXDA_BIND_MAP, imported, 0, 2 * VA + MIB, 4 * MIB),
+		  ENODEV);
+
+	/* All of its memory belongs to somebody new, who has secrets. */
+	bind(&chip);
+	again = must_open(0);
+	left = must_memory(again).device_mappable - must_memory(again).device_used;
+	for (filled = 0; filled < 8 && left > 8 * MIB; filled++, left -= 4 * MIB) {
+		must(bo_create(again, 4 * MIB, DEVICE, 0, 0, &handle));
+		cpu = must_map(again, handle, 4 * MIB);
+		memset(cpu, 0x5e, 4 * MIB);
+	}
+	check(cpu);
+	memset(back.cpu, 0, 4 * MIB);
+	check(dev_copy(&b, back.va, VA, PAGE));
+	check(is_filled(back.cpu, 4 * MIB, 0));
+	must_new_queue(&b);
+	check(dev_fill(&b, VA, 4 * MIB, 0xbad));
+	must_new_queue(&b);
+	check(is_filled(cpu, 4 * MIB, 0x5e5e5e5e));
+	must_fail(bind_one(b.fd, b.vm, DRM_TXDA_BIND_MAP, imported, 0, VA, 4 * MIB), ENODEV);
+	must(bind_one(b.fd, b.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, 4 * MIB));
+	must(dev_fill(&b, back.va, PAGE, 1));
+}
+
+/* The importer goes first. */
+static void importer(void)
+{
+	struct client b = must_client(1);
+	struct chip chip = must_chip(b.fd);
+	int fd = must_open(0), again;
+	uint32_t device, host, imported[2], *cpu;
+	uint64_t used = must_memory(fd).device_used;
+
+	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &device));
+	must(bo_create(fd, 4 * MIB, HOST, 0, 0, &host));
+	imported[0] = import_buf(b.fd, export_buf(fd, device));
+	imported[1] = import_buf(b.fd, export_buf(fd, host));
+	for (int i = 0; i < 2; i++)
+		must(bind_one(b.fd, b.vm, DRM_TXDA_BIND_MAP, imported[i], 0, VA + i * 4 * MIB,
+			      4 * MIB));
+	must(dev_fill(&b, VA, 8 * MIB, 0x66));
+	unbind(&chip);
+	cpu = must_map(fd, device, 4 * MIB);
+	check(is_filled(cpu, 4 * MIB, 0x66));
+	munmap(cpu, 4 * MIB);
+	cpu = must_map(fd, host, 4 * MIB);
+	check(is_filled(cpu, 4 * MIB, 0x66));
+	bind(&chip);
+	again = must_open(1);
+	/* What the gone chip's file has keeps the buffer, and only that. */
+	must(gem_close(fd, device));
+	check_equal(must_memory(fd).device_used, used + 4 * MIB);
+	/* A mapping holds its file. */
+	must(munmap_mem(&b.stream.mem));
+	close(b.fd);
+	for (int i = 3; i < 256; i++) {
+		if (i != fd && i != again)
+			close(i);
+	}
+	must_settle(fd, used);
+}
+
+/* User memory is given back when the file closes, long after the chip. */
+static void user_memory(void)
+{
+	char *memory = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct client c = must_client(0);
+	struct chip chip = must_chip(c.fd);
+	struct drm_txda_bo_from_userptr arg = { .va = (uintptr_t)memory, .size = MIB };
+
+	check(memory != MAP_FAILED);
+	must(call(c.fd, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &arg));
+	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, arg.handle, 0, VA, MIB));
+	must(dev_fill(&c, VA, MIB, 0x31));
+	unbind(&chip);
+	check(is_filled(memory, MIB, 0x31));
+	memset(memory, 1, MIB);
+	bind(&chip);
+	close(c.fd);
+	memset(memory, 2, MIB);
+}
+
+/* Binds that wait when the chip goes: their fences come, with an error. */
+static void binds(void)
+{
+	struct client d = must_client(0);
+	struct chip chip = must_chip(d.fd);
+	struct mem word = must_mem(d.fd, d.vm, PAGE);
+	uint32_t bo, ended = must_syncobj(d.fd), bound = must_syncobj(d.fd);
+	struct drm_txda_sync sync = signals(ended), syncs[2] = { wait_for(ended), signals(bound) };
+	struct drm_txda_bind_op op = { .flags = DRM_TXDA_BIND_MAP, .va = VA, .size = MIB };
+	struct drm_txda_vm_bind arg = { .vm_id = d.vm, .flags = DRM_TXDA_VM_BIND_ASYNC };
+	int file;
+
+	put_wait(&d.stream, word.va, 1);
+	must(submit(d.fd, d.queue, d.stream.mem.va, d.stream.bytes, &sync, 1));
+	must(bo_create(d.fd, MIB, DEVICE, 0, 0, &bo));
+	op.bo = bo;
+	op.syncs = array_of(syncs, 2, sizeof(syncs[0]));
+	arg.ops = array_of(&op, 1, sizeof(op));
+	must(call(d.fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	file = must_sync_file(d.fd, bound);
+	check_equal(sync_file_status(file), 1);
+	unbind(&chip);
+	for (int64_t deadline = now_ns() + PATIENCE; sync_file_status(file) == 1;) {
+		check(now_ns() < deadline);
+		usleep(1000);
+	}
+	check(sync_file_status(file) < 0);
+	bind(&chip);
+	close(d.fd);
+}
+
+/* A function reset in between: the same files go on, address spaces are lost, memory is empty. */
+static void function_reset(void)
+{
+	struct client c = must_client(0), d;
+	struct chip chip = must_chip(c.fd);
+	struct drm_txda_vm_get_state state = { .id = c.vm };
+	struct mem m = must_mem_in(c.fd, c.vm, 4 * MIB, DEVICE);
+	uint32_t handle;
+	char path[128];
+
+	must(dev_fill(&c, m.va, 4 * MIB, 0x99));
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset", chip.pci);
+	must_write(path, "1");
+	must(call(c.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &state));
+	check_equal(state.state, DRM_TXDA_VM_LOST);
+	check(is_filled(m.cpu, 4 * MIB, 0));
+	must_fail(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, m.va, 4 * MIB), EIO);
+	must_fail(submit(c.fd, c.queue, 0, 0, NULL, 0), EIO);
+	must(queue_destroy(c.fd, c.queue));
+	must(vm_destroy(c.fd, c.vm));
+
+	/* What was shareable is usable in a new one. */
+	must(bo_create(c.fd, 4 * MIB, DEVICE, 0, 0, &handle));
+	d = must_client(0);
+	c.vm = must_vm(c.fd);
+	c.queue = 0;
+	c.stream = must_stream(c.fd, c.vm);
+	must_new_queue(&c);
+	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, handle, 0, VA, 4 * MIB));
+	must(dev_fill(&c, VA, 4 * MIB, 0x12));
+	check(is_filled(must_map(c.fd, handle, 4 * MIB), 4 * MIB, 0x12));
+	must(submit_wait(d.fd, d.queue, 0, 0));
+}
+
+static const struct test tests[] = {
+	{ "mappings", mappings },
+	{ "peers", peers },
+	{ "importer", importer },
+	{ "user_memory", user_memory },
+	{ "binds", binds },
+	{ "function_reset", function_reset },
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+}

@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=fast chips=2 irq=msi timeout=600
+# The ioctls of address spaces and buffers: what they take, what they refuse, what the chip and other processes see. As
+# root, and as a user of group render who has no privilege at all.
+. /rig/guest/lib.sh
+load || fail "insmod"
+wait_for 10 nodes_are 2 || fail "nodes"
+chgrp render /dev/accel/accel* && chmod 660 /dev/accel/accel* || fail "the nodes' group"
+modprobe vgem || fail "vgem"
+chmod 666 /dev/udmabuf /dev/dri/card*
+ulimit -l 65536
+
+for area in vm bo user share async apart; do
+	echo "== $area"
+	ioctl_mem_$area || fail "$area, as root"
+done
+for area in vm bo user share async; do
+	echo "== $area, without privileges"
+	setpriv --reuid=tester --regid=tester --groups=render --inh-caps=-all "$(command -v ioctl_mem_$area)" ||
+		fail "$area, without privileges"
+done
