@@ -10,6 +10,7 @@
 #
 # The header of a case, cases/NN-name.sh, says what machine it wants:
 #   # vm: mode=fast|systemd chips=N irq=msix|msi mem=1G plug=now|later timeout=SECONDS kernels=6.12,7.2
+#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT
 # Cases that want the same one share a boot. Output as of scripts/check.sh; exit status 77 when there
 # can be no machine here at all.
 set -eu
@@ -25,7 +26,7 @@ while getopts k:r:Bt:M: option; do
 	t) stage=$OPTARG built=1 ;;
 	M) model=$OPTARG ;;
 	*)
-		sed -n '4,17s/^# \{0,1\}//p' "$0"
+		sed -n '4,18s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -52,6 +53,9 @@ of() {
 machine_of() {
 	options="-n $(of "$1" chips 1) -i $(of "$1" irq msix) -m $(of "$1" mem 1G)"
 	[ "$(of "$1" mode fast)" = fast ] || options="$options -s"
+	for word in $(of "$1" append "" | tr + ' '); do
+		options="$options -a $word"
+	done
 	[ "$(of "$1" plug now)" = now ] || options="$options -p"
 	echo "$options"
 }
@@ -106,7 +110,7 @@ check_kernel() {
 		name=$(basename "$file" .sh)
 		wanted "$name" "$@" || continue
 		case ,$(of "$name" kernels "$k"), in
-		*",$k,"*) printf '%s\t%s\t%s\n' "$(machine_of "$name")" "$name" "$(of "$name" timeout 60)" ;;
+		*",$k,"*) printf '%s\t%s\t%s\n' "$(machine_of "$name")" "$name" "$(of "$name" timeout 120)" ;;
 		esac
 	done >"$work/cases"
 	cut -f 1 "$work/cases" | sort -u >"$work/machines"

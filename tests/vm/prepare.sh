@@ -132,7 +132,7 @@ load_order() {
 }
 
 # What a guest needs before it has its root file system.
-early_modules="virtio_pci virtio_blk virtio_console virtio_rng squashfs overlay 9pnet_virtio 9p"
+early_modules="virtio_pci virtio_blk virtio_console virtio_rng squashfs overlay"
 
 # make_modules DIR - DIR/tree holds usr/lib/modules/RELEASE and whatever else belongs to the kernel.
 make_modules() {

@@ -18,7 +18,10 @@
 #   -p          plug no chip in; COMMAND does so with `vmhost add N`
 #   -l SECONDS  the machine is killed after so long                               (120)
 #   -C FILE     run the test cases that FILE names instead of COMMAND
-#   -o DIR      keep the machine's files there: console.log, model.log, events
+#   -a ARGS     more arguments of the kernel, as words
+#   -q ARGS     more arguments of QEMU, as words, such as "-trace vfio_user_*"
+#   -o DIR      keep the machine's files there: console.log, model.log, events, and what the guest
+#               left in /rig/out
 #   -v          the whole kernel log
 #
 # Exit status 124: it took too long, 125: the machine died, 126: it did not start.
@@ -26,8 +29,8 @@ set -eu
 # shellcheck source=tests/vm/rig.sh
 . "$(dirname "$0")/rig.sh"
 
-k=7.2 chips=1 irq=msix mem=1G chip_mem=4G stage='' model='' build='' mode=fast plug=now limit=120 cases='' keep='' verbose=''
-while getopts k:n:i:m:c:t:M:bspl:C:o:v option; do
+k=7.2 chips=1 irq=msix mem=1G chip_mem=4G stage='' model='' build='' mode=fast plug=now limit=120 cases='' qemu_args='' kernel_args='' keep='' verbose=''
+while getopts k:n:i:m:c:t:M:bspl:C:a:q:o:v option; do
 	case $option in
 	k) k=$OPTARG ;;
 	n) chips=$OPTARG ;;
@@ -41,10 +44,12 @@ while getopts k:n:i:m:c:t:M:bspl:C:o:v option; do
 	p) plug=later ;;
 	l) limit=$OPTARG ;;
 	C) cases=$OPTARG ;;
+	a) kernel_args="$kernel_args $OPTARG" ;;
+	q) qemu_args=$OPTARG ;;
 	o) keep=$OPTARG ;;
 	v) verbose=1 ;;
 	*)
-		sed -n '4,27s/^# \{0,1\}//p' "$0"
+		sed -n '4,30s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -78,7 +83,7 @@ chmod 755 "$run"
 cleanup() {
 	if [ -n "$keep" ]; then
 		mkdir -p "$keep"
-		cp -r "$run/rig/out/." "$keep/"
+		tar -C "$keep" -x -f "$run/files" 2>/dev/null || true
 		cp "$run/console.log" "$run/events" "$run/model.log" "$keep/" 2>/dev/null || true
 	fi
 	rm -rf "$run"
@@ -88,6 +93,8 @@ trap 'exit 130' INT TERM
 mkdir -p "$run/rig/out" "$run/chips"
 cp -r "$top/tests/vm/guest" "$top/tests/vm/cases" "$run/rig/"
 chmod -R a+rX "$run/rig"
+# What is tested, as an image: it outlives a sleep of the machine, as no shared directory does.
+of_root "$root/usr/bin/mksquashfs" "$stage" "$run/t.img" -quiet -no-progress -noI -noD -noF -noX -all-root >/dev/null
 chmod +x "$run/rig/guest/vmhost"
 
 want=shell
@@ -102,6 +109,9 @@ fi
 [ $want = shell ] || interactive=
 echo "chips=$chips irq=$irq plug=$plug want=$want mode=$mode kernel=$k" >"$run/rig/settings"
 
+
+# Archives may follow one another; the guest finds /rig in the second.
+(cd "$run" && find rig | of_root "$root/usr/bin/cpio" -o -H newc -R 0:0 --quiet | cat "$kernel/initrd" - >initrd)
 
 # The model server, if there are chips.
 set --
@@ -126,6 +136,7 @@ kvm) set -- "$@" -accel kvm -cpu host ;;
 esac
 append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on mitigations=off rig=$mode firmware_class.path=/t/firmware"
 [ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"
+append="$append$kernel_args"
 if [ $want = shell ]; then
 	append="$append loglevel=4"
 	set -- "$@" -serial mon:stdio
@@ -133,32 +144,36 @@ else
 	append="$append loglevel=8"
 	set -- "$@" -serial "file:$run/console.log"
 fi
-set -- "$@" -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" -append "$append" \
+set -- "$@" -kernel "$kernel/vmlinuz" -initrd "$run/initrd" -append "$append" \
 	-device virtio-rng-pci \
 	-drive "file=$vm/root.img,format=raw,if=none,id=root,readonly=on" -device virtio-blk-pci,drive=root \
 	-drive "file=$kernel/modules.img,format=raw,if=none,id=kernel,readonly=on" -device virtio-blk-pci,drive=kernel \
-	-fsdev "local,id=rig,path=$run/rig,security_model=none" -device virtio-9p-pci,fsdev=rig,mount_tag=rig \
-	-fsdev "local,id=t,path=$stage,security_model=none,readonly=on" -device virtio-9p-pci,fsdev=t,mount_tag=t \
+	-drive "file=$run/t.img,format=raw,if=none,id=t,readonly=on" -device virtio-blk-pci,drive=t \
 	-qmp "unix:$run/qmp.sock" \
 	-device virtio-serial-pci \
 	-chardev "socket,id=ctl,path=$run/ctl.sock" -device virtserialport,chardev=ctl,name=txda.ctl \
-	-chardev "socket,id=out,path=$run/out.sock" -device virtserialport,chardev=out,name=txda.out
+	-chardev "socket,id=out,path=$run/out.sock" -device virtserialport,chardev=out,name=txda.out \
+	-chardev "file,id=files,path=$run/files" -device virtserialport,chardev=files,name=txda.files
 port=0
 while [ $port -lt 8 ]; do
 	set -- "$@" -device "pcie-root-port,id=rp$port,chassis=$((port + 1)),slot=$((port + 1)),pref64-reserve=32G"
 	port=$((port + 1))
 done
 
+# shellcheck disable=SC2086 # words
+set -- "$@" $qemu_args
+
 status=0
 "$vm/supervise" "$@" || status=$?
 if [ $want = command ]; then
 	{
-		if [ -n "$verbose" ] || ! grep -q 'txda-vm: ready' "$run/console.log"; then
-			echo "---- kernel log"
+		echo "---- kernel log"
+		if [ -n "$verbose" ]; then
 			cat "$run/console.log"
-		else
-			echo "---- kernel log since the command began"
+		elif grep -q 'txda-vm: ready' "$run/console.log"; then
 			sed '1,/txda-vm: ready/d' "$run/console.log"
+		else
+			tail -n 60 "$run/console.log"
 		fi
 		echo "---- exit status $status"
 	} >&2

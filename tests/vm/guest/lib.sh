@@ -82,6 +82,14 @@ udev_start() {
 	/usr/lib/systemd/systemd-udevd --daemon && udevadm trigger --subsystem-match=accel --subsystem-match=pci && udevadm settle
 }
 
+# sleep_and_wake - suspend to memory and back. The firmware of QEMU's q35 leaves PCI's extended
+# configuration space switched off after that, and the hot-plug driver, which finds the chips' serial
+# numbers there, would take them for other chips: such cases have append=pci=nommconf+pcie_ports=native
+# in their header.
+sleep_and_wake() {
+	vmhost wake-on-suspend && echo mem >/sys/power/state
+}
+
 # plug N, unplug N - chip N in its slot, through the guest's hot-plug driver.
 plug() {
 	before=$(chip_count)

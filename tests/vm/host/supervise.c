@@ -215,7 +215,8 @@ static int run(struct machine *m)
 			deadline = now_ms() + (int64_t)m->control.limit_s * 1000;
 			m->control.limit_s = -1;
 		}
-		if (fds[2].revents && qmp_pump(&m->qmp))
+		/* Not only when there is more to read: a request may have left events behind. */
+		if (m->qmp.fd >= 0 && qmp_pump(&m->qmp))
 			m->qmp.fd = -1;
 		if (fds[0].revents && take_signals(m, &status))
 			return status;
