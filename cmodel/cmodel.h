@@ -46,7 +46,8 @@ struct cm_options {
 	uint64_t mem_bytes; /* DRAM of each chip, a multiple of 2 MiB; sparse until used */
 	unsigned cores;	    /* threads of the pool, the leader included; 0: one per online CPU */
 	unsigned spin_us;   /* how long an idle core spins before it sleeps; 0: 100 */
-	/* SIMD path: NULL or "auto", "c", "avx2", "avx512", "avx512bf16"; error if the CPU lacks it */
+	/* SIMD path: NULL or "auto", "c", "avx2", "avx512", "avx512bf16"; error if the CPU lacks it
+	 */
 	const char *isa;
 	const char *faults; /* fault injection, see cm_inject(); NULL: none */
 };
@@ -124,9 +125,9 @@ void *cm_vm_resolve(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flag
  * failure are not kept. For memory that is described by page tables; cm_vm_map() and cm_vm_unmap()
  * are not for such a space.
  *
- * @fn is called by the leading thread with the space's lock held; it looks up @va, a multiple of the
- * page size, and returns 0 or why not. It is short and calls nothing of the model. The embedder must
- * not call cm_vm_forget() or cm_vm_resolve() with a lock held that @fn takes.
+ * @fn is called by the leading thread with the space's lock held; it looks up @va, a multiple of
+ * the page size, and returns 0 or why not. It is short and calls nothing of the model. The embedder
+ * must not call cm_vm_forget() or cm_vm_resolve() with a lock held that @fn takes.
  *
  * The host has a limit of mappings a process. Near to it the model forgets what it keeps, of all
  * spaces, and asks again.
@@ -254,7 +255,8 @@ void cm_chip_set_notify(struct cm_chip *c, void (*fn)(void *arg), void *arg);
 bool cm_chip_link_down(struct cm_chip *c); /* its links do not work now */
 /* All queues that the chip has now hang, as with a dead command processor; and no longer. */
 void cm_chip_stall(struct cm_chip *c, bool on);
-/* A chip that was lost works again, as one that has just been plugged in; injections are cleared. */
+/* A chip that was lost works again, as one that has just been plugged in; injections are cleared.
+ */
 void cm_chip_revive(struct cm_chip *c);
 
 /*

@@ -301,7 +301,8 @@ static enum cm_result run_wait(struct cm_queue *q)
 	if (__atomic_load_n(word, __ATOMIC_ACQUIRE) >= q->pkt.fence.value)
 		return CM_DONE;
 	if (q->vm->translate) {
-		/* The host may write the word and has no way to tell: cm_kick() is for embedders. */
+		/* The host may write the word and has no way to tell: cm_kick() is for embedders.
+		 */
 		q->poll_step_ns = q->busy != CM_BUSY_WAIT ? POLL_MIN_NS : q->poll_step_ns * 2;
 		if (q->poll_step_ns > POLL_MAX_NS)
 			q->poll_step_ns = POLL_MAX_NS;

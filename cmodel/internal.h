@@ -94,8 +94,8 @@ struct cm_chip {
 	_Atomic uint64_t link_down_until_ns;
 	void (*notify)(void *arg); /* leader: set before anything can strike */
 	void *notify_arg;
-	bool injected;		       /* leader: some injection is armed or in force */
-	bool stalled;		       /* leader: see cm_chip_stall() */
+	bool injected; /* leader: some injection is armed or in force */
+	bool stalled;  /* leader: see cm_chip_stall() */
 	struct cm_injection inject[CM_INJECT_KINDS]; /* leader */
 	unsigned next_vm, next_queue;		     /* leader: ids for fault records */
 	pthread_mutex_t sensor_lock;		     /* the thermal model below */
@@ -125,7 +125,7 @@ struct cm_vm {
 	pthread_mutex_t lock;	  /* the table, for moments only; taken after the model's others */
 	struct cm_range *range;	  /* sorted, disjoint */
 	size_t n_ranges, cap_ranges;
-	uint64_t generation; /* leader: rises with each unmap: resolved pointers are stale */
+	uint64_t generation;	   /* leader: rises with each unmap: resolved pointers are stale */
 	cm_translate_fn translate; /* NULL: the embedder maps */
 	void *translate_arg;
 	bool was_evicted; /* lock: programs may be known whose memory is not in the table */
@@ -191,7 +191,7 @@ struct cm_queue {
 	_Atomic uint64_t progress;
 	_Atomic uint64_t packet_va; /* of the packet in execution; 0: none */
 	_Atomic bool innocent;	    /* faulted by what happened to others */
-	_Atomic bool cancel; /* is going away: skip the rest of the op that runs */
+	_Atomic bool cancel;	    /* is going away: skip the rest of the op that runs */
 	struct txda_fault fault;
 
 	/* leader, to the end */
@@ -280,8 +280,8 @@ struct cm_machine {
 	_Atomic uint32_t repoll;
 	_Atomic uint32_t n_parked; /* stored by the leader */
 	_Atomic uint64_t timer_ns; /* the next queue resumes then; 0: none. Stored by the leader */
-	uint64_t parked[CM_QUEUE_WORDS];       /* leader */
-	unsigned next_slot;		       /* leader: round robin */
+	uint64_t parked[CM_QUEUE_WORDS]; /* leader */
+	unsigned next_slot;		 /* leader: round robin */
 	/* leader: queues whose priority is not normal; how many, and whose turn it is */
 	uint64_t ranked[CM_PRIORITIES][CM_QUEUE_WORDS];
 	unsigned n_ranked, ranked_turn, ranked_next[CM_PRIORITIES];

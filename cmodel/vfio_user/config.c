@@ -11,14 +11,15 @@
 #define CAP_PCIE 0x60
 #define CAP_DSN	 0x100
 
-#define PCIE_V2_BYTES  0x3c
-#define LINK_GEN4      4
-#define LINK_X16       16
-#define LINK_SPEEDS    0x1e /* 2.5 to 16 GT/s */
-#define BAR0_OFFSET    PCI_BASE_ADDRESS_0
-#define BAR2_OFFSET    PCI_BASE_ADDRESS_2
-#define COMMAND_BITS   (PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER | PCI_COMMAND_PARITY | \
-			PCI_COMMAND_SERR | PCI_COMMAND_INTX_DISABLE)
+#define PCIE_V2_BYTES 0x3c
+#define LINK_GEN4     4
+#define LINK_X16      16
+#define LINK_SPEEDS   0x1e /* 2.5 to 16 GT/s */
+#define BAR0_OFFSET   PCI_BASE_ADDRESS_0
+#define BAR2_OFFSET   PCI_BASE_ADDRESS_2
+#define COMMAND_BITS                                                                               \
+	(PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER | PCI_COMMAND_PARITY | PCI_COMMAND_SERR |         \
+	 PCI_COMMAND_INTX_DISABLE)
 #define DEVCTL_DEFAULT 0x2810 /* relaxed ordering, no snoop, read requests of 512 bytes */
 
 static void put16(uint8_t *at, unsigned offset, uint16_t value)

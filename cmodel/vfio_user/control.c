@@ -54,7 +54,8 @@ static void print_status(struct vu_device *d, FILE *out)
 	fprintf(out,
 		"{\"chip\": %u, \"connected\": %s, \"gone\": %s, \"hung\": %s, \"tripped\": %s, "
 		"\"bus_master\": %s, \"firmware\": \"%s\", \"resets\": %u, \"regions\": %zu, "
-		"\"faults\": %u, \"irq_queues\": \"0x%llx\", \"irq_events\": \"0x%x\", \"queues\": [",
+		"\"faults\": %u, \"irq_queues\": \"0x%llx\", \"irq_events\": \"0x%x\", \"queues\": "
+		"[",
 		d->index, d->connected ? "true" : "false", atomic_load(&d->gone) ? "true" : "false",
 		atomic_load(&d->hung) ? "true" : "false", d->tripped ? "true" : "false",
 		vu_device_bus_master(d) ? "true" : "false", firmware_names[d->firmware.state],
@@ -143,7 +144,8 @@ static const struct order {
 	const char *name, *words;
 	int (*obey)(struct vu_server *s, const char *words, FILE *out);
 } orders[] = {
-	{"inject", "SPEC: hang, page, ecc, ecc-corrected, link-down, thermal, slow-dma, lost, clear",
+	{"inject",
+	 "SPEC: hang, page, ecc, ecc-corrected, link-down, thermal, slow-dma, lost, clear",
 	 order_inject},
 	{"status", "[CHIP]", order_status},
 	{"disappear", "CHIP", order_disappear},

@@ -26,8 +26,7 @@ static void start_counting(struct vu_device *d)
 	struct cm_sensors s;
 
 	cm_chip_sensors(d->chip, &s);
-	d->base = (struct vu_sensor_base){s.busy_ns, s.copy_busy_ns, s.bytes_read,
-					  s.bytes_written};
+	d->base = (struct vu_sensor_base){s.busy_ns, s.copy_busy_ns, s.bytes_read, s.bytes_written};
 	d->start_ns = now_ns();
 }
 
@@ -178,7 +177,8 @@ void vu_device_power_changed(struct vu_device *d)
 		vu_device_forget_translations(d);
 }
 
-/* ---- what can be done to a chip from outside -------------------------------------------------- */
+/* ---- what can be done to a chip from outside --------------------------------------------------
+ */
 
 static void set_gone(struct vu_device *d, bool gone)
 {
@@ -301,7 +301,8 @@ void vu_device_bar_read(struct vu_device *d, unsigned region, uint64_t offset, v
 	memset(buf, 0xff, bytes);
 	if (!memory_answers(d))
 		return;
-	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) && offset < TXDA_BAR_REGS_BYTES) {
+	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) &&
+	    offset < TXDA_BAR_REGS_BYTES) {
 		uint32_t value = vu_regs_read(d, (uint32_t)offset);
 
 		memcpy(buf, &value, sizeof(value));
@@ -317,7 +318,8 @@ void vu_device_bar_write(struct vu_device *d, unsigned region, uint64_t offset, 
 {
 	if (!memory_answers(d))
 		return;
-	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) && offset < TXDA_BAR_REGS_BYTES) {
+	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) &&
+	    offset < TXDA_BAR_REGS_BYTES) {
 		uint32_t value;
 
 		memcpy(&value, buf, sizeof(value));

@@ -35,7 +35,7 @@
 #define VU_COPY_QUEUES	  32
 #define VU_QUEUES	  (VU_COMPUTE_QUEUES + VU_COPY_QUEUES)
 #define VU_VMIDS	  TXDA_MAX_VMIDS
-#define VU_CARD_CHIPS	  8 /* all linked with each other */
+#define VU_CARD_CHIPS	  8		/* all linked with each other */
 #define VU_RESERVED_BYTES (16ull << 20) /* of DRAM, for firmware */
 #define VU_WORDS	  (TXDA_BAR_REGS_BYTES / 4)
 
@@ -67,18 +67,18 @@ struct vu_device {
 	pthread_mutex_t op_lock, lock;
 	/* The chip is not there: reads give ones, writes do nothing. Stored under both locks. */
 	_Atomic bool gone;
-	_Atomic bool hung;  /* its command processor; stored under op_lock */
-	uint64_t hung_ms;   /* lock: LIVENESS at that time */
-	uint64_t start_ns;  /* lock: LIVENESS 0 */
-	bool connected;	    /* lock: a client has it */
-	bool tripped;	    /* lock: stopped by heat until a reset */
-	uint32_t resets;    /* lock */
-	uint32_t power_limit_mw; /* lock */
-	struct vu_sensor_base base; /* lock */
-	struct vu_config config;    /* lock */
-	struct vu_irq irq;	    /* lock */
-	struct vu_guest guest;	    /* lock */
-	struct vu_faults faults;    /* lock */
+	_Atomic bool hung;	     /* its command processor; stored under op_lock */
+	uint64_t hung_ms;	     /* lock: LIVENESS at that time */
+	uint64_t start_ns;	     /* lock: LIVENESS 0 */
+	bool connected;		     /* lock: a client has it */
+	bool tripped;		     /* lock: stopped by heat until a reset */
+	uint32_t resets;	     /* lock */
+	uint32_t power_limit_mw;     /* lock */
+	struct vu_sensor_base base;  /* lock */
+	struct vu_config config;     /* lock */
+	struct vu_irq irq;	     /* lock */
+	struct vu_guest guest;	     /* lock */
+	struct vu_faults faults;     /* lock */
 	struct vu_firmware firmware; /* lock */
 	struct vu_queue queue[VU_QUEUES];
 	struct vu_vm vm[VU_VMIDS];
@@ -88,7 +88,7 @@ struct vu_device {
 	/* lock: what vu_device_look() has seen last */
 	uint32_t seen_corrected, seen_uncorrected;
 	uint32_t seen_hot;
-	uint32_t seen_up;			/* ports, a bit each */
+	uint32_t seen_up;		      /* ports, a bit each */
 	uint32_t link_errors[TXDA_MAX_PORTS]; /* lock: how often each port went down */
 };
 

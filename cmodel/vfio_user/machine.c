@@ -148,6 +148,6 @@ bool vu_device_link_up(struct vu_device *d, unsigned port)
 {
 	const struct vu_device *peer = vu_device_peer(d, port);
 
-	return !atomic_load(&d->gone) && !atomic_load(&peer->gone) &&
-	       !cm_chip_link_down(d->chip) && !cm_chip_link_down(peer->chip);
+	return !atomic_load(&d->gone) && !atomic_load(&peer->gone) && !cm_chip_link_down(d->chip) &&
+	       !cm_chip_link_down(peer->chip);
 }

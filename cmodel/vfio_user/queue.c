@@ -84,8 +84,8 @@ static void fetch(struct vu_queue *q)
 	while (q->fetched != q->tail && q->fetched - q->head < CM_QUEUE_DEPTH) {
 		struct vu_inflight *slot = &q->inflight[q->fetched % CM_QUEUE_DEPTH];
 		struct txda_ring_entry e = {0};
-		const void *src = vu_device_at(q->device, entry_addr(q, q->fetched), sizeof(e),
-					       false);
+		const void *src =
+			vu_device_at(q->device, entry_addr(q, q->fetched), sizeof(e), false);
 
 		*slot = (struct vu_inflight){.bad = TXDA_FAULT_PAGE};
 		if (src) {
@@ -229,7 +229,8 @@ static int make_cm_queue(struct vu_queue *q, struct cm_queue **ret)
 	err = vu_vm_get(vm, &cm_vm);
 	if (err)
 		return err;
-	err = cm_queue_new(cm_vm, is_copy_queue(q) ? CM_QUEUE_COPY : CM_QUEUE_COMPUTE, &ops, q, &cm);
+	err = cm_queue_new(cm_vm, is_copy_queue(q) ? CM_QUEUE_COPY : CM_QUEUE_COMPUTE, &ops, q,
+			   &cm);
 	if (err) {
 		vu_vm_put(vm);
 		return err;

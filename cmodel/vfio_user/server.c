@@ -220,7 +220,8 @@ int vu_server_appear(struct vu_server *s, unsigned chip)
 	return err;
 }
 
-/* ---- the control socket ----------------------------------------------------------------------- */
+/* ---- the control socket -----------------------------------------------------------------------
+ */
 
 static void close_controller(struct controller *c)
 {
@@ -351,8 +352,9 @@ static int server_init(struct vu_server *s, const struct vu_server_options *opt)
 	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->event < 0)
 		return -errno;
-	err = opt->control ? set_address(&s->control_address, "%s", opt->control, 0)
-			   : set_address(&s->control_address, "%s/control.sock", opt->socket_dir, 0);
+	err = opt->control
+		      ? set_address(&s->control_address, "%s", opt->control, 0)
+		      : set_address(&s->control_address, "%s/control.sock", opt->socket_dir, 0);
 	if (err)
 		return err;
 	machine.changed = wake;

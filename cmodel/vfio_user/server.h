@@ -20,7 +20,7 @@ struct vu_server;
 struct vu_server_options {
 	struct vu_machine_options machine; /* its changed() is set by the server */
 	const char *socket_dir;		   /* chipN.sock are made here; it exists */
-	const char *control;		   /* path of the control socket; NULL: socket_dir/control.sock */
+	const char *control; /* path of the control socket; NULL: socket_dir/control.sock */
 };
 
 /* Makes the chips and listens. -EADDRINUSE: another server serves that directory; -ENAMETOOLONG. */
@@ -31,7 +31,8 @@ void vu_server_stop(struct vu_server *s);
 /* Ends all sessions, removes the sockets. */
 void vu_server_free(struct vu_server *s);
 
-/* ---- orders of the control socket (control.c), in the thread of vu_server_run() --------------- */
+/* ---- orders of the control socket (control.c), in the thread of vu_server_run() ---------------
+ */
 
 /*
  * Obeys one line: lines to answer with are written to @out, the last of them "ok" or "error: WHY".

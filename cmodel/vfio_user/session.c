@@ -61,7 +61,8 @@ static int handle_version(struct vu_session *s, struct vu_message *m, struct vu_
 	/* QEMU has a buffer of its own request's size for the answer. */
 	room = m->body_bytes - sizeof(*say);
 	*say = (struct vu_version){.major = 0, .minor = 0};
-	n = snprintf(say->json, room, "{\"capabilities\":{\"max_msg_fds\":%u,\"max_data_xfer_size\":%u}}",
+	n = snprintf(say->json, room,
+		     "{\"capabilities\":{\"max_msg_fds\":%u,\"max_data_xfer_size\":%u}}",
 		     VU_MAX_FDS, VU_MAX_TRANSFER);
 	if ((size_t)n >= room)
 		n = snprintf(say->json, room, "{}");
@@ -291,8 +292,8 @@ static int handle_set_irqs(struct vu_session *s, struct vu_message *m, struct vu
 	data = ask->flags & VU_IRQ_DATA_MASK;
 	action = ask->flags & VU_IRQ_ACTIONS;
 	have = irq_count(d, ask->index);
-	if (__builtin_popcount(data) != 1 || __builtin_popcount(action) != 1 ||
-	    ask->start > have || ask->count > have - ask->start)
+	if (__builtin_popcount(data) != 1 || __builtin_popcount(action) != 1 || ask->start > have ||
+	    ask->count > have - ask->start)
 		return EINVAL;
 	if (ask->index == VU_IRQ_ERR)
 		return set_error_irq(d, ask, m);

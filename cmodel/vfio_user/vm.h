@@ -8,10 +8,10 @@
  * takes out a range, a new root all of it.
  *
  * Who is careful about what. Lookups happen in the thread that leads the model; they take the
- * device's lock for regions of guest memory. Whatever invalidates translations (flush, root, unmapped
- * guest memory, a link that goes down, bus mastering off) first changes what lookups see, then has
- * the model forget, which waits for the op that runs. So when such a call is back nothing uses what
- * was taken away.
+ * device's lock for regions of guest memory. Whatever invalidates translations (flush, root,
+ * unmapped guest memory, a link that goes down, bus mastering off) first changes what lookups see,
+ * then has the model forget, which waits for the op that runs. So when such a call is back nothing
+ * uses what was taken away.
  *
  * Host address space: each one reserves CM_VA_BYTES of it, so that a process can have about 120.
  *
@@ -29,8 +29,8 @@
 
 struct vu_device;
 
-#define VU_VA_BITS	((unsigned)__builtin_ctzll(CM_VA_BYTES))
-#define VU_ROUTE_SELF	15 /* in TXDA_GROUP_ROUTES: no port, the chip itself */
+#define VU_VA_BITS    ((unsigned)__builtin_ctzll(CM_VA_BYTES))
+#define VU_ROUTE_SELF 15 /* in TXDA_GROUP_ROUTES: no port, the chip itself */
 
 struct vu_group {
 	uint64_t id;

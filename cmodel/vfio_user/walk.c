@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#define LEAF_FIELDS                                                                              \
-	(TXDA_PTE_VALID | TXDA_PTE_READ | TXDA_PTE_WRITE | TXDA_PTE_LEAF | TXDA_PTE_COHERENT |    \
+#define LEAF_FIELDS                                                                                \
+	(TXDA_PTE_VALID | TXDA_PTE_READ | TXDA_PTE_WRITE | TXDA_PTE_LEAF | TXDA_PTE_COHERENT |     \
 	 TXDA_PTE_APERTURE_MASK | TXDA_PTE_ADDR_MASK | TXDA_PTE_PORT_MASK)
 
 _Static_assert((LEAF_FIELDS ^ TXDA_PTE_RESERVED) == UINT64_MAX, "every bit is a field or reserved");

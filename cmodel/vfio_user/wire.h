@@ -138,8 +138,8 @@ struct vu_region_rw {
 };
 
 /* Limits of this server. */
-#define VU_MAX_FDS	16		/* with one message */
-#define VU_MAX_TRANSFER (1u << 20)	/* bytes of a REGION_READ or REGION_WRITE */
+#define VU_MAX_FDS	16	   /* with one message */
+#define VU_MAX_TRANSFER (1u << 20) /* bytes of a REGION_READ or REGION_WRITE */
 #define VU_MAX_MESSAGE	(sizeof(struct vu_header) + sizeof(struct vu_region_rw) + VU_MAX_TRANSFER)
 
 #endif /* VU_WIRE_H */

@@ -150,7 +150,9 @@ static uint64_t some_address(uint64_t *state)
 	switch (below(state, 8)) {
 	case 0: return FUZZ_RING + below(state, 4) * 4096;
 	case 1: return FUZZ_STREAMS + below(state, 512) * 8;
-	case 2: return (uint64_t)below(state, 4) << 62 | (FUZZ_GUEST_AT + below(state, 1024) * 4096);
+	case 2:
+		return (uint64_t)below(state, 4) << 62 |
+		       (FUZZ_GUEST_AT + below(state, 1024) * 4096);
 	case 3: return FUZZ_MEM - below(state, 3) * 4096;
 	case 4: return (uint64_t)below(state, UINT32_MAX) << 32 | below(state, UINT32_MAX);
 	default: return 1ull << 62 | (FUZZ_GUEST_AT + below(state, 16) * 4096);
@@ -176,21 +178,28 @@ static void any_register(uint64_t *state)
 	case 9:
 	case 10: access_register(true, at + TXDA_QUEUE_DOORBELL, below(state, 40)); break;
 	case 11: write_pair(vm + TXDA_VM_ROOT_LO, FUZZ_TABLES | TXDA_PTE_VALID); break;
-	case 12: write_pair(vm + TXDA_VM_ROOT_LO, FUZZ_TABLES + below(state, 17) * 4096 + below(state, 4)); break;
+	case 12:
+		write_pair(vm + TXDA_VM_ROOT_LO,
+			   FUZZ_TABLES + below(state, 17) * 4096 + below(state, 4));
+		break;
 	case 13:
 		write_pair(vm + TXDA_VM_FLUSH_PAGE_LO, any & 0xfffff);
-		access_register(true, vm + TXDA_VM_FLUSH_COUNT, below(state, 3) ? below(state, 1000) : UINT32_MAX);
+		access_register(true, vm + TXDA_VM_FLUSH_COUNT,
+				below(state, 3) ? below(state, 1000) : UINT32_MAX);
 		access_register(true, vm + TXDA_VM_FLUSH, 1);
 		break;
 	case 14:
 		vm += TXDA_VM_GROUP(below(state, 16));
-		access_register(true, vm + TXDA_GROUP_RANK_SIZE, below(state, 3) << 8 | below(state, 3));
+		access_register(true, vm + TXDA_GROUP_RANK_SIZE,
+				below(state, 3) << 8 | below(state, 3));
 		access_register(true, vm + TXDA_GROUP_ROUTES, below(state, 2) ? 0x0f : any);
 		write_pair(vm + TXDA_GROUP_ID_LO, below(state, 3));
 		break;
 	case 15: access_register(true, TXDA_REG_IRQ_QUEUES_LO + below(state, 8) * 4, any); break;
 	case 16: access_register(true, TXDA_REG_FAULT_ACK, 1); break;
-	case 17: access_register(true, any % TXDA_BAR_REGS_BYTES & ~3u, below(state, UINT32_MAX)); break;
+	case 17:
+		access_register(true, any % TXDA_BAR_REGS_BYTES & ~3u, below(state, UINT32_MAX));
+		break;
 	case 18:
 		if (!below(state, 16))
 			access_register(true, TXDA_REG_RESET, TXDA_RESET_CHIP);
@@ -207,7 +216,9 @@ static uint64_t any_entry(uint64_t *state)
 	switch (below(state, 6)) {
 	case 0: return some_address(state);
 	case 1: return 0x0f | (uint64_t)below(state, 20000) << 12;
-	case 2: return 0x0f | (FUZZ_GUEST_AT + below(state, 1024) * 4096) | 1 << TXDA_PTE_APERTURE_SHIFT;
+	case 2:
+		return 0x0f | (FUZZ_GUEST_AT + below(state, 1024) * 4096) |
+		       1 << TXDA_PTE_APERTURE_SHIFT;
 	case 3:
 		return 0x0f | (uint64_t)below(state, 20000) << 12 | 2 << TXDA_PTE_APERTURE_SHIFT |
 		       (uint64_t)below(state, 2) << TXDA_PTE_PORT_SHIFT;
@@ -221,7 +232,8 @@ static void any_packet(uint64_t *state, uint64_t offset)
 	uint64_t word[8];
 	static const uint16_t bytes[TXDA_PKT_COUNT] = {8, 32, 56, 32, 80, 24, 24, 16, 40, 40};
 	uint16_t op = (uint16_t)below(state, TXDA_PKT_COUNT);
-	const struct txda_pkt hdr = {op, (uint16_t)(below(state, 8) ? 0 : below(state, 4)), bytes[op]};
+	const struct txda_pkt hdr = {op, (uint16_t)(below(state, 8) ? 0 : below(state, 4)),
+				     bytes[op]};
 
 	for (unsigned i = 1; i < 8; i++)
 		word[i] = below(state, 4) ? (uint64_t)below(state, 8) << (12 + 9 * below(state, 3))
@@ -242,27 +254,32 @@ static void any_memory(uint64_t *state)
 	uint64_t entry = any_entry(state);
 
 	switch (below(state, 4)) {
-	case 0: memcpy(device->dram + FUZZ_RING + below(state, 32) * sizeof(e), &e, sizeof(e)); break;
+	case 0:
+		memcpy(device->dram + FUZZ_RING + below(state, 32) * sizeof(e), &e, sizeof(e));
+		break;
 	case 1: memcpy(guest + below(state, 32) * sizeof(e), &e, sizeof(e)); break;
 	case 2: any_packet(state, FUZZ_STREAMS + below(state, 64) * 64); break;
 	default:
-		memcpy(device->dram + FUZZ_TABLES + below(state, 16) * 4096 + below(state, 16) * 8, &entry,
-		       sizeof(entry));
+		memcpy(device->dram + FUZZ_TABLES + below(state, 16) * 4096 + below(state, 16) * 8,
+		       &entry, sizeof(entry));
 		break;
 	}
 }
 
 static void something_happens(unsigned which)
 {
-	static const char *const specs[] = {"hang:ms=1", "page", "ecc",	 "ecc-corrected", "link-down:ms=1",
-					    "thermal:ms=1", "slow-dma:ms=1", "clear", "lost:chip=0"};
+	static const char *const specs[] = {"hang:ms=1",     "page",	       "ecc",
+					    "ecc-corrected", "link-down:ms=1", "thermal:ms=1",
+					    "slow-dma:ms=1", "clear",	       "lost:chip=0"};
 	uint64_t lost;
 
 	switch (which % 12) {
 	case 9: vu_device_hang(device); break;
 	case 10: vu_device_trip(device); break;
 	case 11: vu_device_vanish(device); break;
-	default: check(!cm_inject(machine->cm, specs[which % 12]), "an injection is refused"); break;
+	default:
+		check(!cm_inject(machine->cm, specs[which % 12]), "an injection is refused");
+		break;
 	}
 	pthread_mutex_unlock(&device->op_lock);
 	vu_machine_look(machine, &lost);

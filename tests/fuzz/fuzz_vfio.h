@@ -7,7 +7,8 @@
 #define FUZZ_VFIO_H
 
 enum fuzz_step {
-	/* u16 command, u16 flags of descriptors (FUZZ_FD_* by 4 bits, 0: no more), u16 bytes, body */
+	/* u16 command, u16 flags of descriptors (FUZZ_FD_* by 4 bits, 0: no more), u16 bytes, body
+	 */
 	FUZZ_MESSAGE = 0,
 	/* u16 register, u32 value */
 	FUZZ_WRITE = 1,

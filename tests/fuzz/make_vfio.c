@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Writes the seed of fuzz_vfio: a client that greets, a driver that boots the chip and runs a ring. */
+/* Writes the seed of fuzz_vfio: a client that greets, a driver that boots the chip and runs a ring.
+ */
 #include "fuzz_vfio.h"
 #include "crc32c.h"
 #include "txda_firmware.h"
@@ -127,8 +128,8 @@ static void map_pages(void)
 			TXDA_APERTURE_C2C << TXDA_PTE_APERTURE_SHIFT,
 		};
 
-		leaf[i] = (base[i / 4] + i * 4096) | TXDA_PTE_VALID | TXDA_PTE_READ | TXDA_PTE_WRITE |
-			  TXDA_PTE_LEAF;
+		leaf[i] = (base[i / 4] + i * 4096) | TXDA_PTE_VALID | TXDA_PTE_READ |
+			  TXDA_PTE_WRITE | TXDA_PTE_LEAF;
 	}
 	memory(FUZZ_DRAM, FUZZ_TABLES + 3 * 4096, leaf, sizeof(leaf));
 	for (unsigned v = 0; v < 4; v++)
@@ -139,18 +140,19 @@ static void run_ring(void)
 {
 	const struct txda_pkt_copy copy = {{TXDA_PKT_COPY, 0, sizeof(copy)}, 0x8000, 0, 4096};
 	const struct txda_pkt_fill fill = {{TXDA_PKT_FILL, 0, sizeof(fill)}, 0xc000, 4096, 7, 0};
-	struct txda_ring_entry e = {.stream_bytes = sizeof(copy) + sizeof(fill),
-				    .flags = TXDA_RING_IRQ,
-				    .seqno = 1};
+	struct txda_ring_entry e = {
+		.stream_bytes = sizeof(copy) + sizeof(fill), .flags = TXDA_RING_IRQ, .seqno = 1};
 
 	memory(FUZZ_DRAM, FUZZ_STREAMS, &copy, sizeof(copy));
 	memory(FUZZ_DRAM, FUZZ_STREAMS + sizeof(copy), &fill, sizeof(fill));
 	memory(FUZZ_DRAM, FUZZ_RING, &e, sizeof(e));
 	memory(FUZZ_GUEST, 0, &e, sizeof(e));
 	for (unsigned q = 0; q < 2; q++) {
-		write_pair(TXDA_REG_QUEUE(q) + TXDA_QUEUE_RING_LO, q ? 1ull << 62 | FUZZ_GUEST_AT : FUZZ_RING);
+		write_pair(TXDA_REG_QUEUE(q) + TXDA_QUEUE_RING_LO,
+			   q ? 1ull << 62 | FUZZ_GUEST_AT : FUZZ_RING);
 		write_reg(TXDA_REG_QUEUE(q) + TXDA_QUEUE_RING_LOG2, 5);
-		write_pair(TXDA_REG_QUEUE(q) + TXDA_QUEUE_COMPLETION_LO, 1ull << 62 | (FUZZ_GUEST_AT + 65536));
+		write_pair(TXDA_REG_QUEUE(q) + TXDA_QUEUE_COMPLETION_LO,
+			   1ull << 62 | (FUZZ_GUEST_AT + 65536));
 		write_reg(TXDA_REG_QUEUE(q) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
 		write_reg(TXDA_REG_QUEUE(q) + TXDA_QUEUE_DOORBELL, 1);
 	}
@@ -158,8 +160,10 @@ static void run_ring(void)
 
 int main(int argc, char **argv)
 {
-	static const uint32_t chance[][3] = {{FUZZ_MEMORY, 300, 1}, {FUZZ_REGISTERS, 200, 2},
-					     {FUZZ_MEMORY, 200, 3}, {FUZZ_REGISTERS, 400, 4}};
+	static const uint32_t chance[][3] = {{FUZZ_MEMORY, 300, 1},
+					     {FUZZ_REGISTERS, 200, 2},
+					     {FUZZ_MEMORY, 200, 3},
+					     {FUZZ_REGISTERS, 400, 4}};
 
 	out = argc == 2 ? fopen(argv[1], "wb") : NULL;
 	if (!out) {

@@ -146,7 +146,8 @@ static void test_identity(void **state)
 		assert_int_equal(vf_read(c, TXDA_REG_CORES), 2);
 		/* All linked with each other, and both ends agree. */
 		for (unsigned p = 0; p < 2; p++) {
-			uint32_t at = TXDA_REG_PORT(p), peer = vf_read(c, at + TXDA_PORT_PEER_INDEX);
+			uint32_t at = TXDA_REG_PORT(p),
+				 peer = vf_read(c, at + TXDA_PORT_PEER_INDEX);
 			uint32_t back = TXDA_REG_PORT(vf_read(c, at + TXDA_PORT_PEER_PORT));
 
 			assert_int_equal(vf_read(c, at + TXDA_PORT_STATE), TXDA_PORT_UP);
@@ -221,9 +222,9 @@ static void test_access_rules(void **state)
 			assert_int_equal(vf_region_read(c, 0, offset, buf, bytes), 0);
 			for (unsigned i = 0; i < bytes; i++)
 				assert_int_equal(buf[i], 0xff);
-			assert_int_equal(vf_region_write(c, 0, TXDA_REG_POWER_LIMIT_MW + offset, buf,
-							 bytes),
-					 0);
+			assert_int_equal(
+				vf_region_write(c, 0, TXDA_REG_POWER_LIMIT_MW + offset, buf, bytes),
+				0);
 		}
 	}
 	assert_int_equal(vf_read(c, TXDA_REG_POWER_LIMIT_MW), limit);
@@ -282,9 +283,8 @@ static uint32_t boot(struct vf_chip *c, const struct txda_firmware *h, uint64_t 
 	vf_write64(c, TXDA_REG_FW_IMAGE_LO, at);
 	vf_write(c, TXDA_REG_FW_IMAGE_BYTES, bytes);
 	vf_write(c, TXDA_REG_FW_CTRL, TXDA_FW_BOOT);
-	assert_int_equal(vf_read(c, TXDA_REG_FW_STATE), vf_read(c, TXDA_REG_FW_ERROR)
-								? TXDA_FW_FAILED
-								: TXDA_FW_READY);
+	assert_int_equal(vf_read(c, TXDA_REG_FW_STATE),
+			 vf_read(c, TXDA_REG_FW_ERROR) ? TXDA_FW_FAILED : TXDA_FW_READY);
 	return vf_read(c, TXDA_REG_FW_ERROR);
 }
 
@@ -505,7 +505,8 @@ static void test_flr(void **state)
 	vf_free(&f);
 }
 
-/* ---- what is done from outside ---------------------------------------------------------------- */
+/* ---- what is done from outside ----------------------------------------------------------------
+ */
 
 static void look(struct vf *f)
 {
@@ -645,12 +646,12 @@ static void test_hung_and_tripped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config),	     cmocka_unit_test(test_enables),
-		cmocka_unit_test(test_identity),     cmocka_unit_test(test_cards),
-		cmocka_unit_test(test_access_rules), cmocka_unit_test(test_sensors),
-		cmocka_unit_test(test_firmware),     cmocka_unit_test(test_sources),
-		cmocka_unit_test(test_chip_reset),   cmocka_unit_test(test_flr),
-		cmocka_unit_test(test_events),	     cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_config),		 cmocka_unit_test(test_enables),
+		cmocka_unit_test(test_identity),	 cmocka_unit_test(test_cards),
+		cmocka_unit_test(test_access_rules),	 cmocka_unit_test(test_sensors),
+		cmocka_unit_test(test_firmware),	 cmocka_unit_test(test_sources),
+		cmocka_unit_test(test_chip_reset),	 cmocka_unit_test(test_flr),
+		cmocka_unit_test(test_events),		 cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_hung_and_tripped),
 	};
 

@@ -153,7 +153,8 @@ static void test_huge(void **state)
 	assert_int_equal(dram32(VF_DATA + 8 * HUGE), 10);
 	assert_int_equal(dram32(VF_DATA + HUGE), 7);
 	/* It ends with the DRAM, though the page does not. */
-	entry[5] = vf_pte(TXDA_APERTURE_LOCAL, VF_MEM - HUGE, VF_RW) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
+	entry[5] =
+		vf_pte(TXDA_APERTURE_LOCAL, VF_MEM - HUGE, VF_RW) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
 	entry[6] = entry[5] + HUGE;
 	assert_true(fill(VA + 5 * HUGE, HUGE, 11));
 	assert_false(fill(VA + 6 * HUGE, 4096, 11));
@@ -162,8 +163,8 @@ static void test_huge(void **state)
 
 static void test_nonsense(void **state)
 {
-	const uint64_t good = vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW) | TXDA_PTE_VALID |
-			      TXDA_PTE_LEAF;
+	const uint64_t good =
+		vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
 	const uint64_t bad[] = {
 		good & ~TXDA_PTE_LEAF,
 		good | 1ull << 7,
@@ -268,7 +269,8 @@ static void test_runs(void **state)
 	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 400 << 12, &r), -EFAULT);
 	/* At address 0 it does not go on below. */
 	for (uint64_t i = 0; i < 512; i++)
-		table[3][i] = ((i - 5) & 0xffff) << 12 | TXDA_PTE_VALID | TXDA_PTE_LEAF | TXDA_PTE_READ;
+		table[3][i] =
+			((i - 5) & 0xffff) << 12 | TXDA_PTE_VALID | TXDA_PTE_LEAF | TXDA_PTE_READ;
 	assert_int_equal(vu_walk(&w, TXDA_PTE_VALID, 6 << 12, &r), 0);
 	assert_int_equal(r.va, 5 << 12);
 	assert_int_equal(r.address, 0);
@@ -285,8 +287,8 @@ static void test_runs(void **state)
 static void test_system(void **state)
 {
 	(void)state;
-	vf_map(c, 1, VA, 1 << 20, vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST + VF_GUEST_DATA, VF_RW) |
-					  TXDA_PTE_COHERENT);
+	vf_map(c, 1, VA, 1 << 20,
+	       vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST + VF_GUEST_DATA, VF_RW) | TXDA_PTE_COHERENT);
 	assert_true(fill(VA, 1 << 20, 0x5555));
 	assert_int_equal(*(uint32_t *)(f.guest + VF_GUEST_DATA + (1 << 20) - 4), 0x5555);
 	memset(f.guest + VF_GUEST_DATA, 0x66, 4096);
@@ -385,13 +387,14 @@ static void test_unmap(void **state)
 	close(fd);
 }
 
-/* ---- flushes while the chip works ------------------------------------------------------------- */
+/* ---- flushes while the chip works -------------------------------------------------------------
+ */
 
 static void test_flush_under_way(void **state)
 {
 	uint64_t *entry = vf_entry(c, 1, VA, 1);
-	const uint64_t pte = vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW) | TXDA_PTE_VALID |
-			     TXDA_PTE_LEAF;
+	const uint64_t pte =
+		vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
 
 	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
@@ -476,7 +479,8 @@ static void test_roots(void **state)
 	}
 }
 
-/* ---- many pages ------------------------------------------------------------------------------- */
+/* ---- many pages -------------------------------------------------------------------------------
+ */
 
 static size_t limit_mappings(size_t limit)
 {
@@ -639,11 +643,20 @@ int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_pages),	    TEST(test_rights),	   TEST(test_huge),
-		TEST(test_nonsense),	    cmocka_unit_test(test_runs),
-		TEST(test_system),	    TEST(test_system_rights), TEST(test_unmap),
-		TEST(test_flush_under_way), TEST(test_flush_registers), TEST(test_roots),
-		TEST(test_eviction),	    TEST(test_peer),	   TEST(test_groups),
+		TEST(test_pages),
+		TEST(test_rights),
+		TEST(test_huge),
+		TEST(test_nonsense),
+		cmocka_unit_test(test_runs),
+		TEST(test_system),
+		TEST(test_system_rights),
+		TEST(test_unmap),
+		TEST(test_flush_under_way),
+		TEST(test_flush_registers),
+		TEST(test_roots),
+		TEST(test_eviction),
+		TEST(test_peer),
+		TEST(test_groups),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

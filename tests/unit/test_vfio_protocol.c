@@ -48,8 +48,9 @@ static int say_hello(struct vf_chip *c, uint16_t major, uint16_t minor, const ch
 
 static void test_greeting(void **state)
 {
-	static const char json[] = "{\"capabilities\":{\"max_msg_fds\":16,\"x\":\"                  "
-				   "                      \"}}";
+	static const char json[] =
+		"{\"capabilities\":{\"max_msg_fds\":16,\"x\":\"                  "
+		"                      \"}}";
 	struct vu_device_info info = {.argsz = sizeof(info)};
 	char say[512];
 	uint32_t bytes;
@@ -61,7 +62,8 @@ static void test_greeting(void **state)
 	vf_connect(c);
 	/* Nothing before the greeting. */
 	assert_int_equal(
-		vf_call(c, VU_DEVICE_GET_INFO, &info, sizeof(info), NULL, 0, NULL, 0, NULL), EPROTO);
+		vf_call(c, VU_DEVICE_GET_INFO, &info, sizeof(info), NULL, 0, NULL, 0, NULL),
+		EPROTO);
 	assert_int_equal(vf_call(c, VU_VERSION, "", 1, NULL, 0, NULL, 0, NULL), EINVAL);
 	assert_int_equal(say_hello(c, 1, 0, "", 0, say, sizeof(say), &bytes), EPROTO);
 	/* The answer is not longer than the question, has a NUL and names the limits. */
@@ -69,10 +71,9 @@ static void test_greeting(void **state)
 	assert_true(bytes <= sizeof(struct vu_version) + sizeof(json));
 	assert_non_null(strstr(say, "\"max_msg_fds\":16"));
 	assert_int_equal(say_hello(c, 0, 1, json, sizeof(json), say, sizeof(say), &bytes), EINVAL);
-	assert_int_equal(
-		vf_call(c, VU_DEVICE_GET_INFO, &info, sizeof(info), NULL, 0, &info, sizeof(info),
-			NULL),
-		0);
+	assert_int_equal(vf_call(c, VU_DEVICE_GET_INFO, &info, sizeof(info), NULL, 0, &info,
+				 sizeof(info), NULL),
+			 0);
 	vf_disconnect(c);
 
 	/* With little room for the answer. */
@@ -223,8 +224,8 @@ static void test_memory(void **state)
 	{
 		const struct vu_dma_map ask = {sizeof(ask), rw, 0, 0, 4096};
 
-		assert_int_equal(
-			vf_call(c, VU_DMA_MAP, &ask, sizeof(ask), fds, 2, NULL, 0, NULL), EINVAL);
+		assert_int_equal(vf_call(c, VU_DMA_MAP, &ask, sizeof(ask), fds, 2, NULL, 0, NULL),
+				 EINVAL);
 	}
 	assert_int_equal(open_fds(), before);
 	/* The last page there is, one without a file, neighbours. */
@@ -246,9 +247,8 @@ static void test_memory(void **state)
 	assert_int_equal(vf_call(c, VU_DMA_UNMAP, &all, sizeof(all), NULL, 0, NULL, 0, NULL),
 			 EINVAL);
 	all.bytes = 0;
-	assert_int_equal(vf_call(c, VU_DMA_UNMAP, &all, sizeof(all), NULL, 0, &all, sizeof(all),
-				 NULL),
-			 0);
+	assert_int_equal(
+		vf_call(c, VU_DMA_UNMAP, &all, sizeof(all), NULL, 0, &all, sizeof(all), NULL), 0);
 	assert_int_equal(all.bytes, VF_GUEST_BYTES);
 	assert_int_equal(open_fds(), before - 1);
 	close(fd);
@@ -281,7 +281,8 @@ static void test_vectors(void **state)
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind, 0, 0, NULL, 0), EINVAL);
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind | VU_IRQ_ACTION_MASK, 0, 1, &fd, 1),
 			 EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind | VU_IRQ_DATA_NONE, 0, 1, &fd, 1), EINVAL);
+	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind | VU_IRQ_DATA_NONE, 0, 1, &fd, 1),
+			 EINVAL);
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind | 0x40, 0, 1, &fd, 1), EINVAL);
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_BOOL | VU_IRQ_ACTION_TRIGGER, 0, 1,
 				     NULL, 0),
@@ -300,9 +301,9 @@ static void test_vectors(void **state)
 				     NULL, 0),
 			 0);
 	assert_true(vf_is_interrupted(c, 0));
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_MASK, 0, 17,
-				     NULL, 0),
-			 0);
+	assert_int_equal(
+		vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_MASK, 0, 17, NULL, 0),
+		0);
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_TRIGGER, 0, 1,
 				     NULL, 0),
 			 0);
@@ -322,9 +323,9 @@ static void test_vectors(void **state)
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_ERR, bind, 0, 1, &fd, 1), 0);
 	assert_int_equal(open_fds(), before - 16);
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_ERR, bind, 0, 2, fds, 2), EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_ERR, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_TRIGGER, 0, 0,
-				     NULL, 0),
-			 0);
+	assert_int_equal(
+		vf_set_irqs(c, VU_IRQ_ERR, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_TRIGGER, 0, 0, NULL, 0),
+		0);
 	assert_int_equal(open_fds(), before - 17);
 	close(fd);
 	close(file);

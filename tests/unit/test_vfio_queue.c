@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DATA	 VF_VA(VF_DATA)
+#define DATA	   VF_VA(VF_DATA)
 #define COPY_QUEUE 32
 
 static struct vf f;
@@ -525,11 +525,14 @@ int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_run),		 TEST(test_local_ring),	 TEST(test_many_entries),
-		TEST(test_interrupts),	 TEST(test_fences),	 TEST(test_priorities),
-		TEST(test_stop),	 TEST(test_stop_among_others), TEST(test_faults),
-		TEST(test_fault_records), TEST(test_bad_entries), TEST(test_bad_doorbells),
-		TEST(test_bad_set_up),	 TEST(test_lost_memory), TEST(test_client_leaves),
+		TEST(test_run),		  TEST(test_local_ring),
+		TEST(test_many_entries),  TEST(test_interrupts),
+		TEST(test_fences),	  TEST(test_priorities),
+		TEST(test_stop),	  TEST(test_stop_among_others),
+		TEST(test_faults),	  TEST(test_fault_records),
+		TEST(test_bad_entries),	  TEST(test_bad_doorbells),
+		TEST(test_bad_set_up),	  TEST(test_lost_memory),
+		TEST(test_client_leaves),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

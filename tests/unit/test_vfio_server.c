@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The server: sockets, one client a chip, coming and going, and the orders of the control socket. */
+/* The server: sockets, one client a chip, coming and going, and the orders of the control socket.
+ */
 #include "vfio_fixture.h"
 #include "server.h"
 

@@ -103,7 +103,8 @@ static void greet(struct vf_chip *c)
 	uint8_t ask[sizeof(struct vu_version) + sizeof(json)] = {0}, say[256];
 
 	memcpy(ask + sizeof(struct vu_version), json, sizeof(json));
-	assert_int_equal(vf_call(c, VU_VERSION, ask, sizeof(ask), NULL, 0, say, sizeof(say), NULL), 0);
+	assert_int_equal(vf_call(c, VU_VERSION, ask, sizeof(ask), NULL, 0, say, sizeof(say), NULL),
+			 0);
 }
 
 static void bind_vectors(struct vf_chip *c)
@@ -266,7 +267,8 @@ int vf_region_read(struct vf_chip *c, uint32_t region, uint64_t offset, void *bu
 	int err;
 
 	assert_non_null(say);
-	err = vf_call(c, VU_REGION_READ, &ask, sizeof(ask), NULL, 0, say, sizeof(ask) + bytes, NULL);
+	err = vf_call(c, VU_REGION_READ, &ask, sizeof(ask), NULL, 0, say, sizeof(ask) + bytes,
+		      NULL);
 	if (!err)
 		memcpy(buf, say + sizeof(ask), bytes);
 	free(say);

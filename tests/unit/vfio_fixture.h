@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests of the PCI face share: chips with a client each that speaks vfio-user as QEMU does,
- * a guest's memory, and what a driver would do with registers, page tables and rings.
+ * What the tests of the PCI face share: chips with a client each that speaks vfio-user as QEMU
+ * does, a guest's memory, and what a driver would do with registers, page tables and rings.
  *
  * The client and its chip talk over a socket pair; the chip's side runs in a thread. Everything
  * that must be so is asserted here.
@@ -20,10 +20,10 @@
 #include "machine.h"
 #include "wire.h"
 
-#define VF_CHIPS     4
-#define VF_MEM	     (64ull << 20)
+#define VF_CHIPS       4
+#define VF_MEM	       (64ull << 20)
 #define VF_GUEST_BYTES (16ull << 20)
-#define VF_GUEST     0x40000000ull /* bus address of the guest's memory */
+#define VF_GUEST       0x40000000ull /* bus address of the guest's memory */
 
 /* Places in DRAM. */
 #define VF_TABLES  (16ull << 20) /* page tables, one after another */
@@ -31,12 +31,12 @@
 #define VF_DATA	   (32ull << 20)
 
 /* Places in the guest's memory. */
-#define VF_RINGS	0x000000ull /* 64 KiB a queue */
-#define VF_COMPLETIONS	0x400000ull /* a word each 64 bytes */
-#define VF_GUEST_DATA	0x800000ull
+#define VF_RINGS       0x000000ull /* 64 KiB a queue */
+#define VF_COMPLETIONS 0x400000ull /* a word each 64 bytes */
+#define VF_GUEST_DATA  0x800000ull
 
-#define VF_SYSTEM(offset) ((uint64_t)TXDA_APERTURE_SYSTEM << TXDA_ADDR_APERTURE_SHIFT | \
-			   (VF_GUEST + (offset)))
+#define VF_SYSTEM(offset)                                                                          \
+	((uint64_t)TXDA_APERTURE_SYSTEM << TXDA_ADDR_APERTURE_SHIFT | (VF_GUEST + (offset)))
 /* VF_STREAMS and VF_DATA are mapped here by vf_space(). */
 #define VF_VA(offset) (0x100000000ull + (offset))
 

@@ -105,25 +105,29 @@ static int write_image(const char *path, const struct image *image)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{"version", required_argument, NULL, 'v'}, {"carveout", required_argument, NULL, 'c'},
-		{"regs", required_argument, NULL, 'r'},	   {"driver", required_argument, NULL, 'd'},
-		{"build", required_argument, NULL, 'b'},   {"help", no_argument, NULL, 'h'},
+		{"version", required_argument, NULL, 'v'},
+		{"carveout", required_argument, NULL, 'c'},
+		{"regs", required_argument, NULL, 'r'},
+		{"driver", required_argument, NULL, 'd'},
+		{"build", required_argument, NULL, 'b'},
+		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
 	struct image image = {
-		.header = {
-			.magic = TXDA_FIRMWARE_MAGIC,
-			.header_version = TXDA_FIRMWARE_HEADER_VERSION,
-			.header_bytes = sizeof(image.header),
-			.bytes = sizeof(image),
-			.payload_bytes = sizeof(image.payload),
-			.version = TXDA_FIRMWARE_VERSION(1, 0, 0),
-			.chip_family = TXDA_CHIP_FAMILY_TX8,
-			.regs_version = 1 << 16,
-			.driver_version = 1 << 16,
-			.carveout_bytes = 16ull << 20,
-			.build = "cmodel",
-		},
+		.header =
+			{
+				.magic = TXDA_FIRMWARE_MAGIC,
+				.header_version = TXDA_FIRMWARE_HEADER_VERSION,
+				.header_bytes = sizeof(image.header),
+				.bytes = sizeof(image),
+				.payload_bytes = sizeof(image.payload),
+				.version = TXDA_FIRMWARE_VERSION(1, 0, 0),
+				.chip_family = TXDA_CHIP_FAMILY_TX8,
+				.regs_version = 1 << 16,
+				.driver_version = 1 << 16,
+				.carveout_bytes = 16ull << 20,
+				.build = "cmodel",
+			},
 	};
 	int c;
 
