@@ -36,6 +36,7 @@
 #define CHUNK	     (64u << 10)
 #define HOST_BYTES   (2 * CHUNK) /* what is copied back, then the stream */
 #define JOB_NS	     30000000000ll
+#define GONE_NS	     10000000000ll
 
 struct client {
 	int fd;
@@ -243,18 +244,26 @@ static void on_bus_error(int signal)
 	siglongjmp(bus_error, 1);
 }
 
-/* Device memory of a chip that is gone: each access is a SIGBUS, and nothing else. */
+/*
+ * Device memory of a chip that is gone: each access is a SIGBUS, and nothing else. The kernel
+ * refuses ioctls before it takes mappings away.
+ */
 static bool device_memory_is_gone(struct client *c)
 {
-	bool gone = true;
+	int64_t end_ns = now_ns() + GONE_NS;
+	volatile uint32_t at = 0;
 
-	for (uint32_t at = 0; at < DEVICE_BYTES; at += 4096) {
-		if (!sigsetjmp(bus_error, 1)) {
-			*(volatile uint8_t *)(c->device + at);
-			gone = false;
+	while (at < DEVICE_BYTES) {
+		if (sigsetjmp(bus_error, 1)) {
+			at += 4096;
+			continue;
 		}
+		*(volatile uint8_t *)(c->device + at);
+		if (now_ns() >= end_ns)
+			return false;
+		usleep(10000);
 	}
-	return gone;
+	return true;
 }
 
 static uint32_t kept_word(uint32_t i)
