@@ -311,6 +311,8 @@ static const struct op_rule op_rules[TXDA_OP_COUNT] = {
 	[TXDA_OP_ROUTE] = {sizeof(struct txda_op_route) / 4, 1, 3},
 	[TXDA_OP_MOE_LINEAR] = {sizeof(struct txda_op_moe_linear) / 4, 3, 1},
 	[TXDA_OP_MOE_COMBINE] = {sizeof(struct txda_op_moe_combine) / 4, 7, 1},
+	[TXDA_OP_MLA_STORE] = {sizeof(struct txda_op_mla_store) / 4, 31, 3},
+	[TXDA_OP_MLA_ATTENTION] = {sizeof(struct txda_op_mla_attention) / 4, 63, 1},
 };
 
 /* Whether tensor @index may stand where it does: the op takes @n there, and @required says which

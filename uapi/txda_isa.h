@@ -273,6 +273,8 @@ enum txda_opcode {
 	TXDA_OP_ROUTE = 11,
 	TXDA_OP_MOE_LINEAR = 12,
 	TXDA_OP_MOE_COMBINE = 13,
+	TXDA_OP_MLA_STORE = 14,
+	TXDA_OP_MLA_ATTENTION = 15,
 	TXDA_OP_COUNT
 };
 
@@ -474,6 +476,46 @@ struct txda_op_attention {
 };
 
 /*
+ * Multi-head latent attention (DeepSeek-AI 2024): the cache has one latent vector of L elements a
+ * token, from which each head's keys and values are linear, and one key of R elements that rotates.
+ * With the heads' matrices moved to the queries and to the result (MOE_LINEAR without a choice),
+ * attention is over the latent vectors themselves.
+ *
+ * MLA_STORE: normalises the first L elements of each row of kv by RMSNORM, rotates the other R and
+ * the R elements of each head of q, and stores what was kv to cache block slot[t] / block_size.
+ *   in:  [0] q F32 [T, Hq R]   [1] table F32 [T, R]   [2] slots I32 [T]   [3] kv F32 [T, L + R]
+ *        [4] norm weight F32 [L]
+ *   out: [0] q BF16 or F32 [T, Hq R]   [1] cache KV_PAGED [N, bytes of a block]
+ *
+ * MLA_ATTENTION: as ATTENTION; the score of a key is scale (q_latent . latent + q . key), the result
+ * is the weighted sum of latent vectors.
+ *   in:  [0] q_latent F32 [T, Hq L]   [1] q F32 [T, Hq R]   [2] cache   [3] block table I32 [S, B]
+ *        [4] spans I32 [S, 2]   [5] context I32 [S]
+ *   out: [0] BF16 or F32 [T, Hq L]
+ */
+#define TXDA_MLA_MAX_LATENT	1024
+#define TXDA_MLA_MAX_ROPE	256
+
+struct txda_op_mla_store {
+	__u32 n_heads;		/* Hq of this chip */
+	__u32 latent;		/* L */
+	__u32 rope;		/* R, even */
+	__u32 block_size;
+	__u64 layer_offset;
+	float eps;
+	__u32 flags;		/* TXDA_ROPE_INTERLEAVED */
+};
+
+struct txda_op_mla_attention {
+	__u32 n_heads;
+	__u32 latent;
+	__u32 rope;
+	__u32 block_size;
+	__u64 layer_offset;
+	float scale;
+};
+
+/*
  * GATHER_ROWS: out[r] = x[row[r]]; row[r] >= M faults.
  *   in:  [0] x F32 [M, H]   [1] rows I32 [R]
  *   out: [0] F32 [R, H]
@@ -520,6 +562,8 @@ struct txda_op {
 		struct txda_op_route route;
 		struct txda_op_moe_linear moe_linear;
 		struct txda_op_moe_combine moe_combine;
+		struct txda_op_mla_store mla_store;
+		struct txda_op_mla_attention mla_attention;
 		__u32 raw[20];		/* what an op does not name is 0 */
 	};
 };
@@ -634,6 +678,16 @@ static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
 static inline __u64 txda_kv_layer_bytes(__u32 n_kv_heads, __u32 head_dim, __u32 block_size)
 {
 	return (__u64)n_kv_heads * TXDA_KV_DIM(head_dim) * block_size * 2 * 2;
+}
+
+/*
+ * Latent attention keeps at layer_offset one vector a token, [block_size/2][D'][2], element
+ * (p / 2, d, p % 2): the latent one, then the key; D' = L + R rounded up to 16, elements past L + R
+ * are 0.
+ */
+static inline __u64 txda_mla_layer_bytes(__u32 latent, __u32 rope, __u32 block_size)
+{
+	return (__u64)TXDA_KV_DIM(latent + rope) * block_size * 2;
 }
 
 #endif /* TXDA_ISA_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * ATTENTION over a paged cache, ragged batch.
+ * ATTENTION and MLA_ATTENTION over a paged cache, ragged batch.
  *
  * The query rows of one sequence that share a KV head (token i, head h of its group: row i * g + h)
  * are cut into items of CM_ATT_ROWS. An item walks its keys split by split (TXDA_ATTENTION_SPLIT
@@ -41,9 +41,64 @@ struct item {
 /* state.u[] */
 enum { U_SEQS, U_TABLE, U_ITEMS, U_PARTIALS, U_N_ITEMS, U_SPLIT, U_MERGES };
 
-static uint64_t geometry_group(const struct cm_launch *l)
+/* What both ops come to. Latent attention is one KV head whose values are part of its keys. */
+struct geometry {
+	bool latent;
+	uint32_t n_heads, n_kv_heads;
+	uint32_t dim;	  /* of values */
+	uint32_t key_dim; /* of keys */
+	uint32_t block_size;
+	uint64_t layer_offset, head_bytes; /* of the cache */
+	float scale;
+	uint32_t window;
+	uint64_t group;	 /* query heads of a KV head */
+	uint64_t padded; /* dim as accumulators have it */
+	const struct cm_tensor *q, *q_rope, *cache, *table, *spans, *ctx;
+};
+
+static struct geometry geometry(const struct cm_launch *l)
 {
-	return l->op->attention.n_heads / l->op->attention.n_kv_heads;
+	const struct txda_op_attention *p = &l->op->attention;
+	const struct txda_op_mla_attention *m = &l->op->mla_attention;
+	const struct cm_tensor *const *in = l->in;
+
+	if (l->op->op == TXDA_OP_MLA_ATTENTION)
+		return (struct geometry){
+			.latent = true,
+			.n_heads = m->n_heads,
+			.n_kv_heads = 1,
+			.dim = m->latent,
+			.key_dim = m->latent + m->rope,
+			.block_size = m->block_size,
+			.layer_offset = m->layer_offset,
+			.scale = m->scale,
+			.group = m->n_heads,
+			.padded = TXDA_KV_DIM(m->latent),
+			.q = in[0],
+			.q_rope = in[1],
+			.cache = in[2],
+			.table = in[3],
+			.spans = in[4],
+			.ctx = in[5],
+		};
+	return (struct geometry){
+		.n_heads = p->n_heads,
+		.n_kv_heads = p->n_kv_heads,
+		.dim = p->head_dim,
+		.key_dim = p->head_dim,
+		.block_size = p->block_size,
+		.layer_offset = p->layer_offset,
+		.head_bytes = (uint64_t)TXDA_KV_DIM(p->head_dim) * p->block_size * 4,
+		.scale = p->scale,
+		.window = p->window,
+		.group = p->n_kv_heads ? p->n_heads / p->n_kv_heads : 1,
+		.padded = TXDA_KV_DIM(p->head_dim),
+		.q = in[0],
+		.cache = in[1],
+		.table = in[2],
+		.spans = in[3],
+		.ctx = in[4],
+	};
 }
 
 static uint64_t align64(uint64_t n)
@@ -52,124 +107,130 @@ static uint64_t align64(uint64_t n)
 }
 
 /* Bytes of one item's partial result: max, sum and accumulators of CM_ATT_ROWS rows. */
-static uint64_t partial_bytes(const struct cm_launch *l)
+static uint64_t partial_bytes(const struct geometry *g)
 {
-	return CM_ATT_ROWS * (2 + (uint64_t)TXDA_KV_DIM(l->op->attention.head_dim)) * 4;
+	return CM_ATT_ROWS * (2 + g->padded) * 4;
 }
 
-static int attention_check(const struct cm_launch *l)
+static int check_batch(const struct cm_launch *l, const struct geometry *g)
 {
-	const struct txda_op_attention *p = &l->op->attention;
-	const struct cm_tensor *q = l->in[0], *cache = l->in[1], *table = l->in[2],
-			       *spans = l->in[3], *ctx = l->in[4];
-	/* precise_row() has float32 alone; BF16 that is not an activation stays BF16 */
-	unsigned types = l->precise ? DT(TXDA_F32) : DT_ACT;
-	uint64_t seqs, width, end = 0;
+	uint64_t seqs, end = 0;
 
-	if (cm_want_cache(l, cache, p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
-			  p->layer_offset))
+	if (cm_want(l, g->table, DT(TXDA_I32), CM_ANY, CM_ANY))
 		return -EINVAL;
-	width = (uint64_t)p->n_heads * p->head_dim;
-	if (cm_want(l, q, types, CM_ANY, width) || cm_want(l, l->out[0], types, q->dim[0], width) ||
-	    cm_want(l, table, DT(TXDA_I32), CM_ANY, CM_ANY))
-		return -EINVAL;
-	seqs = table->dim[0];
-	if (cm_want(l, spans, DT(TXDA_I32), seqs, 2) ||
-	    cm_want(l, ctx, DT(TXDA_I32), seqs, CM_VECTOR))
+	seqs = g->table->dim[0];
+	if (cm_want(l, g->spans, DT(TXDA_I32), seqs, 2) ||
+	    cm_want(l, g->ctx, DT(TXDA_I32), seqs, CM_VECTOR))
 		return -EINVAL;
 	for (uint64_t s = 0; s < seqs; s++) {
-		uint32_t first = cm_index_at(spans, 2 * s), n = cm_index_at(spans, 2 * s + 1),
-			 c = cm_index_at(ctx, s);
-		uint64_t blocks = cm_div_up(c, p->block_size);
+		uint32_t first = cm_index_at(g->spans, 2 * s), n = cm_index_at(g->spans, 2 * s + 1),
+			 c = cm_index_at(g->ctx, s);
+		uint64_t blocks = cm_div_up(c, g->block_size);
 
-		if (first < end || (uint64_t)first + n > q->dim[0])
-			return cm_bad(l, TXDA_FAULT_INDEX, spans, spans->va + s * 8, first);
+		if (first < end || (uint64_t)first + n > g->q->dim[0])
+			return cm_bad(l, TXDA_FAULT_INDEX, g->spans, g->spans->va + s * 8, first);
 		end = (uint64_t)first + n;
-		if (c < n || c > INT32_MAX || blocks > table->dim[1])
-			return cm_bad(l, TXDA_FAULT_INDEX, ctx, ctx->va + s * 4, c);
+		if (c < n || c > INT32_MAX || blocks > g->table->dim[1])
+			return cm_bad(l, TXDA_FAULT_INDEX, g->ctx, g->ctx->va + s * 4, c);
 		for (uint64_t b = 0; n && b < blocks; b++) {
-			uint64_t at = s * table->dim[1] + b;
-			uint32_t v = cm_index_at(table, at);
+			uint64_t at = s * g->table->dim[1] + b;
+			uint32_t v = cm_index_at(g->table, at);
 
-			if (v >= cache->dim[0])
-				return cm_bad(l, TXDA_FAULT_INDEX, table, table->va + at * 4, v);
+			if (v >= g->cache->dim[0])
+				return cm_bad(l, TXDA_FAULT_INDEX, g->table, g->table->va + at * 4,
+					      v);
 		}
 	}
 	return 0;
 }
 
-static uint64_t max_items(const struct cm_launch *l)
+static int attention_check(const struct cm_launch *l)
 {
-	const struct txda_op_attention *p = &l->op->attention;
+	struct geometry g = geometry(l);
+	/* precise_row() has float32 alone; BF16 that is not an activation stays BF16 */
+	unsigned types = l->precise || g.latent ? DT(TXDA_F32) : DT_ACT;
+	uint64_t width = (uint64_t)g.n_heads * g.dim;
 
-	return l->in[0]->dim[0] * p->n_heads / CM_ATT_ROWS +
-	       (l->in[2]->dim[0] + 1) * p->n_kv_heads + MAX_SPLIT_ITEMS;
+	if (g.latent ? cm_want_latent_cache(l, g.cache, g.n_heads, g.dim, g.key_dim - g.dim,
+					    g.block_size, g.layer_offset)
+		     : cm_want_cache(l, g.cache, g.n_heads, g.n_kv_heads, g.dim, g.block_size,
+				     g.layer_offset))
+		return -EINVAL;
+	if (cm_want(l, g.q, types, CM_ANY, width) ||
+	    (g.latent && cm_want(l, g.q_rope, types, g.q->dim[0],
+				 (uint64_t)g.n_heads * (g.key_dim - g.dim))) ||
+	    cm_want(l, l->out[0], l->precise ? DT(TXDA_F32) : DT_ACT, g.q->dim[0], width))
+		return -EINVAL;
+	return check_batch(l, &g);
+}
+
+static uint64_t max_items(const struct geometry *g)
+{
+	return g->q->dim[0] * g->n_heads / CM_ATT_ROWS + (g->table->dim[0] + 1) * g->n_kv_heads +
+	       MAX_SPLIT_ITEMS;
 }
 
 static void attention_need(const struct cm_launch *l, struct cm_op_need *need)
 {
-	const struct txda_op_attention *p = &l->op->attention;
-	uint64_t seqs = l->in[2]->dim[0], dim = TXDA_KV_DIM(p->head_dim);
+	struct geometry g = geometry(l);
+	uint64_t seqs = g.table->dim[0], dim = TXDA_KV_DIM((uint64_t)g.key_dim);
 
 	need->shared_bytes = align64(seqs * sizeof(struct seq)) +
-			     align64(seqs * l->in[2]->dim[1] * 4) +
-			     align64(max_items(l) * sizeof(struct item)) +
-			     MAX_SPLIT_ITEMS * partial_bytes(l) + 64;
+			     align64(seqs * g.table->dim[1] * 4) +
+			     align64(max_items(&g) * sizeof(struct item)) +
+			     MAX_SPLIT_ITEMS * partial_bytes(&g) + 64;
 	/* packed q and p, scores, two partial results */
 	need->core_bytes = 2 * dim * CM_ATT_ROWS * 4 + CM_ATT_TILE * CM_ATT_ROWS * 4 +
-			   CM_ATT_ROWS * CM_ATT_TILE * 4 + 2 * partial_bytes(l) + 64;
+			   CM_ATT_ROWS * CM_ATT_TILE * 4 + 2 * partial_bytes(&g) + 64;
 }
 
 /*
  * Copies what the client might change; values that went bad since check() become harmless. Spans
  * must still not overlap: there is room for the items of T tokens, whoever they belong to.
  */
-static void copy_batch(struct cm_launch *l)
+static void copy_batch(struct cm_launch *l, const struct geometry *g)
 {
-	const struct txda_op_attention *p = &l->op->attention;
-	const struct cm_tensor *q = l->in[0], *cache = l->in[1], *table = l->in[2];
-	uint64_t seqs = table->dim[0], cols = table->dim[1], end = 0;
+	uint64_t seqs = g->table->dim[0], cols = g->table->dim[1], end = 0;
 	struct seq *sq = l->shared;
 	int32_t *copy = (int32_t *)((uint8_t *)l->shared + l->state.u[U_TABLE]);
 
 	for (uint64_t s = 0; s < seqs; s++) {
 		uint64_t blocks;
 
-		sq[s].first = cm_index_at(l->in[3], 2 * s);
-		sq[s].n = cm_index_at(l->in[3], 2 * s + 1);
-		sq[s].context = cm_index_at(l->in[4], s);
-		blocks = cm_div_up(sq[s].context, p->block_size);
-		if (sq[s].first < end || (uint64_t)sq[s].first + sq[s].n > q->dim[0] ||
+		sq[s].first = cm_index_at(g->spans, 2 * s);
+		sq[s].n = cm_index_at(g->spans, 2 * s + 1);
+		sq[s].context = cm_index_at(g->ctx, s);
+		blocks = cm_div_up(sq[s].context, g->block_size);
+		if (sq[s].first < end || (uint64_t)sq[s].first + sq[s].n > g->q->dim[0] ||
 		    sq[s].context < sq[s].n || sq[s].context > INT32_MAX || blocks > cols)
 			sq[s].n = 0;
 		else
 			end = (uint64_t)sq[s].first + sq[s].n;
 		for (uint64_t b = 0; sq[s].n && b < blocks; b++) {
-			uint32_t v = cm_index_at(table, s * cols + b);
+			uint32_t v = cm_index_at(g->table, s * cols + b);
 
-			copy[s * cols + b] = v < cache->dim[0] ? (int32_t)v : 0;
+			copy[s * cols + b] = v < g->cache->dim[0] ? (int32_t)v : 0;
 		}
 	}
 }
 
 static void attention_plan(struct cm_launch *l)
 {
-	const struct txda_op_attention *p = &l->op->attention;
-	uint64_t seqs = l->in[2]->dim[0], g = geometry_group(l), n = 0, items = 0, split_items = 0,
-		 most = 1;
+	struct geometry g = geometry(l);
+	uint64_t seqs = g.table->dim[0], n = 0, items = 0, split_items = 0, most = 1;
 	struct seq *sq = l->shared;
 	struct item *it;
 	bool split;
 
 	l->phases = 0;
-	if (!seqs || !l->in[0]->dim[0])
+	if (!seqs || !g.q->dim[0])
 		return;
 	l->state.u[U_TABLE] = align64(seqs * sizeof(struct seq));
-	l->state.u[U_ITEMS] = l->state.u[U_TABLE] + align64(seqs * l->in[2]->dim[1] * 4);
-	l->state.u[U_PARTIALS] = l->state.u[U_ITEMS] + align64(max_items(l) * sizeof(struct item));
-	copy_batch(l);
+	l->state.u[U_ITEMS] = l->state.u[U_TABLE] + align64(seqs * g.table->dim[1] * 4);
+	l->state.u[U_PARTIALS] = l->state.u[U_ITEMS] + align64(max_items(&g) * sizeof(struct item));
+	copy_batch(l, &g);
 	for (uint64_t s = 0; s < seqs; s++) {
-		uint64_t rows = cm_div_up(sq[s].n * g, CM_ATT_ROWS) * p->n_kv_heads;
+		uint64_t rows = cm_div_up(sq[s].n * g.group, CM_ATT_ROWS) * g.n_kv_heads;
 		uint64_t splits = cm_div_up(sq[s].context, TXDA_ATTENTION_SPLIT);
 
 		items += rows;
@@ -180,13 +241,13 @@ static void attention_plan(struct cm_launch *l)
 		split_items <= MAX_SPLIT_ITEMS;
 	it = (struct item *)((uint8_t *)l->shared + l->state.u[U_ITEMS]);
 	for (uint64_t s = 0; s < seqs; s++) {
-		uint64_t rows = sq[s].n * g,
+		uint64_t rows = sq[s].n * g.group,
 			 splits = cm_div_up(sq[s].context, TXDA_ATTENTION_SPLIT);
 
 		/* The last rows see the most keys: they go first, so that no core starts a long
 		 * item at the end. */
 		for (uint64_t b = cm_div_up(rows, CM_ATT_ROWS); b-- > 0;)
-			for (uint32_t h = 0; h < p->n_kv_heads; h++)
+			for (uint32_t h = 0; h < g.n_kv_heads; h++)
 				for (uint64_t i = 0; i < (split ? splits : 1); i++, n++) {
 					uint64_t row = b * CM_ATT_ROWS;
 
@@ -225,9 +286,9 @@ static struct partial partial_at(void *p)
 }
 
 /* to = to merged with from, which covers later keys. */
-static void merge(const struct cm_launch *l, struct partial to, struct partial from, unsigned rows)
+static void merge(const struct geometry *g, struct partial to, struct partial from, unsigned rows)
 {
-	unsigned dim = TXDA_KV_DIM(l->op->attention.head_dim);
+	unsigned dim = (unsigned)g->padded;
 
 	for (unsigned r = 0; r < rows; r++) {
 		float top, a, b;
@@ -243,66 +304,79 @@ static void merge(const struct cm_launch *l, struct partial to, struct partial f
 	}
 }
 
-static void write_rows(const struct cm_launch *l, const struct item *it, struct partial p)
+static void write_rows(const struct cm_launch *l, const struct geometry *g, const struct item *it,
+		       struct partial p)
 {
-	const struct txda_op_attention *op = &l->op->attention;
 	const struct seq *sq = (const struct seq *)l->shared + it->seq;
-	uint64_t g = geometry_group(l), padded = TXDA_KV_DIM(op->head_dim);
 
 	for (unsigned r = 0; r < it->rows; r++) {
-		uint64_t row = it->row + r, token = sq->first + row / g,
-			 head = it->head * g + row % g;
-		uint64_t at = (token * op->n_heads + head) * op->head_dim;
-		float *row_out = p.acc + r * padded;
+		uint64_t row = it->row + r, token = sq->first + row / g->group,
+			 head = it->head * g->group + row % g->group;
+		uint64_t at = (token * g->n_heads + head) * g->dim;
+		float *row_out = p.acc + r * g->padded;
 
-		cm_simd->blend(row_out, 1.0f / p.sum[r], row_out, 0.0f, row_out, op->head_dim);
+		cm_simd->blend(row_out, 1.0f / p.sum[r], row_out, 0.0f, row_out, g->dim);
 		if (l->out[0]->dtype == TXDA_F32)
-			memcpy((float *)l->out[0]->ptr + at, row_out, op->head_dim * 4);
+			memcpy((float *)l->out[0]->ptr + at, row_out, g->dim * 4);
 		else
-			cm_simd->to_bf16((uint16_t *)l->out[0]->ptr + at, row_out, op->head_dim);
+			cm_simd->to_bf16((uint16_t *)l->out[0]->ptr + at, row_out, g->dim);
 	}
 }
 
-static void run_item(const struct cm_launch *l, const struct item *it, uint8_t *scratch)
+/* The query rows of an item: where they are and which keys they see. */
+static void find_rows(const struct cm_launch *l, const struct geometry *g, const struct item *it,
+		      struct cm_attend *a, uint32_t *ret_last, uint32_t *ret_lowest)
 {
-	const struct txda_op_attention *op = &l->op->attention;
 	const struct seq *sq = (const struct seq *)l->shared + it->seq;
-	uint64_t g = geometry_group(l), padded = TXDA_KV_DIM(op->head_dim);
 	uint32_t last = 0, lowest = UINT32_MAX;
+
+	for (unsigned r = 0; r < it->rows; r++) {
+		uint64_t row = it->row + r, token = row / g->group,
+			 head = (sq->first + token) * g->n_heads + it->head * g->group +
+				row % g->group;
+
+		a->q[r] = (const uint8_t *)g->q->ptr + head * g->dim * (a->q_f32 ? 4 : 2);
+		if (g->latent)
+			a->q_rope[r] = (const float *)g->q_rope->ptr + head * (g->key_dim - g->dim);
+		a->pos[r] = sq->context - sq->n + (uint32_t)token;
+		a->first[r] = g->window && a->pos[r] >= g->window ? a->pos[r] - g->window + 1 : 0;
+		last = a->pos[r] > last ? a->pos[r] : last;
+		lowest = a->first[r] < lowest ? a->first[r] : lowest;
+	}
+	*ret_last = last;
+	*ret_lowest = lowest;
+}
+
+static void run_item(const struct cm_launch *l, const struct geometry *g, const struct item *it,
+		     uint8_t *scratch)
+{
+	uint64_t key_padded = TXDA_KV_DIM(g->key_dim);
 	struct partial total, part;
+	uint32_t last, lowest;
 	struct cm_attend a = {
 		.rows = it->rows,
-		.dim = op->head_dim,
-		.block_size = op->block_size,
-		.block_stride = l->in[1]->dim[1],
-		.cache = (const uint8_t *)l->in[1]->ptr + op->layer_offset +
-			 it->head * padded * op->block_size * 4,
+		.dim = g->dim,
+		.rope = g->key_dim - g->dim,
+		.block_size = g->block_size,
+		.block_stride = g->cache->dim[1],
+		.cache = (const uint8_t *)g->cache->ptr + g->layer_offset + it->head * g->head_bytes,
 		.blocks = (const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
-			  it->seq * l->in[2]->dim[1],
-		.scale = op->scale,
-		.q_f32 = l->in[0]->dtype == TXDA_F32,
-		.acc_stride = (unsigned)padded,
+			  it->seq * g->table->dim[1],
+		.scale = g->scale,
+		.q_f32 = g->q->dtype == TXDA_F32,
+		.acc_stride = (unsigned)g->padded,
+		.v_stride = (unsigned)key_padded,
 	};
 
 	a.q_pack = (uint32_t *)scratch;
-	a.p_pack = a.q_pack + 2 * padded * CM_ATT_ROWS;
+	a.p_pack = a.q_pack + 2 * key_padded * CM_ATT_ROWS;
 	a.scores = (float *)(a.p_pack + CM_ATT_TILE * CM_ATT_ROWS);
 	part = partial_at(a.scores + CM_ATT_ROWS * CM_ATT_TILE);
-	total = partial_at((uint8_t *)part.max + partial_bytes(l));
+	total = partial_at((uint8_t *)part.max + partial_bytes(g));
 	if (it->partial != TXDA_NONE)
 		total = partial_at((uint8_t *)l->shared + l->state.u[U_PARTIALS] +
-				   it->partial * partial_bytes(l));
-	for (unsigned r = 0; r < it->rows; r++) {
-		uint64_t row = it->row + r, token = row / g;
-
-		a.q[r] = (const uint8_t *)l->in[0]->ptr +
-			 ((sq->first + token) * op->n_heads + it->head * g + row % g) *
-				 op->head_dim * (a.q_f32 ? 4 : 2);
-		a.pos[r] = sq->context - sq->n + (uint32_t)token;
-		a.first[r] = op->window && a.pos[r] >= op->window ? a.pos[r] - op->window + 1 : 0;
-		last = a.pos[r] > last ? a.pos[r] : last;
-		lowest = a.first[r] < lowest ? a.first[r] : lowest;
-	}
+				   it->partial * partial_bytes(g));
+	find_rows(l, g, it, &a, &last, &lowest);
 	for (uint32_t s = it->split; s < it->split + it->n_splits; s++) {
 		uint64_t end = ((uint64_t)s + 1) * TXDA_ATTENTION_SPLIT;
 
@@ -315,40 +389,67 @@ static void run_item(const struct cm_launch *l, const struct item *it, uint8_t *
 		a.acc = s == it->split ? total.acc : part.acc;
 		cm_simd->attend(&a);
 		if (s != it->split)
-			merge(l, total, part, it->rows);
+			merge(g, total, part, it->rows);
 	}
 	if (it->partial == TXDA_NONE)
-		write_rows(l, it, total);
+		write_rows(l, g, it, total);
 }
 
-/* Precise mode: one row, everything in double, cache elements float32. */
-static void precise_row(const struct cm_launch *l, const struct item *it, uint64_t row)
+/* Precise mode: float32 elements of the cache; where those of one position begin and how far apart
+ * they are. */
+struct precise_kv {
+	const float *k, *v;
+	bool latent;
+};
+
+static double precise_key(const struct precise_kv *kv, uint64_t d)
 {
-	const struct txda_op_attention *op = &l->op->attention;
+	return kv->latent ? kv->k[2 * d] : kv->k[d / 2 * 32 + d % 2];
+}
+
+static struct precise_kv precise_at(const struct geometry *g, const int32_t *blocks, uint32_t head,
+				    uint32_t p)
+{
+	uint64_t bs = g->block_size, block = (uint32_t)blocks[p / bs], in = p % bs;
+	const float *base = (const float *)((const uint8_t *)g->cache->ptr +
+					    2 * (block * g->cache->dim[1] + g->layer_offset +
+						 head * g->head_bytes));
+
+	if (g->latent) {
+		base += in / 2 * TXDA_KV_DIM(g->key_dim) * 2 + in % 2;
+		return (struct precise_kv){base, base, true};
+	}
+	return (struct precise_kv){base + in / 16 * g->padded * 16 + in % 16 * 2,
+				   base + g->padded * bs + in / 2 * g->padded * 2 + in % 2, false};
+}
+
+/* Precise mode: one row, everything in double. */
+static void precise_row(const struct cm_launch *l, const struct geometry *g, const struct item *it,
+			uint64_t row)
+{
 	const struct seq *sq = (const struct seq *)l->shared + it->seq;
-	uint64_t g = geometry_group(l), dim = op->head_dim, padded = TXDA_KV_DIM(dim),
-		 bs = op->block_size;
-	uint64_t at = ((sq->first + row / g) * op->n_heads + it->head * g + row % g) * dim;
-	const float *q = (const float *)l->in[0]->ptr + at;
+	uint64_t dim = g->dim, rope = g->key_dim - g->dim;
+	uint64_t head = (sq->first + row / g->group) * g->n_heads + it->head * g->group +
+			row % g->group;
+	const float *q = (const float *)g->q->ptr + head * dim;
+	const float *qr = g->latent ? (const float *)g->q_rope->ptr + head * rope : NULL;
 	const int32_t *blocks =
 		(const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
-		it->seq * l->in[2]->dim[1];
-	uint32_t pos = sq->context - sq->n + (uint32_t)(row / g);
-	uint32_t first = op->window && pos >= op->window ? pos - op->window + 1 : 0;
-	double acc[512] = {0}, max = -INFINITY, sum = 0;
+		it->seq * g->table->dim[1];
+	uint32_t pos = sq->context - sq->n + (uint32_t)(row / g->group);
+	uint32_t first = g->window && pos >= g->window ? pos - g->window + 1 : 0;
+	double acc[TXDA_MLA_MAX_LATENT], max = -INFINITY, sum = 0;
 
+	memset(acc, 0, dim * sizeof(*acc));
 	for (uint32_t p = first; p <= pos; p++) {
-		const float *base =
-			(const float *)((const uint8_t *)l->in[1]->ptr +
-					2 * ((uint64_t)(uint32_t)blocks[p / bs] * l->in[1]->dim[1] +
-					     op->layer_offset + it->head * padded * bs * 4));
-		const float *k = base + p % bs / 16 * padded * 16 + p % 16 * 2;
-		const float *v = base + padded * bs + p % bs / 2 * padded * 2 + p % 2;
+		struct precise_kv kv = precise_at(g, blocks, it->head, p);
 		double s = 0, e, corr;
 
 		for (uint64_t d = 0; d < dim; d++)
-			s += (double)q[d] * k[d / 2 * 32 + d % 2];
-		s *= op->scale;
+			s += q[d] * precise_key(&kv, d);
+		for (uint64_t d = 0; d < rope; d++)
+			s += qr[d] * precise_key(&kv, dim + d);
+		s *= g->scale;
 		if (s > max) {
 			corr = exp(max - s);
 			for (uint64_t d = 0; d < dim; d++)
@@ -359,10 +460,10 @@ static void precise_row(const struct cm_launch *l, const struct item *it, uint64
 		e = exp(s - max);
 		sum += e;
 		for (uint64_t d = 0; d < dim; d++)
-			acc[d] += e * v[d * 2];
+			acc[d] += e * kv.v[d * 2];
 	}
 	for (uint64_t d = 0; d < dim; d++)
-		((float *)l->out[0]->ptr)[at + d] = (float)(acc[d] / sum);
+		((float *)l->out[0]->ptr)[head * dim + d] = (float)(acc[d] / sum);
 }
 
 static void attention_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
@@ -372,41 +473,53 @@ static void attention_run(const struct cm_launch *l, unsigned phase, unsigned pa
 	const struct seq *sq = (const struct seq *)l->shared + it->seq;
 	uint8_t *partials = (uint8_t *)l->shared + l->state.u[U_PARTIALS];
 	uint64_t splits = cm_div_up(sq->context, TXDA_ATTENTION_SPLIT);
+	struct geometry g = geometry(l);
 	struct partial total;
 
 	if (l->precise) {
 		for (uint64_t r = 0; r < it->rows; r++)
-			precise_row(l, it, it->row + r);
+			precise_row(l, &g, it, it->row + r);
 		return;
 	}
 	if (phase == 0) {
-		run_item(l, it, l->core[core]);
+		run_item(l, &g, it, l->core[core]);
 		return;
 	}
 	/* The merge of one (sequence, head, rows) belongs to the item of its first split. */
 	if (it->split)
 		return;
-	total = partial_at(partials + it->partial * partial_bytes(l));
+	total = partial_at(partials + it->partial * partial_bytes(&g));
 	for (uint64_t s = 1; s < splits; s++)
-		merge(l, total, partial_at(partials + (it->partial + s) * partial_bytes(l)),
+		merge(&g, total, partial_at(partials + (it->partial + s) * partial_bytes(&g)),
 		      it->rows);
-	write_rows(l, it, total);
+	write_rows(l, &g, it, total);
 }
 
 static void attention_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
 {
-	const struct txda_op_attention *p = &l->op->attention;
+	struct geometry g = geometry(l);
 	uint64_t keys = 0;
 
-	for (uint64_t s = 0; s < l->in[2]->dim[0]; s++)
-		keys += cm_index_at(l->in[4], s);
-	*read = keys * p->n_kv_heads * p->head_dim * 4;
+	for (uint64_t s = 0; s < g.table->dim[0]; s++)
+		keys += cm_index_at(g.ctx, s);
+	*read = g.latent ? keys * g.key_dim * 2 : keys * g.n_kv_heads * g.dim * 4;
 	*written = l->out[0]->dim[0] * l->out[0]->dim[1] * 2;
 }
 
 const struct cm_op_impl cm_op_attention = {
 	.name = "ATTENTION",
 	.n_in = 5,
+	.n_out = 1,
+	.check = attention_check,
+	.need = attention_need,
+	.plan = attention_plan,
+	.run = attention_run,
+	.traffic = attention_traffic,
+};
+
+const struct cm_op_impl cm_op_mla_attention = {
+	.name = "MLA_ATTENTION",
+	.n_in = 6,
 	.n_out = 1,
 	.check = attention_check,
 	.need = attention_need,

@@ -36,6 +36,11 @@ int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
 		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset);
 
+/* The same for a layer of latent attention. */
+int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
+			 uint32_t latent, uint32_t rope, uint32_t block_size,
+			 uint64_t layer_offset);
+
 /* One element of a weight tile as float32; the shared definition of every tile format. */
 float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k);
 /* Row @n of W as float32[k]. */
@@ -59,6 +64,7 @@ void cm_linear_seed(void);
 
 extern const struct cm_op_impl cm_op_embed, cm_op_rmsnorm, cm_op_linear, cm_op_rope_table,
 	cm_op_rope_kv, cm_op_attention, cm_op_gather_rows, cm_op_topk, cm_op_all_reduce,
-	cm_op_all_gather, cm_op_silu_mul, cm_op_route, cm_op_moe_linear, cm_op_moe_combine;
+	cm_op_all_gather, cm_op_silu_mul, cm_op_route, cm_op_moe_linear, cm_op_moe_combine,
+	cm_op_mla_store, cm_op_mla_attention;
 
 #endif /* CM_OPS_CHECK_H */

@@ -30,6 +30,10 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 							  a->block_stride;
 		uint32_t in = p % a->block_size;
 
+		if (a->rope) {
+			t->v[g] = (const uint32_t *)block + in / 2 * a->v_stride;
+			continue;
+		}
 		t->k[g] = (const uint32_t *)block + in / 16 * dim * 8;
 		t->v[g] = (const uint32_t *)block + a->block_size * dim / 2 + in / 2 * dim;
 	}
@@ -130,7 +134,6 @@ V_INLINE void score_rows(const unsigned rows, const unsigned terms, const struct
 V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const struct tile *t,
 			 unsigned r0, unsigned d0, const bool two)
 {
-	unsigned dim = TXDA_KV_DIM(a->dim);
 	dotacc c[8][2];
 
 	for (unsigned r = 0; r < rows; r++)
@@ -142,7 +145,7 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 		unsigned pairs = keys < 16 ? keys / 2 : 8;
 		uint32_t last[32];
 
-		for (unsigned i = 0; i < pairs; i++, v += dim, p += PAIR_ROWS)
+		for (unsigned i = 0; i < pairs; i++, v += a->v_stride, p += PAIR_ROWS)
 #pragma GCC unroll 8
 			for (unsigned r = 0; r < rows; r++) {
 				dot16(&c[r][0], v, p + r);
@@ -216,6 +219,49 @@ static void value_block(const struct cm_attend *a, const struct tile *t, unsigne
 #undef CALL
 }
 
+/*
+ * Latent attention: elements in lanes, a pair of keys at a time. The queries stand as floats, row by
+ * row, with zeros up to the stride; where the second key does not exist its score is masked later.
+ */
+V_INLINE void latent_rows(const unsigned rows, const struct cm_attend *a, const struct tile *t,
+			  unsigned r0, unsigned g)
+{
+	const float *q = (const float *)a->q_pack + r0 * a->v_stride;
+
+	for (unsigned i = 0; i < 8; i++) {
+		const uint32_t *c = t->v[g] + i * a->v_stride;
+		float *s = a->scores + r0 * CM_ATT_TILE + g * 16 + 2 * i;
+		vf s0[8], s1[8];
+
+		for (unsigned r = 0; r < rows; r++)
+			s0[r] = s1[r] = (vf){0};
+		for (unsigned d = 0; d < a->v_stride; d += VL) {
+			vu u = *(const vu_any *)(c + d);
+			vf even = v_pair_even(u), odd = v_pair_odd(u);
+
+#pragma GCC unroll 8
+			for (unsigned r = 0; r < rows; r++) {
+				vf x = v_load(q + r * a->v_stride + d);
+
+				s0[r] = v_fma(even, x, s0[r]);
+				s1[r] = v_fma(odd, x, s1[r]);
+			}
+		}
+		for (unsigned r = 0; r < rows; r++) {
+			s[r * CM_ATT_TILE] = v_sum(s0[r]);
+			s[r * CM_ATT_TILE + 1] = v_sum(s1[r]);
+		}
+	}
+}
+
+static void latent_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n,
+			 unsigned g)
+{
+#define CALL(N) latent_rows(N, a, t, r0, g)
+	ATT_CASES(CALL)
+#undef CALL
+}
+
 V_INLINE float exp1(float x)
 {
 	return v_exp(v_set1(x))[0];
@@ -278,9 +324,18 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 	}
 }
 
-static void attend(const struct cm_attend *a)
+/* The queries as the scores want them. */
+static void pack_queries(const struct cm_attend *a)
 {
 	for (unsigned r = 0; r < a->rows; r++) {
+		float *q = (float *)a->q_pack + r * a->v_stride;
+
+		if (a->rope) {
+			memset(q, 0, a->v_stride * sizeof(float));
+			memcpy(q, a->q[r], a->dim * sizeof(float));
+			memcpy(q + a->dim, a->q_rope[r], a->rope * sizeof(float));
+			continue;
+		}
 		for (unsigned i = 0; i < (a->dim + 1) / 2; i++) {
 			uint32_t u;
 
@@ -292,6 +347,31 @@ static void attend(const struct cm_attend *a)
 			memcpy(&u, (const uint16_t *)a->q[r] + 2 * i, 4);
 			put_pair(a->q_pack + i * PAIR_ROWS + r, u);
 		}
+	}
+}
+
+static void score_tile(const struct cm_attend *a, const struct tile *t)
+{
+	for (unsigned g = 0; g < t->groups; g++) {
+		if (!a->rope)
+			foresee(t->k[g], a->acc_stride * 32);
+		foresee(t->v[g], a->v_stride * 32);
+	}
+	for (unsigned g = 0; g < t->groups; g += a->rope ? 1 : 2)
+		for (unsigned r = 0; r < a->rows; r += 8) {
+			unsigned n = a->rows - r < 8 ? a->rows - r : 8;
+
+			if (a->rope)
+				latent_block(a, t, r, n, g);
+			else
+				score_block(a, t, r, n, g, g + 1 < t->groups ? g + 1 : g);
+		}
+}
+
+static void attend(const struct cm_attend *a)
+{
+	pack_queries(a);
+	for (unsigned r = 0; r < a->rows; r++) {
 		a->max[r] = -INFINITY;
 		a->sum[r] = 0;
 		memset(a->acc + r * a->acc_stride, 0, a->acc_stride * sizeof(float));
@@ -300,14 +380,7 @@ static void attend(const struct cm_attend *a)
 		struct tile t;
 
 		tile_find(a, at, &t);
-		for (unsigned g = 0; g < t.groups; g++) {
-			foresee(t.k[g], a->acc_stride * 32);
-			foresee(t.v[g], a->acc_stride * 32);
-		}
-		for (unsigned g = 0; g < t.groups; g += 2)
-			for (unsigned r = 0; r < a->rows; r += 8)
-				score_block(a, &t, r, a->rows - r < 8 ? a->rows - r : 8, g,
-					    g + 1 < t.groups ? g + 1 : g);
+		score_tile(a, &t);
 		for (unsigned r = 0; r < a->rows; r++)
 			soften(a, &t, r);
 		for (unsigned d = 0; d < a->acc_stride; d += 32)

@@ -30,6 +30,8 @@ static const struct cm_op_impl *const impls[TXDA_OP_COUNT] = {
 	[TXDA_OP_ROUTE] = &cm_op_route,
 	[TXDA_OP_MOE_LINEAR] = &cm_op_moe_linear,
 	[TXDA_OP_MOE_COMBINE] = &cm_op_moe_combine,
+	[TXDA_OP_MLA_STORE] = &cm_op_mla_store,
+	[TXDA_OP_MLA_ATTENTION] = &cm_op_mla_attention,
 };
 
 const struct cm_op_impl *cm_op_impl(unsigned opcode)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* ROPE_TABLE and ROPE_KV: rotary embedding (Su et al. 2021), head norms and the store into the
+/* ROPE_TABLE, ROPE_KV and MLA_STORE: rotary embedding (Su et al. 2021), head norms and the store into the
  * paged cache. */
 #include "check.h"
 
@@ -101,19 +101,12 @@ const struct cm_op_impl cm_op_rope_table = {
 
 /* ---- ROPE_KV ---- */
 
-int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
-		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset)
+/* Blocks must have room for @bytes of a layer at @layer_offset. */
+static int want_room(const struct cm_launch *l, const struct cm_tensor *t, uint64_t bytes,
+		     uint64_t layer_offset)
 {
-	uint64_t bytes, block;
+	uint64_t block = t->dim[1];
 
-	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
-		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
-	if (!kv_heads || heads < kv_heads || heads % kv_heads || heads > 65536 || !dim || dim % 2 ||
-	    dim > MAX_HEAD_DIM ||
-	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
-		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
-	bytes = txda_kv_layer_bytes(kv_heads, dim, block_size);
-	block = t->dim[1];
 	if (layer_offset % 64 || block % 64 || bytes > block || layer_offset > block - bytes)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, layer_offset);
 	/* A cache that is not an activation is not doubled in precise mode: too small for its
@@ -121,6 +114,31 @@ int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t
 	if (t->bytes < t->dim[0] * block * (l->precise ? 2 : 1))
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, t->bytes);
 	return 0;
+}
+
+int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
+		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset)
+{
+	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
+		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
+	if (!kv_heads || heads < kv_heads || heads % kv_heads || heads > 65536 || !dim || dim % 2 ||
+	    dim > MAX_HEAD_DIM ||
+	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
+		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
+	return want_room(l, t, txda_kv_layer_bytes(kv_heads, dim, block_size), layer_offset);
+}
+
+int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
+			 uint32_t latent, uint32_t rope, uint32_t block_size,
+			 uint64_t layer_offset)
+{
+	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
+		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
+	if (!heads || heads > 65536 || !latent || latent > TXDA_MLA_MAX_LATENT || !rope || rope % 2 ||
+	    rope > TXDA_MLA_MAX_ROPE ||
+	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
+		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
+	return want_room(l, t, txda_mla_layer_bytes(latent, rope, block_size), layer_offset);
 }
 
 static int rope_kv_check(const struct cm_launch *l)
@@ -149,23 +167,12 @@ static int rope_kv_check(const struct cm_launch *l)
 	return cm_want_index(l, l->in[2], tokens, cache->dim[0] * p->block_size, TXDA_NONE);
 }
 
-/* Norms (w may be NULL) and rotates one head into y[D]. */
-static void rotate(const struct cm_launch *l, const float *x, const float *w, const float *table,
-		   float *y)
+/* Rotates the first 2 @pairs of @dim elements by the angles of a table's row. */
+static void rotate_pairs(const float *x, const float *table, unsigned pairs, unsigned dim, bool inter,
+			 float *y)
 {
-	const struct txda_op_rope_kv *p = &l->op->rope_kv;
-	unsigned pairs = (unsigned)l->in[1]->dim[1] / 2;
-	bool inter = p->flags & TXDA_ROPE_INTERLEAVED;
 	const float *cs = table, *sn = table + pairs;
-	float tmp[MAX_HEAD_DIM];
 
-	if (w && l->precise) {
-		cm_precise_norm(tmp, x, w, p->head_dim, p->eps);
-		x = tmp;
-	} else if (w) {
-		cm_simd->rmsnorm(tmp, x, w, p->head_dim, p->eps);
-		x = tmp;
-	}
 	if (!inter)
 		cm_simd->rotate(y, x, cs, sn, pairs);
 	for (unsigned i = 0; inter && i < pairs; i++) {
@@ -174,8 +181,32 @@ static void rotate(const struct cm_launch *l, const float *x, const float *w, co
 		y[2 * i] = xa * cs[i] - xb * sn[i];
 		y[2 * i + 1] = xb * cs[i] + xa * sn[i];
 	}
-	for (unsigned i = 2 * pairs; i < p->head_dim; i++)
+	for (unsigned i = 2 * pairs; i < dim; i++)
 		y[i] = x[i];
+}
+
+static void norm(const struct cm_launch *l, float *out, const float *x, const float *w, size_t n,
+		 float eps)
+{
+	if (l->precise)
+		cm_precise_norm(out, x, w, n, eps);
+	else
+		cm_simd->rmsnorm(out, x, w, n, eps);
+}
+
+/* Norms (w may be NULL) and rotates one head into y[D]. */
+static void rotate(const struct cm_launch *l, const float *x, const float *w, const float *table,
+		   float *y)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	float tmp[MAX_HEAD_DIM];
+
+	if (w) {
+		norm(l, tmp, x, w, p->head_dim, p->eps);
+		x = tmp;
+	}
+	rotate_pairs(x, table, (unsigned)l->in[1]->dim[1] / 2, p->head_dim,
+		     p->flags & TXDA_ROPE_INTERLEAVED, y);
 }
 
 static void store_kv(const struct cm_launch *l, unsigned head, uint32_t slot, const float *k,
@@ -256,5 +287,92 @@ const struct cm_op_impl cm_op_rope_kv = {
 	.need = no_need,
 	.plan = tokens_plan,
 	.run = rope_kv_run,
+	.traffic = tokens_traffic,
+};
+
+/* ---- MLA_STORE ---- */
+
+static int mla_store_check(const struct cm_launch *l)
+{
+	const struct txda_op_mla_store *p = &l->op->mla_store;
+	const struct cm_tensor *q = l->in[0], *cache = l->out[1];
+	uint64_t tokens, width = (uint64_t)p->n_heads * p->rope;
+
+	if (cm_want_latent_cache(l, cache, p->n_heads, p->latent, p->rope, p->block_size,
+				 p->layer_offset) ||
+	    cm_want(l, q, DT(TXDA_F32), CM_ANY, width))
+		return -EINVAL;
+	tokens = q->dim[0];
+	if (cm_want(l, l->in[1], DT(TXDA_F32), tokens, p->rope) ||
+	    cm_want(l, l->in[2], DT(TXDA_I32), tokens, CM_VECTOR) ||
+	    cm_want(l, l->in[3], DT(TXDA_F32), tokens, (uint64_t)p->latent + p->rope) ||
+	    cm_want(l, l->in[4], DT(TXDA_F32), p->latent, CM_VECTOR) ||
+	    cm_want(l, l->out[0], DT_ACT, tokens, width))
+		return -EINVAL;
+	if (p->flags & ~TXDA_ROPE_INTERLEAVED)
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->flags);
+	return cm_want_index(l, l->in[2], tokens, cache->dim[0] * p->block_size, TXDA_NONE);
+}
+
+static void store_latent(const struct cm_launch *l, uint32_t slot, const float *v)
+{
+	const struct txda_op_mla_store *p = &l->op->mla_store;
+	unsigned padded = TXDA_KV_DIM(p->latent + p->rope), es = l->precise ? 4 : 2;
+	uint32_t in = slot % p->block_size;
+	uint8_t *base = (uint8_t *)l->out[1]->ptr +
+			(slot / p->block_size * l->out[1]->dim[1] + p->layer_offset) * (es / 2);
+	uint64_t at = (uint64_t)in / 2 * padded * 2 + in % 2;
+	uint16_t h[TXDA_MLA_MAX_LATENT + TXDA_MLA_MAX_ROPE];
+
+	if (l->precise) {
+		for (unsigned d = 0; d < padded; d++)
+			((float *)base)[at + (uint64_t)d * 2] = v[d];
+		return;
+	}
+	cm_simd->to_bf16(h, v, padded);
+	cm_simd->put_every_other((uint16_t *)base + at, h, padded);
+}
+
+static void mla_store_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
+{
+	const struct txda_op_mla_store *p = &l->op->mla_store;
+	const struct cm_tensor *out = l->out[0];
+	bool inter = p->flags & TXDA_ROPE_INTERLEAVED;
+	float v[TXDA_MLA_MAX_LATENT + TXDA_MLA_MAX_ROPE + 16], y[TXDA_MLA_MAX_ROPE];
+
+	(void)phase;
+	(void)core;
+	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, out->dim[0]); t++) {
+		const float *table = (const float *)l->in[1]->ptr + t * p->rope;
+		const float *kv = (const float *)l->in[3]->ptr + t * (p->latent + p->rope);
+		uint32_t slot = cm_index_at(l->in[2], t);
+
+		for (unsigned h = 0; h < p->n_heads; h++) {
+			uint64_t at = (t * p->n_heads + h) * p->rope;
+
+			rotate_pairs((const float *)l->in[0]->ptr + at, table, p->rope / 2, p->rope,
+				     inter, y);
+			if (out->dtype == TXDA_F32)
+				memcpy((float *)out->ptr + at, y, p->rope * 4);
+			else
+				cm_simd->to_bf16((uint16_t *)out->ptr + at, y, p->rope);
+		}
+		if (slot == TXDA_NONE || slot >= l->out[1]->dim[0] * p->block_size)
+			continue;
+		norm(l, v, kv, l->in[4]->ptr, p->latent, p->eps);
+		rotate_pairs(kv + p->latent, table, p->rope / 2, p->rope, inter, v + p->latent);
+		memset(v + p->latent + p->rope, 0, 16 * 4);
+		store_latent(l, slot, v);
+	}
+}
+
+const struct cm_op_impl cm_op_mla_store = {
+	.name = "MLA_STORE",
+	.n_in = 5,
+	.n_out = 2,
+	.check = mla_store_check,
+	.need = no_need,
+	.plan = tokens_plan,
+	.run = mla_store_run,
 	.traffic = tokens_traffic,
 };

@@ -41,6 +41,10 @@ struct cm_attend {
 	const int32_t *blocks;	    /* of the sequence */
 	const void *q[CM_ATT_ROWS]; /* [D] bf16, or float32 if q_f32 */
 	bool q_f32;
+	/* Latent attention: keys and values are the same vectors, [block_size/2][v_stride][2]. */
+	unsigned rope;			     /* elements of a key beyond dim; 0: not latent */
+	const float *q_rope[CM_ATT_ROWS];    /* [rope] */
+	unsigned v_stride;		     /* elements from one pair of values to the next */
 	uint32_t pos[CM_ATT_ROWS];   /* position of each row: the last key that it sees */
 	uint32_t first[CM_ATT_ROWS]; /* the first key that it sees */
 	uint32_t from,

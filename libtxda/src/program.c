@@ -22,6 +22,8 @@ const char *txda__program_opcode(unsigned opcode)
 		[TXDA_OP_ROUTE] = "ROUTE",
 		[TXDA_OP_MOE_LINEAR] = "MOE_LINEAR",
 		[TXDA_OP_MOE_COMBINE] = "MOE_COMBINE",
+		[TXDA_OP_MLA_STORE] = "MLA_STORE",
+		[TXDA_OP_MLA_ATTENTION] = "MLA_ATTENTION",
 	};
 
 	return opcode < TXDA_OP_COUNT && name[opcode] ? name[opcode] : "?";

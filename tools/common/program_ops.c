@@ -37,6 +37,9 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_SILU_MUL] = {1, 1, 1, {F32}, {FLOATS}, 0},
 	[TXDA_OP_ROUTE] = {2, 2, 1, {F32, F32}, {I32, F32}, 5},
 	[TXDA_OP_MOE_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, I32, F32, I32}, {FLOATS}, 6},
+	[TXDA_OP_MLA_STORE] = {5, 2, 31, {F32, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
+	[TXDA_OP_MLA_ATTENTION] =
+		{6, 1, 63, {F32, F32, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 7},
 	[TXDA_OP_MOE_COMBINE] = {6, 1, 7, {F32, I32, F32, F32, F32, F32}, {F32}, 2},
 };
 
@@ -243,6 +246,50 @@ static bool check_rope_kv(const struct op_check *c)
 	       is_rows(c->out[0], 2, qkv->dim[0], fixed(p->n_heads * p->head_dim));
 }
 
+static bool latent_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t latent,
+			uint32_t rope, uint32_t block, uint64_t layer_offset)
+{
+	uint64_t bytes = txda_mla_layer_bytes(latent, rope, block);
+
+	return cache->layout == TXDA_KV_PAGED && cache->ndim == 2 &&
+	       same_dim(cache->dim[0], symbol(TXDA_SYM_N)) && !cache->dim[1].sym && heads &&
+	       heads <= 65536 && latent && latent <= TXDA_MLA_MAX_LATENT && rope && rope % 2 == 0 &&
+	       rope <= TXDA_MLA_MAX_ROPE &&
+	       (block == 16 || block == 32 || block == 64 || block == 128) &&
+	       layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
+	       layer_offset <= cache->dim[1].mul - bytes;
+}
+
+static bool check_mla_store(const struct op_check *c)
+{
+	const struct txda_op_mla_store *p = &c->op->mla_store;
+	struct txda_dim t = c->in[0]->dim[0];
+
+	return latent_fits(c->out[1], p->n_heads, p->latent, p->rope, p->block_size,
+			   p->layer_offset) &&
+	       !(p->flags & ~TXDA_ROPE_INTERLEAVED) && p->eps >= 0 &&
+	       is_rows(c->in[0], 2, t, fixed(p->n_heads * p->rope)) &&
+	       is_rows(c->in[1], 2, t, fixed(p->rope)) && is_rows(c->in[2], 1, t, fixed(0)) &&
+	       is_rows(c->in[3], 2, t, fixed(p->latent + p->rope)) &&
+	       is_rows(c->in[4], 1, fixed(p->latent), fixed(0)) &&
+	       is_rows(c->out[0], 2, t, fixed(p->n_heads * p->rope));
+}
+
+static bool check_mla_attention(const struct op_check *c)
+{
+	const struct txda_op_mla_attention *p = &c->op->mla_attention;
+	struct txda_dim t = c->in[0]->dim[0];
+
+	return latent_fits(c->in[2], p->n_heads, p->latent, p->rope, p->block_size,
+			   p->layer_offset) &&
+	       isfinite(p->scale) && is_rows(c->in[0], 2, t, fixed(p->n_heads * p->latent)) &&
+	       is_rows(c->in[1], 2, t, fixed(p->n_heads * p->rope)) &&
+	       is_rows(c->in[3], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
+	       is_rows(c->in[4], 2, symbol(TXDA_SYM_S), fixed(2)) &&
+	       is_rows(c->in[5], 1, symbol(TXDA_SYM_S), fixed(0)) &&
+	       is_rows(c->out[0], 2, t, fixed(p->n_heads * p->latent));
+}
+
 static bool check_attention(const struct op_check *c)
 {
 	const struct txda_op_attention *p = &c->op->attention;
@@ -324,6 +371,8 @@ static bool check_shapes(const struct op_check *c)
 		       is_rows(c->out[0], 2, x->dim[0], fixed(x->dim[1].mul / 2));
 	case TXDA_OP_ROUTE: return check_route(c);
 	case TXDA_OP_MOE_LINEAR: return check_moe_linear(c);
+	case TXDA_OP_MLA_STORE: return check_mla_store(c);
+	case TXDA_OP_MLA_ATTENTION: return check_mla_attention(c);
 	case TXDA_OP_MOE_COMBINE: return check_moe_combine(c);
 	default: return check_all_gather(c);
 	}

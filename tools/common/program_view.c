@@ -15,6 +15,7 @@ static const char *const opcode_names[TXDA_OP_COUNT] = {
 	"EMBED",     "RMSNORM",	    "LINEAR", "ROPE_TABLE", "ROPE_KV",
 	"ATTENTION", "GATHER_ROWS", "TOPK",   "ALL_REDUCE", "ALL_GATHER",
 	"SILU_MUL",  "ROUTE",	    "MOE_LINEAR", "MOE_COMBINE",
+	"MLA_STORE", "MLA_ATTENTION",
 };
 static const char *const dtype_names[TXDA_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32",
 							  "I64", "U8",	 "W8",	"W4",

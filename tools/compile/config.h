@@ -33,6 +33,14 @@ struct moe_config {
 	bool layer[CONFIG_MAX_LAYERS]; /* layers that have experts */
 };
 
+/* Multi-head latent attention. */
+struct mla_config {
+	uint32_t latent; /* 0: none */
+	uint32_t q_lora; /* 0: queries come from the stream */
+	uint32_t nope, rope, v; /* of a head: elements of a key that stay and that rotate, of a value */
+	double mscale;	/* scores are times its square */
+};
+
 struct model_config {
 	char model_type[64];
 	uint32_t hidden_size;	    /* H */
@@ -57,6 +65,8 @@ struct model_config {
 	uint32_t rope_dim;   /* elements of a head that rotate; set last */
 	double rope_partial; /* their share when the config does not say; 0: all */
 	struct moe_config moe;
+	struct mla_config mla;
+	uint32_t n_mtp; /* layers behind the last that predict further tokens */
 
 	char param_dir[1024];	/* where the safetensors are, relative to the model; "" : with it */
 	uint32_t parallel_size; /* tensor_parallel of the config; 0: not given */

@@ -21,6 +21,7 @@ struct family_names {
 	const char *gate, *up, *down;
 	const char *gate_up; /* in one matrix, gates first; NULL: apart */
 	const char *post_attention, *post_mlp; /* norms of what is added to the stream; or NULL */
+	const char *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *kv_b; /* latent attention */
 	/* Experts; a second %u is the expert. */
 	const char *router, *router_bias;
 	const char *expert_gate, *expert_up, *expert_down;
@@ -35,7 +36,7 @@ struct family {
 
 extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
 	family_internlm3, family_qwen2_moe, family_qwen3_moe, family_glm, family_glm4,
-	family_glm4_moe;
+	family_glm4_moe, family_deepseek_v2, family_deepseek_v3, family_kimi_k2;
 
 /* What most families call their tensors, and what families add to that. */
 #define FAMILY_NAMES_LLAMA                                                                         \

@@ -156,7 +156,10 @@ static void build(struct graph *g)
 	table = add_embedding(g);
 	add_rope_table(g);
 	for (layer = 0; layer < c->n_layers; layer++) {
-		graph_attention(g, layer);
+		if (c->mla.latent)
+			graph_mla(g, layer);
+		else
+			graph_attention(g, layer);
 		graph_mlp(g, layer);
 	}
 	add_head(g, table);
@@ -191,7 +194,10 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	if (r)
 		return r;
 	g->names = family_find(c->model_type)->names;
-	g->kv_layer_bytes = txda_kv_layer_bytes(g->shard.kv_heads.n, c->head_dim, o->block_size);
+	g->kv_layer_bytes =
+		c->mla.latent
+			? txda_mla_layer_bytes(c->mla.latent, c->mla.rope, o->block_size)
+			: txda_kv_layer_bytes(g->shard.kv_heads.n, c->head_dim, o->block_size);
 	if (g->kv_layer_bytes * c->n_layers > UINT32_MAX)
 		return tool_fail(g->error, -E2BIG, "a KV block of %llu bytes, the limit is %u",
 				 (unsigned long long)(g->kv_layer_bytes * c->n_layers), UINT32_MAX);

@@ -3,6 +3,8 @@
 #ifndef TXDA_COMPILE_GRAPH_INTERNAL_H
 #define TXDA_COMPILE_GRAPH_INTERNAL_H
 
+#include <errno.h>
+
 #include "graph.h"
 #include "program.h"
 
@@ -67,6 +69,7 @@ struct linear {
 	uint32_t weight;	       /* a tensor that is there already, or TXDA_NONE */
 	uint32_t x, norm, residual, out; /* tensors or TXDA_NONE */
 	uint32_t flags;		       /* TXDA_LINEAR_F32_INPUT */
+	float eps;		       /* of the norm; 0: the config's */
 	/* A MOE_LINEAR: as many matrices, each of the pieces; the choice of each token or none. */
 	uint32_t matrices, experts, first, n_experts;
 	struct txda_dim rows; /* of its output */
@@ -86,6 +89,7 @@ void graph_sum_to_residual(struct graph *g, uint32_t layer, const char *what, ui
 
 /* The blocks of a layer. */
 void graph_attention(struct graph *g, uint32_t layer);
+void graph_mla(struct graph *g, uint32_t layer); /* latent attention */
 void graph_mlp(struct graph *g, uint32_t layer);
 
 /* Their biases in the same order as one F32 [N] tensor. */

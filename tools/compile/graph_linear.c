@@ -337,7 +337,7 @@ static void add_op(struct graph *g, const struct linear *l, const char *label, u
 		   uint32_t bias, uint32_t columns, enum txda_activation act, uint32_t flags,
 		   uint32_t col)
 {
-	float eps = l->norm == TXDA_NONE ? 0 : g->config->rms_norm_eps;
+	float eps = l->norm == TXDA_NONE ? 0 : l->eps > 0 ? l->eps : g->config->rms_norm_eps;
 	struct txda_op *op =
 		program_add_op(g->p, l->matrices ? TXDA_OP_MOE_LINEAR : TXDA_OP_LINEAR, label);
 

@@ -4,6 +4,20 @@
 
 #include <stdio.h>
 
+/*
+ * A router decides by what the layers before it computed, and a rounding can tip it: models with
+ * experts keep the activations of their MLPs in float32.
+ */
+static uint8_t mlp_dtype(const struct graph *g)
+{
+	return g->config->moe.n_experts ? TXDA_F32 : TXDA_BF16;
+}
+
+static uint32_t mlp_flags(const struct graph *g)
+{
+	return g->config->moe.n_experts ? TXDA_LINEAR_F32_INPUT : 0;
+}
+
 /* Of a sum over chips, one adds the bias. */
 static bool adds_bias(const struct graph *g, bool wanted)
 {
@@ -89,7 +103,7 @@ static void gate_up_pieces(const struct graph *g, uint32_t layer, uint32_t full,
 static uint32_t add_gate_up(struct graph *g, const char *label, uint32_t norm,
 			    const struct weight_piece *pieces, bool bias)
 {
-	uint32_t gated = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_BF16,
+	uint32_t gated = graph_scratch(g, program_label(g->p, "%s.out", label), mlp_dtype(g),
 				       PROGRAM_SYM(T), pieces[0].row.n);
 
 	graph_linear(g, &(struct linear){
@@ -103,6 +117,7 @@ static uint32_t add_gate_up(struct graph *g, const char *label, uint32_t norm,
 				.norm = norm,
 				.residual = TXDA_NONE,
 				.out = gated,
+				.flags = mlp_flags(g),
 			});
 	return gated;
 }
@@ -124,7 +139,8 @@ static void add_dense(struct graph *g, uint32_t layer, uint32_t norm)
 		       names->gate_up ? names->gate_up : names->gate,
 		       names->gate_up ? names->gate_up : names->up, gate_up);
 	gated = add_gate_up(g, label, norm, gate_up, c->mlp_bias);
-	graph_to_residual(g, layer, "mlp.down", gated, &down, c->mlp_bias, 0, names->post_mlp);
+	graph_to_residual(g, layer, "mlp.down", gated, &down, c->mlp_bias, mlp_flags(g),
+			  names->post_mlp);
 }
 
 /* ---- experts ---- */
@@ -201,6 +217,7 @@ static void add_shared(struct graph *g, struct experts *e)
 		.pieces = &down,
 		.n_pieces = 1,
 		.weight = TXDA_NONE,
+		.flags = mlp_flags(g),
 		.norm = TXDA_NONE,
 		.residual = TXDA_NONE,
 	};
@@ -263,6 +280,7 @@ static uint32_t add_expert_mlp(struct graph *g, const struct experts *e)
 		.first = s->experts.first,
 		.n_experts = c->moe.n_experts,
 		.rows = rows,
+		.flags = mlp_flags(g),
 	};
 	char label[64];
 
@@ -271,7 +289,7 @@ static uint32_t add_expert_mlp(struct graph *g, const struct experts *e)
 	gate_up[0].expert = gate_up[1].expert = s->experts.first;
 	snprintf(label, sizeof(label), "layers.%u.experts.gate_up", e->layer);
 	l.label = label;
-	l.out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_BF16, rows,
+	l.out = graph_scratch(g, program_label(g->p, "%s.out", label), mlp_dtype(g), rows,
 			      s->expert_inner.n);
 	graph_linear(g, &l);
 	snprintf(label, sizeof(label), "layers.%u.experts.down", e->layer);

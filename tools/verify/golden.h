@@ -15,6 +15,11 @@ struct golden_options {
 	double margin_limit; /* greedy tokens with a larger margin must be equal; < 0: by the error
 			      */
 	bool check_greedy;
+	/* 95% of the rows must be within it. */
+	double rows_limit;
+	/* The model has routers: a rounding may tip one, and a row is another row then. Only the mean,
+	 * the share of rows within rows_limit and that of equal greedy tokens are judged. */
+	bool routed;
 };
 
 /* Prints a line a case. 0: within the limits, 1: beyond, or -errno. */

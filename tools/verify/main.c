@@ -177,17 +177,18 @@ static int parse_command(struct command *c, int argc, char **argv)
 static void set_limits(struct command *c, const char *weights)
 {
 	struct golden_options *g = &c->golden;
-	bool quantised = weights[0] == 'w';
+	bool quantised = !strcmp(weights, "w8") || !strcmp(weights, "w4");
 
 	g->mean_limit = c->runner.precise ? 1e-4 : 8e-3;
 	g->worst_limit = c->runner.precise ? 1e-4 : 2e-2;
+	g->rows_limit = c->runner.precise ? 1e-4 : 1.5e-2;
 	g->margin_limit = c->runner.precise ? 0.01 : -1;
 	g->check_greedy = !quantised;
 	/* The reference has other weights then: only --tol judges. */
 	if (quantised)
-		g->mean_limit = g->worst_limit = INFINITY;
+		g->mean_limit = g->worst_limit = g->rows_limit = INFINITY;
 	if (c->tolerance > 0)
-		g->mean_limit = g->worst_limit = c->tolerance;
+		g->mean_limit = g->worst_limit = g->rows_limit = c->tolerance;
 }
 
 static void print_bits(const struct command *c, struct runner *r)
@@ -215,6 +216,7 @@ static int verify_golden(struct command *c, struct tool_error *error)
 	if (ret)
 		return ret;
 	set_limits(c, r->info.weights);
+	c->golden.routed = r->routed && !c->runner.precise;
 	c->golden.chunk = c->chunk;
 	printf("%s, %s, tp %u, %s%s\n", r->info.name, r->info.weights, r->info.tp,
 	       txda_context_backend(r->context), c->runner.precise ? ", precise" : "");

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "compile.h"
+#include "config.h"
+#include "files.h"
 
 #define STEP_SECONDS 600
 
@@ -40,6 +42,25 @@ static int compile_into(const struct runner_options *o, const char *dir, struct 
 		ret = compile_run(&job, &result, error);
 	model_close(&m);
 	return ret;
+}
+
+/* Whether the model has experts, by the config.json of its directory or of its case dir. */
+static bool is_routed(const char *path)
+{
+	struct model_config config;
+	bool routed = false;
+	size_t bytes;
+	char *text;
+	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir < 0)
+		return false;
+	if (!tool_read_file(dir, "config.json", CONFIG_MAX_BYTES, &text, &bytes, NULL)) {
+		routed = !config_parse(text, bytes, &config, NULL) && config.moe.n_experts;
+		free(text);
+	}
+	close(dir);
+	return routed;
 }
 
 /* The case dir that compile_into() made: two levels, known names only. */
@@ -169,6 +190,7 @@ int runner_open(const struct runner_options *o, struct runner **ret, struct tool
 	} else {
 		snprintf(path, sizeof(path), "%s", o->path);
 	}
+	r->routed = is_routed(o->path);
 	if (!e)
 		e = load_model(r, path, o, error);
 	/* What is loaded is in device memory. */

@@ -30,6 +30,7 @@ struct runner {
 	struct txda_group *group;
 	struct txda_model *model;
 	struct txda_model_info info;
+	bool routed; /* the model has experts */
 	unsigned slots, blocks_per_slot;
 	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts,
 		*block_table; /* inputs being put together */

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+/*
+ * DeepSeek-V2 and -V3 (R1): latent attention; the first layers dense, then experts, some of which
+ * all tokens see. V2 routes by softmax and the best expert of a group, V3 by sigmoid with a
+ * correction and the best two. Kimi-K2 is a V3.
+ */
+#include "family.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define NAMES                                                                                      \
+	FAMILY_NAMES_LLAMA, FAMILY_NAMES_MOE, FAMILY_NAMES_SHARED("shared_experts"),               \
+		.q_a = "model.layers.%u.self_attn.q_a_proj",                                       \
+		.q_a_norm = "model.layers.%u.self_attn.q_a_layernorm",                             \
+		.q_b = "model.layers.%u.self_attn.q_b_proj",                                       \
+		.kv_a = "model.layers.%u.self_attn.kv_a_proj_with_mqa",                            \
+		.kv_a_norm = "model.layers.%u.self_attn.kv_a_layernorm",                           \
+		.kv_b = "model.layers.%u.self_attn.kv_b_proj"
+
+static const struct family_names names_v2 = {NAMES};
+static const struct family_names names_v3 = {
+	NAMES,
+	.router_bias = "model.layers.%u.mlp.gate.e_score_correction_bias",
+};
+
+static int parse_latent(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	struct mla_config *m = &c->mla;
+	int r;
+
+	r = config_u32(json, "kv_lora_rank", 1, TXDA_MLA_MAX_LATENT, CONFIG_REQUIRED, &m->latent,
+		       error);
+	if (!r)
+		r = config_u32(json, "q_lora_rank", 0, 1u << 17, 0, &m->q_lora, error);
+	if (!r)
+		r = config_u32(json, "qk_rope_head_dim", 2, TXDA_MLA_MAX_ROPE, CONFIG_REQUIRED,
+			       &m->rope, error);
+	if (!r)
+		r = config_u32(json, "qk_nope_head_dim", 1, 1u << 12, CONFIG_REQUIRED, &m->nope,
+			       error);
+	if (!r)
+		r = config_u32(json, "v_head_dim", 1, 1u << 12, CONFIG_REQUIRED, &m->v, error);
+	if (!r)
+		r = config_bool(json, "attention_bias", false, &c->o_bias, error);
+	if (!r && m->rope % 2)
+		r = tool_fail(error, -ENOTSUP, "qk_rope_head_dim: %u is odd", m->rope);
+	if (r)
+		return r;
+	/* One key for all heads; what rotates of it is all that ropes see of a head. */
+	c->n_kv_heads = 1;
+	c->head_dim = m->rope;
+	c->rope.partial = 0;
+	m->mscale = 1;
+	if (c->rope.type != ROPE_DEFAULT && c->rope.mscale_all_dim > 0 && c->rope.factor > 1)
+		m->mscale = 0.1 * c->rope.mscale_all_dim * log(c->rope.factor) + 1;
+	return 0;
+}
+
+/* MTP layers are there when the config counts them; whether the checkpoint has them shows later. */
+static int parse_shared(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	int r = parse_latent(json, c, error);
+
+	if (!r)
+		r = family_parse_deepseek_experts(json, c, error);
+	return r;
+}
+
+static int parse_v2(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	const char *method =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "topk_method"));
+	int r = parse_shared(json, c, error);
+
+	c->rope_interleaved = true;
+	if (r)
+		return r;
+	if (!method || !strcmp(method, "greedy"))
+		c->moe.n_groups = c->moe.top_groups = 1;
+	else if (strcmp(method, "group_limited_greedy"))
+		return tool_fail(error, -ENOTSUP,
+				 "topk_method: \"%.64s\" is not supported (greedy and "
+				 "group_limited_greedy are)",
+				 method);
+	/* Normalised weights are not scaled. */
+	if (c->moe.normalise)
+		c->moe.scale = 1;
+	return 0;
+}
+
+static int parse_v3(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	int r = parse_shared(json, c, error);
+
+	c->moe.sigmoid = c->moe.correction_bias = c->moe.top2 = true;
+	if (!r)
+		r = config_bool(json, "rope_interleave", true, &c->rope_interleaved, error);
+	if (!r)
+		r = config_u32(json, "num_nextn_predict_layers", 0, 16, 0, &c->n_mtp, error);
+	/* All that is published normalises; the reference's default does too. */
+	if (!r && !cJSON_GetObjectItemCaseSensitive(json, "norm_topk_prob"))
+		c->moe.normalise = true;
+	return r;
+}
+
+const struct family family_deepseek_v2 = {
+	.model_type = "deepseek_v2",
+	.names = &names_v2,
+	.parse = parse_v2,
+};
+const struct family family_deepseek_v3 = {
+	.model_type = "deepseek_v3",
+	.names = &names_v3,
+	.parse = parse_v3,
+};
+const struct family family_kimi_k2 = {
+	.model_type = "kimi_k2",
+	.names = &names_v3,
+	.parse = parse_v3,
+};

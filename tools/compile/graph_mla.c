@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Multi-head latent attention with its matrices moved (DeepSeek-V2, section 2.1): each head's keys
+ * and values are products of one latent vector a token, so the key half of kv_b meets the query and
+ * the value half the result, and attention itself is over the latent vectors, which are all that the
+ * cache holds.
+ */
+#include "graph_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Of its own class in the reference implementation, whatever the config says of the others. */
+#define LATENT_EPS 1e-6f
+
+/* A layer's tensors on their way through the block. */
+struct latent {
+	uint32_t layer;
+	uint32_t norm; /* of the block's input */
+	uint32_t q, q_norm; /* what the queries are made from */
+	uint32_t q_cols;
+	float q_eps;
+};
+
+static const struct mla_config *mla(const struct graph *g)
+{
+	return &g->config->mla;
+}
+
+/* out = x W^T of one matrix as a whole, from the layer's input. */
+static uint32_t add_down(struct graph *g, const struct latent *a, const char *what, const char *name,
+			 uint32_t rows)
+{
+	const struct weight_piece piece = {
+		name, a->layer, rows, g->config->hidden_size, {0, rows}, {0, g->config->hidden_size},
+	};
+	char label[64];
+	uint32_t out;
+
+	snprintf(label, sizeof(label), "layers.%u.attn.%s", a->layer, what);
+	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T), rows);
+	graph_linear(g, &(struct linear){
+				.label = label,
+				.pieces = &piece,
+				.n_pieces = 1,
+				.bias = g->config->o_bias,
+				.weight = TXDA_NONE,
+				.x = g->x,
+				.norm = a->norm,
+				.residual = TXDA_NONE,
+				.out = out,
+				.flags = TXDA_LINEAR_F32_INPUT,
+			});
+	return out;
+}
+
+/* The rows [first, first + n) of each of this chip's heads of the query matrix: F32 [T, Hq n]. */
+static uint32_t add_queries(struct graph *g, const struct latent *a, const char *what, uint32_t first,
+			    uint32_t n)
+{
+	const struct mla_config *m = mla(g);
+	const uint32_t head = m->nope + m->rope;
+	const struct range heads = g->shard.q_heads;
+	struct weight_piece *pieces = calloc(heads.n, sizeof(*pieces));
+	uint32_t out, h;
+	char label[64];
+
+	snprintf(label, sizeof(label), "layers.%u.attn.%s", a->layer, what);
+	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
+			    heads.n * n);
+	if (!pieces) {
+		graph_fail(g, -ENOMEM);
+		return out;
+	}
+	for (h = 0; h < heads.n; h++)
+		pieces[h] = (struct weight_piece){
+			m->q_lora ? g->names->q_b : g->names->q,
+			a->layer,
+			g->config->n_heads * head,
+			a->q_cols,
+			{(heads.first + h) * head + first, n},
+			{0, a->q_cols},
+		};
+	graph_linear(g, &(struct linear){
+				.label = label,
+				.pieces = pieces,
+				.n_pieces = heads.n,
+				.weight = TXDA_NONE,
+				.x = a->q,
+				.norm = a->q_norm,
+				.eps = a->q_eps,
+				.residual = TXDA_NONE,
+				.out = out,
+				.flags = TXDA_LINEAR_F32_INPUT,
+			});
+	free(pieces);
+	return out;
+}
+
+/* Each head by a part of its own of kv_b: F32 [T, Hq n] from F32 [T, Hq k]. */
+static uint32_t add_heads(struct graph *g, const struct latent *a, const char *what, uint32_t x,
+			  const struct weight_piece *piece, uint32_t n)
+{
+	char label[64];
+	uint32_t out;
+
+	snprintf(label, sizeof(label), "layers.%u.attn.%s", a->layer, what);
+	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
+			    g->shard.q_heads.n * n);
+	graph_linear(g, &(struct linear){
+				.label = label,
+				.pieces = piece,
+				.n_pieces = 1,
+				.weight = TXDA_NONE,
+				.x = x,
+				.norm = TXDA_NONE,
+				.residual = TXDA_NONE,
+				.out = out,
+				.flags = TXDA_LINEAR_F32_INPUT,
+				.matrices = g->shard.q_heads.n,
+				.experts = TXDA_NONE,
+				.rows = PROGRAM_SYM(T),
+			});
+	return out;
+}
+
+/* Queries against latent vectors: the key half of kv_b, transposed. */
+static uint32_t add_key_half(struct graph *g, const struct latent *a, uint32_t q)
+{
+	const struct mla_config *m = mla(g);
+	const uint32_t head = m->nope + m->v;
+	const struct weight_piece piece = {
+		.name = g->names->kv_b,
+		.layer = a->layer,
+		.rows = g->config->n_heads * head,
+		.cols = m->latent,
+		.row = {0, m->latent},
+		.col = {g->shard.q_heads.first * head, m->nope},
+		.row_step = head,
+		.transposed = true,
+	};
+
+	return add_heads(g, a, "q_latent", q, &piece, m->latent);
+}
+
+/* Results from latent vectors: the value half. */
+static uint32_t add_value_half(struct graph *g, const struct latent *a, uint32_t x)
+{
+	const struct mla_config *m = mla(g);
+	const uint32_t head = m->nope + m->v;
+	const struct weight_piece piece = {
+		.name = g->names->kv_b,
+		.layer = a->layer,
+		.rows = g->config->n_heads * head,
+		.cols = m->latent,
+		.row = {g->shard.q_heads.first * head + m->nope, m->v},
+		.col = {0, m->latent},
+		.row_step = head,
+	};
+
+	return add_heads(g, a, "v", x, &piece, m->v);
+}
+
+/* What is kept of the tokens, and the rotated part of the queries. */
+static uint32_t add_store(struct graph *g, const struct latent *a, uint32_t q_rope, uint32_t kv)
+{
+	const struct mla_config *m = mla(g);
+	uint32_t norm, out;
+	struct txda_op *op;
+
+	norm = graph_norm(g, program_label(g->p, "layers.%u.attn.kv_norm", a->layer),
+			  g->names->kv_a_norm, a->layer, m->latent);
+	out = graph_scratch(g, program_label(g->p, "layers.%u.q", a->layer), TXDA_F32,
+			    PROGRAM_SYM(T), g->shard.q_heads.n * m->rope);
+	op = program_add_op(g->p, TXDA_OP_MLA_STORE,
+			    program_label(g->p, "layers.%u.attn.store", a->layer));
+	op->in[0] = q_rope;
+	op->in[1] = g->rope;
+	op->in[2] = g->slots;
+	op->in[3] = kv;
+	op->in[4] = norm;
+	op->out[0] = out;
+	op->out[1] = g->kv;
+	op->mla_store = (struct txda_op_mla_store){
+		.n_heads = g->shard.q_heads.n,
+		.latent = m->latent,
+		.rope = m->rope,
+		.block_size = g->options->block_size,
+		.layer_offset = a->layer * g->kv_layer_bytes,
+		.eps = LATENT_EPS,
+		.flags = g->config->rope_interleaved ? TXDA_ROPE_INTERLEAVED : 0,
+	};
+	return out;
+}
+
+static uint32_t add_latent_attention(struct graph *g, const struct latent *a, uint32_t q_latent,
+				     uint32_t q_rope)
+{
+	const struct mla_config *m = mla(g);
+	uint32_t out;
+	struct txda_op *op;
+
+	out = graph_scratch(g, program_label(g->p, "layers.%u.latents", a->layer), TXDA_F32,
+			    PROGRAM_SYM(T), g->shard.q_heads.n * m->latent);
+	op = program_add_op(g->p, TXDA_OP_MLA_ATTENTION,
+			    program_label(g->p, "layers.%u.attn", a->layer));
+	op->in[0] = q_latent;
+	op->in[1] = q_rope;
+	op->in[2] = g->kv;
+	op->in[3] = g->block_table;
+	op->in[4] = g->spans;
+	op->in[5] = g->context;
+	op->out[0] = out;
+	op->mla_attention = (struct txda_op_mla_attention){
+		.n_heads = g->shard.q_heads.n,
+		.latent = m->latent,
+		.rope = m->rope,
+		.block_size = g->options->block_size,
+		.layer_offset = a->layer * g->kv_layer_bytes,
+		.scale = (float)(m->mscale * m->mscale / sqrt(m->nope + m->rope)),
+	};
+	return out;
+}
+
+void graph_mla(struct graph *g, uint32_t layer)
+{
+	const struct model_config *c = g->config;
+	const struct mla_config *m = mla(g);
+	const struct weight_piece o = {
+		g->names->o,	     layer,
+		c->hidden_size,	     c->n_heads * m->v,
+		{0, c->hidden_size}, {g->shard.q_heads.first * m->v, g->shard.q_heads.n * m->v},
+	};
+	struct latent a = {.layer = layer};
+	uint32_t kv, q, q_rope, x;
+
+	a.norm = graph_norm(g, program_label(g->p, "layers.%u.attn.norm", layer),
+			    g->names->input_norm, layer, c->hidden_size);
+	a.q = g->x;
+	a.q_norm = a.norm;
+	a.q_cols = c->hidden_size;
+	if (m->q_lora) {
+		a.q = add_down(g, &a, "q_a", g->names->q_a, m->q_lora);
+		a.q_norm = graph_norm(g, program_label(g->p, "layers.%u.attn.q_norm", layer),
+				      g->names->q_a_norm, layer, m->q_lora);
+		a.q_cols = m->q_lora;
+		a.q_eps = LATENT_EPS;
+	}
+	kv = add_down(g, &a, "kv_a", g->names->kv_a, m->latent + m->rope);
+	q = add_queries(g, &a, "q_nope", 0, m->nope);
+	q_rope = add_queries(g, &a, "q_rope", m->nope, m->rope);
+	q_rope = add_store(g, &a, q_rope, kv);
+	q = add_key_half(g, &a, q);
+	x = add_latent_attention(g, &a, q, q_rope);
+	x = add_value_half(g, &a, x);
+	graph_to_residual(g, layer, "attn.o", x, &o, c->o_bias, TXDA_LINEAR_F32_INPUT, NULL);
+}
