@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=fast chips=4 timeout=300
+# Queues, syncobjs and groups by their ioctls, as a user without privileges.
+. /rig/guest/lib.sh
+load || fail "insmod"
+wait_for 20 nodes_are 4 || fail "$(node_count) nodes of 4 chips"
+chmod 666 /dev/accel/*
+for program in ioctl_queue ioctl_sync ioctl_group; do
+	setpriv --reuid=tester --regid=tester --clear-groups $program || fail "$program"
+done

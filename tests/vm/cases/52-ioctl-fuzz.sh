@@ -1,0 +1,12 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=fast chips=2 timeout=300
+# All ioctls at random for a while, as a user without privileges. By hand, for longer:
+#   tests/vm/run.sh -n 2 -l 900 -- ". /rig/guest/lib.sh; load; ioctl_fuzz --seconds 600"
+. /rig/guest/lib.sh
+load || fail "insmod"
+wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
+chmod 666 /dev/accel/*
+setpriv --reuid=tester --regid=tester --clear-groups ioctl_fuzz --seconds 20 || fail "ioctl_fuzz"
+# What waited for fences of the fuzzer goes on its own.
+wait_for 60 unload || fail "the module is still used"
