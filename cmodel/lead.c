@@ -261,8 +261,10 @@ int cm_lead_start(struct cm_machine *m)
 	sigset_t all, old;
 	int err = 0;
 
-	/* The embedder's signals are for its own threads. */
+	/* The embedder's signals are for its own threads, but those that an access makes. */
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (unsigned i = 0; i < m->cores && !err; i++) {
 		struct cm_worker *w = &m->worker[i];

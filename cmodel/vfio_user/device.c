@@ -161,8 +161,11 @@ void vu_device_detach(struct vu_device *d)
 
 void vu_device_forget_translations(struct vu_device *d)
 {
+	/* Once and not for each of them the model has to come to a stop. */
+	cm_machine_hold(d->cm);
 	for (unsigned i = 0; i < VU_VMIDS; i++)
 		vu_vm_forget(&d->vm[i]);
+	cm_machine_release(d->cm);
 }
 
 void vu_device_power_changed(struct vu_device *d)
@@ -229,10 +232,8 @@ void vu_device_trip(struct vu_device *d)
 	d->tripped = true;
 	vu_irq_raise_events(&d->irq, TXDA_IRQ_THERMAL);
 	pthread_mutex_unlock(&d->lock);
-	for (unsigned i = 0; i < VU_QUEUES; i++) {
-		if (d->queue[i].state != TXDA_QUEUE_OFF)
-			vu_queue_end(&d->queue[i], TXDA_QUEUE_LOST);
-	}
+	for (unsigned i = 0; i < VU_QUEUES; i++)
+		vu_queue_lose(&d->queue[i]);
 }
 
 bool vu_device_look(struct vu_device *d, uint64_t *ret_change_ns)

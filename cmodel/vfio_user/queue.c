@@ -242,6 +242,16 @@ static int make_cm_queue(struct vu_queue *q, struct cm_queue **ret)
 	return 0;
 }
 
+static uint32_t state_of(struct vu_queue *q)
+{
+	uint32_t state;
+
+	pthread_mutex_lock(&q->device->lock);
+	state = q->state;
+	pthread_mutex_unlock(&q->device->lock);
+	return state;
+}
+
 static void start(struct vu_queue *q)
 {
 	struct vu_device *d = q->device;
@@ -249,7 +259,7 @@ static void start(struct vu_queue *q)
 	bool sound = false;
 	int err;
 
-	if (q->state == TXDA_QUEUE_LOST)
+	if (state_of(q) == TXDA_QUEUE_LOST)
 		vu_queue_end(q, TXDA_QUEUE_OFF);
 	pthread_mutex_lock(&d->lock);
 	if (q->state == TXDA_QUEUE_OFF && d->firmware.state == TXDA_FW_READY && !d->tripped) {
@@ -305,9 +315,15 @@ void vu_queue_doorbell(struct vu_queue *q, uint32_t tail)
 		vu_queue_end(q, TXDA_QUEUE_FAULTED);
 }
 
+void vu_queue_lose(struct vu_queue *q)
+{
+	if (state_of(q) != TXDA_QUEUE_OFF)
+		vu_queue_end(q, TXDA_QUEUE_LOST);
+}
+
 void vu_queue_reset(struct vu_queue *q)
 {
-	vu_queue_end(q, q->state == TXDA_QUEUE_OFF ? TXDA_QUEUE_OFF : TXDA_QUEUE_LOST);
+	vu_queue_lose(q);
 	pthread_mutex_lock(&q->device->lock);
 	q->ring = q->completion = 0;
 	q->ring_log2 = q->vmid = 0;

@@ -65,7 +65,9 @@ void vu_queue_set_completion(struct vu_queue *q, uint64_t addr);
 
 /* Gives back the model's queue and leaves this one in @state; op_lock is held. */
 void vu_queue_end(struct vu_queue *q, uint32_t state);
-/* A chip reset: ends it and forgets the set-up; op_lock is held. */
+/* Likewise, and it is LOST if it was not off. */
+void vu_queue_lose(struct vu_queue *q);
+/* A chip reset: loses it and forgets the set-up; op_lock is held. */
 void vu_queue_reset(struct vu_queue *q);
 
 /* lock */

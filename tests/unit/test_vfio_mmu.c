@@ -2,6 +2,7 @@
 /* Page tables: walks, huge pages, apertures, flushes, and what keeps a chip in its place. */
 #include "vfio_fixture.h"
 #include "internal.h"
+#include "sigbus.h"
 #include "walk.h"
 
 #include <errno.h>
@@ -331,6 +332,36 @@ static void test_system_rights(void **state)
 	close(fd);
 }
 
+/* A client that takes away what it has lent harms itself and nobody else. */
+static void test_shrunk_file(void **state)
+{
+	int fd = memfd_create("shrinks", MFD_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(vu_sigbus_install(), 0);
+	assert_int_equal(ftruncate(fd, HUGE), 0);
+	assert_int_equal(vf_dma_map(c, 0x10000000, HUGE, fd, 0, 3), 0);
+	vf_map(c, 1, VA, HUGE, vf_pte(TXDA_APERTURE_SYSTEM, 0x10000000, VF_RW));
+	assert_true(fill(VA, HUGE, 0x31313131));
+	assert_true(copy(DATA, VA, HUGE));
+	assert_int_equal(dram32(VF_DATA + HUGE - 4), 0x31313131);
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_true(copy(DATA, VA, HUGE));
+	assert_int_equal(dram32(VF_DATA), 0x31313131);
+	assert_int_equal(dram32(VF_DATA + HUGE - 4), 0);
+	/* A ring and a completion word there. */
+	vf_write64(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_RING_LO, 1ull << 62 | 0x10010000);
+	vf_write(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_RING_LOG2, 4);
+	vf_write64(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_COMPLETION_LO, 1ull << 62 | 0x10020000);
+	vf_write(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
+	assert_int_equal(vf_queue_state(c, 5), TXDA_QUEUE_RUNNING);
+	vf_write(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_DOORBELL, 1);
+	while (!vf_read(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_HEAD))
+		;
+	assert_int_equal(vf_dma_unmap(c, 0x10000000, HUGE), 0);
+	close(fd);
+}
+
 /*
  * Submits work that fills the 2 MiB at @va many times, then waits for a gate to be opened and fills
  * them once more; and waits until it is seen at @host that it has begun. The first is under way for
@@ -648,6 +679,7 @@ int main(void)
 		TEST(test_huge),
 		TEST(test_nonsense),
 		cmocka_unit_test(test_runs),
+		TEST(test_shrunk_file),
 		TEST(test_system),
 		TEST(test_system_rights),
 		TEST(test_unmap),
