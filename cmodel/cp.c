@@ -209,21 +209,27 @@ static bool stream_begin(struct cm_queue *q)
 	return !q->stream.bytes || stream_resolve(q);
 }
 
-/* False: the queue has faulted. */
-static bool stream_end_if_done(struct cm_queue *q)
+/* Tells the embedder; false: the queue has faulted. */
+static bool stream_completed(struct cm_queue *q)
 {
 	struct txda_fault fault = {.op = TXDA_NONE, .tensor = TXDA_NONE, .opcode = TXDA_NONE};
 
+	if (q->ops.completed(q->arg, &fault))
+		return true;
+	cm_queue_fail(q, &fault);
+	return false;
+}
+
+/* Likewise. */
+static bool stream_end_if_done(struct cm_queue *q)
+{
 	if (!q->in_stream || q->busy != CM_BUSY_NONE || q->pos != q->stream.bytes)
 		return true;
 	q->in_stream = false;
 	atomic_store_explicit(&q->packet_va, 0, memory_order_relaxed);
 	/* First, so that the callback finds room for more. */
 	atomic_store(&q->head, atomic_load(&q->head) + 1);
-	if (!q->ops.completed || q->ops.completed(q->arg, &fault))
-		return true;
-	cm_queue_fail(q, &fault);
-	return false;
+	return !q->ops.completed || stream_completed(q);
 }
 
 /* ---- packets --------------------------------------------------------------------------------- */
