@@ -441,10 +441,19 @@ static void test_shards(void **state)
 			check_shards(&c, tp);
 	}
 	c.n_kv_heads = 2;
-	for (tp = 1; tp <= 8; tp *= 2)
+	for (tp = 1; tp <= 8; tp++)
 		check_shards(&c, tp);
+	/* Numbers that do not divide: every chip has heads, some more than others. */
+	for (c.n_kv_heads = 1; c.n_kv_heads <= 9; c.n_kv_heads++) {
+		c.n_heads = c.n_kv_heads * (c.n_kv_heads > 4 ? 1 : 8);
+		for (tp = 1; tp <= 8 && tp <= c.n_heads; tp++)
+			if (c.n_kv_heads >= tp || c.n_heads / c.n_kv_heads > 1)
+				check_shards(&c, tp);
+	}
+	c.n_kv_heads = 2;
+	c.n_heads = 4;
 	assert_true(shard_make(&c, 5, 0, 32, false, &s, &error) < 0);
-	assert_non_null(strstr(error.text, "1, 2, 4, 6, 8 would do"));
+	assert_non_null(strstr(error.text, "1, 2, 3, 4 would do"));
 	c.vocab_size = 5;
 	assert_true(shard_make(&c, 4, 0, 32, false, &s, &error) < 0);
 	assert_non_null(strstr(error.text, "vocab_size 5"));

@@ -168,24 +168,15 @@ char *model_synthetic_list(char *buf, size_t len)
 	return buf;
 }
 
-int model_open_synthetic(const char *name, struct model *ret, struct tool_error *error)
+/* @text is the model's from here on. */
+static int open_text(const char *name, char *text, struct model *ret, struct tool_error *error)
 {
-	struct model m = {0};
-	char known[256];
-	size_t i;
+	struct model m = {.config_text = text};
 	int r;
 
-	for (i = 0; i < sizeof(synthetic) / sizeof(synthetic[0]); i++) {
-		if (!strcmp(synthetic[i].name, name))
-			break;
-	}
-	if (i == sizeof(synthetic) / sizeof(synthetic[0]))
-		return tool_fail(error, -EINVAL, "--synthetic: \"%.64s\" is unknown (%s are known)",
-				 name, model_synthetic_list(known, sizeof(known)));
-	m.config_text = synthetic_config(&synthetic[i]);
-	if (!m.config_text)
+	if (!text)
 		return tool_fail(error, -ENOMEM, "no memory");
-	m.config_bytes = strlen(m.config_text);
+	m.config_bytes = strlen(text);
 	r = config_parse(m.config_text, m.config_bytes, &m.config, error);
 	if (r) {
 		model_close(&m);
@@ -195,6 +186,25 @@ int model_open_synthetic(const char *name, struct model *ret, struct tool_error 
 	hash_source(&m, -1);
 	*ret = m;
 	return 0;
+}
+
+int model_open_text(const char *name, const char *config, struct model *ret,
+		    struct tool_error *error)
+{
+	return open_text(name, strdup(config), ret, error);
+}
+
+int model_open_synthetic(const char *name, struct model *ret, struct tool_error *error)
+{
+	char known[256];
+	size_t i;
+
+	for (i = 0; i < sizeof(synthetic) / sizeof(synthetic[0]); i++) {
+		if (!strcmp(synthetic[i].name, name))
+			return open_text(name, synthetic_config(&synthetic[i]), ret, error);
+	}
+	return tool_fail(error, -EINVAL, "--synthetic: \"%.64s\" is unknown (%s are known)", name,
+			 model_synthetic_list(known, sizeof(known)));
 }
 
 static int check_limit(const char *option, uint32_t value, uint32_t min, uint32_t max,

@@ -23,6 +23,9 @@ struct model {
 int model_open(const char *path, struct model *ret, struct tool_error *error);
 /* "qwen3-0.6b" and others: a known shape with random weights. */
 int model_open_synthetic(const char *name, struct model *ret, struct tool_error *error);
+/* A config.json's text with random weights. */
+int model_open_text(const char *name, const char *config, struct model *ret,
+		    struct tool_error *error);
 void model_close(struct model *m);
 /* "qwen3-0.6b, …" in @buf. Returns buf. */
 char *model_synthetic_list(char *buf, size_t len);

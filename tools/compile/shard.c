@@ -5,9 +5,40 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+/* Chips that share a KV head when there are fewer of those than chips. */
+static uint32_t most_sharing(const struct model_config *c, uint32_t tp)
+{
+	return (tp + c->n_kv_heads - 1) / c->n_kv_heads;
+}
+
+/* Every chip must have a query head. */
 static bool heads_divide(const struct model_config *c, uint32_t tp)
 {
-	return c->n_heads % tp == 0 && (c->n_kv_heads % tp == 0 || tp % c->n_kv_heads == 0);
+	return c->n_kv_heads >= tp || c->n_heads / c->n_kv_heads >= most_sharing(c, tp);
+}
+
+/*
+ * With enough KV heads each chip has some, as evenly as can be, with all of their queries. Else the
+ * chips divide among the KV heads, and those of one head among its queries.
+ */
+static void shard_heads(const struct model_config *c, struct shard *s)
+{
+	uint32_t kv = c->n_kv_heads, tp = s->tp, group = c->n_heads / kv, rank = s->rank, head, from, n;
+
+	s->kv_heads_most = kv >= tp ? (kv + tp - 1) / tp : 1;
+	if (kv >= tp) {
+		s->kv_heads.first = rank * kv / tp;
+		s->kv_heads.n = (rank + 1) * kv / tp - s->kv_heads.first;
+		s->q_heads.first = s->kv_heads.first * group;
+		s->q_heads.n = s->kv_heads.n * group;
+		return;
+	}
+	head = rank * kv / tp;
+	from = (head * tp + kv - 1) / kv;
+	n = ((head + 1) * tp + kv - 1) / kv - from;
+	s->kv_heads = (struct range){head, 1};
+	s->q_heads.first = head * group + (rank - from) * group / n;
+	s->q_heads.n = head * group + (rank - from + 1) * group / n - s->q_heads.first;
 }
 
 /* The width of the ranges of @total over @tp chips: a multiple of @unit if that leaves none empty.
@@ -28,39 +59,40 @@ static struct range range_of(uint32_t total, uint32_t width, uint32_t rank)
 	return (struct range){first, left < width ? left : width};
 }
 
+/* This chip's part of @total: cut at multiples of @unit if that leaves no chip without, else as
+ * evenly as can be. False: there are too few. */
+static bool part_of(uint32_t total, const struct shard *s, uint32_t unit, struct range *ret)
+{
+	uint32_t width = range_width(total, s->tp, unit);
+
+	if (total < s->tp)
+		return false;
+	if (width && width % unit == 0) {
+		*ret = range_of(total, width, s->rank);
+		return true;
+	}
+	ret->first = (uint32_t)((uint64_t)s->rank * total / s->tp);
+	ret->n = (uint32_t)(((uint64_t)s->rank + 1) * total / s->tp) - ret->first;
+	return true;
+}
+
 /* How the experts are divided: each chip has some, or a part of each. */
 static int shard_experts(const struct moe_config *m, uint32_t group, bool whole, struct shard *s,
 			 struct tool_error *error)
 {
-	uint32_t width;
-
 	s->experts = (struct range){0, m->n_experts};
 	s->expert_inner = (struct range){0, m->inner};
-	if (!m->n_experts || s->tp == 1) {
-		s->shared_inner = (struct range){0, m->shared_inner};
+	s->shared_inner = (struct range){0, m->shared_inner};
+	if (!m->n_experts || s->tp == 1)
 		return 0;
-	}
-	if (whole) {
-		width = range_width(m->n_experts, s->tp, 1);
-		if (!width)
-			return tool_fail(error, -EINVAL, "--ep: %u experts for %u chips",
-					 m->n_experts, s->tp);
-		s->experts = range_of(m->n_experts, width, s->rank);
-	} else {
-		width = range_width(m->inner, s->tp, group);
-		if (!width)
-			return tool_fail(error, -EINVAL,
-					 "%u chips: moe_intermediate_size %u is too small", s->tp,
-					 m->inner);
-		s->expert_inner = range_of(m->inner, width, s->rank);
-	}
-	if (!m->shared_inner)
-		return 0;
-	width = range_width(m->shared_inner, s->tp, group);
-	if (!width)
+	if (whole && (m->n_experts < s->tp || !part_of(m->n_experts, s, m->n_experts, &s->experts)))
+		return tool_fail(error, -EINVAL, "--ep: %u experts for %u chips", m->n_experts, s->tp);
+	if (!whole && !part_of(m->inner, s, group, &s->expert_inner))
+		return tool_fail(error, -EINVAL, "%u chips: moe_intermediate_size %u is too small",
+				 s->tp, m->inner);
+	if (m->shared_inner && !part_of(m->shared_inner, s, group, &s->shared_inner))
 		return tool_fail(error, -EINVAL, "%u chips: the shared expert's %u is too small",
 				 s->tp, m->shared_inner);
-	s->shared_inner = range_of(m->shared_inner, width, s->rank);
 	return 0;
 }
 
@@ -68,7 +100,6 @@ int shard_make(const struct model_config *c, uint32_t tp, uint32_t rank, uint32_
 	       bool expert_parallel, struct shard *ret, struct tool_error *error)
 {
 	struct shard s = {.tp = tp, .rank = rank};
-	uint32_t inner_width;
 	int r;
 	char good[64] = "";
 	size_t at = 0;
@@ -84,18 +115,12 @@ int shard_make(const struct model_config *c, uint32_t tp, uint32_t rank, uint32_
 			error, -EINVAL,
 			"%u chips: %u query and %u KV heads do not divide among them (%s would do)",
 			tp, c->n_heads, c->n_kv_heads, good);
-	inner_width = range_width(c->intermediate_size, tp, group);
 	s.vocab_width = tp == 1 ? c->vocab_size : range_width(c->vocab_size, tp, TXDA_TILE_N);
-	if (!inner_width || !s.vocab_width)
+	if (!part_of(c->intermediate_size, &s, group, &s.inner) || !s.vocab_width)
 		return tool_fail(error, -EINVAL,
 				 "%u chips: intermediate_size %u or vocab_size %u is too small", tp,
 				 c->intermediate_size, c->vocab_size);
-	s.q_heads = range_of(c->n_heads, c->n_heads / tp, rank);
-	if (c->n_kv_heads >= tp)
-		s.kv_heads = range_of(c->n_kv_heads, c->n_kv_heads / tp, rank);
-	else
-		s.kv_heads = (struct range){rank * c->n_kv_heads / tp, 1};
-	s.inner = range_of(c->intermediate_size, inner_width, rank);
+	shard_heads(c, &s);
 	s.vocab = range_of(c->vocab_size, s.vocab_width, rank);
 	r = shard_experts(&c->moe, group, expert_parallel, &s, error);
 	if (!r)

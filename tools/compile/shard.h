@@ -2,8 +2,8 @@
 /*
  * Tensor parallelism: what of a model each chip of a group has.
  *
- * Query heads are divided evenly; KV heads too, or each is held by several chips when there are
- * fewer than chips. The MLP's inner width and the vocabulary are cut in ranges of one width, the
+ * KV heads are divided as evenly as can be, with their queries; when there are fewer than chips,
+ * each is held by several, which divide its queries. The MLP's inner width and the vocabulary are cut in ranges of one width, the
  * last of which may be shorter.
  */
 #ifndef TXDA_COMPILE_SHARD_H
@@ -20,6 +20,7 @@ struct range {
 struct shard {
 	uint32_t tp, rank;
 	struct range q_heads, kv_heads;
+	uint32_t kv_heads_most; /* of any chip: caches are alike on all */
 	struct range inner;   /* of intermediate_size */
 	struct range experts; /* all, or with expert parallelism some */
 	struct range expert_inner, shared_inner;

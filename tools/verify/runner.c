@@ -33,7 +33,8 @@ static int compile_into(const struct runner_options *o, const char *dir, struct 
 	int ret;
 
 	snprintf(path, sizeof(path), "%s/case", dir);
-	ret = model_open(o->path, &m, error);
+	ret = o->config ? model_open_text("test", o->config, &m, error)
+			: model_open(o->path, &m, error);
 	if (ret)
 		return ret;
 	job.model = &m;
@@ -180,8 +181,8 @@ int runner_open(const struct runner_options *o, struct runner **ret, struct tool
 	if (!r)
 		return tool_fail(error, -ENOMEM, "no memory");
 	sha256_init(&r->bits);
-	snprintf(path, sizeof(path), "%s/model_info.json", o->path);
-	if (access(path, F_OK) < 0) {
+	snprintf(path, sizeof(path), "%s/model_info.json", o->path ? o->path : "");
+	if (o->config || access(path, F_OK) < 0) {
 		snprintf(dir, sizeof(dir), "%s/txda-verify-XXXXXX", temp && *temp ? temp : "/tmp");
 		made = mkdtemp(dir) != NULL;
 		e = made ? compile_into(o, dir, error)
@@ -190,7 +191,7 @@ int runner_open(const struct runner_options *o, struct runner **ret, struct tool
 	} else {
 		snprintf(path, sizeof(path), "%s", o->path);
 	}
-	r->routed = is_routed(o->path);
+	r->routed = is_routed(path);
 	if (!e)
 		e = load_model(r, path, o, error);
 	/* What is loaded is in device memory. */

@@ -19,6 +19,7 @@
 
 struct runner_options {
 	const char *path;
+	const char *config; /* text of a config.json whose weights are made up, instead of a path */
 	struct compile_options compile; /* for a Hugging Face directory */
 	bool precise;
 	unsigned slots;	  /* sequences that are kept at the same time */

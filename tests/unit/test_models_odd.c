@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Every family with shapes that no checkpoint has: odd numbers of heads, one KV head, dimensions
+ * that are no multiple of a tile, keys of the config that are not there. Weights are made up. One
+ * chip in precise mode is what the others are compared with: several chips, whole experts, normal
+ * mode, every SIMD path, prompts in pieces.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "runner.h"
+
+#define TOKENS 37
+
+struct odd {
+	const char *name;
+	unsigned tp[3]; /* beside 1; 0: none */
+	const char *config;
+};
+
+#define MOE "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 40, "
+#define MLA                                                                                        \
+	"\"kv_lora_rank\": 40, \"qk_rope_head_dim\": 6, \"qk_nope_head_dim\": 20, "                \
+	"\"v_head_dim\": 14, "
+
+static const struct odd models[] = {
+	{"llama, three heads, one KV head, no rest", {2, 3},
+	 "{\"model_type\": \"llama\", \"hidden_size\": 66, \"intermediate_size\": 101, "
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"num_key_value_heads\": 1, "
+	 "\"vocab_size\": 77}"},
+	{"llama, tied, heads wider than the stream, biases", {5, 4},
+	 "{\"model_type\": \"llama\", \"hidden_size\": 40, \"intermediate_size\": 90, "
+	 "\"num_hidden_layers\": 1, \"num_attention_heads\": 5, \"num_key_value_heads\": 5, "
+	 "\"head_dim\": 26, \"vocab_size\": 333, \"tie_word_embeddings\": true, "
+	 "\"attention_bias\": true, \"mlp_bias\": true, \"rope_scaling\": {\"type\": \"linear\", "
+	 "\"factor\": 2.0}}"},
+	{"mistral, window", {2},
+	 "{\"model_type\": \"mistral\", \"hidden_size\": 48, \"intermediate_size\": 70, "
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 6, \"num_key_value_heads\": 2, "
+	 "\"vocab_size\": 100, \"sliding_window\": 9}"},
+	{"qwen2, window in the second layer", {2, 7},
+	 "{\"model_type\": \"qwen2\", \"hidden_size\": 98, \"intermediate_size\": 34, "
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 14, \"num_key_value_heads\": 7, "
+	 "\"head_dim\": 10, \"vocab_size\": 65, \"use_sliding_window\": true, \"sliding_window\": 5, "
+	 "\"max_window_layers\": 1}"},
+	{"qwen3, head of two", {2, 4},
+	 "{\"model_type\": \"qwen3\", \"hidden_size\": 34, \"intermediate_size\": 66, "
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+	 "\"head_dim\": 2, \"vocab_size\": 129}"},
+	{"internlm3", {2},
+	 "{\"model_type\": \"internlm3\", \"hidden_size\": 36, \"intermediate_size\": 50, "
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"head_dim\": 18, \"vocab_size\": 64, "
+	 "\"qkv_bias\": true, \"bias\": true, \"rope_scaling\": {\"rope_type\": \"dynamic\", "
+	 "\"factor\": 4.0}, \"max_position_embeddings\": 16}"},
+	{"qwen2_moe, a dense layer between", {2, 4},
+	 "{\"model_type\": \"qwen2_moe\", \"hidden_size\": 52, \"intermediate_size\": 60, " MOE
+	 "\"head_dim\": 14, \"num_hidden_layers\": 3, \"num_attention_heads\": 5, "
+	 "\"num_key_value_heads\": 1, "
+	 "\"vocab_size\": 90, \"num_experts\": 5, \"shared_expert_intermediate_size\": 36, "
+	 "\"mlp_only_layers\": [1]}"},
+	{"qwen3_moe, one expert of three", {3, 2},
+	 "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 50, \"intermediate_size\": 60, "
+	 "\"moe_intermediate_size\": 21, \"num_experts_per_tok\": 1, \"num_hidden_layers\": 2, "
+	 "\"num_attention_heads\": 3, \"num_key_value_heads\": 3, \"head_dim\": 12, "
+	 "\"vocab_size\": 70, \"num_local_experts\": 3, \"norm_topk_prob\": true, "
+	 "\"decoder_sparse_step\": 2}"},
+	{"glm", {2},
+	 "{\"model_type\": \"glm\", \"hidden_size\": 44, \"intermediate_size\": 70, "
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+	 "\"head_dim\": 20, \"vocab_size\": 80, \"attention_bias\": true}"},
+	{"glm4, a quarter rotates", {2},
+	 "{\"model_type\": \"glm4\", \"hidden_size\": 44, \"intermediate_size\": 70, "
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 2, "
+	 "\"head_dim\": 24, \"vocab_size\": 80, \"partial_rotary_factor\": 0.25}"},
+	{"glm4_moe", {2},
+	 "{\"model_type\": \"glm4_moe\", \"hidden_size\": 44, \"intermediate_size\": 70, " MOE
+	 "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+	 "\"head_dim\": 12, \"vocab_size\": 80, \"n_routed_experts\": 6, \"n_shared_experts\": 1, "
+	 "\"first_k_dense_replace\": 1, \"use_qk_norm\": true, \"n_group\": 1, \"topk_group\": 1}"},
+	{"deepseek_v2, no q_lora, groups", {3, 2},
+	 "{\"model_type\": \"deepseek_v2\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE MLA
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"vocab_size\": 80, "
+	 "\"n_routed_experts\": 6, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, "
+	 "\"topk_method\": \"group_limited_greedy\", \"n_group\": 3, \"topk_group\": 2, "
+	 "\"routed_scaling_factor\": 4.0, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0, "
+	 "\"mscale\": 0.7, \"mscale_all_dim\": 0.7, \"original_max_position_embeddings\": 16}}"},
+	{"deepseek_v3, biases", {2},
+	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE MLA
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 80, "
+	 "\"q_lora_rank\": 18, \"attention_bias\": true, \"n_routed_experts\": 8, "
+	 "\"first_k_dense_replace\": 0, \"n_group\": 4, \"topk_group\": 2, "
+	 "\"tie_word_embeddings\": true}"},
+	{"kimi_k2, rope in halves", {4},
+	 "{\"model_type\": \"kimi_k2\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE MLA
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 80, "
+	 "\"q_lora_rank\": 18, \"n_routed_experts\": 7, \"n_shared_experts\": 1, "
+	 "\"first_k_dense_replace\": 1, \"rope_interleave\": false}"},
+};
+
+/* The logits of all tokens of one prompt. */
+static float *logits_of(const struct odd *m, unsigned tp, bool ep, bool precise, unsigned chunk,
+			unsigned *ret_vocab)
+{
+	struct runner_options o = {
+		.config = m->config,
+		.compile = COMPILE_OPTIONS_DEFAULT,
+		.precise = precise,
+		.slots = 2,
+		.context = TOKENS + 3,
+	};
+	struct tool_error error = {{0}};
+	struct runner_part part = {.slot = 1, .n = TOKENS, .n_rows = TOKENS};
+	int32_t tokens[TOKENS];
+	unsigned rows[TOKENS];
+	struct runner *r;
+	float *logits;
+
+	o.compile.tp = tp;
+	o.compile.expert_parallel = ep;
+	o.compile.max_context = 64;
+	o.compile.block_size = 16;
+	o.compile.jobs = 1;
+	if (runner_open(&o, &r, &error))
+		fail_msg("%s, %u chips: %s", m->name, tp, error.text);
+	for (unsigned i = 0; i < TOKENS; i++) {
+		tokens[i] = (int32_t)(i * 31 % r->info.vocab);
+		rows[i] = i;
+	}
+	logits = malloc((size_t)TOKENS * r->info.vocab * sizeof(*logits));
+	part.tokens = tokens;
+	part.rows = rows;
+	part.logits = logits;
+	if (runner_sequence(r, &part, chunk, &error))
+		fail_msg("%s, %u chips: %s", m->name, tp, error.text);
+	*ret_vocab = r->info.vocab;
+	runner_close(r);
+	return logits;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The median error of the rows: a router that tips changes a row, not most of them. */
+static double median_error(const float *a, const float *b, unsigned vocab)
+{
+	double error[TOKENS];
+
+	for (unsigned t = 0; t < TOKENS; t++) {
+		double e = 0, n = 0;
+
+		for (unsigned i = t * vocab; i < (t + 1) * vocab; i++) {
+			e += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+			n += (double)b[i] * b[i];
+		}
+		error[t] = n > 0 && e == e ? sqrt(e / n) : INFINITY;
+	}
+	qsort(error, TOKENS, sizeof(*error), by_size);
+	return error[TOKENS / 2];
+}
+
+static void expect_near(const struct odd *m, const char *what, float *logits, const float *want,
+			unsigned vocab, double limit)
+{
+	double e = median_error(logits, want, vocab);
+
+	if (!(e <= limit))
+		fail_msg("%s: %s: error %g, the limit is %g", m->name, what, e, limit);
+	free(logits);
+}
+
+static void test_odd(void **state)
+{
+	static const char *const paths[] = {"isa=c", "isa=avx2", "isa=avx512", ""};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+		const struct odd *m = &models[i];
+		unsigned vocab;
+		float *want, *one, *other;
+
+		unsetenv("TXDA_CMODEL");
+		want = logits_of(m, 1, false, true, 0, &vocab);
+		for (unsigned j = 0; j < 3 && m->tp[j]; j++) {
+			expect_near(m, "several chips", logits_of(m, m->tp[j], false, true, 0, &vocab),
+				    want, vocab, 1e-5);
+			expect_near(m, "whole experts", logits_of(m, m->tp[j], true, true, 0, &vocab),
+				    want, vocab, 1e-5);
+		}
+		expect_near(m, "pieces", logits_of(m, 1, false, true, 5, &vocab), want, vocab, 1e-6);
+		/* Paths that this CPU lacks fall back to the best one. */
+		for (unsigned j = 0; j < 4; j++) {
+			setenv("TXDA_CMODEL", paths[j], 1);
+			expect_near(m, paths[j], logits_of(m, 1, false, false, 0, &vocab), want, vocab,
+				    2e-2);
+		}
+		/* The same bits in pieces, in normal mode too. */
+		one = logits_of(m, 1, false, false, 0, &vocab);
+		other = logits_of(m, 1, false, false, 7, &vocab);
+		assert_memory_equal(one, other, (size_t)TOKENS * vocab * sizeof(*one));
+		free(one);
+		free(other);
+		free(want);
+	}
+	unsetenv("TXDA_CMODEL");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_odd)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
