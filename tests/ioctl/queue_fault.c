@@ -485,13 +485,15 @@ static void close_in_flight(void)
 	int files[3];
 	struct mem word;
 	struct stream s;
-	uint32_t queue;
+	uint32_t queue, done;
 	char *page;
 
 	setup();
 	queue = must_queue(fd, vm);
 	s = must_block(&word);
-	files[0] = must_sync_file(fd, must_submit(queue, NULL));
+	done = must_submit(queue, NULL);
+	must(fence_status(fd, done));
+	files[0] = must_sync_file(fd, done);
 	files[1] = must_sync_file(fd, must_submit(queue, &s));
 	files[2] = must_sync_file(fd, must_submit(queue, NULL));
 	page = word.cpu;
