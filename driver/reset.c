@@ -21,7 +21,7 @@
 #define TXDA_RESET_POLL_US	200
 /* How long a client waits for the second half of a function reset before it is told -EIO. */
 #define TXDA_RESET_WAIT		(30 * HZ)
-/* A chip that is still too hot trips again at once: between resets for heat it gets so long a rest. */
+/* A chip that is still too hot trips again at once: between two resets it gets so long a rest. */
 #define TXDA_RESET_REST		(2 * HZ)
 /* How long a suspend waits for queues to become idle before it gives up. */
 #define TXDA_SUSPEND_TIMEOUT_MS	10000
