@@ -130,6 +130,8 @@ static int txda_reset_take_down(struct txda_device *tdev, int lose_err)
 		pci_clear_master(tdev->pdev);
 	txda_irq_disable(tdev);
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, lose_err);
+	/* Who called for a reset until now has it. */
+	cancel_delayed_work(&tdev->reset.work);
 	return err;
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=900
+# vm: mode=fast chips=2 irq=msi timeout=1800
 # 200 chips pulled out at work, with open files and live mappings, through the hot-plug slot; each new one works.
 . /rig/guest/lib.sh
 load || fail "insmod"
