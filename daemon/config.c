@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/model_text.h"
+
 #define MAX_LINE 4096
 
 enum option_id {
@@ -33,6 +35,15 @@ enum option_id {
 	OPT_MAX_CONNECTIONS,
 	OPT_MAX_QUEUE,
 	OPT_DRAIN,
+	OPT_TOOL_PARSER,
+	OPT_REASONING_PARSER,
+	OPT_MODEL_USER,
+	OPT_MODEL_GROUP,
+	OPT_ALLOW_USER,
+	OPT_ALLOW_GROUP,
+	OPT_ACCESS_LOG,
+	OPT_NO_ACCESS_LOG,
+	OPT_STATUS,
 	OPT_LOG_LEVEL,
 	OPT_CONFIG,
 	OPT_HELP,
@@ -61,6 +72,15 @@ static const struct option options[] = {
 	{"max-connections", required_argument, NULL, OPT_MAX_CONNECTIONS},
 	{"max-queue", required_argument, NULL, OPT_MAX_QUEUE},
 	{"drain-seconds", required_argument, NULL, OPT_DRAIN},
+	{"tool-call-parser", required_argument, NULL, OPT_TOOL_PARSER},
+	{"reasoning-parser", required_argument, NULL, OPT_REASONING_PARSER},
+	{"model-user", required_argument, NULL, OPT_MODEL_USER},
+	{"model-group", required_argument, NULL, OPT_MODEL_GROUP},
+	{"allow-user", required_argument, NULL, OPT_ALLOW_USER},
+	{"allow-group", required_argument, NULL, OPT_ALLOW_GROUP},
+	{"access-log", no_argument, NULL, OPT_ACCESS_LOG},
+	{"no-access-log", no_argument, NULL, OPT_NO_ACCESS_LOG},
+	{"status-seconds", required_argument, NULL, OPT_STATUS},
 	{"log-level", required_argument, NULL, OPT_LOG_LEVEL},
 	{"config", required_argument, NULL, OPT_CONFIG},
 	{"help", no_argument, NULL, OPT_HELP},
@@ -86,10 +106,23 @@ static const char help[] =
 	"Speculative decoding (changes no result, only the time it takes)\n"
 	"  --draft-model PATH          a small model with the same vocabulary that proposes tokens "
 	"for the model before it\n"
-	"  --speculative ngram|off     for models without one: propose what followed the last tokens "
+	"  --speculative ngram|off     for models without one: propose what followed the last "
+	"tokens "
 	"before (default: off)\n"
 	"  --num-speculative-tokens N  proposed at a time, at most 16 (default: 4)\n"
 	"  --speculative-max-seqs N    no proposals while more sequences run (default: 8)\n"
+	"  --tool-call-parser NAME     how the model before it writes tool calls: hermes, "
+	"llama3_json, "
+	"pythonic,\n"
+	"                              deepseek_v3, none, or auto (default)\n"
+	"  --reasoning-parser NAME     qwen3, deepseek_r1, none, or auto (default)\n"
+	"\n"
+	"Who may do what (users and groups by name or number; each may be given several times)\n"
+	"  --allow-user, --allow-group   use the daemon (default: everybody who can connect)\n"
+	"  --model-user, --model-group   use the model before it (default: everybody)\n"
+	"  --admin-user, --admin-group   load and unload models, see all requests (default: root "
+	"and "
+	"the daemon's user)\n"
 	"\n"
 	"Socket\n"
 	"  --socket PATH               default: /run/txda/txda.sock for root, else "
@@ -110,6 +143,8 @@ static const char help[] =
 	"30)\n"
 	"  --[no-]enable-prefix-caching  reuse of the work on equal beginnings (default: on)\n"
 	"\n"
+	"  --[no-]access-log           a line in the log for each request (default: on)\n"
+	"  --status-seconds N          between lines on what goes on (default: 10; 0: none)\n"
 	"  --log-level LEVEL           error, warning, info or debug (default: info)\n"
 	"  --config FILE               read settings from FILE first, a line each: OPTION = VALUE\n"
 	"  --help, --version\n";
@@ -276,6 +311,42 @@ static bool set_log_level(struct config *c, const char *value)
 	return true;
 }
 
+static bool set_parser(struct config *c, const char *name, const char *value, bool tools)
+{
+	enum reply_tools format;
+	bool reasoning;
+
+	if (!c->n_models)
+		return complain("--%s comes after the --model that it is for", name);
+	if (tools ? !model_text_tool_parser(value, &format)
+		  : !model_text_reasoning_parser(value, &reasoning))
+		return complain("--%s must be %s, none or auto, not %s", name,
+				tools ? "hermes, llama3_json, pythonic, deepseek_v3"
+				      : "qwen3, deepseek_r1",
+				value);
+	return set_string(tools ? &c->models[c->n_models - 1].tool_parser
+				: &c->models[c->n_models - 1].reasoning_parser,
+			  value);
+}
+
+/* A user or a group of one of the lists. */
+static bool add_access(struct config *c, int id, const char *name, const char *value)
+{
+	bool group = id == OPT_MODEL_GROUP || id == OPT_ALLOW_GROUP;
+	struct access_list *list = &c->access;
+	int r;
+
+	if (id == OPT_MODEL_USER || id == OPT_MODEL_GROUP) {
+		if (!c->n_models)
+			return complain("--%s comes after the --model that it is for", name);
+		list = &c->models[c->n_models - 1].access;
+	}
+	r = group ? access_add_group(list, value) : access_add_user(list, value);
+	if (r == -ENOENT)
+		return complain("--%s: there is no %s '%s'", name, group ? "group" : "user", value);
+	return !r || complain("--%s is given more than %d times", name, ACCESS_MAX);
+}
+
 static bool apply(struct config *c, int id, const char *name, const char *value)
 {
 	switch (id) {
@@ -308,6 +379,15 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 		return set_unsigned(name, value, 1, 1u << 20, &c->max_connections);
 	case OPT_MAX_QUEUE: return set_unsigned(name, value, 1, 1u << 20, &c->max_queue);
 	case OPT_DRAIN: return set_unsigned(name, value, 0, 86400, &c->drain_seconds);
+	case OPT_TOOL_PARSER: return set_parser(c, name, value, true);
+	case OPT_REASONING_PARSER: return set_parser(c, name, value, false);
+	case OPT_MODEL_USER:
+	case OPT_MODEL_GROUP:
+	case OPT_ALLOW_USER:
+	case OPT_ALLOW_GROUP: return add_access(c, id, name, value);
+	case OPT_ACCESS_LOG: c->access_log = true; return true;
+	case OPT_NO_ACCESS_LOG: c->access_log = false; return true;
+	case OPT_STATUS: return set_unsigned(name, value, 0, 86400, &c->status_seconds);
 	case OPT_LOG_LEVEL: return set_log_level(c, value);
 	default: return complain("--%s cannot stand in a file", name);
 	}
@@ -414,6 +494,8 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 		.max_memory = 1ull << 30,
 		.max_connections = 1024,
 		.drain_seconds = 30,
+		.access_log = true,
+		.status_seconds = 10,
 		.log_level = LOG_LEVEL_INFO,
 	};
 	if (!read_config_files(ret, argc, argv))
@@ -461,6 +543,8 @@ void config_free(struct config *c)
 			free(c->models[i].names[k]);
 		free(c->models[i].path);
 		free(c->models[i].draft);
+		free(c->models[i].tool_parser);
+		free(c->models[i].reasoning_parser);
 	}
 	free(c->socket);
 	free(c->socket_group);

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "access.h"
 #include "log.h"
 
 #define CONFIG_MAX_MODELS 64
@@ -23,6 +24,8 @@ struct config_model {
 	unsigned n_names;
 	char *path;
 	char *draft; /* directory of the model that proposes tokens for it; NULL: none */
+	char *tool_parser, *reasoning_parser; /* how its replies are read; NULL: by its vocabulary */
+	struct access_list access;	      /* who may use it; empty: everybody */
 };
 
 struct config {
@@ -42,6 +45,9 @@ struct config {
 	uint64_t max_memory; /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
+	struct access_list access; /* who may use the daemon; empty: everybody who can connect */
+	bool access_log;
+	unsigned status_seconds; /* between lines on what goes on; 0: none */
 	enum log_level log_level;
 	char *file; /* of --config, for a reload */
 };

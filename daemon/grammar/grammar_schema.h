@@ -28,7 +28,7 @@ struct grammar_json_options {
 	bool strict;
 	bool compact;		/* no white space at all */
 	const char *whitespace; /* a regular expression for it; NULL: none, a blank, or a line break
-				   and up to 40 blanks */
+				   and up to 20 blanks */
 };
 
 /* Sets up the rules that all JSON of this builder shares. @options is copied; NULL: out of memory.

@@ -364,7 +364,7 @@ static struct grammar_piece default_space(struct grammar_builder *b)
 	grammar_set_add(&blank, ' ', ' ');
 	grammar_set_add(&blank, '\t', '\t');
 	line = grammar_seq(b, grammar_text(b, "\n"),
-			   grammar_repeat(b, grammar_char(b, &blank), 0, 40));
+			   grammar_repeat(b, grammar_char(b, &blank), 0, 20));
 	return grammar_optional(b, grammar_either(b, grammar_text(b, " "), line));
 }
 

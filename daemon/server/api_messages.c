@@ -118,32 +118,6 @@ static bool check_message(cJSON *message, unsigned index, struct api_error *e)
 	return true;
 }
 
-static bool parse_tools(struct api_params *p, struct api_error *e)
-{
-	const cJSON *tools = api_member(p->root, "tools"),
-		    *choice = api_member(p->root, "tool_choice"), *tool;
-	char buf[96];
-
-	if (tools && !cJSON_IsArray(tools))
-		return api_error_set(e, 400, NULL, "tools", "tools must be an array, not %s",
-				     api_describe(tools, buf, sizeof(buf)));
-	cJSON_ArrayForEach(tool, tools) if (!cJSON_IsObject(tool)) return api_error_set(
-		e, 400, NULL, "tools", "tools must hold objects, not %s",
-		api_describe(tool, buf, sizeof(buf)));
-	if (choice && !cJSON_IsString(choice) && !cJSON_IsObject(choice))
-		return api_error_set(e, 400, NULL, "tool_choice",
-				     "tool_choice must be a string or an object, not %s",
-				     api_describe(choice, buf, sizeof(buf)));
-	if (choice && (!cJSON_IsString(choice) || (strcmp(choice->valuestring, "none") &&
-						   strcmp(choice->valuestring, "auto"))))
-		return api_error_set(e, 400, "unsupported_value", "tool_choice",
-				     "tool_choice is %s; only \"none\" and \"auto\" are supported",
-				     api_describe(choice, buf, sizeof(buf)));
-	if (tools && tools->child && !(choice && !strcmp(choice->valuestring, "none")))
-		p->tools = tools;
-	return true;
-}
-
 bool api_parse_messages(struct api_params *p, struct api_error *e)
 {
 	const cJSON *messages = api_member(p->root, "messages"),
@@ -176,17 +150,18 @@ bool api_parse_messages(struct api_params *p, struct api_error *e)
 		return api_error_set(
 			e, 400, NULL, "continue_final_message",
 			"continue_final_message and add_generation_prompt exclude each other");
-	return parse_tools(p, e);
+	return api_parse_tools(p, e);
 }
 
-static bool parse_ids(const cJSON *array, struct api_prompt *ret, struct api_error *e)
+static bool parse_ids(const cJSON *array, const char *name, struct api_prompt *ret,
+		      struct api_error *e)
 {
 	unsigned n = (unsigned)cJSON_GetArraySize(array), i = 0;
 	const cJSON *item;
 	char buf[96];
 
 	if (!n)
-		return api_error_set(e, 400, NULL, "prompt", "prompt must not be empty");
+		return api_error_set(e, 400, NULL, name, "%s must not be empty", name);
 	ret->ids = malloc(n * sizeof(*ret->ids));
 	if (!ret->ids)
 		return out_of_memory(e);
@@ -196,40 +171,52 @@ static bool parse_ids(const cJSON *array, struct api_prompt *ret, struct api_err
 		int64_t id;
 
 		if (!api_value_int(item, &id) || id < 0 || id > INT32_MAX)
-			return api_error_set(e, 400, NULL, "prompt",
-					     "prompt must hold token ids, not %s",
-					     api_describe(item, buf, sizeof(buf)));
+			return api_error_set(e, 400, NULL, name, "%s must hold token ids, not %s",
+					     name, api_describe(item, buf, sizeof(buf)));
 		ret->ids[i++] = (int32_t)id;
 	}
 	return true;
 }
 
-bool api_parse_prompts(struct api_params *p, struct api_error *e)
+/* How many there may be: answers are bounded for completions, texts for embeddings. */
+static bool check_number(const struct api_params *p, const char *name, unsigned n,
+			 struct api_error *e)
 {
-	const cJSON *prompt = api_member(p->root, "prompt"), *item;
+	if (p->kind == API_EMBEDDING && n > API_MAX_INPUTS)
+		return api_error_set(e, 400, NULL, name, "%s has %u texts; the limit is %d", name,
+				     n, API_MAX_INPUTS);
+	if (p->kind == API_COMPLETION && n > API_MAX_CHOICES / p->best_of)
+		return api_error_set(e, 400, NULL, name,
+				     "%u prompts with %s = %u make %llu choices; the limit is %d",
+				     n, p->best_of > p->n ? "best_of" : "n", p->best_of,
+				     (unsigned long long)n * p->best_of, API_MAX_CHOICES);
+	return true;
+}
+
+bool api_parse_prompts(struct api_params *p, const char *name, struct api_error *e)
+{
+	const cJSON *prompt = api_member(p->root, name), *item;
 	bool many = cJSON_IsArray(prompt) &&
 		    (cJSON_IsString(prompt->child) || cJSON_IsArray(prompt->child));
 	unsigned n = many ? (unsigned)cJSON_GetArraySize(prompt) : 1;
 	char buf[96];
 
 	if (!prompt)
-		return api_error_set(e, 400, NULL, "prompt", "prompt is missing");
+		return api_error_set(e, 400, NULL, name, "%s is missing", name);
 	if (!cJSON_IsString(prompt) && !cJSON_IsArray(prompt))
 		return api_error_set(
-			e, 400, NULL, "prompt",
-			"prompt must be a string, an array of strings, or token ids, not %s",
+			e, 400, NULL, name,
+			"%s must be a string, an array of strings, or token ids, not %s", name,
 			api_describe(prompt, buf, sizeof(buf)));
-	if (n > API_MAX_CHOICES / p->n)
-		return api_error_set(e, 400, NULL, "prompt",
-				     "%u prompts with n = %u make %llu choices; the limit is %d", n,
-				     p->n, (unsigned long long)n * p->n, API_MAX_CHOICES);
+	if (!check_number(p, name, n, e))
+		return false;
 	p->prompts = calloc(n, sizeof(*p->prompts));
 	if (!p->prompts)
 		return out_of_memory(e);
 	p->n_prompts = n;
 	if (!many) {
 		p->prompts[0].text = cJSON_IsString(prompt) ? prompt->valuestring : NULL;
-		return cJSON_IsString(prompt) || parse_ids(prompt, &p->prompts[0], e);
+		return cJSON_IsString(prompt) || parse_ids(prompt, name, &p->prompts[0], e);
 	}
 	n = 0;
 	cJSON_ArrayForEach(item, prompt)
@@ -239,12 +226,12 @@ bool api_parse_prompts(struct api_params *p, struct api_error *e)
 		if (cJSON_IsString(prompt->child) != cJSON_IsString(item) ||
 		    (!cJSON_IsString(item) && !cJSON_IsArray(item)))
 			return api_error_set(
-				e, 400, NULL, "prompt",
-				"prompt must hold strings only or arrays only, not %s among them",
+				e, 400, NULL, name,
+				"%s must hold strings only or arrays only, not %s among them", name,
 				api_describe(item, buf, sizeof(buf)));
 		if (cJSON_IsString(item))
 			one->text = item->valuestring;
-		else if (!parse_ids(item, one, e))
+		else if (!parse_ids(item, name, one, e))
 			return false;
 	}
 	return true;

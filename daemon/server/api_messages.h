@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The part of a request that becomes the prompt: `messages` and `tools`, or `prompt`. Used by
- * api_params.c alone. */
+/* The part of a request that becomes the prompt: `messages` and `tools`, or `prompt`, `input`,
+ * `tokens`. Used by api_params.c alone. */
 #ifndef TXDA_SERVER_API_MESSAGES_H
 #define TXDA_SERVER_API_MESSAGES_H
 
@@ -9,6 +9,7 @@
 /* Both fill the prompt's members of @p from p->root; what they allocated api_params_free() frees,
  * also on failure. */
 bool api_parse_messages(struct api_params *p, struct api_error *e);
-bool api_parse_prompts(struct api_params *p, struct api_error *e);
+/* @name: the member. */
+bool api_parse_prompts(struct api_params *p, const char *name, struct api_error *e);
 
 #endif

@@ -123,24 +123,6 @@ static bool parse_max_tokens(struct api_params *p, struct api_error *e)
 	return true;
 }
 
-static bool parse_sampling(struct api_params *p, struct api_error *e)
-{
-	const cJSON *root = p->root;
-
-	p->temperature = p->top_p = p->min_p = NAN;
-	p->top_k = -1;
-	p->seed_given = api_member(root, "seed");
-	if (!api_number(root, "temperature", 0, 2, &p->temperature, e) ||
-	    !api_number(root, "top_p", 0, 1, &p->top_p, e) ||
-	    !api_number(root, "min_p", 0, 1, &p->min_p, e) ||
-	    !api_int(root, "top_k", -1, INT32_MAX, &p->top_k, e) ||
-	    !api_int(root, "seed", INT64_MIN, INT64_MAX, &p->seed, e))
-		return false;
-	if (p->top_k == -1 && api_member(root, "top_k"))
-		p->top_k = 0;
-	return true;
-}
-
 static bool parse_stream(struct api_params *p, struct api_error *e)
 {
 	const cJSON *options = api_member(p->root, "stream_options");
@@ -157,83 +139,113 @@ static bool parse_stream(struct api_params *p, struct api_error *e)
 	if (!p->stream)
 		return api_error_set(e, 400, NULL, "stream_options",
 				     "stream_options is only allowed when stream is true");
-	return api_bool(options, "include_usage", &p->include_usage, e);
+	return api_bool(options, "include_usage", &p->include_usage, e) &&
+	       api_bool(options, "continuous_usage_stats", &p->continuous_usage, e);
 }
 
 /* What would change the result and is not there. */
 static bool refuse_unsupported(const struct api_params *p, struct api_error *e)
 {
-	static const struct {
-		const char *name;
-		double min, max, neutral;
-	} numbers[] = {
-		{"presence_penalty", -2, 2, 0},
-		{"frequency_penalty", -2, 2, 0},
-		{"repetition_penalty", 0, 1e9, 1},
-	};
-	const cJSON *bias = api_member(p->root, "logit_bias"),
-		    *format = api_member(p->root, "response_format");
-	const char *suffix = NULL, *type = "text";
-	unsigned best_of = p->n;
-	char buf[96];
+	const char *suffix = NULL;
 
-	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		double value = numbers[i].neutral;
-
-		if (!api_number(p->root, numbers[i].name, numbers[i].min, numbers[i].max, &value,
-				e))
-			return false;
-		if (value != numbers[i].neutral)
-			return api_error_set(e, 400, "unsupported_value", numbers[i].name,
-					     "%s is %g; only %g is supported", numbers[i].name,
-					     value, numbers[i].neutral);
-	}
-	if (bias && (!cJSON_IsObject(bias) || bias->child))
-		return api_error_set(e, 400, "unsupported_value", "logit_bias",
-				     "logit_bias is %s; only an empty object is supported",
-				     api_describe(bias, buf, sizeof(buf)));
-	if (format && !cJSON_IsObject(format))
-		return api_error_set(e, 400, NULL, "response_format",
-				     "response_format must be an object, not %s",
-				     api_describe(format, buf, sizeof(buf)));
-	if (format && !api_string(format, "type", &type, e))
-		return false;
-	if (strcmp(type, "text"))
-		return api_error_set(
-			e, 400, "unsupported_value", "response_format.type",
-			"response_format.type is \"%.40s\"; only \"text\" is supported", type);
-	if (p->kind == API_CHAT)
+	if (p->kind != API_COMPLETION)
 		return true;
-	if (!api_string(p->root, "suffix", &suffix, e) ||
-	    !api_unsigned(p->root, "best_of", 1, API_MAX_N, &best_of, e))
+	if (!api_string(p->root, "suffix", &suffix, e))
 		return false;
 	if (suffix && *suffix)
-		return api_error_set(e, 400, "unsupported_value", "suffix",
-				     "suffix is not supported");
-	if (best_of != p->n)
-		return api_error_set(e, 400, "unsupported_value", "best_of",
-				     "best_of is %u; only n (%u) is supported", best_of, p->n);
+		return api_error_set(
+			e, 400, "unsupported_value", "suffix",
+			"suffix is not supported: models here continue a text, they do "
+			"not fill a gap in it");
 	return true;
 }
 
-static bool parse_common(struct api_params *p, struct api_error *e)
+/* Members of chats and completions. */
+static bool parse_generation(struct api_params *p, struct api_error *e)
 {
 	const cJSON *root = p->root;
-	const char *user = NULL;
 
 	p->n = 1;
 	p->skip_special = true;
-	if (!api_string(root, "model", &p->model, e) || !api_string(root, "user", &user, e) ||
-	    !api_unsigned(root, "n", 1, API_MAX_N, &p->n, e) ||
+	p->add_special = p->kind == API_COMPLETION;
+	if (!api_unsigned(root, "n", 1, API_MAX_N, &p->n, e) ||
 	    !api_bool(root, "ignore_eos", &p->ignore_eos, e) ||
 	    !api_bool(root, "skip_special_tokens", &p->skip_special, e) ||
-	    !api_bool(root, "include_stop_str_in_output", &p->include_stop, e))
+	    !api_bool(root, "include_stop_str_in_output", &p->include_stop, e) ||
+	    !api_bool(root, "add_special_tokens", &p->add_special, e))
 		return false;
 	if (p->kind == API_COMPLETION && !api_bool(root, "echo", &p->echo, e))
 		return false;
-	return parse_stream(p, e) && parse_sampling(p, e) && parse_max_tokens(p, e) &&
-	       parse_stop(p, e) && parse_stop_tokens(p, e) && parse_logprobs(p, e) &&
-	       refuse_unsupported(p, e);
+	p->include_reasoning = true;
+	if (p->kind == API_CHAT && !api_bool(root, "include_reasoning", &p->include_reasoning, e))
+		return false;
+	if (!parse_stream(p, e) || !api_parse_format(root, &p->format, e) ||
+	    !parse_max_tokens(p, e) || !parse_stop(p, e) || !parse_stop_tokens(p, e) ||
+	    !api_parse_sampling(p, e) || !parse_logprobs(p, e) || !refuse_unsupported(p, e))
+		return false;
+	return p->kind == API_CHAT ? api_parse_messages(p, e) : api_parse_prompts(p, "prompt", e);
+}
+
+static bool parse_embedding(struct api_params *p, struct api_error *e)
+{
+	const char *encoding = "float", *pooling = "last";
+
+	p->n = p->best_of = 1;
+	p->add_special = p->normalize = true;
+	if (!api_string(p->root, "encoding_format", &encoding, e) ||
+	    !api_string(p->root, "pooling", &pooling, e) ||
+	    !api_bool(p->root, "normalize", &p->normalize, e) ||
+	    !api_bool(p->root, "add_special_tokens", &p->add_special, e) ||
+	    !api_unsigned(p->root, "dimensions", 1, INT32_MAX, &p->dimensions, e))
+		return false;
+	p->base64 = !strcmp(encoding, "base64");
+	if (!p->base64 && strcmp(encoding, "float"))
+		return api_error_set(
+			e, 400, NULL, "encoding_format",
+			"encoding_format must be \"float\" or \"base64\", not \"%.40s\"", encoding);
+	p->mean_pooling = !strcmp(pooling, "mean");
+	if (!p->mean_pooling && strcmp(pooling, "last"))
+		return api_error_set(e, 400, NULL, "pooling",
+				     "pooling must be \"last\" or \"mean\", not \"%.40s\"",
+				     pooling);
+	return api_parse_prompts(p, "input", e);
+}
+
+static bool parse_tokenize(struct api_params *p, struct api_error *e)
+{
+	p->n = p->best_of = 1;
+	if (p->kind == API_DETOKENIZE) {
+		const cJSON *tokens = api_member(p->root, "tokens");
+
+		if (!cJSON_IsArray(tokens) || (tokens->child && !cJSON_IsNumber(tokens->child)))
+			return api_error_set(e, 400, NULL, "tokens",
+					     "tokens must be an array of token ids");
+		return api_parse_prompts(p, "tokens", e);
+	}
+	p->add_special = !api_member(p->root, "messages");
+	if (!api_bool(p->root, "add_special_tokens", &p->add_special, e) ||
+	    !api_bool(p->root, "return_token_strs", &p->token_strings, e))
+		return false;
+	if (api_member(p->root, "messages"))
+		return api_parse_messages(p, e);
+	if (!cJSON_IsString(api_member(p->root, "prompt")))
+		return api_error_set(e, 400, NULL, "prompt",
+				     "there must be a string \"prompt\", or \"messages\"");
+	return api_parse_prompts(p, "prompt", e);
+}
+
+static bool parse_kind(struct api_params *p, struct api_error *e)
+{
+	const char *user = NULL;
+
+	if (!api_string(p->root, "model", &p->model, e) || !api_string(p->root, "user", &user, e))
+		return false;
+	switch (p->kind) {
+	case API_EMBEDDING: return parse_embedding(p, e);
+	case API_TOKENIZE:
+	case API_DETOKENIZE: return parse_tokenize(p, e);
+	default: return parse_generation(p, e);
+	}
 }
 
 bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct api_params *ret,
@@ -257,8 +269,7 @@ bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct a
 	 * refused. */
 	ok = !txda_template_mark_numbers(p.root, body, len) ||
 	     api_error_set(e, 500, NULL, NULL, "out of memory");
-	ok = ok && api_check_duplicates(p.root, e) && parse_common(&p, e) &&
-	     (kind == API_CHAT ? api_parse_messages(&p, e) : api_parse_prompts(&p, e));
+	ok = ok && api_check_duplicates(p.root, e) && parse_kind(&p, e);
 	if (!ok) {
 		api_params_free(&p);
 		return false;
@@ -272,6 +283,8 @@ void api_params_free(struct api_params *p)
 	for (unsigned i = 0; i < p->n_prompts; i++)
 		free(p->prompts[i].ids);
 	free(p->prompts);
+	free(p->biases);
+	api_format_free(&p->format);
 	cJSON_Delete(p->root);
 	*p = (struct api_params){0};
 }

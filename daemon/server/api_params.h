@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a request to /v1/chat/completions or /v1/completions asks for: its body, checked.
+ * What a request to one of the inference routes asks for: its body, checked.
  *
  * Members that are not known here are ignored, as clients send more than servers know; those that
  * are known must have the right type and range, null counts as absent. Members that would change
- * the result and are not supported (penalties, response_format, ...) are refused unless they ask
- * for nothing. Twice the same key in an object is an error.
+ * the result and are not supported (suffix, ...) are refused unless they ask for nothing. Twice the
+ * same key in an object is an error.
  *
  * Pure: no model is needed, nothing is shared, any thread.
  */
@@ -18,17 +18,25 @@
 #include <cjson/cJSON.h>
 
 #include "api_error.h"
+#include "api_format.h"
 #include "stop.h"
 
 #define API_MAX_VALUES	    1000000 /* JSON values in a body */
-#define API_MAX_CHOICES	    256	    /* prompts times n */
+#define API_MAX_CHOICES	    256	    /* prompts times n or best_of */
 #define API_MAX_N	    128
+#define API_MAX_BEAMS	    32
+#define API_MAX_INPUTS	    2048 /* texts of one request for embeddings */
 #define API_MAX_LOGPROBS    20
 #define API_MAX_STOP_TOKENS 8
+#define API_MAX_BIASES	    1024
+#define API_MAX_TOOLS	    128
 
 enum api_kind {
 	API_CHAT,
 	API_COMPLETION,
+	API_EMBEDDING,
+	API_TOKENIZE,
+	API_DETOKENIZE,
 };
 
 /* A prompt as text or as ids. */
@@ -38,19 +46,40 @@ struct api_prompt {
 	unsigned n_ids;
 };
 
+struct api_bias {
+	int32_t token;
+	float bias;
+};
+
+enum api_tool_choice {
+	API_TOOLS_NONE,	    /* no tools, or they must not be called */
+	API_TOOLS_AUTO,	    /* as the model likes */
+	API_TOOLS_REQUIRED, /* one at least */
+	API_TOOLS_NAMED,    /* the one in tool_name */
+};
+
+enum api_early_stopping {
+	API_STOP_BY_SCORE, /* false: when no better beam is likely */
+	API_STOP_AT_WIDTH, /* true: when there are as many as wanted */
+	API_STOP_NEVER,	   /* "never": when no better beam is possible */
+};
+
 struct api_params {
 	enum api_kind kind;
 	cJSON *root;	   /* the body; what is const below points into it */
 	const char *model; /* NULL: the first one served */
-	bool stream, include_usage;
+	bool stream, include_usage, continuous_usage;
 	bool echo, ignore_eos, skip_special, include_stop;
-	unsigned n;
+	unsigned n, best_of; /* best_of answers are made, the n best are given */
 	unsigned max_tokens; /* 0 and max_tokens_given: echo only */
 	bool max_tokens_given;
 	unsigned min_tokens;
 	/* NaN, or -1 for top_k: not given, the model's default */
-	double temperature, top_p, min_p;
+	double temperature, top_p, min_p, repetition_penalty;
+	double presence_penalty, frequency_penalty;
 	int64_t top_k;
+	struct api_bias *biases; /* [n_biases] */
+	unsigned n_biases;
 	bool seed_given;
 	int64_t seed;
 	const char *stop[STOP_MAX_STRINGS];
@@ -58,21 +87,43 @@ struct api_params {
 	int32_t stop_tokens[API_MAX_STOP_TOKENS];
 	unsigned n_stop_tokens;
 	int logprobs; /* -1: none; n: the chosen one's and the n best ones' */
+	struct api_format format;
 
-	/* chat */
+	/* Beam search: 0: none */
+	unsigned beam_width;
+	double length_penalty;
+	enum api_early_stopping early_stopping;
+
+	/* chat, and tokenize with messages */
 	const cJSON
 		*messages;  /* array of objects with role; content is a string (parts are joined) */
-	const cJSON *tools; /* array of objects, or NULL */
+	const cJSON *tools; /* array of objects for the template, or NULL */
+	enum api_tool_choice tool_choice;
+	const char *tool_name;
+	bool parallel_tools, include_reasoning;
 	const cJSON *template_kwargs; /* object, or NULL */
 	bool add_generation_prompt, continue_final_message;
-	/* completions */
+	/* completions, embeddings, tokenize */
 	struct api_prompt *prompts;
 	unsigned n_prompts;
+	bool add_special; /* the model's <s> and the like around a text */
+	/* embeddings */
+	bool base64, mean_pooling, normalize;
+	unsigned dimensions; /* 0: all */
+	/* tokenize */
+	bool token_strings;
 };
 
 /* Parses and checks @body. On false @e says what is wrong, and there is nothing to free. */
 bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct api_params *ret,
 		      struct api_error *e);
 void api_params_free(struct api_params *p);
+
+/* ---- parts of it ----------------------------------------------------------------------------- */
+
+/* api_sampling.c */
+bool api_parse_sampling(struct api_params *p, struct api_error *e);
+/* api_tools.c: `tools`, `tool_choice`, `parallel_tool_calls`. */
+bool api_parse_tools(struct api_params *p, struct api_error *e);
 
 #endif

@@ -2,43 +2,184 @@
 #include "choice.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "detok.h"
+#include "reply_parser.h"
 #include "stop.h"
+#include "tokenizer.h"
 
-int choice_init(struct choice *c, const struct engine_sampling *sampling)
+/* ---- what the reply is made of --------------------------------------------------------------- */
+
+static int on_reasoning(void *arg, const char *text, size_t len)
+{
+	struct choice *c = arg;
+
+	if (c->params->include_reasoning)
+		json_raw(&c->reasoning, text, len);
+	return c->reasoning.failed ? -ENOMEM : 0;
+}
+
+static int on_content(void *arg, const char *text, size_t len)
+{
+	struct choice *c = arg;
+
+	json_raw(&c->text, text, len);
+	return c->text.failed ? -ENOMEM : 0;
+}
+
+/* Nobody can guess an id, so that a client's own bookkeeping cannot be led astray by a model. */
+static void make_id(char *id, size_t len)
+{
+	uint64_t words[2] = {0};
+
+	if (getrandom(words, sizeof(words), 0) != sizeof(words))
+		words[0] = (uintptr_t)id;
+	snprintf(id, len, "call_%016llx%08x", (unsigned long long)words[0], (unsigned)words[1]);
+}
+
+static int on_call(void *arg, unsigned index, const char *name, size_t len)
+{
+	struct choice *c = arg;
+	struct choice_call *calls;
+
+	if (index && (!c->params->parallel_tools || index >= API_MAX_TOOLS)) {
+		c->too_many = true;
+		return -ECANCELED;
+	}
+	calls = realloc(c->calls, (index + 1) * sizeof(*calls));
+	if (!calls)
+		return -ENOMEM;
+	c->calls = calls;
+	calls[index] = (struct choice_call){.name = strndup(name, len)};
+	if (!calls[index].name)
+		return -ENOMEM;
+	make_id(calls[index].id, sizeof(calls[index].id));
+	c->n_calls = index + 1;
+	return 0;
+}
+
+static int on_arguments(void *arg, unsigned index, const char *text, size_t len)
+{
+	struct choice *c = arg;
+
+	json_raw(&c->calls[index].arguments, text, len);
+	c->calls[index].has_arguments = true;
+	return c->calls[index].arguments.failed ? -ENOMEM : 0;
+}
+
+static int make_parser(struct choice *c)
+{
+	const struct model_text *t = c->text_side;
+	const struct reply_sink sink = {
+		.reasoning = on_reasoning,
+		.content = on_content,
+		.call = on_call,
+		.arguments = on_arguments,
+		.arg = c,
+	};
+	const struct reply_options options = {
+		.tools = c->tools,
+		.reasoning = t->reasoning && !c->prompt->reasoned,
+		.in_reasoning = c->prompt->in_reasoning,
+	};
+
+	if (c->params->kind != API_CHAT || (!options.tools && !options.reasoning))
+		return 0;
+	c->parser = reply_parser_new(&options, &sink);
+	return c->parser ? 0 : -ENOMEM;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int prepare(struct choice *c, unsigned max_tokens)
 {
 	const struct api_params *p = c->params;
 	/* uint32_t and int32_t may alias, and ids are not negative. */
 	const uint32_t *before = (const uint32_t *)c->prompt->ids;
 
+	c->tools = model_text_tools(c->text_side, p);
 	json_out_init(&c->text);
+	json_out_init(&c->reasoning);
 	c->stop = stop_new(p->stop, p->n_stop);
 	if (p->logprobs >= 0)
-		c->marks = calloc(sampling->max_tokens, sizeof(*c->marks));
-	if (!c->stop || (p->logprobs >= 0 && !c->marks) ||
-	    txda_detok_new(c->text_side->tokenizer, p->skip_special, before, c->prompt->n,
-			   &c->detok))
+		c->marks = calloc(max_tokens, sizeof(*c->marks));
+	if (!c->stop || (p->logprobs >= 0 && !c->marks) || make_parser(c))
 		return -ENOMEM;
-	return engine_request_new(c->prompt->ids, c->prompt->n, sampling,
-				  p->echo && p->logprobs >= 0, &c->request);
+	/* Marks of the reply may be control tokens: then take_token() leaves the others out. */
+	return txda_detok_new(c->text_side->tokenizer, p->skip_special && !c->parser, before,
+			      c->prompt->n, &c->detok);
+}
+
+int choice_init(struct choice *c, const struct engine_sampling *sampling, struct grammar *grammar)
+{
+	const struct api_params *p = c->params;
+	int r = prepare(c, sampling->max_tokens);
+
+	if (!r)
+		r = engine_request_new(c->prompt->ids, c->prompt->n, sampling,
+				       p->echo && p->logprobs >= 0, &c->request);
+	if (r)
+		return r;
+	c->tokens = c->request->tokens;
+	c->logprobs = c->request->logprobs;
+	c->top = c->request->top;
+	c->n_top = sampling->logprobs > 0 ? (unsigned)sampling->logprobs : 0;
+	return model_text_constrain(c->text_side, c->prompt, grammar, c->request);
+}
+
+int choice_init_tokens(struct choice *c, const int32_t *tokens, unsigned n,
+		       const struct engine_logprob *logprobs, const struct engine_logprob *top,
+		       unsigned n_top)
+{
+	size_t of_tokens = n * sizeof(*tokens), of_logprobs = n * sizeof(*logprobs);
+	size_t of_top = (size_t)n * n_top * sizeof(*top);
+	int r = prepare(c, n + 1);
+	char *memory;
+
+	if (r)
+		return r;
+	memory = malloc(of_logprobs + of_top + of_tokens + 1);
+	if (!memory)
+		return -ENOMEM;
+	if (n) {
+		memcpy(memory, logprobs, of_logprobs);
+		memcpy(memory + of_logprobs, top, of_top);
+		memcpy(memory + of_logprobs + of_top, tokens, of_tokens);
+	}
+	c->owned = memory;
+	c->logprobs = (struct engine_logprob *)memory;
+	c->top = (struct engine_logprob *)(memory + of_logprobs);
+	c->tokens = (int32_t *)(memory + of_logprobs + of_top);
+	c->n_top = n_top;
+	c->n_tokens = n;
+	return 0;
 }
 
 void choice_clear(struct choice *c)
 {
 	if (c->request)
 		engine_request_unref(c->request);
+	for (unsigned i = 0; i < c->n_calls; i++) {
+		free(c->calls[i].name);
+		json_out_free(&c->calls[i].arguments);
+	}
+	free(c->calls);
+	free(c->owned);
 	txda_detok_free(c->detok);
 	stop_free(c->stop);
+	reply_parser_free(c->parser);
 	json_out_free(&c->text);
+	json_out_free(&c->reasoning);
 	free(c->marks);
-	c->request = NULL;
-	c->detok = NULL;
-	c->stop = NULL;
-	c->marks = NULL;
+	*c = (struct choice){0};
 }
+
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static unsigned count_characters(const char *text, size_t len)
 {
@@ -49,26 +190,44 @@ static unsigned count_characters(const char *text, size_t len)
 	return n;
 }
 
-/* Text from the detokeniser on its way through the stop strings. 1: one matched. */
+/* Text that passed the stop strings. 1: no more is wanted. */
+static int release(struct choice *c, const char *text, size_t len)
+{
+	int r = 0;
+
+	c->released += len;
+	if (!c->parser)
+		json_raw(&c->text, text, len);
+	else if (len)
+		r = reply_parser_feed(c->parser, text, len);
+	if (c->text.failed)
+		return -ENOMEM;
+	return r == -ECANCELED && c->too_many ? 1 : r;
+}
+
+/*
+ * Text from the detokeniser on its way through the stop strings, which do not count before
+ * min_tokens. 1: the text ends.
+ */
 static int feed_text(struct choice *c, const char *text, size_t len)
 {
 	const char *out;
 	size_t out_len;
-	int r;
+	int r, stopped;
 
 	c->fed_bytes += len;
 	c->fed_characters += count_characters(text, len);
-	r = stop_feed(c->stop, text, len, &out, &out_len);
-	if (r < 0)
-		return r;
-	json_raw(&c->text, out, out_len);
-	c->released += out_len;
-	if (r && c->params->include_stop) {
+	if (c->params->n_stop && c->seen <= c->params->min_tokens)
+		return release(c, text, len);
+	stopped = stop_feed(c->stop, text, len, &out, &out_len);
+	if (stopped < 0)
+		return stopped;
+	r = release(c, out, out_len);
+	if (!r && stopped && c->params->include_stop) {
 		stop_match_text(c->stop, &out, &out_len);
-		json_raw(&c->text, out, out_len);
-		c->released += out_len;
+		r = release(c, out, out_len);
 	}
-	return c->text.failed ? -ENOMEM : r;
+	return r ? r : stopped;
 }
 
 /* The tokens that begin in the released text are shown with it; at the end those of no text, too.
@@ -89,24 +248,62 @@ static bool is_stop_token(const struct engine_sampling *s, int32_t token)
 	return false;
 }
 
+/* Tokens of reasoning: all up to the one that ends it. */
+static void count_reasoning(struct choice *c, int32_t token)
+{
+	const struct model_text *t = c->text_side;
+
+	if (!t->reasoning || c->params->kind != API_CHAT || c->reasoned)
+		return;
+	if (!c->seen && !c->prompt->in_reasoning && token != t->think)
+		c->reasoned = true;
+	else
+		c->reasoning_tokens++;
+	if (token == t->think_end)
+		c->reasoned = true;
+}
+
 static int take_token(struct choice *c, int32_t token)
 {
-	const char *text;
-	size_t len;
-	int r;
+	const char *text = "";
+	size_t len = 0;
+	int r = 0;
 
 	if (c->marks)
 		c->marks[c->seen] =
 			(struct token_mark){.byte = c->fed_bytes, .character = c->fed_characters};
-	r = txda_detok_feed(c->detok, (uint32_t)token, &text, &len);
+	if (!c->parser || !c->params->skip_special ||
+	    !txda_tokenizer_is_special(c->text_side->tokenizer, (uint32_t)token) ||
+	    model_text_is_mark(c->text_side, c->tools, (uint32_t)token))
+		r = txda_detok_feed(c->detok, (uint32_t)token, &text, &len);
 	if (r)
 		return r;
+	count_reasoning(c, token);
 	c->seen++;
 	return feed_text(c, text, len);
 }
 
-/* The engine ended: gives out what was held back. */
-static int finish(struct choice *c, enum engine_finish how, unsigned shown)
+/* A call makes its own reason, but one that was asked for by name or cut off. */
+static const char *reason_of(const struct choice *c, bool stopped)
+{
+	if (!stopped)
+		return "length";
+	return c->n_calls && c->params->tool_choice != API_TOOLS_NAMED ? "tool_calls" : "stop";
+}
+
+/* A call without arguments has an empty object of them, so that clients find JSON. */
+static int complete_calls(struct choice *c)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < c->n_calls && !r; i++)
+		if (!c->calls[i].has_arguments)
+			r = on_arguments(c, i, "{}", 2);
+	return r;
+}
+
+/* There are no more tokens: gives out what was held back. */
+static int finish(struct choice *c, enum engine_finish how, unsigned n, unsigned shown)
 {
 	const char *text;
 	size_t len;
@@ -119,16 +316,57 @@ static int finish(struct choice *c, enum engine_finish how, unsigned shown)
 		return r;
 	if (!r) {
 		stop_flush(c->stop, &text, &len);
-		json_raw(&c->text, text, len);
-		c->released += len;
+		r = release(c, text, len);
 	}
-	c->finish_reason = r || how == ENGINE_FINISH_STOP ? "stop" : "length";
-	c->completion_tokens = atomic_load_explicit(&c->request->n_tokens, memory_order_acquire);
+	if (r >= 0 && c->parser && !c->too_many) {
+		int flushed = reply_parser_flush(c->parser);
+
+		r = flushed && !c->too_many ? flushed : r;
+	}
+	if (r >= 0 && how != ENGINE_FINISH_LENGTH && complete_calls(c))
+		r = -ENOMEM;
+	if (r < 0)
+		return r;
+	c->finish_reason =
+		reason_of(c, r || how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_COMPLETE);
 	/* A prompt without an answer was asked for; the engine makes one token at least. */
-	if (c->params->max_tokens_given && !c->params->max_tokens)
-		c->completion_tokens = 0;
+	c->completion_tokens = c->params->max_tokens_given && !c->params->max_tokens ? 0 : n;
 	show_tokens(c, shown);
 	return c->text.failed ? -ENOMEM : 0;
+}
+
+/* The text ended at token c->seen - 1: by a stop string, or because no more calls are wanted. */
+static int cut(struct choice *c)
+{
+	int r = c->parser && !c->too_many ? reply_parser_flush(c->parser) : 0;
+
+	if (r && !c->too_many)
+		return r;
+	if (complete_calls(c))
+		return -ENOMEM;
+	c->finish_reason = reason_of(c, true);
+	c->completion_tokens = c->seen;
+	show_tokens(c, c->seen);
+	return 0;
+}
+
+/* Takes tokens up to @limit, @max of them at most; how many, or an error. */
+static int take_tokens(struct choice *c, unsigned limit, unsigned max)
+{
+	unsigned taken = 0;
+
+	for (; c->seen < limit && taken < max; taken++) {
+		int r = take_token(c, c->tokens[c->seen]);
+
+		if (r > 0)
+			r = cut(c);
+		if (r < 0)
+			return r;
+		if (c->finish_reason)
+			return (int)taken + 1;
+	}
+	show_tokens(c, c->seen);
+	return (int)taken;
 }
 
 int choice_advance(struct choice *c, unsigned max)
@@ -136,8 +374,8 @@ int choice_advance(struct choice *c, unsigned max)
 	struct engine_request *r = c->request;
 	enum engine_finish how =
 		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
-	unsigned n = atomic_load_explicit(&r->n_tokens, memory_order_acquire), limit = n, taken = 0;
-	bool echo_only = c->params->max_tokens_given && !c->params->max_tokens;
+	unsigned n = atomic_load_explicit(&r->n_tokens, memory_order_acquire), limit = n;
+	int taken, error;
 
 	if (c->finish_reason)
 		return 0;
@@ -146,33 +384,57 @@ int choice_advance(struct choice *c, unsigned max)
 	if (n && ((how == ENGINE_FINISH_STOP) ||
 		  (how == ENGINE_RUNNING && is_stop_token(&r->sampling, r->tokens[n - 1]))))
 		limit--;
-	if (echo_only)
+	if (c->params->max_tokens_given && !c->params->max_tokens)
 		limit = 0;
-	for (; c->seen < limit && taken < max; taken++) {
-		int result = take_token(c, r->tokens[c->seen]);
-
-		if (result < 0)
-			return result;
-		if (result) {
-			c->finish_reason = "stop";
-			c->completion_tokens = c->seen;
-			show_tokens(c, c->seen);
-			return (int)taken + 1;
-		}
+	taken = take_tokens(c, limit, max);
+	if (taken < 0 || c->finish_reason || c->seen < limit)
+		return taken;
+	if (how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_LENGTH ||
+	    how == ENGINE_FINISH_COMPLETE) {
+		error = finish(c, how, n, limit);
+		if (error)
+			return error;
 	}
-	show_tokens(c, c->seen);
-	if (c->seen == limit && (how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_LENGTH)) {
-		int result = finish(c, how, limit);
+	return taken;
+}
 
-		if (result)
-			return result;
-	}
-	return (int)taken;
+int choice_take_all(struct choice *c, enum engine_finish how)
+{
+	int taken = take_tokens(c, c->n_tokens, c->n_tokens);
+
+	if (taken < 0 || c->finish_reason)
+		return taken < 0 ? taken : 0;
+	return finish(c, how, c->n_tokens, c->n_tokens);
+}
+
+/* ---- what is sent ---------------------------------------------------------------------------- */
+
+bool choice_has_news(const struct choice *c)
+{
+	bool calls = false;
+
+	for (unsigned i = 0; i < c->n_calls && !calls; i++)
+		calls = !c->calls[i].begun || c->calls[i].arguments.len;
+	return c->text.len || c->reasoning.len || calls || c->shown_from < c->shown_to;
 }
 
 void choice_sent(struct choice *c)
 {
 	json_out_clear(&c->text);
+	json_out_clear(&c->reasoning);
+	for (unsigned i = 0; i < c->n_calls; i++) {
+		json_out_clear(&c->calls[i].arguments);
+		c->calls[i].begun = true;
+	}
 	c->shown_from = c->shown_to;
 	c->begun = true;
+}
+
+void choice_rate(struct choice *c)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < c->completion_tokens; i++)
+		sum += c->logprobs[i].logprob;
+	c->score = c->completion_tokens ? sum / c->completion_tokens : -INFINITY;
 }

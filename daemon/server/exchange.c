@@ -9,15 +9,18 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "beams.h"
+#include "grammar.h"
 #include "log.h"
 #include "respond.h"
 #include "server_internal.h"
 
 #define TOKENS_PER_EVENT                                                                           \
 	32 /* most that one event carries, so that log probabilities do not make it huge */
-#define CHOICE_OVERHEAD 8192 /* bytes that a choice takes apart from its tokens, about */
-#define LOGPROB_BYTES	128  /* of an entry in the answer, about */
-#define TRIM_BYTES	((uint64_t)4 << 20)
+#define CHOICE_OVERHEAD	 8192 /* bytes that a choice takes apart from its tokens, about */
+#define GRAMMAR_OVERHEAD ((uint64_t)1 << 20) /* what a grammar remembers, commonly */
+#define LOGPROB_BYTES	 128		     /* of an entry in the answer, about */
+#define TRIM_BYTES	 ((uint64_t)4 << 20)
 
 static struct exchange *of_job(struct textpool_job *job)
 {
@@ -39,6 +42,8 @@ static void exchange_free(struct exchange *x)
 		choice_clear(&x->choices[i]);
 	for (unsigned i = 0; i < x->n_prompts; i++)
 		free(x->prompts[i].ids);
+	beams_free(x->beams);
+	grammar_unref(x->grammar);
 	if (x->parsed)
 		api_params_free(&x->params);
 	s->trim = s->trim || x->held > TRIM_BYTES;
@@ -49,7 +54,7 @@ static void exchange_free(struct exchange *x)
 	free(x);
 }
 
-static void free_if_over(struct exchange *x)
+void exchange_free_if_over(struct exchange *x)
 {
 	if (!x->in_pool && !x->live && (x->answered || !x->conn))
 		exchange_free(x);
@@ -57,14 +62,15 @@ static void free_if_over(struct exchange *x)
 
 static void cancel_choices(struct exchange *x)
 {
+	if (x->beams)
+		beams_cancel(x->beams);
 	for (unsigned i = 0; i < x->n_choices; i++)
 		if (x->choices[i].request && x->choices[i].request->client &&
 		    !x->choices[i].engine_done)
 			engine_cancel(x->model->engine, x->choices[i].request);
 }
 
-/* Ends the exchange with an error for the client, if it is still there and was not answered. */
-static void fail(struct exchange *x, const struct api_error *e)
+void exchange_fail(struct exchange *x, const struct api_error *e)
 {
 	struct json_out *o = &x->server->out;
 
@@ -79,7 +85,10 @@ static void fail(struct exchange *x, const struct api_error *e)
 		http_stream_write(x->conn, o->data, o->len);
 		http_stream_end(x->conn);
 	} else {
-		server_reply_error(x->server, x->conn, e, NULL);
+		char header[64];
+
+		snprintf(header, sizeof(header), "X-Request-Id: %s\r\n", x->id);
+		server_reply_error(x->server, x->conn, e, header);
 	}
 	x->conn = NULL;
 }
@@ -89,7 +98,7 @@ static void fail_memory(struct exchange *x)
 	struct api_error e;
 
 	api_error_set(&e, 500, NULL, NULL, "out of memory");
-	fail(x, &e);
+	exchange_fail(x, &e);
 }
 
 /* ---- the text pool's part -------------------------------------------------------------------- */
@@ -102,6 +111,13 @@ static void run_job(struct textpool_job *job)
 	if (!x->parsed)
 		return;
 	x->model = models_find(x->server, x->params.model);
+	if (x->model && !(x->permitted >> (x->model - x->server->models) & 1)) {
+		api_error_set(&x->error, 403, "model_not_permitted", "model",
+			      "user %d may not use the model \"%.80s\"", (int)x->uid,
+			      x->model->config->names[0]);
+		x->model = NULL;
+		return;
+	}
 	if (!x->model) {
 		char names[256];
 
@@ -115,14 +131,15 @@ static void run_job(struct textpool_job *job)
 	x->text = atomic_load_explicit(&x->model->text, memory_order_acquire);
 	if (!x->text)
 		return; /* it is loading; the loop knows the words */
-	x->n_prompts = x->kind == API_CHAT ? 1 : x->params.n_prompts;
+	x->n_prompts = x->params.messages ? 1 : x->params.n_prompts;
 	x->prompts = calloc(x->n_prompts, sizeof(*x->prompts));
 	if (!x->prompts) {
 		x->n_prompts = 0;
 		api_error_set(&x->error, 500, NULL, NULL, "out of memory");
 		return;
 	}
-	x->encoded = model_text_encode(x->text, &x->params, x->prompts, &x->error);
+	x->encoded = model_text_encode(x->text, &x->params, x->prompts, &x->error) &&
+		     model_text_grammar(x->text, &x->params, &x->grammar, &x->error);
 }
 
 /* ---- submission ------------------------------------------------------------------------------ */
@@ -132,13 +149,17 @@ static bool take_budget(struct exchange *x, struct api_error *e)
 {
 	struct budget *budget = &x->server->budget;
 	uint64_t per_token = 16, bytes = 0;
+	uint64_t answers =
+		x->params.beam_width ? 2 * (uint64_t)x->params.beam_width : x->params.best_of;
 
-	if (x->params.logprobs >= 0)
-		per_token += (1 + (uint64_t)x->params.logprobs) *
+	if (x->params.logprobs >= 0 || x->params.beam_width)
+		per_token += (2 + (uint64_t)(x->params.logprobs > 0 ? x->params.logprobs : 0)) *
 			     (sizeof(struct engine_logprob) + LOGPROB_BYTES);
 	for (unsigned i = 0; i < x->n_prompts; i++)
-		bytes += x->params.n * (CHOICE_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
-					x->params.max_tokens * per_token);
+		bytes += answers * (CHOICE_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
+				    x->params.max_tokens * per_token);
+	if (x->grammar)
+		bytes += GRAMMAR_OVERHEAD;
 	if (bytes > budget->limit)
 		return api_error_set(e, 400, NULL, "max_tokens",
 				     "the answer may take %llu bytes of memory; the limit is %llu",
@@ -166,7 +187,8 @@ static uint64_t choose_seed(const struct exchange *x)
 	return seed;
 }
 
-static bool submit_error(const struct exchange *x, int error, const char *text, struct api_error *e)
+bool exchange_submit_error(const struct exchange *x, int error, const char *text,
+			   struct api_error *e)
 {
 	switch (error) {
 	case -EAGAIN:
@@ -179,6 +201,11 @@ static bool submit_error(const struct exchange *x, int error, const char *text, 
 	case -EIO:
 		return api_error_set(e, 503, "model_lost", NULL,
 				     "the chips of the model failed: %s", text);
+	case -EPROTO:
+		return api_error_set(e, 400, "invalid_grammar",
+				     x->params.format.form ? x->params.format.param : "tools",
+				     "the answer cannot go on in the form that was asked for: %s",
+				     text);
 	case -ENOMEM: return api_error_set(e, 500, NULL, NULL, "out of memory");
 	default:
 		return api_error_set(e, 500, NULL, NULL,
@@ -187,48 +214,75 @@ static bool submit_error(const struct exchange *x, int error, const char *text, 
 	}
 }
 
-static bool submit_choice(struct exchange *x, struct choice *c, uint64_t seed, struct api_error *e)
+void exchange_begin_request(struct exchange *x, struct engine_request *r)
 {
+	(void)r;
+	x->live++;
+	x->model->in_flight++;
+}
+
+static void on_news(struct client *client);
+
+static bool submit_choice(struct exchange *x, struct choice *c, uint64_t seed, unsigned k,
+			  struct api_error *e)
+{
+	struct engine_bias biases[API_MAX_BIASES];
 	struct engine_sampling sampling;
 	char err[256] = "";
 	int r;
 
-	model_text_sampling(x->text, &x->params, seed, c->index % x->params.n, &sampling);
-	r = choice_init(c, &sampling);
+	model_text_sampling(x->text, &x->params, seed, k, biases, &sampling);
+	r = choice_init(c, &sampling, x->grammar);
 	if (r)
-		return submit_error(x, r, err, e);
+		return exchange_submit_error(x, r, err, e);
 	c->request->id = ++x->server->next_id;
 	c->request->uid = x->uid;
-	c->request->client = c;
+	c->request->client = &c->client;
 	r = engine_submit(x->model->engine, c->request, err, sizeof(err));
 	if (r) {
 		c->request->client = NULL;
-		return submit_error(x, r, err, e);
+		return exchange_submit_error(x, r, err, e);
 	}
-	x->live++;
-	x->model->in_flight++;
+	exchange_begin_request(x, c->request);
 	return true;
 }
 
 static bool submit(struct exchange *x, struct api_error *e)
 {
 	uint64_t seed = choose_seed(x);
+	unsigned best_of = x->params.best_of;
 
-	x->choices = calloc((size_t)x->n_prompts * x->params.n, sizeof(*x->choices));
+	if (x->params.beam_width)
+		return beams_start(x, e);
+	x->choices = calloc((size_t)x->n_prompts * best_of, sizeof(*x->choices));
 	if (!x->choices)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	for (unsigned i = 0; i < x->n_prompts * x->params.n; i++) {
+	for (unsigned i = 0; i < x->n_prompts * best_of; i++) {
 		struct choice *c = &x->choices[x->n_choices++];
 
+		c->client.news = on_news;
 		c->exchange = x;
 		c->index = i;
-		c->prompt = &x->prompts[i / x->params.n];
+		c->prompt_index = i / best_of;
+		c->prompt = &x->prompts[c->prompt_index];
 		c->params = &x->params;
 		c->text_side = x->text;
-		if (!submit_choice(x, c, seed, e))
+		if (!submit_choice(x, c, seed, i % best_of, e))
 			return false;
 	}
 	return true;
+}
+
+/* Tokens need no engine. */
+static void answer_tokens(struct exchange *x)
+{
+	struct json_out *o = &x->server->out;
+
+	json_out_clear(o);
+	respond_tokens(o, x);
+	server_reply_out(x->server, x->conn, 200, NULL);
+	x->answered = true;
+	x->conn = NULL;
 }
 
 static void job_done(struct textpool_job *job)
@@ -247,12 +301,17 @@ static void job_done(struct textpool_job *job)
 		api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
 	if (!e->status && (x->model->state != MODEL_READY || !x->text))
 		model_unavailable(x->model, e);
+	if (!e->status && (x->kind == API_TOKENIZE || x->kind == API_DETOKENIZE)) {
+		answer_tokens(x);
+		exchange_free_if_over(x);
+		return;
+	}
 	if (e->status || !take_budget(x, e) || !submit(x, e)) {
 		if (e->status == 503 && x->model)
 			model_check(x->model);
-		fail(x, e);
+		exchange_fail(x, e);
 	}
-	free_if_over(x);
+	exchange_free_if_over(x);
 }
 
 void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
@@ -269,9 +328,13 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	x->kind = kind;
 	x->conn = c;
 	x->uid = http_conn_peer(c)->uid;
+	x->permitted = server_permitted_models(s, c);
 	x->created = time(NULL);
 	x->arrived_ns = server_now_ns();
-	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx", kind == API_CHAT ? "chatcmpl" : "cmpl",
+	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx",
+		 kind == API_CHAT	  ? "chatcmpl"
+		 : kind == API_COMPLETION ? "cmpl"
+					  : "tok",
 		 (unsigned long long)(s->metrics.start_time * 1e6),
 		 (unsigned long long)++s->next_id);
 	x->next = s->exchanges;
@@ -294,7 +357,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 		http_conn_set_user(c, x);
 		return;
 	}
-	fail(x, &e);
+	exchange_fail(x, &e);
 	exchange_free(x);
 }
 
@@ -335,7 +398,7 @@ static bool stream_choice(struct exchange *x, struct choice *c, bool *ret_more)
 		json_out_clear(o);
 		if (!c->begun && (n || was_over))
 			respond_first(o, x, c);
-		if (c->text.len || c->shown_from < c->shown_to)
+		if (choice_has_news(c))
 			respond_text(o, x, c);
 		if (n || was_over)
 			choice_sent(c);
@@ -369,11 +432,45 @@ static bool all_finished(const struct exchange *x)
 	return true;
 }
 
-static void complete(struct exchange *x)
+static int by_score(const void *a, const void *b)
+{
+	const struct choice *x = *(struct choice *const *)a, *y = *(struct choice *const *)b;
+
+	if (x->score != y->score)
+		return x->score > y->score ? -1 : 1;
+	return x->index < y->index ? -1 : 1;
+}
+
+/* Of each prompt's answers the n best get the places in the answer. */
+static void give_places(struct exchange *x)
+{
+	unsigned n = x->params.n, best_of = x->params.best_of;
+	struct choice *order[API_MAX_N];
+
+	if (best_of <= n || x->beams)
+		return;
+	for (unsigned i = 0; i < x->n_prompts; i++) {
+		for (unsigned k = 0; k < best_of; k++) {
+			order[k] = &x->choices[i * best_of + k];
+			choice_rate(order[k]);
+		}
+		qsort(order, best_of, sizeof(order[0]), by_score);
+		for (unsigned k = 0; k < best_of; k++)
+			order[k]->index = k < n ? i * n + k : CHOICE_NOT_GIVEN;
+	}
+}
+
+void exchange_complete(struct exchange *x)
 {
 	struct json_out *o = &x->server->out;
 	char header[64];
+	unsigned prompt = 0, generated = 0;
 
+	for (unsigned i = 0; i < x->n_prompts; i++)
+		prompt += x->prompts[i].n;
+	for (unsigned i = 0; i < x->n_choices; i++)
+		generated += x->choices[i].completion_tokens;
+	http_conn_set_note(x->conn, "%s %u+%u tokens", x->id, prompt, generated);
 	json_out_clear(o);
 	if (x->streaming) {
 		if (x->params.include_usage)
@@ -382,6 +479,7 @@ static void complete(struct exchange *x)
 		stream_write(x, o);
 		http_stream_end(x->conn);
 	} else {
+		give_places(x);
 		snprintf(header, sizeof(header), "X-Request-Id: %s\r\n", x->id);
 		respond_whole(o, x);
 		server_reply_out(x->server, x->conn, 200, header);
@@ -405,7 +503,7 @@ static void pump(struct exchange *x, struct choice *c)
 	if (c->finish_reason && !c->engine_done)
 		engine_cancel(x->model->engine, c->request);
 	if (all_finished(x))
-		complete(x);
+		exchange_complete(x);
 }
 
 /* ---- the engine's news ----------------------------------------------------------------------- */
@@ -444,7 +542,8 @@ static void observe_end(const struct choice *c, enum engine_finish how)
 	struct metrics_model *m = &x->model->metrics;
 	enum metrics_reason reason = METRICS_ERROR;
 
-	if (how == ENGINE_FINISH_STOP || (c->finish_reason && !strcmp(c->finish_reason, "stop")))
+	if (how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_COMPLETE ||
+	    (c->finish_reason && strcmp(c->finish_reason, "length")))
 		reason = METRICS_STOP;
 	else if (how == ENGINE_FINISH_LENGTH)
 		reason = METRICS_LENGTH;
@@ -470,12 +569,20 @@ static void fail_by_engine(struct exchange *x, const struct engine_request *r,
 		api_error_set(&e, 503, "shutting_down", NULL,
 			      "the request was ended because the model is being unloaded");
 	else
-		submit_error(x, r->error ? r->error : -EIO, r->error_text, &e);
-	fail(x, &e);
+		exchange_submit_error(x, r->error ? r->error : -EIO, r->error_text, &e);
+	exchange_fail(x, &e);
 }
 
-void exchange_news(struct choice *c)
+void exchange_end_request(struct exchange *x, struct engine_request *r)
 {
+	/* It may come once more in the list of news; then it is nobody's. */
+	r->client = NULL;
+	x->live--;
+}
+
+static void on_news(struct client *client)
+{
+	struct choice *c = (struct choice *)client;
 	struct exchange *x = c->exchange;
 	struct engine_request *r = c->request;
 	struct served_model *m = x->model;
@@ -490,12 +597,10 @@ void exchange_news(struct choice *c)
 	if (!ended)
 		return;
 	observe_end(c, how);
-	/* It may come once more in the list of news; then it is nobody's. */
-	r->client = NULL;
-	x->live--;
+	exchange_end_request(x, r);
 	if (!c->finish_reason && (how == ENGINE_FINISH_ERROR || how == ENGINE_FINISH_CANCELLED))
 		fail_by_engine(x, r, how);
-	free_if_over(x);
+	exchange_free_if_over(x);
 	model_request_ended(m);
 }
 
@@ -504,14 +609,14 @@ void exchange_gone(struct exchange *x)
 	x->conn = NULL;
 	if (!x->in_pool && x->model)
 		cancel_choices(x);
-	free_if_over(x);
+	exchange_free_if_over(x);
 }
 
 void exchange_drained(struct exchange *x)
 {
 	for (unsigned i = 0; i < x->n_choices && x->conn; i++)
 		pump(x, &x->choices[i]);
-	free_if_over(x);
+	exchange_free_if_over(x);
 }
 
 void exchange_abort_all(struct server *s, const char *why)
@@ -524,8 +629,8 @@ void exchange_abort_all(struct server *s, const char *why)
 		next = x->next;
 		if (x->in_pool)
 			continue;
-		fail(x, &e);
-		free_if_over(x);
+		exchange_fail(x, &e);
+		exchange_free_if_over(x);
 	}
 }
 

@@ -21,6 +21,7 @@
 #include "models.h"
 #include "textpool.h"
 
+struct beams;
 struct server;
 
 struct exchange {
@@ -30,6 +31,7 @@ struct exchange {
 	bool in_pool;
 	struct http_conn *conn; /* NULL: gone, or answered */
 	uid_t uid;
+	uint64_t permitted; /* models that the client may use, a bit each */
 	enum api_kind kind;
 	char *body;
 	size_t body_len;
@@ -44,7 +46,9 @@ struct exchange {
 	unsigned n_prompts;
 
 	char id[40];
-	const char *model_name; /* as the request called it */
+	const char *model_name;	 /* as the request called it */
+	struct grammar *grammar; /* of the answers; NULL: none */
+	struct beams *beams;	 /* NULL: no beam search */
 	int64_t created;
 	uint64_t arrived_ns;
 	struct choice *choices; /* [n_choices], prompts outermost */
@@ -57,12 +61,22 @@ struct exchange {
 
 /* Takes over the request on @c, its body included. */
 void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind);
-/* The engine has news of this choice's request. */
-void exchange_news(struct choice *c);
 void exchange_gone(struct exchange *x);
 void exchange_drained(struct exchange *x);
 /* Ends all that run, with an error for their clients. */
 void exchange_abort_all(struct server *s, const char *why);
+/* Every choice is finished: sends the answer, or the end of the stream. */
+void exchange_complete(struct exchange *x);
+/* Ends the exchange with an error for the client, if it is still there and was not answered. */
+void exchange_fail(struct exchange *x, const struct api_error *e);
+/* Frees it when nothing needs it any more. */
+void exchange_free_if_over(struct exchange *x);
+/* What a failed engine call means for the client; false. */
+bool exchange_submit_error(const struct exchange *x, int error, const char *text,
+			   struct api_error *e);
+/* An engine request of this exchange was submitted, or has ended. */
+void exchange_begin_request(struct exchange *x, struct engine_request *r);
+void exchange_end_request(struct exchange *x, struct engine_request *r);
 /* Frees all, at the end, when no engine and no pool works on them any more. */
 void exchange_free_all(struct server *s);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,25 @@ void http_conn_free(struct http_conn *c)
 	free(c);
 }
 
+/* Tells that the answer to the request at hand is complete, or never will be. */
+static void tell_answered(struct http_conn *c, int status)
+{
+	const struct http_callbacks *callbacks = &c->server->callbacks;
+	const struct http_answer answer = {
+		.status = status,
+		.bytes = c->answer_bytes,
+		.ms = c->asked ? http_now_ms() - c->asked : 0,
+		.note = c->note,
+	};
+
+	if (callbacks->on_answered)
+		callbacks->on_answered(callbacks->arg, c,
+				       c->asked ? http_parser_request(c->parser) : NULL, &answer);
+	c->asked = 0;
+	c->answer_bytes = 0;
+	c->note[0] = 0;
+}
+
 /* The peer is gone: tells the owner if it has the request, and frees the connection. */
 void http_conn_lost(struct http_conn *c)
 {
@@ -65,6 +85,8 @@ void http_conn_lost(struct http_conn *c)
 	void *user = c->user;
 	struct http_server *s = c->server;
 
+	if (owned)
+		tell_answered(c, 499);
 	http_conn_free(c);
 	if (owned && user)
 		s->callbacks.on_gone(s->callbacks.arg, user);
@@ -119,6 +141,7 @@ static void after_answer(struct http_conn *c)
 	bool close_after = !c->keep_alive || c->server->draining;
 
 	c->user = NULL;
+	tell_answered(c, c->status);
 	http_parser_reset(c->parser);
 	enter(c, close_after ? CONN_CLOSING : CONN_READING);
 	wake(c);
@@ -127,15 +150,19 @@ static void after_answer(struct http_conn *c)
 static void put_head(struct http_conn *c, int status, const char *type, const char *headers,
 		     const char *framing)
 {
-	char date[64];
+	char date[64], time[64] = "";
 
 	http_date(date, sizeof(date));
-	evbuffer_add_printf(c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s%s%s\r\n",
-			    status, http_reason(status), date, type, headers ? headers : "",
-			    framing,
-			    c->keep_alive && !c->server->draining
-				    ? (c->minor ? "" : "Connection: keep-alive\r\n")
-				    : "Connection: close\r\n");
+	if (c->asked)
+		snprintf(time, sizeof(time), "Openai-Processing-Ms: %llu\r\n",
+			 (unsigned long long)(http_now_ms() - c->asked));
+	c->status = status;
+	evbuffer_add_printf(
+		c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s%s%s%s\r\n", status,
+		http_reason(status), date, type, headers ? headers : "", time, framing,
+		c->keep_alive && !c->server->draining
+			? (c->minor ? "" : "Connection: keep-alive\r\n")
+			: "Connection: close\r\n");
 }
 
 void http_reply(struct http_conn *c, int status, const char *type, const char *headers,
@@ -149,6 +176,7 @@ void http_reply(struct http_conn *c, int status, const char *type, const char *h
 	put_head(c, status, type, headers, framing);
 	if (!c->head_only)
 		evbuffer_add(c->out, body, len);
+	c->answer_bytes = c->head_only ? 0 : len;
 	after_answer(c);
 	send_now(c);
 }
@@ -172,6 +200,7 @@ void http_stream_write(struct http_conn *c, const char *data, size_t len)
 		return;
 	if (!evbuffer_get_length(c->out))
 		c->progress = http_now_ms();
+	c->answer_bytes += len;
 	if (c->chunked)
 		evbuffer_add_printf(c->out, "%zx\r\n", len);
 	evbuffer_add(c->out, data, len);
@@ -244,6 +273,7 @@ static void request_complete(struct http_conn *c)
 	c->keep_alive = r->keep_alive;
 	enter(c, CONN_BUSY);
 	c->congested = false;
+	c->asked = http_now_ms();
 	c->server->callbacks.on_request(c->server->callbacks.arg, c, r);
 }
 
@@ -491,6 +521,25 @@ void http_conn_refuse(struct http_conn *c, int status, const char *message)
 const struct http_peer *http_conn_peer(const struct http_conn *c)
 {
 	return &c->peer;
+}
+
+unsigned http_conn_groups(const struct http_conn *c, gid_t *groups, unsigned max)
+{
+	socklen_t len = max * sizeof(*groups);
+
+	/* ERANGE: there are more. They cannot be had in part, so that they count as none. */
+	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len))
+		return 0;
+	return (unsigned)(len / sizeof(*groups));
+}
+
+void http_conn_set_note(struct http_conn *c, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(c->note, sizeof(c->note), format, args);
+	va_end(args);
 }
 
 void http_conn_set_user(struct http_conn *c, void *user)

@@ -16,8 +16,10 @@
  *
  * The process must ignore SIGPIPE.
  *
+ * Answers tell in the header Openai-Processing-Ms how long the owner took.
+ *
  * Threads: all in the thread of the event loop. No function here calls back into the owner, except
- * that the callbacks come from the loop.
+ * that the callbacks come from the loop, and on_answered() from what completes an answer.
  */
 #ifndef TXDA_SERVER_HTTP_H
 #define TXDA_SERVER_HTTP_H
@@ -34,10 +36,20 @@ struct event_base;
 struct http_server;
 struct http_conn;
 
+#define HTTP_NOTE 96 /* bytes of http_conn_set_note() */
+
 struct http_peer {
 	uid_t uid; /* (uid_t)-1: unknown */
 	gid_t gid;
 	pid_t pid;
+};
+
+/* For the log. */
+struct http_answer {
+	int status;
+	uint64_t bytes;	  /* of the body */
+	uint64_t ms;	  /* from the complete request to the end of the answer */
+	const char *note; /* of http_conn_set_note(), or "" */
 };
 
 struct http_options {
@@ -63,6 +75,13 @@ struct http_callbacks {
 	/* The client went away before its answer was complete: the connection must not be used any
 	 * more. @user: http_conn_set_user() */
 	void (*on_gone)(void *arg, void *user);
+	/*
+	 * An answer is complete, or its client went away before it was (status 499). @r NULL: the
+	 * request could not be read. Called from within http_reply() and the like: it may log and
+	 * count, and nothing else.
+	 */
+	void (*on_answered)(void *arg, const struct http_conn *c, const struct http_request *r,
+			    const struct http_answer *a);
 	/* No longer congested. */
 	void (*on_drained)(void *arg, void *user);
 	void *arg;
@@ -79,6 +98,11 @@ void http_server_drain(struct http_server *s);
 unsigned http_server_connections(const struct http_server *s);
 
 const struct http_peer *http_conn_peer(const struct http_conn *c);
+/* The further groups of the peer, up to @max; returns how many there are. */
+unsigned http_conn_groups(const struct http_conn *c, gid_t *groups, unsigned max);
+/* Words on the request at hand, for the log. */
+void http_conn_set_note(struct http_conn *c, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 void http_conn_set_user(struct http_conn *c, void *user);
 char *http_conn_take_body(struct http_conn *c, size_t *ret_len); /* to be freed by the caller */
 

@@ -32,6 +32,11 @@ struct http_conn {
 	uint64_t since;	    /* ms: of the state, of the first byte of a head, of the head's end */
 	uint64_t progress;  /* ms: when output last moved */
 	uint64_t accounted; /* bytes taken from the budget */
+	/* Of the request at hand. */
+	uint64_t asked; /* ms: when it was complete; 0: none is */
+	uint64_t answer_bytes;
+	int status;
+	char note[HTTP_NOTE];
 	size_t thrown_away;
 	unsigned minor;
 	bool head_done; /* the head of the request was parsed */

@@ -9,7 +9,10 @@
 
 #include "api_value.h"
 #include "chat_template.h"
+#include "constraint.h"
+#include "grammar.h"
 #include "json_strict.h"
+#include "structured.h"
 #include "tokenizer.h"
 
 #define MAX_CONFIG ((size_t)16 << 20)
@@ -68,7 +71,8 @@ static int load_configs(struct model_text *t, const char *dir, char *err, size_t
 
 	if (!r)
 		r = load_json(dir, "config.json", &config, err, errlen);
-	t->temperature = t->top_p = 1;
+	t->temperature = t->top_p = t->repetition_penalty = 1;
+	read_default(generation, "repetition_penalty", 0.01, 100, &t->repetition_penalty);
 	read_default(generation, "temperature", 0, 2, &t->temperature);
 	read_default(generation, "top_p", 0, 1, &t->top_p);
 	read_default(generation, "min_p", 0, 1, &t->min_p);
@@ -85,8 +89,120 @@ static int load_configs(struct model_text *t, const char *dir, char *err, size_t
 	return r;
 }
 
-int model_text_load(const char *dir, const struct engine_limits *limits, struct model_text **ret,
-		    char *err, size_t errlen)
+/* ---- how replies are written ----------------------------------------------------------------- */
+
+bool model_text_tool_parser(const char *name, enum reply_tools *ret)
+{
+	static const struct {
+		const char *name;
+		enum reply_tools tools;
+	} parsers[] = {
+		{"auto", REPLY_NO_TOOLS},     {"none", REPLY_NO_TOOLS},
+		{"hermes", REPLY_HERMES},     {"llama3_json", REPLY_LLAMA},
+		{"pythonic", REPLY_PYTHONIC}, {"deepseek_v3", REPLY_DEEPSEEK},
+	};
+
+	for (size_t i = 0; i < sizeof(parsers) / sizeof(parsers[0]); i++) {
+		if (strcmp(parsers[i].name, name))
+			continue;
+		*ret = parsers[i].tools;
+		return true;
+	}
+	return false;
+}
+
+bool model_text_reasoning_parser(const char *name, bool *ret)
+{
+	*ret = !strcmp(name, "qwen3") || !strcmp(name, "deepseek_r1");
+	return *ret || !strcmp(name, "auto") || !strcmp(name, "none");
+}
+
+static int32_t find_token(const struct model_text *t, const char *piece)
+{
+	uint32_t id = txda_tokenizer_piece_id(t->tokenizer, piece, strlen(piece));
+
+	return id != TXDA_TOKEN_NONE && id < t->vocab ? (int32_t)id : -1;
+}
+
+/* A vocabulary has tokens for the marks that the model was trained on. */
+static enum reply_tools guess_tools(const struct model_text *t)
+{
+	if (find_token(t, reply_mark(REPLY_DEEPSEEK, 0)) >= 0)
+		return REPLY_DEEPSEEK;
+	if (find_token(t, reply_mark(REPLY_LLAMA, 0)) >= 0)
+		return REPLY_LLAMA;
+	return REPLY_HERMES;
+}
+
+static void choose_parsers(struct model_text *t, const struct model_text_options *options)
+{
+	const char *tools = options->tool_parser ? options->tool_parser : "auto";
+	const char *reasoning = options->reasoning_parser ? options->reasoning_parser : "auto";
+
+	t->think = find_token(t, REPLY_THINK);
+	t->think_end = find_token(t, REPLY_THINK_END);
+	if (!strcmp(tools, "auto"))
+		t->tools = guess_tools(t);
+	else
+		model_text_tool_parser(tools, &t->tools);
+	if (!strcmp(reasoning, "auto"))
+		t->reasoning = t->think_end >= 0;
+	else
+		model_text_reasoning_parser(reasoning, &t->reasoning);
+}
+
+bool model_text_is_mark(const struct model_text *t, enum reply_tools tools, uint32_t token)
+{
+	const char *mark;
+
+	if (t->reasoning && ((int32_t)token == t->think || (int32_t)token == t->think_end))
+		return true;
+	for (unsigned i = 0; (mark = reply_mark(tools, i)); i++) {
+		if ((int32_t)token == find_token(t, mark))
+			return true;
+	}
+	return false;
+}
+
+enum reply_tools model_text_tools(const struct model_text *t, const struct api_params *p)
+{
+	if (p->kind != API_CHAT || p->tool_choice == API_TOOLS_NONE)
+		return REPLY_NO_TOOLS;
+	if (p->tool_choice == API_TOOLS_AUTO)
+		return t->tools;
+	/* A call that is forced is JSON. */
+	return t->tools == REPLY_NO_TOOLS   ? REPLY_HERMES
+	       : t->tools == REPLY_PYTHONIC ? REPLY_LLAMA
+					    : t->tools;
+}
+
+bool model_text_grammar(const struct model_text *t, const struct api_params *p,
+			struct grammar **ret, struct api_error *e)
+{
+	return structured_compile(t->structured, p, model_text_tools(t, p), ret, e);
+}
+
+int model_text_constrain(const struct model_text *t, const struct prompt_tokens *prompt,
+			 struct grammar *grammar, struct engine_request *r)
+{
+	bool reasons = t->reasoning && !prompt->reasoned;
+	const struct constraint_options options = {
+		.in_reasoning = prompt->in_reasoning,
+		.think = reasons ? t->think : -1,
+		.think_end = reasons ? t->think_end : -1,
+		.vocab = t->vocab,
+	};
+
+	if (!grammar)
+		return 0;
+	return constraint_new(grammar, structured_vocab(t->structured), &options, &r->constraint);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+int model_text_load(const char *dir, const struct engine_limits *limits,
+		    const struct model_text_options *options, struct model_text **ret, char *err,
+		    size_t errlen)
 {
 	struct model_text *t = calloc(1, sizeof(*t));
 	int r;
@@ -100,6 +216,14 @@ int model_text_load(const char *dir, const struct engine_limits *limits, struct 
 	r = txda_tokenizer_load(dir, &t->tokenizer, err, errlen);
 	if (!r)
 		r = load_configs(t, dir, err, errlen);
+	if (!r) {
+		choose_parsers(t, options);
+		r = structured_new(t->tokenizer, t->vocab, &t->structured);
+		if (r)
+			snprintf(err, errlen,
+				 "the vocabulary of %s cannot be used for grammars: %s", dir,
+				 strerror(-r));
+	}
 	if (r) {
 		model_text_free(t);
 		return r;
@@ -115,6 +239,7 @@ void model_text_free(struct model_text *t)
 {
 	if (!t)
 		return;
+	structured_free(t->structured);
 	txda_chat_template_free(t->chat);
 	txda_tokenizer_free(t->tokenizer);
 	free(t);
@@ -171,6 +296,15 @@ static size_t cut_after_final_message(const cJSON *messages, const char *text, s
 	return len;
 }
 
+static bool ends_with(const char *text, size_t len, const char *mark)
+{
+	size_t n = strlen(mark);
+
+	while (len && strchr(" \t\r\n", text[len - 1]))
+		len--;
+	return len >= n && !memcmp(text + len - n, mark, n);
+}
+
 static bool encode_chat(const struct model_text *t, const struct api_params *p,
 			struct prompt_tokens *ret, struct api_error *e)
 {
@@ -200,21 +334,37 @@ static bool encode_chat(const struct model_text *t, const struct api_params *p,
 	if (p->continue_final_message)
 		len = cut_after_final_message(p->messages, text, len);
 	/* The template itself writes what begins a text. */
-	ok = encode_text(t, text, len, 0, "messages", ret, e);
+	ok = encode_text(t, text, len, p->add_special ? TXDA_ENCODE_ADD_SPECIAL : 0, "messages",
+			 ret, e);
+	ret->in_reasoning = t->reasoning && ends_with(text, len, REPLY_THINK);
+	ret->reasoned = ends_with(text, len, REPLY_THINK_END);
 	free(text);
 	return ok;
 }
 
-static bool encode_prompt(const struct model_text *t, struct api_prompt *prompt,
-			  struct prompt_tokens *ret, struct api_error *e)
+/* The member that holds what becomes the prompt. */
+static const char *prompt_name(const struct api_params *p)
 {
+	switch (p->kind) {
+	case API_CHAT: return "messages";
+	case API_EMBEDDING: return "input";
+	case API_DETOKENIZE: return "tokens";
+	default: return p->messages ? "messages" : "prompt";
+	}
+}
+
+static bool encode_prompt(const struct model_text *t, const struct api_params *p,
+			  struct api_prompt *prompt, struct prompt_tokens *ret, struct api_error *e)
+{
+	const char *name = prompt_name(p);
+
 	if (prompt->text)
-		return encode_text(t, prompt->text, strlen(prompt->text), TXDA_ENCODE_ADD_SPECIAL,
-				   "prompt", ret, e);
+		return encode_text(t, prompt->text, strlen(prompt->text),
+				   p->add_special ? TXDA_ENCODE_ADD_SPECIAL : 0, name, ret, e);
 	for (unsigned i = 0; i < prompt->n_ids; i++)
 		if ((unsigned)prompt->ids[i] >= t->vocab)
-			return api_error_set(e, 400, NULL, "prompt",
-					     "prompt has the token id %d; the limit is %u",
+			return api_error_set(e, 400, NULL, name,
+					     "%s has the token id %d; the limit is %u", name,
 					     prompt->ids[i], t->vocab - 1);
 	ret->ids = prompt->ids;
 	ret->n = prompt->n_ids;
@@ -227,16 +377,17 @@ static bool encode_prompt(const struct model_text *t, struct api_prompt *prompt,
 static bool check_context(const struct model_text *t, const struct api_params *p,
 			  const struct prompt_tokens *prompt, struct api_error *e)
 {
-	const char *param = p->kind == API_CHAT ? "messages" : "prompt";
+	unsigned limit = p->kind == API_EMBEDDING ? t->max_context : t->max_context - 1;
+	const char *param = prompt_name(p);
 
 	if (!prompt->n)
 		return api_error_set(e, 400, NULL, param,
 				     "%s is empty: there is no token to begin with", param);
-	if (prompt->n >= t->max_context)
+	if (prompt->n > limit)
 		return api_error_set(
 			e, 400, "context_length_exceeded", param,
 			"%s has %u tokens; the limit is %u, as the model's context is %u tokens",
-			param, prompt->n, t->max_context - 1, t->max_context);
+			param, prompt->n, limit, t->max_context);
 	if (p->max_tokens_given && p->max_tokens > t->max_context - prompt->n)
 		return api_error_set(e, 400, "context_length_exceeded", "max_tokens",
 				     "max_tokens is %u, but the model's context is %u tokens and "
@@ -246,33 +397,24 @@ static bool check_context(const struct model_text *t, const struct api_params *p
 	return true;
 }
 
-static bool check_stop_tokens(const struct model_text *t, const struct api_params *p,
-			      struct api_error *e)
+static bool check_ids(const struct model_text *t, const struct api_params *p, struct api_error *e)
 {
 	for (unsigned i = 0; i < p->n_stop_tokens; i++)
 		if ((unsigned)p->stop_tokens[i] >= t->vocab)
 			return api_error_set(e, 400, NULL, "stop_token_ids",
 					     "stop_token_ids has the id %d; the limit is %u",
 					     p->stop_tokens[i], t->vocab - 1);
+	for (unsigned i = 0; i < p->n_biases; i++)
+		if ((unsigned)p->biases[i].token >= t->vocab)
+			return api_error_set(e, 400, NULL, "logit_bias",
+					     "logit_bias has the id %d; the limit is %u",
+					     p->biases[i].token, t->vocab - 1);
 	return true;
 }
 
-bool model_text_encode(const struct model_text *t, struct api_params *p, struct prompt_tokens *ret,
-		       struct api_error *e)
+/* Settles how many tokens may be generated, @room being what the shortest prompt leaves. */
+static bool settle_max_tokens(struct api_params *p, unsigned room, struct api_error *e)
 {
-	unsigned n = p->kind == API_CHAT ? 1 : p->n_prompts, room = 0;
-
-	if (!check_stop_tokens(t, p, e))
-		return false;
-	for (unsigned i = 0; i < n; i++) {
-		bool ok = p->kind == API_CHAT ? encode_chat(t, p, &ret[i], e)
-					      : encode_prompt(t, &p->prompts[i], &ret[i], e);
-
-		if (!ok || !check_context(t, p, &ret[i], e))
-			return false;
-		if (t->max_context - ret[i].n > room)
-			room = t->max_context - ret[i].n;
-	}
 	/* A chat goes on as long as the context lasts; a completion has OpenAI's default of 16, or
 	 * what room there is. */
 	if (!p->max_tokens_given && (p->kind == API_CHAT || p->max_tokens > room))
@@ -282,6 +424,28 @@ bool model_text_encode(const struct model_text *t, struct api_params *p, struct 
 				     "min_tokens is %u; the limit is %u", p->min_tokens,
 				     p->max_tokens);
 	return true;
+}
+
+bool model_text_encode(const struct model_text *t, struct api_params *p, struct prompt_tokens *ret,
+		       struct api_error *e)
+{
+	bool generates = p->kind == API_CHAT || p->kind == API_COMPLETION;
+	unsigned n = p->messages ? 1 : p->n_prompts, room = 0;
+
+	if (!check_ids(t, p, e))
+		return false;
+	for (unsigned i = 0; i < n; i++) {
+		bool ok = p->messages ? encode_chat(t, p, &ret[i], e)
+				      : encode_prompt(t, p, &p->prompts[i], &ret[i], e);
+
+		if (!ok)
+			return false;
+		if ((generates || p->kind == API_EMBEDDING) && !check_context(t, p, &ret[i], e))
+			return false;
+		if (t->max_context > ret[i].n && t->max_context - ret[i].n > room)
+			room = t->max_context - ret[i].n;
+	}
+	return !generates || settle_max_tokens(p, room, e);
 }
 
 /* ---- sampling -------------------------------------------------------------------------------- */
@@ -299,9 +463,11 @@ static uint64_t derive_seed(uint64_t seed, unsigned k)
 }
 
 void model_text_sampling(const struct model_text *t, const struct api_params *p, uint64_t seed,
-			 unsigned k, struct engine_sampling *ret)
+			 unsigned k, struct engine_bias *biases, struct engine_sampling *ret)
 {
 	double top_p = isnan(p->top_p) ? t->top_p : p->top_p;
+	/* The best of several are told by their log probabilities. */
+	int logprobs = p->logprobs < 0 && p->best_of > p->n ? 0 : p->logprobs;
 
 	*ret = (struct engine_sampling){
 		.temperature = (float)(isnan(p->temperature) ? t->temperature : p->temperature),
@@ -310,11 +476,19 @@ void model_text_sampling(const struct model_text *t, const struct api_params *p,
 		.min_p = (float)(isnan(p->min_p) ? t->min_p : p->min_p),
 		.top_k = (int)(p->top_k < 0 ? t->top_k : p->top_k),
 		.seed = derive_seed(seed, k),
-		.logprobs = p->logprobs,
+		.logprobs = logprobs,
 		.max_tokens = p->max_tokens ? p->max_tokens : 1,
 		.min_tokens = p->min_tokens,
 		.ignore_eos = p->ignore_eos && !p->n_stop_tokens,
+		.repetition_penalty = (float)(isnan(p->repetition_penalty) ? t->repetition_penalty
+									   : p->repetition_penalty),
+		.presence_penalty = (float)p->presence_penalty,
+		.frequency_penalty = (float)p->frequency_penalty,
+		.n_biases = p->n_biases,
+		.biases = biases,
 	};
+	for (unsigned i = 0; i < p->n_biases; i++)
+		biases[i] = (struct engine_bias){p->biases[i].token, p->biases[i].bias};
 	for (unsigned i = 0; i < t->n_stop_tokens && !p->ignore_eos; i++)
 		ret->stop_tokens[ret->n_stop_tokens++] = t->stop_tokens[i];
 	for (unsigned i = 0; i < p->n_stop_tokens; i++)

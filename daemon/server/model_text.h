@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the server must know of a model to speak with it: tokeniser, chat template, stop tokens,
- * defaults for sampling. Read once from the model's directory and not changed afterwards; any
- * number of threads may use it.
+ * defaults for sampling, how it writes reasoning and tool calls. Read once from the model's
+ * directory and not changed afterwards; any number of threads may use it.
  */
 #ifndef TXDA_SERVER_MODEL_TEXT_H
 #define TXDA_SERVER_MODEL_TEXT_H
@@ -13,9 +13,21 @@
 #include "engine/engine.h"
 
 #include "api_params.h"
+#include "reply_parser.h"
 
+struct grammar;
+struct structured;
 struct txda_tokenizer;
 struct txda_chat_template;
+
+/* How replies are to be read; names as of --tool-call-parser and --reasoning-parser. */
+struct model_text_options {
+	const char *tool_parser;      /* NULL or "auto": by the vocabulary */
+	const char *reasoning_parser; /* likewise */
+};
+/* Whether the name is one of those: "auto", "none", "hermes", ... */
+bool model_text_tool_parser(const char *name, enum reply_tools *ret);
+bool model_text_reasoning_parser(const char *name, bool *ret);
 
 struct model_text {
 	struct txda_tokenizer *tokenizer;
@@ -24,19 +36,27 @@ struct model_text {
 	unsigned max_context, vocab; /* the engine's limits */
 	/* generation_config.json, or OpenAI's defaults */
 	double temperature, top_p, min_p;
+	double repetition_penalty;
 	unsigned top_k;
+	enum reply_tools tools; /* REPLY_NO_TOOLS: calls are not looked for */
+	bool reasoning;
+	int32_t think, think_end;      /* tokens; -1: the vocabulary has none */
+	struct structured *structured; /* grammars for the vocabulary */
 	unsigned n_stop_tokens;
 	int32_t stop_tokens[ENGINE_MAX_STOP_TOKENS - API_MAX_STOP_TOKENS];
 };
 
-int model_text_load(const char *dir, const struct engine_limits *limits, struct model_text **ret,
-		    char *err, size_t errlen);
+int model_text_load(const char *dir, const struct engine_limits *limits,
+		    const struct model_text_options *options, struct model_text **ret, char *err,
+		    size_t errlen);
 void model_text_free(struct model_text *t);
 
 /* One prompt, ready for the engine. */
 struct prompt_tokens {
 	int32_t *ids; /* [n] */
 	unsigned n;
+	bool in_reasoning; /* it ends where the model is to reason */
+	bool reasoned;	   /* it ends behind reasoning, which is not to begin again */
 };
 
 /*
@@ -47,9 +67,21 @@ struct prompt_tokens {
 bool model_text_encode(const struct model_text *t, struct api_params *p, struct prompt_tokens *ret,
 		       struct api_error *e);
 
-/* The request's wishes over the model's defaults. The seed is chosen for choice @k of a prompt from
+/* The format in which this request's tool calls are written. */
+enum reply_tools model_text_tools(const struct model_text *t, const struct api_params *p);
+/* The grammar for the request's answers, with a reference; NULL: none is asked for. */
+bool model_text_grammar(const struct model_text *t, const struct api_params *p,
+			struct grammar **ret, struct api_error *e);
+/* Keeps @r to the grammar, after reasoning where the model does that. 0, -ENOMEM, -E2BIG. */
+int model_text_constrain(const struct model_text *t, const struct prompt_tokens *prompt,
+			 struct grammar *grammar, struct engine_request *r);
+/* Whether the token is a mark of the reply format, which is not left out of the text. */
+bool model_text_is_mark(const struct model_text *t, enum reply_tools tools, uint32_t token);
+
+/* The request's wishes over the model's defaults. @biases [API_MAX_BIASES] is memory that *ret
+ * points into. The seed is chosen for choice @k of a prompt from
  * @seed. */
 void model_text_sampling(const struct model_text *t, const struct api_params *p, uint64_t seed,
-			 unsigned k, struct engine_sampling *ret);
+			 unsigned k, struct engine_bias *biases, struct engine_sampling *ret);
 
 #endif

@@ -66,7 +66,7 @@ static void on_engine_ready(evutil_socket_t fd, short what, void *arg)
 	for (r = engine_take_ready(m->engine); r; r = next) {
 		next = r->ready_next;
 		if (r->client)
-			exchange_news(r->client);
+			((struct client *)r->client)->news(r->client);
 		engine_request_unref(r);
 	}
 	model_check(m);
@@ -96,9 +96,13 @@ static void load_text(struct textpool_job *job)
 {
 	struct served_model *m =
 		(struct served_model *)((char *)job - offsetof(struct served_model, load.job));
+	const struct model_text_options options = {
+		.tool_parser = m->config->tool_parser,
+		.reasoning_parser = m->config->reasoning_parser,
+	};
 
-	m->load.result = model_text_load(m->load.dir, &m->load.limits, &m->load.text, m->load.err,
-					 sizeof(m->load.err));
+	m->load.result = model_text_load(m->load.dir, &m->load.limits, &options, &m->load.text,
+					 m->load.err, sizeof(m->load.err));
 }
 
 static void text_loaded(struct textpool_job *job)

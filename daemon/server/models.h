@@ -46,6 +46,7 @@ struct served_model {
 	} load;
 	unsigned in_flight; /* engine requests that have not ended */
 	struct metrics_model metrics;
+	struct engine_stats told; /* as of the last line on what goes on */
 	char fingerprint[48];
 	int64_t created;
 };

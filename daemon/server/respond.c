@@ -37,15 +37,18 @@ static void put_preamble(struct json_out *o, const struct exchange *x, bool chun
 
 static void put_usage(struct json_out *o, const struct exchange *x)
 {
-	unsigned n = x->params.n;
-	uint64_t prompt = 0, completion = 0, cached = 0;
+	uint64_t prompt = 0, completion = 0, cached = 0, reasoning = 0;
 
+	for (unsigned i = 0; i < x->n_prompts; i++)
+		prompt += x->prompts[i].n;
 	for (unsigned i = 0; i < x->n_choices; i++) {
-		completion += x->choices[i].completion_tokens;
-		if (i % n == 0) {
-			prompt += x->prompts[i / n].n;
-			cached += x->choices[i].request->cached_tokens;
-		}
+		const struct choice *c = &x->choices[i];
+
+		/* While it streams, what was taken so far. */
+		completion += c->finish_reason ? c->completion_tokens : c->seen;
+		reasoning += c->reasoning_tokens;
+		if (!i || c->prompt_index != c[-1].prompt_index)
+			cached += c->request ? c->request->cached_tokens : 0;
 	}
 	json_key(o, "usage");
 	json_begin(o, '{');
@@ -60,6 +63,13 @@ static void put_usage(struct json_out *o, const struct exchange *x)
 	json_key(o, "cached_tokens");
 	json_uint(o, cached);
 	json_end(o, '}');
+	if (x->text->reasoning && x->kind == API_CHAT) {
+		json_key(o, "completion_tokens_details");
+		json_begin(o, '{');
+		json_key(o, "reasoning_tokens");
+		json_uint(o, reasoning);
+		json_end(o, '}');
+	}
 	json_end(o, '}');
 }
 
@@ -79,9 +89,7 @@ static const char *token_bytes(const struct choice *c, int32_t token, size_t *re
 
 static const struct engine_logprob *top_of(const struct choice *c, unsigned i)
 {
-	const struct engine_request *r = c->request;
-
-	return r->top + (size_t)i * (unsigned)r->sampling.logprobs;
+	return c->top + (size_t)i * c->n_top;
 }
 
 /* ---- log probabilities of a chat ------------------------------------------------------------- */
@@ -116,10 +124,10 @@ static void put_chat_logprobs(struct json_out *o, const struct choice *c, unsign
 	json_begin(o, '[');
 	for (unsigned i = from; i < to; i++) {
 		json_begin(o, '{');
-		put_chat_token(o, c, &c->request->logprobs[i]);
+		put_chat_token(o, c, &c->logprobs[i]);
 		json_key(o, "top_logprobs");
 		json_begin(o, '[');
-		for (int k = 0; k < c->request->sampling.logprobs; k++) {
+		for (unsigned k = 0; k < c->n_top; k++) {
 			json_begin(o, '{');
 			put_chat_token(o, c, &top_of(c, i)[k]);
 			json_end(o, '}');
@@ -155,9 +163,9 @@ static const char *token_string(const struct choice *c, int32_t token, char *buf
  * the first entry. */
 static void put_top_object(struct json_out *o, const struct choice *c, unsigned i)
 {
-	unsigned n = (unsigned)c->request->sampling.logprobs;
-	const struct engine_logprob *entries[ENGINE_MAX_LOGPROBS + 1];
-	char names[ENGINE_MAX_LOGPROBS + 1][80];
+	unsigned n = c->n_top < API_MAX_LOGPROBS ? c->n_top : API_MAX_LOGPROBS;
+	const struct engine_logprob *entries[API_MAX_LOGPROBS + 1];
+	char names[API_MAX_LOGPROBS + 1][80];
 
 	json_begin(o, '{');
 	for (unsigned k = 0; k <= n; k++) {
@@ -165,7 +173,7 @@ static void put_top_object(struct json_out *o, const struct choice *c, unsigned 
 		const char *name;
 		bool known = false;
 
-		entries[k] = k < n ? &top_of(c, i)[k] : &c->request->logprobs[i];
+		entries[k] = k < n ? &top_of(c, i)[k] : &c->logprobs[i];
 		name = token_string(c, entries[k]->token, names[k], sizeof(names[k]), &len);
 		if (name != names[k])
 			snprintf(names[k], sizeof(names[k]), "%.*s", (int)(len < 64 ? len : 64),
@@ -209,7 +217,7 @@ static void put_prompt_column(struct json_out *o, const struct choice *c, enum c
 		switch (column) {
 		case COLUMN_TOKENS: json_string_len(o, text, len); break;
 		case COLUMN_LOGPROBS:
-			if (i && c->request->prompt_lp)
+			if (i && c->request && c->request->prompt_lp)
 				json_number(o, finite_logprob(c->request->prompt_lp[i]));
 			else
 				json_null(o);
@@ -235,13 +243,10 @@ static void put_column(struct json_out *o, const struct choice *c, enum column c
 
 		switch (column) {
 		case COLUMN_TOKENS:
-			text = token_string(c, c->request->logprobs[i].token, buf, sizeof(buf),
-					    &len);
+			text = token_string(c, c->logprobs[i].token, buf, sizeof(buf), &len);
 			json_string_len(o, text, len);
 			break;
-		case COLUMN_LOGPROBS:
-			json_number(o, finite_logprob(c->request->logprobs[i].logprob));
-			break;
+		case COLUMN_LOGPROBS: json_number(o, finite_logprob(c->logprobs[i].logprob)); break;
 		case COLUMN_TOP: put_top_object(o, c, i); break;
 		case COLUMN_OFFSETS: json_uint(o, base + c->marks[i].character); break;
 		}
@@ -264,7 +269,7 @@ static void put_completion_logprobs(struct json_out *o, const struct choice *c, 
 	json_key(o, "token_logprobs");
 	put_column(o, c, COLUMN_LOGPROBS, from, to, prompt, base);
 	json_key(o, "top_logprobs");
-	if (c->request->sampling.logprobs)
+	if (c->n_top)
 		put_column(o, c, COLUMN_TOP, from, to, prompt, base);
 	else
 		json_null(o);
@@ -285,7 +290,7 @@ static const char *echo_text(const struct exchange *x, const struct choice *c, s
 	*ret_len = 0;
 	if (!x->params.echo)
 		return "";
-	prompt = &x->params.prompts[c->index / x->params.n];
+	prompt = &x->params.prompts[c->prompt_index];
 	if (prompt->text) {
 		*ret_len = strlen(prompt->text);
 		return prompt->text;
@@ -298,13 +303,64 @@ static const char *echo_text(const struct exchange *x, const struct choice *c, s
 
 /* ---- whole answers --------------------------------------------------------------------------- */
 
+static void put_text(struct json_out *o, const char *key, const struct json_out *text)
+{
+	json_key(o, key);
+	json_string_len(o, text->data ? text->data : "", text->len);
+}
+
+/* The calls with what of them was not sent; whole ones have no index. */
+static void put_calls(struct json_out *o, const struct choice *c, bool whole)
+{
+	json_key(o, "tool_calls");
+	json_begin(o, '[');
+	for (unsigned i = 0; i < c->n_calls; i++) {
+		const struct choice_call *call = &c->calls[i];
+		bool first = whole || !call->begun;
+
+		if (!first && !call->arguments.len)
+			continue;
+		json_begin(o, '{');
+		if (!whole) {
+			json_key(o, "index");
+			json_uint(o, i);
+		}
+		if (first) {
+			put_string(o, "id", call->id);
+			put_string(o, "type", "function");
+		}
+		json_key(o, "function");
+		json_begin(o, '{');
+		if (first)
+			put_string(o, "name", call->name);
+		put_text(o, "arguments", &call->arguments);
+		json_end(o, '}');
+		json_end(o, '}');
+	}
+	json_end(o, ']');
+}
+
+static bool calls_have_news(const struct choice *c)
+{
+	for (unsigned i = 0; i < c->n_calls; i++)
+		if (!c->calls[i].begun || c->calls[i].arguments.len)
+			return true;
+	return false;
+}
+
 static void put_chat_choice(struct json_out *o, const struct choice *c)
 {
 	json_key(o, "message");
 	json_begin(o, '{');
 	put_string(o, "role", "assistant");
-	json_key(o, "content");
-	json_string_len(o, c->text.data ? c->text.data : "", c->text.len);
+	if (c->text.len || !c->n_calls)
+		put_text(o, "content", &c->text);
+	else
+		put_null(o, "content");
+	if (c->reasoning.len)
+		put_text(o, "reasoning_content", &c->reasoning);
+	if (c->n_calls)
+		put_calls(o, c, true);
 	put_null(o, "refusal");
 	json_end(o, '}');
 	put_chat_logprobs(o, c, 0, c->shown_to);
@@ -338,9 +394,14 @@ void respond_whole(struct json_out *o, const struct exchange *x)
 	put_preamble(o, x, false);
 	json_key(o, "choices");
 	json_begin(o, '[');
-	for (unsigned i = 0; i < x->n_choices; i++) {
-		const struct choice *c = &x->choices[i];
+	/* The best of several come in an order of their own. */
+	for (unsigned wanted = 0; wanted < x->n_prompts * x->params.n; wanted++) {
+		const struct choice *c = x->choices;
 
+		while (c < x->choices + x->n_choices && c->index != wanted)
+			c++;
+		if (c == x->choices + x->n_choices)
+			continue;
 		json_begin(o, '{');
 		json_key(o, "index");
 		json_uint(o, c->index);
@@ -379,7 +440,9 @@ static void end_event(struct json_out *o, const struct exchange *x, const char *
 		json_null(o);
 	json_end(o, '}');
 	json_end(o, ']');
-	if (x->params.include_usage)
+	if (x->params.continuous_usage)
+		put_usage(o, x);
+	else if (x->params.include_usage)
 		put_null(o, "usage");
 	json_end(o, '}');
 	json_raw_string(o, "\n\n");
@@ -422,8 +485,12 @@ void respond_text(struct json_out *o, const struct exchange *x, const struct cho
 	if (x->kind == API_CHAT) {
 		json_key(o, "delta");
 		json_begin(o, '{');
-		json_key(o, "content");
-		json_string_len(o, text, c->text.len);
+		if (c->reasoning.len)
+			put_text(o, "reasoning_content", &c->reasoning);
+		if (c->text.len || (!c->reasoning.len && !c->n_calls))
+			put_text(o, "content", &c->text);
+		if (calls_have_news(c))
+			put_calls(o, c, false);
 		json_end(o, '}');
 		put_chat_logprobs(o, c, c->shown_from, c->shown_to);
 	} else {
@@ -473,4 +540,55 @@ void respond_error(struct json_out *o, const struct api_error *e)
 void respond_done(struct json_out *o)
 {
 	json_raw_string(o, "data: [DONE]\n\n");
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static void put_text_of(struct json_out *o, const struct exchange *x)
+{
+	const struct prompt_tokens *p = &x->prompts[0];
+	size_t len = 0;
+	char *text = NULL;
+
+	if (txda_tokenizer_decode(x->text->tokenizer, (const uint32_t *)p->ids, p->n, false, &text,
+				  &len))
+		o->failed = true;
+	json_key(o, "prompt");
+	json_string_len(o, text ? text : "", len);
+	free(text);
+}
+
+void respond_tokens(struct json_out *o, const struct exchange *x)
+{
+	const struct prompt_tokens *p = &x->prompts[0];
+
+	json_begin(o, '{');
+	if (x->kind == API_DETOKENIZE) {
+		put_text_of(o, x);
+		json_end(o, '}');
+		return;
+	}
+	json_key(o, "count");
+	json_uint(o, p->n);
+	json_key(o, "max_model_len");
+	json_uint(o, x->text->max_context);
+	json_key(o, "tokens");
+	json_begin(o, '[');
+	for (unsigned i = 0; i < p->n; i++)
+		json_int(o, p->ids[i]);
+	json_end(o, ']');
+	json_key(o, "token_strs");
+	if (x->params.token_strings) {
+		json_begin(o, '[');
+		for (unsigned i = 0; i < p->n; i++) {
+			const char *piece =
+				txda_tokenizer_piece(x->text->tokenizer, (uint32_t)p->ids[i], NULL);
+
+			json_string(o, piece ? piece : "");
+		}
+		json_end(o, ']');
+	} else {
+		json_null(o);
+	}
+	json_end(o, '}');
 }

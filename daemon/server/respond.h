@@ -9,6 +9,9 @@
 /* The whole answer. */
 void respond_whole(struct json_out *o, const struct exchange *x);
 
+/* Tokens of a text, or the text of tokens. */
+void respond_tokens(struct json_out *o, const struct exchange *x);
+
 /* Events of a stream, each with its "data: " and blank line. */
 void respond_first(struct json_out *o, const struct exchange *x,
 		   struct choice *c); /* the role; the echo of the prompt */

@@ -55,6 +55,7 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 
 static void get_models(struct server *s, struct http_conn *c)
 {
+	uint64_t permitted = server_permitted_models(s, c);
 	struct json_out *o = &s->out;
 
 	json_out_clear(o);
@@ -64,7 +65,7 @@ static void get_models(struct server *s, struct http_conn *c)
 	json_key(o, "data");
 	json_begin(o, '[');
 	for (unsigned i = 0; i < s->n_models; i++)
-		for (unsigned k = 0; k < s->models[i].config->n_names; k++)
+		for (unsigned k = 0; k < s->models[i].config->n_names && (permitted >> i & 1); k++)
 			put_model(o, &s->models[i], s->models[i].config->names[k]);
 	json_end(o, ']');
 	json_end(o, '}');
@@ -201,6 +202,8 @@ static void post_inference(struct server *s, struct http_conn *c, const struct h
 enum route {
 	ROUTE_CHAT,
 	ROUTE_COMPLETION,
+	ROUTE_TOKENIZE,
+	ROUTE_DETOKENIZE,
 	ROUTE_MODELS,
 	ROUTE_MODEL,
 	ROUTE_HEALTH,
@@ -217,6 +220,8 @@ static enum route find_route(const char *path)
 	} routes[] = {
 		{"/v1/chat/completions", ROUTE_CHAT},
 		{"/v1/completions", ROUTE_COMPLETION},
+		{"/tokenize", ROUTE_TOKENIZE},
+		{"/detokenize", ROUTE_DETOKENIZE},
 		{"/v1/models", ROUTE_MODELS},
 		{"/v1/models/", ROUTE_MODELS},
 		{"/health", ROUTE_HEALTH},
@@ -235,11 +240,18 @@ void server_route(struct server *s, struct http_conn *c, const struct http_reque
 	enum route route = find_route(r->path);
 	bool post = !strcmp(r->method, "POST"),
 	     get = !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
-	bool wants_post = route == ROUTE_CHAT || route == ROUTE_COMPLETION;
+	bool wants_post = route == ROUTE_CHAT || route == ROUTE_COMPLETION ||
+			  route == ROUTE_TOKENIZE || route == ROUTE_DETOKENIZE;
 	struct api_error e;
 
 	log_debug("%s %s from uid %d, pid %d", r->method, r->path, (int)http_conn_peer(c)->uid,
 		  (int)http_conn_peer(c)->pid);
+	if (!server_permits(s, c)) {
+		api_error_set(&e, 403, "not_permitted", NULL, "user %d may not use this daemon",
+			      (int)http_conn_peer(c)->uid);
+		server_reply_error(s, c, &e, NULL);
+		return;
+	}
 	if (route == ROUTE_NONE) {
 		api_error_set(&e, 404, "not_found", NULL, "there is nothing at %.200s", r->path);
 		server_reply_error(s, c, &e, NULL);
@@ -255,6 +267,8 @@ void server_route(struct server *s, struct http_conn *c, const struct http_reque
 	switch (route) {
 	case ROUTE_CHAT: post_inference(s, c, r, API_CHAT); break;
 	case ROUTE_COMPLETION: post_inference(s, c, r, API_COMPLETION); break;
+	case ROUTE_TOKENIZE: post_inference(s, c, r, API_TOKENIZE); break;
+	case ROUTE_DETOKENIZE: post_inference(s, c, r, API_DETOKENIZE); break;
 	case ROUTE_MODELS: get_models(s, c); break;
 	case ROUTE_MODEL: get_model(s, c, r->path + 11); break;
 	case ROUTE_HEALTH: get_health(s, c); break;

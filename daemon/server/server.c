@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <event2/event.h>
 
@@ -69,9 +70,50 @@ void server_reply_error(struct server *s, struct http_conn *c, const struct api_
 	server_reply_out(s, c, e->status, retry);
 }
 
+#define MAX_GROUPS 256
+
+static bool in_list(const struct access_list *list, const struct http_conn *c)
+{
+	const struct http_peer *peer = http_conn_peer(c);
+	gid_t groups[MAX_GROUPS];
+	unsigned n;
+
+	if (access_is_empty(list) || !peer->uid || peer->uid == geteuid())
+		return true;
+	n = list->n_gids ? http_conn_groups(c, groups, MAX_GROUPS) : 0;
+	return access_has(list, peer->uid, peer->gid, groups, n);
+}
+
+bool server_permits(const struct server *s, const struct http_conn *c)
+{
+	return in_list(&s->config->access, c);
+}
+
+uint64_t server_permitted_models(const struct server *s, const struct http_conn *c)
+{
+	uint64_t models = 0;
+
+	for (unsigned i = 0; i < s->n_models; i++)
+		models |= (uint64_t)in_list(&s->config->models[i].access, c) << i;
+	return models;
+}
+
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
 {
 	server_route(arg, c, r);
+}
+
+static void on_answered(void *arg, const struct http_conn *c, const struct http_request *r,
+			const struct http_answer *a)
+{
+	const struct server *s = arg;
+	const struct http_peer *peer = http_conn_peer(c);
+
+	if (s->config->access_log)
+		log_info("uid %d pid %d \"%s %.200s\" %d %llu bytes %llu ms%s%s", (int)peer->uid,
+			 (int)peer->pid, r ? r->method : "-", r ? r->path : "-", a->status,
+			 (unsigned long long)a->bytes, (unsigned long long)a->ms,
+			 a->note[0] ? " " : "", a->note);
 }
 
 static char *error_body(void *arg, int status, const char *message)
@@ -116,6 +158,35 @@ static void on_residency(evutil_socket_t fd, short what, void *arg)
 	residency_dispatch(((struct server *)arg)->residency);
 }
 
+/* A line on what a model did since the last one; none while it idles. */
+static void log_status(struct served_model *m, unsigned seconds)
+{
+	struct engine_stats stats;
+	uint64_t prompt, generated, queries, hits;
+
+	if (!m->engine)
+		return;
+	engine_stats(m->engine, &stats);
+	prompt = stats.prompt_tokens - m->told.prompt_tokens;
+	generated = stats.generation_tokens - m->told.generation_tokens;
+	queries = stats.prefix_queries - m->told.prefix_queries;
+	hits = stats.prefix_hits - m->told.prefix_hits;
+	/* A new engine counts from nothing. */
+	if (stats.prompt_tokens < m->told.prompt_tokens ||
+	    stats.generation_tokens < m->told.generation_tokens)
+		prompt = generated = queries = hits = 0;
+	m->told = stats;
+	if (prompt || generated || stats.running || stats.waiting)
+		log_info("model %s: Avg prompt throughput: %.1f tokens/s, Avg generation "
+			 "throughput: "
+			 "%.1f tokens/s, Running: %u reqs, Waiting: %u reqs, KV cache usage: "
+			 "%.1f%%, "
+			 "Prefix cache hit rate: %.1f%%",
+			 m->config->names[0], (double)prompt / seconds, (double)generated / seconds,
+			 stats.running, stats.waiting, stats.kv_usage * 100,
+			 queries ? (double)hits * 100 / (double)queries : 0.0);
+}
+
 /* Once a second: are the chips there; is there memory to give back. */
 static void on_check(evutil_socket_t fd, short what, void *arg)
 {
@@ -125,6 +196,9 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	for (unsigned i = 0; i < s->n_models; i++)
 		model_check(&s->models[i]);
+	if (s->config->status_seconds && ++s->seconds % s->config->status_seconds == 0)
+		for (unsigned i = 0; i < s->n_models; i++)
+			log_status(&s->models[i], s->config->status_seconds);
 	if (s->trim && !s->n_exchanges) {
 		s->trim = false;
 		malloc_trim(0);
@@ -149,6 +223,7 @@ static int start_http(struct server *s)
 	struct http_callbacks callbacks = {
 		.on_request = on_request,
 		.error_body = error_body,
+		.on_answered = on_answered,
 		.on_gone = on_gone,
 		.on_drained = on_drained,
 		.arg = s,

@@ -22,6 +22,7 @@ struct server {
 	struct exchange *exchanges;
 	unsigned n_exchanges;
 	uint64_t next_id;
+	unsigned seconds; /* that the check event has counted */
 	struct metrics_server metrics;
 	struct json_out out; /* for answers being written, one at a time */
 	bool draining, trim; /* trim: large blocks were freed since memory was last given back */
@@ -33,6 +34,10 @@ void server_reply_error(struct server *s, struct http_conn *c, const struct api_
 /* Sends s->out as JSON. */
 void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers);
 void server_count_response(struct server *s, int status);
+
+/* Whether the peer may use the daemon, and which of the models (a bit each). */
+bool server_permits(const struct server *s, const struct http_conn *c);
+uint64_t server_permitted_models(const struct server *s, const struct http_conn *c);
 
 /* routes.c: answers the request or hands it to an exchange. */
 void server_route(struct server *s, struct http_conn *c, const struct http_request *r);

@@ -422,6 +422,8 @@ static int part_end(struct reply_parser *p, bool final)
 		return 0;
 	if (begins_with(p, mark))
 		drop(p, strlen(mark));
+	else if (may_become(p, mark))
+		drop(p, p->pending.len); /* cut off */
 	p->part = PART_BETWEEN;
 	return 1;
 }

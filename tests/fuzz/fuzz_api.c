@@ -16,8 +16,9 @@ static void try(enum api_kind kind, const uint8_t *data, size_t size)
 	struct json_out o;
 
 	if (api_params_parse(kind, (const char *)data, size, &p, &e)) {
-		if (!p.n || p.n > API_MAX_N || p.n_stop > STOP_MAX_STRINGS ||
-		    (kind == API_CHAT ? !p.messages : !p.n_prompts))
+		if (!p.n || p.n > API_MAX_N || p.n_stop > STOP_MAX_STRINGS || p.best_of < p.n ||
+		    p.beam_width > API_MAX_BEAMS || p.n_biases > API_MAX_BIASES ||
+		    (!p.messages && !p.n_prompts))
 			abort();
 		api_params_free(&p);
 		return;
@@ -34,5 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	try(API_CHAT, data, size);
 	try(API_COMPLETION, data, size);
+	try(API_EMBEDDING, data, size);
+	try(API_TOKENIZE, data, size);
+	try(API_DETOKENIZE, data, size);
 	return 0;
 }

@@ -79,14 +79,74 @@ static const struct wrong wrongs[] = {
 	{API_CHAT, "{" M ", \"top_logprobs\": 3}", "top_logprobs", "logprobs is not true"},
 	{API_CHAT, "{" M ", \"logprobs\": true, \"top_logprobs\": 21}", "top_logprobs",
 	 "between 0 and 20, not 21"},
-	{API_CHAT, "{" M ", \"presence_penalty\": 0.5}", "presence_penalty", "only 0 is supported"},
+	{API_CHAT, "{" M ", \"presence_penalty\": 2.5}", "presence_penalty",
+	 "between -2 and 2, not 2.5"},
 	{API_CHAT, "{" M ", \"frequency_penalty\": 3}", "frequency_penalty",
 	 "between -2 and 2, not 3"},
-	{API_CHAT, "{" M ", \"logit_bias\": {\"5\": 1}}", "logit_bias", "only an empty object"},
-	{API_CHAT, "{" M ", \"response_format\": {\"type\": \"json_object\"}}",
-	 "response_format.type", "json_object"},
+	{API_CHAT, "{" M ", \"repetition_penalty\": 0}", "repetition_penalty",
+	 "between 0.01 and 100, not 0"},
+	{API_CHAT, "{" M ", \"logit_bias\": [1]}", "logit_bias", "not an array"},
+	{API_CHAT, "{" M ", \"logit_bias\": {\"x\": 1}}", "logit_bias", "key \"x\", which is no"},
+	{API_CHAT, "{" M ", \"logit_bias\": {\"01\": 1}}", "logit_bias", "key \"01\""},
+	{API_CHAT, "{" M ", \"logit_bias\": {\"5\": 101}}", "logit_bias",
+	 "between -100 and 100, not 101"},
+	{API_CHAT, "{" M ", \"n\": 3, \"best_of\": 2}", "best_of", "between 3 and 128, not 2"},
+	{API_CHAT, "{" M ", \"best_of\": 2, \"stream\": true}", "best_of", "cannot be streamed"},
+	{API_CHAT, "{" M ", \"use_beam_search\": true, \"n\": 33}", "n", "the limit is 32"},
+	{API_CHAT, "{" M ", \"use_beam_search\": true, \"n\": 3, \"beam_width\": 2}", "beam_width",
+	 "between 3 and 32, not 2"},
+	{API_CHAT, "{" M ", \"use_beam_search\": true, \"stream\": true}", "stream",
+	 "not supported together with use_beam_search"},
+	{API_CHAT, "{" M ", \"use_beam_search\": true, \"stop\": \"a\"}", "stop",
+	 "together with use_beam_search"},
+	{API_CHAT, "{" M ", \"early_stopping\": \"ever\"}", "early_stopping", "not \"ever\""},
+	{API_CHAT, "{" M ", \"response_format\": \"json\"}", "response_format", "not \"json\""},
+	{API_CHAT, "{" M ", \"response_format\": {\"type\": \"xml\"}}", "response_format.type",
+	 "\"xml\"; supported are"},
+	{API_CHAT, "{" M ", \"response_format\": {\"type\": \"json_schema\"}}",
+	 "response_format.json_schema", "must be an object"},
+	{API_CHAT, "{" M ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}}}",
+	 "response_format.json_schema.schema", "is missing"},
+	{API_CHAT,
+	 "{" M ", \"response_format\": {\"type\": \"json_object\"}, \"guided_regex\": \"a\"}",
+	 "guided_regex", "exclude each other"},
+	{API_CHAT, "{" M ", \"guided_json\": 3}", "guided_json", "a JSON schema, not 3"},
+	{API_CHAT, "{" M ", \"guided_json\": \"{\"}", "guided_json", "not valid JSON"},
+	{API_CHAT, "{" M ", \"guided_choice\": []}", "guided_choice", "an array of strings"},
+	{API_CHAT, "{" M ", \"guided_choice\": [\"a\", 1]}", "guided_choice", "not 1"},
+	{API_CHAT, "{" M ", \"guided_grammar\": \"\"}", "guided_grammar", "not empty"},
+	{API_CHAT, "{" M ", \"structured_outputs\": 1}", "structured_outputs", "an object, not 1"},
+	{API_CHAT, "{" M ", \"structured_outputs\": {\"structural_tag\": {}}}",
+	 "structured_outputs.structural_tag", "not supported"},
 	{API_CHAT, "{" M ", \"tools\": {}}", "tools", "must be an array"},
-	{API_CHAT, "{" M ", \"tool_choice\": \"required\"}", "tool_choice", "\"required\""},
+	{API_CHAT, "{" M ", \"tools\": [1]}", "tools[0]", "not 1"},
+	{API_CHAT, "{" M ", \"tools\": [{\"type\": \"retrieval\"}]}", "tools[0]", "\"retrieval\""},
+	{API_CHAT, "{" M ", \"tools\": [{\"type\": \"function\"}]}", "tools[0].function",
+	 "must be an object"},
+	{API_CHAT, "{" M ", \"tools\": [{\"function\": {\"name\": \"a b\"}}]}", "tools[0].function",
+	 "not \"a b\""},
+	{API_CHAT, "{" M ", \"tools\": [{\"function\": {\"name\": \"a\", \"parameters\": 1}}]}",
+	 "tools[0].function", "a JSON schema"},
+	{API_CHAT, "{" M ", \"tool_choice\": \"required\"}", "tool_choice", "there are no tools"},
+	{API_CHAT, "{" M ", \"tool_choice\": \"any\"}", "tool_choice", "not \"any\""},
+	{API_CHAT,
+	 "{" M ", \"tools\": [{\"function\": {\"name\": \"a\"}}], \"tool_choice\": "
+	 "{\"type\": \"function\", \"function\": {\"name\": \"b\"}}}",
+	 "tool_choice", "none of the tools"},
+	{API_CHAT,
+	 "{" M ", \"tools\": [{\"function\": {\"name\": \"a\"}}], \"tool_choice\": "
+	 "\"required\", \"guided_regex\": \"x\"}",
+	 "tool_choice", "exclude each other"},
+	{API_EMBEDDING, "{}", "input", "missing"},
+	{API_EMBEDDING, "{\"input\": []}", "input", "empty"},
+	{API_EMBEDDING, "{\"input\": \"a\", \"encoding_format\": \"hex\"}", "encoding_format",
+	 "not \"hex\""},
+	{API_EMBEDDING, "{\"input\": \"a\", \"pooling\": \"max\"}", "pooling", "not \"max\""},
+	{API_EMBEDDING, "{\"input\": \"a\", \"dimensions\": 0}", "dimensions", "not 0"},
+	{API_TOKENIZE, "{}", "prompt", "there must be"},
+	{API_TOKENIZE, "{\"prompt\": [1]}", "prompt", "there must be"},
+	{API_DETOKENIZE, "{\"tokens\": \"a\"}", "tokens", "array of token ids"},
+	{API_DETOKENIZE, "{\"tokens\": [-1]}", "tokens", "not -1"},
 	{API_CHAT, "{" M ", \"user\": 5}", "user", "must be a string"},
 	{API_CHAT, "{" M ", \"ignore_eos\": 0}", "ignore_eos", "true or false, not 0"},
 	{API_COMPLETION, "{}", "prompt", "missing"},
@@ -105,7 +165,8 @@ static const struct wrong wrongs[] = {
 	{API_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": true}", "logprobs", "not true"},
 	{API_COMPLETION, "{\"prompt\": \"a\", \"max_tokens\": 0}", "max_tokens", "not 0"},
 	{API_COMPLETION, "{\"prompt\": \"a\", \"suffix\": \"b\"}", "suffix", "not supported"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"best_of\": 3}", "best_of", "best_of is 3"},
+	{API_COMPLETION, "{\"prompt\": [\"a\", \"b\", \"c\"], \"best_of\": 100}", "prompt",
+	 "best_of = 100 make 300 choices; the limit is 256"},
 	{API_COMPLETION, "{\"prompt\": \"a\", \"echo\": \"b\"}", "echo", "true or false"},
 };
 
@@ -190,6 +251,83 @@ static void test_seed_is_exact(void **state)
 	api_params_free(&p);
 	parse(API_CHAT, "{" M ", \"other\": {\"seed\": 1}, \"seed\": 9007199254740993}", &p);
 	assert_true(p.seed == 9007199254740993);
+	api_params_free(&p);
+}
+
+static void test_forms_and_tools(void **state)
+{
+	struct api_params p;
+
+	(void)state;
+	parse(API_CHAT,
+	      "{" M
+	      ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": "
+	      "\"x\", \"strict\": true, \"schema\": {\"type\": \"null\"}}}}",
+	      &p);
+	assert_int_equal(p.format.form, API_FORM_SCHEMA);
+	assert_true(p.format.strict);
+	assert_string_equal(p.format.value->child->valuestring, "null");
+	api_params_free(&p);
+	parse(API_CHAT, "{" M ", \"guided_json\": \"{\\\"type\\\": \\\"null\\\"}\"}", &p);
+	assert_int_equal(p.format.form, API_FORM_SCHEMA);
+	assert_string_equal(p.format.value->child->valuestring, "null");
+	api_params_free(&p);
+	parse(API_COMPLETION,
+	      "{\"prompt\": \"a\", \"structured_outputs\": {\"choice\": [\"a\", \"b\"]}}", &p);
+	assert_int_equal(p.format.form, API_FORM_CHOICE);
+	assert_string_equal(p.format.param, "structured_outputs.choice");
+	api_params_free(&p);
+	parse(API_CHAT,
+	      "{" M ", \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}",
+	      &p);
+	assert_int_equal(p.tool_choice, API_TOOLS_AUTO);
+	assert_non_null(p.tools);
+	assert_true(p.parallel_tools);
+	api_params_free(&p);
+	parse(API_CHAT,
+	      "{" M ", \"tools\": [{\"function\": {\"name\": \"f\"}}], \"parallel_tool_calls\": "
+	      "false, \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}}}",
+	      &p);
+	assert_int_equal(p.tool_choice, API_TOOLS_NAMED);
+	assert_string_equal(p.tool_name, "f");
+	assert_false(p.parallel_tools);
+	api_params_free(&p);
+	parse(API_CHAT,
+	      "{" M ", \"tools\": [{\"function\": {\"name\": \"f\"}}], \"tool_choice\": \"none\"}",
+	      &p);
+	assert_int_equal(p.tool_choice, API_TOOLS_NONE);
+	assert_null(p.tools);
+	api_params_free(&p);
+}
+
+static void test_answers(void **state)
+{
+	struct api_params p;
+
+	(void)state;
+	parse(API_COMPLETION,
+	      "{\"prompt\": \"a\", \"n\": 2, \"best_of\": 5, \"logit_bias\": {\"7\": -100, "
+	      "\"0\": 2.5}, \"frequency_penalty\": 0.5}",
+	      &p);
+	assert_int_equal(p.best_of, 5);
+	assert_int_equal(p.n_biases, 2);
+	assert_int_equal(p.biases[0].token, 7);
+	assert_true(p.biases[1].bias == 2.5f && p.frequency_penalty == 0.5);
+	api_params_free(&p);
+	parse(API_COMPLETION,
+	      "{\"prompt\": \"a\", \"n\": 2, \"use_beam_search\": true, \"beam_width\": 6, "
+	      "\"length_penalty\": 0.5, \"early_stopping\": \"never\"}",
+	      &p);
+	assert_int_equal(p.beam_width, 6);
+	assert_int_equal(p.early_stopping, API_STOP_NEVER);
+	assert_true(p.length_penalty == 0.5);
+	api_params_free(&p);
+	parse(API_EMBEDDING, "{\"input\": [\"a\", \"b\"], \"encoding_format\": \"base64\"}", &p);
+	assert_int_equal(p.n_prompts, 2);
+	assert_true(p.base64 && p.normalize && !p.mean_pooling);
+	api_params_free(&p);
+	parse(API_DETOKENIZE, "{\"tokens\": [1, 2]}", &p);
+	assert_int_equal(p.prompts[0].n_ids, 2);
 	api_params_free(&p);
 }
 
@@ -280,9 +418,14 @@ static void test_json_out(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_wrong),	 cmocka_unit_test(test_defaults),
-		cmocka_unit_test(test_chat),	 cmocka_unit_test(test_seed_is_exact),
-		cmocka_unit_test(test_prompts),	 cmocka_unit_test(test_bombs),
+		cmocka_unit_test(test_wrong),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_chat),
+		cmocka_unit_test(test_seed_is_exact),
+		cmocka_unit_test(test_forms_and_tools),
+		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_prompts),
+		cmocka_unit_test(test_bombs),
 		cmocka_unit_test(test_json_out),
 	};
 

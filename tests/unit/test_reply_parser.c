@@ -154,6 +154,7 @@ static void hermes(void **state)
 	check(&o, "<tool_call>{\"name\": \"\"", "", "<tool_call>{\"name\": \"\"", "");
 	check(&o, "<tool_call>{\"na", "", "<tool_call>{\"na", "");
 	check(&o, "1 < 2 <tool", "", "1 < 2 <tool", "");
+	check(&o, "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool", "", "", "|f:{}");
 	/* Cut off, or broken, within the arguments. */
 	check(&o, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ", "", "", "|f:{\"a\": ");
 	check(&o,
