@@ -305,11 +305,61 @@ static void test_system(void **state)
 	assert_false(fill(VA + (2 << 20), 8192, 1));
 	expect_page_fault(VA + (2 << 20));
 	assert_true(fill(VA + (2 << 20) + 4096, 4096, 1));
-	/* Bus mastering off and on again. */
-	vf_write64(c, TXDA_REG_QUEUE(3) + TXDA_QUEUE_RING_LO, VF_DATA + 0x10000);
+}
+
+/* A queue that needs no system memory itself: ring and completion word are in DRAM. */
+#define LOCAL_RING (VF_DATA + 20 * 1024 * 1024)
+
+static void start_local(unsigned q)
+{
+	uint32_t at = TXDA_REG_QUEUE(q);
+
+	memset(c->dram + LOCAL_RING, 0, 8192);
+	vf_write64(c, at + TXDA_QUEUE_RING_LO, LOCAL_RING);
+	vf_write(c, at + TXDA_QUEUE_RING_LOG2, 4);
+	vf_write(c, at + TXDA_QUEUE_VMID, 1);
+	vf_write64(c, at + TXDA_QUEUE_COMPLETION_LO, LOCAL_RING + 4096);
+	vf_write(c, at + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
+	assert_int_equal(vf_queue_state(c, q), TXDA_QUEUE_RUNNING);
+}
+
+/* Whether the stream is done rather than at fault; the queue is stopped then. */
+static bool run_local(unsigned q, const struct vf_stream *s)
+{
+	const struct txda_ring_entry e = {
+		.stream_va = VF_VA(s->off), .stream_bytes = (uint32_t)s->bytes, .seqno = 1};
+	bool done;
+
+	start_local(q);
+	memcpy(c->dram + LOCAL_RING, &e, sizeof(e));
+	vf_write(c, TXDA_REG_QUEUE(q) + TXDA_QUEUE_DOORBELL, 1);
+	while (!vf_read(c, TXDA_REG_QUEUE(q) + TXDA_QUEUE_HEAD) &&
+	       vf_queue_state(c, q) == TXDA_QUEUE_RUNNING)
+		;
+	done = vf_queue_state(c, q) == TXDA_QUEUE_RUNNING;
+	assert_int_equal(*(uint64_t *)(c->dram + LOCAL_RING + 4096), done);
+	vf_queue_stop(c, q);
+	return done;
+}
+
+static void test_bus_master(void **state)
+{
+	struct vf_stream local = vf_stream(c), system = vf_stream(c);
+
+	(void)state;
+	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST + VF_GUEST_DATA, VF_RW));
+	vf_put_fill(&local, DATA, 4096, 1);
+	vf_put_fill(&system, VA, 4096, 1);
+	/* What was looked up before it went off does not work either. */
+	assert_true(run_local(3, &system));
 	vf_set_config16(c, PCI_COMMAND, PCI_COMMAND_MEMORY);
+	*(uint32_t *)(f.guest + VF_GUEST_DATA) = 0;
+	assert_true(run_local(3, &local));
+	assert_false(run_local(3, &system));
+	assert_int_equal(*(uint32_t *)(f.guest + VF_GUEST_DATA), 0);
+	assert_int_equal(vf_fault(c).va, VA);
 	vf_enable(c);
-	assert_true(copy(DATA, VA, 4096));
+	assert_true(run_local(3, &system));
 }
 
 /* Read-only memory, and memory without a file. */
@@ -674,20 +724,11 @@ int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_pages),
-		TEST(test_rights),
-		TEST(test_huge),
-		TEST(test_nonsense),
-		cmocka_unit_test(test_runs),
-		TEST(test_shrunk_file),
-		TEST(test_system),
-		TEST(test_system_rights),
-		TEST(test_unmap),
-		TEST(test_flush_under_way),
-		TEST(test_flush_registers),
-		TEST(test_roots),
-		TEST(test_eviction),
-		TEST(test_peer),
+		TEST(test_pages),    TEST(test_rights),		  TEST(test_huge),
+		TEST(test_nonsense), cmocka_unit_test(test_runs), TEST(test_shrunk_file),
+		TEST(test_system),   TEST(test_bus_master),	  TEST(test_system_rights),
+		TEST(test_unmap),    TEST(test_flush_under_way),  TEST(test_flush_registers),
+		TEST(test_roots),    TEST(test_eviction),	  TEST(test_peer),
 		TEST(test_groups),
 	};
 
