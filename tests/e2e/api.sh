@@ -87,6 +87,20 @@ for name in num_requests_running num_requests_waiting kv_cache_usage_perc prefix
 	grep -q "^txda_$name{model_name=\"demo\"" "$tmp/metrics" || fail "no metric $name"
 done
 
+# Forms of answers.
+post $comp '{"prompt":"Is it?","guided_choice":["yes","no"],"max_tokens":9}' | member text | grep -qE '^"(yes|no)"$' || fail "guided_choice"
+post $comp '{"prompt":"Call","guided_regex":"[0-9]{3}-[0-9]{4}","max_tokens":30}' | member text | grep -qE '^"[0-9]{3}-[0-9]{4}"$' ||
+	fail "guided_regex"
+post $comp '{"prompt":"Say","guided_grammar":"root ::= \"<\" [a-z]{2,4} \">\"","max_tokens":30}' | member text |
+	grep -qE '^"<[a-z]{2,4}>"$' || fail "guided_grammar"
+# Penalties, biases, tokens.
+post $comp '{"prompt":"Once upon a time","max_tokens":4,"temperature":0,"logit_bias":{"300":50},"frequency_penalty":1}' |
+	grep -q text_completion || fail "logit_bias"
+post /tokenize '{"prompt":"Once upon a time"}' | grep -qE '"count":[1-9][0-9]*,"max_model_len":[0-9]+,"tokens":\[[0-9,]+\]' || fail "tokenize"
+ids=$(post /tokenize '{"prompt":"Once upon a time"}' | sed 's/.*"tokens":\(\[[0-9,]*\]\).*/\1/')
+[ "$(post /detokenize "{\"tokens\":$ids}")" = '{"prompt":"Once upon a time"}' ] || fail "detokenize $ids"
+grep -q '"POST /tokenize" 200 ' "$tmp/txdad.log" || fail "no access log"
+
 # ---- errors ------------------------------------------------------------------------------------
 
 while IFS='|' read -r status words path body; do
@@ -107,6 +121,11 @@ done <<END
 400|only \\"text\\" is supported|$chat|{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}
 400|prompt has the token id 99999999|$comp|{"prompt":[99999999]}
 400|token|$comp|{"prompt":""}
+400|may begin with itself|$comp|{"prompt":"a","guided_grammar":"root ::= root \\"a\\" | \\"b\\""}
+400|invalid_grammar|$comp|{"prompt":"a","guided_regex":"("}
+400|leads nowhere|$comp|{"prompt":"a","guided_json":{"\$ref":"#/x"}}
+400|logit_bias has the id 99999999|$comp|{"prompt":"a","logit_bias":{"99999999":1}}
+400|there are no tools|$chat|{$hi,"tool_choice":"required"}
 404|the model \\"gpt-4\\" does not exist; served are: demo, tales|$chat|{$hi,"model":"gpt-4"}
 404|"code":"model_not_found"|$chat|{$hi,"model":"gpt-4"}
 404|there is nothing at /v1/nothing|/v1/nothing|{}

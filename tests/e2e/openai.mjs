@@ -60,6 +60,63 @@ const scored = await client.chat.completions.create({ model: "demo", messages, m
 assert.equal(scored.choices[0].logprobs.content[0].top_logprobs.length, 3);
 assert.ok(Array.isArray(scored.choices[0].logprobs.content[0].bytes));
 
+// Structured output: what comes is JSON of the schema, streamed or not, and as the client's helper reads it.
+const schema = {
+	type: "object",
+	properties: {
+		name: { type: "string", maxLength: 12 },
+		age: { type: "integer", minimum: 1, maximum: 99 },
+		tags: { type: "array", items: { enum: ["red", "sly", "old"] }, minItems: 1, maxItems: 3 },
+	},
+	required: ["name", "age", "tags"],
+	additionalProperties: false,
+};
+const formed = {
+	model: "demo", messages, max_tokens: 400, seed: 7,
+	response_format: { type: "json_schema", json_schema: { name: "fox", strict: true, schema } },
+};
+const check = (text) => {
+	const fox = JSON.parse(text);
+	assert.deepEqual(Object.keys(fox), ["name", "age", "tags"]);
+	assert.ok(fox.age >= 1 && fox.age <= 99 && fox.name.length <= 12);
+	assert.ok(fox.tags.length >= 1 && fox.tags.length <= 3);
+};
+for (let seed = 0; seed < 8; seed++) {
+	const answer = await client.chat.completions.create({ ...formed, seed, temperature: 1.2 });
+	assert.equal(answer.choices[0].finish_reason, "stop");
+	check(answer.choices[0].message.content);
+}
+let streamed = "";
+for await (const chunk of await client.chat.completions.create({ ...formed, stream: true }))
+	streamed += chunk.choices[0]?.delta?.content ?? "";
+check(streamed);
+check(JSON.stringify((await client.chat.completions.parse(formed)).choices[0].message.parsed ?? JSON.parse(streamed)));
+
+// Tools: calls are forced, their arguments fit, streamed ones add up.
+const tools = [
+	{ type: "function", function: { name: "get_weather", parameters: {
+		type: "object", properties: { city: { type: "string", maxLength: 10 }, unit: { enum: ["C", "F"] } },
+		required: ["city", "unit"], additionalProperties: false } } },
+	{ type: "function", function: { name: "now" } },
+];
+const called = { model: "demo", messages, tools, max_tokens: 600, seed: 3, parallel_tool_calls: false,
+	tool_choice: { type: "function", function: { name: "get_weather" } } };
+const call = (await client.chat.completions.create(called)).choices[0];
+assert.equal(call.message.content, null);
+assert.equal(call.message.tool_calls.length, 1);
+assert.equal(call.message.tool_calls[0].function.name, "get_weather");
+assert.ok(["C", "F"].includes(JSON.parse(call.message.tool_calls[0].function.arguments).unit));
+assert.equal(call.finish_reason, "stop");
+const final = await client.chat.completions.stream({ ...called, stream: true }).finalChatCompletion();
+assert.equal(final.choices[0].message.tool_calls[0].function.arguments, call.message.tool_calls[0].function.arguments);
+const required = (await client.chat.completions.create({ ...called, tools: tools.slice(0, 1), tool_choice: "required" })).choices[0];
+assert.equal(required.finish_reason, "tool_calls");
+assert.equal(required.message.tool_calls.length, 1);
+
+// The best of several, and beams.
+const best = await client.completions.create({ model: "demo", prompt: "Once", max_tokens: 6, n: 2, best_of: 5, seed: 1 });
+assert.deepEqual(best.choices.map((choice) => choice.index), [0, 1]);
+
 // Errors arrive as the client's classes.
 await assert.rejects(client.chat.completions.create({ model: "nobody", messages }), (e) => {
 	assert.ok(e instanceof OpenAI.NotFoundError);
