@@ -96,7 +96,7 @@ struct txda__backend_ops {
 	int (*mem_read)(struct txda__mem *mem, uint64_t offset, void *host, uint64_t bytes);
 	/*
 	 * Stores one piece (a few MiB) of a file. Returns the bytes stored, fewer only at the
-	 * file's end. Several threads at once.
+	 * file's end. Several threads at once; each error's reason is noted in the thread.
 	 */
 	int64_t (*mem_load)(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
 			    uint64_t bytes);

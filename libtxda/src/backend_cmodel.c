@@ -467,6 +467,12 @@ static int64_t load_some(struct txda__mem *mem, void *staging, uint64_t offset, 
 	return got;
 }
 
+static int load_failed(struct txda__mem *mem, int error)
+{
+	return txda__fail(mem->cmodel->base.context, error, "reading the file: %s",
+			  strerror(-error));
+}
+
 /* Private memory has no file: straight into the model's mapping, whose pages are large. */
 static int64_t load_private(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
 			    uint64_t bytes)
@@ -480,8 +486,10 @@ static int64_t load_private(struct txda__mem *mem, uint64_t offset, int fd, uint
 		n = pread(fd, (char *)ptr + offset + done, bytes - done, (off_t)(fd_offset + done));
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : (int64_t)done;
+		if (n < 0)
+			return load_failed(mem, -errno);
+		if (!n)
+			break;
 		done += (uint64_t)n;
 	}
 	return r < 0 ? r : (int64_t)done;
@@ -502,7 +510,7 @@ static int64_t cmodel_mem_load(struct txda__mem *mem, uint64_t offset, int fd, u
 		return load_private(mem, offset, fd, fd_offset, bytes);
 	staging = aligned_alloc(4096, STAGING_BYTES);
 	if (!staging)
-		return -ENOMEM;
+		return load_failed(mem, -ENOMEM);
 	while (done < bytes) {
 		n = load_some(mem, staging, offset + done, fd, fd_offset + done, bytes - done);
 		if (n <= 0)
@@ -510,7 +518,7 @@ static int64_t cmodel_mem_load(struct txda__mem *mem, uint64_t offset, int fd, u
 		done += (uint64_t)n;
 	}
 	free(staging);
-	return n < 0 ? n : (int64_t)done;
+	return n < 0 ? load_failed(mem, (int)n) : (int64_t)done;
 }
 
 /* ---- queues ---------------------------------------------------------------------------------- */

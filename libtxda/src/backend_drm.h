@@ -186,6 +186,9 @@ int txda__drm_queue_fault(struct txda__hwqueue *queue, struct txda_fault *ret_fa
 int txda__drm_hwqueue_create(struct txda__vm *vm, uint32_t class_, uint32_t *ret_id,
 		       uint32_t *ret_timeline);
 void txda__drm_hwqueue_destroy(struct drm_chip *chip, uint32_t id, uint32_t timeline);
+/* As queue_fault() of backend.h. */
+int txda__drm_hwqueue_fault(struct drm_chip *chip, uint32_t id, struct txda_fault *ret_fault,
+			    char *buf, size_t len);
 /* One stream, which signals @point. -EAGAIN: too many in flight; -EIO: the queue is dead. */
 int txda__drm_hwqueue_submit(struct drm_chip *chip, uint32_t id, uint32_t timeline, uint64_t va,
 		       uint64_t bytes, uint64_t point);

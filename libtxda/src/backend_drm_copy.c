@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backend_drm.h"
+#include "fault.h"
 #include "txda_isa.h"
 
 /* Of a lane: the control page, then the halves. */
@@ -225,14 +226,32 @@ static int settle(struct txda__vm *vm, struct drm_lane *lane, int error)
 	return error;
 }
 
-static int copy_failed(struct txda__mem *mem, int error)
+static int no_lane(struct txda__vm *vm, int error)
 {
-	struct drm_chip *chip = mem->vm->chip;
+	if (atomic_load(&vm->chip->lost))
+		return txda__fail(drm_context(vm->chip), -ENODEV, "chip %u is lost",
+				  vm->chip->index);
+	return txda__fail(drm_context(vm->chip), error, "chip %u: no copy queue: %s",
+			  vm->chip->index, strerror(-error));
+}
 
-	if (atomic_load(&chip->lost))
-		return txda__fail(drm_context(chip), -ENODEV, "chip %u is lost", chip->index);
-	return txda__fail(drm_context(chip), error, "chip %u: copying failed: %s", chip->index,
-			  strerror(-error));
+/* Notes why copies of @vm fail, for whom has a lane; before its lane is given back, while the queue
+ * still knows. */
+static int copy_failed(struct txda__vm *vm, int error)
+{
+	struct txda_context *context = drm_context(vm->chip);
+	struct txda_fault fault;
+	char text[200] = "";
+	int r = 0;
+
+	if (atomic_load(&vm->chip->lost))
+		return txda__fail(context, -ENODEV, "chip %u is lost", vm->chip->index);
+	if (error == -EIO && vm->copier.queue)
+		r = txda__drm_hwqueue_fault(vm->chip, vm->copier.queue, &fault, text, sizeof(text));
+	if (r < 0 && !text[0])
+		txda__fault_text(&fault, NULL, text, sizeof(text));
+	return txda__fail(context, error, "chip %u: copying failed: %s", vm->chip->index,
+			  text[0] ? text : strerror(-error));
 }
 
 /* ---- into device memory ---------------------------------------------------------------------- */
@@ -299,12 +318,18 @@ static int put_piece(struct txda__vm *vm, struct drm_lane *lane, uint64_t va, st
 			done += (uint64_t)n;
 	}
 	r = settle(vm, lane, r);
-	*ret_broken = r < 0;
 	*ret_done = done;
-	return n < 0 ? (int)n : r;
+	*ret_broken = r < 0;
+	if (r < 0)
+		return copy_failed(vm, r);
+	if (n < 0)
+		return txda__fail(drm_context(vm->chip), (int)n, "reading the file: %s",
+				  strerror((int)-n));
+	return 0;
 }
 
-/* Returns the bytes that were stored, fewer only at a file's end. */
+/* Returns the bytes that were stored, fewer only at a file's end; notes the reason when it fails.
+ */
 static int64_t put(struct txda__mem *mem, uint64_t offset, struct source *from, uint64_t bytes)
 {
 	struct txda__vm *vm = mem->vm;
@@ -315,7 +340,7 @@ static int64_t put(struct txda__mem *mem, uint64_t offset, struct source *from, 
 
 	r = take_lane(vm, &lane);
 	if (r < 0)
-		return r;
+		return no_lane(vm, r);
 	do {
 		uint64_t va = mem->va + offset + total, skip = 0;
 
@@ -326,6 +351,8 @@ static int64_t put(struct txda__mem *mem, uint64_t offset, struct source *from, 
 					     lane->va + WINDOW,
 					     txda__align(wanted + skip, TXDA__PAGE), false);
 			va = lane->va + WINDOW + skip;
+			if (r < 0)
+				r = copy_failed(vm, r);
 		}
 		done = 0;
 		if (r >= 0)
@@ -364,20 +391,27 @@ int txda__drm_mem_write(struct txda__mem *mem, uint64_t offset, const void *host
 		return r;
 	}
 	n = put(mem, offset, &from, bytes);
-	return n < 0 ? copy_failed(mem, (int)n) : 0;
+	return n < 0 ? (int)n : 0;
 }
 
 int64_t txda__drm_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
 			   uint64_t bytes)
 {
 	struct source from = {.fd = fd, .fd_offset = fd_offset};
+	int64_t n;
 	void *view;
 	int r;
 
 	if (!by_view(mem))
 		return put(mem, offset, &from, bytes);
 	r = txda__drm_mem_map(mem, &view);
-	return r < 0 ? r : read_file(fd, fd_offset, (char *)view + offset, bytes);
+	if (r < 0)
+		return r;
+	n = read_file(fd, fd_offset, (char *)view + offset, bytes);
+	if (n < 0)
+		txda__fail(drm_context(mem->vm->chip), (int)n, "reading the file: %s",
+			   strerror((int)-n));
+	return n;
 }
 
 /* ---- out of it ------------------------------------------------------------------------------- */
@@ -400,7 +434,7 @@ int txda__drm_mem_read(struct txda__mem *mem, uint64_t offset, void *host, uint6
 	}
 	r = take_lane(vm, &lane);
 	if (r < 0)
-		return copy_failed(mem, r);
+		return no_lane(vm, r);
 	for (unsigned half = 0; r >= 0 && (asked < bytes || n[half] || n[half ^ 1]); half ^= 1) {
 		r = finish(vm, lane, half);
 		if (r < 0)
@@ -413,6 +447,8 @@ int txda__drm_mem_read(struct txda__mem *mem, uint64_t offset, void *host, uint6
 		asked += n[half];
 	}
 	r = settle(vm, lane, r);
+	if (r < 0)
+		r = copy_failed(vm, r);
 	give_lane(&vm->copier, lane, r < 0);
-	return r < 0 ? copy_failed(mem, r) : 0;
+	return r;
 }

@@ -197,13 +197,19 @@ int txda__drm_queue_arm(struct txda__hwqueue *queue, uint64_t fence, int fd)
 int txda__drm_queue_fault(struct txda__hwqueue *queue, struct txda_fault *ret_fault, char *buf,
 			  size_t len)
 {
-	struct drm_txda_queue_get_state state = {.id = queue->id};
+	return txda__drm_hwqueue_fault(queue->vm->chip, queue->id, ret_fault, buf, len);
+}
+
+int txda__drm_hwqueue_fault(struct drm_chip *chip, uint32_t id, struct txda_fault *ret_fault,
+			    char *buf, size_t len)
+{
+	struct drm_txda_queue_get_state state = {.id = id};
 	const struct drm_txda_fault *from = &state.fault;
 	struct txda_fault fault = {.op = TXDA_NONE, .tensor = TXDA_NONE, .opcode = TXDA_NONE};
 	int r;
 
-	r = txda__drm_ioctl(queue->vm->chip, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &state);
-	if (atomic_load(&queue->vm->chip->lost)) {
+	r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &state);
+	if (atomic_load(&chip->lost)) {
 		fault.code = TXDA_FAULT_LOST;
 	} else if (r < 0) {
 		snprintf(buf, len, "the driver does not tell the queue's state: %s", strerror(-r));

@@ -22,7 +22,18 @@ struct load {
 	atomic_uint_fast64_t next; /* the piece that nobody has yet */
 	atomic_uint_fast64_t done; /* bytes */
 	atomic_int error;
+	char message[TXDA__ERROR_BYTES]; /* of whoever set error first */
 };
+
+static void fail(struct load *load, int error)
+{
+	int none = 0;
+
+	/* Words are noted per thread; the last one to be joined is not the one that failed. */
+	if (atomic_compare_exchange_strong(&load->error, &none, error))
+		snprintf(load->message, sizeof(load->message), "%s",
+			 txda_context_error(load->buffer->device->context));
+}
 
 /* Loads one piece; false when there is none or something went wrong. */
 static bool load_piece(struct load *load)
@@ -39,7 +50,7 @@ static bool load_piece(struct load *load)
 	n = load->ops->mem_load(load->buffer->mem, load->offset + at, load->fd,
 				load->fd_offset + at, bytes);
 	if (n != (int64_t)bytes) {
-		atomic_store(&load->error, n < 0 ? (int)n : -ENODATA);
+		fail(load, n < 0 ? (int)n : -ENODATA);
 		return false;
 	}
 	atomic_fetch_add(&load->done, bytes);
@@ -99,7 +110,7 @@ int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint6
 		return txda__fail(context, r, "the file ends before %llu bytes at %llu",
 				  (unsigned long long)bytes, (unsigned long long)fd_offset);
 	if (r < 0)
-		return txda__fail(context, r, "reading the file: %s", strerror(-r));
+		return txda__fail(context, r, "%s", load.message);
 	if (progress)
 		progress(arg, bytes);
 	return 0;

@@ -206,7 +206,7 @@ static void test_load(void **state)
 	   txda_buffer_new(device_of(context, 0), 4 << 20, TXDA_MEMORY_DEVICE, 0, &buffer));
 	fake_drm_inject("page:chip=0");
 	assert_int_equal(txda_buffer_write(buffer, 0, in, 3 << 20), -EIO);
-	assert_has(txda_context_error(context), "copying failed");
+	assert_has(txda_context_error(context), "chip 0: copying failed: page fault");
 	ok(context, txda_buffer_write(buffer, 0, in, 3 << 20));
 	ok(context, txda_buffer_read(buffer, 0, out, 3 << 20));
 	assert_memory_equal(in, out, 3 << 20);
