@@ -574,33 +574,96 @@ static size_t limit_mappings(size_t limit)
 	return was;
 }
 
+/* Maps pages of @bytes at @va to as many at VF_DATA + @to, no two neighbours next to each other. */
+static void map_scattered(uint64_t va, uint64_t to, uint64_t bytes)
+{
+	uint64_t pages = bytes / 4096;
+
+	for (uint64_t i = 0; i < pages; i++)
+		vf_map(c, 1, va + i * 4096, 4096,
+		       vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + to + i * 7 % pages * 4096, VF_RW));
+}
+
+static void expect_words(uint64_t from, uint64_t bytes, uint32_t value)
+{
+	for (uint64_t at = 0; at < bytes; at += 4096)
+		assert_int_equal(dram32(VF_DATA + from + at), value);
+}
+
 /* More host mappings than there may be: what is kept gives way, and all of it is still right. */
 static void test_eviction(void **state)
 {
-	const unsigned pages = 2048;
+	const uint64_t bytes = 4 * HUGE, piece = 16 * 4096;
 	size_t was;
 
 	(void)state;
-	for (unsigned i = 0; i < pages; i++)
-		vf_map(c, 1, VA + i * 4096ull, 4096,
-		       vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + (i * 7 % pages) * 4096ull, VF_RW));
-	assert_true(fill(VA, 4096, 1));
+	map_scattered(VA, 0, bytes);
 	was = limit_mappings(300);
-	/* A page at a time, each 16 of them at once. */
-	for (unsigned i = 0; i < pages; i += 16)
-		assert_true(fill(VA + i * 4096ull, 16 * 4096, i + 1));
-	for (unsigned i = 0; i < pages; i++)
-		assert_int_equal(dram32(VF_DATA + (i * 7 % pages) * 4096ull), i / 16 * 16 + 1);
+	for (uint64_t at = 0; at < bytes; at += piece)
+		assert_true(fill(VA + at, piece, (uint32_t)(at / piece)));
+	for (uint64_t i = 0; i < bytes / 4096; i++)
+		assert_int_equal(dram32(VF_DATA + i * 7 % (bytes / 4096) * 4096), i / 16);
+	assert_true(f.m->cm->evictions >= bytes / 4096 / 300);
 	/* More at once than there is room for. */
-	assert_false(fill(VA, pages * 4096ull, 1));
+	assert_false(fill(VA, bytes, 1));
 	assert_true(vf_becomes(c, 0, TXDA_QUEUE_FAULTED));
 	assert_int_equal(vf_fault(c).code, TXDA_FAULT_PAGE);
 	vf_queue_stop(c, 0);
 	vf_queue_start(c, 0, 1);
 	limit_mappings(was);
-	assert_true(fill(VA, pages * 4096ull, 99));
-	for (unsigned i = 0; i < pages; i++)
-		assert_int_equal(dram32(VF_DATA + i * 4096ull), 99);
+	assert_true(fill(VA, bytes, 99));
+	expect_words(0, bytes, 99);
+}
+
+/* The same in the middle of looking up what one slice of a long transfer needs. */
+static void test_eviction_within(void **state)
+{
+	const uint64_t half = 12ull << 20;
+	size_t was;
+
+	(void)state;
+	/* Slices of 8 MiB are 2048 pages a side: here the third one's. */
+	map_scattered(VA, 0, 2 * half);
+	was = limit_mappings(5000);
+	assert_true(fill(VA, 2 * half, 55));
+	expect_words(0, 2 * half, 55);
+	assert_int_equal(f.m->cm->evictions, 1);
+	/* Here that of the second slice's source, when its destination has been found. */
+	map_scattered(VA, 0, half);
+	map_scattered(VA + half, half, half);
+	vf_flush(c, 1, VA, 2 * half);
+	limit_mappings(5500);
+	assert_true(fill(VA + half, half, 66));
+	vf_flush(c, 1, VA, 2 * half);
+	assert_true(copy(VA, VA + half, half));
+	expect_words(0, half, 66);
+	assert_true(f.m->cm->evictions > 1);
+	limit_mappings(was);
+}
+
+/* And of what a stream is in: its first pages are still there when it begins. */
+static void test_evicted_stream(void **state)
+{
+	const uint64_t pages = 200;
+	struct txda_ring_entry e = {.stream_va = VA, .stream_bytes = (uint32_t)(pages * 4096)};
+	const struct txda_pkt nop = {TXDA_PKT_NOP, 0, 4096};
+	uint64_t evictions;
+	size_t was;
+
+	(void)state;
+	map_scattered(VA, 0, pages * 4096);
+	map_scattered(VA + HUGE, pages * 4096, pages * 4096);
+	for (uint64_t i = 0; i < pages; i++)
+		memcpy(c->dram + VF_DATA + i * 4096, &nop, sizeof(nop));
+	assert_true(fill(VA + HUGE, pages * 4096, 1));
+	was = limit_mappings(300);
+	evictions = f.m->cm->evictions;
+	e.seqno = ++c->queue[0].seqno;
+	vf_enter(&f, c, 0, &e);
+	vf_ring(c, 0);
+	assert_true(vf_done(&f, c, 0, e.seqno));
+	assert_int_equal(f.m->cm->evictions, evictions + 1);
+	limit_mappings(was);
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */
@@ -724,11 +787,23 @@ int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_pages),    TEST(test_rights),		  TEST(test_huge),
-		TEST(test_nonsense), cmocka_unit_test(test_runs), TEST(test_shrunk_file),
-		TEST(test_system),   TEST(test_bus_master),	  TEST(test_system_rights),
-		TEST(test_unmap),    TEST(test_flush_under_way),  TEST(test_flush_registers),
-		TEST(test_roots),    TEST(test_eviction),	  TEST(test_peer),
+		TEST(test_pages),
+		TEST(test_rights),
+		TEST(test_huge),
+		TEST(test_nonsense),
+		cmocka_unit_test(test_runs),
+		TEST(test_shrunk_file),
+		TEST(test_system),
+		TEST(test_bus_master),
+		TEST(test_system_rights),
+		TEST(test_unmap),
+		TEST(test_flush_under_way),
+		TEST(test_flush_registers),
+		TEST(test_roots),
+		TEST(test_eviction),
+		TEST(test_eviction_within),
+		TEST(test_evicted_stream),
+		TEST(test_peer),
 		TEST(test_groups),
 	};
 
