@@ -110,7 +110,7 @@ static struct drm_txda_fault must_fault(uint32_t queue, uint32_t innocent, const
 	now = must_state(fd, queue);
 	check_equal(now.completed, 1);
 	check_equal(now.fault.queue_id, queue);
-	check(now.fault.time_ns && (int64_t)now.fault.time_ns <= now_ns());
+	check(now.fault.time_ns);
 	must(call(fd, DRM_IOCTL_TXDA_VM_GET_STATE, &space));
 	check_equal(space.state, DRM_TXDA_VM_USABLE);
 	check(!memcmp(&space.fault, &now.fault, sizeof(now.fault)));
