@@ -194,10 +194,15 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	if (r)
 		return r;
 	g->names = family_find(c->model_type)->names;
-	g->kv_layer_bytes =
-		c->mla.latent
-			? txda_mla_layer_bytes(c->mla.latent, c->mla.rope, o->block_size)
-			: txda_kv_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);
+	if (c->mla.latent)
+		g->kv_layer_bytes =
+			txda_mla_layer_bytes(c->mla.latent, c->mla.rope, o->block_size);
+	else if (o->kv_int8)
+		g->kv_layer_bytes =
+			txda_kv8_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);
+	else
+		g->kv_layer_bytes =
+			txda_kv_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);
 	if (g->kv_layer_bytes * c->n_layers > UINT32_MAX)
 		return tool_fail(g->error, -E2BIG, "a KV block of %llu bytes, the limit is %u",
 				 (unsigned long long)(g->kv_layer_bytes * c->n_layers), UINT32_MAX);

@@ -236,6 +236,10 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 	    o->block_size != 128)
 		return tool_fail(error, -EINVAL, "--block-size: %u is none of 16, 32, 64, 128",
 				 o->block_size);
+	if (o->kv_int8 && c->mla.latent)
+		return tool_fail(error, -ENOTSUP,
+				 "--kv: latent attention's cache is compressed already, int8 is for "
+				 "keys and values");
 	if (!o->name[0] || strlen(o->name) > 127)
 		return tool_fail(error, -EINVAL, "--name: not 1 to 127 bytes");
 	r = check_limit("--tp", o->tp, 1, TXDA_MAX_GROUP, error);
@@ -281,6 +285,7 @@ void model_cache_key(const struct model *m, const struct compile_options *o, cha
 	sha256_string(&h, o->name);
 	sha256_u64(&h, o->tp);
 	sha256_u64(&h, o->expert_parallel);
+	sha256_u64(&h, o->kv_int8);
 	sha256_u64(&h, o->group);
 	sha256_u64(&h, o->block_size);
 	sha256_u64(&h, o->max_tokens);

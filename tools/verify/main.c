@@ -20,6 +20,7 @@ static const char usage[] =
 	"case dir.\n"
 	"\n"
 	"      --tp N           chips that run the model together\n"
+	"      --kv-int8        keys and values as int8\n"
 	"      --ep             chips have whole experts\n"
 	"      --weights TYPE   keep (default), bf16, f16, w8 or w4\n"
 	"      --group N        weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
@@ -39,6 +40,7 @@ static const char usage[] =
 enum {
 	OPTION_TP = 256,
 	OPTION_EP,
+	OPTION_KV_INT8,
 	OPTION_WEIGHTS,
 	OPTION_GROUP,
 	OPTION_BLOCK,
@@ -56,6 +58,7 @@ enum {
 
 static const struct option long_options[] = {
 	{"tp", required_argument, NULL, OPTION_TP},
+	{"kv-int8", no_argument, NULL, OPTION_KV_INT8},
 	{"ep", no_argument, NULL, OPTION_EP},
 	{"weights", required_argument, NULL, OPTION_WEIGHTS},
 	{"group", required_argument, NULL, OPTION_GROUP},
@@ -120,6 +123,7 @@ static int parse_option(struct command *c, int option, const char *name)
 	char *end;
 
 	switch (option) {
+	case OPTION_KV_INT8: c->runner.compile.kv_int8 = true; return 0;
 	case OPTION_EP: c->runner.compile.expert_parallel = true; return 0;
 	case OPTION_TP: return parse_number(name, optarg, &c->runner.compile.tp);
 	case OPTION_GROUP: return parse_number(name, optarg, &c->runner.compile.group);
