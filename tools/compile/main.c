@@ -24,6 +24,7 @@ static const char usage[] =
 	"      --tp N            chips that run the model together, 1 to 8\n"
 	"      --ep              chips have whole experts rather than parts of each\n"
 	"      --weights TYPE    keep (default), bf16, f16, w8 or w4\n"
+	"      --hidden          an output of the last hidden states (embedding models have it)\n"
 	"      --kv TYPE         bf16 (default) or int8: keys and values in the cache\n"
 	"      --group N         weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
 	"      --block-size N    tokens of a KV block: 16, 32 (default), 64, 128\n"
@@ -44,6 +45,7 @@ enum {
 	OPTION_TP = 256,
 	OPTION_EP,
 	OPTION_KV,
+	OPTION_HIDDEN,
 	OPTION_WEIGHTS,
 	OPTION_GROUP,
 	OPTION_BLOCK,
@@ -66,6 +68,7 @@ static const struct option long_options[] = {
 	{"output", required_argument, NULL, 'o'},
 	{"tp", required_argument, NULL, OPTION_TP},
 	{"kv", required_argument, NULL, OPTION_KV},
+	{"hidden", no_argument, NULL, OPTION_HIDDEN},
 	{"ep", no_argument, NULL, OPTION_EP},
 	{"weights", required_argument, NULL, OPTION_WEIGHTS},
 	{"group", required_argument, NULL, OPTION_GROUP},
@@ -194,6 +197,7 @@ static int parse_option(struct command *c, int option, const char *name)
 		word = parse_word(name, optarg, styles, 3);
 		c->job.progress = (enum progress_style)word;
 		return word < 0 ? word : 0;
+	case OPTION_HIDDEN: c->job.options.hidden = true; return 0;
 	case OPTION_EP: c->job.options.expert_parallel = true; return 0;
 	case OPTION_NAME: c->job.options.name = optarg; return 0;
 	case OPTION_FORCE: c->job.force = true; return 0;
