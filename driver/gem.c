@@ -41,10 +41,19 @@ static void txda_bo_detach(struct txda_bo *bo)
 	if (!bo->attach)
 		return;
 	dma_buf = bo->attach->dmabuf;
-	if (bo->sgt)
-		dma_buf_unmap_attachment_unlocked(bo->attach, bo->sgt, DMA_BIDIRECTIONAL);
 	dma_buf_detach(dma_buf, bo->attach);
 	dma_buf_put(dma_buf);
+}
+
+/* Its DMA mapping ends: its own end, or the chip's, whichever comes first. */
+static void txda_bo_unplug(struct txda_bo *bo)
+{
+	if (bo->kind != TXDA_BO_DMABUF) {
+		txda_bo_unmap_pages(bo);
+	} else if (bo->sgt) {
+		dma_buf_unmap_attachment_unlocked(bo->attach, bo->sgt, DMA_BIDIRECTIONAL);
+		bo->sgt = NULL;
+	}
 }
 
 static void txda_bo_free(struct drm_gem_object *obj)
@@ -52,9 +61,10 @@ static void txda_bo_free(struct drm_gem_object *obj)
 	struct txda_bo *bo = to_txda_bo(obj);
 	struct txda_gem *gem = &to_txda(obj->dev)->gem;
 
-	/* From here on removal of the chip leaves it alone. */
+	/* Under the lock, so that removal of the chip waits for it. */
 	mutex_lock(&gem->lock);
 	list_del(&bo->link);
+	txda_bo_unplug(bo);
 	mutex_unlock(&gem->lock);
 
 	switch (bo->kind) {
@@ -194,16 +204,6 @@ int txda_gem_get_vm_resv(struct drm_file *file, u32 vm_id, struct drm_gem_object
 }
 
 /* ---- The chip goes -------------------------------------------------------------------------- */
-
-static void txda_bo_unplug(struct txda_bo *bo)
-{
-	if (bo->kind != TXDA_BO_DMABUF) {
-		txda_bo_unmap_pages(bo);
-	} else if (bo->sgt) {
-		dma_buf_unmap_attachment_unlocked(bo->attach, bo->sgt, DMA_BIDIRECTIONAL);
-		bo->sgt = NULL;
-	}
-}
 
 void txda_gem_unplug(struct txda_device *tdev)
 {

@@ -93,7 +93,7 @@ static irqreturn_t txda_irq_thread(int irq, void *data)
 
 	/* Seen from the queues' states, so before these are dealt with. */
 	if ((events & TXDA_IRQ_THERMAL) && txda_irq_tripped(tdev))
-		txda_reset_schedule(tdev, "thermal trip");
+		txda_reset_schedule_hot(tdev);
 	/* A thermal trip and a lost peer leave queues behind that are lost. */
 	if (events & (TXDA_IRQ_FAULT | TXDA_IRQ_THERMAL | TXDA_IRQ_LINK))
 		txda_queues_fault(tdev);

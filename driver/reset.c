@@ -21,8 +21,8 @@
 #define TXDA_RESET_POLL_US	200
 /* How long a client waits for the second half of a function reset before it is told -EIO. */
 #define TXDA_RESET_WAIT		(30 * HZ)
-/* How often a chip that tripped is asked whether it is cool enough for its reset. */
-#define TXDA_RESET_COOL		HZ
+/* A chip that is still too hot trips again at once: between two resets it gets so long a rest. */
+#define TXDA_RESET_REST		(2 * HZ)
 /* How long a suspend waits for queues to become idle before it gives up. */
 #define TXDA_SUSPEND_TIMEOUT_MS	10000
 
@@ -221,15 +221,6 @@ static int txda_reset_recover(struct txda_device *tdev, const char *reason)
 	return err;
 }
 
-/* A chip that tripped would trip again. Its queues have stopped by themselves meanwhile. */
-static bool txda_reset_too_hot(struct txda_device *tdev)
-{
-	s32 temp = txda_read(tdev, TXDA_REG_TEMP_MC);
-	s32 trip = txda_read(tdev, TXDA_REG_TEMP_TRIP_MC);
-
-	return txda_device_alive(tdev) && trip > 0 && temp >= trip;
-}
-
 static void txda_reset_work(struct work_struct *work)
 {
 	struct txda_device *tdev = container_of(work, struct txda_device, reset.work.work);
@@ -239,11 +230,6 @@ static void txda_reset_work(struct work_struct *work)
 
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
-	if (txda_reset_too_hot(tdev)) {
-		queue_delayed_work(reset->wq, &reset->work, TXDA_RESET_COOL);
-		drm_dev_exit(idx);
-		return;
-	}
 	down_write(&reset->lock);
 	/* A function reset under way brings the chip up by itself. */
 	if (!reset->down && !reset->wedged)
@@ -269,6 +255,18 @@ void txda_reset_schedule(struct txda_device *tdev, const char *reason)
 {
 	WRITE_ONCE(tdev->reset.reason, reason);
 	mod_delayed_work(tdev->reset.wq, &tdev->reset.work, 0);
+}
+
+void txda_reset_schedule_hot(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+	unsigned long now = jiffies, delay = 0;
+
+	if (time_before(now, reset->rest_until))
+		delay = reset->rest_until - now;
+	reset->rest_until = now + delay + TXDA_RESET_REST;
+	WRITE_ONCE(reset->reason, "thermal trip");
+	queue_delayed_work(reset->wq, &reset->work, delay);
 }
 
 /* ---- Function reset ------------------------------------------------------------------------- */
@@ -475,6 +473,7 @@ int txda_reset_init(struct txda_device *tdev)
 	struct txda_reset *reset = &tdev->reset;
 
 	reset->down = true;
+	reset->rest_until = jiffies;
 	init_rwsem(&reset->lock);
 	init_waitqueue_head(&reset->up);
 	INIT_DELAYED_WORK(&reset->work, txda_reset_work);

@@ -33,11 +33,14 @@ struct txda_reset {
 	/** @wq: For @work: fences may wait for it. */
 	struct workqueue_struct *wq;
 
-	/** @work: A chip reset that somebody called for; delayed while the chip is too hot. */
+	/** @work: A chip reset that somebody called for; delayed when the chip needs a rest. */
 	struct delayed_work work;
 
 	/** @reason: For the log and events; a string constant. */
 	const char *reason;
+
+	/** @rest_until: No reset for heat before that, in jiffies. Interrupt thread. */
+	unsigned long rest_until;
 
 	/** @chip_resets: Since bind. */
 	atomic64_t chip_resets;
@@ -74,6 +77,8 @@ void txda_device_exit(struct txda_device *tdev, int idx);
 
 /* Calls for a chip reset; returns at once. Any context. @reason: a string constant. */
 void txda_reset_schedule(struct txda_device *tdev, const char *reason);
+/* For a chip that tripped, from the interrupt thread: a reset, but not one after the other. */
+void txda_reset_schedule_hot(struct txda_device *tdev);
 
 /*
  * Resets the chip by its register: all queues stop, nothing of it touches memory any more. For

@@ -218,7 +218,7 @@ check_static() {
 	static_check "one version" sh scripts/verify-version.sh
 }
 
-stages=${*:-user asan tsan module static}
+stages=${*:-user asan tsan module vm static}
 sh scripts/deps.sh build check
 case " $stages " in *" user "* | *" asan "* | *" tsan "*) node_client ;; esac
 for s in $stages; do

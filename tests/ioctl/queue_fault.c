@@ -14,8 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Long enough for an emulated machine to do something, short enough to wait for. */
+/* The limit of queues that are to hang. Others have LONG_MS, however slow the machine is. */
 #define SHORT_MS 400
+#define LONG_MS	 60000
 
 static int fd;
 static uint32_t vm;
@@ -278,7 +279,7 @@ static void hang(void)
 
 	setup();
 	queue = must_queue_with(SHORT_MS);
-	innocent = must_queue_with(SHORT_MS);
+	innocent = must_queue_with(LONG_MS);
 	s = must_block(&word);
 	before = must_submit(queue, NULL);
 	guilty = must_submit(queue, &s);
@@ -307,7 +308,7 @@ static void hang_not(void)
 	uint32_t queue, done;
 
 	setup();
-	queue = must_queue_with(60000);
+	queue = must_queue_with(LONG_MS);
 	s = must_block(&word);
 	done = must_submit(queue, &s);
 	must_fail(syncobj_wait(fd, done, 0, SECOND / 4), ETIME);
@@ -319,7 +320,7 @@ static void hang_not(void)
 /* Works for many times its limit, and is left to it. */
 static void hang_but_progress(void)
 {
-	const uint32_t limit_ms = 100;
+	const uint32_t limit_ms = 400;
 	uint32_t packets = 2000;
 
 	setup();
@@ -356,7 +357,7 @@ static void hang_of_another(void)
 
 	setup();
 	queue = must_queue_with(SHORT_MS);
-	waits = must_queue_with(SHORT_MS);
+	waits = must_queue_with(LONG_MS);
 	s = must_block(&word);
 	guilty = must_submit(queue, &s);
 	done = must_syncobj(fd);
@@ -375,7 +376,7 @@ static void hang_many(void)
 	struct stream s;
 
 	setup();
-	innocent = must_queue(fd, vm);
+	innocent = must_queue_with(LONG_MS);
 	s = must_block(&word);
 	for (int i = 0; i < 6; i++) {
 		queues[i] = must_queue_with(SHORT_MS);
@@ -397,7 +398,7 @@ static void hang_injected(void)
 
 	setup();
 	queue = must_queue_with(SHORT_MS);
-	innocent = must_queue_with(60000);
+	innocent = must_queue_with(LONG_MS);
 	to = must_mem_in(fd, vm, MIB, DRM_TXDA_PLACE_DEVICE);
 	s = must_stream(fd, vm);
 	put_fill(&s, to.va, to.bytes, 1);
@@ -422,7 +423,7 @@ static void hang_of_chip(void)
 	setup();
 	must(query(fd, DRM_TXDA_QUERY_RESET, &before, sizeof(before)));
 	queue = must_queue_with(SHORT_MS);
-	innocent = must_queue_with(60000);
+	innocent = must_queue_with(LONG_MS);
 	idle = must_queue(fd, vm);
 	s = must_block(&word);
 	s2 = must_block(&word2);
@@ -485,13 +486,15 @@ static void close_in_flight(void)
 	int files[3];
 	struct mem word;
 	struct stream s;
-	uint32_t queue;
+	uint32_t queue, done;
 	char *page;
 
 	setup();
 	queue = must_queue(fd, vm);
 	s = must_block(&word);
-	files[0] = must_sync_file(fd, must_submit(queue, NULL));
+	done = must_submit(queue, NULL);
+	must(fence_status(fd, done));
+	files[0] = must_sync_file(fd, done);
 	files[1] = must_sync_file(fd, must_submit(queue, &s));
 	files[2] = must_sync_file(fd, must_submit(queue, NULL));
 	page = word.cpu;
@@ -589,7 +592,7 @@ static void kill_storm(void)
 			storm(round * 7919);
 		usleep(30000);
 		if (round % 6 == 5) {
-			must_work(must_queue_with(60000));
+			must_work(must_queue_with(LONG_MS));
 			close(fd);
 			setup();
 		}

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -505,6 +506,37 @@ static void threads(void)
 	check_equal(must_state(fd, shared).submitted, 400);
 }
 
+/*
+ * Holds fences, one that signalled well and one with an error, and nothing else of the driver, until
+ * there is something to read; then looks at them.
+ */
+static int hold(void)
+{
+	struct drm_txda_sync sync;
+	struct stream s;
+	uint32_t queue;
+	int files[2];
+
+	setup();
+	queue = must_queue(fd, vm);
+	s = must_stream(fd, vm);
+	put_fill(&s, 0x7000, 8, 0);
+	for (int i = 0; i < 2; i++) {
+		sync = signals(must_syncobj(fd));
+		must(submit(fd, queue, i ? s.mem.va : 0, i ? s.bytes : 0, &sync, 1));
+		check_equal(fence_status(fd, sync.handle), i ? -EIO : 0);
+		files[i] = must_sync_file(fd, sync.handle);
+	}
+	munmap(s.mem.cpu, s.mem.bytes);
+	close(fd);
+	printf("held\n");
+	fflush(stdout);
+	(void)!read(0, &(char){ 0 }, 1);
+	check_equal(sync_file_status(files[0]), 0);
+	check_equal(sync_file_status(files[1]), -EIO);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -524,5 +556,7 @@ int main(int argc, char **argv)
 		{ "threads", threads },
 	};
 
+	if (argc == 2 && !strcmp(argv[1], "--hold"))
+		return hold();
 	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -134,7 +134,7 @@ case $(cat "$vm/accel") in
 kvm) set -- "$@" -accel kvm -cpu host ;;
 *) set -- "$@" -accel tcg,thread=multi -cpu max,la57=off ;;
 esac
-append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on mitigations=off rig=$mode firmware_class.path=/t/firmware"
+append="console=ttyS0 panic=-1 oops=panic no_timer_check log_buf_len=4M printk.devkmsg=on mitigations=off rig=$mode firmware_class.path=/t/firmware"
 [ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"
 append="$append$kernel_args"
 if [ $want = shell ]; then

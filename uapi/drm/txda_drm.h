@@ -456,8 +456,10 @@ struct drm_txda_vm_get_state {
  * struct drm_txda_bind_op - One change of an address space.
  *
  * MAP replaces whatever the range held. UNMAP of an unmapped range is fine. SYNC_ONLY is a point in
- * the order of asynchronous binds: only @syncs count. A buffer from another TX8 (PRIME) is mapped
- * through C2C when a port leads there, -EXDEV when none does.
+ * the order of asynchronous binds and refused elsewhere: only @syncs count. A buffer from another
+ * TX8 (PRIME) is mapped through C2C when a port leads there, -EXDEV when none does. -EINVAL: also
+ * for a buffer that is private to another address space; -EACCES: the buffer is read-only and the
+ * mapping is not.
  */
 struct drm_txda_bind_op {
 	/** @flags: DRM_TXDA_BIND_*. */
@@ -487,7 +489,7 @@ struct drm_txda_bind_op {
  * Synchronous: the operations are done in order before it returns; on an error @done says how many
  * are. Asynchronous: they happen in the order of the calls, each after its waits; all memory they
  * need is taken before the call returns, so that they fail only with the chip. An error of the call
- * means that none was queued, @done is 0.
+ * means that none was queued, @done is 0. -EIO: the address space is lost.
  */
 struct drm_txda_vm_bind {
 	/** @vm_id: Of the address space. */
@@ -579,6 +581,9 @@ struct drm_txda_bo_create {
 
 /**
  * struct drm_txda_bo_mmap_offset - Argument of BO_MMAP_OFFSET: the offset for mmap() on this file.
+ *
+ * The mapping is MAP_SHARED and begins at the buffer's start. Memory of a chip that goes away is a
+ * SIGBUS from then on. -EPERM: the buffer is not for the CPU, or is user memory.
  */
 struct drm_txda_bo_mmap_offset {
 	/** @handle: GEM handle. */

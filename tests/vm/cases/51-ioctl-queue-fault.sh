@@ -5,6 +5,19 @@
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
-ioctl_queue || fail "ioctl_queue"
+ioctl_queue create-kinds create-high-unprivileged || fail "ioctl_queue"
 ioctl_queue_fault || fail "ioctl_queue_fault"
 ioctl_group survives-fault-and-reset || fail "ioctl_group"
+
+# Fences are good for those who hold them, also when the module wants to go. It goes at once where
+# fences need nothing of it any more (7.2), and when they are gone where they do (6.12).
+mkfifo go
+ioctl_sync --hold <go >held &
+holder=$!
+exec 5>go
+wait_for 20 grep -q held held || fail "no fences are held"
+wait_for 5 unload
+echo go >&5
+exec 5>&-
+wait $holder || fail "the fences went bad"
+! loaded || wait_for 20 unload || fail "the module is still used"
