@@ -437,6 +437,8 @@ struct txda_op_rope_table {
  *   out: [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
  */
 #define TXDA_ROPE_INTERLEAVED	(1u << 0)
+/* The cache keeps keys and values as int8 with a scale for each token and head (below). */
+#define TXDA_KV_INT8		(1u << 1)
 
 struct txda_op_rope_kv {
 	__u32 n_heads;		/* Hq of this chip */
@@ -445,7 +447,7 @@ struct txda_op_rope_kv {
 	__u32 block_size;	/* tokens a block: 16, 32, 64 or 128 */
 	__u64 layer_offset;	/* of this layer within a block, bytes (doubled in precise mode) */
 	float eps;
-	__u32 flags;		/* TXDA_ROPE_* */
+	__u32 flags;		/* TXDA_ROPE_*, TXDA_KV_INT8 */
 };
 
 /*
@@ -473,6 +475,7 @@ struct txda_op_attention {
 	__u64 layer_offset;
 	float scale;
 	__u32 window;		/* 0: none */
+	__u32 flags;		/* TXDA_KV_INT8 */
 };
 
 /*
@@ -678,6 +681,16 @@ static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
 static inline __u64 txda_kv_layer_bytes(__u32 n_kv_heads, __u32 head_dim, __u32 block_size)
 {
 	return (__u64)n_kv_heads * TXDA_KV_DIM(head_dim) * block_size * 2 * 2;
+}
+
+/*
+ * TXDA_KV_INT8: K and V as above but with int8 elements, then F32 scale_k[block_size] and
+ * scale_v[block_size] of the block's tokens, for each KV head; an element is scale * q, scale =
+ * max|x| / 127 over the head's D elements. The same in precise mode, at twice the offsets.
+ */
+static inline __u64 txda_kv8_layer_bytes(__u32 n_kv_heads, __u32 head_dim, __u32 block_size)
+{
+	return (__u64)n_kv_heads * (TXDA_KV_DIM(head_dim) * 2 + 8) * block_size;
 }
 
 /*

@@ -43,7 +43,7 @@ enum { U_SEQS, U_TABLE, U_ITEMS, U_PARTIALS, U_N_ITEMS, U_SPLIT, U_MERGES };
 
 /* What both ops come to. Latent attention is one KV head whose values are part of its keys. */
 struct geometry {
-	bool latent;
+	bool latent, i8;
 	uint32_t n_heads, n_kv_heads;
 	uint32_t dim;	  /* of values */
 	uint32_t key_dim; /* of keys */
@@ -82,13 +82,16 @@ static struct geometry geometry(const struct cm_launch *l)
 			.ctx = in[5],
 		};
 	return (struct geometry){
+		.i8 = p->flags & TXDA_KV_INT8,
 		.n_heads = p->n_heads,
 		.n_kv_heads = p->n_kv_heads,
 		.dim = p->head_dim,
 		.key_dim = p->head_dim,
 		.block_size = p->block_size,
 		.layer_offset = p->layer_offset,
-		.head_bytes = (uint64_t)TXDA_KV_DIM(p->head_dim) * p->block_size * 4,
+		.head_bytes = p->flags & TXDA_KV_INT8
+				      ? txda_kv8_layer_bytes(1, p->head_dim, p->block_size)
+				      : txda_kv_layer_bytes(1, p->head_dim, p->block_size),
 		.scale = p->scale,
 		.window = p->window,
 		.group = p->n_kv_heads ? p->n_heads / p->n_kv_heads : 1,
@@ -154,8 +157,10 @@ static int attention_check(const struct cm_launch *l)
 	if (g.latent ? cm_want_latent_cache(l, g.cache, g.n_heads, g.dim, g.key_dim - g.dim,
 					    g.block_size, g.layer_offset)
 		     : cm_want_cache(l, g.cache, g.n_heads, g.n_kv_heads, g.dim, g.block_size,
-				     g.layer_offset))
+				     g.layer_offset, g.i8))
 		return -EINVAL;
+	if (!g.latent && l->op->attention.flags & ~TXDA_KV_INT8)
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, l->op->attention.flags);
 	if (cm_want(l, g.q, types, CM_ANY, width) ||
 	    (g.latent && cm_want(l, g.q_rope, types, g.q->dim[0],
 				 (uint64_t)g.n_heads * (g.key_dim - g.dim))) ||
@@ -182,6 +187,8 @@ static void attention_need(const struct cm_launch *l, struct cm_op_need *need)
 	/* packed q and p, scores, two partial results */
 	need->core_bytes = 2 * dim * CM_ATT_ROWS * 4 + CM_ATT_TILE * CM_ATT_ROWS * 4 +
 			   CM_ATT_ROWS * CM_ATT_TILE * 4 + 2 * partial_bytes(&g) + 64;
+	if (g.i8) /* a tile of keys and values as bf16 */
+		need->core_bytes += 2 * CM_ATT_TILE * dim * 2 + 64;
 }
 
 /*
@@ -366,6 +373,7 @@ static void run_item(const struct cm_launch *l, const struct geometry *g, const 
 		.q_f32 = g->q->dtype == TXDA_F32,
 		.acc_stride = (unsigned)g->padded,
 		.v_stride = (unsigned)key_padded,
+		.i8 = g->i8,
 	};
 
 	a.q_pack = (uint32_t *)scratch;
@@ -373,6 +381,7 @@ static void run_item(const struct cm_launch *l, const struct geometry *g, const 
 	a.scores = (float *)(a.p_pack + CM_ATT_TILE * CM_ATT_ROWS);
 	part = partial_at(a.scores + CM_ATT_ROWS * CM_ATT_TILE);
 	total = partial_at((uint8_t *)part.max + partial_bytes(g));
+	a.kv_pack = (uint16_t *)(((uintptr_t)total.max + partial_bytes(g) + 63) & ~63ull);
 	if (it->partial != TXDA_NONE)
 		total = partial_at((uint8_t *)l->shared + l->state.u[U_PARTIALS] +
 				   it->partial * partial_bytes(g));
@@ -395,32 +404,43 @@ static void run_item(const struct cm_launch *l, const struct geometry *g, const 
 		write_rows(l, g, it, total);
 }
 
-/* Precise mode: float32 elements of the cache; where those of one position begin and how far apart
- * they are. */
+/* Precise mode: what the cache has of one position. */
 struct precise_kv {
-	const float *k, *v;
-	bool latent;
+	const void *k, *v;
+	float k_scale, v_scale;
+	bool latent, i8;
 };
 
 static double precise_key(const struct precise_kv *kv, uint64_t d)
 {
-	return kv->latent ? kv->k[2 * d] : kv->k[d / 2 * 32 + d % 2];
+	uint64_t at = kv->latent ? 2 * d : d / 2 * 32 + d % 2;
+
+	return kv->i8 ? (double)((const int8_t *)kv->k)[at] * kv->k_scale : ((const float *)kv->k)[at];
+}
+
+static double precise_value(const struct precise_kv *kv, uint64_t d)
+{
+	return kv->i8 ? (double)((const int8_t *)kv->v)[2 * d] * kv->v_scale
+		      : ((const float *)kv->v)[2 * d];
 }
 
 static struct precise_kv precise_at(const struct geometry *g, const int32_t *blocks, uint32_t head,
 				    uint32_t p)
 {
-	uint64_t bs = g->block_size, block = (uint32_t)blocks[p / bs], in = p % bs;
-	const float *base = (const float *)((const uint8_t *)g->cache->ptr +
-					    2 * (block * g->cache->dim[1] + g->layer_offset +
-						 head * g->head_bytes));
+	uint64_t bs = g->block_size, block = (uint32_t)blocks[p / bs], in = p % bs,
+		 k = in / 16 * g->padded * 16 + in % 16 * 2,
+		 v = g->padded * bs + in / 2 * g->padded * 2 + in % 2;
+	const uint8_t *base = (const uint8_t *)g->cache->ptr +
+			      2 * (block * g->cache->dim[1] + g->layer_offset + head * g->head_bytes);
+	const float *f = (const float *)base, *scale = (const float *)(base + 2 * g->padded * bs);
 
 	if (g->latent) {
-		base += in / 2 * TXDA_KV_DIM(g->key_dim) * 2 + in % 2;
-		return (struct precise_kv){base, base, true};
+		f += in / 2 * TXDA_KV_DIM(g->key_dim) * 2 + in % 2;
+		return (struct precise_kv){.k = f, .v = f, .latent = true};
 	}
-	return (struct precise_kv){base + in / 16 * g->padded * 16 + in % 16 * 2,
-				   base + g->padded * bs + in / 2 * g->padded * 2 + in % 2, false};
+	if (g->i8)
+		return (struct precise_kv){base + k, base + v, scale[in], scale[bs + in], false, true};
+	return (struct precise_kv){.k = f + k, .v = f + v};
 }
 
 /* Precise mode: one row, everything in double. */
@@ -460,7 +480,7 @@ static void precise_row(const struct cm_launch *l, const struct geometry *g, con
 		e = exp(s - max);
 		sum += e;
 		for (uint64_t d = 0; d < dim; d++)
-			acc[d] += e * kv.v[d * 2];
+			acc[d] += e * precise_value(&kv, d);
 	}
 	for (uint64_t d = 0; d < dim; d++)
 		((float *)l->out[0]->ptr)[head * dim + d] = (float)(acc[d] / sum);
@@ -502,7 +522,8 @@ static void attention_traffic(const struct cm_launch *l, uint64_t *read, uint64_
 
 	for (uint64_t s = 0; s < g.table->dim[0]; s++)
 		keys += cm_index_at(g.ctx, s);
-	*read = g.latent ? keys * g.key_dim * 2 : keys * g.n_kv_heads * g.dim * 4;
+	*read = g.latent ? keys * g.key_dim * 2
+			 : keys * g.n_kv_heads * (g.i8 ? g.dim * 2 + 8 : g.dim * 4);
 	*written = l->out[0]->dim[0] * l->out[0]->dim[1] * 2;
 }
 

@@ -34,7 +34,8 @@ int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 /* A paged cache whose blocks have room for a layer of that geometry at @layer_offset, in precise
  * mode as float32; heads must divide by kv_heads. */
 int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
-		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset);
+		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset,
+		  bool i8);
 
 /* The same for a layer of latent attention. */
 int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,

@@ -16,7 +16,38 @@ struct tile {
 	const uint32_t *v[GROUPS]; /* [8][D'] pairs */
 	unsigned groups;	   /* with any key before a->to */
 	uint32_t at;		   /* first key */
+	float k_scale[CM_ATT_TILE], v_scale[CM_ATT_TILE]; /* int8: of each key; 0 past the last */
 };
+
+/* int8 to bf16, which holds them exactly. @n is a multiple of 16. */
+V_INLINE void widen_i8(uint16_t *to, const int8_t *q, size_t n)
+{
+	for (size_t i = 0; i < n; i += VL) {
+		vi v = __builtin_convertvector(*(const v8_any *)(q + i), vi);
+
+		*(vh_any *)(to + i) = __builtin_convertvector((vu)v_i2f(v) >> 16, vh);
+	}
+}
+
+/* A group of 16 keys: elements as bf16 in scratch, scales beside them. */
+static void tile_widen(const struct cm_attend *a, const uint8_t *block, uint32_t in, unsigned g,
+		       struct tile *t)
+{
+	size_t dim = a->v_stride, n = dim * 16;
+	const int8_t *q = (const int8_t *)block;
+	const float *scale = (const float *)(block + 2 * dim * a->block_size) + in;
+	uint16_t *k = a->kv_pack + g * n, *v = a->kv_pack + (GROUPS + g) * n;
+	uint32_t left = a->to - (t->at + g * 16);
+
+	widen_i8(k, q + in / 16 * n, n);
+	widen_i8(v, q + dim * a->block_size + in / 2 * dim * 2, n);
+	t->k[g] = (const uint32_t *)k;
+	t->v[g] = (const uint32_t *)v;
+	for (unsigned i = 0; i < 16; i++) {
+		t->k_scale[g * 16 + i] = i < left ? scale[i] : 0;
+		t->v_scale[g * 16 + i] = i < left ? scale[a->block_size + i] : 0;
+	}
+}
 
 static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 {
@@ -24,6 +55,8 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 
 	t->at = at;
 	t->groups = 0;
+	if (a->i8)
+		memset(t->v_scale, 0, sizeof(t->v_scale));
 	for (unsigned g = 0; g < GROUPS && at + g * 16 < a->to; g++, t->groups++) {
 		uint32_t p = at + g * 16;
 		const uint8_t *block = a->cache + (uint64_t)(uint32_t)a->blocks[p / a->block_size] *
@@ -32,6 +65,10 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 
 		if (a->rope) {
 			t->v[g] = (const uint32_t *)block + in / 2 * a->v_stride;
+			continue;
+		}
+		if (a->i8) {
+			tile_widen(a, block, in, g, t);
 			continue;
 		}
 		t->k[g] = (const uint32_t *)block + in / 16 * dim * 8;
@@ -305,6 +342,8 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 			vf e = v_exp(v_load(s + i) - vt);
 
 			l += e;
+			if (a->i8)
+				e *= v_load(t->v_scale + i);
 			v_store_bf16(h + i, e);
 		}
 		sum = v_sum(l);
@@ -352,7 +391,7 @@ static void pack_queries(const struct cm_attend *a)
 
 static void score_tile(const struct cm_attend *a, const struct tile *t)
 {
-	for (unsigned g = 0; g < t->groups; g++) {
+	for (unsigned g = 0; g < t->groups && !a->i8; g++) {
 		if (!a->rope)
 			foresee(t->k[g], a->acc_stride * 32);
 		foresee(t->v[g], a->v_stride * 32);
@@ -365,6 +404,12 @@ static void score_tile(const struct cm_attend *a, const struct tile *t)
 				latent_block(a, t, r, n, g);
 			else
 				score_block(a, t, r, n, g, g + 1 < t->groups ? g + 1 : g);
+		}
+	for (unsigned r = 0; a->i8 && r < a->rows; r++)
+		for (unsigned i = 0; i < t->groups * 16; i += VL) {
+			float *s = a->scores + r * CM_ATT_TILE + i;
+
+			v_store(s, v_load(s) * v_load(t->k_scale + i));
 		}
 }
 

@@ -117,7 +117,8 @@ static int want_room(const struct cm_launch *l, const struct cm_tensor *t, uint6
 }
 
 int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
-		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset)
+		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset,
+		  bool i8)
 {
 	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
@@ -125,7 +126,10 @@ int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t
 	    dim > MAX_HEAD_DIM ||
 	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
-	return want_room(l, t, txda_kv_layer_bytes(kv_heads, dim, block_size), layer_offset);
+	return want_room(l, t,
+			 i8 ? txda_kv8_layer_bytes(kv_heads, dim, block_size)
+			    : txda_kv_layer_bytes(kv_heads, dim, block_size),
+			 layer_offset);
 }
 
 int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
@@ -148,7 +152,7 @@ static int rope_kv_check(const struct cm_launch *l)
 	uint64_t tokens, pairs;
 
 	if (cm_want_cache(l, cache, p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
-			  p->layer_offset) ||
+			  p->layer_offset, p->flags & TXDA_KV_INT8) ||
 	    cm_want(l, qkv, DT_ACT, CM_ANY,
 		    ((uint64_t)p->n_heads + 2ull * p->n_kv_heads) * p->head_dim))
 		return -EINVAL;
@@ -162,7 +166,7 @@ static int rope_kv_check(const struct cm_launch *l)
 	pairs = l->in[1]->dim[1] / 2;
 	if (l->in[1]->dim[1] % 2 || 2 * pairs > p->head_dim)
 		return cm_bad(l, TXDA_FAULT_SHAPE, l->in[1], l->in[1]->va, pairs);
-	if (p->flags & ~TXDA_ROPE_INTERLEAVED)
+	if (p->flags & ~(TXDA_ROPE_INTERLEAVED | TXDA_KV_INT8))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->flags);
 	return cm_want_index(l, l->in[2], tokens, cache->dim[0] * p->block_size, TXDA_NONE);
 }
@@ -207,6 +211,47 @@ static void rotate(const struct cm_launch *l, const float *x, const float *w, co
 	}
 	rotate_pairs(x, table, (unsigned)l->in[1]->dim[1] / 2, p->head_dim,
 		     p->flags & TXDA_ROPE_INTERLEAVED, y);
+}
+
+/* One head's elements as int8; returns their scale. What is not finite becomes a NaN of all. */
+static float quantise(int8_t *q, const float *x, unsigned n)
+{
+	float max = 0, inverse;
+
+	for (unsigned i = 0; i < n; i++)
+		max = fabsf(x[i]) > max || x[i] != x[i] ? fabsf(x[i]) : max;
+	if (!(max <= 3e38f)) {
+		memset(q, 0, n);
+		return NAN;
+	}
+	inverse = max > 1e-36f ? 127.0f / max : 0;
+	for (unsigned i = 0; i < n; i++)
+		q[i] = (int8_t)rintf(x[i] * inverse);
+	return max / 127.0f;
+}
+
+static void store_int8(const struct cm_launch *l, unsigned head, uint32_t slot, const float *k,
+		       const float *v)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	unsigned dim = p->head_dim, padded = TXDA_KV_DIM(dim), bs = p->block_size,
+		 times = l->precise ? 2 : 1;
+	uint32_t in = slot % bs;
+	int8_t *base = (int8_t *)l->out[1]->ptr +
+		       (slot / bs * l->out[1]->dim[1] + p->layer_offset +
+			head * txda_kv8_layer_bytes(1, dim, bs)) *
+			       times;
+	int8_t *kq = base + (uint64_t)in / 16 * padded * 16 + in % 16 * 2,
+	       *vq = base + (uint64_t)padded * bs + (uint64_t)in / 2 * padded * 2 + in % 2;
+	float *scale = (float *)(base + 2 * (uint64_t)padded * bs);
+	int8_t q[MAX_HEAD_DIM];
+
+	scale[in] = quantise(q, k, dim);
+	for (unsigned d = 0; d < dim; d++)
+		kq[d / 2 * 32 + d % 2] = q[d];
+	scale[bs + in] = quantise(q, v, dim);
+	for (unsigned d = 0; d < dim; d++)
+		vq[2 * d] = q[d];
 }
 
 static void store_kv(const struct cm_launch *l, unsigned head, uint32_t slot, const float *k,
@@ -273,7 +318,9 @@ static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part
 				cm_simd->from_bf16(v, (const uint16_t *)qkv->ptr + at, dim);
 			else
 				memcpy(v, (const float *)qkv->ptr + at, dim * 4);
-			if (store)
+			if (store && p->flags & TXDA_KV_INT8)
+				store_int8(l, h - p->n_heads, slot, y, v);
+			else if (store)
 				store_kv(l, h - p->n_heads, slot, y, v);
 		}
 	}

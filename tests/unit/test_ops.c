@@ -10,7 +10,7 @@
 struct batch {
 	unsigned hq, hkv, dim, bs, seqs, window;
 	const unsigned *ctx, *n;
-	bool precise, wide;
+	bool precise, wide, i8;
 };
 
 struct att {
@@ -31,6 +31,14 @@ static float cache_get(const struct att *a, unsigned block, unsigned in, unsigne
 		(a->r.l.precise ? 2 : 1) *
 			(block * a->cache->dim[1] + p->layer_offset + (uint64_t)h * pad * bs * 4);
 
+	if (p->flags & TXDA_KV_INT8) {
+		base = (const uint8_t *)a->cache->ptr +
+		       (a->r.l.precise ? 2 : 1) *
+			       (block * a->cache->dim[1] + p->layer_offset +
+				h * txda_kv8_layer_bytes(1, p->head_dim, bs));
+		return (float)((const int8_t *)base)[at] *
+		       ((const float *)(base + 2ull * pad * bs))[(v ? bs : 0) + in];
+	}
 	return a->r.l.precise ? ((const float *)base)[at]
 			      : cm_bf16_to_f32(((const uint16_t *)base)[at]);
 }
@@ -38,8 +46,9 @@ static float cache_get(const struct att *a, unsigned block, unsigned in, unsigne
 static void att_new(struct att *a, const struct batch *b)
 {
 	unsigned tokens = 0, cols = 1, blocks = 3;
-	uint64_t layer = txda_kv_layer_bytes(b->hkv, b->dim, b->bs), off = 128,
-		 stride = layer + 192, at = 0, next = 0;
+	uint64_t layer = b->i8 ? txda_kv8_layer_bytes(b->hkv, b->dim, b->bs)
+			       : txda_kv_layer_bytes(b->hkv, b->dim, b->bs),
+		 off = 128, stride = layer + 192, at = 0, next = 0;
 
 	memset(a, 0, sizeof(*a));
 	for (unsigned s = 0; s < b->seqs; s++) {
@@ -54,7 +63,9 @@ static void att_new(struct att *a, const struct batch *b)
 	a->cache = tensor(TXDA_U8, TXDA_KV_PAGED, 0, blocks, stride,
 			  blocks * stride * (b->precise ? 2 : 1));
 	for (uint64_t i = 0; i < blocks * stride / 2; i++)
-		if (b->precise)
+		if (b->i8)
+			((int16_t *)a->cache->ptr)[i] = (int16_t)(frand() * 32767);
+		else if (b->precise)
 			((float *)a->cache->ptr)[i] = frand();
 		else
 			((uint16_t *)a->cache->ptr)[i] = cm_f32_to_bf16(frand());
@@ -78,7 +89,21 @@ static void att_new(struct att *a, const struct batch *b)
 						       .block_size = b->bs,
 						       .layer_offset = off,
 						       .scale = 1.0f / sqrtf((float)b->dim) * 3,
-						       .window = b->window};
+						       .window = b->window,
+						       .flags = b->i8 ? TXDA_KV_INT8 : 0};
+	for (unsigned i = 0; b->i8 && i < blocks * b->hkv; i++) {
+		unsigned m = b->precise ? 2 : 1, pad = TXDA_KV_DIM(b->dim);
+		uint8_t *head = (uint8_t *)a->cache->ptr +
+				m * (i / b->hkv * stride + off +
+				     i % b->hkv * txda_kv8_layer_bytes(1, b->dim, b->bs));
+		float *scale = (float *)(head + 2ull * pad * b->bs);
+
+		if (b->precise) /* the second half of the doubled cache */
+			for (unsigned j = 0; j < 2 * pad * b->bs; j++)
+				head[j] = (uint8_t)(frand() * 127);
+		for (unsigned j = 0; j < 2 * b->bs; j++)
+			scale[j] = (frand() + 1.5f) / 128;
+	}
 }
 
 static void att_free(struct att *a)
@@ -195,6 +220,9 @@ static void test_attention(void **state)
 	for (unsigned p = 0; p < 2; p++) {
 		att_case(&(struct batch){4, 2, 64, 32, 5, 0, ctx, n, p});
 		att_case(&(struct batch){8, 2, 32, 32, 5, 0, ctx, n, p, .wide = true});
+		att_case(&(struct batch){8, 2, 32, 32, 5, 0, ctx, n, p, .i8 = true});
+		att_case(&(struct batch){3, 1, 40, 64, 5, 20, ctx, n, p, .wide = true, .i8 = true});
+		att_case(&(struct batch){2, 1, 128, 16, 2, 600, long_ctx, pre_n, p, .i8 = true});
 		att_case(&(struct batch){6, 6, 16, 16, 5, 0, ctx, n, p});
 		att_case(&(struct batch){3, 1, 40, 64, 5, 20, ctx, n, p});
 		att_case(&(struct batch){8, 2, 128, 128, 5, 0, ctx, n, p});
@@ -240,6 +268,59 @@ static void test_attention_refuses(void **state)
 	a.r.op.attention.n_kv_heads = 2;
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), 0);
 	att_free(&a);
+}
+
+/* int8: what is read back is what was given, within half a step of each head's own scale. */
+static void test_kv_int8(void **state)
+{
+	enum { T = 21, HQ = 2, HKV = 2, D = 40, BS = 16, P = 20 };
+
+	(void)state;
+	for (unsigned precise = 0; precise < 2; precise++) {
+		struct cm_tensor *table = f32(T, 2 * P), *qkv = f32(T, (HQ + 2 * HKV) * D),
+				 *slots = i32(T, 0), *q = f32(T, HQ * D);
+		uint64_t layer = txda_kv8_layer_bytes(HKV, D, BS);
+		struct cm_tensor *cache = tensor(TXDA_U8, TXDA_KV_PAGED, 0, 3, layer, 3 * layer * 2);
+		struct run r = {.l = {.in = {qkv, table, slots}, .out = {q, cache}, .precise = precise}};
+		struct att a = {.cache = cache, .r = r};
+
+		cache->bytes = 3 * layer * (1 + precise);
+		a.r.op.attention = (struct txda_op_attention){
+			.head_dim = D, .block_size = BS, .flags = TXDA_KV_INT8};
+		for (int t = 0; t < T; t++) {
+			((int32_t *)slots->ptr)[t] = 2 * BS - 1 - t;
+			for (int i = 0; i < P; i++) { /* no rotation */
+				((float *)table->ptr)[t * 2 * P + i] = 1;
+				((float *)table->ptr)[t * 2 * P + P + i] = 0;
+			}
+		}
+		((float *)qkv->ptr)[(HQ + 2 * HKV) * D * 3 + HQ * D] = INFINITY; /* a key of token 3 */
+		r.op.rope_kv = (struct txda_op_rope_kv){
+			.n_heads = HQ, .n_kv_heads = HKV, .head_dim = D, .block_size = BS,
+			.flags = TXDA_KV_INT8};
+		assert_int_equal(run_op(&r, TXDA_OP_ROPE_KV, 2), 0);
+		for (int i = 0; i < T * HKV * 2; i++) {
+			int t = i / (HKV * 2), h = i % HKV, v = i / HKV % 2, slot = 2 * BS - 1 - t;
+			const float *x = (const float *)qkv->ptr + t * (HQ + 2 * HKV) * D +
+					 (HQ + (v ? HKV : 0) + h) * D;
+			float max = 0;
+
+			for (int d = 0; d < D; d++)
+				max = fmaxf(max, fabsf(x[d]));
+			for (int d = 0; d < D; d++) {
+				float got = cache_get(&a, (unsigned)slot / BS, (unsigned)slot % BS,
+						      (unsigned)h, (unsigned)d, v);
+
+				if (isinf(max))
+					assert_true(isnan(got));
+				else
+					assert_true(fabsf(got - x[d]) <= max / 253);
+			}
+		}
+		r.op.rope_kv.flags = 4;
+		assert_int_equal(run_op(&r, TXDA_OP_ROPE_KV, 2), -EINVAL);
+		drop(table), drop(qkv), drop(slots), drop(q), drop(cache);
+	}
 }
 
 /* ROPE_KV then reading the cache back: rotation, norms and the cache layout. */
@@ -435,6 +516,7 @@ static void test_collectives(void **state)
 
 #define ON_PATH(path)                                                                              \
 	ON(path, test_attention), ON(path, test_attention_refuses), ON(path, test_rope_kv),        \
+		ON(path, test_kv_int8),                                                            \
 		ON(path, test_topk), ON(path, test_rows), ON(path, test_collectives)
 
 OPS_MAIN("ops")

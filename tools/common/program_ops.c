@@ -29,7 +29,7 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_LINEAR] = {6, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32, I32}, {FLOATS}, 4},
 	[TXDA_OP_ROPE_TABLE] = {2, 1, 3, {I32, F32}, {F32}, 5},
 	[TXDA_OP_ROPE_KV] = {5, 2, 7, {FLOATS, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
-	[TXDA_OP_ATTENTION] = {5, 1, 31, {FLOATS, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 8},
+	[TXDA_OP_ATTENTION] = {5, 1, 31, {FLOATS, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 9},
 	[TXDA_OP_GATHER_ROWS] = {2, 1, 3, {F32, I32}, {F32}, 0},
 	[TXDA_OP_TOPK] = {1, 3, 1, {F32}, {I32, F32, F32}, 1},
 	[TXDA_OP_ALL_REDUCE] = {2, 1, 1, {F32, F32}, {F32}, 0},
@@ -211,7 +211,7 @@ static bool check_moe_combine(const struct op_check *c)
 }
 
 static bool block_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t kv_heads,
-		       uint32_t head_dim, uint32_t block, uint64_t layer_offset)
+		       uint32_t head_dim, uint32_t block, uint64_t layer_offset, bool i8)
 {
 	uint64_t bytes;
 
@@ -223,7 +223,8 @@ static bool block_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t
 		return false;
 	if (block != 16 && block != 32 && block != 64 && block != 128)
 		return false;
-	bytes = txda_kv_layer_bytes(kv_heads, head_dim, block);
+	bytes = i8 ? txda_kv8_layer_bytes(kv_heads, head_dim, block)
+		   : txda_kv_layer_bytes(kv_heads, head_dim, block);
 	return layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
 	       layer_offset <= cache->dim[1].mul - bytes;
 }
@@ -234,8 +235,8 @@ static bool check_rope_kv(const struct op_check *c)
 	const struct txda_tensor *qkv = c->in[0], *table = c->in[1];
 
 	if (!block_fits(c->out[1], p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
-			p->layer_offset) ||
-	    (p->flags & ~TXDA_ROPE_INTERLEAVED) || !(p->eps >= 0) || !matrix(qkv) || !matrix(table))
+			p->layer_offset, p->flags & TXDA_KV_INT8) ||
+	    (p->flags & ~(TXDA_ROPE_INTERLEAVED | TXDA_KV_INT8)) || !(p->eps >= 0) || !matrix(qkv) || !matrix(table))
 		return false;
 	return qkv->dim[1].mul == (p->n_heads + 2 * p->n_kv_heads) * p->head_dim &&
 	       table->dim[1].mul % 2 == 0 && table->dim[1].mul <= p->head_dim &&
@@ -296,8 +297,9 @@ static bool check_attention(const struct op_check *c)
 	struct txda_dim width = fixed(p->n_heads * p->head_dim), t = c->in[0]->dim[0];
 
 	return block_fits(c->in[1], p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
-			  p->layer_offset) &&
-	       isfinite(p->scale) && is_rows(c->in[0], 2, t, width) &&
+			  p->layer_offset, p->flags & TXDA_KV_INT8) &&
+	       !(p->flags & ~TXDA_KV_INT8) && isfinite(p->scale) &&
+	       is_rows(c->in[0], 2, t, width) &&
 	       is_rows(c->in[2], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
 	       is_rows(c->in[3], 2, symbol(TXDA_SYM_S), fixed(2)) &&
 	       is_rows(c->in[4], 1, symbol(TXDA_SYM_S), fixed(0)) &&

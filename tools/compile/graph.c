@@ -2,6 +2,7 @@
 #include "graph_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,9 @@ static void add_slots(struct graph *g)
 	g->rows = program_add_io(p, "rows", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(R), none);
 	if (g->shard.rank)
 		return;
+	if (g->options->hidden)
+		g->hidden = program_add_io(p, "hidden", TXDA_SLOT_OUTPUT, TXDA_F32, 2,
+					   PROGRAM_SYM(R), PROGRAM_DIM(g->config->hidden_size));
 	g->logits = program_add_io(p, "logits", TXDA_SLOT_OUTPUT, TXDA_F32, 2, PROGRAM_SYM(R),
 				   PROGRAM_DIM(v));
 	g->topk_ids = program_add_io(p, "topk_ids", TXDA_SLOT_OUTPUT, TXDA_I32, 2, PROGRAM_SYM(R),
@@ -87,6 +91,16 @@ static void add_rope_table(struct graph *g)
 	op->rope_table = params;
 }
 
+/* The head is the embedding's table when the config says so, and in checkpoints of vectors rather
+ * than words, which have none. */
+static bool shares_head(const struct graph *g)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s.weight", g->names->head);
+	return g->config->tie_word_embeddings || (g->options->hidden && !source_has(g->source, name));
+}
+
 static void add_head(struct graph *g, uint32_t table)
 {
 	const struct model_config *c = g->config;
@@ -103,7 +117,7 @@ static void add_head(struct graph *g, uint32_t table)
 		.pieces = &piece,
 		.n_pieces = 1,
 		.n = g->shard.vocab_width,
-		.weight = c->tie_word_embeddings ? table : TXDA_NONE,
+		.weight = shares_head(g) ? table : TXDA_NONE,
 		.residual = TXDA_NONE,
 		.out = g->logits,
 		.flags = TXDA_LINEAR_F32_INPUT,
@@ -116,6 +130,13 @@ static void add_head(struct graph *g, uint32_t table)
 	op->in[0] = g->x;
 	op->in[1] = g->rows;
 	op->out[0] = head.x;
+	if (g->options->hidden && !g->shard.rank) {
+		op = program_add_op(g->p, TXDA_OP_RMSNORM, "hidden");
+		op->in[0] = head.x;
+		op->in[1] = head.norm;
+		op->out[0] = g->hidden;
+		op->rmsnorm.eps = c->rms_norm_eps;
+	}
 	if (g->shard.tp > 1)
 		head.out = graph_scratch(g, "head.part", TXDA_F32, PROGRAM_SYM(R),
 					 g->shard.vocab_width);
@@ -194,10 +215,17 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	if (r)
 		return r;
 	g->names = family_find(c->model_type)->names;
-	g->kv_layer_bytes =
-		c->mla.latent
-			? txda_mla_layer_bytes(c->mla.latent, c->mla.rope, o->block_size)
-			: txda_kv_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);
+	g->bare = !source_has(g->source, "model.embed_tokens.weight") &&
+		  source_has(g->source, "embed_tokens.weight");
+	if (c->mla.latent)
+		g->kv_layer_bytes =
+			txda_mla_layer_bytes(c->mla.latent, c->mla.rope, o->block_size);
+	else if (o->kv_int8)
+		g->kv_layer_bytes =
+			txda_kv8_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);
+	else
+		g->kv_layer_bytes =
+			txda_kv_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);
 	if (g->kv_layer_bytes * c->n_layers > UINT32_MAX)
 		return tool_fail(g->error, -E2BIG, "a KV block of %llu bytes, the limit is %u",
 				 (unsigned long long)(g->kv_layer_bytes * c->n_layers), UINT32_MAX);

@@ -22,7 +22,8 @@ struct graph {
 	uint32_t slot_weights, slot_kv, slot_scratch;
 	/* Tensor indices. */
 	uint32_t tokens, positions, slots, spans, context, block_table, rows;
-	uint32_t logits, topk_ids, topk_logits, lse;
+	uint32_t logits, topk_ids, topk_logits, lse, hidden;
+	bool bare; /* tensors of the checkpoint are called without "model." */
 	uint32_t kv, rope, x;
 	uint64_t kv_layer_bytes;
 	const char *weights; /* what the layers' weights are, for model_info.json */

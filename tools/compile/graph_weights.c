@@ -18,12 +18,15 @@ void graph_fail(struct graph *g, int code)
 
 /* "model.layers.3.mlp.experts.5.up_proj" + ".weight"; the family's names are constants with at most
  * two %u. */
-static const char *tensor_name(char *buf, const char *name, uint32_t layer, uint32_t expert,
-			       const char *suffix)
+static const char *tensor_name(const struct graph *g, char *buf, const char *name, uint32_t layer,
+			       uint32_t expert, const char *suffix)
 {
 	const uint32_t number[2] = {layer, expert};
 	size_t at = 0;
 	unsigned i;
+
+	if (g->bare && !strncmp(name, "model.", 6))
+		name += 6;
 
 	for (i = 0; i < 2; i++) {
 		const char *hole = strstr(name, "%u");
@@ -58,7 +61,7 @@ int graph_find(struct graph *g, const struct weight_piece *w, struct source_tens
 
 	if (!r)
 		r = quant_find(g->source, &g->config->quant,
-			       tensor_name(name, w->name, w->layer, w->expert, ""), w->rows, w->cols,
+			       tensor_name(g, name, w->name, w->layer, w->expert, ""), w->rows, w->cols,
 			       ret, g->error);
 	if (r)
 		graph_fail(g, r);
@@ -119,7 +122,7 @@ uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piec
 		const struct weight_piece *w = &pieces[i];
 		struct source_tensor t;
 
-		if (find(g, tensor_name(name, w->name, w->layer, w->expert, ".bias"), 0, w->rows, &t))
+		if (find(g, tensor_name(g, name, w->name, w->layer, w->expert, ".bias"), 0, w->rows, &t))
 			break;
 		source_read(&t, 0, w->row.first, w->row.n, data + at);
 		at += w->row.n;
@@ -137,7 +140,7 @@ static uint32_t vector(struct graph *g, const char *label, const char *name, uin
 	uint32_t tensor;
 	float *data;
 
-	if (find(g, tensor_name(full, name, layer, 0, suffix), 0, n, &t))
+	if (find(g, tensor_name(g, full, name, layer, 0, suffix), 0, n, &t))
 		return 0;
 	data = calloc(n, sizeof(*data));
 	if (!data) {

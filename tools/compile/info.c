@@ -87,10 +87,14 @@ char *info_make(const struct model *m, const struct compile_options *o, const ch
 	add_u64(root, "vocab", m->config.vocab_size);
 	add_u64(root, "layers", m->config.n_layers);
 	add_u64(root, "topk", o->topk);
+	if (m->embedding) {
+		cJSON_AddStringToObject(root, "pooling", m->pooling);
+		cJSON_AddBoolToObject(root, "normalize", m->normalize);
+	}
 	kv = cJSON_AddObjectToObject(root, "kv");
 	add_u64(kv, "block_size", o->block_size);
 	add_u64(kv, "block_bytes", chips[0].kv_block_bytes);
-	cJSON_AddStringToObject(kv, "dtype", "bf16");
+	cJSON_AddStringToObject(kv, "dtype", o->kv_int8 ? "int8" : "bf16");
 	add_chips(root, o, chips);
 	programs = cJSON_AddArrayToObject(root, "programs");
 	cJSON_AddItemToArray(programs, cJSON_CreateString("step"));

@@ -24,6 +24,8 @@ static const char usage[] =
 	"      --tp N            chips that run the model together, 1 to 8\n"
 	"      --ep              chips have whole experts rather than parts of each\n"
 	"      --weights TYPE    keep (default), bf16, f16, w8 or w4\n"
+	"      --hidden          an output of the last hidden states (embedding models have it)\n"
+	"      --kv TYPE         bf16 (default) or int8: keys and values in the cache\n"
 	"      --group N         weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
 	"      --block-size N    tokens of a KV block: 16, 32 (default), 64, 128\n"
 	"      --max-tokens N    tokens of a step (2048)\n"
@@ -42,6 +44,8 @@ static const char usage[] =
 enum {
 	OPTION_TP = 256,
 	OPTION_EP,
+	OPTION_KV,
+	OPTION_HIDDEN,
 	OPTION_WEIGHTS,
 	OPTION_GROUP,
 	OPTION_BLOCK,
@@ -63,6 +67,8 @@ enum {
 static const struct option long_options[] = {
 	{"output", required_argument, NULL, 'o'},
 	{"tp", required_argument, NULL, OPTION_TP},
+	{"kv", required_argument, NULL, OPTION_KV},
+	{"hidden", no_argument, NULL, OPTION_HIDDEN},
 	{"ep", no_argument, NULL, OPTION_EP},
 	{"weights", required_argument, NULL, OPTION_WEIGHTS},
 	{"group", required_argument, NULL, OPTION_GROUP},
@@ -166,6 +172,7 @@ static uint32_t *number_option(struct compile_options *o, int option)
 static int parse_option(struct command *c, int option, const char *name)
 {
 	static const char *const weights[] = {"keep", "bf16", "f16", "w8", "w4"};
+	static const char *const caches[] = {"bf16", "int8"};
 	static const char *const styles[] = {"none", "plain", "bar"};
 	uint32_t *number = number_option(&c->job.options, option);
 	int word;
@@ -182,10 +189,15 @@ static int parse_option(struct command *c, int option, const char *name)
 		word = parse_word(name, optarg, weights, 5);
 		c->job.options.weights = (enum weight_mode)word;
 		return word < 0 ? word : 0;
+	case OPTION_KV:
+		word = parse_word(name, optarg, caches, 2);
+		c->job.options.kv_int8 = word == 1;
+		return word < 0 ? word : 0;
 	case OPTION_PROGRESS:
 		word = parse_word(name, optarg, styles, 3);
 		c->job.progress = (enum progress_style)word;
 		return word < 0 ? word : 0;
+	case OPTION_HIDDEN: c->job.options.hidden = true; return 0;
 	case OPTION_EP: c->job.options.expert_parallel = true; return 0;
 	case OPTION_NAME: c->job.options.name = optarg; return 0;
 	case OPTION_FORCE: c->job.force = true; return 0;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "json.h"
 #include "sha256.h"
 
 const char *const model_copied_files[] = {"config.json",	 "generation_config.json",
@@ -34,6 +35,8 @@ static void hash_source(struct model *m, int dirfd)
 		sha256_u64(&h, f->header_bytes);
 		sha256_update(&h, f->header, f->header_bytes);
 	}
+	sha256_string(&h, m->embedding ? m->pooling : "");
+	sha256_u64(&h, m->normalize);
 	for (i = 0; dirfd >= 0 && model_copied_files[i]; i++) {
 		if (fstatat(dirfd, model_copied_files[i], &s, 0) < 0)
 			continue;
@@ -57,6 +60,47 @@ static void name_from_path(const char *path, char *name, size_t len)
 			name[i] = '_';
 	}
 	free(real);
+}
+
+static bool is_true(const cJSON *json, const char *key)
+{
+	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, key));
+}
+
+/* A file of JSON in the model's directory, or NULL; what is wrong with it is another's trouble. */
+static cJSON *read_json(int dirfd, const char *name)
+{
+	cJSON *json = NULL;
+	size_t bytes;
+	char *text;
+
+	if (tool_read_file(dirfd, name, CONFIG_MAX_BYTES, &text, &bytes, NULL))
+		return NULL;
+	tool_json_parse(text, bytes, &json, NULL);
+	free(text);
+	return json;
+}
+
+/* The layout of sentence-transformers: modules.json, and how tokens become one vector. */
+static void read_pooling(struct model *m, int dirfd)
+{
+	cJSON *modules = read_json(dirfd, "modules.json"),
+	      *pooling = read_json(dirfd, "1_Pooling/config.json");
+	const cJSON *item;
+
+	m->embedding = cJSON_IsArray(modules);
+	snprintf(m->pooling, sizeof(m->pooling), "%s",
+		 is_true(pooling, "pooling_mode_mean_tokens")  ? "mean"
+		 : is_true(pooling, "pooling_mode_cls_token") ? "cls"
+							      : "last");
+	cJSON_ArrayForEach(item, modules)
+	{
+		const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
+
+		m->normalize |= type && strstr(type, "Normalize");
+	}
+	cJSON_Delete(modules);
+	cJSON_Delete(pooling);
 }
 
 /* Where the safetensors are: the model's directory, or param_dir seen from there. */
@@ -106,6 +150,7 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 		r = safetensors_open_dir(dir, &m.source.checkpoint, error);
 	if (!r) {
 		name_from_path(path, m.name, sizeof(m.name));
+		read_pooling(&m, dirfd);
 		hash_source(&m, dirfd);
 	}
 out:
@@ -228,6 +273,7 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 		o->max_context = config_default_context(c);
 	if (o->topk > c->vocab_size)
 		o->topk = c->vocab_size;
+	o->hidden |= m->embedding;
 	if (!o->name)
 		o->name = m->name;
 	if (o->group != 32 && o->group != 64 && o->group != 128)
@@ -236,6 +282,10 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 	    o->block_size != 128)
 		return tool_fail(error, -EINVAL, "--block-size: %u is none of 16, 32, 64, 128",
 				 o->block_size);
+	if (o->kv_int8 && c->mla.latent)
+		return tool_fail(error, -ENOTSUP,
+				 "--kv: latent attention's cache is compressed already, int8 is for "
+				 "keys and values");
 	if (!o->name[0] || strlen(o->name) > 127)
 		return tool_fail(error, -EINVAL, "--name: not 1 to 127 bytes");
 	r = check_limit("--tp", o->tp, 1, TXDA_MAX_GROUP, error);
@@ -281,6 +331,8 @@ void model_cache_key(const struct model *m, const struct compile_options *o, cha
 	sha256_string(&h, o->name);
 	sha256_u64(&h, o->tp);
 	sha256_u64(&h, o->expert_parallel);
+	sha256_u64(&h, o->kv_int8);
+	sha256_u64(&h, o->hidden);
 	sha256_u64(&h, o->group);
 	sha256_u64(&h, o->block_size);
 	sha256_u64(&h, o->max_tokens);

@@ -14,6 +14,8 @@ struct compile_options {
 	uint32_t tp; /* chips; 0: the config's tensor_parallel, else 1 */
 	enum weight_mode weights;
 	bool expert_parallel; /* chips have whole experts */
+	bool kv_int8;	      /* keys and values as int8 */
+	bool hidden;	      /* an output of the last hidden states */
 	uint32_t group;	      /* quantisation group: 32, 64 or 128 */
 	uint32_t block_size;  /* tokens per KV block: 16, 32, 64 or 128 */
 	uint32_t max_tokens;  /* T */
