@@ -94,6 +94,11 @@ char *info_make(const struct model *m, const struct compile_options *o, const ch
 	kv = cJSON_AddObjectToObject(root, "kv");
 	add_u64(kv, "block_size", o->block_size);
 	add_u64(kv, "block_bytes", chips[0].kv_block_bytes);
+	add_u64(kv, "token_bytes", chips[0].kv_block_bytes / o->block_size);
+	if (m->config.mla.latent) /* what each head's keys and values would take */
+		add_u64(kv, "token_bytes_expanded",
+			(uint64_t)m->config.n_layers * m->config.n_heads *
+				(m->config.mla.nope + m->config.mla.rope + m->config.mla.v) * 2);
 	cJSON_AddStringToObject(kv, "dtype", o->kv_int8 ? "int8" : "bf16");
 	add_chips(root, o, chips);
 	programs = cJSON_AddArrayToObject(root, "programs");
