@@ -34,7 +34,7 @@ struct daemon {
 	struct server *server;
 	struct listen_socket sockets[MAX_SOCKETS];
 	unsigned n_sockets;
-	struct event *signals[3], *poll_event, *watchdog_event;
+	struct event *signals[3], *poll_event, *watchdog_event, *chip_event;
 	unsigned polls_left; /* while draining */
 	bool draining, started, aborted;
 	char status[256];
@@ -229,6 +229,26 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 	sd_notify(0, "WATCHDOG=1");
 }
 
+/*
+ * Takes what happened to the chips. It is this that makes a chip that was added one of ours: models
+ * that have none find it when they try again.
+ */
+static void on_chips(evutil_socket_t fd, short what, void *arg)
+{
+	struct txda_event event = TXDA_INIT(struct txda_event);
+	struct daemon *d = arg;
+
+	(void)fd;
+	(void)what;
+	while (!txda_context_event(d->context, &event)) {
+		switch (event.kind) {
+		case TXDA_EVENT_DEVICE_ADDED:
+		case TXDA_EVENT_FIRMWARE: log_info("%s", event.text); break;
+		default: log_warning("%s", event.text); break;
+		}
+	}
+}
+
 static int add_events(struct daemon *d)
 {
 	uint64_t usec = 0;
@@ -240,7 +260,9 @@ static int add_events(struct daemon *d)
 	for (unsigned i = 0; i < 3; i++)
 		if (!d->signals[i] || event_add(d->signals[i], NULL))
 			return -ENOMEM;
-	if (!d->poll_event)
+	d->chip_event = event_new(d->base, txda_context_event_fd(d->context), EV_READ | EV_PERSIST,
+				  on_chips, d);
+	if (!d->poll_event || !d->chip_event || event_add(d->chip_event, NULL))
 		return -ENOMEM;
 	poll_every(d, POLL_MS);
 	if (sd_watchdog_enabled(0, &usec) > 0 && usec) {
@@ -285,6 +307,8 @@ static void stop(struct daemon *d)
 		event_free(d->poll_event);
 	if (d->watchdog_event)
 		event_free(d->watchdog_event);
+	if (d->chip_event)
+		event_free(d->chip_event);
 	server_free(d->server);
 	residency_free(d->residency);
 	txda_context_unref(d->context);

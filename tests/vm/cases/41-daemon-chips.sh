@@ -1,0 +1,86 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=fast chips=2 irq=msi timeout=240
+# The daemon on the driver: it writes what it writes on the device model in-process, with one chip and
+# with two. A chip that is pulled out in the middle of answers ends those with an error and no others;
+# the model comes back on the chip that is left, and on one that is plugged in again.
+. /rig/guest/lib.sh
+udev_start || fail "udev does not start"
+load || fail "insmod"
+wait_for 20 nodes_are 2 || fail "nodes"
+udevadm settle
+export TXDA_BACKEND=drm
+s=/tmp/txda.sock
+
+ask() {
+	curl -sS --max-time "$1" --unix-socket $s -H 'Content-Type: application/json' "http://localhost/$2" -d "$3"
+}
+
+healthy() {
+	curl -fsS --max-time 5 --unix-socket $s http://localhost/health >/tmp/health 2>/dev/null
+}
+
+start() {
+	txdad "$@" --max-num-seqs 4 --socket $s 2>/tmp/log &
+	daemon=$!
+	wait_for 60 healthy || { cat /tmp/log; fail "the daemon is not healthy"; }
+}
+
+end() {
+	kill $daemon
+	wait $daemon || { cat /tmp/log; fail "the daemon did not end well"; }
+}
+
+# same MODEL REFERENCE
+same() {
+	ask 120 v1/completions "$(sed "s/{/{\"model\": \"$1\", /" /t/text/question)" >/tmp/answer || fail "no answer of $1"
+	sed 's/.*"text":"\(.*\)","logprobs".*/\1/' /tmp/answer | cmp -s - "/t/text/$2" || {
+		cat /tmp/answer /tmp/log
+		fail "$1 does not write what it should"
+	}
+}
+
+start --model demo=/t/cases/demo-tp2
+same demo demo-tp2
+end
+
+start --model a=/t/cases/demo-tp1 --model b=/t/cases/demo-tp1
+same a demo-tp1
+same b demo-tp1
+timeout 10 txda-smi || fail "txda-smi"
+
+for m in a b; do
+	ask 200 v1/completions "{\"model\": \"$m\", \"prompt\": \"Once\", \"max_tokens\": 1200, \"temperature\": 0, \"ignore_eos\": true, \"stream\": true}" >/tmp/stream-$m &
+	eval "stream_$m=$!"
+done
+runs() {
+	[ "$(wc -l </tmp/stream-a)" -gt 40 ] && [ "$(wc -l </tmp/stream-b)" -gt 40 ]
+}
+wait_for 60 runs || fail "the streams do not run"
+! grep -q 'DONE' /tmp/stream-a /tmp/stream-b || fail "the streams are over already"
+unplug 0 || fail "device_del"
+wait $stream_a $stream_b
+tail -n 2 /tmp/stream-a /tmp/stream-b
+[ "$(grep -l '"error"' /tmp/stream-a /tmp/stream-b | wc -l)" -eq 1 ] || fail "not just one was told of an error"
+[ "$(grep -l 'DONE' /tmp/stream-a /tmp/stream-b | wc -l)" -eq 1 ] || fail "not just one went on to its end"
+grep -h '"error"' /tmp/stream-a /tmp/stream-b | grep -q 'lost' || fail "the error does not say why"
+
+wait_for 60 healthy || { cat /tmp/log; fail "the lost model does not come back"; }
+same a demo-tp1
+same b demo-tp1
+
+wait_for 20 chips_are 1 || fail "the chip stays"
+plug 0 || fail "device_add"
+wait_for 20 nodes_are 2 || fail "no node"
+wait_for 10 grep -q 'was added' /tmp/log || { cat /tmp/log; fail "the daemon did not notice the chip"; }
+unplug 1 || fail "device_del"
+# Idle models learn of it with their next request.
+ask 60 v1/completions '{"model": "a", "prompt": "x", "max_tokens": 1}'
+ask 60 v1/completions '{"model": "b", "prompt": "x", "max_tokens": 1}'
+wait_for 60 healthy || { cat /tmp/log; fail "the models do not move to the new chip"; }
+same a demo-tp1
+same b demo-tp1
+txda-smi
+end
+cat /tmp/log
+plug 1 || fail "device_add"
