@@ -23,6 +23,7 @@ struct odd {
 	const char *name;
 	unsigned tp[3]; /* beside 1; 0: none */
 	const char *config;
+	bool mtp; /* the program of the layer that predicts a token more */
 };
 
 #define MOE "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 40, "
@@ -102,6 +103,11 @@ static const struct odd models[] = {
 	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 80, "
 	 "\"q_lora_rank\": 18, \"n_routed_experts\": 7, \"n_shared_experts\": 1, "
 	 "\"first_k_dense_replace\": 1, \"rope_interleave\": false}"},
+	{"deepseek_v3, one token more", {2},
+	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE MLA
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 80, "
+	 "\"n_routed_experts\": 8, \"n_shared_experts\": 1, \"num_nextn_predict_layers\": 1}",
+	 true},
 };
 
 /* The logits of all tokens of one prompt. */
@@ -124,6 +130,7 @@ static float *logits_of(const struct odd *m, unsigned tp, bool ep, bool precise,
 
 	o.compile.tp = tp;
 	o.compile.expert_parallel = ep;
+	o.compile.mtp = o.compile.hidden = m->mtp;
 	o.compile.max_context = 64;
 	o.compile.block_size = 16;
 	o.compile.jobs = 1;

@@ -22,6 +22,8 @@ struct family_names {
 	const char *gate_up; /* in one matrix, gates first; NULL: apart */
 	const char *post_attention, *post_mlp; /* norms of what is added to the stream; or NULL */
 	const char *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *kv_b; /* latent attention */
+	/* The layer behind the last one that predicts a token more. */
+	const char *mtp_embed_norm, *mtp_hidden_norm, *mtp_join, *mtp_norm, *mtp_head;
 	/* Experts; a second %u is the expert. */
 	const char *router, *router_bias;
 	const char *expert_gate, *expert_up, *expert_down;

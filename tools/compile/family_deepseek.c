@@ -23,6 +23,11 @@ static const struct family_names names_v2 = {NAMES};
 static const struct family_names names_v3 = {
 	NAMES,
 	.router_bias = "model.layers.%u.mlp.gate.e_score_correction_bias",
+	.mtp_embed_norm = "model.layers.%u.enorm",
+	.mtp_hidden_norm = "model.layers.%u.hnorm",
+	.mtp_join = "model.layers.%u.eh_proj",
+	.mtp_norm = "model.layers.%u.shared_head.norm",
+	.mtp_head = "model.layers.%u.shared_head.head",
 };
 
 static int parse_latent(const cJSON *json, struct model_config *c, struct tool_error *error)
@@ -58,7 +63,6 @@ static int parse_latent(const cJSON *json, struct model_config *c, struct tool_e
 	return 0;
 }
 
-/* MTP layers are there when the config counts them; whether the checkpoint has them shows later. */
 static int parse_shared(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
 	int r = parse_latent(json, c, error);
@@ -99,6 +103,9 @@ static int parse_v3(const cJSON *json, struct model_config *c, struct tool_error
 		r = config_bool(json, "rope_interleave", true, &c->rope_interleaved, error);
 	if (!r)
 		r = config_u32(json, "num_nextn_predict_layers", 0, 16, 0, &c->n_mtp, error);
+	/* Those layers are as the last ones. */
+	if (!r && c->n_mtp && c->moe.n_experts && c->n_layers < CONFIG_MAX_LAYERS)
+		c->moe.layer[c->n_layers] = true;
 	/* All that is published normalises; the reference's default does too. */
 	if (!r && !cJSON_GetObjectItemCaseSensitive(json, "norm_topk_prob"))
 		c->moe.normalise = true;

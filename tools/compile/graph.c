@@ -14,7 +14,7 @@ static void add_slots(struct graph *g)
 
 	g->slot_weights = program_add_slot(p, "weights", TXDA_SLOT_WEIGHTS, 0);
 	g->slot_kv =
-		program_add_slot(p, "kv", TXDA_SLOT_KV, g->kv_layer_bytes * g->config->n_layers);
+		program_add_slot(p, "kv", TXDA_SLOT_KV, g->kv_layer_bytes * g->n_layers);
 	g->slot_scratch = program_add_slot(p, "scratch", TXDA_SLOT_SCRATCH, 0);
 	g->tokens = program_add_io(p, "tokens", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
 	g->positions =
@@ -27,6 +27,9 @@ static void add_slots(struct graph *g)
 	g->block_table = program_add_io(p, "block_table", TXDA_SLOT_INPUT, TXDA_I32, 2,
 					PROGRAM_SYM(S), PROGRAM_SYM(B));
 	g->rows = program_add_io(p, "rows", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(R), none);
+	if (g->options->mtp)
+		g->before = program_add_io(p, "hidden_before", TXDA_SLOT_INPUT, TXDA_F32, 2,
+					   PROGRAM_SYM(T), PROGRAM_DIM(g->config->hidden_size));
 	if (g->shard.rank)
 		return;
 	if (g->options->hidden)
@@ -42,7 +45,7 @@ static void add_slots(struct graph *g)
 }
 
 /* The embedding's table; with tied weights the head uses the same tiles. */
-static uint32_t add_embedding(struct graph *g)
+static uint32_t add_embedding(struct graph *g, uint32_t x)
 {
 	const struct model_config *c = g->config;
 	const struct weight_piece piece = {
@@ -52,7 +55,7 @@ static uint32_t add_embedding(struct graph *g)
 		.row = g->shard.vocab,
 		.col = {0, c->hidden_size},
 	};
-	uint32_t table, out = g->x;
+	uint32_t table, out = x;
 	struct txda_op *op;
 
 	table = graph_weight(g, "embed", WEIGHT_VOCAB, g->shard.vocab_width, &piece, 1);
@@ -68,7 +71,7 @@ static uint32_t add_embedding(struct graph *g)
 	if (g->shard.tp > 1) {
 		op = program_add_op(g->p, TXDA_OP_ALL_REDUCE, "embed.sum");
 		op->in[0] = out;
-		op->out[0] = g->x;
+		op->out[0] = x;
 	}
 	return table;
 }
@@ -101,11 +104,41 @@ static bool shares_head(const struct graph *g)
 	return g->config->tie_word_embeddings || (g->options->hidden && !source_has(g->source, name));
 }
 
+/* Half of the matrix that joins a token's embedding and the hidden state before it: x = W e, then
+ * x += W' h. */
+static void add_join(struct graph *g, const char *label, const char *norm, uint32_t in, uint32_t half)
+{
+	const struct model_config *c = g->config;
+	const uint32_t layer = g->first_layer, h = c->hidden_size;
+	const struct weight_piece piece = {
+		.name = g->names->mtp_join,
+		.layer = layer,
+		.rows = h,
+		.cols = 2 * h,
+		.row = {0, h},
+		.col = {half * h, h},
+	};
+
+	graph_linear(g, &(struct linear){
+				.label = label,
+				.pieces = &piece,
+				.n_pieces = 1,
+				.weight = TXDA_NONE,
+				.x = in,
+				.norm = graph_norm(g, program_label(g->p, "%s.norm", label), norm, layer,
+						   h),
+				.residual = half ? g->x : TXDA_NONE,
+				.out = g->x,
+				.flags = TXDA_LINEAR_F32_INPUT,
+			});
+}
+
 static void add_head(struct graph *g, uint32_t table)
 {
 	const struct model_config *c = g->config;
 	const struct weight_piece piece = {
-		.name = g->names->head,
+		.name = g->options->mtp ? g->names->mtp_head : g->names->head,
+		.layer = g->first_layer,
 		.rows = c->vocab_size,
 		.cols = c->hidden_size,
 		.row = g->shard.vocab,
@@ -124,7 +157,9 @@ static void add_head(struct graph *g, uint32_t table)
 	};
 	struct txda_op *op;
 
-	head.norm = graph_norm(g, "head.norm", g->names->final_norm, 0, c->hidden_size);
+	head.norm = graph_norm(g, "head.norm",
+			       g->options->mtp ? g->names->mtp_norm : g->names->final_norm,
+			       g->first_layer, c->hidden_size);
 	head.x = graph_scratch(g, "head.x", TXDA_F32, PROGRAM_SYM(R), c->hidden_size);
 	op = program_add_op(g->p, TXDA_OP_GATHER_ROWS, "head.gather");
 	op->in[0] = g->x;
@@ -159,7 +194,7 @@ static void add_head(struct graph *g, uint32_t table)
 static void build(struct graph *g)
 {
 	const struct model_config *c = g->config;
-	uint32_t table, layer;
+	uint32_t table, layer, embedded;
 
 	add_slots(g);
 	g->kv = program_add_tensor(
@@ -171,12 +206,20 @@ static void build(struct graph *g)
 			      .flags = TXDA_TENSOR_ACTIVATION,
 			      .ndim = 2,
 			      .dim = {PROGRAM_SYM(N),
-				      PROGRAM_DIM((uint32_t)(g->kv_layer_bytes * c->n_layers))},
+				      PROGRAM_DIM((uint32_t)(g->kv_layer_bytes * g->n_layers))},
 		      });
 	g->x = graph_scratch(g, "x", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
-	table = add_embedding(g);
+	/* A product may not write where it reads. */
+	embedded = g->options->mtp ? graph_scratch(g, "embedded", TXDA_F32, PROGRAM_SYM(T),
+						   c->hidden_size)
+				   : g->x;
+	table = add_embedding(g, embedded);
 	add_rope_table(g);
-	for (layer = 0; layer < c->n_layers; layer++) {
+	if (g->options->mtp) {
+		add_join(g, "join.token", g->names->mtp_embed_norm, embedded, 0);
+		add_join(g, "join.hidden", g->names->mtp_hidden_norm, g->before, 1);
+	}
+	for (layer = g->first_layer; layer < g->first_layer + g->n_layers; layer++) {
 		if (c->mla.latent)
 			graph_mla(g, layer);
 		else
@@ -215,6 +258,12 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	if (r)
 		return r;
 	g->names = family_find(c->model_type)->names;
+	g->n_layers = o->mtp ? 1 : c->n_layers;
+	g->first_layer = o->mtp ? c->n_layers : 0;
+	if (o->mtp && (!c->n_mtp || !g->names->mtp_join))
+		return tool_fail(g->error, -EINVAL,
+				 "--mtp: the model has no layer that predicts further tokens "
+				 "(num_nextn_predict_layers)");
 	g->bare = !source_has(g->source, "model.embed_tokens.weight") &&
 		  source_has(g->source, "embed_tokens.weight");
 	if (c->mla.latent)
@@ -226,11 +275,11 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	else
 		g->kv_layer_bytes =
 			txda_kv_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);
-	if (g->kv_layer_bytes * c->n_layers > UINT32_MAX)
+	if (g->kv_layer_bytes * g->n_layers > UINT32_MAX)
 		return tool_fail(g->error, -E2BIG, "a KV block of %llu bytes, the limit is %u",
-				 (unsigned long long)(g->kv_layer_bytes * c->n_layers), UINT32_MAX);
-	sym_max[TXDA_SYM_N] = max_blocks(o->block_size, g->kv_layer_bytes * c->n_layers);
-	g->p = program_new("step", o->tp, rank, sym_max);
+				 (unsigned long long)(g->kv_layer_bytes * g->n_layers), UINT32_MAX);
+	sym_max[TXDA_SYM_N] = max_blocks(o->block_size, g->kv_layer_bytes * g->n_layers);
+	g->p = program_new(o->mtp ? "mtp" : "step", o->tp, rank, sym_max);
 	return g->p ? 0 : tool_fail(g->error, -ENOMEM, "no memory");
 }
 

@@ -83,7 +83,7 @@ static uint32_t add_rope_kv(struct graph *g, uint32_t layer, uint32_t qkv)
 		.n_kv_heads = g->shard.kv_heads.n,
 		.head_dim = c->head_dim,
 		.block_size = g->options->block_size,
-		.layer_offset = layer * g->kv_layer_bytes,
+		.layer_offset = graph_layer_offset(g, layer),
 		.eps = c->rms_norm_eps,
 		.flags = (c->rope_interleaved ? TXDA_ROPE_INTERLEAVED : 0) |
 			 (g->options->kv_int8 ? TXDA_KV_INT8 : 0),
@@ -111,7 +111,7 @@ static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
 		.n_kv_heads = g->shard.kv_heads.n,
 		.head_dim = c->head_dim,
 		.block_size = g->options->block_size,
-		.layer_offset = layer * g->kv_layer_bytes,
+		.layer_offset = graph_layer_offset(g, layer),
 		.scale = 1.0f / sqrtf((float)c->head_dim),
 		.window = c->layer_window[layer] ? c->sliding_window : 0,
 		.flags = g->options->kv_int8 ? TXDA_KV_INT8 : 0,

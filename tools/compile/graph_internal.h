@@ -25,6 +25,8 @@ struct graph {
 	uint32_t logits, topk_ids, topk_logits, lse, hidden;
 	bool bare; /* tensors of the checkpoint are called without "model." */
 	uint32_t kv, rope, x;
+	uint32_t before; /* mtp: the hidden states that it starts from */
+	uint32_t first_layer, n_layers; /* of this program */
 	uint64_t kv_layer_bytes;
 	const char *weights; /* what the layers' weights are, for model_info.json */
 	bool expanded;	     /* some weights of a format became F32 */
@@ -87,6 +89,12 @@ void graph_to_residual(struct graph *g, uint32_t layer, const char *what, uint32
 /* x += post_norm(the sum of @partial over the chips). */
 void graph_sum_to_residual(struct graph *g, uint32_t layer, const char *what, uint32_t partial,
 			   const char *post_norm);
+
+/* Where a layer's part of a KV block begins. */
+static inline uint64_t graph_layer_offset(const struct graph *g, uint32_t layer)
+{
+	return (layer - g->first_layer) * g->kv_layer_bytes;
+}
 
 /* The blocks of a layer. */
 void graph_attention(struct graph *g, uint32_t layer);

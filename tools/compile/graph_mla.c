@@ -187,7 +187,7 @@ static uint32_t add_store(struct graph *g, const struct latent *a, uint32_t q_ro
 		.latent = m->latent,
 		.rope = m->rope,
 		.block_size = g->options->block_size,
-		.layer_offset = a->layer * g->kv_layer_bytes,
+		.layer_offset = graph_layer_offset(g, a->layer),
 		.eps = LATENT_EPS,
 		.flags = g->config->rope_interleaved ? TXDA_ROPE_INTERLEAVED : 0,
 	};
@@ -217,7 +217,7 @@ static uint32_t add_latent_attention(struct graph *g, const struct latent *a, ui
 		.latent = m->latent,
 		.rope = m->rope,
 		.block_size = g->options->block_size,
-		.layer_offset = a->layer * g->kv_layer_bytes,
+		.layer_offset = graph_layer_offset(g, a->layer),
 		.scale = (float)(m->mscale * m->mscale / sqrt(m->nope + m->rope)),
 	};
 	return out;

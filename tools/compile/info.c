@@ -85,7 +85,7 @@ char *info_make(const struct model *m, const struct compile_options *o, const ch
 	add_u64(root, "tp", o->tp);
 	add_limits(root, o);
 	add_u64(root, "vocab", m->config.vocab_size);
-	add_u64(root, "layers", m->config.n_layers);
+	add_u64(root, "layers", o->mtp ? 1 : m->config.n_layers);
 	add_u64(root, "topk", o->topk);
 	if (m->embedding) {
 		cJSON_AddStringToObject(root, "pooling", m->pooling);
@@ -97,12 +97,12 @@ char *info_make(const struct model *m, const struct compile_options *o, const ch
 	add_u64(kv, "token_bytes", chips[0].kv_block_bytes / o->block_size);
 	if (m->config.mla.latent) /* what each head's keys and values would take */
 		add_u64(kv, "token_bytes_expanded",
-			(uint64_t)m->config.n_layers * m->config.n_heads *
+			(uint64_t)(o->mtp ? 1 : m->config.n_layers) * m->config.n_heads *
 				(m->config.mla.nope + m->config.mla.rope + m->config.mla.v) * 2);
 	cJSON_AddStringToObject(kv, "dtype", o->kv_int8 ? "int8" : "bf16");
 	add_chips(root, o, chips);
 	programs = cJSON_AddArrayToObject(root, "programs");
-	cJSON_AddItemToArray(programs, cJSON_CreateString("step"));
+	cJSON_AddItemToArray(programs, cJSON_CreateString(o->mtp ? "mtp" : "step"));
 	add_tensors(root, "inputs", &view, TXDA_SLOT_INPUT);
 	add_tensors(root, "outputs", &view, TXDA_SLOT_OUTPUT);
 	text = cJSON_Print(root);
