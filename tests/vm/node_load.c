@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * node_load [-s SECONDS] [-k] NODE - keep a chip at work through nothing but ioctls: fill device
- * memory, copy it to host memory, look whether it came, again and again.
+ * node_load [-s SECONDS] [-k] [-g] NODE - keep a chip at work through nothing but ioctls: fill
+ * device memory, copy it to host memory, look whether it came, again and again.
  *
  * Work that is lost (a reset, a fault of the chip, removal) is counted and begun anew on the same
  * file, as a program that wants to survive would. Device memory that no job touches must keep what
@@ -9,8 +9,8 @@
  * when the chip is gone; with -k it then keeps the file and its mappings, touches the mappings of
  * device memory, which must kill nothing but the access, and waits for the end of its input.
  *
- * Prints "jobs N lost N gone 0|1". Exit status 1 when wrong data came, or an error that no loss
- * explains.
+ * With -g the chip may be gone before anything is done. Prints "jobs N lost N gone 0|1". Exit
+ * status 1 when wrong data came, or an error that no loss explains.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -351,25 +351,26 @@ int main(int argc, char **argv)
 	struct sigaction interrupt = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
 	struct client c = {.fd = -1};
 	int64_t seconds = 10;
-	bool keep = false, gone;
+	bool keep = false, may_be_gone = false, gone;
 	int option, err;
 	char byte;
 
-	while ((option = getopt(argc, argv, "s:k")) != -1) {
+	while ((option = getopt(argc, argv, "s:kg")) != -1) {
 		switch (option) {
 		case 's': seconds = atoll(optarg); break;
 		case 'k': keep = true; break;
+		case 'g': may_be_gone = true; break;
 		default: return 2;
 		}
 	}
 	if (optind != argc - 1) {
-		fprintf(stderr, "usage: node_load [-s SECONDS] [-k] NODE\n");
+		fprintf(stderr, "usage: node_load [-s SECONDS] [-k] [-g] NODE\n");
 		return 2;
 	}
 	sigaction(SIGBUS, &bus, NULL);
 	sigaction(SIGINT, &interrupt, NULL);
 	err = run(&c, argv[optind], now_ns() + seconds * 1000000000ll);
-	gone = err == -ENODEV;
+	gone = err == -ENODEV || (may_be_gone && c.fd < 0 && (err == -ENOENT || err == -ENXIO));
 	if (gone && c.device && !device_memory_is_gone(&c)) {
 		fprintf(stderr, "device memory is still mapped\n");
 		err = -EFAULT;
@@ -381,5 +382,5 @@ int main(int argc, char **argv)
 			;
 	if (err && !gone)
 		fprintf(stderr, "%s: %s\n", argv[optind], strerror(-err));
-	return err && err != -ENODEV;
+	return (err && !gone) || err == -EFAULT;
 }

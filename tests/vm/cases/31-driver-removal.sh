@@ -51,9 +51,9 @@ cycle() {
 	wait_for 20 is_node || fail "no chip in cycle $1"
 	node=$(node_of)
 	mkfifo /tmp/end
-	node_load -k -s 1000 "/dev/accel/$node" </tmp/end >/tmp/first 2>&1 &
+	node_load -g -k -s 1000 "/dev/accel/$node" </tmp/end >/tmp/first 2>&1 &
 	first=$!
-	node_load -s 1000 "/dev/accel/$node" >/tmp/second 2>&1 &
+	node_load -g -s 1000 "/dev/accel/$node" >/tmp/second 2>&1 &
 	second=$!
 	exec 4>/tmp/end
 	# Now at work, now at its beginning.
