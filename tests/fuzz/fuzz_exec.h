@@ -14,6 +14,6 @@ enum fuzz_slot {
 	FUZZ_SLOTS
 };
 
-#define FUZZ_SLOT_BYTES 65536u /* of each binding */
+#define FUZZ_SLOT_BYTES 131072u /* of each binding */
 
 #endif /* FUZZ_EXEC_H */

@@ -17,11 +17,14 @@
 #define VOCAB	    40u
 #define BLOCK	    16u
 #define BLOCK_BYTES (HEAD_DIM * BLOCK * 2 * 2)
+#define EXPERTS	    2u
+#define LATENT	    16u
+#define ROPE	    8u
 
 static struct txda_slot slot[FUZZ_SLOTS];
 static struct txda_tensor tensor[64];
-static struct txda_op op[32];
-static char strings[2048];
+static struct txda_op op[48];
+static char strings[4096];
 static struct txda_program h = {
 	.magic = TXDA_PROGRAM_MAGIC,
 	.major = TXDA_ISA_MAJOR,
@@ -72,7 +75,18 @@ static uint32_t tiles(const char *text, uint8_t dtype, uint8_t layout, uint32_t 
 	uint32_t i = add(text, FUZZ_WEIGHTS, dtype, DIM(n), DIM(k));
 
 	tensor[i].layout = layout;
-	tensor[i].group = dtype == TXDA_W8 || dtype == TXDA_W4 ? 32 : 0;
+	tensor[i].group = txda_is_grouped(dtype) ? 32 : 0;
+	return i;
+}
+
+static uint32_t stack(const char *text, uint8_t dtype, uint8_t layout, uint32_t n, uint32_t k)
+{
+	uint32_t i = tiles(text, dtype, layout, n, k);
+
+	tensor[i].ndim = 3;
+	tensor[i].dim[2] = tensor[i].dim[1];
+	tensor[i].dim[1] = tensor[i].dim[0];
+	tensor[i].dim[0] = DIM(EXPERTS);
 	return i;
 }
 
@@ -90,6 +104,60 @@ static struct txda_op *run(const char *label, uint16_t opcode, const uint32_t *i
 }
 
 #define IN(...) (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / 4
+
+/* Experts over x. */
+static void make_experts(uint32_t x, uint32_t norm)
+{
+	const struct txda_dim T = SYM(T, 1), chosen = SYM(T, 2), hidden = DIM(HIDDEN);
+	uint32_t w_route = tiles("w_route", TXDA_F8, TXDA_TILE32, EXPERTS, HIDDEN);
+	uint32_t w_in = stack("w_in", TXDA_W4Z, TXDA_TILE32_GATED, HIDDEN, HIDDEN);
+	uint32_t w_out = stack("w_out", TXDA_BF16, TXDA_TILE32, HIDDEN, HIDDEN / 2);
+	uint32_t scores = add("scores", FUZZ_SCRATCH, TXDA_F32, T, DIM(EXPERTS));
+	uint32_t ids = add("ids", FUZZ_SCRATCH, TXDA_I32, T, DIM(2));
+	uint32_t weights = add("weights", FUZZ_SCRATCH, TXDA_F32, T, DIM(2));
+	uint32_t inner = add("inner", FUZZ_SCRATCH, TXDA_BF16, chosen, DIM(HIDDEN / 2));
+	uint32_t y = add("experts", FUZZ_SCRATCH, TXDA_F32, chosen, hidden);
+	uint32_t half = add("half", FUZZ_SCRATCH, TXDA_F32, T, DIM(HIDDEN / 2));
+	struct txda_op *o;
+
+	o = run("route", TXDA_OP_LINEAR, IN(x, w_route, TXDA_NONE, norm), scores);
+	o->linear.eps = 1e-5f;
+	o = run("choose", TXDA_OP_ROUTE, IN(scores), ids);
+	o->out[1] = weights;
+	o->route = (struct txda_op_route){2, 1, 1, TXDA_ROUTE_NORMALISE, 1};
+	o = run("in", TXDA_OP_MOE_LINEAR, IN(x, w_in, ids, norm), inner);
+	o->moe_linear = (struct txda_op_moe_linear){TXDA_ACT_SILU_GATED, 1e-5f, 0, 0, 0, EXPERTS};
+	o = run("out", TXDA_OP_MOE_LINEAR, IN(inner, w_out, ids), y);
+	o->moe_linear.n_experts = EXPERTS;
+	o = run("combine", TXDA_OP_MOE_COMBINE, IN(y, ids, weights, x), x);
+	o->moe_combine = (struct txda_op_moe_combine){0, EXPERTS};
+	run("silu", TXDA_OP_SILU_MUL, IN(x), half);
+}
+
+/* Latent attention in the same cache: whatever is in scratch will do. */
+static void make_latent(uint32_t tokens, uint32_t slots, uint32_t blocks, uint32_t spans,
+			uint32_t context, uint32_t cache)
+{
+	const struct txda_dim T = SYM(T, 1);
+	uint32_t freq = add("latent_freq", FUZZ_WEIGHTS, TXDA_F32, DIM(ROPE / 2), NO);
+	uint32_t norm = add("latent_norm", FUZZ_WEIGHTS, TXDA_F32, DIM(LATENT), NO);
+	uint32_t table = add("latent_table", FUZZ_SCRATCH, TXDA_F32, T, DIM(ROPE));
+	uint32_t q = add("q_rope", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEADS * ROPE));
+	uint32_t kv = add("kv", FUZZ_SCRATCH, TXDA_F32, T, DIM(LATENT + ROPE));
+	uint32_t turned = add("turned", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEADS * ROPE));
+	uint32_t latent = add("q_latent", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEADS * LATENT));
+	uint32_t out = add("latents", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEADS * LATENT));
+	struct txda_op *o;
+
+	o = run("latent_rope", TXDA_OP_ROPE_TABLE, IN(tokens, freq), table);
+	o->rope_table = (struct txda_op_rope_table){1, 10000, 1, 0, 128};
+	o = run("store", TXDA_OP_MLA_STORE, IN(q, table, slots, kv, norm), turned);
+	o->out[1] = cache;
+	o->mla_store = (struct txda_op_mla_store){HEADS, LATENT, ROPE, BLOCK, 0, 1e-6f, 1};
+	o = run("latent", TXDA_OP_MLA_ATTENTION, IN(latent, turned, cache, blocks, spans, context),
+		out);
+	o->mla_attention = (struct txda_op_mla_attention){HEADS, LATENT, ROPE, BLOCK, 0, 0.25f};
+}
 
 static void make(void)
 {
@@ -142,6 +210,8 @@ static void make(void)
 	run("o", TXDA_OP_LINEAR, IN(att, w_o, TXDA_NONE, TXDA_NONE, x), x);
 	o = run("up", TXDA_OP_LINEAR, IN(x, w_up, TXDA_NONE, norm), up);
 	o->linear = (struct txda_op_linear){TXDA_ACT_SILU_GATED, 1e-5f};
+	make_experts(x, norm);
+	make_latent(tokens, slots, blocks, spans, context, cache);
 	run("reduce", TXDA_OP_ALL_REDUCE, IN(up, x), x);
 	run("gather", TXDA_OP_GATHER_ROWS, IN(x, rows), last);
 	run("head", TXDA_OP_LINEAR, IN(last, w_head), logits);
