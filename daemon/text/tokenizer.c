@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "sentencepiece.h"
 #include "tokenizer_internal.h"
 #include "json_strict.h"
 
@@ -90,6 +91,19 @@ int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *
 	if (!ret) {
 		snprintf(path, size, "%s/tokenizer.json", dir);
 		ret = txda_json_load(path, FILE_MAX_BYTES, &json, err, errlen);
+	}
+	if (ret == -ENOENT) {
+		char why[256] = "";
+		int other;
+
+		snprintf(path, size, "%s/tokenizer.model", dir);
+		other = sentencepiece_load(path, config, &json, why, sizeof(why));
+		/* Where there is neither, the error is of the one that is usual. */
+		if (other != -ENOENT) {
+			ret = other;
+			if (ret && err && errlen)
+				snprintf(err, errlen, "%s: %s", path, *why ? why : strerror(-ret));
+		}
 	}
 	if (!ret) {
 		snprintf(path, size, "%s/tokenizer.json: ", dir);

@@ -2,8 +2,8 @@
 /*
  * The tokeniser: text to token ids and back, as a Hugging Face model directory describes it.
  *
- * txda_tokenizer_load() reads `tokenizer.json` (required) and `tokenizer_config.json` (optional)
- * and understands:
+ * txda_tokenizer_load() reads `tokenizer.json` (or, where there is none, `tokenizer.model`,
+ * sentencepiece.h) and `tokenizer_config.json` (optional) and understands:
  *
  *   model           BPE: byte-level and SentencePiece style (byte_fallback, unk_token, fuse_unk,
  *                   ignore_merges; merges as strings or as pairs)

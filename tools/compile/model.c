@@ -14,6 +14,7 @@
 
 const char *const model_copied_files[] = {"config.json",	 "generation_config.json",
 					  "tokenizer.json",	 "tokenizer_config.json",
+					  "tokenizer.model",
 					  "chat_template.jinja", NULL};
 
 static void hash_source(struct model *m, int dirfd)

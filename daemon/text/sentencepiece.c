@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: MIT
+#include "sentencepiece.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_PIECES	(1u << 20)
+#define MAX_PIECE_BYTES 1024
+#define MAX_FILE_BYTES	(256u << 20)
+#define MAX_MERGES	(8u << 20)
+
+/* SentencePiece.Type */
+enum { PIECE_NORMAL = 1, PIECE_UNKNOWN, PIECE_CONTROL, PIECE_USER_DEFINED, PIECE_UNUSED, PIECE_BYTE };
+/* TrainerSpec.ModelType */
+enum { MODEL_UNIGRAM = 1, MODEL_BPE, MODEL_WORD, MODEL_CHAR };
+
+struct piece {
+	const uint8_t *text;
+	uint32_t bytes, id, type;
+	float score;
+};
+
+struct merge {
+	uint32_t piece;	     /* what it makes, by index */
+	uint32_t left_bytes; /* where it is cut */
+};
+
+struct model {
+	struct piece *pieces, **sorted; /* by id, by text */
+	uint32_t n, room;
+	uint32_t type;
+	bool dummy_prefix, byte_fallback;
+	char *err;
+	size_t errlen;
+};
+
+static int fail(const struct model *m, int code, const char *what, unsigned long long value)
+{
+	if (m->err && m->errlen)
+		snprintf(m->err, m->errlen, "%s: %llu", what, value);
+	return code;
+}
+
+/* ---- the protocol buffer ---- */
+
+struct reader {
+	const uint8_t *at, *end;
+};
+
+static bool read_varint(struct reader *r, uint64_t *ret)
+{
+	uint64_t v = 0;
+	unsigned shift;
+
+	for (shift = 0; shift < 64; shift += 7) {
+		if (r->at == r->end)
+			return false;
+		v |= (uint64_t)(*r->at & 127) << shift;
+		if (!(*r->at++ & 128)) {
+			*ret = v;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* One field: its number, and its value as a number or as bytes. False at a lie. */
+static bool read_field(struct reader *r, uint32_t *ret_number, uint64_t *ret_value,
+		       struct reader *ret_bytes)
+{
+	uint64_t key, n;
+
+	if (!read_varint(r, &key))
+		return false;
+	*ret_number = (uint32_t)(key >> 3);
+	*ret_value = 0;
+	*ret_bytes = (struct reader){r->at, r->at};
+	switch (key & 7) {
+	case 0: return read_varint(r, ret_value);
+	case 1: n = 8; break;
+	case 5: n = 4; break;
+	case 2:
+		if (!read_varint(r, &n))
+			return false;
+		break;
+	default: return false;
+	}
+	if (n > (uint64_t)(r->end - r->at))
+		return false;
+	*ret_bytes = (struct reader){r->at, r->at + n};
+	r->at += n;
+	return true;
+}
+
+static int add_piece(struct model *m, struct reader r)
+{
+	struct piece p = {.type = PIECE_NORMAL, .id = m->n};
+	struct reader bytes;
+	uint64_t value;
+	uint32_t number;
+
+	while (r.at < r.end) {
+		if (!read_field(&r, &number, &value, &bytes))
+			return fail(m, -EINVAL, "a damaged record in piece", m->n);
+		if (number == 1) {
+			p.text = bytes.at;
+			p.bytes = (uint32_t)(bytes.end - bytes.at);
+		} else if (number == 2 && bytes.end - bytes.at == 4) {
+			memcpy(&p.score, bytes.at, 4);
+		} else if (number == 3) {
+			p.type = (uint32_t)value;
+		}
+	}
+	if (!p.bytes || p.bytes > MAX_PIECE_BYTES || p.score != p.score)
+		return fail(m, -EINVAL, "no text, too long a one or no score in piece", m->n);
+	if (m->n == MAX_PIECES)
+		return fail(m, -E2BIG, "more pieces than", MAX_PIECES);
+	if (m->n == m->room) {
+		uint32_t room = m->room ? m->room * 2 : 1024;
+		struct piece *grown = realloc(m->pieces, room * sizeof(*grown));
+
+		if (!grown)
+			return fail(m, -ENOMEM, "no memory for pieces", room);
+		m->pieces = grown;
+		m->room = room;
+	}
+	m->pieces[m->n++] = p;
+	return 0;
+}
+
+static int read_spec(struct model *m, struct reader r, bool trainer)
+{
+	struct reader bytes;
+	uint64_t value;
+	uint32_t number;
+
+	while (r.at < r.end) {
+		if (!read_field(&r, &number, &value, &bytes))
+			return fail(m, -EINVAL, "a damaged record of settings", trainer);
+		if (trainer && number == 3)
+			m->type = (uint32_t)value;
+		else if (trainer && number == 35)
+			m->byte_fallback = value;
+		else if (!trainer && number == 3)
+			m->dummy_prefix = value;
+	}
+	return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	const struct piece *x = *(struct piece *const *)a, *y = *(struct piece *const *)b;
+	uint32_t n = x->bytes < y->bytes ? x->bytes : y->bytes;
+	int c = memcmp(x->text, y->text, n);
+
+	return c ? c : x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+static int read_model(struct model *m, const uint8_t *data, size_t size)
+{
+	struct reader r = {data, data + size}, bytes;
+	uint64_t value;
+	uint32_t number, i;
+	int ret = 0;
+
+	m->type = MODEL_UNIGRAM;
+	m->dummy_prefix = true;
+	while (r.at < r.end && !ret) {
+		if (!read_field(&r, &number, &value, &bytes))
+			ret = fail(m, -EINVAL, "a damaged record at byte",
+				   (unsigned long long)(r.at - data));
+		else if (number == 1)
+			ret = add_piece(m, bytes);
+		else if (number == 2 || number == 3)
+			ret = read_spec(m, bytes, number == 2);
+	}
+	if (ret)
+		return ret;
+	if (m->type != MODEL_BPE)
+		return fail(m, -ENOTSUP, "only BPE models (type 2) are supported, this is of type",
+			    m->type);
+	m->sorted = calloc(m->n + 1, sizeof(*m->sorted));
+	if (!m->sorted)
+		return fail(m, -ENOMEM, "no memory for pieces", m->n);
+	for (i = 0; i < m->n; i++)
+		m->sorted[i] = &m->pieces[i];
+	qsort(m->sorted, m->n, sizeof(*m->sorted), by_text);
+	for (i = 1; i < m->n; i++) {
+		if (!by_text(&m->sorted[i - 1], &m->sorted[i]))
+			return fail(m, -EINVAL, "the same text as another has piece",
+				    m->sorted[i]->id);
+	}
+	return 0;
+}
+
+/* ---- merges ---- */
+
+/* A piece that text is made of; control pieces and bytes are not. */
+static bool is_piece(const struct model *m, const uint8_t *text, uint32_t bytes)
+{
+	struct piece key = {.text = text, .bytes = bytes}, *want = &key;
+	struct piece **found = bsearch(&want, m->sorted, m->n, sizeof(*m->sorted), by_text);
+
+	return found && (*found)->type == PIECE_NORMAL;
+}
+
+struct order {
+	const struct model *m;
+};
+
+/* Best score first; among equals the order of ids, then the longer left part. */
+static int by_rank(const void *a, const void *b, void *arg)
+{
+	const struct model *m = ((const struct order *)arg)->m;
+	const struct merge *x = a, *y = b;
+	float s = m->pieces[x->piece].score, t = m->pieces[y->piece].score;
+
+	if (s != t)
+		return s > t ? -1 : 1;
+	if (x->piece != y->piece)
+		return x->piece < y->piece ? -1 : 1;
+	return x->left_bytes > y->left_bytes ? -1 : x->left_bytes < y->left_bytes;
+}
+
+/* Every cut of every piece into two others: what SentencePiece joins, with the piece's score. */
+static int find_merges(const struct model *m, struct merge **ret, uint32_t *ret_n)
+{
+	struct merge *merges = NULL, *grown;
+	uint32_t n = 0, room = 0, i, cut;
+	struct order order = {m};
+
+	for (i = 0; i < m->n; i++) {
+		const struct piece *p = &m->pieces[i];
+
+		for (cut = 1; p->type == PIECE_NORMAL && cut < p->bytes; cut++) {
+			if ((p->text[cut] & 0xc0) == 0x80 || !is_piece(m, p->text, cut) ||
+			    !is_piece(m, p->text + cut, p->bytes - cut))
+				continue;
+			if (n == room) {
+				room = room ? room * 2 : 4096;
+				grown = room <= MAX_MERGES ? realloc(merges, room * sizeof(*grown))
+							   : NULL;
+				if (!grown) {
+					free(merges);
+					return fail(m, -ENOMEM, "no memory for merges", room);
+				}
+				merges = grown;
+			}
+			merges[n++] = (struct merge){i, cut};
+		}
+	}
+	if (n)
+		qsort_r(merges, n, sizeof(*merges), by_rank, &order);
+	*ret = merges;
+	*ret_n = n;
+	return 0;
+}
+
+/* ---- in the words of tokenizer.json ---- */
+
+static void copy_text(char *to, const uint8_t *text, uint32_t bytes)
+{
+	memcpy(to, text, bytes);
+	to[bytes] = '\0';
+}
+
+static cJSON *typed(const char *type)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "type", type);
+	return json;
+}
+
+static cJSON *replace(const char *from, const char *to)
+{
+	cJSON *json = typed("Replace");
+
+	cJSON_AddStringToObject(cJSON_AddObjectToObject(json, "pattern"), "String", from);
+	cJSON_AddStringToObject(json, "content", to);
+	return json;
+}
+
+static const char *const metaspace = "\xe2\x96\x81";
+
+static cJSON *make_normalizer(const struct model *m)
+{
+	cJSON *json = typed("Sequence"), *list = cJSON_AddArrayToObject(json, "normalizers"), *prefix;
+
+	if (m->dummy_prefix) {
+		prefix = typed("Prepend");
+		cJSON_AddStringToObject(prefix, "prepend", metaspace);
+		cJSON_AddItemToArray(list, prefix);
+	}
+	cJSON_AddItemToArray(list, replace(" ", metaspace));
+	return json;
+}
+
+static cJSON *make_decoder(const struct model *m)
+{
+	cJSON *json = typed("Sequence"), *list = cJSON_AddArrayToObject(json, "decoders"), *strip;
+
+	cJSON_AddItemToArray(list, replace(metaspace, " "));
+	cJSON_AddItemToArray(list, typed("ByteFallback"));
+	cJSON_AddItemToArray(list, typed("Fuse"));
+	if (m->dummy_prefix) {
+		strip = typed("Strip");
+		cJSON_AddStringToObject(strip, "content", " ");
+		cJSON_AddNumberToObject(strip, "start", 1);
+		cJSON_AddNumberToObject(strip, "stop", 0);
+		cJSON_AddItemToArray(list, strip);
+	}
+	return json;
+}
+
+static void add_special(cJSON *single, cJSON *specials, const char *name, uint32_t id)
+{
+	cJSON *item = cJSON_CreateObject(), *token = cJSON_AddObjectToObject(item, "SpecialToken");
+	cJSON *entry = cJSON_AddObjectToObject(specials, name);
+
+	cJSON_AddStringToObject(token, "id", name);
+	cJSON_AddNumberToObject(token, "type_id", 0);
+	cJSON_AddItemToArray(single, item);
+	cJSON_AddStringToObject(entry, "id", name);
+	cJSON_AddItemToArray(cJSON_AddArrayToObject(entry, "ids"), cJSON_CreateNumber(id));
+	cJSON_AddItemToArray(cJSON_AddArrayToObject(entry, "tokens"), cJSON_CreateString(name));
+}
+
+static uint32_t find_id(const struct model *m, const char *name)
+{
+	struct piece key = {.text = (const uint8_t *)name, .bytes = (uint32_t)strlen(name)},
+		     *want = &key;
+	struct piece **found = bsearch(&want, m->sorted, m->n, sizeof(*m->sorted), by_text);
+
+	return found ? (*found)->id : UINT32_MAX;
+}
+
+static bool wants(const cJSON *config, const char *key, bool otherwise)
+{
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, key);
+
+	return cJSON_IsBool(item) ? cJSON_IsTrue(item) : otherwise;
+}
+
+static cJSON *make_post(const struct model *m, const cJSON *config)
+{
+	cJSON *json = typed("TemplateProcessing"), *single = cJSON_AddArrayToObject(json, "single");
+	cJSON *specials = cJSON_AddObjectToObject(json, "special_tokens"), *item, *text;
+	uint32_t bos = find_id(m, "<s>"), eos = find_id(m, "</s>");
+
+	if (bos != UINT32_MAX && wants(config, "add_bos_token", true))
+		add_special(single, specials, "<s>", bos);
+	item = cJSON_CreateObject();
+	text = cJSON_AddObjectToObject(item, "Sequence");
+	cJSON_AddStringToObject(text, "id", "A");
+	cJSON_AddNumberToObject(text, "type_id", 0);
+	cJSON_AddItemToArray(single, item);
+	if (eos != UINT32_MAX && wants(config, "add_eos_token", false))
+		add_special(single, specials, "</s>", eos);
+	return json;
+}
+
+static void add_token(const struct piece *p, const char *text, cJSON *added)
+{
+	cJSON *token = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(token, "id", p->id);
+	cJSON_AddStringToObject(token, "content", text);
+	cJSON_AddBoolToObject(token, "single_word", false);
+	cJSON_AddBoolToObject(token, "lstrip", false);
+	cJSON_AddBoolToObject(token, "rstrip", false);
+	cJSON_AddBoolToObject(token, "normalized", false);
+	cJSON_AddBoolToObject(token, "special", p->type != PIECE_USER_DEFINED);
+	cJSON_AddItemToArray(added, token);
+}
+
+static cJSON *make_json(const struct model *m, const cJSON *config, const struct merge *merges,
+			uint32_t n)
+{
+	cJSON *root = cJSON_CreateObject(), *added = cJSON_AddArrayToObject(root, "added_tokens"),
+	      *model, *vocab, *list;
+	char left[MAX_PIECE_BYTES + 1], right[MAX_PIECE_BYTES + 1];
+	uint32_t i;
+
+	cJSON_AddItemToObject(root, "normalizer", make_normalizer(m));
+	cJSON_AddNullToObject(root, "pre_tokenizer");
+	cJSON_AddItemToObject(root, "post_processor", make_post(m, config));
+	cJSON_AddItemToObject(root, "decoder", make_decoder(m));
+	model = typed("BPE");
+	cJSON_AddItemToObject(root, "model", model);
+	vocab = cJSON_AddObjectToObject(model, "vocab");
+	for (i = 0; i < m->n; i++) {
+		const struct piece *p = &m->pieces[i];
+
+		copy_text(left, p->text, p->bytes);
+		cJSON_AddNumberToObject(vocab, left, i);
+		if (p->type == PIECE_UNKNOWN)
+			cJSON_AddStringToObject(model, "unk_token", left);
+		if (p->type == PIECE_UNKNOWN || p->type == PIECE_CONTROL ||
+		    p->type == PIECE_USER_DEFINED)
+			add_token(p, left, added);
+	}
+	cJSON_AddBoolToObject(model, "fuse_unk", true);
+	cJSON_AddBoolToObject(model, "byte_fallback", m->byte_fallback);
+	list = cJSON_AddArrayToObject(model, "merges");
+	for (i = 0; i < n; i++) {
+		const struct piece *p = &m->pieces[merges[i].piece];
+		cJSON *pair = cJSON_CreateArray();
+
+		copy_text(left, p->text, merges[i].left_bytes);
+		copy_text(right, p->text + merges[i].left_bytes, p->bytes - merges[i].left_bytes);
+		cJSON_AddItemToArray(pair, cJSON_CreateString(left));
+		cJSON_AddItemToArray(pair, cJSON_CreateString(right));
+		cJSON_AddItemToArray(list, pair);
+	}
+	return root;
+}
+
+int sentencepiece_convert(const uint8_t *data, size_t size, const cJSON *config, cJSON **ret_json,
+			  char *err, size_t errlen)
+{
+	struct model m = {.err = err, .errlen = errlen};
+	struct merge *merges = NULL;
+	uint32_t n = 0, i;
+	int ret = read_model(&m, data, size);
+
+	/* Bytes are there when the pieces are, whatever older files say. */
+	for (i = 0; i < m.n; i++)
+		m.byte_fallback |= m.pieces[i].type == PIECE_BYTE;
+	if (!ret)
+		ret = find_merges(&m, &merges, &n);
+	if (!ret) {
+		*ret_json = make_json(&m, config, merges, n);
+		if (!*ret_json)
+			ret = fail(&m, -ENOMEM, "no memory for pieces", m.n);
+	}
+	free(merges);
+	free(m.sorted);
+	free(m.pieces);
+	return ret;
+}
+
+int sentencepiece_load(const char *path, const cJSON *config, cJSON **ret_json, char *err,
+		       size_t errlen)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), ret = 0;
+	struct stat st;
+	void *map;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0)
+		ret = -errno;
+	else if (!S_ISREG(st.st_mode) || st.st_size <= 0 || st.st_size > MAX_FILE_BYTES)
+		ret = -EINVAL;
+	if (ret && err && errlen)
+		snprintf(err, errlen, "%s: no file of 1 to %u bytes", path, MAX_FILE_BYTES);
+	map = ret ? MAP_FAILED : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (ret)
+		return ret;
+	if (map == MAP_FAILED)
+		return -errno;
+	ret = sentencepiece_convert(map, (size_t)st.st_size, config, ret_json, err, errlen);
+	munmap(map, (size_t)st.st_size);
+	return ret;
+}

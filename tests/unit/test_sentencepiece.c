@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+/*
+ * tokenizer.model: a model made of another's vocabulary must give the ids that the other gives, and
+ * damaged ones an error.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "conformance.h"
+#include "json_strict.h"
+#include "sentencepiece.h"
+#include "tokenizer.h"
+
+struct buffer {
+	uint8_t *data;
+	size_t n;
+};
+
+static void put(struct buffer *b, const void *data, size_t n)
+{
+	b->data = realloc(b->data, b->n + n);
+	memcpy(b->data + b->n, data, n);
+	b->n += n;
+}
+
+static void put_varint(struct buffer *b, uint64_t v)
+{
+	for (; v > 127; v >>= 7)
+		put(b, &(uint8_t){(uint8_t)(v | 128)}, 1);
+	put(b, &(uint8_t){(uint8_t)v}, 1);
+}
+
+static void put_piece(struct buffer *b, const char *text, float score, unsigned type)
+{
+	struct buffer p = {0};
+
+	put_varint(&p, 1 << 3 | 2);
+	put_varint(&p, strlen(text));
+	put(&p, text, strlen(text));
+	put_varint(&p, 2 << 3 | 5);
+	put(&p, &score, 4);
+	put_varint(&p, 3 << 3);
+	put_varint(&p, type);
+	put_varint(b, 1 << 3 | 2);
+	put_varint(b, p.n);
+	put(b, p.data, p.n);
+	free(p.data);
+}
+
+static void put_trainer(struct buffer *b, unsigned type, bool bytes)
+{
+	struct buffer t = {0};
+
+	put_varint(&t, 3 << 3);
+	put_varint(&t, type);
+	put_varint(&t, 35 << 3);
+	put_varint(&t, bytes);
+	put_varint(b, 2 << 3 | 2);
+	put_varint(b, t.n);
+	put(b, t.data, t.n);
+	free(t.data);
+}
+
+/*
+ * The first ids are <unk>, <s>, </s> and bytes. A piece's score falls with the rank of the first merge
+ * that makes it.
+ */
+static struct buffer from_vocabulary(const cJSON *vocab, const cJSON *merges)
+{
+	int n = cJSON_GetArraySize(vocab), rank = 0;
+	float *score = calloc((size_t)n, sizeof(*score));
+	const char **piece = calloc((size_t)n, sizeof(*piece));
+	struct buffer b = {0};
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, vocab) piece[item->valueint] = item->string;
+	cJSON_ArrayForEach(item, merges)
+	{
+		char joined[256], *space;
+		const cJSON *made;
+
+		snprintf(joined, sizeof(joined), "%s", item->valuestring);
+		space = strchr(joined, ' ');
+		memmove(space, space + 1, strlen(space));
+		made = cJSON_GetObjectItemCaseSensitive(vocab, joined);
+		assert_non_null(made);
+		if (score[made->valueint] == 0)
+			score[made->valueint] = (float)-++rank;
+	}
+	for (int i = 0; i < n; i++)
+		put_piece(&b, piece[i], score[i], i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1);
+	put_trainer(&b, 2, true);
+	free(score);
+	free(piece);
+	return b;
+}
+
+static void test_same_ids(void **state)
+{
+	char path[512], dir[] = "/tmp/txda-sentencepiece-XXXXXX", err[256];
+	struct txda_tokenizer *tok;
+	cJSON *json, *cases;
+	const cJSON *item, *model;
+	struct buffer b;
+	unsigned n = 0;
+	FILE *f;
+
+	(void)state;
+	if (!conformance_path(path, sizeof(path), "tokenizers/llama2/tokenizer.json"))
+		skip();
+	assert_int_equal(txda_json_load(path, 1 << 28, &json, err, sizeof(err)), 0);
+	model = cJSON_GetObjectItem(json, "model");
+	b = from_vocabulary(cJSON_GetObjectItem(model, "vocab"), cJSON_GetObjectItem(model, "merges"));
+	cJSON_Delete(json);
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/tokenizer.model", dir);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	assert_int_equal(fwrite(b.data, 1, b.n, f), b.n);
+	fclose(f);
+	free(b.data);
+	if (txda_tokenizer_load(dir, &tok, err, sizeof(err)))
+		fail_msg("%s", err);
+	unlink(path);
+	rmdir(dir);
+	assert_true(conformance_path(path, sizeof(path), "tokenizers/llama2/cases.json"));
+	assert_int_equal(txda_json_load(path, 1 << 28, &cases, err, sizeof(err)), 0);
+	cJSON_ArrayForEach(item, cases)
+	{
+		const char *text = cJSON_GetObjectItem(item, "text")->valuestring;
+		const cJSON *want = cJSON_GetObjectItem(item, "ids");
+		uint32_t *ids;
+		size_t count;
+
+		/* the parser has U+FFFD for NUL */
+		if (strstr(text, "\xef\xbf\xbd"))
+			continue;
+		assert_int_equal(txda_tokenizer_encode(tok, text, strlen(text), 0, &ids, &count), 0);
+		if ((int)count != cJSON_GetArraySize(want))
+			fail_msg("\"%s\": %zu ids, expected %d", text, count, cJSON_GetArraySize(want));
+		for (size_t i = 0; i < count; i++)
+			assert_int_equal(ids[i], cJSON_GetArrayItem(want, (int)i)->valueint);
+		free(ids);
+		n++;
+	}
+	assert_true(n > 100);
+	printf("%u texts have the ids of tokenizer.json\n", n);
+	cJSON_Delete(cases);
+	txda_tokenizer_free(tok);
+}
+
+static struct buffer small(void)
+{
+	struct buffer b = {0};
+
+	put_piece(&b, "<unk>", 0, 2);
+	put_piece(&b, "<s>", 0, 3);
+	put_piece(&b, "</s>", 0, 3);
+	put_piece(&b, "\xe2\x96\x81", -3, 1);
+	put_piece(&b, "a", -4, 1);
+	put_piece(&b, "b", -5, 1);
+	put_piece(&b, "ab", -1, 1);
+	put_piece(&b, "\xe2\x96\x81" "a", -2, 1);
+	put_piece(&b, "\xe2\x96\x81" "ab", -6, 1);
+	put_trainer(&b, 2, false);
+	return b;
+}
+
+static void test_damage(void **state)
+{
+	struct buffer good = small(), bad = {0};
+	uint8_t *copy = malloc(good.n);
+	char err[256];
+	cJSON *json;
+	uint64_t rng = 1;
+
+	(void)state;
+	assert_int_equal(sentencepiece_convert(good.data, good.n, NULL, &json, err, sizeof(err)), 0);
+	/* "ab" by a score of -1 before its space: the merges are in that order */
+	assert_string_equal(cJSON_GetArrayItem(cJSON_GetArrayItem(cJSON_GetObjectItem(
+				    cJSON_GetObjectItem(json, "model"), "merges"), 0), 0)->valuestring, "a");
+	cJSON_Delete(json);
+	/* Cut anywhere, or with any byte changed: an error or a model, never a crash. */
+	for (size_t i = 0; i < good.n; i++) {
+		memcpy(copy, good.data, i);
+		if (!sentencepiece_convert(copy, i, NULL, &json, err, sizeof(err)))
+			cJSON_Delete(json);
+	}
+	for (int i = 0; i < 20000; i++) {
+		memcpy(copy, good.data, good.n);
+		for (int j = 0; j <= i % 3; j++) {
+			rng = rng * 6364136223846793005ull + 1442695040888963407ull;
+			copy[(rng >> 33) % good.n] = (uint8_t)(rng >> 20);
+		}
+		if (!sentencepiece_convert(copy, good.n, NULL, &json, err, sizeof(err)))
+			cJSON_Delete(json);
+	}
+	put_piece(&bad, "x", 0, 1);
+	put_trainer(&bad, 1, false);
+	assert_int_equal(sentencepiece_convert(bad.data, bad.n, NULL, &json, err, sizeof(err)), -ENOTSUP);
+	assert_non_null(strstr(err, "only BPE"));
+	bad.n = 0;
+	put_piece(&bad, "x", 0, 1);
+	put_piece(&bad, "x", -1, 1);
+	put_trainer(&bad, 2, false);
+	assert_int_equal(sentencepiece_convert(bad.data, bad.n, NULL, &json, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "the same text"));
+	free(bad.data);
+	free(good.data);
+	free(copy);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_ids), cmocka_unit_test(test_damage)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
