@@ -262,12 +262,16 @@ void cm_chip_revive(struct cm_chip *c);
 /*
  * Injects faults: a comma-separated list of "KIND[:chip=N][:after=OPS][:ms=N]"; without a chip all
  * chips are meant. -EINVAL: bad words, -ENODEV: no such chip. An injection strikes once, after OPS
- * more ops (and slices of copies) of the chip: hang           the queue whose turn it is stops for
- * ms, or until "clear" page, ecc      its op faults ecc-corrected  counts in the sensors link-down
- * collectives of the chip fault, for ms or until "clear" thermal        the chip is hot and
- * throttled, for ms or until "clear" lost           the chip is gone for good: its queues fault,
- * later submissions give -ENODEV slow-dma       each slice of a copy takes ms longer (5), until
- * "clear" clear          ends the others (but lost), strikes at once
+ * more ops (and slices of copies) of the chip:
+ * - hang: the queue whose turn it is stops for ms, or until "clear"
+ * - page, ecc: its op faults
+ * - ecc-corrected: counts in the sensors
+ * - link-down: collectives of the chip fault, for ms or until "clear"
+ * - thermal: the chip is hot and throttled, for ms or until "clear"
+ * - lost: the chip is gone: its queues fault, later submissions give -ENODEV, until
+ *   cm_chip_revive()
+ * - slow-dma: each slice of a copy takes ms longer (5), until "clear"
+ * - clear: ends the others (but lost), strikes at once
  */
 int cm_inject(struct cm_machine *m, const char *spec);
 
