@@ -233,6 +233,9 @@ static enum drm_gpu_sched_stat txda_job_timedout(struct drm_sched_job *base)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return txda_sched_keep(base);
 
+	/* Its progress cannot be known, nor will there be any. */
+	if (!txda_device_alive(tdev))
+		txda_reset_schedule(tdev, "time limit of a job");
 	txda_queue_check_stopped(queue);
 	if (txda_queue_hangs(queue)) {
 		txda_queue_note_hang(queue);

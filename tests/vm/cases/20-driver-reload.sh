@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 timeout=180
+# vm: mode=fast chips=2 timeout=900
 # 50 times loaded with chips, at work, and unloaded: nothing stays behind.
 . /rig/guest/lib.sh
 

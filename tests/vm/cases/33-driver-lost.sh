@@ -8,11 +8,13 @@ load job_timeout_ms=500 || fail "insmod"
 wait_for 10 nodes_are 2 || fail "nodes"
 device=/sys/bus/pci/devices/$(chip_list | head -n 1)
 for i in 0 1; do
-	node_load -s 60 /dev/accel/accel$i >/tmp/load$i 2>&1 &
+	node_load -s 20 /dev/accel/accel$i >/tmp/load$i 2>&1 &
 	eval "client$i=$!"
 done
 sleep 1
-vmhost model-kill || fail "model-kill"
+for i in 0 1; do
+	vmhost disappear $i || fail "disappear $i"
+done
 for file in "$device/serial" "$device/npu_busy_percent" "$device/ecc_corrected" "$device"/hwmon/hwmon*/temp1_input; do
 	timeout 5 cat "$file" >/dev/null 2>&1
 	[ $? -ne 124 ] || fail "$file waits"
@@ -26,11 +28,14 @@ over() {
 wait_for 40 over "$client0" || fail "a client waits for ever: $(cat /tmp/load0)"
 wait_for 40 over "$client1" || fail "a client waits for ever: $(cat /tmp/load1)"
 cat /tmp/load0 /tmp/load1
-timeout 20 node_load -s 1 /dev/accel/accel0 && fail "work was done by a chip that is not there"
+timeout 20 node_load -s 1 /dev/accel/accel0 >/tmp/load 2>&1
+grep -q '^jobs 0 ' /tmp/load || { cat /tmp/load; fail "work was done by a chip that is not there"; }
 timeout 60 rmmod txda || fail "rmmod"
 
 # Chips that work for whatever comes next.
-vmhost model-start || fail "model-start"
+for i in 0 1; do
+	vmhost appear $i || fail "appear $i"
+done
 for i in 0 1; do
 	unplug $i || fail "device_del $i"
 done
