@@ -162,8 +162,8 @@ static int attention_check(const struct cm_launch *l)
 	if (!g.latent && l->op->attention.flags & ~TXDA_KV_INT8)
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, l->op->attention.flags);
 	if (cm_want(l, g.q, types, CM_ANY, width) ||
-	    (g.latent && cm_want(l, g.q_rope, types, g.q->dim[0],
-				 (uint64_t)g.n_heads * (g.key_dim - g.dim))) ||
+	    (g.latent &&
+	     cm_want(l, g.q_rope, types, g.q->dim[0], (uint64_t)g.n_heads * (g.key_dim - g.dim))) ||
 	    cm_want(l, l->out[0], l->precise ? DT(TXDA_F32) : DT_ACT, g.q->dim[0], width))
 		return -EINVAL;
 	return check_batch(l, &g);
@@ -366,7 +366,8 @@ static void run_item(const struct cm_launch *l, const struct geometry *g, const 
 		.rope = g->key_dim - g->dim,
 		.block_size = g->block_size,
 		.block_stride = g->cache->dim[1],
-		.cache = (const uint8_t *)g->cache->ptr + g->layer_offset + it->head * g->head_bytes,
+		.cache =
+			(const uint8_t *)g->cache->ptr + g->layer_offset + it->head * g->head_bytes,
 		.blocks = (const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
 			  it->seq * g->table->dim[1],
 		.scale = g->scale,
@@ -415,7 +416,8 @@ static double precise_key(const struct precise_kv *kv, uint64_t d)
 {
 	uint64_t at = kv->latent ? 2 * d : d / 2 * 32 + d % 2;
 
-	return kv->i8 ? (double)((const int8_t *)kv->k)[at] * kv->k_scale : ((const float *)kv->k)[at];
+	return kv->i8 ? (double)((const int8_t *)kv->k)[at] * kv->k_scale
+		      : ((const float *)kv->k)[at];
 }
 
 static double precise_value(const struct precise_kv *kv, uint64_t d)
@@ -430,8 +432,9 @@ static struct precise_kv precise_at(const struct geometry *g, const int32_t *blo
 	uint64_t bs = g->block_size, block = (uint32_t)blocks[p / bs], in = p % bs,
 		 k = in / 16 * g->padded * 16 + in % 16 * 2,
 		 v = g->padded * bs + in / 2 * g->padded * 2 + in % 2;
-	const uint8_t *base = (const uint8_t *)g->cache->ptr +
-			      2 * (block * g->cache->dim[1] + g->layer_offset + head * g->head_bytes);
+	const uint8_t *base =
+		(const uint8_t *)g->cache->ptr +
+		2 * (block * g->cache->dim[1] + g->layer_offset + head * g->head_bytes);
 	const float *f = (const float *)base, *scale = (const float *)(base + 2 * g->padded * bs);
 
 	if (g->latent) {
@@ -439,7 +442,8 @@ static struct precise_kv precise_at(const struct geometry *g, const int32_t *blo
 		return (struct precise_kv){.k = f, .v = f, .latent = true};
 	}
 	if (g->i8)
-		return (struct precise_kv){base + k, base + v, scale[in], scale[bs + in], false, true};
+		return (struct precise_kv){base + k,	   base + v, scale[in],
+					   scale[bs + in], false,    true};
 	return (struct precise_kv){.k = f + k, .v = f + v};
 }
 
@@ -449,8 +453,8 @@ static void precise_row(const struct cm_launch *l, const struct geometry *g, con
 {
 	const struct seq *sq = (const struct seq *)l->shared + it->seq;
 	uint64_t dim = g->dim, rope = g->key_dim - g->dim;
-	uint64_t head = (sq->first + row / g->group) * g->n_heads + it->head * g->group +
-			row % g->group;
+	uint64_t head =
+		(sq->first + row / g->group) * g->n_heads + it->head * g->group + row % g->group;
 	const float *q = (const float *)g->q->ptr + head * dim;
 	const float *qr = g->latent ? (const float *)g->q_rope->ptr + head * rope : NULL;
 	const int32_t *blocks =

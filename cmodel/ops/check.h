@@ -11,8 +11,8 @@
 #define DT(t)	  (1u << (t))
 #define DT_ACT	  (DT(TXDA_F32) | DT(TXDA_BF16))
 #define DT_WEIGHT                                                                                  \
-	(DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4) |                 \
-	 DT(TXDA_W8Z) | DT(TXDA_W4Z) | DT(TXDA_F8))
+	(DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4) | DT(TXDA_W8Z) |  \
+	 DT(TXDA_W4Z) | DT(TXDA_F8))
 
 /* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is CM_VECTOR. A missing
  * tensor is wrong. */

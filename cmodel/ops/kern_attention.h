@@ -12,10 +12,10 @@
 #define GROUPS (CM_ATT_TILE / 16) /* groups of 16 keys in a tile */
 
 struct tile {
-	const uint32_t *k[GROUPS]; /* [D'/2][16] pairs */
-	const uint32_t *v[GROUPS]; /* [8][D'] pairs */
-	unsigned groups;	   /* with any key before a->to */
-	uint32_t at;		   /* first key */
+	const uint32_t *k[GROUPS];			  /* [D'/2][16] pairs */
+	const uint32_t *v[GROUPS];			  /* [8][D'] pairs */
+	unsigned groups;				  /* with any key before a->to */
+	uint32_t at;					  /* first key */
 	float k_scale[CM_ATT_TILE], v_scale[CM_ATT_TILE]; /* int8: of each key; 0 past the last */
 };
 
@@ -257,8 +257,9 @@ static void value_block(const struct cm_attend *a, const struct tile *t, unsigne
 }
 
 /*
- * Latent attention: elements in lanes, a pair of keys at a time. The queries stand as floats, row by
- * row, with zeros up to the stride; where the second key does not exist its score is masked later.
+ * Latent attention: elements in lanes, a pair of keys at a time. The queries stand as floats, row
+ * by row, with zeros up to the stride; where the second key does not exist its score is masked
+ * later.
  */
 V_INLINE void latent_rows(const unsigned rows, const struct cm_attend *a, const struct tile *t,
 			  unsigned r0, unsigned g)
@@ -292,8 +293,7 @@ V_INLINE void latent_rows(const unsigned rows, const struct cm_attend *a, const 
 }
 
 static void latent_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n,
-			 unsigned g)
-{
+			 unsigned g){
 #define CALL(N) latent_rows(N, a, t, r0, g)
 	ATT_CASES(CALL)
 #undef CALL

@@ -41,7 +41,8 @@ V_INLINE vf group_zero(const uint8_t *header, unsigned c)
 {
 	typedef int16_t vs __attribute__((vector_size(VL * 2), aligned(2)));
 
-	return v_i2f(__builtin_convertvector(*(const vs *)((const int16_t *)(header + 64) + c), vi));
+	return v_i2f(
+		__builtin_convertvector(*(const vs *)((const int16_t *)(header + 64) + c), vi));
 }
 
 #if defined(CM_BF16_DOT)
@@ -57,22 +58,23 @@ static const uint16_t nibble_table[32] __attribute__((aligned(64))) = {NIBBLES, 
 
 /* E4M3 without its sign as the low and the high bytes of bf16. Exponent 0: m * 2^-9. */
 #define F8_LOW(e)                                                                                  \
-	((e) & 1) << 7, (((e) & 1) << 7) + 16, (((e) & 1) << 7) + 32, (((e) & 1) << 7) + 48,       \
-		(((e) & 1) << 7) + 64, (((e) & 1) << 7) + 80, (((e) & 1) << 7) + 96,               \
-		(((e) & 1) << 7) + 112
+	((e)&1) << 7, (((e)&1) << 7) + 16, (((e)&1) << 7) + 32, (((e)&1) << 7) + 48,               \
+		(((e)&1) << 7) + 64, (((e)&1) << 7) + 80, (((e)&1) << 7) + 96,                     \
+		(((e)&1) << 7) + 112
 #define F8_HIGH(e)                                                                                 \
 	((e) + 120) >> 1, ((e) + 120) >> 1, ((e) + 120) >> 1, ((e) + 120) >> 1, ((e) + 120) >> 1,  \
 		((e) + 120) >> 1, ((e) + 120) >> 1, ((e) + 120) >> 1
 static const uint8_t f8_low[128] __attribute__((aligned(64))) = {
-	0,	    0,		0x80,	    0xc0,	0,	    0x20,	0x40,	    0x60,
-	F8_LOW(1),  F8_LOW(2),	F8_LOW(3),  F8_LOW(4),	F8_LOW(5),  F8_LOW(6),	F8_LOW(7),
-	F8_LOW(8),  F8_LOW(9),	F8_LOW(10), F8_LOW(11), F8_LOW(12), F8_LOW(13), F8_LOW(14),
-	0x80,	    0x90,	0xa0,	    0xb0,	0xc0,	    0xd0,	0xe0,	    0xc0};
+	0,	   0,	       0x80,	   0xc0,       0,	   0x20,       0x40,	  0x60,
+	F8_LOW(1), F8_LOW(2),  F8_LOW(3),  F8_LOW(4),  F8_LOW(5),  F8_LOW(6),  F8_LOW(7), F8_LOW(8),
+	F8_LOW(9), F8_LOW(10), F8_LOW(11), F8_LOW(12), F8_LOW(13), F8_LOW(14), 0x80,	  0x90,
+	0xa0,	   0xb0,       0xc0,	   0xd0,       0xe0,	   0xc0};
 static const uint8_t f8_high[128] __attribute__((aligned(64))) = {
-	0,	     0x3b,	  0x3b,	       0x3b,	    0x3c,	 0x3c,	      0x3c,	 0x3c,
-	F8_HIGH(1),  F8_HIGH(2),  F8_HIGH(3),  F8_HIGH(4),  F8_HIGH(5),	 F8_HIGH(6),  F8_HIGH(7),
-	F8_HIGH(8),  F8_HIGH(9),  F8_HIGH(10), F8_HIGH(11), F8_HIGH(12), F8_HIGH(13), F8_HIGH(14),
-	0x43,	     0x43,	  0x43,	       0x43,	    0x43,	 0x43,	      0x43,	 0x7f};
+	0,	     0x3b,	  0x3b,	       0x3b,	    0x3c,	0x3c,
+	0x3c,	     0x3c,	  F8_HIGH(1),  F8_HIGH(2),  F8_HIGH(3), F8_HIGH(4),
+	F8_HIGH(5),  F8_HIGH(6),  F8_HIGH(7),  F8_HIGH(8),  F8_HIGH(9), F8_HIGH(10),
+	F8_HIGH(11), F8_HIGH(12), F8_HIGH(13), F8_HIGH(14), 0x43,	0x43,
+	0x43,	     0x43,	  0x43,	       0x43,	    0x43,	0x7f};
 
 /* The pairs of one load of 16 columns, as many as it holds of each column: 4 of nibbles, 2 of
  * bytes. */
@@ -92,7 +94,8 @@ V_INLINE __m512i byte_float(__m512i v, const int i)
 	const __m512i magic = _mm512_set1_epi32(0x4b000000);
 
 	v = _mm512_and_si512(_mm512_srli_epi32(v, 8 * (unsigned)i), _mm512_set1_epi32(255));
-	return (__m512i)_mm512_sub_ps((__m512)_mm512_or_si512(v, magic), _mm512_set1_ps(8388736.0f));
+	return (__m512i)_mm512_sub_ps((__m512)_mm512_or_si512(v, magic),
+				      _mm512_set1_ps(8388736.0f));
 }
 
 V_INLINE void byte_pairs(__m512i v, __m512i p[4])
@@ -176,9 +179,10 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *
 #pragma GCC unroll 8
 			for (unsigned m = 0; m < rows; m++)
 				for (unsigned v = 0; v < 2; v++)
-					d[m][v] = has_zero(t) ? _mm512_mul_ps(_mm512_set1_ps(-sum[m]),
-									      z[v])
-							      : _mm512_setzero_ps();
+					d[m][v] = has_zero(t)
+							  ? _mm512_mul_ps(_mm512_set1_ps(-sum[m]),
+									  z[v])
+							  : _mm512_setzero_ps();
 			group_block(t, rows, d, w, a);
 #pragma GCC unroll 8
 			for (unsigned m = 0; m < rows; m++)
@@ -203,12 +207,12 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *
 #define GROUP_STEP (VL == 16 ? 8 : 4) /* rows whose sums stay in registers */
 
 #if defined(__AVX512F__)
-static const float nibble_table[16] __attribute__((aligned(64))) = {-8, -7, -6, -5, -4, -3, -2, -1,
-								    0,	1,  2,	3,  4,	5,  6,	7};
+static const float nibble_table[16]
+	__attribute__((aligned(64))) = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
 #endif
 
 /* Where in its block of 8 the n-th nibble of a lane is. */
-#define NIBBLE_K(n) ((n) / 2 + ((n) & 1) * 4)
+#define NIBBLE_K(n) ((n) / 2 + ((n)&1) * 4)
 
 V_INLINE vf nibble_float(vu v, const unsigned n)
 {
@@ -272,9 +276,9 @@ V_INLINE void group_step(const struct group_kind t, const unsigned rows, float *
 
 	for (unsigned m = 0; m < rows; m++)
 		for (unsigned v = 0; v < 2; v++)
-			d[m][v] = has_zero(t) ? v_set1(-x[32 * mr + m]) *
-							group_zero(header, c + v * VL)
-					      : (vf){0};
+			d[m][v] = has_zero(t)
+					  ? v_set1(-x[32 * mr + m]) * group_zero(header, c + v * VL)
+					  : (vf){0};
 	for (unsigned j = 0; j < 32 / per; j++, w += 128)
 #pragma GCC unroll 8
 		for (unsigned i = 0; i < per; i++) {

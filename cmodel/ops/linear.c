@@ -48,8 +48,7 @@ static int linear_check(const struct cm_launch *l)
 	k = w->dim[1];
 	n = w->dim[0];
 	width = gated ? n / 2 : n;
-	if (cm_want(l, out, DT_ACT, m, CM_ANY) ||
-	    cm_may(l, l->in[2], DT(TXDA_F32), n, CM_VECTOR) ||
+	if (cm_want(l, out, DT_ACT, m, CM_ANY) || cm_may(l, l->in[2], DT(TXDA_F32), n, CM_VECTOR) ||
 	    cm_may(l, l->in[3], DT(TXDA_F32), x->dim[1], CM_VECTOR) ||
 	    cm_may(l, l->in[4], DT(TXDA_F32), m, n) ||
 	    cm_may(l, l->in[5], DT(TXDA_I32), k, CM_VECTOR))
@@ -238,7 +237,8 @@ static void multiply_stretch(const struct part *t, float *acc, uint64_t panel, u
 		unsigned rows = (unsigned)(r + t->mr < t->row1 ? t->mr : t->row1 - r);
 
 		cm_product_panel(p, acc, p->w->ptr, panel,
-				 t->a + (r * p->units + unit * rows) * p->unit_bytes, unit, n, rows);
+				 t->a + (r * p->units + unit * rows) * p->unit_bytes, unit, n,
+				 rows);
 	}
 }
 
@@ -308,7 +308,8 @@ static void linear_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *
 	*read = txda_tile_panels(w->layout, w->dim[0]) *
 			txda_tile_panel_bytes(w->dtype, w->dim[1], w->group) +
 		l->in[0]->dim[0] * l->in[0]->dim[1] * (l->in[0]->dtype == TXDA_F32 ? 4 : 2);
-	*written = l->out[0]->dim[0] * (w->layout == TXDA_TILE32_GATED ? w->dim[0] / 2 : w->dim[0]) *
+	*written = l->out[0]->dim[0] *
+		   (w->layout == TXDA_TILE32_GATED ? w->dim[0] / 2 : w->dim[0]) *
 		   (l->out[0]->dtype == TXDA_F32 ? 4 : 2);
 }
 

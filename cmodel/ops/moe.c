@@ -3,9 +3,9 @@
  * MOE_LINEAR: rows that choose their matrix; MOE_COMBINE: their weighted sum.
  *
  * The leader sorts the rows by matrix, so that each matrix that is chosen streams past once, and
- * cuts the work into items of (rows of one matrix) x (some of its panels). Phase "pack" packs blocks
- * of rows, phase "multiply" hands out items. It works on a copy of the choices: the client's memory
- * may change meanwhile.
+ * cuts the work into items of (rows of one matrix) x (some of its panels). Phase "pack" packs
+ * blocks of rows, phase "multiply" hands out items. It works on a copy of the choices: the client's
+ * memory may change meanwhile.
  */
 #include "product.h"
 
@@ -202,7 +202,8 @@ static uint64_t add_items(struct item *item, uint64_t at, uint64_t matrix, uint6
 
 static void moe_plan(struct cm_launch *l)
 {
-	uint64_t e = l->in[1]->dim[0], n_blocks = 0, n_items = 0, used = 0, groups = 0, chunks, most;
+	uint64_t e = l->in[1]->dim[0], n_blocks = 0, n_items = 0, used = 0, groups = 0, chunks,
+		 most;
 	uint64_t panels = txda_tile_panels(l->in[1]->layout, l->in[1]->dim[1]);
 	uint8_t *base = l->shared;
 	uint32_t *start = l->shared, *sorted;
@@ -287,8 +288,8 @@ static void run_panel(const struct cm_launch *l, const struct cm_product *p, con
 		      uint64_t panel, float *acc)
 {
 	const uint8_t *tiles = (const uint8_t *)p->w->ptr + it->matrix * cm_product_bytes(p);
-	const uint8_t *packed = (const uint8_t *)l->shared + l->state.u[U_PACKED] +
-				cm_product_packed(p, it->first);
+	const uint8_t *packed =
+		(const uint8_t *)l->shared + l->state.u[U_PACKED] + cm_product_packed(p, it->first);
 	uint64_t stretch = it->rows > p->mr && !p->precise ? STRETCH / p->per : p->units;
 
 	for (uint64_t u = 0; u < p->units; u += stretch)
@@ -331,11 +332,13 @@ static void moe_run(const struct cm_launch *l, unsigned phase, unsigned part, un
 /* Only the matrices that were chosen are read. */
 static void moe_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
 {
-	uint64_t es = l->in[0]->dtype == TXDA_F32 ? 4 : 2, os = l->out[0]->dtype == TXDA_F32 ? 4 : 2;
+	uint64_t es = l->in[0]->dtype == TXDA_F32 ? 4 : 2,
+		 os = l->out[0]->dtype == TXDA_F32 ? 4 : 2;
 	struct cm_product p;
 
 	product_of(l, 0, &p);
-	*read = l->state.u[U_USED] * cm_product_bytes(&p) + l->in[0]->dim[0] * l->in[0]->dim[1] * es;
+	*read = l->state.u[U_USED] * cm_product_bytes(&p) +
+		l->in[0]->dim[0] * l->in[0]->dim[1] * es;
 	*written = out_rows(l) * (p.w->layout == TXDA_TILE32_GATED ? p.n / 2 : p.n) * os;
 }
 
@@ -407,8 +410,10 @@ static void combine_token(const struct cm_launch *l, uint64_t t, float *sum)
 		float gate = 1;
 
 		if (l->in[5])
-			gate = (float)(1.0 / (1.0 + exp(-(double)((const float *)l->in[5]->ptr)[t])));
-		cm_simd->blend(sum, 1.0f, sum, gate, (const float *)l->in[4]->ptr + t * width, width);
+			gate = (float)(1.0 /
+				       (1.0 + exp(-(double)((const float *)l->in[5]->ptr)[t])));
+		cm_simd->blend(sum, 1.0f, sum, gate, (const float *)l->in[4]->ptr + t * width,
+			       width);
 	}
 	if (l->in[3])
 		cm_simd->add(out, (const float *)l->in[3]->ptr + t * width, sum, width);

@@ -234,8 +234,8 @@ static float quant_get(const struct cm_tensor *w, const uint8_t *panel, unsigned
 
 	if (w->dtype == TXDA_F8) {
 		memcpy(&scale, group + 4 * c, 4);
-		return scale * f8_value(q[in / 4 * 128 + c / 4 * 16 + in % 4 / 2 * 8 + c % 4 * 2 +
-					  in % 2]);
+		return scale *
+		       f8_value(q[in / 4 * 128 + c / 4 * 16 + in % 4 / 2 * 8 + c % 4 * 2 + in % 2]);
 	}
 	memcpy(&h, group + 2 * c, 2);
 	scale = cm_f16_to_f32(h);

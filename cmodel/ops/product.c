@@ -35,8 +35,8 @@ void cm_product_init(struct cm_product *p, const struct cm_launch *l, const stru
 		     const struct cm_tensor *w, const struct cm_tensor *norm,
 		     const uint32_t *columns, float eps, uint32_t flags)
 {
-	bool quant = txda_is_grouped(w->dtype),
-	     i8 = (w->dtype == TXDA_W8 || w->dtype == TXDA_W4) && !(flags & TXDA_LINEAR_FLOAT_INPUT);
+	bool quant = txda_is_grouped(w->dtype), i8 = (w->dtype == TXDA_W8 || w->dtype == TXDA_W4) &&
+						     !(flags & TXDA_LINEAR_FLOAT_INPUT);
 
 	*p = (struct cm_product){
 		.x = x,

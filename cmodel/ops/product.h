@@ -12,11 +12,11 @@
 #include "check.h"
 
 struct cm_product {
-	const struct cm_tensor *x;	 /* rows [X] */
-	const struct cm_tensor *w;	 /* tiles [.., N, K] */
-	const struct cm_tensor *norm;	 /* [X] or NULL */
-	const uint32_t *columns;	 /* [K], below X or TXDA_NONE; or NULL */
-	uint64_t width, n, k;		 /* X, N, K */
+	const struct cm_tensor *x;    /* rows [X] */
+	const struct cm_tensor *w;    /* tiles [.., N, K] */
+	const struct cm_tensor *norm; /* [X] or NULL */
+	const uint32_t *columns;      /* [K], below X or TXDA_NONE; or NULL */
+	uint64_t width, n, k;	      /* X, N, K */
 	float eps;
 	bool precise, wide, i8, grouped; /* i8: int8 activations; grouped: floats for groups */
 	unsigned per;			 /* elements of K a unit of the panel kernel */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* ROPE_TABLE, ROPE_KV and MLA_STORE: rotary embedding (Su et al. 2021), head norms and the store into the
- * paged cache. */
+/* ROPE_TABLE, ROPE_KV and MLA_STORE: rotary embedding (Su et al. 2021), head norms and the store
+ * into the paged cache. */
 #include "check.h"
 
 #include <errno.h>
@@ -133,13 +133,12 @@ int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t
 }
 
 int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
-			 uint32_t latent, uint32_t rope, uint32_t block_size,
-			 uint64_t layer_offset)
+			 uint32_t latent, uint32_t rope, uint32_t block_size, uint64_t layer_offset)
 {
 	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
-	if (!heads || heads > 65536 || !latent || latent > TXDA_MLA_MAX_LATENT || !rope || rope % 2 ||
-	    rope > TXDA_MLA_MAX_ROPE ||
+	if (!heads || heads > 65536 || !latent || latent > TXDA_MLA_MAX_LATENT || !rope ||
+	    rope % 2 || rope > TXDA_MLA_MAX_ROPE ||
 	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
 	return want_room(l, t, txda_mla_layer_bytes(latent, rope, block_size), layer_offset);
@@ -172,8 +171,8 @@ static int rope_kv_check(const struct cm_launch *l)
 }
 
 /* Rotates the first 2 @pairs of @dim elements by the angles of a table's row. */
-static void rotate_pairs(const float *x, const float *table, unsigned pairs, unsigned dim, bool inter,
-			 float *y)
+static void rotate_pairs(const float *x, const float *table, unsigned pairs, unsigned dim,
+			 bool inter, float *y)
 {
 	const float *cs = table, *sn = table + pairs;
 
@@ -237,10 +236,9 @@ static void store_int8(const struct cm_launch *l, unsigned head, uint32_t slot, 
 	unsigned dim = p->head_dim, padded = TXDA_KV_DIM(dim), bs = p->block_size,
 		 times = l->precise ? 2 : 1;
 	uint32_t in = slot % bs;
-	int8_t *base = (int8_t *)l->out[1]->ptr +
-		       (slot / bs * l->out[1]->dim[1] + p->layer_offset +
-			head * txda_kv8_layer_bytes(1, dim, bs)) *
-			       times;
+	int8_t *base = (int8_t *)l->out[1]->ptr + (slot / bs * l->out[1]->dim[1] + p->layer_offset +
+						   head * txda_kv8_layer_bytes(1, dim, bs)) *
+							  times;
 	int8_t *kq = base + (uint64_t)in / 16 * padded * 16 + in % 16 * 2,
 	       *vq = base + (uint64_t)padded * bs + (uint64_t)in / 2 * padded * 2 + in % 2;
 	float *scale = (float *)(base + 2 * (uint64_t)padded * bs);

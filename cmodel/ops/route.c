@@ -17,9 +17,9 @@ static int route_check(const struct cm_launch *l)
 	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY))
 		return -EINVAL;
 	experts = x->dim[1];
-	if (experts > TXDA_ROUTE_MAX_EXPERTS || !p->k || p->k > TXDA_ROUTE_MAX_K || p->k > experts ||
-	    !p->n_groups || p->n_groups > experts || experts % p->n_groups || !p->top_groups ||
-	    p->top_groups > p->n_groups ||
+	if (experts > TXDA_ROUTE_MAX_EXPERTS || !p->k || p->k > TXDA_ROUTE_MAX_K ||
+	    p->k > experts || !p->n_groups || p->n_groups > experts || experts % p->n_groups ||
+	    !p->top_groups || p->top_groups > p->n_groups ||
 	    p->flags & ~(TXDA_ROUTE_SIGMOID | TXDA_ROUTE_TOP2 | TXDA_ROUTE_NORMALISE))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, x, 0, p->k);
 	if (cm_may(l, l->in[1], DT(TXDA_F32), experts, CM_VECTOR) ||
@@ -109,7 +109,8 @@ static void route_token(const struct cm_launch *l, uint64_t t)
 	const float *bias = l->in[1] ? l->in[1]->ptr : NULL;
 	int32_t *ids = (int32_t *)l->out[0]->ptr + t * p->k;
 	float *weights = (float *)l->out[1]->ptr + t * p->k;
-	float score[TXDA_ROUTE_MAX_EXPERTS], choice[TXDA_ROUTE_MAX_EXPERTS], chosen[TXDA_ROUTE_MAX_K];
+	float score[TXDA_ROUTE_MAX_EXPERTS], choice[TXDA_ROUTE_MAX_EXPERTS],
+		chosen[TXDA_ROUTE_MAX_K];
 	uint8_t taken[TXDA_ROUTE_MAX_EXPERTS];
 	double sum = 0, factor = p->scale;
 

@@ -199,7 +199,8 @@ static void silu_mul_row(const struct cm_launch *l, const float *gate, const flo
 		memcpy(pair + 16, up + i, n * 4);
 		if (l->precise)
 			for (unsigned c = 0; c < n; c++)
-				y[c] = (float)(pair[c] / (1.0 + exp(-(double)pair[c]))) * pair[16 + c];
+				y[c] = (float)(pair[c] / (1.0 + exp(-(double)pair[c]))) *
+				       pair[16 + c];
 		else
 			cm_simd->silu_gate(y, pair);
 		if (out->dtype == TXDA_F32)
@@ -215,7 +216,8 @@ static void silu_mul_run(const struct cm_launch *l, unsigned phase, unsigned par
 
 	(void)phase;
 	(void)core;
-	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, l->out[0]->dim[0]); r++) {
+	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, l->out[0]->dim[0]);
+	     r++) {
 		const float *x = (const float *)l->in[0]->ptr + r * 2 * width;
 
 		silu_mul_row(l, x, x + width, width, r * width);

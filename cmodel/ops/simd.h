@@ -13,8 +13,8 @@
  * float[K][mr] int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] },
  *          zero being -8 times the sum of the 32 q: what a weight zero point of 8 adds (of 128: 16
  * times that) group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or
- *          float[32][mr] with bf16_floats; float sum[mr] of the values as they are multiplied }. For
- *          nibbles the pairs stand as in the kernel's loads.
+ *          float[32][mr] with bf16_floats; float sum[mr] of the values as they are multiplied }.
+ * For nibbles the pairs stand as in the kernel's loads.
  */
 #ifndef CM_SIMD_H
 #define CM_SIMD_H
@@ -23,9 +23,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CM_MR	 12 /* rows of a packed block */
-#define CM_MR_I8 8  /* and of one with int8 activations: more would spill registers */
-#define CM_MR_GROUP 8 /* and of one for weights in groups with float activations */
+#define CM_MR	    12 /* rows of a packed block */
+#define CM_MR_I8    8  /* and of one with int8 activations: more would spill registers */
+#define CM_MR_GROUP 8  /* and of one for weights in groups with float activations */
 
 /* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one
  * split. */
@@ -42,13 +42,13 @@ struct cm_attend {
 	const void *q[CM_ATT_ROWS]; /* [D] bf16, or float32 if q_f32 */
 	bool q_f32;
 	/* Latent attention: keys and values are the same vectors, [block_size/2][v_stride][2]. */
-	unsigned rope;			     /* elements of a key beyond dim; 0: not latent */
-	const float *q_rope[CM_ATT_ROWS];    /* [rope] */
-	unsigned v_stride;		     /* elements from one pair of values to the next */
-	bool i8;	   /* TXDA_KV_INT8 */
-	uint16_t *kv_pack; /* scratch for that: [2][CM_ATT_TILE][v_stride] */
-	uint32_t pos[CM_ATT_ROWS];   /* position of each row: the last key that it sees */
-	uint32_t first[CM_ATT_ROWS]; /* the first key that it sees */
+	unsigned rope;			  /* elements of a key beyond dim; 0: not latent */
+	const float *q_rope[CM_ATT_ROWS]; /* [rope] */
+	unsigned v_stride;		  /* elements from one pair of values to the next */
+	bool i8;			  /* TXDA_KV_INT8 */
+	uint16_t *kv_pack;		  /* scratch for that: [2][CM_ATT_TILE][v_stride] */
+	uint32_t pos[CM_ATT_ROWS];	  /* position of each row: the last key that it sees */
+	uint32_t first[CM_ATT_ROWS];	  /* the first key that it sees */
 	uint32_t from,
 		to; /* keys of this split that any row sees; from is a multiple of CM_ATT_TILE */
 	float scale;

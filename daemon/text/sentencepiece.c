@@ -17,7 +17,14 @@
 #define MAX_MERGES	(8u << 20)
 
 /* SentencePiece.Type */
-enum { PIECE_NORMAL = 1, PIECE_UNKNOWN, PIECE_CONTROL, PIECE_USER_DEFINED, PIECE_UNUSED, PIECE_BYTE };
+enum {
+	PIECE_NORMAL = 1,
+	PIECE_UNKNOWN,
+	PIECE_CONTROL,
+	PIECE_USER_DEFINED,
+	PIECE_UNUSED,
+	PIECE_BYTE
+};
 /* TrainerSpec.ModelType */
 enum { MODEL_UNIGRAM = 1, MODEL_BPE, MODEL_WORD, MODEL_CHAR };
 
@@ -292,7 +299,8 @@ static const char *const metaspace = "\xe2\x96\x81";
 
 static cJSON *make_normalizer(const struct model *m)
 {
-	cJSON *json = typed("Sequence"), *list = cJSON_AddArrayToObject(json, "normalizers"), *prefix;
+	cJSON *json = typed("Sequence"), *list = cJSON_AddArrayToObject(json, "normalizers"),
+	      *prefix;
 
 	if (m->dummy_prefix) {
 		prefix = typed("Prepend");

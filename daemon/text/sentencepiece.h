@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tokenizer.model (SentencePiece's protocol buffer) for checkpoints that ship no tokenizer.json: the
- * same tokeniser in the words of a tokenizer.json, for the loader of those. BPE models with or
+ * tokenizer.model (SentencePiece's protocol buffer) for checkpoints that ship no tokenizer.json:
+ * the same tokeniser in the words of a tokenizer.json, for the loader of those. BPE models with or
  * without byte fallback are known; others give an error that names the type.
  *
- * The file is hostile input: lengths, types, UTF-8 and duplicate pieces are checked here, the rest by
- * the loader.
+ * The file is hostile input: lengths, types, UTF-8 and duplicate pieces are checked here, the rest
+ * by the loader.
  */
 #ifndef TXDA_TEXT_SENTENCEPIECE_H
 #define TXDA_TEXT_SENTENCEPIECE_H

@@ -42,7 +42,7 @@ OPS_HELPER void *mem(size_t bytes)
 }
 
 OPS_HELPER struct cm_tensor *tensor(uint8_t dtype, uint8_t layout, uint16_t group, uint64_t d0,
-				uint64_t d1, size_t bytes)
+				    uint64_t d1, size_t bytes)
 {
 	struct cm_tensor *t = calloc(1, sizeof(*t));
 
@@ -98,7 +98,7 @@ OPS_HELPER uint16_t to_f16(float f)
 
 /* Random tiles; padding (rows past n, K past the end) as the format says. */
 OPS_HELPER struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group, uint64_t n,
-			       uint64_t k)
+				   uint64_t k)
 {
 	uint64_t panels = txda_tile_panels(layout, n),
 		 bytes = txda_tile_panel_bytes(dtype, k, group);
@@ -111,9 +111,10 @@ OPS_HELPER struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group
 		((uint16_t *)p)[i] =
 			dtype == TXDA_BF16
 				? cm_f32_to_bf16(f)
-				: to_f16(group	 ? (f + 2) / (float)(dtype == TXDA_W8 || dtype == TXDA_W8Z
-								   ? 1024
-								   : 64)
+				: to_f16(group	 ? (f + 2) / (float)(dtype == TXDA_W8 ||
+										     dtype == TXDA_W8Z
+									     ? 1024
+									     : 64)
 					 : f < 0 ? f - 0.01f
 						 : f + 0.01f);
 	}
@@ -135,8 +136,9 @@ OPS_HELPER struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group
 				if (dtype == TXDA_F8)
 					((float *)(p + at))[c] = (frand() + 2) / 256;
 				else
-					((int16_t *)(p + at + 64))[c] = (int16_t)(
-						frand() * (dtype == TXDA_W4Z ? 8.9f : 128));
+					((int16_t *)(p + at + 64))[c] =
+						(int16_t)(frand() *
+							  (dtype == TXDA_W4Z ? 8.9f : 128));
 			}
 	}
 	/* an odd K: the pair's second element meets a zero activation, but must be finite */
@@ -204,7 +206,6 @@ OPS_HELPER float *as_f32(const struct cm_tensor *t)
 					    : cm_bf16_to_f32(((uint16_t *)t->ptr)[i]);
 	return f;
 }
-
 
 /* ---- one run of the tests a SIMD path ---- */
 

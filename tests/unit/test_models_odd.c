@@ -32,80 +32,97 @@ struct odd {
 	"\"v_head_dim\": 14, "
 
 static const struct odd models[] = {
-	{"llama, three heads, one KV head, no rest", {2, 3},
+	{"llama, three heads, one KV head, no rest",
+	 {2, 3},
 	 "{\"model_type\": \"llama\", \"hidden_size\": 66, \"intermediate_size\": 101, "
 	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"num_key_value_heads\": 1, "
 	 "\"vocab_size\": 77}"},
-	{"llama, tied, heads wider than the stream, biases", {5, 4},
+	{"llama, tied, heads wider than the stream, biases",
+	 {5, 4},
 	 "{\"model_type\": \"llama\", \"hidden_size\": 40, \"intermediate_size\": 90, "
 	 "\"num_hidden_layers\": 1, \"num_attention_heads\": 5, \"num_key_value_heads\": 5, "
 	 "\"head_dim\": 26, \"vocab_size\": 333, \"tie_word_embeddings\": true, "
 	 "\"attention_bias\": true, \"mlp_bias\": true, \"rope_scaling\": {\"type\": \"linear\", "
 	 "\"factor\": 2.0}}"},
-	{"mistral, window", {2},
+	{"mistral, window",
+	 {2},
 	 "{\"model_type\": \"mistral\", \"hidden_size\": 48, \"intermediate_size\": 70, "
 	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 6, \"num_key_value_heads\": 2, "
 	 "\"vocab_size\": 100, \"sliding_window\": 9}"},
-	{"qwen2, window in the second layer", {2, 7},
+	{"qwen2, window in the second layer",
+	 {2, 7},
 	 "{\"model_type\": \"qwen2\", \"hidden_size\": 98, \"intermediate_size\": 34, "
 	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 14, \"num_key_value_heads\": 7, "
-	 "\"head_dim\": 10, \"vocab_size\": 65, \"use_sliding_window\": true, \"sliding_window\": 5, "
+	 "\"head_dim\": 10, \"vocab_size\": 65, \"use_sliding_window\": true, \"sliding_window\": "
+	 "5, "
 	 "\"max_window_layers\": 1}"},
-	{"qwen3, head of two", {2, 4},
+	{"qwen3, head of two",
+	 {2, 4},
 	 "{\"model_type\": \"qwen3\", \"hidden_size\": 34, \"intermediate_size\": 66, "
 	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
 	 "\"head_dim\": 2, \"vocab_size\": 129}"},
-	{"internlm3", {2},
+	{"internlm3",
+	 {2},
 	 "{\"model_type\": \"internlm3\", \"hidden_size\": 36, \"intermediate_size\": 50, "
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"head_dim\": 18, \"vocab_size\": 64, "
+	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"head_dim\": 18, \"vocab_size\": "
+	 "64, "
 	 "\"qkv_bias\": true, \"bias\": true, \"rope_scaling\": {\"rope_type\": \"dynamic\", "
 	 "\"factor\": 4.0}, \"max_position_embeddings\": 16}"},
-	{"qwen2_moe, a dense layer between", {2, 4},
+	{"qwen2_moe, a dense layer between",
+	 {2, 4},
 	 "{\"model_type\": \"qwen2_moe\", \"hidden_size\": 52, \"intermediate_size\": 60, " MOE
 	 "\"head_dim\": 14, \"num_hidden_layers\": 3, \"num_attention_heads\": 5, "
 	 "\"num_key_value_heads\": 1, "
 	 "\"vocab_size\": 90, \"num_experts\": 5, \"shared_expert_intermediate_size\": 36, "
 	 "\"mlp_only_layers\": [1]}"},
-	{"qwen3_moe, one expert of three", {3, 2},
+	{"qwen3_moe, one expert of three",
+	 {3, 2},
 	 "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 50, \"intermediate_size\": 60, "
 	 "\"moe_intermediate_size\": 21, \"num_experts_per_tok\": 1, \"num_hidden_layers\": 2, "
 	 "\"num_attention_heads\": 3, \"num_key_value_heads\": 3, \"head_dim\": 12, "
 	 "\"vocab_size\": 70, \"num_local_experts\": 3, \"norm_topk_prob\": true, "
 	 "\"decoder_sparse_step\": 2}"},
-	{"glm", {2},
+	{"glm",
+	 {2},
 	 "{\"model_type\": \"glm\", \"hidden_size\": 44, \"intermediate_size\": 70, "
 	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
 	 "\"head_dim\": 20, \"vocab_size\": 80, \"attention_bias\": true}"},
-	{"glm4, a quarter rotates", {2},
+	{"glm4, a quarter rotates",
+	 {2},
 	 "{\"model_type\": \"glm4\", \"hidden_size\": 44, \"intermediate_size\": 70, "
 	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 2, "
 	 "\"head_dim\": 24, \"vocab_size\": 80, \"partial_rotary_factor\": 0.25}"},
-	{"glm4_moe", {2},
+	{"glm4_moe",
+	 {2},
 	 "{\"model_type\": \"glm4_moe\", \"hidden_size\": 44, \"intermediate_size\": 70, " MOE
 	 "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
 	 "\"head_dim\": 12, \"vocab_size\": 80, \"n_routed_experts\": 6, \"n_shared_experts\": 1, "
 	 "\"first_k_dense_replace\": 1, \"use_qk_norm\": true, \"n_group\": 1, \"topk_group\": 1}"},
-	{"deepseek_v2, no q_lora, groups", {3, 2},
-	 "{\"model_type\": \"deepseek_v2\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE MLA
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"vocab_size\": 80, "
+	{"deepseek_v2, no q_lora, groups",
+	 {3, 2},
+	 "{\"model_type\": \"deepseek_v2\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE
+		 MLA "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"vocab_size\": 80, "
 	 "\"n_routed_experts\": 6, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, "
 	 "\"topk_method\": \"group_limited_greedy\", \"n_group\": 3, \"topk_group\": 2, "
 	 "\"routed_scaling_factor\": 4.0, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0, "
 	 "\"mscale\": 0.7, \"mscale_all_dim\": 0.7, \"original_max_position_embeddings\": 16}}"},
-	{"deepseek_v3, biases", {2},
-	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE MLA
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 80, "
+	{"deepseek_v3, biases",
+	 {2},
+	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE
+		 MLA "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 80, "
 	 "\"q_lora_rank\": 18, \"attention_bias\": true, \"n_routed_experts\": 8, "
 	 "\"first_k_dense_replace\": 0, \"n_group\": 4, \"topk_group\": 2, "
 	 "\"tie_word_embeddings\": true}"},
-	{"kimi_k2, rope in halves", {4},
+	{"kimi_k2, rope in halves",
+	 {4},
 	 "{\"model_type\": \"kimi_k2\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE MLA
 	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 80, "
 	 "\"q_lora_rank\": 18, \"n_routed_experts\": 7, \"n_shared_experts\": 1, "
 	 "\"first_k_dense_replace\": 1, \"rope_interleave\": false}"},
-	{"deepseek_v3, one token more", {2},
-	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE MLA
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 80, "
+	{"deepseek_v3, one token more",
+	 {2},
+	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE
+		 MLA "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 80, "
 	 "\"n_routed_experts\": 8, \"n_shared_experts\": 1, \"num_nextn_predict_layers\": 1}",
 	 true},
 };
@@ -199,17 +216,20 @@ static void test_odd(void **state)
 		unsetenv("TXDA_CMODEL");
 		want = logits_of(m, 1, false, true, 0, &vocab);
 		for (unsigned j = 0; j < 3 && m->tp[j]; j++) {
-			expect_near(m, "several chips", logits_of(m, m->tp[j], false, true, 0, &vocab),
-				    want, vocab, 1e-5);
-			expect_near(m, "whole experts", logits_of(m, m->tp[j], true, true, 0, &vocab),
-				    want, vocab, 1e-5);
+			expect_near(m, "several chips",
+				    logits_of(m, m->tp[j], false, true, 0, &vocab), want, vocab,
+				    1e-5);
+			expect_near(m, "whole experts",
+				    logits_of(m, m->tp[j], true, true, 0, &vocab), want, vocab,
+				    1e-5);
 		}
-		expect_near(m, "pieces", logits_of(m, 1, false, true, 5, &vocab), want, vocab, 1e-6);
+		expect_near(m, "pieces", logits_of(m, 1, false, true, 5, &vocab), want, vocab,
+			    1e-6);
 		/* Paths that this CPU lacks fall back to the best one. */
 		for (unsigned j = 0; j < 4; j++) {
 			setenv("TXDA_CMODEL", paths[j], 1);
-			expect_near(m, paths[j], logits_of(m, 1, false, false, 0, &vocab), want, vocab,
-				    2e-2);
+			expect_near(m, paths[j], logits_of(m, 1, false, false, 0, &vocab), want,
+				    vocab, 2e-2);
 		}
 		/* The same bits in pieces, in normal mode too. */
 		one = logits_of(m, 1, false, false, 0, &vocab);

@@ -63,14 +63,17 @@ static const struct quant_case cases[] = {
 	 .config = QUANT("fp8", ", \"weight_block_size\": [24, 40]")},
 	{"fp8, one scale", FP8, 8, 0, .config = QUANT("fp8", "")},
 	{"compressed-tensors, 4 bits", PACKED, 4, 32,
-	 .config = QUANT("compressed-tensors", ", \"format\": \"pack-quantized\"" GROUPS(
-			 "\"num_bits\": 4, \"strategy\": \"group\", \"group_size\": 32"))},
+	 .config = QUANT("compressed-tensors",
+			 ", \"format\": \"pack-quantized\"" GROUPS(
+				 "\"num_bits\": 4, \"strategy\": \"group\", \"group_size\": 32"))},
 	{"compressed-tensors, int8", INT8, 8, 0,
-	 .config = QUANT("compressed-tensors", ", \"format\": \"int-quantized\"" GROUPS(
-			 "\"num_bits\": 8, \"strategy\": \"channel\""))},
+	 .config = QUANT("compressed-tensors",
+			 ", \"format\": \"int-quantized\"" GROUPS(
+				 "\"num_bits\": 8, \"strategy\": \"channel\""))},
 	{"compressed-tensors, fp8 rows", FP8, 8, 0, .block_rows = 1,
-	 .config = QUANT("compressed-tensors", ", \"format\": \"float-quantized\"" GROUPS(
-			 "\"num_bits\": 8, \"strategy\": \"channel\""))},
+	 .config = QUANT("compressed-tensors",
+			 ", \"format\": \"float-quantized\"" GROUPS(
+				 "\"num_bits\": 8, \"strategy\": \"channel\""))},
 };
 
 static uint64_t rng;
@@ -103,12 +106,11 @@ static uint8_t *add(struct file *f, const char *name, const char *suffix, const 
 
 	if (d0)
 		snprintf(shape, sizeof(shape), d1 ? "%u,%u" : "%u", d0, d1);
-	f->header_bytes += (size_t)snprintf(f->header + f->header_bytes,
-					    sizeof(f->header) - f->header_bytes,
-					    "%s\"%s%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
-					    "\"data_offsets\":[%zu,%zu]}",
-					    f->header_bytes ? "," : "", name, suffix, dtype, shape,
-					    f->bytes, f->bytes + n);
+	f->header_bytes += (size_t)snprintf(
+		f->header + f->header_bytes, sizeof(f->header) - f->header_bytes,
+		"%s\"%s%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
+		"\"data_offsets\":[%zu,%zu]}",
+		f->header_bytes ? "," : "", name, suffix, dtype, shape, f->bytes, f->bytes + n);
 	f->data = realloc(f->data, f->bytes + n);
 	memset(f->data + f->bytes, 0, n);
 	f->bytes += n;
@@ -133,7 +135,8 @@ static void save(struct file *f, const char *dir)
 
 /* ---- weights ---- */
 
-static void put_nibble(uint8_t *words, unsigned bits, size_t index, unsigned shift_index, unsigned v)
+static void put_nibble(uint8_t *words, unsigned bits, size_t index, unsigned shift_index,
+		       unsigned v)
 {
 	uint32_t u;
 
@@ -164,8 +167,8 @@ static double e4m3(uint8_t v)
 
 struct matrix {
 	unsigned n, k, groups, *group_of, *code; /* code[n][k] */
-	float *scale, *value;		  /* scale[groups][n], value[n][k] */
-	unsigned *zero;			  /* [groups][n] */
+	float *scale, *value;			 /* scale[groups][n], value[n][k] */
+	unsigned *zero;				 /* [groups][n] */
 };
 
 static struct matrix make_matrix(const struct quant_case *c, unsigned n, unsigned k)
@@ -270,8 +273,8 @@ static void add_fp8(struct file *f, const struct quant_case *c, const char *name
 	if (!c->block_rows)
 		p = add(f, name, ".weight_scale", "F32", 4, 0, 0);
 	else
-		p = add(f, name, c->block_rows == 1 ? ".weight_scale" : ".weight_scale_inv", "F32", 4,
-			rows, m->groups);
+		p = add(f, name, c->block_rows == 1 ? ".weight_scale" : ".weight_scale_inv", "F32",
+			4, rows, m->groups);
 	for (unsigned r = 0; r < rows; r++)
 		for (unsigned g = 0; g < m->groups; g++)
 			memcpy(p + (r * m->groups + g) * 4,
@@ -345,7 +348,8 @@ static void write_config(const char *dir, const char *quant)
 	assert_non_null(out);
 	fprintf(out,
 		"{\"model_type\": \"llama\", \"hidden_size\": %d, \"intermediate_size\": %d, "
-		"\"num_hidden_layers\": 2, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, "
+		"\"num_hidden_layers\": 2, \"num_attention_heads\": %d, \"num_key_value_heads\": "
+		"%d, "
 		"\"head_dim\": %d, \"vocab_size\": %d%s}",
 		HIDDEN, INNER, HEADS, KV, DIM, VOCAB, quant);
 	assert_int_equal(fclose(out), 0);
@@ -358,9 +362,12 @@ static void make_checkpoint(const struct quant_case *c, const char *dir, const c
 		const char *name;
 		unsigned n, k;
 	} matrices[] = {
-		{"self_attn.q_proj", HEADS * DIM, HIDDEN}, {"self_attn.k_proj", KV * DIM, HIDDEN},
-		{"self_attn.v_proj", KV * DIM, HIDDEN},	   {"self_attn.o_proj", HIDDEN, HEADS * DIM},
-		{"mlp.gate_proj", INNER, HIDDEN},	   {"mlp.up_proj", INNER, HIDDEN},
+		{"self_attn.q_proj", HEADS * DIM, HIDDEN},
+		{"self_attn.k_proj", KV * DIM, HIDDEN},
+		{"self_attn.v_proj", KV * DIM, HIDDEN},
+		{"self_attn.o_proj", HIDDEN, HEADS * DIM},
+		{"mlp.gate_proj", INNER, HIDDEN},
+		{"mlp.up_proj", INNER, HIDDEN},
 		{"mlp.down_proj", HIDDEN, INNER},
 	};
 	struct file *f = calloc(1, sizeof(*f)), *plain = calloc(1, sizeof(*plain));
@@ -513,10 +520,12 @@ static void test_hostile(void **state)
 		{0, "\"shape\":[12,80]", "\"shape\":[80,12]", "expected the shape [12, 80]"},
 		{0, "\"shape\":[3,80]", "\"shape\":[80,3]", "expected the shape [3, 80]"},
 		{6, "\"shape\":[96,10]", "\"shape\":[10,96]", "expected the shape [96, 10]"},
-		{8, "weight_scale_inv\":{\"dtype\":\"F32\"", "weight_scale_inv\":{\"dtype\":\"I32\"",
-		 "dtype I32 is not supported"},
-		{8, "q_proj.weight_scale_inv", "q_proj.weight_scale_xyz", "weight_scale\" is missing"},
-		{11, "q_proj.weight_packed", "q_proj.weight_pucked", "q_proj.weight\" [80, 96] is missing"},
+		{8, "weight_scale_inv\":{\"dtype\":\"F32\"",
+		 "weight_scale_inv\":{\"dtype\":\"I32\"", "dtype I32 is not supported"},
+		{8, "q_proj.weight_scale_inv", "q_proj.weight_scale_xyz",
+		 "weight_scale\" is missing"},
+		{11, "q_proj.weight_packed", "q_proj.weight_pucked",
+		 "q_proj.weight\" [80, 96] is missing"},
 	};
 
 	(void)state;
@@ -534,7 +543,8 @@ static void test_hostile(void **state)
 		damage(dir, lies[i].from, lies[i].to);
 		assert_true(runner_open(&o, &r, &error) < 0);
 		if (!strstr(error.text, lies[i].error))
-			fail_msg("%s: \"%s\" does not say \"%s\"", c->name, error.text, lies[i].error);
+			fail_msg("%s: \"%s\" does not say \"%s\"", c->name, error.text,
+				 lies[i].error);
 		remove_dir(dir);
 		remove_dir(plain);
 	}

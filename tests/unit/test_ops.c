@@ -33,9 +33,8 @@ static float cache_get(const struct att *a, unsigned block, unsigned in, unsigne
 
 	if (p->flags & TXDA_KV_INT8) {
 		base = (const uint8_t *)a->cache->ptr +
-		       (a->r.l.precise ? 2 : 1) *
-			       (block * a->cache->dim[1] + p->layer_offset +
-				h * txda_kv8_layer_bytes(1, p->head_dim, bs));
+		       (a->r.l.precise ? 2 : 1) * (block * a->cache->dim[1] + p->layer_offset +
+						   h * txda_kv8_layer_bytes(1, p->head_dim, bs));
 		return (float)((const int8_t *)base)[at] *
 		       ((const float *)(base + 2ull * pad * bs))[(v ? bs : 0) + in];
 	}
@@ -280,8 +279,10 @@ static void test_kv_int8(void **state)
 		struct cm_tensor *table = f32(T, 2 * P), *qkv = f32(T, (HQ + 2 * HKV) * D),
 				 *slots = i32(T, 0), *q = f32(T, HQ * D);
 		uint64_t layer = txda_kv8_layer_bytes(HKV, D, BS);
-		struct cm_tensor *cache = tensor(TXDA_U8, TXDA_KV_PAGED, 0, 3, layer, 3 * layer * 2);
-		struct run r = {.l = {.in = {qkv, table, slots}, .out = {q, cache}, .precise = precise}};
+		struct cm_tensor *cache =
+			tensor(TXDA_U8, TXDA_KV_PAGED, 0, 3, layer, 3 * layer * 2);
+		struct run r = {
+			.l = {.in = {qkv, table, slots}, .out = {q, cache}, .precise = precise}};
 		struct att a = {.cache = cache, .r = r};
 
 		cache->bytes = 3 * layer * (1 + precise);
@@ -294,10 +295,13 @@ static void test_kv_int8(void **state)
 				((float *)table->ptr)[t * 2 * P + P + i] = 0;
 			}
 		}
-		((float *)qkv->ptr)[(HQ + 2 * HKV) * D * 3 + HQ * D] = INFINITY; /* a key of token 3 */
-		r.op.rope_kv = (struct txda_op_rope_kv){
-			.n_heads = HQ, .n_kv_heads = HKV, .head_dim = D, .block_size = BS,
-			.flags = TXDA_KV_INT8};
+		((float *)qkv->ptr)[(HQ + 2 * HKV) * D * 3 + HQ * D] =
+			INFINITY; /* a key of token 3 */
+		r.op.rope_kv = (struct txda_op_rope_kv){.n_heads = HQ,
+							.n_kv_heads = HKV,
+							.head_dim = D,
+							.block_size = BS,
+							.flags = TXDA_KV_INT8};
 		assert_int_equal(run_op(&r, TXDA_OP_ROPE_KV, 2), 0);
 		for (int i = 0; i < T * HKV * 2; i++) {
 			int t = i / (HKV * 2), h = i % HKV, v = i / HKV % 2, slot = 2 * BS - 1 - t;
@@ -516,7 +520,7 @@ static void test_collectives(void **state)
 
 #define ON_PATH(path)                                                                              \
 	ON(path, test_attention), ON(path, test_attention_refuses), ON(path, test_rope_kv),        \
-		ON(path, test_kv_int8),                                                            \
-		ON(path, test_topk), ON(path, test_rows), ON(path, test_collectives)
+		ON(path, test_kv_int8), ON(path, test_topk), ON(path, test_rows),                  \
+		ON(path, test_collectives)
 
 OPS_MAIN("ops")

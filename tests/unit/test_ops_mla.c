@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Latent attention by itself: what MLA_STORE leaves in the cache and what MLA_ATTENTION makes of it,
- * on every SIMD path of this CPU against plain loops in double; rows whose bits do not depend on
- * their company; cells that were never written; refusals.
+ * Latent attention by itself: what MLA_STORE leaves in the cache and what MLA_ATTENTION makes of
+ * it, on every SIMD path of this CPU against plain loops in double; rows whose bits do not depend
+ * on their company; cells that were never written; refusals.
  */
 #include "ops_fixture.h"
 
@@ -19,7 +19,6 @@ struct mla {
 	unsigned tokens, cols;
 	float **latents; /* [seq][position][latent + rope]: what must be in the cache */
 };
-
 
 /* Block b of sequence s. */
 static unsigned block_of(const struct mla_case *c, unsigned s, unsigned b)
@@ -54,8 +53,9 @@ static void mla_fill(struct mla *m, const struct mla_case *c, unsigned s, unsign
 	m->latents[s] = calloc((size_t)c->context[s] * width, sizeof(float));
 	for (unsigned at = 0; at < c->context[s]; at += chunk) {
 		unsigned n = c->context[s] - at < chunk ? c->context[s] - at : chunk;
-		struct cm_tensor *q = f32(n, (uint64_t)c->heads * c->rope), *table = f32(n, c->rope),
-				 *slots = i32(n, 0), *kv = f32(n, width), *out = f32(n, (uint64_t)c->heads * c->rope);
+		struct cm_tensor *q = f32(n, (uint64_t)c->heads * c->rope),
+				 *table = f32(n, c->rope), *slots = i32(n, 0), *kv = f32(n, width),
+				 *out = f32(n, (uint64_t)c->heads * c->rope);
 		struct run r = {.l = {.in = {q, table, slots, kv, m->norm},
 				      .out = {out, m->cache},
 				      .precise = c->precise}};
@@ -63,7 +63,8 @@ static void mla_fill(struct mla *m, const struct mla_case *c, unsigned s, unsign
 		for (unsigned i = 0; i < n; i++) {
 			unsigned p = at + i;
 			const float *x = (const float *)kv->ptr + i * width;
-			const float *cs = (const float *)table->ptr + i * c->rope, *sn = cs + c->rope / 2;
+			const float *cs = (const float *)table->ptr + i * c->rope,
+				    *sn = cs + c->rope / 2;
 			float *want = m->latents[s] + (size_t)p * width;
 			double sum = 0;
 
@@ -82,9 +83,13 @@ static void mla_fill(struct mla *m, const struct mla_case *c, unsigned s, unsign
 				want[b] = x[b] * cs[d] + x[a] * sn[d];
 			}
 		}
-		r.op.mla_store = (struct txda_op_mla_store){
-			c->heads, c->latent, c->rope, c->bs, 128, 1e-6f,
-			c->inter ? TXDA_ROPE_INTERLEAVED : 0};
+		r.op.mla_store = (struct txda_op_mla_store){c->heads,
+							    c->latent,
+							    c->rope,
+							    c->bs,
+							    128,
+							    1e-6f,
+							    c->inter ? TXDA_ROPE_INTERLEAVED : 0};
 		assert_int_equal(run_op(&r, TXDA_OP_MLA_STORE, 2), 0);
 		for (unsigned i = 0; i < n * c->heads; i++) {
 			const float *x = (const float *)q->ptr + i * c->rope,
@@ -92,10 +97,11 @@ static void mla_fill(struct mla *m, const struct mla_case *c, unsigned s, unsign
 			const float *cs = (const float *)table->ptr + i / c->heads * c->rope;
 
 			for (unsigned d = 0; d < c->rope / 2; d++) {
-				unsigned a = c->inter ? 2 * d : d, b = c->inter ? 2 * d + 1 : d + c->rope / 2;
+				unsigned a = c->inter ? 2 * d : d,
+					 b = c->inter ? 2 * d + 1 : d + c->rope / 2;
 
-				assert_true(fabsf(y[a] - (x[a] * cs[d] - x[b] * cs[c->rope / 2 + d])) <
-					    1e-6f);
+				assert_true(fabsf(y[a] - (x[a] * cs[d] -
+							  x[b] * cs[c->rope / 2 + d])) < 1e-6f);
 			}
 		}
 		drop(q), drop(table), drop(slots), drop(kv), drop(out);
@@ -131,11 +137,12 @@ static void mla_ask(struct mla *m, const struct mla_case *c, unsigned cores)
 		for (unsigned b = 0; b < m->cols; b++)
 			((int32_t *)m->blocks->ptr)[s * m->cols + b] = (int32_t)block_of(c, s, b);
 	}
-	m->att = (struct run){.l = {.in = {m->q_latent, m->q_rope, m->cache, m->blocks, m->spans, m->ctx},
-				    .out = {m->out},
-				    .precise = c->precise}};
-	m->att.op.mla_attention = (struct txda_op_mla_attention){
-		c->heads, c->latent, c->rope, c->bs, 128, 0.3f};
+	m->att = (struct run){
+		.l = {.in = {m->q_latent, m->q_rope, m->cache, m->blocks, m->spans, m->ctx},
+		      .out = {m->out},
+		      .precise = c->precise}};
+	m->att.op.mla_attention =
+		(struct txda_op_mla_attention){c->heads, c->latent, c->rope, c->bs, 128, 0.3f};
 	assert_int_equal(run_op(&m->att, TXDA_OP_MLA_ATTENTION, cores), 0);
 }
 
@@ -222,12 +229,13 @@ static void test_latent_alone(void **state)
 	for (unsigned s = 0, at = 0; s < c.seqs; at += n[s++])
 		for (unsigned i = 0; i < n[s]; i++) {
 			size_t width = (size_t)c.heads * c.latent;
-			struct cm_tensor q = *m.q_latent, qr = *m.q_rope, out = *m.out, blocks = *m.blocks,
-					 spans = *m.spans, ctx = *m.ctx;
+			struct cm_tensor q = *m.q_latent, qr = *m.q_rope, out = *m.out,
+					 blocks = *m.blocks, spans = *m.spans, ctx = *m.ctx;
 			int32_t span[2] = {0, 1}, len = (int32_t)(context[s] - n[s] + i + 1);
 			struct run one = m.att;
 
-			q.dim[0] = qr.dim[0] = out.dim[0] = blocks.dim[0] = spans.dim[0] = ctx.dim[0] = 1;
+			q.dim[0] = qr.dim[0] = out.dim[0] = blocks.dim[0] = spans.dim[0] =
+				ctx.dim[0] = 1;
 			q.ptr = (float *)m.q_latent->ptr + (at + i) * width;
 			qr.ptr = (float *)m.q_rope->ptr + (size_t)(at + i) * c.heads * c.rope;
 			out.ptr = mem(width * 4);
@@ -241,7 +249,8 @@ static void test_latent_alone(void **state)
 			one.l.in[5] = &ctx;
 			one.l.out[0] = &out;
 			assert_int_equal(run_op(&one, TXDA_OP_MLA_ATTENTION, 5), 0);
-			assert_memory_equal(out.ptr, (float *)m.out->ptr + (at + i) * width, width * 4);
+			assert_memory_equal(out.ptr, (float *)m.out->ptr + (at + i) * width,
+					    width * 4);
 			free(out.ptr);
 		}
 	mla_free(&m, &c);

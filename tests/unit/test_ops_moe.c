@@ -88,8 +88,9 @@ static void test_route(void **state)
 	(void)state;
 	for (size_t n = 0; n < sizeof(cases) / sizeof(cases[0]); n++) {
 		const struct route_case *c = &cases[n];
-		struct cm_tensor *x = f32(T, c->experts), *bias = c->bias ? f32(c->experts, 0) : NULL,
-				 *ids = i32(T, c->k), *weights = f32(T, c->k);
+		struct cm_tensor *x = f32(T, c->experts),
+				 *bias = c->bias ? f32(c->experts, 0) : NULL, *ids = i32(T, c->k),
+				 *weights = f32(T, c->k);
 		struct run r = {.l = {.in = {x, bias}, .out = {ids, weights}}};
 
 		ids->ndim = 2;
@@ -175,9 +176,10 @@ struct moe_case {
 static struct cm_tensor *stack(const struct moe_case *c)
 {
 	uint8_t layout = c->gated ? TXDA_TILE32_GATED : TXDA_TILE32;
-	uint64_t bytes = txda_tile_panels(layout, c->n) *
-			 txda_tile_panel_bytes(c->dtype, c->kk, c->group);
-	struct cm_tensor *t = tensor(c->dtype, layout, c->group, c->experts, c->n, bytes * c->experts);
+	uint64_t bytes =
+		txda_tile_panels(layout, c->n) * txda_tile_panel_bytes(c->dtype, c->kk, c->group);
+	struct cm_tensor *t =
+		tensor(c->dtype, layout, c->group, c->experts, c->n, bytes * c->experts);
 
 	t->ndim = 3;
 	t->dim[2] = c->kk;
@@ -196,14 +198,13 @@ static void expert_row(const struct moe_case *c, const struct run *r, uint64_t r
 	const struct cm_tensor *x = r->l.in[0], *w = r->l.in[1], *ids = r->l.in[2],
 			       *columns = r->l.in[4];
 	uint64_t e = c->heads ? row % c->experts : ((uint32_t *)ids->ptr)[row] - c->first;
-	uint64_t from = c->heads || c->per_row ? row : row / c->k, width = c->gated ? c->n / 2 : c->n,
-		 xw = c->heads ? c->kk : x->dim[1];
+	uint64_t from = c->heads || c->per_row ? row : row / c->k,
+		 width = c->gated ? c->n / 2 : c->n, xw = c->heads ? c->kk : x->dim[1];
 	uint64_t bytes = txda_tile_panels(w->layout, c->n) *
 			 txda_tile_panel_bytes(c->dtype, c->kk, c->group);
 	struct cm_tensor x1 = *x, w1 = *w, out1 = *r->l.out[0], columns1;
-	struct run one = {.l = {.in = {&x1, &w1, NULL, r->l.in[3]},
-				.out = {&out1},
-				.precise = r->l.precise}};
+	struct run one = {
+		.l = {.in = {&x1, &w1, NULL, r->l.in[3]}, .out = {&out1}, .precise = r->l.precise}};
 
 	x1.dim[0] = out1.dim[0] = 1;
 	x1.dim[1] = xw;
@@ -241,9 +242,8 @@ static void moe_one(const struct moe_case *c)
 			 *norm = c->norm ? f32(xw, 0) : NULL,
 			 *columns = c->width ? i32(c->experts, c->kk) : NULL;
 	struct cm_tensor *out = c->bf16_out ? bf16(out_rows, out_width) : f32(out_rows, out_width);
-	struct run r = {.l = {.in = {x, w, ids, norm, columns},
-			      .out = {out},
-			      .precise = c->precise}};
+	struct run r = {
+		.l = {.in = {x, w, ids, norm, columns}, .out = {out}, .precise = c->precise}};
 	uint8_t *before = malloc(out_rows * out_width * os), *want = mem(width * os);
 
 	memcpy(before, out->ptr, out_rows * out_width * os);
@@ -267,8 +267,8 @@ static void moe_one(const struct moe_case *c)
 	};
 	assert_int_equal(run_op(&r, TXDA_OP_MOE_LINEAR, 3), 0);
 	for (uint64_t row = 0; row < rows; row++) {
-		uint8_t *got = (uint8_t *)out->ptr +
-			       (c->heads ? row * width : row * out_width + 3) * os;
+		uint8_t *got =
+			(uint8_t *)out->ptr + (c->heads ? row * width : row * out_width + 3) * os;
 		uint32_t id = c->heads ? 0 : ((uint32_t *)ids->ptr)[row];
 
 		if (!c->heads && (id < c->first || id - c->first >= c->experts)) {
@@ -280,8 +280,8 @@ static void moe_one(const struct moe_case *c)
 		expert_row(c, &r, row, want);
 		if (memcmp(got, want, width * os))
 			fail_msg("%s: type %d, %u experts, %u tokens, k %u: row %d is another than "
-				 "by LINEAR", cm_simd->name, c->dtype, c->experts, c->tokens, c->k,
-				 (int)row);
+				 "by LINEAR",
+				 cm_simd->name, c->dtype, c->experts, c->tokens, c->k, (int)row);
 		if (!c->heads)
 			assert_memory_equal((uint8_t *)out->ptr + row * out_width * os,
 					    before + row * out_width * os, 3 * os);
@@ -296,10 +296,10 @@ static void test_moe_linear(void **state)
 		uint8_t dtype;
 		uint16_t group;
 	} types[] = {{TXDA_BF16, 0}, {TXDA_F32, 0}, {TXDA_W4, 32}, {TXDA_W4Z, 64}, {TXDA_F8, 128}};
-	static const unsigned shapes[][5] = {
-		/* experts, tokens, k, n, kk */
-		{8, 1, 3, 64, 96}, {5, 7, 2, 34, 33}, {4, 60, 2, 96, 160}, {60, 9, 4, 32, 128},
-		{1, 30, 1, 70, 64}, {3, 230, 3, 32, 1090}};
+	static const unsigned shapes[][5] = {/* experts, tokens, k, n, kk */
+					     {8, 1, 3, 64, 96},	  {5, 7, 2, 34, 33},
+					     {4, 60, 2, 96, 160}, {60, 9, 4, 32, 128},
+					     {1, 30, 1, 70, 64},  {3, 230, 3, 32, 1090}};
 
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
@@ -381,7 +381,8 @@ static void test_moe_refuses(void **state)
 	assert_int_equal(run_op(&r, TXDA_OP_MOE_LINEAR, 1), -EINVAL);
 	r.l.out[0] = wide_out;
 	assert_int_equal(run_op(&r, TXDA_OP_MOE_LINEAR, 1), 0);
-	drop(x), drop(w), drop(ids), drop(out), drop(flat), drop(columns), drop(wide), drop(wide_out);
+	drop(x), drop(w), drop(ids), drop(out), drop(flat), drop(columns), drop(wide),
+		drop(wide_out);
 }
 
 /* Only what is chosen is counted as read. */
@@ -408,8 +409,8 @@ static void test_moe_traffic(void **state)
 static void test_combine(void **state)
 {
 	enum { T = 11, K = 3, H = 37, E = 8 };
-	struct cm_tensor *y = f32(T * K, H), *ids = i32(T, K), *weights = f32(T, K), *res = f32(T, H),
-			 *shared = f32(T, H), *gate = f32(T, 1), *out = f32(T, H);
+	struct cm_tensor *y = f32(T * K, H), *ids = i32(T, K), *weights = f32(T, K),
+			 *res = f32(T, H), *shared = f32(T, H), *gate = f32(T, 1), *out = f32(T, H);
 
 	(void)state;
 	for (int i = 0; i < T * K; i++)
@@ -443,7 +444,8 @@ static void test_combine(void **state)
 	{
 		struct run r = {.l = {.in = {y, ids, weights, NULL, NULL, gate}, .out = {out}}};
 
-		assert_int_equal(run_op(&r, TXDA_OP_MOE_COMBINE, 1), -EINVAL); /* a gate of nothing */
+		assert_int_equal(run_op(&r, TXDA_OP_MOE_COMBINE, 1),
+				 -EINVAL); /* a gate of nothing */
 		r.l.in[5] = NULL;
 		y->dim[0]--;
 		assert_int_equal(run_op(&r, TXDA_OP_MOE_COMBINE, 1), -EINVAL);

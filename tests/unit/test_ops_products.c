@@ -10,7 +10,7 @@ struct linear_case {
 	uint16_t group;
 	uint64_t m, n, k;
 	bool gated, bias, norm, residual, bf16_in, bf16_out, precise, wide;
-	bool floats;  /* FLOAT_INPUT */
+	bool floats;	/* FLOAT_INPUT */
 	uint64_t width; /* of x where columns reorder it; 0: k */
 	uint64_t out_col;
 	double tol;
@@ -104,7 +104,7 @@ static void rows_alone(const struct linear_case *c, const struct run *r, uint64_
 	const struct cm_tensor *x = r->l.in[0], *res = r->l.in[4], *out = r->l.out[0];
 	size_t es = c->bf16_in ? 2 : 4, os = c->bf16_out ? 2 : 4, row = out->dim[1] * os;
 
-	for (uint64_t m = 0; m < c->m; m += c->m > 25 ? 19 : 1) {
+	for (uint64_t m = 0; m<c->m; m += c->m> 25 ? 19 : 1) {
 		struct cm_tensor x1 = *x, o1 = *out, r1 = {0};
 		struct run one = *r;
 
@@ -139,16 +139,15 @@ static void linear_one(const struct linear_case *c)
 	struct cm_tensor *res = c->residual ? f32(c->m, width) : NULL;
 	struct cm_tensor *columns = c->width ? random_columns(c->k, xw) : NULL;
 	struct cm_tensor *out = c->bf16_out ? bf16(c->m, full) : f32(c->m, full);
-	struct run r = {.l = {.in = {x, w, bias, norm, res, columns},
-			      .out = {out},
-			      .precise = c->precise}};
+	struct run r = {
+		.l = {.in = {x, w, bias, norm, res, columns}, .out = {out}, .precise = c->precise}};
 	double *ref = linear_reference(c, &r), err;
 	float *got, *before = as_f32(out);
 
 	r.op.linear.act = c->gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE;
 	r.op.linear.eps = 1e-6f;
-	r.op.linear.flags = (c->wide ? TXDA_LINEAR_F32_INPUT : 0) |
-			    (c->floats ? TXDA_LINEAR_FLOAT_INPUT : 0);
+	r.op.linear.flags =
+		(c->wide ? TXDA_LINEAR_F32_INPUT : 0) | (c->floats ? TXDA_LINEAR_FLOAT_INPUT : 0);
 	r.op.linear.out_col = (uint32_t)c->out_col;
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 2), 0);
 	got = as_f32(out);
@@ -161,9 +160,11 @@ static void linear_one(const struct linear_case *c)
 	}
 	err = rel_error(got, ref, c->m * width);
 	if (!(err <= c->tol))
-		fail_msg("%s: type %d group %d m %d n %d k %d gated %d columns %d wide %d precise %d:"
-			 " error %g", cm_simd->name, c->dtype, c->group, (int)c->m, (int)c->n,
-			 (int)c->k, c->gated, !!c->width, c->wide, c->precise, err);
+		fail_msg("%s: type %d group %d m %d n %d k %d gated %d columns %d wide %d precise "
+			 "%d:"
+			 " error %g",
+			 cm_simd->name, c->dtype, c->group, (int)c->m, (int)c->n, (int)c->k,
+			 c->gated, !!c->width, c->wide, c->precise, err);
 	if (c->m > 1)
 		rows_alone(c, &r, width);
 	free(ref);
@@ -227,36 +228,34 @@ static void test_linear_groups(void **state)
 	static const struct {
 		uint8_t dtype;
 		uint16_t group;
-	} types[] = {{TXDA_W8, 32},   {TXDA_W4, 128}, {TXDA_W8Z, 64}, {TXDA_W8Z, 256},
+	} types[] = {{TXDA_W8, 32},  {TXDA_W4, 128},  {TXDA_W8Z, 64}, {TXDA_W8Z, 256},
 		     {TXDA_W4Z, 32}, {TXDA_W4Z, 128}, {TXDA_F8, 128}, {TXDA_F8, 32}};
-	static const uint64_t shapes[][3] = {{1, 32, 64},  {1, 70, 416}, {2, 34, 33},	{4, 64, 100},
-					     {7, 96, 31},  {8, 40, 256}, {13, 32, 320}, {16, 66, 1100},
-					     {210, 70, 2080}};
+	static const uint64_t shapes[][3] = {{1, 32, 64},   {1, 70, 416},   {2, 34, 33},
+					     {4, 64, 100},  {7, 96, 31},    {8, 40, 256},
+					     {13, 32, 320}, {16, 66, 1100}, {210, 70, 2080}};
 
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
-			for (unsigned flags = 0; flags < 64; flags += s > 7 ? 21 : s > 3 ? 11 : 5) {
-				struct linear_case c = {types[t].dtype,
-							types[t].group,
-							shapes[s][0],
-							shapes[s][1],
-							shapes[s][2],
-							.gated = flags & 1,
-							.bias = flags & 2,
-							.norm = flags & 4,
-							.bf16_in = flags & 8,
-							.floats = types[t].dtype == TXDA_W8 ||
-								  types[t].dtype == TXDA_W4};
+			for (unsigned flags = 0; flags<64; flags += s> 7 ? 21 : s > 3 ? 11 : 5) {
+				struct linear_case c = {
+					types[t].dtype,
+					types[t].group,
+					shapes[s][0],
+					shapes[s][1],
+					shapes[s][2],
+					.gated = flags & 1,
+					.bias = flags & 2,
+					.norm = flags & 4,
+					.bf16_in = flags & 8,
+					.floats = types[t].dtype == TXDA_W8 || types[t].dtype == TXDA_W4};
 
 				c.residual = !c.gated && flags & 16;
 				c.bf16_out = !c.residual && flags & 32;
 				c.out_col = !c.residual && flags & 8 ? 24 : 0;
 				c.width = (flags ^ flags >> 2) & 2 ? c.k * 3 / 4 + 5 : 0;
 				for (c.wide = false;; c.wide = true) {
-					c.tol = c.gated || c.bf16_out ? 4e-3
-						: c.wide	      ? 4e-5
-								      : 1e-3;
+					c.tol = c.gated || c.bf16_out ? 4e-3 : c.wide ? 4e-5 : 1e-3;
 					linear_one(&c);
 					if (c.wide)
 						break;
@@ -283,7 +282,8 @@ static void test_linear_codes(void **state)
 			uint64_t panel = txda_tile_panel_bytes(types[t], 32, 32);
 
 			for (uint64_t i = 0; i < 8 * panel; i++)
-				if (i % panel >= (types[t] == TXDA_W8 || types[t] == TXDA_W4 ? 64 : 128))
+				if (i % panel >=
+				    (types[t] == TXDA_W8 || types[t] == TXDA_W4 ? 64 : 128))
 					((uint8_t *)w->ptr)[i] = (uint8_t)(i * 37 + i / panel * 11);
 			memset(x->ptr, 0, 128);
 			((float *)x->ptr)[k] = 1;
@@ -307,8 +307,8 @@ static void test_linear_codes(void **state)
 static void test_linear_refuses(void **state)
 {
 	struct cm_tensor *x = f32(2, 64), *w = tiles(TXDA_BF16, TXDA_TILE32, 0, 32, 64),
-			 *out = f32(2, 32), *odd = f32(3, 32),
-			 *columns = i32(64, 0), *short_columns = i32(63, 0), *wider = f32(2, 33);
+			 *out = f32(2, 32), *odd = f32(3, 32), *columns = i32(64, 0),
+			 *short_columns = i32(63, 0), *wider = f32(2, 33);
 	struct run r = {.l = {.in = {x, w}, .out = {out}}};
 
 	(void)state;
@@ -367,7 +367,8 @@ static void test_silu_mul(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 4 * 3; i++) {
 		unsigned n = widths[i / 3], rows = i % 3 * 17 + 1;
-		struct cm_tensor *x = f32(rows, 2ull * n), *out = i & 1 ? bf16(rows, n) : f32(rows, n);
+		struct cm_tensor *x = f32(rows, 2ull * n),
+				 *out = i & 1 ? bf16(rows, n) : f32(rows, n);
 		struct run r = {.l = {.in = {x}, .out = {out}, .precise = i % 3 == 2}};
 		double *want = malloc(rows * n * sizeof(*want));
 		float *got;

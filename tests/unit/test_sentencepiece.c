@@ -71,8 +71,8 @@ static void put_trainer(struct buffer *b, unsigned type, bool bytes)
 }
 
 /*
- * The first ids are <unk>, <s>, </s> and bytes. A piece's score falls with the rank of the first merge
- * that makes it.
+ * The first ids are <unk>, <s>, </s> and bytes. A piece's score falls with the rank of the first
+ * merge that makes it.
  */
 static struct buffer from_vocabulary(const cJSON *vocab, const cJSON *merges)
 {
@@ -119,7 +119,8 @@ static void test_same_ids(void **state)
 		skip();
 	assert_int_equal(txda_json_load(path, 1 << 28, &json, err, sizeof(err)), 0);
 	model = cJSON_GetObjectItem(json, "model");
-	b = from_vocabulary(cJSON_GetObjectItem(model, "vocab"), cJSON_GetObjectItem(model, "merges"));
+	b = from_vocabulary(cJSON_GetObjectItem(model, "vocab"),
+			    cJSON_GetObjectItem(model, "merges"));
 	cJSON_Delete(json);
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/tokenizer.model", dir);
@@ -144,9 +145,11 @@ static void test_same_ids(void **state)
 		/* the parser has U+FFFD for NUL */
 		if (strstr(text, "\xef\xbf\xbd"))
 			continue;
-		assert_int_equal(txda_tokenizer_encode(tok, text, strlen(text), 0, &ids, &count), 0);
+		assert_int_equal(txda_tokenizer_encode(tok, text, strlen(text), 0, &ids, &count),
+				 0);
 		if ((int)count != cJSON_GetArraySize(want))
-			fail_msg("\"%s\": %zu ids, expected %d", text, count, cJSON_GetArraySize(want));
+			fail_msg("\"%s\": %zu ids, expected %d", text, count,
+				 cJSON_GetArraySize(want));
 		for (size_t i = 0; i < count; i++)
 			assert_int_equal(ids[i], cJSON_GetArrayItem(want, (int)i)->valueint);
 		free(ids);
@@ -169,8 +172,14 @@ static struct buffer small(void)
 	put_piece(&b, "a", -4, 1);
 	put_piece(&b, "b", -5, 1);
 	put_piece(&b, "ab", -1, 1);
-	put_piece(&b, "\xe2\x96\x81" "a", -2, 1);
-	put_piece(&b, "\xe2\x96\x81" "ab", -6, 1);
+	put_piece(&b,
+		  "\xe2\x96\x81"
+		  "a",
+		  -2, 1);
+	put_piece(&b,
+		  "\xe2\x96\x81"
+		  "ab",
+		  -6, 1);
 	put_trainer(&b, 2, false);
 	return b;
 }
@@ -184,10 +193,17 @@ static void test_damage(void **state)
 	uint64_t rng = 1;
 
 	(void)state;
-	assert_int_equal(sentencepiece_convert(good.data, good.n, NULL, &json, err, sizeof(err)), 0);
+	assert_int_equal(sentencepiece_convert(good.data, good.n, NULL, &json, err, sizeof(err)),
+			 0);
 	/* "ab" by a score of -1 before its space: the merges are in that order */
-	assert_string_equal(cJSON_GetArrayItem(cJSON_GetArrayItem(cJSON_GetObjectItem(
-				    cJSON_GetObjectItem(json, "model"), "merges"), 0), 0)->valuestring, "a");
+	assert_string_equal(
+		cJSON_GetArrayItem(
+			cJSON_GetArrayItem(
+				cJSON_GetObjectItem(cJSON_GetObjectItem(json, "model"), "merges"),
+				0),
+			0)
+			->valuestring,
+		"a");
 	cJSON_Delete(json);
 	/* Cut anywhere, or with any byte changed: an error or a model, never a crash. */
 	for (size_t i = 0; i < good.n; i++) {
@@ -206,13 +222,15 @@ static void test_damage(void **state)
 	}
 	put_piece(&bad, "x", 0, 1);
 	put_trainer(&bad, 1, false);
-	assert_int_equal(sentencepiece_convert(bad.data, bad.n, NULL, &json, err, sizeof(err)), -ENOTSUP);
+	assert_int_equal(sentencepiece_convert(bad.data, bad.n, NULL, &json, err, sizeof(err)),
+			 -ENOTSUP);
 	assert_non_null(strstr(err, "only BPE"));
 	bad.n = 0;
 	put_piece(&bad, "x", 0, 1);
 	put_piece(&bad, "x", -1, 1);
 	put_trainer(&bad, 2, false);
-	assert_int_equal(sentencepiece_convert(bad.data, bad.n, NULL, &json, err, sizeof(err)), -EINVAL);
+	assert_int_equal(sentencepiece_convert(bad.data, bad.n, NULL, &json, err, sizeof(err)),
+			 -EINVAL);
 	assert_non_null(strstr(err, "the same text"));
 	free(bad.data);
 	free(good.data);
@@ -221,7 +239,8 @@ static void test_damage(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_ids), cmocka_unit_test(test_damage)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_ids),
+					   cmocka_unit_test(test_damage)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,8 +38,7 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_ROUTE] = {2, 2, 1, {F32, F32}, {I32, F32}, 5},
 	[TXDA_OP_MOE_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, I32, F32, I32}, {FLOATS}, 6},
 	[TXDA_OP_MLA_STORE] = {5, 2, 31, {F32, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
-	[TXDA_OP_MLA_ATTENTION] =
-		{6, 1, 63, {F32, F32, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 7},
+	[TXDA_OP_MLA_ATTENTION] = {6, 1, 63, {F32, F32, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 7},
 	[TXDA_OP_MOE_COMBINE] = {6, 1, 7, {F32, I32, F32, F32, F32, F32}, {F32}, 2},
 };
 
@@ -236,7 +235,8 @@ static bool check_rope_kv(const struct op_check *c)
 
 	if (!block_fits(c->out[1], p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
 			p->layer_offset, p->flags & TXDA_KV_INT8) ||
-	    (p->flags & ~(TXDA_ROPE_INTERLEAVED | TXDA_KV_INT8)) || !(p->eps >= 0) || !matrix(qkv) || !matrix(table))
+	    (p->flags & ~(TXDA_ROPE_INTERLEAVED | TXDA_KV_INT8)) || !(p->eps >= 0) ||
+	    !matrix(qkv) || !matrix(table))
 		return false;
 	return qkv->dim[1].mul == (p->n_heads + 2 * p->n_kv_heads) * p->head_dim &&
 	       table->dim[1].mul % 2 == 0 && table->dim[1].mul <= p->head_dim &&

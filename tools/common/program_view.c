@@ -12,14 +12,12 @@
 #define MAX_DIM (1ull << 40)
 
 static const char *const opcode_names[TXDA_OP_COUNT] = {
-	"EMBED",     "RMSNORM",	    "LINEAR", "ROPE_TABLE", "ROPE_KV",
-	"ATTENTION", "GATHER_ROWS", "TOPK",   "ALL_REDUCE", "ALL_GATHER",
-	"SILU_MUL",  "ROUTE",	    "MOE_LINEAR", "MOE_COMBINE",
-	"MLA_STORE", "MLA_ATTENTION",
+	"EMBED",       "RMSNORM",     "LINEAR",	    "ROPE_TABLE",    "ROPE_KV",	 "ATTENTION",
+	"GATHER_ROWS", "TOPK",	      "ALL_REDUCE", "ALL_GATHER",    "SILU_MUL", "ROUTE",
+	"MOE_LINEAR",  "MOE_COMBINE", "MLA_STORE",  "MLA_ATTENTION",
 };
-static const char *const dtype_names[TXDA_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32",
-							  "I64", "U8",	 "W8",	"W4",
-							  "W8Z", "W4Z",	 "F8"};
+static const char *const dtype_names[TXDA_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32", "I64", "U8",
+							  "W8",	 "W4",	 "W8Z", "W4Z", "F8"};
 static const char *const layout_names[TXDA_LAYOUT_COUNT] = {"ROWS", "TILE32", "TILE32_GATED",
 							    "KV_PAGED"};
 static const char *const kind_names[TXDA_SLOT_KIND_COUNT] = {"weights", "kv", "scratch", "input",

@@ -135,7 +135,7 @@ static int parse_sizes(const cJSON *json, struct model_config *c, struct tool_er
 /* What families may have set: the size of heads and how much of them rotates. */
 static int check_heads(struct model_config *c, struct tool_error *error)
 {
-	double share = c->rope.partial > 0 ? c->rope.partial
+	double share = c->rope.partial > 0   ? c->rope.partial
 		       : c->rope_partial > 0 ? c->rope_partial
 					     : 1;
 
@@ -149,10 +149,11 @@ static int check_heads(struct model_config *c, struct tool_error *error)
 				 c->head_dim);
 	c->rope_dim = (uint32_t)(c->head_dim * share);
 	if (c->rope_dim < 2 || c->rope_dim % 2)
-		return tool_fail(error, -ENOTSUP,
-				 "partial_rotary_factor: %g of head_dim %u is not an even number of "
-				 "at least 2",
-				 share, c->head_dim);
+		return tool_fail(
+			error, -ENOTSUP,
+			"partial_rotary_factor: %g of head_dim %u is not an even number of "
+			"at least 2",
+			share, c->head_dim);
 	return 0;
 }
 

@@ -37,8 +37,9 @@ struct moe_config {
 struct mla_config {
 	uint32_t latent; /* 0: none */
 	uint32_t q_lora; /* 0: queries come from the stream */
-	uint32_t nope, rope, v; /* of a head: elements of a key that stay and that rotate, of a value */
-	double mscale;	/* scores are times its square */
+	uint32_t nope, rope,
+		v;     /* of a head: elements of a key that stay and that rotate, of a value */
+	double mscale; /* scores are times its square */
 };
 
 struct model_config {

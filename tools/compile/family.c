@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const struct family *const families[] = {
-	&family_llama,	   &family_mistral,   &family_qwen2, &family_qwen3, &family_internlm3,
-	&family_qwen2_moe, &family_qwen3_moe, &family_glm,   &family_glm4,  &family_glm4_moe,
+	&family_llama,	     &family_mistral,	  &family_qwen2,   &family_qwen3, &family_internlm3,
+	&family_qwen2_moe,   &family_qwen3_moe,	  &family_glm,	   &family_glm4,  &family_glm4_moe,
 	&family_deepseek_v2, &family_deepseek_v3, &family_kimi_k2,
 };
 
@@ -102,8 +102,8 @@ int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_
 	r = config_u32(json, "num_experts_per_tok", 1, TXDA_ROUTE_MAX_K, CONFIG_REQUIRED, &m->top_k,
 		       error);
 	if (!r)
-		r = config_u32(json, "moe_intermediate_size", 1, 1u << 20, CONFIG_REQUIRED, &m->inner,
-			       error);
+		r = config_u32(json, "moe_intermediate_size", 1, 1u << 20, CONFIG_REQUIRED,
+			       &m->inner, error);
 	if (!r)
 		r = config_bool(json, "norm_topk_prob", false, &m->normalise, error);
 	if (!r && m->top_k > m->n_experts)

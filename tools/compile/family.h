@@ -19,7 +19,7 @@ struct family_names {
 	const char *q, *k, *v, *o;
 	const char *q_norm, *k_norm;
 	const char *gate, *up, *down;
-	const char *gate_up; /* in one matrix, gates first; NULL: apart */
+	const char *gate_up;		       /* in one matrix, gates first; NULL: apart */
 	const char *post_attention, *post_mlp; /* norms of what is added to the stream; or NULL */
 	const char *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *kv_b; /* latent attention */
 	/* The layer behind the last one that predicts a token more. */
@@ -48,9 +48,8 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 	.q = "model.layers.%u.self_attn.q_proj", .k = "model.layers.%u.self_attn.k_proj",          \
 	.v = "model.layers.%u.self_attn.v_proj", .o = "model.layers.%u.self_attn.o_proj",          \
 	.q_norm = "model.layers.%u.self_attn.q_norm",                                              \
-	.k_norm = "model.layers.%u.self_attn.k_norm",                                              \
-	.gate = "model.layers.%u.mlp.gate_proj", .up = "model.layers.%u.mlp.up_proj",              \
-	.down = "model.layers.%u.mlp.down_proj"
+	.k_norm = "model.layers.%u.self_attn.k_norm", .gate = "model.layers.%u.mlp.gate_proj",     \
+	.up = "model.layers.%u.mlp.up_proj", .down = "model.layers.%u.mlp.down_proj"
 #define FAMILY_NAMES_MOE                                                                           \
 	.router = "model.layers.%u.mlp.gate",                                                      \
 	.expert_gate = "model.layers.%u.mlp.experts.%u.gate_proj",                                 \

@@ -13,8 +13,7 @@ static void add_slots(struct graph *g)
 	const struct txda_dim none = {0};
 
 	g->slot_weights = program_add_slot(p, "weights", TXDA_SLOT_WEIGHTS, 0);
-	g->slot_kv =
-		program_add_slot(p, "kv", TXDA_SLOT_KV, g->kv_layer_bytes * g->n_layers);
+	g->slot_kv = program_add_slot(p, "kv", TXDA_SLOT_KV, g->kv_layer_bytes * g->n_layers);
 	g->slot_scratch = program_add_slot(p, "scratch", TXDA_SLOT_SCRATCH, 0);
 	g->tokens = program_add_io(p, "tokens", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
 	g->positions =
@@ -101,12 +100,14 @@ static bool shares_head(const struct graph *g)
 	char name[64];
 
 	snprintf(name, sizeof(name), "%s.weight", g->names->head);
-	return g->config->tie_word_embeddings || (g->options->hidden && !source_has(g->source, name));
+	return g->config->tie_word_embeddings ||
+	       (g->options->hidden && !source_has(g->source, name));
 }
 
 /* Half of the matrix that joins a token's embedding and the hidden state before it: x = W e, then
  * x += W' h. */
-static void add_join(struct graph *g, const char *label, const char *norm, uint32_t in, uint32_t half)
+static void add_join(struct graph *g, const char *label, const char *norm, uint32_t in,
+		     uint32_t half)
 {
 	const struct model_config *c = g->config;
 	const uint32_t layer = g->first_layer, h = c->hidden_size;
@@ -125,8 +126,8 @@ static void add_join(struct graph *g, const char *label, const char *norm, uint3
 				.n_pieces = 1,
 				.weight = TXDA_NONE,
 				.x = in,
-				.norm = graph_norm(g, program_label(g->p, "%s.norm", label), norm, layer,
-						   h),
+				.norm = graph_norm(g, program_label(g->p, "%s.norm", label), norm,
+						   layer, h),
 				.residual = half ? g->x : TXDA_NONE,
 				.out = g->x,
 				.flags = TXDA_LINEAR_F32_INPUT,
@@ -210,9 +211,9 @@ static void build(struct graph *g)
 		      });
 	g->x = graph_scratch(g, "x", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
 	/* A product may not write where it reads. */
-	embedded = g->options->mtp ? graph_scratch(g, "embedded", TXDA_F32, PROGRAM_SYM(T),
-						   c->hidden_size)
-				   : g->x;
+	embedded = g->options->mtp
+			   ? graph_scratch(g, "embedded", TXDA_F32, PROGRAM_SYM(T), c->hidden_size)
+			   : g->x;
 	table = add_embedding(g, embedded);
 	add_rope_table(g);
 	if (g->options->mtp) {
@@ -267,8 +268,7 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	g->bare = !source_has(g->source, "model.embed_tokens.weight") &&
 		  source_has(g->source, "embed_tokens.weight");
 	if (c->mla.latent)
-		g->kv_layer_bytes =
-			txda_mla_layer_bytes(c->mla.latent, c->mla.rope, o->block_size);
+		g->kv_layer_bytes = txda_mla_layer_bytes(c->mla.latent, c->mla.rope, o->block_size);
 	else if (o->kv_int8)
 		g->kv_layer_bytes =
 			txda_kv8_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);

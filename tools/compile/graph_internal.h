@@ -25,7 +25,7 @@ struct graph {
 	uint32_t logits, topk_ids, topk_logits, lse, hidden;
 	bool bare; /* tensors of the checkpoint are called without "model." */
 	uint32_t kv, rope, x;
-	uint32_t before; /* mtp: the hidden states that it starts from */
+	uint32_t before;		/* mtp: the hidden states that it starts from */
 	uint32_t first_layer, n_layers; /* of this program */
 	uint64_t kv_layer_bytes;
 	const char *weights; /* what the layers' weights are, for model_info.json */
@@ -36,7 +36,8 @@ struct graph {
 void graph_fail(struct graph *g, int code);
 
 /* A weight of the layers; one that keeps 8 bits when the layers have 4 (embedding and head); one
- * that keeps its own precision whatever is asked for (routers, which decide rather than compute). */
+ * that keeps its own precision whatever is asked for (routers, which decide rather than compute).
+ */
 enum weight_role { WEIGHT_LAYER, WEIGHT_VOCAB, WEIGHT_EXACT };
 
 /* One matrix of the checkpoint, or the rows and columns of it that this chip has. */
@@ -66,13 +67,13 @@ struct linear {
 	enum weight_role role;
 	const struct weight_piece *pieces;
 	unsigned n_pieces;
-	uint32_t n;		       /* rows with padding; 0: of the pieces */
-	bool gated;		       /* two pieces: gates and ups */
-	bool bias;		       /* NAME.bias of each piece */
-	uint32_t weight;	       /* a tensor that is there already, or TXDA_NONE */
+	uint32_t n;			 /* rows with padding; 0: of the pieces */
+	bool gated;			 /* two pieces: gates and ups */
+	bool bias;			 /* NAME.bias of each piece */
+	uint32_t weight;		 /* a tensor that is there already, or TXDA_NONE */
 	uint32_t x, norm, residual, out; /* tensors or TXDA_NONE */
-	uint32_t flags;		       /* TXDA_LINEAR_F32_INPUT */
-	float eps;		       /* of the norm; 0: the config's */
+	uint32_t flags;			 /* TXDA_LINEAR_F32_INPUT */
+	float eps;			 /* of the norm; 0: the config's */
 	/* A MOE_LINEAR: as many matrices, each of the pieces; the choice of each token or none. */
 	uint32_t matrices, experts, first, n_experts;
 	struct txda_dim rows; /* of its output */

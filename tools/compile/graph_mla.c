@@ -2,8 +2,8 @@
 /*
  * Multi-head latent attention with its matrices moved (DeepSeek-V2, section 2.1): each head's keys
  * and values are products of one latent vector a token, so the key half of kv_b meets the query and
- * the value half the result, and attention itself is over the latent vectors, which are all that the
- * cache holds.
+ * the value half the result, and attention itself is over the latent vectors, which are all that
+ * the cache holds.
  */
 #include "graph_internal.h"
 
@@ -17,7 +17,7 @@
 /* A layer's tensors on their way through the block. */
 struct latent {
 	uint32_t layer;
-	uint32_t norm; /* of the block's input */
+	uint32_t norm;	    /* of the block's input */
 	uint32_t q, q_norm; /* what the queries are made from */
 	uint32_t q_cols;
 	float q_eps;
@@ -29,17 +29,20 @@ static const struct mla_config *mla(const struct graph *g)
 }
 
 /* out = x W^T of one matrix as a whole, from the layer's input. */
-static uint32_t add_down(struct graph *g, const struct latent *a, const char *what, const char *name,
-			 uint32_t rows)
+static uint32_t add_down(struct graph *g, const struct latent *a, const char *what,
+			 const char *name, uint32_t rows)
 {
 	const struct weight_piece piece = {
-		name, a->layer, rows, g->config->hidden_size, {0, rows}, {0, g->config->hidden_size},
+		name,	   a->layer,
+		rows,	   g->config->hidden_size,
+		{0, rows}, {0, g->config->hidden_size},
 	};
 	char label[64];
 	uint32_t out;
 
 	snprintf(label, sizeof(label), "layers.%u.attn.%s", a->layer, what);
-	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T), rows);
+	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
+			    rows);
 	graph_linear(g, &(struct linear){
 				.label = label,
 				.pieces = &piece,
@@ -56,8 +59,8 @@ static uint32_t add_down(struct graph *g, const struct latent *a, const char *wh
 }
 
 /* The rows [first, first + n) of each of this chip's heads of the query matrix: F32 [T, Hq n]. */
-static uint32_t add_queries(struct graph *g, const struct latent *a, const char *what, uint32_t first,
-			    uint32_t n)
+static uint32_t add_queries(struct graph *g, const struct latent *a, const char *what,
+			    uint32_t first, uint32_t n)
 {
 	const struct mla_config *m = mla(g);
 	const uint32_t head = m->nope + m->rope;

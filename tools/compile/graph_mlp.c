@@ -157,8 +157,8 @@ static void add_router(struct graph *g, struct experts *e)
 	const struct model_config *c = g->config;
 	const struct moe_config *m = &c->moe;
 	const struct weight_piece piece = {
-		g->names->router,   e->layer,		 m->n_experts, c->hidden_size,
-		{0, m->n_experts}, {0, c->hidden_size},
+		g->names->router, e->layer,	     m->n_experts,
+		c->hidden_size,	  {0, m->n_experts}, {0, c->hidden_size},
 	};
 	uint32_t logits, bias = TXDA_NONE;
 	struct txda_op *op;
@@ -207,7 +207,8 @@ static void add_shared(struct graph *g, struct experts *e)
 	const struct model_config *c = g->config;
 	const struct family_names *names = g->names;
 	const struct weight_piece down = {
-		names->shared_down,  e->layer,		     c->hidden_size, c->moe.shared_inner,
+		names->shared_down,  e->layer,
+		c->hidden_size,	     c->moe.shared_inner,
 		{0, c->hidden_size}, g->shard.shared_inner,
 	};
 	const struct weight_piece gate = {
@@ -236,7 +237,8 @@ static void add_shared(struct graph *g, struct experts *e)
 	if (!c->moe.shared_gate)
 		return;
 	snprintf(label, sizeof(label), "layers.%u.shared.weight", e->layer);
-	e->gate = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T), 1);
+	e->gate =
+		graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T), 1);
 	graph_linear(g, &(struct linear){
 				.label = label,
 				.role = WEIGHT_EXACT,

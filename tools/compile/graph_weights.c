@@ -33,8 +33,8 @@ static const char *tensor_name(const struct graph *g, char *buf, const char *nam
 
 		if (!hole)
 			break;
-		at += (size_t)snprintf(buf + at, NAME_BYTES - at, "%.*s%u", (int)(hole - name), name,
-				       number[i]);
+		at += (size_t)snprintf(buf + at, NAME_BYTES - at, "%.*s%u", (int)(hole - name),
+				       name, number[i]);
 		name = hole + 2;
 	}
 	snprintf(buf + at, NAME_BYTES - at, "%s%s", name, suffix);
@@ -61,8 +61,8 @@ int graph_find(struct graph *g, const struct weight_piece *w, struct source_tens
 
 	if (!r)
 		r = quant_find(g->source, &g->config->quant,
-			       tensor_name(g, name, w->name, w->layer, w->expert, ""), w->rows, w->cols,
-			       ret, g->error);
+			       tensor_name(g, name, w->name, w->layer, w->expert, ""), w->rows,
+			       w->cols, ret, g->error);
 	if (r)
 		graph_fail(g, r);
 	return r;
@@ -122,7 +122,8 @@ uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piec
 		const struct weight_piece *w = &pieces[i];
 		struct source_tensor t;
 
-		if (find(g, tensor_name(g, name, w->name, w->layer, w->expert, ".bias"), 0, w->rows, &t))
+		if (find(g, tensor_name(g, name, w->name, w->layer, w->expert, ".bias"), 0, w->rows,
+			 &t))
 			break;
 		source_read(&t, 0, w->row.first, w->row.n, data + at);
 		at += w->row.n;

@@ -30,7 +30,8 @@ static uint64_t padded(const uint32_t *count, uint32_t groups, uint32_t size)
 	return n;
 }
 
-/* Columns by group, each group padded to whole tile groups of the size that takes the least room. */
+/* Columns by group, each group padded to whole tile groups of the size that takes the least room.
+ */
 static int sort_columns(const struct source_tensor *t, struct range col, uint8_t dtype,
 			uint16_t group, struct k_order *o)
 {

@@ -12,10 +12,13 @@
 #include "json.h"
 #include "sha256.h"
 
-const char *const model_copied_files[] = {"config.json",	 "generation_config.json",
-					  "tokenizer.json",	 "tokenizer_config.json",
+const char *const model_copied_files[] = {"config.json",
+					  "generation_config.json",
+					  "tokenizer.json",
+					  "tokenizer_config.json",
 					  "tokenizer.model",
-					  "chat_template.jinja", NULL};
+					  "chat_template.jinja",
+					  NULL};
 
 static void hash_source(struct model *m, int dirfd)
 {
@@ -91,12 +94,13 @@ static void read_pooling(struct model *m, int dirfd)
 
 	m->embedding = cJSON_IsArray(modules);
 	snprintf(m->pooling, sizeof(m->pooling), "%s",
-		 is_true(pooling, "pooling_mode_mean_tokens")  ? "mean"
+		 is_true(pooling, "pooling_mode_mean_tokens") ? "mean"
 		 : is_true(pooling, "pooling_mode_cls_token") ? "cls"
 							      : "last");
 	cJSON_ArrayForEach(item, modules)
 	{
-		const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
+		const char *type =
+			cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
 
 		m->normalize |= type && strstr(type, "Normalize");
 	}
@@ -284,9 +288,10 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 		return tool_fail(error, -EINVAL, "--block-size: %u is none of 16, 32, 64, 128",
 				 o->block_size);
 	if (o->kv_int8 && c->mla.latent)
-		return tool_fail(error, -ENOTSUP,
-				 "--kv: latent attention's cache is compressed already, int8 is for "
-				 "keys and values");
+		return tool_fail(
+			error, -ENOTSUP,
+			"--kv: latent attention's cache is compressed already, int8 is for "
+			"keys and values");
 	if (!o->name[0] || strlen(o->name) > 127)
 		return tool_fail(error, -EINVAL, "--name: not 1 to 127 bytes");
 	r = check_limit("--tp", o->tp, 1, TXDA_MAX_GROUP, error);

@@ -17,9 +17,9 @@ struct model {
 	size_t config_bytes;
 	struct model_config config;
 	struct source source;
-	bool embedding;	     /* sentence-transformers: the result is a vector of the text */
-	char pooling[8];     /* "last", "mean" or "cls" */
-	bool normalize;	     /* to length 1 */
+	bool embedding;	      /* sentence-transformers: the result is a vector of the text */
+	char pooling[8];      /* "last", "mean" or "cls" */
+	bool normalize;	      /* to length 1 */
 	char source_hash[33]; /* of config, tensor headers, file sizes and times */
 };
 

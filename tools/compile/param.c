@@ -78,16 +78,16 @@ static void *copy_of(const void *data, uint64_t bytes)
 
 uint64_t param_add_tiles(struct param_list *list, const struct param_tiles *tiles)
 {
-	uint64_t bytes = panels_of(tiles) *
-			 txda_tile_panel_bytes(tiles->dtype, tiles->k, tiles->group);
+	uint64_t bytes =
+		panels_of(tiles) * txda_tile_panel_bytes(tiles->dtype, tiles->k, tiles->group);
 	struct param_entry *e = add_entry(list, tiles->name, bytes);
 
 	if (!e)
 		return 0;
 	e->tiles = *tiles;
 	e->tiles.name = e->name;
-	e->tiles.part = e->part =
-		copy_of(tiles->part, (uint64_t)matrices_of(tiles) * tiles->n_parts * sizeof(*e->part));
+	e->tiles.part = e->part = copy_of(tiles->part, (uint64_t)matrices_of(tiles) *
+							       tiles->n_parts * sizeof(*e->part));
 	if (tiles->columns)
 		e->tiles.columns = e->columns =
 			copy_of(tiles->columns,
@@ -170,8 +170,8 @@ static void find_lanes(const struct param_tiles *t, uint64_t panel, struct lanes
 
 	memset(l, 0, sizeof(*l));
 	for (c = 0; c < TXDA_TILE_N; c++)
-		l->part[c] = lane_row(t, t->part + matrix * t->n_parts, panel % panels, c,
-				      &l->row[c]);
+		l->part[c] =
+			lane_row(t, t->part + matrix * t->n_parts, panel % panels, c, &l->row[c]);
 	l->columns = t->columns ? t->columns + matrix * t->k : NULL;
 }
 

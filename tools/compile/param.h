@@ -68,8 +68,8 @@ void param_free(struct param_list *list);
 int param_write(const struct param_list *list, int fd, unsigned threads, struct progress *progress,
 		uint32_t *ret_crc, struct tool_error *error);
 
-/* One panel of @tiles (counted over all matrices) into @out (txda_tile_panel_bytes()). @block is workspace: PACK_K rows. For
- * param_write() and tests. */
+/* One panel of @tiles (counted over all matrices) into @out (txda_tile_panel_bytes()). @block is
+ * workspace: PACK_K rows. For param_write() and tests. */
 int param_make_panel(const struct param_tiles *tiles, uint64_t panel, float (*block)[TXDA_TILE_N],
 		     uint8_t *out, struct tool_error *error);
 

@@ -165,8 +165,8 @@ uint32_t program_add_scratch(struct program *p, uint32_t scratch, const char *na
 				     });
 }
 
-uint32_t program_add_ids(struct program *p, uint32_t scratch, const char *name, struct txda_dim rows,
-			 uint32_t columns)
+uint32_t program_add_ids(struct program *p, uint32_t scratch, const char *name,
+			 struct txda_dim rows, uint32_t columns)
 {
 	return program_add_scratch(p, scratch, name, TXDA_I32, rows, columns);
 }

@@ -47,8 +47,8 @@ uint32_t program_add_tensor(struct program *p, const struct program_tensor *t);
 uint32_t program_add_scratch(struct program *p, uint32_t scratch, const char *name, uint8_t dtype,
 			     struct txda_dim rows, uint32_t columns);
 /* A row-major I32 tensor there: ids that one op leaves for another. */
-uint32_t program_add_ids(struct program *p, uint32_t scratch, const char *name, struct txda_dim rows,
-			 uint32_t columns);
+uint32_t program_add_ids(struct program *p, uint32_t scratch, const char *name,
+			 struct txda_dim rows, uint32_t columns);
 /* An input or output in a slot of its own and of its name; ndim 1 or 2. */
 uint32_t program_add_io(struct program *p, const char *name, enum txda_slot_kind kind,
 			uint8_t dtype, uint8_t ndim, struct txda_dim a, struct txda_dim b);

@@ -86,7 +86,8 @@ int quant_zero(const struct source_tensor *t, uint64_t row, uint32_t group)
 			      t->zero_plus_one) &
 			     mask);
 	case SOURCE_AWQ:
-		return (int)(load32(t->zeros + (group * words + row / 8) * 4) >> awq_shift(row) & 15);
+		return (int)(load32(t->zeros + (group * words + row / 8) * 4) >> awq_shift(row) &
+			     15);
 	case SOURCE_PACKED: /* [ceil(N / per), groups] */
 		return (int)(load32(t->zeros + (row / per * t->n_groups + group) * 4) >>
 				     row % per * t->bits &
@@ -345,7 +346,8 @@ static int find_packed(const struct finder *f, struct source_tensor *t)
 		r = need(f, "weight_zero_point", SAFETENSORS_I32, SAFETENSORS_U32,
 			 (t->rows + per - 1) / per, t->n_groups, &t->zeros);
 	if (!r && look(f, "weight_g_idx"))
-		r = need(f, "weight_g_idx", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, 0, &t->g_idx);
+		r = need(f, "weight_g_idx", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, 0,
+			 &t->g_idx);
 	return !r && t->g_idx ? check_g_idx(f, t) : r;
 }
 
@@ -363,7 +365,8 @@ static int find_int8(const struct finder *f, struct source_tensor *t)
 		/* one scale for the whole matrix */
 		if (s && (s->ndim == 0 || (s->ndim == 1 && s->dim[0] == 1)))
 			t->block_rows = (uint32_t)t->rows;
-		r = need_scales(f, "weight_scale", t->block_rows == 1 ? t->rows : 1, t->n_groups, t);
+		r = need_scales(f, "weight_scale", t->block_rows == 1 ? t->rows : 1, t->n_groups,
+				t);
 	}
 	if (!r && t->block_rows == 1 && look(f, "weight_zero_point"))
 		r = need(f, "weight_zero_point", SAFETENSORS_I8, SAFETENSORS_I8, t->rows,
@@ -390,7 +393,8 @@ static int find_f8(const struct finder *f, struct source_tensor *t)
 	} else if (s && s->ndim && s->dim[0] == t->rows && t->rows > 1) {
 		t->block_rows = 1;
 	}
-	return need_scales(f, suffix, (t->rows + t->block_rows - 1) / t->block_rows, t->n_groups, t);
+	return need_scales(f, suffix, (t->rows + t->block_rows - 1) / t->block_rows, t->n_groups,
+			   t);
 }
 
 int quant_find(const struct source *s, const struct quant_config *q, const char *name,

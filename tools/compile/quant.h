@@ -23,8 +23,8 @@ enum quant_method { QUANT_NONE, QUANT_GPTQ, QUANT_AWQ, QUANT_FP8, QUANT_COMPRESS
 struct quant_config {
 	enum quant_method method;
 	uint32_t bits;
-	uint32_t group; /* columns that share a scale; 0: all */
-	bool zero_plus_one; /* GPTQ version 1 stores zero points less one */
+	uint32_t group;			 /* columns that share a scale; 0: all */
+	bool zero_plus_one;		 /* GPTQ version 1 stores zero points less one */
 	uint32_t block_rows, block_cols; /* FP8 */
 };
 

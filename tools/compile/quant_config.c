@@ -45,8 +45,8 @@ static int check_bits(uint32_t bits, bool eight, struct tool_error *error)
 
 static int parse_gptq(const cJSON *json, struct quant_config *q, struct tool_error *error)
 {
-	const char *format = text_of(json, has(json, "checkpoint_format") ? "checkpoint_format"
-									  : "format");
+	const char *format =
+		text_of(json, has(json, "checkpoint_format") ? "checkpoint_format" : "format");
 	int r = config_u32(json, "bits", 1, 32, CONFIG_REQUIRED, &q->bits, error);
 
 	if (!r)
@@ -54,9 +54,10 @@ static int parse_gptq(const cJSON *json, struct quant_config *q, struct tool_err
 	if (!r)
 		r = parse_group(json, "group_size", q, error);
 	if (!r && *format && strcmp(format, "gptq") && strcmp(format, "gptq_v2"))
-		r = tool_fail(error, -ENOTSUP,
-			      "checkpoint_format: \"%.64s\" is not supported (gptq and gptq_v2 are)",
-			      format);
+		r = tool_fail(
+			error, -ENOTSUP,
+			"checkpoint_format: \"%.64s\" is not supported (gptq and gptq_v2 are)",
+			format);
 	q->zero_plus_one = strcmp(format, "gptq_v2") != 0;
 	return r;
 }
@@ -141,8 +142,8 @@ static int parse_compressed(const cJSON *json, struct quant_config *q, struct to
 
 int quant_parse(const cJSON *config, struct quant_config *ret, struct tool_error *error)
 {
-	const char *key = has(config, "quantization_config") ? "quantization_config"
-							      : "compression_config";
+	const char *key =
+		has(config, "quantization_config") ? "quantization_config" : "compression_config";
 	const cJSON *json = cJSON_GetObjectItemCaseSensitive(config, key);
 	const char *method = text_of(json, "quant_method");
 	struct quant_config q = {0};

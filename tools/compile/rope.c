@@ -111,10 +111,11 @@ int rope_parse(const cJSON *config, uint32_t max_position, struct rope_config *r
 	if (!r)
 		r = config_double(scaling, "rope_theta", 1e-3, 1e12, &theta, &rope.theta, error);
 	if (!r)
-		r = config_double(config, "partial_rotary_factor", 0, 1, &none, &rope.partial, error);
-	if (!r)
-		r = config_double(scaling, "partial_rotary_factor", 0, 1, &rope.partial, &rope.partial,
+		r = config_double(config, "partial_rotary_factor", 0, 1, &none, &rope.partial,
 				  error);
+	if (!r)
+		r = config_double(scaling, "partial_rotary_factor", 0, 1, &rope.partial,
+				  &rope.partial, error);
 	if (!r)
 		r = parse_type(scaling, &rope, error);
 	if (!r)

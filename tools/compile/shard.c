@@ -23,7 +23,8 @@ static bool heads_divide(const struct model_config *c, uint32_t tp)
  */
 static void shard_heads(const struct model_config *c, struct shard *s)
 {
-	uint32_t kv = c->n_kv_heads, tp = s->tp, group = c->n_heads / kv, rank = s->rank, head, from, n;
+	uint32_t kv = c->n_kv_heads, tp = s->tp, group = c->n_heads / kv, rank = s->rank, head,
+		 from, n;
 
 	s->kv_heads_most = kv >= tp ? (kv + tp - 1) / tp : 1;
 	if (kv >= tp) {
@@ -86,7 +87,8 @@ static int shard_experts(const struct moe_config *m, uint32_t group, bool whole,
 	if (!m->n_experts || s->tp == 1)
 		return 0;
 	if (whole && (m->n_experts < s->tp || !part_of(m->n_experts, s, m->n_experts, &s->experts)))
-		return tool_fail(error, -EINVAL, "--ep: %u experts for %u chips", m->n_experts, s->tp);
+		return tool_fail(error, -EINVAL, "--ep: %u experts for %u chips", m->n_experts,
+				 s->tp);
 	if (!whole && !part_of(m->inner, s, group, &s->expert_inner))
 		return tool_fail(error, -EINVAL, "%u chips: moe_intermediate_size %u is too small",
 				 s->tp, m->inner);

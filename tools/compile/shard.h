@@ -3,8 +3,8 @@
  * Tensor parallelism: what of a model each chip of a group has.
  *
  * KV heads are divided as evenly as can be, with their queries; when there are fewer than chips,
- * each is held by several, which divide its queries. The MLP's inner width and the vocabulary are cut in ranges of one width, the
- * last of which may be shorter.
+ * each is held by several, which divide its queries. The MLP's inner width and the vocabulary are
+ * cut in ranges of one width, the last of which may be shorter.
  */
 #ifndef TXDA_COMPILE_SHARD_H
 #define TXDA_COMPILE_SHARD_H
@@ -21,8 +21,8 @@ struct shard {
 	uint32_t tp, rank;
 	struct range q_heads, kv_heads;
 	uint32_t kv_heads_most; /* of any chip: caches are alike on all */
-	struct range inner;   /* of intermediate_size */
-	struct range experts; /* all, or with expert parallelism some */
+	struct range inner;	/* of intermediate_size */
+	struct range experts;	/* all, or with expert parallelism some */
 	struct range expert_inner, shared_inner;
 	struct range vocab;   /* rows of embedding and head */
 	uint32_t vocab_width; /* the same on all ranks; vocab.n and zeros after it */

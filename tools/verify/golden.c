@@ -23,7 +23,7 @@ struct golden_result {
 	double sum, worst; /* relative errors */
 	unsigned rows, worst_row;
 	double rows_limit;
-	unsigned beyond; /* rows with more than that */
+	unsigned beyond;     /* rows with more than that */
 	double most_off;     /* largest absolute error of a logit */
 	unsigned agreed;     /* greedy steps */
 	unsigned first_off;  /* the first that differs, or n_greedy */
@@ -331,7 +331,8 @@ int golden_run(struct runner *r, const struct golden_options *o, struct tool_err
 		return ret;
 	ok = !failed && total.sum / total.rows <= o->mean_limit &&
 	     total.beyond * 20 <= total.rows &&
-	     (!o->routed || !o->check_greedy || (total.first_off - total.agreed) * 20 <= total.first_off);
+	     (!o->routed || !o->check_greedy ||
+	      (total.first_off - total.agreed) * 20 <= total.first_off);
 	printf("%s: %u of %u cases ok, %u rows: mean %.2e, worst %.2e, %u beyond %.1e; greedy "
 	       "%u/%u\n",
 	       ok ? "ok" : "FAIL", cases - failed, cases, total.rows, total.sum / total.rows,

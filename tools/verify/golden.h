@@ -17,8 +17,8 @@ struct golden_options {
 	bool check_greedy;
 	/* 95% of the rows must be within it. */
 	double rows_limit;
-	/* The model has routers: a rounding may tip one, and a row is another row then. Only the mean,
-	 * the share of rows within rows_limit and that of equal greedy tokens are judged. */
+	/* The model has routers: a rounding may tip one, and a row is another row then. Only the
+	 * mean, the share of rows within rows_limit and that of equal greedy tokens are judged. */
 	bool routed;
 };
 
