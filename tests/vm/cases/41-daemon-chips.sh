@@ -60,9 +60,9 @@ wait_for 60 runs || fail "the streams do not run"
 ! grep -q 'DONE' /tmp/stream-a /tmp/stream-b || fail "the streams are over already"
 unplug 0 || fail "device_del"
 wait $stream_a $stream_b
-tail -n 2 /tmp/stream-a /tmp/stream-b
+tail -n 4 /tmp/stream-a /tmp/stream-b
 [ "$(grep -l '"error"' /tmp/stream-a /tmp/stream-b | wc -l)" -eq 1 ] || fail "not just one was told of an error"
-[ "$(grep -l 'DONE' /tmp/stream-a /tmp/stream-b | wc -l)" -eq 1 ] || fail "not just one went on to its end"
+[ "$(grep -l '"finish_reason":"length"' /tmp/stream-a /tmp/stream-b | wc -l)" -eq 1 ] || fail "not just one went on to its end"
 grep -h '"error"' /tmp/stream-a /tmp/stream-b | grep -q 'lost' || fail "the error does not say why"
 
 wait_for 60 healthy || { cat /tmp/log; fail "the lost model does not come back"; }
