@@ -476,6 +476,7 @@ struct txda_op_attention {
 	float scale;
 	__u32 window;		/* 0: none */
 	__u32 flags;		/* TXDA_KV_INT8 */
+	__u32 reserved;		/* 0 */
 };
 
 /*
@@ -516,6 +517,7 @@ struct txda_op_mla_attention {
 	__u32 block_size;
 	__u64 layer_offset;
 	float scale;
+	__u32 reserved;		/* 0 */
 };
 
 /*

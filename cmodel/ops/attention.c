@@ -161,6 +161,8 @@ static int attention_check(const struct cm_launch *l)
 		return -EINVAL;
 	if (!g.latent && l->op->attention.flags & ~TXDA_KV_INT8)
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, l->op->attention.flags);
+	if (g.latent ? l->op->mla_attention.reserved : l->op->attention.reserved)
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, 1);
 	if (cm_want(l, g.q, types, CM_ANY, width) ||
 	    (g.latent &&
 	     cm_want(l, g.q_rope, types, g.q->dim[0], (uint64_t)g.n_heads * (g.key_dim - g.dim))) ||
