@@ -38,8 +38,8 @@ check-tsan: ## only the threaded tests under ThreadSanitizer
 vm: ## a shell in a virtual machine with chips, on kernel K: K=7.2 CHIPS=1 IRQ=msix MEM=1G
 	@B=$(B) sh tests/vm/run.sh -b -k $(or $(K),7.2) -n $(or $(CHIPS),1) -i $(or $(IRQ),msix) -m $(or $(MEM),1G)
 
-check-vm: ## only the tests of the driver in virtual machines, on kernels K="6.12 7.2"; K=debug: one that looks closely
-	@B=$(B) sh tests/vm/check.sh -k "$(or $(K),6.12 7.2)"
+check-vm: ## only the tests of the driver in virtual machines, on kernels K="6.12 7.2"; K=debug: one that looks closely; LONG=1: storms in full
+	@B=$(B) sh tests/vm/check.sh $(if $(LONG),-L) -k "$(or $(K),6.12 7.2)"
 
 install: all ## install into DESTDIR/PREFIX
 	meson configure $(B) -Dprefix=$(PREFIX)

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check.sh [-k "K..."] [-r FILE] [-B] [CASE...] - the test cases (all, or those whose names begin so)
+# check.sh [-k "K..."] [-r FILE] [-B] [-L] [CASE...] - the test cases (all, or those whose names begin so)
 # in virtual machines, on each kernel K (6.12 and 7.2).
 #
 #   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, separated by tabs
 #   -B        the tree is built already
+#   -L        storms (resets, removals, reloads) in full, not a tenth of them
 #   -t DIR, -M PROGRAM   as of run.sh
 #
 # The header of a case, cases/NN-name.sh, says what machine it wants:
@@ -17,16 +18,17 @@ set -eu
 # shellcheck source=tests/vm/rig.sh
 . "$(dirname "$0")/rig.sh"
 
-kernels="6.12 7.2" results='' built='' stage='' model=''
-while getopts k:r:Bt:M: option; do
+kernels="6.12 7.2" results='' built='' stage='' model='' long=''
+while getopts k:r:BLt:M: option; do
 	case $option in
 	k) kernels=$OPTARG ;;
 	r) results=$OPTARG ;;
 	B) built=1 ;;
+	L) long=1 ;;
 	t) stage=$OPTARG built=1 ;;
 	M) model=$OPTARG ;;
 	*)
-		sed -n '4,18s/^# \{0,1\}//p' "$0"
+		sed -n '4,19s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -57,6 +59,7 @@ machine_of() {
 		options="$options -a $word"
 	done
 	[ "$(of "$1" plug now)" = now ] || options="$options -p"
+	[ -z "$long" ] || options="$options -a txda.long=1"
 	echo "$options"
 }
 

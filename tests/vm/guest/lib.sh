@@ -9,6 +9,15 @@ fail() {
 	exit 1
 }
 
+# storm N - how often a storm blows: N times when the rig was asked for it all (check-vm LONG=1), else a tenth of that.
+storm() {
+	if grep -qw txda.long=1 /proc/cmdline; then
+		echo "$1"
+	else
+		echo $(($1 / 10))
+	fi
+}
+
 skip() {
 	echo "$*"
 	exit 77
