@@ -99,7 +99,7 @@ static void att_new(struct att *a, const struct batch *b)
 
 		if (b->precise) /* the second half of the doubled cache */
 			for (unsigned j = 0; j < 2 * pad * b->bs; j++)
-				head[j] = (uint8_t)(frand() * 127);
+				head[j] = (uint8_t)(int)(frand() * 127);
 		for (unsigned j = 0; j < 2 * b->bs; j++)
 			scale[j] = (frand() + 1.5f) / 128;
 	}
