@@ -155,8 +155,12 @@ static int check_driver(struct drm_chip *chip)
 				  "%s: the kernel has driver %.15s %d.%d; libtxda %s wants txda %d",
 				  chip->node.node, name, version.version_major,
 				  version.version_minor, txda_version(), DRM_TXDA_MAJOR);
-	snprintf(chip->info.driver, sizeof(chip->info.driver), "%d.%d.%d", version.version_major,
-		 version.version_minor, version.version_patchlevel);
+	/* The module's version, as the survey has it; built into a kernel it has that of its
+	 * ioctls. */
+	if (!txda__sysfs_line("/sys/module/txda", "version", chip->info.driver,
+			      sizeof(chip->info.driver)))
+		snprintf(chip->info.driver, sizeof(chip->info.driver), "%d.%d.%d",
+			 version.version_major, version.version_minor, version.version_patchlevel);
 	return 0;
 }
 
@@ -338,6 +342,7 @@ static int drm_status(struct txda__backend *backend, unsigned index,
 {
 	struct drm_chip *chip = txda__drm_chip_get(from(backend), index);
 	struct drm_txda_memory_info memory;
+	struct drm_txda_reset_info reset;
 	int r = -ENODEV;
 
 	if (!chip)
@@ -347,7 +352,10 @@ static int drm_status(struct txda__backend *backend, unsigned index,
 		r = txda__drm_query(chip, DRM_TXDA_QUERY_MEMORY, &memory, sizeof(memory));
 	if (r >= 0)
 		status->mem_used_bytes = memory.device_used;
-	status->lost = r == -ENODEV;
+	status->lost = r == -ENODEV || (r >= 0 && status->lost);
+	if (!status->lost &&
+	    txda__drm_query(chip, DRM_TXDA_QUERY_RESET, &reset, sizeof(reset)) >= 0)
+		status->faults = (uint32_t)reset.queue_resets;
 	txda__drm_chip_put(chip);
 	return 0;
 }

@@ -108,11 +108,16 @@ void txda__sysfs_status(const char *device, struct txda_device_status *ret_statu
 		.utilisation_permille = UINT32_MAX,
 	};
 	uint32_t percent = UINT32_MAX;
+	char state[16];
 
 	txda__sysfs_unsigned(device, "npu_memory_utilization", 10, &status.mem_used_bytes);
 	read_unsigned(device, "npu_busy_percent", 1, &percent);
 	if (percent <= 100)
 		status.utilisation_permille = percent * 10;
+	/* A chip whose recovery failed, or that does not answer although it should. */
+	if (txda__sysfs_line(device, "state", state, sizeof(state)))
+		status.lost =
+			!strcmp(state, "wedged") || (!strcmp(state, "up") && percent == UINT32_MAX);
 	read_unsigned(device, "ecc_corrected", 1, &status.ecc_corrected);
 	read_unsigned(device, "ecc_uncorrected", 1, &status.ecc_uncorrected);
 	read_hwmon(device, &status);

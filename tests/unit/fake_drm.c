@@ -269,6 +269,7 @@ static int dev_query(struct file *file, void *arg)
 		struct drm_txda_memory_info memory;
 		struct drm_txda_firmware_info firmware;
 		struct drm_txda_topology_info topology;
+		struct drm_txda_reset_info reset;
 	} answer;
 	uint32_t bytes;
 
@@ -289,6 +290,10 @@ static int dev_query(struct file *file, void *arg)
 		answer.memory.device_bytes = FAKE_CHIP_BYTES;
 		answer.memory.device_used = fake.used[file->chip];
 		answer.memory.device_mappable = FAKE_CHIP_BYTES;
+		break;
+	case DRM_TXDA_QUERY_RESET:
+		bytes = sizeof(answer.reset);
+		answer.reset.queue_resets = 3;
 		break;
 	case DRM_TXDA_QUERY_FIRMWARE:
 		bytes = sizeof(answer.firmware);

@@ -64,6 +64,7 @@ static void test_chips(void **state)
 	assert_int_equal(info.physical, 1);
 	ok(context, txda_device_status(device_of(context, 1), &status));
 	assert_int_equal(status.mem_used_bytes, 0);
+	assert_int_equal(status.faults, 3);
 	assert_false(status.lost);
 	assert_int_equal(status.temp_mc, INT32_MIN);
 	assert_int_equal(txda_device_distance(device_of(context, 0), device_of(context, 2)), 1);

@@ -373,6 +373,10 @@ static void test_nodes(void **state)
 	put(sys, "devices/0000:01:00.0/npu_memory_total", "8589934592\n");
 	put(sys, "devices/0000:01:00.0/npu_memory_utilization", "1048576\n");
 	put(sys, "devices/0000:01:00.0/npu_busy_percent", "37\n");
+	put(sys, "devices/0000:01:00.0/state", "up\n");
+	put(sys, "devices/0000:02:00.0/state", "up\n"); /* but it does not answer */
+	put(sys, "devices/0000:04:00.0/npu_busy_percent", "0\n");
+	put(sys, "devices/0000:04:00.0/state", "wedged\n");
 	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/temp1_input", "45500\n");
 	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/power1_input", "12500000\n");
 	put(sys, "devices/0000:02:00.0/serial", "\033[2J\n");
@@ -423,6 +427,7 @@ static void test_nodes(void **state)
 	assert_string_equal(info.node, "/dev/accel/accel4");
 	assert_string_equal(info.name, "TX8 (model)");
 	assert_int_equal(status.ecc_corrected, 17);
+	assert_true(status.lost);
 	ok(NULL, txda_survey_chip(survey, 2, &info, &status));
 	assert_string_equal(info.node, "/dev/accel/accel10");
 	assert_int_equal(info.physical, 2);
@@ -433,6 +438,7 @@ static void test_nodes(void **state)
 	assert_int_equal(info.mem_bytes, 8589934592);
 	assert_int_equal(status.mem_used_bytes, 1048576);
 	assert_int_equal(status.utilisation_permille, 370);
+	assert_false(status.lost);
 	assert_int_equal(status.temp_mc, 45500);
 	assert_int_equal(status.power_mw, 12500);
 	assert_int_equal(status.clock_khz, UINT32_MAX);
@@ -448,6 +454,7 @@ static void test_nodes(void **state)
 	assert_null(strchr(info.serial, '\033'));
 	assert_int_equal(info.mem_bytes, 0);
 	assert_int_equal(status.temp_mc, INT32_MIN);
+	assert_true(status.lost);
 	txda_survey_unref(survey);
 	snprintf(command, sizeof(command), "rm -rf '%s' '%s'", sys, proc);
 	assert_int_equal(system(command), 0);

@@ -45,6 +45,7 @@ static void print_chip(const struct smi_chip *chip, FILE *out, bool colour)
 {
 	const struct txda_device_status *s = &chip->status;
 	char temp[16], power[16], clock[16], used[16], total[16], util[16], memory[40], state[24];
+	char bus[64];
 
 	number_text(temp, s->temp_mc != INT32_MIN, "%.0f C", s->temp_mc / 1000.0);
 	number_text(power, s->power_mw != UINT32_MAX, "%.1f W", s->power_mw / 1000.0);
@@ -60,9 +61,11 @@ static void print_chip(const struct smi_chip *chip, FILE *out, bool colour)
 	else
 		snprintf(state, sizeof(state), "ok");
 
+	snprintf(bus, sizeof(bus), "%s%s%s", chip->info.bus, *chip->info.firmware ? "  fw " : "",
+		 chip->info.firmware);
 	fprintf(out, "| %4u | %-28.28s | %6s %8s %9s | %10s |\n", chip->info.index, chip->info.name,
 		temp, power, clock, util);
-	fprintf(out, "|      | %-28.28s | %25s | %s%10.10s%s |\n", chip->info.bus, memory,
+	fprintf(out, "|      | %-28.28s | %25s | %s%10.10s%s |\n", bus, memory,
 		colour && s->lost ? "\033[31m" : "", state, colour && s->lost ? "\033[0m" : "");
 	fputs(RULE, out);
 }
@@ -110,7 +113,7 @@ void smi_print_table(const struct smi_snapshot *snapshot, FILE *out, bool colour
 		colour ? "\033[0m" : "", now);
 	fputs(RULE
 	      "| Chip | Name                         |   Temp    Power     Clock |       Util |\n"
-	      "|      | Bus                          |             Memory in use |      State "
+	      "|      | Bus, firmware                |             Memory in use |      State "
 	      "|\n" HEAVY_RULE,
 	      out);
 	for (unsigned i = 0; i < snapshot->n_chips; i++)
