@@ -122,6 +122,8 @@ static int txda_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_stop;
 	}
 	err = txda_hwmon_init(tdev);
+	if (!err)
+		err = txda_sysfs_add(tdev);
 	if (err)
 		goto err_copy;
 	pci_save_state(pdev);
@@ -195,6 +197,5 @@ struct pci_driver txda_pci_driver = {
 	.remove = txda_pci_remove,
 	.shutdown = txda_pci_shutdown,
 	.err_handler = &txda_pci_errors,
-	.dev_groups = txda_sysfs_groups,
 	.driver.pm = pm_sleep_ptr(&txda_pm_ops),
 };

@@ -361,15 +361,20 @@ static const struct attribute_group txda_sysfs_group = {
 	.attrs = txda_sysfs_attrs,
 };
 
-const struct attribute_group *txda_sysfs_groups[] = {
-	&txda_sysfs_group,
-	&txda_port_group,
-	NULL
-};
-
 int txda_sysfs_init(struct txda_device *tdev)
 {
 	tdev->busy.busy_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
 	tdev->busy.time_ns = ktime_get_ns();
 	return drmm_mutex_init(&tdev->drm, &tdev->busy.lock);
+}
+
+int txda_sysfs_add(struct txda_device *tdev)
+{
+	struct device *dev = tdev->drm.dev;
+	int err;
+
+	err = devm_device_add_group(dev, &txda_sysfs_group);
+	if (!err)
+		err = devm_device_add_group(dev, &txda_port_group);
+	return err;
 }

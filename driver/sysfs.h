@@ -3,7 +3,8 @@
  * Attributes of the PCI device; docs/sysfs.md lists them with their units.
  *
  * Reads take a register or two and never wait for the chip. A chip that is down or gone gives
- * -ENODEV. The driver core makes and removes them, so none is read once removal began.
+ * -ENODEV. They are there before the node is, since udev's rules read them when it appears, and go
+ * after the driver has let go of the chip.
  */
 #ifndef TXDA_SYSFS_H
 #define TXDA_SYSFS_H
@@ -11,7 +12,6 @@
 #include <linux/mutex.h>
 #include <linux/types.h>
 
-struct attribute_group;
 struct txda_device;
 
 /**
@@ -32,7 +32,7 @@ struct txda_busy {
 };
 
 int txda_sysfs_init(struct txda_device *tdev);
-
-extern const struct attribute_group *txda_sysfs_groups[];
+/* Before the node is registered; undone by the device's managed resources. */
+int txda_sysfs_add(struct txda_device *tdev);
 
 #endif /* TXDA_SYSFS_H */
