@@ -202,6 +202,7 @@ fetch_kernel() {
 }
 
 # copy_tree SOURCE DIR - what git knows and what is new in SOURCE, to DIR; what is gone there goes.
+# Only what differs is copied, and gets the time of now: a file may be newer here and older there.
 copy_tree() {
 	mkdir -p "$2"
 	if git -C "$1" rev-parse --git-dir >/dev/null 2>&1; then
@@ -209,8 +210,17 @@ copy_tree() {
 	else
 		(cd "$1" && find . -type f ! -path './build*' ! -path './.git/*' | sed 's,^\./,,')
 	fi | while read -r file; do [ ! -e "$1/$file" ] || echo "$file"; done | sort >"$2.list"
-	(cd "$2" && find . -type f | sed 's,^\./,,' | sort | comm -23 - "$2.list" | tr '\n' '\0' | xargs -0 -r rm -f)
-	tar -C "$1" -T "$2.list" -c | tar -C "$2" -x
+	checksums "$1" "$2.list" >"$2.sums"
+	(cd "$2" && find . -type f | sed 's,^\./,,' | sort) >"$2.there"
+	comm -23 "$2.there" "$2.list" | (cd "$2" && tr '\n' '\0' | xargs -0 -r rm -f)
+	comm -12 "$2.there" "$2.list" >"$2.both"
+	checksums "$2" "$2.both" | comm -13 - "$2.sums" | cut -c 67- >"$2.changed"
+	tar -C "$1" -T "$2.changed" -c | tar -C "$2" -x -m
+}
+
+# checksums DIR LIST - of the files of LIST below DIR, in the order of comm.
+checksums() {
+	(cd "$1" && tr '\n' '\0' <"$2" | xargs -0 -r sha256sum) | sort
 }
 
 # The headers of kernel $1 to where they belong in the root file system.
