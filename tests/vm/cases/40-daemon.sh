@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=2 irq=msi plug=later timeout=120
+# vm: mode=systemd chips=2 irq=msi plug=later timeout=300
 # A chip that is plugged in loads the module, and its node starts the daemon.
 . /rig/guest/lib.sh
 release=$(uname -r)
@@ -9,6 +9,7 @@ cp /t/txda.ko "/usr/lib/modules/$release/updates/"
 depmod -a || fail "depmod"
 # udevd looks for a new index of modules every three seconds only.
 udevadm control --reload
+printf 'model = tales=/t/models/demo\n' >>/etc/txda/txdad.conf
 ! loaded || fail "the module is loaded already"
 [ "$(systemctl is-active txdad.service)" = inactive ] || fail "the daemon runs already"
 
@@ -18,9 +19,13 @@ wait_for 20 nodes_are 1 || fail "no node"
 active() {
 	[ "$(systemctl is-active txdad.service)" = active ]
 }
-wait_for 60 active || fail "the daemon is not started: $(systemctl status txdad.service)"
+wait_for 120 active || fail "the daemon is not started: $(systemctl status txdad.service)"
 [ "$(stat -c '%U:%G %a' /run/txda/txda.sock)" = "root:render 660" ] || fail "$(stat /run/txda/txda.sock)"
-curl -fsS --max-time 20 --unix-socket /run/txda/txda.sock http://localhost/health || fail "the daemon does not answer"
+# 503 while the model is compiled and loaded.
+answers() {
+	curl -fsS --max-time 20 --unix-socket /run/txda/txda.sock http://localhost/health
+}
+wait_for 90 answers 2>/dev/null || fail "the daemon does not answer: $(systemctl status txdad.service)"
 
 # A second chip joins the daemon that runs.
 pid=$(systemctl show -P MainPID txdad.service)
