@@ -12,7 +12,7 @@
 #   -c SIZE     memory of a chip                                                  (4G)
 #   -t DIR      what the guest sees as /t: txda.ko for K, programs in bin/, an installation
 #               in sysroot/ that is laid over the root                            (the tree's build)
-#   -M PROGRAM  txda-cmodel                                                       (of the tree's build)
+#   -M PROGRAM  txda-cmodel                                                       (DIR's, or of the tree's build)
 #   -b          build the tree first; without it the last build serves, if there is one
 #   -s          boot systemd rather than nothing but COMMAND
 #   -p          plug no chip in; COMMAND does so with `vmhost add N`
@@ -72,7 +72,8 @@ if [ -z "$stage" ]; then
 	fi
 	[ -z "$build" ] || prepare user "$top" tree
 fi
-if [ "$chips" -gt 0 ] && [ -z "$model" ] && [ ! -e "$tree/obj/tools/cmodel/txda-cmodel" ]; then
+if [ "$chips" -gt 0 ] && [ -z "$model" ] && [ ! -e "$stage/sysroot/usr/bin/txda-cmodel" ] &&
+	[ ! -e "$tree/stage/sysroot/usr/bin/txda-cmodel" ]; then
 	prepare user "$top" tree
 fi
 
@@ -117,7 +118,8 @@ echo "chips=$chips irq=$irq plug=$plug want=$want mode=$mode kernel=$k" >"$run/r
 set --
 if [ "$chips" -gt 0 ]; then
 	if [ -z "$model" ]; then
-		model=$tree/obj/tools/cmodel/txda-cmodel
+		model=$stage/sysroot/usr/bin/txda-cmodel
+		[ -x "$model" ] || model=$tree/stage/sysroot/usr/bin/txda-cmodel
 		set -- "$root/lib64/ld-linux-x86-64.so.2" --library-path "$root/usr/lib/x86_64-linux-gnu"
 	fi
 	[ -x "$model" ] || die "there is no $model"
