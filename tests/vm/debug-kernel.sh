@@ -44,7 +44,7 @@ if ! build bzImage modules >>"$out/build.log" 2>&1; then
 	die "the debug kernel does not build"
 fi
 rm -rf "$out/tree"
-mkdir -p "$out/tree/usr"
+mkdir -p "$out/tree/usr/lib"
 ln -s usr/lib "$out/tree/lib"
 build modules_install INSTALL_MOD_PATH=/vm/kernel/debug/tree >>"$out/build.log" 2>&1
 rm -rf "$out/tree/lib" "$out/tree/usr/lib/modules/"*/build

@@ -49,21 +49,34 @@ same a demo-tp1
 same b demo-tp1
 timeout 10 txda-smi || fail "txda-smi"
 
+# One answer after the other, until one ends with an error or nobody wants more.
+streams() {
+	: >/tmp/ended-$1
+	until [ -e /tmp/enough ] || grep -q '"error"' /tmp/ended-$1; do
+		ask 200 v1/completions "{\"model\": \"$1\", \"prompt\": \"Once\", \"max_tokens\": 1200, \"temperature\": 0, \"ignore_eos\": true, \"stream\": true}" >/tmp/stream-$1
+		tail -n 4 /tmp/stream-$1 >>/tmp/ended-$1
+	done
+}
 for m in a b; do
-	ask 200 v1/completions "{\"model\": \"$m\", \"prompt\": \"Once\", \"max_tokens\": 1200, \"temperature\": 0, \"ignore_eos\": true, \"stream\": true}" >/tmp/stream-$m &
+	streams $m &
 	eval "stream_$m=$!"
 done
-runs() {
+run() {
 	[ "$(wc -l </tmp/stream-a)" -gt 40 ] && [ "$(wc -l </tmp/stream-b)" -gt 40 ]
 }
-wait_for 60 runs || fail "the streams do not run"
-! grep -q 'DONE' /tmp/stream-a /tmp/stream-b || fail "the streams are over already"
+told() {
+	grep -q '"error"' /tmp/ended-a /tmp/ended-b
+}
+wait_for 60 run || fail "the streams do not run"
+! told || { cat /tmp/ended-*; fail "an error, and all is well"; }
 unplug 0 || fail "device_del"
+wait_for 60 told || { cat /tmp/log; fail "nobody was told of an error"; }
+touch /tmp/enough
 wait $stream_a $stream_b
-tail -n 4 /tmp/stream-a /tmp/stream-b
-[ "$(grep -l '"error"' /tmp/stream-a /tmp/stream-b | wc -l)" -eq 1 ] || fail "not just one was told of an error"
-[ "$(grep -l '"finish_reason":"length"' /tmp/stream-a /tmp/stream-b | wc -l)" -eq 1 ] || fail "not just one went on to its end"
-grep -h '"error"' /tmp/stream-a /tmp/stream-b | grep -q 'lost' || fail "the error does not say why"
+cat /tmp/ended-a /tmp/ended-b
+[ "$(grep -l '"error"' /tmp/ended-a /tmp/ended-b | wc -l)" -eq 1 ] || fail "not just one was told of an error"
+tail -qn 4 /tmp/ended-a /tmp/ended-b | grep -q '"finish_reason":"length"' || fail "the other did not go on to its end"
+grep -h '"error"' /tmp/ended-a /tmp/ended-b | grep -q 'lost' || fail "the error does not say why"
 
 wait_for 60 healthy || { cat /tmp/log; fail "the lost model does not come back"; }
 same a demo-tp1
