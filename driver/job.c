@@ -433,20 +433,14 @@ static int txda_submit_run(struct txda_submit *submit, struct drm_file *file)
 	if (err)
 		return err;
 
-	drm_exec_init(&exec, DRM_EXEC_INTERRUPTIBLE_WAIT | DRM_EXEC_IGNORE_DUPLICATES, 0);
-	drm_exec_until_all_locked(&exec) {
-		err = txda_vm_lock_resvs(queue->vm, &exec);
-		drm_exec_retry_on_contention(&exec);
-		if (err)
-			break;
-	}
-	if (!err) {
-		/* Jobs of a queue end in order, so the last one stands for all. */
-		txda_vm_add_fence(queue->vm, &exec, &last->fence.base);
-		txda_submit_push(submit);
-	}
+	err = txda_vm_lock_resvs(queue->vm, &exec);
+	if (err)
+		return err;
+	/* Jobs of a queue end in order, so the last one stands for all. */
+	txda_vm_add_fence(queue->vm, &exec, &last->fence.base);
+	txda_submit_push(submit);
 	drm_exec_fini(&exec);
-	return err;
+	return 0;
 }
 
 int txda_ioctl_queue_submit(struct drm_device *drm, void *data, struct drm_file *file)

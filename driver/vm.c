@@ -117,14 +117,22 @@ void txda_vm_free_vmas(struct txda_vm *vm, struct list_head *vmas, bool stuck)
 
 int txda_vm_lock_resvs(struct txda_vm *vm, struct drm_exec *exec)
 {
-	int err;
+	int err = 0;
 
+	/* Outside of the acquire context, which counts as a reservation object that is locked. */
 	mutex_lock(&vm->ext_lock);
-	err = drm_gpuvm_prepare_vm(&vm->base, exec, 1);
-	if (!err)
-		err = drm_gpuvm_prepare_objects(&vm->base, exec, 1);
+	drm_exec_init(exec, DRM_EXEC_INTERRUPTIBLE_WAIT | DRM_EXEC_IGNORE_DUPLICATES, 0);
+	drm_exec_until_all_locked(exec) {
+		err = drm_gpuvm_prepare_vm(&vm->base, exec, 1);
+		if (!err)
+			err = drm_gpuvm_prepare_objects(&vm->base, exec, 1);
+		drm_exec_retry_on_contention(exec);
+		if (err)
+			break;
+	}
 	mutex_unlock(&vm->ext_lock);
-
+	if (err)
+		drm_exec_fini(exec);
 	return err;
 }
 

@@ -137,10 +137,9 @@ void txda_vm_unuse(struct txda_vm *vm);
 void txda_vm_close_file(struct txda_file *file);
 
 /*
- * Locks what a job's fence must be added to: the address space's reservation object and those of
- * the shareable buffers it maps; adds @fence as bookkeeping when all are locked. @exec was
- * initialised with DRM_EXEC_IGNORE_DUPLICATES and has locked nothing else; the caller retries on
- * contention.
+ * Initialises @exec and locks with it what a job's fence must be added to: the address space's
+ * reservation object and those of the shareable buffers it maps. The caller adds the fence and ends
+ * @exec; on an error, -ERESTARTSYS among them, there is nothing to end.
  */
 int txda_vm_lock_resvs(struct txda_vm *vm, struct drm_exec *exec);
 void txda_vm_add_fence(struct txda_vm *vm, struct drm_exec *exec, struct dma_fence *fence);
