@@ -337,7 +337,11 @@ static pci_ers_result_t txda_pci_mmio_enabled(struct pci_dev *pdev)
 {
 	struct txda_device *tdev = pci_get_drvdata(pdev);
 
-	return txda_device_alive(tdev) ? PCI_ERS_RESULT_RECOVERED : PCI_ERS_RESULT_NEED_RESET;
+	if (txda_device_alive(tdev))
+		return PCI_ERS_RESULT_RECOVERED;
+	/* The bus is reset next, and nobody else says so. */
+	txda_reset_prepare(tdev);
+	return PCI_ERS_RESULT_NEED_RESET;
 }
 
 static pci_ers_result_t txda_pci_slot_reset(struct pci_dev *pdev)
@@ -346,7 +350,11 @@ static pci_ers_result_t txda_pci_slot_reset(struct pci_dev *pdev)
 
 	pci_restore_state(pdev);
 	pci_save_state(pdev);
-	return txda_device_alive(tdev) ? PCI_ERS_RESULT_RECOVERED : PCI_ERS_RESULT_DISCONNECT;
+	if (txda_device_alive(tdev))
+		return PCI_ERS_RESULT_RECOVERED;
+	/* Older kernels have no word for those whose recovery failed. */
+	txda_reset_wedge(tdev, "PCI error");
+	return PCI_ERS_RESULT_DISCONNECT;
 }
 
 static void txda_pci_resume(struct pci_dev *pdev)
