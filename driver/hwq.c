@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "hwq.h"
 
+#include <linux/dev_printk.h>
 #include <linux/dma-mapping.h>
 #include <linux/iopoll.h>
-#include <drm/drm_print.h>
 
 #include "compat/slab.h"
 #include "device.h"
@@ -81,8 +81,8 @@ int txda_hwq_stop(struct txda_hwq *hwq)
 	err = read_poll_timeout(txda_hwq_state, state, state == TXDA_QUEUE_OFF || state == ~0u,
 				TXDA_HWQ_POLL_US, TXDA_HWQ_STOP_US, false, hwq);
 	if (err)
-		drm_info(&tdev->drm, "hardware queue %u does not stop, state %u\n", hwq->index,
-			 state);
+		dev_info_ratelimited(tdev->drm.dev, "hardware queue %u does not stop, state %u\n",
+				     hwq->index, state);
 	return err;
 }
 
@@ -112,8 +112,8 @@ int txda_hwq_restart(struct txda_hwq *hwq)
 
 	state = txda_hwq_state(hwq);
 	if (state != TXDA_QUEUE_RUNNING) {
-		drm_info(&tdev->drm, "hardware queue %u does not start, state %u\n", hwq->index,
-			 state);
+		dev_info_ratelimited(tdev->drm.dev, "hardware queue %u does not start, state %u\n",
+				     hwq->index, state);
 		txda_reset_schedule(tdev, "a hardware queue does not start");
 		return -EIO;
 	}
