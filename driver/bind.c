@@ -338,6 +338,9 @@ static int txda_bind_change(struct txda_bind *bind)
 	if (!err)
 		err = flush;
 	if (err) {
+		/* That a flush took too long is the chip's business, the client has lost its VM. */
+		if (err == -ETIMEDOUT)
+			err = -EIO;
 		drm_dbg(&vm->tdev->drm, "address space %u is lost: %pe\n", vm->id, ERR_PTR(err));
 		WRITE_ONCE(vm->lost, true);
 	}
