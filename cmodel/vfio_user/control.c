@@ -138,6 +138,28 @@ static int order_trip(struct vu_server *s, const char *words, FILE *out)
 	return on_device(s, words, vu_device_trip);
 }
 
+static void stick_flushes(struct vu_device *d)
+{
+	vu_device_stick(d, VU_STUCK_FLUSH);
+}
+
+static int order_stick_flush(struct vu_server *s, const char *words, FILE *out)
+{
+	(void)out;
+	return on_device(s, words, stick_flushes);
+}
+
+static void stick_resets(struct vu_device *d)
+{
+	vu_device_stick(d, VU_STUCK_RESET);
+}
+
+static int order_stick_reset(struct vu_server *s, const char *words, FILE *out)
+{
+	(void)out;
+	return on_device(s, words, stick_resets);
+}
+
 static int order_help(struct vu_server *s, const char *words, FILE *out);
 
 static const struct order {
@@ -152,6 +174,8 @@ static const struct order {
 	{"appear", "CHIP", order_appear},
 	{"liveness-stop", "CHIP", order_liveness_stop},
 	{"trip", "CHIP", order_trip},
+	{"stick-flush", "CHIP", order_stick_flush},
+	{"stick-reset", "CHIP", order_stick_reset},
 	{"help", "", order_help},
 };
 

@@ -92,6 +92,7 @@ void vu_device_reset(struct vu_device *d)
 	atomic_store(&d->hung, false);
 	d->tripped = false;
 	d->resets++;
+	d->stuck &= ~VU_STUCK_FLUSH;
 	memset(&d->faults, 0, sizeof(d->faults));
 	d->firmware = (struct vu_firmware){.state = TXDA_FW_RESET};
 	vu_regs_reset(d);
@@ -104,6 +105,14 @@ void vu_device_reset(struct vu_device *d)
 	vu_log(VU_LOG_INFO, (int)d->index, "chip reset");
 }
 
+void vu_device_ask_reset(struct vu_device *d)
+{
+	if (d->stuck & VU_STUCK_RESET)
+		d->resetting = true;
+	else
+		vu_device_reset(d);
+}
+
 /* Gives the pages back instead of writing zeros to them: a reset has to be quick. */
 static void clear_dram(struct vu_device *d)
 {
@@ -114,6 +123,8 @@ static void clear_dram(struct vu_device *d)
 
 void vu_device_flr(struct vu_device *d)
 {
+	d->stuck = 0;
+	d->resetting = false;
 	vu_device_reset(d);
 	pthread_mutex_lock(&d->lock);
 	for (unsigned i = 0; i < VU_QUEUES; i++)
@@ -224,6 +235,11 @@ void vu_device_hang(struct vu_device *d)
 	atomic_store(&d->hung, true);
 	pthread_mutex_unlock(&d->lock);
 	cm_chip_stall(d->chip, true);
+}
+
+void vu_device_stick(struct vu_device *d, unsigned what)
+{
+	d->stuck |= what;
 }
 
 void vu_device_trip(struct vu_device *d)

@@ -43,6 +43,10 @@
 #define VU_POWER_LIMIT_MIN_MW	  20000
 #define VU_POWER_LIMIT_MAX_MW	  100000
 
+/* What can be made never to end. */
+#define VU_STUCK_FLUSH (1u << 0) /* flushes of address spaces, until the chip is reset */
+#define VU_STUCK_RESET (1u << 1) /* chip resets, until the function is reset */
+
 struct vu_machine;
 
 struct vu_sensor_base { /* counters at the last reset */
@@ -68,6 +72,8 @@ struct vu_device {
 	/* The chip is not there: reads give ones, writes do nothing. Stored under both locks. */
 	_Atomic bool gone;
 	_Atomic bool hung;	     /* its command processor; stored under op_lock */
+	unsigned stuck;		     /* op_lock: VU_STUCK_*, what does not end */
+	bool resetting;		     /* op_lock: a reset that is stuck */
 	uint64_t hung_ms;	     /* lock: LIVENESS at that time */
 	uint64_t start_ns;	     /* lock: LIVENESS 0 */
 	bool connected;		     /* lock: a client has it */
@@ -111,6 +117,8 @@ void vu_device_fini(struct vu_device *d);
 
 /* Stops all queues, forgets rings, roots and groups: a chip reset. */
 void vu_device_reset(struct vu_device *d);
+/* What the register asks for: the same, unless resets are stuck. */
+void vu_device_ask_reset(struct vu_device *d);
 /* FLR: the same, and configuration space and DRAM are as after power-on. */
 void vu_device_flr(struct vu_device *d);
 /* The client's reset of the device: an FLR that also brings a lost chip back. */
@@ -123,6 +131,8 @@ void vu_device_vanish(struct vu_device *d);
 void vu_device_appear(struct vu_device *d);
 /* The command processor hangs until the chip is reset. */
 void vu_device_hang(struct vu_device *d);
+/* From now on, @what (VU_STUCK_*) begins and does not end. */
+void vu_device_stick(struct vu_device *d, unsigned what);
 /* Too hot: all queues are lost until the chip is reset. */
 void vu_device_trip(struct vu_device *d);
 /* Bus mastering, memory enable or power state may have changed. */

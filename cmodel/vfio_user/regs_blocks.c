@@ -181,9 +181,18 @@ static void write_flush_count(struct vu_device *d, unsigned v, uint32_t value)
 	d->vm[v].flush_count = value;
 }
 
+static uint32_t read_flush(struct vu_device *d, unsigned v)
+{
+	return d->vm[v].flushing;
+}
+
 static void write_flush(struct vu_device *d, unsigned v, uint32_t value)
 {
-	if (value == 1)
+	if (value != 1)
+		return;
+	if (d->stuck & VU_STUCK_FLUSH)
+		d->vm[v].flushing = true;
+	else
 		vu_vm_flush(&d->vm[v]);
 }
 
@@ -191,8 +200,8 @@ const struct vu_reg vu_regs_vm[VU_VM_WORDS] = {
 	VU_PAIR(TXDA_VM_ROOT_LO, read_root, write_root),
 	VU_PAIR(TXDA_VM_FLUSH_PAGE_LO, read_flush_page, write_flush_page),
 	VU_RW(TXDA_VM_FLUSH_COUNT, read_flush_count, write_flush_count),
-	/* Reads 0: the write is answered when the flush is done. */
-	VU_RW(TXDA_VM_FLUSH, NULL, write_flush),
+	/* Reads 0 unless it is stuck: the write is answered when the flush is done. */
+	VU_RW(TXDA_VM_FLUSH, read_flush, write_flush),
 };
 
 /* ---- groups ---------------------------------------------------------------------------------- */

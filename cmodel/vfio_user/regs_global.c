@@ -247,11 +247,17 @@ static uint64_t read_dram_written(struct vu_device *d, unsigned i)
 
 /* ---- reset ----------------------------------------------------------------------------------- */
 
+static uint32_t read_reset(struct vu_device *d, unsigned i)
+{
+	(void)i;
+	return d->resetting ? TXDA_RESET_CHIP : 0;
+}
+
 static void write_reset(struct vu_device *d, unsigned i, uint32_t value)
 {
 	(void)i;
 	if (value == TXDA_RESET_CHIP)
-		vu_device_reset(d);
+		vu_device_ask_reset(d);
 }
 
 const struct vu_reg vu_regs_global[VU_GLOBAL_WORDS] = {
@@ -300,7 +306,7 @@ const struct vu_reg vu_regs_global[VU_GLOBAL_WORDS] = {
 	VU_PAIR(TXDA_REG_BUSY_COPY_LO, read_busy_copy, NULL),
 	VU_PAIR(TXDA_REG_DRAM_READ_LO, read_dram_read, NULL),
 	VU_PAIR(TXDA_REG_DRAM_WRITTEN_LO, read_dram_written, NULL),
-	/* Reads 0: the write that asks for it is answered when it is done. */
-	VU_RW(TXDA_REG_RESET, NULL, write_reset),
+	/* Reads 0 unless it is stuck: the write that asks for it is answered when it is done. */
+	VU_RW(TXDA_REG_RESET, read_reset, write_reset),
 	VU_FIELD(TXDA_REG_RESET_COUNT, resets, NULL),
 };

@@ -222,6 +222,7 @@ void vu_vm_reset(struct vu_vm *vm)
 	atomic_store(&vm->root, 0);
 	vm->flush_page = 0;
 	vm->flush_count = 0;
+	vm->flushing = false;
 	for (unsigned g = 0; g < TXDA_VM_GROUPS; g++) {
 		bool set = vm->group[g].size;
 

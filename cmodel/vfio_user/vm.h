@@ -49,6 +49,7 @@ struct vu_vm {
 	unsigned users;	       /* started queues */
 	uint64_t flush_page;
 	uint32_t flush_count;
+	bool flushing; /* a flush that is stuck; of the device's op_lock */
 	struct vu_group group[TXDA_VM_GROUPS];
 };
 

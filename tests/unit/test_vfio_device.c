@@ -643,6 +643,48 @@ static void test_hung_and_tripped(void **state)
 	vf_free(&f);
 }
 
+/* What is stuck begins, reads as if it went on, and ends with a reset of the next depth. */
+static void test_stuck(void **state)
+{
+	const uint32_t flush = TXDA_REG_VM(0) + TXDA_VM_FLUSH;
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	vf_space(c, 0);
+	vf_write(c, flush, 1);
+	assert_int_equal(vf_read(c, flush), 0);
+	pthread_mutex_lock(&c->d->op_lock);
+	vu_device_stick(c->d, VU_STUCK_FLUSH);
+	pthread_mutex_unlock(&c->d->op_lock);
+	vf_write(c, flush, 1);
+	assert_int_equal(vf_read(c, flush), 1);
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	assert_int_equal(vf_read(c, TXDA_REG_RESET), 0);
+	assert_int_equal(vf_read(c, flush), 0);
+	vf_write(c, flush, 1);
+	assert_int_equal(vf_read(c, flush), 0);
+	/* Now the reset itself. */
+	assert_int_equal(vf_boot(c), TXDA_FW_READY);
+	vf_space(c, 0);
+	vf_queue_start(c, 0, 0);
+	pthread_mutex_lock(&c->d->op_lock);
+	vu_device_stick(c->d, VU_STUCK_RESET);
+	pthread_mutex_unlock(&c->d->op_lock);
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	assert_int_equal(vf_read(c, TXDA_REG_RESET), TXDA_RESET_CHIP);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
+	vf_set_config16(c, PCIE + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_BCR_FLR);
+	vf_enable(c);
+	assert_int_equal(vf_read(c, TXDA_REG_RESET), 0);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_OFF);
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	assert_int_equal(vf_read(c, TXDA_REG_RESET), 0);
+	assert_int_equal(vf_boot(c), TXDA_FW_READY);
+	vf_free(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -652,7 +694,7 @@ int main(void)
 		cmocka_unit_test(test_firmware),	 cmocka_unit_test(test_sources),
 		cmocka_unit_test(test_chip_reset),	 cmocka_unit_test(test_flr),
 		cmocka_unit_test(test_events),		 cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_hung_and_tripped),
+		cmocka_unit_test(test_hung_and_tripped), cmocka_unit_test(test_stuck),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,6 +247,10 @@ static void test_orders(void **state)
 	order("disappear 4294967296", "error: ");
 	order("disappear -1", "error: ");
 	order("liveness-stop", "error: ");
+	order("stick-flush 9", "error: ");
+	order("stick-reset", "error: ");
+	order("stick-flush 0", "ok");
+	order("stick-reset 0", "ok");
 	/* A line without an end. */
 	memset(big, 'x', sizeof(big));
 	sock = try_connect("control.sock");
