@@ -211,6 +211,36 @@ static void count_modestly(unsigned long request, void *arg)
 		timeline->count_handles %= 1000;
 }
 
+/*
+ * Where the kernel and the chip may write to is the client's word: a changed address that happens
+ * to be good has this process overwritten, by its own order. It becomes one that is never good.
+ */
+static void keep_whole(unsigned long request, const void *before, void *arg)
+{
+	const uint64_t never = 1ull << 63;
+
+	if (request == DRM_IOCTL_TXDA_DEV_QUERY) {
+		const struct drm_txda_dev_query *was = before;
+		struct drm_txda_dev_query *query = arg;
+
+		if (query->pointer != was->pointer)
+			query->pointer |= never;
+	} else if (request == DRM_IOCTL_TXDA_BO_FROM_USERPTR) {
+		const struct drm_txda_bo_from_userptr *was = before;
+		struct drm_txda_bo_from_userptr *user = arg;
+
+		if (user->va / PAGE != was->va / PAGE)
+			user->va |= never;
+		if (user->size > was->size)
+			user->size |= never;
+	} else if (request == DRM_IOCTL_VERSION) {
+		struct drm_version *version = arg;
+
+		if (memcmp(before, arg, sizeof(*version)))
+			version->name = version->date = version->desc = (char *)(uintptr_t)never;
+	}
+}
+
 static void *at_an_edge(struct rng *r, const void *arg, size_t bytes)
 {
 	static _Thread_local char *area;
@@ -245,10 +275,12 @@ int issue(struct rng *r, int fd, unsigned long request, void *arg)
 	void *at = arg;
 	int ret;
 
+	memcpy(copy, arg, bytes);
 	if (one_in(r, 8)) {
 		for (uint32_t i = below(r, 3) + 1; i; i--)
 			((uint8_t *)arg)[below(r, (uint32_t)bytes)] = (uint8_t)rnd(r);
 	}
+	keep_whole(request, copy, arg);
 	if (request == DRM_IOCTL_TXDA_BO_CREATE)
 		be_modest(arg);
 	count_modestly(request, arg);

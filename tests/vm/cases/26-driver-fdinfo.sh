@@ -27,10 +27,10 @@ bytes() {
 	of "$1" "$2" | awk '{ unit["KiB"] = 1024; unit["MiB"] = 1048576; unit["GiB"] = 1073741824; print $1 * ($2 == "" ? 1 : unit[$2]) }'
 }
 
-node_load -s 6 /dev/accel/accel0 >/tmp/load &
+node_load -s 1000 /dev/accel/accel0 >/tmp/load &
 busy=$!
 # Another client, which has a buffer-less file and does nothing.
-sleep 20 3<>/dev/accel/accel0 &
+sleep 1000 3<>/dev/accel/accel0 &
 lazy=$!
 at_work() {
 	fdinfo $busy >/tmp/one && [ "$(of /tmp/one drm-engine-copy | cut -d ' ' -f 1)" -gt 0 ]
@@ -58,6 +58,7 @@ fdinfo $lazy >/tmp/lazy || fail "no fdinfo of the second client"
 [ "$(of /tmp/lazy drm-client-id)" != "$(of /tmp/one drm-client-id)" ] || fail "two clients with one id"
 [ "$(of /tmp/lazy drm-engine-copy)" = "0 ns" ] || fail "a client that does nothing has engine time"
 [ "$(bytes /tmp/lazy drm-total-vram)" -eq 0 ] || fail "a client that has nothing has memory"
+kill -INT $busy
 wait $busy || fail "$(cat /tmp/load)"
 kill $lazy
 wait $lazy 2>/dev/null

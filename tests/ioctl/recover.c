@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What comes after a chip that does not do as it is told: flushes that do not end are ended by a
+ * chip reset, and a chip reset that does not end by one of the function. As root, in the rig.
+ */
+#include "args.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define VA	(1ull << 31)
+#define BYTES	(4 * MIB)
+
+/* Everybody's: it sees what the others leave behind. */
+static struct client witness;
+static uint64_t used_before;
+static uint64_t resets_before;
+
+static uint64_t chip_resets(void)
+{
+	struct drm_txda_reset_info info = { 0 };
+
+	must(query(witness.fd, DRM_TXDA_QUERY_RESET, &info, sizeof(info)));
+	return info.chip_resets;
+}
+
+static uint32_t vm_state(int fd, uint32_t vm)
+{
+	struct drm_txda_vm_get_state arg = { .id = vm };
+
+	must(call(fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
+	return arg.state;
+}
+
+static void setup(void)
+{
+	witness = must_client(0);
+	resets_before = chip_resets();
+	used_before = must_memory(witness.fd).device_used;
+}
+
+static void must_reset(void)
+{
+	int64_t deadline = now_ns() + PATIENCE;
+
+	while (chip_resets() == resets_before) {
+		if (now_ns() > deadline)
+			fail("no reset came");
+		usleep(10000);
+	}
+}
+
+/* The chip serves who comes, and what was set aside is free again. */
+static void must_recover(void)
+{
+	struct client c;
+	struct mem mem;
+
+	must_reset();
+	must_settle(witness.fd, used_before);
+	c = must_client(0);
+	mem = must_mem_in(c.fd, c.vm, MIB, DRM_TXDA_PLACE_DEVICE);
+	must(dev_fill(&c, mem.va, mem.bytes, 0x0badf00d));
+	check(is_filled(mem.cpu, mem.bytes, 0x0badf00d));
+	close(c.fd);
+}
+
+/* A client whose address space has a buffer at VA that the chip knows. */
+static struct client must_victim(void)
+{
+	struct client c = must_client(0);
+	uint32_t handle;
+
+	must(bo_create(c.fd, BYTES, DRM_TXDA_PLACE_DEVICE, 0, 0, &handle));
+	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, handle, 0, VA, BYTES));
+	must(dev_fill(&c, VA, BYTES, 1));
+	must(gem_close(c.fd, handle));
+	return c;
+}
+
+/* ---- Flushes -------------------------------------------------------------------------------- */
+
+static void flush_of_unmap(void)
+{
+	struct client c;
+
+	setup();
+	c = must_victim();
+	vmhost("stick-flush 0");
+	must_fail(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, BYTES), EIO);
+	must_reset();
+	/* What its tables say is not what the client asked for; others are none the worse. */
+	check_equal(vm_state(c.fd, c.vm), DRM_TXDA_VM_LOST);
+	check_equal(vm_state(witness.fd, witness.vm), DRM_TXDA_VM_USABLE);
+	must_fail(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, BYTES), EIO);
+	check_equal(must_state(c.fd, c.queue).state, DRM_TXDA_QUEUE_INNOCENT);
+	close(c.fd);
+	must_recover();
+}
+
+static void flush_of_async_unmap(void)
+{
+	struct client c;
+	uint32_t done;
+	struct drm_txda_sync sync;
+	struct drm_txda_bind_op op = { .flags = DRM_TXDA_BIND_UNMAP, .va = VA, .size = BYTES };
+	struct drm_txda_vm_bind arg = { .flags = DRM_TXDA_VM_BIND_ASYNC };
+
+	setup();
+	c = must_victim();
+	done = must_syncobj(c.fd);
+	sync = signals(done);
+	op.syncs = array_of(&sync, 1, sizeof(sync));
+	arg.vm_id = c.vm;
+	arg.ops = array_of(&op, 1, sizeof(op));
+	vmhost("stick-flush 0");
+	must(call(c.fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	must_fail(fence_status(c.fd, done), EIO);
+	must_reset();
+	check_equal(vm_state(c.fd, c.vm), DRM_TXDA_VM_LOST);
+	close(c.fd);
+	must_recover();
+}
+
+static void flush_of_destroy(void)
+{
+	struct client c;
+
+	setup();
+	c = must_victim();
+	must(queue_destroy(c.fd, c.queue));
+	vmhost("stick-flush 0");
+	must(vm_destroy(c.fd, c.vm));
+	must_recover();
+	close(c.fd);
+}
+
+static void flush_of_close(void)
+{
+	struct client c;
+
+	setup();
+	c = must_victim();
+	vmhost("stick-flush 0");
+	close(c.fd);
+	must_recover();
+}
+
+/* ---- Resets --------------------------------------------------------------------------------- */
+
+/* The command processor hangs, its reset does too; the function's reset takes DRAM with it. */
+static void reset_of_chip(void)
+{
+	uint32_t hung, done;
+	struct drm_txda_sync sync;
+	struct client c;
+
+	setup();
+	c = must_victim();
+	must(queue_create_as(c.fd, c.vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL, 500,
+			     &hung));
+	vmhost("stick-reset 0");
+	vmhost("liveness-stop 0");
+	put_fill(&c.stream, VA, PAGE, 1);
+	done = must_syncobj(c.fd);
+	sync = signals(done);
+	must(submit(c.fd, hung, c.stream.mem.va, c.stream.bytes, &sync, 1));
+	must_fail(fence_status(c.fd, done), ETIME);
+	must_reset();
+	check_equal(vm_state(c.fd, c.vm), DRM_TXDA_VM_LOST);
+	check_equal(vm_state(witness.fd, witness.vm), DRM_TXDA_VM_LOST);
+	check_equal(must_state(witness.fd, witness.queue).state, DRM_TXDA_QUEUE_INNOCENT);
+	must_fail(submit_wait(c.fd, hung, c.stream.mem.va, c.stream.bytes), EIO);
+	close(c.fd);
+	must_recover();
+}
+
+static const struct test tests[] = {
+	{ "flush-of-unmap", flush_of_unmap },
+	{ "flush-of-async-unmap", flush_of_async_unmap },
+	{ "flush-of-destroy", flush_of_destroy },
+	{ "flush-of-close", flush_of_close },
+	{ "reset-of-chip", reset_of_chip },
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+}
