@@ -78,7 +78,7 @@ wanted() {
 boot() {
 	rm -rf "$work/machine"
 	# shellcheck disable=SC2086 # options are words
-	sh "$top/tests/vm/run.sh" -k "$1" $2 ${stage:+-t "$stage"} ${model:+-M "$model"} -l 300 \
+	sh "$top/tests/vm/run.sh" -k "$1" $2 ${stage:+-t "$stage"} ${model:+-M "$model"} -l $((300 * ${slow:-1})) \
 		-C "$work/list" -o "$work/machine" || true
 	: >"$work/machine/events.new"
 	[ ! -e "$work/machine/events" ] || mv "$work/machine/events" "$work/machine/events.new"
@@ -117,9 +117,11 @@ check_kernel() {
 		esac
 	done >"$work/cases"
 	cut -f 1 "$work/cases" | sort -u >"$work/machines"
+	# What a debug kernel watches costs its time.
+	[ "$k" != debug ] || slow=5
 	# The list is read from another descriptor: what runs in the loop may read its input.
 	while read -r options <&3; do
-		awk -F '\t' -v o="$options" '$1 == o { print $2, $3 }' "$work/cases" >"$work/list"
+		awk -F '\t' -v o="$options" -v slow="${slow:-1}" '$1 == o { print $2, $3 * slow }' "$work/cases" >"$work/list"
 		while [ -s "$work/list" ]; do
 			boot "$k" "$options"
 		done

@@ -23,9 +23,13 @@ skip() {
 	exit 77
 }
 
-# wait_for SECONDS COMMAND... - until COMMAND succeeds.
+# A kernel that watches itself (check-vm K=debug) is several times slower.
+slow=1
+[ ! -e /sys/kernel/debug/kmemleak ] || slow=4
+
+# wait_for SECONDS COMMAND... - until COMMAND succeeds; a debug kernel gets more of them.
 wait_for() {
-	tries=$(($1 * 20))
+	tries=$(($1 * 20 * slow))
 	shift
 	until "$@"; do
 		tries=$((tries - 1))
