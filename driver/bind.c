@@ -56,6 +56,9 @@ struct txda_bind {
 
 	/** @unmapped: struct txda_vma that were taken out of the tree. */
 	struct list_head unmapped;
+
+	/** @resets: Resets of the chip before it was executed. */
+	u64 resets;
 };
 
 /**
@@ -328,6 +331,7 @@ static int txda_bind_change(struct txda_bind *bind)
 	trace_txda_bind(vm->tdev->drm.dev, vm->id, bind->kind == DRM_TXDA_BIND_MAP ? 'm' : 'u',
 			bind->va, bind->bytes);
 	vm->pt.online = true;
+	bind->resets = atomic64_read(&vm->tdev->reset.chip_resets);
 	if (bind->kind == DRM_TXDA_BIND_MAP)
 		err = txda_gpuvm_sm_map(&vm->base, bind, bind->va, bind->bytes, bind->vm_bo->obj,
 					bind->bo_offset);
@@ -401,9 +405,21 @@ static enum drm_gpu_sched_stat txda_bind_timedout_job(struct drm_sched_job *sche
 
 static void txda_bind_job_free(struct txda_bind_job *job)
 {
-	struct txda_vm *vm = job->bind.vm;
+	struct txda_bind *bind = &job->bind;
+	struct txda_vm *vm = bind->vm;
+	struct txda_device *tdev = vm->tdev;
+	bool up = false;
+	int idx;
 
-	txda_bind_cleanup(&job->bind);
+	/* What is put aside waits for a reset, and the one that the flush called for may be over. */
+	if (bind->reserve.stuck) {
+		up = txda_device_enter_teardown(tdev, &idx);
+		if (!up || atomic64_read(&tdev->reset.chip_resets) != bind->resets)
+			bind->reserve.stuck = false;
+	}
+	txda_bind_cleanup(bind);
+	if (up)
+		txda_device_exit(tdev, idx);
 	dma_fence_put(&job->fence.base);
 	txda_vm_put(vm);
 }

@@ -265,9 +265,10 @@ static void txda_vm_kill(struct txda_vm *vm)
 
 	vm->pt.online = txda_device_enter_teardown(tdev, &idx);
 	stuck = txda_pt_fini(&vm->pt);
+	/* What is put aside is so before the reset that a stuck flush has called for. */
+	txda_vm_free_vmas(vm, &vmas, stuck);
 	if (vm->pt.online)
 		txda_device_exit(tdev, idx);
-	txda_vm_free_vmas(vm, &vmas, stuck);
 	txda_vm_put(vm);
 }
 
