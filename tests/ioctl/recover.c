@@ -51,6 +51,13 @@ static void must_reset(void)
 	}
 }
 
+/* A mapping would keep the file open. */
+static void end_client(struct client *c)
+{
+	munmap_mem(&c->stream.mem);
+	close(c->fd);
+}
+
 /* The chip serves who comes, and what was set aside is free again. */
 static void must_recover(void)
 {
@@ -63,7 +70,8 @@ static void must_recover(void)
 	mem = must_mem_in(c.fd, c.vm, MIB, DRM_TXDA_PLACE_DEVICE);
 	must(dev_fill(&c, mem.va, mem.bytes, 0x0badf00d));
 	check(is_filled(mem.cpu, mem.bytes, 0x0badf00d));
-	close(c.fd);
+	munmap_mem(&mem);
+	end_client(&c);
 }
 
 /* A client whose address space has a buffer at VA that the chip knows. */
@@ -95,7 +103,7 @@ static void flush_of_unmap(void)
 	check_equal(vm_state(witness.fd, witness.vm), DRM_TXDA_VM_USABLE);
 	must_fail(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, BYTES), EIO);
 	check_equal(must_state(c.fd, c.queue).state, DRM_TXDA_QUEUE_INNOCENT);
-	close(c.fd);
+	end_client(&c);
 	must_recover();
 }
 
@@ -119,7 +127,7 @@ static void flush_of_async_unmap(void)
 	must_fail(fence_status(c.fd, done), EIO);
 	must_reset();
 	check_equal(vm_state(c.fd, c.vm), DRM_TXDA_VM_LOST);
-	close(c.fd);
+	end_client(&c);
 	must_recover();
 }
 
@@ -132,8 +140,8 @@ static void flush_of_destroy(void)
 	must(queue_destroy(c.fd, c.queue));
 	vmhost("stick-flush 0");
 	must(vm_destroy(c.fd, c.vm));
+	end_client(&c);
 	must_recover();
-	close(c.fd);
 }
 
 static void flush_of_close(void)
@@ -143,7 +151,7 @@ static void flush_of_close(void)
 	setup();
 	c = must_victim();
 	vmhost("stick-flush 0");
-	close(c.fd);
+	end_client(&c);
 	must_recover();
 }
 
@@ -172,7 +180,7 @@ static void reset_of_chip(void)
 	check_equal(vm_state(witness.fd, witness.vm), DRM_TXDA_VM_LOST);
 	check_equal(must_state(witness.fd, witness.queue).state, DRM_TXDA_QUEUE_INNOCENT);
 	must_fail(submit_wait(c.fd, hung, c.stream.mem.va, c.stream.bytes), EIO);
-	close(c.fd);
+	end_client(&c);
 	must_recover();
 }
 

@@ -53,7 +53,7 @@ of() {
 
 # The machine that a case wants, as options of run.sh.
 machine_of() {
-	options="-n $(of "$1" chips 1) -i $(of "$1" irq msix) -m $(of "$1" mem 1G)"
+	options="-n $(of "$1" chips 1) -i $(of "$1" irq msix) -m $(of "$1" mem "${memory:-1G}")"
 	[ "$(of "$1" mode fast)" = fast ] || options="$options -s"
 	for word in $(of "$1" append "" | tr + ' '); do
 		options="$options -a $word"
@@ -78,7 +78,7 @@ wanted() {
 boot() {
 	rm -rf "$work/machine"
 	# shellcheck disable=SC2086 # options are words
-	sh "$top/tests/vm/run.sh" -k "$1" $2 ${stage:+-t "$stage"} ${model:+-M "$model"} -l $((300 * ${slow:-1})) \
+	sh "$top/tests/vm/run.sh" -k "$1" $2 ${stage:+-t "$stage"} ${model:+-M "$model"} -l $((300 * $slow)) \
 		-C "$work/list" -o "$work/machine" || true
 	: >"$work/machine/events.new"
 	[ ! -e "$work/machine/events" ] || mv "$work/machine/events" "$work/machine/events.new"
@@ -109,6 +109,9 @@ boot() {
 check_kernel() {
 	k=$1
 	shift
+	# What a debug kernel watches costs time and memory.
+	slow=1 memory=1G
+	[ "$k" != debug ] || slow=5 memory=3G
 	for file in "$top"/tests/vm/cases/*.sh; do
 		name=$(basename "$file" .sh)
 		wanted "$name" "$@" || continue
@@ -117,11 +120,9 @@ check_kernel() {
 		esac
 	done >"$work/cases"
 	cut -f 1 "$work/cases" | sort -u >"$work/machines"
-	# What a debug kernel watches costs its time.
-	[ "$k" != debug ] || slow=5
 	# The list is read from another descriptor: what runs in the loop may read its input.
 	while read -r options <&3; do
-		awk -F '\t' -v o="$options" -v slow="${slow:-1}" '$1 == o { print $2, $3 * slow }' "$work/cases" >"$work/list"
+		awk -F '\t' -v o="$options" -v slow="$slow" '$1 == o { print $2, $3 * slow }' "$work/cases" >"$work/list"
 		while [ -s "$work/list" ]; do
 			boot "$k" "$options"
 		done
