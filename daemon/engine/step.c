@@ -114,6 +114,34 @@ static int map_outputs(struct step_slot *slot, const struct txda_model_info *inf
 	return 0;
 }
 
+/* The last hidden states, which not every program gives. */
+static int map_hidden(struct step_slot *slot, const struct txda_model_info *info, char *err,
+		      size_t errlen)
+{
+	struct txda_tensor_info tensor = TXDA_INIT(struct txda_tensor_info);
+	unsigned index;
+	uint64_t bytes;
+	int error;
+
+	if (txda_model_find(slot->model, "hidden", &index))
+		return 0;
+	error = txda_model_tensor(slot->model, index, &tensor);
+	if (!error && (tensor.ndim != 2 || !tensor.dim[1] || tensor.dim[1] > 1u << 20))
+		error = -EINVAL;
+	if (error) {
+		snprintf(err, errlen, "tensor 'hidden' has the shape %s; needed is [R, H]",
+			 tensor.shape);
+		return error;
+	}
+	error = find_tensor(slot, "hidden", TXDA_TENSOR_OUTPUT, TXDA_F32,
+			    (uint64_t)info->max_rows * tensor.dim[1], &bytes, err, errlen);
+	if (!error)
+		error = map_tensor(slot, 0, "hidden", &slot->hidden, err, errlen);
+	if (!error)
+		slot->n_hidden = (unsigned)tensor.dim[1];
+	return error;
+}
+
 int step_init(struct step_slot *slot, struct txda_model *model, struct txda_context *context,
 	      const struct txda_model_info *info, unsigned max_seqs, unsigned *ret_max_blocks,
 	      char *err, size_t errlen)
@@ -144,6 +172,8 @@ int step_init(struct step_slot *slot, struct txda_model *model, struct txda_cont
 	error = map_inputs(slot, info, ret_max_blocks, err, errlen);
 	if (!error)
 		error = map_outputs(slot, info, err, errlen);
+	if (!error)
+		error = map_hidden(slot, info, err, errlen);
 	if (error)
 		return error;
 	slot->items = calloc(max_seqs, sizeof(*slot->items));
@@ -251,4 +281,9 @@ void step_row(const struct step_slot *slot, unsigned row, struct sampler_row *re
 	ret->lse = slot->lse[row];
 	ret->vocab = slot->vocab;
 	ret->k = slot->topk;
+}
+
+const float *step_hidden(const struct step_slot *slot, unsigned row)
+{
+	return slot->hidden + (size_t)row * slot->n_hidden;
 }

@@ -188,10 +188,17 @@ static bool parse_generation(struct api_params *p, struct api_error *e)
 
 static bool parse_embedding(struct api_params *p, struct api_error *e)
 {
-	const char *encoding = "float", *pooling = "last";
+	static const char *const poolings[] = {
+		[API_POOL_BY_MODEL] = "",
+		[API_POOL_LAST] = "last",
+		[API_POOL_MEAN] = "mean",
+		[API_POOL_CLS] = "cls",
+	};
+	const char *encoding = "float", *pooling = NULL;
 
 	p->n = p->best_of = 1;
-	p->add_special = p->normalize = true;
+	p->add_special = true;
+	p->normalize_given = api_member(p->root, "normalize") != NULL;
 	if (!api_string(p->root, "encoding_format", &encoding, e) ||
 	    !api_string(p->root, "pooling", &pooling, e) ||
 	    !api_bool(p->root, "normalize", &p->normalize, e) ||
@@ -203,10 +210,13 @@ static bool parse_embedding(struct api_params *p, struct api_error *e)
 		return api_error_set(
 			e, 400, NULL, "encoding_format",
 			"encoding_format must be \"float\" or \"base64\", not \"%.40s\"", encoding);
-	p->mean_pooling = !strcmp(pooling, "mean");
-	if (!p->mean_pooling && strcmp(pooling, "last"))
+	for (unsigned i = API_POOL_LAST; pooling && i <= API_POOL_CLS; i++) {
+		if (!strcmp(pooling, poolings[i]))
+			p->pooling = (enum api_pooling)i;
+	}
+	if (pooling && !p->pooling)
 		return api_error_set(e, 400, NULL, "pooling",
-				     "pooling must be \"last\" or \"mean\", not \"%.40s\"",
+				     "pooling must be \"last\", \"mean\" or \"cls\", not \"%.40s\"",
 				     pooling);
 	return api_parse_prompts(p, "input", e);
 }

@@ -58,6 +58,13 @@ enum api_tool_choice {
 	API_TOOLS_NAMED,    /* the one in tool_name */
 };
 
+enum api_pooling {
+	API_POOL_BY_MODEL, /* as the checkpoint says */
+	API_POOL_LAST,
+	API_POOL_MEAN,
+	API_POOL_CLS,
+};
+
 enum api_early_stopping {
 	API_STOP_BY_SCORE, /* false: when no better beam is likely */
 	API_STOP_AT_WIDTH, /* true: when there are as many as wanted */
@@ -108,8 +115,10 @@ struct api_params {
 	unsigned n_prompts;
 	bool add_special; /* the model's <s> and the like around a text */
 	/* embeddings */
-	bool base64, mean_pooling, normalize;
-	unsigned dimensions; /* 0: all */
+	bool base64;
+	enum api_pooling pooling;
+	bool normalize_given, normalize; /* not given: as the model says */
+	unsigned dimensions;		 /* 0: all */
 	/* tokenize */
 	bool token_strings;
 };

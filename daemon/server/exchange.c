@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "beams.h"
+#include "embeddings.h"
 #include "grammar.h"
 #include "log.h"
 #include "respond.h"
@@ -43,6 +44,7 @@ static void exchange_free(struct exchange *x)
 	for (unsigned i = 0; i < x->n_prompts; i++)
 		free(x->prompts[i].ids);
 	beams_free(x->beams);
+	embeddings_free(x->embeddings);
 	grammar_unref(x->grammar);
 	if (x->parsed)
 		api_params_free(&x->params);
@@ -64,6 +66,8 @@ static void cancel_choices(struct exchange *x)
 {
 	if (x->beams)
 		beams_cancel(x->beams);
+	if (x->embeddings)
+		embeddings_cancel(x->embeddings);
 	for (unsigned i = 0; i < x->n_choices; i++)
 		if (x->choices[i].request && x->choices[i].request->client &&
 		    !x->choices[i].engine_done)
@@ -158,10 +162,13 @@ static bool take_budget(struct exchange *x, struct api_error *e)
 	for (unsigned i = 0; i < x->n_prompts; i++)
 		bytes += answers * (CHOICE_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
 				    x->params.max_tokens * per_token);
+	if (x->kind == API_EMBEDDING)
+		bytes = embeddings_bytes(x);
 	if (x->grammar)
 		bytes += GRAMMAR_OVERHEAD;
 	if (bytes > budget->limit)
-		return api_error_set(e, 400, NULL, "max_tokens",
+		return api_error_set(e, 400, NULL,
+				     x->kind == API_EMBEDDING ? "input" : "max_tokens",
 				     "the answer may take %llu bytes of memory; the limit is %llu",
 				     (unsigned long long)bytes, (unsigned long long)budget->limit);
 	budget_give(budget, x->held);
@@ -195,7 +202,10 @@ bool exchange_submit_error(const struct exchange *x, int error, const char *text
 		return api_error_set(e, 429, "overloaded", NULL, "the queue is full: %s", text);
 	case -E2BIG:
 		return api_error_set(e, 400, "context_length_exceeded",
-				     x->kind == API_CHAT ? "messages" : "prompt", "%s", text);
+				     x->kind == API_CHAT	? "messages"
+				     : x->kind == API_EMBEDDING ? "input"
+								: "prompt",
+				     "%s", text);
 	case -ESHUTDOWN:
 		return api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
 	case -EIO:
@@ -252,6 +262,8 @@ static bool submit(struct exchange *x, struct api_error *e)
 	uint64_t seed = choose_seed(x);
 	unsigned best_of = x->params.best_of;
 
+	if (x->kind == API_EMBEDDING)
+		return embeddings_start(x, e);
 	if (x->params.beam_width)
 		return beams_start(x, e);
 	x->choices = calloc((size_t)x->n_prompts * best_of, sizeof(*x->choices));
@@ -334,6 +346,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx",
 		 kind == API_CHAT	  ? "chatcmpl"
 		 : kind == API_COMPLETION ? "cmpl"
+		 : kind == API_EMBEDDING  ? "embd"
 					  : "tok",
 		 (unsigned long long)(s->metrics.start_time * 1e6),
 		 (unsigned long long)++s->next_id);

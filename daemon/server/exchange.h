@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One request to /v1/chat/completions or /v1/completions, from its body to the last byte of the
- *answer:
+ * One request to /v1/chat/completions, /v1/completions or /v1/embeddings, from its body to the last
+ *byte of the answer:
  *
  *	exchange_start()   the body goes to the text pool: JSON → parameters → template → tokens
  *	job done           one engine request per choice is submitted
@@ -22,6 +22,7 @@
 #include "textpool.h"
 
 struct beams;
+struct embeddings;
 struct server;
 
 struct exchange {
@@ -49,6 +50,7 @@ struct exchange {
 	const char *model_name;	 /* as the request called it */
 	struct grammar *grammar; /* of the answers; NULL: none */
 	struct beams *beams;	 /* NULL: no beam search */
+	struct embeddings *embeddings;
 	int64_t created;
 	uint64_t arrived_ns;
 	struct choice *choices; /* [n_choices], prompts outermost */

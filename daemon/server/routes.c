@@ -202,6 +202,7 @@ static void post_inference(struct server *s, struct http_conn *c, const struct h
 enum route {
 	ROUTE_CHAT,
 	ROUTE_COMPLETION,
+	ROUTE_EMBEDDINGS,
 	ROUTE_TOKENIZE,
 	ROUTE_DETOKENIZE,
 	ROUTE_MODELS,
@@ -218,15 +219,11 @@ static enum route find_route(const char *path)
 		const char *path;
 		enum route route;
 	} routes[] = {
-		{"/v1/chat/completions", ROUTE_CHAT},
-		{"/v1/completions", ROUTE_COMPLETION},
-		{"/tokenize", ROUTE_TOKENIZE},
-		{"/detokenize", ROUTE_DETOKENIZE},
-		{"/v1/models", ROUTE_MODELS},
-		{"/v1/models/", ROUTE_MODELS},
-		{"/health", ROUTE_HEALTH},
-		{"/metrics", ROUTE_METRICS},
-		{"/version", ROUTE_VERSION},
+		{"/v1/chat/completions", ROUTE_CHAT}, {"/v1/completions", ROUTE_COMPLETION},
+		{"/v1/embeddings", ROUTE_EMBEDDINGS}, {"/tokenize", ROUTE_TOKENIZE},
+		{"/detokenize", ROUTE_DETOKENIZE},    {"/v1/models", ROUTE_MODELS},
+		{"/v1/models/", ROUTE_MODELS},	      {"/health", ROUTE_HEALTH},
+		{"/metrics", ROUTE_METRICS},	      {"/version", ROUTE_VERSION},
 	};
 
 	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
@@ -241,7 +238,8 @@ void server_route(struct server *s, struct http_conn *c, const struct http_reque
 	bool post = !strcmp(r->method, "POST"),
 	     get = !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
 	bool wants_post = route == ROUTE_CHAT || route == ROUTE_COMPLETION ||
-			  route == ROUTE_TOKENIZE || route == ROUTE_DETOKENIZE;
+			  route == ROUTE_EMBEDDINGS || route == ROUTE_TOKENIZE ||
+			  route == ROUTE_DETOKENIZE;
 	struct api_error e;
 
 	log_debug("%s %s from uid %d, pid %d", r->method, r->path, (int)http_conn_peer(c)->uid,
@@ -267,6 +265,7 @@ void server_route(struct server *s, struct http_conn *c, const struct http_reque
 	switch (route) {
 	case ROUTE_CHAT: post_inference(s, c, r, API_CHAT); break;
 	case ROUTE_COMPLETION: post_inference(s, c, r, API_COMPLETION); break;
+	case ROUTE_EMBEDDINGS: post_inference(s, c, r, API_EMBEDDING); break;
 	case ROUTE_TOKENIZE: post_inference(s, c, r, API_TOKENIZE); break;
 	case ROUTE_DETOKENIZE: post_inference(s, c, r, API_DETOKENIZE); break;
 	case ROUTE_MODELS: get_models(s, c); break;

@@ -125,6 +125,21 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 	return 0;
 }
 
+#define HIDDEN 16
+
+int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
+			 const struct engine_pooling *pooling, struct engine_request **ret)
+{
+	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
+	int r = engine_request_new(prompt, n_prompt, &one, false, ret);
+
+	if (r)
+		return r;
+	(*ret)->pooling = *pooling;
+	(*ret)->embedding = calloc(pooling->dimensions, sizeof(float));
+	return (*ret)->embedding ? 0 : -ENOMEM;
+}
+
 struct engine_request *engine_request_ref(struct engine_request *r)
 {
 	atomic_fetch_add(&r->refs, 1);
@@ -142,6 +157,7 @@ void engine_request_unref(struct engine_request *r)
 	free(r->logprobs);
 	free(r->top);
 	free(r->prompt_lp);
+	free(r->embedding);
 	free(r);
 }
 
@@ -219,6 +235,24 @@ static enum engine_finish constrained(struct engine_request *r, int32_t *token)
 	return result ? ENGINE_FINISH_COMPLETE : ENGINE_RUNNING;
 }
 
+/* A vector that tells the last token, or of the mean all of them. */
+static enum engine_finish embed(struct engine_request *r)
+{
+	const struct engine_pooling *p = &r->pooling;
+	unsigned first = p->how == ENGINE_POOL_MEAN ? 0 : r->n_prompt - 1;
+	double square = 0;
+
+	for (unsigned i = first; i < r->n_prompt; i++)
+		for (unsigned k = 0; k < p->dimensions; k++)
+			r->embedding[k] += (float)((r->prompt[i] >> k % 12 & 1) + 1);
+	for (unsigned k = 0; k < p->dimensions; k++)
+		square += r->embedding[k] * r->embedding[k];
+	for (unsigned k = 0; k < p->dimensions && p->normalize; k++)
+		r->embedding[k] = (float)(r->embedding[k] / sqrt(square));
+	r->started_ns = r->first_token_ns = r->last_token_ns = now_ns();
+	return ENGINE_FINISH_COMPLETE;
+}
+
 /* One token for @r; true when it ended. */
 static bool step(struct engine *e, struct engine_request *r)
 {
@@ -232,6 +266,8 @@ static bool step(struct engine *e, struct engine_request *r)
 		snprintf(r->error_text, sizeof(r->error_text), "the fake chip was pulled out");
 	} else if (atomic_load(&r->cancelled)) {
 		how = ENGINE_FINISH_CANCELLED;
+	} else if (r->pooling.how) {
+		how = embed(r);
 	} else if (!r->constraint || (how = constrained(r, &token)) != ENGINE_FINISH_ERROR) {
 		r->tokens[n] = token;
 		if (r->logprobs)
@@ -392,7 +428,13 @@ void engine_limits(struct engine *e, struct engine_limits *ret)
 {
 	(void)e;
 	*ret = (struct engine_limits){
-		.vocab = VOCAB, .max_context = CONTEXT, .block_size = 16, .kv_blocks = 1024};
+		.vocab = VOCAB,
+		.max_context = CONTEXT,
+		.block_size = 16,
+		.kv_blocks = 1024,
+		.hidden = HIDDEN,
+		.pooling = {ENGINE_POOL_LAST, HIDDEN, true},
+	};
 }
 
 void engine_stats(struct engine *e, struct engine_stats *ret)

@@ -22,12 +22,13 @@ enum {
 	TOPK_IDS,
 	TOPK_LOGITS,
 	LSE,
+	HIDDEN,
 	N_TENSORS
 };
 
 static const char *const names[N_TENSORS] = {
 	"tokens", "positions", "slots",	   "spans",	  "context", "block_table",
-	"rows",	  "logits",    "topk_ids", "topk_logits", "lse",
+	"rows",	  "logits",    "topk_ids", "topk_logits", "lse",     "hidden",
 };
 
 struct kv_entry {
@@ -108,13 +109,29 @@ static void logits_of(const struct fake_model_config *c, uint64_t state, float *
 		logits[t] = (float)(mix(state + t) >> 40) * 0x1p-24f * c->spread;
 }
 
-void fake_model_logits(const int32_t *prefix, unsigned n, float *logits)
+static uint64_t state_of(const int32_t *prefix, unsigned n)
 {
 	uint64_t state = 1;
 
 	for (unsigned i = 0; i < n; i++)
 		state = mix(state + kv_value(prefix[i], (int32_t)i));
-	logits_of(&fake_model_config, state, logits);
+	return state;
+}
+
+void fake_model_logits(const int32_t *prefix, unsigned n, float *logits)
+{
+	logits_of(&fake_model_config, state_of(prefix, n), logits);
+}
+
+static void hidden_of(const struct fake_model_config *c, uint64_t state, float *hidden)
+{
+	for (unsigned i = 0; i < c->hidden; i++)
+		hidden[i] = (float)(mix(~state + i) >> 40) * 0x1p-23f - 1;
+}
+
+void fake_model_hidden(const int32_t *prefix, unsigned n, float *hidden)
+{
+	hidden_of(&fake_model_config, state_of(prefix, n), hidden);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -145,10 +162,11 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 	m->bytes[BLOCK_TABLE] = 4ull * i->max_seqs * blocks;
 	m->bytes[ROWS] = m->bytes[LSE] = 4ull * i->max_rows;
 	m->bytes[LOGITS] = 4ull * i->max_rows * i->vocab;
+	m->bytes[HIDDEN] = 4ull * i->max_rows * m->config.hidden;
 	m->bytes[TOPK_IDS] = m->bytes[TOPK_LOGITS] = 4ull * i->max_rows * i->topk;
 	for (unsigned rank = 0; rank < i->tp; rank++)
 		for (unsigned t = 0; t < N_TENSORS; t++)
-			m->tensors[rank][t] = calloc(1, m->bytes[t]);
+			m->tensors[rank][t] = calloc(1, m->bytes[t] + 1);
 	m->kv = calloc((size_t)i->kv_blocks * i->block_size, sizeof(*m->kv));
 	m->taken = calloc(i->vocab, sizeof(*m->taken));
 	if (options->progress)
@@ -186,9 +204,8 @@ int txda_model_info(struct txda_model *m, struct txda_model_info *ret_info)
 
 int txda_model_find(struct txda_model *m, const char *name, unsigned *ret_index)
 {
-	(void)m;
 	for (unsigned t = 0; t < N_TENSORS; t++) {
-		if (!strcmp(names[t], name)) {
+		if (!strcmp(names[t], name) && m->bytes[t]) {
 			*ret_index = t;
 			return 0;
 		}
@@ -198,13 +215,15 @@ int txda_model_find(struct txda_model *m, const char *name, unsigned *ret_index)
 
 int txda_model_tensor(struct txda_model *m, unsigned index, struct txda_tensor_info *ret_info)
 {
-	bool f32 = index == LOGITS || index == TOPK_LOGITS || index == LSE;
+	bool f32 = index == LOGITS || index == TOPK_LOGITS || index == LSE || index == HIDDEN;
 
 	*ret_info = (struct txda_tensor_info){
 		.size = sizeof(*ret_info),
 		.kind = index >= LOGITS ? TXDA_TENSOR_OUTPUT : TXDA_TENSOR_INPUT,
 		.dtype = f32 ? TXDA_F32 : TXDA_I32,
 		.bytes = m->bytes[index],
+		.ndim = index == HIDDEN ? 2 : 1,
+		.dim = {m->config.info.max_rows, m->config.hidden},
 	};
 	return 0;
 }
@@ -269,6 +288,7 @@ static void put_row(struct txda_model *m, unsigned row, uint64_t state)
 	double sum = 0;
 
 	logits_of(&m->config, state, logits);
+	hidden_of(&m->config, state, (float *)m->tensors[0][HIDDEN] + row * m->config.hidden);
 	memset(m->taken, 0, info->vocab * sizeof(*m->taken));
 	for (unsigned i = 0; i < info->topk; i++) {
 		unsigned best = 0;

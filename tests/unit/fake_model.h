@@ -22,6 +22,7 @@ struct fake_model_config {
 	bool cheap; /* logits from the last token alone, only their first values change: for timing
 		     */
 	unsigned delay_us; /* a step takes this long */
+	unsigned hidden;   /* columns of the output `hidden`; 0: there is none */
 };
 
 /* Two ranks, 97 tokens of vocabulary, blocks of 4 tokens. */
@@ -48,5 +49,7 @@ struct txda_group *fake_group(unsigned index);
 
 /* The logits [vocab] behind a prefix, as a launch gives them. */
 void fake_model_logits(const int32_t *prefix, unsigned n, float *logits);
+/* Likewise the last hidden state [hidden]. */
+void fake_model_hidden(const int32_t *prefix, unsigned n, float *hidden);
 
 #endif

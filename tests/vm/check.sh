@@ -73,6 +73,12 @@ wanted() {
 	return 1
 }
 
+# What a machine that is gone said last.
+last_words() {
+	tail -n 60 "$work/machine/console.log" 2>/dev/null || true
+	tail -n 20 "$work/machine/qemu.log" 2>/dev/null || true
+}
+
 # boot K OPTIONS - run the cases in $work/list in one machine; those that it did not come to end up
 # in $work/list again.
 boot() {
@@ -94,11 +100,11 @@ boot() {
 		esac
 	done <"$work/machine/events.new"
 	if [ -n "$begun" ]; then
-		tail -n 60 "$work/machine/console.log" 2>/dev/null || true
+		last_words
 		record FAIL "vm $1: $begun" "the machine died or hung"
 		sed -i "/^$begun /d" "$work/list"
 	elif [ ! -s "$work/machine/events.new" ]; then
-		tail -n 60 "$work/machine/console.log" 2>/dev/null || true
+		last_words
 		while read -r name _; do
 			record FAIL "vm $1: $name" "the machine did not come up"
 		done <"$work/list"
