@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -146,8 +147,7 @@ static int load(struct residency_model *m, struct txda_group **ret_group,
 
 /* ---- the thread, locked between jobs --------------------------------------------------------- */
 
-/* An engine that nobody holds and that is on its way out. */
-static struct residency_model *find_leaving(struct residency *r)
+struct residency_model *model_leaving(struct residency *r)
 {
 	for (struct residency_model *m = r->models; m; m = m->next)
 		if (m->engine && !m->holders && (m->state == RESIDENCY_DRAINING || m->load_turn))
@@ -167,6 +167,7 @@ static void free_engine(struct residency_model *m)
 	m->group = NULL;
 	m->sleeps = false;
 	r->loading = m;
+	r->freeing = true;
 	pthread_mutex_unlock(&r->lock);
 	if (sleeps)
 		hostcopy_new(m->case_dir, m->plan.tp, &copy);
@@ -174,6 +175,7 @@ static void free_engine(struct residency_model *m)
 	txda_group_unref(group);
 	pthread_mutex_lock(&r->lock);
 	r->loading = NULL;
+	r->freeing = false;
 	/* It may have been unloaded, or asked for, meanwhile. */
 	if (m->state != RESIDENCY_DRAINING || m->removed) {
 		hostcopy_free(copy);
@@ -279,7 +281,7 @@ void *loader_main(void *arg)
 	pthread_setname_np(pthread_self(), "txda-loader");
 	pthread_mutex_lock(&r->lock);
 	while (!r->ending) {
-		struct residency_model *m = find_leaving(r);
+		struct residency_model *m = model_leaving(r);
 
 		if (m) {
 			free_engine(m);

@@ -172,7 +172,7 @@ void residency_free(struct residency *r)
 	if (r->loader_runs) {
 		pthread_mutex_lock(&r->lock);
 		r->ending = r->shutdown = true;
-		if (r->loading)
+		if (r->loading && !r->freeing)
 			atomic_store(&r->loading->cancel, true);
 		pthread_cond_signal(&r->work);
 		pthread_mutex_unlock(&r->lock);
@@ -210,10 +210,10 @@ void residency_shutdown(struct residency *r)
 {
 	pthread_mutex_lock(&r->lock);
 	r->shutdown = true;
-	if (r->loading)
+	if (r->loading && !r->freeing)
 		atomic_store(&r->loading->cancel, true);
 	for (struct residency_model *m = r->models; m; m = m->next) {
-		bool being_loaded = m == r->loading && !m->load_turn;
+		bool being_loaded = m == r->loading && !r->freeing && !m->load_turn;
 
 		if (m->engine && m->state == RESIDENCY_RESIDENT) {
 			engine_drain(m->engine);
@@ -311,7 +311,7 @@ int residency_set_draft(struct residency *r, const char *name, const char *path,
 {
 	char full[MAX_PATH];
 	struct residency_model *m;
-	bool is_case;
+	bool is_case = false;
 	int error = find_directory(path, full, &is_case, err, errlen);
 
 	if (error)
@@ -425,6 +425,8 @@ static int want(struct residency *r, struct residency_model *m, char *err, size_
 			return -EINPROGRESS;
 		break;
 	case RESIDENCY_DRAINING:
+		if (!m->holders)
+			break; /* it is freed before it is loaded */
 		snprintf(err, errlen, "model '%s' is being unloaded", m->name);
 		return -EBUSY;
 	case RESIDENCY_LOST:
@@ -518,9 +520,9 @@ int residency_load(struct residency *r, const char *name, char *err, size_t errl
 }
 
 /* Locked. */
-static void unload(struct residency *r, struct residency_model *m, bool sleep)
+static void unload(struct residency *r, struct residency_model *m, bool sleep, bool drain)
 {
-	bool being_loaded = m == r->loading && m->state == RESIDENCY_LOADING;
+	bool being_loaded = m == r->loading && !r->freeing && m->state == RESIDENCY_LOADING;
 
 	if (m->state == RESIDENCY_LOADING) {
 		if (being_loaded)
@@ -530,7 +532,8 @@ static void unload(struct residency *r, struct residency_model *m, bool sleep)
 			m->state = m->engine ? RESIDENCY_DRAINING : unloaded_state(m);
 		model_tell(m, -ECANCELED, "the load was called off");
 	} else if (m->engine) {
-		engine_drain(m->engine);
+		if (drain)
+			engine_drain(m->engine);
 		m->state = RESIDENCY_DRAINING;
 		m->sleeps = sleep;
 	}
@@ -549,7 +552,7 @@ int residency_unload(struct residency *r, const char *name, char *err, size_t er
 	pthread_mutex_lock(&r->lock);
 	m = find_or_say(r, name, err, errlen);
 	if (m)
-		unload(r, m, false);
+		unload(r, m, false, true);
 	pthread_mutex_unlock(&r->lock);
 	return m ? 0 : -ENOENT;
 }
@@ -564,7 +567,7 @@ int residency_sleep(struct residency *r, const char *name, char *err, size_t err
 	if (!m) {
 		error = -ENOENT;
 	} else if (m->engine && m->state != RESIDENCY_LOADING) {
-		unload(r, m, true);
+		unload(r, m, true, true);
 	} else if (m->state != RESIDENCY_ASLEEP) {
 		snprintf(err, errlen, "model '%.200s' is %s, not resident", m->name,
 			 residency_state_name(m->state));
@@ -581,12 +584,17 @@ int residency_remove(struct residency *r, const char *name, char *err, size_t er
 	pthread_mutex_lock(&r->lock);
 	m = find_or_say(r, name, err, errlen);
 	if (m) {
-		unload(r, m, false);
+		unload(r, m, false, false);
 		m->removed = true;
 		r->n_models--;
 	}
 	pthread_mutex_unlock(&r->lock);
 	return m ? 0 : -ENOENT;
+}
+
+struct txda_context *residency_context(struct residency *r)
+{
+	return r->context;
 }
 
 int residency_fd(struct residency *r)

@@ -101,7 +101,10 @@ int residency_set_draft(struct residency *r, const char *name, const char *path,
 int residency_set_limits(struct residency *r, const char *name, uint64_t kv_bytes,
 			 const char *family, char *err, size_t errlen);
 
-/* Takes a name out of the table, as residency_unload(); it may be added again at once. -ENOENT. */
+/*
+ * Takes a name out of the table; it may be added again at once. What it stood for is freed when its
+ * last holder has released it, and takes requests until then. A load is called off. -ENOENT.
+ */
 int residency_remove(struct residency *r, const char *name, char *err, size_t errlen);
 
 /*
@@ -114,7 +117,7 @@ typedef void residency_ready_fn(void *arg, int error, const char *text,
 /*
  * Takes a reference to a resident model: 0 and *ret_model. Else queues the load, if none is under
  * way, and returns -EINPROGRESS; @ready then runs exactly once, unless it is called off. -ENOENT:
- * no such name. -EIO: lost. -EBUSY: draining. -ESHUTDOWN.
+ * no such name. -EIO: lost. -EBUSY: draining, and still held. -ESHUTDOWN.
  */
 int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
 		      struct residency_model **ret_model, char *err, size_t errlen);
@@ -136,6 +139,9 @@ int residency_unload(struct residency *r, const char *name, char *err, size_t er
  * a copy. -EINVAL: it is neither resident nor asleep.
  */
 int residency_sleep(struct residency *r, const char *name, char *err, size_t errlen);
+
+/* Borrowed: for what chips there are. */
+struct txda_context *residency_context(struct residency *r);
 
 /* Readable when callbacks wait. */
 int residency_fd(struct residency *r);
@@ -181,6 +187,7 @@ struct residency_plan {
 	bool exact;	/* false: not compiled yet, weight_bytes is the checkpoint's size */
 	bool resident;	/* it has its memory already */
 	bool fits;	/* now, without an eviction */
+	bool leaving;	/* memory is being given back right now */
 	unsigned tp;	/* 0: not known yet */
 	/* Per chip, a draft model included. */
 	uint64_t weight_bytes, scratch_bytes, io_bytes, overhead_bytes;

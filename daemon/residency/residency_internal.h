@@ -83,7 +83,8 @@ struct residency {
 	struct residency_model *models, **last_model;
 	unsigned n_models;
 	uint64_t turns;			 /* loads that were queued */
-	struct residency_model *loading; /* by the loader, now */
+	struct residency_model *loading; /* by the loader, now; or freed, then freeing is set */
+	bool freeing;
 	struct waiter_list done;	 /* for residency_dispatch() */
 	bool shutdown, ending;
 };
@@ -100,6 +101,9 @@ void model_tell(struct residency_model *m, int error, const char *text);
 
 /* The model of that name, or NULL. Locked. */
 struct residency_model *model_find(struct residency *r, const char *name);
+
+/* An engine that nobody holds and that is on its way out, or NULL. Locked. */
+struct residency_model *model_leaving(struct residency *r);
 
 /* The loader thread, of a struct residency. */
 void *loader_main(void *arg);

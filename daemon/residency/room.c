@@ -270,6 +270,7 @@ int residency_make_room(struct residency *r, const char *name, const char *const
 	}
 	pthread_mutex_lock(&r->lock);
 	m = model_find(r, name);
+	plan.leaving = r->freeing || model_leaving(r);
 	for (unsigned i = 0; m && i < plan.n_groups; i++)
 		plan_site(m, &sites[i], &plan.groups[i], idle, n_idle, &plan);
 	pthread_mutex_unlock(&r->lock);

@@ -69,8 +69,8 @@ void beams_cancel(struct beams *b)
 		for (unsigned k = 0; k < s->n_beams; k++) {
 			struct beam *beam = &s->beams_of_round[k];
 
-			if (beam->request && beam->request->client && !beam->done)
-				engine_cancel(b->exchange->model->engine, beam->request);
+			if (beam->request && !beam->done)
+				model_cancel(beam->request);
 		}
 	}
 }
@@ -91,16 +91,10 @@ static bool submit_beam(struct search *s, unsigned i, struct api_error *e)
 			       false, &beam->request);
 	if (r)
 		return exchange_submit_error(x, r, err, e);
-	beam->request->id = ++x->server->next_id;
-	beam->request->uid = x->uid;
-	beam->request->client = &beam->client;
-	r = engine_submit(x->model->engine, beam->request, err, sizeof(err));
-	if (r) {
-		beam->request->client = NULL;
+	r = exchange_submit(x, beam->request, &beam->client, err, sizeof(err));
+	if (r)
 		return exchange_submit_error(x, r, err, e);
-	}
 	s->waiting++;
-	exchange_begin_request(x, beam->request);
 	return true;
 }
 
@@ -227,7 +221,7 @@ static void on_news(struct client *client)
 	struct beam *beam = (struct beam *)client;
 	struct search *s = beam->search;
 	struct exchange *x = s->beams->exchange;
-	struct served_model *m = x->model;
+	struct replica *replica = client->replica;
 	struct engine_request *r = beam->request;
 	enum engine_finish how =
 		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
@@ -246,7 +240,7 @@ static void on_news(struct client *client)
 		go_on(s);
 	}
 	exchange_free_if_over(x);
-	model_request_ended(m);
+	replica_request_ended(replica);
 }
 
 /* ---- the beginning --------------------------------------------------------------------------- */
