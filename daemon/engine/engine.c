@@ -101,6 +101,12 @@ static int build(struct engine *e, const struct engine_options *options,
 			  err, errlen);
 	if (error)
 		return error;
+	if (e->slot.n_before) {
+		snprintf(err, errlen,
+			 "%s is the layer that predicts further tokens (--mtp), no model by itself",
+			 options->case_dir);
+		return -EINVAL;
+	}
 	set_limits(e, options, info, max_blocks);
 	plan = (struct scheduler_options){
 		.max_seqs = e->limits.max_num_seqs,
@@ -159,7 +165,7 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 	if (!error)
 		error = build(e, options, &info, err, errlen);
 	if (!error && options->speculation)
-		error = draft_new(group, options, &info, &e->draft, err, errlen);
+		error = draft_new(group, options, &info, &e->slot, &e->draft, err, errlen);
 	if (!error)
 		error = start_thread(e, err, errlen);
 	if (error) {

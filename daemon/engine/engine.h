@@ -188,7 +188,11 @@ void engine_request_unref(struct engine_request *r);
 enum engine_speculation {
 	ENGINE_SPECULATE_NOT = 0,
 	ENGINE_SPECULATE_NGRAM, /* what followed the last tokens when they occurred before */
-	ENGINE_SPECULATE_MODEL, /* a small model with the same vocabulary, on the same chips */
+	/*
+	 * A small model with the same vocabulary, on the same chips; or the layer of the model
+	 * itself that predicts further tokens (MTP), when the case dir is one of such a layer.
+	 */
+	ENGINE_SPECULATE_MODEL,
 };
 
 #define ENGINE_MAX_DRAFT 16 /* proposed tokens a step */

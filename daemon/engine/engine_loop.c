@@ -248,14 +248,15 @@ static void run_step(struct engine *e)
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
 
-		if (seq->error)
-			finish(e, seq, ENGINE_FINISH_ERROR, seq->error, seq->error_words);
-		else if (seq->ending)
-			finish(e, seq, seq->ending, 0, "");
-		else if (slot->items[i].sample)
+		if (seq->error || seq->ending) {
+			slot->items[i].seq = NULL;
+			finish(e, seq, seq->error ? ENGINE_FINISH_ERROR : seq->ending, seq->error,
+			       seq->error ? seq->error_words : "");
+		} else if (slot->items[i].sample) {
 			tell(e, seq->request);
+		}
 	}
-	if (e->draft && draft_propose(e->draft, e->scheduler, err, sizeof(err)))
+	if (e->draft && draft_propose(e->draft, e->scheduler, slot, err, sizeof(err)))
 		lose(e, err);
 }
 

@@ -26,6 +26,7 @@
 
 struct step_inputs { /* of one rank, as docs/case-dir.md describes them */
 	int32_t *tokens, *positions, *slots, *spans, *context, *block_table, *rows;
+	float *hidden_before; /* NULL: no such input */
 };
 
 struct step_slot {
@@ -36,6 +37,10 @@ struct step_slot {
 	const float *logits, *topk_logits, *lse;
 	const float *hidden; /* NULL: the program has no such output */
 	unsigned n_hidden;   /* columns of it */
+	const float *states; /* likewise of all tokens of the step; NULL: no such output */
+	unsigned n_states;
+	unsigned n_before;    /* columns of the input hidden_before */
+	unsigned token_shift; /* at a position goes the token of one this much further */
 	const int32_t *topk_ids;
 
 	struct sched_item *items; /* [max_seqs], the plan */

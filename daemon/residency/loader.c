@@ -39,7 +39,8 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 
 /* Compiles a checkpoint, unless the cache has it. */
 static int compile(struct residency_model *m, const char *path, unsigned tp, const char *weights,
-		   bool again, char *case_dir, size_t len, char *err, size_t errlen)
+		   const char *output, bool again, char *case_dir, size_t len, char *err,
+		   size_t errlen)
 {
 	struct residency *r = m->residency;
 	const struct cache_source source = {
@@ -47,6 +48,7 @@ static int compile(struct residency_model *m, const char *path, unsigned tp, con
 		.path = path,
 		.tp = tp,
 		.weights = weights,
+		.output = output,
 	};
 	const struct child_options child = {
 		.seconds = r->options.compile_seconds,
@@ -62,8 +64,8 @@ static int compile(struct residency_model *m, const char *path, unsigned tp, con
 
 /* Finds the case dir and plans its memory. What is spoilt in the cache is compiled again. */
 static int plan_one(struct residency_model *m, const char *path, bool is_case, unsigned tp,
-		    const char *weights, char *case_dir, struct txda_model_plan *ret_plan,
-		    char *err, size_t errlen)
+		    const char *weights, const char *output, char *case_dir,
+		    struct txda_model_plan *ret_plan, char *err, size_t errlen)
 {
 	struct txda_context *context = m->residency->context;
 	int error = 0;
@@ -73,8 +75,8 @@ static int plan_one(struct residency_model *m, const char *path, bool is_case, u
 		if (is_case)
 			snprintf(case_dir, MAX_PATH, "%s", path);
 		else
-			error = compile(m, path, tp, weights, attempt > 0, case_dir, MAX_PATH, err,
-					errlen);
+			error = compile(m, path, tp, weights, output, attempt > 0, case_dir,
+					MAX_PATH, err, errlen);
 		if (error)
 			return error;
 		error = txda_model_plan(context, case_dir, ret_plan);
@@ -92,12 +94,13 @@ static int plan(struct residency_model *m, char *err, size_t errlen)
 	struct residency *r = m->residency;
 	char case_dir[MAX_PATH], draft_dir[MAX_PATH] = "";
 	struct txda_model_plan p, draft = {0};
-	int error = plan_one(m, m->path, m->is_case, m->wanted_tp,
-			     *m->weights ? m->weights : NULL, case_dir, &p, err, errlen);
+	int error = plan_one(m, m->path, m->is_case, m->wanted_tp, *m->weights ? m->weights : NULL,
+			     m->draft_mtp ? "--states" : NULL, case_dir, &p, err, errlen);
 
 	if (!error && *m->draft_path)
-		error = plan_one(m, m->draft_path, m->draft_is_case, p.tp, NULL, draft_dir, &draft,
-				 err, errlen);
+		error = plan_one(m, m->draft_path, m->draft_is_case, p.tp,
+				 m->draft_mtp && *m->weights ? m->weights : NULL,
+				 m->draft_mtp ? "--mtp" : NULL, draft_dir, &draft, err, errlen);
 	if (!error && *m->draft_path && draft.tp != p.tp) {
 		snprintf(err, errlen, "the draft model %.400s is for %u chips, the model for %u",
 			 m->draft_path, draft.tp, p.tp);

@@ -310,17 +310,24 @@ int residency_set_draft(struct residency *r, const char *name, const char *path,
 			size_t errlen)
 {
 	char full[MAX_PATH];
+	bool is_case = false, mtp = !strcmp(path, "mtp");
 	struct residency_model *m;
-	bool is_case = false;
-	int error = find_directory(path, full, &is_case, err, errlen);
+	int error = mtp ? 0 : find_directory(path, full, &is_case, err, errlen);
 
 	if (error)
 		return error;
 	pthread_mutex_lock(&r->lock);
 	m = model_find(r, name);
-	if (m) {
-		memcpy(m->draft_path, full, sizeof(full));
+	if (m && mtp && m->is_case) {
+		snprintf(err, errlen,
+			 "the model '%.300s' is a case dir: of its layer that predicts further "
+			 "tokens the case dir has to be named, too",
+			 name);
+		error = -EINVAL;
+	} else if (m) {
+		snprintf(m->draft_path, sizeof(m->draft_path), "%s", mtp ? m->path : full);
 		m->draft_is_case = is_case;
+		m->draft_mtp = mtp;
 	} else {
 		snprintf(err, errlen, "there is no model '%.300s'", name);
 		error = -ENOENT;

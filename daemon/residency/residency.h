@@ -88,7 +88,9 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 /*
  * Gives a model that was added, and is not asked for yet, a small one that proposes tokens for it
  * (speculative decoding): a Hugging Face directory or a case dir for as many chips. It overrides
- * options.engine.speculation. -ENOENT, -ENOTDIR, -EINVAL as above.
+ * options.engine.speculation. "mtp": the model's own layer that predicts further tokens, compiled
+ * from the model's directory; of a case dir it is named as a case dir of its own. -ENOENT, -ENOTDIR,
+ * -EINVAL as above.
  */
 int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
 			size_t errlen);

@@ -39,6 +39,7 @@ struct residency_model {
 	bool is_case; /* the path is a case dir, not a Hugging Face directory */
 	char draft_path[MAX_PATH]; /* "": none */
 	bool draft_is_case;
+	bool draft_mtp; /* the model's own layer: draft_path is the model's path */
 	unsigned wanted_tp;
 	char weights[16]; /* "": as they are */
 	char family[MAX_NAME]; /* "": none */

@@ -132,7 +132,7 @@ static void expect_greedy(const struct engine_request *r)
 	}
 }
 
-static void close_engine(struct engine *e)
+static void close_engine_with_stats(struct engine *e, struct engine_stats *ret)
 {
 	struct engine_stats stats;
 	struct timespec t = {0, 1000000};
@@ -150,6 +150,14 @@ static void close_engine(struct engine *e)
 	engine_free(e);
 	assert_int_equal(atomic_load(&fake_model_loaded), 0);
 	assert_int_equal(atomic_load(&fake_model_violations), 0);
+	*ret = stats;
+}
+
+static void close_engine(struct engine *e)
+{
+	struct engine_stats stats;
+
+	close_engine_with_stats(e, &stats);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -799,6 +807,115 @@ static void company_changes_nothing(void **state)
 
 /* ---- leaving, failing ------------------------------------------------------------------------ */
 
+/* ---- the model's own layer proposes ---------------------------------------------------------- */
+
+/* What it proposes is what the model says, so everything stands, whatever happens around it. */
+static void predicts_further_tokens(void **state)
+{
+	enum { REQUESTS = 24 };
+	struct engine_options o = {
+		.case_dir = "step",
+		.draft_case_dir = "mtp",
+		.speculation = ENGINE_SPECULATE_MODEL,
+		.speculative_tokens = 3,
+		.speculative_max_seqs = 64,
+		.max_num_batched_tokens = 24,
+		.max_num_seqs = 8,
+		.max_kv_blocks = 30,
+		.prefix_caching = true,
+	};
+	struct engine_request *alone[REQUESTS], *r[REQUESTS];
+	struct engine_stats stats;
+	struct engine_sampling s;
+	int32_t prompt[MAX_PROMPT];
+	struct engine *e;
+
+	(void)state;
+	random_prompt(prompt, MAX_PROMPT);
+	fake_model_config.states = true;
+	e = open_engine(&(struct engine_options){.case_dir = "step"});
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		s = greedy(1 + i);
+		s.temperature = i % 3 ? 1 : 0;
+		s.seed = i;
+		alone[i] = new_request(prompt, 1 + i * 4 % 90, &s, false);
+		run(e, alone[i]);
+	}
+	close_engine(e);
+	e = open_engine(&o);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		r[i] = new_request(prompt, alone[i]->n_prompt, &alone[i]->sampling, false);
+		submit(e, r[i]);
+	}
+	wait_finished(e, REQUESTS);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		assert_int_equal(atomic_load(&r[i]->n_tokens), 1 + i);
+		assert_memory_equal(r[i]->tokens, alone[i]->tokens, (1 + i) * sizeof(int32_t));
+		engine_request_unref(r[i]);
+		engine_request_unref(alone[i]);
+	}
+	close_engine_with_stats(e, &stats);
+	printf("%llu proposals, %llu stood, %llu preemptions\n",
+	       (unsigned long long)stats.draft_tokens, (unsigned long long)stats.accepted_tokens,
+	       (unsigned long long)stats.preemptions);
+	assert_true(stats.draft_tokens > 80);
+	assert_int_equal(stats.accepted_tokens, stats.draft_tokens);
+}
+
+/* While too many run, nothing is proposed; whom that left behind goes on without. */
+static void proposes_again_after_a_flood(void **state)
+{
+	struct engine_options o = {
+		.case_dir = "step",
+		.draft_case_dir = "mtp",
+		.speculation = ENGINE_SPECULATE_MODEL,
+		.speculative_max_seqs = 2,
+	};
+	struct engine_sampling s = greedy(40);
+	struct engine_request *r[6];
+	struct engine_stats flooded, stats;
+	int32_t prompt[20];
+	struct engine *e;
+
+	(void)state;
+	fake_model_config.states = true;
+	random_prompt(prompt, 20);
+	e = open_engine(&o);
+	for (unsigned i = 0; i < 6; i++) {
+		r[i] = new_request(prompt, 5 + i, &s, false);
+		submit(e, r[i]);
+	}
+	wait_finished(e, 6);
+	engine_stats(e, &flooded);
+	for (unsigned i = 0; i < 6; i++) {
+		expect_greedy(r[i]);
+		engine_request_unref(r[i]);
+	}
+	r[0] = new_request(prompt, 20, &s, false);
+	run(e, r[0]);
+	expect_greedy(r[0]);
+	engine_request_unref(r[0]);
+	close_engine_with_stats(e, &stats);
+	assert_true(stats.accepted_tokens - flooded.accepted_tokens > 20);
+	assert_int_equal(stats.accepted_tokens, stats.draft_tokens);
+}
+
+static void refuses_a_layer_alone(void **state)
+{
+	struct engine_options o = {.case_dir = "mtp"};
+	char err[256] = "";
+	struct engine *e;
+
+	(void)state;
+	assert_int_equal(engine_new(fake_group(0), &o, &e, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "--mtp"));
+	o = (struct engine_options){
+		.case_dir = "step", .draft_case_dir = "mtp", .speculation = ENGINE_SPECULATE_MODEL};
+	assert_int_equal(engine_new(fake_group(0), &o, &e, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "--states"));
+	assert_int_equal(atomic_load(&fake_model_loaded), 0);
+}
+
 static void cancels(void **state)
 {
 	struct engine *e;
@@ -1135,6 +1252,9 @@ int main(void)
 		cmocka_unit_test_setup(keeps_to_constraints, small_model),
 		cmocka_unit_test_setup(penalties_and_biases_work, small_model),
 		cmocka_unit_test_setup(company_changes_nothing, small_model),
+		cmocka_unit_test_setup(predicts_further_tokens, small_model),
+		cmocka_unit_test_setup(proposes_again_after_a_flood, small_model),
+		cmocka_unit_test_setup(refuses_a_layer_alone, small_model),
 		cmocka_unit_test_setup(cancels, small_model),
 		cmocka_unit_test_setup(bounds_the_queue, small_model),
 		cmocka_unit_test_setup(frees_in_the_middle, small_model),

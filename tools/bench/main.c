@@ -12,6 +12,7 @@
 #include "case.h"
 #include "ceiling.h"
 #include "clock.h"
+#include "device.h"
 #include "model.h"
 #include "runner.h"
 #include "serve.h"
@@ -21,6 +22,7 @@ static const char usage[] =
 	"usage: txda-bench [options] [CASE...]\n"
 	"       txda-bench model [options] [MODEL...]     (see txda-bench model --help)\n"
 	"       txda-bench serve --model NAME [options]   (see txda-bench serve --help)\n"
+	"       txda-bench device [options]               (see txda-bench device --help)\n"
 	"\n"
 	"Runs each compiled model without a server and compares it with the machine's ceilings, "
 	"measured\n"
@@ -90,37 +92,6 @@ static unsigned cpus(void)
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
 	return n > 0 ? (unsigned)n : 1;
-}
-
-/* Submit to fence of a stream with one NOP, by the waiting thread, microseconds. */
-static double round_trip_us(struct txda_context *context)
-{
-	struct txda_pkt nop = {.op = TXDA_PKT_NOP, .bytes = sizeof(nop)};
-	struct txda_device *device;
-	struct txda_queue *queue;
-	enum { N = 2001 };
-	double v[N], us = -1;
-	uint64_t fence;
-
-	if (txda_device_get(context, 0, &device))
-		return -1;
-	if (!txda_queue_new(device, TXDA_QUEUE_COMPUTE, &queue)) {
-		int i;
-
-		for (i = 0; i < N; i++) {
-			v[i] = clock_s();
-			if (txda_queue_submit(queue, &nop, sizeof(nop), TXDA_SUBMIT_WAIT_SOON,
-					      &fence) ||
-			    txda_queue_wait(queue, fence, TXDA_FOREVER))
-				break;
-			v[i] = clock_s() - v[i];
-		}
-		if (i == N)
-			us = median(v, N) * 1e6;
-		txda_queue_unref(queue);
-	}
-	txda_device_unref(device);
-	return us;
 }
 
 /* ---- one model ---- */
@@ -372,7 +343,7 @@ static void print_machine(const struct options *o)
 			txda_device_info(device, &info);
 			txda_device_unref(device);
 		}
-		us = round_trip_us(context);
+		us = device_round_trip_us(context);
 		txda_context_unref(context);
 	}
 	if (o->json) {
@@ -448,6 +419,8 @@ int main(int argc, char **argv)
 		return model_main(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "serve"))
 		return serve_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "device"))
+		return device_main(argc - 1, argv + 1);
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) >= 0) {
 		bool ok = true;
 		unsigned tp;

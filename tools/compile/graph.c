@@ -34,6 +34,9 @@ static void add_slots(struct graph *g)
 	if (g->options->hidden)
 		g->hidden = program_add_io(p, "hidden", TXDA_SLOT_OUTPUT, TXDA_F32, 2,
 					   PROGRAM_SYM(R), PROGRAM_DIM(g->config->hidden_size));
+	if (g->options->states)
+		g->states = program_add_io(p, "states", TXDA_SLOT_OUTPUT, TXDA_F32, 2,
+					   PROGRAM_SYM(T), PROGRAM_DIM(g->config->hidden_size));
 	g->logits = program_add_io(p, "logits", TXDA_SLOT_OUTPUT, TXDA_F32, 2, PROGRAM_SYM(R),
 				   PROGRAM_DIM(v));
 	g->topk_ids = program_add_io(p, "topk_ids", TXDA_SLOT_OUTPUT, TXDA_I32, 2, PROGRAM_SYM(R),
@@ -134,6 +137,17 @@ static void add_join(struct graph *g, const char *label, const char *norm, uint3
 			});
 }
 
+/* @out = norm(@x), for who goes on with the last hidden states. */
+static void add_states(struct graph *g, const char *label, uint32_t x, uint32_t norm, uint32_t out)
+{
+	struct txda_op *op = program_add_op(g->p, TXDA_OP_RMSNORM, label);
+
+	op->in[0] = x;
+	op->in[1] = norm;
+	op->out[0] = out;
+	op->rmsnorm.eps = g->config->rms_norm_eps;
+}
+
 static void add_head(struct graph *g, uint32_t table)
 {
 	const struct model_config *c = g->config;
@@ -166,13 +180,10 @@ static void add_head(struct graph *g, uint32_t table)
 	op->in[0] = g->x;
 	op->in[1] = g->rows;
 	op->out[0] = head.x;
-	if (g->options->hidden && !g->shard.rank) {
-		op = program_add_op(g->p, TXDA_OP_RMSNORM, "hidden");
-		op->in[0] = head.x;
-		op->in[1] = head.norm;
-		op->out[0] = g->hidden;
-		op->rmsnorm.eps = c->rms_norm_eps;
-	}
+	if (g->options->hidden && !g->shard.rank)
+		add_states(g, "hidden", head.x, head.norm, g->hidden);
+	if (g->options->states && !g->shard.rank)
+		add_states(g, "states", g->x, head.norm, g->states);
 	if (g->shard.tp > 1)
 		head.out = graph_scratch(g, "head.part", TXDA_F32, PROGRAM_SYM(R),
 					 g->shard.vocab_width);

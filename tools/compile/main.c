@@ -25,6 +25,7 @@ static const char usage[] =
 	"      --ep              chips have whole experts rather than parts of each\n"
 	"      --weights TYPE    keep (default), bf16, f16, w8 or w4\n"
 	"      --hidden          an output of the last hidden states (embedding models have it)\n"
+	"      --states          likewise of all tokens of a step, for the program of --mtp\n"
 	"      --mtp             the program of the layer that predicts one token more\n"
 	"      --kv TYPE         bf16 (default) or int8: keys and values in the cache\n"
 	"      --group N         weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
@@ -47,6 +48,7 @@ enum {
 	OPTION_EP,
 	OPTION_KV,
 	OPTION_HIDDEN,
+	OPTION_STATES,
 	OPTION_MTP,
 	OPTION_WEIGHTS,
 	OPTION_GROUP,
@@ -71,6 +73,7 @@ static const struct option long_options[] = {
 	{"tp", required_argument, NULL, OPTION_TP},
 	{"kv", required_argument, NULL, OPTION_KV},
 	{"hidden", no_argument, NULL, OPTION_HIDDEN},
+	{"states", no_argument, NULL, OPTION_STATES},
 	{"mtp", no_argument, NULL, OPTION_MTP},
 	{"ep", no_argument, NULL, OPTION_EP},
 	{"weights", required_argument, NULL, OPTION_WEIGHTS},
@@ -201,6 +204,7 @@ static int parse_option(struct command *c, int option, const char *name)
 		c->job.progress = (enum progress_style)word;
 		return word < 0 ? word : 0;
 	case OPTION_HIDDEN: c->job.options.hidden = true; return 0;
+	case OPTION_STATES: c->job.options.states = true; return 0;
 	case OPTION_MTP: c->job.options.mtp = c->job.options.hidden = true; return 0;
 	case OPTION_EP: c->job.options.expert_parallel = true; return 0;
 	case OPTION_NAME: c->job.options.name = optarg; return 0;

@@ -339,6 +339,7 @@ void model_cache_key(const struct model *m, const struct compile_options *o, cha
 	sha256_u64(&h, o->expert_parallel);
 	sha256_u64(&h, o->kv_int8);
 	sha256_u64(&h, o->hidden);
+	sha256_u64(&h, o->states);
 	sha256_u64(&h, o->mtp);
 	sha256_u64(&h, o->group);
 	sha256_u64(&h, o->block_size);

@@ -16,7 +16,8 @@ struct compile_options {
 	bool expert_parallel; /* chips have whole experts */
 	bool kv_int8;	      /* keys and values as int8 */
 	bool mtp;	      /* the program `mtp` of the layer that predicts one token more */
-	bool hidden;	      /* an output of the last hidden states */
+	bool hidden;	      /* an output of the last hidden states of the chosen tokens */
+	bool states;	      /* likewise of all tokens, for the program mtp */
 	uint32_t group;	      /* quantisation group: 32, 64 or 128 */
 	uint32_t block_size;  /* tokens per KV block: 16, 32, 64 or 128 */
 	uint32_t max_tokens;  /* T */
