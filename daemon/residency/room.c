@@ -280,6 +280,10 @@ int residency_make_room(struct residency *r, const char *name, const char *const
 		snprintf(err, errlen, "there is no model '%.200s'", name);
 		return -ENOENT;
 	}
+	if (plan.resident) {
+		plan.fits = true;
+		plan.n_victims = 0;
+	}
 	*ret = plan;
 	return verdict(&plan, name, err, errlen);
 }

@@ -132,6 +132,13 @@ static void on_drained(struct conn_user *u)
 	(void)u;
 }
 
+static const char *load_phase(const struct residency_info *info)
+{
+	if (info->phase[0])
+		return info->phase;
+	return info->state == RESIDENCY_RESIDENT ? "tokenizer" : "waiting for memory";
+}
+
 static void put_load_event(struct json_out *o, const struct served_model *m)
 {
 	struct residency_info info;
@@ -140,7 +147,7 @@ static void put_load_event(struct json_out *o, const struct served_model *m)
 	put_state(o, m);
 	if (m->state == MODEL_LOADING && known) {
 		json_key(o, "phase");
-		json_string(o, info.phase[0] ? info.phase : "waiting");
+		json_string(o, load_phase(&info));
 		json_key(o, "progress");
 		json_number(o, info.progress);
 	}

@@ -19,6 +19,7 @@
 #define RETRY_SECONDS 5
 
 static void settle(struct served_model *m);
+static void set_context(struct served_model *m);
 
 const char *model_state_name(enum model_state state)
 {
@@ -237,6 +238,7 @@ static void on_acquired(void *arg, int error, const char *text, struct residency
 	engine_limits(r->engine, &m->limits);
 	if (m->balance)
 		balance_forget(m->balance, (unsigned)(r - m->replicas));
+	set_context(m);
 	settle(m);
 }
 
@@ -319,6 +321,7 @@ static int replace_text(struct served_model *m, struct model_text *text)
 		m->old_texts[m->n_old++] = old;
 	}
 	atomic_store_explicit(&m->text, text, memory_order_release);
+	set_context(m);
 	return 0;
 }
 
@@ -377,6 +380,24 @@ static bool have_text(struct served_model *m, const char *dir)
 
 /* ---- the state of the whole ------------------------------------------------------------------ */
 
+/* How long a request may be depends on the memory that was left for the KV cache. */
+static void set_context(struct served_model *m)
+{
+	unsigned context = m->limits.max_context;
+	struct engine_limits limits;
+
+	for (unsigned i = 0; i < m->n_replicas; i++) {
+		if (m->replicas[i].state != REPLICA_READY)
+			continue;
+		engine_limits(m->replicas[i].engine, &limits);
+		if (limits.max_context < context)
+			context = limits.max_context;
+	}
+	m->limits.max_context = context;
+	if (atomic_load(&m->text))
+		atomic_load(&m->text)->max_context = context;
+}
+
 static void become_ready(struct served_model *m)
 {
 	struct residency_info info;
@@ -384,6 +405,7 @@ static void become_ready(struct served_model *m)
 	m->state = MODEL_READY;
 	m->error[0] = '\0';
 	m->demanded = m->starting = false;
+	set_context(m);
 	m->used_ns = server_now_ns();
 	m->metrics.loads++;
 	if (!residency_find(m->server->residency, model_name(m), &info))
