@@ -278,8 +278,14 @@ static bool start_search(struct beams *b, struct search *s, struct beam_options 
 			 struct api_error *e)
 {
 	struct exchange *x = b->exchange;
-	unsigned room = x->text->max_context - s->prompt->n;
+	unsigned context = x->text->max_context, room;
 
+	/* It may have been loaded anew, with less memory, since the prompt was read. */
+	if (context <= s->prompt->n)
+		return api_error_set(e, 400, "context_length_exceeded", "prompt",
+				     "the prompt has %u tokens; the model's context is %u now",
+				     s->prompt->n, context);
+	room = context - s->prompt->n;
 	options.max_tokens = x->params.max_tokens < room ? x->params.max_tokens : room;
 	s->beams = b;
 	s->tokens = malloc(((size_t)s->prompt->n + options.max_tokens + 1) * sizeof(*s->tokens));
