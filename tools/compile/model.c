@@ -281,6 +281,14 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 	o->hidden |= m->embedding;
 	if (!o->name)
 		o->name = m->name;
+	if (o->role == PROGRAM_DECODE)
+		o->max_tokens = o->max_seqs;
+	if (o->role != PROGRAM_STEP)
+		o->max_rows = o->max_seqs;
+	if (o->mtp && (o->role != PROGRAM_STEP || o->embeds))
+		return tool_fail(error, -EINVAL,
+				 "--mtp is a program of its own and takes tokens: not with --%s",
+				 o->embeds ? "inputs embeds" : "program");
 	if (o->group != 32 && o->group != 64 && o->group != 128)
 		return tool_fail(error, -EINVAL, "--group: %u is none of 32, 64, 128", o->group);
 	if (o->block_size != 16 && o->block_size != 32 && o->block_size != 64 &&
@@ -340,6 +348,8 @@ void model_cache_key(const struct model *m, const struct compile_options *o, cha
 	sha256_u64(&h, o->kv_int8);
 	sha256_u64(&h, o->hidden);
 	sha256_u64(&h, o->states);
+	sha256_u64(&h, o->role);
+	sha256_u64(&h, o->embeds);
 	sha256_u64(&h, o->mtp);
 	sha256_u64(&h, o->group);
 	sha256_u64(&h, o->block_size);
