@@ -404,8 +404,7 @@ static bool apply_residency(struct config *c, int id, const char *name, const ch
 		       complain("--%s must be start or demand, not %s", name, value);
 	case OPT_PIN: m->pin = true; return true;
 	case OPT_NO_PIN: m->pin = false; return true;
-	case OPT_KV_MEMORY:
-		return set_number(name, value, 0, 1ull << 50, &m->kv_memory);
+	case OPT_KV_MEMORY: return set_number(name, value, 0, 1ull << 50, &m->kv_memory);
 	default: return set_unsigned(name, value, 1, CONFIG_MAX_REPLICAS, &m->data_parallel);
 	}
 }

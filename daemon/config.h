@@ -16,8 +16,8 @@
 #include "access.h"
 #include "log.h"
 
-#define CONFIG_MAX_MODELS 64
-#define CONFIG_MAX_NAMES  8 /* of one model */
+#define CONFIG_MAX_MODELS   64
+#define CONFIG_MAX_NAMES    8 /* of one model */
 #define CONFIG_MAX_REPLICAS 8
 
 struct config_model {
@@ -25,21 +25,22 @@ struct config_model {
 	unsigned n_names;
 	char *path;
 	char *draft; /* directory of the model that proposes tokens for it; NULL: none */
-	char *tool_parser, *reasoning_parser; /* how its replies are read; NULL: by its vocabulary */
-	struct access_list access;	      /* who may use it; empty: everybody */
-	bool pin;	     /* never evicted, never idles out */
-	bool on_demand;	     /* loaded by the first request, not at the start */
-	bool sleep_when_idle; /* into host memory, not off it */
-	int64_t keep_alive;  /* seconds without a request until it goes; -1: for ever */
-	uint64_t kv_memory;  /* bytes of a chip at most; 0: what is left */
-	unsigned data_parallel; /* copies, each on a group of its own */
+	char *tool_parser,
+		*reasoning_parser; /* how its replies are read; NULL: by its vocabulary */
+	struct access_list access; /* who may use it; empty: everybody */
+	bool pin;		   /* never evicted, never idles out */
+	bool on_demand;		   /* loaded by the first request, not at the start */
+	bool sleep_when_idle;	   /* into host memory, not off it */
+	int64_t keep_alive;	   /* seconds without a request until it goes; -1: for ever */
+	uint64_t kv_memory;	   /* bytes of a chip at most; 0: what is left */
+	unsigned data_parallel;	   /* copies, each on a group of its own */
 };
 
 struct config {
 	struct config_model models[CONFIG_MAX_MODELS];
 	unsigned n_models;
 	struct config_model defaults; /* of what --model's options say before the first one */
-	char *socket; /* never NULL after config_load() */
+	char *socket;		      /* never NULL after config_load() */
 	mode_t socket_mode;
 	char *socket_group;					  /* NULL: leave it */
 	unsigned tp_size;					  /* 0: as the model says */
@@ -48,14 +49,14 @@ struct config {
 	bool prefix_caching;
 	bool speculate_ngram;
 	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
-	char *cache_dir;     /* NULL: residency's default */
-	uint64_t max_body;   /* bytes */
-	uint64_t max_memory; /* bytes held for all clients */
+	char *cache_dir;				   /* NULL: residency's default */
+	uint64_t max_body;				   /* bytes */
+	uint64_t max_memory;				   /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
 	struct access_list access; /* who may use the daemon; empty: everybody who can connect */
-	struct access_list admin; /* administrators besides root and the daemon's user */
-	unsigned load_timeout; /* seconds that a request waits for its model */
+	struct access_list admin;  /* administrators besides root and the daemon's user */
+	unsigned load_timeout;	   /* seconds that a request waits for its model */
 	bool access_log;
 	unsigned status_seconds; /* between lines on what goes on; 0: none */
 	enum log_level log_level;

@@ -234,7 +234,8 @@ static void write_accepted_at(struct json_out *o, const struct metrics_source *s
 
 		for (unsigned at = 0; s && at < ENGINE_MAX_DRAFT && s->accepted_at[at]; at++)
 			put(o,
-			    "txda_spec_decode_num_accepted_tokens_per_pos_total{%s,position=\"%u\"} "
+			    "txda_spec_decode_num_accepted_tokens_per_pos_total{%s,position=\"%u\"}"
+			    " "
 			    "%" PRIu64 "\n",
 			    label(sources[i].name, name, sizeof(name)), at, s->accepted_at[at]);
 	}
@@ -276,8 +277,8 @@ static void write_server(struct json_out *o, const struct metrics_server *server
 	put(o, "txda_process_start_time_seconds %.3f\n", server->start_time);
 }
 
-static const char *const model_states[] = {"unloaded",	"loading", "ready", "unloading",
-					   "asleep",	"failed",  "lost"};
+static const char *const model_states[] = {"unloaded", "loading", "ready", "unloading",
+					   "asleep",   "failed",  "lost"};
 static const char *const unload_reasons[] = {"admin", "idle", "evicted"};
 
 /* Which models are on the chips, and how they came and went. */

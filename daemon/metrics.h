@@ -60,8 +60,8 @@ struct metrics_source {
 	const struct engine_stats *stats; /* NULL: no engine */
 	bool ready, pinned;
 	const char *state;
-	unsigned replicas; /* that are ready */
-	unsigned parked;   /* requests that wait for the load */
+	unsigned replicas;		 /* that are ready */
+	unsigned parked;		 /* requests that wait for the load */
 	uint64_t weight_bytes, kv_bytes; /* per chip */
 };
 

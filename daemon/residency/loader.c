@@ -206,7 +206,7 @@ static void finish_load(struct residency_model *m, int error, const char *err,
 	m->phase[0] = '\0';
 	if (error) {
 		snprintf(m->error, sizeof(m->error), "%s", err);
-		m->state = m->copy    ? RESIDENCY_ASLEEP
+		m->state = m->copy	? RESIDENCY_ASLEEP
 			   : m->planned ? RESIDENCY_PLANNED
 					: RESIDENCY_COLD;
 	} else {

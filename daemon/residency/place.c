@@ -172,7 +172,8 @@ static uint64_t reserve(struct residency *r, const struct residency_model *m, ui
 		if (other == m || other->engine || other->removed)
 			continue;
 		others++;
-		theirs += other->planned ? fixed_bytes(&other->plan) : place_checkpoint_bytes(other);
+		theirs +=
+			other->planned ? fixed_bytes(&other->plan) : place_checkpoint_bytes(other);
 	}
 	pthread_mutex_unlock(&r->lock);
 	here = groups ? others / groups : others;

@@ -18,8 +18,8 @@
 
 const char *residency_state_name(enum residency_state state)
 {
-	static const char *const names[] = {"cold",	"planned",  "loading",
-					    "resident", "draining", "lost", "asleep"};
+	static const char *const names[] = {"cold",	"planned", "loading", "resident",
+					    "draining", "lost",	   "asleep"};
 
 	return (unsigned)state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
 }

@@ -89,8 +89,8 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
  * Gives a model that was added, and is not asked for yet, a small one that proposes tokens for it
  * (speculative decoding): a Hugging Face directory or a case dir for as many chips. It overrides
  * options.engine.speculation. "mtp": the model's own layer that predicts further tokens, compiled
- * from the model's directory; of a case dir it is named as a case dir of its own. -ENOENT, -ENOTDIR,
- * -EINVAL as above.
+ * from the model's directory; of a case dir it is named as a case dir of its own. -ENOENT,
+ * -ENOTDIR, -EINVAL as above.
  */
 int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
 			size_t errlen);
@@ -163,13 +163,13 @@ struct residency_info {
 	char phase[32];	     /* while loading: "queued", "compiling", "loading" */
 	char error[512];     /* of the last failed load or the loss; "" if none */
 	enum residency_state state;
-	double progress;       /* 0..1 of the phase; 1 when resident */
-	uint64_t weight_bytes; /* per chip; 0 until planned */
-	uint64_t kv_bytes;     /* per chip; 0 unless resident */
-	unsigned tp;	       /* 0 until it is known */
-	unsigned max_context;  /* 0 unless resident */
-	uint64_t host_bytes;   /* asleep: weights in host memory, all chips' */
-	bool host_locked;      /* that memory cannot be swapped or dropped */
+	double progress;	    /* 0..1 of the phase; 1 when resident */
+	uint64_t weight_bytes;	    /* per chip; 0 until planned */
+	uint64_t kv_bytes;	    /* per chip; 0 unless resident */
+	unsigned tp;		    /* 0 until it is known */
+	unsigned max_context;	    /* 0 unless resident */
+	uint64_t host_bytes;	    /* asleep: weights in host memory, all chips' */
+	bool host_locked;	    /* that memory cannot be swapped or dropped */
 	unsigned n_chips, chips[8]; /* resident: its chips, by index */
 	unsigned holders;
 	uint64_t added_s; /* CLOCK_REALTIME seconds of residency_add(): "created" of the OpenAI API
@@ -186,15 +186,15 @@ int residency_find(struct residency *r, const char *name, struct residency_info 
 
 /* What a load would take and find; nothing is loaded or compiled for it. */
 struct residency_plan {
-	bool exact;	/* false: not compiled yet, weight_bytes is the checkpoint's size */
-	bool resident;	/* it has its memory already */
-	bool fits;	/* now, without an eviction */
-	bool leaving;	/* memory is being given back right now */
-	unsigned tp;	/* 0: not known yet */
+	bool exact;    /* false: not compiled yet, weight_bytes is the checkpoint's size */
+	bool resident; /* it has its memory already */
+	bool fits;     /* now, without an eviction */
+	bool leaving;  /* memory is being given back right now */
+	unsigned tp;   /* 0: not known yet */
 	/* Per chip, a draft model included. */
 	uint64_t weight_bytes, scratch_bytes, io_bytes, overhead_bytes;
 	uint64_t kv_block_bytes, kv_blocks_min, kv_blocks_max; /* it needs, it can use */
-	uint64_t need_bytes; /* with kv_blocks_min */
+	uint64_t need_bytes;				       /* with kv_blocks_min */
 	unsigned n_groups;
 	struct residency_group {
 		unsigned n_chips, chips[8];

@@ -36,12 +36,12 @@ struct residency_model {
 	struct residency *residency;
 	struct residency_model *next; /* in the order of residency_add() */
 	char name[MAX_NAME], path[MAX_PATH];
-	bool is_case; /* the path is a case dir, not a Hugging Face directory */
+	bool is_case;		   /* the path is a case dir, not a Hugging Face directory */
 	char draft_path[MAX_PATH]; /* "": none */
 	bool draft_is_case;
 	bool draft_mtp; /* the model's own layer: draft_path is the model's path */
 	unsigned wanted_tp;
-	char weights[16]; /* "": as they are */
+	char weights[16];      /* "": as they are */
 	char family[MAX_NAME]; /* "": none */
 	uint64_t kv_limit;     /* bytes of a chip; 0: none */
 	uint64_t added_s;
@@ -55,13 +55,13 @@ struct residency_model {
 	struct txda_model_plan plan;
 	char draft_case_dir[MAX_PATH];
 	struct txda_model_plan draft_plan; /* zero without a draft */
-	uint64_t load_turn; /* place in the queue of loads; 0: not in it */
+	uint64_t load_turn;		   /* place in the queue of loads; 0: not in it */
 	uint64_t load_ns;
 	unsigned holders;
 	struct waiter_list waiters;
-	atomic_bool cancel; /* the load under way is not wanted any more; kills its compiler */
-	bool removed;	    /* out of the table; freed by the loader when nothing is left */
-	bool sleeps;	    /* draining: to be asleep then */
+	atomic_bool cancel;    /* the load under way is not wanted any more; kills its compiler */
+	bool removed;	       /* out of the table; freed by the loader when nothing is left */
+	bool sleeps;	       /* draining: to be asleep then */
 	struct hostcopy *copy; /* asleep */
 
 	/* Set by the loader under the lock, constant while there are holders. */
@@ -86,7 +86,7 @@ struct residency {
 	uint64_t turns;			 /* loads that were queued */
 	struct residency_model *loading; /* by the loader, now; or freed, then freeing is set */
 	bool freeing;
-	struct waiter_list done;	 /* for residency_dispatch() */
+	struct waiter_list done; /* for residency_dispatch() */
 	bool shutdown, ending;
 };
 

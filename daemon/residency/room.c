@@ -177,8 +177,7 @@ static void plan_site(struct residency_model *m, struct site *s, struct residenc
 		g->taken |= other != m && other->group && *m->family &&
 			    !strcmp(other->family, m->family) &&
 			    place_shares_chip(other->group, s->group);
-	s->need = g->need_bytes =
-		plan->exact ? room_need(m, s->group) : plan->need_bytes;
+	s->need = g->need_bytes = plan->exact ? room_need(m, s->group) : plan->need_bytes;
 	if (g->lost || g->taken)
 		return;
 	if (has_room(s)) {
@@ -212,8 +211,8 @@ static void fill_sizes(const struct residency_model *m, struct residency_plan *p
 	plan->kv_block_bytes = room.kv_block;
 	plan->kv_blocks_min = room.blocks_min;
 	plan->kv_blocks_max = room.blocks_max;
-	plan->need_bytes = room.weights + room.scratch + room.io +
-			   room.blocks_min * room.kv_block + ROOM_OVERHEAD;
+	plan->need_bytes = room.weights + room.scratch + room.io + room.blocks_min * room.kv_block +
+			   ROOM_OVERHEAD;
 }
 
 static int verdict(const struct residency_plan *plan, const char *name, char *err, size_t errlen)

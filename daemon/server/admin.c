@@ -185,7 +185,8 @@ static void tell_load(struct admin_load *l)
 	put_load_event(o, m);
 	if (l->stream) {
 		json_raw(o, "\n", 1);
-		if (!o->failed && (o->len >= sizeof(l->told) || strncmp(l->told, o->data, o->len))) {
+		if (!o->failed &&
+		    (o->len >= sizeof(l->told) || strncmp(l->told, o->data, o->len))) {
 			snprintf(l->told, sizeof(l->told), "%.*s", (int)o->len, o->data);
 			if (!http_conn_congested(l->conn) || !goes_on)
 				http_stream_write(l->conn, o->data, o->len);

@@ -112,5 +112,5 @@ void balance_note(struct balance *b, const int32_t *prompt, unsigned n, unsigned
 void balance_forget(struct balance *b, unsigned replica)
 {
 	for (unsigned i = 0; i < SLOTS; i++)
-		b->slots[i].replicas &= (uint8_t)~(1u << replica);
+		b->slots[i].replicas &= (uint8_t) ~(1u << replica);
 }

@@ -348,8 +348,7 @@ void exchange_go_on(struct exchange *x)
 
 	if (x->server->draining) {
 		api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
-	} else if (!model_is_ready(x->model) &&
-		   (!tokens_only || !atomic_load(&x->model->text))) {
+	} else if (!model_is_ready(x->model) && (!tokens_only || !atomic_load(&x->model->text))) {
 		await_model(x);
 		return;
 	} else if (x->encoded) {
@@ -377,10 +376,9 @@ static bool find_model(struct exchange *x)
 
 	if (!m) {
 		models_names(x->server, names, sizeof(names));
-		return api_error_set(
-			&x->error, 404, "model_not_found", "model",
-			"the model \"%.80s\" does not exist; served are: %s",
-			x->params.model ? x->params.model : "", names);
+		return api_error_set(&x->error, 404, "model_not_found", "model",
+				     "the model \"%.80s\" does not exist; served are: %s",
+				     x->params.model ? x->params.model : "", names);
 	}
 	if (!server_permits_model(x->conn, m))
 		return api_error_set(&x->error, 403, "model_not_permitted", "model",

@@ -4,11 +4,11 @@
  *byte of the answer:
  *
  *	exchange_start()   the body goes to the text pool: JSON → parameters
- *	parsed             the model is looked up; one that is not loaded is asked for, and waited for
- *	exchange_go_on()   to the text pool again: template → tokens
- *	encoded            one engine request per choice is submitted
- *	news from engine   tokens → text → events of a stream, or collected for one reply
- *	end                usage, metrics; freed when the engine is through with every choice, too
+ *	parsed             the model is looked up; one that is not loaded is asked for, and waited
+ *for exchange_go_on()   to the text pool again: template → tokens encoded            one engine
+ *request per choice is submitted news from engine   tokens → text → events of a stream, or
+ *collected for one reply end                usage, metrics; freed when the engine is through with
+ *every choice, too
  *
  * When the client goes away (or an error ends it early) the choices are cancelled and the exchange
  *outlives the connection until the engine has let go.
@@ -53,7 +53,7 @@ struct exchange {
 	unsigned n_prompts;
 
 	char id[40];
-	const char *model_name;	 /* as the request called it, or own_name */
+	const char *model_name; /* as the request called it, or own_name */
 	char own_name[256];
 	struct grammar *grammar; /* of the answers; NULL: none */
 	struct beams *beams;	 /* NULL: no beam search */

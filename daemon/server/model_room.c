@@ -160,8 +160,7 @@ static void check_idle(struct served_model *m, uint64_t now)
 	if (!is_idle(m) || m->pinned || m->keep_alive < 0 || m->n_parked ||
 	    now - m->used_ns < (uint64_t)m->keep_alive * NS_PER_S)
 		return;
-	log_info("model %s was not used for %lld s", m->config->names[0],
-		 (long long)m->keep_alive);
+	log_info("model %s was not used for %lld s", m->config->names[0], (long long)m->keep_alive);
 	model_unload(m, m->config->sleep_when_idle, MODEL_BY_IDLING);
 }
 
@@ -176,8 +175,8 @@ static void check_parked(struct served_model *m, uint64_t now)
 
 		model_unpark(m, x);
 		api_error_set(&e, 503, "model_loading", "model",
-			      "the model \"%s\" was not loaded within %u s",
-			      m->config->names[0], m->server->config->load_timeout);
+			      "the model \"%s\" was not loaded within %u s", m->config->names[0],
+			      m->server->config->load_timeout);
 		e.retry_after = 10;
 		exchange_fail(x, &e);
 		exchange_free_if_over(x);

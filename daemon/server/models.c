@@ -24,9 +24,9 @@ static void set_context(struct served_model *m);
 const char *model_state_name(enum model_state state)
 {
 	static const char *const names[MODEL_N_STATES] = {
-		[MODEL_UNLOADED] = "unloaded",	 [MODEL_LOADING] = "loading",
-		[MODEL_READY] = "ready",	 [MODEL_UNLOADING] = "unloading",
-		[MODEL_ASLEEP] = "asleep",	 [MODEL_FAILED] = "failed",
+		[MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading",
+		[MODEL_READY] = "ready",       [MODEL_UNLOADING] = "unloading",
+		[MODEL_ASLEEP] = "asleep",     [MODEL_FAILED] = "failed",
 		[MODEL_LOST] = "lost",
 	};
 
@@ -445,7 +445,8 @@ static void settle(struct served_model *m)
 		m->state = MODEL_LOST;
 		fail_parked(m);
 	} else if (!n[REPLICA_LOADING] && !n[REPLICA_NO_ROOM] &&
-		   (m->state == MODEL_LOADING || m->state == MODEL_LOST || m->state == MODEL_READY)) {
+		   (m->state == MODEL_LOADING || m->state == MODEL_LOST ||
+		    m->state == MODEL_READY)) {
 		m->state = m->verdict;
 		m->demanded = m->starting = false;
 		fail_parked(m);

@@ -5,8 +5,8 @@
  * loss of chips.
  *
  *	unloaded ── asked for by a request or an administrator ──► loading ──► ready
- *	asleep   ──'                                                 │          │ idle for long, evicted,
- *	   ▲                                                      failed        ▼ or told to go
+ *	asleep   ──'                                                 │          │ idle for long,
+ *evicted, ▲                                                      failed        ▼ or told to go
  *	   └───────────────────────────────────────────────────────────────  unloading
  *	ready ── all its chips failed, tried again ──► lost ──► ready
  *
@@ -50,10 +50,10 @@ enum model_state {
 };
 
 enum model_reason { /* why a model went off the chips */
-	MODEL_BY_ADMIN,
-	MODEL_BY_IDLING,
-	MODEL_BY_EVICTION,
-	MODEL_N_REASONS,
+		    MODEL_BY_ADMIN,
+		    MODEL_BY_IDLING,
+		    MODEL_BY_EVICTION,
+		    MODEL_N_REASONS,
 };
 
 enum replica_state {
@@ -84,7 +84,7 @@ struct served_model {
 	char error[512];
 	struct replica replicas[CONFIG_MAX_REPLICAS]; /* [n_replicas] */
 	unsigned n_replicas;
-	struct balance *balance; /* NULL: one replica */
+	struct balance *balance;	   /* NULL: one replica */
 	_Atomic(struct model_text *) text; /* constant while an exchange has it */
 	struct model_text **old_texts;	   /* [n_old]: of directories that changed */
 	unsigned n_old;
@@ -102,9 +102,9 @@ struct served_model {
 
 	bool demanded; /* the load was asked for: it may evict, and requests wait for it */
 	bool pinned;
-	bool sleeps;  /* unloading: to be asleep then */
-	bool retired; /* no longer configured: goes when nobody uses it */
-	bool starting; /* the load of the daemon's start */
+	bool sleeps;	    /* unloading: to be asleep then */
+	bool retired;	    /* no longer configured: goes when nobody uses it */
+	bool starting;	    /* the load of the daemon's start */
 	int64_t keep_alive; /* seconds without a request until it goes; -1: for ever */
 	uint64_t used_ns;   /* when a request last came or ended */
 	uint64_t demand_ns; /* when the load was asked for */

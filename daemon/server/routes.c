@@ -13,8 +13,8 @@
 static void put_replicas(struct json_out *o, const struct served_model *m)
 {
 	static const char *const states[] = {
-		[REPLICA_OUT] = "unloaded",	[REPLICA_LOADING] = "loading",
-		[REPLICA_NO_ROOM] = "waiting",	[REPLICA_READY] = "ready",
+		[REPLICA_OUT] = "unloaded",    [REPLICA_LOADING] = "loading",
+		[REPLICA_NO_ROOM] = "waiting", [REPLICA_READY] = "ready",
 		[REPLICA_LOST] = "lost",
 	};
 

@@ -39,8 +39,8 @@ bool server_idle(const struct server *s);
 /* Ends what still runs, with errors for its clients. */
 void server_abort(struct server *s);
 
-/* Models that answer, or come when they are asked for, and those that failed for good; @text (may be NULL) is a line on what goes
- * on. */
+/* Models that answer, or come when they are asked for, and those that failed for good; @text (may
+ * be NULL) is a line on what goes on. */
 void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text,
 		   size_t len);
 

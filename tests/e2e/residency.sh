@@ -169,6 +169,34 @@ wait "$pid" || fail "the stream that was cancelled"
 grep -q 'the request was cancelled' "$tmp/running" || fail "a cancelled stream says $(tail -n 2 "$tmp/running")"
 request 200 '"models":["a"]' /v1/devices
 
+# ---- the same from a terminal ------------------------------------------------------------------
+ctl() {
+	"$TXDACTL" --socket "$socket" "$@"
+}
+ctl unload a | grep -q '^a: unloaded$' || fail "txdactl unload"
+ctl load a --keep-alive 10m 2>"$tmp/err" | grep -q '^a: ready after ' || fail "txdactl load: $(cat "$tmp/err")"
+ctl models >"$tmp/answer"
+grep -q '^a  *ready  *0 .*10 min' "$tmp/answer" || fail "txdactl models: $(cat "$tmp/answer")"
+ctl plan b >"$tmp/answer"
+grep -q '^It fits when these go: a$' "$tmp/answer" || fail "txdactl plan: $(cat "$tmp/answer")"
+ctl devices | grep -q '^0 .* MiB .* a *$' || fail "txdactl devices: $(ctl devices)"
+ctl --json pin a | grep -q '"pinned":true' || fail "txdactl pin"
+ctl load b >"$tmp/answer" 2>"$tmp/err" && fail "a load without room has status 0"
+grep -q 'bytes of a chip at least' "$tmp/err" || fail "txdactl load without room: $(cat "$tmp/err")"
+ctl unpin a >"$tmp/answer" || fail "txdactl unpin"
+begin_stream a 1200
+id=$(ctl requests | sed -n '2s/ .*//p')
+ctl cancel "$id" || fail "txdactl cancel"
+wait "$pid" || fail "the stream that was cancelled"
+ctl cancel "$id" 2>"$tmp/err" && fail "txdactl cancel of nothing"
+for wrong in "" "bogus" "load" "load a b" "models a" "cancel"; do
+	# shellcheck disable=SC2086 # words
+	ctl $wrong 2>"$tmp/err" && status=0 || status=$?
+	[ "$status" = 2 ] || fail "txdactl $wrong: exit status $status"
+done
+ctl load nothing 2>"$tmp/err" && fail "txdactl load of nothing"
+grep -q 'does not exist' "$tmp/err" || fail "txdactl load of nothing: $(cat "$tmp/err")"
+
 # ---- hostile and wrong -------------------------------------------------------------------------
 for route in load unload sleep wake pin plan; do
 	expect 400 'not valid JSON' "/v1/models/$route" '{"model":'

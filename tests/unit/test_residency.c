@@ -789,9 +789,9 @@ static void makes_room(void **state)
 		make_case(name);
 		add(r, name);
 		/* 4 blocks suffice to the second one, the others take all. */
-		assert_int_equal(residency_set_limits(r, name, i == 1 ? 4 << 16 : 0, NULL, err,
-						      sizeof(err)),
-				 0);
+		assert_int_equal(
+			residency_set_limits(r, name, i == 1 ? 4 << 16 : 0, NULL, err, sizeof(err)),
+			0);
 	}
 	assert_int_equal(residency_set_limits(r, "none", 0, NULL, err, sizeof(err)), -ENOENT);
 	for (unsigned i = 0; i < 4; i++) {
@@ -810,7 +810,8 @@ static void makes_room(void **state)
 	for (unsigned i = 0; i < FAKE_CHIPS; i++)
 		fill_chip(i, need - 1);
 	assert_int_equal(residency_make_room(r, "m4", NULL, 0, &plan, err, sizeof(err)), -ENOSPC);
-	assert_non_null(strstr(err, "needs 119537664 bytes of a chip at least; 119537663 are free"));
+	assert_non_null(
+		strstr(err, "needs 119537664 bytes of a chip at least; 119537663 are free"));
 	assert_int_equal(acquire(r, "m4", &late), -ENOSPC);
 	assert_non_null(strstr(late.text, "119537663 are free on the best group"));
 	assert_int_equal(state_of(r, "m4"), RESIDENCY_PLANNED);
