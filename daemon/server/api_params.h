@@ -75,6 +75,8 @@ struct api_params {
 	enum api_kind kind;
 	cJSON *root;	   /* the body; what is const below points into it */
 	const char *model; /* NULL: the first one served */
+	bool keep_alive_given;
+	int64_t keep_alive; /* seconds that the model stays loaded; -1: for ever */
 	bool stream, include_usage, continuous_usage;
 	bool echo, ignore_eos, skip_special, include_stop;
 	unsigned n, best_of; /* best_of answers are made, the n best are given */
@@ -127,6 +129,8 @@ struct api_params {
 bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct api_params *ret,
 		      struct api_error *e);
 void api_params_free(struct api_params *p);
+/* Reads a time as of `keep_alive`: seconds as a number, or "90", "90s", "5m", "2h", or -1. */
+bool api_parse_keep_alive(const cJSON *root, bool *ret_given, int64_t *ret, struct api_error *e);
 
 /* ---- parts of it ----------------------------------------------------------------------------- */
 

@@ -29,13 +29,12 @@ struct embeddings {
 
 uint64_t embeddings_bytes(const struct exchange *x)
 {
-	struct engine_limits limits;
+	const struct engine_limits *limits = &x->model->limits;
 	uint64_t bytes = 0;
 
-	engine_limits(x->model->engine, &limits);
 	for (unsigned i = 0; i < x->n_prompts; i++)
 		bytes += INPUT_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
-			 (uint64_t)NUMBER_BYTES * limits.hidden;
+			 (uint64_t)NUMBER_BYTES * limits->hidden;
 	return bytes;
 }
 
@@ -56,8 +55,8 @@ void embeddings_cancel(struct embeddings *m)
 	for (unsigned i = 0; i < m->submitted; i++) {
 		struct embedding *input = &m->inputs[i];
 
-		if (input->request && input->request->client && !input->done)
-			engine_cancel(m->exchange->model->engine, input->request);
+		if (input->request && !input->done)
+			model_cancel(input->request);
 	}
 }
 
@@ -164,17 +163,9 @@ static int submit_one(struct embeddings *m, char *err, size_t errlen)
 		r = engine_embedding_new(prompt->ids, prompt->n, &m->pooling, &input->request);
 	if (r)
 		return r;
-	input->request->id = ++x->server->next_id;
-	input->request->uid = x->uid;
-	input->request->client = &input->client;
-	r = engine_submit(x->model->engine, input->request, err, errlen);
-	if (r) {
-		input->request->client = NULL;
-		return r;
-	}
-	m->submitted++;
-	exchange_begin_request(x, input->request);
-	return 0;
+	r = exchange_submit(x, input->request, &input->client, err, errlen);
+	m->submitted += !r;
+	return r;
 }
 
 /* Keeps some of the inputs in the engine. When its queue is full, those that are there go first. */
@@ -212,6 +203,7 @@ static void on_news(struct client *client)
 	struct embeddings *m = input->all;
 	struct exchange *x = m->exchange;
 	struct served_model *model = x->model;
+	struct replica *replica = client->replica;
 	struct engine_request *r = input->request;
 	enum engine_finish how =
 		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
@@ -236,7 +228,7 @@ static void on_news(struct client *client)
 			exchange_fail(x, &e);
 	}
 	exchange_free_if_over(x);
-	model_request_ended(model);
+	replica_request_ended(replica);
 }
 
 /* The model's way, or the request's own. */
@@ -249,19 +241,18 @@ static bool choose_pooling(const struct exchange *x, struct engine_pooling *ret,
 		[API_POOL_CLS] = ENGINE_POOL_CLS,
 	};
 	const struct api_params *p = &x->params;
-	struct engine_limits limits;
+	const struct engine_limits *limits = &x->model->limits;
 
-	engine_limits(x->model->engine, &limits);
-	if (!limits.hidden)
+	if (!limits->hidden)
 		return api_error_set(e, 400, "unsupported_value", "model",
 				     "the model \"%.80s\" gives no embeddings: it is no embedding "
 				     "model and was compiled without --hidden",
 				     x->model->config->names[0]);
-	if (p->dimensions > limits.hidden)
+	if (p->dimensions > limits->hidden)
 		return api_error_set(e, 400, NULL, "dimensions",
 				     "dimensions is %u; the model's vectors have %u", p->dimensions,
-				     limits.hidden);
-	*ret = limits.pooling;
+				     limits->hidden);
+	*ret = limits->pooling;
 	if (p->pooling)
 		ret->how = hows[p->pooling];
 	if (p->normalize_given)
