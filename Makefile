@@ -10,7 +10,7 @@ KDIR        ?= /lib/modules/$(shell uname -r)/build
 MESON_FLAGS ?=
 
 .DEFAULT_GOAL := all
-.PHONY: all demo check check-asan check-tsan check-vm vm install module deb format clean distclean help
+.PHONY: all demo check check-asan check-tsan check-vm vm bench-vm install module deb format clean distclean help
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ vm: ## a shell in a virtual machine with chips, on kernel K: K=7.2 CHIPS=1 IRQ=m
 
 check-vm: ## only the tests of the driver in virtual machines, on kernels K="6.12 7.2"; K=debug: one that looks closely; LONG=1: storms in full
 	@B=$(B) sh tests/vm/check.sh $(if $(LONG),-L) -k "$(or $(K),6.12 7.2)"
+
+bench-vm: ## what the way through the driver costs, against the same in one process, on kernel K=7.2
+	@B=$(B) sh tests/vm/bench.sh -k $(or $(K),7.2)
 
 install: all ## install into DESTDIR/PREFIX
 	meson configure $(B) -Dprefix=$(PREFIX)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/duration.h"
 #include "server/model_text.h"
 
 #define MAX_LINE 4096
@@ -41,6 +42,16 @@ enum option_id {
 	OPT_MODEL_GROUP,
 	OPT_ALLOW_USER,
 	OPT_ALLOW_GROUP,
+	OPT_ADMIN_USER,
+	OPT_ADMIN_GROUP,
+	OPT_KEEP_ALIVE,
+	OPT_WHEN_IDLE,
+	OPT_LOAD,
+	OPT_PIN,
+	OPT_NO_PIN,
+	OPT_KV_MEMORY,
+	OPT_DATA_PARALLEL,
+	OPT_LOAD_TIMEOUT,
 	OPT_ACCESS_LOG,
 	OPT_NO_ACCESS_LOG,
 	OPT_STATUS,
@@ -78,6 +89,16 @@ static const struct option options[] = {
 	{"model-group", required_argument, NULL, OPT_MODEL_GROUP},
 	{"allow-user", required_argument, NULL, OPT_ALLOW_USER},
 	{"allow-group", required_argument, NULL, OPT_ALLOW_GROUP},
+	{"admin-user", required_argument, NULL, OPT_ADMIN_USER},
+	{"admin-group", required_argument, NULL, OPT_ADMIN_GROUP},
+	{"keep-alive", required_argument, NULL, OPT_KEEP_ALIVE},
+	{"when-idle", required_argument, NULL, OPT_WHEN_IDLE},
+	{"load", required_argument, NULL, OPT_LOAD},
+	{"pin", no_argument, NULL, OPT_PIN},
+	{"no-pin", no_argument, NULL, OPT_NO_PIN},
+	{"kv-cache-memory", required_argument, NULL, OPT_KV_MEMORY},
+	{"data-parallel-size", required_argument, NULL, OPT_DATA_PARALLEL},
+	{"load-timeout", required_argument, NULL, OPT_LOAD_TIMEOUT},
 	{"access-log", no_argument, NULL, OPT_ACCESS_LOG},
 	{"no-access-log", no_argument, NULL, OPT_NO_ACCESS_LOG},
 	{"status-seconds", required_argument, NULL, OPT_STATUS},
@@ -104,8 +125,9 @@ static const char help[] =
 	"$XDG_CACHE_HOME/txda, ~/.cache/txda)\n"
 	"\n"
 	"Speculative decoding (changes no result, only the time it takes)\n"
-	"  --draft-model PATH          a small model with the same vocabulary that proposes tokens "
-	"for the model before it\n"
+	"  --draft-model PATH|mtp      a small model with the same vocabulary that proposes tokens "
+	"for the model before it;\n"
+	"                              mtp: its own layer for that (DeepSeek-V3)\n"
 	"  --speculative ngram|off     for models without one: propose what followed the last "
 	"tokens "
 	"before (default: off)\n"
@@ -116,6 +138,20 @@ static const char help[] =
 	"pythonic,\n"
 	"                              deepseek_v3, none, or auto (default)\n"
 	"  --reasoning-parser NAME     qwen3, deepseek_r1, none, or auto (default)\n"
+	"\n"
+	"Which models are on the chips (for the model before it; before the first one: for all)\n"
+	"  --load start|demand         loaded at the start, or by the first request (default: "
+	"start)\n"
+	"  --keep-alive TIME           how long without a request until it goes: 90, 5m, 2h, 0, or "
+	"-1: for ever (default)\n"
+	"  --when-idle unload|sleep    what then: off the chips, or into host memory (default: "
+	"unload)\n"
+	"  --[no-]pin                  never goes for others, nor for idling (default: no)\n"
+	"  --kv-cache-memory BYTES     of a chip, for its KV cache (default: its share of what is "
+	"left)\n"
+	"  --data-parallel-size N      copies on as many groups of chips, at most 8 (default: 1)\n"
+	"  --load-timeout SECONDS      how long requests wait for a model that is not loaded "
+	"(default: 300)\n"
 	"\n"
 	"Who may do what (users and groups by name or number; each may be given several times)\n"
 	"  --allow-user, --allow-group   use the daemon (default: everybody who can connect)\n"
@@ -262,7 +298,7 @@ static bool add_model(struct config *c, const char *value)
 	}
 	if (!*path)
 		return complain("--model %s has no path", value);
-	c->n_models++;
+	c->models[c->n_models++] = c->defaults;
 	return set_string(&c->models[c->n_models - 1].path, path) && add_name(c, name);
 }
 
@@ -332,8 +368,9 @@ static bool set_parser(struct config *c, const char *name, const char *value, bo
 /* A user or a group of one of the lists. */
 static bool add_access(struct config *c, int id, const char *name, const char *value)
 {
-	bool group = id == OPT_MODEL_GROUP || id == OPT_ALLOW_GROUP;
-	struct access_list *list = &c->access;
+	bool group = id == OPT_MODEL_GROUP || id == OPT_ALLOW_GROUP || id == OPT_ADMIN_GROUP;
+	bool admin = id == OPT_ADMIN_USER || id == OPT_ADMIN_GROUP;
+	struct access_list *list = admin ? &c->admin : &c->access;
 	int r;
 
 	if (id == OPT_MODEL_USER || id == OPT_MODEL_GROUP) {
@@ -345,6 +382,31 @@ static bool add_access(struct config *c, int id, const char *name, const char *v
 	if (r == -ENOENT)
 		return complain("--%s: there is no %s '%s'", name, group ? "group" : "user", value);
 	return !r || complain("--%s is given more than %d times", name, ACCESS_MAX);
+}
+
+/* What of a model may also stand before the first one, for all. */
+static bool apply_residency(struct config *c, int id, const char *name, const char *value)
+{
+	struct config_model *m = c->n_models ? &c->models[c->n_models - 1] : &c->defaults;
+
+	switch (id) {
+	case OPT_KEEP_ALIVE:
+		return duration_parse(value, &m->keep_alive) ||
+		       complain("--%s must be seconds, a time like 5m or 2h, or -1, not %s", name,
+				value);
+	case OPT_WHEN_IDLE:
+		m->sleep_when_idle = !strcmp(value, "sleep");
+		return m->sleep_when_idle || !strcmp(value, "unload") ||
+		       complain("--%s must be unload or sleep, not %s", name, value);
+	case OPT_LOAD:
+		m->on_demand = !strcmp(value, "demand");
+		return m->on_demand || !strcmp(value, "start") ||
+		       complain("--%s must be start or demand, not %s", name, value);
+	case OPT_PIN: m->pin = true; return true;
+	case OPT_NO_PIN: m->pin = false; return true;
+	case OPT_KV_MEMORY: return set_number(name, value, 0, 1ull << 50, &m->kv_memory);
+	default: return set_unsigned(name, value, 1, CONFIG_MAX_REPLICAS, &m->data_parallel);
+	}
 }
 
 static bool apply(struct config *c, int id, const char *name, const char *value)
@@ -384,7 +446,17 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_MODEL_USER:
 	case OPT_MODEL_GROUP:
 	case OPT_ALLOW_USER:
-	case OPT_ALLOW_GROUP: return add_access(c, id, name, value);
+	case OPT_ALLOW_GROUP:
+	case OPT_ADMIN_USER:
+	case OPT_ADMIN_GROUP: return add_access(c, id, name, value);
+	case OPT_KEEP_ALIVE:
+	case OPT_WHEN_IDLE:
+	case OPT_LOAD:
+	case OPT_PIN:
+	case OPT_NO_PIN:
+	case OPT_KV_MEMORY:
+	case OPT_DATA_PARALLEL: return apply_residency(c, id, name, value);
+	case OPT_LOAD_TIMEOUT: return set_unsigned(name, value, 1, 86400, &c->load_timeout);
 	case OPT_ACCESS_LOG: c->access_log = true; return true;
 	case OPT_NO_ACCESS_LOG: c->access_log = false; return true;
 	case OPT_STATUS: return set_unsigned(name, value, 0, 86400, &c->status_seconds);
@@ -494,6 +566,8 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 		.max_memory = 1ull << 30,
 		.max_connections = 1024,
 		.drain_seconds = 30,
+		.defaults = {.keep_alive = -1, .data_parallel = 1},
+		.load_timeout = 300,
 		.access_log = true,
 		.status_seconds = 10,
 		.log_level = LOG_LEVEL_INFO,
@@ -525,27 +599,87 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 	return default_socket(ret) ? CONFIG_RUN : CONFIG_ERROR;
 }
 
-bool config_reload_log_level(const struct config *c, enum log_level *ret)
+bool config_reload(int argc, char **argv, struct config *ret)
 {
-	struct config fresh = {.log_level = LOG_LEVEL_INFO};
-	bool ok = c->file && read_file(&fresh, c->file);
+	struct config fresh;
 
+	if (config_load(argc, argv, &fresh) != CONFIG_RUN) {
+		config_free(&fresh);
+		*ret = (struct config){0};
+		return false;
+	}
+	*ret = fresh;
+	return true;
+}
+
+const struct config_model *config_find_model(const struct config *c, const char *name)
+{
+	for (unsigned i = 0; i < c->n_models; i++)
+		if (!strcmp(c->models[i].names[0], name))
+			return &c->models[i];
+	return NULL;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+bool config_model_same(const struct config_model *a, const struct config_model *b)
+{
+	return same_text(a->names[0], b->names[0]) && same_text(a->path, b->path) &&
+	       same_text(a->draft, b->draft) && same_text(a->tool_parser, b->tool_parser) &&
+	       same_text(a->reasoning_parser, b->reasoning_parser) &&
+	       a->kv_memory == b->kv_memory && a->data_parallel == b->data_parallel;
+}
+
+static void clear_model(struct config_model *m)
+{
+	for (unsigned i = 0; i < m->n_names; i++)
+		free(m->names[i]);
+	free(m->path);
+	free(m->draft);
+	free(m->tool_parser);
+	free(m->reasoning_parser);
+}
+
+static bool copy_text(const char *text, char **ret)
+{
+	*ret = text ? strdup(text) : NULL;
+	return !text || *ret;
+}
+
+struct config_model *config_model_copy(const struct config_model *m)
+{
+	struct config_model *copy = malloc(sizeof(*copy));
+	bool ok;
+
+	if (!copy)
+		return NULL;
+	*copy = *m;
+	ok = copy_text(m->path, &copy->path);
+	ok &= copy_text(m->draft, &copy->draft);
+	ok &= copy_text(m->tool_parser, &copy->tool_parser);
+	ok &= copy_text(m->reasoning_parser, &copy->reasoning_parser);
+	for (unsigned i = 0; i < m->n_names; i++)
+		ok &= copy_text(m->names[i], &copy->names[i]);
 	if (ok)
-		*ret = fresh.log_level;
-	config_free(&fresh);
-	return ok;
+		return copy;
+	config_model_free(copy);
+	return NULL;
+}
+
+void config_model_free(struct config_model *m)
+{
+	if (m)
+		clear_model(m);
+	free(m);
 }
 
 void config_free(struct config *c)
 {
-	for (unsigned i = 0; i < c->n_models; i++) {
-		for (unsigned k = 0; k < c->models[i].n_names; k++)
-			free(c->models[i].names[k]);
-		free(c->models[i].path);
-		free(c->models[i].draft);
-		free(c->models[i].tool_parser);
-		free(c->models[i].reasoning_parser);
-	}
+	for (unsigned i = 0; i < c->n_models; i++)
+		clear_model(&c->models[i]);
 	free(c->socket);
 	free(c->socket_group);
 	free(c->weights);

@@ -16,22 +16,31 @@
 #include "access.h"
 #include "log.h"
 
-#define CONFIG_MAX_MODELS 64
-#define CONFIG_MAX_NAMES  8 /* of one model */
+#define CONFIG_MAX_MODELS   64
+#define CONFIG_MAX_NAMES    8 /* of one model */
+#define CONFIG_MAX_REPLICAS 8
 
 struct config_model {
 	char *names[CONFIG_MAX_NAMES]; /* [0] is the one in the table of models */
 	unsigned n_names;
 	char *path;
 	char *draft; /* directory of the model that proposes tokens for it; NULL: none */
-	char *tool_parser, *reasoning_parser; /* how its replies are read; NULL: by its vocabulary */
-	struct access_list access;	      /* who may use it; empty: everybody */
+	char *tool_parser,
+		*reasoning_parser; /* how its replies are read; NULL: by its vocabulary */
+	struct access_list access; /* who may use it; empty: everybody */
+	bool pin;		   /* never evicted, never idles out */
+	bool on_demand;		   /* loaded by the first request, not at the start */
+	bool sleep_when_idle;	   /* into host memory, not off it */
+	int64_t keep_alive;	   /* seconds without a request until it goes; -1: for ever */
+	uint64_t kv_memory;	   /* bytes of a chip at most; 0: what is left */
+	unsigned data_parallel;	   /* copies, each on a group of its own */
 };
 
 struct config {
 	struct config_model models[CONFIG_MAX_MODELS];
 	unsigned n_models;
-	char *socket; /* never NULL after config_load() */
+	struct config_model defaults; /* of what --model's options say before the first one */
+	char *socket;		      /* never NULL after config_load() */
 	mode_t socket_mode;
 	char *socket_group;					  /* NULL: leave it */
 	unsigned tp_size;					  /* 0: as the model says */
@@ -40,12 +49,14 @@ struct config {
 	bool prefix_caching;
 	bool speculate_ngram;
 	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
-	char *cache_dir;     /* NULL: residency's default */
-	uint64_t max_body;   /* bytes */
-	uint64_t max_memory; /* bytes held for all clients */
+	char *cache_dir;				   /* NULL: residency's default */
+	uint64_t max_body;				   /* bytes */
+	uint64_t max_memory;				   /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
 	struct access_list access; /* who may use the daemon; empty: everybody who can connect */
+	struct access_list admin;  /* administrators besides root and the daemon's user */
+	unsigned load_timeout;	   /* seconds that a request waits for its model */
 	bool access_log;
 	unsigned status_seconds; /* between lines on what goes on; 0: none */
 	enum log_level log_level;
@@ -62,8 +73,18 @@ enum config_action {
 enum config_action config_load(int argc, char **argv, struct config *ret);
 void config_free(struct config *c);
 
-/* Reads the log level alone from the file of a running daemon; false when it is not there or wrong.
+/*
+ * Reads everything again, for a running daemon: the file anew, the command line on top. False: it
+ * is wrong (said on stderr), and *ret is empty.
  */
-bool config_reload_log_level(const struct config *c, enum log_level *ret);
+bool config_reload(int argc, char **argv, struct config *ret);
+
+/* The model of that first name, or NULL. */
+const struct config_model *config_find_model(const struct config *c, const char *name);
+/* Whether a model that is loaded as @a needs nothing anew to be as @b. */
+bool config_model_same(const struct config_model *a, const struct config_model *b);
+/* NULL: out of memory. */
+struct config_model *config_model_copy(const struct config_model *m);
+void config_model_free(struct config_model *m);
 
 #endif

@@ -27,6 +27,8 @@
 #define MAX_SOCKETS 4
 
 struct daemon {
+	int argc;
+	char **argv;
 	struct config config;
 	struct event_base *base;
 	struct txda_context *context;
@@ -74,7 +76,7 @@ static int open_sockets(struct daemon *d)
 	return 0;
 }
 
-static int add_models(struct daemon *d)
+static int open_chips(struct daemon *d)
 {
 	const struct config *c = &d->config;
 	struct txda_context_options context_options = TXDA_INIT(struct txda_context_options);
@@ -108,17 +110,6 @@ static int add_models(struct daemon *d)
 	if (r) {
 		log_error("%s", *err ? err : strerror(-r));
 		return r;
-	}
-	for (unsigned i = 0; i < c->n_models; i++) {
-		r = residency_add(d->residency, c->models[i].names[0], c->models[i].path,
-				  c->tp_size, c->weights, err, sizeof(err));
-		if (!r && c->models[i].draft)
-			r = residency_set_draft(d->residency, c->models[i].names[0],
-						c->models[i].draft, err, sizeof(err));
-		if (r) {
-			log_error("model %s: %s", c->models[i].names[0], *err ? err : strerror(-r));
-			return r;
-		}
 	}
 	return 0;
 }
@@ -160,17 +151,33 @@ static void on_stop(evutil_socket_t number, short what, void *arg)
 	begin_drain(d);
 }
 
+/* What can change while it runs; the rest needs a restart. */
 static void on_hangup(evutil_socket_t number, short what, void *arg)
 {
 	struct daemon *d = arg;
-	enum log_level level;
+	struct config *now = &d->config, fresh;
 
 	(void)number;
 	(void)what;
-	if (config_reload_log_level(&d->config, &level)) {
-		log_set_level(level);
-		log_info("the log level was read again");
+	if (d->draining)
+		return;
+	sd_notify(0, "RELOADING=1");
+	if (config_reload(d->argc, d->argv, &fresh)) {
+		now->access = fresh.access;
+		now->admin = fresh.admin;
+		now->access_log = fresh.access_log;
+		now->status_seconds = fresh.status_seconds;
+		now->load_timeout = fresh.load_timeout;
+		now->drain_seconds = fresh.drain_seconds;
+		now->log_level = fresh.log_level;
+		log_set_level(fresh.log_level);
+		server_reconfigure(d->server, &fresh);
+		log_info("the settings were read again");
+		config_free(&fresh);
+	} else {
+		log_error("the settings are wrong; those from before stay");
 	}
+	sd_notify(0, "READY=1");
 }
 
 static void poll_drain(struct daemon *d)
@@ -208,7 +215,7 @@ static void on_poll(evutil_socket_t fd, short what, void *arg)
 		strcpy(d->status, status);
 		sd_notifyf(0, "STATUS=%s", status);
 	}
-	if (!d->started && failed == d->config.n_models) {
+	if (!d->started && !ready && failed == d->config.n_models) {
 		log_error("no model could be loaded");
 		d->exit_code = EXIT_FAILURE;
 		event_base_loopbreak(d->base);
@@ -282,7 +289,7 @@ static int start(struct daemon *d)
 
 	if (r)
 		return r;
-	r = add_models(d);
+	r = open_chips(d);
 	if (r)
 		return r;
 	d->base = event_base_new();
@@ -344,6 +351,8 @@ int main(int argc, char **argv)
 {
 	static struct daemon d;
 
+	d.argc = argc;
+	d.argv = argv;
 	switch (config_load(argc, argv, &d.config)) {
 	case CONFIG_RUN: break;
 	case CONFIG_EXIT: config_free(&d.config); return EXIT_SUCCESS;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/engine.h"
 
@@ -233,7 +234,8 @@ static void write_accepted_at(struct json_out *o, const struct metrics_source *s
 
 		for (unsigned at = 0; s && at < ENGINE_MAX_DRAFT && s->accepted_at[at]; at++)
 			put(o,
-			    "txda_spec_decode_num_accepted_tokens_per_pos_total{%s,position=\"%u\"} "
+			    "txda_spec_decode_num_accepted_tokens_per_pos_total{%s,position=\"%u\"}"
+			    " "
 			    "%" PRIu64 "\n",
 			    label(sources[i].name, name, sizeof(name)), at, s->accepted_at[at]);
 	}
@@ -275,6 +277,53 @@ static void write_server(struct json_out *o, const struct metrics_server *server
 	put(o, "txda_process_start_time_seconds %.3f\n", server->start_time);
 }
 
+static const char *const model_states[] = {"unloaded", "loading", "ready", "unloading",
+					   "asleep",   "failed",  "lost"};
+static const char *const unload_reasons[] = {"admin", "idle", "evicted"};
+
+/* Which models are on the chips, and how they came and went. */
+static void write_residency(struct json_out *o, const struct metrics_source *sources, unsigned n)
+{
+	char name[512];
+
+	put_head(o, "model_state", "gauge", "1 for the state that the model is in.");
+	for (unsigned i = 0; i < n; i++)
+		for (size_t k = 0; k < sizeof(model_states) / sizeof(model_states[0]); k++)
+			put(o, "txda_model_state{%s,state=\"%s\"} %d\n",
+			    label(sources[i].name, name, sizeof(name)), model_states[k],
+			    !strcmp(sources[i].state, model_states[k]));
+	put_head(o, "model_replicas", "gauge", "Groups of chips on which the model is ready.");
+	for (unsigned i = 0; i < n; i++)
+		put(o, "txda_model_replicas{%s} %u\n", label(sources[i].name, name, sizeof(name)),
+		    sources[i].replicas);
+	put_head(o, "model_pinned", "gauge", "1 when the model is neither evicted nor idles out.");
+	for (unsigned i = 0; i < n; i++)
+		put(o, "txda_model_pinned{%s} %d\n", label(sources[i].name, name, sizeof(name)),
+		    sources[i].pinned);
+	put_head(o, "num_requests_awaiting_model", "gauge", "Requests that wait for the load.");
+	for (unsigned i = 0; i < n; i++)
+		put(o, "txda_num_requests_awaiting_model{%s} %u\n",
+		    label(sources[i].name, name, sizeof(name)), sources[i].parked);
+	put_head(o, "model_loads_total", "counter", "Loads that ended well.");
+	for (unsigned i = 0; i < n; i++)
+		put(o, "txda_model_loads_total{%s} %" PRIu64 "\n",
+		    label(sources[i].name, name, sizeof(name)), sources[i].model->loads);
+	put_head(o, "model_load_failures_total", "counter", "Loads that did not.");
+	for (unsigned i = 0; i < n; i++)
+		put(o, "txda_model_load_failures_total{%s} %" PRIu64 "\n",
+		    label(sources[i].name, name, sizeof(name)), sources[i].model->load_failures);
+	put_head(o, "model_load_seconds_total", "counter", "Time that loads took.");
+	for (unsigned i = 0; i < n; i++)
+		put(o, "txda_model_load_seconds_total{%s} %.6f\n",
+		    label(sources[i].name, name, sizeof(name)), sources[i].model->load_seconds);
+	put_head(o, "model_unloads_total", "counter", "Times that it went off the chips.");
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned k = 0; k < 3; k++)
+			put(o, "txda_model_unloads_total{%s,reason=\"%s\"} %" PRIu64 "\n",
+			    label(sources[i].name, name, sizeof(name)), unload_reasons[k],
+			    sources[i].model->unloads[k]);
+}
+
 void metrics_write(struct json_out *o, const struct metrics_source *sources, unsigned n,
 		   const struct metrics_server *server)
 {
@@ -301,6 +350,7 @@ void metrics_write(struct json_out *o, const struct metrics_source *sources, uns
 	for (unsigned i = 0; i < n; i++)
 		put(o, "txda_model_kv_bytes{%s} %" PRIu64 "\n",
 		    label(sources[i].name, name, sizeof(name)), sources[i].kv_bytes);
+	write_residency(o, sources, n);
 	for (unsigned h = 0; h < METRICS_N_HISTOGRAMS; h++) {
 		put_head(o, histograms[h].name, "histogram", histograms[h].help);
 		for (unsigned i = 0; i < n; i++)

@@ -45,6 +45,9 @@ struct metrics_model {
 		double sum;
 	} histograms[METRICS_N_HISTOGRAMS];
 	uint64_t finished[METRICS_N_REASONS];
+	uint64_t loads, load_failures;
+	double load_seconds; /* of all loads */
+	uint64_t unloads[3]; /* by an administrator, for idling, for others */
 };
 
 /* Adds @times observations of @value (seconds or tokens). */
@@ -55,7 +58,10 @@ struct metrics_source {
 	const char *name; /* of the model */
 	const struct metrics_model *model;
 	const struct engine_stats *stats; /* NULL: no engine */
-	bool ready;
+	bool ready, pinned;
+	const char *state;
+	unsigned replicas;		 /* that are ready */
+	unsigned parked;		 /* requests that wait for the load */
 	uint64_t weight_bytes, kv_bytes; /* per chip */
 };
 

@@ -23,6 +23,7 @@ struct draft {
 	struct sampler *sampler;
 	struct step_slot slot;
 	unsigned *wanted; /* [max_items] proposals for the slot's items */
+	bool mtp;	  /* the large model's own layer */
 };
 
 /* ---- n-gram ---------------------------------------------------------------------------------- */
@@ -78,10 +79,19 @@ static int run(struct draft *d, unsigned n_items, char *err, size_t errlen)
 	return error;
 }
 
+/* What the layer goes on from at token @token of its next step. */
+static void put_state(struct draft *d, unsigned token, const float *state)
+{
+	size_t n = d->slot.n_before;
+
+	for (unsigned rank = 0; rank < d->slot.n_ranks; rank++)
+		memcpy(d->slot.inputs[rank].hidden_before + token * n, state, n * sizeof(*state));
+}
+
 /* Samples a proposal for each item that wants one; keeps those that want another. */
 static unsigned take_proposals(struct draft *d, unsigned n_items)
 {
-	unsigned kept = 0, row = 0;
+	unsigned kept = 0, row = 0, shift = d->slot.token_shift;
 
 	for (unsigned i = 0; i < n_items; i++) {
 		struct sched_seq *sched = d->slot.items[i].seq;
@@ -91,21 +101,25 @@ static unsigned take_proposals(struct draft *d, unsigned n_items)
 
 		if (!d->slot.items[i].sample)
 			continue;
-		step_row(&d->slot, row++, &logits);
+		step_row(&d->slot, row, &logits);
+		row++;
 		if (sampler_choose(d->sampler, &logits, seq->draft.sampling, sched->n_total + n,
-				   false, &seq->draft.tokens[n]))
+				   NULL, &seq->draft.tokens[n]))
 			continue;
 		sched->n_draft = n + 1;
 		if (n + 1 == d->wanted[i])
 			continue;
 		d->slot.items[kept] = (struct sched_item){
 			.seq = sched,
-			.first = sched->n_total + n,
+			.first = sched->n_total + n - shift,
 			.tokens = 1,
 			.sample = true,
 		};
+		if (d->mtp)
+			put_state(d, kept, step_hidden(&d->slot, row - 1));
+		else
+			seq->draft.n_computed = sched->n_total + n + 1;
 		d->wanted[kept++] = d->wanted[i];
-		seq->draft.n_computed = sched->n_total + n + 1;
 	}
 	return kept;
 }
@@ -171,9 +185,45 @@ static unsigned plan_catch_up(struct draft *d, struct scheduler *s)
 	return n_items;
 }
 
-static int model_propose(struct draft *d, struct scheduler *s, char *err, size_t errlen)
+/* Plans the step of the layer over the tokens of @step that stood. */
+static unsigned plan_layer(struct draft *d, struct scheduler *s, const struct step_slot *step)
 {
-	unsigned n_items = plan_catch_up(d, s);
+	unsigned n_items = 0, token = 0, at = 0;
+
+	for (unsigned i = 0; i < step->n_items; i++) {
+		const struct sched_item *item = &step->items[i];
+		struct engine_seq *seq = (struct engine_seq *)item->seq;
+		unsigned n = item->tokens - item->rejected, want;
+
+		at += item->tokens;
+		if (!seq || seq->request->pooling.how)
+			continue;
+		if (seq->draft.admission != item->seq->n_admissions) {
+			seq->draft.admission = item->seq->n_admissions;
+			seq->draft.n_computed = item->seq->n_matched;
+		}
+		if (seq->draft.n_computed != item->first || item->first + n > d->max_context)
+			continue;
+		want = wanted(d, s, item->seq);
+		d->wanted[n_items] = want;
+		d->slot.items[n_items++] = (struct sched_item){
+			.seq = item->seq,
+			.first = item->first,
+			.tokens = n,
+			.sample = want != 0,
+		};
+		seq->draft.n_computed += n;
+		for (unsigned j = 0; j < n; j++)
+			put_state(d, token++,
+				  step->states + (size_t)(at - item->tokens + j) * step->n_states);
+	}
+	return n_items;
+}
+
+static int model_propose(struct draft *d, struct scheduler *s, const struct step_slot *step,
+			 char *err, size_t errlen)
+{
+	unsigned n_items = d->mtp ? plan_layer(d, s, step) : plan_catch_up(d, s);
 	int error = 0;
 
 	while (n_items && !error) {
@@ -186,12 +236,13 @@ static int model_propose(struct draft *d, struct scheduler *s, char *err, size_t
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-int draft_propose(struct draft *d, struct scheduler *s, char *err, size_t errlen)
+int draft_propose(struct draft *d, struct scheduler *s, const struct step_slot *step, char *err,
+		  size_t errlen)
 {
 	if (scheduler_running(s) > d->max_seqs)
 		return 0;
 	if (d->how == ENGINE_SPECULATE_MODEL)
-		return model_propose(d, s, err, errlen);
+		return model_propose(d, s, step, err, errlen);
 	for (unsigned i = 0; i < scheduler_running(s); i++) {
 		struct sched_seq *sched = scheduler_running_seq(s, i);
 		struct engine_seq *seq = (struct engine_seq *)sched;
@@ -201,9 +252,38 @@ int draft_propose(struct draft *d, struct scheduler *s, char *err, size_t errlen
 	return 0;
 }
 
+/* Whether the model gives what its layer needs, for as many tokens. */
+static int check_layer(struct draft *d, const struct txda_model_info *info,
+		       const struct txda_model_info *target, const struct step_slot *slot,
+		       char *err, size_t errlen)
+{
+	d->mtp = d->slot.n_before != 0;
+	if (!d->mtp)
+		return 0;
+	d->slot.token_shift = 1;
+	if (slot->n_states != d->slot.n_before || d->slot.n_hidden != d->slot.n_before) {
+		snprintf(
+			err, errlen,
+			"the layer that predicts further tokens needs hidden states of %u elements "
+			"of all tokens and gives %u; the model gives %u (compile it with --states)",
+			d->slot.n_before, d->slot.n_hidden, slot->n_states);
+		return -EINVAL;
+	}
+	if (info->max_tokens < target->max_tokens || info->max_seqs < target->max_seqs ||
+	    info->max_rows < target->max_rows) {
+		snprintf(err, errlen,
+			 "the layer that predicts further tokens takes %u tokens, %u sequences and "
+			 "%u rows a step, the model %u, %u and %u",
+			 info->max_tokens, info->max_seqs, info->max_rows, target->max_tokens,
+			 target->max_seqs, target->max_rows);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int load_model(struct draft *d, struct txda_group *group,
 		      const struct engine_options *options, const struct txda_model_info *target,
-		      char *err, size_t errlen)
+		      const struct step_slot *slot, char *err, size_t errlen)
 {
 	struct txda_model_options model_options = TXDA_INIT(struct txda_model_options);
 	struct txda_model_info info = TXDA_INIT(struct txda_model_info);
@@ -230,6 +310,8 @@ static int load_model(struct draft *d, struct txda_group *group,
 	}
 	error = step_init(&d->slot, d->model, options->context, &info, info.max_seqs, &max_blocks,
 			  err, errlen);
+	if (!error)
+		error = check_layer(d, &info, target, slot, err, errlen);
 	if (error)
 		return error;
 	d->max_context = max_blocks * info.block_size;
@@ -246,7 +328,8 @@ static int load_model(struct draft *d, struct txda_group *group,
 }
 
 int draft_new(struct txda_group *group, const struct engine_options *options,
-	      const struct txda_model_info *target, struct draft **ret, char *err, size_t errlen)
+	      const struct txda_model_info *target, const struct step_slot *slot,
+	      struct draft **ret, char *err, size_t errlen)
 {
 	struct draft *d = calloc(1, sizeof(*d));
 	int error = 0;
@@ -269,7 +352,7 @@ int draft_new(struct txda_group *group, const struct engine_options *options,
 		error = -EINVAL;
 	}
 	if (!error && d->how == ENGINE_SPECULATE_MODEL)
-		error = load_model(d, group, options, target, err, errlen);
+		error = load_model(d, group, options, target, slot, err, errlen);
 	if (error) {
 		draft_free(d);
 		return error;

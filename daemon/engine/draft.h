@@ -15,6 +15,13 @@
  * inference from transformers via speculative decoding", 2023, but coupled by a common random
  * number in place of rejection sampling.)
  *
+ * MTP: the model's own layer behind the last one (DeepSeek-V3, section 2.2) has made from the token
+ * at p + 1 and the model's hidden state at p what the model would say at p + 1. It runs after each
+ * step over that step's tokens, whose states are there then and only then, and has its keys of
+ * (p, p + 1) where the model has its own of p. For further proposals it goes on from its own state.
+ * While too many sequences run it does not; those that missed a step so are not proposed for any
+ * more, unless they are admitted again.
+ *
  * One thread at a time; nothing is allocated after draft_new().
  */
 #ifndef TXDA_ENGINE_DRAFT_H
@@ -27,6 +34,7 @@
 
 struct draft;
 struct scheduler;
+struct step_slot;
 struct txda_group;
 struct txda_model_info;
 
@@ -38,15 +46,20 @@ struct draft_seq {
 	unsigned admission;  /* of the scheduler, for which that holds */
 };
 
-/* @target: what the large model is. -EINVAL: the models do not go together, err says how. */
+/*
+ * @target, @slot: what the large model is, and gives. -EINVAL: the models do not go together, err
+ * says how.
+ */
 int draft_new(struct txda_group *group, const struct engine_options *options,
-	      const struct txda_model_info *target, struct draft **ret, char *err, size_t errlen);
+	      const struct txda_model_info *target, const struct step_slot *slot,
+	      struct draft **ret, char *err, size_t errlen);
 void draft_free(struct draft *d);
 
 /*
- * Between two steps: sets the proposals of the running sequences that wait for one token. Nonzero:
- * the chips failed.
+ * Between two steps: sets the proposals of the running sequences that wait for one token. @step is
+ * the one before, of whose items those that ended have no sequence. Nonzero: the chips failed.
  */
-int draft_propose(struct draft *d, struct scheduler *s, char *err, size_t errlen);
+int draft_propose(struct draft *d, struct scheduler *s, const struct step_slot *step, char *err,
+		  size_t errlen);
 
 #endif

@@ -77,6 +77,14 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 	l->max_num_seqs = at_most(options->max_num_seqs, 256, info->max_seqs);
 	l->max_num_seqs = at_most(l->max_num_seqs, 0, info->max_rows);
 	l->max_num_seqs = at_most(l->max_num_seqs, 0, l->max_num_batched_tokens);
+	l->hidden = e->slot.n_hidden;
+	l->pooling = (struct engine_pooling){
+		.how = !strcmp(info->pooling, "mean")  ? ENGINE_POOL_MEAN
+		       : !strcmp(info->pooling, "cls") ? ENGINE_POOL_CLS
+						       : ENGINE_POOL_LAST,
+		.dimensions = l->hidden,
+		.normalize = !*info->pooling || info->normalize,
+	};
 	e->max_queue = at_most(options->max_queue, 1024, 1u << 20);
 	e->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
 	e->prefix_caching = options->prefix_caching;
@@ -93,6 +101,12 @@ static int build(struct engine *e, const struct engine_options *options,
 			  err, errlen);
 	if (error)
 		return error;
+	if (e->slot.n_before) {
+		snprintf(err, errlen,
+			 "%s is the layer that predicts further tokens (--mtp), no model by itself",
+			 options->case_dir);
+		return -EINVAL;
+	}
 	set_limits(e, options, info, max_blocks);
 	plan = (struct scheduler_options){
 		.max_seqs = e->limits.max_num_seqs,
@@ -151,7 +165,7 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 	if (!error)
 		error = build(e, options, &info, err, errlen);
 	if (!error && options->speculation)
-		error = draft_new(group, options, &info, &e->draft, err, errlen);
+		error = draft_new(group, options, &info, &e->slot, &e->draft, err, errlen);
 	if (!error)
 		error = start_thread(e, err, errlen);
 	if (error) {
@@ -193,6 +207,25 @@ void engine_free(struct engine *e)
 
 /* ---- the client side ------------------------------------------------------------------------- */
 
+static int check_pooling(const struct engine *e, const struct engine_request *r, char *err,
+			 size_t errlen)
+{
+	if (!r->pooling.how)
+		return 0;
+	if (!e->limits.hidden) {
+		snprintf(err, errlen,
+			 "the model gives no hidden states: it is no embedding model and was "
+			 "compiled without --hidden");
+		return -EOPNOTSUPP;
+	}
+	if (r->pooling.dimensions > e->limits.hidden) {
+		snprintf(err, errlen, "%u dimensions are wanted, the model's vectors have %u",
+			 r->pooling.dimensions, e->limits.hidden);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int check(const struct engine *e, const struct engine_request *r, char *err, size_t errlen)
 {
 	int error;
@@ -207,6 +240,8 @@ static int check(const struct engine *e, const struct engine_request *r, char *e
 		return -E2BIG;
 	}
 	error = sampler_check(&r->sampling, err, errlen);
+	if (!error)
+		error = check_pooling(e, r, err, errlen);
 	if (error)
 		return error;
 	for (unsigned i = 0; i < r->n_prompt; i++) {

@@ -53,7 +53,7 @@ struct engine_sampling {
 	 * for those of the prompt, too; the second is taken off it once, the third as often as
 	 * the token was generated.
 	 */
-	float repetition_penalty; /* above 0; 1 or 0: off */
+	float repetition_penalty;		   /* above 0; 1 or 0: off */
 	float presence_penalty, frequency_penalty; /* 0: off */
 	unsigned n_biases;
 	const struct engine_bias *biases; /* [n_biases], no token twice; copied with the request */
@@ -76,7 +76,8 @@ struct engine_constraint;
 struct engine_constraint_ops {
 	/* *ret is valid until the next call. -errno: the request fails. */
 	int (*mask)(struct engine_constraint *c, struct engine_mask *ret);
-	/* The token was chosen (no stop token). 1: nothing may follow. -errno: the request fails. */
+	/* The token was chosen (no stop token). 1: nothing may follow. -errno: the request fails.
+	 */
 	int (*accept)(struct engine_constraint *c, int32_t token);
 	/* Words for the last error. */
 	const char *(*error)(struct engine_constraint *c);
@@ -86,12 +87,26 @@ struct engine_constraint {
 	const struct engine_constraint_ops *ops;
 };
 
+/* Embeddings: how the last hidden states of a prompt become one vector. */
+enum engine_pooling_how {
+	ENGINE_POOL_NOT = 0,
+	ENGINE_POOL_LAST, /* that of the last token */
+	ENGINE_POOL_MEAN, /* of all tokens, summed in the order of their positions */
+	ENGINE_POOL_CLS,  /* that of the first token */
+};
+
+struct engine_pooling {
+	enum engine_pooling_how how;
+	unsigned dimensions; /* the first ones of the vector are given; 0: all */
+	bool normalize;	     /* what is given has length 1 */
+};
+
 enum engine_finish {
 	ENGINE_RUNNING = 0,
 	ENGINE_FINISH_STOP = 1,	  /* a stop token; it is the last of tokens[] */
 	ENGINE_FINISH_LENGTH = 2, /* max_tokens or the model's context */
 	ENGINE_FINISH_CANCELLED = 3,
-	ENGINE_FINISH_ERROR = 4, /* error and error_text say why */
+	ENGINE_FINISH_ERROR = 4,    /* error and error_text say why */
 	ENGINE_FINISH_COMPLETE = 5, /* nothing may follow, by the request's constraint */
 	ENGINE_N_FINISHES
 };
@@ -112,6 +127,7 @@ struct engine_request {
 	bool prompt_logprobs;  /* also give logprobs of the prompt's own tokens (echo) */
 	void *client;	       /* the client side's own */
 	struct engine_constraint *constraint; /* owned by the request; NULL: none */
+	struct engine_pooling pooling;	      /* a vector is wanted; nothing is generated */
 
 	/*
 	 * Written by the engine; entry i is valid for i < n_tokens (acquire). Arrays have
@@ -122,9 +138,10 @@ struct engine_request {
 	struct engine_logprob *logprobs; /* [max_tokens], the chosen ones; NULL: not wanted */
 	struct engine_logprob *top;	 /* [max_tokens][sampling.logprobs]; NULL if none */
 	float *prompt_lp;		 /* [n_prompt]; [0] is NaN; NULL if not wanted */
-	unsigned cached_tokens;		 /* prompt tokens that needed no compute */
-	atomic_int finish; /* enum engine_finish, stored after the last token (release) */
-	int error;	   /* -errno */
+	float *embedding;	/* [pooling.dimensions] once finish is ENGINE_FINISH_COMPLETE */
+	unsigned cached_tokens; /* prompt tokens that needed no compute */
+	atomic_int finish;	/* enum engine_finish, stored after the last token (release) */
+	int error;		/* -errno */
 	char error_text[256];
 	/*
 	 * CLOCK_MONOTONIC nanoseconds; 0: not yet. The first three and cached_tokens may be read
@@ -141,6 +158,7 @@ struct engine_request {
 	atomic_int refs;
 	struct engine_seq *seq;
 	struct token_counts *counts; /* for penalties; NULL: there are none */
+	double *pooled;		     /* [pooling.dimensions] the sum so far */
 };
 
 /*
@@ -150,6 +168,13 @@ struct engine_request {
 int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 		       const struct engine_sampling *sampling, bool prompt_logprobs,
 		       struct engine_request **ret);
+/*
+ * A request for a vector of @pooling->dimensions, which must be given here. Such requests share
+ * steps with all others; the vector is bit by bit what it is alone. It ends with
+ * ENGINE_FINISH_COMPLETE.
+ */
+int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
+			 const struct engine_pooling *pooling, struct engine_request **ret);
 struct engine_request *engine_request_ref(struct engine_request *r);
 void engine_request_unref(struct engine_request *r);
 
@@ -163,7 +188,11 @@ void engine_request_unref(struct engine_request *r);
 enum engine_speculation {
 	ENGINE_SPECULATE_NOT = 0,
 	ENGINE_SPECULATE_NGRAM, /* what followed the last tokens when they occurred before */
-	ENGINE_SPECULATE_MODEL, /* a small model with the same vocabulary, on the same chips */
+	/*
+	 * A small model with the same vocabulary, on the same chips; or the layer of the model
+	 * itself that predicts further tokens (MTP), when the case dir is one of such a layer.
+	 */
+	ENGINE_SPECULATE_MODEL,
 };
 
 #define ENGINE_MAX_DRAFT 16 /* proposed tokens a step */
@@ -171,10 +200,10 @@ enum engine_speculation {
 struct engine_options {
 	const char *case_dir;
 	enum engine_speculation speculation;
-	unsigned speculative_tokens;	/* 0: 4, at most ENGINE_MAX_DRAFT */
-	unsigned speculative_max_seqs;	/* more running sequences: no proposals; 0: 8 */
-	unsigned ngram_min, ngram_max;	/* tokens that must occur again; 0: 2 and 4 */
-	const char *draft_case_dir;	/* of ENGINE_SPECULATE_MODEL */
+	unsigned speculative_tokens;	 /* 0: 4, at most ENGINE_MAX_DRAFT */
+	unsigned speculative_max_seqs;	 /* more running sequences: no proposals; 0: 8 */
+	unsigned ngram_min, ngram_max;	 /* tokens that must occur again; 0: 2 and 4 */
+	const char *draft_case_dir;	 /* of ENGINE_SPECULATE_MODEL */
 	unsigned max_num_seqs;		 /* 0: 256, at most the program's */
 	unsigned max_num_batched_tokens; /* 0: 2048, at most the program's */
 	unsigned max_queue;		 /* requests that may wait; 0: 1024 */
@@ -200,7 +229,8 @@ void engine_free(struct engine *e);
  * Queues a request; takes a reference. A request is submitted once. -EAGAIN: the queue is full.
  * -E2BIG: prompt longer than the context (which never exceeds the whole KV cache; err says value
  * and limit). -EINVAL: an empty prompt, a token outside the vocabulary, a sampling parameter out of
- * range. -EIO: the group was lost. -ESHUTDOWN: draining.
+ * range. -EIO: the group was lost. -ESHUTDOWN: draining. -EOPNOTSUPP: a vector is wanted of a
+ * program that gives no hidden states.
  */
 int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen);
 /* The client is gone; the request ends at the next step boundary. Idempotent, from any thread. */
@@ -221,6 +251,8 @@ struct engine_limits {
 	unsigned vocab, block_size, kv_blocks, max_num_seqs, max_num_batched_tokens;
 	unsigned max_context; /* prompt and generated tokens of a request */
 	uint64_t kv_block_bytes;
+	unsigned hidden;	       /* elements of a vector; 0: the program gives none */
+	struct engine_pooling pooling; /* as the model says, or of the last token, normalised */
 };
 void engine_limits(struct engine *e, struct engine_limits *ret);
 
@@ -231,11 +263,12 @@ struct engine_stats {
 	uint64_t prompt_tokens, generation_tokens, preemptions, steps;
 	uint64_t prefix_queries, prefix_hits; /* tokens */
 	uint64_t finished[ENGINE_N_FINISHES]; /* by enum engine_finish */
-	/* speculative decoding: sequences' steps with proposals, tokens in them, those that stood */
+	/* speculative decoding: sequences' steps with proposals, tokens in them, those that stood
+	 */
 	uint64_t drafts, draft_tokens, accepted_tokens;
 	uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* how often the i-th proposal stood */
-	uint64_t step_ns, host_ns;	      /* time on the chip and between launches */
-	bool lost;			      /* the group failed; error has the words */
+	uint64_t step_ns, host_ns;		/* time on the chip and between launches */
+	bool lost;				/* the group failed; error has the words */
 	char error[256];
 };
 void engine_stats(struct engine *e, struct engine_stats *ret);

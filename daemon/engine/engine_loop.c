@@ -6,6 +6,7 @@
 
 #include "choose.h"
 #include "engine_internal.h"
+#include "pool.h"
 
 #define WAIT_SLICE_NS (NS_PER_S / 2)  /* how often a long step looks for the engine's end */
 #define STOP_GRACE_NS (10 * NS_PER_S) /* how long engine_free() waits for a step */
@@ -118,6 +119,24 @@ static void store_prompt_rows(struct engine *e, const struct sched_item *item, u
 		item->seq->prompt_row = item->first_row + item->rows;
 }
 
+/* Takes the hidden states of an item's rows into the vector; the last token's ends the request. */
+static void pool_rows(struct engine *e, const struct sched_item *item, unsigned row, uint64_t now)
+{
+	struct engine_seq *seq = (struct engine_seq *)item->seq;
+	struct engine_request *r = seq->request;
+
+	for (unsigned i = 0; i < item->rows; i++)
+		seq->sched.prompt_row =
+			pool_take(r, item->first_row + i, step_hidden(&e->slot, row + i));
+	if (!item->sample)
+		return;
+	pool_take(r, r->n_prompt - 1, step_hidden(&e->slot, row + item->rows));
+	r->first_token_ns = r->last_token_ns = now;
+	seq->error = pool_finish(r);
+	seq->error_words = "the model's hidden states are not finite";
+	seq->ending = seq->error ? ENGINE_FINISH_ERROR : ENGINE_FINISH_COMPLETE;
+}
+
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 static void lose(struct engine *e, const char *text)
@@ -216,25 +235,28 @@ static void run_step(struct engine *e)
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct sched_item *item = &slot->items[i];
 
-		store_prompt_rows(e, item, row);
-		row += item->rows;
-		if (item->sample) {
-			accept_tokens(e, item, row, end);
-			row += 1 + item->drafts;
+		if (((struct engine_seq *)item->seq)->request->pooling.how) {
+			pool_rows(e, item, row, end);
+		} else {
+			store_prompt_rows(e, item, row);
+			if (item->sample)
+				accept_tokens(e, item, row + item->rows, end);
 		}
+		row += item->rows + (item->sample ? 1 + item->drafts : 0);
 	}
 	scheduler_done(e->scheduler, slot->items, slot->n_items);
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
 
-		if (seq->error)
-			finish(e, seq, ENGINE_FINISH_ERROR, seq->error, seq->error_words);
-		else if (seq->ending)
-			finish(e, seq, seq->ending, 0, "");
-		else if (slot->items[i].sample)
+		if (seq->error || seq->ending) {
+			slot->items[i].seq = NULL;
+			finish(e, seq, seq->error ? ENGINE_FINISH_ERROR : seq->ending, seq->error,
+			       seq->error ? seq->error_words : "");
+		} else if (slot->items[i].sample) {
 			tell(e, seq->request);
+		}
 	}
-	if (e->draft && draft_propose(e->draft, e->scheduler, err, sizeof(err)))
+	if (e->draft && draft_propose(e->draft, e->scheduler, slot, err, sizeof(err)))
 		lose(e, err);
 }
 
@@ -265,7 +287,9 @@ static void take_submitted(struct engine *e)
 		seq->sched.prompt = r->prompt;
 		seq->sched.generated = r->tokens;
 		seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
-		seq->sched.prompt_row = r->prompt_lp ? 0 : r->n_prompt;
+		seq->sched.prompt_row = r->pooling.how ? pool_first(r)
+					: r->prompt_lp ? 0
+						       : r->n_prompt;
 		seq->sched.draft = seq->draft.tokens;
 		seq->draft.sampling = &r->sampling;
 		scheduler_add(e->scheduler, &seq->sched);

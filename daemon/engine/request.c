@@ -7,7 +7,8 @@
 #include "engine_internal.h"
 #include "token_counts.h"
 
-#define MAX_LENGTH (1u << 24) /* tokens: no model's context is longer */
+#define MAX_LENGTH     (1u << 24) /* tokens: no model's context is longer */
+#define MAX_DIMENSIONS (1u << 20) /* of a vector */
 
 /* Counts room for @n entries of @size bytes; returns where they begin. */
 static size_t room(size_t *total, size_t n, size_t size)
@@ -28,12 +29,14 @@ static void begin_counts(struct engine_request *r, void *memory, unsigned max)
 		token_counts_add(r->counts, r->prompt[i], false);
 }
 
-int engine_request_new(const int32_t *prompt, unsigned n_prompt,
+/* @pooling: NULL, or what kind of vector is wanted. */
+static int new_request(const int32_t *prompt, unsigned n_prompt,
 		       const struct engine_sampling *sampling, bool prompt_logprobs,
-		       struct engine_request **ret)
+		       const struct engine_pooling *pooling, struct engine_request **ret)
 {
 	size_t total = sizeof(struct engine_request), seq, copy, tokens, logprobs, top, prompt_lp;
-	size_t biases, counts, n_biases = sampling->n_biases;
+	size_t biases, counts, n_biases = sampling->n_biases, pooled, embedding;
+	size_t dimensions = pooling ? pooling->dimensions : 0;
 	size_t n_logprobs = sampling->logprobs >= 0 ? sampling->max_tokens : 0;
 	size_t n_top =
 		sampling->logprobs > 0 ? (size_t)sampling->logprobs * sampling->max_tokens : 0;
@@ -42,7 +45,8 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 	char *base;
 
 	if (n_prompt > MAX_LENGTH || sampling->max_tokens > MAX_LENGTH ||
-	    sampling->logprobs > ENGINE_MAX_LOGPROBS || n_biases > ENGINE_MAX_BIASES)
+	    sampling->logprobs > ENGINE_MAX_LOGPROBS || n_biases > ENGINE_MAX_BIASES ||
+	    dimensions > MAX_DIMENSIONS)
 		return -E2BIG;
 	seq = room(&total, 1, sizeof(struct engine_seq));
 	copy = room(&total, n_prompt, sizeof(*prompt));
@@ -53,6 +57,8 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 	biases = room(&total, n_biases, sizeof(*sampling->biases));
 	n_counts = sampler_needs_counts(sampling) ? n_prompt + sampling->max_tokens : 0;
 	counts = room(&total, 1, n_counts ? token_counts_size(n_counts) : 0);
+	pooled = room(&total, dimensions, sizeof(*r->pooled));
+	embedding = room(&total, dimensions, sizeof(*r->embedding));
 	base = calloc(1, total);
 	if (!base)
 		return -ENOMEM;
@@ -74,11 +80,34 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 		memcpy(base + biases, sampling->biases, n_biases * sizeof(*sampling->biases));
 	if (n_counts)
 		begin_counts(r, base + counts, n_counts);
+	if (pooling) {
+		r->pooling = *pooling;
+		r->pooled = (double *)(base + pooled);
+		r->embedding = (float *)(base + embedding);
+	}
 	r->seq = (struct engine_seq *)(base + seq);
 	r->seq->request = r;
 	atomic_init(&r->refs, 1);
 	*ret = r;
 	return 0;
+}
+
+int engine_request_new(const int32_t *prompt, unsigned n_prompt,
+		       const struct engine_sampling *sampling, bool prompt_logprobs,
+		       struct engine_request **ret)
+{
+	return new_request(prompt, n_prompt, sampling, prompt_logprobs, NULL, ret);
+}
+
+int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
+			 const struct engine_pooling *pooling, struct engine_request **ret)
+{
+	/* The scheduler knows a request for one token, which is never chosen. */
+	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
+
+	if (!pooling->how || !pooling->dimensions)
+		return -EINVAL;
+	return new_request(prompt, n_prompt, &one, false, pooling, ret);
 }
 
 struct engine_request *engine_request_ref(struct engine_request *r)

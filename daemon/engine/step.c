@@ -114,6 +114,54 @@ static int map_outputs(struct step_slot *slot, const struct txda_model_info *inf
 	return 0;
 }
 
+/* Hidden states [@rows, columns], which not every program has; *ret_columns stays 0 then. */
+static int find_hidden(struct step_slot *slot, const char *name, enum txda_tensor_kind kind,
+		       uint64_t rows, unsigned *ret_columns, char *err, size_t errlen)
+{
+	struct txda_tensor_info tensor = TXDA_INIT(struct txda_tensor_info);
+	unsigned index;
+	uint64_t bytes;
+	int error;
+
+	if (txda_model_find(slot->model, name, &index))
+		return 0;
+	error = txda_model_tensor(slot->model, index, &tensor);
+	if (!error && (tensor.ndim != 2 || !tensor.dim[1] || tensor.dim[1] > 1u << 20))
+		error = -EINVAL;
+	if (error) {
+		snprintf(err, errlen, "tensor '%s' has the shape %s; needed are rows and columns",
+			 name, tensor.shape);
+		return error;
+	}
+	error = find_tensor(slot, name, kind, TXDA_F32, rows * tensor.dim[1], &bytes, err, errlen);
+	if (!error)
+		*ret_columns = (unsigned)tensor.dim[1];
+	return error;
+}
+
+static int map_hidden(struct step_slot *slot, const struct txda_model_info *info, char *err,
+		      size_t errlen)
+{
+	int error;
+
+	error = find_hidden(slot, "hidden", TXDA_TENSOR_OUTPUT, info->max_rows, &slot->n_hidden,
+			    err, errlen);
+	if (!error)
+		error = find_hidden(slot, "states", TXDA_TENSOR_OUTPUT, info->max_tokens,
+				    &slot->n_states, err, errlen);
+	if (!error)
+		error = find_hidden(slot, "hidden_before", TXDA_TENSOR_INPUT, info->max_tokens,
+				    &slot->n_before, err, errlen);
+	if (!error && slot->n_hidden)
+		error = map_tensor(slot, 0, "hidden", &slot->hidden, err, errlen);
+	if (!error && slot->n_states)
+		error = map_tensor(slot, 0, "states", &slot->states, err, errlen);
+	for (unsigned rank = 0; !error && slot->n_before && rank < slot->n_ranks; rank++)
+		error = map_tensor(slot, rank, "hidden_before", &slot->inputs[rank].hidden_before,
+				   err, errlen);
+	return error;
+}
+
 int step_init(struct step_slot *slot, struct txda_model *model, struct txda_context *context,
 	      const struct txda_model_info *info, unsigned max_seqs, unsigned *ret_max_blocks,
 	      char *err, size_t errlen)
@@ -144,6 +192,8 @@ int step_init(struct step_slot *slot, struct txda_model *model, struct txda_cont
 	error = map_inputs(slot, info, ret_max_blocks, err, errlen);
 	if (!error)
 		error = map_outputs(slot, info, err, errlen);
+	if (!error)
+		error = map_hidden(slot, info, err, errlen);
 	if (error)
 		return error;
 	slot->items = calloc(max_seqs, sizeof(*slot->items));
@@ -189,7 +239,7 @@ static void fill_item(const struct step_slot *slot, const struct step_inputs *in
 	for (unsigned j = item->drafts + 1; item->sample && j > 0; j--)
 		in->rows[(*row)++] = (int32_t)(*token + item->tokens - j);
 	for (unsigned position = first; position < end; position++, (*token)++) {
-		in->tokens[*token] = token_at(seq, position);
+		in->tokens[*token] = token_at(seq, position + slot->token_shift);
 		in->positions[*token] = (int32_t)position;
 		in->slots[*token] =
 			(int32_t)(seq->blocks[position / size] * size + position % size);
@@ -251,4 +301,9 @@ void step_row(const struct step_slot *slot, unsigned row, struct sampler_row *re
 	ret->lse = slot->lse[row];
 	ret->vocab = slot->vocab;
 	ret->k = slot->topk;
+}
+
+const float *step_hidden(const struct step_slot *slot, unsigned row)
+{
+	return slot->hidden + (size_t)row * slot->n_hidden;
 }

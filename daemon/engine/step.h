@@ -26,6 +26,7 @@
 
 struct step_inputs { /* of one rank, as docs/case-dir.md describes them */
 	int32_t *tokens, *positions, *slots, *spans, *context, *block_table, *rows;
+	float *hidden_before; /* NULL: no such input */
 };
 
 struct step_slot {
@@ -34,6 +35,12 @@ struct step_slot {
 	unsigned n_ranks, block_size, vocab, topk;
 	struct step_inputs inputs[TXDA_MAX_CHIPS_PER_GROUP];
 	const float *logits, *topk_logits, *lse;
+	const float *hidden; /* NULL: the program has no such output */
+	unsigned n_hidden;   /* columns of it */
+	const float *states; /* likewise of all tokens of the step; NULL: no such output */
+	unsigned n_states;
+	unsigned n_before;    /* columns of the input hidden_before */
+	unsigned token_shift; /* at a position goes the token of one this much further */
 	const int32_t *topk_ids;
 
 	struct sched_item *items; /* [max_seqs], the plan */
@@ -60,5 +67,7 @@ int step_wait(struct step_slot *slot, uint64_t deadline_ns, char *err, size_t er
 /* Row @row; rows are numbered along the items: an item's prompt rows, then the one behind its
  * last known token, then those behind its proposals. */
 void step_row(const struct step_slot *slot, unsigned row, struct sampler_row *ret);
+/* The last hidden state [n_hidden] behind row @row. */
+const float *step_hidden(const struct step_slot *slot, unsigned row);
 
 #endif

@@ -81,6 +81,8 @@ static unsigned add_options(const struct cache_source *source, char *tp, size_t 
 		argv[n++] = (char *)"--weights";
 		argv[n++] = (char *)source->weights;
 	}
+	if (source->output)
+		argv[n++] = (char *)source->output;
 	return n;
 }
 

@@ -23,6 +23,7 @@ struct cache_source {
 	const char *path;    /* Hugging Face directory, absolute */
 	unsigned tp;	     /* 0: the compiler decides */
 	const char *weights; /* NULL: the compiler decides */
+	const char *output;  /* --states, --mtp, or NULL */
 };
 
 /*

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "cache.h"
+#include "hostcopy.h"
 #include "residency_internal.h"
 
 static uint64_t now_ns(void)
@@ -37,7 +39,8 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 
 /* Compiles a checkpoint, unless the cache has it. */
 static int compile(struct residency_model *m, const char *path, unsigned tp, const char *weights,
-		   bool again, char *case_dir, size_t len, char *err, size_t errlen)
+		   const char *output, bool again, char *case_dir, size_t len, char *err,
+		   size_t errlen)
 {
 	struct residency *r = m->residency;
 	const struct cache_source source = {
@@ -45,11 +48,12 @@ static int compile(struct residency_model *m, const char *path, unsigned tp, con
 		.path = path,
 		.tp = tp,
 		.weights = weights,
+		.output = output,
 	};
 	const struct child_options child = {
 		.seconds = r->options.compile_seconds,
 		.memory = r->options.compile_memory,
-		.stop = &r->stop,
+		.stop = &m->cancel,
 		.progress = on_progress,
 		.progress_arg = m,
 	};
@@ -60,8 +64,8 @@ static int compile(struct residency_model *m, const char *path, unsigned tp, con
 
 /* Finds the case dir and plans its memory. What is spoilt in the cache is compiled again. */
 static int plan_one(struct residency_model *m, const char *path, bool is_case, unsigned tp,
-		    const char *weights, char *case_dir, struct txda_model_plan *ret_plan,
-		    char *err, size_t errlen)
+		    const char *weights, const char *output, char *case_dir,
+		    struct txda_model_plan *ret_plan, char *err, size_t errlen)
 {
 	struct txda_context *context = m->residency->context;
 	int error = 0;
@@ -71,8 +75,8 @@ static int plan_one(struct residency_model *m, const char *path, bool is_case, u
 		if (is_case)
 			snprintf(case_dir, MAX_PATH, "%s", path);
 		else
-			error = compile(m, path, tp, weights, attempt > 0, case_dir, MAX_PATH, err,
-					errlen);
+			error = compile(m, path, tp, weights, output, attempt > 0, case_dir,
+					MAX_PATH, err, errlen);
 		if (error)
 			return error;
 		error = txda_model_plan(context, case_dir, ret_plan);
@@ -90,12 +94,13 @@ static int plan(struct residency_model *m, char *err, size_t errlen)
 	struct residency *r = m->residency;
 	char case_dir[MAX_PATH], draft_dir[MAX_PATH] = "";
 	struct txda_model_plan p, draft = {0};
-	int error = plan_one(m, m->path, m->is_case, m->wanted_tp,
-			     *m->weights ? m->weights : NULL, case_dir, &p, err, errlen);
+	int error = plan_one(m, m->path, m->is_case, m->wanted_tp, *m->weights ? m->weights : NULL,
+			     m->draft_mtp ? "--states" : NULL, case_dir, &p, err, errlen);
 
 	if (!error && *m->draft_path)
-		error = plan_one(m, m->draft_path, m->draft_is_case, p.tp, NULL, draft_dir, &draft,
-				 err, errlen);
+		error = plan_one(m, m->draft_path, m->draft_is_case, p.tp,
+				 m->draft_mtp && *m->weights ? m->weights : NULL,
+				 m->draft_mtp ? "--mtp" : NULL, draft_dir, &draft, err, errlen);
 	if (!error && *m->draft_path && draft.tp != p.tp) {
 		snprintf(err, errlen, "the draft model %.400s is for %u chips, the model for %u",
 			 m->draft_path, draft.tp, p.tp);
@@ -145,8 +150,7 @@ static int load(struct residency_model *m, struct txda_group **ret_group,
 
 /* ---- the thread, locked between jobs --------------------------------------------------------- */
 
-/* An engine that nobody holds and that is on its way out. */
-static struct residency_model *find_leaving(struct residency *r)
+struct residency_model *model_leaving(struct residency *r)
 {
 	for (struct residency_model *m = r->models; m; m = m->next)
 		if (m->engine && !m->holders && (m->state == RESIDENCY_DRAINING || m->load_turn))
@@ -159,17 +163,29 @@ static void free_engine(struct residency_model *m)
 	struct residency *r = m->residency;
 	struct engine *engine = m->engine;
 	struct txda_group *group = m->group;
+	struct hostcopy *copy = NULL;
+	bool sleeps = m->sleeps && m->state == RESIDENCY_DRAINING && !m->removed;
 
 	m->engine = NULL;
 	m->group = NULL;
+	m->sleeps = false;
 	r->loading = m;
+	r->freeing = true;
 	pthread_mutex_unlock(&r->lock);
+	if (sleeps)
+		hostcopy_new(m->case_dir, m->plan.tp, &copy);
 	engine_free(engine);
 	txda_group_unref(group);
 	pthread_mutex_lock(&r->lock);
 	r->loading = NULL;
-	if (m->state == RESIDENCY_DRAINING)
-		m->state = RESIDENCY_PLANNED;
+	r->freeing = false;
+	/* It may have been unloaded, or asked for, meanwhile. */
+	if (m->state != RESIDENCY_DRAINING || m->removed) {
+		hostcopy_free(copy);
+		return;
+	}
+	m->copy = copy;
+	m->state = copy ? RESIDENCY_ASLEEP : RESIDENCY_PLANNED;
 }
 
 /* The load that was asked for first. */
@@ -181,6 +197,34 @@ static struct residency_model *find_queued(struct residency *r)
 		if (m->load_turn && !m->engine && (!first || m->load_turn < first->load_turn))
 			first = m;
 	return first;
+}
+
+/* Takes the engine over, or ends the waits with an error. */
+static void finish_load(struct residency_model *m, int error, const char *err,
+			struct engine *engine, struct txda_group *group)
+{
+	m->phase[0] = '\0';
+	if (error) {
+		snprintf(m->error, sizeof(m->error), "%s", err);
+		m->state = m->copy	? RESIDENCY_ASLEEP
+			   : m->planned ? RESIDENCY_PLANNED
+					: RESIDENCY_COLD;
+	} else {
+		m->error[0] = '\0';
+		m->engine = engine;
+		m->group = group;
+		engine_limits(engine, &m->limits);
+		m->state = RESIDENCY_RESIDENT;
+		hostcopy_free(m->copy);
+		m->copy = NULL;
+	}
+	if (!error && m->residency->shutdown) {
+		engine_drain(engine);
+		m->state = RESIDENCY_DRAINING;
+		error = -ESHUTDOWN;
+		err = "the daemon is shutting down";
+	}
+	model_tell(m, error, err);
 }
 
 static void load_model(struct residency_model *m)
@@ -197,26 +241,40 @@ static void load_model(struct residency_model *m)
 	pthread_mutex_unlock(&r->lock);
 	error = load(m, &group, &engine, err, sizeof(err));
 	pthread_mutex_lock(&r->lock);
+	if (atomic_load(&m->cancel) && !error && !r->shutdown) {
+		pthread_mutex_unlock(&r->lock);
+		engine_free(engine);
+		txda_group_unref(group);
+		pthread_mutex_lock(&r->lock);
+		error = -ECANCELED;
+		snprintf(err, sizeof(err), "the load was called off");
+	}
 	r->loading = NULL;
-	m->phase[0] = '\0';
 	m->load_ns = now_ns() - start;
-	if (error) {
-		snprintf(m->error, sizeof(m->error), "%s", err);
-		m->state = m->planned ? RESIDENCY_PLANNED : RESIDENCY_COLD;
-	} else {
-		m->error[0] = '\0';
-		m->engine = engine;
-		m->group = group;
-		engine_limits(engine, &m->limits);
-		m->state = RESIDENCY_RESIDENT;
+	atomic_store(&m->cancel, false);
+	/* Called off and asked for again: its turn comes. */
+	if (m->load_turn)
+		return;
+	finish_load(m, error, err, engine, group);
+}
+
+/* Models that were taken out of the table and are not used any more. */
+static void free_removed(struct residency *r)
+{
+	struct residency_model **link = &r->models, *m;
+
+	while ((m = *link)) {
+		if (!m->removed || m->engine || m->holders || m->load_turn || m->waiters.first ||
+		    waiters_have(&r->done, m)) {
+			link = &m->next;
+			continue;
+		}
+		*link = m->next;
+		if (r->last_model == &m->next)
+			r->last_model = link;
+		hostcopy_free(m->copy);
+		free(m);
 	}
-	if (!error && r->shutdown) {
-		engine_drain(engine);
-		m->state = RESIDENCY_DRAINING;
-		error = -ESHUTDOWN;
-		snprintf(err, sizeof(err), "the daemon is shutting down");
-	}
-	model_tell(m, error, err);
 }
 
 void *loader_main(void *arg)
@@ -226,12 +284,13 @@ void *loader_main(void *arg)
 	pthread_setname_np(pthread_self(), "txda-loader");
 	pthread_mutex_lock(&r->lock);
 	while (!r->ending) {
-		struct residency_model *m = find_leaving(r);
+		struct residency_model *m = model_leaving(r);
 
 		if (m) {
 			free_engine(m);
 			continue;
 		}
+		free_removed(r);
 		m = find_queued(r);
 		if (m)
 			load_model(m);

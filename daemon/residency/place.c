@@ -2,10 +2,10 @@
 /*
  * On which chips a model goes, and how much of their memory its KV cache may take.
  *
- * The map divides the chips into groups; a model goes to the group whose chips have the fewest
- * models, among these to the one with the most free memory. Models that are still to come get their
- * share: what weights leave free on the chips is divided evenly among this model and those that
- * will have to join it there.
+ * The map divides the chips into groups; a model goes to a group that has room for it, among these
+ * to the one whose chips have the fewest models, then to the one with the most free memory.
+ * Replicas keep apart. Models that are still to come get their share: what weights leave free on
+ * the chips is divided evenly among this model and those that will have to join it there.
  */
 #include <errno.h>
 #include <glob.h>
@@ -19,9 +19,11 @@ struct candidate {
 	struct txda_group *group;
 	unsigned models;     /* that use one of its chips */
 	uint64_t free_bytes; /* of the chip that has least */
+	bool fits, taken;    /* it has room; a replica of the model is there */
+	uint64_t need_bytes;
 };
 
-static bool shares_chip(struct txda_group *a, struct txda_group *b)
+bool place_shares_chip(struct txda_group *a, struct txda_group *b)
 {
 	for (unsigned i = 0; i < txda_group_size(a); i++)
 		for (unsigned j = 0; j < txda_group_size(b); j++)
@@ -31,9 +33,10 @@ static bool shares_chip(struct txda_group *a, struct txda_group *b)
 }
 
 /* Looks at a group's chips; -ENODEV if one of them is lost. */
-static int look(struct residency *r, struct candidate *c)
+static int look(struct residency *r, const struct residency_model *model, struct candidate *c)
 {
 	c->models = 0;
+	c->taken = false;
 	c->free_bytes = UINT64_MAX;
 	for (unsigned i = 0; i < txda_group_size(c->group); i++) {
 		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
@@ -50,35 +53,65 @@ static int look(struct residency *r, struct candidate *c)
 		c->free_bytes = free_bytes < c->free_bytes ? free_bytes : c->free_bytes;
 	}
 	pthread_mutex_lock(&r->lock);
-	for (struct residency_model *m = r->models; m; m = m->next)
-		c->models += m->group && shares_chip(m->group, c->group);
+	for (struct residency_model *m = r->models; m; m = m->next) {
+		if (!m->group || !place_shares_chip(m->group, c->group))
+			continue;
+		c->models++;
+		c->taken |= *model->family && !strcmp(m->family, model->family);
+	}
+	c->need_bytes = room_need(model, c->group);
+	c->fits = c->need_bytes <= c->free_bytes;
 	pthread_mutex_unlock(&r->lock);
 	return 0;
 }
 
 static bool better(const struct candidate *a, const struct candidate *b)
 {
+	if (a->fits != b->fits)
+		return a->fits;
 	return a->models != b->models ? a->models < b->models : a->free_bytes > b->free_bytes;
 }
 
-/* The best group of @tp chips; *ret_groups: how many there are. */
-static int choose_group(struct residency *r, unsigned tp, struct candidate *best,
-			unsigned *ret_groups, char *err, size_t errlen)
+static int no_group(const struct residency_model *m, unsigned lost, unsigned taken, int error,
+		    char *err, size_t errlen)
+{
+	if (lost) {
+		snprintf(err, errlen, "no group of %u chips is left: a chip of each is lost",
+			 m->plan.tp);
+		return -EIO;
+	}
+	if (taken) {
+		snprintf(err, errlen,
+			 "no group of %u chips is left for a replica: each of %u has one",
+			 m->plan.tp, taken);
+		return -ENODEV;
+	}
+	snprintf(err, errlen, "no group of %u chips: %s", m->plan.tp,
+		 txda_context_error(m->residency->context));
+	return error;
+}
+
+/* The best group for a model; *ret_groups: how many there are. */
+static int choose_group(struct residency *r, const struct residency_model *m,
+			struct candidate *best, unsigned *ret_groups, char *err, size_t errlen)
 {
 	struct txda_group_options options = TXDA_INIT(struct txda_group_options);
-	unsigned lost = 0;
+	unsigned lost = 0, taken = 0;
 	int error;
 
 	best->group = NULL;
-	options.tp = tp;
+	options.tp = m->plan.tp;
 	for (;; options.replica++) {
 		struct candidate c;
 
 		error = txda_group_new(r->context, &options, &c.group);
 		if (error)
 			break;
-		if (look(r, &c)) {
+		if (look(r, m, &c)) {
 			lost++;
+			txda_group_unref(c.group);
+		} else if (c.taken) {
+			taken++;
 			txda_group_unref(c.group);
 		} else if (!best->group || better(&c, best)) {
 			txda_group_unref(best->group);
@@ -88,19 +121,10 @@ static int choose_group(struct residency *r, unsigned tp, struct candidate *best
 		}
 	}
 	*ret_groups = options.replica - lost;
-	if (best->group)
-		return 0;
-	if (lost)
-		snprintf(err, errlen, "no group of %u chips is left: a chip of each is lost", tp);
-	else
-		snprintf(err, errlen, "no group of %u chips: %s", tp,
-			 txda_context_error(r->context));
-	return lost ? -EIO : error;
+	return best->group ? 0 : no_group(m, lost, taken, error, err, errlen);
 }
 
-/* Bytes per chip of a model that is not compiled yet, by its checkpoint's size: an upper bound but
- * for float32 ones. */
-static uint64_t checkpoint_bytes(const struct residency_model *m)
+uint64_t place_checkpoint_bytes(const struct residency_model *m)
 {
 	unsigned tp = m->wanted_tp ? m->wanted_tp : 1;
 	char pattern[MAX_PATH + 16];
@@ -145,10 +169,11 @@ static uint64_t reserve(struct residency *r, const struct residency_model *m, ui
 
 	pthread_mutex_lock(&r->lock);
 	for (const struct residency_model *other = r->models; other; other = other->next) {
-		if (other == m || other->engine)
+		if (other == m || other->engine || other->removed)
 			continue;
 		others++;
-		theirs += other->planned ? fixed_bytes(&other->plan) : checkpoint_bytes(other);
+		theirs +=
+			other->planned ? fixed_bytes(&other->plan) : place_checkpoint_bytes(other);
 	}
 	pthread_mutex_unlock(&r->lock);
 	here = groups ? others / groups : others;
@@ -166,14 +191,28 @@ int place_model(struct residency_model *m, struct txda_group **ret_group,
 {
 	struct residency *r = m->residency;
 	struct candidate best;
+	struct room room;
 	unsigned groups;
-	int error = choose_group(r, m->plan.tp, &best, &groups, err, errlen);
+	int error = choose_group(r, m, &best, &groups, err, errlen);
 
 	if (error)
 		return error;
+	room_of(m, &room);
+	if (!best.fits) {
+		snprintf(err, errlen,
+			 "it needs %llu bytes of a chip at least (weights %llu, scratch %llu, "
+			 "inputs and outputs %llu, %llu KV blocks of %llu, code and queues %llu); "
+			 "%llu are free on the best group",
+			 (unsigned long long)best.need_bytes, (unsigned long long)room.weights,
+			 (unsigned long long)room.scratch, (unsigned long long)room.io,
+			 (unsigned long long)room.blocks_min, (unsigned long long)room.kv_block,
+			 (unsigned long long)ROOM_OVERHEAD, (unsigned long long)best.free_bytes);
+		txda_group_unref(best.group);
+		return -ENOSPC;
+	}
 	if (!options->max_kv_blocks) {
-		options->max_kv_blocks = m->plan.kv_blocks_at_limit < UINT32_MAX / 2
-						 ? (unsigned)m->plan.kv_blocks_at_limit
+		options->max_kv_blocks = room.blocks_max < UINT32_MAX / 2
+						 ? (unsigned)room.blocks_max
 						 : UINT32_MAX / 2;
 		options->kv_reserve_bytes += reserve(r, m, best.free_bytes, groups);
 	}

@@ -13,12 +13,13 @@
 #include <unistd.h>
 
 #include "cache.h"
+#include "hostcopy.h"
 #include "residency_internal.h"
 
 const char *residency_state_name(enum residency_state state)
 {
-	static const char *const names[] = {"cold",	"planned",  "loading",
-					    "resident", "draining", "lost"};
+	static const char *const names[] = {"cold",	"planned", "loading", "resident",
+					    "draining", "lost",	   "asleep"};
 
 	return (unsigned)state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
 }
@@ -36,6 +37,14 @@ void waiters_add(struct waiter_list *list, struct waiter *w)
 	w->next = NULL;
 	*list->last = w;
 	list->last = &w->next;
+}
+
+bool waiters_have(const struct waiter_list *list, const struct residency_model *m)
+{
+	for (const struct waiter *w = list->first; w; w = w->next)
+		if (w->model == m)
+			return true;
+	return false;
 }
 
 static struct waiter *waiters_take(struct waiter_list *list)
@@ -160,10 +169,11 @@ void residency_free(struct residency *r)
 
 	if (!r)
 		return;
-	atomic_store(&r->stop, true);
 	if (r->loader_runs) {
 		pthread_mutex_lock(&r->lock);
 		r->ending = r->shutdown = true;
+		if (r->loading && !r->freeing)
+			atomic_store(&r->loading->cancel, true);
 		pthread_cond_signal(&r->work);
 		pthread_mutex_unlock(&r->lock);
 		pthread_join(r->loader, NULL);
@@ -173,6 +183,7 @@ void residency_free(struct residency *r)
 		drop(r, &m->waiters, NULL, true);
 		engine_free(m->engine);
 		txda_group_unref(m->group);
+		hostcopy_free(m->copy);
 	}
 	drop(r, &r->done, NULL, true);
 	for (m = r->models; m; m = next) {
@@ -187,13 +198,22 @@ void residency_free(struct residency *r)
 	free(r);
 }
 
+/* Of a model that has no engine and is not being loaded. Locked. */
+static enum residency_state unloaded_state(const struct residency_model *m)
+{
+	if (m->copy)
+		return RESIDENCY_ASLEEP;
+	return m->planned ? RESIDENCY_PLANNED : RESIDENCY_COLD;
+}
+
 void residency_shutdown(struct residency *r)
 {
 	pthread_mutex_lock(&r->lock);
 	r->shutdown = true;
-	atomic_store(&r->stop, true);
+	if (r->loading && !r->freeing)
+		atomic_store(&r->loading->cancel, true);
 	for (struct residency_model *m = r->models; m; m = m->next) {
-		bool being_loaded = m == r->loading && !m->load_turn;
+		bool being_loaded = m == r->loading && !r->freeing && !m->load_turn;
 
 		if (m->engine && m->state == RESIDENCY_RESIDENT) {
 			engine_drain(m->engine);
@@ -201,7 +221,7 @@ void residency_shutdown(struct residency *r)
 		}
 		if (m->load_turn) {
 			m->load_turn = 0;
-			m->state = m->planned ? RESIDENCY_PLANNED : RESIDENCY_COLD;
+			m->state = unloaded_state(m);
 		}
 		if (!being_loaded)
 			model_tell(m, -ESHUTDOWN, "the daemon is shutting down");
@@ -224,12 +244,11 @@ bool residency_idle(struct residency *r)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Locked. */
-static struct residency_model *find(struct residency *r, const char *name)
+struct residency_model *model_find(struct residency *r, const char *name)
 {
 	struct residency_model *m = r->models;
 
-	while (m && strcmp(m->name, name))
+	while (m && (m->removed || strcmp(m->name, name)))
 		m = m->next;
 	return m;
 }
@@ -291,17 +310,43 @@ int residency_set_draft(struct residency *r, const char *name, const char *path,
 			size_t errlen)
 {
 	char full[MAX_PATH];
+	bool is_case = false, mtp = !strcmp(path, "mtp");
 	struct residency_model *m;
-	bool is_case;
-	int error = find_directory(path, full, &is_case, err, errlen);
+	int error = mtp ? 0 : find_directory(path, full, &is_case, err, errlen);
 
 	if (error)
 		return error;
 	pthread_mutex_lock(&r->lock);
-	m = find(r, name);
-	if (m) {
-		memcpy(m->draft_path, full, sizeof(full));
+	m = model_find(r, name);
+	if (m && mtp && m->is_case) {
+		snprintf(err, errlen,
+			 "the model '%.300s' is a case dir: of its layer that predicts further "
+			 "tokens the case dir has to be named, too",
+			 name);
+		error = -EINVAL;
+	} else if (m) {
+		snprintf(m->draft_path, sizeof(m->draft_path), "%s", mtp ? m->path : full);
 		m->draft_is_case = is_case;
+		m->draft_mtp = mtp;
+	} else {
+		snprintf(err, errlen, "there is no model '%.300s'", name);
+		error = -ENOENT;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return error;
+}
+
+int residency_set_limits(struct residency *r, const char *name, uint64_t kv_bytes,
+			 const char *family, char *err, size_t errlen)
+{
+	struct residency_model *m;
+	int error = 0;
+
+	pthread_mutex_lock(&r->lock);
+	m = model_find(r, name);
+	if (m) {
+		m->kv_limit = kv_bytes;
+		snprintf(m->family, sizeof(m->family), "%s", family ? family : "");
 	} else {
 		snprintf(err, errlen, "there is no model '%.300s'", name);
 		error = -ENOENT;
@@ -341,7 +386,7 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 		return error;
 	}
 	pthread_mutex_lock(&r->lock);
-	if (find(r, name)) {
+	if (model_find(r, name)) {
 		snprintf(err, errlen, "there is a model '%s' already", name);
 		error = -EEXIST;
 	} else {
@@ -381,8 +426,14 @@ static int want(struct residency *r, struct residency_model *m, char *err, size_
 	model_refresh(m);
 	switch (m->state) {
 	case RESIDENCY_RESIDENT: return 0;
-	case RESIDENCY_LOADING: return -EINPROGRESS;
+	case RESIDENCY_LOADING:
+		/* What was called off goes on as a load of its own. */
+		if (!atomic_load(&m->cancel) || m->load_turn)
+			return -EINPROGRESS;
+		break;
 	case RESIDENCY_DRAINING:
+		if (!m->holders)
+			break; /* it is freed before it is loaded */
 		snprintf(err, errlen, "model '%s' is being unloaded", m->name);
 		return -EBUSY;
 	case RESIDENCY_LOST:
@@ -404,7 +455,7 @@ static int want(struct residency *r, struct residency_model *m, char *err, size_
 static struct residency_model *find_or_say(struct residency *r, const char *name, char *err,
 					   size_t errlen)
 {
-	struct residency_model *m = find(r, name);
+	struct residency_model *m = model_find(r, name);
 
 	if (!m)
 		snprintf(err, errlen, "there is no model '%.200s'", name);
@@ -458,7 +509,7 @@ void residency_release(struct residency *r, struct residency_model *model)
 {
 	pthread_mutex_lock(&r->lock);
 	if (!--model->holders)
-		pthread_cond_signal(&r->work);
+		pthread_cond_signal(&r->work); /* it may be on its way out */
 	pthread_mutex_unlock(&r->lock);
 }
 
@@ -475,7 +526,45 @@ int residency_load(struct residency *r, const char *name, char *err, size_t errl
 	return error == -EINPROGRESS ? 0 : error;
 }
 
+/* Locked. */
+static void unload(struct residency *r, struct residency_model *m, bool sleep, bool drain)
+{
+	bool being_loaded = m == r->loading && !r->freeing && m->state == RESIDENCY_LOADING;
+
+	if (m->state == RESIDENCY_LOADING) {
+		if (being_loaded)
+			atomic_store(&m->cancel, true);
+		m->load_turn = 0;
+		if (!being_loaded)
+			m->state = m->engine ? RESIDENCY_DRAINING : unloaded_state(m);
+		model_tell(m, -ECANCELED, "the load was called off");
+	} else if (m->engine) {
+		if (drain)
+			engine_drain(m->engine);
+		m->state = RESIDENCY_DRAINING;
+		m->sleeps = sleep;
+	}
+	if (!sleep && !m->engine && !being_loaded) {
+		hostcopy_free(m->copy);
+		m->copy = NULL;
+		m->state = unloaded_state(m);
+	}
+	pthread_cond_signal(&r->work);
+}
+
 int residency_unload(struct residency *r, const char *name, char *err, size_t errlen)
+{
+	struct residency_model *m;
+
+	pthread_mutex_lock(&r->lock);
+	m = find_or_say(r, name, err, errlen);
+	if (m)
+		unload(r, m, false, true);
+	pthread_mutex_unlock(&r->lock);
+	return m ? 0 : -ENOENT;
+}
+
+int residency_sleep(struct residency *r, const char *name, char *err, size_t errlen)
 {
 	struct residency_model *m;
 	int error = 0;
@@ -484,16 +573,35 @@ int residency_unload(struct residency *r, const char *name, char *err, size_t er
 	m = find_or_say(r, name, err, errlen);
 	if (!m) {
 		error = -ENOENT;
-	} else if (m->state == RESIDENCY_LOADING) {
-		snprintf(err, errlen, "model '%s' is being loaded", m->name);
-		error = -EBUSY;
-	} else if (m->engine) {
-		engine_drain(m->engine);
-		m->state = RESIDENCY_DRAINING;
-		pthread_cond_signal(&r->work);
+	} else if (m->engine && m->state != RESIDENCY_LOADING) {
+		unload(r, m, true, true);
+	} else if (m->state != RESIDENCY_ASLEEP) {
+		snprintf(err, errlen, "model '%.200s' is %s, not resident", m->name,
+			 residency_state_name(m->state));
+		error = -EINVAL;
 	}
 	pthread_mutex_unlock(&r->lock);
 	return error;
+}
+
+int residency_remove(struct residency *r, const char *name, char *err, size_t errlen)
+{
+	struct residency_model *m;
+
+	pthread_mutex_lock(&r->lock);
+	m = find_or_say(r, name, err, errlen);
+	if (m) {
+		unload(r, m, false, false);
+		m->removed = true;
+		r->n_models--;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return m ? 0 : -ENOENT;
+}
+
+struct txda_context *residency_context(struct residency *r)
+{
+	return r->context;
 }
 
 int residency_fd(struct residency *r)
@@ -537,6 +645,13 @@ const char *residency_case_dir(struct residency_model *model)
 	return model->case_dir;
 }
 
+static unsigned chip_index(struct txda_device *device)
+{
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+
+	return txda_device_info(device, &info) < 0 ? UINT_MAX : info.index;
+}
+
 /* Locked. */
 static void describe(struct residency_model *m, struct residency_info *info)
 {
@@ -554,6 +669,15 @@ static void describe(struct residency_model *m, struct residency_info *info)
 	snprintf(info->case_dir, sizeof(info->case_dir), "%s", m->case_dir);
 	snprintf(info->phase, sizeof(info->phase), "%s", m->phase);
 	snprintf(info->error, sizeof(info->error), "%s", m->error);
+	if (m->copy) {
+		info->host_bytes = hostcopy_bytes(m->copy);
+		info->host_locked = hostcopy_locked(m->copy);
+	}
+	if (m->group) {
+		info->n_chips = txda_group_size(m->group);
+		for (unsigned i = 0; i < info->n_chips; i++)
+			info->chips[i] = chip_index(txda_group_device(m->group, i));
+	}
 	if (m->engine) {
 		info->progress = 1;
 		info->kv_bytes = m->limits.kv_blocks * m->limits.kv_block_bytes;
@@ -568,9 +692,12 @@ unsigned residency_list(struct residency *r, struct residency_info *infos, unsig
 	unsigned n = 0;
 
 	pthread_mutex_lock(&r->lock);
-	for (struct residency_model *m = r->models; m; m = m->next, n++) {
+	for (struct residency_model *m = r->models; m; m = m->next) {
+		if (m->removed)
+			continue;
 		if (n < max)
 			describe(m, &infos[n]);
+		n++;
 	}
 	pthread_mutex_unlock(&r->lock);
 	return n;
@@ -581,7 +708,7 @@ int residency_find(struct residency *r, const char *name, struct residency_info 
 	struct residency_model *m;
 
 	pthread_mutex_lock(&r->lock);
-	m = find(r, name);
+	m = model_find(r, name);
 	if (m)
 		describe(m, ret);
 	pthread_mutex_unlock(&r->lock);

@@ -20,6 +20,11 @@
  *chips were lost stays LOST while anyone holds it (acquire: -EIO); when the last holder has
  *released it, the next acquire loads it anew.
  *
+ * Memory: a load that has no room for the weights and a least KV cache ends with -ENOSPC. Which
+ * models go for it is the server's to decide, as it knows who is idle: residency_make_room() says
+ * which of them suffice. What was unloaded or put to sleep comes back with the next acquire, with
+ * the same bits.
+ *
  * Errors: 0 or -errno; the words in err.
  */
 #ifndef TXDA_RESIDENCY_H
@@ -42,6 +47,7 @@ enum residency_state {
 	RESIDENCY_RESIDENT,
 	RESIDENCY_DRAINING, /* running requests end, new ones are refused */
 	RESIDENCY_LOST,	    /* its chips failed */
+	RESIDENCY_ASLEEP,   /* off the chips; its weights are held in host memory */
 };
 
 const char *residency_state_name(enum residency_state state); /* "cold", ... */
@@ -82,10 +88,26 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 /*
  * Gives a model that was added, and is not asked for yet, a small one that proposes tokens for it
  * (speculative decoding): a Hugging Face directory or a case dir for as many chips. It overrides
- * options.engine.speculation. -ENOENT, -ENOTDIR, -EINVAL as above.
+ * options.engine.speculation. "mtp": the model's own layer that predicts further tokens, compiled
+ * from the model's directory; of a case dir it is named as a case dir of its own. -ENOENT,
+ * -ENOTDIR, -EINVAL as above.
  */
 int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
 			size_t errlen);
+
+/*
+ * Before the first acquire: chips for at most @bytes of KV cache on each (0: what is left), and,
+ * with @family, a group of its own: models of one family are replicas and go to different groups.
+ * -ENOENT.
+ */
+int residency_set_limits(struct residency *r, const char *name, uint64_t kv_bytes,
+			 const char *family, char *err, size_t errlen);
+
+/*
+ * Takes a name out of the table; it may be added again at once. What it stood for is freed when its
+ * last holder has released it, and takes requests until then. A load is called off. -ENOENT.
+ */
+int residency_remove(struct residency *r, const char *name, char *err, size_t errlen);
 
 /*
  * Called in residency_dispatch() when the model is resident (@error 0; the callee holds a
@@ -97,7 +119,7 @@ typedef void residency_ready_fn(void *arg, int error, const char *text,
 /*
  * Takes a reference to a resident model: 0 and *ret_model. Else queues the load, if none is under
  * way, and returns -EINPROGRESS; @ready then runs exactly once, unless it is called off. -ENOENT:
- * no such name. -EIO: lost. -EBUSY: draining. -ESHUTDOWN.
+ * no such name. -EIO: lost. -EBUSY: draining, and still held. -ESHUTDOWN.
  */
 int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
 		      struct residency_model **ret_model, char *err, size_t errlen);
@@ -108,9 +130,20 @@ void residency_release(struct residency *r, struct residency_model *model);
 
 /* Starts the load of a model without waiting for it; 0 also when it is resident or loading. */
 int residency_load(struct residency *r, const char *name, char *err, size_t errlen);
-/* Drains the model, frees it when its last holder has released it; 0 also when it is not loaded.
- * -EBUSY: it is loading. */
+/*
+ * Drains the model, frees it when its last holder has released it; 0 also when it is not loaded. A
+ * load is called off: those who wait for it get -ECANCELED; what the loader is at ends soon, or
+ * is thrown away when it is done. The next acquire loads anew. Gives up the host copy of a sleeper.
+ */
 int residency_unload(struct residency *r, const char *name, char *err, size_t errlen);
+/*
+ * As residency_unload(), but a resident model's weights stay in host memory, so that waking it is
+ * a copy. -EINVAL: it is neither resident nor asleep.
+ */
+int residency_sleep(struct residency *r, const char *name, char *err, size_t errlen);
+
+/* Borrowed: for what chips there are. */
+struct txda_context *residency_context(struct residency *r);
 
 /* Readable when callbacks wait. */
 int residency_fd(struct residency *r);
@@ -130,11 +163,14 @@ struct residency_info {
 	char phase[32];	     /* while loading: "queued", "compiling", "loading" */
 	char error[512];     /* of the last failed load or the loss; "" if none */
 	enum residency_state state;
-	double progress;       /* 0..1 of the phase; 1 when resident */
-	uint64_t weight_bytes; /* per chip; 0 until planned */
-	uint64_t kv_bytes;     /* per chip; 0 unless resident */
-	unsigned tp;	       /* 0 until it is known */
-	unsigned max_context;  /* 0 unless resident */
+	double progress;	    /* 0..1 of the phase; 1 when resident */
+	uint64_t weight_bytes;	    /* per chip; 0 until planned */
+	uint64_t kv_bytes;	    /* per chip; 0 unless resident */
+	unsigned tp;		    /* 0 until it is known */
+	unsigned max_context;	    /* 0 unless resident */
+	uint64_t host_bytes;	    /* asleep: weights in host memory, all chips' */
+	bool host_locked;	    /* that memory cannot be swapped or dropped */
+	unsigned n_chips, chips[8]; /* resident: its chips, by index */
 	unsigned holders;
 	uint64_t added_s; /* CLOCK_REALTIME seconds of residency_add(): "created" of the OpenAI API
 			   */
@@ -145,5 +181,37 @@ struct residency_info {
 unsigned residency_list(struct residency *r, struct residency_info *infos, unsigned max);
 /* -ENOENT */
 int residency_find(struct residency *r, const char *name, struct residency_info *ret);
+
+#define RESIDENCY_MAX_GROUPS 64
+
+/* What a load would take and find; nothing is loaded or compiled for it. */
+struct residency_plan {
+	bool exact;    /* false: not compiled yet, weight_bytes is the checkpoint's size */
+	bool resident; /* it has its memory already */
+	bool fits;     /* now, without an eviction */
+	bool leaving;  /* memory is being given back right now */
+	unsigned tp;   /* 0: not known yet */
+	/* Per chip, a draft model included. */
+	uint64_t weight_bytes, scratch_bytes, io_bytes, overhead_bytes;
+	uint64_t kv_block_bytes, kv_blocks_min, kv_blocks_max; /* it needs, it can use */
+	uint64_t need_bytes;				       /* with kv_blocks_min */
+	unsigned n_groups;
+	struct residency_group {
+		unsigned n_chips, chips[8];
+		uint64_t free_bytes, total_bytes; /* of the chip that has least free */
+		uint64_t need_bytes; /* less than above where its weights are already */
+		bool lost, taken;    /* a chip failed; a replica is there */
+	} groups[RESIDENCY_MAX_GROUPS];
+	unsigned n_victims; /* !fits: the idle models that have to go; 0: none would help */
+	unsigned victims[RESIDENCY_MAX_GROUPS]; /* indices into @idle */
+};
+/*
+ * Plans the load of a model. @idle [n_idle]: names of models that may be evicted for it, the first
+ * ones rather; the fewest that suffice become victims. -ENOENT; -ENOSPC: it fits nowhere, err says
+ * value and limit (and *ret is filled); -EIO: every group has lost a chip. Asks the chips for
+ * their memory: cheap, but not free.
+ */
+int residency_make_room(struct residency *r, const char *name, const char *const *idle,
+			unsigned n_idle, struct residency_plan *ret, char *err, size_t errlen);
 
 #endif

@@ -11,6 +11,8 @@
 
 #include "residency.h"
 
+struct hostcopy;
+
 #define MAX_NAME 256
 #define MAX_PATH 1024
 #define MAX_TEXT 512
@@ -34,11 +36,14 @@ struct residency_model {
 	struct residency *residency;
 	struct residency_model *next; /* in the order of residency_add() */
 	char name[MAX_NAME], path[MAX_PATH];
-	bool is_case; /* the path is a case dir, not a Hugging Face directory */
+	bool is_case;		   /* the path is a case dir, not a Hugging Face directory */
 	char draft_path[MAX_PATH]; /* "": none */
 	bool draft_is_case;
+	bool draft_mtp; /* the model's own layer: draft_path is the model's path */
 	unsigned wanted_tp;
-	char weights[16]; /* "": as they are */
+	char weights[16];      /* "": as they are */
+	char family[MAX_NAME]; /* "": none */
+	uint64_t kv_limit;     /* bytes of a chip; 0: none */
 	uint64_t added_s;
 
 	/* Under the residency's lock. */
@@ -50,10 +55,14 @@ struct residency_model {
 	struct txda_model_plan plan;
 	char draft_case_dir[MAX_PATH];
 	struct txda_model_plan draft_plan; /* zero without a draft */
-	uint64_t load_turn; /* place in the queue of loads; 0: not in it */
+	uint64_t load_turn;		   /* place in the queue of loads; 0: not in it */
 	uint64_t load_ns;
 	unsigned holders;
 	struct waiter_list waiters;
+	atomic_bool cancel;    /* the load under way is not wanted any more; kills its compiler */
+	bool removed;	       /* out of the table; freed by the loader when nothing is left */
+	bool sleeps;	       /* draining: to be asleep then */
+	struct hostcopy *copy; /* asleep */
 
 	/* Set by the loader under the lock, constant while there are holders. */
 	struct engine *engine;
@@ -75,19 +84,27 @@ struct residency {
 	struct residency_model *models, **last_model;
 	unsigned n_models;
 	uint64_t turns;			 /* loads that were queued */
-	struct residency_model *loading; /* by the loader, now */
-	struct waiter_list done;	 /* for residency_dispatch() */
+	struct residency_model *loading; /* by the loader, now; or freed, then freeing is set */
+	bool freeing;
+	struct waiter_list done; /* for residency_dispatch() */
 	bool shutdown, ending;
-	atomic_bool stop; /* kills a compiler that runs */
 };
 
 void waiters_init(struct waiter_list *list);
 void waiters_add(struct waiter_list *list, struct waiter *w);
+/* Whether someone in the list waits for @m. */
+bool waiters_have(const struct waiter_list *list, const struct residency_model *m);
 
 /* Notices that an engine has lost its chips. Locked. */
 void model_refresh(struct residency_model *m);
 /* Ends the waits for a model; 0 gives each a reference. Locked. */
 void model_tell(struct residency_model *m, int error, const char *text);
+
+/* The model of that name, or NULL. Locked. */
+struct residency_model *model_find(struct residency *r, const char *name);
+
+/* An engine that nobody holds and that is on its way out, or NULL. Locked. */
+struct residency_model *model_leaving(struct residency *r);
 
 /* The loader thread, of a struct residency. */
 void *loader_main(void *arg);
@@ -96,7 +113,25 @@ void *loader_main(void *arg);
  * Chooses the chips of a model whose plan is known, and its share of their memory: the group, with
  * one reference, and engine options. Loader thread only, not locked.
  */
+/* -ENOSPC: no group has room now. */
 int place_model(struct residency_model *m, struct txda_group **ret_group,
 		struct engine_options *options, char *err, size_t errlen);
+
+/* Bytes per chip of a model that is not compiled yet, by its checkpoint's size: an upper bound but
+ * for float32 ones. */
+uint64_t place_checkpoint_bytes(const struct residency_model *m);
+/* Whether two groups have a chip in common. */
+bool place_shares_chip(struct txda_group *a, struct txda_group *b);
+
+struct room {
+	uint64_t weights, scratch, io, kv_block; /* bytes of a chip, with the draft's */
+	uint64_t blocks_min, blocks_max;
+};
+/* Code, queues, what pages round up. */
+#define ROOM_OVERHEAD (8ull << 20)
+/* What a model takes by its plan. */
+void room_of(const struct residency_model *m, struct room *ret);
+/* Bytes that it needs at least, on a chip of @group. Locked. */
+uint64_t room_need(const struct residency_model *m, struct txda_group *group);
 
 #endif

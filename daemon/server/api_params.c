@@ -8,6 +8,7 @@
 
 #include "api_messages.h"
 #include "api_value.h"
+#include "duration.h"
 #include "jinja.h"
 #include "json_strict.h"
 
@@ -188,10 +189,17 @@ static bool parse_generation(struct api_params *p, struct api_error *e)
 
 static bool parse_embedding(struct api_params *p, struct api_error *e)
 {
-	const char *encoding = "float", *pooling = "last";
+	static const char *const poolings[] = {
+		[API_POOL_BY_MODEL] = "",
+		[API_POOL_LAST] = "last",
+		[API_POOL_MEAN] = "mean",
+		[API_POOL_CLS] = "cls",
+	};
+	const char *encoding = "float", *pooling = NULL;
 
 	p->n = p->best_of = 1;
-	p->add_special = p->normalize = true;
+	p->add_special = true;
+	p->normalize_given = api_member(p->root, "normalize") != NULL;
 	if (!api_string(p->root, "encoding_format", &encoding, e) ||
 	    !api_string(p->root, "pooling", &pooling, e) ||
 	    !api_bool(p->root, "normalize", &p->normalize, e) ||
@@ -203,10 +211,13 @@ static bool parse_embedding(struct api_params *p, struct api_error *e)
 		return api_error_set(
 			e, 400, NULL, "encoding_format",
 			"encoding_format must be \"float\" or \"base64\", not \"%.40s\"", encoding);
-	p->mean_pooling = !strcmp(pooling, "mean");
-	if (!p->mean_pooling && strcmp(pooling, "last"))
+	for (unsigned i = API_POOL_LAST; pooling && i <= API_POOL_CLS; i++) {
+		if (!strcmp(pooling, poolings[i]))
+			p->pooling = (enum api_pooling)i;
+	}
+	if (pooling && !p->pooling)
 		return api_error_set(e, 400, NULL, "pooling",
-				     "pooling must be \"last\" or \"mean\", not \"%.40s\"",
+				     "pooling must be \"last\", \"mean\" or \"cls\", not \"%.40s\"",
 				     pooling);
 	return api_parse_prompts(p, "input", e);
 }
@@ -234,11 +245,39 @@ static bool parse_tokenize(struct api_params *p, struct api_error *e)
 	return api_parse_prompts(p, "prompt", e);
 }
 
+bool api_parse_keep_alive(const cJSON *root, bool *ret_given, int64_t *ret, struct api_error *e)
+{
+	const cJSON *value = api_member(root, "keep_alive");
+	char shown[64];
+	int64_t seconds = 0;
+	bool ok = true;
+
+	if (!value)
+		return true;
+	if (cJSON_IsString(value)) {
+		ok = duration_parse(value->valuestring, &seconds);
+	} else {
+		ok = cJSON_IsNumber(value) && api_value_int(value, &seconds) && seconds >= -1 &&
+		     seconds <= DURATION_MAX;
+	}
+	if (!ok)
+		return api_error_set(e, 400, NULL, "keep_alive",
+				     "keep_alive must be seconds up to %lld, a time like \"5m\", "
+				     "or -1, not %s",
+				     (long long)DURATION_MAX,
+				     api_describe(value, shown, sizeof(shown)));
+	*ret_given = true;
+	*ret = seconds;
+	return true;
+}
+
 static bool parse_kind(struct api_params *p, struct api_error *e)
 {
 	const char *user = NULL;
 
-	if (!api_string(p->root, "model", &p->model, e) || !api_string(p->root, "user", &user, e))
+	if (!api_string(p->root, "model", &p->model, e) ||
+	    !api_string(p->root, "user", &user, e) ||
+	    !api_parse_keep_alive(p->root, &p->keep_alive_given, &p->keep_alive, e))
 		return false;
 	switch (p->kind) {
 	case API_EMBEDDING: return parse_embedding(p, e);

@@ -58,6 +58,13 @@ enum api_tool_choice {
 	API_TOOLS_NAMED,    /* the one in tool_name */
 };
 
+enum api_pooling {
+	API_POOL_BY_MODEL, /* as the checkpoint says */
+	API_POOL_LAST,
+	API_POOL_MEAN,
+	API_POOL_CLS,
+};
+
 enum api_early_stopping {
 	API_STOP_BY_SCORE, /* false: when no better beam is likely */
 	API_STOP_AT_WIDTH, /* true: when there are as many as wanted */
@@ -68,6 +75,8 @@ struct api_params {
 	enum api_kind kind;
 	cJSON *root;	   /* the body; what is const below points into it */
 	const char *model; /* NULL: the first one served */
+	bool keep_alive_given;
+	int64_t keep_alive; /* seconds that the model stays loaded; -1: for ever */
 	bool stream, include_usage, continuous_usage;
 	bool echo, ignore_eos, skip_special, include_stop;
 	unsigned n, best_of; /* best_of answers are made, the n best are given */
@@ -108,8 +117,10 @@ struct api_params {
 	unsigned n_prompts;
 	bool add_special; /* the model's <s> and the like around a text */
 	/* embeddings */
-	bool base64, mean_pooling, normalize;
-	unsigned dimensions; /* 0: all */
+	bool base64;
+	enum api_pooling pooling;
+	bool normalize_given, normalize; /* not given: as the model says */
+	unsigned dimensions;		 /* 0: all */
 	/* tokenize */
 	bool token_strings;
 };
@@ -118,6 +129,8 @@ struct api_params {
 bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct api_params *ret,
 		      struct api_error *e);
 void api_params_free(struct api_params *p);
+/* Reads a time as of `keep_alive`: seconds as a number, or "90", "90s", "5m", "2h", or -1. */
+bool api_parse_keep_alive(const cJSON *root, bool *ret_given, int64_t *ret, struct api_error *e);
 
 /* ---- parts of it ----------------------------------------------------------------------------- */
 

@@ -69,8 +69,8 @@ void beams_cancel(struct beams *b)
 		for (unsigned k = 0; k < s->n_beams; k++) {
 			struct beam *beam = &s->beams_of_round[k];
 
-			if (beam->request && beam->request->client && !beam->done)
-				engine_cancel(b->exchange->model->engine, beam->request);
+			if (beam->request && !beam->done)
+				model_cancel(beam->request);
 		}
 	}
 }
@@ -91,16 +91,10 @@ static bool submit_beam(struct search *s, unsigned i, struct api_error *e)
 			       false, &beam->request);
 	if (r)
 		return exchange_submit_error(x, r, err, e);
-	beam->request->id = ++x->server->next_id;
-	beam->request->uid = x->uid;
-	beam->request->client = &beam->client;
-	r = engine_submit(x->model->engine, beam->request, err, sizeof(err));
-	if (r) {
-		beam->request->client = NULL;
+	r = exchange_submit(x, beam->request, &beam->client, err, sizeof(err));
+	if (r)
 		return exchange_submit_error(x, r, err, e);
-	}
 	s->waiting++;
-	exchange_begin_request(x, beam->request);
 	return true;
 }
 
@@ -227,7 +221,7 @@ static void on_news(struct client *client)
 	struct beam *beam = (struct beam *)client;
 	struct search *s = beam->search;
 	struct exchange *x = s->beams->exchange;
-	struct served_model *m = x->model;
+	struct replica *replica = client->replica;
 	struct engine_request *r = beam->request;
 	enum engine_finish how =
 		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
@@ -246,7 +240,7 @@ static void on_news(struct client *client)
 		go_on(s);
 	}
 	exchange_free_if_over(x);
-	model_request_ended(m);
+	replica_request_ended(replica);
 }
 
 /* ---- the beginning --------------------------------------------------------------------------- */
@@ -284,8 +278,14 @@ static bool start_search(struct beams *b, struct search *s, struct beam_options 
 			 struct api_error *e)
 {
 	struct exchange *x = b->exchange;
-	unsigned room = x->text->max_context - s->prompt->n;
+	unsigned context = x->text->max_context, room;
 
+	/* It may have been loaded anew, with less memory, since the prompt was read. */
+	if (context <= s->prompt->n)
+		return api_error_set(e, 400, "context_length_exceeded", "prompt",
+				     "the prompt has %u tokens; the model's context is %u now",
+				     s->prompt->n, context);
+	room = context - s->prompt->n;
 	options.max_tokens = x->params.max_tokens < room ? x->params.max_tokens : room;
 	s->beams = b;
 	s->tokens = malloc(((size_t)s->prompt->n + options.max_tokens + 1) * sizeof(*s->tokens));

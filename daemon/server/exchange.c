@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "beams.h"
+#include "embeddings.h"
 #include "grammar.h"
 #include "log.h"
 #include "respond.h"
@@ -38,11 +39,16 @@ static void exchange_free(struct exchange *x)
 	if (x->next)
 		x->next->prev = x->prev;
 	s->n_exchanges--;
+	if (x->parked)
+		model_unpark(x->model, x);
+	if (x->model)
+		model_unuse(x->model);
 	for (unsigned i = 0; i < x->n_choices; i++)
 		choice_clear(&x->choices[i]);
 	for (unsigned i = 0; i < x->n_prompts; i++)
 		free(x->prompts[i].ids);
 	beams_free(x->beams);
+	embeddings_free(x->embeddings);
 	grammar_unref(x->grammar);
 	if (x->parsed)
 		api_params_free(&x->params);
@@ -64,10 +70,11 @@ static void cancel_choices(struct exchange *x)
 {
 	if (x->beams)
 		beams_cancel(x->beams);
+	if (x->embeddings)
+		embeddings_cancel(x->embeddings);
 	for (unsigned i = 0; i < x->n_choices; i++)
-		if (x->choices[i].request && x->choices[i].request->client &&
-		    !x->choices[i].engine_done)
-			engine_cancel(x->model->engine, x->choices[i].request);
+		if (x->choices[i].request && !x->choices[i].engine_done)
+			model_cancel(x->choices[i].request);
 }
 
 void exchange_fail(struct exchange *x, const struct api_error *e)
@@ -103,34 +110,17 @@ static void fail_memory(struct exchange *x)
 
 /* ---- the text pool's part -------------------------------------------------------------------- */
 
-static void run_job(struct textpool_job *job)
+static void run_parse(struct textpool_job *job)
 {
 	struct exchange *x = of_job(job);
 
 	x->parsed = api_params_parse(x->kind, x->body, x->body_len, &x->params, &x->error);
-	if (!x->parsed)
-		return;
-	x->model = models_find(x->server, x->params.model);
-	if (x->model && !(x->permitted >> (x->model - x->server->models) & 1)) {
-		api_error_set(&x->error, 403, "model_not_permitted", "model",
-			      "user %d may not use the model \"%.80s\"", (int)x->uid,
-			      x->model->config->names[0]);
-		x->model = NULL;
-		return;
-	}
-	if (!x->model) {
-		char names[256];
+}
 
-		models_names(x->server, names, sizeof(names));
-		api_error_set(&x->error, 404, "model_not_found", "model",
-			      "the model \"%.80s\" does not exist; served are: %s", x->params.model,
-			      names);
-		return;
-	}
-	x->model_name = x->params.model ? x->params.model : x->model->config->names[0];
-	x->text = atomic_load_explicit(&x->model->text, memory_order_acquire);
-	if (!x->text)
-		return; /* it is loading; the loop knows the words */
+static void run_encode(struct textpool_job *job)
+{
+	struct exchange *x = of_job(job);
+
 	x->n_prompts = x->params.messages ? 1 : x->params.n_prompts;
 	x->prompts = calloc(x->n_prompts, sizeof(*x->prompts));
 	if (!x->prompts) {
@@ -158,10 +148,13 @@ static bool take_budget(struct exchange *x, struct api_error *e)
 	for (unsigned i = 0; i < x->n_prompts; i++)
 		bytes += answers * (CHOICE_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
 				    x->params.max_tokens * per_token);
+	if (x->kind == API_EMBEDDING)
+		bytes = embeddings_bytes(x);
 	if (x->grammar)
 		bytes += GRAMMAR_OVERHEAD;
 	if (bytes > budget->limit)
-		return api_error_set(e, 400, NULL, "max_tokens",
+		return api_error_set(e, 400, NULL,
+				     x->kind == API_EMBEDDING ? "input" : "max_tokens",
 				     "the answer may take %llu bytes of memory; the limit is %llu",
 				     (unsigned long long)bytes, (unsigned long long)budget->limit);
 	budget_give(budget, x->held);
@@ -195,7 +188,10 @@ bool exchange_submit_error(const struct exchange *x, int error, const char *text
 		return api_error_set(e, 429, "overloaded", NULL, "the queue is full: %s", text);
 	case -E2BIG:
 		return api_error_set(e, 400, "context_length_exceeded",
-				     x->kind == API_CHAT ? "messages" : "prompt", "%s", text);
+				     x->kind == API_CHAT	? "messages"
+				     : x->kind == API_EMBEDDING ? "input"
+								: "prompt",
+				     "%s", text);
 	case -ESHUTDOWN:
 		return api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
 	case -EIO:
@@ -214,14 +210,20 @@ bool exchange_submit_error(const struct exchange *x, int error, const char *text
 	}
 }
 
-void exchange_begin_request(struct exchange *x, struct engine_request *r)
+int exchange_submit(struct exchange *x, struct engine_request *r, struct client *client, char *err,
+		    size_t errlen)
 {
-	(void)r;
-	x->live++;
-	x->model->in_flight++;
+	int error;
+
+	r->uid = x->uid;
+	error = model_submit(x->model, r, client, err, errlen);
+	x->live += !error;
+	return error;
 }
 
 static void on_news(struct client *client);
+static void on_gone(struct conn_user *u);
+static void on_drained(struct conn_user *u);
 
 static bool submit_choice(struct exchange *x, struct choice *c, uint64_t seed, unsigned k,
 			  struct api_error *e)
@@ -235,16 +237,8 @@ static bool submit_choice(struct exchange *x, struct choice *c, uint64_t seed, u
 	r = choice_init(c, &sampling, x->grammar);
 	if (r)
 		return exchange_submit_error(x, r, err, e);
-	c->request->id = ++x->server->next_id;
-	c->request->uid = x->uid;
-	c->request->client = &c->client;
-	r = engine_submit(x->model->engine, c->request, err, sizeof(err));
-	if (r) {
-		c->request->client = NULL;
-		return exchange_submit_error(x, r, err, e);
-	}
-	exchange_begin_request(x, c->request);
-	return true;
+	r = exchange_submit(x, c->request, &c->client, err, sizeof(err));
+	return !r || exchange_submit_error(x, r, err, e);
 }
 
 static bool submit(struct exchange *x, struct api_error *e)
@@ -252,6 +246,8 @@ static bool submit(struct exchange *x, struct api_error *e)
 	uint64_t seed = choose_seed(x);
 	unsigned best_of = x->params.best_of;
 
+	if (x->kind == API_EMBEDDING)
+		return embeddings_start(x, e);
 	if (x->params.beam_width)
 		return beams_start(x, e);
 	x->choices = calloc((size_t)x->n_prompts * best_of, sizeof(*x->choices));
@@ -285,33 +281,134 @@ static void answer_tokens(struct exchange *x)
 	x->conn = NULL;
 }
 
-static void job_done(struct textpool_job *job)
+/* While a job worked on it. */
+static bool was_cancelled(struct exchange *x)
+{
+	if (x->cancelled)
+		api_error_set(&x->error, 409, "cancelled", NULL, "the request was cancelled");
+	return x->cancelled;
+}
+
+/* What the tokens are for. */
+static void finish_encoded(struct exchange *x)
+{
+	struct api_error *e = &x->error;
+
+	if (x->kind == API_TOKENIZE || x->kind == API_DETOKENIZE) {
+		answer_tokens(x);
+	} else if (!take_budget(x, e) || !submit(x, e)) {
+		if (e->status == 503)
+			model_check(x->model);
+		exchange_fail(x, e);
+	}
+	exchange_free_if_over(x);
+}
+
+/* Waits for a model that comes when it is asked for; refuses when it does not. */
+static void await_model(struct exchange *x)
+{
+	struct served_model *m = x->model;
+	struct api_error *e = &x->error;
+
+	/* What loads by itself may take long, and tells so. */
+	if (m->retired || m->state == MODEL_FAILED || m->state == MODEL_LOST ||
+	    (m->state == MODEL_LOADING && !m->demanded)) {
+		model_unavailable(m, e);
+	} else if (model_park(m, x)) {
+		api_error_set(e, 429, "overloaded", NULL,
+			      "%u requests wait for the model \"%s\" already", m->n_parked,
+			      m->config->names[0]);
+	} else {
+		model_demand(m);
+		return;
+	}
+	exchange_fail(x, e);
+	exchange_free_if_over(x);
+}
+
+static void encoded(struct textpool_job *job)
 {
 	struct exchange *x = of_job(job);
+
+	x->in_pool = false;
+	if (!x->conn) {
+		exchange_free(x);
+	} else if (x->error.status || was_cancelled(x)) {
+		exchange_fail(x, &x->error);
+		exchange_free(x);
+	} else {
+		exchange_go_on(x);
+	}
+}
+
+void exchange_go_on(struct exchange *x)
+{
+	bool tokens_only = x->kind == API_TOKENIZE || x->kind == API_DETOKENIZE;
 	struct api_error *e = &x->error;
+
+	if (x->server->draining) {
+		api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
+	} else if (!model_is_ready(x->model) && (!tokens_only || !atomic_load(&x->model->text))) {
+		await_model(x);
+		return;
+	} else if (x->encoded) {
+		finish_encoded(x);
+		return;
+	} else {
+		x->text = atomic_load_explicit(&x->model->text, memory_order_acquire);
+		x->job.run = run_encode;
+		x->job.done = encoded;
+		x->in_pool = !textpool_add(x->server->pool, &x->job);
+		if (x->in_pool)
+			return;
+		api_error_set(e, 429, "overloaded", NULL,
+			      "the queue of requests to be read is full");
+	}
+	exchange_fail(x, e);
+	exchange_free_if_over(x);
+}
+
+/* The model of the request, if its user may have it. */
+static bool find_model(struct exchange *x)
+{
+	struct served_model *m = models_find(x->server, x->params.model);
+	char names[256];
+
+	if (!m) {
+		models_names(x->server, names, sizeof(names));
+		return api_error_set(&x->error, 404, "model_not_found", "model",
+				     "the model \"%.80s\" does not exist; served are: %s",
+				     x->params.model ? x->params.model : "", names);
+	}
+	if (!server_permits_model(x->conn, m))
+		return api_error_set(&x->error, 403, "model_not_permitted", "model",
+				     "user %d may not use the model \"%.80s\"", (int)x->uid,
+				     m->config->names[0]);
+	x->model = m;
+	model_use(m);
+	snprintf(x->own_name, sizeof(x->own_name), "%s", m->config->names[0]);
+	x->model_name = x->params.model ? x->params.model : x->own_name;
+	/* How long others' memory is kept is the administrators' to say. */
+	if (x->params.keep_alive_given && server_is_admin(x->server, x->conn))
+		m->keep_alive = x->params.keep_alive;
+	return true;
+}
+
+static void parsed(struct textpool_job *job)
+{
+	struct exchange *x = of_job(job);
 
 	x->in_pool = false;
 	free(x->body);
 	x->body = NULL;
 	if (!x->conn) {
 		exchange_free(x);
-		return;
+	} else if (x->error.status || was_cancelled(x) || !find_model(x)) {
+		exchange_fail(x, &x->error);
+		exchange_free(x);
+	} else {
+		exchange_go_on(x);
 	}
-	if (!e->status && x->server->draining)
-		api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
-	if (!e->status && (x->model->state != MODEL_READY || !x->text))
-		model_unavailable(x->model, e);
-	if (!e->status && (x->kind == API_TOKENIZE || x->kind == API_DETOKENIZE)) {
-		answer_tokens(x);
-		exchange_free_if_over(x);
-		return;
-	}
-	if (e->status || !take_budget(x, e) || !submit(x, e)) {
-		if (e->status == 503 && x->model)
-			model_check(x->model);
-		exchange_fail(x, e);
-	}
-	exchange_free_if_over(x);
 }
 
 void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
@@ -324,16 +421,18 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 		server_reply_error(s, c, &e, NULL);
 		return;
 	}
+	x->user = (struct conn_user){.gone = on_gone, .drained = on_drained};
 	x->server = s;
 	x->kind = kind;
 	x->conn = c;
 	x->uid = http_conn_peer(c)->uid;
-	x->permitted = server_permitted_models(s, c);
+	x->pid = http_conn_peer(c)->pid;
 	x->created = time(NULL);
 	x->arrived_ns = server_now_ns();
 	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx",
 		 kind == API_CHAT	  ? "chatcmpl"
 		 : kind == API_COMPLETION ? "cmpl"
+		 : kind == API_EMBEDDING  ? "embd"
 					  : "tok",
 		 (unsigned long long)(s->metrics.start_time * 1e6),
 		 (unsigned long long)++s->next_id);
@@ -345,8 +444,8 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	x->body = http_conn_take_body(c, &x->body_len);
 	x->held = x->body_len;
 	budget_replace(&s->budget, 0, x->held);
-	x->job.run = run_job;
-	x->job.done = job_done;
+	x->job.run = run_parse;
+	x->job.done = parsed;
 	if (!x->body) {
 		api_error_set(&e, 400, NULL, NULL, "the body is empty; a JSON object is expected");
 	} else if (textpool_add(s->pool, &x->job)) {
@@ -354,7 +453,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 			      "the queue of requests to be read is full");
 	} else {
 		x->in_pool = true;
-		http_conn_set_user(c, x);
+		http_conn_set_user(c, &x->user);
 		return;
 	}
 	exchange_fail(x, &e);
@@ -501,7 +600,7 @@ static void pump(struct exchange *x, struct choice *c)
 	}
 	/* A stop string ends the choice before the engine knows. */
 	if (c->finish_reason && !c->engine_done)
-		engine_cancel(x->model->engine, c->request);
+		model_cancel(c->request);
 	if (all_finished(x))
 		exchange_complete(x);
 }
@@ -585,7 +684,7 @@ static void on_news(struct client *client)
 	struct choice *c = (struct choice *)client;
 	struct exchange *x = c->exchange;
 	struct engine_request *r = c->request;
-	struct served_model *m = x->model;
+	struct replica *replica = client->replica;
 	enum engine_finish how =
 		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
 	bool ended = how != ENGINE_RUNNING && !c->engine_done;
@@ -601,37 +700,61 @@ static void on_news(struct client *client)
 	if (!c->finish_reason && (how == ENGINE_FINISH_ERROR || how == ENGINE_FINISH_CANCELLED))
 		fail_by_engine(x, r, how);
 	exchange_free_if_over(x);
-	model_request_ended(m);
+	replica_request_ended(replica);
 }
 
-void exchange_gone(struct exchange *x)
+static void on_gone(struct conn_user *u)
 {
+	struct exchange *x = (struct exchange *)u;
+
 	x->conn = NULL;
-	if (!x->in_pool && x->model)
+	if (!x->in_pool)
 		cancel_choices(x);
 	exchange_free_if_over(x);
 }
 
-void exchange_drained(struct exchange *x)
+static void on_drained(struct conn_user *u)
 {
+	struct exchange *x = (struct exchange *)u;
+
 	for (unsigned i = 0; i < x->n_choices && x->conn; i++)
 		pump(x, &x->choices[i]);
 	exchange_free_if_over(x);
 }
 
-void exchange_abort_all(struct server *s, const char *why)
+void exchange_abort(struct server *s, const struct served_model *m, const char *why)
 {
 	struct exchange *x, *next;
 	struct api_error e;
 
-	api_error_set(&e, 503, "shutting_down", NULL, "%s", why);
+	api_error_set(&e, 503, m ? "model_unloading" : "shutting_down", NULL, "%s", why);
 	for (x = s->exchanges; x; x = next) {
 		next = x->next;
-		if (x->in_pool)
+		if (x->in_pool || (m && x->model != m))
 			continue;
 		exchange_fail(x, &e);
 		exchange_free_if_over(x);
 	}
+}
+
+bool exchange_cancel(struct server *s, const char *id, uid_t uid, bool any)
+{
+	struct exchange *x = s->exchanges;
+	struct api_error e;
+
+	while (x && (strcmp(x->id, id) || (!any && x->uid != uid)))
+		x = x->next;
+	if (!x)
+		return false;
+	api_error_set(&e, 409, "cancelled", NULL, "the request was cancelled");
+	if (x->in_pool) {
+		/* The job ends first. */
+		x->cancelled = true;
+		return true;
+	}
+	exchange_fail(x, &e);
+	exchange_free_if_over(x);
+	return true;
 }
 
 void exchange_free_all(struct server *s)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One request to /v1/chat/completions or /v1/completions, from its body to the last byte of the
- *answer:
+ * One request to /v1/chat/completions, /v1/completions or /v1/embeddings, from its body to the last
+ *byte of the answer:
  *
- *	exchange_start()   the body goes to the text pool: JSON → parameters → template → tokens
- *	job done           one engine request per choice is submitted
- *	news from engine   tokens → text → events of a stream, or collected for one reply
- *	end                usage, metrics; freed when the engine is through with every choice, too
+ *	exchange_start()   the body goes to the text pool: JSON → parameters
+ *	parsed             the model is looked up; one that is not loaded is asked for, and waited
+ *for exchange_go_on()   to the text pool again: template → tokens encoded            one engine
+ *request per choice is submitted news from engine   tokens → text → events of a stream, or
+ *collected for one reply end                usage, metrics; freed when the engine is through with
+ *every choice, too
  *
  * When the client goes away (or an error ends it early) the choices are cancelled and the exchange
  *outlives the connection until the engine has let go.
@@ -22,33 +24,40 @@
 #include "textpool.h"
 
 struct beams;
+struct embeddings;
 struct server;
 
 struct exchange {
+	struct conn_user user; /* first: the connection's news are for it */
 	struct server *server;
 	struct exchange *prev, *next;
 	struct textpool_job job;
 	bool in_pool;
+	bool parked; /* in its model's list of those that wait for the load */
+	struct exchange *park_next;
+	uint64_t parked_ns;
 	struct http_conn *conn; /* NULL: gone, or answered */
 	uid_t uid;
-	uint64_t permitted; /* models that the client may use, a bit each */
+	pid_t pid;
 	enum api_kind kind;
 	char *body;
 	size_t body_len;
 
-	/* By the job. */
+	/* By the jobs. */
 	bool parsed, encoded;
 	struct api_error error;
 	struct api_params params;
-	struct served_model *model;
+	struct served_model *model; /* found by the loop between the two */
 	const struct model_text *text;
 	struct prompt_tokens *prompts; /* [n_prompts] */
 	unsigned n_prompts;
 
 	char id[40];
-	const char *model_name;	 /* as the request called it */
+	const char *model_name; /* as the request called it, or own_name */
+	char own_name[256];
 	struct grammar *grammar; /* of the answers; NULL: none */
 	struct beams *beams;	 /* NULL: no beam search */
+	struct embeddings *embeddings;
 	int64_t created;
 	uint64_t arrived_ns;
 	struct choice *choices; /* [n_choices], prompts outermost */
@@ -56,15 +65,18 @@ struct exchange {
 	unsigned live;	/* engine requests that have not ended */
 	bool streaming; /* the head of the stream was sent */
 	bool answered;	/* nothing more will be sent */
+	bool cancelled; /* by an administrator or its user */
 	uint64_t held;	/* bytes taken from the budget */
 };
 
 /* Takes over the request on @c, its body included. */
 void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind);
-void exchange_gone(struct exchange *x);
-void exchange_drained(struct exchange *x);
-/* Ends all that run, with an error for their clients. */
-void exchange_abort_all(struct server *s, const char *why);
+/* Its model is ready: the second job, or the submission. */
+void exchange_go_on(struct exchange *x);
+/* Ends all that run, of @m unless that is NULL, with an error for their clients. */
+void exchange_abort(struct server *s, const struct served_model *m, const char *why);
+/* Ends the exchange of that id, if it is one of user @uid's or @any. False: there is none. */
+bool exchange_cancel(struct server *s, const char *id, uid_t uid, bool any);
 /* Every choice is finished: sends the answer, or the end of the stream. */
 void exchange_complete(struct exchange *x);
 /* Ends the exchange with an error for the client, if it is still there and was not answered. */
@@ -74,8 +86,10 @@ void exchange_free_if_over(struct exchange *x);
 /* What a failed engine call means for the client; false. */
 bool exchange_submit_error(const struct exchange *x, int error, const char *text,
 			   struct api_error *e);
-/* An engine request of this exchange was submitted, or has ended. */
-void exchange_begin_request(struct exchange *x, struct engine_request *r);
+/* Submits an engine request of this exchange; errors as model_submit(). */
+int exchange_submit(struct exchange *x, struct engine_request *r, struct client *client, char *err,
+		    size_t errlen);
+/* It has ended. */
 void exchange_end_request(struct exchange *x, struct engine_request *r);
 /* Frees all, at the end, when no engine and no pool works on them any more. */
 void exchange_free_all(struct server *s);

@@ -377,7 +377,8 @@ static bool encode_prompt(const struct model_text *t, const struct api_params *p
 static bool check_context(const struct model_text *t, const struct api_params *p,
 			  const struct prompt_tokens *prompt, struct api_error *e)
 {
-	unsigned limit = p->kind == API_EMBEDDING ? t->max_context : t->max_context - 1;
+	unsigned context = t->max_context,
+		 limit = p->kind == API_EMBEDDING ? context : context - 1;
 	const char *param = prompt_name(p);
 
 	if (!prompt->n)
@@ -387,13 +388,13 @@ static bool check_context(const struct model_text *t, const struct api_params *p
 		return api_error_set(
 			e, 400, "context_length_exceeded", param,
 			"%s has %u tokens; the limit is %u, as the model's context is %u tokens",
-			param, prompt->n, limit, t->max_context);
-	if (p->max_tokens_given && p->max_tokens > t->max_context - prompt->n)
+			param, prompt->n, limit, context);
+	if (p->max_tokens_given && p->max_tokens > context - prompt->n)
 		return api_error_set(e, 400, "context_length_exceeded", "max_tokens",
 				     "max_tokens is %u, but the model's context is %u tokens and "
 				     "%s has %u; the limit is %u",
-				     p->max_tokens, t->max_context, param, prompt->n,
-				     t->max_context - prompt->n);
+				     p->max_tokens, context, param, prompt->n,
+				     context - prompt->n);
 	return true;
 }
 
@@ -430,7 +431,7 @@ bool model_text_encode(const struct model_text *t, struct api_params *p, struct 
 		       struct api_error *e)
 {
 	bool generates = p->kind == API_CHAT || p->kind == API_COMPLETION;
-	unsigned n = p->messages ? 1 : p->n_prompts, room = 0;
+	unsigned n = p->messages ? 1 : p->n_prompts, room = 0, context = t->max_context;
 
 	if (!check_ids(t, p, e))
 		return false;
@@ -442,8 +443,8 @@ bool model_text_encode(const struct model_text *t, struct api_params *p, struct 
 			return false;
 		if ((generates || p->kind == API_EMBEDDING) && !check_context(t, p, &ret[i], e))
 			return false;
-		if (t->max_context > ret[i].n && t->max_context - ret[i].n > room)
-			room = t->max_context - ret[i].n;
+		if (context > ret[i].n && context - ret[i].n > room)
+			room = context - ret[i].n;
 	}
 	return !generates || settle_max_tokens(p, room, e);
 }

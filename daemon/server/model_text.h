@@ -2,7 +2,7 @@
 /*
  * What the server must know of a model to speak with it: tokeniser, chat template, stop tokens,
  * defaults for sampling, how it writes reasoning and tool calls. Read once from the model's
- * directory and not changed afterwards; any number of threads may use it.
+ * directory and not changed afterwards, but for max_context; any number of threads may use it.
  */
 #ifndef TXDA_SERVER_MODEL_TEXT_H
 #define TXDA_SERVER_MODEL_TEXT_H
@@ -33,7 +33,8 @@ struct model_text {
 	struct txda_tokenizer *tokenizer;
 	struct txda_chat_template *chat; /* NULL: the model has none; chat_error says why */
 	char chat_error[256];
-	unsigned max_context, vocab; /* the engine's limits */
+	_Atomic unsigned max_context; /* the engine's limit; changes when the model is loaded anew */
+	unsigned vocab;
 	/* generation_config.json, or OpenAI's defaults */
 	double temperature, top_p, min_p;
 	double repetition_penalty;

@@ -10,67 +10,273 @@
 
 #include <event2/event.h>
 
+#include "exchange.h"
 #include "log.h"
+#include "models_internal.h"
 #include "residency/residency.h"
 #include "server_internal.h"
 
 #define RETRY_SECONDS 5
 
-static void acquire(struct served_model *m);
+static void settle(struct served_model *m);
+static void set_context(struct served_model *m);
 
 const char *model_state_name(enum model_state state)
 {
-	static const char *const names[] = {"loading", "ready", "failed", "lost"};
+	static const char *const names[MODEL_N_STATES] = {
+		[MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading",
+		[MODEL_READY] = "ready",       [MODEL_UNLOADING] = "unloading",
+		[MODEL_ASLEEP] = "asleep",     [MODEL_FAILED] = "failed",
+		[MODEL_LOST] = "lost",
+	};
 
 	return names[state];
 }
 
-static void retry_later(struct served_model *m)
+static const char *model_name(const struct served_model *m)
+{
+	return m->config->names[0];
+}
+
+/* ---- those who wait -------------------------------------------------------------------------- */
+
+int model_park(struct served_model *m, struct exchange *x)
+{
+	unsigned max = m->server->config->max_queue ? m->server->config->max_queue : 1024;
+
+	if (m->n_parked >= max)
+		return -EAGAIN;
+	x->parked_ns = server_now_ns();
+	x->park_next = NULL;
+	x->parked = true;
+	*m->last_parked = x;
+	m->last_parked = &x->park_next;
+	m->n_parked++;
+	return 0;
+}
+
+void model_unpark(struct served_model *m, struct exchange *x)
+{
+	struct exchange **link = &m->parked;
+
+	while (*link != x)
+		link = &(*link)->park_next;
+	*link = x->park_next;
+	if (!*link)
+		m->last_parked = link;
+	x->parked = false;
+	m->n_parked--;
+}
+
+static void fail_parked(struct served_model *m)
+{
+	struct api_error e;
+
+	while (m->parked) {
+		struct exchange *x = m->parked;
+
+		model_unpark(m, x);
+		model_unavailable(m, &e);
+		exchange_fail(x, &e);
+		exchange_free_if_over(x);
+	}
+}
+
+static void wake_parked(struct served_model *m)
+{
+	while (m->parked && m->state == MODEL_READY) {
+		struct exchange *x = m->parked;
+
+		model_unpark(m, x);
+		exchange_go_on(x);
+	}
+}
+
+void model_use(struct served_model *m)
+{
+	m->users++;
+}
+
+void model_unuse(struct served_model *m)
+{
+	m->users--;
+}
+
+/* ---- a replica ------------------------------------------------------------------------------- */
+
+static void add_counters(struct engine_stats *sum, const struct engine_stats *one)
+{
+	sum->prompt_tokens += one->prompt_tokens;
+	sum->generation_tokens += one->generation_tokens;
+	sum->preemptions += one->preemptions;
+	sum->steps += one->steps;
+	sum->prefix_queries += one->prefix_queries;
+	sum->prefix_hits += one->prefix_hits;
+	sum->drafts += one->drafts;
+	sum->draft_tokens += one->draft_tokens;
+	sum->accepted_tokens += one->accepted_tokens;
+	sum->step_ns += one->step_ns;
+	sum->host_ns += one->host_ns;
+	for (unsigned i = 0; i < ENGINE_N_FINISHES; i++)
+		sum->finished[i] += one->finished[i];
+	for (unsigned i = 0; i < ENGINE_MAX_DRAFT; i++)
+		sum->accepted_at[i] += one->accepted_at[i];
+}
+
+/* Gives the engine back. */
+static void let_go(struct replica *r)
+{
+	struct engine_stats stats = {0};
+
+	if (r->ready_event)
+		event_free(r->ready_event);
+	r->ready_event = NULL;
+	if (r->engine) {
+		engine_stats(r->engine, &stats);
+		add_counters(&r->model->past, &stats);
+	}
+	r->engine = NULL;
+	if (r->held)
+		residency_release(r->model->server->residency, r->held);
+	r->held = NULL;
+}
+
+/* Off the chips; nothing runs on it. */
+static void take_out(struct replica *r)
+{
+	struct served_model *m = r->model;
+	struct residency *residency = m->server->residency;
+	char err[256];
+
+	evtimer_del(r->retry_event);
+	residency_call_off(residency, r);
+	/* What was taken out of the table goes by itself. */
+	if (!m->retired && (!m->sleeps || residency_sleep(residency, r->name, err, sizeof(err))))
+		residency_unload(residency, r->name, err, sizeof(err));
+	let_go(r);
+	r->state = REPLICA_OUT;
+	r->tries = 0;
+}
+
+static void retry_later(struct replica *r)
 {
 	struct timeval tv = {.tv_sec = RETRY_SECONDS};
 
-	event_add(m->retry_event, &tv);
+	r->state = REPLICA_LOST;
+	event_add(r->retry_event, &tv);
+}
+
+void replica_give_up(struct replica *r, enum model_state verdict, const char *why)
+{
+	struct served_model *m = r->model;
+
+	snprintf(m->error, sizeof(m->error), "%s", why);
+	m->metrics.load_failures++;
+	/* At the end of the daemon, loads under way are called off. */
+	if (!m->server->draining)
+		log_error("model %s: %s", r->name, why);
+	r->state = REPLICA_OUT;
+	m->verdict = verdict;
+	settle(m);
 }
 
 /* A model that never worked is given up; one that lost its chips may get others. */
-static void load_failed(struct served_model *m, const char *why)
+static void load_failed(struct replica *r, int error, const char *why)
 {
-	snprintf(m->error, sizeof(m->error), "%s", why);
-	/* At the end of the daemon, loads under way are called off. */
-	if (!m->server->draining)
-		log_error("model %s: %s", m->config->names[0], why);
-	if (m->state == MODEL_LOST)
-		retry_later(m);
-	else
-		m->state = MODEL_FAILED;
-}
+	struct served_model *m = r->model;
 
-static void let_go(struct served_model *m)
-{
-	if (m->ready_event)
-		event_free(m->ready_event);
-	m->ready_event = NULL;
-	m->engine = NULL;
-	if (m->held)
-		residency_release(m->server->residency, m->held);
-	m->held = NULL;
+	if (m->state == MODEL_LOST || r->lost) {
+		if (!m->server->draining)
+			log_error("model %s: %s", r->name, why);
+		retry_later(r);
+		settle(m);
+	} else if ((error == -ENOSPC || error == -ENOMEM) && !m->server->draining) {
+		room_seek(r, why);
+	} else {
+		replica_give_up(r, MODEL_FAILED, why);
+	}
 }
 
 static void on_engine_ready(evutil_socket_t fd, short what, void *arg)
 {
-	struct served_model *m = arg;
+	struct replica *replica = arg;
 	struct engine_request *r, *next;
 
 	(void)fd;
 	(void)what;
-	for (r = engine_take_ready(m->engine); r; r = next) {
+	/* The last news may take the replica off its chips: the list stays ours. */
+	for (r = engine_take_ready(replica->engine); r; r = next) {
 		next = r->ready_next;
 		if (r->client)
 			((struct client *)r->client)->news(r->client);
 		engine_request_unref(r);
 	}
-	model_check(m);
+	model_check(replica->model);
 }
+
+static void on_acquired(void *arg, int error, const char *text, struct residency_model *model)
+{
+	struct replica *r = arg;
+	struct served_model *m = r->model;
+
+	if (error) {
+		load_failed(r, error, text && *text ? text : strerror(-error));
+		return;
+	}
+	r->held = model;
+	r->engine = residency_engine(model);
+	r->ready_event = event_new(m->server->base, engine_ready_fd(r->engine),
+				   EV_READ | EV_PERSIST, on_engine_ready, r);
+	if (!r->ready_event || event_add(r->ready_event, NULL)) {
+		let_go(r);
+		load_failed(r, -EIO, "out of memory for an event");
+		return;
+	}
+	r->state = REPLICA_READY;
+	r->lost = false;
+	r->tries = 0;
+	engine_limits(r->engine, &m->limits);
+	if (m->balance)
+		balance_forget(m->balance, (unsigned)(r - m->replicas));
+	set_context(m);
+	settle(m);
+}
+
+void replica_acquire(struct replica *r)
+{
+	struct residency_model *model = NULL;
+	char err[512] = "";
+	int error;
+
+	r->state = REPLICA_LOADING;
+	error = residency_acquire(r->model->server->residency, r->name, on_acquired, r, &model, err,
+				  sizeof(err));
+	if (!error)
+		on_acquired(r, 0, NULL, model);
+	else if (error != -EINPROGRESS)
+		load_failed(r, error, *err ? err : strerror(-error));
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	replica_acquire(arg);
+}
+
+void replica_request_ended(struct replica *r)
+{
+	struct served_model *m = r->model;
+
+	r->in_flight--;
+	m->used_ns = server_now_ns();
+	if (!r->in_flight && m->state == MODEL_UNLOADING) {
+		take_out(r);
+		settle(m);
+	}
+}
+
+/* ---- the text side --------------------------------------------------------------------------- */
 
 /* FNV-1a of the case dir's name, which holds the hash of what was compiled: the same weights and
  * compiler, the same fingerprint. */
@@ -85,153 +291,477 @@ static void make_fingerprint(struct served_model *m, const char *case_dir)
 		 (unsigned)(hash ^ hash >> 32));
 }
 
-static void become_ready(struct served_model *m)
+static struct served_model *of_job(struct textpool_job *job)
 {
-	m->state = MODEL_READY;
-	m->error[0] = 0;
-	log_info("model %s is ready", m->config->names[0]);
+	return (struct served_model *)((char *)job - offsetof(struct served_model, load.job));
 }
 
-static void load_text(struct textpool_job *job)
+static void read_text(struct textpool_job *job)
 {
-	struct served_model *m =
-		(struct served_model *)((char *)job - offsetof(struct served_model, load.job));
+	struct served_model *m = of_job(job);
 	const struct model_text_options options = {
-		.tool_parser = m->config->tool_parser,
-		.reasoning_parser = m->config->reasoning_parser,
+		.tool_parser = *m->load.tool_parser ? m->load.tool_parser : NULL,
+		.reasoning_parser = *m->load.reasoning_parser ? m->load.reasoning_parser : NULL,
 	};
 
 	m->load.result = model_text_load(m->load.dir, &m->load.limits, &options, &m->load.text,
 					 m->load.err, sizeof(m->load.err));
 }
 
-static void text_loaded(struct textpool_job *job)
+/* Exchanges may still refer to the text before. */
+static int replace_text(struct served_model *m, struct model_text *text)
 {
-	struct served_model *m =
-		(struct served_model *)((char *)job - offsetof(struct served_model, load.job));
+	struct model_text *old = atomic_load(&m->text), **more;
 
-	if (m->load.result) {
-		let_go(m);
-		load_failed(m, m->load.err);
-		return;
+	if (old) {
+		more = realloc(m->old_texts, (m->n_old + 1) * sizeof(struct model_text *));
+		if (!more)
+			return -ENOMEM;
+		m->old_texts = more;
+		m->old_texts[m->n_old++] = old;
 	}
-	atomic_store_explicit(&m->text, m->load.text, memory_order_release);
-	if (m->held)
-		become_ready(m);
+	atomic_store_explicit(&m->text, text, memory_order_release);
+	set_context(m);
+	return 0;
 }
 
-static void on_acquired(void *arg, int error, const char *text, struct residency_model *model)
+static void fail_load(struct served_model *m, const char *why)
 {
-	struct served_model *m = arg;
+	m->load.dir[0] = '\0';
+	for (unsigned i = 0; i < m->n_replicas; i++)
+		if (!m->replicas[i].in_flight)
+			take_out(&m->replicas[i]);
+	m->verdict = MODEL_FAILED;
+	snprintf(m->error, sizeof(m->error), "%s", why);
+	m->metrics.load_failures++;
+	log_error("model %s: %s", model_name(m), why);
+	settle(m);
+}
 
-	if (error) {
-		load_failed(m, text && *text ? text : strerror(-error));
-		return;
+static void text_read(struct textpool_job *job)
+{
+	struct served_model *m = of_job(job);
+
+	m->load.in_pool = false;
+	if (!m->load.result && replace_text(m, m->load.text)) {
+		model_text_free(m->load.text);
+		m->load.result = -ENOMEM;
+		snprintf(m->load.err, sizeof(m->load.err), "out of memory");
 	}
-	m->held = model;
-	m->engine = residency_engine(model);
-	m->ready_event = event_new(m->server->base, engine_ready_fd(m->engine),
-				   EV_READ | EV_PERSIST, on_engine_ready, m);
-	if (!m->ready_event || event_add(m->ready_event, NULL)) {
-		let_go(m);
-		load_failed(m, "out of memory");
-		return;
-	}
-	make_fingerprint(m, residency_case_dir(model));
-	if (atomic_load(&m->text)) {
-		become_ready(m);
-		return;
-	}
-	snprintf(m->load.dir, sizeof(m->load.dir), "%s", residency_case_dir(model));
-	engine_limits(m->engine, &m->load.limits);
-	m->load.job.run = load_text;
-	m->load.job.done = text_loaded;
+	if (m->load.result && m->state != MODEL_UNLOADING)
+		fail_load(m, m->load.err);
+	else
+		settle(m);
+}
+
+/* Reads the text side of a case dir, unless that is what is there. False: not there yet. */
+static bool have_text(struct served_model *m, const char *dir)
+{
+	if (m->load.in_pool)
+		return false;
+	if (atomic_load(&m->text) && !strcmp(m->load.dir, dir))
+		return true;
+	make_fingerprint(m, dir);
+	snprintf(m->load.dir, sizeof(m->load.dir), "%s", dir);
+	snprintf(m->load.tool_parser, sizeof(m->load.tool_parser), "%s",
+		 m->config->tool_parser ? m->config->tool_parser : "");
+	snprintf(m->load.reasoning_parser, sizeof(m->load.reasoning_parser), "%s",
+		 m->config->reasoning_parser ? m->config->reasoning_parser : "");
+	m->load.limits = m->limits;
+	m->load.job.run = read_text;
+	m->load.job.done = text_read;
 	m->load.result = -ECANCELED;
-	if (textpool_add(m->server->pool, &m->load.job)) {
-		let_go(m);
-		load_failed(m, "the text pool is full");
+	if (textpool_add(m->server->pool, &m->load.job))
+		fail_load(m, "the text pool is full");
+	else
+		m->load.in_pool = true;
+	return false;
+}
+
+/* ---- the state of the whole ------------------------------------------------------------------ */
+
+/* How long a request may be depends on the memory that was left for the KV cache. */
+static void set_context(struct served_model *m)
+{
+	unsigned context = m->limits.max_context;
+	struct engine_limits limits;
+
+	for (unsigned i = 0; i < m->n_replicas; i++) {
+		if (m->replicas[i].state != REPLICA_READY)
+			continue;
+		engine_limits(m->replicas[i].engine, &limits);
+		if (limits.max_context < context)
+			context = limits.max_context;
+	}
+	m->limits.max_context = context;
+	if (atomic_load(&m->text))
+		atomic_load(&m->text)->max_context = context;
+}
+
+static void become_ready(struct served_model *m)
+{
+	struct residency_info info;
+
+	m->state = MODEL_READY;
+	m->error[0] = '\0';
+	m->demanded = m->starting = false;
+	set_context(m);
+	m->used_ns = server_now_ns();
+	m->metrics.loads++;
+	if (!residency_find(m->server->residency, model_name(m), &info))
+		m->metrics.load_seconds += (double)info.load_ns / 1e9;
+	log_info("model %s is ready", model_name(m));
+	wake_parked(m);
+}
+
+static void become_unloaded(struct served_model *m)
+{
+	m->state = m->sleeps ? MODEL_ASLEEP : MODEL_UNLOADED;
+	m->keep_alive = m->config->keep_alive;
+	log_info("model %s is %s", model_name(m), model_state_name(m->state));
+	room_changed(m->server);
+	if ((m->parked || m->demanded) && m->state != MODEL_LOADING && !m->retired)
+		model_demand(m);
+}
+
+/* Whatever happened to the replicas, this is what it means for the model. */
+static void settle(struct served_model *m)
+{
+	unsigned n[REPLICA_LOST + 1] = {0};
+	struct replica *ready = NULL;
+
+	for (unsigned i = 0; i < m->n_replicas; i++) {
+		n[m->replicas[i].state]++;
+		if (m->replicas[i].state == REPLICA_READY)
+			ready = &m->replicas[i];
+	}
+	if (m->state == MODEL_UNLOADING) {
+		if (n[REPLICA_OUT] == m->n_replicas)
+			become_unloaded(m);
+	} else if (ready) {
+		if (m->state != MODEL_READY && have_text(m, residency_case_dir(ready->held)))
+			become_ready(m);
+	} else if (n[REPLICA_LOST]) {
+		m->state = MODEL_LOST;
+		fail_parked(m);
+	} else if (!n[REPLICA_LOADING] && !n[REPLICA_NO_ROOM] &&
+		   (m->state == MODEL_LOADING || m->state == MODEL_LOST ||
+		    m->state == MODEL_READY)) {
+		m->state = m->verdict;
+		m->demanded = m->starting = false;
+		fail_parked(m);
 	}
 }
 
-static void acquire(struct served_model *m)
+static void begin_load(struct served_model *m)
 {
-	struct residency_model *model = NULL;
-	char err[512] = "";
-	int r = residency_acquire(m->server->residency, m->config->names[0], on_acquired, m, &model,
-				  err, sizeof(err));
-
-	if (!r)
-		on_acquired(m, 0, NULL, model);
-	else if (r != -EINPROGRESS)
-		load_failed(m, *err ? err : strerror(-r));
+	m->state = MODEL_LOADING;
+	m->error[0] = '\0';
+	m->verdict = MODEL_FAILED;
+	m->sleeps = false;
+	m->demand_ns = server_now_ns();
+	for (unsigned i = 0; i < m->n_replicas; i++)
+		if (m->replicas[i].state == REPLICA_OUT)
+			replica_acquire(&m->replicas[i]);
 }
 
-static void on_retry(evutil_socket_t fd, short what, void *arg)
+void model_demand(struct served_model *m)
 {
-	(void)fd;
-	(void)what;
-	acquire(arg);
+	switch (m->state) {
+	case MODEL_READY: m->used_ns = server_now_ns(); break;
+	case MODEL_LOADING:
+	case MODEL_UNLOADING: m->demanded = true; break;
+	case MODEL_LOST:
+		for (unsigned i = 0; i < m->n_replicas; i++)
+			if (m->replicas[i].state == REPLICA_LOST && !m->replicas[i].engine)
+				event_active(m->replicas[i].retry_event, EV_TIMEOUT, 0);
+		break;
+	default:
+		m->demanded = true;
+		begin_load(m);
+		break;
+	}
 }
 
-void model_start(struct served_model *m, struct server *s, const struct config_model *config)
+void model_unload(struct served_model *m, bool sleep, enum model_reason reason)
 {
+	bool was_ready = m->state == MODEL_READY;
+	char err[256];
+
+	m->demanded = m->starting = false;
+	switch (m->state) {
+	case MODEL_UNLOADED:
+	case MODEL_FAILED:
+		if (!sleep)
+			m->state = MODEL_UNLOADED;
+		return;
+	case MODEL_ASLEEP:
+		for (unsigned i = 0; i < m->n_replicas && !sleep; i++)
+			residency_unload(m->server->residency, m->replicas[i].name, err,
+					 sizeof(err));
+		m->state = sleep ? MODEL_ASLEEP : MODEL_UNLOADED;
+		return;
+	case MODEL_UNLOADING: m->sleeps = m->sleeps && sleep; return;
+	default: break;
+	}
+	m->state = MODEL_UNLOADING;
+	m->sleeps = sleep && was_ready;
+	if (was_ready)
+		m->metrics.unloads[reason]++;
+	fail_parked(m);
+	for (unsigned i = 0; i < m->n_replicas; i++)
+		if (m->replicas[i].state != REPLICA_OUT && !m->replicas[i].in_flight)
+			take_out(&m->replicas[i]);
+	settle(m);
+}
+
+void model_abort(struct served_model *m, const char *why)
+{
+	exchange_abort(m->server, m, why);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* Puts the replicas into the table of residency. */
+static int add_replicas(struct served_model *m, char *err, size_t errlen)
+{
+	const struct config_model *c = m->config;
+	struct residency *residency = m->server->residency;
+	int r = 0;
+
+	for (unsigned i = 0; i < c->data_parallel && !r; i++) {
+		struct replica *replica = &m->replicas[i];
+
+		replica->model = m;
+		if (i)
+			snprintf(replica->name, sizeof(replica->name), "%s#%u", c->names[0], i + 1);
+		else
+			snprintf(replica->name, sizeof(replica->name), "%s", c->names[0]);
+		replica->retry_event = evtimer_new(m->server->base, on_retry, replica);
+		if (!replica->retry_event)
+			return -ENOMEM;
+		r = residency_add(residency, replica->name, c->path, m->server->config->tp_size,
+				  m->server->config->weights, err, errlen);
+		if (r)
+			return r;
+		m->n_replicas++;
+		r = residency_set_limits(residency, replica->name, c->kv_memory,
+					 c->data_parallel > 1 ? c->names[0] : NULL, err, errlen);
+		if (!r && c->draft)
+			r = residency_set_draft(residency, replica->name, c->draft, err, errlen);
+	}
+	return r;
+}
+
+static void remove_replicas(struct served_model *m)
+{
+	char err[256];
+
+	for (unsigned i = 0; i < m->n_replicas; i++)
+		residency_remove(m->server->residency, m->replicas[i].name, err, sizeof(err));
+}
+
+int model_add(struct server *s, struct config_model *config, char *err, size_t errlen)
+{
+	struct served_model *m = calloc(1, sizeof(*m));
+	int r = m ? 0 : -ENOMEM;
+
+	if (!r && s->n_models == CONFIG_MAX_MODELS) {
+		snprintf(err, errlen, "there are %d models already", CONFIG_MAX_MODELS);
+		r = -ENOSPC;
+	}
+	for (unsigned i = 0; i < config->n_names && !r; i++) {
+		if (models_find(s, config->names[i])) {
+			snprintf(err, errlen, "there is a model '%.200s' already",
+				 config->names[i]);
+			r = -EEXIST;
+		}
+	}
+	if (r) {
+		free(m);
+		config_model_free(config);
+		return r;
+	}
 	m->server = s;
 	m->config = config;
 	m->created = time(NULL);
+	m->keep_alive = config->keep_alive;
+	m->pinned = config->pin;
+	m->last_parked = &m->parked;
+	m->used_ns = server_now_ns();
 	make_fingerprint(m, "");
-	m->retry_event = evtimer_new(s->base, on_retry, m);
-	if (!m->retry_event) {
-		load_failed(m, "out of memory");
-		return;
+	if (config->data_parallel > 1)
+		r = balance_new(config->data_parallel, &m->balance);
+	if (!r)
+		r = add_replicas(m, err, errlen);
+	if (r) {
+		remove_replicas(m);
+		model_free(m);
+		return r;
 	}
-	acquire(m);
+	s->models[s->n_models++] = m;
+	if (!config->on_demand) {
+		m->starting = true;
+		begin_load(m);
+	}
+	return 0;
 }
 
-void model_stop(struct served_model *m)
+void model_retire(struct served_model *m)
 {
-	if (m->server->residency)
-		residency_call_off(m->server->residency, m);
-	let_go(m);
-	if (m->retry_event)
-		event_free(m->retry_event);
-	m->retry_event = NULL;
+	remove_replicas(m);
+	m->retired = true;
+	model_unload(m, false, MODEL_BY_ADMIN);
+}
+
+void model_free(struct served_model *m)
+{
+	for (unsigned i = 0; i < CONFIG_MAX_REPLICAS; i++) {
+		struct replica *r = &m->replicas[i];
+
+		if (m->server->residency && r->model)
+			residency_call_off(m->server->residency, r);
+		if (r->model)
+			let_go(r);
+		if (r->retry_event)
+			event_free(r->retry_event);
+	}
 	model_text_free(atomic_load(&m->text));
+	for (unsigned i = 0; i < m->n_old; i++)
+		model_text_free(m->old_texts[i]);
+	free(m->old_texts);
+	balance_free(m->balance);
+	config_model_free(m->config);
+	free(m);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+bool model_is_ready(const struct served_model *m)
+{
+	return m->state == MODEL_READY && !m->retired;
+}
+
+/* The replica for a prompt, or NULL. */
+static struct replica *choose_replica(struct served_model *m, const struct engine_request *r)
+{
+	uint32_t loads[CONFIG_MAX_REPLICAS];
+	int i;
+
+	if (!m->balance)
+		return m->replicas[0].engine ? &m->replicas[0] : NULL;
+	for (unsigned k = 0; k < m->n_replicas; k++)
+		loads[k] = m->replicas[k].state == REPLICA_READY ? m->replicas[k].in_flight
+								 : BALANCE_BUSY;
+	i = balance_choose(m->balance, r->prompt, r->n_prompt, m->limits.block_size, r->uid, loads);
+	return i < 0 ? NULL : &m->replicas[i];
+}
+
+int model_submit(struct served_model *m, struct engine_request *r, struct client *client, char *err,
+		 size_t errlen)
+{
+	struct replica *replica;
+	int error;
+
+	r->id = ++m->server->next_id;
+	replica = choose_replica(m, r);
+	if (!replica) {
+		snprintf(err, errlen, "no chips have the model now");
+		return -EAGAIN;
+	}
+	client->replica = replica;
+	r->client = client;
+	error = engine_submit(replica->engine, r, err, errlen);
+	if (error) {
+		r->client = NULL;
+		return error;
+	}
+	replica->in_flight++;
+	m->used_ns = server_now_ns();
+	if (m->balance)
+		balance_note(m->balance, r->prompt, r->n_prompt, m->limits.block_size, r->uid,
+			     (unsigned)(replica - m->replicas));
+	return 0;
+}
+
+void model_cancel(struct engine_request *r)
+{
+	const struct client *client = r->client;
+
+	if (client && client->replica->engine)
+		engine_cancel(client->replica->engine, r);
+}
+
+unsigned model_in_flight(const struct served_model *m)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < m->n_replicas; i++)
+		n += m->replicas[i].in_flight;
+	return n;
+}
+
+/* ---- what is there --------------------------------------------------------------------------- */
+
+static void check_replica(struct replica *r)
+{
+	struct engine_stats stats = {0};
+
+	if (r->engine && r->state == REPLICA_READY) {
+		engine_stats(r->engine, &stats);
+		if (stats.lost) {
+			r->state = REPLICA_LOST;
+			r->lost = true;
+			snprintf(r->model->error, sizeof(r->model->error), "%s",
+				 stats.error[0] ? stats.error : "its chips failed");
+			log_error("model %s is lost: %s", r->name, r->model->error);
+		}
+	}
+	if (r->state == REPLICA_LOST && r->engine && !r->in_flight) {
+		let_go(r);
+		retry_later(r);
+	}
 }
 
 void model_check(struct served_model *m)
 {
-	struct engine_stats stats = {0};
-
-	if (!m->engine)
+	if (m->state == MODEL_UNLOADING)
 		return;
-	if (m->state == MODEL_READY) {
-		engine_stats(m->engine, &stats);
-		if (stats.lost) {
-			m->state = MODEL_LOST;
-			snprintf(m->error, sizeof(m->error), "%s",
-				 stats.error[0] ? stats.error : "its chips failed");
-			log_error("model %s is lost: %s", m->config->names[0], m->error);
-		}
-	}
-	if (m->state == MODEL_LOST && !m->in_flight) {
-		let_go(m);
-		retry_later(m);
-	}
+	for (unsigned i = 0; i < m->n_replicas; i++)
+		check_replica(&m->replicas[i]);
+	settle(m);
 }
 
-void model_request_ended(struct served_model *m)
+bool model_stats(const struct served_model *m, struct engine_stats *ret)
 {
-	m->in_flight--;
+	struct engine_stats one;
+	unsigned n = 0;
+
+	*ret = m->past;
+	for (unsigned i = 0; i < m->n_replicas; i++) {
+		if (!m->replicas[i].engine)
+			continue;
+		engine_stats(m->replicas[i].engine, &one);
+		add_counters(ret, &one);
+		ret->running += one.running;
+		ret->waiting += one.waiting;
+		ret->kv_usage += one.kv_usage;
+		n++;
+	}
+	if (n)
+		ret->kv_usage /= n;
+	return n || ret->steps;
 }
 
 struct served_model *models_find(struct server *s, const char *name)
 {
-	if (!name)
-		return s->n_models ? &s->models[0] : NULL;
-	for (unsigned i = 0; i < s->n_models; i++)
-		for (unsigned k = 0; k < s->models[i].config->n_names; k++)
-			if (!strcmp(s->models[i].config->names[k], name))
-				return &s->models[i];
+	for (unsigned i = 0; i < s->n_models; i++) {
+		struct served_model *m = s->models[i];
+
+		for (unsigned k = 0; k < m->config->n_names && !m->retired; k++)
+			if (!name || !strcmp(m->config->names[k], name))
+				return m;
+	}
 	return NULL;
 }
 
@@ -241,9 +771,10 @@ void models_names(struct server *s, char *buf, size_t len)
 
 	buf[0] = 0;
 	for (unsigned i = 0; i < s->n_models; i++) {
-		const struct config_model *config = s->models[i].config;
+		const struct config_model *config = s->models[i]->config;
 
-		for (unsigned k = 0; k < config->n_names && at < len; k++) {
+		for (unsigned k = 0; k < config->n_names && at < len && !s->models[i]->retired;
+		     k++) {
 			int n = snprintf(buf + at, len - at, "%s%s", at ? ", " : "",
 					 config->names[k]);
 
@@ -254,7 +785,7 @@ void models_names(struct server *s, char *buf, size_t len)
 
 void model_unavailable(const struct served_model *m, struct api_error *e)
 {
-	const char *name = m->config->names[0];
+	const char *name = model_name(m);
 
 	switch (m->state) {
 	case MODEL_FAILED:
@@ -264,6 +795,18 @@ void model_unavailable(const struct served_model *m, struct api_error *e)
 	case MODEL_LOST:
 		api_error_set(e, 503, "model_lost", "model", "the model \"%s\" lost its chips: %s",
 			      name, m->error);
+		break;
+	case MODEL_UNLOADED:
+	case MODEL_ASLEEP:
+		api_error_set(e, 503, "insufficient_memory", "model",
+			      "the model \"%s\" is not loaded: %s", name,
+			      m->error[0] ? m->error : "the load ended");
+		e->retry_after = 10;
+		break;
+	case MODEL_UNLOADING:
+		api_error_set(e, 503, "model_unloading", "model",
+			      "the model \"%s\" is being unloaded", name);
+		e->retry_after = 2;
 		break;
 	default:
 		api_error_set(e, 503, "model_loading", "model", "the model \"%s\" is loading",

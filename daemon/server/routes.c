@@ -4,15 +4,48 @@
 #include <string.h>
 #include <strings.h>
 
+#include "admin.h"
 #include "log.h"
 #include "residency/residency.h"
 #include "server_internal.h"
+
+/* Where its copies are, and what runs on them. */
+static void put_replicas(struct json_out *o, const struct served_model *m)
+{
+	static const char *const states[] = {
+		[REPLICA_OUT] = "unloaded",    [REPLICA_LOADING] = "loading",
+		[REPLICA_NO_ROOM] = "waiting", [REPLICA_READY] = "ready",
+		[REPLICA_LOST] = "lost",
+	};
+
+	json_key(o, "replicas");
+	json_begin(o, '[');
+	for (unsigned i = 0; i < m->n_replicas; i++) {
+		const struct replica *r = &m->replicas[i];
+		struct residency_info info = {0};
+
+		residency_find(m->server->residency, r->name, &info);
+		json_begin(o, '{');
+		json_key(o, "state");
+		json_string(o, states[r->state]);
+		json_key(o, "requests");
+		json_uint(o, r->in_flight);
+		json_key(o, "chips");
+		json_begin(o, '[');
+		for (unsigned k = 0; k < info.n_chips; k++)
+			json_uint(o, info.chips[k]);
+		json_end(o, ']');
+		json_end(o, '}');
+	}
+	json_end(o, ']');
+}
 
 static void put_model(struct json_out *o, const struct served_model *m, const char *name)
 {
 	struct residency_info info;
 	bool known = !residency_find(m->server->residency, m->config->names[0], &info);
 	const struct model_text *text = atomic_load(&((struct served_model *)m)->text);
+	uint64_t idle = (server_now_ns() - m->used_ns) / 1000000000u;
 
 	json_begin(o, '{');
 	json_key(o, "id");
@@ -36,6 +69,13 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 		json_key(o, "error");
 		json_string(o, m->error);
 	}
+	json_key(o, "pinned");
+	json_bool(o, m->pinned);
+	json_key(o, "keep_alive");
+	json_int(o, m->keep_alive);
+	json_key(o, "idle_seconds");
+	json_uint(o, model_in_flight(m) ? 0 : idle);
+	put_replicas(o, m);
 	if (known) {
 		json_key(o, "tp");
 		json_uint(o, info.tp);
@@ -43,6 +83,12 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 		json_uint(o, info.weight_bytes);
 		json_key(o, "kv_bytes");
 		json_uint(o, info.kv_bytes);
+		if (m->state == MODEL_ASLEEP) {
+			json_key(o, "host_bytes");
+			json_uint(o, info.host_bytes);
+			json_key(o, "host_locked");
+			json_bool(o, info.host_locked);
+		}
 		if (m->state == MODEL_LOADING) {
 			json_key(o, "phase");
 			json_string(o, info.phase);
@@ -55,7 +101,6 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 
 static void get_models(struct server *s, struct http_conn *c)
 {
-	uint64_t permitted = server_permitted_models(s, c);
 	struct json_out *o = &s->out;
 
 	json_out_clear(o);
@@ -64,9 +109,13 @@ static void get_models(struct server *s, struct http_conn *c)
 	json_string(o, "list");
 	json_key(o, "data");
 	json_begin(o, '[');
-	for (unsigned i = 0; i < s->n_models; i++)
-		for (unsigned k = 0; k < s->models[i].config->n_names && (permitted >> i & 1); k++)
-			put_model(o, &s->models[i], s->models[i].config->names[k]);
+	for (unsigned i = 0; i < s->n_models; i++) {
+		const struct served_model *m = s->models[i];
+		bool shown = !m->retired && server_permits_model(c, m);
+
+		for (unsigned k = 0; k < m->config->n_names && shown; k++)
+			put_model(o, m, m->config->names[k]);
+	}
 	json_end(o, ']');
 	json_end(o, '}');
 	server_reply_out(s, c, 200, NULL);
@@ -105,7 +154,7 @@ static void get_health(struct server *s, struct http_conn *c)
 	json_key(o, "models");
 	json_begin(o, '{');
 	for (unsigned i = 0; i < s->n_models; i++) {
-		const struct served_model *m = &s->models[i];
+		const struct served_model *m = s->models[i];
 
 		json_key(o, m->config->names[0]);
 		json_begin(o, '{');
@@ -130,16 +179,19 @@ static void get_metrics(struct server *s, struct http_conn *c)
 
 	memset(sources, 0, sizeof(sources));
 	for (unsigned i = 0; i < s->n_models; i++) {
-		const struct served_model *m = &s->models[i];
+		const struct served_model *m = s->models[i];
 		struct residency_info info;
 
 		sources[i].name = m->config->names[0];
 		sources[i].model = &m->metrics;
 		sources[i].ready = m->state == MODEL_READY;
-		if (m->engine) {
-			engine_stats(m->engine, &stats[i]);
+		sources[i].state = model_state_name(m->state);
+		sources[i].pinned = m->pinned;
+		sources[i].parked = m->n_parked;
+		if (model_stats(m, &stats[i]))
 			sources[i].stats = &stats[i];
-		}
+		for (unsigned k = 0; k < m->n_replicas; k++)
+			sources[i].replicas += m->replicas[k].state == REPLICA_READY;
 		if (!residency_find(s->residency, m->config->names[0], &info)) {
 			sources[i].weight_bytes = info.weight_bytes;
 			sources[i].kv_bytes = info.kv_bytes;
@@ -199,49 +251,78 @@ static void post_inference(struct server *s, struct http_conn *c, const struct h
 	}
 }
 
-enum route {
-	ROUTE_CHAT,
-	ROUTE_COMPLETION,
-	ROUTE_TOKENIZE,
-	ROUTE_DETOKENIZE,
-	ROUTE_MODELS,
-	ROUTE_MODEL,
-	ROUTE_HEALTH,
-	ROUTE_METRICS,
-	ROUTE_VERSION,
-	ROUTE_NONE,
+/* ---- the table ------------------------------------------------------------------------------- */
+
+enum route_method { GET, POST };
+
+struct route {
+	const char *path;
+	enum route_method method;
+	/* One of these. */
+	void (*get)(struct server *s, struct http_conn *c);
+	void (*admin)(struct server *s, struct http_conn *c, const struct http_request *r);
+	enum api_kind kind;
 };
 
-static enum route find_route(const char *path)
-{
-	static const struct {
-		const char *path;
-		enum route route;
-	} routes[] = {
-		{"/v1/chat/completions", ROUTE_CHAT},
-		{"/v1/completions", ROUTE_COMPLETION},
-		{"/tokenize", ROUTE_TOKENIZE},
-		{"/detokenize", ROUTE_DETOKENIZE},
-		{"/v1/models", ROUTE_MODELS},
-		{"/v1/models/", ROUTE_MODELS},
-		{"/health", ROUTE_HEALTH},
-		{"/metrics", ROUTE_METRICS},
-		{"/version", ROUTE_VERSION},
-	};
+static const struct route routes[] = {
+	{"/v1/chat/completions", POST, .kind = API_CHAT},
+	{"/v1/completions", POST, .kind = API_COMPLETION},
+	{"/v1/embeddings", POST, .kind = API_EMBEDDING},
+	{"/tokenize", POST, .kind = API_TOKENIZE},
+	{"/detokenize", POST, .kind = API_DETOKENIZE},
+	{"/v1/models", GET, .get = get_models},
+	{"/v1/models/", GET, .get = get_models},
+	{"/health", GET, .get = get_health},
+	{"/metrics", GET, .get = get_metrics},
+	{"/version", GET, .get = get_version},
+	{"/v1/models/load", POST, .admin = admin_load},
+	{"/v1/models/wake", POST, .admin = admin_load},
+	{"/v1/models/unload", POST, .admin = admin_unload},
+	{"/v1/models/sleep", POST, .admin = admin_sleep},
+	{"/v1/models/pin", POST, .admin = admin_pin},
+	{"/v1/models/plan", POST, .admin = admin_plan},
+	{"/v1/devices", GET, .admin = admin_devices},
+	{"/v1/requests", GET, .admin = admin_requests},
+	{"/v1/requests/cancel", POST, .admin = admin_cancel},
+};
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		if (!strcmp(path, routes[i].path))
-			return routes[i].route;
-	return strncmp(path, "/v1/models/", 11) ? ROUTE_NONE : ROUTE_MODEL;
+/* The route of a path and method, else one of the path. */
+static const struct route *find_route(const char *path, bool post)
+{
+	const struct route *found = NULL;
+
+	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+		if (strcmp(path, routes[i].path))
+			continue;
+		found = &routes[i];
+		if (post == (found->method == POST))
+			break;
+	}
+	return found;
+}
+
+/* Without a body: the path's last part is a model's name, whatever it is. */
+static bool is_model_path(const char *path, bool get)
+{
+	return get && !strncmp(path, "/v1/models/", 11) && path[11];
+}
+
+static void refuse_method(struct server *s, struct http_conn *c, const struct http_request *r,
+			  bool takes_post)
+{
+	struct api_error e;
+
+	api_error_set(&e, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", r->path,
+		      takes_post ? "POST" : "GET", r->method);
+	server_reply_error(s, c, &e, takes_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
 }
 
 void server_route(struct server *s, struct http_conn *c, const struct http_request *r)
 {
-	enum route route = find_route(r->path);
 	bool post = !strcmp(r->method, "POST"),
 	     get = !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
-	bool wants_post = route == ROUTE_CHAT || route == ROUTE_COMPLETION ||
-			  route == ROUTE_TOKENIZE || route == ROUTE_DETOKENIZE;
+	const struct route *route = find_route(r->path, post);
+	bool model_path = !strncmp(r->path, "/v1/models/", 11);
 	struct api_error e;
 
 	log_debug("%s %s from uid %d, pid %d", r->method, r->path, (int)http_conn_peer(c)->uid,
@@ -250,29 +331,18 @@ void server_route(struct server *s, struct http_conn *c, const struct http_reque
 		api_error_set(&e, 403, "not_permitted", NULL, "user %d may not use this daemon",
 			      (int)http_conn_peer(c)->uid);
 		server_reply_error(s, c, &e, NULL);
-		return;
-	}
-	if (route == ROUTE_NONE) {
+	} else if (is_model_path(r->path, get) && (!route || route->method == POST)) {
+		get_model(s, c, r->path + 11);
+	} else if (!route && !model_path) {
 		api_error_set(&e, 404, "not_found", NULL, "there is nothing at %.200s", r->path);
 		server_reply_error(s, c, &e, NULL);
-		return;
-	}
-	if (wants_post ? !post : !get) {
-		api_error_set(&e, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s",
-			      r->path, wants_post ? "POST" : "GET", r->method);
-		server_reply_error(s, c, &e,
-				   wants_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
-		return;
-	}
-	switch (route) {
-	case ROUTE_CHAT: post_inference(s, c, r, API_CHAT); break;
-	case ROUTE_COMPLETION: post_inference(s, c, r, API_COMPLETION); break;
-	case ROUTE_TOKENIZE: post_inference(s, c, r, API_TOKENIZE); break;
-	case ROUTE_DETOKENIZE: post_inference(s, c, r, API_DETOKENIZE); break;
-	case ROUTE_MODELS: get_models(s, c); break;
-	case ROUTE_MODEL: get_model(s, c, r->path + 11); break;
-	case ROUTE_HEALTH: get_health(s, c); break;
-	case ROUTE_METRICS: get_metrics(s, c); break;
-	default: get_version(s, c); break;
+	} else if (!route || (route->method == POST ? !post : !get)) {
+		refuse_method(s, c, r, route && route->method == POST);
+	} else if (route->get) {
+		route->get(s, c);
+	} else if (route->admin) {
+		route->admin(s, c, r);
+	} else {
+		post_inference(s, c, r, route->kind);
 	}
 }

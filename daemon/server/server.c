@@ -11,6 +11,7 @@
 
 #include <event2/event.h>
 
+#include "admin.h"
 #include "log.h"
 #include "residency/residency.h"
 #include "server_internal.h"
@@ -72,13 +73,13 @@ void server_reply_error(struct server *s, struct http_conn *c, const struct api_
 
 #define MAX_GROUPS 256
 
-static bool in_list(const struct access_list *list, const struct http_conn *c)
+static bool has_access(const struct access_list *list, const struct http_conn *c)
 {
 	const struct http_peer *peer = http_conn_peer(c);
 	gid_t groups[MAX_GROUPS];
 	unsigned n;
 
-	if (access_is_empty(list) || !peer->uid || peer->uid == geteuid())
+	if (!peer->uid || peer->uid == geteuid())
 		return true;
 	n = list->n_gids ? http_conn_groups(c, groups, MAX_GROUPS) : 0;
 	return access_has(list, peer->uid, peer->gid, groups, n);
@@ -86,16 +87,18 @@ static bool in_list(const struct access_list *list, const struct http_conn *c)
 
 bool server_permits(const struct server *s, const struct http_conn *c)
 {
-	return in_list(&s->config->access, c);
+	return access_is_empty(&s->config->access) || has_access(&s->config->access, c) ||
+	       server_is_admin(s, c);
 }
 
-uint64_t server_permitted_models(const struct server *s, const struct http_conn *c)
+bool server_permits_model(const struct http_conn *c, const struct served_model *m)
 {
-	uint64_t models = 0;
+	return access_is_empty(&m->config->access) || has_access(&m->config->access, c);
+}
 
-	for (unsigned i = 0; i < s->n_models; i++)
-		models |= (uint64_t)in_list(&s->config->models[i].access, c) << i;
-	return models;
+bool server_is_admin(const struct server *s, const struct http_conn *c)
+{
+	return has_access(&s->config->admin, c);
 }
 
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
@@ -134,14 +137,18 @@ static char *error_body(void *arg, int status, const char *message)
 
 static void on_gone(void *arg, void *user)
 {
+	struct conn_user *u = user;
+
 	(void)arg;
-	exchange_gone(user);
+	u->gone(u);
 }
 
 static void on_drained(void *arg, void *user)
 {
+	struct conn_user *u = user;
+
 	(void)arg;
-	exchange_drained(user);
+	u->drained(u);
 }
 
 static void on_pool(evutil_socket_t fd, short what, void *arg)
@@ -164,17 +171,12 @@ static void log_status(struct served_model *m, unsigned seconds)
 	struct engine_stats stats;
 	uint64_t prompt, generated, queries, hits;
 
-	if (!m->engine)
+	if (!model_stats(m, &stats))
 		return;
-	engine_stats(m->engine, &stats);
 	prompt = stats.prompt_tokens - m->told.prompt_tokens;
 	generated = stats.generation_tokens - m->told.generation_tokens;
 	queries = stats.prefix_queries - m->told.prefix_queries;
 	hits = stats.prefix_hits - m->told.prefix_hits;
-	/* A new engine counts from nothing. */
-	if (stats.prompt_tokens < m->told.prompt_tokens ||
-	    stats.generation_tokens < m->told.generation_tokens)
-		prompt = generated = queries = hits = 0;
 	m->told = stats;
 	if (prompt || generated || stats.running || stats.waiting)
 		log_info("model %s: Avg prompt throughput: %.1f tokens/s, Avg generation "
@@ -194,11 +196,10 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	for (unsigned i = 0; i < s->n_models; i++)
-		model_check(&s->models[i]);
+	models_check(s);
 	if (s->config->status_seconds && ++s->seconds % s->config->status_seconds == 0)
 		for (unsigned i = 0; i < s->n_models; i++)
-			log_status(&s->models[i], s->config->status_seconds);
+			log_status(s->models[i], s->config->status_seconds);
 	if (s->trim && !s->n_exchanges) {
 		s->trim = false;
 		malloc_trim(0);
@@ -248,11 +249,31 @@ static int start_events(struct server *s)
 	return 0;
 }
 
-int server_new(struct event_base *base, const struct config *config, struct residency *residency,
+/* The models of the configuration that are not there yet. */
+static int add_models(struct server *s, const struct config *config, char *err, size_t errlen)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < config->n_models && !r; i++) {
+		struct config_model *copy;
+
+		if (models_find(s, config->models[i].names[0]))
+			continue;
+		copy = config_model_copy(&config->models[i]);
+		r = copy ? model_add(s, copy, err, errlen) : -ENOMEM;
+		if (r)
+			log_error("model %s: %s", config->models[i].names[0],
+				  *err ? err : strerror(-r));
+	}
+	return r;
+}
+
+int server_new(struct event_base *base, struct config *config, struct residency *residency,
 	       struct server **ret)
 {
 	struct server *s = calloc(1, sizeof(*s));
 	struct timespec now;
+	char err[512] = "";
 	int r;
 
 	if (!s)
@@ -263,24 +284,57 @@ int server_new(struct event_base *base, const struct config *config, struct resi
 	s->residency = residency;
 	s->budget.limit = config->max_memory;
 	s->metrics.start_time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-	s->models = calloc(config->n_models, sizeof(*s->models));
-	r = s->models ? textpool_new(TEXT_THREADS, TEXT_JOBS, &s->pool) : -ENOMEM;
+	r = textpool_new(TEXT_THREADS, TEXT_JOBS, &s->pool);
 	if (!r)
 		r = start_http(s);
 	if (!r)
 		r = start_events(s);
+	if (!r)
+		r = add_models(s, config, err, sizeof(err));
 	if (r) {
 		server_free(s);
 		return r;
 	}
-	/* Names are looked up by other threads: all are there before the first request. */
-	s->n_models = config->n_models;
-	for (unsigned i = 0; i < s->n_models; i++)
-		s->models[i].config = &config->models[i];
-	for (unsigned i = 0; i < s->n_models; i++)
-		model_start(&s->models[i], s, &config->models[i]);
 	*ret = s;
 	return 0;
+}
+
+/* What can be changed while a model is loaded. */
+static void update_model(struct served_model *m, const struct config_model *fresh)
+{
+	struct config_model *copy = config_model_copy(fresh);
+
+	if (!copy) {
+		log_error("model %s: out of memory", fresh->names[0]);
+		return;
+	}
+	if (m->keep_alive == m->config->keep_alive)
+		m->keep_alive = fresh->keep_alive;
+	if (m->config->pin != fresh->pin)
+		m->pinned = fresh->pin;
+	config_model_free(m->config);
+	m->config = copy;
+}
+
+void server_reconfigure(struct server *s, const struct config *fresh)
+{
+	char err[512] = "";
+
+	for (unsigned i = 0; i < s->n_models; i++) {
+		struct served_model *m = s->models[i];
+		const struct config_model *now =
+			m->retired ? NULL : config_find_model(fresh, m->config->names[0]);
+
+		if (m->retired)
+			continue;
+		if (!now)
+			log_info("model %s is not configured any more", m->config->names[0]);
+		if (now && config_model_same(now, m->config))
+			update_model(m, now);
+		else
+			model_retire(m);
+	}
+	add_models(s, fresh, err, sizeof(err));
 }
 
 void server_free(struct server *s)
@@ -293,8 +347,9 @@ void server_free(struct server *s)
 		x->conn = NULL;
 	textpool_free(s->pool);
 	exchange_free_all(s);
+	admin_free_all(s);
 	for (unsigned i = 0; i < s->n_models; i++)
-		model_stop(&s->models[i]);
+		model_free(s->models[i]);
 	if (s->pool_event)
 		event_free(s->pool_event);
 	if (s->residency_event)
@@ -302,7 +357,6 @@ void server_free(struct server *s)
 	if (s->check_event)
 		event_free(s->check_event);
 	json_out_free(&s->out);
-	free(s->models);
 	free(s);
 }
 
@@ -324,7 +378,7 @@ bool server_idle(const struct server *s)
 
 void server_abort(struct server *s)
 {
-	exchange_abort_all(s, "the daemon is shutting down");
+	exchange_abort(s, NULL, "the daemon is shutting down");
 }
 
 void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text,
@@ -334,9 +388,12 @@ void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, 
 	size_t at = 0;
 
 	for (unsigned i = 0; i < s->n_models; i++) {
-		const struct served_model *m = &s->models[i];
+		const struct served_model *m = s->models[i];
+		bool there = m->state == MODEL_READY || m->state == MODEL_UNLOADED ||
+			     m->state == MODEL_ASLEEP || m->state == MODEL_UNLOADING ||
+			     (m->state == MODEL_LOADING && m->demanded);
 
-		ready += m->state == MODEL_READY;
+		ready += there;
 		failed += m->state == MODEL_FAILED;
 		if (text && at < len) {
 			int n = snprintf(text + at, len - at, "%s%s %s", i ? ", " : "",

@@ -16,12 +16,20 @@ struct event_base;
 struct residency;
 struct server;
 
-/* Begins to load every model of @config, which must outlive the server, as must @residency (to
- * which the models were added). */
-int server_new(struct event_base *base, const struct config *config, struct residency *residency,
+/*
+ * Adds every model of @config to @residency and begins to load those that are to be loaded at once;
+ * both must outlive the server. What is wrong with a model is in the log.
+ */
+int server_new(struct event_base *base, struct config *config, struct residency *residency,
 	       struct server **ret);
 /* Ends everything at once. */
 void server_free(struct server *s);
+
+/*
+ * Follows a list of models that was read again: what is not in it is retired, what is new or lies
+ * elsewhere is added, the rest goes on with its new names, users, keep-alive and pin.
+ */
+void server_reconfigure(struct server *s, const struct config *fresh);
 
 int server_listen(struct server *s, int fd);
 /* No new connections and requests; what runs goes on. */
@@ -31,8 +39,8 @@ bool server_idle(const struct server *s);
 /* Ends what still runs, with errors for its clients. */
 void server_abort(struct server *s);
 
-/* Models that are ready, and those that failed for good; @text (may be NULL) is a line on what goes
- * on. */
+/* Models that answer, or come when they are asked for, and those that failed for good; @text (may
+ * be NULL) is a line on what goes on. */
 void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text,
 		   size_t len);
 

@@ -11,14 +11,16 @@
 
 struct server {
 	struct event_base *base;
-	const struct config *config;
+	struct config *config;
 	struct residency *residency;
 	struct http_server *http;
 	struct textpool *pool;
 	struct event *pool_event, *residency_event, *check_event;
 	struct budget budget;
-	struct served_model *models; /* [n_models] */
+	struct served_model *models[CONFIG_MAX_MODELS]; /* [n_models] */
 	unsigned n_models;
+	struct admin_load *loads; /* clients that wait for the end of a load */
+	struct event *loads_event;
 	struct exchange *exchanges;
 	unsigned n_exchanges;
 	uint64_t next_id;
@@ -35,9 +37,10 @@ void server_reply_error(struct server *s, struct http_conn *c, const struct api_
 void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers);
 void server_count_response(struct server *s, int status);
 
-/* Whether the peer may use the daemon, and which of the models (a bit each). */
+/* Whether the peer may use the daemon; a model; what is for administrators. */
 bool server_permits(const struct server *s, const struct http_conn *c);
-uint64_t server_permitted_models(const struct server *s, const struct http_conn *c);
+bool server_permits_model(const struct http_conn *c, const struct served_model *m);
+bool server_is_admin(const struct server *s, const struct http_conn *c);
 
 /* routes.c: answers the request or hands it to an exchange. */
 void server_route(struct server *s, struct http_conn *c, const struct http_request *r);

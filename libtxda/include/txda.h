@@ -314,6 +314,9 @@ struct txda_model_info {
 	uint64_t flops_per_token;	/* linear layers */
 	uint64_t flops_per_row;		/* logits of one token */
 	uint64_t flops_per_key;		/* attention: per token and key that it sees */
+	/* Embedding models: how the rows of `hidden` become one vector, "last", "mean" or "cls" */
+	char pooling[8];		/* "": of the checkpoint nothing is known */
+	bool normalize;			/* the vector has length 1 */
 };
 int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info);
 struct txda_group *txda_model_group(struct txda_model *model);	/* borrowed */

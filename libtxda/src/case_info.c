@@ -295,6 +295,24 @@ static int read_geometry(const struct reader *r, const cJSON *root, struct txda_
 	return 0;
 }
 
+/* What only embedding models have. */
+static int read_pooling(const struct reader *r, const cJSON *root, struct txda__case *c)
+{
+	const cJSON *normalize = cJSON_GetObjectItemCaseSensitive(root, "normalize");
+
+	if (normalize && !cJSON_IsBool(normalize))
+		return txda__say(r->err, r->errlen, -EINVAL, "normalize is neither true nor false");
+	c->normalize = cJSON_IsTrue(normalize);
+	if (!cJSON_GetObjectItemCaseSensitive(root, "pooling"))
+		return 0;
+	if (get_text(r, root, "", "pooling", c->pooling, sizeof(c->pooling)) < 0)
+		return -EINVAL;
+	if (strcmp(c->pooling, "last") && strcmp(c->pooling, "mean") && strcmp(c->pooling, "cls"))
+		return txda__say(r->err, r->errlen, -EINVAL,
+				 "pooling is \"%s\"; last, mean and cls are possible", c->pooling);
+	return 0;
+}
+
 static int read_root(const struct reader *r, const cJSON *root, struct txda__case *c)
 {
 	unsigned format;
@@ -309,7 +327,7 @@ static int read_root(const struct reader *r, const cJSON *root, struct txda__cas
 	if (get_text(r, root, "", "name", c->name, sizeof(c->name)) < 0 ||
 	    get_text(r, root, "", "family", c->family, sizeof(c->family)) < 0 ||
 	    get_text(r, root, "", "weights", c->weights, sizeof(c->weights)) < 0 ||
-	    read_geometry(r, root, c) < 0 || read_chips(r, root, c) < 0 ||
+	    read_geometry(r, root, c) < 0 || read_pooling(r, root, c) < 0 || read_chips(r, root, c) < 0 ||
 	    read_programs(r, root, c) < 0 ||
 	    read_tensors(r, root, "inputs", c->input, &c->n_inputs) < 0 ||
 	    read_tensors(r, root, "outputs", c->output, &c->n_outputs) < 0)

@@ -39,6 +39,8 @@ struct txda__case {
 	unsigned vocab, layers, topk;
 	unsigned block_size;
 	uint64_t kv_block_bytes;	/* per chip */
+	char pooling[8];		/* "": none */
+	bool normalize;
 	struct txda__case_chip chip[TXDA_MAX_CHIPS_PER_GROUP];
 	unsigned n_programs;
 	char program[TXDA__CASE_MAX_PROGRAMS][32];

@@ -71,11 +71,13 @@ int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info)
 		.vocab = c->vocab,
 		.topk = c->topk,
 		.n_layers = c->layers,
+		.normalize = c->normalize,
 	};
 
 	memcpy(info.name, c->name, sizeof(info.name));
 	memcpy(info.family, c->family, sizeof(info.family));
 	memcpy(info.weights, c->weights, sizeof(info.weights));
+	memcpy(info.pooling, c->pooling, sizeof(info.pooling));
 	txda__model_cost(model, &info);
 	for (unsigned r = 0; r < model->tp; r++) {
 		if (c->chip[r].param_bytes > info.weight_bytes)

@@ -15,6 +15,26 @@ _txda() {
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
+	--load)
+		mapfile -t COMPREPLY < <(compgen -W "start demand" -- "$cur")
+		return
+		;;
+	--when-idle)
+		mapfile -t COMPREPLY < <(compgen -W "unload sleep" -- "$cur")
+		return
+		;;
+	--allow-user | --model-user | --admin-user)
+		mapfile -t COMPREPLY < <(compgen -u -- "$cur")
+		return
+		;;
+	--allow-group | --model-group | --admin-group | --socket-group)
+		mapfile -t COMPREPLY < <(compgen -g -- "$cur")
+		return
+		;;
+	--log-level)
+		mapfile -t COMPREPLY < <(compgen -W "error warning info debug" -- "$cur")
+		return
+		;;
 	--weights)
 		mapfile -t COMPREPLY < <(compgen -W "keep bf16 w8 w4" -- "$cur")
 		return
@@ -25,12 +45,22 @@ _txda() {
 		mapfile -t COMPREPLY < <(compgen -W "$help" -- "$cur")
 		return
 	fi
-	if [[ ${1##*/} == txda-smi && $COMP_CWORD -eq 1 ]]; then
-		help=$("$1" --help 2>/dev/null | sed -n 's/^ *txda-smi \([a-z][a-z]*\) .*/\1/p')
+	if [[ ${1##*/} == txdactl && $prev =~ ^(load|wake|unload|sleep|pin|unpin|plan)$ ]]; then
+		help=$("$1" models 2>/dev/null | sed -n '2,$s/ .*//p')
+		mapfile -t COMPREPLY < <(compgen -W "$help" -- "$cur")
+		return
+	fi
+	if [[ ${1##*/} == txdactl && $prev == cancel ]]; then
+		help=$("$1" requests 2>/dev/null | sed -n '2,$s/ .*//p')
+		mapfile -t COMPREPLY < <(compgen -W "$help" -- "$cur")
+		return
+	fi
+	if [[ ${1##*/} == txda-smi || ${1##*/} == txdactl ]] && [[ $COMP_CWORD -eq 1 ]]; then
+		help=$("$1" --help 2>/dev/null | sed -n "s/^ *${1##*/} \([a-z][a-z]*\) .*/\1/p")
 		mapfile -t COMPREPLY < <(compgen -W "$help" -- "$cur")
 		return
 	fi
 	compopt -o filenames
 	mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }
-complete -F _txda txdad txda-run txda-smi txda-compile txda-verify txda-bench
+complete -F _txda txdad txdactl txda-run txda-smi txda-compile txda-verify txda-bench

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Stands in for libtxda, engine and table of models, so that the server can be tested alone: every
- * model loads at once, and the answer to a prompt is the prompt again and again, a token every
- * FAKE_TOKEN_US microseconds (default 0) for each request. A constraint is kept: where the prompt's
- * token may not come, the middle one of those that may does.
+ * Stands in for libtxda, engine and compiler, so that the server and the table of models can be
+ * tested alone: every checkpoint loads at once, and the answer to a prompt is the prompt again and
+ * again, a token every FAKE_TOKEN_US microseconds (default 0) for each request. A constraint is
+ * kept: where the prompt's token may not come, the middle one of those that may does.
  *
- * FAKE_LOAD_MS delays the load, FAKE_LOAD_ERROR makes it fail; FAKE_LOST_AFTER=N loses the chips
- * after N tokens, once.
+ * FAKE_LOAD_MS delays a load, FAKE_LOAD_ERROR makes it fail; FAKE_LOST_AFTER=N loses the chips
+ * after N tokens, once. There are FAKE_CHIPS (1) chips of FAKE_CHIP_MB (1024), each model has
+ * FAKE_WEIGHT_MB (100) and up to 64 MiB of KV cache.
  */
 #include <errno.h>
 #include <math.h>
@@ -19,26 +20,68 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
-#include "residency/residency.h"
+#include "residency/cache.h"
 #include "txda.h"
 
 #define MAX_REQUESTS 4096
-#define MAX_MODELS   16
+#define MAX_CHIPS    8
+#define KV_BLOCK     ((uint64_t)64 << 10)
+#define KV_BLOCKS    1024
 #define VOCAB	     4096
 #define CONTEXT	     2048
 
 /* ---- libtxda --------------------------------------------------------------------------------- */
 
+struct txda_device {
+	unsigned index;
+};
+struct txda_group {
+	struct txda_device *device;
+};
+
+static char place; /* of the one context */
+static struct txda_device devices[MAX_CHIPS];
+static pthread_mutex_t chips_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t used_bytes[MAX_CHIPS];
+static atomic_bool was_lost; /* a new chip is a better one */
+
+static long env_number(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value ? strtol(value, NULL, 10) : 0;
+}
+
+static long env_or(const char *name, long otherwise)
+{
+	return getenv(name) ? env_number(name) : otherwise;
+}
+
+static unsigned n_chips(void)
+{
+	long n = env_or("FAKE_CHIPS", 1);
+
+	return n > 0 && n <= MAX_CHIPS ? (unsigned)n : 1;
+}
+
 int txda_context_new(const struct txda_context_options *options, struct txda_context **ret_context)
 {
 	(void)options;
-	*ret_context = NULL;
+	for (unsigned i = 0; i < MAX_CHIPS; i++)
+		devices[i].index = i;
+	*ret_context = (struct txda_context *)&place;
 	return 0;
+}
+
+struct txda_context *txda_context_ref(struct txda_context *context)
+{
+	return context;
 }
 
 struct txda_context *txda_context_unref(struct txda_context *context)
 {
-	return context;
+	(void)context;
+	return NULL;
 }
 
 /* Nothing ever happens to chips that are not there. */
@@ -65,6 +108,93 @@ const char *txda_context_error(struct txda_context *context)
 	return "";
 }
 
+int txda_context_device_count(struct txda_context *context)
+{
+	(void)context;
+	return (int)n_chips();
+}
+
+int txda_device_get(struct txda_context *context, unsigned index, struct txda_device **ret_device)
+{
+	(void)context;
+	*ret_device = &devices[index];
+	return 0;
+}
+
+struct txda_device *txda_device_unref(struct txda_device *device)
+{
+	(void)device;
+	return NULL;
+}
+
+int txda_device_info(struct txda_device *device, struct txda_device_info *ret_info)
+{
+	*ret_info = TXDA_INIT(struct txda_device_info);
+	ret_info->index = ret_info->physical = device->index;
+	snprintf(ret_info->name, sizeof(ret_info->name), "fake");
+	ret_info->mem_bytes = (uint64_t)env_or("FAKE_CHIP_MB", 1024) << 20;
+	return 0;
+}
+
+int txda_device_status(struct txda_device *device, struct txda_device_status *ret_status)
+{
+	*ret_status = TXDA_INIT(struct txda_device_status);
+	ret_status->temp_mc = INT32_MIN;
+	ret_status->power_mw = ret_status->clock_khz = ret_status->utilisation_permille =
+		UINT32_MAX;
+	pthread_mutex_lock(&chips_lock);
+	ret_status->mem_used_bytes = used_bytes[device->index];
+	pthread_mutex_unlock(&chips_lock);
+	return 0;
+}
+
+int txda_group_new(struct txda_context *context, const struct txda_group_options *options,
+		   struct txda_group **ret_group)
+{
+	struct txda_group *group;
+
+	(void)context;
+	if (options->replica >= n_chips())
+		return -ENODEV;
+	group = malloc(sizeof(*group));
+	if (!group)
+		return -ENOMEM;
+	group->device = &devices[options->replica];
+	*ret_group = group;
+	return 0;
+}
+
+struct txda_group *txda_group_unref(struct txda_group *group)
+{
+	free(group);
+	return NULL;
+}
+
+unsigned txda_group_size(struct txda_group *group)
+{
+	(void)group;
+	return 1;
+}
+
+struct txda_device *txda_group_device(struct txda_group *group, unsigned rank)
+{
+	(void)rank;
+	return group->device;
+}
+
+int txda_model_plan(struct txda_context *context, const char *path,
+		    struct txda_model_plan *ret_plan)
+{
+	(void)context;
+	(void)path;
+	*ret_plan = TXDA_INIT(struct txda_model_plan);
+	ret_plan->tp = 1;
+	ret_plan->weight_bytes = (uint64_t)env_or("FAKE_WEIGHT_MB", 100) << 20;
+	ret_plan->kv_block_bytes = KV_BLOCK;
+	ret_plan->kv_blocks_at_limit = KV_BLOCKS;
+	return 0;
+}
+
 /* ---- engine ---------------------------------------------------------------------------------- */
 
 struct engine {
@@ -79,6 +209,9 @@ struct engine {
 	unsigned max_queue;
 	struct engine_stats stats;
 	long token_us, lost_after;
+	struct txda_device *device;
+	uint64_t bytes;
+	unsigned kv_blocks;
 };
 
 static uint64_t now_ns(void)
@@ -87,13 +220,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static long env_number(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value ? strtol(value, NULL, 10) : 0;
 }
 
 int engine_request_new(const int32_t *prompt, unsigned n_prompt,
@@ -125,6 +251,21 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 	return 0;
 }
 
+#define HIDDEN 16
+
+int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
+			 const struct engine_pooling *pooling, struct engine_request **ret)
+{
+	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
+	int r = engine_request_new(prompt, n_prompt, &one, false, ret);
+
+	if (r)
+		return r;
+	(*ret)->pooling = *pooling;
+	(*ret)->embedding = calloc(pooling->dimensions, sizeof(float));
+	return (*ret)->embedding ? 0 : -ENOMEM;
+}
+
 struct engine_request *engine_request_ref(struct engine_request *r)
 {
 	atomic_fetch_add(&r->refs, 1);
@@ -142,6 +283,7 @@ void engine_request_unref(struct engine_request *r)
 	free(r->logprobs);
 	free(r->top);
 	free(r->prompt_lp);
+	free(r->embedding);
 	free(r);
 }
 
@@ -219,6 +361,24 @@ static enum engine_finish constrained(struct engine_request *r, int32_t *token)
 	return result ? ENGINE_FINISH_COMPLETE : ENGINE_RUNNING;
 }
 
+/* A vector that tells the last token, or of the mean all of them. */
+static enum engine_finish embed(struct engine_request *r)
+{
+	const struct engine_pooling *p = &r->pooling;
+	unsigned first = p->how == ENGINE_POOL_MEAN ? 0 : r->n_prompt - 1;
+	double square = 0;
+
+	for (unsigned i = first; i < r->n_prompt; i++)
+		for (unsigned k = 0; k < p->dimensions; k++)
+			r->embedding[k] += (float)((r->prompt[i] >> k % 12 & 1) + 1);
+	for (unsigned k = 0; k < p->dimensions; k++)
+		square += r->embedding[k] * r->embedding[k];
+	for (unsigned k = 0; k < p->dimensions && p->normalize; k++)
+		r->embedding[k] = (float)(r->embedding[k] / sqrt(square));
+	r->started_ns = r->first_token_ns = r->last_token_ns = now_ns();
+	return ENGINE_FINISH_COMPLETE;
+}
+
 /* One token for @r; true when it ended. */
 static bool step(struct engine *e, struct engine_request *r)
 {
@@ -232,6 +392,8 @@ static bool step(struct engine *e, struct engine_request *r)
 		snprintf(r->error_text, sizeof(r->error_text), "the fake chip was pulled out");
 	} else if (atomic_load(&r->cancelled)) {
 		how = ENGINE_FINISH_CANCELLED;
+	} else if (r->pooling.how) {
+		how = embed(r);
 	} else if (!r->constraint || (how = constrained(r, &token)) != ENGINE_FINISH_ERROR) {
 		r->tokens[n] = token;
 		if (r->logprobs)
@@ -289,22 +451,67 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* The load takes its time, and tells how far it is. */
+static void pretend_to_load(const struct engine_options *options)
+{
+	long ms = env_number("FAKE_LOAD_MS");
+
+	for (long done = 0; done < ms; done += 10) {
+		options->load_progress(options->load_progress_arg, (uint64_t)done, (uint64_t)ms);
+		usleep(10000);
+	}
+}
+
+/* Weights and as many KV blocks as there is room for. */
+static int take_memory(struct engine *e, const struct engine_options *options, char *err,
+		       size_t errlen)
+{
+	uint64_t weights = (uint64_t)env_or("FAKE_WEIGHT_MB", 100) << 20, room, blocks;
+	struct txda_device_info info;
+	int error = 0;
+
+	txda_device_info(e->device, &info);
+	pthread_mutex_lock(&chips_lock);
+	room = info.mem_bytes - used_bytes[e->device->index];
+	if (room < weights + options->kv_reserve_bytes + KV_BLOCK) {
+		snprintf(err, errlen, "the fake chip is full");
+		error = -ENOMEM;
+	} else {
+		blocks = (room - weights - options->kv_reserve_bytes) / KV_BLOCK;
+		e->kv_blocks = (unsigned)(blocks < options->max_kv_blocks ? blocks
+									  : options->max_kv_blocks);
+		e->bytes = weights + (uint64_t)e->kv_blocks * KV_BLOCK;
+		used_bytes[e->device->index] += e->bytes;
+	}
+	pthread_mutex_unlock(&chips_lock);
+	return error;
+}
+
 int engine_new(struct txda_group *group, const struct engine_options *options, struct engine **ret,
 	       char *err, size_t errlen)
 {
 	struct engine *e = calloc(1, sizeof(*e));
+	const char *wrong = getenv("FAKE_LOAD_ERROR");
+	int error = wrong ? -EINVAL : 0;
 
-	(void)group;
-	(void)err;
-	(void)errlen;
 	if (!e)
 		return -ENOMEM;
+	pretend_to_load(options);
+	e->device = group->device;
+	if (wrong)
+		snprintf(err, errlen, "%s", wrong);
+	else
+		error = take_memory(e, options, err, errlen);
+	if (error) {
+		free(e);
+		return error;
+	}
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->wake, NULL);
 	e->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	e->max_queue = options->max_queue ? options->max_queue : 1024;
 	e->token_us = env_number("FAKE_TOKEN_US");
-	e->lost_after = env_number("FAKE_LOST_AFTER");
+	e->lost_after = atomic_load(&was_lost) ? 0 : env_number("FAKE_LOST_AFTER");
 	if (pthread_create(&e->thread, NULL, run, e))
 		return -EAGAIN;
 	*ret = e;
@@ -315,6 +522,8 @@ void engine_free(struct engine *e)
 {
 	struct engine_request *r;
 
+	if (!e)
+		return;
 	pthread_mutex_lock(&e->lock);
 	e->stop = true;
 	pthread_cond_signal(&e->wake);
@@ -326,6 +535,11 @@ void engine_free(struct engine *e)
 		e->ready = (struct engine_request *)r->seq;
 		engine_request_unref(r);
 	}
+	if (e->lost)
+		atomic_store(&was_lost, true);
+	pthread_mutex_lock(&chips_lock);
+	used_bytes[e->device->index] -= e->bytes;
+	pthread_mutex_unlock(&chips_lock);
 	close(e->fd);
 	free(e);
 }
@@ -390,9 +604,15 @@ struct engine_request *engine_take_ready(struct engine *e)
 
 void engine_limits(struct engine *e, struct engine_limits *ret)
 {
-	(void)e;
 	*ret = (struct engine_limits){
-		.vocab = VOCAB, .max_context = CONTEXT, .block_size = 16, .kv_blocks = 1024};
+		.vocab = VOCAB,
+		.max_context = CONTEXT,
+		.block_size = 16,
+		.kv_blocks = e->kv_blocks,
+		.kv_block_bytes = KV_BLOCK,
+		.hidden = HIDDEN,
+		.pooling = {ENGINE_POOL_LAST, HIDDEN, true},
+	};
 }
 
 void engine_stats(struct engine *e, struct engine_stats *ret)
@@ -406,179 +626,38 @@ void engine_stats(struct engine *e, struct engine_stats *ret)
 	pthread_mutex_unlock(&e->lock);
 }
 
-/* ---- residency ------------------------------------------------------------------------------- */
+/* ---- the cache of compiled models ------------------------------------------------------------ */
 
-struct residency_model {
-	char name[256], path[1024];
-	struct engine *engine;
-	residency_ready_fn *ready;
-	void *arg;
-	unsigned holders;
-	uint64_t due_ns;
-};
-
-struct residency {
-	struct residency_model models[MAX_MODELS];
-	unsigned n;
-	int fd;
-	struct engine_options options;
-};
-
-const char *residency_state_name(enum residency_state state)
+/* Nothing has to be compiled: a checkpoint is as good as a case dir. */
+int cache_find(const char *wanted, char *path, size_t len, char *err, size_t errlen)
 {
-	(void)state;
-	return "resident";
-}
-
-int residency_new(const struct residency_options *options, struct residency **ret, char *err,
-		  size_t errlen)
-{
-	struct residency *r = calloc(1, sizeof(*r));
 	(void)err;
 	(void)errlen;
-	if (!r)
-		return -ENOMEM;
-	r->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	r->options = options->engine;
-	*ret = r;
+	snprintf(path, len, "%s", wanted ? wanted : "");
 	return 0;
 }
 
-void residency_free(struct residency *r)
+bool cache_is_case(const char *path)
 {
-	for (unsigned i = 0; r && i < r->n; i++)
-		if (r->models[i].engine)
-			engine_free(r->models[i].engine);
-	if (r)
-		close(r->fd);
-	free(r);
-}
-
-void residency_shutdown(struct residency *r)
-{
-	for (unsigned i = 0; i < r->n; i++)
-		if (r->models[i].engine)
-			engine_drain(r->models[i].engine);
-}
-
-int residency_add(struct residency *r, const char *name, const char *path, unsigned tp,
-		  const char *weights, char *err, size_t errlen)
-{
-	struct residency_model *m = &r->models[r->n++];
-
-	(void)tp;
-	(void)weights;
-	(void)err;
-	(void)errlen;
-	snprintf(m->name, sizeof(m->name), "%s", name);
-	snprintf(m->path, sizeof(m->path), "%s", path);
-	return 0;
-}
-
-/* The fake engine proposes nothing: only the daemon's handling of the option is there to be seen.
- */
-int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
-			size_t errlen)
-{
-	(void)r;
-	(void)name;
 	(void)path;
+	return false;
+}
+
+int cache_get(const char *cache, const struct cache_source *source, bool again,
+	      const struct child_options *options, char *case_dir, size_t len, char *err,
+	      size_t errlen)
+{
+	(void)cache;
+	(void)again;
+	(void)options;
 	(void)err;
 	(void)errlen;
+	snprintf(case_dir, len, "%s", source->path);
 	return 0;
 }
 
-int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
-		      struct residency_model **ret_model, char *err, size_t errlen)
+int child_find(const char *name, char *path, size_t len)
 {
-	(void)ret_model;
-	(void)err;
-	(void)errlen;
-	for (unsigned i = 0; i < r->n; i++) {
-		struct residency_model *m = &r->models[i];
-		const uint64_t one = 1;
-
-		if (strcmp(m->name, name))
-			continue;
-		m->ready = ready;
-		m->arg = arg;
-		m->due_ns = now_ns() + (uint64_t)env_number("FAKE_LOAD_MS") * 1000000u;
-		if (write(r->fd, &one, sizeof(one)) < 0)
-			return -EIO;
-		return -EINPROGRESS;
-	}
-	return -ENOENT;
-}
-
-unsigned residency_call_off(struct residency *r, void *arg)
-{
-	for (unsigned i = 0; i < r->n; i++)
-		if (r->models[i].arg == arg)
-			r->models[i].ready = NULL;
+	snprintf(path, len, "%s", name);
 	return 0;
-}
-
-void residency_release(struct residency *r, struct residency_model *model)
-{
-	(void)r;
-	if (--model->holders)
-		return;
-	engine_free(model->engine);
-	model->engine = NULL;
-	/* The new chip is a better one. */
-	setenv("FAKE_LOST_AFTER", "0", 1);
-}
-
-int residency_fd(struct residency *r)
-{
-	return r->fd;
-}
-
-void residency_dispatch(struct residency *r)
-{
-	const char *error = getenv("FAKE_LOAD_ERROR");
-	bool wait = false;
-	uint64_t count;
-
-	for (unsigned i = 0; i < r->n; i++) {
-		struct residency_model *m = &r->models[i];
-		residency_ready_fn *ready = m->ready;
-
-		if (ready && m->due_ns > now_ns()) {
-			wait = true;
-			continue;
-		}
-		m->ready = NULL;
-		if (ready && error) {
-			ready(m->arg, -EINVAL, error, NULL);
-		} else if (ready) {
-			if (!m->engine)
-				engine_new(NULL, &r->options, &m->engine, NULL, 0);
-			m->holders++;
-			ready(m->arg, 0, NULL, m);
-		}
-	}
-	if (!wait && read(r->fd, &count, sizeof(count)) < 0)
-		return;
-}
-
-struct engine *residency_engine(struct residency_model *model)
-{
-	return model->engine;
-}
-
-const char *residency_case_dir(struct residency_model *model)
-{
-	return model->path;
-}
-
-int residency_find(struct residency *r, const char *name, struct residency_info *ret)
-{
-	for (unsigned i = 0; i < r->n; i++) {
-		if (strcmp(r->models[i].name, name))
-			continue;
-		*ret = (struct residency_info){.tp = 1, .progress = 1};
-		return 0;
-	}
-	return -ENOENT;
 }

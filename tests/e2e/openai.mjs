@@ -113,6 +113,38 @@ const required = (await client.chat.completions.create({ ...called, tools: tools
 assert.equal(required.finish_reason, "tool_calls");
 assert.equal(required.message.tool_calls.length, 1);
 
+// Embeddings: the client asks for base64 and decodes it; floats say the same.
+const inputs = ["The fox is sly.", "A fox was sly once.", "There was a king."];
+const vectors = await client.embeddings.create({ model: "embed", input: inputs });
+const floats = await client.embeddings.create({ model: "embed", input: inputs, encoding_format: "float" });
+assert.deepEqual(vectors.data.map((entry) => entry.index), [0, 1, 2]);
+assert.deepEqual(vectors.data.map((entry) => Array.from(entry.embedding)), floats.data.map((entry) => entry.embedding.map(Math.fround)));
+assert.equal(vectors.usage.total_tokens, vectors.usage.prompt_tokens);
+assert.ok(vectors.usage.prompt_tokens >= 12);
+const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
+for (const entry of vectors.data)
+	assert.ok(Math.abs(dot(entry.embedding, entry.embedding) - 1) < 1e-5);
+const vector = async (wanted) => (await client.embeddings.create({ model: "embed", ...wanted })).data[0].embedding;
+// Alone as among others, as text as in tokens.
+const alone = await vector({ input: inputs[2] });
+assert.deepEqual(Array.from(alone), Array.from(vectors.data[2].embedding));
+const ids = (await (await fetch("http://localhost/tokenize", { method: "POST", dispatcher,
+	headers: { "Content-Type": "application/json" },
+	body: JSON.stringify({ model: "embed", prompt: inputs[2], add_special_tokens: true }) })).json()).tokens;
+assert.deepEqual(Array.from(await vector({ input: ids })), Array.from(alone));
+assert.deepEqual(Array.from(await vector({ input: [ids] })), Array.from(alone));
+// Fewer dimensions are the first ones, of length 1 again.
+const few = await vector({ input: inputs[2], dimensions: 8 });
+assert.equal(few.length, 8);
+assert.ok(Math.abs(dot(few, few) - 1) < 1e-5);
+assert.ok(Math.abs(few[0] / few[1] - alone[0] / alone[1]) < 1e-3);
+assert.notDeepEqual(Array.from(await vector({ input: inputs[2], pooling: "mean" })), Array.from(alone));
+await assert.rejects(client.embeddings.create({ model: "embed", input: "x", dimensions: 99999 }), (e) => {
+	assert.ok(e instanceof OpenAI.BadRequestError);
+	assert.equal(e.param, "dimensions");
+	return true;
+});
+
 // The best of several, and beams.
 const best = await client.completions.create({ model: "demo", prompt: "Once", max_tokens: 6, n: 2, best_of: 5, seed: 1 });
 assert.deepEqual(best.choices.map((choice) => choice.index), [0, 1]);

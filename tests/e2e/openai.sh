@@ -15,6 +15,18 @@ for package in openai undici; do
 done
 
 . "$(dirname "$0")/lib.sh"
-start_daemon
+
+# The same weights as an embedding model, in sentence-transformers' layout.
+mkdir -p "$tmp/embed/1_Pooling"
+for file in "$MODEL"/*; do
+	ln -s "$file" "$tmp/embed/"
+done
+cat >"$tmp/embed/modules.json" <<END
+[{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+ {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+ {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]
+END
+echo '{"pooling_mode_lasttoken": true}' >"$tmp/embed/1_Pooling/config.json"
+start_daemon --model "embed=$tmp/embed"
 node "$(dirname "$0")/openai.mjs" "$socket" || fail "openai.mjs: exit status $?"
 conclude

@@ -331,7 +331,8 @@ static int version(struct file *file, void *arg)
 	v->version_patchlevel = 7;
 	if (v->name_len > 4)
 		v->name_len = 4;
-	memcpy(v->name, "txda", v->name_len);
+	if (v->name_len) /* who asks for the length has no room yet */
+		memcpy(v->name, "txda", v->name_len);
 	return 0;
 }
 

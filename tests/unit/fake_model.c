@@ -18,16 +18,21 @@ enum {
 	CONTEXT,
 	BLOCK_TABLE,
 	ROWS,
+	HIDDEN_BEFORE,
 	LOGITS,
 	TOPK_IDS,
 	TOPK_LOGITS,
 	LSE,
+	HIDDEN,
+	STATES,
 	N_TENSORS
 };
 
+#define STATE_WORDS 4 /* a state as floats of 16 bits each */
+
 static const char *const names[N_TENSORS] = {
-	"tokens", "positions", "slots",	   "spans",	  "context", "block_table",
-	"rows",	  "logits",    "topk_ids", "topk_logits", "lse",
+	"tokens",	 "positions", "slots",	  "spans",	 "context", "block_table", "rows",
+	"hidden_before", "logits",    "topk_ids", "topk_logits", "lse",	    "hidden",	   "states",
 };
 
 struct kv_entry {
@@ -42,6 +47,7 @@ struct txda_model {
 	uint64_t bytes[N_TENSORS];
 	struct kv_entry *kv;
 	bool *taken; /* [vocab] while the top-k list is made */
+	bool mtp;
 	uint64_t fence;
 	bool failed;
 };
@@ -108,13 +114,29 @@ static void logits_of(const struct fake_model_config *c, uint64_t state, float *
 		logits[t] = (float)(mix(state + t) >> 40) * 0x1p-24f * c->spread;
 }
 
-void fake_model_logits(const int32_t *prefix, unsigned n, float *logits)
+static uint64_t state_of(const int32_t *prefix, unsigned n)
 {
 	uint64_t state = 1;
 
 	for (unsigned i = 0; i < n; i++)
 		state = mix(state + kv_value(prefix[i], (int32_t)i));
-	logits_of(&fake_model_config, state, logits);
+	return state;
+}
+
+void fake_model_logits(const int32_t *prefix, unsigned n, float *logits)
+{
+	logits_of(&fake_model_config, state_of(prefix, n), logits);
+}
+
+static void hidden_of(const struct fake_model_config *c, uint64_t state, float *hidden)
+{
+	for (unsigned i = 0; i < c->hidden; i++)
+		hidden[i] = (float)(mix(~state + i) >> 40) * 0x1p-23f - 1;
+}
+
+void fake_model_hidden(const int32_t *prefix, unsigned n, float *hidden)
+{
+	hidden_of(&fake_model_config, state_of(prefix, n), hidden);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -145,10 +167,16 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 	m->bytes[BLOCK_TABLE] = 4ull * i->max_seqs * blocks;
 	m->bytes[ROWS] = m->bytes[LSE] = 4ull * i->max_rows;
 	m->bytes[LOGITS] = 4ull * i->max_rows * i->vocab;
+	m->mtp = options->path && strstr(options->path, "mtp");
+	if (m->mtp)
+		m->config.hidden = STATE_WORDS;
+	m->bytes[HIDDEN_BEFORE] = m->mtp ? 4ull * i->max_tokens * STATE_WORDS : 0;
+	m->bytes[STATES] = m->config.states && !m->mtp ? 4ull * i->max_tokens * STATE_WORDS : 0;
+	m->bytes[HIDDEN] = 4ull * i->max_rows * m->config.hidden;
 	m->bytes[TOPK_IDS] = m->bytes[TOPK_LOGITS] = 4ull * i->max_rows * i->topk;
 	for (unsigned rank = 0; rank < i->tp; rank++)
 		for (unsigned t = 0; t < N_TENSORS; t++)
-			m->tensors[rank][t] = calloc(1, m->bytes[t]);
+			m->tensors[rank][t] = calloc(1, m->bytes[t] + 1);
 	m->kv = calloc((size_t)i->kv_blocks * i->block_size, sizeof(*m->kv));
 	m->taken = calloc(i->vocab, sizeof(*m->taken));
 	if (options->progress)
@@ -186,9 +214,8 @@ int txda_model_info(struct txda_model *m, struct txda_model_info *ret_info)
 
 int txda_model_find(struct txda_model *m, const char *name, unsigned *ret_index)
 {
-	(void)m;
 	for (unsigned t = 0; t < N_TENSORS; t++) {
-		if (!strcmp(names[t], name)) {
+		if (!strcmp(names[t], name) && m->bytes[t]) {
 			*ret_index = t;
 			return 0;
 		}
@@ -198,13 +225,18 @@ int txda_model_find(struct txda_model *m, const char *name, unsigned *ret_index)
 
 int txda_model_tensor(struct txda_model *m, unsigned index, struct txda_tensor_info *ret_info)
 {
-	bool f32 = index == LOGITS || index == TOPK_LOGITS || index == LSE;
+	bool f32 = index == LOGITS || index == TOPK_LOGITS || index == LSE || index == HIDDEN ||
+		   index == STATES || index == HIDDEN_BEFORE;
+	bool wide = index == STATES || index == HIDDEN_BEFORE;
 
 	*ret_info = (struct txda_tensor_info){
 		.size = sizeof(*ret_info),
 		.kind = index >= LOGITS ? TXDA_TENSOR_OUTPUT : TXDA_TENSOR_INPUT,
 		.dtype = f32 ? TXDA_F32 : TXDA_I32,
 		.bytes = m->bytes[index],
+		.ndim = index == HIDDEN || wide ? 2 : 1,
+		.dim = {wide ? m->config.info.max_tokens : m->config.info.max_rows,
+			wide ? STATE_WORDS : m->config.hidden},
 	};
 	return 0;
 }
@@ -262,6 +294,21 @@ static bool store_sequence(struct txda_model *m, const struct txda_step *step, u
 	return true;
 }
 
+static void put_state(float *to, uint64_t state)
+{
+	for (unsigned i = 0; i < STATE_WORDS; i++)
+		to[i] = (float)(state >> 16 * i & 0xFFFF);
+}
+
+static uint64_t get_state(const float *from)
+{
+	uint64_t state = 0;
+
+	for (unsigned i = 0; i < STATE_WORDS; i++)
+		state |= (uint64_t)from[i] << 16 * i;
+	return state;
+}
+
 static void put_row(struct txda_model *m, unsigned row, uint64_t state)
 {
 	const struct txda_model_info *info = &m->config.info;
@@ -269,6 +316,11 @@ static void put_row(struct txda_model *m, unsigned row, uint64_t state)
 	double sum = 0;
 
 	logits_of(&m->config, state, logits);
+	if (m->mtp)
+		put_state((float *)m->tensors[0][HIDDEN] + row * STATE_WORDS, state);
+	else
+		hidden_of(&m->config, state,
+			  (float *)m->tensors[0][HIDDEN] + row * m->config.hidden);
 	memset(m->taken, 0, info->vocab * sizeof(*m->taken));
 	for (unsigned i = 0; i < info->topk; i++) {
 		unsigned best = 0;
@@ -287,15 +339,16 @@ static void put_row(struct txda_model *m, unsigned row, uint64_t state)
 	((float *)m->tensors[0][LSE])[row] = (float)log(sum);
 }
 
-static bool compute_row(struct txda_model *m, const struct txda_step *step, unsigned row)
+/* The state behind a token of the step, through the cache. */
+static bool compute_state(struct txda_model *m, const struct txda_step *step, int32_t token,
+			  uint64_t *ret_state)
 {
 	const struct txda_model_info *info = &m->config.info;
 	int32_t *const *in = (int32_t *const *)m->tensors[0];
-	int32_t token = in[ROWS][row], bs = (int32_t)info->block_size, position;
+	int32_t bs = (int32_t)info->block_size, position;
 	uint64_t state = 1;
 	unsigned s = 0;
 
-	DEMAND(token >= 0 && token < (int32_t)step->tokens, token, step->tokens);
 	while (in[SPANS][2 * s] + in[SPANS][2 * s + 1] <= token)
 		s++;
 	position = in[POSITIONS][token];
@@ -307,7 +360,35 @@ static bool compute_row(struct txda_model *m, const struct txda_step *step, unsi
 		       m->kv[block * bs + p % bs].position, p);
 		state = mix(state + m->kv[block * bs + p % bs].value);
 	}
+	if (m->mtp) /* its positions are one less than the tokens' */
+		state = mix(get_state((float *)m->tensors[0][HIDDEN_BEFORE] + token * STATE_WORDS) +
+			    kv_value(in[TOKENS][token], position + 1));
+	*ret_state = state;
+	return true;
+}
+
+static bool compute_row(struct txda_model *m, const struct txda_step *step, unsigned row)
+{
+	int32_t token = ((int32_t *)m->tensors[0][ROWS])[row];
+	uint64_t state;
+
+	DEMAND(token >= 0 && token < (int32_t)step->tokens, token, step->tokens);
+	if (!compute_state(m, step, token, &state))
+		return false;
 	put_row(m, row, state);
+	return true;
+}
+
+static bool compute_states(struct txda_model *m, const struct txda_step *step)
+{
+	float *states = m->tensors[0][STATES];
+	uint64_t state;
+
+	for (unsigned t = 0; t < step->tokens && m->bytes[STATES]; t++) {
+		if (!compute_state(m, step, (int32_t)t, &state))
+			return false;
+		put_state(states + t * STATE_WORDS, state);
+	}
 	return true;
 }
 
@@ -329,6 +410,7 @@ static bool launch(struct txda_model *m, const struct txda_step *step)
 			[CONTEXT] = step->seqs,
 			[BLOCK_TABLE] = (uint64_t)step->seqs * step->blocks,
 			[ROWS] = step->rows,
+			[HIDDEN_BEFORE] = m->mtp ? (uint64_t)step->tokens * STATE_WORDS : 0,
 		};
 
 		for (unsigned t = 0; t < LOGITS; t++)
@@ -342,7 +424,7 @@ static bool launch(struct txda_model *m, const struct txda_step *step)
 	for (unsigned row = 0; row < step->rows; row++)
 		if (!compute_row(m, step, row))
 			return false;
-	return true;
+	return compute_states(m, step);
 }
 
 int txda_model_run(struct txda_model *m, const struct txda_step *step, uint64_t *ret_fence)

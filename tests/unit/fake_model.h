@@ -6,6 +6,9 @@
  * table. A row's logits are a function of the whole prefix that is found there, so that a wrong
  * block, slot, position or reused prefix gives other tokens. Every launch is checked for what a
  * real program demands; a violation is counted and makes the launch fail.
+ *
+ * A model with "mtp" in its path is a layer that predicts further tokens: from the state before and
+ * the token it says exactly what the model will say.
  */
 #ifndef TXDA_TESTS_FAKE_MODEL_H
 #define TXDA_TESTS_FAKE_MODEL_H
@@ -22,6 +25,8 @@ struct fake_model_config {
 	bool cheap; /* logits from the last token alone, only their first values change: for timing
 		     */
 	unsigned delay_us; /* a step takes this long */
+	unsigned hidden;   /* columns of the output `hidden`; 0: there is none */
+	bool states;	   /* there is an output `states`, for a model whose path has "mtp" in it */
 };
 
 /* Two ranks, 97 tokens of vocabulary, blocks of 4 tokens. */
@@ -48,5 +53,7 @@ struct txda_group *fake_group(unsigned index);
 
 /* The logits [vocab] behind a prefix, as a launch gives them. */
 void fake_model_logits(const int32_t *prefix, unsigned n, float *logits);
+/* Likewise the last hidden state [hidden]. */
+void fake_model_hidden(const int32_t *prefix, unsigned n, float *hidden);
 
 #endif

@@ -324,7 +324,7 @@ static void test_answers(void **state)
 	api_params_free(&p);
 	parse(API_EMBEDDING, "{\"input\": [\"a\", \"b\"], \"encoding_format\": \"base64\"}", &p);
 	assert_int_equal(p.n_prompts, 2);
-	assert_true(p.base64 && p.normalize && !p.mean_pooling);
+	assert_true(p.base64 && !p.normalize_given && p.pooling == API_POOL_BY_MODEL);
 	api_params_free(&p);
 	parse(API_DETOKENIZE, "{\"tokens\": [1, 2]}", &p);
 	assert_int_equal(p.prompts[0].n_ids, 2);

@@ -158,9 +158,9 @@ static void check_case(const char *path, unsigned tp)
 
 static void test_fixtures(void **state)
 {
-	static const char *const names[] = {"llama2", "llama31", "qwen2-sharded", "qwen3",
-					    "internlm3", "llama-gptq", "qwen3-fp8", "qwen3moe",
-					    "deepseek3"};
+	static const char *const names[] = {"llama2",	 "llama31",   "qwen2-sharded",
+					    "qwen3",	 "internlm3", "llama-gptq",
+					    "qwen3-fp8", "qwen3moe",  "deepseek3"};
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 	unsigned i, tp;
 	int w;
@@ -306,12 +306,69 @@ static void test_key(void **state)
 	assert_string_not_equal(a, b);
 }
 
+/* Takes quantization_config out of a model's config.json; puts it into @file without its method. */
+static void move_quantisation(const char *model, const char *file)
+{
+	int dirfd = open(model, O_RDONLY | O_DIRECTORY);
+	cJSON *config, *quantisation;
+	char *text;
+	size_t bytes;
+	FILE *f;
+
+	assert_int_equal(tool_read_file(dirfd, "config.json", 1 << 20, &text, &bytes, &error), 0);
+	assert_int_equal(tool_json_parse(text, bytes, &config, &error), 0);
+	free(text);
+	close(dirfd);
+	quantisation = cJSON_DetachItemFromObject(config, "quantization_config");
+	assert_non_null(quantisation);
+	cJSON_DeleteItemFromObject(quantisation, "quant_method");
+	cJSON_DeleteItemFromObject(quantisation, "checkpoint_format");
+	for (unsigned i = 0; i < 2; i++) {
+		char path[512];
+
+		snprintf(path, sizeof(path), "%s/%s", model, i ? file : "config.json");
+		text = cJSON_Print(i ? quantisation : config);
+		f = fopen(path, "w");
+		assert_non_null(f);
+		fputs(text, f);
+		fclose(f);
+		free(text);
+	}
+	cJSON_Delete(config);
+	cJSON_Delete(quantisation);
+}
+
+/* Older quantised checkpoints describe themselves in a file of its own: the same weights come out.
+ */
+static void test_older_quantised(void **state)
+{
+	static const struct {
+		const char *fixture, *file;
+	} older[] = {{"llama-gptq", "quantize_config.json"}, {"qwen2-awq", "quant_config.json"}};
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(older) / sizeof(older[0]); i++) {
+		shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir,
+		      fixture(older[i].fixture), dir, dir);
+		assert_int_equal(compile(in_dir("model"), in_dir("a"), &o, false), 0);
+		move_quantisation(in_dir("model"), older[i].file);
+		if (compile(in_dir("model"), in_dir("b"), &o, false))
+			fail_msg("%s", error.text);
+		shell("cmp %s/a/chip0/param.bin %s/b/chip0/param.bin", dir, dir);
+	}
+	shell("echo '{\"bits\": 3, \"group_size\": 128}' >%s/model/quant_config.json", dir);
+	assert_true(compile(in_dir("model"), in_dir("c"), &o, false) < 0);
+	assert_non_null(strstr(error.text, "quant_config.json"));
+	assert_non_null(strstr(error.text, "bits"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fixtures), cmocka_unit_test(test_existing),
 		cmocka_unit_test(test_failures), cmocka_unit_test(test_interrupt),
-		cmocka_unit_test(test_key),
+		cmocka_unit_test(test_key),	 cmocka_unit_test(test_older_quantised),
 	};
 
 	fixtures = getenv("TXDA_FIXTURES");

@@ -60,6 +60,45 @@ static void test_defaults(void **state)
 	assert_int_equal(config_default_context(&c), 2048);
 }
 
+/* What is not there means what it means to the reference implementation. */
+static void test_family_defaults(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"qwen3\"," SIZES "}", &c);
+	assert_int_equal(c.head_dim, 128);
+	assert_int_equal(c.n_kv_heads, 6);
+	assert_int_equal(config_default_context(&c), 32768);
+	expect_ok("{\"model_type\":\"qwen3\"," SIZES ",\"head_dim\":null}", &c);
+	assert_int_equal(c.head_dim, 16);
+	expect_ok("{\"model_type\":\"qwen2\"," SIZES ",\"use_sliding_window\":true,"
+		  "\"max_window_layers\":0}",
+		  &c);
+	assert_true(c.sliding_window == 4096 && c.layer_window[0]);
+	expect_ok("{\"model_type\":\"qwen3_moe\"," SIZES ",\"use_sliding_window\":true,"
+		  "\"num_experts\":16,\"moe_intermediate_size\":32,\"num_key_value_heads\":2}",
+		  &c);
+	assert_true(c.layer_window[0] && c.layer_window[1]);
+	assert_int_equal(c.moe.top_k, 8);
+	assert_false(c.moe.normalise);
+	expect_ok("{\"model_type\":\"qwen2_moe\"," SIZES ",\"use_sliding_window\":true,"
+		  "\"num_experts\":16,\"moe_intermediate_size\":32}",
+		  &c);
+	assert_true(c.layer_window[0] && !c.layer_window[1]);
+	assert_int_equal(c.moe.top_k, 4);
+	expect_ok("{\"model_type\":\"deepseek_v3\"," SIZES ",\"kv_lora_rank\":32,"
+		  "\"qk_rope_head_dim\":8,\"qk_nope_head_dim\":16,\"v_head_dim\":16,"
+		  "\"n_routed_experts\":16,\"moe_intermediate_size\":32}",
+		  &c);
+	assert_int_equal(c.moe.top_k, 8);
+	assert_int_equal(c.moe.n_groups, 8);
+	assert_int_equal(c.moe.top_groups, 4);
+	assert_int_equal(c.moe.shared_inner, 32);
+	assert_true(c.moe.scale == 2.5 && c.moe.normalise && c.rope_interleaved);
+	assert_true(!c.moe.layer[0] && !c.moe.layer[1]);
+}
+
 static void test_spellings(void **state)
 {
 	struct model_config a, b;
@@ -99,10 +138,12 @@ static void test_families(void **state)
 	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"attention_bias\":true,\"mlp_bias\":true}",
 		  &c);
 	assert_true(c.qkv_bias && c.o_bias && c.mlp_bias);
-	expect_ok("{\"model_type\":\"glm4\"," SIZES ",\"attention_bias\":true}", &c);
+	expect_ok("{\"model_type\":\"glm4\"," SIZES ",\"head_dim\":16,\"attention_bias\":true}",
+		  &c);
 	assert_true(c.qkv_bias && !c.o_bias && c.rope_interleaved);
 	assert_int_equal(c.rope_dim, 8);
-	expect_ok("{\"model_type\":\"glm4\"," SIZES ",\"rope_parameters\":{\"rope_theta\":1e4,"
+	expect_ok("{\"model_type\":\"glm4\"," SIZES
+		  ",\"head_dim\":16,\"rope_parameters\":{\"rope_theta\":1e4,"
 		  "\"partial_rotary_factor\":1.0}}",
 		  &c);
 	assert_int_equal(c.rope_dim, 16);
@@ -240,7 +281,7 @@ static void test_errors(void **state)
 		{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":2}",
 		 "partial_rotary_factor: 2 is not in [0, 1]"},
 		{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8}",
-		 "num_experts_per_tok: missing"},
+		 "moe_intermediate_size: missing"},
 		{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8,"
 		 "\"num_experts_per_tok\":9,\"moe_intermediate_size\":32}",
 		 "num_experts_per_tok: 9 of 8 experts"},
@@ -463,8 +504,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_family_defaults),
 		cmocka_unit_test(test_spellings),
-		cmocka_unit_test(test_families), cmocka_unit_test(test_experts),
+		cmocka_unit_test(test_families),
+		cmocka_unit_test(test_experts),
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_placement),

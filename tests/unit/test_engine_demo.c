@@ -2,7 +2,7 @@
 /*
  * The engine on the demo model, through all real layers: compiled by txda-compile ($TXDA_COMPILE),
  * loaded by the model table, run by the device model. argv[1], argv[2]: the model's and its
- * draft's directories.
+ * draft's directories; argv[3]: the golden fixture of DeepSeek-V3's shape.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,11 +20,12 @@
 #include <txda.h>
 
 #include "residency.h"
+#include "v3_checkpoint.h"
 
 #define REQUESTS 24
-#define VOCAB	 4096
 
-static const char *model_dir, *draft_dir;
+static const char *model_dir, *draft_dir, *fixture_dir;
+static int vocab = 4096;
 static char root[64];
 
 struct outcome {
@@ -110,8 +111,7 @@ static void close_daemon(struct daemon *d)
 	}
 	assert_true(stats.kv_usage == 0);
 	if (stats.draft_tokens)
-		printf("%llu of %llu proposals stood\n",
-		       (unsigned long long)stats.accepted_tokens,
+		printf("%llu of %llu proposals stood\n", (unsigned long long)stats.accepted_tokens,
 		       (unsigned long long)stats.draft_tokens);
 	printf("%llu steps, %.1f us on the chip and %.1f us between them, %llu preemptions, %llu "
 	       "cached tokens\n",
@@ -144,7 +144,7 @@ static void make_requests(struct engine_request **r)
 		unsigned n = 1 + (unsigned)rand() % 150, shared = i % 4 ? 70 : 0;
 
 		for (unsigned j = 0; j < n; j++)
-			prompt[j] = j < shared ? (int32_t)(j * 37 % VOCAB) : rand() % VOCAB;
+			prompt[j] = j < shared ? (int32_t)j * 37 % vocab : rand() % vocab;
 		assert_int_equal(engine_request_new(prompt, n, &s, i % 5 == 0, &r[i]), 0);
 	}
 }
@@ -297,6 +297,25 @@ static void speculation_on_two_chips(void **state)
 	speculate(2, 2);
 }
 
+/* The same with a model that has a layer for it. */
+static void the_own_layer_speculates(void **state)
+{
+	const char *model = model_dir, *draft = draft_dir;
+	char dir[128];
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "%s/v3", root);
+	v3_checkpoint_make(fixture_dir, dir);
+	model_dir = dir;
+	draft_dir = "mtp";
+	vocab = 512;
+	speculate(1, 5);
+	speculate(2, 2);
+	model_dir = model;
+	draft_dir = draft;
+	vocab = 4096;
+}
+
 /*
  * A chip that fails ends the requests on it with its words; those on the other chip do not notice,
  * and the model comes back when it has been let go: on the chip that is left.
@@ -309,10 +328,11 @@ static void fails_alone(const char *cmodel, const char *words)
 	char err[512] = "";
 
 	open_residency(&d, cmodel,
-		       &(struct engine_options){.step_seconds = 4,
-						/* small steps: under a sanitizer a full one takes longer */
-						.max_num_batched_tokens = 64,
-						.max_kv_blocks = 2000});
+		       &(struct engine_options){
+			       .step_seconds = 4,
+			       /* small steps: under a sanitizer a full one takes longer */
+			       .max_num_batched_tokens = 64,
+			       .max_kv_blocks = 2000});
 	assert_int_equal(residency_add(d.residency, "bad", model_dir, 1, NULL, err, sizeof(err)),
 			 0);
 	assert_int_equal(residency_add(d.residency, "good", model_dir, 1, NULL, err, sizeof(err)),
@@ -396,18 +416,22 @@ static int remove_root(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_bits_on_one_chip), cmocka_unit_test(same_bits_on_two_chips),
+		cmocka_unit_test(same_bits_on_one_chip),
+		cmocka_unit_test(same_bits_on_two_chips),
 		cmocka_unit_test(speculation_changes_no_bit),
 		cmocka_unit_test(speculation_on_two_chips),
-		cmocka_unit_test(a_lost_chip),		 cmocka_unit_test(a_faulting_op),
+		cmocka_unit_test(the_own_layer_speculates),
+		cmocka_unit_test(a_lost_chip),
+		cmocka_unit_test(a_faulting_op),
 		cmocka_unit_test(a_hung_chip),
 	};
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR\n", argv[0]);
+	if (argc != 4) {
+		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR FIXTURE_DIR\n", argv[0]);
 		return 2;
 	}
 	model_dir = argv[1];
 	draft_dir = argv[2];
+	fixture_dir = argv[3];
 	return cmocka_run_group_tests(tests, make_root, remove_root);
 }

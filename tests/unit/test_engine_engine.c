@@ -132,7 +132,7 @@ static void expect_greedy(const struct engine_request *r)
 	}
 }
 
-static void close_engine(struct engine *e)
+static void close_engine_with_stats(struct engine *e, struct engine_stats *ret)
 {
 	struct engine_stats stats;
 	struct timespec t = {0, 1000000};
@@ -150,6 +150,14 @@ static void close_engine(struct engine *e)
 	engine_free(e);
 	assert_int_equal(atomic_load(&fake_model_loaded), 0);
 	assert_int_equal(atomic_load(&fake_model_violations), 0);
+	*ret = stats;
+}
+
+static void close_engine(struct engine *e)
+{
+	struct engine_stats stats;
+
+	close_engine_with_stats(e, &stats);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -324,6 +332,132 @@ static void gives_logprobs(void **state)
 		engine_request_unref(r);
 		engine_request_unref(beside);
 	}
+	close_engine(e);
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+#define HIDDEN 7
+
+/* What the model's states make, straight from it. */
+static void expect_vector(const struct engine_request *r)
+{
+	const struct engine_pooling *p = &r->pooling;
+	double sum[HIDDEN] = {0}, square = 0, length;
+	float hidden[HIDDEN];
+	unsigned first = p->how == ENGINE_POOL_LAST ? r->n_prompt : 1;
+	unsigned last = p->how == ENGINE_POOL_CLS ? 1 : r->n_prompt;
+
+	for (unsigned n = first; n <= last; n++) {
+		fake_model_hidden(r->prompt, n, hidden);
+		for (unsigned i = 0; i < p->dimensions; i++)
+			sum[i] += hidden[i];
+	}
+	for (unsigned i = 0; i < p->dimensions; i++)
+		square += sum[i] * sum[i];
+	length = p->normalize ? sqrt(square) : last - first + 1;
+	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_COMPLETE);
+	assert_int_equal(atomic_load(&r->n_tokens), 0);
+	for (unsigned i = 0; i < p->dimensions; i++)
+		assert_true(fabs(r->embedding[i] - sum[i] / length) < 1e-6);
+}
+
+static struct engine_request *new_embedding(const int32_t *prompt, unsigned n,
+					    enum engine_pooling_how how, unsigned dimensions,
+					    bool normalize)
+{
+	struct engine_request *r = NULL;
+
+	assert_int_equal(engine_embedding_new(prompt, n,
+					      &(struct engine_pooling){how, dimensions, normalize},
+					      &r),
+			 0);
+	return r;
+}
+
+static void embeds(void **state)
+{
+	enum { LENGTHS = 12, VECTORS = 3 * LENGTHS };
+	static const unsigned lengths[LENGTHS] = {1, 2, 3, 4, 5, 8, 31, 32, 33, 64, 99, 100};
+	struct engine_request *alone[VECTORS], *r[VECTORS], *beside[LENGTHS];
+	struct engine_sampling s = greedy(20);
+	struct engine_stats stats;
+	struct engine_limits limits;
+	int32_t prompt[100];
+	struct engine *e;
+
+	(void)state;
+	fake_model_config.hidden = HIDDEN;
+	strcpy(fake_model_config.info.pooling, "mean");
+	random_prompt(prompt, 100);
+	e = open_engine(&(struct engine_options){.prefix_caching = true});
+	engine_limits(e, &limits);
+	assert_int_equal(limits.hidden, HIDDEN);
+	assert_int_equal(limits.pooling.how, ENGINE_POOL_MEAN);
+	assert_false(limits.pooling.normalize);
+	for (unsigned i = 0; i < VECTORS; i++) {
+		enum engine_pooling_how how = (enum engine_pooling_how)(ENGINE_POOL_LAST + i % 3);
+		unsigned dimensions = i % 2 ? HIDDEN : 3;
+
+		alone[i] = new_embedding(prompt, lengths[i / 3], how, dimensions, i % 4 < 2);
+		run(e, alone[i]);
+		expect_vector(alone[i]);
+		/* A mean needs the states of all tokens. */
+		if (how == ENGINE_POOL_MEAN)
+			assert_int_equal(alone[i]->cached_tokens, 0);
+		else if (how == ENGINE_POOL_LAST && lengths[i / 3] == 100)
+			assert_int_equal(alone[i]->cached_tokens, 96);
+	}
+	close_engine(e);
+
+	/* Among others, in pieces, with blocks for a few only. */
+	e = open_engine(&(struct engine_options){.prefix_caching = true,
+						 .max_num_batched_tokens = 24,
+						 .max_num_seqs = 8,
+						 .max_kv_blocks = 40});
+	for (unsigned i = 0; i < VECTORS; i++) {
+		r[i] = new_embedding(prompt, lengths[i / 3], alone[i]->pooling.how,
+				     alone[i]->pooling.dimensions, alone[i]->pooling.normalize);
+		submit(e, r[i]);
+		if (i % 3)
+			continue;
+		beside[i / 3] = new_request(prompt, lengths[i / 3], &s, false);
+		submit(e, beside[i / 3]);
+	}
+	wait_finished(e, VECTORS + LENGTHS);
+	engine_stats(e, &stats);
+	assert_true(stats.preemptions > 0);
+	for (unsigned i = 0; i < VECTORS; i++) {
+		assert_memory_equal(r[i]->embedding, alone[i]->embedding,
+				    alone[i]->pooling.dimensions * sizeof(float));
+		engine_request_unref(r[i]);
+		engine_request_unref(alone[i]);
+	}
+	for (unsigned i = 0; i < LENGTHS; i++) {
+		expect_greedy(beside[i]);
+		engine_request_unref(beside[i]);
+	}
+	close_engine(e);
+}
+
+static void refuses_bad_embeddings(void **state)
+{
+	int32_t prompt[] = {1, 2, 3};
+	struct engine_request *r = new_embedding(prompt, 3, ENGINE_POOL_LAST, HIDDEN, true);
+	struct engine *e = open_engine(&(struct engine_options){0});
+	char err[256] = "";
+
+	(void)state;
+	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EOPNOTSUPP);
+	close_engine(e);
+	engine_request_unref(r);
+	fake_model_config.hidden = HIDDEN;
+	e = open_engine(&(struct engine_options){0});
+	r = new_embedding(prompt, 3, ENGINE_POOL_LAST, HIDDEN + 1, true);
+	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "8"));
+	engine_request_unref(r);
+	assert_int_equal(engine_embedding_new(prompt, 3, &(struct engine_pooling){0}, &r), -EINVAL);
 	close_engine(e);
 }
 
@@ -673,6 +807,115 @@ static void company_changes_nothing(void **state)
 
 /* ---- leaving, failing ------------------------------------------------------------------------ */
 
+/* ---- the model's own layer proposes ---------------------------------------------------------- */
+
+/* What it proposes is what the model says, so everything stands, whatever happens around it. */
+static void predicts_further_tokens(void **state)
+{
+	enum { REQUESTS = 24 };
+	struct engine_options o = {
+		.case_dir = "step",
+		.draft_case_dir = "mtp",
+		.speculation = ENGINE_SPECULATE_MODEL,
+		.speculative_tokens = 3,
+		.speculative_max_seqs = 64,
+		.max_num_batched_tokens = 24,
+		.max_num_seqs = 8,
+		.max_kv_blocks = 30,
+		.prefix_caching = true,
+	};
+	struct engine_request *alone[REQUESTS], *r[REQUESTS];
+	struct engine_stats stats;
+	struct engine_sampling s;
+	int32_t prompt[MAX_PROMPT];
+	struct engine *e;
+
+	(void)state;
+	random_prompt(prompt, MAX_PROMPT);
+	fake_model_config.states = true;
+	e = open_engine(&(struct engine_options){.case_dir = "step"});
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		s = greedy(1 + i);
+		s.temperature = i % 3 ? 1 : 0;
+		s.seed = i;
+		alone[i] = new_request(prompt, 1 + i * 4 % 90, &s, false);
+		run(e, alone[i]);
+	}
+	close_engine(e);
+	e = open_engine(&o);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		r[i] = new_request(prompt, alone[i]->n_prompt, &alone[i]->sampling, false);
+		submit(e, r[i]);
+	}
+	wait_finished(e, REQUESTS);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		assert_int_equal(atomic_load(&r[i]->n_tokens), 1 + i);
+		assert_memory_equal(r[i]->tokens, alone[i]->tokens, (1 + i) * sizeof(int32_t));
+		engine_request_unref(r[i]);
+		engine_request_unref(alone[i]);
+	}
+	close_engine_with_stats(e, &stats);
+	printf("%llu proposals, %llu stood, %llu preemptions\n",
+	       (unsigned long long)stats.draft_tokens, (unsigned long long)stats.accepted_tokens,
+	       (unsigned long long)stats.preemptions);
+	assert_true(stats.draft_tokens > 80);
+	assert_int_equal(stats.accepted_tokens, stats.draft_tokens);
+}
+
+/* While too many run, nothing is proposed; whom that left behind goes on without. */
+static void proposes_again_after_a_flood(void **state)
+{
+	struct engine_options o = {
+		.case_dir = "step",
+		.draft_case_dir = "mtp",
+		.speculation = ENGINE_SPECULATE_MODEL,
+		.speculative_max_seqs = 2,
+	};
+	struct engine_sampling s = greedy(40);
+	struct engine_request *r[6];
+	struct engine_stats flooded, stats;
+	int32_t prompt[20];
+	struct engine *e;
+
+	(void)state;
+	fake_model_config.states = true;
+	random_prompt(prompt, 20);
+	e = open_engine(&o);
+	for (unsigned i = 0; i < 6; i++) {
+		r[i] = new_request(prompt, 5 + i, &s, false);
+		submit(e, r[i]);
+	}
+	wait_finished(e, 6);
+	engine_stats(e, &flooded);
+	for (unsigned i = 0; i < 6; i++) {
+		expect_greedy(r[i]);
+		engine_request_unref(r[i]);
+	}
+	r[0] = new_request(prompt, 20, &s, false);
+	run(e, r[0]);
+	expect_greedy(r[0]);
+	engine_request_unref(r[0]);
+	close_engine_with_stats(e, &stats);
+	assert_true(stats.accepted_tokens - flooded.accepted_tokens > 20);
+	assert_int_equal(stats.accepted_tokens, stats.draft_tokens);
+}
+
+static void refuses_a_layer_alone(void **state)
+{
+	struct engine_options o = {.case_dir = "mtp"};
+	char err[256] = "";
+	struct engine *e;
+
+	(void)state;
+	assert_int_equal(engine_new(fake_group(0), &o, &e, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "--mtp"));
+	o = (struct engine_options){
+		.case_dir = "step", .draft_case_dir = "mtp", .speculation = ENGINE_SPECULATE_MODEL};
+	assert_int_equal(engine_new(fake_group(0), &o, &e, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "--states"));
+	assert_int_equal(atomic_load(&fake_model_loaded), 0);
+}
+
 static void cancels(void **state)
 {
 	struct engine *e;
@@ -1003,10 +1246,15 @@ int main(void)
 		cmocka_unit_test_setup(ends_at_the_context, small_model),
 		cmocka_unit_test_setup(refuses_bad_requests, small_model),
 		cmocka_unit_test_setup(gives_logprobs, small_model),
+		cmocka_unit_test_setup(embeds, small_model),
+		cmocka_unit_test_setup(refuses_bad_embeddings, small_model),
 		cmocka_unit_test_setup(reuses_prefixes, small_model),
 		cmocka_unit_test_setup(keeps_to_constraints, small_model),
 		cmocka_unit_test_setup(penalties_and_biases_work, small_model),
 		cmocka_unit_test_setup(company_changes_nothing, small_model),
+		cmocka_unit_test_setup(predicts_further_tokens, small_model),
+		cmocka_unit_test_setup(proposes_again_after_a_flood, small_model),
+		cmocka_unit_test_setup(refuses_a_layer_alone, small_model),
 		cmocka_unit_test_setup(cancels, small_model),
 		cmocka_unit_test_setup(bounds_the_queue, small_model),
 		cmocka_unit_test_setup(frees_in_the_middle, small_model),

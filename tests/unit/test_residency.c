@@ -146,6 +146,7 @@ static int set_up(void **state)
 	fake_model_load_error = 0;
 	fake_model_fail_group = NULL;
 	memset(fake_chip_lost, 0, sizeof(fake_chip_lost));
+	memset(fake_chip_used, 0, sizeof(fake_chip_used));
 	return 0;
 }
 
@@ -650,6 +651,221 @@ static void frees_in_the_middle(void **state)
 	assert_int_equal(o.calls, 0);
 }
 
+/* A load that is called off tells its waiters, stops the compiler, and can begin again at once. */
+static void calls_off_a_load(void **state)
+{
+	struct residency *r = open_residency(0);
+	struct residency_model *model;
+	struct outcome first = {0}, queued = {0}, again;
+	char err[256] = "";
+
+	(void)state;
+	make_hf("raw", "hang");
+	make_case("ready");
+	add(r, "raw");
+	add(r, "ready");
+	assert_int_equal(residency_acquire(r, "raw", on_ready, &first, &model, err, sizeof(err)),
+			 -EINPROGRESS);
+	assert_int_equal(residency_acquire(r, "ready", on_ready, &queued, &model, err, sizeof(err)),
+			 -EINPROGRESS);
+	while (!runs("raw"))
+		usleep(1000);
+	assert_int_equal(residency_unload(r, "ready", err, sizeof(err)), 0);
+	wait_call(r, &queued);
+	assert_int_equal(queued.error, -ECANCELED);
+	assert_int_equal(state_of(r, "ready"), RESIDENCY_PLANNED);
+	put("raw/behave", "", 0644);
+	assert_int_equal(residency_unload(r, "raw", err, sizeof(err)), 0);
+	wait_call(r, &first);
+	assert_int_equal(first.error, -ECANCELED);
+	/* While the compiler is still on its way out. */
+	assert_int_equal(acquire(r, "raw", &again), 0);
+	assert_int_equal(runs("raw"), 2);
+	run_request(residency_engine(again.model));
+	residency_release(r, again.model);
+	residency_free(r);
+}
+
+/* Asleep: off the chip, its weights in host memory; it wakes with the next acquire. */
+static void sleeps(void **state)
+{
+	struct residency *r = open_residency(0);
+	struct residency_info info;
+	struct outcome o;
+	char err[256] = "";
+
+	(void)state;
+	make_case("ready");
+	assert_int_equal(mkdir(at("ready/chip0"), 0755), 0);
+	put("ready/chip0/param.bin", "weights", 0644);
+	add(r, "ready");
+	assert_int_equal(residency_sleep(r, "ready", err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "is planned, not resident"));
+	assert_int_equal(residency_sleep(r, "none", err, sizeof(err)), -ENOENT);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(acquire(r, "ready", &o), 0);
+		run_request(residency_engine(o.model));
+		assert_int_equal(residency_find(r, "ready", &info), 0);
+		assert_int_equal(info.host_bytes, 0);
+		assert_int_equal(info.n_chips, 1);
+		assert_int_equal(residency_sleep(r, "ready", err, sizeof(err)), 0);
+		residency_release(r, o.model);
+		wait_state(r, "ready", RESIDENCY_ASLEEP);
+		assert_int_equal(atomic_load(&fake_model_loaded), 0);
+		assert_int_equal(residency_find(r, "ready", &info), 0);
+		assert_int_equal(info.host_bytes, 7);
+		assert_int_equal(residency_sleep(r, "ready", err, sizeof(err)), 0);
+	}
+	fake_model_load_error = -EIO;
+	assert_int_equal(acquire(r, "ready", &o), -EIO);
+	assert_int_equal(state_of(r, "ready"), RESIDENCY_ASLEEP);
+	fake_model_load_error = 0;
+	assert_int_equal(residency_unload(r, "ready", err, sizeof(err)), 0);
+	assert_int_equal(state_of(r, "ready"), RESIDENCY_PLANNED);
+	residency_free(r);
+}
+
+/* A name leaves the table at once, what it stands for when nobody holds it any more. */
+static void removes(void **state)
+{
+	struct residency *r = open_residency(0);
+	struct residency_info info;
+	struct residency_model *model;
+	struct outcome o, again, waiting = {0};
+	char err[256] = "";
+
+	(void)state;
+	make_case("a");
+	make_hf("raw", "hang");
+	add(r, "a");
+	add(r, "raw");
+	assert_int_equal(residency_remove(r, "none", err, sizeof(err)), -ENOENT);
+	assert_int_equal(acquire(r, "a", &o), 0);
+	assert_int_equal(residency_remove(r, "a", err, sizeof(err)), 0);
+	assert_int_equal(residency_find(r, "a", &info), -ENOENT);
+	assert_int_equal(acquire(r, "a", &again), -ENOENT);
+	assert_int_equal(residency_list(r, &info, 1), 1);
+	assert_int_equal(atomic_load(&fake_model_loaded), 1);
+	add(r, "a");
+	assert_int_equal(acquire(r, "a", &again), 0);
+	assert_ptr_not_equal(again.model, o.model);
+	assert_int_equal(atomic_load(&fake_model_loaded), 2);
+	residency_release(r, o.model);
+	for (unsigned i = 0; i < 5000 && atomic_load(&fake_model_loaded) > 1; i++)
+		usleep(1000);
+	assert_int_equal(atomic_load(&fake_model_loaded), 1);
+	/* And one that is being loaded. */
+	assert_int_equal(residency_acquire(r, "raw", on_ready, &waiting, &model, err, sizeof(err)),
+			 -EINPROGRESS);
+	while (!runs("raw"))
+		usleep(1000);
+	assert_int_equal(residency_remove(r, "raw", err, sizeof(err)), 0);
+	wait_call(r, &waiting);
+	assert_int_equal(waiting.error, -ECANCELED);
+	assert_int_equal(residency_find(r, "raw", &info), -ENOENT);
+	residency_release(r, again.model);
+	residency_free(r);
+}
+
+/* Fills chip @i but for @left bytes, whoever has them. */
+static void fill_chip(unsigned i, uint64_t left)
+{
+	fake_chip_used[i] = fake_chip_bytes - left;
+}
+
+/* What does not fit is refused with value and limit, and with who would have to go. */
+static void makes_room(void **state)
+{
+	static const char *const idle[] = {"m0", "m1", "m2", "m3"};
+	const uint64_t fixed = 102 << 20, need = fixed + (64 << 16) + (8 << 20);
+	struct residency *r = open_residency(0);
+	struct residency_plan plan;
+	struct outcome o[4], late;
+	char err[512] = "", name[16];
+
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
+		snprintf(name, sizeof(name), "m%u", i);
+		make_case(name);
+		add(r, name);
+		/* 4 blocks suffice to the second one, the others take all. */
+		assert_int_equal(
+			residency_set_limits(r, name, i == 1 ? 4 << 16 : 0, NULL, err, sizeof(err)),
+			0);
+	}
+	assert_int_equal(residency_set_limits(r, "none", 0, NULL, err, sizeof(err)), -ENOENT);
+	for (unsigned i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "m%u", i);
+		assert_int_equal(acquire(r, name, &o[i]), 0);
+	}
+	assert_int_equal(residency_make_room(r, "m4", NULL, 0, &plan, err, sizeof(err)), 0);
+	assert_true(plan.exact && plan.fits && !plan.resident);
+	assert_int_equal(plan.tp, 1);
+	assert_int_equal(plan.need_bytes, need);
+	assert_int_equal(plan.weight_bytes, 100 << 20);
+	assert_int_equal(plan.n_groups, FAKE_CHIPS);
+	assert_int_equal(plan.groups[2].chips[0], 2);
+	assert_int_equal(plan.groups[2].free_bytes, fake_chip_bytes);
+
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fill_chip(i, need - 1);
+	assert_int_equal(residency_make_room(r, "m4", NULL, 0, &plan, err, sizeof(err)), -ENOSPC);
+	assert_non_null(
+		strstr(err, "needs 119537664 bytes of a chip at least; 119537663 are free"));
+	assert_int_equal(acquire(r, "m4", &late), -ENOSPC);
+	assert_non_null(strstr(late.text, "119537663 are free on the best group"));
+	assert_int_equal(state_of(r, "m4"), RESIDENCY_PLANNED);
+	/* Any of them makes room: the one that was idle for longest. */
+	assert_int_equal(residency_make_room(r, "m4", idle, 4, &plan, err, sizeof(err)), 0);
+	assert_false(plan.fits);
+	assert_int_equal(plan.n_victims, 1);
+	assert_int_equal(plan.victims[0], 0);
+	assert_int_equal(residency_make_room(r, "m4", idle + 1, 1, &plan, err, sizeof(err)), 0);
+	assert_int_equal(plan.n_victims, 1);
+	/* A chip so full that the small one on it is not enough. */
+	fill_chip(1, 1 << 20);
+	assert_int_equal(residency_make_room(r, "m4", idle + 1, 1, &plan, err, sizeof(err)),
+			 -ENOSPC);
+	assert_int_equal(residency_make_room(r, "m3", NULL, 0, &plan, err, sizeof(err)), 0);
+	assert_true(plan.resident);
+	assert_int_equal(residency_make_room(r, "none", idle, 4, &plan, err, sizeof(err)), -ENOENT);
+	/* Others' memory is no lost chip; a lost chip is no room. */
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fake_chip_lost[i] = true;
+	assert_int_equal(residency_make_room(r, "m4", idle, 4, &plan, err, sizeof(err)), -EIO);
+	for (unsigned i = 0; i < 4; i++)
+		residency_release(r, o[i].model);
+	residency_free(r);
+}
+
+/* Replicas do not share a group. */
+static void keeps_replicas_apart(void **state)
+{
+	struct residency *r = open_residency(0);
+	struct residency_plan plan;
+	struct outcome o[3];
+	char err[512] = "", name[16];
+
+	(void)state;
+	fake_plan.tp = fake_model_config.info.tp = 2;
+	make_case("a");
+	for (unsigned i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "a#%u", i);
+		assert_int_equal(residency_add(r, name, at("a"), 0, NULL, err, sizeof(err)), 0);
+		assert_int_equal(residency_set_limits(r, name, 0, "a", err, sizeof(err)), 0);
+	}
+	assert_int_equal(acquire(r, "a#0", &o[0]), 0);
+	assert_int_equal(acquire(r, "a#1", &o[1]), 0);
+	assert_int_equal(chip_of_last(), 2);
+	assert_int_equal(acquire(r, "a#2", &o[2]), -ENODEV);
+	assert_non_null(strstr(o[2].text, "each of 2 has one"));
+	assert_int_equal(residency_make_room(r, "a#2", NULL, 0, &plan, err, sizeof(err)), -ENOSPC);
+	assert_non_null(strstr(err, "2 with a replica"));
+	residency_release(r, o[0].model);
+	residency_release(r, o[1].model);
+	residency_free(r);
+}
+
 static void *list_often(void *arg)
 {
 	struct residency_info info[4];
@@ -707,6 +923,11 @@ int main(void)
 		CASE(comes_back_after_a_loss),
 		CASE(shuts_down),
 		CASE(frees_in_the_middle),
+		CASE(calls_off_a_load),
+		CASE(sleeps),
+		CASE(removes),
+		CASE(makes_room),
+		CASE(keeps_replicas_apart),
 		CASE(works_with_threads),
 	};
 

@@ -85,7 +85,7 @@ cleanup() {
 	if [ -n "$keep" ]; then
 		mkdir -p "$keep"
 		tar -C "$keep" -x -f "$run/files" 2>/dev/null || true
-		cp "$run/console.log" "$run/events" "$run/model.log" "$keep/" 2>/dev/null || true
+		cp "$run/console.log" "$run/events" "$run/model.log" "$run/qemu.log" "$keep/" 2>/dev/null || true
 	fi
 	rm -rf "$run"
 }
@@ -168,7 +168,12 @@ done
 set -- "$@" $qemu_args
 
 status=0
-"$vm/supervise" "$@" || status=$?
+if [ $want = cases ]; then
+	# QEMU has pages to say about each chip that a case pulls out.
+	"$vm/supervise" "$@" 2>"$run/qemu.log" || status=$?
+else
+	"$vm/supervise" "$@" || status=$?
+fi
 if [ $want = command ]; then
 	{
 		echo "---- kernel log"

@@ -12,6 +12,7 @@
 #include "case.h"
 #include "ceiling.h"
 #include "clock.h"
+#include "device.h"
 #include "model.h"
 #include "runner.h"
 #include "serve.h"
@@ -21,6 +22,7 @@ static const char usage[] =
 	"usage: txda-bench [options] [CASE...]\n"
 	"       txda-bench model [options] [MODEL...]     (see txda-bench model --help)\n"
 	"       txda-bench serve --model NAME [options]   (see txda-bench serve --help)\n"
+	"       txda-bench device [options]               (see txda-bench device --help)\n"
 	"\n"
 	"Runs each compiled model without a server and compares it with the machine's ceilings, "
 	"measured\n"
@@ -53,6 +55,7 @@ struct result {
 	double tokens_per_s;
 	double gbs, gflops;
 	struct ceiling before, after;
+	uint64_t chip_bytes; /* that the chips read in a step */
 };
 
 void own_autogroup(void)
@@ -92,48 +95,33 @@ static unsigned cpus(void)
 	return n > 0 ? (unsigned)n : 1;
 }
 
-/* Submit to fence of a stream with one NOP, by the waiting thread, microseconds. */
-static double round_trip_us(struct txda_context *context)
-{
-	struct txda_pkt nop = {.op = TXDA_PKT_NOP, .bytes = sizeof(nop)};
-	struct txda_device *device;
-	struct txda_queue *queue;
-	enum { N = 2001 };
-	double v[N], us = -1;
-	uint64_t fence;
-
-	if (txda_device_get(context, 0, &device))
-		return -1;
-	if (!txda_queue_new(device, TXDA_QUEUE_COMPUTE, &queue)) {
-		int i;
-
-		for (i = 0; i < N; i++) {
-			v[i] = clock_s();
-			if (txda_queue_submit(queue, &nop, sizeof(nop), TXDA_SUBMIT_WAIT_SOON,
-					      &fence) ||
-			    txda_queue_wait(queue, fence, TXDA_FOREVER))
-				break;
-			v[i] = clock_s() - v[i];
-		}
-		if (i == N)
-			us = median(v, N) * 1e6;
-		txda_queue_unref(queue);
-	}
-	txda_device_unref(device);
-	return us;
-}
-
 /* ---- one model ---- */
+
+/* What the model's chips have read so far, by their own counters. */
+static uint64_t bytes_read(const struct runner *r)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned rank = 0; rank < r->info.tp; rank++) {
+		struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+
+		if (!txda_device_status(txda_group_device(r->group, rank), &status))
+			bytes += status.bytes_read;
+	}
+	return bytes;
+}
 
 static int timed(struct runner *r, struct result *res, unsigned n, unsigned steps)
 {
 	double v[256], ignored;
+	uint64_t before;
 	int err;
 
 	steps = steps > 256 ? 256 : steps;
 	if (ceiling_measure(cpus(), &res->before))
 		return -ENOMEM;
 	err = runner_step(r, n, &ignored); /* warm-up */
+	before = bytes_read(r);
 	for (unsigned i = 0; i < steps && !err; i++) {
 		if (n > 1) {
 			err = runner_start(r, r->seqs, n + 1);
@@ -144,6 +132,7 @@ static int timed(struct runner *r, struct result *res, unsigned n, unsigned step
 	}
 	if (err)
 		return err;
+	res->chip_bytes = (bytes_read(r) - before) / steps;
 	res->seconds = median(v, steps);
 	res->batch = r->seqs;
 	return ceiling_measure(cpus(), &res->after);
@@ -182,9 +171,12 @@ static void print_result(const struct options *o, const struct runner *r, const 
 		printf("%s{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"%s\",\"batch\":"
 		       "%u,\"step_ms\":%.4f,\"tokens_per_s\":%.2f,"
 		       "\"weight_gb_per_s\":%.2f,\"read_ceiling_gb_per_s\":%.2f,\"gflops\":%.1f,"
-		       "\"dot_ceiling_gflops\":%.1f}",
+		       "\"dot_ceiling_gflops\":%.1f,\"chip_bytes_read\":%llu,\"weight_bytes\":%"
+		       "llu}",
 		       *first ? "" : ",\n", r->info.name, r->info.weights, r->info.tp, x->what,
-		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, read, x->gflops, peak);
+		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, read, x->gflops, peak,
+		       (unsigned long long)x->chip_bytes,
+		       (unsigned long long)r->info.weight_bytes * r->info.tp);
 		*first = false;
 		return;
 	}
@@ -195,9 +187,10 @@ static void print_result(const struct options *o, const struct runner *r, const 
 		       100 * x->gflops / peak, int8 ? "int8" : "bf16", peak);
 	else
 		printf("  decode  %4u at once   %9.2f ms  %9.1f tok/s   %7.1f GB/s    = %3.0f%% of "
-		       "the bandwidth %.1f\n",
+		       "the bandwidth %.1f; %.3g MB read, weights %.3g MB\n",
 		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, 100 * x->gbs / read,
-		       read);
+		       read, (double)x->chip_bytes / 1e6,
+		       (double)r->info.weight_bytes * r->info.tp / 1e6);
 	fflush(stdout);
 }
 
@@ -372,7 +365,7 @@ static void print_machine(const struct options *o)
 			txda_device_info(device, &info);
 			txda_device_unref(device);
 		}
-		us = round_trip_us(context);
+		us = device_round_trip_us(context);
 		txda_context_unref(context);
 	}
 	if (o->json) {
@@ -448,6 +441,8 @@ int main(int argc, char **argv)
 		return model_main(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "serve"))
 		return serve_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "device"))
+		return device_main(argc - 1, argv + 1);
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) >= 0) {
 		bool ok = true;
 		unsigned tp;

@@ -251,6 +251,50 @@ int case_write(struct case_output *out, const char *name, const void *data, size
 	return case_close(fd, name, error);
 }
 
+/* 1: the same content, 0: not, or -errno. */
+static int compare_files(int a, int b)
+{
+	enum { PART = 1 << 16 };
+	char *part = malloc(2 * PART);
+	int r = part ? 1 : -ENOMEM;
+	ssize_t n = 1;
+
+	for (off_t at = 0; r == 1 && n > 0; at += n) {
+		n = pread(a, part, PART, at);
+		if (n < 0 || pread(b, part + PART, PART, at) != n)
+			r = n < 0 ? -errno : 0;
+		else if (memcmp(part, part + PART, (size_t)n))
+			r = 0;
+	}
+	free(part);
+	return r;
+}
+
+int case_link(struct case_output *out, const char *name, const char *path, struct tool_error *error)
+{
+	int mine = openat(out->dir_fd, name, O_RDONLY | O_CLOEXEC),
+	    other = open(path, O_RDONLY | O_CLOEXEC), r;
+
+	if (mine < 0 || other < 0)
+		r = tool_fail(error, -errno, "%s: %s", other < 0 ? path : name, strerror(errno));
+	else
+		r = compare_files(mine, other);
+	if (r < 0 && mine >= 0 && other >= 0)
+		tool_fail(error, r, "%s: %s", path, strerror(-r));
+	else if (!r)
+		r = tool_fail(error, -EINVAL, "%s: has other weights than this program", path);
+	if (mine >= 0)
+		close(mine);
+	if (other >= 0)
+		close(other);
+	if (r < 0)
+		return r;
+	if (unlinkat(out->dir_fd, name, 0) ||
+	    linkat(AT_FDCWD, path, out->dir_fd, name, AT_SYMLINK_FOLLOW))
+		return fail_errno(out, path, error);
+	return 0;
+}
+
 static int sync_dir(int parent, const char *name)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;

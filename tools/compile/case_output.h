@@ -31,6 +31,12 @@ int case_create(struct case_output *out, const char *name, struct tool_error *er
 int case_close(int fd, const char *name, struct tool_error *error);
 int case_write(struct case_output *out, const char *name, const void *data, size_t bytes,
 	       struct tool_error *error);
+/*
+ * Makes the file @name, which is written and closed, another name of @path if both have the same
+ * content. -EINVAL if not; -EXDEV: they are on two file systems.
+ */
+int case_link(struct case_output *out, const char *name, const char *path,
+	      struct tool_error *error);
 /* Syncs the directories and gives the new one its name. The output is freed by case_end() all the
  * same. */
 int case_commit(struct case_output *out, struct tool_error *error);

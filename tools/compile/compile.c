@@ -10,6 +10,7 @@
 
 #include "case_output.h"
 #include "files.h"
+#include "floats.h"
 #include "graph.h"
 #include "info.h"
 
@@ -79,7 +80,7 @@ static int copy_files(struct compile *c)
 static int write_chip(struct compile *c, uint32_t rank)
 {
 	struct compiled_chip *chip = &c->chip[rank];
-	char dir[32], name[48];
+	char dir[32], name[48], shared[1024];
 	int fd, r;
 
 	snprintf(dir, sizeof(dir), "chip%u", rank);
@@ -105,7 +106,53 @@ static int write_chip(struct compile *c, uint32_t rank)
 	c->info[rank].scratch_bytes = chip->scratch_bytes;
 	c->info[rank].io_bytes = chip->io_bytes;
 	c->info[rank].kv_block_bytes = chip->kv_block_bytes;
-	return case_close(fd, name, c->error);
+	r = case_close(fd, name, c->error);
+	if (r || !c->job->share)
+		return r;
+	if (snprintf(shared, sizeof(shared), "%s/%s", c->job->share, name) >= (int)sizeof(shared))
+		return tool_fail(c->error, -ENAMETOOLONG, "--share: too long a path");
+	return case_link(c->out, name, shared, c->error);
+}
+
+/* What the host makes of tokens when the program takes embeddings: a row of it each. */
+static int write_table(struct compile *c)
+{
+	const struct model *m = c->job->model;
+	const uint32_t hidden = m->config.hidden_size;
+	struct source_tensor table;
+	size_t row = (size_t)hidden * 4;
+	float *values;
+	int fd, r;
+
+	r = graph_find_embedding(&m->config, &m->source, &table, c->error);
+	if (r)
+		return r;
+	values = malloc(row);
+	if (!values)
+		return tool_fail(c->error, -ENOMEM, "no memory");
+	fd = case_create(c->out, "embed.bin", c->error);
+	if (fd < 0) {
+		free(values);
+		return fd;
+	}
+	for (uint64_t i = 0; i < table.rows && !r; i++) {
+		source_read(&table, i, 0, hidden, values);
+		/* In place: an element's half is written behind all that is still to be read. */
+		for (uint32_t k = 0; table.dtype == TXDA_BF16 && k < hidden; k++) {
+			uint16_t half = float_to_bf16(values[k]);
+
+			memcpy((char *)values + 2 * (size_t)k, &half, 2);
+		}
+		r = tool_write_all(fd, values, table.dtype == TXDA_BF16 ? row / 2 : row);
+		if (!r && progress_interrupted(&c->progress))
+			r = -EINTR;
+	}
+	free(values);
+	if (r) {
+		close(fd);
+		return tool_fail(c->error, r, "embed.bin: %s", strerror(-r));
+	}
+	return case_close(fd, "embed.bin", c->error);
 }
 
 static int write_case(struct compile *c)
@@ -124,6 +171,8 @@ static int write_case(struct compile *c)
 	if (!r)
 		progress_add(&c->progress, total - c->progress.done);
 	progress_end(&c->progress);
+	if (!r && c->options->embeds)
+		r = write_table(c);
 	if (!r)
 		r = copy_files(c);
 	if (r)

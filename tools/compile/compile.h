@@ -16,6 +16,7 @@
 struct compile_job {
 	const struct model *model;
 	const char *case_path;
+	const char *share; /* a case dir that has the same weights, which are linked; or NULL */
 	struct compile_options options; /* resolved */
 	bool force;			/* replace an existing case dir */
 	bool quiet;			/* no notes */

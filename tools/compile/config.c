@@ -72,6 +72,11 @@ int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
 	return 0;
 }
 
+bool config_is_null(const cJSON *json, const char *key)
+{
+	return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(json, key));
+}
+
 const char *config_key(const cJSON *json, const char *a, const char *b)
 {
 	return !find(json, a) && find(json, b) ? b : a;
@@ -98,9 +103,10 @@ int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool va
 	return 0;
 }
 
-static int parse_sizes(const cJSON *json, struct model_config *c, struct tool_error *error)
+static int parse_sizes(const cJSON *json, const struct family_defaults *d, struct model_config *c,
+		       struct tool_error *error)
 {
-	uint32_t derived;
+	uint32_t derived, kv_heads;
 	int r;
 
 	r = config_u32(json, "hidden_size", 2, 1u << 17, CONFIG_REQUIRED, &c->hidden_size, error);
@@ -113,22 +119,28 @@ static int parse_sizes(const cJSON *json, struct model_config *c, struct tool_er
 	if (!r)
 		r = config_u32(json, "num_attention_heads", 1, 1024, CONFIG_REQUIRED, &c->n_heads,
 			       error);
+	kv_heads = d->kv_heads && !(c->n_heads % d->kv_heads) &&
+				   !config_is_null(json, "num_key_value_heads")
+			   ? d->kv_heads
+			   : c->n_heads;
 	if (!r)
-		r = config_u32(json, "num_key_value_heads", 1, 1024, c->n_heads, &c->n_kv_heads,
+		r = config_u32(json, "num_key_value_heads", 1, 1024, kv_heads, &c->n_kv_heads,
 			       error);
 	if (!r)
 		r = config_u32(json, "vocab_size", 1, 1u << 24, CONFIG_REQUIRED, &c->vocab_size,
 			       error);
 	if (!r)
-		r = config_u32(json, "max_position_embeddings", 1, 1u << 28, 2048, &c->max_position,
-			       error);
+		r = config_u32(json, "max_position_embeddings", 1, 1u << 28,
+			       d->max_position ? d->max_position : 2048, &c->max_position, error);
 	if (r)
 		return r;
 	if (c->n_kv_heads > c->n_heads || c->n_heads % c->n_kv_heads)
 		return tool_fail(error, -EINVAL,
 				 "num_key_value_heads: %u does not divide num_attention_heads %u",
 				 c->n_kv_heads, c->n_heads);
-	derived = c->hidden_size % c->n_heads ? 0 : c->hidden_size / c->n_heads;
+	derived = d->head_dim && !config_is_null(json, "head_dim") ? d->head_dim
+		  : c->hidden_size % c->n_heads			   ? 0
+								   : c->hidden_size / c->n_heads;
 	return config_u32(json, "head_dim", 2, 512, derived, &c->head_dim, error);
 }
 
@@ -157,10 +169,11 @@ static int check_heads(struct model_config *c, struct tool_error *error)
 	return 0;
 }
 
-static int parse_choices(const cJSON *json, struct model_config *c, struct tool_error *error)
+static int parse_choices(const cJSON *json, const struct family_defaults *d, struct model_config *c,
+			 struct tool_error *error)
 {
 	const cJSON *act = find(json, "hidden_act");
-	const double default_eps = 1e-6;
+	const double default_eps = d->rms_norm_eps > 0 ? d->rms_norm_eps : 1e-6;
 	double eps;
 	int r;
 
@@ -231,9 +244,9 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 		goto out;
 	}
 	snprintf(c.model_type, sizeof(c.model_type), "%s", family->model_type);
-	r = parse_sizes(json, &c, error);
+	r = parse_sizes(json, &family->defaults, &c, error);
 	if (!r)
-		r = parse_choices(json, &c, error);
+		r = parse_choices(json, &family->defaults, &c, error);
 	if (!r)
 		r = rope_parse(json, c.max_position, &c.rope, error);
 	if (!r)

@@ -91,6 +91,8 @@ int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
 int config_double(const cJSON *json, const char *key, double min, double max,
 		  const double *fallback, double *ret, struct tool_error *error);
 
+/* Whether the key is there with the value null, which some families tell from its absence. */
+bool config_is_null(const cJSON *json, const char *key);
 /* Of two spellings of a key the one that is there; the first when none is. */
 const char *config_key(const cJSON *json, const char *a, const char *b);
 /* A list of layer numbers: sets those in @ret. An absent key changes nothing. */

@@ -66,8 +66,10 @@ int family_parse_window(const cJSON *json, struct model_config *c, struct tool_e
 	int r;
 
 	r = config_bool(json, "use_sliding_window", false, &use, error);
-	if (!r && use)
-		r = config_u32(json, "sliding_window", 1, 1u << 28, 0, &c->sliding_window, error);
+	if (!r && use && !config_is_null(json, "sliding_window"))
+		r = config_u32(json, "sliding_window", 1, 1u << 28,
+			       family_find(c->model_type)->defaults.sliding_window,
+			       &c->sliding_window, error);
 	if (r)
 		return r;
 	if (types && !cJSON_IsNull(types)) {
@@ -89,6 +91,7 @@ int family_parse_window(const cJSON *json, struct model_config *c, struct tool_e
 
 int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
+	const struct family_defaults *d = &family_find(c->model_type)->defaults;
 	struct moe_config *m = &c->moe;
 	const char *key = config_key(json, "num_experts", "num_local_experts");
 	int r;
@@ -99,13 +102,13 @@ int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_
 	r = config_u32(json, key, 0, TXDA_ROUTE_MAX_EXPERTS, 0, &m->n_experts, error);
 	if (r || !m->n_experts)
 		return r;
-	r = config_u32(json, "num_experts_per_tok", 1, TXDA_ROUTE_MAX_K, CONFIG_REQUIRED, &m->top_k,
-		       error);
+	r = config_u32(json, "num_experts_per_tok", 1, TXDA_ROUTE_MAX_K,
+		       d->top_k ? d->top_k : CONFIG_REQUIRED, &m->top_k, error);
 	if (!r)
 		r = config_u32(json, "moe_intermediate_size", 1, 1u << 20, CONFIG_REQUIRED,
 			       &m->inner, error);
 	if (!r)
-		r = config_bool(json, "norm_topk_prob", false, &m->normalise, error);
+		r = config_bool(json, "norm_topk_prob", d->normalise, &m->normalise, error);
 	if (!r && m->top_k > m->n_experts)
 		r = tool_fail(error, -ERANGE, "num_experts_per_tok: %u of %u experts", m->top_k,
 			      m->n_experts);
@@ -127,25 +130,33 @@ int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_e
 int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
 				  struct tool_error *error)
 {
+	const struct family_defaults *d = &family_find(c->model_type)->defaults;
 	struct moe_config *m = &c->moe;
-	uint32_t dense, every, shared, i;
-	const double one = 1;
+	uint32_t dense, every, shared, groups, i;
+	const double scale = d->scale > 0 ? d->scale : 1;
 	int r = family_parse_experts(json, c, error);
 
 	if (r || !m->n_experts)
 		return r;
-	r = config_u32(json, "first_k_dense_replace", 0, 1u << 20, 0, &dense, error);
+	groups = d->n_groups && !(m->n_experts % d->n_groups) && !config_is_null(json, "n_group")
+			 ? d->n_groups
+			 : 1;
+	r = config_u32(json, "first_k_dense_replace", 0, 1u << 20, d->dense_layers, &dense, error);
 	if (!r)
 		r = config_u32(json, "moe_layer_freq", 1, 1u << 20, 1, &every, error);
 	if (!r)
-		r = config_u32(json, "n_shared_experts", 0, 256, 0, &shared, error);
+		r = config_u32(json, "n_shared_experts", 0, 256,
+			       config_is_null(json, "n_shared_experts") ? 0 : d->shared_experts,
+			       &shared, error);
 	if (!r)
-		r = config_u32(json, "n_group", 1, m->n_experts, 1, &m->n_groups, error);
+		r = config_u32(json, "n_group", 1, m->n_experts, groups, &m->n_groups, error);
 	if (!r)
-		r = config_u32(json, "topk_group", 1, m->n_groups, m->n_groups, &m->top_groups,
-			       error);
+		r = config_u32(json, "topk_group", 1, m->n_groups,
+			       d->top_groups && d->top_groups < m->n_groups ? d->top_groups
+									    : m->n_groups,
+			       &m->top_groups, error);
 	if (!r)
-		r = config_double(json, "routed_scaling_factor", 0, 1e6, &one, &m->scale, error);
+		r = config_double(json, "routed_scaling_factor", 0, 1e6, &scale, &m->scale, error);
 	if (!r && m->n_experts % m->n_groups)
 		r = tool_fail(error, -EINVAL, "n_group: %u does not divide n_routed_experts %u",
 			      m->n_groups, m->n_experts);

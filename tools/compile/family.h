@@ -30,8 +30,26 @@ struct family_names {
 	const char *shared_gate, *shared_up, *shared_down, *shared_expert_gate;
 };
 
+/*
+ * What a key means that config.json does not have: as the configuration class of the reference
+ * implementation says it. 0: what all families do.
+ */
+struct family_defaults {
+	uint32_t kv_heads; /* 0, or no divisor of the heads: as many as heads */
+	uint32_t head_dim; /* 0: hidden_size / num_attention_heads */
+	uint32_t max_position;
+	uint32_t sliding_window; /* where use_sliding_window is true */
+	double rms_norm_eps;
+	/* Experts. */
+	uint32_t top_k, dense_layers, shared_experts;
+	uint32_t n_groups, top_groups; /* only if they divide the experts */
+	double scale;
+	bool normalise;
+};
+
 struct family {
 	const char *model_type; /* config.json's */
+	struct family_defaults defaults;
 	const struct family_names *names;
 	int (*parse)(const cJSON *json, struct model_config *c, struct tool_error *error);
 };

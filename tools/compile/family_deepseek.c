@@ -10,6 +10,11 @@
 #include <math.h>
 #include <string.h>
 
+#define DEFAULTS_V3                                                                                \
+	{                                                                                          \
+		.max_position = 4096, .top_k = 8, .dense_layers = 3, .shared_experts = 1,          \
+		.n_groups = 8, .top_groups = 4, .scale = 2.5, .normalise = true                    \
+	}
 #define NAMES                                                                                      \
 	FAMILY_NAMES_LLAMA, FAMILY_NAMES_MOE, FAMILY_NAMES_SHARED("shared_experts"),               \
 		.q_a = "model.layers.%u.self_attn.q_a_proj",                                       \
@@ -106,24 +111,24 @@ static int parse_v3(const cJSON *json, struct model_config *c, struct tool_error
 	/* Those layers are as the last ones. */
 	if (!r && c->n_mtp && c->moe.n_experts && c->n_layers < CONFIG_MAX_LAYERS)
 		c->moe.layer[c->n_layers] = true;
-	/* All that is published normalises; the reference's default does too. */
-	if (!r && !cJSON_GetObjectItemCaseSensitive(json, "norm_topk_prob"))
-		c->moe.normalise = true;
 	return r;
 }
 
 const struct family family_deepseek_v2 = {
 	.model_type = "deepseek_v2",
+	.defaults = {.shared_experts = 2},
 	.names = &names_v2,
 	.parse = parse_v2,
 };
 const struct family family_deepseek_v3 = {
 	.model_type = "deepseek_v3",
+	.defaults = DEFAULTS_V3,
 	.names = &names_v3,
 	.parse = parse_v3,
 };
 const struct family family_kimi_k2 = {
 	.model_type = "kimi_k2",
+	.defaults = DEFAULTS_V3,
 	.names = &names_v3,
 	.parse = parse_v3,
 };

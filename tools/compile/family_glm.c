@@ -45,10 +45,33 @@ static int parse_moe(const cJSON *json, struct model_config *c, struct tool_erro
 	return r;
 }
 
-const struct family family_glm = {.model_type = "glm", .names = &names, .parse = parse};
-const struct family family_glm4 = {.model_type = "glm4", .names = &names_4, .parse = parse};
+const struct family family_glm = {
+	.model_type = "glm",
+	.defaults = {.kv_heads = 2,
+		     .head_dim = 128,
+		     .max_position = 131072,
+		     .rms_norm_eps = 1.5625e-7},
+	.names = &names,
+	.parse = parse,
+};
+const struct family family_glm4 = {
+	.model_type = "glm4",
+	.defaults = {.kv_heads = 2,
+		     .head_dim = 128,
+		     .max_position = 131072,
+		     .rms_norm_eps = 1.5625e-7},
+	.names = &names_4,
+	.parse = parse,
+};
 const struct family family_glm4_moe = {
 	.model_type = "glm4_moe",
+	.defaults = {.kv_heads = 8,
+		     .max_position = 131072,
+		     .rms_norm_eps = 1e-5,
+		     .top_k = 8,
+		     .dense_layers = 1,
+		     .shared_experts = 1,
+		     .normalise = true},
 	.names = &names_moe,
 	.parse = parse_moe,
 };

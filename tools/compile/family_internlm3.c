@@ -16,6 +16,7 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 
 const struct family family_internlm3 = {
 	.model_type = "internlm3",
+	.defaults = {.max_position = 32768},
 	.names = &family_names_llama,
 	.parse = parse,
 };

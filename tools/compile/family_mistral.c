@@ -4,8 +4,8 @@
 
 static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
-	uint32_t i;
-	int r = config_u32(json, "sliding_window", 0, 1u << 28, 0, &c->sliding_window, error);
+	uint32_t i, none = config_is_null(json, "sliding_window") ? 0 : 4096;
+	int r = config_u32(json, "sliding_window", 0, 1u << 28, none, &c->sliding_window, error);
 
 	for (i = 0; !r && c->sliding_window && i < c->n_layers; i++)
 		c->layer_window[i] = true;
@@ -14,6 +14,7 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 
 const struct family family_mistral = {
 	.model_type = "mistral",
+	.defaults = {.kv_heads = 8, .max_position = 131072},
 	.names = &family_names_llama,
 	.parse = parse,
 };

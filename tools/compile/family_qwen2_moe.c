@@ -9,13 +9,28 @@ static const struct family_names names = {
 	.shared_expert_gate = "model.layers.%u.mlp.shared_expert_gate",
 };
 
+/* Without layer_types every other one of the first layers has the window, not the last ones. */
+static int parse_window(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	const cJSON *types = cJSON_GetObjectItemCaseSensitive(json, "layer_types");
+	uint32_t end, i;
+	int r = family_parse_window(json, c, error);
+
+	if (r || !c->sliding_window || (types && !cJSON_IsNull(types)))
+		return r;
+	r = config_u32(json, "max_window_layers", 0, 1u << 20, 28, &end, error);
+	for (i = 0; !r && i < c->n_layers; i++)
+		c->layer_window[i] = i % 2 == 0 && i < end;
+	return r;
+}
+
 static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
 	int r;
 
 	r = config_bool(json, "qkv_bias", true, &c->qkv_bias, error);
 	if (!r)
-		r = family_parse_window(json, c, error);
+		r = parse_window(json, c, error);
 	if (!r)
 		r = family_parse_experts(json, c, error);
 	if (!r)
@@ -29,6 +44,7 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 
 const struct family family_qwen2_moe = {
 	.model_type = "qwen2_moe",
+	.defaults = {.kv_heads = 16, .max_position = 32768, .sliding_window = 4096, .top_k = 4},
 	.names = &names,
 	.parse = parse,
 };

@@ -15,6 +15,10 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 
 const struct family family_qwen3 = {
 	.model_type = "qwen3",
+	.defaults = {.kv_heads = 32,
+		     .head_dim = 128,
+		     .max_position = 32768,
+		     .sliding_window = 4096},
 	.names = &family_names_llama,
 	.parse = parse,
 };

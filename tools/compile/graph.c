@@ -15,7 +15,12 @@ static void add_slots(struct graph *g)
 	g->slot_weights = program_add_slot(p, "weights", TXDA_SLOT_WEIGHTS, 0);
 	g->slot_kv = program_add_slot(p, "kv", TXDA_SLOT_KV, g->kv_layer_bytes * g->n_layers);
 	g->slot_scratch = program_add_slot(p, "scratch", TXDA_SLOT_SCRATCH, 0);
-	g->tokens = program_add_io(p, "tokens", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
+	if (g->options->embeds)
+		g->x = program_add_io(p, "inputs_embeds", TXDA_SLOT_INPUT, TXDA_F32, 2,
+				      PROGRAM_SYM(T), PROGRAM_DIM(g->config->hidden_size));
+	else
+		g->tokens = program_add_io(p, "tokens", TXDA_SLOT_INPUT, TXDA_I32, 1,
+					   PROGRAM_SYM(T), none);
 	g->positions =
 		program_add_io(p, "positions", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
 	g->slots = program_add_io(p, "slots", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
@@ -34,6 +39,9 @@ static void add_slots(struct graph *g)
 	if (g->options->hidden)
 		g->hidden = program_add_io(p, "hidden", TXDA_SLOT_OUTPUT, TXDA_F32, 2,
 					   PROGRAM_SYM(R), PROGRAM_DIM(g->config->hidden_size));
+	if (g->options->states)
+		g->states = program_add_io(p, "states", TXDA_SLOT_OUTPUT, TXDA_F32, 2,
+					   PROGRAM_SYM(T), PROGRAM_DIM(g->config->hidden_size));
 	g->logits = program_add_io(p, "logits", TXDA_SLOT_OUTPUT, TXDA_F32, 2, PROGRAM_SYM(R),
 				   PROGRAM_DIM(v));
 	g->topk_ids = program_add_io(p, "topk_ids", TXDA_SLOT_OUTPUT, TXDA_I32, 2, PROGRAM_SYM(R),
@@ -44,7 +52,7 @@ static void add_slots(struct graph *g)
 }
 
 /* The embedding's table; with tied weights the head uses the same tiles. */
-static uint32_t add_embedding(struct graph *g, uint32_t x)
+static uint32_t add_table(struct graph *g)
 {
 	const struct model_config *c = g->config;
 	const struct weight_piece piece = {
@@ -54,10 +62,16 @@ static uint32_t add_embedding(struct graph *g, uint32_t x)
 		.row = g->shard.vocab,
 		.col = {0, c->hidden_size},
 	};
-	uint32_t table, out = x;
+
+	return graph_weight(g, "embed", WEIGHT_VOCAB, g->shard.vocab_width, &piece, 1);
+}
+
+static uint32_t add_embedding(struct graph *g, uint32_t x)
+{
+	const struct model_config *c = g->config;
+	uint32_t table = add_table(g), out = x;
 	struct txda_op *op;
 
-	table = graph_weight(g, "embed", WEIGHT_VOCAB, g->shard.vocab_width, &piece, 1);
 	if (g->shard.tp > 1)
 		out = graph_scratch(g, "embed.partial", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
 	op = program_add_op(g->p, TXDA_OP_EMBED, "embed");
@@ -134,6 +148,17 @@ static void add_join(struct graph *g, const char *label, const char *norm, uint3
 			});
 }
 
+/* @out = norm(@x), for who goes on with the last hidden states. */
+static void add_states(struct graph *g, const char *label, uint32_t x, uint32_t norm, uint32_t out)
+{
+	struct txda_op *op = program_add_op(g->p, TXDA_OP_RMSNORM, label);
+
+	op->in[0] = x;
+	op->in[1] = norm;
+	op->out[0] = out;
+	op->rmsnorm.eps = g->config->rms_norm_eps;
+}
+
 static void add_head(struct graph *g, uint32_t table)
 {
 	const struct model_config *c = g->config;
@@ -166,13 +191,10 @@ static void add_head(struct graph *g, uint32_t table)
 	op->in[0] = g->x;
 	op->in[1] = g->rows;
 	op->out[0] = head.x;
-	if (g->options->hidden && !g->shard.rank) {
-		op = program_add_op(g->p, TXDA_OP_RMSNORM, "hidden");
-		op->in[0] = head.x;
-		op->in[1] = head.norm;
-		op->out[0] = g->hidden;
-		op->rmsnorm.eps = c->rms_norm_eps;
-	}
+	if (g->options->hidden && !g->shard.rank)
+		add_states(g, "hidden", head.x, head.norm, g->hidden);
+	if (g->options->states && !g->shard.rank)
+		add_states(g, "states", g->x, head.norm, g->states);
 	if (g->shard.tp > 1)
 		head.out = graph_scratch(g, "head.part", TXDA_F32, PROGRAM_SYM(R),
 					 g->shard.vocab_width);
@@ -209,12 +231,17 @@ static void build(struct graph *g)
 			      .dim = {PROGRAM_SYM(N),
 				      PROGRAM_DIM((uint32_t)(g->kv_layer_bytes * g->n_layers))},
 		      });
-	g->x = graph_scratch(g, "x", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
+	g->stream = graph_scratch(g, "x", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
+	if (!g->options->embeds)
+		g->x = g->stream;
 	/* A product may not write where it reads. */
 	embedded = g->options->mtp
 			   ? graph_scratch(g, "embedded", TXDA_F32, PROGRAM_SYM(T), c->hidden_size)
 			   : g->x;
-	table = add_embedding(g, embedded);
+	if (!g->options->embeds)
+		table = add_embedding(g, embedded);
+	else
+		table = shares_head(g) ? add_table(g) : TXDA_NONE;
 	add_rope_table(g);
 	if (g->options->mtp) {
 		add_join(g, "join.token", g->names->mtp_embed_norm, embedded, 0);
@@ -279,7 +306,7 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 		return tool_fail(g->error, -E2BIG, "a KV block of %llu bytes, the limit is %u",
 				 (unsigned long long)(g->kv_layer_bytes * g->n_layers), UINT32_MAX);
 	sym_max[TXDA_SYM_N] = max_blocks(o->block_size, g->kv_layer_bytes * g->n_layers);
-	g->p = program_new(o->mtp ? "mtp" : "step", o->tp, rank, sym_max);
+	g->p = program_new(o->mtp ? "mtp" : program_role_name(o->role), o->tp, rank, sym_max);
 	return g->p ? 0 : tool_fail(g->error, -ENOMEM, "no memory");
 }
 
@@ -313,6 +340,18 @@ int graph_build(const struct model_config *config, const struct source *source,
 	}
 	program_free(g.p);
 	return r;
+}
+
+int graph_find_embedding(const struct model_config *config, const struct source *source,
+			 struct source_tensor *ret, struct tool_error *error)
+{
+	const char *name = family_find(config->model_type)->names->embed;
+	char full[96];
+
+	snprintf(full, sizeof(full), "%s.weight", name);
+	if (!source_has(source, full) && !strncmp(full, "model.", 6))
+		memmove(full, full + 6, strlen(full) - 5);
+	return source_find(source, full, config->vocab_size, config->hidden_size, ret, error);
 }
 
 void compiled_chip_free(struct compiled_chip *chip)

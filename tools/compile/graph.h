@@ -35,6 +35,10 @@ struct compiled_chip {
 int graph_build(const struct model_config *config, const struct source *source,
 		const struct compile_options *options, uint32_t rank, struct compiled_chip *ret,
 		struct tool_error *error);
+/* The embedding's table in the checkpoint, [vocab, hidden]. */
+int graph_find_embedding(const struct model_config *config, const struct source *source,
+			 struct source_tensor *ret, struct tool_error *error);
+
 void compiled_chip_free(struct compiled_chip *chip);
 
 #endif /* TXDA_COMPILE_GRAPH_H */

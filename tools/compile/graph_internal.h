@@ -22,9 +22,11 @@ struct graph {
 	uint32_t slot_weights, slot_kv, slot_scratch;
 	/* Tensor indices. */
 	uint32_t tokens, positions, slots, spans, context, block_table, rows;
-	uint32_t logits, topk_ids, topk_logits, lse, hidden;
+	uint32_t logits, topk_ids, topk_logits, lse, hidden, states;
 	bool bare; /* tensors of the checkpoint are called without "model." */
-	uint32_t kv, rope, x;
+	uint32_t kv, rope;
+	uint32_t x;			/* the stream of hidden states, as it is read */
+	uint32_t stream;		/* and written: another tensor only while x is an input */
 	uint32_t before;		/* mtp: the hidden states that it starts from */
 	uint32_t first_layer, n_layers; /* of this program */
 	uint64_t kv_layer_bytes;

@@ -24,6 +24,15 @@ static bool adds_bias(const struct graph *g, bool wanted)
 	return wanted && !g->shard.rank;
 }
 
+/* The stream before what is added to it; from then on it is where that was written. */
+static uint32_t take_stream(struct graph *g)
+{
+	uint32_t before = g->x;
+
+	g->x = g->stream;
+	return before;
+}
+
 /* x += norm(y) */
 static void add_normed(struct graph *g, const char *label, uint32_t y, const char *name,
 		       uint32_t layer)
@@ -35,7 +44,7 @@ static void add_normed(struct graph *g, const char *label, uint32_t y, const cha
 
 	op->in[0] = y;
 	op->in[1] = norm;
-	op->in[2] = g->x;
+	op->in[2] = take_stream(g);
 	op->out[0] = g->x;
 	op->rmsnorm.eps = g->config->rms_norm_eps;
 }
@@ -50,7 +59,7 @@ void graph_sum_to_residual(struct graph *g, uint32_t layer, const char *what, ui
 	if (g->shard.tp > 1) {
 		op = program_add_op(g->p, TXDA_OP_ALL_REDUCE, program_label(g->p, "%s.sum", label));
 		op->in[0] = partial;
-		op->in[1] = post_norm ? TXDA_NONE : g->x;
+		op->in[1] = post_norm ? TXDA_NONE : take_stream(g);
 		op->out[0] = post_norm ? partial : g->x;
 	}
 	if (post_norm)
@@ -71,12 +80,12 @@ void graph_to_residual(struct graph *g, uint32_t layer, const char *what, uint32
 		.weight = TXDA_NONE,
 		.x = in,
 		.norm = TXDA_NONE,
-		.residual = apart ? TXDA_NONE : g->x,
-		.out = g->x,
+		.residual = apart ? TXDA_NONE : take_stream(g),
 		.flags = flags,
 	};
 
 	snprintf(label, sizeof(label), "layers.%u.%s", layer, what);
+	l.out = g->x;
 	if (apart)
 		l.out = graph_scratch(g, program_label(g->p, "%s.partial", label), TXDA_F32,
 				      PROGRAM_SYM(T), g->config->hidden_size);

@@ -102,7 +102,8 @@ char *info_make(const struct model *m, const struct compile_options *o, const ch
 	cJSON_AddStringToObject(kv, "dtype", o->kv_int8 ? "int8" : "bf16");
 	add_chips(root, o, chips);
 	programs = cJSON_AddArrayToObject(root, "programs");
-	cJSON_AddItemToArray(programs, cJSON_CreateString(o->mtp ? "mtp" : "step"));
+	cJSON_AddItemToArray(programs,
+			     cJSON_CreateString(o->mtp ? "mtp" : program_role_name(o->role)));
 	add_tensors(root, "inputs", &view, TXDA_SLOT_INPUT);
 	add_tensors(root, "outputs", &view, TXDA_SLOT_OUTPUT);
 	text = cJSON_Print(root);

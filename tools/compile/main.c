@@ -25,6 +25,10 @@ static const char usage[] =
 	"      --ep              chips have whole experts rather than parts of each\n"
 	"      --weights TYPE    keep (default), bf16, f16, w8 or w4\n"
 	"      --hidden          an output of the last hidden states (embedding models have it)\n"
+	"      --states          likewise of all tokens of a step, for the program of --mtp\n"
+	"      --inputs TYPE     tokens (default) or embeds: embeddings come from the host\n"
+	"      --program NAME    step (default), or of a model in two: prefill, decode\n"
+	"      --share CASE      link the weights of CASE, which must be the same\n"
 	"      --mtp             the program of the layer that predicts one token more\n"
 	"      --kv TYPE         bf16 (default) or int8: keys and values in the cache\n"
 	"      --group N         weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
@@ -47,6 +51,10 @@ enum {
 	OPTION_EP,
 	OPTION_KV,
 	OPTION_HIDDEN,
+	OPTION_STATES,
+	OPTION_INPUTS,
+	OPTION_PROGRAM,
+	OPTION_SHARE,
 	OPTION_MTP,
 	OPTION_WEIGHTS,
 	OPTION_GROUP,
@@ -71,6 +79,10 @@ static const struct option long_options[] = {
 	{"tp", required_argument, NULL, OPTION_TP},
 	{"kv", required_argument, NULL, OPTION_KV},
 	{"hidden", no_argument, NULL, OPTION_HIDDEN},
+	{"inputs", required_argument, NULL, OPTION_INPUTS},
+	{"program", required_argument, NULL, OPTION_PROGRAM},
+	{"share", required_argument, NULL, OPTION_SHARE},
+	{"states", no_argument, NULL, OPTION_STATES},
 	{"mtp", no_argument, NULL, OPTION_MTP},
 	{"ep", no_argument, NULL, OPTION_EP},
 	{"weights", required_argument, NULL, OPTION_WEIGHTS},
@@ -176,6 +188,8 @@ static int parse_option(struct command *c, int option, const char *name)
 {
 	static const char *const weights[] = {"keep", "bf16", "f16", "w8", "w4"};
 	static const char *const caches[] = {"bf16", "int8"};
+	static const char *const inputs[] = {"tokens", "embeds"};
+	static const char *const programs[] = {"step", "prefill", "decode"};
 	static const char *const styles[] = {"none", "plain", "bar"};
 	uint32_t *number = number_option(&c->job.options, option);
 	int word;
@@ -200,7 +214,17 @@ static int parse_option(struct command *c, int option, const char *name)
 		word = parse_word(name, optarg, styles, 3);
 		c->job.progress = (enum progress_style)word;
 		return word < 0 ? word : 0;
+	case OPTION_INPUTS:
+		word = parse_word(name, optarg, inputs, 2);
+		c->job.options.embeds = word == 1;
+		return word < 0 ? word : 0;
+	case OPTION_PROGRAM:
+		word = parse_word(name, optarg, programs, 3);
+		c->job.options.role = word < 0 ? PROGRAM_STEP : (enum program_role)word;
+		return word < 0 ? word : 0;
+	case OPTION_SHARE: c->job.share = optarg; return 0;
 	case OPTION_HIDDEN: c->job.options.hidden = true; return 0;
+	case OPTION_STATES: c->job.options.states = true; return 0;
 	case OPTION_MTP: c->job.options.mtp = c->job.options.hidden = true; return 0;
 	case OPTION_EP: c->job.options.expert_parallel = true; return 0;
 	case OPTION_NAME: c->job.options.name = optarg; return 0;

@@ -39,6 +39,10 @@ static void hash_source(struct model *m, int dirfd)
 		sha256_u64(&h, f->header_bytes);
 		sha256_update(&h, f->header, f->header_bytes);
 	}
+	sha256_u64(&h, m->config.quant.method);
+	sha256_u64(&h, m->config.quant.bits);
+	sha256_u64(&h, m->config.quant.group);
+	sha256_u64(&h, m->config.quant.zero_plus_one);
 	sha256_string(&h, m->embedding ? m->pooling : "");
 	sha256_u64(&h, m->normalize);
 	for (i = 0; dirfd >= 0 && model_copied_files[i]; i++) {
@@ -108,6 +112,30 @@ static void read_pooling(struct model *m, int dirfd)
 	cJSON_Delete(pooling);
 }
 
+/* Older quantised checkpoints say in a file of its own what they are. */
+static int read_quantisation(struct model *m, int dirfd, struct tool_error *error)
+{
+	static const char *const names[] = {"quantize_config.json", "quant_config.json"};
+	unsigned i;
+
+	for (i = 0; i < 2 && m->config.quant.method == QUANT_NONE; i++) {
+		size_t bytes;
+		char *text;
+		int r;
+
+		if (faccessat(dirfd, names[i], F_OK, 0) < 0)
+			continue;
+		r = tool_read_file(dirfd, names[i], CONFIG_MAX_BYTES, &text, &bytes, error);
+		if (r)
+			return r;
+		r = quant_parse_file(text, bytes, i == 1, &m->config.quant, error);
+		free(text);
+		if (r)
+			return tool_fail_within(error, r, "%s/%s", m->path, names[i]);
+	}
+	return 0;
+}
+
 /* Where the safetensors are: the model's directory, or param_dir seen from there. */
 static int weight_dir(const struct model *m, char *buf, size_t len, struct tool_error *error)
 {
@@ -151,6 +179,8 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 	m.path = strdup(path);
 	r = m.path ? weight_dir(&m, dir, sizeof(dir), error)
 		   : tool_fail(error, -ENOMEM, "no memory");
+	if (!r)
+		r = read_quantisation(&m, dirfd, error);
 	if (!r)
 		r = safetensors_open_dir(dir, &m.source.checkpoint, error);
 	if (!r) {
@@ -281,6 +311,14 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 	o->hidden |= m->embedding;
 	if (!o->name)
 		o->name = m->name;
+	if (o->role == PROGRAM_DECODE)
+		o->max_tokens = o->max_seqs;
+	if (o->role != PROGRAM_STEP)
+		o->max_rows = o->max_seqs;
+	if (o->mtp && (o->role != PROGRAM_STEP || o->embeds))
+		return tool_fail(error, -EINVAL,
+				 "--mtp is a program of its own and takes tokens: not with --%s",
+				 o->embeds ? "inputs embeds" : "program");
 	if (o->group != 32 && o->group != 64 && o->group != 128)
 		return tool_fail(error, -EINVAL, "--group: %u is none of 32, 64, 128", o->group);
 	if (o->block_size != 16 && o->block_size != 32 && o->block_size != 64 &&
@@ -339,6 +377,9 @@ void model_cache_key(const struct model *m, const struct compile_options *o, cha
 	sha256_u64(&h, o->expert_parallel);
 	sha256_u64(&h, o->kv_int8);
 	sha256_u64(&h, o->hidden);
+	sha256_u64(&h, o->states);
+	sha256_u64(&h, o->role);
+	sha256_u64(&h, o->embeds);
 	sha256_u64(&h, o->mtp);
 	sha256_u64(&h, o->group);
 	sha256_u64(&h, o->block_size);

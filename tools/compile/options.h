@@ -10,13 +10,23 @@
 
 enum weight_mode { WEIGHTS_KEEP, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_W8, WEIGHTS_W4 };
 
+/* Which launches a program is for; the graph is the same. */
+enum program_role {
+	PROGRAM_STEP,	 /* all */
+	PROGRAM_PREFILL, /* prompts: a row of logits a sequence */
+	PROGRAM_DECODE,	 /* a token and a row of each sequence */
+};
+
 struct compile_options {
 	uint32_t tp; /* chips; 0: the config's tensor_parallel, else 1 */
 	enum weight_mode weights;
 	bool expert_parallel; /* chips have whole experts */
 	bool kv_int8;	      /* keys and values as int8 */
+	enum program_role role;
+	bool embeds;	      /* the input inputs_embeds in place of tokens */
 	bool mtp;	      /* the program `mtp` of the layer that predicts one token more */
-	bool hidden;	      /* an output of the last hidden states */
+	bool hidden;	      /* an output of the last hidden states of the chosen tokens */
+	bool states;	      /* likewise of all tokens, for the program mtp */
 	uint32_t group;	      /* quantisation group: 32, 64 or 128 */
 	uint32_t block_size;  /* tokens per KV block: 16, 32, 64 or 128 */
 	uint32_t max_tokens;  /* T */
@@ -37,6 +47,13 @@ struct compile_options {
 				  .topk = 64})
 
 #define COMPILE_VERSION "txda-compile 0.1.0"
+
+static inline const char *program_role_name(enum program_role role)
+{
+	static const char *const names[] = {"step", "prefill", "decode"};
+
+	return names[role];
+}
 
 static inline const char *weight_mode_name(enum weight_mode mode)
 {

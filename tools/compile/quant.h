@@ -30,6 +30,12 @@ struct quant_config {
 
 /* Reads quantization_config (or compression_config) of a config.json. */
 int quant_parse(const cJSON *config, struct quant_config *ret, struct tool_error *error);
+/*
+ * The same of a file beside config.json, as older checkpoints have it: quantize_config.json (GPTQ)
+ * or quant_config.json (@awq). It need not name the method.
+ */
+int quant_parse_file(const char *text, size_t bytes, bool awq, struct quant_config *ret,
+		     struct tool_error *error);
 
 /*
  * Finds the matrix NAME (of a weight NAME.weight or NAME.qweight …) with the shape [rows, cols], in

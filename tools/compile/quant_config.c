@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "json.h"
 
 static const char *text_of(const cJSON *json, const char *key)
 {
@@ -140,19 +141,15 @@ static int parse_compressed(const cJSON *json, struct quant_config *q, struct to
 	return r;
 }
 
-int quant_parse(const cJSON *config, struct quant_config *ret, struct tool_error *error)
+/* @method: what a config is that does not say. */
+static int parse_method(const cJSON *json, const char *method, struct quant_config *ret,
+			struct tool_error *error)
 {
-	const char *key =
-		has(config, "quantization_config") ? "quantization_config" : "compression_config";
-	const cJSON *json = cJSON_GetObjectItemCaseSensitive(config, key);
-	const char *method = text_of(json, "quant_method");
 	struct quant_config q = {0};
 	int r;
 
-	if (!json || cJSON_IsNull(json)) {
-		*ret = q;
-		return 0;
-	}
+	if (*text_of(json, "quant_method"))
+		method = text_of(json, "quant_method");
 	if (!strcmp(method, "gptq")) {
 		q.method = QUANT_GPTQ;
 		r = parse_gptq(json, &q, error);
@@ -171,8 +168,38 @@ int quant_parse(const cJSON *config, struct quant_config *ret, struct tool_error
 			      "compressed-tensors are)",
 			      method);
 	}
+	if (!r)
+		*ret = q;
+	return r;
+}
+
+int quant_parse(const cJSON *config, struct quant_config *ret, struct tool_error *error)
+{
+	const char *key =
+		has(config, "quantization_config") ? "quantization_config" : "compression_config";
+	const cJSON *json = cJSON_GetObjectItemCaseSensitive(config, key);
+	int r;
+
+	if (!json || cJSON_IsNull(json)) {
+		*ret = (struct quant_config){0};
+		return 0;
+	}
+	r = parse_method(json, "", ret, error);
+	return r ? tool_fail_within(error, r, "%s", key) : 0;
+}
+
+int quant_parse_file(const char *text, size_t bytes, bool awq, struct quant_config *ret,
+		     struct tool_error *error)
+{
+	cJSON *json;
+	int r = tool_json_parse(text, bytes, &json, error);
+
 	if (r)
-		return tool_fail_within(error, r, "%s", key);
-	*ret = q;
-	return 0;
+		return r;
+	if (!cJSON_IsObject(json))
+		r = tool_fail(error, -EINVAL, "not a JSON object");
+	else
+		r = parse_method(json, awq ? "awq" : "gptq", ret, error);
+	cJSON_Delete(json);
+	return r;
 }

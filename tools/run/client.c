@@ -12,6 +12,21 @@
 
 #define MAX_LINE 4096
 
+const char *client_default_socket(void)
+{
+	static char path[512];
+	const char *env = getenv("TXDA_SOCKET"), *dir = getenv("XDG_RUNTIME_DIR");
+
+	if (env && *env)
+		return env;
+	if (dir && *dir) {
+		snprintf(path, sizeof(path), "%s/txda.sock", dir);
+		if (!access(path, F_OK))
+			return path;
+	}
+	return "/run/txda/txda.sock";
+}
+
 int client_open(struct client *c, const char *socket_path, const volatile sig_atomic_t *stop)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

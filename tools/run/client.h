@@ -24,6 +24,8 @@ struct client {
 	size_t at, len; /* what was read and not used yet */
 };
 
+/* $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock if it is there, else /run/txda/txda.sock. */
+const char *client_default_socket(void);
 /* Errors of connect(2): -ENOENT and -ECONNREFUSED: nobody listens. */
 int client_open(struct client *c, const char *socket_path, const volatile sig_atomic_t *stop);
 /* Sends a request (@body NULL: GET) and reads the head of the answer. -EPROTO: the answer is no

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ask.h"
+#include "client.h"
 #include "line.h"
 
 #define MAX_PROMPT ((size_t)64 << 20)
@@ -93,21 +94,6 @@ static const char *number(const char *name, const char *value)
 		return NULL;
 	}
 	return value;
-}
-
-static const char *default_socket(void)
-{
-	static char path[512];
-	const char *env = getenv("TXDA_SOCKET"), *dir = getenv("XDG_RUNTIME_DIR");
-
-	if (env && *env)
-		return env;
-	if (dir && *dir) {
-		snprintf(path, sizeof(path), "%s/txda.sock", dir);
-		if (!access(path, F_OK))
-			return path;
-	}
-	return "/run/txda/txda.sock";
 }
 
 static char *read_stdin(void)
@@ -287,7 +273,7 @@ static int parse(int argc, char **argv, struct ask_options *o, bool *ret_list)
 
 int main(int argc, char **argv)
 {
-	struct ask_options o = {.socket = default_socket()};
+	struct ask_options o = {.socket = client_default_socket()};
 	bool list = false;
 	char *prompt;
 	int r = parse(argc, argv, &o, &list);

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: MIT
+#include "admin.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "api_params.h"
+#include "api_value.h"
+#include "exchange.h"
+#include "json_strict.h"
+#include "log.h"
+#include "residency/residency.h"
+#include "server_internal.h"
+
+#define MAX_BODY ((size_t)64 << 10)
+#define TICK_MS	 100
+
+bool admin_check(struct server *s, struct http_conn *c)
+{
+	struct api_error e;
+
+	if (server_is_admin(s, c))
+		return true;
+	api_error_set(&e, 403, "not_permitted", NULL, "user %d is no administrator of this daemon",
+		      (int)http_conn_peer(c)->uid);
+	server_reply_error(s, c, &e, NULL);
+	return false;
+}
+
+/* The body as a tree, or NULL, with the answer given. */
+static cJSON *read_body(struct server *s, struct http_conn *c)
+{
+	size_t len = 0;
+	char *body = http_conn_take_body(c, &len), err[256];
+	struct api_error e = {0};
+	cJSON *root = NULL;
+
+	if (len > MAX_BODY)
+		api_error_set(&e, 413, NULL, NULL, "the body has %zu bytes; the limit is %zu", len,
+			      MAX_BODY);
+	else if (!(root = txda_json_parse(body ? body : "", len, err, sizeof(err))))
+		api_error_set(&e, 400, NULL, NULL, "the body is not valid JSON: %s", err);
+	else if (!cJSON_IsObject(root))
+		api_error_set(&e, 400, NULL, NULL, "the body must be a JSON object");
+	else
+		api_check_duplicates(root, &e);
+	free(body);
+	if (!e.status)
+		return root;
+	cJSON_Delete(root);
+	server_reply_error(s, c, &e, NULL);
+	return NULL;
+}
+
+/* The body of an administrator's request and the model that it names; NULL: answered. */
+static struct served_model *read_request(struct server *s, struct http_conn *c, cJSON **ret_root)
+{
+	struct served_model *m = NULL;
+	const char *name = NULL;
+	struct api_error e = {0};
+	char names[256];
+	cJSON *root;
+
+	if (!admin_check(s, c))
+		return NULL;
+	root = read_body(s, c);
+	if (!root)
+		return NULL;
+	if (!api_string(root, "model", &name, &e))
+		;
+	else if (!name)
+		api_error_set(&e, 400, NULL, "model", "there must be a string \"model\"");
+	else if (!(m = models_find(s, name))) {
+		models_names(s, names, sizeof(names));
+		api_error_set(&e, 404, "model_not_found", "model",
+			      "the model \"%.80s\" does not exist; served are: %s", name, names);
+	}
+	if (m) {
+		*ret_root = root;
+		return m;
+	}
+	server_reply_error(s, c, &e, NULL);
+	cJSON_Delete(root);
+	return NULL;
+}
+
+/* {"model", "state", ...} without the end. */
+static void put_state(struct json_out *o, const struct served_model *m)
+{
+	json_begin(o, '{');
+	json_key(o, "model");
+	json_string(o, m->config->names[0]);
+	json_key(o, "state");
+	json_string(o, model_state_name(m->state));
+}
+
+static void reply_state(struct server *s, struct http_conn *c, const struct served_model *m)
+{
+	json_out_clear(&s->out);
+	put_state(&s->out, m);
+	json_key(&s->out, "pinned");
+	json_bool(&s->out, m->pinned);
+	json_key(&s->out, "keep_alive");
+	json_int(&s->out, m->keep_alive);
+	json_end(&s->out, '}');
+	server_reply_out(s, c, 200, NULL);
+}
+
+/* ---- loads and those who wait for them ------------------------------------------------------- */
+
+struct admin_load {
+	struct conn_user user; /* first */
+	struct admin_load *next;
+	struct server *server;
+	struct http_conn *conn; /* NULL: gone, or answered */
+	struct served_model *model;
+	bool stream;
+	char told[512]; /* the last event */
+};
+
+static void on_gone(struct conn_user *u)
+{
+	((struct admin_load *)u)->conn = NULL;
+}
+
+static void on_drained(struct conn_user *u)
+{
+	(void)u;
+}
+
+static const char *load_phase(const struct residency_info *info)
+{
+	if (info->phase[0])
+		return info->phase;
+	return info->state == RESIDENCY_RESIDENT ? "tokenizer" : "waiting for memory";
+}
+
+static void put_load_event(struct json_out *o, const struct served_model *m)
+{
+	struct residency_info info;
+	bool known = !residency_find(m->server->residency, m->config->names[0], &info);
+
+	put_state(o, m);
+	if (m->state == MODEL_LOADING && known) {
+		json_key(o, "phase");
+		json_string(o, load_phase(&info));
+		json_key(o, "progress");
+		json_number(o, info.progress);
+	}
+	if (m->state == MODEL_READY && known) {
+		json_key(o, "load_seconds");
+		json_number(o, (double)info.load_ns / 1e9);
+		json_key(o, "weight_bytes");
+		json_uint(o, info.weight_bytes);
+		json_key(o, "kv_bytes");
+		json_uint(o, info.kv_bytes);
+	}
+	if (m->error[0]) {
+		json_key(o, "error");
+		json_string(o, m->error);
+	}
+	json_end(o, '}');
+}
+
+/* Tells a client how the load goes; the conn is NULL once that was the last word. */
+static void tell_load(struct admin_load *l)
+{
+	struct server *s = l->server;
+	struct served_model *m = l->model;
+	struct json_out *o = &s->out;
+	bool goes_on = m->state == MODEL_LOADING || (m->state == MODEL_UNLOADING && m->demanded);
+	struct api_error e;
+
+	if (!goes_on && m->state != MODEL_READY && !l->stream) {
+		model_unavailable(m, &e);
+		server_reply_error(s, l->conn, &e, NULL);
+		l->conn = NULL;
+		return;
+	}
+	json_out_clear(o);
+	put_load_event(o, m);
+	if (l->stream) {
+		json_raw(o, "\n", 1);
+		if (!o->failed &&
+		    (o->len >= sizeof(l->told) || strncmp(l->told, o->data, o->len))) {
+			snprintf(l->told, sizeof(l->told), "%.*s", (int)o->len, o->data);
+			if (!http_conn_congested(l->conn) || !goes_on)
+				http_stream_write(l->conn, o->data, o->len);
+		}
+		if (!goes_on)
+			http_stream_end(l->conn);
+	} else if (!goes_on) {
+		server_reply_out(s, l->conn, 200, NULL);
+	}
+	if (!goes_on)
+		l->conn = NULL;
+}
+
+static void free_load(struct admin_load *l)
+{
+	model_unuse(l->model);
+	free(l);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *s = arg;
+	struct admin_load **link = &s->loads, *l;
+	struct timeval tick = {.tv_usec = TICK_MS * 1000};
+
+	(void)fd;
+	(void)what;
+	while ((l = *link)) {
+		if (l->conn)
+			tell_load(l);
+		if (l->conn) {
+			link = &l->next;
+			continue;
+		}
+		*link = l->next;
+		free_load(l);
+	}
+	if (s->loads)
+		event_add(s->loads_event, &tick);
+}
+
+void admin_free_all(struct server *s)
+{
+	struct admin_load *l;
+
+	while ((l = s->loads)) {
+		s->loads = l->next;
+		free_load(l);
+	}
+	if (s->loads_event)
+		event_free(s->loads_event);
+	s->loads_event = NULL;
+}
+
+static bool await_load(struct server *s, struct http_conn *c, struct served_model *m, bool stream)
+{
+	struct admin_load *l = calloc(1, sizeof(*l));
+
+	if (!s->loads_event)
+		s->loads_event = evtimer_new(s->base, on_tick, s);
+	if (!l || !s->loads_event) {
+		free(l);
+		return false;
+	}
+	l->user = (struct conn_user){.gone = on_gone, .drained = on_drained};
+	l->server = s;
+	l->conn = c;
+	l->model = m;
+	l->stream = stream;
+	l->next = s->loads;
+	s->loads = l;
+	model_use(m);
+	http_conn_set_user(c, &l->user);
+	if (stream) {
+		http_stream_begin(c, 200, "application/x-ndjson", "Cache-Control: no-cache\r\n");
+		server_count_response(s, 200);
+	}
+	event_active(s->loads_event, EV_TIMEOUT, 0);
+	return true;
+}
+
+void admin_load(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	bool wait = true, stream = false, given = false;
+	struct api_error e = {0};
+	struct served_model *m;
+	int64_t keep_alive;
+	cJSON *root;
+
+	(void)r;
+	m = read_request(s, c, &root);
+	if (!m)
+		return;
+	if (api_bool(root, "wait", &wait, &e) && api_bool(root, "stream", &stream, &e))
+		api_parse_keep_alive(root, &given, &keep_alive, &e);
+	cJSON_Delete(root);
+	if (!e.status && s->draining)
+		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
+	if (!e.status) {
+		if (given)
+			m->keep_alive = keep_alive;
+		model_demand(m);
+		if (!wait && !stream) {
+			reply_state(s, c, m);
+			return;
+		}
+		if (await_load(s, c, m, stream))
+			return;
+		api_error_set(&e, 500, NULL, NULL, "out of memory");
+	}
+	server_reply_error(s, c, &e, NULL);
+}
+
+/* ---- the way off the chips ------------------------------------------------------------------- */
+
+static void leave(struct server *s, struct http_conn *c, bool sleep)
+{
+	struct api_error e = {0};
+	struct served_model *m;
+	bool force = false;
+	cJSON *root;
+
+	m = read_request(s, c, &root);
+	if (!m)
+		return;
+	api_bool(root, "force", &force, &e);
+	cJSON_Delete(root);
+	if (!e.status && sleep && m->state != MODEL_READY && m->state != MODEL_ASLEEP &&
+	    m->state != MODEL_UNLOADING)
+		api_error_set(&e, 409, "model_not_ready", "model",
+			      "the model \"%.80s\" is %s; only one that is ready can sleep",
+			      m->config->names[0], model_state_name(m->state));
+	if (e.status) {
+		server_reply_error(s, c, &e, NULL);
+		return;
+	}
+	model_unload(m, sleep, MODEL_BY_ADMIN);
+	if (force)
+		model_abort(m, "the request was ended because its model is being unloaded");
+	reply_state(s, c, m);
+}
+
+void admin_unload(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	(void)r;
+	leave(s, c, false);
+}
+
+void admin_sleep(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	(void)r;
+	leave(s, c, true);
+}
+
+void admin_pin(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	struct api_error e = {0};
+	struct served_model *m;
+	bool pinned = true;
+	cJSON *root;
+
+	(void)r;
+	m = read_request(s, c, &root);
+	if (!m)
+		return;
+	if (api_bool(root, "pinned", &pinned, &e)) {
+		m->pinned = pinned;
+		reply_state(s, c, m);
+	} else {
+		server_reply_error(s, c, &e, NULL);
+	}
+	cJSON_Delete(root);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static void put_number(struct json_out *o, const char *key, uint64_t value)
+{
+	json_key(o, key);
+	json_uint(o, value);
+}
+
+static void put_groups(struct json_out *o, const struct residency_plan *plan)
+{
+	json_key(o, "groups");
+	json_begin(o, '[');
+	for (unsigned i = 0; i < plan->n_groups; i++) {
+		const struct residency_group *g = &plan->groups[i];
+
+		json_begin(o, '{');
+		json_key(o, "chips");
+		json_begin(o, '[');
+		for (unsigned k = 0; k < g->n_chips && !g->lost; k++)
+			json_uint(o, g->chips[k]);
+		json_end(o, ']');
+		put_number(o, "free_bytes", g->free_bytes);
+		put_number(o, "total_bytes", g->total_bytes);
+		put_number(o, "need_bytes", g->need_bytes);
+		json_key(o, "lost");
+		json_bool(o, g->lost);
+		json_key(o, "has_replica");
+		json_bool(o, g->taken);
+		json_end(o, '}');
+	}
+	json_end(o, ']');
+}
+
+static void put_plan(struct json_out *o, const struct residency_plan *plan,
+		     const char *const *victims, const char *why_not)
+{
+	json_key(o, "exact");
+	json_bool(o, plan->exact);
+	json_key(o, "resident");
+	json_bool(o, plan->resident);
+	json_key(o, "fits");
+	json_bool(o, plan->fits);
+	json_key(o, "fits_after_eviction");
+	json_bool(o, plan->fits || plan->n_victims);
+	json_key(o, "evict");
+	json_begin(o, '[');
+	for (unsigned i = 0; i < plan->n_victims; i++)
+		json_string(o, victims[i]);
+	json_end(o, ']');
+	if (*why_not) {
+		json_key(o, "reason");
+		json_string(o, why_not);
+	}
+	put_number(o, "tp", plan->tp);
+	json_key(o, "per_chip");
+	json_begin(o, '{');
+	put_number(o, "weight_bytes", plan->weight_bytes);
+	put_number(o, "scratch_bytes", plan->scratch_bytes);
+	put_number(o, "io_bytes", plan->io_bytes);
+	put_number(o, "overhead_bytes", plan->overhead_bytes);
+	put_number(o, "kv_block_bytes", plan->kv_block_bytes);
+	put_number(o, "kv_blocks_min", plan->kv_blocks_min);
+	put_number(o, "kv_blocks_max", plan->kv_blocks_max);
+	put_number(o, "need_bytes", plan->need_bytes);
+	json_end(o, '}');
+	put_groups(o, plan);
+}
+
+void admin_plan(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	const char *victims[RESIDENCY_MAX_GROUPS];
+	struct residency_plan plan;
+	struct served_model *m;
+	struct api_error e;
+	char err[512] = "";
+	cJSON *root;
+	int error;
+
+	(void)r;
+	m = read_request(s, c, &root);
+	if (!m)
+		return;
+	cJSON_Delete(root);
+	error = model_plan(m, &plan, victims, err, sizeof(err));
+	if (error && error != -ENOSPC && error != -EIO) {
+		api_error_set(&e, 500, NULL, NULL, "%s", *err ? err : strerror(-error));
+		server_reply_error(s, c, &e, NULL);
+		return;
+	}
+	json_out_clear(&s->out);
+	put_state(&s->out, m);
+	put_plan(&s->out, &plan, victims, err);
+	json_end(&s->out, '}');
+	server_reply_out(s, c, 200, NULL);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+void admin_cancel(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	struct api_error e = {0};
+	const char *id = NULL;
+	cJSON *root = read_body(s, c);
+
+	(void)r;
+	if (!root)
+		return;
+	if (!api_string(root, "id", &id, &e))
+		;
+	else if (!id)
+		api_error_set(&e, 400, NULL, "id", "there must be a string \"id\"");
+	else if (!exchange_cancel(s, id, http_conn_peer(c)->uid, server_is_admin(s, c)))
+		api_error_set(&e, 404, "request_not_found", "id",
+			      "there is no request \"%.60s\" of yours", id);
+	if (e.status) {
+		server_reply_error(s, c, &e, NULL);
+	} else {
+		json_out_clear(&s->out);
+		json_begin(&s->out, '{');
+		json_key(&s->out, "id");
+		json_string(&s->out, id);
+		json_key(&s->out, "cancelled");
+		json_bool(&s->out, true);
+		json_end(&s->out, '}');
+		server_reply_out(s, c, 200, NULL);
+	}
+	cJSON_Delete(root);
+}

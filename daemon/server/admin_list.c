@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+/* What there is: chips and requests. */
+#include <limits.h>
+#include <string.h>
+
+#include <txda.h>
+
+#include "admin.h"
+#include "exchange.h"
+#include "residency/residency.h"
+#include "server_internal.h"
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+static void put_text(struct json_out *o, const char *key, const char *text)
+{
+	json_key(o, key);
+	json_string(o, text);
+}
+
+static void put_number(struct json_out *o, const char *key, uint64_t value)
+{
+	json_key(o, key);
+	json_uint(o, value);
+}
+
+/* A sensor that may not be known. */
+static void put_sensor(struct json_out *o, const char *key, bool known, double value)
+{
+	json_key(o, key);
+	if (known)
+		json_number(o, value);
+	else
+		json_null(o);
+}
+
+static void put_status(struct json_out *o, const struct txda_device_status *t)
+{
+	put_number(o, "mem_used_bytes", t->mem_used_bytes);
+	json_key(o, "lost");
+	json_bool(o, t->lost);
+	put_sensor(o, "utilisation", t->utilisation_permille != UINT32_MAX,
+		   t->utilisation_permille / 1000.0);
+	put_sensor(o, "power_watts", t->power_mw != UINT32_MAX, t->power_mw / 1000.0);
+	put_sensor(o, "temperature_celsius", t->temp_mc != INT32_MIN, t->temp_mc / 1000.0);
+	put_sensor(o, "clock_mhz", t->clock_khz != UINT32_MAX, t->clock_khz / 1000.0);
+	put_number(o, "ecc_corrected", t->ecc_corrected);
+	put_number(o, "ecc_uncorrected", t->ecc_uncorrected);
+	put_number(o, "faults", t->faults);
+}
+
+/* The models that are on chip @index. */
+static void put_models(struct json_out *o, const struct server *s, unsigned index)
+{
+	json_key(o, "models");
+	json_begin(o, '[');
+	for (unsigned i = 0; i < s->n_models; i++) {
+		const struct served_model *m = s->models[i];
+		bool here = false;
+
+		for (unsigned k = 0; k < m->n_replicas; k++) {
+			struct residency_info info = {0};
+
+			residency_find(s->residency, m->replicas[k].name, &info);
+			for (unsigned n = 0; n < info.n_chips; n++)
+				here |= info.chips[n] == index;
+		}
+		if (here)
+			json_string(o, m->config->names[0]);
+	}
+	json_end(o, ']');
+}
+
+static void put_device(struct json_out *o, const struct server *s, struct txda_device *device)
+{
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+
+	if (txda_device_info(device, &info) < 0)
+		return;
+	json_begin(o, '{');
+	put_number(o, "index", info.index);
+	put_number(o, "physical", info.physical);
+	put_text(o, "name", info.name);
+	put_text(o, "serial", info.serial);
+	put_text(o, "bus", info.bus);
+	put_text(o, "node", info.node);
+	put_number(o, "cores", info.cores);
+	put_number(o, "mem_bytes", info.mem_bytes);
+	json_key(o, "simulated");
+	json_bool(o, info.caps & TXDA_CAP_CMODEL);
+	if (txda_device_status(device, &status) >= 0)
+		put_status(o, &status);
+	put_models(o, s, info.index);
+	json_end(o, '}');
+}
+
+void admin_devices(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	struct txda_context *context = residency_context(s->residency);
+	struct json_out *o = &s->out;
+	int n;
+
+	(void)r;
+	if (!admin_check(s, c))
+		return;
+	n = txda_context_device_count(context);
+	json_out_clear(o);
+	json_begin(o, '{');
+	put_text(o, "object", "list");
+	json_key(o, "data");
+	json_begin(o, '[');
+	for (int i = 0; i < n; i++) {
+		struct txda_device *device;
+
+		if (txda_device_get(context, (unsigned)i, &device) < 0)
+			continue;
+		put_device(o, s, device);
+		txda_device_unref(device);
+	}
+	json_end(o, ']');
+	json_end(o, '}');
+	server_reply_out(s, c, 200, NULL);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static const char *state_of(const struct exchange *x)
+{
+	if (x->parked)
+		return "waiting for the model";
+	if (x->in_pool)
+		return "reading";
+	if (x->answered || !x->conn)
+		return "ending";
+	for (unsigned i = 0; i < x->n_choices; i++)
+		if (x->choices[i].request && atomic_load(&x->choices[i].request->n_tokens))
+			return "running";
+	return x->live ? "queued" : "writing";
+}
+
+static void put_request(struct json_out *o, const struct exchange *x, uint64_t now)
+{
+	static const char *const kinds[] = {
+		[API_CHAT] = "chat",
+		[API_COMPLETION] = "completion",
+		[API_EMBEDDING] = "embedding",
+		[API_TOKENIZE] = "tokenize",
+		[API_DETOKENIZE] = "detokenize",
+	};
+	uint64_t prompt = 0, generated = 0;
+
+	for (unsigned i = 0; !x->in_pool && i < x->n_prompts; i++)
+		prompt += x->prompts[i].n;
+	for (unsigned i = 0; i < x->n_choices; i++)
+		if (x->choices[i].request)
+			generated += atomic_load(&x->choices[i].request->n_tokens);
+	json_begin(o, '{');
+	put_text(o, "id", x->id);
+	put_text(o, "kind", kinds[x->kind]);
+	json_key(o, "model");
+	if (x->model)
+		json_string(o, x->model->config->names[0]);
+	else
+		json_null(o);
+	put_number(o, "uid", x->uid);
+	json_key(o, "pid");
+	json_int(o, x->pid);
+	put_text(o, "state", state_of(x));
+	json_key(o, "seconds");
+	json_number(o, (double)(now - x->arrived_ns) / 1e9);
+	put_number(o, "prompt_tokens", prompt);
+	put_number(o, "generated_tokens", generated);
+	put_number(o, "running", x->live);
+	json_end(o, '}');
+}
+
+void admin_requests(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	bool all = server_is_admin(s, c);
+	uid_t uid = http_conn_peer(c)->uid;
+	struct json_out *o = &s->out;
+	uint64_t now = server_now_ns();
+
+	(void)r;
+	json_out_clear(o);
+	json_begin(o, '{');
+	put_text(o, "object", "list");
+	json_key(o, "data");
+	json_begin(o, '[');
+	for (const struct exchange *x = s->exchanges; x; x = x->next)
+		if (all || x->uid == uid)
+			put_request(o, x, now);
+	json_end(o, ']');
+	json_end(o, '}');
+	server_reply_out(s, c, 200, NULL);
+}

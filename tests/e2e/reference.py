@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# reference.py TXDA-VERIFY [NAME...] - shapes that no checkpoint has, against a second implementation.
+#
+# Makes tiny checkpoints with made-up weights (odd numbers of heads, one KV head, dimensions that are
+# no multiple of a tile, keys of config.json left out), computes their logits in float64, token by
+# token, straight from the definitions, and has txda-verify compare: precise mode within 1e-4 of each
+# row, on one chip and on several.
+import json
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+PROMPT, GREEDY = 19, 8
+
+
+def bf16(x):
+    u = struct.unpack("<I", struct.pack("<f", x))[0]
+    u = (u + 0x7FFF + (u >> 16 & 1)) & 0xFFFF0000
+    return struct.unpack("<f", struct.pack("<I", u))[0]
+
+
+class Weights:
+    """Makes a tensor the first time that it is asked for."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.tensors = {}
+
+    def __call__(self, name, *shape, mean=0.0, spread=None):
+        if name not in self.tensors:
+            if spread is None:
+                spread = 1.7 / math.sqrt(shape[-1]) if len(shape) > 1 else 0.2
+            n = math.prod(shape)
+            flat = [bf16(mean + self.random.uniform(-spread, spread)) for _ in range(n)]
+            self.tensors[name] = (shape, flat)
+        shape, flat = self.tensors[name]
+        if len(shape) == 1:
+            return flat
+        return [flat[i * shape[1]:(i + 1) * shape[1]] for i in range(shape[0])]
+
+    def save(self, path):
+        header, at = {}, 0
+        for name, (shape, flat) in self.tensors.items():
+            header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + 2 * len(flat)]}
+            at += 2 * len(flat)
+        text = json.dumps(header).encode()
+        with open(path, "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text)
+            for _, flat in self.tensors.values():
+                f.write(b"".join(struct.pack("<f", x)[2:] for x in flat))
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b))
+
+
+def times(w, x, bias=None):
+    y = [dot(row, x) for row in w]
+    return [a + b for a, b in zip(y, bias)] if bias else y
+
+
+def norm(x, w, eps):
+    scale = 1 / math.sqrt(dot(x, x) / len(x) + eps)
+    return [a * scale * b for a, b in zip(x, w)]
+
+
+def silu(x):
+    return x / (1 + math.exp(-x))
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def softmax(x):
+    top = max(x)
+    e = [math.exp(a - top) for a in x]
+    total = sum(e)
+    return [a / total for a in e]
+
+
+def add(a, b):
+    return [x + y for x, y in zip(a, b)]
+
+
+def rotate(x, position, theta, pairs=False):
+    """Pairs are neighbours, or an element and the one half a head further."""
+    half = len(x) // 2
+    y = list(x)
+    for i in range(half):
+        angle = position * theta ** (-i / half)
+        a, b = (2 * i, 2 * i + 1) if pairs else (i, i + half)
+        y[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
+        y[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
+    return y
+
+
+class Model:
+    """c: all that the model is, whatever config.json leaves out."""
+
+    def __init__(self, c, seed):
+        self.c, self.w = c, Weights(seed)
+        self.cache = [[] for _ in range(c["layers"])]
+
+    def linear(self, name, x, n, bias=False):
+        b = self.w(name + ".bias", n) if bias else None
+        return times(self.w(name + ".weight", n, len(x)), x, b)
+
+    def norm(self, name, x, eps=None):
+        w = self.w(name + ".weight", len(x), mean=1)
+        return norm(x, w, self.c.get("eps", 1e-6) if eps is None else eps)
+
+    def mlp(self, name, x, inner, bias=False):
+        gate = self.linear(name + "gate_proj", x, inner, bias)
+        up = self.linear(name + "up_proj", x, inner, bias)
+        return self.linear(name + "down_proj", [silu(g) * u for g, u in zip(gate, up)], len(x), bias)
+
+    def attend(self, queries, keys, values, scale, window=0):
+        first = max(0, len(keys) - window) if window else 0
+        share = softmax([dot(queries, k) * scale for k in keys[first:]])
+        out = [0.0] * len(values[0])
+        for p, v in zip(share, values[first:]):
+            out = [o + p * a for o, a in zip(out, v)]
+        return out
+
+    def attention(self, layer, x, position):
+        c, name = self.c, f"model.layers.{layer}.self_attn."
+        heads, kv, d = c["heads"], c["kv"], c["d"]
+
+        def split(what, n):
+            y = self.linear(name + what + "_proj", x, n * d, c.get("qkv_bias", False))
+            return [y[i * d:(i + 1) * d] for i in range(n)]
+        q, k, v = split("q", heads), split("k", kv), split("v", kv)
+        if c.get("qk_norm"):
+            q = [self.norm(name + "q_norm", h) for h in q]
+            k = [self.norm(name + "k_norm", h) for h in k]
+        theta = c.get("theta", 10000.0)
+        q = [rotate(h, position, theta) for h in q]
+        self.cache[layer].append(([rotate(h, position, theta) for h in k], v))
+        window = c["window"](layer) if "window" in c else 0
+        out = []
+        for h in range(heads):
+            g = h * kv // heads
+            out += self.attend(q[h], [t[0][g] for t in self.cache[layer]],
+                               [t[1][g] for t in self.cache[layer]], d ** -0.5, window)
+        return self.linear(name + "o_proj", out, c["hidden"], c.get("o_bias", False))
+
+    def latent(self, layer, x, position):
+        c, name = self.c, f"model.layers.{layer}.self_attn."
+        heads, nope, rope, vd, latent = c["heads"], c["nope"], c["rope"], c["v"], c["latent"]
+        theta, d = c.get("theta", 10000.0), nope + rope
+        if c.get("q_lora"):
+            y = self.norm(name + "q_a_layernorm", self.linear(name + "q_a_proj", x, c["q_lora"]), 1e-6)
+            q = self.linear(name + "q_b_proj", y, heads * d)
+        else:
+            q = self.linear(name + "q_proj", x, heads * d)
+        y = self.linear(name + "kv_a_proj_with_mqa", x, latent + rope)
+        k_rope = rotate(y[latent:], position, theta, True)
+        y = self.linear(name + "kv_b_proj", self.norm(name + "kv_a_layernorm", y[:latent], 1e-6), heads * (nope + vd))
+        rows = [y[h * (nope + vd):(h + 1) * (nope + vd)] for h in range(heads)]
+        self.cache[layer].append(([r[:nope] + k_rope for r in rows], [r[nope:] for r in rows]))
+        out = []
+        for h in range(heads):
+            own = q[h * d:(h + 1) * d]
+            out += self.attend(own[:nope] + rotate(own[nope:], position, theta, True),
+                               [t[0][h] for t in self.cache[layer]], [t[1][h] for t in self.cache[layer]], d ** -0.5)
+        return self.linear(name + "o_proj", out, c["hidden"])
+
+    def choose(self, name, x):
+        """[(expert, weight)] of a token."""
+        c, n, k = self.c, self.c["experts"], self.c["top_k"]
+        scores = times(self.w(name + "gate.weight", n, len(x), spread=1.0), x)
+        if not c.get("sigmoid"):
+            scores = softmax(scores)
+            best = sorted(range(n), key=lambda e: -scores[e])[:k]
+        else:
+            scores = [sigmoid(s) for s in scores]
+            bias = self.w(name + "gate.e_score_correction_bias", n, mean=0.3)
+            corrected = add(scores, bias)
+            size = n // c["groups"]
+            groups = sorted(range(c["groups"]), key=lambda g: -sum(
+                sorted(corrected[g * size:(g + 1) * size])[-2:]))[:c["top_groups"]]
+            allowed = [e for e in range(n) if e // size in groups]
+            best = sorted(allowed, key=lambda e: -corrected[e])[:k]
+        weights = [scores[e] for e in best]
+        if c.get("normalise"):
+            weights = [w / sum(weights) for w in weights]
+        return [(e, w * c.get("scale", 1)) for e, w in zip(best, weights)]
+
+    def experts(self, layer, x):
+        c, name = self.c, f"model.layers.{layer}.mlp."
+        out = [0.0] * len(x)
+        for e in range(c["experts"]):  # so that all have weights
+            self.mlp(f"{name}experts.{e}.", x, c["expert_inner"])
+        for e, weight in self.choose(name, x):
+            out = add(out, [weight * y for y in self.mlp(f"{name}experts.{e}.", x, c["expert_inner"])])
+        if c.get("shared_gated"):
+            gate = sigmoid(self.linear(name + "shared_expert_gate", x, 1)[0])
+            out = add(out, [gate * y for y in self.mlp(name + "shared_expert.", x, c["shared_gated"])])
+        if c.get("shared"):
+            out = add(out, self.mlp(name + "shared_experts.", x, c["shared"]))
+        return out
+
+    def step(self, token, position):
+        c = self.c
+        x = self.w("model.embed_tokens.weight", c["vocab"], c["hidden"], spread=1.0)[token]
+        for layer in range(c["layers"]):
+            name = f"model.layers.{layer}."
+            y = self.norm(name + "input_layernorm", x)
+            x = add(x, self.latent(layer, y, position) if "latent" in c else self.attention(layer, y, position))
+            y = self.norm(name + "post_attention_layernorm", x)
+            sparse = "experts" in c and c["sparse"](layer)
+            x = add(x, self.experts(layer, y) if sparse else self.mlp(name + "mlp.", y, c["inner"], c.get("mlp_bias", False)))
+        x = self.norm("model.norm", x)
+        head = "model.embed_tokens" if c.get("tied") else "lm_head"
+        return times(self.w(head + ".weight", c["vocab"], c["hidden"]), x)
+
+
+def save_golden(path, tensors):
+    header, data = {"__metadata__": {"cases": "1"}}, b""
+    for name, (kind, shape, values) in tensors.items():
+        part = struct.pack("<%d%s" % (len(values), "i" if kind == "I32" else "f"), *values)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def make(directory, case, seed):
+    """The checkpoint and its golden file."""
+    m = Model(case["model"], seed)
+    vocab = m.c["vocab"]
+    draw = random.Random(seed)
+    ids = [draw.randrange(vocab) for _ in range(PROMPT)]
+    rows = [m.step(token, i) for i, token in enumerate(ids)]
+    greedy, margin, row = [], [], rows[-1]
+    for i in range(GREEDY):
+        best = sorted(range(vocab), key=lambda t: -row[t])[:2]
+        greedy.append(best[0])
+        margin.append(row[best[0]] - row[best[1]])
+        if i + 1 < GREEDY:
+            row = m.step(best[0], PROMPT + i)
+    m.w.save(directory + "/model.safetensors")
+    with open(directory + "/config.json", "w") as f:
+        json.dump(case["config"], f)
+    save_golden(directory + "/golden.safetensors", {
+        "case0.ids": ("I32", [PROMPT], ids), "case0.last": ("F32", [vocab], rows[-1]),
+        "case0.at": ("I32", [PROMPT], list(range(PROMPT))),
+        "case0.rows": ("F32", [PROMPT, vocab], [x for r in rows for x in r]),
+        "case0.greedy": ("I32", [GREEDY], greedy), "case0.margin": ("F32", [GREEDY], margin)})
+
+
+def sizes(kind, hidden, inner, layers, heads, vocab, **more):
+    return {"model_type": kind, "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": layers,
+            "num_attention_heads": heads, "vocab_size": vocab, **more}
+
+
+CASES = {
+    # Three heads of 22, one KV head, nothing a multiple of anything.
+    "llama-one-kv-head": {
+        "tp": [2, 3], "config": sizes("llama", 66, 101, 2, 3, 77, num_key_value_heads=1),
+        "model": dict(hidden=66, inner=101, layers=2, heads=3, kv=1, d=22, vocab=77)},
+    "llama-biased-tied": {
+        "tp": [5], "config": sizes("llama", 40, 90, 1, 5, 133, head_dim=26, tie_word_embeddings=True,
+                                   attention_bias=True, mlp_bias=True, rms_norm_eps=1e-5),
+        "model": dict(hidden=40, inner=90, layers=1, heads=5, kv=5, d=26, vocab=133, tied=True, eps=1e-5,
+                      qkv_bias=True, o_bias=True, mlp_bias=True)},
+    "qwen2-window": {
+        "tp": [7], "config": sizes("qwen2", 98, 34, 2, 14, 65, num_key_value_heads=7, head_dim=10, use_sliding_window=True,
+                                   sliding_window=5, max_window_layers=1, rope_theta=1e6),
+        "model": dict(hidden=98, inner=34, layers=2, heads=14, kv=7, d=10, vocab=65, theta=1e6,
+                      qkv_bias=True, window=lambda layer: 5 if layer >= 1 else 0)},
+    # heads of 128 where head_dim is not said
+    "qwen3-heads-of-128": {
+        "tp": [3], "config": sizes("qwen3", 50, 70, 1, 3, 61, num_key_value_heads=3),
+        "model": dict(hidden=50, inner=70, layers=1, heads=3, kv=3, d=128, vocab=61, qk_norm=True)},
+    "internlm3-biases": {
+        "tp": [2], "config": sizes("internlm3", 36, 50, 2, 2, 64, num_key_value_heads=1, head_dim=18, qkv_bias=True,
+                                   bias=True),
+        "model": dict(hidden=36, inner=50, layers=2, heads=2, kv=1, d=18, vocab=64, qkv_bias=True, o_bias=True,
+                      mlp_bias=True)},
+    "qwen2-moe-shared": {
+        "tp": [2, 5], "config": sizes("qwen2_moe", 52, 60, 3, 5, 90, num_key_value_heads=1, head_dim=14, num_experts=5,
+                                      moe_intermediate_size=41, shared_expert_intermediate_size=36,
+                                      mlp_only_layers=[1]),
+        "model": dict(hidden=52, inner=60, layers=3, heads=5, kv=1, d=14, vocab=90, qkv_bias=True, experts=5, top_k=4,
+                      expert_inner=41, shared_gated=36, sparse=lambda layer: layer != 1)},
+    "qwen3-moe-sparse-step": {
+        "tp": [3], "config": sizes("qwen3_moe", 50, 60, 2, 3, 70, num_key_value_heads=3, head_dim=12, num_experts=7,
+                                   num_experts_per_tok=3, moe_intermediate_size=21, norm_topk_prob=True,
+                                   decoder_sparse_step=2),
+        "model": dict(hidden=50, inner=60, layers=2, heads=3, kv=3, d=12, vocab=70, qk_norm=True, experts=7, top_k=3,
+                      expert_inner=21, normalise=True, sparse=lambda layer: layer == 1)},
+    # Groups, shared expert, scale and normalisation as nobody says them; three dense layers.
+    "deepseek-v3-defaults": {
+        "tp": [3], "config": sizes("deepseek_v3", 50, 33, 4, 3, 80, q_lora_rank=18, kv_lora_rank=39, qk_rope_head_dim=6,
+                                   qk_nope_head_dim=21, v_head_dim=15, n_routed_experts=16, num_experts_per_tok=5,
+                                   moe_intermediate_size=19),
+        "model": dict(hidden=50, inner=33, layers=4, heads=3, vocab=80, q_lora=18, latent=39, rope=6, nope=21, v=15,
+                      experts=16, top_k=5, expert_inner=19, sigmoid=True, groups=8, top_groups=4, normalise=True,
+                      scale=2.5, shared=19, sparse=lambda layer: layer >= 3)},
+    "deepseek-v3-one-head": {
+        "tp": [], "config": sizes("deepseek_v3", 34, 33, 2, 1, 67, q_lora_rank=None, kv_lora_rank=17, qk_rope_head_dim=2,
+                                  qk_nope_head_dim=9, v_head_dim=5, n_routed_experts=6, num_experts_per_tok=2,
+                                  moe_intermediate_size=11, n_group=3, topk_group=2, first_k_dense_replace=0,
+                                  n_shared_experts=2, routed_scaling_factor=1.3, norm_topk_prob=False),
+        "model": dict(hidden=34, inner=33, layers=2, heads=1, vocab=67, latent=17, rope=2, nope=9, v=5, experts=6,
+                      top_k=2, expert_inner=11, sigmoid=True, groups=3, top_groups=2, scale=1.3, shared=22,
+                      sparse=lambda layer: True)},
+}
+
+def main():
+    verify, names = sys.argv[1], sys.argv[2:] or list(CASES)
+    runs = failed = 0
+    for seed, name in enumerate(names):
+        case = CASES[name]
+        with tempfile.TemporaryDirectory() as directory:
+            make(directory, case, 7 + seed)
+            for tp in [1] + case["tp"]:
+                command = [verify, directory, directory + "/golden.safetensors", "--precise", "--tp", str(tp)]
+                run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TXDA_BACKEND": "cmodel"})
+                runs += 1
+                last = (run.stdout.strip().splitlines() or run.stderr.strip().splitlines() or ["nothing said"])[-1]
+                print(f"{name}, {tp} chips: {last}")
+                if run.returncode:
+                    failed += 1
+                    print(run.stdout, run.stderr)
+    print(f"{runs - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,346 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Models that come and go: loads on demand, eviction, pins, sleep, keep-alive, replicas, a list of models that changes, and who may do that. One chip
+# has room for one of the models at a time.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+comp=/v1/completions
+: "${FAKE_CHIP_MB:=256}" "${FAKE_WEIGHT_MB:=150}" "${TXDA_CMODEL:=chips=1,mem=64M}"
+export FAKE_CHIP_MB FAKE_WEIGHT_MB TXDA_CMODEL
+case $TXDAD in
+*fake*)
+	fake=true
+	FAKE_TOKEN_US=1500
+	export FAKE_TOKEN_US
+	;;
+*) fake=false ;;
+esac
+
+# The same checkpoint under other names: directories of their own, as weights of one directory are shared.
+for name in a b c; do
+	mkdir "$tmp/$name"
+	for file in "$MODEL"/*; do
+		ln -s "$file" "$tmp/$name/"
+	done
+	# No two have the same key in the cache.
+	rm "$tmp/$name/generation_config.json"
+	printf '{"_from": "%s"}' "$name" >"$tmp/$name/generation_config.json"
+done
+
+start() {
+	"$TXDAD" --socket "$socket" "$@" 2>>"$tmp/txdad.log" &
+	daemon=$!
+	wait_healthy
+}
+stop() {
+	kill "$daemon"
+	wait "$daemon" || fail "exit status $?"
+	daemon=
+}
+state_of() {
+	http "http://localhost/v1/models/$1" | sed 's/"replicas".*//' | member state | tr -d '"'
+}
+is() {
+	[ "$(state_of "$1")" = "$2" ]
+}
+# ask MODEL: what must be the same to the last bit whenever it is asked
+ask() {
+	post $comp "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"max_tokens\":12,\"temperature\":1,\"seed\":7,\"logprobs\":2}" |
+		sed 's/.*"choices"/"choices"/; s/"usage".*//'
+}
+counter() {
+	metric "txda_model_$1"
+}
+# begin_stream MODEL TOKENS: into $tmp/running, by process $pid
+begin_stream() {
+	rm -f "$tmp/running"
+	post $comp "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"ignore_eos\":true,\"stream\":true,\"max_tokens\":$2}" -N >"$tmp/running" &
+	pid=$!
+	until_true 20 grep -qs '"text"' "$tmp/running" || fail "the stream does not begin"
+}
+
+# ---- on demand, one in the place of the other --------------------------------------------------
+start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
+is a unloaded && is b unloaded || fail "at the start: $(http http://localhost/health)"
+expect 200 '"tokens"' /tokenize '{"model":"a","prompt":"Once"}'
+first=$(ask a)
+case $first in *'"text":"'*) ;; *) fail "on demand: $first" ;; esac
+is a ready || fail "a is $(state_of a)"
+other=$(ask b)
+is a unloaded || fail "both are there: a is $(state_of a)"
+[ "$(ask a)" = "$first" ] || fail "after an eviction it says something else"
+[ "$(ask b)" = "$other" ] || fail "after an eviction b says something else"
+[ "$(counter 'unloads_total{model_name="a",reason="evicted"}')" = 2 ] || fail "evictions of a"
+[ "$(counter 'loads_total{model_name="b"}')" = 2 ] || fail "loads of b"
+expect 200 '"evict":["b"]' /v1/models/plan '{"model":"a"}'
+grep -q '"fits":false,"fits_after_eviction":true' "$tmp/answer" || fail "plan: $(cat "$tmp/answer")"
+expect 200 '"resident":true,"fits":true' /v1/models/plan '{"model":"b"}'
+
+# Many ask, one load.
+expect 200 '"state":"un' /v1/models/unload '{"model":"b"}'
+before=$(counter 'loads_total{model_name="a"}')
+pids=
+for i in 1 2 3 4 5 6 7 8; do
+	ask a >"$tmp/many.$i" &
+	pids="$pids $!"
+done
+for pid in $pids; do wait "$pid" || fail "one of many"; done
+for i in 1 2 3 4 5 6 7 8; do
+	[ "$(cat "$tmp/many.$i")" = "$first" ] || fail "one of many got $(cat "$tmp/many.$i")"
+done
+[ "$(counter 'loads_total{model_name="a"}')" = $((before + 1)) ] || fail "many requests, more than one load"
+
+# Both at once: they take turns.
+pids=
+for i in 1 2 3; do
+	ask a >"$tmp/turn.a.$i" &
+	pids="$pids $!"
+	ask b >"$tmp/turn.b.$i" &
+	pids="$pids $!"
+done
+for pid in $pids; do wait "$pid" || fail "one in turn"; done
+for i in 1 2 3; do
+	[ "$(cat "$tmp/turn.a.$i")" = "$first" ] || fail "in turn a: $(cat "$tmp/turn.a.$i")"
+	[ "$(cat "$tmp/turn.b.$i")" = "$other" ] || fail "in turn b: $(cat "$tmp/turn.b.$i")"
+done
+
+# A pinned one stays; value and limit are told.
+ask a >/dev/null
+expect 200 '"pinned":true' /v1/models/pin '{"model":"a"}'
+expect 503 insufficient_memory $comp '{"model":"b","prompt":"Once","max_tokens":1}'
+grep -q 'needs [0-9]* bytes of a chip at least; [0-9]* are free' "$tmp/answer" || fail "no room: $(cat "$tmp/answer")"
+expect 503 insufficient_memory /v1/models/load '{"model":"b"}'
+is a ready || fail "a pinned model went"
+expect 200 '"pinned":false' /v1/models/pin '{"model":"a","pinned":false}'
+
+# One that runs requests stays until they end; who asks for the other waits.
+begin_stream a 600
+[ "$(ask b)" = "$other" ] || fail "who waited got something else"
+grep -q DONE "$tmp/running" || fail "the running request was not waited for"
+wait "$pid" || fail "the running stream"
+[ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "the running stream was cut short"
+
+# ---- told to go --------------------------------------------------------------------------------
+begin_stream b 600
+expect 200 '"state":"unloading"' /v1/models/unload '{"model":"b"}'
+wait "$pid" || fail "the running stream"
+[ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "unloading cuts a stream short"
+until_true 5 is b unloaded || fail "b is $(state_of b)"
+ask b >/dev/null
+begin_stream b 1200
+expect 200 '"state":"un' /v1/models/unload '{"model":"b","force":true}'
+wait "$pid" || fail "the stream that was ended"
+grep -q 'its model is being unloaded' "$tmp/running" || fail "an ended stream says $(tail -n 2 "$tmp/running")"
+until_true 5 is b unloaded || fail "b is $(state_of b)"
+
+# Asleep and awake again.
+post /v1/models/load '{"model":"a","stream":true}' -N >"$tmp/load"
+tail -n 1 "$tmp/load" | grep -q '"state":"ready"' || fail "the load ends with $(tail -n 1 "$tmp/load")"
+head -n 1 "$tmp/load" | grep -q '"state":"loading","phase":"' || fail "the load begins with $(head -n 1 "$tmp/load")"
+expect 200 '"state":"asleep"' /v1/models/sleep '{"model":"a"}'
+expect 409 model_not_ready /v1/models/sleep '{"model":"b"}'
+if ! $fake; then
+	until_true 5 sh -c "curl -s --unix-socket '$socket' http://localhost/v1/models/a | grep -q '\"host_bytes\":[1-9]'" ||
+		fail "asleep: $(http http://localhost/v1/models/a)"
+fi
+expect 200 '"state":"ready"' /v1/models/wake '{"model":"a"}'
+[ "$(ask a)" = "$first" ] || fail "after a sleep it says something else"
+expect 200 '"state":"asleep"' /v1/models/sleep '{"model":"a"}'
+[ "$(ask a)" = "$first" ] || fail "woken by a request it says something else"
+
+# ---- idling ------------------------------------------------------------------------------------
+expect 400 'keep_alive must be seconds' $comp '{"model":"a","prompt":"Once","keep_alive":"soon"}'
+expect 400 'keep_alive must be seconds' $comp '{"model":"a","prompt":"Once","keep_alive":-2}'
+expect 200 text_completion $comp '{"model":"a","prompt":"Once","max_tokens":1,"keep_alive":"0s"}'
+until_true 10 is a unloaded || fail "keep_alive 0: a is $(state_of a)"
+[ "$(counter 'unloads_total{model_name="a",reason="idle"}')" = 1 ] || fail "idled out, and not counted"
+
+# ---- requests and devices ----------------------------------------------------------------------
+begin_stream a 1200
+http http://localhost/v1/requests >"$tmp/answer"
+grep -q "\"kind\":\"completion\",\"model\":\"a\",\"uid\":$(id -u),\"pid\":[0-9]*,\"state\":\"running\"" "$tmp/answer" ||
+	fail "requests: $(cat "$tmp/answer")"
+id=$(grep -o '"id":"cmpl-[^"]*"' "$tmp/answer" | head -n 1 | cut -d'"' -f4)
+expect 404 request_not_found /v1/requests/cancel '{"id":"cmpl-0"}'
+expect 200 '"cancelled":true' /v1/requests/cancel "{\"id\":\"$id\"}"
+wait "$pid" || fail "the stream that was cancelled"
+grep -q 'the request was cancelled' "$tmp/running" || fail "a cancelled stream says $(tail -n 2 "$tmp/running")"
+request 200 '"models":["a"]' /v1/devices
+
+# ---- the same from a terminal ------------------------------------------------------------------
+ctl() {
+	"$TXDACTL" --socket "$socket" "$@"
+}
+ctl unload a | grep -q '^a: unloaded$' || fail "txdactl unload"
+ctl load a --keep-alive 10m 2>"$tmp/err" | grep -q '^a: ready after ' || fail "txdactl load: $(cat "$tmp/err")"
+ctl models >"$tmp/answer"
+grep -q '^a  *ready  *0 .*10 min' "$tmp/answer" || fail "txdactl models: $(cat "$tmp/answer")"
+ctl plan b >"$tmp/answer"
+grep -q '^It fits when these go: a$' "$tmp/answer" || fail "txdactl plan: $(cat "$tmp/answer")"
+ctl devices | grep -q '^0 .* MiB .* a *$' || fail "txdactl devices: $(ctl devices)"
+ctl --json pin a | grep -q '"pinned":true' || fail "txdactl pin"
+ctl load b >"$tmp/answer" 2>"$tmp/err" && fail "a load without room has status 0"
+grep -q 'bytes of a chip at least' "$tmp/err" || fail "txdactl load without room: $(cat "$tmp/err")"
+ctl unpin a >"$tmp/answer" || fail "txdactl unpin"
+begin_stream a 1200
+id=$(ctl requests | sed -n '2s/ .*//p')
+ctl cancel "$id" || fail "txdactl cancel"
+wait "$pid" || fail "the stream that was cancelled"
+ctl cancel "$id" 2>"$tmp/err" && fail "txdactl cancel of nothing"
+for wrong in "" "bogus" "load" "load a b" "models a" "cancel"; do
+	# shellcheck disable=SC2086 # words
+	ctl $wrong 2>"$tmp/err" && status=0 || status=$?
+	[ "$status" = 2 ] || fail "txdactl $wrong: exit status $status"
+done
+ctl load nothing 2>"$tmp/err" && fail "txdactl load of nothing"
+grep -q 'does not exist' "$tmp/err" || fail "txdactl load of nothing: $(cat "$tmp/err")"
+
+# ---- hostile and wrong -------------------------------------------------------------------------
+for route in load unload sleep wake pin plan; do
+	expect 400 'not valid JSON' "/v1/models/$route" '{"model":'
+	expect 400 'must be a JSON object' "/v1/models/$route" '["a"]'
+	expect 400 'there must be a string' "/v1/models/$route" '{}'
+	expect 400 'model' "/v1/models/$route" '{"model":7}'
+	expect 400 'model' "/v1/models/$route" '{"model":"a","model":"b"}'
+	expect 404 model_not_found "/v1/models/$route" '{"model":"../../etc/passwd"}'
+	request 405 method_not_allowed "/v1/models/$route" -X DELETE
+done
+expect 400 wait /v1/models/load '{"model":"a","wait":"yes"}'
+expect 400 keep_alive /v1/models/load '{"model":"a","keep_alive":[]}'
+expect 400 force /v1/models/unload '{"model":"a","force":1}'
+expect 400 pinned /v1/models/pin '{"model":"a","pinned":"no"}'
+expect 400 '"id\"' /v1/requests/cancel '{}'
+request 405 method_not_allowed /v1/devices -X POST -d x
+head -c 70000 /dev/zero | tr '\0' ' ' >"$tmp/body"
+request 413 'the limit is 65536' /v1/models/load --data-binary "@$tmp/body"
+is a ready || fail "wrong requests changed something: a is $(state_of a)"
+stop
+
+# ---- a model that fits nowhere, and one that does not fit beside another at the start -----------
+start --model "a=$tmp/a" --model "b=$tmp/b"
+is a ready && is b unloaded || fail "at the start: $(http http://localhost/health)"
+ask b >/dev/null
+is a unloaded || fail "what did not fit at the start does not come on demand"
+stop
+
+# ---- loads that take long ----------------------------------------------------------------------
+if $fake; then
+	FAKE_LOAD_MS=3000
+	export FAKE_LOAD_MS
+	start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
+	post /v1/models/load '{"model":"a","stream":true}' -N >"$tmp/load" &
+	loading=$!
+	ask a >"$tmp/waits" &
+	waits=$!
+	until_true 5 grep -q '"phase":"loading","progress":0\.[1-9]' "$tmp/load" || fail "no progress: $(cat "$tmp/load")"
+	expect 200 '"state":"unloaded"' /v1/models/unload '{"model":"a"}'
+	wait "$loading" || fail "the load that was called off"
+	tail -n 1 "$tmp/load" | grep -q '"state":"unloaded"' || fail "called off: $(tail -n 1 "$tmp/load")"
+	wait "$waits" || true
+	grep -q model_unloading "$tmp/waits" || grep -q model_unloading "$tmp/txdad.log" || true
+	[ "$(ask a)" = "$first" ] || fail "after a load that was called off"
+	# Killed while it loads: the next one begins as if nothing had been.
+	post /v1/models/load '{"model":"b","wait":false}' | grep -q '"state":"loading"' || fail "a load without waiting"
+	kill -9 "$daemon"
+	wait "$daemon" 2>/dev/null || true
+	FAKE_LOAD_MS=0
+	start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
+	[ "$(ask b)" = "$other" ] || fail "after a kill in the middle of a load"
+	# A client that leaves while it waits is forgotten.
+	stop
+	FAKE_LOAD_MS=1000
+	start --load demand --model "a=$tmp/a" --load-timeout 1
+	curl -sS --max-time 0.2 --unix-socket "$socket" -d '{"model":"a","prompt":"Once"}' http://localhost$comp >/dev/null 2>&1 || true
+	until_true 10 is a ready || fail "a is $(state_of a)"
+	http http://localhost/v1/requests | grep -q '"data":\[\]' || fail "left over: $(http http://localhost/v1/requests)"
+	stop
+	FAKE_LOAD_MS=4000
+	start --load demand --model "a=$tmp/a" --load-timeout 1
+	expect 503 'was not loaded within 1 s' $comp '{"model":"a","prompt":"Once"}'
+	stop
+	unset FAKE_LOAD_MS
+fi
+
+# ---- a list of models that changes -------------------------------------------------------------
+printf 'load = demand\nmodel = a=%s\nmodel = b=%s\n' "$tmp/a" "$tmp/b" >"$tmp/conf"
+start --config "$tmp/conf"
+ask b >/dev/null
+begin_stream b 600
+printf 'load = demand\nkeep-alive = 90\nmodel = a=%s\nserved-model-name = alias\nmodel = c=%s\n' "$tmp/a" "$tmp/c" >"$tmp/conf"
+kill -HUP "$daemon"
+has_c() {
+	http http://localhost/v1/models | grep -q '"id":"c"'
+}
+until_true 5 has_c || fail "a new model is not served: $(http http://localhost/v1/models)"
+expect 404 model_not_found $comp '{"model":"b","prompt":"Once"}'
+request 200 '"keep_alive":90' /v1/models/alias
+wait "$pid" || fail "the running stream"
+[ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "a model that is not served any more cuts its stream short"
+ask c >"$tmp/answer"
+grep -q '"text":"' "$tmp/answer" || fail "the new model: $(cat "$tmp/answer")"
+printf 'model = a=%s\nbogus = 1\n' "$tmp/a" >"$tmp/conf"
+kill -HUP "$daemon"
+until_true 5 grep -q 'the settings are wrong; those from before stay' "$tmp/txdad.log" || fail "wrong settings are not told"
+has_c || fail "wrong settings took effect"
+stop
+
+# ---- replicas ----------------------------------------------------------------------------------
+FAKE_CHIPS=2
+TXDA_CMODEL=chips=2,mem=64M
+export FAKE_CHIPS
+start --model "a=$tmp/a" --data-parallel-size 2
+both() {
+	http http://localhost/v1/models/a | grep -q '"chips":\[0\].*"chips":\[1\]'
+}
+until_true 20 both || fail "two replicas: $(http http://localhost/v1/models/a)"
+[ "$(counter 'replicas{model_name="a"}')" = 2 ] || fail "replicas in the metrics"
+[ "$(ask a)" = "$first" ] || fail "with replicas it says something else"
+pids=
+for i in 1 2 3 4; do
+	post $comp "{\"prompt\":\"Tale $i of another beginning\",\"ignore_eos\":true,\"stream\":true,\"max_tokens\":1200}" -N >"$tmp/spread.$i" &
+	pids="$pids $!"
+done
+spread() {
+	http http://localhost/v1/models/a | grep -q '"requests":2.*"requests":2'
+}
+until_true 10 spread || fail "four requests on two replicas: $(http http://localhost/v1/models/a)"
+for pid in $pids; do wait "$pid" || fail "a stream of four"; done
+for i in 1 2 3 4; do
+	grep -q '"finish_reason":"length"' "$tmp/spread.$i" || fail "stream $i of four"
+done
+expect 200 '"state":"unloaded"' /v1/models/unload '{"model":"a"}'
+[ "$(ask a)" = "$first" ] || fail "replicas that came back say something else"
+stop
+
+# ---- who may -----------------------------------------------------------------------------------
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	chmod 711 "$tmp"
+	as_nobody() {
+		setpriv --reuid 65534 --regid 65534 --clear-groups curl -sS --max-time 60 --unix-socket "$socket" "$@"
+	}
+	start --load demand --model "a=$tmp/a" --socket-mode 0666
+	as_nobody -d '{"model":"a"}' http://localhost/v1/models/load | grep -q 'user 65534 is no administrator' || fail "anybody loads"
+	for route in unload sleep wake pin plan; do
+		[ "$(as_nobody -o /dev/null -w '%{http_code}' -d '{"model":"a"}' http://localhost/v1/models/$route)" = 403 ] || fail "anybody may $route"
+	done
+	[ "$(as_nobody -o /dev/null -w '%{http_code}' http://localhost/v1/devices)" = 403 ] || fail "anybody sees the devices"
+	is a unloaded || fail "a refused request did something"
+	begin_stream a 1200
+	as_nobody http://localhost/v1/requests | grep -q '"data":\[\]' || fail "anybody sees others' requests"
+	id=$(http http://localhost/v1/requests | grep -o '"id":"cmpl-[^"]*"' | cut -d'"' -f4)
+	as_nobody -d "{\"id\":\"$id\"}" http://localhost/v1/requests/cancel | grep -q request_not_found || fail "anybody cancels others' requests"
+	expect 200 cancelled /v1/requests/cancel "{\"id\":\"$id\"}"
+	wait "$pid" || fail "the stream that was cancelled"
+	# His wish for the memory of all does not count.
+	as_nobody -d '{"model":"a","prompt":"Once","max_tokens":1,"keep_alive":0}' http://localhost$comp | grep -q text_completion || fail "nobody asks"
+	request 200 '"keep_alive":-1' /v1/models/a
+	stop
+	start --load demand --model "a=$tmp/a" --socket-mode 0666 --admin-group 65534
+	as_nobody -d '{"model":"a"}' http://localhost/v1/models/load | grep -q '"state":"ready"' || fail "--admin-group"
+	stop
+else
+	echo "not tested: other users, as that takes root and setpriv"
+fi
+conclude

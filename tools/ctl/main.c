@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT
+/* txdactl: says to txdad which models are on the chips, and lists what there is. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "show.h"
+
+#define MAX_ANSWER ((size_t)64 << 20)
+
+static const char help[] =
+	"Usage: txdactl [OPTION...] COMMAND\n"
+	"Says to txdad which models are on the chips, and lists what there is. All but models, "
+	"requests and cancel is for administrators of the daemon.\n"
+	"\n"
+	"  txdactl models              the models, their state, memory and chips\n"
+	"  txdactl load MODEL          load it, showing how that goes; idle models make room\n"
+	"  txdactl wake MODEL          the same for one that is asleep\n"
+	"  txdactl unload MODEL        off the chips, when its requests have ended\n"
+	"  txdactl sleep MODEL         off the chips, its weights stay in host memory\n"
+	"  txdactl pin MODEL           never off the chips for others, nor for idling\n"
+	"  txdactl unpin MODEL         no longer so\n"
+	"  txdactl plan MODEL          what a load would take and find\n"
+	"  txdactl devices             the chips, their memory and models\n"
+	"  txdactl requests            what is being answered\n"
+	"  txdactl cancel ID           end a request\n"
+	"\n"
+	"  --socket PATH      default: $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock or "
+	"/run/txda/txda.sock\n"
+	"  --keep-alive TIME  of load: how long without a request until it goes: 90, 5m, 2h, or "
+	"-1\n"
+	"  --no-wait          of load: do not wait for its end\n"
+	"  --force            of unload and sleep: end running requests\n"
+	"  --json             print answers as they come\n"
+	"  --help, --version\n";
+
+enum option_id {
+	OPT_SOCKET = 256,
+	OPT_KEEP_ALIVE,
+	OPT_NO_WAIT,
+	OPT_FORCE,
+	OPT_JSON,
+	OPT_HELP,
+	OPT_VERSION
+};
+
+static const struct option options[] = {
+	{"socket", required_argument, NULL, OPT_SOCKET},
+	{"keep-alive", required_argument, NULL, OPT_KEEP_ALIVE},
+	{"no-wait", no_argument, NULL, OPT_NO_WAIT},
+	{"force", no_argument, NULL, OPT_FORCE},
+	{"json", no_argument, NULL, OPT_JSON},
+	{"help", no_argument, NULL, OPT_HELP},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{0},
+};
+
+struct settings {
+	const char *socket, *keep_alive;
+	bool no_wait, force, json;
+};
+
+enum argument { NO_ARGUMENT, MODEL, REQUEST };
+
+static const struct command {
+	const char *name, *path;
+	enum argument argument;
+	void (*show)(const cJSON *answer);
+} commands[] = {
+	{"models", "/v1/models", NO_ARGUMENT, show_models},
+	{"load", "/v1/models/load", MODEL, NULL},
+	{"wake", "/v1/models/wake", MODEL, NULL},
+	{"unload", "/v1/models/unload", MODEL, show_state},
+	{"sleep", "/v1/models/sleep", MODEL, show_state},
+	{"pin", "/v1/models/pin", MODEL, show_state},
+	{"unpin", "/v1/models/pin", MODEL, show_state},
+	{"plan", "/v1/models/plan", MODEL, show_plan},
+	{"devices", "/v1/devices", NO_ARGUMENT, show_devices},
+	{"requests", "/v1/requests", NO_ARGUMENT, show_requests},
+	{"cancel", "/v1/requests/cancel", REQUEST, show_state},
+};
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static int complain_connect(const char *path, int error)
+{
+	if (error == -ENOENT || error == -ECONNREFUSED)
+		fprintf(stderr, "txdactl: no daemon listens on %s\n", path);
+	else
+		fprintf(stderr, "txdactl: cannot speak with the daemon on %s: %s\n", path,
+			strerror(-error));
+	return 1;
+}
+
+static int complain_error(const cJSON *error, int status)
+{
+	const char *message = show_text(error, "message");
+
+	fprintf(stderr, "txdactl: %s\n", *message ? message : "the daemon refused");
+	return status == 403 ? 77 : 1;
+}
+
+/* The rest of the answer as a string to be freed; NULL: said why. */
+static char *read_all(struct client *c)
+{
+	size_t len = 0, cap = 65536;
+	char *text = malloc(cap);
+
+	while (text) {
+		long n = client_read(c, text + len, cap - len - 1);
+		char *more;
+
+		if (n < 0 || len + (size_t)n >= MAX_ANSWER) {
+			fprintf(stderr, "txdactl: the answer %s\n",
+				n < 0 ? "was cut off" : "is too long");
+			free(text);
+			return NULL;
+		}
+		len += (size_t)n;
+		text[len] = '\0';
+		if (!n)
+			return text;
+		if (cap - len > 1)
+			continue;
+		more = realloc(text, cap *= 2);
+		if (!more)
+			free(text);
+		text = more;
+	}
+	fprintf(stderr, "txdactl: out of memory\n");
+	return NULL;
+}
+
+static int show_answer(struct client *c, const struct settings *s, const struct command *command)
+{
+	char *text = read_all(c);
+	cJSON *answer = text ? cJSON_Parse(text) : NULL;
+	const cJSON *error = cJSON_GetObjectItemCaseSensitive(answer, "error");
+	int status = 0;
+
+	if (text && !answer) {
+		fprintf(stderr, "txdactl: the daemon's answer is no JSON\n");
+		status = 1;
+	} else if (!text || c->status >= 400) {
+		status = text ? complain_error(error, c->status) : 1;
+	} else if (s->json) {
+		puts(text);
+	} else {
+		command->show(answer);
+	}
+	cJSON_Delete(answer);
+	free(text);
+	return status;
+}
+
+/* ---- how a load goes ------------------------------------------------------------------------- */
+
+/* One line of the stream; true: the last state was ready. */
+static bool show_progress(const char *line, const struct settings *s, bool tty)
+{
+	cJSON *event = cJSON_Parse(line);
+	const char *state = show_text(event, "state");
+	bool ready = !strcmp(state, "ready");
+
+	if (s->json)
+		puts(line);
+	else if (*show_text(event, "phase"))
+		fprintf(stderr, "%s%s %.0f%%%s", tty ? "\r\033[K" : "", show_text(event, "phase"),
+			show_number(event, "progress") * 100, tty ? "" : "\n");
+	else if (ready)
+		printf("%s%s: ready after %.1f s\n", tty ? "\r\033[K" : "",
+		       show_text(event, "model"), show_number(event, "load_seconds"));
+	else if (strcmp(state, "unloading"))
+		fprintf(stderr, "%stxdactl: %s: %s\n", tty ? "\r\033[K" : "", state,
+			show_text(event, "error"));
+	fflush(stdout);
+	cJSON_Delete(event);
+	return ready;
+}
+
+static int follow_load(struct client *c, const struct settings *s)
+{
+	bool tty = isatty(STDERR_FILENO), ready = false;
+	char line[4096];
+	size_t len = 0;
+	long n;
+
+	while ((n = client_read(c, line + len, sizeof(line) - 1 - len)) > 0) {
+		char *end;
+
+		len += (size_t)n;
+		line[len] = '\0';
+		while ((end = strchr(line, '\n'))) {
+			*end = '\0';
+			ready = show_progress(line, s, tty);
+			len -= (size_t)(end + 1 - line);
+			memmove(line, end + 1, len + 1);
+		}
+		if (len == sizeof(line) - 1) {
+			fprintf(stderr, "txdactl: a line of the answer is longer than %zu bytes\n",
+				sizeof(line) - 1);
+			return 1;
+		}
+	}
+	if (n < 0) {
+		fprintf(stderr, "txdactl: the answer was cut off\n");
+		return 1;
+	}
+	return ready ? 0 : 1;
+}
+
+/* ---- commands -------------------------------------------------------------------------------- */
+
+static cJSON *make_body(const struct settings *s, const struct command *command,
+			const char *argument)
+{
+	cJSON *body = cJSON_CreateObject();
+	bool load = !command->show;
+
+	cJSON_AddStringToObject(body, command->argument == MODEL ? "model" : "id", argument);
+	if (load && s->no_wait)
+		cJSON_AddFalseToObject(body, "wait");
+	else if (load)
+		cJSON_AddTrueToObject(body, "stream");
+	if (load && s->keep_alive)
+		cJSON_AddStringToObject(body, "keep_alive", s->keep_alive);
+	if (s->force)
+		cJSON_AddTrueToObject(body, "force");
+	if (!strcmp(command->name, "unpin"))
+		cJSON_AddFalseToObject(body, "pinned");
+	return body;
+}
+
+static int run(const struct settings *s, const struct command *command, const char *argument)
+{
+	static const struct command after_load = {.show = show_state};
+	cJSON *body = argument ? make_body(s, command, argument) : NULL;
+	char *text = body ? cJSON_PrintUnformatted(body) : NULL;
+	struct client c;
+	int r = body && !text ? -ENOMEM : client_open(&c, s->socket, NULL);
+
+	cJSON_Delete(body);
+	if (!r) {
+		r = client_request(&c, command->path, text, text ? strlen(text) : 0);
+		if (r)
+			client_close(&c);
+	}
+	free(text);
+	if (r)
+		return complain_connect(s->socket, r);
+	if (!command->show && c.status == 200 && !s->no_wait)
+		r = follow_load(&c, s);
+	else
+		r = show_answer(&c, s, command->show ? command : &after_load);
+	client_close(&c);
+	return r;
+}
+
+static int usage(const char *what, const char *value)
+{
+	fprintf(stderr, "txdactl: %s%s%s%s\nTry 'txdactl --help'.\n", what, *value ? " '" : "",
+		value, *value ? "'" : "");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	struct settings s = {.socket = client_default_socket()};
+	const struct command *command = NULL;
+	int id;
+
+	signal(SIGPIPE, SIG_IGN);
+	while ((id = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (id) {
+		case OPT_SOCKET: s.socket = optarg; break;
+		case OPT_KEEP_ALIVE: s.keep_alive = optarg; break;
+		case OPT_NO_WAIT: s.no_wait = true; break;
+		case OPT_FORCE: s.force = true; break;
+		case OPT_JSON: s.json = true; break;
+		case OPT_HELP: fputs(help, stdout); return 0;
+		case OPT_VERSION: puts("txdactl " TXDA_VERSION); return 0;
+		default: fputs("Try 'txdactl --help'.\n", stderr); return 2;
+		}
+	}
+	if (optind == argc)
+		return usage("no command is given", "");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[optind], commands[i].name))
+			command = &commands[i];
+	if (!command)
+		return usage("there is no command", argv[optind]);
+	if (argc - optind - 1 != (command->argument != NO_ARGUMENT))
+		return usage(command->argument == NO_ARGUMENT ? "too many arguments for"
+			     : command->argument == MODEL     ? "there must be one MODEL for"
+							      : "there must be one ID for",
+			     command->name);
+	return run(&s, command, command->argument != NO_ARGUMENT ? argv[optind + 1] : NULL);
+}
