@@ -101,7 +101,7 @@ failed() {
 boot() {
 	rm -rf "$work/machine"
 	# shellcheck disable=SC2086 # options are words
-	sh "$top/tests/vm/run.sh" -k "$1" $2 ${stage:+-t "$stage"} ${model:+-M "$model"} -l $((300 * $slow)) \
+	sh "$top/tests/vm/run.sh" -k "$1" $2 ${stage:+-t "$stage"} ${model:+-M "$model"} -l $((300 * slow)) \
 		-C "$work/list" -o "$work/machine" || true
 	: >"$work/machine/events.new"
 	[ ! -e "$work/machine/events" ] || mv "$work/machine/events" "$work/machine/events.new"
