@@ -111,30 +111,52 @@ static int txda_query(struct txda_device *tdev, struct drm_file *file, u32 type,
 	}
 }
 
+/* -EAGAIN: the answer may be that of a chip that was just being reset. */
+static int txda_query_once(struct txda_device *tdev, struct drm_file *file, u32 type,
+			   union txda_answer *answer)
+{
+	u64 resets = atomic64_read(&tdev->reset.chip_resets);
+	int bytes, idx;
+	bool alive, down;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return -ENODEV;
+	bytes = txda_query(tdev, file, type, answer);
+	alive = txda_device_alive(tdev);
+	/* Before the count, which rises before the chip is up again. */
+	down = smp_load_acquire(&tdev->reset.down);
+	drm_dev_exit(idx);
+
+	if (bytes < 0)
+		return bytes;
+	if ((down && !alive) || resets != atomic64_read(&tdev->reset.chip_resets))
+		return -EAGAIN;
+	return alive ? bytes : -ENODEV;
+}
+
 int txda_ioctl_dev_query(struct drm_device *drm, void *data, struct drm_file *file)
 {
 	struct txda_device *tdev = to_txda(drm);
 	struct drm_txda_dev_query *args = data;
 	u8 __user *to = u64_to_user_ptr(args->pointer);
 	union txda_answer answer;
-	int bytes, idx;
-	bool alive;
+	int bytes, err;
 
 	if (args->pointer && args->size > DRM_TXDA_MAX_QUERY_BYTES)
 		return -E2BIG;
 
-	/* Not by an initialiser: that may leave the tail of a union as it was on the stack. */
-	memset(&answer, 0, sizeof(answer));
-	if (!drm_dev_enter(drm, &idx))
-		return -ENODEV;
-	bytes = txda_query(tdev, file, args->type, &answer);
-	alive = txda_device_alive(tdev);
-	drm_dev_exit(idx);
-
-	if (bytes < 0)
-		return bytes;
-	if (!alive)
-		return -ENODEV;
+	for (;;) {
+		/* Not by an initialiser: that may leave the tail of a union as it was. */
+		memset(&answer, 0, sizeof(answer));
+		bytes = txda_query_once(tdev, file, args->type, &answer);
+		if (bytes >= 0)
+			break;
+		if (bytes != -EAGAIN)
+			return bytes;
+		err = txda_reset_wait(tdev);
+		if (err)
+			return err;
+	}
 
 	if (args->pointer) {
 		u32 copy = min_t(u32, args->size, bytes);

@@ -50,6 +50,18 @@ static int txda_device_try_enter(struct txda_device *tdev, int *ret_idx)
 	return 0;
 }
 
+int txda_reset_wait(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+	long left;
+
+	left = wait_event_interruptible_timeout(reset->up, !READ_ONCE(reset->down) ||
+						drm_dev_is_unplugged(&tdev->drm), TXDA_RESET_WAIT);
+	if (left < 0)
+		return left;
+	return left ? 0 : -EIO;
+}
+
 int txda_device_enter(struct txda_device *tdev, int *ret_idx)
 {
 	struct txda_reset *reset = &tdev->reset;
@@ -96,7 +108,8 @@ void txda_device_exit(struct txda_device *tdev, int idx)
 static void txda_reset_set_down(struct txda_device *tdev, bool down)
 {
 	lockdep_assert_held_write(&tdev->reset.lock);
-	WRITE_ONCE(tdev->reset.down, down);
+	/* Whoever sees the chip up sees what was counted before. */
+	smp_store_release(&tdev->reset.down, down);
 	if (!down)
 		wake_up_all(&tdev->reset.up);
 }

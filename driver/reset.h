@@ -75,6 +75,12 @@ int txda_device_enter(struct txda_device *tdev, int *ret_idx);
 bool txda_device_enter_teardown(struct txda_device *tdev, int *ret_idx);
 void txda_device_exit(struct txda_device *tdev, int idx);
 
+/*
+ * Until no function reset has the chip down, outside of such sections. -EIO: it lasts too long;
+ * -ERESTARTSYS. The chip may be gone by then.
+ */
+int txda_reset_wait(struct txda_device *tdev);
+
 /* Calls for a chip reset; returns at once. Any context. @reason: a string constant. */
 void txda_reset_schedule(struct txda_device *tdev, const char *reason);
 /* For a chip that tripped, from the interrupt thread: a reset, but not one after the other. */
