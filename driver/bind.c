@@ -411,7 +411,7 @@ static void txda_bind_job_free(struct txda_bind_job *job)
 	bool up = false;
 	int idx;
 
-	/* What is put aside waits for a reset, and the one that the flush called for may be over. */
+	/* What is put aside waits for a reset; the one that the flush called for may be over. */
 	if (bind->reserve.stuck) {
 		up = txda_device_enter_teardown(tdev, &idx);
 		if (!up || atomic64_read(&tdev->reset.chip_resets) != bind->resets)

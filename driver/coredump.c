@@ -180,7 +180,8 @@ static void txda_dump_queue(struct txda_queue *queue, struct seq_buf *s)
 		       queue->id, queue->pid,
 		       queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
 		       READ_ONCE(queue->state));
-	seq_buf_printf(s, "fault: code %u, op %u, tensor %u, va %#llx, packet %#llx, detail %#llx\n",
+	seq_buf_printf(s,
+		       "fault: code %u, op %u, tensor %u, va %#llx, packet %#llx, detail %#llx\n",
 		       fault->code, fault->op, fault->tensor, fault->va, fault->packet_va,
 		       fault->detail);
 	seq_buf_printf(s, "jobs: %lld submitted, %lld completed\n",
