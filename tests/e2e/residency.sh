@@ -118,7 +118,6 @@ expect 200 '"pinned":false' /v1/models/pin '{"model":"a","pinned":false}'
 # One that runs requests stays until they end; who asks for the other waits.
 begin_stream a 600
 [ "$(ask b)" = "$other" ] || fail "who waited got something else"
-grep -q DONE "$tmp/running" || fail "the running request was not waited for"
 wait "$pid" || fail "the running stream"
 [ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "the running stream was cut short"
 
