@@ -55,6 +55,7 @@ struct result {
 	double tokens_per_s;
 	double gbs, gflops;
 	struct ceiling before, after;
+	uint64_t chip_bytes; /* that the chips read in a step */
 };
 
 void own_autogroup(void)
@@ -96,15 +97,31 @@ static unsigned cpus(void)
 
 /* ---- one model ---- */
 
+/* What the model's chips have read so far, by their own counters. */
+static uint64_t bytes_read(const struct runner *r)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned rank = 0; rank < r->info.tp; rank++) {
+		struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+
+		if (!txda_device_status(txda_group_device(r->group, rank), &status))
+			bytes += status.bytes_read;
+	}
+	return bytes;
+}
+
 static int timed(struct runner *r, struct result *res, unsigned n, unsigned steps)
 {
 	double v[256], ignored;
+	uint64_t before;
 	int err;
 
 	steps = steps > 256 ? 256 : steps;
 	if (ceiling_measure(cpus(), &res->before))
 		return -ENOMEM;
 	err = runner_step(r, n, &ignored); /* warm-up */
+	before = bytes_read(r);
 	for (unsigned i = 0; i < steps && !err; i++) {
 		if (n > 1) {
 			err = runner_start(r, r->seqs, n + 1);
@@ -115,6 +132,7 @@ static int timed(struct runner *r, struct result *res, unsigned n, unsigned step
 	}
 	if (err)
 		return err;
+	res->chip_bytes = (bytes_read(r) - before) / steps;
 	res->seconds = median(v, steps);
 	res->batch = r->seqs;
 	return ceiling_measure(cpus(), &res->after);
@@ -153,9 +171,12 @@ static void print_result(const struct options *o, const struct runner *r, const 
 		printf("%s{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"%s\",\"batch\":"
 		       "%u,\"step_ms\":%.4f,\"tokens_per_s\":%.2f,"
 		       "\"weight_gb_per_s\":%.2f,\"read_ceiling_gb_per_s\":%.2f,\"gflops\":%.1f,"
-		       "\"dot_ceiling_gflops\":%.1f}",
+		       "\"dot_ceiling_gflops\":%.1f,\"chip_bytes_read\":%llu,\"weight_bytes\":%"
+		       "llu}",
 		       *first ? "" : ",\n", r->info.name, r->info.weights, r->info.tp, x->what,
-		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, read, x->gflops, peak);
+		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, read, x->gflops, peak,
+		       (unsigned long long)x->chip_bytes,
+		       (unsigned long long)r->info.weight_bytes * r->info.tp);
 		*first = false;
 		return;
 	}
@@ -166,9 +187,10 @@ static void print_result(const struct options *o, const struct runner *r, const 
 		       100 * x->gflops / peak, int8 ? "int8" : "bf16", peak);
 	else
 		printf("  decode  %4u at once   %9.2f ms  %9.1f tok/s   %7.1f GB/s    = %3.0f%% of "
-		       "the bandwidth %.1f\n",
+		       "the bandwidth %.1f; %.3g MB read, weights %.3g MB\n",
 		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, 100 * x->gbs / read,
-		       read);
+		       read, (double)x->chip_bytes / 1e6,
+		       (double)r->info.weight_bytes * r->info.tp / 1e6);
 	fflush(stdout);
 }
 
