@@ -49,6 +49,10 @@ static int compile(struct residency_model *m, const char *path, unsigned tp, con
 		.tp = tp,
 		.weights = weights,
 		.output = output,
+		/* A draft's cache is small as it is. */
+		.kv_int8 = r->options.kv_int8 && !strcmp(path, m->path) &&
+			   (!output || strcmp(output, "--mtp")),
+		.whole_experts = r->options.whole_experts,
 	};
 	const struct child_options child = {
 		.seconds = r->options.compile_seconds,

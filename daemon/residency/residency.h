@@ -61,6 +61,8 @@ struct residency_options {
 	unsigned compile_seconds; /* longest run of the compiler; 0: 3600 */
 	uint64_t
 		compile_memory; /* address space of the compiler in bytes; 0: no limit of its own */
+	bool kv_int8;		/* of Hugging Face directories: keys and values as int8 */
+	bool whole_experts;	/* likewise: a chip has whole experts rather than a part of each */
 	/* Applied to every engine; case_dir and load_progress are set here. max_kv_blocks 0: shared
 	 * out among the models of a chip. */
 	struct engine_options engine;
