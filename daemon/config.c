@@ -26,6 +26,8 @@ enum option_id {
 	OPT_SOCKET_GROUP,
 	OPT_TP,
 	OPT_WEIGHTS,
+	OPT_KV_DTYPE,
+	OPT_EXPERT_PARALLEL,
 	OPT_MAX_SEQS,
 	OPT_MAX_TOKENS,
 	OPT_PREFIX_CACHING,
@@ -73,6 +75,8 @@ static const struct option options[] = {
 	{"socket-group", required_argument, NULL, OPT_SOCKET_GROUP},
 	{"tp-size", required_argument, NULL, OPT_TP},
 	{"weights", required_argument, NULL, OPT_WEIGHTS},
+	{"kv-cache-dtype", required_argument, NULL, OPT_KV_DTYPE},
+	{"enable-expert-parallel", no_argument, NULL, OPT_EXPERT_PARALLEL},
 	{"max-num-seqs", required_argument, NULL, OPT_MAX_SEQS},
 	{"max-num-batched-tokens", required_argument, NULL, OPT_MAX_TOKENS},
 	{"enable-prefix-caching", no_argument, NULL, OPT_PREFIX_CACHING},
@@ -121,6 +125,9 @@ static const char help[] =
 	"  --served-model-name NAME    a further name for the model before it\n"
 	"  --tp-size N                 chips that share one model (default: as the model says)\n"
 	"  --weights keep|bf16|w8|w4   form of the weights on the chip (default: keep)\n"
+	"  --kv-cache-dtype auto|int8  of keys and values in the cache (default: auto, which is "
+	"bf16)\n"
+	"  --enable-expert-parallel    chips have whole experts rather than a part of each\n"
 	"  --cache-dir DIR             where compiled models go (default: $CACHE_DIRECTORY, "
 	"$XDG_CACHE_HOME/txda, ~/.cache/txda)\n"
 	"\n"
@@ -340,6 +347,14 @@ static bool set_weights(struct config *c, const char *value)
 	return set_string(&c->weights, value);
 }
 
+static bool set_kv_dtype(struct config *c, const char *value)
+{
+	if (strcmp(value, "auto") && strcmp(value, "bf16") && strcmp(value, "int8"))
+		return complain("--kv-cache-dtype must be auto, bf16 or int8, not %s", value);
+	c->kv_int8 = !strcmp(value, "int8");
+	return true;
+}
+
 static bool set_log_level(struct config *c, const char *value)
 {
 	if (!log_level_parse(value, &c->log_level))
@@ -429,6 +444,8 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_SOCKET_GROUP: return set_string(&c->socket_group, value);
 	case OPT_TP: return set_unsigned(name, value, 0, 64, &c->tp_size);
 	case OPT_WEIGHTS: return set_weights(c, value);
+	case OPT_KV_DTYPE: return set_kv_dtype(c, value);
+	case OPT_EXPERT_PARALLEL: c->expert_parallel = true; return true;
 	case OPT_MAX_SEQS: return set_unsigned(name, value, 1, 65536, &c->max_num_seqs);
 	case OPT_MAX_TOKENS:
 		return set_unsigned(name, value, 1, 1u << 24, &c->max_num_batched_tokens);

@@ -42,9 +42,10 @@ struct config {
 	struct config_model defaults; /* of what --model's options say before the first one */
 	char *socket;		      /* never NULL after config_load() */
 	mode_t socket_mode;
-	char *socket_group;					  /* NULL: leave it */
-	unsigned tp_size;					  /* 0: as the model says */
-	char *weights;						  /* NULL: keep */
+	char *socket_group; /* NULL: leave it */
+	unsigned tp_size;   /* 0: as the model says */
+	char *weights;	    /* NULL: keep */
+	bool kv_int8, expert_parallel;
 	unsigned max_num_seqs, max_num_batched_tokens, max_queue; /* 0: the engine's default */
 	bool prefix_caching;
 	bool speculate_ngram;

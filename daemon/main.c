@@ -82,6 +82,8 @@ static int open_chips(struct daemon *d)
 	struct txda_context_options context_options = TXDA_INIT(struct txda_context_options);
 	struct residency_options options = {
 		.cache_dir = c->cache_dir,
+		.kv_int8 = c->kv_int8,
+		.whole_experts = c->expert_parallel,
 		.engine =
 			{
 				.max_num_seqs = c->max_num_seqs,

@@ -50,10 +50,12 @@ static uint64_t out_rows(const struct cm_launch *l)
 static void product_of(const struct cm_launch *l, uint64_t matrix, struct cm_product *p)
 {
 	const struct cm_tensor *columns = l->in[4];
+	const uint32_t *first = columns ? columns->ptr : NULL;
 
+	/* Tensors are nowhere yet when it is asked what a launch will need. */
 	cm_product_init(p, l, l->in[0], l->in[1], l->in[3],
-			columns ? (const uint32_t *)columns->ptr + matrix * columns->dim[1] : NULL,
-			l->op->moe_linear.eps, l->op->moe_linear.flags);
+			first ? first + matrix * columns->dim[1] : NULL, l->op->moe_linear.eps,
+			l->op->moe_linear.flags);
 	if (!chooses(l))
 		p->width = p->k;
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define MAX_KEY	 64
-#define MAX_ARGS 16
+#define MAX_ARGS 20
 
 static int make_directories(const char *path)
 {
@@ -83,6 +83,12 @@ static unsigned add_options(const struct cache_source *source, char *tp, size_t 
 	}
 	if (source->output)
 		argv[n++] = (char *)source->output;
+	if (source->kv_int8) {
+		argv[n++] = (char *)"--kv";
+		argv[n++] = (char *)"int8";
+	}
+	if (source->whole_experts)
+		argv[n++] = (char *)"--ep";
 	return n;
 }
 

@@ -24,6 +24,8 @@ struct cache_source {
 	unsigned tp;	     /* 0: the compiler decides */
 	const char *weights; /* NULL: the compiler decides */
 	const char *output;  /* --states, --mtp, or NULL */
+	bool kv_int8;	     /* keys and values as int8 */
+	bool whole_experts;  /* on a chip each */
 };
 
 /*

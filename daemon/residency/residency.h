@@ -61,6 +61,8 @@ struct residency_options {
 	unsigned compile_seconds; /* longest run of the compiler; 0: 3600 */
 	uint64_t
 		compile_memory; /* address space of the compiler in bytes; 0: no limit of its own */
+	bool kv_int8;		/* of Hugging Face directories: keys and values as int8 */
+	bool whole_experts;	/* likewise: a chip has whole experts rather than a part of each */
 	/* Applied to every engine; case_dir and load_progress are set here. max_kv_blocks 0: shared
 	 * out among the models of a chip. */
 	struct engine_options engine;
@@ -123,6 +125,12 @@ typedef void residency_ready_fn(void *arg, int error, const char *text,
  */
 int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
 		      struct residency_model **ret_model, char *err, size_t errlen);
+/*
+ * Compiles and plans a model without loading it: 0 if its plan is known already, else as
+ * residency_acquire(), but @ready gets no reference.
+ */
+int residency_prepare(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
+		      char *err, size_t errlen);
 /* Calls off every wait with this @arg: its callback does not run any more (client thread only).
  * Returns how many there were. */
 unsigned residency_call_off(struct residency *r, void *arg);

@@ -6,7 +6,7 @@
 #
 # A log probability may differ by what errors of 1.5e-2 of a row's length make of one logit and of
 # the sum: six times that length over the root of the vocabulary; so may one of 20 do more, where a
-# router near a tie takes another expert.
+# router near a tie takes another expert. With --kv-cache-dtype int8 it may be four times that.
 import http.client
 import json
 import math
@@ -62,7 +62,7 @@ def log_probability(row, token):
     return row[token] - top - math.log(sum(math.exp(x - top) for x in row))
 
 
-def check_case(path, model, golden, i):
+def check_case(path, model, golden, i, error):
     """Pairs of what a log probability differs by and what it may."""
     def part(name):
         return golden[f"case{i}.{name}"]
@@ -77,20 +77,23 @@ def check_case(path, model, golden, i):
     for row, at in zip(part("rows"), part("at")):
         if at + 1 < len(ids):
             length = math.sqrt(sum(x * x for x in row) / vocab)
-            found.append((abs(got[at + 1] - log_probability(row, ids[at + 1])), 6 * 1.5e-2 * length))
+            found.append((abs(got[at + 1] - log_probability(row, ids[at + 1])), 6 * error * length))
     row = part("last")
     length = math.sqrt(sum(x * x for x in row) / vocab)
-    found.append((abs(got[len(ids)] - log_probability(row, greedy[0])), 6 * 1.5e-2 * length))
+    found.append((abs(got[len(ids)] - log_probability(row, greedy[0])), 6 * error * length))
     return found
 
 
 def main():
     txdad, fixtures, options = sys.argv[1], sys.argv[2], sys.argv[3:]
+    int8 = "int8" in options
+    # Latent attention's cache is compressed as it is.
+    names = [name for name in FIXTURES if not (int8 and name == "deepseek3")]
     failed = 0
     with tempfile.TemporaryDirectory() as directory:
         path = directory + "/socket"
         command = [txdad, "--socket", path, "--cache-dir", directory + "/cache"] + options
-        for name in FIXTURES:
+        for name in names:
             command += ["--model", f"{name}={fixtures}/{name}"]
         log = open(directory + "/log", "w+")
         daemon = subprocess.Popen(command, stderr=log, env={**os.environ, "TXDA_BACKEND": "cmodel"})
@@ -106,9 +109,9 @@ def main():
                 time.sleep(0.1)
             else:
                 print("the daemon did not become healthy")
-            for name in FIXTURES:
+            for name in names:
                 cases, golden = read_golden(f"{fixtures}/{name}/golden.safetensors")
-                found = [pair for i in range(cases) for pair in check_case(path, name, golden, i)]
+                found = [pair for i in range(cases) for pair in check_case(path, name, golden, i, 6e-2 if int8 else 1.5e-2)]
                 beyond = sum(difference > limit for difference, limit in found)
                 routed = "moe" in name or "deepseek" in name
                 bad = beyond > (len(found) // 20 if routed else 0)
@@ -121,7 +124,7 @@ def main():
             if failed or daemon.returncode:
                 log.seek(0)
                 print(log.read())
-    print(f"{len(FIXTURES) - failed} passed, {failed} failed")
+    print(f"{len(names) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
