@@ -127,8 +127,8 @@ static void all_gather_run(const struct cm_launch *l, unsigned phase, unsigned p
 		for (unsigned r = 0; r < l->group_size; r++) {
 			uint64_t n = full - r * width < width ? full - r * width : width;
 
-			memcpy((float *)out->ptr + row * full + r * width,
-			       (const float *)l->peer[r]->in[0]->ptr + row * width, n * 4);
+			memmove((float *)out->ptr + row * full + r * width,
+				(const float *)l->peer[r]->in[0]->ptr + row * width, n * 4);
 		}
 }
 

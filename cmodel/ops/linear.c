@@ -72,6 +72,8 @@ static void linear_need(const struct cm_launch *l, struct cm_op_need *need)
 {
 	struct cm_product p;
 
+	if (l->in[1]->ndim != 2)
+		return; /* check() will refuse it */
 	product_of(l, &p);
 	need->shared_bytes = cm_product_packed(&p, l->in[0]->dim[0]) + 64;
 	need->core_bytes = cm_product_scratch(&p) + acc_bytes() + PACKED_MARK +

@@ -559,6 +559,24 @@ static void give_places(struct exchange *x)
 	}
 }
 
+static unsigned long long ms(uint64_t from, uint64_t to)
+{
+	return from && to > from ? (to - from) / 1000000 : 0;
+}
+
+/* For the log: what it took, and where the time went. */
+static void note_times(struct exchange *x, unsigned prompt, unsigned generated)
+{
+	const struct engine_request *r = x->n_choices ? x->choices[0].request : NULL;
+
+	if (r && r->first_token_ns)
+		http_conn_set_note(x->conn, "%s %u+%u tokens, queued %llu ms, first token %llu ms",
+				   x->id, prompt, generated, ms(r->queued_ns, r->started_ns),
+				   ms(x->arrived_ns, r->first_token_ns));
+	else
+		http_conn_set_note(x->conn, "%s %u+%u tokens", x->id, prompt, generated);
+}
+
 void exchange_complete(struct exchange *x)
 {
 	struct json_out *o = &x->server->out;
@@ -569,7 +587,7 @@ void exchange_complete(struct exchange *x)
 		prompt += x->prompts[i].n;
 	for (unsigned i = 0; i < x->n_choices; i++)
 		generated += x->choices[i].completion_tokens;
-	http_conn_set_note(x->conn, "%s %u+%u tokens", x->id, prompt, generated);
+	note_times(x, prompt, generated);
 	json_out_clear(o);
 	if (x->streaming) {
 		if (x->params.include_usage)

@@ -36,7 +36,7 @@ struct event_base;
 struct http_server;
 struct http_conn;
 
-#define HTTP_NOTE 96 /* bytes of http_conn_set_note() */
+#define HTTP_NOTE 128 /* bytes of http_conn_set_note() */
 
 struct http_peer {
 	uid_t uid; /* (uid_t)-1: unknown */

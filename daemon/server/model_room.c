@@ -164,19 +164,24 @@ static void check_idle(struct served_model *m, uint64_t now)
 	model_unload(m, m->config->sleep_when_idle, MODEL_BY_IDLING);
 }
 
-/* Requests do not wait for ever. */
+/* Requests do not wait for ever, nor for what will not come any more. */
 static void check_parked(struct served_model *m, uint64_t now)
 {
 	uint64_t limit = (uint64_t)m->server->config->load_timeout * NS_PER_S;
+	bool ends = m->server->draining;
 	struct api_error e;
 
-	while (m->parked && now - m->parked->parked_ns >= limit) {
+	while (m->parked && (ends || now - m->parked->parked_ns >= limit)) {
 		struct exchange *x = m->parked;
 
 		model_unpark(m, x);
-		api_error_set(&e, 503, "model_loading", "model",
-			      "the model \"%s\" was not loaded within %u s", m->config->names[0],
-			      m->server->config->load_timeout);
+		if (ends)
+			api_error_set(&e, 503, "shutting_down", NULL,
+				      "the daemon is shutting down");
+		else
+			api_error_set(&e, 503, "model_loading", "model",
+				      "the model \"%s\" was not loaded within %u s",
+				      m->config->names[0], m->server->config->load_timeout);
 		e.retry_after = 10;
 		exchange_fail(x, &e);
 		exchange_free_if_over(x);

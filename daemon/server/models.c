@@ -357,7 +357,7 @@ static void text_read(struct textpool_job *job)
 /* Reads the text side of a case dir, unless that is what is there. False: not there yet. */
 static bool have_text(struct served_model *m, const char *dir)
 {
-	if (m->load.in_pool)
+	if (m->load.in_pool || m->server->draining)
 		return false;
 	if (atomic_load(&m->text) && !strcmp(m->load.dir, dir))
 		return true;
@@ -420,6 +420,8 @@ static void become_unloaded(struct served_model *m)
 	m->keep_alive = m->config->keep_alive;
 	log_info("model %s is %s", model_name(m), model_state_name(m->state));
 	room_changed(m->server);
+	if (m->retired)
+		fail_parked(m);
 	if ((m->parked || m->demanded) && m->state != MODEL_LOADING && !m->retired)
 		model_demand(m);
 }
@@ -787,6 +789,11 @@ void model_unavailable(const struct served_model *m, struct api_error *e)
 {
 	const char *name = model_name(m);
 
+	if (m->retired) {
+		api_error_set(e, 404, "model_not_found", "model",
+			      "the model \"%s\" is no longer served", name);
+		return;
+	}
 	switch (m->state) {
 	case MODEL_FAILED:
 		api_error_set(e, 503, "model_failed", "model",

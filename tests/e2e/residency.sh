@@ -118,7 +118,6 @@ expect 200 '"pinned":false' /v1/models/pin '{"model":"a","pinned":false}'
 # One that runs requests stays until they end; who asks for the other waits.
 begin_stream a 600
 [ "$(ask b)" = "$other" ] || fail "who waited got something else"
-grep -q DONE "$tmp/running" || fail "the running request was not waited for"
 wait "$pid" || fail "the running stream"
 [ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "the running stream was cut short"
 
@@ -260,6 +259,26 @@ if $fake; then
 	start --load demand --model "a=$tmp/a" --load-timeout 1
 	expect 503 'was not loaded within 1 s' $comp '{"model":"a","prompt":"Once"}'
 	stop
+	# Ended, and no longer served, while requests wait for the load.
+	start --load demand --model "a=$tmp/a"
+	ask a >"$tmp/waits" &
+	waits=$!
+	until_true 5 is a loading || fail "a is $(state_of a)"
+	stop
+	wait "$waits" || true
+	post_failed=$(cat "$tmp/waits")
+	case $post_failed in *shutting_down* | *insufficient_memory* | *model_*) ;; *) fail "at the end: $post_failed" ;; esac
+	printf 'load = demand\nmodel = a=%s\nmodel = b=%s\n' "$tmp/a" "$tmp/b" >"$tmp/conf"
+	start --config "$tmp/conf"
+	ask a >"$tmp/waits" &
+	waits=$!
+	until_true 5 is a loading || fail "a is $(state_of a)"
+	printf 'load = demand\nmodel = b=%s\n' "$tmp/b" >"$tmp/conf"
+	kill -HUP "$daemon"
+	wait "$waits" || true
+	grep -q model_not_found "$tmp/waits" || fail "no longer served: $(cat "$tmp/waits")"
+	[ "$(ask b)" = "$other" ] || fail "beside a model that is no longer served"
+	stop
 	unset FAKE_LOAD_MS
 fi
 
@@ -297,9 +316,11 @@ both() {
 until_true 20 both || fail "two replicas: $(http http://localhost/v1/models/a)"
 [ "$(counter 'replicas{model_name="a"}')" = 2 ] || fail "replicas in the metrics"
 [ "$(ask a)" = "$first" ] || fail "with replicas it says something else"
+tokens=200
+! $fake || tokens=1200
 pids=
 for i in 1 2 3 4; do
-	post $comp "{\"prompt\":\"Tale $i of another beginning\",\"ignore_eos\":true,\"stream\":true,\"max_tokens\":1200}" -N >"$tmp/spread.$i" &
+	post $comp "{\"prompt\":\"Tale $i of another beginning\",\"ignore_eos\":true,\"stream\":true,\"max_tokens\":$tokens}" -N >"$tmp/spread.$i" &
 	pids="$pids $!"
 done
 spread() {
@@ -312,7 +333,28 @@ for i in 1 2 3 4; do
 done
 expect 200 '"state":"unloaded"' /v1/models/unload '{"model":"a"}'
 [ "$(ask a)" = "$first" ] || fail "replicas that came back say something else"
+# What begins alike goes to the replica that knows it, though another one is as free.
+begin_stream a 400
+known="$(ask a | sed 's/[^a-z ]//g') and so the tale of the king and the princess and the fox who lived in the wood goes on and on"
+post $comp "{\"prompt\":\"$known\",\"max_tokens\":1}" >"$tmp/answer"
+wait "$pid" || fail "the running stream"
+post $comp "{\"prompt\":\"$known\",\"max_tokens\":1}" >"$tmp/answer"
+$fake || grep -q '"cached_tokens":[1-9]' "$tmp/answer" || fail "a known beginning goes elsewhere: $(cat "$tmp/answer")"
 stop
+# One of two loses its chips: the other goes on, and it comes back.
+if $fake; then
+	FAKE_LOST_AFTER=100
+	export FAKE_LOST_AFTER
+	start --model "a=$tmp/a" --data-parallel-size 2
+	until_true 20 both || fail "two replicas: $(http http://localhost/v1/models/a)"
+	post $comp '{"prompt":"Once upon a time","max_tokens":200,"ignore_eos":true}' >"$tmp/answer"
+	grep -q model_lost "$tmp/answer" || fail "lost chips: $(cat "$tmp/answer")"
+	request 200 '"state":"ready"' /v1/models/a
+	[ "$(ask a)" = "$first" ] || fail "the other replica says something else"
+	until_true 20 both || fail "the replica does not come back: $(http http://localhost/v1/models/a)"
+	stop
+	unset FAKE_LOST_AFTER
+fi
 
 # ---- who may -----------------------------------------------------------------------------------
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
