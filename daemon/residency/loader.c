@@ -122,6 +122,17 @@ static int plan(struct residency_model *m, char *err, size_t errlen)
 	return 0;
 }
 
+static bool is_for_plan(struct residency_model *m)
+{
+	bool only;
+
+	pthread_mutex_lock(&m->residency->lock);
+	only = m->plan_only;
+	pthread_mutex_unlock(&m->residency->lock);
+	return only;
+}
+
+/* No engine, and no error: only the plan was wanted. */
 static int load(struct residency_model *m, struct txda_group **ret_group,
 		struct engine **ret_engine, char *err, size_t errlen)
 {
@@ -130,6 +141,8 @@ static int load(struct residency_model *m, struct txda_group **ret_group,
 	struct txda_group *group;
 	int error = plan(m, err, errlen);
 
+	if (!error && is_for_plan(m))
+		return 0;
 	if (!error)
 		error = place_model(m, &group, &options, err, errlen);
 	if (error)
@@ -208,7 +221,7 @@ static void finish_load(struct residency_model *m, int error, const char *err,
 			struct engine *engine, struct txda_group *group)
 {
 	m->phase[0] = '\0';
-	if (error) {
+	if (error || !engine) {
 		snprintf(m->error, sizeof(m->error), "%s", err);
 		m->state = m->copy	? RESIDENCY_ASLEEP
 			   : m->planned ? RESIDENCY_PLANNED
@@ -223,8 +236,10 @@ static void finish_load(struct residency_model *m, int error, const char *err,
 		m->copy = NULL;
 	}
 	if (!error && m->residency->shutdown) {
-		engine_drain(engine);
-		m->state = RESIDENCY_DRAINING;
+		if (engine) {
+			engine_drain(engine);
+			m->state = RESIDENCY_DRAINING;
+		}
 		error = -ESHUTDOWN;
 		err = "the daemon is shutting down";
 	}
@@ -259,6 +274,11 @@ static void load_model(struct residency_model *m)
 	/* Called off and asked for again: its turn comes. */
 	if (m->load_turn)
 		return;
+	/* Asked for while the plan was made. */
+	if (!error && !engine && !m->plan_only && !r->shutdown) {
+		m->load_turn = ++r->turns;
+		return;
+	}
 	finish_load(m, error, err, engine, group);
 }
 

@@ -160,29 +160,43 @@ static unsigned blocks_with_draft(const struct residency_model *m, uint64_t free
 	return blocks < UINT32_MAX / 2 ? (unsigned)blocks : UINT32_MAX / 2;
 }
 
+/* What a model that is to be loaded needs at least, as far as that is known. Locked. */
+static uint64_t least_bytes(const struct residency_model *m)
+{
+	struct room room;
+
+	if (!m->planned)
+		return place_checkpoint_bytes(m) + ROOM_OVERHEAD;
+	room_of(m, &room);
+	return room.weights + room.scratch + room.io + room.blocks_min * room.kv_block +
+	       ROOM_OVERHEAD;
+}
+
 /* How much of a chip's memory to leave to the models that are still to be loaded onto it. */
 static uint64_t reserve(struct residency *r, const struct residency_model *m, uint64_t free_bytes,
 			unsigned groups)
 {
-	uint64_t mine = fixed_bytes(&m->plan), theirs = 0, left;
+	uint64_t mine = fixed_bytes(&m->plan), theirs = 0, least = 0, least_mine, left;
 	unsigned others = 0, here;
 
 	pthread_mutex_lock(&r->lock);
+	least_mine = least_bytes(m);
 	for (const struct residency_model *other = r->models; other; other = other->next) {
 		if (other == m || other->engine || other->removed)
 			continue;
 		others++;
 		theirs +=
 			other->planned ? fixed_bytes(&other->plan) : place_checkpoint_bytes(other);
+		least += least_bytes(other);
 	}
 	pthread_mutex_unlock(&r->lock);
 	here = groups ? others / groups : others;
-	if (!here || free_bytes < mine)
+	if (!here || free_bytes < least_mine)
 		return 0;
 	theirs = theirs / others * here;
-	left = free_bytes - mine;
-	if (left <= theirs)
+	if (free_bytes - least_mine < least / others * here)
 		return 0; /* they do not fit beside it anyway */
+	left = free_bytes - mine;
 	return theirs + (left - theirs) / (here + 1) * here;
 }
 
@@ -190,7 +204,7 @@ int place_model(struct residency_model *m, struct txda_group **ret_group,
 		struct engine_options *options, char *err, size_t errlen)
 {
 	struct residency *r = m->residency;
-	struct candidate best;
+	struct candidate best = {0};
 	struct room room;
 	unsigned groups;
 	int error = choose_group(r, m, &best, &groups, err, errlen);

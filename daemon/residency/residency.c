@@ -69,7 +69,7 @@ void model_tell(struct residency_model *m, int error, const char *text)
 	while ((w = waiters_take(&m->waiters))) {
 		w->error = error;
 		snprintf(w->text, sizeof(w->text), "%s", error ? text : "");
-		m->holders += !error;
+		m->holders += !error && !w->plans;
 		waiters_add(&r->done, w);
 		any = true;
 	}
@@ -91,7 +91,7 @@ static unsigned drop(struct residency *r, struct waiter_list *list, void *arg, b
 			waiters_add(&kept, w);
 			continue;
 		}
-		if (list == &r->done && !w->error)
+		if (list == &r->done && !w->error && !w->plans)
 			w->model->holders--;
 		free(w);
 		n++;
@@ -415,9 +415,10 @@ void model_refresh(struct residency_model *m)
 
 /* ---- acquire and release --------------------------------------------------------------------- */
 
-/* Whether a model is or can be made resident: 0, -EINPROGRESS, or an error. Queues its load.
- * Locked. */
-static int want(struct residency *r, struct residency_model *m, char *err, size_t errlen)
+/* Whether a model is or can be made resident, or planned: 0, -EINPROGRESS, or an error. Queues its
+ * load. Locked. */
+static int want(struct residency *r, struct residency_model *m, bool plan_only, char *err,
+		size_t errlen)
 {
 	if (r->shutdown) {
 		snprintf(err, errlen, "the daemon is shutting down");
@@ -428,8 +429,10 @@ static int want(struct residency *r, struct residency_model *m, char *err, size_
 	case RESIDENCY_RESIDENT: return 0;
 	case RESIDENCY_LOADING:
 		/* What was called off goes on as a load of its own. */
-		if (!atomic_load(&m->cancel) || m->load_turn)
+		if (!atomic_load(&m->cancel) || m->load_turn) {
+			m->plan_only = m->plan_only && plan_only;
 			return -EINPROGRESS;
+		}
 		break;
 	case RESIDENCY_DRAINING:
 		if (!m->holders)
@@ -445,6 +448,7 @@ static int want(struct residency *r, struct residency_model *m, char *err, size_
 	default: break;
 	}
 	m->state = RESIDENCY_LOADING;
+	m->plan_only = plan_only;
 	m->load_turn = ++r->turns;
 	m->progress_done = m->progress_total = 0;
 	snprintf(m->phase, sizeof(m->phase), "queued");
@@ -462,34 +466,56 @@ static struct residency_model *find_or_say(struct residency *r, const char *name
 	return m;
 }
 
-int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
-		      struct residency_model **ret_model, char *err, size_t errlen)
+static bool is_planned(const struct residency_model *m)
 {
-	struct waiter *w = calloc(1, sizeof(*w));
+	return m->planned && (!*m->draft_path || m->draft_plan.tp);
+}
+
+/* Takes a reference, or only looks whether there is a plan, or queues a wait for it. */
+static int acquire(struct residency *r, const char *name, bool plans, struct waiter *w,
+		   struct residency_model **ret_model, char *err, size_t errlen)
+{
+	struct waiter *waiter = calloc(1, sizeof(*waiter));
 	struct residency_model *m;
 	int error = -ENOENT;
 
-	if (!w) {
+	if (!waiter) {
 		snprintf(err, errlen, "out of memory");
 		return -ENOMEM;
 	}
 	pthread_mutex_lock(&r->lock);
 	m = find_or_say(r, name, err, errlen);
 	if (m)
-		error = want(r, m, err, errlen);
-	if (!error) {
+		error = plans && is_planned(m) ? 0 : want(r, m, plans, err, errlen);
+	if (!error && !plans) {
 		m->holders++;
 		*ret_model = m;
 	} else if (error == -EINPROGRESS) {
-		w->ready = ready;
-		w->arg = arg;
-		w->model = m;
-		waiters_add(&m->waiters, w);
-		w = NULL;
+		*waiter = *w;
+		waiter->plans = plans;
+		waiter->model = m;
+		waiters_add(&m->waiters, waiter);
+		waiter = NULL;
 	}
 	pthread_mutex_unlock(&r->lock);
-	free(w);
+	free(waiter);
 	return error;
+}
+
+int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
+		      struct residency_model **ret_model, char *err, size_t errlen)
+{
+	struct waiter w = {.ready = ready, .arg = arg};
+
+	return acquire(r, name, false, &w, ret_model, err, errlen);
+}
+
+int residency_prepare(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
+		      char *err, size_t errlen)
+{
+	struct waiter w = {.ready = ready, .arg = arg};
+
+	return acquire(r, name, true, &w, NULL, err, errlen);
 }
 
 unsigned residency_call_off(struct residency *r, void *arg)
@@ -521,7 +547,7 @@ int residency_load(struct residency *r, const char *name, char *err, size_t errl
 	pthread_mutex_lock(&r->lock);
 	m = find_or_say(r, name, err, errlen);
 	if (m)
-		error = want(r, m, err, errlen);
+		error = want(r, m, false, err, errlen);
 	pthread_mutex_unlock(&r->lock);
 	return error == -EINPROGRESS ? 0 : error;
 }

@@ -125,6 +125,12 @@ typedef void residency_ready_fn(void *arg, int error, const char *text,
  */
 int residency_acquire(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
 		      struct residency_model **ret_model, char *err, size_t errlen);
+/*
+ * Compiles and plans a model without loading it: 0 if its plan is known already, else as
+ * residency_acquire(), but @ready gets no reference.
+ */
+int residency_prepare(struct residency *r, const char *name, residency_ready_fn *ready, void *arg,
+		      char *err, size_t errlen);
 /* Calls off every wait with this @arg: its callback does not run any more (client thread only).
  * Returns how many there were. */
 unsigned residency_call_off(struct residency *r, void *arg);

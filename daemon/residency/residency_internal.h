@@ -23,6 +23,7 @@ struct waiter {
 	residency_ready_fn *ready;
 	void *arg;
 	struct residency_model *model;
+	bool plans;	     /* for the plan alone: holds no reference */
 	int error;	     /* 0: holds a reference to the model */
 	char text[MAX_TEXT]; /* of the error */
 };
@@ -59,6 +60,7 @@ struct residency_model {
 	uint64_t load_ns;
 	unsigned holders;
 	struct waiter_list waiters;
+	bool plan_only;	       /* the load under way is for the plan alone */
 	atomic_bool cancel;    /* the load under way is not wanted any more; kills its compiler */
 	bool removed;	       /* out of the table; freed by the loader when nothing is left */
 	bool sleeps;	       /* draining: to be asleep then */

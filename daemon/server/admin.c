@@ -110,21 +110,23 @@ static void reply_state(struct server *s, struct http_conn *c, const struct serv
 	server_reply_out(s, c, 200, NULL);
 }
 
-/* ---- loads and those who wait for them ------------------------------------------------------- */
+/* ---- loads and those who wait for them, or for a plan
+ * ------------------------------------------------------- */
 
-struct admin_load {
+struct admin_wait {
 	struct conn_user user; /* first */
-	struct admin_load *next;
+	struct admin_wait *next;
 	struct server *server;
 	struct http_conn *conn; /* NULL: gone, or answered */
 	struct served_model *model;
 	bool stream;
+	bool planning;	/* for the compiler, not for the load */
 	char told[512]; /* the last event */
 };
 
 static void on_gone(struct conn_user *u)
 {
-	((struct admin_load *)u)->conn = NULL;
+	((struct admin_wait *)u)->conn = NULL;
 }
 
 static void on_drained(struct conn_user *u)
@@ -167,7 +169,7 @@ static void put_load_event(struct json_out *o, const struct served_model *m)
 }
 
 /* Tells a client how the load goes; the conn is NULL once that was the last word. */
-static void tell_load(struct admin_load *l)
+static void tell_load(struct admin_wait *l)
 {
 	struct server *s = l->server;
 	struct served_model *m = l->model;
@@ -200,7 +202,7 @@ static void tell_load(struct admin_load *l)
 		l->conn = NULL;
 }
 
-static void free_load(struct admin_load *l)
+static void free_wait(struct admin_wait *l)
 {
 	model_unuse(l->model);
 	free(l);
@@ -209,20 +211,20 @@ static void free_load(struct admin_load *l)
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
-	struct admin_load **link = &s->loads, *l;
+	struct admin_wait **link = &s->loads, *l;
 	struct timeval tick = {.tv_usec = TICK_MS * 1000};
 
 	(void)fd;
 	(void)what;
 	while ((l = *link)) {
-		if (l->conn)
+		if (l->conn && !l->planning)
 			tell_load(l);
-		if (l->conn) {
+		if (l->conn || l->planning) {
 			link = &l->next;
 			continue;
 		}
 		*link = l->next;
-		free_load(l);
+		free_wait(l);
 	}
 	if (s->loads)
 		event_add(s->loads_event, &tick);
@@ -230,41 +232,52 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
 void admin_free_all(struct server *s)
 {
-	struct admin_load *l;
+	struct admin_wait *l;
 
 	while ((l = s->loads)) {
 		s->loads = l->next;
-		free_load(l);
+		residency_call_off(s->residency, l);
+		free_wait(l);
 	}
 	if (s->loads_event)
 		event_free(s->loads_event);
 	s->loads_event = NULL;
 }
 
-static bool await_load(struct server *s, struct http_conn *c, struct served_model *m, bool stream)
+/* Someone who waits for @m; it is in the list, and looked at by the tick. */
+static struct admin_wait *new_wait(struct server *s, struct http_conn *c, struct served_model *m)
 {
-	struct admin_load *l = calloc(1, sizeof(*l));
+	struct admin_wait *l = calloc(1, sizeof(*l));
 
 	if (!s->loads_event)
 		s->loads_event = evtimer_new(s->base, on_tick, s);
 	if (!l || !s->loads_event) {
 		free(l);
-		return false;
+		return NULL;
 	}
 	l->user = (struct conn_user){.gone = on_gone, .drained = on_drained};
 	l->server = s;
 	l->conn = c;
 	l->model = m;
-	l->stream = stream;
 	l->next = s->loads;
 	s->loads = l;
 	model_use(m);
+	event_active(s->loads_event, EV_TIMEOUT, 0);
+	return l;
+}
+
+static bool await_load(struct server *s, struct http_conn *c, struct served_model *m, bool stream)
+{
+	struct admin_wait *l = new_wait(s, c, m);
+
+	if (!l)
+		return false;
+	l->stream = stream;
 	http_conn_set_user(c, &l->user);
 	if (stream) {
 		http_stream_begin(c, 200, "application/x-ndjson", "Cache-Control: no-cache\r\n");
 		server_count_response(s, 200);
 	}
-	event_active(s->loads_event, EV_TIMEOUT, 0);
 	return true;
 }
 
@@ -429,22 +442,14 @@ static void put_plan(struct json_out *o, const struct residency_plan *plan,
 	put_groups(o, plan);
 }
 
-void admin_plan(struct server *s, struct http_conn *c, const struct http_request *r)
+static void reply_plan(struct server *s, struct http_conn *c, struct served_model *m)
 {
 	const char *victims[RESIDENCY_MAX_GROUPS];
 	struct residency_plan plan;
-	struct served_model *m;
 	struct api_error e;
 	char err[512] = "";
-	cJSON *root;
-	int error;
+	int error = model_plan(m, &plan, victims, err, sizeof(err));
 
-	(void)r;
-	m = read_request(s, c, &root);
-	if (!m)
-		return;
-	cJSON_Delete(root);
-	error = model_plan(m, &plan, victims, err, sizeof(err));
 	if (error && error != -ENOSPC && error != -EIO) {
 		api_error_set(&e, 500, NULL, NULL, "%s", *err ? err : strerror(-error));
 		server_reply_error(s, c, &e, NULL);
@@ -455,6 +460,70 @@ void admin_plan(struct server *s, struct http_conn *c, const struct http_request
 	put_plan(&s->out, &plan, victims, err);
 	json_end(&s->out, '}');
 	server_reply_out(s, c, 200, NULL);
+}
+
+/* The model was compiled for its plan, or could not be. */
+static void on_prepared(void *arg, int error, const char *text, struct residency_model *model)
+{
+	struct admin_wait *w = arg;
+	struct api_error e;
+
+	(void)model;
+	if (w->conn && error) {
+		api_error_set(&e, 503, "model_failed", "model",
+			      "the model \"%s\" could not be planned: %s",
+			      w->model->config->names[0], *text ? text : strerror(-error));
+		server_reply_error(w->server, w->conn, &e, NULL);
+	} else if (w->conn) {
+		reply_plan(w->server, w->conn, w->model);
+	}
+	w->conn = NULL; /* freed by the tick */
+	w->planning = false;
+}
+
+/* Waits for the compiler. False: there is nothing to wait for, or an error in @e. */
+static bool await_plan(struct server *s, struct http_conn *c, struct served_model *m,
+		       struct api_error *e)
+{
+	struct admin_wait *w = new_wait(s, c, m);
+	char err[512] = "";
+	int error;
+
+	if (!w)
+		return api_error_set(e, 500, NULL, NULL, "out of memory");
+	w->planning = true;
+	error = residency_prepare(s->residency, m->replicas[0].name, on_prepared, w, err,
+				  sizeof(err));
+	if (error == -EINPROGRESS) {
+		http_conn_set_user(c, &w->user);
+		return true;
+	}
+	w->conn = NULL;
+	w->planning = false;
+	if (error)
+		api_error_set(e, 503, "model_failed", "model", "%s", err);
+	return false;
+}
+
+void admin_plan(struct server *s, struct http_conn *c, const struct http_request *r)
+{
+	struct api_error e = {0};
+	struct served_model *m;
+	bool compile = false;
+	cJSON *root;
+
+	(void)r;
+	m = read_request(s, c, &root);
+	if (!m)
+		return;
+	api_bool(root, "compile", &compile, &e);
+	cJSON_Delete(root);
+	if (!e.status && compile && await_plan(s, c, m, &e))
+		return;
+	if (e.status)
+		server_reply_error(s, c, &e, NULL);
+	else
+		reply_plan(s, c, m);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */

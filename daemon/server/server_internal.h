@@ -19,7 +19,7 @@ struct server {
 	struct budget budget;
 	struct served_model *models[CONFIG_MAX_MODELS]; /* [n_models] */
 	unsigned n_models;
-	struct admin_load *loads; /* clients that wait for the end of a load */
+	struct admin_wait *loads; /* clients that wait for the end of a load, or a plan */
 	struct event *loads_event;
 	struct exchange *exchanges;
 	unsigned n_exchanges;

@@ -64,6 +64,11 @@ begin_stream() {
 # ---- on demand, one in the place of the other --------------------------------------------------
 start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
 is a unloaded && is b unloaded || fail "at the start: $(http http://localhost/health)"
+expect 200 '"exact":false' /v1/models/plan '{"model":"b"}'
+expect 200 '"exact":true' /v1/models/plan '{"model":"b","compile":true}'
+grep -q '"state":"unloaded".*"fits":true' "$tmp/answer" || fail "a plan: $(cat "$tmp/answer")"
+expect 400 compile /v1/models/plan '{"model":"b","compile":1}'
+is b unloaded || fail "a plan loads"
 expect 200 '"tokens"' /tokenize '{"model":"a","prompt":"Once"}'
 first=$(ask a)
 case $first in *'"text":"'*) ;; *) fail "on demand: $first" ;; esac

@@ -838,6 +838,52 @@ static void makes_room(void **state)
 	residency_free(r);
 }
 
+/* A plan is made without a load; who wants the model meanwhile gets it. */
+static void prepares_a_plan(void **state)
+{
+	struct residency *r = open_residency(0);
+	struct residency_plan plan;
+	struct outcome planned = {0}, both = {0}, loaded, none = {0};
+	char err[512] = "";
+
+	(void)state;
+	make_hf("raw", "");
+	make_hf("two", "slow");
+	make_hf("bad", "fail");
+	add(r, "raw");
+	add(r, "two");
+	add(r, "bad");
+	assert_int_equal(residency_make_room(r, "raw", NULL, 0, &plan, err, sizeof(err)), 0);
+	assert_false(plan.exact);
+	assert_int_equal(residency_prepare(r, "raw", on_ready, &planned, err, sizeof(err)),
+			 -EINPROGRESS);
+	wait_call(r, &planned);
+	assert_int_equal(planned.error, 0);
+	assert_int_equal(state_of(r, "raw"), RESIDENCY_PLANNED);
+	assert_int_equal(atomic_load(&fake_model_loaded), 0);
+	assert_int_equal(residency_prepare(r, "raw", on_ready, &none, err, sizeof(err)), 0);
+	assert_int_equal(residency_make_room(r, "raw", NULL, 0, &plan, err, sizeof(err)), 0);
+	assert_true(plan.exact);
+	assert_true(residency_idle(r));
+
+	assert_int_equal(residency_prepare(r, "two", on_ready, &both, err, sizeof(err)),
+			 -EINPROGRESS);
+	while (!runs("two"))
+		usleep(1000);
+	assert_int_equal(acquire(r, "two", &loaded), 0);
+	assert_int_equal(both.calls, 1);
+	run_request(residency_engine(loaded.model));
+	residency_release(r, loaded.model);
+	assert_true(residency_idle(r));
+
+	assert_int_equal(residency_prepare(r, "bad", on_ready, &none, err, sizeof(err)),
+			 -EINPROGRESS);
+	wait_call(r, &none);
+	assert_int_equal(none.error, -EIO);
+	assert_int_equal(residency_prepare(r, "none", on_ready, &none, err, sizeof(err)), -ENOENT);
+	residency_free(r);
+}
+
 /* Replicas do not share a group. */
 static void keeps_replicas_apart(void **state)
 {
@@ -927,6 +973,7 @@ int main(void)
 		CASE(sleeps),
 		CASE(removes),
 		CASE(makes_room),
+		CASE(prepares_a_plan),
 		CASE(keeps_replicas_apart),
 		CASE(works_with_threads),
 	};

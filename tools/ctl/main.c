@@ -25,7 +25,8 @@ static const char help[] =
 	"  txdactl sleep MODEL         off the chips, its weights stay in host memory\n"
 	"  txdactl pin MODEL           never off the chips for others, nor for idling\n"
 	"  txdactl unpin MODEL         no longer so\n"
-	"  txdactl plan MODEL          what a load would take and find\n"
+	"  txdactl plan MODEL          what a load would take and find; a checkpoint is compiled "
+	"for it\n"
 	"  txdactl devices             the chips, their memory and models\n"
 	"  txdactl requests            what is being answered\n"
 	"  txdactl cancel ID           end a request\n"
@@ -231,6 +232,8 @@ static cJSON *make_body(const struct settings *s, const struct command *command,
 		cJSON_AddStringToObject(body, "keep_alive", s->keep_alive);
 	if (s->force)
 		cJSON_AddTrueToObject(body, "force");
+	if (!strcmp(command->name, "plan"))
+		cJSON_AddTrueToObject(body, "compile");
 	if (!strcmp(command->name, "unpin"))
 		cJSON_AddFalseToObject(body, "pinned");
 	return body;
