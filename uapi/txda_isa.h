@@ -507,7 +507,7 @@ struct txda_op_mla_store {
 	__u32 block_size;
 	__u64 layer_offset;
 	float eps;
-	__u32 flags;		/* TXDA_ROPE_INTERLEAVED */
+	__u32 flags;		/* TXDA_ROPE_INTERLEAVED, TXDA_KV_INT8 */
 };
 
 struct txda_op_mla_attention {
@@ -517,7 +517,7 @@ struct txda_op_mla_attention {
 	__u32 block_size;
 	__u64 layer_offset;
 	float scale;
-	__u32 reserved;		/* 0 */
+	__u32 flags;		/* TXDA_KV_INT8 */
 };
 
 /*
@@ -703,6 +703,16 @@ static inline __u64 txda_kv8_layer_bytes(__u32 n_kv_heads, __u32 head_dim, __u32
 static inline __u64 txda_mla_layer_bytes(__u32 latent, __u32 rope, __u32 block_size)
 {
 	return (__u64)TXDA_KV_DIM(latent + rope) * block_size * 2;
+}
+
+/*
+ * TXDA_KV_INT8: the vectors as above but with int8 elements, then F32 scale[block_size] of the
+ * latent parts and F32 scale[block_size] of the keys; what attention sees is scale * q, rounded to
+ * bf16 (not in precise mode). The same in precise mode, at twice the offsets.
+ */
+static inline __u64 txda_mla8_layer_bytes(__u32 latent, __u32 rope, __u32 block_size)
+{
+	return (__u64)(TXDA_KV_DIM(latent + rope) + 8) * block_size;
 }
 
 #endif /* TXDA_ISA_H */

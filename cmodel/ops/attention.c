@@ -65,6 +65,7 @@ static struct geometry geometry(const struct cm_launch *l)
 	if (l->op->op == TXDA_OP_MLA_ATTENTION)
 		return (struct geometry){
 			.latent = true,
+			.i8 = m->flags & TXDA_KV_INT8,
 			.n_heads = m->n_heads,
 			.n_kv_heads = 1,
 			.dim = m->latent,
@@ -155,13 +156,13 @@ static int attention_check(const struct cm_launch *l)
 	uint64_t width = (uint64_t)g.n_heads * g.dim;
 
 	if (g.latent ? cm_want_latent_cache(l, g.cache, g.n_heads, g.dim, g.key_dim - g.dim,
-					    g.block_size, g.layer_offset)
+					    g.block_size, g.layer_offset, g.i8)
 		     : cm_want_cache(l, g.cache, g.n_heads, g.n_kv_heads, g.dim, g.block_size,
 				     g.layer_offset, g.i8))
 		return -EINVAL;
 	if (!g.latent && l->op->attention.flags & ~TXDA_KV_INT8)
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, l->op->attention.flags);
-	if (g.latent ? l->op->mla_attention.reserved : l->op->attention.reserved)
+	if (g.latent ? l->op->mla_attention.flags & ~TXDA_KV_INT8 : l->op->attention.reserved)
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, 1);
 	if (cm_want(l, g.q, types, CM_ANY, width) ||
 	    (g.latent &&
@@ -376,7 +377,8 @@ static void run_item(const struct cm_launch *l, const struct geometry *g, const 
 		.q_f32 = g->q->dtype == TXDA_F32,
 		.acc_stride = (unsigned)g->padded,
 		.v_stride = (unsigned)key_padded,
-		.i8 = g->i8,
+		.i8 = g->i8 && !g->latent,
+		.latent_i8 = g->i8 && g->latent,
 	};
 
 	a.q_pack = (uint32_t *)scratch;
@@ -412,13 +414,15 @@ struct precise_kv {
 	const void *k, *v;
 	float k_scale, v_scale;
 	bool latent, i8;
+	uint64_t dim; /* latent: elements that v_scale is for */
 };
 
 static double precise_key(const struct precise_kv *kv, uint64_t d)
 {
 	uint64_t at = kv->latent ? 2 * d : d / 2 * 32 + d % 2;
 
-	return kv->i8 ? (double)((const int8_t *)kv->k)[at] * kv->k_scale
+	return kv->i8 ? (double)((const int8_t *)kv->k)[at] *
+				(d < kv->dim ? kv->v_scale : kv->k_scale)
 		      : ((const float *)kv->k)[at];
 }
 
@@ -439,13 +443,20 @@ static struct precise_kv precise_at(const struct geometry *g, const int32_t *blo
 		2 * (block * g->cache->dim[1] + g->layer_offset + head * g->head_bytes);
 	const float *f = (const float *)base, *scale = (const float *)(base + 2 * g->padded * bs);
 
+	if (g->latent && g->i8) {
+		uint64_t padded = TXDA_KV_DIM(g->key_dim);
+		const int8_t *q = (const int8_t *)base + in / 2 * padded * 2 + in % 2;
+
+		scale = (const float *)(base + padded * bs);
+		return (struct precise_kv){q, q, scale[bs + in], scale[in], true, true, g->dim};
+	}
 	if (g->latent) {
 		f += in / 2 * TXDA_KV_DIM(g->key_dim) * 2 + in % 2;
 		return (struct precise_kv){.k = f, .v = f, .latent = true};
 	}
 	if (g->i8)
-		return (struct precise_kv){base + k,	   base + v, scale[in],
-					   scale[bs + in], false,    true};
+		return (struct precise_kv){base + k, base + v, scale[in], scale[bs + in],
+					   false,    true,     0};
 	return (struct precise_kv){.k = f + k, .v = f + v};
 }
 

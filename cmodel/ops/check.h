@@ -39,8 +39,8 @@ int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t
 
 /* The same for a layer of latent attention. */
 int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
-			 uint32_t latent, uint32_t rope, uint32_t block_size,
-			 uint64_t layer_offset);
+			 uint32_t latent, uint32_t rope, uint32_t block_size, uint64_t layer_offset,
+			 bool i8);
 
 /* One element of a weight tile as float32; the shared definition of every tile format. */
 float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k);

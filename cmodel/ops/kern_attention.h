@@ -49,6 +49,29 @@ static void tile_widen(const struct cm_attend *a, const uint8_t *block, uint32_t
 	}
 }
 
+/* The same of latent vectors, with their scales: from here on they are as if they had been bf16. */
+static void tile_widen_latent(const struct cm_attend *a, const uint8_t *block, uint32_t in,
+			      unsigned g, struct tile *t)
+{
+	size_t dim = a->v_stride;
+	const int8_t *q = (const int8_t *)block + in / 2 * dim * 2;
+	const float *scale = (const float *)(block + dim * a->block_size) + in;
+	uint16_t *to = a->kv_pack + g * dim * 16;
+	uint32_t left = a->to - (t->at + g * 16);
+
+	t->v[g] = (const uint32_t *)to;
+	for (unsigned i = 0; i < 16; i++) {
+		const int8_t *from = q + i / 2 * dim * 2 + i % 2;
+		uint16_t *key = to + i / 2 * dim * 2 + i % 2;
+		float latent = i < left ? scale[i] : 0,
+		      rope = i < left ? scale[a->block_size + i] : 0;
+
+		for (size_t d = 0; d < dim; d++)
+			key[2 * d] =
+				cm_f32_to_bf16((float)from[2 * d] * (d < a->dim ? latent : rope));
+	}
+}
+
 static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 {
 	uint64_t dim = TXDA_KV_DIM(a->dim);
@@ -63,6 +86,10 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 							  a->block_stride;
 		uint32_t in = p % a->block_size;
 
+		if (a->rope && a->latent_i8) {
+			tile_widen_latent(a, block, in, g, t);
+			continue;
+		}
 		if (a->rope) {
 			t->v[g] = (const uint32_t *)block + in / 2 * a->v_stride;
 			continue;

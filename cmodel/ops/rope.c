@@ -133,7 +133,8 @@ int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t
 }
 
 int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
-			 uint32_t latent, uint32_t rope, uint32_t block_size, uint64_t layer_offset)
+			 uint32_t latent, uint32_t rope, uint32_t block_size, uint64_t layer_offset,
+			 bool i8)
 {
 	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
@@ -141,7 +142,10 @@ int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, u
 	    rope % 2 || rope > TXDA_MLA_MAX_ROPE ||
 	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
-	return want_room(l, t, txda_mla_layer_bytes(latent, rope, block_size), layer_offset);
+	return want_room(l, t,
+			 i8 ? txda_mla8_layer_bytes(latent, rope, block_size)
+			    : txda_mla_layer_bytes(latent, rope, block_size),
+			 layer_offset);
 }
 
 static int rope_kv_check(const struct cm_launch *l)
@@ -344,7 +348,7 @@ static int mla_store_check(const struct cm_launch *l)
 	uint64_t tokens, width = (uint64_t)p->n_heads * p->rope;
 
 	if (cm_want_latent_cache(l, cache, p->n_heads, p->latent, p->rope, p->block_size,
-				 p->layer_offset) ||
+				 p->layer_offset, p->flags & TXDA_KV_INT8) ||
 	    cm_want(l, q, DT(TXDA_F32), CM_ANY, width))
 		return -EINVAL;
 	tokens = q->dim[0];
@@ -354,9 +358,28 @@ static int mla_store_check(const struct cm_launch *l)
 	    cm_want(l, l->in[4], DT(TXDA_F32), p->latent, CM_VECTOR) ||
 	    cm_want(l, l->out[0], DT_ACT, tokens, width))
 		return -EINVAL;
-	if (p->flags & ~TXDA_ROPE_INTERLEAVED)
+	if (p->flags & ~(TXDA_ROPE_INTERLEAVED | TXDA_KV_INT8))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->flags);
 	return cm_want_index(l, l->in[2], tokens, cache->dim[0] * p->block_size, TXDA_NONE);
+}
+
+static void store_latent_int8(const struct cm_launch *l, uint32_t slot, const float *v)
+{
+	const struct txda_op_mla_store *p = &l->op->mla_store;
+	unsigned padded = TXDA_KV_DIM(p->latent + p->rope), bs = p->block_size,
+		 times = l->precise ? 2 : 1;
+	uint32_t in = slot % bs;
+	int8_t *base = (int8_t *)l->out[1]->ptr +
+		       (slot / bs * l->out[1]->dim[1] + p->layer_offset) * times,
+	       *to = base + (uint64_t)in / 2 * padded * 2 + in % 2;
+	float *scale = (float *)(base + (uint64_t)padded * bs);
+	int8_t q[TXDA_MLA_MAX_LATENT + TXDA_MLA_MAX_ROPE + 16];
+
+	scale[in] = quantise(q, v, p->latent);
+	scale[bs + in] = quantise(q + p->latent, v + p->latent, p->rope);
+	memset(q + p->latent + p->rope, 0, 16);
+	for (unsigned d = 0; d < padded; d++)
+		to[2 * d] = q[d];
 }
 
 static void store_latent(const struct cm_launch *l, uint32_t slot, const float *v)
@@ -407,7 +430,10 @@ static void mla_store_run(const struct cm_launch *l, unsigned phase, unsigned pa
 		norm(l, v, kv, l->in[4]->ptr, p->latent, p->eps);
 		rotate_pairs(kv + p->latent, table, p->rope / 2, p->rope, inter, v + p->latent);
 		memset(v + p->latent + p->rope, 0, 16 * 4);
-		store_latent(l, slot, v);
+		if (p->flags & TXDA_KV_INT8)
+			store_latent_int8(l, slot, v);
+		else
+			store_latent(l, slot, v);
 	}
 }
 

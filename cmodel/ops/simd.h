@@ -46,6 +46,7 @@ struct cm_attend {
 	const float *q_rope[CM_ATT_ROWS]; /* [rope] */
 	unsigned v_stride;		  /* elements from one pair of values to the next */
 	bool i8;			  /* TXDA_KV_INT8 */
+	bool latent_i8;			  /* the same of latent attention */
 	uint16_t *kv_pack;		  /* scratch for that: [2][CM_ATT_TILE][v_stride] */
 	uint32_t pos[CM_ATT_ROWS];	  /* position of each row: the last key that it sees */
 	uint32_t first[CM_ATT_ROWS];	  /* the first key that it sees */

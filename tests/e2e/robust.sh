@@ -63,7 +63,11 @@ until_true 2 running 0 || fail "streams without clients go on"
 [ "$(aborted)" = 6 ] || fail "six clients left, $(aborted) were noticed"
 # One that does not stream, and so writes nothing by which the daemon could notice.
 printf '{"prompt":"Once","max_tokens":1500,"ignore_eos":true}' >"$tmp/body"
-curl -sS --max-time 0.3 --unix-socket "$socket" --data-binary "@$tmp/body" http://localhost$comp >/dev/null 2>&1 || true
+curl -sS --unix-socket "$socket" --data-binary "@$tmp/body" http://localhost$comp >/dev/null 2>&1 &
+pid=$!
+until_true 10 running 1 || fail "an answer that is not streamed does not run"
+kill -9 "$pid"
+wait "$pid" 2>/dev/null || true
 until_true 2 running 0 || fail "an answer without a client goes on"
 [ "$(aborted)" = 7 ] || fail "the client that waited and left was not noticed"
 

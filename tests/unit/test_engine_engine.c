@@ -415,6 +415,8 @@ static void embeds(void **state)
 						 .max_num_batched_tokens = 24,
 						 .max_num_seqs = 8,
 						 .max_kv_blocks = 40});
+	/* All are there when the first step ends. */
+	atomic_store(&fake_model_hang, true);
 	for (unsigned i = 0; i < VECTORS; i++) {
 		r[i] = new_embedding(prompt, lengths[i / 3], alone[i]->pooling.how,
 				     alone[i]->pooling.dimensions, alone[i]->pooling.normalize);
@@ -424,6 +426,7 @@ static void embeds(void **state)
 		beside[i / 3] = new_request(prompt, lengths[i / 3], &s, false);
 		submit(e, beside[i / 3]);
 	}
+	atomic_store(&fake_model_hang, false);
 	wait_finished(e, VECTORS + LENGTHS);
 	engine_stats(e, &stats);
 	assert_true(stats.preemptions > 0);
@@ -1018,12 +1021,15 @@ static void survives_a_lost_chip(void **state)
 	assert_int_equal(engine_new(fake_group(1), &options, &other, err, sizeof(err)), 0);
 	fake_model_fail_group = fake_group(0);
 	atomic_store(&fake_model_fail_after, 10);
+	/* All are there before the chip is gone, however slow this thread is. */
+	atomic_store(&fake_model_hang, true);
 	good = new_request(prompt, 3, &s, false);
 	submit(other, good);
 	for (unsigned i = 0; i < 4; i++) {
 		r[i] = new_request(prompt, 3, &s, false);
 		submit(e, r[i]);
 	}
+	atomic_store(&fake_model_hang, false);
 	wait_finished(e, 4);
 	for (unsigned i = 0; i < 4; i++) {
 		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_ERROR);

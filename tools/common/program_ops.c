@@ -38,7 +38,7 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_ROUTE] = {2, 2, 1, {F32, F32}, {I32, F32}, 5},
 	[TXDA_OP_MOE_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, I32, F32, I32}, {FLOATS}, 6},
 	[TXDA_OP_MLA_STORE] = {5, 2, 31, {F32, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
-	[TXDA_OP_MLA_ATTENTION] = {6, 1, 63, {F32, F32, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 7},
+	[TXDA_OP_MLA_ATTENTION] = {6, 1, 63, {F32, F32, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 8},
 	[TXDA_OP_MOE_COMBINE] = {6, 1, 7, {F32, I32, F32, F32, F32, F32}, {F32}, 2},
 };
 
@@ -248,9 +248,10 @@ static bool check_rope_kv(const struct op_check *c)
 }
 
 static bool latent_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t latent,
-			uint32_t rope, uint32_t block, uint64_t layer_offset)
+			uint32_t rope, uint32_t block, uint64_t layer_offset, bool i8)
 {
-	uint64_t bytes = txda_mla_layer_bytes(latent, rope, block);
+	uint64_t bytes = i8 ? txda_mla8_layer_bytes(latent, rope, block)
+			    : txda_mla_layer_bytes(latent, rope, block);
 
 	return cache->layout == TXDA_KV_PAGED && cache->ndim == 2 &&
 	       same_dim(cache->dim[0], symbol(TXDA_SYM_N)) && !cache->dim[1].sym && heads &&
@@ -267,8 +268,8 @@ static bool check_mla_store(const struct op_check *c)
 	struct txda_dim t = c->in[0]->dim[0];
 
 	return latent_fits(c->out[1], p->n_heads, p->latent, p->rope, p->block_size,
-			   p->layer_offset) &&
-	       !(p->flags & ~TXDA_ROPE_INTERLEAVED) && p->eps >= 0 &&
+			   p->layer_offset, p->flags & TXDA_KV_INT8) &&
+	       !(p->flags & ~(TXDA_ROPE_INTERLEAVED | TXDA_KV_INT8)) && p->eps >= 0 &&
 	       is_rows(c->in[0], 2, t, fixed(p->n_heads * p->rope)) &&
 	       is_rows(c->in[1], 2, t, fixed(p->rope)) && is_rows(c->in[2], 1, t, fixed(0)) &&
 	       is_rows(c->in[3], 2, t, fixed(p->latent + p->rope)) &&
@@ -281,9 +282,10 @@ static bool check_mla_attention(const struct op_check *c)
 	const struct txda_op_mla_attention *p = &c->op->mla_attention;
 	struct txda_dim t = c->in[0]->dim[0];
 
-	return latent_fits(c->in[2], p->n_heads, p->latent, p->rope, p->block_size,
-			   p->layer_offset) &&
-	       isfinite(p->scale) && is_rows(c->in[0], 2, t, fixed(p->n_heads * p->latent)) &&
+	return latent_fits(c->in[2], p->n_heads, p->latent, p->rope, p->block_size, p->layer_offset,
+			   p->flags & TXDA_KV_INT8) &&
+	       !(p->flags & ~TXDA_KV_INT8) && isfinite(p->scale) &&
+	       is_rows(c->in[0], 2, t, fixed(p->n_heads * p->latent)) &&
 	       is_rows(c->in[1], 2, t, fixed(p->n_heads * p->rope)) &&
 	       is_rows(c->in[3], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
 	       is_rows(c->in[4], 2, symbol(TXDA_SYM_S), fixed(2)) &&

@@ -295,7 +295,10 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	g->bare = !source_has(g->source, "model.embed_tokens.weight") &&
 		  source_has(g->source, "embed_tokens.weight");
 	if (c->mla.latent)
-		g->kv_layer_bytes = txda_mla_layer_bytes(c->mla.latent, c->mla.rope, o->block_size);
+		g->kv_layer_bytes =
+			o->kv_int8
+				? txda_mla8_layer_bytes(c->mla.latent, c->mla.rope, o->block_size)
+				: txda_mla_layer_bytes(c->mla.latent, c->mla.rope, o->block_size);
 	else if (o->kv_int8)
 		g->kv_layer_bytes =
 			txda_kv8_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);

@@ -192,7 +192,8 @@ static uint32_t add_store(struct graph *g, const struct latent *a, uint32_t q_ro
 		.block_size = g->options->block_size,
 		.layer_offset = graph_layer_offset(g, a->layer),
 		.eps = LATENT_EPS,
-		.flags = g->config->rope_interleaved ? TXDA_ROPE_INTERLEAVED : 0,
+		.flags = (g->config->rope_interleaved ? TXDA_ROPE_INTERLEAVED : 0) |
+			 (g->options->kv_int8 ? TXDA_KV_INT8 : 0),
 	};
 	return out;
 }
@@ -222,6 +223,7 @@ static uint32_t add_latent_attention(struct graph *g, const struct latent *a, ui
 		.block_size = g->options->block_size,
 		.layer_offset = graph_layer_offset(g, a->layer),
 		.scale = (float)(m->mscale * m->mscale / sqrt(m->nope + m->rope)),
+		.flags = g->options->kv_int8 ? TXDA_KV_INT8 : 0,
 	};
 	return out;
 }

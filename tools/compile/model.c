@@ -325,11 +325,6 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 	    o->block_size != 128)
 		return tool_fail(error, -EINVAL, "--block-size: %u is none of 16, 32, 64, 128",
 				 o->block_size);
-	if (o->kv_int8 && c->mla.latent)
-		return tool_fail(
-			error, -ENOTSUP,
-			"--kv: latent attention's cache is compressed already, int8 is for "
-			"keys and values");
 	if (!o->name[0] || strlen(o->name) > 127)
 		return tool_fail(error, -EINVAL, "--name: not 1 to 127 bytes");
 	r = check_limit("--tp", o->tp, 1, TXDA_MAX_GROUP, error);

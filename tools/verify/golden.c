@@ -332,7 +332,7 @@ int golden_run(struct runner *r, const struct golden_options *o, struct tool_err
 	ok = !failed && total.sum / total.rows <= o->mean_limit &&
 	     total.beyond * 20 <= total.rows &&
 	     (!o->routed || !o->check_greedy ||
-	      (total.first_off - total.agreed) * 20 <= total.first_off);
+	      (total.first_off - total.agreed) * o->one_off_in <= total.first_off);
 	printf("%s: %u of %u cases ok, %u rows: mean %.2e, worst %.2e, %u beyond %.1e; greedy "
 	       "%u/%u\n",
 	       ok ? "ok" : "FAIL", cases - failed, cases, total.rows, total.sum / total.rows,

@@ -20,6 +20,7 @@ struct golden_options {
 	/* The model has routers: a rounding may tip one, and a row is another row then. Only the
 	 * mean, the share of rows within rows_limit and that of equal greedy tokens are judged. */
 	bool routed;
+	unsigned one_off_in; /* of greedy tokens, then: one in so many may be another */
 };
 
 /* Prints a line a case. 0: within the limits, 1: beyond, or -errno. */

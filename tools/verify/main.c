@@ -188,6 +188,7 @@ static void set_limits(struct command *c, const char *weights)
 	g->rows_limit = c->runner.precise ? 1e-4 : 1.5e-2;
 	g->margin_limit = c->runner.precise ? 0.01 : -1;
 	g->check_greedy = !quantised;
+	g->one_off_in = c->runner.compile.kv_int8 ? 10 : 20;
 	/* Keys and values with 7 bits: docs/performance.md has what was measured. */
 	if (c->runner.compile.kv_int8) {
 		g->mean_limit = 2.5e-2;
