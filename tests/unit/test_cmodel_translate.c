@@ -104,6 +104,16 @@ static void set_tables(unsigned chip, struct tables t)
 	cm_machine_release(f.m);
 }
 
+static struct tables get_tables(unsigned chip)
+{
+	struct tables t;
+
+	cm_machine_hold(f.m);
+	t = tables[chip];
+	cm_machine_release(f.m);
+	return t;
+}
+
 /* As fix_run(), through the translated space. */
 static int run(unsigned chip, struct fix_stream *s)
 {
@@ -145,7 +155,7 @@ static void expect_fault(uint64_t va)
 static void test_keeps_and_forgets(void **state)
 {
 	const uint64_t va = TV + FIX_DATA;
-	struct tables t = tables[0];
+	struct tables t = get_tables(0);
 	unsigned asked;
 
 	(void)state;
@@ -154,10 +164,10 @@ static void test_keeps_and_forgets(void **state)
 	assert_null(cm_vm_resolve(vm[0], va, 4, CM_MAP_READ));
 	assert_int_equal(fill(va, 4 * PAGE, 1), 0);
 	assert_non_null(cm_vm_resolve(vm[0], va, 4 * PAGE, CM_MAP_READ));
-	asked = tables[0].asked;
+	asked = get_tables(0).asked;
 	assert_int_equal(fill(va, 4 * PAGE, 2), 0);
 	/* Only the stream is on another page than before. */
-	assert_int_equal(tables[0].asked, asked + 1);
+	assert_int_equal(get_tables(0).asked, asked + 1);
 	/* A change is seen when it is told of, and where it is told of. */
 	t.shift = 0x100000;
 	set_tables(0, t);
@@ -193,7 +203,7 @@ static void test_keeps_and_forgets(void **state)
 static void test_answers(void **state)
 {
 	const uint64_t va = TV + FIX_DATA;
-	struct tables t = tables[0];
+	struct tables t = get_tables(0);
 
 	(void)state;
 	/* Long ones fill what was forgotten in their middle, and no more. */
@@ -341,7 +351,7 @@ static void test_programs(void **state)
 	assert_int_equal(launch(0, p), 0);
 	/* A program that is gone does not run, even if the chip has a copy. */
 	{
-		struct tables t = tables[0];
+		struct tables t = get_tables(0);
 
 		t.hole = TV + FIX_PROGRAM;
 		t.end = t.hole + 0x10000;
