@@ -93,7 +93,8 @@ static int parse_v2(const cJSON *json, struct model_config *c, struct tool_error
 				 "topk_method: \"%.64s\" is not supported (greedy and "
 				 "group_limited_greedy are)",
 				 method);
-	/* Normalised weights are not scaled. */
+	/* Normalised weights are not scaled; that of one expert alone is never normalised. */
+	c->moe.normalise &= c->moe.top_k > 1;
 	if (c->moe.normalise)
 		c->moe.scale = 1;
 	return 0;
