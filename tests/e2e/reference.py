@@ -4,9 +4,9 @@
 # reference.py TXDA-VERIFY [NAME...] - shapes that no checkpoint has, against a second implementation.
 #
 # Makes tiny checkpoints with made-up weights (odd numbers of heads, one KV head, dimensions that are
-# no multiple of a tile, keys of config.json left out), computes their logits in float64, token by
-# token, straight from the definitions, and has txda-verify compare: precise mode within 1e-4 of each
-# row, on one chip and on several.
+# no multiple of a tile, keys of config.json left out) and of families that no golden file has,
+# computes their logits in float64, token by token, straight from the definitions, and has
+# txda-verify compare: precise mode within 1e-4 of each row, on one chip and on several.
 import json
 import math
 import os
@@ -89,15 +89,53 @@ def add(a, b):
     return [x + y for x, y in zip(a, b)]
 
 
-def rotate(x, position, theta, pairs=False):
-    """Pairs are neighbours, or an element and the one half a head further."""
-    half = len(x) // 2
+def clamp(x):
+    return min(max(x, 0), 1)
+
+
+def yarn_gain(factor, weight=1):
+    return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1
+
+
+def yarn_slowed(s, n, theta):
+    """The share by which each of n pairs is slowed down, from those that turn often to those that hardly do."""
+    first, last = (n * math.log(s["original"] / (2 * math.pi * turns)) / math.log(theta)
+                   for turns in (s.get("fast", 32), s.get("slow", 1)))
+    if s.get("truncate", True):
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, 2 * n - 1)
+    return [clamp((i - first) / (last - first)) for i in range(n)]
+
+
+def speeds(n, theta, s):
+    """The angle that each of n pairs turns by from a position to the next, and a gain of the result."""
+    plain = [theta ** (-i / n) for i in range(n)]
+    gain = 1
+    if s is None:
+        return plain, gain
+    if s["type"] == "linear":
+        slowed = [1] * n
+    elif s["type"] == "llama3":
+        slowed = [1 - clamp((s["original"] * f / (2 * math.pi) - s["low"]) / (s["high"] - s["low"])) for f in plain]
+    else:
+        slowed = yarn_slowed(s, n, theta)
+        gain = yarn_gain(s["factor"])
+        if "mscale" in s:
+            gain = yarn_gain(s["factor"], s["mscale"]) / yarn_gain(s["factor"], s["mscale_all_dim"])
+        gain = s.get("gain", gain)
+    return [f * (1 - a) + f / s["factor"] * a for f, a in zip(plain, slowed)], gain
+
+
+def rotate(x, position, rope, neighbours=False):
+    """Pairs are neighbours, or an element and the one half the rotated part further; the rest stays."""
+    angles, gain = rope
+    half = len(angles)
     y = list(x)
-    for i in range(half):
-        angle = position * theta ** (-i / half)
-        a, b = (2 * i, 2 * i + 1) if pairs else (i, i + half)
-        y[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
-        y[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
+    for i, angle in enumerate(angles):
+        a, b = (2 * i, 2 * i + 1) if neighbours else (i, i + half)
+        cos, sin = gain * math.cos(position * angle), gain * math.sin(position * angle)
+        y[a] = x[a] * cos - x[b] * sin
+        y[b] = x[b] * cos + x[a] * sin
     return y
 
 
@@ -107,6 +145,9 @@ class Model:
     def __init__(self, c, seed):
         self.c, self.w = c, Weights(seed)
         self.cache = [[] for _ in range(c["layers"])]
+        rotated = c["rope"] if "latent" in c else c.get("rotated", c["d"])
+        self.rope = speeds(rotated // 2, c.get("theta", 10000.0), c.get("scaling"))
+        self.neighbours = c.get("neighbours", "latent" in c)
 
     def linear(self, name, x, n, bias=False):
         b = self.w(name + ".bias", n) if bias else None
@@ -116,9 +157,16 @@ class Model:
         w = self.w(name + ".weight", len(x), mean=1)
         return norm(x, w, self.c.get("eps", 1e-6) if eps is None else eps)
 
+    def turn(self, x, position):
+        return rotate(x, position, self.rope, self.neighbours)
+
     def mlp(self, name, x, inner, bias=False):
-        gate = self.linear(name + "gate_proj", x, inner, bias)
-        up = self.linear(name + "up_proj", x, inner, bias)
+        if self.c.get("fused"):
+            y = self.linear(name + "gate_up_proj", x, 2 * inner, bias)
+            gate, up = y[:inner], y[inner:]
+        else:
+            gate = self.linear(name + "gate_proj", x, inner, bias)
+            up = self.linear(name + "up_proj", x, inner, bias)
         return self.linear(name + "down_proj", [silu(g) * u for g, u in zip(gate, up)], len(x), bias)
 
     def attend(self, queries, keys, values, scale, window=0):
@@ -140,9 +188,8 @@ class Model:
         if c.get("qk_norm"):
             q = [self.norm(name + "q_norm", h) for h in q]
             k = [self.norm(name + "k_norm", h) for h in k]
-        theta = c.get("theta", 10000.0)
-        q = [rotate(h, position, theta) for h in q]
-        self.cache[layer].append(([rotate(h, position, theta) for h in k], v))
+        q = [self.turn(h, position) for h in q]
+        self.cache[layer].append(([self.turn(h, position) for h in k], v))
         window = c["window"](layer) if "window" in c else 0
         out = []
         for h in range(heads):
@@ -154,40 +201,42 @@ class Model:
     def latent(self, layer, x, position):
         c, name = self.c, f"model.layers.{layer}.self_attn."
         heads, nope, rope, vd, latent = c["heads"], c["nope"], c["rope"], c["v"], c["latent"]
-        theta, d = c.get("theta", 10000.0), nope + rope
+        d, bias = nope + rope, c.get("down_bias", False)
+        scale = d ** -0.5
+        if "mscale_all_dim" in (c.get("scaling") or {}):
+            scale *= yarn_gain(c["scaling"]["factor"], c["scaling"]["mscale_all_dim"]) ** 2
         if c.get("q_lora"):
-            y = self.norm(name + "q_a_layernorm", self.linear(name + "q_a_proj", x, c["q_lora"]), 1e-6)
+            y = self.norm(name + "q_a_layernorm", self.linear(name + "q_a_proj", x, c["q_lora"], bias), 1e-6)
             q = self.linear(name + "q_b_proj", y, heads * d)
         else:
             q = self.linear(name + "q_proj", x, heads * d)
-        y = self.linear(name + "kv_a_proj_with_mqa", x, latent + rope)
-        k_rope = rotate(y[latent:], position, theta, True)
+        y = self.linear(name + "kv_a_proj_with_mqa", x, latent + rope, bias)
+        k_rope = self.turn(y[latent:], position)
         y = self.linear(name + "kv_b_proj", self.norm(name + "kv_a_layernorm", y[:latent], 1e-6), heads * (nope + vd))
         rows = [y[h * (nope + vd):(h + 1) * (nope + vd)] for h in range(heads)]
         self.cache[layer].append(([r[:nope] + k_rope for r in rows], [r[nope:] for r in rows]))
         out = []
         for h in range(heads):
             own = q[h * d:(h + 1) * d]
-            out += self.attend(own[:nope] + rotate(own[nope:], position, theta, True),
-                               [t[0][h] for t in self.cache[layer]], [t[1][h] for t in self.cache[layer]], d ** -0.5)
-        return self.linear(name + "o_proj", out, c["hidden"])
+            out += self.attend(own[:nope] + self.turn(own[nope:], position),
+                               [t[0][h] for t in self.cache[layer]], [t[1][h] for t in self.cache[layer]], scale)
+        return self.linear(name + "o_proj", out, c["hidden"], bias)
 
     def choose(self, name, x):
         """[(expert, weight)] of a token."""
         c, n, k = self.c, self.c["experts"], self.c["top_k"]
         scores = times(self.w(name + "gate.weight", n, len(x), spread=1.0), x)
         if not c.get("sigmoid"):
-            scores = softmax(scores)
-            best = sorted(range(n), key=lambda e: -scores[e])[:k]
+            scores = corrected = softmax(scores)
         else:
             scores = [sigmoid(s) for s in scores]
-            bias = self.w(name + "gate.e_score_correction_bias", n, mean=0.3)
-            corrected = add(scores, bias)
-            size = n // c["groups"]
-            groups = sorted(range(c["groups"]), key=lambda g: -sum(
-                sorted(corrected[g * size:(g + 1) * size])[-2:]))[:c["top_groups"]]
-            allowed = [e for e in range(n) if e // size in groups]
-            best = sorted(allowed, key=lambda e: -corrected[e])[:k]
+            corrected = add(scores, self.w(name + "gate.e_score_correction_bias", n, mean=0.3))
+        # A group is as good as its best expert, of sigmoids as its best two.
+        size, of_group = n // c.get("groups", 1), 2 if c.get("sigmoid") else 1
+        groups = sorted(range(n // size), key=lambda g: -sum(
+            sorted(corrected[g * size:(g + 1) * size])[-of_group:]))[:c.get("top_groups", 1)]
+        allowed = [e for e in range(n) if e // size in groups]
+        best = sorted(allowed, key=lambda e: -corrected[e])[:k]
         weights = [scores[e] for e in best]
         if c.get("normalise"):
             weights = [w / sum(weights) for w in weights]
@@ -213,10 +262,16 @@ class Model:
         for layer in range(c["layers"]):
             name = f"model.layers.{layer}."
             y = self.norm(name + "input_layernorm", x)
-            x = add(x, self.latent(layer, y, position) if "latent" in c else self.attention(layer, y, position))
+            y = self.latent(layer, y, position) if "latent" in c else self.attention(layer, y, position)
+            if c.get("norms_after"):
+                y = self.norm(name + "post_self_attn_layernorm", y)
+            x = add(x, y)
             y = self.norm(name + "post_attention_layernorm", x)
             sparse = "experts" in c and c["sparse"](layer)
-            x = add(x, self.experts(layer, y) if sparse else self.mlp(name + "mlp.", y, c["inner"], c.get("mlp_bias", False)))
+            y = self.experts(layer, y) if sparse else self.mlp(name + "mlp.", y, c["inner"], c.get("mlp_bias", False))
+            if c.get("norms_after"):
+                y = self.norm(name + "post_mlp_layernorm", y)
+            x = add(x, y)
         x = self.norm("model.norm", x)
         head = "model.embed_tokens" if c.get("tied") else "lm_head"
         return times(self.w(head + ".weight", c["vocab"], c["hidden"]), x)
@@ -314,7 +369,101 @@ CASES = {
         "model": dict(hidden=34, inner=33, layers=2, heads=1, vocab=67, latent=17, rope=2, nope=9, v=5, experts=6,
                       top_k=2, expert_inner=11, sigmoid=True, groups=3, top_groups=2, scale=1.3, shared=22,
                       sparse=lambda layer: True)},
+    # Halves where V3 has neighbours; the gain of the rotated part and that of all are not the same.
+    "deepseek-v3-yarn-halves": {
+        "tp": [], "config": sizes("deepseek_v3", 34, 29, 1, 2, 59, q_lora_rank=13, kv_lora_rank=17, qk_rope_head_dim=12,
+                                  qk_nope_head_dim=7, v_head_dim=10, rope_interleave=False, rope_theta=40,
+                                  rope_scaling={"rope_type": "yarn", "factor": 6, "beta_fast": 4, "mscale": 1.4,
+                                                "mscale_all_dim": 0.6, "original_max_position_embeddings": 64}),
+        "model": dict(hidden=34, inner=29, layers=1, heads=2, vocab=59, q_lora=13, latent=17, rope=12, nope=7, v=10,
+                      neighbours=False, theta=40, scaling=dict(type="yarn", factor=6, fast=4, original=64, mscale=1.4,
+                                                               mscale_all_dim=0.6))},
+    # The best expert makes a group; weights are not normalised but scaled; biases as far as there are any.
+    "deepseek-v2-groups": {
+        "tp": [3], "config": sizes("deepseek_v2", 42, 31, 2, 3, 73, q_lora_rank=15, kv_lora_rank=22, qk_rope_head_dim=10,
+                                   qk_nope_head_dim=9, v_head_dim=8, n_routed_experts=12, num_experts_per_tok=3,
+                                   moe_intermediate_size=13, n_shared_experts=1, topk_method="group_limited_greedy",
+                                   n_group=4, topk_group=2, norm_topk_prob=False, routed_scaling_factor=2.3,
+                                   first_k_dense_replace=1, attention_bias=True, rope_theta=60,
+                                   rope_scaling={"type": "yarn", "factor": 40, "beta_fast": 5, "beta_slow": 1.5,
+                                                 "mscale": 1.2, "mscale_all_dim": 0.707,
+                                                 "original_max_position_embeddings": 90}),
+        "model": dict(hidden=42, inner=31, layers=2, heads=3, vocab=73, q_lora=15, latent=22, rope=10, nope=9, v=8,
+                      experts=12, top_k=3, expert_inner=13, groups=4, top_groups=2, scale=2.3, shared=13, theta=60,
+                      down_bias=True, sparse=lambda layer: layer >= 1,
+                      scaling=dict(type="yarn", factor=40, fast=5, slow=1.5, original=90, mscale=1.2,
+                                   mscale_all_dim=0.707))},
+    # Groups without a method that looks at them; two shared experts as nobody says; normalised, therefore not scaled.
+    "deepseek-v2-greedy": {
+        "tp": [2], "config": sizes("deepseek_v2", 38, 31, 3, 2, 71, kv_lora_rank=20, qk_rope_head_dim=6,
+                                   qk_nope_head_dim=11, v_head_dim=9, n_routed_experts=8, num_experts_per_tok=3,
+                                   moe_intermediate_size=14, topk_method="greedy", n_group=4, topk_group=1,
+                                   norm_topk_prob=True, routed_scaling_factor=3.0, moe_layer_freq=2),
+        "model": dict(hidden=38, inner=31, layers=3, heads=2, vocab=71, latent=20, rope=6, nope=11, v=9, experts=8, top_k=3,
+                      expert_inner=14, normalise=True, shared=28, sparse=lambda layer: layer % 2 == 0)},
+    # One expert alone is not normalised to one, whatever the config says, and therefore scaled.
+    "deepseek-v2-one-expert": {
+        "tp": [], "config": sizes("deepseek_v2", 30, 31, 1, 2, 53, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=7,
+                                  v_head_dim=6, n_routed_experts=5, num_experts_per_tok=1, moe_intermediate_size=17,
+                                  n_shared_experts=None, norm_topk_prob=True, routed_scaling_factor=1.9),
+        "model": dict(hidden=30, inner=31, layers=1, heads=2, vocab=53, latent=16, rope=4, nope=7, v=6, experts=5, top_k=1,
+                      expert_inner=17, scale=1.9, sparse=lambda layer: True)},
+    # Heads of 128 of which half rotates and two KV heads, none of it said.
+    "glm-defaults": {
+        "tp": [2], "config": sizes("glm", 26, 35, 1, 4, 63),
+        "model": dict(hidden=26, inner=35, layers=1, heads=4, kv=2, d=128, vocab=63, rotated=64, neighbours=True, fused=True,
+                      eps=1.5625e-7)},
+    "glm4-norms-after": {
+        "tp": [3], "config": sizes("glm4", 54, 47, 2, 6, 69, num_key_value_heads=3, head_dim=20, partial_rotary_factor=0.6,
+                                   attention_bias=True, rms_norm_eps=1e-5, rope_theta=300),
+        "model": dict(hidden=54, inner=47, layers=2, heads=6, kv=3, d=20, vocab=69, rotated=12, neighbours=True, fused=True,
+                      norms_after=True, qkv_bias=True, eps=1e-5, theta=300)},
+    # Eight KV heads, half of each rotates, one dense layer, eight experts a token and one for all.
+    "glm4-moe-defaults": {
+        "tp": [4], "config": sizes("glm4_moe", 64, 37, 2, 8, 66, n_routed_experts=9, moe_intermediate_size=10),
+        "model": dict(hidden=64, inner=37, layers=2, heads=8, kv=8, d=8, vocab=66, rotated=4, eps=1e-5, experts=9, top_k=8,
+                      expert_inner=10, sigmoid=True, normalise=True, shared=10, sparse=lambda layer: layer >= 1)},
+    "glm4-moe-groups-yarn": {
+        "tp": [2], "config": sizes("glm4_moe", 46, 37, 2, 4, 62, num_key_value_heads=2, head_dim=16, n_routed_experts=9,
+                                   num_experts_per_tok=2, moe_intermediate_size=15, n_shared_experts=2, n_group=3,
+                                   topk_group=2, routed_scaling_factor=1.7, first_k_dense_replace=1, use_qk_norm=True,
+                                   attention_bias=True, rms_norm_eps=1e-6,
+                                   rope_parameters={"rope_type": "yarn", "rope_theta": 50, "partial_rotary_factor": 0.75,
+                                                    "factor": 4, "beta_fast": 4, "truncate": False,
+                                                    "attention_factor": 1.3, "original_max_position_embeddings": 64}),
+        "model": dict(hidden=46, inner=37, layers=2, heads=4, kv=2, d=16, vocab=62, rotated=12, qk_norm=True, qkv_bias=True,
+                      experts=9, top_k=2, expert_inner=15, sigmoid=True, groups=3, top_groups=2, normalise=True, scale=1.7,
+                      shared=30, sparse=lambda layer: layer >= 1, theta=50,
+                      scaling=dict(type="yarn", factor=4, fast=4, truncate=False, gain=1.3, original=64))},
+    # Eight KV heads as nobody says; all layers have the window.
+    "mistral-window-linear": {
+        "tp": [4], "config": sizes("mistral", 48, 39, 2, 8, 68, sliding_window=6, rope_scaling={"type": "linear",
+                                                                                               "factor": 2.5}),
+        "model": dict(hidden=48, inner=39, layers=2, heads=8, kv=8, d=6, vocab=68, window=lambda layer: 6,
+                      scaling=dict(type="linear", factor=2.5))},
+    # No window; the factor is the ratio of the two lengths.
+    "mistral-yarn": {
+        "tp": [], "config": sizes("mistral", 44, 39, 2, 4, 68, num_key_value_heads=2, head_dim=14, sliding_window=None,
+                                  max_position_embeddings=480, rope_theta=30,
+                                  rope_parameters={"rope_type": "yarn", "beta_fast": 6, "beta_slow": 2,
+                                                   "original_max_position_embeddings": 96}),
+        "model": dict(hidden=44, inner=39, layers=2, heads=4, kv=2, d=14, vocab=68, theta=30,
+                      scaling=dict(type="yarn", factor=5, fast=6, slow=2, original=96))},
+    # As Qwen2.5 says it: 32 turns and one are the bounds.
+    "qwen2-yarn": {
+        "tp": [], "config": sizes("qwen2", 44, 39, 1, 2, 68, num_key_value_heads=1, head_dim=12, rope_theta=100,
+                                  rope_scaling={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}),
+        "model": dict(hidden=44, inner=39, layers=1, heads=2, kv=1, d=12, vocab=68, theta=100, qkv_bias=True,
+                      scaling=dict(type="yarn", factor=4, original=4096))},
+    # Two pairs as they were, two in between, two slowed down.
+    "llama-llama3-rope": {
+        "tp": [2], "config": sizes("llama", 44, 39, 2, 4, 68, num_key_value_heads=2, head_dim=12, rope_theta=50,
+                                   rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                                                 "high_freq_factor": 4.0, "original_max_position_embeddings": 64}),
+        "model": dict(hidden=44, inner=39, layers=2, heads=4, kv=2, d=12, vocab=68, theta=50,
+                      scaling=dict(type="llama3", factor=8, low=1, high=4, original=64))},
 }
+
 
 def main():
     verify, names = sys.argv[1], sys.argv[2:] or list(CASES)
