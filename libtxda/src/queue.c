@@ -201,6 +201,16 @@ static bool find_room(struct txda_queue *queue, uint32_t bytes, uint32_t *ret_st
 	return fits_behind || fits_before;
 }
 
+/* The queue's fault, or @r when none is known. */
+static int refuse(struct txda_queue *queue, int r)
+{
+	int fault = txda__queue_check(queue);
+
+	return fault < 0 ? fault
+			 : txda__fail(queue->device->context, r, "chip %u takes no stream: %s",
+				      queue->device->index, strerror(-r));
+}
+
 int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
 		      uint64_t *ret_fence)
 {
@@ -223,6 +233,9 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 	if (flags & ~TXDA_SUBMIT_WAIT_SOON)
 		return txda__fail(context, -EINVAL, "unknown submit flags 0x%x",
 				  flags & ~TXDA_SUBMIT_WAIT_SOON);
+	/* Whoever tells of the fault may read the last stream still: nothing is written over it. */
+	if (atomic_load(&queue->faulted) || queue->refused)
+		return refuse(queue, -ENODEV);
 	if (!find_room(queue, (uint32_t)txda__align(total, PIECE_ALIGN), &start))
 		return txda__fail(context, -EAGAIN, "%u streams are in flight", queue->n_pieces);
 
@@ -234,11 +247,8 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 	if (r == -EAGAIN)
 		return txda__fail(context, r, "%u streams are in flight", queue->n_pieces);
 	if (r < 0) {
-		int fault = txda__queue_check(queue);
-
-		return fault < 0 ? fault
-				 : txda__fail(context, r, "chip %u takes no stream: %s",
-					      queue->device->index, strerror(-r));
+		queue->refused = r == -ENODEV || r == -EIO;
+		return refuse(queue, r);
 	}
 	queue->write = start + (uint32_t)txda__align(total, PIECE_ALIGN);
 	queue->piece[(queue->oldest + queue->n_pieces++) % TXDA__IN_FLIGHT] =

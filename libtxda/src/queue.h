@@ -38,6 +38,7 @@ struct txda_queue {
 	struct txda__piece piece[TXDA__IN_FLIGHT];	/* a FIFO */
 	unsigned oldest, n_pieces;
 	uint32_t write;			/* where the next piece may start */
+	bool refused;			/* the chip took a stream no more: it will take none */
 	atomic_bool faulted;		/* set once the two below are */
 	pthread_mutex_t lock;		/* guards what follows */
 	unsigned fault_code;		/* enum txda_fault_code */
