@@ -37,14 +37,17 @@ static void open_control(void)
 /* Chance @nth of what this thread does next is taken; 0: none. */
 static void arm(unsigned int nth)
 {
+	unsigned int tries = 0;
 	char text[16];
 	int n;
 
 	if (control < 0)
 		return;
 	n = snprintf(text, sizeof(text), "%u", nth);
-	if (pwrite(control, text, n, 0) != n)
-		fail("fail-nth: %s", strerror_of(errno));
+	/* A chance that is left may be that of copying this very text. */
+	while (pwrite(control, text, n, 0) != n)
+		if (errno != EFAULT || ++tries > 2)
+			fail("fail-nth: %s", strerror_of(errno));
 }
 
 /* Whether the chance was taken. */
