@@ -146,30 +146,38 @@ static void test_many_ranges(void **state)
 	close(fd);
 }
 
-/* The stream goes on until its memory is taken away; then it faults. */
+/* The stream goes on until its memory is taken away; then it faults. One that was through before
+ * that counts for nothing. */
 static void test_unmap_under_way(void **state)
 {
 	struct cm_vm *vm = f.c[0].vm;
 	int fd = cm_chip_dram_fd(f.c[0].chip);
 
 	(void)state;
-	for (unsigned i = 0; i < 20; i++) {
+	for (unsigned faults = 0, tries = 1; faults < 20; tries++) {
 		struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 		struct fix_stream s = fix_stream(&f.c[0]);
-		struct txda_pkt_fill p = {.dst = VA, .bytes = 8 << 20, .value = i};
+		struct txda_pkt_fill p = {.dst = VA, .bytes = 8 << 20, .value = tries};
 		struct txda_fault fault;
+		int r;
 
+		assert_true(tries < 1000);
 		assert_int_equal(cm_vm_map(vm, VA, fd, 8 << 20, 8 << 20, RW), 0);
 		for (unsigned n = 0; n < 100; n++)
 			fix_put(&s, TXDA_PKT_FILL, 0, &p, sizeof(p));
+		fix_signal(&s, fix_word_va(30), tries);
 		assert_int_equal(fix_submit(q, &s), 0);
 		while (cm_queue_progress(q) < 2)
 			;
 		assert_int_equal(cm_vm_unmap(vm, VA, 8 << 20), 0);
-		assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 30), 1), -EIO);
-		assert_int_equal(cm_queue_fault(q, &fault), 0);
-		assert_int_equal(fault.code, TXDA_FAULT_PAGE);
-		assert_int_equal(fault.va, VA);
+		r = fix_wait(&f, q, fix_word(&f.c[0], 30), tries);
+		if (r) {
+			assert_int_equal(r, -EIO);
+			assert_int_equal(cm_queue_fault(q, &fault), 0);
+			assert_int_equal(fault.code, TXDA_FAULT_PAGE);
+			assert_int_equal(fault.va, VA);
+			faults++;
+		}
 		cm_queue_free(q);
 	}
 }
