@@ -37,9 +37,10 @@ record() {
 	printf '   %-4s %s%s\n' "$1" "$2" "${3:+: $3}"
 }
 
-# tally STAGE LOG - add what a meson test run wrote into its testlog.json, one object a line.
+# tally STAGE LOG [NOTE] - add what a meson test run wrote into its testlog.json, one object a line;
+# NOTE goes with what passed.
 tally() {
-	awk -v stage="$1" -v OFS='\t' '
+	awk -v stage="$1" -v note="${3:-}" -v OFS='\t' '
 	function field(key,   at, s) {
 		at = index($0, "\"" key "\": \"")
 		if (!at)
@@ -57,12 +58,22 @@ tally() {
 		sub(/(\\n)+$/, "", reason)
 		sub(/.*\\n/, "", reason)
 		if (result == "OK" || result == "EXPECTEDFAIL")
-			print "OK", stage ": " name, ""
+			print "OK", stage ": " name, note
 		else if (result == "SKIP")
 			print "SKIP", stage ": " name, reason == "" ? "the test gave no reason" : reason
 		else
 			print "FAIL", stage ": " name, result
 	}' "$2" >>"$results"
+}
+
+# try_again STAGE LOG - the tests of LOG that deserve another try, alone: those that failed on a machine that
+# was busy with others. What a sanitizer reports never does, a time limit may. They leave LOG.
+try_again() {
+	results_again='TIMEOUT'
+	[ "$1" != user ] || results_again='TIMEOUT|FAIL'
+	grep -E "\"result\": \"($results_again)\"" "$2" | sed -n 's/.*"name": "[^"]* \/ \([^"]*\)".*/\1/p'
+	grep -v -E "\"result\": \"($results_again)\"" "$2" >"$2.rest" || true
+	mv "$2.rest" "$2"
 }
 
 # run_meson STAGE DIR TEST-ARGUMENTS -- SETUP-ARGUMENTS
@@ -97,7 +108,16 @@ run_meson() {
 	$run meson test -C "$dir" --no-rebuild --print-errorlogs --num-processes "$jobs" $tests ||
 		printf '   meson test: exit status %d\n' $?
 	if [ -s "$dir/meson-logs/testlog.json" ]; then
-		tally "$name" "$dir/meson-logs/testlog.json"
+		cp "$dir/meson-logs/testlog.json" "$B/testlog-$name.json"
+		again=$(try_again "$name" "$B/testlog-$name.json")
+		tally "$name" "$B/testlog-$name.json"
+		if [ -n "$again" ]; then
+			printf "   once more, alone: %s\n" "$(echo "$again" | tr "\n" " ")"
+			# shellcheck disable=SC2086 # names are words
+			$run meson test -C "$dir" --no-rebuild --print-errorlogs --num-processes 1 $tests $again ||
+				printf '   meson test: exit status %d\n' $?
+			tally "$name" "$dir/meson-logs/testlog.json" "failed at first"
+		fi
 	elif [ "$name" = tsan ]; then
 		record SKIP "tsan" "there is no test in suite threads"
 	else
