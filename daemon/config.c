@@ -54,6 +54,8 @@ enum option_id {
 	OPT_KV_MEMORY,
 	OPT_DATA_PARALLEL,
 	OPT_LOAD_TIMEOUT,
+	OPT_REQUEST_TIMEOUT,
+	OPT_MAX_STALL,
 	OPT_ACCESS_LOG,
 	OPT_NO_ACCESS_LOG,
 	OPT_STATUS,
@@ -103,6 +105,8 @@ static const struct option options[] = {
 	{"kv-cache-memory", required_argument, NULL, OPT_KV_MEMORY},
 	{"data-parallel-size", required_argument, NULL, OPT_DATA_PARALLEL},
 	{"load-timeout", required_argument, NULL, OPT_LOAD_TIMEOUT},
+	{"request-timeout", required_argument, NULL, OPT_REQUEST_TIMEOUT},
+	{"max-stall-ms", required_argument, NULL, OPT_MAX_STALL},
 	{"access-log", no_argument, NULL, OPT_ACCESS_LOG},
 	{"no-access-log", no_argument, NULL, OPT_NO_ACCESS_LOG},
 	{"status-seconds", required_argument, NULL, OPT_STATUS},
@@ -176,6 +180,11 @@ static const char help[] =
 	"Limits\n"
 	"  --max-num-seqs N            sequences in one step (default: 256)\n"
 	"  --max-num-batched-tokens N  tokens in one step (default: 2048)\n"
+	"  --max-stall-ms N            how long a step with parts of new prompts may keep running "
+	"streams waiting, about\n"
+	"                              (default: 200; 0: as long as --max-num-batched-tokens takes)\n"
+	"  --request-timeout SECONDS   how long a request may take in all (default: 0: as long as it "
+	"takes)\n"
 	"  --max-queue N               requests that may wait; more get 429 (default: 1024)\n"
 	"  --max-body BYTES            largest body of a request (default: 8M; K, M, G are "
 	"understood)\n"
@@ -473,6 +482,9 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_NO_PIN:
 	case OPT_KV_MEMORY:
 	case OPT_DATA_PARALLEL: return apply_residency(c, id, name, value);
+	case OPT_REQUEST_TIMEOUT:
+		return set_unsigned(name, value, 0, 86400, &c->request_timeout);
+	case OPT_MAX_STALL: return set_unsigned(name, value, 0, 3600000, &c->max_stall_ms);
 	case OPT_LOAD_TIMEOUT: return set_unsigned(name, value, 1, 86400, &c->load_timeout);
 	case OPT_ACCESS_LOG: c->access_log = true; return true;
 	case OPT_NO_ACCESS_LOG: c->access_log = false; return true;
@@ -585,6 +597,7 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 		.drain_seconds = 30,
 		.defaults = {.keep_alive = -1, .data_parallel = 1},
 		.load_timeout = 300,
+		.max_stall_ms = 200,
 		.access_log = true,
 		.status_seconds = 10,
 		.log_level = LOG_LEVEL_INFO,

@@ -89,6 +89,7 @@ static int open_chips(struct daemon *d)
 				.max_num_seqs = c->max_num_seqs,
 				.max_num_batched_tokens = c->max_num_batched_tokens,
 				.max_queue = c->max_queue,
+				.max_stall_ms = c->max_stall_ms,
 				.prefix_caching = c->prefix_caching,
 				.speculation = c->speculate_ngram ? ENGINE_SPECULATE_NGRAM
 								  : ENGINE_SPECULATE_NOT,
@@ -170,6 +171,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		now->access_log = fresh.access_log;
 		now->status_seconds = fresh.status_seconds;
 		now->load_timeout = fresh.load_timeout;
+		now->request_timeout = fresh.request_timeout;
 		now->drain_seconds = fresh.drain_seconds;
 		now->log_level = fresh.log_level;
 		log_set_level(fresh.log_level);
