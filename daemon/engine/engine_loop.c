@@ -6,6 +6,7 @@
 
 #include "choose.h"
 #include "engine_internal.h"
+#include "forward.h"
 #include "pool.h"
 
 #define WAIT_SLICE_NS (NS_PER_S / 2)  /* how often a long step looks for the engine's end */
@@ -198,13 +199,13 @@ static void note_start(struct engine *e, struct engine_seq *seq, uint64_t now)
 	}
 }
 
-/* How far a step that brings a token takes the request, as far as is known before it is sampled. */
+/* Whether the request goes on behind the token that a step brings, by what is known before. */
 static bool goes_on(const struct engine *e, const struct engine_request *r)
 {
 	unsigned n = atomic_load_explicit(&r->n_tokens, memory_order_relaxed) + 1;
 
-	return !r->pooling.how && n < r->sampling.max_tokens &&
-	       r->n_prompt + n < e->limits.max_context && !atomic_load(&r->cancelled);
+	return n < r->sampling.max_tokens && r->n_prompt + n < e->limits.max_context &&
+	       !atomic_load(&r->cancelled);
 }
 
 /* Whether the step has no proposals, and the next one will have none. */
@@ -286,6 +287,8 @@ static void take_results(struct engine *e, struct step_slot *slot)
 
 		if (((struct engine_seq *)item->seq)->request->pooling.how) {
 			pool_rows(e, item, row, e->boundary_ns);
+		} else if (((struct engine_seq *)item->seq)->request->sink) {
+			forward_rows(slot, item, row, e->boundary_ns);
 		} else {
 			store_prompt_rows(e, item, row);
 			if (item->sample)
@@ -376,9 +379,10 @@ static void take_submitted(struct engine *e)
 		seq->sched.prompt = r->prompt;
 		seq->sched.generated = r->tokens;
 		seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
-		seq->sched.prompt_row = r->pooling.how ? pool_first(r)
-					: r->prompt_lp ? 0
-						       : r->n_prompt;
+		seq->sched.prompt_row = r->sink		 ? forward_first(r)
+					: r->pooling.how ? pool_first(r)
+					: r->prompt_lp	 ? 0
+							 : r->n_prompt;
 		seq->sched.draft = seq->draft.tokens;
 		seq->draft.sampling = &r->sampling;
 		scheduler_add(e->scheduler, &seq->sched);

@@ -78,6 +78,7 @@ static void company_changes_nothing(void **state)
 			.max_num_seqs = 1 + (unsigned)rand() % 20,
 			.max_kv_blocks = 32 + (unsigned)rand() % 40,
 			.prefix_caching = round % 3 != 0,
+			.max_stall_ms = round % 5 == 0,
 		};
 		struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 1});
 		struct engine_stats stats;
