@@ -182,8 +182,10 @@ static const char help[] =
 	"  --max-num-batched-tokens N  tokens in one step (default: 2048)\n"
 	"  --max-stall-ms N            how long a step with parts of new prompts may keep running "
 	"streams waiting, about\n"
-	"                              (default: 200; 0: as long as --max-num-batched-tokens takes)\n"
-	"  --request-timeout SECONDS   how long a request may take in all (default: 0: as long as it "
+	"                              (default: 200; 0: as long as --max-num-batched-tokens "
+	"takes)\n"
+	"  --request-timeout SECONDS   how long a request may take in all (default: 0: as long as "
+	"it "
 	"takes)\n"
 	"  --max-queue N               requests that may wait; more get 429 (default: 1024)\n"
 	"  --max-body BYTES            largest body of a request (default: 8M; K, M, G are "
@@ -482,8 +484,7 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_NO_PIN:
 	case OPT_KV_MEMORY:
 	case OPT_DATA_PARALLEL: return apply_residency(c, id, name, value);
-	case OPT_REQUEST_TIMEOUT:
-		return set_unsigned(name, value, 0, 86400, &c->request_timeout);
+	case OPT_REQUEST_TIMEOUT: return set_unsigned(name, value, 0, 86400, &c->request_timeout);
 	case OPT_MAX_STALL: return set_unsigned(name, value, 0, 3600000, &c->max_stall_ms);
 	case OPT_LOAD_TIMEOUT: return set_unsigned(name, value, 1, 86400, &c->load_timeout);
 	case OPT_ACCESS_LOG: c->access_log = true; return true;

@@ -314,8 +314,7 @@ static int load_model(struct draft *d, struct txda_group *group,
 			 info.vocab, info.block_size, target->vocab, target->block_size);
 		return -EINVAL;
 	}
-	error = step_init(&d->slot, d->model, options->context, &info, &max_blocks, err,
-			  errlen);
+	error = step_init(&d->slot, d->model, options->context, &info, &max_blocks, err, errlen);
 	if (!error)
 		error = check_layer(d, &info, target, slot, err, errlen);
 	if (error)

@@ -162,8 +162,8 @@ static int wait_step(struct engine *e, uint64_t start, char *err, size_t errlen)
 		if (stop_at == UINT64_MAX && atomic_load(&e->stopping))
 			stop_at = now + STOP_GRACE_NS;
 	} while (now - start < e->step_limit_ns && now < stop_at);
-	snprintf(err, errlen, "a step of %u tokens did not end within %llu ms", e->slots[e->turn].n_tokens,
-		 (unsigned long long)((now - start) / 1000000));
+	snprintf(err, errlen, "a step of %u tokens did not end within %llu ms",
+		 e->slots[e->turn].n_tokens, (unsigned long long)((now - start) / 1000000));
 	return -ETIMEDOUT;
 }
 
@@ -347,8 +347,7 @@ static void run_step(struct engine *e)
 	if (!begun)
 		scheduler_done(e->scheduler, slot->items, slot->n_items);
 	tell_results(e, slot);
-	if (!begun && e->draft &&
-	    draft_propose(e->draft, e->scheduler, slot, err, sizeof(err)))
+	if (!begun && e->draft && draft_propose(e->draft, e->scheduler, slot, err, sizeof(err)))
 		lose(e, err);
 }
 

@@ -19,7 +19,8 @@ void pace_note(struct pace *p, unsigned decodes, unsigned chunks, uint64_t ns)
 	/* Few tokens say little: weights are read for them as for many. */
 	if (chunks < PACE_LEAST)
 		return;
-	/* A step took at least half of what it takes longer than decoding, however uneven times are. */
+	/* A step took at least half of what it takes longer than decoding, however uneven times
+	 * are. */
 	if (decodes && t - p->decode_ns > t / 2)
 		t -= p->decode_ns;
 	else if (decodes)

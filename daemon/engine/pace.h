@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How much of prompts a step may compute so that the sequences that decode in it do not wait too long.
+ * How much of prompts a step may compute so that the sequences that decode in it do not wait too
+ * long.
  *
- * It learns two times from the steps that were: that of a step of decodes alone, and that of a token of
- * a chunk, which is what a step with chunks takes longer, by token. Both follow the machine as it is
- * (exponential averages), so nobody has to know the model's speed. A quarter of the target is always
- * for chunks, and PACE_LEAST tokens, so that prompts get on whatever decoding takes.
+ * It learns two times from the steps that were: that of a step of decodes alone, and that of a
+ * token of a chunk, which is what a step with chunks takes longer, by token. Both follow the
+ * machine as it is (exponential averages), so nobody has to know the model's speed. A quarter of
+ * the target is always for chunks, and PACE_LEAST tokens, so that prompts get on whatever decoding
+ * takes.
  *
  * Results do not depend on it: a sequence's numbers are the same however its prompt is cut.
  *

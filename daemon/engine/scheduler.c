@@ -417,8 +417,7 @@ unsigned scheduler_reserve(struct scheduler *s, struct sched_seq *seq, unsigned 
 	if (n > s->options.max_context - seq->n_total)
 		n = s->options.max_context - seq->n_total;
 	while (seq->n_blocks < blocks_for(s, seq->n_total + n) &&
-	       kv_free_blocks(s->kv) > margin(s) &&
-	       kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
+	       kv_free_blocks(s->kv) > margin(s) && kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
 		seq->n_blocks++;
 	have = seq->n_blocks * size;
 	have = have > seq->n_total ? have - seq->n_total : 0;

@@ -33,14 +33,14 @@
  * token: as many as tokens, rows and free blocks allow; nobody is preempted for them. What the
  * caller then rejects was computed in vain and is forgotten.
  *
- * The next step may be begun while the chips still compute the one before. scheduler_done() of a step
- * without proposals may be called as soon as it was launched: its tokens' KV will be there before the
- * next step runs. A caller that knows that a sequence will go on counts the token that the step is to
- * bring into n_total by then, too, and writes it to generated before the next step is launched.
- * scheduler_begin() then gives every running sequence with one token left its place by rule 1, as far
- * as blocks are free; nobody is preempted, as blocks may become free when the step before ends. What
- * ended with it is taken out by scheduler_remove(), and scheduler_plan() does the rest: chunks are
- * chosen last, so that who came meanwhile has its turn.
+ * The next step may be begun while the chips still compute the one before. scheduler_done() of a
+ *step without proposals may be called as soon as it was launched: its tokens' KV will be there
+ *before the next step runs. A caller that knows that a sequence will go on counts the token that
+ *the step is to bring into n_total by then, too, and writes it to generated before the next step is
+ *launched. scheduler_begin() then gives every running sequence with one token left its place by
+ *rule 1, as far as blocks are free; nobody is preempted, as blocks may become free when the step
+ *before ends. What ended with it is taken out by scheduler_remove(), and scheduler_plan() does the
+ *rest: chunks are chosen last, so that who came meanwhile has its turn.
  *
  * Memory is allocated in scheduler_new() only. One thread at a time.
  */
@@ -123,18 +123,19 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq);
 void scheduler_remove(struct scheduler *s, struct sched_seq *seq);
 
 /*
- * Plans what can be planned of the next step into items [max_seqs] while the one before runs; returns
- * how many there are. Followed by scheduler_plan() with the same items.
+ * Plans what can be planned of the next step into items [max_seqs] while the one before runs;
+ * returns how many there are. Followed by scheduler_plan() with the same items.
  */
 unsigned scheduler_begin(struct scheduler *s, struct sched_item *items);
 /*
- * Plans the next step, or the rest of it, into items [max_seqs]; returns how many there are. 0: nothing
- * runs or waits. Each plan is followed by scheduler_done().
+ * Plans the next step, or the rest of it, into items [max_seqs]; returns how many there are. 0:
+ * nothing runs or waits. Each plan is followed by scheduler_done().
  */
 unsigned scheduler_plan(struct scheduler *s, struct sched_item *items);
 /* Whether the items of scheduler_begin() are the first ones of that plan, none taken out. */
 bool scheduler_kept(const struct scheduler *s);
-/* From now on chunks have at most @tokens in a step that decodes, too; 0: what the step has left. */
+/* From now on chunks have at most @tokens in a step that decodes, too; 0: what the step has left.
+ */
 void scheduler_limit_chunks(struct scheduler *s, unsigned tokens);
 /* The last plan's step has been computed: counts its tokens, shares the blocks that it filled. */
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items);

@@ -187,7 +187,8 @@ static int alloc_filled(struct step_slot *slot, const struct txda_model_info *in
 }
 
 int step_init(struct step_slot *slot, struct txda_model *model, struct txda_context *context,
-	      const struct txda_model_info *info, unsigned *ret_max_blocks, char *err, size_t errlen)
+	      const struct txda_model_info *info, unsigned *ret_max_blocks, char *err,
+	      size_t errlen)
 {
 	unsigned max_blocks;
 	int error;
@@ -265,8 +266,7 @@ static void fill_item(struct step_slot *slot, unsigned i)
 	for (unsigned position = first; position < end; position++, token++) {
 		in->tokens[token] = token_at(seq, position + slot->token_shift);
 		in->positions[token] = (int32_t)position;
-		in->slots[token] =
-			(int32_t)(seq->blocks[position / size] * size + position % size);
+		in->slots[token] = (int32_t)(seq->blocks[position / size] * size + position % size);
 	}
 	slot->n_tokens = token;
 }

@@ -3,16 +3,16 @@
  * One step on the chips: fills the launch arguments from the scheduler's plan, runs the program,
  * hands out rows.
  *
- * A step slot is a plan and the inputs that it makes, in host memory: they can be filled while another
- * slot's step runs, also before a token is known that the running step is to bring. step_patch() then
- * puts such tokens in. step_run() copies the inputs to all ranks and launches, so one step of a model
- * is in flight at a time, and its slot's outputs, which are rank 0's own tensors, are valid from
- * step_wait() to the next step_run() of any slot of that model.
+ * A step slot is a plan and the inputs that it makes, in host memory: they can be filled while
+ * another slot's step runs, also before a token is known that the running step is to bring.
+ * step_patch() then puts such tokens in. step_run() copies the inputs to all ranks and launches, so
+ * one step of a model is in flight at a time, and its slot's outputs, which are rank 0's own
+ * tensors, are valid from step_wait() to the next step_run() of any slot of that model.
  *
  * Why not two launches in flight: sampling is the host's, so that the next step of a sequence that
  * decodes waits for it in any case. Only steps without decodes could follow each other on the chip
- * by themselves, and those are the long ones, beside which the time between two launches is nothing.
- * Two sets of outputs would take the memory of many KV blocks for that.
+ * by themselves, and those are the long ones, beside which the time between two launches is
+ * nothing. Two sets of outputs would take the memory of many KV blocks for that.
  *
  * Errors: -errno, words in err. One thread at a time.
  */

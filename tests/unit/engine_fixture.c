@@ -48,7 +48,7 @@ struct engine_sampling greedy(unsigned max_tokens)
 }
 
 struct engine_request *new_request(const int32_t *prompt, unsigned n,
-					  const struct engine_sampling *s, bool prompt_lp)
+				   const struct engine_sampling *s, bool prompt_lp)
 {
 	struct engine_request *r = NULL;
 

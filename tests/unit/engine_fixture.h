@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the engine's tests share: an engine over a model without a chip, requests, what they must give. */
+/* What the engine's tests share: an engine over a model without a chip, requests, what they must
+ * give. */
 #ifndef TXDA_TESTS_ENGINE_FIXTURE_H
 #define TXDA_TESTS_ENGINE_FIXTURE_H
 

@@ -221,8 +221,8 @@ static void cancels_while_the_next_step_is_ready(void **state)
 	close_engine(e);
 }
 
-/* A stop token that nobody knew of ends a sequence that the next step was to go on with: no token is
- * computed behind it. */
+/* A stop token that nobody knew of ends a sequence that the next step was to go on with: no token
+ * is computed behind it. */
 static void computes_nothing_behind_the_end(void **state)
 {
 	struct engine *e = open_engine(&(struct engine_options){0});

@@ -79,7 +79,8 @@ static void strange_times(void **state)
 		struct pace p = {.target_ns = 1 + (uint64_t)rand()};
 
 		for (unsigned k = 0; k < 20; k++) {
-			pace_note(&p, (unsigned)rand() % 3, (unsigned)rand() % 40, times[rand() % 4]);
+			pace_note(&p, (unsigned)rand() % 3, (unsigned)rand() % 40,
+				  times[rand() % 4]);
 			assert_true(pace_limit(&p) >= PACE_LEAST);
 		}
 	}
