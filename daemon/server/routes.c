@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "admin.h"
+#include "descriptors.h"
 #include "log.h"
 #include "residency/residency.h"
 #include "server_internal.h"
@@ -68,6 +69,12 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 	if (m->error[0]) {
 		json_key(o, "error");
 		json_string(o, m->error);
+	}
+	if (m->limits.vocab) {
+		json_key(o, "vocab_size");
+		json_uint(o, m->limits.vocab);
+		json_key(o, "hidden_size");
+		json_uint(o, m->limits.hidden);
 	}
 	json_key(o, "pinned");
 	json_bool(o, m->pinned);
@@ -199,6 +206,7 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	}
 	s->metrics.connections = http_server_connections(s->http);
 	s->metrics.held_bytes = s->budget.used;
+	s->metrics.descriptors = descriptors_held(s->descriptors);
 	json_out_clear(o);
 	metrics_write(o, sources, s->n_models, &s->metrics);
 	server_count_response(s, 200);
@@ -268,6 +276,7 @@ static const struct route routes[] = {
 	{"/v1/chat/completions", POST, .kind = API_CHAT},
 	{"/v1/completions", POST, .kind = API_COMPLETION},
 	{"/v1/embeddings", POST, .kind = API_EMBEDDING},
+	{"/v1/forward", POST, .kind = API_FORWARD},
 	{"/tokenize", POST, .kind = API_TOKENIZE},
 	{"/detokenize", POST, .kind = API_DETOKENIZE},
 	{"/v1/models", GET, .get = get_models},
