@@ -410,7 +410,7 @@ void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, 
 			     (m->state == MODEL_LOADING && m->demanded);
 
 		ready += there;
-		failed += m->state == MODEL_FAILED;
+		failed += m->state == MODEL_FAILED && !m->config->on_demand;
 		if (text && at < len) {
 			int n = snprintf(text + at, len - at, "%s%s %s", i ? ", " : "",
 					 m->config->names[0], model_state_name(m->state));
