@@ -82,19 +82,6 @@ static int open_chips(struct daemon *d)
 	struct txda_context_options context_options = TXDA_INIT(struct txda_context_options);
 	struct residency_options options = {
 		.cache_dir = c->cache_dir,
-		.kv_int8 = c->kv_int8,
-		.whole_experts = c->expert_parallel,
-		.engine =
-			{
-				.max_num_seqs = c->max_num_seqs,
-				.max_num_batched_tokens = c->max_num_batched_tokens,
-				.max_queue = c->max_queue,
-				.prefix_caching = c->prefix_caching,
-				.speculation = c->speculate_ngram ? ENGINE_SPECULATE_NGRAM
-								  : ENGINE_SPECULATE_NOT,
-				.speculative_tokens = c->speculative_tokens,
-				.speculative_max_seqs = c->speculative_max_seqs,
-			},
 	};
 	char err[512] = "";
 	int r;
@@ -170,6 +157,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		now->access_log = fresh.access_log;
 		now->status_seconds = fresh.status_seconds;
 		now->load_timeout = fresh.load_timeout;
+		now->request_timeout = fresh.request_timeout;
 		now->drain_seconds = fresh.drain_seconds;
 		now->log_level = fresh.log_level;
 		log_set_level(fresh.log_level);

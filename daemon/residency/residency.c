@@ -355,6 +355,21 @@ int residency_set_limits(struct residency *r, const char *name, uint64_t kv_byte
 	return error;
 }
 
+int residency_set_options(struct residency *r, const char *name,
+			  const struct residency_model_options *options, char *err, size_t errlen)
+{
+	struct residency_model *m;
+
+	pthread_mutex_lock(&r->lock);
+	m = model_find(r, name);
+	if (m)
+		m->options = *options;
+	else
+		snprintf(err, errlen, "there is no model '%.300s'", name);
+	pthread_mutex_unlock(&r->lock);
+	return m ? 0 : -ENOENT;
+}
+
 int residency_add(struct residency *r, const char *name, const char *path, unsigned tp,
 		  const char *weights, char *err, size_t errlen)
 {
@@ -376,6 +391,7 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 	}
 	m->residency = r;
 	m->wanted_tp = tp;
+	m->options = r->options.model;
 	m->added_s = (uint64_t)time(NULL);
 	waiters_init(&m->waiters);
 	snprintf(m->name, sizeof(m->name), "%s", name);
