@@ -9,15 +9,24 @@
  * Prints the token ids that the model says after these, the likeliest each time. It knows nothing
  * but the C library: one memfd holds the tokens, behind them the row of logits, and goes along with
  * the request (SCM_RIGHTS). What was computed before comes from the daemon's prefix cache.
+ *
+ * With -d the memory is passed as a dma-buf, which a device could work on, too (/dev/udmabuf makes
+ * one of the memfd).
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include <linux/dma-buf.h>
+#include <linux/udmabuf.h>
 
 #define GENERATE   16
 #define MAX_PROMPT 256
@@ -117,38 +126,79 @@ static void forward(const char *socket, const char *model, int fd, unsigned n, s
 	ask(socket, request, fd, answer, sizeof(answer));
 }
 
+/* @bytes, whole pages, as a memfd or a dma-buf. */
+static int make_memory(size_t bytes, int dma_buf)
+{
+	int memory = memfd_create("forward", MFD_CLOEXEC | MFD_ALLOW_SEALING), maker, fd;
+	struct udmabuf_create create = {
+		.memfd = (uint32_t)memory, .flags = UDMABUF_FLAGS_CLOEXEC, .size = bytes};
+
+	if (memory < 0 || ftruncate(memory, (off_t)bytes))
+		fail("memfd");
+	if (!dma_buf)
+		return memory;
+	maker = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+	if (maker < 0 || fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK))
+		fail("/dev/udmabuf");
+	fd = ioctl(maker, UDMABUF_CREATE, &create);
+	if (fd < 0)
+		fail("UDMABUF_CREATE");
+	close(maker);
+	close(memory);
+	return fd;
+}
+
+/* Opens the memory for this processor, or closes it. */
+static void use(int fd, int dma_buf, uint64_t flags)
+{
+	struct dma_buf_sync sync = {.flags = flags | DMA_BUF_SYNC_RW};
+
+	while (dma_buf && ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync)) {
+		if (errno != EINTR && errno != EAGAIN)
+			fail("DMA_BUF_IOCTL_SYNC");
+	}
+}
+
 int main(int argc, char **argv)
 {
-	unsigned n = argc > 3 ? (unsigned)argc - 3 : 0;
-	size_t vocab, bytes;
+	int dma_buf = argc > 1 && !strcmp(argv[1], "-d");
+	size_t vocab, bytes, page = (size_t)sysconf(_SC_PAGESIZE);
 	int32_t *tokens;
 	float *logits;
+	unsigned n;
 	int fd;
 
+	argc -= dma_buf;
+	argv += dma_buf;
+	n = argc > 3 ? (unsigned)argc - 3 : 0;
 	if (!n || n > MAX_PROMPT) {
-		fprintf(stderr, "usage: forward_client SOCKET MODEL TOKEN... (%d)\n", MAX_PROMPT);
+		fprintf(stderr, "usage: forward_client [-d] SOCKET MODEL TOKEN... (%d)\n",
+			MAX_PROMPT);
 		return 2;
 	}
 	vocab = ask_vocab(argv[1], argv[2]);
 	bytes = MAX_TOKENS * sizeof(*tokens) + vocab * sizeof(*logits);
-	fd = memfd_create("forward", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, (off_t)bytes))
-		fail("memfd");
+	bytes = (bytes + page - 1) / page * page;
+	fd = make_memory(bytes, dma_buf);
 	tokens = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (tokens == MAP_FAILED)
 		fail("mmap");
 	logits = (float *)(tokens + MAX_TOKENS);
+	use(fd, dma_buf, DMA_BUF_SYNC_START);
 	for (unsigned i = 0; i < n; i++)
 		tokens[i] = (int32_t)strtol(argv[3 + i], NULL, 10);
 	for (unsigned i = 0; i < GENERATE; i++, n++) {
 		size_t best = 0;
 
+		use(fd, dma_buf, DMA_BUF_SYNC_END);
 		forward(argv[1], argv[2], fd, n, vocab);
+		use(fd, dma_buf, DMA_BUF_SYNC_START);
 		for (size_t t = 1; t < vocab; t++)
 			best = logits[t] > logits[best] ? t : best;
 		tokens[n] = (int32_t)best;
 		printf("%zu%c", best, i + 1 < GENERATE ? ' ' : '\n');
 	}
+	use(fd, dma_buf, DMA_BUF_SYNC_END);
 	munmap(tokens, bytes);
 	close(fd);
 	return 0;

@@ -234,24 +234,18 @@ def check_bodies(daemon):
         expect(daemon, status, words, change)
 
 
-def check_memory(daemon, dir):
+def check_memory(daemon):
     v = daemon.vocab
     good, out = memory(array.array("i", [1, 2, 3, 4]).tobytes()), memory(size=4 * v)
-    path = os.path.join(dir, "file")
-    with open(path, "wb") as f:
-        f.truncate(4 * v)
     pair = socket.socketpair()
     pipe = os.pipe()
     read_only = os.open("/proc/self/fd/%d" % out, os.O_RDONLY)
     write_only = os.open("/proc/self/fd/%d" % good, os.O_WRONLY)
     o_path = os.open("/proc/self/fd/%d" % out, os.O_PATH)
-    others = [os.open(path, os.O_RDWR), os.open("/dev/zero", os.O_RDWR), os.open(dir, os.O_RDONLY), os.eventfd(0),
-              os.open("/proc/self/mem", os.O_RDONLY)]
-    for fd in others[:1] if os.statvfs(dir).f_fsid == os.statvfs("/dev/shm").f_fsid else others[:0]:
-        others.remove(fd)
-    for fd in [*others, pair[0].fileno(), pipe[0]]:
-        expect(daemon, 400, "", {}, [fd, out], "input_ids")
-    expect(daemon, 400, "the descriptor is no memory", {}, [pair[0].fileno(), out])
+    others = [os.open(sys.executable, os.O_RDONLY), os.open("/dev/zero", os.O_RDWR), os.open("/proc", os.O_RDONLY), os.eventfd(0),
+              os.open("/proc/self/mem", os.O_RDONLY), pair[0].fileno(), pipe[0]]
+    for fd in others:
+        expect(daemon, 400, "input_ids: the descriptor is no memory", {}, [fd, out], "input_ids")
     expect(daemon, 400, "logits: the descriptor is open for reading only", {}, [good, read_only])
     expect(daemon, 400, "input_ids: the descriptor is open for writing only", {}, [write_only, out])
     expect(daemon, 400, "O_PATH", {}, [good, o_path])
@@ -277,6 +271,8 @@ def check_memory(daemon, dir):
         memory(array.array("i", [1, 2, 3, 4]).tobytes(), seals=F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW), out])
     if status != 200:
         fail("a sealed input: %s" % answer)
+    if not os.path.isdir("/dev/shm"):
+        return
     with open("/dev/shm/txda-forward-%d" % os.getpid(), "w+b") as shm:
         os.unlink(shm.name)
         shm.truncate(4 * v)
@@ -393,7 +389,7 @@ def run(txdad, model, options, dir, reference):
     check_company(daemon, reference, daemon.vocab)
     if fake:
         check_bodies(daemon)
-        check_memory(daemon, dir)
+        check_memory(daemon)
         check_connections(daemon)
     shrunk = [check_shrinking(daemon) for _ in range(3)]
     if fake and 400 not in shrunk:

@@ -97,7 +97,9 @@ stop
 while IFS='|' read -r line words; do
 	printf 'model = a=%s\n%s\n' "$MODEL" "$line" >"$tmp/conf"
 	"$TXDAD" --config "$tmp/conf" 2>"$tmp/err" && fail "$line is accepted"
-	grep -qF -- "$words" "$tmp/err" && grep -q 'line 2 of' "$tmp/err" || fail "$line: $(cat "$tmp/err")"
+	if ! grep -qF -- "$words" "$tmp/err" || ! grep -q "line 2 of" "$tmp/err"; then
+		fail "$line: $(cat "$tmp/err")"
+	fi
 done <<END
 weights = w9|--weights must be keep, bf16, w8 or w4, not w9
 tp-size = 65|--tp-size must be a number between 0 and 64, not 65
