@@ -554,10 +554,11 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 	bool waiting = !plan->preempted;
 	struct sched_seq *seq;
 
-	while (plan->tokens) {
+	/* When all places are taken, who is admitted gets tokens and a row of who gives way. */
+	while (plan->tokens || (waiting && s->n_waiting && !s->n_slots)) {
 		unsigned tokens;
 
-		waiting = waiting && s->n_waiting && plan->rows;
+		waiting = waiting && s->n_waiting && (plan->rows || !s->n_slots);
 		seq = choose(s, plan, waiting);
 		if (!seq)
 			break;
@@ -613,8 +614,7 @@ unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 		plan_drafts(s, plan);
 	if (plan->n_items && s->chunk_limit && plan->tokens > s->chunk_limit)
 		plan->tokens = s->chunk_limit;
-	if (plan->tokens)
-		plan_chunks(s, plan);
+	plan_chunks(s, plan);
 	plan->begun = false;
 	return plan->n_items;
 }

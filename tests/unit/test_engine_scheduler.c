@@ -322,6 +322,8 @@ static void users_share_places(void **state)
 
 	(void)state;
 	o.max_seqs = 4;
+	/* The decodes of all places leave no row. */
+	o.max_rows = 4;
 	open_world(&w, o, 64);
 	for (unsigned i = 0; i < 8; i++)
 		add(&w, &flood[i], 1, 0, 8);
@@ -361,6 +363,22 @@ static void users_share_places(void **state)
 	assert_null(flood[4].blocks);
 	for (unsigned i = 0; i < 8; i++)
 		scheduler_remove(w.s, &flood[i]);
+	close_world(&w);
+	/* Nor a token. */
+	o.max_tokens = 4;
+	open_world(&w, o, 64);
+	for (unsigned i = 0; i < 5; i++)
+		add(&w, &flood[i], 1, 0, 4);
+	for (unsigned i = 0; i < 8; i++)
+		run(&w);
+	assert_int_equal(scheduler_running(w.s), 4);
+	add(&w, &light[0], 2, 0, 4);
+	for (runs = 0; runs < 6; runs++)
+		run(&w);
+	assert_int_equal(light[0].n_total, 4 + 3);
+	for (unsigned i = 0; i < 5; i++)
+		scheduler_remove(w.s, &flood[i]);
+	scheduler_remove(w.s, &light[0]);
 	close_world(&w);
 	/* Blocks: 16 of them, all in the hands of one user. */
 	open_world(&w, plain, 16);
