@@ -30,6 +30,7 @@ struct config_engine {
 	bool kv_int8, expert_parallel;
 	unsigned max_model_len;			       /* 0: the model's */
 	unsigned max_num_seqs, max_num_batched_tokens; /* 0: the engine's default */
+	unsigned max_stall_ms;			       /* 0: no limit */
 	bool prefix_caching;
 	bool speculate_ngram;
 	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
@@ -57,18 +58,19 @@ struct config {
 	unsigned n_models;
 	struct config_model defaults; /* of what --model's options say before the first one */
 	unsigned n_before; /* models of what was read before the present file or command line */
-	char *socket;		      /* never NULL after config_load() */
+	char *socket;	   /* never NULL after config_load() */
 	mode_t socket_mode;
-	char *socket_group; /* NULL: leave it */
-	unsigned max_queue; /* 0: the engine's default */
-	char *cache_dir;				   /* NULL: residency's default */
-	uint64_t max_body;				   /* bytes */
-	uint64_t max_memory;				   /* bytes held for all clients */
+	char *socket_group;  /* NULL: leave it */
+	unsigned max_queue;  /* 0: the engine's default */
+	char *cache_dir;     /* NULL: residency's default */
+	uint64_t max_body;   /* bytes */
+	uint64_t max_memory; /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
 	struct access_list access; /* who may use the daemon; empty: everybody who can connect */
 	struct access_list admin;  /* administrators besides root and the daemon's user */
 	unsigned load_timeout;	   /* seconds that a request waits for its model */
+	unsigned request_timeout;  /* seconds that a request may take; 0: no limit */
 	bool access_log;
 	unsigned status_seconds; /* between lines on what goes on; 0: none */
 	enum log_level log_level;

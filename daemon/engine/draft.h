@@ -27,6 +27,7 @@
 #ifndef TXDA_ENGINE_DRAFT_H
 #define TXDA_ENGINE_DRAFT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,6 +56,8 @@ int draft_new(struct txda_group *group, const struct engine_options *options,
 	      struct draft **ret, char *err, size_t errlen);
 void draft_free(struct draft *d);
 
+/* Whether there are few enough sequences for proposals. */
+bool draft_wanted(const struct draft *d, const struct scheduler *s);
 /*
  * Between two steps: sets the proposals of the running sequences that wait for one token. @step is
  * the one before, of whose items those that ended have no sequence. Nonzero: the chips failed.
