@@ -408,6 +408,13 @@ def run(txdad, model, options, dir, reference):
         check_bodies(daemon)
         check_memory(daemon)
         check_connections(daemon)
+        n = 512
+        fds = [memory(size=4 * n), memory(size=4 * n * 4096)]
+        status, answer = daemon.forward({"rows": "all", "timeout": 0.01, "input_ids": tensor(0, [n]), "logits": tensor(1, [n, 4096])}, fds)
+        if status != 504 or answer["error"]["code"] != "timeout":
+            fail("a timeout: %d %s" % (status, answer))
+        for fd in fds:
+            os.close(fd)
     shrunk = [check_shrinking(daemon) for _ in range(3)]
     if fake and 400 not in shrunk:
         fail("the memory never went away in time")
