@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ struct buffer {
 	uint64_t offset, bytes;
 	unsigned slot; /* of the chip whose memory it takes */
 	bool device, no_mmap;
-	ino_t exported; /* of the pipe that stands for its dma-buf; 0: none */
+	unsigned chip;
 	int user_fd;	/* userptr: what is mapped there; -1: none */
 };
 
@@ -74,6 +75,13 @@ struct file {
 	uint32_t last_id;
 };
 
+/* A dma-buf: a pipe, told by its inode, whose other end tells when nobody has it any more. */
+struct dmabuf {
+	struct buffer *buffer; /* NULL: free */
+	ino_t inode;
+	int end;
+};
+
 struct watcher {
 	struct object *syncobj;
 	uint64_t point;
@@ -93,6 +101,8 @@ static struct {
 	uint64_t memory_end;
 	struct file file[MAX_FILES];
 	struct object *object[MAX_OBJECTS];
+	struct dmabuf dmabuf[MAX_FILES];
+	unsigned long resets[MODEL_CHIPS];
 	unsigned long n_calls;
 	struct {
 		unsigned long request, n;
@@ -135,6 +145,21 @@ static void put_buffer(struct buffer *b, unsigned chip)
 	if (b->user_fd >= 0)
 		close(b->user_fd);
 	free(b);
+}
+
+/* Dma-bufs that were closed everywhere. */
+static void reap(void)
+{
+	for (unsigned i = 0; i < MAX_FILES; i++) {
+		struct dmabuf *d = &fake.dmabuf[i];
+		struct pollfd end = {.fd = d->end};
+
+		if (!d->buffer || poll(&end, 1, 0) != 1 || !(end.revents & POLLERR))
+			continue;
+		close(d->end);
+		put_buffer(d->buffer, d->buffer->chip);
+		d->buffer = NULL;
+	}
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */
@@ -288,12 +313,14 @@ static int dev_query(struct file *file, void *arg)
 	case DRM_TXDA_QUERY_MEMORY:
 		bytes = sizeof(answer.memory);
 		answer.memory.device_bytes = FAKE_CHIP_BYTES;
+		reap();
 		answer.memory.device_used = fake.used[file->chip];
 		answer.memory.device_mappable = FAKE_CHIP_BYTES;
 		break;
 	case DRM_TXDA_QUERY_RESET:
 		bytes = sizeof(answer.reset);
 		answer.reset.queue_resets = 3;
+		answer.reset.chip_resets = fake.resets[file->chip];
 		break;
 	case DRM_TXDA_QUERY_FIRMWARE:
 		bytes = sizeof(answer.firmware);
@@ -449,9 +476,11 @@ static int bo_create(struct file *file, void *arg)
 {
 	struct drm_txda_bo_create *a = arg;
 	bool device = a->places == DRM_TXDA_PLACE_DEVICE;
-	uint64_t bytes = (a->size + 4095) & ~4095ull, used = fake.used[file->chip];
+	uint64_t bytes = (a->size + 4095) & ~4095ull, used;
 	struct object *o;
 
+	reap();
+	used = fake.used[file->chip];
 	if (!a->size || (!device && a->places != DRM_TXDA_PLACE_HOST) ||
 	    a->flags & ~DRM_TXDA_BO_NO_MMAP)
 		return -EINVAL;
@@ -466,6 +495,7 @@ static int bo_create(struct file *file, void *arg)
 	o->buffer->device = device;
 	o->buffer->no_mmap = a->flags & DRM_TXDA_BO_NO_MMAP;
 	o->buffer->slot = file->slot;
+	o->buffer->chip = file->chip;
 	o->vm_id = a->vm_id;
 	if (device)
 		fake.used[file->chip] += bytes;
@@ -533,6 +563,8 @@ static int bo_query_info(struct file *file, void *arg)
 	if (!o)
 		return -ENOENT;
 	a->place = o->buffer->device ? DRM_TXDA_PLACE_DEVICE : DRM_TXDA_PLACE_HOST;
+	a->flags = (o->buffer->no_mmap ? DRM_TXDA_BO_NO_MMAP : 0) |
+		   (o->buffer->chip != file->chip ? DRM_TXDA_BO_IMPORTED : 0);
 	a->size = o->buffer->bytes;
 	return 0;
 }
@@ -552,6 +584,7 @@ static int prime_export(struct file *file, void *arg)
 {
 	struct drm_prime_handle *a = arg;
 	struct object *o = find(file, HANDLE, a->handle);
+	struct dmabuf *d = fake.dmabuf;
 	struct stat st;
 	int fds[2];
 
@@ -559,11 +592,14 @@ static int prime_export(struct file *file, void *arg)
 		return -ENOENT;
 	if (o->vm_id)
 		return -EPERM;
-	/* A pipe is told by its inode, and has no seals. It lives as long as the test wants. */
+	reap();
+	while (d < fake.dmabuf + MAX_FILES && d->buffer)
+		d++;
+	check(d < fake.dmabuf + MAX_FILES);
 	check(!pipe2(fds, O_CLOEXEC));
 	check(!fstat(fds[0], &st));
-	close(fds[1]);
-	o->buffer->exported = st.st_ino;
+	*d = (struct dmabuf){.buffer = o->buffer, .inode = st.st_ino, .end = fds[1]};
+	o->buffer->refs++;
 	a->fd = fds[0];
 	return 0;
 }
@@ -577,10 +613,9 @@ static int prime_import(struct file *file, void *arg)
 
 	if (fstat(a->fd, &st) < 0)
 		return -EBADF;
-	for (unsigned i = 0; i < MAX_OBJECTS; i++)
-		if (fake.object[i] && fake.object[i]->kind == HANDLE &&
-		    fake.object[i]->buffer->exported == st.st_ino)
-			buffer = fake.object[i]->buffer;
+	for (unsigned i = 0; i < MAX_FILES; i++)
+		if (fake.dmabuf[i].buffer && fake.dmabuf[i].inode == st.st_ino)
+			buffer = fake.dmabuf[i].buffer;
 	if (!buffer)
 		return -EINVAL;
 	/* One handle for one buffer in one file. */
@@ -994,8 +1029,11 @@ void fake_drm_end(void)
 								       : pass == QUEUE ? SYNCOBJ
 										       : pass))
 				drop(fake.object[i]);
+	reap();
 	for (unsigned i = 0; i < MAX_FILES; i++)
 		check(fake.file[i].fd < 0 || fcntl(fake.file[i].fd, F_GETFD) < 0);
+	for (unsigned i = 0; i < MAX_FILES; i++)
+		check(!fake.dmabuf[i].buffer);
 	cm_machine_free(fake.machine);
 	close(fake.memory);
 	pthread_cond_destroy(&word_changed);
@@ -1033,6 +1071,7 @@ void fake_drm_reset(unsigned slot)
 	for (unsigned i = 0; i < MAX_OBJECTS; i++)
 		if (fake.object[i] && fake.object[i]->file->slot == slot)
 			fake.object[i]->lost = true;
+	fake.resets[fake.chip[slot]]++;
 	pthread_mutex_unlock(&lock);
 }
 
