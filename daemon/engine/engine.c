@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "engine_internal.h"
+#include "forward.h"
 
 uint64_t engine_now_ns(void)
 {
@@ -242,6 +243,8 @@ static int check(const struct engine *e, const struct engine_request *r, char *e
 	error = sampler_check(&r->sampling, err, errlen);
 	if (!error)
 		error = check_pooling(e, r, err, errlen);
+	if (!error)
+		error = forward_check(e, r, err, errlen);
 	if (error)
 		return error;
 	for (unsigned i = 0; i < r->n_prompt; i++) {

@@ -101,6 +101,29 @@ struct engine_pooling {
 	bool normalize;	     /* what is given has length 1 */
 };
 
+/*
+ * Takes rows of a prompt's outputs where the engine has them: logits, last hidden states, or both.
+ * The engine calls row() from its thread, between two steps, so it must not wait; free() comes from
+ * the thread that drops the last reference to the request.
+ */
+struct engine_sink;
+struct engine_sink_ops {
+	/*
+	 * Row @i of those wanted, in their order; @logits [vocab] and @hidden [hidden] (NULL if
+	 * none are wanted) are valid during the call. -errno: the request fails.
+	 */
+	int (*row)(struct engine_sink *s, unsigned i, const float *logits, const float *hidden);
+	/* Words for the last error. */
+	const char *(*error)(struct engine_sink *s);
+	void (*free)(struct engine_sink *s);
+};
+struct engine_sink {
+	const struct engine_sink_ops *ops;
+	const unsigned *rows; /* [n_rows] positions, rising; the last one is the prompt's last */
+	unsigned n_rows;
+	unsigned vocab, hidden; /* columns that row() reads; 0: none of these */
+};
+
 enum engine_finish {
 	ENGINE_RUNNING = 0,
 	ENGINE_FINISH_STOP = 1,	  /* a stop token; it is the last of tokens[] */
@@ -128,6 +151,7 @@ struct engine_request {
 	void *client;	       /* the client side's own */
 	struct engine_constraint *constraint; /* owned by the request; NULL: none */
 	struct engine_pooling pooling;	      /* a vector is wanted; nothing is generated */
+	struct engine_sink *sink; /* owned by the request; NULL: none. Nothing is generated */
 
 	/*
 	 * Written by the engine; entry i is valid for i < n_tokens (acquire). Arrays have
@@ -159,6 +183,7 @@ struct engine_request {
 	struct engine_seq *seq;
 	struct token_counts *counts; /* for penalties; NULL: there are none */
 	double *pooled;		     /* [pooling.dimensions] the sum so far */
+	unsigned n_taken;	     /* rows that the sink has */
 };
 
 /*
@@ -175,6 +200,13 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
  */
 int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
 			 const struct engine_pooling *pooling, struct engine_request **ret);
+/*
+ * A request for rows of its prompt's outputs; takes over @sink, unless it fails. Such requests
+ * share steps with all others; the rows are bit by bit what they are alone. It ends with
+ * ENGINE_FINISH_COMPLETE. -EINVAL: the rows do not rise, or do not end with the prompt.
+ */
+int engine_forward_new(const int32_t *prompt, unsigned n_prompt, struct engine_sink *sink,
+		       struct engine_request **ret);
 struct engine_request *engine_request_ref(struct engine_request *r);
 void engine_request_unref(struct engine_request *r);
 
@@ -230,7 +262,7 @@ void engine_free(struct engine *e);
  * -E2BIG: prompt longer than the context (which never exceeds the whole KV cache; err says value
  * and limit). -EINVAL: an empty prompt, a token outside the vocabulary, a sampling parameter out of
  * range. -EIO: the group was lost. -ESHUTDOWN: draining. -EOPNOTSUPP: a vector is wanted of a
- * program that gives no hidden states.
+ * program that gives no hidden states, or rows are wanted that it does not have.
  */
 int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen);
 /* The client is gone; the request ends at the next step boundary. Idempotent, from any thread. */

@@ -6,6 +6,7 @@
 
 #include "choose.h"
 #include "engine_internal.h"
+#include "forward.h"
 #include "pool.h"
 
 #define WAIT_SLICE_NS (NS_PER_S / 2)  /* how often a long step looks for the engine's end */
@@ -237,6 +238,8 @@ static void run_step(struct engine *e)
 
 		if (((struct engine_seq *)item->seq)->request->pooling.how) {
 			pool_rows(e, item, row, end);
+		} else if (((struct engine_seq *)item->seq)->request->sink) {
+			forward_rows(slot, item, row, end);
 		} else {
 			store_prompt_rows(e, item, row);
 			if (item->sample)
@@ -287,9 +290,10 @@ static void take_submitted(struct engine *e)
 		seq->sched.prompt = r->prompt;
 		seq->sched.generated = r->tokens;
 		seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
-		seq->sched.prompt_row = r->pooling.how ? pool_first(r)
-					: r->prompt_lp ? 0
-						       : r->n_prompt;
+		seq->sched.prompt_row = r->sink		 ? forward_first(r)
+					: r->pooling.how ? pool_first(r)
+					: r->prompt_lp	 ? 0
+							 : r->n_prompt;
 		seq->sched.draft = seq->draft.tokens;
 		seq->draft.sampling = &r->sampling;
 		scheduler_add(e->scheduler, &seq->sched);

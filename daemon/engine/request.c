@@ -110,6 +110,24 @@ int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
 	return new_request(prompt, n_prompt, &one, false, pooling, ret);
 }
 
+int engine_forward_new(const int32_t *prompt, unsigned n_prompt, struct engine_sink *sink,
+		       struct engine_request **ret)
+{
+	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
+	int error;
+
+	if (!sink->n_rows || !n_prompt || sink->rows[sink->n_rows - 1] != n_prompt - 1)
+		return -EINVAL;
+	for (unsigned i = 1; i < sink->n_rows; i++) {
+		if (sink->rows[i] <= sink->rows[i - 1])
+			return -EINVAL;
+	}
+	error = new_request(prompt, n_prompt, &one, false, NULL, ret);
+	if (!error)
+		(*ret)->sink = sink;
+	return error;
+}
+
 struct engine_request *engine_request_ref(struct engine_request *r)
 {
 	atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
@@ -122,6 +140,8 @@ void engine_request_unref(struct engine_request *r)
 		return;
 	if (r->constraint)
 		r->constraint->ops->free(r->constraint);
+	if (r->sink)
+		r->sink->ops->free(r->sink);
 	free(r);
 }
 

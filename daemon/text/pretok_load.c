@@ -8,7 +8,6 @@
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 /* Sequences inside sequences. */
-#define MAX_NESTING 8
 
 struct loader {
 	struct pretok *pretok;
@@ -204,40 +203,10 @@ static int load_metaspace(const struct loader *ld, const cJSON *json, const char
 	return ret;
 }
 
-static int load_one(const struct loader *ld, const cJSON *json, const char *path, unsigned depth);
-
-static int load_sequence(const struct loader *ld, const cJSON *json, const char *path,
-			 unsigned depth)
+static int load_step(void *arg, const cJSON *json, const char *path, const char *type)
 {
-	const cJSON *list = json_get(json, "pretokenizers"), *item;
-	char item_path[JSON_PATH_MAX];
-	unsigned i = 0;
+	const struct loader *ld = arg;
 
-	if (!cJSON_IsArray(list))
-		return json_unsupported(ld->errors, path, "pretokenizers", list);
-	if (depth == MAX_NESTING)
-		return json_fail(ld->errors, "%s: nested deeper than %d", path, MAX_NESTING);
-	cJSON_ArrayForEach(item, list)
-	{
-		int ret;
-
-		snprintf(item_path, sizeof(item_path), "%.150s.pretokenizers[%u]", path, i++);
-		ret = load_one(ld, item, item_path, depth + 1);
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
-static int load_one(const struct loader *ld, const cJSON *json, const char *path, unsigned depth)
-{
-	const char *type;
-	int ret = json_get_string(json, path, "type", &type, ld->errors);
-
-	if (ret)
-		return ret;
-	if (!strcmp(type, "Sequence"))
-		return load_sequence(ld, json, path, depth);
 	if (!strcmp(type, "Split"))
 		return load_split(ld, json, path);
 	if (!strcmp(type, "ByteLevel"))
@@ -255,7 +224,7 @@ int pretok_load(struct pretok *pretok, const cJSON *json, const struct json_erro
 {
 	struct loader ld = {.pretok = pretok, .errors = errors};
 
-	return json ? load_one(&ld, json, "pre_tokenizer", 0) : 0;
+	return json_each_step(json, "pre_tokenizer", "pretokenizers", load_step, &ld, errors);
 }
 
 void pretok_free(struct pretok *pretok)

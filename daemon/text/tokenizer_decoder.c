@@ -10,8 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define MAX_STEPS   16
-#define MAX_NESTING 8
+#define MAX_STEPS 16
 
 enum step_kind {
 	STEP_REPLACE,
@@ -100,8 +99,9 @@ static int load_metaspace(struct loader *ld, struct step *step, const cJSON *jso
 	return 0;
 }
 
-static int load_step(struct loader *ld, const cJSON *json, const char *path, const char *type)
+static int load_step(void *arg, const cJSON *json, const char *path, const char *type)
 {
+	struct loader *ld = arg;
 	struct decoder *decoder = &ld->tok->decoder;
 	struct step *step;
 
@@ -140,31 +140,6 @@ static int load_step(struct loader *ld, const cJSON *json, const char *path, con
 		return 0;
 	}
 	return json_unsupported(ld->errors, path, "type", json_get(json, "type"));
-}
-
-static int load_one(struct loader *ld, const cJSON *json, const char *path, unsigned depth)
-{
-	const cJSON *list = json_get(json, "decoders"), *item;
-	char item_path[JSON_PATH_MAX];
-	const char *type;
-	unsigned i = 0;
-	int ret;
-
-	ret = json_get_string(json, path, "type", &type, ld->errors);
-	if (ret || strcmp(type, "Sequence"))
-		return ret ? ret : load_step(ld, json, path, type);
-	if (!cJSON_IsArray(list))
-		return json_unsupported(ld->errors, path, "decoders", list);
-	if (depth == MAX_NESTING)
-		return json_fail(ld->errors, "%s: nested deeper than %d", path, MAX_NESTING);
-	cJSON_ArrayForEach(item, list)
-	{
-		snprintf(item_path, sizeof(item_path), "%.150s.decoders[%u]", path, i++);
-		ret = load_one(ld, item, item_path, depth + 1);
-		if (ret)
-			return ret;
-	}
-	return 0;
 }
 
 static bool replace_all(struct text_buf *text, struct text_buf *room, const char *from,
@@ -276,7 +251,7 @@ int tokenizer_load_decoder(struct txda_tokenizer *tok, const cJSON *decoder,
 	int ret;
 
 	tok->decoder.join_by_spaces = !decoder;
-	ret = decoder ? load_one(&ld, decoder, "decoder", 0) : 0;
+	ret = json_each_step(decoder, "decoder", "decoders", load_step, &ld, errors);
 	if (!ret)
 		ret = string_table_init(&tok->bytes, tok->pieces.n);
 	for (uint32_t id = 0; !ret && id < tok->pieces.n; id++) {

@@ -4,7 +4,10 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
+
+#define MAX_NESTING 8 /* sequences in sequences */
 
 int json_fail(const struct json_errors *errors, const char *format, ...)
 {
@@ -104,4 +107,47 @@ int json_get_pattern(const cJSON *object, const char *path, const char **ret_val
 	*ret_value = (string ? string : regex)->valuestring;
 	*ret_is_regex = !string;
 	return 0;
+}
+
+struct pipeline {
+	const char *key;
+	json_step_fn *load;
+	void *arg;
+	const struct json_errors *errors;
+};
+
+static int each_step(const struct pipeline *p, const cJSON *json, const char *path, unsigned depth)
+{
+	const cJSON *list, *item;
+	char item_path[JSON_PATH_MAX];
+	const char *type;
+	unsigned i = 0;
+	int ret;
+
+	ret = json_get_string(json, path, "type", &type, p->errors);
+	if (ret)
+		return ret;
+	if (strcmp(type, "Sequence"))
+		return p->load(p->arg, json, path, type);
+	list = json_get(json, p->key);
+	if (!cJSON_IsArray(list))
+		return json_unsupported(p->errors, path, p->key, list);
+	if (depth == MAX_NESTING)
+		return json_fail(p->errors, "%s: nested deeper than %d", path, MAX_NESTING);
+	cJSON_ArrayForEach(item, list)
+	{
+		snprintf(item_path, sizeof(item_path), "%.150s.%s[%u]", path, p->key, i++);
+		ret = each_step(p, item, item_path, depth + 1);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+int json_each_step(const cJSON *json, const char *path, const char *key, json_step_fn *load,
+		   void *arg, const struct json_errors *errors)
+{
+	const struct pipeline p = {.key = key, .load = load, .arg = arg, .errors = errors};
+
+	return json ? each_step(&p, json, path, 0) : 0;
 }

@@ -45,6 +45,17 @@ int json_get_number(const cJSON *object, const char *path, const char *key, uint
 int json_get_pattern(const cJSON *object, const char *path, const char **ret_value,
 		     bool *ret_is_regex, const struct json_errors *errors);
 
+/* One step of a pipeline, an object with that "type". */
+typedef int json_step_fn(void *arg, const cJSON *step, const char *path, const char *type);
+
+/*
+ * The steps of a pipeline, in their order: @json itself, or what a "Sequence" (and those inside of
+ * it, to a limited depth) lists under @key. 0, or the first error of @load; without @json there are
+ * none.
+ */
+int json_each_step(const cJSON *json, const char *path, const char *key, json_step_fn *load,
+		   void *arg, const struct json_errors *errors);
+
 /* Whether @number is a whole number from 0 to @max; then *ret_value. */
 bool json_is_number(const cJSON *number, uint32_t max, uint32_t *ret_value);
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 /* Sequences inside sequences. */
-#define MAX_NESTING 8
 
 struct loader {
 	struct normalizer *normalizer;
@@ -62,43 +61,12 @@ static int load_strip(const struct loader *ld, struct normalize_step *step, cons
 	return ret;
 }
 
-static int load_one(const struct loader *ld, const cJSON *json, const char *path, unsigned depth);
-
-static int load_sequence(const struct loader *ld, const cJSON *json, const char *path,
-			 unsigned depth)
+static int load_step(void *arg, const cJSON *json, const char *path, const char *type)
 {
-	const cJSON *list = json_get(json, "normalizers"), *item;
-	char item_path[JSON_PATH_MAX];
-	unsigned i = 0;
-
-	if (!cJSON_IsArray(list))
-		return json_unsupported(ld->errors, path, "normalizers", list);
-	if (depth == MAX_NESTING)
-		return json_fail(ld->errors, "%s: nested deeper than %d", path, MAX_NESTING);
-	cJSON_ArrayForEach(item, list)
-	{
-		int ret;
-
-		snprintf(item_path, sizeof(item_path), "%.150s.normalizers[%u]", path, i++);
-		ret = load_one(ld, item, item_path, depth + 1);
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
-static int load_one(const struct loader *ld, const cJSON *json, const char *path, unsigned depth)
-{
+	const struct loader *ld = arg;
 	struct normalizer *normalizer = ld->normalizer;
 	struct normalize_step *step;
-	const char *type;
-	int ret;
 
-	ret = json_get_string(json, path, "type", &type, ld->errors);
-	if (ret)
-		return ret;
-	if (!strcmp(type, "Sequence"))
-		return load_sequence(ld, json, path, depth);
 	if (normalizer->n_steps == NORMALIZE_MAX_STEPS)
 		return json_fail(ld->errors, "%s: more than %d steps", path, NORMALIZE_MAX_STEPS);
 	step = &normalizer->steps[normalizer->n_steps++];
@@ -126,7 +94,7 @@ int normalizer_load(struct normalizer *normalizer, const cJSON *json,
 {
 	struct loader ld = {.normalizer = normalizer, .errors = errors};
 
-	return json ? load_one(&ld, json, "normalizer", 0) : 0;
+	return json_each_step(json, "normalizer", "normalizers", load_step, &ld, errors);
 }
 
 void normalizer_free(struct normalizer *normalizer)

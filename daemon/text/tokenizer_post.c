@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 /* Sequences inside sequences. */
-#define MAX_NESTING 8
 
 struct loader {
 	struct txda_tokenizer *tok;
@@ -118,40 +117,10 @@ static int load_roberta(const struct loader *ld, const cJSON *json, const char *
 	return ret ? ret : wrap(ld, path, &prefix, &suffix);
 }
 
-static int load_one(const struct loader *ld, const cJSON *json, const char *path, unsigned depth);
-
-static int load_sequence(const struct loader *ld, const cJSON *json, const char *path,
-			 unsigned depth)
+static int load_step(void *arg, const cJSON *json, const char *path, const char *type)
 {
-	const cJSON *list = json_get(json, "processors"), *item;
-	char item_path[JSON_PATH_MAX];
-	unsigned i = 0;
+	const struct loader *ld = arg;
 
-	if (!cJSON_IsArray(list))
-		return json_unsupported(ld->errors, path, "processors", list);
-	if (depth == MAX_NESTING)
-		return json_fail(ld->errors, "%s: nested deeper than %d", path, MAX_NESTING);
-	cJSON_ArrayForEach(item, list)
-	{
-		int ret;
-
-		snprintf(item_path, sizeof(item_path), "%.150s.processors[%u]", path, i++);
-		ret = load_one(ld, item, item_path, depth + 1);
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
-static int load_one(const struct loader *ld, const cJSON *json, const char *path, unsigned depth)
-{
-	const char *type;
-	int ret = json_get_string(json, path, "type", &type, ld->errors);
-
-	if (ret)
-		return ret;
-	if (!strcmp(type, "Sequence"))
-		return load_sequence(ld, json, path, depth);
 	if (!strcmp(type, "TemplateProcessing"))
 		return load_template(ld, json, path);
 	if (!strcmp(type, "RobertaProcessing"))
@@ -207,7 +176,7 @@ int tokenizer_load_post(struct txda_tokenizer *tok, const cJSON *post, const cJS
 			const struct json_errors *errors)
 {
 	struct loader ld = {.tok = tok, .errors = errors};
-	int ret = post ? load_one(&ld, post, "post_processor", 0) : 0;
+	int ret = json_each_step(post, "post_processor", "processors", load_step, &ld, errors);
 
 	tok->bos = config_token(tok, config, "bos_token");
 	tok->eos = config_token(tok, config, "eos_token");

@@ -16,6 +16,7 @@
 
 #include "clock.h"
 #include "model.h"
+#include "stats.h"
 #include "txda_isa.h"
 
 static const char usage[] =
@@ -42,19 +43,6 @@ struct figures {
 	double memcpy_gbs, to_device_gbs, from_device_gbs, on_device_gbs;
 };
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *v, unsigned n)
-{
-	qsort(v, n, sizeof(*v), compare);
-	return v[n / 2];
-}
-
 /* ---- what the system costs ---- */
 
 /* Of the chip's node, or of a pipe when the chip is a library's. */
@@ -76,7 +64,7 @@ static int bare_ioctl(const char *node, double *v, unsigned rounds, double *ret_
 		v[i] = clock_s() - v[i];
 	}
 	if (!err)
-		*ret_us = median(v, rounds) * 1e6;
+		*ret_us = stats_median(v, rounds) * 1e6;
 	close(fd);
 	if (pipes[1] >= 0)
 		close(pipes[1]);
@@ -119,7 +107,7 @@ static int eventfd_wake(double *v, unsigned rounds, double *ret_us)
 			v[i] = (clock_s() - v[i]) / 2;
 		}
 		pthread_join(thread, NULL);
-		*ret_us = median(v, rounds) * 1e6;
+		*ret_us = stats_median(v, rounds) * 1e6;
 	}
 	if (e.there >= 0)
 		close(e.there);
@@ -150,8 +138,8 @@ static int submit_to_fence(struct txda_queue *queue, unsigned flags, double *v, 
 	if (err)
 		return err;
 	if (ret_submit)
-		*ret_submit = median(submits, rounds) * 1e6;
-	*ret_fence = median(v, rounds) * 1e6;
+		*ret_submit = stats_median(submits, rounds) * 1e6;
+	*ret_fence = stats_median(v, rounds) * 1e6;
 	return 0;
 }
 
@@ -230,7 +218,7 @@ static int copy_rate(struct txda_queue *queue, struct txda_buffer *dst, struct t
 			return err;
 		v[i] = clock_s() - v[i];
 	}
-	*ret_gbs = COPY_BYTES / median(v, COPIES) * 1e-9;
+	*ret_gbs = COPY_BYTES / stats_median(v, COPIES) * 1e-9;
 	return 0;
 }
 
@@ -252,7 +240,7 @@ static int memcpy_rate(struct txda_buffer *dst, struct txda_buffer *src, double 
 		memcpy(to, from, COPY_BYTES);
 		v[i] = clock_s() - v[i];
 	}
-	*ret_gbs = COPY_BYTES / median(v, COPIES) * 1e-9;
+	*ret_gbs = COPY_BYTES / stats_median(v, COPIES) * 1e-9;
 	return 0;
 }
 
@@ -358,20 +346,6 @@ static int run(unsigned chip, unsigned rounds, bool json)
 	return err;
 }
 
-static bool number(const char *text, unsigned min, unsigned max, unsigned *ret)
-{
-	char *end;
-	unsigned long v = strtoul(text, &end, 10);
-
-	if (end == text || *end || v < min || v > max) {
-		fprintf(stderr, "txda-bench: \"%s\" is not a number from %u to %u\n", text, min,
-			max);
-		return false;
-	}
-	*ret = (unsigned)v;
-	return true;
-}
-
 int device_main(int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -389,8 +363,8 @@ int device_main(int argc, char **argv)
 		bool ok = true;
 
 		switch (c) {
-		case 'c': ok = number(optarg, 0, 255, &chip); break;
-		case 'r': ok = number(optarg, 1, MAX_ROUNDS, &rounds); break;
+		case 'c': ok = stats_number(optarg, 0, 255, &chip); break;
+		case 'r': ok = stats_number(optarg, 1, MAX_ROUNDS, &rounds); break;
 		case 'j': json = true; break;
 		case 'h': fputs(usage, stdout); return 0;
 		default: ok = false;

@@ -16,6 +16,7 @@
 #include "model.h"
 #include "runner.h"
 #include "serve.h"
+#include "stats.h"
 #include "txda_isa.h"
 
 static const char usage[] =
@@ -73,19 +74,6 @@ void own_autogroup(void)
 	close(fd);
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *v, unsigned n)
-{
-	qsort(v, n, sizeof(*v), compare);
-	return v[n / 2];
-}
-
 /* ---- the machine by itself ---- */
 
 static unsigned cpus(void)
@@ -133,7 +121,7 @@ static int timed(struct runner *r, struct result *res, unsigned n, unsigned step
 	if (err)
 		return err;
 	res->chip_bytes = (bytes_read(r) - before) / steps;
-	res->seconds = median(v, steps);
+	res->seconds = stats_median(v, steps);
 	res->batch = r->seqs;
 	return ceiling_measure(cpus(), &res->after);
 }
@@ -380,20 +368,6 @@ static void print_machine(const struct options *o)
 	printf("device:  %s, empty stream submit to fence %.2f us\n", info.name, us);
 }
 
-static bool parse_number(const char *text, unsigned min, unsigned max, unsigned *ret)
-{
-	char *end;
-	unsigned long v = strtoul(text, &end, 10);
-
-	if (end == text || *end || v < min || v > max) {
-		fprintf(stderr, "txda-bench: \"%s\" is not a number from %u to %u\n", text, min,
-			max);
-		return false;
-	}
-	*ret = (unsigned)v;
-	return true;
-}
-
 static bool parse_batches(struct options *o, char *list)
 {
 	char *save, *word;
@@ -404,7 +378,7 @@ static bool parse_batches(struct options *o, char *list)
 			fprintf(stderr, "txda-bench: more than %u batch sizes\n", o->n_batch);
 			return false;
 		}
-		if (!parse_number(word, 1, 256, &o->batch[o->n_batch++]))
+		if (!stats_number(word, 1, 256, &o->batch[o->n_batch++]))
 			return false;
 	}
 	return o->n_batch > 0;
@@ -452,11 +426,11 @@ int main(int argc, char **argv)
 		case 'w': o.weights = optarg; break;
 		case 't':
 			o.tp = optarg;
-			ok = parse_number(optarg, 1, 8, &tp);
+			ok = stats_number(optarg, 1, 8, &tp);
 			break;
 		case 'd': o.dir = optarg; break;
-		case 'p': ok = parse_number(optarg, 2, 65536, &o.prompt); break;
-		case 'g': ok = parse_number(optarg, 1, 256, &o.gen); break;
+		case 'p': ok = stats_number(optarg, 2, 65536, &o.prompt); break;
+		case 'g': ok = stats_number(optarg, 1, 256, &o.gen); break;
 		case 'b': ok = parse_batches(&o, optarg); break;
 		case 'j': o.json = true; break;
 		case 'o': o.ops = true; break;

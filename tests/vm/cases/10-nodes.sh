@@ -4,6 +4,12 @@
 # Each chip has a node with the right owner, links by slot and by serial, and answers DEV_QUERY; all
 # of it goes with the module.
 . /rig/guest/lib.sh
+
+# A node is there before the kernel tells of it, so udevadm settle may be through too early.
+leads_to() {
+	[ "$(readlink -f "$1")" = "$2" ]
+}
+
 udev_start || fail "udev does not start"
 load || fail "insmod"
 wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
@@ -14,7 +20,7 @@ for node in /dev/accel/accel[0-9]*; do
 	[ "$owner" = "root:render 660" ] || fail "$node: $owner"
 	address=$(basename "$(readlink -f "/sys/class/accel/${node##*/}/device")")
 	link=/dev/accel/by-path/pci-$address-accel
-	[ "$(readlink -f "$link")" = "$node" ] || fail "$link is not $node: $(ls -l /dev/accel/by-path)"
+	wait_for 10 leads_to "$link" "$node" || fail "$link is not $node: $(ls -l /dev/accel/by-path)"
 
 	node_info "$node" >info || fail "DEV_QUERY on $node"
 	cat info
@@ -24,7 +30,7 @@ for node in /dev/accel/accel[0-9]*; do
 	serial=$(sed -n 's/^serial //p' info)
 	[ -n "$serial" ] || fail "$node has no serial"
 	link=/dev/accel/by-id/txda-$serial
-	[ "$(readlink -f "$link")" = "$node" ] || fail "$link is not $node: $(ls -l /dev/accel/by-id)"
+	wait_for 10 leads_to "$link" "$node" || fail "$link is not $node: $(ls -l /dev/accel/by-id)"
 
 	# Nobody else reaches it; the group does.
 	if setpriv --reuid=tester --regid=tester --clear-groups node_info "$node" 2>/dev/null; then

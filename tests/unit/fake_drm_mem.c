@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+#include "fake_drm_internal.h"
+
+static int vm_create(struct file *file, void *arg)
+{
+	struct drm_txda_vm_create *a = arg;
+	struct object *o;
+	struct cm_vm *vm;
+	int r;
+
+	if (a->flags)
+		return -EINVAL;
+	r = cm_vm_new(cm_machine_chip(fake.machine, file->chip), &vm);
+	if (r < 0)
+		return r;
+	o = fake_make(file, VM);
+	o->vm = vm;
+	o->page_buffer = fake_buffer(PAGE_BYTES);
+	o->page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fake.memory,
+		       (off_t)o->page_buffer->offset);
+	check(o->page != MAP_FAILED);
+	r = cm_vm_map(vm, PRIVATE_VA, fake.memory, o->page_buffer->offset, PAGE_BYTES,
+		      CM_MAP_READ | CM_MAP_WRITE);
+	check(r == 0);
+	a->id = o->id;
+	a->va_range = PRIVATE_VA;
+	return 0;
+}
+
+static int vm_destroy(struct file *file, void *arg)
+{
+	struct drm_txda_vm_destroy *a = arg;
+	struct object *o = fake_find(file, VM, a->id);
+
+	if (!o)
+		return -ENOENT;
+	for (unsigned i = 0; i < MAX_OBJECTS; i++)
+		if (fake.object[i] && fake.object[i]->kind == QUEUE &&
+		    fake.object[i]->file == file && fake.object[i]->vm_id == a->id)
+			return -EBUSY;
+	fake_drop(o);
+	return 0;
+}
+
+static int vm_get_state(struct file *file, void *arg)
+{
+	struct drm_txda_vm_get_state *a = arg;
+	struct object *o = fake_find(file, VM, a->id);
+
+	if (!o)
+		return -ENOENT;
+	a->state = o->lost ? DRM_TXDA_VM_LOST : DRM_TXDA_VM_USABLE;
+	return 0;
+}
+
+static int vm_bind(struct file *file, void *arg)
+{
+	struct drm_txda_vm_bind *a = arg;
+	const struct drm_txda_bind_op *op = (void *)(uintptr_t)a->ops.array;
+	struct object *vm = fake_find(file, VM, a->vm_id), *bo;
+
+	if (!vm)
+		return -ENOENT;
+	if (vm->lost)
+		return -EIO;
+	if (a->ops.count != 1 || a->ops.stride != sizeof(*op) || a->flags || a->pad ||
+	    op->syncs.count || !op->size || op->size % 4096 || op->va % 4096 ||
+	    op->va + op->size > PRIVATE_VA)
+		return -EINVAL;
+	cm_vm_unmap(vm->vm, op->va, op->size);
+	if ((op->flags & DRM_TXDA_BIND_KIND_MASK) == DRM_TXDA_BIND_UNMAP)
+		return op->bo || op->bo_offset ? -EINVAL : 0;
+	bo = fake_find(file, HANDLE, op->bo);
+	if (!bo)
+		return -ENOENT;
+	if ((bo->vm_id && bo->vm_id != a->vm_id) || op->bo_offset + op->size > bo->buffer->bytes)
+		return -EINVAL;
+	if (fake_drm.no_links && bo->buffer->device && bo->buffer->slot != file->slot)
+		return -EXDEV;
+	return cm_vm_map(
+		vm->vm, op->va, bo->buffer->user_fd >= 0 ? bo->buffer->user_fd : fake.memory,
+		bo->buffer->user_fd >= 0 ? 0 : bo->buffer->offset + op->bo_offset, op->size,
+		CM_MAP_READ | (op->flags & DRM_TXDA_BIND_READONLY ? 0 : CM_MAP_WRITE));
+}
+
+static int vm_set_group(struct file *file, void *arg)
+{
+	struct drm_txda_vm_set_group *a = arg;
+	const struct drm_txda_member *m = (void *)(uintptr_t)a->members.array;
+	struct object *vm = fake_find(file, VM, a->vm_id);
+	uint64_t id = ++fake.last_group;
+	int r = 0;
+
+	if (!vm)
+		return -ENOENT;
+	if (!a->members.count)
+		return cm_vm_set_group(vm->vm, a->slot, 0, 0, 0);
+	if (fake_drm.no_links)
+		return -EXDEV;
+	for (unsigned i = 0; i < a->members.count && r >= 0; i++) {
+		struct file *other = fake_file(m[i].fd);
+
+		vm = other ? fake_find(other, VM, m[i].vm_id) : NULL;
+		if (!vm || fake.gone[other->chip])
+			return vm ? -ENODEV : -ENOENT;
+		r = cm_vm_set_group(vm->vm, a->slot, id, i, a->members.count);
+	}
+	return r;
+}
+
+static int bo_create(struct file *file, void *arg)
+{
+	struct drm_txda_bo_create *a = arg;
+	bool device = a->places == DRM_TXDA_PLACE_DEVICE;
+	uint64_t bytes = (a->size + 4095) & ~4095ull, used;
+	struct object *o;
+
+	fake_reap();
+	used = fake.used[file->chip];
+	if (!a->size || (!device && a->places != DRM_TXDA_PLACE_HOST) ||
+	    a->flags & ~DRM_TXDA_BO_NO_MMAP)
+		return -EINVAL;
+	if (a->vm_id && !fake_find(file, VM, a->vm_id))
+		return -ENOENT;
+	if (device && (bytes > FAKE_CHIP_BYTES - used ||
+		       (fake_drm.mappable_bytes && !(a->flags & DRM_TXDA_BO_NO_MMAP) &&
+			used + bytes > fake_drm.mappable_bytes)))
+		return -ENOSPC;
+	o = fake_make(file, HANDLE);
+	o->buffer = fake_buffer(bytes);
+	o->buffer->device = device;
+	o->buffer->no_mmap = a->flags & DRM_TXDA_BO_NO_MMAP;
+	o->buffer->slot = file->slot;
+	o->buffer->chip = file->chip;
+	o->vm_id = a->vm_id;
+	if (device)
+		fake.used[file->chip] += bytes;
+	a->size = bytes;
+	a->handle = o->id;
+	return 0;
+}
+
+/* A descriptor of this process for the file with that inode; -1: it has none. */
+static int find_fd(unsigned long inode)
+{
+	struct stat st;
+
+	for (int fd = 0; fd < 1024; fd++)
+		if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == inode &&
+		    fcntl(fd, F_GET_SEALS) >= 0)
+			return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return -1;
+}
+
+/* The pages themselves cannot be had from here, but the memfd that is mapped there can. */
+static int bo_from_userptr(struct file *file, void *arg)
+{
+	struct drm_txda_bo_from_userptr *a = arg;
+	unsigned long from, to, inode;
+	struct object *o;
+	char line[512];
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int fd = -1;
+
+	check(maps);
+	while (fd < 0 && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) == 3 &&
+		    from <= a->va && to >= a->va + a->size)
+			fd = find_fd(inode);
+	fclose(maps);
+	if (fd < 0)
+		return -EOPNOTSUPP;
+	o = fake_make(file, HANDLE);
+	o->buffer = fake_buffer(a->size);
+	o->buffer->user_fd = fd;
+	o->vm_id = a->vm_id;
+	a->handle = o->id;
+	return 0;
+}
+
+static int bo_mmap_offset(struct file *file, void *arg)
+{
+	struct drm_txda_bo_mmap_offset *a = arg;
+	struct object *o = fake_find(file, HANDLE, a->handle);
+
+	if (!o)
+		return -ENOENT;
+	if (o->buffer->no_mmap)
+		return -EPERM;
+	a->offset = o->buffer->offset;
+	return 0;
+}
+
+static int bo_query_info(struct file *file, void *arg)
+{
+	struct drm_txda_bo_query_info *a = arg;
+	struct object *o = fake_find(file, HANDLE, a->handle);
+
+	if (!o)
+		return -ENOENT;
+	a->place = o->buffer->device ? DRM_TXDA_PLACE_DEVICE : DRM_TXDA_PLACE_HOST;
+	a->flags = (o->buffer->no_mmap ? DRM_TXDA_BO_NO_MMAP : 0) |
+		   (o->buffer->device && o->buffer->chip != file->chip ? DRM_TXDA_BO_IMPORTED : 0);
+	a->size = o->buffer->bytes;
+	return 0;
+}
+
+static int gem_close(struct file *file, void *arg)
+{
+	struct drm_gem_close *a = arg;
+	struct object *o = fake_find(file, HANDLE, a->handle);
+
+	if (!o)
+		return -EINVAL;
+	fake_drop(o);
+	return 0;
+}
+
+static int prime_export(struct file *file, void *arg)
+{
+	struct drm_prime_handle *a = arg;
+	struct object *o = fake_find(file, HANDLE, a->handle);
+
+	if (!o)
+		return -ENOENT;
+	if (o->vm_id)
+		return -EPERM;
+	a->fd = fake_dmabuf(o->buffer);
+	return 0;
+}
+
+static int prime_import(struct file *file, void *arg)
+{
+	struct drm_prime_handle *a = arg;
+	struct buffer *buffer;
+	struct object *o;
+
+	if (fcntl(a->fd, F_GETFD) < 0)
+		return -EBADF;
+	buffer = fake_dmabuf_find(a->fd);
+	if (!buffer)
+		return -EINVAL;
+	/* One handle for one buffer in one file. */
+	for (unsigned i = 0; i < MAX_OBJECTS; i++)
+		if (fake.object[i] && fake.object[i]->file == file &&
+		    fake.object[i]->buffer == buffer) {
+			a->handle = fake.object[i]->id;
+			return 0;
+		}
+	o = fake_make(file, HANDLE);
+	o->buffer = buffer;
+	buffer->refs++;
+	a->handle = o->id;
+	return 0;
+}
+
+const struct fake_ioctl fake_mem_ioctls[] = {
+	{DRM_IOCTL_GEM_CLOSE, gem_close},
+	{DRM_IOCTL_PRIME_HANDLE_TO_FD, prime_export},
+	{DRM_IOCTL_PRIME_FD_TO_HANDLE, prime_import},
+	{DRM_IOCTL_TXDA_VM_CREATE, vm_create},
+	{DRM_IOCTL_TXDA_VM_DESTROY, vm_destroy},
+	{DRM_IOCTL_TXDA_VM_GET_STATE, vm_get_state},
+	{DRM_IOCTL_TXDA_VM_BIND, vm_bind},
+	{DRM_IOCTL_TXDA_VM_SET_GROUP, vm_set_group},
+	{DRM_IOCTL_TXDA_BO_CREATE, bo_create},
+	{DRM_IOCTL_TXDA_BO_MMAP_OFFSET, bo_mmap_offset},
+	{DRM_IOCTL_TXDA_BO_QUERY_INFO, bo_query_info},
+	{DRM_IOCTL_TXDA_BO_FROM_USERPTR, bo_from_userptr},
+	{0, NULL},
+};

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+/* Rows of a prompt's outputs for a sink, over a model without a chip (fake_model.h): alone, among
+ * others, in pieces, preempted, from the prefix cache; and sinks that fail. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <poll.h>
+
+#include "engine.h"
+#include "fake_model.h"
+
+#define VOCAB  97
+#define HIDDEN 7
+
+struct test_sink {
+	struct engine_sink base;
+	unsigned n, fail_at; /* the call after so many fails; UINT32_MAX: none */
+	unsigned rows[128];
+	float logits[128][VOCAB], hidden[128][HIDDEN];
+};
+static atomic_uint sinks;
+
+static int sink_row(struct engine_sink *base, unsigned i, const float *logits, const float *hidden)
+{
+	struct test_sink *s = (struct test_sink *)base;
+
+	/* In order, none twice. */
+	assert_int_equal(i, s->n);
+	assert_int_equal(!!hidden, !!base->hidden);
+	if (s->n == s->fail_at)
+		return -EFAULT;
+	memcpy(s->logits[i], logits, sizeof(s->logits[i]));
+	if (hidden)
+		memcpy(s->hidden[i], hidden, sizeof(s->hidden[i]));
+	s->n++;
+	return 0;
+}
+
+static const char *sink_error(struct engine_sink *s)
+{
+	(void)s;
+	return "the sink is full";
+}
+
+static void sink_free(struct engine_sink *s)
+{
+	free(s);
+	atomic_fetch_sub(&sinks, 1);
+}
+
+static const struct engine_sink_ops ops = {sink_row, sink_error, sink_free};
+
+/* Wants every @step-th row of those that end with the prompt, at most @most. */
+static struct test_sink *new_sink(unsigned n_prompt, unsigned step, unsigned most)
+{
+	struct test_sink *s = calloc(1, sizeof(*s));
+	unsigned n = (n_prompt - 1) / step + 1;
+
+	assert_non_null(s);
+	n = n < most ? n : most;
+	for (unsigned i = 0; i < n; i++)
+		s->rows[i] = n_prompt - 1 - (n - 1 - i) * step;
+	s->base = (struct engine_sink){
+		.ops = &ops, .rows = s->rows, .n_rows = n, .vocab = VOCAB, .hidden = HIDDEN};
+	s->fail_at = UINT32_MAX;
+	atomic_fetch_add(&sinks, 1);
+	return s;
+}
+
+static struct engine_request *new_forward(const int32_t *prompt, unsigned n, struct test_sink *s)
+{
+	struct engine_request *r = NULL;
+
+	assert_int_equal(engine_forward_new(prompt, n, &s->base, &r), 0);
+	return r;
+}
+
+static struct engine *open_engine(const struct engine_options *options)
+{
+	struct engine *e = NULL;
+	char err[256] = "";
+
+	assert_int_equal(engine_new(fake_group(0), options, &e, err, sizeof(err)), 0);
+	return e;
+}
+
+static void submit(struct engine *e, struct engine_request *r)
+{
+	char err[256] = "";
+
+	assert_int_equal(engine_submit(e, r, err, sizeof(err)), 0);
+}
+
+static void wait_finished(struct engine *e, unsigned n)
+{
+	struct pollfd fd = {.fd = engine_ready_fd(e), .events = POLLIN};
+
+	while (n) {
+		struct engine_request *r, *next;
+
+		assert_int_equal(poll(&fd, 1, 20000), 1);
+		for (r = engine_take_ready(e); r; r = next) {
+			next = r->ready_next;
+			if (atomic_load(&r->finish) && !r->client) {
+				r->client = r;
+				n--;
+			}
+			engine_request_unref(r);
+		}
+	}
+}
+
+/* What the model says behind each of the rows' positions. */
+static void expect_rows(const struct engine_request *r)
+{
+	const struct test_sink *s = (const struct test_sink *)r->sink;
+	float logits[VOCAB], hidden[HIDDEN];
+
+	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_COMPLETE);
+	assert_int_equal(atomic_load(&r->n_tokens), 0);
+	assert_int_equal(s->n, s->base.n_rows);
+	for (unsigned i = 0; i < s->n; i++) {
+		fake_model_logits(r->prompt, s->rows[i] + 1, logits);
+		assert_memory_equal(s->logits[i], logits, sizeof(logits));
+		fake_model_hidden(r->prompt, s->rows[i] + 1, hidden);
+		assert_memory_equal(s->hidden[i], hidden, sizeof(hidden));
+	}
+}
+
+static void close_engine(struct engine *e)
+{
+	engine_free(e);
+	assert_int_equal(atomic_load(&fake_model_loaded), 0);
+	assert_int_equal(atomic_load(&fake_model_violations), 0);
+	assert_int_equal(atomic_load(&sinks), 0);
+}
+
+static void random_prompt(int32_t *prompt, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		prompt[i] = rand() % VOCAB;
+}
+
+static int small_model(void **state)
+{
+	(void)state;
+	fake_model_config = fake_model_small();
+	fake_model_config.hidden = HIDDEN;
+	return 0;
+}
+
+static void gives_rows(void **state)
+{
+	static const unsigned lengths[] = {1, 2, 4, 5, 31, 33, 100, 128};
+	struct engine *e = open_engine(&(struct engine_options){.prefix_caching = true});
+	int32_t prompt[128];
+
+	(void)state;
+	random_prompt(prompt, 128);
+	for (unsigned i = 0; i < 8; i++) {
+		for (unsigned step = 1; step < 10; step += 4) {
+			struct engine_request *r = new_forward(
+				prompt, lengths[i], new_sink(lengths[i], step, UINT32_MAX));
+
+			submit(e, r);
+			wait_finished(e, 1);
+			expect_rows(r);
+			engine_request_unref(r);
+		}
+	}
+	close_engine(e);
+}
+
+static void uses_the_prefix_up_to_the_first_row(void **state)
+{
+	struct engine *e = open_engine(&(struct engine_options){.prefix_caching = true});
+	int32_t prompt[100];
+
+	(void)state;
+	random_prompt(prompt, 100);
+	for (unsigned i = 0; i < 4; i++) {
+		static const unsigned rows[] = {100, 1, 33, 100}, cached[] = {0, 96, 64, 0};
+		struct engine_request *r = new_forward(prompt, 100, new_sink(100, 1, rows[i]));
+
+		submit(e, r);
+		wait_finished(e, 1);
+		expect_rows(r);
+		assert_int_equal(r->cached_tokens, cached[i]);
+		engine_request_unref(r);
+	}
+	close_engine(e);
+}
+
+/* Many at once with little room: in pieces, beside others, preempted. */
+static void company_changes_nothing(void **state)
+{
+	enum { N = 24 };
+	const struct engine_sampling greedy = {.top_p = 1, .logprobs = -1, .max_tokens = 20};
+	struct engine_request *r[N], *beside[N];
+	struct engine_stats stats;
+	struct engine *e;
+	int32_t prompt[100];
+
+	(void)state;
+	random_prompt(prompt, 100);
+	e = open_engine(&(struct engine_options){.prefix_caching = true,
+						 .max_num_batched_tokens = 24,
+						 .max_num_seqs = 8,
+						 .max_kv_blocks = 40});
+	atomic_store(&fake_model_hang, true);
+	for (unsigned i = 0; i < N; i++) {
+		unsigned n = 1 + (i * 37) % 100;
+
+		r[i] = new_forward(prompt, n, new_sink(n, 1 + i % 3, i % 4 ? UINT32_MAX : 2));
+		submit(e, r[i]);
+		assert_int_equal(engine_request_new(prompt, n, &greedy, false, &beside[i]), 0);
+		submit(e, beside[i]);
+	}
+	atomic_store(&fake_model_hang, false);
+	wait_finished(e, 2 * N);
+	engine_stats(e, &stats);
+	assert_true(stats.preemptions > 0);
+	for (unsigned i = 0; i < N; i++) {
+		expect_rows(r[i]);
+		engine_request_unref(r[i]);
+		engine_request_unref(beside[i]);
+	}
+	close_engine(e);
+}
+
+static void ends_with_a_failed_sink(void **state)
+{
+	static const unsigned fail_at[] = {0, 1, 40, 99};
+	struct engine *e = open_engine(&(struct engine_options){.max_num_batched_tokens = 32});
+	int32_t prompt[100];
+
+	(void)state;
+	random_prompt(prompt, 100);
+	for (unsigned i = 0; i < 4; i++) {
+		struct test_sink *s = new_sink(100, 1, UINT32_MAX);
+		struct engine_request *r = new_forward(prompt, 100, s);
+
+		s->fail_at = fail_at[i];
+		submit(e, r);
+		wait_finished(e, 1);
+		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_ERROR);
+		assert_int_equal(r->error, -EFAULT);
+		assert_string_equal(r->error_text, "the sink is full");
+		assert_int_equal(s->n, fail_at[i]);
+		engine_request_unref(r);
+	}
+	close_engine(e);
+}
+
+static void refuses_wrong_rows(void **state)
+{
+	struct engine *e = open_engine(&(struct engine_options){0});
+	int32_t prompt[4] = {1, 2, 3, 4};
+	struct test_sink *s = new_sink(4, 1, UINT32_MAX);
+	struct engine_request *r = NULL;
+	char err[256] = "";
+
+	(void)state;
+	assert_int_equal(engine_forward_new(prompt, 3, &s->base, &r), -EINVAL);
+	assert_int_equal(engine_forward_new(prompt, 0, &s->base, &r), -EINVAL);
+	s->rows[1] = s->rows[2];
+	assert_int_equal(engine_forward_new(prompt, 4, &s->base, &r), -EINVAL);
+	assert_null(r);
+	s->rows[1] = 1;
+	s->base.hidden = HIDDEN + 1;
+	r = new_forward(prompt, 4, s);
+	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EOPNOTSUPP);
+	assert_non_null(strstr(err, "97 logits and 8 hidden"));
+	engine_request_unref(r);
+	/* A sink goes with its request, also when that was never computed. */
+	r = new_forward(prompt, 4, new_sink(4, 1, 1));
+	atomic_store(&fake_model_hang, true);
+	submit(e, r);
+	engine_cancel(e, r);
+	engine_request_unref(r);
+	atomic_store(&fake_model_hang, false);
+	close_engine(e);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(gives_rows, small_model),
+		cmocka_unit_test_setup(uses_the_prefix_up_to_the_first_row, small_model),
+		cmocka_unit_test_setup(company_changes_nothing, small_model),
+		cmocka_unit_test_setup(ends_with_a_failed_sink, small_model),
+		cmocka_unit_test_setup(refuses_wrong_rows, small_model),
+	};
+
+	return cmocka_run_group_tests_name("engine_forward", tests, NULL, NULL);
+}
