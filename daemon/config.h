@@ -48,6 +48,7 @@ struct config {
 	bool kv_int8, expert_parallel;
 	unsigned max_num_seqs, max_num_batched_tokens, max_queue; /* 0: the engine's default */
 	bool prefix_caching;
+	bool keep_weights; /* beyond the daemon's life, where somebody holds them */
 	bool speculate_ngram;
 	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
 	char *cache_dir;				   /* NULL: residency's default */

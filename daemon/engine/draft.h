@@ -36,6 +36,7 @@ struct draft;
 struct scheduler;
 struct step_slot;
 struct txda_group;
+struct txda_model;
 struct txda_model_info;
 
 /* A sequence's share, part of the engine's own. */
@@ -54,6 +55,8 @@ int draft_new(struct txda_group *group, const struct engine_options *options,
 	      const struct txda_model_info *target, const struct step_slot *slot,
 	      struct draft **ret, char *err, size_t errlen);
 void draft_free(struct draft *d);
+/* The small model, borrowed; NULL: there is none. */
+struct txda_model *draft_model(struct draft *d);
 
 /*
  * Between two steps: sets the proposals of the running sequences that wait for one token. @step is
