@@ -154,8 +154,8 @@ void put_bytes(struct stream *s, const void *bytes, uint32_t count);
 /* ---- Syncobjs ------------------------------------------------------------------------------- */
 
 #define SECOND 1000000000ll
-/* Longer than anything takes that ends at all, also in an emulated machine. */
-#define PATIENCE (60 * SECOND)
+/* Longer than anything takes that ends at all, also with a debug kernel in an emulated machine. */
+#define PATIENCE (240 * SECOND)
 
 uint32_t must_syncobj(int fd);
 void syncobj_destroy(int fd, uint32_t handle);
