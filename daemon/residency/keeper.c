@@ -412,14 +412,14 @@ void keeper_drop(struct keeper *k, struct keeper_entry *entry)
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-bool keeper_has(struct keeper *k, const char *case_dir, struct txda_group *group)
+bool keeper_has(struct keeper *k, const char *case_dir, struct txda_group *group, bool spare)
 {
 	unsigned n = txda_group_size(group), found = 0;
 
 	pthread_mutex_lock(&k->lock);
 	for (const struct keeper_entry *e = k->entries; e; e = e->next)
 		if (e->tp == n && e->device == txda_group_device(group, e->rank) &&
-		    !strcmp(e->case_dir, case_dir))
+		    !strcmp(e->case_dir, case_dir) && !(spare && e->users))
 			found |= 1u << e->rank;
 	pthread_mutex_unlock(&k->lock);
 	return found == (1u << n) - 1;

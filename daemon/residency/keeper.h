@@ -67,8 +67,8 @@ int keeper_keep(struct keeper *k, const struct keeper_weights *w, struct keeper_
 /* They leave the chip: with the last user the store gives them up. */
 void keeper_drop(struct keeper *k, struct keeper_entry *entry);
 
-/* Whether all weights of a case dir lie on the chips of @group, kept. */
-bool keeper_has(struct keeper *k, const char *case_dir, struct txda_group *group);
+/* Whether all weights of a case dir lie on the chips of @group, kept; @spare: and not used. */
+bool keeper_has(struct keeper *k, const char *case_dir, struct txda_group *group, bool spare);
 /* Bytes of @device that spare weights take, those of the two case dirs ("": none) aside. */
 uint64_t keeper_spare_bytes(struct keeper *k, struct txda_device *device, const char *case_dir,
 			    const char *draft_case_dir);

@@ -3,8 +3,8 @@
  * On which chips a model goes, and how much of their memory its KV cache may take.
  *
  * The map divides the chips into groups; a model goes to a group that has room for it, among these
- * to the one that has its weights, then to the one whose chips have the fewest models, then to the
- * one with the most free memory.
+ * to the one that has its weights from the daemon before this one (keeper.h), then to the one whose
+ * chips have the fewest models, then to the one with the most free memory.
  * Replicas keep apart. Models that are still to come get their share: what weights leave free on
  * the chips is divided evenly among this model and those that will have to join it there.
  */
@@ -23,6 +23,7 @@ struct candidate {
 	uint64_t spare_bytes;	/* of the chip that has most of them */
 	uint64_t there_bytes;	/* of its weights, on each chip */
 	bool fits, taken;    /* it has room; a replica of the model is there */
+	bool waits;	     /* its weights are there, and nobody uses them */
 	uint64_t need_bytes;
 };
 
@@ -65,6 +66,8 @@ static int look(struct residency *r, const struct residency_model *model, struct
 		c->models++;
 		c->taken |= *model->family && !strcmp(m->family, model->family);
 	}
+	c->waits = r->options.keeper &&
+		   keeper_has(r->options.keeper, model->case_dir, c->group, true);
 	c->there_bytes = room_weights_there(model, c->group);
 	c->need_bytes = room_need(model, c->group);
 	c->fits = c->need_bytes <= c->free_bytes;
@@ -76,8 +79,8 @@ static bool better(const struct candidate *a, const struct candidate *b)
 {
 	if (a->fits != b->fits)
 		return a->fits;
-	if (!a->there_bytes != !b->there_bytes)
-		return a->there_bytes;
+	if (a->waits != b->waits)
+		return a->waits;
 	return a->models != b->models ? a->models < b->models : a->free_bytes > b->free_bytes;
 }
 

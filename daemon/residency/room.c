@@ -47,7 +47,7 @@ static bool weights_are_there(const struct residency_model *m, const char *case_
 
 	if (!*case_dir)
 		return false;
-	if (keeper && keeper_has(keeper, case_dir, group))
+	if (keeper && keeper_has(keeper, case_dir, group, false))
 		return true;
 	for (const struct residency_model *other = m->residency->models; other;
 	     other = other->next) {

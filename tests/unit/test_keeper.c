@@ -323,7 +323,7 @@ static void passes_weights_on(void **state)
 	assert_ptr_equal(e[1], e[2]);
 	serve(&g);
 	assert_int_equal(g.store.n, 4);
-	assert_true(keeper_has(k, "/case", group));
+	assert_true(keeper_has(k, "/case", group, false));
 	assert_int_equal(keeper_spare_bytes(k, device(0), "", ""), 0);
 	/* The process ends. */
 	keeper_free(k);
@@ -333,12 +333,13 @@ static void passes_weights_on(void **state)
 
 	k = new_keeper();
 	hand_over(&g, k);
-	assert_false(keeper_has(k, "/case", group));
+	assert_false(keeper_has(k, "/case", group, false));
 	keeper_adopt(k);
 	assert_non_null(strstr(said, "good adopted the weights of /case, rank"));
 	assert_int_equal(fake_weights_live(), 2);
-	assert_true(keeper_has(k, "/case", group));
-	assert_false(keeper_has(k, "/other", group));
+	assert_true(keeper_has(k, "/case", group, false));
+	assert_true(keeper_has(k, "/case", group, true));
+	assert_false(keeper_has(k, "/other", group, false));
 	assert_int_equal(keeper_spare_bytes(k, device(0), "/other", ""), BYTES);
 	assert_int_equal(keeper_spare_bytes(k, device(0), "/other", "/case"), 0);
 	keeper_retain(k, yes, NULL);
@@ -347,11 +348,12 @@ static void passes_weights_on(void **state)
 	serve(&g);
 	assert_int_equal(g.store.n, 4);
 	assert_int_equal(keeper_spare_bytes(k, device(0), "/other", ""), 0);
+	assert_false(keeper_has(k, "/case", group, true));
 	/* Others need the room. */
 	keeper_drop_spare(k, group, "/case", "");
-	assert_true(keeper_has(k, "/case", group));
+	assert_true(keeper_has(k, "/case", group, false));
 	keeper_drop_spare(k, group, "/other", "");
-	assert_false(keeper_has(k, "/case", group));
+	assert_false(keeper_has(k, "/case", group, false));
 	serve(&g);
 	assert_int_equal(g.store.n, 2);
 	keeper_drop(k, e[0]);
