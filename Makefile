@@ -10,7 +10,7 @@ KDIR        ?= /lib/modules/$(shell uname -r)/build
 MESON_FLAGS ?=
 
 .DEFAULT_GOAL := all
-.PHONY: all demo check check-asan check-tsan check-vm vm bench-vm install module deb format clean distclean help
+.PHONY: all demo check check-asan check-tsan check-vm proofs soak bench-serve vm bench-vm install module deb format clean distclean help
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,15 @@ check-asan: ## only the tests under AddressSanitizer and UndefinedBehaviorSaniti
 
 check-tsan: ## only the threaded tests under ThreadSanitizer
 	@B=$(B) sh scripts/check.sh tsan
+
+proofs: all ## what the daemon promises whatever is done to it, in full (half an hour): tests/e2e/proof/README.md
+	PROOF=full meson test -C $(B) --suite proof --num-processes 1 --timeout-multiplier 10 --verbose
+
+soak: all ## mixed traffic for MINUTES=30, with a table of memory, descriptors, threads and KV blocks
+	MINUTES=$(or $(MINUTES),30) meson test -C $(B) proof-soak --timeout-multiplier 0 --verbose
+
+bench-serve: all ## tokens a second through the daemon against those without it, in pairs: PAIRS=5 STREAMS="16 64"
+	B=$(B) sh scripts/bench-serve.sh
 
 vm: ## a shell in a virtual machine with chips, on kernel K: K=7.2 CHIPS=1 IRQ=msix MEM=1G
 	@B=$(B) sh tests/vm/run.sh -b -k $(or $(K),7.2) -n $(or $(CHIPS),1) -i $(or $(IRQ),msix) -m $(or $(MEM),1G)

@@ -28,6 +28,8 @@ enum option_id {
 	OPT_WEIGHTS,
 	OPT_KV_DTYPE,
 	OPT_EXPERT_PARALLEL,
+	OPT_NO_EXPERT_PARALLEL,
+	OPT_MAX_LEN,
 	OPT_MAX_SEQS,
 	OPT_MAX_TOKENS,
 	OPT_PREFIX_CACHING,
@@ -79,6 +81,8 @@ static const struct option options[] = {
 	{"weights", required_argument, NULL, OPT_WEIGHTS},
 	{"kv-cache-dtype", required_argument, NULL, OPT_KV_DTYPE},
 	{"enable-expert-parallel", no_argument, NULL, OPT_EXPERT_PARALLEL},
+	{"no-enable-expert-parallel", no_argument, NULL, OPT_NO_EXPERT_PARALLEL},
+	{"max-model-len", required_argument, NULL, OPT_MAX_LEN},
 	{"max-num-seqs", required_argument, NULL, OPT_MAX_SEQS},
 	{"max-num-batched-tokens", required_argument, NULL, OPT_MAX_TOKENS},
 	{"enable-prefix-caching", no_argument, NULL, OPT_PREFIX_CACHING},
@@ -127,15 +131,28 @@ static const char help[] =
 	"call it (default: the last part of PATH).\n"
 	"                              May be given several times.\n"
 	"  --served-model-name NAME    a further name for the model before it\n"
-	"  --tp-size N                 chips that share one model (default: as the model says)\n"
+	"  --cache-dir DIR             where compiled models go (default: $CACHE_DIRECTORY, "
+	"$XDG_CACHE_HOME/txda, ~/.cache/txda)\n"
+	"  --tool-call-parser NAME     how the model before it writes tool calls: hermes, "
+	"llama3_json, "
+	"pythonic,\n"
+	"                              deepseek_v3, none, or auto (default)\n"
+	"  --reasoning-parser NAME     qwen3, deepseek_r1, none, or auto (default)\n"
+	"\n"
+	"How a model is compiled and run (for the model before it; before the first one: for all)\n"
+	"  --tp-size N                 chips that share the model (default: as it says)\n"
 	"  --weights keep|bf16|w8|w4   form of the weights on the chip (default: keep)\n"
 	"  --kv-cache-dtype auto|int8  of keys and values in the cache (default: auto, which is "
 	"bf16)\n"
-	"  --enable-expert-parallel    chips have whole experts rather than a part of each\n"
-	"  --cache-dir DIR             where compiled models go (default: $CACHE_DIRECTORY, "
-	"$XDG_CACHE_HOME/txda, ~/.cache/txda)\n"
+	"  --[no-]enable-expert-parallel  chips have whole experts rather than a part of each "
+	"(default: no)\n"
+	"  --max-model-len N           tokens of a request, prompt and answer (default: the "
+	"model's)\n"
+	"  --max-num-seqs N            sequences in one step (default: 256)\n"
+	"  --max-num-batched-tokens N  tokens in one step (default: 2048)\n"
+	"  --[no-]enable-prefix-caching  reuse of the work on equal beginnings (default: on)\n"
 	"\n"
-	"Speculative decoding (changes no result, only the time it takes)\n"
+	"Speculative decoding (likewise; changes no result, only the time it takes)\n"
 	"  --draft-model PATH|mtp      a small model with the same vocabulary that proposes tokens "
 	"for the model before it;\n"
 	"                              mtp: its own layer for that (DeepSeek-V3)\n"
@@ -144,13 +161,8 @@ static const char help[] =
 	"before (default: off)\n"
 	"  --num-speculative-tokens N  proposed at a time, at most 16 (default: 4)\n"
 	"  --speculative-max-seqs N    no proposals while more sequences run (default: 8)\n"
-	"  --tool-call-parser NAME     how the model before it writes tool calls: hermes, "
-	"llama3_json, "
-	"pythonic,\n"
-	"                              deepseek_v3, none, or auto (default)\n"
-	"  --reasoning-parser NAME     qwen3, deepseek_r1, none, or auto (default)\n"
 	"\n"
-	"Which models are on the chips (for the model before it; before the first one: for all)\n"
+	"Which models are on the chips (likewise)\n"
 	"  --load start|demand         loaded at the start, or by the first request (default: "
 	"start)\n"
 	"  --keep-alive TIME           how long without a request until it goes: 90, 5m, 2h, 0, or "
@@ -161,7 +173,8 @@ static const char help[] =
 	"  --kv-cache-memory BYTES     of a chip, for its KV cache (default: its share of what is "
 	"left)\n"
 	"  --data-parallel-size N      copies on as many groups of chips, at most 8 (default: 1)\n"
-	"  --[no-]keep-weights         they stay on the chips while the daemon restarts, where somebody "
+	"  --[no-]keep-weights         they stay on the chips while the daemon restarts, where "
+	"somebody "
 	"holds them\n"
 	"                              for it: systemd, txda-holder (default: yes)\n"
 	"  --load-timeout SECONDS      how long requests wait for a model that is not loaded "
@@ -181,8 +194,6 @@ static const char help[] =
 	"  --socket-group GROUP        default: the daemon's\n"
 	"\n"
 	"Limits\n"
-	"  --max-num-seqs N            sequences in one step (default: 256)\n"
-	"  --max-num-batched-tokens N  tokens in one step (default: 2048)\n"
 	"  --max-queue N               requests that may wait; more get 429 (default: 1024)\n"
 	"  --max-body BYTES            largest body of a request (default: 8M; K, M, G are "
 	"understood)\n"
@@ -191,7 +202,6 @@ static const char help[] =
 	"  --max-connections N         default: 1024\n"
 	"  --drain-seconds N           how long running requests may go on after SIGTERM (default: "
 	"30)\n"
-	"  --[no-]enable-prefix-caching  reuse of the work on equal beginnings (default: on)\n"
 	"\n"
 	"  --[no-]access-log           a line in the log for each request (default: on)\n"
 	"  --status-seconds N          between lines on what goes on (default: 10; 0: none)\n"
@@ -323,14 +333,6 @@ static bool set_draft(struct config *c, const char *value)
 	return set_string(&c->models[c->n_models - 1].draft, value);
 }
 
-static bool set_speculative(struct config *c, const char *value)
-{
-	if (strcmp(value, "ngram") && strcmp(value, "off"))
-		return complain("--speculative must be ngram or off, not %s", value);
-	c->speculate_ngram = !strcmp(value, "ngram");
-	return true;
-}
-
 static bool set_mode(const char *value, mode_t *ret)
 {
 	char *end;
@@ -339,26 +341,6 @@ static bool set_mode(const char *value, mode_t *ret)
 	if (end == value || *end || *value == '-' || mode > 0777)
 		return complain("--socket-mode must be an octal number up to 0777, not %s", value);
 	*ret = (mode_t)mode;
-	return true;
-}
-
-static bool set_weights(struct config *c, const char *value)
-{
-	if (!strcmp(value, "keep")) {
-		free(c->weights);
-		c->weights = NULL;
-		return true;
-	}
-	if (strcmp(value, "bf16") && strcmp(value, "w8") && strcmp(value, "w4"))
-		return complain("--weights must be keep, bf16, w8 or w4, not %s", value);
-	return set_string(&c->weights, value);
-}
-
-static bool set_kv_dtype(struct config *c, const char *value)
-{
-	if (strcmp(value, "auto") && strcmp(value, "bf16") && strcmp(value, "int8"))
-		return complain("--kv-cache-dtype must be auto, bf16 or int8, not %s", value);
-	c->kv_int8 = !strcmp(value, "int8");
 	return true;
 }
 
@@ -406,11 +388,47 @@ static bool add_access(struct config *c, int id, const char *name, const char *v
 	return !r || complain("--%s is given more than %d times", name, ACCESS_MAX);
 }
 
-/* What of a model may also stand before the first one, for all. */
-static bool apply_residency(struct config *c, int id, const char *name, const char *value)
+static bool set_weights(struct config_engine *e, const char *value)
 {
-	struct config_model *m = c->n_models ? &c->models[c->n_models - 1] : &c->defaults;
+	bool keep = !strcmp(value, "keep");
 
+	if (!keep && strcmp(value, "bf16") && strcmp(value, "w8") && strcmp(value, "w4"))
+		return complain("--weights must be keep, bf16, w8 or w4, not %s", value);
+	snprintf(e->weights, sizeof(e->weights), "%s", keep ? "" : value);
+	return true;
+}
+
+/* How a model is compiled and run. */
+static bool apply_engine(struct config_engine *e, int id, const char *name, const char *value)
+{
+	switch (id) {
+	case OPT_TP: return set_unsigned(name, value, 0, 64, &e->tp_size);
+	case OPT_WEIGHTS: return set_weights(e, value);
+	case OPT_KV_DTYPE:
+		e->kv_int8 = !strcmp(value, "int8");
+		return e->kv_int8 || !strcmp(value, "auto") || !strcmp(value, "bf16") ||
+		       complain("--%s must be auto, bf16 or int8, not %s", name, value);
+	case OPT_EXPERT_PARALLEL:
+	case OPT_NO_EXPERT_PARALLEL: e->expert_parallel = id == OPT_EXPERT_PARALLEL; return true;
+	case OPT_MAX_LEN: return set_unsigned(name, value, 0, 1u << 24, &e->max_model_len);
+	case OPT_MAX_SEQS: return set_unsigned(name, value, 1, 65536, &e->max_num_seqs);
+	case OPT_MAX_TOKENS:
+		return set_unsigned(name, value, 1, 1u << 24, &e->max_num_batched_tokens);
+	case OPT_PREFIX_CACHING:
+	case OPT_NO_PREFIX_CACHING: e->prefix_caching = id == OPT_PREFIX_CACHING; return true;
+	case OPT_SPECULATIVE:
+		e->speculate_ngram = !strcmp(value, "ngram");
+		return e->speculate_ngram || !strcmp(value, "off") ||
+		       complain("--%s must be ngram or off, not %s", name, value);
+	case OPT_SPECULATIVE_TOKENS:
+		return set_unsigned(name, value, 1, 16, &e->speculative_tokens);
+	default: return set_unsigned(name, value, 1, 65536, &e->speculative_max_seqs);
+	}
+}
+
+/* Which models are on the chips, and how. */
+static bool apply_to(struct config_model *m, int id, const char *name, const char *value)
+{
 	switch (id) {
 	case OPT_KEEP_ALIVE:
 		return duration_parse(value, &m->keep_alive) ||
@@ -424,11 +442,26 @@ static bool apply_residency(struct config *c, int id, const char *name, const ch
 		m->on_demand = !strcmp(value, "demand");
 		return m->on_demand || !strcmp(value, "start") ||
 		       complain("--%s must be start or demand, not %s", name, value);
-	case OPT_PIN: m->pin = true; return true;
-	case OPT_NO_PIN: m->pin = false; return true;
+	case OPT_PIN:
+	case OPT_NO_PIN: m->pin = id == OPT_PIN; return true;
 	case OPT_KV_MEMORY: return set_number(name, value, 0, 1ull << 50, &m->kv_memory);
-	default: return set_unsigned(name, value, 1, CONFIG_MAX_REPLICAS, &m->data_parallel);
+	case OPT_DATA_PARALLEL:
+		return set_unsigned(name, value, 1, CONFIG_MAX_REPLICAS, &m->data_parallel);
+	default: return apply_engine(&m->engine, id, name, value);
 	}
+}
+
+/* What is a model's own: of the one before it, or of all. */
+static bool apply_model(struct config *c, int id, const char *name, const char *value)
+{
+	bool ok;
+
+	if (c->n_models > c->n_before)
+		return apply_to(&c->models[c->n_models - 1], id, name, value);
+	ok = apply_to(&c->defaults, id, name, value);
+	for (unsigned i = 0; i < c->n_models && ok; i++)
+		ok = apply_to(&c->models[i], id, name, value);
+	return ok;
 }
 
 static bool apply(struct config *c, int id, const char *name, const char *value)
@@ -441,23 +474,9 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 				"--served-model-name comes after the --model that it names");
 		return add_name(c, value);
 	case OPT_DRAFT: return set_draft(c, value);
-	case OPT_SPECULATIVE: return set_speculative(c, value);
-	case OPT_SPECULATIVE_TOKENS:
-		return set_unsigned(name, value, 1, 16, &c->speculative_tokens);
-	case OPT_SPECULATIVE_SEQS:
-		return set_unsigned(name, value, 1, 65536, &c->speculative_max_seqs);
 	case OPT_SOCKET: return set_string(&c->socket, value);
 	case OPT_SOCKET_MODE: return set_mode(value, &c->socket_mode);
 	case OPT_SOCKET_GROUP: return set_string(&c->socket_group, value);
-	case OPT_TP: return set_unsigned(name, value, 0, 64, &c->tp_size);
-	case OPT_WEIGHTS: return set_weights(c, value);
-	case OPT_KV_DTYPE: return set_kv_dtype(c, value);
-	case OPT_EXPERT_PARALLEL: c->expert_parallel = true; return true;
-	case OPT_MAX_SEQS: return set_unsigned(name, value, 1, 65536, &c->max_num_seqs);
-	case OPT_MAX_TOKENS:
-		return set_unsigned(name, value, 1, 1u << 24, &c->max_num_batched_tokens);
-	case OPT_PREFIX_CACHING: c->prefix_caching = true; return true;
-	case OPT_NO_PREFIX_CACHING: c->prefix_caching = false; return true;
 	case OPT_KEEP_WEIGHTS: c->keep_weights = true; return true;
 	case OPT_NO_KEEP_WEIGHTS: c->keep_weights = false; return true;
 	case OPT_CACHE_DIR: return set_string(&c->cache_dir, value);
@@ -481,7 +500,20 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_PIN:
 	case OPT_NO_PIN:
 	case OPT_KV_MEMORY:
-	case OPT_DATA_PARALLEL: return apply_residency(c, id, name, value);
+	case OPT_DATA_PARALLEL:
+	case OPT_TP:
+	case OPT_WEIGHTS:
+	case OPT_KV_DTYPE:
+	case OPT_EXPERT_PARALLEL:
+	case OPT_NO_EXPERT_PARALLEL:
+	case OPT_MAX_LEN:
+	case OPT_MAX_SEQS:
+	case OPT_MAX_TOKENS:
+	case OPT_PREFIX_CACHING:
+	case OPT_NO_PREFIX_CACHING:
+	case OPT_SPECULATIVE:
+	case OPT_SPECULATIVE_TOKENS:
+	case OPT_SPECULATIVE_SEQS: return apply_model(c, id, name, value);
 	case OPT_LOAD_TIMEOUT: return set_unsigned(name, value, 1, 86400, &c->load_timeout);
 	case OPT_ACCESS_LOG: c->access_log = true; return true;
 	case OPT_NO_ACCESS_LOG: c->access_log = false; return true;
@@ -541,6 +573,7 @@ static bool read_file(struct config *c, const char *path)
 
 	if (!file)
 		return complain("cannot read %s: %s", path, strerror(errno));
+	c->n_before = c->n_models;
 	for (unsigned number = 1; ok && fgets(line, sizeof(line), file); number++) {
 		if (strlen(line) == sizeof(line) - 1)
 			ok = complain("%s, line %u is longer than %zu bytes", path, number,
@@ -587,13 +620,14 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 
 	*ret = (struct config){
 		.socket_mode = 0660,
-		.prefix_caching = true,
 		.keep_weights = true,
 		.max_body = 8u << 20,
 		.max_memory = 1ull << 30,
 		.max_connections = 1024,
 		.drain_seconds = 30,
-		.defaults = {.keep_alive = -1, .data_parallel = 1},
+		.defaults = {.keep_alive = -1,
+			     .data_parallel = 1,
+			     .engine = {.prefix_caching = true}},
 		.load_timeout = 300,
 		.access_log = true,
 		.status_seconds = 10,
@@ -601,6 +635,7 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 	};
 	if (!read_config_files(ret, argc, argv))
 		return CONFIG_ERROR;
+	ret->n_before = ret->n_models;
 	optind = 1;
 	opterr = 1;
 	while ((id = getopt_long(argc, argv, "", options, &index)) != -1) {
@@ -652,12 +687,24 @@ static bool same_text(const char *a, const char *b)
 	return a && b ? !strcmp(a, b) : a == b;
 }
 
+static bool same_engine(const struct config_engine *a, const struct config_engine *b)
+{
+	return a->tp_size == b->tp_size && !strcmp(a->weights, b->weights) &&
+	       a->kv_int8 == b->kv_int8 && a->expert_parallel == b->expert_parallel &&
+	       a->max_model_len == b->max_model_len && a->max_num_seqs == b->max_num_seqs &&
+	       a->max_num_batched_tokens == b->max_num_batched_tokens &&
+	       a->prefix_caching == b->prefix_caching && a->speculate_ngram == b->speculate_ngram &&
+	       a->speculative_tokens == b->speculative_tokens &&
+	       a->speculative_max_seqs == b->speculative_max_seqs;
+}
+
 bool config_model_same(const struct config_model *a, const struct config_model *b)
 {
 	return same_text(a->names[0], b->names[0]) && same_text(a->path, b->path) &&
 	       same_text(a->draft, b->draft) && same_text(a->tool_parser, b->tool_parser) &&
 	       same_text(a->reasoning_parser, b->reasoning_parser) &&
-	       a->kv_memory == b->kv_memory && a->data_parallel == b->data_parallel;
+	       a->kv_memory == b->kv_memory && a->data_parallel == b->data_parallel &&
+	       same_engine(&a->engine, &b->engine);
 }
 
 static void clear_model(struct config_model *m)
@@ -709,7 +756,6 @@ void config_free(struct config *c)
 		clear_model(&c->models[i]);
 	free(c->socket);
 	free(c->socket_group);
-	free(c->weights);
 	free(c->cache_dir);
 	free(c->file);
 	*c = (struct config){0};

@@ -4,6 +4,9 @@
  *
  * The file holds a setting a line, named as the long option: "model = qwen=/srv/models/qwen". '#'
  * starts a comment line. What the command line says comes on top: it is read later, and lists grow.
+ *
+ * What is a model's own (struct config_model) is said behind its --model. Before the first --model
+ * of a file or of the command line it is for all: those that come, and those of files read before.
  */
 #ifndef TXDA_DAEMON_CONFIG_H
 #define TXDA_DAEMON_CONFIG_H
@@ -20,6 +23,18 @@
 #define CONFIG_MAX_NAMES    8 /* of one model */
 #define CONFIG_MAX_REPLICAS 8
 
+/* How a model is compiled and run. */
+struct config_engine {
+	unsigned tp_size; /* 0: as the model says */
+	char weights[8];  /* "": keep */
+	bool kv_int8, expert_parallel;
+	unsigned max_model_len;			       /* 0: the model's */
+	unsigned max_num_seqs, max_num_batched_tokens; /* 0: the engine's default */
+	bool prefix_caching;
+	bool speculate_ngram;
+	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
+};
+
 struct config_model {
 	char *names[CONFIG_MAX_NAMES]; /* [0] is the one in the table of models */
 	unsigned n_names;
@@ -34,26 +49,22 @@ struct config_model {
 	int64_t keep_alive;	   /* seconds without a request until it goes; -1: for ever */
 	uint64_t kv_memory;	   /* bytes of a chip at most; 0: what is left */
 	unsigned data_parallel;	   /* copies, each on a group of its own */
+	struct config_engine engine;
 };
 
 struct config {
 	struct config_model models[CONFIG_MAX_MODELS];
 	unsigned n_models;
 	struct config_model defaults; /* of what --model's options say before the first one */
-	char *socket;		      /* never NULL after config_load() */
+	unsigned n_before; /* models of what was read before the present file or command line */
+	char *socket;	   /* never NULL after config_load() */
 	mode_t socket_mode;
-	char *socket_group; /* NULL: leave it */
-	unsigned tp_size;   /* 0: as the model says */
-	char *weights;	    /* NULL: keep */
-	bool kv_int8, expert_parallel;
-	unsigned max_num_seqs, max_num_batched_tokens, max_queue; /* 0: the engine's default */
-	bool prefix_caching;
-	bool keep_weights; /* beyond the daemon's life, where somebody holds them */
-	bool speculate_ngram;
-	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
-	char *cache_dir;				   /* NULL: residency's default */
-	uint64_t max_body;				   /* bytes */
-	uint64_t max_memory;				   /* bytes held for all clients */
+	char *socket_group;  /* NULL: leave it */
+	unsigned max_queue;  /* 0: the engine's default */
+	bool keep_weights;   /* beyond the daemon's life, where somebody holds them */
+	char *cache_dir;     /* NULL: residency's default */
+	uint64_t max_body;   /* bytes */
+	uint64_t max_memory; /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
 	struct access_list access; /* who may use the daemon; empty: everybody who can connect */

@@ -135,19 +135,6 @@ static int open_chips(struct daemon *d)
 	struct txda_context_options context_options = TXDA_INIT(struct txda_context_options);
 	struct residency_options options = {
 		.cache_dir = c->cache_dir,
-		.kv_int8 = c->kv_int8,
-		.whole_experts = c->expert_parallel,
-		.engine =
-			{
-				.max_num_seqs = c->max_num_seqs,
-				.max_num_batched_tokens = c->max_num_batched_tokens,
-				.max_queue = c->max_queue,
-				.prefix_caching = c->prefix_caching,
-				.speculation = c->speculate_ngram ? ENGINE_SPECULATE_NGRAM
-								  : ENGINE_SPECULATE_NOT,
-				.speculative_tokens = c->speculative_tokens,
-				.speculative_max_seqs = c->speculative_max_seqs,
-			},
 	};
 	char err[512] = "";
 	int r;
@@ -427,6 +414,7 @@ int main(int argc, char **argv)
 	}
 	log_set_level(d.config.log_level);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a limit of the size of files is an error, no end */
 	raise_descriptor_limit(&d.config);
 	if (start(&d)) {
 		stop(&d);

@@ -268,6 +268,8 @@ static void write_server(struct json_out *o, const struct metrics_server *server
 	put(o, "txda_http_connections %" PRIu64 "\n", server->connections);
 	put_head(o, "http_held_bytes", "gauge", "Bytes held for the requests of all clients.");
 	put(o, "txda_http_held_bytes %" PRIu64 "\n", server->held_bytes);
+	put_head(o, "http_held_descriptors", "gauge", "Descriptors that clients passed.");
+	put(o, "txda_http_held_descriptors %" PRIu64 "\n", server->descriptors);
 	put_head(o, "http_responses_total", "counter", "Answers by class of status.");
 	for (unsigned i = 2; i < 6; i++)
 		put(o, "txda_http_responses_total{code=\"%uxx\"} %" PRIu64 "\n", i,

@@ -69,6 +69,7 @@ struct metrics_source {
 struct metrics_server {
 	uint64_t connections; /* open */
 	uint64_t held_bytes;
+	uint64_t descriptors;  /* of clients */
 	uint64_t responses[6]; /* by first digit of the status */
 	double start_time;     /* seconds since the epoch */
 };

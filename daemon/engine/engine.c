@@ -74,6 +74,7 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 	l->kv_blocks = info->kv_blocks;
 	l->kv_block_bytes = info->kv_block_bytes;
 	l->max_context = context < info->max_context ? (unsigned)context : info->max_context;
+	l->max_context = at_most(options->max_context, l->max_context, l->max_context);
 	l->max_num_batched_tokens =
 		at_most(options->max_num_batched_tokens, 2048, info->max_tokens);
 	l->max_num_seqs = at_most(options->max_num_seqs, 256, info->max_seqs);

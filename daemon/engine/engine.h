@@ -239,6 +239,7 @@ struct engine_options {
 	const char *draft_case_dir;	 /* of ENGINE_SPECULATE_MODEL */
 	unsigned max_num_seqs;		 /* 0: 256, at most the program's */
 	unsigned max_num_batched_tokens; /* 0: 2048, at most the program's */
+	unsigned max_context;		 /* tokens of a sequence; 0: what model and memory allow */
 	unsigned max_queue;		 /* requests that may wait; 0: 1024 */
 	unsigned max_kv_blocks;		 /* 0: what memory allows */
 	uint64_t kv_reserve_bytes;

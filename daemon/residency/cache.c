@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache_sweep.h"
+
 #define MAX_KEY	 64
 #define MAX_ARGS 20
 
@@ -57,6 +59,8 @@ int cache_find(const char *wanted, char *path, size_t len, char *err, size_t err
 	if (error)
 		snprintf(err, errlen, "cannot use the cache directory %s: %s", path,
 			 strerror(-error));
+	else
+		cache_sweep(path);
 	return error;
 }
 

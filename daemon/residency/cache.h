@@ -12,7 +12,10 @@
 
 #include "child.h"
 
-/* The directory by default; made if need be, with its parents. */
+/*
+ * The directory by default; made if need be, with its parents. What killed compilers left in it is
+ * removed.
+ */
 int cache_find(const char *wanted, char *path, size_t len, char *err, size_t errlen);
 
 /* Whether @path is a case dir. */

@@ -149,7 +149,8 @@ static int find_place(struct keeper *k, const struct manifest *m, struct txda_de
 			*ret = device;
 			return 0;
 		}
-		snprintf(err, errlen, "they are of backend %s, driver %s, boot %s; this is %s, %s, %s",
+		snprintf(err, errlen,
+			 "they are of backend %s, driver %s, boot %s; this is %s, %s, %s",
 			 m->backend, *m->driver ? m->driver : "none", m->boot_id, here.backend,
 			 *here.driver ? here.driver : "none", here.boot_id);
 		txda_device_unref(device);
@@ -254,8 +255,8 @@ static void adopt_one(struct keeper *k, struct taken *first)
 		n++;
 	}
 	if (n != 2) {
-		snprintf(err, sizeof(err), "%u descriptors are there; a manifest and memory are wanted",
-			 n);
+		snprintf(err, sizeof(err),
+			 "%u descriptors are there; a manifest and memory are wanted", n);
 		error = -EINVAL;
 	} else {
 		error = manifest_read(fds[0], &m, err, sizeof(err));

@@ -5,16 +5,17 @@
  * When a model is loaded, an fd of each chip's weights and a manifest (manifest.h) go to whoever
  * started the daemon and keeps descriptors for it: systemd (FileDescriptorStoreMax=) or
  * txda-holder(1), by sd_notify(3)'s FDSTORE=1, both in one message, so that a store has all or
- * nothing of a load. The next daemon finds them among the descriptors that it is started with, looks
- * whether all is as it was, and takes the memory (txda_weights_import()). A model that is loaded
- * from the same file on the same chip then finds its weights there. Nobody looks at them by model:
- * the library knows a file's weights by themselves, and models may share them.
+ * nothing of a load. The next daemon finds them among the descriptors that it is started with,
+ * looks whether all is as it was, and takes the memory (txda_weights_import()). A model that is
+ * loaded from the same file on the same chip then finds its weights there. Nobody looks at them by
+ * model: the library knows a file's weights by themselves, and models may share them.
  *
  * What is adopted and not used yet is spare: it is of a configured model that is to be loaded on
  * demand, and goes when another one needs the room.
  *
  * Whatever does not fit is dropped, with one line that says why; loading is always possible.
- * Threads: any, but for keeper_new() to keeper_retain(), which come first, and keeper_free().
+ * Threads: any, but for keeper_new(), keeper_take() and keeper_adopt(), which come first, and
+ * keeper_free(). The keeper's lock is inside of residency's.
  */
 #ifndef TXDA_RESIDENCY_KEEPER_H
 #define TXDA_RESIDENCY_KEEPER_H
@@ -49,7 +50,7 @@ bool keeper_is_possible(void);
 void keeper_take(struct keeper *k, const char *name, int fd);
 /* Adopts what was taken, or drops it. */
 void keeper_adopt(struct keeper *k);
-/* Drops what is of a directory for which @wanted is false. */
+/* Drops what is of a directory for which @wanted is false, which must not call the keeper. */
 void keeper_retain(struct keeper *k, bool (*wanted)(void *arg, const char *source), void *arg);
 
 /* Whose weights they are. */

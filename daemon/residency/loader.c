@@ -50,9 +50,9 @@ static int compile(struct residency_model *m, const char *path, unsigned tp, con
 		.weights = weights,
 		.output = output,
 		/* A draft's cache is small as it is. */
-		.kv_int8 = r->options.kv_int8 && !strcmp(path, m->path) &&
+		.kv_int8 = m->options.kv_int8 && !strcmp(path, m->path) &&
 			   (!output || strcmp(output, "--mtp")),
-		.whole_experts = r->options.whole_experts,
+		.whole_experts = m->options.whole_experts,
 	};
 	const struct child_options child = {
 		.seconds = r->options.compile_seconds,
@@ -187,7 +187,7 @@ static int load(struct residency_model *m, struct txda_group **ret_group,
 		struct engine **ret_engine, char *err, size_t errlen)
 {
 	struct residency *r = m->residency;
-	struct engine_options options = r->options.engine;
+	struct engine_options options = m->options.engine;
 	struct txda_group *group;
 	int error = plan(m, err, errlen);
 

@@ -156,8 +156,7 @@ int manifest_read(int fd, struct manifest *ret, char *err, size_t errlen)
 		return say(-EPERM, err, errlen, "is not sealed");
 	if (pread(fd, &f, sizeof(f), 0) != (ssize_t)sizeof(f))
 		return say(-EIO, err, errlen, "cannot be read");
-	if (memcmp(f.magic, MAGIC, sizeof(f.magic)) || f.version != VERSION ||
-	    f.bytes != sizeof(f))
+	if (memcmp(f.magic, MAGIC, sizeof(f.magic)) || f.version != VERSION || f.bytes != sizeof(f))
 		return say(-EINVAL, err, errlen, "is none, or of another version");
 	if (f.hash != hash_of(&f))
 		return say(-EBADMSG, err, errlen, "has a wrong hash");

@@ -21,10 +21,10 @@
 #define MANIFEST_PATH 1024
 
 struct manifest {
-	char backend[16];  /* "cmodel", "drm" */
-	char boot_id[40];  /* of the kernel */
-	char driver[24];   /* version of the kernel driver, or "" */
-	char chip[40];	   /* serial; of a simulated chip its number */
+	char backend[16];	    /* "cmodel", "drm" */
+	char boot_id[40];	    /* of the kernel */
+	char driver[24];	    /* version of the kernel driver, or "" */
+	char chip[40];		    /* serial; of a simulated chip its number */
 	char source[MANIFEST_PATH]; /* the model's directory, as it was configured */
 	char case_dir[MANIFEST_PATH];
 	unsigned rank, tp;

@@ -18,12 +18,12 @@
 
 struct candidate {
 	struct txda_group *group;
-	unsigned models;     /* that use one of its chips */
-	uint64_t free_bytes; /* of the chip that has least, spare weights of others included */
-	uint64_t spare_bytes;	/* of the chip that has most of them */
-	uint64_t there_bytes;	/* of its weights, on each chip */
-	bool fits, taken;    /* it has room; a replica of the model is there */
-	bool waits;	     /* its weights are there, and nobody uses them */
+	unsigned models;      /* that use one of its chips */
+	uint64_t free_bytes;  /* of the chip that has least, spare weights of others included */
+	uint64_t spare_bytes; /* of the chip that has most of them */
+	uint64_t there_bytes; /* of its weights, on each chip */
+	bool fits, taken;     /* it has room; a replica of the model is there */
+	bool waits;	      /* its weights are there, and nobody uses them */
 	uint64_t need_bytes;
 };
 
@@ -66,8 +66,8 @@ static int look(struct residency *r, const struct residency_model *model, struct
 		c->models++;
 		c->taken |= *model->family && !strcmp(m->family, model->family);
 	}
-	c->waits = r->options.keeper &&
-		   keeper_has(r->options.keeper, model->case_dir, c->group, true);
+	c->waits =
+		r->options.keeper && keeper_has(r->options.keeper, model->case_dir, c->group, true);
 	c->there_bytes = room_weights_there(model, c->group);
 	c->need_bytes = room_need(model, c->group);
 	c->fits = c->need_bytes <= c->free_bytes;
@@ -164,7 +164,8 @@ static unsigned blocks_with_draft(const struct residency_model *m, const struct 
 {
 	const struct txda_model_plan *draft = &m->draft_plan;
 	uint64_t free_bytes = c->free_bytes - c->spare_bytes, blocks;
-	uint64_t fixed = fixed_bytes(&m->plan) + fixed_bytes(draft) - c->there_bytes + reserve_bytes;
+	uint64_t fixed =
+		fixed_bytes(&m->plan) + fixed_bytes(draft) - c->there_bytes + reserve_bytes;
 	uint64_t slack = 8ull << 20; /* each slot is rounded up to pages */
 
 	if (free_bytes < fixed + slack)
@@ -192,8 +193,8 @@ static uint64_t least_bytes(const struct residency_model *m)
 static uint64_t reserve(struct residency *r, const struct residency_model *m,
 			const struct candidate *c, unsigned groups)
 {
-	uint64_t mine = fixed_bytes(&m->plan) + fixed_bytes(&m->draft_plan), theirs = 0, least = 0, least_mine, left;
-	uint64_t free_bytes = c->free_bytes + c->there_bytes;
+	uint64_t mine = fixed_bytes(&m->plan) + fixed_bytes(&m->draft_plan), theirs = 0, left;
+	uint64_t free_bytes = c->free_bytes + c->there_bytes, least = 0, least_mine;
 	unsigned others = 0, here;
 
 	pthread_mutex_lock(&r->lock);

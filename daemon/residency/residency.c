@@ -163,24 +163,25 @@ int residency_new(const struct residency_options *options, struct residency **re
 	return 0;
 }
 
-/* Whether a model, or a draft, of that directory is in the table. */
+/* Whether a model, or a draft, of that directory is in the table. Locked. */
 static bool is_served(void *arg, const char *source)
 {
-	struct residency *r = arg;
+	const struct residency *r = arg;
 	bool found = false;
 
-	pthread_mutex_lock(&r->lock);
 	for (const struct residency_model *m = r->models; m; m = m->next)
 		found |= !m->removed &&
 			 (!strcmp(m->path, source) || !strcmp(m->draft_path, source));
-	pthread_mutex_unlock(&r->lock);
 	return found;
 }
 
 void residency_settle_kept(struct residency *r)
 {
-	if (r->options.keeper)
-		keeper_retain(r->options.keeper, is_served, r);
+	if (!r->options.keeper)
+		return;
+	pthread_mutex_lock(&r->lock);
+	keeper_retain(r->options.keeper, is_served, r);
+	pthread_mutex_unlock(&r->lock);
 }
 
 void residency_free(struct residency *r)
@@ -375,6 +376,21 @@ int residency_set_limits(struct residency *r, const char *name, uint64_t kv_byte
 	return error;
 }
 
+int residency_set_options(struct residency *r, const char *name,
+			  const struct residency_model_options *options, char *err, size_t errlen)
+{
+	struct residency_model *m;
+
+	pthread_mutex_lock(&r->lock);
+	m = model_find(r, name);
+	if (m)
+		m->options = *options;
+	else
+		snprintf(err, errlen, "there is no model '%.300s'", name);
+	pthread_mutex_unlock(&r->lock);
+	return m ? 0 : -ENOENT;
+}
+
 int residency_add(struct residency *r, const char *name, const char *path, unsigned tp,
 		  const char *weights, char *err, size_t errlen)
 {
@@ -396,6 +412,7 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 	}
 	m->residency = r;
 	m->wanted_tp = tp;
+	m->options = r->options.model;
 	m->added_s = (uint64_t)time(NULL);
 	waiters_init(&m->waiters);
 	snprintf(m->name, sizeof(m->name), "%s", name);

@@ -56,6 +56,15 @@ enum residency_state {
 
 const char *residency_state_name(enum residency_state state); /* "cold", ... */
 
+/* How a model is compiled and run. */
+struct residency_model_options {
+	bool kv_int8;	    /* of Hugging Face directories: keys and values as int8 */
+	bool whole_experts; /* likewise: a chip has whole experts rather than a part of each */
+	/* case_dir and load_progress are set here. max_kv_blocks 0: shared out among the models of
+	 * a chip. */
+	struct engine_options engine;
+};
+
 struct residency_options {
 	struct txda_context *context; /* referenced */
 	const char *cache_dir; /* NULL: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, $HOME/.cache/txda,
@@ -65,12 +74,9 @@ struct residency_options {
 	unsigned compile_seconds; /* longest run of the compiler; 0: 3600 */
 	uint64_t
 		compile_memory; /* address space of the compiler in bytes; 0: no limit of its own */
-	bool kv_int8;		/* of Hugging Face directories: keys and values as int8 */
-	bool whole_experts;	/* likewise: a chip has whole experts rather than a part of each */
-	struct keeper *keeper;	/* borrowed; NULL: weights go with the process */
-	/* Applied to every engine; case_dir and load_progress are set here. max_kv_blocks 0: shared
-	 * out among the models of a chip. */
-	struct engine_options engine;
+	struct keeper *keeper; /* borrowed; NULL: weights go with the process */
+	/* Of models that get none of their own (residency_set_options()). */
+	struct residency_model_options model;
 };
 
 /* Starts the loader thread. */
@@ -97,12 +103,16 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 /*
  * Gives a model that was added, and is not asked for yet, a small one that proposes tokens for it
  * (speculative decoding): a Hugging Face directory or a case dir for as many chips. It overrides
- * options.engine.speculation. "mtp": the model's own layer that predicts further tokens, compiled
- * from the model's directory; of a case dir it is named as a case dir of its own. -ENOENT,
+ * its options' engine.speculation. "mtp": the model's own layer that predicts further tokens,
+ * compiled from the model's directory; of a case dir it is named as a case dir of its own. -ENOENT,
  * -ENOTDIR, -EINVAL as above.
  */
 int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
 			size_t errlen);
+
+/* Before the first acquire. -ENOENT. */
+int residency_set_options(struct residency *r, const char *name,
+			  const struct residency_model_options *options, char *err, size_t errlen);
 
 /*
  * Before the first acquire: chips for at most @bytes of KV cache on each (0: what is left), and,

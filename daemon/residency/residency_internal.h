@@ -47,6 +47,7 @@ struct residency_model {
 	char weights[16];      /* "": as they are */
 	char family[MAX_NAME]; /* "": none */
 	uint64_t kv_limit;     /* bytes of a chip; 0: none */
+	struct residency_model_options options;
 	uint64_t added_s;
 
 	/* Under the residency's lock. */

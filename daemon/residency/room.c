@@ -18,7 +18,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 void room_of(const struct residency_model *m, struct room *ret)
 {
 	const struct txda_model_plan *plan = &m->plan, *draft = &m->draft_plan;
-	unsigned max = m->residency->options.engine.max_kv_blocks;
+	unsigned max = m->options.engine.max_kv_blocks;
 
 	*ret = (struct room){
 		.weights = plan->weight_bytes + draft->weight_bytes,

@@ -142,11 +142,9 @@ static const char *state_of(const struct exchange *x)
 static void put_request(struct json_out *o, const struct exchange *x, uint64_t now)
 {
 	static const char *const kinds[] = {
-		[API_CHAT] = "chat",
-		[API_COMPLETION] = "completion",
-		[API_EMBEDDING] = "embedding",
-		[API_TOKENIZE] = "tokenize",
-		[API_DETOKENIZE] = "detokenize",
+		[API_CHAT] = "chat",	       [API_COMPLETION] = "completion",
+		[API_EMBEDDING] = "embedding", [API_TOKENIZE] = "tokenize",
+		[API_FORWARD] = "forward",     [API_DETOKENIZE] = "detokenize",
 	};
 	uint64_t prompt = 0, generated = 0;
 

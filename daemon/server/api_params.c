@@ -281,6 +281,7 @@ static bool parse_kind(struct api_params *p, struct api_error *e)
 		return false;
 	switch (p->kind) {
 	case API_EMBEDDING: return parse_embedding(p, e);
+	case API_FORWARD: return api_parse_forward(p, e);
 	case API_TOKENIZE:
 	case API_DETOKENIZE: return parse_tokenize(p, e);
 	default: return parse_generation(p, e);
@@ -323,6 +324,7 @@ void api_params_free(struct api_params *p)
 		free(p->prompts[i].ids);
 	free(p->prompts);
 	free(p->biases);
+	free(p->row_list);
 	api_format_free(&p->format);
 	cJSON_Delete(p->root);
 	*p = (struct api_params){0};

@@ -37,6 +37,7 @@ enum api_kind {
 	API_EMBEDDING,
 	API_TOKENIZE,
 	API_DETOKENIZE,
+	API_FORWARD,
 };
 
 /* A prompt as text or as ids. */
@@ -63,6 +64,28 @@ enum api_pooling {
 	API_POOL_LAST,
 	API_POOL_MEAN,
 	API_POOL_CLS,
+};
+
+enum api_dtype {
+	API_INT32,
+	API_INT64,
+	API_FLOAT32,
+};
+
+/* An array in memory that the client passed as a descriptor. */
+struct api_tensor {
+	bool given;
+	unsigned fd; /* index among the descriptors of the request */
+	uint64_t offset;
+	enum api_dtype dtype;
+	unsigned n_dims;
+	uint64_t shape[2]; /* [n_dims] */
+};
+
+enum api_rows {
+	API_ROWS_LAST,
+	API_ROWS_ALL,
+	API_ROWS_LIST,
 };
 
 enum api_early_stopping {
@@ -123,6 +146,11 @@ struct api_params {
 	unsigned dimensions;		 /* 0: all */
 	/* tokenize */
 	bool token_strings;
+	/* forward */
+	struct api_tensor input_ids, logits, hidden_states;
+	enum api_rows rows;
+	unsigned *row_list; /* [n_row_list] positions, rising */
+	unsigned n_row_list;
 };
 
 /* Parses and checks @body. On false @e says what is wrong, and there is nothing to free. */
@@ -136,6 +164,11 @@ bool api_parse_keep_alive(const cJSON *root, bool *ret_given, int64_t *ret, stru
 
 /* api_sampling.c */
 bool api_parse_sampling(struct api_params *p, struct api_error *e);
+/* api_forward.c: the members of a forward call. */
+bool api_parse_forward(struct api_params *p, struct api_error *e);
+/* "int32", ... */
+const char *api_dtype_name(enum api_dtype dtype);
+unsigned api_dtype_bytes(enum api_dtype dtype);
 /* api_tools.c: `tools`, `tool_choice`, `parallel_tool_calls`. */
 bool api_parse_tools(struct api_params *p, struct api_error *e);
 

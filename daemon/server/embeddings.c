@@ -184,19 +184,6 @@ static bool submit_more(struct embeddings *m, struct api_error *e)
 	return true;
 }
 
-static void observe(const struct exchange *x, const struct engine_request *r)
-{
-	struct metrics_model *m = &x->model->metrics;
-
-	m->finished[METRICS_STOP]++;
-	metrics_observe(m, METRICS_PROMPT_TOKENS, r->n_prompt, 1);
-	metrics_observe(m, METRICS_QUEUE_TIME, (double)(r->started_ns - r->queued_ns) / 1e9, 1);
-	metrics_observe(m, METRICS_PREFILL_TIME, (double)(r->last_token_ns - r->started_ns) / 1e9,
-			1);
-	metrics_observe(m, METRICS_E2E_LATENCY, (double)(r->last_token_ns - x->arrived_ns) / 1e9,
-			1);
-}
-
 static void on_news(struct client *client)
 {
 	struct embedding *input = (struct embedding *)client;
@@ -221,7 +208,7 @@ static void on_news(struct client *client)
 				      r->error_text, &e);
 		exchange_fail(x, &e);
 	} else {
-		observe(x, r);
+		exchange_observe(x, r);
 		if (m->done == m->n && x->conn && !x->answered)
 			answer(x);
 		else if (x->conn && !x->answered && !submit_more(m, &e))

@@ -10,7 +10,9 @@
 #include <time.h>
 
 #include "beams.h"
+#include "descriptors.h"
 #include "embeddings.h"
+#include "forward_call.h"
 #include "grammar.h"
 #include "log.h"
 #include "respond.h"
@@ -49,6 +51,8 @@ static void exchange_free(struct exchange *x)
 		free(x->prompts[i].ids);
 	beams_free(x->beams);
 	embeddings_free(x->embeddings);
+	forward_call_free(x->forward);
+	descriptors_discard(x->set);
 	grammar_unref(x->grammar);
 	if (x->parsed)
 		api_params_free(&x->params);
@@ -72,6 +76,8 @@ static void cancel_choices(struct exchange *x)
 		beams_cancel(x->beams);
 	if (x->embeddings)
 		embeddings_cancel(x->embeddings);
+	if (x->forward)
+		forward_call_cancel(x->forward);
 	for (unsigned i = 0; i < x->n_choices; i++)
 		if (x->choices[i].request && !x->choices[i].engine_done)
 			model_cancel(x->choices[i].request);
@@ -121,11 +127,15 @@ static void run_encode(struct textpool_job *job)
 {
 	struct exchange *x = of_job(job);
 
-	x->n_prompts = x->params.messages ? 1 : x->params.n_prompts;
+	x->n_prompts = x->params.messages || x->kind == API_FORWARD ? 1 : x->params.n_prompts;
 	x->prompts = calloc(x->n_prompts, sizeof(*x->prompts));
 	if (!x->prompts) {
 		x->n_prompts = 0;
 		api_error_set(&x->error, 500, NULL, NULL, "out of memory");
+		return;
+	}
+	if (x->kind == API_FORWARD) {
+		x->encoded = forward_call_prepare(x, &x->error);
 		return;
 	}
 	x->encoded = model_text_encode(x->text, &x->params, x->prompts, &x->error) &&
@@ -150,11 +160,15 @@ static bool take_budget(struct exchange *x, struct api_error *e)
 				    x->params.max_tokens * per_token);
 	if (x->kind == API_EMBEDDING)
 		bytes = embeddings_bytes(x);
+	if (x->kind == API_FORWARD)
+		bytes = forward_call_bytes(x);
 	if (x->grammar)
 		bytes += GRAMMAR_OVERHEAD;
 	if (bytes > budget->limit)
 		return api_error_set(e, 400, NULL,
-				     x->kind == API_EMBEDDING ? "input" : "max_tokens",
+				     x->kind == API_EMBEDDING ? "input"
+				     : x->kind == API_FORWARD ? "rows"
+							      : "max_tokens",
 				     "the answer may take %llu bytes of memory; the limit is %llu",
 				     (unsigned long long)bytes, (unsigned long long)budget->limit);
 	budget_give(budget, x->held);
@@ -190,8 +204,10 @@ bool exchange_submit_error(const struct exchange *x, int error, const char *text
 		return api_error_set(e, 400, "context_length_exceeded",
 				     x->kind == API_CHAT	? "messages"
 				     : x->kind == API_EMBEDDING ? "input"
+				     : x->kind == API_FORWARD	? "input_ids"
 								: "prompt",
 				     "%s", text);
+	case -EOPNOTSUPP: return api_error_set(e, 400, "unsupported_value", "model", "%s", text);
 	case -ESHUTDOWN:
 		return api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
 	case -EIO:
@@ -248,6 +264,8 @@ static bool submit(struct exchange *x, struct api_error *e)
 
 	if (x->kind == API_EMBEDDING)
 		return embeddings_start(x, e);
+	if (x->kind == API_FORWARD)
+		return forward_call_start(x, e);
 	if (x->params.beam_width)
 		return beams_start(x, e);
 	x->choices = calloc((size_t)x->n_prompts * best_of, sizeof(*x->choices));
@@ -354,7 +372,7 @@ void exchange_go_on(struct exchange *x)
 	} else if (x->encoded) {
 		finish_encoded(x);
 		return;
-	} else {
+	} else if (x->kind != API_FORWARD || (forward_call_check(x, e) && take_budget(x, e))) {
 		x->text = atomic_load_explicit(&x->model->text, memory_order_acquire);
 		x->job.run = run_encode;
 		x->job.done = encoded;
@@ -411,6 +429,23 @@ static void parsed(struct textpool_job *job)
 	}
 }
 
+/* What came with the request, for those that use it. */
+static bool take_descriptors(struct exchange *x, struct api_error *e)
+{
+	switch (http_conn_take_fds(x->conn, &x->set)) {
+	case 0: return true;
+	case -E2BIG:
+		return api_error_set(e, 400, NULL, NULL,
+				     "more than %d descriptors came with the request",
+				     DESCRIPTORS_MAX);
+	case -EMFILE:
+		return api_error_set(e, 429, "overloaded", NULL,
+				     "too many descriptors are held for all clients: %u",
+				     descriptors_held(x->server->descriptors));
+	default: return api_error_set(e, 500, NULL, NULL, "out of memory");
+	}
+}
+
 void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 {
 	struct exchange *x = calloc(1, sizeof(*x));
@@ -433,6 +468,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 		 kind == API_CHAT	  ? "chatcmpl"
 		 : kind == API_COMPLETION ? "cmpl"
 		 : kind == API_EMBEDDING  ? "embd"
+		 : kind == API_FORWARD	  ? "fwd"
 					  : "tok",
 		 (unsigned long long)(s->metrics.start_time * 1e6),
 		 (unsigned long long)++s->next_id);
@@ -448,6 +484,8 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	x->job.done = parsed;
 	if (!x->body) {
 		api_error_set(&e, 400, NULL, NULL, "the body is empty; a JSON object is expected");
+	} else if (kind == API_FORWARD && !take_descriptors(x, &e)) {
+		/* It says why. */
 	} else if (textpool_add(s->pool, &x->job)) {
 		api_error_set(&e, 429, "overloaded", NULL,
 			      "the queue of requests to be read is full");
@@ -695,6 +733,19 @@ void exchange_end_request(struct exchange *x, struct engine_request *r)
 	/* It may come once more in the list of news; then it is nobody's. */
 	r->client = NULL;
 	x->live--;
+}
+
+void exchange_observe(const struct exchange *x, const struct engine_request *r)
+{
+	struct metrics_model *m = &x->model->metrics;
+
+	m->finished[METRICS_STOP]++;
+	metrics_observe(m, METRICS_PROMPT_TOKENS, r->n_prompt, 1);
+	metrics_observe(m, METRICS_QUEUE_TIME, (double)(r->started_ns - r->queued_ns) / 1e9, 1);
+	metrics_observe(m, METRICS_PREFILL_TIME, (double)(r->last_token_ns - r->started_ns) / 1e9,
+			1);
+	metrics_observe(m, METRICS_E2E_LATENCY, (double)(r->last_token_ns - x->arrived_ns) / 1e9,
+			1);
 }
 
 static void on_news(struct client *client)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One request to /v1/chat/completions, /v1/completions or /v1/embeddings, from its body to the last
- *byte of the answer:
+ * One request to /v1/chat/completions, /v1/completions, /v1/embeddings or /v1/forward, from its
+ * body to the last byte of the answer:
  *
  *	exchange_start()   the body goes to the text pool: JSON → parameters
  *	parsed             the model is looked up; one that is not loaded is asked for, and waited
@@ -24,7 +24,9 @@
 #include "textpool.h"
 
 struct beams;
+struct descriptor_set;
 struct embeddings;
+struct forward_call;
 struct server;
 
 struct exchange {
@@ -58,6 +60,8 @@ struct exchange {
 	struct grammar *grammar; /* of the answers; NULL: none */
 	struct beams *beams;	 /* NULL: no beam search */
 	struct embeddings *embeddings;
+	struct forward_call *forward;
+	struct descriptor_set *set; /* that came with a forward call, until the engine has it */
 	int64_t created;
 	uint64_t arrived_ns;
 	struct choice *choices; /* [n_choices], prompts outermost */
@@ -89,6 +93,8 @@ bool exchange_submit_error(const struct exchange *x, int error, const char *text
 /* Submits an engine request of this exchange; errors as model_submit(). */
 int exchange_submit(struct exchange *x, struct engine_request *r, struct client *client, char *err,
 		    size_t errlen);
+/* Counts a request that has ended and was not to generate anything. */
+void exchange_observe(const struct exchange *x, const struct engine_request *r);
 /* It has ended. */
 void exchange_end_request(struct exchange *x, struct engine_request *r);
 /* Frees all, at the end, when no engine and no pool works on them any more. */

@@ -55,6 +55,7 @@ void http_conn_free(struct http_conn *c)
 	if (c->out)
 		evbuffer_free(c->out);
 	http_parser_free(c->parser);
+	http_fds_drop(&c->fds, UINT64_MAX);
 	close(c->fd);
 	free(c);
 }
@@ -232,6 +233,7 @@ static void refuse(struct http_conn *c, int status, const char *message)
 	struct http_server *s = c->server;
 	char *body = s->callbacks.error_body(s->callbacks.arg, status, message);
 
+	http_fds_drop(&c->fds, UINT64_MAX);
 	c->keep_alive = false;
 	c->head_only = false;
 	enter(c, CONN_BUSY);
@@ -266,15 +268,23 @@ static void head_complete(struct http_conn *c)
 	}
 }
 
+/* The place in the stream of bytes up to which they were parsed. */
+static uint64_t parsed_bytes(const struct http_conn *c)
+{
+	return c->fds.received - evbuffer_get_length(c->in);
+}
+
 static void request_complete(struct http_conn *c)
 {
 	const struct http_request *r = http_parser_request(c->parser);
+	uint64_t end = parsed_bytes(c);
 
 	c->keep_alive = r->keep_alive;
 	enter(c, CONN_BUSY);
 	c->congested = false;
 	c->asked = http_now_ms();
 	c->server->callbacks.on_request(c->server->callbacks.arg, c, r);
+	http_fds_drop(&c->fds, end);
 }
 
 /* Feeds the parser what was read, as long as the connection is between requests or in one. */
@@ -370,6 +380,9 @@ static void settle(struct http_conn *c)
 		shutdown(c->fd, SHUT_WR);
 		enter(c, CONN_LINGERING);
 	}
+	/* Blank lines bring nothing. */
+	if (c->state == CONN_READING && !http_parser_started(c->parser))
+		http_fds_drop(&c->fds, parsed_bytes(c));
 	update_reading(c);
 	conn_account(c);
 }
@@ -414,7 +427,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	char buf[65536];
 	size_t room =
 		c->state == CONN_READING || c->state >= CONN_CLOSING ? sizeof(buf) : LOOKAHEAD;
-	ssize_t n = read(fd, buf, room);
+	/* What comes after the last answer is thrown away, and descriptors with it, by the kernel.
+	 */
+	ssize_t n = c->state < CONN_CLOSING ? http_fds_recv(&c->fds, fd, buf, room)
+					    : read(fd, buf, room);
 
 	(void)what;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -488,6 +504,7 @@ struct http_conn *http_conn_new(struct http_server *s, int fd)
 	}
 	c->server = s;
 	c->fd = fd;
+	c->fds.owner = s->options.descriptors;
 	c->next = s->conns;
 	if (c->next)
 		c->next->prev = c;
@@ -553,4 +570,9 @@ char *http_conn_take_body(struct http_conn *c, size_t *ret_len)
 
 	conn_account(c);
 	return body;
+}
+
+int http_conn_take_fds(struct http_conn *c, struct descriptor_set **ret)
+{
+	return http_fds_take(&c->fds, parsed_bytes(c), ret);
 }

@@ -14,6 +14,9 @@
  * Slow readers: http_stream_write() always takes what it is given. The owner asks
  * http_conn_congested() before it makes more and gets on_drained() when there is room again.
  *
+ * Descriptors may come with the bytes of a request (http_fds.h). The owner takes them while it is
+ * handed the request, or they are closed.
+ *
  * The process must ignore SIGPIPE.
  *
  * Answers tell in the header Openai-Processing-Ms how long the owner took.
@@ -32,6 +35,8 @@
 #include "budget.h"
 #include "http_parser.h"
 
+struct descriptor_set;
+struct descriptors;
 struct event_base;
 struct http_server;
 struct http_conn;
@@ -61,6 +66,7 @@ struct http_options {
 	unsigned stall_seconds; /* without a byte taken while output waits */
 	size_t congested_bytes; /* output that waits: more is congested, a quarter is drained */
 	struct budget *budget;
+	struct descriptors *descriptors; /* that clients pass; NULL: they cannot */
 };
 
 struct http_callbacks {
@@ -105,6 +111,8 @@ void http_conn_set_note(struct http_conn *c, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void http_conn_set_user(struct http_conn *c, void *user);
 char *http_conn_take_body(struct http_conn *c, size_t *ret_len); /* to be freed by the caller */
+/* Within on_request(): the descriptors that came with the request, as http_fds_take(). */
+int http_conn_take_fds(struct http_conn *c, struct descriptor_set **ret);
 
 /* @headers: further header lines, each with its CRLF, or NULL. The body is copied. */
 void http_reply(struct http_conn *c, int status, const char *type, const char *headers,

@@ -4,6 +4,7 @@
 #define TXDA_SERVER_HTTP_INTERNAL_H
 
 #include "http.h"
+#include "http_fds.h"
 
 struct event;
 struct evbuffer;
@@ -27,6 +28,7 @@ struct http_conn {
 	struct http_peer peer;
 	struct http_parser *parser;
 	struct evbuffer *in, *out;
+	struct http_fds fds;
 	struct event *read_event, *write_event, *work_event;
 	void *user;
 	uint64_t since;	    /* ms: of the state, of the first byte of a head, of the head's end */

@@ -526,6 +526,30 @@ void model_abort(struct served_model *m, const char *why)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/* How it is compiled and run. */
+static int set_options(const struct served_model *m, const char *name, char *err, size_t errlen)
+{
+	const struct config_engine *e = &m->config->engine;
+	const struct residency_model_options options = {
+		.kv_int8 = e->kv_int8,
+		.whole_experts = e->expert_parallel,
+		.engine =
+			{
+				.max_context = e->max_model_len,
+				.max_num_seqs = e->max_num_seqs,
+				.max_num_batched_tokens = e->max_num_batched_tokens,
+				.max_queue = m->server->config->max_queue,
+				.prefix_caching = e->prefix_caching,
+				.speculation = e->speculate_ngram ? ENGINE_SPECULATE_NGRAM
+								  : ENGINE_SPECULATE_NOT,
+				.speculative_tokens = e->speculative_tokens,
+				.speculative_max_seqs = e->speculative_max_seqs,
+			},
+	};
+
+	return residency_set_options(m->server->residency, name, &options, err, errlen);
+}
+
 /* Puts the replicas into the table of residency. */
 static int add_replicas(struct served_model *m, char *err, size_t errlen)
 {
@@ -544,13 +568,16 @@ static int add_replicas(struct served_model *m, char *err, size_t errlen)
 		replica->retry_event = evtimer_new(m->server->base, on_retry, replica);
 		if (!replica->retry_event)
 			return -ENOMEM;
-		r = residency_add(residency, replica->name, c->path, m->server->config->tp_size,
-				  m->server->config->weights, err, errlen);
+		r = residency_add(residency, replica->name, c->path, c->engine.tp_size,
+				  *c->engine.weights ? c->engine.weights : NULL, err, errlen);
 		if (r)
 			return r;
 		m->n_replicas++;
-		r = residency_set_limits(residency, replica->name, c->kv_memory,
-					 c->data_parallel > 1 ? c->names[0] : NULL, err, errlen);
+		r = set_options(m, replica->name, err, errlen);
+		if (!r)
+			r = residency_set_limits(residency, replica->name, c->kv_memory,
+						 c->data_parallel > 1 ? c->names[0] : NULL, err,
+						 errlen);
 		if (!r && c->draft)
 			r = residency_set_draft(residency, replica->name, c->draft, err, errlen);
 	}

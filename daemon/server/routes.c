@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "admin.h"
+#include "descriptors.h"
 #include "log.h"
 #include "residency/residency.h"
 #include "server_internal.h"
@@ -40,6 +41,49 @@ static void put_replicas(struct json_out *o, const struct served_model *m)
 	json_end(o, ']');
 }
 
+/* What its configuration says about how it is compiled and run; 0: left to the model, or the
+ * engine. */
+static void put_options(struct json_out *o, const struct config_model *m)
+{
+	const struct config_engine *e = &m->engine;
+
+	json_key(o, "options");
+	json_begin(o, '{');
+	json_key(o, "tp_size");
+	json_uint(o, e->tp_size);
+	json_key(o, "data_parallel_size");
+	json_uint(o, m->data_parallel);
+	json_key(o, "weights");
+	json_string(o, *e->weights ? e->weights : "keep");
+	json_key(o, "kv_cache_dtype");
+	json_string(o, e->kv_int8 ? "int8" : "auto");
+	json_key(o, "kv_cache_memory");
+	json_uint(o, m->kv_memory);
+	json_key(o, "enable_expert_parallel");
+	json_bool(o, e->expert_parallel);
+	json_key(o, "max_model_len");
+	json_uint(o, e->max_model_len);
+	json_key(o, "max_num_seqs");
+	json_uint(o, e->max_num_seqs);
+	json_key(o, "max_num_batched_tokens");
+	json_uint(o, e->max_num_batched_tokens);
+	json_key(o, "enable_prefix_caching");
+	json_bool(o, e->prefix_caching);
+	json_key(o, "speculative");
+	json_string(o, m->draft ? "draft" : e->speculate_ngram ? "ngram" : "off");
+	if (m->draft) {
+		json_key(o, "draft_model");
+		json_string(o, m->draft);
+	}
+	if (m->draft || e->speculate_ngram) {
+		json_key(o, "num_speculative_tokens");
+		json_uint(o, e->speculative_tokens);
+		json_key(o, "speculative_max_seqs");
+		json_uint(o, e->speculative_max_seqs);
+	}
+	json_end(o, '}');
+}
+
 static void put_model(struct json_out *o, const struct served_model *m, const char *name)
 {
 	struct residency_info info;
@@ -58,6 +102,7 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 	json_string(o, "txda");
 	json_key(o, "root");
 	json_string(o, m->config->path);
+	put_options(o, m->config);
 	json_key(o, "max_model_len");
 	if (text)
 		json_uint(o, text->max_context);
@@ -68,6 +113,12 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 	if (m->error[0]) {
 		json_key(o, "error");
 		json_string(o, m->error);
+	}
+	if (m->limits.vocab) {
+		json_key(o, "vocab_size");
+		json_uint(o, m->limits.vocab);
+		json_key(o, "hidden_size");
+		json_uint(o, m->limits.hidden);
 	}
 	json_key(o, "pinned");
 	json_bool(o, m->pinned);
@@ -203,6 +254,7 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	}
 	s->metrics.connections = http_server_connections(s->http);
 	s->metrics.held_bytes = s->budget.used;
+	s->metrics.descriptors = descriptors_held(s->descriptors);
 	json_out_clear(o);
 	metrics_write(o, sources, s->n_models, &s->metrics);
 	server_count_response(s, 200);
@@ -272,6 +324,7 @@ static const struct route routes[] = {
 	{"/v1/chat/completions", POST, .kind = API_CHAT},
 	{"/v1/completions", POST, .kind = API_COMPLETION},
 	{"/v1/embeddings", POST, .kind = API_EMBEDDING},
+	{"/v1/forward", POST, .kind = API_FORWARD},
 	{"/tokenize", POST, .kind = API_TOKENIZE},
 	{"/detokenize", POST, .kind = API_DETOKENIZE},
 	{"/v1/models", GET, .get = get_models},

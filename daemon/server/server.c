@@ -12,6 +12,7 @@
 #include <event2/event.h>
 
 #include "admin.h"
+#include "descriptors.h"
 #include "log.h"
 #include "residency/residency.h"
 #include "server_internal.h"
@@ -21,6 +22,7 @@
 #define MAX_HEAD	((size_t)32 << 10)
 #define MAX_HEADERS	100
 #define CONGESTED_BYTES ((size_t)256 << 10)
+#define MAX_DESCRIPTORS 4096		  /* that clients passed and that are held at a time */
 #define OUT_KEEP	((size_t)1 << 20) /* larger buffers are not kept between answers */
 
 uint64_t server_now_ns(void)
@@ -220,6 +222,7 @@ static int start_http(struct server *s)
 		.stall_seconds = 300,
 		.congested_bytes = CONGESTED_BYTES,
 		.budget = &s->budget,
+		.descriptors = s->descriptors,
 	};
 	struct http_callbacks callbacks = {
 		.on_request = on_request,
@@ -268,6 +271,16 @@ static int add_models(struct server *s, const struct config *config, char *err, 
 	return r;
 }
 
+/* A sixteenth of what the process may open, so that connections and models have theirs. */
+static unsigned descriptor_limit(void)
+{
+	long open_max = sysconf(_SC_OPEN_MAX);
+
+	if (open_max < 0 || open_max / 16 > MAX_DESCRIPTORS)
+		return MAX_DESCRIPTORS;
+	return open_max / 16 < DESCRIPTORS_MAX ? DESCRIPTORS_MAX : (unsigned)(open_max / 16);
+}
+
 int server_new(struct event_base *base, struct config *config, struct residency *residency,
 	       struct server **ret)
 {
@@ -285,6 +298,8 @@ int server_new(struct event_base *base, struct config *config, struct residency 
 	s->budget.limit = config->max_memory;
 	s->metrics.start_time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	r = textpool_new(TEXT_THREADS, TEXT_JOBS, &s->pool);
+	if (!r)
+		r = descriptors_new(descriptor_limit(), &s->descriptors);
 	if (!r)
 		r = start_http(s);
 	if (!r)
@@ -350,6 +365,7 @@ void server_free(struct server *s)
 	admin_free_all(s);
 	for (unsigned i = 0; i < s->n_models; i++)
 		model_free(s->models[i]);
+	descriptors_unref(s->descriptors);
 	if (s->pool_event)
 		event_free(s->pool_event);
 	if (s->residency_event)
@@ -394,7 +410,7 @@ void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, 
 			     (m->state == MODEL_LOADING && m->demanded);
 
 		ready += there;
-		failed += m->state == MODEL_FAILED;
+		failed += m->state == MODEL_FAILED && !m->config->on_demand;
 		if (text && at < len) {
 			int n = snprintf(text + at, len - at, "%s%s %s", i ? ", " : "",
 					 m->config->names[0], model_state_name(m->state));

@@ -9,6 +9,8 @@
 #include "models.h"
 #include "server.h"
 
+struct descriptors;
+
 struct server {
 	struct event_base *base;
 	struct config *config;
@@ -17,6 +19,7 @@ struct server {
 	struct textpool *pool;
 	struct event *pool_event, *residency_event, *check_event;
 	struct budget budget;
+	struct descriptors *descriptors;		/* that clients passed */
 	struct served_model *models[CONFIG_MAX_MODELS]; /* [n_models] */
 	unsigned n_models;
 	struct admin_wait *loads; /* clients that wait for the end of a load, or a plan */

@@ -3,7 +3,8 @@
  * Stands in for libtxda, engine and compiler, so that the server and the table of models can be
  * tested alone: every checkpoint loads at once, and the answer to a prompt is the prompt again and
  * again, a token every FAKE_TOKEN_US microseconds (default 0) for each request. A constraint is
- * kept: where the prompt's token may not come, the middle one of those that may does.
+ * kept: where the prompt's token may not come, the middle one of those that may does. A forward
+ * call gets a row in a token's time, of numbers that tell its token and its position.
  *
  * FAKE_LOAD_MS delays a load, FAKE_LOAD_ERROR makes it fail; FAKE_LOST_AFTER=N loses the chips
  * after N tokens, once. There are FAKE_CHIPS (1) chips of FAKE_CHIP_MB (1024), each model has
@@ -272,6 +273,17 @@ int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
 	return (*ret)->embedding ? 0 : -ENOMEM;
 }
 
+int engine_forward_new(const int32_t *prompt, unsigned n_prompt, struct engine_sink *sink,
+		       struct engine_request **ret)
+{
+	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
+	int r = engine_request_new(prompt, n_prompt, &one, false, ret);
+
+	if (!r)
+		(*ret)->sink = sink;
+	return r;
+}
+
 struct engine_request *engine_request_ref(struct engine_request *r)
 {
 	atomic_fetch_add(&r->refs, 1);
@@ -284,6 +296,8 @@ void engine_request_unref(struct engine_request *r)
 		return;
 	if (r->constraint)
 		r->constraint->ops->free(r->constraint);
+	if (r->sink)
+		r->sink->ops->free(r->sink);
 	free((void *)(uintptr_t)r->prompt);
 	free(r->tokens);
 	free(r->logprobs);
@@ -385,6 +399,29 @@ static enum engine_finish embed(struct engine_request *r)
 	return ENGINE_FINISH_COMPLETE;
 }
 
+static enum engine_finish give_row(struct engine_request *r)
+{
+	struct engine_sink *sink = r->sink;
+	unsigned position = sink->rows[r->n_taken];
+	float logits[VOCAB], hidden[HIDDEN];
+	int error;
+
+	for (unsigned t = 0; t < VOCAB; t++)
+		logits[t] = (float)(((unsigned)r->prompt[position] * 31 + position * 7 + t) % 4099);
+	for (unsigned k = 0; k < HIDDEN; k++)
+		hidden[k] = (float)((r->prompt[position] >> k & 1) + 1);
+	if (!r->started_ns)
+		r->started_ns = now_ns();
+	error = sink->ops->row(sink, r->n_taken, logits, sink->hidden ? hidden : NULL);
+	if (error) {
+		r->error = error;
+		snprintf(r->error_text, sizeof(r->error_text), "%s", sink->ops->error(sink));
+		return ENGINE_FINISH_ERROR;
+	}
+	r->first_token_ns = r->last_token_ns = now_ns();
+	return ++r->n_taken == sink->n_rows ? ENGINE_FINISH_COMPLETE : ENGINE_RUNNING;
+}
+
 /* One token for @r; true when it ended. */
 static bool step(struct engine *e, struct engine_request *r)
 {
@@ -400,6 +437,8 @@ static bool step(struct engine *e, struct engine_request *r)
 		how = ENGINE_FINISH_CANCELLED;
 	} else if (r->pooling.how) {
 		how = embed(r);
+	} else if (r->sink) {
+		how = give_row(r);
 	} else if (!r->constraint || (how = constrained(r, &token)) != ENGINE_FINISH_ERROR) {
 		r->tokens[n] = token;
 		if (r->logprobs)

@@ -18,7 +18,11 @@ static void try(enum api_kind kind, const uint8_t *data, size_t size)
 	if (api_params_parse(kind, (const char *)data, size, &p, &e)) {
 		if (!p.n || p.n > API_MAX_N || p.n_stop > STOP_MAX_STRINGS || p.best_of < p.n ||
 		    p.beam_width > API_MAX_BEAMS || p.n_biases > API_MAX_BIASES ||
-		    (!p.messages && !p.n_prompts))
+		    (!p.messages && !p.n_prompts && kind != API_FORWARD))
+			abort();
+		if (kind == API_FORWARD &&
+		    (!p.input_ids.given || p.input_ids.fd > 15 || !p.input_ids.shape[0] ||
+		     (p.n_row_list && p.row_list[p.n_row_list - 1] >= p.input_ids.shape[0])))
 			abort();
 		api_params_free(&p);
 		return;
@@ -38,5 +42,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	try(API_EMBEDDING, data, size);
 	try(API_TOKENIZE, data, size);
 	try(API_DETOKENIZE, data, size);
+	try(API_FORWARD, data, size);
 	return 0;
 }

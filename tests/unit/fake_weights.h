@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Weights without a chip, in the place of libtxda's calls: a memfd each, found by path, rank and chip. The file at a path
- * counts as changed when the path has a file "changed" in it.
+ * Weights without a chip, in the place of libtxda's calls: a memfd each, found by path, rank and
+ * chip. The file at a path counts as changed when the path has a file "changed" in it.
  */
 #ifndef TXDA_TESTS_FAKE_WEIGHTS_H
 #define TXDA_TESTS_FAKE_WEIGHTS_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Weights that outlive the daemon: manifests with hostile bytes, what a keeper says to the store and what it takes from it, and the store of
- * txda-holder itself. Weights and chips are fakes. */
+/* Weights that outlive the daemon: manifests with hostile bytes, what a keeper says to the store
+ * and what it takes from it, and the store of txda-holder itself. Weights and chips are fakes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -252,8 +252,7 @@ static struct keeper *new_keeper(void)
 static void hand_over(struct manager *g, struct keeper *k)
 {
 	for (unsigned i = 0; i < g->store.n; i++)
-		keeper_take(k, g->store.fds[i].name,
-			    fcntl(g->store.fds[i].fd, F_DUPFD_CLOEXEC, 3));
+		keeper_take(k, g->store.fds[i].name, fcntl(g->store.fds[i].fd, F_DUPFD_CLOEXEC, 3));
 }
 
 static struct txda_device *device(unsigned index)
@@ -474,7 +473,8 @@ static void does_without_a_store(void **state)
 	assert_false(keeper_is_possible());
 	assert_int_equal(fake_weights_of("/case", w.device, 0, BYTES, &w.weights), 0);
 	assert_int_equal(keeper_keep(k, &w, &e), -ENOTCONN);
-	assert_non_null(strstr(said, "bad the weights of /case, rank 0, will not outlive the daemon"));
+	assert_non_null(
+		strstr(said, "bad the weights of /case, rank 0, will not outlive the daemon"));
 	assert_null(e);
 	txda_weights_unref(w.weights);
 	assert_int_equal(fake_weights_live(), 0);

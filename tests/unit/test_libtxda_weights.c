@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Weights that pass from one context to the next, on both backends: the second context stands for another process. */
+/* Weights that pass from one context to the next, on both backends: the second context stands for
+ * another process. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -136,8 +137,8 @@ static void test_pass_on(void **state)
 		/* A chip's memory stays taken, a process's does when it is there. */
 		assert_int_equal(used_bytes(context, 0), drm ? WEIGHT_BYTES : 0);
 		for (unsigned r = 0; r < tp; r++) {
-			ok(context, txda_weights_import(chip(context, r), kept.fd[r], &kept.info[r],
-							&w[r]));
+			ok(context,
+			   txda_weights_import(chip(context, r), kept.fd[r], &kept.info[r], &w[r]));
 			assert_int_equal(used_bytes(context, r), WEIGHT_BYTES);
 			ok(context, txda_weights_check(w[r], path, r));
 			close(kept.fd[r]);
@@ -146,9 +147,9 @@ static void test_pass_on(void **state)
 		/* Taken once; inputs and outputs of a chip behind a driver are in host memory. */
 		plan = TXDA_INIT(struct txda_model_plan);
 		ok(context, txda_model_plan(context, path, &plan));
-		assert_int_equal(used_bytes(context, 0),
-				 WEIGHT_BYTES + plan.scratch_bytes + (drm ? 0 : plan.io_bytes) +
-					 2 * CASE_KV_BYTES);
+		assert_int_equal(used_bytes(context, 0), WEIGHT_BYTES + plan.scratch_bytes +
+								 (drm ? 0 : plan.io_bytes) +
+								 2 * CASE_KV_BYTES);
 		ok(context, txda_model_weights(model, 0, &again));
 		assert_ptr_equal(again, w[0]);
 		ok(context, txda_weights_info(again, &info));
@@ -337,7 +338,8 @@ static void test_frozen(void **state)
 	case_remove(path);
 }
 
-/* A reset between two processes clears the chip: what is kept says so. Other chips' memory is not this one's. */
+/* A reset between two processes clears the chip: what is kept says so. Other chips' memory is not
+ * this one's. */
 static void test_chip(void **state)
 {
 	struct txda_context *context;
@@ -351,8 +353,8 @@ static void test_chip(void **state)
 	start_chips();
 	leave(path, 1, &kept);
 	context = open_chips();
-	assert_int_equal(
-		txda_weights_import(chip(context, 1), kept.fd[0], &kept.info[0], &w), -EXDEV);
+	assert_int_equal(txda_weights_import(chip(context, 1), kept.fd[0], &kept.info[0], &w),
+			 -EXDEV);
 	assert_has(txda_context_error(context), "not in the memory of chip 1");
 	txda_context_unref(context);
 	fake_drm_reset(0);

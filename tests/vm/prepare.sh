@@ -271,9 +271,9 @@ make_user() {
 	in_root env DESTDIR="/vm/tree/$name/stage/sysroot" meson install -C "/vm/tree/$name/obj" --no-rebuild --quiet >>"$dir/user.log" 2>&1 ||
 		{ tail "$dir/user.log" >&2; die "user space cannot be installed"; }
 	mkdir -p "$dir/stage/bin"
-	for tests in vm ioctl; do
-		[ ! -d "$dir/obj/tests/$tests" ] ||
-			find "$dir/obj/tests/$tests" -maxdepth 1 -type f -perm -u+x -exec cp {} "$dir/stage/bin/" \;
+	for programs in tests/vm tests/ioctl examples; do
+		[ ! -d "$dir/obj/$programs" ] ||
+			find "$dir/obj/$programs" -maxdepth 1 -type f -perm -u+x -exec cp {} "$dir/stage/bin/" \;
 	done
 	for data in models fixtures; do
 		rm -rf "$dir/stage/$data"

@@ -227,13 +227,13 @@ int case_create(struct case_output *out, const char *name, struct tool_error *er
 	return fd < 0 ? fail_errno(out, name, error) : fd;
 }
 
-int case_close(int fd, const char *name, struct tool_error *error)
+int case_close(const struct case_output *out, int fd, const char *name, struct tool_error *error)
 {
 	int r = fsync(fd) < 0 ? -errno : 0;
 
 	if (close(fd) < 0 && !r)
 		r = -errno;
-	return r ? tool_fail(error, r, "%s: %s", name, strerror(-r)) : 0;
+	return r ? tool_fail(error, r, "%s: %s: %s", out->path, name, strerror(-r)) : 0;
 }
 
 int case_write(struct case_output *out, const char *name, const void *data, size_t bytes,
@@ -248,7 +248,7 @@ int case_write(struct case_output *out, const char *name, const void *data, size
 		close(fd);
 		return tool_fail(error, r, "%s: %s: %s", out->path, name, strerror(-r));
 	}
-	return case_close(fd, name, error);
+	return case_close(out, fd, name, error);
 }
 
 /* 1: the same content, 0: not, or -errno. */

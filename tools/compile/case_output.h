@@ -28,7 +28,7 @@ int case_fd(const struct case_output *out);
 int case_mkdir(struct case_output *out, const char *name, struct tool_error *error);
 /* Opens a new file to be written and returns its fd; case_close() syncs it. */
 int case_create(struct case_output *out, const char *name, struct tool_error *error);
-int case_close(int fd, const char *name, struct tool_error *error);
+int case_close(const struct case_output *out, int fd, const char *name, struct tool_error *error);
 int case_write(struct case_output *out, const char *name, const void *data, size_t bytes,
 	       struct tool_error *error);
 /*

@@ -99,14 +99,14 @@ static int write_chip(struct compile *c, uint32_t rank)
 			&c->info[rank].param_crc32c, c->error);
 	if (r) {
 		close(fd);
-		return r;
+		return tool_fail_within(c->error, r, "%s/%s", c->job->case_path, name);
 	}
 	c->info[rank].kcore_bytes = chip->kcore_bytes;
 	c->info[rank].param_bytes = chip->params.bytes;
 	c->info[rank].scratch_bytes = chip->scratch_bytes;
 	c->info[rank].io_bytes = chip->io_bytes;
 	c->info[rank].kv_block_bytes = chip->kv_block_bytes;
-	r = case_close(fd, name, c->error);
+	r = case_close(c->out, fd, name, c->error);
 	if (r || !c->job->share)
 		return r;
 	if (snprintf(shared, sizeof(shared), "%s/%s", c->job->share, name) >= (int)sizeof(shared))
@@ -150,9 +150,9 @@ static int write_table(struct compile *c)
 	free(values);
 	if (r) {
 		close(fd);
-		return tool_fail(c->error, r, "embed.bin: %s", strerror(-r));
+		return tool_fail(c->error, r, "%s/embed.bin: %s", c->job->case_path, strerror(-r));
 	}
-	return case_close(fd, "embed.bin", c->error);
+	return case_close(c->out, fd, "embed.bin", c->error);
 }
 
 static int write_case(struct compile *c)

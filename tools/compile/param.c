@@ -482,8 +482,8 @@ int param_write(const struct param_list *list, int fd, unsigned threads, struct 
 	/* A full disk is better found before the work than after it; not all file systems can tell.
 	 */
 	if (list->bytes && fallocate(fd, 0, 0, (off_t)list->bytes) < 0 && errno == ENOSPC)
-		return tool_fail(error, -ENOSPC, "no space for %llu bytes of weights",
-				 (unsigned long long)list->bytes);
+		return tool_fail(error, -ENOSPC, "no space for %llu bytes of weights: %s",
+				 (unsigned long long)list->bytes, strerror(ENOSPC));
 	pthread_mutex_init(&w.lock, NULL);
 	pthread_cond_init(&w.changed, NULL);
 	r = alloc_writer(&w, threads);

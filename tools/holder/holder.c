@@ -28,9 +28,9 @@
 
 #include "store.h"
 
-#define EXIT_CONFIG 78	/* sysexits.h: what a restart does not cure */
+#define EXIT_CONFIG 78	  /* sysexits.h: what a restart does not cure */
 #define EARLY_MS    10000 /* who ends so soon is started again after a while only */
-#define MAX_VAIN    3	/* starts in a row that came to nothing, until the descriptors are blamed */
+#define MAX_VAIN    3 /* starts in a row that came to nothing, until the descriptors are blamed */
 
 struct holder {
 	char **command;
@@ -43,9 +43,9 @@ struct holder {
 	pid_t child;	      /* 0: none */
 	int64_t started_ms, start_at_ms;
 	unsigned delay_ms, vain;
-	bool ready;	  /* it said so */
-	bool stopping;	  /* we end with it */
-	bool renewing;	  /* it was told to end, to be started again */
+	bool ready;    /* it said so */
+	bool stopping; /* we end with it */
+	bool renewing; /* it was told to end, to be started again */
 };
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -175,7 +175,8 @@ static void plan_start(struct holder *h)
 /* Returns the status to end with, or -1: it is to be started again. */
 static int on_end(struct holder *h, int status)
 {
-	bool well = WIFEXITED(status) && (!WEXITSTATUS(status) || WEXITSTATUS(status) == EXIT_CONFIG);
+	bool well =
+		WIFEXITED(status) && (!WEXITSTATUS(status) || WEXITSTATUS(status) == EXIT_CONFIG);
 
 	h->child = 0;
 	h->vain = h->ready ? 0 : h->vain + 1;
@@ -191,11 +192,11 @@ static int on_end(struct holder *h, int status)
 	}
 	plan_start(h);
 	if (WIFSIGNALED(status))
-		say("%s ended with signal %d; it is started again with %u descriptors", h->command[0],
-		    WTERMSIG(status), h->store.n);
+		say("%s ended with signal %d; it is started again with %u descriptors",
+		    h->command[0], WTERMSIG(status), h->store.n);
 	else
-		say("%s ended with status %d; it is started again with %u descriptors", h->command[0],
-		    WEXITSTATUS(status), h->store.n);
+		say("%s ended with status %d; it is started again with %u descriptors",
+		    h->command[0], WEXITSTATUS(status), h->store.n);
 	return -1;
 }
 
@@ -312,15 +313,19 @@ static int run(struct holder *h)
 static const char help[] =
 	"Usage: txda-holder [OPTION...] [--] COMMAND [ARGUMENT...]\n"
 	"\n"
-	"Starts a daemon, keeps descriptors for it while it does not run (sd_notify's FDSTORE=1), and\n"
-	"starts it again with them when it ends with an error or is killed. With txdad, the weights of\n"
+	"Starts a daemon, keeps descriptors for it while it does not run (sd_notify's FDSTORE=1), "
+	"and\n"
+	"starts it again with them when it ends with an error or is killed. With txdad, the "
+	"weights of\n"
 	"its models stay in memory.\n"
 	"\n"
 	"  --max-fds N           descriptors that are kept at most (default: 512)\n"
-	"  --restart-delay SEC   longest wait before one that ends early is started again (default: 60)\n"
+	"  --restart-delay SEC   longest wait before one that ends early is started again "
+	"(default: 60)\n"
 	"  --help, --version\n"
 	"\n"
-	"SIGTERM and SIGINT end the daemon and the holder, SIGUSR1 starts the daemon anew, SIGHUP is\n"
+	"SIGTERM and SIGINT end the daemon and the holder, SIGUSR1 starts the daemon anew, SIGHUP "
+	"is\n"
 	"passed on.\n";
 
 static unsigned number(const char *option, const char *text, unsigned long max)

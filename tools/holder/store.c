@@ -84,7 +84,9 @@ static void remove_named(struct store *s, const char *name)
 static bool keep(struct store *s, const struct wish *w, const int *fds, unsigned n)
 {
 	if (n > s->max - s->n) {
-		fprintf(stderr, "txda-holder: %u descriptors '%s' are too many beside %u; the limit is %u\n",
+		fprintf(stderr,
+			"txda-holder: %u descriptors '%s' are too many beside %u; the limit is "
+			"%u\n",
 			n, w->name, s->n, s->max);
 		return false;
 	}
@@ -109,7 +111,8 @@ bool store_message(struct store *s, const char *text, size_t len, const int *fds
 		len -= n + (end ? 1 : 0);
 	}
 	if ((w.store || w.remove) && !is_name(w.name))
-		fprintf(stderr, "txda-holder: a name of descriptors with a space, a colon or a control character\n");
+		fprintf(stderr, "txda-holder: a name of descriptors with a space, a colon or a "
+				"control character\n");
 	else if (w.remove)
 		remove_named(s, w.name);
 	else if (w.store)

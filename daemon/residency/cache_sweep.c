@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include "cache_sweep.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A case dir holds files, directories of files, and no more. */
+#define MAX_DEPTH 4
+
+static DIR *open_below(int parent, const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (fd >= 0 && !dir)
+		close(fd);
+	return dir;
+}
+
+/* As rm -r, without following links; what goes wrong is left. */
+static void remove_tree(int parent, const char *name, unsigned depth)
+{
+	const struct dirent *entry;
+	DIR *dir;
+
+	if (!unlinkat(parent, name, 0) || (errno != EISDIR && errno != EPERM) || depth == MAX_DEPTH)
+		return;
+	dir = open_below(parent, name);
+	if (!dir)
+		return;
+	while ((entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			remove_tree(dirfd(dir), entry->d_name, depth + 1);
+	}
+	closedir(dir);
+	unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* The lock of a compiler, taken; -1: somebody has it, or it is not to be had. */
+static int take_lock(int cache, const char *name)
+{
+	struct stat here, there;
+	int fd = openat(cache, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+
+	if (fd < 0)
+		return -1;
+	/* Who had it before may have removed it: then this is no more the file of that name. */
+	if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &here) &&
+	    !fstatat(cache, name, &there, AT_SYMLINK_NOFOLLOW) && here.st_ino == there.st_ino &&
+	    here.st_dev == there.st_dev)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static void sweep_one(int cache, const char *name)
+{
+	static const char *const ends[] = {".txda-new", ".txda-old", ".txda-lock"};
+	char lock[NAME_MAX + 1], left[NAME_MAX + 1];
+	size_t n = strlen(name);
+	int fd;
+
+	for (unsigned i = 0; i < 3; i++) {
+		size_t end = strlen(ends[i]);
+
+		if (*name != '.' || n <= end + 1 || strcmp(name + n - end, ends[i]))
+			continue;
+		n -= end;
+		if ((size_t)snprintf(lock, sizeof(lock), "%.*s.txda-lock", (int)n, name) >=
+		    sizeof(lock))
+			return;
+		fd = take_lock(cache, lock);
+		if (fd < 0)
+			return;
+		for (unsigned j = 0; j < 2; j++) {
+			snprintf(left, sizeof(left), "%.*s%s", (int)n, name, ends[j]);
+			remove_tree(cache, left, 0);
+		}
+		unlinkat(cache, lock, 0);
+		close(fd);
+		return;
+	}
+}
+
+void cache_sweep(const char *cache)
+{
+	DIR *dir = open_below(AT_FDCWD, cache);
+	const struct dirent *entry;
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		sweep_one(dirfd(dir), entry->d_name);
+	closedir(dir);
+}

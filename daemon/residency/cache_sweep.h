@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a compiler that was killed leaves in the cache: .NAME.txda-new with half a case dir,
+ * .NAME.txda-lock, seldom .NAME.txda-old. The next compile of NAME would remove them, but it may
+ * never come: the key changes with the checkpoint and the compiler.
+ */
+#ifndef TXDA_RESIDENCY_CACHE_SWEEP_H
+#define TXDA_RESIDENCY_CACHE_SWEEP_H
+
+/*
+ * Removes these of each NAME whose lock nobody holds; what a running compiler has stays. What
+ * cannot be removed stays, too: it is no reason not to start. Blocks.
+ */
+void cache_sweep(const char *cache);
+
+#endif

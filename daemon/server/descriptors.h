@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptors that clients passed to the daemon, and what was mapped of them.
+ *
+ * They are counted, and there is a limit for all clients together. To let go of one can take as
+ * long as its owner likes (a file of a FUSE file system, a socket that lingers, gigabytes that have
+ * to be freed), so that is done in a thread of its own. Until then it counts: who passes what
+ * cannot be closed takes the limit, and nothing else.
+ *
+ * Threads: any.
+ */
+#ifndef TXDA_SERVER_DESCRIPTORS_H
+#define TXDA_SERVER_DESCRIPTORS_H
+
+#include <stddef.h>
+
+#define DESCRIPTORS_MAX 16 /* of one request */
+#define DESCRIPTOR_MAPS 3
+
+struct descriptors;
+
+/* Those of one request. */
+struct descriptor_set {
+	struct descriptors *owner; /* a reference */
+	struct descriptor_set *next;
+	unsigned n_fds, n_maps;
+	int fds[DESCRIPTORS_MAX];
+	struct {
+		void *ptr;
+		size_t len;
+	} maps[DESCRIPTOR_MAPS];
+};
+
+/* @limit: held at a time. One reference. Starts the thread. */
+int descriptors_new(unsigned limit, struct descriptors **ret);
+/* Drops a reference. NULL is accepted. The last one waits for the thread, but not for long. */
+void descriptors_unref(struct descriptors *d);
+unsigned descriptors_held(struct descriptors *d);
+/* How many more may be held; one thread alone takes them. */
+unsigned descriptors_free(struct descriptors *d);
+void descriptors_take(struct descriptors *d, unsigned n);
+/* An empty set, or NULL. Whatever is put into it was counted. */
+struct descriptor_set *descriptors_set(struct descriptors *d);
+/* Unmaps and closes all of it soon, and frees it. NULL is accepted. */
+void descriptors_discard(struct descriptor_set *set);
+
+#endif

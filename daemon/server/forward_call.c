@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT
+#include "forward_call.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client_memory.h"
+#include "descriptors.h"
+#include "exchange.h"
+#include "server_internal.h"
+
+#define OVERHEAD 4096 /* bytes apart from the tensors, about */
+
+struct forward_sink {
+	struct engine_sink base;
+	struct client_memory logits, hidden;
+	struct descriptor_set *set;
+	const char *error;
+	unsigned rows[]; /* [base.n_rows] */
+};
+
+struct forward_call {
+	struct client client; /* first: the engine's news are for it */
+	struct exchange *exchange;
+	unsigned vocab, hidden; /* the model's */
+	unsigned n_tokens, n_rows;
+	struct forward_sink *sink;	/* NULL, or without a request yet */
+	struct engine_request *request; /* has the sink then */
+	bool done;
+};
+
+/* ---- the engine's side ----------------------------------------------------------------------- */
+
+static int write_row(struct forward_sink *s, const struct client_memory *m, unsigned i,
+		     const float *row, unsigned columns, const char *error)
+{
+	size_t bytes = (size_t)columns * sizeof(*row);
+	int r = client_memory_write(m, i * bytes, row, bytes);
+
+	if (r)
+		s->error = error;
+	return r;
+}
+
+static int sink_row(struct engine_sink *base, unsigned i, const float *logits, const float *hidden)
+{
+	struct forward_sink *s = (struct forward_sink *)base;
+	int r = 0;
+
+	if (base->vocab)
+		r = write_row(s, &s->logits, i, logits, base->vocab,
+			      "the memory of logits went away while it was written");
+	if (!r && base->hidden)
+		r = write_row(s, &s->hidden, i, hidden, base->hidden,
+			      "the memory of hidden_states went away while it was written");
+	return r;
+}
+
+static const char *sink_error(struct engine_sink *base)
+{
+	return ((struct forward_sink *)base)->error;
+}
+
+static void sink_free(struct engine_sink *base)
+{
+	struct forward_sink *s = (struct forward_sink *)base;
+
+	client_memory_end(&s->logits);
+	client_memory_end(&s->hidden);
+	descriptors_discard(s->set);
+	free(s);
+}
+
+static const struct engine_sink_ops sink_ops = {sink_row, sink_error, sink_free};
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static unsigned count_rows(const struct api_params *p)
+{
+	return p->rows == API_ROWS_ALL	  ? (unsigned)p->input_ids.shape[0]
+	       : p->rows == API_ROWS_LIST ? p->n_row_list
+					  : 1;
+}
+
+static bool check_fd(const struct exchange *x, const struct api_tensor *t, const char *name,
+		     struct api_error *e)
+{
+	unsigned n = x->set ? x->set->n_fds : 0;
+	char param[96];
+
+	if (!t->given || t->fd < n)
+		return true;
+	snprintf(param, sizeof(param), "%s.fd", name);
+	return api_error_set(e, 400, NULL, param, "%s is %u; %u descriptors came with the request",
+			     param, t->fd, n);
+}
+
+static bool check_output(const struct forward_call *f, const struct api_tensor *t, const char *name,
+			 unsigned columns, struct api_error *e)
+{
+	char param[96];
+
+	if (!t->given || (t->shape[0] == f->n_rows && t->shape[1] == columns))
+		return true;
+	snprintf(param, sizeof(param), "%s.shape", name);
+	return api_error_set(
+		e, 400, NULL, param,
+		"%s is [%llu, %llu]; the rows that are asked for and the model make it "
+		"[%u, %u]",
+		param, (unsigned long long)t->shape[0], (unsigned long long)t->shape[1], f->n_rows,
+		columns);
+}
+
+bool forward_call_check(struct exchange *x, struct api_error *e)
+{
+	const struct engine_limits *limits = &x->model->limits;
+	const struct api_params *p = &x->params;
+	struct forward_call *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return api_error_set(e, 500, NULL, NULL, "out of memory");
+	x->forward = f;
+	f->exchange = x;
+	if (p->input_ids.shape[0] > limits->max_context)
+		return api_error_set(e, 400, "context_length_exceeded", "input_ids.shape",
+				     "input_ids has %llu tokens; the model's context is %u",
+				     (unsigned long long)p->input_ids.shape[0],
+				     limits->max_context);
+	f->vocab = limits->vocab;
+	f->hidden = limits->hidden;
+	f->n_rows = count_rows(p);
+	/* Tokens behind the last row that is wanted change nothing before them. */
+	f->n_tokens = p->rows == API_ROWS_LIST ? p->row_list[p->n_row_list - 1] + 1
+					       : (unsigned)p->input_ids.shape[0];
+	if (p->hidden_states.given && !f->hidden)
+		return api_error_set(e, 400, "unsupported_value", "hidden_states",
+				     "the model \"%.80s\" gives no hidden states: it is no "
+				     "embedding model and was compiled without --hidden",
+				     x->model->config->names[0]);
+	return check_fd(x, &p->input_ids, "input_ids", e) && check_fd(x, &p->logits, "logits", e) &&
+	       check_fd(x, &p->hidden_states, "hidden_states", e) &&
+	       check_output(f, &p->logits, "logits", f->vocab, e) &&
+	       check_output(f, &p->hidden_states, "hidden_states", f->hidden, e);
+}
+
+uint64_t forward_call_bytes(const struct exchange *x)
+{
+	const struct api_params *p = &x->params;
+	uint64_t rows = x->forward->n_rows, bytes = OVERHEAD;
+
+	bytes += p->input_ids.shape[0] * 16 + rows * sizeof(unsigned);
+	if (p->logits.given)
+		bytes += rows * x->forward->vocab * sizeof(float);
+	if (p->hidden_states.given)
+		bytes += rows * x->forward->hidden * sizeof(float);
+	return bytes;
+}
+
+/* ---- the text pool's part -------------------------------------------------------------------- */
+
+static uint64_t tensor_bytes(const struct api_tensor *t)
+{
+	uint64_t bytes = api_dtype_bytes(t->dtype);
+
+	for (unsigned i = 0; i < t->n_dims; i++)
+		bytes *= t->shape[i];
+	return bytes;
+}
+
+static bool open_tensor(struct exchange *x, const struct api_tensor *t, const char *name,
+			bool writable, struct client_memory *ret, struct api_error *e)
+{
+	struct descriptor_set *set = x->set;
+	char err[256] = "";
+	int error;
+
+	if (!t->given)
+		return true;
+	error = client_memory_open(set->fds[t->fd], t->offset, tensor_bytes(t), writable, ret, err,
+				   sizeof(err));
+	if (error == -ENOMEM)
+		return api_error_set(e, 500, NULL, name, "%s: %s", name, err);
+	if (error)
+		return api_error_set(e, 400, "invalid_memory", name, "%s: %s", name, err);
+	set->maps[set->n_maps].ptr = ret->map;
+	set->maps[set->n_maps++].len = ret->map_len;
+	return true;
+}
+
+static bool check_apart(const struct client_memory *a, const char *a_name,
+			const struct client_memory *b, const char *b_name, struct api_error *e)
+{
+	if (!a->map || !b->map || !client_memory_overlap(a, b))
+		return true;
+	return api_error_set(e, 400, "invalid_memory", a_name, "%s and %s overlap", a_name, b_name);
+}
+
+/* Copies the tokens, once, and looks at the copy. */
+static bool read_tokens(struct exchange *x, const struct client_memory *m, struct api_error *e)
+{
+	const struct forward_call *f = x->forward;
+	bool wide = x->params.input_ids.dtype == API_INT64;
+	size_t bytes = (size_t)f->n_tokens * (wide ? 8 : 4);
+	int64_t *all = malloc(bytes);
+	int32_t *narrow = (int32_t *)all;
+
+	if (!all)
+		return api_error_set(e, 500, NULL, NULL, "out of memory");
+	x->prompts[0] = (struct prompt_tokens){.ids = narrow, .n = f->n_tokens};
+	if (client_memory_read(m, 0, all, bytes))
+		return api_error_set(e, 400, "invalid_memory", "input_ids",
+				     "the memory of input_ids cannot be read");
+	for (unsigned i = 0; i < f->n_tokens; i++) {
+		int64_t id = narrow[i];
+
+		if (wide)
+			memcpy(&id, (char *)all + 8 * (size_t)i, sizeof(id));
+		if (id < 0 || id >= f->vocab)
+			return api_error_set(e, 400, NULL, "input_ids",
+					     "input_ids has the token id %lld at position %u; the "
+					     "vocabulary has %u",
+					     (long long)id, i, f->vocab);
+		narrow[i] = (int32_t)id;
+	}
+	return true;
+}
+
+static struct forward_sink *new_sink(const struct exchange *x)
+{
+	const struct forward_call *f = x->forward;
+	const struct api_params *p = &x->params;
+	struct forward_sink *s = calloc(1, sizeof(*s) + f->n_rows * sizeof(s->rows[0]));
+
+	if (!s)
+		return NULL;
+	for (unsigned i = 0; i < f->n_rows; i++)
+		s->rows[i] =
+			p->rows == API_ROWS_LIST ? p->row_list[i] : f->n_tokens - f->n_rows + i;
+	s->base = (struct engine_sink){
+		.ops = &sink_ops,
+		.rows = s->rows,
+		.n_rows = f->n_rows,
+		.vocab = p->logits.given ? f->vocab : 0,
+		.hidden = p->hidden_states.given ? f->hidden : 0,
+	};
+	return s;
+}
+
+static bool open_outputs(struct exchange *x, const struct client_memory *input, struct api_error *e)
+{
+	struct forward_sink *s = x->forward->sink;
+
+	return open_tensor(x, &x->params.logits, "logits", true, &s->logits, e) &&
+	       open_tensor(x, &x->params.hidden_states, "hidden_states", true, &s->hidden, e) &&
+	       check_apart(&s->logits, "logits", input, "input_ids", e) &&
+	       check_apart(&s->hidden, "hidden_states", input, "input_ids", e) &&
+	       check_apart(&s->logits, "logits", &s->hidden, "hidden_states", e);
+}
+
+bool forward_call_prepare(struct exchange *x, struct api_error *e)
+{
+	struct client_memory input = {0};
+	bool ok;
+
+	x->forward->sink = new_sink(x);
+	if (!x->forward->sink)
+		return api_error_set(e, 500, NULL, NULL, "out of memory");
+	ok = open_tensor(x, &x->params.input_ids, "input_ids", false, &input, e) &&
+	     read_tokens(x, &input, e) && open_outputs(x, &input, e);
+	client_memory_end(&input);
+	return ok;
+}
+
+/* ---- the loop's part ------------------------------------------------------------------------- */
+
+static void put_output(struct json_out *o, const struct api_tensor *t, const char *name)
+{
+	if (!t->given)
+		return;
+	json_key(o, name);
+	json_begin(o, '{');
+	json_key(o, "shape");
+	json_begin(o, '[');
+	json_uint(o, t->shape[0]);
+	json_uint(o, t->shape[1]);
+	json_end(o, ']');
+	json_key(o, "dtype");
+	json_string(o, api_dtype_name(t->dtype));
+	json_end(o, '}');
+}
+
+static void put_usage(struct json_out *o, const struct engine_request *r)
+{
+	json_key(o, "usage");
+	json_begin(o, '{');
+	json_key(o, "prompt_tokens");
+	json_uint(o, r->n_prompt);
+	json_key(o, "total_tokens");
+	json_uint(o, r->n_prompt);
+	json_key(o, "prompt_tokens_details");
+	json_begin(o, '{');
+	json_key(o, "cached_tokens");
+	json_uint(o, r->cached_tokens);
+	json_end(o, '}');
+	json_end(o, '}');
+}
+
+static void answer(struct exchange *x)
+{
+	struct forward_call *f = x->forward;
+	struct json_out *o = &x->server->out;
+	char header[64];
+
+	client_memory_end(&f->sink->logits);
+	client_memory_end(&f->sink->hidden);
+	json_out_clear(o);
+	json_begin(o, '{');
+	json_key(o, "id");
+	json_string(o, x->id);
+	json_key(o, "object");
+	json_string(o, "forward");
+	json_key(o, "created");
+	json_int(o, x->created);
+	json_key(o, "model");
+	json_string(o, x->model_name);
+	json_key(o, "rows");
+	json_uint(o, f->n_rows);
+	put_output(o, &x->params.logits, "logits");
+	put_output(o, &x->params.hidden_states, "hidden_states");
+	put_usage(o, f->request);
+	json_end(o, '}');
+	http_conn_set_note(x->conn, "%s %u+0 tokens, %u rows", x->id, f->n_tokens, f->n_rows);
+	snprintf(header, sizeof(header), "X-Request-Id: %s\r\n", x->id);
+	server_reply_out(x->server, x->conn, 200, header);
+	x->answered = true;
+	x->conn = NULL;
+}
+
+static void fail(struct exchange *x, enum engine_finish how)
+{
+	const struct engine_request *r = x->forward->request;
+	struct api_error e;
+
+	if (how == ENGINE_FINISH_ERROR && r->error == -EFAULT)
+		api_error_set(&e, 400, "invalid_memory", NULL, "%s", r->error_text);
+	else
+		exchange_submit_error(x, how == ENGINE_FINISH_ERROR ? r->error : -ESHUTDOWN,
+				      r->error_text, &e);
+	exchange_fail(x, &e);
+}
+
+static void on_news(struct client *client)
+{
+	struct forward_call *f = (struct forward_call *)client;
+	struct exchange *x = f->exchange;
+	struct replica *replica = client->replica;
+	enum engine_finish how =
+		(enum engine_finish)atomic_load_explicit(&f->request->finish, memory_order_acquire);
+
+	if (how == ENGINE_RUNNING || f->done)
+		return;
+	f->done = true;
+	exchange_end_request(x, f->request);
+	if (how == ENGINE_FINISH_COMPLETE) {
+		exchange_observe(x, f->request);
+		if (x->conn && !x->answered)
+			answer(x);
+	} else {
+		x->model->metrics
+			.finished[how == ENGINE_FINISH_ERROR ? METRICS_ERROR : METRICS_ABORT]++;
+		fail(x, how);
+	}
+	exchange_free_if_over(x);
+	replica_request_ended(replica);
+}
+
+bool forward_call_start(struct exchange *x, struct api_error *e)
+{
+	struct forward_call *f = x->forward;
+	char err[256] = "";
+	int r;
+
+	f->client.news = on_news;
+	r = engine_forward_new(x->prompts[0].ids, x->prompts[0].n, &f->sink->base, &f->request);
+	if (!r) {
+		f->sink->set = x->set;
+		x->set = NULL;
+		r = exchange_submit(x, f->request, &f->client, err, sizeof(err));
+	}
+	return !r || exchange_submit_error(x, r, err, e);
+}
+
+void forward_call_cancel(struct forward_call *f)
+{
+	if (f->request && f->request->client && !f->done)
+		model_cancel(f->request);
+}
+
+void forward_call_free(struct forward_call *f)
+{
+	if (!f)
+		return;
+	if (f->request)
+		engine_request_unref(f->request);
+	else if (f->sink)
+		sink_free(&f->sink->base);
+	free(f);
+}

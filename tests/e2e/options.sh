@@ -1,0 +1,111 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Options of each model: what is said for all, for one, in a file, on the command line on top of it, and what a reload makes of it.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+TXDA_CMODEL=chips=3,mem=512M
+export TXDA_CMODEL
+comp=/v1/completions
+
+start() {
+	"$TXDAD" --socket "$socket" "$@" 2>>"$tmp/txdad.log" &
+	daemon=$!
+	wait_healthy
+}
+stop() {
+	kill "$daemon"
+	wait "$daemon" || fail "exit status $?"
+	daemon=
+}
+# shows MODEL WORDS...: all of them are in its listing
+shows() {
+	name=$1
+	shift
+	http "http://localhost/v1/models/$name" >"$tmp/answer"
+	for words in "$@"; do
+		grep -qF -- "$words" "$tmp/answer" || fail "$name: no $words in $(cat "$tmp/answer")"
+	done
+}
+# ask MODEL: log probabilities, which tell what it computes with
+ask() {
+	post $comp "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"max_tokens\":12,\"temperature\":0,\"logprobs\":1}" |
+		sed 's/.*"choices"/"choices"/; s/"usage".*//'
+}
+
+# The same checkpoint as three models, that differ.
+cat >"$tmp/conf" <<END
+max-num-seqs = 32
+keep-alive = 1h
+model = plain=$MODEL
+model = small=$MODEL
+weights = w8
+max-model-len = 64
+no-enable-prefix-caching
+speculative = ngram
+num-speculative-tokens = 3
+model = wide=$MODEL
+tp-size = 2
+kv-cache-dtype = int8
+max-num-seqs = 8
+END
+start --config "$tmp/conf"
+shows plain '"tp":1' '"tp_size":0' '"weights":"keep"' '"max_num_seqs":32' '"kv_cache_dtype":"auto"' '"enable_prefix_caching":true' \
+	'"max_model_len":2048' '"keep_alive":3600' '"speculative":"off"'
+shows small '"tp":1' '"weights":"w8"' '"max_model_len":64' '"max_num_seqs":32' '"enable_prefix_caching":false' '"speculative":"ngram"' \
+	'"num_speculative_tokens":3'
+shows wide '"tp":2' '"tp_size":2' '"kv_cache_dtype":"int8"' '"max_num_seqs":8' '"enable_prefix_caching":true' '"weights":"keep"'
+plain=$(ask plain)
+small=$(ask small)
+wide=$(ask wide)
+case $plain$small$wide in *'"code"'*) fail "an error: $plain $small $wide" ;; esac
+[ "$plain" != "$small" ] || fail "w8 computes what bf16 does"
+[ "$plain" != "$wide" ] || fail "two chips with an int8 cache compute what one does with bf16"
+post $comp '{"model":"small","prompt":"Once upon a time","max_tokens":100}' >"$tmp/answer"
+grep -q "the model's context is 64" "$tmp/answer" || fail "max-model-len: $(cat "$tmp/answer")"
+post $comp '{"model":"plain","prompt":"Once upon a time","max_tokens":100}' | grep -q text_completion || fail "another model's max-model-len"
+weights() {
+	http "http://localhost/v1/models/$1" | member weight_bytes
+}
+[ "$(weights small)" -lt "$(weights plain)" ] || fail "w8 takes $(weights small) bytes, bf16 $(weights plain)"
+
+# A reload changes one of them and leaves the others alone.
+loads=$(metric 'txda_model_loads_total{model_name="plain"}')
+sed 's/^weights = w8/weights = keep/; s/^max-model-len = 64/max-model-len = 96/' "$tmp/conf" >"$tmp/conf.new"
+mv "$tmp/conf.new" "$tmp/conf"
+kill -HUP "$daemon"
+is_changed() {
+	http http://localhost/v1/models/small >"$tmp/answer" && grep -q '"weights":"keep"' "$tmp/answer" && grep -q '"max_model_len":96' "$tmp/answer" &&
+		grep -q '"state":"ready"' "$tmp/answer"
+}
+until_true 60 is_changed || fail "after SIGHUP: $(cat "$tmp/answer")"
+[ "$(ask small)" = "$plain" ] || fail "with the weights of plain it says something else"
+[ "$(ask wide)" = "$wide" ] || fail "wide says something else"
+[ "$(metric 'txda_model_loads_total{model_name="plain"}')" = "$loads" ] || fail "plain was loaded again"
+stop
+
+# On the command line, before a model of its own: over all of the file.
+printf 'model = a=%s\nweights = w8\nmodel = b=%s\n' "$MODEL" "$MODEL" >"$tmp/conf"
+start --config "$tmp/conf" --weights keep --max-num-seqs 4 --load demand --model "c=$MODEL" --max-num-seqs 5
+shows a '"weights":"keep"' '"max_num_seqs":4'
+shows b '"weights":"keep"' '"max_num_seqs":4'
+shows c '"weights":"keep"' '"max_num_seqs":5' '"state":"unloaded"'
+stop
+
+# What is wrong is said, with the place.
+while IFS='|' read -r line words; do
+	printf 'model = a=%s\n%s\n' "$MODEL" "$line" >"$tmp/conf"
+	"$TXDAD" --config "$tmp/conf" 2>"$tmp/err" && fail "$line is accepted"
+	if ! grep -qF -- "$words" "$tmp/err" || ! grep -q "line 2 of" "$tmp/err"; then
+		fail "$line: $(cat "$tmp/err")"
+	fi
+done <<END
+weights = w9|--weights must be keep, bf16, w8 or w4, not w9
+tp-size = 65|--tp-size must be a number between 0 and 64, not 65
+kv-cache-dtype = fp8|--kv-cache-dtype must be auto, bf16 or int8, not fp8
+max-model-len = -1|--max-model-len must be a number between 0 and 16777216, not -1
+speculative = yes|--speculative must be ngram or off, not yes
+num-speculative-tokens = 17|--num-speculative-tokens must be a number between 1 and 16, not 17
+END
+conclude
