@@ -58,6 +58,8 @@ enum option_id {
 	OPT_KV_MEMORY,
 	OPT_DATA_PARALLEL,
 	OPT_LOAD_TIMEOUT,
+	OPT_REQUEST_TIMEOUT,
+	OPT_MAX_STALL,
 	OPT_ACCESS_LOG,
 	OPT_NO_ACCESS_LOG,
 	OPT_STATUS,
@@ -111,6 +113,8 @@ static const struct option options[] = {
 	{"kv-cache-memory", required_argument, NULL, OPT_KV_MEMORY},
 	{"data-parallel-size", required_argument, NULL, OPT_DATA_PARALLEL},
 	{"load-timeout", required_argument, NULL, OPT_LOAD_TIMEOUT},
+	{"request-timeout", required_argument, NULL, OPT_REQUEST_TIMEOUT},
+	{"max-stall-ms", required_argument, NULL, OPT_MAX_STALL},
 	{"access-log", no_argument, NULL, OPT_ACCESS_LOG},
 	{"no-access-log", no_argument, NULL, OPT_NO_ACCESS_LOG},
 	{"status-seconds", required_argument, NULL, OPT_STATUS},
@@ -150,6 +154,9 @@ static const char help[] =
 	"model's)\n"
 	"  --max-num-seqs N            sequences in one step (default: 256)\n"
 	"  --max-num-batched-tokens N  tokens in one step (default: 2048)\n"
+	"  --max-stall-ms N            how long a step may keep streams waiting for parts of new "
+	"prompts, about\n"
+	"                              (default: 200; 0: as long as it takes)\n"
 	"  --[no-]enable-prefix-caching  reuse of the work on equal beginnings (default: on)\n"
 	"\n"
 	"Speculative decoding (likewise; changes no result, only the time it takes)\n"
@@ -194,6 +201,7 @@ static const char help[] =
 	"  --socket-group GROUP        default: the daemon's\n"
 	"\n"
 	"Limits\n"
+	"  --request-timeout SECONDS   how long a request may take in all (default: 0: no limit)\n"
 	"  --max-queue N               requests that may wait; more get 429 (default: 1024)\n"
 	"  --max-body BYTES            largest body of a request (default: 8M; K, M, G are "
 	"understood)\n"
@@ -414,6 +422,7 @@ static bool apply_engine(struct config_engine *e, int id, const char *name, cons
 	case OPT_MAX_SEQS: return set_unsigned(name, value, 1, 65536, &e->max_num_seqs);
 	case OPT_MAX_TOKENS:
 		return set_unsigned(name, value, 1, 1u << 24, &e->max_num_batched_tokens);
+	case OPT_MAX_STALL: return set_unsigned(name, value, 0, 3600000, &e->max_stall_ms);
 	case OPT_PREFIX_CACHING:
 	case OPT_NO_PREFIX_CACHING: e->prefix_caching = id == OPT_PREFIX_CACHING; return true;
 	case OPT_SPECULATIVE:
@@ -509,11 +518,13 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_MAX_LEN:
 	case OPT_MAX_SEQS:
 	case OPT_MAX_TOKENS:
+	case OPT_MAX_STALL:
 	case OPT_PREFIX_CACHING:
 	case OPT_NO_PREFIX_CACHING:
 	case OPT_SPECULATIVE:
 	case OPT_SPECULATIVE_TOKENS:
 	case OPT_SPECULATIVE_SEQS: return apply_model(c, id, name, value);
+	case OPT_REQUEST_TIMEOUT: return set_unsigned(name, value, 0, 86400, &c->request_timeout);
 	case OPT_LOAD_TIMEOUT: return set_unsigned(name, value, 1, 86400, &c->load_timeout);
 	case OPT_ACCESS_LOG: c->access_log = true; return true;
 	case OPT_NO_ACCESS_LOG: c->access_log = false; return true;
@@ -627,7 +638,7 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 		.drain_seconds = 30,
 		.defaults = {.keep_alive = -1,
 			     .data_parallel = 1,
-			     .engine = {.prefix_caching = true}},
+			     .engine = {.prefix_caching = true, .max_stall_ms = 200}},
 		.load_timeout = 300,
 		.access_log = true,
 		.status_seconds = 10,
@@ -693,7 +704,8 @@ static bool same_engine(const struct config_engine *a, const struct config_engin
 	       a->kv_int8 == b->kv_int8 && a->expert_parallel == b->expert_parallel &&
 	       a->max_model_len == b->max_model_len && a->max_num_seqs == b->max_num_seqs &&
 	       a->max_num_batched_tokens == b->max_num_batched_tokens &&
-	       a->prefix_caching == b->prefix_caching && a->speculate_ngram == b->speculate_ngram &&
+	       a->max_stall_ms == b->max_stall_ms && a->prefix_caching == b->prefix_caching &&
+	       a->speculate_ngram == b->speculate_ngram &&
 	       a->speculative_tokens == b->speculative_tokens &&
 	       a->speculative_max_seqs == b->speculative_max_seqs;
 }

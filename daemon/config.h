@@ -30,6 +30,7 @@ struct config_engine {
 	bool kv_int8, expert_parallel;
 	unsigned max_model_len;			       /* 0: the model's */
 	unsigned max_num_seqs, max_num_batched_tokens; /* 0: the engine's default */
+	unsigned max_stall_ms;			       /* 0: no limit */
 	bool prefix_caching;
 	bool speculate_ngram;
 	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
@@ -70,6 +71,7 @@ struct config {
 	struct access_list access; /* who may use the daemon; empty: everybody who can connect */
 	struct access_list admin;  /* administrators besides root and the daemon's user */
 	unsigned load_timeout;	   /* seconds that a request waits for its model */
+	unsigned request_timeout;  /* seconds that a request may take; 0: no limit */
 	bool access_log;
 	unsigned status_seconds; /* between lines on what goes on; 0: none */
 	enum log_level log_level;

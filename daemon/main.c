@@ -214,6 +214,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		now->access_log = fresh.access_log;
 		now->status_seconds = fresh.status_seconds;
 		now->load_timeout = fresh.load_timeout;
+		now->request_timeout = fresh.request_timeout;
 		now->drain_seconds = fresh.drain_seconds;
 		now->log_level = fresh.log_level;
 		log_set_level(fresh.log_level);

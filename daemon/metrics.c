@@ -70,7 +70,8 @@ static const struct {
 		},
 };
 
-static const char *const reasons[METRICS_N_REASONS] = {"stop", "length", "abort", "error"};
+static const char *const reasons[METRICS_N_REASONS] = {"stop", "length", "abort", "error",
+						       "timeout"};
 
 void metrics_observe(struct metrics_model *m, enum metrics_histogram which, double value,
 		     uint64_t times)

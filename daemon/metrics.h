@@ -34,6 +34,7 @@ enum metrics_reason {
 	METRICS_LENGTH,
 	METRICS_ABORT, /* the client went away */
 	METRICS_ERROR,
+	METRICS_TIMEOUT, /* its deadline passed */
 	METRICS_N_REASONS,
 };
 

@@ -72,6 +72,7 @@ static int run(struct draft *d, unsigned n_items, char *err, size_t errlen)
 	int error;
 
 	d->slot.n_items = n_items;
+	d->slot.n_filled = 0;
 	step_fill(&d->slot);
 	error = step_run(&d->slot, err, errlen);
 	if (!error)
@@ -236,10 +237,15 @@ static int model_propose(struct draft *d, struct scheduler *s, const struct step
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
+bool draft_wanted(const struct draft *d, const struct scheduler *s)
+{
+	return scheduler_running(s) <= d->max_seqs;
+}
+
 int draft_propose(struct draft *d, struct scheduler *s, const struct step_slot *step, char *err,
 		  size_t errlen)
 {
-	if (scheduler_running(s) > d->max_seqs)
+	if (!draft_wanted(d, s))
 		return 0;
 	if (d->how == ENGINE_SPECULATE_MODEL)
 		return model_propose(d, s, step, err, errlen);
@@ -309,8 +315,7 @@ static int load_model(struct draft *d, struct txda_group *group,
 			 info.vocab, info.block_size, target->vocab, target->block_size);
 		return -EINVAL;
 	}
-	error = step_init(&d->slot, d->model, options->context, &info, info.max_seqs, &max_blocks,
-			  err, errlen);
+	error = step_init(&d->slot, d->model, options->context, &info, &max_blocks, err, errlen);
 	if (!error)
 		error = check_layer(d, &info, target, slot, err, errlen);
 	if (error)

@@ -27,6 +27,7 @@
 #ifndef TXDA_ENGINE_DRAFT_H
 #define TXDA_ENGINE_DRAFT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,6 +59,8 @@ void draft_free(struct draft *d);
 /* The small model, borrowed; NULL: there is none. */
 struct txda_model *draft_model(struct draft *d);
 
+/* Whether there are few enough sequences for proposals. */
+bool draft_wanted(const struct draft *d, const struct scheduler *s);
 /*
  * Between two steps: sets the proposals of the running sequences that wait for one token. @step is
  * the one before, of whose items those that ended have no sequence. Nonzero: the chips failed.

@@ -80,7 +80,7 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 	l->max_num_seqs = at_most(options->max_num_seqs, 256, info->max_seqs);
 	l->max_num_seqs = at_most(l->max_num_seqs, 0, info->max_rows);
 	l->max_num_seqs = at_most(l->max_num_seqs, 0, l->max_num_batched_tokens);
-	l->hidden = e->slot.n_hidden;
+	l->hidden = e->slots[0].n_hidden;
 	l->pooling = (struct engine_pooling){
 		.how = !strcmp(info->pooling, "mean")  ? ENGINE_POOL_MEAN
 		       : !strcmp(info->pooling, "cls") ? ENGINE_POOL_CLS
@@ -91,6 +91,8 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 	e->max_queue = at_most(options->max_queue, 1024, 1u << 20);
 	e->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
 	e->prefix_caching = options->prefix_caching;
+	e->pace.target_ns = options->max_stall_ms * (NS_PER_S / 1000);
+	e->deadline_ns = UINT64_MAX;
 }
 
 static int build(struct engine *e, const struct engine_options *options,
@@ -100,11 +102,13 @@ static int build(struct engine *e, const struct engine_options *options,
 	unsigned max_blocks;
 	int error;
 
-	error = step_init(&e->slot, e->model, options->context, info, info->max_seqs, &max_blocks,
-			  err, errlen);
-	if (error)
-		return error;
-	if (e->slot.n_before) {
+	for (unsigned i = 0; i < 2; i++) {
+		error = step_init(&e->slots[i], e->model, options->context, info, &max_blocks, err,
+				  errlen);
+		if (error)
+			return error;
+	}
+	if (e->slots[0].n_before) {
 		snprintf(err, errlen,
 			 "%s is the layer that predicts further tokens (--mtp), no model by itself",
 			 options->case_dir);
@@ -168,7 +172,7 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 	if (!error)
 		error = build(e, options, &info, err, errlen);
 	if (!error && options->speculation)
-		error = draft_new(group, options, &info, &e->slot, &e->draft, err, errlen);
+		error = draft_new(group, options, &info, &e->slots[0], &e->draft, err, errlen);
 	if (!error)
 		error = start_thread(e, err, errlen);
 	if (error) {
@@ -200,7 +204,8 @@ void engine_free(struct engine *e)
 	sampler_free(e->sampler);
 	scheduler_free(e->scheduler);
 	kv_free(e->kv);
-	step_fini(&e->slot);
+	step_fini(&e->slots[0]);
+	step_fini(&e->slots[1]);
 	txda_model_unref(e->model);
 	pthread_mutex_destroy(&e->sleep_lock);
 	pthread_cond_destroy(&e->wake);

@@ -6,6 +6,15 @@
  * (scheduler.c) over paged KV (kv.c), fills the launch arguments (step.c), runs them through
  * libtxda and samples (sampler.c).
  *
+ * There are two step slots: while the chips run a step the engine tells the clients the news of the
+ * one before, finds what constraints allow next, counts the step's tokens as computed and plans and
+ * fills the next step's decodes, each with a hole for the token that it waits for. When the step
+ * has ended, the tokens are sampled into the holes, who ended is taken out, prompts' chunks are
+ * added, and the next step is launched. Chunks come last so that a request that came meanwhile
+ * loses no step. With proposals (speculation) how far a step gets is not known before it has ended:
+ * then all of the next one is prepared after it. Either way a step has the tokens that it would
+ * have had otherwise.
+ *
  * A request is shared between its client side (the server) and the engine; both hold a reference.
  * The engine appends results to the request's own arrays, whose size was fixed at submission, and
  * puts the request on the engine's ready list, waking the client side through an eventfd. So the
@@ -132,6 +141,7 @@ enum engine_finish {
 	ENGINE_FINISH_CANCELLED = 3,
 	ENGINE_FINISH_ERROR = 4,    /* error and error_text say why */
 	ENGINE_FINISH_COMPLETE = 5, /* nothing may follow, by the request's constraint */
+	ENGINE_FINISH_TIMEOUT = 6,  /* -ETIMEDOUT: its deadline passed; what was generated stands */
 	ENGINE_N_FINISHES
 };
 
@@ -145,6 +155,9 @@ struct engine_request {
 	uint64_t id;
 	uid_t uid;    /* who asks, for fair sharing */
 	int priority; /* higher runs first; 0 normally */
+	/* CLOCK_MONOTONIC: it ends at the first step boundary from then on; 0: it may take for ever
+	 */
+	uint64_t deadline_ns;
 	struct engine_sampling sampling;
 	unsigned n_prompt;
 	const int32_t *prompt; /* [n_prompt], owned by the request */
@@ -249,6 +262,11 @@ struct engine_options {
 	struct txda_context *context; /* the group's, for the words of its errors; may be NULL */
 	bool keep_weights;	      /* engine_weights() are for export */
 	unsigned step_seconds;	      /* a step that takes longer counts as a lost group; 0: 600 */
+	/*
+	 * While sequences decode, a step gets as much of prompts as makes it this long, by the
+	 * measured times of steps before (pace.h); 0: as much as it takes.
+	 */
+	unsigned max_stall_ms;
 };
 
 /* Loads the model on @group and starts the engine thread. Takes as long as the load. */
@@ -307,8 +325,8 @@ struct engine_stats {
 	 */
 	uint64_t drafts, draft_tokens, accepted_tokens;
 	uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* how often the i-th proposal stood */
-	uint64_t step_ns, host_ns;		/* time on the chip and between launches */
-	bool lost;				/* the group failed; error has the words */
+	uint64_t step_ns, host_ns; /* time on the chip, and while it idled between two steps */
+	bool lost;		   /* the group failed; error has the words */
 	char error[256];
 };
 void engine_stats(struct engine *e, struct engine_stats *ret);

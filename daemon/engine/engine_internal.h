@@ -9,6 +9,7 @@
 #include "draft.h"
 #include "engine.h"
 #include "kv.h"
+#include "pace.h"
 #include "sampler.h"
 #include "scheduler.h"
 #include "step.h"
@@ -63,7 +64,11 @@ struct engine {
 	struct scheduler *scheduler;
 	struct sampler *sampler;
 	struct draft *draft; /* NULL: no speculation */
-	struct step_slot slot;
+	/* One holds the step that runs, the other the one that is prepared meanwhile. */
+	struct step_slot slots[2];
+	unsigned turn; /* the slot of the step that runs, or is to run next */
+	struct pace pace;
+	uint64_t deadline_ns; /* the earliest of the requests', UINT64_MAX: there is none */
 	struct engine_stats stats;
 	unsigned cancels_seen;
 	bool wake_client;

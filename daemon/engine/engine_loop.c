@@ -33,7 +33,7 @@ static void wake_client(struct engine *e)
 static void end_request(struct engine *e, struct engine_request *r, enum engine_finish finish,
 			int error, const char *text)
 {
-	if (finish == ENGINE_FINISH_ERROR) {
+	if (error) {
 		r->error = error;
 		snprintf(r->error_text, sizeof(r->error_text), "%s", text);
 	}
@@ -55,13 +55,13 @@ static bool advance(struct engine *e, struct engine_seq *seq, unsigned row_index
 {
 	struct engine_request *r = seq->request;
 	const struct engine_sampling *p = &r->sampling;
-	unsigned n = seq->sched.n_total - r->n_prompt;
+	unsigned n = atomic_load_explicit(&r->n_tokens, memory_order_relaxed);
 	struct sampler_row row;
 	int32_t token;
 
-	step_row(&e->slot, row_index, &row);
-	seq->error = request_choose(e->sampler, &row, r, n, seq->sched.n_total, &token,
-				    &seq->ending, &seq->error_words);
+	step_row(&e->slots[e->turn], row_index, &row);
+	seq->error = request_choose(e->sampler, &row, r, n, r->n_prompt + n, &token, &seq->ending,
+				    &seq->error_words);
 	if (seq->error) {
 		seq->ending = ENGINE_FINISH_ERROR;
 		return false;
@@ -77,7 +77,7 @@ static bool advance(struct engine *e, struct engine_seq *seq, unsigned row_index
 	r->last_token_ns = now;
 	atomic_store_explicit(&r->n_tokens, ++n, memory_order_release);
 	e->stats.generation_tokens++;
-	seq->sched.n_total++;
+	seq->sched.n_total = r->n_prompt + n;
 	if (seq->ending == ENGINE_RUNNING &&
 	    (n >= p->max_tokens || seq->sched.n_total >= e->limits.max_context))
 		seq->ending = ENGINE_FINISH_LENGTH;
@@ -113,7 +113,7 @@ static void store_prompt_rows(struct engine *e, const struct sched_item *item, u
 	for (unsigned i = 0; i < item->rows; i++) {
 		unsigned next = item->first_row + i + 1;
 
-		step_row(&e->slot, row_index + i, &row);
+		step_row(&e->slots[e->turn], row_index + i, &row);
 		r->prompt_lp[next] = sampler_logprob(&row, r->prompt[next]);
 	}
 	if (item->rows)
@@ -128,10 +128,10 @@ static void pool_rows(struct engine *e, const struct sched_item *item, unsigned 
 
 	for (unsigned i = 0; i < item->rows; i++)
 		seq->sched.prompt_row =
-			pool_take(r, item->first_row + i, step_hidden(&e->slot, row + i));
+			pool_take(r, item->first_row + i, step_hidden(&e->slots[e->turn], row + i));
 	if (!item->sample)
 		return;
-	pool_take(r, r->n_prompt - 1, step_hidden(&e->slot, row + item->rows));
+	pool_take(r, r->n_prompt - 1, step_hidden(&e->slots[e->turn], row + item->rows));
 	r->first_token_ns = r->last_token_ns = now;
 	seq->error = pool_finish(r);
 	seq->error_words = "the model's hidden states are not finite";
@@ -155,15 +155,15 @@ static int wait_step(struct engine *e, uint64_t start, char *err, size_t errlen)
 	int error;
 
 	do {
-		error = step_wait(&e->slot, now + WAIT_SLICE_NS, err, errlen);
+		error = step_wait(&e->slots[e->turn], now + WAIT_SLICE_NS, err, errlen);
 		if (error != -ETIMEDOUT)
 			return error;
 		now = engine_now_ns();
 		if (stop_at == UINT64_MAX && atomic_load(&e->stopping))
 			stop_at = now + STOP_GRACE_NS;
 	} while (now - start < e->step_limit_ns && now < stop_at);
-	snprintf(err, errlen, "a step of %u tokens did not end within %llu ms", e->slot.n_tokens,
-		 (unsigned long long)((now - start) / 1000000));
+	snprintf(err, errlen, "a step of %u tokens did not end within %llu ms",
+		 e->slots[e->turn].n_tokens, (unsigned long long)((now - start) / 1000000));
 	return -ETIMEDOUT;
 }
 
@@ -199,55 +199,108 @@ static void note_start(struct engine *e, struct engine_seq *seq, uint64_t now)
 	}
 }
 
-static void run_step(struct engine *e)
+/* Whether the request goes on behind the token that a step brings, by what is known before. */
+static bool goes_on(const struct engine *e, const struct engine_request *r)
 {
-	struct step_slot *slot = &e->slot;
-	uint64_t start, end;
-	char err[256] = "";
-	unsigned row = 0;
+	unsigned n = atomic_load_explicit(&r->n_tokens, memory_order_relaxed) + 1;
+
+	return n < r->sampling.max_tokens && r->n_prompt + n < e->limits.max_context &&
+	       !atomic_load(&r->cancelled);
+}
+
+/* Whether the step has no proposals, and the next one will have none. */
+static bool can_begin_next(const struct engine *e, const struct step_slot *slot)
+{
+	if (!e->draft)
+		return true;
+	for (unsigned i = 0; i < slot->n_items; i++) {
+		if (slot->items[i].drafts)
+			return false;
+	}
+	return !draft_wanted(e->draft, e->scheduler);
+}
+
+/* While @slot's step runs: what is known of the next one, with holes for the tokens to come. */
+static void begin_next(struct engine *e, const struct step_slot *slot, struct step_slot *next)
+{
+	for (unsigned i = 0; i < slot->n_items; i++) {
+		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
+
+		if (slot->items[i].sample && goes_on(e, seq->request))
+			seq->sched.n_total++;
+	}
+	scheduler_done(e->scheduler, slot->items, slot->n_items);
+	next->n_items = scheduler_begin(e->scheduler, next->items);
+	step_fill(next);
+}
+
+/* Launches the planned step, prepares the next one and waits. *ret_begun: the next one is begun. */
+static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, char *err,
+		   size_t errlen)
+{
+	struct step_slot *next = &e->slots[!e->turn];
+	uint64_t start = engine_now_ns(), end;
 	int error;
 
-	start = engine_now_ns();
 	for (unsigned i = 0; i < slot->n_items; i++)
 		note_start(e, (struct engine_seq *)slot->items[i].seq, start);
+	if (slot->n_filled && scheduler_kept(e->scheduler))
+		step_patch(slot);
+	else
+		slot->n_filled = 0;
 	step_fill(slot);
 	start = engine_now_ns();
-	error = step_run(slot, err, sizeof(err));
+	error = step_run(slot, err, errlen);
+	if (error)
+		return error;
 	/* Now the news of the step before: waking the client costs, and the chip is busy meanwhile.
 	 */
 	publish(e, false);
 	wake_client(e);
+	next->n_filled = 0;
+	*ret_begun = can_begin_next(e, slot);
+	if (*ret_begun)
+		begin_next(e, slot, next);
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		if (slot->items[i].sample)
 			request_prepare(((struct engine_seq *)slot->items[i].seq)->request);
 	}
-	if (!error)
-		error = wait_step(e, start, err, sizeof(err));
+	error = wait_step(e, start, err, errlen);
+	if (error)
+		return error;
 	end = engine_now_ns();
-	if (error) {
-		lose(e, err);
-		return;
-	}
 	e->stats.steps++;
 	e->stats.step_ns += end - start;
 	if (e->boundary_ns)
 		e->stats.host_ns += start - e->boundary_ns;
 	e->boundary_ns = end;
+	return 0;
+}
+
+/* Takes from the chips what the step brought. */
+static void take_results(struct engine *e, struct step_slot *slot)
+{
+	unsigned row = 0;
+
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct sched_item *item = &slot->items[i];
 
 		if (((struct engine_seq *)item->seq)->request->pooling.how) {
-			pool_rows(e, item, row, end);
+			pool_rows(e, item, row, e->boundary_ns);
 		} else if (((struct engine_seq *)item->seq)->request->sink) {
-			forward_rows(slot, item, row, end);
+			forward_rows(slot, item, row, e->boundary_ns);
 		} else {
 			store_prompt_rows(e, item, row);
 			if (item->sample)
-				accept_tokens(e, item, row + item->rows, end);
+				accept_tokens(e, item, row + item->rows, e->boundary_ns);
 		}
 		row += item->rows + (item->sample ? 1 + item->drafts : 0);
 	}
-	scheduler_done(e->scheduler, slot->items, slot->n_items);
+}
+
+/* Ends the requests that ended with the step, tells of the others' news. */
+static void tell_results(struct engine *e, struct step_slot *slot)
+{
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
 
@@ -259,7 +312,42 @@ static void run_step(struct engine *e)
 			tell(e, seq->request);
 		}
 	}
-	if (e->draft && draft_propose(e->draft, e->scheduler, slot, err, sizeof(err)))
+}
+
+/* Learns what chunks cost. */
+static void note_pace(struct engine *e, const struct step_slot *slot, uint64_t ns)
+{
+	unsigned decodes = 0, chunks = 0;
+
+	for (unsigned i = 0; i < slot->n_items; i++) {
+		const struct sched_item *item = &slot->items[i];
+
+		if (item->tokens - item->drafts == 1)
+			decodes++;
+		else
+			chunks += item->tokens;
+	}
+	pace_note(&e->pace, decodes, chunks, ns);
+	scheduler_limit_chunks(e->scheduler, pace_limit(&e->pace));
+}
+
+static void run_step(struct engine *e)
+{
+	struct step_slot *slot = &e->slots[e->turn];
+	uint64_t step_ns = e->stats.step_ns;
+	char err[256] = "";
+	bool begun = false;
+
+	if (compute(e, slot, &begun, err, sizeof(err))) {
+		lose(e, err);
+		return;
+	}
+	note_pace(e, slot, e->stats.step_ns - step_ns);
+	take_results(e, slot);
+	if (!begun)
+		scheduler_done(e->scheduler, slot->items, slot->n_items);
+	tell_results(e, slot);
+	if (!begun && e->draft && draft_propose(e->draft, e->scheduler, slot, err, sizeof(err)))
 		lose(e, err);
 }
 
@@ -297,6 +385,8 @@ static void take_submitted(struct engine *e)
 		seq->sched.draft = seq->draft.tokens;
 		seq->draft.sampling = &r->sampling;
 		scheduler_add(e->scheduler, &seq->sched);
+		if (r->deadline_ns && r->deadline_ns < e->deadline_ns)
+			e->deadline_ns = r->deadline_ns;
 	}
 	/* First counted there, then not counted here, so that the queue never looks shorter than it
 	 * is. */
@@ -304,21 +394,72 @@ static void take_submitted(struct engine *e)
 	atomic_fetch_sub(&e->n_submitted, n);
 }
 
-/* Ends all requests, or the cancelled ones. */
-static void end_all(struct engine *e, bool cancelled_only, enum engine_finish how, int error,
-		    const char *text)
+/* Calls @visit for each request that the scheduler has; it may end the request. */
+static void for_each_request(struct engine *e,
+			     void (*visit)(struct engine *e, struct engine_seq *seq, uint64_t now),
+			     uint64_t now)
 {
 	struct sched_seq *seq, *next;
 
-	for (unsigned i = scheduler_running(e->scheduler); i-- > 0;) {
-		seq = scheduler_running_seq(e->scheduler, i);
-		if (!cancelled_only || atomic_load(&((struct engine_seq *)seq)->request->cancelled))
-			finish(e, (struct engine_seq *)seq, how, error, text);
-	}
+	for (unsigned i = scheduler_running(e->scheduler); i-- > 0;)
+		visit(e, (struct engine_seq *)scheduler_running_seq(e->scheduler, i), now);
 	for (seq = scheduler_next_waiting(e->scheduler, NULL); seq; seq = next) {
 		next = scheduler_next_waiting(e->scheduler, seq);
-		if (!cancelled_only || atomic_load(&((struct engine_seq *)seq)->request->cancelled))
-			finish(e, (struct engine_seq *)seq, how, error, text);
+		visit(e, (struct engine_seq *)seq, now);
+	}
+}
+
+static void end_cancelled(struct engine *e, struct engine_seq *seq, uint64_t now)
+{
+	(void)now;
+	if (atomic_load(&seq->request->cancelled))
+		finish(e, seq, ENGINE_FINISH_CANCELLED, 0, "");
+}
+
+static void end_stopped(struct engine *e, struct engine_seq *seq, uint64_t now)
+{
+	(void)now;
+	finish(e, seq, ENGINE_FINISH_CANCELLED, 0, "");
+}
+
+static void end_lost(struct engine *e, struct engine_seq *seq, uint64_t now)
+{
+	(void)now;
+	finish(e, seq, ENGINE_FINISH_ERROR, -EIO, e->lost_text);
+}
+
+/* Ends it if it is late; else its deadline may be the next one. */
+static void end_late(struct engine *e, struct engine_seq *seq, uint64_t now)
+{
+	uint64_t deadline = seq->request->deadline_ns;
+
+	if (!deadline)
+		return;
+	if (now >= deadline)
+		finish(e, seq, ENGINE_FINISH_TIMEOUT, -ETIMEDOUT, "its deadline has passed");
+	else if (deadline < e->deadline_ns)
+		e->deadline_ns = deadline;
+}
+
+/* Between two steps: takes in what came, ends what is over. */
+static void look_around(struct engine *e)
+{
+	unsigned cancels = atomic_load(&e->cancels);
+	uint64_t now;
+
+	take_submitted(e);
+	if (cancels != e->cancels_seen) {
+		for_each_request(e, end_cancelled, 0);
+		e->cancels_seen = cancels;
+	}
+	if (atomic_load(&e->lost))
+		for_each_request(e, end_lost, 0);
+	if (e->deadline_ns == UINT64_MAX)
+		return;
+	now = engine_now_ns();
+	if (now >= e->deadline_ns) {
+		e->deadline_ns = UINT64_MAX;
+		for_each_request(e, end_late, now);
 	}
 }
 
@@ -340,27 +481,23 @@ void *engine_main(void *arg)
 
 	pthread_setname_np(pthread_self(), "txda-engine");
 	while (!atomic_load(&e->stopping)) {
-		unsigned cancels = atomic_load(&e->cancels);
+		struct step_slot *slot = &e->slots[e->turn];
 
-		take_submitted(e);
-		if (cancels != e->cancels_seen) {
-			end_all(e, true, ENGINE_FINISH_CANCELLED, 0, "");
-			e->cancels_seen = cancels;
-		}
-		if (atomic_load(&e->lost))
-			end_all(e, false, ENGINE_FINISH_ERROR, -EIO, e->lost_text);
-		e->slot.n_items = scheduler_plan(e->scheduler, e->slot.items);
+		look_around(e);
+		slot->n_items = scheduler_plan(e->scheduler, slot->items);
 		atomic_store(&e->n_waiting, scheduler_waiting(e->scheduler));
-		if (e->slot.n_items) {
+		if (slot->n_items) {
 			run_step(e);
+			e->turn = !e->turn;
 		} else {
+			slot->n_filled = 0;
 			publish(e, true);
 			wake_client(e);
 			sleep_until_woken(e);
 		}
 	}
 	take_submitted(e);
-	end_all(e, false, ENGINE_FINISH_CANCELLED, 0, "");
+	for_each_request(e, end_stopped, 0);
 	publish(e, true);
 	wake_client(e);
 	return NULL;

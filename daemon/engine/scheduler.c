@@ -13,6 +13,16 @@ struct user {
 	struct sched_seq *first, *last; /* waiting, by priority, then arrival */
 };
 
+/* A step while it is planned: what is in it, and what is left of its limits. */
+struct plan {
+	struct sched_item *items;
+	unsigned n_items;
+	unsigned tokens, rows;
+	bool preempted;
+	bool begun; /* between scheduler_begin() and scheduler_plan() */
+	bool kept;  /* what scheduler_begin() planned is still there, in place */
+};
+
 struct scheduler {
 	struct scheduler_options options;
 	struct kv *kv;
@@ -26,14 +36,8 @@ struct scheduler {
 	struct user *users;    /* [max_live] */
 	int32_t *tokens;       /* [block_size] a block's tokens in one piece */
 	uint32_t *block_table; /* [max_seqs, max_blocks] */
-};
-
-/* What is left of a step while it is planned. */
-struct plan {
-	struct sched_item *items;
-	unsigned n_items;
-	unsigned tokens, rows;
-	bool preempted;
+	unsigned chunk_limit;  /* tokens of chunks in a step with decodes; 0: no limit */
+	struct plan plan;
 };
 
 static unsigned blocks_for(const struct scheduler *s, unsigned tokens)
@@ -207,8 +211,23 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq)
 	wait_insert(s, seq);
 }
 
+static void plan_remove(struct plan *plan, struct sched_seq *seq)
+{
+	struct sched_item *item = plan->items;
+
+	while (item->seq != seq)
+		item++;
+	plan->tokens += item->tokens;
+	plan->rows += item->rows + item->sample;
+	plan->n_items--;
+	plan->kept = false;
+	memmove(item, item + 1, (size_t)(plan->items + plan->n_items - item) * sizeof(*item));
+}
+
 void scheduler_remove(struct scheduler *s, struct sched_seq *seq)
 {
+	if (s->plan.begun && seq->planned)
+		plan_remove(&s->plan, seq);
 	if (seq->blocks)
 		run_remove(s, seq);
 	else
@@ -264,18 +283,6 @@ static void plan_add(struct scheduler *s, struct plan *plan, struct sched_seq *s
 	}
 }
 
-static void plan_remove(struct plan *plan, struct sched_seq *seq)
-{
-	struct sched_item *item = plan->items;
-
-	while (item->seq != seq)
-		item++;
-	plan->tokens += item->tokens;
-	plan->rows += item->rows + item->sample;
-	plan->n_items--;
-	memmove(item, item + 1, (size_t)(plan->items + plan->n_items - item) * sizeof(*item));
-}
-
 /* Makes the lowest and youngest of the running sequences give its blocks back. */
 static struct sched_seq *preempt(struct scheduler *s, struct plan *plan)
 {
@@ -306,7 +313,8 @@ static bool grow(struct scheduler *s, struct plan *plan, struct sched_seq *seq)
 	return true;
 }
 
-static void plan_decodes(struct scheduler *s, struct plan *plan)
+/* @may_preempt: no step runs, so that a sequence may give its blocks back for another. */
+static void plan_decodes(struct scheduler *s, struct plan *plan, bool may_preempt)
 {
 	unsigned i = 0;
 
@@ -318,11 +326,20 @@ static void plan_decodes(struct scheduler *s, struct plan *plan)
 			i++;
 			continue;
 		}
+		if (!may_preempt && !kv_free_blocks(s->kv) &&
+		    seq->n_blocks < blocks_for(s, seq->n_total)) {
+			i++;
+			continue;
+		}
 		if (!grow(s, plan, seq)) {
 			i = 0;
 			continue;
 		}
 		plan_add(s, plan, seq, 1);
+		if (!plan->preempted) {
+			i++;
+			continue;
+		}
 		/* Preemptions may have moved it down. */
 		while (s->running[before_me] != seq)
 			before_me++;
@@ -400,8 +417,7 @@ unsigned scheduler_reserve(struct scheduler *s, struct sched_seq *seq, unsigned 
 	if (n > s->options.max_context - seq->n_total)
 		n = s->options.max_context - seq->n_total;
 	while (seq->n_blocks < blocks_for(s, seq->n_total + n) &&
-	       kv_free_blocks(s->kv) > margin(s) &&
-	       kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
+	       kv_free_blocks(s->kv) > margin(s) && kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
 		seq->n_blocks++;
 	have = seq->n_blocks * size;
 	have = have > seq->n_total ? have - seq->n_total : 0;
@@ -498,21 +514,50 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 	}
 }
 
-unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
+static void plan_begin(struct scheduler *s, struct sched_item *items)
 {
-	struct plan plan = {
+	s->plan = (struct plan){
 		.items = items,
 		.tokens = s->options.max_tokens,
 		.rows = s->options.max_rows,
+		.begun = true,
+		.kept = true,
 	};
-
 	s->step++;
-	plan_decodes(s, &plan);
-	if (!plan.preempted)
-		plan_drafts(s, &plan);
-	if (plan.tokens)
-		plan_chunks(s, &plan);
-	return plan.n_items;
+}
+
+unsigned scheduler_begin(struct scheduler *s, struct sched_item *items)
+{
+	plan_begin(s, items);
+	plan_decodes(s, &s->plan, false);
+	return s->plan.n_items;
+}
+
+bool scheduler_kept(const struct scheduler *s)
+{
+	return s->plan.kept;
+}
+
+void scheduler_limit_chunks(struct scheduler *s, unsigned tokens)
+{
+	s->chunk_limit = tokens;
+}
+
+unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
+{
+	struct plan *plan = &s->plan;
+
+	if (!plan->begun)
+		plan_begin(s, items);
+	plan_decodes(s, plan, true);
+	if (!plan->preempted)
+		plan_drafts(s, plan);
+	if (plan->n_items && s->chunk_limit && plan->tokens > s->chunk_limit)
+		plan->tokens = s->chunk_limit;
+	if (plan->tokens)
+		plan_chunks(s, plan);
+	plan->begun = false;
+	return plan->n_items;
 }
 
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items)

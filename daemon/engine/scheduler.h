@@ -33,6 +33,15 @@
  * token: as many as tokens, rows and free blocks allow; nobody is preempted for them. What the
  * caller then rejects was computed in vain and is forgotten.
  *
+ * The next step may be begun while the chips still compute the one before. scheduler_done() of a
+ *step without proposals may be called as soon as it was launched: its tokens' KV will be there
+ *before the next step runs. A caller that knows that a sequence will go on counts the token that
+ *the step is to bring into n_total by then, too, and writes it to generated before the next step is
+ *launched. scheduler_begin() then gives every running sequence with one token left its place by
+ *rule 1, as far as blocks are free; nobody is preempted, as blocks may become free when the step
+ *before ends. What ended with it is taken out by scheduler_remove(), and scheduler_plan() does the
+ *rest: chunks are chosen last, so that who came meanwhile has its turn.
+ *
  * Memory is allocated in scheduler_new() only. One thread at a time.
  */
 #ifndef TXDA_ENGINE_SCHEDULER_H
@@ -55,7 +64,8 @@ struct sched_seq {
 	const int32_t *prompt;	  /* [n_prompt] */
 	const int32_t *generated; /* [n_total - n_prompt] */
 	unsigned n_prompt;
-	unsigned n_total; /* the caller counts it up when it has appended to generated */
+	/* The caller counts it up when it has appended to generated, or is going to (see above). */
+	unsigned n_total;
 	/*
 	 * The first position whose row is wanted for the logprob of the prompt token behind it;
 	 * n_prompt - 1 or more: none (any more). The caller counts it up as it stores them.
@@ -109,14 +119,24 @@ void scheduler_free(struct scheduler *s);
 
 /* Adds a sequence to the waiting ones. At most max_live are there at a time. */
 void scheduler_add(struct scheduler *s, struct sched_seq *seq);
-/* Takes a sequence out, waiting or running, at a step boundary; gives its blocks back. */
+/* Takes a sequence out, waiting or running, while no step runs; gives its blocks back. */
 void scheduler_remove(struct scheduler *s, struct sched_seq *seq);
 
 /*
- * Plans the next step into items [max_seqs]; returns how many there are. 0: nothing runs or waits.
- * Each plan is followed by scheduler_done().
+ * Plans what can be planned of the next step into items [max_seqs] while the one before runs;
+ * returns how many there are. Followed by scheduler_plan() with the same items.
+ */
+unsigned scheduler_begin(struct scheduler *s, struct sched_item *items);
+/*
+ * Plans the next step, or the rest of it, into items [max_seqs]; returns how many there are. 0:
+ * nothing runs or waits. Each plan is followed by scheduler_done().
  */
 unsigned scheduler_plan(struct scheduler *s, struct sched_item *items);
+/* Whether the items of scheduler_begin() are the first ones of that plan, none taken out. */
+bool scheduler_kept(const struct scheduler *s);
+/* From now on chunks have at most @tokens in a step that decodes, too; 0: what the step has left.
+ */
+void scheduler_limit_chunks(struct scheduler *s, unsigned tokens);
 /* The last plan's step has been computed: counts its tokens, shares the blocks that it filled. */
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items);
 

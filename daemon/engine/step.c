@@ -162,10 +162,35 @@ static int map_hidden(struct step_slot *slot, const struct txda_model_info *info
 	return error;
 }
 
-int step_init(struct step_slot *slot, struct txda_model *model, struct txda_context *context,
-	      const struct txda_model_info *info, unsigned max_seqs, unsigned *ret_max_blocks,
-	      char *err, size_t errlen)
+static int alloc_filled(struct step_slot *slot, const struct txda_model_info *info,
+			unsigned max_blocks, char *err, size_t errlen)
 {
+	size_t t = info->max_tokens, s = info->max_seqs;
+	struct step_inputs *in = &slot->filled;
+	int32_t *at;
+
+	at = calloc(3 * t + 3 * s + info->max_rows + s * max_blocks, sizeof(*at));
+	slot->items = calloc(s, sizeof(*slot->items));
+	slot->memory = at;
+	if (!at || !slot->items) {
+		snprintf(err, errlen, "out of memory");
+		return -ENOMEM;
+	}
+	in->tokens = at;
+	in->positions = in->tokens + t;
+	in->slots = in->positions + t;
+	in->spans = in->slots + t;
+	in->context = in->spans + 2 * s;
+	in->rows = in->context + s;
+	in->block_table = in->rows + info->max_rows;
+	return 0;
+}
+
+int step_init(struct step_slot *slot, struct txda_model *model, struct txda_context *context,
+	      const struct txda_model_info *info, unsigned *ret_max_blocks, char *err,
+	      size_t errlen)
+{
+	unsigned max_blocks;
 	int error;
 
 	*slot = (struct step_slot){
@@ -189,25 +214,25 @@ int step_init(struct step_slot *slot, struct txda_model *model, struct txda_cont
 			 info->topk);
 		return -EINVAL;
 	}
-	error = map_inputs(slot, info, ret_max_blocks, err, errlen);
+	error = map_inputs(slot, info, &max_blocks, err, errlen);
 	if (!error)
 		error = map_outputs(slot, info, err, errlen);
 	if (!error)
 		error = map_hidden(slot, info, err, errlen);
+	if (!error)
+		error = alloc_filled(slot, info, max_blocks, err, errlen);
 	if (error)
 		return error;
-	slot->items = calloc(max_seqs, sizeof(*slot->items));
-	if (!slot->items) {
-		snprintf(err, errlen, "out of memory");
-		return -ENOMEM;
-	}
+	*ret_max_blocks = max_blocks;
 	return 0;
 }
 
 void step_fini(struct step_slot *slot)
 {
 	free(slot->items);
+	free(slot->memory);
 	slot->items = NULL;
+	slot->memory = NULL;
 }
 
 static int32_t token_at(const struct sched_seq *seq, unsigned position)
@@ -219,51 +244,79 @@ static int32_t token_at(const struct sched_seq *seq, unsigned position)
 	return seq->draft[position - seq->n_total];
 }
 
-/* One sequence's part of the inputs; *token and *row count along. */
-static void fill_item(const struct step_slot *slot, const struct step_inputs *in, unsigned i,
-		      unsigned *token, unsigned *row)
+/* One sequence's part of the inputs. */
+static void fill_item(struct step_slot *slot, unsigned i)
 {
+	const struct step_inputs *in = &slot->filled;
 	const struct sched_item *item = &slot->items[i];
 	const struct sched_seq *seq = item->seq;
 	unsigned size = slot->block_size, first = item->first, end = first + item->tokens;
-	unsigned used = (end + size - 1) / size;
+	unsigned used = (end + size - 1) / size, token = slot->n_tokens;
 	int32_t *table = in->block_table + (size_t)i * slot->n_blocks;
 
-	in->spans[2 * i] = (int32_t)*token;
+	in->spans[2 * i] = (int32_t)token;
 	in->spans[2 * i + 1] = (int32_t)item->tokens;
 	in->context[i] = (int32_t)end;
 	memcpy(table, seq->blocks, used * sizeof(*table));
 	memset(table + used, 0, (slot->n_blocks - used) * sizeof(*table));
 	for (unsigned j = 0; j < item->rows; j++)
-		in->rows[(*row)++] = (int32_t)(*token + item->first_row - first + j);
+		in->rows[slot->n_rows++] = (int32_t)(token + item->first_row - first + j);
 	for (unsigned j = item->drafts + 1; item->sample && j > 0; j--)
-		in->rows[(*row)++] = (int32_t)(*token + item->tokens - j);
-	for (unsigned position = first; position < end; position++, (*token)++) {
-		in->tokens[*token] = token_at(seq, position + slot->token_shift);
-		in->positions[*token] = (int32_t)position;
-		in->slots[*token] =
-			(int32_t)(seq->blocks[position / size] * size + position % size);
+		in->rows[slot->n_rows++] = (int32_t)(token + item->tokens - j);
+	for (unsigned position = first; position < end; position++, token++) {
+		in->tokens[token] = token_at(seq, position + slot->token_shift);
+		in->positions[token] = (int32_t)position;
+		in->slots[token] = (int32_t)(seq->blocks[position / size] * size + position % size);
 	}
+	slot->n_tokens = token;
 }
 
 void step_fill(struct step_slot *slot)
 {
-	unsigned token = 0, row = 0;
+	unsigned blocks = 0;
 
-	slot->n_blocks = 0;
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		unsigned end = slot->items[i].first + slot->items[i].tokens;
 		unsigned used = (end + slot->block_size - 1) / slot->block_size;
 
-		slot->n_blocks = used > slot->n_blocks ? used : slot->n_blocks;
+		blocks = used > blocks ? used : blocks;
 	}
-	for (unsigned rank = 0; rank < slot->n_ranks; rank++) {
-		token = row = 0;
-		for (unsigned i = 0; i < slot->n_items; i++)
-			fill_item(slot, &slot->inputs[rank], i, &token, &row);
+	/* A wider table has its rows elsewhere. */
+	if (blocks > slot->n_blocks)
+		slot->n_filled = 0;
+	if (!slot->n_filled) {
+		slot->n_blocks = blocks;
+		slot->n_tokens = slot->n_rows = 0;
 	}
-	slot->n_tokens = token;
-	slot->n_rows = row;
+	for (; slot->n_filled < slot->n_items; slot->n_filled++)
+		fill_item(slot, slot->n_filled);
+}
+
+void step_patch(struct step_slot *slot)
+{
+	const struct step_inputs *in = &slot->filled;
+
+	for (unsigned i = 0; i < slot->n_filled; i++) {
+		const struct sched_item *item = &slot->items[i];
+
+		if (item->tokens == 1)
+			in->tokens[in->spans[2 * i]] =
+				token_at(item->seq, item->first + slot->token_shift);
+	}
+}
+
+static void copy_inputs(const struct step_slot *slot, const struct step_inputs *to)
+{
+	const struct step_inputs *from = &slot->filled;
+	size_t tokens = slot->n_tokens * sizeof(int32_t), seqs = slot->n_items * sizeof(int32_t);
+
+	memcpy(to->tokens, from->tokens, tokens);
+	memcpy(to->positions, from->positions, tokens);
+	memcpy(to->slots, from->slots, tokens);
+	memcpy(to->spans, from->spans, 2 * seqs);
+	memcpy(to->context, from->context, seqs);
+	memcpy(to->rows, from->rows, slot->n_rows * sizeof(int32_t));
+	memcpy(to->block_table, from->block_table, slot->n_blocks * seqs);
 }
 
 int step_run(struct step_slot *slot, char *err, size_t errlen)
@@ -271,6 +324,8 @@ int step_run(struct step_slot *slot, char *err, size_t errlen)
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	int error;
 
+	for (unsigned rank = 0; rank < slot->n_ranks; rank++)
+		copy_inputs(slot, &slot->inputs[rank]);
 	step.tokens = slot->n_tokens;
 	step.seqs = slot->n_items;
 	step.rows = slot->n_rows;

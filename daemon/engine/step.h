@@ -3,12 +3,16 @@
  * One step on the chips: fills the launch arguments from the scheduler's plan, runs the program,
  * hands out rows.
  *
- * A step slot is what one launch in flight needs: its plan and the memory of its inputs and
- * outputs. The engine has one, over the model's own tensors; a second one would bind memory of its
- * own to them.
+ * A step slot is a plan and the inputs that it makes, in host memory: they can be filled while
+ * another slot's step runs, also before a token is known that the running step is to bring.
+ * step_patch() then puts such tokens in. step_run() copies the inputs to all ranks and launches, so
+ * one step of a model is in flight at a time, and its slot's outputs, which are rank 0's own
+ * tensors, are valid from step_wait() to the next step_run() of any slot of that model.
  *
- * Every rank gets the same inputs, written straight into the mapped tensors. Outputs are rank 0's
- * and valid from step_wait() to the next step_run() of the slot.
+ * Why not two launches in flight: sampling is the host's, so that the next step of a sequence that
+ * decodes waits for it in any case. Only steps without decodes could follow each other on the chip
+ * by themselves, and those are the long ones, beside which the time between two launches is
+ * nothing. Two sets of outputs would take the memory of many KV blocks for that.
  *
  * Errors: -errno, words in err. One thread at a time.
  */
@@ -33,7 +37,9 @@ struct step_slot {
 	struct txda_model *model;     /* borrowed */
 	struct txda_context *context; /* borrowed, for words; may be NULL */
 	unsigned n_ranks, block_size, vocab, topk;
-	struct step_inputs inputs[TXDA_MAX_CHIPS_PER_GROUP];
+	struct step_inputs inputs[TXDA_MAX_CHIPS_PER_GROUP]; /* the tensors */
+	struct step_inputs filled; /* the same in host memory, for all ranks; no hidden_before */
+	int32_t *memory;	   /* of it */
 	const float *logits, *topk_logits, *lse;
 	const float *hidden; /* NULL: the program has no such output */
 	unsigned n_hidden;   /* columns of it */
@@ -45,6 +51,7 @@ struct step_slot {
 
 	struct sched_item *items; /* [max_seqs], the plan */
 	unsigned n_items;
+	unsigned n_filled; /* items in the inputs; 0 when there is a new plan */
 	unsigned n_tokens, n_rows;
 	unsigned n_blocks; /* columns of the block table */
 	uint64_t fence;
@@ -55,12 +62,14 @@ struct step_slot {
  * *ret_max_blocks: columns that the block table has at most.
  */
 int step_init(struct step_slot *slot, struct txda_model *model, struct txda_context *context,
-	      const struct txda_model_info *info, unsigned max_seqs, unsigned *ret_max_blocks,
-	      char *err, size_t errlen);
+	      const struct txda_model_info *info, unsigned *ret_max_blocks, char *err,
+	      size_t errlen);
 void step_fini(struct step_slot *slot);
 
-/* Writes the plan in items[0..n_items) to the inputs of all ranks. */
+/* Fills the inputs with items[n_filled..n_items). */
 void step_fill(struct step_slot *slot);
+/* Puts the last token of each item that has one token into the inputs anew. */
+void step_patch(struct step_slot *slot);
 int step_run(struct step_slot *slot, char *err, size_t errlen);
 /* -ETIMEDOUT: still running at @deadline_ns (CLOCK_MONOTONIC). */
 int step_wait(struct step_slot *slot, uint64_t deadline_ns, char *err, size_t errlen);

@@ -12,6 +12,7 @@ static const char *type_of(int status)
 	case 429: return "rate_limit_error";
 	case 500: return "server_error";
 	case 503: return "service_unavailable_error";
+	case 504: return "timeout_error";
 	default: return "invalid_request_error";
 	}
 }

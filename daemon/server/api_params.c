@@ -275,8 +275,8 @@ static bool parse_kind(struct api_params *p, struct api_error *e)
 {
 	const char *user = NULL;
 
-	if (!api_string(p->root, "model", &p->model, e) ||
-	    !api_string(p->root, "user", &user, e) ||
+	if (!api_string(p->root, "model", &p->model, e) || !api_string(p->root, "user", &user, e) ||
+	    !api_number(p->root, "timeout", 0.001, 86400, &p->timeout, e) ||
 	    !api_parse_keep_alive(p->root, &p->keep_alive_given, &p->keep_alive, e))
 		return false;
 	switch (p->kind) {

@@ -99,6 +99,7 @@ struct api_params {
 	cJSON *root;	   /* the body; what is const below points into it */
 	const char *model; /* NULL: the first one served */
 	bool keep_alive_given;
+	double timeout;	    /* seconds that the answer may take; 0: not given */
 	int64_t keep_alive; /* seconds that the model stays loaded; -1: for ever */
 	bool stream, include_usage, continuous_usage;
 	bool echo, ignore_eos, skip_special, include_stop;

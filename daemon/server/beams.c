@@ -232,8 +232,9 @@ static void on_news(struct client *client)
 	beam->done = true;
 	s->waiting--;
 	exchange_end_request(x, r);
-	if (how == ENGINE_FINISH_ERROR || how == ENGINE_FINISH_CANCELLED) {
-		exchange_submit_error(x, how == ENGINE_FINISH_ERROR ? r->error : -ESHUTDOWN,
+	if (how == ENGINE_FINISH_ERROR || how == ENGINE_FINISH_CANCELLED ||
+	    how == ENGINE_FINISH_TIMEOUT) {
+		exchange_submit_error(x, how == ENGINE_FINISH_CANCELLED ? -ESHUTDOWN : r->error,
 				      r->error_text, &e);
 		exchange_fail(x, &e);
 	} else {

@@ -284,8 +284,10 @@ static int take_token(struct choice *c, int32_t token)
 }
 
 /* A call makes its own reason, but one that was asked for by name or cut off. */
-static const char *reason_of(const struct choice *c, bool stopped)
+static const char *reason_of(const struct choice *c, bool stopped, bool late)
 {
+	if (!stopped && late)
+		return "timeout";
 	if (!stopped)
 		return "length";
 	return c->n_calls && c->params->tool_choice != API_TOOLS_NAMED ? "tool_calls" : "stop";
@@ -305,6 +307,7 @@ static int complete_calls(struct choice *c)
 /* There are no more tokens: gives out what was held back. */
 static int finish(struct choice *c, enum engine_finish how, unsigned n, unsigned shown)
 {
+	bool late = how == ENGINE_FINISH_TIMEOUT;
 	const char *text;
 	size_t len;
 	int r = txda_detok_flush(c->detok, &text, &len);
@@ -323,12 +326,12 @@ static int finish(struct choice *c, enum engine_finish how, unsigned n, unsigned
 
 		r = flushed && !c->too_many ? flushed : r;
 	}
-	if (r >= 0 && how != ENGINE_FINISH_LENGTH && complete_calls(c))
+	if (r >= 0 && how != ENGINE_FINISH_LENGTH && !late && complete_calls(c))
 		r = -ENOMEM;
 	if (r < 0)
 		return r;
 	c->finish_reason =
-		reason_of(c, r || how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_COMPLETE);
+		reason_of(c, r || how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_COMPLETE, late);
 	/* A prompt without an answer was asked for; the engine makes one token at least. */
 	c->completion_tokens = c->params->max_tokens_given && !c->params->max_tokens ? 0 : n;
 	show_tokens(c, shown);
@@ -344,7 +347,7 @@ static int cut(struct choice *c)
 		return r;
 	if (complete_calls(c))
 		return -ENOMEM;
-	c->finish_reason = reason_of(c, true);
+	c->finish_reason = reason_of(c, true, false);
 	c->completion_tokens = c->seen;
 	show_tokens(c, c->seen);
 	return 0;
@@ -390,7 +393,7 @@ int choice_advance(struct choice *c, unsigned max)
 	if (taken < 0 || c->finish_reason || c->seen < limit)
 		return taken;
 	if (how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_LENGTH ||
-	    how == ENGINE_FINISH_COMPLETE) {
+	    how == ENGINE_FINISH_COMPLETE || how == ENGINE_FINISH_TIMEOUT) {
 		error = finish(c, how, n, limit);
 		if (error)
 			return error;

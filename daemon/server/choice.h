@@ -77,7 +77,7 @@ struct choice {
 	bool too_many;		       /* a call came that was not wanted */
 	struct token_mark *marks;      /* [max_tokens]; only if log probabilities are wanted */
 	unsigned shown_from, shown_to; /* tokens whose log probabilities go with that text */
-	const char *finish_reason;     /* "stop", "length", "tool_calls"; NULL: goes on */
+	const char *finish_reason; /* "stop", "length", "tool_calls", "timeout"; NULL: goes on */
 	uint64_t last_news_ns;
 	unsigned counted;	  /* tokens that the metrics know of */
 	bool begun;		  /* something of it was streamed */

@@ -201,10 +201,12 @@ static void on_news(struct client *client)
 	input->done = true;
 	m->done++;
 	exchange_end_request(x, r);
-	if (how == ENGINE_FINISH_ERROR || how == ENGINE_FINISH_CANCELLED) {
-		model->metrics
-			.finished[how == ENGINE_FINISH_ERROR ? METRICS_ERROR : METRICS_ABORT]++;
-		exchange_submit_error(x, how == ENGINE_FINISH_ERROR ? r->error : -ESHUTDOWN,
+	if (how == ENGINE_FINISH_ERROR || how == ENGINE_FINISH_CANCELLED ||
+	    how == ENGINE_FINISH_TIMEOUT) {
+		model->metrics.finished[how == ENGINE_FINISH_ERROR     ? METRICS_ERROR
+					: how == ENGINE_FINISH_TIMEOUT ? METRICS_TIMEOUT
+								       : METRICS_ABORT]++;
+		exchange_submit_error(x, how == ENGINE_FINISH_CANCELLED ? -ESHUTDOWN : r->error,
 				      r->error_text, &e);
 		exchange_fail(x, &e);
 	} else {

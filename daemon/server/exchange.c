@@ -106,6 +106,35 @@ void exchange_fail(struct exchange *x, const struct api_error *e)
 	x->conn = NULL;
 }
 
+/* The request's own limit or the daemon's, from when it came. */
+static void set_deadline(struct exchange *x)
+{
+	double limit = x->server->config->request_timeout;
+
+	if (x->params.timeout > 0 && (limit <= 0 || x->params.timeout < limit))
+		limit = x->params.timeout;
+	x->deadline_ns = limit > 0 ? x->arrived_ns + (uint64_t)(limit * 1e9) : 0;
+}
+
+static void set_late(const struct exchange *x, struct api_error *e)
+{
+	api_error_set(e, 504, "timeout", x->params.timeout > 0 ? "timeout" : NULL,
+		      "the request was not answered within %.3g s",
+		      (double)(x->deadline_ns - x->arrived_ns) / 1e9);
+}
+
+bool exchange_end_late(struct exchange *x)
+{
+	struct api_error e;
+
+	if (!x->deadline_ns || server_now_ns() < x->deadline_ns)
+		return false;
+	set_late(x, &e);
+	exchange_fail(x, &e);
+	exchange_free_if_over(x);
+	return true;
+}
+
 static void fail_memory(struct exchange *x)
 {
 	struct api_error e;
@@ -218,6 +247,7 @@ bool exchange_submit_error(const struct exchange *x, int error, const char *text
 				     x->params.format.form ? x->params.format.param : "tools",
 				     "the answer cannot go on in the form that was asked for: %s",
 				     text);
+	case -ETIMEDOUT: set_late(x, e); return false;
 	case -ENOMEM: return api_error_set(e, 500, NULL, NULL, "out of memory");
 	default:
 		return api_error_set(e, 500, NULL, NULL,
@@ -232,6 +262,7 @@ int exchange_submit(struct exchange *x, struct engine_request *r, struct client 
 	int error;
 
 	r->uid = x->uid;
+	r->deadline_ns = x->deadline_ns;
 	error = model_submit(x->model, r, client, err, errlen);
 	x->live += !error;
 	return error;
@@ -364,6 +395,8 @@ void exchange_go_on(struct exchange *x)
 	bool tokens_only = x->kind == API_TOKENIZE || x->kind == API_DETOKENIZE;
 	struct api_error *e = &x->error;
 
+	if (exchange_end_late(x))
+		return;
 	if (x->server->draining) {
 		api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
 	} else if (!model_is_ready(x->model) && (!tokens_only || !atomic_load(&x->model->text))) {
@@ -404,6 +437,7 @@ static bool find_model(struct exchange *x)
 				     m->config->names[0]);
 	x->model = m;
 	model_use(m);
+	set_deadline(x);
 	snprintf(x->own_name, sizeof(x->own_name), "%s", m->config->names[0]);
 	x->model_name = x->params.model ? x->params.model : x->own_name;
 	/* How long others' memory is kept is the administrators' to say. */
@@ -698,14 +732,17 @@ static void observe_end(const struct choice *c, enum engine_finish how)
 	enum metrics_reason reason = METRICS_ERROR;
 
 	if (how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_COMPLETE ||
-	    (c->finish_reason && strcmp(c->finish_reason, "length")))
+	    (c->finish_reason && strcmp(c->finish_reason, "length") &&
+	     strcmp(c->finish_reason, "timeout")))
 		reason = METRICS_STOP;
 	else if (how == ENGINE_FINISH_LENGTH)
 		reason = METRICS_LENGTH;
 	else if (how == ENGINE_FINISH_CANCELLED)
 		reason = METRICS_ABORT;
+	else if (how == ENGINE_FINISH_TIMEOUT)
+		reason = METRICS_TIMEOUT;
 	m->finished[reason]++;
-	if (reason == METRICS_ERROR || reason == METRICS_ABORT)
+	if (reason != METRICS_STOP && reason != METRICS_LENGTH)
 		return;
 	metrics_observe(m, METRICS_E2E_LATENCY, seconds(x->arrived_ns, r->last_token_ns), 1);
 	metrics_observe(m, METRICS_QUEUE_TIME, seconds(r->queued_ns, r->started_ns), 1);
@@ -720,7 +757,9 @@ static void fail_by_engine(struct exchange *x, const struct engine_request *r,
 {
 	struct api_error e;
 
-	if (how == ENGINE_FINISH_CANCELLED)
+	if (how == ENGINE_FINISH_TIMEOUT)
+		set_late(x, &e);
+	else if (how == ENGINE_FINISH_CANCELLED)
 		api_error_set(&e, 503, "shutting_down", NULL,
 			      "the request was ended because the model is being unloaded");
 	else
@@ -733,6 +772,15 @@ void exchange_end_request(struct exchange *x, struct engine_request *r)
 	/* It may come once more in the list of news; then it is nobody's. */
 	r->client = NULL;
 	x->live--;
+}
+
+/* Its time was over before it had said anything: that is an error, not an answer. */
+static bool was_in_vain(const struct exchange *x)
+{
+	for (unsigned i = 0; i < x->n_choices; i++)
+		if (x->choices[i].request && atomic_load(&x->choices[i].request->n_tokens))
+			return false;
+	return true;
 }
 
 void exchange_observe(const struct exchange *x, const struct engine_request *r)
@@ -761,6 +809,8 @@ static void on_news(struct client *client)
 	observe_tokens(c);
 	if (ended)
 		c->engine_done = true;
+	if (ended && how == ENGINE_FINISH_TIMEOUT && was_in_vain(x))
+		fail_by_engine(x, r, how);
 	pump(x, c);
 	if (!ended)
 		return;

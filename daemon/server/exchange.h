@@ -64,6 +64,7 @@ struct exchange {
 	struct descriptor_set *set; /* that came with a forward call, until the engine has it */
 	int64_t created;
 	uint64_t arrived_ns;
+	uint64_t deadline_ns;	/* 0: none */
 	struct choice *choices; /* [n_choices], prompts outermost */
 	unsigned n_choices;
 	unsigned live;	/* engine requests that have not ended */
@@ -85,6 +86,11 @@ bool exchange_cancel(struct server *s, const char *id, uid_t uid, bool any);
 void exchange_complete(struct exchange *x);
 /* Ends the exchange with an error for the client, if it is still there and was not answered. */
 void exchange_fail(struct exchange *x, const struct api_error *e);
+/*
+ * Ends the exchange with an error if its time is over; true: it was. Called where it waits for
+ * something else than the engine, which ends requests itself.
+ */
+bool exchange_end_late(struct exchange *x);
 /* Frees it when nothing needs it any more. */
 void exchange_free_if_over(struct exchange *x);
 /* What a failed engine call means for the client; false. */

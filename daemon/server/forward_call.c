@@ -346,7 +346,7 @@ static void fail(struct exchange *x, enum engine_finish how)
 	if (how == ENGINE_FINISH_ERROR && r->error == -EFAULT)
 		api_error_set(&e, 400, "invalid_memory", NULL, "%s", r->error_text);
 	else
-		exchange_submit_error(x, how == ENGINE_FINISH_ERROR ? r->error : -ESHUTDOWN,
+		exchange_submit_error(x, how == ENGINE_FINISH_CANCELLED ? -ESHUTDOWN : r->error,
 				      r->error_text, &e);
 	exchange_fail(x, &e);
 }
@@ -368,8 +368,9 @@ static void on_news(struct client *client)
 		if (x->conn && !x->answered)
 			answer(x);
 	} else {
-		x->model->metrics
-			.finished[how == ENGINE_FINISH_ERROR ? METRICS_ERROR : METRICS_ABORT]++;
+		x->model->metrics.finished[how == ENGINE_FINISH_ERROR	  ? METRICS_ERROR
+					   : how == ENGINE_FINISH_TIMEOUT ? METRICS_TIMEOUT
+									  : METRICS_ABORT]++;
 		fail(x, how);
 	}
 	exchange_free_if_over(x);

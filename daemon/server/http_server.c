@@ -57,6 +57,7 @@ const char *http_reason(int status)
 		{500, "Internal Server Error"},
 		{501, "Not Implemented"},
 		{503, "Service Unavailable"},
+		{504, "Gateway Timeout"},
 		{505, "HTTP Version Not Supported"},
 	};
 

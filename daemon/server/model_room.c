@@ -167,10 +167,18 @@ static void check_idle(struct served_model *m, uint64_t now)
 /* Requests do not wait for ever, nor for what will not come any more. */
 static void check_parked(struct served_model *m, uint64_t now)
 {
+	struct exchange *next;
 	uint64_t limit = (uint64_t)m->server->config->load_timeout * NS_PER_S;
 	bool ends = m->server->draining;
 	struct api_error e;
 
+	for (struct exchange *x = m->parked; x; x = next) {
+		next = x->park_next;
+		if (!x->deadline_ns || now < x->deadline_ns)
+			continue;
+		model_unpark(m, x);
+		exchange_end_late(x);
+	}
 	while (m->parked && (ends || now - m->parked->parked_ns >= limit)) {
 		struct exchange *x = m->parked;
 

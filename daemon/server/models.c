@@ -538,6 +538,7 @@ static int set_options(const struct served_model *m, const char *name, char *err
 				.max_context = e->max_model_len,
 				.max_num_seqs = e->max_num_seqs,
 				.max_num_batched_tokens = e->max_num_batched_tokens,
+				.max_stall_ms = e->max_stall_ms,
 				.max_queue = m->server->config->max_queue,
 				.prefix_caching = e->prefix_caching,
 				.speculation = e->speculate_ngram ? ENGINE_SPECULATE_NGRAM

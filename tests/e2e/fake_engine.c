@@ -435,6 +435,9 @@ static bool step(struct engine *e, struct engine_request *r)
 		snprintf(r->error_text, sizeof(r->error_text), "the fake chip was pulled out");
 	} else if (atomic_load(&r->cancelled)) {
 		how = ENGINE_FINISH_CANCELLED;
+	} else if (r->deadline_ns && now_ns() >= r->deadline_ns) {
+		how = ENGINE_FINISH_TIMEOUT;
+		r->error = -ETIMEDOUT;
 	} else if (r->pooling.how) {
 		how = embed(r);
 	} else if (r->sink) {

@@ -63,6 +63,28 @@ request 503 model_lost $comp -d '{"prompt":"a"}'
 wait_healthy
 post $comp '{"prompt":"Once","max_tokens":2}' | grep -q text_completion || fail "the model did not come back"
 
+# Deadlines: of those who wait, of those who are answered, and of all.
+kill "$daemon"
+wait "$daemon" || fail "exit status $?"
+FAKE_LOAD_MS=4000 start_daemon --load demand
+expect 504 '"code":"timeout"' $comp '{"prompt":"Once","timeout":0.5}'
+expect 504 'within 0.5 s' /v1/embeddings '{"input":"Once","timeout":0.5}'
+kill "$daemon"
+wait "$daemon" || fail "exit status $?"
+FAKE_TOKEN_US=5000 start_daemon --request-timeout 1
+long='"prompt":"Once","max_tokens":2000,"ignore_eos":true'
+expect 200 '"finish_reason":"timeout"' $comp "{$long,\"timeout\":0.4}"
+member completion_tokens <"$tmp/answer" >"$tmp/tokens"
+[ "$(cat "$tmp/tokens")" -ge 1 ] || fail "no tokens until the deadline: $(cat "$tmp/answer")"
+expect 200 '"finish_reason":"timeout"' $comp "{$long,\"stream\":true,\"timeout\":0.4}"
+grep -q '^data: \[DONE\]' "$tmp/answer" || fail "the stream of a late request has no end: $(tail -c 300 "$tmp/answer")"
+expect 200 '"finish_reason":"timeout"' $comp "{$long,\"timeout\":60}"
+expect 200 '"finish_reason":"timeout"' $comp "{$long}"
+expect 200 '"finish_reason":"length"' $comp '{"prompt":"Once","max_tokens":2,"timeout":60}'
+expect 400 'timeout' $comp '{"prompt":"Once","timeout":0}'
+expect 400 'timeout' $comp '{"prompt":"Once","timeout":"soon"}'
+[ "$(metric 'txda_request_success_total{model_name="demo",finished_reason="timeout"}')" -ge 4 ] || fail "late requests are not counted"
+
 # A full queue.
 kill "$daemon"
 wait "$daemon" || fail "exit status $?"

@@ -50,7 +50,8 @@ struct txda_model {
 	bool *taken; /* [vocab] while the top-k list is made */
 	bool mtp;
 	uint64_t fence;
-	bool failed;
+	struct txda_step step; /* that runs */
+	bool runs, failed;
 };
 
 struct fake_model_config fake_model_config;
@@ -442,6 +443,10 @@ int txda_model_run(struct txda_model *m, const struct txda_step *step, uint64_t 
 
 	if (step->size != sizeof(*step))
 		return -EINVAL;
+	if (m->runs) {
+		violation("a launch while another one runs", (long)m->fence, (long)m->fence);
+		return -EINVAL;
+	}
 	atomic_fetch_add(&fake_model_launches, 1);
 	atomic_fetch_add(&fake_model_launch_tokens, step->tokens);
 	left = fake_model_fail_group == m->group ? atomic_load(&fake_model_fail_after) : 0;
@@ -449,8 +454,8 @@ int txda_model_run(struct txda_model *m, const struct txda_step *step, uint64_t 
 		atomic_store(&fake_model_fail_after, left - 1);
 		m->failed = m->failed || left == 1;
 	}
-	if (!m->failed && !launch(m, step))
-		return -EINVAL;
+	m->step = *step;
+	m->runs = true;
 	*ret_fence = ++m->fence;
 	return 0;
 }
@@ -459,7 +464,8 @@ int txda_model_sync(struct txda_model *m, uint64_t fence, uint64_t deadline_ns)
 {
 	struct timespec t = {0, 1000 * (long)m->config.delay_us};
 
-	(void)fence;
+	if (fence != m->fence)
+		violation("a fence", (long)fence, (long)m->fence);
 	if (t.tv_nsec)
 		nanosleep(&t, NULL);
 	while (atomic_load(&fake_model_hang)) {
@@ -469,5 +475,8 @@ int txda_model_sync(struct txda_model *m, uint64_t fence, uint64_t deadline_ns)
 		t = (struct timespec){0, 1000000};
 		nanosleep(&t, NULL);
 	}
+	if (m->runs && !m->failed)
+		m->failed = !launch(m, &m->step);
+	m->runs = false;
 	return m->failed ? -EIO : 0;
 }

@@ -450,6 +450,111 @@ static void random_loads(void **state)
 	assert_true(preemptions > 10);
 }
 
+/* The next step is begun before the tokens of the one that runs are known. */
+static void begins_before_the_end(void **state)
+{
+	struct sched_seq seqs[3], late;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	for (unsigned i = 0; i < 3; i++)
+		add(&w, &seqs[i], 1, 0, 3 + i);
+	assert_int_equal(scheduler_plan(w.s, w.items), 3);
+	for (unsigned i = 0; i < 3; i++)
+		seqs[i].n_total += i < 2; /* the last one ends with this step */
+	scheduler_done(w.s, w.items, 3);
+	assert_int_equal(scheduler_begin(w.s, w.items), 2);
+	assert_ptr_equal(w.items[0].seq, &seqs[0]);
+	assert_int_equal(w.items[0].first, 3);
+	assert_true(w.items[0].sample);
+	scheduler_remove(w.s, &seqs[2]);
+	assert_true(scheduler_kept(w.s));
+	/* Who came while the step ran is in the next one. */
+	add(&w, &late, 2, 0, 40);
+	w.n_items = scheduler_plan(w.s, w.items);
+	assert_int_equal(w.n_items, 3);
+	assert_true(scheduler_kept(w.s));
+	assert_ptr_equal(w.items[2].seq, &late);
+	assert_int_equal(planned(&w, &late), 14);
+	seqs[0].n_total++;
+	seqs[1].n_total++;
+	scheduler_done(w.s, w.items, w.n_items);
+	/* One that turns out to have ended is taken out again. */
+	assert_int_equal(scheduler_begin(w.s, w.items), 2);
+	scheduler_remove(w.s, &seqs[0]);
+	assert_false(scheduler_kept(w.s));
+	w.n_items = scheduler_plan(w.s, w.items);
+	assert_int_equal(w.n_items, 2);
+	assert_ptr_equal(w.items[0].seq, &seqs[1]);
+	assert_int_equal(planned(&w, &late), 15);
+	scheduler_done(w.s, w.items, w.n_items);
+	scheduler_remove(w.s, &seqs[1]);
+	scheduler_remove(w.s, &late);
+	close_world(&w);
+}
+
+/* While a step runs nobody gives blocks back; when it has ended who is youngest does. */
+static void preempts_after_the_end_only(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq old, young;
+	struct world w;
+
+	(void)state;
+	o.max_tokens = 64;
+	open_world(&w, o, 16);
+	add(&w, &old, 1, 0, 32);
+	add(&w, &young, 1, 0, 16);
+	for (unsigned i = 0; i < 8; i++)
+		run(&w);
+	assert_int_equal(old.n_total, 40);
+	assert_int_equal(young.n_total, 24);
+	assert_int_equal(kv_free_blocks(w.kv), 0);
+	w.n_items = scheduler_plan(w.s, w.items);
+	assert_int_equal(w.n_items, 2);
+	old.n_total++;
+	young.n_total++;
+	scheduler_done(w.s, w.items, w.n_items);
+	assert_int_equal(scheduler_begin(w.s, w.items), 0);
+	assert_int_equal(scheduler_preemptions(w.s), 0);
+	w.n_items = scheduler_plan(w.s, w.items);
+	assert_int_equal(scheduler_preemptions(w.s), 1);
+	assert_int_equal(planned(&w, &old), 1);
+	assert_int_equal(planned(&w, &young), 0);
+	scheduler_done(w.s, w.items, w.n_items);
+	scheduler_remove(w.s, &old);
+	scheduler_remove(w.s, &young);
+	close_world(&w);
+}
+
+static void limits_chunks_beside_decodes(void **state)
+{
+	struct sched_seq chat, book;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	scheduler_limit_chunks(w.s, 5);
+	add(&w, &book, 2, 0, 40);
+	run(&w);
+	assert_int_equal(planned(&w, &book), 16);
+	add(&w, &chat, 1, 1, 3);
+	run(&w);
+	/* Nothing decodes yet. */
+	assert_int_equal(planned(&w, &chat), 3);
+	assert_int_equal(planned(&w, &book), 13);
+	run(&w);
+	assert_int_equal(planned(&w, &chat), 1);
+	assert_int_equal(planned(&w, &book), 5);
+	scheduler_limit_chunks(w.s, 0);
+	run(&w);
+	assert_int_equal(planned(&w, &book), 6);
+	scheduler_remove(w.s, &chat);
+	scheduler_remove(w.s, &book);
+	close_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -464,6 +569,9 @@ int main(void)
 		cmocka_unit_test(long_prompts_do_not_starve),
 		cmocka_unit_test(many_users),
 		cmocka_unit_test(random_loads),
+		cmocka_unit_test(begins_before_the_end),
+		cmocka_unit_test(preempts_after_the_end_only),
+		cmocka_unit_test(limits_chunks_beside_decodes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,7 +139,7 @@ esac
 append="console=ttyS0 panic=-1 oops=panic no_timer_check log_buf_len=4M printk.devkmsg=on mitigations=off rig=$mode firmware_class.path=/t/firmware"
 [ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"
 # A slow kernel on a busy host takes its clock for a bad one, and a slow one instead.
-[ "$k" != debug ] || append="$append tsc=reliable"
+[ "$k" != debug ] || append="$append tsc=reliable systemd.default_timeout_start_sec=600"
 append="$append$kernel_args"
 if [ $want = shell ]; then
 	append="$append loglevel=4"

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* What the engine's tests share: an engine over a model without a chip, requests, what they must
+ * give. */
+#ifndef TXDA_TESTS_ENGINE_FIXTURE_H
+#define TXDA_TESTS_ENGINE_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <stdatomic.h>
+
+#include "engine.h"
+#include "fake_model.h"
+
+#define MAX_PROMPT 100
+
+extern atomic_uint engine_allocations; /* of the whole program so far */
+
+int small_model(void **state); /* a test's setup: fake_model_small() */
+
+struct engine *open_engine(const struct engine_options *options);
+/* Waits until nothing runs and no block is held, and checks that nothing leaked or went wrong. */
+void close_engine(struct engine *e);
+void close_engine_with_stats(struct engine *e, struct engine_stats *ret);
+
+struct engine_sampling greedy(unsigned max_tokens);
+struct engine_request *new_request(const int32_t *prompt, unsigned n,
+				   const struct engine_sampling *s, bool prompt_lp);
+void submit(struct engine *e, struct engine_request *r);
+/* Takes news until @n more requests have finished. */
+void wait_finished(struct engine *e, unsigned n);
+void run(struct engine *e, struct engine_request *r);
+void random_prompt(int32_t *prompt, unsigned n);
+/* What greedy decoding gives, straight from the model. */
+void expect_greedy(const struct engine_request *r);
+
+/*
+ * A constraint for tests: of tokens whose number and place say so, as bits or as a list, up to a
+ * length. It fails where it is told to.
+ */
+struct test_constraint {
+	struct engine_constraint base;
+	unsigned n, key, length, fail_mask_at, fail_accept_at;
+	bool list;
+	uint32_t bits[4];
+	int32_t tokens[97];
+};
+extern atomic_int n_constraints; /* that live */
+struct test_constraint *constrain(struct engine_request *r, unsigned key, unsigned length);
+
+#endif

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+/* What requests give among others is what they give alone; with proposals, too. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "engine_fixture.h"
+
+static struct engine_sampling random_sampling(void)
+{
+	static const float temperatures[] = {0, 1, 0.8f, 1.5f};
+	static struct engine_bias biases[2];
+	struct engine_sampling s = greedy(1 + (unsigned)rand() % 40);
+
+	s.temperature = temperatures[rand() % 4];
+	s.top_k = rand() % 2 ? rand() % 20 : 0;
+	s.top_p = rand() % 2 ? 0.9f : 1;
+	s.min_p = rand() % 4 ? 0 : 0.05f;
+	s.seed = (uint64_t)rand();
+	s.logprobs = rand() % 4 - 1;
+	s.n_stop_tokens = (unsigned)rand() % 2;
+	s.stop_tokens[0] = rand() % 97;
+	s.min_tokens = (unsigned)rand() % 10;
+	if (rand() % 3 == 0) {
+		s.repetition_penalty = rand() % 2 ? 1.3f : 1;
+		s.presence_penalty = rand() % 2 ? 0.5f : 0;
+		s.frequency_penalty = rand() % 2 ? 0.25f : -0.1f;
+	}
+	if (rand() % 3 == 0) {
+		biases[0] = (struct engine_bias){rand() % 48, (float)(rand() % 8) - 4};
+		biases[1] = (struct engine_bias){48 + rand() % 49, (float)(rand() % 8) - 4};
+		s.biases = biases;
+		s.n_biases = 2;
+	}
+	return s;
+}
+
+static void assert_same(const struct engine_request *r, const struct engine_request *alone)
+{
+	unsigned n = atomic_load(&r->n_tokens);
+
+	if (atomic_load(&r->finish) == ENGINE_FINISH_CANCELLED) {
+		assert_true(n <= atomic_load(&alone->n_tokens));
+	} else {
+		assert_int_equal(atomic_load(&r->finish), atomic_load(&alone->finish));
+		assert_int_equal(n, atomic_load(&alone->n_tokens));
+		if (r->prompt_lp)
+			assert_memory_equal(r->prompt_lp + 1, alone->prompt_lp + 1,
+					    (r->n_prompt - 1) * sizeof(float));
+	}
+	assert_memory_equal(r->tokens, alone->tokens, n * sizeof(int32_t));
+	if (r->logprobs)
+		assert_memory_equal(r->logprobs, alone->logprobs, n * sizeof(*r->logprobs));
+	if (r->top)
+		assert_memory_equal(r->top, alone->top,
+				    n * (unsigned)r->sampling.logprobs * sizeof(*r->top));
+}
+
+/*
+ * Random requests under KV pressure, with shared prefixes, priorities, users, chunks of all sizes
+ * and random cancellations: each gives what it gives alone. Limits of step and cache change with
+ * each round.
+ */
+static void company_changes_nothing(void **state)
+{
+	enum { REQUESTS = 60 };
+	static int32_t prompts[4][MAX_PROMPT];
+	struct engine_request *alone[REQUESTS], *crowd[REQUESTS];
+	uint64_t preemptions = 0, hits = 0, cancelled = 0;
+
+	(void)state;
+	srand(13);
+	for (unsigned i = 0; i < 4; i++)
+		random_prompt(prompts[i], MAX_PROMPT);
+	for (unsigned round = 0; round < 12; round++) {
+		static const unsigned budgets[] = {1, 7, 64, 256};
+		struct engine_options options = {
+			.max_num_batched_tokens = budgets[round % 4],
+			.max_num_seqs = 1 + (unsigned)rand() % 20,
+			.max_kv_blocks = 32 + (unsigned)rand() % 40,
+			.prefix_caching = round % 3 != 0,
+			.max_stall_ms = round % 5 == 0,
+		};
+		struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 1});
+		struct engine_stats stats;
+
+		for (unsigned i = 0; i < REQUESTS; i++) {
+			struct engine_sampling s = random_sampling();
+			int32_t *prompt = prompts[rand() % 4], last;
+			unsigned n = 1 + (unsigned)rand() % MAX_PROMPT;
+			bool prompt_lp = rand() % 5 == 0;
+
+			last = prompt[n - 1];
+			prompt[n - 1] = rand() % 97;
+			alone[i] = new_request(prompt, n, &s, prompt_lp);
+			crowd[i] = new_request(prompt, n, &s, prompt_lp);
+			prompt[n - 1] = last;
+			if (rand() % 3 == 0) {
+				unsigned key = (unsigned)rand() % 100,
+					 length = (unsigned)rand() % 30;
+
+				constrain(alone[i], key, length);
+				constrain(crowd[i], key, length);
+			}
+			crowd[i]->uid = (uid_t)rand() % 3;
+			crowd[i]->priority = rand() % 3;
+			run(e, alone[i]);
+		}
+		close_engine(e);
+		e = open_engine(&options);
+		for (unsigned i = 0; i < REQUESTS; i++) {
+			submit(e, crowd[i]);
+			if (rand() % 8 == 0)
+				engine_cancel(e, crowd[(unsigned)rand() % (i + 1)]);
+			if (rand() % 4 == 0)
+				usleep((unsigned)rand() % 300);
+		}
+		wait_finished(e, REQUESTS);
+		for (unsigned i = 0; i < REQUESTS; i++) {
+			assert_same(crowd[i], alone[i]);
+			engine_request_unref(crowd[i]);
+			engine_request_unref(alone[i]);
+		}
+		engine_stats(e, &stats);
+		preemptions += stats.preemptions;
+		hits += stats.prefix_hits;
+		cancelled += stats.finished[ENGINE_FINISH_CANCELLED];
+		close_engine(e);
+	}
+	printf("%llu preemptions, %llu cached tokens, %llu cancelled\n",
+	       (unsigned long long)preemptions, (unsigned long long)hits,
+	       (unsigned long long)cancelled);
+	assert_true(preemptions > 20 && hits > 100 && cancelled > 10);
+}
+
+/* ---- the model's own layer proposes ---------------------------------------------------------- */
+
+/* What it proposes is what the model says, so everything stands, whatever happens around it. */
+static void predicts_further_tokens(void **state)
+{
+	enum { REQUESTS = 24 };
+	struct engine_options o = {
+		.case_dir = "step",
+		.draft_case_dir = "mtp",
+		.speculation = ENGINE_SPECULATE_MODEL,
+		.speculative_tokens = 3,
+		.speculative_max_seqs = 64,
+		.max_num_batched_tokens = 24,
+		.max_num_seqs = 8,
+		.max_kv_blocks = 30,
+		.prefix_caching = true,
+	};
+	struct engine_request *alone[REQUESTS], *r[REQUESTS];
+	struct engine_stats stats;
+	struct engine_sampling s;
+	int32_t prompt[MAX_PROMPT];
+	struct engine *e;
+
+	(void)state;
+	random_prompt(prompt, MAX_PROMPT);
+	fake_model_config.states = true;
+	e = open_engine(&(struct engine_options){.case_dir = "step"});
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		s = greedy(1 + i);
+		s.temperature = i % 3 ? 1 : 0;
+		s.seed = i;
+		alone[i] = new_request(prompt, 1 + i * 4 % 90, &s, false);
+		run(e, alone[i]);
+	}
+	close_engine(e);
+	e = open_engine(&o);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		r[i] = new_request(prompt, alone[i]->n_prompt, &alone[i]->sampling, false);
+		submit(e, r[i]);
+	}
+	wait_finished(e, REQUESTS);
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		assert_int_equal(atomic_load(&r[i]->n_tokens), 1 + i);
+		assert_memory_equal(r[i]->tokens, alone[i]->tokens, (1 + i) * sizeof(int32_t));
+		engine_request_unref(r[i]);
+		engine_request_unref(alone[i]);
+	}
+	close_engine_with_stats(e, &stats);
+	printf("%llu proposals, %llu stood, %llu preemptions\n",
+	       (unsigned long long)stats.draft_tokens, (unsigned long long)stats.accepted_tokens,
+	       (unsigned long long)stats.preemptions);
+	assert_true(stats.draft_tokens > 80);
+	assert_int_equal(stats.accepted_tokens, stats.draft_tokens);
+}
+
+/* While too many run, nothing is proposed; whom that left behind goes on without. */
+static void proposes_again_after_a_flood(void **state)
+{
+	struct engine_options o = {
+		.case_dir = "step",
+		.draft_case_dir = "mtp",
+		.speculation = ENGINE_SPECULATE_MODEL,
+		.speculative_max_seqs = 2,
+	};
+	struct engine_sampling s = greedy(40);
+	struct engine_request *r[6];
+	struct engine_stats flooded, stats;
+	int32_t prompt[20];
+	struct engine *e;
+
+	(void)state;
+	fake_model_config.states = true;
+	random_prompt(prompt, 20);
+	e = open_engine(&o);
+	for (unsigned i = 0; i < 6; i++) {
+		r[i] = new_request(prompt, 5 + i, &s, false);
+		submit(e, r[i]);
+	}
+	wait_finished(e, 6);
+	engine_stats(e, &flooded);
+	for (unsigned i = 0; i < 6; i++) {
+		expect_greedy(r[i]);
+		engine_request_unref(r[i]);
+	}
+	r[0] = new_request(prompt, 20, &s, false);
+	run(e, r[0]);
+	expect_greedy(r[0]);
+	engine_request_unref(r[0]);
+	close_engine_with_stats(e, &stats);
+	assert_true(stats.accepted_tokens - flooded.accepted_tokens > 20);
+	assert_int_equal(stats.accepted_tokens, stats.draft_tokens);
+}
+
+static void refuses_a_layer_alone(void **state)
+{
+	struct engine_options o = {.case_dir = "mtp"};
+	char err[256] = "";
+	struct engine *e;
+
+	(void)state;
+	assert_int_equal(engine_new(fake_group(0), &o, &e, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "--mtp"));
+	o = (struct engine_options){
+		.case_dir = "step", .draft_case_dir = "mtp", .speculation = ENGINE_SPECULATE_MODEL};
+	assert_int_equal(engine_new(fake_group(0), &o, &e, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "--states"));
+	assert_int_equal(atomic_load(&fake_model_loaded), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(company_changes_nothing, small_model),
+		cmocka_unit_test_setup(predicts_further_tokens, small_model),
+		cmocka_unit_test_setup(proposes_again_after_a_flood, small_model),
+		cmocka_unit_test_setup(refuses_a_layer_alone, small_model),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+/* How much of prompts a step gets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "pace.h"
+
+#define MS 1000000ull
+
+/* A machine: what a step takes. */
+struct machine {
+	double decode_ms, token_ms;
+};
+
+static uint64_t step_ns(const struct machine *m, unsigned decodes, unsigned chunks)
+{
+	return (uint64_t)((m->decode_ms * (decodes != 0) + m->token_ms * chunks) * MS);
+}
+
+static void no_target_no_limit(void **state)
+{
+	struct pace p = {0};
+
+	(void)state;
+	assert_int_equal(pace_limit(&p), 0);
+	pace_note(&p, 1, 0, 50 * MS);
+	pace_note(&p, 1, 100, 500 * MS);
+	assert_int_equal(pace_limit(&p), 0);
+}
+
+/* Steps come to take what they may, on fast machines and slow ones, and follow changes. */
+static void steps_reach_the_target(void **state)
+{
+	static const struct machine machines[] = {{1, 0.05}, {20, 2}, {100, 0.5}, {0.01, 1}};
+	struct pace p = {.target_ns = 200 * MS};
+
+	(void)state;
+	assert_int_equal(pace_limit(&p), PACE_LEAST);
+	for (unsigned i = 0; i < sizeof(machines) / sizeof(machines[0]); i++) {
+		uint64_t ns = 0;
+
+		for (unsigned k = 0; k < 40; k++) {
+			pace_note(&p, 4, 0, step_ns(&machines[i], 4, 0));
+			ns = step_ns(&machines[i], 4, pace_limit(&p));
+			pace_note(&p, 4, pace_limit(&p), ns);
+		}
+		assert_true(ns > 170 * MS && ns < 230 * MS);
+	}
+}
+
+/* Where decoding alone takes longer than that, prompts still get on. */
+static void prompts_get_on(void **state)
+{
+	static const struct machine slow = {300, 1};
+	struct pace p = {.target_ns = 200 * MS};
+
+	(void)state;
+	for (unsigned k = 0; k < 20; k++) {
+		pace_note(&p, 4, 0, step_ns(&slow, 4, 0));
+		pace_note(&p, 4, pace_limit(&p), step_ns(&slow, 4, pace_limit(&p)));
+		assert_true(pace_limit(&p) >= PACE_LEAST);
+	}
+	assert_true(pace_limit(&p) <= 60);
+}
+
+/* No time of the clock makes a limit of nothing, or none at all. */
+static void strange_times(void **state)
+{
+	static const uint64_t times[] = {0, 1, UINT64_MAX, 3600000 * MS};
+
+	(void)state;
+	srand(5);
+	for (unsigned round = 0; round < 200; round++) {
+		struct pace p = {.target_ns = 1 + (uint64_t)rand()};
+
+		for (unsigned k = 0; k < 20; k++) {
+			pace_note(&p, (unsigned)rand() % 3, (unsigned)rand() % 40,
+				  times[rand() % 4]);
+			assert_true(pace_limit(&p) >= PACE_LEAST);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_target_no_limit),
+		cmocka_unit_test(steps_reach_the_target),
+		cmocka_unit_test(prompts_get_on),
+		cmocka_unit_test(strange_times),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
