@@ -34,6 +34,8 @@ enum option_id {
 	OPT_MAX_TOKENS,
 	OPT_PREFIX_CACHING,
 	OPT_NO_PREFIX_CACHING,
+	OPT_KEEP_WEIGHTS,
+	OPT_NO_KEEP_WEIGHTS,
 	OPT_CACHE_DIR,
 	OPT_MAX_BODY,
 	OPT_MAX_MEMORY,
@@ -87,6 +89,8 @@ static const struct option options[] = {
 	{"max-num-batched-tokens", required_argument, NULL, OPT_MAX_TOKENS},
 	{"enable-prefix-caching", no_argument, NULL, OPT_PREFIX_CACHING},
 	{"no-enable-prefix-caching", no_argument, NULL, OPT_NO_PREFIX_CACHING},
+	{"keep-weights", no_argument, NULL, OPT_KEEP_WEIGHTS},
+	{"no-keep-weights", no_argument, NULL, OPT_NO_KEEP_WEIGHTS},
 	{"cache-dir", required_argument, NULL, OPT_CACHE_DIR},
 	{"max-body", required_argument, NULL, OPT_MAX_BODY},
 	{"max-memory", required_argument, NULL, OPT_MAX_MEMORY},
@@ -176,6 +180,10 @@ static const char help[] =
 	"  --kv-cache-memory BYTES     of a chip, for its KV cache (default: its share of what is "
 	"left)\n"
 	"  --data-parallel-size N      copies on as many groups of chips, at most 8 (default: 1)\n"
+	"  --[no-]keep-weights         they stay on the chips while the daemon restarts, where "
+	"somebody "
+	"holds them\n"
+	"                              for it: systemd, txda-holder (default: yes)\n"
 	"  --load-timeout SECONDS      how long requests wait for a model that is not loaded "
 	"(default: 300)\n"
 	"\n"
@@ -478,6 +486,8 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_SOCKET: return set_string(&c->socket, value);
 	case OPT_SOCKET_MODE: return set_mode(value, &c->socket_mode);
 	case OPT_SOCKET_GROUP: return set_string(&c->socket_group, value);
+	case OPT_KEEP_WEIGHTS: c->keep_weights = true; return true;
+	case OPT_NO_KEEP_WEIGHTS: c->keep_weights = false; return true;
 	case OPT_CACHE_DIR: return set_string(&c->cache_dir, value);
 	case OPT_MAX_BODY: return set_number(name, value, 1024, 1ull << 30, &c->max_body);
 	case OPT_MAX_MEMORY: return set_number(name, value, 1ull << 20, 1ull << 50, &c->max_memory);
@@ -621,6 +631,7 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 
 	*ret = (struct config){
 		.socket_mode = 0660,
+		.keep_weights = true,
 		.max_body = 8u << 20,
 		.max_memory = 1ull << 30,
 		.max_connections = 1024,

@@ -62,6 +62,7 @@ struct config {
 	mode_t socket_mode;
 	char *socket_group;  /* NULL: leave it */
 	unsigned max_queue;  /* 0: the engine's default */
+	bool keep_weights;   /* beyond the daemon's life, where somebody holds them */
 	char *cache_dir;     /* NULL: residency's default */
 	uint64_t max_body;   /* bytes */
 	uint64_t max_memory; /* bytes held for all clients */

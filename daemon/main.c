@@ -16,6 +16,7 @@
 
 #include "config.h"
 #include "log.h"
+#include "residency/keeper.h"
 #include "residency/residency.h"
 #include "server/listen.h"
 #include "server/server.h"
@@ -33,7 +34,10 @@ struct daemon {
 	struct event_base *base;
 	struct txda_context *context;
 	struct residency *residency;
+	struct keeper *keeper;
 	struct server *server;
+	char **inherited; /* [n_inherited] names of descriptors from SD_LISTEN_FDS_START on */
+	unsigned n_inherited;
 	struct listen_socket sockets[MAX_SOCKETS];
 	unsigned n_sockets;
 	struct event *signals[3], *poll_event, *watchdog_event, *chip_event;
@@ -43,26 +47,40 @@ struct daemon {
 	int exit_code;
 };
 
+/* What systemd, or a holder, hands over: names tell sockets from weights. */
+static void look_at_inherited(struct daemon *d)
+{
+	int n = sd_listen_fds_with_names(1, &d->inherited);
+
+	d->n_inherited = n > 0 ? (unsigned)n : 0;
+}
+
+static bool is_kept(const struct daemon *d, unsigned i)
+{
+	return !strncmp(d->inherited[i], KEEPER_NAME, strlen(KEEPER_NAME));
+}
+
 static int open_sockets(struct daemon *d)
 {
 	char err[512];
-	int n = sd_listen_fds(1);
+	for (unsigned i = 0; i < d->n_inherited; i++) {
+		int r;
 
-	if (n > MAX_SOCKETS) {
-		log_error("systemd handed over %d sockets; the limit is %d", n, MAX_SOCKETS);
-		return -E2BIG;
-	}
-	for (int i = 0; i < n; i++) {
-		int r = listen_socket_adopt(SD_LISTEN_FDS_START + i, &d->sockets[d->n_sockets], err,
-					    sizeof(err));
-
+		if (is_kept(d, i))
+			continue;
+		if (d->n_sockets == MAX_SOCKETS) {
+			log_error("more than %d sockets were handed over", MAX_SOCKETS);
+			return -E2BIG;
+		}
+		r = listen_socket_adopt(SD_LISTEN_FDS_START + (int)i, &d->sockets[d->n_sockets],
+					err, sizeof(err));
 		if (r) {
 			log_error("%s", err);
 			return r;
 		}
 		d->n_sockets++;
 	}
-	if (n <= 0) {
+	if (!d->n_sockets) {
 		int r = listen_socket_open(d->config.socket, d->config.socket_mode,
 					   d->config.socket_group, &d->sockets[0], err,
 					   sizeof(err));
@@ -73,6 +91,41 @@ static int open_sockets(struct daemon *d)
 		}
 		d->n_sockets = 1;
 	}
+	return 0;
+}
+
+static void log_kept(bool bad, const char *text)
+{
+	if (bad)
+		log_warning("%s", text);
+	else
+		log_info("%s", text);
+}
+
+/* Takes over what was kept for this daemon. Without a keeper it goes: nobody would use it. */
+static int open_keeper(struct daemon *d)
+{
+	const struct keeper_options options = {.context = d->context, .log = log_kept};
+	int r;
+
+	if (!keeper_is_possible() || !d->config.keep_weights) {
+		for (unsigned i = 0; i < d->n_inherited; i++) {
+			if (!is_kept(d, i))
+				continue;
+			sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", d->inherited[i]);
+			close(SD_LISTEN_FDS_START + (int)i);
+		}
+		return 0;
+	}
+	r = keeper_new(&options, &d->keeper);
+	if (r) {
+		log_error("%s", strerror(-r));
+		return r;
+	}
+	for (unsigned i = 0; i < d->n_inherited; i++)
+		if (is_kept(d, i))
+			keeper_take(d->keeper, d->inherited[i], SD_LISTEN_FDS_START + (int)i);
+	keeper_adopt(d->keeper);
 	return 0;
 }
 
@@ -94,7 +147,11 @@ static int open_chips(struct daemon *d)
 		log_error("no chips: %s", why && *why ? why : strerror(-r));
 		return r;
 	}
+	r = open_keeper(d);
+	if (r)
+		return r;
 	options.context = d->context;
+	options.keeper = d->keeper;
 	r = residency_new(&options, &d->residency, err, sizeof(err));
 	if (r) {
 		log_error("%s", *err ? err : strerror(-r));
@@ -275,8 +332,10 @@ static int add_events(struct daemon *d)
 
 static int start(struct daemon *d)
 {
-	int r = open_sockets(d);
+	int r;
 
+	look_at_inherited(d);
+	r = open_sockets(d);
 	if (r)
 		return r;
 	r = open_chips(d);
@@ -284,6 +343,8 @@ static int start(struct daemon *d)
 		return r;
 	d->base = event_base_new();
 	r = d->base ? server_new(d->base, &d->config, d->residency, &d->server) : -ENOMEM;
+	if (!r)
+		residency_settle_kept(d->residency);
 	if (!r)
 		r = add_events(d);
 	for (unsigned i = 0; !r && i < d->n_sockets; i++)
@@ -308,9 +369,13 @@ static void stop(struct daemon *d)
 		event_free(d->chip_event);
 	server_free(d->server);
 	residency_free(d->residency);
+	keeper_free(d->keeper);
 	txda_context_unref(d->context);
 	if (d->base)
 		event_base_free(d->base);
+	for (unsigned i = 0; i < d->n_inherited; i++)
+		free(d->inherited[i]);
+	free(d->inherited);
 	config_free(&d->config);
 	libevent_global_shutdown();
 }

@@ -311,6 +311,11 @@ static void write_residency(struct json_out *o, const struct metrics_source *sou
 	for (unsigned i = 0; i < n; i++)
 		put(o, "txda_model_loads_total{%s} %" PRIu64 "\n",
 		    label(sources[i].name, name, sizeof(name)), sources[i].model->loads);
+	put_head(o, "model_loads_adopted_total", "counter",
+		 "Loads whose weights an earlier daemon had left on the chips.");
+	for (unsigned i = 0; i < n; i++)
+		put(o, "txda_model_loads_adopted_total{%s} %" PRIu64 "\n",
+		    label(sources[i].name, name, sizeof(name)), sources[i].model->adoptions);
 	put_head(o, "model_load_failures_total", "counter", "Loads that did not.");
 	for (unsigned i = 0; i < n; i++)
 		put(o, "txda_model_load_failures_total{%s} %" PRIu64 "\n",

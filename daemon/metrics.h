@@ -47,6 +47,7 @@ struct metrics_model {
 	} histograms[METRICS_N_HISTOGRAMS];
 	uint64_t finished[METRICS_N_REASONS];
 	uint64_t loads, load_failures;
+	uint64_t adoptions; /* loads that found the weights on the chips */
 	double load_seconds; /* of all loads */
 	uint64_t unloads[3]; /* by an administrator, for idling, for others */
 };

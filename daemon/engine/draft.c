@@ -298,6 +298,7 @@ static int load_model(struct draft *d, struct txda_group *group,
 
 	model_options.path = options->draft_case_dir;
 	model_options.kv_blocks = target->kv_blocks;
+	model_options.keep_weights = options->keep_weights;
 	error = txda_model_load(group, &model_options, &d->model);
 	if (!error)
 		error = txda_model_info(d->model, &info);
@@ -364,6 +365,11 @@ int draft_new(struct txda_group *group, const struct engine_options *options,
 	}
 	*ret = d;
 	return 0;
+}
+
+struct txda_model *draft_model(struct draft *d)
+{
+	return d ? d->model : NULL;
 }
 
 void draft_free(struct draft *d)

@@ -37,6 +37,7 @@ struct draft;
 struct scheduler;
 struct step_slot;
 struct txda_group;
+struct txda_model;
 struct txda_model_info;
 
 /* A sequence's share, part of the engine's own. */
@@ -55,6 +56,8 @@ int draft_new(struct txda_group *group, const struct engine_options *options,
 	      const struct txda_model_info *target, const struct step_slot *slot,
 	      struct draft **ret, char *err, size_t errlen);
 void draft_free(struct draft *d);
+/* The small model, borrowed; NULL: there is none. */
+struct txda_model *draft_model(struct draft *d);
 
 /* Whether there are few enough sequences for proposals. */
 bool draft_wanted(const struct draft *d, const struct scheduler *s);

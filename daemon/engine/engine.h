@@ -33,6 +33,7 @@
 
 struct txda_context;
 struct txda_group;
+struct txda_weights;
 struct engine;
 
 #define ENGINE_MAX_LOGPROBS    64
@@ -259,6 +260,7 @@ struct engine_options {
 	void (*load_progress)(void *arg, uint64_t done, uint64_t total);
 	void *load_progress_arg;
 	struct txda_context *context; /* the group's, for the words of its errors; may be NULL */
+	bool keep_weights;	      /* engine_weights() are for export */
 	unsigned step_seconds;	      /* a step that takes longer counts as a lost group; 0: 600 */
 	/*
 	 * While sequences decode, a step gets as much of prompts as makes it this long, by the
@@ -306,6 +308,11 @@ struct engine_limits {
 	struct engine_pooling pooling; /* as the model says, or of the last token, normalised */
 };
 void engine_limits(struct engine *e, struct engine_limits *ret);
+/*
+ * A reference to the weights of a rank, of the model or of the one that proposes tokens. -ENOENT:
+ * there are none.
+ */
+int engine_weights(struct engine *e, bool draft, unsigned rank, struct txda_weights **ret);
 
 /* Counters for /metrics; a consistent snapshot as of the last step, without stopping the engine. */
 struct engine_stats {

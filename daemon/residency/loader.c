@@ -122,6 +122,56 @@ static int plan(struct residency_model *m, char *err, size_t errlen)
 	return 0;
 }
 
+/* ---- weights that outlive the daemon --------------------------------------------------------- */
+
+/* Has the weights of one rank kept; @ret_imported: they were there before. */
+static void keep_one(struct residency_model *m, struct engine *engine, struct txda_group *group,
+		     bool draft, unsigned rank, bool *ret_imported)
+{
+	struct txda_weights_info info = TXDA_INIT(struct txda_weights_info);
+	struct keeper_weights w = {
+		.source = draft ? m->draft_path : m->path,
+		.case_dir = draft ? m->draft_case_dir : m->case_dir,
+		.rank = rank,
+		.tp = txda_group_size(group),
+		.device = txda_group_device(group, rank),
+	};
+
+	if (engine_weights(engine, draft, rank, &w.weights))
+		return;
+	if (txda_weights_info(w.weights, &info) < 0 || !info.imported)
+		*ret_imported = false;
+	if (m->n_kept < MAX_KEPT &&
+	    !keeper_keep(m->residency->options.keeper, &w, &m->kept[m->n_kept]))
+		m->n_kept++;
+	txda_weights_unref(w.weights);
+}
+
+/* Of a model that was loaded, before anybody gets it. */
+static void keep_weights(struct residency_model *m, struct engine *engine, struct txda_group *group)
+{
+	bool imported = true;
+
+	m->adopted = false;
+	if (!m->residency->options.keeper)
+		return;
+	for (unsigned r = 0; r < txda_group_size(group); r++) {
+		keep_one(m, engine, group, false, r, &imported);
+		if (*m->draft_path)
+			keep_one(m, engine, group, true, r, &imported);
+	}
+	m->adopted = imported && m->n_kept;
+}
+
+/* They leave the chips for good. */
+static void forget_weights(struct residency_model *m)
+{
+	while (m->n_kept)
+		keeper_drop(m->residency->options.keeper, m->kept[--m->n_kept]);
+}
+
+/* ---- the load -------------------------------------------------------------------------------- */
+
 static bool is_for_plan(struct residency_model *m)
 {
 	bool only;
@@ -154,6 +204,7 @@ static int load(struct residency_model *m, struct txda_group **ret_group,
 		options.draft_case_dir = m->draft_case_dir;
 	}
 	options.context = r->context;
+	options.keep_weights = r->options.keeper;
 	options.load_progress = on_progress;
 	options.load_progress_arg = m;
 	error = engine_new(group, &options, ret_engine, err, errlen);
@@ -161,6 +212,7 @@ static int load(struct residency_model *m, struct txda_group **ret_group,
 		txda_group_unref(group);
 		return error;
 	}
+	keep_weights(m, *ret_engine, group);
 	*ret_group = group;
 	return 0;
 }
@@ -182,15 +234,19 @@ static void free_engine(struct residency_model *m)
 	struct txda_group *group = m->group;
 	struct hostcopy *copy = NULL;
 	bool sleeps = m->sleeps && m->state == RESIDENCY_DRAINING && !m->removed;
+	/* What the daemon's own end takes off the chips is for the next one. */
+	bool forgets = m->forgets || !r->shutdown;
 
 	m->engine = NULL;
 	m->group = NULL;
-	m->sleeps = false;
+	m->sleeps = m->forgets = false;
 	r->loading = m;
 	r->freeing = true;
 	pthread_mutex_unlock(&r->lock);
 	if (sleeps)
 		hostcopy_new(m->case_dir, m->plan.tp, &copy);
+	if (forgets)
+		forget_weights(m);
 	engine_free(engine);
 	txda_group_unref(group);
 	pthread_mutex_lock(&r->lock);
@@ -262,6 +318,7 @@ static void load_model(struct residency_model *m)
 	pthread_mutex_lock(&r->lock);
 	if (atomic_load(&m->cancel) && !error && !r->shutdown) {
 		pthread_mutex_unlock(&r->lock);
+		forget_weights(m);
 		engine_free(engine);
 		txda_group_unref(group);
 		pthread_mutex_lock(&r->lock);

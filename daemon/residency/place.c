@@ -3,7 +3,8 @@
  * On which chips a model goes, and how much of their memory its KV cache may take.
  *
  * The map divides the chips into groups; a model goes to a group that has room for it, among these
- * to the one whose chips have the fewest models, then to the one with the most free memory.
+ * to the one that has its weights from the daemon before this one (keeper.h), then to the one whose
+ * chips have the fewest models, then to the one with the most free memory.
  * Replicas keep apart. Models that are still to come get their share: what weights leave free on
  * the chips is divided evenly among this model and those that will have to join it there.
  */
@@ -17,9 +18,12 @@
 
 struct candidate {
 	struct txda_group *group;
-	unsigned models;     /* that use one of its chips */
-	uint64_t free_bytes; /* of the chip that has least */
-	bool fits, taken;    /* it has room; a replica of the model is there */
+	unsigned models;      /* that use one of its chips */
+	uint64_t free_bytes;  /* of the chip that has least, spare weights of others included */
+	uint64_t spare_bytes; /* of the chip that has most of them */
+	uint64_t there_bytes; /* of its weights, on each chip */
+	bool fits, taken;     /* it has room; a replica of the model is there */
+	bool waits;	      /* its weights are there, and nobody uses them */
 	uint64_t need_bytes;
 };
 
@@ -38,11 +42,12 @@ static int look(struct residency *r, const struct residency_model *model, struct
 	c->models = 0;
 	c->taken = false;
 	c->free_bytes = UINT64_MAX;
+	c->spare_bytes = 0;
 	for (unsigned i = 0; i < txda_group_size(c->group); i++) {
 		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
 		struct txda_device_status status = TXDA_INIT(struct txda_device_status);
 		struct txda_device *device = txda_group_device(c->group, i);
-		uint64_t free_bytes;
+		uint64_t free_bytes, spare_bytes = room_spare(model, device);
 
 		if (txda_device_info(device, &info) < 0 ||
 		    txda_device_status(device, &status) < 0 || status.lost)
@@ -50,6 +55,8 @@ static int look(struct residency *r, const struct residency_model *model, struct
 		free_bytes = info.mem_bytes > status.mem_used_bytes
 				     ? info.mem_bytes - status.mem_used_bytes
 				     : 0;
+		free_bytes += spare_bytes;
+		c->spare_bytes = spare_bytes > c->spare_bytes ? spare_bytes : c->spare_bytes;
 		c->free_bytes = free_bytes < c->free_bytes ? free_bytes : c->free_bytes;
 	}
 	pthread_mutex_lock(&r->lock);
@@ -59,6 +66,9 @@ static int look(struct residency *r, const struct residency_model *model, struct
 		c->models++;
 		c->taken |= *model->family && !strcmp(m->family, model->family);
 	}
+	c->waits =
+		r->options.keeper && keeper_has(r->options.keeper, model->case_dir, c->group, true);
+	c->there_bytes = room_weights_there(model, c->group);
 	c->need_bytes = room_need(model, c->group);
 	c->fits = c->need_bytes <= c->free_bytes;
 	pthread_mutex_unlock(&r->lock);
@@ -69,6 +79,8 @@ static bool better(const struct candidate *a, const struct candidate *b)
 {
 	if (a->fits != b->fits)
 		return a->fits;
+	if (a->waits != b->waits)
+		return a->waits;
 	return a->models != b->models ? a->models < b->models : a->free_bytes > b->free_bytes;
 }
 
@@ -147,11 +159,13 @@ static uint64_t fixed_bytes(const struct txda_model_plan *plan)
 }
 
 /* The most KV blocks for which the model and its draft have room together. */
-static unsigned blocks_with_draft(const struct residency_model *m, uint64_t free_bytes,
+static unsigned blocks_with_draft(const struct residency_model *m, const struct candidate *c,
 				  uint64_t reserve_bytes)
 {
 	const struct txda_model_plan *draft = &m->draft_plan;
-	uint64_t fixed = fixed_bytes(&m->plan) + fixed_bytes(draft) + reserve_bytes, blocks;
+	uint64_t free_bytes = c->free_bytes - c->spare_bytes, blocks;
+	uint64_t fixed =
+		fixed_bytes(&m->plan) + fixed_bytes(draft) - c->there_bytes + reserve_bytes;
 	uint64_t slack = 8ull << 20; /* each slot is rounded up to pages */
 
 	if (free_bytes < fixed + slack)
@@ -172,11 +186,15 @@ static uint64_t least_bytes(const struct residency_model *m)
 	       ROOM_OVERHEAD;
 }
 
-/* How much of a chip's memory to leave to the models that are still to be loaded onto it. */
-static uint64_t reserve(struct residency *r, const struct residency_model *m, uint64_t free_bytes,
-			unsigned groups)
+/*
+ * How much of a chip's memory to leave to the models that are still to be loaded onto it, beside
+ * what they have of it already.
+ */
+static uint64_t reserve(struct residency *r, const struct residency_model *m,
+			const struct candidate *c, unsigned groups)
 {
-	uint64_t mine = fixed_bytes(&m->plan), theirs = 0, least = 0, least_mine, left;
+	uint64_t mine = fixed_bytes(&m->plan) + fixed_bytes(&m->draft_plan), theirs = 0, left;
+	uint64_t free_bytes = c->free_bytes + c->there_bytes, least = 0, least_mine;
 	unsigned others = 0, here;
 
 	pthread_mutex_lock(&r->lock);
@@ -197,7 +215,8 @@ static uint64_t reserve(struct residency *r, const struct residency_model *m, ui
 	if (free_bytes - least_mine < least / others * here)
 		return 0; /* they do not fit beside it anyway */
 	left = free_bytes - mine;
-	return theirs + (left - theirs) / (here + 1) * here;
+	theirs += (left - theirs) / (here + 1) * here;
+	return theirs > c->spare_bytes ? theirs - c->spare_bytes : 0;
 }
 
 int place_model(struct residency_model *m, struct txda_group **ret_group,
@@ -224,14 +243,22 @@ int place_model(struct residency_model *m, struct txda_group **ret_group,
 		txda_group_unref(best.group);
 		return -ENOSPC;
 	}
+	/* What is kept for others stays if there is room for both. */
+	if (best.spare_bytes && best.need_bytes > best.free_bytes - best.spare_bytes) {
+		keeper_drop_spare(r->options.keeper, best.group, m->case_dir, m->draft_case_dir);
+		if (look(r, m, &best)) {
+			txda_group_unref(best.group);
+			return no_group(m, 1, 0, -EIO, err, errlen);
+		}
+	}
 	if (!options->max_kv_blocks) {
 		options->max_kv_blocks = room.blocks_max < UINT32_MAX / 2
 						 ? (unsigned)room.blocks_max
 						 : UINT32_MAX / 2;
-		options->kv_reserve_bytes += reserve(r, m, best.free_bytes, groups);
+		options->kv_reserve_bytes += reserve(r, m, &best, groups);
 	}
 	if (*m->draft_path) {
-		unsigned blocks = blocks_with_draft(m, best.free_bytes, options->kv_reserve_bytes);
+		unsigned blocks = blocks_with_draft(m, &best, options->kv_reserve_bytes);
 
 		if (options->max_kv_blocks > blocks)
 			options->max_kv_blocks = blocks ? blocks : 1;

@@ -163,6 +163,27 @@ int residency_new(const struct residency_options *options, struct residency **re
 	return 0;
 }
 
+/* Whether a model, or a draft, of that directory is in the table. Locked. */
+static bool is_served(void *arg, const char *source)
+{
+	const struct residency *r = arg;
+	bool found = false;
+
+	for (const struct residency_model *m = r->models; m; m = m->next)
+		found |= !m->removed &&
+			 (!strcmp(m->path, source) || !strcmp(m->draft_path, source));
+	return found;
+}
+
+void residency_settle_kept(struct residency *r)
+{
+	if (!r->options.keeper)
+		return;
+	pthread_mutex_lock(&r->lock);
+	keeper_retain(r->options.keeper, is_served, r);
+	pthread_mutex_unlock(&r->lock);
+}
+
 void residency_free(struct residency *r)
 {
 	struct residency_model *m, *next;
@@ -585,6 +606,7 @@ static void unload(struct residency *r, struct residency_model *m, bool sleep, b
 			engine_drain(m->engine);
 		m->state = RESIDENCY_DRAINING;
 		m->sleeps = sleep;
+		m->forgets = true;
 	}
 	if (!sleep && !m->engine && !being_loaded) {
 		hostcopy_free(m->copy);
@@ -721,6 +743,7 @@ static void describe(struct residency_model *m, struct residency_info *info)
 			info->chips[i] = chip_index(txda_group_device(m->group, i));
 	}
 	if (m->engine) {
+		info->adopted = m->adopted;
 		info->progress = 1;
 		info->kv_bytes = m->limits.kv_blocks * m->limits.kv_block_bytes;
 		info->max_context = m->limits.max_context;

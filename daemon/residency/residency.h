@@ -25,6 +25,9 @@
  * which of them suffice. What was unloaded or put to sleep comes back with the next acquire, with
  * the same bits.
  *
+ * With a keeper (keeper.h) the weights of resident models outlive the process, but not an unload. A
+ * model goes to the chips that have its weights already, where it needs no room for them.
+ *
  * Errors: 0 or -errno; the words in err.
  */
 #ifndef TXDA_RESIDENCY_H
@@ -36,6 +39,7 @@
 
 #include "engine.h"
 
+struct keeper;
 struct txda_context;
 struct residency;
 struct residency_model; /* one name of the table; lives as long as the residency */
@@ -70,6 +74,7 @@ struct residency_options {
 	unsigned compile_seconds; /* longest run of the compiler; 0: 3600 */
 	uint64_t
 		compile_memory; /* address space of the compiler in bytes; 0: no limit of its own */
+	struct keeper *keeper; /* borrowed; NULL: weights go with the process */
 	/* Of models that get none of their own (residency_set_options()). */
 	struct residency_model_options model;
 };
@@ -77,6 +82,8 @@ struct residency_options {
 /* Starts the loader thread. */
 int residency_new(const struct residency_options *options, struct residency **ret, char *err,
 		  size_t errlen);
+/* After the models of the start were added: what is kept of others is given up. */
+void residency_settle_kept(struct residency *r);
 /* Waits for a load under way (its compiler is killed), frees every engine. Waiters' callbacks do
  * not run any more. NULL is accepted. */
 void residency_free(struct residency *r);
@@ -187,6 +194,7 @@ struct residency_info {
 	unsigned tp;		    /* 0 until it is known */
 	unsigned max_context;	    /* 0 unless resident */
 	uint64_t host_bytes;	    /* asleep: weights in host memory, all chips' */
+	bool adopted;		    /* resident: its weights were there when the daemon started */
 	bool host_locked;	    /* that memory cannot be swapped or dropped */
 	unsigned n_chips, chips[8]; /* resident: its chips, by index */
 	unsigned holders;

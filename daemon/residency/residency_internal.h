@@ -9,6 +9,7 @@
 
 #include <txda.h>
 
+#include "keeper.h"
 #include "residency.h"
 
 struct hostcopy;
@@ -16,6 +17,7 @@ struct hostcopy;
 #define MAX_NAME 256
 #define MAX_PATH 1024
 #define MAX_TEXT 512
+#define MAX_KEPT (2 * TXDA_MAX_CHIPS_PER_GROUP) /* weights of a model and its draft */
 
 /* Someone who waits for a load, or is to be told of its end. */
 struct waiter {
@@ -65,12 +67,16 @@ struct residency_model {
 	atomic_bool cancel;    /* the load under way is not wanted any more; kills its compiler */
 	bool removed;	       /* out of the table; freed by the loader when nothing is left */
 	bool sleeps;	       /* draining: to be asleep then */
+	bool forgets;	       /* draining: its weights are kept no longer */
 	struct hostcopy *copy; /* asleep */
 
 	/* Set by the loader under the lock, constant while there are holders. */
 	struct engine *engine;
 	struct engine_limits limits;
 	struct txda_group *group;
+	struct keeper_entry *kept[MAX_KEPT]; /* the loader's own */
+	unsigned n_kept;
+	bool adopted;
 };
 
 struct residency {
@@ -134,7 +140,11 @@ struct room {
 #define ROOM_OVERHEAD (8ull << 20)
 /* What a model takes by its plan. */
 void room_of(const struct residency_model *m, struct room *ret);
+/* Bytes of its weights that lie on each chip of @group already. Locked. */
+uint64_t room_weights_there(const struct residency_model *m, struct txda_group *group);
 /* Bytes that it needs at least, on a chip of @group. Locked. */
 uint64_t room_need(const struct residency_model *m, struct txda_group *group);
+/* Bytes of a chip that kept weights take which would make room for it. Locked or the loader. */
+uint64_t room_spare(const struct residency_model *m, struct txda_device *device);
 
 #endif

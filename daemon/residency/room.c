@@ -38,13 +38,22 @@ void room_of(const struct residency_model *m, struct room *ret)
 	ret->blocks_min = min_u64(MIN_KV_BLOCKS, ret->blocks_max);
 }
 
-/* Whether @m's weights lie on every chip of @group already, for another model. Locked. */
-static bool weights_are_there(const struct residency_model *m, struct txda_group *group)
+/* Whether the weights of a case dir lie on every chip of @group, for another model than @m or kept.
+ * Locked. */
+static bool weights_are_there(const struct residency_model *m, const char *case_dir,
+			      struct txda_group *group)
 {
+	struct keeper *keeper = m->residency->options.keeper;
+
+	if (!*case_dir)
+		return false;
+	if (keeper && keeper_has(keeper, case_dir, group, false))
+		return true;
 	for (const struct residency_model *other = m->residency->models; other;
 	     other = other->next) {
-		bool same = other != m && other->group && *m->case_dir &&
-			    !strcmp(other->case_dir, m->case_dir) &&
+		bool same = other != m && other->group &&
+			    (!strcmp(other->case_dir, case_dir) ||
+			     !strcmp(other->draft_case_dir, case_dir)) &&
 			    txda_group_size(other->group) == txda_group_size(group);
 
 		for (unsigned i = 0; same && i < txda_group_size(group); i++)
@@ -55,15 +64,26 @@ static bool weights_are_there(const struct residency_model *m, struct txda_group
 	return false;
 }
 
+uint64_t room_weights_there(const struct residency_model *m, struct txda_group *group)
+{
+	return (weights_are_there(m, m->case_dir, group) ? m->plan.weight_bytes : 0) +
+	       (weights_are_there(m, m->draft_case_dir, group) ? m->draft_plan.weight_bytes : 0);
+}
+
 uint64_t room_need(const struct residency_model *m, struct txda_group *group)
 {
 	struct room room;
 
 	room_of(m, &room);
-	if (weights_are_there(m, group))
-		room.weights = 0;
-	return room.weights + room.scratch + room.io + room.blocks_min * room.kv_block +
-	       ROOM_OVERHEAD;
+	return room.weights - room_weights_there(m, group) + room.scratch + room.io +
+	       room.blocks_min * room.kv_block + ROOM_OVERHEAD;
+}
+
+uint64_t room_spare(const struct residency_model *m, struct txda_device *device)
+{
+	struct keeper *keeper = m->residency->options.keeper;
+
+	return keeper ? keeper_spare_bytes(keeper, device, m->case_dir, m->draft_case_dir) : 0;
 }
 
 /* What a resident model has of each of its chips. Locked. */
@@ -177,6 +197,11 @@ static void plan_site(struct residency_model *m, struct site *s, struct residenc
 		g->taken |= other != m && other->group && *m->family &&
 			    !strcmp(other->family, m->family) &&
 			    place_shares_chip(other->group, s->group);
+	/* What is kept for others goes without asking. */
+	for (unsigned i = 0; i < g->n_chips && !g->lost; i++) {
+		s->free_bytes[i] += room_spare(m, txda_group_device(s->group, i));
+		g->free_bytes = i ? min_u64(g->free_bytes, s->free_bytes[i]) : s->free_bytes[i];
+	}
 	s->need = g->need_bytes = plan->exact ? room_need(m, s->group) : plan->need_bytes;
 	if (g->lost || g->taken)
 		return;

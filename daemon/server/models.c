@@ -400,7 +400,7 @@ static void set_context(struct served_model *m)
 
 static void become_ready(struct served_model *m)
 {
-	struct residency_info info;
+	struct residency_info info = {0};
 
 	m->state = MODEL_READY;
 	m->error[0] = '\0';
@@ -408,9 +408,11 @@ static void become_ready(struct served_model *m)
 	set_context(m);
 	m->used_ns = server_now_ns();
 	m->metrics.loads++;
-	if (!residency_find(m->server->residency, model_name(m), &info))
-		m->metrics.load_seconds += (double)info.load_ns / 1e9;
-	log_info("model %s is ready", model_name(m));
+	residency_find(m->server->residency, model_name(m), &info);
+	m->metrics.load_seconds += (double)info.load_ns / 1e9;
+	m->metrics.adoptions += info.adopted;
+	log_info("model %s is ready: loaded in %.2f s%s", model_name(m), (double)info.load_ns / 1e9,
+		 info.adopted ? ", its weights were on the chips" : "");
 	wake_parked(m);
 }
 

@@ -136,6 +136,10 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 		json_uint(o, info.weight_bytes);
 		json_key(o, "kv_bytes");
 		json_uint(o, info.kv_bytes);
+		if (m->state == MODEL_READY) {
+			json_key(o, "adopted");
+			json_bool(o, info.adopted);
+		}
 		if (m->state == MODEL_ASLEEP) {
 			json_key(o, "host_bytes");
 			json_uint(o, info.host_bytes);

@@ -55,6 +55,7 @@ struct txda_group;
 struct txda_buffer;
 struct txda_queue;
 struct txda_model;
+struct txda_weights;
 
 /* "0.1.0" of the library that runs. */
 const char *txda_version(void);
@@ -271,6 +272,7 @@ struct txda_model_options {
 	bool verify_weights;		/* check param.bin against its hash while loading */
 	void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
 	void *progress_arg;
+	bool keep_weights;		/* they can be exported: txda_weights_export() */
 };
 
 int txda_model_load(struct txda_group *group, const struct txda_model_options *options,
@@ -375,6 +377,50 @@ int txda_model_run(struct txda_model *model, const struct txda_step *step, uint6
  */
 int txda_model_sync(struct txda_model *model, uint64_t fence, uint64_t deadline_ns);
 int txda_model_fd(struct txda_model *model);
+
+/* ---- weights that outlive a process ---------------------------------------------------------- */
+
+/*
+ * The weights of one chip, as the models of a context share them. With keep_weights their memory
+ * can be handed to another process (a memfd with simulated chips, else a dma-buf of the chip's
+ * memory), or to one that comes later, by whoever holds the fd meanwhile. A model of the same file
+ * that is loaded there finds them on the chip: nothing is copied and no memory is taken.
+ *
+ *	txda_model_weights(model, rank, &w); txda_weights_info(w, &info); txda_weights_export(w, &fd);
+ *	... in the other process, for the same chip:
+ *	txda_weights_import(device, fd, &info, &w); txda_model_load(...); txda_weights_unref(w);
+ *
+ * The exporter vouches for what @info says: it must reach the importer unchanged.
+ */
+struct txda_weights_info {
+	size_t size;
+	uint64_t bytes;			/* of param.bin */
+	uint32_t crc32c;		/* as its case dir says */
+	bool imported;
+	uint64_t file_device, file_inode, file_mtime_ns, file_ctime_ns;	/* of param.bin */
+	/* of the chip's memory, another one when what it held may be gone (a reset) */
+	uint64_t memory_id;
+};
+/* A reference to those of a rank; -ENOENT: its program has none. */
+int txda_model_weights(struct txda_model *model, unsigned rank, struct txda_weights **ret_weights);
+struct txda_weights *txda_weights_ref(struct txda_weights *weights);
+struct txda_weights *txda_weights_unref(struct txda_weights *weights);
+int txda_weights_info(struct txda_weights *weights, struct txda_weights_info *ret_info);
+/*
+ * An fd, nobody can change through it what it holds; the caller closes it. -ENOTSUP: loaded without
+ * keep_weights, perhaps by another model.
+ */
+int txda_weights_export(struct txda_weights *weights, int *ret_fd);
+/*
+ * The caller keeps @fd. They stay on the chip as long as the reference or a model does. -ESTALE: the
+ * chip was reset since; -EXDEV: they are not in this chip's memory; -EPERM: a memfd that is not
+ * sealed; -EINVAL: another size; -EEXIST: the context has them already; -ENOMEM: with simulated
+ * chips, whose memory is that of a process, there is no room.
+ */
+int txda_weights_import(struct txda_device *device, int fd, const struct txda_weights_info *info,
+			struct txda_weights **ret_weights);
+/* Whether a load of this case dir would take them for @rank now. -ESTALE: its file is another. */
+int txda_weights_check(struct txda_weights *weights, const char *path, unsigned rank);
 
 /* ---- profiling ------------------------------------------------------------------------------- */
 

@@ -64,6 +64,11 @@ struct txda__backend_ops {
 	 */
 	bool (*vm_lost)(struct txda__vm *vm);
 	/*
+	 * A number that is another one when what the chip's memory holds may be gone. NULL: memory
+	 * keeps what it holds as long as somebody has it; 0.
+	 */
+	int (*vm_memory_id)(struct txda__vm *vm, uint64_t *ret_id);
+	/*
 	 * Group slot @slot of each of the @size address spaces, one a chip, becomes its place in a
 	 * new group; ranks are positions in @vm.
 	 */
@@ -77,10 +82,12 @@ struct txda__backend_ops {
 	 */
 	int (*mem_new)(struct txda__vm *vm, uint64_t bytes, enum txda_memory memory,
 		       unsigned flags, struct txda__mem **ret_mem);
-	/* Takes over nothing: the caller keeps @fd. */
-	int (*mem_import)(struct txda__vm *vm, int fd, bool read_only, struct txda__mem **ret_mem,
+	/* Takes over nothing: the caller keeps @fd. @flags TXDA__IMPORT_*. */
+	int (*mem_import)(struct txda__vm *vm, int fd, unsigned flags, struct txda__mem **ret_mem,
 			  uint64_t *ret_bytes);
 	int (*mem_export)(struct txda__mem *mem, int *ret_fd);
+	/* Of TXDA__MEM_KEEP: it is filled, nobody who gets it by an export can change it. */
+	int (*mem_freeze)(struct txda__mem *mem);
 	void (*mem_free)(struct txda__mem *mem);	/* unbound before */
 	/* Maps the whole memory at @va of its address space; @read_only for the device. */
 	int (*mem_bind)(struct txda__mem *mem, uint64_t va, bool read_only);
@@ -142,6 +149,15 @@ struct txda__backend_ops {
 #define TXDA__MEM_UNMAPPED	(1u << 2)	/* no host's view is wanted */
 /* The host uses it as much as the device: device memory may then be host memory. */
 #define TXDA__MEM_SHARED	(1u << 3)
+/* Filled once, then frozen and exported: it may outlive the process. */
+#define TXDA__MEM_KEEP		(1u << 4)
+
+#define TXDA__IMPORT_READ_ONLY	(1u << 0)
+/*
+ * Frozen memory of this very chip (-EXDEV: it is not, -EPERM: not frozen), which from now on takes
+ * room there as if it had been made by this process.
+ */
+#define TXDA__IMPORT_KEPT	(1u << 1)
 
 /* The first member of a backend's own struct. */
 struct txda__backend {

@@ -270,14 +270,15 @@ static void unreserve(struct cmodel *cmodel, unsigned chip, uint64_t bytes)
 	pthread_mutex_unlock(&cmodel->lock);
 }
 
-static int make_memfd(uint64_t bytes, int *ret_fd)
+/* @keep: it gets its last seals when it is filled. */
+static int make_memfd(uint64_t bytes, bool keep, int *ret_fd)
 {
-	int fd = memfd_create("txda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = memfd_create(keep ? "txda-weights" : "txda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)bytes) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | (keep ? 0 : F_SEAL_SEAL)) < 0) {
 		int r = -errno;
 
 		close(fd);
@@ -317,7 +318,7 @@ static int cmodel_mem_new(struct txda__vm *vm, uint64_t bytes, enum txda_memory 
 		if (r < 0)
 			return r;
 	}
-	r = (flags & own_pages) == own_pages ? 0 : make_memfd(bytes, &fd);
+	r = (flags & own_pages) == own_pages ? 0 : make_memfd(bytes, flags & TXDA__MEM_KEEP, &fd);
 	if (r < 0) {
 		txda__fail(context, r, "memory of %llu bytes: %s", (unsigned long long)bytes,
 			   strerror(-r));
@@ -340,29 +341,50 @@ out_unreserve:
 	return r;
 }
 
-/* Memory of somebody else's: its owner pays for it. */
-static int cmodel_mem_import(struct txda__vm *vm, int fd, bool read_only,
+/* Memory of somebody else's: its owner pays for it, but for kept memory, whose owner is gone. */
+static int cmodel_mem_import(struct txda__vm *vm, int fd, unsigned flags,
 			     struct txda__mem **ret_mem, uint64_t *ret_bytes)
 {
 	struct txda_context *context = vm->cmodel->base.context;
-	struct txda__mem *mem;
+	bool counted = flags & TXDA__IMPORT_KEPT;
+	struct txda__mem *mem = NULL;
 	uint64_t bytes;
 	int own, r;
 
-	r = txda__memfd_check(context, fd, read_only, &bytes);
+	r = txda__memfd_check(context, fd, flags & TXDA__IMPORT_READ_ONLY, &bytes);
+	if (r >= 0 && counted)
+		r = txda__memfd_check_frozen(context, fd);
+	if (r >= 0 && counted)
+		r = reserve(vm->cmodel, vm->chip, bytes);
 	if (r < 0)
 		return r;
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (own < 0)
-		return txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
-	mem = new_mem(vm, own, bytes);
+		r = txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
+	else
+		mem = new_mem(vm, own, bytes);
 	if (!mem) {
-		close(own);
-		return txda__fail(context, -ENOMEM, "out of memory");
+		if (own >= 0) {
+			close(own);
+			r = txda__fail(context, -ENOMEM, "out of memory");
+		}
+		if (counted)
+			unreserve(vm->cmodel, vm->chip, bytes);
+		return r;
 	}
 	mem->foreign = true;
+	mem->counted = counted;
 	*ret_mem = mem;
 	*ret_bytes = bytes;
+	return 0;
+}
+
+/* Existing mappings may still write; they are of this process, and go with it. */
+static int cmodel_mem_freeze(struct txda__mem *mem)
+{
+	if (fcntl(mem->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+		return txda__fail(mem->cmodel->base.context, -errno,
+				  "sealing memory against writing: %s", strerror(errno));
 	return 0;
 }
 
@@ -614,6 +636,7 @@ const struct txda__backend_ops txda__backend_cmodel = {
 	.mem_new = cmodel_mem_new,
 	.mem_import = cmodel_mem_import,
 	.mem_export = cmodel_mem_export,
+	.mem_freeze = cmodel_mem_freeze,
 	.mem_free = cmodel_mem_free,
 	.mem_bind = cmodel_mem_bind,
 	.mem_unbind = cmodel_mem_unbind,

@@ -491,6 +491,19 @@ static bool drm_vm_lost(struct txda__vm *vm)
 	return atomic_load(&vm->chip->lost) || (r >= 0 && args.state != DRM_TXDA_VM_USABLE);
 }
 
+/* A reset of the chip may have cleared its memory, a new node's driver knows nothing of the old. */
+static int drm_vm_memory_id(struct txda__vm *vm, uint64_t *ret_id)
+{
+	struct drm_txda_reset_info reset;
+	int r = txda__drm_query(vm->chip, DRM_TXDA_QUERY_RESET, &reset, sizeof(reset));
+
+	if (r < 0)
+		return txda__fail(drm_context(vm->chip), r, "asking chip %u for its resets: %s",
+				  vm->chip->index, strerror(-r));
+	*ret_id = vm->chip->node.incarnation * 0x9e3779b97f4a7c15ull + reset.chip_resets;
+	return 0;
+}
+
 static void drm_vm_free(struct txda__vm *vm)
 {
 	struct drm_txda_vm_destroy args = {.id = vm->id};
@@ -540,11 +553,13 @@ const struct txda__backend_ops txda__backend_drm = {
 	.vm_new = drm_vm_new,
 	.vm_free = drm_vm_free,
 	.vm_lost = drm_vm_lost,
+	.vm_memory_id = drm_vm_memory_id,
 	.vm_join = drm_vm_join,
 	.vm_leave = drm_vm_leave,
 	.mem_new = txda__drm_mem_new,
 	.mem_import = txda__drm_mem_import,
 	.mem_export = txda__drm_mem_export,
+	.mem_freeze = txda__drm_mem_freeze,
 	.mem_free = txda__drm_mem_free,
 	.mem_bind = txda__drm_mem_bind,
 	.mem_unbind = txda__drm_mem_unbind,

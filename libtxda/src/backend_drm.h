@@ -109,6 +109,7 @@ struct txda__mem {
 	bool mappable;
 	bool read_only;			/* for the host; somebody else's memory */
 	bool bound_read_only;		/* for the device */
+	bool frozen;			/* exported for reading only */
 	int fd;				/* dma-buf that it came as, or -1 */
 	void *user;			/* memfd that it came as, mapped, or NULL */
 	pthread_mutex_t lock;		/* guards view */
@@ -144,9 +145,10 @@ static inline struct txda_context *drm_context(const struct drm_chip *chip)
 
 int txda__drm_mem_new(struct txda__vm *vm, uint64_t bytes, enum txda_memory memory, unsigned flags,
 		struct txda__mem **ret_mem);
-int txda__drm_mem_import(struct txda__vm *vm, int fd, bool read_only, struct txda__mem **ret_mem,
+int txda__drm_mem_import(struct txda__vm *vm, int fd, unsigned flags, struct txda__mem **ret_mem,
 		   uint64_t *ret_bytes);
 int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd);
+int txda__drm_mem_freeze(struct txda__mem *mem);
 void txda__drm_mem_free(struct txda__mem *mem);
 int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only);
 void txda__drm_mem_unbind(struct txda__mem *mem);

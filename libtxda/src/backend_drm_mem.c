@@ -208,8 +208,8 @@ static int import_memfd(struct txda__mem *mem, int fd, bool read_only)
 	return own_handle(mem, args.handle);
 }
 
-/* A dma-buf, of this driver or another. */
-static int import_dmabuf(struct txda__mem *mem, int fd)
+/* A dma-buf, of this driver or another; @own: of this chip's memory. */
+static int import_dmabuf(struct txda__mem *mem, int fd, bool own)
 {
 	struct drm_prime_handle prime = {.fd = fd};
 	struct drm_txda_bo_query_info info = {0};
@@ -237,18 +237,24 @@ static int import_dmabuf(struct txda__mem *mem, int fd)
 		return txda__fail(drm_context(chip), -EINVAL,
 				  "the dma-buf has %llu bytes; whole pages up to 1 TiB are wanted",
 				  (unsigned long long)info.size);
+	/* The kernel gives the chip's own buffer another handle; it counts as the chip's already. */
+	if (own && (info.place != DRM_TXDA_PLACE_DEVICE || info.flags & DRM_TXDA_BO_IMPORTED))
+		return txda__fail(drm_context(chip), -EXDEV,
+				  "the dma-buf is not in the memory of chip %u", chip->index);
 	mem->bytes = info.size;
 	mem->host = info.place == DRM_TXDA_PLACE_HOST;
+	mem->mappable = !(info.flags & DRM_TXDA_BO_NO_MMAP);
 	mem->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (mem->fd < 0)
 		return txda__fail(drm_context(chip), -errno, "fd %d: %s", fd, strerror(errno));
 	return 0;
 }
 
-int txda__drm_mem_import(struct txda__vm *vm, int fd, bool read_only, struct txda__mem **ret_mem,
+int txda__drm_mem_import(struct txda__vm *vm, int fd, unsigned flags, struct txda__mem **ret_mem,
 			 uint64_t *ret_bytes)
 {
 	struct txda_context *context = drm_context(vm->chip);
+	bool read_only = flags & TXDA__IMPORT_READ_ONLY, kept = flags & TXDA__IMPORT_KEPT;
 	struct txda__mem *mem;
 	uint64_t bytes = 0;
 	struct stat st;
@@ -259,13 +265,16 @@ int txda__drm_mem_import(struct txda__vm *vm, int fd, bool read_only, struct txd
 	/* A dma-buf has no seals; other files have none either and are refused by the check. */
 	if (S_ISREG(st.st_mode) && fcntl(fd, F_GET_SEALS) >= 0)
 		r = txda__memfd_check(context, fd, read_only, &bytes);
+	if (r >= 0 && bytes && kept)
+		r = txda__fail(context, -EXDEV, "the memory is a memfd, not of chip %u",
+			       vm->chip->index);
 	if (r < 0)
 		return r;
 	mem = make_mem(vm, bytes);
 	if (!mem)
 		return -ENOMEM;
 	mem->read_only = read_only;
-	r = bytes ? import_memfd(mem, fd, read_only) : import_dmabuf(mem, fd);
+	r = bytes ? import_memfd(mem, fd, read_only) : import_dmabuf(mem, fd, kept);
 	if (r < 0) {
 		txda__drm_mem_free(mem);
 		return r;
@@ -275,10 +284,17 @@ int txda__drm_mem_import(struct txda__vm *vm, int fd, bool read_only, struct txd
 	return 0;
 }
 
+int txda__drm_mem_freeze(struct txda__mem *mem)
+{
+	mem->frozen = true;
+	return 0;
+}
+
 int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd)
 {
-	struct drm_prime_handle args = {
-		.handle = mem->bo->handle, .flags = DRM_CLOEXEC | DRM_RDWR, .fd = -1};
+	struct drm_prime_handle args = {.handle = mem->bo->handle,
+					.flags = DRM_CLOEXEC | (mem->frozen ? 0 : DRM_RDWR),
+					.fd = -1};
 	struct drm_chip *chip = mem->vm->chip;
 	int r = txda__drm_ioctl(chip, DRM_IOCTL_PRIME_HANDLE_TO_FD, &args);
 

@@ -92,30 +92,47 @@ int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory
 		flags & TXDA_BUFFER_PRIVATE ? TXDA__MEM_PRIVATE | TXDA__MEM_LARGE : 0, ret_buffer);
 }
 
-int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
-		       struct txda_buffer **ret_buffer)
+int txda__buffer_import(struct txda_device *device, struct txda__space *space, int fd,
+			uint64_t bytes, unsigned flags, struct txda_buffer **ret_buffer)
 {
 	struct txda_context *context = device->context;
 	const struct txda__backend_ops *ops = context->backend->ops;
-	bool read_only = flags & TXDA_BUFFER_READ_ONLY;
-	struct txda__space *space;
+	bool read_only = flags & TXDA__IMPORT_READ_ONLY;
 	struct txda__mem *mem;
-	uint64_t bytes;
+	uint64_t room;
+	int r;
+
+	r = ops->mem_import(space->vm, fd, flags, &mem, &room);
+	if (r < 0)
+		return r;
+	if (bytes && txda__align(bytes, TXDA__PAGE) != room)
+		r = txda__fail(context, -EINVAL, "the memory has %llu bytes; %llu are wanted",
+			       (unsigned long long)room,
+			       (unsigned long long)txda__align(bytes, TXDA__PAGE));
+	else
+		r = place(device, space, mem, bytes ? bytes : room, room, read_only, ret_buffer);
+	if (r < 0)
+		ops->mem_free(mem);
+	else
+		txda__monitor_poke(&context->monitor);
+	return r;
+}
+
+int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
+		       struct txda_buffer **ret_buffer)
+{
+	struct txda__space *space;
 	int r;
 
 	if (flags & ~TXDA_BUFFER_READ_ONLY)
-		return txda__fail(context, -EINVAL, "unknown buffer flags 0x%x",
+		return txda__fail(device->context, -EINVAL, "unknown buffer flags 0x%x",
 				  flags & ~TXDA_BUFFER_READ_ONLY);
 	r = txda__space_get(device, &space);
 	if (r < 0)
 		return r;
-	r = ops->mem_import(space->vm, fd, read_only, &mem, &bytes);
-	if (r >= 0) {
-		r = place(device, space, mem, bytes, txda__align(bytes, TXDA__PAGE), read_only,
-			  ret_buffer);
-		if (r < 0)
-			ops->mem_free(mem);
-	}
+	r = txda__buffer_import(device, space, fd, 0,
+				flags & TXDA_BUFFER_READ_ONLY ? TXDA__IMPORT_READ_ONLY : 0,
+				ret_buffer);
 	txda__space_put(space);
 	return r;
 }

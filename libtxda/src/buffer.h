@@ -27,6 +27,12 @@ struct txda_buffer {
 int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
 		     bool read_only, unsigned flags, struct txda_buffer **ret_buffer);
 /*
+ * Memory that came as an fd, in @space, with TXDA__IMPORT_*; @bytes 0: all of it, else it must be as
+ * many (rounded up to pages), or -EINVAL.
+ */
+int txda__buffer_import(struct txda_device *device, struct txda__space *space, int fd,
+			uint64_t bytes, unsigned flags, struct txda_buffer **ret_buffer);
+/*
  * Like txda_buffer_load() with news of the progress: called by this thread with the bytes that are
  * done so far.
  */

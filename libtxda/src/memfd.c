@@ -29,3 +29,13 @@ int txda__memfd_check(struct txda_context *context, int fd, bool read_only, uint
 	*ret_bytes = (uint64_t)st.st_size;
 	return 0;
 }
+
+int txda__memfd_check_frozen(struct txda_context *context, int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (seals < 0 || !(seals & F_SEAL_GROW) ||
+	    !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+		return txda__fail(context, -EPERM, "the memfd is not sealed against writing");
+	return 0;
+}

@@ -15,5 +15,7 @@
  * memfd or a bad size; -EPERM: not sealed; -EACCES: not open for writing.
  */
 int txda__memfd_check(struct txda_context *context, int fd, bool read_only, uint64_t *ret_bytes);
+/* Whether a checked one is frozen: nobody can change it any more. -EPERM. */
+int txda__memfd_check_frozen(struct txda_context *context, int fd);
 
 #endif /* TXDA_MEMFD_H */

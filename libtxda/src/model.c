@@ -20,7 +20,7 @@ static void free_rank(struct txda__rank *rank)
 	txda_buffer_unref(rank->scratch);
 	txda_buffer_unref(rank->control);
 	txda_buffer_unref(rank->code);
-	txda__weights_unref(rank->weights);
+	txda_weights_unref(rank->weights);
 	free(rank->kcore);
 }
 

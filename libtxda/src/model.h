@@ -26,7 +26,7 @@ struct txda__rank {
 	void *kcore;				/* the file, which program points into */
 	struct txda__program program;
 	bool doubled[TXDA_PROGRAM_MAX_SLOTS];	/* precise mode: holds activations */
-	struct txda__weights *weights;
+	struct txda_weights *weights;
 	struct txda_buffer *code;		/* the program as the chip reads it */
 	struct txda_buffer *control;		/* bindings, then the timeline */
 	struct txda_buffer *scratch, *io, *kv;

@@ -28,6 +28,7 @@ static int load_weights(struct loading *l, unsigned r)
 	const struct txda__case_chip *chip = &l->model->info.chip[r];
 	struct txda__rank *rank = &l->model->rank[r];
 	int slot = txda__find_slot(&rank->program, TXDA_SLOT_WEIGHTS), fd, ret;
+	struct txda__weights_wish wish;
 	char err[300];
 
 	if (slot < 0)
@@ -35,9 +36,17 @@ static int load_weights(struct loading *l, unsigned r)
 	ret = txda__case_file(l->dir_fd, chip->param, chip->param_bytes, &fd, err, sizeof(err));
 	if (ret < 0)
 		return txda__fail(l->context, ret, "%s", err);
-	ret = txda__weights_get(rank->device, fd, chip->param, chip->param_bytes,
-				chip->param_crc32c, l->options->verify_weights,
-				l->options->progress ? report_progress : NULL, l, &rank->weights);
+	wish = (struct txda__weights_wish){
+		.fd = fd,
+		.name = chip->param,
+		.bytes = chip->param_bytes,
+		.crc32c = chip->param_crc32c,
+		.verify = l->options->verify_weights,
+		.keep = l->options->keep_weights,
+		.progress = l->options->progress ? report_progress : NULL,
+		.arg = l,
+	};
+	ret = txda__weights_get(rank->device, &wish, &rank->weights);
 	close(fd);
 	if (ret < 0)
 		return ret;

@@ -29,11 +29,34 @@ static uint64_t to_ns(struct timespec ts)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-static bool same_file(const struct txda__weights *a, const struct txda__weights *b)
+int txda__weights_tell_file(struct txda_context *context, int fd, const char *name,
+			    struct txda_weights *key)
 {
-	return a->space == b->space && a->dev == b->dev && a->inode == b->inode &&
-	       a->bytes == b->bytes && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns &&
-	       a->crc32c == b->crc32c;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return txda__fail(context, -errno, "%s: %s", name, strerror(errno));
+	key->dev = st.st_dev;
+	key->inode = st.st_ino;
+	key->mtime_ns = to_ns(st.st_mtim);
+	key->ctime_ns = to_ns(st.st_ctim);
+	return 0;
+}
+
+bool txda__weights_same_file(const struct txda_weights *a, const struct txda_weights *b)
+{
+	return a->dev == b->dev && a->inode == b->inode && a->bytes == b->bytes &&
+	       a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns && a->crc32c == b->crc32c;
+}
+
+int txda__weights_memory_id(struct txda__space *space, uint64_t *ret_id)
+{
+	const struct txda__backend_ops *ops = space->context->backend->ops;
+
+	if (ops->vm_memory_id)
+		return ops->vm_memory_id(space->vm, ret_id);
+	*ret_id = 0;
+	return 0;
 }
 
 static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *message, size_t size)
@@ -62,29 +85,35 @@ static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *mess
 }
 
 /* Without the lock: the state is LOADING, so nobody else touches @w. */
-static int load(struct txda__weights *w, int fd, bool verify,
-		void (*progress)(void *arg, uint64_t done), void *arg)
+static int load(struct txda_weights *w, const struct txda__weights_wish *wish)
 {
+	unsigned flags = (w->keep ? TXDA__MEM_KEEP : TXDA__MEM_PRIVATE) | TXDA__MEM_LARGE |
+			 TXDA__MEM_UNMAPPED;
 	struct txda_context *context = w->device->context;
 	int r;
 
-	posix_fadvise(fd, 0, (off_t)w->bytes, POSIX_FADV_SEQUENTIAL);
-	r = txda__buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE, true,
-			     TXDA__MEM_PRIVATE | TXDA__MEM_LARGE | TXDA__MEM_UNMAPPED, &w->buffer);
+	posix_fadvise(wish->fd, 0, (off_t)w->bytes, POSIX_FADV_SEQUENTIAL);
+	r = txda__weights_memory_id(w->space, &w->memory_id);
 	if (r >= 0)
-		r = txda__buffer_load(w->buffer, 0, fd, 0, w->bytes, progress, arg);
+		r = txda__buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE, true, flags,
+				     &w->buffer);
+	if (r >= 0)
+		r = txda__buffer_load(w->buffer, 0, wish->fd, 0, w->bytes, wish->progress,
+				      wish->arg);
+	if (r >= 0 && w->keep)
+		r = context->backend->ops->mem_freeze(w->buffer->mem);
 	if (r < 0)
 		snprintf(w->message, sizeof(w->message), "%s", txda_context_error(context));
-	else if (verify)
+	else if (wish->verify)
 		r = verify_buffer(w->buffer, w->crc32c, w->message, sizeof(w->message));
 	if (r < 0)
 		w->buffer = txda_buffer_unref(w->buffer);
 	return r;
 }
 
-static void unlink_locked(struct txda__weights_table *table, struct txda__weights *w)
+static void unlink_locked(struct txda__weights_table *table, struct txda_weights *w)
 {
-	struct txda__weights **at = &table->first;
+	struct txda_weights **at = &table->first;
 
 	while (*at && *at != w)
 		at = &(*at)->next;
@@ -92,38 +121,42 @@ static void unlink_locked(struct txda__weights_table *table, struct txda__weight
 		*at = w->next;
 }
 
-/* Finds the same file or adds @key. *ret_mine: this thread loads it. */
-static struct txda__weights *find_or_add(struct txda__weights_table *table,
-					 const struct txda__weights *key, bool *ret_mine)
+struct txda_weights *txda__weights_find(struct txda__weights_table *table,
+					const struct txda_weights *key)
 {
-	struct txda__weights *w;
-
-	*ret_mine = false;
-	for (w = table->first; w; w = w->next)
-		if (w->state != TXDA__WEIGHTS_FAILED && same_file(w, key)) {
+	for (struct txda_weights *w = table->first; w; w = w->next)
+		if (w->state != TXDA__WEIGHTS_FAILED && w->space == key->space &&
+		    txda__weights_same_file(w, key)) {
 			w->refs++;
 			return w;
 		}
-	w = malloc(sizeof(*w));
+	return NULL;
+}
+
+struct txda_weights *txda__weights_add(struct txda__weights_table *table,
+				       const struct txda_weights *key)
+{
+	struct txda_weights *w = malloc(sizeof(*w));
+
 	if (w) {
 		*w = *key;
+		txda_device_ref(w->device);
 		w->refs = 1;
-		w->state = TXDA__WEIGHTS_LOADING;
 		w->next = table->first;
 		table->first = w;
-		*ret_mine = true;
 	}
 	return w;
 }
 
 /* Loads or waits, with a reference held. */
-static int settle(struct txda__weights_table *table, struct txda__weights *w, bool mine, int fd,
-		  bool verify, void (*progress)(void *arg, uint64_t done), void *arg)
+static int settle(struct txda__weights_table *table, struct txda_weights *w, bool mine,
+		  const struct txda__weights_wish *wish)
 {
+	bool verify = wish->verify;
 	int r;
 
 	if (mine) {
-		r = load(w, fd, verify, progress, arg);
+		r = load(w, wish);
 		pthread_mutex_lock(&table->lock);
 		w->state = r < 0 ? TXDA__WEIGHTS_FAILED : TXDA__WEIGHTS_READY;
 		w->error = r;
@@ -148,61 +181,77 @@ static int settle(struct txda__weights_table *table, struct txda__weights *w, bo
 		w->verified = true;
 		pthread_mutex_unlock(&table->lock);
 	}
-	if (r >= 0 && progress)
-		progress(arg, w->bytes);
+	if (r >= 0 && wish->progress)
+		wish->progress(wish->arg, w->bytes);
 	return r;
 }
 
-int txda__weights_get(struct txda_device *device, int fd, const char *name, uint64_t bytes,
-		      uint32_t crc32c, bool verify, void (*progress)(void *arg, uint64_t done),
-		      void *arg, struct txda__weights **ret_weights)
+int txda__weights_get(struct txda_device *device, const struct txda__weights_wish *wish,
+		      struct txda_weights **ret_weights)
 {
 	struct txda_context *context = device->context;
 	struct txda__weights_table *table = &context->weights;
-	struct txda__weights key = {.device = device, .bytes = bytes, .crc32c = crc32c}, *w;
-	struct stat st;
+	struct txda_weights key = {.device = device,
+				   .bytes = wish->bytes,
+				   .crc32c = wish->crc32c,
+				   .keep = wish->keep,
+				   .state = TXDA__WEIGHTS_LOADING},
+			    *w;
 	bool mine;
 	int r;
 
-	if (fstat(fd, &st) < 0)
-		return txda__fail(context, -errno, "%s: %s", name, strerror(errno));
-	key.dev = st.st_dev;
-	key.inode = st.st_ino;
-	key.mtime_ns = to_ns(st.st_mtim);
-	key.ctime_ns = to_ns(st.st_ctim);
-
-	r = txda__space_get(device, &key.space);
+	r = txda__weights_tell_file(context, wish->fd, wish->name, &key);
+	if (r >= 0)
+		r = txda__space_get(device, &key.space);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&table->lock);
-	w = find_or_add(table, &key, &mine);
+	w = txda__weights_find(table, &key);
+	mine = !w;
+	if (mine)
+		w = txda__weights_add(table, &key);
 	pthread_mutex_unlock(&table->lock);
-	if (!mine)
+	if (!mine || !w)
 		txda__space_put(key.space);
 	if (!w)
 		return txda__fail(context, -ENOMEM, "out of memory");
-	r = settle(table, w, mine, fd, verify, progress, arg);
+	r = settle(table, w, mine, wish);
 	if (r < 0) {
 		/* A failed load's words are everybody's who waited for it. */
 		if (w->state == TXDA__WEIGHTS_FAILED)
-			txda__fail(context, r, "%s: %s", name, w->message);
+			txda__fail(context, r, "%s: %s", wish->name, w->message);
 		else
-			txda__fail_prefix(context, r, "%s", name);
-		txda__weights_unref(w);
+			txda__fail_prefix(context, r, "%s", wish->name);
+		txda_weights_unref(w);
 		return r;
 	}
 	*ret_weights = w;
 	return 0;
 }
 
-void txda__weights_unref(struct txda__weights *weights)
+struct txda_weights *txda_weights_ref(struct txda_weights *weights)
 {
 	struct txda__weights_table *table;
+
+	if (weights) {
+		table = &weights->device->context->weights;
+		pthread_mutex_lock(&table->lock);
+		weights->refs++;
+		pthread_mutex_unlock(&table->lock);
+	}
+	return weights;
+}
+
+struct txda_weights *txda_weights_unref(struct txda_weights *weights)
+{
+	struct txda__weights_table *table;
+	struct txda_device *device;
 	bool last;
 
 	if (!weights)
-		return;
-	table = &weights->device->context->weights;
+		return NULL;
+	device = weights->device;
+	table = &device->context->weights;
 	pthread_mutex_lock(&table->lock);
 	last = --weights->refs == 0;
 	if (last)
@@ -212,5 +261,7 @@ void txda__weights_unref(struct txda__weights *weights)
 		txda_buffer_unref(weights->buffer);
 		txda__space_put(weights->space);
 		free(weights);
+		txda_device_unref(device);
 	}
+	return NULL;
 }

@@ -63,4 +63,4 @@ _txda() {
 	compopt -o filenames
 	mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }
-complete -F _txda txdad txdactl txda-run txda-smi txda-compile txda-verify txda-bench
+complete -F _txda txdad txdactl txda-run txda-smi txda-compile txda-verify txda-bench txda-holder

@@ -109,6 +109,12 @@ const char *txda_context_error(struct txda_context *context)
 	return "";
 }
 
+const char *txda_context_backend(struct txda_context *context)
+{
+	(void)context;
+	return "fake";
+}
+
 int txda_context_device_count(struct txda_context *context)
 {
 	(void)context;
@@ -642,6 +648,15 @@ struct engine_request *engine_take_ready(struct engine *e)
 	}
 	pthread_mutex_unlock(&e->lock);
 	return first;
+}
+
+int engine_weights(struct engine *e, bool draft, unsigned rank, struct txda_weights **ret)
+{
+	(void)e;
+	(void)draft;
+	(void)rank;
+	(void)ret;
+	return -ENOENT; /* there is nothing to keep */
 }
 
 void engine_limits(struct engine *e, struct engine_limits *ret)

@@ -41,6 +41,31 @@ struct txda_context *txda_context_unref(struct txda_context *context)
 	return NULL;
 }
 
+const char *txda_context_backend(struct txda_context *context)
+{
+	(void)context;
+	return "fake";
+}
+
+int txda_context_device_count(struct txda_context *context)
+{
+	(void)context;
+	return FAKE_CHIPS;
+}
+
+int txda_device_get(struct txda_context *context, unsigned index, struct txda_device **ret_device)
+{
+	(void)context;
+	*ret_device = &devices[index];
+	return 0;
+}
+
+struct txda_device *txda_device_unref(struct txda_device *device)
+{
+	(void)device;
+	return NULL;
+}
+
 int txda_group_new(struct txda_context *context, const struct txda_group_options *options,
 		   struct txda_group **ret_group)
 {
@@ -81,6 +106,7 @@ int txda_device_info(struct txda_device *device, struct txda_device_info *ret_in
 {
 	ret_info->index = device->index;
 	ret_info->mem_bytes = fake_chip_bytes;
+	snprintf(ret_info->serial, sizeof(ret_info->serial), "FAKE%u", device->index);
 	return 0;
 }
 

@@ -34,12 +34,14 @@ static int dev_query(struct file *file, void *arg)
 	case DRM_TXDA_QUERY_MEMORY:
 		bytes = sizeof(answer.memory);
 		answer.memory.device_bytes = FAKE_CHIP_BYTES;
+		fake_reap();
 		answer.memory.device_used = fake.used[file->chip];
 		answer.memory.device_mappable = FAKE_CHIP_BYTES;
 		break;
 	case DRM_TXDA_QUERY_RESET:
 		bytes = sizeof(answer.reset);
 		answer.reset.queue_resets = 3;
+		answer.reset.chip_resets = fake.resets[file->chip];
 		break;
 	case DRM_TXDA_QUERY_FIRMWARE:
 		bytes = sizeof(answer.firmware);
@@ -283,6 +285,9 @@ void fake_drm_end(void)
 				fake_drop(fake.object[i]);
 	for (unsigned i = 0; i < MAX_FILES; i++)
 		check(fake.file[i].fd < 0 || fcntl(fake.file[i].fd, F_GETFD) < 0);
+	fake_reap();
+	for (unsigned i = 0; i < MAX_FILES; i++)
+		check(!fake.dmabuf[i].buffer);
 	cm_machine_free(fake.machine);
 	close(fake.memory);
 	pthread_cond_destroy(&fake_word_changed);
@@ -320,6 +325,7 @@ void fake_drm_reset(unsigned slot)
 	for (unsigned i = 0; i < MAX_OBJECTS; i++)
 		if (fake.object[i] && fake.object[i]->file->slot == slot)
 			fake.object[i]->lost = true;
+	fake.resets[fake.chip[slot]]++;
 	pthread_mutex_unlock(&fake_lock);
 }
 

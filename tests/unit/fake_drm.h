@@ -17,7 +17,7 @@
 
 /* @chips of one card, all linked, and puts itself behind the backend. */
 void fake_drm_start(unsigned chips);
-/* Everything must be gone: open files, buffers, address spaces, queues, syncobjs. */
+/* Everything must be gone: open files, buffers, dma-bufs, address spaces, queues, syncobjs. */
 void fake_drm_end(void);
 
 /* The chip at @slot is pulled; another one is put into the slot. News are told. */

@@ -10,6 +10,7 @@
 #include "fake_drm.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -45,10 +46,16 @@
 struct buffer {
 	unsigned refs; /* handles, exported fds, mappings */
 	uint64_t offset, bytes;
-	unsigned slot; /* of the chip whose memory it takes */
+	unsigned slot, chip; /* whose memory it takes */
 	bool device, no_mmap;
-	ino_t exported; /* of the pipe that stands for its dma-buf; 0: none */
 	int user_fd;	/* userptr: what is mapped there; -1: none */
+};
+
+/* A dma-buf: a pipe, told by its inode, whose other end tells when nobody has it any more. */
+struct dmabuf {
+	struct buffer *buffer; /* NULL: free */
+	ino_t inode;
+	int end;
 };
 
 enum kind { FREE, HANDLE, VM, QUEUE, SYNCOBJ };
@@ -93,6 +100,8 @@ struct fake_kernel {
 	uint64_t memory_end;
 	struct file file[MAX_FILES];
 	struct object *object[MAX_OBJECTS];
+	struct dmabuf dmabuf[MAX_FILES];
+	unsigned long resets[MODEL_CHIPS];
 	unsigned long n_calls;
 	struct {
 		unsigned long request, n;
@@ -116,6 +125,11 @@ struct object *fake_make(struct file *file, enum kind kind);
 /* Frees an object. The model's parts without a lock of ours that its callbacks take. */
 void fake_drop(struct object *o);
 struct buffer *fake_buffer(uint64_t bytes);
+/* A dma-buf of the buffer, which lives as long as somebody has the fd; and the buffer of an fd. */
+int fake_dmabuf(struct buffer *buffer);
+struct buffer *fake_dmabuf_find(int fd);
+/* Frees what was kept by dma-bufs that were closed everywhere. */
+void fake_reap(void);
 
 /* Of a queue: jobs that are done. */
 uint64_t fake_jobs_done(const struct object *queue);

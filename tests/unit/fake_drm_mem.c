@@ -112,9 +112,11 @@ static int bo_create(struct file *file, void *arg)
 {
 	struct drm_txda_bo_create *a = arg;
 	bool device = a->places == DRM_TXDA_PLACE_DEVICE;
-	uint64_t bytes = (a->size + 4095) & ~4095ull, used = fake.used[file->chip];
+	uint64_t bytes = (a->size + 4095) & ~4095ull, used;
 	struct object *o;
 
+	fake_reap();
+	used = fake.used[file->chip];
 	if (!a->size || (!device && a->places != DRM_TXDA_PLACE_HOST) ||
 	    a->flags & ~DRM_TXDA_BO_NO_MMAP)
 		return -EINVAL;
@@ -129,6 +131,7 @@ static int bo_create(struct file *file, void *arg)
 	o->buffer->device = device;
 	o->buffer->no_mmap = a->flags & DRM_TXDA_BO_NO_MMAP;
 	o->buffer->slot = file->slot;
+	o->buffer->chip = file->chip;
 	o->vm_id = a->vm_id;
 	if (device)
 		fake.used[file->chip] += bytes;
@@ -196,6 +199,8 @@ static int bo_query_info(struct file *file, void *arg)
 	if (!o)
 		return -ENOENT;
 	a->place = o->buffer->device ? DRM_TXDA_PLACE_DEVICE : DRM_TXDA_PLACE_HOST;
+	a->flags = (o->buffer->no_mmap ? DRM_TXDA_BO_NO_MMAP : 0) |
+		   (o->buffer->device && o->buffer->chip != file->chip ? DRM_TXDA_BO_IMPORTED : 0);
 	a->size = o->buffer->bytes;
 	return 0;
 }
@@ -215,35 +220,24 @@ static int prime_export(struct file *file, void *arg)
 {
 	struct drm_prime_handle *a = arg;
 	struct object *o = fake_find(file, HANDLE, a->handle);
-	struct stat st;
-	int fds[2];
 
 	if (!o)
 		return -ENOENT;
 	if (o->vm_id)
 		return -EPERM;
-	/* A pipe is told by its inode, and has no seals. It lives as long as the test wants. */
-	check(!pipe2(fds, O_CLOEXEC));
-	check(!fstat(fds[0], &st));
-	close(fds[1]);
-	o->buffer->exported = st.st_ino;
-	a->fd = fds[0];
+	a->fd = fake_dmabuf(o->buffer);
 	return 0;
 }
 
 static int prime_import(struct file *file, void *arg)
 {
 	struct drm_prime_handle *a = arg;
-	struct buffer *buffer = NULL;
+	struct buffer *buffer;
 	struct object *o;
-	struct stat st;
 
-	if (fstat(a->fd, &st) < 0)
+	if (fcntl(a->fd, F_GETFD) < 0)
 		return -EBADF;
-	for (unsigned i = 0; i < MAX_OBJECTS; i++)
-		if (fake.object[i] && fake.object[i]->kind == HANDLE &&
-		    fake.object[i]->buffer->exported == st.st_ino)
-			buffer = fake.object[i]->buffer;
+	buffer = fake_dmabuf_find(a->fd);
 	if (!buffer)
 		return -EINVAL;
 	/* One handle for one buffer in one file. */

@@ -37,6 +37,48 @@ static void put_buffer(struct buffer *b, unsigned chip)
 	free(b);
 }
 
+int fake_dmabuf(struct buffer *buffer)
+{
+	struct dmabuf *d = fake.dmabuf;
+	struct stat st;
+	int fds[2];
+
+	fake_reap();
+	while (d < fake.dmabuf + MAX_FILES && d->buffer)
+		d++;
+	check(d < fake.dmabuf + MAX_FILES);
+	check(!pipe2(fds, O_CLOEXEC));
+	check(!fstat(fds[0], &st));
+	*d = (struct dmabuf){.buffer = buffer, .inode = st.st_ino, .end = fds[1]};
+	buffer->refs++;
+	return fds[0];
+}
+
+struct buffer *fake_dmabuf_find(int fd)
+{
+	struct stat st;
+
+	check(!fstat(fd, &st));
+	for (unsigned i = 0; i < MAX_FILES; i++)
+		if (fake.dmabuf[i].buffer && fake.dmabuf[i].inode == st.st_ino)
+			return fake.dmabuf[i].buffer;
+	return NULL;
+}
+
+void fake_reap(void)
+{
+	for (unsigned i = 0; i < MAX_FILES; i++) {
+		struct dmabuf *d = &fake.dmabuf[i];
+		struct pollfd end = {.fd = d->end};
+
+		if (!d->buffer || poll(&end, 1, 0) != 1 || !(end.revents & POLLERR))
+			continue;
+		close(d->end);
+		put_buffer(d->buffer, d->buffer->chip);
+		d->buffer = NULL;
+	}
+}
+
 struct file *fake_file(int fd)
 {
 	for (unsigned i = 0; i < MAX_FILES; i++)

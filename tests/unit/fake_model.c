@@ -43,6 +43,7 @@ struct kv_entry {
 struct txda_model {
 	struct fake_model_config config;
 	struct txda_group *group;
+	char path[1024];
 	void *tensors[TXDA_MAX_CHIPS_PER_GROUP][N_TENSORS];
 	uint64_t bytes[N_TENSORS];
 	struct kv_entry *kv;
@@ -59,6 +60,8 @@ atomic_uint fake_model_fail_after;
 struct txda_group *fake_model_fail_group;
 atomic_bool fake_model_hang;
 int fake_model_load_error;
+int (*fake_model_weights)(struct txda_group *group, const char *path, unsigned rank,
+			  struct txda_weights **ret);
 struct txda_group *_Atomic fake_model_last_group;
 _Atomic uint64_t fake_model_last_reserve;
 
@@ -158,6 +161,7 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 		return -ENOMEM;
 	m->config = fake_model_config;
 	m->group = group;
+	snprintf(m->path, sizeof(m->path), "%s", options->path ? options->path : "");
 	if (options->max_kv_blocks && options->max_kv_blocks < m->config.info.kv_blocks)
 		m->config.info.kv_blocks = options->max_kv_blocks;
 	i = &m->config.info;
@@ -185,6 +189,11 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 	atomic_fetch_add(&fake_model_loaded, 1);
 	*ret_model = m;
 	return 0;
+}
+
+int txda_model_weights(struct txda_model *m, unsigned rank, struct txda_weights **ret_weights)
+{
+	return fake_model_weights ? fake_model_weights(m->group, m->path, rank, ret_weights) : -ENOENT;
 }
 
 struct txda_model *txda_model_unref(struct txda_model *m)

@@ -45,6 +45,9 @@ extern struct txda_group *fake_model_fail_group;
 extern atomic_bool fake_model_hang;
 /* Lets txda_model_load() fail with this. */
 extern int fake_model_load_error;
+/* What txda_model_weights() gives of a model's path; NULL: -ENOENT. */
+extern int (*fake_model_weights)(struct txda_group *group, const char *path, unsigned rank,
+				 struct txda_weights **ret);
 
 /* Of the last load: where, and how much memory the KV cache was to leave. */
 extern struct txda_group *_Atomic fake_model_last_group;

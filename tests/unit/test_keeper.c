@@ -1,0 +1,546 @@
+// SPDX-License-Identifier: MIT
+/* Weights that outlive the daemon: manifests with hostile bytes, what a keeper says to the store
+ * and what it takes from it, and the store of txda-holder itself. Weights and chips are fakes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fake_context.h"
+#include "fake_weights.h"
+#include "keeper.h"
+#include "manifest.h"
+#include "store.h"
+
+#define BYTES 8192
+
+static char said[4096]; /* what the keeper logged last */
+
+static void take_log(bool bad, const char *text)
+{
+	snprintf(said, sizeof(said), "%s %s", bad ? "bad" : "good", text);
+}
+
+const char *txda_context_error(struct txda_context *context)
+{
+	(void)context;
+	return "the library's words";
+}
+
+static unsigned open_fds(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 512; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* ---- manifests ------------------------------------------------------------------------------- */
+
+static struct manifest some_manifest(void)
+{
+	struct manifest m = {.backend = "fake",
+			     .boot_id = "0-1-2",
+			     .driver = "1.0.7",
+			     .chip = "FAKE0",
+			     .source = "/srv/model",
+			     .case_dir = "/cache/case",
+			     .rank = 1,
+			     .tp = 2,
+			     .inode = UINT64_MAX - 3};
+
+	m.info = (struct txda_weights_info){.size = sizeof(m.info),
+					    .bytes = 1ull << 40,
+					    .crc32c = 0xdeadbeef,
+					    .file_device = UINT64_MAX,
+					    .file_inode = 7,
+					    .file_mtime_ns = UINT64_MAX - 1,
+					    .file_ctime_ns = 1ull << 60,
+					    .memory_id = 1ull << 63};
+	return m;
+}
+
+static void keeps_what_was_written(void **state)
+{
+	struct manifest m = some_manifest(), back;
+	unsigned before = open_fds();
+	char err[256];
+	int fd;
+
+	(void)state;
+	memset(m.source, 'x', sizeof(m.source) - 1);
+	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), 0);
+	memset(&back, 0x55, sizeof(back));
+	assert_int_equal(manifest_read(fd, &back, err, sizeof(err)), 0);
+	assert_memory_equal(&back.info, &m.info, sizeof(m.info));
+	assert_string_equal(back.source, m.source);
+	assert_string_equal(back.case_dir, m.case_dir);
+	assert_string_equal(back.boot_id, m.boot_id);
+	assert_string_equal(back.chip, m.chip);
+	assert_int_equal(back.rank, 1);
+	assert_int_equal(back.tp, 2);
+	assert_true(back.inode == m.inode);
+	assert_int_equal(pwrite(fd, "x", 1, 0), -1); /* it is sealed */
+	close(fd);
+	assert_int_equal(open_fds(), before);
+}
+
+static void refuses_to_write_nonsense(void **state)
+{
+	struct manifest m;
+	char err[256];
+	int fd = -7;
+
+	(void)state;
+	m = some_manifest();
+	m.rank = 2;
+	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "rank 2 of 2"));
+	m = some_manifest();
+	m.tp = 9;
+	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), -EINVAL);
+	m = some_manifest();
+	m.info.bytes = 0;
+	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), -EINVAL);
+	m = some_manifest();
+	memset(m.case_dir, 'x', sizeof(m.case_dir));
+	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), -EINVAL);
+	m = some_manifest();
+	m.source[3] = '\n';
+	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), -EINVAL);
+	assert_int_equal(fd, -7);
+}
+
+/* A memfd with those bytes and seals. */
+static int file_of(const void *data, size_t bytes, int seals)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, bytes), bytes);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+#define ALL_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+
+static void refuses_hostile_bytes(void **state)
+{
+	struct manifest m = some_manifest(), back;
+	unsigned char bytes[8192];
+	struct stat st;
+	char err[256];
+	size_t n;
+	int fd, r;
+
+	(void)state;
+	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	n = (size_t)st.st_size;
+	assert_true(n < sizeof(bytes) - 1);
+	assert_int_equal(pread(fd, bytes, n, 0), n);
+	close(fd);
+	/* Each byte changed: the hash, if nothing else, tells. */
+	for (size_t i = 0; i < n; i++) {
+		bytes[i] ^= (unsigned char)(1u << i % 8);
+		fd = file_of(bytes, n, ALL_SEALS);
+		r = manifest_read(fd, &back, err, sizeof(err));
+		assert_true(r == -EINVAL || r == -EBADMSG);
+		close(fd);
+		bytes[i] ^= (unsigned char)(1u << i % 8);
+	}
+	/* Too short, too long, nothing. */
+	for (size_t cut = 0; cut < 3; cut++) {
+		fd = file_of(bytes, cut == 0 ? n - 1 : cut == 1 ? n + 1 : 0, ALL_SEALS);
+		assert_int_equal(manifest_read(fd, &back, err, sizeof(err)), -EINVAL);
+		close(fd);
+	}
+	/* The right bytes, but somebody could still write; or no memfd at all. */
+	fd = file_of(bytes, n, F_SEAL_SHRINK | F_SEAL_GROW);
+	assert_int_equal(manifest_read(fd, &back, err, sizeof(err)), -EPERM);
+	close(fd);
+	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	assert_int_equal(manifest_read(fd, &back, err, sizeof(err)), -EINVAL);
+	close(fd);
+	assert_int_equal(manifest_read(-1, &back, err, sizeof(err)), -EINVAL);
+	fd = file_of(bytes, n, ALL_SEALS);
+	assert_int_equal(manifest_read(fd, &back, err, sizeof(err)), 0);
+	close(fd);
+}
+
+/* ---- the keeper and a store ------------------------------------------------------------------ */
+
+/* The service manager's side. */
+struct manager {
+	int socket;
+	char dir[64], path[100];
+	struct store store;
+};
+
+static void start_manager(struct manager *g)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	strcpy(g->dir, "/tmp/test_keeper.XXXXXX");
+	assert_non_null(mkdtemp(g->dir));
+	snprintf(g->path, sizeof(g->path), "%s/notify", g->dir);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", g->path);
+	g->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(g->socket, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(store_init(&g->store, 100), 0);
+	setenv("NOTIFY_SOCKET", g->path, 1);
+}
+
+static void end_manager(struct manager *g)
+{
+	store_fini(&g->store);
+	close(g->socket);
+	unlink(g->path);
+	rmdir(g->dir);
+	unsetenv("NOTIFY_SOCKET");
+}
+
+/* Takes all messages. */
+static void serve(struct manager *g)
+{
+	char text[1024], control[CMSG_SPACE(sizeof(int) * 16)];
+
+	for (;;) {
+		struct iovec iov = {text, sizeof(text)};
+		struct msghdr msg = {.msg_iov = &iov,
+				     .msg_iovlen = 1,
+				     .msg_control = control,
+				     .msg_controllen = sizeof(control)};
+		ssize_t len = recvmsg(g->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		struct cmsghdr *c = len < 0 ? NULL : CMSG_FIRSTHDR(&msg);
+		int fds[16];
+		unsigned n = 0;
+
+		if (len < 0)
+			return;
+		if (c && c->cmsg_type == SCM_RIGHTS) {
+			n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+			memcpy(fds, CMSG_DATA(c), n * sizeof(int));
+		}
+		store_message(&g->store, text, (size_t)len, fds, n);
+	}
+}
+
+static struct keeper *new_keeper(void)
+{
+	const struct keeper_options options = {.context = fake_context, .log = take_log};
+	struct keeper *k;
+
+	said[0] = '\0';
+	assert_int_equal(keeper_new(&options, &k), 0);
+	return k;
+}
+
+/* What the next process is started with. */
+static void hand_over(struct manager *g, struct keeper *k)
+{
+	for (unsigned i = 0; i < g->store.n; i++)
+		keeper_take(k, g->store.fds[i].name, fcntl(g->store.fds[i].fd, F_DUPFD_CLOEXEC, 3));
+}
+
+static struct txda_device *device(unsigned index)
+{
+	struct txda_device *d;
+
+	assert_int_equal(txda_device_get(fake_context, index, &d), 0);
+	return d;
+}
+
+static struct keeper_entry *keep(struct keeper *k, const char *case_dir, unsigned rank, unsigned tp)
+{
+	struct keeper_weights w = {.source = "/srv/model",
+				   .case_dir = case_dir,
+				   .rank = rank,
+				   .tp = tp,
+				   .device = device(rank)};
+	struct keeper_entry *e;
+
+	assert_int_equal(fake_weights_of(case_dir, w.device, rank, BYTES, &w.weights), 0);
+	assert_int_equal(keeper_keep(k, &w, &e), 0);
+	txda_weights_unref(w.weights);
+	return e;
+}
+
+static struct txda_group *pair(void)
+{
+	struct txda_group_options options = TXDA_INIT(struct txda_group_options);
+	struct txda_group *group;
+
+	options.tp = 2;
+	assert_int_equal(txda_group_new(fake_context, &options, &group), 0);
+	return group;
+}
+
+static bool yes(void *arg, const char *source)
+{
+	(void)arg;
+	return !strcmp(source, "/srv/model");
+}
+
+static bool no(void *arg, const char *source)
+{
+	(void)arg;
+	(void)source;
+	return false;
+}
+
+static void passes_weights_on(void **state)
+{
+	unsigned before = open_fds();
+	struct txda_group *group = pair();
+	struct keeper_entry *e[3];
+	struct manager g;
+	struct keeper *k;
+
+	(void)state;
+	start_manager(&g);
+	assert_true(keeper_is_possible());
+	setenv("FDSTORE", "0", 1);
+	assert_false(keeper_is_possible());
+	unsetenv("FDSTORE");
+	k = new_keeper();
+	e[0] = keep(k, "/case", 0, 2);
+	e[1] = keep(k, "/case", 1, 2);
+	e[2] = keep(k, "/case", 1, 2); /* of another model */
+	assert_ptr_equal(e[1], e[2]);
+	serve(&g);
+	assert_int_equal(g.store.n, 4);
+	assert_true(keeper_has(k, "/case", group, false));
+	assert_int_equal(keeper_spare_bytes(k, device(0), "", ""), 0);
+	/* The process ends. */
+	keeper_free(k);
+	serve(&g);
+	assert_int_equal(g.store.n, 4);
+	assert_int_equal(fake_weights_live(), 0);
+
+	k = new_keeper();
+	hand_over(&g, k);
+	assert_false(keeper_has(k, "/case", group, false));
+	keeper_adopt(k);
+	assert_non_null(strstr(said, "good adopted the weights of /case, rank"));
+	assert_int_equal(fake_weights_live(), 2);
+	assert_true(keeper_has(k, "/case", group, false));
+	assert_true(keeper_has(k, "/case", group, true));
+	assert_false(keeper_has(k, "/other", group, false));
+	assert_int_equal(keeper_spare_bytes(k, device(0), "/other", ""), BYTES);
+	assert_int_equal(keeper_spare_bytes(k, device(0), "/other", "/case"), 0);
+	keeper_retain(k, yes, NULL);
+	/* The one that is loaded is the same, and is not stored again. */
+	e[0] = keep(k, "/case", 0, 2);
+	serve(&g);
+	assert_int_equal(g.store.n, 4);
+	assert_int_equal(keeper_spare_bytes(k, device(0), "/other", ""), 0);
+	assert_false(keeper_has(k, "/case", group, true));
+	/* Others need the room. */
+	keeper_drop_spare(k, group, "/case", "");
+	assert_true(keeper_has(k, "/case", group, false));
+	keeper_drop_spare(k, group, "/other", "");
+	assert_false(keeper_has(k, "/case", group, false));
+	serve(&g);
+	assert_int_equal(g.store.n, 2);
+	keeper_drop(k, e[0]);
+	serve(&g);
+	assert_int_equal(g.store.n, 0);
+	assert_int_equal(fake_weights_live(), 0);
+	keeper_free(k);
+	txda_group_unref(group);
+	end_manager(&g);
+	assert_int_equal(open_fds(), before);
+}
+
+/* Lets a new process take what is stored: all of it is refused, with those words, and given up. */
+static void expect_refusal(struct manager *g, const char *words)
+{
+	struct keeper *k = new_keeper();
+
+	hand_over(g, k);
+	keeper_adopt(k);
+	if (!strstr(said, words) || strncmp(said, "bad kept weights txda-weights-", 30))
+		fail_msg("no \"%s\" in \"%s\"", words, said);
+	assert_int_equal(fake_weights_live(), 0);
+	serve(g);
+	assert_int_equal(g->store.n, 0);
+	keeper_free(k);
+}
+
+/* Stores weights of /tmp/.../case and ends. */
+static void leave(struct manager *g, const char *case_dir)
+{
+	struct keeper *k = new_keeper();
+
+	keep(k, case_dir, 0, 1);
+	keeper_free(k);
+	serve(g);
+	assert_int_equal(g->store.n, 2);
+}
+
+static void drops_what_is_not_right(void **state)
+{
+	unsigned before = open_fds();
+	struct manager g;
+	struct keeper *k;
+	char path[128];
+	int fd, pipe_fd[2];
+
+	(void)state;
+	start_manager(&g);
+	/* A store that was cut short, in either half; or has too much. */
+	for (unsigned i = 0; i < 2; i++) {
+		leave(&g, "/case");
+		close(g.store.fds[i].fd);
+		g.store.fds[i] = g.store.fds[1];
+		g.store.n = 1;
+		expect_refusal(&g, "1 descriptors are there");
+	}
+	leave(&g, "/case");
+	g.store.fds[2] = g.store.fds[1];
+	g.store.fds[2].fd = fcntl(g.store.fds[1].fd, F_DUPFD_CLOEXEC, 3);
+	g.store.n = 3;
+	expect_refusal(&g, "3 descriptors are there");
+	/* Other memory than the manifest's. */
+	leave(&g, "/case");
+	fd = memfd_create("other", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(fd, BYTES), 0);
+	assert_true(dup3(fd, g.store.fds[1].fd, O_CLOEXEC) >= 0);
+	close(fd);
+	expect_refusal(&g, "of /case are dropped: the manifest is of other memory");
+	/* Two that are no manifest. */
+	leave(&g, "/case");
+	assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
+	assert_true(dup3(pipe_fd[0], g.store.fds[0].fd, O_CLOEXEC) >= 0);
+	close(pipe_fd[0]);
+	close(pipe_fd[1]);
+	expect_refusal(&g, "the manifest is none, or of another version");
+	/* The chip was reset; the file is another one. */
+	leave(&g, "/case");
+	fake_weights_memory_id++;
+	expect_refusal(&g, "of /case are dropped: the library's words");
+	snprintf(path, sizeof(path), "%s/changed", g.dir);
+	leave(&g, g.dir);
+	close(open(path, O_CREAT | O_CLOEXEC | O_WRONLY, 0600));
+	expect_refusal(&g, "are dropped");
+	unlink(path);
+	/* Of a model that is not served; a name that is too long. */
+	leave(&g, "/case");
+	k = new_keeper();
+	hand_over(&g, k);
+	memset(path, 'x', sizeof(path) - 1);
+	path[sizeof(path) - 1] = '\0';
+	keeper_take(k, path, open("/dev/null", O_RDONLY | O_CLOEXEC));
+	assert_non_null(strstr(said, "is too much"));
+	keeper_adopt(k);
+	keeper_retain(k, no, NULL);
+	assert_non_null(strstr(said, "/srv/model is not served any more"));
+	assert_int_equal(fake_weights_live(), 0);
+	serve(&g);
+	assert_int_equal(g.store.n, 0);
+	keeper_free(k);
+	/* Descriptors that nobody looked at are closed. */
+	leave(&g, "/case");
+	k = new_keeper();
+	hand_over(&g, k);
+	keeper_free(k);
+	end_manager(&g);
+	assert_int_equal(open_fds(), before);
+}
+
+/* Nobody keeps them: that is said, and nothing else happens. */
+static void does_without_a_store(void **state)
+{
+	struct keeper_weights w = {
+		.source = "/srv/model", .case_dir = "/case", .tp = 1, .device = device(0)};
+	struct keeper *k = new_keeper();
+	struct keeper_entry *e = NULL;
+
+	(void)state;
+	assert_false(keeper_is_possible());
+	assert_int_equal(fake_weights_of("/case", w.device, 0, BYTES, &w.weights), 0);
+	assert_int_equal(keeper_keep(k, &w, &e), -ENOTCONN);
+	assert_non_null(
+		strstr(said, "bad the weights of /case, rank 0, will not outlive the daemon"));
+	assert_null(e);
+	txda_weights_unref(w.weights);
+	assert_int_equal(fake_weights_live(), 0);
+	keeper_free(k);
+}
+
+/* ---- the holder's store ---------------------------------------------------------------------- */
+
+static bool message(struct store *s, const char *text, unsigned n)
+{
+	int fds[8];
+
+	for (unsigned i = 0; i < n; i++)
+		fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return store_message(s, text, strlen(text), fds, n);
+}
+
+static void holds_what_it_is_told_to(void **state)
+{
+	unsigned before = open_fds();
+	char text[600];
+	struct store s;
+
+	(void)state;
+	assert_int_equal(store_init(&s, 4), 0);
+	assert_false(message(&s, "FDSTORE=1\nFDNAME=a", 2));
+	assert_false(message(&s, "FDNAME=b\nFDSTORE=1\n", 1));
+	assert_int_equal(s.n, 3);
+	assert_string_equal(s.fds[1].name, "a");
+	assert_string_equal(s.fds[2].name, "b");
+	/* All or none. */
+	assert_false(message(&s, "FDSTORE=1\nFDNAME=c", 2));
+	assert_int_equal(s.n, 3);
+	assert_false(message(&s, "FDSTORE=1", 1));
+	assert_string_equal(s.fds[3].name, "stored");
+	assert_false(message(&s, "FDSTOREREMOVE=1\nFDNAME=a", 1));
+	assert_int_equal(s.n, 2);
+	assert_string_equal(s.fds[0].name, "b");
+	/* Names that would break the list of names, and what is none of its business. */
+	assert_false(message(&s, "FDSTORE=1\nFDNAME=x:y", 1));
+	assert_false(message(&s, "FDSTORE=1\nFDNAME=x y", 1));
+	assert_false(message(&s, "FDSTORE=1\nFDNAME=x\x7f", 1));
+	snprintf(text, sizeof(text), "FDSTORE=0\nFDNAME=%0300d\nSTATUS=FDSTORE=1\n\n\n=", 7);
+	assert_false(message(&s, text, 3));
+	assert_false(message(&s, "", 2));
+	assert_false(message(&s, "FDSTOREREMOVE=1\nFDNAME=nobody", 0));
+	assert_int_equal(s.n, 2);
+	assert_true(message(&s, "READY=1\nSTATUS=ok", 0));
+	assert_false(store_message(&s, "READY=1\0x", 9, NULL, 0));
+	assert_int_equal(open_fds(), before + 2);
+	store_fini(&s);
+	assert_int_equal(open_fds(), before);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(keeps_what_was_written),
+		cmocka_unit_test(refuses_to_write_nonsense),
+		cmocka_unit_test(refuses_hostile_bytes),
+		cmocka_unit_test(passes_weights_on),
+		cmocka_unit_test(drops_what_is_not_right),
+		cmocka_unit_test(does_without_a_store),
+		cmocka_unit_test(holds_what_it_is_told_to),
+	};
+
+	unsetenv("NOTIFY_SOCKET");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT
+/* Weights that pass from one context to the next, on both backends: the second context stands for
+ * another process. */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fake_drm.h"
+#include "libtxda_case.h"
+#include "libtxda_test.h"
+
+#define WEIGHT_BYTES ((CASE_PARAM + 4095ull) & ~4095ull)
+
+/* Which backend a test runs on. */
+static bool drm;
+
+static struct txda_context *open_chips(void)
+{
+	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
+	struct txda_context *context;
+
+	options.backend = drm ? "drm" : "cmodel";
+	options.cmodel = "chips=2,mem=64M,cores=1";
+	if (txda_context_new(&options, &context) < 0)
+		fail_msg("%s", txda_context_error(NULL));
+	return context;
+}
+
+static void start_chips(void)
+{
+	if (drm)
+		fake_drm_start(2);
+}
+
+static void end_chips(void)
+{
+	if (drm)
+		fake_drm_end();
+}
+
+static struct txda_device *chip(struct txda_context *context, unsigned index)
+{
+	struct txda_device *device;
+
+	ok(context, txda_device_get(context, index, &device));
+	txda_device_unref(device); /* the context lives longer */
+	return device;
+}
+
+static struct txda_model *load(struct txda_context *context, const char *path, unsigned tp,
+			       bool keep)
+{
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_group *group;
+	struct txda_model *model;
+
+	group_options.tp = tp;
+	options.path = path;
+	options.kv_blocks = 2;
+	options.keep_weights = keep;
+	ok(context, txda_group_new(context, &group_options, &group));
+	ok(context, txda_model_load(group, &options, &model));
+	txda_group_unref(group);
+	return model;
+}
+
+static void run(struct txda_context *context, struct txda_model *model, float y[CASE_R][CASE_H])
+{
+	struct txda_step step = TXDA_INIT(struct txda_step);
+	int32_t rows[CASE_R] = {0, 3, 5, 7, 1, 2, 15, 15};
+	float x[CASE_T][CASE_H];
+	uint64_t fence;
+
+	for (unsigned t = 0; t < CASE_T; t++)
+		for (unsigned i = 0; i < CASE_H; i++)
+			x[t][i] = (float)((t * 31 + i * 17) % 97) / 13 - 3;
+	step.tokens = CASE_T;
+	step.seqs = 1;
+	step.rows = CASE_R;
+	ok(context, txda_model_set_input(model, "x", x, sizeof(x)));
+	ok(context, txda_model_set_input(model, "rows", rows, sizeof(rows)));
+	ok(context, txda_model_run(model, &step, &fence));
+	ok(context, txda_model_sync(model, fence, TXDA_FOREVER));
+	ok(context, txda_model_get_output(model, "y", y, sizeof(float) * CASE_R * CASE_H));
+}
+
+/* What one process leaves behind: fds and what tells them. */
+struct kept {
+	int fd[2];
+	struct txda_weights_info info[2];
+	float y[CASE_R][CASE_H];
+};
+
+static void leave(const char *path, unsigned tp, struct kept *kept)
+{
+	struct txda_context *context = open_chips();
+	struct txda_model *model = load(context, path, tp, true);
+	struct txda_weights *w;
+
+	for (unsigned r = 0; r < tp; r++) {
+		kept->info[r] = TXDA_INIT(struct txda_weights_info);
+		ok(context, txda_model_weights(model, r, &w));
+		ok(context, txda_weights_info(w, &kept->info[r]));
+		ok(context, txda_weights_export(w, &kept->fd[r]));
+		assert_int_equal(kept->info[r].bytes, CASE_PARAM);
+		assert_false(kept->info[r].imported);
+		txda_weights_unref(w);
+	}
+	run(context, model, kept->y);
+	assert_int_equal(txda_model_weights(model, tp, &w), -EINVAL);
+	txda_model_unref(model);
+	txda_context_unref(context);
+}
+
+static void test_pass_on(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct txda_weights_info info = TXDA_INIT(struct txda_weights_info);
+		unsigned tp = i / 2 + 1;
+		struct txda_weights *w[2], *again;
+		struct txda_context *context;
+		struct txda_model *model;
+		float y[CASE_R][CASE_H];
+		struct txda_model_plan plan;
+		struct kept kept;
+		uint64_t used;
+		char *path;
+
+		drm = i % 2;
+		case_write(tp, &path);
+		start_chips();
+		leave(path, tp, &kept);
+		context = open_chips();
+		/* A chip's memory stays taken, a process's does when it is there. */
+		assert_int_equal(used_bytes(context, 0), drm ? WEIGHT_BYTES : 0);
+		for (unsigned r = 0; r < tp; r++) {
+			ok(context,
+			   txda_weights_import(chip(context, r), kept.fd[r], &kept.info[r], &w[r]));
+			assert_int_equal(used_bytes(context, r), WEIGHT_BYTES);
+			ok(context, txda_weights_check(w[r], path, r));
+			close(kept.fd[r]);
+		}
+		model = load(context, path, tp, true);
+		/* Taken once; inputs and outputs of a chip behind a driver are in host memory. */
+		plan = TXDA_INIT(struct txda_model_plan);
+		ok(context, txda_model_plan(context, path, &plan));
+		assert_int_equal(used_bytes(context, 0), WEIGHT_BYTES + plan.scratch_bytes +
+								 (drm ? 0 : plan.io_bytes) +
+								 2 * CASE_KV_BYTES);
+		ok(context, txda_model_weights(model, 0, &again));
+		assert_ptr_equal(again, w[0]);
+		ok(context, txda_weights_info(again, &info));
+		assert_true(info.imported);
+		txda_weights_unref(again);
+		used = used_bytes(context, 0);
+		run(context, model, y);
+		assert_memory_equal(y, kept.y, sizeof(y));
+		for (unsigned r = 0; r < tp; r++)
+			txda_weights_unref(w[r]);
+		assert_int_equal(used_bytes(context, 0), used);
+		/* And on to the next. */
+		ok(context, txda_model_weights(model, 0, &again));
+		ok(context, txda_weights_export(again, &kept.fd[0]));
+		txda_weights_unref(again);
+		txda_model_unref(model);
+		assert_int_equal(used_bytes(context, 0), drm ? WEIGHT_BYTES : 0);
+		close(kept.fd[0]);
+		assert_int_equal(used_bytes(context, 0), 0);
+		txda_context_unref(context);
+		end_chips();
+		case_remove(path);
+	}
+}
+
+/* Another file, another content, another size: the import is not used, and the check says why. */
+static void test_changed(void **state)
+{
+	struct txda_context *context;
+	struct txda_weights *w, *used;
+	struct txda_model *model;
+	struct kept kept;
+	char *path, *other, *json, *at;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		drm = i;
+		case_write(1, &path);
+		case_write(1, &other);
+		start_chips();
+		leave(path, 1, &kept);
+		context = open_chips();
+		ok(context, txda_weights_import(chip(context, 0), kept.fd[0], &kept.info[0], &w));
+		close(kept.fd[0]);
+		assert_int_equal(txda_weights_check(w, other, 0), -ESTALE);
+		assert_has(txda_context_error(context), "is another file, or was changed");
+		assert_int_equal(txda_weights_check(w, path, 1), -ESTALE);
+		assert_has(txda_context_error(context), "compiled for 1 chips; rank 1");
+		assert_int_equal(txda_weights_check(w, "/nonexistent", 0), -ENOENT);
+		json = case_info(1);
+		at = strstr(json, "\"param_crc32c\": ");
+		assert_non_null(at);
+		at += strlen("\"param_crc32c\": ");
+		*at = *at == '1' ? '2' : '1';
+		case_put(path, "model_info.json", json, strlen(json));
+		free(json);
+		assert_int_equal(txda_weights_check(w, path, 0), -ESTALE);
+		assert_has(txda_context_error(context), "has checksum 0x");
+		/* The load makes its own copy. */
+		model = load(context, other, 1, false);
+		ok(context, txda_model_weights(model, 0, &used));
+		assert_ptr_not_equal(used, w);
+		txda_weights_unref(used);
+		txda_weights_unref(w);
+		txda_model_unref(model);
+		txda_context_unref(context);
+		end_chips();
+		case_remove(path);
+		case_remove(other);
+	}
+}
+
+static void refuse(struct txda_context *context, int fd, const struct txda_weights_info *info,
+		   int error, const char *words)
+{
+	struct txda_weights *w = NULL;
+	uint64_t used = used_bytes(context, 0);
+
+	assert_int_equal(txda_weights_import(chip(context, 0), fd, info, &w), error);
+	assert_has(txda_context_error(context), words);
+	assert_null(w);
+	assert_int_equal(used_bytes(context, 0), used);
+}
+
+static int memfd_of(uint64_t bytes, int seals)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+/* Fds and descriptions from anywhere. */
+static void test_refused(void **state)
+{
+	const int whole = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE;
+	struct txda_weights_info info;
+	struct txda_context *context;
+	struct txda_weights *w;
+	struct txda_model *model;
+	struct kept kept;
+	char *path;
+	int fd, pipe_fd[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		drm = i;
+		case_write(1, &path);
+		start_chips();
+		leave(path, 1, &kept);
+		context = open_chips();
+		info = kept.info[0];
+		info.bytes = 0;
+		refuse(context, kept.fd[0], &info, -EINVAL, "weights of 0 bytes");
+		info.bytes = UINT64_MAX;
+		refuse(context, kept.fd[0], &info, -EINVAL, "weights of 1844");
+		info.bytes = CASE_PARAM + 4096;
+		refuse(context, kept.fd[0], &info, -EINVAL, "bytes; 20480 are wanted");
+		info = kept.info[0];
+		info.memory_id++;
+		refuse(context, kept.fd[0], &info, -ESTALE, "was reset since");
+		fd = memfd_of(WEIGHT_BYTES, F_SEAL_SHRINK | F_SEAL_GROW);
+		refuse(context, fd, &kept.info[0], drm ? -EXDEV : -EPERM,
+		       drm ? "not of chip 0" : "not sealed against writing");
+		close(fd);
+		fd = memfd_of(WEIGHT_BYTES, F_SEAL_FUTURE_WRITE);
+		refuse(context, fd, &kept.info[0], -EPERM, "not sealed against shrinking");
+		close(fd);
+		if (!drm) {
+			fd = memfd_of(65ull << 20, whole);
+			info = kept.info[0];
+			info.bytes = 65ull << 20;
+			refuse(context, fd, &info, -ENOMEM, "65.0 MiB");
+			close(fd);
+		}
+		assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
+		refuse(context, pipe_fd[0], &kept.info[0], -EINVAL, "");
+		close(pipe_fd[0]);
+		close(pipe_fd[1]);
+		refuse(context, -1, &kept.info[0], -EBADF, "");
+		/* Twice is once too often. */
+		ok(context, txda_weights_import(chip(context, 0), kept.fd[0], &kept.info[0], &w));
+		refuse(context, kept.fd[0], &kept.info[0], -EEXIST, "has these weights already");
+		/* One more reference, and one less. */
+		assert_ptr_equal(txda_weights_ref(w), w);
+		txda_weights_unref(w);
+		txda_weights_unref(w);
+		close(kept.fd[0]);
+		assert_int_equal(used_bytes(context, 0), 0);
+		assert_null(txda_weights_unref(NULL));
+		/* What was not meant to be kept cannot be had. */
+		model = load(context, path, 1, false);
+		ok(context, txda_model_weights(model, 0, &w));
+		assert_int_equal(txda_weights_export(w, &fd), -ENOTSUP);
+		txda_model_unref(model);
+		/* They stay for whoever has them. */
+		assert_int_equal(used_bytes(context, 0), WEIGHT_BYTES);
+		txda_weights_unref(w);
+		txda_context_unref(context);
+		end_chips();
+		case_remove(path);
+	}
+}
+
+/* Nobody can write through what is exported. */
+static void test_frozen(void **state)
+{
+	struct kept kept;
+	struct stat st;
+	char *path;
+
+	(void)state;
+	drm = false;
+	case_write(1, &path);
+	leave(path, 1, &kept);
+	assert_int_equal(fstat(kept.fd[0], &st), 0);
+	assert_int_equal(st.st_size, WEIGHT_BYTES);
+	assert_int_equal(write(kept.fd[0], "x", 1), -1);
+	assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, kept.fd[0], 0),
+			 MAP_FAILED);
+	assert_int_equal(ftruncate(kept.fd[0], 0), -1);
+	assert_int_equal(fcntl(kept.fd[0], F_ADD_SEALS, F_SEAL_SHRINK), -1);
+	close(kept.fd[0]);
+	case_remove(path);
+}
+
+/* A reset between two processes clears the chip: what is kept says so. Other chips' memory is not
+ * this one's. */
+static void test_chip(void **state)
+{
+	struct txda_context *context;
+	struct txda_weights *w = NULL;
+	struct kept kept;
+	char *path;
+
+	(void)state;
+	drm = true;
+	case_write(1, &path);
+	start_chips();
+	leave(path, 1, &kept);
+	context = open_chips();
+	assert_int_equal(txda_weights_import(chip(context, 1), kept.fd[0], &kept.info[0], &w),
+			 -EXDEV);
+	assert_has(txda_context_error(context), "not in the memory of chip 1");
+	txda_context_unref(context);
+	fake_drm_reset(0);
+	context = open_chips();
+	refuse(context, kept.fd[0], &kept.info[0], -ESTALE, "chip 0 was reset since");
+	close(kept.fd[0]);
+	txda_context_unref(context);
+	end_chips();
+	case_remove(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pass_on), cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_frozen),
+		cmocka_unit_test(test_chip),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+/*
+ * txda-holder: starts a daemon, keeps descriptors for it (store.h) and starts it again with them
+ * when it ends. So weights outlive a daemon where no systemd runs it.
+ *
+ * One thread, one poll: the socket of sd_notify(3) and a signalfd. The socket's name is abstract
+ * and the kernel's choice; a message counts if the daemon itself sent it, as the kernel says.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store.h"
+
+#define EXIT_CONFIG 78	  /* sysexits.h: what a restart does not cure */
+#define EARLY_MS    10000 /* who ends so soon is started again after a while only */
+#define MAX_VAIN    3 /* starts in a row that came to nothing, until the descriptors are blamed */
+
+struct holder {
+	char **command;
+	unsigned max_delay_ms;
+	struct store store;
+	struct rlimit files; /* the command's */
+	sigset_t old_mask;
+	int notify_fd, signal_fd;
+	char notify_name[64]; /* of $NOTIFY_SOCKET: "@" and the abstract name */
+	pid_t child;	      /* 0: none */
+	int64_t started_ms, start_at_ms;
+	unsigned delay_ms, vain;
+	bool ready;    /* it said so */
+	bool stopping; /* we end with it */
+	bool renewing; /* it was told to end, to be started again */
+};
+
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void say(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	fputs("txda-holder: ", stderr);
+	vfprintf(stderr, format, ap);
+	fputc('\n', stderr);
+	va_end(ap);
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- set up ---------------------------------------------------------------------------------- */
+
+static int open_socket(struct holder *h)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t len = sizeof(address);
+	const int on = 1;
+	size_t n;
+
+	h->notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (h->notify_fd < 0 ||
+	    setsockopt(h->notify_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) ||
+	    bind(h->notify_fd, (struct sockaddr *)&address, sizeof(sa_family_t)) ||
+	    getsockname(h->notify_fd, (struct sockaddr *)&address, &len))
+		return -errno;
+	n = len - offsetof(struct sockaddr_un, sun_path);
+	if (n < 2 || n >= sizeof(h->notify_name))
+		return -ENAMETOOLONG;
+	/* The name begins with a NUL, for which the variable has "@". */
+	h->notify_name[0] = '@';
+	memcpy(h->notify_name + 1, address.sun_path + 1, n - 1);
+	h->notify_name[n] = '\0';
+	return 0;
+}
+
+static int open_signals(struct holder *h)
+{
+	static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+	sigset_t mask;
+
+	sigemptyset(&mask);
+	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		sigaddset(&mask, numbers[i]);
+	if (sigprocmask(SIG_BLOCK, &mask, &h->old_mask))
+		return -errno;
+	h->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	return h->signal_fd < 0 ? -errno : 0;
+}
+
+/* As many descriptors as the store may have; the command gets the limit that it would have had. */
+static int raise_limit(struct holder *h)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &h->files))
+		return -errno;
+	limit = h->files;
+	limit.rlim_cur = limit.rlim_max;
+	return setrlimit(RLIMIT_NOFILE, &limit) ? -errno : 0;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+/* In the child. */
+static void become_command(const struct holder *h)
+{
+	int error;
+
+	sigprocmask(SIG_SETMASK, &h->old_mask, NULL);
+	error = setenv("NOTIFY_SOCKET", h->notify_name, 1) ? -errno : 0;
+	if (!error)
+		error = store_hand_over(&h->store, getpid());
+	/* What is open below the limit stays so. */
+	if (!error && setrlimit(RLIMIT_NOFILE, &h->files))
+		error = -errno;
+	if (!error) {
+		execvp(h->command[0], h->command);
+		error = -errno;
+	}
+	say("%s cannot be started: %s", h->command[0], strerror(-error));
+	_exit(error == -ENOENT ? 127 : 126);
+}
+
+static void start(struct holder *h)
+{
+	h->ready = h->renewing = false;
+	h->started_ms = now_ms();
+	fflush(NULL);
+	h->child = fork();
+	if (!h->child)
+		become_command(h);
+	if (h->child < 0) {
+		say("no process for %s: %s", h->command[0], strerror(errno));
+		h->child = 0;
+		h->start_at_ms = now_ms() + 1000;
+	}
+}
+
+/* The first restart comes at once; one who ends early waits twice as long each time. */
+static void plan_start(struct holder *h)
+{
+	int64_t now = now_ms();
+
+	if (h->renewing || now - h->started_ms >= EARLY_MS) {
+		h->delay_ms = 0;
+	} else {
+		h->delay_ms = h->delay_ms ? h->delay_ms * 2 : h->vain > 1 ? 1000 : 0;
+		if (h->delay_ms > h->max_delay_ms)
+			h->delay_ms = h->max_delay_ms;
+	}
+	h->start_at_ms = now + h->delay_ms;
+}
+
+/* Returns the status to end with, or -1: it is to be started again. */
+static int on_end(struct holder *h, int status)
+{
+	bool well =
+		WIFEXITED(status) && (!WEXITSTATUS(status) || WEXITSTATUS(status) == EXIT_CONFIG);
+
+	h->child = 0;
+	h->vain = h->ready ? 0 : h->vain + 1;
+	if (h->stopping || (well && !h->renewing))
+		return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	if (WIFEXITED(status) && WEXITSTATUS(status) >= 126 && WEXITSTATUS(status) <= 127)
+		return WEXITSTATUS(status);
+	/* It may be what it was handed that lets it end. */
+	if (h->vain >= MAX_VAIN && h->store.n) {
+		say("%s ended %u times before it was ready: its %u descriptors are dropped",
+		    h->command[0], h->vain, h->store.n);
+		store_clear(&h->store);
+	}
+	plan_start(h);
+	if (WIFSIGNALED(status))
+		say("%s ended with signal %d; it is started again with %u descriptors",
+		    h->command[0], WTERMSIG(status), h->store.n);
+	else
+		say("%s ended with status %d; it is started again with %u descriptors",
+		    h->command[0], WEXITSTATUS(status), h->store.n);
+	return -1;
+}
+
+/* ---- messages and signals -------------------------------------------------------------------- */
+
+/* One message; false: there is none. */
+static bool take_message(struct holder *h)
+{
+	char text[4096];
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int) * STORE_MESSAGE_FDS) +
+			  CMSG_SPACE(sizeof(struct ucred))];
+	} control;
+	struct iovec iov = {.iov_base = text, .iov_len = sizeof(text)};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control)};
+	int fds[STORE_MESSAGE_FDS];
+	struct ucred from = {0};
+	unsigned n_fds = 0;
+	ssize_t len = recvmsg(h->notify_fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+	if (len < 0)
+		return errno == EINTR;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		size_t bytes = c->cmsg_len - CMSG_LEN(0);
+
+		if (c->cmsg_level != SOL_SOCKET)
+			continue;
+		if (c->cmsg_type == SCM_CREDENTIALS && bytes == sizeof(from))
+			memcpy(&from, CMSG_DATA(c), sizeof(from));
+		else if (c->cmsg_type == SCM_RIGHTS && !n_fds) {
+			n_fds = (unsigned)(bytes / sizeof(int));
+			memcpy(fds, CMSG_DATA(c), n_fds * sizeof(int));
+		}
+	}
+	/* Nobody else has a say, and half a message is none. */
+	if (from.pid != h->child || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		while (n_fds)
+			close(fds[--n_fds]);
+		return true;
+	}
+	h->ready |= store_message(&h->store, text, (size_t)len, fds, n_fds);
+	return true;
+}
+
+static void tell_child(const struct holder *h, int number)
+{
+	if (h->child)
+		kill(h->child, number);
+}
+
+/* Returns a status to end with, or -1. */
+static int take_signals(struct holder *h)
+{
+	struct signalfd_siginfo info;
+	int status, end = -1;
+
+	while (read(h->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		switch (info.ssi_signo) {
+		case SIGTERM:
+		case SIGINT:
+			h->stopping = true;
+			tell_child(h, (int)info.ssi_signo);
+			if (!h->child)
+				end = 0;
+			break;
+		case SIGUSR1:
+			h->renewing = h->child;
+			tell_child(h, SIGTERM);
+			break;
+		case SIGHUP: tell_child(h, SIGHUP); break;
+		default: break;
+		}
+	}
+	if (h->child && waitpid(h->child, &status, WNOHANG) == h->child) {
+		/* What it said before it ended counts. */
+		while (take_message(h))
+			;
+		end = on_end(h, status);
+	}
+	return end;
+}
+
+static int run(struct holder *h)
+{
+	int end = -1;
+
+	start(h);
+	while (end < 0) {
+		struct pollfd p[2] = {{.fd = h->notify_fd, .events = POLLIN},
+				      {.fd = h->signal_fd, .events = POLLIN}};
+		int64_t wait = h->child ? -1 : h->start_at_ms - now_ms();
+
+		if (!h->child && wait <= 0) {
+			start(h);
+			continue;
+		}
+		if (poll(p, 2, (int)wait) < 0 && errno != EINTR) {
+			say("poll: %s", strerror(errno));
+			return EXIT_FAILURE;
+		}
+		while (take_message(h))
+			;
+		end = take_signals(h);
+	}
+	return end;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static const char help[] =
+	"Usage: txda-holder [OPTION...] [--] COMMAND [ARGUMENT...]\n"
+	"\n"
+	"Starts a daemon, keeps descriptors for it while it does not run (sd_notify's FDSTORE=1), "
+	"and\n"
+	"starts it again with them when it ends with an error or is killed. With txdad, the "
+	"weights of\n"
+	"its models stay in memory.\n"
+	"\n"
+	"  --max-fds N           descriptors that are kept at most (default: 512)\n"
+	"  --restart-delay SEC   longest wait before one that ends early is started again "
+	"(default: 60)\n"
+	"  --help, --version\n"
+	"\n"
+	"SIGTERM and SIGINT end the daemon and the holder, SIGUSR1 starts the daemon anew, SIGHUP "
+	"is\n"
+	"passed on.\n";
+
+static unsigned number(const char *option, const char *text, unsigned long max)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || !*text || *end || *text == '-' || value > max) {
+		say("--%s %s: a number up to %lu is wanted", option, text, max);
+		exit(2);
+	}
+	return (unsigned)value;
+}
+
+/* Leaves the index of the command. */
+static int read_options(int argc, char **argv, struct holder *h, unsigned *ret_max)
+{
+	static const struct option options[] = {
+		{"max-fds", required_argument, NULL, 'm'},
+		{"restart-delay", required_argument, NULL, 'd'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'v'},
+		{0},
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "+", options, NULL)) >= 0) {
+		switch (c) {
+		case 'm': *ret_max = number("max-fds", optarg, STORE_MAX_FDS); break;
+		case 'd': h->max_delay_ms = number("restart-delay", optarg, 86400) * 1000; break;
+		case 'h': fputs(help, stdout); exit(EXIT_SUCCESS);
+		case 'v': puts("txda-holder " TXDA_VERSION); exit(EXIT_SUCCESS);
+		default: exit(2);
+		}
+	}
+	if (optind == argc) {
+		say("which command is to be started?");
+		exit(2);
+	}
+	return optind;
+}
+
+int main(int argc, char **argv)
+{
+	static struct holder h = {.max_delay_ms = 60000};
+	unsigned max = 512;
+	int error, status;
+
+	h.command = argv + read_options(argc, argv, &h, &max);
+	error = store_init(&h.store, max);
+	if (!error)
+		error = raise_limit(&h);
+	if (!error)
+		error = open_socket(&h);
+	if (!error)
+		error = open_signals(&h);
+	if (error) {
+		say("%s", strerror(-error));
+		return EXIT_FAILURE;
+	}
+	status = run(&h);
+	store_fini(&h.store);
+	return status;
+}
