@@ -415,9 +415,13 @@ def run(txdad, model, options, dir, reference):
             fail("a timeout: %d %s" % (status, answer))
         for fd in fds:
             os.close(fd)
-    shrunk = [check_shrinking(daemon) for _ in range(3)]
-    if fake and 400 not in shrunk:
-        fail("the memory never went away in time")
+    # A model may be through before the memory goes; the fake engine is slow.
+    for attempt in range(20 if fake else 2):
+        if check_shrinking(daemon) == 400 and fake:
+            break
+    else:
+        if fake:
+            fail("the memory never went away in time")
     for _ in range(200):
         if daemon.fds() <= before:
             break
