@@ -34,8 +34,8 @@ unsigned pace_limit(const struct pace *p)
 
 	if (!p->target_ns)
 		return 0;
-	if (left < (double)p->target_ns / 4)
-		left = (double)p->target_ns / 4;
+	if (left < p->decode_ns)
+		left = p->decode_ns;
 	if (p->token_ns <= 0)
 		return PACE_LEAST;
 	n = left / p->token_ns;

@@ -5,9 +5,9 @@
  *
  * It learns two times from the steps that were: that of a step of decodes alone, and that of a
  * token of a chunk, which is what a step with chunks takes longer, by token. Both follow the
- * machine as it is (exponential averages), so nobody has to know the model's speed. A quarter of
- * the target is always for chunks, and PACE_LEAST tokens, so that prompts get on whatever decoding
- * takes.
+ * machine as it is (exponential averages), so nobody has to know the model's speed. Where decoding
+ * alone takes more than half of the target, chunks get as long as decoding, so that prompts never
+ * have less than half of the chips' time; and PACE_LEAST tokens in any case.
  *
  * Results do not depend on it: a sequence's numbers are the same however its prompt is cut.
  *

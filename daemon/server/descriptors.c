@@ -7,9 +7,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <linux/sockios.h>
 
 #define END_SECONDS 2 /* that the end waits for what is still to be closed */
 
@@ -32,12 +37,64 @@ static void release(struct descriptors *d)
 	free(d);
 }
 
+static void close_any(int fd)
+{
+	const struct linger none = {0};
+
+	/* A socket need not wait for its peer. What is none says so. */
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	close(fd);
+}
+
+static void close_all(const struct cmsghdr *c)
+{
+	size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	int fd;
+
+	if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+		close_any(fd);
+	}
+}
+
+/* Closes what still comes from a socket that was shut down. */
+static void drain(int socket)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(DESCRIPTORS_AT_ONCE * sizeof(int))];
+	} control;
+	char buf[16384];
+	ssize_t got;
+
+	do {
+		struct iovec iov = {.iov_base = buf, .iov_len = sizeof(buf)};
+		struct msghdr msg = {
+			.msg_iov = &iov,
+			.msg_iovlen = 1,
+			.msg_control = control.bytes,
+			.msg_controllen = sizeof(control.bytes),
+		};
+		struct cmsghdr *c = NULL;
+
+		got = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+		if (got > 0)
+			c = CMSG_FIRSTHDR(&msg);
+		for (; c; c = CMSG_NXTHDR(&msg, c))
+			close_all(c);
+	} while (got > 0);
+}
+
 static void let_go(struct descriptors *d, struct descriptor_set *set)
 {
+	if (set->connection)
+		drain(set->fds[0]);
 	for (unsigned i = 0; i < set->n_maps; i++)
 		munmap(set->maps[i].ptr, set->maps[i].len);
 	for (unsigned i = 0; i < set->n_fds; i++) {
-		close(set->fds[i]);
+		close_any(set->fds[i]);
 		atomic_fetch_sub(&d->held, 1);
 	}
 	free(set);
@@ -144,6 +201,24 @@ struct descriptor_set *descriptors_set(struct descriptors *d)
 	set->owner = d;
 	atomic_fetch_add(&d->refs, 1);
 	return set;
+}
+
+void descriptors_close(struct descriptors *d, int connection)
+{
+	struct descriptor_set *set;
+	int unread = 0;
+
+	if (d && !shutdown(connection, SHUT_RDWR))
+		ioctl(connection, SIOCINQ, &unread);
+	set = unread ? descriptors_set(d) : NULL;
+	if (!set) {
+		close(connection);
+		return;
+	}
+	set->connection = true;
+	set->fds[set->n_fds++] = connection;
+	descriptors_take(d, 1);
+	descriptors_discard(set);
 }
 
 void descriptors_discard(struct descriptor_set *set)

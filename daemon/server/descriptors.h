@@ -5,15 +5,19 @@
  * They are counted, and there is a limit for all clients together. To let go of one can take as
  * long as its owner likes (a file of a FUSE file system, a socket that lingers, gigabytes that have
  * to be freed), so that is done in a thread of its own. Until then it counts: who passes what
- * cannot be closed takes the limit, and nothing else.
+ * cannot be closed takes the limit, and nothing else. For the same reason descriptors are received
+ * even where nobody wants them: the kernel would let go of them in the thread that reads, or that
+ * closes the connection.
  *
  * Threads: any.
  */
 #ifndef TXDA_SERVER_DESCRIPTORS_H
 #define TXDA_SERVER_DESCRIPTORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
+#define DESCRIPTORS_AT_ONCE 253 /* in one message, as the kernel has it */
 #define DESCRIPTORS_MAX 16 /* of one request */
 #define DESCRIPTOR_MAPS 3
 
@@ -23,6 +27,7 @@ struct descriptors;
 struct descriptor_set {
 	struct descriptors *owner; /* a reference */
 	struct descriptor_set *next;
+	bool connection; /* its one descriptor is a socket from which others may come */
 	unsigned n_fds, n_maps;
 	int fds[DESCRIPTORS_MAX];
 	struct {
@@ -41,6 +46,8 @@ unsigned descriptors_free(struct descriptors *d);
 void descriptors_take(struct descriptors *d, unsigned n);
 /* An empty set, or NULL. Whatever is put into it was counted. */
 struct descriptor_set *descriptors_set(struct descriptors *d);
+/* Closes a connection: the peer sees its end at once. NULL as @d is accepted. */
+void descriptors_close(struct descriptors *d, int connection);
 /* Unmaps and closes all of it soon, and frees it. NULL is accepted. */
 void descriptors_discard(struct descriptor_set *set);
 

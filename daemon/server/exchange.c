@@ -463,23 +463,6 @@ static void parsed(struct textpool_job *job)
 	}
 }
 
-/* What came with the request, for those that use it. */
-static bool take_descriptors(struct exchange *x, struct api_error *e)
-{
-	switch (http_conn_take_fds(x->conn, &x->set)) {
-	case 0: return true;
-	case -E2BIG:
-		return api_error_set(e, 400, NULL, NULL,
-				     "more than %d descriptors came with the request",
-				     DESCRIPTORS_MAX);
-	case -EMFILE:
-		return api_error_set(e, 429, "overloaded", NULL,
-				     "too many descriptors are held for all clients: %u",
-				     descriptors_held(x->server->descriptors));
-	default: return api_error_set(e, 500, NULL, NULL, "out of memory");
-	}
-}
-
 void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 {
 	struct exchange *x = calloc(1, sizeof(*x));
@@ -518,7 +501,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	x->job.done = parsed;
 	if (!x->body) {
 		api_error_set(&e, 400, NULL, NULL, "the body is empty; a JSON object is expected");
-	} else if (kind == API_FORWARD && !take_descriptors(x, &e)) {
+	} else if (kind == API_FORWARD && !forward_call_take(x, &e)) {
 		/* It says why. */
 	} else if (textpool_add(s->pool, &x->job)) {
 		api_error_set(&e, 429, "overloaded", NULL,

@@ -77,6 +77,22 @@ static const struct engine_sink_ops sink_ops = {sink_row, sink_error, sink_free}
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
+bool forward_call_take(struct exchange *x, struct api_error *e)
+{
+	switch (http_conn_take_fds(x->conn, &x->set)) {
+	case 0: return true;
+	case -E2BIG:
+		return api_error_set(e, 400, NULL, NULL,
+				     "more than %d descriptors came with the request",
+				     DESCRIPTORS_MAX);
+	case -EMFILE:
+		return api_error_set(e, 429, "overloaded", NULL,
+				     "too many descriptors are held for all clients: %u",
+				     descriptors_held(x->server->descriptors));
+	default: return api_error_set(e, 500, NULL, NULL, "out of memory");
+	}
+}
+
 static unsigned count_rows(const struct api_params *p)
 {
 	return p->rows == API_ROWS_ALL	  ? (unsigned)p->input_ids.shape[0]

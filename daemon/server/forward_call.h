@@ -21,6 +21,8 @@ struct api_error;
 struct exchange;
 struct forward_call;
 
+/* Takes the descriptors that came with the request, while the exchange begins. */
+bool forward_call_take(struct exchange *x, struct api_error *e);
 /* Begins x->forward, for its model, which is ready. */
 bool forward_call_check(struct exchange *x, struct api_error *e);
 /* Bytes that it makes the daemon hold at most, the client's memory among them. */

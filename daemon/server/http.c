@@ -56,7 +56,7 @@ void http_conn_free(struct http_conn *c)
 		evbuffer_free(c->out);
 	http_parser_free(c->parser);
 	http_fds_drop(&c->fds, UINT64_MAX);
-	close(c->fd);
+	descriptors_close(s->options.descriptors, c->fd);
 	free(c);
 }
 
@@ -427,10 +427,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	char buf[65536];
 	size_t room =
 		c->state == CONN_READING || c->state >= CONN_CLOSING ? sizeof(buf) : LOOKAHEAD;
-	/* What comes after the last answer is thrown away, and descriptors with it, by the kernel.
-	 */
-	ssize_t n = c->state < CONN_CLOSING ? http_fds_recv(&c->fds, fd, buf, room)
-					    : read(fd, buf, room);
+	ssize_t n = http_fds_recv(&c->fds, fd, buf, room);
 
 	(void)what;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -443,6 +440,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		c->half_closed = true;
 	} else if (c->state == CONN_CLOSING || c->state == CONN_LINGERING) {
 		c->thrown_away += (size_t)n;
+		http_fds_drop(&c->fds, UINT64_MAX);
 		if (c->thrown_away > LINGER_BYTES) {
 			http_conn_free(c);
 			return;

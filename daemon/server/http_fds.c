@@ -14,63 +14,74 @@ static void lose(struct http_fds *f, int error)
 	f->lost_to = f->received;
 }
 
+/* Closes them, a set after the other. */
 static void discard(struct http_fds *f, const int *fds, unsigned n)
 {
-	struct descriptor_set *set = descriptors_set(f->owner);
+	while (n) {
+		struct descriptor_set *set = descriptors_set(f->owner);
 
-	for (unsigned i = 0; i < n && set; i++)
-		set->fds[set->n_fds++] = fds[i];
-	/* Without memory they stay open and counted: closing may block. */
-	descriptors_discard(set);
+		/* Without memory they stay open and counted: closing may block. */
+		if (!set)
+			return;
+		for (; n && set->n_fds < DESCRIPTORS_MAX; n--)
+			set->fds[set->n_fds++] = *fds++;
+		descriptors_discard(set);
+	}
 }
 
-/* Keeps what came, for which there is room. */
-static unsigned keep(struct http_fds *f, const struct cmsghdr *c)
+/* Keeps what came, as far as there is room. */
+static void keep(struct http_fds *f, const struct cmsghdr *c)
 {
 	unsigned n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+	unsigned room = DESCRIPTORS_MAX - f->n, left = descriptors_free(f->owner);
+	unsigned kept = room < left ? room : left;
+	int fds[DESCRIPTORS_AT_ONCE];
 
-	for (unsigned i = 0; i < n; i++) {
-		memcpy(&f->fds[f->n].fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+	n = n < DESCRIPTORS_AT_ONCE ? n : DESCRIPTORS_AT_ONCE;
+	memcpy(fds, CMSG_DATA(c), n * sizeof(*fds));
+	descriptors_take(f->owner, n);
+	kept = kept < n ? kept : n;
+	for (unsigned i = 0; i < kept; i++) {
+		f->fds[f->n].fd = fds[i];
 		f->fds[f->n++].end = f->received;
 	}
-	descriptors_take(f->owner, n);
-	return n;
+	if (kept == n)
+		return;
+	lose(f, kept == room ? -E2BIG : -EMFILE);
+	discard(f, fds + kept, n - kept);
 }
 
 ssize_t http_fds_recv(struct http_fds *f, int socket, void *buf, size_t len)
 {
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
+		char bytes[CMSG_SPACE(DESCRIPTORS_AT_ONCE * sizeof(int))];
 	} control;
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	unsigned room = DESCRIPTORS_MAX - f->n, free_ones, n = 0;
-	bool full;
+	struct cmsghdr *c = NULL;
 	ssize_t got;
 
 	if (!f->owner)
 		return recv(socket, buf, len, 0);
-	free_ones = descriptors_free(f->owner);
-	full = free_ones < room;
-	/* No more than there is room for: the kernel lets go of the rest, which does not call what
-	 * may block in a close. */
-	room = full ? free_ones : room;
-	if (room) {
+	/* At the limit the kernel lets go of them. */
+	if (descriptors_free(f->owner)) {
 		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_LEN(room * sizeof(int));
+		msg.msg_controllen = sizeof(control.bytes);
 	}
 	got = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
 	if (got < 0)
 		return got;
 	f->received += (uint64_t)got;
-	for (struct cmsghdr *c = room ? CMSG_FIRSTHDR(&msg) : NULL; c; c = CMSG_NXTHDR(&msg, c)) {
+	if (msg.msg_control)
+		c = CMSG_FIRSTHDR(&msg);
+	for (; c; c = CMSG_NXTHDR(&msg, c)) {
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-			n += keep(f, c);
+			keep(f, c);
 	}
-	/* Fewer than there was room for: the process may open no more. */
+	/* At the limit, or at that of the process. */
 	if (msg.msg_flags & MSG_CTRUNC)
-		lose(f, full || n < room ? -EMFILE : -E2BIG);
+		lose(f, -EMFILE);
 	return got;
 }
 

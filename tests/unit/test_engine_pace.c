@@ -53,7 +53,7 @@ static void steps_reach_the_target(void **state)
 	}
 }
 
-/* Where decoding alone takes longer than that, prompts still get on. */
+/* Where decoding alone takes longer than that, prompts get as much time. */
 static void prompts_get_on(void **state)
 {
 	static const struct machine slow = {300, 1};
@@ -65,7 +65,7 @@ static void prompts_get_on(void **state)
 		pace_note(&p, 4, pace_limit(&p), step_ns(&slow, 4, pace_limit(&p)));
 		assert_true(pace_limit(&p) >= PACE_LEAST);
 	}
-	assert_true(pace_limit(&p) <= 60);
+	assert_true(pace_limit(&p) > 270 && pace_limit(&p) < 330);
 }
 
 /* No time of the clock makes a limit of nothing, or none at all. */
