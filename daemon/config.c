@@ -42,6 +42,7 @@ enum option_id {
 	OPT_MAX_CONNECTIONS,
 	OPT_MAX_QUEUE,
 	OPT_DRAIN,
+	OPT_STALL,
 	OPT_TOOL_PARSER,
 	OPT_REASONING_PARSER,
 	OPT_MODEL_USER,
@@ -97,6 +98,7 @@ static const struct option options[] = {
 	{"max-connections", required_argument, NULL, OPT_MAX_CONNECTIONS},
 	{"max-queue", required_argument, NULL, OPT_MAX_QUEUE},
 	{"drain-seconds", required_argument, NULL, OPT_DRAIN},
+	{"stall-seconds", required_argument, NULL, OPT_STALL},
 	{"tool-call-parser", required_argument, NULL, OPT_TOOL_PARSER},
 	{"reasoning-parser", required_argument, NULL, OPT_REASONING_PARSER},
 	{"model-user", required_argument, NULL, OPT_MODEL_USER},
@@ -208,6 +210,9 @@ static const char help[] =
 	"  --max-memory BYTES          held for the requests of all clients together (default: "
 	"1G)\n"
 	"  --max-connections N         default: 1024\n"
+	"  --stall-seconds N           a client that reads nothing of its answer for so long is "
+	"disconnected\n"
+	"                              (default: 300)\n"
 	"  --drain-seconds N           how long running requests may go on after SIGTERM (default: "
 	"30)\n"
 	"\n"
@@ -495,6 +500,7 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 		return set_unsigned(name, value, 1, 1u << 20, &c->max_connections);
 	case OPT_MAX_QUEUE: return set_unsigned(name, value, 1, 1u << 20, &c->max_queue);
 	case OPT_DRAIN: return set_unsigned(name, value, 0, 86400, &c->drain_seconds);
+	case OPT_STALL: return set_unsigned(name, value, 1, 86400, &c->stall_seconds);
 	case OPT_TOOL_PARSER: return set_parser(c, name, value, true);
 	case OPT_REASONING_PARSER: return set_parser(c, name, value, false);
 	case OPT_MODEL_USER:
@@ -636,6 +642,7 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 		.max_memory = 1ull << 30,
 		.max_connections = 1024,
 		.drain_seconds = 30,
+		.stall_seconds = 300,
 		.defaults = {.keep_alive = -1,
 			     .data_parallel = 1,
 			     .engine = {.prefix_caching = true, .max_stall_ms = 200}},

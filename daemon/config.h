@@ -68,6 +68,7 @@ struct config {
 	uint64_t max_memory; /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
+	unsigned stall_seconds; /* a client that reads nothing for so long is disconnected */
 	struct access_list access; /* who may use the daemon; empty: everybody who can connect */
 	struct access_list admin;  /* administrators besides root and the daemon's user */
 	unsigned load_timeout;	   /* seconds that a request waits for its model */

@@ -9,6 +9,7 @@
 struct user {
 	uid_t uid;
 	unsigned live;			/* sequences, running and waiting; 0: idle */
+	unsigned running;		/* of these */
 	uint64_t served;		/* virtual counter: tokens computed for it, or lifted */
 	struct sched_seq *first, *last; /* waiting, by priority, then arrival */
 };
@@ -192,6 +193,7 @@ static void run_remove(struct scheduler *s, struct sched_seq *seq)
 	memmove(&s->running[i], &s->running[i + 1], (s->n_running - i) * sizeof(*s->running));
 	kv_release(s->kv, seq->blocks, seq->n_blocks);
 	s->slots[s->n_slots++] = seq->slot;
+	s->users[seq->user].running--;
 	seq->blocks = NULL;
 	seq->n_blocks = 0;
 	seq->n_computed = 0;
@@ -218,7 +220,7 @@ static void plan_remove(struct plan *plan, struct sched_seq *seq)
 	while (item->seq != seq)
 		item++;
 	plan->tokens += item->tokens;
-	plan->rows += item->rows + item->sample;
+	plan->rows += item->rows + item->sample + item->drafts;
 	plan->n_items--;
 	plan->kept = false;
 	memmove(item, item + 1, (size_t)(plan->items + plan->n_items - item) * sizeof(*item));
@@ -283,21 +285,39 @@ static void plan_add(struct scheduler *s, struct plan *plan, struct sched_seq *s
 	}
 }
 
-/* Makes the lowest and youngest of the running sequences give its blocks back. */
-static struct sched_seq *preempt(struct scheduler *s, struct plan *plan)
+/* Takes @victim out of the plan and gives its blocks back. */
+static void give_way(struct scheduler *s, struct plan *plan, struct sched_seq *victim)
 {
-	struct sched_seq *victim = s->running[0];
-
-	for (unsigned i = 1; i < s->n_running; i++) {
-		if (before(victim, s->running[i]))
-			victim = s->running[i];
-	}
 	if (victim->planned)
 		plan_remove(plan, victim);
 	run_remove(s, victim);
 	wait_insert(s, victim);
 	s->preemptions++;
 	plan->preempted = true;
+}
+
+/* Whether @a gives way before @b: the lower one, of the user who runs more, then the younger one.
+ */
+static bool yields_before(const struct scheduler *s, const struct sched_seq *a,
+			  const struct sched_seq *b)
+{
+	unsigned of_a = s->users[a->user].running, of_b = s->users[b->user].running;
+
+	if (a->priority != b->priority)
+		return a->priority < b->priority;
+	return of_a != of_b ? of_a > of_b : before(b, a);
+}
+
+/* The running sequence that gives way when a decode needs a block. */
+static struct sched_seq *preempt(struct scheduler *s, struct plan *plan)
+{
+	struct sched_seq *victim = s->running[0];
+
+	for (unsigned i = 1; i < s->n_running; i++) {
+		if (yields_before(s, s->running[i], victim))
+			victim = s->running[i];
+	}
+	give_way(s, plan, victim);
 	return victim;
 }
 
@@ -407,6 +427,36 @@ static bool admit(struct scheduler *s, struct sched_seq *seq)
 		seq->n_charged = seq->n_computed;
 	wait_remove(s, seq);
 	s->running[s->n_running++] = seq;
+	s->users[seq->user].running++;
+	return true;
+}
+
+/* The one that gives way for @seq to be admitted, of a user who runs at least two more; or NULL. */
+static struct sched_seq *fair_victim(const struct scheduler *s, const struct sched_seq *seq)
+{
+	unsigned mine = s->users[seq->user].running;
+	struct sched_seq *victim = NULL;
+
+	for (unsigned i = 0; i < s->n_running; i++) {
+		struct sched_seq *other = s->running[i];
+
+		if (other->priority <= seq->priority && s->users[other->user].running >= mine + 2 &&
+		    (!victim || yields_before(s, other, victim)))
+			victim = other;
+	}
+	return victim;
+}
+
+/* Admits a waiting sequence; where places or blocks lack, those of users who run more give way. */
+static bool admit_fairly(struct scheduler *s, struct plan *plan, struct sched_seq *seq)
+{
+	while (!s->n_slots || !admit(s, seq)) {
+		struct sched_seq *victim = fair_victim(s, seq);
+
+		if (!victim)
+			return false;
+		give_way(s, plan, victim);
+	}
 	return true;
 }
 
@@ -447,6 +497,15 @@ static bool wants_chunk(const struct sched_seq *seq)
 	return !seq->planned && seq->n_total - seq->n_computed > 1;
 }
 
+/* Of two whose users were served alike: that of the user who runs less, then the older one. */
+static bool goes_before(const struct scheduler *s, const struct sched_seq *a,
+			const struct sched_seq *b)
+{
+	unsigned of_a = s->users[a->user].running, of_b = s->users[b->user].running;
+
+	return of_a != of_b ? of_a < of_b : before(a, b);
+}
+
 /* The best of the running prefills and each user's first waiting sequence (if @waiting). */
 static struct sched_seq *choose(const struct scheduler *s, const struct plan *plan, bool waiting)
 {
@@ -481,7 +540,7 @@ static struct sched_seq *choose(const struct scheduler *s, const struct plan *pl
 			if (!best || level > best_level ||
 			    (level == best_level &&
 			     (served < best_served ||
-			      (served == best_served && before(seq, best))))) {
+			      (served == best_served && goes_before(s, seq, best))))) {
 				best = seq;
 				best_level = level;
 			}
@@ -495,14 +554,15 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 	bool waiting = !plan->preempted;
 	struct sched_seq *seq;
 
-	while (plan->tokens) {
+	/* When all places are taken, who is admitted gets tokens and a row of who gives way. */
+	while (plan->tokens || (waiting && s->n_waiting && !s->n_slots)) {
 		unsigned tokens;
 
-		waiting = waiting && s->n_waiting && s->n_slots && plan->rows;
+		waiting = waiting && s->n_waiting && (plan->rows || !s->n_slots);
 		seq = choose(s, plan, waiting);
 		if (!seq)
 			break;
-		if (!seq->blocks && !admit(s, seq)) {
+		if (!seq->blocks && !admit_fairly(s, plan, seq)) {
 			waiting = false;
 			continue;
 		}
@@ -554,8 +614,7 @@ unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 		plan_drafts(s, plan);
 	if (plan->n_items && s->chunk_limit && plan->tokens > s->chunk_limit)
 		plan->tokens = s->chunk_limit;
-	if (plan->tokens)
-		plan_chunks(s, plan);
+	plan_chunks(s, plan);
 	plan->begun = false;
 	return plan->n_items;
 }

@@ -24,10 +24,14 @@
  * 3. A waiting sequence is admitted when blocks for all its known tokens are free, with a margin
  *for the running ones to grow. The chosen one is waited for: smaller ones do not overtake it until
  *it starves.
+ *    When places or blocks lack, users who run at least two sequences more than the chosen one's,
+ *    of no higher priority, give way as in rule 4: a user with many requests holds what others do
+ *    not need, and no more than its part once they come.
  * 4. When a decode needs a block and none is free, the running sequence of lowest priority, among
- *    these the youngest, gives all its blocks back and waits again, keeping its place by arrival.
- *It is computed anew later, through the prefix cache where that still holds it. The oldest of the
- *highest priority never gives way, so something always progresses, and every sequence ends.
+ *    these of the user who runs most, its youngest, gives all its blocks back and waits again,
+ *    keeping its place by arrival. It is computed anew later, through the prefix cache where that
+ *    still holds it. The oldest of the highest priority never gives way in this, so something
+ *always progresses, and every sequence ends.
  *
  * Proposed tokens (speculative decoding) ride along with a decode when all decodes have their
  * token: as many as tokens, rows and free blocks allow; nobody is preempted for them. What the

@@ -219,7 +219,7 @@ static int start_http(struct server *s)
 		.head_seconds = 10,
 		.body_seconds = 60,
 		.idle_seconds = 120,
-		.stall_seconds = 300,
+		.stall_seconds = config->stall_seconds,
 		.congested_bytes = CONGESTED_BYTES,
 		.budget = &s->budget,
 		.descriptors = s->descriptors,

@@ -299,15 +299,102 @@ static void newcomers_start_level(void **state)
 		run(&w);
 	add(&w, &new[0], 2, 0, 16);
 	add(&w, &old[1], 1, 0, 16);
-	run(&w); /* level: the older one goes on */
+	run(&w); /* level: who runs less goes first */
+	assert_int_equal(planned(&w, &new[0]), 8);
 	run(&w);
 	assert_int_equal(planned(&w, &new[0]), 8 - planned(&w, &old[0]));
-	assert_true(planned(&w, &new[0]) >= 4);
+	assert_true(planned(&w, &old[0]) >= 4);
 	add(&w, &new[1], 2, 0, 16);
 	scheduler_remove(w.s, &old[0]);
 	scheduler_remove(w.s, &old[1]);
 	scheduler_remove(w.s, &new[0]);
 	scheduler_remove(w.s, &new[1]);
+	close_world(&w);
+}
+
+/* Who holds all places, or all blocks, gives way to who has none, down to equal parts. */
+static void users_share_places(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq flood[8], light[3], low;
+	struct world w;
+	unsigned runs = 0;
+
+	(void)state;
+	o.max_seqs = 4;
+	/* The decodes of all places leave no row. */
+	o.max_rows = 4;
+	open_world(&w, o, 64);
+	for (unsigned i = 0; i < 8; i++)
+		add(&w, &flood[i], 1, 0, 8);
+	for (unsigned i = 0; i < 4; i++)
+		run(&w);
+	assert_int_equal(scheduler_running(w.s), 4);
+	/* One of lower priority takes nobody's place. */
+	add(&w, &low, 3, -1, 8);
+	run(&w);
+	assert_null(low.blocks);
+	assert_int_equal(scheduler_preemptions(w.s), 0);
+	scheduler_remove(w.s, &low);
+	/* The youngest of the flood gives way in the very next step; the others decode in it. */
+	add(&w, &light[0], 2, 0, 8);
+	run(&w);
+	assert_int_equal(planned(&w, &light[0]), 8);
+	assert_null(flood[3].blocks);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(planned(&w, &flood[i]), 1);
+	/* Two each, and no more. */
+	add(&w, &light[1], 2, 0, 8);
+	add(&w, &light[2], 2, 0, 8);
+	for (; runs < 20; runs++)
+		run(&w);
+	assert_non_null(light[1].blocks);
+	assert_null(light[2].blocks);
+	assert_non_null(flood[0].blocks);
+	assert_non_null(flood[1].blocks);
+	assert_int_equal(scheduler_preemptions(w.s), 2);
+	/* Who gave way comes back in its turn, before who never ran. */
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &light[i]);
+	for (runs = 0; runs < 4; runs++)
+		run(&w);
+	assert_non_null(flood[2].blocks);
+	assert_non_null(flood[3].blocks);
+	assert_null(flood[4].blocks);
+	for (unsigned i = 0; i < 8; i++)
+		scheduler_remove(w.s, &flood[i]);
+	close_world(&w);
+	/* Nor a token. */
+	o.max_tokens = 4;
+	open_world(&w, o, 64);
+	for (unsigned i = 0; i < 5; i++)
+		add(&w, &flood[i], 1, 0, 4);
+	for (unsigned i = 0; i < 8; i++)
+		run(&w);
+	assert_int_equal(scheduler_running(w.s), 4);
+	add(&w, &light[0], 2, 0, 4);
+	for (runs = 0; runs < 6; runs++)
+		run(&w);
+	assert_int_equal(light[0].n_total, 4 + 3);
+	for (unsigned i = 0; i < 5; i++)
+		scheduler_remove(w.s, &flood[i]);
+	scheduler_remove(w.s, &light[0]);
+	close_world(&w);
+	/* Blocks: 16 of them, all in the hands of one user. */
+	open_world(&w, plain, 16);
+	for (unsigned i = 0; i < 4; i++)
+		add(&w, &flood[i], 1, 0, 12);
+	for (unsigned i = 0; i < 4; i++)
+		run(&w);
+	assert_int_equal(scheduler_running(w.s), 4);
+	add(&w, &light[0], 2, 0, 15);
+	for (runs = 0; runs < 3 && !light[0].blocks; runs++)
+		run(&w);
+	assert_non_null(light[0].blocks);
+	assert_non_null(flood[0].blocks);
+	for (unsigned i = 0; i < 4; i++)
+		scheduler_remove(w.s, &flood[i]);
+	scheduler_remove(w.s, &light[0]);
 	close_world(&w);
 }
 
@@ -565,6 +652,7 @@ int main(void)
 		cmocka_unit_test(preempts_the_youngest),
 		cmocka_unit_test(shares_tokens_between_users),
 		cmocka_unit_test(newcomers_start_level),
+		cmocka_unit_test(users_share_places),
 		cmocka_unit_test(priorities_do_not_starve),
 		cmocka_unit_test(long_prompts_do_not_starve),
 		cmocka_unit_test(many_users),

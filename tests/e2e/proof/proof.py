@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -23,6 +24,8 @@ FULL = os.environ.get("PROOF") == "full"
 TXDAD = os.environ["TXDAD"]
 MODEL = os.environ["MODEL"]
 SANITIZED = "RSS_MARGIN_KIB" in os.environ
+# Crowds take descriptors.
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
 
 def size(short, full):
@@ -47,23 +50,27 @@ class Tally:
         sys.exit(1 if self.failures else 0)
 
 
+def connected(path, timeout):
+    """A socket; it waits for its turn while many connect, which one with a time limit would not."""
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    s.settimeout(timeout)
+    return s
+
+
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, timeout=120):
         super().__init__("localhost", timeout=timeout)
         self.path = path
 
     def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
+        self.sock = connected(self.path, self.timeout)
 
 
 def raw_request(path, route, body):
     """A connected socket on which the request was sent and nothing was read."""
     data = json.dumps(body).encode()
-    s = socket.socket(socket.AF_UNIX)
-    s.settimeout(120)
-    s.connect(path)
+    s = connected(path, 120)
     s.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" %
               (route.encode(), len(data)) + data)
     return s

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# slow_reader.py - clients that read nothing of long streams: others' requests are served as without them, what is held for
+# them is bounded, and they are disconnected after --stall-seconds.
+import sys
+import time
+
+from proof import SANITIZED, Daemon, Tally, raw_request, size
+
+STALL = 5
+READERS = size(12, 100)
+CHOICES = 2
+# Made ahead of a reader, by docs/api.md, and what one event may add to it.
+AHEAD = (256 << 10) + (64 << 10)
+# KiB for each: results of a request, KV blocks and what is ahead of its reader.
+MEMORY_EACH = 2048 if not SANITIZED else 16384
+BODY = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 1000, "ignore_eos": True, "stream": True, "logprobs": 20, "n": CHOICES}
+LIGHT = {"model": "demo", "prompt": "A fox", "max_tokens": 40, "ignore_eos": True, "temperature": 0}
+tally = Tally()
+
+
+def main():
+    with Daemon("--stall-seconds", str(STALL), "--max-num-seqs", "256", "--kv-cache-memory", "256M") as d:
+        wanted = d.post("/v1/completions", LIGHT)[1]["choices"]
+        d.until(lambda: d.metrics()["http_connections"] == 1)
+        before = d.sample()
+        readers = [raw_request(d.path, "/v1/completions", {**BODY, "seed": i}) for i in range(READERS)]
+        d.until(lambda: d.metrics()["num_requests_running"] + d.metrics()["num_requests_waiting"] > 0)
+        room = held = d.metrics()["http_held_bytes"]  # what their answers may take is reserved at once
+        served = 0
+        start = time.monotonic()
+        while d.metrics()["http_connections"] > 1:
+            status, answer = d.post("/v1/completions", LIGHT)
+            if not tally.check(status == 200 and answer["choices"] == wanted, f"beside readers that do not read: {status} {answer}"):
+                break
+            served += 1
+            held = max(held, d.metrics()["http_held_bytes"])
+            if time.monotonic() - start > 200:
+                tally.check(False, f"after 200 s readers are still there: {d.metrics()['http_connections']}")
+                break
+        after = d.sample()
+        gone = 0
+        for s in readers:
+            s.settimeout(10)
+            got = 0
+            try:
+                while data := s.recv(1 << 16):
+                    got += len(data)
+                gone += 1
+            except ConnectionResetError:
+                gone += 1
+            except TimeoutError:
+                pass
+            s.close()
+        tally.check(gone == READERS, f"{READERS - gone} readers are still connected")
+        tally.check(served > 3, f"only {served} requests were served beside them")
+        tally.check(d.until(lambda: d.idle() and not d.metrics()["kv_cache_usage_perc"]), "their requests are still there")
+        aborted = d.metrics()['request_success_total{finished_reason="abort"}']
+        print(f"{READERS} readers that do not read: {served} others served, {held / 1024:.0f} KiB held at most, all gone after "
+              f"{time.monotonic() - start:.0f} s; memory {before['rss']} -> {after['rss']} KiB; {aborted:.0f} aborts")
+        tally.check(held <= room + READERS * AHEAD, f"{held} bytes held for {READERS} readers, {room} at their beginning")
+        tally.check(after["rss"] - before["rss"] <= READERS * MEMORY_EACH + 65536, f"memory grew from {before['rss']} to {after['rss']} KiB")
+        for key in ("fds", "threads"):
+            tally.check(d.sample()[key] == before[key], f"{key}: {before[key]} before, {d.sample()[key]} after")
+    tally.conclude()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
