@@ -132,7 +132,7 @@ stop
 start --load demand --load-timeout 6 --model "a=$tmp/a" --model "b=$tmp/b"
 traffic() {
 	while [ ! -e "$tmp/enough" ]; do
-		post $comp '{"model":"a","prompt":"Once upon a time","ignore_eos":true,"max_tokens":60}' >>"$tmp/traffic"
+		post $comp '{"model":"a","prompt":"Once upon a time","ignore_eos":true,"max_tokens":600}' >>"$tmp/traffic"
 		echo >>"$tmp/traffic"
 	done
 }
