@@ -86,6 +86,29 @@ int model_plan(struct served_model *m, struct residency_plan *ret, const char **
 	return error;
 }
 
+/*
+ * How long a model that always has requests keeps others waiting, and how long it stays at least
+ * once it is there. Then its new requests wait, and those that run end.
+ */
+static uint64_t turn_ns(const struct server *s)
+{
+	return (uint64_t)s->config->load_timeout * NS_PER_S / 2;
+}
+
+/* Whether the load has waited for long enough, and its victims were there for as long. */
+static bool is_its_turn(const struct served_model *m, const struct residency_plan *plan,
+			struct served_model **victims)
+{
+	uint64_t now = server_now_ns(), turn = turn_ns(m->server);
+
+	if (!plan->n_victims || now - m->demand_ns < turn)
+		return false;
+	for (unsigned i = 0; i < plan->n_victims; i++)
+		if (now - victims[plan->victims[i]]->ready_ns < turn)
+			return false;
+	return true;
+}
+
 /* Lets the plan's victims go, each model once. */
 static void evict(const struct replica *r, const struct residency_plan *plan,
 		  struct served_model **victims)
@@ -112,6 +135,8 @@ static void wait_or_give_up(struct replica *r, const char *why)
 	if (!error && m->demanded && server_now_ns() - m->demand_ns < limit) {
 		r->state = REPLICA_NO_ROOM;
 		snprintf(m->error, sizeof(m->error), "%s", why);
+		if (is_its_turn(m, &plan, victims))
+			evict(r, &plan, victims);
 		return;
 	}
 	/* At the start, what does not fit even alone never will. Else it may be asked for again. */

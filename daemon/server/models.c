@@ -406,7 +406,7 @@ static void become_ready(struct served_model *m)
 	m->error[0] = '\0';
 	m->demanded = m->starting = false;
 	set_context(m);
-	m->used_ns = server_now_ns();
+	m->used_ns = m->ready_ns = server_now_ns();
 	m->metrics.loads++;
 	residency_find(m->server->residency, model_name(m), &info);
 	m->metrics.load_seconds += (double)info.load_ns / 1e9;

@@ -12,8 +12,9 @@
  *
  * A load that was asked for and has no room lets the models go that have been idle for longest
  * (never a pinned one, never one with running requests), the fewest that suffice. Where only busy
- * ones are in the way it waits for them, for as long as --load-timeout says. A load at the start
- * lets nobody go.
+ * ones are in the way it waits for them, for as long as --load-timeout says; after half of that a
+ * model that has been there for as long goes even if it is never idle: its new requests wait for
+ * their turn, those that run end. A load at the start lets nobody go.
  *
  * A model may run on several groups of chips (replicas). Requests are spread among them by
  * balance.h; a replica whose chips fail goes and comes alone.
@@ -108,6 +109,7 @@ struct served_model {
 	int64_t keep_alive; /* seconds without a request until it goes; -1: for ever */
 	uint64_t used_ns;   /* when a request last came or ended */
 	uint64_t demand_ns; /* when the load was asked for */
+	uint64_t ready_ns;  /* when it was last loaded */
 	struct exchange *parked, **last_parked; /* that wait for the load */
 	unsigned n_parked;
 	unsigned users; /* exchanges that refer to it */

@@ -19,6 +19,10 @@
 #include "context.h"
 #include "memfd.h"
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
 #define STAGING_BYTES (256u << 10) /* fits into the second level cache */
 
 struct cmodel {
@@ -379,9 +383,16 @@ static int cmodel_mem_import(struct txda__vm *vm, int fd, unsigned flags,
 	return 0;
 }
 
-/* Existing mappings may still write; they are of this process, and go with it. */
+/*
+ * Existing mappings may still write; they are of this process, and go with it. A file's pages are
+ * small as they are written: large ones, where the kernel makes them (6.1), are worth a copy.
+ */
 static int cmodel_mem_freeze(struct txda__mem *mem)
 {
+	void *ptr = cm_vm_resolve(mem->vm->vm, mem->va, mem->bytes, CM_MAP_READ);
+
+	if (ptr)
+		(void)madvise(ptr, mem->bytes, MADV_COLLAPSE);
 	if (fcntl(mem->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
 		return txda__fail(mem->cmodel->base.context, -errno,
 				  "sealing memory against writing: %s", strerror(errno));

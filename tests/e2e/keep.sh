@@ -191,6 +191,24 @@ ask x >"$tmp/answer"
 kept_are 0 || fail "--no-keep-weights, and $(kept) descriptors are kept"
 release
 
+# ---- chips that fail ---------------------------------------------------------------------------
+# The model comes back on the chip that is left, and so it does for the next daemon.
+TXDA_CMODEL=chips=2,mem=256M,faults=lost:chip=0:after=20000
+hold --model "demo=$MODEL"
+[ "$(ask demo)" = "$wanted" ] || fail "before a chip is lost it says something else"
+post $comp '{"prompt":"Once upon a time","ignore_eos":true,"max_tokens":1500}' >"$tmp/answer"
+grep -q model_lost "$tmp/answer" || fail "a lost chip: $(cat "$tmp/answer")"
+on_chip_1() {
+	http http://localhost/v1/models/demo | grep -q '"state":"ready".*"chips":\[1\]'
+}
+until_true 60 on_chip_1 || fail "the model is not placed anew: $(http http://localhost/v1/models/demo)"
+[ "$(ask demo)" = "$wanted" ] || fail "on another chip it says something else"
+until_true 10 kept_are 2 || fail "on another chip: $(kept) descriptors are kept"
+kill_served
+adopted demo true && on_chip_1 || fail "the next daemon: $(http http://localhost/v1/models/demo)"
+[ "$(ask demo)" = "$wanted" ] || fail "the next daemon says something else"
+release
+
 # ---- the holder itself -------------------------------------------------------------------------
 "$HOLDER" -- sh -c 'exit 78' && status=0 || status=$?
 [ "$status" = 78 ] || fail "a command that a restart does not cure: exit status $status"

@@ -126,6 +126,29 @@ begin_stream a 600
 wait "$pid" || fail "the running stream"
 [ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "the running stream was cut short"
 
+stop
+
+# One that is never idle has its turn, too, and comes back: nobody waits for ever.
+start --load demand --load-timeout 6 --model "a=$tmp/a" --model "b=$tmp/b"
+traffic() {
+	while [ ! -e "$tmp/enough" ]; do
+		post $comp '{"model":"a","prompt":"Once upon a time","ignore_eos":true,"max_tokens":600}' >>"$tmp/traffic"
+		echo >>"$tmp/traffic"
+	done
+}
+ask a >"$tmp/answer"
+pids=
+for i in 1 2 3; do
+	traffic &
+	pids="$pids $!"
+done
+[ "$(ask b)" = "$other" ] || fail "beside a model that is never idle: $(ask b)"
+: >"$tmp/enough"
+for pid in $pids; do wait "$pid" || fail "the traffic"; done
+grep -q '"error"' "$tmp/traffic" && fail "a request that waited for its turn: $(grep '"error"' "$tmp/traffic" | head -n 1)"
+stop
+start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
+
 # ---- told to go --------------------------------------------------------------------------------
 begin_stream b 600
 expect 200 '"state":"unloading"' /v1/models/unload '{"model":"b"}'
