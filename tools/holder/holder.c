@@ -30,6 +30,7 @@
 
 #define EXIT_CONFIG 78	  /* sysexits.h: what a restart does not cure */
 #define EARLY_MS    10000 /* who ends so soon is started again after a while only */
+#define MAX_AT_ONCE 3	  /* early ends in a row that do not count */
 #define MAX_VAIN    3 /* starts in a row that came to nothing, until the descriptors are blamed */
 
 struct holder {
@@ -42,7 +43,7 @@ struct holder {
 	char notify_name[64]; /* of $NOTIFY_SOCKET: "@" and the abstract name */
 	pid_t child;	      /* 0: none */
 	int64_t started_ms, start_at_ms;
-	unsigned delay_ms, vain;
+	unsigned delay_ms, vain, early;
 	bool ready;    /* it said so */
 	bool stopping; /* we end with it */
 	bool renewing; /* it was told to end, to be started again */
@@ -157,18 +158,18 @@ static void start(struct holder *h)
 	}
 }
 
-/* The first restart comes at once; one who ends early waits twice as long each time. */
+/* The first restarts come at once; one who ends early each time waits longer and longer. */
 static void plan_start(struct holder *h)
 {
 	int64_t now = now_ms();
 
-	if (h->renewing || now - h->started_ms >= EARLY_MS) {
+	h->early = h->renewing || now - h->started_ms >= EARLY_MS ? 0 : h->early + 1;
+	if (h->early <= MAX_AT_ONCE)
 		h->delay_ms = 0;
-	} else {
-		h->delay_ms = h->delay_ms ? h->delay_ms * 2 : h->vain > 1 ? 1000 : 0;
-		if (h->delay_ms > h->max_delay_ms)
-			h->delay_ms = h->max_delay_ms;
-	}
+	else
+		h->delay_ms = h->delay_ms ? h->delay_ms * 2 : 1000;
+	if (h->delay_ms > h->max_delay_ms)
+		h->delay_ms = h->max_delay_ms;
 	h->start_at_ms = now + h->delay_ms;
 }
 
