@@ -342,8 +342,9 @@ static void run_step(struct engine *e)
 		lose(e, err);
 		return;
 	}
-	note_pace(e, slot, e->stats.step_ns - step_ns);
 	take_results(e, slot);
+	/* Rows that are handed out keep everybody waiting, too. */
+	note_pace(e, slot, e->stats.step_ns - step_ns + (engine_now_ns() - e->boundary_ns));
 	if (!begun)
 		scheduler_done(e->scheduler, slot->items, slot->n_items);
 	tell_results(e, slot);

@@ -200,6 +200,15 @@ void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n)
 	}
 }
 
+unsigned kv_own_blocks(const struct kv *kv, const uint32_t *blocks, unsigned n)
+{
+	unsigned own = 0;
+
+	while (n--)
+		own += kv->blocks[blocks[n]].refs == 1;
+	return own;
+}
+
 uint64_t kv_commit(struct kv *kv, uint32_t b, uid_t uid, uint64_t parent, const int32_t *tokens)
 {
 	struct kv_block *block = &kv->blocks[b];

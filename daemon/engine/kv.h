@@ -46,6 +46,8 @@ bool kv_alloc(struct kv *kv, uint32_t *ret_block);
  * free first, so that a prefix loses its tail before its head.
  */
 void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n);
+/* How many of @blocks have one reference: they would be free if their holder released them. */
+unsigned kv_own_blocks(const struct kv *kv, const uint32_t *blocks, unsigned n);
 
 /*
  * Says that @block is full and holds the KV of @tokens [block_size] behind @parent. Returns the

@@ -16,6 +16,9 @@ void pace_note(struct pace *p, unsigned decodes, unsigned chunks, uint64_t ns)
 		follow(&p->decode_ns, t);
 		return;
 	}
+	/* No longer than with chunks: a slow step without any is not remembered while prompts queue. */
+	if (decodes && t < p->decode_ns)
+		p->decode_ns = t;
 	/* Few tokens say little: weights are read for them as for many. */
 	if (chunks < PACE_LEAST)
 		return;

@@ -10,6 +10,7 @@ struct user {
 	uid_t uid;
 	unsigned live;			/* sequences, running and waiting; 0: idle */
 	unsigned running;		/* of these */
+	unsigned yielding;		/* of the running ones, while victims are chosen */
 	uint64_t served;		/* virtual counter: tokens computed for it, or lifted */
 	struct sched_seq *first, *last; /* waiting, by priority, then arrival */
 };
@@ -36,7 +37,7 @@ struct scheduler {
 	unsigned n_slots;
 	struct user *users;    /* [max_live] */
 	int32_t *tokens;       /* [block_size] a block's tokens in one piece */
-	uint32_t *block_table; /* [max_seqs, max_blocks] */
+	uint32_t *block_table; /* [max_seqs + 1, max_blocks]; the last row is for trying */
 	unsigned chunk_limit;  /* tokens of chunks in a step with decodes; 0: no limit */
 	struct plan plan;
 };
@@ -65,7 +66,7 @@ int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct
 	s->slots = calloc(options->max_seqs, sizeof(*s->slots));
 	s->users = calloc(options->max_live, sizeof(*s->users));
 	s->tokens = calloc(kv_block_size(kv), sizeof(*s->tokens));
-	s->block_table = calloc(options->max_seqs, s->max_blocks * sizeof(*s->block_table));
+	s->block_table = calloc(options->max_seqs + 1ul, s->max_blocks * sizeof(*s->block_table));
 	if (s->max_blocks > kv_blocks(kv) || !s->running || !s->slots || !s->users || !s->tokens ||
 	    !s->block_table) {
 		int ret_error = s->max_blocks > kv_blocks(kv) ? -EINVAL : -ENOMEM;
@@ -296,12 +297,18 @@ static void give_way(struct scheduler *s, struct plan *plan, struct sched_seq *v
 	plan->preempted = true;
 }
 
+/* How many a user runs, without those that are to give way. */
+static unsigned stays(const struct scheduler *s, unsigned user)
+{
+	return s->users[user].running - s->users[user].yielding;
+}
+
 /* Whether @a gives way before @b: the lower one, of the user who runs more, then the younger one.
  */
 static bool yields_before(const struct scheduler *s, const struct sched_seq *a,
 			  const struct sched_seq *b)
 {
-	unsigned of_a = s->users[a->user].running, of_b = s->users[b->user].running;
+	unsigned of_a = stays(s, a->user), of_b = stays(s, b->user);
 
 	if (a->priority != b->priority)
 		return a->priority < b->priority;
@@ -383,38 +390,52 @@ static const int32_t *block_tokens(const struct scheduler *s, const struct sched
 	return s->tokens;
 }
 
-/* Free blocks that are left for the running sequences to grow into. */
-static unsigned margin(const struct scheduler *s)
+/* Free blocks that are left for @n running sequences to grow into. */
+static unsigned margin(const struct scheduler *s, unsigned n)
 {
 	unsigned most = kv_blocks(s->kv) / 16;
 
-	return s->n_running < most ? s->n_running : most;
+	return n < most ? n : most;
+}
+
+/*
+ * Takes the blocks that the cache holds of the sequence's beginning; returns how many. The last
+ * known token is always computed, for its row; so are rows for prompt logprobs.
+ */
+static unsigned match(struct scheduler *s, const struct sched_seq *seq, uint32_t *blocks,
+		      uint64_t *ret_chain)
+{
+	unsigned size = kv_block_size(s->kv), limit = seq->n_total - 1, n = 0;
+
+	if (seq->prompt_row + 1 < seq->n_prompt && seq->prompt_row < limit)
+		limit = seq->prompt_row;
+	*ret_chain = KV_ROOT;
+	while ((n + 1) * size <= limit &&
+	       kv_match(s->kv, seq->uid, *ret_chain, block_tokens(s, seq, n * size), &blocks[n],
+			ret_chain))
+		n++;
+	return n;
 }
 
 /*
  * Takes what the cache holds of the sequence, then blocks for the rest of its known tokens. All or
- * nothing: false leaves it waiting. The last known token is always computed, for its row; so are
- * rows for prompt logprobs.
+ * nothing: false leaves it waiting.
  */
 static bool admit(struct scheduler *s, struct sched_seq *seq)
 {
-	unsigned size = kv_block_size(s->kv), needed = blocks_for(s, seq->n_total);
-	unsigned limit = seq->n_total - 1, n = 0;
-	uint32_t *blocks = s->block_table + (size_t)s->slots[s->n_slots - 1] * s->max_blocks;
-	uint64_t chain = KV_ROOT;
+	unsigned needed = blocks_for(s, seq->n_total), n;
+	uint32_t *blocks;
+	uint64_t chain;
 
-	if (!kv_free_blocks(s->kv))
+	if (!s->n_slots || !kv_free_blocks(s->kv))
 		return false;
-	if (seq->prompt_row + 1 < seq->n_prompt && seq->prompt_row < limit)
-		limit = seq->prompt_row;
-	while ((n + 1) * size <= limit &&
-	       kv_match(s->kv, seq->uid, chain, block_tokens(s, seq, n * size), &blocks[n], &chain))
-		n++;
-	if (kv_free_blocks(s->kv) < needed - n + margin(s)) {
+	blocks = s->block_table + (size_t)s->slots[s->n_slots - 1] * s->max_blocks;
+	n = match(s, seq, blocks, &chain);
+	if (kv_free_blocks(s->kv) < needed - n + margin(s, s->n_running)) {
 		kv_release(s->kv, blocks, n);
 		return false;
 	}
-	seq->n_matched = seq->n_computed = n * size;
+	seq->n_matched = seq->n_computed = n * kv_block_size(s->kv);
 	seq->n_committed = n;
 	seq->chain = chain;
 	while (n < needed && kv_alloc(s->kv, &blocks[n]))
@@ -440,23 +461,66 @@ static struct sched_seq *fair_victim(const struct scheduler *s, const struct sch
 	for (unsigned i = 0; i < s->n_running; i++) {
 		struct sched_seq *other = s->running[i];
 
-		if (other->priority <= seq->priority && s->users[other->user].running >= mine + 2 &&
+		if (!other->yielding && other->priority <= seq->priority &&
+		    stays(s, other->user) >= mine + 2 &&
 		    (!victim || yields_before(s, other, victim)))
 			victim = other;
 	}
 	return victim;
 }
 
+/*
+ * Whether @seq could be admitted if all gave way who have to in fairness. Nobody does before that
+ * is known: what was computed would be lost for nothing, step after step.
+ */
+static bool fair_room(struct scheduler *s, const struct sched_seq *seq)
+{
+	uint32_t *blocks = s->block_table + (size_t)s->options.max_seqs * s->max_blocks;
+	unsigned n_victims = 0, n, needed, have;
+	struct sched_seq *victim;
+	uint64_t chain;
+	bool enough;
+
+	if (!fair_victim(s, seq))
+		return false;
+	/* What is matched is held meanwhile, so that it does not count as a victim's own. */
+	n = match(s, seq, blocks, &chain);
+	needed = blocks_for(s, seq->n_total) - n;
+	have = kv_free_blocks(s->kv);
+	for (;;) {
+		enough = s->n_slots + n_victims &&
+			 have >= needed + margin(s, s->n_running - n_victims);
+		victim = enough ? NULL : fair_victim(s, seq);
+		if (!victim)
+			break;
+		victim->yielding = true;
+		s->users[victim->user].yielding++;
+		have += kv_own_blocks(s->kv, victim->blocks, victim->n_blocks);
+		n_victims++;
+	}
+	kv_release(s->kv, blocks, n);
+	for (unsigned i = 0; i < s->n_running; i++) {
+		s->running[i]->yielding = false;
+		s->users[s->running[i]->user].yielding = 0;
+	}
+	return enough;
+}
+
 /* Admits a waiting sequence; where places or blocks lack, those of users who run more give way. */
 static bool admit_fairly(struct scheduler *s, struct plan *plan, struct sched_seq *seq)
 {
-	while (!s->n_slots || !admit(s, seq)) {
-		struct sched_seq *victim = fair_victim(s, seq);
+	struct sched_seq *victim;
 
+	if (admit(s, seq))
+		return true;
+	if (!fair_room(s, seq))
+		return false;
+	do {
+		victim = fair_victim(s, seq);
 		if (!victim)
 			return false;
 		give_way(s, plan, victim);
-	}
+	} while (!admit(s, seq));
 	return true;
 }
 
@@ -467,7 +531,8 @@ unsigned scheduler_reserve(struct scheduler *s, struct sched_seq *seq, unsigned 
 	if (n > s->options.max_context - seq->n_total)
 		n = s->options.max_context - seq->n_total;
 	while (seq->n_blocks < blocks_for(s, seq->n_total + n) &&
-	       kv_free_blocks(s->kv) > margin(s) && kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
+	       kv_free_blocks(s->kv) > margin(s, s->n_running) &&
+	       kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
 		seq->n_blocks++;
 	have = seq->n_blocks * size;
 	have = have > seq->n_total ? have - seq->n_total : 0;

@@ -53,6 +53,23 @@ static void steps_reach_the_target(void **state)
 	}
 }
 
+/* One slow step without prompts is forgotten while prompts queue. */
+static void a_slow_step_is_forgotten(void **state)
+{
+	static const struct machine m = {10, 0.2};
+	struct pace p = {.target_ns = 200 * MS};
+	uint64_t ns = 0;
+
+	(void)state;
+	pace_note(&p, 4, 0, step_ns(&m, 4, 0));
+	pace_note(&p, 4, 0, 5000 * MS);
+	for (unsigned k = 0; k < 40; k++) {
+		ns = step_ns(&m, 4, pace_limit(&p));
+		pace_note(&p, 4, pace_limit(&p), ns);
+	}
+	assert_true(ns < 230 * MS);
+}
+
 /* Where decoding alone takes longer than that, prompts get as much time. */
 static void prompts_get_on(void **state)
 {
@@ -92,6 +109,7 @@ int main(void)
 		cmocka_unit_test(no_target_no_limit),
 		cmocka_unit_test(steps_reach_the_target),
 		cmocka_unit_test(prompts_get_on),
+		cmocka_unit_test(a_slow_step_is_forgotten),
 		cmocka_unit_test(strange_times),
 	};
 

@@ -398,6 +398,39 @@ static void users_share_places(void **state)
 	close_world(&w);
 }
 
+/* Nobody gives way for one who would find too little room all the same. */
+static void nobody_yields_in_vain(void **state)
+{
+	struct sched_seq large, small[2], big;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 16);
+	add(&w, &large, 1, 0, 9 * BLOCK - 3);
+	add(&w, &small[0], 1, 0, 2 * BLOCK - 3);
+	add(&w, &small[1], 1, 0, 2 * BLOCK - 3);
+	for (unsigned i = 0; i < 3; i++)
+		run(&w);
+	assert_int_equal(scheduler_running(w.s), 3);
+	/* It wants eight blocks and one to grow; seven are those that the oldest one leaves. */
+	add(&w, &big, 2, 0, 8 * BLOCK - 2);
+	for (unsigned i = 0; i < 3; i++) {
+		run(&w);
+		assert_null(big.blocks);
+		assert_int_equal(planned(&w, &small[0]), 1);
+		assert_int_equal(planned(&w, &small[1]), 1);
+	}
+	assert_int_equal(scheduler_preemptions(w.s), 0);
+	scheduler_remove(w.s, &large);
+	run(&w);
+	assert_non_null(big.blocks);
+	assert_int_equal(scheduler_preemptions(w.s), 0);
+	scheduler_remove(w.s, &small[0]);
+	scheduler_remove(w.s, &small[1]);
+	scheduler_remove(w.s, &big);
+	close_world(&w);
+}
+
 /* A stream of high-priority requests does not keep a low one waiting for ever. */
 static void priorities_do_not_starve(void **state)
 {
@@ -653,6 +686,7 @@ int main(void)
 		cmocka_unit_test(shares_tokens_between_users),
 		cmocka_unit_test(newcomers_start_level),
 		cmocka_unit_test(users_share_places),
+		cmocka_unit_test(nobody_yields_in_vain),
 		cmocka_unit_test(priorities_do_not_starve),
 		cmocka_unit_test(long_prompts_do_not_starve),
 		cmocka_unit_test(many_users),
