@@ -12,6 +12,7 @@ struct user {
 	unsigned running;		/* of these */
 	unsigned yielding;		/* of the running ones, while victims are chosen */
 	uint64_t served;		/* virtual counter: tokens computed for it, or lifted */
+	uint64_t left_out;		/* the step that last went without it */
 	struct sched_seq *first, *last; /* waiting, by priority, then arrival */
 };
 
@@ -639,6 +640,37 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 	}
 }
 
+/*
+ * Leaves those who run more out of a step that brings a user nearer to a first token; not twice
+ * running.
+ */
+static void leave_out(struct scheduler *s, struct plan *plan)
+{
+	unsigned least = UINT_MAX, n = 0;
+
+	for (unsigned i = 0; i < plan->n_items; i++) {
+		const struct sched_seq *seq = plan->items[i].seq;
+
+		if (seq->n_total == seq->n_prompt && s->users[seq->user].running < least)
+			least = s->users[seq->user].running;
+	}
+	if (least == UINT_MAX)
+		return;
+	for (unsigned i = 0; i < plan->n_items; i++) {
+		struct sched_item *item = &plan->items[i];
+		struct user *user = &s->users[item->seq->user];
+
+		if (user->running < least + 2 || user->left_out == s->step - 1) {
+			plan->items[n++] = *item;
+			continue;
+		}
+		user->left_out = s->step;
+		item->seq->planned = 0;
+	}
+	plan->kept = plan->kept && n == plan->n_items;
+	plan->n_items = n;
+}
+
 static void plan_begin(struct scheduler *s, struct sched_item *items)
 {
 	s->plan = (struct plan){
@@ -680,6 +712,7 @@ unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 	if (plan->n_items && s->chunk_limit && plan->tokens > s->chunk_limit)
 		plan->tokens = s->chunk_limit;
 	plan_chunks(s, plan);
+	leave_out(s, plan);
 	plan->begun = false;
 	return plan->n_items;
 }

@@ -3,48 +3,53 @@
  * Decides what each step computes: a list of {sequence: number of tokens} under a token budget.
  * Pure: it knows KV blocks and token counts, no chip and no request.
  *
- * A sequence is n_total known tokens, of which n_computed have their KV in the cache. The difference
- * is what remains: 1 for a decode, more while a prompt, or after a preemption all of it, is computed.
- * There is no other distinction between prefill and decode.
+ * A sequence is n_total known tokens, of which n_computed have their KV in the cache. The
+ * difference is what remains: 1 for a decode, more while a prompt, or after a preemption all of
+ * it, is computed. There is no other distinction between prefill and decode.
  *
  * The rules, in order:
  *
- * 1. Every running sequence with one token left gets it. max_seqs is at most the token and the row
- *    limit, so that all of them always fit: nothing that was admitted waits behind a prompt.
- * 2. What is left of the budget goes to prefill chunks, one choice after the other among the running
- *    sequences with more tokens left and each uid's first waiting one:
+ * 1. Every running sequence with one token left gets it. max_seqs is at most the token and the
+ *    row limit, so that all of them always fit: nothing that was admitted waits behind a prompt.
+ * 2. What is left of the budget goes to prefill chunks, one choice after the other among the
+ *    running sequences with more tokens left and each uid's first waiting one:
  *	- the highest priority level first. Waiting raises a sequence by one level every
  *	  SCHEDULER_AGING_STEPS steps, up to the highest priority present: no priority starves
  *	  another.
- *	- then the uid that was served least: each uid has a virtual counter of the tokens that were
- *	  computed for it, and one that comes back after idling is lifted to the least of the active
- *	  ones. So users share the chip by tokens, however many requests each of them sends.
+ *	- then the uid that was served least: each uid has a virtual counter of the tokens that
+ *	  were computed for it, and one that comes back after idling is lifted to the least of
+ *	  the active ones. So users share the chip by tokens, however many requests each of them
+ *	  sends.
  *	- then first come, first served.
  *    A uid's own requests run by priority, then in order of arrival.
- * 3. A waiting sequence is admitted when blocks for all its known tokens are free, with a margin for
- *    the running ones to grow. The chosen one is waited for: smaller ones do not overtake it until
- *    it starves.
- *    When places or blocks lack, users who run at least two sequences more than the chosen one's, of
- *    no higher priority, give way as in rule 4, if that makes enough room: a user with many requests
- *    holds what others do not need, and no more than its part once they come.
- * 4. When a decode needs a block and none is free, the running sequence of lowest priority, among
- *    these of the user who runs most, its youngest, gives all its blocks back and waits again,
- *    keeping its place by arrival. It is computed anew later, through the prefix cache where that
- *    still holds it. The oldest of the highest priority never gives way in this, so something always
- *    progresses, and every sequence ends.
+ * 3. A waiting sequence is admitted when blocks for all its known tokens are free, with a margin
+ *    for the running ones to grow. The chosen one is waited for: smaller ones do not overtake it
+ *    until it starves.
+ *    When places or blocks lack, users who run at least two sequences more than the chosen
+ *    one's, of no higher priority, give way as in rule 4, if that makes enough room: a user with
+ *    many requests holds what others do not need, and no more than its part once they come.
+ * 4. When a decode needs a block and none is free, the running sequence of lowest priority,
+ *    among these of the user who runs most, its youngest, gives all its blocks back and waits
+ *    again, keeping its place by arrival. It is computed anew later, through the prefix cache
+ *    where that still holds it. The oldest of the highest priority never gives way in this, so
+ *    something always progresses, and every sequence ends.
+ * 5. A step that computes a prompt for its first token goes without the sequences of users who
+ *    run at least two more than the prompt's: it is as short as if its user were alone. No user
+ *    is left out of two steps running.
  *
- * Proposed tokens (speculative decoding) ride along with a decode when all decodes have their token:
- * as many as tokens, rows and free blocks allow; nobody is preempted for them. What the caller then
- * rejects was computed in vain and is forgotten.
+ * Proposed tokens (speculative decoding) ride along with a decode when all decodes have their
+ * token: as many as tokens, rows and free blocks allow; nobody is preempted for them. What the
+ * caller then rejects was computed in vain and is forgotten.
  *
- * The next step may be begun while the chips still compute the one before. scheduler_done() of a step
- * without proposals may be called as soon as it was launched: its tokens' KV will be there before the
- * next step runs. A caller that knows that a sequence will go on counts the token that the step is to
- * bring into n_total by then, too, and writes it to generated before the next step is launched.
- * scheduler_begin() then gives every running sequence with one token left its place by rule 1, as far
- * as blocks are free; nobody is preempted, as blocks may become free when the step before ends. What
- * ended with it is taken out by scheduler_remove(), and scheduler_plan() does the rest: chunks are
- * chosen last, so that who came meanwhile has its turn.
+ * The next step may be begun while the chips still compute the one before. scheduler_done() of a
+ * step without proposals may be called as soon as it was launched: its tokens' KV will be there
+ * before the next step runs. A caller that knows that a sequence will go on counts the token
+ * that the step is to bring into n_total by then, too, and writes it to generated before the
+ * next step is launched. scheduler_begin() then gives every running sequence with one token left
+ * its place by rule 1, as far as blocks are free; nobody is preempted, as blocks may become free
+ * when the step before ends. What ended with it is taken out by scheduler_remove(), and
+ * scheduler_plan() does the rest: chunks are chosen last, so that who came meanwhile has its
+ * turn.
  *
  * Memory is allocated in scheduler_new() only. One thread at a time.
  */

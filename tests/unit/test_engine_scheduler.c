@@ -336,11 +336,14 @@ static void users_share_places(void **state)
 	assert_null(low.blocks);
 	assert_int_equal(scheduler_preemptions(w.s), 0);
 	scheduler_remove(w.s, &low);
-	/* The youngest of the flood gives way in the very next step; the others decode in it. */
+	/* The youngest of the flood gives way in the very next step; the others decode behind it. */
 	add(&w, &light[0], 2, 0, 8);
 	run(&w);
 	assert_int_equal(planned(&w, &light[0]), 8);
 	assert_null(flood[3].blocks);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(planned(&w, &flood[i]), 0);
+	run(&w);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(planned(&w, &flood[i]), 1);
 	/* Two each, and no more. */
@@ -395,6 +398,39 @@ static void users_share_places(void **state)
 	for (unsigned i = 0; i < 4; i++)
 		scheduler_remove(w.s, &flood[i]);
 	scheduler_remove(w.s, &light[0]);
+	close_world(&w);
+}
+
+/* A first token does not wait for all that others run, and they do not wait twice. */
+static void first_tokens_have_their_step(void **state)
+{
+	struct sched_seq flood[4], light[3];
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	for (unsigned i = 0; i < 4; i++)
+		add(&w, &flood[i], 1, 0, 4);
+	for (unsigned i = 0; i < 2; i++)
+		run(&w);
+	add(&w, &light[0], 2, 0, 8);
+	/* It comes while a step is begun. */
+	assert_int_equal(scheduler_begin(w.s, w.items), 4);
+	assert_int_equal(run(&w), 8);
+	assert_false(scheduler_kept(w.s));
+	assert_int_equal(planned(&w, &light[0]), 8);
+	/* The next one shares its step with them. */
+	add(&w, &light[1], 3, 0, 8);
+	assert_int_equal(run(&w), 8 + 5);
+	/* Who runs about as much waits for nobody. */
+	add(&w, &light[2], 4, 0, 8);
+	scheduler_remove(w.s, &flood[2]);
+	scheduler_remove(w.s, &flood[3]);
+	assert_int_equal(run(&w), 8 + 4);
+	for (unsigned i = 0; i < 2; i++)
+		scheduler_remove(w.s, &flood[i]);
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &light[i]);
 	close_world(&w);
 }
 
@@ -687,6 +723,7 @@ int main(void)
 		cmocka_unit_test(newcomers_start_level),
 		cmocka_unit_test(users_share_places),
 		cmocka_unit_test(nobody_yields_in_vain),
+		cmocka_unit_test(first_tokens_have_their_step),
 		cmocka_unit_test(priorities_do_not_starve),
 		cmocka_unit_test(long_prompts_do_not_starve),
 		cmocka_unit_test(many_users),
