@@ -13,6 +13,7 @@ import fcntl
 import json
 import mmap
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -34,10 +35,11 @@ def fail(text):
 
 
 class Daemon:
-    def __init__(self, txdad, model, options, dir):
+    def __init__(self, txdad, model, options, dir, files=None):
         self.socket = os.path.join(dir, "txda.sock")
         self.log = open(os.path.join(dir, "txdad.log"), "ab")
-        self.process = subprocess.Popen([txdad, "--model", "m=" + model, "--socket", self.socket, *options], stderr=self.log)
+        self.process = subprocess.Popen([txdad, "--model", "m=" + model, "--socket", self.socket, *options], stderr=self.log,
+                                        preexec_fn=files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))))
         for _ in range(1200):
             try:
                 if self.ask("GET", "/health")[0] == 200:
@@ -67,6 +69,12 @@ class Daemon:
         s = self.connect()
         send(s, method, path, body, [])
         return read_answer(s)
+
+    def text(self, path):
+        s = self.connect()
+        s.sendall(b"GET %s HTTP/1.0\r\n\r\n" % path.encode())
+        with s, s.makefile("rb") as f:
+            return f.read()
 
     def forward(self, body, fds):
         s = self.connect()
@@ -386,6 +394,45 @@ def check_shrinking(daemon):
     return status
 
 
+def check_full(txdad, model, dir):
+    """Who holds all that a user may waits with the next ones, and with nothing else."""
+    # 64 descriptors of clients, of which a user may have 48.
+    daemon = Daemon(txdad, model, [], dir, files=1024)
+    v = daemon.ask("GET", "/v1/models/m")[1]["vocab_size"]
+    fds = [memory(array.array("i", [1, 2, 3, 4]).tobytes()), memory(size=4 * v)]
+    held = [daemon.connect() for _ in range(3)]
+    for s in held:
+        socket.send_fds(s, [b"POST "], fds * 8)
+    while b"http_held_descriptors 48" not in daemon.text("/metrics"):
+        time.sleep(0.01)
+    waiting = daemon.connect()
+    send(waiting, "POST", "/v1/forward", {"input_ids": tensor(0, [4]), "logits": tensor(1, [1, v])}, fds)
+    for _ in range(20):
+        if daemon.ask("GET", "/health")[0] != 200:
+            fail("a request without descriptors while there is no room for them")
+        time.sleep(0.01)
+    waiting.setblocking(False)
+    try:
+        fail("answered without room for descriptors: %s" % waiting.recv(4096))
+    except BlockingIOError:
+        pass
+    waiting.settimeout(60)
+    # One that waits may go.
+    gone = daemon.connect()
+    send(gone, "POST", "/v1/forward", {}, fds)
+    gone.close()
+    for s in held:
+        s.close()
+    status, answer = read_answer(waiting)
+    if status != 200:
+        fail("when there was room again: %d %s" % (status, answer))
+    while b"http_held_descriptors 0" not in daemon.text("/metrics"):
+        time.sleep(0.01)
+    for fd in fds:
+        os.close(fd)
+    daemon.stop()
+
+
 def run(txdad, model, options, dir, reference):
     daemon = Daemon(txdad, model, options, dir)
     info = daemon.ask("GET", "/v1/models/m")[1]
@@ -441,6 +488,8 @@ def main():
             reference = subprocess.run([sys.argv[3], model, *map(str, WORDS)], stdout=subprocess.PIPE, check=True).stdout
         try:
             run(txdad, model, sys.argv[4:], dir, reference)
+            if reference is None:
+                check_full(txdad, model, dir)
         except BaseException:
             with open(os.path.join(dir, "txdad.log")) as log:
                 print(log.read()[-4000:])
