@@ -167,8 +167,9 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		struct http_conn *c;
 		bool full;
 
-		/* Nothing can be done about them but wait. */
-		if (descriptors_connections(s->options.descriptors) >= max) {
+		/* What cannot be closed can only be waited for; it is no use to accept more. */
+		if (descriptors_connections(s->options.descriptors) &&
+		    count_all(s) >= max + max / 4) {
 			pause_accepting(s);
 			return;
 		}
