@@ -112,7 +112,8 @@ def read_answer(s, stream=None):
 
 def memory(data=b"", size=0, seals=0):
     fd = os.memfd_create("t", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, max(size, len(data)))
+    if size:
+        os.posix_fallocate(fd, 0, size)
     os.pwrite(fd, data, 0)
     if seals:
         fcntl.fcntl(fd, F_ADD_SEALS, seals)
@@ -275,6 +276,9 @@ def check_memory(daemon):
     expect(daemon, 400, "sealed against writing", {}, [good, memory(size=4 * v, seals=F_SEAL_WRITE)])
     expect(daemon, 400, "beyond the end of the descriptor's memory of %d bytes" % (4 * v - 1), {}, [good, memory(size=4 * v - 1)])
     expect(daemon, 400, "beyond the end", {}, [memory(size=15), out])
+    sparse = memory(size=4096)
+    os.ftruncate(sparse, 4 * v)
+    expect(daemon, 400, "logits: only 4096 bytes of the memory are allocated", {}, [good, sparse], "logits")
     expect(daemon, 400, "logits and input_ids overlap", {"logits.fd": 0}, [memory(size=4 * v)])
     expect(daemon, 400, "logits and input_ids overlap", {"logits.fd": 1}, [o := memory(size=4 * v), os.dup(o)])
     expect(daemon, 400, "token id -1 at position 2", {}, [memory(array.array("i", [1, 2, -1, 4]).tobytes()), out])
@@ -298,7 +302,7 @@ def check_memory(daemon):
         return
     with open("/dev/shm/txda-forward-%d" % os.getpid(), "w+b") as shm:
         os.unlink(shm.name)
-        shm.truncate(4 * v)
+        os.posix_fallocate(shm.fileno(), 0, 4 * v)
         status, answer = daemon.forward({"input_ids": tensor(0, [4]), "logits": tensor(1, [1, v])}, [good, shm.fileno()])
         if status != 200:
             fail("a file of a tmpfs: %s" % answer)

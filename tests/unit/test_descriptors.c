@@ -290,8 +290,8 @@ static int memory(size_t size, unsigned flags)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | flags);
 
-	if (fd >= 0)
-		assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	if (fd >= 0 && size)
+		assert_int_equal(posix_fallocate(fd, 0, (off_t)size), 0);
 	return fd;
 }
 
@@ -363,11 +363,22 @@ static void expect_refused(int fd, uint64_t offset, uint64_t len, bool writable,
 static void other_memory_is_refused(void **state)
 {
 	int fd = memory(8192, MFD_ALLOW_SEALING), huge = memory(0, MFD_HUGETLB), pipes[2];
+	int sparse = memory(8192, 0);
+	struct client_memory m;
+	char err[256];
 
 	(void)state;
 	expect_refused(fd, 1, 8192, true, "offset 1 and 8192 bytes");
 	expect_refused(fd, UINT64_MAX - 4, 8192, true, "memory of 8192 bytes");
 	expect_refused(fd, 8, UINT64_MAX - 4, true, "memory of 8192 bytes");
+	/* Input may have holes. */
+	assert_int_equal(ftruncate(sparse, 100000), 0);
+	expect_refused(sparse, 8, 8192, true,
+		       "8192 bytes of the memory are allocated, and those "
+		       "up to 8200 are to be written: fallocate()");
+	assert_int_equal(client_memory_open(sparse, 8, 8192, false, &m, err, sizeof(err)), 0);
+	munmap(m.map, m.map_len);
+	close(sparse);
 	assert_int_equal(pipe(pipes), 0);
 	expect_refused(pipes[0], 0, 4, false, "is no memory");
 	expect_refused(pipes[1], 0, 4, false, "open for writing only");
