@@ -335,6 +335,17 @@ def check_connections(daemon):
     got = [read_answer(s, stream)[0] for _ in range(5)]
     if got != [200, 200, 200, 200, 400]:
         fail("pipelined: %s" % got)
+    # With an urgent byte, which is one as any other.
+    s.sendall(data[:30])
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+    try:
+        s.sendmsg([data[30:31]], rights, socket.MSG_OOB)
+    except OSError:  # the kernel has none
+        s.sendmsg([data[30:31]], rights)
+    s.sendall(data[31:])
+    status, answer = read_answer(s, stream)
+    if status != 200:
+        fail("descriptors with an urgent byte: %d %s" % (status, answer))
     # Before a request, and more of them than one may have.
     stream.close()
     s.close()
