@@ -220,6 +220,11 @@ for wrong in "" "--max-fds -1 true" "--max-fds x true" "--bogus true"; do
 	"$HOLDER" $wrong 2>"$tmp/err" && status=0 || status=$?
 	[ "$status" = 2 ] || fail "txda-holder $wrong: exit status $status"
 done
+# Nobody else gets at its socket, of which nothing is left.
+XDG_RUNTIME_DIR=$tmp "$HOLDER" -- sh -c 'test -S "$NOTIFY_SOCKET" && stat -c "%a %n" "${NOTIFY_SOCKET%/*}"' >"$tmp/dir" || fail "no socket: exit status $?"
+grep -q "^700 $tmp/txda-holder[.]" "$tmp/dir" || fail "the socket's directory: $(cat "$tmp/dir")"
+[ ! -e "$(cut -d' ' -f2 "$tmp/dir")" ] || fail "the socket's directory is left"
+XDG_RUNTIME_DIR=$tmp/nothing "$HOLDER" -- sh -c 'test -S "$NOTIFY_SOCKET"' || fail "no socket without \$XDG_RUNTIME_DIR: exit status $?"
 # It is started again, with what there is, until it ends well.
 printf 'echo again >>%s\n[ "$(wc -l <%s)" -lt 4 ] && exit 1\nexit 0\n' "$tmp/runs" "$tmp/runs" >"$tmp/flaky"
 "$HOLDER" --restart-delay 0 -- sh "$tmp/flaky" 2>"$tmp/err" || fail "a command that ends well at last: $?"
