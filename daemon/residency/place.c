@@ -39,6 +39,9 @@ bool place_shares_chip(struct txda_group *a, struct txda_group *b)
 /* Looks at a group's chips; -ENODEV if one of them is lost. */
 static int look(struct residency *r, const struct residency_model *model, struct candidate *c)
 {
+	uint64_t spare[TXDA_MAX_CHIPS_PER_GROUP];
+
+	room_spare(model, c->group, spare);
 	c->models = 0;
 	c->taken = false;
 	c->free_bytes = UINT64_MAX;
@@ -47,7 +50,7 @@ static int look(struct residency *r, const struct residency_model *model, struct
 		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
 		struct txda_device_status status = TXDA_INIT(struct txda_device_status);
 		struct txda_device *device = txda_group_device(c->group, i);
-		uint64_t free_bytes, spare_bytes = room_spare(model, device);
+		uint64_t free_bytes;
 
 		if (txda_device_info(device, &info) < 0 ||
 		    txda_device_status(device, &status) < 0 || status.lost)
@@ -55,8 +58,8 @@ static int look(struct residency *r, const struct residency_model *model, struct
 		free_bytes = info.mem_bytes > status.mem_used_bytes
 				     ? info.mem_bytes - status.mem_used_bytes
 				     : 0;
-		free_bytes += spare_bytes;
-		c->spare_bytes = spare_bytes > c->spare_bytes ? spare_bytes : c->spare_bytes;
+		free_bytes += spare[i];
+		c->spare_bytes = spare[i] > c->spare_bytes ? spare[i] : c->spare_bytes;
 		c->free_bytes = free_bytes < c->free_bytes ? free_bytes : c->free_bytes;
 	}
 	pthread_mutex_lock(&r->lock);
