@@ -133,7 +133,8 @@ static int make_memory(size_t bytes, int dma_buf)
 	struct udmabuf_create create = {
 		.memfd = (uint32_t)memory, .flags = UDMABUF_FLAGS_CLOEXEC, .size = bytes};
 
-	if (memory < 0 || ftruncate(memory, (off_t)bytes))
+	/* The daemon writes only where there are pages. */
+	if (memory < 0 || fallocate(memory, 0, 0, (off_t)bytes))
 		fail("memfd");
 	if (!dma_buf)
 		return memory;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #define MAX_NAME  64
 #define MAX_TAKEN 4096
 #define PAGE	  4096ull
+#define AWAIT_US  5000000ull /* for whoever keeps them to answer */
 
 /* Weights that are in the store. */
 struct keeper_entry {
@@ -28,6 +30,7 @@ struct keeper_entry {
 	char source[MANIFEST_PATH], case_dir[MANIFEST_PATH];
 	unsigned rank, tp, users; /* no users: adopted, and not used yet */
 	uint64_t bytes;
+	bool found, spare; /* by the last search; of who holds the lock */
 };
 
 /* A descriptor that came with the process. */
@@ -40,8 +43,10 @@ struct keeper {
 	struct keeper_options options;
 	struct taken *taken;
 	unsigned n_taken;
-	pthread_mutex_t lock; /* guards the list; held while a message is sent */
+	pthread_mutex_t
+		lock; /* guards the list; not held while a message is sent: that can block */
 	struct keeper_entry *entries;
+	atomic_bool gave_up; /* since the last keeper_await() */
 };
 
 static void say(const struct keeper *k, bool bad, const char *format, ...)
@@ -98,9 +103,10 @@ void keeper_free(struct keeper *k)
 	free(k);
 }
 
-static void forget(const char *name)
+static void forget(struct keeper *k, const char *name)
 {
 	sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+	atomic_store(&k->gave_up, true);
 }
 
 /* ---- where the process runs ------------------------------------------------------------------ */
@@ -170,7 +176,7 @@ void keeper_take(struct keeper *k, const char *name, int fd)
 
 	if (!more) {
 		say(k, true, "the descriptor %.80s is too much", name);
-		forget(name);
+		forget(k, name);
 		close(fd);
 		return;
 	}
@@ -272,7 +278,7 @@ static void adopt_one(struct keeper *k, struct taken *first)
 	if (error) {
 		say(k, true, "kept weights %s%s%s are dropped: %s", name, *m.case_dir ? " of " : "",
 		    m.case_dir, err);
-		forget(name);
+		forget(k, name);
 	} else {
 		say(k, false, "adopted the weights of %s, rank %u: %.1f MiB on chip %s", m.case_dir,
 		    m.rank, (double)m.info.bytes / (1 << 20), m.chip);
@@ -289,33 +295,59 @@ void keeper_adopt(struct keeper *k)
 	k->n_taken = 0;
 }
 
-/* ---- the list; locked ------------------------------------------------------------------------ */
+/* ---- the list -------------------------------------------------------------------------------- */
 
-static void remove_at(struct keeper_entry **link)
+/* Moves an entry from the list to @gone. Locked. */
+static void move(struct keeper_entry **link, struct keeper_entry **gone)
 {
 	struct keeper_entry *e = *link;
 
 	*link = e->next;
-	forget(e->name);
-	txda_weights_unref(e->weights);
-	free(e);
+	e->next = *gone;
+	*gone = e;
+}
+
+/* Not locked: the store may let a message wait. */
+static void give_up(struct keeper *k, struct keeper_entry *gone)
+{
+	while (gone) {
+		struct keeper_entry *e = gone;
+
+		gone = e->next;
+		forget(k, e->name);
+		txda_weights_unref(e->weights);
+		free(e);
+	}
 }
 
 void keeper_retain(struct keeper *k, bool (*wanted)(void *arg, const char *source), void *arg)
 {
-	struct keeper_entry **link = &k->entries;
+	struct keeper_entry **link = &k->entries, *gone = NULL;
 
 	pthread_mutex_lock(&k->lock);
 	while (*link) {
-		if (wanted(arg, (*link)->source)) {
+		if ((*link)->users || wanted(arg, (*link)->source)) {
 			link = &(*link)->next;
 			continue;
 		}
 		say(k, false, "kept weights of %s, rank %u, are dropped: %s is not served any more",
 		    (*link)->case_dir, (*link)->rank, (*link)->source);
-		remove_at(link);
+		move(link, &gone);
 	}
 	pthread_mutex_unlock(&k->lock);
+	give_up(k, gone);
+}
+
+void keeper_await(struct keeper *k)
+{
+	int error;
+
+	if (!atomic_exchange(&k->gave_up, false))
+		return;
+	error = sd_notify_barrier(0, AWAIT_US);
+	if (error < 0)
+		say(k, true, "who keeps weights does not say that those given up are gone: %s",
+		    strerror(-error));
 }
 
 /* Exports weights and stores them with their manifest. */
@@ -359,109 +391,155 @@ static int store(struct keeper *k, const struct keeper_weights *w, const char *n
 	return error;
 }
 
-int keeper_keep(struct keeper *k, const struct keeper_weights *w, struct keeper_entry **ret)
+/* The entry of those weights, with one more user, or NULL. */
+static struct keeper_entry *find_kept(struct keeper *k, const struct txda_weights *weights)
 {
-	struct txda_weights_info info;
 	struct keeper_entry *e;
-	char name[MAX_NAME], err[512] = "";
-	uint64_t id = 0;
-	int error = 0;
 
 	pthread_mutex_lock(&k->lock);
-	for (e = k->entries; e && e->weights != w->weights; e = e->next)
+	for (e = k->entries; e && e->weights != weights; e = e->next)
 		;
-	if (!e) {
-		if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
-			id = (uintptr_t)w->weights;
-		snprintf(name, sizeof(name), KEEPER_NAME "%016llx", (unsigned long long)id);
-		error = store(k, w, name, &info, err, sizeof(err));
-		e = error ? NULL : new_entry(name, w, info.bytes);
-		if (!error && !e) {
-			forget(name);
-			snprintf(err, sizeof(err), "out of memory");
-			error = -ENOMEM;
-		}
-		if (e) {
-			txda_weights_ref(e->weights);
-			e->next = k->entries;
-			k->entries = e;
-		}
-	}
-	if (e) {
+	if (e)
 		e->users++;
-		*ret = e;
-	}
 	pthread_mutex_unlock(&k->lock);
-	if (error)
+	return e;
+}
+
+int keeper_keep(struct keeper *k, const struct keeper_weights *w, struct keeper_entry **ret)
+{
+	struct keeper_entry *e = find_kept(k, w->weights);
+	struct txda_weights_info info;
+	char name[MAX_NAME], err[512] = "";
+	uint64_t id = 0;
+	int error;
+
+	if (e) {
+		*ret = e;
+		return 0;
+	}
+	if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
+		id = (uintptr_t)w->weights;
+	snprintf(name, sizeof(name), KEEPER_NAME "%016llx", (unsigned long long)id);
+	error = store(k, w, name, &info, err, sizeof(err));
+	e = error ? NULL : new_entry(name, w, info.bytes);
+	if (!error && !e) {
+		forget(k, name);
+		snprintf(err, sizeof(err), "out of memory");
+		error = -ENOMEM;
+	}
+	if (error) {
 		say(k, true, "the weights of %s, rank %u, will not outlive the daemon: %s",
 		    w->case_dir, w->rank, err);
-	return error;
+		return error;
+	}
+	txda_weights_ref(e->weights);
+	e->users = 1;
+	pthread_mutex_lock(&k->lock);
+	e->next = k->entries;
+	k->entries = e;
+	pthread_mutex_unlock(&k->lock);
+	*ret = e;
+	return 0;
 }
 
 void keeper_drop(struct keeper *k, struct keeper_entry *entry)
 {
-	struct keeper_entry **link = &k->entries;
+	struct keeper_entry **link = &k->entries, *gone = NULL;
 
 	pthread_mutex_lock(&k->lock);
 	if (!--entry->users) {
 		while (*link != entry)
 			link = &(*link)->next;
-		remove_at(link);
+		move(link, &gone);
 	}
 	pthread_mutex_unlock(&k->lock);
+	give_up(k, gone);
 }
 
-/* ---- room ------------------------------------------------------------------------------------ */
+/* ---- room; the first three locked ------------------------------------------------------------ */
+
+/* Whether a load of @case_dir on @group would take it. */
+static bool is_of(const struct keeper_entry *e, const char *case_dir, struct txda_group *group)
+{
+	return e->tp == txda_group_size(group) && e->device == txda_group_device(group, e->rank) &&
+	       !strcmp(e->case_dir, case_dir) && !txda_weights_check(e->weights, case_dir, e->rank);
+}
+
+/* Finds what a load of @case_dir on @group would take, @spare: and nobody uses; whether that is all
+ * that it needs. */
+static bool find_set(struct keeper *k, const char *case_dir, struct txda_group *group, bool spare)
+{
+	unsigned found = 0;
+
+	for (struct keeper_entry *e = k->entries; e; e = e->next) {
+		e->found = !(spare && e->users) && is_of(e, case_dir, group);
+		found |= (unsigned)e->found << e->rank;
+	}
+	return found == (1u << txda_group_size(group)) - 1;
+}
+
+/* Finds what may go of the chips of @group for a model of those case dirs: also what is its own,
+ * but of no use to it as it is. */
+static void find_spare(struct keeper *k, struct txda_group *group, const char *case_dir,
+		       const char *draft_case_dir)
+{
+	const char *own[] = {case_dir, draft_case_dir};
+
+	for (struct keeper_entry *e = k->entries; e; e = e->next) {
+		e->spare = false;
+		for (unsigned i = 0; i < txda_group_size(group) && !e->users; i++)
+			e->spare |= txda_group_device(group, i) == e->device;
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		if (!find_set(k, own[i], group, false))
+			continue;
+		for (struct keeper_entry *e = k->entries; e; e = e->next)
+			e->spare &= !e->found;
+	}
+}
 
 bool keeper_has(struct keeper *k, const char *case_dir, struct txda_group *group, bool spare)
 {
-	unsigned n = txda_group_size(group), found = 0;
+	bool has;
 
 	pthread_mutex_lock(&k->lock);
-	for (const struct keeper_entry *e = k->entries; e; e = e->next)
-		if (e->tp == n && e->device == txda_group_device(group, e->rank) &&
-		    !strcmp(e->case_dir, case_dir) && !(spare && e->users))
-			found |= 1u << e->rank;
+	has = find_set(k, case_dir, group, spare);
 	pthread_mutex_unlock(&k->lock);
-	return found == (1u << n) - 1;
+	return has;
 }
 
-static bool is_spare(const struct keeper_entry *e, const char *case_dir, const char *draft_case_dir)
+void keeper_spare_bytes(struct keeper *k, struct txda_group *group, const char *case_dir,
+			const char *draft_case_dir, uint64_t *ret_bytes)
 {
-	return !e->users && strcmp(e->case_dir, case_dir) && strcmp(e->case_dir, draft_case_dir);
-}
+	unsigned n = txda_group_size(group);
 
-uint64_t keeper_spare_bytes(struct keeper *k, struct txda_device *device, const char *case_dir,
-			    const char *draft_case_dir)
-{
-	uint64_t bytes = 0;
-
+	memset(ret_bytes, 0, n * sizeof(*ret_bytes));
 	pthread_mutex_lock(&k->lock);
+	find_spare(k, group, case_dir, draft_case_dir);
 	for (const struct keeper_entry *e = k->entries; e; e = e->next)
-		if (e->device == device && is_spare(e, case_dir, draft_case_dir))
-			bytes += e->bytes;
+		for (unsigned i = 0; i < n; i++)
+			if (e->spare && e->device == txda_group_device(group, i))
+				ret_bytes[i] += e->bytes;
 	pthread_mutex_unlock(&k->lock);
-	return bytes;
 }
 
 void keeper_drop_spare(struct keeper *k, struct txda_group *group, const char *case_dir,
 		       const char *draft_case_dir)
 {
-	struct keeper_entry **link = &k->entries;
+	struct keeper_entry **link = &k->entries, *gone = NULL;
 
 	pthread_mutex_lock(&k->lock);
+	find_spare(k, group, case_dir, draft_case_dir);
 	while (*link) {
 		struct keeper_entry *e = *link;
-		bool here = false;
 
-		for (unsigned i = 0; i < txda_group_size(group); i++)
-			here |= txda_group_device(group, i) == e->device;
-		if (!here || !is_spare(e, case_dir, draft_case_dir)) {
+		if (!e->spare) {
 			link = &e->next;
 			continue;
 		}
 		say(k, false, "kept weights of %s, rank %u, make room", e->case_dir, e->rank);
-		remove_at(link);
+		move(link, &gone);
 	}
 	pthread_mutex_unlock(&k->lock);
+	give_up(k, gone);
 }

@@ -11,11 +11,13 @@
  * model: the library knows a file's weights by themselves, and models may share them.
  *
  * What is adopted and not used yet is spare: it is of a configured model that is to be loaded on
- * demand, and goes when another one needs the room.
+ * demand, and goes when another one needs the room; or the model itself, if a load of it would not
+ * take all of its ranks as they are.
  *
  * Whatever does not fit is dropped, with one line that says why; loading is always possible.
  * Threads: any, but for keeper_new(), keeper_take() and keeper_adopt(), which come first, and
- * keeper_free(). The keeper's lock is inside of residency's.
+ * keeper_free(); keeper_keep() by one thread alone. The keeper's lock is inside of residency's; it
+ * is not held while a message is on its way to the store, which can take time.
  */
 #ifndef TXDA_RESIDENCY_KEEPER_H
 #define TXDA_RESIDENCY_KEEPER_H
@@ -50,7 +52,8 @@ bool keeper_is_possible(void);
 void keeper_take(struct keeper *k, const char *name, int fd);
 /* Adopts what was taken, or drops it. */
 void keeper_adopt(struct keeper *k);
-/* Drops what is of a directory for which @wanted is false, which must not call the keeper. */
+/* Drops what nobody uses and is of a directory for which @wanted is false, which must not call the
+ * keeper. */
 void keeper_retain(struct keeper *k, bool (*wanted)(void *arg, const char *source), void *arg);
 
 /* Whose weights they are. */
@@ -67,13 +70,20 @@ struct keeper_weights {
 int keeper_keep(struct keeper *k, const struct keeper_weights *w, struct keeper_entry **ret);
 /* They leave the chip: with the last user the store gives them up. */
 void keeper_drop(struct keeper *k, struct keeper_entry *entry);
+/*
+ * Waits until the store has closed what was given up so far, 5 s at most: the memory of real chips
+ * is free only then. At once if nothing was. Not with a lock that others wait for.
+ */
+void keeper_await(struct keeper *k);
 
-/* Whether all weights of a case dir lie on the chips of @group, kept; @spare: and not used. */
+/* Whether all weights of a case dir lie on the chips of @group, kept, so that a load would take
+ * them; @spare: and not used. */
 bool keeper_has(struct keeper *k, const char *case_dir, struct txda_group *group, bool spare);
-/* Bytes of @device that spare weights take, those of the two case dirs ("": none) aside. */
-uint64_t keeper_spare_bytes(struct keeper *k, struct txda_device *device, const char *case_dir,
-			    const char *draft_case_dir);
-/* Gives them up on all chips of @group. */
+/* Bytes that spare weights take of each chip of @group, aside from those that a load of the two
+ * case dirs ("": none) would use there. */
+void keeper_spare_bytes(struct keeper *k, struct txda_group *group, const char *case_dir,
+			const char *draft_case_dir, uint64_t *ret_bytes);
+/* Gives them up. */
 void keeper_drop_spare(struct keeper *k, struct txda_group *group, const char *case_dir,
 		       const char *draft_case_dir);
 

@@ -235,7 +235,7 @@ static void free_engine(struct residency_model *m)
 	struct hostcopy *copy = NULL;
 	bool sleeps = m->sleeps && m->state == RESIDENCY_DRAINING && !m->removed;
 	/* What the daemon's own end takes off the chips is for the next one. */
-	bool forgets = m->forgets || !r->shutdown;
+	bool forgets = m->forgets || !r->shutdown, awaits = !r->shutdown && r->options.keeper;
 
 	m->engine = NULL;
 	m->group = NULL;
@@ -249,6 +249,9 @@ static void free_engine(struct residency_model *m)
 		forget_weights(m);
 	engine_free(engine);
 	txda_group_unref(group);
+	/* Somebody may be waiting for the room. */
+	if (awaits)
+		keeper_await(r->options.keeper);
 	pthread_mutex_lock(&r->lock);
 	r->loading = NULL;
 	r->freeing = false;

@@ -13,8 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "residency_internal.h"
+
+/* systemd closes what it gives up in a thread of its own, after it has answered. */
+#define TAKE_LOOKS 50
+#define TAKE_NS	   20000000
 
 struct candidate {
 	struct txda_group *group;
@@ -39,6 +44,9 @@ bool place_shares_chip(struct txda_group *a, struct txda_group *b)
 /* Looks at a group's chips; -ENODEV if one of them is lost. */
 static int look(struct residency *r, const struct residency_model *model, struct candidate *c)
 {
+	uint64_t spare[TXDA_MAX_CHIPS_PER_GROUP];
+
+	room_spare(model, c->group, spare);
 	c->models = 0;
 	c->taken = false;
 	c->free_bytes = UINT64_MAX;
@@ -47,7 +55,7 @@ static int look(struct residency *r, const struct residency_model *model, struct
 		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
 		struct txda_device_status status = TXDA_INIT(struct txda_device_status);
 		struct txda_device *device = txda_group_device(c->group, i);
-		uint64_t free_bytes, spare_bytes = room_spare(model, device);
+		uint64_t free_bytes;
 
 		if (txda_device_info(device, &info) < 0 ||
 		    txda_device_status(device, &status) < 0 || status.lost)
@@ -55,8 +63,8 @@ static int look(struct residency *r, const struct residency_model *model, struct
 		free_bytes = info.mem_bytes > status.mem_used_bytes
 				     ? info.mem_bytes - status.mem_used_bytes
 				     : 0;
-		free_bytes += spare_bytes;
-		c->spare_bytes = spare_bytes > c->spare_bytes ? spare_bytes : c->spare_bytes;
+		free_bytes += spare[i];
+		c->spare_bytes = spare[i] > c->spare_bytes ? spare[i] : c->spare_bytes;
 		c->free_bytes = free_bytes < c->free_bytes ? free_bytes : c->free_bytes;
 	}
 	pthread_mutex_lock(&r->lock);
@@ -219,6 +227,39 @@ static uint64_t reserve(struct residency *r, const struct residency_model *m,
 	return theirs > c->spare_bytes ? theirs - c->spare_bytes : 0;
 }
 
+static int no_room(const struct residency_model *m, const struct candidate *best, char *err,
+		   size_t errlen)
+{
+	struct room room;
+
+	room_of(m, &room);
+	snprintf(err, errlen,
+		 "it needs %llu bytes of a chip at least (weights %llu, scratch %llu, "
+		 "inputs and outputs %llu, %llu KV blocks of %llu, code and queues %llu); "
+		 "%llu are free on the best group",
+		 (unsigned long long)best->need_bytes, (unsigned long long)room.weights,
+		 (unsigned long long)room.scratch, (unsigned long long)room.io,
+		 (unsigned long long)room.blocks_min, (unsigned long long)room.kv_block,
+		 (unsigned long long)ROOM_OVERHEAD, (unsigned long long)best->free_bytes);
+	return -ENOSPC;
+}
+
+/* Has what is kept for others given up, and looks at the chips until they have the room. */
+static int take_spare(struct residency *r, const struct residency_model *m, struct candidate *best)
+{
+	const struct timespec pause = {.tv_nsec = TAKE_NS};
+	int error;
+
+	keeper_drop_spare(r->options.keeper, best->group, m->case_dir, m->draft_case_dir);
+	keeper_await(r->options.keeper);
+	error = look(r, m, best);
+	for (unsigned i = 0; i < TAKE_LOOKS && !error && !best->fits; i++) {
+		nanosleep(&pause, NULL);
+		error = look(r, m, best);
+	}
+	return error;
+}
+
 int place_model(struct residency_model *m, struct txda_group **ret_group,
 		struct engine_options *options, char *err, size_t errlen)
 {
@@ -226,31 +267,24 @@ int place_model(struct residency_model *m, struct txda_group **ret_group,
 	struct candidate best = {0};
 	struct room room;
 	unsigned groups;
-	int error = choose_group(r, m, &best, &groups, err, errlen);
+	int error;
 
+	if (r->options.keeper)
+		keeper_await(r->options.keeper);
+	error = choose_group(r, m, &best, &groups, err, errlen);
 	if (error)
 		return error;
-	room_of(m, &room);
-	if (!best.fits) {
-		snprintf(err, errlen,
-			 "it needs %llu bytes of a chip at least (weights %llu, scratch %llu, "
-			 "inputs and outputs %llu, %llu KV blocks of %llu, code and queues %llu); "
-			 "%llu are free on the best group",
-			 (unsigned long long)best.need_bytes, (unsigned long long)room.weights,
-			 (unsigned long long)room.scratch, (unsigned long long)room.io,
-			 (unsigned long long)room.blocks_min, (unsigned long long)room.kv_block,
-			 (unsigned long long)ROOM_OVERHEAD, (unsigned long long)best.free_bytes);
-		txda_group_unref(best.group);
-		return -ENOSPC;
-	}
 	/* What is kept for others stays if there is room for both. */
-	if (best.spare_bytes && best.need_bytes > best.free_bytes - best.spare_bytes) {
-		keeper_drop_spare(r->options.keeper, best.group, m->case_dir, m->draft_case_dir);
-		if (look(r, m, &best)) {
-			txda_group_unref(best.group);
-			return no_group(m, 1, 0, -EIO, err, errlen);
-		}
+	if (best.fits && best.spare_bytes && best.need_bytes > best.free_bytes - best.spare_bytes &&
+	    take_spare(r, m, &best)) {
+		txda_group_unref(best.group);
+		return no_group(m, 1, 0, -EIO, err, errlen);
 	}
+	if (!best.fits) {
+		txda_group_unref(best.group);
+		return no_room(m, &best, err, errlen);
+	}
+	room_of(m, &room);
 	if (!options->max_kv_blocks) {
 		options->max_kv_blocks = room.blocks_max < UINT32_MAX / 2
 						 ? (unsigned)room.blocks_max

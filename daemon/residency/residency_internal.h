@@ -144,7 +144,8 @@ void room_of(const struct residency_model *m, struct room *ret);
 uint64_t room_weights_there(const struct residency_model *m, struct txda_group *group);
 /* Bytes that it needs at least, on a chip of @group. Locked. */
 uint64_t room_need(const struct residency_model *m, struct txda_group *group);
-/* Bytes of a chip that kept weights take which would make room for it. Locked or the loader. */
-uint64_t room_spare(const struct residency_model *m, struct txda_device *device);
+/* Bytes of each chip of @group that kept weights take which would make room for it. Locked or the
+ * loader. */
+void room_spare(const struct residency_model *m, struct txda_group *group, uint64_t *ret_bytes);
 
 #endif

@@ -79,11 +79,14 @@ uint64_t room_need(const struct residency_model *m, struct txda_group *group)
 	       room.blocks_min * room.kv_block + ROOM_OVERHEAD;
 }
 
-uint64_t room_spare(const struct residency_model *m, struct txda_device *device)
+void room_spare(const struct residency_model *m, struct txda_group *group, uint64_t *ret_bytes)
 {
 	struct keeper *keeper = m->residency->options.keeper;
 
-	return keeper ? keeper_spare_bytes(keeper, device, m->case_dir, m->draft_case_dir) : 0;
+	if (keeper)
+		keeper_spare_bytes(keeper, group, m->case_dir, m->draft_case_dir, ret_bytes);
+	else
+		memset(ret_bytes, 0, txda_group_size(group) * sizeof(*ret_bytes));
 }
 
 /* What a resident model has of each of its chips. Locked. */
@@ -192,14 +195,16 @@ static void plan_site(struct residency_model *m, struct site *s, struct residenc
 		      const char *const *idle, unsigned n_idle, struct residency_plan *plan)
 {
 	unsigned victims[RESIDENCY_MAX_GROUPS], n;
+	uint64_t spare[TXDA_MAX_CHIPS_PER_GROUP];
 
 	for (struct residency_model *other = m->residency->models; other; other = other->next)
 		g->taken |= other != m && other->group && *m->family &&
 			    !strcmp(other->family, m->family) &&
 			    place_shares_chip(other->group, s->group);
 	/* What is kept for others goes without asking. */
+	room_spare(m, s->group, spare);
 	for (unsigned i = 0; i < g->n_chips && !g->lost; i++) {
-		s->free_bytes[i] += room_spare(m, txda_group_device(s->group, i));
+		s->free_bytes[i] += spare[i];
 		g->free_bytes = i ? min_u64(g->free_bytes, s->free_bytes[i]) : s->free_bytes[i];
 	}
 	s->need = g->need_bytes = plan->exact ? room_need(m, s->group) : plan->need_bytes;

@@ -21,7 +21,7 @@
 #endif
 
 #define POPULATE_BYTES                                                                             \
-	((size_t)4 << 20) /* pages made at a time, so that others can map meanwhile */
+	((size_t)4 << 20) /* pages mapped at a time, so that others can map meanwhile */
 #define BOUNCE_BYTES ((size_t)32 << 10)
 
 /* Whether it is a dma-buf, from what the kernel itself says: the file's own calls may block. */
@@ -99,6 +99,24 @@ static int check_size(struct client_memory *m, uint64_t offset, uint64_t len, ch
 	return -EINVAL;
 }
 
+/* Pages are charged to who makes them, for as long as they are there: that is the client's part. */
+static int check_made(const struct client_memory *m, char *err, size_t errlen)
+{
+	uint64_t end = m->offset + m->len, made;
+	struct stat st;
+
+	if (m->dma_buf || fstat(m->fd, &st))
+		return 0;
+	made = (uint64_t)st.st_blocks * 512;
+	if (made >= end)
+		return 0;
+	snprintf(err, errlen,
+		 "only %llu bytes of the memory are allocated, and those up to %llu are to be "
+		 "written: fallocate() or touch them first",
+		 (unsigned long long)made, (unsigned long long)end);
+	return -EINVAL;
+}
+
 /*
  * Opens a dma-buf for the CPU. Devices that still work on it would have to be waited for: that is
  * the client's to do.
@@ -128,7 +146,7 @@ static int begin(struct client_memory *m, char *err, size_t errlen)
 	return 0;
 }
 
-/* Makes the pages now, so that the engine does not have to. */
+/* Maps the pages now, so that the engine does not have to; makes those that went meanwhile. */
 static int populate(const struct client_memory *m, char *err, size_t errlen)
 {
 	for (size_t at = 0; at < m->map_len; at += POPULATE_BYTES) {
@@ -157,6 +175,11 @@ int client_memory_open(int fd, uint64_t offset, uint64_t len, bool writable,
 		error = check_size(&m, offset, len, err, errlen);
 	if (error)
 		return error;
+	m.len = (size_t)len;
+	if (writable)
+		error = check_made(&m, err, errlen);
+	if (error)
+		return error;
 	m.map_len = (size_t)(len + skip);
 	/* Older kernels share no memfd that is sealed against writing. */
 	map = mmap(NULL, m.map_len, writable ? PROT_READ | PROT_WRITE : PROT_READ,
@@ -169,7 +192,6 @@ int client_memory_open(int fd, uint64_t offset, uint64_t len, bool writable,
 	}
 	m.map = map;
 	m.data = m.map + skip;
-	m.len = (size_t)len;
 	if (m.dma_buf)
 		error = begin(&m, err, errlen);
 	if (!error && writable)

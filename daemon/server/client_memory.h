@@ -37,8 +37,9 @@ struct client_memory {
 };
 
 /*
- * Maps @len bytes at @offset. With @writable their pages are made, too, where the client has not
- * touched them, which takes a while. The caller unmaps map[0 .. map_len) when all is over.
+ * Maps @len bytes at @offset. With @writable their pages are mapped, too, which takes a while; they
+ * must be there (-EINVAL): made by the daemon they would be charged to it. The caller unmaps map[0
+ * .. map_len) when all is over.
  */
 int client_memory_open(int fd, uint64_t offset, uint64_t len, bool writable,
 		       struct client_memory *ret, char *err, size_t errlen);

@@ -16,24 +16,29 @@
 
 #include <linux/sockios.h>
 
-#define END_SECONDS 2 /* that the end waits for what is still to be closed */
+#define END_SECONDS  2 /* that the end waits for what is still to be closed */
+#define SLOW_SECONDS 1 /* after which another thread goes on with the rest */
+#define SHARES	     1024
 
 struct descriptors {
-	atomic_uint refs, held;
+	atomic_uint refs, held, connections;
+	atomic_uint shares[SHARES]; /* held by the users whose uids are the same modulo SHARES */
 	unsigned limit;
-	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t work;
+	pthread_cond_t work, over;
 	struct descriptor_set *first, **last;
-	bool ending;
+	unsigned n_threads, n_busy;
+	unsigned at_work;	 /* number of the thread that takes the sets; 0: none does */
+	unsigned last_number;	 /* of a thread */
+	struct timespec overdue; /* when another one takes them */
+	bool ending, abandoned;
 };
 
-static void release(struct descriptors *d)
+static void destroy(struct descriptors *d)
 {
-	if (atomic_fetch_sub(&d->refs, 1) != 1)
-		return;
 	pthread_mutex_destroy(&d->lock);
 	pthread_cond_destroy(&d->work);
+	pthread_cond_destroy(&d->over);
 	free(d);
 }
 
@@ -87,6 +92,11 @@ static void drain(int socket)
 	} while (got > 0);
 }
 
+static atomic_uint *share_of(struct descriptors *d, uid_t uid)
+{
+	return &d->shares[uid % SHARES];
+}
+
 static void let_go(struct descriptors *d, struct descriptor_set *set)
 {
 	if (set->connection)
@@ -95,84 +105,151 @@ static void let_go(struct descriptors *d, struct descriptor_set *set)
 		munmap(set->maps[i].ptr, set->maps[i].len);
 	for (unsigned i = 0; i < set->n_fds; i++) {
 		close_any(set->fds[i]);
+		atomic_fetch_sub(share_of(d, set->uid), 1);
 		atomic_fetch_sub(&d->held, 1);
 	}
+	if (set->connection)
+		atomic_fetch_sub(&d->connections, 1);
 	free(set);
 }
 
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static void *closer(void *arg);
+
+static int start_thread(struct descriptors *d)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+	int error;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	/* Signals are for the daemon's own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = -pthread_create(&thread, &attr, closer, d);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	d->n_threads += !error;
+	return error;
+}
+
+static bool is_overdue(const struct descriptors *d)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec > d->overdue.tv_sec ||
+	       (now.tv_sec == d->overdue.tv_sec && now.tv_nsec >= d->overdue.tv_nsec);
+}
+
+/* Waits until there are sets and nobody else takes them; false: all is over. */
+static bool wait_for_work(struct descriptors *d, unsigned me)
+{
+	for (;;) {
+		if (d->first && (!d->at_work || d->at_work == me || is_overdue(d)))
+			return true;
+		if (d->at_work == me)
+			d->at_work = 0;
+		if (d->first)
+			pthread_cond_timedwait(&d->work, &d->lock, &d->overdue);
+		else if (d->ending)
+			return false;
+		else
+			pthread_cond_wait(&d->work, &d->lock);
+	}
+}
+
+/*
+ * One thread takes a set after the other. Another one watches it, and takes its place when a set
+ * takes too long.
+ */
 static void *closer(void *arg)
 {
 	struct descriptors *d = arg;
+	struct descriptor_set *set;
+	bool last;
+	unsigned me;
 
 	pthread_mutex_lock(&d->lock);
-	while (d->first || !d->ending) {
-		struct descriptor_set *set = d->first;
-
-		if (!set) {
-			pthread_cond_wait(&d->work, &d->lock);
-			continue;
-		}
+	me = ++d->last_number;
+	while (wait_for_work(d, me)) {
+		set = d->first;
 		d->first = set->next;
 		if (!d->first)
 			d->last = &d->first;
+		d->at_work = me;
+		clock_gettime(CLOCK_MONOTONIC, &d->overdue);
+		d->overdue.tv_sec += SLOW_SECONDS;
+		d->n_busy++;
+		/* Without memory for one, those that there are go on. */
+		if (d->n_busy == d->n_threads && d->n_threads < DESCRIPTOR_THREADS)
+			start_thread(d);
 		pthread_mutex_unlock(&d->lock);
 		let_go(d, set);
 		pthread_mutex_lock(&d->lock);
+		d->n_busy--;
 	}
+	last = !--d->n_threads;
+	if (last)
+		pthread_cond_signal(&d->over);
+	last = last && d->abandoned;
 	pthread_mutex_unlock(&d->lock);
-	release(d);
+	if (last)
+		destroy(d);
 	return NULL;
 }
 
 int descriptors_new(unsigned limit, struct descriptors **ret)
 {
 	struct descriptors *d = calloc(1, sizeof(*d));
-	sigset_t all, old;
+	pthread_condattr_t attr;
 	int error;
 
 	if (!d)
 		return -ENOMEM;
 	d->limit = limit;
 	d->last = &d->first;
-	atomic_init(&d->refs, 2); /* the caller's and the thread's */
+	atomic_init(&d->refs, 1);
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_cond_init(&d->work, NULL);
-	/* Signals are for the daemon's own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = -pthread_create(&d->thread, NULL, closer, d);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&d->work, &attr);
+	pthread_cond_init(&d->over, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_lock(&d->lock);
+	error = start_thread(d);
+	pthread_mutex_unlock(&d->lock);
 	if (error) {
-		atomic_store(&d->refs, 1);
-		release(d);
+		destroy(d);
 		return error;
 	}
 	*ret = d;
 	return 0;
 }
 
-static void end_thread(struct descriptors *d)
-{
-	struct timespec deadline;
-	pthread_t thread = d->thread;
-
-	pthread_mutex_lock(&d->lock);
-	d->ending = true;
-	pthread_cond_signal(&d->work);
-	pthread_mutex_unlock(&d->lock);
-	clock_gettime(CLOCK_REALTIME, &deadline);
-	deadline.tv_sec += END_SECONDS;
-	if (pthread_timedjoin_np(thread, NULL, &deadline))
-		pthread_detach(thread);
-}
-
 void descriptors_unref(struct descriptors *d)
 {
-	if (!d)
+	struct timespec deadline;
+	bool over;
+
+	/* Sets have no reference once they are in the hands of the threads. */
+	if (!d || atomic_fetch_sub(&d->refs, 1) != 1)
 		return;
-	/* The thread has the last one; sets have none once it is in its hands. */
-	if (atomic_fetch_sub(&d->refs, 1) == 2)
-		end_thread(d);
+	clock_gettime(CLOCK_MONOTONIC, &deadline);
+	deadline.tv_sec += END_SECONDS;
+	pthread_mutex_lock(&d->lock);
+	d->ending = true;
+	pthread_cond_broadcast(&d->work);
+	while (d->n_threads && !pthread_cond_timedwait(&d->over, &d->lock, &deadline))
+		;
+	over = !d->n_threads;
+	d->abandoned = !over;
+	pthread_mutex_unlock(&d->lock);
+	if (over)
+		destroy(d);
 }
 
 unsigned descriptors_held(struct descriptors *d)
@@ -180,44 +257,54 @@ unsigned descriptors_held(struct descriptors *d)
 	return atomic_load(&d->held);
 }
 
-unsigned descriptors_free(struct descriptors *d)
+unsigned descriptors_connections(struct descriptors *d)
 {
-	unsigned held = atomic_load(&d->held);
-
-	return held < d->limit ? d->limit - held : 0;
+	return d ? atomic_load(&d->connections) : 0;
 }
 
-void descriptors_take(struct descriptors *d, unsigned n)
+unsigned descriptors_room(struct descriptors *d, uid_t uid)
 {
+	unsigned long held = atomic_load(&d->held), own = atomic_load(share_of(d, uid));
+	unsigned long left = held < d->limit ? d->limit - held : 0;
+
+	/* So much that it is at most three times what is left then. */
+	return own < 3 * left ? (unsigned)((3 * left - own + 3) / 4) : 0;
+}
+
+void descriptors_take(struct descriptors *d, uid_t uid, unsigned n)
+{
+	atomic_fetch_add(share_of(d, uid), n);
 	atomic_fetch_add(&d->held, n);
 }
 
-struct descriptor_set *descriptors_set(struct descriptors *d)
+struct descriptor_set *descriptors_set(struct descriptors *d, uid_t uid)
 {
 	struct descriptor_set *set = calloc(1, sizeof(*set));
 
 	if (!set)
 		return NULL;
 	set->owner = d;
+	set->uid = uid;
 	atomic_fetch_add(&d->refs, 1);
 	return set;
 }
 
-void descriptors_close(struct descriptors *d, int connection)
+void descriptors_close(struct descriptors *d, uid_t uid, int connection)
 {
 	struct descriptor_set *set;
 	int unread = 0;
 
 	if (d && !shutdown(connection, SHUT_RDWR))
 		ioctl(connection, SIOCINQ, &unread);
-	set = unread ? descriptors_set(d) : NULL;
+	set = unread ? descriptors_set(d, uid) : NULL;
 	if (!set) {
 		close(connection);
 		return;
 	}
 	set->connection = true;
 	set->fds[set->n_fds++] = connection;
-	descriptors_take(d, 1);
+	atomic_fetch_add(&d->connections, 1);
+	descriptors_take(d, uid, 1);
 	descriptors_discard(set);
 }
 

@@ -56,7 +56,7 @@ void http_conn_free(struct http_conn *c)
 		evbuffer_free(c->out);
 	http_parser_free(c->parser);
 	http_fds_drop(&c->fds, UINT64_MAX);
-	descriptors_close(s->options.descriptors, c->fd);
+	descriptors_close(s->options.descriptors, c->peer.uid, c->fd);
 	free(c);
 }
 
@@ -329,7 +329,7 @@ static void parse(struct http_conn *c)
 
 static bool want_read(const struct http_conn *c)
 {
-	if (c->half_closed)
+	if (c->half_closed || c->fds.full)
 		return false;
 	if (c->state == CONN_CLOSING || c->state == CONN_LINGERING)
 		return true;
@@ -430,8 +430,11 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	ssize_t n = http_fds_recv(&c->fds, fd, buf, room);
 
 	(void)what;
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		if (c->fds.full)
+			update_reading(c);
 		return;
+	}
 	if (n <= 0) {
 		if (n < 0 || peer_gone(c)) {
 			http_conn_lost(c);
@@ -466,6 +469,11 @@ void http_conn_tick(struct http_conn *c, uint64_t now)
 		http_conn_lost(c);
 		return;
 	}
+	/* There may be room for its descriptors now. */
+	if (c->fds.full) {
+		c->fds.full = false;
+		update_reading(c);
+	}
 	if (evbuffer_get_length(c->out)) {
 		if (now - c->progress > o->stall_seconds * 1000ull &&
 		    now - c->since > o->stall_seconds * 1000ull)
@@ -495,14 +503,21 @@ void http_conn_tick(struct http_conn *c, uint64_t now)
 struct http_conn *http_conn_new(struct http_server *s, int fd)
 {
 	struct http_conn *c = calloc(1, sizeof(*c));
+	int inline_bytes = 1;
+	struct http_peer peer;
 
+	/* The kernel would skip urgent bytes, and let go of descriptors that came with them. */
+	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &inline_bytes, sizeof(inline_bytes));
+	http_peer_of(fd, &peer);
 	if (!c) {
-		close(fd);
+		descriptors_close(s->options.descriptors, peer.uid, fd);
 		return NULL;
 	}
 	c->server = s;
 	c->fd = fd;
+	c->peer = peer;
 	c->fds.owner = s->options.descriptors;
+	c->fds.uid = peer.uid;
 	c->next = s->conns;
 	if (c->next)
 		c->next->prev = c;
@@ -519,7 +534,6 @@ struct http_conn *http_conn_new(struct http_server *s, int fd)
 		http_conn_free(c);
 		return NULL;
 	}
-	http_peer_of(fd, &c->peer);
 	enter(c, CONN_READING);
 	c->progress = c->since;
 	c->reading = true;

@@ -59,12 +59,12 @@ struct http_answer {
 
 struct http_options {
 	struct http_limits limits;
-	unsigned max_connections;
-	unsigned head_seconds;	/* from the first byte of a request to the end of its head */
-	unsigned body_seconds;	/* from there to the end of the body */
-	unsigned idle_seconds;	/* between requests */
-	unsigned stall_seconds; /* without a byte taken while output waits */
-	size_t congested_bytes; /* output that waits: more is congested, a quarter is drained */
+	unsigned max_connections; /* with those that were not closed yet (descriptors.h) */
+	unsigned head_seconds;	  /* from the first byte of a request to the end of its head */
+	unsigned body_seconds;	  /* from there to the end of the body */
+	unsigned idle_seconds;	  /* between requests */
+	unsigned stall_seconds;	  /* without a byte taken while output waits */
+	size_t congested_bytes;	  /* output that waits: more is congested, a quarter is drained */
 	struct budget *budget;
 	struct descriptors *descriptors; /* that clients pass; NULL: they cannot */
 };

@@ -18,7 +18,7 @@ static void lose(struct http_fds *f, int error)
 static void discard(struct http_fds *f, const int *fds, unsigned n)
 {
 	while (n) {
-		struct descriptor_set *set = descriptors_set(f->owner);
+		struct descriptor_set *set = descriptors_set(f->owner, f->uid);
 
 		/* Without memory they stay open and counted: closing may block. */
 		if (!set)
@@ -29,17 +29,30 @@ static void discard(struct http_fds *f, const int *fds, unsigned n)
 	}
 }
 
-/* Keeps what came, as far as there is room. */
-static void keep(struct http_fds *f, const struct cmsghdr *c)
+/* Moves the descriptors of a message to @fds [DESCRIPTORS_AT_ONCE]; counts them. */
+static unsigned collect(struct http_fds *f, struct msghdr *msg, int *fds)
 {
-	unsigned n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-	unsigned room = DESCRIPTORS_MAX - f->n, left = descriptors_free(f->owner);
-	unsigned kept = room < left ? room : left;
-	int fds[DESCRIPTORS_AT_ONCE];
+	unsigned n = 0;
 
-	n = n < DESCRIPTORS_AT_ONCE ? n : DESCRIPTORS_AT_ONCE;
-	memcpy(fds, CMSG_DATA(c), n * sizeof(*fds));
-	descriptors_take(f->owner, n);
+	for (struct cmsghdr *c = msg->msg_control ? CMSG_FIRSTHDR(msg) : NULL; c;
+	     c = CMSG_NXTHDR(msg, c)) {
+		unsigned more = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		more = more < DESCRIPTORS_AT_ONCE - n ? more : DESCRIPTORS_AT_ONCE - n;
+		memcpy(fds + n, CMSG_DATA(c), more * sizeof(*fds));
+		n += more;
+	}
+	descriptors_take(f->owner, f->uid, n);
+	return n;
+}
+
+/* Keeps what came, as far as there is @left. */
+static void keep(struct http_fds *f, const int *fds, unsigned n, unsigned left)
+{
+	unsigned room = DESCRIPTORS_MAX - f->n, kept = room < left ? room : left;
+
 	kept = kept < n ? kept : n;
 	for (unsigned i = 0; i < kept; i++) {
 		f->fds[f->n].fd = fds[i];
@@ -51,6 +64,10 @@ static void keep(struct http_fds *f, const struct cmsghdr *c)
 	discard(f, fds + kept, n - kept);
 }
 
+/*
+ * A message is looked at first. So the socket still has the descriptors for which there is no room,
+ * here or in the process: what takes them off it lets go of them, here and now.
+ */
 ssize_t http_fds_recv(struct http_fds *f, int socket, void *buf, size_t len)
 {
 	union {
@@ -59,29 +76,32 @@ ssize_t http_fds_recv(struct http_fds *f, int socket, void *buf, size_t len)
 	} control;
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct cmsghdr *c = NULL;
+	int fds[DESCRIPTORS_AT_ONCE];
+	unsigned n, room;
 	ssize_t got;
 
 	if (!f->owner)
 		return recv(socket, buf, len, 0);
-	/* At the limit the kernel lets go of them. */
-	if (descriptors_free(f->owner)) {
+	room = descriptors_room(f->owner, f->uid);
+	if (room) {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = sizeof(control.bytes);
 	}
-	got = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
-	if (got < 0)
+	got = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | MSG_PEEK);
+	if (got <= 0)
 		return got;
-	f->received += (uint64_t)got;
-	if (msg.msg_control)
-		c = CMSG_FIRSTHDR(&msg);
-	for (; c; c = CMSG_NXTHDR(&msg, c)) {
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-			keep(f, c);
+	n = collect(f, &msg, fds);
+	f->full = msg.msg_flags & MSG_CTRUNC;
+	if (f->full) {
+		discard(f, fds, n);
+		errno = EAGAIN;
+		return -1;
 	}
-	/* At the limit, or at that of the process. */
-	if (msg.msg_flags & MSG_CTRUNC)
-		lose(f, -EMFILE);
+	/* The same bytes; the descriptors are open here. */
+	got = recv(socket, buf, (size_t)got, 0);
+	if (got > 0)
+		f->received += (uint64_t)got;
+	keep(f, fds, n, room);
 	return got;
 }
 
@@ -129,7 +149,7 @@ int http_fds_take(struct http_fds *f, uint64_t end, struct descriptor_set **ret)
 		*ret = NULL;
 		return 0;
 	}
-	set = descriptors_set(f->owner);
+	set = descriptors_set(f->owner, f->uid);
 	if (!set)
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++)

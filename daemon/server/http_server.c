@@ -11,6 +11,7 @@
 
 #include <event2/event.h>
 
+#include "descriptors.h"
 #include "log.h"
 
 #define TICK_MS	     500
@@ -149,9 +150,16 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 		event_add(s->listeners[i], NULL);
 }
 
+/* Connections, and those that have yet to be closed. */
+static unsigned count_all(const struct http_server *s)
+{
+	return s->n_conns + descriptors_connections(s->options.descriptors);
+}
+
 static void on_accept(evutil_socket_t listener, short what, void *arg)
 {
 	struct http_server *s = arg;
+	unsigned max = s->options.max_connections;
 	int fd = -1;
 
 	(void)what;
@@ -159,14 +167,22 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		struct http_conn *c;
 		bool full;
 
+		/* What cannot be closed can only be waited for; it is no use to accept more. */
+		if (descriptors_connections(s->options.descriptors) &&
+		    count_all(s) >= max + max / 4) {
+			pause_accepting(s);
+			return;
+		}
 		fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
 			break;
-		full = s->n_conns >= s->options.max_connections && !evict_idle(s);
-		if (full &&
-		    s->n_conns >= s->options.max_connections + s->options.max_connections / 4) {
+		full = count_all(s) >= max && !evict_idle(s);
+		if (full && count_all(s) >= max + max / 4) {
+			struct http_peer peer;
+
 			/* Not even the refused ones find room: they do not read their answers. */
-			close(fd);
+			http_peer_of(fd, &peer);
+			descriptors_close(s->options.descriptors, peer.uid, fd);
 			continue;
 		}
 		c = http_conn_new(s, fd);

@@ -419,7 +419,10 @@ int txda_weights_export(struct txda_weights *weights, int *ret_fd);
  */
 int txda_weights_import(struct txda_device *device, int fd, const struct txda_weights_info *info,
 			struct txda_weights **ret_weights);
-/* Whether a load of this case dir would take them for @rank now. -ESTALE: its file is another. */
+/*
+ * Whether a load of this case dir would take them for @rank now. -ESTALE: its file is another, or the
+ * chip was reset.
+ */
 int txda_weights_check(struct txda_weights *weights, const char *path, unsigned rank);
 
 /* ---- profiling ------------------------------------------------------------------------------- */

@@ -157,11 +157,17 @@ static int compare(const struct txda_weights *w, const struct txda_weights *file
 int txda_weights_check(struct txda_weights *weights, const char *path, unsigned rank)
 {
 	struct txda_context *context = weights->device->context;
+	const struct txda__backend_ops *ops = context->backend->ops;
 	struct txda_weights file = {0};
 	struct txda__case *info;
 	int dir_fd, fd = -1, r;
 	char err[400];
 
+	/* A load takes those of the chip's address space of today. */
+	if (ops->vm_lost && ops->vm_lost(weights->space->vm))
+		return txda__fail(context, -ESTALE,
+				  "chip %u was reset since the weights were loaded",
+				  weights->device->index);
 	info = malloc(sizeof(*info));
 	if (!info)
 		return txda__fail(context, -ENOMEM, "out of memory");

@@ -13,6 +13,7 @@ import fcntl
 import json
 import mmap
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -34,10 +35,11 @@ def fail(text):
 
 
 class Daemon:
-    def __init__(self, txdad, model, options, dir):
+    def __init__(self, txdad, model, options, dir, files=None):
         self.socket = os.path.join(dir, "txda.sock")
         self.log = open(os.path.join(dir, "txdad.log"), "ab")
-        self.process = subprocess.Popen([txdad, "--model", "m=" + model, "--socket", self.socket, *options], stderr=self.log)
+        self.process = subprocess.Popen([txdad, "--model", "m=" + model, "--socket", self.socket, *options], stderr=self.log,
+                                        preexec_fn=files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))))
         for _ in range(1200):
             try:
                 if self.ask("GET", "/health")[0] == 200:
@@ -67,6 +69,12 @@ class Daemon:
         s = self.connect()
         send(s, method, path, body, [])
         return read_answer(s)
+
+    def text(self, path):
+        s = self.connect()
+        s.sendall(b"GET %s HTTP/1.0\r\n\r\n" % path.encode())
+        with s, s.makefile("rb") as f:
+            return f.read()
 
     def forward(self, body, fds):
         s = self.connect()
@@ -104,7 +112,8 @@ def read_answer(s, stream=None):
 
 def memory(data=b"", size=0, seals=0):
     fd = os.memfd_create("t", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, max(size, len(data)))
+    if size:
+        os.posix_fallocate(fd, 0, size)
     os.pwrite(fd, data, 0)
     if seals:
         fcntl.fcntl(fd, F_ADD_SEALS, seals)
@@ -267,6 +276,9 @@ def check_memory(daemon):
     expect(daemon, 400, "sealed against writing", {}, [good, memory(size=4 * v, seals=F_SEAL_WRITE)])
     expect(daemon, 400, "beyond the end of the descriptor's memory of %d bytes" % (4 * v - 1), {}, [good, memory(size=4 * v - 1)])
     expect(daemon, 400, "beyond the end", {}, [memory(size=15), out])
+    sparse = memory(size=4096)
+    os.ftruncate(sparse, 4 * v)
+    expect(daemon, 400, "logits: only 4096 bytes of the memory are allocated", {}, [good, sparse], "logits")
     expect(daemon, 400, "logits and input_ids overlap", {"logits.fd": 0}, [memory(size=4 * v)])
     expect(daemon, 400, "logits and input_ids overlap", {"logits.fd": 1}, [o := memory(size=4 * v), os.dup(o)])
     expect(daemon, 400, "token id -1 at position 2", {}, [memory(array.array("i", [1, 2, -1, 4]).tobytes()), out])
@@ -290,7 +302,7 @@ def check_memory(daemon):
         return
     with open("/dev/shm/txda-forward-%d" % os.getpid(), "w+b") as shm:
         os.unlink(shm.name)
-        shm.truncate(4 * v)
+        os.posix_fallocate(shm.fileno(), 0, 4 * v)
         status, answer = daemon.forward({"input_ids": tensor(0, [4]), "logits": tensor(1, [1, v])}, [good, shm.fileno()])
         if status != 200:
             fail("a file of a tmpfs: %s" % answer)
@@ -323,6 +335,17 @@ def check_connections(daemon):
     got = [read_answer(s, stream)[0] for _ in range(5)]
     if got != [200, 200, 200, 200, 400]:
         fail("pipelined: %s" % got)
+    # With an urgent byte, which is one as any other.
+    s.sendall(data[:30])
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+    try:
+        s.sendmsg([data[30:31]], rights, socket.MSG_OOB)
+    except OSError:  # the kernel has none
+        s.sendmsg([data[30:31]], rights)
+    s.sendall(data[31:])
+    status, answer = read_answer(s, stream)
+    if status != 200:
+        fail("descriptors with an urgent byte: %d %s" % (status, answer))
     # Before a request, and more of them than one may have.
     stream.close()
     s.close()
@@ -386,6 +409,45 @@ def check_shrinking(daemon):
     return status
 
 
+def check_full(txdad, model, dir):
+    """Who holds all that a user may waits with the next ones, and with nothing else."""
+    # 64 descriptors of clients, of which a user may have 48.
+    daemon = Daemon(txdad, model, [], dir, files=1024)
+    v = daemon.ask("GET", "/v1/models/m")[1]["vocab_size"]
+    fds = [memory(array.array("i", [1, 2, 3, 4]).tobytes()), memory(size=4 * v)]
+    held = [daemon.connect() for _ in range(3)]
+    for s in held:
+        socket.send_fds(s, [b"POST "], fds * 8)
+    while b"http_held_descriptors 48" not in daemon.text("/metrics"):
+        time.sleep(0.01)
+    waiting = daemon.connect()
+    send(waiting, "POST", "/v1/forward", {"input_ids": tensor(0, [4]), "logits": tensor(1, [1, v])}, fds)
+    for _ in range(20):
+        if daemon.ask("GET", "/health")[0] != 200:
+            fail("a request without descriptors while there is no room for them")
+        time.sleep(0.01)
+    waiting.setblocking(False)
+    try:
+        fail("answered without room for descriptors: %s" % waiting.recv(4096))
+    except BlockingIOError:
+        pass
+    waiting.settimeout(60)
+    # One that waits may go.
+    gone = daemon.connect()
+    send(gone, "POST", "/v1/forward", {}, fds)
+    gone.close()
+    for s in held:
+        s.close()
+    status, answer = read_answer(waiting)
+    if status != 200:
+        fail("when there was room again: %d %s" % (status, answer))
+    while b"http_held_descriptors 0" not in daemon.text("/metrics"):
+        time.sleep(0.01)
+    for fd in fds:
+        os.close(fd)
+    daemon.stop()
+
+
 def run(txdad, model, options, dir, reference):
     daemon = Daemon(txdad, model, options, dir)
     info = daemon.ask("GET", "/v1/models/m")[1]
@@ -441,6 +503,8 @@ def main():
             reference = subprocess.run([sys.argv[3], model, *map(str, WORDS)], stdout=subprocess.PIPE, check=True).stdout
         try:
             run(txdad, model, sys.argv[4:], dir, reference)
+            if reference is None:
+                check_full(txdad, model, dir)
         except BaseException:
             with open(os.path.join(dir, "txdad.log")) as log:
                 print(log.read()[-4000:])

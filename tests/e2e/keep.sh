@@ -172,6 +172,22 @@ logged 'are dropped: .*/b is not served any more' || fail "not served any more: 
 kept_are 0 || fail "of a model that is not served any more $(kept) descriptors are kept"
 release
 
+# Of two ranks one is of another file: what is left of the set is no use, and there is no room beside it.
+TXDA_CMODEL=chips=2,mem=36M
+printf 'load = demand\ntp-size = 2\nmodel = a=%s\n' "$tmp/a" >"$tmp/conf"
+hold --config "$tmp/conf"
+first=$(ask a)
+case $first in *'"text":"'*) ;; *) fail "no room for two ranks: $first" ;; esac
+touch "$CACHE_DIRECTORY"/*/chip1/param.bin
+: >"$log"
+kill_served
+kept_are 2 || fail "of two ranks one is adopted, and $(kept) descriptors are kept"
+expect 200 '"fits":true' /v1/models/plan '{"model":"a"}'
+[ "$(ask a)" = "$first" ] || fail "with one rank of two adopted it says $(ask a)"
+logged 'kept weights of .*, rank 0, make room' || fail "the other rank makes no room: $(cat "$log")"
+kept_are 4 || fail "loaded again, and $(kept) descriptors are kept"
+release
+
 # Two chips; a draft; the same weights under two names.
 TXDA_CMODEL=chips=2,mem=256M
 hold --tp-size 2 --model "x=$tmp/a" --draft-model "$DRAFT" --model "y=$tmp/a" --data-parallel-size 1
@@ -220,6 +236,11 @@ for wrong in "" "--max-fds -1 true" "--max-fds x true" "--bogus true"; do
 	"$HOLDER" $wrong 2>"$tmp/err" && status=0 || status=$?
 	[ "$status" = 2 ] || fail "txda-holder $wrong: exit status $status"
 done
+# Nobody else gets at its socket, of which nothing is left.
+XDG_RUNTIME_DIR=$tmp "$HOLDER" -- sh -c 'test -S "$NOTIFY_SOCKET" && stat -c "%a %n" "${NOTIFY_SOCKET%/*}"' >"$tmp/dir" || fail "no socket: exit status $?"
+grep -q "^700 $tmp/txda-holder[.]" "$tmp/dir" || fail "the socket's directory: $(cat "$tmp/dir")"
+[ ! -e "$(cut -d' ' -f2 "$tmp/dir")" ] || fail "the socket's directory is left"
+XDG_RUNTIME_DIR=$tmp/nothing "$HOLDER" -- sh -c 'test -S "$NOTIFY_SOCKET"' || fail "no socket without \$XDG_RUNTIME_DIR: exit status $?"
 # It is started again, with what there is, until it ends well.
 printf 'echo again >>%s\n[ "$(wc -l <%s)" -lt 4 ] && exit 1\nexit 0\n' "$tmp/runs" "$tmp/runs" >"$tmp/flaky"
 "$HOLDER" --restart-delay 0 -- sh "$tmp/flaky" 2>"$tmp/err" || fail "a command that ends well at last: $?"

@@ -135,7 +135,10 @@ int txda_weights_info(struct txda_weights *weights, struct txda_weights_info *re
 
 int txda_weights_check(struct txda_weights *weights, const char *path, unsigned rank)
 {
-	return weights->info.file_inode == inode_of(path, rank) ? 0 : -ESTALE;
+	return weights->info.file_inode == inode_of(path, rank) &&
+			       weights->info.memory_id == fake_weights_memory_id
+		       ? 0
+		       : -ESTALE;
 }
 
 struct txda_weights *txda_weights_ref(struct txda_weights *weights)

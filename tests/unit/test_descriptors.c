@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -22,6 +24,8 @@
 #include "http_fds.h"
 
 #define LIMIT 40
+#define USER  0 /* who sends, and others */
+#define OTHER 1
 
 static struct {
 	struct descriptors *descriptors;
@@ -29,6 +33,16 @@ static struct {
 	int server, client;
 	unsigned open_before;
 } t;
+
+/* Those whose close() does not end until they are taken off: as of a file system that hangs. */
+static atomic_int stuck[2] = {-1, -1};
+
+int close(int fd)
+{
+	while (fd >= 0 && (atomic_load(&stuck[0]) == fd || atomic_load(&stuck[1]) == fd))
+		usleep(1000);
+	return (int)syscall(SYS_close, fd);
+}
 
 static unsigned count_open(void)
 {
@@ -54,6 +68,7 @@ static int setup(void **state)
 	t.server = pair[0];
 	t.client = pair[1];
 	t.fds.owner = t.descriptors;
+	t.fds.uid = USER;
 	return 0;
 }
 
@@ -168,37 +183,89 @@ static void are_limited(void **state)
 	wait_held(0);
 }
 
+/* There is no room: what comes with descriptors stays in the socket. */
+static void expect_full(void)
+{
+	uint64_t received = t.fds.received;
+	char buf[64];
+
+	assert_int_equal(http_fds_recv(&t.fds, t.server, buf, sizeof(buf)), -1);
+	assert_int_equal(errno, EAGAIN);
+	assert_true(t.fds.full);
+	assert_int_equal(t.fds.received, received);
+}
+
+static void each_user_has_a_share(void **state)
+{
+	(void)state;
+	assert_int_equal(descriptors_room(t.descriptors, USER), 30);
+	descriptors_take(t.descriptors, USER, 30);
+	assert_int_equal(descriptors_room(t.descriptors, USER), 0);
+	assert_int_equal(descriptors_room(t.descriptors, OTHER), 8);
+	descriptors_take(t.descriptors, OTHER, 10);
+	assert_int_equal(descriptors_room(t.descriptors, OTHER), 0);
+	assert_int_equal(descriptors_connections(t.descriptors), 0);
+}
+
 /* The limit of all clients together, and that of the process. */
 static void run_out(void **state)
 {
-	struct http_fds other = {.owner = t.descriptors};
+	struct http_fds other = {.owner = t.descriptors, .uid = USER};
+	struct descriptor_set *set = NULL;
 	struct rlimit limit, low;
 	char buf[64];
 	unsigned n = 99;
 
 	(void)state;
-	descriptors_take(t.descriptors, LIMIT - 3);
+	descriptors_take(t.descriptors, OTHER, LIMIT - 4);
 	say("aaaaa", 5);
 	assert_int_equal(http_fds_recv(&other, t.server, buf, sizeof(buf)), 5);
-	wait_held(LIMIT);
-	say("bbbbb", 5);
-	receive(5);
-	assert_int_equal(take(5, &n), -EMFILE);
-	http_fds_drop(&other, UINT64_MAX);
-	wait_held(LIMIT - 3);
-	say("ccccc", 3);
-	receive(5);
-	assert_int_equal(take(10, &n), 0);
+	wait_held(LIMIT - 1);
+	say("bb", 0);
+	receive(2);
+	say("bbb", 3);
+	expect_full();
+	expect_full();
+	assert_int_equal(http_fds_take(&other, 5, &set), -EMFILE);
+	wait_held(LIMIT - 4);
+	receive(3);
+	assert_false(t.fds.full);
+	assert_int_equal(take(5, &n), 0);
 	assert_int_equal(n, 3);
-	wait_held(LIMIT - 3);
+	wait_held(LIMIT - 4);
 	getrlimit(RLIMIT_NOFILE, &limit);
 	low = (struct rlimit){.rlim_cur = 3, .rlim_max = limit.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-	say("ddddd", 3);
-	receive(5);
+	say("ccccc", 3);
+	expect_full();
 	setrlimit(RLIMIT_NOFILE, &limit);
-	assert_int_equal(take(15, &n), -EMFILE);
-	wait_held(LIMIT - 3);
+	receive(5);
+	assert_int_equal(take(10, &n), 0);
+	assert_int_equal(n, 3);
+	wait_held(LIMIT - 4);
+}
+
+/* Two that cannot be closed keep nothing else from being closed. */
+static void hang(void **state)
+{
+	struct descriptor_set *set;
+
+	(void)state;
+	descriptors_take(t.descriptors, USER, 6);
+	for (unsigned i = 0; i < 6; i++) {
+		set = descriptors_set(t.descriptors, USER);
+		assert_non_null(set);
+		set->fds[set->n_fds++] = dup(t.client);
+		if (i % 3 == 0)
+			atomic_store(&stuck[i / 3], set->fds[0]);
+		descriptors_discard(set);
+	}
+	wait_held(2);
+	assert_int_equal(descriptors_held(t.descriptors), 2);
+	atomic_store(&stuck[0], -1);
+	wait_held(1);
+	atomic_store(&stuck[1], -1);
+	wait_held(0);
 }
 
 /* What nobody has read goes with the connection; the peer need not wait for that. */
@@ -210,10 +277,11 @@ static void go_with_the_connection(void **state)
 	say("aaaaa", 200);
 	say("bbbbb", 0);
 	say("ccccc", 7);
-	descriptors_close(t.descriptors, t.server);
+	descriptors_close(t.descriptors, USER, t.server);
 	t.server = -1;
 	assert_int_equal(read(t.client, &byte, 1), 0);
 	wait_held(0);
+	assert_int_equal(descriptors_connections(t.descriptors), 0);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -222,21 +290,21 @@ static int memory(size_t size, unsigned flags)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | flags);
 
-	if (fd >= 0)
-		assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	if (fd >= 0 && size)
+		assert_int_equal(posix_fallocate(fd, 0, (off_t)size), 0);
 	return fd;
 }
 
 static void discard(struct client_memory *m)
 {
-	struct descriptor_set *set = descriptors_set(t.descriptors);
+	struct descriptor_set *set = descriptors_set(t.descriptors, USER);
 
 	client_memory_end(m);
 	set->maps[0].ptr = m->map;
 	set->maps[0].len = m->map_len;
 	set->n_maps = 1;
 	set->fds[set->n_fds++] = m->fd;
-	descriptors_take(t.descriptors, 1);
+	descriptors_take(t.descriptors, USER, 1);
 	descriptors_discard(set);
 }
 
@@ -295,11 +363,22 @@ static void expect_refused(int fd, uint64_t offset, uint64_t len, bool writable,
 static void other_memory_is_refused(void **state)
 {
 	int fd = memory(8192, MFD_ALLOW_SEALING), huge = memory(0, MFD_HUGETLB), pipes[2];
+	int sparse = memory(8192, 0);
+	struct client_memory m;
+	char err[256];
 
 	(void)state;
 	expect_refused(fd, 1, 8192, true, "offset 1 and 8192 bytes");
 	expect_refused(fd, UINT64_MAX - 4, 8192, true, "memory of 8192 bytes");
 	expect_refused(fd, 8, UINT64_MAX - 4, true, "memory of 8192 bytes");
+	/* Input may have holes. */
+	assert_int_equal(ftruncate(sparse, 100000), 0);
+	expect_refused(sparse, 8, 8192, true,
+		       "8192 bytes of the memory are allocated, and those "
+		       "up to 8200 are to be written: fallocate()");
+	assert_int_equal(client_memory_open(sparse, 8, 8192, false, &m, err, sizeof(err)), 0);
+	munmap(m.map, m.map_len);
+	close(sparse);
 	assert_int_equal(pipe(pipes), 0);
 	expect_refused(pipes[0], 0, 4, false, "is no memory");
 	expect_refused(pipes[1], 0, 4, false, "open for writing only");
@@ -322,7 +401,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(belong_to_their_request),
 		CASE(are_limited),
+		CASE(each_user_has_a_share),
 		CASE(run_out),
+		CASE(hang),
 		CASE(go_with_the_connection),
 		CASE(memory_is_read_and_written),
 		CASE(memory_goes_away),

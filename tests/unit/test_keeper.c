@@ -3,6 +3,8 @@
  * and what it takes from it, and the store of txda-holder itself. Weights and chips are fakes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -263,19 +265,35 @@ static struct txda_device *device(unsigned index)
 	return d;
 }
 
-static struct keeper_entry *keep(struct keeper *k, const char *case_dir, unsigned rank, unsigned tp)
+static struct keeper_entry *keep_on(struct keeper *k, const char *case_dir, unsigned rank,
+				    unsigned tp, unsigned chip)
 {
 	struct keeper_weights w = {.source = "/srv/model",
 				   .case_dir = case_dir,
 				   .rank = rank,
 				   .tp = tp,
-				   .device = device(rank)};
+				   .device = device(chip)};
 	struct keeper_entry *e;
 
 	assert_int_equal(fake_weights_of(case_dir, w.device, rank, BYTES, &w.weights), 0);
 	assert_int_equal(keeper_keep(k, &w, &e), 0);
 	txda_weights_unref(w.weights);
 	return e;
+}
+
+static struct keeper_entry *keep(struct keeper *k, const char *case_dir, unsigned rank, unsigned tp)
+{
+	return keep_on(k, case_dir, rank, tp, rank);
+}
+
+/* Spare bytes of a chip of the group, for a model of those case dirs. */
+static uint64_t spare_bytes(struct keeper *k, struct txda_group *group, unsigned rank,
+			    const char *case_dir, const char *draft_case_dir)
+{
+	uint64_t bytes[FAKE_CHIPS];
+
+	keeper_spare_bytes(k, group, case_dir, draft_case_dir, bytes);
+	return bytes[rank];
 }
 
 static struct txda_group *pair(void)
@@ -323,7 +341,7 @@ static void passes_weights_on(void **state)
 	serve(&g);
 	assert_int_equal(g.store.n, 4);
 	assert_true(keeper_has(k, "/case", group, false));
-	assert_int_equal(keeper_spare_bytes(k, device(0), "", ""), 0);
+	assert_int_equal(spare_bytes(k, group, 0, "", ""), 0);
 	/* The process ends. */
 	keeper_free(k);
 	serve(&g);
@@ -339,14 +357,14 @@ static void passes_weights_on(void **state)
 	assert_true(keeper_has(k, "/case", group, false));
 	assert_true(keeper_has(k, "/case", group, true));
 	assert_false(keeper_has(k, "/other", group, false));
-	assert_int_equal(keeper_spare_bytes(k, device(0), "/other", ""), BYTES);
-	assert_int_equal(keeper_spare_bytes(k, device(0), "/other", "/case"), 0);
+	assert_int_equal(spare_bytes(k, group, 0, "/other", ""), BYTES);
+	assert_int_equal(spare_bytes(k, group, 0, "/other", "/case"), 0);
 	keeper_retain(k, yes, NULL);
 	/* The one that is loaded is the same, and is not stored again. */
 	e[0] = keep(k, "/case", 0, 2);
 	serve(&g);
 	assert_int_equal(g.store.n, 4);
-	assert_int_equal(keeper_spare_bytes(k, device(0), "/other", ""), 0);
+	assert_int_equal(spare_bytes(k, group, 0, "/other", ""), 0);
 	assert_false(keeper_has(k, "/case", group, true));
 	/* Others need the room. */
 	keeper_drop_spare(k, group, "/case", "");
@@ -363,6 +381,165 @@ static void passes_weights_on(void **state)
 	txda_group_unref(group);
 	end_manager(&g);
 	assert_int_equal(open_fds(), before);
+}
+
+/* What is used stays, whatever directory it is of. */
+static void retains_what_is_used(void **state)
+{
+	struct keeper_entry *e;
+	struct manager g;
+	struct keeper *k;
+
+	(void)state;
+	start_manager(&g);
+	k = new_keeper();
+	keep(k, "/case", 0, 2);
+	keep(k, "/case", 1, 2);
+	keeper_free(k);
+	serve(&g);
+	k = new_keeper();
+	hand_over(&g, k);
+	keeper_adopt(k);
+	e = keep(k, "/case", 1, 2);
+	keeper_retain(k, no, NULL);
+	assert_non_null(strstr(said, "rank 0, are dropped: /srv/model is not served any more"));
+	serve(&g);
+	assert_int_equal(g.store.n, 2);
+	assert_int_equal(fake_weights_live(), 1);
+	keeper_drop(k, e);
+	serve(&g);
+	assert_int_equal(g.store.n, 0);
+	assert_int_equal(fake_weights_live(), 0);
+	keeper_free(k);
+	end_manager(&g);
+}
+
+/* A model's own weights of which a load would not take all ranks: they are not there, and make
+ * room for that load, all but those in use. */
+static void gives_up_what_is_not_whole(void **state)
+{
+	unsigned before = open_fds();
+	struct txda_group *group = pair();
+	char changed[128];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct manager g;
+		struct keeper *k;
+
+		start_manager(&g);
+		k = new_keeper();
+		keep_on(k, g.dir, 0, 2, i == 1 ? 1 : 0);
+		if (i)
+			keep_on(k, g.dir, 1, 2, i == 1 ? 0 : 1);
+		keeper_free(k);
+		serve(&g);
+		assert_int_equal(g.store.n, i ? 4 : 2);
+		k = new_keeper();
+		hand_over(&g, k);
+		keeper_adopt(k);
+		snprintf(changed, sizeof(changed), "%s/changed", g.dir);
+		if (i == 2) /* compiled again since */
+			close(open(changed, O_CREAT | O_CLOEXEC | O_WRONLY, 0600));
+		if (i == 3) { /* as it should be */
+			assert_true(keeper_has(k, g.dir, group, true));
+			assert_int_equal(spare_bytes(k, group, 0, g.dir, ""), 0);
+			assert_int_equal(spare_bytes(k, group, 1, "/target", g.dir), 0);
+			keeper_drop_spare(k, group, "/target", g.dir);
+			serve(&g);
+			assert_int_equal(g.store.n, 4);
+		} else {
+			assert_false(keeper_has(k, g.dir, group, false));
+			assert_int_equal(spare_bytes(k, group, 0, g.dir, ""), BYTES);
+			assert_int_equal(spare_bytes(k, group, 1, "/target", g.dir), i ? BYTES : 0);
+			keeper_drop_spare(k, group, g.dir, "");
+			serve(&g);
+			assert_int_equal(g.store.n, 0);
+			assert_int_equal(fake_weights_live(), 0);
+		}
+		unlink(changed);
+		keeper_free(k);
+		end_manager(&g);
+	}
+	txda_group_unref(group);
+	assert_int_equal(open_fds(), before);
+}
+
+/* A chip was reset: one rank is of the memory before. */
+static void looks_at_each_rank(void **state)
+{
+	struct txda_group *group = pair();
+	struct keeper_entry *e;
+	struct manager g;
+	struct keeper *k;
+
+	(void)state;
+	start_manager(&g);
+	k = new_keeper();
+	e = keep(k, "/case", 0, 2);
+	fake_weights_memory_id++;
+	keep(k, "/case", 1, 2);
+	assert_false(keeper_has(k, "/case", group, false));
+	/* Both are in use still. */
+	assert_int_equal(spare_bytes(k, group, 0, "/case", ""), 0);
+	keeper_drop_spare(k, group, "/case", "");
+	serve(&g);
+	assert_int_equal(g.store.n, 4);
+	keeper_drop(k, e);
+	serve(&g);
+	assert_int_equal(g.store.n, 2);
+	keeper_free(k);
+	txda_group_unref(group);
+	end_manager(&g);
+}
+
+/* Answers until the keeper's side has closed its end of the pipe. */
+static void *serve_until_told(void *arg)
+{
+	struct manager *g = ((void **)arg)[0];
+	struct pollfd p[2] = {{.fd = g->socket, .events = POLLIN},
+			      {.fd = *(int *)((void **)arg)[1]}};
+
+	while (!p[1].revents) {
+		poll(p, 2, -1);
+		serve(g);
+	}
+	return NULL;
+}
+
+/* What was given up is closed in the store before the room is counted on. */
+static void waits_for_the_store(void **state)
+{
+	struct keeper_entry *e;
+	pthread_t thread;
+	struct manager g;
+	struct keeper *k;
+	int pipe_fd[2], fd;
+	void *args[] = {&g, &pipe_fd[0]};
+
+	(void)state;
+	start_manager(&g);
+	k = new_keeper();
+	e = keep(k, "/case", 0, 1);
+	serve(&g);
+	assert_int_equal(g.store.n, 2);
+	keeper_await(k); /* nothing was given up: nobody need answer */
+	keeper_drop(k, e);
+	assert_int_equal(g.store.n, 2);
+	fd = g.store.fds[1].fd;
+	assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
+	assert_int_equal(pthread_create(&thread, NULL, serve_until_told, args), 0);
+	said[0] = '\0';
+	keeper_await(k);
+	assert_string_equal(said, "");
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	close(pipe_fd[1]);
+	pthread_join(thread, NULL);
+	close(pipe_fd[0]);
+	assert_int_equal(g.store.n, 0);
+	keeper_await(k);
+	keeper_free(k);
+	end_manager(&g);
 }
 
 /* Lets a new process take what is stored: all of it is refused, with those words, and given up. */
@@ -536,6 +713,10 @@ int main(void)
 		cmocka_unit_test(refuses_to_write_nonsense),
 		cmocka_unit_test(refuses_hostile_bytes),
 		cmocka_unit_test(passes_weights_on),
+		cmocka_unit_test(retains_what_is_used),
+		cmocka_unit_test(gives_up_what_is_not_whole),
+		cmocka_unit_test(looks_at_each_rank),
+		cmocka_unit_test(waits_for_the_store),
 		cmocka_unit_test(drops_what_is_not_right),
 		cmocka_unit_test(does_without_a_store),
 		cmocka_unit_test(holds_what_it_is_told_to),

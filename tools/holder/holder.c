@@ -3,8 +3,9 @@
  * txda-holder: starts a daemon, keeps descriptors for it (store.h) and starts it again with them
  * when it ends. So weights outlive a daemon where no systemd runs it.
  *
- * One thread, one poll: the socket of sd_notify(3) and a signalfd. The socket's name is abstract
- * and the kernel's choice; a message counts if the daemon itself sent it, as the kernel says.
+ * One thread, one poll: the socket of sd_notify(3) and a signalfd. The socket lies in a directory
+ * of its own, where nobody but the holder's user can send to it: closing a descriptor that somebody
+ * sent can block. A message counts if the daemon itself sent it, as the kernel says.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +31,8 @@
 #define EXIT_CONFIG 78	  /* sysexits.h: what a restart does not cure */
 #define EARLY_MS    10000 /* who ends so soon is started again after a while only */
 #define MAX_AT_ONCE 3	  /* early ends in a row that do not count */
+#define MAX_TAKEN   64	  /* messages in a row, before signals have their turn */
+#define MAX_LEFT    4096  /* more than a socket's queue has of one who ended */
 #define MAX_VAIN    3 /* starts in a row that came to nothing, until the descriptors are blamed */
 
 struct holder {
@@ -40,8 +42,8 @@ struct holder {
 	struct rlimit files; /* the command's */
 	sigset_t old_mask;
 	int notify_fd, signal_fd;
-	char notify_name[64]; /* of $NOTIFY_SOCKET: "@" and the abstract name */
-	pid_t child;	      /* 0: none */
+	char notify_dir[96], notify_name[108]; /* "": not made yet; $NOTIFY_SOCKET */
+	pid_t child;			       /* 0: none */
 	int64_t started_ms, start_at_ms;
 	unsigned delay_ms, vain, early;
 	bool ready;    /* it said so */
@@ -72,27 +74,53 @@ static int64_t now_ms(void)
 
 /* ---- set up ---------------------------------------------------------------------------------- */
 
+/* A directory that the holder's user alone may enter. */
+static int make_dir(struct holder *h)
+{
+	const char *parents[] = {getenv("XDG_RUNTIME_DIR"), "/run", "/tmp"};
+	int error = -ENOENT;
+
+	for (unsigned i = 0; i < sizeof(parents) / sizeof(parents[0]); i++) {
+		char dir[sizeof(h->notify_dir)];
+
+		if (!parents[i] || parents[i][0] != '/' ||
+		    snprintf(dir, sizeof(dir), "%s/txda-holder.XXXXXX", parents[i]) >=
+			    (int)sizeof(dir))
+			continue;
+		if (mkdtemp(dir)) {
+			memcpy(h->notify_dir, dir, sizeof(dir));
+			return 0;
+		}
+		error = -errno;
+	}
+	return error;
+}
+
 static int open_socket(struct holder *h)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	socklen_t len = sizeof(address);
 	const int on = 1;
-	size_t n;
+	int error = make_dir(h);
 
+	if (error)
+		return error;
+	snprintf(h->notify_name, sizeof(h->notify_name), "%s/notify", h->notify_dir);
+	_Static_assert(sizeof(h->notify_name) <= sizeof(address.sun_path), "the name fits");
+	memcpy(address.sun_path, h->notify_name, sizeof(h->notify_name));
 	h->notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (h->notify_fd < 0 ||
 	    setsockopt(h->notify_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) ||
-	    bind(h->notify_fd, (struct sockaddr *)&address, sizeof(sa_family_t)) ||
-	    getsockname(h->notify_fd, (struct sockaddr *)&address, &len))
+	    bind(h->notify_fd, (struct sockaddr *)&address, sizeof(address)))
 		return -errno;
-	n = len - offsetof(struct sockaddr_un, sun_path);
-	if (n < 2 || n >= sizeof(h->notify_name))
-		return -ENAMETOOLONG;
-	/* The name begins with a NUL, for which the variable has "@". */
-	h->notify_name[0] = '@';
-	memcpy(h->notify_name + 1, address.sun_path + 1, n - 1);
-	h->notify_name[n] = '\0';
 	return 0;
+}
+
+static void remove_socket(const struct holder *h)
+{
+	if (*h->notify_name)
+		unlink(h->notify_name);
+	if (*h->notify_dir)
+		rmdir(h->notify_dir);
 }
 
 static int open_signals(struct holder *h)
@@ -237,13 +265,20 @@ static bool take_message(struct holder *h)
 		}
 	}
 	/* Nobody else has a say, and half a message is none. */
-	if (from.pid != h->child || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+	if (!h->child || from.pid != h->child || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
 		while (n_fds)
 			close(fds[--n_fds]);
 		return true;
 	}
 	h->ready |= store_message(&h->store, text, (size_t)len, fds, n_fds);
 	return true;
+}
+
+/* At most @max of them: whoever sends without end must not keep signals from being seen. */
+static void take_messages(struct holder *h, unsigned max)
+{
+	while (max && take_message(h))
+		max--;
 }
 
 static void tell_child(const struct holder *h, int number)
@@ -277,8 +312,7 @@ static int take_signals(struct holder *h)
 	}
 	if (h->child && waitpid(h->child, &status, WNOHANG) == h->child) {
 		/* What it said before it ended counts. */
-		while (take_message(h))
-			;
+		take_messages(h, MAX_LEFT);
 		end = on_end(h, status);
 	}
 	return end;
@@ -302,8 +336,7 @@ static int run(struct holder *h)
 			say("poll: %s", strerror(errno));
 			return EXIT_FAILURE;
 		}
-		while (take_message(h))
-			;
+		take_messages(h, MAX_TAKEN);
 		end = take_signals(h);
 	}
 	return end;
@@ -382,14 +415,13 @@ int main(int argc, char **argv)
 	if (!error)
 		error = raise_limit(&h);
 	if (!error)
-		error = open_socket(&h);
-	if (!error)
 		error = open_signals(&h);
-	if (error) {
+	if (!error)
+		error = open_socket(&h);
+	if (error)
 		say("%s", strerror(-error));
-		return EXIT_FAILURE;
-	}
-	status = run(&h);
+	status = error ? EXIT_FAILURE : run(&h);
+	remove_socket(&h);
 	store_fini(&h.store);
 	return status;
 }
