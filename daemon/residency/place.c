@@ -25,6 +25,7 @@ struct candidate {
 	struct txda_group *group;
 	unsigned models;      /* that use one of its chips */
 	uint64_t free_bytes;  /* of the chip that has least, spare weights of others included */
+	uint64_t bare_bytes;  /* the same without them */
 	uint64_t spare_bytes; /* of the chip that has most of them */
 	uint64_t there_bytes; /* of its weights, on each chip */
 	bool fits, taken;     /* it has room; a replica of the model is there */
@@ -49,7 +50,7 @@ static int look(struct residency *r, const struct residency_model *model, struct
 	room_spare(model, c->group, spare);
 	c->models = 0;
 	c->taken = false;
-	c->free_bytes = UINT64_MAX;
+	c->free_bytes = c->bare_bytes = UINT64_MAX;
 	c->spare_bytes = 0;
 	for (unsigned i = 0; i < txda_group_size(c->group); i++) {
 		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
@@ -63,6 +64,7 @@ static int look(struct residency *r, const struct residency_model *model, struct
 		free_bytes = info.mem_bytes > status.mem_used_bytes
 				     ? info.mem_bytes - status.mem_used_bytes
 				     : 0;
+		c->bare_bytes = free_bytes < c->bare_bytes ? free_bytes : c->bare_bytes;
 		free_bytes += spare[i];
 		c->spare_bytes = spare[i] > c->spare_bytes ? spare[i] : c->spare_bytes;
 		c->free_bytes = free_bytes < c->free_bytes ? free_bytes : c->free_bytes;
@@ -171,7 +173,7 @@ static unsigned blocks_with_draft(const struct residency_model *m, const struct 
 				  uint64_t reserve_bytes)
 {
 	const struct txda_model_plan *draft = &m->draft_plan;
-	uint64_t free_bytes = c->free_bytes - c->spare_bytes, blocks;
+	uint64_t free_bytes = c->bare_bytes, blocks;
 	uint64_t fixed =
 		fixed_bytes(&m->plan) + fixed_bytes(draft) - c->there_bytes + reserve_bytes;
 	uint64_t slack = 8ull << 20; /* each slot is rounded up to pages */
@@ -275,7 +277,7 @@ int place_model(struct residency_model *m, struct txda_group **ret_group,
 	if (error)
 		return error;
 	/* What is kept for others stays if there is room for both. */
-	if (best.fits && best.spare_bytes && best.need_bytes > best.free_bytes - best.spare_bytes &&
+	if (best.fits && best.spare_bytes && best.need_bytes > best.bare_bytes &&
 	    take_spare(r, m, &best)) {
 		txda_group_unref(best.group);
 		return no_group(m, 1, 0, -EIO, err, errlen);
