@@ -27,14 +27,14 @@ hung() {
 }
 wait_for 30 hung || fail "no client was told of the hang: $(cat /tmp/a /tmp/b)"
 # It answers while a queue hangs, and shows who uses the chip.
-timeout 10 txda-smi >out || fail "txda-smi"
+timeout $((10 * slow)) txda-smi >out || fail "txda-smi"
 cat out
 [ "$(grep -c lib_client out)" -ge 3 ] || fail "txda-smi does not show the clients"
 wait_for 10 grep -q ' fault .* hang' /tmp/events || fail "txda-smi events does not tell: $(cat /tmp/events)"
 [ "$(grep -h 'after .* rounds' /tmp/a /tmp/b | wc -l)" -eq 1 ] || fail "both were hit: $(cat /tmp/a /tmp/b)"
 vmhost inject clear:chip=0
 
-timeout 30 txda-smi reset 0 || fail "txda-smi reset"
+timeout $((30 * slow)) txda-smi reset 0 || fail "txda-smi reset"
 lost() {
 	[ "$(grep -h 'after .* rounds' /tmp/a /tmp/b | wc -l)" -ge 3 ]
 }
