@@ -378,10 +378,10 @@ static void reports_the_compilers_failures(void **state)
 		{"fail", "tensor a.b is missing", -EIO},
 		{"silent", "ended with status 3", -EIO},
 		{"crash", "killed by signal 11", -EIO},
-		{"hang", "did not end within 1 seconds", -ETIMEDOUT},
+		{"hang", "did not end within 4 seconds", -ETIMEDOUT},
 		{"nothing", "made no", -EIO},
 	};
-	struct residency *r = open_residency(1);
+	struct residency *r = open_residency(4);
 	struct residency_info info;
 	struct outcome o;
 
