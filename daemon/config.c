@@ -61,6 +61,7 @@ enum option_id {
 	OPT_LOAD_TIMEOUT,
 	OPT_REQUEST_TIMEOUT,
 	OPT_MAX_STALL,
+	OPT_CROWD,
 	OPT_ACCESS_LOG,
 	OPT_NO_ACCESS_LOG,
 	OPT_STATUS,
@@ -117,6 +118,7 @@ static const struct option options[] = {
 	{"load-timeout", required_argument, NULL, OPT_LOAD_TIMEOUT},
 	{"request-timeout", required_argument, NULL, OPT_REQUEST_TIMEOUT},
 	{"max-stall-ms", required_argument, NULL, OPT_MAX_STALL},
+	{"crowd-percent", required_argument, NULL, OPT_CROWD},
 	{"access-log", no_argument, NULL, OPT_ACCESS_LOG},
 	{"no-access-log", no_argument, NULL, OPT_NO_ACCESS_LOG},
 	{"status-seconds", required_argument, NULL, OPT_STATUS},
@@ -159,6 +161,11 @@ static const char help[] =
 	"  --max-stall-ms N            how long a step may keep streams waiting for parts of new "
 	"prompts, about\n"
 	"                              (default: 200; 0: as long as it takes)\n"
+	"  --crowd-percent N           while other users come and go, how long a step is of one "
+	"with "
+	"many requests, in percent\n"
+	"                              of a step for the others' first tokens (default: 100; 0: as "
+	"long as it takes)\n"
 	"  --[no-]enable-prefix-caching  reuse of the work on equal beginnings (default: on)\n"
 	"\n"
 	"Speculative decoding (likewise; changes no result, only the time it takes)\n"
@@ -428,6 +435,7 @@ static bool apply_engine(struct config_engine *e, int id, const char *name, cons
 	case OPT_MAX_TOKENS:
 		return set_unsigned(name, value, 1, 1u << 24, &e->max_num_batched_tokens);
 	case OPT_MAX_STALL: return set_unsigned(name, value, 0, 3600000, &e->max_stall_ms);
+	case OPT_CROWD: return set_unsigned(name, value, 0, 100000, &e->crowd_percent);
 	case OPT_PREFIX_CACHING:
 	case OPT_NO_PREFIX_CACHING: e->prefix_caching = id == OPT_PREFIX_CACHING; return true;
 	case OPT_SPECULATIVE:
@@ -525,6 +533,7 @@ static bool apply(struct config *c, int id, const char *name, const char *value)
 	case OPT_MAX_SEQS:
 	case OPT_MAX_TOKENS:
 	case OPT_MAX_STALL:
+	case OPT_CROWD:
 	case OPT_PREFIX_CACHING:
 	case OPT_NO_PREFIX_CACHING:
 	case OPT_SPECULATIVE:
@@ -645,7 +654,9 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 		.stall_seconds = 300,
 		.defaults = {.keep_alive = -1,
 			     .data_parallel = 1,
-			     .engine = {.prefix_caching = true, .max_stall_ms = 200}},
+			     .engine = {.prefix_caching = true,
+					.max_stall_ms = 200,
+					.crowd_percent = 100}},
 		.load_timeout = 300,
 		.access_log = true,
 		.status_seconds = 10,
@@ -711,8 +722,8 @@ static bool same_engine(const struct config_engine *a, const struct config_engin
 	       a->kv_int8 == b->kv_int8 && a->expert_parallel == b->expert_parallel &&
 	       a->max_model_len == b->max_model_len && a->max_num_seqs == b->max_num_seqs &&
 	       a->max_num_batched_tokens == b->max_num_batched_tokens &&
-	       a->max_stall_ms == b->max_stall_ms && a->prefix_caching == b->prefix_caching &&
-	       a->speculate_ngram == b->speculate_ngram &&
+	       a->max_stall_ms == b->max_stall_ms && a->crowd_percent == b->crowd_percent &&
+	       a->prefix_caching == b->prefix_caching && a->speculate_ngram == b->speculate_ngram &&
 	       a->speculative_tokens == b->speculative_tokens &&
 	       a->speculative_max_seqs == b->speculative_max_seqs;
 }

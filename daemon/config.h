@@ -30,7 +30,7 @@ struct config_engine {
 	bool kv_int8, expert_parallel;
 	unsigned max_model_len;			       /* 0: the model's */
 	unsigned max_num_seqs, max_num_batched_tokens; /* 0: the engine's default */
-	unsigned max_stall_ms;			       /* 0: no limit */
+	unsigned max_stall_ms, crowd_percent;	       /* 0: no limit */
 	bool prefix_caching;
 	bool speculate_ngram;
 	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
@@ -68,7 +68,7 @@ struct config {
 	uint64_t max_memory; /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
-	unsigned stall_seconds; /* a client that reads nothing for so long is disconnected */
+	unsigned stall_seconds;	   /* a client that reads nothing for so long is disconnected */
 	struct access_list access; /* who may use the daemon; empty: everybody who can connect */
 	struct access_list admin;  /* administrators besides root and the daemon's user */
 	unsigned load_timeout;	   /* seconds that a request waits for its model */

@@ -92,6 +92,7 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 	e->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
 	e->prefix_caching = options->prefix_caching;
 	e->pace.target_ns = options->max_stall_ms * (NS_PER_S / 1000);
+	e->pace.crowd_ratio = options->crowd_percent / 100.0;
 	e->deadline_ns = UINT64_MAX;
 }
 

@@ -267,6 +267,11 @@ struct engine_options {
 	 * measured times of steps before (pace.h); 0: as much as it takes.
 	 */
 	unsigned max_stall_ms;
+	/*
+	 * While users with few requests come and go, a step of those with many takes this part of a
+	 * step for the others' first tokens (pace.h, rule 6 of scheduler.h); 0: no limit.
+	 */
+	unsigned crowd_percent;
 };
 
 /* Loads the model on @group and starts the engine thread. Takes as long as the load. */

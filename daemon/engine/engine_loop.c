@@ -314,10 +314,10 @@ static void tell_results(struct engine *e, struct step_slot *slot)
 	}
 }
 
-/* Learns what chunks cost. */
-static void note_pace(struct engine *e, const struct step_slot *slot, uint64_t ns)
+/* Learns what the step's parts cost; @spared: some were left out for the sake of a first token. */
+static void note_pace(struct engine *e, const struct step_slot *slot, uint64_t ns, bool spared)
 {
-	unsigned decodes = 0, chunks = 0;
+	unsigned decodes = 0, chunks = 0, crowd_decodes, crowd_chunks;
 
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		const struct sched_item *item = &slot->items[i];
@@ -328,7 +328,11 @@ static void note_pace(struct engine *e, const struct step_slot *slot, uint64_t n
 			chunks += item->tokens;
 	}
 	pace_note(&e->pace, decodes, chunks, ns);
+	if (spared)
+		pace_note_first(&e->pace, ns, e->boundary_ns);
 	scheduler_limit_chunks(e->scheduler, pace_limit(&e->pace));
+	pace_crowd(&e->pace, e->boundary_ns, &crowd_decodes, &crowd_chunks);
+	scheduler_limit_crowd(e->scheduler, crowd_decodes, crowd_chunks);
 }
 
 static void run_step(struct engine *e)
@@ -336,7 +340,7 @@ static void run_step(struct engine *e)
 	struct step_slot *slot = &e->slots[e->turn];
 	uint64_t step_ns = e->stats.step_ns;
 	char err[256] = "";
-	bool begun = false;
+	bool begun = false, spared = scheduler_spared(e->scheduler);
 
 	if (compute(e, slot, &begun, err, sizeof(err))) {
 		lose(e, err);
@@ -344,7 +348,7 @@ static void run_step(struct engine *e)
 	}
 	take_results(e, slot);
 	/* Rows that are handed out keep everybody waiting, too. */
-	note_pace(e, slot, e->stats.step_ns - step_ns + (engine_now_ns() - e->boundary_ns));
+	note_pace(e, slot, e->stats.step_ns - step_ns + (engine_now_ns() - e->boundary_ns), spared);
 	if (!begun)
 		scheduler_done(e->scheduler, slot->items, slot->n_items);
 	tell_results(e, slot);

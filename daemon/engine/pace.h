@@ -9,7 +9,13 @@
  * alone takes more than half of the target, chunks get as long as decoding, so that prompts never
  * have less than half of the chips' time; and PACE_LEAST tokens in any case.
  *
- * Results do not depend on it: a sequence's numbers are the same however its prompt is cut.
+ * And how long a step of users with many sequences may be while others come and go, who would wait
+ * for its end: crowd_ratio times what a step takes that has one of these others' first tokens and
+ * goes without the many. That holds for PACE_COMPANY_NS after each such step; who has the chips
+ * for itself uses them in full.
+ *
+ * Results do not depend on it: a sequence's numbers are the same however its prompt is cut, and
+ * whoever is in the step with it.
  *
  * Pure; one thread at a time.
  */
@@ -18,16 +24,26 @@
 
 #include <stdint.h>
 
-#define PACE_LEAST 16
+#define PACE_LEAST	   16
+#define PACE_LEAST_DECODES 4
+#define PACE_COMPANY_NS	   (10ull * 1000000000)
 
 struct pace {
-	uint64_t target_ns; /* of a step with decodes; 0: no limit */
-	double decode_ns;   /* a step without chunks; 0: not seen yet */
-	double token_ns;    /* a chunk's token beside decodes; 0: not seen yet */
+	uint64_t target_ns;  /* of a step with decodes; 0: no limit */
+	double decode_ns;    /* a step without chunks; 0: not seen yet */
+	double token_ns;     /* a chunk's token beside decodes; 0: not seen yet */
+	double crowd_ratio;  /* 0: no limit for users with many sequences */
+	double seq_ns;	     /* a step without chunks, by sequence; 0: not seen yet */
+	double first_ns;     /* a step with a first token that goes without the many */
+	uint64_t company_ns; /* when the last one of these ended; 0: there was none */
 };
 
 /* A step of @decodes sequences with a token each and @chunks tokens of chunks took @ns. */
 void pace_note(struct pace *p, unsigned decodes, unsigned chunks, uint64_t ns);
+/* A step for the sake of a first token, without users with many sequences, ended at @now. */
+void pace_note_first(struct pace *p, uint64_t ns, uint64_t now);
+/* What scheduler_limit_crowd() is to be given. */
+void pace_crowd(const struct pace *p, uint64_t now, unsigned *ret_decodes, unsigned *ret_chunks);
 /* Most tokens of chunks in a step that decodes; 0: no limit. */
 unsigned pace_limit(const struct pace *p);
 

@@ -13,6 +13,8 @@ struct user {
 	unsigned yielding;		/* of the running ones, while victims are chosen */
 	uint64_t served;		/* virtual counter: tokens computed for it, or lifted */
 	uint64_t left_out;		/* the step that last went without it */
+	unsigned decodes;		/* in the plan */
+	uint64_t turn;			/* admission of the last sequence that had its turn */
 	struct sched_seq *first, *last; /* waiting, by priority, then arrival */
 };
 
@@ -22,15 +24,18 @@ struct plan {
 	unsigned n_items;
 	unsigned tokens, rows;
 	bool preempted;
-	bool begun; /* between scheduler_begin() and scheduler_plan() */
-	bool kept;  /* what scheduler_begin() planned is still there, in place */
+	bool begun;	       /* between scheduler_begin() and scheduler_plan() */
+	bool kept;	       /* what scheduler_begin() planned is still there, in place */
+	bool spare;	       /* some are left out for the sake of a first token */
+	unsigned decodes;      /* most of one user */
+	unsigned crowd_tokens; /* of chunks, left for all who have more sequences than that */
 };
 
 struct scheduler {
 	struct scheduler_options options;
 	struct kv *kv;
 	unsigned max_blocks; /* of one sequence */
-	uint64_t step, arrivals, preemptions;
+	uint64_t step, arrivals, admissions, preemptions;
 	uint64_t last_served; /* counter of the user that became idle last */
 	unsigned n_running, n_waiting, n_users;
 	struct sched_seq **running; /* [max_seqs] in order of admission */
@@ -40,6 +45,7 @@ struct scheduler {
 	int32_t *tokens;       /* [block_size] a block's tokens in one piece */
 	uint32_t *block_table; /* [max_seqs + 1, max_blocks]; the last row is for trying */
 	unsigned chunk_limit;  /* tokens of chunks in a step with decodes; 0: no limit */
+	unsigned crowd_decodes, crowd_chunks; /* limits while there is company; 0: none */
 	struct plan plan;
 };
 
@@ -253,11 +259,21 @@ static unsigned prompt_rows(const struct sched_seq *seq, unsigned tokens, unsign
 	return to > from ? to - from : 0;
 }
 
-/* The longest chunk of @seq that what is left of the step can take; 0: none. */
-static unsigned longest_chunk(const struct sched_seq *seq, const struct plan *plan)
+/* Whether a user has more sequences than the step takes of one. */
+static bool crowds(const struct scheduler *s, unsigned user)
 {
+	return s->users[user].live > s->plan.decodes;
+}
+
+/* The longest chunk of @seq that what is left of the step can take; 0: none. */
+static unsigned longest_chunk(const struct scheduler *s, const struct sched_seq *seq)
+{
+	const struct plan *plan = &s->plan;
+	unsigned limit = crowds(s, seq->user) && plan->crowd_tokens < plan->tokens
+				 ? plan->crowd_tokens
+				 : plan->tokens;
 	unsigned remaining = seq->n_total - seq->n_computed;
-	unsigned tokens = remaining < plan->tokens ? remaining : plan->tokens;
+	unsigned tokens = remaining < limit ? remaining : limit;
 	unsigned first, rows = prompt_rows(seq, tokens, &first);
 
 	if (rows > plan->rows) {
@@ -341,8 +357,41 @@ static bool grow(struct scheduler *s, struct plan *plan, struct sched_seq *seq)
 	return true;
 }
 
-/* @may_preempt: no step runs, so that a sequence may give its blocks back for another. */
-static void plan_decodes(struct scheduler *s, struct plan *plan, bool may_preempt)
+/*
+ * Shares the step's places for decodes between the users: each has what it needs, as far as that is
+ * no more than what the others have. Without a limit everybody has all.
+ */
+static unsigned share_decodes(const struct scheduler *s)
+{
+	unsigned left = s->crowd_decodes, share = 0, wanting;
+
+	if (!left)
+		return UINT_MAX;
+	for (;; share++) {
+		wanting = 0;
+		for (unsigned i = 0; i < s->n_users; i++)
+			wanting += s->users[i].running > share;
+		if (!wanting || (share && wanting > left))
+			return share;
+		left -= wanting < left ? wanting : left;
+	}
+}
+
+/*
+ * Whether it is a sequence's turn to decode. Where its user has more of them than places, they go
+ * round by their admission; @late: those whose turn it is not, in places that are left.
+ */
+static bool has_turn(const struct scheduler *s, const struct sched_seq *seq, bool late)
+{
+	const struct user *user = &s->users[seq->user];
+
+	if (user->running <= s->plan.decodes)
+		return true;
+	return user->decodes < s->plan.decodes && (late || seq->admission > user->turn);
+}
+
+/* Plans those that have_turn(). */
+static void plan_turns(struct scheduler *s, struct plan *plan, bool may_preempt, bool late)
 {
 	unsigned i = 0;
 
@@ -350,7 +399,8 @@ static void plan_decodes(struct scheduler *s, struct plan *plan, bool may_preemp
 		struct sched_seq *seq = s->running[i];
 		unsigned before_me = 0;
 
-		if (seq->planned || seq->n_total - seq->n_computed != 1) {
+		if (seq->planned || seq->n_total - seq->n_computed != 1 ||
+		    !has_turn(s, seq, late)) {
 			i++;
 			continue;
 		}
@@ -364,6 +414,7 @@ static void plan_decodes(struct scheduler *s, struct plan *plan, bool may_preemp
 			continue;
 		}
 		plan_add(s, plan, seq, 1);
+		s->users[seq->user].decodes++;
 		if (!plan->preempted) {
 			i++;
 			continue;
@@ -373,6 +424,14 @@ static void plan_decodes(struct scheduler *s, struct plan *plan, bool may_preemp
 			before_me++;
 		i = before_me + 1;
 	}
+}
+
+/* @may_preempt: no step runs, so that a sequence may give its blocks back for another. */
+static void plan_decodes(struct scheduler *s, struct plan *plan, bool may_preempt)
+{
+	plan_turns(s, plan, may_preempt, false);
+	if (plan->decodes != UINT_MAX)
+		plan_turns(s, plan, may_preempt, true);
 }
 
 /* The prompt's tokens [first, first + block_size) in one piece. */
@@ -445,6 +504,7 @@ static bool admit(struct scheduler *s, struct sched_seq *seq)
 	seq->n_blocks = n;
 	seq->slot = s->slots[--s->n_slots];
 	seq->n_admissions++;
+	seq->admission = ++s->admissions;
 	if (seq->n_charged < seq->n_computed)
 		seq->n_charged = seq->n_computed;
 	wait_remove(s, seq);
@@ -573,7 +633,7 @@ static bool goes_before(const struct scheduler *s, const struct sched_seq *a,
 }
 
 /* The best of the running prefills and each user's first waiting sequence (if @waiting). */
-static struct sched_seq *choose(const struct scheduler *s, const struct plan *plan, bool waiting)
+static struct sched_seq *choose(const struct scheduler *s, bool waiting)
 {
 	struct sched_seq *best = NULL, *seq;
 	unsigned n = s->n_running + (waiting ? s->n_users : 0);
@@ -585,12 +645,13 @@ static struct sched_seq *choose(const struct scheduler *s, const struct plan *pl
 			int level;
 
 			if (i < s->n_running)
-				seq = wants_chunk(s->running[i]) &&
-						      longest_chunk(s->running[i], plan)
+				seq = wants_chunk(s->running[i]) && longest_chunk(s, s->running[i])
 					      ? s->running[i]
 					      : NULL;
-			else
+			else if (s->plan.crowd_tokens || !crowds(s, i - s->n_running))
 				seq = s->users[i - s->n_running].first;
+			else
+				seq = NULL;
 			if (!seq)
 				continue;
 			if (!pass) {
@@ -625,7 +686,7 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 		unsigned tokens;
 
 		waiting = waiting && s->n_waiting && (plan->rows || !s->n_slots);
-		seq = choose(s, plan, waiting);
+		seq = choose(s, waiting);
 		if (!seq)
 			break;
 		if (!seq->blocks && !admit_fairly(s, plan, seq)) {
@@ -634,9 +695,12 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 		}
 		/* An admitted sequence may find rows for nothing left: then it begins with the next
 		 * step. */
-		tokens = longest_chunk(seq, plan);
-		if (tokens)
-			plan_add(s, plan, seq, tokens);
+		tokens = longest_chunk(s, seq);
+		if (!tokens)
+			continue;
+		plan_add(s, plan, seq, tokens);
+		if (crowds(s, seq->user))
+			plan->crowd_tokens -= tokens;
 	}
 }
 
@@ -666,6 +730,7 @@ static void leave_out(struct scheduler *s, struct plan *plan)
 		}
 		user->left_out = s->step;
 		item->seq->planned = 0;
+		plan->spare = true;
 	}
 	plan->kept = plan->kept && n == plan->n_items;
 	plan->n_items = n;
@@ -679,7 +744,10 @@ static void plan_begin(struct scheduler *s, struct sched_item *items)
 		.rows = s->options.max_rows,
 		.begun = true,
 		.kept = true,
+		.decodes = share_decodes(s),
 	};
+	for (unsigned i = 0; i < s->n_users; i++)
+		s->users[i].decodes = 0;
 	s->step++;
 }
 
@@ -700,6 +768,30 @@ void scheduler_limit_chunks(struct scheduler *s, unsigned tokens)
 	s->chunk_limit = tokens;
 }
 
+void scheduler_limit_crowd(struct scheduler *s, unsigned decodes, unsigned chunks)
+{
+	s->crowd_decodes = decodes;
+	s->crowd_chunks = chunks;
+}
+
+bool scheduler_spared(const struct scheduler *s)
+{
+	return s->plan.spare;
+}
+
+/* Tokens of chunks of users with many sequences: as much of their limit as decodes left of theirs.
+ */
+static unsigned crowd_tokens(const struct scheduler *s)
+{
+	unsigned decodes = s->plan.n_items < s->crowd_decodes ? s->plan.n_items : s->crowd_decodes;
+	uint64_t tokens;
+
+	if (!s->crowd_decodes)
+		return UINT_MAX;
+	tokens = (uint64_t)s->crowd_chunks * (s->crowd_decodes - decodes) / s->crowd_decodes;
+	return tokens > SCHEDULER_CROWD_LEAST ? (unsigned)tokens : SCHEDULER_CROWD_LEAST;
+}
+
 unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 {
 	struct plan *plan = &s->plan;
@@ -711,6 +803,7 @@ unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 		plan_drafts(s, plan);
 	if (plan->n_items && s->chunk_limit && plan->tokens > s->chunk_limit)
 		plan->tokens = s->chunk_limit;
+	plan->crowd_tokens = crowd_tokens(s);
 	plan_chunks(s, plan);
 	leave_out(s, plan);
 	plan->begun = false;
@@ -727,6 +820,8 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 		seq->n_computed += items[i].tokens - items[i].rejected;
 		seq->planned = 0;
 		seq->n_draft = 0;
+		if (items[i].tokens == items[i].drafts + 1)
+			s->users[seq->user].turn = seq->admission;
 		for (; (seq->n_committed + 1) * size <= seq->n_computed; seq->n_committed++) {
 			unsigned n = seq->n_committed;
 

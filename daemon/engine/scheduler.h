@@ -36,6 +36,10 @@
  * 5. A step that computes a prompt for its first token goes without the sequences of users who
  *    run at least two more than the prompt's: it is as short as if its user were alone. No user
  *    is left out of two steps running.
+ * 6. By rule 5 a first token still waits for the step that runs when its prompt comes. So while
+ *    users with few sequences come and go, the caller may limit what those with many have of a
+ *    step (scheduler_limit_crowd()): places for decodes are then shared evenly between the
+ *    users, and a user's sequences go round on its places.
  *
  * Proposed tokens (speculative decoding) ride along with a decode when all decodes have their
  * token: as many as tokens, rows and free blocks allow; nobody is preempted for them. What the
@@ -63,6 +67,7 @@
 #include "kv.h"
 
 #define SCHEDULER_AGING_STEPS 256
+#define SCHEDULER_CROWD_LEAST 16 /* tokens of chunks by rule 6 */
 
 struct scheduler;
 
@@ -94,6 +99,7 @@ struct sched_seq {
 	struct sched_seq *prev, *next; /* of the uid's waiting list */
 	uint64_t arrival;
 	uint64_t arrival_step;
+	uint64_t admission;   /* number of the last one */
 	uint64_t chain;	      /* serial of the last committed block */
 	unsigned n_committed; /* blocks */
 	unsigned n_charged;   /* tokens that the uid's counter has seen */
@@ -147,6 +153,14 @@ bool scheduler_kept(const struct scheduler *s);
 /* From now on chunks have at most @tokens in a step that decodes, too; 0: what the step has left.
  */
 void scheduler_limit_chunks(struct scheduler *s, unsigned tokens);
+/*
+ * From now on a step has @decodes sequences at most that decode, but at least one of each user, and
+ * users with more sequences than places share @chunks tokens of chunks when nothing decodes, less
+ * when something does, but SCHEDULER_CROWD_LEAST at least. 0, 0: no such limit.
+ */
+void scheduler_limit_crowd(struct scheduler *s, unsigned decodes, unsigned chunks);
+/* Whether the last plan goes without some sequences by rule 5. */
+bool scheduler_spared(const struct scheduler *s);
 /* The last plan's step has been computed: counts its tokens, shares the blocks that it filled. */
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items);
 

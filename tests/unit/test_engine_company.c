@@ -79,6 +79,7 @@ static void company_changes_nothing(void **state)
 			.max_kv_blocks = 32 + (unsigned)rand() % 40,
 			.prefix_caching = round % 3 != 0,
 			.max_stall_ms = round % 5 == 0,
+			.crowd_percent = round % 4 * 50,
 		};
 		struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 1});
 		struct engine_stats stats;

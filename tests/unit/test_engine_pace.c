@@ -85,6 +85,44 @@ static void prompts_get_on(void **state)
 	assert_true(pace_limit(&p) > 270 && pace_limit(&p) < 330);
 }
 
+/* Steps of users with many sequences come to be as long as a first token's step of others. */
+static void crowds_have_their_part(void **state)
+{
+	struct pace p = {.crowd_ratio = 1};
+	unsigned decodes = 0, chunks = 0;
+
+	(void)state;
+	pace_note(&p, 100, 0, 50 * MS);
+	pace_note(&p, 0, 100, 40 * MS);
+	pace_crowd(&p, 5 * MS, &decodes, &chunks);
+	assert_int_equal(decodes, 0);
+	pace_note_first(&p, 10 * MS, 1000 * MS);
+	for (unsigned i = 0; i < 20; i++) {
+		/* A quarter of a millisecond each, and two for the step. */
+		pace_crowd(&p, 1000 * MS, &decodes, &chunks);
+		pace_note(&p, decodes, 0, 2 * MS + decodes * MS / 4);
+	}
+	assert_in_range(decodes, 31, 33);
+	assert_int_equal(chunks, 25);
+	/* A long prompt of another user does not make short ones wait much longer, a short one
+	 * helps. */
+	pace_note_first(&p, 90 * MS, 1000 * MS);
+	pace_crowd(&p, 1000 * MS, &decodes, &chunks);
+	assert_int_equal(chunks, 50);
+	pace_note_first(&p, 2 * MS, 1000 * MS);
+	pace_crowd(&p, 1000 * MS, &decodes, &chunks);
+	assert_int_equal(chunks, PACE_LEAST);
+	/* Even where a step takes long by itself, it has a few; without company, all. */
+	pace_note(&p, 1, 0, 500 * MS);
+	pace_crowd(&p, 1000 * MS, &decodes, &chunks);
+	assert_int_equal(decodes, PACE_LEAST_DECODES);
+	pace_crowd(&p, 1001 * MS + PACE_COMPANY_NS, &decodes, &chunks);
+	assert_int_equal(decodes, 0);
+	p.crowd_ratio = 0;
+	pace_crowd(&p, 1000 * MS, &decodes, &chunks);
+	assert_int_equal(decodes, 0);
+}
+
 /* No time of the clock makes a limit of nothing, or none at all. */
 static void strange_times(void **state)
 {
@@ -109,6 +147,7 @@ int main(void)
 		cmocka_unit_test(no_target_no_limit),
 		cmocka_unit_test(steps_reach_the_target),
 		cmocka_unit_test(prompts_get_on),
+		cmocka_unit_test(crowds_have_their_part),
 		cmocka_unit_test(a_slow_step_is_forgotten),
 		cmocka_unit_test(strange_times),
 	};

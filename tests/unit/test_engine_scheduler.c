@@ -336,7 +336,8 @@ static void users_share_places(void **state)
 	assert_null(low.blocks);
 	assert_int_equal(scheduler_preemptions(w.s), 0);
 	scheduler_remove(w.s, &low);
-	/* The youngest of the flood gives way in the very next step; the others decode behind it. */
+	/* The youngest of the flood gives way in the very next step; the others decode behind it.
+	 */
 	add(&w, &light[0], 2, 0, 8);
 	run(&w);
 	assert_int_equal(planned(&w, &light[0]), 8);
@@ -431,6 +432,73 @@ static void first_tokens_have_their_step(void **state)
 		scheduler_remove(w.s, &flood[i]);
 	for (unsigned i = 0; i < 3; i++)
 		scheduler_remove(w.s, &light[i]);
+	close_world(&w);
+}
+
+/* While there is company a step has few sequences of those who run many, and all have their turn.
+ */
+static void crowds_have_short_steps(void **state)
+{
+	struct sched_seq flood[6], light, prompt;
+	unsigned turns[6] = {0};
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	for (unsigned i = 0; i < 6; i++)
+		add(&w, &flood[i], 1, 0, 2);
+	assert_int_equal(run(&w), 12);
+	add(&w, &light, 2, 0, 3);
+	assert_int_equal(run(&w), 3);
+	assert_true(scheduler_spared(w.s));
+	scheduler_limit_crowd(w.s, 3, 0);
+	for (unsigned i = 0; i < 12; i++) {
+		/* One place is the light user's. */
+		assert_int_equal(scheduler_begin(w.s, w.items), 3);
+		assert_int_equal(run(&w), 3);
+		assert_false(scheduler_spared(w.s));
+		assert_int_equal(planned(&w, &light), 1);
+		for (unsigned k = 0; k < 6; k++)
+			turns[k] += planned(&w, &flood[k]);
+	}
+	for (unsigned k = 0; k < 6; k++)
+		assert_int_equal(turns[k], 4);
+	/* Without it, all places are theirs; one that ends is nobody's turn. */
+	scheduler_remove(w.s, &light);
+	scheduler_remove(w.s, &flood[2]);
+	memset(turns, 0, sizeof(turns));
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(run(&w), 3);
+		for (unsigned k = 0; k < 6; k++)
+			turns[k] += planned(&w, &flood[k]);
+	}
+	for (unsigned k = 0; k < 6; k++)
+		assert_int_equal(turns[k], k == 2 ? 0 : 3);
+	scheduler_limit_crowd(w.s, 0, 0);
+	assert_int_equal(run(&w), 5);
+	for (unsigned k = 0; k < 6; k++)
+		if (k != 2)
+			scheduler_remove(w.s, &flood[k]);
+	close_world(&w);
+	/* Their prompts have a part of each step, that of another user all. */
+	open_world(&w,
+		   (struct scheduler_options){.max_seqs = 8,
+					      .max_live = 8,
+					      .max_tokens = 100,
+					      .max_rows = 8,
+					      .max_context = 90},
+		   64);
+	scheduler_limit_crowd(w.s, 2, 30);
+	for (unsigned i = 0; i < 3; i++)
+		add(&w, &flood[i], 1, 0, 50);
+	assert_int_equal(run(&w), 30);
+	add(&w, &prompt, 2, 0, 60);
+	assert_int_equal(run(&w), 60 + 30);
+	assert_int_equal(planned(&w, &prompt), 60);
+	assert_int_equal(run(&w), 2 + SCHEDULER_CROWD_LEAST);
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &flood[i]);
+	scheduler_remove(w.s, &prompt);
 	close_world(&w);
 }
 
@@ -586,6 +654,9 @@ static void random_loads(void **state)
 			left++;
 		}
 		while (left) {
+			if (round % 2 && rand() % 8 == 0)
+				scheduler_limit_crowd(w.s, (unsigned)rand() % 5,
+						      (unsigned)rand() % 30);
 			assert_true(run(&w) > 0);
 			assert_true(++steps < 20000);
 			for (unsigned i = 0; i < w.n_items; i++)
@@ -724,6 +795,7 @@ int main(void)
 		cmocka_unit_test(users_share_places),
 		cmocka_unit_test(nobody_yields_in_vain),
 		cmocka_unit_test(first_tokens_have_their_step),
+		cmocka_unit_test(crowds_have_short_steps),
 		cmocka_unit_test(priorities_do_not_starve),
 		cmocka_unit_test(long_prompts_do_not_starve),
 		cmocka_unit_test(many_users),

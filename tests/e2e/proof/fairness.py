@@ -113,12 +113,15 @@ def scenario(who, seqs, n_prompt):
         pid, release = flood_of(d.path, who[0])
         tally.check(d.until(lambda: d.metrics()["num_requests_running"] == min(seqs, FLOOD)), f"the flood does not take {seqs} places")
         taken, first = [], 0
+        begun, tokens = time.monotonic(), d.metrics()["generation_tokens_total"]
         for i in range(3 * ROUNDS):
             before = ended(d)
             if d.metrics()["num_requests_waiting"] < 2:
                 break
             taken.append(light(d.path, who[1 + i % 3], n_prompt))
             first += ended(d) == i + 1 + len(idle) + 1 and before == i + len(idle) + 1
+        seconds = time.monotonic() - begun
+        tokens = d.metrics()["generation_tokens_total"] - tokens
         os.close(release)
         os.waitpid(pid, 0)
         if not tally.check(taken, "the flood was over before it began"):
@@ -129,7 +132,8 @@ def scenario(who, seqs, n_prompt):
         print(f"a flood of {FLOOD}, {seqs} run at once, prompts of {n_prompt} tokens: first token of {len(taken)} light requests "
               f"{statistics.median(taken) / base:.2f} times that of an idle daemon ({base * 1e3:.1f} ms) in the median, "
               f"{max(taken) / base:.2f} at most; {first} of them ended before any of the flood; "
-              f"{d.metrics()['num_preemptions_total']:.0f} gave way", flush=True)
+              f"{d.metrics()['num_preemptions_total']:.0f} gave way; "
+              f"{tokens / seconds:.0f} tok/s for all", flush=True)
         if who[0] is not None:
             tally.check(first >= 3, f"only {first} light requests were served before the flood's first one ended")
 
