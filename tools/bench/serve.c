@@ -58,6 +58,9 @@ struct load {
 	int epoll;
 	uint64_t random;
 	double next_arrival;
+	unsigned streaming; /* clients whose answer has begun */
+	double full_since;  /* all of them have, since then; 0: not all */
+	struct serve_full full;
 };
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -151,11 +154,22 @@ static int send_request(struct load *l, struct client *c, const char *prompt)
 	return fd;
 }
 
+/* One client's answer more has begun, or less. */
+static void count_streaming(struct load *l, int more, double now)
+{
+	if (l->full_since > 0)
+		l->full.seconds += now - l->full_since;
+	l->streaming += (unsigned)more;
+	l->full_since = l->streaming == l->n_clients ? now : 0;
+}
+
 static void end_request(struct load *l, struct client *c)
 {
 	struct serve_record *r = &l->records[c->request];
 
 	r->end = clock_s();
+	if (r->first > 0)
+		count_streaming(l, -1, r->end);
 	r->status = c->stream.status;
 	r->done = c->stream.done && c->stream.status == 200;
 	if (!r->done && l->failed++ < 3)
@@ -225,12 +239,16 @@ static void read_answer(struct load *l, struct client *c)
 	bool open = stream_read(&c->stream, &events);
 	double now = clock_s();
 
+	if (events && l->full_since > 0)
+		l->full.chunks += events;
 	/* Events that come together: no time passed between them. */
 	for (unsigned i = 0; i < events; i++) {
-		if (r->first <= 0)
+		if (r->first <= 0) {
 			r->first = now;
-		else
+			count_streaming(l, 1, now);
+		} else {
 			add_gap(&l->gaps, i ? 0 : now - r->end);
+		}
 	}
 	if (events)
 		r->end = now; /* of the last one so far */
@@ -283,7 +301,7 @@ static int run(struct load *l)
 			read_answer(l, events[i].data.ptr);
 	}
 	seconds = clock_s() - begin;
-	serve_report(l->o, l->records, l->o->requests, &l->gaps, seconds);
+	serve_report(l->o, l->records, l->o->requests, &l->gaps, &l->full, seconds);
 	if (l->o->csv)
 		error = serve_write_csv(l->o, l->records, l->o->requests);
 	if (error)

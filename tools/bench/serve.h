@@ -45,6 +45,12 @@ struct serve_record {
 	bool done;  /* the stream came to its end */
 };
 
+/* While all clients had an answer coming: how long, and chunks of these answers. */
+struct serve_full {
+	double seconds;
+	uint64_t chunks;
+};
+
 /* Gaps between the chunks of all answers, for the percentiles. */
 struct serve_gaps {
 	float *s;
@@ -60,7 +66,7 @@ double serve_random(uint64_t *state);
 
 /* serve_report.c */
 void serve_report(const struct serve_options *o, struct serve_record *records, unsigned n,
-		  struct serve_gaps *gaps, double seconds);
+		  struct serve_gaps *gaps, const struct serve_full *full, double seconds);
 int serve_write_csv(const struct serve_options *o, const struct serve_record *records, unsigned n);
 
 #endif

@@ -47,10 +47,11 @@ static void print_json(const char *what, const struct summary *s)
 }
 
 void serve_report(const struct serve_options *o, struct serve_record *records, unsigned n,
-		  struct serve_gaps *gaps, double seconds)
+		  struct serve_gaps *gaps, const struct serve_full *full, double seconds)
 {
 	float *ttft = calloc(n + 1, sizeof(*ttft)), *e2e = calloc(n + 1, sizeof(*e2e));
-	uint64_t prompt = 0, cached = 0, output = 0;
+	uint64_t prompt = 0, cached = 0, output = 0, chunks = 0;
+	double full_rate = 0;
 	struct summary first, gap, all;
 	size_t n_first = 0, n_done = 0;
 
@@ -71,17 +72,21 @@ void serve_report(const struct serve_options *o, struct serve_record *records, u
 		prompt += r->prompt_tokens;
 		cached += r->cached_tokens;
 		output += r->output_tokens;
+		chunks += r->chunks;
 	}
+	if (full->seconds > 0 && chunks)
+		full_rate = (double)full->chunks / full->seconds * (double)output / (double)chunks;
 	first = summarise(ttft, n_first);
 	gap = summarise(gaps->s, gaps->n);
 	all = summarise(e2e, n_done);
 	if (o->json) {
 		printf("{\"schema_version\":1,\"requests\":%u,\"completed\":%zu,\"seconds\":%.3f,"
 		       "\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"output_tokens\":%llu,"
-		       "\"requests_per_s\":%.3f,\"output_tokens_per_s\":%.2f",
+		       "\"requests_per_s\":%.3f,\"output_tokens_per_s\":%.2f,"
+		       "\"full_seconds\":%.3f,\"full_output_tokens_per_s\":%.2f",
 		       n, n_done, seconds, (unsigned long long)prompt, (unsigned long long)cached,
 		       (unsigned long long)output, (double)n_done / seconds,
-		       (double)output / seconds);
+		       (double)output / seconds, full->seconds, full_rate);
 		print_json("ttft", &first);
 		print_json("itl", &gap);
 		print_json("e2e", &all);
@@ -91,6 +96,10 @@ void serve_report(const struct serve_options *o, struct serve_record *records, u
 		       "prompt tokens/s\n",
 		       n_done, n, seconds, (double)n_done / seconds, (double)output / seconds,
 		       (double)prompt / seconds);
+		if (full_rate > 0)
+			printf("%.1f output tokens/s in the %.2f s in which all clients had an "
+			       "answer coming\n",
+			       full_rate, full->seconds);
 		printf("%llu prompt tokens, of these %llu from the prefix cache; %llu output "
 		       "tokens\n\n",
 		       (unsigned long long)prompt, (unsigned long long)cached,
