@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Rows of a prompt's outputs for a sink, over a model without a chip (fake_model.h): alone, among
  * others, in pieces, preempted, from the prefix cache; and sinks that fail. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <errno.h>
-#include <poll.h>
 
-#include "engine.h"
-#include "fake_model.h"
+#include "engine_fixture.h"
 
 #define VOCAB  97
 #define HIDDEN 7
@@ -83,41 +71,6 @@ static struct engine_request *new_forward(const int32_t *prompt, unsigned n, str
 	return r;
 }
 
-static struct engine *open_engine(const struct engine_options *options)
-{
-	struct engine *e = NULL;
-	char err[256] = "";
-
-	assert_int_equal(engine_new(fake_group(0), options, &e, err, sizeof(err)), 0);
-	return e;
-}
-
-static void submit(struct engine *e, struct engine_request *r)
-{
-	char err[256] = "";
-
-	assert_int_equal(engine_submit(e, r, err, sizeof(err)), 0);
-}
-
-static void wait_finished(struct engine *e, unsigned n)
-{
-	struct pollfd fd = {.fd = engine_ready_fd(e), .events = POLLIN};
-
-	while (n) {
-		struct engine_request *r, *next;
-
-		assert_int_equal(poll(&fd, 1, 20000), 1);
-		for (r = engine_take_ready(e); r; r = next) {
-			next = r->ready_next;
-			if (atomic_load(&r->finish) && !r->client) {
-				r->client = r;
-				n--;
-			}
-			engine_request_unref(r);
-		}
-	}
-}
-
 /* What the model says behind each of the rows' positions. */
 static void expect_rows(const struct engine_request *r)
 {
@@ -135,24 +88,15 @@ static void expect_rows(const struct engine_request *r)
 	}
 }
 
-static void close_engine(struct engine *e)
+static void close_sinks(struct engine *e)
 {
-	engine_free(e);
-	assert_int_equal(atomic_load(&fake_model_loaded), 0);
-	assert_int_equal(atomic_load(&fake_model_violations), 0);
+	close_engine(e);
 	assert_int_equal(atomic_load(&sinks), 0);
 }
 
-static void random_prompt(int32_t *prompt, unsigned n)
+static int hidden_model(void **state)
 {
-	for (unsigned i = 0; i < n; i++)
-		prompt[i] = rand() % VOCAB;
-}
-
-static int small_model(void **state)
-{
-	(void)state;
-	fake_model_config = fake_model_small();
+	small_model(state);
 	fake_model_config.hidden = HIDDEN;
 	return 0;
 }
@@ -170,13 +114,12 @@ static void gives_rows(void **state)
 			struct engine_request *r = new_forward(
 				prompt, lengths[i], new_sink(lengths[i], step, UINT32_MAX));
 
-			submit(e, r);
-			wait_finished(e, 1);
+			run(e, r);
 			expect_rows(r);
 			engine_request_unref(r);
 		}
 	}
-	close_engine(e);
+	close_sinks(e);
 }
 
 static void uses_the_prefix_up_to_the_first_row(void **state)
@@ -190,20 +133,19 @@ static void uses_the_prefix_up_to_the_first_row(void **state)
 		static const unsigned rows[] = {100, 1, 33, 100}, cached[] = {0, 96, 64, 0};
 		struct engine_request *r = new_forward(prompt, 100, new_sink(100, 1, rows[i]));
 
-		submit(e, r);
-		wait_finished(e, 1);
+		run(e, r);
 		expect_rows(r);
 		assert_int_equal(r->cached_tokens, cached[i]);
 		engine_request_unref(r);
 	}
-	close_engine(e);
+	close_sinks(e);
 }
 
 /* Many at once with little room: in pieces, beside others, preempted. */
 static void company_changes_nothing(void **state)
 {
 	enum { N = 24 };
-	const struct engine_sampling greedy = {.top_p = 1, .logprobs = -1, .max_tokens = 20};
+	const struct engine_sampling sampling = greedy(20);
 	struct engine_request *r[N], *beside[N];
 	struct engine_stats stats;
 	struct engine *e;
@@ -221,7 +163,7 @@ static void company_changes_nothing(void **state)
 
 		r[i] = new_forward(prompt, n, new_sink(n, 1 + i % 3, i % 4 ? UINT32_MAX : 2));
 		submit(e, r[i]);
-		assert_int_equal(engine_request_new(prompt, n, &greedy, false, &beside[i]), 0);
+		beside[i] = new_request(prompt, n, &sampling, false);
 		submit(e, beside[i]);
 	}
 	atomic_store(&fake_model_hang, false);
@@ -233,7 +175,7 @@ static void company_changes_nothing(void **state)
 		engine_request_unref(r[i]);
 		engine_request_unref(beside[i]);
 	}
-	close_engine(e);
+	close_sinks(e);
 }
 
 static void ends_with_a_failed_sink(void **state)
@@ -249,15 +191,14 @@ static void ends_with_a_failed_sink(void **state)
 		struct engine_request *r = new_forward(prompt, 100, s);
 
 		s->fail_at = fail_at[i];
-		submit(e, r);
-		wait_finished(e, 1);
+		run(e, r);
 		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_ERROR);
 		assert_int_equal(r->error, -EFAULT);
 		assert_string_equal(r->error_text, "the sink is full");
 		assert_int_equal(s->n, fail_at[i]);
 		engine_request_unref(r);
 	}
-	close_engine(e);
+	close_sinks(e);
 }
 
 static void refuses_wrong_rows(void **state)
@@ -287,17 +228,17 @@ static void refuses_wrong_rows(void **state)
 	engine_cancel(e, r);
 	engine_request_unref(r);
 	atomic_store(&fake_model_hang, false);
-	close_engine(e);
+	close_sinks(e);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(gives_rows, small_model),
-		cmocka_unit_test_setup(uses_the_prefix_up_to_the_first_row, small_model),
-		cmocka_unit_test_setup(company_changes_nothing, small_model),
-		cmocka_unit_test_setup(ends_with_a_failed_sink, small_model),
-		cmocka_unit_test_setup(refuses_wrong_rows, small_model),
+		cmocka_unit_test_setup(gives_rows, hidden_model),
+		cmocka_unit_test_setup(uses_the_prefix_up_to_the_first_row, hidden_model),
+		cmocka_unit_test_setup(company_changes_nothing, hidden_model),
+		cmocka_unit_test_setup(ends_with_a_failed_sink, hidden_model),
+		cmocka_unit_test_setup(refuses_wrong_rows, hidden_model),
 	};
 
 	return cmocka_run_group_tests_name("engine_forward", tests, NULL, NULL);
