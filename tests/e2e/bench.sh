@@ -27,6 +27,10 @@ expect completed 12
 expect output_tokens 108
 [ "$(wc -l <"$tmp/csv")" = 13 ] || fail "the CSV has $(wc -l <"$tmp/csv") lines"
 [ "$(awk -F, 'NR > 1 && $2 == 200 && $4 > 0 && $5 >= $4 && $8 == 9' "$tmp/csv" | wc -l)" = 12 ] || fail "$(cat "$tmp/csv")"
+# One client, whose answer comes all the time between its first token and its last one.
+bench --requests 1 --concurrency 1 --output 100 --json >"$tmp/report" || fail "one client"
+awk -v full="$(member full_output_tokens_per_s <"$tmp/report")" -v all="$(member output_tokens_per_s <"$tmp/report")" 'BEGIN { exit !(full > all / 2 && all > 0) }' ||
+	fail "one client: $(cat "$tmp/report")"
 bench --requests 10 --rate 200 --output 3 --json >"$tmp/report" || fail "open loop"
 expect completed 10
 bench --workload shared-prefix --prefix 200 --prompt 4 --requests 4 --concurrency 1 --output 2 --json >"$tmp/report" || fail "shared prefix"
