@@ -152,6 +152,10 @@ static double get_preemptions(const struct engine_stats *s)
 {
 	return (double)s->preemptions;
 }
+static double get_limited(const struct engine_stats *s)
+{
+	return (double)s->limited_steps;
+}
 static double get_prompt(const struct engine_stats *s)
 {
 	return (double)s->prompt_tokens;
@@ -196,6 +200,8 @@ static const struct field fields[] = {
 	 get_hits},
 	{"num_preemptions_total", "counter", "Requests that lost their KV blocks to others.",
 	 get_preemptions},
+	{"num_limited_steps_total", "counter",
+	 "Steps kept short for those who came while one user had many requests.", get_limited},
 	{"prompt_tokens_total", "counter", "Prompt tokens processed.", get_prompt},
 	{"generation_tokens_total", "counter", "Tokens generated.", get_generation},
 	{"spec_decode_num_drafts_total", "counter", "Steps of sequences that had proposals.",

@@ -49,7 +49,12 @@ done
 # Only the time counts in which all clients have an answer coming: the batch is full then, as it is in txda-bench model.
 serve() {
 	"$B/tools/bench/txda-bench" serve --socket "$tmp/s" --model demo --requests "$1" --concurrency "$1" --prompt "$INPUT" \
-		--output "$OUTPUT" --json | sed -n 's/.*"full_output_tokens_per_s":\([0-9.]*\).*/\1/p'
+		--output "$OUTPUT" --json >"$tmp/report"
+	grep -q full_output_tokens_per_s "$tmp/report" || {
+		echo "$1 clients never had an answer coming all at once: OUTPUT=$OUTPUT is too little" >&2
+		return 1
+	}
+	sed -n 's/.*"full_output_tokens_per_s":\([0-9.]*\).*/\1/p' "$tmp/report"
 }
 model() {
 	"$B/tools/bench/txda-bench" model --dir "$tmp/cases" --csv --batch "$1" --input "$INPUT" --output "$OUTPUT" "$MODEL" 2>/dev/null |

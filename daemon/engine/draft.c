@@ -108,7 +108,7 @@ static unsigned take_proposals(struct draft *d, unsigned n_items)
 				   NULL, &seq->draft.tokens[n]))
 			continue;
 		sched->n_draft = n + 1;
-		if (n + 1 == d->wanted[i])
+		if (n + 1 >= d->wanted[i])
 			continue;
 		d->slot.items[kept] = (struct sched_item){
 			.seq = sched,

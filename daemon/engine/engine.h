@@ -324,6 +324,7 @@ struct engine_stats {
 	unsigned running, waiting;
 	double kv_usage; /* 0..1 of the blocks in use */
 	uint64_t prompt_tokens, generation_tokens, preemptions, steps;
+	uint64_t limited_steps;		      /* after these a limit of crowd_percent held */
 	uint64_t prefix_queries, prefix_hits; /* tokens */
 	uint64_t finished[ENGINE_N_FINISHES]; /* by enum engine_finish */
 	/* speculative decoding: sequences' steps with proposals, tokens in them, those that stood

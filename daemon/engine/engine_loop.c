@@ -314,33 +314,33 @@ static void tell_results(struct engine *e, struct step_slot *slot)
 	}
 }
 
-/* Learns what the step's parts cost; @spared: some were left out for the sake of a first token. */
-static void note_pace(struct engine *e, const struct step_slot *slot, uint64_t ns, bool spared)
+/* Learns what the step's parts cost. */
+static void note_pace(struct engine *e, const struct step_slot *slot, struct pace_step *step)
 {
-	unsigned decodes = 0, chunks = 0, crowd_decodes, crowd_chunks;
+	unsigned decodes, chunks;
 
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		const struct sched_item *item = &slot->items[i];
 
 		if (item->tokens - item->drafts == 1)
-			decodes++;
+			step->decodes++;
 		else
-			chunks += item->tokens;
+			step->chunks += item->tokens;
 	}
-	pace_note(&e->pace, decodes, chunks, ns);
-	if (spared)
-		pace_note_first(&e->pace, ns, e->boundary_ns);
+	pace_note(&e->pace, step);
 	scheduler_limit_chunks(e->scheduler, pace_limit(&e->pace));
-	pace_crowd(&e->pace, e->boundary_ns, &crowd_decodes, &crowd_chunks);
-	scheduler_limit_crowd(e->scheduler, crowd_decodes, crowd_chunks);
+	pace_crowd(&e->pace, step->end_ns, &decodes, &chunks);
+	scheduler_limit_crowd(e->scheduler, decodes, chunks);
+	e->stats.limited_steps += decodes != 0;
 }
 
 static void run_step(struct engine *e)
 {
 	struct step_slot *slot = &e->slots[e->turn];
 	uint64_t step_ns = e->stats.step_ns;
+	struct pace_step step = {.spared = scheduler_spared(e->scheduler)};
 	char err[256] = "";
-	bool begun = false, spared = scheduler_spared(e->scheduler);
+	bool begun = false;
 
 	if (compute(e, slot, &begun, err, sizeof(err))) {
 		lose(e, err);
@@ -348,7 +348,9 @@ static void run_step(struct engine *e)
 	}
 	take_results(e, slot);
 	/* Rows that are handed out keep everybody waiting, too. */
-	note_pace(e, slot, e->stats.step_ns - step_ns + (engine_now_ns() - e->boundary_ns), spared);
+	step.end_ns = engine_now_ns();
+	step.ns = e->stats.step_ns - step_ns + (step.end_ns - e->boundary_ns);
+	note_pace(e, slot, &step);
 	if (!begun)
 		scheduler_done(e->scheduler, slot->items, slot->n_items);
 	tell_results(e, slot);
@@ -498,6 +500,8 @@ void *engine_main(void *arg)
 			slot->n_filled = 0;
 			publish(e, true);
 			wake_client(e);
+			/* What was learned of company is old by then. */
+			scheduler_limit_crowd(e->scheduler, 0, 0);
 			sleep_until_woken(e);
 		}
 	}

@@ -8,42 +8,44 @@ static void follow(double *average, double value)
 	*average = *average > 0 ? (*average + value) / 2 : value;
 }
 
-void pace_note(struct pace *p, unsigned decodes, unsigned chunks, uint64_t ns)
+static void note_crowd(struct pace *p, const struct pace_step *step, double t)
 {
-	double t = (double)ns;
-
-	if (!chunks) {
-		follow(&p->decode_ns, t);
-		if (decodes)
-			follow(&p->seq_ns, t / decodes);
+	/* Long chunks say nothing of decodes. */
+	if (step->chunks <= 4 * step->decodes && step->decodes)
+		follow(&p->seq_ns, t / (step->decodes + step->chunks));
+	if (!step->spared)
 		return;
-	}
-	/* No longer than with chunks: a slow step without any is not remembered while prompts
-	 * queue. */
-	if (decodes && t < p->decode_ns)
-		p->decode_ns = t;
-	/* Few tokens say little: weights are read for them as for many. */
-	if (chunks < PACE_LEAST)
-		return;
-	/* A step took at least half of what it takes longer than decoding, however uneven times
-	 * are. */
-	if (decodes && t - p->decode_ns > t / 2)
-		t -= p->decode_ns;
-	else if (decodes)
-		t /= 2;
-	follow(&p->token_ns, t / chunks);
-}
-
-void pace_note_first(struct pace *p, uint64_t ns, uint64_t now)
-{
-	double t = (double)ns;
-
 	/* Short prompts wait for the longest, so one long prompt does not change much. */
 	if (p->first_ns > 0 && t > p->first_ns)
 		p->first_ns += (t - p->first_ns) / 8;
 	else
-		p->first_ns = t;
-	p->company_ns = now;
+		follow(&p->first_ns, t);
+	p->company_ns = step->end_ns;
+}
+
+void pace_note(struct pace *p, const struct pace_step *step)
+{
+	double t = (double)step->ns;
+
+	note_crowd(p, step, t);
+	if (!step->chunks) {
+		follow(&p->decode_ns, t);
+		return;
+	}
+	/* No longer than with chunks: a slow step without any is not remembered while prompts
+	 * queue. */
+	if (step->decodes && t < p->decode_ns)
+		p->decode_ns = t;
+	/* Few tokens say little: weights are read for them as for many. */
+	if (step->chunks < PACE_LEAST || (p->limited && !step->spared))
+		return;
+	/* A step took at least half of what it takes longer than decoding, however uneven times
+	 * are. */
+	if (step->decodes && t - p->decode_ns > t / 2)
+		t -= p->decode_ns;
+	else if (step->decodes)
+		t /= 2;
+	follow(&p->token_ns, t / step->chunks);
 }
 
 static unsigned at_least(double n, unsigned least)
@@ -53,17 +55,18 @@ static unsigned at_least(double n, unsigned least)
 	return n < INT_MAX ? (unsigned)n : INT_MAX;
 }
 
-void pace_crowd(const struct pace *p, uint64_t now, unsigned *ret_decodes, unsigned *ret_chunks)
+void pace_crowd(struct pace *p, uint64_t now, unsigned *ret_decodes, unsigned *ret_chunks)
 {
 	double step_ns = p->crowd_ratio * p->first_ns;
 
 	*ret_decodes = *ret_chunks = 0;
-	if (p->crowd_ratio <= 0 || !p->company_ns || now - p->company_ns > PACE_COMPANY_NS)
+	p->limited = p->crowd_ratio > 0 && p->company_ns && now - p->company_ns <= PACE_COMPANY_NS;
+	if (!p->limited)
 		return;
 	*ret_decodes = PACE_LEAST_DECODES;
 	*ret_chunks = PACE_LEAST;
 	if (p->seq_ns > 0)
-		*ret_decodes = at_least(step_ns / p->seq_ns, PACE_LEAST_DECODES);
+		*ret_decodes = at_least(step_ns / p->seq_ns + 0.5, PACE_LEAST_DECODES);
 	if (p->token_ns > 0)
 		*ret_chunks = at_least(step_ns / p->token_ns, PACE_LEAST);
 }

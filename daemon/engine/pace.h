@@ -10,9 +10,10 @@
  * have less than half of the chips' time; and PACE_LEAST tokens in any case.
  *
  * And how long a step of users with many sequences may be while others come and go, who would wait
- * for its end: crowd_ratio times what a step takes that has one of these others' first tokens and
- * goes without the many. That holds for PACE_COMPANY_NS after each such step; who has the chips
- * for itself uses them in full.
+ * for its end: crowd_ratio times what a step takes that computes the others' prompts and goes
+ * without the many. A little more than 1 lets them have all places where weights take most of a
+ * step's time, so that a shorter one would be of no use. That holds for PACE_COMPANY_NS after each
+ * such step; who has the chips for itself uses them in full.
  *
  * Results do not depend on it: a sequence's numbers are the same however its prompt is cut, and
  * whoever is in the step with it.
@@ -22,6 +23,7 @@
 #ifndef TXDA_ENGINE_PACE_H
 #define TXDA_ENGINE_PACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define PACE_LEAST	   16
@@ -33,17 +35,23 @@ struct pace {
 	double decode_ns;    /* a step without chunks; 0: not seen yet */
 	double token_ns;     /* a chunk's token beside decodes; 0: not seen yet */
 	double crowd_ratio;  /* 0: no limit for users with many sequences */
-	double seq_ns;	     /* a step without chunks, by sequence; 0: not seen yet */
-	double first_ns;     /* a step with a first token that goes without the many */
+	double seq_ns;	     /* a step by sequence; 0: not seen yet */
+	double first_ns;     /* a step for a first token that goes without the many */
 	uint64_t company_ns; /* when the last one of these ended; 0: there was none */
+	bool limited;	     /* what pace_crowd() last said is a limit */
 };
 
-/* A step of @decodes sequences with a token each and @chunks tokens of chunks took @ns. */
-void pace_note(struct pace *p, unsigned decodes, unsigned chunks, uint64_t ns);
-/* A step for the sake of a first token, without users with many sequences, ended at @now. */
-void pace_note_first(struct pace *p, uint64_t ns, uint64_t now);
-/* What scheduler_limit_crowd() is to be given. */
-void pace_crowd(const struct pace *p, uint64_t now, unsigned *ret_decodes, unsigned *ret_chunks);
+struct pace_step {
+	unsigned decodes; /* sequences with a token each */
+	unsigned chunks;  /* tokens of chunks */
+	bool spared;	  /* scheduler_spared() */
+	uint64_t ns, end_ns;
+};
+
+/* A step that was. */
+void pace_note(struct pace *p, const struct pace_step *step);
+/* What scheduler_limit_crowd() is to be given from now on. */
+void pace_crowd(struct pace *p, uint64_t now, unsigned *ret_decodes, unsigned *ret_chunks);
 /* Most tokens of chunks in a step that decodes; 0: no limit. */
 unsigned pace_limit(const struct pace *p);
 

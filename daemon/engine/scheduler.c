@@ -1,60 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "scheduler.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct user {
-	uid_t uid;
-	unsigned live;			/* sequences, running and waiting; 0: idle */
-	unsigned running;		/* of these */
-	unsigned yielding;		/* of the running ones, while victims are chosen */
-	uint64_t served;		/* virtual counter: tokens computed for it, or lifted */
-	uint64_t left_out;		/* the step that last went without it */
-	unsigned decodes;		/* in the plan */
-	uint64_t turn;			/* admission of the last sequence that had its turn */
-	struct sched_seq *first, *last; /* waiting, by priority, then arrival */
-};
-
-/* A step while it is planned: what is in it, and what is left of its limits. */
-struct plan {
-	struct sched_item *items;
-	unsigned n_items;
-	unsigned tokens, rows;
-	bool preempted;
-	bool begun;	       /* between scheduler_begin() and scheduler_plan() */
-	bool kept;	       /* what scheduler_begin() planned is still there, in place */
-	bool spare;	       /* some are left out for the sake of a first token */
-	unsigned decodes;      /* most of one user */
-	unsigned crowd_tokens; /* of chunks, left for all who have more sequences than that */
-};
-
-struct scheduler {
-	struct scheduler_options options;
-	struct kv *kv;
-	unsigned max_blocks; /* of one sequence */
-	uint64_t step, arrivals, admissions, preemptions;
-	uint64_t last_served; /* counter of the user that became idle last */
-	unsigned n_running, n_waiting, n_users;
-	struct sched_seq **running; /* [max_seqs] in order of admission */
-	unsigned *slots;	    /* [max_seqs] free rows of the block table, a stack */
-	unsigned n_slots;
-	struct user *users;    /* [max_live] */
-	int32_t *tokens;       /* [block_size] a block's tokens in one piece */
-	uint32_t *block_table; /* [max_seqs + 1, max_blocks]; the last row is for trying */
-	unsigned chunk_limit;  /* tokens of chunks in a step with decodes; 0: no limit */
-	unsigned crowd_decodes, crowd_chunks; /* limits while there is company; 0: none */
-	struct plan plan;
-};
-
-static unsigned blocks_for(const struct scheduler *s, unsigned tokens)
-{
-	unsigned size = kv_block_size(s->kv);
-
-	return tokens / size + (tokens % size != 0);
-}
+#include "scheduler_internal.h"
 
 int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct scheduler **ret)
 {
@@ -68,7 +18,7 @@ int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct
 		return -ENOMEM;
 	s->options = *options;
 	s->kv = kv;
-	s->max_blocks = blocks_for(s, options->max_context);
+	s->max_blocks = sched_blocks_for(s, options->max_context);
 	s->running = calloc(options->max_seqs, sizeof(*s->running));
 	s->slots = calloc(options->max_seqs, sizeof(*s->slots));
 	s->users = calloc(options->max_live, sizeof(*s->users));
@@ -147,20 +97,19 @@ static void user_leave(struct scheduler *s, struct user *user)
 
 /* ---- waiting and running --------------------------------------------------------------------- */
 
-/* Whether @a comes before @b among one user's waiting sequences. */
-static bool before(const struct sched_seq *a, const struct sched_seq *b)
+bool sched_before(const struct sched_seq *a, const struct sched_seq *b)
 {
 	if (a->priority != b->priority)
 		return a->priority > b->priority;
 	return a->arrival < b->arrival;
 }
 
-static void wait_insert(struct scheduler *s, struct sched_seq *seq)
+void sched_wait_insert(struct scheduler *s, struct sched_seq *seq)
 {
 	struct user *user = &s->users[seq->user];
 	struct sched_seq *after = user->last;
 
-	while (after && before(seq, after))
+	while (after && sched_before(seq, after))
 		after = after->prev;
 	seq->prev = after;
 	seq->next = after ? after->next : user->first;
@@ -175,7 +124,7 @@ static void wait_insert(struct scheduler *s, struct sched_seq *seq)
 	s->n_waiting++;
 }
 
-static void wait_remove(struct scheduler *s, struct sched_seq *seq)
+void sched_wait_remove(struct scheduler *s, struct sched_seq *seq)
 {
 	struct user *user = &s->users[seq->user];
 
@@ -191,7 +140,7 @@ static void wait_remove(struct scheduler *s, struct sched_seq *seq)
 	s->n_waiting--;
 }
 
-static void run_remove(struct scheduler *s, struct sched_seq *seq)
+void sched_run_remove(struct scheduler *s, struct sched_seq *seq)
 {
 	unsigned i = 0;
 
@@ -218,17 +167,19 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq)
 	seq->arrival_step = s->step;
 	seq->chain = KV_ROOT;
 	user_enter(s, &s->users[seq->user]);
-	wait_insert(s, seq);
+	sched_wait_insert(s, seq);
 }
 
-static void plan_remove(struct plan *plan, struct sched_seq *seq)
+void sched_plan_remove(struct scheduler *s, struct sched_seq *seq)
 {
+	struct plan *plan = &s->plan;
 	struct sched_item *item = plan->items;
 
 	while (item->seq != seq)
 		item++;
 	plan->tokens += item->tokens;
 	plan->rows += item->rows + item->sample + item->drafts;
+	s->users[seq->user].decodes -= sched_decodes(item);
 	plan->n_items--;
 	plan->kept = false;
 	memmove(item, item + 1, (size_t)(plan->items + plan->n_items - item) * sizeof(*item));
@@ -237,578 +188,15 @@ static void plan_remove(struct plan *plan, struct sched_seq *seq)
 void scheduler_remove(struct scheduler *s, struct sched_seq *seq)
 {
 	if (s->plan.begun && seq->planned)
-		plan_remove(&s->plan, seq);
+		sched_plan_remove(s, seq);
 	if (seq->blocks)
-		run_remove(s, seq);
+		sched_run_remove(s, seq);
 	else
-		wait_remove(s, seq);
+		sched_wait_remove(s, seq);
 	user_leave(s, &s->users[seq->user]);
 }
 
-/* ---- planning -------------------------------------------------------------------------------- */
-
-/* Rows of prompt logprobs in the next @tokens tokens; *ret_first: the first one's position. */
-static unsigned prompt_rows(const struct sched_seq *seq, unsigned tokens, unsigned *ret_first)
-{
-	unsigned from = seq->prompt_row > seq->n_computed ? seq->prompt_row : seq->n_computed;
-	unsigned to = seq->n_computed + tokens;
-
-	if (to > seq->n_prompt - 1)
-		to = seq->n_prompt - 1;
-	*ret_first = from;
-	return to > from ? to - from : 0;
-}
-
-/* Whether a user has more sequences than the step takes of one. */
-static bool crowds(const struct scheduler *s, unsigned user)
-{
-	return s->users[user].live > s->plan.decodes;
-}
-
-/* The longest chunk of @seq that what is left of the step can take; 0: none. */
-static unsigned longest_chunk(const struct scheduler *s, const struct sched_seq *seq)
-{
-	const struct plan *plan = &s->plan;
-	unsigned limit = crowds(s, seq->user) && plan->crowd_tokens < plan->tokens
-				 ? plan->crowd_tokens
-				 : plan->tokens;
-	unsigned remaining = seq->n_total - seq->n_computed;
-	unsigned tokens = remaining < limit ? remaining : limit;
-	unsigned first, rows = prompt_rows(seq, tokens, &first);
-
-	if (rows > plan->rows) {
-		tokens = first - seq->n_computed + plan->rows;
-		rows = plan->rows;
-	}
-	if (tokens == remaining && rows == plan->rows)
-		tokens--;
-	return tokens;
-}
-
-static void plan_add(struct scheduler *s, struct plan *plan, struct sched_seq *seq, unsigned tokens)
-{
-	struct sched_item *item = &plan->items[plan->n_items++];
-	unsigned end = seq->n_computed + tokens;
-
-	*item = (struct sched_item){.seq = seq, .first = seq->n_computed, .tokens = tokens};
-	item->rows = prompt_rows(seq, tokens, &item->first_row);
-	item->sample = end == seq->n_total;
-	plan->tokens -= tokens;
-	plan->rows -= item->rows + item->sample;
-	seq->planned = tokens;
-	/* What a preemption makes compute again is not the user's doing. */
-	if (end > seq->n_charged) {
-		s->users[seq->user].served += end - seq->n_charged;
-		seq->n_charged = end;
-	}
-}
-
-/* Takes @victim out of the plan and gives its blocks back. */
-static void give_way(struct scheduler *s, struct plan *plan, struct sched_seq *victim)
-{
-	if (victim->planned)
-		plan_remove(plan, victim);
-	run_remove(s, victim);
-	wait_insert(s, victim);
-	s->preemptions++;
-	plan->preempted = true;
-}
-
-/* How many a user runs, without those that are to give way. */
-static unsigned stays(const struct scheduler *s, unsigned user)
-{
-	return s->users[user].running - s->users[user].yielding;
-}
-
-/* Whether @a gives way before @b: the lower one, of the user who runs more, then the younger one.
- */
-static bool yields_before(const struct scheduler *s, const struct sched_seq *a,
-			  const struct sched_seq *b)
-{
-	unsigned of_a = stays(s, a->user), of_b = stays(s, b->user);
-
-	if (a->priority != b->priority)
-		return a->priority < b->priority;
-	return of_a != of_b ? of_a > of_b : before(b, a);
-}
-
-/* The running sequence that gives way when a decode needs a block. */
-static struct sched_seq *preempt(struct scheduler *s, struct plan *plan)
-{
-	struct sched_seq *victim = s->running[0];
-
-	for (unsigned i = 1; i < s->n_running; i++) {
-		if (yields_before(s, s->running[i], victim))
-			victim = s->running[i];
-	}
-	give_way(s, plan, victim);
-	return victim;
-}
-
-/* Gives @seq the block of its next position; false if it had to give way itself. */
-static bool grow(struct scheduler *s, struct plan *plan, struct sched_seq *seq)
-{
-	while (seq->n_blocks < blocks_for(s, seq->n_total)) {
-		if (kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
-			seq->n_blocks++;
-		else if (preempt(s, plan) == seq)
-			return false;
-	}
-	return true;
-}
-
-/*
- * Shares the step's places for decodes between the users: each has what it needs, as far as that is
- * no more than what the others have. Without a limit everybody has all.
- */
-static unsigned share_decodes(const struct scheduler *s)
-{
-	unsigned left = s->crowd_decodes, share = 0, wanting;
-
-	if (!left)
-		return UINT_MAX;
-	for (;; share++) {
-		wanting = 0;
-		for (unsigned i = 0; i < s->n_users; i++)
-			wanting += s->users[i].running > share;
-		if (!wanting || (share && wanting > left))
-			return share;
-		left -= wanting < left ? wanting : left;
-	}
-}
-
-/*
- * Whether it is a sequence's turn to decode. Where its user has more of them than places, they go
- * round by their admission; @late: those whose turn it is not, in places that are left.
- */
-static bool has_turn(const struct scheduler *s, const struct sched_seq *seq, bool late)
-{
-	const struct user *user = &s->users[seq->user];
-
-	if (user->running <= s->plan.decodes)
-		return true;
-	return user->decodes < s->plan.decodes && (late || seq->admission > user->turn);
-}
-
-/* Plans those that have_turn(). */
-static void plan_turns(struct scheduler *s, struct plan *plan, bool may_preempt, bool late)
-{
-	unsigned i = 0;
-
-	while (i < s->n_running) {
-		struct sched_seq *seq = s->running[i];
-		unsigned before_me = 0;
-
-		if (seq->planned || seq->n_total - seq->n_computed != 1 ||
-		    !has_turn(s, seq, late)) {
-			i++;
-			continue;
-		}
-		if (!may_preempt && !kv_free_blocks(s->kv) &&
-		    seq->n_blocks < blocks_for(s, seq->n_total)) {
-			i++;
-			continue;
-		}
-		if (!grow(s, plan, seq)) {
-			i = 0;
-			continue;
-		}
-		plan_add(s, plan, seq, 1);
-		s->users[seq->user].decodes++;
-		if (!plan->preempted) {
-			i++;
-			continue;
-		}
-		/* Preemptions may have moved it down. */
-		while (s->running[before_me] != seq)
-			before_me++;
-		i = before_me + 1;
-	}
-}
-
-/* @may_preempt: no step runs, so that a sequence may give its blocks back for another. */
-static void plan_decodes(struct scheduler *s, struct plan *plan, bool may_preempt)
-{
-	plan_turns(s, plan, may_preempt, false);
-	if (plan->decodes != UINT_MAX)
-		plan_turns(s, plan, may_preempt, true);
-}
-
-/* The prompt's tokens [first, first + block_size) in one piece. */
-static const int32_t *block_tokens(const struct scheduler *s, const struct sched_seq *seq,
-				   unsigned first)
-{
-	unsigned size = kv_block_size(s->kv), n = 0;
-
-	if (first + size <= seq->n_prompt)
-		return seq->prompt + first;
-	if (first < seq->n_prompt)
-		n = seq->n_prompt - first;
-	memcpy(s->tokens, seq->prompt + first, n * sizeof(*s->tokens));
-	memcpy(s->tokens + n, seq->generated + (first + n - seq->n_prompt),
-	       (size - n) * sizeof(*s->tokens));
-	return s->tokens;
-}
-
-/* Free blocks that are left for @n running sequences to grow into. */
-static unsigned margin(const struct scheduler *s, unsigned n)
-{
-	unsigned most = kv_blocks(s->kv) / 16;
-
-	return n < most ? n : most;
-}
-
-/*
- * Takes the blocks that the cache holds of the sequence's beginning; returns how many. The last
- * known token is always computed, for its row; so are rows for prompt logprobs.
- */
-static unsigned match(struct scheduler *s, const struct sched_seq *seq, uint32_t *blocks,
-		      uint64_t *ret_chain)
-{
-	unsigned size = kv_block_size(s->kv), limit = seq->n_total - 1, n = 0;
-
-	if (seq->prompt_row + 1 < seq->n_prompt && seq->prompt_row < limit)
-		limit = seq->prompt_row;
-	*ret_chain = KV_ROOT;
-	while ((n + 1) * size <= limit &&
-	       kv_match(s->kv, seq->uid, *ret_chain, block_tokens(s, seq, n * size), &blocks[n],
-			ret_chain))
-		n++;
-	return n;
-}
-
-/*
- * Takes what the cache holds of the sequence, then blocks for the rest of its known tokens. All or
- * nothing: false leaves it waiting.
- */
-static bool admit(struct scheduler *s, struct sched_seq *seq)
-{
-	unsigned needed = blocks_for(s, seq->n_total), n;
-	uint32_t *blocks;
-	uint64_t chain;
-
-	if (!s->n_slots || !kv_free_blocks(s->kv))
-		return false;
-	blocks = s->block_table + (size_t)s->slots[s->n_slots - 1] * s->max_blocks;
-	n = match(s, seq, blocks, &chain);
-	if (kv_free_blocks(s->kv) < needed - n + margin(s, s->n_running)) {
-		kv_release(s->kv, blocks, n);
-		return false;
-	}
-	seq->n_matched = seq->n_computed = n * kv_block_size(s->kv);
-	seq->n_committed = n;
-	seq->chain = chain;
-	while (n < needed && kv_alloc(s->kv, &blocks[n]))
-		n++;
-	seq->blocks = blocks;
-	seq->n_blocks = n;
-	seq->slot = s->slots[--s->n_slots];
-	seq->n_admissions++;
-	seq->admission = ++s->admissions;
-	if (seq->n_charged < seq->n_computed)
-		seq->n_charged = seq->n_computed;
-	wait_remove(s, seq);
-	s->running[s->n_running++] = seq;
-	s->users[seq->user].running++;
-	return true;
-}
-
-/* The one that gives way for @seq to be admitted, of a user who runs at least two more; or NULL. */
-static struct sched_seq *fair_victim(const struct scheduler *s, const struct sched_seq *seq)
-{
-	unsigned mine = s->users[seq->user].running;
-	struct sched_seq *victim = NULL;
-
-	for (unsigned i = 0; i < s->n_running; i++) {
-		struct sched_seq *other = s->running[i];
-
-		if (!other->yielding && other->priority <= seq->priority &&
-		    stays(s, other->user) >= mine + 2 &&
-		    (!victim || yields_before(s, other, victim)))
-			victim = other;
-	}
-	return victim;
-}
-
-/*
- * Whether @seq could be admitted if all gave way who have to in fairness. Nobody does before that
- * is known: what was computed would be lost for nothing, step after step.
- */
-static bool fair_room(struct scheduler *s, const struct sched_seq *seq)
-{
-	uint32_t *blocks = s->block_table + (size_t)s->options.max_seqs * s->max_blocks;
-	unsigned n_victims = 0, n, needed, have;
-	struct sched_seq *victim;
-	uint64_t chain;
-	bool enough;
-
-	if (!fair_victim(s, seq))
-		return false;
-	/* What is matched is held meanwhile, so that it does not count as a victim's own. */
-	n = match(s, seq, blocks, &chain);
-	needed = blocks_for(s, seq->n_total) - n;
-	have = kv_free_blocks(s->kv);
-	for (;;) {
-		enough = s->n_slots + n_victims &&
-			 have >= needed + margin(s, s->n_running - n_victims);
-		victim = enough ? NULL : fair_victim(s, seq);
-		if (!victim)
-			break;
-		victim->yielding = true;
-		s->users[victim->user].yielding++;
-		have += kv_own_blocks(s->kv, victim->blocks, victim->n_blocks);
-		n_victims++;
-	}
-	kv_release(s->kv, blocks, n);
-	for (unsigned i = 0; i < s->n_running; i++) {
-		s->running[i]->yielding = false;
-		s->users[s->running[i]->user].yielding = 0;
-	}
-	return enough;
-}
-
-/* Admits a waiting sequence; where places or blocks lack, those of users who run more give way. */
-static bool admit_fairly(struct scheduler *s, struct plan *plan, struct sched_seq *seq)
-{
-	struct sched_seq *victim;
-
-	if (admit(s, seq))
-		return true;
-	if (!fair_room(s, seq))
-		return false;
-	do {
-		victim = fair_victim(s, seq);
-		if (!victim)
-			return false;
-		give_way(s, plan, victim);
-	} while (!admit(s, seq));
-	return true;
-}
-
-unsigned scheduler_reserve(struct scheduler *s, struct sched_seq *seq, unsigned n)
-{
-	unsigned size = kv_block_size(s->kv), have;
-
-	if (n > s->options.max_context - seq->n_total)
-		n = s->options.max_context - seq->n_total;
-	while (seq->n_blocks < blocks_for(s, seq->n_total + n) &&
-	       kv_free_blocks(s->kv) > margin(s, s->n_running) &&
-	       kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
-		seq->n_blocks++;
-	have = seq->n_blocks * size;
-	have = have > seq->n_total ? have - seq->n_total : 0;
-	return n < have ? n : have;
-}
-
-/* Lets proposals ride along with the decodes, which are all that is planned so far. */
-static void plan_drafts(struct scheduler *s, struct plan *plan)
-{
-	for (unsigned i = 0; i < plan->n_items; i++) {
-		struct sched_item *item = &plan->items[i];
-		unsigned n = item->seq->n_draft;
-
-		n = n < plan->tokens ? n : plan->tokens;
-		n = n < plan->rows ? n : plan->rows;
-		if (!n)
-			continue;
-		item->drafts = scheduler_reserve(s, item->seq, n);
-		item->tokens += item->drafts;
-		plan->tokens -= item->drafts;
-		plan->rows -= item->drafts;
-	}
-}
-
-static bool wants_chunk(const struct sched_seq *seq)
-{
-	return !seq->planned && seq->n_total - seq->n_computed > 1;
-}
-
-/* Of two whose users were served alike: that of the user who runs less, then the older one. */
-static bool goes_before(const struct scheduler *s, const struct sched_seq *a,
-			const struct sched_seq *b)
-{
-	unsigned of_a = s->users[a->user].running, of_b = s->users[b->user].running;
-
-	return of_a != of_b ? of_a < of_b : before(a, b);
-}
-
-/* The best of the running prefills and each user's first waiting sequence (if @waiting). */
-static struct sched_seq *choose(const struct scheduler *s, bool waiting)
-{
-	struct sched_seq *best = NULL, *seq;
-	unsigned n = s->n_running + (waiting ? s->n_users : 0);
-	int top = INT_MIN, best_level = 0;
-
-	for (unsigned pass = 0; pass < 2; pass++) {
-		for (unsigned i = 0; i < n; i++) {
-			uint64_t age, served, best_served;
-			int level;
-
-			if (i < s->n_running)
-				seq = wants_chunk(s->running[i]) && longest_chunk(s, s->running[i])
-					      ? s->running[i]
-					      : NULL;
-			else if (s->plan.crowd_tokens || !crowds(s, i - s->n_running))
-				seq = s->users[i - s->n_running].first;
-			else
-				seq = NULL;
-			if (!seq)
-				continue;
-			if (!pass) {
-				top = seq->priority > top ? seq->priority : top;
-				continue;
-			}
-			age = (s->step - seq->arrival_step) / SCHEDULER_AGING_STEPS;
-			level = age < (uint64_t)((int64_t)top - seq->priority)
-					? seq->priority + (int)age
-					: top;
-			served = s->users[seq->user].served;
-			best_served = best ? s->users[best->user].served : 0;
-			if (!best || level > best_level ||
-			    (level == best_level &&
-			     (served < best_served ||
-			      (served == best_served && goes_before(s, seq, best))))) {
-				best = seq;
-				best_level = level;
-			}
-		}
-	}
-	return best;
-}
-
-static void plan_chunks(struct scheduler *s, struct plan *plan)
-{
-	bool waiting = !plan->preempted;
-	struct sched_seq *seq;
-
-	/* When all places are taken, who is admitted gets tokens and a row of who gives way. */
-	while (plan->tokens || (waiting && s->n_waiting && !s->n_slots)) {
-		unsigned tokens;
-
-		waiting = waiting && s->n_waiting && (plan->rows || !s->n_slots);
-		seq = choose(s, waiting);
-		if (!seq)
-			break;
-		if (!seq->blocks && !admit_fairly(s, plan, seq)) {
-			waiting = false;
-			continue;
-		}
-		/* An admitted sequence may find rows for nothing left: then it begins with the next
-		 * step. */
-		tokens = longest_chunk(s, seq);
-		if (!tokens)
-			continue;
-		plan_add(s, plan, seq, tokens);
-		if (crowds(s, seq->user))
-			plan->crowd_tokens -= tokens;
-	}
-}
-
-/*
- * Leaves those who run more out of a step that brings a user nearer to a first token; not twice
- * running.
- */
-static void leave_out(struct scheduler *s, struct plan *plan)
-{
-	unsigned least = UINT_MAX, n = 0;
-
-	for (unsigned i = 0; i < plan->n_items; i++) {
-		const struct sched_seq *seq = plan->items[i].seq;
-
-		if (seq->n_total == seq->n_prompt && s->users[seq->user].running < least)
-			least = s->users[seq->user].running;
-	}
-	if (least == UINT_MAX)
-		return;
-	for (unsigned i = 0; i < plan->n_items; i++) {
-		struct sched_item *item = &plan->items[i];
-		struct user *user = &s->users[item->seq->user];
-
-		if (user->running < least + 2 || user->left_out == s->step - 1) {
-			plan->items[n++] = *item;
-			continue;
-		}
-		user->left_out = s->step;
-		item->seq->planned = 0;
-		plan->spare = true;
-	}
-	plan->kept = plan->kept && n == plan->n_items;
-	plan->n_items = n;
-}
-
-static void plan_begin(struct scheduler *s, struct sched_item *items)
-{
-	s->plan = (struct plan){
-		.items = items,
-		.tokens = s->options.max_tokens,
-		.rows = s->options.max_rows,
-		.begun = true,
-		.kept = true,
-		.decodes = share_decodes(s),
-	};
-	for (unsigned i = 0; i < s->n_users; i++)
-		s->users[i].decodes = 0;
-	s->step++;
-}
-
-unsigned scheduler_begin(struct scheduler *s, struct sched_item *items)
-{
-	plan_begin(s, items);
-	plan_decodes(s, &s->plan, false);
-	return s->plan.n_items;
-}
-
-bool scheduler_kept(const struct scheduler *s)
-{
-	return s->plan.kept;
-}
-
-void scheduler_limit_chunks(struct scheduler *s, unsigned tokens)
-{
-	s->chunk_limit = tokens;
-}
-
-void scheduler_limit_crowd(struct scheduler *s, unsigned decodes, unsigned chunks)
-{
-	s->crowd_decodes = decodes;
-	s->crowd_chunks = chunks;
-}
-
-bool scheduler_spared(const struct scheduler *s)
-{
-	return s->plan.spare;
-}
-
-/* Tokens of chunks of users with many sequences: as much of their limit as decodes left of theirs.
- */
-static unsigned crowd_tokens(const struct scheduler *s)
-{
-	unsigned decodes = s->plan.n_items < s->crowd_decodes ? s->plan.n_items : s->crowd_decodes;
-	uint64_t tokens;
-
-	if (!s->crowd_decodes)
-		return UINT_MAX;
-	tokens = (uint64_t)s->crowd_chunks * (s->crowd_decodes - decodes) / s->crowd_decodes;
-	return tokens > SCHEDULER_CROWD_LEAST ? (unsigned)tokens : SCHEDULER_CROWD_LEAST;
-}
-
-unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
-{
-	struct plan *plan = &s->plan;
-
-	if (!plan->begun)
-		plan_begin(s, items);
-	plan_decodes(s, plan, true);
-	if (!plan->preempted)
-		plan_drafts(s, plan);
-	if (plan->n_items && s->chunk_limit && plan->tokens > s->chunk_limit)
-		plan->tokens = s->chunk_limit;
-	plan->crowd_tokens = crowd_tokens(s);
-	plan_chunks(s, plan);
-	leave_out(s, plan);
-	plan->begun = false;
-	return plan->n_items;
-}
+/* ---- a step that was ------------------------------------------------------------------------- */
 
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items)
 {
@@ -820,13 +208,13 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 		seq->n_computed += items[i].tokens - items[i].rejected;
 		seq->planned = 0;
 		seq->n_draft = 0;
-		if (items[i].tokens == items[i].drafts + 1)
+		if (sched_decodes(&items[i]))
 			s->users[seq->user].turn = seq->admission;
 		for (; (seq->n_committed + 1) * size <= seq->n_computed; seq->n_committed++) {
 			unsigned n = seq->n_committed;
 
 			seq->chain = kv_commit(s->kv, seq->blocks[n], seq->uid, seq->chain,
-					       block_tokens(s, seq, n * size));
+					       sched_block_tokens(s, seq, n * size));
 		}
 	}
 }

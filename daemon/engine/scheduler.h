@@ -9,8 +9,9 @@
  *
  * The rules, in order:
  *
- * 1. Every running sequence with one token left gets it. max_seqs is at most the token and the
- *    row limit, so that all of them always fit: nothing that was admitted waits behind a prompt.
+ * 1. Every running sequence with one token left gets it (but see 6). max_seqs is at most the token
+ *and the row limit, so that all of them always fit: nothing that was admitted waits behind a
+ *prompt.
  * 2. What is left of the budget goes to prefill chunks, one choice after the other among the
  *    running sequences with more tokens left and each uid's first waiting one:
  *	- the highest priority level first. Waiting raises a sequence by one level every
@@ -67,7 +68,8 @@
 #include "kv.h"
 
 #define SCHEDULER_AGING_STEPS 256
-#define SCHEDULER_CROWD_LEAST 16 /* tokens of chunks by rule 6 */
+#define SCHEDULER_FEW	      8	 /* sequences of a user who does not crowd, rule 6 */
+#define SCHEDULER_CROWD_LEAST 16 /* tokens of chunks for those who do */
 
 struct scheduler;
 
@@ -155,11 +157,12 @@ bool scheduler_kept(const struct scheduler *s);
 void scheduler_limit_chunks(struct scheduler *s, unsigned tokens);
 /*
  * From now on a step has @decodes sequences at most that decode, but at least one of each user, and
- * users with more sequences than places share @chunks tokens of chunks when nothing decodes, less
- * when something does, but SCHEDULER_CROWD_LEAST at least. 0, 0: no such limit.
+ * users with more sequences than that, and than SCHEDULER_FEW, share @chunks tokens of chunks when
+ * nothing decodes, less when something does, but SCHEDULER_CROWD_LEAST at least. 0, 0: no such
+ * limit.
  */
 void scheduler_limit_crowd(struct scheduler *s, unsigned decodes, unsigned chunks);
-/* Whether the last plan goes without some sequences by rule 5. */
+/* Whether the last plan goes without some sequences by rule 5, for a user with few of them. */
 bool scheduler_spared(const struct scheduler *s);
 /* The last plan's step has been computed: counts its tokens, shares the blocks that it filled. */
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items);

@@ -277,6 +277,7 @@ static bool parse_kind(struct api_params *p, struct api_error *e)
 
 	if (!api_string(p->root, "model", &p->model, e) || !api_string(p->root, "user", &user, e) ||
 	    !api_number(p->root, "timeout", 0.001, 86400, &p->timeout, e) ||
+	    !api_int(p->root, "priority", -API_MAX_PRIORITY, API_MAX_PRIORITY, &p->priority, e) ||
 	    !api_parse_keep_alive(p->root, &p->keep_alive_given, &p->keep_alive, e))
 		return false;
 	switch (p->kind) {

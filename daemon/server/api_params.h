@@ -94,12 +94,15 @@ enum api_early_stopping {
 	API_STOP_NEVER,	   /* "never": when no better beam is possible */
 };
 
+#define API_MAX_PRIORITY 32 /* and -32 */
+
 struct api_params {
 	enum api_kind kind;
 	cJSON *root;	   /* the body; what is const below points into it */
 	const char *model; /* NULL: the first one served */
 	bool keep_alive_given;
 	double timeout;	    /* seconds that the answer may take; 0: not given */
+	int64_t priority;   /* lower ones run first, as vLLM has it; below 0: for administrators */
 	int64_t keep_alive; /* seconds that the model stays loaded; -1: for ever */
 	bool stream, include_usage, continuous_usage;
 	bool echo, ignore_eos, skip_special, include_stop;

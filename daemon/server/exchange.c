@@ -262,6 +262,7 @@ int exchange_submit(struct exchange *x, struct engine_request *r, struct client 
 	int error;
 
 	r->uid = x->uid;
+	r->priority = -(int)x->params.priority;
 	r->deadline_ns = x->deadline_ns;
 	error = model_submit(x->model, r, client, err, errlen);
 	x->live += !error;
@@ -435,6 +436,11 @@ static bool find_model(struct exchange *x)
 		return api_error_set(&x->error, 403, "model_not_permitted", "model",
 				     "user %d may not use the model \"%.80s\"", (int)x->uid,
 				     m->config->names[0]);
+	if (x->params.priority < 0 && !server_is_admin(x->server, x->conn))
+		return api_error_set(&x->error, 403, "priority_not_permitted", "priority",
+				     "priority is %d; user %d is no administrator, for whom alone "
+				     "it may be less than 0",
+				     (int)x->params.priority, (int)x->uid);
 	x->model = m;
 	model_use(m);
 	set_deadline(x);

@@ -110,6 +110,7 @@ static void add_counters(struct engine_stats *sum, const struct engine_stats *on
 	sum->generation_tokens += one->generation_tokens;
 	sum->preemptions += one->preemptions;
 	sum->steps += one->steps;
+	sum->limited_steps += one->limited_steps;
 	sum->prefix_queries += one->prefix_queries;
 	sum->prefix_hits += one->prefix_hits;
 	sum->drafts += one->drafts;

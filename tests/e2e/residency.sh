@@ -411,6 +411,9 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	# His wish for the memory of all does not count.
 	as_nobody -d '{"model":"a","prompt":"Once","max_tokens":1,"keep_alive":0}' http://localhost$comp | grep -q text_completion || fail "nobody asks"
 	request 200 '"keep_alive":-1' /v1/models/a
+	# Nor may he go before others, after them he may.
+	as_nobody -d '{"model":"a","prompt":"Once","max_tokens":1,"priority":-1}' http://localhost$comp | grep -q priority_not_permitted || fail "nobody goes before others"
+	as_nobody -d '{"model":"a","prompt":"Once","max_tokens":1,"priority":1}' http://localhost$comp | grep -q text_completion || fail "nobody may not go after others"
 	stop
 	start --load demand --model "a=$tmp/a" --socket-mode 0666 --admin-group 65534
 	as_nobody -d '{"model":"a"}' http://localhost/v1/models/load | grep -q '"state":"ready"' || fail "--admin-group"

@@ -83,6 +83,10 @@ expect 200 '"finish_reason":"timeout"' $comp "{$long,\"timeout\":60}"
 expect 200 '"finish_reason":"timeout"' $comp "{$long}"
 expect 200 '"finish_reason":"length"' $comp '{"prompt":"Once","max_tokens":2,"timeout":60}'
 expect 400 'timeout' $comp '{"prompt":"Once","timeout":0}'
+expect 200 '"finish_reason":"length"' $comp '{"prompt":"Once","max_tokens":2,"priority":32}'
+expect 200 '"finish_reason":"length"' $comp '{"prompt":"Once","max_tokens":2,"priority":-32}'
+expect 400 'priority' $comp '{"prompt":"Once","priority":33}'
+expect 400 'priority' $comp '{"prompt":"Once","priority":"high"}'
 expect 400 'timeout' $comp '{"prompt":"Once","timeout":"soon"}'
 [ "$(metric 'txda_request_success_total{model_name="demo",finished_reason="timeout"}')" -ge 4 ] || fail "late requests are not counted"
 

@@ -65,21 +65,27 @@ static void company_changes_nothing(void **state)
 	enum { REQUESTS = 60 };
 	static int32_t prompts[4][MAX_PROMPT];
 	struct engine_request *alone[REQUESTS], *crowd[REQUESTS];
-	uint64_t preemptions = 0, hits = 0, cancelled = 0;
+	uint64_t preemptions = 0, hits = 0, cancelled = 0, limited = 0, accepted = 0;
 
 	(void)state;
 	srand(13);
 	for (unsigned i = 0; i < 4; i++)
 		random_prompt(prompts[i], MAX_PROMPT);
-	for (unsigned round = 0; round < 12; round++) {
+	for (unsigned round = 0; round < 24; round++) {
 		static const unsigned budgets[] = {1, 7, 64, 256};
 		struct engine_options options = {
-			.max_num_batched_tokens = budgets[round % 4],
+			.max_num_batched_tokens = budgets[round / 4 % 4],
 			.max_num_seqs = 1 + (unsigned)rand() % 20,
-			.max_kv_blocks = 32 + (unsigned)rand() % 40,
+			.max_kv_blocks = 32 + (unsigned)rand() % 40 + (round % 4 ? 0 : 200),
 			.prefix_caching = round % 3 != 0,
 			.max_stall_ms = round % 5 == 0,
-			.crowd_percent = round % 4 * 50,
+			.crowd_percent = round % 5 * 40,
+			.speculation = round % 2   ? ENGINE_SPECULATE_NOT
+				       : round % 4 ? ENGINE_SPECULATE_NGRAM
+						   : ENGINE_SPECULATE_MODEL,
+			.draft_case_dir = round % 4 ? NULL : "draft",
+			.speculative_tokens = 1 + round % 5,
+			.speculative_max_seqs = 64,
 		};
 		struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 1});
 		struct engine_stats stats;
@@ -102,7 +108,8 @@ static void company_changes_nothing(void **state)
 				constrain(alone[i], key, length);
 				constrain(crowd[i], key, length);
 			}
-			crowd[i]->uid = (uid_t)rand() % 3;
+			/* One has many. */
+			crowd[i]->uid = rand() % 6 ? 0 : (uid_t)rand() % 3;
 			crowd[i]->priority = rand() % 3;
 			run(e, alone[i]);
 		}
@@ -125,12 +132,17 @@ static void company_changes_nothing(void **state)
 		preemptions += stats.preemptions;
 		hits += stats.prefix_hits;
 		cancelled += stats.finished[ENGINE_FINISH_CANCELLED];
+		limited += stats.limited_steps;
+		accepted += stats.accepted_tokens;
 		close_engine(e);
 	}
-	printf("%llu preemptions, %llu cached tokens, %llu cancelled\n",
+	printf("%llu preemptions, %llu cached tokens, %llu cancelled, %llu limited steps, %llu "
+	       "proposals stood\n",
 	       (unsigned long long)preemptions, (unsigned long long)hits,
-	       (unsigned long long)cancelled);
-	assert_true(preemptions > 20 && hits > 100 && cancelled > 10);
+	       (unsigned long long)cancelled, (unsigned long long)limited,
+	       (unsigned long long)accepted);
+	assert_true(preemptions > 20 && hits > 100 && cancelled > 10 && limited > 20 &&
+		    accepted > 20);
 }
 
 /* ---- the model's own layer proposes ---------------------------------------------------------- */

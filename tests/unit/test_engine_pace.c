@@ -22,14 +22,26 @@ static uint64_t step_ns(const struct machine *m, unsigned decodes, unsigned chun
 	return (uint64_t)((m->decode_ms * (decodes != 0) + m->token_ms * chunks) * MS);
 }
 
+static void note(struct pace *p, unsigned decodes, unsigned chunks, uint64_t ns)
+{
+	pace_note(p, &(struct pace_step){.decodes = decodes, .chunks = chunks, .ns = ns});
+}
+
+/* A step for a first token that goes without the many; it is the 1000th millisecond. */
+static void note_first(struct pace *p, unsigned chunks, uint64_t ns)
+{
+	pace_note(p, &(struct pace_step){
+			     .chunks = chunks, .spared = true, .ns = ns, .end_ns = 1000 * MS});
+}
+
 static void no_target_no_limit(void **state)
 {
 	struct pace p = {0};
 
 	(void)state;
 	assert_int_equal(pace_limit(&p), 0);
-	pace_note(&p, 1, 0, 50 * MS);
-	pace_note(&p, 1, 100, 500 * MS);
+	note(&p, 1, 0, 50 * MS);
+	note(&p, 1, 100, 500 * MS);
 	assert_int_equal(pace_limit(&p), 0);
 }
 
@@ -45,9 +57,9 @@ static void steps_reach_the_target(void **state)
 		uint64_t ns = 0;
 
 		for (unsigned k = 0; k < 40; k++) {
-			pace_note(&p, 4, 0, step_ns(&machines[i], 4, 0));
+			note(&p, 4, 0, step_ns(&machines[i], 4, 0));
 			ns = step_ns(&machines[i], 4, pace_limit(&p));
-			pace_note(&p, 4, pace_limit(&p), ns);
+			note(&p, 4, pace_limit(&p), ns);
 		}
 		assert_true(ns > 170 * MS && ns < 230 * MS);
 	}
@@ -61,11 +73,11 @@ static void a_slow_step_is_forgotten(void **state)
 	uint64_t ns = 0;
 
 	(void)state;
-	pace_note(&p, 4, 0, step_ns(&m, 4, 0));
-	pace_note(&p, 4, 0, 5000 * MS);
+	note(&p, 4, 0, step_ns(&m, 4, 0));
+	note(&p, 4, 0, 5000 * MS);
 	for (unsigned k = 0; k < 40; k++) {
 		ns = step_ns(&m, 4, pace_limit(&p));
-		pace_note(&p, 4, pace_limit(&p), ns);
+		note(&p, 4, pace_limit(&p), ns);
 	}
 	assert_true(ns < 230 * MS);
 }
@@ -78,44 +90,50 @@ static void prompts_get_on(void **state)
 
 	(void)state;
 	for (unsigned k = 0; k < 20; k++) {
-		pace_note(&p, 4, 0, step_ns(&slow, 4, 0));
-		pace_note(&p, 4, pace_limit(&p), step_ns(&slow, 4, pace_limit(&p)));
+		note(&p, 4, 0, step_ns(&slow, 4, 0));
+		note(&p, 4, pace_limit(&p), step_ns(&slow, 4, pace_limit(&p)));
 		assert_true(pace_limit(&p) >= PACE_LEAST);
 	}
 	assert_true(pace_limit(&p) > 270 && pace_limit(&p) < 330);
 }
 
+/* Runs limited steps of a machine, with chunks if @with_chunks; the decodes that they come to. */
+static unsigned settle(struct pace *p, const struct machine *m, double seq_ms, bool with_chunks)
+{
+	unsigned decodes = 0, chunks = 0;
+
+	for (unsigned i = 0; i < 40; i++) {
+		pace_crowd(p, 1000 * MS, &decodes, &chunks);
+		chunks = with_chunks ? PACE_LEAST : 0;
+		note(p, decodes, chunks,
+		     step_ns(m, decodes, chunks) + (uint64_t)(decodes * seq_ms * MS));
+	}
+	return decodes;
+}
+
 /* Steps of users with many sequences come to be as long as a first token's step of others. */
 static void crowds_have_their_part(void **state)
 {
+	static const struct machine m = {2, 0.5};
 	struct pace p = {.crowd_ratio = 1};
 	unsigned decodes = 0, chunks = 0;
 
 	(void)state;
-	pace_note(&p, 100, 0, 50 * MS);
-	pace_note(&p, 0, 100, 40 * MS);
+	note(&p, 100, 0, 27 * MS);
+	note(&p, 0, 100, 50 * MS);
 	pace_crowd(&p, 5 * MS, &decodes, &chunks);
 	assert_int_equal(decodes, 0);
-	pace_note_first(&p, 10 * MS, 1000 * MS);
-	for (unsigned i = 0; i < 20; i++) {
-		/* A quarter of a millisecond each, and two for the step. */
-		pace_crowd(&p, 1000 * MS, &decodes, &chunks);
-		pace_note(&p, decodes, 0, 2 * MS + decodes * MS / 4);
-	}
-	assert_in_range(decodes, 31, 33);
-	assert_int_equal(chunks, 25);
-	/* A long prompt of another user does not make short ones wait much longer, a short one
-	 * helps. */
-	pace_note_first(&p, 90 * MS, 1000 * MS);
+	note_first(&p, 20, 10 * MS);
+	assert_in_range(settle(&p, &m, 0.25, false), 31, 33);
+	/* A long prompt of another user does not make short ones wait much longer, short ones help.
+	 */
+	note_first(&p, 180, 90 * MS);
 	pace_crowd(&p, 1000 * MS, &decodes, &chunks);
-	assert_int_equal(chunks, 50);
-	pace_note_first(&p, 2 * MS, 1000 * MS);
-	pace_crowd(&p, 1000 * MS, &decodes, &chunks);
-	assert_int_equal(chunks, PACE_LEAST);
-	/* Even where a step takes long by itself, it has a few; without company, all. */
-	pace_note(&p, 1, 0, 500 * MS);
-	pace_crowd(&p, 1000 * MS, &decodes, &chunks);
-	assert_int_equal(decodes, PACE_LEAST_DECODES);
+	assert_int_equal(chunks, 20 * MS / p.token_ns);
+	for (unsigned i = 0; i < 8; i++)
+		note_first(&p, 4, 5 * MS);
+	assert_in_range(settle(&p, &m, 0.25, false), 11, 13);
+	/* Without company there is no limit, nor for who wants none. */
 	pace_crowd(&p, 1001 * MS + PACE_COMPANY_NS, &decodes, &chunks);
 	assert_int_equal(decodes, 0);
 	p.crowd_ratio = 0;
@@ -123,10 +141,39 @@ static void crowds_have_their_part(void **state)
 	assert_int_equal(decodes, 0);
 }
 
+/* Where a step takes long by itself, it has as many sequences as make it a little longer. */
+static void weights_are_shared(void **state)
+{
+	static const struct machine m = {60, 1};
+	struct pace p = {.crowd_ratio = 1.25};
+
+	(void)state;
+	note(&p, 1, 0, 61 * MS);
+	note_first(&p, 4, 64 * MS);
+	assert_in_range(settle(&p, &m, 1, false), 18, 21);
+	assert_in_range(settle(&p, &m, 0.05, false), 300, 410);
+}
+
+/* What decodes cost is learned while prompts queue, too, and what their small parts cost is not
+ * taken for what tokens cost. */
+static void crowds_with_prompts(void **state)
+{
+	static const struct machine m = {2, 0.1};
+	struct pace p = {.crowd_ratio = 1, .target_ns = 200 * MS};
+
+	(void)state;
+	note(&p, 1, 0, 3 * MS);
+	note_first(&p, 300, 32 * MS);
+	assert_in_range(settle(&p, &m, 0.25, true), 110, 140);
+	assert_true(p.token_ns < 0.12 * MS);
+	assert_true(pace_limit(&p) > 1000);
+}
+
 /* No time of the clock makes a limit of nothing, or none at all. */
 static void strange_times(void **state)
 {
 	static const uint64_t times[] = {0, 1, UINT64_MAX, 3600000 * MS};
+	unsigned decodes, chunks;
 
 	(void)state;
 	srand(5);
@@ -134,9 +181,12 @@ static void strange_times(void **state)
 		struct pace p = {.target_ns = 1 + (uint64_t)rand()};
 
 		for (unsigned k = 0; k < 20; k++) {
-			pace_note(&p, (unsigned)rand() % 3, (unsigned)rand() % 40,
-				  times[rand() % 4]);
+			note(&p, (unsigned)rand() % 3, (unsigned)rand() % 40, times[rand() % 4]);
 			assert_true(pace_limit(&p) >= PACE_LEAST);
+			note_first(&p, (unsigned)rand() % 40, times[rand() % 4]);
+			p.crowd_ratio = 1 + rand() % 3;
+			pace_crowd(&p, 1000 * MS, &decodes, &chunks);
+			assert_true(decodes >= PACE_LEAST_DECODES && chunks >= PACE_LEAST);
 		}
 	}
 }
@@ -148,6 +198,8 @@ int main(void)
 		cmocka_unit_test(steps_reach_the_target),
 		cmocka_unit_test(prompts_get_on),
 		cmocka_unit_test(crowds_have_their_part),
+		cmocka_unit_test(weights_are_shared),
+		cmocka_unit_test(crowds_with_prompts),
 		cmocka_unit_test(a_slow_step_is_forgotten),
 		cmocka_unit_test(strange_times),
 	};

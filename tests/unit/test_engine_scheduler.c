@@ -439,7 +439,7 @@ static void first_tokens_have_their_step(void **state)
  */
 static void crowds_have_short_steps(void **state)
 {
-	struct sched_seq flood[6], light, prompt;
+	struct sched_seq flood[10], light, prompt;
 	unsigned turns[6] = {0};
 	struct world w;
 
@@ -482,23 +482,94 @@ static void crowds_have_short_steps(void **state)
 	close_world(&w);
 	/* Their prompts have a part of each step, that of another user all. */
 	open_world(&w,
-		   (struct scheduler_options){.max_seqs = 8,
-					      .max_live = 8,
+		   (struct scheduler_options){.max_seqs = 16,
+					      .max_live = 16,
 					      .max_tokens = 100,
-					      .max_rows = 8,
+					      .max_rows = 16,
 					      .max_context = 90},
 		   64);
 	scheduler_limit_crowd(w.s, 2, 30);
-	for (unsigned i = 0; i < 3; i++)
+	for (unsigned i = 0; i < 10; i++)
 		add(&w, &flood[i], 1, 0, 50);
 	assert_int_equal(run(&w), 30);
 	add(&w, &prompt, 2, 0, 60);
 	assert_int_equal(run(&w), 60 + 30);
 	assert_int_equal(planned(&w, &prompt), 60);
 	assert_int_equal(run(&w), 2 + SCHEDULER_CROWD_LEAST);
-	for (unsigned i = 0; i < 3; i++)
+	for (unsigned i = 0; i < 10; i++)
 		scheduler_remove(w.s, &flood[i]);
 	scheduler_remove(w.s, &prompt);
+	/* Who has few has all of its prompt, also when it is the first to come. */
+	add(&w, &prompt, 2, 0, 60);
+	assert_int_equal(run(&w), 60);
+	scheduler_remove(w.s, &prompt);
+	close_world(&w);
+}
+
+/* Places of those who end while the step is prepared are for others. */
+static void places_are_given_back(void **state)
+{
+	struct sched_seq flood[8], ended;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	for (unsigned i = 0; i < 8; i++)
+		add(&w, &flood[i], 1, 0, 2);
+	assert_int_equal(run(&w), 16);
+	scheduler_limit_crowd(w.s, 3, 0);
+	assert_int_equal(scheduler_begin(w.s, w.items), 3);
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &flood[i]);
+	assert_int_equal(run(&w), 3);
+	/* A prompt's last token is nobody's turn. */
+	for (unsigned i = 0; i < 3; i++)
+		add(&w, &flood[i], 1, 0, 2);
+	scheduler_limit_crowd(w.s, 0, 0);
+	run(&w);
+	scheduler_limit_crowd(w.s, 2, 0);
+	for (unsigned i = 0; i < 8; i++) {
+		/* By admission: 0 1, 2 3, 4 5, 6 7. */
+		unsigned due = 2 * i % 8;
+
+		add(&w, &ended, 1, 0, 1);
+		run(&w);
+		assert_int_equal(planned(&w, &flood[due]) + planned(&w, &flood[due + 1]), 2);
+		scheduler_remove(w.s, &ended);
+	}
+	for (unsigned i = 0; i < 8; i++)
+		scheduler_remove(w.s, &flood[i]);
+	close_world(&w);
+}
+
+/* Proposals are for the next step; a sequence that it goes without needs others. */
+static void proposals_do_not_wait(void **state)
+{
+	struct sched_seq flood[3], light;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	for (unsigned i = 0; i < 3; i++)
+		add(&w, &flood[i], 1, 0, 2);
+	run(&w);
+	for (unsigned i = 0; i < 3; i++) {
+		flood[i].draft = zeros;
+		flood[i].n_draft = 1;
+	}
+	add(&w, &light, 2, 0, 3);
+	assert_int_equal(run(&w), 3);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(flood[i].n_draft, 0);
+	/* An item that gets proposals is not the one that was begun. */
+	assert_int_equal(scheduler_begin(w.s, w.items), 4);
+	flood[1].n_draft = 2;
+	assert_int_equal(scheduler_plan(w.s, w.items), 4);
+	assert_false(scheduler_kept(w.s));
+	scheduler_done(w.s, w.items, 4);
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &flood[i]);
+	scheduler_remove(w.s, &light);
 	close_world(&w);
 }
 
@@ -657,6 +728,15 @@ static void random_loads(void **state)
 			if (round % 2 && rand() % 8 == 0)
 				scheduler_limit_crowd(w.s, (unsigned)rand() % 5,
 						      (unsigned)rand() % 30);
+			/* Some end while the step is prepared. */
+			for (unsigned n = scheduler_begin(w.s, w.items);
+			     n && left > 1 && rand() % 3 == 0; n--) {
+				unsigned i = (unsigned)(w.items[0].seq - seqs);
+
+				scheduler_remove(w.s, &seqs[i]);
+				ends[i] = 0;
+				left--;
+			}
 			assert_true(run(&w) > 0);
 			assert_true(++steps < 20000);
 			for (unsigned i = 0; i < w.n_items; i++)
@@ -796,6 +876,8 @@ int main(void)
 		cmocka_unit_test(nobody_yields_in_vain),
 		cmocka_unit_test(first_tokens_have_their_step),
 		cmocka_unit_test(crowds_have_short_steps),
+		cmocka_unit_test(places_are_given_back),
+		cmocka_unit_test(proposals_do_not_wait),
 		cmocka_unit_test(priorities_do_not_starve),
 		cmocka_unit_test(long_prompts_do_not_starve),
 		cmocka_unit_test(many_users),

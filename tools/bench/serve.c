@@ -160,7 +160,7 @@ static void count_streaming(struct load *l, int more, double now)
 	if (l->full_since > 0)
 		l->full.seconds += now - l->full_since;
 	l->streaming += (unsigned)more;
-	l->full_since = l->streaming == l->n_clients ? now : 0;
+	l->full_since = l->streaming == l->n_clients && l->o->rate <= 0 ? now : 0;
 }
 
 static void end_request(struct load *l, struct client *c)

@@ -45,7 +45,8 @@ struct serve_record {
 	bool done;  /* the stream came to its end */
 };
 
-/* While all clients had an answer coming: how long, and chunks of these answers. */
+/* While all clients of a closed loop had an answer coming: how long, and chunks of these answers.
+ */
 struct serve_full {
 	double seconds;
 	uint64_t chunks;

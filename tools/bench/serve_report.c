@@ -74,7 +74,7 @@ void serve_report(const struct serve_options *o, struct serve_record *records, u
 		output += r->output_tokens;
 		chunks += r->chunks;
 	}
-	if (full->seconds > 0 && chunks)
+	if (full->seconds > 0 && chunks && n_done == n)
 		full_rate = (double)full->chunks / full->seconds * (double)output / (double)chunks;
 	first = summarise(ttft, n_first);
 	gap = summarise(gaps->s, gaps->n);
@@ -82,11 +82,13 @@ void serve_report(const struct serve_options *o, struct serve_record *records, u
 	if (o->json) {
 		printf("{\"schema_version\":1,\"requests\":%u,\"completed\":%zu,\"seconds\":%.3f,"
 		       "\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"output_tokens\":%llu,"
-		       "\"requests_per_s\":%.3f,\"output_tokens_per_s\":%.2f,"
-		       "\"full_seconds\":%.3f,\"full_output_tokens_per_s\":%.2f",
+		       "\"requests_per_s\":%.3f,\"output_tokens_per_s\":%.2f",
 		       n, n_done, seconds, (unsigned long long)prompt, (unsigned long long)cached,
 		       (unsigned long long)output, (double)n_done / seconds,
-		       (double)output / seconds, full->seconds, full_rate);
+		       (double)output / seconds);
+		if (full_rate > 0)
+			printf(",\"full_seconds\":%.3f,\"full_output_tokens_per_s\":%.2f",
+			       full->seconds, full_rate);
 		print_json("ttft", &first);
 		print_json("itl", &gap);
 		print_json("e2e", &all);
