@@ -18,7 +18,7 @@ waiters=
 for priority in none 5 0 -5; do
 	case $priority in
 	none) body='{"prompt":"Once","max_tokens":1800,"ignore_eos":true}' ;;
-	*) body="{\"prompt\":\"Once\",\"max_tokens\":2,\"priority\":$priority}" ;;
+	*) body="{\"prompt\":\"Once\",\"max_tokens\":200,\"ignore_eos\":true,\"priority\":$priority}" ;;
 	esac
 	{
 		post $comp "$body" >/dev/null
