@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=2 irq=msi plug=later timeout=400
+# vm: mode=systemd chips=2 irq=msi plug=later timeout=600
 # Weights in the memory of real chips outlive the daemon: systemd keeps their dma-bufs over a crash and a restart, and gives them up with a stop.
 . /rig/guest/lib.sh
 release=$(uname -r)
