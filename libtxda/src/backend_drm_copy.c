@@ -244,10 +244,11 @@ static int copy_failed(struct txda__vm *vm, int error)
 	char text[200] = "";
 	int r = 0;
 
-	if (atomic_load(&vm->chip->lost))
-		return txda__fail(context, -ENODEV, "chip %u is lost", vm->chip->index);
 	if (error == -EIO && vm->copier.queue)
 		r = txda__drm_hwqueue_fault(vm->chip, vm->copier.queue, &fault, text, sizeof(text));
+	/* Asking may have told it: a queue fails first, its chip is known to be gone then. */
+	if (atomic_load(&vm->chip->lost))
+		return txda__fail(context, -ENODEV, "chip %u is lost", vm->chip->index);
 	if (r < 0 && !text[0])
 		txda__fault_text(&fault, NULL, text, sizeof(text));
 	return txda__fail(context, error, "chip %u: copying failed: %s", vm->chip->index,

@@ -33,10 +33,13 @@ same() {
 		lost "$1: it does not write what it should"
 	}
 }
+adopted() {
+	model | grep -q "\"adopted\":$1"
+}
 # ready WHEN true|false KEPT: the daemon is there, its weights were or were not, and systemd keeps so many descriptors
 ready() {
 	wait_for 120 answers || lost "$1: no answer"
-	model | grep -q "\"adopted\":$2" || lost "$1: $(model)"
+	wait_for 60 adopted "$2" || lost "$1: $(model)"
 	[ "$(of_unit NFileDescriptorStore)" = "$3" ] || lost "$1: $(of_unit NFileDescriptorStore) descriptors are kept, not $3"
 	same "$1"
 	pid=$(of_unit MainPID)
@@ -68,10 +71,15 @@ full=$(($(used)))
 plug 1 || fail "chip 1 does not come"
 wait_for 20 nodes_are 2 || fail "no second node"
 udevadm settle
+mkdir -p /run/systemd/system/txdad.service.d
+printf '[Service]\nRestartSec=20\n' >/run/systemd/system/txdad.service.d/later.conf
+systemctl daemon-reload || fail "daemon-reload"
 kill -9 "$pid"
 unplug 0 || fail "device_del"
-wait_for 20 nodes_are 1 || fail "chip 0 is still there"
+wait_for 60 nodes_are 1 || fail "chip 0 is still there"
 ready "without its chip" false 2
+rm /run/systemd/system/txdad.service.d/later.conf
+systemctl daemon-reload || fail "daemon-reload"
 kill -9 "$pid"
 wait_for 20 gone || lost "killed and still there"
 ready "on the other chip" true 2

@@ -120,7 +120,7 @@ sleep_and_wake() {
 # plug N, unplug N - chip N in its slot, through the guest's hot-plug driver.
 plug() {
 	before=$(chip_count)
-	vmhost add "$1" && wait_for 20 chips_are $((before + 1))
+	vmhost add "$1" && wait_for 60 chips_are $((before + 1))
 }
 
 unplug() {
