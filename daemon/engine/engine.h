@@ -162,7 +162,9 @@ struct engine_request {
 	unsigned n_prompt;
 	const int32_t *prompt; /* [n_prompt], owned by the request */
 	bool prompt_logprobs;  /* also give logprobs of the prompt's own tokens (echo) */
-	void *client;	       /* the client side's own */
+	bool goes_on; /* the prompt ends in what an earlier request chose: nobody makes room for it
+		       */
+	void *client; /* the client side's own */
 	struct engine_constraint *constraint; /* owned by the request; NULL: none */
 	struct engine_pooling pooling;	      /* a vector is wanted; nothing is generated */
 	struct engine_sink *sink; /* owned by the request; NULL: none. Nothing is generated */
@@ -324,7 +326,7 @@ struct engine_stats {
 	unsigned running, waiting;
 	double kv_usage; /* 0..1 of the blocks in use */
 	uint64_t prompt_tokens, generation_tokens, preemptions, steps;
-	uint64_t limited_steps;		      /* after these a limit of crowd_percent held */
+	uint64_t limited_steps;		      /* with less for who crowds, by crowd_percent */
 	uint64_t prefix_queries, prefix_hits; /* tokens */
 	uint64_t finished[ENGINE_N_FINISHES]; /* by enum engine_finish */
 	/* speculative decoding: sequences' steps with proposals, tokens in them, those that stood

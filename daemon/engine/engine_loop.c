@@ -331,7 +331,6 @@ static void note_pace(struct engine *e, const struct step_slot *slot, struct pac
 	scheduler_limit_chunks(e->scheduler, pace_limit(&e->pace));
 	pace_crowd(&e->pace, step->end_ns, &decodes, &chunks);
 	scheduler_limit_crowd(e->scheduler, decodes, chunks);
-	e->stats.limited_steps += decodes != 0;
 }
 
 static void run_step(struct engine *e)
@@ -342,6 +341,7 @@ static void run_step(struct engine *e)
 	char err[256] = "";
 	bool begun = false;
 
+	e->stats.limited_steps += scheduler_limited(e->scheduler);
 	if (compute(e, slot, &begun, err, sizeof(err))) {
 		lose(e, err);
 		return;
@@ -382,6 +382,7 @@ static void take_submitted(struct engine *e)
 		}
 		seq->sched.uid = r->uid;
 		seq->sched.priority = r->priority;
+		seq->sched.goes_on = r->goes_on;
 		seq->sched.prompt = r->prompt;
 		seq->sched.generated = r->tokens;
 		seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
@@ -500,7 +501,7 @@ void *engine_main(void *arg)
 			slot->n_filled = 0;
 			publish(e, true);
 			wake_client(e);
-			/* What was learned of company is old by then. */
+			pace_rest(&e->pace);
 			scheduler_limit_crowd(e->scheduler, 0, 0);
 			sleep_until_woken(e);
 		}

@@ -10,8 +10,8 @@ static void follow(double *average, double value)
 
 static void note_crowd(struct pace *p, const struct pace_step *step, double t)
 {
-	/* Long chunks say nothing of decodes. */
-	if (step->chunks <= 4 * step->decodes && step->decodes)
+	/* Long chunks say nothing of decodes, nor do steps that went without most of them. */
+	if (!step->spared && step->decodes && step->chunks <= 4 * step->decodes)
 		follow(&p->seq_ns, t / (step->decodes + step->chunks));
 	if (!step->spared)
 		return;
@@ -53,6 +53,12 @@ static unsigned at_least(double n, unsigned least)
 	if (n < least)
 		return least;
 	return n < INT_MAX ? (unsigned)n : INT_MAX;
+}
+
+void pace_rest(struct pace *p)
+{
+	p->company_ns = 0;
+	p->limited = false;
 }
 
 void pace_crowd(struct pace *p, uint64_t now, unsigned *ret_decodes, unsigned *ret_chunks)

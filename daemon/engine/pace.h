@@ -13,7 +13,7 @@
  * for its end: crowd_ratio times what a step takes that computes the others' prompts and goes
  * without the many. A little more than 1 lets them have all places where weights take most of a
  * step's time, so that a shorter one would be of no use. That holds for PACE_COMPANY_NS after each
- * such step; who has the chips for itself uses them in full.
+ * such step, as long as there is work at all; who has the chips for itself uses them in full.
  *
  * Results do not depend on it: a sequence's numbers are the same however its prompt is cut, and
  * whoever is in the step with it.
@@ -35,7 +35,7 @@ struct pace {
 	double decode_ns;    /* a step without chunks; 0: not seen yet */
 	double token_ns;     /* a chunk's token beside decodes; 0: not seen yet */
 	double crowd_ratio;  /* 0: no limit for users with many sequences */
-	double seq_ns;	     /* a step by sequence; 0: not seen yet */
+	double seq_ns;	     /* a step with everybody, by its tokens; 0: not seen yet */
 	double first_ns;     /* a step for a first token that goes without the many */
 	uint64_t company_ns; /* when the last one of these ended; 0: there was none */
 	bool limited;	     /* what pace_crowd() last said is a limit */
@@ -52,6 +52,8 @@ struct pace_step {
 void pace_note(struct pace *p, const struct pace_step *step);
 /* What scheduler_limit_crowd() is to be given from now on. */
 void pace_crowd(struct pace *p, uint64_t now, unsigned *ret_decodes, unsigned *ret_chunks);
+/* Nothing is left to do: what was learned of company is old when there is. */
+void pace_rest(struct pace *p);
 /* Most tokens of chunks in a step that decodes; 0: no limit. */
 unsigned pace_limit(const struct pace *p);
 

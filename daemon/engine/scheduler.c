@@ -99,9 +99,10 @@ static void user_leave(struct scheduler *s, struct user *user)
 
 bool sched_before(const struct sched_seq *a, const struct sched_seq *b)
 {
-	if (a->priority != b->priority)
-		return a->priority > b->priority;
-	return a->arrival < b->arrival;
+	int64_t of_a = (int64_t)a->arrival_step - (int64_t)a->priority * SCHEDULER_AGING_STEPS;
+	int64_t of_b = (int64_t)b->arrival_step - (int64_t)b->priority * SCHEDULER_AGING_STEPS;
+
+	return of_a != of_b ? of_a < of_b : a->arrival < b->arrival;
 }
 
 void sched_wait_insert(struct scheduler *s, struct sched_seq *seq)
@@ -165,6 +166,7 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq)
 	seq->user = find_user(s, seq->uid);
 	seq->arrival = s->arrivals++;
 	seq->arrival_step = s->step;
+	seq->level = seq->priority;
 	seq->chain = KV_ROOT;
 	user_enter(s, &s->users[seq->user]);
 	sched_wait_insert(s, seq);
@@ -180,6 +182,8 @@ void sched_plan_remove(struct scheduler *s, struct sched_seq *seq)
 	plan->tokens += item->tokens;
 	plan->rows += item->rows + item->sample + item->drafts;
 	s->users[seq->user].decodes -= sched_decodes(item);
+	if (!sched_decodes(item) && sched_crowds(s, seq->user))
+		plan->crowd_tokens += item->tokens;
 	plan->n_items--;
 	plan->kept = false;
 	memmove(item, item + 1, (size_t)(plan->items + plan->n_items - item) * sizeof(*item));

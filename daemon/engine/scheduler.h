@@ -9,20 +9,24 @@
  *
  * The rules, in order:
  *
- * 1. Every running sequence with one token left gets it (but see 6). max_seqs is at most the token
- *and the row limit, so that all of them always fit: nothing that was admitted waits behind a
- *prompt.
+ * 1. Every running sequence with one token left gets it (but see 5 and 6). max_seqs is at most
+ *    the token and the row limit, so that all of them always fit: nothing that was admitted waits
+ *    behind a prompt.
  * 2. What is left of the budget goes to prefill chunks, one choice after the other among the
  *    running sequences with more tokens left and each uid's first waiting one:
  *	- the highest priority level first. Waiting raises a sequence by one level every
  *	  SCHEDULER_AGING_STEPS steps, up to the highest priority present: no priority starves
  *	  another.
  *	- then the uid that was served least: each uid has a virtual counter of the tokens that
- *	  were computed for it, and one that comes back after idling is lifted to the least of
- *	  the active ones. So users share the chip by tokens, however many requests each of them
- *	  sends.
+ *	  were computed for it (Sheng et al., Fairness in Serving Large Language Models, OSDI
+ *	  2024), and one that comes back after idling is lifted to the least of the active ones.
+ *	  Nobody saves up more than SCHEDULER_CREDIT_STEPS steps by waiting or by decoding. So
+ *	  users share the chip by tokens, however many requests each of them sends.
  *	- then first come, first served.
- *    A uid's own requests run by priority, then in order of arrival.
+ *    A uid's own requests run by the priority to which waiting has raised them, in order of
+ *    arrival. Priority says who comes in and whose prompt is computed; once a sequence decodes
+ *    it matters only where somebody has to give way (3, 4, 5). What counts there is the level
+ *    that it was admitted with.
  * 3. A waiting sequence is admitted when blocks for all its known tokens are free, with a margin
  *    for the running ones to grow. The chosen one is waited for: smaller ones do not overtake it
  *    until it starves.
@@ -35,12 +39,12 @@
  *    where that still holds it. The oldest of the highest priority never gives way in this, so
  *    something always progresses, and every sequence ends.
  * 5. A step that computes a prompt for its first token goes without the sequences of users who
- *    run at least two more than the prompt's: it is as short as if its user were alone. No user
- *    is left out of two steps running.
+ *    run at least two more than the prompt's, unless their priority is higher: it is as short as
+ *    if its user were alone. No user is left out of two steps running.
  * 6. By rule 5 a first token still waits for the step that runs when its prompt comes. So while
  *    users with few sequences come and go, the caller may limit what those with many have of a
  *    step (scheduler_limit_crowd()): places for decodes are then shared evenly between the
- *    users, and a user's sequences go round on its places.
+ *    users, and the sequences of who crowds go round on its places.
  *
  * Proposed tokens (speculative decoding) ride along with a decode when all decodes have their
  * token: as many as tokens, rows and free blocks allow; nobody is preempted for them. What the
@@ -67,9 +71,10 @@
 
 #include "kv.h"
 
-#define SCHEDULER_AGING_STEPS 256
-#define SCHEDULER_FEW	      8	 /* sequences of a user who does not crowd, rule 6 */
-#define SCHEDULER_CROWD_LEAST 16 /* tokens of chunks for those who do */
+#define SCHEDULER_AGING_STEPS  256
+#define SCHEDULER_CREDIT_STEPS 4  /* whole ones, of max_tokens */
+#define SCHEDULER_FEW	       8  /* sequences of a user who does not crowd, rule 6 */
+#define SCHEDULER_CROWD_LEAST  16 /* tokens of chunks for those who do */
 
 struct scheduler;
 
@@ -89,6 +94,7 @@ struct sched_seq {
 	unsigned prompt_row;
 	const int32_t *draft; /* proposals for positions n_total ..., [n_draft] */
 	unsigned n_draft;     /* 0: none; used by the next plan */
+	bool goes_on;	      /* the prompt ends in tokens that were chosen: rule 5 is not for it */
 
 	/* The scheduler's; the caller reads. */
 	unsigned n_computed;
@@ -108,7 +114,8 @@ struct sched_seq {
 	unsigned slot;	      /* of the block table, while running */
 	unsigned planned;     /* tokens in this step */
 	unsigned user;	      /* index of the uid's entry */
-	bool yielding;	      /* chosen to give way, while it is found out whether that helps */
+	int level;     /* the priority, or what waiting had raised it to when it was chosen */
+	bool yielding; /* chosen to give way, while it is found out whether that helps */
 };
 
 struct scheduler_options {
@@ -150,20 +157,23 @@ unsigned scheduler_begin(struct scheduler *s, struct sched_item *items);
  * nothing runs or waits. Each plan is followed by scheduler_done().
  */
 unsigned scheduler_plan(struct scheduler *s, struct sched_item *items);
-/* Whether the items of scheduler_begin() are the first ones of that plan, none taken out. */
+/* Whether the items of scheduler_begin() are the first ones of the last plan, as they were. */
 bool scheduler_kept(const struct scheduler *s);
 /* From now on chunks have at most @tokens in a step that decodes, too; 0: what the step has left.
  */
 void scheduler_limit_chunks(struct scheduler *s, unsigned tokens);
 /*
- * From now on a step has @decodes sequences at most that decode, but at least one of each user, and
- * users with more sequences than that, and than SCHEDULER_FEW, share @chunks tokens of chunks when
- * nothing decodes, less when something does, but SCHEDULER_CROWD_LEAST at least. 0, 0: no such
- * limit.
+ * From now on users crowd who have more sequences than @decodes, and than SCHEDULER_FEW. Of a
+ * step's @decodes places for sequences that decode they have no more than an even share, and at
+ * least one each. Of chunks they share @chunks tokens when nothing decodes, less when something
+ * does, but SCHEDULER_CROWD_LEAST at least. 0, 0: no such limit.
  */
 void scheduler_limit_crowd(struct scheduler *s, unsigned decodes, unsigned chunks);
-/* Whether the last plan goes without some sequences by rule 5, for a user with few of them. */
+/* Whether the last plan goes by rule 5 without all who run more than a user with few sequences,
+ * for whose first token it is. */
 bool scheduler_spared(const struct scheduler *s);
+/* Whether who crowds has less of the last plan by rule 6. */
+bool scheduler_limited(const struct scheduler *s);
 /* The last plan's step has been computed: counts its tokens, shares the blocks that it filled. */
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items);
 

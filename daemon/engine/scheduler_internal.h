@@ -15,7 +15,7 @@ struct user {
 	uint64_t left_out;		/* the step that last went without it */
 	unsigned decodes;		/* in the plan */
 	uint64_t turn;			/* admission of the last sequence that had its turn */
-	struct sched_seq *first, *last; /* waiting, by priority, then arrival */
+	struct sched_seq *first, *last; /* waiting, by sched_before() */
 };
 
 /* A step while it is planned: what is in it, and what is left of its limits. */
@@ -26,7 +26,8 @@ struct plan {
 	bool preempted;
 	bool begun;	       /* between scheduler_begin() and scheduler_plan() */
 	bool kept;	       /* what scheduler_begin() planned is still there, in place */
-	bool spared;	       /* some are left out for a first token of who has few sequences */
+	bool spared;	       /* see scheduler_spared() */
+	bool limited;	       /* see scheduler_limited() */
 	unsigned decodes;      /* most of one user; UINT_MAX: no limit */
 	unsigned crowd_tokens; /* of chunks, left for users with many sequences */
 };
@@ -37,6 +38,7 @@ struct scheduler {
 	unsigned max_blocks; /* of one sequence */
 	uint64_t step, arrivals, admissions, preemptions;
 	uint64_t last_served; /* counter of the user that became idle last */
+	uint64_t served;      /* highest counter of those that were given chunks, before these */
 	unsigned n_running, n_waiting, n_users;
 	struct sched_seq **running; /* [max_seqs] in order of admission */
 	unsigned *slots;	    /* [max_seqs] free rows of the block table, a stack */
@@ -56,13 +58,22 @@ static inline unsigned sched_blocks_for(const struct scheduler *s, unsigned toke
 	return tokens / size + (tokens % size != 0);
 }
 
+/* Whether a user has so many sequences that others are not to wait for all of them. */
+static inline bool sched_crowds(const struct scheduler *s, unsigned user)
+{
+	unsigned few = s->crowd_decodes > SCHEDULER_FEW ? s->crowd_decodes : SCHEDULER_FEW;
+
+	return s->users[user].live > few;
+}
+
 /* Whether it is a place for decodes that an item takes. */
 static inline bool sched_decodes(const struct sched_item *item)
 {
 	return item->tokens == item->drafts + 1 && item->first >= item->seq->n_prompt;
 }
 
-/* Whether @a comes before @b among one user's waiting sequences. */
+/* Whether @a comes before @b among one user's waiting sequences: who has waited for as many steps
+ * as raise it to the other's priority, or longer. */
 bool sched_before(const struct sched_seq *a, const struct sched_seq *b);
 void sched_wait_insert(struct scheduler *s, struct sched_seq *seq);
 void sched_wait_remove(struct scheduler *s, struct sched_seq *seq);

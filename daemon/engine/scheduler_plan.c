@@ -16,19 +16,11 @@ static unsigned prompt_rows(const struct sched_seq *seq, unsigned tokens, unsign
 	return to > from ? to - from : 0;
 }
 
-/* Whether it has so many sequences that others are not to wait for all of them. */
-static bool crowds(const struct scheduler *s, unsigned user)
-{
-	unsigned few = s->crowd_decodes > SCHEDULER_FEW ? s->crowd_decodes : SCHEDULER_FEW;
-
-	return s->users[user].live > few;
-}
-
 /* The longest chunk of @seq that what is left of the step can take; 0: none. */
 static unsigned longest_chunk(const struct scheduler *s, const struct sched_seq *seq)
 {
 	const struct plan *plan = &s->plan;
-	unsigned limit = crowds(s, seq->user) && plan->crowd_tokens < plan->tokens
+	unsigned limit = sched_crowds(s, seq->user) && plan->crowd_tokens < plan->tokens
 				 ? plan->crowd_tokens
 				 : plan->tokens;
 	unsigned remaining = seq->n_total - seq->n_computed;
@@ -87,8 +79,8 @@ static bool yields_before(const struct scheduler *s, const struct sched_seq *a,
 {
 	unsigned of_a = stays(s, a->user), of_b = stays(s, b->user);
 
-	if (a->priority != b->priority)
-		return a->priority < b->priority;
+	if (a->level != b->level)
+		return a->level < b->level;
 	return of_a != of_b ? of_a > of_b : sched_before(b, a);
 }
 
@@ -138,14 +130,15 @@ static unsigned share_decodes(const struct scheduler *s)
 }
 
 /*
- * Whether it is a sequence's turn to decode. Where its user has more of them than places, they go
- * round by their admission; @late: those whose turn it is not, in places that are left.
+ * Whether it is a sequence's turn to decode. Where a user who crowds runs more of them than it has
+ * places, they go round by their admission; @late: those whose turn it is not, in places that are
+ * left.
  */
 static bool has_turn(const struct scheduler *s, const struct sched_seq *seq, bool late)
 {
 	const struct user *user = &s->users[seq->user];
 
-	if (user->running <= s->plan.decodes)
+	if (user->running <= s->plan.decodes || !sched_crowds(s, seq->user))
 		return true;
 	return user->decodes < s->plan.decodes && (late || seq->admission > user->turn);
 }
@@ -282,7 +275,7 @@ static struct sched_seq *fair_victim(const struct scheduler *s, const struct sch
 	for (unsigned i = 0; i < s->n_running; i++) {
 		struct sched_seq *other = s->running[i];
 
-		if (!other->yielding && other->priority <= seq->priority &&
+		if (!other->yielding && other->level <= seq->level &&
 		    stays(s, other->user) >= mine + 2 &&
 		    (!victim || yields_before(s, other, victim)))
 			victim = other;
@@ -385,6 +378,18 @@ static bool wants_chunk(const struct sched_seq *seq)
 	return !seq->planned && seq->n_total - seq->n_computed > 1;
 }
 
+/*
+ * What counts as served for a user: it cannot have saved up more than a few steps, not by waiting
+ * behind higher priorities and not by decoding for long.
+ */
+static uint64_t served(const struct scheduler *s, unsigned user)
+{
+	uint64_t credit = (uint64_t)SCHEDULER_CREDIT_STEPS * s->options.max_tokens;
+	uint64_t least = s->served > credit ? s->served - credit : 0;
+
+	return s->users[user].served > least ? s->users[user].served : least;
+}
+
 /* Of two whose users were served alike: that of the user who runs less, then the older one. */
 static bool goes_before(const struct scheduler *s, const struct sched_seq *a,
 			const struct sched_seq *b)
@@ -394,48 +399,72 @@ static bool goes_before(const struct scheduler *s, const struct sched_seq *a,
 	return of_a != of_b ? of_a < of_b : sched_before(a, b);
 }
 
-/* The best of the running prefills and each user's first waiting sequence (if @waiting). */
-static struct sched_seq *choose(const struct scheduler *s, bool waiting)
+/* Candidate @i: the running prefills, then each user's first waiting sequence; NULL: it is none. */
+static struct sched_seq *candidate(const struct scheduler *s, unsigned i)
 {
-	struct sched_seq *best = NULL, *seq;
+	if (i >= s->n_running)
+		return s->plan.crowd_tokens || !sched_crowds(s, i - s->n_running)
+			       ? s->users[i - s->n_running].first
+			       : NULL;
+	return wants_chunk(s->running[i]) && longest_chunk(s, s->running[i]) ? s->running[i] : NULL;
+}
+
+/* Its priority, and what waiting has raised it by: to @top at most. */
+static int level(const struct scheduler *s, const struct sched_seq *seq, int top)
+{
+	uint64_t age = (s->step - seq->arrival_step) / SCHEDULER_AGING_STEPS;
+
+	return age < (uint64_t)((int64_t)top - seq->priority) ? seq->priority + (int)age : top;
+}
+
+/* The best of the running prefills and (if @waiting) the waiting ones. */
+static struct sched_seq *choose(struct scheduler *s, bool waiting)
+{
 	unsigned n = s->n_running + (waiting ? s->n_users : 0);
+	struct sched_seq *best = NULL, *seq;
 	int top = INT_MIN, best_level = 0;
 
-	for (unsigned pass = 0; pass < 2; pass++) {
-		for (unsigned i = 0; i < n; i++) {
-			uint64_t age, served, best_served;
-			int level;
+	for (unsigned i = 0; i < s->n_running; i++)
+		top = s->running[i]->level > top ? s->running[i]->level : top;
+	for (unsigned i = 0; i < n; i++) {
+		seq = candidate(s, i);
+		if (seq && seq->priority > top)
+			top = seq->priority;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t mine, others;
+		int l;
 
-			if (i < s->n_running)
-				seq = wants_chunk(s->running[i]) && longest_chunk(s, s->running[i])
-					      ? s->running[i]
-					      : NULL;
-			else if (s->plan.crowd_tokens || !crowds(s, i - s->n_running))
-				seq = s->users[i - s->n_running].first;
-			else
-				seq = NULL;
-			if (!seq)
-				continue;
-			if (!pass) {
-				top = seq->priority > top ? seq->priority : top;
-				continue;
-			}
-			age = (s->step - seq->arrival_step) / SCHEDULER_AGING_STEPS;
-			level = age < (uint64_t)((int64_t)top - seq->priority)
-					? seq->priority + (int)age
-					: top;
-			served = s->users[seq->user].served;
-			best_served = best ? s->users[best->user].served : 0;
-			if (!best || level > best_level ||
-			    (level == best_level &&
-			     (served < best_served ||
-			      (served == best_served && goes_before(s, seq, best))))) {
-				best = seq;
-				best_level = level;
-			}
+		seq = candidate(s, i);
+		if (!seq)
+			continue;
+		l = level(s, seq, top);
+		mine = served(s, seq->user);
+		others = best ? served(s, best->user) : 0;
+		if (!best || l > best_level ||
+		    (l == best_level &&
+		     (mine < others || (mine == others && goes_before(s, seq, best))))) {
+			best = seq;
+			best_level = l;
 		}
 	}
+	if (best && !best->blocks)
+		best->level = best_level;
 	return best;
+}
+
+/* Plans a chunk of a running sequence. */
+static void plan_chunk(struct scheduler *s, struct plan *plan, struct sched_seq *seq,
+		       unsigned tokens)
+{
+	struct user *user = &s->users[seq->user];
+
+	user->served = served(s, seq->user);
+	if (user->served > s->served)
+		s->served = user->served;
+	plan_add(s, plan, seq, tokens);
+	if (sched_crowds(s, seq->user))
+		plan->crowd_tokens -= tokens;
 }
 
 static void plan_chunks(struct scheduler *s, struct plan *plan)
@@ -460,29 +489,35 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 		tokens = longest_chunk(s, seq);
 		if (!tokens)
 			continue;
-		plan_add(s, plan, seq, tokens);
-		if (crowds(s, seq->user))
-			plan->crowd_tokens -= tokens;
+		plan_chunk(s, plan, seq, tokens);
 	}
 }
 
+/* Whether an item computes the prompt of a first token. */
+static bool is_first(const struct sched_item *item)
+{
+	return item->seq->n_total == item->seq->n_prompt && !item->seq->goes_on;
+}
+
 /*
- * Leaves those who run more out of a step that brings a user nearer to a first token; not twice
- * running.
+ * Leaves those who run more out of a step that brings a user nearer to a first token, unless their
+ * priority is higher; not twice running.
  */
 static void leave_out(struct scheduler *s, struct plan *plan)
 {
 	unsigned least = UINT_MAX, n = 0;
-	bool few = false;
+	bool few = false, crowded = false;
+	int top = INT_MIN;
 
 	for (unsigned i = 0; i < plan->n_items; i++) {
 		const struct sched_seq *seq = plan->items[i].seq;
 		const struct user *user = &s->users[seq->user];
 
-		if (seq->n_total != seq->n_prompt)
+		if (!is_first(&plan->items[i]))
 			continue;
 		few = few || user->live <= SCHEDULER_FEW;
 		least = user->running < least ? user->running : least;
+		top = seq->level > top ? seq->level : top;
 	}
 	if (least == UINT_MAX)
 		return;
@@ -490,14 +525,16 @@ static void leave_out(struct scheduler *s, struct plan *plan)
 		struct sched_item *item = &plan->items[i];
 		struct user *user = &s->users[item->seq->user];
 
-		if (user->running < least + 2 || user->left_out == s->step - 1) {
+		if (user->running < least + 2 || user->left_out == s->step - 1 ||
+		    item->seq->level > top) {
+			crowded = crowded || user->running >= least + 2;
 			plan->items[n++] = *item;
 			continue;
 		}
 		user->left_out = s->step;
 		item->seq->planned = 0;
-		plan->spared = few;
 	}
+	plan->spared = few && n < plan->n_items && !crowded;
 	plan->kept = plan->kept && n == plan->n_items;
 	plan->n_items = n;
 }
@@ -545,8 +582,12 @@ bool scheduler_spared(const struct scheduler *s)
 	return s->plan.spared;
 }
 
-/* Tokens of chunks of users with many sequences: as much of their limit as decodes left of theirs.
- */
+bool scheduler_limited(const struct scheduler *s)
+{
+	return s->plan.limited;
+}
+
+/* What chunks of those who crowd may have: the part of their limit that decodes leave over. */
 static unsigned crowd_tokens(const struct scheduler *s)
 {
 	unsigned decodes = s->plan.n_items < s->crowd_decodes ? s->plan.n_items : s->crowd_decodes;
@@ -556,6 +597,23 @@ static unsigned crowd_tokens(const struct scheduler *s)
 		return UINT_MAX;
 	tokens = (uint64_t)s->crowd_chunks * (s->crowd_decodes - decodes) / s->crowd_decodes;
 	return tokens > SCHEDULER_CROWD_LEAST ? (unsigned)tokens : SCHEDULER_CROWD_LEAST;
+}
+
+static void end_plan(struct scheduler *s, struct plan *plan)
+{
+	/* Chunks went on as long as there was something for them. */
+	plan->limited = s->crowd_decodes && !plan->crowd_tokens && plan->tokens;
+	for (unsigned i = 0; i < s->n_running; i++) {
+		struct sched_seq *seq = s->running[i];
+
+		if (seq->planned)
+			continue;
+		/* Proposals are for this step or for none: behind the next one they may be of other
+		 * tokens. */
+		seq->n_draft = 0;
+		if (seq->n_total - seq->n_computed == 1 && s->users[seq->user].left_out != s->step)
+			plan->limited = true;
+	}
 }
 
 unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
@@ -572,12 +630,7 @@ unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 	plan->crowd_tokens = crowd_tokens(s);
 	plan_chunks(s, plan);
 	leave_out(s, plan);
-	/* Proposals are for this step or for none: behind the next one they may be of other tokens.
-	 */
-	for (unsigned i = 0; i < s->n_running; i++) {
-		if (!s->running[i]->planned)
-			s->running[i]->n_draft = 0;
-	}
+	end_plan(s, plan);
 	plan->begun = false;
 	return plan->n_items;
 }

@@ -91,6 +91,7 @@ static bool submit_beam(struct search *s, unsigned i, struct api_error *e)
 			       false, &beam->request);
 	if (r)
 		return exchange_submit_error(x, r, err, e);
+	beam->request->goes_on = beam_search_length(s->search) != 0;
 	r = exchange_submit(x, beam->request, &beam->client, err, sizeof(err));
 	if (r)
 		return exchange_submit_error(x, r, err, e);

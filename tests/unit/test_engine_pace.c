@@ -169,6 +169,32 @@ static void crowds_with_prompts(void **state)
 	assert_true(pace_limit(&p) > 1000);
 }
 
+/* A step that goes without the many says nothing of what theirs cost. */
+static void first_steps_are_not_theirs(void **state)
+{
+	static const struct machine m = {60, 1};
+	struct pace p = {.crowd_ratio = 1.25};
+	unsigned decodes, before;
+
+	(void)state;
+	note(&p, 16, 0, 61 * MS);
+	note_first(&p, 4, 64 * MS);
+	before = settle(&p, &m, 0.05, false);
+	for (unsigned i = 0; i < 8; i++) {
+		pace_note(&p, &(struct pace_step){.decodes = 2,
+						  .chunks = 4,
+						  .spared = true,
+						  .ns = 64 * MS,
+						  .end_ns = 1000 * MS});
+		pace_crowd(&p, 1000 * MS, &decodes, &(unsigned){0});
+		assert_true(decodes > before * 9 / 10);
+	}
+	/* Of a time without any work nothing is remembered. */
+	pace_rest(&p);
+	pace_crowd(&p, 1000 * MS, &decodes, &(unsigned){0});
+	assert_int_equal(decodes, 0);
+}
+
 /* No time of the clock makes a limit of nothing, or none at all. */
 static void strange_times(void **state)
 {
@@ -200,6 +226,7 @@ int main(void)
 		cmocka_unit_test(crowds_have_their_part),
 		cmocka_unit_test(weights_are_shared),
 		cmocka_unit_test(crowds_with_prompts),
+		cmocka_unit_test(first_steps_are_not_theirs),
 		cmocka_unit_test(a_slow_step_is_forgotten),
 		cmocka_unit_test(strange_times),
 	};

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* A scheduler with its KV blocks, for tests: sequences are added, steps planned, checked, carried
+ * out. */
+#ifndef TXDA_SCHEDULER_WORLD_H
+#define TXDA_SCHEDULER_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "scheduler.h"
+
+#define BLOCK	  4
+#define MAX_ITEMS 64
+
+static int32_t zeros[4096]; /* every token of every sequence */
+
+struct world {
+	struct scheduler_options options;
+	struct kv *kv;
+	struct scheduler *s;
+	struct sched_item items[MAX_ITEMS];
+	unsigned n_items;
+};
+
+static inline void open_world(struct world *w, struct scheduler_options options, unsigned n_blocks)
+{
+	memset(w, 0, sizeof(*w));
+	w->options = options;
+	assert_int_equal(kv_new(n_blocks, BLOCK, false, &w->kv), 0);
+	assert_int_equal(scheduler_new(&options, w->kv, &w->s), 0);
+}
+
+static inline void close_world(struct world *w)
+{
+	assert_int_equal(kv_free_blocks(w->kv), kv_blocks(w->kv));
+	assert_true(kv_check(w->kv));
+	scheduler_free(w->s);
+	kv_free(w->kv);
+}
+
+static inline void add(struct world *w, struct sched_seq *seq, uid_t uid, int priority,
+		       unsigned n_prompt)
+{
+	*seq = (struct sched_seq){
+		.uid = uid,
+		.priority = priority,
+		.prompt = zeros,
+		.generated = zeros,
+		.n_prompt = n_prompt,
+		.n_total = n_prompt,
+		.prompt_row = n_prompt,
+	};
+	scheduler_add(w->s, seq);
+}
+
+/* Plans a step, checks its limits, carries it out: each sampled sequence grows by a token. */
+static inline unsigned run(struct world *w)
+{
+	unsigned tokens = 0, rows = 0;
+
+	w->n_items = scheduler_plan(w->s, w->items);
+	for (unsigned i = 0; i < w->n_items; i++) {
+		const struct sched_item *item = &w->items[i];
+		const struct sched_seq *seq = item->seq;
+
+		assert_true(item->tokens >= 1 && seq->n_computed + item->tokens <= seq->n_total);
+		assert_true((seq->n_computed + item->tokens + BLOCK - 1) / BLOCK <= seq->n_blocks);
+		assert_int_equal(item->sample, seq->n_computed + item->tokens == seq->n_total);
+		tokens += item->tokens;
+		rows += item->rows + item->sample;
+		for (unsigned j = 0; j < i; j++)
+			assert_ptr_not_equal(w->items[j].seq, seq);
+	}
+	assert_true(tokens <= w->options.max_tokens);
+	assert_true(rows <= w->options.max_rows);
+	assert_true(w->n_items <= w->options.max_seqs);
+	scheduler_done(w->s, w->items, w->n_items);
+	for (unsigned i = 0; i < w->n_items; i++) {
+		if (w->items[i].sample)
+			w->items[i].seq->n_total++;
+	}
+	return tokens;
+}
+
+static inline unsigned planned(const struct world *w, const struct sched_seq *seq)
+{
+	for (unsigned i = 0; i < w->n_items; i++) {
+		if (w->items[i].seq == seq)
+			return w->items[i].tokens;
+	}
+	return 0;
+}
+
+static const struct scheduler_options plain = {
+	.max_seqs = 8,
+	.max_live = 32,
+	.max_tokens = 16,
+	.max_rows = 8,
+	.max_context = 64,
+};
+
+#endif

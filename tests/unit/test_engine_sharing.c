@@ -1,0 +1,646 @@
+// SPDX-License-Identifier: MIT
+/* How users and priorities share steps, places and blocks. */
+#include "scheduler_world.h"
+
+/* Room for a crowd. */
+static const struct scheduler_options wide = {
+	.max_seqs = 16,
+	.max_live = 32,
+	.max_tokens = 100,
+	.max_rows = 16,
+	.max_context = 90,
+};
+
+/* A user with a hundred requests and one with a few get the same number of tokens while both want
+ * some. */
+static void shares_tokens_between_users(void **state)
+{
+	enum { MANY = 24, FEW = 4 };
+	struct scheduler_options o = plain;
+	struct sched_seq many[MANY], few[FEW];
+	unsigned served[2] = {0, 0};
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 2;
+	o.max_tokens = 8;
+	open_world(&w, o, 64);
+	for (unsigned i = 0; i < MANY; i++)
+		add(&w, &many[i], 1, 0, 32);
+	for (unsigned i = 0; i < FEW; i++)
+		add(&w, &few[i], 2, 0, 32);
+	for (unsigned steps = 0; scheduler_running(w.s) + scheduler_waiting(w.s) > MANY - FEW;
+	     steps++) {
+		assert_true(steps < 200);
+		run(&w);
+		for (unsigned i = 0; i < w.n_items; i++) {
+			struct sched_item *item = &w.items[i];
+
+			served[item->seq->uid - 1] += item->tokens;
+			if (item->sample)
+				scheduler_remove(w.s, item->seq);
+		}
+		assert_true(served[0] <= served[1] + 40 && served[1] <= served[0] + 40);
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		if (many[i].n_total == 32)
+			scheduler_remove(w.s, &many[i]);
+	}
+	for (unsigned i = 0; i < FEW; i++)
+		assert_int_equal(few[i].n_total, 33);
+	close_world(&w);
+}
+
+/* A newcomer neither has credit for the time that it was idle nor waits for what others got before.
+ */
+static void newcomers_start_level(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq old[2], new[2];
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 2;
+	o.max_tokens = 8;
+	open_world(&w, o, 64);
+	add(&w, &old[0], 1, 0, 60);
+	for (unsigned i = 0; i < 6; i++)
+		run(&w);
+	add(&w, &new[0], 2, 0, 16);
+	add(&w, &old[1], 1, 0, 16);
+	run(&w); /* level: who runs less goes first */
+	assert_int_equal(planned(&w, &new[0]), 8);
+	run(&w);
+	assert_int_equal(planned(&w, &new[0]), 8 - planned(&w, &old[0]));
+	assert_true(planned(&w, &old[0]) >= 4);
+	add(&w, &new[1], 2, 0, 16);
+	scheduler_remove(w.s, &old[0]);
+	scheduler_remove(w.s, &old[1]);
+	scheduler_remove(w.s, &new[0]);
+	scheduler_remove(w.s, &new[1]);
+	close_world(&w);
+}
+
+/* Neither a long answer nor waiting behind others is credit for a flood of prompts. */
+static void nobody_saves_up(void **state)
+{
+	enum { FLOOD = 16 };
+	struct scheduler_options o = plain;
+	struct sched_seq writer, low, busy, flood[2][FLOOD];
+	unsigned before = 0;
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 3;
+	o.max_live = 64;
+	o.max_context = 1024;
+	open_world(&w, o, 1024);
+	add(&w, &writer, 1, 0, 4);
+	run(&w);
+	add(&w, &low, 1, -30, 15);
+	add(&w, &busy, 2, 0, 15);
+	for (unsigned steps = 0; steps < 200; steps++) {
+		run(&w);
+		assert_int_equal(low.n_total, 15);
+		assert_int_equal(busy.n_total, 16);
+		scheduler_remove(w.s, &busy);
+		add(&w, &busy, 2, 0, 15);
+	}
+	for (unsigned i = 0; i < FLOOD; i++) {
+		add(&w, &flood[0][i], 1, 0, 15);
+		add(&w, &flood[1][i], 2, 0, 15);
+	}
+	for (; busy.n_total == 15; before++) {
+		assert_true(before < 2 * SCHEDULER_CREDIT_STEPS);
+		run(&w);
+		for (unsigned i = 0; i < FLOOD; i++) {
+			if (flood[0][i].n_total == 16) {
+				scheduler_remove(w.s, &flood[0][i]);
+				add(&w, &flood[0][i], 1, 0, 15);
+			}
+		}
+	}
+	scheduler_remove(w.s, &writer);
+	scheduler_remove(w.s, &low);
+	scheduler_remove(w.s, &busy);
+	for (unsigned i = 0; i < FLOOD; i++) {
+		scheduler_remove(w.s, &flood[0][i]);
+		scheduler_remove(w.s, &flood[1][i]);
+	}
+	close_world(&w);
+}
+
+/* Who holds all places, or all blocks, gives way to who has none, down to equal parts. */
+static void users_share_places(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq flood[8], light[3], low;
+	struct world w;
+	unsigned runs = 0;
+
+	(void)state;
+	o.max_seqs = 4;
+	/* The decodes of all places leave no row. */
+	o.max_rows = 4;
+	open_world(&w, o, 64);
+	for (unsigned i = 0; i < 8; i++)
+		add(&w, &flood[i], 1, 0, 8);
+	for (unsigned i = 0; i < 4; i++)
+		run(&w);
+	assert_int_equal(scheduler_running(w.s), 4);
+	/* One of lower priority takes nobody's place. */
+	add(&w, &low, 3, -1, 8);
+	run(&w);
+	assert_null(low.blocks);
+	assert_int_equal(scheduler_preemptions(w.s), 0);
+	scheduler_remove(w.s, &low);
+	/* The youngest of the flood gives way in the very next step; the others decode behind it.
+	 */
+	add(&w, &light[0], 2, 0, 8);
+	run(&w);
+	assert_int_equal(planned(&w, &light[0]), 8);
+	assert_null(flood[3].blocks);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(planned(&w, &flood[i]), 0);
+	run(&w);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(planned(&w, &flood[i]), 1);
+	/* Two each, and no more. */
+	add(&w, &light[1], 2, 0, 8);
+	add(&w, &light[2], 2, 0, 8);
+	for (; runs < 20; runs++)
+		run(&w);
+	assert_non_null(light[1].blocks);
+	assert_null(light[2].blocks);
+	assert_non_null(flood[0].blocks);
+	assert_non_null(flood[1].blocks);
+	assert_int_equal(scheduler_preemptions(w.s), 2);
+	/* Who gave way comes back in its turn, before who never ran. */
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &light[i]);
+	for (runs = 0; runs < 4; runs++)
+		run(&w);
+	assert_non_null(flood[2].blocks);
+	assert_non_null(flood[3].blocks);
+	assert_null(flood[4].blocks);
+	for (unsigned i = 0; i < 8; i++)
+		scheduler_remove(w.s, &flood[i]);
+	close_world(&w);
+	/* Nor a token. */
+	o.max_tokens = 4;
+	open_world(&w, o, 64);
+	for (unsigned i = 0; i < 5; i++)
+		add(&w, &flood[i], 1, 0, 4);
+	for (unsigned i = 0; i < 8; i++)
+		run(&w);
+	assert_int_equal(scheduler_running(w.s), 4);
+	add(&w, &light[0], 2, 0, 4);
+	for (runs = 0; runs < 6; runs++)
+		run(&w);
+	assert_int_equal(light[0].n_total, 4 + 3);
+	for (unsigned i = 0; i < 5; i++)
+		scheduler_remove(w.s, &flood[i]);
+	scheduler_remove(w.s, &light[0]);
+	close_world(&w);
+	/* Blocks: 16 of them, all in the hands of one user. */
+	open_world(&w, plain, 16);
+	for (unsigned i = 0; i < 4; i++)
+		add(&w, &flood[i], 1, 0, 12);
+	for (unsigned i = 0; i < 4; i++)
+		run(&w);
+	assert_int_equal(scheduler_running(w.s), 4);
+	add(&w, &light[0], 2, 0, 15);
+	for (runs = 0; runs < 3 && !light[0].blocks; runs++)
+		run(&w);
+	assert_non_null(light[0].blocks);
+	assert_non_null(flood[0].blocks);
+	for (unsigned i = 0; i < 4; i++)
+		scheduler_remove(w.s, &flood[i]);
+	scheduler_remove(w.s, &light[0]);
+	close_world(&w);
+}
+
+/* Nobody gives way for one who would find too little room all the same. */
+static void nobody_yields_in_vain(void **state)
+{
+	struct sched_seq large, small[2], big;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 16);
+	add(&w, &large, 1, 0, 9 * BLOCK - 3);
+	add(&w, &small[0], 1, 0, 2 * BLOCK - 3);
+	add(&w, &small[1], 1, 0, 2 * BLOCK - 3);
+	for (unsigned i = 0; i < 3; i++)
+		run(&w);
+	assert_int_equal(scheduler_running(w.s), 3);
+	/* It wants eight blocks and one to grow; seven are those that the oldest one leaves. */
+	add(&w, &big, 2, 0, 8 * BLOCK - 2);
+	for (unsigned i = 0; i < 3; i++) {
+		run(&w);
+		assert_null(big.blocks);
+		assert_int_equal(planned(&w, &small[0]), 1);
+		assert_int_equal(planned(&w, &small[1]), 1);
+	}
+	assert_int_equal(scheduler_preemptions(w.s), 0);
+	scheduler_remove(w.s, &large);
+	run(&w);
+	assert_non_null(big.blocks);
+	assert_int_equal(scheduler_preemptions(w.s), 0);
+	scheduler_remove(w.s, &small[0]);
+	scheduler_remove(w.s, &small[1]);
+	scheduler_remove(w.s, &big);
+	close_world(&w);
+}
+
+/* A first token does not wait for all that others run, and they do not wait twice. */
+static void first_tokens_have_their_step(void **state)
+{
+	struct sched_seq flood[4], light[3];
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	for (unsigned i = 0; i < 4; i++)
+		add(&w, &flood[i], 1, 0, 4);
+	for (unsigned i = 0; i < 2; i++)
+		run(&w);
+	add(&w, &light[0], 2, 0, 8);
+	/* It comes while a step is begun. */
+	assert_int_equal(scheduler_begin(w.s, w.items), 4);
+	assert_int_equal(run(&w), 8);
+	assert_false(scheduler_kept(w.s));
+	assert_int_equal(planned(&w, &light[0]), 8);
+	/* The next one shares its step with them. */
+	add(&w, &light[1], 3, 0, 8);
+	assert_int_equal(run(&w), 8 + 5);
+	/* Who runs about as much waits for nobody. */
+	add(&w, &light[2], 4, 0, 8);
+	scheduler_remove(w.s, &flood[2]);
+	scheduler_remove(w.s, &flood[3]);
+	assert_int_equal(run(&w), 8 + 4);
+	for (unsigned i = 0; i < 2; i++)
+		scheduler_remove(w.s, &flood[i]);
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &light[i]);
+	close_world(&w);
+}
+
+/* Nobody is left out for a first token of lower priority, nor for what is none. */
+static void not_every_prompt_has_its_step(void **state)
+{
+	struct sched_seq high[4], flood[4], light, beam;
+	struct world w;
+
+	(void)state;
+	open_world(&w, wide, 128);
+	for (unsigned i = 0; i < 4; i++) {
+		add(&w, &high[i], 1, 1, 4);
+		add(&w, &flood[i], 3, 0, 4);
+	}
+	run(&w);
+	add(&w, &light, 2, 0, 8);
+	assert_int_equal(run(&w), 8 + 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(planned(&w, &high[i]), 1);
+	assert_false(scheduler_spared(w.s));
+	run(&w);
+	scheduler_remove(w.s, &light);
+	add(&w, &beam, 2, 0, 8);
+	beam.goes_on = true;
+	assert_int_equal(run(&w), 8 + 8);
+	scheduler_remove(w.s, &beam);
+	for (unsigned i = 0; i < 4; i++) {
+		scheduler_remove(w.s, &high[i]);
+		scheduler_remove(w.s, &flood[i]);
+	}
+	close_world(&w);
+}
+
+/* A step is not taken for one without the many when some of them are in it. */
+static void spared_is_without_the_many(void **state)
+{
+	struct sched_seq flood[4], three[3], two[2], one;
+	struct world w;
+
+	(void)state;
+	open_world(&w, wide, 128);
+	for (unsigned i = 0; i < 4; i++)
+		add(&w, &flood[i], 1, 0, 4);
+	for (unsigned i = 0; i < 3; i++)
+		add(&w, &three[i], 2, 0, 4);
+	add(&w, &two[0], 3, 0, 4);
+	run(&w);
+	add(&w, &two[1], 3, 0, 4);
+	assert_int_equal(run(&w), 4 + 1 + 3);
+	assert_true(scheduler_spared(w.s));
+	/* The three are left out, the four were. */
+	add(&w, &one, 4, 0, 4);
+	assert_int_equal(run(&w), 4 + 2 + 4);
+	assert_false(scheduler_spared(w.s));
+	for (unsigned i = 0; i < 4; i++)
+		scheduler_remove(w.s, &flood[i]);
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &three[i]);
+	scheduler_remove(w.s, &two[0]);
+	scheduler_remove(w.s, &two[1]);
+	scheduler_remove(w.s, &one);
+	close_world(&w);
+}
+
+/* While there is company a step has few sequences of those who run many, and all have their turn.
+ */
+static void crowds_have_short_steps(void **state)
+{
+	struct sched_seq flood[10], light;
+	unsigned turns[10] = {0};
+	struct world w;
+
+	(void)state;
+	open_world(&w, wide, 128);
+	for (unsigned i = 0; i < 10; i++)
+		add(&w, &flood[i], 1, 0, 2);
+	assert_int_equal(run(&w), 20);
+	add(&w, &light, 2, 0, 3);
+	assert_int_equal(run(&w), 3);
+	assert_true(scheduler_spared(w.s));
+	assert_false(scheduler_limited(w.s));
+	scheduler_limit_crowd(w.s, 3, 0);
+	for (unsigned i = 0; i < 20; i++) {
+		/* One place is the light user's. */
+		assert_int_equal(scheduler_begin(w.s, w.items), 3);
+		assert_int_equal(run(&w), 3);
+		assert_false(scheduler_spared(w.s));
+		assert_true(scheduler_limited(w.s));
+		assert_int_equal(planned(&w, &light), 1);
+		for (unsigned k = 0; k < 10; k++)
+			turns[k] += planned(&w, &flood[k]);
+	}
+	for (unsigned k = 0; k < 10; k++)
+		assert_int_equal(turns[k], 4);
+	/* Without it, all places are theirs; one that ends is nobody's turn. */
+	scheduler_remove(w.s, &light);
+	scheduler_remove(w.s, &flood[2]);
+	memset(turns, 0, sizeof(turns));
+	for (unsigned i = 0; i < 6; i++) {
+		assert_int_equal(run(&w), 3);
+		for (unsigned k = 0; k < 10; k++)
+			turns[k] += planned(&w, &flood[k]);
+	}
+	for (unsigned k = 0; k < 10; k++)
+		assert_int_equal(turns[k], k == 2 ? 0 : 2);
+	scheduler_limit_crowd(w.s, 0, 0);
+	assert_int_equal(run(&w), 9);
+	assert_false(scheduler_limited(w.s));
+	for (unsigned k = 0; k < 10; k++)
+		if (k != 2)
+			scheduler_remove(w.s, &flood[k]);
+	close_world(&w);
+}
+
+/* Their prompts have a part of each step, that of another user all. */
+static void crowds_have_short_chunks(void **state)
+{
+	struct sched_seq flood[10], prompt;
+	struct world w;
+
+	(void)state;
+	open_world(&w, wide, 128);
+	scheduler_limit_crowd(w.s, 2, 30);
+	for (unsigned i = 0; i < 10; i++)
+		add(&w, &flood[i], 1, 0, 50);
+	assert_int_equal(run(&w), 30);
+	assert_true(scheduler_limited(w.s));
+	add(&w, &prompt, 2, 0, 60);
+	assert_int_equal(run(&w), 60 + 30);
+	assert_int_equal(planned(&w, &prompt), 60);
+	assert_int_equal(run(&w), 2 + SCHEDULER_CROWD_LEAST);
+	for (unsigned i = 0; i < 10; i++)
+		scheduler_remove(w.s, &flood[i]);
+	scheduler_remove(w.s, &prompt);
+	/* Who has few has all of its prompt, also when it is the first to come. */
+	add(&w, &prompt, 2, 0, 60);
+	assert_int_equal(run(&w), 60);
+	assert_false(scheduler_limited(w.s));
+	scheduler_remove(w.s, &prompt);
+	close_world(&w);
+}
+
+/* Who has few sequences has all of them in each step, however many such users there are. */
+static void few_are_not_limited(void **state)
+{
+	struct sched_seq few[3][2], flood[9];
+	struct world w;
+
+	(void)state;
+	open_world(&w, wide, 128);
+	for (unsigned i = 0; i < 9; i++)
+		add(&w, &flood[i], 1, 0, 2);
+	for (unsigned i = 0; i < 6; i++)
+		add(&w, &few[i / 2][i % 2], 2 + i / 2, 0, 2);
+	while (scheduler_waiting(w.s) || w.n_items < 15)
+		run(&w);
+	scheduler_limit_crowd(w.s, 2, 0);
+	for (unsigned k = 0; k < 4; k++) {
+		assert_int_equal(run(&w), 6 + 1);
+		for (unsigned i = 0; i < 6; i++)
+			assert_int_equal(planned(&w, &few[i / 2][i % 2]), 1);
+	}
+	for (unsigned i = 0; i < 9; i++)
+		scheduler_remove(w.s, &flood[i]);
+	for (unsigned i = 0; i < 6; i++)
+		scheduler_remove(w.s, &few[i / 2][i % 2]);
+	close_world(&w);
+}
+
+/* Places of those who end while the step is prepared are for others. */
+static void places_are_given_back(void **state)
+{
+	struct sched_seq flood[12], ended;
+	struct world w;
+
+	(void)state;
+	open_world(&w, wide, 128);
+	for (unsigned i = 0; i < 12; i++)
+		add(&w, &flood[i], 1, 0, 2);
+	assert_int_equal(run(&w), 24);
+	scheduler_limit_crowd(w.s, 3, 0);
+	assert_int_equal(scheduler_begin(w.s, w.items), 3);
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &flood[i]);
+	assert_int_equal(run(&w), 3);
+	/* A prompt's last token is nobody's turn. */
+	for (unsigned i = 0; i < 3; i++)
+		add(&w, &flood[i], 1, 0, 2);
+	scheduler_limit_crowd(w.s, 0, 0);
+	run(&w);
+	scheduler_limit_crowd(w.s, 2, 0);
+	for (unsigned i = 0; i < 12; i++) {
+		/* By admission: 0 1, 2 3, 4 5 and so on. */
+		unsigned due = 2 * i % 12;
+
+		add(&w, &ended, 1, 0, 1);
+		run(&w);
+		assert_int_equal(planned(&w, &flood[due]) + planned(&w, &flood[due + 1]), 2);
+		scheduler_remove(w.s, &ended);
+	}
+	for (unsigned i = 0; i < 12; i++)
+		scheduler_remove(w.s, &flood[i]);
+	close_world(&w);
+}
+
+/* A stream of high-priority requests does not keep a low one waiting for ever. */
+static void priorities_do_not_starve(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq low, high[2];
+	unsigned steps = 0;
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 1;
+	open_world(&w, o, 64);
+	add(&w, &high[0], 1, 3, 4);
+	add(&w, &low, 2, 0, 4);
+	add(&w, &high[1], 1, 3, 4);
+	for (; low.n_total == 4; steps++) {
+		assert_true(steps < 4 * SCHEDULER_AGING_STEPS);
+		run(&w);
+		for (unsigned i = 0; i < 2; i++) {
+			if (high[i].n_total > 4) {
+				scheduler_remove(w.s, &high[i]);
+				add(&w, &high[i], 1, 3, 4);
+			}
+		}
+	}
+	assert_true(steps > 2 * SCHEDULER_AGING_STEPS);
+	scheduler_remove(w.s, &low);
+	scheduler_remove(w.s, &high[0]);
+	scheduler_remove(w.s, &high[1]);
+	close_world(&w);
+}
+
+/* Nor does one user's own stream of them keep another of its requests. */
+static void priorities_of_one_user_do_not_starve(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq low, high[2];
+	unsigned steps = 0;
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 1;
+	open_world(&w, o, 64);
+	add(&w, &high[0], 1, 3, 4);
+	add(&w, &low, 1, 0, 4);
+	add(&w, &high[1], 1, 3, 4);
+	for (; low.n_total == 4; steps++) {
+		assert_true(steps < 4 * SCHEDULER_AGING_STEPS);
+		run(&w);
+		for (unsigned i = 0; i < 2; i++) {
+			if (high[i].n_total > 4) {
+				scheduler_remove(w.s, &high[i]);
+				add(&w, &high[i], 1, 3, 4);
+			}
+		}
+	}
+	assert_true(steps > 2 * SCHEDULER_AGING_STEPS);
+	scheduler_remove(w.s, &low);
+	scheduler_remove(w.s, &high[0]);
+	scheduler_remove(w.s, &high[1]);
+	close_world(&w);
+}
+
+/* Who has waited long enough has a place of those who hold many, as others of that priority have,
+ * keeps it, and stands in nobody's way. */
+static void who_waited_has_a_place(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq flood[4], low, light;
+	unsigned steps = 0;
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 4;
+	o.max_context = 1024;
+	open_world(&w, o, 1024);
+	for (unsigned i = 0; i < 4; i++)
+		add(&w, &flood[i], 1, 0, 4);
+	run(&w);
+	add(&w, &low, 2, -1, 4);
+	for (; !low.blocks; steps++) {
+		assert_true(steps < SCHEDULER_AGING_STEPS + 2);
+		run(&w);
+	}
+	assert_true(steps >= SCHEDULER_AGING_STEPS);
+	assert_null(flood[3].blocks);
+	add(&w, &light, 3, 0, 4);
+	run(&w);
+	assert_non_null(light.blocks);
+	assert_non_null(low.blocks);
+	for (unsigned i = 0; i < 20; i++)
+		run(&w);
+	assert_int_equal(scheduler_preemptions(w.s), 2);
+	for (unsigned i = 0; i < 4; i++)
+		scheduler_remove(w.s, &flood[i]);
+	scheduler_remove(w.s, &low);
+	scheduler_remove(w.s, &light);
+	close_world(&w);
+}
+
+/* A long prompt is waited for, though shorter ones of others would fit. */
+static void long_prompts_do_not_starve(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq big, small[8];
+	unsigned steps = 0;
+	struct world w;
+
+	(void)state;
+	o.max_tokens = 64;
+	open_world(&w, o, 16);
+	for (unsigned i = 0; i < 4; i++)
+		add(&w, &small[i], 1, 0, 12);
+	run(&w);
+	add(&w, &big, 2, 0, 60);
+	for (unsigned i = 4; i < 8; i++)
+		add(&w, &small[i], 1, 0, 12);
+	for (; big.n_total == 60; steps++) {
+		assert_true(steps < 100);
+		run(&w);
+		for (unsigned i = 0; i < 8; i++) {
+			if (small[i].n_total > 14) {
+				scheduler_remove(w.s, &small[i]);
+				add(&w, &small[i], 1, 0, 12);
+			}
+		}
+	}
+	scheduler_remove(w.s, &big);
+	for (unsigned i = 0; i < 8; i++)
+		scheduler_remove(w.s, &small[i]);
+	close_world(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(shares_tokens_between_users),
+		cmocka_unit_test(newcomers_start_level),
+		cmocka_unit_test(nobody_saves_up),
+		cmocka_unit_test(users_share_places),
+		cmocka_unit_test(nobody_yields_in_vain),
+		cmocka_unit_test(first_tokens_have_their_step),
+		cmocka_unit_test(not_every_prompt_has_its_step),
+		cmocka_unit_test(spared_is_without_the_many),
+		cmocka_unit_test(crowds_have_short_steps),
+		cmocka_unit_test(crowds_have_short_chunks),
+		cmocka_unit_test(few_are_not_limited),
+		cmocka_unit_test(places_are_given_back),
+		cmocka_unit_test(priorities_do_not_starve),
+		cmocka_unit_test(priorities_of_one_user_do_not_starve),
+		cmocka_unit_test(who_waited_has_a_place),
+		cmocka_unit_test(long_prompts_do_not_starve),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
