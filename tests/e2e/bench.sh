@@ -48,8 +48,7 @@ ask() {
 	post /v1/completions '{"prompt":"Once upon a time","max_tokens":200,"temperature":'"$1"',"seed":3,"ignore_eos":true}' | member text
 }
 again() {
-	kill "$daemon"
-	wait "$daemon" || true
+	stop
 	start_daemon "$@"
 }
 ask 0 >"$tmp/greedy"

@@ -40,10 +40,6 @@ release() {
 	wait "$daemon" || fail "the holder's exit status is $?"
 	daemon=
 }
-ask() {
-	post $comp "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"max_tokens\":12,\"temperature\":1,\"seed\":7,\"logprobs\":2}" |
-		sed 's/.*"choices"/"choices"/; s/"usage".*//'
-}
 # adopted MODEL true|false
 adopted() {
 	http "http://localhost/v1/models/$1" | grep -q "\"adopted\":$2"

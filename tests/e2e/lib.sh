@@ -67,11 +67,19 @@ wait_healthy() {
 	done
 }
 
-# start_daemon [OPTION...]
-start_daemon() {
-	"$TXDAD" --model "demo=$MODEL" --socket "$socket" "$@" 2>>"$tmp/txdad.log" &
+# start [OPTION...]: a daemon; start_daemon: with the model as "demo"; stop: its end, which is to be a good one
+start() {
+	"$TXDAD" --socket "$socket" "$@" 2>>"$tmp/txdad.log" &
 	daemon=$!
 	wait_healthy
+}
+start_daemon() {
+	start --model "demo=$MODEL" "$@"
+}
+stop() {
+	kill "$daemon"
+	wait "$daemon" || fail "exit status $?"
+	daemon=
 }
 
 # A member of a JSON answer on one line: member NAME <FILE
@@ -102,6 +110,20 @@ expect() {
 
 metric() {
 	http http://localhost/metrics | sed -n "s/^$1 //p"
+}
+
+# running N, waiting N: so many requests of the model "demo" do
+running() {
+	[ "$(metric 'txda_num_requests_running{model_name="demo"}')" = "$1" ]
+}
+waiting() {
+	[ "$(metric 'txda_num_requests_waiting{model_name="demo"}')" = "$1" ]
+}
+
+# ask MODEL: what is the same to the last bit whenever it is asked, and tells what the model computes with
+ask() {
+	post /v1/completions "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"max_tokens\":12,\"temperature\":1,\"seed\":7,\"logprobs\":2}" |
+		sed 's/.*"choices"/"choices"/; s/"usage".*//'
 }
 
 # The daemon's resident memory in KiB, its open files.

@@ -9,16 +9,6 @@ TXDA_CMODEL=chips=3,mem=512M
 export TXDA_CMODEL
 comp=/v1/completions
 
-start() {
-	"$TXDAD" --socket "$socket" "$@" 2>>"$tmp/txdad.log" &
-	daemon=$!
-	wait_healthy
-}
-stop() {
-	kill "$daemon"
-	wait "$daemon" || fail "exit status $?"
-	daemon=
-}
 # shows MODEL WORDS...: all of them are in its listing
 shows() {
 	name=$1
@@ -27,11 +17,6 @@ shows() {
 	for words in "$@"; do
 		grep -qF -- "$words" "$tmp/answer" || fail "$name: no $words in $(cat "$tmp/answer")"
 	done
-}
-# ask MODEL: log probabilities, which tell what it computes with
-ask() {
-	post $comp "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"max_tokens\":12,\"temperature\":0,\"logprobs\":1}" |
-		sed 's/.*"choices"/"choices"/; s/"usage".*//'
 }
 
 # The same checkpoint as three models, that differ.

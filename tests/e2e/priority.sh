@@ -8,12 +8,6 @@ set -eu
 comp=/v1/completions
 start_daemon --max-num-seqs 1
 : >"$tmp/order"
-running() {
-	http http://localhost/metrics | grep -q "^txda_num_requests_running{[^}]*} $1\$"
-}
-waiting() {
-	http http://localhost/metrics | grep -q "^txda_num_requests_waiting{[^}]*} $1\$"
-}
 waiters=
 for priority in none 5 0 -5; do
 	case $priority in

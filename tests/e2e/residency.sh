@@ -29,26 +29,11 @@ for name in a b c; do
 	printf '{"_from": "%s"}' "$name" >"$tmp/$name/generation_config.json"
 done
 
-start() {
-	"$TXDAD" --socket "$socket" "$@" 2>>"$tmp/txdad.log" &
-	daemon=$!
-	wait_healthy
-}
-stop() {
-	kill "$daemon"
-	wait "$daemon" || fail "exit status $?"
-	daemon=
-}
 state_of() {
 	http "http://localhost/v1/models/$1" | sed 's/"replicas".*//' | member state | tr -d '"'
 }
 is() {
 	[ "$(state_of "$1")" = "$2" ]
-}
-# ask MODEL: what must be the same to the last bit whenever it is asked
-ask() {
-	post $comp "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"max_tokens\":12,\"temperature\":1,\"seed\":7,\"logprobs\":2}" |
-		sed 's/.*"choices"/"choices"/; s/"usage".*//'
 }
 counter() {
 	metric "txda_model_$1"

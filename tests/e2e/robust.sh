@@ -10,10 +10,6 @@ set -eu
 comp=/v1/completions
 pids=
 
-running() {
-	[ "$(metric 'txda_num_requests_running{model_name="demo"}')" = "$1" ]
-}
-
 aborted() {
 	metric 'txda_request_success_total{model_name="demo",finished_reason="abort"}'
 }
@@ -120,8 +116,7 @@ wait "$daemon" 2>/dev/null || true
 [ -S "$socket" ] || fail "kill -9 should leave the socket file"
 start_daemon --socket-mode 0600
 [ "$(stat -c %a "$socket")" = 600 ] || fail "--socket-mode: $(stat -c %a "$socket")"
-kill "$daemon"
-wait "$daemon" || fail "exit status $? after SIGTERM"
+stop
 [ ! -e "$socket" ] || fail "the socket is left behind"
 echo data >"$socket"
 if "$TXDAD" --model "demo=$MODEL" --socket "$socket" 2>"$tmp/second"; then

@@ -21,8 +21,7 @@ grep -qi '^Retry-After: ' "$tmp/head" || fail "no Retry-After"
 "$TXDA_RUN" --socket "$socket" --raw -n 3 Once >"$tmp/out" 2>"$tmp/err" || fail "txda-run does not wait: $(cat "$tmp/err")"
 grep -q 'the model is loading' "$tmp/err" || fail "txda-run waits without a word"
 wait_healthy
-kill "$daemon"
-wait "$daemon" || fail "exit status $?"
+stop
 
 # A model that cannot be loaded ends it.
 if FAKE_LOAD_ERROR='the fake file is torn' "$TXDAD" --model "demo=$MODEL" --socket "$socket" 2>"$tmp/err"; then
@@ -38,15 +37,12 @@ for wrong in "--model" "--model demo=x --weights w9" "--bogus" "" "--model a=x -
 	[ -s "$tmp/err" ] || fail "txdad $wrong: no words"
 done
 printf 'model = demo=%s\n# a comment\nlog-level = debug\nno-enable-prefix-caching\n' "$MODEL" >"$tmp/conf"
-"$TXDAD" --config "$tmp/conf" --socket "$socket" 2>>"$tmp/txdad.log" &
-daemon=$!
-wait_healthy
+start --config "$tmp/conf"
 # Only what does not concern the model, which would be loaded anew.
 printf 'model = demo=%s\nlog-level = error\nno-enable-prefix-caching\n' "$MODEL" >"$tmp/conf"
 kill -HUP "$daemon"
 http http://localhost/health | grep -q ok || fail "SIGHUP ends it"
-kill "$daemon"
-wait "$daemon" || fail "exit status $?"
+stop
 printf 'model = demo=%s\nbogus = 1\n' "$MODEL" >"$tmp/conf"
 "$TXDAD" --config "$tmp/conf" 2>"$tmp/err" && fail "a bogus setting"
 grep -q "conf, line 2: there is no setting 'bogus'" "$tmp/err" || fail "a bogus setting: $(cat "$tmp/err")"
@@ -65,13 +61,11 @@ wait_healthy
 post $comp '{"prompt":"Once","max_tokens":2}' | grep -q text_completion || fail "the model did not come back"
 
 # Deadlines: of those who wait, of those who are answered, and of all.
-kill "$daemon"
-wait "$daemon" || fail "exit status $?"
+stop
 FAKE_LOAD_MS=4000 start_daemon --load demand
 expect 504 '"code":"timeout"' $comp '{"prompt":"Once","timeout":0.5}'
 expect 504 'within 0.5 s' /v1/embeddings '{"input":"Once","timeout":0.5}'
-kill "$daemon"
-wait "$daemon" || fail "exit status $?"
+stop
 FAKE_TOKEN_US=5000 start_daemon --request-timeout 1
 long='"prompt":"Once","max_tokens":2000,"ignore_eos":true'
 expect 200 '"finish_reason":"timeout"' $comp "{$long,\"timeout\":0.4}"
@@ -91,23 +85,17 @@ expect 400 'timeout' $comp '{"prompt":"Once","timeout":"soon"}'
 [ "$(metric 'txda_request_success_total{model_name="demo",finished_reason="timeout"}')" -ge 4 ] || fail "late requests are not counted"
 
 # A full queue.
-kill "$daemon"
-wait "$daemon" || fail "exit status $?"
+stop
 FAKE_TOKEN_US=5000 start_daemon --max-queue 2 --drain-seconds 1
 for i in 1 2; do
 	printf '{"prompt":"Once","max_tokens":1000,"ignore_eos":true}' | http --data-binary @- http://localhost$comp >"$tmp/long.$i" &
 done
-queue_full() {
-	[ "$(metric 'txda_num_requests_running{model_name="demo"}')" = 2 ]
-}
-until_true 10 queue_full || fail "two requests do not run"
+until_true 10 running 2 || fail "two requests do not run"
 request 429 "the queue is full: 2 requests wait; the limit is 2" $comp -d '{"prompt":"a"}' -D "$tmp/head"
 grep -qi '^Retry-After: ' "$tmp/head" || fail "no Retry-After"
 
 # An end that does not wait for ever.
-kill "$daemon"
-wait "$daemon" || fail "exit status $?"
-daemon=
+stop
 wait
 grep -q 'the daemon is shutting down' "$tmp/long.1" "$tmp/long.2" || fail "at the end: $(cat "$tmp/long.1")"
 
@@ -117,9 +105,7 @@ if command -v systemd-socket-activate >/dev/null; then
 	daemon=$!
 	until_true 5 test -S "$socket" || fail "systemd-socket-activate"
 	wait_healthy
-	kill "$daemon"
-	wait "$daemon" || fail "exit status $?"
-	daemon=
+	stop
 else
 	echo "not tested: socket activation, as systemd-socket-activate is not here"
 fi

@@ -71,12 +71,12 @@ def clients():
         kill_clients(d, r, WAVE)  # warming up
         tally.check(d.until(lambda: nothing_left(d)), "after the first wave something is left")
         time.sleep(2)
-        before, most = d.sample(), 0
+        before, most = d.sample_at_rest(), 0
         for _ in range(size(100, 1000) // WAVE):
             most = max(most, kill_clients(d, r, WAVE))
         tally.check(d.until(lambda: nothing_left(d)), f"clients are dead, and there is left {d.get('/v1/requests')} {d.metrics()}")
         time.sleep(2)
-        after = d.sample()
+        after = d.sample_at_rest()
         aborted = d.metrics()['request_success_total{finished_reason="abort"}']
         print(f"{size(100, 1000)} clients killed, {most:.0f} ran at once, {aborted:.0f} aborts counted; before {before}, after {after}")
         tally.check(most > WAVE // 2, f"only {most} ran at once")

@@ -26,7 +26,7 @@ def main():
         tally.check(200 <= limit < 2048, f"the context is {limit} tokens: the cache is too large for this test")
         warm = [ask(d, i) for i in range(3)]
         d.until(lambda: d.metrics()["http_connections"] == 1)
-        before = d.sample()
+        before = d.sample_at_rest()
         answers = at_once([lambda i=i: ask(d, i) for i in range(N)], N)
         served = refused = 0
         for answer in answers:
@@ -59,7 +59,7 @@ def main():
         tally.check(status == 200, f"the longest one: {status} {data}")
         tally.check(d.until(lambda: d.idle() and not d.metrics()["kv_cache_usage_perc"]), f"left over: {d.metrics()}")
         d.until(lambda: d.metrics()["http_connections"] == 1)
-        after = d.sample()
+        after = d.sample_at_rest()
         for key in ("fds", "threads"):
             tally.check(after[key] == before[key], f"{key}: {before[key]} before, {after[key]} after")
     tally.conclude()

@@ -223,6 +223,16 @@ class Daemon:
         found["threads"] = len(os.listdir(f"/proc/{pid}/task"))
         return found
 
+    def sample_at_rest(self):
+        """The same when nothing changes any more: the daemon closes a connection a moment after its client."""
+        found, same = self.sample(), 0
+        while same < 10:
+            time.sleep(0.05)
+            now = self.sample()
+            same = same + 1 if (now["fds"], now["threads"]) == (found["fds"], found["threads"]) else 0
+            found = now
+        return found
+
 
 def at_once(calls, threads):
     """Calls each of @calls, so many at a time; their results in order."""
