@@ -152,7 +152,6 @@ void txda_queue_check_stopped(struct txda_queue *queue)
 	};
 	struct txda_device *tdev = queue->tdev;
 	u32 state = TXDA_QUEUE_OFF;
-	int err;
 
 	if (READ_ONCE(queue->drop_err))
 		return;
@@ -162,9 +161,7 @@ void txda_queue_check_stopped(struct txda_queue *queue)
 	mutex_unlock(&queue->hw_lock);
 
 	if (state == TXDA_QUEUE_LOST) {
-		/* The removal of a chip resets it, too. */
-		err = drm_dev_is_unplugged(&tdev->drm) ? -ENODEV : -EIO;
-		if (txda_queue_kill(queue, DRM_TXDA_QUEUE_INNOCENT, err, err))
+		if (txda_queue_kill(queue, DRM_TXDA_QUEUE_INNOCENT, -EIO, -EIO))
 			txda_queue_report(queue);
 	} else if (state == TXDA_QUEUE_FAULTED) {
 		/* Its record may have come after all were read. */

@@ -242,14 +242,19 @@ bool draft_wanted(const struct draft *d, const struct scheduler *s)
 	return scheduler_running(s) <= d->max_seqs;
 }
 
+void draft_forget(struct draft *d, const struct scheduler *s)
+{
+	if (d->how != ENGINE_SPECULATE_MODEL || d->mtp)
+		return;
+	for (unsigned i = 0; i < scheduler_running(s); i++)
+		forget_rejected((struct engine_seq *)scheduler_running_seq(s, i));
+}
+
 int draft_propose(struct draft *d, struct scheduler *s, const struct step_slot *step, char *err,
 		  size_t errlen)
 {
 	if (!draft_wanted(d, s)) {
-		/* What it holds of tokens that were rejected is not to be taken for those that
-		 * stand, when it is wanted again. */
-		for (unsigned i = 0; i < scheduler_running(s) && !d->mtp; i++)
-			forget_rejected((struct engine_seq *)scheduler_running_seq(s, i));
+		draft_forget(d, s);
 		return 0;
 	}
 	if (d->how == ENGINE_SPECULATE_MODEL)

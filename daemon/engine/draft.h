@@ -62,6 +62,11 @@ struct txda_model *draft_model(struct draft *d);
 /* Whether there are few enough sequences for proposals. */
 bool draft_wanted(const struct draft *d, const struct scheduler *s);
 /*
+ * Before sequences grow without draft_propose(): what the small model holds of proposals that were
+ * not kept is not to be taken for the tokens that come to stand there.
+ */
+void draft_forget(struct draft *d, const struct scheduler *s);
+/*
  * Between two steps: sets the proposals of the running sequences that wait for one token. @step is
  * the one before, of whose items those that ended have no sequence. Nonzero: the chips failed.
  */

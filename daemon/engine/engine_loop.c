@@ -223,6 +223,8 @@ static bool can_begin_next(const struct engine *e, const struct step_slot *slot)
 /* While @slot's step runs: what is known of the next one, with holes for the tokens to come. */
 static void begin_next(struct engine *e, const struct step_slot *slot, struct step_slot *next)
 {
+	if (e->draft)
+		draft_forget(e->draft, e->scheduler);
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
 
@@ -337,7 +339,10 @@ static void run_step(struct engine *e)
 {
 	struct step_slot *slot = &e->slots[e->turn];
 	uint64_t step_ns = e->stats.step_ns;
-	struct pace_step step = {.spared = scheduler_spared(e->scheduler)};
+	struct pace_step step = {
+		.left_out = scheduler_left_out(e->scheduler),
+		.spared = scheduler_spared(e->scheduler),
+	};
 	char err[256] = "";
 	bool begun = false;
 

@@ -11,7 +11,7 @@ static void follow(double *average, double value)
 static void note_crowd(struct pace *p, const struct pace_step *step, double t)
 {
 	/* Long chunks say nothing of decodes, nor do steps that went without most of them. */
-	if (!step->spared && step->decodes && step->chunks <= 4 * step->decodes)
+	if (!step->left_out && step->decodes && step->chunks <= 4 * step->decodes)
 		follow(&p->seq_ns, t / (step->decodes + step->chunks));
 	if (!step->spared)
 		return;

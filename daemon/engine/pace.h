@@ -35,7 +35,7 @@ struct pace {
 	double decode_ns;    /* a step without chunks; 0: not seen yet */
 	double token_ns;     /* a chunk's token beside decodes; 0: not seen yet */
 	double crowd_ratio;  /* 0: no limit for users with many sequences */
-	double seq_ns;	     /* a step with everybody, by its tokens; 0: not seen yet */
+	double seq_ns;	     /* a step with nobody left out, by its tokens; 0: not seen yet */
 	double first_ns;     /* a step for a first token that goes without the many */
 	uint64_t company_ns; /* when the last one of these ended; 0: there was none */
 	bool limited;	     /* what pace_crowd() last said is a limit */
@@ -44,6 +44,7 @@ struct pace {
 struct pace_step {
 	unsigned decodes; /* sequences with a token each */
 	unsigned chunks;  /* tokens of chunks */
+	bool left_out;	  /* scheduler_left_out() */
 	bool spared;	  /* scheduler_spared() */
 	uint64_t ns, end_ns;
 };

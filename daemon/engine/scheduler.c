@@ -122,7 +122,25 @@ void sched_wait_insert(struct scheduler *s, struct sched_seq *seq)
 		after->next = seq;
 	else
 		user->first = seq;
+	if (!user->n_top || seq->priority > user->top) {
+		user->top = seq->priority;
+		user->n_top = 0;
+	}
+	user->n_top += seq->priority == user->top;
 	s->n_waiting++;
+}
+
+/* After the last waiting one of the user's highest priority went. */
+static void find_top(struct user *user)
+{
+	user->top = INT_MIN;
+	for (const struct sched_seq *seq = user->first; seq; seq = seq->next) {
+		if (seq->priority > user->top) {
+			user->top = seq->priority;
+			user->n_top = 0;
+		}
+		user->n_top += seq->priority == user->top;
+	}
 }
 
 void sched_wait_remove(struct scheduler *s, struct sched_seq *seq)
@@ -138,6 +156,9 @@ void sched_wait_remove(struct scheduler *s, struct sched_seq *seq)
 	else
 		user->last = seq->prev;
 	seq->prev = seq->next = NULL;
+	user->n_top -= seq->priority == user->top;
+	if (!user->n_top)
+		find_top(user);
 	s->n_waiting--;
 }
 
@@ -182,7 +203,9 @@ void sched_plan_remove(struct scheduler *s, struct sched_seq *seq)
 	plan->tokens += item->tokens;
 	plan->rows += item->rows + item->sample + item->drafts;
 	s->users[seq->user].decodes -= sched_decodes(item);
-	if (!sched_decodes(item) && sched_crowds(s, seq->user))
+	/* The last token of a prompt may have come to the plan as decodes do. */
+	if (!sched_decodes(item) && sched_crowds(s, seq->user) &&
+	    plan->crowd_tokens <= UINT_MAX - item->tokens)
 		plan->crowd_tokens += item->tokens;
 	plan->n_items--;
 	plan->kept = false;

@@ -15,24 +15,26 @@
  * 2. What is left of the budget goes to prefill chunks, one choice after the other among the
  *    running sequences with more tokens left and each uid's first waiting one:
  *	- the highest priority level first. Waiting raises a sequence by one level every
- *	  SCHEDULER_AGING_STEPS steps, up to the highest priority present: no priority starves
- *	  another.
+ *	  SCHEDULER_AGING_STEPS steps, up to the highest priority of those that want chunks: no
+ *	  priority starves another.
  *	- then the uid that was served least: each uid has a virtual counter of the tokens that
  *	  were computed for it (Sheng et al., Fairness in Serving Large Language Models, OSDI
  *	  2024), and one that comes back after idling is lifted to the least of the active ones.
- *	  Nobody saves up more than SCHEDULER_CREDIT_STEPS steps by waiting or by decoding. So
- *	  users share the chip by tokens, however many requests each of them sends.
+ *	  Against others of a level nobody saves up more than SCHEDULER_CREDIT_STEPS steps by
+ *	  waiting behind higher ones or by decoding. So users share the chip by tokens, however many
+ *requests each of them sends.
  *	- then first come, first served.
  *    A uid's own requests run by the priority to which waiting has raised them, in order of
  *    arrival. Priority says who comes in and whose prompt is computed; once a sequence decodes
  *    it matters only where somebody has to give way (3, 4, 5). What counts there is the level
- *    that it was admitted with.
+ *    that it was admitted with, or that of those who gave way for it.
  * 3. A waiting sequence is admitted when blocks for all its known tokens are free, with a margin
  *    for the running ones to grow. The chosen one is waited for: smaller ones do not overtake it
  *    until it starves.
  *    When places or blocks lack, users who run at least two sequences more than the chosen
- *    one's, of no higher priority, give way as in rule 4, if that makes enough room: a user with
- *    many requests holds what others do not need, and no more than its part once they come.
+ *    one's, of no higher level than waiting has raised that one to, give way as in rule 4, if that
+ *makes enough room: a user with many requests holds what others do not need, and no more than its
+ *part once they come.
  * 4. When a decode needs a block and none is free, the running sequence of lowest priority,
  *    among these of the user who runs most, its youngest, gives all its blocks back and waits
  *    again, keeping its place by arrival. It is computed anew later, through the prefix cache
@@ -72,6 +74,7 @@
 #include "kv.h"
 
 #define SCHEDULER_AGING_STEPS  256
+#define SCHEDULER_MAX_PRIORITY 32 /* either way; what is beyond counts as this for credit */
 #define SCHEDULER_CREDIT_STEPS 4  /* whole ones, of max_tokens */
 #define SCHEDULER_FEW	       8  /* sequences of a user who does not crowd, rule 6 */
 #define SCHEDULER_CROWD_LEAST  16 /* tokens of chunks for those who do */
@@ -172,6 +175,8 @@ void scheduler_limit_crowd(struct scheduler *s, unsigned decodes, unsigned chunk
 /* Whether the last plan goes by rule 5 without all who run more than a user with few sequences,
  * for whose first token it is. */
 bool scheduler_spared(const struct scheduler *s);
+/* Whether rule 5 left anybody out of the last plan. */
+bool scheduler_left_out(const struct scheduler *s);
 /* Whether who crowds has less of the last plan by rule 6. */
 bool scheduler_limited(const struct scheduler *s);
 /* The last plan's step has been computed: counts its tokens, shares the blocks that it filled. */

@@ -16,6 +16,8 @@ struct user {
 	unsigned decodes;		/* in the plan */
 	uint64_t turn;			/* admission of the last sequence that had its turn */
 	struct sched_seq *first, *last; /* waiting, by sched_before() */
+	int top;			/* highest priority of these */
+	unsigned n_top;			/* of that priority */
 };
 
 /* A step while it is planned: what is in it, and what is left of its limits. */
@@ -26,6 +28,7 @@ struct plan {
 	bool preempted;
 	bool begun;	       /* between scheduler_begin() and scheduler_plan() */
 	bool kept;	       /* what scheduler_begin() planned is still there, in place */
+	bool left_out;	       /* see scheduler_left_out() */
 	bool spared;	       /* see scheduler_spared() */
 	bool limited;	       /* see scheduler_limited() */
 	unsigned decodes;      /* most of one user; UINT_MAX: no limit */
@@ -38,7 +41,7 @@ struct scheduler {
 	unsigned max_blocks; /* of one sequence */
 	uint64_t step, arrivals, admissions, preemptions;
 	uint64_t last_served; /* counter of the user that became idle last */
-	uint64_t served;      /* highest counter of those that were given chunks, before these */
+	uint64_t served[2 * SCHEDULER_MAX_PRIORITY + 1]; /* virtual times, by priority level */
 	unsigned n_running, n_waiting, n_users;
 	struct sched_seq **running; /* [max_seqs] in order of admission */
 	unsigned *slots;	    /* [max_seqs] free rows of the block table, a stack */

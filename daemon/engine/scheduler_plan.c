@@ -266,16 +266,23 @@ static bool admit(struct scheduler *s, struct sched_seq *seq)
 	return true;
 }
 
+/* Its priority and what waiting has raised it by. */
+static int64_t raised(const struct scheduler *s, const struct sched_seq *seq)
+{
+	return seq->priority + (int64_t)((s->step - seq->arrival_step) / SCHEDULER_AGING_STEPS);
+}
+
 /* The one that gives way for @seq to be admitted, of a user who runs at least two more; or NULL. */
 static struct sched_seq *fair_victim(const struct scheduler *s, const struct sched_seq *seq)
 {
 	unsigned mine = s->users[seq->user].running;
 	struct sched_seq *victim = NULL;
+	int64_t level = raised(s, seq);
 
 	for (unsigned i = 0; i < s->n_running; i++) {
 		struct sched_seq *other = s->running[i];
 
-		if (!other->yielding && other->level <= seq->level &&
+		if (!other->yielding && other->level <= level &&
 		    stays(s, other->user) >= mine + 2 &&
 		    (!victim || yields_before(s, other, victim)))
 			victim = other;
@@ -333,6 +340,9 @@ static bool admit_fairly(struct scheduler *s, struct plan *plan, struct sched_se
 		victim = fair_victim(s, seq);
 		if (!victim)
 			return false;
+		/* It stands where those stood in whose place it comes. */
+		if (victim->level > seq->level)
+			seq->level = victim->level;
 		give_way(s, plan, victim);
 	} while (!admit(s, seq));
 	return true;
@@ -378,14 +388,25 @@ static bool wants_chunk(const struct sched_seq *seq)
 	return !seq->planned && seq->n_total - seq->n_computed > 1;
 }
 
+/* The virtual time of a priority level: the highest counter of those that were given chunks on it,
+ * before these. */
+static uint64_t *virtual_time(struct scheduler *s, int level)
+{
+	if (level > SCHEDULER_MAX_PRIORITY)
+		level = SCHEDULER_MAX_PRIORITY;
+	if (level < -SCHEDULER_MAX_PRIORITY)
+		level = -SCHEDULER_MAX_PRIORITY;
+	return &s->served[level + SCHEDULER_MAX_PRIORITY];
+}
+
 /*
- * What counts as served for a user: it cannot have saved up more than a few steps, not by waiting
- * behind higher priorities and not by decoding for long.
+ * What counts as served for a user: it cannot have saved up more than a few steps against others of
+ * that level, not by waiting behind higher ones and not by decoding for long.
  */
-static uint64_t served(const struct scheduler *s, unsigned user)
+static uint64_t served(struct scheduler *s, unsigned user, int level)
 {
 	uint64_t credit = (uint64_t)SCHEDULER_CREDIT_STEPS * s->options.max_tokens;
-	uint64_t least = s->served > credit ? s->served - credit : 0;
+	uint64_t time = *virtual_time(s, level), least = time > credit ? time - credit : 0;
 
 	return s->users[user].served > least ? s->users[user].served : least;
 }
@@ -409,59 +430,63 @@ static struct sched_seq *candidate(const struct scheduler *s, unsigned i)
 	return wants_chunk(s->running[i]) && longest_chunk(s, s->running[i]) ? s->running[i] : NULL;
 }
 
-/* Its priority, and what waiting has raised it by: to @top at most. */
-static int level(const struct scheduler *s, const struct sched_seq *seq, int top)
+/* The highest priority of those that want chunks, which waiting does not raise others above. */
+static int top_priority(const struct scheduler *s, bool waiting)
 {
-	uint64_t age = (s->step - seq->arrival_step) / SCHEDULER_AGING_STEPS;
+	int top = INT_MIN;
 
-	return age < (uint64_t)((int64_t)top - seq->priority) ? seq->priority + (int)age : top;
+	for (unsigned i = 0; i < s->n_running + (waiting ? s->n_users : 0); i++) {
+		const struct sched_seq *seq = candidate(s, i);
+		int priority;
+
+		if (!seq)
+			continue;
+		priority = i < s->n_running ? seq->priority : s->users[seq->user].top;
+		top = priority > top ? priority : top;
+	}
+	return top;
 }
 
-/* The best of the running prefills and (if @waiting) the waiting ones. */
-static struct sched_seq *choose(struct scheduler *s, bool waiting)
+/* The best of the running prefills and (if @waiting) the waiting ones; *ret_level: its level. */
+static struct sched_seq *choose(struct scheduler *s, bool waiting, int *ret_level)
 {
 	unsigned n = s->n_running + (waiting ? s->n_users : 0);
 	struct sched_seq *best = NULL, *seq;
-	int top = INT_MIN, best_level = 0;
+	int top = top_priority(s, waiting), best_level = 0;
 
-	for (unsigned i = 0; i < s->n_running; i++)
-		top = s->running[i]->level > top ? s->running[i]->level : top;
-	for (unsigned i = 0; i < n; i++) {
-		seq = candidate(s, i);
-		if (seq && seq->priority > top)
-			top = seq->priority;
-	}
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t mine, others;
-		int l;
+		int level;
 
 		seq = candidate(s, i);
 		if (!seq)
 			continue;
-		l = level(s, seq, top);
-		mine = served(s, seq->user);
-		others = best ? served(s, best->user) : 0;
-		if (!best || l > best_level ||
-		    (l == best_level &&
+		level = raised(s, seq) < top ? (int)raised(s, seq) : top;
+		mine = served(s, seq->user, level);
+		others = best ? served(s, best->user, level) : 0;
+		if (!best || level > best_level ||
+		    (level == best_level &&
 		     (mine < others || (mine == others && goes_before(s, seq, best))))) {
 			best = seq;
-			best_level = l;
+			best_level = level;
 		}
 	}
 	if (best && !best->blocks)
 		best->level = best_level;
+	*ret_level = best_level;
 	return best;
 }
 
-/* Plans a chunk of a running sequence. */
+/* Plans a chunk of a running sequence that was chosen at @level. */
 static void plan_chunk(struct scheduler *s, struct plan *plan, struct sched_seq *seq,
-		       unsigned tokens)
+		       unsigned tokens, int level)
 {
 	struct user *user = &s->users[seq->user];
+	uint64_t *time = virtual_time(s, level);
 
-	user->served = served(s, seq->user);
-	if (user->served > s->served)
-		s->served = user->served;
+	user->served = served(s, seq->user, level);
+	if (user->served > *time)
+		*time = user->served;
 	plan_add(s, plan, seq, tokens);
 	if (sched_crowds(s, seq->user))
 		plan->crowd_tokens -= tokens;
@@ -475,9 +500,10 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 	/* When all places are taken, who is admitted gets tokens and a row of who gives way. */
 	while (plan->tokens || (waiting && s->n_waiting && !s->n_slots)) {
 		unsigned tokens;
+		int level;
 
 		waiting = waiting && s->n_waiting && (plan->rows || !s->n_slots);
-		seq = choose(s, waiting);
+		seq = choose(s, waiting, &level);
 		if (!seq)
 			break;
 		if (!seq->blocks && !admit_fairly(s, plan, seq)) {
@@ -489,7 +515,7 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 		tokens = longest_chunk(s, seq);
 		if (!tokens)
 			continue;
-		plan_chunk(s, plan, seq, tokens);
+		plan_chunk(s, plan, seq, tokens, level);
 	}
 }
 
@@ -497,6 +523,22 @@ static void plan_chunks(struct scheduler *s, struct plan *plan)
 static bool is_first(const struct sched_item *item)
 {
 	return item->seq->n_total == item->seq->n_prompt && !item->seq->goes_on;
+}
+
+/* Whether an item is to make room for a first token in the plan. */
+static bool makes_room(const struct scheduler *s, const struct plan *plan,
+		       const struct sched_item *item)
+{
+	unsigned running = s->users[item->seq->user].running;
+
+	for (unsigned i = 0; i < plan->n_items; i++) {
+		const struct sched_seq *first = plan->items[i].seq;
+
+		if (is_first(&plan->items[i]) && running >= s->users[first->user].running + 2 &&
+		    item->seq->level <= first->level)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -507,35 +549,37 @@ static void leave_out(struct scheduler *s, struct plan *plan)
 {
 	unsigned least = UINT_MAX, n = 0;
 	bool few = false, crowded = false;
-	int top = INT_MIN;
 
 	for (unsigned i = 0; i < plan->n_items; i++) {
-		const struct sched_seq *seq = plan->items[i].seq;
-		const struct user *user = &s->users[seq->user];
+		const struct user *user = &s->users[plan->items[i].seq->user];
 
 		if (!is_first(&plan->items[i]))
 			continue;
 		few = few || user->live <= SCHEDULER_FEW;
 		least = user->running < least ? user->running : least;
-		top = seq->level > top ? seq->level : top;
 	}
 	if (least == UINT_MAX)
 		return;
 	for (unsigned i = 0; i < plan->n_items; i++) {
-		struct sched_item *item = &plan->items[i];
-		struct user *user = &s->users[item->seq->user];
+		struct sched_seq *seq = plan->items[i].seq;
+		struct user *user = &s->users[seq->user];
 
-		if (user->running < least + 2 || user->left_out == s->step - 1 ||
-		    item->seq->level > top) {
+		if (user->left_out != s->step - 1 && makes_room(s, plan, &plan->items[i]))
+			seq->planned = 0;
+		else
 			crowded = crowded || user->running >= least + 2;
-			plan->items[n++] = *item;
-			continue;
-		}
-		user->left_out = s->step;
-		item->seq->planned = 0;
 	}
-	plan->spared = few && n < plan->n_items && !crowded;
-	plan->kept = plan->kept && n == plan->n_items;
+	for (unsigned i = 0; i < plan->n_items; i++) {
+		const struct sched_seq *seq = plan->items[i].seq;
+
+		if (seq->planned)
+			plan->items[n++] = plan->items[i];
+		else
+			s->users[seq->user].left_out = s->step;
+	}
+	plan->left_out = n < plan->n_items;
+	plan->spared = few && plan->left_out && !crowded;
+	plan->kept = plan->kept && !plan->left_out;
 	plan->n_items = n;
 }
 
@@ -582,6 +626,11 @@ bool scheduler_spared(const struct scheduler *s)
 	return s->plan.spared;
 }
 
+bool scheduler_left_out(const struct scheduler *s)
+{
+	return s->plan.left_out;
+}
+
 bool scheduler_limited(const struct scheduler *s)
 {
 	return s->plan.limited;
@@ -611,7 +660,8 @@ static void end_plan(struct scheduler *s, struct plan *plan)
 		/* Proposals are for this step or for none: behind the next one they may be of other
 		 * tokens. */
 		seq->n_draft = 0;
-		if (seq->n_total - seq->n_computed == 1 && s->users[seq->user].left_out != s->step)
+		if (plan->decodes != UINT_MAX && seq->n_total - seq->n_computed == 1 &&
+		    s->users[seq->user].left_out != s->step)
 			plan->limited = true;
 	}
 }

@@ -30,8 +30,11 @@ static void note(struct pace *p, unsigned decodes, unsigned chunks, uint64_t ns)
 /* A step for a first token that goes without the many; it is the 1000th millisecond. */
 static void note_first(struct pace *p, unsigned chunks, uint64_t ns)
 {
-	pace_note(p, &(struct pace_step){
-			     .chunks = chunks, .spared = true, .ns = ns, .end_ns = 1000 * MS});
+	pace_note(p, &(struct pace_step){.chunks = chunks,
+					 .left_out = true,
+					 .spared = true,
+					 .ns = ns,
+					 .end_ns = 1000 * MS});
 }
 
 static void no_target_no_limit(void **state)
@@ -183,7 +186,8 @@ static void first_steps_are_not_theirs(void **state)
 	for (unsigned i = 0; i < 8; i++) {
 		pace_note(&p, &(struct pace_step){.decodes = 2,
 						  .chunks = 4,
-						  .spared = true,
+						  .left_out = true,
+						  .spared = i % 2 == 0,
 						  .ns = 64 * MS,
 						  .end_ns = 1000 * MS});
 		pace_crowd(&p, 1000 * MS, &decodes, &(unsigned){0});

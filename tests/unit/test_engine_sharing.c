@@ -81,6 +81,49 @@ static void newcomers_start_level(void **state)
 	close_world(&w);
 }
 
+/* Two users share what a higher priority leaves them, whatever that one has. */
+static void lower_priorities_share_the_rest(void **state)
+{
+	struct scheduler_options o = wide;
+	struct sched_seq high, low[2], decodes[3];
+	uint64_t served[2] = {0, 0};
+	struct world w;
+
+	(void)state;
+	o.max_context = 512;
+	o.max_live = 16;
+	open_world(&w, o, 1024);
+	for (unsigned i = 0; i < 3; i++)
+		add(&w, &decodes[i], 2, 0, 4);
+	run(&w);
+	add(&w, &high, 3, 1, 70);
+	for (unsigned i = 0; i < 2; i++)
+		add(&w, &low[i], 1 + i, 0, 400);
+	/* Not as long as priorities take to be caught up with. */
+	for (unsigned step = 0; step < 200; step++) {
+		run(&w);
+		for (unsigned i = 0; i < 2; i++) {
+			served[i] += planned(&w, &low[i]);
+			if (low[i].n_total > 400) {
+				scheduler_remove(w.s, &low[i]);
+				add(&w, &low[i], 1 + i, 0, 400);
+			}
+		}
+		if (high.n_total > 70) {
+			scheduler_remove(w.s, &high);
+			add(&w, &high, 3, 1, 70);
+		}
+	}
+	/* One also decodes, three tokens a step. */
+	assert_in_range(served[0], served[1] + 3 * 200 - 500, served[1] + 3 * 200 + 500);
+	scheduler_remove(w.s, &high);
+	for (unsigned i = 0; i < 2; i++)
+		scheduler_remove(w.s, &low[i]);
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &decodes[i]);
+	close_world(&w);
+}
+
 /* Neither a long answer nor waiting behind others is credit for a flood of prompts. */
 static void nobody_saves_up(void **state)
 {
@@ -317,6 +360,32 @@ static void not_every_prompt_has_its_step(void **state)
 	close_world(&w);
 }
 
+/* Of two first tokens the lower one has nobody's room who is above it. */
+static void room_is_made_by_level(void **state)
+{
+	struct sched_seq many[3], five[5], prompt, low;
+	struct world w;
+
+	(void)state;
+	open_world(&w, wide, 128);
+	for (unsigned i = 0; i < 3; i++)
+		add(&w, &many[i], 1, 3, 4);
+	for (unsigned i = 0; i < 5; i++)
+		add(&w, &five[i], 2, 5, 4);
+	run(&w);
+	add(&w, &prompt, 2, 5, 8);
+	add(&w, &low, 3, 0, 8);
+	assert_int_equal(run(&w), 3 + 5 + 8 + 8);
+	assert_false(scheduler_left_out(w.s));
+	for (unsigned i = 0; i < 3; i++)
+		scheduler_remove(w.s, &many[i]);
+	for (unsigned i = 0; i < 5; i++)
+		scheduler_remove(w.s, &five[i]);
+	scheduler_remove(w.s, &prompt);
+	scheduler_remove(w.s, &low);
+	close_world(&w);
+}
+
 /* A step is not taken for one without the many when some of them are in it. */
 static void spared_is_without_the_many(void **state)
 {
@@ -438,8 +507,9 @@ static void few_are_not_limited(void **state)
 		add(&w, &flood[i], 1, 0, 2);
 	for (unsigned i = 0; i < 6; i++)
 		add(&w, &few[i / 2][i % 2], 2 + i / 2, 0, 2);
-	while (scheduler_waiting(w.s) || w.n_items < 15)
+	for (unsigned i = 0; i < 3; i++)
 		run(&w);
+	assert_int_equal(w.n_items, 15);
 	scheduler_limit_crowd(w.s, 2, 0);
 	for (unsigned k = 0; k < 4; k++) {
 		assert_int_equal(run(&w), 6 + 1);
@@ -551,12 +621,12 @@ static void priorities_of_one_user_do_not_starve(void **state)
 	close_world(&w);
 }
 
-/* Who has waited long enough has a place of those who hold many, as others of that priority have,
- * keeps it, and stands in nobody's way. */
+/* Who has waited long enough has places of those who hold many, as others of that priority have,
+ * keeps them, and stands in nobody's way. */
 static void who_waited_has_a_place(void **state)
 {
 	struct scheduler_options o = plain;
-	struct sched_seq flood[4], low, light;
+	struct sched_seq flood[4], low[2], late, light;
 	unsigned steps = 0;
 	struct world w;
 
@@ -567,24 +637,119 @@ static void who_waited_has_a_place(void **state)
 	for (unsigned i = 0; i < 4; i++)
 		add(&w, &flood[i], 1, 0, 4);
 	run(&w);
-	add(&w, &low, 2, -1, 4);
-	for (; !low.blocks; steps++) {
+	add(&w, &low[0], 2, -1, 4);
+	add(&w, &low[1], 2, -1, 4);
+	for (; !low[0].blocks; steps++) {
 		assert_true(steps < SCHEDULER_AGING_STEPS + 2);
 		run(&w);
 	}
-	assert_true(steps >= SCHEDULER_AGING_STEPS);
+	assert_true(steps >= SCHEDULER_AGING_STEPS - 1);
+	run(&w);
+	assert_non_null(low[1].blocks);
+	assert_null(flood[2].blocks);
 	assert_null(flood[3].blocks);
+	/* What has not waited takes no place of theirs; another of the flood's priority does. */
+	scheduler_remove(w.s, &flood[2]);
+	scheduler_remove(w.s, &flood[3]);
+	add(&w, &late, 4, -1, 4);
+	for (unsigned i = 0; i < 20; i++)
+		run(&w);
+	assert_null(late.blocks);
 	add(&w, &light, 3, 0, 4);
 	run(&w);
 	assert_non_null(light.blocks);
-	assert_non_null(low.blocks);
-	for (unsigned i = 0; i < 20; i++)
-		run(&w);
-	assert_int_equal(scheduler_preemptions(w.s), 2);
-	for (unsigned i = 0; i < 4; i++)
-		scheduler_remove(w.s, &flood[i]);
-	scheduler_remove(w.s, &low);
+	assert_int_equal(scheduler_preemptions(w.s), 3);
+	scheduler_remove(w.s, &flood[0]);
+	scheduler_remove(w.s, &flood[1]);
+	scheduler_remove(w.s, &low[0]);
+	scheduler_remove(w.s, &low[1]);
+	scheduler_remove(w.s, &late);
 	scheduler_remove(w.s, &light);
+	close_world(&w);
+}
+
+/* When an urgent request is over, those who waited beside it have no more of that than it had. */
+static void urgency_ends(void **state)
+{
+	enum { BACKLOG = 120 };
+	static struct sched_seq backlog[BACKLOG];
+	struct scheduler_options o = plain;
+	struct sched_seq urgent, light;
+	unsigned waited = 0;
+	struct world w;
+
+	(void)state;
+	o.max_live = 256;
+	open_world(&w, o, 128);
+	for (unsigned i = 0; i < BACKLOG; i++)
+		add(&w, &backlog[i], 1, 0, 4);
+	for (unsigned step = 0; step < 8 * SCHEDULER_AGING_STEPS; step++) {
+		run(&w);
+		for (unsigned i = 0; i < BACKLOG; i++) {
+			if (backlog[i].n_total > 50) {
+				scheduler_remove(w.s, &backlog[i]);
+				add(&w, &backlog[i], 1, 0, 4);
+			}
+		}
+		if (step == 6 * SCHEDULER_AGING_STEPS)
+			add(&w, &urgent, 3, 5, 4);
+		if (step == 6 * SCHEDULER_AGING_STEPS + 60)
+			scheduler_remove(w.s, &urgent);
+	}
+	add(&w, &light, 2, 0, 4);
+	for (; !light.blocks; waited++) {
+		assert_true(waited < 2);
+		run(&w);
+	}
+	scheduler_remove(w.s, &light);
+	for (unsigned i = 0; i < BACKLOG; i++)
+		scheduler_remove(w.s, &backlog[i]);
+	close_world(&w);
+}
+
+/* One's own urgent request may be behind older ones that waiting has raised as far. Then these go
+ * before others' requests as it would. */
+static void urgency_raises_those_before(void **state)
+{
+	enum { BACKLOG = 1200 };
+	static struct sched_seq backlog[BACKLOG];
+	struct scheduler_options o = plain;
+	struct sched_seq urgent, stream;
+	unsigned next = 0, streamed = 0;
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 1;
+	o.max_live = BACKLOG + 2;
+	open_world(&w, o, 64);
+	add(&w, &stream, 2, 3, 4);
+	for (unsigned i = 0; i < BACKLOG; i++)
+		add(&w, &backlog[i], 1, 0, 4);
+	for (unsigned step = 0; step < 6 * SCHEDULER_AGING_STEPS; step++) {
+		run(&w);
+		if (stream.n_total > 4) {
+			scheduler_remove(w.s, &stream);
+			add(&w, &stream, 2, 3, 4);
+		}
+		if (backlog[next].n_total > 4)
+			scheduler_remove(w.s, &backlog[next++]);
+	}
+	assert_true(next > 0 && next < BACKLOG - 10);
+	add(&w, &urgent, 1, 5, 4);
+	while (urgent.n_total == 4) {
+		run(&w);
+		if (stream.n_total > 4) {
+			/* It may have the place when the urgent one comes. */
+			assert_true(streamed++ == 0);
+			scheduler_remove(w.s, &stream);
+			add(&w, &stream, 2, 3, 4);
+		}
+		if (next < BACKLOG && backlog[next].n_total > 4)
+			scheduler_remove(w.s, &backlog[next++]);
+	}
+	assert_int_equal(next, BACKLOG);
+	scheduler_remove(w.s, &stream);
+	scheduler_remove(w.s, &urgent);
 	close_world(&w);
 }
 
@@ -626,11 +791,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shares_tokens_between_users),
 		cmocka_unit_test(newcomers_start_level),
+		cmocka_unit_test(lower_priorities_share_the_rest),
 		cmocka_unit_test(nobody_saves_up),
 		cmocka_unit_test(users_share_places),
 		cmocka_unit_test(nobody_yields_in_vain),
 		cmocka_unit_test(first_tokens_have_their_step),
 		cmocka_unit_test(not_every_prompt_has_its_step),
+		cmocka_unit_test(room_is_made_by_level),
 		cmocka_unit_test(spared_is_without_the_many),
 		cmocka_unit_test(crowds_have_short_steps),
 		cmocka_unit_test(crowds_have_short_chunks),
@@ -639,6 +806,8 @@ int main(void)
 		cmocka_unit_test(priorities_do_not_starve),
 		cmocka_unit_test(priorities_of_one_user_do_not_starve),
 		cmocka_unit_test(who_waited_has_a_place),
+		cmocka_unit_test(urgency_ends),
+		cmocka_unit_test(urgency_raises_those_before),
 		cmocka_unit_test(long_prompts_do_not_starve),
 	};
 

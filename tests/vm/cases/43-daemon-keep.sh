@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=2 irq=msix plug=later timeout=600
+# vm: mode=systemd chips=2 irq=msi plug=later timeout=600 append=systemd.hostname=keep
 # Weights in the memory of real chips outlive the daemon: systemd keeps their dma-bufs over a crash and a restart, and gives them up with a stop.
-# MSI-X: it does not share a machine with 40-daemon, which leaves a chip, the module and a model there.
+# It has a name, so that it does not share a machine with 40-daemon, which leaves a chip, the module and a model there.
 . /rig/guest/lib.sh
 release=$(uname -r)
 mkdir -p "/usr/lib/modules/$release/updates"
