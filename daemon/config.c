@@ -164,7 +164,7 @@ static const char help[] =
 	"  --crowd-percent N           while other users come and go, how long a step is of one "
 	"with "
 	"many requests, in percent\n"
-	"                              of a step for the others' first tokens (default: 110; 0: as "
+	"                              of a step for the others' first tokens (default: 100; 0: as "
 	"long as it takes)\n"
 	"  --[no-]enable-prefix-caching  reuse of the work on equal beginnings (default: on)\n"
 	"\n"
@@ -656,7 +656,7 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 			     .data_parallel = 1,
 			     .engine = {.prefix_caching = true,
 					.max_stall_ms = 200,
-					.crowd_percent = 110}},
+					.crowd_percent = 100}},
 		.load_timeout = 300,
 		.access_log = true,
 		.status_seconds = 10,
