@@ -58,6 +58,12 @@ static inline void add(struct world *w, struct sched_seq *seq, uid_t uid, int pr
 	scheduler_add(w->s, seq);
 }
 
+static inline void remove_all(struct world *w, struct sched_seq *seqs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		scheduler_remove(w->s, &seqs[i]);
+}
+
 /* Plans a step, checks its limits, carries it out: each sampled sequence grows by a token. */
 static inline unsigned run(struct world *w)
 {

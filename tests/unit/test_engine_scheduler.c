@@ -178,8 +178,7 @@ static void proposals_do_not_wait(void **state)
 	assert_int_equal(scheduler_plan(w.s, w.items), 4);
 	assert_false(scheduler_kept(w.s));
 	scheduler_done(w.s, w.items, 4);
-	for (unsigned i = 0; i < 3; i++)
-		scheduler_remove(w.s, &flood[i]);
+	remove_all(&w, flood, 3);
 	scheduler_remove(w.s, &light);
 	close_world(&w);
 }

@@ -117,10 +117,8 @@ static void lower_priorities_share_the_rest(void **state)
 	/* One also decodes, three tokens a step. */
 	assert_in_range(served[0], served[1] + 3 * 200 - 500, served[1] + 3 * 200 + 500);
 	scheduler_remove(w.s, &high);
-	for (unsigned i = 0; i < 2; i++)
-		scheduler_remove(w.s, &low[i]);
-	for (unsigned i = 0; i < 3; i++)
-		scheduler_remove(w.s, &decodes[i]);
+	remove_all(&w, low, 2);
+	remove_all(&w, decodes, 3);
 	close_world(&w);
 }
 
@@ -219,15 +217,13 @@ static void users_share_places(void **state)
 	assert_non_null(flood[1].blocks);
 	assert_int_equal(scheduler_preemptions(w.s), 2);
 	/* Who gave way comes back in its turn, before who never ran. */
-	for (unsigned i = 0; i < 3; i++)
-		scheduler_remove(w.s, &light[i]);
+	remove_all(&w, light, 3);
 	for (runs = 0; runs < 4; runs++)
 		run(&w);
 	assert_non_null(flood[2].blocks);
 	assert_non_null(flood[3].blocks);
 	assert_null(flood[4].blocks);
-	for (unsigned i = 0; i < 8; i++)
-		scheduler_remove(w.s, &flood[i]);
+	remove_all(&w, flood, 8);
 	close_world(&w);
 	/* Nor a token. */
 	o.max_tokens = 4;
@@ -241,25 +237,31 @@ static void users_share_places(void **state)
 	for (runs = 0; runs < 6; runs++)
 		run(&w);
 	assert_int_equal(light[0].n_total, 4 + 3);
-	for (unsigned i = 0; i < 5; i++)
-		scheduler_remove(w.s, &flood[i]);
+	remove_all(&w, flood, 5);
 	scheduler_remove(w.s, &light[0]);
 	close_world(&w);
-	/* Blocks: 16 of them, all in the hands of one user. */
+}
+
+/* Blocks: 16 of them, all in the hands of one user. */
+static void users_share_blocks(void **state)
+{
+	struct sched_seq flood[4], light;
+	struct world w;
+
+	(void)state;
 	open_world(&w, plain, 16);
 	for (unsigned i = 0; i < 4; i++)
 		add(&w, &flood[i], 1, 0, 12);
 	for (unsigned i = 0; i < 4; i++)
 		run(&w);
 	assert_int_equal(scheduler_running(w.s), 4);
-	add(&w, &light[0], 2, 0, 15);
-	for (runs = 0; runs < 3 && !light[0].blocks; runs++)
+	add(&w, &light, 2, 0, 15);
+	for (unsigned i = 0; i < 3 && !light.blocks; i++)
 		run(&w);
-	assert_non_null(light[0].blocks);
+	assert_non_null(light.blocks);
 	assert_non_null(flood[0].blocks);
-	for (unsigned i = 0; i < 4; i++)
-		scheduler_remove(w.s, &flood[i]);
-	scheduler_remove(w.s, &light[0]);
+	remove_all(&w, flood, 4);
+	scheduler_remove(w.s, &light);
 	close_world(&w);
 }
 
@@ -322,10 +324,8 @@ static void first_tokens_have_their_step(void **state)
 	scheduler_remove(w.s, &flood[2]);
 	scheduler_remove(w.s, &flood[3]);
 	assert_int_equal(run(&w), 8 + 4);
-	for (unsigned i = 0; i < 2; i++)
-		scheduler_remove(w.s, &flood[i]);
-	for (unsigned i = 0; i < 3; i++)
-		scheduler_remove(w.s, &light[i]);
+	remove_all(&w, flood, 2);
+	remove_all(&w, light, 3);
 	close_world(&w);
 }
 
@@ -377,10 +377,8 @@ static void room_is_made_by_level(void **state)
 	add(&w, &low, 3, 0, 8);
 	assert_int_equal(run(&w), 3 + 5 + 8 + 8);
 	assert_false(scheduler_left_out(w.s));
-	for (unsigned i = 0; i < 3; i++)
-		scheduler_remove(w.s, &many[i]);
-	for (unsigned i = 0; i < 5; i++)
-		scheduler_remove(w.s, &five[i]);
+	remove_all(&w, many, 3);
+	remove_all(&w, five, 5);
 	scheduler_remove(w.s, &prompt);
 	scheduler_remove(w.s, &low);
 	close_world(&w);
@@ -407,10 +405,8 @@ static void spared_is_without_the_many(void **state)
 	add(&w, &one, 4, 0, 4);
 	assert_int_equal(run(&w), 4 + 2 + 4);
 	assert_false(scheduler_spared(w.s));
-	for (unsigned i = 0; i < 4; i++)
-		scheduler_remove(w.s, &flood[i]);
-	for (unsigned i = 0; i < 3; i++)
-		scheduler_remove(w.s, &three[i]);
+	remove_all(&w, flood, 4);
+	remove_all(&w, three, 3);
 	scheduler_remove(w.s, &two[0]);
 	scheduler_remove(w.s, &two[1]);
 	scheduler_remove(w.s, &one);
@@ -484,8 +480,7 @@ static void crowds_have_short_chunks(void **state)
 	assert_int_equal(run(&w), 60 + 30);
 	assert_int_equal(planned(&w, &prompt), 60);
 	assert_int_equal(run(&w), 2 + SCHEDULER_CROWD_LEAST);
-	for (unsigned i = 0; i < 10; i++)
-		scheduler_remove(w.s, &flood[i]);
+	remove_all(&w, flood, 10);
 	scheduler_remove(w.s, &prompt);
 	/* Who has few has all of its prompt, also when it is the first to come. */
 	add(&w, &prompt, 2, 0, 60);
@@ -516,8 +511,7 @@ static void few_are_not_limited(void **state)
 		for (unsigned i = 0; i < 6; i++)
 			assert_int_equal(planned(&w, &few[i / 2][i % 2]), 1);
 	}
-	for (unsigned i = 0; i < 9; i++)
-		scheduler_remove(w.s, &flood[i]);
+	remove_all(&w, flood, 9);
 	for (unsigned i = 0; i < 6; i++)
 		scheduler_remove(w.s, &few[i / 2][i % 2]);
 	close_world(&w);
@@ -536,8 +530,7 @@ static void places_are_given_back(void **state)
 	assert_int_equal(run(&w), 24);
 	scheduler_limit_crowd(w.s, 3, 0);
 	assert_int_equal(scheduler_begin(w.s, w.items), 3);
-	for (unsigned i = 0; i < 3; i++)
-		scheduler_remove(w.s, &flood[i]);
+	remove_all(&w, flood, 3);
 	assert_int_equal(run(&w), 3);
 	/* A prompt's last token is nobody's turn. */
 	for (unsigned i = 0; i < 3; i++)
@@ -554,24 +547,22 @@ static void places_are_given_back(void **state)
 		assert_int_equal(planned(&w, &flood[due]) + planned(&w, &flood[due + 1]), 2);
 		scheduler_remove(w.s, &ended);
 	}
-	for (unsigned i = 0; i < 12; i++)
-		scheduler_remove(w.s, &flood[i]);
+	remove_all(&w, flood, 12);
 	close_world(&w);
 }
 
 /* A stream of high-priority requests does not keep a low one waiting for ever. */
-static void priorities_do_not_starve(void **state)
+static void expect_no_starving(uid_t of_low)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq low, high[2];
 	unsigned steps = 0;
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 1;
 	open_world(&w, o, 64);
 	add(&w, &high[0], 1, 3, 4);
-	add(&w, &low, 2, 0, 4);
+	add(&w, &low, of_low, 0, 4);
 	add(&w, &high[1], 1, 3, 4);
 	for (; low.n_total == 4; steps++) {
 		assert_true(steps < 4 * SCHEDULER_AGING_STEPS);
@@ -590,35 +581,16 @@ static void priorities_do_not_starve(void **state)
 	close_world(&w);
 }
 
-/* Nor does one user's own stream of them keep another of its requests. */
+static void priorities_do_not_starve(void **state)
+{
+	(void)state;
+	expect_no_starving(2);
+}
+
 static void priorities_of_one_user_do_not_starve(void **state)
 {
-	struct scheduler_options o = plain;
-	struct sched_seq low, high[2];
-	unsigned steps = 0;
-	struct world w;
-
 	(void)state;
-	o.max_seqs = 1;
-	open_world(&w, o, 64);
-	add(&w, &high[0], 1, 3, 4);
-	add(&w, &low, 1, 0, 4);
-	add(&w, &high[1], 1, 3, 4);
-	for (; low.n_total == 4; steps++) {
-		assert_true(steps < 4 * SCHEDULER_AGING_STEPS);
-		run(&w);
-		for (unsigned i = 0; i < 2; i++) {
-			if (high[i].n_total > 4) {
-				scheduler_remove(w.s, &high[i]);
-				add(&w, &high[i], 1, 3, 4);
-			}
-		}
-	}
-	assert_true(steps > 2 * SCHEDULER_AGING_STEPS);
-	scheduler_remove(w.s, &low);
-	scheduler_remove(w.s, &high[0]);
-	scheduler_remove(w.s, &high[1]);
-	close_world(&w);
+	expect_no_starving(1);
 }
 
 /* Who has waited long enough has places of those who hold many, as others of that priority have,
@@ -702,8 +674,7 @@ static void urgency_ends(void **state)
 		run(&w);
 	}
 	scheduler_remove(w.s, &light);
-	for (unsigned i = 0; i < BACKLOG; i++)
-		scheduler_remove(w.s, &backlog[i]);
+	remove_all(&w, backlog, BACKLOG);
 	close_world(&w);
 }
 
@@ -781,8 +752,7 @@ static void long_prompts_do_not_starve(void **state)
 		}
 	}
 	scheduler_remove(w.s, &big);
-	for (unsigned i = 0; i < 8; i++)
-		scheduler_remove(w.s, &small[i]);
+	remove_all(&w, small, 8);
 	close_world(&w);
 }
 
@@ -794,6 +764,7 @@ int main(void)
 		cmocka_unit_test(lower_priorities_share_the_rest),
 		cmocka_unit_test(nobody_saves_up),
 		cmocka_unit_test(users_share_places),
+		cmocka_unit_test(users_share_blocks),
 		cmocka_unit_test(nobody_yields_in_vain),
 		cmocka_unit_test(first_tokens_have_their_step),
 		cmocka_unit_test(not_every_prompt_has_its_step),
