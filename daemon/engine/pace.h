@@ -11,9 +11,9 @@
  *
  * And how long a step of users with many sequences may be while others come and go, who would wait
  * for its end: crowd_ratio times what a step takes that computes the others' prompts and goes
- * without the many. A little more than 1 lets them have all places where weights take most of a
- * step's time, so that a shorter one would be of no use. That holds for PACE_COMPANY_NS after each
- * such step, as long as there is work at all; who has the chips for itself uses them in full.
+ * without the many. A little more than 1 would let them have all places where weights take most
+ * of a step's time, and a first token wait that little longer. That holds for PACE_COMPANY_NS after
+ * each such step, as long as there is work at all; who has the chips for itself uses them in full.
  *
  * Results do not depend on it: a sequence's numbers are the same however its prompt is cut, and
  * whoever is in the step with it.

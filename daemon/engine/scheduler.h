@@ -32,13 +32,13 @@
  *    for the running ones to grow. The chosen one is waited for: smaller ones do not overtake it
  *    until it starves.
  *    When places or blocks lack, users who run at least two sequences more than the chosen
- *    one's, of no higher level than waiting has raised that one to, give way as in rule 4, if that
- *makes enough room: a user with many requests holds what others do not need, and no more than its
- *part once they come.
- * 4. When a decode needs a block and none is free, the running sequence of lowest priority,
+ *    one's give way as in rule 4, of no higher level than waiting has raised that one to, if
+ *    that makes enough room: a user with many requests holds what others do not need, and no
+ *    more than its part once they come.
+ * 4. When a decode needs a block and none is free, the running sequence of the lowest level,
  *    among these of the user who runs most, its youngest, gives all its blocks back and waits
  *    again, keeping its place by arrival. It is computed anew later, through the prefix cache
- *    where that still holds it. The oldest of the highest priority never gives way in this, so
+ *    where that still holds it. The oldest of the highest level never gives way in this, so
  *    something always progresses, and every sequence ends.
  * 5. A step that computes a prompt for its first token goes without the sequences of users who
  *    run at least two more than the prompt's, unless their priority is higher: it is as short as
