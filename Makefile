@@ -23,6 +23,11 @@ $(B)/build.ninja:
 	@sh scripts/deps.sh build
 	meson setup $(B) --prefix=$(PREFIX) $(MESON_FLAGS)
 
+# The build that scripts/check.sh tests: the same, warnings are errors, and with the tests.
+$(B)/check/build.ninja:
+	@sh scripts/deps.sh build check
+	meson setup $(B)/check -Dtests=true -Dwerror=true
+
 demo: ## install what is missing, build, and read a fairy tale that the simulated chip writes
 	@B=$(B) sh scripts/demo.sh
 
@@ -35,11 +40,11 @@ check-asan: ## only the tests under AddressSanitizer and UndefinedBehaviorSaniti
 check-tsan: ## only the threaded tests under ThreadSanitizer
 	@B=$(B) sh scripts/check.sh tsan
 
-proofs: all ## what the daemon promises whatever is done to it, in full (half an hour): tests/e2e/proof/README.md
-	PROOF=full meson test -C $(B) --suite proof --num-processes 1 --timeout-multiplier 10 --verbose
+proofs: $(B)/check/build.ninja ## what the daemon promises whatever is done to it, in full (half an hour): tests/e2e/proof/README.md
+	PROOF=full meson test -C $(B)/check --suite proof --num-processes 1 --timeout-multiplier 10 --verbose
 
-soak: all ## mixed traffic for MINUTES=30, with a table of memory, descriptors, threads and KV blocks
-	MINUTES=$(or $(MINUTES),30) meson test -C $(B) proof-soak --timeout-multiplier 0 --verbose
+soak: $(B)/check/build.ninja ## mixed traffic for MINUTES=30, with a table of memory, descriptors, threads and KV blocks
+	MINUTES=$(or $(MINUTES),30) meson test -C $(B)/check proof-soak --timeout-multiplier 0 --verbose
 
 bench-serve: all ## tokens a second through the daemon against those without it, in pairs: PAIRS=5 STREAMS="16 64"
 	B=$(B) sh scripts/bench-serve.sh

@@ -21,7 +21,7 @@ trap 'exit 1' INT TERM
 
 # A made-up model has no tokenizer: it gets the demo's, and a word for each of the many ids that this one does not have.
 if [ ! -d "$MODEL" ]; then
-	"$B/tools/compile/txda-compile" --synthetic "$MODEL" --weights "${WEIGHTS:-w8}" -q -o "$tmp/model"
+	"$B/bin/txda-compile" --synthetic "$MODEL" --weights "${WEIGHTS:-w8}" -q -o "$tmp/model"
 	python3 - tests/models/demo/tokenizer.json "$tmp/model" <<-'EOF'
 		import json, sys
 		tokenizer = json.load(open(sys.argv[1]))
@@ -34,7 +34,7 @@ if [ ! -d "$MODEL" ]; then
 	MODEL=$tmp/model
 fi
 
-"$B/daemon/txdad" --model "demo=$MODEL" --socket "$tmp/s" --no-access-log --cache-dir "$tmp/cache" 2>"$tmp/log" &
+"$B/bin/txdad" --model "demo=$MODEL" --socket "$tmp/s" --no-access-log --cache-dir "$tmp/cache" 2>"$tmp/log" &
 daemon=$!
 tries=0
 until curl -sf -o /dev/null --unix-socket "$tmp/s" http://localhost/health; do
@@ -48,7 +48,7 @@ done
 
 # Only the time counts in which all clients have an answer coming: the batch is full then, as it is in txda-bench model.
 serve() {
-	"$B/tools/bench/txda-bench" serve --socket "$tmp/s" --model demo --requests "$1" --concurrency "$1" --prompt "$INPUT" \
+	"$B/bin/txda-bench" serve --socket "$tmp/s" --model demo --requests "$1" --concurrency "$1" --prompt "$INPUT" \
 		--output "$OUTPUT" --json >"$tmp/report"
 	grep -q full_output_tokens_per_s "$tmp/report" || {
 		echo "$1 clients never had an answer coming all at once: OUTPUT=$OUTPUT is too little" >&2
@@ -57,7 +57,7 @@ serve() {
 	sed -n 's/.*"full_output_tokens_per_s":\([0-9.]*\).*/\1/p' "$tmp/report"
 }
 model() {
-	"$B/tools/bench/txda-bench" model --dir "$tmp/cases" --csv --batch "$1" --input "$INPUT" --output "$OUTPUT" "$MODEL" 2>/dev/null |
+	"$B/bin/txda-bench" model --dir "$tmp/cases" --csv --batch "$1" --input "$INPUT" --output "$OUTPUT" "$MODEL" 2>/dev/null |
 		awk -F, 'NR == 2 { print $8 }'
 }
 

@@ -151,7 +151,7 @@ node_client() {
 check_user() {
 	stage "user space: gcc, warnings are errors, every test"
 	run=
-	run_meson user "$B/check" -- -Dwerror=true
+	run_meson user "$B/check" -- -Dtests=true -Dwerror=true
 }
 
 check_asan() {
@@ -160,7 +160,7 @@ check_asan() {
 	export ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1
 	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 4 -- \
-		-Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 	unset ASAN_OPTIONS UBSAN_OPTIONS
 }
 
@@ -169,7 +169,7 @@ check_tsan() {
 	fixed_layout
 	export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 	CC=clang run_meson tsan "$B/tsan" --suite threads --timeout-multiplier 8 -- \
-		-Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
+		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
 	unset TSAN_OPTIONS
 }
 

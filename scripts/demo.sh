@@ -8,17 +8,21 @@ cd "$(dirname "$0")/.."
 mkdir -p "${B:=build}"
 prompt=${PROMPT:-Once upon a time there was a little fox}
 start=$(date +%s)
+bold='' plain=''
+[ ! -t 1 ] || bold=$(printf '\033[1m') plain=$(printf '\033[0m')
 
 step() {
-	printf '\n\033[1m== [%3ds] %s\033[0m\n' $(($(date +%s) - start)) "$1"
+	printf '\n%s== [%3ds] %s%s\n' "$bold" $(($(date +%s) - start)) "$1" "$plain"
 }
 
+echo "make demo installs what is missing, builds, and lets the shipped model write on a simulated chip."
 sh scripts/deps.sh build demo
 step "building into $B/"
 # Only what the demo runs: the tests can wait.
-if ! { make --no-print-directory "$B/build.ninja" B="$B" &&
-	ninja -C "$B" daemon/txdad tools/compile/txda-compile tools/run/txda-run tools/smi/txda-smi; } >"$B/demo-build.log" 2>&1; then
-	grep -E -A 6 'error|FAILED' "$B/demo-build.log" | head -n 40
+if ! make --no-print-directory "$B/build.ninja" B="$B" >"$B/demo-build.log" 2>&1 ||
+	! sh scripts/progress.sh "$B/demo-build.log" \
+		ninja -C "$B" bin/txdad bin/txda-compile bin/txda-run bin/txda-smi; then
+	grep -E -A 6 'error|ERROR|FAILED' "$B/demo-build.log" | head -n 40
 	echo "The build failed; all of it is in $B/demo-build.log" >&2
 	exit 1
 fi
@@ -39,7 +43,7 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 step "starting the daemon with the model tests/models/demo"
-CACHE_DIRECTORY=$(cd "$B" && pwd)/demo-cache "$B/daemon/txdad" --model demo=tests/models/demo \
+CACHE_DIRECTORY=$(cd "$B" && pwd)/demo-cache "$B/bin/txdad" --model demo=tests/models/demo \
 	--socket "$socket" >"$tmp/txdad.log" 2>&1 &
 daemon=$!
 tries=0
@@ -56,27 +60,27 @@ echo "txdad listens on $socket"
 
 step "a fairy tale, as it is written"
 printf '%s' "$prompt"
-"$B/tools/run/txda-run" --socket "$socket" --model demo --raw --seed "${SEED:-7}" -n 400 --stats "$prompt"
+"$B/bin/txda-run" --socket "$socket" --model demo --raw --seed "${SEED:-7}" -n 400 --stats "$prompt"
 
 step "the chips while eight tales are written at once"
 i=0
 while [ $i -lt 8 ]; do
 	(
 		while :; do
-			"$B/tools/run/txda-run" --socket "$socket" --model demo --raw "$prompt" >/dev/null 2>&1 || exit
+			"$B/bin/txda-run" --socket "$socket" --model demo --raw "$prompt" >/dev/null 2>&1 || exit
 		done
 	) &
 	workers="$workers $!"
 	i=$((i + 1))
 done
 sleep 2
-"$B/tools/smi/txda-smi"
+"$B/bin/txda-smi"
 
 step "done"
 cat <<END
 The same by hand:
-  $B/daemon/txdad --model demo=tests/models/demo --socket /tmp/txda.sock &
-  $B/tools/run/txda-run --socket /tmp/txda.sock --model demo
+  $B/bin/txdad --model demo=tests/models/demo --socket /tmp/txda.sock &
+  $B/bin/txda-run --socket /tmp/txda.sock --model demo
   curl --unix-socket /tmp/txda.sock http://localhost/v1/chat/completions -H 'Content-Type: application/json' \\
       -d '{"model": "demo", "messages": [{"role": "user", "content": "Tell me of a fox."}]}'
 END

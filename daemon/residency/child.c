@@ -289,19 +289,17 @@ static int find_in_path(const char *name, char *path, size_t len)
 
 int child_find(const char *name, char *path, size_t len)
 {
-	static const char *const places[] = {"", "../libexec/txda/", "../tools/compile/"};
 	char self[4096];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (n > 0) {
 		self[n] = '\0';
 		*strrchr(self, '/') = '\0';
-		for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-			int need = snprintf(path, len, "%s/%s%s", self, places[i], name);
 
-			if (need > 0 && (size_t)need < len && !access(path, X_OK))
-				return 0;
-		}
+		int need = snprintf(path, len, "%s/%s", self, name);
+
+		if (need > 0 && (size_t)need < len && !access(path, X_OK))
+			return 0;
 	}
 	return find_in_path(name, path, len);
 }

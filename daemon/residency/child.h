@@ -32,8 +32,7 @@ int child_run(const struct child_options *options, char *const argv[], char *out
 	      char *err, size_t errlen);
 
 /*
- * Finds a program: beside this executable, in ../libexec/txda beside its directory, in the build
- * tree next to it, in PATH. -ENOENT.
+ * Finds a program: beside this executable, or in PATH. -ENOENT.
  */
 int child_find(const char *name, char *path, size_t len);
 

@@ -69,8 +69,7 @@ struct residency_options {
 	struct txda_context *context; /* referenced */
 	const char *cache_dir; /* NULL: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, $HOME/.cache/txda,
 				  /var/cache/txda */
-	const char *compiler;  /* NULL: txda-compile beside this executable, in ../libexec/txda, in
-				  PATH */
+	const char *compiler;  /* NULL: txda-compile beside this executable, or in PATH */
 	unsigned compile_seconds; /* longest run of the compiler; 0: 3600 */
 	uint64_t
 		compile_memory; /* address space of the compiler in bytes; 0: no limit of its own */
