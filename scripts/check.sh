@@ -1,268 +1,157 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check.sh [STAGE...] - build and test everything; stages: user asan tsan module vm static.
+# check.sh [STAGE...] - build and test everything; stages: user asan tsan static vm module bare.
 #
 #   user     user space with gcc, warnings are errors, every test
 #   asan     clang, AddressSanitizer and UndefinedBehaviorSanitizer, every test but those of suites slow and uapi
 #   tsan     clang, ThreadSanitizer, the tests of suite "threads"
-#   module   txda.ko with W=1 for each supported kernel
-#   vm       txda.ko and user space on real kernels, in virtual machines with chips of the device model
 #   static   units, udev rules and scripts through the tools that know them
+#   vm       txda.ko and user space on real kernels, in virtual machines with chips of the device model
+#   module   txda.ko with W=1 for each supported kernel
+#   bare     what README tells a newcomer to type, packages and their removal, on bare Debian 12 and 13
 #
+# Without arguments: all of them. Virtual machines mostly wait, so stages run in lanes side by side. What a
+# stage prints is shown when it ends (one stage alone: as it goes); it stays in build/stages/STAGE.log.
 # The last line is "N passed, N failed" with ", N skipped" where tests were skipped; each failure
 # and each skip is named above it with its reason. Exit status 1 when anything failed.
 set -eu
 cd "$(dirname "$0")/.."
-B=${B:-build}
-jobs=$(nproc 2>/dev/null || echo 2)
-start=$(date +%s)
-mkdir -p "$B"
+mkdir -p "${B:=build}"
 B=$(cd "$B" && pwd)
-results=$B/check-results
-: >"$results"
+export B
+start=$(date +%s)
+stages=$B/stages
 
 elapsed() {
 	now=$(date +%s)
 	printf '%d:%02d' $(((now - start) / 60)) $(((now - start) % 60))
 }
 
-stage() {
+say() {
 	printf '\n== [%s] %s\n' "$(elapsed)" "$1"
 }
 
-# record RESULT NAME [REASON] - RESULT is OK, FAIL or SKIP.
-record() {
-	printf '%s\t%s\t%s\n' "$1" "$2" "${3:-}" >>"$results"
-	printf '   %-4s %s%s\n' "$1" "$2" "${3:+: $3}"
-}
-
-# tally STAGE LOG [NOTE] - add what a meson test run wrote into its testlog.json, one object a line;
-# NOTE goes with what passed.
-tally() {
-	awk -v stage="$1" -v note="${3:-}" -v OFS='\t' '
-	function field(key,   at, s) {
-		at = index($0, "\"" key "\": \"")
-		if (!at)
-			return ""
-		s = substr($0, at + length(key) + 5)
-		# Quotes inside of a string are escaped, so this ends at the right one.
-		return substr(s, 1, index(s, "\", \"") - 1)
-	}
-	{
-		result = field("result")
-		if (result == "")
-			next
-		name = field("name")
-		reason = field("stdout")
-		sub(/(\\n)+$/, "", reason)
-		sub(/.*\\n/, "", reason)
-		if (result == "OK" || result == "EXPECTEDFAIL")
-			print "OK", stage ": " name, note
-		else if (result == "SKIP")
-			print "SKIP", stage ": " name, reason == "" ? "the test gave no reason" : reason
-		else
-			print "FAIL", stage ": " name, result
-	}' "$2" >>"$results"
-}
-
-# try_again STAGE LOG - the tests of LOG that deserve another try, alone: those that failed on a machine that
-# was busy with others. What a sanitizer reports never does, a time limit may. They leave LOG.
-try_again() {
-	results_again='TIMEOUT'
-	[ "$1" != user ] || results_again='TIMEOUT|FAIL'
-	grep -E "\"result\": \"($results_again)\"" "$2" | sed -n 's/.*"name": "[^"]* \/ \([^"]*\)".*/\1/p'
-	grep -v -E "\"result\": \"($results_again)\"" "$2" >"$2.rest" || true
-	mv "$2.rest" "$2"
-}
-
-# run_meson STAGE DIR TEST-ARGUMENTS -- SETUP-ARGUMENTS
-run_meson() {
-	name=$1
-	dir=$2
-	shift 2
-	tests=
-	while [ "$1" != -- ]; do
-		tests="$tests $1"
-		shift
-	done
-	shift
-	if [ ! -e "$dir/build.ninja" ]; then
-		if ! meson setup "$dir" "$@" >"$B/setup-$name.log" 2>&1; then
-			cat "$B/setup-$name.log"
-			record FAIL "$name: configure" "meson setup failed, see above"
-			return
-		fi
-	fi
-	# What only tests need is a target of its own in newer mesons.
-	tests_need=$(ninja -C "$dir" -t targets all | sed -n 's/^\(meson-test-prereq\): .*/\1/p')
-	# shellcheck disable=SC2086 # a word or none
-	if ! ninja -C "$dir" -j "$jobs" all $tests_need >"$B/build-$name.log" 2>&1; then
-		grep -E -A 8 'error:|FAILED|undefined' "$B/build-$name.log" | head -n 60 || tail -n 40 "$B/build-$name.log"
-		record FAIL "$name: build" "does not build, see above"
-		return
-	fi
-	printf '   built [%s]\n' "$(elapsed)"
-	rm -f "$dir/meson-logs/testlog.json"
-	# shellcheck disable=SC2086 # tests are words
-	$run meson test -C "$dir" --no-rebuild --print-errorlogs --num-processes "$jobs" $tests ||
-		printf '   meson test: exit status %d\n' $?
-	if [ -s "$dir/meson-logs/testlog.json" ]; then
-		cp "$dir/meson-logs/testlog.json" "$B/testlog-$name.json"
-		again=$(try_again "$name" "$B/testlog-$name.json")
-		tally "$name" "$B/testlog-$name.json"
-		if [ -n "$again" ]; then
-			printf "   once more, alone: %s\n" "$(echo "$again" | tr "\n" " ")"
-			# shellcheck disable=SC2086 # names are words
-			$run meson test -C "$dir" --no-rebuild --print-errorlogs --num-processes 1 $tests $again ||
-				printf '   meson test: exit status %d\n' $?
-			tally "$name" "$dir/meson-logs/testlog.json" "failed at first"
-		fi
-	elif [ "$name" = tsan ]; then
-		record SKIP "tsan" "there is no test in suite threads"
-	else
-		record FAIL "$name: tests" "meson test left no log"
-	fi
-}
-
-# The sanitizers' shadow memory needs an address layout without the widest randomisation.
-run=
-fixed_layout() {
-	run=
-	if setarch "$(uname -m)" -R true 2>/dev/null; then
-		run="setarch $(uname -m) -R"
-	fi
-}
-
-# The OpenAI client for the end-to-end tests; they skip with a reason where it cannot be had.
-node_client() {
-	export TXDA_NODE_MODULES="$B/node/node_modules"
-	[ -e "$TXDA_NODE_MODULES/openai/package.json" ] && [ -e "$TXDA_NODE_MODULES/undici/package.json" ] && return
-	mkdir -p "$B/node"
-	if npm install --prefix "$B/node" --no-audit --no-fund --no-save --loglevel=error --fetch-retries=1 --fetch-timeout=30000 \
-		openai@6 undici@6 >"$B/npm.log" 2>&1; then
-		printf '   npm: openai@6 undici@6 in %s\n' "$B/node"
-	else
-		tail -n 5 "$B/npm.log"
-		printf '   npm could not fetch openai@6 and undici@6, all of it is in %s\n' "$B/npm.log"
-	fi
-}
-
-check_user() {
-	stage "user space: gcc, warnings are errors, every test"
-	run=
-	run_meson user "$B/check" -- -Dtests=true -Dwerror=true
-}
-
-check_asan() {
-	stage "AddressSanitizer and UndefinedBehaviorSanitizer: clang"
-	fixed_layout
-	export ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1
-	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 4 -- \
-		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
-	unset ASAN_OPTIONS UBSAN_OPTIONS
-}
-
-check_tsan() {
-	stage "ThreadSanitizer: clang, suite threads"
-	fixed_layout
-	export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-	CC=clang run_meson tsan "$B/tsan" --suite threads --timeout-multiplier 8 -- \
-		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
-	unset TSAN_OPTIONS
-}
-
-check_module() {
-	stage "kernel module: txda.ko with W=1"
-	sh scripts/deps.sh module
-	dirs=$(sh scripts/kernel-headers.sh "$B/kernel-headers")
-	for dir in /lib/modules/*/build; do
-		[ -e "$dir/.config" ] || continue
-		if grep -q '^CONFIG_DRM_ACCEL=y' "$dir/.config"; then
-			dirs="$dir $dirs"
-		else
-			record SKIP "module: $dir" "this kernel is built without CONFIG_DRM_ACCEL"
-		fi
-	done
-	if [ -z "$dirs" ]; then
-		record SKIP module "no kernel headers here, and none could be fetched"
-		return
-	fi
-	for dir in $dirs; do
-		release=$(cat "$dir/include/config/kernel.release")
-		if B=$B sh scripts/module.sh "$dir" >/dev/null; then
-			record OK "module: $release"
-		else
-			record FAIL "module: $release" "see above"
-		fi
+# The wanted stages of "$@", in that order.
+among() {
+	for s in "$@"; do
+		case " $wanted " in *" $s "*) printf '%s ' "$s" ;; esac
 	done
 }
 
-check_vm() {
-	stage "virtual machines: the module, chips as PCI devices, user space on top"
-	status=0
-	sh tests/vm/check.sh -r "$results" || status=$?
-	[ $status -ne 77 ] || record SKIP vm "no virtual machine can be made here, see above"
+# Starts the wanted stages of "$@", one after the other, in a session of their own; its leader is noted.
+# A stage that could not say how it ended has failed.
+lane() {
+	lane=$(among "$@")
+	[ -n "$lane" ] || return 0
+	# shellcheck disable=SC2086 # words
+	(
+		# shellcheck disable=SC2016 # for the inner shell
+		setsid sh -c 'echo $$ >>"$B/stages/leaders"
+			for s in "$@"; do
+				date +%s >"$B/stages/$s.begun"
+				status=0
+				sh scripts/stage.sh "$s" "$B/stages/$s.results" >"$B/stages/$s.log" 2>&1 || status=$?
+				echo $status >"$B/stages/$s.ended"
+			done' lane $lane || true
+		for s in $lane; do
+			[ -e "$stages/$s.ended" ] || echo 1 >"$stages/$s.ended"
+		done
+	) &
 }
 
-# static_check NAME COMMAND... - skipped where COMMAND is not installed.
-static_check() {
-	name=$1
-	shift
-	if ! command -v "$1" >/dev/null 2>&1; then
-		record SKIP "static: $name" "$1 is not installed"
-	elif output=$("$@" 2>&1); then
-		record OK "static: $name"
-	else
-		printf '%s\n' "$output"
-		record FAIL "static: $name" "see above"
-	fi
+# shellcheck disable=SC2317 # reached by the trap
+stop_lanes() {
+	trap - INT TERM
+	while read -r leader; do
+		kill -TERM -- "-$leader" 2>/dev/null || true
+	done <"$stages/leaders"
+	wait
+	exit 130
 }
 
-check_static() {
-	stage "units, udev rules, scripts"
-	if command -v systemd-analyze >/dev/null; then
-		static_check "systemd units" sh scripts/verify-units.sh
-	else
-		record SKIP "static: systemd units" "systemd-analyze is not installed"
-	fi
-	if udevadm verify --help >/dev/null 2>&1; then
-		static_check "udev rules" udevadm verify --resolve-names=never udev-rules/60-txda.rules
-	else
-		record SKIP "static: udev rules" "udevadm here is missing or has no verify (systemd 254)"
-	fi
-	static_check "shell scripts" shellcheck -x -e SC1091 scripts/*.sh tests/vm/*.sh \
-		tests/vm/guest/boot tests/vm/guest/lib.sh tests/vm/guest/run-cases tests/vm/guest/systemd-setup tests/vm/guest/vmhost
-	# They run under the guest's own shells, and read lines of which they want some words.
-	static_check "shell scripts in virtual machines" shellcheck -x -S warning -e SC1091,SC2034,SC2154,SC3044,SC3045 \
-		tests/vm/cases/*.sh
-	static_check "licence headers" sh scripts/verify-spdx.sh
-	static_check "one version" sh scripts/verify-version.sh
+# A line that says what runs and how far it is.
+still_running() {
+	printf '   [%s]' "$(elapsed)"
+	for s in $wanted; do
+		if [ -e "$stages/$s.begun" ] && [ ! -e "$stages/$s.ended" ]; then
+			printf '  %s: %s' "$s" "$(tail -n 1 "$stages/$s.log" | tr -cd '[:print:]' | sed 's/^ *//' | cut -c 1-60)"
+		fi
+	done
+	printf '\n'
 }
 
-stages=${*:-user asan tsan module vm static}
-sh scripts/deps.sh build check
-case " $stages " in *" user "* | *" asan "* | *" tsan "*) node_client ;; esac
-for s in $stages; do
+# Shows stages as they end.
+follow() {
+	left=$wanted
+	ticks=0
+	while [ -n "$left" ]; do
+		sleep 1
+		ticks=$((ticks + 1))
+		[ $((ticks % 60)) -ne 0 ] || still_running
+		after=
+		for s in $left; do
+			if [ -e "$stages/$s.ended" ]; then
+				say "$s"
+				cat "$stages/$s.log" || true
+			else
+				after="$after $s"
+			fi
+		done
+		left=${after# }
+	done
+}
+
+wanted=${*:-user asan tsan static vm module bare}
+for s in $wanted; do
 	case $s in
-	user | asan | tsan | module | vm | static) "check_$s" ;;
+	user | asan | tsan | static | vm | module | bare) ;;
 	*)
-		sed -n '4,15s/^# \{0,1\}//p' "$0"
+		sed -n '4,18s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
 done
+purposes="build check"
+for s in vm module bare; do
+	[ -z "$(among $s)" ] || purposes="$purposes $s"
+done
+echo "make check installs what tests need, builds, and runs them: $wanted"
+# shellcheck disable=SC2086 # words
+sh scripts/deps.sh $purposes
+rm -rf "$stages"
+mkdir -p "$stages"
+case $wanted in
+*" "*)
+	trap stop_lanes INT TERM
+	lane user asan tsan static
+	lane vm
+	lane module bare
+	follow
+	;;
+*)
+	say "$wanted"
+	status=0
+	sh scripts/stage.sh "$wanted" "$stages/$wanted.results" || status=$?
+	echo $status >"$stages/$wanted.ended"
+	;;
+esac
 
-passed=$(grep -c '^OK' "$results" || true)
-failed=$(grep -c '^FAIL' "$results" || true)
-skipped=$(grep -c '^SKIP' "$results" || true)
+# A stage that ends early has not said all.
+for s in $wanted; do
+	[ "$(cat "$stages/$s.ended")" -eq 0 ] ||
+		printf 'FAIL\t%s\tthe stage ended early, see above\n' "$s" >>"$stages/$s.results"
+	cat "$stages/$s.results"
+done >"$stages/results"
+passed=$(grep -c '^OK' "$stages/results" || true)
+failed=$(grep -c '^FAIL' "$stages/results" || true)
+skipped=$(grep -c '^SKIP' "$stages/results" || true)
 
-stage "done"
+say "done"
 # What passed at its second try is named, too.
-awk -F '\t' '$1 != "OK" || /at first/ { printf "   %-4s %s: %s\n", $1, $2, $3 }' "$results"
+awk -F '\t' '$1 != "OK" || /at first/ { printf "   %-4s %s: %s\n", $1, $2, $3 }' "$stages/results"
 line="$passed passed, $failed failed"
 [ "$skipped" -eq 0 ] || line="$line, $skipped skipped"
-echo "$line" >"$B/check-summary"
+echo "$line" >"$stages/summary"
 echo "$line"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
