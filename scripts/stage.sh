@@ -203,16 +203,11 @@ static_check() {
 }
 
 check_static() {
-	echo "units, udev rules, scripts"
+	echo "units, scripts, licences; udev rules are verified in virtual machines, by the udev of Debian 13"
 	if command -v systemd-analyze >/dev/null; then
 		static_check "systemd units" sh scripts/verify-units.sh
 	else
 		record SKIP "static: systemd units" "systemd-analyze is not installed"
-	fi
-	if udevadm verify --help >/dev/null 2>&1; then
-		static_check "udev rules" udevadm verify --resolve-names=never udev-rules/60-txda.rules
-	else
-		record SKIP "static: udev rules" "udevadm here is missing or has no verify (systemd 254)"
 	fi
 	static_check "shell scripts" shellcheck -x -e SC1091 scripts/*.sh tests/vm/*.sh \
 		tests/vm/guest/boot tests/vm/guest/lib.sh tests/vm/guest/run-cases tests/vm/guest/systemd-setup tests/vm/guest/vmhost
