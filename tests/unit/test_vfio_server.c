@@ -261,7 +261,7 @@ static void test_orders(void **state)
 	sock = try_connect("control.sock");
 	assert_int_equal(send(sock, "help\nhelp\nst", 12, MSG_NOSIGNAL), 12);
 	assert_int_equal(send(sock, "atus 0\n", 7, MSG_NOSIGNAL), 7);
-	for (size_t have = 0, oks = 0; oks < 3; have++) {
+	for (unsigned oks = 0; oks < 3;) {
 		char byte, last[3] = "";
 
 		assert_int_equal(recv(sock, &byte, 1, 0), 1);
