@@ -4,6 +4,7 @@
  * models (residency/residency.h).
  */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,8 @@
 #define POLL_MS	    100 /* while models load and while requests end */
 #define CALM_MS	    1000
 #define MAX_SOCKETS 4
+#define MMAP_BYTES  (256 << 10)
+#define TRIM_BYTES  (512 << 10)
 
 struct daemon {
 	int argc;
@@ -402,10 +405,24 @@ static void raise_descriptor_limit(struct config *c)
 	}
 }
 
+/*
+ * Memory of a burst of requests must not stay with the daemon. The C library raises these limits by
+ * itself when large blocks are freed, up to 32 and 64 MiB, and then keeps that much at the end of
+ * each thread's arena. Set here they stay as they are: a block of MMAP_BYTES or more is a mapping
+ * of its own, which goes when it is freed, and an arena keeps TRIM_BYTES at its end. What is free
+ * between blocks in use is given back by the server, after a burst.
+ */
+static void bound_heap(void)
+{
+	mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
+	mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
+}
+
 int main(int argc, char **argv)
 {
 	static struct daemon d;
 
+	bound_heap();
 	d.argc = argc;
 	d.argv = argv;
 	switch (config_load(argc, argv, &d.config)) {

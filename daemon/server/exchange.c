@@ -23,7 +23,6 @@
 #define CHOICE_OVERHEAD	 8192 /* bytes that a choice takes apart from its tokens, about */
 #define GRAMMAR_OVERHEAD ((uint64_t)1 << 20) /* what a grammar remembers, commonly */
 #define LOGPROB_BYTES	 128		     /* of an entry in the answer, about */
-#define TRIM_BYTES	 ((uint64_t)4 << 20)
 
 static struct exchange *of_job(struct textpool_job *job)
 {
@@ -56,7 +55,6 @@ static void exchange_free(struct exchange *x)
 	grammar_unref(x->grammar);
 	if (x->parsed)
 		api_params_free(&x->params);
-	s->trim = s->trim || x->held > TRIM_BYTES;
 	budget_give(&s->budget, x->held);
 	free(x->prompts);
 	free(x->choices);

@@ -24,6 +24,7 @@
 #define CONGESTED_BYTES ((size_t)256 << 10)
 #define MAX_DESCRIPTORS 4096		  /* that clients passed and that are held at a time */
 #define OUT_KEEP	((size_t)1 << 20) /* larger buffers are not kept between answers */
+#define TRIM_BYTES	((uint64_t)1 << 20)
 
 uint64_t server_now_ns(void)
 {
@@ -53,10 +54,8 @@ void server_reply_out(struct server *s, struct http_conn *c, int status, const c
 		http_reply(c, status, "application/json", headers, o->data, o->len);
 	}
 	server_count_response(s, status);
-	if (o->cap > OUT_KEEP) {
+	if (o->cap > OUT_KEEP)
 		json_out_free(o);
-		s->trim = true;
-	}
 }
 
 void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e,
@@ -191,6 +190,22 @@ static void log_status(struct served_model *m, unsigned seconds)
 			 queries ? (double)hits * 100 / (double)queries : 0.0);
 }
 
+/*
+ * Gives free pages between blocks back to the system when a burst is over: when clients make the
+ * daemon hold half of what they did, or less. So it is rare while much is going on, and never done
+ * for an answer. Large blocks and free ends of arenas go back by themselves (bound_heap() in
+ * main.c).
+ */
+static void give_memory_back(struct server *s)
+{
+	struct budget *b = &s->budget;
+
+	if (b->used > b->peak / 2 || b->peak - b->used < TRIM_BYTES)
+		return;
+	b->peak = b->used;
+	malloc_trim(0);
+}
+
 /* Once a second: are the chips there; is there memory to give back. */
 static void on_check(evutil_socket_t fd, short what, void *arg)
 {
@@ -202,10 +217,7 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 	if (s->config->status_seconds && ++s->seconds % s->config->status_seconds == 0)
 		for (unsigned i = 0; i < s->n_models; i++)
 			log_status(s->models[i], s->config->status_seconds);
-	if (s->trim && !s->n_exchanges) {
-		s->trim = false;
-		malloc_trim(0);
-	}
+	give_memory_back(s);
 }
 
 static int start_http(struct server *s)

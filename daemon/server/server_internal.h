@@ -30,7 +30,7 @@ struct server {
 	unsigned seconds; /* that the check event has counted */
 	struct metrics_server metrics;
 	struct json_out out; /* for answers being written, one at a time */
-	bool draining, trim; /* trim: large blocks were freed since memory was last given back */
+	bool draining;
 };
 
 uint64_t server_now_ns(void);

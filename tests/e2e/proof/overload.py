@@ -6,11 +6,14 @@
 import json
 import sys
 
-from proof import Daemon, Tally, at_once, size
+from proof import SANITIZED, Daemon, Tally, at_once, size
 
 N = size(60, 400)
 QUEUE = 24
 SEQS = 12
+BODY = 4 << 20
+# KiB that may stay of bodies that were refused.
+MEMORY_ALLOWANCE = 8192 if not SANITIZED else 1000000
 tally = Tally()
 
 
@@ -18,6 +21,17 @@ def ask(d, i):
     status, headers, data = d.call("POST", "/v1/completions", {
         "model": "demo", "prompt": [10 + i % 50] * (100 + i * 7 % 200), "max_tokens": 60 + i % 3 * 20, "ignore_eos": True, "temperature": 0}, timeout=600)
     return i, status, headers.get("Retry-After"), json.loads(data)
+
+
+def bodies(d):
+    """Texts as long as a body may be, each longer than the context: they are read, parsed and refused, and leave nothing."""
+    text = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "a fox and " * (BODY // 10 - 100)}]}).encode()
+    before = d.sample()["rss"]
+    answers = at_once([lambda: d.call("POST", "/v1/chat/completions", text)[0]] * 8, 4)
+    tally.check(answers == [400] * 8, f"texts of {len(text)} bytes: {answers}")
+    after = d.rss_below(before + MEMORY_ALLOWANCE)
+    print(f"8 texts of {len(text)} bytes: memory {before} KiB before, {after} after")
+    tally.check(after - before <= MEMORY_ALLOWANCE, f"memory grew from {before} to {after} KiB")
 
 
 def main():
@@ -57,6 +71,7 @@ def main():
         tally.check(status == 400 and b"context_length_exceeded" in data, f"too long an answer: {status} {data}")
         status, _, data = d.call("POST", "/v1/completions", {"model": "demo", "prompt": [9] * (limit - 10), "max_tokens": 10, "ignore_eos": True})
         tally.check(status == 200, f"the longest one: {status} {data}")
+        bodies(d)
         tally.check(d.until(lambda: d.idle() and not d.metrics()["kv_cache_usage_perc"]), f"left over: {d.metrics()}")
         d.until(lambda: d.metrics()["http_connections"] == 1)
         after = d.sample_at_rest()

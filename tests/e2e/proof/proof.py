@@ -234,6 +234,19 @@ class Daemon:
         return found
 
 
+    def warm_up(self):
+        """Uses each KV block of a cache of 32 MiB: the device model's memory is the daemon's, and fresh pages of it would
+        count as growth."""
+        prompts = [[i + 5] * 1400 for i in range(6)]
+        at_once([lambda p=p: self.post("/v1/completions", {"model": "demo", "prompt": p, "max_tokens": 1}) for p in prompts], 6)
+
+    def rss_below(self, limit, seconds=20):
+        """The KiB that are resident once they are no more than @limit, or after that time: a moment after a burst the daemon
+        gives its memory back."""
+        self.until(lambda: self.sample()["rss"] <= limit, seconds)
+        return self.sample()["rss"]
+
+
 def at_once(calls, threads):
     """Calls each of @calls, so many at a time; their results in order."""
     results = [None] * len(calls)
