@@ -63,10 +63,8 @@ def nothing_left(d):
 
 def clients():
     r = random.Random(2)
-    # So small a cache that the warming up uses each block: fresh pages are not what is looked for.
     with Daemon("--kv-cache-memory", "32M") as d:
-        tokens = [[i + 5] * 1400 for i in range(6)]
-        at_once([lambda t=t: d.post("/v1/completions", {"model": "demo", "prompt": t, "max_tokens": 1}) for t in tokens], 6)
+        d.warm_up()
         wanted = d.post("/v1/completions", {"model": "demo", "prompt": "A fox", "max_tokens": 30, "seed": 3})[1]["choices"]
         kill_clients(d, r, WAVE)  # warming up
         tally.check(d.until(lambda: nothing_left(d)), "after the first wave something is left")
@@ -75,7 +73,7 @@ def clients():
         for _ in range(size(100, 1000) // WAVE):
             most = max(most, kill_clients(d, r, WAVE))
         tally.check(d.until(lambda: nothing_left(d)), f"clients are dead, and there is left {d.get('/v1/requests')} {d.metrics()}")
-        time.sleep(2)
+        d.rss_below(before["rss"] + MEMORY_ALLOWANCE)
         after = d.sample_at_rest()
         aborted = d.metrics()['request_success_total{finished_reason="abort"}']
         print(f"{size(100, 1000)} clients killed, {most:.0f} ran at once, {aborted:.0f} aborts counted; before {before}, after {after}")
@@ -88,6 +86,15 @@ def clients():
         tally.check(again == wanted, f"afterwards it says {again}, not {wanted}")
 
 
+def state_of(pid):
+    """As /proc says: "T" is stopped, "Z" ended, "" gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
+
+
 def compilers(cache):
     """Processes that compile into that cache."""
     found = []
@@ -95,49 +102,101 @@ def compilers(cache):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as f:
                 words = f.read().split(b"\0")
-            with open(f"/proc/{pid}/stat") as f:
-                state = f.read().rsplit(")", 1)[1].split()[0]
         except OSError:
             continue
-        if state != "Z" and words[0].endswith(b"txda-compile") and any(w.startswith(cache.encode()) for w in words):
+        if words[0].endswith(b"txda-compile") and any(w.startswith(cache.encode()) for w in words) and state_of(pid) not in ("Z", ""):
             found.append(int(pid))
     return found
+
+
+def wait_for_compilers(cache, seconds=120):
+    """Until those of daemons that were killed are through."""
+    end = time.monotonic() + seconds
+    while compilers(cache):
+        if time.monotonic() > end:
+            raise SystemExit("FAIL: a compiler goes on for ever")
+        time.sleep(0.02)
 
 
 def half_done(cache):
     return [name for name in os.listdir(cache) if name.endswith(".txda-new")] if os.path.isdir(cache) else []
 
 
-def wait_half_done(cache, seconds=20):
-    end = time.monotonic() + seconds
-    while not half_done(cache) and time.monotonic() < end:
+def send(pid, number):
+    """Whether the process was there to get it."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def stop_when(pid, condition):
+    """Lets the process run until that is true, and stops it; whether it is stopped and it still is true."""
+    send(pid, signal.SIGCONT)
+    while not condition() and state_of(pid) not in ("Z", ""):
         pass
-    return bool(half_done(cache))
+    send(pid, signal.SIGSTOP)
+    while state_of(pid) not in ("T", "Z", ""):
+        pass
+    return state_of(pid) == "T" and bool(condition())
+
+
+def start_again(cache, where, name):
+    """Moves out of the way what was compiled."""
+    for entry in os.listdir(cache) if os.path.isdir(cache) else []:
+        if not entry.startswith("."):
+            os.rename(os.path.join(cache, entry), os.path.join(where, name))
+
+
+def while_it_compiles(cache, where, r, name):
+    """A daemon whose compiler is stopped with half a case dir in the cache, at its beginning or further on; and the compiler.
+    A compiler may be through before it is seen: then another one is started."""
+    step = r.choice(["", "chip0", "chip0/kcore.bin", "chip0/param.bin"])
+    for i in range(100):
+        wait_for_compilers(cache)
+        start_again(cache, where, f"{name}-{i}")
+        d = Daemon("--cache-dir", cache, directory=where, healthy=False)
+        found = []
+        # The case dir appears at last, however quick it was.
+        while not found and not (os.path.isdir(cache) and any(not entry.startswith(".") for entry in os.listdir(cache))):
+            found = compilers(cache)
+        if found and stop_when(found[0], lambda: [n for n in half_done(cache) if os.path.exists(os.path.join(cache, n, step))]):
+            return d, found[0]
+        for pid in found:
+            send(pid, signal.SIGCONT)
+        d.kill()
+    raise SystemExit("FAIL: the compiler could not be stopped while it works")
 
 
 def loads(wanted):
     """Killed again and again in the middle of compiling and loading; half of the times the compiler is killed with it."""
     r = random.Random(3)
-    compiling = 0
+    rounds = size(8, 60)
+    compiling = left = 0
     with directory() as where:
         cache = where + "/cache"
-        for i in range(size(8, 60)):
-            d = Daemon("--cache-dir", cache, directory=where, healthy=False)
-            if i % 2 == 0 and wait_half_done(cache, 5):
-                time.sleep(r.random() * 0.05)
+        start = time.monotonic()
+        Daemon("--cache-dir", cache, directory=where).kill()
+        whole = time.monotonic() - start  # what a start takes on this machine
+        for i in range(rounds):
+            kill_compiler = i % 4 < 2
+            if i % 2 == 0:
+                d, pid = while_it_compiles(cache, where, r, f"old{i}")
+                # The daemon sees nothing of what happens to its compiler; and one that is stopped when its daemon dies gets a
+                # SIGHUP from the kernel, so that it goes on before.
+                d.process.send_signal(signal.SIGSTOP)
+                send(pid, signal.SIGKILL if kill_compiler else signal.SIGCONT)
+                d.kill()
+                compiling += 1
+                left += kill_compiler and bool(half_done(cache))
             else:
-                time.sleep(r.random() * 0.4)
-            d.kill()
-            for pid in compilers(cache):
-                if i % 4 < 2:
-                    os.kill(pid, signal.SIGKILL)
-            compiling += bool(half_done(cache))
-            if i % 4 == 3:  # from the beginning
-                tally.check(d.until(lambda: not compilers(cache)), "a compiler goes on for ever")
-                for name in os.listdir(cache):
-                    if not name.startswith("."):
-                        os.rename(os.path.join(cache, name), os.path.join(where, f"old{i}"))
-        tally.check(d.until(lambda: not compilers(cache)), "a compiler goes on for ever")
+                d = Daemon("--cache-dir", cache, directory=where, healthy=False)
+                time.sleep(r.random() * whole)
+                d.kill()
+                for pid in compilers(cache) if kill_compiler else []:
+                    send(pid, signal.SIGKILL)
+        wait_for_compilers(cache)
         # Of another key, which nobody will ever compile again; and one whose compiler lives.
         for name in (".dead.txda-new", ".live.txda-new", ".odd.txda-old"):
             os.makedirs(os.path.join(cache, name, "chip0"))
@@ -149,11 +208,12 @@ def loads(wanted):
             with Daemon("--cache-dir", cache, directory=where) as d:
                 got = d.post("/v1/completions", {"model": "demo", "prompt": "A fox", "max_tokens": 30, "seed": 3})[1]["choices"]
                 tally.check(got == wanted, f"after kills in the middle of loads it says {got}, not {wanted}")
-                left = sorted(name for name in os.listdir(cache) if name.startswith("."))
-                tally.check(left == [".live.txda-lock", ".live.txda-new"], f"left in the cache: {left}")
+                hidden = sorted(name for name in os.listdir(cache) if name.startswith("."))
+                tally.check(hidden == [".live.txda-lock", ".live.txda-new"], f"left in the cache: {hidden}")
                 tally.check(len(os.listdir(cache)) == 3, f"in the cache: {os.listdir(cache)}")
-        print(f"killed {size(8, 60)} times while it loaded, {compiling} times with half a case dir in the cache")
-        tally.check(compiling >= 2, "it was hardly ever killed while it compiled")
+        print(f"killed {rounds} times while it loaded, {compiling} times in the middle of a compile, {left} times with its compiler, which "
+              "left half a case dir")
+        tally.check(left == rounds // 4, f"of {rounds // 4} kills with the compiler {left} left half a case dir")
 
 
 def generation():
