@@ -76,8 +76,8 @@ esac
 post $chat "{$hi,\"max_tokens\":1}" -H 'Transfer-Encoding: chunked' -H 'Expect: 100-continue' -H 'Host: evil.example' |
 	grep -q chat.completion || fail "chunked"
 http -I http://localhost/health | grep -q '^HTTP/1.1 200' || fail "HEAD"
-http -v http://localhost/health http://localhost/version >"$tmp/answer" 2>&1
-grep -q 'Re-using existing connection' "$tmp/answer" || fail "the connection was not kept"
+connects=$(http -o /dev/null -o /dev/null -w '%{num_connects} ' http://localhost/health http://localhost/version)
+[ "$connects" = "1 0 " ] || fail "the connection was not kept: two requests connected $connects times"
 post $chat "{$hi,\"max_tokens\":2,\"stream\":true}" -0 | tail -n 2 | grep -q DONE || fail "HTTP/1.0"
 http http://localhost/metrics >"$tmp/metrics"
 for name in num_requests_running num_requests_waiting kv_cache_usage_perc prefix_cache_queries_total prefix_cache_hits_total \
