@@ -28,7 +28,6 @@ int main(void)
 			fprintf(stderr, "%s\n", txda_context_error(context));
 			return 1;
 		}
-	usleep(500000); /* the page is written a few times a second */
 	printf("%d\n", (int)getpid());
 	fflush(stdout);
 	for (;;)

@@ -32,6 +32,10 @@ expect() {
 	[ "$got" -eq "$want" ] || fail "$what: exit status $got, not $want"
 	n=$((n + 1))
 }
+# holds_a_page CHIP: the holder's page says that it has memory there
+holds_a_page() {
+	"$smi" query --fields=memory_used_bytes -i "cmodel:$pid:$1" 2>"$dir/err" | grep -qx 4096
+}
 has() {
 	grep -qF -- "$1" "$dir/$2" || fail "no \"$1\" in $2"
 }
@@ -79,13 +83,15 @@ has '[]' out
 
 # A page of another process is shown; the process is this shell's child.
 if [ -n "${TXDA_HOLD:-}" ]; then
-	"$TXDA_HOLD" >"$dir/hold" &
+	"$TXDA_HOLD" >/dev/null &
 	pid=$!
+	# Its page is written a few times a second.
 	i=0
-	until [ -s "$dir/hold" ]; do
+	until holds_a_page 0 && holds_a_page 1; do
 		i=$((i + 1))
-		[ $i -lt 100 ] || fail "the holder did not start"
-		sleep 0.05
+		[ $i -lt 600 ] || fail "the holder's chips are not seen"
+		kill -0 "$pid" || fail "the holder ended"
+		sleep 0.1
 	done
 	expect 0 "table" -i "cmodel:$pid:1"
 	has "cmodel:$pid:1" out
