@@ -70,7 +70,7 @@ begin() {
 	rm -f "$tmp/running"
 	post $comp '{"prompt":"Once upon a time","ignore_eos":true,"stream":true,"max_tokens":1500}' -N >"$tmp/running" 2>/dev/null &
 	client=$!
-	until_true 20 grep -qs '"text"' "$tmp/running" || fail "the stream does not begin"
+	until_true 60 grep -qs '"text"' "$tmp/running" || fail "the stream does not begin"
 }
 begin
 kill_served
@@ -95,7 +95,7 @@ kept_are 2 || fail "after $i restarts the holder keeps $(kept) descriptors"
 no_more_fds() {
 	[ "$(served_fds)" -le $((base + 1)) ]
 }
-until_true 10 no_more_fds || fail "after $i restarts the daemon has $(served_fds) descriptors, $base before"
+until_true 60 no_more_fds || fail "after $i restarts the daemon has $(served_fds) descriptors, $base before"
 # A restart without a kill: what runs may end, and nothing is given up.
 kill -USR1 "$daemon"
 wait_served "$served"
@@ -103,11 +103,11 @@ adopted demo true || fail "after SIGUSR1: $(http http://localhost/v1/models/demo
 
 # ---- what is given up --------------------------------------------------------------------------
 expect 200 '"state":"un' /v1/models/unload '{"model":"demo"}'
-until_true 10 kept_are 0 || fail "unloaded, and $(kept) descriptors are kept"
+until_true 60 kept_are 0 || fail "unloaded, and $(kept) descriptors are kept"
 [ "$(ask demo)" = "$wanted" ] || fail "loaded again it says something else"
 kept_are 2 || fail "loaded again, and $(kept) descriptors are kept"
 expect 200 '"state":"asleep"' /v1/models/sleep '{"model":"demo"}'
-until_true 10 kept_are 0 || fail "asleep, and $(kept) descriptors are kept"
+until_true 60 kept_are 0 || fail "asleep, and $(kept) descriptors are kept"
 [ "$(ask demo)" = "$wanted" ] || fail "woken up it says something else"
 
 # ---- a case dir that changed, and kills in the middle of a load --------------------------------
@@ -195,7 +195,7 @@ adopted x true && adopted y true || fail "two names: $(http http://localhost/v1/
 [ "$(ask x)" = "$two" ] && [ "$(ask y)" = "$two" ] || fail "two ranks with adopted weights say something else"
 kept_are 8 || fail "after a restart: $(kept) descriptors are kept"
 expect 200 '"state":"un' /v1/models/unload '{"model":"x"}'
-until_true 10 kept_are 4 || fail "y has its weights still, and $(kept) descriptors are kept"
+until_true 60 kept_are 4 || fail "y has its weights still, and $(kept) descriptors are kept"
 # Who wants nothing kept leaves nothing.
 release
 hold --no-keep-weights --model "x=$tmp/a"
@@ -215,7 +215,7 @@ on_chip_1() {
 }
 until_true 60 on_chip_1 || fail "the model is not placed anew: $(http http://localhost/v1/models/demo)"
 [ "$(ask demo)" = "$wanted" ] || fail "on another chip it says something else"
-until_true 10 kept_are 2 || fail "on another chip: $(kept) descriptors are kept"
+until_true 60 kept_are 2 || fail "on another chip: $(kept) descriptors are kept"
 kill_served
 adopted demo true && on_chip_1 || fail "the next daemon: $(http http://localhost/v1/models/demo)"
 [ "$(ask demo)" = "$wanted" ] || fail "the next daemon says something else"

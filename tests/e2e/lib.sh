@@ -134,7 +134,7 @@ fds() {
 	ls "/proc/$daemon/fd" | wc -l
 }
 
-# until_true SECONDS COMMAND...
+# until_true SECONDS COMMAND...: whether it becomes true; the time is for machines that are slow or busy, and no expectation
 until_true() {
 	tries=$(($1 * 10))
 	shift

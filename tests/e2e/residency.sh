@@ -43,7 +43,7 @@ begin_stream() {
 	rm -f "$tmp/running"
 	post $comp "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"ignore_eos\":true,\"stream\":true,\"max_tokens\":$2}" -N >"$tmp/running" &
 	pid=$!
-	until_true 20 grep -qs '"text"' "$tmp/running" || fail "the stream does not begin"
+	until_true 60 grep -qs '"text"' "$tmp/running" || fail "the stream does not begin"
 }
 
 # ---- on demand, one in the place of the other --------------------------------------------------
@@ -139,13 +139,13 @@ begin_stream b 600
 expect 200 '"state":"unloading"' /v1/models/unload '{"model":"b"}'
 wait "$pid" || fail "the running stream"
 [ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "unloading cuts a stream short"
-until_true 5 is b unloaded || fail "b is $(state_of b)"
+until_true 60 is b unloaded || fail "b is $(state_of b)"
 ask b >/dev/null
 begin_stream b 1200
 expect 200 '"state":"un' /v1/models/unload '{"model":"b","force":true}'
 wait "$pid" || fail "the stream that was ended"
 grep -q 'its model is being unloaded' "$tmp/running" || fail "an ended stream says $(tail -n 2 "$tmp/running")"
-until_true 5 is b unloaded || fail "b is $(state_of b)"
+until_true 60 is b unloaded || fail "b is $(state_of b)"
 
 # Asleep and awake again.
 post /v1/models/load '{"model":"a","stream":true}' -N >"$tmp/load"
@@ -154,7 +154,7 @@ head -n 1 "$tmp/load" | grep -q '"state":"loading","phase":"' || fail "the load 
 expect 200 '"state":"asleep"' /v1/models/sleep '{"model":"a"}'
 expect 409 model_not_ready /v1/models/sleep '{"model":"b"}'
 if ! $fake; then
-	until_true 5 sh -c "curl -s --unix-socket '$socket' http://localhost/v1/models/a | grep -q '\"host_bytes\":[1-9]'" ||
+	until_true 60 sh -c "curl -s --unix-socket '$socket' http://localhost/v1/models/a | grep -q '\"host_bytes\":[1-9]'" ||
 		fail "asleep: $(http http://localhost/v1/models/a)"
 fi
 expect 200 '"state":"ready"' /v1/models/wake '{"model":"a"}'
@@ -166,7 +166,7 @@ expect 200 '"state":"asleep"' /v1/models/sleep '{"model":"a"}'
 expect 400 'keep_alive must be seconds' $comp '{"model":"a","prompt":"Once","keep_alive":"soon"}'
 expect 400 'keep_alive must be seconds' $comp '{"model":"a","prompt":"Once","keep_alive":-2}'
 expect 200 text_completion $comp '{"model":"a","prompt":"Once","max_tokens":1,"keep_alive":"0s"}'
-until_true 10 is a unloaded || fail "keep_alive 0: a is $(state_of a)"
+until_true 60 is a unloaded || fail "keep_alive 0: a is $(state_of a)"
 [ "$(counter 'unloads_total{model_name="a",reason="idle"}')" = 1 ] || fail "idled out, and not counted"
 
 # ---- requests and devices ----------------------------------------------------------------------
@@ -246,7 +246,7 @@ if $fake; then
 	loading=$!
 	ask a >"$tmp/waits" &
 	waits=$!
-	until_true 20 grep -qs '"phase":"loading","progress":0\.[1-9]' "$tmp/load" || fail "no progress: $(cat "$tmp/load")"
+	until_true 60 grep -qs '"phase":"loading","progress":0\.[1-9]' "$tmp/load" || fail "no progress: $(cat "$tmp/load")"
 	expect 200 '"state":"unloaded"' /v1/models/unload '{"model":"a"}'
 	wait "$loading" || fail "the load that was called off"
 	tail -n 1 "$tmp/load" | grep -q '"state":"unloaded"' || fail "called off: $(tail -n 1 "$tmp/load")"
@@ -267,10 +267,10 @@ if $fake; then
 	start --load demand --model "a=$tmp/a"
 	curl -sS --unix-socket "$socket" -d '{"model":"a","prompt":"Once"}' http://localhost$comp >/dev/null 2>&1 &
 	pid=$!
-	until_true 10 is a loading || fail "a is $(state_of a)"
+	until_true 60 is a loading || fail "a is $(state_of a)"
 	kill -9 "$pid"
 	wait "$pid" 2>/dev/null || true
-	until_true 10 is a ready || fail "a is $(state_of a)"
+	until_true 60 is a ready || fail "a is $(state_of a)"
 	http http://localhost/v1/requests | grep -q '"data":\[\]' || fail "left over: $(http http://localhost/v1/requests)"
 	stop
 	FAKE_LOAD_MS=4000
@@ -281,7 +281,7 @@ if $fake; then
 	start --load demand --model "a=$tmp/a"
 	ask a >"$tmp/waits" &
 	waits=$!
-	until_true 5 is a loading || fail "a is $(state_of a)"
+	until_true 60 is a loading || fail "a is $(state_of a)"
 	stop
 	wait "$waits" || true
 	post_failed=$(cat "$tmp/waits")
@@ -290,7 +290,7 @@ if $fake; then
 	start --config "$tmp/conf"
 	ask a >"$tmp/waits" &
 	waits=$!
-	until_true 5 is a loading || fail "a is $(state_of a)"
+	until_true 60 is a loading || fail "a is $(state_of a)"
 	printf 'load = demand\nmodel = b=%s\n' "$tmp/b" >"$tmp/conf"
 	kill -HUP "$daemon"
 	wait "$waits" || true
@@ -310,7 +310,7 @@ kill -HUP "$daemon"
 has_c() {
 	http http://localhost/v1/models | grep -q '"id":"c"'
 }
-until_true 5 has_c || fail "a new model is not served: $(http http://localhost/v1/models)"
+until_true 60 has_c || fail "a new model is not served: $(http http://localhost/v1/models)"
 expect 404 model_not_found $comp '{"model":"b","prompt":"Once"}'
 request 200 '"keep_alive":90' /v1/models/alias
 wait "$pid" || fail "the running stream"
@@ -319,7 +319,7 @@ ask c >"$tmp/answer"
 grep -q '"text":"' "$tmp/answer" || fail "the new model: $(cat "$tmp/answer")"
 printf 'model = a=%s\nbogus = 1\n' "$tmp/a" >"$tmp/conf"
 kill -HUP "$daemon"
-until_true 5 grep -q 'the settings are wrong; those from before stay' "$tmp/txdad.log" || fail "wrong settings are not told"
+until_true 60 grep -q 'the settings are wrong; those from before stay' "$tmp/txdad.log" || fail "wrong settings are not told"
 has_c || fail "wrong settings took effect"
 stop
 
@@ -331,7 +331,7 @@ start --model "a=$tmp/a" --data-parallel-size 2
 both() {
 	http http://localhost/v1/models/a | grep -q '"chips":\[0\].*"chips":\[1\]'
 }
-until_true 20 both || fail "two replicas: $(http http://localhost/v1/models/a)"
+until_true 60 both || fail "two replicas: $(http http://localhost/v1/models/a)"
 [ "$(counter 'replicas{model_name="a"}')" = 2 ] || fail "replicas in the metrics"
 [ "$(ask a)" = "$first" ] || fail "with replicas it says something else"
 tokens=200
@@ -344,7 +344,7 @@ done
 spread() {
 	http http://localhost/v1/models/a | grep -q '"requests":2.*"requests":2'
 }
-until_true 10 spread || fail "four requests on two replicas: $(http http://localhost/v1/models/a)"
+until_true 60 spread || fail "four requests on two replicas: $(http http://localhost/v1/models/a)"
 for pid in $pids; do wait "$pid" || fail "a stream of four"; done
 for i in 1 2 3 4; do
 	grep -q '"finish_reason":"length"' "$tmp/spread.$i" || fail "stream $i of four"
@@ -364,12 +364,12 @@ if $fake; then
 	FAKE_LOST_AFTER=100
 	export FAKE_LOST_AFTER
 	start --model "a=$tmp/a" --data-parallel-size 2
-	until_true 20 both || fail "two replicas: $(http http://localhost/v1/models/a)"
+	until_true 60 both || fail "two replicas: $(http http://localhost/v1/models/a)"
 	post $comp '{"prompt":"Once upon a time","max_tokens":200,"ignore_eos":true}' >"$tmp/answer"
 	grep -q model_lost "$tmp/answer" || fail "lost chips: $(cat "$tmp/answer")"
 	request 200 '"state":"ready"' /v1/models/a
 	[ "$(ask a)" = "$first" ] || fail "the other replica says something else"
-	until_true 20 both || fail "the replica does not come back: $(http http://localhost/v1/models/a)"
+	until_true 60 both || fail "the replica does not come back: $(http http://localhost/v1/models/a)"
 	stop
 	unset FAKE_LOST_AFTER
 fi

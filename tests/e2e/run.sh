@@ -43,7 +43,7 @@ run --help | grep -q Usage || fail "--help"
 # Ctrl-C stops an answer and ends a single question; the daemon sees it.
 run --raw -n 1500 "Once upon a time" >"$tmp/out" 2>&1 &
 client=$!
-until_true 10 test -s "$tmp/out" || fail "no stream"
+until_true 60 test -s "$tmp/out" || fail "no stream"
 kill -INT "$client" 2>/dev/null || true
 wait "$client" && status=0 || status=$?
 case $status in 0 | 130) ;; *) fail "exit status $status after Ctrl-C" ;; esac

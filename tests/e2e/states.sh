@@ -11,9 +11,9 @@ listening() {
 }
 
 # Loading: it listens, says so, and refuses with a word on when to come back.
-FAKE_LOAD_MS=1500 "$TXDAD" --model "demo=$MODEL" --socket "$socket" 2>>"$tmp/txdad.log" &
+FAKE_LOAD_MS=5000 "$TXDAD" --model "demo=$MODEL" --socket "$socket" 2>>"$tmp/txdad.log" &
 daemon=$!
-until_true 10 listening || fail "it does not listen while it loads"
+until_true 60 listening || fail "it does not listen while it loads"
 [ "$(http -o "$tmp/answer" -w '%{http_code}' http://localhost/health)" = 503 ] || fail "healthy while loading"
 grep -q '"demo":{"state":"loading"}' "$tmp/answer" || fail "loading: $(cat "$tmp/answer")"
 request 503 model_loading $comp -d '{"prompt":"a"}' -D "$tmp/head"
@@ -66,12 +66,12 @@ FAKE_LOAD_MS=4000 start_daemon --load demand
 expect 504 '"code":"timeout"' $comp '{"prompt":"Once","timeout":0.5}'
 expect 504 'within 0.5 s' /v1/embeddings '{"input":"Once","timeout":0.5}'
 stop
-FAKE_TOKEN_US=5000 start_daemon --request-timeout 1
+FAKE_TOKEN_US=5000 start_daemon --request-timeout 2
 long='"prompt":"Once","max_tokens":2000,"ignore_eos":true'
-expect 200 '"finish_reason":"timeout"' $comp "{$long,\"timeout\":0.4}"
+expect 200 '"finish_reason":"timeout"' $comp "{$long,\"timeout\":1}"
 member completion_tokens <"$tmp/answer" >"$tmp/tokens"
 [ "$(cat "$tmp/tokens")" -ge 1 ] || fail "no tokens until the deadline: $(cat "$tmp/answer")"
-expect 200 '"finish_reason":"timeout"' $comp "{$long,\"stream\":true,\"timeout\":0.4}"
+expect 200 '"finish_reason":"timeout"' $comp "{$long,\"stream\":true,\"timeout\":1}"
 grep -q '^data: \[DONE\]' "$tmp/answer" || fail "the stream of a late request has no end: $(tail -c 300 "$tmp/answer")"
 expect 200 '"finish_reason":"timeout"' $comp "{$long,\"timeout\":60}"
 expect 200 '"finish_reason":"timeout"' $comp "{$long}"
@@ -90,7 +90,7 @@ FAKE_TOKEN_US=5000 start_daemon --max-queue 2 --drain-seconds 1
 for i in 1 2; do
 	printf '{"prompt":"Once","max_tokens":1000,"ignore_eos":true}' | http --data-binary @- http://localhost$comp >"$tmp/long.$i" &
 done
-until_true 10 running 2 || fail "two requests do not run"
+until_true 60 running 2 || fail "two requests do not run"
 request 429 "the queue is full: 2 requests wait; the limit is 2" $comp -d '{"prompt":"a"}' -D "$tmp/head"
 grep -qi '^Retry-After: ' "$tmp/head" || fail "no Retry-After"
 
@@ -103,7 +103,7 @@ grep -q 'the daemon is shutting down' "$tmp/long.1" "$tmp/long.2" || fail "at th
 if command -v systemd-socket-activate >/dev/null; then
 	systemd-socket-activate -l "$socket" "$TXDAD" --model "demo=$MODEL" 2>>"$tmp/txdad.log" &
 	daemon=$!
-	until_true 5 test -S "$socket" || fail "systemd-socket-activate"
+	until_true 60 test -S "$socket" || fail "systemd-socket-activate"
 	wait_healthy
 	stop
 else
