@@ -187,7 +187,7 @@ void admin_requests(struct server *s, struct http_conn *c, const struct http_req
 	json_key(o, "data");
 	json_begin(o, '[');
 	for (const struct exchange *x = s->exchanges; x; x = x->next)
-		if (all || x->uid == uid)
+		if (exchange_is_open(x) && (all || x->uid == uid))
 			put_request(o, x, now);
 	json_end(o, ']');
 	json_end(o, '}');

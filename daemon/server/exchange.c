@@ -848,7 +848,7 @@ bool exchange_cancel(struct server *s, const char *id, uid_t uid, bool any)
 	struct exchange *x = s->exchanges;
 	struct api_error e;
 
-	while (x && (strcmp(x->id, id) || (!any && x->uid != uid)))
+	while (x && (!exchange_is_open(x) || strcmp(x->id, id) || (!any && x->uid != uid)))
 		x = x->next;
 	if (!x)
 		return false;

@@ -80,7 +80,12 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind);
 void exchange_go_on(struct exchange *x);
 /* Ends all that run, of @m unless that is NULL, with an error for their clients. */
 void exchange_abort(struct server *s, const struct served_model *m, const char *why);
-/* Ends the exchange of that id, if it is one of user @uid's or @any. False: there is none. */
+/* Whether it is being answered: when it is not any more, the engine may still have to let go. */
+static inline bool exchange_is_open(const struct exchange *x)
+{
+	return x->conn && !x->cancelled;
+}
+/* Ends the open exchange of that id, if it is one of user @uid's or @any. False: there is none. */
 bool exchange_cancel(struct server *s, const char *id, uid_t uid, bool any);
 /* Every choice is finished: sends the answer, or the end of the stream. */
 void exchange_complete(struct exchange *x);
