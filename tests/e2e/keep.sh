@@ -68,7 +68,7 @@ adopted demo false || fail "at the first start: $(http http://localhost/v1/model
 holder_base=$(($(ls "/proc/$daemon/fd" | wc -l) - 2))
 begin() {
 	rm -f "$tmp/running"
-	post $comp '{"prompt":"Once upon a time","ignore_eos":true,"stream":true,"max_tokens":1500}' -N >"$tmp/running" 2>/dev/null &
+	post $comp '{"prompt":"Once upon a time","ignore_eos":true,"stream":true,"max_tokens":1500,"n":8}' -N >"$tmp/running" 2>/dev/null &
 	client=$!
 	until_true 60 grep -qs '"text"' "$tmp/running" || fail "the stream does not begin"
 }

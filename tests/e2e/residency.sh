@@ -38,12 +38,16 @@ is() {
 counter() {
 	metric "txda_model_$1"
 }
-# begin_stream MODEL TOKENS: into $tmp/running, by process $pid
+# begin_stream MODEL TOKENS [CHOICES]: into $tmp/running, by process $pid
 begin_stream() {
 	rm -f "$tmp/running"
-	post $comp "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"ignore_eos\":true,\"stream\":true,\"max_tokens\":$2}" -N >"$tmp/running" &
+	post $comp "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"ignore_eos\":true,\"stream\":true,\"max_tokens\":$2,\"n\":${3:-1}}" -N >"$tmp/running" &
 	pid=$!
 	until_true 60 grep -qs '"text"' "$tmp/running" || fail "the stream does not begin"
+}
+# begin_long_stream MODEL: one that is ended long before it ends by itself, as many choices take their time on any machine
+begin_long_stream() {
+	begin_stream "$1" 1900 16
 }
 
 # ---- on demand, one in the place of the other --------------------------------------------------
@@ -141,7 +145,7 @@ wait "$pid" || fail "the running stream"
 [ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "unloading cuts a stream short"
 until_true 60 is b unloaded || fail "b is $(state_of b)"
 ask b >/dev/null
-begin_stream b 1200
+begin_long_stream b
 expect 200 '"state":"un' /v1/models/unload '{"model":"b","force":true}'
 wait "$pid" || fail "the stream that was ended"
 grep -q 'its model is being unloaded' "$tmp/running" || fail "an ended stream says $(tail -n 2 "$tmp/running")"
@@ -170,7 +174,7 @@ until_true 60 is a unloaded || fail "keep_alive 0: a is $(state_of a)"
 [ "$(counter 'unloads_total{model_name="a",reason="idle"}')" = 1 ] || fail "idled out, and not counted"
 
 # ---- requests and devices ----------------------------------------------------------------------
-begin_stream a 1200
+begin_long_stream a
 http http://localhost/v1/requests >"$tmp/answer"
 grep -q "\"kind\":\"completion\",\"model\":\"a\",\"uid\":$(id -u),\"pid\":[0-9]*,\"state\":\"running\"" "$tmp/answer" ||
 	fail "requests: $(cat "$tmp/answer")"
@@ -196,7 +200,7 @@ ctl --json pin a | grep -q '"pinned":true' || fail "txdactl pin"
 ctl load b >"$tmp/answer" 2>"$tmp/err" && fail "a load without room has status 0"
 grep -q 'bytes of a chip at least' "$tmp/err" || fail "txdactl load without room: $(cat "$tmp/err")"
 ctl unpin a >"$tmp/answer" || fail "txdactl unpin"
-begin_stream a 1200
+begin_long_stream a
 id=$(ctl requests | sed -n '2s/ .*//p')
 ctl cancel "$id" || fail "txdactl cancel"
 wait "$pid" || fail "the stream that was cancelled"
@@ -387,7 +391,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	done
 	[ "$(as_nobody -o /dev/null -w '%{http_code}' http://localhost/v1/devices)" = 403 ] || fail "anybody sees the devices"
 	is a unloaded || fail "a refused request did something"
-	begin_stream a 1200
+	begin_long_stream a
 	as_nobody http://localhost/v1/requests | grep -q '"data":\[\]' || fail "anybody sees others' requests"
 	id=$(http http://localhost/v1/requests | grep -o '"id":"cmpl-[^"]*"' | cut -d'"' -f4)
 	as_nobody -d "{\"id\":\"$id\"}" http://localhost/v1/requests/cancel | grep -q request_not_found || fail "anybody cancels others' requests"
