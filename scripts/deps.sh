@@ -8,15 +8,17 @@
 #   demo     what `make demo` needs on top of that
 #   check    what the tests need on top of `make`
 #   module   what `make module` needs
-#   deb      what `make deb` needs
+#   deb      what `make deb` needs on top of `make`
 #   vm       what `make vm` and `make check-vm` need on top of `make`
+#   bare     what bare.sh needs
 #
-# Says what it will install and why before it does so, and does nothing (quickly) when all is
-# there. On other distributions it prints the list and looks only for the commands.
+# Does nothing (quickly) when all is there. Otherwise says what is missing and what for, then installs it,
+# with sudo where that is needed; without root and sudo it prints the command to run as root and fails.
+# On other distributions it prints the list and looks only for the commands.
 set -eu
 
 usage() {
-	sed -n '4,15s/^# \{0,1\}//p' "$0"
+	sed -n '4,18s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
@@ -66,10 +68,13 @@ packages() {
 		END
 		;;
 	deb)
+		# dpkg-buildpackage asks for packages; commands from elsewhere do not satisfy it.
 		cat <<-'END'
-			dpkg-dev dpkg-buildpackage builds Debian packages
+			build-essential - compiler, make and dpkg-buildpackage
 			debhelper - the rules of Debian packages
 			dh-dkms - packages the kernel module's sources
+			meson - build system of user space
+			pkg-config - finds libraries
 		END
 		;;
 	vm)
@@ -79,21 +84,26 @@ packages() {
 			util-linux flock keeps two from making the same image
 		END
 		;;
+	bare)
+		cat <<-'END'
+			mmdebstrap mmdebstrap makes bare roots
+			git git hands the sources over as a clone
+			util-linux unshare namespaces for the roots
+		END
+		[ "$(id -u)" -eq 0 ] || echo "uidmap newuidmap the roots have more than one user"
+		;;
 	*) usage ;;
 	esac
 }
 
-# The package that carries the sanitizer runtimes is named after clang's version: that of the
-# installed clang, or of the one that would be installed.
+# The sanitizer runtimes that fit the installed clang, or those of the default one.
 clang_runtime() {
 	if command -v clang >/dev/null 2>&1; then
 		version=$(clang -dumpversion)
-		version=${version%%.*}
+		echo "libclang-rt-${version%%.*}-dev"
 	else
-		version=$(apt-cache depends clang 2>/dev/null |
-			sed -n 's/.*Depends: clang-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+		echo libclang-rt-dev
 	fi
-	echo "libclang-rt-${version:-14}-dev"
 }
 
 installed() {
@@ -107,6 +117,10 @@ if [ "${1:-}" = --list ]; then
 	shift
 fi
 [ $# -gt 0 ] || usage
+for purpose in "$@"; do
+	packages "$purpose" >/dev/null
+done
+# Of lines for the same package the first one counts.
 list=$(for purpose in "$@"; do packages "$purpose"; done | sort -u -k 1,1)
 if [ -n "$only_list" ]; then
 	printf '%s\n' "$list" | cut -d ' ' -f 1
@@ -137,25 +151,39 @@ missing=$(printf '%s\n' "$wanted" | while read -r name why; do
 done)
 [ -n "$missing" ] || exit 0
 
-names=$(printf '%s\n' "$missing" | cut -d ' ' -f 1 | tr '\n' ' ')
-if [ "$(id -u)" -eq 0 ]; then
-	sudo=
-elif command -v sudo >/dev/null 2>&1; then
-	sudo=sudo
-else
-	echo "Neither root nor sudo: please install them with: apt-get install $names" >&2
-	exit 1
-fi
-
-# Which packages there are (and which clang) is known for certain only with fresh lists.
-if [ -z "${deps_updated:-}" ]; then
-	echo "Packages are missing; asking apt-get update what there is."
-	$sudo apt-get update -qq
-	deps_updated=1 exec sh "$0" "$@"
-fi
-
-echo "These packages will be installed with apt-get:"
+names=$(printf '%s\n' "$missing" | cut -d ' ' -f 1 | paste -s -d ' ')
+echo "These Debian packages are needed and not installed yet:"
 printf '%s\n' "$missing" | awk '{ n = $1; $1 = ""; printf "  %-20s%s\n", n, $0 }'
+
+by_hand() {
+	printf '\n%s, run this command as root:\n\n' "$1" >&2
+	printf '  apt-get update && apt-get install -y --no-install-recommends %s\n\n' "$names" >&2
+	exit 1
+}
+
+sudo=
+if [ "$(id -u)" -ne 0 ]; then
+	command -v sudo >/dev/null 2>&1 || by_hand "Only root can install them. You are not root, and there is no sudo"
+	sudo=sudo
+	echo "They are installed with sudo, which may ask for your password."
+fi
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+
+# apt ARGUMENT... - apt-get; its output is shown only if it fails. sudo is outermost: nothing may write over
+# its question for the password.
+apt() {
+	$sudo sh "$(dirname "$0")/progress.sh" "$tmp/log" env DEBIAN_FRONTEND=noninteractive apt-get -q "$@" || {
+		tail -n 30 "$tmp/log" >&2
+		by_hand "apt-get $1 failed. To try again by hand"
+	}
+}
+
+echo "Fetching the lists of packages: apt-get update"
+apt update
+echo "Installing these packages and what they depend on: apt-get install --no-install-recommends"
 # shellcheck disable=SC2086 # names are words
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $names >/dev/null
+apt install -y --no-install-recommends $names
 echo "Installed."
