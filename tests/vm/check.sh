@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check.sh [-k "K..."] [-r FILE] [-B] [-L] [CASE...] - the test cases (all, or those whose names begin so)
-# in virtual machines, on each kernel K (6.12 and 7.2).
+# check.sh [-k "K..."] [-r FILE] [-j N] [-B] [-L] [CASE...] - the test cases (all, or those whose names
+# begin so) in virtual machines, on each kernel K (6.12 and 7.2).
 #
 #   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, separated by tabs
+#   -j N      so many machines at once (two for each processor: most of their time they wait)
 #   -B        the tree is built already
 #   -L        storms (resets, removals, reloads) in full, not a tenth of them
 #   -t DIR, -M PROGRAM   as of run.sh
@@ -19,41 +20,57 @@ set -eu
 . "$(dirname "$0")/rig.sh"
 
 kernels="6.12 7.2" results='' built='' stage='' model='' long=''
-while getopts k:r:BLt:M: option; do
+jobs=$(($(nproc 2>/dev/null || echo 2) * 2))
+while getopts k:r:j:BLt:M: option; do
 	case $option in
 	k) kernels=$OPTARG ;;
 	r) results=$OPTARG ;;
+	j) jobs=$OPTARG ;;
 	B) built=1 ;;
 	L) long=1 ;;
 	t) stage=$OPTARG built=1 ;;
 	M) model=$OPTARG ;;
 	*)
-		sed -n '4,19s/^# \{0,1\}//p' "$0"
+		sed -n '4,20s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
 done
+
+# Machines, builds and downloads are a process group of their own, which a signal ends as a whole: in
+# the background the shell has children ignore Ctrl-C. They end before their directory goes.
+if [ -z "${TXDA_VM_WORK:-}" ]; then
+	TXDA_VM_WORK=$(mktemp -d "${TMPDIR:-/tmp}/txda-vm-check.XXXXXX")
+	export TXDA_VM_WORK
+	# shellcheck disable=SC2317 # reached by the trap
+	end_group() {
+		kill -TERM -- "-$group" 2>/dev/null || return 0
+		tries=100
+		while [ "$tries" -gt 0 ] && kill -0 -- "-$group" 2>/dev/null; do
+			tries=$((tries - 1))
+			sleep 0.1
+		done
+	}
+	group=
+	trap '[ -z "$group" ] || end_group; rm -rf "$TXDA_VM_WORK"' EXIT
+	trap 'exit 130' HUP INT TERM
+	setsid sh "$0" "$@" &
+	group=$!
+	status=0
+	wait $group || status=$?
+	exit $status
+fi
 shift $((OPTIND - 1))
-work=$(mktemp -d "${TMPDIR:-/tmp}/txda-vm-check.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
+work=$TXDA_VM_WORK
+mkdir -p "$work/machines"
 : >"$work/results"
-
-# record RESULT NAME [REASON]
-record() {
-	printf '%s\t%s\t%s\n' "$1" "$2" "${3:-}" >>"$work/results"
-	printf '   %-4s %s%s\n' "$1" "$2" "${3:+: $3}"
-}
-
-# of CASE KEY DEFAULT - what the header of CASE says of KEY.
-of() {
-	value=$(sed -n "s/^# vm:.*[[:space:]]$2=\([^[:space:]]*\).*/\1/p" "$top/tests/vm/cases/$1.sh" | head -n 1)
-	echo "${value:-$3}"
-}
+: >"$work/jobs"
 
 # The machine that a case wants, as options of run.sh.
 machine_of() {
-	options="-n $(of "$1" chips 1) -i $(of "$1" irq msix) -m $(of "$1" mem "${memory:-1G}")"
+	memory=1G
+	[ "$2" != debug ] || memory=3G
+	options="-n $(of "$1" chips 1) -i $(of "$1" irq msix) -m $(of "$1" mem $memory)"
 	[ "$(of "$1" mode fast)" = fast ] || options="$options -s"
 	for word in $(of "$1" append "" | tr + ' '); do
 		options="$options -a $word"
@@ -73,114 +90,50 @@ wanted() {
 	return 1
 }
 
-# What a machine that is gone said last.
-last_words() {
-	tail -n 60 "$work/machine/console.log" 2>/dev/null || true
-	tail -n 20 "$work/machine/qemu.log" 2>/dev/null || true
-}
-
-# failed K OPTIONS CASE REASON - of cases that failed; a machine of which the kernel complained fails its
-# case for good. Emulated processors of a busy host do not always keep up with a hot-plug driver's
-# seconds: what fails otherwise may try once more, alone, and the report says so.
-failed() {
-	case $4 in
-	*kernel:*) ;;
-	*)
-		if [ -z "$again" ]; then
-			printf '%s\t%s\t%s\t%s\n' "$2" "$3" "$(of "$3" timeout 120)" "$4" >>"$work/again"
-			printf '   once more, later: vm %s: %s: %s\n' "$1" "$3" "$4"
-			return
-		fi
-		;;
-	esac
-	record FAIL "vm $1: $3" "$4${again:+; at first: $again}"
-}
-
-# boot K OPTIONS - run the cases in $work/list in one machine; those that it did not come to end up
-# in $work/list again.
-boot() {
-	rm -rf "$work/machine"
-	# shellcheck disable=SC2086 # options are words
-	sh "$top/tests/vm/run.sh" -k "$1" $2 ${stage:+-t "$stage"} ${model:+-M "$model"} -l $((300 * slow)) \
-		-C "$work/list" -o "$work/machine" || true
-	: >"$work/machine/events.new"
-	[ ! -e "$work/machine/events" ] || mv "$work/machine/events" "$work/machine/events.new"
-	begun=
-	while read -r event result name reason; do
-		case $event in
-		begin) begun=$name ;;
-		end)
-			case $result in
-			FAIL) failed "$1" "$2" "$name" "$reason" ;;
-			*) record "$result" "vm $1: $name" "$reason${again:+; failed at first: $again}" ;;
-			esac
-			sed -i "/^$name /d" "$work/list"
-			begun=
-			;;
-		esac
-	done <"$work/machine/events.new"
-	if [ -n "$begun" ]; then
-		last_words
-		complaint=$(grep -E -f "$top/tests/vm/guest/klog-bad" "$work/machine/console.log" 2>/dev/null |
-			grep -v -E -f "$top/tests/vm/guest/klog-allowed" | head -n 1)
-		failed "$1" "$2" "$begun" "the machine died or hung${complaint:+; kernel: $complaint}"
-		sed -i "/^$begun /d" "$work/list"
-	elif [ ! -s "$work/machine/events.new" ]; then
-		last_words
-		while read -r name _; do
-			failed "$1" "$2" "$name" "the machine did not come up"
-		done <"$work/list"
-		: >"$work/list"
-	fi
-}
-
-check_kernel() {
+# plan K [CASE...] - the machines of kernel K, as lines of the list of jobs (see job.sh), each after
+# the seconds that its cases may take together.
+plan() {
 	k=$1
 	shift
-	# What a debug kernel watches costs time and memory.
-	slow=1 memory=1G
-	[ "$k" != debug ] || slow=5 memory=3G
 	for file in "$top"/tests/vm/cases/*.sh; do
 		name=$(basename "$file" .sh)
 		wanted "$name" "$@" || continue
 		case ,$(of "$name" kernels "$k"), in
-		*",$k,"*) printf '%s\t%s\t%s\n' "$(machine_of "$name")" "$name" "$(of "$name" timeout 120)" ;;
+		*",$k,"*) printf '%s\t%s\t%s\n' "$(of "$name" timeout 120)" "$(machine_of "$name" "$k")" "$name" ;;
 		esac
-	done >"$work/cases"
-	cut -f 1 "$work/cases" | sort -u >"$work/machines"
-	: >"$work/again"
-	again=
-	# The list is read from another descriptor: what runs in the loop may read its input.
-	while read -r options <&3; do
-		awk -F '\t' -v o="$options" -v slow="$slow" '$1 == o { print $2, $3 * slow }' "$work/cases" >"$work/list"
-		while [ -s "$work/list" ]; do
-			boot "$k" "$options"
-		done
-	done 3<"$work/machines"
-	while IFS=$(printf '\t') read -r options name seconds again <&3; do
-		echo "$name $seconds" >"$work/list"
-		boot "$k" "$options"
-	done 3<"$work/again"
+	done | awk -F '\t' -v OFS='\t' -v k="$k" '
+		{ seconds[$2] += $1; names[$2] = names[$2] " " $3 }
+		END { for (m in names) print seconds[m], k, m, substr(names[m], 2) }'
+	# DKMS belongs to kernels that are installed as packages.
+	if [ "$k" != debug ] && wanted dkms "$@"; then
+		printf '%s\t%s\t%s\t%s\n' 300 "$k" dkms dkms
+	fi
 }
 
-check_dkms() {
-	status=0
-	sh "$top/tests/vm/dkms.sh" "$1" >"$work/dkms.log" 2>&1 || status=$?
-	case $status in
-	0) record OK "vm $1: dkms" ;;
-	77) record SKIP "vm $1: dkms" "$(tail -n 1 "$work/dkms.log")" ;;
-	*)
-		cat "$work/dkms.log"
-		record FAIL "vm $1: dkms" "see above"
-		;;
-	esac
+# pool N LIST - do the jobs of LIST, N at once.
+pool() {
+	xargs -d '\n' -r -n 1 -P "$1" -a "$2" sh "$top/tests/vm/job.sh" ${stage:+-t "$stage"} ${model:+-M "$model"} ||
+		record FAIL vm "not all machines were run, see above"
 }
 
 prepare() {
 	sh "$top/tests/vm/prepare.sh" "$@"
 }
+
+# Packages of kernels come while the root file system is made, user space is built while modules are.
+# What goes wrong in the background is tried again in its turn, and told then.
+for k in $kernels; do
+	prepare fetch "$k" || true
+done >"$work/fetch.log" 2>&1 &
+fetch=$!
 prepare root
 prepare supervise
+user=
+if [ -z "$built" ]; then
+	prepare user "$top" tree &
+	user=$!
+fi
+wait $fetch
 ready=
 for k in $kernels; do
 	status=0
@@ -192,14 +145,15 @@ for k in $kernels; do
 	esac
 done
 # shellcheck disable=SC2086 # kernels are words
-if [ -n "$built" ] || { prepare module "$top" tree $ready && prepare user "$top" tree; }; then
+if { [ -n "$built" ] || prepare module "$top" tree $ready; } && { [ -z "$user" ] || wait $user; }; then
 	for k in $ready; do
-		check_kernel "$k" "$@"
-		# DKMS belongs to kernels that are installed as packages.
-		if [ "$k" != debug ] && wanted dkms "$@"; then
-			check_dkms "$k"
-		fi
-	done
+		plan "$k" "$@"
+	done | sort -rn | cut -f 2- >"$work/jobs"
+	: >"$work/again"
+	pool "$jobs" "$work/jobs"
+	# Alone, one after the other.
+	mv "$work/again" "$work/jobs"
+	pool 1 "$work/jobs"
 else
 	record FAIL vm "the tree does not build for the guests, see above"
 fi

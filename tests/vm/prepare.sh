@@ -7,6 +7,7 @@
 #   root                       the guests' root file system, with mmdebstrap
 #   kernel K                   Debian's newest kernel whose version begins with K; "debug": see
 #                              debug-kernel.sh
+#   fetch K                    its packages alone, which takes no root file system
 #   module SOURCE NAME K...    txda.ko of the sources in SOURCE for kernels K, into the stage of NAME
 #   user SOURCE NAME           their user space
 #   accel K                    find out whether KVM works here, with kernel K
@@ -164,10 +165,12 @@ make_kernel() {
 	out=$vm/kernel/$1
 	if stale "$out/complete" "$top/tests/vm/modules"; then
 		if [ "$1" = debug ]; then
-			debian_lists
+			locked lists debian_lists
 			sh "$top/tests/vm/debug-kernel.sh"
 		else
 			fetch_kernel "$1"
+			# What follows takes modules away.
+			rm "$out/fetched"
 		fi
 		make_modules "$out"
 		touch "$out/complete"
@@ -182,9 +185,14 @@ debian_lists() {
 	touch "$vm/apt/ready"
 }
 
+fetch_ahead() {
+	[ "$1" = debug ] || ! stale "$vm/kernel/$1/complete" "$top/tests/vm/modules" || fetch_kernel "$1"
+}
+
 fetch_kernel() {
 	out=$vm/kernel/$1
-	debian_lists
+	[ ! -e "$out/fetched" ] || return 0
+	locked lists debian_lists
 	release=$(debian_kernel "$vm/apt" "$1") || unable "the mirror has no kernel $1 for $suite"
 	names=$(kernel_packages "$release")
 	rm -rf "$out"
@@ -199,6 +207,7 @@ fetch_kernel() {
 	echo "$release" >"$out/release"
 	find "$out/tree" -name 'vmlinuz*' -exec cp {} "$out/vmlinuz" \;
 	rm -rf "$out/tree/boot" "$out/tree/usr/share/doc"
+	touch "$out/fetched"
 }
 
 # copy_tree SOURCE DIR - what git knows and what is new in SOURCE, to DIR; what is gone there goes.
@@ -240,7 +249,7 @@ make_module() {
 	name=$2
 	shift 2
 	dir=$vm/tree/$name
-	copy_tree "$source" "$dir/src"
+	locked "source-$name" copy_tree "$source" "$dir/src"
 	for k in "$@"; do
 		release=$(cat "$vm/kernel/$k/release")
 		say "txda.ko for $release"
@@ -260,7 +269,7 @@ make_module() {
 make_user() {
 	name=$2
 	dir=$vm/tree/$name
-	copy_tree "$1" "$dir/src"
+	locked "source-$name" copy_tree "$1" "$dir/src"
 	say "user space"
 	[ -e "$dir/obj/build.ninja" ] ||
 		in_root meson setup "/vm/tree/$name/obj" "/vm/tree/$name/src" --prefix=/usr --sysconfdir=/etc -Dtests=true >"$dir/user.log" 2>&1 ||
@@ -312,12 +321,13 @@ what=${1:-}
 case $what in
 root) locked root make_root ;;
 kernel) locked "kernel-$1" make_kernel "$1" ;;
-module) locked "tree-$2" make_module "$@" ;;
-user) locked "tree-$2" make_user "$@" ;;
+fetch) locked "kernel-$1" fetch_ahead "$1" ;;
+module) locked "module-$2" make_module "$@" ;;
+user) locked "user-$2" make_user "$@" ;;
 accel) locked accel probe_accel "$1" ;;
 supervise) locked supervise make_supervise ;;
 *)
-	sed -n '4,15s/^# \{0,1\}//p' "$0"
+	sed -n '4,16s/^# \{0,1\}//p' "$0"
 	exit 2
 	;;
 esac

@@ -89,3 +89,15 @@ qemu_command() {
 			"$root/usr/bin/qemu-system-x86_64 -L $root/usr/share/qemu -L $root/usr/share/seabios"
 	fi
 }
+
+# of CASE KEY DEFAULT - what the header of test case CASE says of KEY.
+of() {
+	value=$(sed -n "s/^# vm:.*[[:space:]]$2=\([^[:space:]]*\).*/\1/p" "$top/tests/vm/cases/$1.sh" | head -n 1)
+	echo "${value:-$3}"
+}
+
+# record RESULT NAME [REASON] - the result of a test, for check.sh: OK, FAIL or SKIP.
+record() {
+	printf '%s\t%s\t%s\n' "$1" "$2" "${3:-}" >>"$TXDA_VM_WORK/results"
+	printf '   %-4s %s%s\n' "$1" "$2" "${3:+: $3}"
+}

@@ -6,7 +6,7 @@
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 10 nodes_are 2 || fail "nodes"
-chgrp render /dev/accel/accel* && chmod 660 /dev/accel/accel* || fail "the nodes' group"
+share_nodes || fail "the nodes' group"
 modprobe vgem || fail "vgem"
 chmod 666 /dev/udmabuf /dev/dri/card*
 ulimit -l 65536

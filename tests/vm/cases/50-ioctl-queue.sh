@@ -5,7 +5,7 @@
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 20 nodes_are 4 || fail "$(node_count) nodes of 4 chips"
-chmod 666 /dev/accel/*
+share_nodes || fail "the nodes' group"
 for program in ioctl_queue ioctl_sync ioctl_group; do
-	setpriv --reuid=tester --regid=tester --clear-groups $program || fail "$program"
+	setpriv --reuid=tester --regid=tester --groups=render $program || fail "$program"
 done

@@ -6,8 +6,8 @@
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
-chmod 666 /dev/accel/*
-setpriv --reuid=tester --regid=tester --clear-groups ioctl_overrun || fail "ioctl_overrun"
-setpriv --reuid=tester --regid=tester --clear-groups ioctl_fuzz --seconds 10 || fail "ioctl_fuzz"
+share_nodes || fail "the nodes' group"
+setpriv --reuid=tester --regid=tester --groups=render ioctl_overrun || fail "ioctl_overrun"
+setpriv --reuid=tester --regid=tester --groups=render ioctl_fuzz --seconds 10 || fail "ioctl_fuzz"
 # What waited for fences of the fuzzer goes on its own.
 wait_for 60 unload || fail "the module is still used"

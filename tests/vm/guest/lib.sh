@@ -94,6 +94,13 @@ load() {
 	insmod /t/txda.ko "$@"
 }
 
+# share_nodes - the chips' nodes are open to group render, as the rules have it. Where udevd runs (an earlier case may
+# have started it) it is about to do the same.
+share_nodes() {
+	[ ! -S /run/udev/control ] || udevadm settle
+	chgrp render /dev/accel/accel* && chmod 660 /dev/accel/accel*
+}
+
 loaded() {
 	[ -d /sys/module/txda ]
 }
