@@ -5,12 +5,12 @@
 _txda() {
 	local cur=$2 prev=$3 help
 	case $prev in
-	--socket | --config | -o | --output)
+	--socket | --config | --control | --csv | -o | --output)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--cache-dir)
+	--cache-dir | --dir | --socket-dir | --ctl)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
@@ -63,4 +63,4 @@ _txda() {
 	compopt -o filenames
 	mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }
-complete -F _txda txdad txdactl txda-run txda-smi txda-compile txda-verify txda-bench txda-holder
+complete -F _txda txdad txdactl txda-run txda-smi txda-compile txda-verify txda-bench txda-holder txda-cmodel txda-mkfw
