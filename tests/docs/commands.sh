@@ -117,6 +117,8 @@ run() {
 	status=$?
 	if [ "$status" -ne 0 ]; then
 		fail "$1" "$2" "exit status $status"
+	elif grep -q '^{"error":' "$tmp/out"; then
+		fail "$1" "$2" "the daemon answers with an error"
 	elif [ -n "$5" ] && ! grep -Eq -e "$5" "$tmp/out"; then
 		fail "$1" "$2" "its output does not match: $5"
 	fi
@@ -167,8 +169,8 @@ exists() {
 
 # The documents' names are those that a reader knows, in the order in which he meets them.
 all_commands() {
-	(cd "$top" && awk -f tests/docs/extract.awk README.md scripts/demo.sh docs/*.md docs/man/*.[1-8]) >"$tmp/shown" &&
-		(cd "$top" && awk -f tests/docs/table.awk tests/docs/commands.table "$tmp/shown") >"$tmp/commands"
+	(cd "$top" && awk -f tests/docs/extract.awk README.md scripts/demo.sh docs/*.md docs/man/*.[1-8]) >"$tmp/shown" || failures=1
+	(cd "$top" && awk -f tests/docs/table.awk tests/docs/commands.table "$tmp/shown") >"$tmp/commands" || failures=1
 }
 
 place=here
@@ -177,7 +179,7 @@ if [ "${1:-}" = --place ]; then
 else
 	build=$(cd "${1:?names the build directory}" && pwd) || exit 1
 fi
-all_commands || exit 1
+all_commands 2>&1
 if [ "$place" = here ]; then
 	scratch
 else
