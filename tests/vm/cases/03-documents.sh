@@ -1,0 +1,14 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=systemd chips=1 timeout=200
+# What the documents say to type about the module, units and users of an installed system.
+. /rig/guest/lib.sh
+release=$(uname -r)
+mkdir -p "/usr/lib/modules/$release/updates"
+cp /t/txda.ko "/usr/lib/modules/$release/updates/"
+depmod -a || fail "depmod"
+sh /t/documents/tests/docs/commands.sh --place vm || fail "a command of the documents fails"
+loaded || fail "the module is not loaded"
+id -nG nobody | grep -qw render || fail "nobody is not in group render: $(id nobody)"
+[ "$(systemctl is-enabled txdad.service)" = masked ] || fail "the daemon is not masked"
+systemctl unmask txdad.service
