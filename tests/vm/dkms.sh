@@ -99,4 +99,15 @@ dkms remove "txda/$version" --all
 [ -z "$(dkms status txda)" ]
 ! modinfo -k "$release" txda 2>/dev/null
 END
+
+# What the documents say to type, which is about the kernel that runs.
+mkdir -p "$work/upper/documents" "$work/upper/usr/local/bin"
+(cd "$top" && cp -a --parents README.md docs scripts/demo.sh tests/docs "$work/upper/documents/")
+cat >"$work/upper/usr/local/bin/uname" <<END
+#!/bin/sh
+[ "\$*" != -r ] || exec echo $release
+exec /usr/bin/uname "\$@"
+END
+chmod +x "$work/upper/usr/local/bin/uname"
+in_copy env PATH="/usr/local/bin:$PATH" sh /documents/tests/docs/commands.sh --place dkms
 echo "dkms: added, built, installed, loaded, removed on $release; left out on $none"
