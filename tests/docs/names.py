@@ -185,6 +185,6 @@ for page in pages:
     check_page(page)
 check_programs()
 check_functions()
-print("\n".join(failures))
+print(*failures, sep="\n", end="\n" if failures else "")
 print(f"{len(documents)} documents, {len(pages)} pages, {len(programs)} programs, {len(failures)} failures")
 sys.exit(bool(failures))
