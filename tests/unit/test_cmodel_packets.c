@@ -431,13 +431,13 @@ static void test_callbacks(void **state)
 	assert_int_equal(cm_queue_new(f.c[0].vm, CM_QUEUE_COPY, &ops, &calls, &q), 0);
 	fix_put(&s, TXDA_PKT_SIGNAL, TXDA_SIGNAL_IRQ, &p, sizeof(p));
 	assert_int_equal(fix_run(&f, q, &s), 0);
+	fix_put(&t, 99, 0, &bad, sizeof(bad));
+	fix_expect_fault(&f, q, &t, TXDA_FAULT_PACKET, NULL);
+	/* A call may come a moment after a waiter sees fence or fault, but not after this. */
+	cm_queue_free(q);
 	assert_int_equal(calls.signals, 1);
 	assert_int_equal(calls.va, p.va);
 	assert_int_equal(calls.value, 77);
-	fix_put(&t, 99, 0, &bad, sizeof(bad));
-	fix_expect_fault(&f, q, &t, TXDA_FAULT_PACKET, NULL);
-	/* The call may come a moment after a waiter sees the fault, but not after this. */
-	cm_queue_free(q);
 	assert_int_equal(calls.faults, 1);
 	assert_int_equal(calls.fault.detail, 99);
 }
