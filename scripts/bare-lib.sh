@@ -9,7 +9,8 @@ demo() {
 	make demo >~/demo.out 2>&1 || status=$?
 	cat ~/demo.out
 	[ $status -eq 0 ]
-	grep -E -q '^Once upon a time there was a little fox.{20}' ~/demo.out
+	# The prompt has nine words, and the line of figures after the tale is none of it.
+	[ "$(sed -n '/^Once upon a time there was a little fox/,/^FTL/{/^FTL/!p}' ~/demo.out | wc -w)" -ge 12 ]
 	grep -E -q '^\|  *0 \| TX8' ~/demo.out
 	rm ~/demo.out
 	# Where programs of a user without XDG_RUNTIME_DIR find each other's simulated chips.
@@ -32,7 +33,9 @@ wait_for_health() {
 # answers SOCKET - the daemon continues a text.
 answers() {
 	curl -fsS --unix-socket "$1" http://localhost/v1/completions -H 'Content-Type: application/json' \
-		-d '{"model": "demo", "prompt": "Once upon a time", "max_tokens": 20}' | grep -E '"text": ?"[^"]{10}'
+		-d '{"model": "demo", "prompt": "Once upon a time", "max_tokens": 20, "temperature": 0}' >~/answer
+	cat ~/answer && echo
+	grep -E -q '"text": ?"[^"]' ~/answer
 }
 
 # packages - the names of those that were built.
