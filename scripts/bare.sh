@@ -281,6 +281,10 @@ as_root() {
 		snapshot >~/after
 		diff ~/before ~/after
 	END
+	check "what README and docs/install.md tell root to type" inside "$root" root <<-'END'
+		cd "$dir"
+		sh tests/docs/commands.sh --place bare
+	END
 	outside rm -rf "$root"
 }
 

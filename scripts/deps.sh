@@ -52,6 +52,9 @@ packages() {
 			libcmocka-dev - unit tests
 			clang clang second compiler, sanitizers and fuzzers
 			curl curl first client of the end-to-end tests
+			git git end-to-end tests of what documents show
+			groff-base groff renders the manual pages
+			python3 python3 proofs and references of the end-to-end tests
 			nodejs node runs the OpenAI client against the daemon
 			npm npm fetches the OpenAI client
 			shellcheck shellcheck reads the scripts
