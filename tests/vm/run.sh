@@ -134,7 +134,8 @@ set -- "$@" -nodefaults -no-user-config -display none -no-reboot -machine q35,me
 	-global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off
 case $(cat "$vm/accel") in
 kvm) set -- "$@" -accel kvm -cpu host ;;
-*) set -- "$@" -accel tcg,thread=multi -cpu max,la57=off ;;
+# Kernels that find fast string instructions copy and clear memory byte by byte, which is slow where each is emulated.
+*) set -- "$@" -accel tcg,thread=multi -cpu max,la57=off,erms=off,fsrm=off,fzrm=off,fsrs=off ;;
 esac
 append="console=ttyS0 panic=-1 oops=panic no_timer_check log_buf_len=4M printk.devkmsg=on mitigations=off rig=$mode firmware_class.path=/t/firmware"
 [ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"

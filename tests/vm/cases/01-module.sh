@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=0 timeout=60
+# vm: mode=systemd chips=2 irq=msi plug=later timeout=180
 # The module says what it is, and comes and goes without a chip.
 . /rig/guest/lib.sh
 modinfo /t/txda.ko || fail "modinfo does not read it"

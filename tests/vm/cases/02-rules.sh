@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=0 timeout=60
+# vm: mode=systemd chips=2 irq=msi plug=later timeout=180
 # udev and modprobe understand what is installed.
 . /rig/guest/lib.sh
 rules=/usr/lib/udev/rules.d/60-txda.rules

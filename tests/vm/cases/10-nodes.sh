@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=90
+# vm: mode=fast chips=2 irq=msi timeout=180
 # Each chip has a node with the right owner, links by slot and by serial, and answers DEV_QUERY; all
 # of it goes with the module.
 . /rig/guest/lib.sh
@@ -12,7 +12,7 @@ leads_to() {
 
 udev_start || fail "udev does not start"
 load || fail "insmod"
-wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
+wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
 udevadm settle
 
 for node in /dev/accel/accel[0-9]*; do
@@ -20,7 +20,7 @@ for node in /dev/accel/accel[0-9]*; do
 	[ "$owner" = "root:render 660" ] || fail "$node: $owner"
 	address=$(basename "$(readlink -f "/sys/class/accel/${node##*/}/device")")
 	link=/dev/accel/by-path/pci-$address-accel
-	wait_for 10 leads_to "$link" "$node" || fail "$link is not $node: $(ls -l /dev/accel/by-path)"
+	wait_for 30 leads_to "$link" "$node" || fail "$link is not $node: $(ls -l /dev/accel/by-path)"
 
 	node_info "$node" >info || fail "DEV_QUERY on $node"
 	cat info
@@ -30,7 +30,7 @@ for node in /dev/accel/accel[0-9]*; do
 	serial=$(sed -n 's/^serial //p' info)
 	[ -n "$serial" ] || fail "$node has no serial"
 	link=/dev/accel/by-id/txda-$serial
-	wait_for 10 leads_to "$link" "$node" || fail "$link is not $node: $(ls -l /dev/accel/by-id)"
+	wait_for 30 leads_to "$link" "$node" || fail "$link is not $node: $(ls -l /dev/accel/by-id)"
 
 	# Nobody else reaches it; the group does.
 	if setpriv --reuid=tester --regid=tester --clear-groups node_info "$node" 2>/dev/null; then
@@ -41,7 +41,7 @@ for node in /dev/accel/accel[0-9]*; do
 done
 
 unload || fail "rmmod"
-wait_for 10 nodes_are 0 || fail "nodes are left: $(ls -l /dev/accel)"
+wait_for 30 nodes_are 0 || fail "nodes are left: $(ls -l /dev/accel)"
 udevadm settle
 [ -z "$(find /dev/accel -type l 2>/dev/null)" ] || fail "links are left: $(ls -lR /dev/accel)"
 chips_are 2 || fail "chips went with the module"

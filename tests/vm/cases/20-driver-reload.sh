@@ -6,7 +6,7 @@
 
 cycle() {
 	load || fail "insmod, cycle $1"
-	wait_for 10 nodes_are 2 || fail "$(node_count) nodes, cycle $1"
+	wait_for 30 nodes_are 2 || fail "$(node_count) nodes, cycle $1"
 	node_load -s 0 /dev/accel/accel0 >/dev/null || fail "no work, cycle $1"
 	unload || fail "rmmod, cycle $1"
 	nodes_are 0 || fail "$(node_count) nodes are left, cycle $1"

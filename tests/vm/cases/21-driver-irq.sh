@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 irq=msix timeout=60
+# vm: mode=fast chips=1 irq=msix timeout=180
 # MSI-X: a vector for events, the others shared by the queues; work makes them fire.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 10 nodes_are 1 || fail "no node"
+wait_for 30 nodes_are 1 || fail "no node"
 pci=$(chip_list)
 
 vectors() {

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=60
+# vm: mode=fast chips=2 irq=msi timeout=180
 # MSI: one vector carries completions and events.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 10 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 
 fired() {
 	awk -v pci="$1" 'index($0, pci) { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) sum += $i } END { print sum + 0 }' /proc/interrupts
@@ -23,4 +23,4 @@ for pci in $(chip_list); do
 	vmhost inject "ecc-corrected:chip=0" || fail "inject"
 done
 pci=$(chip_list | head -n 1)
-wait_for 5 grep -q 'MSI, [1-9][0-9]* events' "/sys/kernel/debug/accel/$pci/irqs" || fail "no event: $(head -n 1 "/sys/kernel/debug/accel/$pci/irqs")"
+wait_for 30 grep -q 'MSI, [1-9][0-9]* events' "/sys/kernel/debug/accel/$pci/irqs" || fail "no event: $(head -n 1 "/sys/kernel/debug/accel/$pci/irqs")"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 timeout=60
+# vm: mode=fast chips=2 timeout=180
 # Attributes of the PCI device, as docs/sysfs.md has them.
 . /rig/guest/lib.sh
 load job_timeout_ms=1500 || fail "insmod"
-wait_for 10 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 device=/sys/bus/pci/devices/$(chip_list | head -n 1)
 other=/sys/bus/pci/devices/$(chip_list | tail -n 1)
 
@@ -51,16 +51,18 @@ like job_timeout_ms 2500
 # Memory in use.
 idle=$(cat "$device/npu_memory_utilization")
 node=$(ls "$device/accel")
-node_load -s 3 "/dev/accel/$node" >/tmp/load &
+node_load -s 1000 "/dev/accel/$node" >/tmp/load &
+client=$!
 used() {
 	[ "$(cat "$device/npu_memory_utilization")" -ge $((idle + (1 << 20))) ]
 }
-wait_for 3 used || fail "$(cat "$device/npu_memory_utilization") bytes in use by a load, $idle without"
-wait $! || fail "$(cat /tmp/load)"
+wait_for 30 used || fail "$(cat "$device/npu_memory_utilization") bytes in use by a load, $idle without"
+kill -INT $client
+wait $client || fail "$(cat /tmp/load)"
 back() {
 	[ "$(cat "$device/npu_memory_utilization")" -eq "$idle" ]
 }
-wait_for 5 back || fail "$(cat "$device/npu_memory_utilization") bytes in use, before it were $idle"
+wait_for 30 back || fail "$(cat "$device/npu_memory_utilization") bytes in use, before it were $idle"
 
 # Counters and links follow the chip.
 before=$(cat "$device/ecc_corrected")
@@ -69,11 +71,11 @@ more() {
 	[ "$(cat "$device/ecc_corrected")" -gt "$before" ]
 }
 node_load -s 1 "/dev/accel/$node" || fail "no work"
-wait_for 5 more || fail "no memory error counted"
+wait_for 30 more || fail "no memory error counted"
 vmhost inject link-down:chip=0 || fail "inject"
-wait_for 5 grep -q down "$device/c2c/port0_state" || fail "the link is $(cat "$device/c2c/port0_state")"
+wait_for 30 grep -q down "$device/c2c/port0_state" || fail "the link is $(cat "$device/c2c/port0_state")"
 vmhost inject clear || fail "inject"
-wait_for 5 grep -q up "$device/c2c/port0_state" || fail "the link is $(cat "$device/c2c/port0_state")"
+wait_for 30 grep -q up "$device/c2c/port0_state" || fail "the link is $(cat "$device/c2c/port0_state")"
 echo 1 >"$device/reset" || fail "reset"
 like reset_count 1
 like state up

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 timeout=90
+# vm: mode=fast chips=2 timeout=180
 # Generic netlink: a dump of the chips, and an event for whatever happens to one.
 . /rig/guest/lib.sh
 ! nl_events dump >/dev/null 2>&1 || fail "the family is there without the driver"
 load job_timeout_ms=1000 || fail "insmod"
-wait_for 10 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 pci=$(chip_list | head -n 1)
 device=/sys/bus/pci/devices/$pci
 node=$(ls "$device/accel")
@@ -21,7 +21,7 @@ setpriv --reuid=tester --clear-groups nl_events dump >/dev/null || fail "no dump
 
 setpriv --reuid=tester --clear-groups nl_events listen 60 >/tmp/events &
 listener=$!
-wait_for 5 grep -q ready /tmp/events || fail "nobody listens"
+wait_for 30 grep -q ready /tmp/events || fail "nobody listens"
 
 # told KIND EXPRESSION
 told() {
@@ -40,10 +40,11 @@ told link "port=0 port_state=0 .*pci=$pci"
 vmhost inject clear || fail "inject"
 told link "port=0 port_state=2 .*pci=$pci"
 
-node_load -s 5 "/dev/accel/$node" >/tmp/load &
+node_load -s 1000 "/dev/accel/$node" >/tmp/load &
 client=$!
 vmhost inject page:chip=0 || fail "inject"
 told fault "pid=$client client=node_load queue=1 code=1 .*pci=$pci"
+kill -INT $client
 wait $client || fail "$(cat /tmp/load)"
 [ "$(cut -d ' ' -f 4 /tmp/load)" -ge 1 ] || fail "the client did not lose its queue: $(cat /tmp/load)"
 grep -q ' faults=[1-9]' /tmp/events || fail "no fault counted"

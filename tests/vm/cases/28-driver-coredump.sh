@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 timeout=90
+# vm: mode=fast chips=1 timeout=180
 # A fault and a hang each leave one dump of the chip, which names the guilty queue.
 . /rig/guest/lib.sh
 load job_timeout_ms=500 || fail "insmod"
-wait_for 10 nodes_are 1 || fail "no node"
+wait_for 30 nodes_are 1 || fail "no node"
 pci=$(chip_list)
 
 dumps() {
@@ -17,11 +17,11 @@ dumps_are() {
 
 # take NAME - move the only dump to /tmp/NAME.
 take() {
-	wait_for 5 dumps_are 1 || fail "$(dumps | grep -c .) dumps of a $1"
+	wait_for 30 dumps_are 1 || fail "$(dumps | grep -c .) dumps of a $1"
 	[ "$(stat -L -c %a "$(dumps)/data")" = 600 ] || fail "anybody reads the dump"
 	cat "$(dumps)/data" >"/tmp/$1" || fail "cannot read the dump"
 	echo 1 >"$(dumps)/data"
-	wait_for 5 dumps_are 0 || fail "the dump stays after it was read"
+	wait_for 30 dumps_are 0 || fail "the dump stays after it was read"
 }
 
 # has NAME EXPRESSION...
@@ -49,6 +49,6 @@ wc -c /tmp/fault /tmp/hang
 
 # One waits at a time, and none holds the module.
 node_fault /dev/accel/accel0 20 || fail "node_fault"
-wait_for 5 dumps_are 1 || fail "$(dumps | grep -c .) dumps of 20 faults"
+wait_for 30 dumps_are 1 || fail "$(dumps | grep -c .) dumps of 20 faults"
 unload || fail "a dump keeps the module loaded"
 dumps_are 0 || fail "a dump outlives the chip"

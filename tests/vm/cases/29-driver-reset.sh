@@ -4,7 +4,7 @@
 # 200 resets (a short run: 20) of function and chip under load: the node stays, work begins anew on open files, and the other chip goes on.
 . /rig/guest/lib.sh
 load job_timeout_ms=500 || fail "insmod"
-wait_for 10 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 device=/sys/bus/pci/devices/$(chip_list | head -n 1)
 node=$(ls "$device/accel")
 other=$(ls "/sys/bus/pci/devices/$(chip_list | tail -n 1)/accel")

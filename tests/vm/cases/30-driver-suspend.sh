@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 append=pci=nommconf+pcie_ports=native timeout=180
+# vm: mode=fast chips=2 append=pci=nommconf+pcie_ports=native timeout=300
 # Suspend to memory with open files, queues and buffers: memory comes back as it was, and clients go on.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 10 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 node_load -s 1000 /dev/accel/accel0 >/tmp/one 2>&1 &
 one=$!
 node_load -s 1000 /dev/accel/accel1 >/tmp/two 2>&1 &

@@ -5,7 +5,7 @@
 # works, nothing stays behind, and the chip next to them goes on.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 10 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 other=$(chip_list | tail -n 1)
 chip=$(chip_list | head -n 1)
 for slot in /sys/bus/pci/slots/*; do
@@ -43,7 +43,7 @@ pull_out() {
 }
 
 cycle() {
-	wait_for 20 is_node || fail "no chip in cycle $1"
+	wait_for 30 is_node || fail "no chip in cycle $1"
 	node=$(node_of)
 	mkfifo /tmp/end
 	node_load -g -k -s 1000 "/dev/accel/$node" </tmp/end >/tmp/first 2>&1 &
@@ -54,9 +54,9 @@ cycle() {
 	# Now at work, now at its beginning.
 	[ $(($1 % 4)) -eq 0 ] || sleep 0.$(($1 % 5))
 	pull_out "$1" || fail "the chip does not go in cycle $1"
-	wait_for 20 chips_are 1 || fail "the chip stays in cycle $1"
+	wait_for 30 chips_are 1 || fail "the chip stays in cycle $1"
 	wait $second || { cat /tmp/second; fail "second client, cycle $1"; }
-	wait_for 20 grep -q gone /tmp/first || { cat /tmp/first; fail "the first client does not see it, cycle $1"; }
+	wait_for 30 grep -q gone /tmp/first || { cat /tmp/first; fail "the first client does not see it, cycle $1"; }
 	# A file of the old chip is still open when the new one comes.
 	plug 0 || fail "device_add in cycle $1"
 	exec 4>&-

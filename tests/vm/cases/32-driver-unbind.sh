@@ -4,7 +4,7 @@
 # A chip that works is unbound, removed from the bus and found again, and its module waits for open files.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 10 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 pci=$(chip_list | head -n 1)
 device=/sys/bus/pci/devices/$pci
 
@@ -20,7 +20,7 @@ begin() {
 }
 
 end() {
-	wait_for 20 grep -q 'gone 1' /tmp/first || { cat /tmp/first; fail "the first client does not see it"; }
+	wait_for 30 grep -q 'gone 1' /tmp/first || { cat /tmp/first; fail "the first client does not see it"; }
 	wait $second || { cat /tmp/second; fail "second client"; }
 	! rmmod txda 2>/dev/null || fail "unloaded with an open file"
 	exec 4>&-
@@ -34,7 +34,7 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
 	echo "$pci" >/sys/bus/pci/drivers/txda/unbind || fail "unbind"
 	end
 	echo "$pci" >/sys/bus/pci/drivers/txda/bind || fail "bind"
-	wait_for 10 nodes_are 2 || fail "$(node_count) nodes after bind"
+	wait_for 30 nodes_are 2 || fail "$(node_count) nodes after bind"
 
 	begin
 	sleep 0.$i
@@ -42,6 +42,6 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
 	end
 	chips_are 1 || fail "$(chip_count) chips after remove"
 	echo 1 >/sys/bus/pci/rescan || fail "rescan"
-	wait_for 10 nodes_are 2 || fail "$(node_count) nodes after rescan"
+	wait_for 30 nodes_are 2 || fail "$(node_count) nodes after rescan"
 done
 node_load -s 1 "/dev/accel/$(ls "$device/accel")" || fail "no work after all"

@@ -5,7 +5,7 @@
 # brings it back, and what was set aside meanwhile is free again.
 . /rig/guest/lib.sh
 load job_timeout_ms=60000 || fail "insmod"
-wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
+wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
 device=/sys/bus/pci/devices/$(chip_list | head -n 1)
 # Each flush that does not end takes ten seconds: all of them in a full run, else one.
 tests="flush-of-async-unmap reset-of-chip"

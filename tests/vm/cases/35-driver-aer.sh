@@ -6,7 +6,7 @@
 . /rig/guest/lib.sh
 dmesg | grep -q 'AER: enabled' || skip "this kernel leaves AER to the firmware"
 load || fail "insmod"
-wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
+wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
 device=/sys/bus/pci/devices/$(chip_list | head -n 1)
 node=/dev/accel/$(ls "$device/accel")
 
@@ -31,8 +31,8 @@ sleep 1
 
 echo "== not fatal"
 aer POISON_TLP
-wait_for 20 said 'PCI error, channel state 1' 1 || fail "the driver was not told"
-wait_for 20 said 'device recovery successful' 1 || fail "no recovery"
+wait_for 30 said 'PCI error, channel state 1' 1 || fail "the driver was not told"
+wait_for 30 said 'device recovery successful' 1 || fail "no recovery"
 up || fail "the chip is $(cat "$device/state")"
 kill -INT $client
 wait $client || fail "the client failed: $(cat /tmp/load)"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=2 irq=msi plug=later timeout=300
+# vm: mode=systemd chips=2 irq=msi plug=later timeout=600
 # A chip that is plugged in loads the module, and its node starts the daemon.
 . /rig/guest/lib.sh
 release=$(uname -r)
@@ -14,8 +14,8 @@ printf 'model = tales=/t/models/demo\n' >>/etc/txda/txdad.conf
 [ "$(systemctl is-active txdad.service)" = inactive ] || fail "the daemon runs already"
 
 plug 0 || fail "chip 0 does not come"
-wait_for 20 loaded || fail "the module is not loaded for the chip"
-wait_for 20 nodes_are 1 || fail "no node"
+wait_for 30 loaded || fail "the module is not loaded for the chip"
+wait_for 30 nodes_are 1 || fail "no node"
 active() {
 	[ "$(systemctl is-active txdad.service)" = active ]
 }
@@ -30,7 +30,7 @@ wait_for 90 answers 2>/dev/null || fail "the daemon does not answer: $(systemctl
 # A second chip joins the daemon that runs.
 pid=$(systemctl show -P MainPID txdad.service)
 plug 1 || fail "chip 1 does not come"
-wait_for 20 nodes_are 2 || fail "no second node"
+wait_for 30 nodes_are 2 || fail "no second node"
 udevadm settle
 [ "$(systemctl show -P MainPID txdad.service)" = "$pid" ] || fail "the daemon was started again"
 active || fail "the daemon died of the second chip"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msix timeout=400
+# vm: mode=fast chips=2 irq=msix timeout=600
 # Forward calls through the kernel driver: what a client gets in a memfd and in a dma-buf is what the daemon says in text, on one chip and on two.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"
@@ -39,7 +39,7 @@ for tp in 1 2; do
 	closed() {
 		[ "$(ls /proc/$daemon/fd | wc -l)" -le "$before" ]
 	}
-	wait_for 10 closed || fail "$(ls -l /proc/$daemon/fd)"
+	wait_for 30 closed || fail "$(ls -l /proc/$daemon/fd)"
 	kill $daemon
 	wait $daemon || { cat log; fail "the daemon ends with $?"; }
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=2 irq=msi plug=later timeout=600 append=systemd.hostname=keep
+# vm: mode=systemd chips=2 irq=msi plug=later timeout=900 append=systemd.hostname=keep
 # Weights in the memory of real chips outlive the daemon: systemd keeps their dma-bufs over a crash and a restart, and gives them up with a stop.
 # It has a name, so that it does not share a machine with 40-daemon, which leaves a chip, the module and a model there.
 . /rig/guest/lib.sh
@@ -50,7 +50,7 @@ used() {
 }
 
 plug 0 || fail "chip 0 does not come"
-wait_for 20 nodes_are 1 || fail "no node"
+wait_for 30 nodes_are 1 || fail "no node"
 active() {
 	[ "$(systemctl is-active txdad.service)" = active ]
 }
@@ -60,17 +60,17 @@ ready "at first" false 2
 
 for i in 1 2 3; do
 	kill -9 "$pid"
-	wait_for 20 gone || lost "killed and still there"
+	wait_for 30 gone || lost "killed and still there"
 	ready "killed $i times" true 2
 done
 systemctl restart txdad.service || lost "restart"
-wait_for 20 gone || lost "not another daemon"
+wait_for 30 gone || lost "not another daemon"
 ready "restarted" true 2
 full=$(($(used)))
 
 # A chip that goes while its daemon is dead: what was kept of it is of no use, the model comes to the chip that is there.
 plug 1 || fail "chip 1 does not come"
-wait_for 20 nodes_are 2 || fail "no second node"
+wait_for 30 nodes_are 2 || fail "no second node"
 udevadm settle
 mkdir -p /run/systemd/system/txdad.service.d
 printf '[Service]\nRestartSec=20\n' >/run/systemd/system/txdad.service.d/later.conf
@@ -82,7 +82,7 @@ ready "without its chip" false 2
 rm /run/systemd/system/txdad.service.d/later.conf
 systemctl daemon-reload || fail "daemon-reload"
 kill -9 "$pid"
-wait_for 20 gone || lost "killed and still there"
+wait_for 30 gone || lost "killed and still there"
 ready "on the other chip" true 2
 
 systemctl stop txdad.socket txdad.service || fail "the daemon does not stop"
@@ -91,6 +91,6 @@ free() {
 	[ $(($(used))) -lt $((full / 2)) ]
 }
 echo "bytes in use: $empty at the start of the daemon, $full with the model, $(used) in the end"
-wait_for 10 free || lost "stopped, and $(used) bytes of the chip are in use"
+wait_for 30 free || lost "stopped, and $(used) bytes of the chip are in use"
 rmmod txda || fail "the module is still used"
 journalctl -q --no-pager -u txdad.service

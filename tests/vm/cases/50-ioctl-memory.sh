@@ -5,7 +5,7 @@
 # root, and as a user of group render who has no privilege at all.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 10 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 share_nodes || fail "the nodes' group"
 modprobe vgem || fail "vgem"
 chmod 666 /dev/udmabuf /dev/dri/card*

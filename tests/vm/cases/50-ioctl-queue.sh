@@ -4,7 +4,7 @@
 # Queues, syncobjs and groups by their ioctls, as a user without privileges.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 20 nodes_are 4 || fail "$(node_count) nodes of 4 chips"
+wait_for 30 nodes_are 4 || fail "$(node_count) nodes of 4 chips"
 share_nodes || fail "the nodes' group"
 for program in ioctl_queue ioctl_sync ioctl_group; do
 	setpriv --reuid=tester --regid=tester --groups=render $program || fail "$program"

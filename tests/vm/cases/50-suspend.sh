@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 append=pci=nommconf+pcie_ports=native timeout=120
+# vm: mode=fast chips=2 append=pci=nommconf+pcie_ports=native timeout=300
 # Chips lose their power while the machine sleeps, and serve again after it, time and again.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
+wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
 for _ in 1 2 3; do
 	sleep_and_wake || fail "no sleep"
 	chips_are 2 || fail "$(chip_count) chips of 2 after the sleep"
@@ -17,4 +17,4 @@ done
 unload || fail "rmmod"
 sleep_and_wake || fail "no sleep without the driver"
 load || fail "insmod after a sleep"
-wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips after a sleep without the driver"
+wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips after a sleep without the driver"

@@ -5,7 +5,7 @@
 # off, host memory kept, everything given back.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 10 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 for _ in 1 2 3; do
 	ioctl_mem_gone || fail "ioctl_mem_gone"
 done

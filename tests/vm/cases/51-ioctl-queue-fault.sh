@@ -4,7 +4,7 @@
 # Faults, hangs and the end of queues that work; as root, who can have the chip hang.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 20 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
+wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
 ioctl_queue create-kinds create-high-unprivileged || fail "ioctl_queue"
 ioctl_queue_fault || fail "ioctl_queue_fault"
 ioctl_group survives-fault-and-reset || fail "ioctl_group"
@@ -15,9 +15,9 @@ mkfifo go
 ioctl_sync --hold <go >held &
 holder=$!
 exec 5>go
-wait_for 20 grep -q held held || fail "no fences are held"
-wait_for 5 unload
+wait_for 30 grep -q held held || fail "no fences are held"
+wait_for 5 rmmod txda 2>/dev/null
 echo go >&5
 exec 5>&-
 wait $holder || fail "the fences went bad"
-! loaded || wait_for 20 unload || fail "the module is still used"
+! loaded || wait_for 30 rmmod txda || fail "the module is still used"

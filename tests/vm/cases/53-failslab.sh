@@ -5,5 +5,5 @@
 . /rig/guest/lib.sh
 . /rig/guest/failslab.sh
 load || fail "insmod"
-wait_for 20 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 ioctl_failnth || fail "ioctls"

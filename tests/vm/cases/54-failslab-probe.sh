@@ -8,7 +8,7 @@
 every=8
 ! grep -qw txda.long=1 /proc/cmdline || every=1
 load || fail "insmod"
-wait_for 20 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 
 echo "== binding a chip"
 driver=/sys/bus/pci/drivers/txda
@@ -16,7 +16,7 @@ chip=$(chip_list | head -n 1)
 echo "$chip" >$driver/unbind || fail "unbind"
 ioctl_failnth --write $driver/bind "$chip" $driver/unbind 1 $every || fail "binding"
 echo "$chip" >$driver/bind || fail "bind after all"
-wait_for 20 nodes_are 2 || fail "nodes after all"
+wait_for 30 nodes_are 2 || fail "nodes after all"
 node_load -s 1 "/dev/accel/$(ls "/sys/bus/pci/devices/$chip/accel")" || fail "no work after all"
 
 echo "== at random, wherever the module is on the stack"
@@ -32,7 +32,7 @@ echo 0 >/sys/kernel/debug/failslab/probability
 for node in /dev/accel/accel*; do
 	node_load -s 1 "$node" || fail "no work of $node after all"
 done
-wait_for 60 unload || fail "the module is still used"
+wait_for 60 rmmod txda || fail "the module is still used"
 
 echo "== loading the module"
 echo 0 >/sys/kernel/debug/failslab/require-start

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msix timeout=120
+# vm: mode=fast chips=2 irq=msix timeout=300
 # libtxda on the driver: two processes and two chips share buffers; a fault ends one queue, in words; a
 # user of group render may do all of it, one without may not.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"
 load || fail "insmod"
-wait_for 20 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are 2 || fail "nodes"
 udevadm settle
 export TXDA_BACKEND=drm
 before=$(txda-smi query --fields=memory_used_bytes)
@@ -16,11 +16,11 @@ as() {
 	setpriv --reuid=tester --regid=tester "$groups" "$@"
 }
 
-timeout 60 lib_client share || fail "share"
-timeout 60 lib_client fault || fail "fault"
-timeout 60 lib_client load 16 || fail "load"
-as --groups=render timeout 60 lib_client share || fail "share, as a user"
-as --groups=render timeout 60 lib_client fault || fail "fault, as a user"
+timeout 100 lib_client share || fail "share"
+timeout 100 lib_client fault || fail "fault"
+timeout 100 lib_client load 16 || fail "load"
+as --groups=render timeout 100 lib_client share || fail "share, as a user"
+as --groups=render timeout 100 lib_client fault || fail "fault, as a user"
 as --clear-groups lib_client share >out 2>&1 && fail "anybody may use the chips"
 grep -q 'group render' out || { cat out; fail "not told why"; }
 after=$(txda-smi query --fields=memory_used_bytes)

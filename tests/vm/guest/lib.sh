@@ -27,14 +27,21 @@ skip() {
 slow=1
 [ ! -e /sys/kernel/debug/kmemleak ] || slow=4
 
-# wait_for SECONDS COMMAND... - until COMMAND succeeds; a debug kernel gets more of them.
+# wait_for SECONDS COMMAND... - until COMMAND succeeds; a debug kernel gets more of them. After a second it looks less
+# often: each look starts programs, which takes an emulated processor more time than it waits.
 wait_for() {
-	tries=$(($1 * 20 * slow))
+	tries=$(($1 * 5 * slow))
 	shift
+	often=20
 	until "$@"; do
+		if [ $often -gt 0 ]; then
+			often=$((often - 1))
+			sleep 0.05
+			continue
+		fi
 		tries=$((tries - 1))
 		[ $tries -gt 0 ] || return 1
-		sleep 0.05
+		sleep 0.2
 	done
 }
 
@@ -107,7 +114,7 @@ loaded() {
 
 # The last references go a moment after the file that held them.
 unload() {
-	wait_for 10 rmmod txda 2>/dev/null || rmmod txda
+	wait_for 30 rmmod txda 2>/dev/null || rmmod txda
 }
 
 # udev_start - device nodes with owners and links, in a machine that runs without systemd.
