@@ -44,12 +44,13 @@ if [ -z "${TXDA_VM_WORK:-}" ]; then
 	export TXDA_VM_WORK
 	# shellcheck disable=SC2317 # reached by the trap
 	end_group() {
-		kill -TERM -- "-$group" 2>/dev/null || return 0
-		tries=100
-		while [ "$tries" -gt 0 ] && kill -0 -- "-$group" 2>/dev/null; do
+		kill -s TERM -- "-$group" 2>/dev/null || return 0
+		tries=300
+		while [ "$tries" -gt 0 ] && kill -s 0 -- "-$group" 2>/dev/null; do
 			tries=$((tries - 1))
 			sleep 0.1
 		done
+		kill -s KILL -- "-$group" 2>/dev/null || true
 	}
 	group=
 	trap '[ -z "$group" ] || end_group; rm -rf "$TXDA_VM_WORK"' EXIT
