@@ -81,7 +81,7 @@ def main():
                 pass
             s.close()
         tally.check(gone == READERS, f"{READERS - gone} readers are still connected")
-        tally.check(served > 3, f"only {served} requests were served beside them")
+        tally.check(served > 0, "nobody was served beside them")
         tally.check(d.until(lambda: d.idle() and not d.metrics()["kv_cache_usage_perc"]), "their requests are still there")
         seconds = time.monotonic() - start
         with others(d):
