@@ -78,7 +78,7 @@ function is_command(s,   first)
 		s = substr(s, RLENGTH + 1)
 	first = s
 	sub(/ .*/, "", first)
-	if (first ~ /^build\/.*bin\//)
+	if (first ~ /^build\/.*bin\/./)
 		return 1
 	return s ~ / / && first ~ /^(txda[a-z-]*|[a-z]+\/[^ ]*|make|curl|sudo|sh|meson|ninja|git|python3|man|apt|apt-get|apt-cache|dpkg|dkms|echo|systemctl|udevadm|mokutil|modprobe|insmod|rmmod|modinfo)$/
 }
