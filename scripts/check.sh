@@ -11,7 +11,7 @@
 #   module   txda.ko with W=1 for each supported kernel
 #   bare     what README tells a newcomer to type, packages and their removal, on bare Debian 12 and 13
 #
-# Without arguments: all of them. Virtual machines mostly wait, so stages run in lanes side by side. What a
+# Without arguments: all of them. Virtual machines and installing often wait, so they run beside the others. What a
 # stage prints is shown when it ends (one stage alone: as it goes); it stays in build/stages/STAGE.log.
 # The last line is "N passed, N failed" with ", N skipped" where tests were skipped; each failure
 # and each skip is named above it with its reason. Exit status 1 when anything failed.
@@ -125,8 +125,7 @@ case $wanted in
 *" "*)
 	trap stop_lanes INT TERM
 	lane user asan tsan static
-	lane vm
-	lane module bare
+	lane vm module bare
 	follow
 	;;
 *)

@@ -141,6 +141,8 @@ append="console=ttyS0 panic=-1 oops=panic no_timer_check log_buf_len=4M printk.d
 [ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"
 # A slow kernel on a busy host takes its clock for a bad one, and a slow one instead.
 [ "$k" != debug ] || append="$append tsc=reliable systemd.default_timeout_start_sec=600"
+# An emulated processor that the host does not run for half a minute looks stuck to the kernel.
+[ "$(cat "$vm/accel")" = kvm ] || append="$append rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60"
 append="$append$kernel_args"
 if [ $want = shell ]; then
 	append="$append loglevel=4"
