@@ -64,7 +64,7 @@ lane() {
 stop_lanes() {
 	trap - INT TERM
 	while read -r leader; do
-		kill -TERM -- "-$leader" 2>/dev/null || true
+		kill -s TERM -- "-$leader" 2>/dev/null || true
 	done <"$stages/leaders"
 	wait
 	exit 130
