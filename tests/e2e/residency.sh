@@ -338,8 +338,7 @@ both() {
 until_true 60 both || fail "two replicas: $(http http://localhost/v1/models/a)"
 [ "$(counter 'replicas{model_name="a"}')" = 2 ] || fail "replicas in the metrics"
 [ "$(ask a)" = "$first" ] || fail "with replicas it says something else"
-tokens=200
-! $fake || tokens=1200
+tokens=1200
 pids=
 for i in 1 2 3 4; do
 	post $comp "{\"prompt\":\"Tale $i of another beginning\",\"ignore_eos\":true,\"stream\":true,\"max_tokens\":$tokens}" -N >"$tmp/spread.$i" &
