@@ -105,7 +105,7 @@ outside() {
 # fewest mounts that programs can live with. Whatever they started ends with them, or when they hang for good.
 inside() {
 	{ echo "dir=\$HOME/'$dir'" && cat scripts/bare-lib.sh -; } |
-		outside sh -c 'umask 022 && cat >"$1/commands"' sh "$1"
+		outside sh -c 'umask 022 && cat >"$1/commands"' sh "$1" || return 1
 	# shellcheck disable=SC2086 # words or none
 	timeout --foreground -k 10 3600 unshare $map --mount --pid --fork --kill-child --ipc --uts sh -c '
 		set -e
@@ -164,7 +164,7 @@ pack() {
 		tar -cf "$work/txda.tar" .
 		git init -q -b main
 		git add -A -f
-		git -c user.name=bare -c user.email=bare@localhost commit -q -m "The tree under test"
+		git -c commit.gpgsign=false -c user.name=bare -c user.email=bare@localhost commit -q -m "The tree under test"
 		git bundle create -q "$work/txda.bundle" HEAD main
 	)
 	chmod 644 "$work/txda.bundle" "$work/txda.tar"

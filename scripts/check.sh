@@ -62,7 +62,7 @@ lane() {
 
 # shellcheck disable=SC2317 # reached by the trap
 stop_lanes() {
-	trap - INT TERM
+	trap - HUP INT TERM
 	while read -r leader; do
 		kill -s TERM -- "-$leader" 2>/dev/null || true
 	done <"$stages/leaders"
@@ -112,18 +112,17 @@ for s in $wanted; do
 		;;
 	esac
 done
-purposes="build check"
-for s in vm module bare; do
-	[ -z "$(among $s)" ] || purposes="$purposes $s"
-done
+more=$(among vm module bare)
 echo "make check installs what tests need, builds, and runs them: $wanted"
+sh scripts/deps.sh build check
 # shellcheck disable=SC2086 # words
-sh scripts/deps.sh $purposes
+[ -z "$more" ] || sh scripts/deps.sh $more || echo "Some packages are missing: stages that need them are skipped."
 rm -rf "$stages"
 mkdir -p "$stages"
+: >"$stages/leaders"
 case $wanted in
 *" "*)
-	trap stop_lanes INT TERM
+	trap stop_lanes HUP INT TERM
 	lane user asan tsan static
 	lane vm module bare
 	follow

@@ -172,6 +172,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 tmp=$(mktemp -d)
+: >"$tmp/log" # not root's
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM
 

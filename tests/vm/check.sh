@@ -8,12 +8,12 @@
 #   -j N      so many machines at once (two for each processor: most of their time they wait)
 #   -B        the tree is built already
 #   -L        storms (resets, removals, reloads) in full, not a tenth of them
-#   -t DIR, -M PROGRAM   as of run.sh
+#   -t DIR, -M PROGRAM   as for run.sh
 #
 # The header of a case, cases/NN-name.sh, says what machine it wants:
 #   # vm: mode=fast|systemd chips=N irq=msix|msi mem=1G plug=now|later timeout=SECONDS kernels=6.12,7.2
 #         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT
-# Cases that want the same one share a boot. Output as of scripts/check.sh; exit status 77 when there
+# Cases that want the same one share a boot. The output is like that of scripts/check.sh; exit status 77 when there
 # can be no machine here at all.
 set -eu
 # shellcheck source=tests/vm/rig.sh
