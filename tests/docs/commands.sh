@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # commands.sh BUILD - runs the command lines that README, documents and manual pages show, with the programs of the build
-# directory BUILD, and checks of those which cannot run here that what they name exists.
+# directory BUILD; of those that cannot run here it checks that what they name exists.
 # commands.sh --place PLACE - runs those of another place (commands.table), in the current directory, as root.
 #
 # Commands run in the order of their document, in a scratch directory with the tree's files. One that starts txdad, txda-holder
@@ -75,7 +75,7 @@ scratch() {
 	chmod +x "$tmp/bin/ninja"
 	cd "$tree" || exit 1
 	echo one >changed
-	git init -q . && git add changed && echo two >changed
+	git init -q . && git add changed && echo two >changed || exit 1
 }
 
 # ready COMMAND: a server of COMMAND can be asked.

@@ -4,8 +4,9 @@
 #
 # They are: in Markdown the lines of ```sh blocks, and `code` in a line of text that begins with a program's name and says more
 # than that; in manual pages the lines of literal blocks (.nf, .EX, .Bd) but for those of the SYNOPSIS and those that a comment
-# .\" no commands stands above; in scripts the indented lines of a here-document. A line goes on while it ends in a backslash or a quote is open. "a && b" are two, since each may
-# have another place to run in, but "a && cd b" is one. A block of Markdown that does not say what it is written in is an error.
+# .\" no commands stands above; in scripts the indented lines of a here-document. A line goes on while it ends in a
+# backslash or a quote is open. "a && b" are two, since each may have another place to run in, but "a && cd b" is one. A block
+# of Markdown that does not say what it is written in is an error.
 
 FNR == 1 {
 	if (fence != "")
@@ -170,7 +171,6 @@ function split_command(at, s,   i, from)
 	}
 	print_command(at, substr(s, from))
 }
-
 
 function print_command(at, s)
 {
