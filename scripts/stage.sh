@@ -234,11 +234,11 @@ check_static() {
 check_bare() {
 	echo "README on bare Debian 12 and 13: demo, packages, removal"
 	: >"$results.13"
-	nice sh scripts/bare.sh -r "$results.13" trixie >"$B/bare-13.log" 2>&1 &
+	sh scripts/bare.sh -r "$results.13" trixie >"$B/bare-13.log" 2>&1 &
 	other=$!
 	trap 'kill "$other" 2>/dev/null; wait "$other"; exit 130' HUP INT TERM
 	status=0 status_13=0
-	nice sh scripts/bare.sh -r "$results" bookworm || status=$?
+	sh scripts/bare.sh -r "$results" bookworm || status=$?
 	wait "$other" || status_13=$?
 	cat "$B/bare-13.log"
 	explained $status "bare bookworm" "$results"
