@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Paged KV blocks: who holds which block, which are free, and which hold a prefix that can be used
- *again.
+ * again.
  *
  * A block stores the keys and values of block_size consecutive positions. It has a reference count;
- *a block without references is free. With caching on, a full block may be committed under its key
+ * a block without references is free. With caching on, a full block may be committed under its key
  *
  *	(uid, parent, tokens[block_size])
  *
  * where parent is the serial number of the committed block before it, or KV_ROOT. Serial numbers
- *are never used twice and keys are compared in full, so a match is never a mere hash collision, and
- *a chain of matches holds exactly the KV of these tokens at these positions. The uid keeps the
- *users' prefixes apart: no one learns by timing what others asked.
+ * are never used twice and keys are compared in full, so a match is never a mere hash collision, and
+ * a chain of matches holds exactly the KV of these tokens at these positions. The uid keeps the
+ * users' prefixes apart: no one learns by timing what others asked.
  *
  * A free committed block keeps its content until it is allocated again. The free queue is taken
- *from the head: blocks without content first, then the least recently used.
+ * from the head: blocks without content first, then the least recently used.
  *
  * All operations on one block are O(1); nothing is allocated after kv_new(). One thread at a time.
  */

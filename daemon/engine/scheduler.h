@@ -22,7 +22,7 @@
  *	  2024), and one that comes back after idling is lifted to the least of the active ones.
  *	  Against others of a level nobody saves up more than SCHEDULER_CREDIT_STEPS steps by
  *	  waiting behind higher ones or by decoding. So users share the chip by tokens, however many
- *requests each of them sends.
+ * requests each of them sends.
  *	- then first come, first served.
  *    A uid's own requests run by the priority to which waiting has raised them, in order of
  *    arrival. Priority says who comes in and whose prompt is computed; once a sequence decodes

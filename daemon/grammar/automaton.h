@@ -13,12 +13,12 @@
  * automaton_trim() starts afresh when that is too much.
  *
  * Counting. Whether 5000 or 4000 rounds are left makes no difference to the tokens that may come
- *next if none that counts has so many bytes: where something is counted, tokens may reach HORIZON
- *bytes into it and not further. So each frame has a canonical one, with the count moved to where
- *the same holds, and masks are kept at the config of canonical frames.
+ * next if none that counts has so many bytes: where something is counted, tokens may reach HORIZON
+ * bytes into it and not further. So each frame has a canonical one, with the count moved to where
+ * the same holds, and masks are kept at the config of canonical frames.
  *
  * Errors are sticky: functions return NULL, automaton_error() tells -ENOMEM or -E2BIG and clears
- *it.
+ * it.
  *
  * One thread at a time (the grammar's lock).
  */

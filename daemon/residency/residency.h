@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The model table of the daemon: which names are served, from which directories, on which chips,
- *and in which state.
+ * and in which state.
  *
  * A name stands for a Hugging Face directory or a case dir. The former is compiled into the cache
- *on first use by txda-compile, as a child process. Loads run one after the other in a loader
- *thread, one load per model however many ask for it.
+ * on first use by txda-compile, as a child process. Loads run one after the other in a loader
+ * thread, one load per model however many ask for it.
  *
  * Threads: every function may be called from any thread, but residency_dispatch() from one at a
- *time, the client thread: callbacks run in it and nowhere else, never inside residency_acquire(),
- *and without a lock held, so that a callback may call anything here but residency_dispatch() and
- *residency_free(). Nothing but residency_free() waits for a load.
+ * time, the client thread: callbacks run in it and nowhere else, never inside residency_acquire(),
+ * and without a lock held, so that a callback may call anything here but residency_dispatch() and
+ * residency_free(). Nothing but residency_free() waits for a load.
  *
  * Use by a server:
  *	watch residency_fd(); when it is readable call residency_dispatch()
  *	residency_acquire(name): 0 → use residency_engine(model); -EINPROGRESS → go on in the
- *callback watch engine_ready_fd() of an engine from its first acquire on, hold that reference until
- *no request is in flight and the fd is no longer watched, then residency_release() A model whose
- *chips were lost stays LOST while anyone holds it (acquire: -EIO); when the last holder has
- *released it, the next acquire loads it anew.
+ * callback watch engine_ready_fd() of an engine from its first acquire on, hold that reference until
+ * no request is in flight and the fd is no longer watched, then residency_release() A model whose
+ * chips were lost stays LOST while anyone holds it (acquire: -EIO); when the last holder has
+ * released it, the next acquire loads it anew.
  *
  * Memory: a load that has no room for the weights and a least KV cache ends with -ENOSPC. Which
  * models go for it is the server's to decide, as it knows who is idle: residency_make_room() says

@@ -5,13 +5,13 @@
  *
  *	exchange_start()   the body goes to the text pool: JSON → parameters
  *	parsed             the model is looked up; one that is not loaded is asked for, and waited
- *for exchange_go_on()   to the text pool again: template → tokens encoded            one engine
- *request per choice is submitted news from engine   tokens → text → events of a stream, or
- *collected for one reply end                usage, metrics; freed when the engine is through with
- *every choice, too
+ * for exchange_go_on()   to the text pool again: template → tokens encoded            one engine
+ * request per choice is submitted news from engine   tokens → text → events of a stream, or
+ * collected for one reply end                usage, metrics; freed when the engine is through with
+ * every choice, too
  *
  * When the client goes away (or an error ends it early) the choices are cancelled and the exchange
- *outlives the connection until the engine has let go.
+ * outlives the connection until the engine has let go.
  *
  * Threads: the event loop's, but for the job.
  */

@@ -6,7 +6,7 @@
  *
  *	unloaded ── asked for by a request or an administrator ──► loading ──► ready
  *	asleep   ──'                                                 │          │ idle for long,
- *evicted, ▲                                                      failed        ▼ or told to go
+ * evicted, ▲                                                      failed        ▼ or told to go
  *	   └───────────────────────────────────────────────────────────────  unloading
  *	ready ── all its chips failed, tried again ──► lost ──► ready
  *

@@ -7,8 +7,8 @@
  *
  *	hermes	   <tool_call>{"name": "f", "arguments": {...}}</tool_call>, also after content
  *(Qwen) llama	   {"name": "f", "parameters": {...}}, several with ; between them, at the
- *beginning, maybe behind <|python_tag|> (Llama 3.x) pythonic   [f(a=1, b='x'), g()] at the
- *beginning (Llama 3.2 and 4) deepseek
+ * beginning, maybe behind <|python_tag|> (Llama 3.x) pythonic   [f(a=1, b='x'), g()] at the
+ * beginning (Llama 3.2 and 4) deepseek
  *<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f, then the arguments in a
  *```json block (V3, R1) or f<｜tool▁sep｜>{...} (V3.1), <｜tool▁call▁end｜>...<｜tool▁calls▁end｜>
  *
