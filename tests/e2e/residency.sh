@@ -118,10 +118,11 @@ wait "$pid" || fail "the running stream"
 stop
 
 # One that is never idle has its turn, too, and comes back: nobody waits for ever.
-start --load demand --load-timeout 6 --model "a=$tmp/a" --model "b=$tmp/b"
+# The turn comes after half of the timeout; requests are short, so that those that run end well within the other half.
+start --load demand --load-timeout 12 --model "a=$tmp/a" --model "b=$tmp/b"
 traffic() {
 	while [ ! -e "$tmp/enough" ]; do
-		post $comp '{"model":"a","prompt":"Once upon a time","ignore_eos":true,"max_tokens":600}' >>"$tmp/traffic"
+		post $comp '{"model":"a","prompt":"Once upon a time","ignore_eos":true,"max_tokens":60}' >>"$tmp/traffic"
 		echo >>"$tmp/traffic"
 	done
 }
@@ -131,7 +132,8 @@ for i in 1 2 3; do
 	traffic &
 	pids="$pids $!"
 done
-[ "$(ask b)" = "$other" ] || fail "beside a model that is never idle: $(ask b)"
+turn=$(ask b)
+[ "$turn" = "$other" ] || fail "beside a model that is never idle: $turn"
 : >"$tmp/enough"
 for pid in $pids; do wait "$pid" || fail "the traffic"; done
 grep -q '"error"' "$tmp/traffic" && fail "a request that waited for its turn: $(grep '"error"' "$tmp/traffic" | head -n 1)"
