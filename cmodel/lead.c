@@ -210,8 +210,10 @@ static void worker_sleep(struct cm_worker *w)
 
 	atomic_fetch_or(&m->asleep, bit);
 	timer = atomic_load(&m->timer_ns);
-	if (!atomic_load(&m->stop) && !cm_pool_has_parts(m, w->core) && !worker_may_lead(m))
+	if (!atomic_load(&m->stop) && !cm_pool_has_parts(m, w->core) && !worker_may_lead(m)) {
+		cm_ops_rest();
 		futex_wait(&w->wake, seen, timer ? timer : UINT64_MAX);
+	}
 	atomic_fetch_and(&m->asleep, ~bit);
 }
 
@@ -358,8 +360,10 @@ static void wait_sleep(struct cm_machine *m, const struct waiting *w)
 
 	atomic_fetch_add(&m->sleepers, 1);
 	seen = atomic_load(&m->event);
-	if (wait_check(w) > 0 && !(lead_is_free(m) && work_pending(m)))
+	if (wait_check(w) > 0 && !(lead_is_free(m) && work_pending(m))) {
+		cm_ops_rest();
 		futex_wait(&m->event, seen, w->deadline_ns);
+	}
 	atomic_fetch_sub(&m->sleepers, 1);
 }
 

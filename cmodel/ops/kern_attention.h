@@ -326,9 +326,27 @@ static void latent_block(const struct cm_attend *a, const struct tile *t, unsign
 #undef CALL
 }
 
+#include "kern_tiles_attention.h"
+
 V_INLINE float exp1(float x)
 {
 	return v_exp(v_set1(x))[0];
+}
+
+/* The probabilities of row @r, where the product with the values wants them. */
+V_INLINE void put_probabilities(const struct cm_attend *a, unsigned r,
+				const uint16_t h[CM_ATT_TILE])
+{
+	if (in_tiles(a)) {
+		memcpy(a->p_pack + r * (CM_ATT_TILE / 2), h, CM_ATT_TILE * 2);
+		return;
+	}
+	for (unsigned i = 0; i < CM_ATT_TILE / 2; i++) {
+		uint32_t u;
+
+		memcpy(&u, h + 2 * i, 4);
+		put_pair(a->p_pack + i * PAIR_ROWS + r, u);
+	}
 }
 
 /* Softmax state of row @r after the tile's scores; leaves probabilities in p_pack. */
@@ -338,15 +356,13 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 	/* visible keys of the tile are [lo, hi) */
 	uint32_t lo = a->first[r] > t->at ? a->first[r] - t->at : 0;
 	uint32_t hi = a->pos[r] + 1 > t->at ? a->pos[r] + 1 - t->at : 0;
-	uint32_t *p = a->p_pack + r;
 	float top, sum = 0, corr;
-	uint16_t h[CM_ATT_TILE];
+	uint16_t h[CM_ATT_TILE] = {0};
 
 	hi = hi < a->to - t->at ? hi : a->to - t->at;
 	hi = hi < CM_ATT_TILE ? hi : CM_ATT_TILE;
 	if (lo >= hi) {
-		for (unsigned i = 0; i < CM_ATT_TILE / 2; i++)
-			put_pair(p + i * PAIR_ROWS, 0);
+		put_probabilities(a, r, h);
 		return;
 	}
 	for (uint32_t i = 0; i < lo; i++)
@@ -382,17 +398,16 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 				v_load(a->acc + r * a->acc_stride + d) * v_set1(corr));
 	a->sum[r] = a->sum[r] * corr + sum;
 	a->max[r] = top;
-	for (unsigned i = 0; i < CM_ATT_TILE / 2; i++) {
-		uint32_t u;
-
-		memcpy(&u, h + 2 * i, 4);
-		put_pair(p + i * PAIR_ROWS, u);
-	}
+	put_probabilities(a, r, h);
 }
 
 /* The queries as the scores want them. */
 static void pack_queries(const struct cm_attend *a)
 {
+	if (in_tiles(a)) {
+		tile_pack_queries(a);
+		return;
+	}
 	for (unsigned r = 0; r < a->rows; r++) {
 		float *q = (float *)a->q_pack + r * a->v_stride;
 
@@ -423,7 +438,9 @@ static void score_tile(const struct cm_attend *a, const struct tile *t)
 			foresee(t->k[g], a->acc_stride * 32);
 		foresee(t->v[g], a->v_stride * 32);
 	}
-	for (unsigned g = 0; g < t->groups; g += a->rope ? 1 : 2)
+	if (in_tiles(a))
+		tile_score(a, t);
+	for (unsigned g = 0; g < t->groups && !in_tiles(a); g += a->rope ? 1 : 2)
 		for (unsigned r = 0; r < a->rows; r += 8) {
 			unsigned n = a->rows - r < 8 ? a->rows - r : 8;
 
@@ -455,6 +472,10 @@ static void attend(const struct cm_attend *a)
 		score_tile(a, &t);
 		for (unsigned r = 0; r < a->rows; r++)
 			soften(a, &t, r);
+		if (in_tiles(a)) {
+			tile_value(a, &t);
+			continue;
+		}
 		for (unsigned d = 0; d < a->acc_stride; d += 32)
 			for (unsigned r = 0; r < a->rows; r += 8)
 				value_block(a, &t, r, a->rows - r < 8 ? a->rows - r : 8, d);

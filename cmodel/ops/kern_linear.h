@@ -115,6 +115,7 @@ V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const 
 			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
+#if !defined(CM_TILES)
 static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
 		       bool wide)
 {
@@ -131,6 +132,7 @@ static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsig
 		ROW_CASES_12(bf16_rows, false, acc, w, a, n, first);
 	}
 }
+#endif
 
 /* 4 K of 16 columns as u8: bytes of W8, or the low (@high: high) nibbles of W4. */
 V_INLINE __m512i i8_load(const int bits, const uint8_t *w, const bool high)

@@ -2,7 +2,7 @@
 /*
  * LINEAR: y = act(norm(x) W^T + bias) + residual.
  *
- * Phase "pack" turns rows of x into blocks of up to CM_MR packed rows (simd.h); with few rows each
+ * Phase "pack" turns rows of x into blocks of packed rows (simd.h); with few rows each
  * core packs them for itself instead, which is cheaper than a barrier. Phase "multiply" hands out
  * parts of (some panels of W) x (some blocks of rows). Within a part K is taken in stretches so
  * that a stretch of a panel stays in the first cache levels while all rows pass over it; the
@@ -16,15 +16,19 @@
 
 #include "simd.h"
 
-#define SMALL_ROWS    4	 /* up to here each core packs for itself */
-#define PART_BLOCKS   16 /* row blocks of a part: 192 rows of K = 1024 take 384 KiB */
+#define SMALL_ROWS    4	  /* up to here each core packs for itself */
+#define PART_ROWS     192 /* rows of a part: of K = 1024 they take 384 KiB */
 #define PART_PANELS   4
+#define PART_TILES    8	   /* the same with tiles, which leave caches little time */
+#define MOST_IDLE     15   /* percent of the cores' time at the end: else parts are made smaller */
+#define PACK_ROWS     4	   /* rows of a part of packing, where rows share no cache lines */
 #define STREAM_BLOCKS 2	   /* up to here the weights stream past once */
 #define STRETCH	      1024 /* K in one go */
-#define PACKED_MARK   64   /* bytes before a core's own packed rows: which launch they are of */
+#define STRETCH_TILES 256
+#define PACKED_MARK   64 /* bytes before a core's own packed rows: which launch they are of */
 
 /* state.u[] */
-enum { U_MR, U_BLOCKS, U_MBLOCKS, U_STREAM, U_PANELS, U_SEQ, U_GO };
+enum { U_MR, U_PACK, U_BLOCKS, U_MBLOCKS, U_GROUP, U_STREAM, U_PANELS, U_SEQ, U_GO };
 
 static void product_of(const struct cm_launch *l, struct cm_product *p)
 {
@@ -65,7 +69,7 @@ static int linear_check(const struct cm_launch *l)
 
 static uint64_t acc_bytes(void)
 {
-	return (uint64_t)PART_PANELS * PART_BLOCKS * CM_MR * 128;
+	return (uint64_t)PART_TILES * (PART_ROWS + CM_MR_MAX) * 128;
 }
 
 static void linear_need(const struct cm_launch *l, struct cm_op_need *need)
@@ -121,11 +125,38 @@ static uint64_t stream_part(uint64_t panels, unsigned cores, uint64_t part, uint
 	return n;
 }
 
+/* Whether that many parts of one size leave cores without work for long. */
+static bool ends_unevenly(uint64_t parts, unsigned cores)
+{
+	uint64_t all = cm_div_up(parts, cores) * cores;
+
+	return (all - parts) * 100 > all * MOST_IDLE;
+}
+
+/*
+ * Many rows: panels that a part takes, and into how many the blocks are cut. As large as the caches
+ * allow, since each part reads its rows and its panels anew, and no larger than the cores need to
+ * end together.
+ */
+static void size_parts(struct cm_launch *l, uint64_t blocks, uint64_t mr)
+{
+	uint64_t panels = l->state.u[U_PANELS], group = cm_simd->tiles ? PART_TILES : PART_PANELS;
+	uint64_t cuts = cm_div_up(blocks * mr, PART_ROWS);
+
+	while (group > 1 && ends_unevenly(cm_div_up(panels, group) * cuts, l->cores))
+		group /= 2;
+	while (cuts < blocks && ends_unevenly(cm_div_up(panels, group) * cuts, l->cores))
+		cuts++;
+	l->state.u[U_GROUP] = group;
+	l->state.u[U_BLOCKS] = cm_div_up(blocks, cuts);
+	l->state.u[U_MBLOCKS] = cm_div_up(blocks, l->state.u[U_BLOCKS]);
+}
+
 static void linear_plan(struct cm_launch *l)
 {
 	uint64_t m = l->in[0]->dim[0];
 	uint64_t panels = txda_tile_panels(l->in[1]->layout, l->in[1]->dim[0]);
-	uint64_t blocks, mr, mblocks, first, end;
+	uint64_t blocks, mr, first, end;
 	struct cm_product p;
 	bool stream;
 
@@ -135,30 +166,36 @@ static void linear_plan(struct cm_launch *l)
 	product_of(l, &p);
 	blocks = cm_div_up(m, p.mr);
 	mr = cm_div_up(m, blocks);
-	mblocks = cm_div_up(blocks, PART_BLOCKS);
 	stream = blocks <= STREAM_BLOCKS;
 	l->state.u[U_MR] = mr;
-	l->state.u[U_BLOCKS] = cm_div_up(blocks, mblocks);
-	l->state.u[U_MBLOCKS] = mblocks;
+	l->state.u[U_PACK] = cm_simd->tiles && mr > PACK_ROWS ? PACK_ROWS : mr;
 	l->state.u[U_STREAM] = stream;
 	l->state.u[U_PANELS] = panels;
+	if (stream) {
+		l->state.u[U_GROUP] = 1;
+		l->state.u[U_BLOCKS] = blocks;
+		l->state.u[U_MBLOCKS] = 1;
+	} else {
+		size_parts(l, blocks, mr);
+	}
 	l->state.u[U_SEQ] = __atomic_add_fetch(&launches, 0x9e3779b97f4a7c15, __ATOMIC_RELAXED);
 	l->state.u[U_GO] = m <= SMALL_ROWS;
 	if (m > SMALL_ROWS)
-		l->parts[l->phases++] = (unsigned)blocks;
+		l->parts[l->phases++] = (unsigned)(blocks * cm_div_up(mr, l->state.u[U_PACK]));
 	l->parts[l->phases++] =
 		(unsigned)(stream ? stream_part(panels, l->cores, UINT64_MAX, &first, &end)
-				  : cm_div_up(panels, PART_PANELS) * mblocks);
+				  : cm_div_up(panels, l->state.u[U_GROUP]) * l->state.u[U_MBLOCKS]);
 }
 
-/* Packs rows [row, row + mr) as one block at @to. */
-static void pack_rows(const struct cm_product *p, uint64_t row, unsigned mr, void *to, float *tmp)
+/* Packs rows [first, end) of the block at @to that rows [row, row + mr) make. */
+static void pack_rows(const struct cm_product *p, uint64_t row, unsigned first, unsigned end,
+		      unsigned mr, void *to, float *tmp)
 {
-	uint64_t rows[CM_MR];
+	uint64_t rows[CM_MR_MAX];
 
-	for (unsigned m = 0; m < mr; m++)
+	for (unsigned m = first; m < end; m++)
 		rows[m] = row + m;
-	cm_product_pack(p, rows, mr, to, tmp);
+	cm_product_pack(p, rows, first, end, mr, to, tmp);
 }
 
 static void put(const struct cm_tensor *out, uint64_t at, const float *y, unsigned cols)
@@ -213,7 +250,9 @@ static const uint8_t *packed_rows(const struct cm_launch *l, const struct cm_pro
 		return l->shared;
 	mark = (uint64_t *)((uint8_t *)tmp + cm_product_scratch(p) + acc_bytes());
 	if (*mark != l->state.u[U_SEQ]) {
-		pack_rows(p, 0, (unsigned)l->in[0]->dim[0], (uint8_t *)mark + PACKED_MARK, tmp);
+		unsigned rows = (unsigned)l->in[0]->dim[0];
+
+		pack_rows(p, 0, 0, rows, rows, (uint8_t *)mark + PACKED_MARK, tmp);
 		*mark = l->state.u[U_SEQ];
 	}
 	return (uint8_t *)mark + PACKED_MARK;
@@ -239,7 +278,7 @@ static void multiply_stretch(const struct part *t, float *acc, uint64_t panel, u
 		unsigned rows = (unsigned)(r + t->mr < t->row1 ? t->mr : t->row1 - r);
 
 		cm_product_panel(p, acc, p->w->ptr, panel,
-				 t->a + (r * p->units + unit * rows) * p->unit_bytes, unit, n,
+				 t->a + (r * p->packed + unit * rows) * p->unit_bytes, unit, n,
 				 rows);
 	}
 }
@@ -259,14 +298,14 @@ static void multiply(const struct cm_launch *l, const struct cm_product *p, unsi
 {
 	uint64_t mblocks = l->state.u[U_MBLOCKS], blocks = l->state.u[U_BLOCKS];
 	uint64_t rows = l->in[0]->dim[0], acc_rows = blocks * l->state.u[U_MR];
-	uint64_t group = l->state.u[U_STREAM] ? 1 : PART_PANELS;
+	uint64_t group = l->state.u[U_GROUP];
 	float *acc = (float *)((uint8_t *)l->core[core] + cm_product_scratch(p));
 	struct part t = {
 		.p = p,
 		.mr = l->state.u[U_MR],
 		.row0 = part % mblocks * acc_rows,
-		.panel0 = part / mblocks * PART_PANELS,
-		.panel1 = (part / mblocks + 1) * PART_PANELS,
+		.panel0 = part / mblocks * group,
+		.panel1 = (part / mblocks + 1) * group,
 		.a = packed_rows(l, p, core),
 	};
 
@@ -276,7 +315,8 @@ static void multiply(const struct cm_launch *l, const struct cm_product *p, unsi
 		t.panel1 = l->state.u[U_PANELS];
 	t.row1 = t.row0 + acc_rows < rows ? t.row0 + acc_rows : rows;
 	/* Many rows: a stretch of K of some panels at a time; few: each panel from end to end. */
-	t.stretch = blocks > 1 && !l->precise ? STRETCH / p->per : p->units;
+	t.stretch = blocks > 1 && !l->precise ? (cm_simd->tiles ? STRETCH_TILES : STRETCH) / p->per
+					      : p->units;
 	for (uint64_t first = t.panel0; first < t.panel1; first += group) {
 		uint64_t end = first + group < t.panel1 ? first + group : t.panel1;
 
@@ -290,7 +330,9 @@ static void multiply(const struct cm_launch *l, const struct cm_product *p, unsi
 
 static void linear_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
 {
-	uint64_t mr = l->state.u[U_MR], row = part * mr, rows = l->in[0]->dim[0];
+	uint64_t mr = l->state.u[U_MR], step = l->state.u[U_PACK], steps = cm_div_up(mr, step);
+	uint64_t row = part / steps * mr, rows = l->in[0]->dim[0];
+	unsigned first = (unsigned)(part % steps * step), n;
 	struct cm_product p;
 
 	product_of(l, &p);
@@ -298,9 +340,11 @@ static void linear_run(const struct cm_launch *l, unsigned phase, unsigned part,
 		multiply(l, &p, part, core);
 		return;
 	}
-	if (row < rows)
-		pack_rows(&p, row, (unsigned)(row + mr < rows ? mr : rows - row),
-			  (uint8_t *)l->shared + row * p.units * p.unit_bytes, l->core[core]);
+	if (row >= rows)
+		return;
+	n = (unsigned)(row + mr < rows ? mr : rows - row);
+	pack_rows(&p, row, first, first + step < n ? (unsigned)(first + step) : n, n,
+		  (uint8_t *)l->shared + row * p.packed * p.unit_bytes, l->core[core]);
 }
 
 static void linear_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)

@@ -108,7 +108,7 @@ static uint64_t align64(uint64_t n)
 
 static uint64_t acc_bytes(void)
 {
-	return (uint64_t)ITEM_BLOCKS * CM_MR * 128;
+	return (uint64_t)ITEM_BLOCKS * CM_MR_MAX * 128;
 }
 
 static uint64_t most_items(const struct cm_launch *l)
@@ -253,13 +253,13 @@ static void run_pack(const struct cm_launch *l, const struct block *b, unsigned 
 	const uint8_t *base = l->shared;
 	const uint32_t *sorted = (const uint32_t *)(base + l->state.u[U_SORTED]) + b->first;
 	bool per_token = chooses(l) && l->in[0]->dim[0] == l->in[2]->dim[0];
-	uint64_t rows[CM_MR];
+	uint64_t rows[CM_MR_MAX];
 	struct cm_product p;
 
 	product_of(l, b->matrix, &p);
 	for (unsigned m = 0; m < b->rows; m++)
 		rows[m] = per_token ? sorted[m] / l->in[2]->dim[1] : sorted[m];
-	cm_product_pack(&p, rows, b->rows,
+	cm_product_pack(&p, rows, 0, b->rows, b->rows,
 			(uint8_t *)l->shared + l->state.u[U_PACKED] +
 				cm_product_packed(&p, b->first),
 			l->core[core]);
@@ -300,7 +300,7 @@ static void run_panel(const struct cm_launch *l, const struct cm_product *p, con
 			unsigned rows = it->rows - r < p->mr ? it->rows - r : p->mr;
 
 			cm_product_panel(p, acc + r * 32, tiles, panel,
-					 packed + (r * p->units + u * rows) * p->unit_bytes, u, n,
+					 packed + (r * p->packed + u * rows) * p->unit_bytes, u, n,
 					 rows);
 		}
 }

@@ -7,6 +7,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "check.h"
@@ -79,6 +81,16 @@ static bool has_avx512bf16(void)
 	return has_avx512() && cpu_bit(7, 1, EAX, 5) && cpu_bit(7, 0, ECX, 1); /* BF16, VBMI */
 }
 
+/* Tiles: the system must save them (XTILECFG, XTILEDATA), and gives that to a process that asks. */
+static bool has_amx(void)
+{
+	const int req_xcomp_perm = 0x1023, xtiledata = 18;
+
+	return has_avx512bf16() && saves_registers(0x600e6) && cpu_bit(7, 0, EDX, 22) &&
+	       cpu_bit(7, 0, EDX, 24) && cpu_bit(7, 0, EDX, 25) && /* BF16, TILE, INT8 */
+	       !syscall(SYS_arch_prctl, req_xcomp_perm, xtiledata);
+}
+
 /* Intel's cores run VDPBF16PS at half the rate of FMA (measured), AMD's at twice (reported). */
 static bool slow_bf16(void)
 {
@@ -111,10 +123,10 @@ static const struct {
 	{"avx2", has_avx2, &cm_simd_avx2},
 	{"avx512", has_avx512, &cm_simd_avx512},
 	{"avx512bf16", has_avx512bf16, &cm_simd_avx512bf16},
+	{"amx", has_amx, &cm_simd_amx},
 #else
-	{"avx2", never, NULL},
-	{"avx512", never, NULL},
-	{"avx512bf16", never, NULL},
+	{"avx2", never, NULL},	     {"avx512", never, NULL},
+	{"avx512bf16", never, NULL}, {"amx", never, NULL},
 #endif
 };
 
@@ -140,6 +152,12 @@ int cm_ops_init(const char *isa, const char **ret_name)
 		return 0;
 	}
 	return -EINVAL;
+}
+
+void cm_ops_rest(void)
+{
+	if (cm_simd->rest)
+		cm_simd->rest();
 }
 
 int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, uint64_t va,

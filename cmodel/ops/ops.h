@@ -81,9 +81,12 @@ struct cm_op_impl {
 /* The implementation of @opcode, or NULL. cm_ops_init() must have chosen a path. */
 const struct cm_op_impl *cm_op_impl(unsigned opcode);
 
-/* SIMD path: "auto", "c", "avx2", "avx512" or "avx512bf16"; -ENOTSUP when this CPU lacks it,
- * -EINVAL for other words. */
+/* SIMD path: "auto", "c", "avx2", "avx512", "avx512bf16" or "amx"; -ENOTSUP when this CPU or system
+ * lacks it, -EINVAL for other words. */
 int cm_ops_init(const char *isa, const char **ret_name);
+
+/* The calling thread is about to sleep: gives back what the system would save and restore for it. */
+void cm_ops_rest(void);
 
 /* Fails a check: fills l->fault and returns -EINVAL. */
 int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, uint64_t va,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* One SIMD path: compiled once per target with CM_PATH naming it. See simd.h. */
+/*
+ * One SIMD path: compiled once per target with CM_PATH naming it; CM_BF16_DOT and CM_TILES say what
+ * the target has beyond its flags. See simd.h.
+ */
 #include "simd.h"
 #include "txda_isa.h"
 #include "vec.h"
@@ -7,6 +10,7 @@
 #include "kern_rows.h"
 #include "kern_linear.h"
 #include "kern_group.h"
+#include "kern_tiles.h"
 #include "kern_attention.h"
 
 #define PASTE2(a, b) a##b
@@ -19,17 +23,31 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #if !defined(CM_BF16_DOT)
 	.bf16_floats = true,
 #endif
+#if defined(CM_TILES)
+	.tiles = true,
+	.rest = rest,
+	.mr = 32,
+	.mr_i8 = 32,
+	.pack_bf16 = tile_pack_bf16,
+	.pack_i8 = tile_pack_i8,
+	.panel_bf16 = tile_panel_bf16,
+	.panel_w8 = tile_panel_w8,
+	.panel_w4 = tile_panel_w4,
+#else
+	.mr = 12,
+	.mr_i8 = 8,
+	.pack_bf16 = pack_bf16,
+	.pack_i8 = pack_i8,
+	.panel_bf16 = panel_bf16,
+	.panel_w8 = panel_w8,
+	.panel_w4 = panel_w4,
+#endif
 	.rmsnorm = rmsnorm,
 	.from_bf16 = from_bf16,
 	.to_bf16 = to_bf16,
-	.pack_bf16 = pack_bf16,
 	.pack_f32 = pack_f32,
-	.pack_i8 = pack_i8,
-	.panel_bf16 = panel_bf16,
 	.panel_f16 = panel_f16,
 	.panel_f32 = panel_f32,
-	.panel_w8 = panel_w8,
-	.panel_w4 = panel_w4,
 	.pack_group = pack_group,
 	.panel_group = panel_group,
 	.rotate = rotate,

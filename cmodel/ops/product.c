@@ -12,11 +12,11 @@ static void set_units(struct cm_product *p)
 {
 	unsigned words = cm_simd->bf16_floats || p->wide ? 2 : 1;
 
-	p->mr = CM_MR;
+	p->mr = cm_simd->mr;
 	if (p->i8) {
 		p->per = TXDA_QUANT_BLOCK;
 		p->unit_bytes = 40;
-		p->mr = CM_MR_I8;
+		p->mr = cm_simd->mr_i8;
 	} else if (p->grouped) {
 		p->per = TXDA_QUANT_BLOCK;
 		p->unit_bytes = (16 * words + 1) * 4;
@@ -27,8 +27,11 @@ static void set_units(struct cm_product *p)
 	} else {
 		p->per = 1;
 		p->unit_bytes = 4;
+		p->mr = CM_MR;
 	}
-	p->units = cm_div_up(p->k, p->per);
+	p->units = p->packed = cm_div_up(p->k, p->per);
+	if (cm_simd->tiles && p->per == 2)
+		p->packed = cm_div_up(p->k, 32) * 16;
 }
 
 void cm_product_init(struct cm_product *p, const struct cm_launch *l, const struct cm_tensor *x,
@@ -60,7 +63,7 @@ uint64_t cm_product_packed(const struct cm_product *p, uint64_t rows)
 	uint64_t bytes;
 
 	/* Columns may make K anything: what no machine has is what is wanted then. */
-	if (__builtin_mul_overflow(p->units * p->unit_bytes, rows, &bytes) || bytes >> 56)
+	if (__builtin_mul_overflow(p->packed * p->unit_bytes, rows, &bytes) || bytes >> 56)
 		return 1ull << 56;
 	return bytes;
 }
@@ -122,18 +125,18 @@ static const float *order_row(const struct cm_product *p, const float *row, floa
 	return to;
 }
 
-void cm_product_pack(const struct cm_product *p, const uint64_t *rows, unsigned mr, void *to,
-		     float *scratch)
+void cm_product_pack(const struct cm_product *p, const uint64_t *rows, unsigned first, unsigned end,
+		     unsigned mr, void *to, float *scratch)
 {
 	const struct cm_tensor *x = p->x;
 	bool nibbles = p->w->dtype == TXDA_W4 || p->w->dtype == TXDA_W4Z;
 	uint64_t k = p->k;
 
-	for (unsigned m = 0; m < mr; m++) {
+	for (unsigned m = first; m < end; m++) {
 		const float *in;
 
 		if (p->unit_bytes == 4 && p->per == 2 && x->dtype == TXDA_BF16 && !p->norm &&
-		    !p->columns && k % 2 == 0) {
+		    !p->columns && k % 2 == 0 && !cm_simd->tiles) {
 			const uint16_t *h = (const uint16_t *)x->ptr + rows[m] * k;
 			uint32_t *block = to;
 

@@ -23,6 +23,7 @@ struct cm_product {
 	unsigned unit_bytes;		 /* of packed activations, per row */
 	unsigned mr;			 /* most rows of a block */
 	uint64_t units;			 /* of K */
+	uint64_t packed;		 /* units of a packed row: with what fills its last step */
 };
 
 /* @flags: TXDA_LINEAR_*. */
@@ -34,9 +35,9 @@ void cm_product_init(struct cm_product *p, const struct cm_launch *l, const stru
 uint64_t cm_product_packed(const struct cm_product *p, uint64_t rows);
 uint64_t cm_product_scratch(const struct cm_product *p);
 
-/* Packs the rows @row[mr] of x as one block at @to. */
-void cm_product_pack(const struct cm_product *p, const uint64_t *row, unsigned mr, void *to,
-		     float *scratch);
+/* Packs the rows @row[first .. end) of x into their places of a block of @mr rows at @to. */
+void cm_product_pack(const struct cm_product *p, const uint64_t *row, unsigned first, unsigned end,
+		     unsigned mr, void *to, float *scratch);
 
 /* acc[mr][32] (+)= units [unit, unit + n) of a packed block @a times panel @panel of the matrix at
  * @tiles; unit 0 starts the sums. @a: where the unit is. */

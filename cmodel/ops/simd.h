@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels that exist once per SIMD path (path.c, compiled for portable C, AVX2 and AVX-512).
+ * The kernels that exist once per SIMD path (path.c, compiled for portable C, AVX2, AVX-512 and AMX).
  *
  * Rounding is a property of (path, row) alone: a kernel that takes several rows at once gives each
  * of them the bits that it would get alone.
  *
- * Packed activations. Rows go in blocks of up to CM_MR; within a block of mr rows, the 32-bit units
- * of K of all rows stand side by side, so that a kernel reads them with one pointer: bf16:
- * u32[ceil(K/2)][mr], a pair of K each; or, where products are made in float32 (bf16_floats), the
- *          values as float[2 ceil(K/2)][mr]. Wide ones are not rounded: those floats, or two words
- * a pair, u32[ceil(K/2)][2][mr], the high and the low halves of what bf16 splits them into f32:
- * float[K][mr] int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] },
- *          zero being -8 times the sum of the 32 q: what a weight zero point of 8 adds (of 128: 16
- * times that) group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or
- *          float[32][mr] with bf16_floats; float sum[mr] of the values as they are multiplied }.
- * For nibbles the pairs stand as in the kernel's loads.
+ * Packed activations. Rows go in blocks of up to mr; within a block, the 32-bit units of K of all
+ * rows stand side by side, so that a kernel reads them with one pointer:
+ *   bf16:  u32[ceil(K/2)][mr], a pair of K each; or, where products are made in float32
+ *          (bf16_floats), the values as float[2 ceil(K/2)][mr]. Wide ones are not rounded: those
+ *          floats, or two words a pair, u32[ceil(K/2)][2][mr], the high and the low halves of what
+ *          bf16 splits them into
+ *   f32:   float[K][mr]
+ *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] }, zero being
+ *          -8 times the sum of the 32 q: what a weight zero point of 8 adds (of 128: 16 times that)
+ *   group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or float[32][mr]
+ *          with bf16_floats; float sum[mr] of the values as they are multiplied }. For nibbles the
+ *          pairs stand as in the kernel's loads
+ * With tiles, bf16 is u32[ceil(K/32)][mr][16], or [ceil(K/32)][2][mr][16] when wide, and int8 has
+ * u32 q[mr][8] where mr is above CM_MR_I8: each row's step of K in one piece, zeros past its end.
  */
 #ifndef CM_SIMD_H
 #define CM_SIMD_H
@@ -23,9 +27,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CM_MR	    12 /* rows of a packed block */
+#define CM_MR	    12 /* rows of a packed block of float32 */
 #define CM_MR_I8    8  /* and of one with int8 activations: more would spill registers */
 #define CM_MR_GROUP 8  /* and of one for weights in groups with float activations */
+#define CM_MR_MAX   32 /* no path has more */
 
 /* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one
  * split. */
@@ -63,7 +68,11 @@ struct cm_attend {
 
 struct cm_simd {
 	const char *name;
-	bool bf16_floats; /* products of bf16 weights are made in float32 */
+	bool bf16_floats;   /* products of bf16 weights are made in float32 */
+	bool tiles;	    /* the layouts of packed activations above */
+	unsigned mr, mr_i8; /* most rows of a block: bf16, int8 */
+	/* This thread will not compute for a while; or NULL. */
+	void (*rest)(void);
 	/* out = x / rms(x) * w, [n] */
 	void (*rmsnorm)(float *out, const float *x, const float *w, size_t n, float eps);
 	/* Expand and round. */
@@ -116,6 +125,7 @@ extern const struct cm_simd cm_simd_c;
 extern const struct cm_simd cm_simd_avx2;
 extern const struct cm_simd cm_simd_avx512;	/* F, BW, VL, DQ, VNNI */
 extern const struct cm_simd cm_simd_avx512bf16; /* and BF16, VBMI */
+extern const struct cm_simd cm_simd_amx;	/* and AMX: TILE, BF16, INT8 */
 #endif
 
 /* The path in use; set once by cm_ops_init(). */

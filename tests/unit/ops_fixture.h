@@ -209,11 +209,24 @@ OPS_HELPER float *as_f32(const struct cm_tensor *t)
 
 /* ---- one run of the tests a SIMD path ---- */
 
+#if defined(__x86_64__)
+/* The path amx with its tile instructions as functions (tiles_emulated.h). */
+extern const struct cm_simd cm_simd_amx_emulated;
+#endif
+
 OPS_HELPER int choose_path(void **state)
 {
-	const char *name;
+	const char *name, *path = *state;
 
-	return cm_ops_init(*state, &name);
+#if defined(__x86_64__)
+	if (!strcmp(path, "amx_emulated")) {
+		int ret = cm_ops_init("avx512bf16", &name);
+
+		cm_simd = ret ? cm_simd : &cm_simd_amx_emulated;
+		return ret;
+	}
+#endif
+	return cm_ops_init(path, &name);
 }
 
 #define ON(path, f)                                                                                \
@@ -227,18 +240,22 @@ OPS_HELPER int choose_path(void **state)
 	{                                                                                          \
 		static const struct CMUnitTest c[] = {ON_PATH("c")}, avx2[] = {ON_PATH("avx2")},   \
 					       avx512[] = {ON_PATH("avx512")},                     \
-					       avx512bf16[] = {ON_PATH("avx512bf16")};             \
-		const char *name;                                                                  \
+					       avx512bf16[] = {ON_PATH("avx512bf16")},             \
+					       amx[] = {ON_PATH("amx")},                           \
+					       amx_emulated[] = {ON_PATH("amx_emulated")};         \
 		int failed = cmocka_run_group_tests_name(title ": c", c, NULL, NULL);              \
                                                                                                    \
 		IF_HAS(title, avx2);                                                               \
 		IF_HAS(title, avx512);                                                             \
 		IF_HAS(title, avx512bf16);                                                         \
+		IF_HAS(title, amx);                                                                \
+		IF_HAS(title, amx_emulated);                                                       \
 		return failed;                                                                     \
 	}
 #define IF_HAS(title, path)                                                                        \
 	do {                                                                                       \
-		if (cm_ops_init(#path, &name))                                                     \
+		const char *chosen = #path;                                                        \
+		if (choose_path((void *)&chosen))                                                  \
 			printf("this CPU has no %s: that path is not tested here\n", #path);       \
 		else                                                                               \
 			failed += cmocka_run_group_tests_name(title ": " #path, path, NULL, NULL); \

@@ -12,7 +12,10 @@
 #include "clock.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #define BUFFER_BYTES (256ull << 20) /* each thread's; far beyond any cache it could own */
@@ -80,6 +83,49 @@ DOT_WORK(dot_bf16, "vdpbf16ps", "zmm")
 DOT_WORK(dot_vnni, "vpdpbusd", "zmm")
 DOT_WORK(fma_avx2, "vfmadd231ps", "ymm")
 DOT_WORK(madd_avx2, "vpmaddwd", "ymm")
+
+/*
+ * Tiles (AMX): four sums from two tiles of 16 rows by two of 16 columns, as a product holds them.
+ * 16 x 16 x 32 products of bf16, or twice as many of int8, an instruction.
+ */
+#define TILE_STEPS 100000
+#define TILE_SUMS  4
+
+#define TILE_WORK(NAME, INSN)                                                                      \
+	static void NAME(struct worker *w)                                                         \
+	{                                                                                          \
+		static const struct {                                                              \
+			uint8_t palette, rest[15];                                                 \
+			uint16_t row_bytes[16];                                                    \
+			uint8_t rows[16];                                                          \
+		} __attribute__((aligned(64))) all = {1,                                           \
+						      {0},                                         \
+						      {64, 64, 64, 64, 64, 64, 64, 64},            \
+						      {16, 16, 16, 16, 16, 16, 16, 16}};           \
+                                                                                                   \
+		(void)w;                                                                           \
+		__asm__ volatile("ldtilecfg %0" ::"m"(all));                                       \
+		for (int n = 0; n < TILE_STEPS; n++)                                               \
+			__asm__ volatile(INSN " %%tmm6, %%tmm4, %%tmm0\n" INSN                     \
+					      " %%tmm7, %%tmm4, %%tmm1\n" INSN                     \
+					      " %%tmm6, %%tmm5, %%tmm2\n" INSN                     \
+					      " %%tmm7, %%tmm5, %%tmm3" ::);                       \
+		__asm__ volatile("tilerelease" ::);                                                \
+	}
+
+TILE_WORK(tile_bf16, "tdpbf16ps")
+TILE_WORK(tile_int8, "tdpbsud")
+
+/* The CPU has tiles with bf16 and int8, and the system lets this process use them. */
+static int has_tiles(void)
+{
+	const int req_xcomp_perm = 0x1023, xtiledata = 18;
+	const unsigned want = 1u << 22 | 1u << 24 | 1u << 25;
+	unsigned a, b, c, d;
+
+	return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+	       (d & want) == want && !syscall(SYS_arch_prctl, req_xcomp_perm, xtiledata);
+}
 
 __attribute__((target("avx2"))) static void read_avx2(struct worker *w)
 {
@@ -197,11 +243,23 @@ void ceiling_free(void)
 }
 
 #if defined(__x86_64__)
+static void measure_tiles(unsigned threads, struct ceiling *c)
+{
+	double n = threads * (double)TILE_STEPS * TILE_SUMS * 1e-9; /* 10^9 instructions */
+
+	c->bf16_gflops = n * 16384 / best_pass(threads, tile_bf16);
+	c->bf16_by = "tdpbf16ps";
+	c->int8_gops = n * 32768 / best_pass(threads, tile_int8);
+	c->int8_by = "tdpbsud";
+}
+
 static void measure_dots(unsigned threads, struct ceiling *c)
 {
 	double n = threads * (double)DOT_STEPS * DOT_SUMS * 1e-9; /* 10^9 instructions */
 
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
+	if (has_tiles()) {
+		measure_tiles(threads, c);
+	} else if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
 		c->bf16_gflops = n * 32 / best_pass(threads, fma_avx512);
 		c->bf16_by = "vfmadd231ps zmm";
 		if (__builtin_cpu_supports("avx512bf16")) {

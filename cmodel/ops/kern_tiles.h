@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Matrix products in tiles (Intel AMX): LINEAR with bf16 and int8 activations, and the two products
+ * of attention. Included by path.c for the path that has them; the rest of that path is avx512bf16.
+ *
+ * A tile has up to 16 rows of 64 bytes. C += A B, with A as rows of activations and B as 16 pairs
+ * (bf16) or quads (int8) of K times 16 columns, which is how weights, keys and values lie in memory
+ * anyway. TDPBF16PS sums the products of one step of K by itself and then adds that to C: the bits
+ * of a row depend on neither the other rows nor their number, but differ from those of VDPBF16PS.
+ * TDPBSUD is exact, so int8 has the bits of the other AVX-512 paths.
+ *
+ * The instructions are macros, so that a test can run this file with functions in their place on a
+ * CPU without tiles. Each clobbers memory: the compiler sees no tile.
+ */
+#if defined(CM_TILES)
+#if !defined(TILE_CONFIG)
+#define TILE_CONFIG(c) __asm__ volatile("ldtilecfg %0" ::"m"(*(c)) : "memory")
+#define TILE_RELEASE() __asm__ volatile("tilerelease" ::: "memory")
+#define TILE_ZERO(t)   __asm__ volatile("tilezero %%tmm" #t ::: "memory")
+#define TILE_LOAD(t, p, stride)                                                                    \
+	__asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(p), "r"((long)(stride)) : "memory")
+#define TILE_STORE(t, p, stride)                                                                   \
+	__asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(p), "r"((long)(stride))         \
+			 : "memory")
+#define TILE_BF16(c, a, b)                                                                         \
+	__asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
+/* signed A, unsigned B */
+#define TILE_I8(c, a, b) __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
+#endif
+
+struct tile_config {
+	uint8_t palette, start_row, reserved[14];
+	uint16_t row_bytes[16];
+	uint8_t rows[16];
+} __attribute__((aligned(64)));
+
+/* What this thread's tiles are configured for; 0: for nothing, and the CPU saves none of them. */
+static __thread unsigned tiles_for;
+
+enum { FOR_BF16 = 1 << 8, FOR_I8 = 2 << 8, FOR_ATTENTION = 3 << 8 };
+
+static void tiles_set(struct tile_config *c, unsigned tile, unsigned rows, unsigned row_bytes)
+{
+	c->rows[tile] = (uint8_t)rows;
+	c->row_bytes[tile] = (uint16_t)row_bytes;
+}
+
+/* Products of @rows rows: C 0 to 3 (rows 0 to 15 times two halves of a panel, then 16 to 31), A 4
+ * and 5, B 6 and 7. */
+static void tiles_for_rows(unsigned kind, unsigned rows)
+{
+	const unsigned step = kind == FOR_I8 ? 8 : 16; /* words of K */
+	struct tile_config c = {.palette = 1};
+
+	if (tiles_for == (kind | rows))
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned n = i ? (rows > 16 ? rows - 16 : 0) : (rows < 16 ? rows : 16);
+
+		if (!n)
+			continue;
+		tiles_set(&c, 2 * i, n, 64);
+		tiles_set(&c, 2 * i + 1, n, 64);
+		tiles_set(&c, 4 + i, n, 4 * step);
+	}
+	tiles_set(&c, 6, step, 64);
+	tiles_set(&c, 7, step, 64);
+	TILE_CONFIG(&c);
+	tiles_for = kind | rows;
+}
+
+static void rest(void)
+{
+	if (tiles_for)
+		TILE_RELEASE();
+	tiles_for = 0;
+}
+
+/* ---- bf16 ---- */
+
+/* One step of 16 pairs of K. Wide: the low halves of the rows follow the high ones. */
+V_INLINE void tile_step(const bool two, const bool wide, const uint8_t *w, const uint32_t *a,
+			unsigned rows)
+{
+	TILE_LOAD(4, a, 64);
+	TILE_LOAD(6, w, 128);
+	TILE_BF16(0, 4, 6);
+	TILE_LOAD(7, w + 64, 128);
+	TILE_BF16(1, 4, 7);
+	if (two) {
+		TILE_LOAD(5, a + 256, 64);
+		TILE_BF16(2, 5, 6);
+		TILE_BF16(3, 5, 7);
+	}
+	if (!wide)
+		return;
+	a += 16 * rows;
+	TILE_LOAD(4, a, 64);
+	TILE_BF16(0, 4, 6);
+	TILE_BF16(1, 4, 7);
+	if (two) {
+		TILE_LOAD(5, a + 256, 64);
+		TILE_BF16(2, 5, 6);
+		TILE_BF16(3, 5, 7);
+	}
+}
+
+V_INLINE void tile_rows(const bool two, const bool wide, float *acc, const uint8_t *w,
+			const uint32_t *a, size_t n, unsigned rows, bool first)
+{
+	if (first) {
+		TILE_ZERO(0);
+		TILE_ZERO(1);
+		if (two) {
+			TILE_ZERO(2);
+			TILE_ZERO(3);
+		}
+	} else {
+		TILE_LOAD(0, acc, 128);
+		TILE_LOAD(1, acc + 16, 128);
+		if (two) {
+			TILE_LOAD(2, acc + 512, 128);
+			TILE_LOAD(3, acc + 528, 128);
+		}
+	}
+	for (; n >= 16; n -= 16, w += 2048, a += (wide ? 32 : 16) * rows) {
+		/* With more rows than these the weights are in a cache. */
+		for (unsigned i = 0; !two && i < 2048; i += 64)
+			PREFETCH(w + i);
+		tile_step(two, wide, w, a, rows);
+	}
+	if (n) { /* what lies past the panel is another's */
+		uint8_t last[2048] __attribute__((aligned(64)));
+
+		memcpy(last, w, n * 128);
+		memset(last + n * 128, 0, sizeof(last) - n * 128);
+		tile_step(two, wide, last, a, rows);
+	}
+	TILE_STORE(0, acc, 128);
+	TILE_STORE(1, acc + 16, 128);
+	if (two) {
+		TILE_STORE(2, acc + 512, 128);
+		TILE_STORE(3, acc + 528, 128);
+	}
+}
+
+static void tile_panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr,
+			    bool first, bool wide)
+{
+	tiles_for_rows(FOR_BF16, mr);
+	if (mr > 16 && wide)
+		tile_rows(true, true, acc, w, a, n, mr, first);
+	else if (mr > 16)
+		tile_rows(true, false, acc, w, a, n, mr, first);
+	else if (wide)
+		tile_rows(false, true, acc, w, a, n, mr, first);
+	else
+		tile_rows(false, false, acc, w, a, n, mr, first);
+}
+
+/* u32[ceil(K/32)][mr][16] pairs, or [..][2][mr][16]; zeros past the end. */
+static void tile_pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
+			   bool wide)
+{
+	for (size_t i = 0; i < k; i += 32, block += (wide ? 32 : 16) * mr) {
+		uint16_t *h = (uint16_t *)(block + 16 * m), *l = h + 32 * mr;
+		const float *in = x + i;
+		float tail[32] = {0};
+
+		if (i + 32 > k) {
+			memcpy(tail, in, (k - i) * sizeof(float));
+			in = tail;
+		}
+		for (unsigned j = 0; j < 32; j += VL) {
+			vf v = v_load(in + j);
+
+			v_store_bf16(h + j, v);
+			if (wide)
+				v_store_bf16(l + j, v - v_load_bf16(h + j));
+		}
+	}
+}
+
+/* ---- int8: with few rows VPDPBUSD is faster, and gives the same bits ---- */
+
+/* Nibbles of 32 K as the bytes that W8 would have. */
+V_INLINE void tile_nibbles(uint8_t *to, const uint8_t *w)
+{
+	const __m512i low = _mm512_set1_epi8(15);
+
+	for (unsigned j = 0; j < 4; j++, w += 128, to += 256)
+		for (unsigned i = 0; i < 128; i += 64) {
+			__m512i v = _mm512_load_si512(w + i);
+
+			_mm512_store_si512(to + i, _mm512_and_si512(v, low));
+			_mm512_store_si512(to + 128 + i,
+					   _mm512_and_si512(_mm512_srli_epi16(v, 4), low));
+		}
+}
+
+/* sums[rows][32] = the int8 products of one block of 32 of K. */
+V_INLINE void tile_block_i8(const bool two, int32_t *sums, const uint8_t *w, const uint32_t *a)
+{
+	TILE_ZERO(0);
+	TILE_LOAD(4, a, 32);
+	TILE_LOAD(6, w, 128);
+	TILE_I8(0, 4, 6);
+	TILE_ZERO(1);
+	TILE_LOAD(7, w + 64, 128);
+	TILE_I8(1, 4, 7);
+	if (two) {
+		TILE_ZERO(2);
+		TILE_LOAD(5, a + 128, 32);
+		TILE_I8(2, 5, 6);
+		TILE_ZERO(3);
+		TILE_I8(3, 5, 7);
+	}
+	TILE_STORE(0, sums, 128);
+	TILE_STORE(1, sums + 16, 128);
+	if (two) {
+		TILE_STORE(2, sums + 512, 128);
+		TILE_STORE(3, sums + 528, 128);
+	}
+}
+
+/* As i8_rows(): the same sums, scaled in the same order. */
+V_INLINE void tile_rows_i8(const int bits, const bool two, float *acc, const uint8_t *w,
+			   const uint32_t *a, size_t n, unsigned rows, bool first, unsigned group)
+{
+	int32_t sums[1024] __attribute__((aligned(64)));
+	uint8_t bytes[1024] __attribute__((aligned(64)));
+
+	for (unsigned m = 0; first && m < 2 * rows; m++)
+		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());
+	for (size_t i = 0; i < n;) {
+		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
+		__m512 s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)w));
+		__m512 s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));
+
+		w += 64;
+		i += blocks;
+		for (; blocks; blocks--, w += 128 * bits, a += 10 * rows) {
+			for (unsigned j = 0; !two && j < 128u * bits; j += 64)
+				PREFETCH(w + j);
+			if (bits == 4)
+				tile_nibbles(bytes, w);
+			tile_block_i8(two, sums, bits == 4 ? bytes : w, a);
+			for (unsigned m = 0; m < rows; m++) {
+				int32_t zero = (int32_t)a[9 * rows + m] * (bits == 8 ? 16 : 1);
+				__m512 x = _mm512_set1_ps(((const float *)a)[8 * rows + m]);
+				__m512i z = _mm512_set1_epi32(zero);
+				float *to = acc + m * 32;
+
+				for (unsigned v = 0; v < 2; v++) {
+					__m512i d = _mm512_load_si512(sums + m * 32 + v * 16);
+					__m512 f = _mm512_cvtepi32_ps(_mm512_add_epi32(d, z));
+
+					f = _mm512_fmadd_ps(f, _mm512_mul_ps(v ? s1 : s0, x),
+							    _mm512_loadu_ps(to + v * 16));
+					_mm512_storeu_ps(to + v * 16, f);
+				}
+			}
+		}
+	}
+}
+
+#define TILE_PANEL_I8(bits)                                                                        \
+	static void tile_panel_w##bits(float *acc, const void *w, const void *a, size_t n,         \
+				       unsigned mr, bool first, unsigned group)                    \
+	{                                                                                          \
+		if (mr <= CM_MR_I8) {                                                              \
+			panel_w##bits(acc, w, a, n, mr, first, group);                             \
+			return;                                                                    \
+		}                                                                                  \
+		tiles_for_rows(FOR_I8, mr);                                                        \
+		if (mr > 16)                                                                       \
+			tile_rows_i8(bits, true, acc, w, a, n, mr, first, group);                  \
+		else                                                                               \
+			tile_rows_i8(bits, false, acc, w, a, n, mr, first, group);                 \
+	}
+TILE_PANEL_I8(8)
+TILE_PANEL_I8(4)
+
+/* Blocks of 32 of K { u32 q[mr][8]; float scale[mr]; int32 zero[mr] }. */
+static void tile_pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k)
+{
+	if (mr <= CM_MR_I8) {
+		pack_i8(block, mr, m, x, k);
+		return;
+	}
+	for (size_t i = 0; i < k; i += 32, block += 10 * mr) {
+		const float *in = x + i;
+		float tail[32] = {0}, scale;
+		int32_t zero;
+
+		if (i + 32 > k) {
+			memcpy(tail, in, (k - i) * sizeof(float));
+			in = tail;
+		}
+		scale = quant_block((int8_t *)(block + 8 * m), &zero, in);
+		memcpy(&block[8 * mr + m], &scale, 4);
+		memcpy(&block[9 * mr + m], &zero, 4);
+	}
+}
+#endif
