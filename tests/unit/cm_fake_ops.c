@@ -7,6 +7,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
+void cm_ops_rest(void)
+{
+}
+
 int cm_ops_init(const char *isa, const char **ret_name)
 {
 	if (strcmp(isa, "auto") && strcmp(isa, "c"))
