@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The daemon's settings, from the command line and a file (`--config`).
+ * The daemon's settings, from the command line and a file (`--config`). A further one is a member
+ * here, a row in config_table.c and a paragraph in docs/man/txdad.8.
  *
  * The file holds a setting a line, named as the long option: "model = qwen=/srv/models/qwen". '#'
  * starts a comment line. What the command line says comes on top: it is read later, and lists grow.
@@ -26,13 +27,14 @@
 /* How a model is compiled and run. */
 struct config_engine {
 	unsigned tp_size; /* 0: as the model says */
-	char weights[8];  /* "": keep */
-	bool kv_int8, expert_parallel;
+	unsigned weights; /* which of config_weights */
+	unsigned kv_int8; /* 0: bf16 */
+	bool expert_parallel;
 	unsigned max_model_len;			       /* 0: the model's */
 	unsigned max_num_seqs, max_num_batched_tokens; /* 0: the engine's default */
 	unsigned max_stall_ms, crowd_percent;	       /* 0: no limit */
 	bool prefix_caching;
-	bool speculate_ngram;
+	unsigned speculate_ngram;
 	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
 };
 
@@ -45,8 +47,8 @@ struct config_model {
 		*reasoning_parser; /* how its replies are read; NULL: by its vocabulary */
 	struct access_list access; /* who may use it; empty: everybody */
 	bool pin;		   /* never evicted, never idles out */
-	bool on_demand;		   /* loaded by the first request, not at the start */
-	bool sleep_when_idle;	   /* into host memory, not off it */
+	unsigned on_demand;	   /* loaded by the first request, not at the start */
+	unsigned sleep_when_idle;  /* into host memory, not off it */
 	int64_t keep_alive;	   /* seconds without a request until it goes; -1: for ever */
 	uint64_t kv_memory;	   /* bytes of a chip at most; 0: what is left */
 	unsigned data_parallel;	   /* copies, each on a group of its own */
@@ -56,7 +58,7 @@ struct config_model {
 struct config {
 	struct config_model models[CONFIG_MAX_MODELS];
 	unsigned n_models;
-	struct config_model defaults; /* of what --model's options say before the first one */
+	struct config_model defaults; /* what is said for all models, before the first one */
 	unsigned n_before; /* models of what was read before the present file or command line */
 	char *socket;	   /* never NULL after config_load() */
 	mode_t socket_mode;
@@ -85,6 +87,9 @@ enum config_action {
 	CONFIG_ERROR, /* said on stderr */
 };
 
+/* Words of options, up to NULL. */
+extern const char *const config_weights[], *const config_speculate[];
+
 /* Fills @ret; config_free() is due whatever is returned. */
 enum config_action config_load(int argc, char **argv, struct config *ret);
 void config_free(struct config *c);
@@ -94,6 +99,8 @@ void config_free(struct config *c);
  * is wrong (said on stderr), and *ret is empty.
  */
 bool config_reload(int argc, char **argv, struct config *ret);
+/* Makes @now what @fresh says, as far as a running daemon can; models are the server's part. */
+void config_take(struct config *now, const struct config *fresh);
 
 /* The model of that first name, or NULL. */
 const struct config_model *config_find_model(const struct config *c, const char *name);

@@ -22,17 +22,6 @@ enum log_level log_get_level(void)
 	return (enum log_level)atomic_load(&current);
 }
 
-bool log_level_parse(const char *name, enum log_level *ret)
-{
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strcmp(name, names[i])) {
-			*ret = (enum log_level)i;
-			return true;
-		}
-	}
-	return false;
-}
-
 void log_message(enum log_level level, const char *format, ...)
 {
 	char line[1024];

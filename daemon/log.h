@@ -19,8 +19,6 @@ enum log_level {
 
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
-/* "error", "warning", "info", "debug"; false when @name is none of them. */
-bool log_level_parse(const char *name, enum log_level *ret);
 
 void log_message(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -212,15 +212,8 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		return;
 	sd_notify(0, "RELOADING=1");
 	if (config_reload(d->argc, d->argv, &fresh)) {
-		now->access = fresh.access;
-		now->admin = fresh.admin;
-		now->access_log = fresh.access_log;
-		now->status_seconds = fresh.status_seconds;
-		now->load_timeout = fresh.load_timeout;
-		now->request_timeout = fresh.request_timeout;
-		now->drain_seconds = fresh.drain_seconds;
-		now->log_level = fresh.log_level;
-		log_set_level(fresh.log_level);
+		config_take(now, &fresh);
+		log_set_level(now->log_level);
 		server_reconfigure(d->server, &fresh);
 		log_info("the settings were read again");
 		config_free(&fresh);

@@ -572,7 +572,7 @@ static int add_replicas(struct served_model *m, char *err, size_t errlen)
 		if (!replica->retry_event)
 			return -ENOMEM;
 		r = residency_add(residency, replica->name, c->path, c->engine.tp_size,
-				  *c->engine.weights ? c->engine.weights : NULL, err, errlen);
+				  c->engine.weights ? config_weights[c->engine.weights] : NULL, err, errlen);
 		if (r)
 			return r;
 		m->n_replicas++;

@@ -54,7 +54,7 @@ static void put_options(struct json_out *o, const struct config_model *m)
 	json_key(o, "data_parallel_size");
 	json_uint(o, m->data_parallel);
 	json_key(o, "weights");
-	json_string(o, *e->weights ? e->weights : "keep");
+	json_string(o, config_weights[e->weights]);
 	json_key(o, "kv_cache_dtype");
 	json_string(o, e->kv_int8 ? "int8" : "auto");
 	json_key(o, "kv_cache_memory");
@@ -74,7 +74,7 @@ static void put_options(struct json_out *o, const struct config_model *m)
 	json_key(o, "enable_prefix_caching");
 	json_bool(o, e->prefix_caching);
 	json_key(o, "speculative");
-	json_string(o, m->draft ? "draft" : e->speculate_ngram ? "ngram" : "off");
+	json_string(o, m->draft ? "draft" : config_speculate[e->speculate_ngram]);
 	if (m->draft) {
 		json_key(o, "draft_model");
 		json_string(o, m->draft);

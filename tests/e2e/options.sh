@@ -82,7 +82,7 @@ stop
 while IFS='|' read -r line words; do
 	printf 'model = a=%s\n%s\n' "$MODEL" "$line" >"$tmp/conf"
 	"$TXDAD" --config "$tmp/conf" 2>"$tmp/err" && fail "$line is accepted"
-	if ! grep -qF -- "$words" "$tmp/err" || ! grep -q "line 2 of" "$tmp/err"; then
+	if ! grep -qF -- "$words" "$tmp/err" || ! grep -q "conf, line 2: " "$tmp/err"; then
 		fail "$line: $(cat "$tmp/err")"
 	fi
 done <<END
@@ -90,7 +90,7 @@ weights = w9|--weights must be keep, bf16, w8 or w4, not w9
 tp-size = 65|--tp-size must be a number between 0 and 64, not 65
 kv-cache-dtype = fp8|--kv-cache-dtype must be auto, bf16 or int8, not fp8
 max-model-len = -1|--max-model-len must be a number between 0 and 16777216, not -1
-speculative = yes|--speculative must be ngram or off, not yes
+speculative = yes|--speculative must be off or ngram, not yes
 num-speculative-tokens = 17|--num-speculative-tokens must be a number between 1 and 16, not 17
 END
 conclude

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+/* The options of txdad, in the order of --help. docs/man/txdad.8 says more about each. */
+#include <errno.h>
+#include <string.h>
+
+#include "config_internal.h"
+
+/* ---- values of this daemon alone ------------------------------------------------------------- */
+
+static const struct option_type config_group;
+
+static bool parse_user(const struct option_row *row, const char *text, void *member, char *err,
+		       size_t errlen)
+{
+	bool group = row->type == &config_group;
+	int r = group ? access_add_group(member, text) : access_add_user(member, text);
+
+	if (r == -ENOENT)
+		snprintf(err, errlen, "--%s: there is no %s '%.200s'", row->name,
+			 group ? "group" : "user", text);
+	else if (r)
+		snprintf(err, errlen, "--%s is given more than %d times", row->name, ACCESS_MAX);
+	return !r;
+}
+
+static bool parse_model(const struct option_row *row, const char *text, void *member, char *err,
+			size_t errlen)
+{
+	(void)row;
+	return config_add_model(member, text, err, errlen);
+}
+
+static bool parse_name(const struct option_row *row, const char *text, void *member, char *err,
+		       size_t errlen)
+{
+	struct config *c = member;
+
+	if (c->n_models)
+		return config_add_name(c, text, err, errlen);
+	snprintf(err, errlen, "--%s comes after the --model that it names", row->name);
+	return false;
+}
+
+static const struct option_type config_user = {
+	.takes_value = true,
+	.size = sizeof(struct access_list),
+	.parse = parse_user,
+};
+static const struct option_type config_group = {
+	.takes_value = true,
+	.size = sizeof(struct access_list),
+	.parse = parse_user,
+};
+/* Models and their names are no members: config.c compares and copies them. */
+static const struct option_type config_model = {.takes_value = true, .parse = parse_model};
+static const struct option_type config_name = {.takes_value = true, .parse = parse_name};
+
+const char *const config_weights[] = {"keep", "bf16", "w8", "w4", NULL};
+const char *const config_speculate[] = {"off", "ngram", NULL};
+static const char *const kv_dtypes[] = {"auto|bf16", "int8", NULL};
+static const char *const loads[] = {"start", "demand", NULL};
+static const char *const idles[] = {"unload", "sleep", NULL};
+static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
+static const char *const tool_parsers[] = {"hermes", "llama3_json", "pythonic", "deepseek_v3",
+					   "none",   "auto",	    NULL};
+static const char *const reasoning_parsers[] = {"qwen3", "deepseek_r1", "none", "auto", NULL};
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define OF(type, member) offsetof(struct type, member), sizeof(((struct type *)0)->member)
+/* Scope and place of a row. */
+#define DAEMON(member)	   OPTION_DAEMON, OF(config, member)
+#define WHOLE_CONFIG	   OPTION_DAEMON, 0, 0
+#define EACH_MODEL(member) OPTION_EACH_MODEL, OF(config_model, member)
+#define ONE_MODEL(member)  OPTION_ONE_MODEL, OF(config_model, member)
+#define COMMAND		   OPTION_COMMAND, 0, 0
+#define HEADING(text)                                                                              \
+	{                                                                                          \
+		.scope = OPTION_HEADING, .help = (text)                                            \
+	}
+
+#define RESTART	   OPTION_RESTART
+#define AT_ONCE	   OPTION_AT_ONCE
+#define LOADS_ANEW OPTION_LOADS_ANEW
+
+#define DAY 86400
+
+static const struct option_row rows[] = {
+	HEADING("Models"),
+	{"model", &config_model, WHOLE_CONFIG, AT_ONCE, "[NAME=]PATH",
+	 "Hugging Face directory or case dir; NAME: what requests call it (default: the last part "
+	 "of PATH). May be given several times."},
+	{"served-model-name", &config_name, WHOLE_CONFIG, AT_ONCE, "NAME",
+	 "a further name for the model before it"},
+	{"cache-dir", &option_text, DAEMON(cache_dir), RESTART, "DIR",
+	 "where compiled models go (default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, "
+	 "~/.cache/txda)"},
+	{"tool-call-parser", &option_text, ONE_MODEL(tool_parser), LOADS_ANEW, "NAME",
+	 "how the model before it writes tool calls: hermes, llama3_json, pythonic, deepseek_v3, "
+	 "none, or auto (default)",
+	 .words = tool_parsers},
+	{"reasoning-parser", &option_text, ONE_MODEL(reasoning_parser), LOADS_ANEW, "NAME",
+	 "qwen3, deepseek_r1, none, or auto (default)", .words = reasoning_parsers},
+
+	HEADING("How a model is compiled and run (for the model before it; before the first one: "
+		"for all)"),
+	{"tp-size", &option_unsigned, EACH_MODEL(engine.tp_size), LOADS_ANEW, "N",
+	 "chips that share the model (default: as it says)", .max = 64},
+	{"weights", &option_choice, EACH_MODEL(engine.weights), LOADS_ANEW, NULL,
+	 "form of the weights on the chip", "keep", .words = config_weights},
+	{"kv-cache-dtype", &option_choice, EACH_MODEL(engine.kv_int8), LOADS_ANEW, "auto|int8",
+	 "of keys and values in the cache (default: auto, which is bf16)", .words = kv_dtypes},
+	{"enable-expert-parallel", &option_flag, EACH_MODEL(engine.expert_parallel), LOADS_ANEW,
+	 NULL, "chips have whole experts rather than a part of each", "no"},
+	{"max-model-len", &option_unsigned, EACH_MODEL(engine.max_model_len), LOADS_ANEW, "N",
+	 "tokens of a request, prompt and answer (default: the model's)", .max = 1u << 24},
+	{"max-num-seqs", &option_unsigned, EACH_MODEL(engine.max_num_seqs), LOADS_ANEW, "N",
+	 "sequences in one step (default: 256)", .min = 1, .max = 65536},
+	{"max-num-batched-tokens", &option_unsigned, EACH_MODEL(engine.max_num_batched_tokens),
+	 LOADS_ANEW, "N", "tokens in one step (default: 2048)", .min = 1, .max = 1u << 24},
+	{"max-stall-ms", &option_unsigned, EACH_MODEL(engine.max_stall_ms), LOADS_ANEW, "N",
+	 "how long a step may keep streams waiting for parts of new prompts, about; 0: as long as "
+	 "it takes",
+	 "200", .max = 3600000},
+	{"crowd-percent", &option_unsigned, EACH_MODEL(engine.crowd_percent), LOADS_ANEW, "N",
+	 "while other users come and go, how long a step is of one with many requests, in percent "
+	 "of a step for the others' first tokens; 0: as long as it takes",
+	 "100", .max = 100000},
+	{"enable-prefix-caching", &option_flag, EACH_MODEL(engine.prefix_caching), LOADS_ANEW, NULL,
+	 "reuse of the work on equal beginnings", "yes"},
+
+	HEADING("Speculative decoding (likewise; changes no result, only the time it takes)"),
+	{"draft-model", &option_text, ONE_MODEL(draft), LOADS_ANEW, "PATH|mtp",
+	 "a small model with the same vocabulary that proposes tokens for the model before it; "
+	 "mtp: its own layer for that (DeepSeek-V3)"},
+	{"speculative", &option_choice, EACH_MODEL(engine.speculate_ngram), LOADS_ANEW, NULL,
+	 "for models without one: propose what followed the last tokens before", "off",
+	 .words = config_speculate},
+	{"num-speculative-tokens", &option_unsigned, EACH_MODEL(engine.speculative_tokens),
+	 LOADS_ANEW, "N", "proposed at a time, at most 16 (default: 4)", .min = 1, .max = 16},
+	{"speculative-max-seqs", &option_unsigned, EACH_MODEL(engine.speculative_max_seqs),
+	 LOADS_ANEW, "N", "no proposals while more sequences run (default: 8)", .min = 1,
+	 .max = 65536},
+
+	HEADING("Which models are on the chips (likewise)"),
+	{"load", &option_choice, EACH_MODEL(on_demand), AT_ONCE, NULL,
+	 "loaded at the start, or by the first request", "start", .words = loads},
+	{"keep-alive", &option_seconds, EACH_MODEL(keep_alive), AT_ONCE, "TIME",
+	 "how long without a request until it goes: 90, 5m, 2h, 0, or -1: for ever", "-1"},
+	{"when-idle", &option_choice, EACH_MODEL(sleep_when_idle), AT_ONCE, NULL,
+	 "what then: off the chips, or into host memory", "unload", .words = idles},
+	{"pin", &option_flag, EACH_MODEL(pin), AT_ONCE, NULL,
+	 "never goes for others, nor for idling", "no"},
+	{"kv-cache-memory", &option_bytes, EACH_MODEL(kv_memory), LOADS_ANEW, "BYTES",
+	 "of a chip, for its KV cache (default: its share of what is left)", .max = 1ull << 50},
+	{"data-parallel-size", &option_unsigned, EACH_MODEL(data_parallel), LOADS_ANEW, "N",
+	 "copies on as many groups of chips, at most 8", "1", .min = 1, .max = CONFIG_MAX_REPLICAS},
+	{"keep-weights", &option_flag, DAEMON(keep_weights), RESTART, NULL,
+	 "they stay on the chips while the daemon restarts, where somebody holds them for it: "
+	 "systemd, txda-holder",
+	 "yes"},
+	{"load-timeout", &option_unsigned, DAEMON(load_timeout), AT_ONCE, "SECONDS",
+	 "how long requests wait for a model that is not loaded", "300", .min = 1, .max = DAY},
+
+	HEADING("Who may do what (users and groups by name or number; each may be given several "
+		"times)"),
+	{"allow-user", &config_user, DAEMON(access), AT_ONCE, "USER",
+	 "use the daemon (default: everybody who can connect)"},
+	{"allow-group", &config_group, DAEMON(access), AT_ONCE, "GROUP", "likewise"},
+	{"model-user", &config_user, ONE_MODEL(access), AT_ONCE, "USER",
+	 "use the model before it (default: everybody)"},
+	{"model-group", &config_group, ONE_MODEL(access), AT_ONCE, "GROUP", "likewise"},
+	{"admin-user", &config_user, DAEMON(admin), AT_ONCE, "USER",
+	 "load and unload models, see all requests (default: root and the daemon's user)"},
+	{"admin-group", &config_group, DAEMON(admin), AT_ONCE, "GROUP", "likewise"},
+
+	HEADING("Socket"),
+	{"socket", &option_text, DAEMON(socket), RESTART, "PATH",
+	 "default: /run/txda/txda.sock for root, else $XDG_RUNTIME_DIR/txda.sock"},
+	{"socket-mode", &option_octal, DAEMON(socket_mode), RESTART, "MODE",
+	 "who may use it besides the owner", "0660", .max = 0777},
+	{"socket-group", &option_text, DAEMON(socket_group), RESTART, "GROUP",
+	 "default: the daemon's"},
+
+	HEADING("Limits (K, M, G are understood)"),
+	{"request-timeout", &option_unsigned, DAEMON(request_timeout), AT_ONCE, "SECONDS",
+	 "how long a request may take in all; 0: no limit", "0", .max = DAY},
+	{"max-queue", &option_unsigned, DAEMON(max_queue), RESTART, "N",
+	 "requests that may wait; more get 429 (default: 1024)", .min = 1, .max = 1u << 20},
+	{"max-body", &option_bytes, DAEMON(max_body), RESTART, "BYTES", "largest body of a request",
+	 "8M", .min = 1024, .max = 1ull << 30},
+	{"max-memory", &option_bytes, DAEMON(max_memory), RESTART, "BYTES",
+	 "held for the requests of all clients together", "1G", .min = 1ull << 20,
+	 .max = 1ull << 50},
+	{"max-connections", &option_unsigned, DAEMON(max_connections), RESTART, "N",
+	 "clients at a time", "1024", .min = 1, .max = 1u << 20},
+	{"stall-seconds", &option_unsigned, DAEMON(stall_seconds), RESTART, "N",
+	 "a client that reads nothing of its answer for so long is disconnected", "300", .min = 1,
+	 .max = DAY},
+	{"drain-seconds", &option_unsigned, DAEMON(drain_seconds), AT_ONCE, "N",
+	 "how long running requests may go on after SIGTERM", "30", .max = DAY},
+
+	HEADING("Others"),
+	{"access-log", &option_flag, DAEMON(access_log), AT_ONCE, NULL,
+	 "a line in the log for each request", "yes"},
+	{"status-seconds", &option_unsigned, DAEMON(status_seconds), AT_ONCE, "N",
+	 "between lines on what goes on; 0: none", "10", .max = DAY},
+	{"log-level", &option_choice, DAEMON(log_level), AT_ONCE, NULL, "what is logged", "info",
+	 .words = levels},
+	{"config", &option_value, COMMAND, AT_ONCE, "FILE",
+	 "read settings from FILE first, a line each: OPTION = VALUE"},
+	{"help", &option_action, COMMAND, AT_ONCE, NULL, "this"},
+	{"version", &option_action, COMMAND, AT_ONCE, NULL, "what this is"},
+};
+
+const struct option_table config_table = {
+	.program = "txdad",
+	.about = "--model [NAME=]PATH [OPTION...]\n"
+		 "Keeps models resident on TX8 chips and serves them over a Unix socket, in "
+		 "OpenAI's "
+		 "terms.",
+	.rows = rows,
+	.n = sizeof(rows) / sizeof(rows[0]),
+};

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+/* Options from the command line and from files. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+
+int options_next(const struct option_table *t, int argc, char **argv, int *at,
+		 struct option_given *ret, char *err, size_t errlen)
+{
+	const char *arg, *equals;
+	char name[OPTIONS_NAME_MAX];
+	struct option_given given;
+
+	if (*at >= argc)
+		return 0;
+	arg = argv[(*at)++];
+	if (strncmp(arg, "--", 2) != 0 || !arg[2]) {
+		snprintf(err, errlen, "unexpected argument '%.200s'", arg);
+		return -1;
+	}
+	arg += 2;
+	equals = strchr(arg, '=');
+	if (equals && (size_t)(equals - arg) < sizeof(name)) {
+		snprintf(name, sizeof(name), "%.*s", (int)(equals - arg), arg);
+		arg = name;
+	}
+	given.row = options_find_begun(t, arg, &given.text, err, errlen);
+	if (!given.row)
+		return -1;
+	if (!given.row->type->takes_value && equals) {
+		snprintf(err, errlen, "--%s takes no value", given.row->name);
+		return -1;
+	}
+	if (given.row->type->takes_value) {
+		given.text = equals ? equals + 1 : *at < argc ? argv[(*at)++] : NULL;
+		if (!given.text) {
+			snprintf(err, errlen, "--%s has no value", given.row->name);
+			return -1;
+		}
+	}
+	*ret = given;
+	return 1;
+}
+
+static char *trim(char *s)
+{
+	size_t len;
+
+	s += strspn(s, " \t\r\n");
+	for (len = strlen(s); len && strchr(" \t\r\n", s[len - 1]); len--)
+		;
+	s[len] = 0;
+	return s;
+}
+
+/* 1: an option; 0: there is none in this line; -1: something else. */
+static int read_line(const struct option_table *t, char *line, struct option_given *ret, char *err,
+		     size_t errlen)
+{
+	char *name = trim(line), *value;
+
+	if (!*name || *name == '#')
+		return 0;
+	value = strchr(name, '=');
+	if (value)
+		*value++ = 0;
+	name = trim(name);
+	value = value ? trim(value) : NULL;
+	ret->row = options_find(t, name, &ret->text);
+	if (!ret->row)
+		snprintf(err, errlen, "there is no setting '%.200s'", name);
+	else if (ret->row->type->takes_value && (!value || !*value))
+		snprintf(err, errlen, "'%s' has no value", name);
+	else if (!ret->row->type->takes_value && value)
+		snprintf(err, errlen, "'%s' takes no value", name);
+	else {
+		if (value)
+			ret->text = value;
+		return 1;
+	}
+	return -1;
+}
+
+static bool read_lines(const struct option_table *t, char *text, size_t len,
+		       bool (*take)(void *arg, const struct option_given *given, char *err,
+				    size_t errlen),
+		       void *arg, unsigned *line, char *err, size_t errlen)
+{
+	char *end = text + len;
+
+	for (*line = 1; text < end; (*line)++) {
+		char *newline = memchr(text, '\n', (size_t)(end - text));
+		char *next = newline ? newline + 1 : end;
+		size_t size = (size_t)(next - text) - (newline != NULL);
+		struct option_given given;
+		int r;
+
+		if (size > OPTIONS_LINE_MAX) {
+			snprintf(err, errlen, "the line has %zu bytes, %d are possible", size,
+				 OPTIONS_LINE_MAX);
+			return false;
+		}
+		if (memchr(text, 0, size)) {
+			snprintf(err, errlen, "there is a NUL byte in the line");
+			return false;
+		}
+		text[size] = 0;
+		r = read_line(t, text, &given, err, errlen);
+		if (r < 0 || (r && !take(arg, &given, err, errlen)))
+			return false;
+		text = next;
+	}
+	return true;
+}
+
+/* All of the file, with room for a byte behind it; NULL: @err says why. */
+static char *read_all(const char *path, size_t *ret_len, char *err, size_t errlen)
+{
+	FILE *file = fopen(path, "re");
+	char *text = malloc(OPTIONS_FILE_MAX + 2);
+
+	if (file && text) {
+		*ret_len = fread(text, 1, OPTIONS_FILE_MAX + 1, file);
+		if (*ret_len <= OPTIONS_FILE_MAX && !ferror(file)) {
+			fclose(file);
+			return text;
+		}
+	}
+	if (file && text && !ferror(file))
+		snprintf(err, errlen, "%.500s has more than %u bytes", path, OPTIONS_FILE_MAX);
+	else
+		snprintf(err, errlen, "cannot read %.500s: %s", path, strerror(errno));
+	if (file)
+		fclose(file);
+	free(text);
+	return NULL;
+}
+
+bool options_read_file(const struct option_table *t, const char *path,
+		       bool (*take)(void *arg, const struct option_given *given, char *err,
+				    size_t errlen),
+		       void *arg, char *err, size_t errlen)
+{
+	char why[OPTIONS_ERROR / 2];
+	unsigned line;
+	size_t len;
+	char *text = read_all(path, &len, err, errlen);
+	bool ok;
+
+	if (!text)
+		return false;
+	ok = read_lines(t, text, len, take, arg, &line, why, sizeof(why));
+	if (!ok)
+		snprintf(err, errlen, "%.400s, line %u: %s", path, line, why);
+	free(text);
+	return ok;
+}

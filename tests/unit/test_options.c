@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: MIT
+/* The table of txdad's options, and what is read by it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config_internal.h"
+#include "server/model_text.h"
+
+static char err[OPTIONS_ERROR];
+
+#define FOR_ROWS(row)                                                                              \
+	for (const struct option_row *row = config_table.rows;                                     \
+	     row < config_table.rows + config_table.n; row++)                                      \
+		if (row->scope != OPTION_HEADING)
+
+static const struct option_row *find(const char *name)
+{
+	const char *text;
+
+	return options_find(&config_table, name, &text);
+}
+
+/* The rows themselves ------------------------------------------------------------------------- */
+
+/* A row that names a member of another type would write over its neighbours. */
+static void members_have_the_size_of_their_type(void **state)
+{
+	(void)state;
+	FOR_ROWS(row)
+	{
+		if (row->size != row->type->size)
+			fail_msg("--%s: %zu bytes in the struct, %zu of its type", row->name,
+				 row->size, row->type->size);
+	}
+}
+
+static void names_are_plain_and_unique(void **state)
+{
+	(void)state;
+	FOR_ROWS(row)
+	{
+		assert_in_range(strlen(row->name), 2, OPTIONS_NAME_MAX - 4);
+		assert_int_equal(strspn(row->name, "abcdefghijklmnopqrstuvwxyz-"),
+				 strlen(row->name));
+		assert_ptr_equal(find(row->name), row);
+		assert_non_null(row->help);
+		if (row->type == &option_choice)
+			assert_non_null(row->words);
+		else if (row->type->takes_value)
+			assert_non_null(row->metavar);
+	}
+}
+
+/* Every alias leads to its row: none is another one's name. */
+static void aliases_lead_to_their_row(void **state)
+{
+	(void)state;
+	FOR_ROWS(row)
+	{
+		char all[256];
+
+		snprintf(all, sizeof(all), "%s", row->aliases ? row->aliases : "");
+		for (char *rest = all, *alias; (alias = strtok_r(rest, " ", &rest));) {
+			assert_in_range(strlen(alias), 2, OPTIONS_NAME_MAX - 4);
+			assert_ptr_equal(find(alias), row);
+		}
+	}
+}
+
+static void parsers_are_known_to_the_server(void **state)
+{
+	enum reply_tools tools;
+	bool reasoning;
+
+	(void)state;
+	for (const char *const *w = find("tool-call-parser")->words; *w; w++)
+		assert_true(model_text_tool_parser(*w, &tools));
+	for (const char *const *w = find("reasoning-parser")->words; *w; w++)
+		assert_true(model_text_reasoning_parser(*w, &reasoning));
+}
+
+static void help_shows_every_option(void **state)
+{
+	char *text = NULL, *line, *rest;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	(void)state;
+	assert_non_null(out);
+	options_help(&config_table, out);
+	fclose(out);
+	FOR_ROWS(row)
+	{
+		char name[OPTIONS_NAME_MAX + 8];
+
+		snprintf(name, sizeof(name), "  --%s%s", row->type->negatable ? "[no-]" : "",
+			 row->name);
+		if (!strstr(text, name))
+			fail_msg("--help says nothing about --%s", row->name);
+	}
+	for (line = text; (rest = strchr(line, '\n')); line = rest + 1)
+		if (rest - line > 100)
+			fail_msg("%.*s", (int)(rest - line), line);
+	free(text);
+}
+
+/* Names --------------------------------------------------------------------------------------- */
+
+static void underscores_are_dashes(void **state)
+{
+	const char *text;
+
+	(void)state;
+	assert_ptr_equal(find("tp_size"), find("tp-size"));
+	assert_ptr_equal(find("max_num-batched_tokens"), find("max-num-batched-tokens"));
+	assert_ptr_equal(options_find(&config_table, "no_enable_prefix_caching", &text),
+			 find("enable-prefix-caching"));
+	assert_string_equal(text, "no");
+	assert_ptr_equal(options_find(&config_table, "pin", &text), find("pin"));
+	assert_null(text);
+	assert_null(find(""));
+	assert_null(find("no-tp-size"));
+	assert_null(find("-pin"));
+	assert_null(find("no-no-pin"));
+}
+
+static void beginnings_will_do(void **state)
+{
+	char long_name[4096];
+	const char *text;
+
+	(void)state;
+	assert_ptr_equal(options_find_begun(&config_table, "max_q", &text, err, sizeof(err)),
+			 find("max-queue"));
+	assert_ptr_equal(options_find_begun(&config_table, "no-acc", &text, err, sizeof(err)),
+			 find("access-log"));
+	assert_string_equal(text, "no");
+	assert_null(options_find_begun(&config_table, "max-num", &text, err, sizeof(err)));
+	assert_string_equal(err, "--max-num may be --max-num-seqs or --max-num-batched-tokens");
+	memset(long_name, 'a', sizeof(long_name) - 1);
+	long_name[sizeof(long_name) - 1] = 0;
+	assert_null(options_find_begun(&config_table, long_name, &text, err, sizeof(err)));
+	assert_null(options_find_begun(&config_table, "", &text, err, sizeof(err)));
+}
+
+/* The command line ---------------------------------------------------------------------------- */
+
+#define LOAD(c, ...)                                                                               \
+	({                                                                                         \
+		char *argv[] = {"txdad", __VA_ARGS__, NULL};                                       \
+		config_load((int)(sizeof(argv) / sizeof(argv[0])) - 1, argv, c);                   \
+	})
+
+static void values_go_where_they_belong(void **state)
+{
+	struct config c;
+
+	(void)state;
+	assert_int_equal(LOAD(&c, "--max_num_seqs=7", "--model", "a=/x", "--tp-size", "2",
+			      "--max-queue", "2K", "--keep_alive", "5m", "--weights", "w8",
+			      "--no-pin", "--model=/srv/b/", "--max-num-seqs", "9", "--when-idle",
+			      "sleep", "--pin", "--kv-cache-dtype", "bf16", "--socket-mode", "600"),
+			 CONFIG_RUN);
+	assert_int_equal(c.n_models, 2);
+	assert_string_equal(c.models[0].names[0], "a");
+	assert_string_equal(c.models[0].path, "/x");
+	assert_int_equal(c.models[0].engine.max_num_seqs, 7);
+	assert_int_equal(c.models[0].engine.tp_size, 2);
+	assert_int_equal(c.models[0].keep_alive, 300);
+	assert_string_equal(config_weights[c.models[0].engine.weights], "w8");
+	assert_false(c.models[0].pin);
+	assert_string_equal(c.models[1].names[0], "b");
+	assert_int_equal(c.models[1].engine.max_num_seqs, 9);
+	assert_int_equal(c.models[1].engine.tp_size, 0);
+	assert_int_equal(c.models[1].engine.kv_int8, 0);
+	assert_int_equal(c.models[1].keep_alive, -1);
+	assert_true(c.models[1].sleep_when_idle);
+	assert_true(c.models[1].pin);
+	assert_int_equal(c.max_queue, 2048);
+	assert_int_equal(c.socket_mode, 0600);
+	assert_int_equal(c.max_body, 8 << 20);
+	assert_true(c.keep_weights);
+	assert_non_null(c.socket);
+	config_free(&c);
+}
+
+static void wrong_values_are_refused(void **state)
+{
+	static const struct {
+		const char *option, *value;
+	} wrong[] = {
+		{"--tp-size", "65"},
+		{"--tp-size", "-1"},
+		{"--tp-size", ""},
+		{"--tp-size", "2x"},
+		{"--tp-size", " 2"},
+		{"--tp-size", "0x2"},
+		{"--max-body", "18446744073709551615G"},
+		{"--max-body", "99999999999999999999"},
+		{"--max-body", "1023"},
+		{"--max-body", "KK"},
+		{"--socket-mode", "0888"},
+		{"--socket-mode", "01000"},
+		{"--weights", ""},
+		{"--weights", "w"},
+		{"--weights", "w8|w4"},
+		{"--kv-cache-dtype", "auto|bf16"},
+		{"--kv-cache-dtype", "fp8"},
+		{"--keep-alive", "1y"},
+		{"--log-level", "chatty"},
+		{"--tool-call-parser", "other"},
+		{"--served-model-name", ""},
+		{"--model", "x="},
+		{"--model", ""},
+		{"--allow-user", "nobody of that name"},
+		{"--help=yes", ""},
+		{"--no-pin=yes", ""},
+		{"-m", "x"},
+		{"serve", "x"},
+		{"--", "x"},
+		{"--no-config", "x"},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct config c;
+
+		if (LOAD(&c, "--model", "x", (char *)wrong[i].option, (char *)wrong[i].value) !=
+		    CONFIG_ERROR)
+			fail_msg("%s '%s' is accepted", wrong[i].option, wrong[i].value);
+		config_free(&c);
+	}
+}
+
+static void models_are_compared_and_copied_by_the_table(void **state)
+{
+	struct config a, b;
+	struct config_model *copy;
+
+	(void)state;
+	LOAD(&a, "--model", "m=/x", "--draft-model", "/d", "--keep-alive", "5m", "--pin",
+	     "--served-model-name", "other");
+	LOAD(&b, "--model", "m=/x", "--draft-model", "/d");
+	assert_true(config_model_same(&a.models[0], &b.models[0]));
+	copy = config_model_copy(&a.models[0]);
+	assert_non_null(copy);
+	assert_true(config_model_same(&a.models[0], copy));
+	assert_int_equal(copy->n_names, 2);
+	assert_int_equal(copy->keep_alive, 300);
+	assert_true(copy->pin);
+	assert_ptr_not_equal(copy->draft, a.models[0].draft);
+	config_model_free(copy);
+	config_free(&b);
+	LOAD(&b, "--model", "m=/x", "--draft-model", "/e");
+	assert_false(config_model_same(&a.models[0], &b.models[0]));
+	config_free(&b);
+	LOAD(&b, "--model", "m=/x");
+	assert_false(config_model_same(&a.models[0], &b.models[0]));
+	config_free(&b);
+	LOAD(&b, "--model", "m=/x", "--draft-model", "/d", "--no-enable-prefix-caching");
+	assert_false(config_model_same(&a.models[0], &b.models[0]));
+	config_free(&b);
+	config_free(&a);
+}
+
+static void a_reload_takes_what_it_can(void **state)
+{
+	struct config now, fresh;
+
+	(void)state;
+	LOAD(&now, "--model", "m", "--max-queue", "5", "--allow-group", "1");
+	LOAD(&fresh, "--model", "m", "--max-queue", "6", "--drain-seconds", "9", "--no-access-log",
+	     "--allow-user", "77", "--log-level", "debug", "--socket", "/other");
+	config_take(&now, &fresh);
+	assert_int_equal(now.max_queue, 5);
+	assert_string_not_equal(now.socket, "/other");
+	assert_int_equal(now.drain_seconds, 9);
+	assert_false(now.access_log);
+	assert_int_equal(now.access.n_gids, 0);
+	assert_int_equal(now.access.uids[0], 77);
+	assert_int_equal(now.log_level, LOG_LEVEL_DEBUG);
+	config_free(&fresh);
+	config_free(&now);
+}
+
+/* Files --------------------------------------------------------------------------------------- */
+
+static char path[] = "/tmp/txda-options-XXXXXX";
+
+/* Writes the file and reads it by --config. */
+static enum config_action load_file(const char *text, size_t len, struct config *ret)
+{
+	FILE *file = fopen(path, "w");
+
+	assert_non_null(file);
+	assert_int_equal(fwrite(text, 1, len, file), len);
+	fclose(file);
+	return LOAD(ret, "--config", path);
+}
+
+static bool take_nothing(void *arg, const struct option_given *given, char *why, size_t len)
+{
+	(void)arg;
+	(void)given;
+	(void)why;
+	(void)len;
+	return true;
+}
+
+static void files_are_read(void **state)
+{
+	static const char text[] = "# a comment\n\n  model = a = /x \r\n\ttp_size=2\nno-pin\n"
+				   "served_model_name = b";
+	struct config c;
+
+	(void)state;
+	assert_int_equal(load_file(text, strlen(text), &c), CONFIG_RUN);
+	assert_string_equal(c.models[0].path, " /x");
+	assert_string_equal(c.models[0].names[0], "a ");
+	assert_string_equal(c.models[0].names[1], "b");
+	assert_int_equal(c.models[0].engine.tp_size, 2);
+	config_free(&c);
+}
+
+/* What the message says, and where. */
+static void check_message(const char *text, size_t len, const char *words)
+{
+	FILE *file = fopen(path, "w");
+
+	assert_non_null(file);
+	assert_int_equal(fwrite(text, 1, len, file), len);
+	fclose(file);
+	*err = 0;
+	assert_false(options_read_file(&config_table, path, take_nothing, NULL, err, sizeof(err)));
+	if (!strstr(err, words) || !strstr(err, path))
+		fail_msg("'%s' does not say '%s'", err, words);
+}
+
+static void hostile_files_are_refused(void **state)
+{
+	struct config c;
+	char *big = malloc(OPTIONS_FILE_MAX + 2);
+
+	(void)state;
+	assert_non_null(big);
+	memset(big, '#', OPTIONS_FILE_MAX + 2);
+	check_message("pin\nbogus = 1\n", 14, ", line 2: there is no setting 'bogus'");
+	check_message("model\n", 6, ", line 1: 'model' has no value");
+	check_message("model =\n", 8, ", line 1: 'model' has no value");
+	check_message("pin = yes\n", 10, ", line 1: 'pin' takes no value");
+	check_message("= x\n", 4, ", line 1: there is no setting ''");
+	check_message("pin\n\0\n", 6, ", line 2: there is a NUL byte");
+	check_message("pin\0= x", 7, ", line 1: there is a NUL byte");
+	check_message(big, OPTIONS_LINE_MAX + 1, ", line 1: the line has 4097 bytes, 4096");
+	check_message(big, OPTIONS_FILE_MAX + 1, "has more than 1048576 bytes");
+	/* Exactly as much as can be: a comment of many lines. */
+	for (unsigned i = 99; i < OPTIONS_FILE_MAX; i += 100)
+		big[i] = '\n';
+	big[OPTIONS_FILE_MAX - 1] = '\n';
+	assert_int_equal(load_file(big, OPTIONS_FILE_MAX, &c), CONFIG_ERROR);
+	config_free(&c);
+	assert_true(options_read_file(&config_table, path, take_nothing, NULL, err, sizeof(err)));
+	free(big);
+	/* A file that names itself, and what belongs on the command line. */
+	snprintf(err, sizeof(err), "model = x\nconfig = %s\n", path);
+	assert_int_equal(load_file(err, strlen(err), &c), CONFIG_ERROR);
+	config_free(&c);
+	assert_int_equal(load_file("model = x\nhelp\n", 15, &c), CONFIG_ERROR);
+	config_free(&c);
+	assert_false(options_read_file(&config_table, "/", take_nothing, NULL, err, sizeof(err)));
+	assert_string_equal(err, "cannot read /: Is a directory");
+	assert_false(options_read_file(&config_table, "/nowhere/at/all", take_nothing, NULL, err,
+				       sizeof(err)));
+	assert_false(options_read_file(&config_table, "/dev/zero", take_nothing, NULL, err,
+				       sizeof(err)));
+}
+
+static int make_file(void **state)
+{
+	int fd = mkstemp(path);
+
+	(void)state;
+	return fd < 0 ? -1 : close(fd);
+}
+
+static int remove_file(void **state)
+{
+	(void)state;
+	return unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(members_have_the_size_of_their_type),
+		cmocka_unit_test(names_are_plain_and_unique),
+		cmocka_unit_test(aliases_lead_to_their_row),
+		cmocka_unit_test(parsers_are_known_to_the_server),
+		cmocka_unit_test(help_shows_every_option),
+		cmocka_unit_test(underscores_are_dashes),
+		cmocka_unit_test(beginnings_will_do),
+		cmocka_unit_test(values_go_where_they_belong),
+		cmocka_unit_test(wrong_values_are_refused),
+		cmocka_unit_test(models_are_compared_and_copied_by_the_table),
+		cmocka_unit_test(a_reload_takes_what_it_can),
+		cmocka_unit_test(files_are_read),
+		cmocka_unit_test(hostile_files_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, make_file, remove_file);
+}
