@@ -91,6 +91,9 @@ const struct option_row *options_find(const struct option_table *t, const char *
 const struct option_row *options_find_begun(const struct option_table *t, const char *name,
 					    const char **ret_text, char *err, size_t errlen);
 
+/* The name that is most like @name, if any is like it; @ret[OPTIONS_NAME_MAX]. */
+bool options_nearest(const struct option_table *t, const char *name, char *ret);
+
 /* Each works on the member of @base that the row is about. */
 bool option_set(const struct option_row *row, void *base, const char *text, char *err,
 		size_t errlen);

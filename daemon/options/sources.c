@@ -59,7 +59,7 @@ static char *trim(char *s)
 static int read_line(const struct option_table *t, char *line, struct option_given *ret, char *err,
 		     size_t errlen)
 {
-	char *name = trim(line), *value;
+	char *name = trim(line), *value, near[OPTIONS_NAME_MAX];
 
 	if (!*name || *name == '#')
 		return 0;
@@ -69,7 +69,9 @@ static int read_line(const struct option_table *t, char *line, struct option_giv
 	name = trim(name);
 	value = value ? trim(value) : NULL;
 	ret->row = options_find(t, name, &ret->text);
-	if (!ret->row)
+	if (!ret->row && options_nearest(t, name, near))
+		snprintf(err, errlen, "there is no setting '%s'; did you mean '%s'?", name, near);
+	else if (!ret->row)
 		snprintf(err, errlen, "there is no setting '%.200s'", name);
 	else if (ret->row->type->takes_value && (!value || !*value))
 		snprintf(err, errlen, "'%s' has no value", name);

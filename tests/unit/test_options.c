@@ -152,6 +152,48 @@ static void beginnings_will_do(void **state)
 	assert_null(options_find_begun(&config_table, "", &text, err, sizeof(err)));
 }
 
+/* What was probably meant is said; what is like nothing is left alone. */
+static void the_nearest_name_is_found(void **state)
+{
+	static const struct {
+		const char *wrong, *meant;
+	} names[] = {
+		{"modle", "model"},
+		{"tpsize", "tp-size"},
+		{"wieghts", "weights"},
+		{"max_num_batch_tokens", "max-num-batched-tokens"},
+		{"enable-prefix-cache", "enable-prefix-caching"},
+		{"no-enable-prefix-cache", "no-enable-prefix-caching"},
+		{"kv-cache-type", "kv-cache-dtype"},
+		{"pim", "pin"},
+		{"gpu-memory-utilization", NULL},
+		{"trust-remote-code", NULL},
+		{"x", NULL},
+		{"", NULL},
+	};
+	char nearest[OPTIONS_NAME_MAX], long_name[OPTIONS_NAME_MAX + 1];
+	const char *text;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		bool found = options_nearest(&config_table, names[i].wrong, nearest);
+
+		if (found != (names[i].meant != NULL) ||
+		    (found && strcmp(nearest, names[i].meant) != 0))
+			fail_msg("%s: %s, not %s", names[i].wrong, found ? nearest : "nothing",
+				 names[i].meant ? names[i].meant : "nothing");
+	}
+	for (size_t len = OPTIONS_NAME_MAX - 1; len <= OPTIONS_NAME_MAX; len++) {
+		memset(long_name, 'm', len);
+		long_name[len] = 0;
+		assert_false(options_nearest(&config_table, long_name, nearest));
+	}
+	assert_null(options_find_begun(&config_table, "modle", &text, err, sizeof(err)));
+	assert_string_equal(err, "there is no option --modle; did you mean --model?");
+	assert_null(options_find_begun(&config_table, "xyzzy", &text, err, sizeof(err)));
+	assert_string_equal(err, "there is no option --xyzzy");
+}
+
 /* The command line ---------------------------------------------------------------------------- */
 
 #define LOAD(c, ...)                                                                               \
@@ -354,6 +396,7 @@ static void hostile_files_are_refused(void **state)
 	assert_non_null(big);
 	memset(big, '#', OPTIONS_FILE_MAX + 2);
 	check_message("pin\nbogus = 1\n", 14, ", line 2: there is no setting 'bogus'");
+	check_message("max_quue = 1\n", 13, "'max_quue'; did you mean 'max-queue'?");
 	check_message("model\n", 6, ", line 1: 'model' has no value");
 	check_message("model =\n", 8, ", line 1: 'model' has no value");
 	check_message("pin = yes\n", 10, ", line 1: 'pin' takes no value");
@@ -408,6 +451,7 @@ int main(void)
 		cmocka_unit_test(help_shows_every_option),
 		cmocka_unit_test(underscores_are_dashes),
 		cmocka_unit_test(beginnings_will_do),
+		cmocka_unit_test(the_nearest_name_is_found),
 		cmocka_unit_test(values_go_where_they_belong),
 		cmocka_unit_test(wrong_values_are_refused),
 		cmocka_unit_test(models_are_compared_and_copied_by_the_table),
