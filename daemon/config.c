@@ -227,6 +227,16 @@ void config_take(struct config *now, const struct config *fresh)
 	}
 }
 
+void config_log_moot(const struct config *c)
+{
+	for (unsigned i = 0; i < config_table.n; i++) {
+		const struct option_row *row = &config_table.rows[i];
+
+		if (row->type == &option_moot && *(const bool *)((const char *)c + row->offset))
+			log_info("--%s is moot: %s", row->name, row->note);
+	}
+}
+
 const struct config_model *config_find_model(const struct config *c, const char *name)
 {
 	for (unsigned i = 0; i < c->n_models; i++)

@@ -52,6 +52,7 @@ struct config_model {
 	int64_t keep_alive;	   /* seconds without a request until it goes; -1: for ever */
 	uint64_t kv_memory;	   /* bytes of a chip at most; 0: what is left */
 	unsigned data_parallel;	   /* copies, each on a group of its own */
+	unsigned max_tokens;	   /* of an answer, when its request does not say; 0: as OpenAI */
 	struct config_engine engine;
 };
 
@@ -75,6 +76,7 @@ struct config {
 	struct access_list admin;  /* administrators besides root and the daemon's user */
 	unsigned load_timeout;	   /* seconds that a request waits for its model */
 	unsigned request_timeout;  /* seconds that a request may take; 0: no limit */
+	bool chunked_prefill, enforce_eager; /* given; moot */
 	bool access_log;
 	unsigned status_seconds; /* between lines on what goes on; 0: none */
 	enum log_level log_level;
@@ -101,6 +103,9 @@ void config_free(struct config *c);
 bool config_reload(int argc, char **argv, struct config *ret);
 /* Makes @now what @fresh says, as far as a running daemon can; models are the server's part. */
 void config_take(struct config *now, const struct config *fresh);
+
+/* Says in the log which of the options that were given are moot. */
+void config_log_moot(const struct config *c);
 
 /* The model of that first name, or NULL. */
 const struct config_model *config_find_model(const struct config *c, const char *name);

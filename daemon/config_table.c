@@ -89,7 +89,8 @@ static const struct option_row rows[] = {
 	HEADING("Models"),
 	{"model", &config_model, WHOLE_CONFIG, AT_ONCE, "[NAME=]PATH",
 	 "Hugging Face directory or case dir; NAME: what requests call it (default: the last part "
-	 "of PATH). May be given several times."},
+	 "of PATH). May be given several times.",
+	 .aliases = "hf-dir"},
 	{"served-model-name", &config_name, WHOLE_CONFIG, AT_ONCE, "NAME",
 	 "a further name for the model before it"},
 	{"cache-dir", &option_text, DAEMON(cache_dir), RESTART, "DIR",
@@ -105,7 +106,8 @@ static const struct option_row rows[] = {
 	HEADING("How a model is compiled and run (for the model before it; before the first one: "
 		"for all)"),
 	{"tp-size", &option_unsigned, EACH_MODEL(engine.tp_size), LOADS_ANEW, "N",
-	 "chips that share the model (default: as it says)", .max = 64},
+	 "chips that share the model (default: as it says)", .aliases = "tensor-parallel-size",
+	 .max = 64},
 	{"weights", &option_choice, EACH_MODEL(engine.weights), LOADS_ANEW, NULL,
 	 "form of the weights on the chip", "keep", .words = config_weights},
 	{"kv-cache-dtype", &option_choice, EACH_MODEL(engine.kv_int8), LOADS_ANEW, "auto|int8",
@@ -114,6 +116,10 @@ static const struct option_row rows[] = {
 	 NULL, "chips have whole experts rather than a part of each", "no"},
 	{"max-model-len", &option_unsigned, EACH_MODEL(engine.max_model_len), LOADS_ANEW, "N",
 	 "tokens of a request, prompt and answer (default: the model's)", .max = 1u << 24},
+	{"max-tokens", &option_unsigned, EACH_MODEL(max_tokens), AT_ONCE, "N",
+	 "tokens of an answer whose request does not say how many (default: of a chat what the "
+	 "context leaves, of a completion 16)",
+	 .max = 1u << 24},
 	{"max-num-seqs", &option_unsigned, EACH_MODEL(engine.max_num_seqs), LOADS_ANEW, "N",
 	 "sequences in one step (default: 256)", .min = 1, .max = 65536},
 	{"max-num-batched-tokens", &option_unsigned, EACH_MODEL(engine.max_num_batched_tokens),
@@ -128,6 +134,12 @@ static const struct option_row rows[] = {
 	 "100", .max = 100000},
 	{"enable-prefix-caching", &option_flag, EACH_MODEL(engine.prefix_caching), LOADS_ANEW, NULL,
 	 "reuse of the work on equal beginnings", "yes"},
+	{"enable-chunked-prefill", &option_moot, DAEMON(chunked_prefill), AT_ONCE, NULL,
+	 "accepted and moot: prompts are always computed in parts",
+	 .note = "prompts are always computed in parts"},
+	{"enforce-eager", &option_moot, DAEMON(enforce_eager), AT_ONCE, NULL,
+	 "accepted and moot: programs are always compiled",
+	 .note = "programs are always compiled, before a model is loaded"},
 
 	HEADING("Speculative decoding (likewise; changes no result, only the time it takes)"),
 	{"draft-model", &option_text, ONE_MODEL(draft), LOADS_ANEW, "PATH|mtp",

@@ -426,6 +426,7 @@ int main(int argc, char **argv)
 	log_set_level(d.config.log_level);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a limit of the size of files is an error, no end */
+	config_log_moot(&d.config);
 	raise_descriptor_limit(&d.config);
 	if (start(&d)) {
 		stop(&d);

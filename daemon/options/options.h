@@ -37,9 +37,10 @@ struct option_type {
 	void (*clear)(void *member);
 };
 
-extern const struct option_type option_action;	 /* no value, no member */
-extern const struct option_type option_value;	 /* a value, no member: the caller's business */
-extern const struct option_type option_flag;	 /* bool */
+extern const struct option_type option_action; /* no value, no member */
+extern const struct option_type option_value;  /* a value, no member: the caller's business */
+extern const struct option_type option_flag;   /* bool */
+extern const struct option_type option_moot; /* bool: given, on or off; .note says why it is moot */
 extern const struct option_type option_unsigned; /* unsigned, from min to max; K, M, G */
 extern const struct option_type option_bytes;	 /* uint64_t, likewise */
 extern const struct option_type option_octal;	 /* mode_t, up to max */
@@ -74,6 +75,7 @@ struct option_row {
 	const char *aliases;	  /* with spaces between, or NULL */
 	uint64_t min, max;	  /* of numbers */
 	const char *const *words; /* up to NULL; "a|b" in one means the same by two names */
+	const char *note;	  /* of what is moot: why */
 };
 
 struct option_table {

@@ -17,6 +17,13 @@ static bool parse_flag(const struct option_row *row, const char *text, void *mem
 	return true;
 }
 
+static bool parse_moot(const struct option_row *row, const char *text, void *member, char *err,
+		       size_t errlen)
+{
+	(void)text;
+	return parse_flag(row, NULL, member, err, errlen);
+}
+
 static bool parse_bytes(const struct option_row *row, const char *text, void *member, char *err,
 			size_t errlen)
 {
@@ -179,6 +186,11 @@ const struct option_type option_flag = {
 	.negatable = true,
 	.size = sizeof(bool),
 	.parse = parse_flag,
+};
+const struct option_type option_moot = {
+	.negatable = true,
+	.size = sizeof(bool),
+	.parse = parse_moot,
 };
 const struct option_type option_unsigned = {
 	.takes_value = true,

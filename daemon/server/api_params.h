@@ -109,6 +109,7 @@ struct api_params {
 	unsigned n, best_of; /* best_of answers are made, the n best are given */
 	unsigned max_tokens; /* 0 and max_tokens_given: echo only */
 	bool max_tokens_given;
+	unsigned default_max_tokens; /* the model's; 0: as OpenAI */
 	unsigned min_tokens;
 	/* NaN, or -1 for top_k: not given, the model's default */
 	double temperature, top_p, min_p, repetition_penalty;

@@ -406,6 +406,7 @@ void exchange_go_on(struct exchange *x)
 		return;
 	} else if (x->kind != API_FORWARD || (forward_call_check(x, e) && take_budget(x, e))) {
 		x->text = atomic_load_explicit(&x->model->text, memory_order_acquire);
+		x->params.default_max_tokens = x->model->config->max_tokens;
 		x->job.run = run_encode;
 		x->job.done = encoded;
 		x->in_pool = !textpool_add(x->server->pool, &x->job);

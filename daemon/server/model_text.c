@@ -416,9 +416,11 @@ static bool check_ids(const struct model_text *t, const struct api_params *p, st
 /* Settles how many tokens may be generated, @room being what the shortest prompt leaves. */
 static bool settle_max_tokens(struct api_params *p, unsigned room, struct api_error *e)
 {
-	/* A chat goes on as long as the context lasts; a completion has OpenAI's default of 16, or
-	 * what room there is. */
-	if (!p->max_tokens_given && (p->kind == API_CHAT || p->max_tokens > room))
+	/* As the model's configuration says; else a chat goes on as long as the context lasts and
+	 * a completion has OpenAI's default of 16, or what room there is. */
+	if (!p->max_tokens_given && p->default_max_tokens)
+		p->max_tokens = p->default_max_tokens < room ? p->default_max_tokens : room;
+	else if (!p->max_tokens_given && (p->kind == API_CHAT || p->max_tokens > room))
 		p->max_tokens = room;
 	if (p->min_tokens > p->max_tokens)
 		return api_error_set(e, 400, NULL, "min_tokens",

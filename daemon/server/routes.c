@@ -63,6 +63,8 @@ static void put_options(struct json_out *o, const struct config_model *m)
 	json_bool(o, e->expert_parallel);
 	json_key(o, "max_model_len");
 	json_uint(o, e->max_model_len);
+	json_key(o, "max_tokens");
+	json_uint(o, m->max_tokens);
 	json_key(o, "max_num_seqs");
 	json_uint(o, e->max_num_seqs);
 	json_key(o, "max_num_batched_tokens");

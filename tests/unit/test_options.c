@@ -235,6 +235,31 @@ static void values_go_where_they_belong(void **state)
 	config_free(&c);
 }
 
+/* As people type them for other servers. */
+static void other_spellings_are_understood(void **state)
+{
+	struct config c;
+
+	(void)state;
+	assert_int_equal(LOAD(&c, "--hf_dir", "/models/m", "--max_tokens", "32", "--tp_size", "2",
+			      "--enforce_eager"),
+			 CONFIG_RUN);
+	assert_string_equal(c.models[0].path, "/models/m");
+	assert_int_equal(c.models[0].max_tokens, 32);
+	assert_int_equal(c.models[0].engine.tp_size, 2);
+	assert_true(c.enforce_eager);
+	assert_false(c.chunked_prefill);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "--model", "/models/m", "--tensor-parallel-size=4",
+			      "--no-enable-chunked-prefill", "--max-tokens=8"),
+			 CONFIG_RUN);
+	assert_int_equal(c.models[0].engine.tp_size, 4);
+	assert_int_equal(c.models[0].max_tokens, 8);
+	assert_true(c.chunked_prefill);
+	assert_false(c.enforce_eager);
+	config_free(&c);
+}
+
 static void wrong_values_are_refused(void **state)
 {
 	static const struct {
@@ -453,6 +478,7 @@ int main(void)
 		cmocka_unit_test(beginnings_will_do),
 		cmocka_unit_test(the_nearest_name_is_found),
 		cmocka_unit_test(values_go_where_they_belong),
+		cmocka_unit_test(other_spellings_are_understood),
 		cmocka_unit_test(wrong_values_are_refused),
 		cmocka_unit_test(models_are_compared_and_copied_by_the_table),
 		cmocka_unit_test(a_reload_takes_what_it_can),
