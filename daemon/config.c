@@ -191,6 +191,9 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 			 ret->file ? " or put 'model = [NAME=]PATH' into the file" : "");
 		action = CONFIG_ERROR;
 	}
+	for (unsigned i = 0; i < ret->n_models && action == CONFIG_RUN; i++)
+		if (!config_settle_chips(&ret->models[i], err, sizeof(err)))
+			action = CONFIG_ERROR;
 	if (action == CONFIG_RUN && !default_socket(ret))
 		action = CONFIG_ERROR;
 	if (action == CONFIG_ERROR)

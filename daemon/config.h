@@ -23,6 +23,9 @@
 #define CONFIG_MAX_MODELS   64
 #define CONFIG_MAX_NAMES    8 /* of one model */
 #define CONFIG_MAX_REPLICAS 8
+#define CONFIG_MAX_CHIPS    64
+#define CONFIG_MAX_TP	    8 /* chips of a group */
+#define CONFIG_MAX_BATCH    65536
 
 /* How a model is compiled and run. */
 struct config_engine {
@@ -36,6 +39,17 @@ struct config_engine {
 	bool prefix_caching;
 	unsigned speculate_ngram;
 	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */
+};
+
+/* Chips by number; groups are tp_size of them at a time. */
+struct config_devices {
+	unsigned chips[CONFIG_MAX_CHIPS], n;
+};
+
+/* A topology map; empty: neighbours. */
+struct config_map {
+	char text[64];
+	unsigned tp, batch; /* as the name says; 0: it does not */
 };
 
 struct config_model {
@@ -53,6 +67,8 @@ struct config_model {
 	uint64_t kv_memory;	   /* bytes of a chip at most; 0: what is left */
 	unsigned data_parallel;	   /* copies, each on a group of its own */
 	unsigned max_tokens;	   /* of an answer, when its request does not say; 0: as OpenAI */
+	struct config_devices devices; /* that it may use; none: all */
+	struct config_map map;
 	struct config_engine engine;
 };
 

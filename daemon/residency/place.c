@@ -2,9 +2,10 @@
 /*
  * On which chips a model goes, and how much of their memory its KV cache may take.
  *
- * The map divides the chips into groups; a model goes to a group that has room for it, among these
- * to the one that has its weights from the daemon before this one (keeper.h), then to the one whose
- * chips have the fewest models, then to the one with the most free memory.
+ * A map, or the list of chips that a model may use, divides the chips into groups; a model goes to
+ * a group that has room for it, among these to the one that has its weights from the daemon before
+ * this one (keeper.h), then to the one whose chips have the fewest models, then to the one with the
+ * most free memory.
  * Replicas keep apart. Models that are still to come get their share: what weights leave free on
  * the chips is divided evenly among this model and those that will have to join it there.
  */
@@ -94,9 +95,36 @@ static bool better(const struct candidate *a, const struct candidate *b)
 	return a->models != b->models ? a->models < b->models : a->free_bytes > b->free_bytes;
 }
 
+int place_group(struct residency *r, const struct residency_chips *chips, unsigned tp, unsigned i,
+		struct txda_group **ret, char *err, size_t errlen)
+{
+	struct txda_group_options options = TXDA_INIT(struct txda_group_options);
+	int error;
+
+	options.tp = tp;
+	if (chips->n_devices) {
+		if (chips->n_devices / tp <= i) {
+			snprintf(err, errlen, "the model may use %u chips, which are %u groups",
+				 chips->n_devices, chips->n_devices / tp);
+			return -ENODEV;
+		}
+		options.devices = chips->devices + (size_t)i * tp;
+	} else {
+		options.map = *chips->map ? chips->map : NULL;
+		options.replica = i;
+	}
+	error = txda_group_new(r->context, &options, ret);
+	if (error)
+		snprintf(err, errlen, "%s", txda_context_error(r->context));
+	return error;
+}
+
+/* @err says why there are no more groups. */
 static int no_group(const struct residency_model *m, unsigned lost, unsigned taken, int error,
 		    char *err, size_t errlen)
 {
+	char why[MAX_TEXT];
+
 	if (lost) {
 		snprintf(err, errlen, "no group of %u chips is left: a chip of each is lost",
 			 m->plan.tp);
@@ -108,8 +136,8 @@ static int no_group(const struct residency_model *m, unsigned lost, unsigned tak
 			 m->plan.tp, taken);
 		return -ENODEV;
 	}
-	snprintf(err, errlen, "no group of %u chips: %s", m->plan.tp,
-		 txda_context_error(m->residency->context));
+	snprintf(why, sizeof(why), "%s", err);
+	snprintf(err, errlen, "no group of %u chips: %s", m->plan.tp, why);
 	return error;
 }
 
@@ -117,16 +145,14 @@ static int no_group(const struct residency_model *m, unsigned lost, unsigned tak
 static int choose_group(struct residency *r, const struct residency_model *m,
 			struct candidate *best, unsigned *ret_groups, char *err, size_t errlen)
 {
-	struct txda_group_options options = TXDA_INIT(struct txda_group_options);
-	unsigned lost = 0, taken = 0;
+	unsigned lost = 0, taken = 0, n;
 	int error;
 
 	best->group = NULL;
-	options.tp = m->plan.tp;
-	for (;; options.replica++) {
+	for (n = 0;; n++) {
 		struct candidate c;
 
-		error = txda_group_new(r->context, &options, &c.group);
+		error = place_group(r, &m->chips, m->plan.tp, n, &c.group, err, errlen);
 		if (error)
 			break;
 		if (look(r, m, &c)) {
@@ -142,7 +168,7 @@ static int choose_group(struct residency *r, const struct residency_model *m,
 			txda_group_unref(c.group);
 		}
 	}
-	*ret_groups = options.replica - lost;
+	*ret_groups = n - lost;
 	return best->group ? 0 : no_group(m, lost, taken, error, err, errlen);
 }
 
@@ -196,6 +222,30 @@ static uint64_t least_bytes(const struct residency_model *m)
 	       ROOM_OVERHEAD;
 }
 
+/* Whether one of the chips that it was told to use is in the group. */
+static bool is_bound_to(const struct residency_model *m, struct txda_group *group)
+{
+	for (unsigned i = 0; i < txda_group_size(group); i++) {
+		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+
+		if (txda_device_info(txda_group_device(group, i), &info) < 0)
+			continue;
+		for (unsigned k = 0; k < m->chips.n_devices; k++)
+			if (m->chips.devices[k] == info.index)
+				return true;
+	}
+	return false;
+}
+
+/* Groups of as many chips, where models go that may use all of them. */
+static unsigned all_groups(const struct residency_model *m, unsigned groups)
+{
+	int chips = txda_context_device_count(m->residency->context);
+	unsigned all = chips > 0 ? (unsigned)chips / m->plan.tp : 0;
+
+	return m->chips.n_devices && all > groups ? all : groups;
+}
+
 /*
  * How much of a chip's memory to leave to the models that are still to be loaded onto it, beside
  * what they have of it already.
@@ -205,20 +255,24 @@ static uint64_t reserve(struct residency *r, const struct residency_model *m,
 {
 	uint64_t mine = fixed_bytes(&m->plan) + fixed_bytes(&m->draft_plan), theirs = 0, left;
 	uint64_t free_bytes = c->free_bytes + c->there_bytes, least = 0, least_mine;
-	unsigned others = 0, here;
+	unsigned others = 0, bound = 0, here;
 
 	pthread_mutex_lock(&r->lock);
 	least_mine = least_bytes(m);
 	for (const struct residency_model *other = r->models; other; other = other->next) {
 		if (other == m || other->engine || other->removed)
 			continue;
+		if (other->chips.n_devices && !is_bound_to(other, c->group))
+			continue;
 		others++;
+		bound += other->chips.n_devices != 0;
 		theirs +=
 			other->planned ? fixed_bytes(&other->plan) : place_checkpoint_bytes(other);
 		least += least_bytes(other);
 	}
 	pthread_mutex_unlock(&r->lock);
-	here = groups ? others / groups : others;
+	groups = all_groups(m, groups);
+	here = bound + (groups ? (others - bound) / groups : others - bound);
 	if (!here || free_bytes < least_mine)
 		return 0;
 	theirs = theirs / others * here;

@@ -170,8 +170,8 @@ static bool is_served(void *arg, const char *source)
 	bool found = false;
 
 	for (const struct residency_model *m = r->models; m; m = m->next)
-		found |= !m->removed &&
-			 (!strcmp(m->path, source) || !strcmp(m->draft_path, source));
+		found |=
+			!m->removed && (!strcmp(m->path, source) || !strcmp(m->draft_path, source));
 	return found;
 }
 
@@ -374,6 +374,21 @@ int residency_set_limits(struct residency *r, const char *name, uint64_t kv_byte
 	}
 	pthread_mutex_unlock(&r->lock);
 	return error;
+}
+
+int residency_set_chips(struct residency *r, const char *name, const struct residency_chips *chips,
+			char *err, size_t errlen)
+{
+	struct residency_model *m;
+
+	pthread_mutex_lock(&r->lock);
+	m = model_find(r, name);
+	if (m)
+		m->chips = *chips;
+	else
+		snprintf(err, errlen, "there is no model '%.300s'", name);
+	pthread_mutex_unlock(&r->lock);
+	return m ? 0 : -ENOENT;
 }
 
 int residency_set_options(struct residency *r, const char *name,

@@ -121,6 +121,19 @@ int residency_set_options(struct residency *r, const char *name,
 int residency_set_limits(struct residency *r, const char *name, uint64_t kv_bytes,
 			 const char *family, char *err, size_t errlen);
 
+#define RESIDENCY_MAX_CHIPS 64
+
+/* Which chips a model may go to. Neither a map nor devices: groups of neighbours among all chips. */
+struct residency_chips {
+	char map[64];			       /* as txda_group_options.map; "": none */
+	unsigned devices[RESIDENCY_MAX_CHIPS]; /* groups are as many of them at a time, in order */
+	unsigned n_devices;		       /* 0: none */
+};
+
+/* Before the first acquire. -ENOENT. */
+int residency_set_chips(struct residency *r, const char *name, const struct residency_chips *chips,
+			char *err, size_t errlen);
+
 /*
  * Takes a name out of the table; it may be added again at once. What it stood for is freed when its
  * last holder has released it, and takes requests until then. A load is called off. -ENOENT.

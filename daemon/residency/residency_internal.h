@@ -47,6 +47,7 @@ struct residency_model {
 	char weights[16];      /* "": as they are */
 	char family[MAX_NAME]; /* "": none */
 	uint64_t kv_limit;     /* bytes of a chip; 0: none */
+	struct residency_chips chips;
 	struct residency_model_options options;
 	uint64_t added_s;
 
@@ -129,6 +130,9 @@ int place_model(struct residency_model *m, struct txda_group **ret_group,
 /* Bytes per chip of a model that is not compiled yet, by its checkpoint's size: an upper bound but
  * for float32 ones. */
 uint64_t place_checkpoint_bytes(const struct residency_model *m);
+/* Group @i of those where a model for @tp chips may go. */
+int place_group(struct residency *r, const struct residency_chips *chips, unsigned tp, unsigned i,
+		struct txda_group **ret, char *err, size_t errlen);
 /* Whether two groups have a chip in common. */
 bool place_shares_chip(struct txda_group *a, struct txda_group *b);
 

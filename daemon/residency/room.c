@@ -249,6 +249,7 @@ static int verdict(const struct residency_plan *plan, const char *name, char *er
 {
 	uint64_t best = 0, need = plan->need_bytes;
 	unsigned lost = 0, taken = 0;
+	char why[256];
 
 	if (plan->resident || plan->fits || plan->n_victims)
 		return 0;
@@ -262,7 +263,13 @@ static int verdict(const struct residency_plan *plan, const char *name, char *er
 			need = g->need_bytes;
 		}
 	}
-	if (!plan->n_groups || lost + taken == plan->n_groups) {
+	if (!plan->n_groups) {
+		snprintf(why, sizeof(why), "%s", err);
+		snprintf(err, errlen, "model '%.200s' has no group of %u chips: %s", name,
+			 plan->tp ? plan->tp : 1, why);
+		return -ENOSPC;
+	}
+	if (lost + taken == plan->n_groups) {
 		snprintf(err, errlen,
 			 "model '%.200s' needs a group of %u chips; there are %u, %u of them with "
 			 "lost chips, %u with a replica",
@@ -279,21 +286,23 @@ static int verdict(const struct residency_plan *plan, const char *name, char *er
 int residency_make_room(struct residency *r, const char *name, const char *const *idle,
 			unsigned n_idle, struct residency_plan *ret, char *err, size_t errlen)
 {
-	struct txda_group_options options = TXDA_INIT(struct txda_group_options);
+	struct residency_chips chips = {0};
 	struct site sites[RESIDENCY_MAX_GROUPS] = {0};
 	struct residency_plan plan = {0};
 	struct residency_model *m;
 
 	pthread_mutex_lock(&r->lock);
 	m = model_find(r, name);
-	if (m)
+	if (m) {
 		fill_sizes(m, &plan);
+		chips = m->chips;
+	}
 	pthread_mutex_unlock(&r->lock);
-	options.tp = plan.tp ? plan.tp : 1;
-	for (; m && plan.n_groups < RESIDENCY_MAX_GROUPS; options.replica++) {
+	while (m && plan.n_groups < RESIDENCY_MAX_GROUPS) {
 		struct site *s = &sites[plan.n_groups];
 
-		if (txda_group_new(r->context, &options, &s->group))
+		if (place_group(r, &chips, plan.tp ? plan.tp : 1, plan.n_groups, &s->group, err,
+				errlen))
 			break;
 		look(s, &plan.groups[plan.n_groups++]);
 	}

@@ -553,6 +553,17 @@ static int set_options(const struct served_model *m, const char *name, char *err
 	return residency_set_options(m->server->residency, name, &options, err, errlen);
 }
 
+/* Which chips it may use. */
+static int set_chips(const struct served_model *m, const char *name, char *err, size_t errlen)
+{
+	const struct config_devices *devices = &m->config->devices;
+	struct residency_chips chips = {.n_devices = devices->n};
+
+	memcpy(chips.devices, devices->chips, devices->n * sizeof(*devices->chips));
+	snprintf(chips.map, sizeof(chips.map), "%s", m->config->map.text);
+	return residency_set_chips(m->server->residency, name, &chips, err, errlen);
+}
+
 /* Puts the replicas into the table of residency. */
 static int add_replicas(struct served_model *m, char *err, size_t errlen)
 {
@@ -572,7 +583,8 @@ static int add_replicas(struct served_model *m, char *err, size_t errlen)
 		if (!replica->retry_event)
 			return -ENOMEM;
 		r = residency_add(residency, replica->name, c->path, c->engine.tp_size,
-				  c->engine.weights ? config_weights[c->engine.weights] : NULL, err, errlen);
+				  c->engine.weights ? config_weights[c->engine.weights] : NULL, err,
+				  errlen);
 		if (r)
 			return r;
 		m->n_replicas++;
@@ -581,6 +593,8 @@ static int add_replicas(struct served_model *m, char *err, size_t errlen)
 			r = residency_set_limits(residency, replica->name, c->kv_memory,
 						 c->data_parallel > 1 ? c->names[0] : NULL, err,
 						 errlen);
+		if (!r)
+			r = set_chips(m, replica->name, err, errlen);
 		if (!r && c->draft)
 			r = residency_set_draft(residency, replica->name, c->draft, err, errlen);
 	}

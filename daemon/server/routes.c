@@ -51,6 +51,17 @@ static void put_options(struct json_out *o, const struct config_model *m)
 	json_begin(o, '{');
 	json_key(o, "tp_size");
 	json_uint(o, e->tp_size);
+	if (*m->map.text) {
+		json_key(o, "map");
+		json_string(o, m->map.text);
+	}
+	if (m->devices.n) {
+		json_key(o, "device");
+		json_begin(o, '[');
+		for (unsigned i = 0; i < m->devices.n; i++)
+			json_uint(o, m->devices.chips[i]);
+		json_end(o, ']');
+	}
 	json_key(o, "data_parallel_size");
 	json_uint(o, m->data_parallel);
 	json_key(o, "weights");

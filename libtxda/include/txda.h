@@ -154,8 +154,8 @@ int txda_device_link(struct txda_device *device, unsigned port, struct txda_link
 
 /*
  * A group is an ordered set of chips that runs one copy of a model; rank i is its i-th chip.
- * A map divides the visible chips into groups: "C4TP2" is {0,1},{2,3}; "0,1;2,3" says the same by
- * hand; NULL or "auto" takes neighbours. CHIP_MAP renames the chips first.
+ * A map divides the visible chips into groups: "C4TP2" is {0,1},{2,3}, and so is "C4TP2B1", whose
+ * batch the library has no use for; "0,1;2,3" says the same by hand; NULL or "auto" takes neighbours. CHIP_MAP renames the chips first.
  */
 struct txda_group_options {
 	size_t size;

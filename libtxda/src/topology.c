@@ -54,10 +54,10 @@ static int parse_named(const char *map, unsigned n_chips, struct txda__topology 
 		       size_t errlen)
 {
 	const char *s = map + 1;
-	unsigned chips, tp;
+	unsigned chips, tp, batch = 1;
 
 	if (!read_number(&s, &chips) || strncmp(s, "TP", 2) || (s += 2, !read_number(&s, &tp)) ||
-	    *s)
+	    (*s == 'B' && (s++, !read_number(&s, &batch) || !batch)) || *s)
 		return txda__say(err, errlen, -EINVAL,
 				 "\"%.40s\" is no map; CxTPy is wanted, such as C4TP2", map);
 	if (!tp || tp > TXDA_MAX_CHIPS_PER_GROUP)

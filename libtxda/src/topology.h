@@ -2,8 +2,8 @@
 /*
  * Topology maps: how the chips of a machine are divided into groups.
  *
- * A map is "CxTPy" (x chips, groups of y neighbours: "C4TP2" is 0,1;2,3), or spelled ("0,1;2,3"),
- * or automatic (groups of @tp chips that are as near to each other as can be). Numbers in a map are
+ * A map is "CxTPy" (x chips, groups of y neighbours: "C4TP2" is 0,1;2,3; "C4TP2B1" names the batch
+ * of the programs, too, which does not matter here), or spelled ("0,1;2,3"), or automatic (groups of @tp chips that are as near to each other as can be). Numbers in a map are
  * logical chips; CHIP_MAP says which device each is. Parsers return 0 or -EINVAL with a message
  * that quotes the word at fault.
  * Threads: pure functions.

@@ -72,13 +72,15 @@ int txda_group_new(struct txda_context *context, const struct txda_group_options
 	unsigned tp = options->tp ? options->tp : 1;
 	struct txda_group *group;
 
-	if (context != fake_context || (options->replica + 1) * tp > FAKE_CHIPS)
+	unsigned first = options->devices ? options->devices[0] : options->replica * tp;
+
+	if (context != fake_context || first + tp > FAKE_CHIPS)
 		return -ENODEV;
 	group = malloc(sizeof(*group));
 	if (!group)
 		return -ENOMEM;
 	group->tp = tp;
-	group->first = options->replica * tp;
+	group->first = first;
 	atomic_fetch_add(&fake_groups, 1);
 	*ret_group = group;
 	return 0;

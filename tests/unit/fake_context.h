@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Chips, groups and plans without a chip, in the place of libtxda's calls: four chips, groups of
- * neighbours.
+ * neighbours; those of named devices begin with the first one.
  */
 #ifndef TXDA_TESTS_FAKE_CONTEXT_H
 #define TXDA_TESTS_FAKE_CONTEXT_H

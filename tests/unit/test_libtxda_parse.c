@@ -190,7 +190,8 @@ static void test_maps(void **state)
 		{"", "is no map"},	    {"0,1;", "is no map"},
 		{"0,,1", "is no map"},	    {"0,1;1,2", "chip 1 is named twice"},
 		{"0,4", "no chip 4"},	    {"a", "is no map"},
-		{"C99999TP1", "is no map"},
+		{"C99999TP1", "is no map"}, {"C4TP2B", "is no map"},
+		{"C4TP2B0", "is no map"},   {"C4TP2B1x", "is no map"},
 	};
 	struct txda__topology t;
 	char err[200];
@@ -203,6 +204,9 @@ static void test_maps(void **state)
 	assert_int_equal(t.chip[1][1], 3);
 	assert_int_equal(txda__parse_map("C2TP2", 4, &t, err, sizeof(err)), 0);
 	assert_int_equal(t.n_groups, 1);
+	assert_int_equal(txda__parse_map("C4TP2B1", 4, &t, err, sizeof(err)), 0);
+	assert_int_equal(t.n_groups, 2);
+	assert_int_equal(t.chip[1][1], 3);
 	assert_int_equal(txda__parse_map("3;1,0", 4, &t, err, sizeof(err)), 0);
 	assert_int_equal(t.n_groups, 2);
 	assert_int_equal(t.size[0], 1);

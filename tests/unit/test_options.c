@@ -260,6 +260,40 @@ static void other_spellings_are_understood(void **state)
 	config_free(&c);
 }
 
+static void maps_and_chips_are_read(void **state)
+{
+	struct config c;
+
+	(void)state;
+	assert_int_equal(LOAD(&c, "--map", "C4TP2B1", "--model", "a", "--model", "b", "--map",
+			      "3,2,1,0;4,5,6,7", "--max-num-seqs", "4", "--model", "c", "--map",
+			      "auto", "--device", "5,0,63", "--tp-size", "3"),
+			 CONFIG_RUN);
+	assert_string_equal(c.models[0].map.text, "C4TP2B1");
+	assert_int_equal(c.models[0].engine.tp_size, 2);
+	assert_int_equal(c.models[0].engine.max_num_seqs, 1);
+	assert_int_equal(c.models[1].engine.tp_size, 4);
+	assert_int_equal(c.models[1].engine.max_num_seqs, 4);
+	assert_string_equal(c.models[2].map.text, "");
+	assert_int_equal(c.models[2].engine.tp_size, 3);
+	assert_int_equal(c.models[2].engine.max_num_seqs, 0);
+	assert_int_equal(c.models[2].devices.n, 3);
+	assert_int_equal(c.models[2].devices.chips[0], 5);
+	assert_int_equal(c.models[2].devices.chips[2], 63);
+	assert_int_equal(c.models[0].devices.n, 0);
+	config_free(&c);
+	/* What contradicts itself. */
+	assert_int_equal(LOAD(&c, "--model", "a", "--map", "C4TP2", "--tp-size", "4"),
+			 CONFIG_ERROR);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "--model", "a", "--map", "C4TP2", "--device", "0,1"),
+			 CONFIG_ERROR);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "--model", "a", "--tp-size", "2", "--device", "0,1,2"),
+			 CONFIG_ERROR);
+	config_free(&c);
+}
+
 static void wrong_values_are_refused(void **state)
 {
 	static const struct {
@@ -289,6 +323,30 @@ static void wrong_values_are_refused(void **state)
 		{"--model", "x="},
 		{"--model", ""},
 		{"--allow-user", "nobody of that name"},
+		{"--device", ""},
+		{"--device", "0,"},
+		{"--device", ",0"},
+		{"--device", "0 ,1"},
+		{"--device", "0,0"},
+		{"--device", "64"},
+		{"--device", "-1"},
+		{"--device", "99999999999999999999"},
+		{"--map", ""},
+		{"--map", "C4"},
+		{"--map", "C4TP3"},
+		{"--map", "C0TP2"},
+		{"--map", "C4TP0"},
+		{"--map", "C4TP"},
+		{"--map", "C4TP2B"},
+		{"--map", "C4TP2B0"},
+		{"--map", "C4TP2B1x"},
+		{"--map", "C9TP9"},
+		{"--map", "C99999999999TP1"},
+		{"--map", "0;1,2"},
+		{"--map", "0,1;"},
+		{"--map", "0,,1"},
+		{"--map", "0,1,2,3,4,5,6,7,8"},
+		{"--map", "0;1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;19;20;21;22;23;24;25"},
 		{"--help=yes", ""},
 		{"--no-pin=yes", ""},
 		{"-m", "x"},
@@ -479,6 +537,7 @@ int main(void)
 		cmocka_unit_test(the_nearest_name_is_found),
 		cmocka_unit_test(values_go_where_they_belong),
 		cmocka_unit_test(other_spellings_are_understood),
+		cmocka_unit_test(maps_and_chips_are_read),
 		cmocka_unit_test(wrong_values_are_refused),
 		cmocka_unit_test(models_are_compared_and_copied_by_the_table),
 		cmocka_unit_test(a_reload_takes_what_it_can),

@@ -325,6 +325,48 @@ static void keeps_replicas_apart(void **state)
 	residency_free(r);
 }
 
+/* What a model may use is all that is looked at, in the order in which it is said. */
+static void stays_on_its_chips(void **state)
+{
+	struct residency_chips chips = {.devices = {2, 3, 0}, .n_devices = 3};
+	struct residency *r = open_residency(0);
+	struct residency_plan plan;
+	struct outcome o[3];
+	const uint64_t fixed = 102 << 20;
+	char err[512] = "";
+
+	(void)state;
+	fake_plan.tp = fake_model_config.info.tp = 2;
+	for (unsigned i = 0; i < 3; i++) {
+		const char *const names[] = {"a", "b", "c"};
+
+		make_case(names[i]);
+		add(r, names[i]);
+	}
+	assert_int_equal(residency_set_chips(r, "none", &chips, err, sizeof(err)), -ENOENT);
+	assert_int_equal(residency_set_chips(r, "a", &chips, err, sizeof(err)), 0);
+	assert_int_equal(residency_set_chips(r, "b", &chips, err, sizeof(err)), 0);
+	assert_int_equal(residency_make_room(r, "a", NULL, 0, &plan, err, sizeof(err)), 0);
+	assert_int_equal(plan.n_groups, 1);
+	assert_int_equal(plan.groups[0].chips[0], 2);
+	/* The one that has to join it there has its share of the chips, the third has others. */
+	assert_int_equal(acquire(r, "a", &o[0]), 0);
+	assert_int_equal(chip_of_last(), 2);
+	assert_int_equal(fake_model_last_reserve, fixed + (fake_chip_bytes - 2 * fixed) / 2);
+	assert_int_equal(acquire(r, "b", &o[1]), 0);
+	assert_int_equal(chip_of_last(), 2);
+	assert_int_equal(fake_model_last_reserve, 0);
+	chips.n_devices = 1;
+	assert_int_equal(residency_set_chips(r, "c", &chips, err, sizeof(err)), 0);
+	assert_int_equal(residency_make_room(r, "c", NULL, 0, &plan, err, sizeof(err)), -ENOSPC);
+	assert_non_null(strstr(err, "the model may use 1 chips, which are 0 groups"));
+	assert_int_equal(acquire(r, "c", &o[2]), -ENODEV);
+	assert_non_null(strstr(o[2].text, "the model may use 1 chips, which are 0 groups"));
+	residency_release(r, o[0].model);
+	residency_release(r, o[1].model);
+	residency_free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +378,7 @@ int main(void)
 		CASE(removes),
 		CASE(makes_room),
 		CASE(keeps_replicas_apart),
+		CASE(stays_on_its_chips),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Launch lines that people have from other stacks of this chip and from vLLM, word for word but for paths and sockets.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+TXDA_CMODEL=chips=4,mem=512M
+export TXDA_CMODEL
+
+# says WORDS...: the log does
+says() {
+	for words in "$@"; do
+		grep -qF -- "$words" "$tmp/txdad.log" || fail "no '$words' in the log"
+	done
+}
+
+# chips_of MODEL: the chips it is on, once it is loaded
+is_ready() {
+	http "http://localhost/v1/models/$1" | grep -q '"state":"ready"'
+}
+chips_of() {
+	until_true 60 is_ready "$1" || fail "$1 is not loaded"
+	http "http://localhost/v1/models/$1" | sed -n 's/.*"chips":\[\([0-9,]*\)\].*/\1/p'
+}
+
+# length MODEL: tokens of an answer whose request names none
+length() {
+	post /v1/completions "{\"model\":\"$1\",\"prompt\":\"Once upon a time\",\"ignore_eos\":true}" | member completion_tokens
+}
+
+# ---- this chip's own
+start --hf_dir "$MODEL" --max_tokens 32 --tp_size 2 --device 2,3
+name=$(basename "$MODEL")
+[ "$(chips_of "$name")" = 2,3 ] || fail "--device 2,3: on chips $(chips_of "$name")"
+[ "$(length "$name")" = 32 ] || fail "--max_tokens 32: $(length "$name") tokens"
+stop
+
+start --model "mapped=$MODEL" --map C4TP2B1 --model "turned=$MODEL" --tp-size 2 --device 1,0
+case $(chips_of mapped) in
+0,1 | 2,3) ;;
+*) fail "--map C4TP2B1: on chips $(chips_of mapped)" ;;
+esac
+[ "$(chips_of turned)" = 1,0 ] || fail "--device 1,0: on chips $(chips_of turned)"
+http http://localhost/v1/models/mapped >"$tmp/answer"
+grep -q '"tp_size":2,"map":"C4TP2B1".*"max_num_seqs":1,' "$tmp/answer" || fail "--map: $(cat "$tmp/answer")"
+stop
+
+# ---- vLLM's
+: >"$tmp/txdad.log"
+start --model "$MODEL" --served-model-name assistant --tensor-parallel-size 2 --max-model-len 512 --max-num-seqs 8 \
+	--max-num-batched-tokens 256 --enable-chunked-prefill --enforce-eager --enable-prefix-caching
+says '--enable-chunked-prefill is moot: prompts are always computed in parts' \
+	'--enforce-eager is moot: programs are always compiled'
+http http://localhost/v1/models/assistant >"$tmp/answer"
+grep -q '"tp":2,' "$tmp/answer" || fail "--tensor-parallel-size 2: $(cat "$tmp/answer")"
+[ "$(length assistant)" = 16 ] || fail "without --max-tokens: $(length assistant) tokens"
+stop
+conclude
