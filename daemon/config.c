@@ -176,26 +176,34 @@ static enum config_action read_command_line(struct config *c, int argc, char **a
 	return r ? CONFIG_ERROR : CONFIG_RUN;
 }
 
-enum config_action config_load(int argc, char **argv, struct config *ret)
+static enum config_action load(int argc, char **argv, struct config *ret, char *err, size_t errlen)
 {
 	enum config_action action = CONFIG_ERROR;
-	char err[OPTIONS_ERROR] = "out of memory";
 
 	*ret = (struct config){0};
-	if (options_initial(&config_table, OPTION_DAEMON, ret, err, sizeof(err)) &&
-	    options_initial(&config_table, OPTION_EACH_MODEL, &ret->defaults, err, sizeof(err)) &&
-	    read_config_files(ret, argc, argv, err, sizeof(err)))
-		action = read_command_line(ret, argc, argv, err, sizeof(err));
+	snprintf(err, errlen, "out of memory");
+	if (options_initial(&config_table, OPTION_DAEMON, ret, err, errlen) &&
+	    options_initial(&config_table, OPTION_EACH_MODEL, &ret->defaults, err, errlen) &&
+	    read_config_files(ret, argc, argv, err, errlen))
+		action = read_command_line(ret, argc, argv, err, errlen);
 	if (action == CONFIG_RUN && !ret->n_models) {
-		snprintf(err, sizeof(err), "no model is given: use --model [NAME=]PATH%s",
+		snprintf(err, errlen, "no model is given: use --model [NAME=]PATH%s",
 			 ret->file ? " or put 'model = [NAME=]PATH' into the file" : "");
 		action = CONFIG_ERROR;
 	}
 	for (unsigned i = 0; i < ret->n_models && action == CONFIG_RUN; i++)
-		if (!config_settle_chips(&ret->models[i], err, sizeof(err)))
+		if (!config_settle_chips(&ret->models[i], err, errlen))
 			action = CONFIG_ERROR;
 	if (action == CONFIG_RUN && !default_socket(ret))
 		action = CONFIG_ERROR;
+	return action;
+}
+
+enum config_action config_load(int argc, char **argv, struct config *ret)
+{
+	char err[OPTIONS_ERROR];
+	enum config_action action = load(argc, argv, ret, err, sizeof(err));
+
 	if (action == CONFIG_ERROR)
 		complain(err);
 	return action;
@@ -203,11 +211,11 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 
 /* ---- a reload -------------------------------------------------------------------------------- */
 
-bool config_reload(int argc, char **argv, struct config *ret)
+bool config_reload(int argc, char **argv, struct config *ret, char *err, size_t errlen)
 {
 	struct config fresh;
 
-	if (config_load(argc, argv, &fresh) != CONFIG_RUN) {
+	if (load(argc, argv, &fresh, err, errlen) != CONFIG_RUN) {
 		config_free(&fresh);
 		*ret = (struct config){0};
 		return false;

@@ -96,7 +96,8 @@ struct config {
 	bool access_log;
 	unsigned status_seconds; /* between lines on what goes on; 0: none */
 	enum log_level log_level;
-	char *file; /* of --config, for a reload */
+	char *log_file; /* NULL or "": stderr */
+	char *file;	/* of --config, for a reload */
 };
 
 enum config_action {
@@ -114,9 +115,9 @@ void config_free(struct config *c);
 
 /*
  * Reads everything again, for a running daemon: the file anew, the command line on top. False: it
- * is wrong (said on stderr), and *ret is empty.
+ * is wrong, as @err says, and *ret is empty.
  */
-bool config_reload(int argc, char **argv, struct config *ret);
+bool config_reload(int argc, char **argv, struct config *ret, char *err, size_t errlen);
 /* Makes @now what @fresh says, as far as a running daemon can; models are the server's part. */
 void config_take(struct config *now, const struct config *fresh);
 

@@ -223,6 +223,8 @@ static const struct option_row rows[] = {
 	 "between lines on what goes on; 0: none", "10", .max = DAY},
 	{"log-level", &option_choice, DAEMON(log_level), AT_ONCE, NULL, "what is logged", "info",
 	 .words = levels},
+	{"log-file", &option_text, DAEMON(log_file), AT_ONCE, "FILE",
+	 "where it is logged, instead of stderr; opened anew at SIGHUP"},
 	{"config", &option_value, COMMAND, AT_ONCE, "FILE",
 	 "read settings from FILE first, a line each: OPTION = VALUE"},
 	{"help", &option_action, COMMAND, AT_ONCE, NULL, "this"},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The daemon's log: one line a message on stderr, "<N>" in front where the journal reads it.
+ * The daemon's log: one line a message on stderr, "<N>" in front where the journal reads it, or in a
+ * file, with the time (UTC) in front.
  *
  * What comes from outside is logged with control characters replaced, so that no client can forge a
  * line. Any thread may log.
@@ -8,7 +9,7 @@
 #ifndef TXDA_DAEMON_LOG_H
 #define TXDA_DAEMON_LOG_H
 
-#include <stdbool.h>
+#include <stddef.h>
 
 enum log_level {
 	LOG_LEVEL_ERROR,
@@ -19,6 +20,14 @@ enum log_level {
 
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
+
+/*
+ * From now on into the file @path; NULL or "": to stderr. The same path again opens it anew, for
+ * those who rotate logs. A new file has mode 0640, or less by the umask. Refused: links, what is no
+ * regular file, what others own or everybody may write or rename. 0, or -errno with the reason in
+ * @err; the log then stays where it was. One thread at a time, while others may log.
+ */
+int log_to_file(const char *path, char *err, size_t errlen);
 
 void log_message(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

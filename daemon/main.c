@@ -200,24 +200,39 @@ static void on_stop(evutil_socket_t number, short what, void *arg)
 	begin_drain(d);
 }
 
+/* Also after a file was rotated away, which no setting tells. */
+static void reopen_log(const struct config *c)
+{
+	char err[768];
+
+	if (log_to_file(c->log_file, err, sizeof(err)))
+		log_error("%s", err);
+}
+
 /* What can change while it runs; the rest needs a restart. */
 static void on_hangup(evutil_socket_t number, short what, void *arg)
 {
 	struct daemon *d = arg;
 	struct config *now = &d->config, fresh;
+	char err[1024];
+	bool good;
 
 	(void)number;
 	(void)what;
 	if (d->draining)
 		return;
 	sd_notify(0, "RELOADING=1");
-	if (config_reload(d->argc, d->argv, &fresh)) {
+	good = config_reload(d->argc, d->argv, &fresh, err, sizeof(err));
+	if (good)
 		config_take(now, &fresh);
+	reopen_log(now);
+	if (good) {
 		log_set_level(now->log_level);
 		server_reconfigure(d->server, &fresh);
 		log_info("the settings were read again");
 		config_free(&fresh);
 	} else {
+		log_error("%s", err);
 		log_error("the settings are wrong; those from before stay");
 	}
 	sd_notify(0, "READY=1");
@@ -414,6 +429,7 @@ static void bound_heap(void)
 int main(int argc, char **argv)
 {
 	static struct daemon d;
+	char err[768];
 
 	bound_heap();
 	d.argc = argc;
@@ -424,6 +440,11 @@ int main(int argc, char **argv)
 	case CONFIG_ERROR: config_free(&d.config); return EXIT_CONFIG;
 	}
 	log_set_level(d.config.log_level);
+	if (log_to_file(d.config.log_file, err, sizeof(err))) {
+		log_error("%s", err);
+		config_free(&d.config);
+		return EXIT_CONFIG;
+	}
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a limit of the size of files is an error, no end */
 	config_log_moot(&d.config);

@@ -30,11 +30,20 @@ length() {
 }
 
 # ---- this chip's own
-start --hf_dir "$MODEL" --max_tokens 32 --tp_size 2 --device 2,3
+start --hf_dir "$MODEL" --max_tokens 32 --tp_size 2 --device 2,3 --log_file "$tmp/tx8.log"
 name=$(basename "$MODEL")
 [ "$(chips_of "$name")" = 2,3 ] || fail "--device 2,3: on chips $(chips_of "$name")"
 [ "$(length "$name")" = 32 ] || fail "--max_tokens 32: $(length "$name") tokens"
+grep -q "Z txdad: model $name is ready" "$tmp/tx8.log" || fail "--log_file: $(cat "$tmp/tx8.log")"
+# Rotated away: after SIGHUP lines go into a new one.
+mv "$tmp/tx8.log" "$tmp/tx8.log.1"
+kill -HUP "$daemon"
+is_anew() {
+	grep -qs 'the settings were read again' "$tmp/tx8.log"
+}
+until_true 60 is_anew || fail "no new log after SIGHUP: $(cat "$tmp/tx8.log.1")"
 stop
+grep -q 'stopped' "$tmp/tx8.log" || fail "the new log ends with $(tail -n 1 "$tmp/tx8.log")"
 
 start --model "mapped=$MODEL" --map C4TP2B1 --model "turned=$MODEL" --tp-size 2 --device 1,0
 case $(chips_of mapped) in
@@ -56,4 +65,10 @@ http http://localhost/v1/models/assistant >"$tmp/answer"
 grep -q '"tp":2,' "$tmp/answer" || fail "--tensor-parallel-size 2: $(cat "$tmp/answer")"
 [ "$(length assistant)" = 16 ] || fail "without --max-tokens: $(length assistant) tokens"
 stop
+# ---- what is wrong ends it at once, with status 78
+ln -s "$tmp/elsewhere" "$tmp/link"
+status=0
+"$TXDAD" --socket "$socket" --model "$MODEL" --log-file "$tmp/link" 2>"$tmp/err" || status=$?
+[ "$status" = 78 ] || fail "--log-file with a link: status $status"
+grep -q "cannot log into $tmp/link: it is a symbolic link" "$tmp/err" || fail "--log-file with a link: $(cat "$tmp/err")"
 conclude
