@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "config_internal.h"
@@ -139,6 +140,24 @@ static bool read_config_files(struct config *c, int argc, char **argv, char *err
 	return true;
 }
 
+/* $DISABLE_CACHE, as other stacks have it. */
+static bool read_environment(struct config *c, char *err, size_t errlen)
+{
+	static const char *const words[] = {"0", "no", "false", "off", "1", "yes", "true", "on"};
+	const char *value = getenv("DISABLE_CACHE");
+	unsigned i = 0;
+
+	if (!value || !*value)
+		return true;
+	while (i < 8 && strcasecmp(value, words[i]) != 0)
+		i++;
+	c->disable_cache = i >= 4;
+	if (i == 8)
+		snprintf(err, errlen, "DISABLE_CACHE=%.200s: 1 (yes, true, on) or 0 is wanted",
+			 value);
+	return i < 8;
+}
+
 static bool default_socket(struct config *c)
 {
 	const char *dir = getenv("XDG_RUNTIME_DIR");
@@ -182,7 +201,8 @@ static enum config_action load(int argc, char **argv, struct config *ret, char *
 
 	*ret = (struct config){0};
 	snprintf(err, errlen, "out of memory");
-	if (options_initial(&config_table, OPTION_DAEMON, ret, err, errlen) &&
+	if (read_environment(ret, err, errlen) &&
+	    options_initial(&config_table, OPTION_DAEMON, ret, err, errlen) &&
 	    options_initial(&config_table, OPTION_EACH_MODEL, &ret->defaults, err, errlen) &&
 	    read_config_files(ret, argc, argv, err, errlen))
 		action = read_command_line(ret, argc, argv, err, errlen);

@@ -83,6 +83,7 @@ struct config {
 	unsigned max_queue;  /* 0: the engine's default */
 	bool keep_weights;   /* beyond the daemon's life, where somebody holds them */
 	char *cache_dir;     /* NULL: residency's default */
+	bool disable_cache;  /* $DISABLE_CACHE: what is compiled goes with the process */
 	uint64_t max_body;   /* bytes */
 	uint64_t max_memory; /* bytes held for all clients */
 	unsigned max_connections;

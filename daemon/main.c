@@ -138,6 +138,7 @@ static int open_chips(struct daemon *d)
 	struct txda_context_options context_options = TXDA_INIT(struct txda_context_options);
 	struct residency_options options = {
 		.cache_dir = c->cache_dir,
+		.private_cache = c->disable_cache,
 	};
 	char err[512] = "";
 	int r;

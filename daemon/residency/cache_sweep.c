@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A case dir holds files, directories of files, and no more. */
+/* A private directory holds case dirs, these hold files, directories of files, and no more. */
 #define MAX_DEPTH 4
 
 static DIR *open_below(int parent, const char *name)
@@ -89,6 +89,22 @@ static void sweep_one(int cache, const char *name)
 	}
 }
 
+static void sweep_private(int cache, const char *name)
+{
+	int fd = openat(cache, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (!flock(fd, LOCK_EX | LOCK_NB))
+		remove_tree(cache, name, 0);
+	close(fd);
+}
+
+void cache_remove_tree(const char *path)
+{
+	remove_tree(AT_FDCWD, path, 0);
+}
+
 void cache_sweep(const char *cache)
 {
 	DIR *dir = open_below(AT_FDCWD, cache);
@@ -96,7 +112,11 @@ void cache_sweep(const char *cache)
 
 	if (!dir)
 		return;
-	while ((entry = readdir(dir)))
-		sweep_one(dirfd(dir), entry->d_name);
+	while ((entry = readdir(dir))) {
+		if (!strncmp(entry->d_name, CACHE_PRIVATE, strlen(CACHE_PRIVATE)))
+			sweep_private(dirfd(dir), entry->d_name);
+		else
+			sweep_one(dirfd(dir), entry->d_name);
+	}
 	closedir(dir);
 }

@@ -7,10 +7,16 @@
 #ifndef TXDA_RESIDENCY_CACHE_SWEEP_H
 #define TXDA_RESIDENCY_CACHE_SWEEP_H
 
+#define CACHE_PRIVATE ".txda-private-" /* how names of directories of one process begin */
+
 /*
- * Removes these of each NAME whose lock nobody holds; what a running compiler has stays. What
+ * Removes these of each NAME whose lock nobody holds, and private directories (cache_private.h) of
+ * processes that are gone; what a running compiler or daemon has stays. What
  * cannot be removed stays, too: it is no reason not to start. Blocks.
  */
 void cache_sweep(const char *cache);
+
+/* As rm -r, but for what lies deeper than a private directory has it; links are not followed. */
+void cache_remove_tree(const char *path);
 
 #endif

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cache_private.h"
 #include "cache.h"
 #include "hostcopy.h"
 #include "residency_internal.h"
@@ -108,6 +109,9 @@ static int set_up(struct residency *r, const struct residency_options *options, 
 {
 	int error = cache_find(options->cache_dir, r->cache_dir, sizeof(r->cache_dir), err, errlen);
 
+	if (!error && options->private_cache)
+		error = cache_private_new(r->cache_dir, sizeof(r->cache_dir), &r->private_lock, err,
+					  errlen);
 	if (error)
 		return error;
 	/* A missing compiler is told by the load that needs it. */
@@ -138,7 +142,7 @@ int residency_new(const struct residency_options *options, struct residency **re
 	}
 	r->context = txda_context_ref(options->context);
 	r->options = *options;
-	r->fd = -1;
+	r->fd = r->private_lock = -1;
 	r->last_model = &r->models;
 	waiters_init(&r->done);
 	pthread_mutex_init(&r->lock, NULL);
@@ -211,6 +215,8 @@ void residency_free(struct residency *r)
 		next = m->next;
 		free(m);
 	}
+	if (r->private_lock >= 0)
+		cache_private_remove(r->cache_dir, r->private_lock);
 	if (r->fd >= 0)
 		close(r->fd);
 	pthread_mutex_destroy(&r->lock);

@@ -69,11 +69,12 @@ struct residency_options {
 	struct txda_context *context; /* referenced */
 	const char *cache_dir; /* NULL: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, $HOME/.cache/txda,
 				  /var/cache/txda */
+	bool private_cache;    /* nothing is taken from the cache, and nothing stays in it */
 	const char *compiler;  /* NULL: txda-compile beside this executable, or in PATH */
 	unsigned compile_seconds; /* longest run of the compiler; 0: 3600 */
 	uint64_t
 		compile_memory; /* address space of the compiler in bytes; 0: no limit of its own */
-	struct keeper *keeper; /* borrowed; NULL: weights go with the process */
+	struct keeper *keeper;	/* borrowed; NULL: weights go with the process */
 	/* Of models that get none of their own (residency_set_options()). */
 	struct residency_model_options model;
 };

@@ -85,6 +85,7 @@ struct residency {
 	struct txda_context *context;
 	struct residency_options options;
 	char cache_dir[MAX_PATH], compiler[MAX_PATH];
+	int private_lock; /* of a cache_dir of this process alone; -1: it is not */
 	int fd;
 	pthread_t loader;
 	bool loader_runs;

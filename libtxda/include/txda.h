@@ -21,6 +21,7 @@
  *   TXDA_BACKEND=auto|drm|cmodel         auto: drm if there is a TX8 node, else the device model in
  *                                        this process
  *   TXDA_CMODEL=chips=4,mem=8G,cores=2,isa=auto,spin=100us,faults=SPEC
+ *   OMP_NUM_THREADS=4                    the device model's cores, where TXDA_CMODEL names none
  *   TXDA_VISIBLE_DEVICES=0,2             physical chips this process may use, by index, serial or
  *                                        PCI address; renumbered from 0
  *   CHIP_MAP=1,0  or  TXDA_CHIP_MAP      logical chip i of a topology map is the i-th visible chip

@@ -88,6 +88,10 @@ static int cmodel_open(struct txda_context *context, const char *text,
 	r = txda__parse_cmodel(text, &spec, err, sizeof(err));
 	if (r < 0)
 		return txda__fail(context, r, "TXDA_CMODEL: %s", err);
+	if (!spec.cores_given)
+		r = txda__parse_threads(getenv("OMP_NUM_THREADS"), &spec.cores, err, sizeof(err));
+	if (r < 0)
+		return txda__fail(context, r, "%s", err);
 	cmodel = calloc(1, sizeof(*cmodel));
 	if (!cmodel)
 		return txda__fail(context, -ENOMEM, "out of memory");

@@ -75,6 +75,8 @@ int txda__parse_us(const char *word, unsigned *ret_us)
 	return 0;
 }
 
+#define MAX_CORES 64
+
 static int parse_key(const char *key, const char *value, struct txda__cmodel_spec *spec, char *err,
 		     size_t errlen)
 {
@@ -95,11 +97,12 @@ static int parse_key(const char *key, const char *value, struct txda__cmodel_spe
 					 value);
 		spec->mem_bytes = number;
 	} else if (!strcmp(key, "cores")) {
-		if (txda__parse_number(value, 64, &number))
+		if (txda__parse_number(value, MAX_CORES, &number))
 			return txda__say(err, errlen, -EINVAL,
 					 "cores=%s: a number up to 64 is wanted (0: one per CPU)",
 					 value);
 		spec->cores = (unsigned)number;
+		spec->cores_given = true;
 	} else if (!strcmp(key, "spin")) {
 		if (txda__parse_us(value, &spec->spin_us))
 			return txda__say(err, errlen, -EINVAL,
@@ -163,6 +166,23 @@ int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, cha
 			return r;
 	}
 	*ret_spec = spec;
+	return 0;
+}
+
+int txda__parse_threads(const char *text, unsigned *ret_cores, char *err, size_t errlen)
+{
+	const char *pos = text && *text ? text : NULL;
+	uint64_t number, first = 0;
+	char word[32];
+
+	while (next_word(&pos, word, sizeof(word))) {
+		if (txda__parse_number(word, UINT32_MAX, &number) || !number)
+			return txda__say(err, errlen, -EINVAL,
+					 "OMP_NUM_THREADS=%.100s: a number of threads from 1 is wanted",
+					 text);
+		first = first ? first : number;
+	}
+	*ret_cores = first < MAX_CORES ? (unsigned)first : MAX_CORES;
 	return 0;
 }
 

@@ -25,6 +25,7 @@ struct txda__cmodel_spec {
 	unsigned chips;
 	uint64_t mem_bytes;		/* of each chip; 0: not given */
 	unsigned cores;			/* 0: one per CPU */
+	bool cores_given;
 	unsigned spin_us;		/* 0: not given */
 	char isa[16];
 	unsigned n_faults;
@@ -37,6 +38,9 @@ struct txda__cmodel_spec {
  */
 int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, char *err,
 		       size_t errlen);
+
+/* OMP_NUM_THREADS: "4", or "4,2", of which the first counts. *@ret_cores 0: it says nothing. */
+int txda__parse_threads(const char *text, unsigned *ret_cores, char *err, size_t errlen);
 
 /*
  * Chooses chips out of @info[0..count): "0,2", or serials, or PCI addresses.

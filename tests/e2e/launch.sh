@@ -65,6 +65,46 @@ http http://localhost/v1/models/assistant >"$tmp/answer"
 grep -q '"tp":2,' "$tmp/answer" || fail "--tensor-parallel-size 2: $(cat "$tmp/answer")"
 [ "$(length assistant)" = 16 ] || fail "without --max-tokens: $(length assistant) tokens"
 stop
+# ---- the environment
+# DISABLE_CACHE: a directory of its own, which goes with the daemon, or with the next one when it was killed.
+CACHE_DIRECTORY=$tmp/cache
+in_cache() {
+	find "$tmp/cache" -mindepth 1 -maxdepth 2 -printf '%y %m %P\n'
+}
+OMP_NUM_THREADS=1 DISABLE_CACHE=1 TXDA_VISIBLE_DEVICES=3,1 CHIP_MAP=1,0 start --model "m=$MODEL" --map C2TP2
+[ "$(chips_of m)" = 1,0 ] || fail "CHIP_MAP=1,0: on chips $(chips_of m)"
+in_cache >"$tmp/found"
+[ "$(wc -l <"$tmp/found")" = 2 ] && [ "$(grep -c '^d 700 .txda-private-' "$tmp/found")" = 1 ] || fail "DISABLE_CACHE=1: $(cat "$tmp/found")"
+stop
+[ -z "$(in_cache)" ] || fail "DISABLE_CACHE=1 leaves $(in_cache)"
+DISABLE_CACHE=true start --model "m=$MODEL"
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null || true
+[ -n "$(in_cache)" ] || fail "DISABLE_CACHE=true: nothing is left of a killed daemon"
+DISABLE_CACHE=0 start --model "m=$MODEL"
+in_cache >"$tmp/found"
+if grep -q private "$tmp/found" || ! grep -q '^d' "$tmp/found"; then
+	fail "DISABLE_CACHE=0 after a killed daemon: $(cat "$tmp/found")"
+fi
+stop
+while IFS='|' read -r setting words; do
+	status=0
+	env "$setting" "$TXDAD" --socket "$socket" --model "$MODEL" 2>"$tmp/err" || status=$?
+	[ "$status" -ne 0 ] || fail "$setting is accepted"
+	grep -qF -- "$words" "$tmp/err" || fail "$setting: $(cat "$tmp/err")"
+done <<END
+DISABLE_CACHE=maybe|DISABLE_CACHE=maybe: 1 (yes, true, on) or 0 is wanted
+OMP_NUM_THREADS=many|OMP_NUM_THREADS=many: a number of threads from 1 is wanted
+OMP_NUM_THREADS=0|OMP_NUM_THREADS=0: a number of threads from 1 is wanted
+CHIP_MAP=0,9|CHIP_MAP=0,9: no chip 9
+CHIP_MAP=0;1|CHIP_MAP=0;1: "0;1" is no list of chips
+TXDA_VISIBLE_DEVICES=7|TXDA_VISIBLE_DEVICES=7: "7" names no chip; there are 4
+TXDA_VISIBLE_DEVICES=1,1|chip "1" is named twice
+END
+# Cores that TXDA_CMODEL names are those that count.
+OMP_NUM_THREADS=many TXDA_CMODEL=chips=1,mem=512M,cores=1 start --model "m=$MODEL"
+stop
+
 # ---- what is wrong ends it at once, with status 78
 ln -s "$tmp/elsewhere" "$tmp/link"
 status=0

@@ -178,6 +178,32 @@ static void test_chip_map(void **state)
 			 -EINVAL);
 }
 
+static void test_threads(void **state)
+{
+	static const char *const bad[] = {"0",	       "-1", "two", "4,",  ",4",
+					  "4,x",       " 4", "4.5", "1e3", "99999999999999999999",
+					  "4294967296"};
+	unsigned cores = 7;
+	char err[200];
+
+	(void)state;
+	assert_int_equal(txda__parse_threads(NULL, &cores, err, sizeof(err)), 0);
+	assert_int_equal(cores, 0);
+	assert_int_equal(txda__parse_threads("", &cores, err, sizeof(err)), 0);
+	assert_int_equal(cores, 0);
+	assert_int_equal(txda__parse_threads("3", &cores, err, sizeof(err)), 0);
+	assert_int_equal(cores, 3);
+	assert_int_equal(txda__parse_threads("5,2", &cores, err, sizeof(err)), 0);
+	assert_int_equal(cores, 5);
+	assert_int_equal(txda__parse_threads("256", &cores, err, sizeof(err)), 0);
+	assert_int_equal(cores, 64);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(txda__parse_threads(bad[i], &cores, err, sizeof(err)), -EINVAL);
+		assert_has(err, bad[i]);
+		assert_has(err, "a number of threads from 1 is wanted");
+	}
+}
+
 static void test_maps(void **state)
 {
 	static const struct {
@@ -326,8 +352,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_cmodel),
 		cmocka_unit_test(test_visible), cmocka_unit_test(test_chip_map),
-		cmocka_unit_test(test_maps),	cmocka_unit_test(test_auto),
-		cmocka_unit_test(test_crc),	cmocka_unit_test(test_vas),
+		cmocka_unit_test(test_threads), cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_auto),	cmocka_unit_test(test_crc),
+		cmocka_unit_test(test_vas),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
