@@ -15,6 +15,7 @@
 #include <event2/event.h>
 #include <systemd/sd-daemon.h>
 
+#include "banner.h"
 #include "config.h"
 #include "log.h"
 #include "residency/keeper.h"
@@ -355,6 +356,8 @@ static int start(struct daemon *d)
 		return r;
 	d->base = event_base_new();
 	r = d->base ? server_new(d->base, &d->config, d->residency, &d->server) : -ENOMEM;
+	if (!r)
+		banner_log(&d->config, d->residency, d->context);
 	if (!r)
 		residency_settle_kept(d->residency);
 	if (!r)

@@ -34,6 +34,18 @@ start --hf_dir "$MODEL" --max_tokens 32 --tp_size 2 --device 2,3 --log_file "$tm
 name=$(basename "$MODEL")
 [ "$(chips_of "$name")" = 2,3 ] || fail "--device 2,3: on chips $(chips_of "$name")"
 [ "$(length "$name")" = 32 ] || fail "--max_tokens 32: $(length "$name") tokens"
+while IFS= read -r line; do
+	grep -qF -- "Z txdad: $line" "$tmp/tx8.log" || fail "no '$line' in the log"
+done <<END
+Inference info:
+| - hf_dir: $MODEL
+| - case_dir: in the cache, compiled on first use
+| - max_tokens: 32
+| - tp_size: 2
+| - ENV:TXDA_VISIBLE_DEVICES: Not specified
+| - device: [2, 3]
+| - log_file: $tmp/tx8.log
+END
 grep -q "Z txdad: model $name is ready" "$tmp/tx8.log" || fail "--log_file: $(cat "$tmp/tx8.log")"
 # Rotated away: after SIGHUP lines go into a new one.
 mv "$tmp/tx8.log" "$tmp/tx8.log.1"
@@ -65,6 +77,14 @@ http http://localhost/v1/models/assistant >"$tmp/answer"
 grep -q '"tp":2,' "$tmp/answer" || fail "--tensor-parallel-size 2: $(cat "$tmp/answer")"
 [ "$(length assistant)" = 16 ] || fail "without --max-tokens: $(length assistant) tokens"
 stop
+# A case dir.
+"$TXDA_COMPILE" "$MODEL" -o "$tmp/case" >"$tmp/answer" 2>&1
+: >"$tmp/txdad.log"
+start --model "compiled=$tmp/case"
+says '| - model: compiled' '| - hf_dir: none' "| - case_dir: $tmp/case" '| - max_tokens: as each request says' '| - tp_size: as the model says' \
+	'| - device: all that are visible'
+stop
+
 # ---- the environment
 # DISABLE_CACHE: a directory of its own, which goes with the daemon, or with the next one when it was killed.
 CACHE_DIRECTORY=$tmp/cache
@@ -73,6 +93,7 @@ in_cache() {
 }
 OMP_NUM_THREADS=1 DISABLE_CACHE=1 TXDA_VISIBLE_DEVICES=3,1 CHIP_MAP=1,0 start --model "m=$MODEL" --map C2TP2
 [ "$(chips_of m)" = 1,0 ] || fail "CHIP_MAP=1,0: on chips $(chips_of m)"
+says '| - ENV:TXDA_VISIBLE_DEVICES: 3,1' '| - chips: 2 (cmodel)' '| - device: map C2TP2' '| - tp_size: 2' '| - log_file: stderr'
 in_cache >"$tmp/found"
 [ "$(wc -l <"$tmp/found")" = 2 ] && [ "$(grep -c '^d 700 .txda-private-' "$tmp/found")" = 1 ] || fail "DISABLE_CACHE=1: $(cat "$tmp/found")"
 stop
