@@ -96,12 +96,10 @@ static const struct option_row rows[] = {
 	{"cache-dir", &option_text, DAEMON(cache_dir), RESTART, "DIR",
 	 "where compiled models go (default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, "
 	 "~/.cache/txda)"},
-	{"tool-call-parser", &option_text, ONE_MODEL(tool_parser), LOADS_ANEW, "NAME",
-	 "how the model before it writes tool calls: hermes, llama3_json, pythonic, deepseek_v3, "
-	 "none, or auto (default)",
-	 .words = tool_parsers},
-	{"reasoning-parser", &option_text, ONE_MODEL(reasoning_parser), LOADS_ANEW, "NAME",
-	 "qwen3, deepseek_r1, none, or auto (default)", .words = reasoning_parsers},
+	{"tool-call-parser", &option_text, ONE_MODEL(tool_parser), LOADS_ANEW, NULL,
+	 "how the model before it writes tool calls (default: auto)", .words = tool_parsers},
+	{"reasoning-parser", &option_text, ONE_MODEL(reasoning_parser), LOADS_ANEW, NULL,
+	 "how it reasons (default: auto)", .words = reasoning_parsers},
 
 	HEADING("How a model is compiled and run (for the model before it; before the first one: "
 		"for all)"),

@@ -1,47 +1,46 @@
 # SPDX-License-Identifier: MIT
-# bash completion of txdad and the txda tools. Options and subcommands come from each program's own
-# --help, so this never lags behind them.
+# bash completion of txdad and the txda tools. Options, what their values are, and subcommands come from
+# each program's own --help, so this never lags behind them.
+
+# What --help says stands behind an option: FILE, USER, "start|demand", ... Underscores are dashes.
+_txda_value() {
+	"$1" --help 2>/dev/null | sed -n "s/.*${2//_/-}[ =]\([^ ,]*\).*/\1/p;T;q"
+}
+
+# Completes the value of an option, as far as it is known what it may be; false: it has none.
+_txda_values() {
+	local cur=$2 value
+	value=$(_txda_value "$1" "$3")
+	case $value in
+	PATH* | *]PATH | FILE | CASE | HF_DIR)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		;;
+	DIR)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+		;;
+	USER) mapfile -t COMPREPLY < <(compgen -u -- "$cur") ;;
+	GROUP) mapfile -t COMPREPLY < <(compgen -g -- "$cur") ;;
+	LEVEL) mapfile -t COMPREPLY < <(compgen -W "error warning info debug" -- "$cur") ;;
+	*[a-z]\|[a-z]*) mapfile -t COMPREPLY < <(compgen -W "${value//|/ }" -- "$cur") ;;
+	[A-Z]*) ;;
+	*) return 1 ;;
+	esac
+}
 
 _txda() {
 	local cur=$2 prev=$3 help
-	case $prev in
-	--socket | --config | --control | --csv | -o | --output)
-		compopt -o filenames
-		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+	# bash takes --option=value for three words.
+	[[ $cur == = ]] && cur=
+	[[ $prev == = || $2 == = ]] && prev=${COMP_WORDS[COMP_CWORD - 1]}
+	[[ $prev == = ]] && prev=${COMP_WORDS[COMP_CWORD - 2]}
+	if [[ $prev =~ ^--[a-z_-]+$ ]] && _txda_values "$1" "$cur" "$prev"; then
 		return
-		;;
-	--cache-dir | --dir | --socket-dir | --ctl)
-		compopt -o filenames
-		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
-		return
-		;;
-	--load)
-		mapfile -t COMPREPLY < <(compgen -W "start demand" -- "$cur")
-		return
-		;;
-	--when-idle)
-		mapfile -t COMPREPLY < <(compgen -W "unload sleep" -- "$cur")
-		return
-		;;
-	--allow-user | --model-user | --admin-user)
-		mapfile -t COMPREPLY < <(compgen -u -- "$cur")
-		return
-		;;
-	--allow-group | --model-group | --admin-group | --socket-group)
-		mapfile -t COMPREPLY < <(compgen -g -- "$cur")
-		return
-		;;
-	--log-level)
-		mapfile -t COMPREPLY < <(compgen -W "error warning info debug" -- "$cur")
-		return
-		;;
-	--weights)
-		mapfile -t COMPREPLY < <(compgen -W "keep bf16 w8 w4" -- "$cur")
-		return
-		;;
-	esac
+	fi
 	if [[ $cur == -* ]]; then
-		help=$("$1" --help 2>/dev/null | grep -oE -- '(^|[ ,[])--[a-z][a-z-]*' | tr -d ' ,[' | sort -u)
+		help=$("$1" --help 2>/dev/null | sed 's/--\[no-\]\([a-z-]*\)/--\1 --no-\1/g' |
+			grep -oE -- '(^|[ ,[])--[a-z][a-z-]*' | tr -d ' ,[' | sort -u)
 		mapfile -t COMPREPLY < <(compgen -W "$help" -- "$cur")
 		return
 	fi

@@ -53,10 +53,8 @@ static void names_are_plain_and_unique(void **state)
 				 strlen(row->name));
 		assert_ptr_equal(find(row->name), row);
 		assert_non_null(row->help);
-		if (row->type == &option_choice)
-			assert_non_null(row->words);
-		else if (row->type->takes_value)
-			assert_non_null(row->metavar);
+		assert_true(row->type != &option_choice || row->words);
+		assert_true(!row->type->takes_value || row->words || row->metavar);
 	}
 }
 
