@@ -121,11 +121,27 @@ static bool apply(void *arg, const struct option_given *given, char *err, size_t
 	}
 }
 
+/*
+ * "serve PATH", as vLLM has it, is --model PATH; a word that is no option is none elsewhere. Gives
+ * the index of the first option.
+ */
+static int first_option(int argc, char **argv, const char **ret_path)
+{
+	*ret_path = NULL;
+	if (argc < 2 || strcmp(argv[1], "serve") != 0)
+		return 1;
+	if (argc < 3 || *argv[2] == '-')
+		return 2;
+	*ret_path = argv[2];
+	return 3;
+}
+
 /* The file comes first wherever --config stands, so that the command line has the last word. */
 static bool read_config_files(struct config *c, int argc, char **argv, char *err, size_t errlen)
 {
+	const char *path;
 	struct option_given given;
-	int at = 1, r;
+	int at = first_option(argc, argv, &path), r;
 
 	while ((r = options_next(&config_table, argc, argv, &at, &given, err, errlen)) != 0) {
 		if (r < 0 || strcmp(given.row->name, "config") != 0)
@@ -176,10 +192,13 @@ static bool default_socket(struct config *c)
 static enum config_action read_command_line(struct config *c, int argc, char **argv, char *err,
 					    size_t errlen)
 {
+	const char *path;
 	struct option_given given;
-	int at = 1, r;
+	int at = first_option(argc, argv, &path), r;
 
 	c->n_before = c->n_models;
+	if (path && !config_add_model(c, path, err, errlen))
+		return CONFIG_ERROR;
 	while ((r = options_next(&config_table, argc, argv, &at, &given, err, errlen)) > 0) {
 		if (given.row->scope != OPTION_COMMAND) {
 			if (!apply(c, &given, err, errlen))
@@ -249,9 +268,12 @@ void config_take(struct config *now, const struct config *fresh)
 	for (unsigned i = 0; i < config_table.n; i++) {
 		const struct option_row *row = &config_table.rows[i];
 
-		if (row->scope != OPTION_DAEMON || row->reload != OPTION_AT_ONCE ||
-		    option_same(row, now, fresh))
+		if (row->scope != OPTION_DAEMON || option_same(row, now, fresh))
 			continue;
+		if (row->reload == OPTION_RESTART) {
+			log_warning("--%s has changed, which takes a restart", row->name);
+			continue;
+		}
 		option_clear(row, now);
 		if (!option_copy(row, fresh, now))
 			log_error("--%s: out of memory", row->name);

@@ -119,7 +119,10 @@ void config_free(struct config *c);
  * is wrong, as @err says, and *ret is empty.
  */
 bool config_reload(int argc, char **argv, struct config *ret, char *err, size_t errlen);
-/* Makes @now what @fresh says, as far as a running daemon can; models are the server's part. */
+/*
+ * Makes @now what @fresh says, as far as a running daemon can, and logs what takes a restart; models
+ * are the server's part.
+ */
 void config_take(struct config *now, const struct config *fresh);
 
 /* Says in the log which of the options that were given are moot. */

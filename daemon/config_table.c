@@ -232,6 +232,7 @@ static const struct option_row rows[] = {
 const struct option_table config_table = {
 	.program = "txdad",
 	.about = "--model [NAME=]PATH [OPTION...]\n"
+		 "       txdad serve [NAME=]PATH [OPTION...]\n"
 		 "Keeps models resident on TX8 chips and serves them over a Unix socket, in "
 		 "OpenAI's "
 		 "terms.",

@@ -202,6 +202,28 @@ static void on_stop(evutil_socket_t number, short what, void *arg)
 	begin_drain(d);
 }
 
+/* Each connection takes a descriptor. */
+static void raise_descriptor_limit(struct config *c)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) || getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	if (limit.rlim_cur < 256 || c->max_connections > (limit.rlim_cur - 128) / 5 * 4) {
+		unsigned fit =
+			limit.rlim_cur < 256 ? 64 : (unsigned)((limit.rlim_cur - 128) / 5 * 4);
+
+		if (fit < c->max_connections) {
+			log_warning("%u connections at most, as the limit of open files is %llu",
+				    fit, (unsigned long long)limit.rlim_cur);
+			c->max_connections = fit;
+		}
+	}
+}
+
 /* Also after a file was rotated away, which no setting tells. */
 static void reopen_log(const struct config *c)
 {
@@ -225,8 +247,10 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		return;
 	sd_notify(0, "RELOADING=1");
 	good = config_reload(d->argc, d->argv, &fresh, err, sizeof(err));
-	if (good)
+	if (good) {
+		raise_descriptor_limit(&fresh);
 		config_take(now, &fresh);
+	}
 	reopen_log(now);
 	if (good) {
 		log_set_level(now->log_level);
@@ -393,28 +417,6 @@ static void stop(struct daemon *d)
 	free(d->inherited);
 	config_free(&d->config);
 	libevent_global_shutdown();
-}
-
-/* Each connection takes a descriptor. */
-static void raise_descriptor_limit(struct config *c)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit) || getrlimit(RLIMIT_NOFILE, &limit))
-		return;
-	if (limit.rlim_cur < 256 || c->max_connections > (limit.rlim_cur - 128) / 5 * 4) {
-		unsigned fit =
-			limit.rlim_cur < 256 ? 64 : (unsigned)((limit.rlim_cur - 128) / 5 * 4);
-
-		if (fit < c->max_connections) {
-			log_warning("%u connections at most, as the limit of open files is %llu",
-				    fit, (unsigned long long)limit.rlim_cur);
-			c->max_connections = fit;
-		}
-	}
 }
 
 /*

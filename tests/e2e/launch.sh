@@ -77,6 +77,11 @@ http http://localhost/v1/models/assistant >"$tmp/answer"
 grep -q '"tp":2,' "$tmp/answer" || fail "--tensor-parallel-size 2: $(cat "$tmp/answer")"
 [ "$(length assistant)" = 16 ] || fail "without --max-tokens: $(length assistant) tokens"
 stop
+"$TXDAD" serve "$MODEL" --served-model-name assistant --tensor-parallel-size 2 --enforce-eager --socket "$socket" 2>>"$tmp/txdad.log" &
+daemon=$!
+wait_healthy
+[ "$(length assistant)" = 16 ] || fail "serve: no answer"
+stop
 # A case dir.
 "$TXDA_COMPILE" "$MODEL" -o "$tmp/case" >"$tmp/answer" 2>&1
 : >"$tmp/txdad.log"

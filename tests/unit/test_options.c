@@ -256,6 +256,21 @@ static void other_spellings_are_understood(void **state)
 	assert_true(c.chunked_prefill);
 	assert_false(c.enforce_eager);
 	config_free(&c);
+	assert_int_equal(
+		LOAD(&c, "serve", "/models/m", "--served-model-name", "n", "--max-num-seqs", "3"),
+		CONFIG_RUN);
+	assert_int_equal(c.n_models, 1);
+	assert_string_equal(c.models[0].path, "/models/m");
+	assert_string_equal(c.models[0].names[1], "n");
+	assert_int_equal(c.models[0].engine.max_num_seqs, 3);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "serve", "--model", "/models/m"), CONFIG_RUN);
+	assert_int_equal(c.n_models, 1);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "serve"), CONFIG_ERROR);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "serve", "a", "b"), CONFIG_ERROR);
+	config_free(&c);
 }
 
 static void maps_and_chips_are_read(void **state)
