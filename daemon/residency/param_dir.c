@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: MIT
+#include "param_dir.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "json_strict.h"
+
+/* A tree takes some forty times as much. A larger config.json is for the compiler alone. */
+#define MAX_CONFIG ((size_t)1 << 20)
+#define MAX_INFO   ((size_t)1 << 20)
+
+static const cJSON *find(const cJSON *object, const char *key)
+{
+	const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
+
+	return cJSON_IsNull(value) ? NULL : value;
+}
+
+/* A whole number of at most @max, else 0. */
+static uint64_t get_number(const cJSON *object, const char *key, uint64_t max)
+{
+	const cJSON *item = find(object, key);
+
+	return cJSON_IsNumber(item) && item->valuedouble >= 1 && item->valuedouble <= (double)max
+		       ? (uint64_t)item->valuedouble
+		       : 0;
+}
+
+static void get_text(const cJSON *object, const char *key, char *ret, size_t len)
+{
+	const char *text = cJSON_GetStringValue(find(object, key));
+
+	snprintf(ret, len, "%s", text ? text : "");
+}
+
+/* ---- what a case dir says -------------------------------------------------------------------- */
+
+static int load_info(const char *case_dir, cJSON **ret, char *err, size_t errlen)
+{
+	char path[PATH_MAX];
+	int r;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/model_info.json", case_dir) >= sizeof(path)) {
+		snprintf(err, errlen, "%.400s: too long a path", case_dir);
+		return -ENAMETOOLONG;
+	}
+	r = txda_json_load(path, MAX_INFO, ret, err, errlen);
+	if (!r && !cJSON_IsObject(*ret)) {
+		snprintf(err, errlen, "%.400s: not a JSON object", path);
+		cJSON_Delete(*ret);
+		r = -EINVAL;
+	}
+	return r;
+}
+
+static void get_facts(const cJSON *info, struct case_facts *f)
+{
+	const cJSON *whole = find(info, "whole_experts");
+
+	*f = (struct case_facts){
+		.tp = (unsigned)get_number(info, "tp", UINT32_MAX),
+		.vocab = (unsigned)get_number(info, "vocab", UINT32_MAX),
+		.hidden = (unsigned)get_number(info, "hidden_size", UINT32_MAX),
+		.layers = (unsigned)get_number(info, "layers", UINT32_MAX),
+		.experts = cJSON_IsTrue(whole)	  ? CASE_EXPERTS_WHOLE
+			   : cJSON_IsFalse(whole) ? CASE_EXPERTS_IN_PARTS
+						  : CASE_EXPERTS_UNKNOWN,
+	};
+	get_text(info, "family", f->family, sizeof(f->family));
+	get_text(info, "weights", f->weights, sizeof(f->weights));
+	get_text(find(info, "kv"), "dtype", f->kv, sizeof(f->kv));
+}
+
+int case_facts_read(const char *case_dir, struct case_facts *ret, char *err, size_t errlen)
+{
+	cJSON *info;
+	int r = load_info(case_dir, &info, err, errlen);
+
+	if (r)
+		return r;
+	get_facts(info, ret);
+	cJSON_Delete(info);
+	return 0;
+}
+
+int case_facts_fit(const struct case_facts *f, const char *case_dir, const struct case_wishes *w,
+		   char *err, size_t errlen)
+{
+	static const char unknown[] = "(unknown)";
+
+	if (w->tp && f->tp && w->tp != f->tp)
+		snprintf(err, errlen, "%.300s was compiled for %u chip%s, not %u", case_dir, f->tp,
+			 f->tp > 1 ? "s" : "", w->tp);
+	else if (w->weights && *w->weights && strcmp(w->weights, "keep") &&
+		 strcmp(w->weights, f->weights))
+		snprintf(err, errlen, "%.300s was compiled with weights of the type %s, not %.15s",
+			 case_dir, *f->weights ? f->weights : unknown, w->weights);
+	else if (w->kv_int8 && strcmp(f->kv, "int8"))
+		snprintf(err, errlen,
+			 "%.300s was compiled with a KV cache of the type %s, not int8", case_dir,
+			 *f->kv ? f->kv : unknown);
+	else if (w->whole_experts && f->experts != CASE_EXPERTS_WHOLE)
+		snprintf(err, errlen, "%.300s was not compiled with whole experts on the chips",
+			 case_dir);
+	else
+		return 0;
+	return -EINVAL;
+}
+
+/* ---- whose it is ----------------------------------------------------------------------------- */
+
+/* Whether it is the owner's own, or root's and for everybody. */
+static int check_owner(const char *path, uid_t owner, char *err, size_t errlen)
+{
+	struct stat st;
+	mode_t others;
+	bool is_dir;
+
+	if (stat(path, &st)) {
+		int error = -errno;
+
+		snprintf(err, errlen, "%.400s: %s", path, strerror(-error));
+		return error;
+	}
+	is_dir = S_ISDIR(st.st_mode);
+	others = is_dir ? S_IXOTH : S_IROTH;
+	/* Root's models may be what the daemon itself has compiled. */
+	if (st.st_uid != owner && st.st_uid && (owner || st.st_uid != geteuid())) {
+		snprintf(err, errlen,
+			 "%.300s belongs to user %u, neither to root nor to user %u, whose "
+			 "model's config.json names it in param_dir",
+			 path, (unsigned)st.st_uid, (unsigned)owner);
+		return -EPERM;
+	}
+	if (st.st_uid != owner && owner && !(st.st_mode & others)) {
+		snprintf(err, errlen,
+			 "%.300s is root's and not for everybody to read (mode %04o); config.json "
+			 "of a model of user %u names it in param_dir",
+			 path, st.st_mode & 07777u, (unsigned)owner);
+		return -EPERM;
+	}
+	/* In a sticky directory nobody can replace what is another's. */
+	if ((st.st_mode & S_IWOTH) && !(is_dir && (st.st_mode & S_ISVTX))) {
+		snprintf(err, errlen,
+			 "%.300s can be written by everybody (mode %04o); param_dir of config.json "
+			 "must not lead there",
+			 path, st.st_mode & 07777u);
+		return -EPERM;
+	}
+	return 0;
+}
+
+/* Whether @path is @below or above it; both are absolute, without links. */
+static bool is_above(const char *path, const char *below)
+{
+	size_t n = strlen(path);
+
+	return !path[1] || (!strncmp(path, below, n) && (!below[n] || below[n] == '/'));
+}
+
+/* Checks @path and the directories above it, as far as they are not above @from. */
+static int check_way(const char *from, const char *path, uid_t owner, char *err, size_t errlen)
+{
+	char part[PATH_MAX];
+	int r;
+
+	snprintf(part, sizeof(part), "%s", path);
+	do {
+		char *slash = strrchr(part, '/');
+
+		r = check_owner(part, owner, err, errlen);
+		slash[slash == part] = '\0';
+	} while (!r && !is_above(part, from));
+	return r;
+}
+
+/* ---- its files ------------------------------------------------------------------------------- */
+
+/* Whether a path goes up somewhere. */
+static bool goes_up(const char *path)
+{
+	for (;; path++) {
+		size_t n = strcspn(path, "/");
+
+		if (n == 2 && !memcmp(path, "..", 2))
+			return true;
+		path += n;
+		if (!*path)
+			return false;
+	}
+}
+
+/* @bytes 0: whatever it has. *ret_there, if given: it need not be there. */
+static int check_file(const char *dir, const char *name, uint64_t bytes, uid_t owner,
+		      bool *ret_there, char *err, size_t errlen)
+{
+	char path[PATH_MAX], real[PATH_MAX];
+	struct stat st;
+	int error = 0;
+
+	if (goes_up(name) ||
+	    (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path)) {
+		snprintf(err, errlen, "%.300s: \"%.100s\" is no file below it", dir, name);
+		return -EINVAL;
+	}
+	if (!realpath(path, real) || stat(real, &st))
+		error = -errno;
+	if (ret_there)
+		*ret_there = error != -ENOENT;
+	if (error == -ENOENT && ret_there)
+		return 0;
+	if (error) {
+		snprintf(err, errlen, "%.400s: %s", path, strerror(-error));
+		return error;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		snprintf(err, errlen, "%.400s is no regular file", path);
+		return -EINVAL;
+	}
+	if (bytes && (uint64_t)st.st_size != bytes) {
+		snprintf(err, errlen, "%.300s has %lld bytes; model_info.json says %llu", path,
+			 (long long)st.st_size, (unsigned long long)bytes);
+		return -EINVAL;
+	}
+	return check_way(dir, real, owner, err, errlen);
+}
+
+/* What the text side of a server reads. */
+static int check_texts(const char *dir, uid_t owner, char *err, size_t errlen)
+{
+	static const char *const names[] = {
+		"config.json",		 "generation_config.json", "tokenizer.json",
+		"tokenizer_config.json", "tokenizer.model",	   "chat_template.jinja",
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !r; i++) {
+		bool there;
+
+		r = check_file(dir, names[i], 0, owner, &there, err, errlen);
+	}
+	return r;
+}
+
+static int check_files(const char *case_dir, const cJSON *info, uid_t owner, char *err,
+		       size_t errlen)
+{
+	const cJSON *chip;
+	int r = 0;
+
+	cJSON_ArrayForEach(chip, find(info, "chips"))
+	{
+		static const char *const keys[][2] = {{"kcore", "kcore_bytes"},
+						      {"param", "param_bytes"}};
+
+		for (unsigned i = 0; i < 2 && !r; i++) {
+			const char *name = cJSON_GetStringValue(find(chip, keys[i][0]));
+
+			/* libtxda says what is wrong with such a model_info.json. */
+			if (name)
+				r = check_file(case_dir, name,
+					       get_number(chip, keys[i][1], 1ull << 53), owner,
+					       NULL, err, errlen);
+		}
+		if (r)
+			break;
+	}
+	return r ? r : check_texts(case_dir, owner, err, errlen);
+}
+
+/* ---- whether it is of this model ------------------------------------------------------------- */
+
+static int check_tp(const cJSON *config, const struct case_facts *f, const char *case_dir,
+		    char *err, size_t errlen)
+{
+	const cJSON *tp = find(config, "tensor_parallel"), *use = find(tp, "use_tp");
+	const cJSON *size = find(tp, "parallel_size");
+
+	if (!tp)
+		return 0;
+	if (!cJSON_IsObject(tp) || (use && !cJSON_IsBool(use))) {
+		snprintf(err, errlen,
+			 "config.json: tensor_parallel is not an object with use_tp "
+			 "true or false");
+		return -EINVAL;
+	}
+	if (!use || cJSON_IsFalse(use)) {
+		if (!use || f->tp < 2)
+			return 0;
+		snprintf(err, errlen,
+			 "config.json: tensor_parallel.use_tp is false, but its param_dir %.300s "
+			 "was compiled for %u chips",
+			 case_dir, f->tp);
+		return -EINVAL;
+	}
+	if (!cJSON_IsNumber(size) || size->valuedouble != (double)f->tp) {
+		snprintf(err, errlen,
+			 "config.json: tensor_parallel.parallel_size is %.10g, but its param_dir "
+			 "%.300s was compiled for %u chip%s",
+			 cJSON_IsNumber(size) ? size->valuedouble : 0, case_dir, f->tp,
+			 f->tp == 1 ? "" : "s");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int check_fit(const cJSON *config, const cJSON *info, const struct case_facts *f,
+		     const char *case_dir, char *err, size_t errlen)
+{
+	const struct {
+		const char *key;
+		unsigned value;
+	} sizes[] = {
+		{"vocab_size", f->vocab},
+		{"hidden_size", f->hidden},
+		{"num_hidden_layers", f->layers},
+	};
+	const char *type = cJSON_GetStringValue(find(config, "model_type"));
+	const cJSON *programs = find(info, "programs"), *program;
+	bool steps = !programs;
+
+	cJSON_ArrayForEach(program, programs)
+	{
+		const char *name = cJSON_GetStringValue(program);
+
+		steps |= name && !strcmp(name, "step");
+	}
+	if (!steps) {
+		snprintf(err, errlen, "config.json: its param_dir %.300s has no program \"step\"",
+			 case_dir);
+		return -EINVAL;
+	}
+	if (type && *f->family && strcmp(type, f->family)) {
+		snprintf(err, errlen,
+			 "config.json: model_type is \"%.60s\", but its param_dir %.300s is of the "
+			 "family %s",
+			 type, case_dir, f->family);
+		return -EINVAL;
+	}
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const cJSON *item = find(config, sizes[i].key);
+
+		if (!item || !sizes[i].value ||
+		    (cJSON_IsNumber(item) && item->valuedouble == (double)sizes[i].value))
+			continue;
+		snprintf(err, errlen,
+			 "config.json: %s is %.17g, but in its param_dir %.300s it is %u",
+			 sizes[i].key, cJSON_IsNumber(item) ? item->valuedouble : 0, case_dir,
+			 sizes[i].value);
+		return -EINVAL;
+	}
+	return check_tp(config, f, case_dir, err, errlen);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static bool has(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
+	       !lstat(path, &st);
+}
+
+/* Where param_dir leads, if that is a case dir. A key that stands there twice is the compiler's to
+ * refuse. */
+static bool find_case(const char *dir, const cJSON *config, char *real)
+{
+	const cJSON *param = find(config, "param_dir"), *item;
+	const char *name = cJSON_GetStringValue(param);
+	char path[PATH_MAX];
+	unsigned n = 0;
+
+	cJSON_ArrayForEach(item, config) n += item->string && !strcmp(item->string, "param_dir");
+	if (!name || !*name || n != 1 || goes_up(name))
+		return false;
+	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", *name == '/' ? "" : dir,
+			     *name == '/' ? "" : "/", name) >= sizeof(path) ||
+	    !realpath(path, real))
+		return false;
+	return has(real, "model_info.json") && !has(real, "model.safetensors") &&
+	       !has(real, "model.safetensors.index.json");
+}
+
+static int check_case(const char *dir, const cJSON *config, const char *case_dir,
+		      struct case_facts *ret_facts, char *err, size_t errlen)
+{
+	cJSON *info = NULL;
+	struct stat st;
+	int r;
+
+	if (stat(dir, &st)) {
+		r = -errno;
+		snprintf(err, errlen, "%.400s: %s", dir, strerror(-r));
+		return r;
+	}
+	r = check_way(dir, case_dir, st.st_uid, err, errlen);
+	if (!r)
+		r = check_texts(dir, st.st_uid, err, errlen);
+	if (!r)
+		r = check_file(case_dir, "model_info.json", 0, st.st_uid, NULL, err, errlen);
+	if (!r)
+		r = load_info(case_dir, &info, err, errlen);
+	if (r)
+		return r;
+	get_facts(info, ret_facts);
+	r = check_fit(config, info, ret_facts, case_dir, err, errlen);
+	if (!r)
+		r = check_files(case_dir, info, st.st_uid, err, errlen);
+	cJSON_Delete(info);
+	return r;
+}
+
+int param_dir_find(const char *dir, char *ret_case, size_t len, struct case_facts *ret_facts,
+		   char *err, size_t errlen)
+{
+	char full[PATH_MAX], real[PATH_MAX];
+	cJSON *config = NULL;
+	int r = 0;
+
+	if (!realpath(dir, full) ||
+	    (size_t)snprintf(real, sizeof(real), "%s/config.json", full) >= sizeof(real) ||
+	    txda_json_load(real, MAX_CONFIG, &config, NULL, 0))
+		return 0;
+	if (find_case(full, config, real)) {
+		r = check_case(full, config, real, ret_facts, err, errlen);
+		if (!r && strlen(real) >= len) {
+			snprintf(err, errlen, "%.400s: %zu bytes; the limit is %zu", real,
+				 strlen(real), len - 1);
+			r = -ENAMETOOLONG;
+		}
+		if (!r) {
+			memcpy(ret_case, real, strlen(real) + 1);
+			r = 1;
+		}
+	}
+	cJSON_Delete(config);
+	return r;
+}
