@@ -84,7 +84,9 @@ char *info_make(const struct model *m, const struct compile_options *o, const ch
 	cJSON_AddStringToObject(root, "weights", weights);
 	add_u64(root, "tp", o->tp);
 	add_limits(root, o);
+	cJSON_AddBoolToObject(root, "whole_experts", o->expert_parallel);
 	add_u64(root, "vocab", m->config.vocab_size);
+	add_u64(root, "hidden_size", m->config.hidden_size);
 	add_u64(root, "layers", o->mtp ? 1 : m->config.n_layers);
 	add_u64(root, "topk", o->topk);
 	if (m->embedding) {

@@ -301,6 +301,11 @@ static int run(struct command *c, struct model *m)
 		return fflush(stdout) ? fail("standard output: write error") : EXIT_SUCCESS;
 	}
 	c->job.model = m;
+	if (m->compiled && !c->job.quiet)
+		fprintf(stderr,
+			"txda-compile: note: param_dir is a case dir (%s); the safetensors beside "
+			"config.json are compiled\n",
+			m->compiled);
 	if (compile_run(&c->job, &result, &error))
 		return fail(error.text);
 	summarise(c, m, &result, seconds() - start);

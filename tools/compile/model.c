@@ -10,6 +10,7 @@
 
 #include "files.h"
 #include "json.h"
+#include "param_dir.h"
 #include "sha256.h"
 
 const char *const model_copied_files[] = {"config.json",
@@ -136,6 +137,25 @@ static int read_quantisation(struct model *m, int dirfd, struct tool_error *erro
 	return 0;
 }
 
+/* Of a model whose param_dir is a case dir: the safetensors that it may have beside config.json. */
+static int own_weights(struct model *m, int dirfd, const char *case_dir, unsigned tp, char *buf,
+		       size_t len, struct tool_error *error)
+{
+	if (faccessat(dirfd, "model.safetensors", F_OK, 0) < 0 &&
+	    faccessat(dirfd, "model.safetensors.index.json", F_OK, 0) < 0)
+		return tool_fail(error, -EEXIST,
+				 "there is nothing to compile: %.100s has no safetensors, and its "
+				 "param_dir %.200s is a case dir for %u chip%s, which txdad serves "
+				 "as it is",
+				 m->path, case_dir, tp, tp == 1 ? "" : "s");
+	m->compiled = strdup(case_dir);
+	if (!m->compiled)
+		return tool_fail(error, -ENOMEM, "no memory");
+	if ((size_t)snprintf(buf, len, "%s", m->path) >= len)
+		return tool_fail(error, -ENAMETOOLONG, "%.200s: too long a path", m->path);
+	return 0;
+}
+
 /* Where the safetensors are: the model's directory, or param_dir seen from there. */
 static int weight_dir(const struct model *m, char *buf, size_t len, struct tool_error *error)
 {
@@ -152,6 +172,17 @@ static int weight_dir(const struct model *m, char *buf, size_t len, struct tool_
 	if (n < 0 || (size_t)n >= len)
 		return tool_fail(error, -ENAMETOOLONG, "config.json: param_dir: too long a path");
 	return 0;
+}
+
+static int find_weights(struct model *m, int dirfd, char *buf, size_t len, struct tool_error *error)
+{
+	struct case_facts facts = {0};
+	char case_dir[4096] = "", err[480];
+	int r = param_dir_find(m->path, case_dir, sizeof(case_dir), &facts, err, sizeof(err));
+
+	if (r > 0)
+		return own_weights(m, dirfd, case_dir, facts.tp, buf, len, error);
+	return r < 0 ? tool_fail(error, r, "%s", err) : weight_dir(m, buf, len, error);
 }
 
 int model_open(const char *path, struct model *ret, struct tool_error *error)
@@ -177,7 +208,7 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 		goto out;
 	}
 	m.path = strdup(path);
-	r = m.path ? weight_dir(&m, dir, sizeof(dir), error)
+	r = m.path ? find_weights(&m, dirfd, dir, sizeof(dir), error)
 		   : tool_fail(error, -ENOMEM, "no memory");
 	if (!r)
 		r = read_quantisation(&m, dirfd, error);
@@ -200,6 +231,7 @@ out:
 void model_close(struct model *m)
 {
 	free(m->path);
+	free(m->compiled);
 	free(m->config_text);
 	safetensors_close(m->source.checkpoint);
 	memset(m, 0, sizeof(*m));

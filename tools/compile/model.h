@@ -21,8 +21,11 @@ struct model {
 	char pooling[8];      /* "last", "mean" or "cls" */
 	bool normalize;	      /* to length 1 */
 	char source_hash[33]; /* of config, tensor headers, file sizes and times */
+	char *compiled; /* the case dir in param_dir, where safetensors lie beside config.json;
+			   else NULL */
 };
 
+/* -EEXIST: its param_dir is a case dir, and there are no safetensors to compile anew. */
 int model_open(const char *path, struct model *ret, struct tool_error *error);
 /* "qwen3-0.6b" and others: a known shape with random weights. */
 int model_open_synthetic(const char *name, struct model *ret, struct tool_error *error);

@@ -13,6 +13,7 @@
 #include "compile.h"
 #include "config.h"
 #include "files.h"
+#include "param_dir.h"
 
 #define STEP_SECONDS 600
 
@@ -43,6 +44,38 @@ static int compile_into(const struct runner_options *o, const char *dir, struct 
 		ret = compile_run(&job, &result, error);
 	model_close(&m);
 	return ret;
+}
+
+/*
+ * The case dir of a directory that needs no compiler: itself, or what its param_dir names. 0: it
+ * has to be compiled.
+ */
+static int find_case(const struct runner_options *o, char *ret_case, size_t len,
+		     struct tool_error *error)
+{
+	const struct case_wishes wishes = {
+		.tp = o->compile.tp,
+		.weights = weight_mode_name(o->compile.weights),
+		.kv_int8 = o->compile.kv_int8,
+		.whole_experts = o->compile.expert_parallel,
+	};
+	struct case_facts facts;
+	char err[480];
+	int r = 0;
+
+	if (o->config)
+		return 0;
+	snprintf(ret_case, len, "%s/model_info.json", o->path);
+	if (!access(ret_case, F_OK)) {
+		snprintf(ret_case, len, "%s", o->path);
+		r = case_facts_read(ret_case, &facts, err, sizeof(err));
+		r = r ? r : 1;
+	} else {
+		r = param_dir_find(o->path, ret_case, len, &facts, err, sizeof(err));
+	}
+	if (r > 0 && case_facts_fit(&facts, ret_case, &wishes, err, sizeof(err)))
+		r = -EINVAL;
+	return r < 0 ? tool_fail(error, r, "%s", err) : r;
 }
 
 /* Whether the model has experts, by the config.json of its directory or of its case dir. */
@@ -174,24 +207,24 @@ int runner_open(const struct runner_options *o, struct runner **ret, struct tool
 {
 	struct runner *r = calloc(1, sizeof(*r));
 	const char *temp = getenv("TMPDIR");
-	char dir[400], path[512];
+	char dir[400], path[4096];
 	bool made = false;
-	int e = 0;
+	int e;
 
 	if (!r)
 		return tool_fail(error, -ENOMEM, "no memory");
 	sha256_init(&r->bits);
-	snprintf(path, sizeof(path), "%s/model_info.json", o->path ? o->path : "");
-	if (o->config || access(path, F_OK) < 0) {
+	e = find_case(o, path, sizeof(path), error);
+	if (!e) {
 		snprintf(dir, sizeof(dir), "%s/txda-verify-XXXXXX", temp && *temp ? temp : "/tmp");
 		made = mkdtemp(dir) != NULL;
 		e = made ? compile_into(o, dir, error)
 			 : tool_fail(error, -errno, "%s: %s", dir, strerror(errno));
 		snprintf(path, sizeof(path), "%s/case", dir);
-	} else {
-		snprintf(path, sizeof(path), "%s", o->path);
+	} else if (e > 0) {
+		e = 0;
 	}
-	r->routed = is_routed(path);
+	r->routed = is_routed(path) || (o->path && is_routed(o->path));
 	if (!e)
 		e = load_model(r, path, o, error);
 	/* What is loaded is in device memory. */
