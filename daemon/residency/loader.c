@@ -66,25 +66,29 @@ static int compile(struct residency_model *m, const char *path, unsigned tp, con
 	return cache_get(r->cache_dir, &source, again, &child, case_dir, len, err, errlen);
 }
 
-/* Finds the case dir and plans its memory. What is spoilt in the cache is compiled again. */
-static int plan_one(struct residency_model *m, const char *path, bool is_case, unsigned tp,
-		    const char *weights, const char *output, char *case_dir,
-		    struct txda_model_plan *ret_plan, char *err, size_t errlen)
+/*
+ * Finds the case dir and plans its memory. What is spoilt in the cache is compiled again. @ret has
+ * the case dir, too, if it was compiled.
+ */
+static int plan_one(struct residency_model *m, const char *path, unsigned tp, const char *weights,
+		    const char *output, struct source *ret, struct txda_model_plan *ret_plan,
+		    char *err, size_t errlen)
 {
 	struct txda_context *context = m->residency->context;
-	int error = 0;
+	int error = source_find(path, ret, err, errlen);
+	bool compiles = !error && ret->kind == SOURCE_CHECKPOINT;
 
+	if (error)
+		return error;
 	*ret_plan = TXDA_INIT(struct txda_model_plan);
 	for (unsigned attempt = 0; attempt < 2; attempt++) {
-		if (is_case)
-			snprintf(case_dir, MAX_PATH, "%s", path);
-		else
-			error = compile(m, path, tp, weights, output, attempt > 0, case_dir,
-					MAX_PATH, err, errlen);
+		if (compiles)
+			error = compile(m, path, tp, weights, output, attempt > 0, ret->case_dir,
+					sizeof(ret->case_dir), err, errlen);
 		if (error)
 			return error;
-		error = txda_model_plan(context, case_dir, ret_plan);
-		if (!error || is_case)
+		error = txda_model_plan(context, ret->case_dir, ret_plan);
+		if (!error || !compiles)
 			break;
 	}
 	if (error)
@@ -92,19 +96,30 @@ static int plan_one(struct residency_model *m, const char *path, bool is_case, u
 	return error;
 }
 
+/* The plan of the model itself. */
+static int plan_model(struct residency_model *m, struct source *ret,
+		      struct txda_model_plan *ret_plan, char *err, size_t errlen)
+{
+	int error = plan_one(m, m->path, m->wanted_tp, *m->weights ? m->weights : NULL,
+			     m->draft_mtp ? "--states" : NULL, ret, ret_plan, err, errlen);
+
+	if (error || ret->kind == SOURCE_CHECKPOINT)
+		return error;
+	return source_fits(m, ret, ret_plan, err, errlen);
+}
+
 /* Makes the exact plan of a model's memory, its draft included. */
 static int plan(struct residency_model *m, char *err, size_t errlen)
 {
 	struct residency *r = m->residency;
-	char case_dir[MAX_PATH], draft_dir[MAX_PATH] = "";
+	struct source source, draft_source = {0};
 	struct txda_model_plan p, draft = {0};
-	int error = plan_one(m, m->path, m->is_case, m->wanted_tp, *m->weights ? m->weights : NULL,
-			     m->draft_mtp ? "--states" : NULL, case_dir, &p, err, errlen);
+	int error = plan_model(m, &source, &p, err, errlen);
 
 	if (!error && *m->draft_path)
-		error = plan_one(m, m->draft_path, m->draft_is_case, p.tp,
+		error = plan_one(m, m->draft_path, p.tp,
 				 m->draft_mtp && *m->weights ? m->weights : NULL,
-				 m->draft_mtp ? "--mtp" : NULL, draft_dir, &draft, err, errlen);
+				 m->draft_mtp ? "--mtp" : NULL, &draft_source, &draft, err, errlen);
 	if (!error && *m->draft_path && draft.tp != p.tp) {
 		snprintf(err, errlen, "the draft model %.400s is for %u chips, the model for %u",
 			 m->draft_path, draft.tp, p.tp);
@@ -116,8 +131,10 @@ static int plan(struct residency_model *m, char *err, size_t errlen)
 	m->plan = p;
 	m->planned = true;
 	m->draft_plan = draft;
-	snprintf(m->case_dir, sizeof(m->case_dir), "%s", case_dir);
-	snprintf(m->draft_case_dir, sizeof(m->draft_case_dir), "%s", draft_dir);
+	m->facts = source.facts;
+	snprintf(m->case_dir, sizeof(m->case_dir), "%s", source.case_dir);
+	snprintf(m->text_dir, sizeof(m->text_dir), "%s", source.text_dir);
+	snprintf(m->draft_case_dir, sizeof(m->draft_case_dir), "%s", draft_source.case_dir);
 	pthread_mutex_unlock(&r->lock);
 	return 0;
 }

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -280,54 +279,31 @@ struct residency_model *model_find(struct residency *r, const char *name)
 	return m;
 }
 
-/* Finds out what kind of directory it is; @ret_path has MAX_PATH bytes. */
-static int find_directory(const char *path, char *ret_path, bool *ret_is_case, char *err,
-			  size_t errlen)
-{
-	char full[PATH_MAX], config[MAX_PATH + 16];
-	struct stat st;
-	int error;
-
-	if (!realpath(path, full) || stat(full, &st)) {
-		error = -errno;
-		snprintf(err, errlen, "%s: %s", path, strerror(-error));
-		return error;
-	}
-	if (!S_ISDIR(st.st_mode) || strlen(full) >= MAX_PATH) {
-		snprintf(err, errlen, "%s is %s", path,
-			 S_ISDIR(st.st_mode) ? "too long a path" : "not a directory");
-		return S_ISDIR(st.st_mode) ? -ENAMETOOLONG : -ENOTDIR;
-	}
-	memcpy(ret_path, full, strlen(full) + 1);
-	*ret_is_case = cache_is_case(full);
-	snprintf(config, sizeof(config), "%s/config.json", ret_path);
-	if (!*ret_is_case && access(config, R_OK)) {
-		snprintf(err, errlen, "%s has neither a model_info.json nor a config.json", path);
-		return -EINVAL;
-	}
-	return 0;
-}
-
 /* Plans a case dir; a checkpoint has to be compiled first. */
 static int inspect(struct residency *r, struct residency_model *m, const char *path, char *err,
 		   size_t errlen)
 {
-	int error = find_directory(path, m->path, &m->is_case, err, errlen);
+	struct source source;
+	int error = source_find(path, &source, err, errlen);
 
-	if (error || !m->is_case)
+	if (error)
 		return error;
+	snprintf(m->path, sizeof(m->path), "%s", source.path);
+	m->needs_compiler = source.kind == SOURCE_CHECKPOINT;
+	if (m->needs_compiler)
+		return 0;
 	m->plan = TXDA_INIT(struct txda_model_plan);
-	error = txda_model_plan(r->context, m->path, &m->plan);
+	error = txda_model_plan(r->context, source.case_dir, &m->plan);
 	if (error) {
 		snprintf(err, errlen, "%s", txda_context_error(r->context));
 		return error;
 	}
-	if (m->wanted_tp && m->wanted_tp != m->plan.tp) {
-		snprintf(err, errlen, "%s was compiled for %u chips, not %u", path, m->plan.tp,
-			 m->wanted_tp);
-		return -EINVAL;
-	}
-	snprintf(m->case_dir, sizeof(m->case_dir), "%s", m->path);
+	error = source_fits(m, &source, &m->plan, err, errlen);
+	if (error)
+		return error;
+	m->facts = source.facts;
+	snprintf(m->case_dir, sizeof(m->case_dir), "%s", source.case_dir);
+	snprintf(m->text_dir, sizeof(m->text_dir), "%s", source.text_dir);
 	m->planned = true;
 	m->state = RESIDENCY_PLANNED;
 	return 0;
@@ -336,24 +312,23 @@ static int inspect(struct residency *r, struct residency_model *m, const char *p
 int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
 			size_t errlen)
 {
-	char full[MAX_PATH];
-	bool is_case = false, mtp = !strcmp(path, "mtp");
+	bool mtp = !strcmp(path, "mtp");
 	struct residency_model *m;
-	int error = mtp ? 0 : find_directory(path, full, &is_case, err, errlen);
+	struct source source;
+	int error = mtp ? 0 : source_find(path, &source, err, errlen);
 
 	if (error)
 		return error;
 	pthread_mutex_lock(&r->lock);
 	m = model_find(r, name);
-	if (m && mtp && m->is_case) {
+	if (m && mtp && !m->needs_compiler) {
 		snprintf(err, errlen,
-			 "the model '%.300s' is a case dir: of its layer that predicts further "
+			 "the model '%.300s' is compiled: of its layer that predicts further "
 			 "tokens the case dir has to be named, too",
 			 name);
 		error = -EINVAL;
 	} else if (m) {
-		snprintf(m->draft_path, sizeof(m->draft_path), "%s", mtp ? m->path : full);
-		m->draft_is_case = is_case;
+		snprintf(m->draft_path, sizeof(m->draft_path), "%s", mtp ? m->path : source.path);
 		m->draft_mtp = mtp;
 	} else {
 		snprintf(err, errlen, "there is no model '%.300s'", name);
@@ -400,16 +375,25 @@ int residency_set_chips(struct residency *r, const char *name, const struct resi
 int residency_set_options(struct residency *r, const char *name,
 			  const struct residency_model_options *options, char *err, size_t errlen)
 {
+	const struct case_wishes wishes = {
+		.kv_int8 = options->kv_int8,
+		.whole_experts = options->whole_experts,
+	};
 	struct residency_model *m;
+	int error = 0;
 
 	pthread_mutex_lock(&r->lock);
 	m = model_find(r, name);
-	if (m)
-		m->options = *options;
-	else
+	if (!m) {
 		snprintf(err, errlen, "there is no model '%.300s'", name);
+		error = -ENOENT;
+	} else if (!m->needs_compiler) {
+		error = case_facts_fit(&m->facts, m->case_dir, &wishes, err, errlen);
+	}
+	if (!error)
+		m->options = *options;
 	pthread_mutex_unlock(&r->lock);
-	return m ? 0 : -ENOENT;
+	return error;
 }
 
 int residency_add(struct residency *r, const char *name, const char *path, unsigned tp,
@@ -728,6 +712,11 @@ const char *residency_name(struct residency_model *model)
 const char *residency_case_dir(struct residency_model *model)
 {
 	return model->case_dir;
+}
+
+const char *residency_text_dir(struct residency_model *model)
+{
+	return *model->text_dir ? model->text_dir : model->case_dir;
 }
 
 static unsigned chip_index(struct txda_device *device)

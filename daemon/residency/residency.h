@@ -4,8 +4,9 @@
  * and in which state.
  *
  * A name stands for a Hugging Face directory or a case dir. The former is compiled into the cache
- * on first use by txda-compile, as a child process. Loads run one after the other in a loader
- * thread, one load per model however many ask for it.
+ * on first use by txda-compile, as a child process, unless its config.json names a case dir
+ * (param_dir.h). Loads run one after the other in a loader thread, one load per model however many
+ * ask for it.
  *
  * Threads: every function may be called from any thread, but residency_dispatch() from one at a
  * time, the client thread: callbacks run in it and nowhere else, never inside residency_acquire(),
@@ -94,8 +95,9 @@ bool residency_idle(struct residency *r); /* no load under way and nobody holds 
 
 /*
  * Adds a name. @tp 0: as the directory says (case dir) or the compiler decides. @weights: "bf16",
- * "w8", ... or NULL: as they are; both only apply to Hugging Face directories, and must agree with
- * a case dir's. -EEXIST: the name is taken. -ENOENT, -ENOTDIR, -EINVAL: not a model's directory.
+ * "w8", ... or NULL: as they are; both only apply to what is compiled, and must agree with a case
+ * dir's. -EEXIST: the name is taken. -ENOENT, -ENOTDIR, -EINVAL: not a model's directory, or not as
+ * wanted. -EPERM: the case dir that it names is not its owner's.
  */
 int residency_add(struct residency *r, const char *name, const char *path, unsigned tp,
 		  const char *weights, char *err, size_t errlen);
@@ -110,7 +112,7 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
 			size_t errlen);
 
-/* Before the first acquire. -ENOENT. */
+/* Before the first acquire. -ENOENT. -EINVAL: the model's case dir was compiled otherwise. */
 int residency_set_options(struct residency *r, const char *name,
 			  const struct residency_model_options *options, char *err, size_t errlen);
 
@@ -191,8 +193,9 @@ void residency_dispatch(struct residency *r);
  */
 struct engine *residency_engine(struct residency_model *model);
 const char *residency_name(struct residency_model *model);
-const char *
-residency_case_dir(struct residency_model *model); /* tokenizer.json and the like lie here */
+const char *residency_case_dir(struct residency_model *model);
+/* Where tokenizer.json and the like lie: the case dir, or the model's directory that names it. */
+const char *residency_text_dir(struct residency_model *model);
 
 struct residency_info {
 	char name[256];

@@ -10,6 +10,7 @@
 #include <txda.h>
 
 #include "keeper.h"
+#include "param_dir.h"
 #include "residency.h"
 
 struct hostcopy;
@@ -18,6 +19,21 @@ struct hostcopy;
 #define MAX_PATH 1024
 #define MAX_TEXT 512
 #define MAX_KEPT (2 * TXDA_MAX_CHIPS_PER_GROUP) /* weights of a model and its draft */
+
+/* What a model's directory is. */
+enum source_kind {
+	SOURCE_CHECKPOINT, /* a Hugging Face directory, to be compiled */
+	SOURCE_CASE,	   /* a case dir */
+	SOURCE_PARAM_DIR,  /* a Hugging Face directory that names its case dir (param_dir.h) */
+};
+
+struct source {
+	char path[MAX_PATH]; /* absolute, without links */
+	enum source_kind kind;
+	char case_dir[MAX_PATH]; /* "": to be compiled */
+	char text_dir[MAX_PATH]; /* where its tokeniser and the like lie; "": in the case dir */
+	struct case_facts facts; /* of case_dir */
+};
 
 /* Someone who waits for a load, or is to be told of its end. */
 struct waiter {
@@ -39,9 +55,8 @@ struct residency_model {
 	struct residency *residency;
 	struct residency_model *next; /* in the order of residency_add() */
 	char name[MAX_NAME], path[MAX_PATH];
-	bool is_case;		   /* the path is a case dir, not a Hugging Face directory */
+	bool needs_compiler;	   /* when it was added: the path was no case dir and named none */
 	char draft_path[MAX_PATH]; /* "": none */
-	bool draft_is_case;
 	bool draft_mtp; /* the model's own layer: draft_path is the model's path */
 	unsigned wanted_tp;
 	char weights[16];      /* "": as they are */
@@ -54,6 +69,8 @@ struct residency_model {
 	/* Under the residency's lock. */
 	enum residency_state state;
 	char case_dir[MAX_PATH];
+	char text_dir[MAX_PATH];
+	struct case_facts facts; /* of a case dir that was not compiled for it */
 	char phase[32], error[MAX_TEXT];
 	uint64_t progress_done, progress_total;
 	bool planned; /* plan is valid */
@@ -110,6 +127,15 @@ bool waiters_have(const struct waiter_list *list, const struct residency_model *
 void model_refresh(struct residency_model *m);
 /* Ends the waits for a model; 0 gives each a reference. Locked. */
 void model_tell(struct residency_model *m, int error, const char *text);
+
+/*
+ * Finds out what a model's directory is now; it may have changed since it was added. -ENOENT,
+ * -ENOTDIR, -EINVAL, -EPERM: it cannot be served.
+ */
+int source_find(const char *path, struct source *ret, char *err, size_t errlen);
+/* Whether a case dir, whose plan is known, is what the model's configuration asks for. -EINVAL. */
+int source_fits(const struct residency_model *m, const struct source *s,
+		const struct txda_model_plan *plan, char *err, size_t errlen);
 
 /* The model of that name, or NULL. Locked. */
 struct residency_model *model_find(struct residency *r, const char *name);

@@ -214,6 +214,13 @@ int model_text_load(const char *dir, const struct engine_limits *limits,
 	t->max_context = limits->max_context;
 	t->vocab = limits->vocab;
 	r = txda_tokenizer_load(dir, &t->tokenizer, err, errlen);
+	if (!r && options->must_fit && txda_tokenizer_vocab_size(t->tokenizer) > t->vocab) {
+		snprintf(err, errlen,
+			 "the tokeniser in %.400s has %zu tokens, the compiled model a vocabulary "
+			 "of %u: they are not of one model",
+			 dir, txda_tokenizer_vocab_size(t->tokenizer), t->vocab);
+		r = -EINVAL;
+	}
 	if (!r)
 		r = load_configs(t, dir, err, errlen);
 	if (!r) {

@@ -24,6 +24,8 @@ struct txda_chat_template;
 struct model_text_options {
 	const char *tool_parser;      /* NULL or "auto": by the vocabulary */
 	const char *reasoning_parser; /* likewise */
+	bool must_fit; /* the directory is not the one that was compiled: its tokeniser may not have
+			  more tokens than the model */
 };
 /* Whether the name is one of those: "auto", "none", "hermes", ... */
 bool model_text_tool_parser(const char *name, enum reply_tools *ret);

@@ -303,6 +303,7 @@ static void read_text(struct textpool_job *job)
 	const struct model_text_options options = {
 		.tool_parser = *m->load.tool_parser ? m->load.tool_parser : NULL,
 		.reasoning_parser = *m->load.reasoning_parser ? m->load.reasoning_parser : NULL,
+		.must_fit = m->load.must_fit,
 	};
 
 	m->load.result = model_text_load(m->load.dir, &m->load.limits, &options, &m->load.text,
@@ -355,14 +356,19 @@ static void text_read(struct textpool_job *job)
 		settle(m);
 }
 
-/* Reads the text side of a case dir, unless that is what is there. False: not there yet. */
-static bool have_text(struct served_model *m, const char *dir)
+/* Reads the text side of a model, unless that is what is there. False: not there yet. */
+static bool have_text(struct served_model *m, struct residency_model *held)
 {
+	const char *dir = residency_text_dir(held), *case_dir = residency_case_dir(held);
+	char before[sizeof(m->fingerprint)];
+
 	if (m->load.in_pool || m->server->draining)
 		return false;
-	if (atomic_load(&m->text) && !strcmp(m->load.dir, dir))
+	memcpy(before, m->fingerprint, sizeof(before));
+	make_fingerprint(m, case_dir);
+	if (atomic_load(&m->text) && !strcmp(m->load.dir, dir) && !strcmp(before, m->fingerprint))
 		return true;
-	make_fingerprint(m, dir);
+	m->load.must_fit = strcmp(dir, case_dir);
 	snprintf(m->load.dir, sizeof(m->load.dir), "%s", dir);
 	snprintf(m->load.tool_parser, sizeof(m->load.tool_parser), "%s",
 		 m->config->tool_parser ? m->config->tool_parser : "");
@@ -399,8 +405,18 @@ static void set_context(struct served_model *m)
 		atomic_load(&m->text)->max_context = context;
 }
 
+/* An option that promises more than the model was compiled for, or the memory holds, is no error:
+ * one line may be for many models. */
+static void note_cap(const struct served_model *m, const char *option, unsigned wanted, unsigned is)
+{
+	if (is && wanted > is)
+		log_warning("model %s: --%s is %u, which is more than it can have: %u",
+			    model_name(m), option, wanted, is);
+}
+
 static void become_ready(struct served_model *m)
 {
+	const struct config_engine *e = &m->config->engine;
 	struct residency_info info = {0};
 
 	m->state = MODEL_READY;
@@ -414,6 +430,10 @@ static void become_ready(struct served_model *m)
 	m->metrics.adoptions += info.adopted;
 	log_info("model %s is ready: loaded in %.2f s%s", model_name(m), (double)info.load_ns / 1e9,
 		 info.adopted ? ", its weights were on the chips" : "");
+	note_cap(m, "max-model-len", e->max_model_len, m->limits.max_context);
+	note_cap(m, "max-num-seqs", e->max_num_seqs, m->limits.max_num_seqs);
+	note_cap(m, "max-num-batched-tokens", e->max_num_batched_tokens,
+		 m->limits.max_num_batched_tokens);
 	wake_parked(m);
 }
 
@@ -444,7 +464,7 @@ static void settle(struct served_model *m)
 		if (n[REPLICA_OUT] == m->n_replicas)
 			become_unloaded(m);
 	} else if (ready) {
-		if (m->state != MODEL_READY && have_text(m, residency_case_dir(ready->held)))
+		if (m->state != MODEL_READY && have_text(m, ready->held))
 			become_ready(m);
 	} else if (n[REPLICA_LOST]) {
 		m->state = MODEL_LOST;

@@ -92,7 +92,7 @@ struct served_model {
 	struct engine_limits limits; /* of the last load */
 	struct {
 		struct textpool_job job;
-		bool in_pool;
+		bool in_pool, must_fit;
 		char dir[1024]; /* of text, or of the one that is read */
 		char tool_parser[32], reasoning_parser[32];
 		struct engine_limits limits;

@@ -43,7 +43,7 @@ static void adds(void **state)
 	assert_int_equal(residency_add(r, "spoilt", at("spoilt"), 0, NULL, err, sizeof(err)),
 			 -EINVAL);
 	assert_int_equal(residency_add(r, "two", at("ready"), 2, NULL, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "for 1 chips, not 2"));
+	assert_non_null(strstr(err, "for 1 chip, not 2"));
 	assert_int_equal(residency_add(r, "", at("ready"), 0, NULL, err, sizeof(err)), -EINVAL);
 	assert_int_equal(residency_add(r, "nine", at("raw"), 9, NULL, err, sizeof(err)), -EINVAL);
 	assert_int_equal(residency_list(r, info, 1), 2);
@@ -209,6 +209,53 @@ static void repairs_the_cache(void **state)
 	wait_state(r, "raw", RESIDENCY_PLANNED);
 	assert_int_equal(acquire(r, "raw", &o), 0);
 	assert_int_equal(runs("raw"), 2);
+	residency_release(r, o.model);
+	residency_free(r);
+}
+
+/* No compiler runs for a checkpoint that names its case dir; the tokeniser is beside config.json, or
+ * where the case is. */
+static void serves_what_param_dir_names(void **state)
+{
+	struct residency_model_options int8 = {.kv_int8 = true}, plain = {0};
+	struct residency *r = open_residency(0);
+	struct residency_info info;
+	char err[512] = "";
+	struct outcome o;
+
+	(void)state;
+	make_hf("raw", "");
+	make_case("raw/case");
+	put("raw/config.json", "{\"param_dir\": \"case\"}", 0644);
+	assert_int_equal(residency_add(r, "w", at("raw"), 0, "w8", err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "(unknown), not w8"));
+	assert_int_equal(residency_add(r, "tp", at("raw"), 2, NULL, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "raw/case was compiled for 1 chip, not 2"));
+	add(r, "raw");
+	assert_int_equal(residency_find(r, "raw", &info), 0);
+	assert_int_equal(info.state, RESIDENCY_PLANNED);
+	assert_string_equal(info.path, at("raw"));
+	assert_string_equal(info.case_dir, at("raw/case"));
+	assert_int_equal(residency_set_options(r, "raw", &int8, err, sizeof(err)), -EINVAL);
+	assert_int_equal(residency_set_options(r, "raw", &plain, err, sizeof(err)), 0);
+	assert_int_equal(residency_set_draft(r, "raw", "mtp", err, sizeof(err)), -EINVAL);
+	assert_int_equal(acquire(r, "raw", &o), 0);
+	assert_string_equal(residency_case_dir(o.model), at("raw/case"));
+	assert_string_equal(residency_text_dir(o.model), at("raw/case"));
+	run_request(residency_engine(o.model));
+	assert_int_equal(residency_unload(r, "raw", err, sizeof(err)), 0);
+	residency_release(r, o.model);
+	wait_state(r, "raw", RESIDENCY_PLANNED);
+
+	/* It is looked at anew with each load. */
+	assert_int_equal(chmod(at("raw/case"), 0777), 0);
+	assert_int_equal(acquire(r, "raw", &o), -EPERM);
+	assert_non_null(strstr(o.text, "written by everybody"));
+	assert_int_equal(chmod(at("raw/case"), 0755), 0);
+	put("raw/tokenizer.json", "{}", 0644);
+	assert_int_equal(acquire(r, "raw", &o), 0);
+	assert_string_equal(residency_text_dir(o.model), at("raw"));
+	assert_int_equal(runs("raw"), 0);
 	residency_release(r, o.model);
 	residency_free(r);
 }
@@ -407,6 +454,7 @@ int main(void)
 		CASE(reports_the_compilers_failures),
 		CASE(reports_a_failed_load),
 		CASE(repairs_the_cache),
+		CASE(serves_what_param_dir_names),
 		CASE(shuts_down),
 		CASE(frees_in_the_middle),
 		CASE(calls_off_a_load),
