@@ -8,6 +8,7 @@
 
 #include <event2/event.h>
 
+#include "api_fields.h"
 #include "api_params.h"
 #include "api_value.h"
 #include "exchange.h"
@@ -31,8 +32,8 @@ bool admin_check(struct server *s, struct http_conn *c)
 	return false;
 }
 
-/* The body as a tree, or NULL, with the answer given. */
-static cJSON *read_body(struct server *s, struct http_conn *c)
+/* The body as a tree with no members but these, or NULL, with the answer given. */
+static cJSON *read_body(struct server *s, struct http_conn *c, const char *const *members)
 {
 	size_t len = 0;
 	char *body = http_conn_take_body(c, &len), err[256];
@@ -46,8 +47,8 @@ static cJSON *read_body(struct server *s, struct http_conn *c)
 		api_error_set(&e, 400, NULL, NULL, "the body is not valid JSON: %s", err);
 	else if (!cJSON_IsObject(root))
 		api_error_set(&e, 400, NULL, NULL, "the body must be a JSON object");
-	else
-		api_check_duplicates(root, &e);
+	else if (api_check_duplicates(root, &e))
+		api_fields_only(root, members, &e);
 	free(body);
 	if (!e.status)
 		return root;
@@ -57,7 +58,8 @@ static cJSON *read_body(struct server *s, struct http_conn *c)
 }
 
 /* The body of an administrator's request and the model that it names; NULL: answered. */
-static struct served_model *read_request(struct server *s, struct http_conn *c, cJSON **ret_root)
+static struct served_model *read_request(struct server *s, struct http_conn *c,
+					 const char *const *members, cJSON **ret_root)
 {
 	struct served_model *m = NULL;
 	const char *name = NULL;
@@ -67,7 +69,7 @@ static struct served_model *read_request(struct server *s, struct http_conn *c, 
 
 	if (!admin_check(s, c))
 		return NULL;
-	root = read_body(s, c);
+	root = read_body(s, c, members);
 	if (!root)
 		return NULL;
 	if (!api_string(root, "model", &name, &e))
@@ -283,6 +285,7 @@ static bool await_load(struct server *s, struct http_conn *c, struct served_mode
 
 void admin_load(struct server *s, struct http_conn *c, const struct http_request *r)
 {
+	static const char *const members[] = {"model", "wait", "stream", "keep_alive", NULL};
 	bool wait = true, stream = false, given = false;
 	struct api_error e = {0};
 	struct served_model *m;
@@ -290,7 +293,7 @@ void admin_load(struct server *s, struct http_conn *c, const struct http_request
 	cJSON *root;
 
 	(void)r;
-	m = read_request(s, c, &root);
+	m = read_request(s, c, members, &root);
 	if (!m)
 		return;
 	if (api_bool(root, "wait", &wait, &e) && api_bool(root, "stream", &stream, &e))
@@ -317,12 +320,13 @@ void admin_load(struct server *s, struct http_conn *c, const struct http_request
 
 static void leave(struct server *s, struct http_conn *c, bool sleep)
 {
+	static const char *const members[] = {"model", "force", NULL};
 	struct api_error e = {0};
 	struct served_model *m;
 	bool force = false;
 	cJSON *root;
 
-	m = read_request(s, c, &root);
+	m = read_request(s, c, members, &root);
 	if (!m)
 		return;
 	api_bool(root, "force", &force, &e);
@@ -356,13 +360,14 @@ void admin_sleep(struct server *s, struct http_conn *c, const struct http_reques
 
 void admin_pin(struct server *s, struct http_conn *c, const struct http_request *r)
 {
+	static const char *const members[] = {"model", "pinned", NULL};
 	struct api_error e = {0};
 	struct served_model *m;
 	bool pinned = true;
 	cJSON *root;
 
 	(void)r;
-	m = read_request(s, c, &root);
+	m = read_request(s, c, members, &root);
 	if (!m)
 		return;
 	if (api_bool(root, "pinned", &pinned, &e)) {
@@ -507,13 +512,14 @@ static bool await_plan(struct server *s, struct http_conn *c, struct served_mode
 
 void admin_plan(struct server *s, struct http_conn *c, const struct http_request *r)
 {
+	static const char *const members[] = {"model", "compile", NULL};
 	struct api_error e = {0};
 	struct served_model *m;
 	bool compile = false;
 	cJSON *root;
 
 	(void)r;
-	m = read_request(s, c, &root);
+	m = read_request(s, c, members, &root);
 	if (!m)
 		return;
 	api_bool(root, "compile", &compile, &e);
@@ -530,9 +536,10 @@ void admin_plan(struct server *s, struct http_conn *c, const struct http_request
 
 void admin_cancel(struct server *s, struct http_conn *c, const struct http_request *r)
 {
+	static const char *const members[] = {"id", NULL};
 	struct api_error e = {0};
 	const char *id = NULL;
-	cJSON *root = read_body(s, c);
+	cJSON *root = read_body(s, c, members);
 
 	(void)r;
 	if (!root)

@@ -144,10 +144,6 @@ static bool parse_structured(const cJSON *object, struct api_format *f, struct a
 
 	if (!cJSON_IsObject(object))
 		return must_be(object, "structured_outputs", "an object", e);
-	if (api_member(object, "structural_tag"))
-		return api_error_set(e, 400, "unsupported_value",
-				     "structured_outputs.structural_tag",
-				     "structured_outputs.structural_tag is not supported");
 	if (!parse_guides(object, true, f, e) ||
 	    !api_bool(object, "disable_any_whitespace", &f->compact, e) ||
 	    !api_bool(object, "json_object", &any_object, e))

@@ -118,6 +118,33 @@ static bool check_message(cJSON *message, unsigned index, struct api_error *e)
 	return true;
 }
 
+/* An effort is the template's to understand, as vLLM has it; "none" is also that of Qwen's. */
+static bool add_effort(struct api_params *p, const cJSON **kwargs, struct api_error *e)
+{
+	const char *effort = NULL;
+	cJSON *object = (cJSON *)*kwargs;
+
+	if (!api_string(p->root, "reasoning_effort", &effort, e))
+		return false;
+	if (!effort)
+		return true;
+	if (!object) {
+		object = cJSON_CreateObject();
+		if (!object || !cJSON_AddItemToObject(p->root, "chat_template_kwargs", object)) {
+			cJSON_Delete(object);
+			return out_of_memory(e);
+		}
+	}
+	if ((!cJSON_GetObjectItemCaseSensitive(object, "reasoning_effort") &&
+	     !cJSON_AddStringToObject(object, "reasoning_effort", effort)) ||
+	    (!strcmp(effort, "none") &&
+	     !cJSON_GetObjectItemCaseSensitive(object, "enable_thinking") &&
+	     !cJSON_AddFalseToObject(object, "enable_thinking")))
+		return out_of_memory(e);
+	*kwargs = object;
+	return true;
+}
+
 bool api_parse_messages(struct api_params *p, struct api_error *e)
 {
 	const cJSON *messages = api_member(p->root, "messages"),
@@ -139,6 +166,8 @@ bool api_parse_messages(struct api_params *p, struct api_error *e)
 		return api_error_set(e, 400, NULL, "chat_template_kwargs",
 				     "chat_template_kwargs must be an object, not %s",
 				     api_describe(kwargs, buf, sizeof(buf)));
+	if (!add_effort(p, &kwargs, e))
+		return false;
 	p->template_kwargs = kwargs;
 	p->add_generation_prompt = true;
 	if (!api_bool(p->root, "continue_final_message", &p->continue_final_message, e))

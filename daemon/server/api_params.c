@@ -106,13 +106,26 @@ static bool parse_logprobs(struct api_params *p, struct api_error *e)
 static bool parse_max_tokens(struct api_params *p, struct api_error *e)
 {
 	unsigned min = p->kind == API_COMPLETION && p->echo ? 0 : 1;
-	int64_t n = -1;
+	const char *name = "max_tokens";
+	int64_t n = -1, new_tokens = -1;
 
 	if (!api_int(p->root, "max_tokens", min, INT32_MAX, &n, e))
 		return false;
-	if (p->kind == API_CHAT &&
-	    !api_int(p->root, "max_completion_tokens", min, INT32_MAX, &n, e))
+	if (p->kind == API_CHAT) {
+		if (!api_int(p->root, "max_completion_tokens", min, INT32_MAX, &n, e))
+			return false;
+		if (api_member(p->root, "max_completion_tokens"))
+			name = "max_completion_tokens";
+	}
+	if (!api_int(p->root, "max_new_tokens", min, INT32_MAX, &new_tokens, e))
 		return false;
+	if (n >= 0 && new_tokens >= 0 && n != new_tokens)
+		return api_error_set(e, 400, NULL, "max_new_tokens",
+				     "max_new_tokens is %lld, but %s, which means the same, is "
+				     "%lld",
+				     (long long)new_tokens, name, (long long)n);
+	if (new_tokens >= 0)
+		n = new_tokens;
 	p->max_tokens_given = n >= 0;
 	p->max_tokens = n >= 0 ? (unsigned)n : 16;
 	if (!api_unsigned(p->root, "min_tokens", 0, INT32_MAX, &p->min_tokens, e))
@@ -144,23 +157,6 @@ static bool parse_stream(struct api_params *p, struct api_error *e)
 	       api_bool(options, "continuous_usage_stats", &p->continuous_usage, e);
 }
 
-/* What would change the result and is not there. */
-static bool refuse_unsupported(const struct api_params *p, struct api_error *e)
-{
-	const char *suffix = NULL;
-
-	if (p->kind != API_COMPLETION)
-		return true;
-	if (!api_string(p->root, "suffix", &suffix, e))
-		return false;
-	if (suffix && *suffix)
-		return api_error_set(
-			e, 400, "unsupported_value", "suffix",
-			"suffix is not supported: models here continue a text, they do "
-			"not fill a gap in it");
-	return true;
-}
-
 /* Members of chats and completions. */
 static bool parse_generation(struct api_params *p, struct api_error *e)
 {
@@ -182,7 +178,7 @@ static bool parse_generation(struct api_params *p, struct api_error *e)
 		return false;
 	if (!parse_stream(p, e) || !api_parse_format(root, &p->format, e) ||
 	    !parse_max_tokens(p, e) || !parse_stop(p, e) || !parse_stop_tokens(p, e) ||
-	    !api_parse_sampling(p, e) || !parse_logprobs(p, e) || !refuse_unsupported(p, e))
+	    !api_parse_sampling(p, e) || !parse_logprobs(p, e))
 		return false;
 	return p->kind == API_CHAT ? api_parse_messages(p, e) : api_parse_prompts(p, "prompt", e);
 }
@@ -310,7 +306,8 @@ bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct a
 	 * refused. */
 	ok = !txda_template_mark_numbers(p.root, body, len) ||
 	     api_error_set(e, 500, NULL, NULL, "out of memory");
-	ok = ok && api_check_duplicates(p.root, e) && parse_kind(&p, e);
+	ok = ok && api_check_duplicates(p.root, e) &&
+	     api_fields_check(kind, p.root, p.ignored, e) && parse_kind(&p, e);
 	if (!ok) {
 		api_params_free(&p);
 		return false;

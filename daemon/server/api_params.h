@@ -2,10 +2,8 @@
 /*
  * What a request to one of the inference routes asks for: its body, checked.
  *
- * Members that are not known here are ignored, as clients send more than servers know; those that
- * are known must have the right type and range, null counts as absent. Members that would change
- * the result and are not supported (suffix, ...) are refused unless they ask for nothing. Twice the
- * same key in an object is an error.
+ * Which members there may be says api_fields.h. Those that are honoured must have the right type and
+ * range, null counts as absent. Twice the same key in an object is an error.
  *
  * Pure: no model is needed, nothing is shared, any thread.
  */
@@ -18,6 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "api_error.h"
+#include "api_fields.h"
 #include "api_format.h"
 #include "stop.h"
 
@@ -30,15 +29,6 @@
 #define API_MAX_STOP_TOKENS 8
 #define API_MAX_BIASES	    1024
 #define API_MAX_TOOLS	    128
-
-enum api_kind {
-	API_CHAT,
-	API_COMPLETION,
-	API_EMBEDDING,
-	API_TOKENIZE,
-	API_DETOKENIZE,
-	API_FORWARD,
-};
 
 /* A prompt as text or as ids. */
 struct api_prompt {
@@ -99,7 +89,8 @@ enum api_early_stopping {
 struct api_params {
 	enum api_kind kind;
 	cJSON *root;	   /* the body; what is const below points into it */
-	const char *model; /* NULL: the first one served */
+	char ignored[API_IGNORED_MAX]; /* members without effect: "store, user" */
+	const char *model;	       /* NULL: the first one served */
 	bool keep_alive_given;
 	double timeout;	    /* seconds that the answer may take; 0: not given */
 	int64_t priority;   /* lower ones run first, as vLLM has it; below 0: for administrators */

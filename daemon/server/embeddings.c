@@ -117,7 +117,7 @@ static void answer(struct exchange *x)
 	struct embeddings *m = x->embeddings;
 	struct json_out *o = &x->server->out;
 	uint64_t prompt = 0;
-	char header[64];
+	char header[EXCHANGE_HEADERS_MAX];
 
 	json_out_clear(o);
 	json_begin(o, '{');
@@ -141,8 +141,7 @@ static void answer(struct exchange *x)
 	json_end(o, '}');
 	json_end(o, '}');
 	http_conn_set_note(x->conn, "%s %llu+0 tokens", x->id, (unsigned long long)prompt);
-	snprintf(header, sizeof(header), "X-Request-Id: %s\r\n", x->id);
-	server_reply_out(x->server, x->conn, 200, header);
+	server_reply_out(x->server, x->conn, 200, exchange_headers(x, header, sizeof(header)));
 	x->answered = true;
 	x->conn = NULL;
 }

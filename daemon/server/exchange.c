@@ -81,6 +81,15 @@ static void cancel_choices(struct exchange *x)
 			model_cancel(x->choices[i].request);
 }
 
+char *exchange_headers(const struct exchange *x, char *buf, size_t len)
+{
+	const char *ignored = x->params.ignored;
+
+	snprintf(buf, len, "X-Request-Id: %s\r\n%s%s%s", x->id, *ignored ? "Txda-Ignored: " : "",
+		 ignored, *ignored ? "\r\n" : "");
+	return buf;
+}
+
 void exchange_fail(struct exchange *x, const struct api_error *e)
 {
 	struct json_out *o = &x->server->out;
@@ -320,11 +329,12 @@ static bool submit(struct exchange *x, struct api_error *e)
 /* Tokens need no engine. */
 static void answer_tokens(struct exchange *x)
 {
+	char header[EXCHANGE_HEADERS_MAX];
 	struct json_out *o = &x->server->out;
 
 	json_out_clear(o);
 	respond_tokens(o, x);
-	server_reply_out(x->server, x->conn, 200, NULL);
+	server_reply_out(x->server, x->conn, 200, exchange_headers(x, header, sizeof(header)));
 	x->answered = true;
 	x->conn = NULL;
 }
@@ -525,10 +535,10 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 static void stream_write(struct exchange *x, struct json_out *o)
 {
 	if (!x->streaming) {
-		char header[96];
+		char header[EXCHANGE_HEADERS_MAX + 32] = "Cache-Control: no-cache\r\n";
+		size_t n = strlen(header);
 
-		snprintf(header, sizeof(header), "Cache-Control: no-cache\r\nX-Request-Id: %s\r\n",
-			 x->id);
+		exchange_headers(x, header + n, sizeof(header) - n);
 		http_stream_begin(x->conn, 200, "text/event-stream; charset=utf-8", header);
 		server_count_response(x->server, 200);
 		x->streaming = true;
@@ -640,7 +650,7 @@ static void note_times(struct exchange *x, unsigned prompt, unsigned generated)
 void exchange_complete(struct exchange *x)
 {
 	struct json_out *o = &x->server->out;
-	char header[64];
+	char header[EXCHANGE_HEADERS_MAX];
 	unsigned prompt = 0, generated = 0;
 
 	for (unsigned i = 0; i < x->n_prompts; i++)
@@ -657,9 +667,9 @@ void exchange_complete(struct exchange *x)
 		http_stream_end(x->conn);
 	} else {
 		give_places(x);
-		snprintf(header, sizeof(header), "X-Request-Id: %s\r\n", x->id);
 		respond_whole(o, x);
-		server_reply_out(x->server, x->conn, 200, header);
+		server_reply_out(x->server, x->conn, 200,
+				 exchange_headers(x, header, sizeof(header)));
 	}
 	x->answered = true;
 	x->conn = NULL;

@@ -89,6 +89,9 @@ static inline bool exchange_is_open(const struct exchange *x)
 bool exchange_cancel(struct server *s, const char *id, uid_t uid, bool any);
 /* Every choice is finished: sends the answer, or the end of the stream. */
 void exchange_complete(struct exchange *x);
+/* The headers of an answer that is one: its id, and what of the request had no effect. */
+#define EXCHANGE_HEADERS_MAX (API_IGNORED_MAX + 96)
+char *exchange_headers(const struct exchange *x, char *buf, size_t len);
 /* Ends the exchange with an error for the client, if it is still there and was not answered. */
 void exchange_fail(struct exchange *x, const struct api_error *e);
 /*

@@ -327,7 +327,7 @@ static void answer(struct exchange *x)
 {
 	struct forward_call *f = x->forward;
 	struct json_out *o = &x->server->out;
-	char header[64];
+	char header[EXCHANGE_HEADERS_MAX];
 
 	client_memory_end(&f->sink->logits);
 	client_memory_end(&f->sink->hidden);
@@ -348,8 +348,7 @@ static void answer(struct exchange *x)
 	put_usage(o, f->request);
 	json_end(o, '}');
 	http_conn_set_note(x->conn, "%s %u+0 tokens, %u rows", x->id, f->n_tokens, f->n_rows);
-	snprintf(header, sizeof(header), "X-Request-Id: %s\r\n", x->id);
-	server_reply_out(x->server, x->conn, 200, header);
+	server_reply_out(x->server, x->conn, 200, exchange_headers(x, header, sizeof(header)));
 	x->answered = true;
 	x->conn = NULL;
 }

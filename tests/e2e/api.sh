@@ -101,6 +101,24 @@ ids=$(post /tokenize '{"prompt":"Once upon a time"}' | sed 's/.*"tokens":\(\[[0-
 [ "$(post /detokenize "{\"tokens\":$ids}")" = '{"prompt":"Once upon a time"}' ] || fail "detokenize $ids"
 grep -q '"POST /tokenize" 200 ' "$tmp/txdad.log" || fail "no access log"
 
+# What has no effect is said in a header: of whole answers, streams, and every kind of request.
+extra='"user":"u","metadata":{"a":"b"},"store":true'
+said='Txda-Ignored: user, metadata, store'
+for body in "$chat {$hi,\"max_tokens\":1,$extra}" "$chat {$hi,\"max_tokens\":1,\"stream\":true,$extra}" \
+	"$comp {\"prompt\":\"Once\",\"max_new_tokens\":1,$extra}" "/tokenize {\"prompt\":\"Once\",$extra}" \
+	"/detokenize {\"tokens\":[5],$extra}"; do
+	post "${body%% *}" "${body#* }" -i | tr -d '\r' >"$tmp/answer"
+	grep -qx "$said" "$tmp/answer" || fail "${body%% *}: no '$said': $(head -c 400 "$tmp/answer")"
+done
+post $chat "{$hi,\"max_tokens\":1}" -i | grep -qi ignored && fail "something is ignored of what is honoured"
+post $chat '{"messages":[{"role":"user","content":"a","x\r\nSet-Cookie: y":1}],"max_tokens":1}' -i | tr -d '\r' >"$tmp/answer"
+grep -qx 'Txda-Ignored: messages\[\].x??Set-Cookie??y' "$tmp/answer" || fail "a hostile name: $(head -c 400 "$tmp/answer")"
+grep -qi '^set-cookie' "$tmp/answer" && fail "a client wrote a header"
+# max_new_tokens is max_tokens.
+a=$(post $chat "{$hi,\"max_tokens\":6,\"seed\":4,\"ignore_eos\":true}" | sed 's/.*"choices"//')
+b=$(post $chat "{$hi,\"max_new_tokens\":6,\"seed\":4,\"ignore_eos\":true}" | sed 's/.*"choices"//')
+[ "${a%%'"usage"'*}" = "${b%%'"usage"'*}" ] || fail "max_new_tokens: $b, not $a"
+
 # ---- errors ------------------------------------------------------------------------------------
 
 while IFS='|' read -r status words path body; do
@@ -117,6 +135,15 @@ done <<END
 400|"param":"max_tokens"|$chat|{$hi,"max_tokens":-5}
 400|max_tokens is 100000, but the model's context is|$chat|{$hi,"max_tokens":100000}
 400|"code":"context_length_exceeded"|$chat|{$hi,"max_tokens":100000}
+400|max_new_tokens is 6, but max_tokens, which means the same, is 5|$chat|{$hi,"max_tokens":5,"max_new_tokens":6}
+400|Unrecognized request argument supplied: max_token; did you mean max_tokens?|$chat|{$hi,"max_token":5}
+400|"param":"max_token","code":"unknown_parameter"|$chat|{$hi,"max_token":5}
+400|stream_options.include_use; did you mean include_usage?|$chat|{$hi,"stream":true,"stream_options":{"include_use":true}}
+400|Unrecognized request argument supplied: \u0001\"|$comp|{"prompt":"a","\\u0001\"":1}
+400|verbosity is not supported|$chat|{$hi,"verbosity":"high"}
+400|Unrecognized request argument supplied: force|/v1/models/load|{"model":"demo","force":true}
+400|Unrecognized request argument supplied: wait|/v1/models/unload|{"model":"demo","wait":true}
+400|Unrecognized request argument supplied: model|/v1/requests/cancel|{"id":"x","model":"demo"}
 400|stop has 5 strings; the limit is 4|$chat|{$hi,"stop":["a","b","c","d","e"]}
 400|only \\"text\\" is supported|$chat|{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}
 400|prompt has the token id 99999999|$comp|{"prompt":[99999999]}

@@ -60,6 +60,19 @@ const scored = await client.chat.completions.create({ model: "demo", messages, m
 assert.equal(scored.choices[0].logprobs.content[0].top_logprobs.length, 3);
 assert.ok(Array.isArray(scored.choices[0].logprobs.content[0].bytes));
 
+// What the client has members for and is not about the answer is accepted, and said in a header; what is misspelt is refused.
+const { data, response } = await client.chat.completions.create({ ...wanted, metadata: { trace: "1" }, store: false, user: "u",
+	service_tier: "auto", safety_identifier: "s", prompt_cache_key: "k", verbosity: "medium", modalities: ["text"],
+	parallel_tool_calls: true, reasoning_effort: "low" }).withResponse();
+assert.equal(data.choices[0].message.content, whole.choices[0].message.content);
+assert.equal(response.headers.get("Txda-Ignored"), "metadata, store, user, service_tier, safety_identifier, prompt_cache_key");
+await assert.rejects(client.chat.completions.create({ ...wanted, temprature: 1 }), (e) => {
+	assert.ok(e instanceof OpenAI.BadRequestError);
+	assert.equal(e.param, "temprature");
+	assert.match(e.message, /temperature/);
+	return true;
+});
+
 // Structured output: what comes is JSON of the schema, streamed or not, and as the client's helper reads it.
 const schema = {
 	type: "object",

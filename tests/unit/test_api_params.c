@@ -69,6 +69,62 @@ static const struct wrong wrongs[] = {
 	 "not \"5\""},
 	{API_CHAT, "{" M ", \"max_tokens\": 5, \"min_tokens\": 6}", "min_tokens",
 	 "min_tokens is 6, but max_tokens is 5"},
+	{API_CHAT, "{" M ", \"max_tokens\": 5, \"max_new_tokens\": 6}", "max_new_tokens",
+	 "max_new_tokens is 6, but max_tokens, which means the same, is 5"},
+	{API_CHAT, "{" M ", \"max_completion_tokens\": 5, \"max_new_tokens\": 6}", "max_new_tokens",
+	 "but max_completion_tokens"},
+	{API_CHAT, "{" M ", \"max_new_tokens\": 0}", "max_new_tokens", "between 1 and"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"max_new_tokens\": \"5\"}", "max_new_tokens",
+	 "not \"5\""},
+	{API_CHAT, "{" M ", \"max_new_tokens\": 5, \"min_tokens\": 6}", "min_tokens",
+	 "but max_tokens is 5"},
+	{API_CHAT, "{" M ", \"reasoning_effort\": 3}", "reasoning_effort", "a string, not 3"},
+	/* Members that there are not. */
+	{API_CHAT, "{" M ", \"tempreture\": 1}", "tempreture",
+	 "Unrecognized request argument supplied: tempreture; did you mean temperature?"},
+	{API_CHAT, "{" M ", \"Stream\": true}", "Stream", "did you mean stream?"},
+	{API_CHAT, "{" M ", \"num_predict\": 5}", "num_predict", "did you mean max_tokens?"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"max_completion_tokens\": 5}",
+	 "max_completion_tokens", "Unrecognized"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"top_logprobs\": 5}", "top_logprobs",
+	 "did you mean logprobs?"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"messages\": []}", "messages", "Unrecognized"},
+	{API_CHAT, "{" M ", \"\": 1}", "", "supplied: "},
+	{API_CHAT, "{" M ", \"zzzzzzzzzzzz\": 1}", "zzzzzzzzzzzz", "supplied: zzzzzzzzzzzz"},
+	{API_CHAT, "{" M ", \"x\\r\\nA: b\": 1}", "x\r\nA: b", "Unrecognized"},
+	{API_CHAT, "{" M ", \"stream\": true, \"stream_options\": {\"include_usages\": true}}",
+	 "stream_options.include_usages", "did you mean include_usage?"},
+	{API_CHAT,
+	 "{" M ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\":"
+	 " {\"schema\": {}, \"stirct\": true}}}",
+	 "response_format.json_schema.stirct", "did you mean strict?"},
+	{API_CHAT, "{" M ", \"structured_outputs\": {\"jsn\": {}}}", "structured_outputs.jsn",
+	 "did you mean json?"},
+	{API_CHAT,
+	 "{" M ", \"tools\": [{\"function\": {\"name\": \"f\"}}], \"tool_choice\":"
+	 " {\"type\": \"function\", \"function\": {\"nam\": \"f\"}}}",
+	 "tool_choice.function.nam", "did you mean name?"},
+	{API_EMBEDDING, "{\"input\": \"a\", \"temperature\": 1}", "temperature", "Unrecognized"},
+	{API_TOKENIZE, "{\"prompt\": \"a\", \"max_tokens\": 1}", "max_tokens", "Unrecognized"},
+	{API_DETOKENIZE, "{\"tokens\": [1], \"prompt\": \"a\"}", "prompt", "Unrecognized"},
+	{API_FORWARD, "{\"input_ids\": {\"fd\": 0, \"shape\": [1], \"stride\": 1}}",
+	 "input_ids.stride", "Unrecognized"},
+	/* Members that would change the answer. */
+	{API_CHAT, "{" M ", \"verbosity\": \"low\"}", "verbosity",
+	 "verbosity is not supported: it must be \"medium\" or absent, not \"low\""},
+	{API_CHAT, "{" M ", \"modalities\": [\"text\", \"audio\"]}", "modalities", "[\"text\"]"},
+	{API_CHAT, "{" M ", \"audio\": {\"voice\": \"x\"}}", "audio", "must be null or absent"},
+	{API_CHAT, "{" M ", \"web_search_options\": {}}", "web_search_options", "not supported"},
+	{API_CHAT, "{" M ", \"functions\": [{\"name\": \"f\"}]}", "functions", "must be []"},
+	{API_CHAT, "{" M ", \"function_call\": \"auto\"}", "function_call", "not \"auto\""},
+	{API_CHAT, "{" M ", \"echo\": true}", "echo", "must be false"},
+	{API_CHAT, "{" M ", \"bad_words\": [\"a\"]}", "bad_words", "not supported"},
+	{API_CHAT, "{" M ", \"prompt_logprobs\": 1}", "prompt_logprobs", "not 1"},
+	{API_CHAT, "{" M ", \"chat_template\": \"x\"}", "chat_template", "not supported"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"suffix\": 5}", "suffix", "not 5"},
+	{API_COMPLETION, "{\"prompt\": \"a\", \"truncate_prompt_tokens\": 5}",
+	 "truncate_prompt_tokens", "not 5"},
+
 	{API_CHAT, "{" M ", \"stop\": 5}", "stop", "not 5"},
 	{API_CHAT, "{" M ", \"stop\": \"\"}", "stop", "1 to 1024 bytes, not 0"},
 	{API_CHAT, "{" M ", \"stop\": [\"a\", 1]}", "stop", "not 1"},
@@ -199,7 +255,7 @@ static void test_defaults(void **state)
 	struct api_params p;
 
 	(void)state;
-	parse(API_CHAT, "{" M ", \"stop\": null, \"seed\": null, \"unknown\": [1, {}]}", &p);
+	parse(API_CHAT, "{" M ", \"stop\": null, \"seed\": null, \"unknown\": null}", &p);
 	assert_null(p.model);
 	assert_int_equal(p.n, 1);
 	assert_false(p.max_tokens_given);
@@ -249,7 +305,7 @@ static void test_seed_is_exact(void **state)
 	parse(API_CHAT, "{" M ", \"seed\": 9223372036854775807}", &p);
 	assert_true(p.seed == INT64_MAX);
 	api_params_free(&p);
-	parse(API_CHAT, "{" M ", \"other\": {\"seed\": 1}, \"seed\": 9007199254740993}", &p);
+	parse(API_CHAT, "{" M ", \"metadata\": {\"seed\": 1}, \"seed\": 9007199254740993}", &p);
 	assert_true(p.seed == 9007199254740993);
 	api_params_free(&p);
 }
@@ -415,6 +471,130 @@ static void test_json_out(void **state)
 	json_out_free(&o);
 }
 
+/* What clients send, and what of it is said to have no effect. */
+static void reports_what_has_no_effect(void **state)
+{
+	static const struct {
+		enum api_kind kind;
+		const char *body, *ignored;
+	} cases[] = {
+		{API_CHAT, "{" M "}", ""},
+		/* OpenAI's own clients, all that is not about the answer. */
+		{API_CHAT,
+		 "{" M ", \"metadata\": {\"a\": \"b\"}, \"store\": true, \"user\": \"u\","
+		 " \"service_tier\": \"auto\", \"safety_identifier\": \"s\","
+		 " \"prompt_cache_key\": \"k\", \"parallel_tool_calls\": true}",
+		 "metadata, store, user, service_tier, safety_identifier, prompt_cache_key"},
+		{API_CHAT,
+		 "{" M ", \"stream\": true, \"stream_options\": {\"include_usage\": true,"
+		 " \"include_obfuscation\": false}}",
+		 "stream_options.include_obfuscation"},
+		/* Defaults of what is not supported; null asks for nothing anywhere. */
+		{API_CHAT,
+		 "{" M ", \"verbosity\": \"medium\", \"modalities\": [ \"text\" ], \"audio\": null,"
+		 " \"functions\": [], \"function_call\": \"none\", \"echo\": false, \"bad_words\": "
+		 "[],"
+		 " \"spaces_between_special_tokens\": true, \"vllm_xargs\": {}, \"nonsense\": "
+		 "null}",
+		 ""},
+		{API_COMPLETION, "{\"prompt\": \"a\", \"suffix\": \"\", \"user\": \"u\"}", "user"},
+		{API_EMBEDDING, "{\"input\": \"a\", \"user\": \"u\"}", "user"},
+		/* Messages and tools are open, for templates; once is enough to say it. */
+		{API_CHAT,
+		 "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"mood\": 1},"
+		 " {\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"b\","
+		 " \"cache_control\": {\"type\": \"ephemeral\"}}], \"refusal\": null,"
+		 " \"annotations\": []}, {\"role\": \"user\", \"content\": \"c\", \"mood\": 2}],"
+		 " \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"x\": "
+		 "1}}]}",
+		 "messages[].mood, messages[].content[].cache_control, messages[].annotations, "
+		 "tools[].function.x"},
+		/* No header can be made of it. */
+		{API_CHAT,
+		 "{\"messages\": [{\"role\": \"user\", \"content\": \"a\","
+		 " \"x\\r\\nSet-Cookie: y, \\u00e9\": 1}]}",
+		 "messages[].x??Set-Cookie??y????"},
+		{API_TOKENIZE, "{" M ", \"request_id\": \"r\"}", "request_id"},
+	};
+	struct api_params p;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		parse(cases[i].kind, cases[i].body, &p);
+		assert_string_equal(p.ignored, cases[i].ignored);
+		api_params_free(&p);
+	}
+}
+
+/* The report has a limit, whatever stands in the messages. */
+static void reports_no_more_than_fits(void **state)
+{
+	char *body = malloc(1 << 16);
+	struct api_params p;
+	size_t n;
+
+	(void)state;
+	n = (size_t)sprintf(body, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"");
+	for (unsigned i = 0; i < 1000; i++)
+		n += (size_t)sprintf(body + n, ", \"member%u\": %u", i, i);
+	sprintf(body + n, "}]}");
+	parse(API_CHAT, body, &p);
+	assert_true(strlen(p.ignored) < API_IGNORED_MAX);
+	assert_string_equal(p.ignored + strlen(p.ignored) - 5, ", ...");
+	assert_ptr_equal(strstr(p.ignored, "messages[].member0, messages[].member1,"), p.ignored);
+	api_params_free(&p);
+	free(body);
+}
+
+static void knows_max_new_tokens(void **state)
+{
+	struct api_params p;
+
+	(void)state;
+	parse(API_CHAT, "{" M ", \"max_new_tokens\": 7}", &p);
+	assert_true(p.max_tokens_given && p.max_tokens == 7);
+	api_params_free(&p);
+	parse(API_COMPLETION, "{\"prompt\": \"a\", \"max_new_tokens\": 7, \"max_tokens\": 7}", &p);
+	assert_true(p.max_tokens_given && p.max_tokens == 7);
+	api_params_free(&p);
+	/* As ever. */
+	parse(API_CHAT, "{" M ", \"max_tokens\": 5, \"max_completion_tokens\": 6}", &p);
+	assert_int_equal(p.max_tokens, 6);
+	api_params_free(&p);
+	parse(API_COMPLETION,
+	      "{\"prompt\": \"a\", \"max_new_tokens\": 0, \"echo\": true, \"logprobs\": 0}", &p);
+	assert_true(p.max_tokens_given && !p.max_tokens);
+	api_params_free(&p);
+}
+
+/* It goes to the template; what the client says of its own goes first. */
+static void passes_the_effort_on(void **state)
+{
+	struct api_params p;
+
+	(void)state;
+	parse(API_CHAT, "{" M ", \"reasoning_effort\": \"low\"}", &p);
+	assert_string_equal(cJSON_GetObjectItem(p.template_kwargs, "reasoning_effort")->valuestring,
+			    "low");
+	assert_null(cJSON_GetObjectItem(p.template_kwargs, "enable_thinking"));
+	api_params_free(&p);
+	parse(API_CHAT,
+	      "{" M ", \"reasoning_effort\": \"none\", \"chat_template_kwargs\": {\"a\": 1}}", &p);
+	assert_int_equal(cJSON_GetArraySize(p.template_kwargs), 3);
+	assert_true(cJSON_IsFalse(cJSON_GetObjectItem(p.template_kwargs, "enable_thinking")));
+	api_params_free(&p);
+	parse(API_CHAT,
+	      "{" M ", \"reasoning_effort\": \"none\", \"chat_template_kwargs\":"
+	      " {\"reasoning_effort\": \"high\", \"enable_thinking\": true}}",
+	      &p);
+	assert_int_equal(cJSON_GetArraySize(p.template_kwargs), 2);
+	assert_true(cJSON_IsTrue(cJSON_GetObjectItem(p.template_kwargs, "enable_thinking")));
+	api_params_free(&p);
+	parse(API_CHAT, "{" M ", \"chat_template_kwargs\": null, \"reasoning_effort\": \"x\"}", &p);
+	assert_non_null(p.template_kwargs);
+	api_params_free(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -427,6 +607,10 @@ int main(void)
 		cmocka_unit_test(test_prompts),
 		cmocka_unit_test(test_bombs),
 		cmocka_unit_test(test_json_out),
+		cmocka_unit_test(reports_what_has_no_effect),
+		cmocka_unit_test(reports_no_more_than_fits),
+		cmocka_unit_test(knows_max_new_tokens),
+		cmocka_unit_test(passes_the_effort_on),
 	};
 
 	return cmocka_run_group_tests_name("api_params", tests, NULL, NULL);
