@@ -176,6 +176,16 @@ def check_functions():
                     complain(path, 1, f"the library has no function {name}()")
 
 
+def check_members():
+    """Each member of a request's body that the daemon knows is in a document about them."""
+    table = source / "daemon/server/api_fields.c"
+    known = "".join((source / "docs" / name).read_text() for name in ("api.md", "structured-output.md"))
+    rows = table.read_text().partition("root_fields[] = {")[2].partition("\n};")[0]
+    for name in sorted(set(re.findall(r'^\t\{"(\w+)", ', rows, re.M)) or {"(no rows)"}):
+        if f"`{name}`" not in known:
+            complain(table, 1, f"no document is about the member {name}")
+
+
 # It makes the firmware image while TXDA is built.
 without_page = {"txda-mkfw"}
 
@@ -185,6 +195,7 @@ for page in pages:
     check_page(page)
 check_programs()
 check_functions()
+check_members()
 print(*failures, sep="\n", end="\n" if failures else "")
 print(f"{len(documents)} documents, {len(pages)} pages, {len(programs)} programs, {len(failures)} failures")
 sys.exit(bool(failures))
