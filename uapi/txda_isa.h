@@ -23,7 +23,13 @@
 #include <linux/types.h>
 
 #define TXDA_ISA_MAJOR		1	/* other majors are refused */
-#define TXDA_ISA_MINOR		1	/* newer minors are refused by older chips */
+/*
+ * Newer minors are refused by older chips. What a minor added, in fields that were reserved before
+ * (0: as it was):
+ *   2: activations GELU_GATED and SOFTCAP, txda_op_linear.limit, txda_op_silu_mul,
+ *      txda_op_attention.softcap
+ */
+#define TXDA_ISA_MINOR		2
 
 #define TXDA_VA_BITS		48
 #define TXDA_MAX_GROUP		8	/* chips in one group (tensor-parallel degree) */
@@ -315,16 +321,24 @@ struct txda_op_rmsnorm {
  *        [2] bias F32 [N] or none       [3] norm weight F32 [X] or none
  *        [4] residual F32 [M, N] or none (may be the output itself)
  *        [5] columns I32 [K], each below X or 0xffffffff, or none: then K = X
- *   out: [0] F32 or BF16 [M, N]; SILU_GATED: [M, N / 2], the rows of W being N/2 gates, then N/2
- *        ups:
- *        out[j] = silu(gate_j) * up_j
+ *   out: [0] F32 or BF16 [M, N]; gated: [M, N / 2], the rows of W being N/2 gates, then N/2 ups:
+ *        out[j] = silu(gate_j) * up_j, or gelu(gate_j) * up_j with gelu(x) = x / (1 + exp(-2 u)),
+ *        u = sqrt(2 / pi) (x + 0.044715 x^3): the form by tanh (Hendrycks and Gimpel 2016)
+ * SOFTCAP: act(y) = limit * tanh(y / limit).
  * Without a residual the output may be wider: the result goes to its columns from @out_col on.
  */
 enum txda_activation {
 	TXDA_ACT_NONE = 0,
 	TXDA_ACT_SILU_GATED = 1,	/* W has layout TILE32_GATED */
+	TXDA_ACT_GELU_GATED = 2,	/* the same */
+	TXDA_ACT_SOFTCAP = 3,		/* LINEAR only */
 	TXDA_ACT_COUNT
 };
+
+static inline int txda_is_gated(__u32 act)
+{
+	return act == TXDA_ACT_SILU_GATED || act == TXDA_ACT_GELU_GATED;
+}
 
 /*
  * BF16, W8Z, W4Z and F8 weights, and W8 and W4 with FLOAT_INPUT: the activations enter the products
@@ -340,14 +354,18 @@ struct txda_op_linear {
 	float eps;
 	__u32 flags;		/* TXDA_LINEAR_* */
 	__u32 out_col;
+	float limit;		/* of SOFTCAP: finite, above 0; else 0 */
 };
 
 /*
- * SILU_MUL: out[j] = silu(x[j]) * x[N + j]: what SILU_GATED does, where gates and ups are made by
- * two LINEARs.
+ * SILU_MUL: out[j] = act(x[j]) * x[N + j]: what gated activations do, where gates and ups are made
+ * by two LINEARs.
  *   in:  [0] x F32 [M, 2 N]
  *   out: [0] F32 or BF16 [M, N]
  */
+struct txda_op_silu_mul {
+	__u32 act;		/* 0: as SILU_GATED; or a gated enum txda_activation */
+};
 
 /*
  * ROUTE: which experts see a token, and with what weights. Scores are the softmax of the logits, or
@@ -384,11 +402,11 @@ struct txda_op_route {
  *   in:  [0] x F32 or BF16 [T, X], [T k, X] or [T, E X]   [1] W TILE32 or TILE32_GATED [E, N, K]
  *        [2] experts I32 [T, k] or none, each below @n_experts   [3] norm weight F32 [X] or none
  *        [4] columns I32 [E, K] or none, as in LINEAR
- *   out: [0] F32 or BF16 [T k, N] or [T, E N]; SILU_GATED: N / 2 for N
+ *   out: [0] F32 or BF16 [T k, N] or [T, E N]; gated: N / 2 for N
  * With [2] the output may be wider, as in LINEAR.
  */
 struct txda_op_moe_linear {
-	__u32 act;		/* enum txda_activation */
+	__u32 act;		/* NONE, or a gated enum txda_activation */
 	float eps;
 	__u32 flags;		/* TXDA_LINEAR_* */
 	__u32 out_col;
@@ -455,7 +473,8 @@ struct txda_op_rope_kv {
  * tokens [spans[s][0], spans[s][0] + spans[s][1]) of the step; they are the last ones of its
  * context[s] tokens, whose keys are all in the cache already. Key position p of sequence s is in
  * block table[s][p / block_size]. Query head h reads KV head h * Hkv / Hq. window > 0: the query at
- * position p sees keys in (p - window, p]. Keys are taken in parts of TXDA_ATTENTION_SPLIT
+ * position p sees keys in (p - window, p]. softcap > 0: a score x = scale q . k counts as
+ * softcap * tanh(x / softcap). Keys are taken in parts of TXDA_ATTENTION_SPLIT
  * positions counted from position 0; the parts' partial results (Milakov and Gimelshein 2018,
  * online softmax) are merged in rising order, whoever computed them.
  *   in:  [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]   [2] block table
@@ -476,7 +495,7 @@ struct txda_op_attention {
 	float scale;
 	__u32 window;		/* 0: none */
 	__u32 flags;		/* TXDA_KV_INT8 */
-	__u32 reserved;		/* 0 */
+	float softcap;		/* finite; 0: none */
 };
 
 /*
@@ -560,6 +579,7 @@ struct txda_op {
 		struct txda_op_embed embed;
 		struct txda_op_rmsnorm rmsnorm;
 		struct txda_op_linear linear;
+		struct txda_op_silu_mul silu_mul;
 		struct txda_op_rope_table rope_table;
 		struct txda_op_rope_kv rope_kv;
 		struct txda_op_attention attention;

@@ -14,6 +14,7 @@
 #include "check.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ struct geometry {
 	uint32_t key_dim; /* of keys */
 	uint32_t block_size;
 	uint64_t layer_offset, head_bytes; /* of the cache */
-	float scale;
+	float scale, softcap;
 	uint32_t window;
 	uint64_t group;	 /* query heads of a KV head */
 	uint64_t padded; /* dim as accumulators have it */
@@ -94,6 +95,7 @@ static struct geometry geometry(const struct cm_launch *l)
 				      ? txda_kv8_layer_bytes(1, p->head_dim, p->block_size)
 				      : txda_kv_layer_bytes(1, p->head_dim, p->block_size),
 		.scale = p->scale,
+		.softcap = p->softcap,
 		.window = p->window,
 		.group = p->n_kv_heads ? p->n_heads / p->n_kv_heads : 1,
 		.padded = TXDA_KV_DIM(p->head_dim),
@@ -162,7 +164,9 @@ static int attention_check(const struct cm_launch *l)
 		return -EINVAL;
 	if (!g.latent && l->op->attention.flags & ~TXDA_KV_INT8)
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, l->op->attention.flags);
-	if (g.latent ? l->op->mla_attention.flags & ~TXDA_KV_INT8 : l->op->attention.reserved)
+	if (g.latent && l->op->mla_attention.flags & ~TXDA_KV_INT8)
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, 1);
+	if (!(g.softcap >= 0 && g.softcap <= FLT_MAX))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, 1);
 	if (cm_want(l, g.q, types, CM_ANY, width) ||
 	    (g.latent &&
@@ -374,6 +378,7 @@ static void run_item(const struct cm_launch *l, const struct geometry *g, const 
 		.blocks = (const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
 			  it->seq * g->table->dim[1],
 		.scale = g->scale,
+		.softcap = g->softcap,
 		.q_f32 = g->q->dtype == TXDA_F32,
 		.acc_stride = (unsigned)g->padded,
 		.v_stride = (unsigned)key_padded,
@@ -487,6 +492,8 @@ static void precise_row(const struct cm_launch *l, const struct geometry *g, con
 		for (uint64_t d = 0; d < rope; d++)
 			s += qr[d] * precise_key(&kv, dim + d);
 		s *= g->scale;
+		if (g->softcap > 0)
+			s = g->softcap * tanh(s / g->softcap);
 		if (s > max) {
 			corr = exp(max - s);
 			for (uint64_t d = 0; d < dim; d++)

@@ -349,6 +349,15 @@ V_INLINE void put_probabilities(const struct cm_attend *a, unsigned r,
 	}
 }
 
+/* What the scores of a tile count as; from here on they are scaled. */
+static void cap_scores(const struct cm_attend *a, float *s)
+{
+	vf cap = v_set1(a->softcap), scale = v_set1(a->scale);
+
+	for (unsigned i = 0; i < CM_ATT_TILE; i += VL)
+		v_store(s + i, cap * v_tanh(v_load(s + i) * scale / cap));
+}
+
 /* Softmax state of row @r after the tile's scores; leaves probabilities in p_pack. */
 static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 {
@@ -356,7 +365,7 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 	/* visible keys of the tile are [lo, hi) */
 	uint32_t lo = a->first[r] > t->at ? a->first[r] - t->at : 0;
 	uint32_t hi = a->pos[r] + 1 > t->at ? a->pos[r] + 1 - t->at : 0;
-	float top, sum = 0, corr;
+	float top, sum = 0, corr, scale_by = a->scale;
 	uint16_t h[CM_ATT_TILE] = {0};
 
 	hi = hi < a->to - t->at ? hi : a->to - t->at;
@@ -365,12 +374,16 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 		put_probabilities(a, r, h);
 		return;
 	}
+	if (a->softcap > 0) {
+		cap_scores(a, s);
+		scale_by = 1;
+	}
 	for (uint32_t i = 0; i < lo; i++)
 		s[i] = -INFINITY;
 	for (uint32_t i = hi; i < CM_ATT_TILE; i++)
 		s[i] = -INFINITY;
 	{
-		vf m = v_set1(-INFINITY), l = {0}, scale = v_set1(a->scale), vt;
+		vf m = v_set1(-INFINITY), l = {0}, scale = v_set1(scale_by), vt;
 
 		for (unsigned i = 0; i < CM_ATT_TILE; i += VL) {
 			vf v = v_load(s + i) * scale;

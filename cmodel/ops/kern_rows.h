@@ -204,6 +204,23 @@ static void silu_gate(float *out, const float *acc)
 	}
 }
 
+static void gelu_gate(float *out, const float *acc)
+{
+	for (int i = 0; i < 16; i += VL) {
+		vf g = v_load(acc + i), u = v_load(acc + 16 + i);
+		/* -2 sqrt(2 / pi) (g + 0.044715 g^3) */
+		vf e = g * v_fma(g * g, v_set1(-0.0713548163f), v_set1(-1.59576912f));
+
+		v_store(out + i, g / (v_set1(1.0f) + v_exp(e)) * u);
+	}
+}
+
+static void softcap(float *x, float cap)
+{
+	for (int i = 0; i < 32; i += VL)
+		v_store(x + i, v_set1(cap) * v_tanh(v_load(x + i) / v_set1(cap)));
+}
+
 static float row_max(const float *x, size_t n)
 {
 	vf top = v_set1(-INFINITY);

@@ -11,6 +11,7 @@
 #include "product.h"
 
 #include <errno.h>
+#include <float.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -40,12 +41,14 @@ static int linear_check(const struct cm_launch *l)
 {
 	const struct cm_tensor *x = l->in[0], *w = l->in[1], *out = l->out[0];
 	const struct txda_op_linear *p = &l->op->linear;
-	bool gated = p->act == TXDA_ACT_SILU_GATED;
+	bool gated = txda_is_gated(p->act), capped = p->act == TXDA_ACT_SOFTCAP;
 	uint64_t m, n, k, width;
 
 	if (p->act >= TXDA_ACT_COUNT ||
 	    p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->act | (uint64_t)p->flags << 32);
+	if (capped ? !(p->limit > 0 && p->limit <= FLT_MAX) : p->limit != 0)
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->act);
 	if (cm_want(l, x, DT_ACT, CM_ANY, CM_ANY) || cm_want_tiles(l, w, CM_ANY, CM_ANY, gated))
 		return -EINVAL;
 	m = x->dim[0];
@@ -219,7 +222,7 @@ static void finish_gated(const struct cm_launch *l, const struct cm_product *p, 
 		acc[c] += bias[n + c];
 		acc[16 + c] += bias[half + n + c];
 	}
-	cm_product_gate(p, y, acc);
+	cm_gate(p->precise, l->op->linear.act, y, acc);
 	put(out, row * out->dim[1] + l->op->linear.out_col + n, y, cols);
 }
 
@@ -232,6 +235,8 @@ static void finish_plain(const struct cm_launch *l, const struct cm_product *p, 
 
 	if (l->in[2])
 		cm_simd->add(acc, acc, (const float *)l->in[2]->ptr + n, cols);
+	if (l->op->linear.act == TXDA_ACT_SOFTCAP)
+		cm_softcap(p->precise, l->op->linear.limit, acc);
 	if (l->in[4])
 		cm_simd->add((float *)out->ptr + at, acc, (const float *)l->in[4]->ptr + at, cols);
 	else

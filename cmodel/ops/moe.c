@@ -64,10 +64,10 @@ static int moe_check(const struct cm_launch *l)
 {
 	const struct cm_tensor *x = l->in[0], *w = l->in[1], *ids = l->in[2], *out = l->out[0];
 	const struct txda_op_moe_linear *p = &l->op->moe_linear;
-	bool gated = p->act == TXDA_ACT_SILU_GATED;
+	bool gated = txda_is_gated(p->act);
 	uint64_t e, width, rows;
 
-	if (p->act >= TXDA_ACT_COUNT ||
+	if ((p->act != TXDA_ACT_NONE && !gated) ||
 	    p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->act | (uint64_t)p->flags << 32);
 	if (cm_want(l, x, DT_ACT, CM_ANY, CM_ANY) || cm_want_stack(l, w, CM_ANY, CM_ANY, gated) ||
@@ -276,7 +276,7 @@ static void put_row(const struct cm_launch *l, const struct cm_product *p, float
 	float y[16];
 
 	if (gated) {
-		cm_product_gate(p, y, acc);
+		cm_gate(p->precise, l->op->moe_linear.act, y, acc);
 		acc = y;
 	}
 	if (out->dtype == TXDA_F32)

@@ -214,12 +214,28 @@ void cm_product_panel(const struct cm_product *p, float *acc, const uint8_t *til
 	}
 }
 
-void cm_product_gate(const struct cm_product *p, float *out, float *acc)
+static double precise_gate(uint32_t act, double x)
 {
-	if (!p->precise) {
+	if (act == TXDA_ACT_GELU_GATED)
+		return x / (1.0 + exp(-2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+	return x / (1.0 + exp(-x));
+}
+
+void cm_gate(bool precise, uint32_t act, float *out, const float *acc)
+{
+	if (precise)
+		for (unsigned c = 0; c < 16; c++)
+			out[c] = (float)precise_gate(act, acc[c]) * acc[16 + c];
+	else if (act == TXDA_ACT_GELU_GATED)
+		cm_simd->gelu_gate(out, acc);
+	else
 		cm_simd->silu_gate(out, acc);
-		return;
-	}
-	for (unsigned c = 0; c < 16; c++)
-		out[c] = (float)(acc[c] / (1.0 + exp(-(double)acc[c]))) * acc[16 + c];
+}
+
+void cm_softcap(bool precise, float cap, float *acc)
+{
+	if (!precise)
+		cm_simd->softcap(acc, cap);
+	for (unsigned c = 0; precise && c < 32; c++)
+		acc[c] = (float)(cap * tanh((double)acc[c] / cap));
 }

@@ -44,8 +44,10 @@ void cm_product_pack(const struct cm_product *p, const uint64_t *row, unsigned f
 void cm_product_panel(const struct cm_product *p, float *acc, const uint8_t *tiles, uint64_t panel,
 		      const uint8_t *a, uint64_t unit, uint64_t n, unsigned mr);
 
-/* out[0..16) of a gated panel's sums, biased. */
-void cm_product_gate(const struct cm_product *p, float *out, float *acc);
+/* out[0..16) of a gated panel's sums, biased; @act: a gated activation. */
+void cm_gate(bool precise, uint32_t act, float *out, const float *acc);
+/* acc[32] of a panel: cap * tanh(acc / cap). */
+void cm_softcap(bool precise, float cap, float *acc);
 
 /* Bytes of one matrix. */
 uint64_t cm_product_bytes(const struct cm_product *p);

@@ -3,9 +3,9 @@
 #include "check.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
+#include "product.h"
 #include "simd.h"
 
 #define ROWS_PER_PART 16
@@ -184,6 +184,8 @@ static int silu_mul_check(const struct cm_launch *l)
 	if (cm_want(l, x, DT(TXDA_F32), CM_ANY, CM_ANY) ||
 	    cm_want(l, out, DT_ACT, x->dim[0], CM_ANY))
 		return -EINVAL;
+	if (l->op->silu_mul.act && !txda_is_gated(l->op->silu_mul.act))
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, l->op->silu_mul.act);
 	return x->dim[1] == 2 * out->dim[1] ? 0 : cm_bad(l, TXDA_FAULT_SHAPE, out, out->va, 0);
 }
 
@@ -198,12 +200,7 @@ static void silu_mul_row(const struct cm_launch *l, const float *gate, const flo
 
 		memcpy(pair, gate + i, n * 4);
 		memcpy(pair + 16, up + i, n * 4);
-		if (l->precise)
-			for (unsigned c = 0; c < n; c++)
-				y[c] = (float)(pair[c] / (1.0 + exp(-(double)pair[c]))) *
-				       pair[16 + c];
-		else
-			cm_simd->silu_gate(y, pair);
+		cm_gate(l->precise, l->op->silu_mul.act, y, pair);
 		if (out->dtype == TXDA_F32)
 			memcpy((float *)out->ptr + at + i, y, n * 4);
 		else

@@ -58,6 +58,7 @@ struct cm_attend {
 	uint32_t from,
 		to; /* keys of this split that any row sees; from is a multiple of CM_ATT_TILE */
 	float scale;
+	float softcap;	     /* 0: none */
 	float *max, *sum;    /* [rows] results of the split */
 	float *acc;	     /* [rows][acc_stride] */
 	unsigned acc_stride; /* floats; D rounded up to 16 */
@@ -109,6 +110,9 @@ struct cm_simd {
 	void (*put_every_other)(uint16_t *to, const uint16_t *h, size_t n);
 	/* out[16] = silu(acc[0..15]) * acc[16..31] */
 	void (*silu_gate)(float *out, const float *acc);
+	void (*gelu_gate)(float *out, const float *acc);
+	/* x[32] = cap * tanh(x / cap) */
+	void (*softcap)(float *x, float cap);
 	void (*attend)(const struct cm_attend *a);
 	/* Largest of x[n] (NaN as -inf), and the sum of exp(x - max). */
 	float (*row_max)(const float *x, size_t n);

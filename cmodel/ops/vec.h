@@ -219,4 +219,21 @@ V_INLINE vf v_load_f16(const uint16_t *p)
 #endif
 }
 
+/* tanh(x) within 3 ulp: Cephes' polynomial below 0.625, by exp() beyond. */
+V_INLINE vf v_tanh(vf x)
+{
+	vf a = v_max(x, -x), z = x * x, p, far;
+	vi near = a < v_set1(0.625f);
+
+	p = v_set1(-5.70498872745e-3f);
+	p = v_fma(p, z, v_set1(2.06390887954e-2f));
+	p = v_fma(p, z, v_set1(-5.37397155531e-2f));
+	p = v_fma(p, z, v_set1(1.33314422036e-1f));
+	p = v_fma(p, z, v_set1(-3.33332819422e-1f));
+	p = v_fma(p * z, x, x);
+	far = v_set1(1.0f) - v_set1(2.0f) / (v_exp(a + a) + v_set1(1.0f));
+	far = v_select(x < v_set1(0.0f), -far, far);
+	return v_select(near, p, far);
+}
+
 #endif /* CM_VEC_H */

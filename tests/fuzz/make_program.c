@@ -131,7 +131,8 @@ static void make_experts(uint32_t x, uint32_t norm)
 	o->moe_linear.n_experts = EXPERTS;
 	o = run("combine", TXDA_OP_MOE_COMBINE, IN(y, ids, weights, x), x);
 	o->moe_combine = (struct txda_op_moe_combine){0, EXPERTS};
-	run("silu", TXDA_OP_SILU_MUL, IN(x), half);
+	o = run("silu", TXDA_OP_SILU_MUL, IN(x), half);
+	o->silu_mul.act = TXDA_ACT_GELU_GATED;
 }
 
 /* Latent attention in the same cache: whatever is in scratch will do. */
@@ -206,7 +207,8 @@ static void make(void)
 	o->out[1] = cache;
 	o->rope_kv = (struct txda_op_rope_kv){HEADS, 1, HEAD_DIM, BLOCK, 0, 1e-5f, 0};
 	o = run("attention", TXDA_OP_ATTENTION, IN(q, cache, blocks, spans, context), att);
-	o->attention = (struct txda_op_attention){HEADS, 1, HEAD_DIM, BLOCK, 0, 0.25f, 0};
+	o->attention =
+		(struct txda_op_attention){HEADS, 1, HEAD_DIM, BLOCK, 0, 0.25f, .softcap = 30};
 	run("o", TXDA_OP_LINEAR, IN(att, w_o, TXDA_NONE, TXDA_NONE, x), x);
 	o = run("up", TXDA_OP_LINEAR, IN(x, w_up, TXDA_NONE, norm), up);
 	o->linear = (struct txda_op_linear){TXDA_ACT_SILU_GATED, 1e-5f};
@@ -214,7 +216,8 @@ static void make(void)
 	make_latent(tokens, slots, blocks, spans, context, cache);
 	run("reduce", TXDA_OP_ALL_REDUCE, IN(up, x), x);
 	run("gather", TXDA_OP_GATHER_ROWS, IN(x, rows), last);
-	run("head", TXDA_OP_LINEAR, IN(last, w_head), logits);
+	o = run("head", TXDA_OP_LINEAR, IN(last, w_head), logits);
+	o->linear = (struct txda_op_linear){.act = TXDA_ACT_SOFTCAP, .limit = 20};
 	run("all", TXDA_OP_ALL_GATHER, IN(logits), all);
 	o = run("top", TXDA_OP_TOPK, IN(all), top);
 	o->topk.k = 4;

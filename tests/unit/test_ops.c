@@ -11,6 +11,7 @@ struct batch {
 	unsigned hq, hkv, dim, bs, seqs, window;
 	const unsigned *ctx, *n;
 	bool precise, wide, i8;
+	float softcap;
 };
 
 struct att {
@@ -89,7 +90,8 @@ static void att_new(struct att *a, const struct batch *b)
 						       .layer_offset = off,
 						       .scale = 1.0f / sqrtf((float)b->dim) * 3,
 						       .window = b->window,
-						       .flags = b->i8 ? TXDA_KV_INT8 : 0};
+						       .flags = b->i8 ? TXDA_KV_INT8 : 0,
+						       .softcap = b->softcap};
 	for (unsigned i = 0; b->i8 && i < blocks * b->hkv; i++) {
 		unsigned m = b->precise ? 2 : 1, pad = TXDA_KV_DIM(b->dim);
 		uint8_t *head = (uint8_t *)a->cache->ptr +
@@ -133,6 +135,8 @@ static void att_reference(const struct att *a, const struct batch *b, double *ou
 						e[p] += (double)q[(t * b->hq + h) * b->dim + d] *
 							cache_get(a, blk, p % b->bs, kvh, d, false);
 					e[p] *= a->r.op.attention.scale;
+					if (b->softcap > 0)
+						e[p] = b->softcap * tanh(e[p] / b->softcap);
 					top = e[p] > top ? e[p] : top;
 				}
 				for (unsigned p = lo; p <= pos; p++)
@@ -229,6 +233,12 @@ static void test_attention(void **state)
 		/* split over cores, and the same keys folded by one */
 		att_case(&(struct batch){2, 1, 64, 32, 2, 0, long_ctx, long_n, p});
 		att_case(&(struct batch){2, 1, 64, 32, 2, 600, long_ctx, pre_n, p});
+		/* scores far into the cap, and hardly touched by it */
+		att_case(&(struct batch){8, 2, 24, 32, 5, 0, ctx, n, p, .softcap = 0.7f});
+		att_case(&(struct batch){3, 1, 40, 64, 5, 20, ctx, n, p, .wide = true,
+					 .softcap = 50});
+		att_case(&(struct batch){4, 1, 32, 32, 5, 9, ctx, n, p, .i8 = true, .softcap = 2});
+		att_case(&(struct batch){2, 1, 64, 32, 2, 600, long_ctx, long_n, p, .softcap = 3});
 	}
 }
 
@@ -265,6 +275,14 @@ static void test_attention_refuses(void **state)
 	a.r.op.attention.n_kv_heads = 0;
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
 	a.r.op.attention.n_kv_heads = 2;
+	for (unsigned i = 0; i < 3; i++) {
+		static const float wrong[] = {-1, INFINITY, NAN};
+
+		a.r.op.attention.softcap = wrong[i];
+		assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
+		assert_int_equal(a.r.fault.code, TXDA_FAULT_PROGRAM);
+	}
+	a.r.op.attention.softcap = 0;
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), 0);
 	att_free(&a);
 }

@@ -258,7 +258,9 @@ static void moe_one(const struct moe_case *c)
 		((int32_t *)columns->ptr)[i] =
 			i % 7 ? (int32_t)((frand() + 1) * 0.49f * (float)xw) : -1;
 	r.op.moe_linear = (struct txda_op_moe_linear){
-		.act = c->gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE,
+		.act = !c->gated  ? TXDA_ACT_NONE
+		       : c->k % 2 ? TXDA_ACT_GELU_GATED
+				  : TXDA_ACT_SILU_GATED,
 		.eps = 1e-6f,
 		.flags = c->group ? TXDA_LINEAR_FLOAT_INPUT : 0,
 		.out_col = c->heads ? 0 : 3,

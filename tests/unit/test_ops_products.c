@@ -10,6 +10,8 @@ struct linear_case {
 	uint16_t group;
 	uint64_t m, n, k;
 	bool gated, bias, norm, residual, bf16_in, bf16_out, precise, wide;
+	bool gelu; /* when gated */
+	float softcap;
 	bool floats;	/* FLOAT_INPUT */
 	uint64_t width; /* of x where columns reorder it; 0: k */
 	uint64_t out_col;
@@ -39,6 +41,12 @@ static void round_input(const struct linear_case *c, float *x)
 		for (uint64_t k = b; k < end && max > 0; k++)
 			x[k] = rintf(x[k] * (127.0f / max)) * (max / 127.0f);
 	}
+}
+
+static double gate(double x, bool gelu)
+{
+	return gelu ? 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
+		    : x / (1 + exp(-x));
 }
 
 static double *linear_reference(const struct linear_case *c, const struct run *r)
@@ -74,8 +82,9 @@ static double *linear_reference(const struct linear_case *c, const struct run *r
 		}
 		for (uint64_t n = 0; n < width; n++)
 			y[m * width + n] =
-				(c->gated ? full[n] / (1 + exp(-full[n])) * full[width + n]
-					  : full[n]) +
+				(c->gated	  ? gate(full[n], c->gelu) * full[width + n]
+				 : c->softcap > 0 ? c->softcap * tanh(full[n] / c->softcap)
+						  : full[n]) +
 				(res ? res[m * width + n] : 0);
 	}
 	free(full);
@@ -144,7 +153,10 @@ static void linear_one(const struct linear_case *c)
 	double *ref = linear_reference(c, &r), err;
 	float *got, *before = as_f32(out);
 
-	r.op.linear.act = c->gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE;
+	r.op.linear.act = c->gated	   ? c->gelu ? TXDA_ACT_GELU_GATED : TXDA_ACT_SILU_GATED
+			  : c->softcap > 0 ? TXDA_ACT_SOFTCAP
+					   : TXDA_ACT_NONE;
+	r.op.linear.limit = c->softcap;
 	r.op.linear.eps = 1e-6f;
 	r.op.linear.flags =
 		(c->wide ? TXDA_LINEAR_F32_INPUT : 0) | (c->floats ? TXDA_LINEAR_FLOAT_INPUT : 0);
@@ -204,6 +216,8 @@ static void test_linear(void **state)
 							.bf16_in = flags & 8,
 							.tol = types[t].tol};
 
+				c.gelu = flags & 2;
+				c.softcap = c.gated || flags & 4 ? 0 : 0.8f;
 				c.residual = !c.gated && flags & 16;
 				c.bf16_out = !c.residual && flags & 32;
 				if (c.gated || c.bf16_out)
@@ -325,7 +339,22 @@ static void test_linear_refuses(void **state)
 	assert_int_equal(r.fault.code, TXDA_FAULT_PROGRAM);
 	r.op.linear.act = TXDA_ACT_SILU_GATED; /* needs a gated layout */
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	r.op.linear.act = TXDA_ACT_GELU_GATED;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	/* a cap is a number above 0, and nothing without SOFTCAP */
+	r.op.linear.act = TXDA_ACT_SOFTCAP;
+	for (unsigned i = 0; i < 4; i++) {
+		static const float wrong[] = {0, -1, INFINITY, NAN};
+
+		r.op.linear.limit = wrong[i];
+		assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+		assert_int_equal(r.fault.code, TXDA_FAULT_PROGRAM);
+	}
+	r.op.linear.limit = 1;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
 	r.op.linear.act = TXDA_ACT_NONE;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
+	r.op.linear.limit = 0;
 	/* columns: as many as K, each of x or none */
 	for (unsigned i = 0; i < 64; i++)
 		((int32_t *)columns->ptr)[i] = i % 3 ? (int32_t)i : -1;
@@ -365,8 +394,9 @@ static void test_silu_mul(void **state)
 	static const unsigned widths[] = {1, 16, 31, 100};
 
 	(void)state;
-	for (unsigned i = 0; i < 4 * 3; i++) {
-		unsigned n = widths[i / 3], rows = i % 3 * 17 + 1;
+	for (unsigned i = 0; i < 4 * 3 * 2; i++) {
+		bool gelu = i >= 4 * 3;
+		unsigned n = widths[i / 3 % 4], rows = i % 3 * 17 + 1;
 		struct cm_tensor *x = f32(rows, 2ull * n),
 				 *out = i & 1 ? bf16(rows, n) : f32(rows, n);
 		struct run r = {.l = {.in = {x}, .out = {out}, .precise = i % 3 == 2}};
@@ -377,11 +407,16 @@ static void test_silu_mul(void **state)
 			for (unsigned j = 0; j < n; j++) {
 				const float *row = (const float *)x->ptr + m * 2 * n;
 
-				want[m * n + j] = row[j] / (1 + exp(-row[j])) * row[n + j];
+				want[m * n + j] = gate(row[j], gelu) * row[n + j];
 			}
+		r.op.silu_mul.act = gelu ? TXDA_ACT_GELU_GATED : 0;
 		assert_int_equal(run_op(&r, TXDA_OP_SILU_MUL, 3), 0);
 		got = as_f32(out);
 		assert_true(rel_error(got, want, rows * n) < (i & 1 ? 4e-3 : 1e-6));
+		r.op.silu_mul.act = TXDA_ACT_SOFTCAP;
+		assert_int_equal(run_op(&r, TXDA_OP_SILU_MUL, 3), -EINVAL);
+		r.op.silu_mul.act = TXDA_ACT_SILU_GATED;
+		assert_int_equal(run_op(&r, TXDA_OP_SILU_MUL, 3), 0);
 		out->dim[1]++;
 		assert_int_equal(run_op(&r, TXDA_OP_SILU_MUL, 3), -EINVAL);
 		free(want), free(got);

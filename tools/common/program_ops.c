@@ -26,15 +26,15 @@ struct op_contract {
 static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_EMBED] = {2, 1, 3, {I32, WEIGHTS}, {F32}, 3},
 	[TXDA_OP_RMSNORM] = {3, 1, 3, {F32, F32, F32}, {FLOATS}, 1},
-	[TXDA_OP_LINEAR] = {6, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32, I32}, {FLOATS}, 4},
+	[TXDA_OP_LINEAR] = {6, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32, I32}, {FLOATS}, 5},
 	[TXDA_OP_ROPE_TABLE] = {2, 1, 3, {I32, F32}, {F32}, 5},
 	[TXDA_OP_ROPE_KV] = {5, 2, 7, {FLOATS, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
-	[TXDA_OP_ATTENTION] = {5, 1, 31, {FLOATS, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 9},
+	[TXDA_OP_ATTENTION] = {5, 1, 31, {FLOATS, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 10},
 	[TXDA_OP_GATHER_ROWS] = {2, 1, 3, {F32, I32}, {F32}, 0},
 	[TXDA_OP_TOPK] = {1, 3, 1, {F32}, {I32, F32, F32}, 1},
 	[TXDA_OP_ALL_REDUCE] = {2, 1, 1, {F32, F32}, {F32}, 0},
 	[TXDA_OP_ALL_GATHER] = {1, 1, 1, {F32}, {F32}, 0},
-	[TXDA_OP_SILU_MUL] = {1, 1, 1, {F32}, {FLOATS}, 0},
+	[TXDA_OP_SILU_MUL] = {1, 1, 1, {F32}, {FLOATS}, 1},
 	[TXDA_OP_ROUTE] = {2, 2, 1, {F32, F32}, {I32, F32}, 5},
 	[TXDA_OP_MOE_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, I32, F32, I32}, {FLOATS}, 6},
 	[TXDA_OP_MLA_STORE] = {5, 2, 31, {F32, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
@@ -130,11 +130,12 @@ static bool check_linear(const struct op_check *c)
 {
 	const struct txda_tensor *x = c->in[0], *w = c->in[1], *out = c->out[0];
 	const struct txda_op_linear *p = &c->op->linear;
-	bool gated = p->act == TXDA_ACT_SILU_GATED;
+	bool gated = txda_is_gated(p->act), capped = p->act == TXDA_ACT_SOFTCAP;
 	uint32_t width;
 
 	if (!matrix(x) || !tiles(w) || !matrix(out) || p->act >= TXDA_ACT_COUNT || !(p->eps >= 0) ||
 	    (p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT)) ||
+	    (capped ? !(p->limit > 0 && isfinite(p->limit)) : p->limit != 0) ||
 	    gated != (w->layout == TXDA_TILE32_GATED) || (gated && w->dim[0].mul % 2))
 		return false;
 	width = gated ? w->dim[0].mul / 2 : w->dim[0].mul;
@@ -172,11 +173,11 @@ static bool check_moe_linear(const struct op_check *c)
 {
 	const struct txda_tensor *x = c->in[0], *w = c->in[1], *ids = c->in[2], *out = c->out[0];
 	const struct txda_op_moe_linear *p = &c->op->moe_linear;
-	bool gated = p->act == TXDA_ACT_SILU_GATED;
+	bool gated = txda_is_gated(p->act);
 	struct txda_dim rows;
 	uint32_t e, width;
 
-	if (!matrix(x) || !matrix(out) || w->ndim != 3 || p->act >= TXDA_ACT_COUNT ||
+	if (!matrix(x) || !matrix(out) || w->ndim != 3 || (p->act != TXDA_ACT_NONE && !gated) ||
 	    !(p->eps >= 0) || (p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT)) ||
 	    w->layout != (gated ? TXDA_TILE32_GATED : TXDA_TILE32) || !w->dim[0].mul)
 		return false;
@@ -300,8 +301,8 @@ static bool check_attention(const struct op_check *c)
 
 	return block_fits(c->in[1], p->n_heads, p->n_kv_heads, p->head_dim, p->block_size,
 			  p->layer_offset, p->flags & TXDA_KV_INT8) &&
-	       !(p->flags & ~TXDA_KV_INT8) && isfinite(p->scale) &&
-	       is_rows(c->in[0], 2, t, width) &&
+	       !(p->flags & ~TXDA_KV_INT8) && isfinite(p->scale) && p->softcap >= 0 &&
+	       isfinite(p->softcap) && is_rows(c->in[0], 2, t, width) &&
 	       is_rows(c->in[2], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
 	       is_rows(c->in[3], 2, symbol(TXDA_SYM_S), fixed(2)) &&
 	       is_rows(c->in[4], 1, symbol(TXDA_SYM_S), fixed(0)) &&
@@ -372,6 +373,7 @@ static bool check_shapes(const struct op_check *c)
 		       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
 	case TXDA_OP_SILU_MUL:
 		return matrix(x) && x->dim[1].mul % 2 == 0 &&
+		       (!c->op->silu_mul.act || txda_is_gated(c->op->silu_mul.act)) &&
 		       is_rows(c->out[0], 2, x->dim[0], fixed(x->dim[1].mul / 2));
 	case TXDA_OP_ROUTE: return check_route(c);
 	case TXDA_OP_MOE_LINEAR: return check_moe_linear(c);

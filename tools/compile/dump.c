@@ -114,6 +114,10 @@ static void dump_params(const struct txda_op *op)
 			printf("  eps %g", (double)op->linear.eps);
 		if (op->linear.act == TXDA_ACT_SILU_GATED)
 			printf("  silu(gate) * up");
+		else if (op->linear.act == TXDA_ACT_GELU_GATED)
+			printf("  gelu(gate) * up");
+		else if (op->linear.act == TXDA_ACT_SOFTCAP)
+			printf("  soft cap %g", (double)op->linear.limit);
 		if (op->linear.flags & TXDA_LINEAR_F32_INPUT)
 			printf("  float32 input");
 		break;
@@ -138,6 +142,8 @@ static void dump_params(const struct txda_op *op)
 		       (double)op->attention.scale);
 		if (op->attention.window)
 			printf(", window %u", op->attention.window);
+		if (op->attention.softcap > 0)
+			printf(", soft cap %g", (double)op->attention.softcap);
 		break;
 	case TXDA_OP_TOPK: printf("  k %u", op->topk.k); break;
 	}
