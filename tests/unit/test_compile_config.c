@@ -215,6 +215,83 @@ static void test_window(void **state)
 		     "linear_attention");
 }
 
+static void test_gemma(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"gemma2\"," SIZES ",\"num_key_value_heads\":2}", &c);
+	assert_true(c.head_dim == 256 && c.max_position == 8192 && c.sliding_window == 4096);
+	assert_true(c.layer_window[0] && !c.layer_window[1] && !c.two_ropes && !c.qk_norm);
+	assert_true(c.attention_cap == 50 && c.logit_cap == 30 && c.query_scalar == 256);
+	assert_true(c.tie_word_embeddings && c.gelu && c.norm_plus_one && c.embed_by_root);
+	expect_ok("{\"model_type\":\"gemma2\"," SIZES ",\"num_key_value_heads\":2,"
+		  "\"attn_logit_softcapping\":null,\"final_logit_softcapping\":12.5,"
+		  "\"hidden_act\":\"gelu\",\"layer_types\":[\"full_attention\","
+		  "\"full_attention\"],\"sliding_window\":null}",
+		  &c);
+	assert_true(c.attention_cap == 0 && c.logit_cap == 12.5 && !c.sliding_window);
+	/* The older spelling, then the newer one: a rotation for each kind of layer. */
+	expect_ok("{\"model_type\":\"gemma3_text\"," SIZES ",\"num_key_value_heads\":2,"
+		  "\"sliding_window_pattern\":2,\"rope_theta\":5e5,\"rope_local_base_freq\":2e4,"
+		  "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}",
+		  &c);
+	assert_true(c.layer_window[0] && !c.layer_window[1] && c.qk_norm && c.two_ropes);
+	assert_true(c.attention_cap == 0 && c.logit_cap == 0);
+	assert_true(c.rope.theta == 5e5 && c.rope.type == ROPE_LINEAR && c.rope.factor == 8);
+	assert_true(c.rope_window.theta == 2e4 && c.rope_window.type == ROPE_DEFAULT);
+	expect_ok("{\"model_type\":\"gemma3_text\"," SIZES ",\"num_key_value_heads\":2,"
+		  "\"dtype\":\"bfloat16\",\"rope_parameters\":{\"full_attention\":"
+		  "{\"rope_type\":\"linear\",\"factor\":8,\"rope_theta\":3e6},"
+		  "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":3e4}}}",
+		  &c);
+	assert_true(c.layer_window[0] && c.layer_window[1]); /* all but each sixth */
+	assert_true(c.rope.theta == 3e6 && c.rope.type == ROPE_LINEAR);
+	assert_true(c.rope_window.theta == 3e4 && c.rope_window.type == ROPE_DEFAULT);
+	expect_ok("{\"model_type\":\"gemma3_text\"," SIZES ",\"num_key_value_heads\":2}", &c);
+	assert_true(c.rope.theta == 1e6 && c.rope_window.theta == 1e4);
+}
+
+static void test_gemma_errors(void **state)
+{
+	static const char *const cases[][2] = {
+		{"\"attn_logit_softcapping\":0", "attn_logit_softcapping: 0 is not in"},
+		{"\"attn_logit_softcapping\":-3", "attn_logit_softcapping: -3"},
+		{"\"final_logit_softcapping\":1e999", "final_logit_softcapping: inf"},
+		{"\"final_logit_softcapping\":NaN", "JSON"},
+		{"\"final_logit_softcapping\":\"30\"", "final_logit_softcapping: not a number"},
+		{"\"query_pre_attn_scalar\":0", "query_pre_attn_scalar: 0"},
+		{"\"sliding_window\":0", "sliding_window: 0 is not in [1,"},
+		{"\"sliding_window\":-1", "sliding_window: -1"},
+		{"\"sliding_window\":null", "layer 0 is sliding_attention without sliding_window"},
+		{"\"sliding_window_pattern\":0", "sliding_window_pattern: 0"},
+		{"\"layer_types\":[\"sliding_attention\"]", "num_hidden_layers 2"},
+		{"\"hidden_activation\":\"silu\"", "hidden_activation: \"silu\""},
+		{"\"use_bidirectional_attention\":true", "use_bidirectional_attention"},
+		{"\"rope_local_base_freq\":0", "rope_local_base_freq: 0"},
+		{"\"rope_parameters\":{\"full_attention\":3}", "not an object"},
+		{"\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"longrope\"}}",
+		 "longrope"},
+		{"\"num_key_value_heads\":4", "num_key_value_heads: 4"},
+		{"\"head_dim\":33", "head_dim: 33"},
+	};
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *kv =
+			strstr(cases[i][0], "key_value") ? "" : "\"num_key_value_heads\":2,";
+		char text[512];
+
+		snprintf(text, sizeof(text), "{\"model_type\":\"gemma3_text\"," SIZES ",%s%s}", kv,
+			 cases[i][0]);
+		expect_error(text, cases[i][1]);
+	}
+	expect_error("{\"model_type\":\"llama\"," SIZES ",\"rope_parameters\":"
+		     "{\"full_attention\":{\"rope_theta\":7}}}",
+		     "not supported for the model_type llama");
+}
+
 static void test_errors(void **state)
 {
 	static const struct {
@@ -509,6 +586,8 @@ int main(void)
 		cmocka_unit_test(test_families),
 		cmocka_unit_test(test_experts),
 		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_gemma),
+		cmocka_unit_test(test_gemma_errors),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_placement),
 		cmocka_unit_test(test_rope_default_linear_dynamic),

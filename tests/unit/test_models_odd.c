@@ -119,6 +119,21 @@ static const struct odd models[] = {
 	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 80, "
 	 "\"q_lora_rank\": 18, \"n_routed_experts\": 7, \"n_shared_experts\": 1, "
 	 "\"first_k_dense_replace\": 1, \"rope_interleave\": false}"},
+	{"gemma2, three heads, one KV head",
+	 {3, 2},
+	 "{\"model_type\": \"gemma2\", \"hidden_size\": 50, \"intermediate_size\": 71, "
+	 "\"num_hidden_layers\": 3, \"num_attention_heads\": 3, \"num_key_value_heads\": 1, "
+	 "\"head_dim\": 10, \"vocab_size\": 77, \"sliding_window\": 7, "
+	 "\"attn_logit_softcapping\": 1.5, \"final_logit_softcapping\": 2.5, "
+	 "\"query_pre_attn_scalar\": 3}"},
+	{"gemma3, a head of its own, biases",
+	 {2, 5},
+	 "{\"model_type\": \"gemma3_text\", \"hidden_size\": 46, \"intermediate_size\": 33, "
+	 "\"num_hidden_layers\": 4, \"num_attention_heads\": 5, \"num_key_value_heads\": 5, "
+	 "\"head_dim\": 18, \"vocab_size\": 90, \"sliding_window\": 5, "
+	 "\"sliding_window_pattern\": 3, \"tie_word_embeddings\": false, "
+	 "\"attention_bias\": true, \"rope_scaling\": {\"rope_type\": \"linear\", "
+	 "\"factor\": 3.0}}"},
 	{"deepseek_v3, one token more",
 	 {2},
 	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE

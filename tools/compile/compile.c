@@ -120,13 +120,19 @@ static int write_table(struct compile *c)
 	const struct model *m = c->job->model;
 	const uint32_t hidden = m->config.hidden_size;
 	struct source_tensor table;
+	float *values, scale;
+	bool narrow;
 	size_t row = (size_t)hidden * 4;
-	float *values;
 	int fd, r;
 
 	r = graph_find_embedding(&m->config, &m->source, &table, c->error);
 	if (r)
 		return r;
+	r = graph_embed_scale(&m->config, &m->source, &scale, c->error);
+	if (r)
+		return r;
+	/* What is scaled is no bf16 value any more. */
+	narrow = table.dtype == TXDA_BF16 && scale == 1;
 	values = malloc(row);
 	if (!values)
 		return tool_fail(c->error, -ENOMEM, "no memory");
@@ -137,13 +143,15 @@ static int write_table(struct compile *c)
 	}
 	for (uint64_t i = 0; i < table.rows && !r; i++) {
 		source_read(&table, i, 0, hidden, values);
+		for (uint32_t k = 0; !narrow && k < hidden; k++)
+			values[k] *= scale;
 		/* In place: an element's half is written behind all that is still to be read. */
-		for (uint32_t k = 0; table.dtype == TXDA_BF16 && k < hidden; k++) {
+		for (uint32_t k = 0; narrow && k < hidden; k++) {
 			uint16_t half = float_to_bf16(values[k]);
 
 			memcpy((char *)values + 2 * (size_t)k, &half, 2);
 		}
-		r = tool_write_all(fd, values, table.dtype == TXDA_BF16 ? row / 2 : row);
+		r = tool_write_all(fd, values, narrow ? row / 2 : row);
 		if (!r && progress_interrupted(&c->progress))
 			r = -EINTR;
 	}

@@ -72,6 +72,11 @@ int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
 	return 0;
 }
 
+bool config_has(const cJSON *json, const char *key)
+{
+	return find(json, key) != NULL;
+}
+
 bool config_is_null(const cJSON *json, const char *key)
 {
 	return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(json, key));
@@ -169,22 +174,37 @@ static int check_heads(struct model_config *c, struct tool_error *error)
 	return 0;
 }
 
+/* Families with GELU have a key of their own for it, and another one that plays no part. */
+static int parse_activation(const cJSON *json, const struct family_defaults *d,
+			    struct model_config *c, struct tool_error *error)
+{
+	static const char *const silu[] = {"silu", "swish"}, *const gelu[] = {"gelu_pytorch_tanh",
+									      "gelu_new"};
+	const char *const *known = d->gelu ? gelu : silu;
+	const char *key = d->gelu ? "hidden_activation" : "hidden_act";
+	const cJSON *act = find(json, key);
+	const char *name = cJSON_GetStringValue(act);
+
+	c->gelu = d->gelu;
+	if (act && (!name || (strcmp(name, known[0]) && strcmp(name, known[1]))))
+		return tool_fail(error, -ENOTSUP, "%s: \"%.64s\" is not supported, only \"%s\" is",
+				 key, name ? name : "?", known[0]);
+	return 0;
+}
+
 static int parse_choices(const cJSON *json, const struct family_defaults *d, struct model_config *c,
 			 struct tool_error *error)
 {
-	const cJSON *act = find(json, "hidden_act");
 	const double default_eps = d->rms_norm_eps > 0 ? d->rms_norm_eps : 1e-6;
-	double eps;
+	double eps = default_eps;
 	int r;
 
-	if (act && (!cJSON_IsString(act) ||
-		    (strcmp(act->valuestring, "silu") && strcmp(act->valuestring, "swish"))))
-		return tool_fail(error, -ENOTSUP,
-				 "hidden_act: \"%.64s\" is not supported, only \"silu\" is",
-				 cJSON_IsString(act) ? act->valuestring : "?");
-	r = config_double(json, "rms_norm_eps", 0, 1, &default_eps, &eps, error);
+	r = parse_activation(json, d, c, error);
 	if (!r)
-		r = config_bool(json, "tie_word_embeddings", false, &c->tie_word_embeddings, error);
+		r = config_double(json, "rms_norm_eps", 0, 1, &default_eps, &eps, error);
+	if (!r)
+		r = config_bool(json, "tie_word_embeddings", d->tied, &c->tie_word_embeddings,
+				error);
 	c->rms_norm_eps = (float)eps;
 	return r;
 }
@@ -211,6 +231,20 @@ static int parse_placement(const cJSON *json, struct model_config *c, struct too
 		r = config_u32(tp, "parallel_size", 1, TXDA_MAX_GROUP, CONFIG_REQUIRED,
 			       &c->parallel_size, error);
 	return r ? tool_fail_within(error, r, "tensor_parallel") : 0;
+}
+
+/* Rotations by kind of layer, which most families do not have. */
+static int check_ropes(const cJSON *json, const struct model_config *c, struct tool_error *error)
+{
+	const cJSON *ropes = find(json, "rope_parameters");
+
+	if (!c->two_ropes &&
+	    (config_has(ropes, "full_attention") || config_has(ropes, "sliding_attention")))
+		return tool_fail(error, -ENOTSUP,
+				 "rope_parameters: full_attention and sliding_attention are not "
+				 "supported for the model_type %s",
+				 c->model_type);
+	return 0;
 }
 
 int config_parse(const char *text, size_t bytes, struct model_config *ret, struct tool_error *error)
@@ -248,13 +282,16 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 	if (!r)
 		r = parse_choices(json, &family->defaults, &c, error);
 	if (!r)
-		r = rope_parse(json, c.max_position, &c.rope, error);
+		r = rope_parse(json, &(struct rope_keys){.theta = "rope_theta"}, c.max_position,
+			       &c.rope, error);
 	if (!r)
 		r = quant_parse(json, &c.quant, error);
 	if (!r)
 		r = parse_placement(json, &c, error);
 	if (!r)
 		r = family->parse(json, &c, error);
+	if (!r)
+		r = check_ropes(json, &c, error);
 	if (!r)
 		r = check_heads(&c, error);
 	if (!r)

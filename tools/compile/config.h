@@ -55,6 +55,7 @@ struct model_config {
 	float rms_norm_eps;
 	bool tie_word_embeddings;
 	struct rope_config rope;
+	struct rope_config rope_window; /* of the layers with a window, if @two_ropes */
 	struct quant_config quant;
 	uint32_t sliding_window;	      /* 0: none */
 	bool layer_window[CONFIG_MAX_LAYERS]; /* layers that use it */
@@ -63,8 +64,14 @@ struct model_config {
 	bool qkv_bias, o_bias, mlp_bias;
 	bool qk_norm; /* RMSNORM over each head of q and k */
 	bool rope_interleaved;
-	uint32_t rope_dim;   /* elements of a head that rotate; set last */
-	double rope_partial; /* their share when the config does not say; 0: all */
+	bool two_ropes;
+	bool gelu;			 /* gates by GELU rather than SiLU */
+	bool norm_plus_one;		 /* norms multiply by 1 + weight */
+	bool embed_by_root;		 /* embeddings are times the root of hidden_size */
+	double query_scalar;		 /* scores are over its root; 0: head_dim */
+	double attention_cap, logit_cap; /* soft caps; 0: none */
+	uint32_t rope_dim;		 /* elements of a head that rotate; set last */
+	double rope_partial;		 /* their share when the config does not say; 0: all */
 	struct moe_config moe;
 	struct mla_config mla;
 	uint32_t n_mtp; /* layers behind the last that predict further tokens */
@@ -91,6 +98,8 @@ int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
 int config_double(const cJSON *json, const char *key, double min, double max,
 		  const double *fallback, double *ret, struct tool_error *error);
 
+/* Whether the key is there with a value other than null. */
+bool config_has(const cJSON *json, const char *key);
 /* Whether the key is there with the value null, which some families tell from its absence. */
 bool config_is_null(const cJSON *json, const char *key);
 /* Of two spellings of a key the one that is there; the first when none is. */

@@ -6,9 +6,10 @@
 #include <string.h>
 
 static const struct family *const families[] = {
-	&family_llama,	     &family_mistral,	  &family_qwen2,   &family_qwen3, &family_internlm3,
-	&family_qwen2_moe,   &family_qwen3_moe,	  &family_glm,	   &family_glm4,  &family_glm4_moe,
-	&family_deepseek_v2, &family_deepseek_v3, &family_kimi_k2,
+	&family_llama,	   &family_mistral,   &family_qwen2,	   &family_qwen3,
+	&family_internlm3, &family_qwen2_moe, &family_qwen3_moe,   &family_glm,
+	&family_glm4,	   &family_glm4_moe,  &family_deepseek_v2, &family_deepseek_v3,
+	&family_kimi_k2,   &family_gemma2,    &family_gemma3,
 };
 
 const struct family_names family_names_llama = {FAMILY_NAMES_LLAMA};
@@ -34,9 +35,9 @@ char *family_list(char *buf, size_t len)
 	return buf;
 }
 
-static int parse_layer_types(const cJSON *types, struct model_config *c, struct tool_error *error)
+static int parse_layer_types(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
-	const cJSON *item;
+	const cJSON *types = cJSON_GetObjectItemCaseSensitive(json, "layer_types"), *item;
 	uint32_t i = 0;
 
 	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != (int)c->n_layers)
@@ -58,9 +59,40 @@ static int parse_layer_types(const cJSON *types, struct model_config *c, struct 
 	return 0;
 }
 
+/* Layers that slide need a window; @keys: what would have given it. */
+static int check_window(const struct model_config *c, const char *keys, struct tool_error *error)
+{
+	uint32_t i;
+
+	for (i = 0; !c->sliding_window && i < c->n_layers; i++) {
+		if (c->layer_window[i])
+			return tool_fail(error, -EINVAL,
+					 "layer_types: layer %u is sliding_attention without %s", i,
+					 keys);
+	}
+	return 0;
+}
+
+int family_parse_alternating(const cJSON *json, uint32_t every, struct model_config *c,
+			     struct tool_error *error)
+{
+	uint32_t i;
+	int r = 0;
+
+	if (!config_is_null(json, "sliding_window"))
+		r = config_u32(json, "sliding_window", 1, 1u << 28,
+			       family_find(c->model_type)->defaults.sliding_window,
+			       &c->sliding_window, error);
+	if (!r && config_has(json, "layer_types"))
+		r = parse_layer_types(json, c, error);
+	else
+		for (i = 0; i < c->n_layers; i++)
+			c->layer_window[i] = (i + 1) % every != 0;
+	return r ? r : check_window(c, "sliding_window", error);
+}
+
 int family_parse_window(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
-	const cJSON *types = cJSON_GetObjectItemCaseSensitive(json, "layer_types");
 	uint32_t first, i;
 	bool use;
 	int r;
@@ -72,21 +104,14 @@ int family_parse_window(const cJSON *json, struct model_config *c, struct tool_e
 			       &c->sliding_window, error);
 	if (r)
 		return r;
-	if (types && !cJSON_IsNull(types)) {
-		r = parse_layer_types(types, c, error);
+	if (config_has(json, "layer_types")) {
+		r = parse_layer_types(json, c, error);
 	} else {
 		r = config_u32(json, "max_window_layers", 0, 1u << 20, 28, &first, error);
 		for (i = 0; !r && c->sliding_window && i < c->n_layers; i++)
 			c->layer_window[i] = i >= first;
 	}
-	for (i = 0; !r && !c->sliding_window && i < c->n_layers; i++) {
-		if (c->layer_window[i])
-			return tool_fail(error, -EINVAL,
-					 "layer_types: layer %u is sliding_attention without "
-					 "use_sliding_window and sliding_window",
-					 i);
-	}
-	return r;
+	return r ? r : check_window(c, "use_sliding_window and sliding_window", error);
 }
 
 int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_error *error)

@@ -21,6 +21,7 @@ struct family_names {
 	const char *gate, *up, *down;
 	const char *gate_up;		       /* in one matrix, gates first; NULL: apart */
 	const char *post_attention, *post_mlp; /* norms of what is added to the stream; or NULL */
+	const char *before_mlp; /* the norm there, if it is not post_attention_norm */
 	const char *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *kv_b; /* latent attention */
 	/* The layer behind the last one that predicts a token more. */
 	const char *mtp_embed_norm, *mtp_hidden_norm, *mtp_join, *mtp_norm, *mtp_head;
@@ -40,6 +41,8 @@ struct family_defaults {
 	uint32_t max_position;
 	uint32_t sliding_window; /* where use_sliding_window is true */
 	double rms_norm_eps;
+	bool tied; /* tie_word_embeddings */
+	bool gelu; /* the activation is GELU, of the key hidden_activation */
 	/* Experts. */
 	uint32_t top_k, dense_layers, shared_experts;
 	uint32_t n_groups, top_groups; /* only if they divide the experts */
@@ -56,7 +59,8 @@ struct family {
 
 extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
 	family_internlm3, family_qwen2_moe, family_qwen3_moe, family_glm, family_glm4,
-	family_glm4_moe, family_deepseek_v2, family_deepseek_v3, family_kimi_k2;
+	family_glm4_moe, family_deepseek_v2, family_deepseek_v3, family_kimi_k2, family_gemma2,
+	family_gemma3;
 
 /* What most families call their tensors, and what families add to that. */
 #define FAMILY_NAMES_LLAMA                                                                         \
@@ -88,6 +92,12 @@ char *family_list(char *buf, size_t len);
  * layers may differ.
  */
 int family_parse_window(const cJSON *json, struct model_config *c, struct tool_error *error);
+/*
+ * sliding_window and layer_types of families whose layers alternate: without layer_types all but
+ * each @every-th layer have the window.
+ */
+int family_parse_alternating(const cJSON *json, uint32_t every, struct model_config *c,
+			     struct tool_error *error);
 
 /*
  * The keys of experts that families share: how many (num_experts, num_local_experts or

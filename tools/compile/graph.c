@@ -2,9 +2,12 @@
 #include "graph_internal.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "floats.h"
 
 static void add_slots(struct graph *g)
 {
@@ -66,6 +69,18 @@ static uint32_t add_table(struct graph *g)
 	return graph_weight(g, "embed", WEIGHT_VOCAB, g->shard.vocab_width, &piece, 1);
 }
 
+static float embed_scale(struct graph *g)
+{
+	float scale = 1;
+	int r = g->failed;
+
+	if (!r)
+		r = graph_embed_scale(g->config, g->source, &scale, g->error);
+	if (r)
+		graph_fail(g, r);
+	return scale;
+}
+
 static uint32_t add_embedding(struct graph *g, uint32_t x)
 {
 	const struct model_config *c = g->config;
@@ -80,7 +95,7 @@ static uint32_t add_embedding(struct graph *g, uint32_t x)
 	op->out[0] = out;
 	op->embed.first = g->shard.vocab.first;
 	op->embed.vocab = c->vocab_size;
-	op->embed.scale = 1;
+	op->embed.scale = embed_scale(g);
 	if (g->shard.tp > 1) {
 		op = program_add_op(g->p, TXDA_OP_ALL_REDUCE, "embed.sum");
 		op->in[0] = out;
@@ -89,22 +104,24 @@ static uint32_t add_embedding(struct graph *g, uint32_t x)
 	return table;
 }
 
-static void add_rope_table(struct graph *g)
+static uint32_t add_rope_table(struct graph *g, const struct rope_config *rope, const char *label)
 {
-	uint32_t pairs = g->config->rope_dim / 2, tensor;
+	uint32_t pairs = g->config->rope_dim / 2, tensor, table;
 	struct txda_op_rope_table params;
 	float inv_freq[256];
 	struct txda_op *op;
 
-	rope_compute(&g->config->rope, pairs, g->config->max_position, inv_freq, &params);
+	rope_compute(rope, pairs, g->config->max_position, inv_freq, &params);
 	params.max_position = g->options->max_context;
-	tensor = graph_constant(g, "rope.inv_freq", inv_freq, pairs);
-	g->rope = graph_scratch(g, "rope.table", TXDA_F32, PROGRAM_SYM(T), 2 * pairs);
-	op = program_add_op(g->p, TXDA_OP_ROPE_TABLE, "rope");
+	tensor = graph_constant(g, program_label(g->p, "%s.inv_freq", label), inv_freq, pairs);
+	table = graph_scratch(g, program_label(g->p, "%s.table", label), TXDA_F32, PROGRAM_SYM(T),
+			      2 * pairs);
+	op = program_add_op(g->p, TXDA_OP_ROPE_TABLE, label);
 	op->in[0] = g->positions;
 	op->in[1] = tensor;
-	op->out[0] = g->rope;
+	op->out[0] = table;
 	op->rope_table = params;
+	return table;
 }
 
 /* The head is the embedding's table when the config says so, and in checkpoints of vectors rather
@@ -180,6 +197,7 @@ static void add_head(struct graph *g, uint32_t table)
 		.residual = TXDA_NONE,
 		.out = g->logits,
 		.flags = TXDA_LINEAR_F32_INPUT,
+		.softcap = (float)c->logit_cap,
 	};
 	struct txda_op *op;
 
@@ -242,7 +260,9 @@ static void build(struct graph *g)
 		table = add_embedding(g, embedded);
 	else
 		table = shares_head(g) ? add_table(g) : TXDA_NONE;
-	add_rope_table(g);
+	g->rope = add_rope_table(g, &c->rope, "rope");
+	if (c->two_ropes)
+		g->rope_window = add_rope_table(g, &c->rope_window, "rope_window");
 	if (g->options->mtp) {
 		add_join(g, "join.token", g->names->mtp_embed_norm, embedded, 0);
 		add_join(g, "join.hidden", g->names->mtp_hidden_norm, g->before, 1);
@@ -355,6 +375,28 @@ int graph_find_embedding(const struct model_config *config, const struct source 
 	if (!source_has(source, full) && !strncmp(full, "model.", 6))
 		memmove(full, full + 6, strlen(full) - 5);
 	return source_find(source, full, config->vocab_size, config->hidden_size, ret, error);
+}
+
+int graph_embed_scale(const struct model_config *config, const struct source *source, float *ret,
+		      struct tool_error *error)
+{
+	struct source_tensor table;
+	float root = (float)sqrt(config->hidden_size);
+	int r;
+
+	if (!config->embed_by_root) {
+		*ret = 1;
+		return 0;
+	}
+	r = graph_find_embedding(config, source, &table, error);
+	if (r)
+		return r;
+	switch (table.dtype) {
+	case TXDA_BF16: *ret = bf16_to_float(float_to_bf16(root)); break;
+	case TXDA_F16: *ret = f16_to_float(float_to_f16(root)); break;
+	default: *ret = root;
+	}
+	return 0;
 }
 
 void compiled_chip_free(struct compiled_chip *chip)

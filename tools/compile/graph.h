@@ -39,6 +39,13 @@ int graph_build(const struct model_config *config, const struct source *source,
 int graph_find_embedding(const struct model_config *config, const struct source *source,
 			 struct source_tensor *ret, struct tool_error *error);
 
+/*
+ * What its rows are multiplied by: 1, or the root of the hidden size, which reference
+ * implementations round to the table's type.
+ */
+int graph_embed_scale(const struct model_config *config, const struct source *source, float *ret,
+		      struct tool_error *error);
+
 void compiled_chip_free(struct compiled_chip *chip);
 
 #endif /* TXDA_COMPILE_GRAPH_H */

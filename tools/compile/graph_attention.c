@@ -72,7 +72,7 @@ static uint32_t add_rope_kv(struct graph *g, uint32_t layer, uint32_t qkv)
 	op = program_add_op(g->p, TXDA_OP_ROPE_KV,
 			    program_label(g->p, "layers.%u.attn.rope", layer));
 	op->in[0] = qkv;
-	op->in[1] = g->rope;
+	op->in[1] = c->two_ropes && c->layer_window[layer] ? g->rope_window : g->rope;
 	op->in[2] = g->slots;
 	op->in[3] = q_norm;
 	op->in[4] = k_norm;
@@ -112,9 +112,11 @@ static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
 		.head_dim = c->head_dim,
 		.block_size = g->options->block_size,
 		.layer_offset = graph_layer_offset(g, layer),
-		.scale = 1.0f / sqrtf((float)c->head_dim),
+		.scale = 1.0f /
+			 sqrtf(c->query_scalar > 0 ? (float)c->query_scalar : (float)c->head_dim),
 		.window = c->layer_window[layer] ? c->sliding_window : 0,
 		.flags = g->options->kv_int8 ? TXDA_KV_INT8 : 0,
+		.softcap = (float)c->attention_cap,
 	};
 	return out;
 }

@@ -24,7 +24,7 @@ struct graph {
 	uint32_t tokens, positions, slots, spans, context, block_table, rows;
 	uint32_t logits, topk_ids, topk_logits, lse, hidden, states;
 	bool bare; /* tensors of the checkpoint are called without "model." */
-	uint32_t kv, rope;
+	uint32_t kv, rope, rope_window;
 	uint32_t x;			/* the stream of hidden states, as it is read */
 	uint32_t stream;		/* and written: another tensor only while x is an input */
 	uint32_t before;		/* mtp: the hidden states that it starts from */
@@ -76,6 +76,7 @@ struct linear {
 	uint32_t x, norm, residual, out; /* tensors or TXDA_NONE */
 	uint32_t flags;			 /* TXDA_LINEAR_F32_INPUT */
 	float eps;			 /* of the norm; 0: the config's */
+	float softcap;			 /* of the product; 0: none */
 	/* A MOE_LINEAR: as many matrices, each of the pieces; the choice of each token or none. */
 	uint32_t matrices, experts, first, n_experts;
 	struct txda_dim rows; /* of its output */
@@ -110,7 +111,7 @@ uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piec
 /* The F32 [n] vector NAME. */
 uint32_t graph_vector(struct graph *g, const char *label, const char *name, uint32_t layer,
 		      uint32_t n);
-/* The F32 [n] vector NAME.weight. */
+/* The F32 [n] vector NAME.weight, or 1 + it where the family says so. */
 uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
 		    uint32_t n);
 /* An F32 activation [T, columns] (or BF16) in scratch. */

@@ -332,15 +332,24 @@ uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role,
 	return tensor;
 }
 
-/* The op that makes columns [col, …) of the output, gated if @act says so. */
+static enum txda_activation gate_act(const struct graph *g)
+{
+	return g->config->gelu ? TXDA_ACT_GELU_GATED : TXDA_ACT_SILU_GATED;
+}
+
+/* The op that makes columns [col, …) of the output, @gated: in pairs of panels. */
 static void add_op(struct graph *g, const struct linear *l, const char *label, uint32_t weight,
-		   uint32_t bias, uint32_t columns, enum txda_activation act, uint32_t flags,
-		   uint32_t col)
+		   uint32_t bias, uint32_t columns, bool gated, uint32_t flags, uint32_t col)
 {
 	float eps = l->norm == TXDA_NONE ? 0 : l->eps > 0 ? l->eps : g->config->rms_norm_eps;
+	enum txda_activation act = TXDA_ACT_NONE;
 	struct txda_op *op =
 		program_add_op(g->p, l->matrices ? TXDA_OP_MOE_LINEAR : TXDA_OP_LINEAR, label);
 
+	if (gated)
+		act = gate_act(g);
+	else if (l->softcap > 0)
+		act = TXDA_ACT_SOFTCAP;
 	op->in[0] = l->x;
 	op->in[1] = weight;
 	op->out[0] = l->out;
@@ -362,8 +371,11 @@ static void add_op(struct graph *g, const struct linear *l, const char *label, u
 	op->in[3] = l->norm;
 	op->in[4] = l->residual;
 	op->in[5] = columns;
-	op->linear = (struct txda_op_linear){
-		.act = act, .eps = eps, .flags = l->flags | flags, .out_col = col};
+	op->linear = (struct txda_op_linear){.act = act,
+					     .eps = eps,
+					     .flags = l->flags | flags,
+					     .out_col = col,
+					     .limit = l->softcap};
 }
 
 static uint32_t rows_of(const struct linear *l)
@@ -396,8 +408,8 @@ static void add_fused(struct graph *g, const struct linear *l, struct plan *p)
 	snprintf(name, sizeof(name), "%s.weight", l->label);
 	weight = add_tiles(g, name, p, l->pieces, 0, l->n_pieces, layout, l->n ? l->n : rows_of(l),
 			   l->matrices > 0, &columns);
-	add_op(g, l, l->label, weight, bias_of(g, l, l->label, 0, l->n_pieces), columns,
-	       l->gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE, p->flags, 0);
+	add_op(g, l, l->label, weight, bias_of(g, l, l->label, 0, l->n_pieces), columns, l->gated,
+	       p->flags, 0);
 }
 
 /* An op a piece, each into its columns of the output. */
@@ -418,8 +430,8 @@ static void add_apart(struct graph *g, const struct linear *l, struct plan *p)
 		snprintf(name, sizeof(name), "%s.weight", label);
 		weight = add_tiles(g, name, p, l->pieces, i, 1, TXDA_TILE32, l->pieces[i].row.n,
 				   l->matrices > 0, &columns);
-		add_op(g, &one, label, weight, bias_of(g, l, label, i, 1), columns, TXDA_ACT_NONE,
-		       p->flags, at);
+		add_op(g, &one, label, weight, bias_of(g, l, label, i, 1), columns, false, p->flags,
+		       at);
 		at += l->pieces[i].row.n;
 	}
 	if (l->gated) {
@@ -427,6 +439,7 @@ static void add_apart(struct graph *g, const struct linear *l, struct plan *p)
 
 		op->in[0] = one.out;
 		op->out[0] = l->out;
+		op->silu_mul.act = gate_act(g);
 	}
 }
 
@@ -435,7 +448,7 @@ void graph_linear(struct graph *g, const struct linear *l)
 	struct plan p;
 
 	if (l->weight != TXDA_NONE) {
-		add_op(g, l, l->label, l->weight, TXDA_NONE, TXDA_NONE, TXDA_ACT_NONE, 0, 0);
+		add_op(g, l, l->label, l->weight, TXDA_NONE, TXDA_NONE, false, 0, 0);
 		return;
 	}
 	if (make_plan(g, l->role, l->pieces, l->n_pieces, l->matrices ? l->matrices : 1, &p))

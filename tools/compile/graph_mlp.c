@@ -348,7 +348,9 @@ static void add_experts(struct graph *g, uint32_t layer, uint32_t norm)
 void graph_mlp(struct graph *g, uint32_t layer)
 {
 	uint32_t norm = graph_norm(g, program_label(g->p, "layers.%u.mlp.norm", layer),
-				   g->names->post_attention_norm, layer, g->config->hidden_size);
+				   g->names->before_mlp ? g->names->before_mlp
+							: g->names->post_attention_norm,
+				   layer, g->config->hidden_size);
 
 	if (g->config->moe.layer[layer])
 		add_experts(g, layer, norm);

@@ -134,11 +134,11 @@ uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piec
 }
 
 static uint32_t vector(struct graph *g, const char *label, const char *name, uint32_t layer,
-		       const char *suffix, uint32_t n)
+		       const char *suffix, uint32_t n, float plus)
 {
 	char full[NAME_BYTES];
 	struct source_tensor t;
-	uint32_t tensor;
+	uint32_t tensor, i;
 	float *data;
 
 	if (find(g, tensor_name(g, full, name, layer, 0, suffix), 0, n, &t))
@@ -149,6 +149,8 @@ static uint32_t vector(struct graph *g, const char *label, const char *name, uin
 		return 0;
 	}
 	source_read(&t, 0, 0, n, data);
+	for (i = 0; i < n; i++)
+		data[i] += plus;
 	tensor = graph_constant(g, label, data, n);
 	free(data);
 	return tensor;
@@ -157,11 +159,11 @@ static uint32_t vector(struct graph *g, const char *label, const char *name, uin
 uint32_t graph_vector(struct graph *g, const char *label, const char *name, uint32_t layer,
 		      uint32_t n)
 {
-	return vector(g, label, name, layer, "", n);
+	return vector(g, label, name, layer, "", n, 0);
 }
 
 uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
 		    uint32_t n)
 {
-	return vector(g, label, name, layer, ".weight", n);
+	return vector(g, label, name, layer, ".weight", n, g->config->norm_plus_one ? 1 : 0);
 }

@@ -90,24 +90,38 @@ static int parse_llama3(const cJSON *scaling, struct rope_config *rope, struct t
 	return r;
 }
 
-int rope_parse(const cJSON *config, uint32_t max_position, struct rope_config *ret,
-	       struct tool_error *error)
+/* The object that scales the rotation of one kind of layer, or NULL; *key: what it is called. */
+static const cJSON *find_scaling(const cJSON *config, const struct rope_keys *keys,
+				 const char **key)
 {
-	const cJSON *scaling = cJSON_GetObjectItemCaseSensitive(config, "rope_parameters");
-	const char *key = "rope_parameters";
+	const cJSON *all, *own;
+
+	*key = "rope_parameters";
+	all = cJSON_GetObjectItemCaseSensitive(config, *key);
+	own = keys->kind ? cJSON_GetObjectItemCaseSensitive(all, keys->kind) : NULL;
+	if (own)
+		return cJSON_IsNull(own) ? NULL : own;
+	if (all && !cJSON_IsNull(all) && !keys->without_scaling)
+		return all;
+	*key = "rope_scaling";
+	own = cJSON_GetObjectItemCaseSensitive(config, *key);
+	return !own || cJSON_IsNull(own) || keys->without_scaling ? NULL : own;
+}
+
+int rope_parse(const cJSON *config, const struct rope_keys *keys, uint32_t max_position,
+	       struct rope_config *ret, struct tool_error *error)
+{
+	const char *key;
+	const cJSON *scaling = find_scaling(config, keys, &key);
 	struct rope_config rope = {.factor = 1};
-	const double default_theta = 10000, none = 0;
+	const double default_theta = keys->base > 0 ? keys->base : 10000, none = 0;
 	double theta;
 	int r;
 
-	if (!scaling || cJSON_IsNull(scaling)) {
-		key = "rope_scaling";
-		scaling = cJSON_GetObjectItemCaseSensitive(config, key);
-	}
-	if (scaling && !cJSON_IsNull(scaling) && !cJSON_IsObject(scaling))
+	if (scaling && !cJSON_IsObject(scaling))
 		return tool_fail(error, -EINVAL, "%s: not an object", key);
 	/* rope_theta stands beside rope_scaling, or within rope_parameters. */
-	r = config_double(config, "rope_theta", 1e-3, 1e12, &default_theta, &theta, error);
+	r = config_double(config, keys->theta, 1e-3, 1e12, &default_theta, &theta, error);
 	if (!r)
 		r = config_double(scaling, "rope_theta", 1e-3, 1e12, &theta, &rope.theta, error);
 	if (!r)

@@ -29,10 +29,19 @@ struct rope_config {
 	double partial;				  /* share of a head that rotates; 0: not given */
 };
 
-/* Reads rope_parameters, or rope_theta and rope_scaling. @max_position is max_position_embeddings.
+/* Where the values of one kind of layer are. */
+struct rope_keys {
+	const char *kind;  /* within rope_parameters: "full_attention"; NULL: all are of one kind */
+	const char *theta; /* beside rope_parameters: "rope_theta" */
+	double base;	   /* when nobody says; 0: 10000 */
+	bool without_scaling; /* rope_scaling is for the others */
+};
+
+/*
+ * Reads rope_parameters, or rope_theta and rope_scaling. @max_position is max_position_embeddings.
  */
-int rope_parse(const cJSON *config, uint32_t max_position, struct rope_config *ret,
-	       struct tool_error *error);
+int rope_parse(const cJSON *config, const struct rope_keys *keys, uint32_t max_position,
+	       struct rope_config *ret, struct tool_error *error);
 
 /* Fills inv_freq[P] for heads of 2 P elements and the parameters, all but max_position. */
 void rope_compute(const struct rope_config *rope, uint32_t pairs, uint32_t max_position,
