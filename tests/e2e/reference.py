@@ -74,6 +74,14 @@ def silu(x):
     return x / (1 + math.exp(-x))
 
 
+def gelu(x):
+    return x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+
+def cap(x, limit):
+    return limit * math.tanh(x / limit) if limit else x
+
+
 def sigmoid(x):
     return 1 / (1 + math.exp(-x))
 
@@ -107,8 +115,13 @@ def yarn_slowed(s, n, theta):
     return [clamp((i - first) / (last - first)) for i in range(n)]
 
 
-def speeds(n, theta, s):
+def speeds(n, theta, s, position):
     """The angle that each of n pairs turns by from a position to the next, and a gain of the result."""
+    if s is not None and s["type"] == "dynamic":
+        # Beyond the trained length all that is seen so far stretches the base.
+        length = max(position + 1, s["original"])
+        theta *= (s["factor"] * length / s["original"] - (s["factor"] - 1)) ** (n / (n - 1))
+        s = None
     plain = [theta ** (-i / n) for i in range(n)]
     gain = 1
     if s is None:
@@ -145,8 +158,7 @@ class Model:
     def __init__(self, c, seed):
         self.c, self.w = c, Weights(seed)
         self.cache = [[] for _ in range(c["layers"])]
-        rotated = c["rope"] if "latent" in c else c.get("rotated", c["d"])
-        self.rope = speeds(rotated // 2, c.get("theta", 10000.0), c.get("scaling"))
+        self.pairs = (c["rope"] if "latent" in c else c.get("rotated", c["d"])) // 2
         self.neighbours = c.get("neighbours", "latent" in c)
 
     def linear(self, name, x, n, bias=False):
@@ -154,24 +166,30 @@ class Model:
         return times(self.w(name + ".weight", n, len(x)), x, b)
 
     def norm(self, name, x, eps=None):
-        w = self.w(name + ".weight", len(x), mean=1)
+        w = self.w(name + ".weight", len(x), mean=0 if self.c.get("gemma") else 1)
+        if self.c.get("gemma"):
+            w = [1 + a for a in w]
         return norm(x, w, self.c.get("eps", 1e-6) if eps is None else eps)
 
-    def turn(self, x, position):
-        return rotate(x, position, self.rope, self.neighbours)
+    def turn(self, x, position, window=0):
+        theta, scaling = self.c.get("theta", 10000.0), self.c.get("scaling")
+        if window and "window_theta" in self.c:
+            theta, scaling = self.c["window_theta"], self.c.get("window_scaling")
+        return rotate(x, position, speeds(self.pairs, theta, scaling, position), self.neighbours)
 
     def mlp(self, name, x, inner, bias=False):
+        act = gelu if self.c.get("gemma") else silu
         if self.c.get("fused"):
             y = self.linear(name + "gate_up_proj", x, 2 * inner, bias)
             gate, up = y[:inner], y[inner:]
         else:
             gate = self.linear(name + "gate_proj", x, inner, bias)
             up = self.linear(name + "up_proj", x, inner, bias)
-        return self.linear(name + "down_proj", [silu(g) * u for g, u in zip(gate, up)], len(x), bias)
+        return self.linear(name + "down_proj", [act(g) * u for g, u in zip(gate, up)], len(x), bias)
 
     def attend(self, queries, keys, values, scale, window=0):
         first = max(0, len(keys) - window) if window else 0
-        share = softmax([dot(queries, k) * scale for k in keys[first:]])
+        share = softmax([cap(dot(queries, k) * scale, self.c.get("score_cap")) for k in keys[first:]])
         out = [0.0] * len(values[0])
         for p, v in zip(share, values[first:]):
             out = [o + p * a for o, a in zip(out, v)]
@@ -188,14 +206,14 @@ class Model:
         if c.get("qk_norm"):
             q = [self.norm(name + "q_norm", h) for h in q]
             k = [self.norm(name + "k_norm", h) for h in k]
-        q = [self.turn(h, position) for h in q]
-        self.cache[layer].append(([self.turn(h, position) for h in k], v))
         window = c["window"](layer) if "window" in c else 0
+        q = [self.turn(h, position, window) for h in q]
+        self.cache[layer].append(([self.turn(h, position, window) for h in k], v))
         out = []
         for h in range(heads):
             g = h * kv // heads
             out += self.attend(q[h], [t[0][g] for t in self.cache[layer]],
-                               [t[1][g] for t in self.cache[layer]], d ** -0.5, window)
+                               [t[1][g] for t in self.cache[layer]], c.get("scalar", d) ** -0.5, window)
         return self.linear(name + "o_proj", out, c["hidden"], c.get("o_bias", False))
 
     def latent(self, layer, x, position):
@@ -259,22 +277,28 @@ class Model:
     def step(self, token, position):
         c = self.c
         x = self.w("model.embed_tokens.weight", c["vocab"], c["hidden"], spread=1.0)[token]
+        if c.get("gemma"):  # with a root of the weights' type
+            x = [bf16(math.sqrt(c["hidden"])) * a for a in x]
         for layer in range(c["layers"]):
             name = f"model.layers.{layer}."
             y = self.norm(name + "input_layernorm", x)
             y = self.latent(layer, y, position) if "latent" in c else self.attention(layer, y, position)
             if c.get("norms_after"):
                 y = self.norm(name + "post_self_attn_layernorm", y)
+            if c.get("gemma"):
+                y = self.norm(name + "post_attention_layernorm", y)
             x = add(x, y)
-            y = self.norm(name + "post_attention_layernorm", x)
+            y = self.norm(name + ("pre_feedforward" if c.get("gemma") else "post_attention") + "_layernorm", x)
             sparse = "experts" in c and c["sparse"](layer)
             y = self.experts(layer, y) if sparse else self.mlp(name + "mlp.", y, c["inner"], c.get("mlp_bias", False))
             if c.get("norms_after"):
                 y = self.norm(name + "post_mlp_layernorm", y)
+            if c.get("gemma"):
+                y = self.norm(name + "post_feedforward_layernorm", y)
             x = add(x, y)
         x = self.norm("model.norm", x)
         head = "model.embed_tokens" if c.get("tied") else "lm_head"
-        return times(self.w(head + ".weight", c["vocab"], c["hidden"]), x)
+        return [cap(y, c.get("logit_cap")) for y in times(self.w(head + ".weight", c["vocab"], c["hidden"]), x)]
 
 
 def save_golden(path, tensors):
@@ -462,6 +486,53 @@ CASES = {
                                                  "high_freq_factor": 4.0, "original_max_position_embeddings": 64}),
         "model": dict(hidden=44, inner=39, layers=2, heads=4, kv=2, d=12, vocab=68, theta=50,
                       scaling=dict(type="llama3", factor=8, low=1, high=4, original=64))},
+    # The older spelling and the newer one. The prompt is longer than what the model was trained for: a
+    # base of its own for each position from there on.
+    "llama-dynamic": {
+        "tp": [2], "config": sizes("llama", 44, 39, 2, 4, 68, num_key_value_heads=2, head_dim=12, rope_theta=50,
+                                   max_position_embeddings=7, rope_scaling={"type": "dynamic", "factor": 4.0}),
+        "model": dict(hidden=44, inner=39, layers=2, heads=4, kv=2, d=12, vocab=68, theta=50,
+                      scaling=dict(type="dynamic", factor=4, original=7))},
+    "glm4-dynamic": {
+        "tp": [], "config": sizes("glm4", 54, 47, 1, 6, 69, num_key_value_heads=3, head_dim=20, rms_norm_eps=1e-5,
+                                  dtype="bfloat16", max_position_embeddings=10,
+                                  rope_parameters={"rope_type": "dynamic", "rope_theta": 300, "factor": 3,
+                                                   "partial_rotary_factor": 0.6}),
+        "model": dict(hidden=54, inner=47, layers=1, heads=6, kv=3, d=20, vocab=69, rotated=12, neighbours=True, fused=True,
+                      norms_after=True, eps=1e-5, theta=300, scaling=dict(type="dynamic", factor=3, original=10))},
+    # The root of 50 is no bf16 value; three heads of 10 and caps that bite.
+    "gemma2-odd": {
+        "tp": [3], "config": sizes("gemma2", 50, 71, 3, 3, 77, num_key_value_heads=1, head_dim=10, sliding_window=7,
+                                   attn_logit_softcapping=1.5, final_logit_softcapping=2.5, query_pre_attn_scalar=3),
+        "model": dict(hidden=50, inner=71, layers=3, heads=3, kv=1, d=10, vocab=77, gemma=True, tied=True, scalar=3,
+                      score_cap=1.5, logit_cap=2.5, window=lambda layer: 7 if layer % 2 == 0 else 0)},
+    # Heads of 256, four KV heads and caps of 50 and 30, none of it said.
+    "gemma2-defaults": {
+        "tp": [2], "config": sizes("gemma2", 22, 35, 1, 4, 63),
+        "model": dict(hidden=22, inner=35, layers=1, heads=4, kv=4, d=256, vocab=63, gemma=True, tied=True, scalar=256,
+                      score_cap=50, logit_cap=30)},
+    "gemma3-linear-biases": {
+        "tp": [5], "config": sizes("gemma3_text", 46, 33, 4, 5, 90, num_key_value_heads=5, head_dim=18, sliding_window=5,
+                                   sliding_window_pattern=3, tie_word_embeddings=False, attention_bias=True,
+                                   query_pre_attn_scalar=11, rope_theta=500, rope_local_base_freq=40,
+                                   rope_scaling={"rope_type": "linear", "factor": 3.0}),
+        "model": dict(hidden=46, inner=33, layers=4, heads=5, kv=5, d=18, vocab=90, gemma=True, qk_norm=True, scalar=11,
+                      qkv_bias=True, o_bias=True, theta=500, scaling=dict(type="linear", factor=3), window_theta=40,
+                      window=lambda layer: 5 if (layer + 1) % 3 else 0)},
+    # As newer files say it, rotations by kind of layer, both of them scaled.
+    "gemma3-by-kind": {
+        "tp": [2], "config": sizes("gemma3_text", 34, 33, 3, 2, 58, num_key_value_heads=1, head_dim=14, sliding_window=6,
+                                   query_pre_attn_scalar=14, dtype="bfloat16", final_logit_softcapping=3,
+                                   layer_types=["full_attention", "sliding_attention", "full_attention"],
+                                   rope_parameters={
+                                       "full_attention": {"rope_type": "linear", "factor": 2, "rope_theta": 700},
+                                       "sliding_attention": {"rope_type": "llama3", "rope_theta": 30, "factor": 5.0,
+                                                             "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                                             "original_max_position_embeddings": 32}}),
+        "model": dict(hidden=34, inner=33, layers=3, heads=2, kv=1, d=14, vocab=58, gemma=True, qk_norm=True, tied=True,
+                      scalar=14, logit_cap=3, theta=700, scaling=dict(type="linear", factor=2), window_theta=30,
+                      window_scaling=dict(type="llama3", factor=5, low=1, high=4, original=32),
+                      window=lambda layer: 6 if layer == 1 else 0)},
 }
 
 
