@@ -200,6 +200,57 @@ static void test_small(void **state)
 	txda_tokenizer_free(tok);
 }
 
+/* As Gemma's: spaces become U+2581 before anything is split, so that nothing is; runs of them and
+ * of line ends are added tokens. */
+static void test_gemma(void **state)
+{
+	struct txda_tokenizer *tok = load_text(
+		"{\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":\"<unk>\","
+		"\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":true,"
+		"\"byte_fallback\":true,\"ignore_merges\":false,\"vocab\":{\"<pad>\":0,\"<eos>\":1,"
+		"\"<bos>\":2,\"<unk>\":3,\"\\n\":4,\"\\n\\n\":5,\"\\u2581\\u2581\":6,\"a\":7,\"b\":"
+		"8,"
+		"\"ab\":9,\"\\u2581\":10,\"\\u2581ab\":11,\"<0xC3>\":12,\"<0xA9>\":13,"
+		"\"<start_of_turn>\":14,\"b\\u2581a\":15},\"merges\":[[\"a\",\"b\"],"
+		"[\"\\u2581\",\"ab\"],[\"\\u2581\",\"\\u2581\"],[\"\\n\",\"\\n\"]]},"
+		"\"added_tokens\":[{\"id\":1,\"content\":\"<eos>\",\"single_word\":false,"
+		"\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true},"
+		"{\"id\":2,\"content\":\"<bos>\",\"special\":true,\"normalized\":false},"
+		"{\"id\":5,\"content\":\"\\n\\n\",\"special\":false,\"normalized\":false},"
+		"{\"id\":6,\"content\":\"\\u2581\\u2581\",\"special\":false,\"normalized\":false},"
+		"{\"id\":14,\"content\":\"<start_of_turn>\",\"special\":true,\"normalized\":false}]"
+		","
+		"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+		"\"content\":\"\\u2581\"},"
+		"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},"
+		"\"behavior\":\"MergedWithPrevious\",\"invert\":false},"
+		"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+		"{\"id\":\"<bos>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
+		"\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":\"B\","
+		"\"type_id\":1}}],\"special_tokens\":{\"<bos>\":{\"id\":\"<bos>\",\"ids\":[2],"
+		"\"tokens\":[\"<bos>\"]}}},"
+		"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
+		"\"pattern\":"
+		"{\"String\":\"\\u2581\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"
+		"{\"type\":\"Fuse\"}]}}",
+		"{\"bos_token\":\"<bos>\",\"eos_token\":\"<eos>\",\"add_bos_token\":true,"
+		"\"add_eos_token\":false,\"tokenizer_class\":\"GemmaTokenizer\"}");
+	char *text;
+	size_t len;
+
+	(void)state;
+	check_ids(tok, "ab ab", 0, IDS(9, 11));
+	check_ids(tok, "ab  ab", TXDA_ENCODE_ADD_SPECIAL, IDS(2, 9, 10, 11));
+	check_ids(tok, "<start_of_turn>a\n\n\nb", 0, IDS(14, 7, 5, 4, 8));
+	check_ids(tok, "\xC3\xA9 a", 0, IDS(12, 13, 10, 7));
+	assert_int_equal(txda_tokenizer_bos(tok), 2);
+	assert_int_equal(txda_tokenizer_decode(tok, IDS(2, 11, 6, 12, 13, 14), true, &text, &len),
+			 0);
+	assert_string_equal(text, " ab  \xC3\xA9");
+	free(text);
+	txda_tokenizer_free(tok);
+}
+
 static void feed(struct txda_detok *detok, uint32_t id, const char *want)
 {
 	const char *text;
@@ -407,10 +458,10 @@ static void test_hostile_sizes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_demo),	      cmocka_unit_test(test_fixtures),
-		cmocka_unit_test(test_small),	      cmocka_unit_test(test_stream),
-		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_hostile_sizes),
+		cmocka_unit_test(test_demo),	cmocka_unit_test(test_fixtures),
+		cmocka_unit_test(test_small),	cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_gemma),	cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_threads), cmocka_unit_test(test_hostile_sizes),
 	};
 
 	return cmocka_run_group_tests_name("tokenizer load", tests, NULL, NULL);
