@@ -19,6 +19,7 @@
 #include "compile.h"
 #include "crc32c.h"
 #include "files.h"
+#include "floats.h"
 #include "json.h"
 #include "program_view.h"
 
@@ -158,9 +159,9 @@ static void check_case(const char *path, unsigned tp)
 
 static void test_fixtures(void **state)
 {
-	static const char *const names[] = {"llama2",	 "llama31",   "qwen2-sharded",
-					    "qwen3",	 "internlm3", "llama-gptq",
-					    "qwen3-fp8", "qwen3moe",  "deepseek3"};
+	static const char *const names[] = {"llama2",	 "llama31",    "qwen2-sharded", "qwen3",
+					    "internlm3", "llama-gptq", "qwen3-fp8",	"qwen3moe",
+					    "deepseek3", "gemma3"};
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 	unsigned i, tp;
 	int w;
@@ -363,12 +364,53 @@ static void test_older_quantised(void **state)
 	assert_non_null(strstr(error.text, "bits"));
 }
 
+/* embed.bin has the rows as the program wants them: bf16, or float32 where a family scales them. */
+static void test_embeddings(void **state)
+{
+	static const struct {
+		const char *model;
+		uint32_t rows, hidden;
+		float scale; /* 0: rows as they are */
+	} cases[] = {{"qwen3", 512, 96, 0}, {"gemma3", 512, 64, 8}};
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+	unsigned i;
+
+	(void)state;
+	o.embeds = true;
+	for (i = 0; i < 2; i++) {
+		const struct safetensors_tensor *t;
+		uint32_t count = cases[i].rows * cases[i].hidden, k;
+		struct safetensors *st;
+		size_t bytes;
+		char *table;
+
+		if (compile(fixture(cases[i].model), in_dir("case"), &o, true))
+			fail_msg("%s", error.text);
+		assert_int_equal(tool_read_file(AT_FDCWD, in_dir("case/embed.bin"), 1u << 20,
+						&table, &bytes, &error),
+				 0);
+		assert_int_equal(safetensors_open_dir(fixture(cases[i].model), &st, &error), 0);
+		t = safetensors_find(st, "model.embed_tokens.weight");
+		assert_non_null(t);
+		assert_int_equal(t->bytes, count * 2);
+		assert_int_equal(bytes, count * (cases[i].scale > 0 ? 4 : 2));
+		if (!(cases[i].scale > 0))
+			assert_memory_equal(table, t->data, bytes);
+		for (k = 0; cases[i].scale > 0 && k < count; k++)
+			assert_true(((const float *)table)[k] ==
+				    cases[i].scale * bf16_to_float(((const uint16_t *)t->data)[k]));
+		safetensors_close(st);
+		free(table);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fixtures), cmocka_unit_test(test_existing),
-		cmocka_unit_test(test_failures), cmocka_unit_test(test_interrupt),
-		cmocka_unit_test(test_key),	 cmocka_unit_test(test_older_quantised),
+		cmocka_unit_test(test_fixtures),   cmocka_unit_test(test_existing),
+		cmocka_unit_test(test_failures),   cmocka_unit_test(test_interrupt),
+		cmocka_unit_test(test_key),	   cmocka_unit_test(test_older_quantised),
+		cmocka_unit_test(test_embeddings),
 	};
 
 	fixtures = getenv("TXDA_FIXTURES");
