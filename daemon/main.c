@@ -340,6 +340,21 @@ static void on_chips(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+/*
+ * From the first thing that an end must remove, such as the chips' telemetry page, until the loop
+ * handles them, signals wait. Threads made meanwhile keep them blocked: they are for the loop's.
+ */
+static void hold_signals(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(how, &set, NULL);
+}
+
 static int add_events(struct daemon *d)
 {
 	uint64_t usec = 0;
@@ -455,10 +470,12 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN); /* a limit of the size of files is an error, no end */
 	config_log_moot(&d.config);
 	raise_descriptor_limit(&d.config);
+	hold_signals(SIG_BLOCK);
 	if (start(&d)) {
 		stop(&d);
 		return EXIT_FAILURE;
 	}
+	hold_signals(SIG_UNBLOCK);
 	sd_notify(0, "READY=1\nSTATUS=loading");
 	event_base_dispatch(d.base);
 	if (d.draining)
