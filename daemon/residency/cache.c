@@ -143,6 +143,9 @@ int cache_get(const char *cache, const struct cache_source *source, bool again,
 	if (again)
 		argv[n++] = (char *)"--force";
 	error = child_run(options, argv, out, sizeof(out), err, errlen);
+	/* A compiler that was killed leaves what it had made so far, which can be large. */
+	if (error)
+		cache_sweep(cache);
 	/* Another process may have put it there meanwhile. */
 	if (error == -EIO && !again && cache_is_case(case_dir))
 		return 0;
