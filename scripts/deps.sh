@@ -36,6 +36,7 @@ packages() {
 			libevent-dev - event loop and HTTP of the daemon
 			libpcre2-dev - pre-tokeniser expressions of tokenizer.json
 			libutf8proc-dev - Unicode normalisation of the tokeniser
+			libedit-dev - line editing and history of txda-run
 			libdrm-dev - ioctls to the kernel driver
 			libudev-dev - finds chips, tells of hotplug
 			libnl-3-dev - health events of the kernel driver

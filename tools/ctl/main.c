@@ -2,6 +2,7 @@
 /* txdactl: says to txdad which models are on the chips, and lists what there is. */
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,7 +246,7 @@ static int run(const struct settings *s, const struct command *command, const ch
 	cJSON *body = argument ? make_body(s, command, argument) : NULL;
 	char *text = body ? cJSON_PrintUnformatted(body) : NULL;
 	struct client c;
-	int r = body && !text ? -ENOMEM : client_open(&c, s->socket, NULL);
+	int r = body && !text ? -ENOMEM : client_open(&c, s->socket);
 
 	cJSON_Delete(body);
 	if (!r) {

@@ -2,6 +2,7 @@
 #include "ask.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +10,11 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "interrupt.h"
+#include "show.h"
 
 #define MAX_LINE     ((size_t)16 << 20) /* of an event, or an error */
 #define LOAD_SECONDS 600
-
-volatile sig_atomic_t ask_stop;
 
 struct answer {
 	const struct ask_options *options;
@@ -51,33 +52,24 @@ static bool append(char **buf, size_t *len, size_t *cap, const char *data, size_
 	return true;
 }
 
-/* What a server sends goes to a terminal: no control characters but line breaks and tabs. */
-static void print_text(const char *text)
-{
-	bool terminal = isatty(STDOUT_FILENO);
-
-	for (const char *c = text; *c; c++)
-		if (!terminal || (unsigned char)*c >= 0x20 || *c == '\n' || *c == '\t')
-			putchar(*c);
-	fflush(stdout);
-}
-
 static void complain_error(const cJSON *error)
 {
 	const cJSON *message = cJSON_GetObjectItemCaseSensitive(error, "message");
 
-	fprintf(stderr, "txda-run: %s\n",
-		cJSON_IsString(message) ? message->valuestring
-					: "the daemon reports an error without words");
+	fputs("txda-run: ", stderr);
+	show_text(stderr, cJSON_IsString(message) ? message->valuestring
+						  : "the daemon reports an error without words");
+	fputc('\n', stderr);
 }
 
-static void complain_connect(const char *path, int error)
+void ask_complain_connect(const char *path, int error)
 {
 	if (error == -ENOENT || error == -ECONNREFUSED)
 		fprintf(stderr,
 			"txda-run: no daemon listens on %s.\n"
 			"Start one with:  txdad --model NAME=PATH --socket %s\n"
-			"or, installed:   systemctl start txdad\n",
+			"or, installed:   systemctl start txdad\n"
+			"or chat with a model's directory, without a daemon:  txda-run DIR\n",
 			path, path);
 	else if (error == -EACCES || error == -EPERM)
 		fprintf(stderr,
@@ -87,11 +79,21 @@ static void complain_connect(const char *path, int error)
 		fprintf(stderr, "txda-run: cannot connect to %s: %s\n", path, strerror(-error));
 }
 
+void ask_complain_answer(const cJSON *answer, int status)
+{
+	const cJSON *error = cJSON_GetObjectItemCaseSensitive(answer, "error");
+
+	if (error)
+		complain_error(error);
+	else
+		fprintf(stderr, "txda-run: the daemon answered with status %d\n", status);
+}
+
 /* ---- the request ----------------------------------------------------------------------------- */
 
 static void add_raw(cJSON *body, const char *name, const char *value)
 {
-	if (value)
+	if (*value)
 		cJSON_AddRawToObject(body, name, value);
 }
 
@@ -160,9 +162,9 @@ static void take_event(struct answer *a, const char *data)
 		a->last = now();
 		if (a->first <= 0)
 			a->first = a->last;
-		print_text(text->valuestring);
 		if (!append(&a->text, &a->len, &a->cap, text->valuestring,
-			    strlen(text->valuestring)))
+			    strlen(text->valuestring)) ||
+		    show_answer(text->valuestring))
 			a->failed = true;
 	}
 	cJSON_Delete(event);
@@ -203,100 +205,88 @@ static int read_stream(struct client *c, struct answer *a)
 		if (n < 0) {
 			fprintf(stderr, "\ntxda-run: the daemon broke off the answer: %s\n",
 				strerror((int)-n));
-			return 1;
+			return ASK_LOST;
 		}
 		if (!take_bytes(a, buf, (size_t)n))
-			return 1;
+			return interrupted() ? 130 : 1;
 	}
 	return 0;
-}
-
-/* Reads a whole JSON answer; NULL when it is none. */
-static cJSON *read_json(struct client *c)
-{
-	char buf[16384], *text = NULL;
-	size_t len = 0, cap = 0;
-	cJSON *json;
-	long n;
-
-	while ((n = client_read(c, buf, sizeof(buf))) > 0)
-		if (!append(&text, &len, &cap, buf, (size_t)n))
-			break;
-	json = text && n == 0 ? cJSON_ParseWithLength(text, len) : NULL;
-	free(text);
-	return json;
 }
 
 /* An answer that is an error; true when the model is loading, so that it is worth to wait. */
 static bool take_error(struct client *c)
 {
-	cJSON *json = read_json(c);
+	cJSON *json = client_read_json(c);
 	const cJSON *error = cJSON_GetObjectItemCaseSensitive(json, "error");
 	const cJSON *code = cJSON_GetObjectItemCaseSensitive(error, "code");
 	bool loading = cJSON_IsString(code) && !strcmp(code->valuestring, "model_loading");
 
-	if (!loading && error)
-		complain_error(error);
-	else if (!loading)
-		fprintf(stderr, "txda-run: the daemon answered with status %d\n", c->status);
+	if (!loading && !interrupted())
+		ask_complain_answer(json, c->status);
 	cJSON_Delete(json);
 	return loading;
+}
+
+static int complain_begin(const struct ask_options *o, bool connected, int error)
+{
+	if (error == -EINTR)
+		return 130;
+	if (o->private)
+		fprintf(stderr, "txda-run: the daemon does not answer any more: %s\n",
+			strerror(-error));
+	else if (!connected)
+		ask_complain_connect(o->socket, error);
+	else
+		fprintf(stderr, "txda-run: %s does not answer as txdad does: %s\n", o->socket,
+			strerror(-error));
+	return ASK_LOST;
 }
 
 /* Connects and asks, again and again while the model loads. 0: the stream begins. */
 static int begin(const struct ask_options *o, struct client *c, const char *path, const char *body)
 {
 	double deadline = now() + LOAD_SECONDS;
-	bool said = false;
+	bool said = false, loading;
 
 	for (;;) {
-		int r = client_open(c, o->socket, &ask_stop);
+		int r = client_open(c, o->socket);
 
-		if (r) {
-			complain_connect(o->socket, r);
-			return 1;
-		}
+		if (r)
+			return complain_begin(o, false, r);
 		r = client_request(c, path, body, body ? strlen(body) : 0);
 		if (!r && c->status == 200)
 			return 0;
-		if (r == -EINTR) {
-			client_close(c);
-			return 130;
-		}
-		if (r) {
-			fprintf(stderr, "txda-run: %s does not answer as txdad does: %s\n",
-				o->socket, strerror(-r));
-			client_close(c);
-			return 1;
-		}
-		r = take_error(c);
+		loading = !r && take_error(c);
 		client_close(c);
-		if (!r || now() > deadline)
+		if (r)
+			return complain_begin(o, true, r);
+		if (interrupted())
+			return 130;
+		if (!loading || now() > deadline)
 			return 1;
 		if (!said)
 			fprintf(stderr, "txda-run: the model is loading, this waits for it\n");
 		said = true;
-		sleep(1);
-		if (ask_stop)
-			return 130;
+		interrupt_poll(-1, 0, 1000);
 	}
 }
 
 static void print_stats(const struct answer *a)
 {
 	double spent = a->last - a->first;
+	bool dim = show_colors(stderr);
 
 	if (a->first <= 0) {
 		fprintf(stderr, "no token after %.1f ms\n", (now() - a->asked) * 1e3);
 		return;
 	}
-	fprintf(stderr, "FTL %.1f ms", (a->first - a->asked) * 1e3);
+	fprintf(stderr, "%sFTL %.1f ms", dim ? "\033[2m" : "", (a->first - a->asked) * 1e3);
 	if (a->tokens > 1 && spent > 0)
 		fprintf(stderr, ", TPS %.1f tokens/s", (a->tokens - 1) / spent);
 	if (a->tokens >= 0)
 		fprintf(stderr, " (%.0f prompt tokens, %.0f generated in %.2f s)", a->prompt_tokens,
 			a->tokens, a->last - a->asked);
-	fputc('\n', stderr);
+	fputs(dim ? "\033[m\n" : "\n", stderr);
 }
 
 int ask(const struct ask_options *o, const cJSON *messages, char **ret_text)
@@ -315,9 +305,11 @@ int ask(const struct ask_options *o, const cJSON *messages, char **ret_text)
 			r = read_stream(c, &a);
 			client_close(c);
 		}
-		if (a.len && a.text[a.len - 1] != '\n')
-			putchar('\n');
-		fflush(stdout);
+		/* The terminal has shown ^C; show_answer() does nothing more. */
+		if (interrupted() && isatty(STDOUT_FILENO))
+			fputc('\n', stderr);
+		else if (a.len && a.text[a.len - 1] != '\n')
+			show_answer("\n");
 		if (o->stats && a.asked > 0 && (!r || r == 130))
 			print_stats(&a);
 	}
@@ -339,7 +331,7 @@ int ask_models(const struct ask_options *o)
 	int r = c ? begin(o, c, "/v1/models", NULL) : 1;
 
 	if (!r) {
-		json = read_json(c);
+		json = client_read_json(c);
 		client_close(c);
 		cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(json, "data"))
 		{

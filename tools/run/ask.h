@@ -3,31 +3,37 @@
 #ifndef TXDA_RUN_ASK_H
 #define TXDA_RUN_ASK_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <cjson/cJSON.h>
 
+#define ASK_NUMBER_LEN 32
+
 struct ask_options {
 	const char *socket; /* path */
 	const char *model;  /* NULL: the first one that is served */
-	const char *system; /* NULL: none */
-	const char *max_tokens, *temperature, *top_p, *top_k,
-		*seed; /* JSON numbers; NULL: the daemon's default */
+	/* JSON numbers; "": the daemon's default */
+	char max_tokens[ASK_NUMBER_LEN], temperature[ASK_NUMBER_LEN], top_p[ASK_NUMBER_LEN],
+		top_k[ASK_NUMBER_LEN], seed[ASK_NUMBER_LEN];
+	bool private; /* the daemon is this program's own */
 	bool raw, stats;
 };
-
-/* Set by a signal: ends the answer under way. */
-extern volatile sig_atomic_t ask_stop;
 
 /*
  * One question. @messages: an array of messages, or for a raw completion a string. The answer goes
  * to stdout and, if @ret_text is not NULL, into *ret_text (to be freed). Returns 0; 130 when
- * ask_stop ended it; 1 after an error, which was said on stderr.
+ * interrupted() ended it; after an error, which was said on stderr, 1, or ASK_LOST where the daemon
+ * did not answer, or not to the end.
  */
+#define ASK_LOST 2
 int ask(const struct ask_options *o, const cJSON *messages, char **ret_text);
 
 /* The names that are served, a line each, on stdout. */
 int ask_models(const struct ask_options *o);
+
+/* Says on stderr why client_open() of @path failed. */
+void ask_complain_connect(const char *path, int error);
+/* Says on stderr what an answer that is no success is about. */
+void ask_complain_answer(const cJSON *answer, int status);
 
 #endif

@@ -2,6 +2,7 @@
 #include "client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAX_LINE 4096
+#include "interrupt.h"
+
+#define MAX_LINE   4096
+#define BACKLOG_MS 20
+#define MAX_JSON   ((size_t)16 << 20)
 
 const char *client_default_socket(void)
 {
@@ -27,23 +32,27 @@ const char *client_default_socket(void)
 	return "/run/txda/txda.sock";
 }
 
-int client_open(struct client *c, const char *socket_path, const volatile sig_atomic_t *stop)
+int client_open(struct client *c, const char *socket_path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	c->fd = -1;
-	c->stop = stop;
 	if (strlen(socket_path) >= sizeof(address.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(address.sun_path, socket_path);
-	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (c->fd < 0)
 		return -errno;
-	if (connect(c->fd, (struct sockaddr *)&address, sizeof(address))) {
+	while (connect(c->fd, (struct sockaddr *)&address, sizeof(address))) {
 		int error = errno;
 
-		client_close(c);
-		return -error;
+		/* More clients than its backlog holds; nothing tells when there is room. */
+		if (error == EAGAIN)
+			error = -interrupt_poll(-1, 0, BACKLOG_MS);
+		if (error) {
+			client_close(c);
+			return -error;
+		}
 	}
 	return 0;
 }
@@ -58,9 +67,13 @@ void client_close(struct client *c)
 static int send_all(struct client *c, const char *data, size_t len)
 {
 	while (len) {
-		ssize_t n = send(c->fd, data, len, MSG_NOSIGNAL);
+		int r = interrupt_poll(c->fd, POLLOUT, -1);
+		ssize_t n;
 
-		if (n < 0 && errno == EINTR && !(c->stop && *c->stop))
+		if (r < 0)
+			return r;
+		n = send(c->fd, data, len, MSG_NOSIGNAL);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		/* A server that refuses a body answers and closes before it has read all of it. */
 		if (n < 0 && errno == EPIPE)
@@ -79,12 +92,13 @@ static int fill(struct client *c)
 	if (c->at < c->len)
 		return 1;
 	for (;;) {
+		int r = interrupt_poll(c->fd, POLLIN, -1);
 		ssize_t n;
 
-		if (c->stop && *c->stop)
-			return -EINTR;
+		if (r < 0)
+			return r;
 		n = read(c->fd, c->buf, sizeof(c->buf));
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n < 0)
 			return -errno;
@@ -209,4 +223,30 @@ long client_read(struct client *c, char *buf, size_t len)
 		c->ended = !c->left && !c->chunked;
 	}
 	return (long)len;
+}
+
+cJSON *client_read_json(struct client *c)
+{
+	size_t len = 0, cap = 0;
+	char *text = NULL;
+	cJSON *json;
+	long n;
+
+	do {
+		if (cap - len < sizeof(c->buf)) {
+			char *bigger = cap < MAX_JSON ? realloc(text, cap * 2 + 65536) : NULL;
+
+			if (!bigger) {
+				free(text);
+				return NULL;
+			}
+			text = bigger;
+			cap = cap * 2 + 65536;
+		}
+		n = client_read(c, text + len, cap - len);
+		len += n > 0 ? (size_t)n : 0;
+	} while (n > 0);
+	json = n ? NULL : cJSON_ParseWithLength(text, len);
+	free(text);
+	return json;
 }

@@ -2,20 +2,18 @@
 /*
  * A small HTTP/1.1 client on a Unix socket: one request a connection, the answer read as it comes.
  *
- * Blocking; a signal whose handler was set without SA_RESTART and after which *stop is true ends a
- * wait with -EINTR.
+ * Blocking; interrupted() ends a wait with -EINTR.
  */
 #ifndef TXDA_RUN_CLIENT_H
 #define TXDA_RUN_CLIENT_H
 
-#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <cjson/cJSON.h>
 
 struct client {
 	int fd;
-	const volatile sig_atomic_t *stop; /* may be NULL */
-	int status;			   /* of the answer */
+	int status; /* of the answer */
 	int chunked;
 	int until_close; /* neither length nor chunks */
 	uint64_t left;	 /* bytes of the body or the chunk that are still to come */
@@ -27,12 +25,14 @@ struct client {
 /* $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock if it is there, else /run/txda/txda.sock. */
 const char *client_default_socket(void);
 /* Errors of connect(2): -ENOENT and -ECONNREFUSED: nobody listens. */
-int client_open(struct client *c, const char *socket_path, const volatile sig_atomic_t *stop);
+int client_open(struct client *c, const char *socket_path);
 /* Sends a request (@body NULL: GET) and reads the head of the answer. -EPROTO: the answer is no
  * HTTP. */
 int client_request(struct client *c, const char *path, const char *body, size_t len);
 /* Reads some of the body: bytes, 0 at its end, -EPIPE when it was cut off. */
 long client_read(struct client *c, char *buf, size_t len);
+/* Reads the rest of the body as JSON; NULL when it is none, or longer than 16 MiB. */
+cJSON *client_read_json(struct client *c);
 void client_close(struct client *c);
 
 #endif

@@ -1,27 +1,39 @@
 // SPDX-License-Identifier: MIT
-/* txda-run: asks a model that txdad serves, once or in a chat. */
+/* txda-run: asks a model, once or in a chat: of a daemon that runs, or of one for this purpose. */
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ask.h"
+#include "attach.h"
+#include "chat.h"
 #include "client.h"
-#include "line.h"
+#include "conversation.h"
+#include "interrupt.h"
+#include "settings.h"
 
 #define MAX_PROMPT ((size_t)64 << 20)
 
 static const char help[] =
-	"Usage: txda-run [OPTION...] [PROMPT...]\n"
-	"Asks a model that txdad serves and prints the answer as it is written. Without PROMPT it "
-	"reads the prompt from standard input, or,\n"
-	"on a terminal, begins a chat.\n"
+	"Usage: txda-run [OPTION...] [DIR] [PROMPT...]\n"
+	"Asks a model and prints the answer as it is written. Without PROMPT it reads the prompt "
+	"from standard input, or, on a\n"
+	"terminal, begins a chat.\n"
 	"\n"
-	"  --socket PATH        default: $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock or "
-	"/run/txda/txda.sock\n"
-	"  --model NAME         default: the first one served\n"
+	"DIR is a model's directory: a Hugging Face checkpoint, or what txda-compile made. If a "
+	"daemon serves it, that one is\n"
+	"asked; else a private daemon is started, which ends with this program. Without DIR the "
+	"daemon that runs is asked.\n"
+	"\n"
+	"  -p, --prompt TEXT    the prompt, also where its first word could be a directory\n"
+	"  --socket PATH        of the daemon; default: $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock "
+	"or\n"
+	"                       /run/txda/txda.sock\n"
+	"  --model NAME         one that the daemon serves; default: the first one\n"
 	"  --list               print the names of the models that are served\n"
 	"  -n, --max-tokens N   end after N tokens\n"
 	"  --temperature X      0: always the likeliest token\n"
@@ -32,7 +44,15 @@ static const char help[] =
 	"standard error\n"
 	"  --help, --version\n"
 	"\n"
-	"In a chat: /clear forgets what was said, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n";
+	"With DIR:\n"
+	"  --private            start a private daemon also where one runs; so do the options "
+	"below\n"
+	"  --tp-size N          chips that share the model\n"
+	"  --weights FORM       keep, bf16, w8 or w4\n"
+	"  --max-model-len N    tokens of a conversation\n"
+	"  --cache-dir DIR      where compiled models go\n"
+	"\n"
+	"In a chat: /help lists the commands, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n";
 
 enum option_id {
 	OPT_SOCKET = 256,
@@ -45,11 +65,14 @@ enum option_id {
 	OPT_SYSTEM,
 	OPT_RAW,
 	OPT_STATS,
+	OPT_PRIVATE,
+	OPT_DAEMON, /* handed on to the private daemon */
 	OPT_HELP,
 	OPT_VERSION,
 };
 
 static const struct option options[] = {
+	{"prompt", required_argument, NULL, 'p'},
 	{"socket", required_argument, NULL, OPT_SOCKET},
 	{"model", required_argument, NULL, OPT_MODEL},
 	{"list", no_argument, NULL, OPT_LIST},
@@ -61,40 +84,22 @@ static const struct option options[] = {
 	{"system", required_argument, NULL, OPT_SYSTEM},
 	{"raw", no_argument, NULL, OPT_RAW},
 	{"stats", no_argument, NULL, OPT_STATS},
+	{"private", no_argument, NULL, OPT_PRIVATE},
+	{"tp-size", required_argument, NULL, OPT_DAEMON},
+	{"weights", required_argument, NULL, OPT_DAEMON},
+	{"max-model-len", required_argument, NULL, OPT_DAEMON},
+	{"cache-dir", required_argument, NULL, OPT_DAEMON},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{0},
 };
 
-static void on_interrupt(int number)
-{
-	(void)number;
-	ask_stop = 1;
-}
-
-/* No SA_RESTART, so that reading ends. */
-static void catch_interrupt(void)
-{
-	struct sigaction action = {.sa_handler = on_interrupt};
-
-	sigaction(SIGINT, &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
-/* Numbers go into the request as they are: the daemon checks the range, here only the form. */
-static const char *number(const char *name, const char *value)
-{
-	char *end;
-
-	errno = 0;
-	strtod(value, &end);
-	if (end == value || *end || strspn(value, "0123456789+-.eE") != strlen(value) ||
-	    *value == '+') {
-		fprintf(stderr, "txda-run: --%s must be a number, not '%s'\n", name, value);
-		return NULL;
-	}
-	return value;
-}
+struct arguments {
+	struct ask_options ask;
+	struct attach_options attach;
+	const char *system, *prompt;
+	bool list;
+};
 
 static char *read_stdin(void)
 {
@@ -147,158 +152,173 @@ static char *join_arguments(int n, char **words)
 	return text;
 }
 
-static void add_message(cJSON *messages, const char *role, const char *content)
-{
-	cJSON *message = cJSON_CreateObject();
-
-	cJSON_AddStringToObject(message, "role", role);
-	cJSON_AddStringToObject(message, "content", content);
-	cJSON_AddItemToArray(messages, message);
-}
-
-static cJSON *new_messages(const struct ask_options *o)
-{
-	cJSON *messages = cJSON_CreateArray();
-
-	if (o->system)
-		add_message(messages, "system", o->system);
-	return messages;
-}
-
-static int run_once(const struct ask_options *o, const char *prompt)
+static int run_once(const struct arguments *a, const char *prompt)
 {
 	cJSON *messages;
 	int r;
 
-	if (o->raw) {
+	if (a->ask.raw) {
 		messages = cJSON_CreateString(prompt);
 	} else {
-		messages = new_messages(o);
-		add_message(messages, "user", prompt);
+		messages = conversation_new(a->system);
+		conversation_add(messages, "user", prompt);
 	}
-	r = ask(o, messages, NULL);
+	r = ask(&a->ask, messages, NULL);
 	cJSON_Delete(messages);
 	return r;
 }
 
-/* One turn of the chat; what failed is forgotten, what was stopped is kept as far as it came. */
-static void take_turn(const struct ask_options *o, cJSON *messages, const char *line)
+static int complain(const char *what)
 {
-	char *answer = NULL;
-
-	add_message(messages, "user", line);
-	if (ask(o, messages, &answer) == 1 || !answer)
-		cJSON_DeleteItemFromArray(messages, cJSON_GetArraySize(messages) - 1);
-	else
-		add_message(messages, "assistant", answer);
-	free(answer);
+	fprintf(stderr, "txda-run: %s\nTry 'txda-run --help'.\n", what);
+	return 2;
 }
 
-static int run_chat(const struct ask_options *o)
+/* An option of the private daemon's, as "--name=value". */
+static bool hand_on(struct attach_options *o, const char *name, const char *value)
 {
-	cJSON *messages = new_messages(o);
-	char *line;
+	unsigned n = 0;
 
-	fprintf(stderr, "/clear forgets what was said, /exit ends, Ctrl-C stops an answer.\n");
-	while ((line = line_read("> "))) {
-		ask_stop = 0;
-		if (!strcmp(line, "/exit") || !strcmp(line, "/quit") || !strcmp(line, "/bye")) {
-			free(line);
-			break;
-		}
-		if (!strcmp(line, "/clear")) {
-			cJSON_Delete(messages);
-			messages = new_messages(o);
-			fprintf(stderr, "Forgotten.\n");
-		} else if (*line == '/') {
-			fprintf(stderr, "There is no %s: /clear and /exit are all there is.\n",
-				line);
-		} else if (*line) {
-			if (o->raw) {
-				cJSON *prompt = cJSON_CreateString(line);
-
-				ask(o, prompt, NULL);
-				cJSON_Delete(prompt);
-			} else {
-				take_turn(o, messages, line);
-			}
-		}
-		free(line);
+	while (o->daemon_options[n])
+		n++;
+	if (n == PRIVATE_MAX_OPTIONS) {
+		fprintf(stderr, "txda-run: more than %d options for the daemon\n", n);
+		return false;
 	}
-	cJSON_Delete(messages);
-	return 0;
+	o->private = true;
+	return asprintf(&o->daemon_options[n], "--%s=%s", name, value) >= 0;
 }
 
 /* -1: go on; else the exit status. */
-static int parse(int argc, char **argv, struct ask_options *o, bool *ret_list)
+static int parse(int argc, char **argv, struct arguments *a)
 {
 	int id, index = 0;
 
-	while ((id = getopt_long(argc, argv, "n:", options, &index)) != -1) {
-		const char **where = NULL, *name = "max-tokens";
+	while ((id = getopt_long(argc, argv, "n:p:", options, &index)) != -1) {
+		const char *number = NULL;
 
 		switch (id) {
-		case OPT_SOCKET: o->socket = optarg; break;
-		case OPT_MODEL: o->model = optarg; break;
-		case OPT_LIST: *ret_list = true; break;
-		case OPT_SYSTEM: o->system = optarg; break;
-		case OPT_RAW: o->raw = true; break;
-		case OPT_STATS: o->stats = true; break;
-		case 'n': where = &o->max_tokens; break;
-		case OPT_TEMPERATURE:
-			where = &o->temperature;
-			name = "temperature";
+		case OPT_SOCKET:
+			a->ask.socket = optarg;
+			a->attach.socket_given = true;
 			break;
-		case OPT_TOP_P:
-			where = &o->top_p;
-			name = "top-p";
+		case OPT_MODEL: a->ask.model = optarg; break;
+		case OPT_LIST: a->list = true; break;
+		case OPT_SYSTEM: a->system = optarg; break;
+		case OPT_RAW: a->ask.raw = true; break;
+		case OPT_STATS: a->ask.stats = true; break;
+		case OPT_PRIVATE: a->attach.private = true; break;
+		case OPT_DAEMON:
+			if (!hand_on(&a->attach, options[index].name, optarg))
+				return 2;
 			break;
-		case OPT_TOP_K:
-			where = &o->top_k;
-			name = "top-k";
-			break;
-		case OPT_SEED:
-			where = &o->seed;
-			name = "seed";
-			break;
+		case 'p': a->prompt = optarg; break;
+		case 'n': number = "max-tokens"; break;
+		case OPT_TEMPERATURE: number = "temperature"; break;
+		case OPT_TOP_P: number = "top-p"; break;
+		case OPT_TOP_K: number = "top-k"; break;
+		case OPT_SEED: number = "seed"; break;
 		case OPT_HELP: fputs(help, stdout); return 0;
 		case OPT_VERSION: puts("txda-run " TXDA_VERSION); return 0;
 		default: fputs("Try 'txda-run --help'.\n", stderr); return 2;
 		}
-		if (where && !(*where = number(name, optarg)))
+		if (number && !*optarg)
+			return complain("a number is empty");
+		if (number && !settings_set(&a->ask, number, optarg))
 			return 2;
 	}
 	return -1;
 }
 
-int main(int argc, char **argv)
+/* What does not go together; as parse(). */
+static int check(const struct arguments *a)
 {
-	struct ask_options o = {.socket = client_default_socket()};
-	bool list = false;
-	char *prompt;
-	int r = parse(argc, argv, &o, &list);
+	if (a->ask.raw && a->system)
+		return complain("--raw has no use for --system: put it into the prompt");
+	if (a->attach.dir && a->ask.model)
+		return complain("--model names one that a daemon serves; the directory says which "
+				"model it is");
+	if (a->attach.private && !a->attach.dir)
+		return complain("a private daemon needs a model's directory");
+	if (a->attach.private && a->attach.socket_given)
+		return complain("--socket names a daemon that runs; this asks for a private one");
+	if (a->list && a->attach.dir)
+		return complain("--list is about a daemon that runs");
+	return -1;
+}
+
+/* Asks once, or chats. */
+static int run(struct arguments *a, const char *prompt)
+{
+	struct attachment attachment = {0};
+	int r = 0;
+
+	interrupt_init();
+	if (a->attach.dir)
+		r = attach(&a->attach, &a->ask, &attachment);
+	if (r)
+		;
+	else if (a->list)
+		r = ask_models(&a->ask);
+	else if (prompt)
+		r = run_once(a, prompt);
+	else
+		r = chat(&a->ask, a->system, attachment.title, &attachment.daemon);
+	if (r == ASK_LOST) {
+		private_failed(&attachment.daemon);
+		r = 1;
+	}
+	detach(&attachment);
+	/* Of a terminal that is closed the end of the input may have been seen first. */
+	interrupt_poll(-1, 0, 0);
+	if (interrupt_end) {
+		interrupt_restore();
+		raise(interrupt_end);
+	}
+	return r;
+}
+
+/* Finds the prompt, to be freed. 0, or the exit status after an error, which was said. */
+static int find_prompt(const struct arguments *a, int n, char **words, char **ret)
+{
+	if (a->prompt && n)
+		return complain("--prompt and words are two prompts");
+	if (a->prompt)
+		*ret = strdup(a->prompt);
+	else
+		*ret = n ? join_arguments(n, words) : read_stdin();
+	if (!*ret)
+		return 1;
+	return **ret ? 0 : complain("the prompt is empty");
+}
+
+static int start(int argc, char **argv, struct arguments *a)
+{
+	char *prompt = NULL;
+	int r = parse(argc, argv, a);
 
 	if (r >= 0)
 		return r;
-	if (o.raw && o.system) {
-		fprintf(stderr,
-			"txda-run: --raw has no use for --system: put it into the prompt\n");
-		return 2;
-	}
-	catch_interrupt();
-	if (list)
-		return ask_models(&o);
-	if (optind == argc && isatty(STDIN_FILENO))
-		return run_chat(&o);
-	prompt = optind < argc ? join_arguments(argc - optind, argv + optind) : read_stdin();
-	if (!prompt)
-		return 1;
-	if (!*prompt) {
-		fprintf(stderr, "txda-run: the prompt is empty\n");
-		free(prompt);
-		return 2;
-	}
-	r = run_once(&o, prompt);
+	if (optind < argc && attach_is_directory(argv[optind]))
+		a->attach.dir = argv[optind++];
+	r = check(a);
+	if (r >= 0)
+		return r;
+	r = 0;
+	if (!a->list && (a->prompt || optind < argc || !isatty(STDIN_FILENO)))
+		r = find_prompt(a, argc - optind, argv + optind, &prompt);
+	if (!r)
+		r = run(a, prompt);
 	free(prompt);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments a = {.ask.socket = client_default_socket()};
+	int r = start(argc, argv, &a);
+
+	for (unsigned i = 0; a.attach.daemon_options[i]; i++)
+		free(a.attach.daemon_options[i]);
 	return r;
 }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* From a model's directory to a daemon that has it loaded: the one that runs, or a private one. */
+#ifndef TXDA_RUN_ATTACH_H
+#define TXDA_RUN_ATTACH_H
+
+#include "ask.h"
+#include "private.h"
+
+struct attach_options {
+	const char *dir;
+	bool socket_given; /* no other daemon than that of ask_options.socket will do */
+	bool private;	   /* do not ask for one that runs */
+	char *daemon_options[PRIVATE_MAX_OPTIONS + 1]; /* for a private one; NULL behind the last */
+};
+
+struct attachment {
+	struct private_daemon daemon;
+	char *model; /* its name at the daemon */
+	char *title; /* its directory's name */
+};
+
+/*
+ * Whether a first word of the command line means a model's directory rather than a prompt: it names
+ * a directory with a config.json or model_info.json, or is written as a path, beginning with "/",
+ * "./" or "../".
+ */
+bool attach_is_directory(const char *word);
+
+/*
+ * Finds or starts the daemon, has the model loaded and sets socket and model of @ask. Returns 0;
+ * 130 when interrupted() ended it; 1 after an error, which was said on stderr. detach() is due in
+ * any case.
+ */
+int attach(const struct attach_options *o, struct ask_options *ask, struct attachment *ret);
+void detach(struct attachment *a);
+
+#endif

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+#include "chat.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conversation.h"
+#include "interrupt.h"
+#include "line.h"
+#include "settings.h"
+#include "show.h"
+
+#define MAX_COMMAND 16 /* letters */
+
+struct chat {
+	struct ask_options options;
+	const char *title;
+	cJSON *messages;
+	struct private_daemon *daemon;
+	bool ended, failed;
+};
+
+/* ---- commands -------------------------------------------------------------------------------- */
+
+static void help_command(struct chat *c, const char *rest);
+
+static void exit_command(struct chat *c, const char *rest)
+{
+	(void)rest;
+	c->ended = true;
+}
+
+static void reset_command(struct chat *c, const char *rest)
+{
+	const char *system = conversation_system(c->messages);
+	cJSON *fresh = conversation_new(system);
+
+	(void)rest;
+	cJSON_Delete(c->messages);
+	c->messages = fresh;
+	fputs(system ? "Forgotten; the instructions of /system stay.\n" : "Forgotten.\n", stderr);
+}
+
+static void system_command(struct chat *c, const char *rest)
+{
+	if (c->options.raw) {
+		fputs("With --raw there are no instructions: put them into the prompt.\n", stderr);
+		return;
+	}
+	conversation_set_system(c->messages, *rest ? rest : NULL);
+	fputs(*rest ? "These instructions hold from the next answer on.\n"
+		    : "There are no instructions any more.\n",
+	      stderr);
+}
+
+static void set_command(struct chat *c, const char *rest)
+{
+	char name[MAX_COMMAND + 1];
+	const char *value;
+	size_t n;
+
+	/* As Ollama has it. */
+	if (!strncmp(rest, "parameter ", 10))
+		rest += 10 + strspn(rest + 10, " ");
+	n = strcspn(rest, " \t\n");
+	value = rest + n + strspn(rest + n, " \t\n");
+	snprintf(name, sizeof(name), "%.*s", (int)(n < sizeof(name) ? n : 0), rest);
+	if (!n) {
+		settings_show(&c->options, stderr);
+	} else if (!strcmp(name, "system")) {
+		system_command(c, value);
+	} else if (!strcmp(name, "stats") && (!strcmp(value, "on") || !strcmp(value, "off"))) {
+		c->options.stats = !strcmp(value, "on");
+	} else if (!strcmp(name, "stats")) {
+		fputs("/set stats on, or /set stats off.\n", stderr);
+	} else if (settings_known(name)) {
+		settings_set(&c->options, name, value);
+	} else {
+		fputs("There is no such setting; there are:\n", stderr);
+		settings_show(&c->options, stderr);
+	}
+}
+
+static void show_command(struct chat *c, const char *rest)
+{
+	const char *system = conversation_system(c->messages);
+
+	(void)rest;
+	fputs("  model         ", stderr);
+	show_text(stderr, c->title ? c->title : "(the first one served)");
+	fprintf(stderr, "\n  %-14s", "daemon");
+	show_text(stderr, c->options.private ? "a private one" : c->options.socket);
+	fputc('\n', stderr);
+	settings_show(&c->options, stderr);
+	fprintf(stderr, "  %-14s%d\n  %-14s", "messages",
+		cJSON_GetArraySize(c->messages) - (system ? 1 : 0), "system");
+	show_text(stderr, system ? system : "(none)");
+	fputc('\n', stderr);
+}
+
+static void save_command(struct chat *c, const char *rest)
+{
+	if (!*rest)
+		fputs("/save FILE\n", stderr);
+	else if (conversation_save(c->messages, rest))
+		fprintf(stderr, "Saved %d messages.\n", cJSON_GetArraySize(c->messages));
+}
+
+static void load_command(struct chat *c, const char *rest)
+{
+	cJSON *loaded = *rest ? conversation_load(rest) : NULL;
+
+	if (!*rest)
+		fputs("/load FILE\n", stderr);
+	if (!loaded)
+		return;
+	cJSON_Delete(c->messages);
+	c->messages = loaded;
+	fprintf(stderr, "Loaded %d messages.\n", cJSON_GetArraySize(loaded));
+}
+
+static const struct command {
+	const char *name, *arguments, *what; /* what NULL: another name of one above */
+	void (*run)(struct chat *c, const char *rest);
+} commands[] = {
+	{"/help", "", "this list", help_command},
+	{"/?", "", NULL, help_command},
+	{"/set", "NAME VALUE", "max-tokens, temperature, top-p, top-k, seed; stats on or off",
+	 set_command},
+	{"/set", "NAME", "back to what the model says; without NAME: show all", set_command},
+	{"/system", "TEXT", "instructions for the model; without TEXT: none", system_command},
+	{"/reset", "", "forget what was said (also /clear)", reset_command},
+	{"/clear", "", NULL, reset_command},
+	{"/show", "", "model, daemon, settings, number of messages", show_command},
+	{"/save", "FILE", "write the conversation, as JSON", save_command},
+	{"/load", "FILE", "go on with one that was saved", load_command},
+	{"/exit", "", "end (also /quit, /bye, Ctrl-D)", exit_command},
+	{"/quit", "", NULL, exit_command},
+	{"/bye", "", NULL, exit_command},
+};
+
+#define N_COMMANDS (sizeof(commands) / sizeof(*commands))
+
+static void help_command(struct chat *c, const char *rest)
+{
+	(void)c;
+	(void)rest;
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (commands[i].what)
+			fprintf(stderr, "  %-8s%-11s %s\n", commands[i].name, commands[i].arguments,
+				commands[i].what);
+	fputs("A backslash at the end of a line continues it; \"\"\" begins and ends a message of "
+	      "many lines.\n"
+	      "Ctrl-C stops an answer, what was said of it stays; at the prompt it clears the "
+	      "line.\n"
+	      "Tab completes commands, Ctrl-R searches what was typed before.\n",
+	      stderr);
+}
+
+/* How many letters must be changed, added or left out to make one of the other (Levenshtein). */
+static size_t distance(const char *a, const char *b)
+{
+	size_t row[MAX_COMMAND + 1], n = strlen(b);
+
+	for (size_t k = 0; k <= n; k++)
+		row[k] = k;
+	for (size_t i = 1; a[i - 1]; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t k = 1; k <= n; k++) {
+			size_t change = diagonal + (a[i - 1] != b[k - 1]);
+
+			diagonal = row[k];
+			if (row[k] > row[k - 1])
+				row[k] = row[k - 1];
+			row[k]++;
+			if (row[k] > change)
+				row[k] = change;
+		}
+	}
+	return row[n];
+}
+
+static void run_command(struct chat *c, const char *line)
+{
+	size_t n = strcspn(line, " \t\n"), best = 3; /* more than two mistakes: another word */
+	const char *nearest = NULL;
+	char name[MAX_COMMAND + 1];
+
+	snprintf(name, sizeof(name), "%.*s", (int)n, line);
+	for (size_t i = 0; i < N_COMMANDS && n < sizeof(name); i++) {
+		size_t d = distance(name, commands[i].name);
+
+		if (!d) {
+			commands[i].run(c, line + n + strspn(line + n, " \t\n"));
+			return;
+		}
+		if (d < best) {
+			best = d;
+			nearest = commands[i].name;
+		}
+	}
+	fputs("There is no command ", stderr);
+	show_text(stderr, name);
+	if (nearest)
+		fprintf(stderr, "; did you mean %s?\n", nearest);
+	else
+		fputs("; /help lists them.\n", stderr);
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+/* One turn; what failed is forgotten, what was stopped is kept as far as it came. */
+static void take_turn(struct chat *c, const char *line)
+{
+	char *answer = NULL;
+	int r;
+
+	if (c->options.raw) {
+		cJSON *prompt = cJSON_CreateString(line);
+
+		r = ask(&c->options, prompt, NULL);
+		cJSON_Delete(prompt);
+	} else {
+		conversation_add(c->messages, "user", line);
+		r = ask(&c->options, c->messages, &answer);
+		if ((r && r != 130) || !answer)
+			conversation_drop_last(c->messages);
+		else
+			conversation_add(c->messages, "assistant", answer);
+		free(answer);
+	}
+	c->failed = r == ASK_LOST && private_failed(c->daemon);
+	c->ended = c->failed;
+}
+
+int chat(const struct ask_options *o, const char *system, const char *title,
+	 struct private_daemon *daemon)
+{
+	static const char *words[N_COMMANDS + 1];
+	struct chat c = {.options = *o,
+			 .title = title ? title : o->model,
+			 .messages = conversation_new(system),
+			 .daemon = daemon};
+	char *line;
+
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		words[i] = commands[i].name;
+	line_open(words);
+	if (title) {
+		show_text(stderr, title);
+		fputs(" is ready. ", stderr);
+	}
+	fputs("/help lists the commands, Ctrl-D ends.\n", stderr);
+	while (!c.ended && (line = line_read())) {
+		interrupt_stop = 0;
+		if (*line == '/')
+			run_command(&c, line);
+		else if (line[strspn(line, " \t\n")])
+			take_turn(&c, line);
+		free(line);
+		interrupt_stop = 0;
+	}
+	line_close();
+	cJSON_Delete(c.messages);
+	return c.failed;
+}

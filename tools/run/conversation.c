@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+#include "conversation.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_FILE ((size_t)16 << 20)
+
+static cJSON *new_message(const char *role, const char *content)
+{
+	cJSON *message = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(message, "role", role);
+	cJSON_AddStringToObject(message, "content", content);
+	return message;
+}
+
+cJSON *conversation_new(const char *system)
+{
+	cJSON *messages = cJSON_CreateArray();
+
+	if (system)
+		conversation_add(messages, "system", system);
+	return messages;
+}
+
+void conversation_add(cJSON *messages, const char *role, const char *content)
+{
+	cJSON_AddItemToArray(messages, new_message(role, content));
+}
+
+void conversation_drop_last(cJSON *messages)
+{
+	cJSON_DeleteItemFromArray(messages, cJSON_GetArraySize(messages) - 1);
+}
+
+static const char *text_of(const cJSON *message, const char *name)
+{
+	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(message, name));
+}
+
+const char *conversation_system(const cJSON *messages)
+{
+	const cJSON *first = cJSON_GetArrayItem(messages, 0);
+	const char *role = text_of(first, "role");
+
+	return role && !strcmp(role, "system") ? text_of(first, "content") : NULL;
+}
+
+void conversation_set_system(cJSON *messages, const char *system)
+{
+	if (conversation_system(messages))
+		cJSON_DeleteItemFromArray(messages, 0);
+	if (system)
+		cJSON_InsertItemInArray(messages, 0, new_message("system", system));
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+bool conversation_save(const cJSON *messages, const char *path)
+{
+	char *text = cJSON_Print(messages);
+	int fd = text ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+	bool ok = file && fprintf(file, "%s\n", text) > 0;
+
+	if (file && fclose(file))
+		ok = false;
+	if (!ok)
+		fprintf(stderr, "txda-run: cannot write %s: %s\n", path,
+			text ? strerror(errno) : "out of memory");
+	cJSON_free(text);
+	return ok;
+}
+
+static char *read_file(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	char *text = NULL;
+	struct stat st;
+	size_t n;
+
+	if (!file || fstat(fd, &st)) {
+		fprintf(stderr, "txda-run: cannot read %s: %s\n", path, strerror(errno));
+	} else if (!S_ISREG(st.st_mode) || (size_t)st.st_size > MAX_FILE) {
+		fprintf(stderr, "txda-run: %s is no file of at most %zu bytes\n", path, MAX_FILE);
+	} else if ((text = malloc((size_t)st.st_size + 1))) {
+		n = fread(text, 1, (size_t)st.st_size, file);
+		text[n] = 0;
+	}
+	if (file)
+		fclose(file);
+	return text;
+}
+
+/* What is wrong with a message; NULL: nothing. */
+static const char *check(const cJSON *message, int index)
+{
+	const char *role = text_of(message, "role");
+
+	if (!role || !text_of(message, "content"))
+		return "has no text \"role\" and \"content\"";
+	if (!strcmp(role, "system"))
+		return index ? "is from the system, which may only come first" : NULL;
+	return strcmp(role, "user") && strcmp(role, "assistant")
+		       ? "has a role other than system, user and assistant"
+		       : NULL;
+}
+
+cJSON *conversation_load(const char *path)
+{
+	char *text = read_file(path);
+	cJSON *messages = text ? cJSON_Parse(text) : NULL;
+	const cJSON *message;
+	int index = 0;
+
+	if (text && !cJSON_IsArray(messages)) {
+		fprintf(stderr, "txda-run: %s is no JSON array of messages\n", path);
+		cJSON_Delete(messages);
+		messages = NULL;
+	}
+	free(text);
+	cJSON_ArrayForEach(message, messages)
+	{
+		const char *wrong = check(message, index++);
+
+		if (wrong) {
+			fprintf(stderr, "txda-run: %s: message %d %s\n", path, index, wrong);
+			cJSON_Delete(messages);
+			return NULL;
+		}
+	}
+	return messages;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* What was said: an array of messages in the API's form, and its file. */
+#ifndef TXDA_RUN_CONVERSATION_H
+#define TXDA_RUN_CONVERSATION_H
+
+#include <stdbool.h>
+#include <cjson/cJSON.h>
+
+/* @system: instructions that come first; NULL: none. */
+cJSON *conversation_new(const char *system);
+void conversation_add(cJSON *messages, const char *role, const char *content);
+void conversation_drop_last(cJSON *messages);
+/* The instructions; NULL: none. */
+const char *conversation_system(const cJSON *messages);
+void conversation_set_system(cJSON *messages, const char *system);
+
+/* Writes a file that only its owner may read; false after an error, which was said on stderr. */
+bool conversation_save(const cJSON *messages, const char *path);
+/* Reads one, whoever wrote it; NULL after an error, which was said on stderr. */
+cJSON *conversation_load(const char *path);
+
+#endif

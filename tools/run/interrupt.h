@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SIGINT, SIGTERM and SIGHUP, and waits that they end. The signals are blocked except within
+ * interrupt_poll(), so none is missed between a look at the flags and the wait that follows it.
+ * One thread.
+ */
+#ifndef TXDA_RUN_INTERRUPT_H
+#define TXDA_RUN_INTERRUPT_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* Ctrl-C: ends the answer under way; who begins something new clears it. */
+extern volatile sig_atomic_t interrupt_stop;
+/* The number of the signal that ends the program; 0: none. */
+extern volatile sig_atomic_t interrupt_end;
+
+void interrupt_init(void);
+/* Whether what is under way is to end. */
+bool interrupted(void);
+/* In a new process, before it runs another program: signals as this program found them. */
+void interrupt_restore(void);
+
+/*
+ * Waits until @fd (-1: none) is ready for @events of poll(2). 1: it is; 0: the time is over
+ * (@timeout_ms -1: never), or another signal was handled; -EINTR: interrupted() is true.
+ */
+int interrupt_poll(int fd, short events, int timeout_ms);
+
+#endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "show.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "interrupt.h"
+
+#define BAR_WIDTH 30
+#define MAX_NAME  30 /* bytes of a model's name beside the bar */
+
+/* Of the character at @s that a terminal takes for a command, C0 or C1 in UTF-8: its bytes, else 0. */
+static size_t control(const char *s)
+{
+	const unsigned char *u = (const unsigned char *)s;
+
+	if (*u < 0x20 || *u == 0x7f)
+		return 1;
+	return u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
+}
+
+/* Writes without being stuck in it: POLLOUT of a pipe promises PIPE_BUF bytes. */
+static int write_out(const char *data, size_t len)
+{
+	while (len) {
+		int r = interrupt_poll(STDOUT_FILENO, POLLOUT, -1);
+		ssize_t n;
+
+		if (r < 0)
+			return r;
+		if (!r)
+			continue;
+		n = write(STDOUT_FILENO, data, len < PIPE_BUF ? len : PIPE_BUF);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (n < 0)
+			return -errno;
+		data += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int show_answer(const char *text)
+{
+	bool terminal = isatty(STDOUT_FILENO);
+	int r = 0;
+
+	while (*text && !r) {
+		size_t n = 0, skip = 0;
+
+		while (text[n] && (!terminal || text[n] == '\n' || text[n] == '\t' ||
+				   !(skip = control(text + n))))
+			n++;
+		r = write_out(text, n);
+		text += n + (text[n] ? skip : 0);
+	}
+	if (r && r != -EINTR && r != -EPIPE)
+		fprintf(stderr, "txda-run: cannot write the answer: %s\n", strerror(-r));
+	return r;
+}
+
+void show_text(FILE *file, const char *text)
+{
+	while (*text) {
+		size_t skip = control(text);
+
+		fputc(skip ? ' ' : *text, file);
+		text += skip ? skip : 1;
+	}
+}
+
+static bool is_terminal(FILE *file)
+{
+	const char *term = getenv("TERM");
+
+	return isatty(fileno(file)) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+bool show_colors(FILE *file)
+{
+	const char *no = getenv("NO_COLOR");
+
+	return is_terminal(file) && !(no && *no);
+}
+
+void show_progress(const char *name, const char *phase, double part)
+{
+	char bar[BAR_WIDTH + 1];
+	int filled = part > 0 ? (int)((part < 1 ? part : 1) * BAR_WIDTH) : 0;
+	size_t n = strlen(name);
+
+	if (!is_terminal(stderr))
+		return;
+	/* No half a character. */
+	if (n > MAX_NAME)
+		for (n = MAX_NAME; n && ((unsigned char)name[n] & 0xc0) == 0x80; n--)
+			;
+	for (int i = 0; i < BAR_WIDTH; i++)
+		bar[i] = i < filled ? '=' : i == filled ? '>' : ' ';
+	bar[BAR_WIDTH] = 0;
+	show_progress_end();
+	for (size_t i = 0; i < n; i++)
+		fputc(control(name + i) ? ' ' : name[i], stderr);
+	if (part > 0)
+		fprintf(stderr, ": %s [%s] %3d%%", phase, bar, (int)(part * 100));
+	else
+		fprintf(stderr, ": %s ...", phase);
+	fflush(stderr);
+}
+
+void show_progress_end(void)
+{
+	if (is_terminal(stderr))
+		fputs("\r\033[K", stderr);
+}
