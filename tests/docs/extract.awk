@@ -4,7 +4,7 @@
 #
 # They are: in Markdown the lines of ```sh blocks, and `code` in a line of text that begins with a program's name and says more
 # than that; in manual pages the lines of literal blocks (.nf, .EX, .Bd) but for those of the SYNOPSIS and those that a comment
-# .\" no commands stands above; in scripts the indented lines of a here-document. A line goes on while it ends in a
+# .\" no commands or .\" a program in C stands above; in scripts the indented lines of a here-document. A line goes on while it ends in a
 # backslash or a quote is open. "a && b" are two, since each may have another place to run in, but "a && cd b" is one. A block
 # of Markdown that does not say what it is written in is an error.
 
@@ -88,7 +88,7 @@ function manual_line(s)
 {
 	if (s ~ /^\.S[Hh]/)
 		section = s
-	if (s ~ /^\.\\" no commands/)
+	if (s ~ /^\.\\" (no commands|a program in C)/)
 		no_commands = 1
 	else if (s ~ /^\.(nf|EX|Bd)/)
 		literal = 1
