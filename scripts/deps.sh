@@ -55,6 +55,7 @@ packages() {
 			curl curl first client of the end-to-end tests
 			git git end-to-end tests of what documents show
 			groff-base groff renders the manual pages
+			man-db lexgrog reads them as whatis does
 			python3 python3 proofs and references of the end-to-end tests
 			nodejs node runs the OpenAI client against the daemon
 			npm npm fetches the OpenAI client

@@ -154,12 +154,11 @@ def check_programs():
                  source / "packaging/completions/txda.bash", source / "packaging/completions/_txda",
                  source / "packaging/meson.build"]
     for program in programs:
-        if not list((source / "docs/man").glob(f"{program}.[18]")) and program not in without_page:
+        if not list((source / "docs/man").glob(f"{program}.[18]")):
             complain(source / "docs/man/txda.7", 1, f"{program} has no page")
         for overview in overviews:
             last = program.removeprefix("txda-") if overview.name == "meson.build" else program
-            if not re.search(rf"(?<![\w-]){last}(?![\w-])", plain(overview.read_text())) and \
-                    not (overview.suffix == ".7" and program in without_page):
+            if not re.search(rf"(?<![\w-]){last}(?![\w-])", plain(overview.read_text())):
                 complain(overview, 1, f"{program} is not named here")
 
 
@@ -185,9 +184,6 @@ def check_members():
         if f"`{name}`" not in known:
             complain(table, 1, f"no document is about the member {name}")
 
-
-# It makes the firmware image while TXDA is built.
-without_page = {"txda-mkfw"}
 
 for document in documents:
     check_document(document)
