@@ -48,7 +48,7 @@ fail() {
 here() {
 	sed -e "s|/tmp/|$tmp/|g" -e "s|/var/cache/|$tmp/|g" -e "s|/srv/models/|$HOME/models/|g" \
 		-e "s|/run/txda/txda.sock|$socket|g" -e "s|/run/user/1000/txda.sock|$socket|g" \
-		-e 's|build/check/|build/|g' -e 's|build/check |build |g'
+		-e 's|build/check/|build/|g' -e 's|build/check |build |g' -e 's|build/check$|build|'
 }
 # The same in other places: a user, and a PCI id that no device has.
 there() {
@@ -169,7 +169,7 @@ exists() {
 
 # The documents' names are those that a reader knows, in the order in which he meets them.
 all_commands() {
-	(cd "$top" && awk -f tests/docs/extract.awk README.md scripts/demo.sh docs/*.md docs/man/*.[1-8]) >"$tmp/shown" || failures=1
+	(cd "$top" && awk -f tests/docs/extract.awk README.md CONTRIBUTING.md scripts/demo.sh docs/*.md docs/man/*.[1-8]) >"$tmp/shown" || failures=1
 	(cd "$top" && awk -f tests/docs/table.awk tests/docs/commands.table "$tmp/shown") >"$tmp/commands" || failures=1
 }
 

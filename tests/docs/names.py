@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 source, build = (pathlib.Path(arg) for arg in sys.argv[1:])
-documents = [source / "README.md", *sorted((source / "docs").glob("*.md")), *sorted((source / "tests").glob("*/**/README.md"))]
+documents = [source / "README.md", source / "CONTRIBUTING.md", *sorted((source / "docs").glob("*.md")), *sorted((source / "tests").glob("*/**/README.md"))]
 pages = sorted((source / "docs/man").glob("*.[1-8]"))
 programs = sorted(p.name for p in (build / "bin").iterdir() if p.is_file())
 failures = []
@@ -37,7 +37,7 @@ def help_of(program):
 helps = {program: options_in(help_of(program)) | {"--help"} for program in programs}
 all_options = set().union(*helps.values())
 # Of other programs' options documents name these.
-foreign_options = {"--unix-socket", "--force", "--all", "--import", "--test-key", "--sb-state", "--list-enrolled"}
+foreign_options = {"--unix-socket", "--no-rebuild", "--list", "--force", "--all", "--import", "--test-key", "--sb-state", "--list-enrolled"}
 
 
 def prose(path):
@@ -162,6 +162,25 @@ def check_programs():
                 complain(overview, 1, f"{program} is not named here")
 
 
+def check_messages():
+    """The headings of troubleshooting.md are messages of ours, with an ellipsis for what differs; those of the kernel say so."""
+    path = source / "docs/troubleshooting.md"
+    text = "".join(p.read_text() for room in ("daemon", "libtxda/src", "tools") for p in sorted((source / room).rglob("*.c")))
+    text = re.sub(r'"\s*\n\s*"', "", text).replace('\\"', '"')
+    messages = 0
+    for number, line in prose(path):
+        heading = re.fullmatch(r"### `(.*)`( \(kernel\))?", line)
+        if line.startswith("###") and not heading:
+            complain(path, number, "a heading here is a message: ### `message`, and (kernel) if it is the kernel's")
+        elif heading and not heading.group(2):
+            messages += 1
+            for part in heading.group(1).split("…"):
+                if part.strip() not in text:
+                    complain(path, number, f"no program says: {part.strip()}")
+    if not messages:
+        complain(path, 1, "no message is explained")
+
+
 def check_functions():
     """Each function of the library is in the NAME of a page, and each name there is a function of it or the page's."""
     exported = set(re.findall(r"\btxda_\w+(?=;)", (source / "libtxda/libtxda.map").read_text()))
@@ -190,6 +209,7 @@ for document in documents:
 for page in pages:
     check_page(page)
 check_programs()
+check_messages()
 check_functions()
 check_members()
 print(*failures, sep="\n", end="\n" if failures else "")
