@@ -187,6 +187,9 @@ else
 	echo 'APT::Get::Assume-Yes "true";' >"$tmp/apt.conf"
 	APT_CONFIG=$tmp/apt.conf DEBIAN_FRONTEND=noninteractive COMMAND_SECONDS=1800
 	export APT_CONFIG DEBIAN_FRONTEND
+	# What several documents show is done once there: what it did stays.
+	awk -F "$(printf '\037')" '!shown[$3]++' "$tmp/commands" >"$tmp/once"
+	mv "$tmp/once" "$tmp/commands"
 	grep "^$place" "$tmp/commands" >/dev/null || {
 		echo "no command runs in '$place'"
 		exit 1

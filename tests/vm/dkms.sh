@@ -102,7 +102,7 @@ END
 
 # What the documents say to type, which is about the kernel that runs.
 mkdir -p "$work/upper/documents" "$work/upper/usr/local/bin"
-(cd "$top" && cp -a --parents README.md docs scripts/demo.sh tests/docs "$work/upper/documents/")
+(cd "$top" && cp -a --parents README.md CONTRIBUTING.md docs scripts/demo.sh tests/docs "$work/upper/documents/")
 cat >"$work/upper/usr/local/bin/uname" <<END
 #!/bin/sh
 [ "\$*" != -r ] || exec echo $release

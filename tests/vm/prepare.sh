@@ -290,7 +290,7 @@ make_user() {
 	done
 	rm -rf "$dir/stage/documents"
 	mkdir "$dir/stage/documents"
-	(cd "$dir/src" && cp -al --parents README.md docs scripts/demo.sh tests/docs "$dir/stage/documents/")
+	(cd "$dir/src" && cp -al --parents README.md CONTRIBUTING.md docs scripts/demo.sh tests/docs "$dir/stage/documents/")
 	in_root sh "/vm/tree/$name/src/tests/vm/reference.sh" "/vm/tree/$name/stage/sysroot/usr/bin" \
 		"/vm/tree/$name/src" "/vm/tree/$name/stage" >"$dir/reference.log" 2>&1 ||
 		{ tail "$dir/reference.log" >&2; die "the device model does not run the models"; }
