@@ -21,7 +21,7 @@ for page in "$1"/*.[1-8]; do
 	said=$(groff -ww -z -t -mandoc -Tutf8 "$page" 2>&1)
 	[ -z "$said" ] || complain "$said"
 	title=$(printf '%s' "$name" | tr '[:lower:]' '[:upper:]')
-	grep -Eq "^\.TH $title $section 20[0-9]{2}-[01][0-9]-[0-3][0-9] \"txda [0-9.]+\" \"[A-Za-z]+\"\$" "$page" ||
+	grep -Eq "^\.TH $title $section 20[0-9]{2}-[01][0-9]-[0-3][0-9] \"txda [0-9.]+\" \"[^\"]+\"\$" "$page" ||
 		complain "no line such as: .TH $title $section 2026-11-20 \"txda 0.1.0\" \"TXDA\""
 	if command -v lexgrog >/dev/null; then
 		lexgrog "$page" >/dev/null || complain "whatis finds no name and description in it"
