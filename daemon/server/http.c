@@ -56,7 +56,7 @@ void http_conn_free(struct http_conn *c)
 		evbuffer_free(c->out);
 	http_parser_free(c->parser);
 	http_fds_drop(&c->fds, UINT64_MAX);
-	descriptors_close(s->options.descriptors, c->peer.uid, c->fd);
+	http_close(s, &c->peer, c->fd);
 	free(c);
 }
 
@@ -227,21 +227,27 @@ bool http_conn_congested(struct http_conn *c)
 	return c->congested;
 }
 
-/* An error of this layer, after which the connection's bytes mean nothing any more. */
-static void refuse(struct http_conn *c, int status, const char *message)
+void http_conn_refuse_with(struct http_conn *c, int status, const char *headers,
+			   const char *message)
 {
 	struct http_server *s = c->server;
 	char *body = s->callbacks.error_body(s->callbacks.arg, status, message);
 
 	http_fds_drop(&c->fds, UINT64_MAX);
 	c->keep_alive = false;
-	c->head_only = false;
+	if (!c->head_done)
+		c->head_only = false;
 	enter(c, CONN_BUSY);
-	http_reply(c, status, "application/json",
-		   status == 429 || status == 503 ? "Retry-After: 1\r\n" : NULL, body ? body : "",
+	http_reply(c, status, "application/json", headers, body ? body : "",
 		   body ? strlen(body) : 0);
 	free(body);
 	c->linger = true;
+}
+
+static void refuse(struct http_conn *c, int status, const char *message)
+{
+	http_conn_refuse_with(
+		c, status, status == 429 || status == 503 ? "Retry-After: 1\r\n" : NULL, message);
 }
 
 static void head_complete(struct http_conn *c)
@@ -254,6 +260,9 @@ static void head_complete(struct http_conn *c)
 	c->head_only = !strcmp(r->method, "HEAD");
 	c->head_done = true;
 	c->since = http_now_ms();
+	/* Before a byte of the body is asked for, or held. */
+	if (c->peer.tcp && !http_tcp_let_in(c, r))
+		return;
 	if (r->content_length > budget->limit || budget->used > budget->limit - r->content_length) {
 		snprintf(message, sizeof(message),
 			 "too much is queued: %llu bytes are held for all clients; the limit is "
@@ -416,9 +425,12 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 /* End of file: the peer closed, or only shut down its writing side and waits for the answer. */
 static bool peer_gone(struct http_conn *c)
 {
-	struct pollfd p = {.fd = c->fd, .events = 0};
+	bool owned = c->state == CONN_BUSY || c->state == CONN_STREAMING;
+	/* Nothing more is seen of a TCP client that closes until something is written to it. */
+	short end = c->peer.tcp && owned ? POLLRDHUP : 0;
+	struct pollfd p = {.fd = c->fd, .events = end};
 
-	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | end));
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -487,7 +499,9 @@ void http_conn_tick(struct http_conn *c, uint64_t now)
 	if (c->state != CONN_READING)
 		return;
 	if (!http_parser_started(c->parser)) {
-		if (age > o->idle_seconds * 1000ull)
+		unsigned seconds = c->peer.tcp && !c->peer.key ? o->head_seconds : o->idle_seconds;
+
+		if (age > seconds * 1000ull)
 			http_conn_free(c);
 	} else if (age > (c->head_done ? o->body_seconds : o->head_seconds) * 1000ull) {
 		char message[96];
@@ -500,24 +514,22 @@ void http_conn_tick(struct http_conn *c, uint64_t now)
 	}
 }
 
-struct http_conn *http_conn_new(struct http_server *s, int fd)
+struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http_peer *peer)
 {
 	struct http_conn *c = calloc(1, sizeof(*c));
 	int inline_bytes = 1;
-	struct http_peer peer;
 
 	/* The kernel would skip urgent bytes, and let go of descriptors that came with them. */
 	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &inline_bytes, sizeof(inline_bytes));
-	http_peer_of(fd, &peer);
 	if (!c) {
-		descriptors_close(s->options.descriptors, peer.uid, fd);
+		http_close(s, peer, fd);
 		return NULL;
 	}
 	c->server = s;
 	c->fd = fd;
-	c->peer = peer;
-	c->fds.owner = s->options.descriptors;
-	c->fds.uid = peer.uid;
+	c->peer = *peer;
+	c->fds.owner = peer->tcp ? NULL : s->options.descriptors;
+	c->fds.uid = peer->uid;
 	c->next = s->conns;
 	if (c->next)
 		c->next->prev = c;
@@ -556,6 +568,8 @@ unsigned http_conn_groups(const struct http_conn *c, gid_t *groups, unsigned max
 {
 	socklen_t len = max * sizeof(*groups);
 
+	if (c->peer.tcp)
+		return 0;
 	/* ERANGE: there are more. They cannot be had in part, so that they count as none. */
 	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len))
 		return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An HTTP/1.1 server on Unix sockets, in one event loop.
+ * An HTTP/1.1 server on Unix sockets and TCP, in one event loop.
  *
  * It reads requests (http_parser.h), hands each whole one to the owner, and sends what the owner
  * answers: a reply in one piece or a stream. A connection has one request in the owner's hands at a
@@ -15,7 +15,15 @@
  * http_conn_congested() before it makes more and gets on_drained() when there is room again.
  *
  * Descriptors may come with the bytes of a request (http_fds.h). The owner takes them while it is
- * handed the request, or they are closed.
+ * handed the request, or they are closed. TCP brings none.
+ *
+ * Over TCP nobody is known until on_head() has said who it is, which it does for each request anew.
+ * What all of TCP can take is less than half of the connections, so that the Unix sockets are
+ * served whatever happens there:
+ *	- of connections that have not been known yet there are an eighth at most: a new one closes
+ *	  the oldest, and none lives longer than a head may take;
+ *	- users that are known share the rest: each may have three times as many as are left.
+ * A client that shuts down its writing side cannot be told from one that closed, and counts as gone.
  *
  * The process must ignore SIGPIPE.
  *
@@ -34,6 +42,7 @@
 
 #include "budget.h"
 #include "http_parser.h"
+#include "identity.h"
 
 struct descriptor_set;
 struct descriptors;
@@ -43,10 +52,22 @@ struct http_conn;
 
 #define HTTP_NOTE 128 /* bytes of http_conn_set_note() */
 
+#define HTTP_ADDRESS 80 /* bytes of an address in words, with its end */
+
 struct http_peer {
 	uid_t uid; /* (uid_t)-1: unknown */
 	gid_t gid;
-	pid_t pid;
+	pid_t pid;		    /* 0: unknown */
+	const struct identity *key; /* over TCP: whom on_head() named last; NULL: nobody yet */
+	bool tcp;
+	char address[HTTP_ADDRESS]; /* over TCP; else "" */
+};
+
+/* How on_head() turns a request away. */
+struct http_refusal {
+	int status;
+	const char *headers; /* as for http_reply() */
+	char message[256];
 };
 
 /* For the log. */
@@ -70,6 +91,12 @@ struct http_options {
 };
 
 struct http_callbacks {
+	/*
+	 * Over TCP: the head of a request is complete, its body is still to come. Says for whom it
+	 * asks, or (false) how it is turned away.
+	 */
+	bool (*on_head)(void *arg, const struct http_conn *c, const struct http_request *r,
+			struct identity *ret, struct http_refusal *refusal);
 	/*
 	 * A request is complete; @r is valid until it is answered or this returns, the body can be
 	 * taken (http_conn_take_body()). Must lead to one answer, now or later, unless on_gone()
@@ -97,14 +124,19 @@ int http_server_new(struct event_base *base, const struct http_options *options,
 		    const struct http_callbacks *callbacks, struct http_server **ret);
 /* Closes everything at once, without callbacks. */
 void http_server_free(struct http_server *s);
-/* Accepts connections from a listening socket, which stays the caller's. -ENOMEM, -ENOSPC. */
+/* Accepts connections from a listening socket, Unix or TCP, which stays the caller's. -ENOMEM,
+ * -ENOSPC. */
 int http_server_listen(struct http_server *s, int fd);
 /* Accepts no more, closes idle connections, and each other one after its answer. */
 void http_server_drain(struct http_server *s);
 unsigned http_server_connections(const struct http_server *s);
+/* Connections over TCP from which no request was let in so far. */
+unsigned http_server_unknown(const struct http_server *s);
+/* How many of these were closed for new ones since the start. */
+uint64_t http_server_evicted(const struct http_server *s);
 
 const struct http_peer *http_conn_peer(const struct http_conn *c);
-/* The further groups of the peer, up to @max; returns how many there are. */
+/* The further groups of the peer of a Unix socket, up to @max; returns how many there are. */
 unsigned http_conn_groups(const struct http_conn *c, gid_t *groups, unsigned max);
 /* Words on the request at hand, for the log. */
 void http_conn_set_note(struct http_conn *c, const char *format, ...)

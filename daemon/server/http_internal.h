@@ -8,8 +8,9 @@
 
 struct event;
 struct evbuffer;
+struct sockaddr_storage;
 
-#define HTTP_MAX_LISTENERS 4
+#define HTTP_MAX_LISTENERS 32
 
 enum conn_state {
 	CONN_READING,	/* a request, or waiting for one */
@@ -26,6 +27,7 @@ struct http_conn {
 	int fd;
 	enum conn_state state;
 	struct http_peer peer;
+	struct identity key; /* peer.key, when that is set */
 	struct http_parser *parser;
 	struct evbuffer *in, *out;
 	struct http_fds fds;
@@ -59,18 +61,36 @@ struct http_server {
 	unsigned n_listeners;
 	struct event *tick, *resume;
 	bool tick_fast, draining;
+	uint64_t evicted; /* connections of unknown peers, for new ones */
 };
 
-struct http_conn *http_conn_new(struct http_server *s, int fd); /* takes @fd, also on failure */
+/* Takes @fd, also on failure. */
+struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http_peer *peer);
 void http_conn_free(struct http_conn *c);
 void http_conn_lost(struct http_conn *c);
 void http_conn_tick(struct http_conn *c, uint64_t now);
 void http_conn_refuse(struct http_conn *c, int status, const char *message);
+/* Answers with an error, after which the connection's bytes mean nothing any more. */
+void http_conn_refuse_with(struct http_conn *c, int status, const char *headers,
+			   const char *message);
+static inline bool http_conn_idle(const struct http_conn *c)
+{
+	return c->state == CONN_LINGERING ||
+	       (c->state == CONN_READING && !http_parser_started(c->parser));
+}
+
+/* http_tcp.c */
+/* Of a connection just accepted from @address: makes room for it, sets the socket's options. */
+void http_tcp_accepted(struct http_server *s, int fd, const struct sockaddr_storage *address,
+		       struct http_peer *ret);
+/* The head of a request is there: lets it in, or answers with an error and returns false. */
+bool http_tcp_let_in(struct http_conn *c, const struct http_request *r);
 
 void http_server_retick(struct http_server *s, bool fast);
 uint64_t http_now_ms(void);
 void http_date(char *buf, size_t len);
 const char *http_reason(int status);
-void http_peer_of(int fd, struct http_peer *ret);
+/* Closes a connection for which there is no struct, or no more. */
+void http_close(struct http_server *s, const struct http_peer *peer, int fd);
 
 #endif

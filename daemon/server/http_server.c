@@ -45,6 +45,7 @@ const char *http_reason(int status)
 	} reasons[] = {
 		{200, "OK"},
 		{400, "Bad Request"},
+		{401, "Unauthorized"},
 		{403, "Forbidden"},
 		{404, "Not Found"},
 		{405, "Method Not Allowed"},
@@ -68,7 +69,7 @@ const char *http_reason(int status)
 	return "Unknown";
 }
 
-void http_peer_of(int fd, struct http_peer *ret)
+static void peer_of(int fd, struct http_peer *ret)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -76,6 +77,12 @@ void http_peer_of(int fd, struct http_peer *ret)
 	*ret = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1};
 	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) && len == sizeof(cred))
 		*ret = (struct http_peer){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
+}
+
+void http_close(struct http_server *s, const struct http_peer *peer, int fd)
+{
+	/* What holds back the end of a Unix socket, descriptors on their way, TCP does not have. */
+	descriptors_close(peer->tcp ? NULL : s->options.descriptors, peer->uid, fd);
 }
 
 static void set_tick(struct http_server *s)
@@ -120,10 +127,7 @@ static bool evict_idle(struct http_server *s)
 	struct http_conn *oldest = NULL;
 
 	for (struct http_conn *c = s->conns; c; c = c->next) {
-		bool idle = c->state == CONN_LINGERING ||
-			    (c->state == CONN_READING && !http_parser_started(c->parser));
-
-		if (idle && (!oldest || c->since < oldest->since))
+		if (http_conn_idle(c) && (!oldest || c->since < oldest->since))
 			oldest = c;
 	}
 	if (oldest)
@@ -164,6 +168,9 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 
 	(void)what;
 	for (unsigned i = 0; i < ACCEPT_BATCH; i++) {
+		struct sockaddr_storage address = {0};
+		socklen_t len = sizeof(address);
+		struct http_peer peer;
 		struct http_conn *c;
 		bool full;
 
@@ -173,19 +180,21 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 			pause_accepting(s);
 			return;
 		}
-		fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		fd = accept4(listener, (struct sockaddr *)&address, &len,
+			     SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
 			break;
+		if (address.ss_family == AF_UNIX)
+			peer_of(fd, &peer);
+		else
+			http_tcp_accepted(s, fd, &address, &peer);
 		full = count_all(s) >= max && !evict_idle(s);
 		if (full && count_all(s) >= max + max / 4) {
-			struct http_peer peer;
-
 			/* Not even the refused ones find room: they do not read their answers. */
-			http_peer_of(fd, &peer);
-			descriptors_close(s->options.descriptors, peer.uid, fd);
+			http_close(s, &peer, fd);
 			continue;
 		}
-		c = http_conn_new(s, fd);
+		c = http_conn_new(s, fd, &peer);
 		if (c && full)
 			http_conn_refuse(c, 503, "too many connections");
 	}

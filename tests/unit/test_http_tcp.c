@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Connections over TCP: who is let in, and how many there may be of whom. The server's loop runs in a
+ * thread of its own, the test is the client. "Key" is a header that names a user; 16 connections in
+ * all make 2 for unknown peers and 6 for users.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include <event2/event.h>
+
+#include "http.h"
+#include "listen.h"
+#include "listen_tcp.h"
+
+#define MAX	    16
+#define MAX_UNKNOWN 2
+#define PATIENCE    20000 /* ms, for what comes; the tests expect no times */
+
+static struct {
+	pthread_t thread;
+	struct event_base *base;
+	struct http_server *server;
+	struct listen_socket socket;
+	struct sockaddr_storage address;
+	struct budget budget;
+	int tcp, stop_fd;
+	char dir[64], path[96];
+	atomic_uint gone, uid, waiting;
+} t;
+
+static bool on_head(void *arg, const struct http_conn *c, const struct http_request *r,
+		    struct identity *ret, struct http_refusal *refusal)
+{
+	const char *key = http_request_header(r, "Key");
+
+	(void)arg;
+	assert_true(http_conn_peer(c)->tcp);
+	assert_int_equal(strncmp(http_conn_peer(c)->address, "127.0.0.1:", 10), 0);
+	if (!key) {
+		refusal->status = 401;
+		refusal->headers = "WWW-Authenticate: Test\r\n";
+		strcpy(refusal->message, "no key");
+		return false;
+	}
+	*ret = (struct identity){.uid = (uid_t)atoi(key), .gid = (gid_t)-1};
+	snprintf(ret->name, sizeof(ret->name), "u%s", key);
+	return true;
+}
+
+static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
+{
+	(void)arg;
+	atomic_store(&t.uid, http_conn_peer(c)->uid);
+	if (!strcmp(r->path, "/never")) {
+		http_conn_set_user(c, &t);
+		atomic_fetch_add(&t.waiting, 1);
+	} else {
+		http_reply(c, 200, "text/plain", NULL, "yes", 3);
+	}
+}
+
+static char *error_body(void *arg, int status, const char *message)
+{
+	char *text;
+
+	(void)arg;
+	return asprintf(&text, "{%d %s}", status, message) < 0 ? NULL : text;
+}
+
+static void on_gone(void *arg, void *user)
+{
+	(void)arg;
+	assert_ptr_equal(user, &t);
+	atomic_fetch_add(&t.gone, 1);
+}
+
+static void on_drained(void *arg, void *user)
+{
+	(void)arg;
+	(void)user;
+}
+
+static void on_stop(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	event_base_loopbreak(t.base);
+}
+
+static void *loop(void *arg)
+{
+	struct event *stop = event_new(t.base, t.stop_fd, EV_READ, on_stop, NULL);
+
+	(void)arg;
+	event_add(stop, NULL);
+	event_base_dispatch(t.base);
+	event_free(stop);
+	return NULL;
+}
+
+static int setup(void **state)
+{
+	struct http_options options = {
+		.limits = {.max_head = 1024, .max_headers = 20, .max_body = 1 << 20},
+		.max_connections = MAX,
+		.head_seconds = 1,
+		.body_seconds = 60,
+		.idle_seconds = 60,
+		.stall_seconds = 60,
+		.congested_bytes = 64 << 10,
+		.budget = &t.budget,
+	};
+	struct http_callbacks callbacks = {
+		.on_head = on_head,
+		.on_request = on_request,
+		.error_body = error_body,
+		.on_gone = on_gone,
+		.on_drained = on_drained,
+	};
+	struct listen_address addresses[LISTEN_TCP_MAX];
+	char err[256];
+	unsigned n;
+
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	strcpy(t.dir, "/tmp/txda-tcp-XXXXXX");
+	assert_non_null(mkdtemp(t.dir));
+	snprintf(t.path, sizeof(t.path), "%s/s", t.dir);
+	t.budget.limit = 2 << 20;
+	t.stop_fd = eventfd(0, EFD_CLOEXEC);
+	t.base = event_base_new();
+	assert_int_equal(listen_socket_open(t.path, 0600, NULL, &t.socket, err, sizeof(err)), 0);
+	assert_int_equal(listen_tcp_resolve("127.0.0.1", 0, addresses, &n, err, sizeof(err)), 0);
+	assert_int_equal(listen_tcp_open(&addresses[0], &t.tcp, err, sizeof(err)), 0);
+	assert_int_equal(listen_tcp_adopt(t.tcp, &t.address, err, sizeof(err)), 0);
+	assert_int_equal(http_server_new(t.base, &options, &callbacks, &t.server), 0);
+	assert_int_equal(http_server_listen(t.server, t.socket.fd), 0);
+	assert_int_equal(http_server_listen(t.server, t.tcp), 0);
+	assert_int_equal(pthread_create(&t.thread, NULL, loop, NULL), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	const uint64_t one = 1;
+	char lock[112];
+
+	(void)state;
+	assert_int_equal(write(t.stop_fd, &one, sizeof(one)), sizeof(one));
+	pthread_join(t.thread, NULL);
+	http_server_free(t.server);
+	assert_int_equal(t.budget.used, 0);
+	event_base_free(t.base);
+	listen_socket_close(&t.socket);
+	close(t.tcp);
+	close(t.stop_fd);
+	snprintf(lock, sizeof(lock), "%s.lock", t.path);
+	unlink(lock);
+	rmdir(t.dir);
+	return 0;
+}
+
+static int dial(void)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&t.address, sizeof(struct sockaddr_in)), 0);
+	return fd;
+}
+
+static void say(int fd, const char *text)
+{
+	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+/* Reads until the text holds @until, or to the end of the stream (NULL); false: that came first, or
+ * nothing came for PATIENCE. */
+static bool hear(int fd, char *buf, size_t size, const char *until)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	size_t len = 0;
+
+	*buf = 0;
+	while (poll(&p, 1, PATIENCE) > 0 && len < size - 1) {
+		ssize_t n = read(fd, buf + len, size - 1 - len);
+
+		/* A reset is an end, too. */
+		if (n <= 0)
+			return !until;
+		len += (size_t)n;
+		buf[len] = 0;
+		if (until && strstr(buf, until))
+			return true;
+	}
+	return false;
+}
+
+static bool is_open(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN | POLLRDHUP};
+
+	return !poll(&p, 1, 0);
+}
+
+/* Waits until *@what is @n. */
+static bool reaches(atomic_uint *what, unsigned n)
+{
+	for (unsigned ms = 0; ms < PATIENCE; ms += 2) {
+		if (atomic_load(what) == n)
+			return true;
+		usleep(2000);
+	}
+	return false;
+}
+
+/* A connection of that user, on which a request waits for ever. */
+static int occupy(unsigned uid)
+{
+	unsigned waiting = atomic_load(&t.waiting);
+	char head[96];
+	int fd = dial();
+
+	snprintf(head, sizeof(head), "GET /never HTTP/1.1\r\nHost: x\r\nKey: %u\r\n\r\n", uid);
+	say(fd, head);
+	assert_true(reaches(&t.waiting, waiting + 1));
+	return fd;
+}
+
+static void test_let_in(void **state)
+{
+	char buf[2048];
+	int fd = dial();
+
+	(void)state;
+	say(fd, "GET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	assert_true(hear(fd, buf, sizeof(buf), "\r\n\r\nyes"));
+	assert_int_equal(atomic_load(&t.uid), 7);
+	/* Each request anew: another user, and nobody. */
+	say(fd, "GET / HTTP/1.1\r\nHost: x\r\nKey: 8\r\n\r\n");
+	assert_true(hear(fd, buf, sizeof(buf), "\r\n\r\nyes"));
+	assert_int_equal(atomic_load(&t.uid), 8);
+	say(fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	assert_true(hear(fd, buf, sizeof(buf), NULL));
+	assert_int_equal(strncmp(buf, "HTTP/1.1 401 Unauthorized\r\n", 27), 0);
+	assert_non_null(strstr(buf, "\r\nWWW-Authenticate: Test\r\n"));
+	assert_non_null(strstr(buf, "\r\n\r\n{401 no key}"));
+	assert_null(strstr(buf, "yes"));
+	assert_int_equal(atomic_load(&t.uid), 8);
+	close(fd);
+}
+
+/* The answer comes before the body, which nobody asks for. */
+static void test_no_body_of_strangers(void **state)
+{
+	char buf[2048];
+	int fd = dial();
+
+	(void)state;
+	say(fd, "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n");
+	assert_true(hear(fd, buf, sizeof(buf), "{401 no key}"));
+	assert_null(strstr(buf, "100 Continue"));
+	close(fd);
+	fd = dial();
+	say(fd, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(hear(fd, buf, sizeof(buf), NULL));
+	assert_non_null(strstr(buf, "HTTP/1.1 401 "));
+	assert_null(strstr(buf, "{401"));
+	close(fd);
+}
+
+/* Strangers who say nothing, and who never get to the end of a head. */
+static void test_deadlines(void **state)
+{
+	char buf[2048];
+	int silent = dial(), slow = dial();
+
+	(void)state;
+	say(slow, "GET / HTTP/1.1\r\n");
+	assert_true(hear(silent, buf, sizeof(buf), NULL));
+	assert_string_equal(buf, "");
+	assert_true(hear(slow, buf, sizeof(buf), NULL));
+	assert_non_null(strstr(buf, "HTTP/1.1 408 "));
+	close(silent);
+	close(slow);
+}
+
+static void test_strangers_make_room(void **state)
+{
+	enum { N = 200 };
+	int fds[N], user = occupy(7), unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	unsigned open = 0;
+	char buf[2048];
+
+	(void)state;
+	for (unsigned i = 0; i < N; i++) {
+		fds[i] = dial();
+		/* Half of them begin a head. */
+		if (i % 2)
+			send(fds[i], "GET / HT", 8, MSG_NOSIGNAL);
+	}
+	/* A new one is served: the oldest have gone. */
+	close(fds[N - 1]);
+	fds[N - 1] = dial();
+	say(fds[N - 1], "GET / HTTP/1.1\r\nHost: x\r\nKey: 8\r\n\r\n");
+	assert_true(hear(fds[N - 1], buf, sizeof(buf), "\r\n\r\nyes"));
+	for (unsigned i = 0; i < N - 1; i++)
+		open += is_open(fds[i]);
+	assert_true(open <= MAX_UNKNOWN);
+	/* Neither who is known nor the Unix socket has felt it. */
+	assert_true(is_open(user));
+	strcpy(address.sun_path, t.path);
+	assert_int_equal(connect(unix_fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	say(unix_fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(hear(unix_fd, buf, sizeof(buf), "\r\n\r\nyes"));
+	assert_int_equal(atomic_load(&t.uid), getuid());
+	assert_int_equal(atomic_load(&t.gone), 0);
+	close(unix_fd);
+	close(user);
+	for (unsigned i = 0; i < N; i++)
+		close(fds[i]);
+}
+
+/* A user may have three times as many connections as are left; what idles makes room. */
+static void test_shares(void **state)
+{
+	int heavy[5], light[2], idle, fd;
+	char buf[2048];
+
+	(void)state;
+	idle = dial();
+	say(idle, "GET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	assert_true(hear(idle, buf, sizeof(buf), "\r\n\r\nyes"));
+	/* 4 of 6, and 2 are left for others: the fifth takes the place of the one that idles. */
+	for (unsigned i = 0; i < 5; i++)
+		heavy[i] = occupy(7);
+	assert_true(hear(idle, buf, sizeof(buf), NULL));
+	close(idle);
+	fd = dial();
+	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	assert_true(hear(fd, buf, sizeof(buf), NULL));
+	assert_non_null(strstr(buf, "HTTP/1.1 503 "));
+	assert_non_null(strstr(
+		buf, "{503 user u7 has 5 connections over TCP, all users 5; the limit is 6"));
+	close(fd);
+	light[0] = occupy(8);
+	for (unsigned i = 0; i < 5; i++)
+		assert_true(is_open(heavy[i]));
+	/* What one leaves another can have. */
+	close(heavy[0]);
+	assert_true(reaches(&t.gone, 1));
+	light[1] = occupy(9);
+	for (unsigned i = 1; i < 5; i++)
+		close(heavy[i]);
+	close(light[0]);
+	close(light[1]);
+	assert_true(reaches(&t.gone, 7));
+}
+
+/* Also while nothing is written, and with more on the way than is read ahead. */
+static void test_gone(void **state)
+{
+	static char flood[40000];
+	int fd = occupy(7);
+
+	(void)state;
+	close(fd);
+	assert_true(reaches(&t.gone, 1));
+	fd = occupy(7);
+	memset(flood, 'x', sizeof(flood) - 1);
+	say(fd, flood);
+	close(fd);
+	assert_true(reaches(&t.gone, 2));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_let_in, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_body_of_strangers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deadlines, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_strangers_make_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_shares, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
