@@ -26,6 +26,7 @@
 #define CONFIG_MAX_CHIPS    64
 #define CONFIG_MAX_TP	    8 /* chips of a group */
 #define CONFIG_MAX_BATCH    65536
+#define CONFIG_MAX_HOSTS    8
 
 /* How a model is compiled and run. */
 struct config_engine {
@@ -72,6 +73,17 @@ struct config_model {
 	struct config_engine engine;
 };
 
+/* Hosts whose addresses TCP is opened on. */
+struct config_hosts {
+	char *names[CONFIG_MAX_HOSTS];
+	unsigned n;
+};
+
+struct config_port {
+	bool given;
+	unsigned number; /* 0: the kernel chooses */
+};
+
 struct config {
 	struct config_model models[CONFIG_MAX_MODELS];
 	unsigned n_models;
@@ -79,13 +91,17 @@ struct config {
 	unsigned n_before; /* models of what was read before the present file or command line */
 	char *socket;	   /* never NULL after config_load() */
 	mode_t socket_mode;
-	char *socket_group;  /* NULL: leave it */
-	unsigned max_queue;  /* 0: the engine's default */
-	bool keep_weights;   /* beyond the daemon's life, where somebody holds them */
-	char *cache_dir;     /* NULL: residency's default */
-	bool disable_cache;  /* $DISABLE_CACHE: what is compiled goes with the process */
-	uint64_t max_body;   /* bytes */
-	uint64_t max_memory; /* bytes held for all clients */
+	char *socket_group; /* NULL: leave it */
+	struct config_hosts hosts;
+	struct config_port port; /* TCP is opened if this or a host is given */
+	char *api_key_file;	 /* of clients over TCP; NULL: none */
+	bool api_key;		 /* whether they need a key */
+	unsigned max_queue;	 /* 0: the engine's default */
+	bool keep_weights;	 /* beyond the daemon's life, where somebody holds them */
+	char *cache_dir;	 /* NULL: residency's default */
+	bool disable_cache;	 /* $DISABLE_CACHE: what is compiled goes with the process */
+	uint64_t max_body;	 /* bytes */
+	uint64_t max_memory;	 /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
 	unsigned stall_seconds;	   /* a client that reads nothing for so long is disconnected */

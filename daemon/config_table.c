@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The options of txdad, in the order of --help. docs/man/txdad.8 says more about each. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config_internal.h"
@@ -54,6 +55,79 @@ static const struct option_type config_group = {
 /* Models and their names are no members: config.c compares and copies them. */
 static const struct option_type config_model = {.takes_value = true, .parse = parse_model};
 static const struct option_type config_name = {.takes_value = true, .parse = parse_name};
+
+static bool parse_host(const struct option_row *row, const char *text, void *member, char *err,
+		       size_t errlen)
+{
+	struct config_hosts *hosts = member;
+
+	if (hosts->n == CONFIG_MAX_HOSTS) {
+		snprintf(err, errlen, "--%s is given more than %d times", row->name,
+			 CONFIG_MAX_HOSTS);
+		return false;
+	}
+	hosts->names[hosts->n] = strdup(text);
+	if (!hosts->names[hosts->n]) {
+		snprintf(err, errlen, "out of memory");
+		return false;
+	}
+	hosts->n++;
+	return true;
+}
+
+static bool same_hosts(const void *a, const void *b)
+{
+	const struct config_hosts *x = a, *y = b;
+	bool same = x->n == y->n;
+
+	for (unsigned i = 0; same && i < x->n; i++)
+		same = !strcmp(x->names[i], y->names[i]);
+	return same;
+}
+
+static void clear_hosts(void *member)
+{
+	struct config_hosts *hosts = member;
+
+	while (hosts->n)
+		free(hosts->names[--hosts->n]);
+}
+
+static bool copy_hosts(const void *from, void *to)
+{
+	const struct config_hosts *hosts = from;
+	struct config_hosts *copy = to;
+
+	for (copy->n = 0; copy->n < hosts->n; copy->n++) {
+		copy->names[copy->n] = strdup(hosts->names[copy->n]);
+		if (!copy->names[copy->n])
+			return false;
+	}
+	return true;
+}
+
+static bool parse_port(const struct option_row *row, const char *text, void *member, char *err,
+		       size_t errlen)
+{
+	struct config_port *port = member;
+
+	port->given = true;
+	return option_unsigned.parse(row, text, &port->number, err, errlen);
+}
+
+static const struct option_type config_host = {
+	.takes_value = true,
+	.size = sizeof(struct config_hosts),
+	.parse = parse_host,
+	.same = same_hosts,
+	.copy = copy_hosts,
+	.clear = clear_hosts,
+};
+static const struct option_type config_port = {
+	.takes_value = true,
+	.size = sizeof(struct config_port),
+	.parse = parse_port,
+};
 
 const char *const config_weights[] = {"keep", "bf16", "w8", "w4", NULL};
 const char *const config_speculate[] = {"off", "ngram", NULL};
@@ -196,6 +270,19 @@ static const struct option_row rows[] = {
 	{"socket-group", &option_text, DAEMON(socket_group), RESTART, "GROUP",
 	 "default: the daemon's"},
 
+	HEADING("TCP (off unless a host or a port is given)"),
+	{"host", &config_host, DAEMON(hosts), RESTART, "HOST",
+	 "address or name to listen on, with all addresses of a name; may be given several times "
+	 "(default: 127.0.0.1 and ::1)"},
+	{"port", &config_port, DAEMON(port), RESTART, "PORT", "0: one that is free (default: 8000)",
+	 .max = 65535},
+	{"api-key-file", &option_text, DAEMON(api_key_file), AT_ONCE, "FILE",
+	 "keys of clients, a line each: USER:KEY or USER:KEY:admin"},
+	{"api-key", &option_flag, DAEMON(api_key), RESTART, NULL,
+	 "clients need a key; --no-api-key lets in everybody on this machine, and is for loopback "
+	 "addresses only",
+	 "yes"},
+
 	HEADING("Limits (K, M, G are understood)"),
 	{"request-timeout", &option_unsigned, DAEMON(request_timeout), AT_ONCE, "SECONDS",
 	 "how long a request may take in all; 0: no limit", "0", .max = DAY},
@@ -233,9 +320,9 @@ const struct option_table config_table = {
 	.program = "txdad",
 	.about = "--model [NAME=]PATH [OPTION...]\n"
 		 "       txdad serve [NAME=]PATH [OPTION...]\n"
-		 "Keeps models resident on TX8 chips and serves them over a Unix socket, in "
-		 "OpenAI's "
-		 "terms.",
+		 "Keeps models resident on TX8 chips and serves them in OpenAI's terms, over a "
+		 "Unix socket\n"
+		 "and, if asked to, TCP.",
 	.rows = rows,
 	.n = sizeof(rows) / sizeof(rows[0]),
 };

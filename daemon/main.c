@@ -20,14 +20,14 @@
 #include "log.h"
 #include "residency/keeper.h"
 #include "residency/residency.h"
-#include "server/listen.h"
+#include "server/api_keys.h"
 #include "server/server.h"
+#include "sockets.h"
 #include "txda.h"
 
 #define EXIT_CONFIG 78	/* sysexits.h: what a restart does not cure */
 #define POLL_MS	    100 /* while models load and while requests end */
 #define CALM_MS	    1000
-#define MAX_SOCKETS 4
 #define MMAP_BYTES  (256 << 10)
 #define TRIM_BYTES  (512 << 10)
 
@@ -42,8 +42,7 @@ struct daemon {
 	struct server *server;
 	char **inherited; /* [n_inherited] names of descriptors from SD_LISTEN_FDS_START on */
 	unsigned n_inherited;
-	struct listen_socket sockets[MAX_SOCKETS];
-	unsigned n_sockets;
+	struct sockets sockets;
 	struct event *signals[3], *poll_event, *watchdog_event, *chip_event;
 	unsigned polls_left; /* while draining */
 	bool draining, started, aborted;
@@ -66,36 +65,43 @@ static bool is_kept(const struct daemon *d, unsigned i)
 
 static int open_sockets(struct daemon *d)
 {
-	char err[512];
-	for (unsigned i = 0; i < d->n_inherited; i++) {
-		int r;
+	unsigned n = 0;
+	int *fds = calloc(d->n_inherited + 1, sizeof(*fds)), r;
 
-		if (is_kept(d, i))
-			continue;
-		if (d->n_sockets == MAX_SOCKETS) {
-			log_error("more than %d sockets were handed over", MAX_SOCKETS);
-			return -E2BIG;
-		}
-		r = listen_socket_adopt(SD_LISTEN_FDS_START + (int)i, &d->sockets[d->n_sockets],
-					err, sizeof(err));
-		if (r) {
-			log_error("%s", err);
-			return r;
-		}
-		d->n_sockets++;
-	}
-	if (!d->n_sockets) {
-		int r = listen_socket_open(d->config.socket, d->config.socket_mode,
-					   d->config.socket_group, &d->sockets[0], err,
-					   sizeof(err));
+	if (!fds)
+		return -ENOMEM;
+	for (unsigned i = 0; i < d->n_inherited; i++)
+		if (!is_kept(d, i))
+			fds[n++] = SD_LISTEN_FDS_START + (int)i;
+	r = sockets_open(&d->sockets, &d->config, fds, n);
+	free(fds);
+	return r;
+}
 
-		if (r) {
-			log_error("%s", err);
-			return r;
-		}
-		d->n_sockets = 1;
+/* The keys that the settings name; NULL: they name none. */
+static int read_keys(const struct daemon *d, const struct config *c, struct api_keys **ret,
+		     char *err, size_t errlen)
+{
+	const struct api_keys *before = d->server ? server_keys(d->server) : NULL;
+
+	*ret = NULL;
+	if (c->api_key_file && !c->api_key) {
+		snprintf(err, errlen, "--api-key-file and --no-api-key contradict each other");
+		return -EINVAL;
 	}
-	return 0;
+	if (!c->api_key_file && before && d->sockets.tcp) {
+		snprintf(err, errlen,
+			 "there is no --api-key-file any more; TCP is not left without keys");
+		return -EINVAL;
+	}
+	return c->api_key_file ? api_keys_load(c->api_key_file, before, ret, err, errlen) : 0;
+}
+
+static void log_keys(const struct config *c, const struct api_keys *keys)
+{
+	if (keys)
+		log_info("%u API key%s from %s", api_keys_count(keys),
+			 api_keys_count(keys) == 1 ? "" : "s", c->api_key_file);
 }
 
 static void log_kept(bool bad, const char *text)
@@ -182,9 +188,7 @@ static void begin_drain(struct daemon *d)
 	/* The sockets are closed at once, so that clients need not wait to learn that nobody is
 	 * here. */
 	server_drain(d->server);
-	for (unsigned i = 0; i < d->n_sockets; i++)
-		listen_socket_close(&d->sockets[i]);
-	d->n_sockets = 0;
+	sockets_close(&d->sockets);
 	residency_shutdown(d->residency);
 }
 
@@ -240,6 +244,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 	struct config *now = &d->config, fresh;
 	char err[1024];
 	bool good;
+	struct api_keys *keys = NULL;
 
 	(void)number;
 	(void)what;
@@ -247,8 +252,13 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		return;
 	sd_notify(0, "RELOADING=1");
 	good = config_reload(d->argc, d->argv, &fresh, err, sizeof(err));
+	if (good && read_keys(d, &fresh, &keys, err, sizeof(err))) {
+		config_free(&fresh);
+		good = false;
+	}
 	if (good) {
 		raise_descriptor_limit(&fresh);
+		server_set_keys(d->server, keys);
 		config_take(now, &fresh);
 	}
 	reopen_log(now);
@@ -256,6 +266,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		log_set_level(now->log_level);
 		server_reconfigure(d->server, &fresh);
 		log_info("the settings were read again");
+		log_keys(now, keys);
 		config_free(&fresh);
 	} else {
 		log_error("%s", err);
@@ -279,6 +290,15 @@ static void poll_drain(struct daemon *d)
 	} else {
 		event_base_loopbreak(d->base);
 	}
+}
+
+/* The Unix socket, for words. */
+static const char *own_socket(const struct daemon *d)
+{
+	for (unsigned i = 0; i < d->sockets.n; i++)
+		if (d->sockets.all[i].path[0])
+			return d->sockets.all[i].path;
+	return "the socket of systemd";
 }
 
 /* Tells systemd how the models are, and gives up when none can ever answer. */
@@ -307,8 +327,7 @@ static void on_poll(evutil_socket_t fd, short what, void *arg)
 	if (!d->started && ready) {
 		d->started = true;
 		poll_every(d, CALM_MS);
-		log_info("serving on %s",
-			 d->sockets[0].path[0] ? d->sockets[0].path : "the socket of systemd");
+		log_info("serving on %s", own_socket(d));
 	}
 }
 
@@ -384,15 +403,28 @@ static int add_events(struct daemon *d)
 
 static int start(struct daemon *d)
 {
+	struct api_keys *keys;
+	bool keys_wrong;
+	char err[512];
 	int r;
 
 	look_at_inherited(d);
-	r = open_sockets(d);
-	if (r)
+	r = read_keys(d, &d->config, &keys, err, sizeof(err));
+	keys_wrong = r;
+	if (keys_wrong)
+		log_error("%s", err);
+	log_keys(&d->config, keys);
+	if (!r)
+		r = open_sockets(d);
+	/* sockets_open() says so of what the settings ask for. */
+	if (keys_wrong || r == -EINVAL)
+		d->exit_code = EXIT_CONFIG;
+	if (!r)
+		r = open_chips(d);
+	if (r) {
+		api_keys_free(keys);
 		return r;
-	r = open_chips(d);
-	if (r)
-		return r;
+	}
 	d->base = event_base_new();
 	r = d->base ? server_new(d->base, &d->config, d->residency, &d->server) : -ENOMEM;
 	if (!r)
@@ -401,8 +433,12 @@ static int start(struct daemon *d)
 		residency_settle_kept(d->residency);
 	if (!r)
 		r = add_events(d);
-	for (unsigned i = 0; !r && i < d->n_sockets; i++)
-		r = server_listen(d->server, d->sockets[i].fd);
+	if (!r)
+		server_set_keys(d->server, keys);
+	else
+		api_keys_free(keys);
+	for (unsigned i = 0; !r && i < d->sockets.n; i++)
+		r = server_listen(d->server, d->sockets.all[i].fd);
 	if (r)
 		log_error("cannot start: %s", strerror(-r));
 	return r;
@@ -410,8 +446,7 @@ static int start(struct daemon *d)
 
 static void stop(struct daemon *d)
 {
-	for (unsigned i = 0; i < d->n_sockets; i++)
-		listen_socket_close(&d->sockets[i]);
+	sockets_close(&d->sockets);
 	for (unsigned i = 0; i < 3; i++)
 		if (d->signals[i])
 			event_free(d->signals[i]);
@@ -473,7 +508,7 @@ int main(int argc, char **argv)
 	hold_signals(SIG_BLOCK);
 	if (start(&d)) {
 		stop(&d);
-		return EXIT_FAILURE;
+		return d.exit_code ? d.exit_code : EXIT_FAILURE;
 	}
 	hold_signals(SIG_UNBLOCK);
 	sd_notify(0, "READY=1\nSTATUS=loading");

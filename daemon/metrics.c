@@ -273,6 +273,15 @@ static void write_server(struct json_out *o, const struct metrics_server *server
 {
 	put_head(o, "http_connections", "gauge", "Open connections.");
 	put(o, "txda_http_connections %" PRIu64 "\n", server->connections);
+	put_head(o, "http_unauthenticated_connections", "gauge",
+		 "Open TCP connections without a valid API key so far.");
+	put(o, "txda_http_unauthenticated_connections %" PRIu64 "\n", server->unknown);
+	put_head(o, "http_evicted_connections_total", "counter",
+		 "Unauthenticated TCP connections closed to make room.");
+	put(o, "txda_http_evicted_connections_total %" PRIu64 "\n", server->evicted);
+	put_head(o, "http_auth_failures_total", "counter",
+		 "Requests over TCP without a valid API key.");
+	put(o, "txda_http_auth_failures_total %" PRIu64 "\n", server->turned_away);
 	put_head(o, "http_held_bytes", "gauge", "Bytes held for the requests of all clients.");
 	put(o, "txda_http_held_bytes %" PRIu64 "\n", server->held_bytes);
 	put_head(o, "http_held_descriptors", "gauge", "Descriptors that clients passed.");

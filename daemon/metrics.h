@@ -47,7 +47,7 @@ struct metrics_model {
 	} histograms[METRICS_N_HISTOGRAMS];
 	uint64_t finished[METRICS_N_REASONS];
 	uint64_t loads, load_failures;
-	uint64_t adoptions; /* loads that found the weights on the chips */
+	uint64_t adoptions;  /* loads that found the weights on the chips */
 	double load_seconds; /* of all loads */
 	uint64_t unloads[3]; /* by an administrator, for idling, for others */
 };
@@ -69,6 +69,9 @@ struct metrics_source {
 
 struct metrics_server {
 	uint64_t connections; /* open */
+	uint64_t unknown;     /* of these over TCP, without a valid key so far */
+	uint64_t evicted;     /* of those, closed for new ones */
+	uint64_t turned_away; /* requests over TCP without a valid key */
 	uint64_t held_bytes;
 	uint64_t descriptors;  /* of clients */
 	uint64_t responses[6]; /* by first digit of the status */

@@ -26,8 +26,8 @@ bool admin_check(struct server *s, struct http_conn *c)
 
 	if (server_is_admin(s, c))
 		return true;
-	api_error_set(&e, 403, "not_permitted", NULL, "user %d is no administrator of this daemon",
-		      (int)http_conn_peer(c)->uid);
+	api_error_set(&e, 403, "not_permitted", NULL, "user %s is no administrator of this daemon",
+		      server_user(c).text);
 	server_reply_error(s, c, &e, NULL);
 	return false;
 }

@@ -162,6 +162,11 @@ static void put_request(struct json_out *o, const struct exchange *x, uint64_t n
 	else
 		json_null(o);
 	put_number(o, "uid", x->uid);
+	json_key(o, "user");
+	if (x->user_name[0])
+		json_string(o, x->user_name);
+	else
+		json_null(o);
 	json_key(o, "pid");
 	json_int(o, x->pid);
 	put_text(o, "state", state_of(x));

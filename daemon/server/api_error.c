@@ -7,6 +7,7 @@
 static const char *type_of(int status)
 {
 	switch (status) {
+	case 401: return "authentication_error";
 	case 404: return "not_found_error";
 	case 403: return "permission_error";
 	case 429: return "rate_limit_error";

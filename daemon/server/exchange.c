@@ -443,13 +443,13 @@ static bool find_model(struct exchange *x)
 	}
 	if (!server_permits_model(x->conn, m))
 		return api_error_set(&x->error, 403, "model_not_permitted", "model",
-				     "user %d may not use the model \"%.80s\"", (int)x->uid,
-				     m->config->names[0]);
+				     "user %s may not use the model \"%.80s\"",
+				     server_user(x->conn).text, m->config->names[0]);
 	if (x->params.priority < 0 && !server_is_admin(x->server, x->conn))
 		return api_error_set(&x->error, 403, "priority_not_permitted", "priority",
-				     "priority is %d; user %d is no administrator, for whom alone "
+				     "priority is %d; user %s is no administrator, for whom alone "
 				     "it may be less than 0",
-				     (int)x->params.priority, (int)x->uid);
+				     (int)x->params.priority, server_user(x->conn).text);
 	x->model = m;
 	model_use(m);
 	set_deadline(x);
@@ -494,6 +494,8 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	x->conn = c;
 	x->uid = http_conn_peer(c)->uid;
 	x->pid = http_conn_peer(c)->pid;
+	if (http_conn_peer(c)->key)
+		strcpy(x->user_name, http_conn_peer(c)->key->name);
 	x->created = time(NULL);
 	x->arrived_ns = server_now_ns();
 	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx",

@@ -41,6 +41,7 @@ struct exchange {
 	struct http_conn *conn; /* NULL: gone, or answered */
 	uid_t uid;
 	pid_t pid;
+	char user_name[IDENTITY_NAME]; /* whose key was sent; "": the uid says it all */
 	enum api_kind kind;
 	char *body;
 	size_t body_len;

@@ -79,6 +79,10 @@ static const struct engine_sink_ops sink_ops = {sink_row, sink_error, sink_free}
 
 bool forward_call_take(struct exchange *x, struct api_error *e)
 {
+	if (http_conn_peer(x->conn)->tcp)
+		return api_error_set(e, 400, "unix_socket_needed", NULL,
+				     "tensors are passed as descriptors, which TCP does not carry: "
+				     "/v1/forward is for the Unix socket");
 	switch (http_conn_take_fds(x->conn, &x->set)) {
 	case 0: return true;
 	case -E2BIG:

@@ -270,6 +270,8 @@ static void get_metrics(struct server *s, struct http_conn *c)
 		}
 	}
 	s->metrics.connections = http_server_connections(s->http);
+	s->metrics.unknown = http_server_unknown(s->http);
+	s->metrics.evicted = http_server_evicted(s->http);
 	s->metrics.held_bytes = s->budget.used;
 	s->metrics.descriptors = descriptors_held(s->descriptors);
 	json_out_clear(o);
@@ -399,11 +401,11 @@ void server_route(struct server *s, struct http_conn *c, const struct http_reque
 	bool model_path = !strncmp(r->path, "/v1/models/", 11);
 	struct api_error e;
 
-	log_debug("%s %s from uid %d, pid %d", r->method, r->path, (int)http_conn_peer(c)->uid,
+	log_debug("%s %s from user %s, pid %d", r->method, r->path, server_user(c).text,
 		  (int)http_conn_peer(c)->pid);
 	if (!server_permits(s, c)) {
-		api_error_set(&e, 403, "not_permitted", NULL, "user %d may not use this daemon",
-			      (int)http_conn_peer(c)->uid);
+		api_error_set(&e, 403, "not_permitted", NULL, "user %s may not use this daemon",
+			      server_user(c).text);
 		server_reply_error(s, c, &e, NULL);
 	} else if (is_model_path(r->path, get) && (!route || route->method == POST)) {
 		get_model(s, c, r->path + 11);

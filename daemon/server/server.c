@@ -12,6 +12,7 @@
 #include <event2/event.h>
 
 #include "admin.h"
+#include "api_keys.h"
 #include "descriptors.h"
 #include "log.h"
 #include "residency/residency.h"
@@ -80,6 +81,10 @@ static bool has_access(const struct access_list *list, const struct http_conn *c
 	gid_t groups[MAX_GROUPS];
 	unsigned n;
 
+	/* Over TCP nobody is root: what was sent there may have been seen. */
+	if (peer->key)
+		return peer->key->admin || access_has(list, peer->uid, peer->gid, peer->key->groups,
+						      peer->key->n_groups);
 	if (!peer->uid || peer->uid == geteuid())
 		return true;
 	n = list->n_gids ? http_conn_groups(c, groups, MAX_GROUPS) : 0;
@@ -99,7 +104,22 @@ bool server_permits_model(const struct http_conn *c, const struct served_model *
 
 bool server_is_admin(const struct server *s, const struct http_conn *c)
 {
-	return has_access(&s->config->admin, c);
+	const struct http_peer *peer = http_conn_peer(c);
+
+	/* An account's administrators' rights come by a key only if that says so. */
+	return peer->tcp ? peer->key && peer->key->admin : has_access(&s->config->admin, c);
+}
+
+struct user_text server_user(const struct http_conn *c)
+{
+	const struct http_peer *peer = http_conn_peer(c);
+	struct user_text user;
+
+	if (peer->key)
+		snprintf(user.text, sizeof(user.text), "%s", peer->key->name);
+	else
+		snprintf(user.text, sizeof(user.text), "%d", (int)peer->uid);
+	return user;
 }
 
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
@@ -113,11 +133,19 @@ static void on_answered(void *arg, const struct http_conn *c, const struct http_
 	const struct server *s = arg;
 	const struct http_peer *peer = http_conn_peer(c);
 
-	if (s->config->access_log)
-		log_info("uid %d pid %d \"%s %.200s\" %d %llu bytes %llu ms%s%s", (int)peer->uid,
-			 (int)peer->pid, r ? r->method : "-", r ? r->path : "-", a->status,
-			 (unsigned long long)a->bytes, (unsigned long long)a->ms,
-			 a->note[0] ? " " : "", a->note);
+	char who[IDENTITY_NAME + HTTP_ADDRESS + 32];
+
+	/* Of those who have no key there is a line a second: server_log_turned_away(). */
+	if (!s->config->access_log || (peer->tcp && !peer->key))
+		return;
+	if (peer->key)
+		snprintf(who, sizeof(who), "user %s uid %u from %s", peer->key->name,
+			 (unsigned)peer->uid, peer->address);
+	else
+		snprintf(who, sizeof(who), "uid %d pid %d", (int)peer->uid, (int)peer->pid);
+	log_info("%s \"%s %.200s\" %d %llu bytes %llu ms%s%s", who, r ? r->method : "-",
+		 r ? r->path : "-", a->status, (unsigned long long)a->bytes,
+		 (unsigned long long)a->ms, a->note[0] ? " " : "", a->note);
 }
 
 static char *error_body(void *arg, int status, const char *message)
@@ -127,8 +155,12 @@ static char *error_body(void *arg, int status, const char *message)
 
 	server_count_response(arg, status);
 	json_out_init(&o);
-	api_error_set(&e, status, status == 429 || status == 503 ? "overloaded" : NULL, NULL, "%s",
-		      message);
+	api_error_set(&e, status,
+		      status == 429 || status == 503 ? "overloaded"
+		      : status == 401		     ? "invalid_api_key"
+		      : status == 403		     ? "not_permitted"
+						     : NULL,
+		      NULL, "%s", message);
 	api_error_write(&e, &o);
 	json_raw(&o, "", 1);
 	if (o.failed)
@@ -218,6 +250,7 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 		for (unsigned i = 0; i < s->n_models; i++)
 			log_status(s->models[i], s->config->status_seconds);
 	give_memory_back(s);
+	server_log_turned_away(s);
 }
 
 static int start_http(struct server *s)
@@ -237,6 +270,7 @@ static int start_http(struct server *s)
 		.descriptors = s->descriptors,
 	};
 	struct http_callbacks callbacks = {
+		.on_head = server_let_in,
 		.on_request = on_request,
 		.error_body = error_body,
 		.on_answered = on_answered,
@@ -385,7 +419,19 @@ void server_free(struct server *s)
 	if (s->check_event)
 		event_free(s->check_event);
 	json_out_free(&s->out);
+	api_keys_free(s->keys);
 	free(s);
+}
+
+void server_set_keys(struct server *s, struct api_keys *keys)
+{
+	api_keys_free(s->keys);
+	s->keys = keys;
+}
+
+const struct api_keys *server_keys(const struct server *s)
+{
+	return s->keys;
 }
 
 int server_listen(struct server *s, int fd)

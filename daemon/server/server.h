@@ -12,6 +12,7 @@
 
 #include "config.h"
 
+struct api_keys;
 struct event_base;
 struct residency;
 struct server;
@@ -31,6 +32,14 @@ void server_free(struct server *s);
  */
 void server_reconfigure(struct server *s, const struct config *fresh);
 
+/*
+ * The keys that clients over TCP need from now on; takes them. Before, and with NULL, everybody who
+ * can connect is one user, as it may be on loopback only. Requests that are let in go on.
+ */
+void server_set_keys(struct server *s, struct api_keys *keys);
+const struct api_keys *server_keys(const struct server *s);
+
+/* A Unix or a TCP socket. */
 int server_listen(struct server *s, int fd);
 /* No new connections and requests; what runs goes on. */
 void server_drain(struct server *s);

@@ -9,6 +9,7 @@
 #include "models.h"
 #include "server.h"
 
+struct api_keys;
 struct descriptors;
 
 struct server {
@@ -19,6 +20,9 @@ struct server {
 	struct textpool *pool;
 	struct event *pool_event, *residency_event, *check_event;
 	struct budget budget;
+	struct api_keys *keys; /* of TCP; NULL: no key is asked for */
+	unsigned turned_away;  /* requests over TCP without a valid key that were not logged yet */
+	char turned_from[HTTP_ADDRESS];			/* the last of them */
 	struct descriptors *descriptors;		/* that clients passed */
 	struct served_model *models[CONFIG_MAX_MODELS]; /* [n_models] */
 	unsigned n_models;
@@ -44,6 +48,18 @@ void server_count_response(struct server *s, int status);
 bool server_permits(const struct server *s, const struct http_conn *c);
 bool server_permits_model(const struct http_conn *c, const struct served_model *m);
 bool server_is_admin(const struct server *s, const struct http_conn *c);
+
+/* Who asks, for words: a uid, or the name of a key's user. */
+struct user_text {
+	char text[IDENTITY_NAME];
+};
+struct user_text server_user(const struct http_conn *c);
+
+/* auth.c: http_callbacks.on_head, with the server as @arg. */
+bool server_let_in(void *arg, const struct http_conn *c, const struct http_request *r,
+		   struct identity *ret, struct http_refusal *refusal);
+/* Once a second: a line on who was turned away. */
+void server_log_turned_away(struct server *s);
 
 /* routes.c: answers the request or hands it to an exchange. */
 void server_route(struct server *s, struct http_conn *c, const struct http_request *r);

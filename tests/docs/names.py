@@ -130,7 +130,7 @@ def check_page(path):
         if re.match(r"\.(nf|EX|Bd|fi|EE|Ed)\b", line):
             block = not block
             settings = settings and block
-        elif line.startswith('.\\" no commands'):
+        elif line.startswith('.\\" no commands: a file of settings'):
             settings = True
         elif block and settings and line:
             setting = plain(line).split("=")[0].strip()

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Who asks over TCP: by its API key; or, on loopback without keys, everybody as one user.
+ *
+ * A key is asked for on every route, so that nothing is told to those who have none: no names of
+ * models, no counters. Nothing here answers a browser's question for leave (CORS), so pages of
+ * other origins cannot send a key.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "api_keys.h"
+#include "log.h"
+#include "server_internal.h"
+
+#define CHALLENGE "WWW-Authenticate: Bearer realm=\"txdad\"\r\n"
+#define BAD_KEY	  "WWW-Authenticate: Bearer realm=\"txdad\", error=\"invalid_token\"\r\n"
+
+static bool turn_away(struct http_refusal *refusal, int status, const char *headers,
+		      const char *message)
+{
+	refusal->status = status;
+	refusal->headers = headers;
+	snprintf(refusal->message, sizeof(refusal->message), "%s", message);
+	return false;
+}
+
+static unsigned count_headers(const struct http_request *r, const char *name)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->n_headers; i++)
+		n += !strcasecmp(r->headers[i].name, name);
+	return n;
+}
+
+static bool check_key(const struct api_keys *keys, const struct http_request *r,
+		      struct identity *ret, struct http_refusal *refusal)
+{
+	const char *value = http_request_header(r, "Authorization"), *key;
+	const struct identity *user;
+
+	if (!value)
+		return turn_away(refusal, 401, CHALLENGE,
+				 "an API key is needed, in a header 'Authorization: Bearer KEY'");
+	if (count_headers(r, "Authorization") > 1)
+		return turn_away(refusal, 401, CHALLENGE,
+				 "there is more than one header Authorization");
+	if (strncasecmp(value, "Bearer ", 7))
+		return turn_away(refusal, 401, CHALLENGE,
+				 "the header Authorization is not of the form 'Bearer KEY'");
+	key = value + 7;
+	key += strspn(key, " ");
+	user = api_keys_find(keys, key, strlen(key));
+	if (!user)
+		return turn_away(refusal, 401, BAD_KEY, "the API key is not valid");
+	*ret = *user;
+	return true;
+}
+
+/* Whether a Host header names this machine, by a name that no foreign DNS server answers for. */
+static bool is_local_host(const char *host)
+{
+	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		size_t n = strlen(names[i]);
+
+		if (!strncasecmp(host, names[i], n) && (!host[n] || host[n] == ':'))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Without keys a browser on this machine would be let in for any page that it shows. It names the
+ * page's origin when it posts, and the page's own name as the host when that was made to lead here.
+ */
+static bool check_browser(const struct http_request *r, struct http_refusal *refusal)
+{
+	const char *host = http_request_header(r, "Host"),
+		   *site = http_request_header(r, "Sec-Fetch-Site");
+
+	if (host && !is_local_host(host))
+		return turn_away(refusal, 403, NULL,
+				 "without API keys the header Host must be localhost, 127.0.0.1 or "
+				 "[::1]");
+	if (http_request_header(r, "Origin") || (site && strcasecmp(site, "none")))
+		return turn_away(refusal, 403, NULL,
+				 "without API keys requests of web pages are refused (header "
+				 "Origin or Sec-Fetch-Site)");
+	return true;
+}
+
+bool server_let_in(void *arg, const struct http_conn *c, const struct http_request *r,
+		   struct identity *ret, struct http_refusal *refusal)
+{
+	struct server *s = arg;
+	bool ok;
+
+	if (s->keys) {
+		ok = check_key(s->keys, r, ret, refusal);
+	} else {
+		*ret = (struct identity){
+			.uid = IDENTITY_OWN_UIDS, .gid = (gid_t)-1, .name = "anonymous"};
+		ok = check_browser(r, refusal);
+	}
+	if (!ok) {
+		s->turned_away++;
+		s->metrics.turned_away++;
+		snprintf(s->turned_from, sizeof(s->turned_from), "%s", http_conn_peer(c)->address);
+	}
+	return ok;
+}
+
+void server_log_turned_away(struct server *s)
+{
+	if (!s->turned_away)
+		return;
+	log_warning("refused %u request%s over TCP: %s; the last came from %s", s->turned_away,
+		    s->turned_away == 1 ? "" : "s",
+		    s->keys ? "no valid API key" : "web pages need one", s->turned_from);
+	s->turned_away = 0;
+}

@@ -1,0 +1,273 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# TCP: what is refused at the start, keys and whom they stand for, reloads, no keys on loopback, sockets of systemd, and
+# connections by the thousand. PYTHON is python3; FLOOD_CONNECTIONS how many there are (10000).
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+: "${PYTHON:?names python3}" "${FLOOD_CONNECTIONS:=10000}"
+comp=/v1/completions
+keys=$tmp/keys
+alice=sk-alice-0123456789abcdef
+bob=sk-bob-0123456789abcdef
+admin=sk-admin-0123456789abcdef
+account=sk-daemon-0123456789abcdef
+forever='{"prompt":"Once upon a time","max_tokens":1500,"ignore_eos":true,"stream":true}'
+
+write_keys() {
+	printf '# who may ask\nalice:%s\nbob:%s\n\nroot:%s:admin\ndaemon:%s\n' $alice $bob $admin $account >"$keys"
+	chmod 600 "$keys"
+}
+write_keys
+
+# refused WORDS OPTION...: the daemon does not start with them, and says why
+refused() {
+	words=$1
+	shift
+	status=0
+	"$TXDAD" --socket "$socket" --model "demo=$MODEL" "$@" 2>"$tmp/refused" || status=$?
+	[ "$status" -eq 78 ] || fail "txdad $*: exit status $status"
+	grep -qF -- "$words" "$tmp/refused" || fail "txdad $*: no '$words' in $(cat "$tmp/refused")"
+	if grep -qF 0123456789abcdef "$tmp/refused"; then fail "txdad $* tells a key"; fi
+	[ ! -e "$socket" ] || fail "txdad $* leaves a socket"
+}
+
+# tcp KEY PATH [CURL-OPTION...]: over TCP
+tcp() {
+	key=$1
+	path=$2
+	shift 2
+	curl -sS --max-time 60 -H "Authorization: Bearer $key" "$@" "http://$host$path"
+}
+
+# tcp_status STATUS WORDS KEY PATH [CURL-OPTION...]
+tcp_status() {
+	status=$1
+	words=$2
+	shift 2
+	got=$(tcp "$@" -D "$tmp/head" -o "$tmp/answer" -w '%{http_code}') || true
+	[ "$got" = "$status" ] || fail "$*: status $got, not $status: $(head -c 300 "$tmp/answer")"
+	grep -qF -- "$words" "$tmp/answer" || fail "$*: no '$words' in $(head -c 300 "$tmp/answer")"
+}
+
+# said WORDS: the log holds them
+said() {
+	grep -qF -- "$1" "$tmp/txdad.log"
+}
+
+# where IP: host and port on which the daemon that was started last listens there
+where() {
+	sed -n "s|.*listening on http://\($1:[0-9]*\)\$|\1|p" "$tmp/txdad.log" | tail -n 1
+}
+
+# ---- what does not start -----------------------------------------------------------------------
+refused 'is not opened without API keys' --port 0
+refused 'is not opened without API keys' --host localhost --port 0
+refused '0.0.0.0:0 is not opened without API keys, as other machines reach it' --host 0.0.0.0 --port 0 --no-api-key
+refused '[::]:0 is not opened without API keys, as other machines reach it' --host :: --port 0 --no-api-key
+refused '--api-key-file and --no-api-key contradict each other' --port 0 --api-key-file "$keys" --no-api-key
+refused '--port must be a number between 0 and 65535, not 65536' --port 65536
+chmod 640 "$keys"
+refused "group or others have access to $keys (mode 0640); it must be 0600 or less" --port 0 --api-key-file "$keys"
+chmod 604 "$keys"
+refused "group or others have access to $keys (mode 0604); it must be 0600 or less" --port 0 --api-key-file "$keys"
+chmod 600 "$keys"
+ln -s "$keys" "$tmp/link"
+refused "$tmp/link is a symbolic link" --port 0 --api-key-file "$tmp/link"
+refused "cannot open $tmp/nothing" --port 0 --api-key-file "$tmp/nothing"
+printf 'alice:%s\nalice:%s\n' $alice $alice >"$keys"
+refused "$keys, line 2: the same key stands in line 1" --port 0 --api-key-file "$keys"
+write_keys
+
+# ---- off by default ----------------------------------------------------------------------------
+start_daemon
+if said 'listening on http'; then fail "TCP is opened although nobody asked for it"; fi
+stop
+
+# ---- keys --------------------------------------------------------------------------------------
+FAKE_TOKEN_US=5000 start_daemon --port 0 --api-key-file "$keys" --model "mine=$MODEL" --model-user daemon
+host=$(where 127.0.0.1)
+[ -n "$host" ] || { fail "no address in the log"; conclude; }
+
+for path in /health /metrics /version /v1/models /v1/requests /v1/devices /nowhere; do
+	got=$(curl -sS --max-time 60 -D "$tmp/head" -o "$tmp/answer" -w '%{http_code}' "http://$host$path")
+	[ "$got" = 401 ] || fail "$path without a key: status $got"
+	grep -qi '^WWW-Authenticate: Bearer realm="txdad"' "$tmp/head" || fail "$path without a key: $(cat "$tmp/head")"
+	grep -q '^{"error":{"message":".*","type":"authentication_error","param":null,"code":"invalid_api_key"}}$' "$tmp/answer" ||
+		fail "$path without a key: $(cat "$tmp/answer")"
+	tcp_status 401 'the API key is not valid' sk-nobody-0123456789abcdef $path
+	grep -qi '^WWW-Authenticate: Bearer .*error="invalid_token"' "$tmp/head" || fail "$path with a wrong key: $(cat "$tmp/head")"
+done
+# answer STATUS [CURL-OPTION...]: of /version
+answer() {
+	status=$1
+	shift
+	got=$(curl -sS --max-time 60 -o /dev/null -w '%{http_code}' "$@" "http://$host/version")
+	[ "$got" = "$status" ] || fail "$*: status $got, not $status"
+}
+answer 200 -H "authorization: bearer  $alice"
+printf 'Authorization: Bearer %s\n' $alice >"$tmp/header"
+answer 200 -H "@$tmp/header"
+answer 401 -H "Authorization: $alice"
+answer 401 -H "Authorization: Basic $alice"
+answer 401 -H "Authorization: Bearer"
+answer 401 -H "Authorization: Bearer $alice $bob"
+answer 401 -H "Authorization: Bearer $alice" -H "Authorization: Bearer $bob"
+answer 401 -u "alice:$alice"
+answer 401 -H "X-Api-Key: $alice"
+tcp_status 401 'the API key is not valid' none "/version?api_key=$alice"
+answer 401 -X OPTIONS -H 'Origin: http://example.com' -H 'Access-Control-Request-Headers: authorization'
+if tcp $alice /version -D - -H 'Origin: http://example.com' | grep -qi access-control; then fail "pages of other origins are let in"; fi
+
+# The same answers as over the Unix socket, whole and streamed.
+body='{"model":"demo","prompt":"Once upon a time","max_tokens":12,"seed":7}'
+text_of() {
+	sed 's/.*"choices"/"choices"/; s/"usage".*//'
+}
+[ "$(tcp $alice $comp -d "$body" | text_of)" = "$(post $comp "$body" | text_of)" ] || fail "TCP answers otherwise than the Unix socket"
+tcp $alice $comp -N -d '{"model":"demo","prompt":"Once","max_tokens":4,"stream":true}' | tr -d '\r' | grep -qx 'data: \[DONE\]' ||
+	fail "a stream over TCP has no end"
+six=$(where '\[::1\]')
+if [ -n "$six" ]; then
+	curl -sS --max-time 60 -g -H "Authorization: Bearer $bob" "http://$six/version" | grep -q version || fail "IPv6 does not answer"
+else
+	echo "(this machine has no IPv6 loopback)"
+fi
+tcp_status 400 unix_socket_needed $alice /v1/forward -d '{"model":"demo"}'
+
+# Rights: those of the key, and of the account where it is one's.
+tcp_status 403 'user alice is no administrator' $alice /v1/devices
+tcp_status 200 '"data"' $admin /v1/devices
+tcp_status 403 'user alice may not use the model' $alice $comp -d '{"model":"mine","prompt":"Once","max_tokens":1}'
+tcp_status 200 '"choices"' $account $comp -d '{"model":"mine","prompt":"Once","max_tokens":1}'
+tcp_status 403 'user daemon is no administrator' $account /v1/models/pin -d '{"model":"mine"}'
+
+# A user sees and ends his own requests only; whose client leaves ends too.
+printf '%s' "$forever" >"$tmp/body"
+curl -sS -N -H "Authorization: Bearer $alice" --data-binary "@$tmp/body" "http://$host$comp" >"$tmp/stream" 2>/dev/null &
+stream=$!
+until_true 60 running 1 || fail "a stream over TCP does not run"
+tcp $bob /v1/requests | grep -qF '"data":[]' || fail "bob sees $(tcp $bob /v1/requests)"
+id=$(tcp $alice /v1/requests | member id | tr -d '"')
+tcp_status 404 request_not_found $bob /v1/requests/cancel -d "{\"id\":\"$id\"}"
+tcp $admin /v1/requests | grep -qF '"user":"alice"' || fail "the administrator sees $(tcp $admin /v1/requests)"
+http http://localhost/v1/requests | grep -qF '"user":"alice"' || fail "over the Unix socket it is $(http http://localhost/v1/requests)"
+tcp_status 200 "$id" $alice /v1/requests/cancel -d "{\"id\":\"$id\"}"
+wait $stream || true
+until_true 60 running 0 || fail "a cancelled request goes on"
+for mode in true false; do
+	printf '{"prompt":"Once upon a time","max_tokens":1500,"ignore_eos":true,"stream":%s}' $mode >"$tmp/body"
+	curl -sS -N -H "Authorization: Bearer $alice" --data-binary "@$tmp/body" "http://$host$comp" >/dev/null 2>&1 &
+	stream=$!
+	until_true 60 running 1 || fail "a request over TCP does not run"
+	kill -9 $stream
+	wait $stream 2>/dev/null || true
+	until_true 60 running 0 || fail "a request whose client left goes on (stream: $mode)"
+done
+
+# ---- reloads -----------------------------------------------------------------------------------
+printf 'alice:%s\nshort:key\n' $alice >"$keys"
+kill -HUP "$daemon"
+until_true 60 said "$keys, line 2: the key has 3 characters; it must have 16 to 256" || fail "a wrong file of keys is taken without a word"
+tcp_status 200 version $bob /version
+chmod 644 "$keys"
+kill -HUP "$daemon"
+until_true 60 said "group or others have access to $keys (mode 0644)" || fail "keys that others read are taken"
+tcp_status 200 version $bob /version
+printf 'alice:%s-new\n' $alice >"$keys"
+chmod 600 "$keys"
+kill -HUP "$daemon"
+until_true 60 said "1 API key from $keys" || fail "the keys were not read again"
+until_true 60 tcp $alice-new /version -f -o /dev/null 2>"$tmp/waited" || fail "a new key is not known: $(cat "$tmp/waited")"
+tcp_status 401 invalid_api_key $alice /version
+tcp_status 401 invalid_api_key $bob /version
+write_keys
+kill -HUP "$daemon"
+until_true 60 tcp $bob /version -f -o /dev/null 2>"$tmp/waited" || fail "an old key is not known again: $(cat "$tmp/waited")"
+
+# ---- no key is told ----------------------------------------------------------------------------
+until_true 60 said 'over TCP: no valid API key; the last came from 127.0.0.1' || fail "nobody tells of wrong keys"
+said 'user alice uid 2147483649 from 127.0.0.1:' || fail "the log does not tell who asked"
+if grep -qF 0123456789abcdef "$tmp/txdad.log"; then fail "the log tells a key"; fi
+if tr '\0' ' ' <"/proc/$daemon/cmdline" | grep -qF 0123456789abcdef; then fail "the command line tells a key"; fi
+[ "$(metric txda_http_auth_failures_total)" -ge 20 ] || fail "$(metric txda_http_auth_failures_total) failures are counted"
+
+# ---- connections by the thousand ---------------------------------------------------------------
+# An eighth of 1024 connections is for those whom nobody knows.
+base_fds=$(fds)
+base_rss=$(rss)
+mkfifo "$tmp/go"
+"$PYTHON" "$(dirname "$0")/flood.py" "${host##*:}" "$FLOOD_CONNECTIONS" <"$tmp/go" >"$tmp/flood" &
+flood=$!
+exec 3>"$tmp/go"
+flooded() {
+	grep -q there "$tmp/flood" || ! kill -0 $flood 2>/dev/null
+}
+# While they come, too, and after.
+while ! flooded; do
+	[ "$(post $comp "$body" | text_of)" = "$(tcp $alice $comp -d "$body" | text_of)" ] || fail "in the flood TCP answers otherwise"
+	[ "$(fds)" -le $((base_fds + 160)) ] || fail "$(fds) descriptors, $base_fds before"
+done
+tcp_status 200 version $bob /version
+request 200 version /version
+[ "$(metric txda_http_unauthenticated_connections)" -le 128 ] ||
+	fail "$(metric txda_http_unauthenticated_connections) connections of those whom nobody knows"
+[ "$(fds)" -le $((base_fds + 160)) ] || fail "$(fds) descriptors, $base_fds before"
+[ "$(rss)" -le $((base_rss + ${RSS_MARGIN_KIB:-32768})) ] || fail "$(rss) KiB of memory, $base_rss before"
+exec 3>&-
+wait $flood || fail "flood.py: exit status $?"
+left=$(tail -n 1 "$tmp/flood")
+[ "$left" -le 128 ] || fail "$left connections of the flood were still open"
+echo "$FLOOD_CONNECTIONS connections: $(metric txda_http_evicted_connections_total) made room, $left were open at the end; memory $base_rss -> $(rss) KiB"
+no_more_fds() {
+	[ "$(fds)" -le $((base_fds + 1)) ]
+}
+until_true 60 no_more_fds || fail "the flood is over: $(fds) descriptors, $base_fds before"
+[ "$(metric txda_http_unauthenticated_connections)" = 0 ] || fail "connections are left"
+stop
+
+# ---- without keys, on loopback -----------------------------------------------------------------
+start_daemon --host 127.0.0.1 --port 0 --no-api-key
+host=$(where 127.0.0.1)
+tcp_status 200 '"choices"' any $comp -d "$body"
+answer 200
+answer 200 -H 'Host: LocalHost:8000'
+answer 200 -H 'Host: [::1]'
+answer 403 -H 'Host: example.com'
+answer 403 -H 'Host: localhost.example.com'
+answer 403 -H 'Origin: http://localhost'
+answer 403 -H 'Origin: null'
+answer 403 -H 'Sec-Fetch-Site: cross-site'
+answer 200 -H 'Sec-Fetch-Site: none'
+tcp_status 403 'user anonymous is no administrator' any /v1/devices
+stop
+
+# ---- sockets of systemd ------------------------------------------------------------------------
+# A TCP socket and a Unix one, in the order in which nobody expects them.
+cat >"$tmp/activate" <<'END'
+import os, socket, sys
+tcp = socket.create_server((sys.argv[2], 0))
+unix = socket.socket(socket.AF_UNIX)
+unix.bind(sys.argv[1])
+unix.listen()
+tcp, unix = os.dup(tcp.fileno()), os.dup(unix.fileno())
+os.dup2(tcp, 3)
+os.dup2(unix, 4)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="2", LISTEN_FDNAMES="tcp:unix")
+os.execv(sys.argv[3], sys.argv[3:])
+END
+status=0
+"$PYTHON" "$tmp/activate" "$socket" 0.0.0.0 "$TXDAD" --model "demo=$MODEL" --no-api-key 2>"$tmp/refused" || status=$?
+[ "$status" -eq 78 ] || fail "a socket without keys for all: exit status $status"
+grep -qF 'as other machines reach it' "$tmp/refused" || fail "a socket without keys for all: $(cat "$tmp/refused")"
+rm -f "$socket"
+"$PYTHON" "$tmp/activate" "$socket" 127.0.0.1 "$TXDAD" --model "demo=$MODEL" --api-key-file "$keys" --port 1 2>>"$tmp/txdad.log" &
+daemon=$!
+wait_healthy
+host=$(where 127.0.0.1)
+tcp_status 200 version $alice /version
+answer 401
+said '--host and --port are ignored' || fail "--port is ignored without a word"
+stop
+conclude
