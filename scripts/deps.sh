@@ -53,6 +53,8 @@ packages() {
 			libcmocka-dev - unit tests
 			clang clang second compiler, sanitizers and fuzzers
 			curl curl first client of the end-to-end tests
+			openssl openssl certificate of the test with TLS
+			stunnel4 stunnel TLS in front of the daemon
 			git git end-to-end tests of what documents show
 			groff-base groff renders the manual pages
 			man-db lexgrog reads them as whatis does

@@ -1,26 +1,41 @@
 // SPDX-License-Identifier: MIT
 //
-// The npm client `openai` (6.x, over undici) against a running daemon: node openai.mjs SOCKET
-// TXDA_NODE_MODULES names the node_modules directory that has both.
+// The npm client `openai` (6.x, over undici) against a running daemon: node openai.mjs SOCKET, or over TCP
+// node openai.mjs http://HOST:PORT with a key in TXDA_API_KEY. TXDA_NODE_MODULES names the node_modules directory that has both.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import path from "node:path";
 
 const modules = process.env.TXDA_NODE_MODULES;
-const socket = process.argv[2];
+const place = process.argv[2];
+const tcp = place.startsWith("http:");
+const base = tcp ? place : "http://localhost";
+const key = process.env.TXDA_API_KEY ?? "none";
 
 const require = createRequire(path.join(modules, "x.js"));
 const { OpenAI } = require("openai");
 const { Agent, fetch } = require("undici");
 
-const dispatcher = new Agent({ connect: { socketPath: socket } });
+const dispatcher = new Agent(tcp ? {} : { connect: { socketPath: place } });
 const client = new OpenAI({
-	apiKey: "none",
-	baseURL: "http://localhost/v1",
+	apiKey: key,
+	baseURL: `${base}/v1`,
 	maxRetries: 0,
 	fetch: (url, init) => fetch(url, { ...init, dispatcher }),
 });
 const messages = [{ role: "user", content: "Tell me of a fox." }];
+
+// Without a valid key the client's own error says so.
+if (tcp) {
+	const stranger = client.withOptions({ apiKey: "sk-of-nobody-0123456789" });
+	await assert.rejects(stranger.models.list(), (error) => {
+		assert.ok(error instanceof OpenAI.AuthenticationError);
+		assert.equal(error.status, 401);
+		assert.equal(error.code, "invalid_api_key");
+		assert.ok(!error.message.includes("sk-of-nobody"));
+		return true;
+	});
+}
 
 const models = await client.models.list();
 assert.equal(models.data[0].id, "demo");
@@ -141,8 +156,8 @@ const vector = async (wanted) => (await client.embeddings.create({ model: "embed
 // Alone as among others, as text as in tokens.
 const alone = await vector({ input: inputs[2] });
 assert.deepEqual(Array.from(alone), Array.from(vectors.data[2].embedding));
-const ids = (await (await fetch("http://localhost/tokenize", { method: "POST", dispatcher,
-	headers: { "Content-Type": "application/json" },
+const ids = (await (await fetch(`${base}/tokenize`, { method: "POST", dispatcher,
+	headers: { "Content-Type": "application/json", Authorization: `Bearer ${key}` },
 	body: JSON.stringify({ model: "embed", prompt: inputs[2], add_special_tokens: true }) })).json()).tokens;
 assert.deepEqual(Array.from(await vector({ input: ids })), Array.from(alone));
 assert.deepEqual(Array.from(await vector({ input: [ids] })), Array.from(alone));
@@ -191,7 +206,7 @@ controller.abort();
 let running = "";
 for (let tries = 0; tries < 50 && running !== "0"; tries++) {
 	await new Promise((resolve) => setTimeout(resolve, 100));
-	const metrics = await (await fetch("http://localhost/metrics", { dispatcher })).text();
+	const metrics = await (await fetch(`${base}/metrics`, { dispatcher, headers: { Authorization: `Bearer ${key}` } })).text();
 	running = /^txda_num_requests_running\{model_name="demo"\} (\S+)$/m.exec(metrics)?.[1] ?? "";
 }
 assert.equal(running, "0");
