@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 #
 # TCP: what is refused at the start, keys and whom they stand for, reloads, no keys on loopback, sockets of systemd, and
-# connections by the thousand. PYTHON is python3; FLOOD_CONNECTIONS how many there are (10000).
+# connections by the thousand. PYTHON is python3, TXDA_BENCH txda-bench; FLOOD_CONNECTIONS how many there are (10000).
 set -eu
 . "$(dirname "$0")/lib.sh"
 
-: "${PYTHON:?names python3}" "${FLOOD_CONNECTIONS:=10000}"
+: "${PYTHON:?names python3}" "${TXDA_BENCH:?names the program txda-bench}" "${FLOOD_CONNECTIONS:=10000}"
 comp=/v1/completions
 keys=$tmp/keys
 alice=sk-alice-0123456789abcdef
@@ -134,6 +134,19 @@ if [ -n "$six" ]; then
 else
 	echo "(this machine has no IPv6 loopback)"
 fi
+# benched PLACE [OPTION...]: txda-bench is served there
+benched() {
+	place=$1
+	shift
+	"$TXDA_BENCH" serve --host "$place" --model demo --requests 4 --concurrency 2 --output 3 --json "$@" >"$tmp/report" 2>&1 || return 1
+	[ "$(member completed <"$tmp/report")" = 4 ]
+}
+if [ -n "$six" ]; then TXDA_API_KEY=$bob benched "$six" || fail "txda-bench over IPv6: $(cat "$tmp/report")"; fi
+TXDA_API_KEY=$bob benched "localhost:${host##*:}" || fail "txda-bench over TCP: $(cat "$tmp/report")"
+if benched "$host"; then fail "txda-bench needs no key"; fi
+if TXDA_API_KEY="$bob
+X: y" benched "$host"; then fail "txda-bench takes a key of two lines"; fi
+grep -qF 'TXDA_API_KEY is no key' "$tmp/report" || fail "a key of two lines: $(cat "$tmp/report")"
 tcp_status 400 unix_socket_needed $alice /v1/forward -d '{"model":"demo"}'
 
 # Rights: those of the key, and of the account where it is one's.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "serve.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -19,13 +19,16 @@
 #include "clock.h"
 #include "serve_stream.h"
 
+#define MAX_HOST 255
+#define MAX_KEY	 256
+
 static const char usage[] =
 	"usage: txda-bench serve --model NAME [options]\n"
 	"\n"
 	"Loads a server over OpenAI's API and reports what its clients see.\n"
 	"\n"
 	"  --socket PATH       the server's Unix socket ($TXDA_SOCKET, the daemon's default)\n"
-	"  --host ADDR:PORT    a TCP server in its place, by IPv4 address\n"
+	"  --host ADDR:PORT    a TCP server in its place; $TXDA_API_KEY is its key\n"
 	"  --requests N        in all (64)\n"
 	"  --concurrency N     clients of the closed loop (8)\n"
 	"  --rate R            open loop: R requests per second on average, as a Poisson process\n"
@@ -85,29 +88,34 @@ static int connect_unix(const char *path)
 	return fd;
 }
 
+/* "ADDRESS:PORT"; the address may be a name, or an IPv6 address in brackets. */
 static int connect_tcp(const char *host)
 {
-	struct sockaddr_in addr = {.sin_family = AF_INET};
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	const char *colon = strrchr(host, ':');
-	char address[64];
-	int fd, one = 1;
+	size_t len = colon ? (size_t)(colon - host) : 0;
+	bool brackets = len > 2 && *host == '[' && host[len - 1] == ']';
+	struct addrinfo *list;
+	int fd = -EHOSTUNREACH, one = 1, error;
+	char name[256];
 
-	if (!colon || (size_t)(colon - host) >= sizeof(address))
+	if (!len || len >= sizeof(name))
 		return -EINVAL;
-	snprintf(address, sizeof(address), "%.*s", (int)(colon - host), host);
-	addr.sin_port = htons((uint16_t)atoi(colon + 1));
-	if (inet_pton(AF_INET, address, &addr.sin_addr) != 1)
-		return -EINVAL;
-	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
-		int error = -errno;
-
-		close(fd);
-		return error;
+	snprintf(name, sizeof(name), "%.*s", (int)(len - (brackets ? 2 : 0)), host + brackets);
+	if (getaddrinfo(name, colon + 1, &hints, &list))
+		return -EHOSTUNREACH;
+	for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) {
+		fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (fd >= 0 && !connect(fd, at->ai_addr, at->ai_addrlen))
+			break;
+		error = errno;
+		if (fd >= 0)
+			close(fd);
+		fd = -error;
 	}
+	freeaddrinfo(list);
+	if (fd >= 0)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	return fd;
 }
 
@@ -117,7 +125,7 @@ static int send_request(struct load *l, struct client *c, const char *prompt)
 	const struct serve_options *o = l->o;
 	size_t room = strlen(prompt) + strlen(o->model) + 512, len, at = 0;
 	int fd = o->socket ? connect_unix(o->socket) : connect_tcp(o->host);
-	char head[256], *body;
+	char head[768], *body;
 	int n;
 
 	if (fd < 0)
@@ -135,8 +143,10 @@ static int send_request(struct load *l, struct client *c, const char *prompt)
 	len = (size_t)snprintf(head, sizeof(head),
 			       "POST /v1/completions HTTP/1.1\r\nHost: %s\r\n"
 			       "Content-Type: application/json\r\nContent-Length: %d\r\n"
-			       "Connection: close\r\n\r\n",
-			       o->host ? o->host : "localhost", n);
+			       "%s%s%sConnection: close\r\n\r\n",
+			       o->host ? o->host : "localhost", n,
+			       o->key ? "Authorization: Bearer " : "", o->key ? o->key : "",
+			       o->key ? "\r\n" : "");
 	memcpy(body + sizeof(head) - len, head, len);
 	len += (size_t)n;
 	while (at < len) {
@@ -377,6 +387,26 @@ static bool apply(struct serve_options *o, int id, const char *name, const char 
 	}
 }
 
+/* The key goes into a header as it is. */
+static bool find_key(struct serve_options *o)
+{
+	const char *key = getenv("TXDA_API_KEY");
+
+	if (!o->host || !key || !*key)
+		return true;
+	for (const char *c = key; *c; c++) {
+		if (*c <= ' ' || *c > '~' || c - key == MAX_KEY) {
+			fprintf(stderr,
+				"txda-bench: TXDA_API_KEY is no key: one has up to %d characters, "
+				"and no blanks\n",
+				MAX_KEY);
+			return false;
+		}
+	}
+	o->key = key;
+	return true;
+}
+
 static bool find_server(struct serve_options *o, char *path, size_t len)
 {
 	const char *env = getenv("TXDA_SOCKET"), *dir = getenv("XDG_RUNTIME_DIR");
@@ -439,6 +469,13 @@ int serve_main(int argc, char **argv)
 		fprintf(stderr, "txda-bench: serve needs --model NAME and no other words\n");
 		return 2;
 	}
+	if (o.host && strlen(o.host) > MAX_HOST) {
+		fprintf(stderr, "txda-bench: --host has %zu characters; the limit is %d\n",
+			strlen(o.host), MAX_HOST);
+		return 2;
+	}
+	if (!find_key(&o))
+		return 2;
 	l.n_clients = o.rate > 0 ? (o.requests < 4096 ? o.requests : 4096) : o.concurrency;
 	l.random = o.seed;
 	l.records = calloc(o.requests, sizeof(*l.records));

@@ -24,6 +24,7 @@ enum serve_workload {
 
 struct serve_options {
 	const char *socket; /* path, or NULL: @host */
+	const char *key;    /* of a TCP server, or NULL */
 	const char *host;   /* ADDRESS:PORT */
 	const char *model;
 	enum serve_workload workload;
