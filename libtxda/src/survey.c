@@ -156,7 +156,7 @@ int txda_survey_new(struct txda_survey **ret_survey)
 
 	if (!survey)
 		return txda__fail(NULL, -ENOMEM, "out of memory");
-	r = txda__survey_nodes(survey, "/sys", "/proc");
+	r = txda__survey_nodes(survey, "/sys", "/dev", "/proc");
 	for (unsigned i = 0; r >= 0 && txda__telemetry_directory(i, path, sizeof(path)); i++)
 		if (*path)
 			r = txda__survey_pages(survey, path);

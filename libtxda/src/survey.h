@@ -24,14 +24,14 @@ struct txda__survey_chip {
 
 struct txda_survey {
 	unsigned n_chips;
-	struct txda__survey_chip *chip;		/* [n_chips] */
+	struct txda__survey_chip *chip; /* [n_chips] */
 	unsigned n_processes;
 	/* [n_processes], those of a chip need not be neighbours */
 	struct txda__survey_process *process;
 };
 
-#define TXDA__SURVEY_MAX_CHIPS		1024
-#define TXDA__SURVEY_MAX_PROCESSES	4096
+#define TXDA__SURVEY_MAX_CHIPS	   1024
+#define TXDA__SURVEY_MAX_PROCESSES 4096
 
 /* Adds one; -ENOMEM, -ENOSPC. */
 int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_chip *chip,
@@ -39,8 +39,12 @@ int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_
 int txda__survey_add_process(struct txda_survey *survey, unsigned chip,
 			     const struct txda_process_info *info);
 
-/* Real chips below @sysfs ("/sys") with their users below @procfs ("/proc"). */
-int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *procfs);
+/*
+ * Real chips below @sysfs ("/sys") that have a node below @dev ("/dev"), with their users below
+ * @procfs ("/proc").
+ */
+int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *dev,
+		       const char *procfs);
 /* Simulated chips of the pages in @directory. */
 int txda__survey_pages(struct txda_survey *survey, const char *directory);
 

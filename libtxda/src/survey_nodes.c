@@ -31,13 +31,19 @@ struct found {
 	uint64_t card, card_index;
 };
 
-/* False if it is no node of our driver. */
-static bool read_node(const char *sysfs, const char *name, struct found *found)
+/*
+ * False if it is no node of our driver, or not one of ours: a container sees all chips in sysfs, and
+ * in @dev those that it was given.
+ */
+static bool read_node(const char *sysfs, const char *dev, const char *name, struct found *found)
 {
 	struct txda_device_info *info = &found->chip.info;
 	char device[400], path[440], text[64];
 
 	memset(found, 0, sizeof(*found));
+	snprintf(path, sizeof(path), "%s/accel/%s", dev, name);
+	if (access(path, F_OK))
+		return false;
 	snprintf(device, sizeof(device), "%s/class/accel/%s/device", sysfs, name);
 	snprintf(path, sizeof(path), "%s/driver", device);
 	if (!read_link_name(path, text, sizeof(text)) || strcmp(text, "txda"))
@@ -208,7 +214,7 @@ static int is_accel(const struct dirent *entry)
 	return sscanf(entry->d_name, "accel%9u%n", &number, &end) == 1 && !entry->d_name[end];
 }
 
-static int survey_chips(struct txda_survey *survey, const char *sysfs)
+static int survey_chips(struct txda_survey *survey, const char *sysfs, const char *dev)
 {
 	struct dirent **entry = NULL;
 	struct found *found = NULL;
@@ -221,7 +227,7 @@ static int survey_chips(struct txda_survey *survey, const char *sysfs)
 	if (n > 0)
 		found = calloc((size_t)n, sizeof(*found));
 	for (int i = 0; i < n; i++) {
-		if (found && read_node(sysfs, entry[i]->d_name, &found[n_found]))
+		if (found && read_node(sysfs, dev, entry[i]->d_name, &found[n_found]))
 			n_found++;
 		free(entry[i]);
 	}
@@ -238,13 +244,14 @@ static int survey_chips(struct txda_survey *survey, const char *sysfs)
 	return r;
 }
 
-int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *procfs)
+int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *dev,
+		       const char *procfs)
 {
 	struct dirent *process;
 	int r;
 	DIR *dir;
 
-	r = survey_chips(survey, sysfs);
+	r = survey_chips(survey, sysfs, dev);
 	if (r < 0 || !survey->n_chips)
 		return r; /* without chips nobody uses them: the walk through all processes is saved
 			   */

@@ -360,11 +360,13 @@ static void test_nodes(void **state)
 	struct txda_process_info process = TXDA_INIT(struct txda_process_info);
 	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
-	char sys[320], proc[320], command[700];
+	char sys[320], dev[320], proc[320], command[1000];
 
 	(void)state;
 	snprintf(sys, sizeof(sys), "%s/sys", directory);
+	snprintf(dev, sizeof(dev), "%s/dev", directory);
 	snprintf(proc, sizeof(proc), "%s/proc", directory);
+	mkdir(dev, 0755);
 	mkdir(sys, 0755);
 	mkdir(proc, 0755);
 	put(sys, "devices/0000:01:00.0/serial", "TX8-0042\n");
@@ -396,6 +398,13 @@ static void test_nodes(void **state)
 	put(sys, "class/accel/accel3/x", "");
 	put(sys, "class/accel/accel4/x", "");
 	put(sys, "class/accel/accelerando/x", "");
+	/* A container sees it in sysfs, and was not given it. */
+	put(sys, "class/accel/accel5/x", "");
+	put_link(sys, "../../../devices/0000:01:00.0", "class/accel/accel5/device");
+	put(dev, "accel/accel10", "");
+	put(dev, "accel/accel2", "");
+	put(dev, "accel/accel3", "");
+	put(dev, "accel/accel4", "");
 	put_link(sys, "../../../devices/0000:01:00.0", "class/accel/accel10/device");
 	put_link(sys, "../../../devices/0000:02:00.0", "class/accel/accel2/device");
 	put_link(sys, "../../../devices/0000:03:00.0", "class/accel/accel3/device");
@@ -408,7 +417,8 @@ static void test_nodes(void **state)
 	put(proc, "77/fd/x", "");
 	put(proc, "77/fdinfo/5",
 	    "pos:\t0\ndrm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\n"
-	    "drm-client-name:\tserver\ndrm-engine-compute:\t1500 ns\ndrm-engine-copy:\t500 ns\ndrm-resident-vram:\t2 "
+	    "drm-client-name:\tserver\ndrm-engine-compute:\t1500 ns\ndrm-engine-copy:\t500 "
+	    "ns\ndrm-resident-vram:\t2 "
 	    "MiB\ndrm-resident-memory:\t7 MiB\n");
 	put(proc, "77/fdinfo/6",
 	    "drm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\ndrm-resident-vram:\t2 "
@@ -420,7 +430,7 @@ static void test_nodes(void **state)
 	put_link(proc, "/dev/null", "77/fd/8");
 	put(proc, "self-not/comm", "x");
 
-	assert_int_equal(txda__survey_nodes(survey, sys, proc), 0);
+	assert_int_equal(txda__survey_nodes(survey, sys, dev, proc), 0);
 	/* By card, then by the place on it, whatever the nodes' numbers. */
 	assert_int_equal(txda_survey_chips(survey), 3);
 	ok(NULL, txda_survey_chip(survey, 0, &info, &status));
@@ -456,7 +466,7 @@ static void test_nodes(void **state)
 	assert_int_equal(status.temp_mc, INT32_MIN);
 	assert_true(status.lost);
 	txda_survey_unref(survey);
-	snprintf(command, sizeof(command), "rm -rf '%s' '%s'", sys, proc);
+	snprintf(command, sizeof(command), "rm -rf '%s' '%s' '%s'", sys, dev, proc);
 	assert_int_equal(system(command), 0);
 }
 
