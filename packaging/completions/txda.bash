@@ -54,7 +54,7 @@ _txda() {
 		mapfile -t COMPREPLY < <(compgen -W "$help" -- "$cur")
 		return
 	fi
-	if [[ ${1##*/} == txda-smi || ${1##*/} == txdactl ]] && [[ $COMP_CWORD -eq 1 ]]; then
+	if [[ ${1##*/} =~ ^(txda-smi|txda-cdi|txdactl)$ ]] && [[ $COMP_CWORD -eq 1 ]]; then
 		help=$("$1" --help 2>/dev/null | sed -n "s/^ *${1##*/} \([a-z][a-z]*\) .*/\1/p")
 		mapfile -t COMPREPLY < <(compgen -W "$help" -- "$cur")
 		return
@@ -62,4 +62,4 @@ _txda() {
 	compopt -o filenames
 	mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }
-complete -F _txda txdad txdactl txda-run txda-smi txda-compile txda-verify txda-bench txda-holder txda-cmodel txda-mkfw
+complete -F _txda txdad txdactl txda-run txda-smi txda-cdi txda-compile txda-verify txda-bench txda-holder txda-cmodel txda-mkfw

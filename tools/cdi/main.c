@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+/* txda-cdi: tells container runtimes of the chips of this machine, by the rules of CDI. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "spec.h"
+#include "store.h"
+#include "txda.h"
+
+static const char usage[] =
+	"Usage: txda-cdi generate [OPTIONS]   the CDI specification of this machine's chips\n"
+	"       txda-cdi list                 the names that it gives them, and their nodes\n"
+	"\n"
+	"      --output FILE    into FILE, which is replaced in one piece; without a chip it is\n"
+	"                       removed. Runtimes read *.json in /etc/cdi and /run/cdi\n"
+	"      --library FILE   mounted into each container at the same path (default:\n"
+	"                       " TXDA_LIBRARY ", where that is installed)\n"
+	"      --no-library     nothing is mounted\n"
+	"  -h, --help\n"
+	"  -V, --version\n"
+	"\n"
+	"Exit status: 0 done, 1 failure, 2 usage, 3 no chip with a device node (not\n"
+	"with --output).\n";
+
+enum status { DONE, FAILURE, USAGE, NO_CHIP };
+
+enum { OPT_OUTPUT = 256, OPT_LIBRARY, OPT_NO_LIBRARY };
+
+static const struct option options[] = {
+	{"output", required_argument, NULL, OPT_OUTPUT},
+	{"library", required_argument, NULL, OPT_LIBRARY},
+	{"no-library", no_argument, NULL, OPT_NO_LIBRARY},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
+};
+
+struct settings {
+	const char *output, *library; /* library: NULL: none */
+	unsigned simulated;	      /* chips that processes simulate; they have no node */
+};
+
+/* Chips with a node; *ret is to be freed. -errno. */
+static int take_chips(struct settings *settings, struct cdi_chip **ret, unsigned *ret_n,
+		      struct tool_error *error)
+{
+	struct txda_survey *survey;
+	struct cdi_chip *chips;
+	unsigned n = 0;
+	int total, r = txda_survey_new(&survey);
+
+	if (r < 0)
+		return tool_fail(error, r, "%s", txda_context_error(NULL));
+	total = txda_survey_chips(survey);
+	chips = calloc(total > 0 ? (size_t)total : 1, sizeof(*chips));
+	if (!chips)
+		r = tool_fail(error, -ENOMEM, "out of memory");
+	settings->simulated = 0;
+	for (int i = 0; chips && i < total; i++) {
+		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+
+		if (txda_survey_chip(survey, (unsigned)i, &info, NULL) < 0)
+			continue;
+		if (!*info.node) {
+			settings->simulated++;
+			continue;
+		}
+		chips[n].index = info.index;
+		memcpy(chips[n].node, info.node, sizeof(chips[n].node));
+		memcpy(chips[n].bus, info.bus, sizeof(chips[n].bus));
+		memcpy(chips[n].serial, info.serial, sizeof(chips[n].serial));
+		n++;
+	}
+	txda_survey_unref(survey);
+	if (r < 0)
+		return r;
+	*ret = chips;
+	*ret_n = n;
+	return 0;
+}
+
+static int take_spec(void *data, char **ret_text, struct tool_error *error)
+{
+	struct settings *settings = data;
+	struct cdi_chip *chips;
+	char *text = NULL;
+	unsigned n;
+	int r = take_chips(settings, &chips, &n, error);
+
+	if (r < 0)
+		return r;
+	if (n)
+		text = cdi_spec(chips, n, settings->library);
+	free(chips);
+	if (n && !text)
+		return tool_fail(error, -ENOMEM, "out of memory");
+	*ret_text = text;
+	return 0;
+}
+
+static enum status complain(const struct tool_error *error)
+{
+	fprintf(stderr, "txda-cdi: %s\n", error->text);
+	return FAILURE;
+}
+
+static enum status complain_no_chip(const struct settings *settings)
+{
+	fputs("txda-cdi: no chip with a device node here, so there is nothing to hand to a "
+	      "container",
+	      stderr);
+	if (settings->simulated)
+		fprintf(stderr, "; %u simulated by processes", settings->simulated);
+	fputs("\nThe device model needs no device: run txdad in the container as it is.\n", stderr);
+	return NO_CHIP;
+}
+
+/* ---- commands -------------------------------------------------------------------------------- */
+
+/* That there is no file says it, too: runtimes refuse one without devices. */
+static enum status store(struct settings *settings)
+{
+	struct tool_error error;
+	int r = cdi_store(settings->output, take_spec, settings, &error);
+
+	if (r < 0)
+		return complain(&error);
+	if (!r) {
+		complain_no_chip(settings);
+		fprintf(stderr, "There is no %s now.\n", settings->output);
+	}
+	return DONE;
+}
+
+static enum status print(struct settings *settings)
+{
+	struct tool_error error;
+	char *text;
+
+	if (take_spec(settings, &text, &error) < 0)
+		return complain(&error);
+	if (!text)
+		return complain_no_chip(settings);
+	puts(text);
+	free(text);
+	return DONE;
+}
+
+static enum status list(struct settings *settings)
+{
+	struct tool_error error;
+	struct cdi_chip *chips;
+	unsigned n;
+
+	if (take_chips(settings, &chips, &n, &error) < 0)
+		return complain(&error);
+	for (unsigned i = 0; i < n; i++) {
+		const char *names[3];
+		char number[16];
+		unsigned count = cdi_names(chips, n, i, number, names);
+
+		for (unsigned k = 0; k < count; k++)
+			printf(CDI_KIND "=%s %s\n", names[k], chips[i].node);
+	}
+	if (n)
+		puts(CDI_KIND "=all");
+	free(chips);
+	return n ? DONE : complain_no_chip(settings);
+}
+
+/* ---- command line ---------------------------------------------------------------------------- */
+
+static enum status usage_error(const char *what, const char *value)
+{
+	fprintf(stderr, "txda-cdi: %s%s%s%s (txda-cdi --help)\n", what, *value ? " \"" : "", value,
+		*value ? "\"" : "");
+	return USAGE;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+	size_t len = strlen(text), n = strlen(end);
+
+	return len > n && !strcmp(text + len - n, end);
+}
+
+int main(int argc, char **argv)
+{
+	struct settings settings = {.library = access(TXDA_LIBRARY, F_OK) ? NULL : TXDA_LIBRARY};
+	bool list_only, any = false;
+	enum status status;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+		switch (c) {
+		case OPT_OUTPUT: settings.output = optarg; break;
+		case OPT_LIBRARY: settings.library = optarg; break;
+		case OPT_NO_LIBRARY: settings.library = NULL; break;
+		case 'h': fputs(usage, stdout); return DONE;
+		case 'V': printf("txda-cdi %s\n", txda_version()); return DONE;
+		default: fputs("txda-cdi --help says what is possible\n", stderr); return USAGE;
+		}
+		any = true;
+	}
+	if (optind == argc)
+		return usage_error("no command is given: generate or list", "");
+	list_only = !strcmp(argv[optind], "list");
+	if (!list_only && strcmp(argv[optind], "generate"))
+		return usage_error("generate and list are commands, not", argv[optind]);
+	if (argc - optind > 1)
+		return usage_error("too many arguments:", argv[optind + 1]);
+	if (list_only && any)
+		return usage_error("list has no options", "");
+	if (settings.output && !ends_in(settings.output, ".json"))
+		return usage_error(
+			"--output: runtimes only read files whose names end in .json, not",
+			settings.output);
+	if (settings.library && settings.library[0] != '/')
+		return usage_error("--library: a path from the root is wanted, not",
+				   settings.library);
+	status = list_only	   ? list(&settings)
+		 : settings.output ? store(&settings)
+				   : print(&settings);
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "txda-cdi: cannot write: %s\n", strerror(errno));
+		return FAILURE;
+	}
+	return status;
+}
