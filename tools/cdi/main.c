@@ -146,7 +146,7 @@ static enum status print(struct settings *settings)
 		return complain(&error);
 	if (!text)
 		return complain_no_chip(settings);
-	puts(text);
+	fputs(text, stdout);
 	free(text);
 	return DONE;
 }

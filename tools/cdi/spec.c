@@ -115,7 +115,7 @@ char *cdi_spec(const struct cdi_chip *chips, unsigned n, const char *library)
 	cJSON *spec = cJSON_CreateObject();
 	bool ok = add_text(spec, "cdiVersion", CDI_VERSION) && add_text(spec, "kind", CDI_KIND);
 	cJSON *devices = add(spec, "devices", cJSON_CreateArray());
-	char *text = NULL;
+	char *text = NULL, *lines = NULL;
 
 	for (unsigned i = 0; i < n; i++) {
 		const char *names[3];
@@ -131,5 +131,8 @@ char *cdi_spec(const struct cdi_chip *chips, unsigned n, const char *library)
 	if (ok)
 		text = cJSON_Print(spec);
 	cJSON_Delete(spec);
-	return text;
+	if (text && asprintf(&lines, "%s\n", text) < 0)
+		lines = NULL;
+	cJSON_free(text);
+	return lines;
 }
