@@ -2,7 +2,9 @@
 #include "metrics.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,10 +105,10 @@ static void put_head(struct json_out *o, const char *name, const char *type, con
 	put(o, "# HELP txda_%s %s\n# TYPE txda_%s %s\n", name, help, name, type);
 }
 
-/* model_name="..." with what the format wants escaped. */
-static const char *label(const char *name, char *buf, size_t len)
+/* KEY="..." with what the format wants escaped. */
+static const char *label_of(const char *key, const char *name, char *buf, size_t len)
 {
-	size_t at = (size_t)snprintf(buf, len, "model_name=\"");
+	size_t at = (size_t)snprintf(buf, len, "%s=\"", key);
 
 	for (; *name && at + 4 < len; name++) {
 		if (*name == '\n') {
@@ -121,6 +123,11 @@ static const char *label(const char *name, char *buf, size_t len)
 	buf[at++] = '"';
 	buf[at] = 0;
 	return buf;
+}
+
+static const char *label(const char *name, char *buf, size_t len)
+{
+	return label_of("model_name", name, buf, len);
 }
 
 struct field {
@@ -345,6 +352,52 @@ static void write_residency(struct json_out *o, const struct metrics_source *sou
 			put(o, "txda_model_unloads_total{%s,reason=\"%s\"} %" PRIu64 "\n",
 			    label(sources[i].name, name, sizeof(name)), unload_reasons[k],
 			    sources[i].model->unloads[k]);
+}
+
+/* ---- chips ----------------------------------------------------------------------------------- */
+
+static const struct {
+	const char *name, *type, *help;
+	size_t offset; /* of the double */
+} chip_fields[] = {
+	{"chip_up", "gauge", "1 when the chip works, 0 when it is lost.",
+	 offsetof(struct metrics_chip, up)},
+	{"chip_utilisation_ratio", "gauge", "Share of the last second in which the cores worked.",
+	 offsetof(struct metrics_chip, utilisation)},
+	{"chip_memory_bytes", "gauge", "Device memory.", offsetof(struct metrics_chip, memory)},
+	{"chip_memory_used_bytes", "gauge", "Device memory in use, by all processes.",
+	 offsetof(struct metrics_chip, memory_used)},
+	{"chip_power_watts", "gauge", "Power.", offsetof(struct metrics_chip, power_watts)},
+	{"chip_temperature_celsius", "gauge", "Temperature of the die.",
+	 offsetof(struct metrics_chip, temperature_celsius)},
+	{"chip_clock_hertz", "gauge", "Clock of the cores.",
+	 offsetof(struct metrics_chip, clock_hertz)},
+	{"chip_ecc_corrected_total", "counter", "Corrected memory errors since the chip's reset.",
+	 offsetof(struct metrics_chip, ecc_corrected)},
+	{"chip_ecc_uncorrected_total", "counter", "Uncorrected ones.",
+	 offsetof(struct metrics_chip, ecc_uncorrected)},
+	{"chip_faults_total", "counter", "Queues that stopped at a fault or hung.",
+	 offsetof(struct metrics_chip, faults)},
+};
+
+void metrics_write_chips(struct json_out *o, const struct metrics_chip *chips, unsigned n)
+{
+	char serial[100];
+
+	for (size_t f = 0; f < sizeof(chip_fields) / sizeof(chip_fields[0]); f++) {
+		put_head(o, chip_fields[f].name, chip_fields[f].type, chip_fields[f].help);
+		for (unsigned i = 0; i < n; i++) {
+			double value;
+
+			memcpy(&value, (const char *)&chips[i] + chip_fields[f].offset,
+			       sizeof(value));
+			if (!isnan(value))
+				put(o, "txda_%s{chip=\"%u\",%s} %.15g\n", chip_fields[f].name,
+				    chips[i].index,
+				    label_of("serial", chips[i].serial, serial, sizeof(serial)),
+				    value);
+		}
+	}
 }
 
 void metrics_write(struct json_out *o, const struct metrics_source *sources, unsigned n,

@@ -78,6 +78,17 @@ struct metrics_server {
 	double start_time;     /* seconds since the epoch */
 };
 
+/* A chip; what is not known is NAN. */
+struct metrics_chip {
+	unsigned index;
+	char serial[32];
+	double up; /* 0: lost, 1 */
+	double utilisation, memory_used, memory, power_watts, temperature_celsius, clock_hertz;
+	double ecc_corrected, ecc_uncorrected, faults;
+};
+
+void metrics_write_chips(struct json_out *o, const struct metrics_chip *chips, unsigned n);
+
 void metrics_write(struct json_out *o, const struct metrics_source *sources, unsigned n,
 		   const struct metrics_server *server);
 

@@ -276,6 +276,7 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	s->metrics.descriptors = descriptors_held(s->descriptors);
 	json_out_clear(o);
 	metrics_write(o, sources, s->n_models, &s->metrics);
+	chips_write_metrics(&s->chips, residency_context(s->residency), server_now_ns(), o);
 	server_count_response(s, 200);
 	http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, o->data,
 		   o->failed ? 0 : o->len);

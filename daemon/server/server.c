@@ -420,6 +420,7 @@ void server_free(struct server *s)
 		event_free(s->check_event);
 	json_out_free(&s->out);
 	api_keys_free(s->keys);
+	json_out_free(&s->chips.text);
 	free(s);
 }
 

@@ -4,6 +4,7 @@
 #define TXDA_SERVER_SERVER_INTERNAL_H
 
 #include "budget.h"
+#include "chips.h"
 #include "exchange.h"
 #include "http.h"
 #include "models.h"
@@ -33,6 +34,7 @@ struct server {
 	uint64_t next_id;
 	unsigned seconds; /* that the check event has counted */
 	struct metrics_server metrics;
+	struct chips_metrics chips;
 	struct json_out out; /* for answers being written, one at a time */
 	bool draining;
 };
