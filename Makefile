@@ -72,7 +72,7 @@ format: ## clang-format over the C files that git knows
 	git ls-files '*.c' '*.h' | xargs clang-format -i
 
 clean: ## remove what was built, keep downloads and compiled models
-	find $(B) -mindepth 1 -maxdepth 1 ! -name node ! -name kernel-headers ! -name vm ! -name bare -exec rm -rf {} + 2>/dev/null || true
+	find $(B) -mindepth 1 -maxdepth 1 ! -name node ! -name kernel-headers ! -name vm ! -name bare ! -name promtool -exec rm -rf {} + 2>/dev/null || true
 	rm -rf $(B)/vm/tree
 
 distclean: ## remove everything that was built or downloaded

@@ -228,6 +228,12 @@ check_static() {
 		tests/vm/cases/*.sh
 	static_check "licence headers" sh scripts/verify-spdx.sh
 	static_check "one version" sh scripts/verify-version.sh
+	if promtool=$(sh scripts/promtool.sh "$B/promtool"); then
+		static_check "alert rules" "$promtool" check rules packaging/prometheus/txda.rules.yml
+		static_check "alert rules, when they fire" "$promtool" test rules tests/monitoring/rules.test.yml
+	else
+		record SKIP "static: alert rules" "no promtool here, and none could be fetched"
+	fi
 }
 
 # Both suites at once: each often waits for its packages.
