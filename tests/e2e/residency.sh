@@ -191,6 +191,7 @@ request 200 '"models":["a"]' /v1/devices
 ctl() {
 	"$TXDACTL" --socket "$socket" "$@"
 }
+[ "$(ctl health | head -n 1)" = ok ] || fail "txdactl health"
 ctl unload a | grep -q '^a: unloaded$' || fail "txdactl unload"
 ctl load a --keep-alive 10m 2>"$tmp/err" | grep -q '^a: ready after ' || fail "txdactl load: $(cat "$tmp/err")"
 ctl models >"$tmp/answer"

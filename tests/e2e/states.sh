@@ -16,6 +16,8 @@ daemon=$!
 until_true 60 listening || fail "it does not listen while it loads"
 [ "$(http -o "$tmp/answer" -w '%{http_code}' http://localhost/health)" = 503 ] || fail "healthy while loading"
 grep -q '"demo":{"state":"loading"}' "$tmp/answer" || fail "loading: $(cat "$tmp/answer")"
+"$TXDACTL" --socket "$socket" health >"$tmp/out" && fail "txdactl: healthy while loading"
+grep -q '^demo: loading$' "$tmp/out" || fail "txdactl health: $(cat "$tmp/out")"
 request 503 model_loading $comp -d '{"prompt":"a"}' -D "$tmp/head"
 grep -qi '^Retry-After: ' "$tmp/head" || fail "no Retry-After"
 "$TXDA_RUN" --socket "$socket" --raw -n 3 Once >"$tmp/out" 2>"$tmp/err" || fail "txda-run does not wait: $(cat "$tmp/err")"

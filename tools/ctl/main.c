@@ -17,9 +17,10 @@
 static const char help[] =
 	"Usage: txdactl [OPTION...] COMMAND\n"
 	"Says to txdad which models are on the chips, and lists what there is. All but models, "
-	"requests and cancel is for administrators of the daemon.\n"
+	"health, requests and cancel is for administrators of the daemon.\n"
 	"\n"
 	"  txdactl models              the models, their state, memory and chips\n"
+	"  txdactl health              whether all models are ready, as text and exit status\n"
 	"  txdactl load MODEL          load it, showing how that goes; idle models make room\n"
 	"  txdactl wake MODEL          the same for one that is asleep\n"
 	"  txdactl unload MODEL        off the chips, when its requests have ended\n"
@@ -75,6 +76,7 @@ static const struct command {
 	void (*show)(const cJSON *answer);
 } commands[] = {
 	{"models", "/v1/models", NO_ARGUMENT, show_models},
+	{"health", "/health", NO_ARGUMENT, show_health},
 	{"load", "/v1/models/load", MODEL, NULL},
 	{"wake", "/v1/models/wake", MODEL, NULL},
 	{"unload", "/v1/models/unload", MODEL, show_state},
@@ -148,12 +150,15 @@ static int show_answer(struct client *c, const struct settings *s, const struct 
 	if (text && !answer) {
 		fprintf(stderr, "txdactl: the daemon's answer is no JSON\n");
 		status = 1;
-	} else if (!text || c->status >= 400) {
+	} else if (!text || error || (c->status >= 400 && command->show != show_health)) {
 		status = text ? complain_error(error, c->status) : 1;
-	} else if (s->json) {
-		puts(text);
 	} else {
-		command->show(answer);
+		/* One who is not well still says how he is. */
+		status = c->status >= 400;
+		if (s->json)
+			puts(text);
+		else
+			command->show(answer);
 	}
 	cJSON_Delete(answer);
 	free(text);

@@ -98,6 +98,20 @@ void show_models(const cJSON *answer)
 	}
 }
 
+void show_health(const cJSON *answer)
+{
+	const cJSON *model;
+
+	puts(show_text(answer, "status"));
+	cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(answer, "models"))
+	{
+		const char *state = show_text(model, "state"), *error = show_text(model, "error");
+
+		if (strcmp(state, "ready"))
+			printf("%s: %s%s%s\n", model->string, state, *error ? ": " : "", error);
+	}
+}
+
 void show_devices(const cJSON *answer)
 {
 	const cJSON *d, *model;

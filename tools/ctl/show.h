@@ -6,6 +6,8 @@
 #include <cjson/cJSON.h>
 
 void show_models(const cJSON *answer);
+/* "ok", and the models that are not ready, with the reason. */
+void show_health(const cJSON *answer);
 void show_devices(const cJSON *answer);
 void show_requests(const cJSON *answer);
 void show_plan(const cJSON *answer);
