@@ -178,7 +178,7 @@ until_true 60 is a unloaded || fail "keep_alive 0: a is $(state_of a)"
 # ---- requests and devices ----------------------------------------------------------------------
 begin_long_stream a
 http http://localhost/v1/requests >"$tmp/answer"
-grep -q "\"kind\":\"completion\",\"model\":\"a\",\"uid\":$(id -u),\"pid\":[0-9]*,\"state\":\"running\"" "$tmp/answer" ||
+grep -q "\"kind\":\"completion\",\"model\":\"a\",\"uid\":$(id -u),\"user\":null,\"pid\":[0-9]*,\"state\":\"running\"" "$tmp/answer" ||
 	fail "requests: $(cat "$tmp/answer")"
 id=$(grep -o '"id":"cmpl-[^"]*"' "$tmp/answer" | head -n 1 | cut -d'"' -f4)
 expect 404 request_not_found /v1/requests/cancel '{"id":"cmpl-0"}'
