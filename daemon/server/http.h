@@ -21,7 +21,8 @@
  * What all of TCP can take is less than half of the connections, so that the Unix sockets are
  * served whatever happens there:
  *	- of connections that have not been known yet there are an eighth at most: a new one closes
- *	  the oldest, and none lives longer than a head may take;
+ *	  the oldest, and none lives longer than a head may take. Each has a moment for its head,
+ *	  however many come: further ones wait in the listener's queue meanwhile;
  *	- users that are known share the rest: each may have three times as many as are left.
  * A client that shuts down its writing side cannot be told from one that closed, and counts as gone.
  *

@@ -58,6 +58,7 @@ struct http_server {
 	struct http_conn *conns;
 	unsigned n_conns;
 	struct event *listeners[HTTP_MAX_LISTENERS];
+	bool is_tcp[HTTP_MAX_LISTENERS];
 	unsigned n_listeners;
 	struct event *tick, *resume;
 	bool tick_fast, draining;
@@ -80,6 +81,8 @@ static inline bool http_conn_idle(const struct http_conn *c)
 }
 
 /* http_tcp.c */
+/* How long the next connection has to wait until there may be room for it; 0: there is. */
+unsigned http_tcp_wait_ms(const struct http_server *s);
 /* Of a connection just accepted from @address: makes room for it, sets the socket's options. */
 void http_tcp_accepted(struct http_server *s, int fd, const struct sockaddr_storage *address,
 		       struct http_peer *ret);

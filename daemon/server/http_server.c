@@ -135,12 +135,13 @@ static bool evict_idle(struct http_server *s)
 	return oldest;
 }
 
-static void pause_accepting(struct http_server *s)
+static void pause_accepting(struct http_server *s, bool only_tcp, unsigned ms)
 {
-	struct timeval tv = {.tv_usec = PAUSE_MS * 1000};
+	struct timeval tv = {.tv_usec = ms * 1000};
 
 	for (unsigned i = 0; i < s->n_listeners; i++)
-		event_del(s->listeners[i]);
+		if (!only_tcp || s->is_tcp[i])
+			event_del(s->listeners[i]);
 	event_add(s->resume, &tv);
 }
 
@@ -160,10 +161,19 @@ static unsigned count_all(const struct http_server *s)
 	return s->n_conns + descriptors_connections(s->options.descriptors);
 }
 
+static bool is_tcp(const struct http_server *s, int listener)
+{
+	for (unsigned i = 0; i < s->n_listeners; i++)
+		if (event_get_fd(s->listeners[i]) == listener)
+			return s->is_tcp[i];
+	return false;
+}
+
 static void on_accept(evutil_socket_t listener, short what, void *arg)
 {
 	struct http_server *s = arg;
-	unsigned max = s->options.max_connections;
+	unsigned max = s->options.max_connections, wait;
+	bool tcp = is_tcp(s, listener);
 	int fd = -1;
 
 	(void)what;
@@ -177,7 +187,12 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		/* What cannot be closed can only be waited for; it is no use to accept more. */
 		if (descriptors_connections(s->options.descriptors) &&
 		    count_all(s) >= max + max / 4) {
-			pause_accepting(s);
+			pause_accepting(s, false, PAUSE_MS);
+			return;
+		}
+		wait = tcp ? http_tcp_wait_ms(s) : 0;
+		if (wait) {
+			pause_accepting(s, true, wait);
 			return;
 		}
 		fd = accept4(listener, (struct sockaddr *)&address, &len,
@@ -201,7 +216,7 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
 		log_warning("cannot accept connections: %s", strerrordesc_np(errno));
 		if (errno != EMFILE || !evict_idle(s))
-			pause_accepting(s);
+			pause_accepting(s, false, PAUSE_MS);
 	}
 }
 
@@ -242,6 +257,8 @@ void http_server_free(struct http_server *s)
 
 int http_server_listen(struct http_server *s, int fd)
 {
+	struct sockaddr_storage address = {0};
+	socklen_t len = sizeof(address);
 	struct event *e;
 
 	if (s->n_listeners == HTTP_MAX_LISTENERS)
@@ -249,6 +266,9 @@ int http_server_listen(struct http_server *s, int fd)
 	e = event_new(s->base, fd, EV_READ | EV_PERSIST, on_accept, s);
 	if (!e)
 		return -ENOMEM;
+	if (getsockname(fd, (struct sockaddr *)&address, &len))
+		address.ss_family = AF_UNIX;
+	s->is_tcp[s->n_listeners] = address.ss_family != AF_UNIX;
 	s->listeners[s->n_listeners++] = e;
 	event_add(e, NULL);
 	return 0;

@@ -11,6 +11,8 @@
 
 #include "listen_tcp.h"
 
+#define GRACE_MS 20 /* that a connection has for its head before others may close it */
+
 _Static_assert(HTTP_ADDRESS == LISTEN_TCP_TEXT, "an address has room");
 
 static unsigned max_unknown(const struct http_server *s)
@@ -47,16 +49,35 @@ uint64_t http_server_evicted(const struct http_server *s)
 	return s->evicted;
 }
 
+static struct http_conn *oldest_unknown(const struct http_server *s)
+{
+	struct http_conn *oldest = NULL;
+
+	/* New ones are put in front. */
+	for (struct http_conn *c = s->conns; c; c = c->next)
+		oldest = is_unknown(c) ? c : oldest;
+	return oldest;
+}
+
+/*
+ * A client that says who it is sends its head at once, and often has sent it before it is accepted;
+ * in a flood it needs a moment nevertheless, or the next thousand close it first.
+ */
+unsigned http_tcp_wait_ms(const struct http_server *s)
+{
+	uint64_t age;
+
+	if (http_server_unknown(s) < max_unknown(s))
+		return 0;
+	age = http_now_ms() - oldest_unknown(s)->since;
+	return age < GRACE_MS ? (unsigned)(GRACE_MS - age) : 0;
+}
+
 /* Closes the oldest connections of unknown peers until there is room for one. */
 static void make_room_for_unknown(struct http_server *s)
 {
 	for (unsigned n = http_server_unknown(s); n >= max_unknown(s); n--) {
-		struct http_conn *oldest = NULL;
-
-		/* New ones are put in front. */
-		for (struct http_conn *c = s->conns; c; c = c->next)
-			oldest = is_unknown(c) ? c : oldest;
-		http_conn_free(oldest);
+		http_conn_free(oldest_unknown(s));
 		s->evicted++;
 	}
 }
