@@ -50,6 +50,7 @@ packages() {
 	check)
 		cat <<-'END'
 			g++ g++ the public headers must compile as C++ too
+			abigail-tools abidiff the binary interface of the library
 			libcmocka-dev - unit tests
 			clang clang second compiler, sanitizers and fuzzers
 			curl curl first client of the end-to-end tests
