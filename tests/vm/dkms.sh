@@ -43,21 +43,6 @@ fetch_without_accel() {
 	echo "${headers#linux-headers-}" >"$without/release"
 }
 
-# in_copy COMMAND... - as in_root, on the scratch copy.
-in_copy() {
-	map=
-	[ "$(id -u)" -eq 0 ] || map="--user --map-root-user"
-	# shellcheck disable=SC2016,SC2086 # for the inner shell; words or none
-	unshare $map --mount sh -c '
-		work=$1
-		lower=$2
-		shift 2
-		mount -t overlay -o "lowerdir=$lower,upperdir=$work/upper,workdir=$work/work" overlay "$work/root" &&
-			mount --rbind /dev "$work/root/dev" && mount --rbind /proc "$work/root/proc" &&
-			exec chroot "$work/root" "$@"
-	' sh "$work" "$lower" "$@"
-}
-
 locked without-accel fetch_without_accel || unable "the mirror has no headers of Debian 12's kernel"
 lower=$without/tree:$vm/kernel/$k/tree:$root
 in_copy true || unable "no overlay of the root file system can be mounted here"

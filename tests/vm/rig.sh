@@ -62,6 +62,22 @@ in_root() {
 	' sh "$vm" "$@"
 }
 
+# in_copy COMMAND... - as in_root, on a scratch copy: the layers $lower, with what is written going to $work/upper.
+# $work has the directories upper, work and root.
+in_copy() {
+	map=
+	[ "$(id -u)" -eq 0 ] || map="--user --map-root-user"
+	# shellcheck disable=SC2016,SC2086,SC2154 # for the inner shell; words or none; the caller's
+	unshare $map --mount sh -c '
+		work=$1
+		lower=$2
+		shift 2
+		mount -t overlay -o "lowerdir=$lower,upperdir=$work/upper,workdir=$work/work" overlay "$work/root" &&
+			mount --rbind /dev "$work/root/dev" && mount --rbind /proc "$work/root/proc" &&
+			exec chroot "$work/root" "$@"
+	' sh "$work" "$lower" "$@"
+}
+
 # of_root PROGRAM ARG... - run a program of the root file system on the host's files.
 of_root() {
 	program=$1
