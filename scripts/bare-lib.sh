@@ -38,6 +38,14 @@ answers() {
 	grep -E -q '"text": ?"[^"]' ~/answer
 }
 
+# serve - start the installed daemon with its settings, until it answers: process $daemon at ~/socket.
+serve() {
+	txdad --config /etc/txda/txdad.conf --cache-dir ~/cache --socket ~/socket 2>~/txdad.log &
+	daemon=$!
+	wait_for_health ~/socket $daemon
+	answers ~/socket
+}
+
 # packages - the names of those that were built.
 packages() {
 	for deb in build/deb/*.deb; do

@@ -6,6 +6,9 @@
 #
 #   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, separated by tabs
 #
+# The packages must please lintian, and with trixie a second build must make the same ones; then they go to a virtual machine,
+# see tests/vm/packages.sh. They stay in build/bare/SUITE.debs.
+#
 # A root file system with git, make and ca-certificates is made once, build/bare/SUITE.tar; all happens in
 # fresh copies of it, in namespaces of their own. Downloaded packages are kept in build/bare/SUITE.archives.
 # The whole output is in build/bare/SUITE.log. Stops at the first failure. Exit status 77: this machine
@@ -18,7 +21,7 @@ cd "$(dirname "$0")/.."
 . scripts/debian.sh
 
 usage() {
-	sed -n '4,12s/^# \{0,1\}//p' "$0" >&2
+	sed -n '4,15s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
@@ -44,6 +47,7 @@ esac
 mkdir -p "${B:=build}/bare"
 bare=$(cd "$B/bare" && pwd)
 archives=$bare/$suite.archives
+debs=$bare/$suite.debs
 log=$bare/$suite.log
 start=$(date +%s)
 : >"$log"
@@ -89,6 +93,18 @@ check() {
 	done <"$work/ok"
 	[ $status -eq 0 ] || failed "$name" "exit status $status"
 	passed "$name"
+}
+
+# in_machine - the packages on a machine with systemd and chips, which not every host can start.
+in_machine() {
+	step_line=$(($(wc -l <"$log") + 1))
+	if sh tests/vm/prepare.sh root >>"$log" 2>&1; then
+		check "packages in a virtual machine" sh tests/vm/packages.sh "$debs"
+	elif [ $? -eq 77 ]; then
+		record SKIP "packages in a virtual machine" "$(tail -n 1 "$log")"
+	else
+		failed "packages in a virtual machine" "its root file system cannot be made"
+	fi
 }
 
 # Root of a user namespace stands in for root.
@@ -212,6 +228,33 @@ as_user() {
 	outside rm -rf "$root"
 }
 
+# lint - errors and warnings of lintian. Packages of debug symbols are made by debhelper and cannot have overrides, see
+# packaging/debian/overrides.
+lint() {
+	find "$debs" -name '*.deb' ! -name '*-dbgsym_*' -exec lintian --allow-root --fail-on error,warning {} + &&
+		find "$debs" -name '*-dbgsym_*' -exec lintian --allow-root --fail-on error,warning \
+			--suppress-tags bogus-mail-host {} +
+}
+
+# built_twice - what root built, in an awkward directory, is what someone else builds elsewhere.
+built_twice() {
+	check "another user builds the packages" inside "$root" root <<-'END'
+		useradd --create-home --shell /bin/bash other
+		cd ~other
+		mkdir elsewhere
+		tar -C elsewhere -xf /srv/txda.tar
+		chown -R other: elsewhere
+		su other -c 'umask 027 && cd elsewhere && exec env LC_ALL=C TZ=Pacific/Apia TMPDIR=$HOME make deb'
+	END
+	check "both builds are the same, bit for bit" inside "$root" root <<-'END'
+		cd "$dir"
+		for deb in build/deb/*.deb build/deb/dbgsym/*.deb; do
+			cmp "$deb" ~other/elsewhere/"$deb"
+		done
+		userdel --remove other
+	END
+}
+
 # Root does the same, makes the packages and uses them.
 as_root() {
 	root=$work/root
@@ -233,18 +276,20 @@ as_root() {
 	check "make deb" inside "$root" root <<-'END'
 		cd "$dir"
 		make deb
-		ls build/deb/dbgsym/*.deb
+		mkdir -p /srv/debs
+		install -m 644 build/deb/*.deb build/deb/dbgsym/*.deb /srv/debs/
 	END
+	rm -rf "$debs"
+	cp -r "$root/srv/debs" "$debs"
+	check "lintian" lint
+	[ "$suite" = bookworm ] || built_twice
 	check "apt-get install of the packages" inside "$root" root <<-'END'
 		cd "$dir"
 		apt-get install -y ./build/deb/*.deb
 	END
 	check "removal while the daemon serves" inside "$root" root <<-'END'
 		echo "model = demo=$dir/tests/models/demo" >>/etc/txda/txdad.conf
-		txdad --config /etc/txda/txdad.conf --cache-dir ~/cache --socket ~/socket 2>~/txdad.log &
-		daemon=$!
-		wait_for_health ~/socket $daemon
-		answers ~/socket
+		serve
 		echo "@ok the installed txdad answers curl"
 		txda-smi | grep 'TX8'
 		txda-run --socket ~/socket --model demo --raw --temperature 0 -n 20 "Once upon a time" | grep '[a-z]'
@@ -274,8 +319,22 @@ as_root() {
 	# What the packages depend on is installed by now, and stays.
 	check "purge leaves everything as it was" inside "$root" root <<-'END'
 		cd "$dir"
+		sh scripts/older-debs.sh ~/older 0.0.0 build/deb/*.deb
 		snapshot >~/before
+		apt-get install -y ~/older/*.deb
+		echo "model = demo=$dir/tests/models/demo" >>/etc/txda/txdad.conf
+		cp /etc/txda/txdad.conf ~/settings
+		serve
 		apt-get install -y ./build/deb/*.deb
+		[ "$(dpkg-query -W -f '${Version}' txdad)" = "$(dpkg-deb -f build/deb/txdad_*.deb Version)" ]
+		answers ~/socket
+		kill $daemon
+		wait $daemon
+		cmp ~/settings /etc/txda/txdad.conf
+		serve
+		kill $daemon
+		wait $daemon
+		echo "@ok an upgrade while the daemon serves keeps the settings"
 		systemd_state
 		apt-get purge -y $(packages)
 		snapshot >~/after
@@ -286,6 +345,7 @@ as_root() {
 		sh tests/docs/commands.sh --place bare
 	END
 	outside rm -rf "$root"
+	[ "$suite" = bookworm ] || in_machine
 }
 
 sh scripts/deps.sh bare || unable "packages for it are missing, see above"

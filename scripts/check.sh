@@ -9,7 +9,8 @@
 #   static   units and scripts through the tools that know them
 #   vm       txda.ko and user space on real kernels, in virtual machines with chips of the device model
 #   module   txda.ko with W=1 for each supported kernel
-#   bare     what README tells a newcomer to type, packages and their removal, on bare Debian 12 and 13
+#   bare     what README tells a newcomer to type, on bare Debian 12 and 13: demo; packages, lintian, upgrade, removal; the
+#            packages of 13 in a virtual machine with systemd and a chip
 #
 # Without arguments: all of them. Virtual machines and installing often wait, so they run beside the others. What a
 # stage prints is shown when it ends (one stage alone: as it goes); it stays in build/stages/STAGE.log.
@@ -107,7 +108,7 @@ for s in $wanted; do
 	case $s in
 	user | asan | tsan | static | vm | module | bare) ;;
 	*)
-		sed -n '4,18s/^# \{0,1\}//p' "$0"
+		sed -n '4,19s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac

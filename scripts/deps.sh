@@ -96,6 +96,7 @@ packages() {
 		cat <<-'END'
 			mmdebstrap mmdebstrap makes bare roots
 			git git hands the sources over as a clone
+			lintian lintian reads the packages as a distribution does
 			util-linux unshare namespaces for the roots
 		END
 		[ "$(id -u)" -eq 0 ] || echo "uidmap newuidmap the roots have more than one user"

@@ -222,7 +222,8 @@ check_static() {
 		record SKIP "static: systemd units" "systemd-analyze is not installed"
 	fi
 	static_check "shell scripts" shellcheck -x -e SC1091 scripts/*.sh tests/vm/*.sh \
-		tests/vm/guest/boot tests/vm/guest/lib.sh tests/vm/guest/run-cases tests/vm/guest/systemd-setup tests/vm/guest/vmhost
+		tests/vm/guest/boot tests/vm/guest/lib.sh tests/vm/guest/packages.sh \
+		tests/vm/guest/run-cases tests/vm/guest/systemd-setup tests/vm/guest/vmhost
 	# They run under the guest's own shells, and read lines of which they want some words.
 	static_check "shell scripts in virtual machines" shellcheck -x -S warning -e SC1091,SC2034,SC2154,SC3044,SC3045 \
 		tests/vm/cases/*.sh
