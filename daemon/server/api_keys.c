@@ -29,14 +29,17 @@ struct api_keys {
 
 /* ---- users ----------------------------------------------------------------------------------- */
 
-static void set_account(const struct passwd *account, struct identity *ret)
+static bool set_account(const struct passwd *account, struct identity *ret)
 {
 	int n = IDENTITY_GROUPS;
 
+	if (account->pw_uid >= IDENTITY_OWN_UIDS)
+		return false;
 	ret->uid = account->pw_uid;
 	ret->gid = account->pw_gid;
 	if (getgrouplist(account->pw_name, account->pw_gid, ret->groups, &n) >= 0)
 		ret->n_groups = (unsigned)n;
+	return true;
 }
 
 static bool set_number(const char *name, struct identity *ret)
@@ -48,9 +51,8 @@ static bool set_number(const char *name, struct identity *ret)
 		return false;
 	account = getpwuid((uid_t)n);
 	if (account)
-		set_account(account, ret);
-	else
-		ret->uid = (uid_t)n;
+		return set_account(account, ret);
+	ret->uid = (uid_t)n;
 	return true;
 }
 
@@ -62,7 +64,7 @@ static const struct identity *find_own(const struct api_keys *k, const char *nam
 	return NULL;
 }
 
-/* Fills the user of that name; false: its number is none of an account. */
+/* Fills the user of that name; false: the number is one of the daemon's own. */
 static bool set_user(struct api_keys *k, const struct api_keys *before, const char *name,
 		     struct identity *ret)
 {
@@ -74,10 +76,8 @@ static bool set_user(struct api_keys *k, const struct api_keys *before, const ch
 	if (!name[strspn(name, "0123456789")])
 		return set_number(name, ret);
 	account = getpwnam(name);
-	if (account) {
-		set_account(account, ret);
-		return true;
-	}
+	if (account)
+		return set_account(account, ret);
 	same = find_own(k, name);
 	if (!same)
 		same = find_own(before, name);

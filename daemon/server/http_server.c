@@ -77,6 +77,9 @@ static void peer_of(int fd, struct http_peer *ret)
 	*ret = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1};
 	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) && len == sizeof(cred))
 		*ret = (struct http_peer){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
+	/* Those are the users of keys, whom nobody is by having the number. */
+	if (ret->uid >= IDENTITY_OWN_UIDS)
+		ret->uid = (uid_t)-1;
 }
 
 void http_close(struct http_server *s, const struct http_peer *peer, int fd)

@@ -11,7 +11,8 @@
 
 /*
  * Users that are no accounts have uids from here on, which systems leave alone. They are the
- * daemon's own: a name has the same one as long as it stays among the keys.
+ * daemon's own: a name has the same one as long as it stays among the keys. A process that has such
+ * a uid, say in a container, is an unknown user, (uid_t)-1, and an account that has one gets no key.
  */
 #define IDENTITY_OWN_UIDS ((uid_t)1 << 31)
 

@@ -20,6 +20,25 @@
 #define KEY_A "0123456789abcdef"
 #define KEY_B "sk-another-key_of.~+/16=="
 
+/* In the place of the library's: an account whose uid is one of the daemon's own. */
+struct passwd *getpwnam(const char *name)
+{
+	static char far[] = "far", none[] = "";
+	static struct passwd account = {.pw_name = far,
+					.pw_passwd = none,
+					.pw_gecos = none,
+					.pw_dir = none,
+					.pw_shell = none};
+	static char room[4096];
+	static struct passwd other;
+	struct passwd *found = NULL;
+
+	account.pw_uid = IDENTITY_OWN_UIDS + 1;
+	if (!strcmp(name, far))
+		return &account;
+	return getpwnam_r(name, &other, room, sizeof(room), &found) ? NULL : found;
+}
+
 static char dir[64], file[96], err[512];
 
 static int setup(void **state)
@@ -116,6 +135,13 @@ static void test_users(void **state)
 	assert_false(find(k, KEY_A)->admin);
 	assert_true(find(k, KEY_A)->n_groups > 0);
 	api_keys_free(k);
+}
+
+/* Nobody is one of the daemon's own users by having the number. */
+static void test_far_account(void **state)
+{
+	(void)state;
+	refuse("teller:" KEY_B "\nfar:" KEY_A, "line 2: a user's number must be below 2147483648");
 }
 
 /* Each key is found wherever it stands, and nothing that only resembles one is. */
@@ -378,6 +404,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_users),
+		cmocka_unit_test(test_far_account),
 		cmocka_unit_test(test_comparison),
 		cmocka_unit_test(test_hostile_text),
 		cmocka_unit_test(test_reload),
