@@ -442,9 +442,7 @@ static bool find_model(struct exchange *x)
 				     x->params.model ? x->params.model : "", names);
 	}
 	if (!server_permits_model(x->conn, m))
-		return api_error_set(&x->error, 403, "model_not_permitted", "model",
-				     "user %s may not use the model \"%.80s\"",
-				     server_user(x->conn).text, m->config->names[0]);
+		return server_refuse_model(x->conn, m, &x->error);
 	if (x->params.priority < 0 && !server_is_admin(x->server, x->conn))
 		return api_error_set(&x->error, 403, "priority_not_permitted", "priority",
 				     "priority is %d; user %s is no administrator, for whom alone "

@@ -171,6 +171,12 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 	json_end(o, '}');
 }
 
+/* Paths and errors of a model are for those who may use it or load it. */
+static bool may_see(const struct server *s, const struct http_conn *c, const struct served_model *m)
+{
+	return server_permits_model(c, m) || server_is_admin(s, c);
+}
+
 static void get_models(struct server *s, struct http_conn *c)
 {
 	struct json_out *o = &s->out;
@@ -183,7 +189,7 @@ static void get_models(struct server *s, struct http_conn *c)
 	json_begin(o, '[');
 	for (unsigned i = 0; i < s->n_models; i++) {
 		const struct served_model *m = s->models[i];
-		bool shown = !m->retired && server_permits_model(c, m);
+		bool shown = !m->retired && may_see(s, c, m);
 
 		for (unsigned k = 0; k < m->config->n_names && shown; k++)
 			put_model(o, m, m->config->names[k]);
@@ -203,6 +209,11 @@ static void get_model(struct server *s, struct http_conn *c, const char *name)
 		models_names(s, names, sizeof(names));
 		api_error_set(&e, 404, "model_not_found", "model",
 			      "the model \"%.80s\" does not exist; served are: %s", name, names);
+		server_reply_error(s, c, &e, NULL);
+		return;
+	}
+	if (!may_see(s, c, m)) {
+		server_refuse_model(c, m, &e);
 		server_reply_error(s, c, &e, NULL);
 		return;
 	}
@@ -232,7 +243,7 @@ static void get_health(struct server *s, struct http_conn *c)
 		json_begin(o, '{');
 		json_key(o, "state");
 		json_string(o, model_state_name(m->state));
-		if (m->error[0]) {
+		if (m->error[0] && may_see(s, c, m)) {
 			json_key(o, "error");
 			json_string(o, m->error);
 		}

@@ -122,6 +122,14 @@ struct user_text server_user(const struct http_conn *c)
 	return user;
 }
 
+bool server_refuse_model(const struct http_conn *c, const struct served_model *m,
+			 struct api_error *e)
+{
+	return api_error_set(e, 403, "model_not_permitted", "model",
+			     "user %s may not use the model \"%.80s\"", server_user(c).text,
+			     m->config->names[0]);
+}
+
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
 {
 	server_route(arg, c, r);

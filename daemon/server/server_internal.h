@@ -50,6 +50,9 @@ void server_count_response(struct server *s, int status);
 bool server_permits(const struct server *s, const struct http_conn *c);
 bool server_permits_model(const struct http_conn *c, const struct served_model *m);
 bool server_is_admin(const struct server *s, const struct http_conn *c);
+/* Returns false, with the error for who may not use a model. */
+bool server_refuse_model(const struct http_conn *c, const struct served_model *m,
+			 struct api_error *e);
 
 /* Who asks, for words: a uid, or the name of a key's user. */
 struct user_text {

@@ -86,7 +86,10 @@ if said 'listening on http'; then fail "TCP is opened although nobody asked for 
 stop
 
 # ---- keys --------------------------------------------------------------------------------------
-FAKE_TOKEN_US=5000 start_daemon --port 0 --api-key-file "$keys" --socket-mode 0666 --model "mine=$MODEL" --model-user daemon
+mkdir "$tmp/broken"
+echo '{"model_type":5}' >"$tmp/broken/config.json"
+FAKE_TOKEN_US=5000 start_daemon --port 0 --api-key-file "$keys" --socket-mode 0666 --model "mine=$MODEL" --model-user daemon \
+	--model "broken=$tmp/broken" --load demand --model-user daemon
 host=$(where 127.0.0.1)
 [ -n "$host" ] || { fail "no address in the log"; conclude; }
 
@@ -154,6 +157,19 @@ tcp_status 403 'user alice is no administrator' $alice /v1/devices
 tcp_status 200 '"data"' $admin /v1/devices
 tcp_status 403 'user alice may not use the model' $alice $comp -d '{"model":"mine","prompt":"Once","max_tokens":1}'
 tcp_status 200 '"choices"' $account $comp -d '{"model":"mine","prompt":"Once","max_tokens":1}'
+# Nor is anything told of such a model but its name and state: no path, no error.
+tcp_status 503 "$tmp/broken" $account $comp -d '{"model":"broken","prompt":"Once","max_tokens":1}'
+for path in /v1/models/mine /v1/models/broken; do
+	tcp_status 403 'user alice may not use the model' $alice $path
+	tcp_status 200 '"root"' $account $path
+	tcp_status 200 '"root"' $admin $path
+done
+tcp_status 503 '"broken":{"state":"failed"}' $alice /health
+for path in /health /v1/models /metrics; do
+	if tcp $alice $path | grep -F -e "$tmp/broken" -e '"id":"mine"'; then fail "$path tells alice too much"; fi
+done
+tcp_status 503 "$tmp/broken" $account /health
+tcp_status 200 '"id":"mine"' $account /v1/models
 tcp_status 403 'user daemon is no administrator' $account /v1/models/pin -d '{"model":"mine"}'
 
 # A user sees and ends his own requests only; whose client leaves ends too.
