@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <string.h>
 
+#include "nearest.h"
 #include "options.h"
 
 /* One of the names of one of the rows. */
@@ -100,54 +101,19 @@ const struct option_row *options_find_begun(const struct option_table *t, const 
 	return found;
 }
 
-/*
- * What turns one name into the other: letters put in, left out, changed, or swapped with the next
- * one.
- */
-static unsigned edits(const char *a, const char *b)
-{
-	unsigned d[3][OPTIONS_NAME_MAX + 1];
-	size_t m = strlen(a), n = strlen(b);
-
-	for (size_t j = 0; j <= n; j++)
-		d[0][j] = (unsigned)j;
-	for (size_t i = 1; i <= m; i++) {
-		unsigned *now = d[i % 3], *above = d[(i + 2) % 3], *before = d[(i + 1) % 3];
-
-		now[0] = (unsigned)i;
-		for (size_t j = 1; j <= n; j++) {
-			unsigned least = above[j - 1] + (a[i - 1] != b[j - 1]);
-
-			least = above[j] + 1 < least ? above[j] + 1 : least;
-			least = now[j - 1] + 1 < least ? now[j - 1] + 1 : least;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-			    before[j - 2] + 1 < least)
-				least = before[j - 2] + 1;
-			now[j] = least;
-		}
-	}
-	return d[m % 3][n];
-}
-
 bool options_nearest(const struct option_table *t, const char *name, char *ret)
 {
 	struct spelling s = {0};
 	char plain[OPTIONS_NAME_MAX];
-	unsigned least;
+	struct nearest near;
 
 	if (!plain_name(name, plain))
 		return false;
-	/* More than a third of it is another word. */
-	least = (unsigned)strlen(plain) / 3 + 1;
+	near = nearest_to(plain);
 	*ret = 0;
-	while (next_spelling(t, &s)) {
-		unsigned n = edits(plain, s.name);
-
-		if (n < least) {
-			least = n;
+	while (next_spelling(t, &s))
+		if (nearest_take(&near, s.name))
 			memcpy(ret, s.name, sizeof(s.name));
-		}
-	}
 	return *ret != 0;
 }
 

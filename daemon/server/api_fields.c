@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api_value.h"
+#include "nearest.h"
 
 enum field_use {
 	HONOURED,
@@ -261,31 +262,6 @@ static const struct {
 
 /* ---- the nearest known name ------------------------------------------------------------------ */
 
-#define NAME_MAX_BYTES 48
-
-/* Letters to put in, to leave out or to change. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[NAME_MAX_BYTES + 1];
-	size_t n = strlen(b);
-
-	for (size_t j = 0; j <= n; j++)
-		row[j] = (unsigned)j;
-	for (size_t i = 0; a[i]; i++) {
-		unsigned corner = row[0]++;
-
-		for (size_t j = 1; j <= n; j++) {
-			unsigned above = row[j], least = corner + (a[i] != b[j - 1]);
-
-			least = above + 1 < least ? above + 1 : least;
-			least = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
-			row[j] = least;
-			corner = above;
-		}
-	}
-	return row[n];
-}
-
 static const struct field *find(const struct object *o, unsigned kinds, const char *name)
 {
 	for (unsigned i = 0; i < o->n; i++)
@@ -294,27 +270,19 @@ static const struct field *find(const struct object *o, unsigned kinds, const ch
 	return NULL;
 }
 
-/* Of what @o has, if a third of the name at most is other; NULL: none. */
-static const char *nearest(const struct object *o, unsigned kinds, const char *name)
+/* Of what @o has; NULL: none. */
+static const char *find_nearest(const struct object *o, unsigned kinds, const char *name)
 {
-	size_t len = strlen(name);
-	unsigned least = (unsigned)len / 3 + 1;
+	struct nearest near = nearest_to(name);
 	const char *found = NULL;
 
 	for (size_t i = 0; i < sizeof(translations) / sizeof(translations[0]); i++)
 		if (!strcmp(name, translations[i].theirs) && find(o, kinds, translations[i].ours))
 			return translations[i].ours;
-	for (unsigned i = 0; i < o->n && len < NAME_MAX_BYTES; i++) {
-		unsigned n;
-
-		if (!(o->fields[i].kinds & kinds) || o->fields[i].use != HONOURED)
-			continue;
-		n = distance(name, o->fields[i].name);
-		if (n < least) {
-			least = n;
+	for (unsigned i = 0; i < o->n; i++)
+		if (o->fields[i].kinds & kinds && o->fields[i].use == HONOURED &&
+		    nearest_take(&near, o->fields[i].name))
 			found = o->fields[i].name;
-		}
-	}
 	return found;
 }
 
@@ -399,7 +367,7 @@ static bool check_member(struct check *c, const cJSON *value, const struct objec
 	char param[96], shown[96];
 
 	if (!f && !o->open)
-		return refuse_unknown(path, value->string, nearest(o, c->kinds, value->string),
+		return refuse_unknown(path, value->string, find_nearest(o, c->kinds, value->string),
 				      c->e);
 	if (!f || f->use == NO_EFFECT) {
 		ignore(c, path, value->string);

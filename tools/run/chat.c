@@ -8,6 +8,7 @@
 #include "conversation.h"
 #include "interrupt.h"
 #include "line.h"
+#include "nearest.h"
 #include "settings.h"
 #include "show.h"
 
@@ -158,54 +159,27 @@ static void help_command(struct chat *c, const char *rest)
 	      stderr);
 }
 
-/* How many letters must be changed, added or left out to make one of the other (Levenshtein). */
-static size_t distance(const char *a, const char *b)
-{
-	size_t row[MAX_COMMAND + 1], n = strlen(b);
-
-	for (size_t k = 0; k <= n; k++)
-		row[k] = k;
-	for (size_t i = 1; a[i - 1]; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i;
-		for (size_t k = 1; k <= n; k++) {
-			size_t change = diagonal + (a[i - 1] != b[k - 1]);
-
-			diagonal = row[k];
-			if (row[k] > row[k - 1])
-				row[k] = row[k - 1];
-			row[k]++;
-			if (row[k] > change)
-				row[k] = change;
-		}
-	}
-	return row[n];
-}
-
 static void run_command(struct chat *c, const char *line)
 {
-	size_t n = strcspn(line, " \t\n"), best = 3; /* more than two mistakes: another word */
-	const char *nearest = NULL;
+	size_t n = strcspn(line, " \t\n");
 	char name[MAX_COMMAND + 1];
+	const char *meant = NULL;
+	struct nearest near;
 
 	snprintf(name, sizeof(name), "%.*s", (int)n, line);
+	near = nearest_to(name);
 	for (size_t i = 0; i < N_COMMANDS && n < sizeof(name); i++) {
-		size_t d = distance(name, commands[i].name);
-
-		if (!d) {
+		if (!strcmp(name, commands[i].name)) {
 			commands[i].run(c, line + n + strspn(line + n, " \t\n"));
 			return;
 		}
-		if (d < best) {
-			best = d;
-			nearest = commands[i].name;
-		}
+		if (nearest_take(&near, commands[i].name))
+			meant = commands[i].name;
 	}
 	fputs("There is no command ", stderr);
 	show_text(stderr, name);
-	if (nearest)
-		fprintf(stderr, "; did you mean %s?\n", nearest);
+	if (meant)
+		fprintf(stderr, "; did you mean %s?\n", meant);
 	else
 		fputs("; /help lists them.\n", stderr);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* SHA-256 (FIPS 180-4): keys of the compile cache, which must not collide by design of a hostile
  * model. */
-#ifndef TXDA_TOOLS_SHA256_H
-#define TXDA_TOOLS_SHA256_H
+#ifndef TXDA_BASE_SHA256_H
+#define TXDA_BASE_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,4 +22,4 @@ void sha256_final(struct sha256 *h, uint8_t digest[32]);
 /* The first 128 bits in hex, NUL-terminated. */
 void sha256_hex128(struct sha256 *h, char hex[33]);
 
-#endif /* TXDA_TOOLS_SHA256_H */
+#endif /* TXDA_BASE_SHA256_H */
