@@ -297,6 +297,14 @@ const struct identity *api_keys_find(const struct api_keys *k, const char *key, 
 	return found ? &k->keys[found - 1].user : NULL;
 }
 
+bool api_keys_has_user(const struct api_keys *k, uid_t uid)
+{
+	for (unsigned i = 0; i < k->n; i++)
+		if (k->keys[i].user.uid == uid)
+			return true;
+	return false;
+}
+
 unsigned api_keys_count(const struct api_keys *k)
 {
 	return k->n;

@@ -43,6 +43,8 @@ void api_keys_free(struct api_keys *k);
 
 /* The user of a key, or NULL. */
 const struct identity *api_keys_find(const struct api_keys *k, const char *key, size_t len);
+/* Whether the user has a key. */
+bool api_keys_has_user(const struct api_keys *k, uid_t uid);
 unsigned api_keys_count(const struct api_keys *k);
 
 #endif

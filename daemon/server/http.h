@@ -130,6 +130,9 @@ void http_server_free(struct http_server *s);
 int http_server_listen(struct http_server *s, int fd);
 /* Accepts no more, closes idle connections, and each other one after its answer. */
 void http_server_drain(struct http_server *s);
+/* Closes, with whatever is answered there, connections over TCP of users whom @stays does not know. */
+void http_server_drop(struct http_server *s, bool (*stays)(const void *arg, uid_t uid),
+		      const void *arg);
 unsigned http_server_connections(const struct http_server *s);
 /* Connections over TCP from which no request was let in so far. */
 unsigned http_server_unknown(const struct http_server *s);

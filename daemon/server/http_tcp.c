@@ -134,6 +134,18 @@ static bool find_share(const struct http_conn *except, const struct identity *us
 	return false;
 }
 
+void http_server_drop(struct http_server *s, bool (*stays)(const void *arg, uid_t uid),
+		      const void *arg)
+{
+	struct http_conn *c, *next;
+
+	for (c = s->conns; c; c = next) {
+		next = c->next;
+		if (c->peer.key && !stays(arg, c->peer.uid))
+			http_conn_lost(c);
+	}
+}
+
 bool http_tcp_let_in(struct http_conn *c, const struct http_request *r)
 {
 	const struct http_callbacks *callbacks = &c->server->callbacks;

@@ -432,10 +432,18 @@ void server_free(struct server *s)
 	free(s);
 }
 
+static bool has_key(const void *keys, uid_t uid)
+{
+	return api_keys_has_user(keys, uid);
+}
+
 void server_set_keys(struct server *s, struct api_keys *keys)
 {
 	api_keys_free(s->keys);
 	s->keys = keys;
+	/* Who has no key left has no answer coming either. */
+	if (keys)
+		http_server_drop(s->http, has_key, keys);
 }
 
 const struct api_keys *server_keys(const struct server *s)

@@ -210,6 +210,14 @@ chmod 644 "$keys"
 kill -HUP "$daemon"
 until_true 60 said "group or others have access to $keys (mode 0644)" || fail "keys that others read are taken"
 tcp_status 200 version $bob /version
+printf '%s' "$forever" >"$tmp/body"
+curl -sS -N -H "Authorization: Bearer $alice" --data-binary "@$tmp/body" "http://$host$comp" >/dev/null 2>&1 &
+alices=$!
+until_true 60 running 1 || fail "a stream over TCP does not run"
+id=$(tcp $alice /v1/requests | member id | tr -d '"')
+curl -sS -N -H "Authorization: Bearer $bob" --data-binary "@$tmp/body" "http://$host$comp" >/dev/null 2>&1 &
+bobs=$!
+until_true 60 running 2 || fail "two streams over TCP do not run"
 printf 'alice:%s-new\n' $alice >"$keys"
 chmod 600 "$keys"
 kill -HUP "$daemon"
@@ -217,6 +225,12 @@ until_true 60 said "1 API key from $keys" || fail "the keys were not read again"
 until_true 60 tcp $alice-new /version -f -o /dev/null 2>"$tmp/waited" || fail "a new key is not known: $(cat "$tmp/waited")"
 tcp_status 401 invalid_api_key $alice /version
 tcp_status 401 invalid_api_key $bob /version
+# Bob has no key any more, and no answer; alice has another one.
+if wait $bobs; then fail "the answer of a user without keys ends well"; fi
+# Hers may have ended by now.
+http http://localhost/v1/requests/cancel -d "{\"id\":\"$id\"}" >/dev/null
+wait $alices || fail "alice's answer was cut off: status $?"
+until_true 60 running 0 || fail "a cancelled request goes on"
 write_keys
 kill -HUP "$daemon"
 until_true 60 tcp $bob /version -f -o /dev/null 2>"$tmp/waited" || fail "an old key is not known again: $(cat "$tmp/waited")"

@@ -127,6 +127,8 @@ static void test_users(void **state)
 	assert_true(user->admin);
 	assert_int_equal(user->gid, gid);
 	assert_int_equal(find(k, KEY_A "3")->uid, 12345);
+	assert_true(api_keys_has_user(k, 12345));
+	assert_false(api_keys_has_user(k, IDENTITY_OWN_UIDS));
 	api_keys_free(k);
 	if (!root)
 		return;
