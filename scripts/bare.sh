@@ -7,7 +7,7 @@
 #   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, separated by tabs
 #
 # The packages must please lintian, and with trixie a second build must make the same ones; then they go to a virtual machine,
-# see tests/vm/packages.sh. They stay in build/bare/SUITE.debs.
+# see tests/vm/packages.sh. They stay in build/bare/SUITE.debs. With bookworm they are made into a container image, which runs.
 #
 # A root file system with git, make and ca-certificates is made once, build/bare/SUITE.tar; all happens in
 # fresh copies of it, in namespaces of their own. Downloaded packages are kept in build/bare/SUITE.archives.
@@ -140,11 +140,6 @@ inside() {
 		mount --bind "$3" "$root/var/cache/apt/archives"
 		exec chroot "$root" su - "$2" -s /bin/sh -c "sh -eu /commands" </dev/null
 	' sh "$1" "$2" "$archives"
-}
-
-# The proxies of this machine, as lines of an apt configuration.
-apt_proxies() {
-	apt-config dump 2>/dev/null | grep -i '^Acquire::https\{0,1\}::Proxy' || true
 }
 
 make_root() {
@@ -348,6 +343,17 @@ as_root() {
 	[ "$suite" = bookworm ] || in_machine
 }
 
+# The packages as a container image.
+as_image() {
+	check "a container image of the packages" sh packaging/container/image.sh -s "$suite" "$debs" "$work/image.tar"
+	check "the image made again" sh packaging/container/image.sh -s "$suite" "$debs" "$work/again.tar"
+	check "both images are the same, bit for bit" cmp "$work/image.tar" "$work/again.tar"
+	mkdir "$work/image"
+	# shellcheck disable=SC2086 # words or none
+	check "the image runs as the compose file says" timeout --foreground -k 10 600 \
+		unshare $map --mount --net --pid --fork --kill-child --ipc --uts sh tests/container/run.sh "$work/image.tar" "$work/image"
+}
+
 sh scripts/deps.sh bare || unable "packages for it are missing, see above"
 # shellcheck disable=SC2086 # words or none
 unshare $map --mount --pid --fork --ipc --uts sh -c 'mount -t proc proc /proc' 2>>"$log" ||
@@ -360,4 +366,5 @@ make_root
 pack
 as_user
 as_root
+[ "$suite" = trixie ] || as_image
 say "done"

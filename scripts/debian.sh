@@ -7,6 +7,7 @@
 #   debian_apt_setup DIR SUITE... an apt of its own in DIR: lists, cache, sources; nothing of the
 #                                 machine's apt is touched and no package is installed
 #   debian_apt DIR TOOL ARG...    run apt-get or apt-cache with it
+#   apt_proxies                   print the proxies of this machine, as lines of an apt configuration
 #   debian_kernel DIR PREFIX      release of the newest kernel whose version begins with PREFIX (whole
 #                                 numbers; "": of all), 6.12.107+deb13-amd64 for 6.12
 #
@@ -21,6 +22,10 @@ debian_mirror() {
 	mirror=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 2>/dev/null |
 		awk -v c="$codename" '($1 == c || $1 ~ /stable$/) && $2 == "main" { print $3; exit }')
 	[ -n "$mirror" ] && echo "$mirror"
+}
+
+apt_proxies() {
+	apt-config dump 2>/dev/null | grep -i '^Acquire::https\{0,1\}::Proxy' || true
 }
 
 debian_apt() {

@@ -97,6 +97,8 @@ packages() {
 			mmdebstrap mmdebstrap makes bare roots
 			git git hands the sources over as a clone
 			lintian lintian reads the packages as a distribution does
+			curl curl asks the container image's daemon
+			python3-yaml - reads the files that start the container image
 			util-linux unshare namespaces for the roots
 		END
 		[ "$(id -u)" -eq 0 ] || echo "uidmap newuidmap the roots have more than one user"
