@@ -306,7 +306,7 @@ as_root() {
 		rm -r ~/cache ~/txdad.log
 	END
 	check "purge after that leaves no file of the name" inside "$root" root <<-'END'
-		apt-get purge -y txdad
+		apt-get purge -y txdad txda-tools
 		# Directories in /tmp are those of users, for the simulated chips.
 		find / -xdev \( -path "$HOME" -o -path /srv -o -path /tmp \) -prune -o -name '*txda*' -print | tee ~/left
 		[ ! -s ~/left ]
