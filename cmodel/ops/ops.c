@@ -146,7 +146,9 @@ int cm_ops_init(const char *isa, const char **ret_name)
 		if (any && paths[i].simd == &cm_simd_avx512bf16 && slow_bf16())
 			continue;
 #endif
-		cm_simd = paths[i].simd;
+		/* Cores of another machine in this process may be reading it. */
+		if (cm_simd != paths[i].simd)
+			cm_simd = paths[i].simd;
 		cm_linear_seed();
 		*ret_name = paths[i].name;
 		return 0;
