@@ -415,14 +415,17 @@ static void test_nodes(void **state)
 	put_link(sys, "../../drivers/other", "devices/0000:03:00.0/driver");
 	put(proc, "77/comm", "txdad\n");
 	put(proc, "77/fd/x", "");
-	put(proc, "77/fdinfo/5",
-	    "pos:\t0\ndrm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\n"
-	    "drm-client-name:\tserver\ndrm-engine-compute:\t1500 ns\ndrm-engine-copy:\t500 "
-	    "ns\ndrm-resident-vram:\t2 "
-	    "MiB\ndrm-resident-memory:\t7 MiB\n");
-	put(proc, "77/fdinfo/6",
-	    "drm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\ndrm-resident-vram:\t2 "
-	    "MiB\n");
+	/* The same client by two descriptors. */
+	for (unsigned i = 5; i <= 6; i++) {
+		char path[32];
+
+		snprintf(path, sizeof(path), "77/fdinfo/%u", i);
+		put(proc, path,
+		    "pos:\t0\ndrm-driver:\ttxda\ndrm-pdev:\t0000:01:00.0\ndrm-client-id:\t9\n"
+		    "drm-client-name:\tserver\ndrm-engine-compute:\t1500 ns\n"
+		    "drm-engine-copy:\t500 ns\ndrm-resident-vram:\t2 MiB\n"
+		    "drm-resident-memory:\t7 MiB\n");
+	}
 	put(proc, "77/fdinfo/7", "drm-driver:\tother\ndrm-pdev:\t0000:01:00.0\n");
 	put_link(proc, "/dev/accel/accel10", "77/fd/5");
 	put_link(proc, "/dev/accel/accel10", "77/fd/6");
