@@ -21,7 +21,7 @@
 #include "vm.h"
 
 /* A new mapping in the middle of an old one leaves two ends of it. */
-#define TXDA_BIND_SPARE		3
+#define TXDA_BIND_SPARE 3
 
 /**
  * struct txda_bind - One operation on its way.
@@ -101,8 +101,7 @@ static int txda_bind_check(struct txda_vm *vm, const struct drm_txda_bind_op *op
 		if (flags || op->bo || op->bo_offset || op->va || op->size || !async)
 			return -EINVAL;
 		return 0;
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 
 	if (!op->size || !IS_ALIGNED(op->va | op->size | op->bo_offset, DRM_TXDA_PAGE_SIZE) ||
@@ -528,13 +527,11 @@ static int txda_bind_call_make_ready(struct txda_bind_call *call, struct drm_fil
 	int err;
 
 	for (i = 0; i < call->count; i++) {
-		err = txda_sched_job_init(&call->job[i]->base, &vm->entity, 1, vm,
-					  file->client_id);
+		err = txda_sched_job_init(&call->job[i]->base, &vm->entity, 1, vm, file->client_id);
 		if (err)
 			return err;
 		call->ready++;
-		err = txda_syncs_add_waits(call->syncs, i, vm->fence_context,
-					   &call->job[i]->base);
+		err = txda_syncs_add_waits(call->syncs, i, vm->fence_context, &call->job[i]->base);
 		if (err)
 			return err;
 	}

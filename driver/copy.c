@@ -16,14 +16,14 @@
 #include "vram.h"
 
 /* Address of the command page, which the staging area follows. */
-#define TXDA_COPY_CMD_VA	SZ_2M
-#define TXDA_COPY_CMD_BYTES	SZ_4K
-#define TXDA_COPY_HOST_BYTES	(TXDA_COPY_CMD_BYTES + TXDA_COPY_STAGE_BYTES)
-#define TXDA_COPY_STAGE_VA	(TXDA_COPY_CMD_VA + TXDA_COPY_CMD_BYTES)
+#define TXDA_COPY_CMD_VA     SZ_2M
+#define TXDA_COPY_CMD_BYTES  SZ_4K
+#define TXDA_COPY_HOST_BYTES (TXDA_COPY_CMD_BYTES + TXDA_COPY_STAGE_BYTES)
+#define TXDA_COPY_STAGE_VA   (TXDA_COPY_CMD_VA + TXDA_COPY_CMD_BYTES)
 
-#define TXDA_COPY_SLICE		SZ_64M
-#define TXDA_COPY_LOOK		(HZ / 2)
-#define TXDA_COPY_LOOKS		10
+#define TXDA_COPY_SLICE SZ_64M
+#define TXDA_COPY_LOOK	(HZ / 2)
+#define TXDA_COPY_LOOKS 10
 
 /**
  * struct txda_copy - The kernel's copy queue.
@@ -194,17 +194,17 @@ static int txda_copy_map(struct txda_device *tdev, struct txda_copy *copy)
 	int err;
 
 	if (dram > (1ull << tdev->info.va_bits) - TXDA_COPY_DRAM_VA) {
-		drm_err(&tdev->drm, "%llu bytes of DRAM do not fit into %u bits of address\n",
-			dram, tdev->info.va_bits);
+		drm_err(&tdev->drm, "%llu bytes of DRAM do not fit into %u bits of address\n", dram,
+			tdev->info.va_bits);
 		return -ENODEV;
 	}
 	copy->pt.online = true;
 	err = txda_copy_map_one(&copy->pt, TXDA_COPY_DRAM_VA, dram, 0,
 				(u64)TXDA_APERTURE_LOCAL << TXDA_PTE_APERTURE_SHIFT);
 	if (!err)
-		err = txda_copy_map_one(&copy->pt, TXDA_COPY_CMD_VA, TXDA_COPY_HOST_BYTES,
-					copy->dma, TXDA_PTE_COHERENT |
-					(u64)TXDA_APERTURE_SYSTEM << TXDA_PTE_APERTURE_SHIFT);
+		err = txda_copy_map_one(
+			&copy->pt, TXDA_COPY_CMD_VA, TXDA_COPY_HOST_BYTES, copy->dma,
+			TXDA_PTE_COHERENT | (u64)TXDA_APERTURE_SYSTEM << TXDA_PTE_APERTURE_SHIFT);
 	copy->pt.online = false;
 	return err;
 }

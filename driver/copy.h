@@ -22,8 +22,8 @@
 struct txda_copy;
 struct txda_device;
 
-#define TXDA_COPY_DRAM_VA	BIT_ULL(30)
-#define TXDA_COPY_STAGE_BYTES	SZ_256K
+#define TXDA_COPY_DRAM_VA     BIT_ULL(30)
+#define TXDA_COPY_STAGE_BYTES SZ_256K
 
 /* After mmu, hwqs and irq are up; txda_copy_fini() before they go. */
 int txda_copy_init(struct txda_device *tdev);

@@ -18,10 +18,10 @@
 #include "vm.h"
 
 /* The whole text; what does not fit is cut off. */
-#define TXDA_DUMP_BYTES		SZ_32K
+#define TXDA_DUMP_BYTES SZ_32K
 /* Of the guilty queue's ring, the last ones; of its address space, the first ones. */
-#define TXDA_DUMP_ENTRIES	16
-#define TXDA_DUMP_MAPPINGS	128
+#define TXDA_DUMP_ENTRIES  16
+#define TXDA_DUMP_MAPPINGS 128
 
 /**
  * struct txda_coredump - The dump of a chip that waits to be published.
@@ -61,26 +61,26 @@ static const struct {
 	const char *name;
 	u32 reg;
 } txda_dump_regs[] = {
-	{ "REG_VERSION", TXDA_REG_VERSION },
-	{ "ISA", TXDA_REG_ISA },
-	{ "CAPS", TXDA_REG_CAPS },
-	{ "LIVENESS", TXDA_REG_LIVENESS },
-	{ "FW_STATE", TXDA_REG_FW_STATE },
-	{ "FW_VERSION", TXDA_REG_FW_VERSION },
-	{ "FW_ERROR", TXDA_REG_FW_ERROR },
-	{ "IRQ_QUEUES_LO", TXDA_REG_IRQ_QUEUES_LO },
-	{ "IRQ_QUEUES_HI", TXDA_REG_IRQ_QUEUES_HI },
-	{ "IRQ_EVENTS", TXDA_REG_IRQ_EVENTS },
-	{ "IRQ_EVENTS_ENABLE", TXDA_REG_IRQ_EVENTS_ENABLE },
-	{ "FAULT_COUNT", TXDA_REG_FAULT_COUNT },
-	{ "POWER_MW", TXDA_REG_POWER_MW },
-	{ "TEMP_MC", TXDA_REG_TEMP_MC },
-	{ "CLOCK_KHZ", TXDA_REG_CLOCK_KHZ },
-	{ "THROTTLE", TXDA_REG_THROTTLE },
-	{ "ECC_CORRECTED", TXDA_REG_ECC_CORRECTED },
-	{ "ECC_UNCORRECTED", TXDA_REG_ECC_UNCORRECTED },
-	{ "RESET", TXDA_REG_RESET },
-	{ "RESET_COUNT", TXDA_REG_RESET_COUNT },
+	{"REG_VERSION", TXDA_REG_VERSION},
+	{"ISA", TXDA_REG_ISA},
+	{"CAPS", TXDA_REG_CAPS},
+	{"LIVENESS", TXDA_REG_LIVENESS},
+	{"FW_STATE", TXDA_REG_FW_STATE},
+	{"FW_VERSION", TXDA_REG_FW_VERSION},
+	{"FW_ERROR", TXDA_REG_FW_ERROR},
+	{"IRQ_QUEUES_LO", TXDA_REG_IRQ_QUEUES_LO},
+	{"IRQ_QUEUES_HI", TXDA_REG_IRQ_QUEUES_HI},
+	{"IRQ_EVENTS", TXDA_REG_IRQ_EVENTS},
+	{"IRQ_EVENTS_ENABLE", TXDA_REG_IRQ_EVENTS_ENABLE},
+	{"FAULT_COUNT", TXDA_REG_FAULT_COUNT},
+	{"POWER_MW", TXDA_REG_POWER_MW},
+	{"TEMP_MC", TXDA_REG_TEMP_MC},
+	{"CLOCK_KHZ", TXDA_REG_CLOCK_KHZ},
+	{"THROTTLE", TXDA_REG_THROTTLE},
+	{"ECC_CORRECTED", TXDA_REG_ECC_CORRECTED},
+	{"ECC_UNCORRECTED", TXDA_REG_ECC_UNCORRECTED},
+	{"RESET", TXDA_REG_RESET},
+	{"RESET_COUNT", TXDA_REG_RESET_COUNT},
 };
 
 static void txda_dump_registers(struct txda_device *tdev, struct seq_buf *s)
@@ -122,7 +122,8 @@ static void txda_dump_hwqs(struct txda_device *tdev, struct seq_buf *s)
 		if (!(owned & BIT_ULL(i)))
 			continue;
 		seq_buf_printf(s,
-			       "hwq %u: state %u, head %u, vmid %u, priority %u, progress %llu, packet %#llx\n",
+			       "hwq %u: state %u, head %u, vmid %u, priority %u, progress %llu, "
+			       "packet %#llx\n",
 			       i, txda_read(tdev, reg + TXDA_QUEUE_STATE),
 			       txda_read(tdev, reg + TXDA_QUEUE_HEAD),
 			       txda_read(tdev, reg + TXDA_QUEUE_VMID),
@@ -158,7 +159,8 @@ static void txda_dump_vm(struct txda_vm *vm, struct seq_buf *s)
 		seq_buf_puts(s, "(it is being changed just now)\n");
 		return;
 	}
-	drm_gpuvm_for_each_va(va, &vm->base) {
+	drm_gpuvm_for_each_va(va, &vm->base)
+	{
 		if (va == &vm->base.kernel_alloc_node)
 			continue;
 		if (n++ == TXDA_DUMP_MAPPINGS) {
@@ -176,14 +178,12 @@ static void txda_dump_queue(struct txda_queue *queue, struct seq_buf *s)
 {
 	const struct drm_txda_fault *fault = &queue->fault;
 
-	seq_buf_printf(s, "\n**** Guilty queue: %u of process %d, %s, state %#x ****\n",
-		       queue->id, queue->pid,
-		       queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
+	seq_buf_printf(s, "\n**** Guilty queue: %u of process %d, %s, state %#x ****\n", queue->id,
+		       queue->pid, queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
 		       READ_ONCE(queue->state));
-	seq_buf_printf(s,
-		       "fault: code %u, op %u, tensor %u, va %#llx, packet %#llx, detail %#llx\n",
-		       fault->code, fault->op, fault->tensor, fault->va, fault->packet_va,
-		       fault->detail);
+	seq_buf_printf(
+		s, "fault: code %u, op %u, tensor %u, va %#llx, packet %#llx, detail %#llx\n",
+		fault->code, fault->op, fault->tensor, fault->va, fault->packet_va, fault->detail);
 	seq_buf_printf(s, "jobs: %lld submitted, %lld completed\n",
 		       atomic64_read(&queue->submitted), atomic64_read(&queue->completed));
 	mutex_lock(&queue->hw_lock);

@@ -51,11 +51,12 @@ static int txda_debugfs_queues(struct seq_file *m, void *data)
 	struct txda_queue *queue;
 
 	mutex_lock(&tdev->queues.lock);
-	list_for_each_entry(queue, &tdev->queues.all, link) {
+	list_for_each_entry(queue, &tdev->queues.all, link)
+	{
 		seq_printf(m, "queue %u: %s, vm %u, state %#x, %lld submitted, %lld completed",
 			   queue->id, queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
-			   queue->vm->id, READ_ONCE(queue->state),
-			   atomic64_read(&queue->submitted), atomic64_read(&queue->completed));
+			   queue->vm->id, READ_ONCE(queue->state), atomic64_read(&queue->submitted),
+			   atomic64_read(&queue->completed));
 		if (queue->fault.code)
 			seq_printf(m, ", fault %u at %#llx", queue->fault.code, queue->fault.va);
 		seq_puts(m, "\n");
@@ -71,7 +72,8 @@ static int txda_debugfs_vms(struct seq_file *m, void *data)
 	int err = 0;
 
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link) {
+	list_for_each_entry(vm, &tdev->vms, link)
+	{
 		seq_printf(m, "vm %u: vmid %u, %u tables, %d queues, %d jobs%s\n", vm->id,
 			   vm->pt.vmid, vm->pt.tables, atomic_read(&vm->queues),
 			   atomic_read(&vm->jobs), READ_ONCE(vm->lost) ? ", lost" : "");
@@ -109,11 +111,9 @@ static int txda_debugfs_irqs(struct seq_file *m, void *data)
 }
 
 static const struct drm_debugfs_info txda_debugfs_files[] = {
-	{ "chip", txda_debugfs_chip },
-	{ "queues", txda_debugfs_queues },
-	{ "vms", txda_debugfs_vms },
-	{ "buffers", txda_debugfs_buffers },
-	{ "irqs", txda_debugfs_irqs },
+	{"chip", txda_debugfs_chip}, {"queues", txda_debugfs_queues},
+	{"vms", txda_debugfs_vms},   {"buffers", txda_debugfs_buffers},
+	{"irqs", txda_debugfs_irqs},
 };
 
 void txda_debugfs_init(struct txda_device *tdev)

@@ -57,10 +57,8 @@ static bool txda_ioctl_allowed(unsigned int cmd)
 	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_QUERY):
 	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_TRANSFER):
 	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_TIMELINE_SIGNAL):
-	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_EVENTFD):
-		return true;
-	default:
-		return false;
+	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_EVENTFD): return true;
+	default: return false;
 	}
 }
 
@@ -115,8 +113,8 @@ static const struct drm_ioctl_desc txda_ioctls[] = {
 static_assert(ARRAY_SIZE(txda_ioctls) == DRM_TXDA_NUM_IOCTLS);
 
 const struct drm_driver txda_drm_driver = {
-	.driver_features = DRIVER_COMPUTE_ACCEL | DRIVER_GEM | DRIVER_SYNCOBJ |
-			   DRIVER_SYNCOBJ_TIMELINE,
+	.driver_features =
+		DRIVER_COMPUTE_ACCEL | DRIVER_GEM | DRIVER_SYNCOBJ | DRIVER_SYNCOBJ_TIMELINE,
 	.open = txda_file_open,
 	.postclose = txda_file_close,
 	.show_fdinfo = txda_file_show_fdinfo,
@@ -127,8 +125,7 @@ const struct drm_driver txda_drm_driver = {
 	.num_ioctls = ARRAY_SIZE(txda_ioctls),
 	.name = "txda",
 	.desc = "TX8 accelerator",
-	TXDA_DRM_DATE
-	.major = DRM_TXDA_MAJOR,
+	TXDA_DRM_DATE.major = DRM_TXDA_MAJOR,
 	.minor = DRM_TXDA_MINOR,
 };
 

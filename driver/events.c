@@ -15,8 +15,8 @@
 
 #include "device.h"
 
-#define TXDA_EVENTS_PER_SECOND	20
-#define TXDA_EVENT_KINDS	(TXDA_NL_EVENT_FIRMWARE + 1)
+#define TXDA_EVENTS_PER_SECOND 20
+#define TXDA_EVENT_KINDS       (TXDA_NL_EVENT_FIRMWARE + 1)
 
 /**
  * struct txda_event_rate - How many events of a kind were told in this second.
@@ -53,7 +53,7 @@ static DEFINE_MUTEX(txda_devices_lock);
 enum { TXDA_GROUP_EVENTS };
 
 static const struct genl_multicast_group txda_nl_groups[] = {
-	[TXDA_GROUP_EVENTS] = { .name = TXDA_MCGRP_EVENTS },
+	[TXDA_GROUP_EVENTS] = {.name = TXDA_MCGRP_EVENTS},
 };
 
 static int txda_nl_dump(struct sk_buff *skb, struct netlink_callback *cb);
@@ -122,7 +122,8 @@ static int txda_nl_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	long at = 0;
 
 	mutex_lock(&txda_devices_lock);
-	list_for_each_entry(tdev, &txda_devices, link) {
+	list_for_each_entry(tdev, &txda_devices, link)
+	{
 		if (at++ < cb->args[0])
 			continue;
 		/* The rest goes into the next message. */
@@ -243,7 +244,7 @@ static void txda_event_process(pid_t pid, struct txda_event_process *process)
 {
 	struct task_struct *task;
 
-	*process = (struct txda_event_process){ .pid = pid };
+	*process = (struct txda_event_process){.pid = pid};
 	rcu_read_lock();
 	task = pid_task(find_pid_ns(pid, &init_pid_ns), PIDTYPE_TGID);
 	if (task)
@@ -362,7 +363,9 @@ static void txda_events_port(struct txda_device *tdev, u32 port)
 	if (!changed || !txda_event_due(tdev, TXDA_NL_EVENT_LINK))
 		return;
 	drm_info(&tdev->drm, "C2C port %u is %s\n", port,
-		 state == TXDA_PORT_UP ? "up" : state == TXDA_PORT_TRAINING ? "training" : "down");
+		 state == TXDA_PORT_UP	       ? "up"
+		 : state == TXDA_PORT_TRAINING ? "training"
+					       : "down");
 
 	txda_event_begin(tdev, TXDA_NL_EVENT_LINK, ktime_get_ns(), &event);
 	txda_event_u32(&event, TXDA_A_EVENT_PORT, port);

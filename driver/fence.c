@@ -14,11 +14,9 @@ static const char *txda_fence_timeline_name(struct dma_fence *fence)
 	return to_txda_fence(fence)->timeline;
 }
 
-static const struct dma_fence_ops txda_fence_ops = {
-	.get_driver_name = txda_fence_driver_name,
-	.get_timeline_name = txda_fence_timeline_name,
-	TXDA_FENCE_COMPAT_OPS
-};
+static const struct dma_fence_ops txda_fence_ops = {.get_driver_name = txda_fence_driver_name,
+						    .get_timeline_name = txda_fence_timeline_name,
+						    TXDA_FENCE_COMPAT_OPS};
 
 void txda_fence_init(struct txda_fence *fence, const char *timeline, u64 context, u64 seqno)
 {

@@ -18,8 +18,8 @@ struct drm_printer;
 struct txda_device;
 
 enum txda_queue_class_id {
-	TXDA_CLASS_COMPUTE = 0,		/* DRM_TXDA_QUEUE_COMPUTE */
-	TXDA_CLASS_COPY = 1,		/* DRM_TXDA_QUEUE_COPY */
+	TXDA_CLASS_COMPUTE = 0, /* DRM_TXDA_QUEUE_COMPUTE */
+	TXDA_CLASS_COPY = 1,	/* DRM_TXDA_QUEUE_COPY */
 	TXDA_CLASS_COUNT
 };
 

@@ -68,9 +68,7 @@ static void txda_bo_free(struct drm_gem_object *obj)
 	mutex_unlock(&gem->lock);
 
 	switch (bo->kind) {
-	case TXDA_BO_DEVICE:
-		txda_vram_free(bo->vram);
-		break;
+	case TXDA_BO_DEVICE: txda_vram_free(bo->vram); break;
 	case TXDA_BO_HOST:
 		txda_host_free(bo);
 		kvfree(bo->runs);
@@ -83,9 +81,7 @@ static void txda_bo_free(struct drm_gem_object *obj)
 		txda_bo_detach(bo);
 		kvfree(bo->runs);
 		break;
-	case TXDA_BO_PEER:
-		txda_peer_free(bo);
-		break;
+	case TXDA_BO_PEER: txda_peer_free(bo); break;
 	}
 	drm_gem_object_release(obj);
 	if (bo->vm_resv)
@@ -159,9 +155,7 @@ int txda_bo_pte_flags(struct txda_device *tdev, struct txda_bo *bo, bool read_on
 	int idx, port;
 
 	switch (bo->kind) {
-	case TXDA_BO_DEVICE:
-		pte |= (u64)TXDA_APERTURE_LOCAL << TXDA_PTE_APERTURE_SHIFT;
-		break;
+	case TXDA_BO_DEVICE: pte |= (u64)TXDA_APERTURE_LOCAL << TXDA_PTE_APERTURE_SHIFT; break;
 	case TXDA_BO_PEER:
 		if (!drm_dev_enter(bo->peer->base.dev, &idx))
 			return -ENODEV;
@@ -216,8 +210,7 @@ void txda_gem_unplug(struct txda_device *tdev)
 
 	mutex_lock(&gem->lock);
 	gem->unplugged = true;
-	list_for_each_entry(bo, &gem->bos, link)
-		txda_bo_unplug(bo);
+	list_for_each_entry(bo, &gem->bos, link) txda_bo_unplug(bo);
 	mutex_unlock(&gem->lock);
 
 	txda_gem_free_aside(tdev);
@@ -240,7 +233,8 @@ void txda_gem_free_aside(struct txda_device *tdev)
 	list_splice_init(&tdev->gem.aside, &vmas);
 	mutex_unlock(&tdev->gem.lock);
 
-	list_for_each_entry_safe(vma, next, &vmas, node) {
+	list_for_each_entry_safe(vma, next, &vmas, node)
+	{
 		drm_gem_object_put(vma->base.gem.obj);
 		kfree(vma);
 	}
@@ -258,7 +252,8 @@ void txda_gem_stats(struct drm_file *file, struct drm_memory_stats *ret_vram,
 	memset(ret_host, 0, sizeof(*ret_host));
 
 	spin_lock(&file->table_lock);
-	idr_for_each_entry(&file->object_idr, obj, id) {
+	idr_for_each_entry(&file->object_idr, obj, id)
+	{
 		struct txda_bo *bo = to_txda_bo(obj);
 		struct drm_memory_stats *stats = ret_host;
 
@@ -280,12 +275,9 @@ void txda_gem_stats(struct drm_file *file, struct drm_memory_stats *ret_vram,
 
 void txda_gem_show(struct txda_device *tdev, struct seq_file *m)
 {
-	static const char * const kinds[] = {
-		[TXDA_BO_DEVICE] = "device",
-		[TXDA_BO_HOST] = "host",
-		[TXDA_BO_USERPTR] = "user",
-		[TXDA_BO_DMABUF] = "dma-buf",
-		[TXDA_BO_PEER] = "peer",
+	static const char *const kinds[] = {
+		[TXDA_BO_DEVICE] = "device",  [TXDA_BO_HOST] = "host", [TXDA_BO_USERPTR] = "user",
+		[TXDA_BO_DMABUF] = "dma-buf", [TXDA_BO_PEER] = "peer",
 	};
 	struct txda_bo *bo;
 
@@ -488,8 +480,8 @@ int txda_ioctl_bo_query_info(struct drm_device *drm, void *data, struct drm_file
 	if (!obj)
 		return -ENOENT;
 	bo = to_txda_bo(obj);
-	args->place = bo->kind == TXDA_BO_DEVICE || bo->kind == TXDA_BO_PEER ?
-			      DRM_TXDA_PLACE_DEVICE : DRM_TXDA_PLACE_HOST;
+	args->place = bo->kind == TXDA_BO_DEVICE || bo->kind == TXDA_BO_PEER ? DRM_TXDA_PLACE_DEVICE
+									     : DRM_TXDA_PLACE_HOST;
 	args->flags = bo->flags;
 	args->vm_id = txda_bo_vm_id(file, bo);
 	args->size = obj->size;

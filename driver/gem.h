@@ -37,11 +37,11 @@ struct txda_vma;
 struct txda_vram_block;
 
 enum txda_bo_kind {
-	TXDA_BO_DEVICE,		/* DRAM of its chip */
-	TXDA_BO_HOST,		/* pages of the kernel */
-	TXDA_BO_USERPTR,	/* pinned pages of a process */
-	TXDA_BO_DMABUF,		/* attached dma-buf of another driver, or host memory of a peer */
-	TXDA_BO_PEER,		/* DRAM of another TX8 */
+	TXDA_BO_DEVICE,	 /* DRAM of its chip */
+	TXDA_BO_HOST,	 /* pages of the kernel */
+	TXDA_BO_USERPTR, /* pinned pages of a process */
+	TXDA_BO_DMABUF,	 /* attached dma-buf of another driver, or host memory of a peer */
+	TXDA_BO_PEER,	 /* DRAM of another TX8 */
 };
 
 /**

@@ -16,7 +16,7 @@
 #include "runs.h"
 
 /* The size of a huge page of the chip. */
-#define TXDA_HOST_MAX_ORDER	(TXDA_HUGE_SHIFT - PAGE_SHIFT)
+#define TXDA_HOST_MAX_ORDER (TXDA_HUGE_SHIFT - PAGE_SHIFT)
 
 /* Pages in buffers of all chips. */
 static atomic_long_t txda_host_pages;

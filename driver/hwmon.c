@@ -12,7 +12,7 @@
 #include "device.h"
 
 #define TXDA_UW_PER_MW	1000
-#define TXDA_HZ_PER_KHZ	1000
+#define TXDA_HZ_PER_KHZ 1000
 
 static int txda_hwmon_get(struct txda_device *tdev, u32 reg, u32 *ret_value)
 {
@@ -61,17 +61,10 @@ static int txda_hwmon_read_temp(struct txda_device *tdev, u32 attr, long *ret_va
 	int err;
 
 	switch (attr) {
-	case hwmon_temp_input:
-		reg = TXDA_REG_TEMP_MC;
-		break;
-	case hwmon_temp_max:
-		reg = TXDA_REG_TEMP_LIMIT_MC;
-		break;
-	case hwmon_temp_crit:
-		reg = TXDA_REG_TEMP_TRIP_MC;
-		break;
-	default:
-		return -EOPNOTSUPP;
+	case hwmon_temp_input: reg = TXDA_REG_TEMP_MC; break;
+	case hwmon_temp_max: reg = TXDA_REG_TEMP_LIMIT_MC; break;
+	case hwmon_temp_crit: reg = TXDA_REG_TEMP_TRIP_MC; break;
+	default: return -EOPNOTSUPP;
 	}
 	err = txda_hwmon_get(tdev, reg, &mc);
 	if (err)
@@ -86,12 +79,9 @@ static int txda_hwmon_read(struct device *dev, enum hwmon_sensor_types type, u32
 	struct txda_device *tdev = dev_get_drvdata(dev);
 
 	switch (type) {
-	case hwmon_power:
-		return txda_hwmon_read_power(tdev, attr, ret_value);
-	case hwmon_temp:
-		return txda_hwmon_read_temp(tdev, attr, ret_value);
-	default:
-		return -EOPNOTSUPP;
+	case hwmon_power: return txda_hwmon_read_power(tdev, attr, ret_value);
+	case hwmon_temp: return txda_hwmon_read_temp(tdev, attr, ret_value);
+	default: return -EOPNOTSUPP;
 	}
 }
 
@@ -99,14 +89,9 @@ static int txda_hwmon_read_string(struct device *dev, enum hwmon_sensor_types ty
 				  int channel, const char **ret_string)
 {
 	switch (type) {
-	case hwmon_power:
-		*ret_string = "card slot";
-		return 0;
-	case hwmon_temp:
-		*ret_string = "die";
-		return 0;
-	default:
-		return -EOPNOTSUPP;
+	case hwmon_power: *ret_string = "card slot"; return 0;
+	case hwmon_temp: *ret_string = "die"; return 0;
+	default: return -EOPNOTSUPP;
 	}
 }
 
@@ -138,9 +123,7 @@ static const struct hwmon_ops txda_hwmon_ops = {
 
 static const struct hwmon_channel_info *const txda_hwmon_channels[] = {
 	HWMON_CHANNEL_INFO(power, HWMON_P_INPUT | HWMON_P_AVERAGE | HWMON_P_CAP | HWMON_P_LABEL),
-	HWMON_CHANNEL_INFO(temp, HWMON_T_INPUT | HWMON_T_MAX | HWMON_T_CRIT | HWMON_T_LABEL),
-	NULL
-};
+	HWMON_CHANNEL_INFO(temp, HWMON_T_INPUT | HWMON_T_MAX | HWMON_T_CRIT | HWMON_T_LABEL), NULL};
 
 static const struct hwmon_chip_info txda_hwmon_chip = {
 	.ops = &txda_hwmon_ops,
@@ -166,11 +149,8 @@ static ssize_t freq1_label_show(struct device *dev, struct device_attribute *att
 }
 static DEVICE_ATTR_RO(freq1_label);
 
-static struct attribute *txda_hwmon_attrs[] = {
-	&dev_attr_freq1_input.attr,
-	&dev_attr_freq1_label.attr,
-	NULL
-};
+static struct attribute *txda_hwmon_attrs[] = {&dev_attr_freq1_input.attr,
+					       &dev_attr_freq1_label.attr, NULL};
 ATTRIBUTE_GROUPS(txda_hwmon);
 
 int txda_hwmon_init(struct txda_device *tdev)

@@ -9,12 +9,12 @@
 #include "device.h"
 
 /* An op takes as long as it takes; what lasts longer than this has hung. */
-#define TXDA_HWQ_STOP_US	(3 * USEC_PER_SEC)
-#define TXDA_HWQ_POLL_US	50
+#define TXDA_HWQ_STOP_US (3 * USEC_PER_SEC)
+#define TXDA_HWQ_POLL_US 50
 
-#define TXDA_HWQ_RING_BYTES	(TXDA_HWQ_ENTRIES * sizeof(struct txda_ring_entry))
+#define TXDA_HWQ_RING_BYTES (TXDA_HWQ_ENTRIES * sizeof(struct txda_ring_entry))
 /* The completion word is written by the chip, the ring by the CPU: they share no cache line. */
-#define TXDA_HWQ_BYTES		(TXDA_HWQ_RING_BYTES + SMP_CACHE_BYTES)
+#define TXDA_HWQ_BYTES (TXDA_HWQ_RING_BYTES + SMP_CACHE_BYTES)
 
 static u32 txda_hwq_reg(const struct txda_hwq *hwq, u32 reg)
 {

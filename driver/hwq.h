@@ -27,13 +27,13 @@
 
 struct txda_device;
 
-#define TXDA_HWQ_ENTRIES_LOG2	7
-#define TXDA_HWQ_ENTRIES	BIT(TXDA_HWQ_ENTRIES_LOG2)
+#define TXDA_HWQ_ENTRIES_LOG2 7
+#define TXDA_HWQ_ENTRIES      BIT(TXDA_HWQ_ENTRIES_LOG2)
 /*
  * Jobs in flight at most. The chip stores the completion word first and raises the head after that,
  * so whoever has seen the word may find the ring one fuller than it believes.
  */
-#define TXDA_HWQ_DEPTH		(TXDA_HWQ_ENTRIES - 1)
+#define TXDA_HWQ_DEPTH (TXDA_HWQ_ENTRIES - 1)
 
 /**
  * struct txda_hwq - One hardware queue in use.

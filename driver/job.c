@@ -106,7 +106,8 @@ static void txda_jobs_reap_locked(struct txda_queue *queue)
 	if (list_empty(&queue->running))
 		return;
 	done = txda_hwq_done(queue->hwq);
-	list_for_each_entry_safe(job, next, &queue->running, link) {
+	list_for_each_entry_safe(job, next, &queue->running, link)
+	{
 		if (job->fence.base.seqno > done)
 			break;
 		txda_job_leave_ring(job, 0);
@@ -136,7 +137,8 @@ void txda_jobs_flush(struct txda_queue *queue)
 	spin_lock_irqsave(&queue->lock, flags);
 	txda_jobs_reap_locked(queue);
 	err = queue->guilty_err;
-	list_for_each_entry_safe(job, next, &queue->running, link) {
+	list_for_each_entry_safe(job, next, &queue->running, link)
+	{
 		txda_job_leave_ring(job, err);
 		err = queue->drop_err;
 	}
@@ -175,8 +177,7 @@ static struct dma_fence *txda_job_run(struct drm_sched_job *base)
 			atomic_inc(&queue->file->jobs_active[queue->class]);
 		trace_txda_job_run(tdev->drm.dev, queue->id, queue->hwq->index,
 				   job->fence.base.seqno, job->stream_bytes);
-		txda_hwq_push(queue->hwq, job->stream_va, job->stream_bytes,
-			      job->fence.base.seqno);
+		txda_hwq_push(queue->hwq, job->stream_va, job->stream_bytes, job->fence.base.seqno);
 	}
 	spin_unlock_irq(&queue->lock);
 	if (there)
@@ -205,8 +206,7 @@ static bool txda_queue_hangs(struct txda_queue *queue)
 	bool hangs = false;
 
 	mutex_lock(&queue->hw_lock);
-	if (txda_queue_read_progress(queue, &progress) &&
-	    txda_queue_working_since(queue, &since)) {
+	if (txda_queue_read_progress(queue, &progress) && txda_queue_working_since(queue, &since)) {
 		if (progress != queue->progress_seen) {
 			queue->progress_seen = progress;
 			queue->progress_ns = now;

@@ -16,7 +16,7 @@
 #include "gem.h"
 
 /* Of the neighbourhood; also its alignment. */
-#define TXDA_FAULT_AROUND	SZ_2M
+#define TXDA_FAULT_AROUND SZ_2M
 
 static unsigned long txda_gem_pfn(struct txda_device *tdev, struct txda_bo *bo, u64 at)
 {
@@ -113,15 +113,11 @@ int txda_gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 	if (bo->flags & DRM_TXDA_BO_NO_MMAP)
 		return -EPERM;
 	switch (bo->kind) {
-	case TXDA_BO_DMABUF:
-		return txda_gem_mmap_import(bo, bo->attach->dmabuf, vma);
-	case TXDA_BO_PEER:
-		return txda_gem_mmap_import(bo, bo->peer_buf, vma);
-	case TXDA_BO_USERPTR:
-		return -EPERM;
+	case TXDA_BO_DMABUF: return txda_gem_mmap_import(bo, bo->attach->dmabuf, vma);
+	case TXDA_BO_PEER: return txda_gem_mmap_import(bo, bo->peer_buf, vma);
+	case TXDA_BO_USERPTR: return -EPERM;
 	case TXDA_BO_DEVICE:
-	case TXDA_BO_HOST:
-		break;
+	case TXDA_BO_HOST: break;
 	}
 
 	/* A private copy of a page makes no sense here. */

@@ -12,8 +12,8 @@
 #include "vram.h"
 
 /* An op that runs finishes first, and this chip may have to share its time with others. */
-#define TXDA_FLUSH_TIMEOUT_US	(10 * USEC_PER_SEC)
-#define TXDA_FLUSH_ALL		0xffffffffu
+#define TXDA_FLUSH_TIMEOUT_US (10 * USEC_PER_SEC)
+#define TXDA_FLUSH_ALL	      0xffffffffu
 
 int txda_mmu_init(struct txda_device *tdev)
 {
@@ -96,8 +96,8 @@ int txda_mmu_flush(struct txda_pt *pt, u64 page, u64 count)
 	txda_write_pair(tdev, reg + TXDA_VM_FLUSH_PAGE_LO, page);
 	txda_write(tdev, reg + TXDA_VM_FLUSH_COUNT, min_t(u64, count, TXDA_FLUSH_ALL));
 	txda_write(tdev, reg + TXDA_VM_FLUSH, 1);
-	err = read_poll_timeout(txda_read, value, !value || value == ~0u, 20,
-				TXDA_FLUSH_TIMEOUT_US, false, tdev, reg + TXDA_VM_FLUSH);
+	err = read_poll_timeout(txda_read, value, !value || value == ~0u, 20, TXDA_FLUSH_TIMEOUT_US,
+				false, tdev, reg + TXDA_VM_FLUSH);
 	mutex_unlock(&tdev->mmu.lock);
 
 	if (!err && !value)

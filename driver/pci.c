@@ -20,7 +20,7 @@
 #include "vm.h"
 
 /* Bits of a bus address that a PTE holds. */
-#define TXDA_DMA_BITS	52
+#define TXDA_DMA_BITS 52
 
 static int txda_pci_setup(struct txda_device *tdev)
 {
@@ -184,10 +184,8 @@ static void txda_pci_shutdown(struct pci_dev *pdev)
 	pci_clear_master(pdev);
 }
 
-static const struct pci_device_id txda_pci_ids[] = {
-	{ PCI_DEVICE(TXDA_PCI_VENDOR, TXDA_PCI_DEVICE) },
-	{}
-};
+static const struct pci_device_id txda_pci_ids[] = {{PCI_DEVICE(TXDA_PCI_VENDOR, TXDA_PCI_DEVICE)},
+						    {}};
 MODULE_DEVICE_TABLE(pci, txda_pci_ids);
 
 struct pci_driver txda_pci_driver = {

@@ -151,8 +151,7 @@ void txda_peers_unplug(struct txda_device *tdev)
 	struct txda_bo *bo;
 
 	mutex_lock(&txda_peers_lock);
-	list_for_each_entry(bo, &txda_peers, peer_link)
-		if (bo->peer->base.dev == &tdev->drm)
-			txda_vms_zap(to_txda(bo->base.dev), &bo->base);
+	list_for_each_entry(bo, &txda_peers, peer_link) if (bo->peer->base.dev == &tdev->drm)
+		txda_vms_zap(to_txda(bo->base.dev), &bo->base);
 	mutex_unlock(&txda_peers_lock);
 }

@@ -16,7 +16,7 @@
 #error "page table entries are stored in one piece, which takes a 64-bit kernel"
 #endif
 
-#define TXDA_PT_TOP	(TXDA_PT_LEVELS - 1)
+#define TXDA_PT_TOP (TXDA_PT_LEVELS - 1)
 
 /**
  * struct txda_pt_table - One table.
@@ -125,8 +125,7 @@ static void txda_pt_tables_free(struct list_head *list, bool aside)
 {
 	struct txda_pt_table *table, *next;
 
-	list_for_each_entry_safe(table, next, list, link)
-		txda_pt_table_free(table, aside);
+	list_for_each_entry_safe(table, next, list, link) txda_pt_table_free(table, aside);
 	INIT_LIST_HEAD(list);
 }
 
@@ -287,8 +286,7 @@ int txda_pt_map(struct txda_pt *pt, struct txda_pt_reserve *reserve, u64 va, u64
 		}
 		/* On to the end of this table without another walk. */
 		do {
-			txda_pt_set(pt, table, i,
-				    addr | flags | TXDA_PTE_VALID | TXDA_PTE_LEAF);
+			txda_pt_set(pt, table, i, addr | flags | TXDA_PTE_VALID | TXDA_PTE_LEAF);
 			va += page;
 			addr += page;
 			i++;
@@ -454,7 +452,8 @@ void txda_pt_write_tables(struct txda_pt *pt)
 	struct txda_pt_table *table, *next;
 
 	txda_pt_collect(pt->root, &tables);
-	list_for_each_entry_safe(table, next, &tables, link) {
+	list_for_each_entry_safe(table, next, &tables, link)
+	{
 		txda_pt_write_table(table);
 		list_del_init(&table->link);
 	}

@@ -83,9 +83,7 @@ static int txda_query(struct txda_device *tdev, struct drm_file *file, u32 type,
 		      union txda_answer *answer)
 {
 	switch (type) {
-	case DRM_TXDA_QUERY_DEVICE:
-		answer->device = tdev->info;
-		return sizeof(answer->device);
+	case DRM_TXDA_QUERY_DEVICE: answer->device = tdev->info; return sizeof(answer->device);
 	case DRM_TXDA_QUERY_MEMORY:
 		txda_query_memory(tdev, file, &answer->memory);
 		return sizeof(answer->memory);
@@ -106,8 +104,7 @@ static int txda_query(struct txda_device *tdev, struct drm_file *file, u32 type,
 		answer->reset.chip_resets = atomic64_read(&tdev->reset.chip_resets);
 		answer->reset.queue_resets = atomic64_read(&tdev->queues.resets);
 		return sizeof(answer->reset);
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 }
 

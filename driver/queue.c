@@ -17,9 +17,9 @@
 #include "vm.h"
 
 /* The time limit is looked at so often while it runs; a hang is seen a quarter late at most. */
-#define TXDA_QUEUE_CHECKS	4
+#define TXDA_QUEUE_CHECKS 4
 /* How long a close waits for the reset of a chip that does not stop. */
-#define TXDA_QUEUE_RESET_WAIT	(60 * HZ)
+#define TXDA_QUEUE_RESET_WAIT (60 * HZ)
 
 int txda_queues_init(struct txda_device *tdev)
 {
@@ -199,7 +199,8 @@ void txda_queues_close_file(struct txda_file *file)
 	struct txda_queue *queue;
 	unsigned long id;
 
-	xa_for_each(&file->queues, id, queue) {
+	xa_for_each(&file->queues, id, queue)
+	{
 		xa_erase(&file->queues, id);
 		txda_queue_close(queue);
 	}
@@ -212,7 +213,8 @@ void txda_queues_lose(struct txda_device *tdev, u32 state, int err)
 	bool detach;
 
 	mutex_lock(&queues->lock);
-	list_for_each_entry(queue, &queues->all, link) {
+	list_for_each_entry(queue, &queues->all, link)
+	{
 		mutex_lock(&queue->hw_lock);
 		txda_queue_mark(queue, state, err, err);
 		txda_jobs_flush(queue);
@@ -243,7 +245,8 @@ void txda_queues_resume(struct txda_device *tdev)
 	bool lost;
 
 	mutex_lock(&queues->lock);
-	list_for_each_entry(queue, &queues->all, link) {
+	list_for_each_entry(queue, &queues->all, link)
+	{
 		mutex_lock(&queue->hw_lock);
 		lost = queue->hwq && !queue->drop_err && txda_hwq_restart(queue->hwq);
 		if (lost) {

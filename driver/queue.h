@@ -34,10 +34,10 @@ struct txda_device;
 struct txda_hwq;
 struct txda_vm;
 
-#define TXDA_MAX_CLIENT_QUEUES	16
-#define TXDA_MAX_TIMEOUT_MS	600000
+#define TXDA_MAX_CLIENT_QUEUES 16
+#define TXDA_MAX_TIMEOUT_MS    600000
 /* Jobs of a queue that were submitted and are not done; more are -EAGAIN. */
-#define TXDA_MAX_QUEUE_JOBS	1024
+#define TXDA_MAX_QUEUE_JOBS 1024
 
 /**
  * struct txda_queue - One queue of a client.

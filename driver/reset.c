@@ -17,14 +17,14 @@
 #include "trace.h"
 #include "vm.h"
 
-#define TXDA_RESET_TIMEOUT_US	(3 * USEC_PER_SEC)
-#define TXDA_RESET_POLL_US	200
+#define TXDA_RESET_TIMEOUT_US (3 * USEC_PER_SEC)
+#define TXDA_RESET_POLL_US    200
 /* How long a client waits for the second half of a function reset before it is told -EIO. */
-#define TXDA_RESET_WAIT		(30 * HZ)
+#define TXDA_RESET_WAIT (30 * HZ)
 /* A chip that is still too hot trips again at once: between two resets it gets so long a rest. */
-#define TXDA_RESET_REST		(2 * HZ)
+#define TXDA_RESET_REST (2 * HZ)
 /* How long a suspend waits for queues to become idle before it gives up. */
-#define TXDA_SUSPEND_TIMEOUT_MS	10000
+#define TXDA_SUSPEND_TIMEOUT_MS 10000
 
 /* ---- Sections that need the chip up --------------------------------------------------------- */
 
@@ -55,8 +55,9 @@ int txda_reset_wait(struct txda_device *tdev)
 	struct txda_reset *reset = &tdev->reset;
 	long left;
 
-	left = wait_event_interruptible_timeout(reset->up, !READ_ONCE(reset->down) ||
-						drm_dev_is_unplugged(&tdev->drm), TXDA_RESET_WAIT);
+	left = wait_event_interruptible_timeout(
+		reset->up, !READ_ONCE(reset->down) || drm_dev_is_unplugged(&tdev->drm),
+		TXDA_RESET_WAIT);
 	if (left < 0)
 		return left;
 	return left ? 0 : -EIO;
@@ -73,8 +74,9 @@ int txda_device_enter(struct txda_device *tdev, int *ret_idx)
 		if (err != -EAGAIN)
 			return err;
 		/* Outside of drm_dev_enter(), so that removal need not wait for this. */
-		left = wait_event_interruptible_timeout(reset->up, !READ_ONCE(reset->down) ||
-							drm_dev_is_unplugged(&tdev->drm), left);
+		left = wait_event_interruptible_timeout(
+			reset->up, !READ_ONCE(reset->down) || drm_dev_is_unplugged(&tdev->drm),
+			left);
 		if (left < 0)
 			return left;
 		if (!left)
@@ -92,8 +94,9 @@ bool txda_device_enter_teardown(struct txda_device *tdev, int *ret_idx)
 		err = txda_device_try_enter(tdev, ret_idx);
 		if (err != -EAGAIN)
 			return !err;
-		left = wait_event_timeout(reset->up, !READ_ONCE(reset->down) ||
-					  drm_dev_is_unplugged(&tdev->drm), left);
+		left = wait_event_timeout(
+			reset->up, !READ_ONCE(reset->down) || drm_dev_is_unplugged(&tdev->drm),
+			left);
 		if (!left)
 			return false;
 	}
@@ -188,7 +191,8 @@ static void txda_reset_set_wedged(struct txda_device *tdev, const char *reason)
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -EIO);
 	if (txda_device_alive(tdev))
 		drm_err(&tdev->drm,
-			"%s: the chip serves nobody until its PCI function is reset or bound again\n",
+			"%s: the chip serves nobody until its PCI function is reset or bound "
+			"again\n",
 			reason);
 	else
 		drm_err(&tdev->drm, "%s: the chip does not answer any more\n", reason);
@@ -335,14 +339,9 @@ static pci_ers_result_t txda_pci_error_detected(struct pci_dev *pdev, pci_channe
 
 	drm_err(&tdev->drm, "PCI error, channel state %u\n", state);
 	switch (state) {
-	case pci_channel_io_normal:
-		return PCI_ERS_RESULT_CAN_RECOVER;
-	case pci_channel_io_frozen:
-		txda_reset_prepare(tdev);
-		return PCI_ERS_RESULT_NEED_RESET;
-	default:
-		txda_reset_wedge(tdev, "PCI error");
-		return PCI_ERS_RESULT_DISCONNECT;
+	case pci_channel_io_normal: return PCI_ERS_RESULT_CAN_RECOVER;
+	case pci_channel_io_frozen: txda_reset_prepare(tdev); return PCI_ERS_RESULT_NEED_RESET;
+	default: txda_reset_wedge(tdev, "PCI error"); return PCI_ERS_RESULT_DISCONNECT;
 	}
 }
 
@@ -480,9 +479,7 @@ static int txda_resume(struct device *dev)
 	return err;
 }
 
-const struct dev_pm_ops txda_pm_ops = {
-	SYSTEM_SLEEP_PM_OPS(txda_suspend, txda_resume)
-};
+const struct dev_pm_ops txda_pm_ops = {SYSTEM_SLEEP_PM_OPS(txda_suspend, txda_resume)};
 
 /* ---- Lifetime ------------------------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 #include "array.h"
 
 /* So many fences of a timeline are looked at one by one before it is waited for as a whole. */
-#define TXDA_SYNC_UNWRAP	64
+#define TXDA_SYNC_UNWRAP 64
 
 static int txda_sync_check(const struct drm_txda_sync *sync)
 {
@@ -63,8 +63,8 @@ int txda_syncs_get(struct drm_file *file, const struct drm_txda_array *array,
 	int err;
 
 	*ret_syncs = syncs;
-	syncs.sync = txda_array_get(array, sizeof(*syncs.sync), sizeof(*syncs.sync),
-				    DRM_TXDA_MAX_SYNCS);
+	syncs.sync =
+		txda_array_get(array, sizeof(*syncs.sync), sizeof(*syncs.sync), DRM_TXDA_MAX_SYNCS);
 	if (IS_ERR_OR_NULL(syncs.sync))
 		return PTR_ERR_OR_ZERO(syncs.sync);
 
@@ -132,7 +132,8 @@ static int txda_sync_add_fence(struct drm_sched_job *job, struct dma_fence *fenc
 	u32 n = 0;
 	int err = 0;
 
-	dma_fence_unwrap_for_each(part, &cursor, fence) {
+	dma_fence_unwrap_for_each(part, &cursor, fence)
+	{
 		/* A client can make these as long as it likes. */
 		if (n++ == TXDA_SYNC_UNWRAP) {
 			dma_fence_put(cursor.chain);

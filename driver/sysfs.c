@@ -153,8 +153,9 @@ static ssize_t fw_version_show(struct device *dev, struct device_attribute *attr
 	int err;
 
 	err = txda_sysfs_get(dev, TXDA_REG_FW_VERSION, &version);
-	return err ?: sysfs_emit(buf, "%u.%u.%u\n", version >> 16, (version >> 8) & 0xff,
-				 version & 0xff);
+	return err
+		       ?: sysfs_emit(buf, "%u.%u.%u\n", version >> 16, (version >> 8) & 0xff,
+				     version & 0xff);
 }
 static DEVICE_ATTR_RO(fw_version);
 
@@ -189,7 +190,7 @@ static ssize_t throttle_show(struct device *dev, struct device_attribute *attr, 
 static DEVICE_ATTR_RO(throttle);
 
 /* Readers that come in quick succession, or side by side, see the same value. */
-#define TXDA_BUSY_WINDOW_NS	(250 * NSEC_PER_MSEC)
+#define TXDA_BUSY_WINDOW_NS (250 * NSEC_PER_MSEC)
 
 static void txda_busy_look(struct txda_busy *busy, u64 busy_ns, u64 now)
 {
@@ -293,10 +294,9 @@ static ssize_t peer_port_show(struct device *dev, struct device_attribute *attr,
 	return sysfs_emit(buf, "%016llx:%u:%u\n", card, index, port);
 }
 
-#define TXDA_PORT(p, n)									\
-	{										\
-		.attr = __ATTR(port##p##_##n, 0444, n##_port_show, NULL),		\
-		.port = p,								\
+#define TXDA_PORT(p, n)                                                                            \
+	{                                                                                          \
+		.attr = __ATTR(port##p##_##n, 0444, n##_port_show, NULL), .port = p,               \
 	}
 
 static struct txda_port_attr txda_ports[] = {
@@ -313,16 +313,17 @@ static struct txda_port_attr txda_ports[] = {
 #define TXDA_PORT_PTR(i) (&txda_ports[i].attr.attr)
 
 static struct attribute *txda_port_attrs[] = {
-	TXDA_PORT_PTR(0), TXDA_PORT_PTR(1), TXDA_PORT_PTR(2), TXDA_PORT_PTR(3),
-	TXDA_PORT_PTR(4), TXDA_PORT_PTR(5), TXDA_PORT_PTR(6), TXDA_PORT_PTR(7),
-	TXDA_PORT_PTR(8), TXDA_PORT_PTR(9), TXDA_PORT_PTR(10), TXDA_PORT_PTR(11),
-	TXDA_PORT_PTR(12), TXDA_PORT_PTR(13), TXDA_PORT_PTR(14), TXDA_PORT_PTR(15),
-	TXDA_PORT_PTR(16), TXDA_PORT_PTR(17), TXDA_PORT_PTR(18), TXDA_PORT_PTR(19),
-	TXDA_PORT_PTR(20), TXDA_PORT_PTR(21), TXDA_PORT_PTR(22), TXDA_PORT_PTR(23),
-	TXDA_PORT_PTR(24), TXDA_PORT_PTR(25), TXDA_PORT_PTR(26), TXDA_PORT_PTR(27),
-	TXDA_PORT_PTR(28), TXDA_PORT_PTR(29), TXDA_PORT_PTR(30), TXDA_PORT_PTR(31),
-	NULL
-};
+	TXDA_PORT_PTR(0),  TXDA_PORT_PTR(1),  TXDA_PORT_PTR(2),
+	TXDA_PORT_PTR(3),  TXDA_PORT_PTR(4),  TXDA_PORT_PTR(5),
+	TXDA_PORT_PTR(6),  TXDA_PORT_PTR(7),  TXDA_PORT_PTR(8),
+	TXDA_PORT_PTR(9),  TXDA_PORT_PTR(10), TXDA_PORT_PTR(11),
+	TXDA_PORT_PTR(12), TXDA_PORT_PTR(13), TXDA_PORT_PTR(14),
+	TXDA_PORT_PTR(15), TXDA_PORT_PTR(16), TXDA_PORT_PTR(17),
+	TXDA_PORT_PTR(18), TXDA_PORT_PTR(19), TXDA_PORT_PTR(20),
+	TXDA_PORT_PTR(21), TXDA_PORT_PTR(22), TXDA_PORT_PTR(23),
+	TXDA_PORT_PTR(24), TXDA_PORT_PTR(25), TXDA_PORT_PTR(26),
+	TXDA_PORT_PTR(27), TXDA_PORT_PTR(28), TXDA_PORT_PTR(29),
+	TXDA_PORT_PTR(30), TXDA_PORT_PTR(31), NULL};
 
 static umode_t txda_port_is_visible(struct kobject *kobj, struct attribute *attr, int n)
 {
@@ -338,24 +339,22 @@ static const struct attribute_group txda_port_group = {
 	.is_visible = txda_port_is_visible,
 };
 
-static struct attribute *txda_sysfs_attrs[] = {
-	&dev_attr_serial.attr,
-	&dev_attr_chip_name.attr,
-	&dev_attr_card.attr,
-	&dev_attr_card_index.attr,
-	&dev_attr_card_chips.attr,
-	&dev_attr_fw_version.attr,
-	&dev_attr_state.attr,
-	&dev_attr_reset_count.attr,
-	&dev_attr_ecc_corrected.attr,
-	&dev_attr_ecc_uncorrected.attr,
-	&dev_attr_throttle.attr,
-	&dev_attr_job_timeout_ms.attr,
-	&dev_attr_npu_busy_percent.attr,
-	&dev_attr_npu_memory_utilization.attr,
-	&dev_attr_npu_memory_total.attr,
-	NULL
-};
+static struct attribute *txda_sysfs_attrs[] = {&dev_attr_serial.attr,
+					       &dev_attr_chip_name.attr,
+					       &dev_attr_card.attr,
+					       &dev_attr_card_index.attr,
+					       &dev_attr_card_chips.attr,
+					       &dev_attr_fw_version.attr,
+					       &dev_attr_state.attr,
+					       &dev_attr_reset_count.attr,
+					       &dev_attr_ecc_corrected.attr,
+					       &dev_attr_ecc_uncorrected.attr,
+					       &dev_attr_throttle.attr,
+					       &dev_attr_job_timeout_ms.attr,
+					       &dev_attr_npu_busy_percent.attr,
+					       &dev_attr_npu_memory_utilization.attr,
+					       &dev_attr_npu_memory_total.attr,
+					       NULL};
 
 static const struct attribute_group txda_sysfs_group = {
 	.attrs = txda_sysfs_attrs,

@@ -13,6 +13,9 @@
 #include <linux/device.h>
 #include <linux/tracepoint.h>
 
+/* Tracepoints are laid out as everywhere in the kernel. */
+/* clang-format off */
+
 /* @queue_id: the client's. @hwq: number of the hardware queue. */
 DECLARE_EVENT_CLASS(txda_job,
 		    TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno,
@@ -120,6 +123,8 @@ TRACE_EVENT(txda_irq,
 	    TP_printk("%s queues=%#llx events=%#x", __get_str(dev), __entry->queues,
 		      __entry->events)
 );
+
+/* clang-format on */
 
 #endif /* TXDA_TRACE_H */
 

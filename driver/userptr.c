@@ -11,7 +11,7 @@
 #include "host.h"
 
 /* Pages that are pinned in one go. */
-#define TXDA_USERPTR_BATCH	BIT(16)
+#define TXDA_USERPTR_BATCH BIT(16)
 
 /*
  * Why the range could not be pinned, now that -EFAULT is known: for lack of memory or rights there,
@@ -47,8 +47,8 @@ static int txda_userptr_pin_pages(struct txda_bo *bo, unsigned long start, unsig
 	int got;
 
 	while (i < n) {
-		got = pin_user_pages_fast(start + (i << PAGE_SHIFT),
-					  min(n - i, TXDA_USERPTR_BATCH), flags, bo->pages + i);
+		got = pin_user_pages_fast(start + (i << PAGE_SHIFT), min(n - i, TXDA_USERPTR_BATCH),
+					  flags, bo->pages + i);
 		if (got <= 0)
 			break;
 		i += got;
@@ -75,7 +75,8 @@ int txda_userptr_pin(struct txda_bo *bo, u64 va)
 	if (n > totalram_pages())
 		return -ENOMEM;
 	if (account_locked_vm(current->mm, n, true)) {
-		drm_dbg(&tdev->drm, "%lu KiB more than RLIMIT_MEMLOCK (%lu KiB) allows are wanted\n",
+		drm_dbg(&tdev->drm,
+			"%lu KiB more than RLIMIT_MEMLOCK (%lu KiB) allows are wanted\n",
 			n << (PAGE_SHIFT - 10), rlimit(RLIMIT_MEMLOCK) >> 10);
 		return -EDQUOT;
 	}

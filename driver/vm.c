@@ -19,7 +19,7 @@
 #include "reset.h"
 
 /* Value of txda_vm.queues when no queue can use it any more. */
-#define TXDA_VM_NO_MORE		INT_MIN
+#define TXDA_VM_NO_MORE INT_MIN
 
 int txda_vms_init(struct txda_device *tdev)
 {
@@ -100,7 +100,8 @@ void txda_vm_free_vmas(struct txda_vm *vm, struct list_head *vmas, bool stuck)
 {
 	struct txda_vma *vma, *next;
 
-	list_for_each_entry_safe(vma, next, vmas, node) {
+	list_for_each_entry_safe(vma, next, vmas, node)
+	{
 		list_del(&vma->node);
 		if (stuck)
 			drm_gem_object_get(vma->base.gem.obj);
@@ -122,7 +123,8 @@ int txda_vm_lock_resvs(struct txda_vm *vm, struct drm_exec *exec)
 	/* Outside of the acquire context, which counts as a reservation object that is locked. */
 	mutex_lock(&vm->ext_lock);
 	drm_exec_init(exec, DRM_EXEC_INTERRUPTIBLE_WAIT | DRM_EXEC_IGNORE_DUPLICATES, 0);
-	drm_exec_until_all_locked(exec) {
+	drm_exec_until_all_locked(exec)
+	{
 		err = drm_gpuvm_prepare_vm(&vm->base, exec, 1);
 		if (!err)
 			err = drm_gpuvm_prepare_objects(&vm->base, exec, 1);
@@ -255,7 +257,8 @@ static void txda_vm_kill(struct txda_vm *vm)
 	mutex_lock(&vm->op_lock);
 	vm->dead = true;
 	WRITE_ONCE(vm->lost, true);
-	drm_gpuvm_for_each_va_safe(va, next, &vm->base) {
+	drm_gpuvm_for_each_va_safe(va, next, &vm->base)
+	{
 		drm_gpuva_remove(va);
 		list_add_tail(&to_txda_vma(va)->node, &vmas);
 	}
@@ -277,7 +280,8 @@ void txda_vm_close_file(struct txda_file *file)
 	struct txda_vm *vm;
 	unsigned long id;
 
-	xa_for_each(&file->vms, id, vm) {
+	xa_for_each(&file->vms, id, vm)
+	{
 		xa_erase(&file->vms, id);
 		txda_vm_kill(vm);
 	}
@@ -290,7 +294,8 @@ void txda_vms_lost(struct txda_device *tdev)
 	struct txda_vm *vm;
 
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link) {
+	list_for_each_entry(vm, &tdev->vms, link)
+	{
 		mutex_lock(&vm->op_lock);
 		WRITE_ONCE(vm->lost, true);
 		vm->pt.lost = true;
@@ -304,8 +309,7 @@ void txda_vms_stop(struct txda_device *tdev)
 	struct txda_vm *vm;
 
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link)
-		drm_sched_wqueue_stop(&vm->sched);
+	list_for_each_entry(vm, &tdev->vms, link) drm_sched_wqueue_stop(&vm->sched);
 	mutex_unlock(&tdev->vms_lock);
 }
 
@@ -314,8 +318,7 @@ void txda_vms_start(struct txda_device *tdev)
 	struct txda_vm *vm;
 
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link)
-		drm_sched_wqueue_start(&vm->sched);
+	list_for_each_entry(vm, &tdev->vms, link) drm_sched_wqueue_start(&vm->sched);
 	mutex_unlock(&tdev->vms_lock);
 }
 
@@ -329,9 +332,8 @@ static void txda_vm_zap(struct txda_vm *vm, struct drm_gem_object *obj, bool onl
 	if (!vm->dead) {
 		vm->pt.online = online;
 		/* Huge pages lie within one mapping, so none is split. */
-		drm_gpuvm_for_each_va(va, &vm->base)
-			if (va->gem.obj == obj)
-				txda_pt_unmap(&vm->pt, &reserve, va->va.addr, va->va.range);
+		drm_gpuvm_for_each_va(va, &vm->base) if (va->gem.obj == obj)
+			txda_pt_unmap(&vm->pt, &reserve, va->va.addr, va->va.range);
 		txda_pt_flush(&vm->pt, &reserve);
 	}
 	mutex_unlock(&vm->op_lock);
@@ -346,8 +348,7 @@ void txda_vms_zap(struct txda_device *tdev, struct drm_gem_object *obj)
 
 	online = txda_device_enter_teardown(tdev, &idx);
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link)
-		txda_vm_zap(vm, obj, online);
+	list_for_each_entry(vm, &tdev->vms, link) txda_vm_zap(vm, obj, online);
 	mutex_unlock(&tdev->vms_lock);
 	if (online)
 		txda_device_exit(tdev, idx);

@@ -29,11 +29,11 @@ struct txda_device;
 struct txda_runs;
 
 /* Must lie within the aperture. */
-#define TXDA_VRAM_MAPPABLE	BIT(0)
+#define TXDA_VRAM_MAPPABLE BIT(0)
 /* One piece. */
-#define TXDA_VRAM_CONTIGUOUS	BIT(1)
+#define TXDA_VRAM_CONTIGUOUS BIT(1)
 /* Suspend need not save it. */
-#define TXDA_VRAM_NO_SAVE	BIT(2)
+#define TXDA_VRAM_NO_SAVE BIT(2)
 
 /**
  * struct txda_vram_block - One allocation.

@@ -22,29 +22,29 @@
 
 #include <linux/types.h>
 
-#define TXDA_FIRMWARE_MAGIC		0x57465854u	/* "TXFW" */
-#define TXDA_FIRMWARE_HEADER_VERSION	1
-#define TXDA_FIRMWARE_MAX_BYTES		(8u << 20)
-#define TXDA_FIRMWARE_NAME		"txda/tx8.fw"	/* below the firmware directory */
+#define TXDA_FIRMWARE_MAGIC	     0x57465854u /* "TXFW" */
+#define TXDA_FIRMWARE_HEADER_VERSION 1
+#define TXDA_FIRMWARE_MAX_BYTES	     (8u << 20)
+#define TXDA_FIRMWARE_NAME	     "txda/tx8.fw" /* below the firmware directory */
 
 struct txda_firmware {
 	__u32 magic;
 	__u16 header_version;
-	__u16 header_bytes;	/* sizeof(struct txda_firmware) */
-	__u32 bytes;		/* of the whole file: header_bytes + payload_bytes */
-	__u32 payload_bytes;	/* a multiple of 8 */
-	__u32 crc32c;		/* Castagnoli, of the whole file with this field 0 */
-	__u32 version;		/* of the firmware: major << 16 | minor << 8 | patch */
-	__u32 chip_family;	/* TXDA_CHIP_FAMILY_* */
-	__u32 regs_version;	/* oldest register map: as TXDA_REG_VERSION */
-	__u32 driver_version;	/* oldest driver: DRM_TXDA_MAJOR << 16 | DRM_TXDA_MINOR */
-	__u32 flags;		/* 0 */
-	__u64 carveout_bytes;	/* of DRAM from offset 0, a multiple of 2 MiB */
-	__u8 build[32];		/* for people; ASCII, zero padded */
-	__u64 reserved[6];	/* 0 */
+	__u16 header_bytes;   /* sizeof(struct txda_firmware) */
+	__u32 bytes;	      /* of the whole file: header_bytes + payload_bytes */
+	__u32 payload_bytes;  /* a multiple of 8 */
+	__u32 crc32c;	      /* Castagnoli, of the whole file with this field 0 */
+	__u32 version;	      /* of the firmware: major << 16 | minor << 8 | patch */
+	__u32 chip_family;    /* TXDA_CHIP_FAMILY_* */
+	__u32 regs_version;   /* oldest register map: as TXDA_REG_VERSION */
+	__u32 driver_version; /* oldest driver: DRM_TXDA_MAJOR << 16 | DRM_TXDA_MINOR */
+	__u32 flags;	      /* 0 */
+	__u64 carveout_bytes; /* of DRAM from offset 0, a multiple of 2 MiB */
+	__u8 build[32];	      /* for people; ASCII, zero padded */
+	__u64 reserved[6];    /* 0 */
 };
 
-#define TXDA_FIRMWARE_VERSION(major, minor, patch) \
+#define TXDA_FIRMWARE_VERSION(major, minor, patch)                                                 \
 	((__u32)(major) << 16 | (__u32)(minor) << 8 | (__u32)(patch))
 
 #endif /* TXDA_FIRMWARE_H */

@@ -22,44 +22,44 @@
 
 #include <linux/types.h>
 
-#define TXDA_ISA_MAJOR		1	/* other majors are refused */
+#define TXDA_ISA_MAJOR 1 /* other majors are refused */
 /*
  * Newer minors are refused by older chips. What a minor added, in fields that were reserved before
  * (0: as it was):
  *   2: activations GELU_GATED and SOFTCAP, txda_op_linear.limit, txda_op_silu_mul,
  *      txda_op_attention.softcap
  */
-#define TXDA_ISA_MINOR		2
+#define TXDA_ISA_MINOR 2
 
-#define TXDA_VA_BITS		48
-#define TXDA_MAX_GROUP		8	/* chips in one group (tensor-parallel degree) */
-#define TXDA_NONE		0xffffffffu
+#define TXDA_VA_BITS   48
+#define TXDA_MAX_GROUP 8 /* chips in one group (tensor-parallel degree) */
+#define TXDA_NONE      0xffffffffu
 
 /* ------------------------------------------------------------------------------------------- */
 /* Command streams                                                                               */
 /* ------------------------------------------------------------------------------------------- */
 
 /* A stream is a sequence of packets, 8-byte aligned, executed in order by one queue. */
-#define TXDA_STREAM_MAX_BYTES	(1u << 20)
+#define TXDA_STREAM_MAX_BYTES (1u << 20)
 
 enum txda_packet {
 	TXDA_PKT_NOP = 0,
-	TXDA_PKT_COPY = 1,		/* struct txda_pkt_copy */
-	TXDA_PKT_COPY_2D = 2,		/* struct txda_pkt_copy_2d */
-	TXDA_PKT_FILL = 3,		/* struct txda_pkt_fill */
-	TXDA_PKT_EXEC = 4,		/* struct txda_pkt_exec; compute queues only */
-	TXDA_PKT_SIGNAL = 5,		/* struct txda_pkt_fence */
-	TXDA_PKT_WAIT = 6,		/* struct txda_pkt_fence */
-	TXDA_PKT_TIMESTAMP = 7,		/* struct txda_pkt_timestamp */
-	TXDA_PKT_ALL_REDUCE = 8,	/* struct txda_pkt_collective; compute queues only */
-	TXDA_PKT_ALL_GATHER = 9,	/* struct txda_pkt_collective; compute queues only */
+	TXDA_PKT_COPY = 1,	 /* struct txda_pkt_copy */
+	TXDA_PKT_COPY_2D = 2,	 /* struct txda_pkt_copy_2d */
+	TXDA_PKT_FILL = 3,	 /* struct txda_pkt_fill */
+	TXDA_PKT_EXEC = 4,	 /* struct txda_pkt_exec; compute queues only */
+	TXDA_PKT_SIGNAL = 5,	 /* struct txda_pkt_fence */
+	TXDA_PKT_WAIT = 6,	 /* struct txda_pkt_fence */
+	TXDA_PKT_TIMESTAMP = 7,	 /* struct txda_pkt_timestamp */
+	TXDA_PKT_ALL_REDUCE = 8, /* struct txda_pkt_collective; compute queues only */
+	TXDA_PKT_ALL_GATHER = 9, /* struct txda_pkt_collective; compute queues only */
 	TXDA_PKT_COUNT
 };
 
 struct txda_pkt {
-	__u16 op;		/* enum txda_packet */
-	__u16 flags;		/* per packet; 0 unless stated */
-	__u32 bytes;		/* of the whole packet with this header; a multiple of 8 */
+	__u16 op;    /* enum txda_packet */
+	__u16 flags; /* per packet; 0 unless stated */
+	__u32 bytes; /* of the whole packet with this header; a multiple of 8 */
 };
 
 /* Copies @bytes from @src to @dst. The ranges must not overlap. */
@@ -95,7 +95,7 @@ struct txda_pkt_fill {
  * earlier packets of the queue, then raises the completion interrupt if TXDA_SIGNAL_IRQ is set.
  * WAIT holds the queue until the word, read with acquire order, is >= @value (unsigned).
  */
-#define TXDA_SIGNAL_IRQ		(1u << 0)
+#define TXDA_SIGNAL_IRQ (1u << 0)
 
 struct txda_pkt_fence {
 	struct txda_pkt hdr;
@@ -120,19 +120,19 @@ struct txda_pkt_collective {
 	struct txda_pkt hdr;
 	__u64 dst;
 	__u64 src;
-	__u64 count;		/* elements of @src */
-	__u32 dtype;		/* enum txda_dtype: F32 or BF16 */
+	__u64 count; /* elements of @src */
+	__u32 dtype; /* enum txda_dtype: F32 or BF16 */
 	__u32 group;
 };
 
 /* Symbols: run-time sizes that a launch gives and tensor dimensions refer to. */
 enum txda_symbol {
-	TXDA_SYM_NONE = 0,	/* the dimension is a constant */
-	TXDA_SYM_T = 1,		/* tokens in this step */
-	TXDA_SYM_S = 2,		/* sequences in this step */
-	TXDA_SYM_R = 3,		/* rows whose logits are wanted */
-	TXDA_SYM_B = 4,		/* columns of the block table: most KV blocks of one sequence */
-	TXDA_SYM_N = 5,		/* KV blocks in the cache */
+	TXDA_SYM_NONE = 0, /* the dimension is a constant */
+	TXDA_SYM_T = 1,	   /* tokens in this step */
+	TXDA_SYM_S = 2,	   /* sequences in this step */
+	TXDA_SYM_R = 3,	   /* rows whose logits are wanted */
+	TXDA_SYM_B = 4,	   /* columns of the block table: most KV blocks of one sequence */
+	TXDA_SYM_N = 5,	   /* KV blocks in the cache */
 	TXDA_SYM_COUNT = 8
 };
 
@@ -140,38 +140,38 @@ enum txda_symbol {
  * Runs a program. The chip reads the program at its first launch and may go on with that copy until
  * the range is unmapped or a launch has TXDA_EXEC_RELOAD set.
  */
-#define TXDA_EXEC_RELOAD	(1u << 0)	/* forget a cached copy of the program */
+#define TXDA_EXEC_RELOAD (1u << 0) /* forget a cached copy of the program */
 /*
  * Precise mode (chips with TXDA_CAP_PRECISE): every activation is kept in float32 and every product
  * is made with float32 inputs, so that a wrong graph can be told from rounding. In this mode every
  * tensor with TXDA_TENSOR_ACTIVATION has twice its offset and size, and BF16 in it means F32; the
  * bindings of such slots must be twice as large.
  */
-#define TXDA_EXEC_PRECISE	(1u << 1)
+#define TXDA_EXEC_PRECISE (1u << 1)
 /*
  * Timeline: the chip writes one struct txda_op_time per op to @profile_va.
  */
-#define TXDA_EXEC_PROFILE	(1u << 2)
+#define TXDA_EXEC_PROFILE (1u << 2)
 
 struct txda_pkt_exec {
-	struct txda_pkt hdr;		/* flags: TXDA_EXEC_* */
-	__u64 program_va;		/* 64-byte aligned struct txda_program */
-	__u64 bindings_va;		/* struct txda_binding[n_bindings], 8-byte aligned */
-	__u64 profile_va;		/* struct txda_op_time[n_ops], or 0 */
+	struct txda_pkt hdr; /* flags: TXDA_EXEC_* */
+	__u64 program_va;    /* 64-byte aligned struct txda_program */
+	__u64 bindings_va;   /* struct txda_binding[n_bindings], 8-byte aligned */
+	__u64 profile_va;    /* struct txda_op_time[n_ops], or 0 */
 	__u32 program_bytes;
-	__u32 n_bindings;		/* must equal the program's n_slots */
-	__u32 group;			/* group slot of the address space, or TXDA_NONE */
+	__u32 n_bindings; /* must equal the program's n_slots */
+	__u32 group;	  /* group slot of the address space, or TXDA_NONE */
 	__u32 reserved;
-	__u32 sym[TXDA_SYM_COUNT];	/* by enum txda_symbol; [0] and unused ones are 0 */
+	__u32 sym[TXDA_SYM_COUNT]; /* by enum txda_symbol; [0] and unused ones are 0 */
 };
 
 struct txda_binding {
-	__u64 va;		/* 64-byte aligned */
+	__u64 va; /* 64-byte aligned */
 	__u64 bytes;
 };
 
 struct txda_op_time {
-	__u64 start_ns;		/* chip time */
+	__u64 start_ns; /* chip time */
 	__u64 end_ns;
 };
 
@@ -186,82 +186,82 @@ enum txda_dtype {
 	TXDA_I32 = 3,
 	TXDA_I64 = 4,
 	TXDA_U8 = 5,
-	TXDA_W8 = 6,		/* group-quantised weights, tiles only */
+	TXDA_W8 = 6, /* group-quantised weights, tiles only */
 	TXDA_W4 = 7,
-	TXDA_W8Z = 8,		/* the same with zero points */
+	TXDA_W8Z = 8, /* the same with zero points */
 	TXDA_W4Z = 9,
-	TXDA_F8 = 10,		/* 8-bit floats (E4M3) with scales, tiles only */
+	TXDA_F8 = 10, /* 8-bit floats (E4M3) with scales, tiles only */
 	TXDA_DTYPE_COUNT
 };
 
 enum txda_layout {
-	TXDA_ROWS = 0,		/* row-major, no padding */
-	TXDA_TILE32 = 1,	/* weight tiles, below */
-	TXDA_TILE32_GATED = 2,	/* the same, gate and up columns alternating by 16 */
-	TXDA_KV_PAGED = 3,	/* KV cache blocks, below */
+	TXDA_ROWS = 0,	       /* row-major, no padding */
+	TXDA_TILE32 = 1,       /* weight tiles, below */
+	TXDA_TILE32_GATED = 2, /* the same, gate and up columns alternating by 16 */
+	TXDA_KV_PAGED = 3,     /* KV cache blocks, below */
 	TXDA_LAYOUT_COUNT
 };
 
 enum txda_slot_kind {
-	TXDA_SLOT_WEIGHTS = 0,	/* param.bin as it is; read-only */
+	TXDA_SLOT_WEIGHTS = 0, /* param.bin as it is; read-only */
 	TXDA_SLOT_KV = 1,
-	TXDA_SLOT_SCRATCH = 2,	/* contents undefined between launches */
+	TXDA_SLOT_SCRATCH = 2, /* contents undefined between launches */
 	TXDA_SLOT_INPUT = 3,
 	TXDA_SLOT_OUTPUT = 4,
 	TXDA_SLOT_KIND_COUNT
 };
 
-#define TXDA_PROGRAM_MAGIC	0x50445854u	/* "TXDP" */
-#define TXDA_PROGRAM_MAX_BYTES	(64u << 20)
-#define TXDA_PROGRAM_MAX_SLOTS	64
+#define TXDA_PROGRAM_MAGIC     0x50445854u /* "TXDP" */
+#define TXDA_PROGRAM_MAX_BYTES (64u << 20)
+#define TXDA_PROGRAM_MAX_SLOTS 64
 
 /* The header of kcore.bin. Offsets are from the header's start and 8-byte aligned. */
 struct txda_program {
 	__u32 magic;
 	__u16 major;
 	__u16 minor;
-	__u64 bytes;			/* of the whole program */
-	__u32 crc32c;			/* of the whole program with this field 0 */
+	__u64 bytes;  /* of the whole program */
+	__u32 crc32c; /* of the whole program with this field 0 */
 	__u32 n_slots;
 	__u32 n_tensors;
 	__u32 n_ops;
-	__u32 slots_off;		/* struct txda_slot[n_slots] */
-	__u32 tensors_off;		/* struct txda_tensor[n_tensors] */
-	__u32 ops_off;			/* struct txda_op[n_ops] */
-	__u32 strings_off;		/* NUL-terminated names; the last byte is NUL */
+	__u32 slots_off;   /* struct txda_slot[n_slots] */
+	__u32 tensors_off; /* struct txda_tensor[n_tensors] */
+	__u32 ops_off;	   /* struct txda_op[n_ops] */
+	__u32 strings_off; /* NUL-terminated names; the last byte is NUL */
 	__u32 strings_bytes;
-	__u32 name;			/* of the program ("step"); offset into strings */
-	__u32 group_size;		/* chips that run it together; 1: none */
-	__u32 rank;			/* of this chip in the group */
-	__u32 sym_max[TXDA_SYM_COUNT];	/* the largest value of each symbol */
+	__u32 name;		       /* of the program ("step"); offset into strings */
+	__u32 group_size;	       /* chips that run it together; 1: none */
+	__u32 rank;		       /* of this chip in the group */
+	__u32 sym_max[TXDA_SYM_COUNT]; /* the largest value of each symbol */
 	__u32 reserved[8];
 };
 
 struct txda_slot {
 	__u32 name;
-	__u32 kind;		/* enum txda_slot_kind */
-	__u64 bytes;		/* needed when every symbol is at its maximum; KV: per block */
+	__u32 kind;  /* enum txda_slot_kind */
+	__u64 bytes; /* needed when every symbol is at its maximum; KV: per block */
 };
 
 struct txda_dim {
-	__u32 sym;		/* enum txda_symbol */
-	__u32 mul;		/* the extent is mul times the symbol's value, or mul */
+	__u32 sym; /* enum txda_symbol */
+	__u32 mul; /* the extent is mul times the symbol's value, or mul */
 };
 
 /* In precise mode offset and size count twice and BF16 means F32. */
-#define TXDA_TENSOR_ACTIVATION	(1u << 0)
+#define TXDA_TENSOR_ACTIVATION (1u << 0)
 
 struct txda_tensor {
 	__u32 name;
 	__u16 slot;
-	__u8 dtype;		/* enum txda_dtype */
-	__u8 layout;		/* enum txda_layout */
-	__u64 offset;		/* into the slot; a multiple of 64 */
-	__u8 ndim;		/* 1 to 4 */
-	__u8 flags;		/* TXDA_TENSOR_* */
-	__u16 group;		/* W8 to F8: K elements that share a scale; else 0 */
+	__u8 dtype;   /* enum txda_dtype */
+	__u8 layout;  /* enum txda_layout */
+	__u64 offset; /* into the slot; a multiple of 64 */
+	__u8 ndim;    /* 1 to 4 */
+	__u8 flags;   /* TXDA_TENSOR_* */
+	__u16 group;  /* W8 to F8: K elements that share a scale; else 0 */
 	__u32 reserved[3];
-	struct txda_dim dim[4];	/* outermost first; unused ones are 0 */
+	struct txda_dim dim[4]; /* outermost first; unused ones are 0 */
 };
 
 enum txda_opcode {
@@ -293,7 +293,7 @@ enum txda_opcode {
 struct txda_op_embed {
 	__u32 first;
 	__u32 vocab;
-	float scale;		/* multiplies the row; 1 for most families */
+	float scale; /* multiplies the row; 1 for most families */
 };
 
 /*
@@ -329,9 +329,9 @@ struct txda_op_rmsnorm {
  */
 enum txda_activation {
 	TXDA_ACT_NONE = 0,
-	TXDA_ACT_SILU_GATED = 1,	/* W has layout TILE32_GATED */
-	TXDA_ACT_GELU_GATED = 2,	/* the same */
-	TXDA_ACT_SOFTCAP = 3,		/* LINEAR only */
+	TXDA_ACT_SILU_GATED = 1, /* W has layout TILE32_GATED */
+	TXDA_ACT_GELU_GATED = 2, /* the same */
+	TXDA_ACT_SOFTCAP = 3,	 /* LINEAR only */
 	TXDA_ACT_COUNT
 };
 
@@ -345,16 +345,16 @@ static inline int txda_is_gated(__u32 act)
  * as they are (float32, or two bf16 terms that hold 16 of its bits), not rounded to bf16. For
  * projections whose rounding the model amplifies, such as queries and keys that are not normalised.
  */
-#define TXDA_LINEAR_F32_INPUT	(1u << 0)
+#define TXDA_LINEAR_F32_INPUT (1u << 0)
 /* W8 and W4 weights: the activations are not quantised, products as for W8Z and W4Z. */
-#define TXDA_LINEAR_FLOAT_INPUT	(1u << 1)
+#define TXDA_LINEAR_FLOAT_INPUT (1u << 1)
 
 struct txda_op_linear {
-	__u32 act;		/* enum txda_activation */
+	__u32 act; /* enum txda_activation */
 	float eps;
-	__u32 flags;		/* TXDA_LINEAR_* */
+	__u32 flags; /* TXDA_LINEAR_* */
 	__u32 out_col;
-	float limit;		/* of SOFTCAP: finite, above 0; else 0 */
+	float limit; /* of SOFTCAP: finite, above 0; else 0 */
 };
 
 /*
@@ -364,7 +364,7 @@ struct txda_op_linear {
  *   out: [0] F32 or BF16 [M, N]
  */
 struct txda_op_silu_mul {
-	__u32 act;		/* 0: as SILU_GATED; or a gated enum txda_activation */
+	__u32 act; /* 0: as SILU_GATED; or a gated enum txda_activation */
 };
 
 /*
@@ -378,17 +378,17 @@ struct txda_op_silu_mul {
  *   in:  [0] logits F32 [T, E]   [1] bias F32 [E] or none
  *   out: [0] experts I32 [T, k]   [1] weights F32 [T, k]
  */
-#define TXDA_ROUTE_SIGMOID	(1u << 0)
-#define TXDA_ROUTE_TOP2		(1u << 1)
-#define TXDA_ROUTE_NORMALISE	(1u << 2)
-#define TXDA_ROUTE_MAX_EXPERTS	4096
-#define TXDA_ROUTE_MAX_K	64
+#define TXDA_ROUTE_SIGMOID     (1u << 0)
+#define TXDA_ROUTE_TOP2	       (1u << 1)
+#define TXDA_ROUTE_NORMALISE   (1u << 2)
+#define TXDA_ROUTE_MAX_EXPERTS 4096
+#define TXDA_ROUTE_MAX_K       64
 
 struct txda_op_route {
 	__u32 k;
-	__u32 n_groups;		/* divides E; 1: none */
+	__u32 n_groups; /* divides E; 1: none */
 	__u32 top_groups;
-	__u32 flags;		/* TXDA_ROUTE_* */
+	__u32 flags; /* TXDA_ROUTE_* */
 	float scale;
 };
 
@@ -406,12 +406,12 @@ struct txda_op_route {
  * With [2] the output may be wider, as in LINEAR.
  */
 struct txda_op_moe_linear {
-	__u32 act;		/* NONE, or a gated enum txda_activation */
+	__u32 act; /* NONE, or a gated enum txda_activation */
 	float eps;
-	__u32 flags;		/* TXDA_LINEAR_* */
+	__u32 flags; /* TXDA_LINEAR_* */
 	__u32 out_col;
 	__u32 first;
-	__u32 n_experts;	/* of all chips; 0 without [2] */
+	__u32 n_experts; /* of all chips; 0 without [2] */
 };
 
 /*
@@ -441,8 +441,8 @@ struct txda_op_rope_table {
 	float scale;
 	float base;
 	float factor;
-	__u32 dynamic_from;	/* 0: never */
-	__u32 max_position;	/* positions >= this fault */
+	__u32 dynamic_from; /* 0: never */
+	__u32 max_position; /* positions >= this fault */
 };
 
 /*
@@ -454,18 +454,18 @@ struct txda_op_rope_table {
  *        [3] q norm F32 [D] or none   [4] k norm F32 [D] or none
  *   out: [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
  */
-#define TXDA_ROPE_INTERLEAVED	(1u << 0)
+#define TXDA_ROPE_INTERLEAVED (1u << 0)
 /* The cache keeps keys and values as int8 with a scale for each token and head (below). */
-#define TXDA_KV_INT8		(1u << 1)
+#define TXDA_KV_INT8 (1u << 1)
 
 struct txda_op_rope_kv {
-	__u32 n_heads;		/* Hq of this chip */
-	__u32 n_kv_heads;	/* Hkv of this chip */
-	__u32 head_dim;		/* D, even, at most 512 */
-	__u32 block_size;	/* tokens a block: 16, 32, 64 or 128 */
-	__u64 layer_offset;	/* of this layer within a block, bytes (doubled in precise mode) */
+	__u32 n_heads;	    /* Hq of this chip */
+	__u32 n_kv_heads;   /* Hkv of this chip */
+	__u32 head_dim;	    /* D, even, at most 512 */
+	__u32 block_size;   /* tokens a block: 16, 32, 64 or 128 */
+	__u64 layer_offset; /* of this layer within a block, bytes (doubled in precise mode) */
 	float eps;
-	__u32 flags;		/* TXDA_ROPE_*, TXDA_KV_INT8 */
+	__u32 flags; /* TXDA_ROPE_*, TXDA_KV_INT8 */
 };
 
 /*
@@ -484,7 +484,7 @@ struct txda_op_rope_kv {
  *        [4] context I32 [S]
  *   out: [0] BF16 or F32 [T, Hq D]
  */
-#define TXDA_ATTENTION_SPLIT	512
+#define TXDA_ATTENTION_SPLIT 512
 
 struct txda_op_attention {
 	__u32 n_heads;
@@ -493,9 +493,9 @@ struct txda_op_attention {
 	__u32 block_size;
 	__u64 layer_offset;
 	float scale;
-	__u32 window;		/* 0: none */
-	__u32 flags;		/* TXDA_KV_INT8 */
-	float softcap;		/* finite; 0: none */
+	__u32 window;  /* 0: none */
+	__u32 flags;   /* TXDA_KV_INT8 */
+	float softcap; /* finite; 0: none */
 };
 
 /*
@@ -516,17 +516,17 @@ struct txda_op_attention {
  *        [4] spans I32 [S, 2]   [5] context I32 [S]
  *   out: [0] BF16 or F32 [T, Hq L]
  */
-#define TXDA_MLA_MAX_LATENT	1024
-#define TXDA_MLA_MAX_ROPE	256
+#define TXDA_MLA_MAX_LATENT 1024
+#define TXDA_MLA_MAX_ROPE   256
 
 struct txda_op_mla_store {
-	__u32 n_heads;		/* Hq of this chip */
-	__u32 latent;		/* L */
-	__u32 rope;		/* R, even */
+	__u32 n_heads; /* Hq of this chip */
+	__u32 latent;  /* L */
+	__u32 rope;    /* R, even */
 	__u32 block_size;
 	__u64 layer_offset;
 	float eps;
-	__u32 flags;		/* TXDA_ROPE_INTERLEAVED, TXDA_KV_INT8 */
+	__u32 flags; /* TXDA_ROPE_INTERLEAVED, TXDA_KV_INT8 */
 };
 
 struct txda_op_mla_attention {
@@ -536,7 +536,7 @@ struct txda_op_mla_attention {
 	__u32 block_size;
 	__u64 layer_offset;
 	float scale;
-	__u32 flags;		/* TXDA_KV_INT8 */
+	__u32 flags; /* TXDA_KV_INT8 */
 };
 
 /*
@@ -552,7 +552,7 @@ struct txda_op_mla_attention {
  *   in:  [0] x F32 [R, V]
  *   out: [0] indices I32 [R, k]   [1] values F32 [R, k]   [2] lse F32 [R]
  */
-#define TXDA_TOPK_MAX		128
+#define TXDA_TOPK_MAX 128
 
 struct txda_op_topk {
 	__u32 k;
@@ -569,10 +569,10 @@ struct txda_op_topk {
  */
 
 struct txda_op {
-	__u16 op;		/* enum txda_opcode */
-	__u16 flags;		/* 0 */
-	__u32 label;		/* "layers.3.mlp.down"; offset into strings */
-	__u32 in[6];		/* tensor indices or TXDA_NONE */
+	__u16 op;    /* enum txda_opcode */
+	__u16 flags; /* 0 */
+	__u32 label; /* "layers.3.mlp.down"; offset into strings */
+	__u32 in[6]; /* tensor indices or TXDA_NONE */
 	__u32 out[3];
 	__u32 reserved;
 	union {
@@ -589,7 +589,7 @@ struct txda_op {
 		struct txda_op_moe_combine moe_combine;
 		struct txda_op_mla_store mla_store;
 		struct txda_op_mla_attention mla_attention;
-		__u32 raw[20];		/* what an op does not name is 0 */
+		__u32 raw[20]; /* what an op does not name is 0 */
 	};
 };
 
@@ -599,29 +599,29 @@ struct txda_op {
 
 enum txda_fault_code {
 	TXDA_FAULT_NONE = 0,
-	TXDA_FAULT_PAGE = 1,		/* @va is not mapped, or not with that access */
-	TXDA_FAULT_PACKET = 2,		/* bad packet; @detail: enum txda_packet or its size */
-	TXDA_FAULT_PROGRAM = 3,		/* bad header, table or record */
-	TXDA_FAULT_SHAPE = 4,		/* dims or types of @tensor do not fit the op */
-	TXDA_FAULT_INDEX = 5,		/* @detail: the index read from @tensor, @va: where */
-	TXDA_FAULT_BINDING = 6,		/* slot @detail too small, unaligned or missing */
-	TXDA_FAULT_SYMBOL = 7,		/* symbol @detail above the program's maximum */
-	TXDA_FAULT_COLLECTIVE = 8,	/* members disagree, one was lost, or no such group */
-	TXDA_FAULT_HANG = 9,		/* reported by whoever watched the queue */
+	TXDA_FAULT_PAGE = 1,	   /* @va is not mapped, or not with that access */
+	TXDA_FAULT_PACKET = 2,	   /* bad packet; @detail: enum txda_packet or its size */
+	TXDA_FAULT_PROGRAM = 3,	   /* bad header, table or record */
+	TXDA_FAULT_SHAPE = 4,	   /* dims or types of @tensor do not fit the op */
+	TXDA_FAULT_INDEX = 5,	   /* @detail: the index read from @tensor, @va: where */
+	TXDA_FAULT_BINDING = 6,	   /* slot @detail too small, unaligned or missing */
+	TXDA_FAULT_SYMBOL = 7,	   /* symbol @detail above the program's maximum */
+	TXDA_FAULT_COLLECTIVE = 8, /* members disagree, one was lost, or no such group */
+	TXDA_FAULT_HANG = 9,	   /* reported by whoever watched the queue */
 	TXDA_FAULT_ECC = 10,
-	TXDA_FAULT_LOST = 11,		/* the chip is gone */
+	TXDA_FAULT_LOST = 11, /* the chip is gone */
 	TXDA_FAULT_CODE_COUNT
 };
 
 struct txda_fault {
-	__u32 code;		/* enum txda_fault_code */
+	__u32 code; /* enum txda_fault_code */
 	__u32 queue;
 	__u32 vmid;
-	__u32 op;		/* index of the op in the program, or TXDA_NONE */
-	__u32 tensor;		/* index of the tensor, or TXDA_NONE */
-	__u32 opcode;		/* enum txda_opcode, or TXDA_NONE */
-	__u64 va;		/* the address at fault, or 0 */
-	__u64 packet_va;	/* the packet that was executed */
+	__u32 op;	 /* index of the op in the program, or TXDA_NONE */
+	__u32 tensor;	 /* index of the tensor, or TXDA_NONE */
+	__u32 opcode;	 /* enum txda_opcode, or TXDA_NONE */
+	__u64 va;	 /* the address at fault, or 0 */
+	__u64 packet_va; /* the packet that was executed */
 	__u64 detail;
 };
 
@@ -652,8 +652,8 @@ struct txda_fault {
  * and ups
  *       [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. bias likewise has [gate; up] order.
  */
-#define TXDA_TILE_N		32
-#define TXDA_QUANT_BLOCK	32	/* K elements of activations that share a scale */
+#define TXDA_TILE_N	 32
+#define TXDA_QUANT_BLOCK 32 /* K elements of activations that share a scale */
 
 static inline __u64 txda_tile_panels(__u32 layout, __u64 n)
 {
@@ -686,8 +686,7 @@ static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
 	case TXDA_F32: return k * 128;
 	case TXDA_BF16: return (k + 1) / 2 * 128;
 	case TXDA_F16: return k * 64;
-	default:
-		return group ? (k + group - 1) / group * txda_tile_group_bytes(dtype, group) : 0;
+	default: return group ? (k + group - 1) / group * txda_tile_group_bytes(dtype, group) : 0;
 	}
 }
 
@@ -698,7 +697,7 @@ static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
  *   V: [block_size/2][D'][2], element (p / 2, d, p % 2): elements of the head in lanes
  * with D' = D rounded up to 16; elements past D are not defined. BF16 (F32 in precise mode).
  */
-#define TXDA_KV_DIM(d)		(((d) + 15u) & ~15u)
+#define TXDA_KV_DIM(d) (((d) + 15u) & ~15u)
 
 static inline __u64 txda_kv_layer_bytes(__u32 n_kv_heads, __u32 head_dim, __u32 block_size)
 {

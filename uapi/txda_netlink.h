@@ -10,10 +10,10 @@
 #ifndef TXDA_NETLINK_H
 #define TXDA_NETLINK_H
 
-#define TXDA_FAMILY_NAME	"txda"
-#define TXDA_FAMILY_VERSION	1
+#define TXDA_FAMILY_NAME    "txda"
+#define TXDA_FAMILY_VERSION 1
 
-#define TXDA_MCGRP_EVENTS	"events"
+#define TXDA_MCGRP_EVENTS "events"
 
 /* What happened. */
 enum txda_nl_event {
@@ -30,13 +30,13 @@ enum txda_nl_event {
 /* One chip. */
 enum {
 	TXDA_A_DEV_PAD = 1,
-	TXDA_A_DEV_MINOR,		/* u32 */
-	TXDA_A_DEV_PCI_NAME,		/* string */
-	TXDA_A_DEV_SERIAL,		/* string */
-	TXDA_A_DEV_CARD,		/* u64 */
-	TXDA_A_DEV_CARD_INDEX,		/* u32 */
-	TXDA_A_DEV_FAULTS,		/* u64 */
-	TXDA_A_DEV_RESETS,		/* u64 */
+	TXDA_A_DEV_MINOR,      /* u32 */
+	TXDA_A_DEV_PCI_NAME,   /* string */
+	TXDA_A_DEV_SERIAL,     /* string */
+	TXDA_A_DEV_CARD,       /* u64 */
+	TXDA_A_DEV_CARD_INDEX, /* u32 */
+	TXDA_A_DEV_FAULTS,     /* u64 */
+	TXDA_A_DEV_RESETS,     /* u64 */
 
 	__TXDA_A_DEV_MAX,
 	TXDA_A_DEV_MAX = (__TXDA_A_DEV_MAX - 1)
@@ -45,25 +45,25 @@ enum {
 /* One event. */
 enum {
 	TXDA_A_EVENT_PAD = 1,
-	TXDA_A_EVENT_DEV,		/* nest of TXDA_A_DEV_* */
-	TXDA_A_EVENT_KIND,		/* u32, enum txda_nl_event */
-	TXDA_A_EVENT_TIME_NS,		/* u64 */
-	TXDA_A_EVENT_PID,		/* u32 */
-	TXDA_A_EVENT_CLIENT,		/* string */
-	TXDA_A_EVENT_QUEUE_ID,		/* u32 */
-	TXDA_A_EVENT_FAULT_CODE,	/* u32 */
-	TXDA_A_EVENT_OP,		/* u32 */
-	TXDA_A_EVENT_TENSOR,		/* u32 */
-	TXDA_A_EVENT_VA,		/* u64 */
-	TXDA_A_EVENT_DETAIL,		/* u64 */
-	TXDA_A_EVENT_ECC_CORRECTED,	/* u32 */
-	TXDA_A_EVENT_ECC_UNCORRECTED,	/* u32 */
-	TXDA_A_EVENT_TEMP_MC,		/* s32 */
-	TXDA_A_EVENT_THROTTLE,		/* u32 */
-	TXDA_A_EVENT_PORT,		/* u32 */
-	TXDA_A_EVENT_PORT_STATE,	/* u32 */
-	TXDA_A_EVENT_FW_STATE,		/* u32 */
-	TXDA_A_EVENT_FW_VERSION,	/* u32 */
+	TXDA_A_EVENT_DEV,	      /* nest of TXDA_A_DEV_* */
+	TXDA_A_EVENT_KIND,	      /* u32, enum txda_nl_event */
+	TXDA_A_EVENT_TIME_NS,	      /* u64 */
+	TXDA_A_EVENT_PID,	      /* u32 */
+	TXDA_A_EVENT_CLIENT,	      /* string */
+	TXDA_A_EVENT_QUEUE_ID,	      /* u32 */
+	TXDA_A_EVENT_FAULT_CODE,      /* u32 */
+	TXDA_A_EVENT_OP,	      /* u32 */
+	TXDA_A_EVENT_TENSOR,	      /* u32 */
+	TXDA_A_EVENT_VA,	      /* u64 */
+	TXDA_A_EVENT_DETAIL,	      /* u64 */
+	TXDA_A_EVENT_ECC_CORRECTED,   /* u32 */
+	TXDA_A_EVENT_ECC_UNCORRECTED, /* u32 */
+	TXDA_A_EVENT_TEMP_MC,	      /* s32 */
+	TXDA_A_EVENT_THROTTLE,	      /* u32 */
+	TXDA_A_EVENT_PORT,	      /* u32 */
+	TXDA_A_EVENT_PORT_STATE,      /* u32 */
+	TXDA_A_EVENT_FW_STATE,	      /* u32 */
+	TXDA_A_EVENT_FW_VERSION,      /* u32 */
 
 	__TXDA_A_EVENT_MAX,
 	TXDA_A_EVENT_MAX = (__TXDA_A_EVENT_MAX - 1)

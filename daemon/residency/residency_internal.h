@@ -57,7 +57,7 @@ struct residency_model {
 	char name[MAX_NAME], path[MAX_PATH];
 	bool needs_compiler;	   /* when it was added: the path was no case dir and named none */
 	char draft_path[MAX_PATH]; /* "": none */
-	bool draft_mtp; /* the model's own layer: draft_path is the model's path */
+	bool draft_mtp;		   /* the model's own layer: draft_path is the model's path */
 	unsigned wanted_tp;
 	char weights[16];      /* "": as they are */
 	char family[MAX_NAME]; /* "": none */

@@ -88,7 +88,7 @@ enum api_early_stopping {
 
 struct api_params {
 	enum api_kind kind;
-	cJSON *root;	   /* the body; what is const below points into it */
+	cJSON *root;		       /* the body; what is const below points into it */
 	char ignored[API_IGNORED_MAX]; /* members without effect: "store, user" */
 	const char *model;	       /* NULL: the first one served */
 	bool keep_alive_given;

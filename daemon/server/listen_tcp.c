@@ -16,7 +16,8 @@
 static bool has(const struct listen_address *list, unsigned n, const struct addrinfo *a)
 {
 	for (unsigned i = 0; i < n; i++)
-		if (list[i].len == a->ai_addrlen && !memcmp(&list[i].address, a->ai_addr, list[i].len))
+		if (list[i].len == a->ai_addrlen &&
+		    !memcmp(&list[i].address, a->ai_addr, list[i].len))
 			return true;
 	return false;
 }
@@ -68,8 +69,8 @@ int listen_tcp_resolve(const char *host, unsigned port, struct listen_address re
 		if (!r)
 			r = resolve("::1", service, ret, &n, err, errlen);
 	} else if (!len || len >= sizeof(text)) {
-		snprintf(err, errlen, "a host's name has %zu characters; it must have 1 to %zu", len,
-			 sizeof(text) - 1);
+		snprintf(err, errlen, "a host's name has %zu characters; it must have 1 to %zu",
+			 len, sizeof(text) - 1);
 		return -ENOENT;
 	} else {
 		bool brackets = len > 2 && *host == '[' && host[len - 1] == ']';

@@ -384,8 +384,7 @@ static bool encode_prompt(const struct model_text *t, const struct api_params *p
 static bool check_context(const struct model_text *t, const struct api_params *p,
 			  const struct prompt_tokens *prompt, struct api_error *e)
 {
-	unsigned context = t->max_context,
-		 limit = p->kind == API_EMBEDDING ? context : context - 1;
+	unsigned context = t->max_context, limit = p->kind == API_EMBEDDING ? context : context - 1;
 	const char *param = prompt_name(p);
 
 	if (!prompt->n)
@@ -400,8 +399,7 @@ static bool check_context(const struct model_text *t, const struct api_params *p
 		return api_error_set(e, 400, "context_length_exceeded", "max_tokens",
 				     "max_tokens is %u, but the model's context is %u tokens and "
 				     "%s has %u; the limit is %u",
-				     p->max_tokens, context, param, prompt->n,
-				     context - prompt->n);
+				     p->max_tokens, context, param, prompt->n, context - prompt->n);
 	return true;
 }
 

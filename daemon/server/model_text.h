@@ -35,7 +35,8 @@ struct model_text {
 	struct txda_tokenizer *tokenizer;
 	struct txda_chat_template *chat; /* NULL: the model has none; chat_error says why */
 	char chat_error[256];
-	_Atomic unsigned max_context; /* the engine's limit; changes when the model is loaded anew */
+	_Atomic unsigned
+		max_context; /* the engine's limit; changes when the model is loaded anew */
 	unsigned vocab;
 	/* generation_config.json, or OpenAI's defaults */
 	double temperature, top_p, min_p;

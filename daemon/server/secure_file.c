@@ -56,9 +56,10 @@ static int open_entry(int dir, const char *name, int flags, const char *path, ch
 
 	if (fd >= 0)
 		return fd;
-	if ((error == ELOOP || error == ENOTDIR) &&
-	    !fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode)) {
-		snprintf(err, errlen, "%s is a symbolic link; give the path that it leads to", path);
+	if ((error == ELOOP || error == ENOTDIR) && !fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) &&
+	    S_ISLNK(st.st_mode)) {
+		snprintf(err, errlen, "%s is a symbolic link; give the path that it leads to",
+			 path);
 		return -ELOOP;
 	}
 	return fail(error, err, errlen, "open", path);

@@ -10,7 +10,7 @@
 enum { CHAT_MAX_TEMPLATES = 32 };
 
 struct chat_named_template {
-	char *name;	/* "default", "tool_use", … */
+	char *name; /* "default", "tool_use", … */
 	struct txda_template *template;
 	struct txda_chat_capabilities capabilities;
 };
@@ -18,9 +18,9 @@ struct chat_named_template {
 struct txda_chat_template {
 	struct chat_named_template templates[CHAT_MAX_TEMPLATES];
 	unsigned int n_templates;
-	const struct chat_named_template *standard;	/* "default", or the only one */
-	const struct chat_named_template *tool_use;	/* for requests with tools, or NULL */
-	cJSON *special_tokens;	/* object: bos_token and the like */
+	const struct chat_named_template *standard; /* "default", or the only one */
+	const struct chat_named_template *tool_use; /* for requests with tools, or NULL */
+	cJSON *special_tokens;			    /* object: bos_token and the like */
 };
 
 /* The template of @request; its capabilities fit it. */

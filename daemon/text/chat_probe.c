@@ -22,10 +22,10 @@ static const char tools[] =
 	"\"parameters\":{\"type\":\"object\",\"properties\":{\"p\":{\"type\":\"string\","
 	"\"description\":\"d\"}},\"required\":[\"p\"]}}}]";
 
-#define CALL(content, arguments)                                                                 \
-	"[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":" content    \
-	",\"tool_calls\":[{\"id\":\"call12345\",\"type\":\"function\",\"function\":{\"name\":\""  \
-	TOOL_MARK "\",\"arguments\":" arguments "}}]}]"
+#define CALL(content, arguments)                                                                   \
+	"[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":" content      \
+	",\"tool_calls\":[{\"id\":\"call12345\",\"type\":\"function\",\"function\":{\"name\":"     \
+	"\"" TOOL_MARK "\",\"arguments\":" arguments "}}]}]"
 #define OBJECT "{\"" KEY_MARK "\":\"v\"}"
 #define STRING "\"{\\\"" KEY_MARK "\\\":\\\"v\\\"}\""
 
@@ -40,13 +40,11 @@ static const struct txda_template_limits probe_limits = {
 static char *probe(const struct txda_chat_template *chat, const struct chat_named_template *named,
 		   const char *messages, const char *with_tools)
 {
-	static const struct tm day = { .tm_year = 125, .tm_mon = 0, .tm_mday = 1, .tm_wday = 3 };
+	static const struct tm day = {.tm_year = 125, .tm_mon = 0, .tm_mday = 1, .tm_wday = 3};
 	cJSON *message_tree = cJSON_Parse(messages);
 	cJSON *tool_tree = with_tools ? cJSON_Parse(with_tools) : NULL;
-	struct txda_chat_request request = { .messages = message_tree,
-					     .tools = tool_tree,
-					     .now = &day,
-					     .limits = &probe_limits };
+	struct txda_chat_request request = {
+		.messages = message_tree, .tools = tool_tree, .now = &day, .limits = &probe_limits};
 	struct txda_template_error error;
 	char *text = NULL;
 	int rc = -ENOMEM;
@@ -72,7 +70,7 @@ static int probe_content(const struct txda_chat_template *chat, struct chat_name
 				      !strstr(parts, "'" TEXT_MARK "'") &&
 				      !strstr(parts, "\"" TEXT_MARK "\"");
 		if (!caps->content_parts)
-			caps->content_string = true;	/* the usual form, for want of a better */
+			caps->content_string = true; /* the usual form, for want of a better */
 	}
 	free(text);
 	free(parts);
@@ -116,8 +114,8 @@ static int probe_calls(const struct txda_chat_template *chat,
 
 static int probe_tools(const struct txda_chat_template *chat, struct chat_named_template *named)
 {
-	static const char *const objects[2] = { CALL("null", OBJECT), CALL("\"\"", OBJECT) };
-	static const char *const strings[2] = { CALL("null", STRING), CALL("\"\"", STRING) };
+	static const char *const objects[2] = {CALL("null", OBJECT), CALL("\"\"", OBJECT)};
+	static const char *const strings[2] = {CALL("null", STRING), CALL("\"\"", STRING)};
 	struct txda_chat_capabilities *caps = &named->capabilities;
 	char *text = probe(chat, named, string_content, tools);
 	int rc;

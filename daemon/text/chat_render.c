@@ -38,9 +38,8 @@ static bool set_members(cJSON *context, const cJSON *object)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, object)
-		if (!set_reference(context, item->string, item))
-			return false;
+	cJSON_ArrayForEach(item,
+			   object) if (!set_reference(context, item->string, item)) return false;
 	return true;
 }
 
@@ -60,15 +59,15 @@ int chat_render_plain(const struct txda_chat_template *chat, const struct txda_t
 		      const struct txda_chat_request *request, struct txda_template_error *error,
 		      char **ret_text, size_t *ret_length)
 {
-	struct txda_template_options options = { .now = request->now, .limits = request->limits };
+	struct txda_template_options options = {.now = request->now, .limits = request->limits};
 	cJSON *context = cJSON_CreateObject();
 	int rc = -ENOMEM;
 
 	if (context && fill_context(context, chat, request))
 		rc = txda_template_render(template, context, &options, error, ret_text, ret_length);
 	else
-		*error = (struct txda_template_error){ .kind = TXDA_TEMPLATE_MEMORY,
-						       .message = "out of memory" };
+		*error = (struct txda_template_error){.kind = TXDA_TEMPLATE_MEMORY,
+						      .message = "out of memory"};
 	cJSON_Delete(context);
 	return rc;
 }
@@ -97,13 +96,15 @@ int txda_chat_template_render(const struct txda_chat_template *chat,
 
 	if (!error)
 		error = &own_error;
-	*error = (struct txda_template_error){ 0 };
-	rc = check_member(request->tools, cJSON_IsArray(request->tools) ||
-			  cJSON_IsNull(request->tools), "tools must be an array", error);
+	*error = (struct txda_template_error){0};
+	rc = check_member(request->tools,
+			  cJSON_IsArray(request->tools) || cJSON_IsNull(request->tools),
+			  "tools must be an array", error);
 	if (!rc)
-		rc = check_member(request->documents, cJSON_IsArray(request->documents) ||
-				  cJSON_IsNull(request->documents), "documents must be an array",
-				  error);
+		rc = check_member(request->documents,
+				  cJSON_IsArray(request->documents) ||
+					  cJSON_IsNull(request->documents),
+				  "documents must be an array", error);
 	if (!rc)
 		rc = check_member(request->variables, cJSON_IsObject(request->variables),
 				  "the variables of a chat template must be an object", error);

@@ -70,7 +70,8 @@ static int add_from_json(struct loader *l, const char *file, const cJSON *value)
 				    strlen(value->valuestring));
 	if (!cJSON_IsArray(value))
 		return fail(l, -EINVAL, "%s: chat_template must be a string or a list", file);
-	cJSON_ArrayForEach(item, value) {
+	cJSON_ArrayForEach(item, value)
+	{
 		const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
 		const cJSON *text = cJSON_GetObjectItemCaseSensitive(item, "template");
 
@@ -190,8 +191,8 @@ static const char *token_text(const cJSON *token)
 
 static int add_special_tokens(struct loader *l, const cJSON *config)
 {
-	static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token",
-					     "pad_token", "cls_token", "mask_token" };
+	static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+					    "pad_token", "cls_token", "mask_token"};
 	static const char list_name[] = "additional_special_tokens";
 	cJSON *tokens = l->chat->special_tokens;
 	const cJSON *item, *more = cJSON_GetObjectItemCaseSensitive(config, list_name);
@@ -199,8 +200,7 @@ static int add_special_tokens(struct loader *l, const cJSON *config)
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const char *text =
-			token_text(cJSON_GetObjectItemCaseSensitive(config, names[i]));
+		const char *text = token_text(cJSON_GetObjectItemCaseSensitive(config, names[i]));
 
 		if (text && !cJSON_GetObjectItemCaseSensitive(tokens, names[i]) &&
 		    !cJSON_AddStringToObject(tokens, names[i], text))
@@ -211,7 +211,8 @@ static int add_special_tokens(struct loader *l, const cJSON *config)
 	list = cJSON_AddArrayToObject(tokens, list_name);
 	if (!list)
 		return fail(l, -ENOMEM, "out of memory");
-	cJSON_ArrayForEach(item, more) {
+	cJSON_ArrayForEach(item, more)
+	{
 		const char *text = token_text(item);
 		cJSON *token = text ? cJSON_CreateString(text) : NULL;
 
@@ -306,7 +307,7 @@ static int new_chat(struct loader *l)
 int txda_chat_template_load(const char *directory, struct txda_chat_template **ret_template,
 			    char *err, size_t errlen)
 {
-	struct loader l = { .directory = directory, .err = err, .errlen = errlen };
+	struct loader l = {.directory = directory, .err = err, .errlen = errlen};
 	int rc = new_chat(&l);
 
 	if (rc)
@@ -323,7 +324,7 @@ int txda_chat_template_load(const char *directory, struct txda_chat_template **r
 int txda_chat_template_new(const char *source, size_t length, const cJSON *tokenizer_config,
 			   struct txda_chat_template **ret_template, char *err, size_t errlen)
 {
-	struct loader l = { .directory = "template", .err = err, .errlen = errlen };
+	struct loader l = {.directory = "template", .err = err, .errlen = errlen};
 	int rc = new_chat(&l);
 
 	if (rc)

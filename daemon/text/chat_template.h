@@ -26,21 +26,21 @@ struct txda_chat_template;
  * What the template can do, found by rendering small probes when it is loaded.
  */
 struct txda_chat_capabilities {
-	bool content_string;	/* content may be a string */
-	bool content_parts;	/* content may be a list of {"type": "text", "text": …} */
-	bool tools;		/* the prompt names the tools of the request */
-	bool tool_calls;	/* tool calls of earlier assistant messages are rendered */
-	bool argument_objects;	/* function.arguments is to be an object; else JSON text */
-	bool thinking;		/* reads the variable enable_thinking */
+	bool content_string;   /* content may be a string */
+	bool content_parts;    /* content may be a list of {"type": "text", "text": …} */
+	bool tools;	       /* the prompt names the tools of the request */
+	bool tool_calls;       /* tool calls of earlier assistant messages are rendered */
+	bool argument_objects; /* function.arguments is to be an object; else JSON text */
+	bool thinking;	       /* reads the variable enable_thinking */
 };
 
 struct txda_chat_request {
-	const cJSON *messages;		/* array of objects */
-	const cJSON *tools;		/* array, or NULL */
-	const cJSON *documents;		/* array, or NULL */
-	const cJSON *variables;		/* object: more variables (enable_thinking, …), or NULL */
-	const struct tm *now;		/* for strftime_now(); NULL: the local time */
-	const struct txda_template_limits *limits;	/* NULL: the default */
+	const cJSON *messages;	/* array of objects */
+	const cJSON *tools;	/* array, or NULL */
+	const cJSON *documents; /* array, or NULL */
+	const cJSON *variables; /* object: more variables (enable_thinking, …), or NULL */
+	const struct tm *now;	/* for strftime_now(); NULL: the local time */
+	const struct txda_template_limits *limits; /* NULL: the default */
 	bool add_generation_prompt;
 };
 

@@ -34,33 +34,33 @@ struct txda_template;
 
 enum txda_template_error_kind {
 	TXDA_TEMPLATE_OK = 0,
-	TXDA_TEMPLATE_SYNTAX,	/* the template cannot be parsed (-EINVAL) */
-	TXDA_TEMPLATE_RUNTIME,	/* an operation failed while rendering (-EINVAL) */
-	TXDA_TEMPLATE_RAISED,	/* raise_exception() was called; message is its text (-EPROTO) */
-	TXDA_TEMPLATE_LIMIT,	/* a limit was exceeded (-E2BIG) */
-	TXDA_TEMPLATE_MEMORY,	/* the machine is out of memory (-ENOMEM) */
+	TXDA_TEMPLATE_SYNTAX,  /* the template cannot be parsed (-EINVAL) */
+	TXDA_TEMPLATE_RUNTIME, /* an operation failed while rendering (-EINVAL) */
+	TXDA_TEMPLATE_RAISED,  /* raise_exception() was called; message is its text (-EPROTO) */
+	TXDA_TEMPLATE_LIMIT,   /* a limit was exceeded (-E2BIG) */
+	TXDA_TEMPLATE_MEMORY,  /* the machine is out of memory (-ENOMEM) */
 };
 
 struct txda_template_error {
 	enum txda_template_error_kind kind;
-	unsigned int line;	/* line of the template, from 1; 0 when none fits */
-	char message[1024];	/* UTF-8, without the line, cut when longer */
+	unsigned int line;  /* line of the template, from 1; 0 when none fits */
+	char message[1024]; /* UTF-8, without the line, cut when longer */
 };
 
 struct txda_template_limits {
-	uint64_t steps;		/* evaluated nodes, plus a share for the bytes that they handle */
-	size_t memory;		/* bytes of values alive or dead in one render */
-	size_t output;		/* bytes of output, text under construction included */
-	unsigned int depth;	/* nested expressions, statements and macro calls */
+	uint64_t steps;	    /* evaluated nodes, plus a share for the bytes that they handle */
+	size_t memory;	    /* bytes of values alive or dead in one render */
+	size_t output;	    /* bytes of output, text under construction included */
+	unsigned int depth; /* nested expressions, statements and macro calls */
 };
 
-#define TXDA_TEMPLATE_MAX_SOURCE ((size_t)1 << 20)	/* bytes of a template */
+#define TXDA_TEMPLATE_MAX_SOURCE ((size_t)1 << 20) /* bytes of a template */
 
 /* What render uses when no limits are given: 20 M steps, 256 MiB, 64 MiB, 600 deep. */
 extern const struct txda_template_limits txda_template_default_limits;
 
 struct txda_template_options {
-	const struct tm *now;	/* for strftime_now(); NULL: the local time */
+	const struct tm *now;			   /* for strftime_now(); NULL: the local time */
 	const struct txda_template_limits *limits; /* NULL: the default */
 };
 

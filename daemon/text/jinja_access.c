@@ -66,14 +66,10 @@ int jinja_iterate(struct jinja_render *r, struct jinja_value v, struct jinja_seq
 		v.seq->position = v.seq->n;
 		*ret = rest;
 		return 0;
-	case JINJA_DICT:
-		return keys_of(r, v.dict, ret);
-	case JINJA_STRING:
-		return chars_of(r, v.string, ret);
-	case JINJA_UNDEFINED:
-		return jinja_new_seq(r, JINJA_LIST, 0, ret);
-	default:
-		return jinja_fail(r, "'%s' object is not iterable", jinja_type_name(v));
+	case JINJA_DICT: return keys_of(r, v.dict, ret);
+	case JINJA_STRING: return chars_of(r, v.string, ret);
+	case JINJA_UNDEFINED: return jinja_new_seq(r, JINJA_LIST, 0, ret);
+	default: return jinja_fail(r, "'%s' object is not iterable", jinja_type_name(v));
 	}
 }
 
@@ -83,34 +79,29 @@ int jinja_length(struct jinja_render *r, struct jinja_value v, int64_t *ret)
 	case JINJA_STRING:
 		*ret = (int64_t)jinja_str_chars(v.string);
 		return jinja_charge_bytes(r, v.string->length);
-	case JINJA_DICT:
-		*ret = (int64_t)v.dict->n;
-		return 0;
-	case JINJA_UNDEFINED:
-		*ret = 0;
-		return 0;
+	case JINJA_DICT: *ret = (int64_t)v.dict->n; return 0;
+	case JINJA_UNDEFINED: *ret = 0; return 0;
 	case JINJA_SEQ:
 		if (!jinja_is_generator(v)) {
 			*ret = (int64_t)v.seq->n;
 			return 0;
 		}
 		/* fall through */
-	default:
-		return jinja_fail(r, "object of type '%s' has no len()", jinja_type_name(v));
+	default: return jinja_fail(r, "object of type '%s' has no len()", jinja_type_name(v));
 	}
 }
 
 /* Names that exist in Python and that the immutable sandbox keeps away. */
 static bool is_forbidden(struct jinja_value object, const struct jinja_str *name)
 {
-	static const char *const list_names[] = { "append", "clear", "pop", "reverse", "insert",
-						  "sort", "extend", "remove", NULL };
-	static const char *const dict_names[] = { "clear", "pop", "popitem", "setdefault", "update",
-						  NULL };
-	static const char *const none[] = { NULL };
-	const char *const *names = jinja_is_list(object)	? list_names :
-				   object.kind == JINJA_DICT ? dict_names :
-								none;
+	static const char *const list_names[] = {"append", "clear",  "pop",    "reverse", "insert",
+						 "sort",   "extend", "remove", NULL};
+	static const char *const dict_names[] = {"clear",      "pop",	 "popitem",
+						 "setdefault", "update", NULL};
+	static const char *const none[] = {NULL};
+	const char *const *names = jinja_is_list(object)       ? list_names
+				   : object.kind == JINJA_DICT ? dict_names
+							       : none;
 
 	for (; *names; names++)
 		if (jinja_str_is(name, *names))
@@ -130,18 +121,15 @@ static const struct jinja_builtin *find_method(struct jinja_value object,
 		if (!found)
 			found = jinja_find_builtin(jinja_string_tests, name->data, name->length);
 		return found;
-	case JINJA_DICT:
-		return jinja_find_builtin(jinja_dict_methods, name->data, name->length);
+	case JINJA_DICT: return jinja_find_builtin(jinja_dict_methods, name->data, name->length);
 	case JINJA_SEQ:
 		if (object.seq->flavor > JINJA_RANGE && object.seq->flavor != JINJA_GROUP)
 			return NULL;
 		return jinja_find_builtin(jinja_list_methods, name->data, name->length);
-	case JINJA_LOOP:
-		return jinja_find_builtin(jinja_loop_methods, name->data, name->length);
+	case JINJA_LOOP: return jinja_find_builtin(jinja_loop_methods, name->data, name->length);
 	case JINJA_CYCLER:
 		return jinja_find_builtin(jinja_cycler_methods, name->data, name->length);
-	default:
-		return NULL;
+	default: return NULL;
 	}
 }
 
@@ -172,8 +160,8 @@ static int own_attribute(struct jinja_render *r, struct jinja_value object,
 		rc = jinja_alloc(r, sizeof(*bound), &bound);
 		if (rc)
 			return rc;
-		*bound = (struct jinja_bound){ method, object };
-		*ret = (struct jinja_value){ .kind = JINJA_CALLABLE, .callable = bound };
+		*bound = (struct jinja_bound){method, object};
+		*ret = (struct jinja_value){.kind = JINJA_CALLABLE, .callable = bound};
 		return 0;
 	}
 	if (object.kind == JINJA_LOOP)
@@ -187,7 +175,7 @@ static int own_attribute(struct jinja_render *r, struct jinja_value object,
 				       (int)(name->length < 60 ? name->length : 60), name->data,
 				       jinja_type_name(object));
 	if (object.kind == JINJA_MACRO && jinja_str_is(name, "name")) {
-		struct jinja_value own = { .kind = JINJA_STRING };
+		struct jinja_value own = {.kind = JINJA_STRING};
 
 		own.string = object.macro->signature->name;
 		*ret = own;
@@ -270,10 +258,10 @@ static int own_item(struct jinja_render *r, struct jinja_value object, struct ji
 	return 0;
 }
 
-int jinja_attribute(struct jinja_render *r, struct jinja_value object,
-		    const struct jinja_str *name, struct jinja_value *ret)
+int jinja_attribute(struct jinja_render *r, struct jinja_value object, const struct jinja_str *name,
+		    struct jinja_value *ret)
 {
-	struct jinja_value key = { .kind = JINJA_STRING }, found_value;
+	struct jinja_value key = {.kind = JINJA_STRING}, found_value;
 	bool found;
 	int rc;
 
@@ -385,7 +373,7 @@ int jinja_slice(struct jinja_render *r, struct jinja_value object, const struct 
 	if (!step)
 		return jinja_fail(r, "slice step cannot be zero");
 	if (step < -count - 1)
-		step = -count - 1;	/* one item in either case, and no overflow */
+		step = -count - 1; /* one item in either case, and no overflow */
 	if (step > count + 1)
 		step = count + 1;
 	if (step > 0) {
@@ -400,8 +388,8 @@ int jinja_slice(struct jinja_render *r, struct jinja_value object, const struct 
 			n = (start - stop - 1) / -step + 1;
 	}
 	if (object.kind == JINJA_STRING)
-		return jinja_keep_safe(
-			object, take_chars(r, object.string, start, step, n, ret), ret);
+		return jinja_keep_safe(object, take_chars(r, object.string, start, step, n, ret),
+				       ret);
 	rc = jinja_new_seq(r, object.seq->flavor == JINJA_LIST ? JINJA_LIST : JINJA_TUPLE,
 			   (size_t)n, &seq);
 	if (rc)

@@ -49,9 +49,9 @@ enum jinja_token_type {
 };
 
 struct jinja_token {
-	uint8_t type;		/* enum jinja_token_type */
+	uint8_t type; /* enum jinja_token_type */
 	unsigned int line;
-	const char *data;	/* DATA, NAME, STRING (decoded): text; else the source */
+	const char *data; /* DATA, NAME, STRING (decoded): text; else the source */
 	size_t length;
 	union {
 		int64_t integer;
@@ -60,7 +60,7 @@ struct jinja_token {
 };
 
 struct jinja_tokens {
-	struct jinja_token *items;	/* malloc'd, ends with TOKEN_EOF */
+	struct jinja_token *items; /* malloc'd, ends with TOKEN_EOF */
 	size_t n;
 	size_t capacity;
 };
@@ -113,7 +113,7 @@ enum jinja_node_type {
 	NODE_MACRO,
 	NODE_CALL_BLOCK,
 	NODE_FILTER_BLOCK,
-	NODE_SCOPE,		/* a body with its own scope: `generation` */
+	NODE_SCOPE, /* a body with its own scope: `generation` */
 	NODE_BREAK,
 	NODE_CONTINUE,
 };
@@ -148,15 +148,15 @@ struct jinja_arguments {
 	struct jinja_keyword *keywords;
 	uint32_t n_keywords;
 	uint32_t keyword_capacity;
-	struct jinja_node *star;	/* *sequence or NULL */
-	struct jinja_node *star_star;	/* **mapping or NULL */
+	struct jinja_node *star;      /* *sequence or NULL */
+	struct jinja_node *star_star; /* **mapping or NULL */
 };
 
 /* What a macro and the body of a call block have in common. */
 struct jinja_signature {
-	struct jinja_str *name;		/* interned */
-	struct jinja_nodes parameters;	/* NODE_NAME */
-	struct jinja_nodes defaults;	/* of the last parameters */
+	struct jinja_str *name;	       /* interned */
+	struct jinja_nodes parameters; /* NODE_NAME */
+	struct jinja_nodes defaults;   /* of the last parameters */
 	struct jinja_nodes body;
 	bool uses_caller;
 	bool uses_varargs;
@@ -164,73 +164,73 @@ struct jinja_signature {
 };
 
 struct jinja_node {
-	uint8_t type;		/* enum jinja_node_type */
-	uint8_t op;		/* BINARY: token type; COMPARE operand: jinja_compare_op */
-	bool negated;		/* TEST */
-	bool recursive;		/* FOR */
+	uint8_t type;	/* enum jinja_node_type */
+	uint8_t op;	/* BINARY: token type; COMPARE operand: jinja_compare_op */
+	bool negated;	/* TEST */
+	bool recursive; /* FOR */
 	unsigned int line;
 	union {
-		struct jinja_value constant;		/* CONST */
-		struct jinja_str *name;			/* NAME: interned, compared by address */
-		struct jinja_nodes list;		/* LIST, TUPLE, CONCAT; DICT: key, value */
-		struct {				/* CONDITION, SLICE (start, stop, step) */
+		struct jinja_value constant; /* CONST */
+		struct jinja_str *name;	     /* NAME: interned, compared by address */
+		struct jinja_nodes list;     /* LIST, TUPLE, CONCAT; DICT: key, value */
+		struct {		     /* CONDITION, SLICE (start, stop, step) */
 			struct jinja_node *a, *b, *c;
 		} three;
-		struct {				/* BINARY, AND, OR, NOT (left), ITEM */
+		struct { /* BINARY, AND, OR, NOT (left), ITEM */
 			struct jinja_node *left, *right;
 		} two;
-		struct {				/* COMPARE: operands carry their op */
+		struct { /* COMPARE: operands carry their op */
 			struct jinja_node *first;
 			struct jinja_nodes rest;
 		} compare;
-		struct {				/* ATTRIBUTE, NAMESPACE_ATTRIBUTE */
+		struct { /* ATTRIBUTE, NAMESPACE_ATTRIBUTE */
 			struct jinja_node *object;
 			struct jinja_str *name;
 		} attribute;
-		struct {				/* CALL */
+		struct { /* CALL */
 			struct jinja_node *callee;
 			struct jinja_arguments arguments;
 		} call;
-		struct {				/* FILTER, TEST */
-			struct jinja_node *input;	/* NULL: what a filter block captured */
+		struct {			  /* FILTER, TEST */
+			struct jinja_node *input; /* NULL: what a filter block captured */
 			struct jinja_str *name;
-			const struct jinja_builtin *builtin;	/* NULL: there is none */
+			const struct jinja_builtin *builtin; /* NULL: there is none */
 			struct jinja_arguments arguments;
 		} apply;
-		struct {				/* TEXT */
+		struct { /* TEXT */
 			const char *data;
 			size_t length;
 		} text;
-		struct jinja_node *expression;		/* OUTPUT */
-		struct {				/* IF */
+		struct jinja_node *expression; /* OUTPUT */
+		struct {		       /* IF */
 			struct jinja_node *test;
 			struct jinja_nodes body;
-			struct jinja_nodes arms;	/* `elif`: IF with test and body only */
+			struct jinja_nodes arms; /* `elif`: IF with test and body only */
 			struct jinja_nodes otherwise;
 		} branch;
-		struct {				/* FOR */
+		struct { /* FOR */
 			struct jinja_node *target;
 			struct jinja_node *iterable;
-			struct jinja_node *filter;	/* or NULL */
+			struct jinja_node *filter; /* or NULL */
 			struct jinja_nodes body;
 			struct jinja_nodes otherwise;
 		} loop;
-		struct {				/* SET; SET_BLOCK: value: filter or NULL */
+		struct { /* SET; SET_BLOCK: value: filter or NULL */
 			struct jinja_node *target;
 			struct jinja_node *value;
 			struct jinja_nodes body;
 		} set;
-		struct {				/* WITH */
+		struct { /* WITH */
 			struct jinja_nodes targets;
 			struct jinja_nodes values;
 			struct jinja_nodes body;
 		} with;
-		struct jinja_signature macro;		/* MACRO */
-		struct {				/* CALL_BLOCK */
+		struct jinja_signature macro; /* MACRO */
+		struct {		      /* CALL_BLOCK */
 			struct jinja_node *call;
 			struct jinja_signature caller;
 		} call_block;
-		struct {				/* FILTER_BLOCK, SCOPE (no filter) */
+		struct { /* FILTER_BLOCK, SCOPE (no filter) */
 			struct jinja_node *filter;
 			struct jinja_nodes body;
 		} block;
@@ -244,7 +244,7 @@ struct jinja_names {
 
 struct txda_template {
 	struct jinja_arena arena;
-	struct jinja_dict symbols;	/* interned names: key is the name itself */
+	struct jinja_dict symbols; /* interned names: key is the name itself */
 	struct jinja_names names;
 	struct jinja_nodes body;
 };
@@ -256,16 +256,16 @@ struct txda_template {
 struct jinja_parser {
 	struct txda_template *template;
 	struct txda_template_error *error;
-	const struct jinja_token *token;	/* the current one; never past TOKEN_EOF */
+	const struct jinja_token *token; /* the current one; never past TOKEN_EOF */
 	unsigned int depth;
 	unsigned int loop_depth;
-	struct jinja_signature *macro;		/* innermost one being parsed */
+	struct jinja_signature *macro; /* innermost one being parsed */
 };
 
 enum jinja_tuple_mode {
-	TUPLE_FULL,		/* everything */
-	TUPLE_NO_CONDITION,	/* no `x if y`: before a loop's own `if` */
-	TUPLE_PARENTHESES,	/* inside ( ), may be empty */
+	TUPLE_FULL,	    /* everything */
+	TUPLE_NO_CONDITION, /* no `x if y`: before a loop's own `if` */
+	TUPLE_PARENTHESES,  /* inside ( ), may be empty */
 };
 
 __attribute__((format(printf, 2, 3))) int jinja_parse_fail(struct jinja_parser *p,

@@ -44,7 +44,7 @@ extern const struct jinja_builtin jinja_sequence_filters[];
 extern const struct jinja_builtin jinja_select_filters[];
 extern const struct jinja_builtin jinja_tests[];
 extern const struct jinja_builtin jinja_string_methods[];
-extern const struct jinja_builtin jinja_string_tests[];	/* methods isdigit() and the like */
+extern const struct jinja_builtin jinja_string_tests[]; /* methods isdigit() and the like */
 extern const struct jinja_builtin jinja_dict_methods[];
 extern const struct jinja_builtin jinja_list_methods[];
 extern const struct jinja_builtin jinja_loop_methods[];

@@ -108,9 +108,7 @@ int jinja_equal(struct jinja_render *r, struct jinja_value a, struct jinja_value
 		return 0;
 	switch (a.kind) {
 	case JINJA_UNDEFINED:
-	case JINJA_NONE:
-		*ret = true;
-		return 0;
+	case JINJA_NONE: *ret = true; return 0;
 	case JINJA_STRING:
 		*ret = a.string->length == b.string->length &&
 		       !memcmp(a.string->data, b.string->data, a.string->length);
@@ -120,14 +118,13 @@ int jinja_equal(struct jinja_render *r, struct jinja_value a, struct jinja_value
 			*ret = true;
 			return 0;
 		}
-		if (!is_indexed(a) || (a.seq->flavor != b.seq->flavor &&
-				       !(jinja_is_tuple(a) && jinja_is_tuple(b))))
+		if (!is_indexed(a) ||
+		    (a.seq->flavor != b.seq->flavor && !(jinja_is_tuple(a) && jinja_is_tuple(b))))
 			return 0;
 		return compound_equal(r, a, b, ret);
-	case JINJA_DICT:
-		return compound_equal(r, a, b, ret);
+	case JINJA_DICT: return compound_equal(r, a, b, ret);
 	default:
-		*ret = a.dict == b.dict;	/* any pointer of the union: the same object */
+		*ret = a.dict == b.dict; /* any pointer of the union: the same object */
 		return 0;
 	}
 }
@@ -169,8 +166,8 @@ static int seq_order(struct jinja_render *r, enum jinja_compare_op op, const str
 int jinja_order(struct jinja_render *r, enum jinja_compare_op op, struct jinja_value a,
 		struct jinja_value b, bool *ret)
 {
-	static const char *const symbols[] = { [COMPARE_LT] = "<", [COMPARE_LE] = "<=",
-					       [COMPARE_GT] = ">", [COMPARE_GE] = ">=" };
+	static const char *const symbols[] = {
+		[COMPARE_LT] = "<", [COMPARE_LE] = "<=", [COMPARE_GT] = ">", [COMPARE_GE] = ">="};
 	int rc = jinja_charge(r, 1);
 
 	if (rc)
@@ -225,7 +222,7 @@ int jinja_contains(struct jinja_render *r, struct jinja_value container, struct 
 	*ret = false;
 	for (i = 0; !rc && !*ret && i < seq->n; i++)
 		rc = jinja_equal(r, seq->items[i], v, ret);
-	if (jinja_is_generator(container))	/* what lies behind the hit was not consumed */
+	if (jinja_is_generator(container)) /* what lies behind the hit was not consumed */
 		container.seq->position -= seq->n - i;
 	return rc ? rc : jinja_charge(r, i / 4);
 }
@@ -237,18 +234,11 @@ int jinja_compare(struct jinja_render *r, enum jinja_compare_op op, struct jinja
 	int rc;
 
 	switch (op) {
-	case COMPARE_EQ:
-		return jinja_equal(r, a, b, ret);
-	case COMPARE_NE:
-		rc = jinja_equal(r, a, b, &result);
-		break;
-	case COMPARE_IN:
-		return jinja_contains(r, b, a, ret);
-	case COMPARE_NOT_IN:
-		rc = jinja_contains(r, b, a, &result);
-		break;
-	default:
-		return jinja_order(r, op, a, b, ret);
+	case COMPARE_EQ: return jinja_equal(r, a, b, ret);
+	case COMPARE_NE: rc = jinja_equal(r, a, b, &result); break;
+	case COMPARE_IN: return jinja_contains(r, b, a, ret);
+	case COMPARE_NOT_IN: rc = jinja_contains(r, b, a, &result); break;
+	default: return jinja_order(r, op, a, b, ret);
 	}
 	if (!rc)
 		*ret = !result;
@@ -291,7 +281,7 @@ static int merge(const struct sorter *s, const size_t *from, size_t *to, size_t 
 int jinja_sort(struct jinja_render *r, struct jinja_value *items, struct jinja_value *keys,
 	       size_t n, bool descending)
 {
-	struct sorter s = { r, keys, descending };
+	struct sorter s = {r, keys, descending};
 	struct jinja_value *sorted;
 	size_t *order, *other, i, width;
 	int rc = jinja_alloc(r, n * 2 * sizeof(*order), &order);

@@ -101,10 +101,10 @@ static int eval_unary(struct jinja_render *r, const struct jinja_node *node,
 	if (node->type == NODE_NEGATE)
 		return jinja_negate(r, v, ret);
 	if (!jinja_is_number(v))
-		return v.kind == JINJA_UNDEFINED ?
-			       jinja_fail_undefined(r, v) :
-			       jinja_fail(r, "bad operand type for unary +: '%s'",
-					  jinja_type_name(v));
+		return v.kind == JINJA_UNDEFINED
+			       ? jinja_fail_undefined(r, v)
+			       : jinja_fail(r, "bad operand type for unary +: '%s'",
+					    jinja_type_name(v));
 	*ret = v.kind == JINJA_BOOL ? jinja_int(v.boolean) : v;
 	return 0;
 }
@@ -224,7 +224,7 @@ int jinja_eval_args(struct jinja_render *r, const struct jinja_arguments *argume
 	size_t n = arguments->positional.n, n_keywords = arguments->n_keywords, i;
 	int rc;
 
-	*ret = (struct jinja_args){ 0 };
+	*ret = (struct jinja_args){0};
 	if (!n && !n_keywords && !arguments->star && !arguments->star_star && !caller)
 		return 0;
 	rc = eval_stars(r, arguments, &star, &star_star);
@@ -241,12 +241,11 @@ int jinja_eval_args(struct jinja_render *r, const struct jinja_arguments *argume
 	for (i = 0; star && i < star->n; i++)
 		values[n++] = star->items[i];
 	for (i = 0; star_star && i < star_star->n; i++)
-		keywords[n_keywords++] = (struct jinja_kwarg){ star_star->entries[i].key.string,
-							       star_star->entries[i].value };
+		keywords[n_keywords++] = (struct jinja_kwarg){star_star->entries[i].key.string,
+							      star_star->entries[i].value};
 	if (caller)
-		keywords[n_keywords++] =
-			(struct jinja_kwarg){ r->template->names.caller, *caller };
-	*ret = (struct jinja_args){ values, n, keywords, n_keywords };
+		keywords[n_keywords++] = (struct jinja_kwarg){r->template->names.caller, *caller};
+	*ret = (struct jinja_args){values, n, keywords, n_keywords};
 	return 0;
 }
 
@@ -267,16 +266,11 @@ int jinja_call(struct jinja_render *r, struct jinja_value callee, const struct j
 		if (callee.callable->self.kind == JINJA_STRING && callee.callable->self.safe)
 			return jinja_call_safe_method(r, callee.callable, args, ret);
 		return callee.callable->builtin->call(r, callee.callable->self, args, ret);
-	case JINJA_MACRO:
-		return jinja_call_macro(r, callee.macro, args, ret);
-	case JINJA_LOOP:
-		return jinja_call_loop(r, callee.loop, args, ret);
-	case JINJA_JOINER:
-		return call_joiner(r, callee.cycle, ret);
-	case JINJA_UNDEFINED:
-		return jinja_fail_undefined(r, callee);
-	default:
-		return jinja_fail(r, "'%s' object is not callable", jinja_type_name(callee));
+	case JINJA_MACRO: return jinja_call_macro(r, callee.macro, args, ret);
+	case JINJA_LOOP: return jinja_call_loop(r, callee.loop, args, ret);
+	case JINJA_JOINER: return call_joiner(r, callee.cycle, ret);
+	case JINJA_UNDEFINED: return jinja_fail_undefined(r, callee);
+	default: return jinja_fail(r, "'%s' object is not callable", jinja_type_name(callee));
 	}
 }
 
@@ -350,38 +344,26 @@ static int eval_node(struct jinja_render *r, const struct jinja_node *node, stru
 
 	switch (node->type) {
 	case NODE_LIST:
-	case NODE_TUPLE:
-		return eval_list(r, node, ret);
-	case NODE_DICT:
-		return eval_dict(r, node, ret);
-	case NODE_CONDITION:
-		return eval_condition(r, node, ret);
-	case NODE_BINARY:
-		return eval_binary(r, node, ret);
+	case NODE_TUPLE: return eval_list(r, node, ret);
+	case NODE_DICT: return eval_dict(r, node, ret);
+	case NODE_CONDITION: return eval_condition(r, node, ret);
+	case NODE_BINARY: return eval_binary(r, node, ret);
 	case NODE_AND:
-	case NODE_OR:
-		return eval_logic(r, node, ret);
+	case NODE_OR: return eval_logic(r, node, ret);
 	case NODE_NOT:
 	case NODE_NEGATE:
-	case NODE_POSITIVE:
-		return eval_unary(r, node, ret);
-	case NODE_COMPARE:
-		return eval_compare(r, node, ret);
-	case NODE_CONCAT:
-		return eval_concat(r, node, ret);
+	case NODE_POSITIVE: return eval_unary(r, node, ret);
+	case NODE_COMPARE: return eval_compare(r, node, ret);
+	case NODE_CONCAT: return eval_concat(r, node, ret);
 	case NODE_ATTRIBUTE:
 		rc = jinja_eval(r, node->attribute.object, &object);
 		r->line = node->line;
 		return rc ? rc : jinja_attribute(r, object, node->attribute.name, ret);
-	case NODE_ITEM:
-		return eval_item(r, node, ret);
-	case NODE_CALL:
-		return eval_call(r, node, ret);
-	case NODE_FILTER:
-		return jinja_apply_filter(r, node, jinja_none(), ret);
-	case NODE_TEST:
-		return eval_test(r, node, ret);
-	default:	/* a slice in a tuple of indices */
+	case NODE_ITEM: return eval_item(r, node, ret);
+	case NODE_CALL: return eval_call(r, node, ret);
+	case NODE_FILTER: return jinja_apply_filter(r, node, jinja_none(), ret);
+	case NODE_TEST: return eval_test(r, node, ret);
+	default: /* a slice in a tuple of indices */
 		return jinja_fail(r, "a slice cannot stand here");
 	}
 }

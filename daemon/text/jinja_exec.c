@@ -17,7 +17,7 @@ int jinja_push_scope(struct jinja_render *r, struct jinja_scope *parent)
 
 	if (rc)
 		return rc;
-	*scope = (struct jinja_scope){ .parent = parent };
+	*scope = (struct jinja_scope){.parent = parent};
 	r->scope = scope;
 	return 0;
 }
@@ -51,7 +51,7 @@ int jinja_set_variable(struct jinja_render *r, const struct jinja_str *name, str
 		scope->bindings = bindings;
 		scope->capacity = capacity;
 	}
-	scope->bindings[scope->n++] = (struct jinja_binding){ name, v };
+	scope->bindings[scope->n++] = (struct jinja_binding){name, v};
 	return jinja_charge(r, scope->n / 16);
 }
 
@@ -85,15 +85,15 @@ int jinja_get_variable(struct jinja_render *r, const struct jinja_str *name,
 	rc = jinja_alloc(r, sizeof(*bound), &bound);
 	if (rc)
 		return rc;
-	*bound = (struct jinja_bound){ global, jinja_none() };
-	*ret = (struct jinja_value){ .kind = JINJA_CALLABLE, .callable = bound };
+	*bound = (struct jinja_bound){global, jinja_none()};
+	*ret = (struct jinja_value){.kind = JINJA_CALLABLE, .callable = bound};
 	return 0;
 }
 
 static int assign_attribute(struct jinja_render *r, const struct jinja_node *target,
 			    struct jinja_value v)
 {
-	struct jinja_value object, key = { .kind = JINJA_STRING };
+	struct jinja_value object, key = {.kind = JINJA_STRING};
 	int rc = jinja_get_variable(r, target->attribute.object->name, &object);
 
 	if (rc)
@@ -147,9 +147,9 @@ static int new_macro(struct jinja_render *r, const struct jinja_signature *signa
 
 	if (rc)
 		return rc;
-	*macro = (struct jinja_macro){ signature, r->scope };
+	*macro = (struct jinja_macro){signature, r->scope};
 	jinja_capture_scope(r->scope);
-	*ret = (struct jinja_value){ .kind = JINJA_MACRO, .macro = macro };
+	*ret = (struct jinja_value){.kind = JINJA_MACRO, .macro = macro};
 	return 0;
 }
 
@@ -188,7 +188,7 @@ static int bind_keywords(struct jinja_render *r, const struct jinja_signature *s
 
 	for (k = 0; !rc && k < args->n_keywords; k++) {
 		const struct jinja_kwarg *keyword = &args->keywords[k];
-		struct jinja_value name = { .kind = JINJA_STRING };
+		struct jinja_value name = {.kind = JINJA_STRING};
 
 		name.string = (struct jinja_str *)keyword->name;
 		for (i = 0; i < s->parameters.n; i++) {
@@ -210,12 +210,11 @@ static int bind_keywords(struct jinja_render *r, const struct jinja_signature *s
 		} else if (s->uses_kwargs) {
 			rc = jinja_dict_set(r, extra, name, keyword->value);
 		} else {
-			return jinja_fail(r, "macro '%.*s' has no argument '%.*s'",
-					  (int)(s->name->length < 60 ? s->name->length : 60),
-					  s->name->data,
-					  (int)(keyword->name->length < 60 ? keyword->name->length :
-									     60),
-					  keyword->name->data);
+			return jinja_fail(
+				r, "macro '%.*s' has no argument '%.*s'",
+				(int)(s->name->length < 60 ? s->name->length : 60), s->name->data,
+				(int)(keyword->name->length < 60 ? keyword->name->length : 60),
+				keyword->name->data);
 		}
 	}
 	if (!rc && s->uses_caller && !has_caller) {
@@ -397,33 +396,24 @@ static int exec_node(struct jinja_render *r, const struct jinja_node *node)
 	int rc;
 
 	switch (node->type) {
-	case NODE_TEXT:
-		return jinja_write(r, node->text.data, node->text.length);
+	case NODE_TEXT: return jinja_write(r, node->text.data, node->text.length);
 	case NODE_OUTPUT:
 		rc = jinja_eval(r, node->expression, &v);
 		return rc ? rc : jinja_write_str(r, v);
-	case NODE_IF:
-		return exec_if(r, node);
-	case NODE_FOR:
-		return jinja_exec_for(r, node);
+	case NODE_IF: return exec_if(r, node);
+	case NODE_FOR: return jinja_exec_for(r, node);
 	case NODE_SET:
 		rc = jinja_eval(r, node->set.value, &v);
 		return rc ? rc : jinja_assign(r, node->set.target, v);
-	case NODE_SET_BLOCK:
-		return exec_set_block(r, node);
-	case NODE_WITH:
-		return exec_with(r, node);
+	case NODE_SET_BLOCK: return exec_set_block(r, node);
+	case NODE_WITH: return exec_with(r, node);
 	case NODE_MACRO:
 		rc = new_macro(r, &node->macro, &v);
 		return rc ? rc : jinja_set_variable(r, node->macro.name, v);
-	case NODE_CALL_BLOCK:
-		return exec_call_block(r, node);
-	case NODE_FILTER_BLOCK:
-		return exec_filter_block(r, node);
-	case NODE_SCOPE:
-		return exec_in_scope(r, &node->block.body);
-	default:
-		return node->type == NODE_BREAK ? JINJA_BREAK : JINJA_CONTINUE;
+	case NODE_CALL_BLOCK: return exec_call_block(r, node);
+	case NODE_FILTER_BLOCK: return exec_filter_block(r, node);
+	case NODE_SCOPE: return exec_in_scope(r, &node->block.body);
+	default: return node->type == NODE_BREAK ? JINJA_BREAK : JINJA_CONTINUE;
 	}
 }
 

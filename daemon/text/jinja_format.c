@@ -12,18 +12,18 @@
 
 enum {
 	MAX_PRECISION = 300,
-	NUMBER_SIZE = 1024,	/* the longest double with that precision, with commas */
+	NUMBER_SIZE = 1024, /* the longest double with that precision, with commas */
 };
 
 struct field {
 	uint32_t fill;
-	char align;		/* < > ^ = or 0: by type */
-	char sign;		/* + - or space */
-	char type;		/* 0: by value */
+	char align; /* < > ^ = or 0: by type */
+	char sign;  /* + - or space */
+	char type;  /* 0: by value */
 	bool alternate;
 	bool comma;
 	int64_t width;
-	int64_t precision;	/* -1: none */
+	int64_t precision; /* -1: none */
 };
 
 struct cursor {
@@ -105,7 +105,7 @@ static int emit_number(struct jinja_render *r, const struct field *field, char t
 		memcpy(with_sign + 1, text, strlen(text) + 1);
 		text = with_sign;
 	}
-	s = (struct jinja_str){ text, strlen(text), JINJA_UNCOUNTED };
+	s = (struct jinja_str){text, strlen(text), JINJA_UNCOUNTED};
 	return emit(r, field, &s, '>');
 }
 
@@ -142,10 +142,9 @@ static int format_int(struct jinja_render *r, const struct field *field, int64_t
 	case 'c':
 		if (i < 0 || i > 0x10ffff || (i >= 0xd800 && i < 0xe000))
 			return jinja_fail(r, "format: %" PRId64 " is no character", i);
-		one = (struct jinja_str){ digits, jinja_utf8_encode((uint32_t)i, digits), 1 };
+		one = (struct jinja_str){digits, jinja_utf8_encode((uint32_t)i, digits), 1};
 		return emit(r, field, &one, '<');
-	default:
-		snprintf(text, sizeof(text), "%" PRId64, i);
+	default: snprintf(text, sizeof(text), "%" PRId64, i);
 	}
 	return emit_number(r, field, text);
 }
@@ -343,8 +342,7 @@ static int percent_name(struct cursor *c, struct arguments *a, struct jinja_valu
 		return jinja_fail(c->r, "incomplete format key");
 	if (a->all.kind != JINJA_DICT)
 		return jinja_fail(c->r, "format requires a mapping");
-	found = jinja_dict_find(&c->r->arena, a->all.dict, c->at + 1,
-				(size_t)(close - c->at) - 1);
+	found = jinja_dict_find(&c->r->arena, a->all.dict, c->at + 1, (size_t)(close - c->at) - 1);
 	if (!found)
 		return jinja_fail(c->r, "format: no value for a key of the format");
 	c->at = close + 1;
@@ -354,8 +352,8 @@ static int percent_name(struct cursor *c, struct arguments *a, struct jinja_valu
 
 static int percent_field(struct cursor *c, struct arguments *a)
 {
-	struct field field = { .fill = ' ', .precision = -1 };
-	struct jinja_value v = { 0 };
+	struct field field = {.fill = ' ', .precision = -1};
+	struct jinja_value v = {0};
 	bool named = peek(c) == '(';
 	int rc = named ? percent_name(c, a, &v) : 0;
 
@@ -379,8 +377,8 @@ static int percent_field(struct cursor *c, struct arguments *a)
 int jinja_percent_format(struct jinja_render *r, const struct jinja_str *format, bool safe,
 			 struct jinja_value all, struct jinja_value *ret)
 {
-	struct cursor c = { r, format->data, format->data + format->length };
-	struct arguments a = { .all = all, .escape = safe };
+	struct cursor c = {r, format->data, format->data + format->length};
+	struct arguments a = {.all = all, .escape = safe};
 	size_t mark = r->out.length;
 	int rc = 0;
 
@@ -511,8 +509,8 @@ static int field_argument(struct jinja_render *r, const struct jinja_args *args,
 		size_t start = ++first;
 		struct jinja_value key;
 
-		while (first < length && (item ? name[first] != ']' :
-						 name[first] != '.' && name[first] != '['))
+		while (first < length &&
+		       (item ? name[first] != ']' : name[first] != '.' && name[first] != '['))
 			first++;
 		rc = jinja_string(r, name + start, first - start, &key);
 		if (!rc && item)
@@ -528,7 +526,7 @@ static int field_argument(struct jinja_render *r, const struct jinja_args *args,
 static int format_field(struct cursor *c, const struct jinja_args *args, size_t *next)
 {
 	const char *close = memchr(c->at, '}', (size_t)(c->end - c->at)), *name = c->at, *stop;
-	struct field field = { .fill = ' ', .precision = -1 };
+	struct field field = {.fill = ' ', .precision = -1};
 	struct cursor spec = *c;
 	struct jinja_value v;
 	char conversion = '\0';
@@ -557,7 +555,7 @@ static int format_field(struct cursor *c, const struct jinja_args *args, size_t 
 
 		rc = conversion == 's' ? jinja_to_str(c->r, v, &s) : repr_of(c->r, v, &s);
 		if (!rc)
-			v = (struct jinja_value){ .kind = JINJA_STRING, .string = s };
+			v = (struct jinja_value){.kind = JINJA_STRING, .string = s};
 	}
 	return rc ? rc : format_value(c->r, &field, v);
 }
@@ -565,7 +563,7 @@ static int format_field(struct cursor *c, const struct jinja_args *args, size_t 
 int jinja_method_format(struct jinja_render *r, struct jinja_value self,
 			const struct jinja_args *args, struct jinja_value *ret)
 {
-	struct cursor c = { r, self.string->data, self.string->data + self.string->length };
+	struct cursor c = {r, self.string->data, self.string->data + self.string->length};
 	size_t mark = r->out.length, next = 0;
 	int rc = 0;
 

@@ -8,7 +8,7 @@
 
 #include "jinja_render.h"
 
-enum { MAX_RANGE = 100000 };	/* as jinja2's sandbox */
+enum { MAX_RANGE = 100000 }; /* as jinja2's sandbox */
 
 static int global_range(struct jinja_render *r, struct jinja_value self,
 			const struct jinja_args *args, struct jinja_value *ret)
@@ -131,11 +131,11 @@ static int global_strftime_now(struct jinja_render *r, struct jinja_value self,
 
 		n += pad != '\0';
 		c = n < format->length ? format->data[n] : '\0';
-		if (format->data[i] == '%' && c == 'f') {	/* microseconds: Python's own */
+		if (format->data[i] == '%' && c == 'f') { /* microseconds: Python's own */
 			rc = jinja_write_text(r, "000000");
 			i = n;
 		} else if (format->data[i] == '%' && (c == 'z' || c == 'Z')) {
-			i = n;	/* Python's now() knows no time zone */
+			i = n; /* Python's now() knows no time zone */
 		} else if (format->data[i] == '%' && c && strchr(known, c)) {
 			conversion[1] = pad ? pad : c;
 			conversion[2] = pad ? c : '\0';
@@ -157,12 +157,12 @@ static int new_cycle(struct jinja_render *r, const struct jinja_value *items, si
 
 	if (rc)
 		return rc;
-	*cycle = (struct jinja_cycle){ .n = n };
+	*cycle = (struct jinja_cycle){.n = n};
 	rc = jinja_alloc(r, n * sizeof(*items), &cycle->items);
 	if (rc)
 		return rc;
 	memcpy(cycle->items, items, n * sizeof(*items));
-	*ret = (struct jinja_value){ .kind = (uint8_t)kind, .cycle = cycle };
+	*ret = (struct jinja_value){.kind = (uint8_t)kind, .cycle = cycle};
 	return 0;
 }
 
@@ -188,14 +188,14 @@ static int global_joiner(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_globals[] = {
-	{ "range", global_range },
-	{ "dict", global_dict },
-	{ "namespace", global_namespace },
-	{ "raise_exception", global_raise },
-	{ "strftime_now", global_strftime_now },
-	{ "cycler", global_cycler },
-	{ "joiner", global_joiner },
-	{ NULL, NULL },
+	{"range", global_range},
+	{"dict", global_dict},
+	{"namespace", global_namespace},
+	{"raise_exception", global_raise},
+	{"strftime_now", global_strftime_now},
+	{"cycler", global_cycler},
+	{"joiner", global_joiner},
+	{NULL, NULL},
 };
 
 static int cycler_next(struct jinja_render *r, struct jinja_value self,
@@ -223,7 +223,7 @@ static int cycler_reset(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_cycler_methods[] = {
-	{ "next", cycler_next },
-	{ "reset", cycler_reset },
-	{ NULL, NULL },
+	{"next", cycler_next},
+	{"reset", cycler_reset},
+	{NULL, NULL},
 };

@@ -76,8 +76,10 @@ static int push(struct lexer *lx, enum jinja_token_type type, size_t start, size
 		tokens->capacity = capacity;
 	}
 	token = &tokens->items[tokens->n++];
-	*token = (struct jinja_token){ .type = (uint8_t)type, .line = lx->line,
-				       .data = lx->source + start, .length = length };
+	*token = (struct jinja_token){.type = (uint8_t)type,
+				      .line = lx->line,
+				      .data = lx->source + start,
+				      .length = length};
 	if (ret)
 		*ret = token;
 	return 0;
@@ -283,12 +285,8 @@ static int decode_escape(const char *s, size_t n, uint32_t *ret_char, size_t *re
 		return 0;
 	}
 	switch (s[1]) {
-	case '\n':
-		*ret_char = UINT32_MAX;
-		return 0;
-	case 'x':
-		*ret_size = 4;
-		return hex_digits(s + 2, n - 2, 2, ret_char);
+	case '\n': *ret_char = UINT32_MAX; return 0;
+	case 'x': *ret_size = 4; return hex_digits(s + 2, n - 2, 2, ret_char);
 	case 'u':
 		*ret_size = 6;
 		if (hex_digits(s + 2, n - 2, 4, ret_char))
@@ -305,10 +303,8 @@ static int decode_escape(const char *s, size_t n, uint32_t *ret_char, size_t *re
 		if (hex_digits(s + 2, n - 2, 8, ret_char) || *ret_char > 0x10ffff)
 			return -EINVAL;
 		return *ret_char >= 0xd800 && *ret_char < 0xe000 ? -EINVAL : 0;
-	case 'N':
-		return -EINVAL;	/* named characters */
-	default:
-		break;
+	case 'N': return -EINVAL; /* named characters */
+	default: break;
 	}
 	*ret_size = 0;
 	for (i = 1, *ret_char = 0; i < 4 && i < n && s[i] >= '0' && s[i] <= '7'; i++) {
@@ -467,14 +463,15 @@ static int lex_operator(struct lexer *lx, char *brackets, unsigned int *n_bracke
 		const char *text;
 		enum jinja_token_type type;
 	} operators[] = {
-		{ "==", TOKEN_EQ }, { "!=", TOKEN_NE }, { ">=", TOKEN_GE }, { "<=", TOKEN_LE },
-		{ "//", TOKEN_FLOORDIV }, { "**", TOKEN_POW }, { "+", TOKEN_ADD },
-		{ "-", TOKEN_SUB }, { "*", TOKEN_MUL }, { "/", TOKEN_DIV }, { "%", TOKEN_MOD },
-		{ "~", TOKEN_TILDE }, { "(", TOKEN_LPAREN }, { ")", TOKEN_RPAREN },
-		{ "[", TOKEN_LBRACKET }, { "]", TOKEN_RBRACKET }, { "{", TOKEN_LBRACE },
-		{ "}", TOKEN_RBRACE }, { ">", TOKEN_GT }, { "<", TOKEN_LT }, { "=", TOKEN_ASSIGN },
-		{ ".", TOKEN_DOT }, { ":", TOKEN_COLON }, { "|", TOKEN_PIPE }, { ",", TOKEN_COMMA },
-		{ ";", TOKEN_SEMICOLON },
+		{"==", TOKEN_EQ},      {"!=", TOKEN_NE},       {">=", TOKEN_GE},
+		{"<=", TOKEN_LE},      {"//", TOKEN_FLOORDIV}, {"**", TOKEN_POW},
+		{"+", TOKEN_ADD},      {"-", TOKEN_SUB},       {"*", TOKEN_MUL},
+		{"/", TOKEN_DIV},      {"%", TOKEN_MOD},       {"~", TOKEN_TILDE},
+		{"(", TOKEN_LPAREN},   {")", TOKEN_RPAREN},    {"[", TOKEN_LBRACKET},
+		{"]", TOKEN_RBRACKET}, {"{", TOKEN_LBRACE},    {"}", TOKEN_RBRACE},
+		{">", TOKEN_GT},       {"<", TOKEN_LT},	       {"=", TOKEN_ASSIGN},
+		{".", TOKEN_DOT},      {":", TOKEN_COLON},     {"|", TOKEN_PIPE},
+		{",", TOKEN_COMMA},    {";", TOKEN_SEMICOLON},
 	};
 	char c = lx->source[lx->at];
 	size_t i;
@@ -515,7 +512,7 @@ static int lex_code(struct lexer *lx, bool is_variable)
 
 		advance(lx, skip_space(lx, lx->at));
 		if (lx->at >= lx->length)
-			return 0;	/* the parser says what is missing */
+			return 0; /* the parser says what is missing */
 		if (!n_brackets && !is_variable) {
 			next = block_close(lx, lx->at, "%}");
 		} else if (!n_brackets) {
@@ -586,7 +583,7 @@ static int lex_text(struct lexer *lx)
 int jinja_lex(const char *source, size_t length, struct jinja_arena *arena,
 	      struct jinja_tokens *tokens, struct txda_template_error *error)
 {
-	struct lexer lx = { .line = 1, .arena = arena, .tokens = tokens, .error = error };
+	struct lexer lx = {.line = 1, .arena = arena, .tokens = tokens, .error = error};
 	char *copy = jinja_arena_alloc(arena, length + 1);
 	size_t i;
 	int rc = 0;

@@ -39,7 +39,7 @@ static int has_item(struct jinja_render *r, struct jinja_loop *loop, size_t inde
 static int run_body(struct jinja_render *r, struct jinja_loop *loop, struct jinja_value loop_value)
 {
 	const struct jinja_node *node = loop->node;
-	int rc = jinja_charge(r, 1);	/* an empty body costs as well */
+	int rc = jinja_charge(r, 1); /* an empty body costs as well */
 
 	if (rc)
 		return rc;
@@ -59,14 +59,14 @@ static int run_loop(struct jinja_render *r, const struct jinja_node *node,
 		    struct jinja_value iterable, unsigned int depth)
 {
 	struct jinja_scope *outer = r->scope;
-	struct jinja_value value = { .kind = JINJA_LOOP };
+	struct jinja_value value = {.kind = JINJA_LOOP};
 	struct jinja_loop *loop;
 	bool more;
 	int rc = jinja_alloc(r, sizeof(*loop), &loop);
 
 	if (rc)
 		return rc;
-	*loop = (struct jinja_loop){ .node = node, .scope = outer, .depth = depth };
+	*loop = (struct jinja_loop){.node = node, .scope = outer, .depth = depth};
 	value.loop = loop;
 	rc = jinja_iterate(r, iterable, &loop->source);
 	if (!rc && node->loop.filter) {
@@ -127,8 +127,7 @@ static int loop_neighbour(struct jinja_render *r, struct jinja_loop *loop, bool 
 	if (rc)
 		return rc;
 	if (!there)
-		return jinja_undefined(r, ret, "there is no %s item",
-				       next ? "next" : "previous");
+		return jinja_undefined(r, ret, "there is no %s item", next ? "next" : "previous");
 	*ret = loop->items->items[next ? loop->index + 1 : loop->index - 1];
 	return 0;
 }
@@ -158,7 +157,7 @@ int jinja_loop_attribute(struct jinja_render *r, struct jinja_loop *loop,
 			*ret = jinja_bool(!there);
 		return rc;
 	} else {
-		rc = has_item(r, loop, SIZE_MAX, &there);	/* all of them */
+		rc = has_item(r, loop, SIZE_MAX, &there); /* all of them */
 		if (rc)
 			return rc;
 		if (jinja_str_is(name, "length"))
@@ -207,7 +206,7 @@ static int loop_changed(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_loop_methods[] = {
-	{ "cycle", loop_cycle },
-	{ "changed", loop_changed },
-	{ NULL, NULL },
+	{"cycle", loop_cycle},
+	{"changed", loop_changed},
+	{NULL, NULL},
 };

@@ -17,7 +17,7 @@ int jinja_keep_safe(struct jinja_value self, int rc, struct jinja_value *ret)
 int jinja_escape(struct jinja_render *r, struct jinja_value v, struct jinja_value *ret)
 {
 	static const char chars[] = "&<>'\"";
-	static const char *const names[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
+	static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
 	size_t mark, i, plain = 0;
 	struct jinja_str *s;
 	int rc;
@@ -50,9 +50,9 @@ int jinja_escape(struct jinja_render *r, struct jinja_value v, struct jinja_valu
 /* Methods that take their arguments as they are. */
 static bool takes_plain_arguments(const char *name)
 {
-	static const char *const names[] = { "split",	   "rsplit", "splitlines", "startswith",
-					     "endswith",   "find",   "rfind",	   "index",
-					     "rindex",	   "count",  "format" };
+	static const char *const names[] = {"split",	"rsplit", "splitlines", "startswith",
+					    "endswith", "find",	  "rfind",	"index",
+					    "rindex",	"count",  "format"};
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -95,7 +95,7 @@ static void mark_result(struct jinja_value *v)
 		v->safe = true;
 	if (v->kind != JINJA_SEQ)
 		return;
-	for (i = 0; i < v->seq->n; i++)	/* fresh from split() and the like */
+	for (i = 0; i < v->seq->n; i++) /* fresh from split() and the like */
 		if (v->seq->items[i].kind == JINJA_STRING)
 			v->seq->items[i].safe = true;
 }

@@ -28,13 +28,13 @@ static int dict_seq(struct jinja_render *r, const struct jinja_dict *dict, enum 
 	return jinja_charge(r, dict->n / 4);
 }
 
-#define VIEW(name, flavor)                                                                       \
-	static int dict_##name(struct jinja_render *r, struct jinja_value self,                  \
-			       const struct jinja_args *args, struct jinja_value *ret)           \
-	{                                                                                        \
-		int rc = jinja_no_args(r, args, #name);                                          \
-                                                                                                 \
-		return rc ? rc : dict_seq(r, self.dict, flavor, ret);                            \
+#define VIEW(name, flavor)                                                                         \
+	static int dict_##name(struct jinja_render *r, struct jinja_value self,                    \
+			       const struct jinja_args *args, struct jinja_value *ret)             \
+	{                                                                                          \
+		int rc = jinja_no_args(r, args, #name);                                            \
+                                                                                                   \
+		return rc ? rc : dict_seq(r, self.dict, flavor, ret);                              \
 	}
 
 VIEW(items, JINJA_ITEMS)
@@ -67,12 +67,8 @@ static int copy(struct jinja_render *r, struct jinja_value self, const struct ji
 }
 
 const struct jinja_builtin jinja_dict_methods[] = {
-	{ "items", dict_items },
-	{ "keys", dict_keys },
-	{ "values", dict_values },
-	{ "get", dict_get },
-	{ "copy", copy },
-	{ NULL, NULL },
+	{"items", dict_items}, {"keys", dict_keys}, {"values", dict_values},
+	{"get", dict_get},     {"copy", copy},	    {NULL, NULL},
 };
 
 static int list_search(struct jinja_render *r, struct jinja_value self,
@@ -122,10 +118,10 @@ static int list_count(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_list_methods[] = {
-	{ "index", list_index },
-	{ "count", list_count },
-	{ "copy", copy },
-	{ NULL, NULL },
+	{"index", list_index},
+	{"count", list_count},
+	{"copy", copy},
+	{NULL, NULL},
 };
 
 static bool is_alpha(enum jinja_char_class class)
@@ -189,10 +185,10 @@ static int all_chars(struct jinja_render *r, struct jinja_value self, const stru
 	return rc ? rc : jinja_charge_bytes(r, at * 4);
 }
 
-#define ALL(name, passes, empty)                                                                 \
-	static int name(struct jinja_render *r, struct jinja_value self,                         \
-			const struct jinja_args *args, struct jinja_value *ret)                  \
-	{                                                                                        \
+#define ALL(name, passes, empty)                                                                   \
+	static int name(struct jinja_render *r, struct jinja_value self,                           \
+			const struct jinja_args *args, struct jinja_value *ret)                    \
+	{                                                                                          \
 		return all_chars(r, self, args, &#name[7], passes, empty, ret);                    \
 	}
 
@@ -241,15 +237,15 @@ static int islower_method(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_string_tests[] = {
-	{ "isalpha", string_isalpha },
-	{ "isalnum", string_isalnum },
-	{ "isdecimal", string_isdecimal },
-	{ "isdigit", string_isdigit },
-	{ "isnumeric", string_isnumeric },
-	{ "isspace", string_isspace },
-	{ "isascii", string_isascii },
-	{ "isprintable", string_isprintable },
-	{ "isupper", isupper_method },
-	{ "islower", islower_method },
-	{ NULL, NULL },
+	{"isalpha", string_isalpha},
+	{"isalnum", string_isalnum},
+	{"isdecimal", string_isdecimal},
+	{"isdigit", string_isdigit},
+	{"isnumeric", string_isnumeric},
+	{"isspace", string_isspace},
+	{"isascii", string_isascii},
+	{"isprintable", string_isprintable},
+	{"isupper", isupper_method},
+	{"islower", islower_method},
+	{NULL, NULL},
 };

@@ -174,11 +174,11 @@ static int filter_default(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_number_filters[] = {
-	{ "int", filter_int },
-	{ "float", filter_float },
-	{ "abs", filter_abs },
-	{ "round", filter_round },
-	{ "default", filter_default },
-	{ "d", filter_default },
-	{ NULL, NULL },
+	{"int", filter_int},
+	{"float", filter_float},
+	{"abs", filter_abs},
+	{"round", filter_round},
+	{"default", filter_default},
+	{"d", filter_default},
+	{NULL, NULL},
 };

@@ -70,17 +70,10 @@ static int int_binary(struct jinja_render *r, uint8_t op, int64_t a, int64_t b,
 	bool overflow = false;
 
 	switch (op) {
-	case TOKEN_ADD:
-		overflow = __builtin_add_overflow(a, b, &result);
-		break;
-	case TOKEN_SUB:
-		overflow = __builtin_sub_overflow(a, b, &result);
-		break;
-	case TOKEN_MUL:
-		overflow = __builtin_mul_overflow(a, b, &result);
-		break;
-	case TOKEN_POW:
-		return int_power(r, a, b, ret);
+	case TOKEN_ADD: overflow = __builtin_add_overflow(a, b, &result); break;
+	case TOKEN_SUB: overflow = __builtin_sub_overflow(a, b, &result); break;
+	case TOKEN_MUL: overflow = __builtin_mul_overflow(a, b, &result); break;
+	case TOKEN_POW: return int_power(r, a, b, ret);
 	default:
 		if (!b)
 			return jinja_fail(r, "division by zero");
@@ -88,7 +81,7 @@ static int int_binary(struct jinja_render *r, uint8_t op, int64_t a, int64_t b,
 			*ret = jinja_float((double)a / (double)b);
 			return 0;
 		}
-		if (b == -1) {	/* the one quotient that can overflow */
+		if (b == -1) { /* the one quotient that can overflow */
 			overflow = op == TOKEN_FLOORDIV && __builtin_sub_overflow(0, a, &result);
 			break;
 		}
@@ -108,15 +101,9 @@ static int float_binary(struct jinja_render *r, uint8_t op, double a, double b,
 	double result;
 
 	switch (op) {
-	case TOKEN_ADD:
-		result = a + b;
-		break;
-	case TOKEN_SUB:
-		result = a - b;
-		break;
-	case TOKEN_MUL:
-		result = a * b;
-		break;
+	case TOKEN_ADD: result = a + b; break;
+	case TOKEN_SUB: result = a - b; break;
+	case TOKEN_MUL: result = a * b; break;
 	case TOKEN_POW:
 		if (a == 0 && b < 0)
 			return jinja_fail(r, "0.0 cannot be raised to a negative power");
@@ -210,8 +197,8 @@ static int multiply(struct jinja_render *r, struct jinja_value a, struct jinja_v
 	return repeat_seq(r, a.seq, times, ret);
 }
 
-static int concatenate(struct jinja_render *r, const struct jinja_str *a,
-		       const struct jinja_str *b, struct jinja_value *ret)
+static int concatenate(struct jinja_render *r, const struct jinja_str *a, const struct jinja_str *b,
+		       struct jinja_value *ret)
 {
 	char *data;
 	int rc = jinja_charge_bytes(r, a->length + b->length);

@@ -125,8 +125,8 @@ static bool skip_comparison(struct jinja_parser *p, uint8_t *ret_op)
 		*ret_op = COMPARE_IN;
 		return true;
 	}
-	if (jinja_at_name(p, "not") && p->token[1].type == TOKEN_NAME &&
-	    p->token[1].length == 2 && !memcmp(p->token[1].data, "in", 2)) {
+	if (jinja_at_name(p, "not") && p->token[1].type == TOKEN_NAME && p->token[1].length == 2 &&
+	    !memcmp(p->token[1].data, "in", 2)) {
 		*ret_op = COMPARE_NOT_IN;
 		p->token += 2;
 		return true;
@@ -241,8 +241,8 @@ int jinja_parse_tuple(struct jinja_parser *p, enum jinja_tuple_mode mode, const 
 		if (p->token->type == TOKEN_VARIABLE_END || p->token->type == TOKEN_BLOCK_END ||
 		    p->token->type == TOKEN_RPAREN || (end_name && jinja_at_name(p, end_name)))
 			break;
-		rc = mode == TUPLE_NO_CONDITION ? parse_or(p, &item) :
-						  jinja_parse_expression(p, &item);
+		rc = mode == TUPLE_NO_CONDITION ? parse_or(p, &item)
+						: jinja_parse_expression(p, &item);
 		if (rc)
 			return rc;
 		if (!tuple && p->token->type != TOKEN_COMMA) {

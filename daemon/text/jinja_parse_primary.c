@@ -37,7 +37,7 @@ static int new_constant(struct jinja_parser *p, unsigned int line, struct jinja_
 static int parse_string(struct jinja_parser *p, struct jinja_node **ret)
 {
 	const struct jinja_token *first = p->token;
-	struct jinja_value value = { .kind = JINJA_STRING };
+	struct jinja_value value = {.kind = JINJA_STRING};
 	size_t length = 0;
 	const char *data = first->data;
 
@@ -59,7 +59,7 @@ static int parse_string(struct jinja_parser *p, struct jinja_node **ret)
 	if (!value.string)
 		return -ENOMEM;
 	/* counted now: constants are shared by threads */
-	*value.string = (struct jinja_str){ data, length, jinja_utf8_count(data, length) };
+	*value.string = (struct jinja_str){data, length, jinja_utf8_count(data, length)};
 	return new_constant(p, first->line, value, ret);
 }
 
@@ -70,12 +70,12 @@ static int parse_name(struct jinja_parser *p, struct jinja_node **ret)
 		uint8_t kind;
 		bool boolean;
 	} constants[] = {
-		{ "true", JINJA_BOOL, true },	{ "True", JINJA_BOOL, true },
-		{ "false", JINJA_BOOL, false }, { "False", JINJA_BOOL, false },
-		{ "none", JINJA_NONE, false },	{ "None", JINJA_NONE, false },
+		{"true", JINJA_BOOL, true},   {"True", JINJA_BOOL, true},
+		{"false", JINJA_BOOL, false}, {"False", JINJA_BOOL, false},
+		{"none", JINJA_NONE, false},  {"None", JINJA_NONE, false},
 	};
 	unsigned int line = p->token->line;
-	struct jinja_value value = { 0 };
+	struct jinja_value value = {0};
 	struct jinja_str *name;
 	size_t i;
 	int rc;
@@ -155,10 +155,8 @@ int jinja_parse_primary(struct jinja_parser *p, struct jinja_node **ret)
 	int rc;
 
 	switch (token->type) {
-	case TOKEN_NAME:
-		return parse_name(p, ret);
-	case TOKEN_STRING:
-		return parse_string(p, ret);
+	case TOKEN_NAME: return parse_name(p, ret);
+	case TOKEN_STRING: return parse_string(p, ret);
 	case TOKEN_INTEGER:
 		p->token++;
 		return new_constant(p, token->line, jinja_int(token->integer), ret);
@@ -169,12 +167,9 @@ int jinja_parse_primary(struct jinja_parser *p, struct jinja_node **ret)
 		p->token++;
 		rc = jinja_parse_tuple(p, TUPLE_PARENTHESES, NULL, ret);
 		return rc ? rc : jinja_expect(p, TOKEN_RPAREN, "')'");
-	case TOKEN_LBRACKET:
-		return parse_list(p, ret);
-	case TOKEN_LBRACE:
-		return parse_dict(p, ret);
-	default:
-		return jinja_parse_fail(p, "expected an expression");
+	case TOKEN_LBRACKET: return parse_list(p, ret);
+	case TOKEN_LBRACE: return parse_dict(p, ret);
+	default: return jinja_parse_fail(p, "expected an expression");
 	}
 }
 
@@ -292,7 +287,7 @@ static int push_keyword(struct jinja_parser *p, struct jinja_arguments *argument
 	for (i = 0; !rc && i < arguments->n_keywords; i++)
 		if (arguments->keywords[i].name == keyword->name)
 			return jinja_parse_fail(p, "keyword argument repeated");
-	p->token++;	/* the `=`, seen by the caller */
+	p->token++; /* the `=`, seen by the caller */
 	if (!rc)
 		rc = jinja_parse_expression(p, &keyword->value);
 	if (!rc)
@@ -387,8 +382,8 @@ int jinja_parse_filters(struct jinja_parser *p, bool with_first, struct jinja_no
 			rc = parse_arguments(p, &node->apply.arguments);
 		if (rc)
 			return rc;
-		node->apply.builtin = jinja_find_filter(node->apply.name->data,
-							node->apply.name->length);
+		node->apply.builtin =
+			jinja_find_filter(node->apply.name->data, node->apply.name->length);
 		with_first = false;
 	}
 	*ret = node;
@@ -406,10 +401,8 @@ static bool at_test_argument(const struct jinja_parser *p)
 	case TOKEN_INTEGER:
 	case TOKEN_FLOAT:
 	case TOKEN_LBRACKET:
-	case TOKEN_LBRACE:
-		return true;
-	default:
-		return false;
+	case TOKEN_LBRACE: return true;
+	default: return false;
 	}
 }
 

@@ -12,7 +12,7 @@
 
 enum {
 	MAX_BLOCK_DEPTH = 200,
-	TREE_MEMORY = 64 << 20,	/* of one template */
+	TREE_MEMORY = 64 << 20, /* of one template */
 };
 
 static int parse_statement(struct jinja_parser *p, struct jinja_nodes *nodes);
@@ -27,12 +27,8 @@ int jinja_parse_fail(struct jinja_parser *p, const char *format, ...)
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
 	switch (token->type) {
-	case TOKEN_EOF:
-		snprintf(found, sizeof(found), "the end of the template");
-		break;
-	case TOKEN_DATA:
-		snprintf(found, sizeof(found), "text");
-		break;
+	case TOKEN_EOF: snprintf(found, sizeof(found), "the end of the template"); break;
+	case TOKEN_DATA: snprintf(found, sizeof(found), "text"); break;
 	default:
 		snprintf(found, sizeof(found), "'%.*s'",
 			 (int)(token->length < 40 ? token->length : 40), token->data);
@@ -47,8 +43,7 @@ void *jinja_parse_alloc(struct jinja_parser *p, size_t size)
 
 	if (!memory && p->template->arena.exhausted)
 		jinja_set_error(p->error, TXDA_TEMPLATE_LIMIT, p->token->line,
-				"the template needs more than %zu bytes",
-				p->template->arena.limit);
+				"the template needs more than %zu bytes", p->template->arena.limit);
 	else if (!memory)
 		jinja_set_error(p->error, TXDA_TEMPLATE_MEMORY, p->token->line, "out of memory");
 	else
@@ -90,7 +85,7 @@ int jinja_intern(struct jinja_parser *p, const char *data, size_t length, struct
 {
 	struct jinja_arena *arena = &p->template->arena;
 	struct jinja_value *known = jinja_dict_find(arena, &p->template->symbols, data, length);
-	struct jinja_value name = { .kind = JINJA_STRING };
+	struct jinja_value name = {.kind = JINJA_STRING};
 	uint64_t hash = jinja_hash_bytes(arena, data, length);
 
 	if (known) {
@@ -100,7 +95,7 @@ int jinja_intern(struct jinja_parser *p, const char *data, size_t length, struct
 	name.string = jinja_parse_alloc(p, sizeof(*name.string));
 	if (!name.string)
 		return -ENOMEM;
-	*name.string = (struct jinja_str){ data, length, jinja_utf8_count(data, length) };
+	*name.string = (struct jinja_str){data, length, jinja_utf8_count(data, length)};
 	if (jinja_dict_insert(arena, &p->template->symbols, hash, name, name))
 		return jinja_set_error(p->error, TXDA_TEMPLATE_MEMORY, p->token->line,
 				       "no memory for another name");
@@ -177,7 +172,7 @@ static int parse_until(struct jinja_parser *p, const char *const *ends, struct j
 			if (!rc)
 				rc = jinja_push_node(p, nodes, node);
 			break;
-		default:	/* TOKEN_BLOCK_BEGIN: the lexer lets nothing else stand here */
+		default: /* TOKEN_BLOCK_BEGIN: the lexer lets nothing else stand here */
 			p->token++;
 			for (i = 0; ends && ends[i]; i++)
 				if (jinja_at_name(p, ends[i]))
@@ -214,7 +209,7 @@ static int parse_body(struct jinja_parser *p, const char *const *ends, struct ji
 /* A body with one possible closing tag, which is skipped. */
 static int parse_simple_body(struct jinja_parser *p, const char *end, struct jinja_nodes *nodes)
 {
-	int rc = parse_body(p, (const char *const[]){ end, NULL }, nodes);
+	int rc = parse_body(p, (const char *const[]){end, NULL}, nodes);
 
 	if (!rc)
 		p->token++;
@@ -287,7 +282,7 @@ static int parse_target_item(struct jinja_parser *p, bool with_namespace, struct
 
 static int parse_if(struct jinja_parser *p, struct jinja_node **ret)
 {
-	static const char *const ends[] = { "endif", "else", "elif", NULL };
+	static const char *const ends[] = {"endif", "else", "elif", NULL};
 	struct jinja_node *node = NULL, *arm;
 	int rc = jinja_new_node(p, NODE_IF, p->token->line, &node);
 
@@ -304,7 +299,7 @@ static int parse_if(struct jinja_parser *p, struct jinja_node **ret)
 			rc = jinja_push_node(p, &node->branch.arms, arm);
 	}
 	if (rc || !jinja_at_name(p, "else")) {
-		p->token += !rc;	/* endif */
+		p->token += !rc; /* endif */
 		return rc;
 	}
 	p->token++;
@@ -313,7 +308,7 @@ static int parse_if(struct jinja_parser *p, struct jinja_node **ret)
 
 static int parse_for(struct jinja_parser *p, struct jinja_node **ret)
 {
-	static const char *const ends[] = { "endfor", "else", NULL };
+	static const char *const ends[] = {"endfor", "else", NULL};
 	struct jinja_node *node;
 	int rc = jinja_new_node(p, NODE_FOR, p->token->line, &node);
 
@@ -530,14 +525,19 @@ static int parse_statement(struct jinja_parser *p, struct jinja_nodes *nodes)
 		const char *name;
 		int (*parse)(struct jinja_parser *p, struct jinja_node **ret);
 	} statements[] = {
-		{ "if", parse_if },	    { "for", parse_for },
-		{ "set", parse_set },	    { "macro", parse_macro },
-		{ "with", parse_with },	    { "call", parse_call_block },
-		{ "break", parse_jump },    { "continue", parse_jump },
-		{ "filter", parse_filter_block }, { "generation", parse_generation },
+		{"if", parse_if},
+		{"for", parse_for},
+		{"set", parse_set},
+		{"macro", parse_macro},
+		{"with", parse_with},
+		{"call", parse_call_block},
+		{"break", parse_jump},
+		{"continue", parse_jump},
+		{"filter", parse_filter_block},
+		{"generation", parse_generation},
 	};
-	static const char *const refused[] = { "extends", "include", "import", "from", "block",
-					       "autoescape", "do" };
+	static const char *const refused[] = {"extends", "include",    "import", "from",
+					      "block",	 "autoescape", "do"};
 	struct jinja_node *node;
 	size_t i;
 	int rc;
@@ -574,15 +574,15 @@ int txda_template_parse(const char *source, size_t length, struct txda_template_
 			struct txda_template **ret_template)
 {
 	struct txda_template *template;
-	struct jinja_tokens tokens = { 0 };
+	struct jinja_tokens tokens = {0};
 	struct txda_template_error own_error;
 	struct jinja_parser p;
 	int rc;
 
 	if (!error)
 		error = &own_error;
-	*error = (struct txda_template_error){ 0 };
-	p = (struct jinja_parser){ .error = error };
+	*error = (struct txda_template_error){0};
+	p = (struct jinja_parser){.error = error};
 	if (length > TXDA_TEMPLATE_MAX_SOURCE)
 		return jinja_set_error(error, TXDA_TEMPLATE_LIMIT, 0,
 				       "template of %zu bytes, the limit is %zu", length,

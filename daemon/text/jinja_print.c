@@ -87,7 +87,7 @@ static int write_quoted(struct jinja_render *r, const struct jinja_str *s)
 	while (!rc && at < s->length) {
 		uint32_t c;
 		size_t n = jinja_utf8_decode(s->data + at, s->length - at, &c);
-		bool stray = n == 1 && c >= 0x80;	/* no UTF-8: left as it is */
+		bool stray = n == 1 && c >= 0x80; /* no UTF-8: left as it is */
 		bool marked = c == quote || c == '\\';
 
 		if (marked || (!stray && !jinja_is_printable(c))) {
@@ -125,17 +125,12 @@ static int write_seq(struct jinja_render *r, const struct jinja_seq *seq)
 	char text[96];
 
 	switch (seq->flavor) {
-	case JINJA_LIST:
-		return write_items(r, seq, "[", "]");
+	case JINJA_LIST: return write_items(r, seq, "[", "]");
 	case JINJA_TUPLE:
-	case JINJA_GROUP:
-		return write_items(r, seq, "(", seq->n == 1 ? ",)" : ")");
-	case JINJA_KEYS:
-		return write_items(r, seq, "dict_keys([", "])");
-	case JINJA_VALUES:
-		return write_items(r, seq, "dict_values([", "])");
-	case JINJA_ITEMS:
-		return write_items(r, seq, "dict_items([", "])");
+	case JINJA_GROUP: return write_items(r, seq, "(", seq->n == 1 ? ",)" : ")");
+	case JINJA_KEYS: return write_items(r, seq, "dict_keys([", "])");
+	case JINJA_VALUES: return write_items(r, seq, "dict_values([", "])");
+	case JINJA_ITEMS: return write_items(r, seq, "dict_items([", "])");
 	case JINJA_RANGE:
 		snprintf(text, sizeof(text), "range(%" PRId64 ", %" PRId64, seq->range[0],
 			 seq->range[1]);
@@ -145,9 +140,9 @@ static int write_seq(struct jinja_render *r, const struct jinja_seq *seq)
 		strcat(text, ")");
 		return jinja_write_text(r, text);
 	default:
-		return jinja_write_text(r, seq->flavor == JINJA_GENERATOR ?
-						   "<generator object>" :
-						   "<list_reverseiterator object>");
+		return jinja_write_text(r, seq->flavor == JINJA_GENERATOR
+						   ? "<generator object>"
+						   : "<list_reverseiterator object>");
 	}
 }
 
@@ -212,29 +207,23 @@ int jinja_write_str(struct jinja_render *r, struct jinja_value v)
 	char text[96];
 
 	switch (v.kind) {
-	case JINJA_UNDEFINED:
-		return 0;
-	case JINJA_NONE:
-		return jinja_write_text(r, "None");
-	case JINJA_BOOL:
-		return jinja_write_text(r, v.boolean ? "True" : "False");
+	case JINJA_UNDEFINED: return 0;
+	case JINJA_NONE: return jinja_write_text(r, "None");
+	case JINJA_BOOL: return jinja_write_text(r, v.boolean ? "True" : "False");
 	case JINJA_INT:
 		snprintf(text, sizeof(text), "%" PRId64, v.integer);
 		return jinja_write_text(r, text);
-	case JINJA_FLOAT:
-		return jinja_write_float(r, v.real);
+	case JINJA_FLOAT: return jinja_write_float(r, v.real);
 	case JINJA_BIGINT:
-	case JINJA_STRING:
-		return jinja_write(r, v.string->data, v.string->length);
+	case JINJA_STRING: return jinja_write(r, v.string->data, v.string->length);
 	case JINJA_SEQ:
 	case JINJA_DICT:
-	case JINJA_NAMESPACE:
-		return write_compound(r, v);
+	case JINJA_NAMESPACE: return write_compound(r, v);
 	case JINJA_MACRO:
 		snprintf(text, sizeof(text), "<Macro '%.*s'>",
-			 (int)(v.macro->signature->name->length < 60 ?
-				       v.macro->signature->name->length :
-				       60),
+			 (int)(v.macro->signature->name->length < 60
+				       ? v.macro->signature->name->length
+				       : 60),
 			 v.macro->signature->name->data);
 		return jinja_write_text(r, text);
 	default:

@@ -18,7 +18,7 @@ const struct txda_template_limits txda_template_default_limits = {
 
 static int from_number(struct jinja_render *r, const cJSON *json, struct jinja_value *ret)
 {
-	const char *literal = json->valuestring;	/* txda_template_mark_numbers() */
+	const char *literal = json->valuestring; /* txda_template_mark_numbers() */
 	double f = json->valuedouble;
 	long long i;
 	int rc;
@@ -86,19 +86,11 @@ int jinja_from_cjson(struct jinja_render *r, const cJSON *json, struct jinja_val
 	if (rc)
 		return rc;
 	switch (json->type & 0xff) {
-	case cJSON_False:
-		*ret = jinja_bool(false);
-		return 0;
-	case cJSON_True:
-		*ret = jinja_bool(true);
-		return 0;
-	case cJSON_NULL:
-		*ret = jinja_none();
-		return 0;
-	case cJSON_Number:
-		return from_number(r, json, ret);
-	case cJSON_String:
-		return jinja_literal(r, json->valuestring ? json->valuestring : "", ret);
+	case cJSON_False: *ret = jinja_bool(false); return 0;
+	case cJSON_True: *ret = jinja_bool(true); return 0;
+	case cJSON_NULL: *ret = jinja_none(); return 0;
+	case cJSON_Number: return from_number(r, json, ret);
+	case cJSON_String: return jinja_literal(r, json->valuestring ? json->valuestring : "", ret);
 	case cJSON_Array:
 	case cJSON_Object:
 		rc = jinja_enter(r);
@@ -107,8 +99,7 @@ int jinja_from_cjson(struct jinja_render *r, const cJSON *json, struct jinja_val
 		rc = cJSON_IsArray(json) ? from_array(r, json, ret) : from_object(r, json, ret);
 		jinja_leave(r);
 		return rc;
-	default:
-		return jinja_fail(r, "a variable holds JSON of an unknown type, %d", json->type);
+	default: return jinja_fail(r, "a variable holds JSON of an unknown type, %d", json->type);
 	}
 }
 
@@ -140,14 +131,14 @@ int txda_template_render(const struct txda_template *template, const cJSON *cont
 	};
 	int rc;
 
-	*r.error = (struct txda_template_error){ 0 };
+	*r.error = (struct txda_template_error){0};
 	if (options && options->limits)
 		r.limits = *options->limits;
 	r.out.limit = r.limits.output;
 	jinja_arena_init(&r.arena, r.limits.memory);
 	rc = run(&r, context);
 	if (!rc)
-		rc = jinja_write(&r, "", 1);	/* the terminator */
+		rc = jinja_write(&r, "", 1); /* the terminator */
 	jinja_arena_free(&r.arena);
 	if (rc) {
 		free(r.out.data);
@@ -182,14 +173,14 @@ static size_t next_number(const char *text, size_t length, size_t *at)
 
 static int mark_number(cJSON *item, const char *literal, size_t n)
 {
-	bool plain = !memchr(literal, '.', n) && !memchr(literal, 'e', n) &&
-		     !memchr(literal, 'E', n);
+	bool plain =
+		!memchr(literal, '.', n) && !memchr(literal, 'e', n) && !memchr(literal, 'E', n);
 
 	/* 2^53 itself may be the double of 2^53 + 1. */
 	if (plain && fabs(item->valuedouble) < 9007199254740992.0)
 		return 0;
 	if (item->valuestring)
-		return 0;	/* marked before */
+		return 0; /* marked before */
 	/* cJSON frees it, so its allocator must have made it */
 	item->valuestring = cJSON_malloc(n + 1);
 	if (!item->valuestring)
@@ -219,7 +210,7 @@ static int mark_tree(cJSON *item, struct walk *walk, unsigned int depth)
 		walk->at += n;
 		return rc;
 	}
-	if (depth > 1000)	/* cJSON's own limit */
+	if (depth > 1000) /* cJSON's own limit */
 		return -EINVAL;
 	if (cJSON_IsArray(item) || cJSON_IsObject(item))
 		for (child = item->child; !rc && child; child = child->next)
@@ -229,7 +220,7 @@ static int mark_tree(cJSON *item, struct walk *walk, unsigned int depth)
 
 int txda_template_mark_numbers(cJSON *root, const char *text, size_t length)
 {
-	struct walk walk = { text, length, 0 };
+	struct walk walk = {text, length, 0};
 	int rc = mark_tree(root, &walk, 0);
 
 	if (!rc && next_number(text, length, &walk.at))

@@ -10,32 +10,32 @@
 #include "jinja_builtin.h"
 
 struct jinja_binding {
-	const struct jinja_str *name;	/* interned */
+	const struct jinja_str *name; /* interned */
 	struct jinja_value value;
 };
 
 struct jinja_scope {
-	struct jinja_scope *parent;	/* NULL: the context and the globals come next */
+	struct jinja_scope *parent; /* NULL: the context and the globals come next */
 	struct jinja_binding *bindings;
 	uint32_t n;
 	uint32_t capacity;
-	bool captured;			/* a macro may still look in here: not to be reused */
+	bool captured; /* a macro may still look in here: not to be reused */
 };
 
 struct jinja_macro {
 	const struct jinja_signature *signature;
-	struct jinja_scope *scope;	/* where it was defined */
+	struct jinja_scope *scope; /* where it was defined */
 };
 
 struct jinja_loop {
 	const struct jinja_node *node;
-	struct jinja_scope *scope;	/* around the loop */
+	struct jinja_scope *scope; /* around the loop */
 	struct jinja_seq *source;
-	size_t source_at;		/* items of source that went through the filter */
-	struct jinja_seq *items;	/* those that passed; source itself without a filter */
-	size_t index;			/* from 0 */
-	unsigned int depth;		/* recursion, from 0 */
-	struct jinja_value changed;	/* last value of loop.changed() */
+	size_t source_at;	    /* items of source that went through the filter */
+	struct jinja_seq *items;    /* those that passed; source itself without a filter */
+	size_t index;		    /* from 0 */
+	unsigned int depth;	    /* recursion, from 0 */
+	struct jinja_value changed; /* last value of loop.changed() */
 };
 
 struct jinja_render {
@@ -85,16 +85,15 @@ int jinja_dict_get(struct jinja_render *r, const struct jinja_dict *dict, struct
 /* dict(mapping or pairs, **keywords), as `dict()` and `namespace()` take them */
 int jinja_dict_from_args(struct jinja_render *r, const char *what, const struct jinja_args *args,
 			 struct jinja_dict **ret);
-__attribute__((format(printf, 3, 4))) int jinja_undefined(struct jinja_render *r,
-							  struct jinja_value *ret,
-							  const char *format, ...);
+__attribute__((format(printf, 3, 4))) int
+jinja_undefined(struct jinja_render *r, struct jinja_value *ret, const char *format, ...);
 
 /* Output and texts under construction */
 int jinja_write(struct jinja_render *r, const char *data, size_t length);
 int jinja_write_text(struct jinja_render *r, const char *text);
 int jinja_write_char(struct jinja_render *r, uint32_t c);
-int jinja_write_str(struct jinja_render *r, struct jinja_value v);	/* Python's str() */
-int jinja_write_repr(struct jinja_render *r, struct jinja_value v);	/* Python's repr() */
+int jinja_write_str(struct jinja_render *r, struct jinja_value v);  /* Python's str() */
+int jinja_write_repr(struct jinja_render *r, struct jinja_value v); /* Python's repr() */
 int jinja_write_float(struct jinja_render *r, double f);
 /* Cut what was written since r->out.length was @mark off into a string. */
 int jinja_captured(struct jinja_render *r, size_t mark, struct jinja_value *ret);
@@ -143,8 +142,8 @@ int jinja_method_format(struct jinja_render *r, struct jinja_value self,
 /* Parts of values */
 int jinja_iterate(struct jinja_render *r, struct jinja_value v, struct jinja_seq **ret);
 int jinja_length(struct jinja_render *r, struct jinja_value v, int64_t *ret);
-int jinja_attribute(struct jinja_render *r, struct jinja_value object,
-		    const struct jinja_str *name, struct jinja_value *ret);
+int jinja_attribute(struct jinja_render *r, struct jinja_value object, const struct jinja_str *name,
+		    struct jinja_value *ret);
 int jinja_item(struct jinja_render *r, struct jinja_value object, struct jinja_value key,
 	       struct jinja_value *ret);
 /* start, stop, step: None or integers */
@@ -163,9 +162,9 @@ int jinja_loop_attribute(struct jinja_render *r, struct jinja_loop *loop,
 int jinja_bind(struct jinja_render *r, const struct jinja_args *args, const char *what,
 	       size_t required, const char *const *names, size_t n, struct jinja_value *out);
 
-#define JINJA_BIND(r, args, what, required, out, ...)                                            \
-	jinja_bind(r, args, what, required, (const char *const[]){ __VA_ARGS__ },                \
-		   sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *), out)
+#define JINJA_BIND(r, args, what, required, out, ...)                                              \
+	jinja_bind(r, args, what, required, (const char *const[]){__VA_ARGS__},                    \
+		   sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), out)
 
 int jinja_no_args(struct jinja_render *r, const struct jinja_args *args, const char *what);
 /* The argument as that type; an absent one leaves *ret alone. */
@@ -195,7 +194,7 @@ int jinja_exec_for(struct jinja_render *r, const struct jinja_node *node);
 int jinja_assign(struct jinja_render *r, const struct jinja_node *target, struct jinja_value v);
 
 /* Scopes */
-int jinja_push_scope(struct jinja_render *r, struct jinja_scope *parent);	/* sets r->scope */
+int jinja_push_scope(struct jinja_render *r, struct jinja_scope *parent); /* sets r->scope */
 int jinja_set_variable(struct jinja_render *r, const struct jinja_str *name, struct jinja_value v);
 int jinja_get_variable(struct jinja_render *r, const struct jinja_str *name,
 		       struct jinja_value *ret);

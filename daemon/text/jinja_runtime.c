@@ -72,7 +72,7 @@ int jinja_alloc(struct jinja_render *r, size_t size, void *ret_pointer)
 		jinja_set_error(r->error, TXDA_TEMPLATE_MEMORY, r->line, "out of memory");
 		return -ENOMEM;
 	}
-	memcpy(ret_pointer, &memory, sizeof(memory));	/* whatever the pointer's type is */
+	memcpy(ret_pointer, &memory, sizeof(memory)); /* whatever the pointer's type is */
 	return 0;
 }
 
@@ -83,8 +83,8 @@ int jinja_string(struct jinja_render *r, const char *data, size_t length, struct
 
 	if (rc)
 		return rc;
-	*s = (struct jinja_str){ data, length, JINJA_UNCOUNTED };
-	*ret = (struct jinja_value){ .kind = JINJA_STRING, .string = s };
+	*s = (struct jinja_str){data, length, JINJA_UNCOUNTED};
+	*ret = (struct jinja_value){.kind = JINJA_STRING, .string = s};
 	return 0;
 }
 
@@ -110,7 +110,7 @@ int jinja_new_seq(struct jinja_render *r, enum jinja_flavor flavor, size_t capac
 	rc = jinja_alloc(r, sizeof(*seq), &seq);
 	if (rc)
 		return rc;
-	*seq = (struct jinja_seq){ .flavor = flavor, .capacity = capacity };
+	*seq = (struct jinja_seq){.flavor = flavor, .capacity = capacity};
 	if (capacity) {
 		rc = jinja_alloc(r, capacity * sizeof(*seq->items), &seq->items);
 		if (rc)
@@ -160,7 +160,7 @@ int jinja_new_dict(struct jinja_render *r, struct jinja_dict **ret)
 
 	if (rc)
 		return rc;
-	*dict = (struct jinja_dict){ 0 };
+	*dict = (struct jinja_dict){0};
 	*ret = dict;
 	return 0;
 }
@@ -187,7 +187,7 @@ int jinja_dict_get(struct jinja_render *r, const struct jinja_dict *dict, struct
 
 	*ret = NULL;
 	if (key.kind == JINJA_UNDEFINED)
-		return 0;	/* hashable, and equal to no key */
+		return 0; /* hashable, and equal to no key */
 	if (!jinja_hash(&r->arena, key, 0, &hash))
 		return jinja_fail(r, "unhashable type: '%s'", jinja_type_name(key));
 	entry = jinja_dict_find_hash(dict, hash, key);
@@ -233,7 +233,7 @@ int jinja_dict_from_args(struct jinja_render *r, const char *what, const struct 
 	if (!rc && args->n)
 		rc = add_mapping(r, dict, args->positional[0]);
 	for (i = 0; !rc && i < args->n_keywords; i++) {
-		struct jinja_value key = { .kind = JINJA_STRING };
+		struct jinja_value key = {.kind = JINJA_STRING};
 
 		key.string = (struct jinja_str *)args->keywords[i].name;
 		rc = jinja_dict_set(r, dict, key, args->keywords[i].value);
@@ -263,8 +263,8 @@ int jinja_undefined(struct jinja_render *r, struct jinja_value *ret, const char 
 	copy = (char *)(undefined + 1);
 	memcpy(copy, message, (size_t)length);
 	copy[length] = '\0';
-	*undefined = (struct jinja_undefined){ .message = copy };
-	*ret = (struct jinja_value){ .kind = JINJA_UNDEFINED, .undefined = undefined };
+	*undefined = (struct jinja_undefined){.message = copy};
+	*ret = (struct jinja_value){.kind = JINJA_UNDEFINED, .undefined = undefined};
 	return 0;
 }
 
@@ -334,7 +334,7 @@ int jinja_bind(struct jinja_render *r, const struct jinja_args *args, const char
 	if (args->n > n)
 		return jinja_fail(r, "%s takes at most %zu arguments, %zu given", what, n, args->n);
 	for (i = 0; i < n; i++)
-		out[i] = i < args->n ? args->positional[i] : (struct jinja_value){ 0 };
+		out[i] = i < args->n ? args->positional[i] : (struct jinja_value){0};
 	for (k = 0; k < args->n_keywords; k++) {
 		const struct jinja_str *name = args->keywords[k].name;
 
@@ -342,8 +342,7 @@ int jinja_bind(struct jinja_render *r, const struct jinja_args *args, const char
 			;
 		if (i == n)
 			return jinja_fail(r, "%s has no argument '%.*s'", what,
-					  (int)(name->length < 60 ? name->length : 60),
-					  name->data);
+					  (int)(name->length < 60 ? name->length : 60), name->data);
 		if (out[i].kind != JINJA_ABSENT)
 			return jinja_fail(r, "%s got two values for argument '%s'", what, names[i]);
 		out[i] = args->keywords[k].value;

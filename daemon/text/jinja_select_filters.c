@@ -52,7 +52,7 @@ static int map_filter(struct jinja_render *r, struct jinja_seq *items,
 	if (!filter)
 		return jinja_fail(r, "map: no filter named '%.*s'",
 				  (int)(name->length < 60 ? name->length : 60), name->data);
-	rc = jinja_enter(r);	/* map('map', 'map', …) */
+	rc = jinja_enter(r); /* map('map', 'map', …) */
 	if (rc)
 		return rc;
 	for (i = 0; !rc && i < items->n; i++) {
@@ -77,8 +77,8 @@ static int filter_map(struct jinja_render *r, struct jinja_value self,
 	if (!rc && !args->n && !args->n_keywords)
 		rc = jinja_fail(r, "map: a filter or attribute=… is required");
 	if (!rc)
-		rc = args->n ? map_filter(r, items, args, mapped) :
-			       map_attribute(r, items, args, mapped);
+		rc = args->n ? map_filter(r, items, args, mapped)
+			     : map_attribute(r, items, args, mapped);
 	if (!rc)
 		*ret = jinja_seq_value(mapped);
 	return rc;
@@ -90,7 +90,7 @@ static int select_items(struct jinja_render *r, struct jinja_value self,
 			bool wanted, struct jinja_value *ret)
 {
 	const struct jinja_builtin *test = NULL;
-	struct jinja_args rest = { 0 };
+	struct jinja_args rest = {0};
 	struct jinja_seq *items, *kept;
 	struct jinja_value v;
 	size_t i;
@@ -107,12 +107,11 @@ static int select_items(struct jinja_render *r, struct jinja_value self,
 		test = jinja_find_test(name->data, name->length);
 		if (!test)
 			return jinja_fail(r, "%s: no test named '%.*s'", what,
-					  (int)(name->length < 60 ? name->length : 60),
-					  name->data);
+					  (int)(name->length < 60 ? name->length : 60), name->data);
 		rest = rest_of(args, 1u + by_attribute);
 	}
 	rc = jinja_new_seq(r, JINJA_GENERATOR, 0, &kept);
-	if (!rc && !jinja_truth(self))	/* none and the like count as empty */
+	if (!rc && !jinja_truth(self)) /* none and the like count as empty */
 		rc = jinja_new_seq(r, JINJA_LIST, 0, &items);
 	else if (!rc)
 		rc = jinja_iterate(r, self, &items);
@@ -132,11 +131,11 @@ static int select_items(struct jinja_render *r, struct jinja_value self,
 	return rc;
 }
 
-#define SELECT(name, by_attribute, wanted)                                                       \
-	static int filter_##name(struct jinja_render *r, struct jinja_value self,                \
-				 const struct jinja_args *args, struct jinja_value *ret)         \
-	{                                                                                        \
-		return select_items(r, self, args, #name, by_attribute, wanted, ret);            \
+#define SELECT(name, by_attribute, wanted)                                                         \
+	static int filter_##name(struct jinja_render *r, struct jinja_value self,                  \
+				 const struct jinja_args *args, struct jinja_value *ret)           \
+	{                                                                                          \
+		return select_items(r, self, args, #name, by_attribute, wanted, ret);              \
 	}
 
 SELECT(select, false, true)
@@ -256,7 +255,7 @@ static int filter_unique(struct jinja_render *r, struct jinja_value self,
 	for (i = 0; !rc && i < items->n; i++) {
 		rc = key_of(r, items->items[i], arg[1], case_sensitive, &key);
 		if (!rc && key.kind == JINJA_UNDEFINED)
-			rc = jinja_literal(r, "\xff undefined", &key);	/* all are one key */
+			rc = jinja_literal(r, "\xff undefined", &key); /* all are one key */
 		if (!rc)
 			rc = jinja_dict_get(r, seen, key, &known);
 		if (rc || known)
@@ -305,7 +304,7 @@ static int filter_groupby(struct jinja_render *r, struct jinja_value self,
 			  const struct jinja_args *args, struct jinja_value *ret)
 {
 	struct jinja_seq *items, *groups, *list, *members = NULL;
-	struct jinja_value arg[3], *keys, last = { 0 }, key;
+	struct jinja_value arg[3], *keys, last = {0}, key;
 	bool case_sensitive = false, equal = false;
 	size_t i;
 	int rc = JINJA_BIND(r, args, "groupby", 1, arg, "attribute", "default", "case_sensitive");
@@ -333,7 +332,7 @@ static int filter_groupby(struct jinja_render *r, struct jinja_value self,
 		if (!rc && (!members || !equal)) {
 			last = key;
 			rc = jinja_new_seq(r, JINJA_LIST, 0, &members);
-			if (!rc)	/* the name of the group is the first one's own */
+			if (!rc) /* the name of the group is the first one's own */
 				rc = group_key(r, list->items[i], arg, true, &key);
 			if (!rc)
 				rc = add_group(r, groups, key, members);
@@ -414,16 +413,16 @@ static int filter_sum(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_select_filters[] = {
-	{ "map", filter_map },
-	{ "select", filter_select },
-	{ "reject", filter_reject },
-	{ "selectattr", filter_selectattr },
-	{ "rejectattr", filter_rejectattr },
-	{ "sort", filter_sort },
-	{ "unique", filter_unique },
-	{ "groupby", filter_groupby },
-	{ "min", filter_min },
-	{ "max", filter_max },
-	{ "sum", filter_sum },
-	{ NULL, NULL },
+	{"map", filter_map},
+	{"select", filter_select},
+	{"reject", filter_reject},
+	{"selectattr", filter_selectattr},
+	{"rejectattr", filter_rejectattr},
+	{"sort", filter_sort},
+	{"unique", filter_unique},
+	{"groupby", filter_groupby},
+	{"min", filter_min},
+	{"max", filter_max},
+	{"sum", filter_sum},
+	{NULL, NULL},
 };

@@ -28,7 +28,7 @@ static int filter_first(struct jinja_render *r, struct jinja_value self,
 
 	if (rc)
 		return rc;
-	if (jinja_is_generator(self)) {	/* takes one, the rest stays */
+	if (jinja_is_generator(self)) { /* takes one, the rest stays */
 		items = self.seq;
 		if (items->position < items->n) {
 			*ret = items->items[items->position++];
@@ -101,7 +101,7 @@ static int filter_list(struct jinja_render *r, struct jinja_value self,
 
 static int reverse_string(struct jinja_render *r, struct jinja_value self, struct jinja_value *ret)
 {
-	const struct jinja_value part[3] = { jinja_none(), jinja_none(), jinja_int(-1) };
+	const struct jinja_value part[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
 
 	return jinja_slice(r, self, part, ret);
 }
@@ -306,16 +306,8 @@ static int filter_attr(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_sequence_filters[] = {
-	{ "length", filter_length },
-	{ "count", filter_length },
-	{ "first", filter_first },
-	{ "last", filter_last },
-	{ "list", filter_list },
-	{ "reverse", filter_reverse },
-	{ "items", filter_items },
-	{ "dictsort", filter_dictsort },
-	{ "batch", filter_batch },
-	{ "slice", filter_slice },
-	{ "attr", filter_attr },
-	{ NULL, NULL },
+	{"length", filter_length}, {"count", filter_length},	  {"first", filter_first},
+	{"last", filter_last},	   {"list", filter_list},	  {"reverse", filter_reverse},
+	{"items", filter_items},   {"dictsort", filter_dictsort}, {"batch", filter_batch},
+	{"slice", filter_slice},   {"attr", filter_attr},	  {NULL, NULL},
 };

@@ -122,7 +122,7 @@ static int filter_string(struct jinja_render *r, struct jinja_value self,
 	if (!rc)
 		rc = jinja_to_str(r, self, &s);
 	if (!rc)
-		*ret = (struct jinja_value){ .kind = JINJA_STRING, .safe = self.safe, .string = s };
+		*ret = (struct jinja_value){.kind = JINJA_STRING, .safe = self.safe, .string = s};
 	return rc;
 }
 
@@ -178,7 +178,7 @@ static int filter_urlencode(struct jinja_render *r, struct jinja_value self,
 
 static int indent_width(struct jinja_render *r, struct jinja_value v, struct jinja_value *ret)
 {
-	struct jinja_str empty = { "", 0, 0 };
+	struct jinja_str empty = {"", 0, 0};
 	int64_t width = 4;
 	int rc;
 
@@ -251,7 +251,7 @@ static int filter_center(struct jinja_render *r, struct jinja_value self,
 static int filter_truncate(struct jinja_render *r, struct jinja_value self,
 			   const struct jinja_args *args, struct jinja_value *ret)
 {
-	static struct jinja_str dots = { "...", 3, 3 };
+	static struct jinja_str dots = {"...", 3, 3};
 	struct jinja_value arg[4];
 	struct jinja_str *s, *end = &dots;
 	int64_t length = 255, leeway = 5, kept;
@@ -260,7 +260,7 @@ static int filter_truncate(struct jinja_render *r, struct jinja_value self,
 	int rc = JINJA_BIND(r, args, "truncate", 0, arg, "length", "killwords", "end", "leeway");
 
 	if (!rc && self.kind == JINJA_UNDEFINED) {
-		*ret = self;	/* short enough */
+		*ret = self; /* short enough */
 		return 0;
 	}
 	if (!rc)
@@ -327,8 +327,7 @@ static int filter_wordcount(struct jinja_render *r, struct jinja_value self,
 static int filter_format(struct jinja_render *r, struct jinja_value self,
 			 const struct jinja_args *args, struct jinja_value *ret)
 {
-	struct jinja_args keywords = { .keywords = args->keywords,
-				       .n_keywords = args->n_keywords };
+	struct jinja_args keywords = {.keywords = args->keywords, .n_keywords = args->n_keywords};
 	struct jinja_value arguments;
 	struct jinja_seq *tuple;
 	struct jinja_dict *dict;
@@ -379,24 +378,24 @@ static int filter_join(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_string_filters[] = {
-	{ "upper", filter_upper },
-	{ "lower", filter_lower },
-	{ "capitalize", filter_capitalize },
-	{ "title", filter_title },
-	{ "trim", filter_trim },
-	{ "replace", filter_replace },
-	{ "string", filter_string },
-	{ "safe", filter_safe },
-	{ "escape", filter_escape },
-	{ "e", filter_escape },
-	{ "forceescape", filter_forceescape },
-	{ "urlencode", filter_urlencode },
-	{ "indent", filter_indent },
-	{ "center", filter_center },
-	{ "truncate", filter_truncate },
-	{ "wordcount", filter_wordcount },
-	{ "format", filter_format },
-	{ "join", filter_join },
-	{ "tojson", jinja_filter_tojson },
-	{ NULL, NULL },
+	{"upper", filter_upper},
+	{"lower", filter_lower},
+	{"capitalize", filter_capitalize},
+	{"title", filter_title},
+	{"trim", filter_trim},
+	{"replace", filter_replace},
+	{"string", filter_string},
+	{"safe", filter_safe},
+	{"escape", filter_escape},
+	{"e", filter_escape},
+	{"forceescape", filter_forceescape},
+	{"urlencode", filter_urlencode},
+	{"indent", filter_indent},
+	{"center", filter_center},
+	{"truncate", filter_truncate},
+	{"wordcount", filter_wordcount},
+	{"format", filter_format},
+	{"join", filter_join},
+	{"tojson", jinja_filter_tojson},
+	{NULL, NULL},
 };

@@ -19,24 +19,24 @@ static int method_strip_sides(struct jinja_render *r, struct jinja_value self,
 	return rc ? rc : jinja_strip(r, self.string, chars, left, right, ret);
 }
 
-#define STRIP(name, left, right)                                                                 \
-	static int method_##name(struct jinja_render *r, struct jinja_value self,                \
-				 const struct jinja_args *args, struct jinja_value *ret)         \
-	{                                                                                        \
-		return method_strip_sides(r, self, args, #name, left, right, ret);               \
+#define STRIP(name, left, right)                                                                   \
+	static int method_##name(struct jinja_render *r, struct jinja_value self,                  \
+				 const struct jinja_args *args, struct jinja_value *ret)           \
+	{                                                                                          \
+		return method_strip_sides(r, self, args, #name, left, right, ret);                 \
 	}
 
 STRIP(strip, true, true)
 STRIP(lstrip, true, false)
 STRIP(rstrip, false, true)
 
-#define CASE(name, mode)                                                                         \
-	static int method_##name(struct jinja_render *r, struct jinja_value self,                \
-				 const struct jinja_args *args, struct jinja_value *ret)         \
-	{                                                                                        \
-		int rc = jinja_no_args(r, args, #name);                                          \
-                                                                                                 \
-		return rc ? rc : jinja_change_case(r, self.string, mode, ret);                   \
+#define CASE(name, mode)                                                                           \
+	static int method_##name(struct jinja_render *r, struct jinja_value self,                  \
+				 const struct jinja_args *args, struct jinja_value *ret)           \
+	{                                                                                          \
+		int rc = jinja_no_args(r, args, #name);                                            \
+                                                                                                   \
+		return rc ? rc : jinja_change_case(r, self.string, mode, ret);                     \
 	}
 
 CASE(lower, JINJA_CASE_LOWER)
@@ -161,8 +161,8 @@ static const char *last_match(const char *data, size_t length, const struct jinj
 	if (part->length > length)
 		return NULL;
 	for (at = length - part->length + 1; at-- > 0;)
-		if (!part->length || (data[at] == part->data[0] &&
-				      !memcmp(data + at, part->data, part->length)))
+		if (!part->length ||
+		    (data[at] == part->data[0] && !memcmp(data + at, part->data, part->length)))
 			return data + at;
 	return NULL;
 }
@@ -186,24 +186,24 @@ static int find(struct jinja_render *r, struct jinja_value self, const struct ji
 		rc = jinja_arg_str(r, arg[0], what, &part);
 	if (!rc)
 		rc = text_range(r, s, &arg[1], what, &start, &end, &valid);
-	if (!rc && last && valid)	/* memcmp at each position */
+	if (!rc && last && valid) /* memcmp at each position */
 		rc = jinja_charge_bytes(r, (end - start) * (1 + part->length / 16));
 	if (rc)
 		return rc;
 	if (valid)
-		hit = last ? last_match(s->data + start, end - start, part) :
-			     first_match(s->data + start, end - start, part);
+		hit = last ? last_match(s->data + start, end - start, part)
+			   : first_match(s->data + start, end - start, part);
 	if (!hit && required)
 		return jinja_fail(r, "%s: substring not found", what);
 	*ret = jinja_int(hit ? (int64_t)jinja_utf8_count(s->data, (size_t)(hit - s->data)) : -1);
 	return 0;
 }
 
-#define FIND(name, last, required)                                                               \
-	static int method_##name(struct jinja_render *r, struct jinja_value self,                \
-				 const struct jinja_args *args, struct jinja_value *ret)         \
-	{                                                                                        \
-		return find(r, self, args, #name, last, required, ret);                          \
+#define FIND(name, last, required)                                                                 \
+	static int method_##name(struct jinja_render *r, struct jinja_value self,                  \
+				 const struct jinja_args *args, struct jinja_value *ret)           \
+	{                                                                                          \
+		return find(r, self, args, #name, last, required, ret);                            \
 	}
 
 FIND(find, false, false)
@@ -304,8 +304,8 @@ static int split_forward(struct jinja_render *r, const struct jinja_str *s,
 	int rc = 0;
 
 	while (!rc && limit-- != 0) {
-		const char *hit = memmem(s->data + at, s->length - at, separator->data,
-					 separator->length);
+		const char *hit =
+			memmem(s->data + at, s->length - at, separator->data, separator->length);
 
 		if (!hit)
 			break;
@@ -400,8 +400,8 @@ static int split(struct jinja_render *r, struct jinja_value self, const struct j
 	if (rc)
 		return rc;
 	if (!separator)
-		rc = backward ? split_space_backward(r, s, limit, parts) :
-				split_space(r, s, limit, parts);
+		rc = backward ? split_space_backward(r, s, limit, parts)
+			      : split_space(r, s, limit, parts);
 	else if (backward)
 		rc = split_backward(r, s, separator, limit, parts);
 	else
@@ -444,8 +444,8 @@ static int partition(struct jinja_render *r, struct jinja_value self, const stru
 		rc = jinja_new_seq(r, JINJA_TUPLE, 3, &parts);
 	if (rc)
 		return rc;
-	hit = last ? last_match(s->data, s->length, separator) :
-		     first_match(s->data, s->length, separator);
+	hit = last ? last_match(s->data, s->length, separator)
+		   : first_match(s->data, s->length, separator);
 	start = hit ? (size_t)(hit - s->data) : last ? 0 : s->length;
 	end = hit ? start + separator->length : start;
 	rc = add_part(r, parts, s, 0, start);
@@ -524,17 +524,17 @@ static int justify(struct jinja_render *r, struct jinja_value self, const struct
 		rc = jinja_arg_str(r, arg[1], what, &fill);
 	if (rc)
 		return rc;
-	if (fill && (!fill->length ||
-		     jinja_utf8_decode(fill->data, fill->length, &c) != fill->length))
+	if (fill &&
+	    (!fill->length || jinja_utf8_decode(fill->data, fill->length, &c) != fill->length))
 		return jinja_fail(r, "%s: the fill character must be one character", what);
 	return jinja_pad(r, self.string, width, align, c, ret);
 }
 
-#define JUSTIFY(name, align)                                                                     \
-	static int method_##name(struct jinja_render *r, struct jinja_value self,                \
-				 const struct jinja_args *args, struct jinja_value *ret)         \
-	{                                                                                        \
-		return justify(r, self, args, #name, align, ret);                                \
+#define JUSTIFY(name, align)                                                                       \
+	static int method_##name(struct jinja_render *r, struct jinja_value self,                  \
+				 const struct jinja_args *args, struct jinja_value *ret)           \
+	{                                                                                          \
+		return justify(r, self, args, #name, align, ret);                                  \
 	}
 
 JUSTIFY(center, '^')
@@ -567,35 +567,35 @@ static int method_zfill(struct jinja_render *r, struct jinja_value self,
 }
 
 const struct jinja_builtin jinja_string_methods[] = {
-	{ "strip", method_strip },
-	{ "lstrip", method_lstrip },
-	{ "rstrip", method_rstrip },
-	{ "split", method_split },
-	{ "rsplit", method_rsplit },
-	{ "splitlines", method_splitlines },
-	{ "partition", method_partition },
-	{ "rpartition", method_rpartition },
-	{ "startswith", method_startswith },
-	{ "endswith", method_endswith },
-	{ "removeprefix", method_removeprefix },
-	{ "removesuffix", method_removesuffix },
-	{ "replace", method_replace },
-	{ "find", method_find },
-	{ "rfind", method_rfind },
-	{ "index", method_index },
-	{ "rindex", method_rindex },
-	{ "count", method_count },
-	{ "join", method_join },
-	{ "format", jinja_method_format },
-	{ "lower", method_lower },
-	{ "casefold", method_lower },
-	{ "upper", method_upper },
-	{ "title", method_title },
-	{ "capitalize", method_capitalize },
-	{ "swapcase", method_swapcase },
-	{ "center", method_center },
-	{ "ljust", method_ljust },
-	{ "rjust", method_rjust },
-	{ "zfill", method_zfill },
-	{ NULL, NULL },
+	{"strip", method_strip},
+	{"lstrip", method_lstrip},
+	{"rstrip", method_rstrip},
+	{"split", method_split},
+	{"rsplit", method_rsplit},
+	{"splitlines", method_splitlines},
+	{"partition", method_partition},
+	{"rpartition", method_rpartition},
+	{"startswith", method_startswith},
+	{"endswith", method_endswith},
+	{"removeprefix", method_removeprefix},
+	{"removesuffix", method_removesuffix},
+	{"replace", method_replace},
+	{"find", method_find},
+	{"rfind", method_rfind},
+	{"index", method_index},
+	{"rindex", method_rindex},
+	{"count", method_count},
+	{"join", method_join},
+	{"format", jinja_method_format},
+	{"lower", method_lower},
+	{"casefold", method_lower},
+	{"upper", method_upper},
+	{"title", method_title},
+	{"capitalize", method_capitalize},
+	{"swapcase", method_swapcase},
+	{"center", method_center},
+	{"ljust", method_ljust},
+	{"rjust", method_rjust},
+	{"zfill", method_zfill},
+	{NULL, NULL},
 };

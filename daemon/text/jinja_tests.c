@@ -16,11 +16,11 @@ static int kind_test(struct jinja_render *r, const struct jinja_args *args, cons
 	return rc;
 }
 
-#define KIND_TEST(name, condition)                                                               \
-	static int test_##name(struct jinja_render *r, struct jinja_value self,                  \
-			       const struct jinja_args *args, struct jinja_value *ret)           \
-	{                                                                                        \
-		return kind_test(r, args, #name, condition, ret);                                \
+#define KIND_TEST(name, condition)                                                                 \
+	static int test_##name(struct jinja_render *r, struct jinja_value self,                    \
+			       const struct jinja_args *args, struct jinja_value *ret)             \
+	{                                                                                          \
+		return kind_test(r, args, #name, condition, ret);                                  \
 	}
 
 KIND_TEST(defined, self.kind != JINJA_UNDEFINED)
@@ -90,7 +90,7 @@ static int test_divisibleby(struct jinja_render *r, struct jinja_value self,
 static int case_test(struct jinja_render *r, struct jinja_value self, const struct jinja_args *args,
 		     const char *method, struct jinja_value *ret)
 {
-	struct jinja_value text = { .kind = JINJA_STRING };
+	struct jinja_value text = {.kind = JINJA_STRING};
 	int rc = jinja_to_str(r, self, &text.string);
 
 	if (rc)
@@ -121,9 +121,9 @@ static int test_sameas(struct jinja_render *r, struct jinja_value self,
 	if (rc)
 		return rc;
 	same = self.kind == arg[0].kind;
-	if (same && (self.kind == JINJA_SEQ || self.kind == JINJA_DICT ||
-		     self.kind == JINJA_NAMESPACE))
-		same = self.dict == arg[0].dict;	/* the same object */
+	if (same &&
+	    (self.kind == JINJA_SEQ || self.kind == JINJA_DICT || self.kind == JINJA_NAMESPACE))
+		same = self.dict == arg[0].dict; /* the same object */
 	else if (same)
 		rc = jinja_equal(r, self, arg[0], &same);
 	if (!rc)
@@ -146,11 +146,11 @@ static int compare_test(struct jinja_render *r, struct jinja_value self,
 	return rc;
 }
 
-#define COMPARE_TEST(name, op)                                                                   \
-	static int test_##name(struct jinja_render *r, struct jinja_value self,                  \
-			       const struct jinja_args *args, struct jinja_value *ret)           \
-	{                                                                                        \
-		return compare_test(r, self, args, #name, op, ret);                              \
+#define COMPARE_TEST(name, op)                                                                     \
+	static int test_##name(struct jinja_render *r, struct jinja_value self,                    \
+			       const struct jinja_args *args, struct jinja_value *ret)             \
+	{                                                                                          \
+		return compare_test(r, self, args, #name, op, ret);                                \
 	}
 
 COMPARE_TEST(eq, COMPARE_EQ)
@@ -187,46 +187,46 @@ static int test_test(struct jinja_render *r, struct jinja_value self, const stru
 }
 
 const struct jinja_builtin jinja_tests[] = {
-	{ "defined", test_defined },
-	{ "undefined", test_undefined },
-	{ "none", test_none },
-	{ "boolean", test_boolean },
-	{ "true", test_true },
-	{ "false", test_false },
-	{ "integer", test_integer },
-	{ "float", test_float },
-	{ "number", test_number },
-	{ "string", test_string },
-	{ "mapping", test_mapping },
-	{ "sequence", test_sequence },
-	{ "iterable", test_iterable },
-	{ "callable", test_callable },
-	{ "escaped", test_escaped },
-	{ "sameas", test_sameas },
-	{ "odd", test_odd },
-	{ "even", test_even },
-	{ "divisibleby", test_divisibleby },
-	{ "lower", test_lower },
-	{ "upper", test_upper },
-	{ "filter", test_filter },
-	{ "test", test_test },
-	{ "in", test_in },
-	{ "eq", test_eq },
-	{ "equalto", test_eq },
-	{ "==", test_eq },
-	{ "ne", test_ne },
-	{ "!=", test_ne },
-	{ "lt", test_lt },
-	{ "lessthan", test_lt },
-	{ "<", test_lt },
-	{ "le", test_le },
-	{ "<=", test_le },
-	{ "gt", test_gt },
-	{ "greaterthan", test_gt },
-	{ ">", test_gt },
-	{ "ge", test_ge },
-	{ ">=", test_ge },
-	{ NULL, NULL },
+	{"defined", test_defined},
+	{"undefined", test_undefined},
+	{"none", test_none},
+	{"boolean", test_boolean},
+	{"true", test_true},
+	{"false", test_false},
+	{"integer", test_integer},
+	{"float", test_float},
+	{"number", test_number},
+	{"string", test_string},
+	{"mapping", test_mapping},
+	{"sequence", test_sequence},
+	{"iterable", test_iterable},
+	{"callable", test_callable},
+	{"escaped", test_escaped},
+	{"sameas", test_sameas},
+	{"odd", test_odd},
+	{"even", test_even},
+	{"divisibleby", test_divisibleby},
+	{"lower", test_lower},
+	{"upper", test_upper},
+	{"filter", test_filter},
+	{"test", test_test},
+	{"in", test_in},
+	{"eq", test_eq},
+	{"equalto", test_eq},
+	{"==", test_eq},
+	{"ne", test_ne},
+	{"!=", test_ne},
+	{"lt", test_lt},
+	{"lessthan", test_lt},
+	{"<", test_lt},
+	{"le", test_le},
+	{"<=", test_le},
+	{"gt", test_gt},
+	{"greaterthan", test_gt},
+	{">", test_gt},
+	{"ge", test_ge},
+	{">=", test_ge},
+	{NULL, NULL},
 };
 
 const struct jinja_builtin *jinja_find_builtin(const struct jinja_builtin *table, const char *name,

@@ -29,7 +29,7 @@ static int write_lower(struct jinja_render *r, const struct jinja_str *s, size_t
 {
 	int rc;
 
-	if (c == 0x130) {	/* dotted capital I: i and a combining dot */
+	if (c == 0x130) { /* dotted capital I: i and a combining dot */
 		rc = jinja_write_char(r, 'i');
 		return rc ? rc : jinja_write_char(r, 0x307);
 	}
@@ -48,8 +48,8 @@ static int write_upper(struct jinja_render *r, uint32_t c, bool title)
 	if (!n || (title && c >= 0x1f00 && jinja_to_title(c) != jinja_to_lower(c)))
 		return jinja_write_char(r, title ? jinja_to_title(c) : jinja_to_upper(c));
 	for (i = 0; !rc && i < n; i++)
-		rc = jinja_write_char(r, title && i && c != 0x149 ? jinja_to_lower(special[i]) :
-								    special[i]);
+		rc = jinja_write_char(r, title && i && c != 0x149 ? jinja_to_lower(special[i])
+								  : special[i]);
 	return rc;
 }
 
@@ -63,14 +63,13 @@ static int write_changed(struct jinja_render *r, const struct jinja_str *s, enum
 		uint32_t c;
 		size_t n = jinja_utf8_decode(s->data + at, s->length - at, &c);
 
-		if (n == 1 && c >= 0x80) {	/* no UTF-8 */
+		if (n == 1 && c >= 0x80) { /* no UTF-8 */
 			rc = jinja_write(r, s->data + at, 1);
 			at++;
 			continue;
 		}
 		cased = jinja_is_cased(c);
-		if (mode == JINJA_CASE_UPPER ||
-		    (mode == JINJA_CASE_SWAP && jinja_to_lower(c) == c))
+		if (mode == JINJA_CASE_UPPER || (mode == JINJA_CASE_SWAP && jinja_to_lower(c) == c))
 			rc = write_upper(r, c, false);
 		else if ((mode == JINJA_CASE_TITLE && !after_cased) ||
 			 (mode == JINJA_CASE_CAPITALIZE && at == 0))
@@ -178,10 +177,8 @@ int jinja_replace(struct jinja_render *r, const struct jinja_str *s, const struc
 			at = (size_t)(hit - s->data) + from->length;
 			if (!rc)
 				rc = jinja_write(r, to->data, to->length);
-		} else {	/* between all characters */
-			size_t n = at < s->length ?
-					   jinja_utf8_decode(hit, s->length - at, &c) :
-					   0;
+		} else { /* between all characters */
+			size_t n = at < s->length ? jinja_utf8_decode(hit, s->length - at, &c) : 0;
 
 			rc = jinja_write(r, to->data, to->length);
 			if (!rc)
@@ -243,7 +240,7 @@ int jinja_pad(struct jinja_render *r, struct jinja_str *s, int64_t width, char a
 	if ((uint64_t)missing > r->limits.output)
 		return jinja_fail_limit(r, "bytes of output", r->limits.output);
 	left = align == '>' ? missing : 0;
-	if (align == '^')	/* the odd one goes left when the width is odd, as in Python */
+	if (align == '^') /* the odd one goes left when the width is odd, as in Python */
 		left = missing / 2 + (missing & width & 1);
 	missing -= left;
 	while (!rc && left-- > 0)

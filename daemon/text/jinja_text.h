@@ -12,8 +12,8 @@ enum jinja_case {
 	JINJA_CASE_LOWER,
 	JINJA_CASE_UPPER,
 	JINJA_CASE_SWAP,
-	JINJA_CASE_TITLE,	/* each run of cased characters: Xxx */
-	JINJA_CASE_CAPITALIZE,	/* the first character alone */
+	JINJA_CASE_TITLE,      /* each run of cased characters: Xxx */
+	JINJA_CASE_CAPITALIZE, /* the first character alone */
 };
 
 int jinja_change_case(struct jinja_render *r, const struct jinja_str *s, enum jinja_case mode,

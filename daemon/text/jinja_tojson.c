@@ -29,7 +29,7 @@ static int write_escape(struct jinja_render *r, uint32_t c, bool stray)
 	static const char chars[] = "\"\\\n\r\t\b\f";
 	static const char letters[] = "\"\\nrtbf";
 	const char *known = c && c < 0x80 ? strchr(chars, (int)c) : NULL;
-	char text[2] = { '\\' };
+	char text[2] = {'\\'};
 
 	if (!known)
 		return write_unicode_escape(r, stray ? 0xfffd : c);
@@ -77,8 +77,7 @@ static int write_key(struct jinja_render *r, struct jinja_value key,
 	int rc;
 
 	switch (key.kind) {
-	case JINJA_STRING:
-		return write_string(r, key.string, style->ensure_ascii);
+	case JINJA_STRING: return write_string(r, key.string, style->ensure_ascii);
 	case JINJA_NONE:
 	case JINJA_BOOL:
 	case JINJA_INT:
@@ -199,19 +198,13 @@ static int write_value(struct jinja_render *r, struct jinja_value v,
 	int rc;
 
 	switch (v.kind) {
-	case JINJA_NONE:
-		return jinja_write_text(r, "null");
-	case JINJA_BOOL:
-		return jinja_write_text(r, v.boolean ? "true" : "false");
+	case JINJA_NONE: return jinja_write_text(r, "null");
+	case JINJA_BOOL: return jinja_write_text(r, v.boolean ? "true" : "false");
 	case JINJA_INT:
-	case JINJA_BIGINT:
-		return jinja_write_str(r, v);
-	case JINJA_FLOAT:
-		return write_float(r, v.real);
-	case JINJA_STRING:
-		return write_string(r, v.string, style->ensure_ascii);
-	default:
-		break;
+	case JINJA_BIGINT: return jinja_write_str(r, v);
+	case JINJA_FLOAT: return write_float(r, v.real);
+	case JINJA_STRING: return write_string(r, v.string, style->ensure_ascii);
+	default: break;
 	}
 	if (v.kind != JINJA_DICT && !jinja_is_list(v) && !jinja_is_tuple(v))
 		return jinja_fail(r, "tojson: object of type %s is not JSON serializable",
@@ -283,10 +276,10 @@ static int parse_separators(struct jinja_render *r, struct jinja_value v,
 int jinja_filter_tojson(struct jinja_render *r, struct jinja_value self,
 			const struct jinja_args *args, struct jinja_value *ret)
 {
-	static const struct jinja_str comma = { ",", 1, 1 }, comma_space = { ", ", 2, 2 },
-				      colon_space = { ": ", 2, 2 };
-	struct jinja_json_style style = { .item_separator = &comma_space,
-					  .key_separator = &colon_space };
+	static const struct jinja_str comma = {",", 1, 1}, comma_space = {", ", 2, 2},
+				      colon_space = {": ", 2, 2};
+	struct jinja_json_style style = {.item_separator = &comma_space,
+					 .key_separator = &colon_space};
 	struct jinja_value arg[4];
 	size_t mark = r->out.length;
 	int rc = JINJA_BIND(r, args, "tojson", 0, arg, "ensure_ascii", "indent", "separators",

@@ -107,24 +107,17 @@ unsigned int jinja_upper_special(uint32_t c, uint32_t out[3])
 enum jinja_char_class jinja_classify(uint32_t c)
 {
 	switch (utf8proc_category((utf8proc_int32_t)c)) {
-	case UTF8PROC_CATEGORY_LU:
-		return JINJA_CHAR_UPPER;
-	case UTF8PROC_CATEGORY_LL:
-		return JINJA_CHAR_LOWER;
-	case UTF8PROC_CATEGORY_LT:
-		return JINJA_CHAR_TITLE;
+	case UTF8PROC_CATEGORY_LU: return JINJA_CHAR_UPPER;
+	case UTF8PROC_CATEGORY_LL: return JINJA_CHAR_LOWER;
+	case UTF8PROC_CATEGORY_LT: return JINJA_CHAR_TITLE;
 	case UTF8PROC_CATEGORY_LM:
-	case UTF8PROC_CATEGORY_LO:
-		return JINJA_CHAR_LETTER;
-	case UTF8PROC_CATEGORY_ND:
-		return JINJA_CHAR_DIGIT;
+	case UTF8PROC_CATEGORY_LO: return JINJA_CHAR_LETTER;
+	case UTF8PROC_CATEGORY_ND: return JINJA_CHAR_DIGIT;
 	case UTF8PROC_CATEGORY_NL:
-	case UTF8PROC_CATEGORY_NO:
-		return JINJA_CHAR_NUMERIC;
+	case UTF8PROC_CATEGORY_NO: return JINJA_CHAR_NUMERIC;
 	case UTF8PROC_CATEGORY_MN:
 	case UTF8PROC_CATEGORY_ME:
-	case UTF8PROC_CATEGORY_SK:
-		return JINJA_CHAR_MARK;
+	case UTF8PROC_CATEGORY_SK: return JINJA_CHAR_MARK;
 	case UTF8PROC_CATEGORY_CC:
 	case UTF8PROC_CATEGORY_CF:
 	case UTF8PROC_CATEGORY_CS:
@@ -132,10 +125,8 @@ enum jinja_char_class jinja_classify(uint32_t c)
 	case UTF8PROC_CATEGORY_CN:
 	case UTF8PROC_CATEGORY_ZL:
 	case UTF8PROC_CATEGORY_ZP:
-	case UTF8PROC_CATEGORY_ZS:
-		return JINJA_CHAR_UNPRINTABLE;
-	default:
-		return JINJA_CHAR_OTHER;
+	case UTF8PROC_CATEGORY_ZS: return JINJA_CHAR_UNPRINTABLE;
+	default: return JINJA_CHAR_OTHER;
 	}
 }
 

@@ -17,12 +17,12 @@ struct jinja_chunk {
 enum {
 	FIRST_CHUNK = 16 << 10,
 	LARGEST_CHUNK = 1 << 20,
-	SMALL_DICT = 8,	/* searched from front to back instead of through an index */
+	SMALL_DICT = 8, /* searched from front to back instead of through an index */
 };
 
 void jinja_arena_init(struct jinja_arena *arena, size_t limit)
 {
-	*arena = (struct jinja_arena){ .limit = limit };
+	*arena = (struct jinja_arena){.limit = limit};
 	if (getrandom(&arena->seed, sizeof(arena->seed), GRND_NONBLOCK) != sizeof(arena->seed))
 		arena->seed = (uintptr_t)arena;
 }
@@ -51,7 +51,7 @@ static struct jinja_chunk *add_chunk(struct jinja_arena *arena, size_t size)
 	if (wanted < size)
 		wanted = size;
 	if (wanted > arena->limit - arena->used)
-		wanted = size;	/* the last bytes under the limit */
+		wanted = size; /* the last bytes under the limit */
 	if (wanted > arena->limit - arena->used) {
 		arena->exhausted = true;
 		return NULL;
@@ -216,7 +216,7 @@ struct jinja_str *jinja_arena_str(struct jinja_arena *arena, const char *data, s
 	struct jinja_str *s = jinja_arena_alloc(arena, sizeof(*s));
 
 	if (s)
-		*s = (struct jinja_str){ .data = data, .length = length, .chars = JINJA_UNCOUNTED };
+		*s = (struct jinja_str){.data = data, .length = length, .chars = JINJA_UNCOUNTED};
 	return s;
 }
 
@@ -262,9 +262,7 @@ bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned 
 	int64_t i = 0;
 
 	switch (v.kind) {
-	case JINJA_NONE:
-		*ret = jinja_hash_bytes(arena, "None", 4);
-		return true;
+	case JINJA_NONE: *ret = jinja_hash_bytes(arena, "None", 4); return true;
 	case JINJA_FLOAT:
 		/* 1.0 and 1 are one key */
 		if (v.real >= -9e18 && v.real <= 9e18 && (double)(int64_t)v.real == v.real)
@@ -294,8 +292,7 @@ bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned 
 			*ret = (*ret ^ item) * 0x9e3779b97f4a7c15ull;
 		}
 		return true;
-	default:
-		return false;
+	default: return false;
 	}
 }
 
@@ -316,8 +313,7 @@ static bool key_equal(struct jinja_value a, struct jinja_value b)
 	if (a.kind != b.kind)
 		return false;
 	switch (a.kind) {
-	case JINJA_NONE:
-		return true;
+	case JINJA_NONE: return true;
 	case JINJA_BIGINT:
 	case JINJA_STRING:
 		return a.string->length == b.string->length &&
@@ -329,8 +325,7 @@ static bool key_equal(struct jinja_value a, struct jinja_value b)
 			if (!key_equal(a.seq->items[i], b.seq->items[i]))
 				return false;
 		return true;
-	default:
-		return false;
+	default: return false;
 	}
 }
 
@@ -358,8 +353,8 @@ struct jinja_entry *jinja_dict_find_hash(const struct jinja_dict *dict, uint64_t
 struct jinja_value *jinja_dict_find(const struct jinja_arena *arena, const struct jinja_dict *dict,
 				    const char *key, size_t length)
 {
-	struct jinja_str s = { .data = key, .length = length, .chars = JINJA_UNCOUNTED };
-	struct jinja_value v = { .kind = JINJA_STRING, .string = &s };
+	struct jinja_str s = {.data = key, .length = length, .chars = JINJA_UNCOUNTED};
+	struct jinja_value v = {.kind = JINJA_STRING, .string = &s};
 	struct jinja_entry *entry;
 
 	entry = jinja_dict_find_hash(dict, jinja_hash_bytes(arena, key, length), v);
@@ -410,12 +405,12 @@ int jinja_dict_insert(struct jinja_arena *arena, struct jinja_dict *dict, uint64
 	struct jinja_entry *entry = jinja_dict_find_hash(dict, hash, key);
 
 	if (entry) {
-		entry->value = value;	/* the first key stays, as in Python */
+		entry->value = value; /* the first key stays, as in Python */
 		return 0;
 	}
 	if (dict->n == dict->capacity && grow_dict(arena, dict))
 		return -ENOMEM;
-	dict->entries[dict->n] = (struct jinja_entry){ key, value, hash };
+	dict->entries[dict->n] = (struct jinja_entry){key, value, hash};
 	dict->n++;
 	if (dict->index)
 		index_entry(dict, dict->n - 1);
@@ -427,22 +422,14 @@ bool jinja_truth(struct jinja_value v)
 	switch (v.kind) {
 	case JINJA_ABSENT:
 	case JINJA_UNDEFINED:
-	case JINJA_NONE:
-		return false;
-	case JINJA_BOOL:
-		return v.boolean;
-	case JINJA_INT:
-		return v.integer != 0;
-	case JINJA_FLOAT:
-		return v.real != 0;
-	case JINJA_STRING:
-		return v.string->length != 0;
-	case JINJA_SEQ:
-		return jinja_is_generator(v) || v.seq->n != 0;
-	case JINJA_DICT:
-		return v.dict->n != 0;
-	default:
-		return true;
+	case JINJA_NONE: return false;
+	case JINJA_BOOL: return v.boolean;
+	case JINJA_INT: return v.integer != 0;
+	case JINJA_FLOAT: return v.real != 0;
+	case JINJA_STRING: return v.string->length != 0;
+	case JINJA_SEQ: return jinja_is_generator(v) || v.seq->n != 0;
+	case JINJA_DICT: return v.dict->n != 0;
+	default: return true;
 	}
 }
 

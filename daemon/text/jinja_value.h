@@ -25,10 +25,10 @@ struct jinja_loop;
 struct jinja_chunk;
 struct jinja_arena {
 	struct jinja_chunk *chunks;
-	size_t used;		/* bytes taken from the system */
+	size_t used; /* bytes taken from the system */
 	size_t limit;
-	uint64_t seed;		/* of the hash tables, so that keys cannot be made to collide */
-	bool exhausted;		/* the last NULL was the limit, not malloc */
+	uint64_t seed;	/* of the hash tables, so that keys cannot be made to collide */
+	bool exhausted; /* the last NULL was the limit, not malloc */
 };
 
 void jinja_arena_init(struct jinja_arena *arena, size_t limit);
@@ -46,18 +46,18 @@ struct jinja_buffer {
 int jinja_buffer_append(struct jinja_buffer *buffer, const char *data, size_t length);
 
 enum jinja_kind {
-	JINJA_ABSENT,		/* no value: an argument that was not given */
+	JINJA_ABSENT, /* no value: an argument that was not given */
 	JINJA_UNDEFINED,
 	JINJA_NONE,
 	JINJA_BOOL,
 	JINJA_INT,
 	JINJA_FLOAT,
-	JINJA_BIGINT,		/* integer literal of the context beyond 64 bits, kept as text */
+	JINJA_BIGINT, /* integer literal of the context beyond 64 bits, kept as text */
 	JINJA_STRING,
 	JINJA_SEQ,
 	JINJA_DICT,
 	JINJA_NAMESPACE,
-	JINJA_CALLABLE,		/* global function or method bound to its object */
+	JINJA_CALLABLE, /* global function or method bound to its object */
 	JINJA_MACRO,
 	JINJA_LOOP,
 	JINJA_CYCLER,
@@ -65,32 +65,32 @@ enum jinja_kind {
 };
 
 struct jinja_str {
-	const char *data;	/* not terminated */
-	size_t length;		/* bytes */
-	size_t chars;		/* code points; JINJA_UNCOUNTED until someone asks */
+	const char *data; /* not terminated */
+	size_t length;	  /* bytes */
+	size_t chars;	  /* code points; JINJA_UNCOUNTED until someone asks */
 };
 
 #define JINJA_UNCOUNTED SIZE_MAX
 
 struct jinja_undefined {
-	const char *message;	/* what using it says, terminated */
+	const char *message; /* what using it says, terminated */
 };
 
 struct jinja_value {
-	uint8_t kind;		/* enum jinja_kind */
-	bool safe;		/* string marked by the filter `safe` */
+	uint8_t kind; /* enum jinja_kind */
+	bool safe;    /* string marked by the filter `safe` */
 	union {
 		bool boolean;
 		int64_t integer;
 		double real;
-		struct jinja_str *string;	/* STRING, BIGINT */
+		struct jinja_str *string; /* STRING, BIGINT */
 		struct jinja_seq *seq;
-		struct jinja_dict *dict;	/* DICT, NAMESPACE */
-		const struct jinja_undefined *undefined;	/* may be NULL */
+		struct jinja_dict *dict;		 /* DICT, NAMESPACE */
+		const struct jinja_undefined *undefined; /* may be NULL */
 		const struct jinja_bound *callable;
 		struct jinja_macro *macro;
 		struct jinja_loop *loop;
-		struct jinja_cycle *cycle;	/* CYCLER, JOINER */
+		struct jinja_cycle *cycle; /* CYCLER, JOINER */
 	};
 };
 
@@ -102,9 +102,9 @@ enum jinja_flavor {
 	JINJA_KEYS,
 	JINJA_VALUES,
 	JINJA_ITEMS,
-	JINJA_GROUP,		/* tuple (grouper, list) with these attributes */
-	JINJA_GENERATOR,	/* consumed by iteration: no length, no index */
-	JINJA_REVERSED,		/* the same, made by `reverse` */
+	JINJA_GROUP,	 /* tuple (grouper, list) with these attributes */
+	JINJA_GENERATOR, /* consumed by iteration: no length, no index */
+	JINJA_REVERSED,	 /* the same, made by `reverse` */
 };
 
 struct jinja_seq {
@@ -112,8 +112,8 @@ struct jinja_seq {
 	struct jinja_value *items;
 	size_t n;
 	size_t capacity;
-	size_t position;	/* generators: items given out so far */
-	int64_t range[3];	/* range: start, stop, step */
+	size_t position;  /* generators: items given out so far */
+	int64_t range[3]; /* range: start, stop, step */
 };
 
 struct jinja_entry {
@@ -127,44 +127,44 @@ struct jinja_dict {
 	struct jinja_entry *entries;
 	size_t n;
 	size_t capacity;
-	uint32_t *index;	/* open addressing, entry number + 1; NULL while it is small */
-	size_t index_size;	/* power of two */
+	uint32_t *index;   /* open addressing, entry number + 1; NULL while it is small */
+	size_t index_size; /* power of two */
 };
 
 struct jinja_cycle {
-	struct jinja_value *items;	/* cycler: values; joiner: one separator */
+	struct jinja_value *items; /* cycler: values; joiner: one separator */
 	size_t n;
 	size_t position;
 };
 
 static inline struct jinja_value jinja_none(void)
 {
-	return (struct jinja_value){ .kind = JINJA_NONE };
+	return (struct jinja_value){.kind = JINJA_NONE};
 }
 
 static inline struct jinja_value jinja_bool(bool b)
 {
-	return (struct jinja_value){ .kind = JINJA_BOOL, .boolean = b };
+	return (struct jinja_value){.kind = JINJA_BOOL, .boolean = b};
 }
 
 static inline struct jinja_value jinja_int(int64_t i)
 {
-	return (struct jinja_value){ .kind = JINJA_INT, .integer = i };
+	return (struct jinja_value){.kind = JINJA_INT, .integer = i};
 }
 
 static inline struct jinja_value jinja_float(double f)
 {
-	return (struct jinja_value){ .kind = JINJA_FLOAT, .real = f };
+	return (struct jinja_value){.kind = JINJA_FLOAT, .real = f};
 }
 
 static inline struct jinja_value jinja_seq_value(struct jinja_seq *seq)
 {
-	return (struct jinja_value){ .kind = JINJA_SEQ, .seq = seq };
+	return (struct jinja_value){.kind = JINJA_SEQ, .seq = seq};
 }
 
 static inline struct jinja_value jinja_dict_value(struct jinja_dict *dict)
 {
-	return (struct jinja_value){ .kind = JINJA_DICT, .dict = dict };
+	return (struct jinja_value){.kind = JINJA_DICT, .dict = dict};
 }
 
 static inline bool jinja_is_string(struct jinja_value v)
@@ -240,11 +240,11 @@ enum jinja_char_class {
 	JINJA_CHAR_UPPER,
 	JINJA_CHAR_LOWER,
 	JINJA_CHAR_TITLE,
-	JINJA_CHAR_LETTER,	/* without case */
-	JINJA_CHAR_DIGIT,	/* decimal */
-	JINJA_CHAR_NUMERIC,	/* other numbers */
+	JINJA_CHAR_LETTER,  /* without case */
+	JINJA_CHAR_DIGIT,   /* decimal */
+	JINJA_CHAR_NUMERIC, /* other numbers */
 	JINJA_CHAR_MARK,
-	JINJA_CHAR_UNPRINTABLE,	/* for repr(): controls, separators, unassigned */
+	JINJA_CHAR_UNPRINTABLE, /* for repr(): controls, separators, unassigned */
 	JINJA_CHAR_OTHER,
 };
 enum jinja_char_class jinja_classify(uint32_t c);

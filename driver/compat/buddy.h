@@ -10,31 +10,31 @@
 
 #include <linux/gpu_buddy.h>
 
-#define txda_buddy			gpu_buddy
-#define txda_buddy_block		gpu_buddy_block
-#define txda_buddy_init			gpu_buddy_init
-#define txda_buddy_fini			gpu_buddy_fini
-#define txda_buddy_alloc_blocks		gpu_buddy_alloc_blocks
-#define txda_buddy_free_list		gpu_buddy_free_list
-#define txda_buddy_block_offset		gpu_buddy_block_offset
-#define txda_buddy_block_size		gpu_buddy_block_size
-#define TXDA_BUDDY_RANGE		GPU_BUDDY_RANGE_ALLOCATION
-#define TXDA_BUDDY_CONTIGUOUS		GPU_BUDDY_CONTIGUOUS_ALLOCATION
+#define txda_buddy		gpu_buddy
+#define txda_buddy_block	gpu_buddy_block
+#define txda_buddy_init		gpu_buddy_init
+#define txda_buddy_fini		gpu_buddy_fini
+#define txda_buddy_alloc_blocks gpu_buddy_alloc_blocks
+#define txda_buddy_free_list	gpu_buddy_free_list
+#define txda_buddy_block_offset gpu_buddy_block_offset
+#define txda_buddy_block_size	gpu_buddy_block_size
+#define TXDA_BUDDY_RANGE	GPU_BUDDY_RANGE_ALLOCATION
+#define TXDA_BUDDY_CONTIGUOUS	GPU_BUDDY_CONTIGUOUS_ALLOCATION
 
 #else
 
 #include <drm/drm_buddy.h>
 
-#define txda_buddy			drm_buddy
-#define txda_buddy_block		drm_buddy_block
-#define txda_buddy_init			drm_buddy_init
-#define txda_buddy_fini			drm_buddy_fini
-#define txda_buddy_alloc_blocks		drm_buddy_alloc_blocks
-#define txda_buddy_free_list		drm_buddy_free_list
-#define txda_buddy_block_offset		drm_buddy_block_offset
-#define txda_buddy_block_size		drm_buddy_block_size
-#define TXDA_BUDDY_RANGE		DRM_BUDDY_RANGE_ALLOCATION
-#define TXDA_BUDDY_CONTIGUOUS		DRM_BUDDY_CONTIGUOUS_ALLOCATION
+#define txda_buddy		drm_buddy
+#define txda_buddy_block	drm_buddy_block
+#define txda_buddy_init		drm_buddy_init
+#define txda_buddy_fini		drm_buddy_fini
+#define txda_buddy_alloc_blocks drm_buddy_alloc_blocks
+#define txda_buddy_free_list	drm_buddy_free_list
+#define txda_buddy_block_offset drm_buddy_block_offset
+#define txda_buddy_block_size	drm_buddy_block_size
+#define TXDA_BUDDY_RANGE	DRM_BUDDY_RANGE_ALLOCATION
+#define TXDA_BUDDY_CONTIGUOUS	DRM_BUDDY_CONTIGUOUS_ALLOCATION
 
 #endif
 

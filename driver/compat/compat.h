@@ -30,9 +30,9 @@
 
 /* fdinfo leaves active memory out unless it is told since 6.14; before that it prints it always. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
-#define TXDA_GEM_STATS		DRM_GEM_OBJECT_RESIDENT
+#define TXDA_GEM_STATS DRM_GEM_OBJECT_RESIDENT
 #else
-#define TXDA_GEM_STATS		(DRM_GEM_OBJECT_RESIDENT | DRM_GEM_OBJECT_ACTIVE)
+#define TXDA_GEM_STATS (DRM_GEM_OBJECT_RESIDENT | DRM_GEM_OBJECT_ACTIVE)
 #endif
 
 /* The name of a symbol namespace became a string in 6.13. */

@@ -44,7 +44,7 @@ struct txda_fence_compat {
 #define TXDA_FENCE_COMPAT_OPS .release = txda_fence_compat_release,
 #else
 #define TXDA_FENCE_COMPAT_OPS .use_64bit_seqno = true, .release = txda_fence_compat_release,
-#define dma_fence_init64 dma_fence_init
+#define dma_fence_init64      dma_fence_init
 #endif
 
 static inline void txda_fence_compat_init(struct dma_fence *fence, struct txda_fence_compat *compat,

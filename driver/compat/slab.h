@@ -10,7 +10,7 @@
 #include <linux/slab.h>
 
 #ifndef kzalloc_obj
-#define kzalloc_obj(obj, gfp) kzalloc(sizeof(obj), gfp)
+#define kzalloc_obj(obj, gfp)		       kzalloc(sizeof(obj), gfp)
 #define kvzalloc_flex(obj, member, count, gfp) kvzalloc(struct_size(&(obj), member, count), gfp)
 #endif
 

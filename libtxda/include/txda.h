@@ -41,12 +41,12 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-#define TXDA_FOREVER		UINT64_MAX
+#define TXDA_FOREVER UINT64_MAX
 #ifdef __cplusplus
 /* without the word struct: TXDA_INIT(txda_step) */
-#define TXDA_INIT(type)		(type{ sizeof(type) })
+#define TXDA_INIT(type) (type{sizeof(type)})
 #else
-#define TXDA_INIT(type)		((type){ .size = sizeof(type) })
+#define TXDA_INIT(type) ((type){.size = sizeof(type)})
 #endif
 #define TXDA_MAX_CHIPS_PER_GROUP 8
 
@@ -65,10 +65,10 @@ const char *txda_version(void);
 
 struct txda_context_options {
 	size_t size;
-	const char *backend;		/* NULL: $TXDA_BACKEND, else "auto" */
-	const char *cmodel;		/* NULL: $TXDA_CMODEL */
-	const char *visible_devices;	/* NULL: $TXDA_VISIBLE_DEVICES */
-	const char *chip_map;		/* NULL: $TXDA_CHIP_MAP, $CHIP_MAP */
+	const char *backend;	     /* NULL: $TXDA_BACKEND, else "auto" */
+	const char *cmodel;	     /* NULL: $TXDA_CMODEL */
+	const char *visible_devices; /* NULL: $TXDA_VISIBLE_DEVICES */
+	const char *chip_map;	     /* NULL: $TXDA_CHIP_MAP, $CHIP_MAP */
 	/* shown to txda-smi as the process's purpose; NULL: the command's name */
 	const char *name;
 };
@@ -81,36 +81,36 @@ struct txda_context *txda_context_unref(struct txda_context *context);
  * NULL. @context may be NULL (failed txda_context_new).
  */
 const char *txda_context_error(struct txda_context *context);
-const char *txda_context_backend(struct txda_context *context);	/* "cmodel" or "drm" */
+const char *txda_context_backend(struct txda_context *context); /* "cmodel" or "drm" */
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-#define TXDA_CAP_CMODEL		(1ull << 0)	/* a model, no silicon: its sensors are estimates */
-#define TXDA_CAP_PRECISE	(1ull << 1)	/* precise mode */
-#define TXDA_CAP_HOST_VISIBLE	(1ull << 2)	/* device memory can be mapped by the host */
+#define TXDA_CAP_CMODEL	      (1ull << 0) /* a model, no silicon: its sensors are estimates */
+#define TXDA_CAP_PRECISE      (1ull << 1) /* precise mode */
+#define TXDA_CAP_HOST_VISIBLE (1ull << 2) /* device memory can be mapped by the host */
 
 struct txda_device_info {
 	size_t size;
-	unsigned index;			/* as this process numbers it */
-	unsigned physical;		/* as the machine numbers it */
-	char name[64];			/* "TX8 (cmodel, avx512)" */
+	unsigned index;	   /* as this process numbers it */
+	unsigned physical; /* as the machine numbers it */
+	char name[64];	   /* "TX8 (cmodel, avx512)" */
 	char serial[32];
-	char bus[32];			/* PCI address, or "cmodel:PID:INDEX" */
-	char node[64];			/* "/dev/accel/accel0", or "" */
-	uint64_t caps;			/* TXDA_CAP_* */
+	char bus[32];  /* PCI address, or "cmodel:PID:INDEX" */
+	char node[64]; /* "/dev/accel/accel0", or "" */
+	uint64_t caps; /* TXDA_CAP_* */
 	uint64_t mem_bytes;
 	unsigned cores;
-	char driver[16];		/* version of the kernel driver, or "" */
-	char firmware[16];		/* version of the chip's firmware, or "" */
+	char driver[16];   /* version of the kernel driver, or "" */
+	char firmware[16]; /* version of the chip's firmware, or "" */
 };
 
 struct txda_device_status {
 	size_t size;
 	uint64_t mem_used_bytes;
-	uint64_t busy_ns, copy_busy_ns;	/* rising counters; utilisation is their rate */
+	uint64_t busy_ns, copy_busy_ns; /* rising counters; utilisation is their rate */
 	uint64_t bytes_read, bytes_written;
 	uint32_t power_mw;
-	int32_t temp_mc;		/* INT32_MIN: not known */
+	int32_t temp_mc; /* INT32_MIN: not known */
 	uint32_t clock_khz;
 	uint32_t ecc_corrected, ecc_uncorrected;
 	uint32_t faults;
@@ -141,9 +141,9 @@ enum txda_link_state {
 struct txda_link_info {
 	size_t size;
 	enum txda_link_state state;
-	unsigned speed_mbps;		/* megabytes per second, each direction */
-	unsigned device;		/* at the other end; UINT_MAX: not one of ours */
-	unsigned port;			/* there */
+	unsigned speed_mbps; /* megabytes per second, each direction */
+	unsigned device;     /* at the other end; UINT_MAX: not one of ours */
+	unsigned port;	     /* there */
 };
 /*
  * A chip-to-chip port as it is now. -ENOENT: the chip has no such port. Simulated chips of this
@@ -162,9 +162,9 @@ struct txda_group_options {
 	size_t size;
 	/* chips; 0: as many as the map's group has, 1 without a map */
 	unsigned tp;
-	const unsigned *devices;	/* [tp] indices, or NULL: group @replica of the map */
-	const char *map;		/* named or spelled map; NULL: auto */
-	unsigned replica;		/* which group of the map */
+	const unsigned *devices; /* [tp] indices, or NULL: group @replica of the map */
+	const char *map;	 /* named or spelled map; NULL: auto */
+	unsigned replica;	 /* which group of the map */
 };
 
 int txda_group_new(struct txda_context *context, const struct txda_group_options *options,
@@ -172,7 +172,7 @@ int txda_group_new(struct txda_context *context, const struct txda_group_options
 struct txda_group *txda_group_ref(struct txda_group *group);
 struct txda_group *txda_group_unref(struct txda_group *group);
 unsigned txda_group_size(struct txda_group *group);
-struct txda_device *txda_group_device(struct txda_group *group, unsigned rank);	/* borrowed */
+struct txda_device *txda_group_device(struct txda_group *group, unsigned rank); /* borrowed */
 /*
  * Why these chips, in words, one reason a line; NUL-terminated, cut to @len. Returns the length
  * that it needs.
@@ -183,18 +183,18 @@ int txda_group_explain(struct txda_group *group, char *buf, size_t len);
 
 enum txda_memory {
 	TXDA_MEMORY_DEVICE = 0,
-	TXDA_MEMORY_HOST = 1,		/* host pages that the device reaches */
+	TXDA_MEMORY_HOST = 1, /* host pages that the device reaches */
 };
 
-#define TXDA_BUFFER_READ_ONLY	(1u << 0)	/* the device only reads it */
-#define TXDA_BUFFER_PRIVATE	(1u << 1)	/* never exported: may live in larger pages */
+#define TXDA_BUFFER_READ_ONLY (1u << 0) /* the device only reads it */
+#define TXDA_BUFFER_PRIVATE   (1u << 1) /* never exported: may live in larger pages */
 
 int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
 		    unsigned flags, struct txda_buffer **ret_buffer);
 struct txda_buffer *txda_buffer_ref(struct txda_buffer *buffer);
 struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer);
 uint64_t txda_buffer_bytes(struct txda_buffer *buffer);
-uint64_t txda_buffer_va(struct txda_buffer *buffer);		/* device address */
+uint64_t txda_buffer_va(struct txda_buffer *buffer); /* device address */
 /*
  * The host's view, valid while the buffer lives; the same pointer each time. -ENOTSUP if it cannot
  * be mapped. The view of a real chip's device memory raises SIGBUS when it is touched after the
@@ -229,7 +229,7 @@ struct txda_queue *txda_queue_unref(struct txda_queue *queue);
  * wait for an earlier fence. Not concurrently on one queue.
  */
 /* the caller waits at once: no other thread need wake up */
-#define TXDA_SUBMIT_WAIT_SOON	(1u << 0)
+#define TXDA_SUBMIT_WAIT_SOON (1u << 0)
 int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
 		      uint64_t *ret_fence);
 /*
@@ -257,23 +257,23 @@ int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t 
  */
 struct txda_model_options {
 	size_t size;
-	const char *path;		/* case dir */
-	const char *program;		/* NULL: the first program of model_info.json */
+	const char *path;    /* case dir */
+	const char *program; /* NULL: the first program of model_info.json */
 	/* 0: as many as fit into the memory that is left, up to max_kv_blocks */
 	unsigned kv_blocks;
-	unsigned max_kv_blocks;		/* 0: no limit */
-	uint64_t kv_reserve_bytes;	/* memory to leave free per chip when kv_blocks is 0 */
-	struct txda_model *share_kv;	/* use this model's KV cache (same group and geometry) */
+	unsigned max_kv_blocks;	     /* 0: no limit */
+	uint64_t kv_reserve_bytes;   /* memory to leave free per chip when kv_blocks is 0 */
+	struct txda_model *share_kv; /* use this model's KV cache (same group and geometry) */
 	/*
 	 * NULL-terminated names of inputs or outputs that are declared but bound later with
 	 * txda_model_bind()
 	 */
 	const char *const *dummies;
-	bool precise;			/* run in precise mode */
-	bool verify_weights;		/* check param.bin against its hash while loading */
+	bool precise;	     /* run in precise mode */
+	bool verify_weights; /* check param.bin against its hash while loading */
 	void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
 	void *progress_arg;
-	bool keep_weights;		/* they can be exported: txda_weights_export() */
+	bool keep_weights; /* they can be exported: txda_weights_export() */
 };
 
 int txda_model_load(struct txda_group *group, const struct txda_model_options *options,
@@ -285,9 +285,9 @@ struct txda_model *txda_model_unref(struct txda_model *model);
 struct txda_model_plan {
 	size_t size;
 	unsigned tp;
-	uint64_t weight_bytes, scratch_bytes, io_bytes;	/* of the rank that needs most */
+	uint64_t weight_bytes, scratch_bytes, io_bytes; /* of the rank that needs most */
 	uint64_t kv_block_bytes;
-	uint64_t kv_blocks_at_limit;	/* for max_seqs sequences of max_context tokens */
+	uint64_t kv_blocks_at_limit; /* for max_seqs sequences of max_context tokens */
 };
 int txda_model_plan(struct txda_context *context, const char *path,
 		    struct txda_model_plan *ret_plan);
@@ -297,32 +297,32 @@ struct txda_model_info {
 	char name[128];
 	char family[32];
 	unsigned tp;
-	unsigned max_tokens;		/* T: most tokens a step */
-	unsigned max_seqs;		/* S */
-	unsigned max_rows;		/* R */
-	unsigned max_context;		/* positions */
-	unsigned block_size;		/* tokens per KV block */
-	unsigned kv_blocks;		/* blocks of this instance */
-	uint64_t kv_block_bytes;	/* per chip */
+	unsigned max_tokens;	 /* T: most tokens a step */
+	unsigned max_seqs;	 /* S */
+	unsigned max_rows;	 /* R */
+	unsigned max_context;	 /* positions */
+	unsigned block_size;	 /* tokens per KV block */
+	unsigned kv_blocks;	 /* blocks of this instance */
+	uint64_t kv_block_bytes; /* per chip */
 	unsigned vocab;
-	unsigned topk;			/* k of the top-k outputs */
+	unsigned topk; /* k of the top-k outputs */
 	unsigned n_layers;
-	uint64_t weight_bytes;		/* per chip, of the rank that has most */
-	char weights[16];		/* "bf16", "f16", "w8", "w4" */
+	uint64_t weight_bytes; /* per chip, of the rank that has most */
+	char weights[16];      /* "bf16", "f16", "w8", "w4" */
 	/*
 	 * What a launch costs, all chips together: for plans and benchmarks. A product and its sum
 	 * are 2 flops.
 	 */
-	uint64_t step_weight_bytes;	/* weights that every launch with logits reads */
-	uint64_t flops_per_token;	/* linear layers */
-	uint64_t flops_per_row;		/* logits of one token */
-	uint64_t flops_per_key;		/* attention: per token and key that it sees */
+	uint64_t step_weight_bytes; /* weights that every launch with logits reads */
+	uint64_t flops_per_token;   /* linear layers */
+	uint64_t flops_per_row;	    /* logits of one token */
+	uint64_t flops_per_key;	    /* attention: per token and key that it sees */
 	/* Embedding models: how the rows of `hidden` become one vector, "last", "mean" or "cls" */
-	char pooling[8];		/* "": of the checkpoint nothing is known */
-	bool normalize;			/* the vector has length 1 */
+	char pooling[8]; /* "": of the checkpoint nothing is known */
+	bool normalize;	 /* the vector has length 1 */
 };
 int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info);
-struct txda_group *txda_model_group(struct txda_model *model);	/* borrowed */
+struct txda_group *txda_model_group(struct txda_model *model); /* borrowed */
 
 enum txda_tensor_kind { TXDA_TENSOR_INPUT = 0, TXDA_TENSOR_OUTPUT = 1 };
 
@@ -330,11 +330,11 @@ struct txda_tensor_info {
 	size_t size;
 	char name[64];
 	enum txda_tensor_kind kind;
-	unsigned dtype;			/* enum txda_dtype of txda_isa.h */
+	unsigned dtype; /* enum txda_dtype of txda_isa.h */
 	unsigned ndim;
-	uint64_t dim[4];		/* at the limits */
-	char shape[64];			/* symbolic: "[T, 4096]" */
-	uint64_t bytes;			/* at the limits */
+	uint64_t dim[4]; /* at the limits */
+	char shape[64];	 /* symbolic: "[T, 4096]" */
+	uint64_t bytes;	 /* at the limits */
 };
 int txda_model_tensor_count(struct txda_model *model);
 int txda_model_tensor(struct txda_model *model, unsigned index, struct txda_tensor_info *ret_info);
@@ -363,11 +363,11 @@ int txda_model_tensor_buffer(struct txda_model *model, unsigned rank, const char
 /* One launch. Sizes above the limits of txda_model_info are refused with -E2BIG. */
 struct txda_step {
 	size_t size;
-	unsigned tokens;		/* T >= 1 */
-	unsigned seqs;			/* S >= 1 */
-	unsigned rows;			/* R; 0: no logits are computed */
-	unsigned blocks;		/* B: columns of the block table */
-	unsigned flags;			/* TXDA_SUBMIT_WAIT_SOON */
+	unsigned tokens; /* T >= 1 */
+	unsigned seqs;	 /* S >= 1 */
+	unsigned rows;	 /* R; 0: no logits are computed */
+	unsigned blocks; /* B: columns of the block table */
+	unsigned flags;	 /* TXDA_SUBMIT_WAIT_SOON */
 	/* [op count] of rank 0, filled by the txda_model_sync() that passes this launch; or NULL */
 	struct txda_op_timing *timing;
 };
@@ -395,10 +395,10 @@ int txda_model_fd(struct txda_model *model);
  */
 struct txda_weights_info {
 	size_t size;
-	uint64_t bytes;			/* of param.bin */
-	uint32_t crc32c;		/* as its case dir says */
+	uint64_t bytes;	 /* of param.bin */
+	uint32_t crc32c; /* as its case dir says */
 	bool imported;
-	uint64_t file_device, file_inode, file_mtime_ns, file_ctime_ns;	/* of param.bin */
+	uint64_t file_device, file_inode, file_mtime_ns, file_ctime_ns; /* of param.bin */
 	/* of the chip's memory, another one when what it held may be gone (a reset) */
 	uint64_t memory_id;
 };
@@ -429,7 +429,7 @@ int txda_weights_check(struct txda_weights *weights, const char *path, unsigned 
 /* ---- profiling ------------------------------------------------------------------------------- */
 
 struct txda_op_timing {
-	uint64_t start_ns, end_ns;	/* CLOCK_MONOTONIC */
+	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
 };
 int txda_model_op_count(struct txda_model *model);
 /* "LINEAR" and "layers.0.attn.qkv"; valid while the model lives. */
@@ -441,7 +441,7 @@ int txda_model_op(struct txda_model *model, unsigned index, const char **ret_opc
 enum txda_event_kind {
 	TXDA_EVENT_DEVICE_ADDED = 1,
 	TXDA_EVENT_DEVICE_REMOVED = 2,
-	TXDA_EVENT_FAULT = 3,		/* a queue faulted */
+	TXDA_EVENT_FAULT = 3, /* a queue faulted */
 	TXDA_EVENT_RESET = 4,
 	TXDA_EVENT_ECC = 5,
 	TXDA_EVENT_THERMAL = 6,
@@ -452,7 +452,7 @@ enum txda_event_kind {
 struct txda_event {
 	size_t size;
 	enum txda_event_kind kind;
-	unsigned device;		/* index, or UINT_MAX for a chip that has none yet */
+	unsigned device; /* index, or UINT_MAX for a chip that has none yet */
 	uint64_t time_ns;
 	char text[192];
 };
@@ -475,7 +475,7 @@ struct txda_process_info {
 	size_t size;
 	int pid;
 	char command[64];
-	char purpose[64];		/* txda_context_options.name */
+	char purpose[64]; /* txda_context_options.name */
 	uint64_t mem_bytes;
 	uint64_t busy_ns;
 };
@@ -498,12 +498,12 @@ int txda_survey_process(struct txda_survey *survey, unsigned chip, unsigned inde
 struct txda_watch_event {
 	size_t size;
 	enum txda_event_kind kind;
-	uint64_t time_ns;		/* CLOCK_MONOTONIC */
-	char bus[32];			/* PCI address */
-	char node[64];			/* "/dev/accel/accel0" */
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
+	char bus[32];	  /* PCI address */
+	char node[64];	  /* "/dev/accel/accel0" */
 	char serial[32];
-	int pid;			/* of whose queue faulted, else 0 */
-	char text[192];			/* without the chip's name */
+	int pid;	/* of whose queue faulted, else 0 */
+	char text[192]; /* without the chip's name */
 };
 struct txda_watch;
 int txda_watch_new(struct txda_watch **ret_watch);

@@ -17,21 +17,21 @@
 
 #include "internal.h"
 
-struct txda_fault;		/* of txda_isa.h */
-struct txda__backend;		/* one per context */
-struct txda__vm;		/* an address space of one chip */
-struct txda__mem;		/* memory that an address space can map */
-struct txda__hwqueue;		/* a command queue in an address space */
+struct txda_fault;    /* of txda_isa.h */
+struct txda__backend; /* one per context */
+struct txda__vm;      /* an address space of one chip */
+struct txda__mem;     /* memory that an address space can map */
+struct txda__hwqueue; /* a command queue in an address space */
 
 /* Called by any thread, with no lock of the library held by the backend. */
 struct txda__queue_events {
-	void (*passed)(void *arg);	/* a fence was passed (see ops->signals) */
-	void (*faulted)(void *arg);	/* the queue stopped: ops->queue_fault() has the reason */
+	void (*passed)(void *arg);  /* a fence was passed (see ops->signals) */
+	void (*faulted)(void *arg); /* the queue stopped: ops->queue_fault() has the reason */
 	void *arg;
 };
 
 struct txda__backend_ops {
-	const char *name;		/* "cmodel", "drm" */
+	const char *name; /* "cmodel", "drm" */
 	/* chips live in this process: publish them in the runtime directory */
 	bool simulated;
 	/* passed() is called for SIGNAL packets that raise an interrupt, and only for these */
@@ -80,15 +80,15 @@ struct txda__backend_ops {
 	 * Zeroed memory for one address space, @bytes a multiple of the page; @flags TXDA__MEM_*.
 	 * -ENOMEM notes what was wanted and what is free.
 	 */
-	int (*mem_new)(struct txda__vm *vm, uint64_t bytes, enum txda_memory memory,
-		       unsigned flags, struct txda__mem **ret_mem);
+	int (*mem_new)(struct txda__vm *vm, uint64_t bytes, enum txda_memory memory, unsigned flags,
+		       struct txda__mem **ret_mem);
 	/* Takes over nothing: the caller keeps @fd. @flags TXDA__IMPORT_*. */
 	int (*mem_import)(struct txda__vm *vm, int fd, unsigned flags, struct txda__mem **ret_mem,
 			  uint64_t *ret_bytes);
 	int (*mem_export)(struct txda__mem *mem, int *ret_fd);
 	/* Of TXDA__MEM_KEEP: it is filled, nobody who gets it by an export can change it. */
 	int (*mem_freeze)(struct txda__mem *mem);
-	void (*mem_free)(struct txda__mem *mem);	/* unbound before */
+	void (*mem_free)(struct txda__mem *mem); /* unbound before */
 	/* Maps the whole memory at @va of its address space; @read_only for the device. */
 	int (*mem_bind)(struct txda__mem *mem, uint64_t va, bool read_only);
 	/* waits until nothing that runs can touch it */
@@ -144,25 +144,25 @@ struct txda__backend_ops {
 };
 
 /* What memory is for. */
-#define TXDA__MEM_PRIVATE	(1u << 0)	/* never exported */
-#define TXDA__MEM_LARGE		(1u << 1)	/* large pages are worth their price */
-#define TXDA__MEM_UNMAPPED	(1u << 2)	/* no host's view is wanted */
+#define TXDA__MEM_PRIVATE  (1u << 0) /* never exported */
+#define TXDA__MEM_LARGE	   (1u << 1) /* large pages are worth their price */
+#define TXDA__MEM_UNMAPPED (1u << 2) /* no host's view is wanted */
 /* The host uses it as much as the device: device memory may then be host memory. */
-#define TXDA__MEM_SHARED	(1u << 3)
+#define TXDA__MEM_SHARED (1u << 3)
 /* Filled once, then frozen and exported: it may outlive the process. */
-#define TXDA__MEM_KEEP		(1u << 4)
+#define TXDA__MEM_KEEP (1u << 4)
 
-#define TXDA__IMPORT_READ_ONLY	(1u << 0)
+#define TXDA__IMPORT_READ_ONLY (1u << 0)
 /*
  * Frozen memory of this very chip (-EXDEV: it is not, -EPERM: not frozen), which from now on takes
  * room there as if it had been made by this process.
  */
-#define TXDA__IMPORT_KEPT	(1u << 1)
+#define TXDA__IMPORT_KEPT (1u << 1)
 
 /* The first member of a backend's own struct. */
 struct txda__backend {
 	const struct txda__backend_ops *ops;
-	struct txda_context *context;	/* borrowed: the context owns the backend */
+	struct txda_context *context; /* borrowed: the context owns the backend */
 };
 
 extern const struct txda__backend_ops txda__backend_cmodel;

@@ -27,7 +27,7 @@
  */
 struct txda__drm_kernel {
 	int (*nodes)(struct txda__node *ret, unsigned max);
-	bool (*exists)(const char *node);	/* a container may lack the file */
+	bool (*exists)(const char *node); /* a container may lack the file */
 	int (*open)(const char *node);
 	int (*ioctl)(int fd, unsigned long request, void *arg);
 	int (*listen)(struct txda__listener **ret_listener);
@@ -39,26 +39,26 @@ extern const struct txda__drm_kernel *txda__drm_kernel;
 struct drm_chip {
 	struct drm *drm;
 	atomic_uint refs;
-	unsigned index;			/* physical number */
+	unsigned index; /* physical number */
 	int fd;
 	atomic_bool lost;
 	struct txda__node node;
 	struct txda_device_info info;
 	uint64_t card;
 	unsigned card_index;
-	pthread_mutex_t lock;		/* guards what follows */
-	struct drm_bo *bos;		/* those that may be shared between handles */
+	pthread_mutex_t lock; /* guards what follows */
+	struct drm_bo *bos;   /* those that may be shared between handles */
 	struct txda__hwqueue *queues;
 };
 
 struct drm {
 	struct txda__backend base;
-	pthread_mutex_t lock;		/* guards what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	unsigned n_chips;
 	struct drm_chip *chip[TXDA__MAX_CHIPS];
 	/* what follows belongs to whoever takes the news; events.h has the lock */
-	struct txda__listener *listener;	/* made when somebody asks for news; or NULL */
-	bool deaf;			/* it could not be made */
+	struct txda__listener *listener; /* made when somebody asks for news; or NULL */
+	bool deaf;			 /* it could not be made */
 };
 
 /*
@@ -66,38 +66,38 @@ struct drm {
  * the handle is closed when the last of its users goes.
  */
 struct drm_bo {
-	struct drm_bo *next;		/* in chip.bos, under its lock */
-	unsigned refs;			/* likewise */
+	struct drm_bo *next; /* in chip.bos, under its lock */
+	unsigned refs;	     /* likewise */
 	uint32_t handle;
 };
 
 /* A piece of host memory that the chip reaches, for copies; two halves take turns. */
-#define DRM_LANES		8
-#define DRM_LANE_BYTES		(1u << 20)	/* of a half */
+#define DRM_LANES      8
+#define DRM_LANE_BYTES (1u << 20) /* of a half */
 
 struct drm_lane {
-	bool busy;			/* under copier.lock */
-	uint32_t handle;		/* 0: not made yet */
+	bool busy;	 /* under copier.lock */
+	uint32_t handle; /* 0: not made yet */
 	uint64_t va;
-	void *control;			/* a page: streams and words of the halves */
+	void *control; /* a page: streams and words of the halves */
 	char *half[2];
-	uint64_t point[2];		/* of the last copy, 0: none */
+	uint64_t point[2]; /* of the last copy, 0: none */
 };
 
 struct drm_copier {
-	pthread_mutex_t lock;		/* guards what follows, but a busy lane's inside */
-	pthread_cond_t idle;		/* a lane is free */
-	uint32_t queue, timeline;	/* 0: not made yet */
-	uint64_t last;			/* point of the last submission */
+	pthread_mutex_t lock;	  /* guards what follows, but a busy lane's inside */
+	pthread_cond_t idle;	  /* a lane is free */
+	uint32_t queue, timeline; /* 0: not made yet */
+	uint64_t last;		  /* point of the last submission */
 	unsigned n_busy;
-	bool broken;			/* the queue failed: it is made anew when no lane is busy */
+	bool broken; /* the queue failed: it is made anew when no lane is busy */
 	struct drm_lane lane[DRM_LANES];
 };
 
 struct txda__vm {
-	struct drm_chip *chip;		/* a reference */
+	struct drm_chip *chip; /* a reference */
 	uint32_t id;
-	uint64_t end;			/* addresses from here on are the backend's own */
+	uint64_t end; /* addresses from here on are the backend's own */
 	struct drm_copier copier;
 };
 
@@ -105,19 +105,19 @@ struct txda__mem {
 	struct txda__vm *vm;
 	struct drm_bo *bo;
 	uint64_t bytes, va;
-	bool host;			/* in host memory: cached, and there even without the chip */
+	bool host; /* in host memory: cached, and there even without the chip */
 	bool mappable;
-	bool read_only;			/* for the host; somebody else's memory */
-	bool bound_read_only;		/* for the device */
-	bool frozen;			/* exported for reading only */
-	int fd;				/* dma-buf that it came as, or -1 */
-	void *user;			/* memfd that it came as, mapped, or NULL */
-	pthread_mutex_t lock;		/* guards view */
+	bool read_only;	      /* for the host; somebody else's memory */
+	bool bound_read_only; /* for the device */
+	bool frozen;	      /* exported for reading only */
+	int fd;		      /* dma-buf that it came as, or -1 */
+	void *user;	      /* memfd that it came as, mapped, or NULL */
+	pthread_mutex_t lock; /* guards view */
 	void *view;
 };
 
 struct txda__hwqueue {
-	struct txda__hwqueue *next;	/* in chip.queues */
+	struct txda__hwqueue *next; /* in chip.queues */
 	struct txda__vm *vm;
 	uint32_t id, timeline;
 	struct txda__queue_events events;
@@ -144,9 +144,9 @@ static inline struct txda_context *drm_context(const struct drm_chip *chip)
 /* ---- backend_drm_mem.c ------------------------------------------------------------------------------- */
 
 int txda__drm_mem_new(struct txda__vm *vm, uint64_t bytes, enum txda_memory memory, unsigned flags,
-		struct txda__mem **ret_mem);
+		      struct txda__mem **ret_mem);
 int txda__drm_mem_import(struct txda__vm *vm, int fd, unsigned flags, struct txda__mem **ret_mem,
-		   uint64_t *ret_bytes);
+			 uint64_t *ret_bytes);
 int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd);
 int txda__drm_mem_freeze(struct txda__mem *mem);
 void txda__drm_mem_free(struct txda__mem *mem);
@@ -163,40 +163,40 @@ void txda__drm_handle_close(struct drm_chip *chip, uint32_t handle);
 
 /* ---- backend_drm_copy.c ------------------------------------------------------------------------------ */
 
-#define DRM_COPIER_VA_BYTES	(256ull << 20)	/* at the end of an address space */
+#define DRM_COPIER_VA_BYTES (256ull << 20) /* at the end of an address space */
 
 void txda__drm_copier_init(struct drm_copier *copier);
 void txda__drm_copier_fini(struct txda__vm *vm);
 int txda__drm_mem_write(struct txda__mem *mem, uint64_t offset, const void *host, uint64_t bytes);
 int txda__drm_mem_read(struct txda__mem *mem, uint64_t offset, void *host, uint64_t bytes);
 int64_t txda__drm_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
-		     uint64_t bytes);
+			   uint64_t bytes);
 
 /* ---- backend_drm_queue.c ----------------------------------------------------------------------------- */
 
 int txda__drm_queue_new(struct txda__vm *vm, enum txda_queue_class queue_class,
-		  const struct txda__queue_events *events, struct txda__hwqueue **ret_queue);
+			const struct txda__queue_events *events, struct txda__hwqueue **ret_queue);
 void txda__drm_queue_free(struct txda__hwqueue *queue);
 int txda__drm_queue_submit(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes, uint64_t fence,
-		     bool wait_soon);
+			   bool wait_soon);
 int txda__drm_queue_wait(struct txda__hwqueue *queue, const uint64_t *word, uint64_t fence,
-		   uint64_t deadline_ns);
+			 uint64_t deadline_ns);
 int txda__drm_queue_arm(struct txda__hwqueue *queue, uint64_t fence, int fd);
 int txda__drm_queue_fault(struct txda__hwqueue *queue, struct txda_fault *ret_fault, char *buf,
-		    size_t len);
+			  size_t len);
 /* A queue with a timeline of its own. */
 int txda__drm_hwqueue_create(struct txda__vm *vm, uint32_t class_, uint32_t *ret_id,
-		       uint32_t *ret_timeline);
+			     uint32_t *ret_timeline);
 void txda__drm_hwqueue_destroy(struct drm_chip *chip, uint32_t id, uint32_t timeline);
 /* As queue_fault() of backend.h. */
 int txda__drm_hwqueue_fault(struct drm_chip *chip, uint32_t id, struct txda_fault *ret_fault,
 			    char *buf, size_t len);
 /* One stream, which signals @point. -EAGAIN: too many in flight; -EIO: the queue is dead. */
 int txda__drm_hwqueue_submit(struct drm_chip *chip, uint32_t id, uint32_t timeline, uint64_t va,
-		       uint64_t bytes, uint64_t point);
+			     uint64_t bytes, uint64_t point);
 /* 0: @point is signalled, for good or bad; -ETIME. */
 int txda__drm_timeline_wait(struct drm_chip *chip, uint32_t timeline, uint64_t point,
-		      uint64_t deadline_ns);
+			    uint64_t deadline_ns);
 
 /* ---- backend_drm_news.c ------------------------------------------------------------------------------ */
 

@@ -15,12 +15,12 @@
 struct txda_buffer {
 	atomic_uint refs;
 	struct txda_device *device;
-	struct txda__space *space;	/* a reference */
+	struct txda__space *space; /* a reference */
 	struct txda__mem *mem;
-	uint64_t bytes;			/* as asked for */
-	uint64_t room;			/* whole pages */
+	uint64_t bytes; /* as asked for */
+	uint64_t room;	/* whole pages */
 	uint64_t va;
-	bool read_only;			/* for the device */
+	bool read_only; /* for the device */
 };
 
 /* Like txda_buffer_new(), with @flags TXDA__MEM_*; @read_only is for the device. */

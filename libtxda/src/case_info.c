@@ -327,8 +327,8 @@ static int read_root(const struct reader *r, const cJSON *root, struct txda__cas
 	if (get_text(r, root, "", "name", c->name, sizeof(c->name)) < 0 ||
 	    get_text(r, root, "", "family", c->family, sizeof(c->family)) < 0 ||
 	    get_text(r, root, "", "weights", c->weights, sizeof(c->weights)) < 0 ||
-	    read_geometry(r, root, c) < 0 || read_pooling(r, root, c) < 0 || read_chips(r, root, c) < 0 ||
-	    read_programs(r, root, c) < 0 ||
+	    read_geometry(r, root, c) < 0 || read_pooling(r, root, c) < 0 ||
+	    read_chips(r, root, c) < 0 || read_programs(r, root, c) < 0 ||
 	    read_tensors(r, root, "inputs", c->input, &c->n_inputs) < 0 ||
 	    read_tensors(r, root, "outputs", c->output, &c->n_outputs) < 0)
 		return -EINVAL;

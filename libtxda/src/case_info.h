@@ -15,19 +15,19 @@
 #include "internal.h"
 #include "txda_isa.h"
 
-#define TXDA__CASE_MAX_BYTES	(1u << 20)	/* of model_info.json */
+#define TXDA__CASE_MAX_BYTES	(1u << 20) /* of model_info.json */
 #define TXDA__CASE_MAX_TENSORS	32
-#define TXDA__CASE_MAX_PROGRAMS	8
+#define TXDA__CASE_MAX_PROGRAMS 8
 
 struct txda__case_chip {
-	char kcore[128], param[128];	/* relative to the case dir */
+	char kcore[128], param[128]; /* relative to the case dir */
 	uint64_t kcore_bytes, param_bytes, scratch_bytes, io_bytes;
 	uint32_t param_crc32c;
 };
 
 struct txda__case_tensor {
 	char name[64];
-	uint8_t dtype;			/* enum txda_dtype */
+	uint8_t dtype; /* enum txda_dtype */
 	uint8_t ndim;
 	struct txda_dim dim[4];
 };
@@ -38,8 +38,8 @@ struct txda__case {
 	unsigned max_tokens, max_seqs, max_rows, max_blocks, max_context;
 	unsigned vocab, layers, topk;
 	unsigned block_size;
-	uint64_t kv_block_bytes;	/* per chip */
-	char pooling[8];		/* "": none */
+	uint64_t kv_block_bytes; /* per chip */
+	char pooling[8];	 /* "": none */
 	bool normalize;
 	struct txda__case_chip chip[TXDA_MAX_CHIPS_PER_GROUP];
 	unsigned n_programs;

@@ -21,16 +21,16 @@
 
 struct txda_context {
 	atomic_uint refs;
-	uint64_t id;				/* of this process, never used again; > 0 */
+	uint64_t id; /* of this process, never used again; > 0 */
 	struct txda__backend *backend;
 	/* rises when a chip is added; what is below the number is complete */
 	atomic_uint n_devices;
 	struct txda_device device[TXDA__MAX_CHIPS];
-	char *visible;				/* TXDA_VISIBLE_DEVICES, or NULL */
+	char *visible; /* TXDA_VISIBLE_DEVICES, or NULL */
 	/* CHIP_MAP: entries, or as n_devices when there is none */
 	atomic_uint n_logical;
-	unsigned logical[TXDA__MAX_CHIPS];	/* logical chip of a topology map -> device index */
-	bool renamed;				/* a CHIP_MAP was given */
+	unsigned logical[TXDA__MAX_CHIPS]; /* logical chip of a topology map -> device index */
+	bool renamed;			   /* a CHIP_MAP was given */
 	char name[64];
 	struct txda__events events;
 	struct txda__weights_table weights;

@@ -16,10 +16,10 @@
 
 struct txda_device {
 	struct txda_context *context;
-	unsigned index;			/* of this process */
-	unsigned physical;		/* of the backend */
+	unsigned index;	   /* of this process */
+	unsigned physical; /* of the backend */
 	pthread_mutex_t lock;
-	struct txda__space *space;	/* the present one (txda__space_get()), or NULL */
+	struct txda__space *space; /* the present one (txda__space_get()), or NULL */
 };
 
 void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index,

@@ -18,11 +18,11 @@
 struct txda__events {
 	pthread_mutex_t lock;
 	struct txda_event ring[TXDA__EVENTS];
-	unsigned head, count;		/* the oldest is ring[head] */
-	int fd;				/* an eventfd */
+	unsigned head, count; /* the oldest is ring[head] */
+	int fd;		      /* an eventfd */
 	/* guards what follows, and the backend while it takes its news; outside of @lock */
 	pthread_mutex_t news_lock;
-	int both;			/* epoll of @fd and the backend's news, or -1 */
+	int both; /* epoll of @fd and the backend's news, or -1 */
 };
 
 int txda__events_init(struct txda__events *events);

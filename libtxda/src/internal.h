@@ -17,11 +17,11 @@
 
 #include "txda.h"
 
-#define TXDA__PAGE		4096ull
-#define TXDA__ERROR_BYTES	512
+#define TXDA__PAGE	  4096ull
+#define TXDA__ERROR_BYTES 512
 
-#define ARRAY_SIZE(a)		(sizeof(a) / sizeof((a)[0]))
-#define TXDA__PRINTF(f, a)	__attribute__((format(printf, f, a)))
+#define ARRAY_SIZE(a)	   (sizeof(a) / sizeof((a)[0]))
+#define TXDA__PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 /* ---- reference counts ------------------------------------------------------------------------ */
 
@@ -43,23 +43,26 @@ static inline bool txda__unref(atomic_uint *refs)
  * failed txda_context_new(). The value is @error, so that a failing path is one statement (a macro,
  * so that the compiler sees which error it is).
  */
-#define txda__fail(context, error, ...) __extension__({		\
-	int txda__error = (error);				\
-	txda__note(context, __VA_ARGS__);			\
-	txda__error;						\
-})
+#define txda__fail(context, error, ...)                                                            \
+	__extension__({                                                                            \
+		int txda__error = (error);                                                         \
+		txda__note(context, __VA_ARGS__);                                                  \
+		txda__error;                                                                       \
+	})
 /* The same with "PREFIX: " before what was noted last. */
-#define txda__fail_prefix(context, error, ...) __extension__({	\
-	int txda__error = (error);				\
-	txda__note_prefix(context, __VA_ARGS__);		\
-	txda__error;						\
-})
+#define txda__fail_prefix(context, error, ...)                                                     \
+	__extension__({                                                                            \
+		int txda__error = (error);                                                         \
+		txda__note_prefix(context, __VA_ARGS__);                                           \
+		txda__error;                                                                       \
+	})
 /* For parsers: writes the message to @err; the value is @error. */
-#define txda__say(err, errlen, error, ...) __extension__({	\
-	int txda__error = (error);				\
-	snprintf(err, errlen, __VA_ARGS__);			\
-	txda__error;						\
-})
+#define txda__say(err, errlen, error, ...)                                                         \
+	__extension__({                                                                            \
+		int txda__error = (error);                                                         \
+		snprintf(err, errlen, __VA_ARGS__);                                                \
+		txda__error;                                                                       \
+	})
 void txda__note(struct txda_context *context, const char *format, ...) TXDA__PRINTF(2, 3);
 void txda__note_prefix(struct txda_context *context, const char *format, ...) TXDA__PRINTF(2, 3);
 /* "1.5 GiB" into @buf; returns it. */

@@ -20,11 +20,11 @@ struct txda__listener;
 struct txda__news {
 	enum txda_event_kind kind;
 	uint64_t time_ns;
-	struct txda__node node;		/* the chip; health: what is known of it, bus at least */
+	struct txda__node node; /* the chip; health: what is known of it, bus at least */
 	/* of a fault */
-	int pid;			/* 0: not known */
+	int pid; /* 0: not known */
 	unsigned queue_id;
-	char text[160];			/* without the chip's name */
+	char text[160]; /* without the chip's name */
 };
 
 /* Knows the nodes that are there now: they are no news. */

@@ -34,8 +34,7 @@ int txda__memfd_check_frozen(struct txda_context *context, int fd)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 
-	if (seals < 0 || !(seals & F_SEAL_GROW) ||
-	    !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+	if (seals < 0 || !(seals & F_SEAL_GROW) || !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
 		return txda__fail(context, -EPERM, "the memfd is not sealed against writing");
 	return 0;
 }

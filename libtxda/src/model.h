@@ -19,34 +19,34 @@
 #include "queue.h"
 
 #define TXDA__MAX_IO	TXDA_PROGRAM_MAX_SLOTS
-#define TXDA__MAX_STEPS	128		/* launches of one model in flight */
+#define TXDA__MAX_STEPS 128 /* launches of one model in flight */
 
 struct txda__rank {
 	struct txda_device *device;
-	void *kcore;				/* the file, which program points into */
+	void *kcore; /* the file, which program points into */
 	struct txda__program program;
-	bool doubled[TXDA_PROGRAM_MAX_SLOTS];	/* precise mode: holds activations */
+	bool doubled[TXDA_PROGRAM_MAX_SLOTS]; /* precise mode: holds activations */
 	struct txda_weights *weights;
-	struct txda_buffer *code;		/* the program as the chip reads it */
-	struct txda_buffer *control;		/* bindings, then the timeline */
+	struct txda_buffer *code;    /* the program as the chip reads it */
+	struct txda_buffer *control; /* bindings, then the timeline */
 	struct txda_buffer *scratch, *io, *kv;
-	struct txda_binding *binding;		/* [n_slots], the host's view of control */
-	const struct txda_op_time *timeline;	/* [n_ops], likewise */
+	struct txda_binding *binding;	     /* [n_slots], the host's view of control */
+	const struct txda_op_time *timeline; /* [n_ops], likewise */
 	/* a reference each; NULL: not bound */
 	struct txda_buffer *slot_buffer[TXDA_PROGRAM_MAX_SLOTS];
 	uint64_t slot_offset[TXDA_PROGRAM_MAX_SLOTS];
 	struct txda_pkt_exec exec;
 	struct txda_queue *queue;
-	struct txda__space *joined;		/* group_slot of it is ours; or NULL */
+	struct txda__space *joined; /* group_slot of it is ours; or NULL */
 	unsigned group_slot;
 };
 
 /* An input or output by name, with the slot that it is in on each rank. */
 struct txda__io {
-	const char *name;			/* in the first rank's program that has it */
+	const char *name; /* in the first rank's program that has it */
 	enum txda_tensor_kind kind;
 	unsigned first_rank;
-	int slot[TXDA_MAX_CHIPS_PER_GROUP];	/* -1: this rank has none */
+	int slot[TXDA_MAX_CHIPS_PER_GROUP]; /* -1: this rank has none */
 };
 
 struct txda_model {
@@ -60,12 +60,12 @@ struct txda_model {
 	struct txda__io io[TXDA__MAX_IO];
 	unsigned kv_blocks;
 	uint64_t kv_block_bytes[TXDA_MAX_CHIPS_PER_GROUP];
-	bool broken;				/* a launch reached only some ranks */
+	bool broken; /* a launch reached only some ranks */
 	/* the fence of the last launch, the same on all ranks */
 	uint64_t last;
-	pthread_mutex_t lock;			/* guards what follows */
-	int fd;					/* or -1 */
-	struct txda_op_timing *timing;		/* of launch timing_fence, or NULL */
+	pthread_mutex_t lock;	       /* guards what follows */
+	int fd;			       /* or -1 */
+	struct txda_op_timing *timing; /* of launch timing_fence, or NULL */
 	uint64_t timing_fence;
 };
 

@@ -21,12 +21,12 @@ struct txda__monitor {
 	pthread_t thread;
 	bool running;
 	pthread_mutex_t lock;
-	pthread_cond_t wake;		/* on CLOCK_MONOTONIC */
-	bool stop;			/* under lock */
-	atomic_uint pokes;		/* rises with each */
+	pthread_cond_t wake; /* on CLOCK_MONOTONIC */
+	bool stop;	     /* under lock */
+	atomic_uint pokes;   /* rises with each */
 	atomic_bool asleep;
 	struct txda__telemetry telemetry;
-	_Atomic uint32_t utilisation[TXDA__MAX_CHIPS];	/* per thousand, or UINT32_MAX */
+	_Atomic uint32_t utilisation[TXDA__MAX_CHIPS]; /* per thousand, or UINT32_MAX */
 };
 
 void txda__monitor_init(struct txda__monitor *monitor);

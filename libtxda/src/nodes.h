@@ -13,13 +13,13 @@
 struct udev_device;
 
 struct txda__node {
-	char node[64];			/* "/dev/accel/accel0" */
-	char bus[32];			/* PCI address */
-	char serial[32];		/* of the chip, "" if the driver does not tell */
-	char device[256];		/* the PCI device's directory in sysfs */
-	uint64_t card;			/* its serial; 0: not known */
+	char node[64];	  /* "/dev/accel/accel0" */
+	char bus[32];	  /* PCI address */
+	char serial[32];  /* of the chip, "" if the driver does not tell */
+	char device[256]; /* the PCI device's directory in sysfs */
+	uint64_t card;	  /* its serial; 0: not known */
 	unsigned card_index;
-	uint64_t incarnation;		/* another one each time the node is made */
+	uint64_t incarnation; /* another one each time the node is made */
 };
 
 /*

@@ -18,34 +18,34 @@
 #include "program.h"
 #include "txda_isa.h"
 
-#define TXDA__RING_BYTES	(2ull << 20)
-#define TXDA__IN_FLIGHT		512
+#define TXDA__RING_BYTES (2ull << 20)
+#define TXDA__IN_FLIGHT	 512
 
 struct txda__piece {
 	uint64_t fence;
-	uint32_t start, end;		/* in the ring */
+	uint32_t start, end; /* in the ring */
 };
 
 struct txda_queue {
 	atomic_uint refs;
 	struct txda_device *device;
 	struct txda__hwqueue *hw;
-	struct txda_buffer *memory;	/* one page for the word, then the ring */
-	char *ring;			/* the host's view */
+	struct txda_buffer *memory; /* one page for the word, then the ring */
+	char *ring;		    /* the host's view */
 	const uint64_t *word;
 	uint64_t ring_va, word_va;
-	atomic_uint_fast64_t last;	/* the fence of the last submission */
-	struct txda__piece piece[TXDA__IN_FLIGHT];	/* a FIFO */
+	atomic_uint_fast64_t last;		   /* the fence of the last submission */
+	struct txda__piece piece[TXDA__IN_FLIGHT]; /* a FIFO */
 	unsigned oldest, n_pieces;
-	uint32_t write;			/* where the next piece may start */
-	bool refused;			/* the chip took a stream no more: it will take none */
-	atomic_bool faulted;		/* set once the two below are */
-	pthread_mutex_t lock;		/* guards what follows */
-	unsigned fault_code;		/* enum txda_fault_code */
+	uint32_t write;	      /* where the next piece may start */
+	bool refused;	      /* the chip took a stream no more: it will take none */
+	atomic_bool faulted;  /* set once the two below are */
+	pthread_mutex_t lock; /* guards what follows */
+	unsigned fault_code;  /* enum txda_fault_code */
 	char fault[384];
-	char purpose[96];		/* for the event of a fault: "model demo, rank 1", or "" */
-	const struct txda__program *program;	/* names what faulted; NULL: none is known */
-	atomic_int fd;			/* eventfd that somebody asked for, or -1 */
+	char purpose[96]; /* for the event of a fault: "model demo, rank 1", or "" */
+	const struct txda__program *program; /* names what faulted; NULL: none is known */
+	atomic_int fd;			     /* eventfd that somebody asked for, or -1 */
 	bool owns_fd;
 };
 

@@ -24,11 +24,11 @@ struct txda_device;
 struct txda__space {
 	atomic_uint refs;
 	struct txda_context *context;
-	unsigned index;			/* of the device */
+	unsigned index; /* of the device */
 	struct txda__vm *vm;
-	pthread_mutex_t lock;		/* guards what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	struct txda__vas vas;
-	unsigned group_slots;		/* bit i: slot i is taken */
+	unsigned group_slots; /* bit i: slot i is taken */
 };
 
 /* The one that the device has now, made if need be, with a reference. */

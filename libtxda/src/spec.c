@@ -177,9 +177,10 @@ int txda__parse_threads(const char *text, unsigned *ret_cores, char *err, size_t
 
 	while (next_word(&pos, word, sizeof(word))) {
 		if (txda__parse_number(word, UINT32_MAX, &number) || !number)
-			return txda__say(err, errlen, -EINVAL,
-					 "OMP_NUM_THREADS=%.100s: a number of threads from 1 is wanted",
-					 text);
+			return txda__say(
+				err, errlen, -EINVAL,
+				"OMP_NUM_THREADS=%.100s: a number of threads from 1 is wanted",
+				text);
 		first = first ? first : number;
 	}
 	*ret_cores = first < MAX_CORES ? (unsigned)first : MAX_CORES;

@@ -18,15 +18,15 @@ int txda__parse_us(const char *word, unsigned *ret_us);
 /* A whole decimal number of at most @max. */
 int txda__parse_number(const char *word, uint64_t max, uint64_t *ret_value);
 
-#define TXDA__MAX_CHIPS		64
-#define TXDA__MAX_FAULT_SPECS	8
+#define TXDA__MAX_CHIPS	      64
+#define TXDA__MAX_FAULT_SPECS 8
 
 struct txda__cmodel_spec {
 	unsigned chips;
-	uint64_t mem_bytes;		/* of each chip; 0: not given */
-	unsigned cores;			/* 0: one per CPU */
+	uint64_t mem_bytes; /* of each chip; 0: not given */
+	unsigned cores;	    /* 0: one per CPU */
 	bool cores_given;
-	unsigned spin_us;		/* 0: not given */
+	unsigned spin_us; /* 0: not given */
 	char isa[16];
 	unsigned n_faults;
 	char faults[TXDA__MAX_FAULT_SPECS][96];

@@ -24,8 +24,8 @@
 #include "internal.h"
 #include "spec.h"
 
-#define TXDA__PAGE_MAGIC	0x54445854u	/* "TXDT" */
-#define TXDA__PAGE_VERSION	1
+#define TXDA__PAGE_MAGIC   0x54445854u /* "TXDT" */
+#define TXDA__PAGE_VERSION 1
 
 struct txda__page_chip {
 	char name[64];
@@ -43,7 +43,7 @@ struct txda__page_chip {
 	uint32_t ecc_corrected, ecc_uncorrected;
 	uint32_t faults;
 	uint32_t lost;
-	uint32_t utilisation_permille;	/* UINT32_MAX: not known */
+	uint32_t utilisation_permille; /* UINT32_MAX: not known */
 	uint32_t physical;
 };
 
@@ -51,12 +51,12 @@ struct txda__page {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t n_chips;
-	uint32_t bytes;			/* of the page, header included */
-	uint32_t crc32c;		/* of the page with this field 0 */
+	uint32_t bytes;	 /* of the page, header included */
+	uint32_t crc32c; /* of the page with this field 0 */
 	int32_t pid;
 	uint32_t reserved;
-	uint64_t start_time;		/* of the process, field 22 of /proc/PID/stat */
-	uint64_t updated_ns;		/* CLOCK_MONOTONIC */
+	uint64_t start_time; /* of the process, field 22 of /proc/PID/stat */
+	uint64_t updated_ns; /* CLOCK_MONOTONIC */
 	char command[64];
 	char purpose[64];
 	struct txda__page_chip chip[TXDA__MAX_CHIPS];
@@ -66,7 +66,7 @@ struct txda__page {
 size_t txda__page_bytes(unsigned n);
 
 struct txda__telemetry {
-	int fd;				/* -1: nothing is published */
+	int fd; /* -1: nothing is published */
 	char path[256];
 };
 

@@ -17,7 +17,7 @@
 struct txda__topology {
 	unsigned n_groups;
 	unsigned size[TXDA__MAX_CHIPS];
-	unsigned chip[TXDA__MAX_CHIPS][TXDA_MAX_CHIPS_PER_GROUP];	/* logical chips, by rank */
+	unsigned chip[TXDA__MAX_CHIPS][TXDA_MAX_CHIPS_PER_GROUP]; /* logical chips, by rank */
 };
 
 /* "1,0": logical chip i is device list[i]; NULL: the identity. @ret_logical[TXDA__MAX_CHIPS]. */

@@ -16,11 +16,11 @@ struct txda__extent {
 };
 
 struct txda__vas {
-	struct txda__extent *free;	/* [n_free], by rising start; neighbours never touch */
+	struct txda__extent *free; /* [n_free], by rising start; neighbours never touch */
 	size_t n_free, room;
 	/* ranges handed out: room >= n_taken + 1 so that a free cannot fail */
 	size_t n_taken;
-	uint64_t start, bytes;		/* the whole range */
+	uint64_t start, bytes; /* the whole range */
 	uint64_t free_bytes;
 };
 

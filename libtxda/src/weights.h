@@ -19,14 +19,14 @@
 
 struct txda_weights {
 	struct txda_weights *next;
-	struct txda_device *device;	/* a reference */
-	struct txda__space *space;	/* a reference: what was lost is loaded anew */
+	struct txda_device *device; /* a reference */
+	struct txda__space *space;  /* a reference: what was lost is loaded anew */
 	uint64_t dev, inode, bytes, mtime_ns, ctime_ns;
 	uint32_t crc32c;
-	uint64_t memory_id;		/* of the chip's memory, before anything was stored there */
-	bool keep;			/* exportable; the first to ask decides */
+	uint64_t memory_id; /* of the chip's memory, before anything was stored there */
+	bool keep;	    /* exportable; the first to ask decides */
 	bool imported;
-	unsigned refs;			/* under the table's lock, like all below */
+	unsigned refs; /* under the table's lock, like all below */
 	enum { TXDA__WEIGHTS_LOADING, TXDA__WEIGHTS_READY, TXDA__WEIGHTS_FAILED } state;
 	bool verified;
 	int error;
@@ -44,13 +44,13 @@ void txda__weights_init(struct txda__weights_table *table);
 void txda__weights_fini(struct txda__weights_table *table);
 
 struct txda__weights_wish {
-	int fd;				/* of param.bin */
-	const char *name;		/* its */
+	int fd;		  /* of param.bin */
+	const char *name; /* its */
 	uint64_t bytes;
 	uint32_t crc32c;
-	bool verify;			/* the bytes must have that checksum */
-	bool keep;			/* exportable, if they are not there yet */
-	void (*progress)(void *arg, uint64_t done);	/* the bytes that are there; or NULL */
+	bool verify;				    /* the bytes must have that checksum */
+	bool keep;				    /* exportable, if they are not there yet */
+	void (*progress)(void *arg, uint64_t done); /* the bytes that are there; or NULL */
 	void *arg;
 };
 

@@ -30,7 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define PROGRAM	     0x100000ull
 #define PROGRAM_ROOM (4ull << 20)
 #define SLOTS	     0x800000ull
-#define SLOTS_VA     0x40000000ull /* slot i is mapped here + i * SLOT_STRIDE, with nothing around it \
+#define SLOTS_VA                                                                                   \
+	0x40000000ull /* slot i is mapped here + i * SLOT_STRIDE, with nothing around it \
 				    */
 #define SLOT_STRIDE 0x1000000ull
 #define TIMEOUT_NS  20000000000ull

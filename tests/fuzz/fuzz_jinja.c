@@ -29,12 +29,12 @@ static const struct txda_template_limits limits = {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct tm now = { .tm_year = 125, .tm_mday = 1 };
-	struct txda_template_options options = { .now = &now, .limits = &limits };
+	static const struct tm now = {.tm_year = 125, .tm_mday = 1};
+	struct txda_template_options options = {.now = &now, .limits = &limits};
 	struct txda_template_error error;
 	struct txda_template *template;
-	char *text[2] = { NULL, NULL };
-	size_t length[2] = { 0, 0 };
+	char *text[2] = {NULL, NULL};
+	size_t length[2] = {0, 0};
 	cJSON *context;
 	int rc[2], i;
 

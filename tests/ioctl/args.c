@@ -31,8 +31,8 @@ void must_refuse(int fd, unsigned long request, const void *good, size_t bytes,
 void *at_the_edge(size_t bytes)
 {
 	size_t pages = (bytes + PAGE - 1) / PAGE + 1;
-	char *at = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			-1, 0);
+	char *at = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			0);
 
 	check(at != MAP_FAILED);
 	must(mprotect(at + (pages - 1) * PAGE, PAGE, PROT_NONE));
@@ -61,7 +61,7 @@ void must_new_queue(struct client *c)
 
 struct client must_client(unsigned int i)
 {
-	struct client c = { .fd = must_open(i) };
+	struct client c = {.fd = must_open(i)};
 
 	c.vm = must_vm(c.fd);
 	c.stream = must_stream(c.fd, c.vm);
@@ -112,7 +112,7 @@ bool is_filled(const void *at, size_t bytes, uint32_t value)
 
 struct drm_txda_memory_info must_memory(int fd)
 {
-	struct drm_txda_memory_info info = { 0 };
+	struct drm_txda_memory_info info = {0};
 
 	must(query(fd, DRM_TXDA_QUERY_MEMORY, &info, sizeof(info)));
 	return info;

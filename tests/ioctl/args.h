@@ -16,8 +16,11 @@ struct bad {
 	int error;
 };
 
-#define BAD(type, member, value, error) \
-	{ #member " = " #value, offsetof(type, member), sizeof(((type *)0)->member), value, error }
+#define BAD(type, member, value, error)                                                            \
+	{                                                                                          \
+#member " = " #value, offsetof(type, member), sizeof(((type *)0)->member), value,  \
+			error                                                                      \
+	}
 
 /* Makes each change alone. The ioctl must fail as it says and not change what was there. */
 void must_refuse(int fd, unsigned long request, const void *good, size_t bytes,

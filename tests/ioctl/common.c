@@ -100,8 +100,10 @@ int run_tests(const struct test *tests, size_t n, int argc, char **argv)
 			continue;
 		status = run_test(&tests[i]);
 		printf("%s %s (%lld ms)\n",
-		       status == EXIT_SKIP ? "SKIP" : status ? "FAIL" : "ok", tests[i].name,
-		       (long long)(now_ns() - begin) / 1000000);
+		       status == EXIT_SKIP ? "SKIP"
+		       : status		   ? "FAIL"
+					   : "ok",
+		       tests[i].name, (long long)(now_ns() - begin) / 1000000);
 		passed += !status;
 		skipped += status == EXIT_SKIP;
 		failed += status && status != EXIT_SKIP;
@@ -205,7 +207,7 @@ int must_open(unsigned int index)
 
 int vm_create(int fd, uint32_t *ret_vm)
 {
-	struct drm_txda_vm_create arg = { 0 };
+	struct drm_txda_vm_create arg = {0};
 	int err = call(fd, DRM_IOCTL_TXDA_VM_CREATE, &arg);
 
 	if (!err)
@@ -215,7 +217,7 @@ int vm_create(int fd, uint32_t *ret_vm)
 
 int vm_destroy(int fd, uint32_t vm)
 {
-	struct drm_txda_vm_destroy arg = { .id = vm };
+	struct drm_txda_vm_destroy arg = {.id = vm};
 
 	return call(fd, DRM_IOCTL_TXDA_VM_DESTROY, &arg);
 }
@@ -247,14 +249,14 @@ int bo_create(int fd, uint64_t bytes, uint32_t places, uint32_t flags, uint32_t 
 
 int gem_close(int fd, uint32_t handle)
 {
-	struct drm_gem_close arg = { .handle = handle };
+	struct drm_gem_close arg = {.handle = handle};
 
 	return call(fd, DRM_IOCTL_GEM_CLOSE, &arg);
 }
 
 void *must_map(int fd, uint32_t handle, uint64_t bytes)
 {
-	struct drm_txda_bo_mmap_offset arg = { .handle = handle };
+	struct drm_txda_bo_mmap_offset arg = {.handle = handle};
 	void *at;
 
 	must(call(fd, DRM_IOCTL_TXDA_BO_MMAP_OFFSET, &arg));
@@ -294,7 +296,7 @@ int bind_one(int fd, uint32_t vm, uint32_t kind, uint32_t handle, uint64_t offse
 struct mem must_mem_in(int fd, uint32_t vm, uint64_t bytes, uint32_t place)
 {
 	static uint64_t next_va = 1ull << 32;
-	struct mem mem = { .bytes = (bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1) };
+	struct mem mem = {.bytes = (bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1)};
 
 	must(bo_create(fd, mem.bytes, place, 0, vm, &mem.handle));
 	mem.cpu = must_map(fd, mem.handle, mem.bytes);
@@ -329,7 +331,7 @@ int queue_create_as(int fd, uint32_t vm, uint32_t class, uint32_t priority, uint
 
 int queue_destroy(int fd, uint32_t queue)
 {
-	struct drm_txda_queue_destroy arg = { .id = queue };
+	struct drm_txda_queue_destroy arg = {.id = queue};
 
 	return call(fd, DRM_IOCTL_TXDA_QUEUE_DESTROY, &arg);
 }
@@ -345,7 +347,7 @@ uint32_t must_queue(int fd, uint32_t vm)
 
 struct drm_txda_queue_get_state must_state(int fd, uint32_t queue)
 {
-	struct drm_txda_queue_get_state arg = { .id = queue };
+	struct drm_txda_queue_get_state arg = {.id = queue};
 
 	must(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &arg));
 	return arg;
@@ -387,7 +389,7 @@ int submit_wait(int fd, uint32_t queue, uint64_t va, uint32_t bytes)
 
 struct stream must_stream(int fd, uint32_t vm)
 {
-	return (struct stream){ .mem = must_mem(fd, vm, PAGE) };
+	return (struct stream){.mem = must_mem(fd, vm, PAGE)};
 }
 
 void put_bytes(struct stream *s, const void *bytes, uint32_t count)
@@ -399,30 +401,28 @@ void put_bytes(struct stream *s, const void *bytes, uint32_t count)
 
 void put_nop(struct stream *s)
 {
-	const struct txda_pkt pkt = { TXDA_PKT_NOP, 0, sizeof(pkt) };
+	const struct txda_pkt pkt = {TXDA_PKT_NOP, 0, sizeof(pkt)};
 
 	put_bytes(s, &pkt, sizeof(pkt));
 }
 
 void put_copy(struct stream *s, uint64_t dst, uint64_t src, uint64_t bytes)
 {
-	const struct txda_pkt_copy pkt = { { TXDA_PKT_COPY, 0, sizeof(pkt) }, dst, src, bytes };
+	const struct txda_pkt_copy pkt = {{TXDA_PKT_COPY, 0, sizeof(pkt)}, dst, src, bytes};
 
 	put_bytes(s, &pkt, sizeof(pkt));
 }
 
 void put_fill(struct stream *s, uint64_t dst, uint64_t bytes, uint32_t value)
 {
-	const struct txda_pkt_fill pkt = {
-		{ TXDA_PKT_FILL, 0, sizeof(pkt) }, dst, bytes, value, 0
-	};
+	const struct txda_pkt_fill pkt = {{TXDA_PKT_FILL, 0, sizeof(pkt)}, dst, bytes, value, 0};
 
 	put_bytes(s, &pkt, sizeof(pkt));
 }
 
 static void put_fence(struct stream *s, uint16_t op, uint64_t va, uint64_t value)
 {
-	const struct txda_pkt_fence pkt = { { op, 0, sizeof(pkt) }, va, value };
+	const struct txda_pkt_fence pkt = {{op, 0, sizeof(pkt)}, va, value};
 
 	put_bytes(s, &pkt, sizeof(pkt));
 }
@@ -441,8 +441,7 @@ void put_collective(struct stream *s, uint16_t op, uint64_t dst, uint64_t src, u
 		    uint32_t dtype, uint32_t group)
 {
 	const struct txda_pkt_collective pkt = {
-		{ op, 0, sizeof(pkt) }, dst, src, count, dtype, group
-	};
+		{op, 0, sizeof(pkt)}, dst, src, count, dtype, group};
 
 	put_bytes(s, &pkt, sizeof(pkt));
 }
@@ -451,7 +450,7 @@ void put_collective(struct stream *s, uint16_t op, uint64_t dst, uint64_t src, u
 
 uint32_t must_syncobj(int fd)
 {
-	struct drm_syncobj_create arg = { 0 };
+	struct drm_syncobj_create arg = {0};
 
 	must(call(fd, DRM_IOCTL_SYNCOBJ_CREATE, &arg));
 	return arg.handle;
@@ -459,19 +458,19 @@ uint32_t must_syncobj(int fd)
 
 void syncobj_destroy(int fd, uint32_t handle)
 {
-	struct drm_syncobj_destroy arg = { .handle = handle };
+	struct drm_syncobj_destroy arg = {.handle = handle};
 
 	must(call(fd, DRM_IOCTL_SYNCOBJ_DESTROY, &arg));
 }
 
 struct drm_txda_sync wait_for(uint32_t handle)
 {
-	return (struct drm_txda_sync){ .flags = DRM_TXDA_SYNC_WAIT, .handle = handle };
+	return (struct drm_txda_sync){.flags = DRM_TXDA_SYNC_WAIT, .handle = handle};
 }
 
 struct drm_txda_sync signals(uint32_t handle)
 {
-	return (struct drm_txda_sync){ .flags = DRM_TXDA_SYNC_SIGNAL, .handle = handle };
+	return (struct drm_txda_sync){.flags = DRM_TXDA_SYNC_SIGNAL, .handle = handle};
 }
 
 struct drm_txda_sync wait_for_point(uint32_t handle, uint64_t point)
@@ -519,7 +518,7 @@ int syncobj_wait(int fd, uint32_t handle, uint64_t point, int64_t timeout_ns)
 
 int syncobj_signal(int fd, uint32_t handle)
 {
-	struct drm_syncobj_array arg = { .handles = (uintptr_t)&handle, .count_handles = 1 };
+	struct drm_syncobj_array arg = {.handles = (uintptr_t)&handle, .count_handles = 1};
 
 	return call(fd, DRM_IOCTL_SYNCOBJ_SIGNAL, &arg);
 }
@@ -537,7 +536,7 @@ int syncobj_signal_point(int fd, uint32_t handle, uint64_t point)
 
 int syncobj_reset(int fd, uint32_t handle)
 {
-	struct drm_syncobj_array arg = { .handles = (uintptr_t)&handle, .count_handles = 1 };
+	struct drm_syncobj_array arg = {.handles = (uintptr_t)&handle, .count_handles = 1};
 
 	return call(fd, DRM_IOCTL_SYNCOBJ_RESET, &arg);
 }
@@ -569,7 +568,7 @@ int must_sync_file(int fd, uint32_t handle)
 
 uint32_t must_share_syncobj(int from, uint32_t handle, int to)
 {
-	struct drm_syncobj_handle arg = { .handle = handle, .fd = -1 };
+	struct drm_syncobj_handle arg = {.handle = handle, .fd = -1};
 
 	must(call(from, DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD, &arg));
 	arg.handle = 0;
@@ -580,7 +579,7 @@ uint32_t must_share_syncobj(int from, uint32_t handle, int to)
 
 int sync_file_status(int sync_file)
 {
-	struct sync_file_info info = { 0 };
+	struct sync_file_info info = {0};
 
 	must(call(sync_file, SYNC_IOC_FILE_INFO, &info));
 	return info.status == 1 ? 0 : info.status == 0 ? 1 : info.status;

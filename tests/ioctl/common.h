@@ -28,12 +28,12 @@ struct drm_syncobj_eventfd {
 	__s32 fd;
 	__u32 pad;
 };
-#define DRM_IOCTL_SYNCOBJ_EVENTFD	DRM_IOWR(0xCF, struct drm_syncobj_eventfd)
+#define DRM_IOCTL_SYNCOBJ_EVENTFD DRM_IOWR(0xCF, struct drm_syncobj_eventfd)
 #endif
 
-#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
-#define PAGE		4096u
-#define MIB		(1ull << 20)
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define PAGE	      4096u
+#define MIB	      (1ull << 20)
 
 /* ---- Tests ---------------------------------------------------------------------------------- */
 
@@ -45,29 +45,37 @@ struct test {
 int run_tests(const struct test *tests, size_t n, int argc, char **argv);
 
 __attribute__((noreturn, format(printf, 3, 4))) void fail_at(const char *file, int line,
-							      const char *format, ...);
+							     const char *format, ...);
 
 #define fail(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
-#define check(condition) do { if (!(condition)) fail("%s", #condition); } while (0)
+#define check(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			fail("%s", #condition);                                                    \
+	} while (0)
 
-#define check_equal(a, b) do {							\
-	unsigned long long a_ = (unsigned long long)(a), b_ = (unsigned long long)(b);	\
-	if (a_ != b_)								\
-		fail("%s is %llu (%#llx), %s is %llu (%#llx)", #a, a_, a_, #b, b_, b_);	\
-} while (0)
+#define check_equal(a, b)                                                                          \
+	do {                                                                                       \
+		unsigned long long a_ = (unsigned long long)(a), b_ = (unsigned long long)(b);     \
+		if (a_ != b_)                                                                      \
+			fail("%s is %llu (%#llx), %s is %llu (%#llx)", #a, a_, a_, #b, b_, b_);    \
+	} while (0)
 
 /* @call: an int, 0 or -errno. */
-#define must(call) do {								\
-	int err_ = (call);							\
-	if (err_)								\
-		fail("%s: %s", #call, strerror_of(err_));			\
-} while (0)
+#define must(call)                                                                                 \
+	do {                                                                                       \
+		int err_ = (call);                                                                 \
+		if (err_)                                                                          \
+			fail("%s: %s", #call, strerror_of(err_));                                  \
+	} while (0)
 
-#define must_fail(call, error) do {						\
-	int err_ = (call);							\
-	if (err_ != -(error))							\
-		fail("%s: %s, expected %s", #call, strerror_of(err_), strerror_of(-(error)));	\
-} while (0)
+#define must_fail(call, error)                                                                     \
+	do {                                                                                       \
+		int err_ = (call);                                                                 \
+		if (err_ != -(error))                                                              \
+			fail("%s: %s, expected %s", #call, strerror_of(err_),                      \
+			     strerror_of(-(error)));                                               \
+	} while (0)
 
 const char *strerror_of(int err);
 

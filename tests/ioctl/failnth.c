@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 /* No call has as many chances. */
-#define MAX_CHANCES	5000
+#define MAX_CHANCES 5000
 
 /* ---- Chances -------------------------------------------------------------------------------- */
 
@@ -101,7 +101,7 @@ static int reopen(int fd)
 /* Host memory that any address space can have. */
 static struct mem must_shared(struct client *c, uint64_t bytes)
 {
-	struct mem mem = { .va = 1ull << 36, .bytes = bytes };
+	struct mem mem = {.va = 1ull << 36, .bytes = bytes};
 
 	must(bo_create(c->fd, bytes, DRM_TXDA_PLACE_HOST, 0, 0, &mem.handle));
 	mem.cpu = must_map(c->fd, mem.handle, bytes);
@@ -176,7 +176,7 @@ static bool try_step(const struct step *step, unsigned int nth, struct ends *end
 static void run_step(const struct step *step)
 {
 	struct drm_txda_memory_info before;
-	struct ends ends = { 0 };
+	struct ends ends = {0};
 	unsigned int nth = 1;
 
 	open_control();
@@ -251,7 +251,7 @@ static int write_file(const char *path, const char *text)
 static int try_writes(const char *path, const char *text, const char *undo, unsigned int from,
 		      unsigned int every)
 {
-	struct ends ends = { 0 };
+	struct ends ends = {0};
 	unsigned int nth, tries = 0;
 	bool taken = true;
 	int err;
@@ -279,7 +279,7 @@ static int try_writes(const char *path, const char *text, const char *undo, unsi
 
 static int try_loads(const char *path, unsigned int every)
 {
-	struct ends ends = { 0 };
+	struct ends ends = {0};
 	unsigned int nth, tries = 0;
 	bool taken = true;
 	int err, fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -9,10 +9,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define HOST	DRM_TXDA_PLACE_HOST
-#define DEVICE	DRM_TXDA_PLACE_DEVICE
-#define VA	(1ull << 31)
-#define MANY	64
+#define HOST   DRM_TXDA_PLACE_HOST
+#define DEVICE DRM_TXDA_PLACE_DEVICE
+#define VA     (1ull << 31)
+#define MANY   64
 
 /* ---- The file and the chip ------------------------------------------------------------------ */
 
@@ -40,8 +40,8 @@ static void prepare_close(struct world *w)
 
 	put_fill(s, w->device.va, PAGE, 1);
 	must(submit(w->client.fd, w->client.queue, s->mem.va, s->bytes, &sync, 1));
-	must(bind_one(w->client.fd, w->client.vm, DRM_TXDA_BIND_UNMAP, 0, 0,
-		      w->host.va + 4 * PAGE, PAGE));
+	must(bind_one(w->client.fd, w->client.vm, DRM_TXDA_BIND_UNMAP, 0, 0, w->host.va + 4 * PAGE,
+		      PAGE));
 }
 
 static int run_query(struct world *w)
@@ -89,7 +89,7 @@ static int run_vm_destroy(struct world *w)
 
 static int run_vm_get_state(struct world *w)
 {
-	struct drm_txda_vm_get_state arg = { .id = w->client.vm };
+	struct drm_txda_vm_get_state arg = {.id = w->client.vm};
 
 	return call(w->client.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg);
 }
@@ -119,13 +119,13 @@ static int run_bind_unmap(struct world *w)
 
 static int run_bind_replace(struct world *w)
 {
-	return bind_one(w->client.fd, w->client.vm, DRM_TXDA_BIND_MAP, w->host.handle, 0,
-			VA + MIB, 16 * PAGE);
+	return bind_one(w->client.fd, w->client.vm, DRM_TXDA_BIND_MAP, w->host.handle, 0, VA + MIB,
+			16 * PAGE);
 }
 
 static uint32_t vm_state(struct world *w)
 {
-	struct drm_txda_vm_get_state arg = { .id = w->client.vm };
+	struct drm_txda_vm_get_state arg = {.id = w->client.vm};
 
 	must(call(w->client.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
 	return arg.state;
@@ -144,7 +144,7 @@ static void after_bind(struct world *w, int err)
 
 static int bind_many(struct world *w, uint32_t flags, const struct drm_txda_sync *syncs, uint32_t n)
 {
-	struct drm_txda_bind_op ops[MANY] = { 0 };
+	struct drm_txda_bind_op ops[MANY] = {0};
 	struct drm_txda_vm_bind arg = {
 		.vm_id = w->client.vm,
 		.flags = flags,
@@ -175,7 +175,7 @@ static void prepare_sync(struct world *w)
 
 static int run_bind_async(struct world *w)
 {
-	struct drm_txda_sync syncs[] = { wait_for(w->sync), signals_point(w->handle, 7) };
+	struct drm_txda_sync syncs[] = {wait_for(w->sync), signals_point(w->handle, 7)};
 
 	return bind_many(w, DRM_TXDA_VM_BIND_ASYNC, syncs, ARRAY_SIZE(syncs));
 }
@@ -199,8 +199,8 @@ static void prepare_group(struct world *w)
 static int set_group(struct world *w, uint32_t count)
 {
 	struct drm_txda_member members[] = {
-		{ .fd = w->client.fd, .vm_id = w->client.vm },
-		{ .fd = w->peer, .vm_id = w->vm },
+		{.fd = w->client.fd, .vm_id = w->client.vm},
+		{.fd = w->peer, .vm_id = w->vm},
 	};
 	struct drm_txda_vm_set_group arg = {
 		.vm_id = w->client.vm,
@@ -252,7 +252,7 @@ static int run_bo_wc(struct world *w)
 
 static int map_and_touch(int fd, uint32_t handle, uint64_t bytes)
 {
-	struct drm_txda_bo_mmap_offset arg = { .handle = handle };
+	struct drm_txda_bo_mmap_offset arg = {.handle = handle};
 	int err = call(fd, DRM_IOCTL_TXDA_BO_MMAP_OFFSET, &arg);
 	char *at;
 
@@ -280,7 +280,7 @@ static int run_map_host(struct world *w)
 
 static int run_bo_info(struct world *w)
 {
-	struct drm_txda_bo_query_info arg = { .handle = w->host.handle };
+	struct drm_txda_bo_query_info arg = {.handle = w->host.handle};
 
 	return call(w->client.fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &arg);
 }
@@ -289,7 +289,7 @@ static int run_label(struct world *w)
 {
 	struct drm_txda_bo_set_label arg = {
 		.handle = w->host.handle,
-		.label = (uintptr_t)"a name",
+		.label = (uintptr_t) "a name",
 	};
 
 	return call(w->client.fd, DRM_IOCTL_TXDA_BO_SET_LABEL, &arg);
@@ -310,7 +310,7 @@ static void prepare_user(struct world *w)
 
 static int run_userptr(struct world *w)
 {
-	struct drm_txda_bo_from_userptr arg = { .va = (uintptr_t)w->at, .size = MIB };
+	struct drm_txda_bo_from_userptr arg = {.va = (uintptr_t)w->at, .size = MIB};
 
 	return call(w->client.fd, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &arg);
 }
@@ -323,7 +323,7 @@ static void after_userptr(struct world *w, int err)
 
 static int export_buffer(int fd, uint32_t handle, int *ret_buf)
 {
-	struct drm_prime_handle arg = { .handle = handle, .flags = DRM_CLOEXEC | DRM_RDWR, .fd = -1 };
+	struct drm_prime_handle arg = {.handle = handle, .flags = DRM_CLOEXEC | DRM_RDWR, .fd = -1};
 	int err = call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg);
 
 	if (!err)
@@ -347,7 +347,7 @@ static void prepare_import(struct world *w)
 
 static int import_and_bind(struct world *w)
 {
-	struct drm_prime_handle arg = { .fd = w->buf };
+	struct drm_prime_handle arg = {.fd = w->buf};
 	int err = call(w->peer, DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg);
 
 	if (err)
@@ -382,7 +382,7 @@ static int run_queue_destroy(struct world *w)
 
 static int run_queue_state(struct world *w)
 {
-	struct drm_txda_queue_get_state arg = { .id = w->client.queue };
+	struct drm_txda_queue_get_state arg = {.id = w->client.queue};
 
 	return call(w->client.fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &arg);
 }
@@ -396,9 +396,9 @@ static void prepare_submit(struct world *w)
 /* Waits for one, signals a binary syncobj, and a point that the next one waits for. */
 static int run_submit(struct world *w)
 {
-	struct drm_txda_sync before[] = { wait_for(w->sync), signals_point(w->handle, 1) };
-	struct drm_txda_sync after[] = { wait_for_point(w->handle, 1), signals_point(w->handle, 2) };
-	struct drm_txda_job jobs[MANY] = { 0 };
+	struct drm_txda_sync before[] = {wait_for(w->sync), signals_point(w->handle, 1)};
+	struct drm_txda_sync after[] = {wait_for_point(w->handle, 1), signals_point(w->handle, 2)};
+	struct drm_txda_job jobs[MANY] = {0};
 
 	for (uint32_t i = 0; i < MANY; i++) {
 		jobs[i].stream_va = w->client.stream.mem.va;
@@ -423,38 +423,38 @@ static void after_submit(struct world *w, int err)
 }
 
 const struct step failnth_steps[] = {
-	{ "open", NULL, run_open, NULL },
-	{ "close", prepare_close, run_close, NULL },
-	{ "query", NULL, run_query, NULL },
-	{ "fdinfo", NULL, run_fdinfo, NULL },
-	{ "vm-create", NULL, run_vm_create, NULL },
-	{ "vm-destroy", prepare_vm, run_vm_destroy, NULL },
-	{ "vm-get-state", NULL, run_vm_get_state, NULL },
-	{ "bind-map", prepare_big, run_bind_map, after_bind },
-	{ "bind-unmap", prepare_bound, run_bind_unmap, after_bind },
-	{ "bind-replace", prepare_bound, run_bind_replace, after_bind },
-	{ "bind-many", NULL, run_bind_many, after_bind },
-	{ "bind-async", prepare_sync, run_bind_async, after_bind_async },
-	{ "group", prepare_group, run_group, NULL },
-	{ "group-leave", prepare_leave, run_leave, NULL },
-	{ "bo-device", NULL, run_bo_device, NULL },
-	{ "bo-private", NULL, run_bo_private, NULL },
-	{ "bo-host", NULL, run_bo_host, NULL },
-	{ "bo-write-combine", NULL, run_bo_wc, NULL },
-	{ "map-device", NULL, run_map_device, NULL },
-	{ "map-host", NULL, run_map_host, NULL },
-	{ "bo-info", NULL, run_bo_info, NULL },
-	{ "label", NULL, run_label, NULL },
-	{ "gem-close", NULL, run_gem_close, NULL },
-	{ "userptr", prepare_user, run_userptr, after_userptr },
-	{ "export", NULL, run_export, NULL },
-	{ "import", prepare_import, import_and_bind, NULL },
-	{ "import-host", prepare_import_host, import_and_bind, NULL },
-	{ "queue-compute", NULL, run_queue_compute, NULL },
-	{ "queue-copy", NULL, run_queue_copy, NULL },
-	{ "queue-destroy", NULL, run_queue_destroy, NULL },
-	{ "queue-state", NULL, run_queue_state, NULL },
-	{ "submit", prepare_submit, run_submit, after_submit },
+	{"open", NULL, run_open, NULL},
+	{"close", prepare_close, run_close, NULL},
+	{"query", NULL, run_query, NULL},
+	{"fdinfo", NULL, run_fdinfo, NULL},
+	{"vm-create", NULL, run_vm_create, NULL},
+	{"vm-destroy", prepare_vm, run_vm_destroy, NULL},
+	{"vm-get-state", NULL, run_vm_get_state, NULL},
+	{"bind-map", prepare_big, run_bind_map, after_bind},
+	{"bind-unmap", prepare_bound, run_bind_unmap, after_bind},
+	{"bind-replace", prepare_bound, run_bind_replace, after_bind},
+	{"bind-many", NULL, run_bind_many, after_bind},
+	{"bind-async", prepare_sync, run_bind_async, after_bind_async},
+	{"group", prepare_group, run_group, NULL},
+	{"group-leave", prepare_leave, run_leave, NULL},
+	{"bo-device", NULL, run_bo_device, NULL},
+	{"bo-private", NULL, run_bo_private, NULL},
+	{"bo-host", NULL, run_bo_host, NULL},
+	{"bo-write-combine", NULL, run_bo_wc, NULL},
+	{"map-device", NULL, run_map_device, NULL},
+	{"map-host", NULL, run_map_host, NULL},
+	{"bo-info", NULL, run_bo_info, NULL},
+	{"label", NULL, run_label, NULL},
+	{"gem-close", NULL, run_gem_close, NULL},
+	{"userptr", prepare_user, run_userptr, after_userptr},
+	{"export", NULL, run_export, NULL},
+	{"import", prepare_import, import_and_bind, NULL},
+	{"import-host", prepare_import_host, import_and_bind, NULL},
+	{"queue-compute", NULL, run_queue_compute, NULL},
+	{"queue-copy", NULL, run_queue_copy, NULL},
+	{"queue-destroy", NULL, run_queue_destroy, NULL},
+	{"queue-state", NULL, run_queue_state, NULL},
+	{"submit", prepare_submit, run_submit, after_submit},
 };
 
 const size_t failnth_n_steps = ARRAY_SIZE(failnth_steps);

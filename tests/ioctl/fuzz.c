@@ -23,10 +23,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PROCESSES_MAX	16
-#define THREADS_MAX	8
+#define PROCESSES_MAX 16
+#define THREADS_MAX   8
 /* A process that was killed must be gone by then, whatever its queues were at. */
-#define DEATH_LIMIT	(120 * SECOND)
+#define DEATH_LIMIT (120 * SECOND)
 
 static unsigned int processes = 4, threads = 2;
 struct tally *tally;
@@ -54,9 +54,9 @@ static void on_alarm(int sig)
 /* System calls are interrupted now and then. */
 static void start_alarms(struct rng *r)
 {
-	struct sigaction action = { .sa_handler = on_alarm };
+	struct sigaction action = {.sa_handler = on_alarm};
 	suseconds_t us = 1000 + below(r, 20000);
-	struct itimerval timer = { .it_interval = { 0, us }, .it_value = { 0, us } };
+	struct itimerval timer = {.it_interval = {0, us}, .it_value = {0, us}};
 
 	sigaction(SIGALRM, &action, NULL);
 	if (one_in(r, 2))
@@ -66,7 +66,7 @@ static void start_alarms(struct rng *r)
 __attribute__((noreturn)) static void run_process(uint64_t seed, unsigned int nodes)
 {
 	static struct rng rngs[THREADS_MAX];
-	struct rng r = { seed };
+	struct rng r = {seed};
 	pthread_t thread;
 
 	world_init(&world, nodes);
@@ -126,7 +126,7 @@ static void bury(pid_t pid, uint64_t seed)
 
 static void fuzz(int64_t seconds, uint64_t seed, unsigned int nodes)
 {
-	struct rng r = { seed };
+	struct rng r = {seed};
 	int64_t deadline = now_ns() + seconds * SECOND;
 	uint64_t seeds[PROCESSES_MAX];
 	pid_t pids[PROCESSES_MAX];
@@ -155,9 +155,10 @@ static void fuzz(int64_t seconds, uint64_t seed, unsigned int nodes)
 static void print_tally(void)
 {
 	static const char *const names[DRM_TXDA_NUM_IOCTLS] = {
-		"DEV_QUERY", "VM_CREATE", "VM_DESTROY", "VM_GET_STATE", "VM_BIND", "VM_SET_GROUP",
-		"BO_CREATE", "BO_MMAP_OFFSET", "BO_QUERY_INFO", "BO_SET_LABEL", "BO_FROM_USERPTR",
-		"QUEUE_CREATE", "QUEUE_DESTROY", "QUEUE_GET_STATE", "QUEUE_SUBMIT",
+		"DEV_QUERY",	 "VM_CREATE",	    "VM_DESTROY",      "VM_GET_STATE",
+		"VM_BIND",	 "VM_SET_GROUP",    "BO_CREATE",       "BO_MMAP_OFFSET",
+		"BO_QUERY_INFO", "BO_SET_LABEL",    "BO_FROM_USERPTR", "QUEUE_CREATE",
+		"QUEUE_DESTROY", "QUEUE_GET_STATE", "QUEUE_SUBMIT",
 	};
 
 	for (unsigned int i = 0; i < DRM_TXDA_NUM_IOCTLS; i++)
@@ -174,7 +175,7 @@ static void print_tally(void)
 /* What waits for a fence goes when the fence has signalled. */
 static void must_settle(int fd)
 {
-	struct drm_txda_memory_info memory = { 0 };
+	struct drm_txda_memory_info memory = {0};
 	int64_t deadline = now_ns() + DEATH_LIMIT;
 
 	for (;;) {
@@ -192,7 +193,7 @@ static void must_settle(int fd)
 /* All that was taken is given back, and the chip works. */
 static void check_chip(unsigned int chip)
 {
-	struct drm_txda_queues_info queues = { 0 };
+	struct drm_txda_queues_info queues = {0};
 	uint32_t vm, queue, made = 0;
 	int fd = must_open(chip);
 	struct stream s;
@@ -209,7 +210,7 @@ static void check_chip(unsigned int chip)
 
 	must_settle(fd);
 	must(query(fd, DRM_TXDA_QUERY_QUEUES, &queues, sizeof(queues)));
-	for (int file; !err && made < queues.compute; ) {
+	for (int file; !err && made < queues.compute;) {
 		file = must_open(chip);
 		vm = must_vm(file);
 		for (uint32_t i = 0; !err && i < queues.max_per_client; i++) {
@@ -223,11 +224,11 @@ static void check_chip(unsigned int chip)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "seconds", required_argument, NULL, 's' },
-		{ "seed", required_argument, NULL, 'S' },
-		{ "processes", required_argument, NULL, 'p' },
-		{ "threads", required_argument, NULL, 't' },
-		{ 0 },
+		{"seconds", required_argument, NULL, 's'},
+		{"seed", required_argument, NULL, 'S'},
+		{"processes", required_argument, NULL, 'p'},
+		{"threads", required_argument, NULL, 't'},
+		{0},
 	};
 	uint64_t seed = (uint64_t)now_ns();
 	unsigned int nodes = node_count();
@@ -236,20 +237,11 @@ int main(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (option) {
-		case 's':
-			seconds = atoll(optarg);
-			break;
-		case 'S':
-			seed = strtoull(optarg, NULL, 0);
-			break;
-		case 'p':
-			processes = (unsigned int)atoi(optarg);
-			break;
-		case 't':
-			threads = (unsigned int)atoi(optarg);
-			break;
-		default:
-			return 2;
+		case 's': seconds = atoll(optarg); break;
+		case 'S': seed = strtoull(optarg, NULL, 0); break;
+		case 'p': processes = (unsigned int)atoi(optarg); break;
+		case 't': threads = (unsigned int)atoi(optarg); break;
+		default: return 2;
 		}
 	}
 	if (!processes || processes > PROCESSES_MAX || !threads || threads > THREADS_MAX) {
@@ -260,7 +252,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "no node of txda\n");
 		return 77;
 	}
-	tally = mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	tally = mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
 	check(tally != MAP_FAILED);
 	printf("%u nodes, %u processes of %u threads, --seed %llu\n", nodes, processes, threads,
 	       (unsigned long long)seed);

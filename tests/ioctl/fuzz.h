@@ -32,10 +32,10 @@ uint32_t any_flags(struct rng *r, uint32_t mask);
 
 /* ---- What is alive -------------------------------------------------------------------------- */
 
-#define POOL_MAX	24
-#define FILES_MAX	5
-#define FDS_MAX		24
-#define MAPS_MAX	24
+#define POOL_MAX  24
+#define FILES_MAX 5
+#define FDS_MAX	  24
+#define MAPS_MAX  24
 
 struct pool {
 	uint32_t value[POOL_MAX];
@@ -44,7 +44,7 @@ struct pool {
 
 /* One open file of a node. */
 struct file {
-	int fd;			/* -1: closed */
+	int fd; /* -1: closed */
 	struct pool vms, bos, queues, syncobjs;
 };
 
@@ -63,7 +63,7 @@ static inline size_t map_bytes(map_t map)
 
 struct world {
 	struct file file[FILES_MAX];
-	int fds[FDS_MAX];	/* dma-bufs, sync_files, syncobjs, eventfds; -1: none */
+	int fds[FDS_MAX]; /* dma-bufs, sync_files, syncobjs, eventfds; -1: none */
 	map_t map[MAPS_MAX];
 	unsigned int nodes;
 };

@@ -31,34 +31,23 @@ uint32_t below(struct rng *r, uint32_t n)
 uint32_t any32(struct rng *r)
 {
 	switch (below(r, 5)) {
-	case 0:
-		return below(r, 8);
-	case 1:
-		return below(r, 130);
-	case 2:
-		return (1u << below(r, 32)) + below(r, 3) - 1;
-	case 3:
-		return UINT32_MAX - below(r, 3);
-	default:
-		return (uint32_t)rnd(r);
+	case 0: return below(r, 8);
+	case 1: return below(r, 130);
+	case 2: return (1u << below(r, 32)) + below(r, 3) - 1;
+	case 3: return UINT32_MAX - below(r, 3);
+	default: return (uint32_t)rnd(r);
 	}
 }
 
 uint64_t any64(struct rng *r)
 {
 	switch (below(r, 6)) {
-	case 0:
-		return any32(r);
-	case 1:
-		return (1ull << below(r, 64)) + below(r, 3) - 1;
-	case 2:
-		return UINT64_MAX - below(r, 10000);
-	case 3:
-		return (uint64_t)below(r, 64) * PAGE;
-	case 4:
-		return any_va(r);
-	default:
-		return rnd(r);
+	case 0: return any32(r);
+	case 1: return (1ull << below(r, 64)) + below(r, 3) - 1;
+	case 2: return UINT64_MAX - below(r, 10000);
+	case 3: return (uint64_t)below(r, 64) * PAGE;
+	case 4: return any_va(r);
+	default: return rnd(r);
 	}
 }
 
@@ -150,15 +139,9 @@ struct drm_txda_array any_array(struct rng *r, const void *at, uint32_t count, u
 	struct drm_txda_array array = array_of(at, count, stride);
 
 	switch (below(r, 100)) {
-	case 0:
-		array.stride = any32(r);
-		break;
-	case 1:
-		array.count = any32(r);
-		break;
-	case 2:
-		array.array = any64(r);
-		break;
+	case 0: array.stride = any32(r); break;
+	case 1: array.count = any32(r); break;
+	case 2: array.array = any64(r); break;
 	}
 	return array;
 }
@@ -177,7 +160,7 @@ static void on_fault(int sig)
 
 void with_faults(void (*fn)(void *arg), void *arg)
 {
-	struct sigaction action = { .sa_handler = on_fault, .sa_flags = SA_NODEFER };
+	struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
 	sigjmp_buf out;
 
 	sigaction(SIGBUS, &action, NULL);
@@ -247,7 +230,8 @@ static void *at_an_edge(struct rng *r, const void *arg, size_t bytes)
 	char *at;
 
 	if (!area) {
-		area = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		area = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0);
 		mprotect(area + PAGE, PAGE, PROT_NONE);
 	}
 	if (one_in(r, 3))

@@ -73,26 +73,20 @@ static void op_close(struct world *w, struct file *f, struct rng *r)
 
 static void op_file_calls(struct world *w, struct file *f, struct rng *r)
 {
-	struct pollfd p = { .fd = f->fd, .events = POLLIN | POLLOUT };
+	struct pollfd p = {.fd = f->fd, .events = POLLIN | POLLOUT};
 	char path[64], text[4096];
 	int fd;
 
 	(void)w;
 	switch (below(r, 5)) {
-	case 0:
-		poll(&p, 1, 0);
-		break;
+	case 0: poll(&p, 1, 0); break;
 	case 1:
 		/* A read of a DRM file waits for events, of which there are none. */
 		if (fcntl(f->fd, F_GETFL) & O_NONBLOCK)
 			(void)!read(f->fd, text, sizeof(text));
 		break;
-	case 2:
-		lseek(f->fd, (off_t)any64(r), SEEK_SET);
-		break;
-	case 3:
-		keep_fd(w, r, dup(f->fd));
-		break;
+	case 2: lseek(f->fd, (off_t)any64(r), SEEK_SET); break;
+	case 3: keep_fd(w, r, dup(f->fd)); break;
 	default:
 		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", f->fd);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -116,8 +110,10 @@ static void op_raw(struct world *w, struct file *f, struct rng *r)
 	if ((nr >= _IOC_NR(DRM_IOCTL_SYNCOBJ_CREATE) && nr <= _IOC_NR(DRM_IOCTL_SYNCOBJ_EVENTFD)) ||
 	    nr == _IOC_NR(DRM_IOCTL_TXDA_BO_CREATE))
 		return;
-	ioctl(f->fd, _IOC(below(r, 4), one_in(r, 20) ? below(r, 256) : DRM_IOCTL_BASE, nr,
-			  below(r, sizeof(arg))), arg);
+	ioctl(f->fd,
+	      _IOC(below(r, 4), one_in(r, 20) ? below(r, 256) : DRM_IOCTL_BASE, nr,
+		   below(r, sizeof(arg))),
+	      arg);
 }
 
 static void op_query(struct world *w, struct file *f, struct rng *r)
@@ -137,12 +133,12 @@ static void op_query(struct world *w, struct file *f, struct rng *r)
 
 static void op_core(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_version version = { 0 };
-	struct drm_get_cap cap = { .capability = any64(r) };
-	struct drm_gem_close gem = { .handle = pool_any(&f->bos, r) };
+	struct drm_version version = {0};
+	struct drm_get_cap cap = {.capability = any64(r)};
+	struct drm_gem_close gem = {.handle = pool_any(&f->bos, r)};
 	struct {
 		uint64_t bytes, name;
-	} client = { below(r, 80), (uintptr_t)"fuzz\0\n\xff" };
+	} client = {below(r, 80), (uintptr_t) "fuzz\0\n\xff"};
 	char text[64];
 
 	(void)w;
@@ -152,14 +148,11 @@ static void op_core(struct world *w, struct file *f, struct rng *r)
 		version.name = version.date = version.desc = text;
 		issue(r, f->fd, DRM_IOCTL_VERSION, &version);
 		break;
-	case 1:
-		issue(r, f->fd, DRM_IOCTL_GET_CAP, &cap);
-		break;
+	case 1: issue(r, f->fd, DRM_IOCTL_GET_CAP, &cap); break;
 	case 2:
 		issue(r, f->fd, _IOC(_IOC_READ | _IOC_WRITE, DRM_IOCTL_BASE, 0xd1, 16), &client);
 		break;
-	default:
-		issue(r, f->fd, DRM_IOCTL_GEM_CLOSE, &gem);
+	default: issue(r, f->fd, DRM_IOCTL_GEM_CLOSE, &gem);
 	}
 }
 
@@ -167,7 +160,7 @@ static void op_core(struct world *w, struct file *f, struct rng *r)
 
 static void op_vm_create(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_txda_vm_create arg = { .va_range = one_in(r, 4) ? any64(r) : 0 };
+	struct drm_txda_vm_create arg = {.va_range = one_in(r, 4) ? any64(r) : 0};
 
 	(void)w;
 	if (!one_in(r, 3) && f->vms.n)
@@ -178,7 +171,7 @@ static void op_vm_create(struct world *w, struct file *f, struct rng *r)
 
 static void op_vm_destroy(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_txda_vm_destroy arg = { .id = pool_any(&f->vms, r) };
+	struct drm_txda_vm_destroy arg = {.id = pool_any(&f->vms, r)};
 
 	(void)w;
 	if (one_in(r, 4))
@@ -187,7 +180,7 @@ static void op_vm_destroy(struct world *w, struct file *f, struct rng *r)
 
 static void op_vm_state(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_txda_vm_get_state arg = { .id = pool_any(&f->vms, r) };
+	struct drm_txda_vm_get_state arg = {.id = pool_any(&f->vms, r)};
 
 	(void)w;
 	issue(r, f->fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg);
@@ -196,8 +189,8 @@ static void op_vm_state(struct world *w, struct file *f, struct rng *r)
 static void op_bind(struct world *w, struct file *f, struct rng *r)
 {
 	static const uint32_t kinds[] = {
-		DRM_TXDA_BIND_MAP, DRM_TXDA_BIND_MAP, DRM_TXDA_BIND_MAP, DRM_TXDA_BIND_UNMAP,
-		DRM_TXDA_BIND_SYNC_ONLY,
+		DRM_TXDA_BIND_MAP,   DRM_TXDA_BIND_MAP,	      DRM_TXDA_BIND_MAP,
+		DRM_TXDA_BIND_UNMAP, DRM_TXDA_BIND_SYNC_ONLY,
 	};
 	struct drm_txda_sync syncs[6][SYNCS_MAX];
 	struct drm_txda_bind_op ops[6];
@@ -211,7 +204,8 @@ static void op_bind(struct world *w, struct file *f, struct rng *r)
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t kind = kinds[below(r, ARRAY_SIZE(kinds))];
 		bool map = kind == DRM_TXDA_BIND_MAP, none = kind == DRM_TXDA_BIND_SYNC_ONLY;
-		uint32_t n_syncs = arg.flags & DRM_TXDA_VM_BIND_ASYNC ? any_syncs(f, r, syncs[i]) : 0;
+		uint32_t n_syncs =
+			arg.flags & DRM_TXDA_VM_BIND_ASYNC ? any_syncs(f, r, syncs[i]) : 0;
 
 		ops[i] = (struct drm_txda_bind_op){
 			.flags = kind | (map && one_in(r, 6) ? DRM_TXDA_BIND_READONLY : 0),
@@ -254,7 +248,8 @@ static void op_group(struct world *w, struct file *f, struct rng *r)
 static void op_bo_create(struct world *w, struct file *f, struct rng *r)
 {
 	struct drm_txda_bo_create arg = {
-		.size = one_in(r, 12) ? any64(r) : (uint64_t)(below(r, one_in(r, 8) ? 1024 : 20) + 1) * PAGE,
+		.size = one_in(r, 12) ? any64(r)
+				      : (uint64_t)(below(r, one_in(r, 8) ? 1024 : 20) + 1) * PAGE,
 		.places = one_in(r, 12) ? any32(r) : 1 + below(r, 3),
 		.flags = any_flags(r, DRM_TXDA_BO_NO_MMAP | DRM_TXDA_BO_WRITE_COMBINE),
 		.vm_id = one_in(r, 3) ? pool_any(&f->vms, r) : 0,
@@ -267,7 +262,7 @@ static void op_bo_create(struct world *w, struct file *f, struct rng *r)
 
 static void op_bo_info(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_txda_bo_query_info arg = { .handle = pool_any(&f->bos, r) };
+	struct drm_txda_bo_query_info arg = {.handle = pool_any(&f->bos, r)};
 
 	(void)w;
 	issue(r, f->fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &arg);
@@ -313,7 +308,7 @@ static void op_userptr(struct world *w, struct file *f, struct rng *r)
 
 static void op_mmap(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_txda_bo_mmap_offset arg = { .handle = pool_any(&f->bos, r) };
+	struct drm_txda_bo_mmap_offset arg = {.handle = pool_any(&f->bos, r)};
 	uint32_t pages = below(r, 20) + 1;
 	void *at;
 
@@ -329,7 +324,7 @@ static void op_mmap(struct world *w, struct file *f, struct rng *r)
 
 static void op_prime(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_prime_handle arg = { 0 };
+	struct drm_prime_handle arg = {0};
 	int fd;
 
 	switch (below(r, 4)) {
@@ -347,7 +342,7 @@ static void op_prime(struct world *w, struct file *f, struct rng *r)
 			pool_add(&f->bos, r, arg.handle);
 		break;
 	default: {
-		struct dma_buf_sync sync = { .flags = below(r, 8) };
+		struct dma_buf_sync sync = {.flags = below(r, 8)};
 		void *at;
 
 		fd = any_fd(w, r);
@@ -377,7 +372,7 @@ static uint32_t any_packet(struct rng *r, uint64_t *to)
 		struct txda_pkt_exec exec;
 		struct txda_pkt_collective collective;
 		uint64_t words[14];
-	} pkt = { 0 };
+	} pkt = {0};
 	uint32_t bytes = sizeof(pkt.hdr);
 
 	pkt.hdr.op = (uint16_t)below(r, TXDA_PKT_COUNT + 1);
@@ -452,7 +447,7 @@ static void scribble(void *arg)
 
 static void op_scribble(struct world *w, struct file *f, struct rng *r)
 {
-	struct scribble s = { w->map[below(r, MAPS_MAX)], r };
+	struct scribble s = {w->map[below(r, MAPS_MAX)], r};
 
 	(void)f;
 	if (s.map)
@@ -496,7 +491,7 @@ static void op_queue_create(struct world *w, struct file *f, struct rng *r)
 
 static void op_queue_destroy(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_txda_queue_destroy arg = { .id = pool_any(&f->queues, r) };
+	struct drm_txda_queue_destroy arg = {.id = pool_any(&f->queues, r)};
 
 	(void)w;
 	if (one_in(r, 4))
@@ -505,7 +500,7 @@ static void op_queue_destroy(struct world *w, struct file *f, struct rng *r)
 
 static void op_queue_state(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_txda_queue_get_state arg = { .id = pool_any(&f->queues, r) };
+	struct drm_txda_queue_get_state arg = {.id = pool_any(&f->queues, r)};
 
 	(void)w;
 	issue(r, f->fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &arg);
@@ -515,7 +510,7 @@ static void op_submit(struct world *w, struct file *f, struct rng *r)
 {
 	struct drm_txda_sync syncs[8][SYNCS_MAX];
 	struct drm_txda_job jobs[8];
-	struct drm_txda_queue_submit arg = { .queue_id = pool_any(&f->queues, r) };
+	struct drm_txda_queue_submit arg = {.queue_id = pool_any(&f->queues, r)};
 	uint32_t n = one_in(r, 4) ? below(r, 8) + 1 : 1;
 
 	if (!f->queues.n && !one_in(r, 10)) {
@@ -528,7 +523,8 @@ static void op_submit(struct world *w, struct file *f, struct rng *r)
 		jobs[i] = (struct drm_txda_job){
 			.stream_va = empty ? 0 : (1ull << 32) + (uint64_t)below(r, 12) * MIB,
 			.stream_bytes = empty ? 0 : 8 * (below(r, 30) + 1),
-			.syncs = any_array(r, syncs[i], any_syncs(f, r, syncs[i]), sizeof(syncs[0][0])),
+			.syncs = any_array(r, syncs[i], any_syncs(f, r, syncs[i]),
+					   sizeof(syncs[0][0])),
 		};
 		if (one_in(r, 40))
 			((uint8_t *)&jobs[i])[below(r, sizeof(jobs[i]))] = (uint8_t)rnd(r);
@@ -536,7 +532,7 @@ static void op_submit(struct world *w, struct file *f, struct rng *r)
 	arg.jobs = any_array(r, jobs, n, sizeof(jobs[0]));
 	/* A dead queue is given up, sooner or later. */
 	if (issue(r, f->fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, &arg) == -EIO && one_in(r, 3)) {
-		struct drm_txda_queue_destroy dead = { .id = arg.queue_id };
+		struct drm_txda_queue_destroy dead = {.id = arg.queue_id};
 
 		ioctl(f->fd, DRM_IOCTL_TXDA_QUEUE_DESTROY, &dead);
 		f->queues.n = 0;
@@ -547,20 +543,22 @@ static void op_submit(struct world *w, struct file *f, struct rng *r)
 
 static void op_syncobj(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_syncobj_create create = { .flags = any_flags(r, 1) };
-	struct drm_syncobj_destroy destroy = { .handle = pool_any(&f->syncobjs, r) };
-	uint32_t handles[2] = { pool_any(&f->syncobjs, r), pool_any(&f->syncobjs, r) };
-	uint64_t points[2] = { below(r, 20), any64(r) };
-	struct drm_syncobj_array array = {
-		.handles = (uintptr_t)handles, .count_handles = 1 + below(r, 2)
-	};
+	struct drm_syncobj_create create = {.flags = any_flags(r, 1)};
+	struct drm_syncobj_destroy destroy = {.handle = pool_any(&f->syncobjs, r)};
+	uint32_t handles[2] = {pool_any(&f->syncobjs, r), pool_any(&f->syncobjs, r)};
+	uint64_t points[2] = {below(r, 20), any64(r)};
+	struct drm_syncobj_array array = {.handles = (uintptr_t)handles,
+					  .count_handles = 1 + below(r, 2)};
 	struct drm_syncobj_timeline_array timeline = {
-		.handles = (uintptr_t)handles, .points = (uintptr_t)points,
+		.handles = (uintptr_t)handles,
+		.points = (uintptr_t)points,
 		.count_handles = 1 + below(r, 2),
 	};
 	struct drm_syncobj_transfer transfer = {
-		.src_handle = handles[0], .dst_handle = handles[1],
-		.src_point = below(r, 5), .dst_point = below(r, 20),
+		.src_handle = handles[0],
+		.dst_handle = handles[1],
+		.src_point = below(r, 5),
+		.dst_point = below(r, 20),
 	};
 
 	(void)w;
@@ -570,30 +568,19 @@ static void op_syncobj(struct world *w, struct file *f, struct rng *r)
 		if (!issue(r, f->fd, DRM_IOCTL_SYNCOBJ_CREATE, &create))
 			pool_add(&f->syncobjs, r, create.handle);
 		break;
-	case 2:
-		issue(r, f->fd, DRM_IOCTL_SYNCOBJ_DESTROY, &destroy);
-		break;
-	case 3:
-		issue(r, f->fd, DRM_IOCTL_SYNCOBJ_RESET, &array);
-		break;
-	case 4:
-		issue(r, f->fd, DRM_IOCTL_SYNCOBJ_SIGNAL, &array);
-		break;
-	case 5:
-		issue(r, f->fd, DRM_IOCTL_SYNCOBJ_TIMELINE_SIGNAL, &timeline);
-		break;
-	case 6:
-		issue(r, f->fd, DRM_IOCTL_SYNCOBJ_QUERY, &timeline);
-		break;
-	default:
-		issue(r, f->fd, DRM_IOCTL_SYNCOBJ_TRANSFER, &transfer);
+	case 2: issue(r, f->fd, DRM_IOCTL_SYNCOBJ_DESTROY, &destroy); break;
+	case 3: issue(r, f->fd, DRM_IOCTL_SYNCOBJ_RESET, &array); break;
+	case 4: issue(r, f->fd, DRM_IOCTL_SYNCOBJ_SIGNAL, &array); break;
+	case 5: issue(r, f->fd, DRM_IOCTL_SYNCOBJ_TIMELINE_SIGNAL, &timeline); break;
+	case 6: issue(r, f->fd, DRM_IOCTL_SYNCOBJ_QUERY, &timeline); break;
+	default: issue(r, f->fd, DRM_IOCTL_SYNCOBJ_TRANSFER, &transfer);
 	}
 }
 
 static void op_syncobj_wait(struct world *w, struct file *f, struct rng *r)
 {
-	uint32_t handles[2] = { pool_any(&f->syncobjs, r), pool_any(&f->syncobjs, r) };
-	uint64_t points[2] = { below(r, 20), below(r, 20) };
+	uint32_t handles[2] = {pool_any(&f->syncobjs, r), pool_any(&f->syncobjs, r)};
+	uint64_t points[2] = {below(r, 20), below(r, 20)};
 	struct drm_syncobj_timeline_wait arg = {
 		.handles = (uintptr_t)handles,
 		.points = (uintptr_t)points,
@@ -602,8 +589,7 @@ static void op_syncobj_wait(struct world *w, struct file *f, struct rng *r)
 		.flags = below(r, 16),
 	};
 	struct drm_syncobj_eventfd event = {
-		.handle = handles[0], .point = points[0], .flags = below(r, 8)
-	};
+		.handle = handles[0], .point = points[0], .flags = below(r, 8)};
 
 	if (one_in(r, 3)) {
 		event.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -618,13 +604,11 @@ static void op_syncobj_wait(struct world *w, struct file *f, struct rng *r)
 static void op_syncobj_fd(struct world *w, struct file *f, struct rng *r)
 {
 	struct drm_syncobj_handle arg = {
-		.handle = pool_any(&f->syncobjs, r), .flags = below(r, 2), .fd = -1
-	};
-	struct sync_merge_data merge = { .name = "fuzz" };
+		.handle = pool_any(&f->syncobjs, r), .flags = below(r, 2), .fd = -1};
+	struct sync_merge_data merge = {.name = "fuzz"};
 	struct sync_fence_info fences[4];
-	struct sync_file_info info = {
-		.num_fences = below(r, 5), .sync_fence_info = (uintptr_t)fences
-	};
+	struct sync_file_info info = {.num_fences = below(r, 5),
+				      .sync_fence_info = (uintptr_t)fences};
 
 	switch (below(r, 4)) {
 	case 0:
@@ -642,8 +626,7 @@ static void op_syncobj_fd(struct world *w, struct file *f, struct rng *r)
 		if (!ioctl(any_fd(w, r), SYNC_IOC_MERGE, &merge))
 			keep_fd(w, r, merge.fence);
 		break;
-	default:
-		ioctl(any_fd(w, r), SYNC_IOC_FILE_INFO, &info);
+	default: ioctl(any_fd(w, r), SYNC_IOC_FILE_INFO, &info);
 	}
 }
 
@@ -659,7 +642,7 @@ static void op_fork(struct world *w, struct file *f, struct rng *r)
 		return;
 	pid = fork();
 	if (!pid) {
-		struct rng own = { rnd(r) };
+		struct rng own = {rnd(r)};
 
 		for (int i = 0; i < 10; i++)
 			step(w, &own);
@@ -673,15 +656,13 @@ static const struct {
 	void (*run)(struct world *w, struct file *f, struct rng *r);
 	uint32_t weight;
 } ops[] = {
-	{ op_open, 4 },		{ op_close, 1 },	{ op_file_calls, 2 },
-	{ op_raw, 3 },		{ op_query, 2 },	{ op_core, 3 },
-	{ op_vm_create, 3 },	{ op_vm_destroy, 1 },	{ op_vm_state, 1 },
-	{ op_bind, 10 },	{ op_group, 3 },	{ op_bo_create, 6 },
-	{ op_bo_info, 1 },	{ op_bo_label, 1 },	{ op_userptr, 3 },
-	{ op_mmap, 6 },		{ op_prime, 5 },	{ op_scribble, 12 },
-	{ op_munmap, 2 },	{ op_queue_create, 4 },	{ op_queue_destroy, 2 },
-	{ op_queue_state, 2 },	{ op_submit, 14 },	{ op_syncobj, 8 },
-	{ op_syncobj_wait, 3 }, { op_syncobj_fd, 5 },	{ op_fork, 2 },
+	{op_open, 4},	       {op_close, 1},	    {op_file_calls, 2}, {op_raw, 3},
+	{op_query, 2},	       {op_core, 3},	    {op_vm_create, 3},	{op_vm_destroy, 1},
+	{op_vm_state, 1},      {op_bind, 10},	    {op_group, 3},	{op_bo_create, 6},
+	{op_bo_info, 1},       {op_bo_label, 1},    {op_userptr, 3},	{op_mmap, 6},
+	{op_prime, 5},	       {op_scribble, 12},   {op_munmap, 2},	{op_queue_create, 4},
+	{op_queue_destroy, 2}, {op_queue_state, 2}, {op_submit, 14},	{op_syncobj, 8},
+	{op_syncobj_wait, 3},  {op_syncobj_fd, 5},  {op_fork, 2},
 };
 
 void step(struct world *w, struct rng *r)

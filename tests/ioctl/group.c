@@ -25,11 +25,11 @@ static struct member m[MAX_CHIPS];
 
 static struct member must_member(unsigned int chip)
 {
-	struct member member = { .fd = must_open(chip) };
+	struct member member = {.fd = must_open(chip)};
 
 	member.vm = must_vm(member.fd);
-	must(queue_create_as(member.fd, member.vm, DRM_TXDA_QUEUE_COMPUTE,
-			     DRM_TXDA_PRIORITY_NORMAL, 60000, &member.queue));
+	must(queue_create_as(member.fd, member.vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL,
+			     60000, &member.queue));
 	member.data = must_mem_in(member.fd, member.vm, MIB, DRM_TXDA_PLACE_DEVICE);
 	member.out = must_mem(member.fd, member.vm, MAX_CHIPS * MIB);
 	return member;
@@ -57,7 +57,7 @@ static int set_group(int fd, uint32_t vm, uint32_t slot, const struct drm_txda_m
 
 static struct drm_txda_member member_of(const struct member *member)
 {
-	return (struct drm_txda_member){ .fd = member->fd, .vm_id = member->vm };
+	return (struct drm_txda_member){.fd = member->fd, .vm_id = member->vm};
 }
 
 /* The first @chips members, in order, as seen from member @by. */
@@ -71,7 +71,8 @@ static int join(unsigned int chips, unsigned int by, uint32_t slot)
 }
 
 /* Each member submits one collective; the fences. */
-static void start(unsigned int chips, uint16_t op, uint32_t slot, uint64_t count, uint32_t *ret_done)
+static void start(unsigned int chips, uint16_t op, uint32_t slot, uint64_t count,
+		  uint32_t *ret_done)
 {
 	for (unsigned int i = 0; i < chips; i++) {
 		struct stream s = must_stream(m[i].fd, m[i].vm);
@@ -178,22 +179,22 @@ static void meet_alone(void)
 
 static void bad(void)
 {
-	struct drm_txda_vm_set_group arg = { 0 };
+	struct drm_txda_vm_set_group arg = {0};
 	struct drm_txda_member members[DRM_TXDA_MAX_GROUP + 1], twice[2];
 	int null, pipes[2];
 
 	setup(2);
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
 		members[i] = member_of(&m[i % 2]);
-	arg = (struct drm_txda_vm_set_group){
-		.vm_id = m[0].vm, .members = array_of(members, 2, sizeof(members[0]))
-	};
+	arg = (struct drm_txda_vm_set_group){.vm_id = m[0].vm,
+					     .members = array_of(members, 2, sizeof(members[0]))};
 
-#define BAD(error, field, value) do {						\
-	struct drm_txda_vm_set_group bad_arg = arg;				\
-	bad_arg.field = value;							\
-	must_fail(call(m[0].fd, DRM_IOCTL_TXDA_VM_SET_GROUP, &bad_arg), error);	\
-} while (0)
+#define BAD(error, field, value)                                                                   \
+	do {                                                                                       \
+		struct drm_txda_vm_set_group bad_arg = arg;                                        \
+		bad_arg.field = value;                                                             \
+		must_fail(call(m[0].fd, DRM_IOCTL_TXDA_VM_SET_GROUP, &bad_arg), error);            \
+	} while (0)
 	BAD(ENOENT, vm_id, 0);
 	BAD(ENOENT, vm_id, m[0].vm + 1);
 	BAD(ENOENT, vm_id, UINT32_MAX);
@@ -397,17 +398,17 @@ static void survives_fault_and_reset(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{ "meet-two", meet_two },
-		{ "meet-four", meet_four },
-		{ "meet-in-parts", meet_in_parts },
-		{ "meet-alone", meet_alone },
-		{ "bad", bad },
-		{ "busy", busy },
-		{ "leave", leave },
-		{ "member-destroyed", member_destroyed },
-		{ "member-killed", member_killed },
-		{ "member-of-another-process", member_of_another_process },
-		{ "survives-fault-and-reset", survives_fault_and_reset },
+		{"meet-two", meet_two},
+		{"meet-four", meet_four},
+		{"meet-in-parts", meet_in_parts},
+		{"meet-alone", meet_alone},
+		{"bad", bad},
+		{"busy", busy},
+		{"leave", leave},
+		{"member-destroyed", member_destroyed},
+		{"member-killed", member_killed},
+		{"member-of-another-process", member_of_another_process},
+		{"survives-fault-and-reset", survives_fault_and_reset},
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);

@@ -15,10 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HOST	DRM_TXDA_PLACE_HOST
-#define DEVICE	DRM_TXDA_PLACE_DEVICE
-#define VA	(1ull << 31)
-#define SECRET	0x5ec7e75eu
+#define HOST   DRM_TXDA_PLACE_HOST
+#define DEVICE DRM_TXDA_PLACE_DEVICE
+#define VA     (1ull << 31)
+#define SECRET 0x5ec7e75eu
 
 static void must_not_have(const uint32_t *word, uint64_t bytes, const char *where)
 {
@@ -50,7 +50,7 @@ static uint64_t share_of(uint64_t bytes)
 /* The secret in host and device memory, by CPU and chip, with many page tables and labels. */
 static void keep_secrets(uint64_t device_bytes)
 {
-	static const uint64_t sizes[] = { PAGE, 5 * PAGE, MIB, 2 * MIB, 9 * MIB, 32 * MIB };
+	static const uint64_t sizes[] = {PAGE, 5 * PAGE, MIB, 2 * MIB, 9 * MIB, 32 * MIB};
 	struct client c = must_client(0);
 	uint64_t va = VA, used = 0;
 
@@ -74,7 +74,7 @@ static void keep_secrets(uint64_t device_bytes)
 /* Allocates @bytes of device memory in pieces of all sizes, and some of the host's. */
 static void read_buffers(uint64_t bytes)
 {
-	static const uint64_t sizes[] = { 64 * MIB, 3 * MIB, 16 * PAGE, PAGE, 2 * MIB };
+	static const uint64_t sizes[] = {64 * MIB, 3 * MIB, 16 * PAGE, PAGE, 2 * MIB};
 	struct client c = must_client(0);
 	struct mem m = must_mem(c.fd, c.vm, 64 * MIB);
 	uint64_t used = 0;
@@ -145,7 +145,7 @@ static void after_a_kill(void)
 
 	srand(1);
 	for (int round = 0; round < 12; round++) {
-		const struct timespec moment = { .tv_nsec = rand() % 300 * 1000000l };
+		const struct timespec moment = {.tv_nsec = rand() % 300 * 1000000l};
 		pid_t pid = fork();
 
 		check(pid >= 0);
@@ -213,7 +213,7 @@ static void at_its_side(void)
 	}
 	must_not_have(out.cpu, PAGE, "what the chip copied");
 	for (handle = 1; handle < 200; handle++) {
-		struct drm_txda_bo_mmap_offset arg = { .handle = handle };
+		struct drm_txda_bo_mmap_offset arg = {.handle = handle};
 
 		if (handle == out.handle || handle == c.stream.mem.handle)
 			continue;
@@ -240,7 +240,7 @@ static void sweep(void)
 {
 	struct client c = must_client(0);
 	struct mem out = must_mem(c.fd, c.vm, PAGE);
-	struct drm_txda_device_info info = { 0 };
+	struct drm_txda_device_info info = {0};
 	uint64_t seed = 7;
 
 	must(query(c.fd, DRM_TXDA_QUERY_DEVICE, &info, sizeof(info)));
@@ -249,8 +249,9 @@ static void sweep(void)
 
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		/* Small addresses, the kernel's own layout, and anything at all. */
-		va = i < 64 ? (uint64_t)i * PAGE : i < 104 ? 1ull << (i - 64 + 12) :
-				(seed >> 11) % (1ull << info.va_bits);
+		va = i < 64    ? (uint64_t)i * PAGE
+		     : i < 104 ? 1ull << (i - 64 + 12)
+			       : (seed >> 11) % (1ull << info.va_bits);
 		va = va / 8 * 8;
 		if (va + 8 > c.stream.mem.va && va < out.va + PAGE)
 			continue;
@@ -261,10 +262,10 @@ static void sweep(void)
 }
 
 static const struct test tests[] = {
-	{ "after_the_end", after_the_end },
-	{ "after_a_kill", after_a_kill },
-	{ "at_its_side", at_its_side },
-	{ "sweep", sweep },
+	{"after_the_end", after_the_end},
+	{"after_a_kill", after_a_kill},
+	{"at_its_side", at_its_side},
+	{"sweep", sweep},
 };
 
 int main(int argc, char **argv)

@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOST	DRM_TXDA_PLACE_HOST
-#define DEVICE	DRM_TXDA_PLACE_DEVICE
-#define VA	(1ull << 31)
+#define HOST   DRM_TXDA_PLACE_HOST
+#define DEVICE DRM_TXDA_PLACE_DEVICE
+#define VA     (1ull << 31)
 
 static int bind_async(int fd, uint32_t vm, const struct drm_txda_bind_op *ops, uint32_t count)
 {
@@ -61,7 +61,7 @@ static struct drm_txda_bind_op op_sync(const struct drm_txda_sync *syncs, uint32
 
 static int state(int fd, uint32_t vm)
 {
-	struct drm_txda_vm_get_state arg = { .id = vm };
+	struct drm_txda_vm_get_state arg = {.id = vm};
 
 	must(call(fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
 	return (int)arg.state;
@@ -109,8 +109,8 @@ static void waits(void)
 {
 	struct client c = must_client(0), d = must_client(0);
 	uint32_t gate = must_syncobj(c.fd), mapped = must_syncobj(c.fd), ran = must_syncobj(c.fd);
-	struct drm_txda_sync bind_syncs[] = { wait_for_point(gate, 3), signals(mapped) };
-	struct drm_txda_sync job_syncs[] = { wait_for(mapped), signals(ran) }, gate_syncs[2], end;
+	struct drm_txda_sync bind_syncs[] = {wait_for_point(gate, 3), signals(mapped)};
+	struct drm_txda_sync job_syncs[] = {wait_for(mapped), signals(ran)}, gate_syncs[2], end;
 	struct mem m = must_mem_in(c.fd, c.vm, PAGE, DEVICE), word = must_mem(d.fd, d.vm, PAGE);
 	struct drm_txda_bind_op op = op_map(m.handle, VA, PAGE, bind_syncs, 2), opens;
 
@@ -169,8 +169,8 @@ static void chain_in_a_call(void)
 	uint32_t timeline = must_syncobj(c.fd), binary = must_syncobj(c.fd);
 	struct mem m = must_mem(c.fd, c.vm, PAGE);
 	struct drm_txda_sync a = signals_point(timeline, 1);
-	struct drm_txda_sync b[] = { wait_for_point(timeline, 1), signals(binary) };
-	struct drm_txda_sync d[] = { wait_for(binary), signals_point(timeline, 2) };
+	struct drm_txda_sync b[] = {wait_for_point(timeline, 1), signals(binary)};
+	struct drm_txda_sync d[] = {wait_for(binary), signals_point(timeline, 2)};
 	const struct drm_txda_bind_op ops[] = {
 		op_map(m.handle, VA, PAGE, &a, 1),
 		op_map(m.handle, VA + PAGE, PAGE, b, 2),
@@ -184,9 +184,10 @@ static void chain_in_a_call(void)
 
 	/* Not the other way round. */
 	const struct drm_txda_sync late[] = {
-		wait_for_point(timeline, 9), signals_point(timeline, 9),
+		wait_for_point(timeline, 9),
+		signals_point(timeline, 9),
 	};
-	const struct drm_txda_bind_op wrong[] = { op_sync(&late[0], 1), op_sync(&late[1], 1) };
+	const struct drm_txda_bind_op wrong[] = {op_sync(&late[0], 1), op_sync(&late[1], 1)};
 
 	must_fail(bind_async(c.fd, c.vm, wrong, 2), ENOENT);
 	check_equal(must_last_point(c.fd, timeline), 2);
@@ -217,13 +218,13 @@ static void bad(void)
 		struct drm_txda_sync sync;
 		int error;
 	} wrong[] = {
-		{ { .flags = 2, .handle = 1 }, EINVAL },
-		{ { .flags = 1u << 30, .handle = 1 }, EINVAL },
-		{ { .flags = DRM_TXDA_SYNC_SIGNAL, .handle = 1, .point = 1 }, EINVAL },
-		{ { .flags = DRM_TXDA_SYNC_SIGNAL | DRM_TXDA_SYNC_TIMELINE, .handle = 1 }, EINVAL },
-		{ { .flags = DRM_TXDA_SYNC_SIGNAL, .handle = 0 }, ENOENT },
-		{ { .flags = DRM_TXDA_SYNC_SIGNAL, .handle = 777 }, ENOENT },
-		{ { .flags = DRM_TXDA_SYNC_WAIT, .handle = 1 }, ENOENT },
+		{{.flags = 2, .handle = 1}, EINVAL},
+		{{.flags = 1u << 30, .handle = 1}, EINVAL},
+		{{.flags = DRM_TXDA_SYNC_SIGNAL, .handle = 1, .point = 1}, EINVAL},
+		{{.flags = DRM_TXDA_SYNC_SIGNAL | DRM_TXDA_SYNC_TIMELINE, .handle = 1}, EINVAL},
+		{{.flags = DRM_TXDA_SYNC_SIGNAL, .handle = 0}, ENOENT},
+		{{.flags = DRM_TXDA_SYNC_SIGNAL, .handle = 777}, ENOENT},
+		{{.flags = DRM_TXDA_SYNC_WAIT, .handle = 1}, ENOENT},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
@@ -335,14 +336,14 @@ static void sync_beside_async(void)
 }
 
 static const struct test tests[] = {
-	{ "map_then_run", map_then_run },
-	{ "waits", waits },
-	{ "order", order },
-	{ "chain_in_a_call", chain_in_a_call },
-	{ "bad", bad },
-	{ "many", many },
-	{ "abandoned", abandoned },
-	{ "sync_beside_async", sync_beside_async },
+	{"map_then_run", map_then_run},
+	{"waits", waits},
+	{"order", order},
+	{"chain_in_a_call", chain_in_a_call},
+	{"bad", bad},
+	{"many", many},
+	{"abandoned", abandoned},
+	{"sync_beside_async", sync_beside_async},
 };
 
 int main(int argc, char **argv)

@@ -14,13 +14,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOST	DRM_TXDA_PLACE_HOST
-#define DEVICE	DRM_TXDA_PLACE_DEVICE
-#define VA	(1ull << 31)
+#define HOST   DRM_TXDA_PLACE_HOST
+#define DEVICE DRM_TXDA_PLACE_DEVICE
+#define VA     (1ull << 31)
 
 static struct drm_txda_bo_query_info must_info(int fd, uint32_t handle)
 {
-	struct drm_txda_bo_query_info info = { .handle = handle };
+	struct drm_txda_bo_query_info info = {.handle = handle};
 
 	must(call(fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &info));
 	return info;
@@ -34,13 +34,13 @@ static void create(void)
 		uint64_t size, rounded;
 		uint32_t places, flags, place;
 	} good[] = {
-		{ 1, PAGE, HOST, 0, HOST },
-		{ 1, PAGE, DEVICE, 0, DEVICE },
-		{ PAGE, PAGE, HOST | DEVICE, 0, DEVICE },
-		{ PAGE + 1, 2 * PAGE, DEVICE, DRM_TXDA_BO_NO_MMAP, DEVICE },
-		{ 3 * MIB - 5, 3 * MIB, HOST, DRM_TXDA_BO_WRITE_COMBINE, HOST },
-		{ 5 * MIB, 5 * MIB, HOST, DRM_TXDA_BO_NO_MMAP | DRM_TXDA_BO_WRITE_COMBINE, HOST },
-		{ 70 * MIB, 70 * MIB, DEVICE, 0, DEVICE },
+		{1, PAGE, HOST, 0, HOST},
+		{1, PAGE, DEVICE, 0, DEVICE},
+		{PAGE, PAGE, HOST | DEVICE, 0, DEVICE},
+		{PAGE + 1, 2 * PAGE, DEVICE, DRM_TXDA_BO_NO_MMAP, DEVICE},
+		{3 * MIB - 5, 3 * MIB, HOST, DRM_TXDA_BO_WRITE_COMBINE, HOST},
+		{5 * MIB, 5 * MIB, HOST, DRM_TXDA_BO_NO_MMAP | DRM_TXDA_BO_WRITE_COMBINE, HOST},
+		{70 * MIB, 70 * MIB, DEVICE, 0, DEVICE},
 	};
 	int fd = must_open(0);
 	uint32_t vm = must_vm(fd);
@@ -87,7 +87,7 @@ static void create_bad(void)
 		BAD(struct drm_txda_bo_create, vm_id, 99, ENOENT),
 		BAD(struct drm_txda_bo_create, vm_id, UINT32_MAX, ENOENT),
 	};
-	struct drm_txda_bo_create good = { .size = PAGE, .places = HOST };
+	struct drm_txda_bo_create good = {.size = PAGE, .places = HOST};
 	int fd = must_open(0);
 
 	for (uint32_t places = HOST; places; places = places == HOST ? DEVICE : 0) {
@@ -107,8 +107,9 @@ static void create_where_there_is_room(void)
 	uint32_t handle, n = 0;
 
 	for (bytes = 1ull << 62; bytes >= MIB;) {
-		int err = bytes > left ? -ENOSPC :
-				bo_create(fd, bytes, DEVICE, DRM_TXDA_BO_NO_MMAP, 0, &handle);
+		int err = bytes > left
+				  ? -ENOSPC
+				  : bo_create(fd, bytes, DEVICE, DRM_TXDA_BO_NO_MMAP, 0, &handle);
 
 		if (err == -ENOSPC) {
 			bytes /= 2;
@@ -161,7 +162,7 @@ static void query_bad(void)
 		BAD(struct drm_txda_bo_query_info, handle, 1000, ENOENT),
 		BAD(struct drm_txda_bo_query_info, handle, UINT32_MAX, ENOENT),
 	};
-	struct drm_txda_bo_query_info good = { 0 };
+	struct drm_txda_bo_query_info good = {0};
 	int fd = must_open(0), other = must_open(0);
 
 	must(bo_create(fd, PAGE, HOST, 0, 0, &good.handle));
@@ -191,7 +192,7 @@ static void query_after_vm(void)
 
 static int set_label(int fd, uint32_t handle, const char *label)
 {
-	struct drm_txda_bo_set_label arg = { .handle = handle, .label = (uintptr_t)label };
+	struct drm_txda_bo_set_label arg = {.handle = handle, .label = (uintptr_t)label};
 
 	return call(fd, DRM_IOCTL_TXDA_BO_SET_LABEL, &arg);
 }
@@ -219,7 +220,7 @@ static void label(void)
 		BAD(struct drm_txda_bo_set_label, label, UINT64_MAX, EFAULT),
 		BAD(struct drm_txda_bo_set_label, label, 1ull << 63, EFAULT),
 	};
-	struct drm_txda_bo_set_label good = { .label = (uintptr_t)"weights of layer 3" };
+	struct drm_txda_bo_set_label good = {.label = (uintptr_t) "weights of layer 3"};
 	char longest[DRM_TXDA_MAX_LABEL], *edge;
 	int fd = must_open(0);
 
@@ -253,14 +254,14 @@ static void zero(void)
 	static const uint64_t sizes[] = {
 		PAGE, 16 * PAGE, 17 * PAGE, 2 * MIB - PAGE, 2 * MIB, 7 * MIB + PAGE, 66 * MIB,
 	};
-	static const uint32_t places[] = { HOST, DEVICE };
+	static const uint32_t places[] = {HOST, DEVICE};
 	int fd = must_open(0);
 
 	for (int round = 0; round < 3; round++) {
 		for (size_t i = 0; i < ARRAY_SIZE(sizes) * ARRAY_SIZE(places); i++) {
 			uint64_t bytes = sizes[i / 2];
-			uint32_t handle, flags = round == 2 && i % 2 == 0 ?
-							DRM_TXDA_BO_WRITE_COMBINE : 0;
+			uint32_t handle,
+				flags = round == 2 && i % 2 == 0 ? DRM_TXDA_BO_WRITE_COMBINE : 0;
 			uint32_t *cpu;
 
 			must(bo_create(fd, bytes, places[i % 2], flags, 0, &handle));
@@ -315,7 +316,7 @@ static void write_combined(void)
 
 static int mmap_offset(int fd, uint32_t handle, uint64_t *ret_offset)
 {
-	struct drm_txda_bo_mmap_offset arg = { .handle = handle };
+	struct drm_txda_bo_mmap_offset arg = {.handle = handle};
 	int err = call(fd, DRM_IOCTL_TXDA_BO_MMAP_OFFSET, &arg);
 
 	*ret_offset = arg.offset;
@@ -335,7 +336,7 @@ static void map_bad(void)
 		BAD(struct drm_txda_bo_mmap_offset, handle, 0, ENOENT),
 		BAD(struct drm_txda_bo_mmap_offset, handle, 555, ENOENT),
 	};
-	struct drm_txda_bo_mmap_offset good = { 0 };
+	struct drm_txda_bo_mmap_offset good = {0};
 	int fd = must_open(0), other = must_open(0), rw = PROT_READ | PROT_WRITE;
 	uint64_t offset, none;
 	uint32_t hidden;
@@ -371,7 +372,7 @@ static void map_bad(void)
 /* Handle, file and half of the mapping may go. */
 static void map_lives(void)
 {
-	static const uint32_t places[] = { HOST, DEVICE };
+	static const uint32_t places[] = {HOST, DEVICE};
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		int fd = must_open(0), other = must_open(0);
@@ -400,7 +401,7 @@ static void map_lives(void)
 
 static void map_over_fork(void)
 {
-	static const uint32_t places[] = { HOST, DEVICE };
+	static const uint32_t places[] = {HOST, DEVICE};
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		int fd = must_open(0), status;
@@ -431,7 +432,7 @@ static void map_over_fork(void)
 /* Touched in no order at all, through two mappings. */
 static void map_everywhere(void)
 {
-	static const uint32_t places[] = { HOST, DEVICE };
+	static const uint32_t places[] = {HOST, DEVICE};
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		const uint64_t bytes = 33 * MIB + 5 * PAGE, pages = bytes / PAGE;
@@ -481,7 +482,7 @@ static void map_read_only(void)
 /* Reading and writing with the file operations of others, from and to such memory. */
 static void map_and_pipe(void)
 {
-	static const uint32_t places[] = { HOST, DEVICE };
+	static const uint32_t places[] = {HOST, DEVICE};
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		int fd = must_open(0), ends[2];
@@ -500,22 +501,22 @@ static void map_and_pipe(void)
 }
 
 static const struct test tests[] = {
-	{ "create", create },
-	{ "create_bad", create_bad },
-	{ "create_where_there_is_room", create_where_there_is_room },
-	{ "accounting", accounting },
-	{ "query_bad", query_bad },
-	{ "query_after_vm", query_after_vm },
-	{ "label", label },
-	{ "zero", zero },
-	{ "zero_for_the_chip", zero_for_the_chip },
-	{ "write_combined", write_combined },
-	{ "map_bad", map_bad },
-	{ "map_lives", map_lives },
-	{ "map_over_fork", map_over_fork },
-	{ "map_everywhere", map_everywhere },
-	{ "map_read_only", map_read_only },
-	{ "map_and_pipe", map_and_pipe },
+	{"create", create},
+	{"create_bad", create_bad},
+	{"create_where_there_is_room", create_where_there_is_room},
+	{"accounting", accounting},
+	{"query_bad", query_bad},
+	{"query_after_vm", query_after_vm},
+	{"label", label},
+	{"zero", zero},
+	{"zero_for_the_chip", zero_for_the_chip},
+	{"write_combined", write_combined},
+	{"map_bad", map_bad},
+	{"map_lives", map_lives},
+	{"map_over_fork", map_over_fork},
+	{"map_everywhere", map_everywhere},
+	{"map_read_only", map_read_only},
+	{"map_and_pipe", map_and_pipe},
 };
 
 int main(int argc, char **argv)

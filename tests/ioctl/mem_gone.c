@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOST	DRM_TXDA_PLACE_HOST
-#define DEVICE	DRM_TXDA_PLACE_DEVICE
-#define VA	(1ull << 31)
+#define HOST   DRM_TXDA_PLACE_HOST
+#define DEVICE DRM_TXDA_PLACE_DEVICE
+#define VA     (1ull << 31)
 
 /* ---- Chips ---------------------------------------------------------------------------------- */
 
@@ -81,7 +81,7 @@ static void on_sigbus(int number)
 /* Whether reading the word is a SIGBUS. */
 static bool is_gone(const volatile uint32_t *word)
 {
-	struct sigaction action = { .sa_handler = on_sigbus }, before;
+	struct sigaction action = {.sa_handler = on_sigbus}, before;
 	bool gone = true;
 
 	sigaction(SIGBUS, &action, &before);
@@ -95,7 +95,7 @@ static bool is_gone(const volatile uint32_t *word)
 
 static int export_buf(int fd, uint32_t handle)
 {
-	struct drm_prime_handle arg = { .handle = handle, .flags = DRM_CLOEXEC | DRM_RDWR };
+	struct drm_prime_handle arg = {.handle = handle, .flags = DRM_CLOEXEC | DRM_RDWR};
 
 	must(call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg));
 	return arg.fd;
@@ -103,7 +103,7 @@ static int export_buf(int fd, uint32_t handle)
 
 static uint32_t import_buf(int fd, int buf)
 {
-	struct drm_prime_handle arg = { .fd = buf };
+	struct drm_prime_handle arg = {.fd = buf};
 
 	must(call(fd, DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg));
 	return arg.handle;
@@ -250,7 +250,7 @@ static void user_memory(void)
 	char *memory = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct client c = must_client(0);
 	struct chip chip = must_chip(c.fd);
-	struct drm_txda_bo_from_userptr arg = { .va = (uintptr_t)memory, .size = MIB };
+	struct drm_txda_bo_from_userptr arg = {.va = (uintptr_t)memory, .size = MIB};
 
 	check(memory != MAP_FAILED);
 	must(call(c.fd, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &arg));
@@ -271,9 +271,9 @@ static void binds(void)
 	struct chip chip = must_chip(d.fd);
 	struct mem word = must_mem(d.fd, d.vm, PAGE);
 	uint32_t bo, ended = must_syncobj(d.fd), bound = must_syncobj(d.fd);
-	struct drm_txda_sync sync = signals(ended), syncs[2] = { wait_for(ended), signals(bound) };
-	struct drm_txda_bind_op op = { .flags = DRM_TXDA_BIND_MAP, .va = VA, .size = MIB };
-	struct drm_txda_vm_bind arg = { .vm_id = d.vm, .flags = DRM_TXDA_VM_BIND_ASYNC };
+	struct drm_txda_sync sync = signals(ended), syncs[2] = {wait_for(ended), signals(bound)};
+	struct drm_txda_bind_op op = {.flags = DRM_TXDA_BIND_MAP, .va = VA, .size = MIB};
+	struct drm_txda_vm_bind arg = {.vm_id = d.vm, .flags = DRM_TXDA_VM_BIND_ASYNC};
 	int file;
 
 	put_wait(&d.stream, word.va, 1);
@@ -300,7 +300,7 @@ static void function_reset(void)
 {
 	struct client c = must_client(0), d;
 	struct chip chip = must_chip(c.fd);
-	struct drm_txda_vm_get_state state = { .id = c.vm };
+	struct drm_txda_vm_get_state state = {.id = c.vm};
 	struct mem m = must_mem_in(c.fd, c.vm, 4 * MIB, DEVICE);
 	uint32_t handle;
 	char path[128];
@@ -330,12 +330,8 @@ static void function_reset(void)
 }
 
 static const struct test tests[] = {
-	{ "mappings", mappings },
-	{ "peers", peers },
-	{ "importer", importer },
-	{ "user_memory", user_memory },
-	{ "binds", binds },
-	{ "function_reset", function_reset },
+	{"mappings", mappings},	      {"peers", peers}, {"importer", importer},
+	{"user_memory", user_memory}, {"binds", binds}, {"function_reset", function_reset},
 };
 
 int main(int argc, char **argv)

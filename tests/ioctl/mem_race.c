@@ -17,7 +17,7 @@
 #define HOST	DRM_TXDA_PLACE_HOST
 #define DEVICE	DRM_TXDA_PLACE_DEVICE
 #define VA	(1ull << 31)
-#define THREADS	6
+#define THREADS 6
 #define ROUNDS	250
 #define SLOTS	8
 
@@ -33,7 +33,7 @@ static uint32_t rnd(uint64_t *seed, uint32_t below)
 
 static void make_buffer(uint64_t *seed, int f, uint32_t slot)
 {
-	static const uint64_t sizes[] = { PAGE, 3 * PAGE, 2 * MIB, 2 * MIB + PAGE };
+	static const uint64_t sizes[] = {PAGE, 3 * PAGE, 2 * MIB, 2 * MIB + PAGE};
 	uint32_t handle, vm = rnd(seed, 3) ? 0 : vms[f][rnd(seed, SLOTS)];
 
 	if (!bo_create(fds[f], sizes[rnd(seed, 4)], 1 + rnd(seed, 3), rnd(seed, 4), vm, &handle))
@@ -56,8 +56,8 @@ static void make_user_buffer(uint64_t *seed, int f, uint32_t slot)
 
 static void touch(uint64_t *seed, int f, uint32_t slot)
 {
-	struct drm_txda_bo_query_info info = { .handle = handles[f][slot] };
-	struct drm_txda_bo_mmap_offset arg = { .handle = handles[f][slot] };
+	struct drm_txda_bo_query_info info = {.handle = handles[f][slot]};
+	struct drm_txda_bo_mmap_offset arg = {.handle = handles[f][slot]};
 	volatile char *at;
 
 	if (call(fds[f], DRM_IOCTL_TXDA_BO_QUERY_INFO, &info) ||
@@ -73,10 +73,10 @@ static void touch(uint64_t *seed, int f, uint32_t slot)
 
 static void share(uint64_t *seed, int f, uint32_t slot)
 {
-	struct drm_prime_handle in = { 0 }, out = {
-		.handle = handles[f][slot],
-		.flags = DRM_CLOEXEC | DRM_RDWR,
-	};
+	struct drm_prime_handle in = {0}, out = {
+						  .handle = handles[f][slot],
+						  .flags = DRM_CLOEXEC | DRM_RDWR,
+					  };
 
 	if (call(fds[f], DRM_IOCTL_PRIME_HANDLE_TO_FD, &out))
 		return;
@@ -89,9 +89,10 @@ static void share(uint64_t *seed, int f, uint32_t slot)
 static void change(uint64_t *seed, int f)
 {
 	struct drm_txda_sync syncs[2] = {
-		wait_for(syncobjs[f][rnd(seed, SLOTS)]), signals(syncobjs[f][rnd(seed, SLOTS)]),
+		wait_for(syncobjs[f][rnd(seed, SLOTS)]),
+		signals(syncobjs[f][rnd(seed, SLOTS)]),
 	};
-	struct drm_txda_bind_op ops[3] = { 0 };
+	struct drm_txda_bind_op ops[3] = {0};
 	struct drm_txda_vm_bind arg = {
 		.vm_id = vms[f][rnd(seed, SLOTS)],
 		.flags = rnd(seed, 2) ? DRM_TXDA_VM_BIND_ASYNC : 0,
@@ -132,39 +133,22 @@ static void one_step(uint64_t *seed)
 		if (!vm_create(fds[f], &id))
 			vms[f][slot] = id;
 		break;
-	case 1:
-		vm_destroy(fds[f], vms[f][slot]);
-		break;
+	case 1: vm_destroy(fds[f], vms[f][slot]); break;
 	case 2:
-	case 3:
-		make_buffer(seed, f, slot);
-		break;
-	case 4:
-		make_user_buffer(seed, f, slot);
-		break;
+	case 3: make_buffer(seed, f, slot); break;
+	case 4: make_user_buffer(seed, f, slot); break;
 	case 5:
-	case 6:
-		gem_close(fds[f], handles[f][slot]);
-		break;
-	case 7:
-		share(seed, f, slot);
-		break;
+	case 6: gem_close(fds[f], handles[f][slot]); break;
+	case 7: share(seed, f, slot); break;
 	case 8:
-	case 9:
-		touch(seed, f, slot);
-		break;
+	case 9: touch(seed, f, slot); break;
 	case 10:
 		if (!queue_create_as(fds[f], vms[f][slot], rnd(seed, 2), 1, 0, &id))
 			queues[f][slot] = id;
 		break;
-	case 11:
-		queue_destroy(fds[f], queues[f][slot]);
-		break;
-	case 12:
-		run(seed, f);
-		break;
-	default:
-		change(seed, f);
+	case 11: queue_destroy(fds[f], queues[f][slot]); break;
+	case 12: run(seed, f); break;
+	default: change(seed, f);
 	}
 }
 
@@ -217,7 +201,7 @@ static void races(void)
 }
 
 static const struct test tests[] = {
-	{ "races", races },
+	{"races", races},
 };
 
 int main(int argc, char **argv)

@@ -15,13 +15,13 @@
 
 #include <linux/udmabuf.h>
 
-#define HOST	DRM_TXDA_PLACE_HOST
-#define DEVICE	DRM_TXDA_PLACE_DEVICE
-#define VA	(1ull << 31)
+#define HOST   DRM_TXDA_PLACE_HOST
+#define DEVICE DRM_TXDA_PLACE_DEVICE
+#define VA     (1ull << 31)
 
 static int to_fd(int fd, uint32_t handle, uint32_t flags, int *ret_buf)
 {
-	struct drm_prime_handle arg = { .handle = handle, .flags = DRM_CLOEXEC | flags, .fd = -1 };
+	struct drm_prime_handle arg = {.handle = handle, .flags = DRM_CLOEXEC | flags, .fd = -1};
 	int err = call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg);
 
 	if (!err)
@@ -31,7 +31,7 @@ static int to_fd(int fd, uint32_t handle, uint32_t flags, int *ret_buf)
 
 static int from_fd(int fd, int buf, uint32_t *ret_handle)
 {
-	struct drm_prime_handle arg = { .fd = buf };
+	struct drm_prime_handle arg = {.fd = buf};
 	int err = call(fd, DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg);
 
 	if (!err)
@@ -59,7 +59,7 @@ static uint32_t must_import(int fd, int buf)
 
 static struct drm_txda_bo_query_info must_info(int fd, uint32_t handle)
 {
-	struct drm_txda_bo_query_info info = { .handle = handle };
+	struct drm_txda_bo_query_info info = {.handle = handle};
 
 	must(call(fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &info));
 	return info;
@@ -70,7 +70,7 @@ static struct drm_txda_bo_query_info must_info(int fd, uint32_t handle)
 /* Through the same node it is the same buffer. */
 static void same_node(void)
 {
-	static const uint32_t places[] = { HOST, DEVICE };
+	static const uint32_t places[] = {HOST, DEVICE};
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		struct client a = must_client(0), b = must_client(0);
@@ -122,7 +122,7 @@ static void refused(void)
 /* A dma-buf is mapped by itself as well; not what no CPU is to see. */
 static void map_buf(void)
 {
-	static const uint32_t places[] = { HOST, DEVICE };
+	static const uint32_t places[] = {HOST, DEVICE};
 	int fd = must_open(0), buf;
 	uint32_t handle;
 
@@ -170,7 +170,7 @@ static void foreign_importer(void)
 
 	for (int i = 0; i < 8 && vgem < 0; i++) {
 		char path[32], name[16] = "";
-		struct drm_version version = { .name = name, .name_len = sizeof(name) - 1 };
+		struct drm_version version = {.name = name, .name_len = sizeof(name) - 1};
 
 		snprintf(path, sizeof(path), "/dev/dri/card%d", i);
 		vgem = open(path, O_RDWR | O_CLOEXEC);
@@ -193,7 +193,7 @@ static void foreign_importer(void)
 /* A dma-buf of @pages pages from a memory file, whose memory is at *@ret_cpu. */
 static int must_udmabuf(uint64_t pages, uint32_t **ret_cpu)
 {
-	struct udmabuf_create arg = { .flags = UDMABUF_FLAGS_CLOEXEC, .size = pages * PAGE };
+	struct udmabuf_create arg = {.flags = UDMABUF_FLAGS_CLOEXEC, .size = pages * PAGE};
 	int dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), buf;
 
 	if (dev < 0)
@@ -363,8 +363,8 @@ static void peer_all(void)
 
 		for (unsigned int k = 0; k < n; k++) {
 			uint32_t imported = must_import(c[i].fd, buf[k]), *word = m.cpu;
-			int err = bind_one(c[i].fd, c[i].vm, DRM_TXDA_BIND_MAP, imported, 0, VA,
-					   MIB);
+			int err =
+				bind_one(c[i].fd, c[i].vm, DRM_TXDA_BIND_MAP, imported, 0, VA, MIB);
 
 			if (err == -EXDEV) {
 				fprintf(stderr, "  no port from chip %u to chip %u\n", i, k);
@@ -379,15 +379,15 @@ static void peer_all(void)
 }
 
 static const struct test tests[] = {
-	{ "same_node", same_node },
-	{ "refused", refused },
-	{ "map_buf", map_buf },
-	{ "foreign_importer", foreign_importer },
-	{ "foreign_exporter", foreign_exporter },
-	{ "peer_host", peer_host },
-	{ "peer_device", peer_device },
-	{ "peer_gives_back", peer_gives_back },
-	{ "peer_all", peer_all },
+	{"same_node", same_node},
+	{"refused", refused},
+	{"map_buf", map_buf},
+	{"foreign_importer", foreign_importer},
+	{"foreign_exporter", foreign_exporter},
+	{"peer_host", peer_host},
+	{"peer_device", peer_device},
+	{"peer_gives_back", peer_gives_back},
+	{"peer_all", peer_all},
 };
 
 int main(int argc, char **argv)

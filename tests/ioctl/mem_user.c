@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOST	DRM_TXDA_PLACE_HOST
-#define VA	(1ull << 31)
+#define HOST DRM_TXDA_PLACE_HOST
+#define VA   (1ull << 31)
 
 static int from_userptr(int fd, const void *at, uint64_t bytes, uint32_t flags, uint32_t vm,
 			uint32_t *ret_handle)
@@ -59,7 +59,7 @@ static void copies(void)
 {
 	struct client c = must_client(0);
 	char *memory = must_anonymous(4 * MIB + 3 * PAGE);
-	struct drm_txda_bo_query_info info = { 0 };
+	struct drm_txda_bo_query_info info = {0};
 	const uint64_t bytes = 4 * MIB + 2 * PAGE;
 	uint32_t *word = (uint32_t *)(memory + PAGE);
 	struct mem m = must_mem(c.fd, c.vm, bytes);
@@ -105,7 +105,7 @@ static void bad(void)
 		BAD(struct drm_txda_bo_from_userptr, vm_id, 31, ENOENT),
 	};
 	char *memory = must_anonymous(3 * PAGE);
-	struct drm_txda_bo_from_userptr good = { .va = (uintptr_t)memory, .size = 2 * PAGE };
+	struct drm_txda_bo_from_userptr good = {.va = (uintptr_t)memory, .size = 2 * PAGE};
 	int fd = must_open(0);
 
 	must(munmap(memory + 2 * PAGE, PAGE) ? -errno : 0);
@@ -158,8 +158,8 @@ static void no_more_than_that(void)
 {
 	int fd = must_open(0);
 	char *memory = must_anonymous(PAGE);
-	struct drm_txda_bo_mmap_offset offset = { 0 };
-	struct drm_prime_handle prime = { .flags = DRM_CLOEXEC | DRM_RDWR };
+	struct drm_txda_bo_mmap_offset offset = {0};
+	struct drm_prime_handle prime = {.flags = DRM_CLOEXEC | DRM_RDWR};
 	uint32_t device;
 	void *cpu;
 
@@ -222,7 +222,7 @@ static void files_on_disk(void)
 /* The limit is that of whoever has no privilege. */
 static void limit(void)
 {
-	const struct rlimit low = { 64 * PAGE, 64 * PAGE };
+	const struct rlimit low = {64 * PAGE, 64 * PAGE};
 	int fd = must_open(0);
 	char *memory = must_anonymous(128 * PAGE);
 	uint32_t a, b;
@@ -308,16 +308,16 @@ static void outlives_process(void)
 }
 
 static const struct test tests[] = {
-	{ "copies", copies },
-	{ "bad", bad },
-	{ "read_only", read_only },
-	{ "holes", holes },
-	{ "no_more_than_that", no_more_than_that },
-	{ "files", files },
-	{ "files_on_disk", files_on_disk },
-	{ "limit", limit },
-	{ "outlives_mapping", outlives_mapping },
-	{ "outlives_process", outlives_process },
+	{"copies", copies},
+	{"bad", bad},
+	{"read_only", read_only},
+	{"holes", holes},
+	{"no_more_than_that", no_more_than_that},
+	{"files", files},
+	{"files_on_disk", files_on_disk},
+	{"limit", limit},
+	{"outlives_mapping", outlives_mapping},
+	{"outlives_process", outlives_process},
 };
 
 int main(int argc, char **argv)

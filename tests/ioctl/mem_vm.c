@@ -9,18 +9,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HOST	DRM_TXDA_PLACE_HOST
-#define DEVICE	DRM_TXDA_PLACE_DEVICE
+#define HOST	  DRM_TXDA_PLACE_HOST
+#define DEVICE	  DRM_TXDA_PLACE_DEVICE
 #define LAST_PAGE (-(uint64_t)PAGE)
 /* Within what any chip has, and huge-page aligned. */
-#define VA	(1ull << 31)
+#define VA (1ull << 31)
 
 /* ---- Address spaces ------------------------------------------------------------------------- */
 
 static void create(void)
 {
-	struct drm_txda_device_info info = { 0 };
-	struct drm_txda_vm_create arg = { 0 };
+	struct drm_txda_device_info info = {0};
+	struct drm_txda_vm_create arg = {0};
 	int fd = must_open(0);
 	uint64_t all;
 
@@ -30,13 +30,13 @@ static void create(void)
 	check(arg.id);
 	check_equal(arg.va_range, all);
 
-	arg = (struct drm_txda_vm_create){ .va_range = 64 * MIB };
+	arg = (struct drm_txda_vm_create){.va_range = 64 * MIB};
 	must(call(fd, DRM_IOCTL_TXDA_VM_CREATE, &arg));
 	check_equal(arg.va_range, 64 * MIB);
 	must_fail(bind_one(fd, arg.id, DRM_TXDA_BIND_UNMAP, 0, 0, 64 * MIB, PAGE), EINVAL);
 	must(bind_one(fd, arg.id, DRM_TXDA_BIND_UNMAP, 0, 0, 64 * MIB - PAGE, PAGE));
 	/* The smallest has one page besides the first. */
-	arg = (struct drm_txda_vm_create){ .va_range = 2 * PAGE };
+	arg = (struct drm_txda_vm_create){.va_range = 2 * PAGE};
 	must(call(fd, DRM_IOCTL_TXDA_VM_CREATE, &arg));
 	must(bind_one(fd, arg.id, DRM_TXDA_BIND_UNMAP, 0, 0, PAGE, PAGE));
 	must_fail(bind_one(fd, arg.id, DRM_TXDA_BIND_UNMAP, 0, 0, 0, PAGE), EINVAL);
@@ -54,7 +54,7 @@ static void create_bad(void)
 		BAD(struct drm_txda_vm_create, va_range, UINT64_MAX, EINVAL),
 		BAD(struct drm_txda_vm_create, va_range, UINT64_MAX - PAGE + 1, EINVAL),
 	};
-	const struct drm_txda_vm_create good = { 0 };
+	const struct drm_txda_vm_create good = {0};
 	int fd = must_open(0);
 
 	must_refuse(fd, DRM_IOCTL_TXDA_VM_CREATE, &good, sizeof(good), bad, ARRAY_SIZE(bad));
@@ -67,7 +67,7 @@ static void create_short(void)
 	const unsigned long request =
 		_IOC(_IOC_READ | _IOC_WRITE, DRM_IOCTL_BASE, DRM_COMMAND_BASE + DRM_TXDA_VM_CREATE,
 		     offsetof(struct drm_txda_vm_create, va_range));
-	struct drm_txda_vm_create arg = { .va_range = 0x123 };
+	struct drm_txda_vm_create arg = {.va_range = 0x123};
 	int fd = must_open(0);
 
 	must(call(fd, request, &arg));
@@ -77,7 +77,7 @@ static void create_short(void)
 
 static void create_until_full(void)
 {
-	struct drm_txda_device_info info = { 0 };
+	struct drm_txda_device_info info = {0};
 	int fd = must_open(0);
 	uint32_t vm, last = 0, n = 0;
 	int err;
@@ -106,7 +106,7 @@ static void destroy(void)
 		BAD(struct drm_txda_vm_destroy, id, 12345, ENOENT),
 		BAD(struct drm_txda_vm_destroy, id, UINT32_MAX, ENOENT),
 	};
-	struct drm_txda_vm_destroy arg = { 0 };
+	struct drm_txda_vm_destroy arg = {0};
 	struct client c = must_client(0);
 
 	arg.id = c.vm;
@@ -146,7 +146,7 @@ static void state(void)
 		BAD(struct drm_txda_vm_get_state, id, 0, ENOENT),
 		BAD(struct drm_txda_vm_get_state, id, 77, ENOENT),
 	};
-	struct drm_txda_vm_get_state arg = { 0 };
+	struct drm_txda_vm_get_state arg = {0};
 	struct client c = must_client(0);
 
 	arg.id = c.vm;
@@ -169,7 +169,7 @@ static void state(void)
 static void ids_of_others(void)
 {
 	int a = must_open(0), b = must_open(0);
-	struct drm_txda_vm_get_state get = { .id = must_vm(a) };
+	struct drm_txda_vm_get_state get = {.id = must_vm(a)};
 	uint32_t handle;
 
 	must_fail(call(b, DRM_IOCTL_TXDA_VM_GET_STATE, &get), ENOENT);
@@ -184,7 +184,7 @@ static void ids_of_others(void)
 
 static int bind_ops(int fd, uint32_t vm, struct drm_txda_array ops, uint32_t *ret_done)
 {
-	struct drm_txda_vm_bind arg = { .vm_id = vm, .ops = ops, .done = 0xdeadbeef };
+	struct drm_txda_vm_bind arg = {.vm_id = vm, .ops = ops, .done = 0xdeadbeef};
 	int err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
 
 	*ret_done = arg.done;
@@ -209,8 +209,8 @@ static void bind_bad_argument(void)
 		BAD(struct drm_txda_vm_bind, ops.array, UINT64_MAX - 7, EFAULT),
 		BAD(struct drm_txda_vm_bind, ops.array, 1ull << 63, EFAULT),
 	};
-	const struct drm_txda_bind_op op = { .flags = DRM_TXDA_BIND_UNMAP, .va = VA, .size = PAGE };
-	struct drm_txda_vm_bind arg = { .ops = array_of(&op, 1, sizeof(op)) };
+	const struct drm_txda_bind_op op = {.flags = DRM_TXDA_BIND_UNMAP, .va = VA, .size = PAGE};
+	struct drm_txda_vm_bind arg = {.ops = array_of(&op, 1, sizeof(op))};
 	int fd = must_open(0);
 
 	arg.vm_id = must_vm(fd);
@@ -231,8 +231,8 @@ static void bind_array_growth(void)
 		struct drm_txda_bind_op op;
 		uint64_t more;
 	} ops[2] = {
-		{ { .flags = DRM_TXDA_BIND_UNMAP, .va = VA, .size = PAGE }, 0 },
-		{ { .flags = DRM_TXDA_BIND_UNMAP, .va = VA + PAGE, .size = PAGE }, 0 },
+		{{.flags = DRM_TXDA_BIND_UNMAP, .va = VA, .size = PAGE}, 0},
+		{{.flags = DRM_TXDA_BIND_UNMAP, .va = VA + PAGE, .size = PAGE}, 0},
 	};
 	struct drm_txda_bind_op *edge = at_the_edge(2 * sizeof(*edge));
 	int fd = must_open(0);
@@ -255,12 +255,15 @@ static void bind_array_growth(void)
 
 static void bind_bad_operation(void)
 {
-#define OP(kind_, ...)	{ .flags = DRM_TXDA_BIND_##kind_, __VA_ARGS__ }
+#define OP(kind_, ...)                                                                             \
+	{                                                                                          \
+		.flags = DRM_TXDA_BIND_##kind_, __VA_ARGS__                                        \
+	}
 	int fd = must_open(0);
 	uint32_t vm = must_vm(fd), bo, done;
 	struct drm_txda_sync sync = signals(must_syncobj(fd));
 	struct drm_txda_array syncs = array_of(&sync, 1, sizeof(sync));
-	struct drm_txda_device_info info = { 0 };
+	struct drm_txda_device_info info = {0};
 	uint64_t range;
 
 	must(query(fd, DRM_TXDA_QUERY_DEVICE, &info, sizeof(info)));
@@ -271,41 +274,41 @@ static void bind_bad_operation(void)
 		struct drm_txda_bind_op op;
 		int error;
 	} bad[] = {
-		{ OP(MAP, .bo = bo, .va = VA, .size = 0), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA, .size = 5 * PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA, .size = 4 * PAGE, .bo_offset = PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA, .size = PAGE, .bo_offset = 4 * PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA, .size = PAGE, .bo_offset = LAST_PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA, .size = 2 * PAGE, .bo_offset = LAST_PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA, .size = LAST_PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA + 1, .size = PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA + 2048, .size = PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA, .size = PAGE + 8), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA, .size = PAGE, .bo_offset = 8), EINVAL },
-		{ OP(MAP, .bo = bo, .va = 0, .size = PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = 1ull << 48, .size = PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = range - PAGE, .size = 2 * PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = range, .size = PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = LAST_PAGE, .size = PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = LAST_PAGE, .size = 2 * PAGE), EINVAL },
-		{ OP(MAP, .bo = 0, .va = VA, .size = PAGE), ENOENT },
-		{ OP(MAP, .bo = bo + 1, .va = VA, .size = PAGE), ENOENT },
-		{ OP(MAP, .bo = UINT32_MAX, .va = VA, .size = PAGE), ENOENT },
-		{ OP(MAP | 2, .bo = bo, .va = VA, .size = PAGE), EINVAL },
-		{ OP(MAP | 1u << 27, .bo = bo, .va = VA, .size = PAGE), EINVAL },
-		{ OP(MAP, .bo = bo, .va = VA, .size = PAGE, .syncs = syncs), EINVAL },
-		{ { .flags = 3u << 28, .va = VA, .size = PAGE }, EINVAL },
-		{ { .flags = 15u << 28, .va = VA, .size = PAGE }, EINVAL },
-		{ OP(UNMAP, .va = VA, .size = 0), EINVAL },
-		{ OP(UNMAP, .va = VA, .size = PAGE, .bo = bo), EINVAL },
-		{ OP(UNMAP, .va = VA, .size = PAGE, .bo_offset = PAGE), EINVAL },
-		{ OP(UNMAP | DRM_TXDA_BIND_READONLY, .va = VA, .size = PAGE), EINVAL },
-		{ OP(UNMAP, .va = 0, .size = PAGE), EINVAL },
-		{ OP(UNMAP, .va = 0, .size = 1ull << 48), EINVAL },
-		{ OP(UNMAP, .va = VA, .size = 1ull << 48), EINVAL },
-		{ OP(UNMAP, .va = VA, .size = UINT64_MAX - PAGE + 1), EINVAL },
-		{ OP(UNMAP, .va = VA + 8, .size = PAGE), EINVAL },
-		{ OP(SYNC_ONLY), EINVAL },
+		{OP(MAP, .bo = bo, .va = VA, .size = 0), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA, .size = 5 * PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA, .size = 4 * PAGE, .bo_offset = PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA, .size = PAGE, .bo_offset = 4 * PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA, .size = PAGE, .bo_offset = LAST_PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA, .size = 2 * PAGE, .bo_offset = LAST_PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA, .size = LAST_PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA + 1, .size = PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA + 2048, .size = PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA, .size = PAGE + 8), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA, .size = PAGE, .bo_offset = 8), EINVAL},
+		{OP(MAP, .bo = bo, .va = 0, .size = PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = 1ull << 48, .size = PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = range - PAGE, .size = 2 * PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = range, .size = PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = LAST_PAGE, .size = PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = LAST_PAGE, .size = 2 * PAGE), EINVAL},
+		{OP(MAP, .bo = 0, .va = VA, .size = PAGE), ENOENT},
+		{OP(MAP, .bo = bo + 1, .va = VA, .size = PAGE), ENOENT},
+		{OP(MAP, .bo = UINT32_MAX, .va = VA, .size = PAGE), ENOENT},
+		{OP(MAP | 2, .bo = bo, .va = VA, .size = PAGE), EINVAL},
+		{OP(MAP | 1u << 27, .bo = bo, .va = VA, .size = PAGE), EINVAL},
+		{OP(MAP, .bo = bo, .va = VA, .size = PAGE, .syncs = syncs), EINVAL},
+		{{.flags = 3u << 28, .va = VA, .size = PAGE}, EINVAL},
+		{{.flags = 15u << 28, .va = VA, .size = PAGE}, EINVAL},
+		{OP(UNMAP, .va = VA, .size = 0), EINVAL},
+		{OP(UNMAP, .va = VA, .size = PAGE, .bo = bo), EINVAL},
+		{OP(UNMAP, .va = VA, .size = PAGE, .bo_offset = PAGE), EINVAL},
+		{OP(UNMAP | DRM_TXDA_BIND_READONLY, .va = VA, .size = PAGE), EINVAL},
+		{OP(UNMAP, .va = 0, .size = PAGE), EINVAL},
+		{OP(UNMAP, .va = 0, .size = 1ull << 48), EINVAL},
+		{OP(UNMAP, .va = VA, .size = 1ull << 48), EINVAL},
+		{OP(UNMAP, .va = VA, .size = UINT64_MAX - PAGE + 1), EINVAL},
+		{OP(UNMAP, .va = VA + 8, .size = PAGE), EINVAL},
+		{OP(SYNC_ONLY), EINVAL},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -324,9 +327,9 @@ static void bind_how_far(void)
 	struct client c = must_client(0);
 	struct mem host = must_mem(c.fd, c.vm, PAGE);
 	struct drm_txda_bind_op ops[3] = {
-		{ .bo = host.handle, .va = VA, .size = PAGE },
-		{ .bo = 999, .va = VA + PAGE, .size = PAGE },
-		{ .bo = host.handle, .va = VA + 2 * PAGE, .size = PAGE },
+		{.bo = host.handle, .va = VA, .size = PAGE},
+		{.bo = 999, .va = VA + PAGE, .size = PAGE},
+		{.bo = host.handle, .va = VA + 2 * PAGE, .size = PAGE},
 	};
 	uint32_t done;
 
@@ -352,7 +355,7 @@ static void bind_how_far(void)
 static void see_places(void)
 {
 	struct client c = must_client(0);
-	const uint32_t places[] = { HOST, DEVICE };
+	const uint32_t places[] = {HOST, DEVICE};
 	const uint64_t sizes[] = {
 		PAGE, 3 * PAGE, 2 * MIB - PAGE, 2 * MIB, 2 * MIB + PAGE, 9 * MIB,
 	};
@@ -405,7 +408,7 @@ static void see_huge(void)
 		check(!memcmp((char *)out.cpu + PAGE, (char *)m.cpu + PAGE, 3 * MIB - PAGE));
 		check(!memcmp((char *)out.cpu + 4 * MIB + PAGE, (char *)m.cpu + 4 * MIB + PAGE,
 			      4 * MIB - 2 * PAGE));
-		const uint64_t holes[] = { 0, 3 * MIB, 4 * MIB - PAGE, 4 * MIB, 8 * MIB - PAGE };
+		const uint64_t holes[] = {0, 3 * MIB, 4 * MIB - PAGE, 4 * MIB, 8 * MIB - PAGE};
 
 		for (size_t i = 0; i < ARRAY_SIZE(holes); i++) {
 			check(dev_copy(&c, out.va, va + holes[i], 8));
@@ -485,7 +488,7 @@ static void churn(void)
 	struct client c = must_client(0);
 	struct mem m = must_mem(c.fd, c.vm, 64 * PAGE), out = must_mem(c.fd, c.vm, PAGE);
 	uint64_t used = must_memory(c.fd).device_used;
-	struct drm_txda_device_info info = { 0 };
+	struct drm_txda_device_info info = {0};
 	uint64_t seed = 1;
 
 	must(query(c.fd, DRM_TXDA_QUERY_DEVICE, &info, sizeof(info)));
@@ -551,24 +554,24 @@ static void two_spaces(void)
 }
 
 static const struct test tests[] = {
-	{ "create", create },
-	{ "create_bad", create_bad },
-	{ "create_short", create_short },
-	{ "create_until_full", create_until_full },
-	{ "destroy", destroy },
-	{ "destroy_gives_back", destroy_gives_back },
-	{ "state", state },
-	{ "ids_of_others", ids_of_others },
-	{ "bind_bad_argument", bind_bad_argument },
-	{ "bind_array_growth", bind_array_growth },
-	{ "bind_bad_operation", bind_bad_operation },
-	{ "bind_how_far", bind_how_far },
-	{ "see_places", see_places },
-	{ "see_huge", see_huge },
-	{ "see_replaced", see_replaced },
-	{ "see_read_only", see_read_only },
-	{ "churn", churn },
-	{ "two_spaces", two_spaces },
+	{"create", create},
+	{"create_bad", create_bad},
+	{"create_short", create_short},
+	{"create_until_full", create_until_full},
+	{"destroy", destroy},
+	{"destroy_gives_back", destroy_gives_back},
+	{"state", state},
+	{"ids_of_others", ids_of_others},
+	{"bind_bad_argument", bind_bad_argument},
+	{"bind_array_growth", bind_array_growth},
+	{"bind_bad_operation", bind_bad_operation},
+	{"bind_how_far", bind_how_far},
+	{"see_places", see_places},
+	{"see_huge", see_huge},
+	{"see_replaced", see_replaced},
+	{"see_read_only", see_read_only},
+	{"churn", churn},
+	{"two_spaces", two_spaces},
 };
 
 int main(int argc, char **argv)

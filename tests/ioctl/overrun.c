@@ -9,9 +9,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define AREA	1024u
-#define SIZES	320u
-#define MARK	0xa5
+#define AREA  1024u
+#define SIZES 320u
+#define MARK  0xa5
 
 /* All zeros: no handle, no pointer, no count, so nothing to wait for either. */
 static void try_number(int fd, uint32_t dir, uint32_t nr, uint32_t bytes)
@@ -41,7 +41,7 @@ static void no_overrun(void)
 	}
 }
 
-static const struct test tests[] = { { "no-overrun", no_overrun } };
+static const struct test tests[] = {{"no-overrun", no_overrun}};
 
 int main(int argc, char **argv)
 {

@@ -23,7 +23,8 @@ static void setup(void)
 /* Memory whose last byte is followed by nothing. */
 static void *at_the_edge(size_t bytes)
 {
-	char *two = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *two =
+		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	check(two != MAP_FAILED);
 	must(mprotect(two + PAGE, PAGE, PROT_NONE));
@@ -44,12 +45,12 @@ static int create(struct drm_txda_queue_create arg)
 
 static void create_kinds(void)
 {
-	struct drm_txda_queues_info info = { 0 };
+	struct drm_txda_queues_info info = {0};
 
 	setup();
 	must(query(fd, DRM_TXDA_QUERY_QUEUES, &info, sizeof(info)));
 	check(info.compute && info.copy && info.max_per_client >= 6);
-	for (uint32_t class = 0; class <= DRM_TXDA_QUEUE_COPY; class++) {
+	for (uint32_t class = 0; class <= DRM_TXDA_QUEUE_COPY; class ++) {
 		for (uint32_t priority = 0; priority <= DRM_TXDA_PRIORITY_HIGH; priority++) {
 			uint32_t queue = 0;
 			int err = queue_create_as(fd, vm, class, priority, 0, &queue);
@@ -67,8 +68,8 @@ static void create_kinds(void)
 
 static void create_timeouts(void)
 {
-	const uint32_t good[] = { 0, 1, 2, 1000, 600000 };
-	struct drm_txda_queues_info info = { 0 };
+	const uint32_t good[] = {0, 1, 2, 1000, 600000};
+	struct drm_txda_queues_info info = {0};
 
 	setup();
 	must(query(fd, DRM_TXDA_QUERY_QUEUES, &info, sizeof(info)));
@@ -80,9 +81,10 @@ static void create_timeouts(void)
 		must(submit_wait(fd, queue, 0, 0));
 		must(queue_destroy(fd, queue));
 	}
-	must_fail(create((struct drm_txda_queue_create){
-			  .vm_id = vm, .timeout_ms = info.max_timeout_ms + 1 }), EINVAL);
-	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .timeout_ms = UINT32_MAX }),
+	must_fail(create((struct drm_txda_queue_create){.vm_id = vm,
+							.timeout_ms = info.max_timeout_ms + 1}),
+		  EINVAL);
+	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .timeout_ms = UINT32_MAX}),
 		  EINVAL);
 }
 
@@ -92,23 +94,25 @@ static void create_bad(void)
 
 	setup();
 	for (int bit = 0; bit < 32; bit++)
-		must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .flags = 1u << bit }),
+		must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .flags = 1u << bit}),
 			  EINVAL);
-	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .class_ = 2 }), EINVAL);
-	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .class_ = UINT32_MAX }), EINVAL);
-	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .priority = 3 }), EINVAL);
-	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm, .priority = UINT32_MAX }),
+	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .class_ = 2}), EINVAL);
+	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .class_ = UINT32_MAX}),
 		  EINVAL);
-	must_fail(create((struct drm_txda_queue_create){ .vm_id = 0 }), ENOENT);
-	must_fail(create((struct drm_txda_queue_create){ .vm_id = vm + 1 }), ENOENT);
-	must_fail(create((struct drm_txda_queue_create){ .vm_id = UINT32_MAX }), ENOENT);
+	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .priority = 3}), EINVAL);
+	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .priority = UINT32_MAX}),
+		  EINVAL);
+	must_fail(create((struct drm_txda_queue_create){.vm_id = 0}), ENOENT);
+	must_fail(create((struct drm_txda_queue_create){.vm_id = vm + 1}), ENOENT);
+	must_fail(create((struct drm_txda_queue_create){.vm_id = UINT32_MAX}), ENOENT);
 	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, NULL), EFAULT);
 	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, nowhere()), EFAULT);
 
 	/* Ids are those of the file. */
 	other = must_open(0);
 	must_fail(call(other, DRM_IOCTL_TXDA_QUEUE_CREATE,
-		       &(struct drm_txda_queue_create){ .vm_id = vm }), ENOENT);
+		       &(struct drm_txda_queue_create){.vm_id = vm}),
+		  ENOENT);
 }
 
 static void create_at_the_edge(void)
@@ -116,7 +120,7 @@ static void create_at_the_edge(void)
 	struct drm_txda_queue_create *arg = at_the_edge(sizeof(*arg));
 
 	setup();
-	*arg = (struct drm_txda_queue_create){ .vm_id = vm };
+	*arg = (struct drm_txda_queue_create){.vm_id = vm};
 	must(call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, arg));
 	check(arg->id);
 }
@@ -124,10 +128,10 @@ static void create_at_the_edge(void)
 /* A client of before timeout_ms and id were there: DRM fills what it does not give with zeros. */
 static void create_short(void)
 {
-	const unsigned long request =
-		_IOC(_IOC_READ | _IOC_WRITE, DRM_IOCTL_BASE, DRM_COMMAND_BASE + DRM_TXDA_QUEUE_CREATE,
-		     offsetof(struct drm_txda_queue_create, timeout_ms));
-	struct drm_txda_queue_create arg = { .timeout_ms = 0xdeadbeef, .id = 0xdeadbeef };
+	const unsigned long request = _IOC(_IOC_READ | _IOC_WRITE, DRM_IOCTL_BASE,
+					   DRM_COMMAND_BASE + DRM_TXDA_QUEUE_CREATE,
+					   offsetof(struct drm_txda_queue_create, timeout_ms));
+	struct drm_txda_queue_create arg = {.timeout_ms = 0xdeadbeef, .id = 0xdeadbeef};
 
 	setup();
 	arg.vm_id = vm;
@@ -138,7 +142,7 @@ static void create_short(void)
 
 static void create_limit_of_file(void)
 {
-	struct drm_txda_queues_info info = { 0 };
+	struct drm_txda_queues_info info = {0};
 	uint32_t queue, last = 0;
 
 	setup();
@@ -153,7 +157,7 @@ static void create_limit_of_file(void)
 
 static void create_limit_of_chip(void)
 {
-	struct drm_txda_queues_info info = { 0 };
+	struct drm_txda_queues_info info = {0};
 	uint32_t made = 0, queue, vms[64];
 	int files[64], n = 0, err = 0;
 
@@ -195,7 +199,7 @@ static void create_high_unprivileged(void)
 
 static void destroy(void)
 {
-	struct drm_txda_queue_destroy arg = { 0 };
+	struct drm_txda_queue_destroy arg = {0};
 	uint32_t queue;
 	int other;
 
@@ -249,13 +253,16 @@ static void state(void)
 	check(arg->progress >= 2);
 
 	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE,
-		       &(struct drm_txda_queue_get_state){ .id = 0 }), ENOENT);
+		       &(struct drm_txda_queue_get_state){.id = 0}),
+		  ENOENT);
 	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE,
-		       &(struct drm_txda_queue_get_state){ .id = queue + 1 }), ENOENT);
+		       &(struct drm_txda_queue_get_state){.id = queue + 1}),
+		  ENOENT);
 	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, nowhere()), EFAULT);
 	other = must_open(0);
 	must_fail(call(other, DRM_IOCTL_TXDA_QUEUE_GET_STATE,
-		       &(struct drm_txda_queue_get_state){ .id = queue }), ENOENT);
+		       &(struct drm_txda_queue_get_state){.id = queue}),
+		  ENOENT);
 }
 
 /* ---- QUEUE_SUBMIT --------------------------------------------------------------------------- */
@@ -292,15 +299,17 @@ static void check_untouched(uint64_t submitted)
 
 static void submit_bad_call(void)
 {
-	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS + 1] = { 0 };
+	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS + 1] = {0};
 	const uint32_t stride = sizeof(jobs[0]);
 	int other;
 
 	setup_queue();
 	for (int bit = 0; bit < 32; bit++)
 		must_fail(submit_raw((struct drm_txda_queue_submit){
-			.queue_id = queue, .flags = 1u << bit, .jobs = array_of(jobs, 1, stride) }),
-			EINVAL);
+				  .queue_id = queue,
+				  .flags = 1u << bit,
+				  .jobs = array_of(jobs, 1, stride)}),
+			  EINVAL);
 	must_fail(submit_jobs(fd, 0, jobs, 1), ENOENT);
 	must_fail(submit_jobs(fd, queue + 1, jobs, 1), ENOENT);
 	must_fail(submit_jobs(fd, UINT32_MAX, jobs, 1), ENOENT);
@@ -313,11 +322,14 @@ static void submit_bad_call(void)
 	must_fail(submit_jobs(fd, queue, (void *)-8, 1), EFAULT);
 	for (uint32_t bad = 0; bad < stride; bad += 4)
 		must_fail(submit_raw((struct drm_txda_queue_submit){
-			.queue_id = queue, .jobs = array_of(jobs, 1, bad) }), EINVAL);
-	must_fail(submit_raw((struct drm_txda_queue_submit){
-		.queue_id = queue, .jobs = array_of(jobs, 1, 4097) }), EINVAL);
-	must_fail(submit_raw((struct drm_txda_queue_submit){
-		.queue_id = queue, .jobs = array_of(jobs, 1, UINT32_MAX) }), EINVAL);
+				  .queue_id = queue, .jobs = array_of(jobs, 1, bad)}),
+			  EINVAL);
+	must_fail(submit_raw((struct drm_txda_queue_submit){.queue_id = queue,
+							    .jobs = array_of(jobs, 1, 4097)}),
+		  EINVAL);
+	must_fail(submit_raw((struct drm_txda_queue_submit){.queue_id = queue,
+							    .jobs = array_of(jobs, 1, UINT32_MAX)}),
+		  EINVAL);
 	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, nowhere()), EFAULT);
 	other = must_open(0);
 	must_fail(submit_jobs(other, queue, jobs, 1), ENOENT);
@@ -326,7 +338,7 @@ static void submit_bad_call(void)
 
 static void submit_bad_job(void)
 {
-	struct drm_txda_device_info info = { 0 };
+	struct drm_txda_device_info info = {0};
 	const uint64_t va = 1ull << 32;
 	uint64_t va_end;
 
@@ -334,24 +346,24 @@ static void submit_bad_job(void)
 	must(query(fd, DRM_TXDA_QUERY_DEVICE, &info, sizeof(info)));
 	va_end = 1ull << info.va_bits;
 	for (int bit = 0; bit < 32; bit++)
-		must_fail(submit_job((struct drm_txda_job){ .flags = 1u << bit }), EINVAL);
-	must_fail(submit_job((struct drm_txda_job){ .stream_va = va }), EINVAL);
+		must_fail(submit_job((struct drm_txda_job){.flags = 1u << bit}), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){.stream_va = va}), EINVAL);
 	for (uint32_t odd = 1; odd < 8; odd++) {
-		must_fail(submit_job((struct drm_txda_job){ va + odd, 8, 0, { 0 } }), EINVAL);
-		must_fail(submit_job((struct drm_txda_job){ va, 8 + odd, 0, { 0 } }), EINVAL);
+		must_fail(submit_job((struct drm_txda_job){va + odd, 8, 0, {0}}), EINVAL);
+		must_fail(submit_job((struct drm_txda_job){va, 8 + odd, 0, {0}}), EINVAL);
 	}
-	must_fail(submit_job((struct drm_txda_job){ va, info.max_stream_bytes + 8, 0, { 0 } }), EINVAL);
-	must_fail(submit_job((struct drm_txda_job){ va, UINT32_MAX - 7, 0, { 0 } }), EINVAL);
-	must_fail(submit_job((struct drm_txda_job){ va_end, 8, 0, { 0 } }), EINVAL);
-	must_fail(submit_job((struct drm_txda_job){ va_end - 8, 16, 0, { 0 } }), EINVAL);
-	must_fail(submit_job((struct drm_txda_job){ UINT64_MAX - 7, 8, 0, { 0 } }), EINVAL);
-	must_fail(submit_job((struct drm_txda_job){ UINT64_MAX - 7, 16, 0, { 0 } }), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){va, info.max_stream_bytes + 8, 0, {0}}), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){va, UINT32_MAX - 7, 0, {0}}), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){va_end, 8, 0, {0}}), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){va_end - 8, 16, 0, {0}}), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){UINT64_MAX - 7, 8, 0, {0}}), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){UINT64_MAX - 7, 16, 0, {0}}), EINVAL);
 	check_untouched(0);
 }
 
 static void submit_bad_syncs(void)
 {
-	struct drm_txda_sync syncs[DRM_TXDA_MAX_SYNCS + 1] = { 0 };
+	struct drm_txda_sync syncs[DRM_TXDA_MAX_SYNCS + 1] = {0};
 	uint32_t obj, other_obj;
 	int other;
 
@@ -360,10 +372,11 @@ static void submit_bad_syncs(void)
 	for (size_t i = 0; i < ARRAY_SIZE(syncs); i++)
 		syncs[i] = signals(obj);
 
-#define BAD_SYNC(error, ...) do {						\
-	struct drm_txda_sync sync = { __VA_ARGS__ };				\
-	must_fail(submit(fd, queue, 0, 0, &sync, 1), error);			\
-} while (0)
+#define BAD_SYNC(error, ...)                                                                       \
+	do {                                                                                       \
+		struct drm_txda_sync sync = {__VA_ARGS__};                                         \
+		must_fail(submit(fd, queue, 0, 0, &sync, 1), error);                               \
+	} while (0)
 	for (int bit = 1; bit < 31; bit++)
 		BAD_SYNC(EINVAL, .flags = 1u << bit, .handle = obj);
 	BAD_SYNC(EINVAL, .flags = DRM_TXDA_SYNC_SIGNAL, .handle = obj, .point = 1);
@@ -386,9 +399,9 @@ static void submit_bad_syncs(void)
 	must_fail(submit(fd, queue, 0, 0, syncs, UINT32_MAX), E2BIG);
 	must_fail(submit(fd, queue, 0, 0, nowhere(), 1), EFAULT);
 	for (uint32_t stride = 0; stride < sizeof(syncs[0]); stride += 4)
-		must_fail(submit_job((struct drm_txda_job){ .syncs = array_of(syncs, 1, stride) }),
+		must_fail(submit_job((struct drm_txda_job){.syncs = array_of(syncs, 1, stride)}),
 			  EINVAL);
-	must_fail(submit_job((struct drm_txda_job){ .syncs = array_of(syncs, 1, 8192) }), EINVAL);
+	must_fail(submit_job((struct drm_txda_job){.syncs = array_of(syncs, 1, 8192)}), EINVAL);
 	check_untouched(0);
 	/* The syncobj has no fence: nothing of that was installed. */
 	must_fail(syncobj_wait(fd, obj, 0, 0), ETIME);
@@ -402,15 +415,16 @@ static void submit_newer_client(void)
 	struct {
 		struct drm_txda_job job;
 		uint64_t more[2];
-	} jobs[3] = { 0 };
+	} jobs[3] = {0};
 
 	setup_queue();
 	must(submit_raw((struct drm_txda_queue_submit){
-		.queue_id = queue, .jobs = array_of(jobs, 3, sizeof(jobs[0])) }));
+		.queue_id = queue, .jobs = array_of(jobs, 3, sizeof(jobs[0]))}));
 	for (int i = 0; i < 6; i++) {
 		jobs[i / 2].more[i % 2] = 1ull << (i * 11);
 		must_fail(submit_raw((struct drm_txda_queue_submit){
-			.queue_id = queue, .jobs = array_of(jobs, 3, sizeof(jobs[0])) }), E2BIG);
+				  .queue_id = queue, .jobs = array_of(jobs, 3, sizeof(jobs[0]))}),
+			  E2BIG);
 		jobs[i / 2].more[i % 2] = 0;
 	}
 	check_untouched(3);
@@ -418,7 +432,7 @@ static void submit_newer_client(void)
 
 static void submit_all_or_none(void)
 {
-	struct drm_txda_job jobs[8] = { 0 };
+	struct drm_txda_job jobs[8] = {0};
 	struct drm_txda_sync sync;
 	struct mem word;
 	struct stream s;
@@ -461,8 +475,8 @@ static void submit_at_the_edge(void)
 
 	setup_queue();
 	*sync = signals(must_syncobj(fd));
-	jobs[0] = (struct drm_txda_job){ .stream_va = nop.mem.va, .stream_bytes = nop.bytes };
-	jobs[1] = (struct drm_txda_job){ .syncs = array_of(sync, 1, sizeof(*sync)) };
+	jobs[0] = (struct drm_txda_job){.stream_va = nop.mem.va, .stream_bytes = nop.bytes};
+	jobs[1] = (struct drm_txda_job){.syncs = array_of(sync, 1, sizeof(*sync))};
 	*arg = (struct drm_txda_queue_submit){
 		.queue_id = queue,
 		.jobs = array_of(jobs, 2, sizeof(*jobs)),
@@ -492,9 +506,7 @@ static void run_packets(uint32_t class)
 	s = must_stream(fd, vm);
 	put_fill(&s, a.va, a.bytes, 0x12345678);
 	put_copy(&s, b.va, a.va, b.bytes);
-	pkt = (struct txda_pkt_timestamp){
-		{ TXDA_PKT_TIMESTAMP, 0, sizeof(pkt) }, stamp.va + 8
-	};
+	pkt = (struct txda_pkt_timestamp){{TXDA_PKT_TIMESTAMP, 0, sizeof(pkt)}, stamp.va + 8};
 	put_bytes(&s, &pkt, sizeof(pkt));
 	put_signal(&s, stamp.va, 42);
 	must(submit_wait(fd, q, s.mem.va, s.bytes));
@@ -533,7 +545,8 @@ static void run_in_order(void)
 		/* Word 0 must still be what the last job made it. */
 		put_copy(&s[i], log.va + i * 8, words.va, 8);
 		put_signal(&s[i], words.va, i + 1);
-		jobs[i] = (struct drm_txda_job){ .stream_va = s[i].mem.va, .stream_bytes = s[i].bytes };
+		jobs[i] =
+			(struct drm_txda_job){.stream_va = s[i].mem.va, .stream_bytes = s[i].bytes};
 	}
 	done = must_syncobj(fd);
 	sync = signals(done);
@@ -558,7 +571,7 @@ static void run_in_order(void)
 /* Jobs that were taken and are not done are limited; all of them run in the end. */
 static void run_to_the_limit(void)
 {
-	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS] = { 0 };
+	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS] = {0};
 	struct drm_txda_sync sync;
 	uint32_t gate, other, last;
 	uint64_t taken = 0;
@@ -653,28 +666,28 @@ static void run_two_processes(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{ "create-kinds", create_kinds },
-		{ "create-timeouts", create_timeouts },
-		{ "create-bad", create_bad },
-		{ "create-at-the-edge", create_at_the_edge },
-		{ "create-short", create_short },
-		{ "create-limit-of-file", create_limit_of_file },
-		{ "create-limit-of-chip", create_limit_of_chip },
-		{ "create-high-unprivileged", create_high_unprivileged },
-		{ "destroy", destroy },
-		{ "state", state },
-		{ "submit-bad-call", submit_bad_call },
-		{ "submit-bad-job", submit_bad_job },
-		{ "submit-bad-syncs", submit_bad_syncs },
-		{ "submit-newer-client", submit_newer_client },
-		{ "submit-all-or-none", submit_all_or_none },
-		{ "submit-at-the-edge", submit_at_the_edge },
-		{ "run-compute", run_compute },
-		{ "run-copy", run_copy },
-		{ "run-in-order", run_in_order },
-		{ "run-to-the-limit", run_to_the_limit },
-		{ "run-many-queues", run_many_queues },
-		{ "run-two-processes", run_two_processes },
+		{"create-kinds", create_kinds},
+		{"create-timeouts", create_timeouts},
+		{"create-bad", create_bad},
+		{"create-at-the-edge", create_at_the_edge},
+		{"create-short", create_short},
+		{"create-limit-of-file", create_limit_of_file},
+		{"create-limit-of-chip", create_limit_of_chip},
+		{"create-high-unprivileged", create_high_unprivileged},
+		{"destroy", destroy},
+		{"state", state},
+		{"submit-bad-call", submit_bad_call},
+		{"submit-bad-job", submit_bad_job},
+		{"submit-bad-syncs", submit_bad_syncs},
+		{"submit-newer-client", submit_newer_client},
+		{"submit-all-or-none", submit_all_or_none},
+		{"submit-at-the-edge", submit_at_the_edge},
+		{"run-compute", run_compute},
+		{"run-copy", run_copy},
+		{"run-in-order", run_in_order},
+		{"run-to-the-limit", run_to_the_limit},
+		{"run-many-queues", run_many_queues},
+		{"run-two-processes", run_two_processes},
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);

@@ -85,7 +85,7 @@ static void check_dead(uint32_t queue, uint32_t state)
 /* The guilty job and two behind it; @innocent goes on. Returns the fault. */
 static struct drm_txda_fault must_fault(uint32_t queue, uint32_t innocent, const struct stream *bad)
 {
-	struct drm_txda_vm_get_state space = { .id = vm };
+	struct drm_txda_vm_get_state space = {.id = vm};
 	uint32_t before = must_submit(queue, NULL), guilty = must_submit(queue, bad);
 	struct drm_txda_queue_get_state now;
 	uint32_t behind = must_syncobj(fd), last = must_syncobj(fd);
@@ -147,7 +147,8 @@ static void fault_read_only(void)
 	setup();
 	innocent = must_queue(fd, vm);
 	must(bo_create(fd, PAGE, DRM_TXDA_PLACE_HOST, 0, vm, &handle));
-	must(bind_one(fd, vm, DRM_TXDA_BIND_MAP | DRM_TXDA_BIND_READONLY, handle, 0, 0x10000, PAGE));
+	must(bind_one(fd, vm, DRM_TXDA_BIND_MAP | DRM_TXDA_BIND_READONLY, handle, 0, 0x10000,
+		      PAGE));
 	s = must_stream(fd, vm);
 	put_fill(&s, 0x10000, 64, 1);
 	fault = must_fault(must_queue(fd, vm), innocent, &s);
@@ -157,7 +158,7 @@ static void fault_read_only(void)
 
 static void fault_stream(void)
 {
-	struct stream nowhere = { .mem = { .va = 0x40000000 }, .bytes = 64 }, past;
+	struct stream nowhere = {.mem = {.va = 0x40000000}, .bytes = 64}, past;
 	struct drm_txda_fault fault;
 	uint32_t innocent;
 
@@ -176,9 +177,10 @@ static void fault_stream(void)
 static void fault_packet(void)
 {
 	static const struct txda_pkt bad[] = {
-		{ TXDA_PKT_COUNT, 0, 8 }, { UINT16_MAX, 0, 8 },	   { TXDA_PKT_NOP, 1, 8 },
-		{ TXDA_PKT_NOP, 0, 0 },	  { TXDA_PKT_NOP, 0, 16 }, { TXDA_PKT_COPY, 0, 8 },
-		{ TXDA_PKT_NOP, 0, 7 },	  { TXDA_PKT_NOP, 0, UINT32_MAX },
+		{TXDA_PKT_COUNT, 0, 8}, {UINT16_MAX, 0, 8},
+		{TXDA_PKT_NOP, 1, 8},	{TXDA_PKT_NOP, 0, 0},
+		{TXDA_PKT_NOP, 0, 16},	{TXDA_PKT_COPY, 0, 8},
+		{TXDA_PKT_NOP, 0, 7},	{TXDA_PKT_NOP, 0, UINT32_MAX},
 	};
 	uint32_t innocent;
 
@@ -198,7 +200,7 @@ static void fault_packet(void)
 /* A launch has no business on a copy queue, nor one whose program is rubbish anywhere. */
 static void fault_exec(void)
 {
-	struct txda_pkt_exec pkt = { .hdr = { TXDA_PKT_EXEC, 0, sizeof(pkt) }, .group = TXDA_NONE };
+	struct txda_pkt_exec pkt = {.hdr = {TXDA_PKT_EXEC, 0, sizeof(pkt)}, .group = TXDA_NONE};
 	uint32_t innocent, copy;
 	struct stream s;
 
@@ -327,7 +329,7 @@ static void hang_but_progress(void)
 	for (;;) {
 		struct mem to = must_mem_in(fd, vm, MIB, DRM_TXDA_PLACE_DEVICE);
 		struct mem mem = must_mem(fd, vm, packets * sizeof(struct txda_pkt_fill));
-		struct stream s = { .mem = mem };
+		struct stream s = {.mem = mem};
 		uint32_t queue = must_queue_with(limit_ms), done;
 		int64_t begin = now_ns();
 
@@ -414,7 +416,7 @@ static void hang_injected(void)
 /* The command processor itself hangs: the chip is reset, and all others are innocent. */
 static void hang_of_chip(void)
 {
-	struct drm_txda_reset_info before = { 0 }, after = { 0 };
+	struct drm_txda_reset_info before = {0}, after = {0};
 	uint32_t queue, innocent, guilty, lost, idle;
 	struct drm_txda_vm_get_state space;
 	struct mem word, word2;
@@ -439,7 +441,7 @@ static void hang_of_chip(void)
 	check(after.chip_resets > before.chip_resets);
 
 	/* Address space and buffers are as they were. */
-	space = (struct drm_txda_vm_get_state){ .id = vm };
+	space = (struct drm_txda_vm_get_state){.id = vm};
 	must(call(fd, DRM_IOCTL_TXDA_VM_GET_STATE, &space));
 	check_equal(space.state, DRM_TXDA_VM_USABLE);
 	must(queue_destroy(fd, queue));
@@ -504,7 +506,7 @@ static void close_in_flight(void)
 	munmap(page, PAGE);
 	munmap(s.mem.cpu, PAGE);
 	for (int i = 1; i < 3; i++) {
-		struct pollfd p = { .fd = files[i], .events = POLLIN };
+		struct pollfd p = {.fd = files[i], .events = POLLIN};
 
 		check(poll(&p, 1, (int)(PATIENCE / 1000000)) == 1);
 		must_fail(sync_file_status(files[i]), ECANCELED);
@@ -517,7 +519,7 @@ static void close_in_flight(void)
 
 static void eventfd_on_fault(void)
 {
-	struct drm_syncobj_eventfd arg = { 0 };
+	struct drm_syncobj_eventfd arg = {0};
 	uint32_t queue, done;
 	struct pollfd p;
 	struct stream s;
@@ -531,9 +533,9 @@ static void eventfd_on_fault(void)
 	arg.fd = eventfd(0, EFD_CLOEXEC);
 	check(arg.fd >= 0);
 	must(call(fd, DRM_IOCTL_SYNCOBJ_EVENTFD, &arg));
-	must(submit(fd, queue, s.mem.va, s.bytes, &(struct drm_txda_sync){
-			    .flags = DRM_TXDA_SYNC_SIGNAL, .handle = done }, 1));
-	p = (struct pollfd){ .fd = arg.fd, .events = POLLIN };
+	must(submit(fd, queue, s.mem.va, s.bytes,
+		    &(struct drm_txda_sync){.flags = DRM_TXDA_SYNC_SIGNAL, .handle = done}, 1));
+	p = (struct pollfd){.fd = arg.fd, .events = POLLIN};
 	check(poll(&p, 1, (int)(PATIENCE / 1000000)) == 1);
 	must_fail(fence_status(fd, done), EIO);
 }
@@ -548,23 +550,19 @@ static void storm(unsigned int seed)
 		struct stream s = must_block(&word);
 
 		for (int i = 0; i < 50; i++) {
-			struct stream bad = { .mem = { .va = 0x7000 }, .bytes = 64 };
+			struct stream bad = {.mem = {.va = 0x7000}, .bytes = 64};
 
 			seed = seed * 1103515245 + 12345;
 			done = must_syncobj(fd);
 			switch (seed >> 16 & 15) {
-			case 0:
-				submit(fd, queue, s.mem.va, s.bytes, NULL, 0);
-				break;
-			case 1:
-				submit(fd, queue, bad.mem.va, bad.bytes, NULL, 0);
-				break;
-			case 2:
-				submit_wait(fd, queue, 0, 0);
-				break;
+			case 0: submit(fd, queue, s.mem.va, s.bytes, NULL, 0); break;
+			case 1: submit(fd, queue, bad.mem.va, bad.bytes, NULL, 0); break;
+			case 2: submit_wait(fd, queue, 0, 0); break;
 			default:
-				submit(fd, queue, 0, 0, &(struct drm_txda_sync){
-					       .flags = DRM_TXDA_SYNC_SIGNAL, .handle = done }, 1);
+				submit(fd, queue, 0, 0,
+				       &(struct drm_txda_sync){.flags = DRM_TXDA_SYNC_SIGNAL,
+							       .handle = done},
+				       1);
 			}
 		}
 		must(queue_destroy(fd, queue));
@@ -573,7 +571,7 @@ static void storm(unsigned int seed)
 
 static void kill_storm(void)
 {
-	pid_t pids[6] = { 0 };
+	pid_t pids[6] = {0};
 
 	setup();
 	for (unsigned int round = 0; round < 60; round++) {
@@ -607,24 +605,24 @@ static void kill_storm(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{ "fault-page", fault_page },
-		{ "fault-read-only", fault_read_only },
-		{ "fault-stream", fault_stream },
-		{ "fault-packet", fault_packet },
-		{ "fault-exec", fault_exec },
-		{ "fault-many", fault_many },
-		{ "fault-then-reuse", fault_then_reuse },
-		{ "hang", hang },
-		{ "hang-not", hang_not },
-		{ "hang-but-progress", hang_but_progress },
-		{ "hang-of-another", hang_of_another },
-		{ "hang-many", hang_many },
-		{ "hang-injected", hang_injected },
-		{ "hang-of-chip", hang_of_chip },
-		{ "destroy-in-flight", destroy_in_flight },
-		{ "close-in-flight", close_in_flight },
-		{ "eventfd-on-fault", eventfd_on_fault },
-		{ "kill-storm", kill_storm },
+		{"fault-page", fault_page},
+		{"fault-read-only", fault_read_only},
+		{"fault-stream", fault_stream},
+		{"fault-packet", fault_packet},
+		{"fault-exec", fault_exec},
+		{"fault-many", fault_many},
+		{"fault-then-reuse", fault_then_reuse},
+		{"hang", hang},
+		{"hang-not", hang_not},
+		{"hang-but-progress", hang_but_progress},
+		{"hang-of-another", hang_of_another},
+		{"hang-many", hang_many},
+		{"hang-injected", hang_injected},
+		{"hang-of-chip", hang_of_chip},
+		{"destroy-in-flight", destroy_in_flight},
+		{"close-in-flight", close_in_flight},
+		{"eventfd-on-fault", eventfd_on_fault},
+		{"kill-storm", kill_storm},
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define VA	(1ull << 31)
-#define BYTES	(4 * MIB)
+#define VA    (1ull << 31)
+#define BYTES (4 * MIB)
 
 /* Everybody's: it sees what the others leave behind. */
 static struct client witness;
@@ -19,7 +19,7 @@ static uint64_t resets_before;
 
 static uint64_t chip_resets(void)
 {
-	struct drm_txda_reset_info info = { 0 };
+	struct drm_txda_reset_info info = {0};
 
 	must(query(witness.fd, DRM_TXDA_QUERY_RESET, &info, sizeof(info)));
 	return info.chip_resets;
@@ -27,7 +27,7 @@ static uint64_t chip_resets(void)
 
 static uint32_t vm_state(int fd, uint32_t vm)
 {
-	struct drm_txda_vm_get_state arg = { .id = vm };
+	struct drm_txda_vm_get_state arg = {.id = vm};
 
 	must(call(fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
 	return arg.state;
@@ -112,8 +112,8 @@ static void flush_of_async_unmap(void)
 	struct client c;
 	uint32_t done;
 	struct drm_txda_sync sync;
-	struct drm_txda_bind_op op = { .flags = DRM_TXDA_BIND_UNMAP, .va = VA, .size = BYTES };
-	struct drm_txda_vm_bind arg = { .flags = DRM_TXDA_VM_BIND_ASYNC };
+	struct drm_txda_bind_op op = {.flags = DRM_TXDA_BIND_UNMAP, .va = VA, .size = BYTES};
+	struct drm_txda_vm_bind arg = {.flags = DRM_TXDA_VM_BIND_ASYNC};
 
 	setup();
 	c = must_victim();
@@ -185,11 +185,9 @@ static void reset_of_chip(void)
 }
 
 static const struct test tests[] = {
-	{ "flush-of-unmap", flush_of_unmap },
-	{ "flush-of-async-unmap", flush_of_async_unmap },
-	{ "flush-of-destroy", flush_of_destroy },
-	{ "flush-of-close", flush_of_close },
-	{ "reset-of-chip", reset_of_chip },
+	{"flush-of-unmap", flush_of_unmap},	{"flush-of-async-unmap", flush_of_async_unmap},
+	{"flush-of-destroy", flush_of_destroy}, {"flush-of-close", flush_of_close},
+	{"reset-of-chip", reset_of_chip},
 };
 
 int main(int argc, char **argv)

@@ -31,14 +31,14 @@ static void setup(void)
 /* A job that holds others up, and the queue that it is on. */
 struct gate {
 	uint32_t queue;
-	uint32_t fence;		/* binary; signals when the gate opens */
+	uint32_t fence; /* binary; signals when the gate opens */
 	struct mem word;
 };
 
 /* A job that runs until gate_open(). */
 static struct gate must_gate(void)
 {
-	struct gate gate = { .word = must_mem(fd, vm, 8), .fence = must_syncobj(fd) };
+	struct gate gate = {.word = must_mem(fd, vm, 8), .fence = must_syncobj(fd)};
 	struct stream s = must_stream(fd, vm);
 	struct drm_txda_sync sync = signals(gate.fence);
 
@@ -112,7 +112,7 @@ static void binary_in_and_out(void)
 /* Within one call a job may wait for what one before it signals, and for nothing after it. */
 static void same_call(void)
 {
-	struct drm_txda_job jobs[4] = { 0 };
+	struct drm_txda_job jobs[4] = {0};
 	struct drm_txda_sync first[2], second[2], third, last;
 	uint32_t queue, a, b, t, done;
 
@@ -154,7 +154,7 @@ static void same_call(void)
  */
 static void same_call_behind_others(void)
 {
-	struct drm_txda_job jobs[2] = { 0 };
+	struct drm_txda_job jobs[2] = {0};
 	struct drm_txda_sync first, second[2], sync;
 	uint32_t queue, queue2, t, done;
 	struct gate gate;
@@ -166,7 +166,7 @@ static void same_call_behind_others(void)
 	t = must_syncobj(fd);
 	done = must_syncobj(fd);
 	{
-		struct drm_txda_sync syncs[2] = { wait_for(gate.fence), signals_point(t, 1) };
+		struct drm_txda_sync syncs[2] = {wait_for(gate.fence), signals_point(t, 1)};
 
 		must(submit(fd, queue2, 0, 0, syncs, 2));
 	}
@@ -245,7 +245,8 @@ static void ping_pong(void)
 		put_signal(&s, words.va, i + 1);
 		syncs[0] = wait_for_point(t, i);
 		syncs[1] = signals_point(t, i + 1);
-		must(submit(fd, queues[i % 2], s.mem.va, s.bytes, i ? syncs : syncs + 1, i ? 2 : 1));
+		must(submit(fd, queues[i % 2], s.mem.va, s.bytes, i ? syncs : syncs + 1,
+			    i ? 2 : 1));
 	}
 	must(syncobj_wait(fd, t, steps, PATIENCE));
 	for (uint32_t i = 0; i < steps; i++)
@@ -296,8 +297,7 @@ static void transfer(void)
 	must(submit(fd, queue, 0, 0, syncs, 2));
 	for (uint64_t point = 1; point <= 300; point++) {
 		struct drm_syncobj_transfer arg = {
-			.src_handle = t, .dst_handle = copy, .src_point = 3, .dst_point = point
-		};
+			.src_handle = t, .dst_handle = copy, .src_point = 3, .dst_point = point};
 
 		must(call(fd, DRM_IOCTL_SYNCOBJ_TRANSFER, &arg));
 	}
@@ -311,10 +311,9 @@ static void transfer(void)
 
 static void merged(void)
 {
-	struct sync_merge_data merge = { .name = "two" };
+	struct sync_merge_data merge = {.name = "two"};
 	struct drm_syncobj_handle handle = {
-		.flags = DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE
-	};
+		.flags = DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE};
 	struct drm_txda_sync syncs[2];
 	uint32_t queue, both, done;
 	struct gate gates[2];
@@ -344,7 +343,7 @@ static void merged(void)
 
 static void event(void)
 {
-	struct drm_syncobj_eventfd arg = { .point = 2 };
+	struct drm_syncobj_eventfd arg = {.point = 2};
 	struct drm_txda_sync sync;
 	uint64_t count;
 	struct pollfd p;
@@ -362,7 +361,7 @@ static void event(void)
 	check(read(arg.fd, &count, sizeof(count)) < 0 && errno == EAGAIN);
 	sync = signals_point(arg.handle, 2);
 	must(submit(fd, queue, 0, 0, &sync, 1));
-	p = (struct pollfd){ .fd = arg.fd, .events = POLLIN };
+	p = (struct pollfd){.fd = arg.fd, .events = POLLIN};
 	check(poll(&p, 1, (int)(PATIENCE / 1000000)) == 1);
 	check(read(arg.fd, &count, sizeof(count)) == sizeof(count) && count == 1);
 }
@@ -382,8 +381,8 @@ static void across(unsigned int chips)
 	for (unsigned int i = 0; i < 4; i++) {
 		files[i] = must_open(i % chips);
 		queues[i] = must_queue(files[i], must_vm(files[i]));
-		handles[i] = i ? must_share_syncobj(files[0], handles[0], files[i]) :
-				 must_syncobj(files[0]);
+		handles[i] = i ? must_share_syncobj(files[0], handles[0], files[i])
+			       : must_syncobj(files[0]);
 	}
 	for (uint32_t step = 0; step < steps; step++) {
 		uint32_t i = step % 4;
@@ -410,7 +409,7 @@ static void across_chips(void)
 /* A fence is good for whoever holds it, when queue, file and process of its maker are long gone. */
 static void outlives(void)
 {
-	struct sync_file_info info = { 0 };
+	struct sync_file_info info = {0};
 	struct sync_fence_info fence;
 	int pipes[2], files[2];
 	uint32_t shared, own;
@@ -435,11 +434,11 @@ static void outlives(void)
 		check(write(pipes[1], "x", 1) == 1);
 		pause();
 	}
-	check(read(pipes[0], &(char){ 0 }, 1) == 1);
+	check(read(pipes[0], &(char){0}, 1) == 1);
 	files[0] = must_sync_file(fd, shared);
 	/* Somebody waits for it with a job of his own. */
-	must(submit(fd, must_queue(fd, vm), 0, 0, (struct drm_txda_sync[]){
-			    wait_for(shared), signals(own) }, 2));
+	must(submit(fd, must_queue(fd, vm), 0, 0,
+		    (struct drm_txda_sync[]){wait_for(shared), signals(own)}, 2));
 	check_closed(own, 0);
 	kill(pid, SIGKILL);
 	check(waitpid(pid, NULL, 0) == pid);
@@ -531,7 +530,7 @@ static int hold(void)
 	close(fd);
 	printf("held\n");
 	fflush(stdout);
-	(void)!read(0, &(char){ 0 }, 1);
+	(void)!read(0, &(char){0}, 1);
 	check_equal(sync_file_status(files[0]), 0);
 	check_equal(sync_file_status(files[1]), -EIO);
 	return 0;
@@ -540,20 +539,20 @@ static int hold(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{ "binary", binary },
-		{ "binary-in-and-out", binary_in_and_out },
-		{ "same-call", same_call },
-		{ "same-call-behind-others", same_call_behind_others },
-		{ "timeline", timeline },
-		{ "ping-pong", ping_pong },
-		{ "deep-timeline", deep_timeline },
-		{ "transfer", transfer },
-		{ "merged", merged },
-		{ "event", event },
-		{ "across-files", across_files },
-		{ "across-chips", across_chips },
-		{ "outlives", outlives },
-		{ "threads", threads },
+		{"binary", binary},
+		{"binary-in-and-out", binary_in_and_out},
+		{"same-call", same_call},
+		{"same-call-behind-others", same_call_behind_others},
+		{"timeline", timeline},
+		{"ping-pong", ping_pong},
+		{"deep-timeline", deep_timeline},
+		{"transfer", transfer},
+		{"merged", merged},
+		{"event", event},
+		{"across-files", across_files},
+		{"across-chips", across_chips},
+		{"outlives", outlives},
+		{"threads", threads},
 	};
 
 	if (argc == 2 && !strcmp(argv[1], "--hold"))

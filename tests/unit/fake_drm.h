@@ -34,19 +34,19 @@ struct fake_drm_knobs {
 	/* the ioctl number @fail_after from now fails with @fail_error (0: none does) */
 	unsigned fail_after;
 	int fail_error;
-	unsigned long fail_request;	/* of these only; 0: of all */
-	bool reversed;			/* nodes are found in the reverse order */
-	bool no_links;			/* ports are down, and all cards are different */
-	uint32_t known_bytes;		/* an old kernel: its query structs end there; 0: all */
+	unsigned long fail_request; /* of these only; 0: of all */
+	bool reversed;		    /* nodes are found in the reverse order */
+	bool no_links;		    /* ports are down, and all cards are different */
+	uint32_t known_bytes;	    /* an old kernel: its query structs end there; 0: all */
 	int version_major;
-	uint64_t mappable_bytes;	/* of a chip's memory; what is beyond has no mmap */
+	uint64_t mappable_bytes; /* of a chip's memory; what is beyond has no mmap */
 	int open_error;
-	unsigned submit_depth;		/* jobs in flight of a queue; 0: as many as they like */
+	unsigned submit_depth; /* jobs in flight of a queue; 0: as many as they like */
 };
 extern struct fake_drm_knobs fake_drm;
 
 /* ioctls with that number so far; all of them for 0. */
 unsigned long fake_drm_calls(unsigned long request);
-unsigned fake_drm_handles(void);	/* GEM handles of all files */
+unsigned fake_drm_handles(void); /* GEM handles of all files */
 
 #endif /* FAKE_DRM_H */

@@ -48,7 +48,7 @@ struct buffer {
 	uint64_t offset, bytes;
 	unsigned slot, chip; /* whose memory it takes */
 	bool device, no_mmap;
-	int user_fd;	/* userptr: what is mapped there; -1: none */
+	int user_fd; /* userptr: what is mapped there; -1: none */
 };
 
 /* A dma-buf: a pipe, told by its inode, whose other end tells when nobody has it any more. */

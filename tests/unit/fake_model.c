@@ -193,7 +193,8 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 
 int txda_model_weights(struct txda_model *m, unsigned rank, struct txda_weights **ret_weights)
 {
-	return fake_model_weights ? fake_model_weights(m->group, m->path, rank, ret_weights) : -ENOENT;
+	return fake_model_weights ? fake_model_weights(m->group, m->path, rank, ret_weights)
+				  : -ENOENT;
 }
 
 struct txda_model *txda_model_unref(struct txda_model *m)

@@ -13,13 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CASE_H		64
-#define CASE_T		16
-#define CASE_R		8
-#define CASE_N		64
-#define CASE_KV_BYTES	8192
-#define CASE_SCRATCH	(2 * CASE_T * CASE_H * 4)
-#define CASE_PARAM	12544		/* not whole pages */
+#define CASE_H	      64
+#define CASE_T	      16
+#define CASE_R	      8
+#define CASE_N	      64
+#define CASE_KV_BYTES 8192
+#define CASE_SCRATCH  (2 * CASE_T * CASE_H * 4)
+#define CASE_PARAM    12544 /* not whole pages */
 
 /* The program of @rank of @tp. free() it. */
 void *case_program(unsigned tp, unsigned rank, size_t *ret_bytes);

@@ -16,10 +16,10 @@
 #include "txda.h"
 #include "txda_isa.h"
 
-#define assert_has(text, part) \
-	do { \
-		if (!strstr(text, part)) \
-			fail_msg("no \"%s\" in \"%s\"", part, text); \
+#define assert_has(text, part)                                                                     \
+	do {                                                                                       \
+		if (!strstr(text, part))                                                           \
+			fail_msg("no \"%s\" in \"%s\"", part, text);                               \
 	} while (0)
 
 /* A context on the device model, with @spec. */
@@ -35,11 +35,11 @@ static inline struct txda_context *open_context(const char *spec)
 	return context;
 }
 
-#define ok(context, call) \
-	do { \
-		int ok_result = (call); \
-		if (ok_result < 0) \
-			fail_msg("%s: %d, %s", #call, ok_result, txda_context_error(context)); \
+#define ok(context, call)                                                                          \
+	do {                                                                                       \
+		int ok_result = (call);                                                            \
+		if (ok_result < 0)                                                                 \
+			fail_msg("%s: %d, %s", #call, ok_result, txda_context_error(context));     \
 	} while (0)
 
 static inline uint64_t used_bytes(struct txda_context *context, unsigned device)

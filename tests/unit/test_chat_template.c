@@ -28,12 +28,12 @@ static int make_directory(void **state)
 
 static int remove_directory(void **state)
 {
-	static const char *const files[] = { "chat_template.jinja",
-					     "chat_template.json",
-					     "tokenizer_config.json",
-					     "special_tokens_map.json",
-					     "additional_chat_templates/tool_use.jinja",
-					     "additional_chat_templates" };
+	static const char *const files[] = {"chat_template.jinja",
+					    "chat_template.json",
+					    "tokenizer_config.json",
+					    "special_tokens_map.json",
+					    "additional_chat_templates/tool_use.jinja",
+					    "additional_chat_templates"};
 	char path[256];
 	size_t i;
 
@@ -109,7 +109,7 @@ static char *render(const struct txda_chat_template *chat, const char *request, 
 	before = cJSON_PrintUnformatted(json);
 	*ret_rc = txda_chat_template_render(chat, &r, &error, &text, NULL);
 	after = cJSON_PrintUnformatted(json);
-	assert_string_equal(before, after);	/* the request is read only */
+	assert_string_equal(before, after); /* the request is read only */
 	free(before);
 	free(after);
 	cJSON_Delete(json);
@@ -138,7 +138,7 @@ static void expect_error(const struct txda_chat_template *chat, const char *requ
 }
 
 #define HI "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}"
-#define HI_TOOLS                                                                                 \
+#define HI_TOOLS                                                                                   \
 	"{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [{\"type\": 1}]}"
 
 static void test_sources(void **state)
@@ -228,8 +228,8 @@ static void test_variables(void **state)
 	txda_chat_template_free(chat);
 }
 
-#define PARTS(more)                                                                              \
-	"{\"messages\": [{\"role\": \"user\", \"content\": ["                                    \
+#define PARTS(more)                                                                                \
+	"{\"messages\": [{\"role\": \"user\", \"content\": ["                                      \
 	"{\"type\": \"text\", \"text\": \"a\"},{\"type\": \"text\", \"text\": \"b\"}" more "]}]}"
 
 static void test_content(void **state)
@@ -262,9 +262,9 @@ static void test_content(void **state)
 	txda_chat_template_free(chat);
 }
 
-#define CALL(arguments)                                                                          \
-	"{\"messages\": [{\"role\": \"assistant\", \"content\": null,"                           \
-	" \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\":"        \
+#define CALL(arguments)                                                                            \
+	"{\"messages\": [{\"role\": \"assistant\", \"content\": null,"                             \
+	" \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\":"       \
 	" \"f\", \"arguments\": " arguments "}}]}]}"
 
 static void test_tool_calls(void **state)
@@ -305,15 +305,15 @@ static void test_real_templates(void **state)
 		const char *key;
 		struct txda_chat_capabilities expected;
 	} models[] = {
-		{ "chat/qwen3.json", "qwen3", { true, false, true, true, true, true } },
-		{ "chat/qwen2.5.json", "qwen2.5", { true, false, true, true, true, false } },
-		{ "chat/llama-3.1.json", "llama-3.1", { true, false, true, true, true, false } },
-		{ "chat/llama-2.json", "llama-2", { true, false, false, false, false, false } },
-		{ "chat/mistral.json", "mistral", { true, false, false, false, false, false } },
-		{ "chat/deepseek-v3.json", "deepseek-v3",
-		  { true, false, false, true, false, false } },
-		{ "chat/huggingface_js_e2e.json", "Qwen/Qwen2.5-VL-7B-Instruct",
-		  { true, true, false, false, false, false } },
+		{"chat/qwen3.json", "qwen3", {true, false, true, true, true, true}},
+		{"chat/qwen2.5.json", "qwen2.5", {true, false, true, true, true, false}},
+		{"chat/llama-3.1.json", "llama-3.1", {true, false, true, true, true, false}},
+		{"chat/llama-2.json", "llama-2", {true, false, false, false, false, false}},
+		{"chat/mistral.json", "mistral", {true, false, false, false, false, false}},
+		{"chat/deepseek-v3.json", "deepseek-v3", {true, false, false, true, false, false}},
+		{"chat/huggingface_js_e2e.json",
+		 "Qwen/Qwen2.5-VL-7B-Instruct",
+		 {true, true, false, false, false, false}},
 	};
 	char path[1024], err[512];
 	size_t i;

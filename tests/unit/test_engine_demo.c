@@ -71,7 +71,8 @@ static void open_residency(struct daemon *d, const char *cmodel,
 			   const struct engine_options *engine)
 {
 	struct txda_context_options context = TXDA_INIT(struct txda_context_options);
-	struct residency_options options = {.compiler = getenv("TXDA_COMPILE"), .model.engine = *engine};
+	struct residency_options options = {.compiler = getenv("TXDA_COMPILE"),
+					    .model.engine = *engine};
 	char cache[128], err[512] = "";
 
 	context.backend = "cmodel";

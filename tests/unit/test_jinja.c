@@ -26,8 +26,8 @@ static const char variables[] =
 	" {\"role\": \"assistant\", \"content\": null, \"k\": 2},"
 	" {\"role\": \"User\", \"content\": \"Ho\", \"k\": 1}]}";
 
-static const struct tm noon = { .tm_year = 125, .tm_mon = 6, .tm_mday = 10, .tm_hour = 12,
-				.tm_wday = 4, .tm_yday = 190 };
+static const struct tm noon = {
+	.tm_year = 125, .tm_mon = 6, .tm_mday = 10, .tm_hour = 12, .tm_wday = 4, .tm_yday = 190};
 
 static cJSON *parse_context(const char *text)
 {
@@ -43,7 +43,7 @@ static cJSON *parse_context(const char *text)
 static int render(const char *source, size_t length, const struct txda_template_limits *limits,
 		  struct txda_template_error *error, char **ret)
 {
-	struct txda_template_options options = { .now = &noon, .limits = limits };
+	struct txda_template_options options = {.now = &noon, .limits = limits};
 	struct txda_template *template;
 	cJSON *context;
 	int rc = txda_template_parse(source, length, error, &template);
@@ -80,9 +80,9 @@ static void expect_error(const char *source, enum txda_template_error_kind kind,
 		fail_msg("%s: rendered to %s", source, text);
 	if (error.kind != kind || !strstr(error.message, part) || (line && error.line != line))
 		fail_msg("%s: kind %d, line %u: %s", source, error.kind, error.line, error.message);
-	assert_int_equal(rc, kind == TXDA_TEMPLATE_RAISED ? -EPROTO :
-			     kind == TXDA_TEMPLATE_LIMIT  ? -E2BIG :
-							    -EINVAL);
+	assert_int_equal(rc, kind == TXDA_TEMPLATE_RAISED  ? -EPROTO
+			     : kind == TXDA_TEMPLATE_LIMIT ? -E2BIG
+							   : -EINVAL);
 }
 
 struct expectation {
@@ -99,20 +99,20 @@ static void expect_all(const struct expectation *e)
 static void test_whitespace(void **state)
 {
 	static const struct expectation cases[] = {
-		{ "a\n", "a" },
-		{ "a\n\n", "a\n" },
-		{ "a\r\nb\rc", "a\nb\nc" },
-		{ "{% if t %}\n  x\n{% endif %}\ny", "  x\ny" },
-		{ "a\n   {% if t %}b{% endif %}\n", "a\nb" },
-		{ "a\n  {{ 1 }}\n  {# c #}\nb", "a\n  1\nb" },
-		{ "a \n {{- 1 -}} \n b", "a1b" },
-		{ "a\n  {%+ if t %}b{% endif +%}\nc", "a\n  b\nc" },
-		{ "a  {#- c -#}  b", "ab" },
-		{ "{% raw %}{{ a }}{% if %}{% endraw %}", "{{ a }}{% if %}" },
-		{ " {%- raw -%} x {%- endraw -%} y", "xy" },
-		{ "{{ '%}' }}{{ \"}}\" }}{{ {'a': {'b': 1}}}}", "%}}}{'a': {'b': 1}}" },
-		{ "{{-1}}{{- -1 }}", "1-1" },
-		{ NULL, NULL },
+		{"a\n", "a"},
+		{"a\n\n", "a\n"},
+		{"a\r\nb\rc", "a\nb\nc"},
+		{"{% if t %}\n  x\n{% endif %}\ny", "  x\ny"},
+		{"a\n   {% if t %}b{% endif %}\n", "a\nb"},
+		{"a\n  {{ 1 }}\n  {# c #}\nb", "a\n  1\nb"},
+		{"a \n {{- 1 -}} \n b", "a1b"},
+		{"a\n  {%+ if t %}b{% endif +%}\nc", "a\n  b\nc"},
+		{"a  {#- c -#}  b", "ab"},
+		{"{% raw %}{{ a }}{% if %}{% endraw %}", "{{ a }}{% if %}"},
+		{" {%- raw -%} x {%- endraw -%} y", "xy"},
+		{"{{ '%}' }}{{ \"}}\" }}{{ {'a': {'b': 1}}}}", "%}}}{'a': {'b': 1}}"},
+		{"{{-1}}{{- -1 }}", "1-1"},
+		{NULL, NULL},
 	};
 
 	(void)state;
@@ -122,37 +122,37 @@ static void test_whitespace(void **state)
 static void test_expressions(void **state)
 {
 	static const struct expectation cases[] = {
-		{ "{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7 / 2 }} {{ 4 / 2 }}",
-		  "3 -4 2 -2 3.5 2.0" },
-		{ "{{ 2 ** 3 ** 2 }} {{ 2 ** -1 }} {{ -2 ** 2 }} {{ 7.5 // -2 }} {{ -7.5 % 2 }}",
-		  "64 0.5 4 -4.0 0.5" },
-		{ "{{ 1 < 2 < 3 }} {{ 3 > 2 > 2 }} {{ 1 == 1.0 == true }}", "True False True" },
-		{ "{{ 'a' ~ 1 ~ none ~ true ~ 1.5 }}{{ 1 ~ 2 * 3 }}", "a1NoneTrue1.516" },
-		{ "{{ 'b' in 'abc' }}{{ 'k' not in d }}{{ 3 in l }}{{ 'b' in d }}{{ nope in l }}",
-		  "TrueTrueTrueTrueFalse" },
-		{ "{{ '' or 'x' }}{{ 0 and 1 }}{{ not e }}{{ none or false }}", "x0TrueFalse" },
-		{ "{{ 'a' if n else 'b' if not t else 'c' }}{{ 'd' if n }}", "c" },
-		{ "{{ l[::-1] }}{{ l[5:1:-2] }}{{ l[-100:100] }}{{ s[-3:] }}{{ s[7] }}{{ s[::-4] "
-		  "}}",
-		  "[2, 1, 3][2][3, 1, 2]rld\u00f6dwl" },
-		{ "{{ d.a.x.0 }}{{ d['a']['x'][-1] }}{{ l.1 }}{{ s.0 }}", "121H" },
-		{ "{{ {'a': [1, {'b': 'c'}], 2: (1,), none: 1.0} }}{{ () }}{{ (1, 2) }}",
-		  "{'a': [1, {'b': 'c'}], 2: (1,), None: 1.0}()(1, 2)" },
-		{ "{{ {1: 'a', 1.0: 'b', true: 'c'} }}", "{1: 'c'}" },
-		{ "{{ 'a' 'b' }}{{ \"\\x41\\u00e9\\n\\103\\q\\ud83d\\ude00\" }}",
-		  "abA\u00e9\nC\\q\U0001f600" },
-		{ "{{ 0x1F }} {{ 0b101 }} {{ 1_000 }} {{ 1e3 }} {{ 1.5e-7 }} {{ 1e16 }} {{ 0.1 + "
-		  "0.2 }}",
-		  "31 5 1000 1000.0 1.5e-07 1e+16 0.30000000000000004" },
-		{ "{{ [1] * 2 + [3] }}{{ 3 * 'ab' }}{{ (1,) + (2,) }}", "[1, 1, 3]ababab(1, 2)" },
-		{ "{{ [1, 2] < [1, 3] }}{{ 'a' < 'b' }}{{ [1] == (1,) }}{{ {'a': 1} == {'a': "
-		  "1.0} }}",
-		  "TrueTrueFalseTrue" },
-		{ "{{ range(*[1, 4])|list }}{{ dict(**{'a': 1}) }}", "[1, 2, 3]{'a': 1}" },
-		{ "{{ -1|abs }}{{ -l|first }}", NULL },
-		{ "{{ 1, 2 }}", "(1, 2)" },
-		{ "{% set if = 'a' %}{% set in = 'abc' %}{% if if in in %}b{% endif %}", "b" },
-		{ NULL, NULL },
+		{"{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7 / 2 }} {{ 4 / 2 }}",
+		 "3 -4 2 -2 3.5 2.0"},
+		{"{{ 2 ** 3 ** 2 }} {{ 2 ** -1 }} {{ -2 ** 2 }} {{ 7.5 // -2 }} {{ -7.5 % 2 }}",
+		 "64 0.5 4 -4.0 0.5"},
+		{"{{ 1 < 2 < 3 }} {{ 3 > 2 > 2 }} {{ 1 == 1.0 == true }}", "True False True"},
+		{"{{ 'a' ~ 1 ~ none ~ true ~ 1.5 }}{{ 1 ~ 2 * 3 }}", "a1NoneTrue1.516"},
+		{"{{ 'b' in 'abc' }}{{ 'k' not in d }}{{ 3 in l }}{{ 'b' in d }}{{ nope in l }}",
+		 "TrueTrueTrueTrueFalse"},
+		{"{{ '' or 'x' }}{{ 0 and 1 }}{{ not e }}{{ none or false }}", "x0TrueFalse"},
+		{"{{ 'a' if n else 'b' if not t else 'c' }}{{ 'd' if n }}", "c"},
+		{"{{ l[::-1] }}{{ l[5:1:-2] }}{{ l[-100:100] }}{{ s[-3:] }}{{ s[7] }}{{ s[::-4] "
+		 "}}",
+		 "[2, 1, 3][2][3, 1, 2]rld\u00f6dwl"},
+		{"{{ d.a.x.0 }}{{ d['a']['x'][-1] }}{{ l.1 }}{{ s.0 }}", "121H"},
+		{"{{ {'a': [1, {'b': 'c'}], 2: (1,), none: 1.0} }}{{ () }}{{ (1, 2) }}",
+		 "{'a': [1, {'b': 'c'}], 2: (1,), None: 1.0}()(1, 2)"},
+		{"{{ {1: 'a', 1.0: 'b', true: 'c'} }}", "{1: 'c'}"},
+		{"{{ 'a' 'b' }}{{ \"\\x41\\u00e9\\n\\103\\q\\ud83d\\ude00\" }}",
+		 "abA\u00e9\nC\\q\U0001f600"},
+		{"{{ 0x1F }} {{ 0b101 }} {{ 1_000 }} {{ 1e3 }} {{ 1.5e-7 }} {{ 1e16 }} {{ 0.1 + "
+		 "0.2 }}",
+		 "31 5 1000 1000.0 1.5e-07 1e+16 0.30000000000000004"},
+		{"{{ [1] * 2 + [3] }}{{ 3 * 'ab' }}{{ (1,) + (2,) }}", "[1, 1, 3]ababab(1, 2)"},
+		{"{{ [1, 2] < [1, 3] }}{{ 'a' < 'b' }}{{ [1] == (1,) }}{{ {'a': 1} == {'a': "
+		 "1.0} }}",
+		 "TrueTrueFalseTrue"},
+		{"{{ range(*[1, 4])|list }}{{ dict(**{'a': 1}) }}", "[1, 2, 3]{'a': 1}"},
+		{"{{ -1|abs }}{{ -l|first }}", NULL},
+		{"{{ 1, 2 }}", "(1, 2)"},
+		{"{% set if = 'a' %}{% set in = 'abc' %}{% if if in in %}b{% endif %}", "b"},
+		{NULL, NULL},
 	};
 	const struct expectation *e;
 
@@ -167,25 +167,25 @@ static void test_expressions(void **state)
 static void test_printing(void **state)
 {
 	static const struct expectation cases[] = {
-		{ "{{ t }} {{ n }} {{ one }} {{ f }} {{ big }} {{ [t, n, 'a', \"it's\"] }}",
-		  "True None 1.0 2.5 12345678901234567890 [True, None, 'a', \"it's\"]" },
-		{ "{{ ['\\u200b\\xa0\\u00e9\\t\\\\', '\\x00'] }}",
-		  "['\\u200b\\xa0\u00e9\\t\\\\', '\\x00']" },
-		{ "{{ d.keys() }}{{ d.items()|list|length }}{{ range(3) }}{{ range(1, 9, 2) }}",
-		  "dict_keys(['b', 'a'])2range(0, 3)range(1, 9, 2)" },
-		{ "[{{ nope }}][{{ d.nope }}][{{ [nope] }}]", "[][][[Undefined]]" },
-		{ "{{ namespace(a=1) }}", "<Namespace {'a': 1}>" },
-		{ "{{ d|tojson }}{{ [1.0, 1e20, none, big]|tojson }}",
-		  "{\"b\": 1, \"a\": {\"x\": [1, 2]}}[1.0, 1e+20, null, 12345678901234567890]" },
-		{ "{{ d|tojson(indent=2, sort_keys=true) }}",
-		  "{\n  \"a\": {\n    \"x\": [\n      1,\n      2\n    ]\n  },\n  \"b\": 1\n}" },
-		{ "{{ {'a': [], 'b': {}}|tojson(separators=(',', ':'), indent='\\t') }}",
-		  "{\n\t\"a\":[],\n\t\"b\":{}\n}" },
-		{ "{{ '\\u00e9\\U0001f600<\\x7f'|tojson(ensure_ascii=true) }}{{ "
-		  "'\\u00e9<'|tojson }}",
-		  "\"\\u00e9\\ud83d\\ude00<\\u007f\"\"\u00e9<\"" },
-		{ "{{ {1: 2, none: 3, true: 4}|tojson }}", "{\"1\": 4, \"null\": 3}" },
-		{ NULL, NULL },
+		{"{{ t }} {{ n }} {{ one }} {{ f }} {{ big }} {{ [t, n, 'a', \"it's\"] }}",
+		 "True None 1.0 2.5 12345678901234567890 [True, None, 'a', \"it's\"]"},
+		{"{{ ['\\u200b\\xa0\\u00e9\\t\\\\', '\\x00'] }}",
+		 "['\\u200b\\xa0\u00e9\\t\\\\', '\\x00']"},
+		{"{{ d.keys() }}{{ d.items()|list|length }}{{ range(3) }}{{ range(1, 9, 2) }}",
+		 "dict_keys(['b', 'a'])2range(0, 3)range(1, 9, 2)"},
+		{"[{{ nope }}][{{ d.nope }}][{{ [nope] }}]", "[][][[Undefined]]"},
+		{"{{ namespace(a=1) }}", "<Namespace {'a': 1}>"},
+		{"{{ d|tojson }}{{ [1.0, 1e20, none, big]|tojson }}",
+		 "{\"b\": 1, \"a\": {\"x\": [1, 2]}}[1.0, 1e+20, null, 12345678901234567890]"},
+		{"{{ d|tojson(indent=2, sort_keys=true) }}",
+		 "{\n  \"a\": {\n    \"x\": [\n      1,\n      2\n    ]\n  },\n  \"b\": 1\n}"},
+		{"{{ {'a': [], 'b': {}}|tojson(separators=(',', ':'), indent='\\t') }}",
+		 "{\n\t\"a\":[],\n\t\"b\":{}\n}"},
+		{"{{ '\\u00e9\\U0001f600<\\x7f'|tojson(ensure_ascii=true) }}{{ "
+		 "'\\u00e9<'|tojson }}",
+		 "\"\\u00e9\\ud83d\\ude00<\\u007f\"\"\u00e9<\""},
+		{"{{ {1: 2, none: 3, true: 4}|tojson }}", "{\"1\": 4, \"null\": 3}"},
+		{NULL, NULL},
 	};
 
 	(void)state;
@@ -195,58 +195,58 @@ static void test_printing(void **state)
 static void test_statements(void **state)
 {
 	static const struct expectation cases[] = {
-		{ "{% for x in l %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.first }}{{ "
-		  "loop.last }}"
-		  "{{ loop.previtem }}{{ loop.nextitem }}{{ loop.cycle('a', 'b') }};{% endfor %}",
-		  "12TrueFalse1a;21FalseFalse32b;30FalseTrue1a;" },
-		{ "{% for x in l if x > 1 %}{{ loop.length }}{{ x }}{% else %}none{% endfor %}"
-		  "{% for x in l if x > 5 %}{{ x }}{% else %}none{% endfor %}",
-		  "2322none" },
-		{ "{% for k, v in d.items() %}{{ k }}{% endfor %}{% for a, (b, c) in [[1, [2, "
-		  "3]]] %}"
-		  "{{ a }}{{ b }}{{ c }}{% endfor %}{% for c in 'a\u00e9' %}{{ c }}.{% endfor %}",
-		  "ba123a.\u00e9." },
-		{ "{% for x in [[1, [2]]] recursive %}{% if x is iterable %}<{{ loop(x) }}>{% "
-		  "else %}"
-		  "{{ x }}@{{ loop.depth }}{% endif %}{% endfor %}",
-		  "<1@2<2@3>>" },
-		{ "{% for x in [1, 2, 3, 4] %}{% if x == 2 %}{% continue %}{% endif %}"
-		  "{% if x == 4 %}{% break %}{% endif %}{{ x }}{% endfor %}",
-		  "13" },
-		{ "{% set x = 1 %}{% for i in [1, 2] %}{{ x }}{% set x = 5 %}{{ x }}{% endfor %}"
-		  "{{ x }}",
-		  "15151" },
-		{ "{% set ns = namespace(n=0) %}{% for i in l %}{% set ns.n = ns.n + i %}{% "
-		  "endfor %}"
-		  "{{ ns.n }}{% set ns.a, (b, c) = 1, [2, 3] %}{{ ns.a }}{{ b }}{{ c }}",
-		  "6123" },
-		{ "{% set x | upper %}a{{ 1 }}\nb{% endset %}{{ x }}{% filter replace('a', 'b') "
-		  "| upper %}"
-		  "aa{% endfilter %}",
-		  "A1\nBBB" },
-		{ "{% macro f(a, b=a, c='z') %}<{{ a }}{{ b }}{{ c }}>{% endmacro %}{{ f(1) }}"
-		  "{{ f(1, 2) }}{{ f(c=3, a=4) }}",
-		  "<11z><12z><443>" },
-		{ "{% macro f() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ f(1, x=2) }}",
-		  "(1,){'x': 2}" },
-		{ "{% macro f() %}[{{ caller(1) }}]{% endmacro %}{% call(x) f() %}{{ x }}{{ s }}"
-		  "{% endcall %}",
-		  "[1Hello w\u00f6rld]" },
-		{ "{% macro f(n) %}{% if n %}{{ n }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ "
-		  "f(3) }}",
-		  "321" },
-		{ "{% macro f() %}{{ x }}{% endmacro %}{% set x = 2 %}{{ f() }}", "2" },
-		{ "{% with a = 1, b = i %}{{ a }}{{ b }}{% endwith %}{{ a }}", "17" },
-		{ "{% generation %}a{% set z = 1 %}{% endgeneration %}{{ z }}", "a" },
-		{ "{% if n %}a{% elif e %}b{% elif t %}c{% else %}d{% endif %}", "c" },
-		{ "{% set j = joiner('|') %}{% set c = cycler(1, 2) %}"
-		  "{% for x in l %}{{ j() }}{{ c.next() }}{% endfor %}{{ c.current }}",
-		  "1|2|12" },
-		{ "{% set g = l|map('string') %}{{ g|first }}{{ g|list }}{{ g|list }}",
-		  "3['1', '2'][]" },
-		{ "{{ strftime_now('%d %b %Y %H:%M %j %%') }}", "10 Jul 2025 12:00 191 %" },
-		{ "{% print 1, 'a' %}", "1a" },
-		{ NULL, NULL },
+		{"{% for x in l %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.first }}{{ "
+		 "loop.last }}"
+		 "{{ loop.previtem }}{{ loop.nextitem }}{{ loop.cycle('a', 'b') }};{% endfor %}",
+		 "12TrueFalse1a;21FalseFalse32b;30FalseTrue1a;"},
+		{"{% for x in l if x > 1 %}{{ loop.length }}{{ x }}{% else %}none{% endfor %}"
+		 "{% for x in l if x > 5 %}{{ x }}{% else %}none{% endfor %}",
+		 "2322none"},
+		{"{% for k, v in d.items() %}{{ k }}{% endfor %}{% for a, (b, c) in [[1, [2, "
+		 "3]]] %}"
+		 "{{ a }}{{ b }}{{ c }}{% endfor %}{% for c in 'a\u00e9' %}{{ c }}.{% endfor %}",
+		 "ba123a.\u00e9."},
+		{"{% for x in [[1, [2]]] recursive %}{% if x is iterable %}<{{ loop(x) }}>{% "
+		 "else %}"
+		 "{{ x }}@{{ loop.depth }}{% endif %}{% endfor %}",
+		 "<1@2<2@3>>"},
+		{"{% for x in [1, 2, 3, 4] %}{% if x == 2 %}{% continue %}{% endif %}"
+		 "{% if x == 4 %}{% break %}{% endif %}{{ x }}{% endfor %}",
+		 "13"},
+		{"{% set x = 1 %}{% for i in [1, 2] %}{{ x }}{% set x = 5 %}{{ x }}{% endfor %}"
+		 "{{ x }}",
+		 "15151"},
+		{"{% set ns = namespace(n=0) %}{% for i in l %}{% set ns.n = ns.n + i %}{% "
+		 "endfor %}"
+		 "{{ ns.n }}{% set ns.a, (b, c) = 1, [2, 3] %}{{ ns.a }}{{ b }}{{ c }}",
+		 "6123"},
+		{"{% set x | upper %}a{{ 1 }}\nb{% endset %}{{ x }}{% filter replace('a', 'b') "
+		 "| upper %}"
+		 "aa{% endfilter %}",
+		 "A1\nBBB"},
+		{"{% macro f(a, b=a, c='z') %}<{{ a }}{{ b }}{{ c }}>{% endmacro %}{{ f(1) }}"
+		 "{{ f(1, 2) }}{{ f(c=3, a=4) }}",
+		 "<11z><12z><443>"},
+		{"{% macro f() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ f(1, x=2) }}",
+		 "(1,){'x': 2}"},
+		{"{% macro f() %}[{{ caller(1) }}]{% endmacro %}{% call(x) f() %}{{ x }}{{ s }}"
+		 "{% endcall %}",
+		 "[1Hello w\u00f6rld]"},
+		{"{% macro f(n) %}{% if n %}{{ n }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ "
+		 "f(3) }}",
+		 "321"},
+		{"{% macro f() %}{{ x }}{% endmacro %}{% set x = 2 %}{{ f() }}", "2"},
+		{"{% with a = 1, b = i %}{{ a }}{{ b }}{% endwith %}{{ a }}", "17"},
+		{"{% generation %}a{% set z = 1 %}{% endgeneration %}{{ z }}", "a"},
+		{"{% if n %}a{% elif e %}b{% elif t %}c{% else %}d{% endif %}", "c"},
+		{"{% set j = joiner('|') %}{% set c = cycler(1, 2) %}"
+		 "{% for x in l %}{{ j() }}{{ c.next() }}{% endfor %}{{ c.current }}",
+		 "1|2|12"},
+		{"{% set g = l|map('string') %}{{ g|first }}{{ g|list }}{{ g|list }}",
+		 "3['1', '2'][]"},
+		{"{{ strftime_now('%d %b %Y %H:%M %j %%') }}", "10 Jul 2025 12:00 191 %"},
+		{"{% print 1, 'a' %}", "1a"},
+		{NULL, NULL},
 	};
 
 	(void)state;
@@ -256,50 +256,50 @@ static void test_statements(void **state)
 static void test_filters(void **state)
 {
 	static const struct expectation cases[] = {
-		{ "{{ l|sort }}{{ ['b', 'A']|sort }}{{ ['b', 'A']|sort(true, true) }}{{ l|max }}"
-		  "{{ l|min }}",
-		  "[1, 2, 3]['A', 'b']['b', 'A']31" },
-		{ "{{ m|map(attribute='role')|join(',') }}{{ "
-		  "m|selectattr('k')|map(attribute='k')|sum }}",
-		  "user,assistant,User3" },
-		{ "{{ m|rejectattr('role', 'in', ['user'])|list|length }}{{ [0, 1, "
-		  "2]|select('odd')|list }}",
-		  "2[1]" },
-		{ "{{ m|map(attribute='k', default=9)|list }}{{ m|sort(attribute='role')|length }}",
-		  "[9, 2, 1]3" },
-		{ "{% for g in m|groupby('role') %}{{ g.grouper }}{{ g.list|length }};{% endfor %}",
-		  "assistant1;user2;" },
-		{ "{{ ['a', 'A', 'b']|unique|list }}{{ {'b': 1, 'A': 2}|dictsort }}",
-		  "['a', 'b'][('A', 2), ('b', 1)]" },
-		{ "{{ [1, 2, 3]|batch(2, 0)|list }}{{ [1, 2, 3]|slice(2)|list }}{{ 'abc'|reverse "
-		  "}}",
-		  "[[1, 2], [3, 0]][[1, 2], [3]]cba" },
-		{ "{{ ' x '|trim }}{{ 'xax'|trim('x') }}{{ s|upper }}{{ 'hELLO w'|capitalize }}",
-		  "xaHELLO W\u00d6RLDHello w" },
-		{ "{{ \"they're a-b (c\"|title }}|{{ \"they're a-b\".title() }}|{{ "
-		  "'\u00df'.upper() }}",
-		  "They're A-B (C|They'Re A-B|SS" },
-		{ "{{ 'a\nb\n\nc'|indent(2) }}|{{ 'a\nb'|indent('>', true) }}", "a\n  b\n\n  "
-		  "c|>a\n>b" },
-		{ "{{ '3.7'|int }}{{ 'x'|int(-1) }}{{ '1f'|int(base=16) }}{{ 'x'|float }}{{ "
-		  "2.5|round }}"
-		  "{{ 2.675|round(2) }}{{ 2.1|round(method='ceil') }}{{ true|int }}",
-		  "3-1310.02.02.673.01" },
-		{ "{{ nope|default('a') }}{{ n|default('b') }}{{ n|default('c', true) }}{{ "
-		  "nope|length }}",
-		  "aNonec0" },
-		{ "{{ 'aXbX'|replace('X', '-', 1) }}{{ 'foo bar baz qux'|truncate(9) }}{{ 'a "
-		  "b'|wordcount }}",
-		  "a-bXfoo...2" },
-		{ "{{ '<a>'|e }}{{ '<a>'|safe + '<' }}{{ 'a b/\u00fc'|urlencode }}",
-		  "&lt;a&gt;<a>&lt;a%20b/%C3%BC" },
-		{ "{{ '%s-%05.1f|%-3d|%x' % ('a', 2.25, 5, 255) }}{{ '%(a)s' % {'a': 1} }}",
-		  "a-002.2|5  |ff1" },
-		{ "{{ '{} {x!r} {0:>4}|{1:,}'.format(1, 1234567, x='a') }}", "1 'a'    "
-		  "1|1,234,567" },
-		{ "{{ 'ab'|center(6) }}|{{ 'x'|first }}{{ l|last }}{{ l|count }}{{ 5|string }}",
-		  "  ab  |x235" },
-		{ NULL, NULL },
+		{"{{ l|sort }}{{ ['b', 'A']|sort }}{{ ['b', 'A']|sort(true, true) }}{{ l|max }}"
+		 "{{ l|min }}",
+		 "[1, 2, 3]['A', 'b']['b', 'A']31"},
+		{"{{ m|map(attribute='role')|join(',') }}{{ "
+		 "m|selectattr('k')|map(attribute='k')|sum }}",
+		 "user,assistant,User3"},
+		{"{{ m|rejectattr('role', 'in', ['user'])|list|length }}{{ [0, 1, "
+		 "2]|select('odd')|list }}",
+		 "2[1]"},
+		{"{{ m|map(attribute='k', default=9)|list }}{{ m|sort(attribute='role')|length }}",
+		 "[9, 2, 1]3"},
+		{"{% for g in m|groupby('role') %}{{ g.grouper }}{{ g.list|length }};{% endfor %}",
+		 "assistant1;user2;"},
+		{"{{ ['a', 'A', 'b']|unique|list }}{{ {'b': 1, 'A': 2}|dictsort }}",
+		 "['a', 'b'][('A', 2), ('b', 1)]"},
+		{"{{ [1, 2, 3]|batch(2, 0)|list }}{{ [1, 2, 3]|slice(2)|list }}{{ 'abc'|reverse "
+		 "}}",
+		 "[[1, 2], [3, 0]][[1, 2], [3]]cba"},
+		{"{{ ' x '|trim }}{{ 'xax'|trim('x') }}{{ s|upper }}{{ 'hELLO w'|capitalize }}",
+		 "xaHELLO W\u00d6RLDHello w"},
+		{"{{ \"they're a-b (c\"|title }}|{{ \"they're a-b\".title() }}|{{ "
+		 "'\u00df'.upper() }}",
+		 "They're A-B (C|They'Re A-B|SS"},
+		{"{{ 'a\nb\n\nc'|indent(2) }}|{{ 'a\nb'|indent('>', true) }}", "a\n  b\n\n  "
+									       "c|>a\n>b"},
+		{"{{ '3.7'|int }}{{ 'x'|int(-1) }}{{ '1f'|int(base=16) }}{{ 'x'|float }}{{ "
+		 "2.5|round }}"
+		 "{{ 2.675|round(2) }}{{ 2.1|round(method='ceil') }}{{ true|int }}",
+		 "3-1310.02.02.673.01"},
+		{"{{ nope|default('a') }}{{ n|default('b') }}{{ n|default('c', true) }}{{ "
+		 "nope|length }}",
+		 "aNonec0"},
+		{"{{ 'aXbX'|replace('X', '-', 1) }}{{ 'foo bar baz qux'|truncate(9) }}{{ 'a "
+		 "b'|wordcount }}",
+		 "a-bXfoo...2"},
+		{"{{ '<a>'|e }}{{ '<a>'|safe + '<' }}{{ 'a b/\u00fc'|urlencode }}",
+		 "&lt;a&gt;<a>&lt;a%20b/%C3%BC"},
+		{"{{ '%s-%05.1f|%-3d|%x' % ('a', 2.25, 5, 255) }}{{ '%(a)s' % {'a': 1} }}",
+		 "a-002.2|5  |ff1"},
+		{"{{ '{} {x!r} {0:>4}|{1:,}'.format(1, 1234567, x='a') }}", "1 'a'    "
+									    "1|1,234,567"},
+		{"{{ 'ab'|center(6) }}|{{ 'x'|first }}{{ l|last }}{{ l|count }}{{ 5|string }}",
+		 "  ab  |x235"},
+		{NULL, NULL},
 	};
 
 	(void)state;
@@ -309,27 +309,27 @@ static void test_filters(void **state)
 static void test_methods(void **state)
 {
 	static const struct expectation cases[] = {
-		{ "{{ 'a,b,,c'.split(',', 1) }}{{ 'a,b'.rsplit(',') }}{{ ' a  b '.split() }}",
-		  "['a', 'b,,c']['a', 'b']['a', 'b']" },
-		{ "{{ ' a b c'.rsplit(none, 1) }}{{ 'a\nb\r\n'.splitlines() }}{{ "
-		  "'a-b-c'.rpartition('-') }}",
-		  "[' a b', 'c']['a', 'b']('a-b', '-', 'c')" },
-		{ "{{ 'xxaxx'.strip('x') }}{{ ' a'.lstrip() }}{{ 'aXX'.rstrip('X') }}", "aaa" },
-		{ "{{ s.startswith('He') }}{{ s.endswith(('x', 'ld')) }}{{ s.find('r') }}{{ "
-		  "s.rfind('l') }}"
-		  "{{ s.count('l') }}{{ s.index('\u00f6') }}",
-		  "TrueTrue8937" },
-		{ "{{ 'abc'.removeprefix('a') }}{{ 'a-b'.replace('-', '+') }}{{ ','.join(['a', "
-		  "'b']) }}",
-		  "bca+ba,b" },
-		{ "{{ '12'.isdigit() }}{{ 'aB'.swapcase() }}{{ '-4'.zfill(4) }}{{ 'a'.ljust(3, "
-		  "'.') }}",
-		  "TrueAb-004a.." },
-		{ "{{ d.get('b') }}{{ d.get('z') }}{{ d.get('z', 5) }}{{ d.keys()|list }}{{ "
-		  "d.values()|list }}",
-		  "1None5['b', 'a'][1, {'x': [1, 2]}]" },
-		{ "{{ l.index(1) }}{{ l.count(9) }}{{ {'items': 1}['items'] }}", "101" },
-		{ NULL, NULL },
+		{"{{ 'a,b,,c'.split(',', 1) }}{{ 'a,b'.rsplit(',') }}{{ ' a  b '.split() }}",
+		 "['a', 'b,,c']['a', 'b']['a', 'b']"},
+		{"{{ ' a b c'.rsplit(none, 1) }}{{ 'a\nb\r\n'.splitlines() }}{{ "
+		 "'a-b-c'.rpartition('-') }}",
+		 "[' a b', 'c']['a', 'b']('a-b', '-', 'c')"},
+		{"{{ 'xxaxx'.strip('x') }}{{ ' a'.lstrip() }}{{ 'aXX'.rstrip('X') }}", "aaa"},
+		{"{{ s.startswith('He') }}{{ s.endswith(('x', 'ld')) }}{{ s.find('r') }}{{ "
+		 "s.rfind('l') }}"
+		 "{{ s.count('l') }}{{ s.index('\u00f6') }}",
+		 "TrueTrue8937"},
+		{"{{ 'abc'.removeprefix('a') }}{{ 'a-b'.replace('-', '+') }}{{ ','.join(['a', "
+		 "'b']) }}",
+		 "bca+ba,b"},
+		{"{{ '12'.isdigit() }}{{ 'aB'.swapcase() }}{{ '-4'.zfill(4) }}{{ 'a'.ljust(3, "
+		 "'.') }}",
+		 "TrueAb-004a.."},
+		{"{{ d.get('b') }}{{ d.get('z') }}{{ d.get('z', 5) }}{{ d.keys()|list }}{{ "
+		 "d.values()|list }}",
+		 "1None5['b', 'a'][1, {'x': [1, 2]}]"},
+		{"{{ l.index(1) }}{{ l.count(9) }}{{ {'items': 1}['items'] }}", "101"},
+		{NULL, NULL},
 	};
 
 	(void)state;
@@ -340,38 +340,61 @@ static void test_tests(void **state)
 {
 	(void)state;
 	expect("{{ 1 is number }}{{ t is number }}{{ t is integer }}{{ 1.0 is float }}{{ s is "
-		"string }}",
+	       "string }}",
 	       "TrueTrueFalseTrueTrue");
 	expect("{{ s is sequence }}{{ d is sequence }}{{ d.keys() is sequence }}{{ n is iterable "
-		"}}",
+	       "}}",
 	       "TrueTrueFalseFalse");
 	expect("{{ d is mapping }}{{ nope is defined }}{{ n is none }}{{ n is not none }}{{ 4 is "
-		"even }}",
+	       "even }}",
 	       "TrueFalseTrueFalseTrue");
 	expect("{{ 4 is divisibleby 2 }}{{ 1 is eq 1 }}{{ 1 is in [1] }}{{ 'a' is lower }}{{ 2 "
-		"is gt(1) }}",
+	       "is gt(1) }}",
 	       "TrueTrueTrueTrueTrue");
 	expect("{{ 'trim' is filter }}{{ 'nix' is filter }}{{ 'odd' is test }}{{ range is "
-		"callable }}",
+	       "callable }}",
 	       "TrueFalseTrueTrue");
 	expect("{{ true is true }}{{ 1 is true }}{{ [] is sameas [] }}{{ 'a' is string and t or "
-		"n }}",
+	       "n }}",
 	       "TrueFalseFalseTrue");
 }
 
 static void test_syntax_errors(void **state)
 {
 	static const char *const wrong[] = {
-		"{% if t %}a", "{% nope %}", "{% endif %}", "{{ 1 +", "{{ (1 }}", "{{ }}",
+		"{% if t %}a",
+		"{% nope %}",
+		"{% endif %}",
+		"{{ 1 +",
+		"{{ (1 }}",
+		"{{ }}",
 		"{{ 1 2 }}",
-		"{{ 'a }}", "{# a", "{% raw %} a", "{% for x l %}{% endfor %}", "{% set 5 = 1 %}",
-		"{% set true = 1 %}", "{{ a..b }}", "{{ f(a=1, 2) }}", "{{ f(a=1, a=2) }}",
+		"{{ 'a }}",
+		"{# a",
+		"{% raw %} a",
+		"{% for x l %}{% endfor %}",
+		"{% set 5 = 1 %}",
+		"{% set true = 1 %}",
+		"{{ a..b }}",
+		"{{ f(a=1, 2) }}",
+		"{{ f(a=1, a=2) }}",
 		"{% break %}",
-		"{% include 'x' %}", "{% extends 'x' %}", "{% import 'x' as y %}", "{{ @ }}",
+		"{% include 'x' %}",
+		"{% extends 'x' %}",
+		"{% import 'x' as y %}",
+		"{{ @ }}",
 		"{{ 1 = 2 }}",
-		"{{ {'a' 1} }}", "{{ [1, }}", "{% if %}{% endif %}", "{{ 99999999999999999999 }}",
-		"{{ '\\N{BULLET}' }}", "{{ '\\ud800' }}", "{{ x is odd is even }}", "{{ 'x' }",
-		"{% macro f(a=1, b) %}{% endmacro %}", "{% call 5 %}{% endcall %}", "{{ l[] }}",
+		"{{ {'a' 1} }}",
+		"{{ [1, }}",
+		"{% if %}{% endif %}",
+		"{{ 99999999999999999999 }}",
+		"{{ '\\N{BULLET}' }}",
+		"{{ '\\ud800' }}",
+		"{{ x is odd is even }}",
+		"{{ 'x' }",
+		"{% macro f(a=1, b) %}{% endmacro %}",
+		"{% call 5 %}{% endcall %}",
+		"{{ l[] }}",
 	};
 	size_t i;
 
@@ -407,7 +430,7 @@ static void test_runtime_errors(void **state)
 	expect_error("{{ nope|tojson }}", TXDA_TEMPLATE_RUNTIME, 1, "not JSON serializable");
 	expect_error("{{ l|map('upper')|length }}", TXDA_TEMPLATE_RUNTIME, 1, "no len()");
 	expect_error("{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}", TXDA_TEMPLATE_RUNTIME, 1,
-		"at most");
+		     "at most");
 	expect_error("\n{{ raise_exception('no ' ~ i) }}", TXDA_TEMPLATE_RAISED, 2, "no 7");
 	expect("{% if n %}{{ raise_exception('x') }}{{ 1|nofilter }}{% endif %}ok", "ok");
 }
@@ -431,25 +454,29 @@ static void test_limits(void **state)
 
 	(void)state;
 	expect_limit("{% set r = range(100000) %}{% for a in r %}{% for b in r %}{% endfor %}{% "
-		"endfor %}",
+		     "endfor %}",
 		     standard, "steps");
 	expect_limit("{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x "
-		"* 2 %}"
-		     "{% endfor %}", standard, "memory");
+		     "* 2 %}"
+		     "{% endfor %}",
+		     standard, "memory");
 	expect_limit("{{ 'a' * 9223372036854775807 }}", standard, "");
 	expect_limit("{{ l * 9223372036854775807 }}", standard, "");
 	expect_limit("{{ 'a'.center(99999999999) }}", standard, "output");
 	expect_limit("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", standard, "nested");
 	expect_limit("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", standard, "nested");
 	expect_limit("{% set ns = namespace(x=[]) %}{% for i in range(2000) %}{% set ns.x = "
-		"[ns.x] %}"
-		     "{% endfor %}{{ ns.x }}", standard, "nested");
+		     "[ns.x] %}"
+		     "{% endfor %}{{ ns.x }}",
+		     standard, "nested");
 	expect_limit("{% set ns = namespace(x=[]) %}{% for i in range(2000) %}{% set ns.x = "
-		"[ns.x] %}"
-		     "{% endfor %}{{ ns.x|tojson }}", standard, "nested");
+		     "[ns.x] %}"
+		     "{% endfor %}{{ ns.x|tojson }}",
+		     standard, "nested");
 	expect_limit("{% set ns = namespace(x=[], y=[]) %}{% for i in range(2000) %}{% set ns.x "
-		"= [ns.x] %}"
-		     "{% set ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}", standard, "nested");
+		     "= [ns.x] %}"
+		     "{% set ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
+		     standard, "nested");
 	limits.output = 100;
 	expect_limit("{% for x in range(50) %}abc{% endfor %}", limits, "100 bytes of output");
 	limits = standard;
@@ -461,15 +488,19 @@ static void test_limits(void **state)
 	limits = standard;
 	limits.depth = 10;
 	expect_limit("{{ ((((((1 + 1) + 1) + 1) + 1) + 1) + 1) + 1 + 1 + 1 + 1 }}", limits,
-		"nested");
+		     "nested");
 }
 
 /* Nesting of the source itself. */
 static void test_parse_limits(void **state)
 {
-	static const char *const units[][2] = { { "{{ ", "(" }, { "{{ ", "[" }, { "{{ ", "-" },
-						{ "{{ ", "not " }, { "{{ ", "1 if 1 else " },
-						{ "", "{% if 1 %}" }, { "{% set ", "(" } };
+	static const char *const units[][2] = {{"{{ ", "("},
+					       {"{{ ", "["},
+					       {"{{ ", "-"},
+					       {"{{ ", "not "},
+					       {"{{ ", "1 if 1 else "},
+					       {"", "{% if 1 %}"},
+					       {"{% set ", "("}};
 	struct txda_template_error error;
 	struct txda_template *template;
 	char *source = malloc(TXDA_TEMPLATE_MAX_SOURCE + 1);
@@ -560,7 +591,8 @@ static void test_threads(void **state)
 	assert_int_equal(txda_template_parse(source, strlen(source), NULL, &shared_template), 0);
 	shared_context = parse_context(variables);
 	assert_int_equal(txda_template_render(shared_template, shared_context, NULL, NULL,
-					      &shared_text, NULL), 0);
+					      &shared_text, NULL),
+			 0);
 	for (i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, render_often, NULL), 0);
 	for (i = 0; i < 4; i++) {
@@ -581,10 +613,10 @@ static bool run_case(const char *file, const cJSON *root, const cJSON *test)
 	const cJSON *expected = cJSON_GetObjectItemCaseSensitive(test, "expected");
 	const cJSON *refused = cJSON_GetObjectItemCaseSensitive(test, "error");
 	const cJSON *now = cJSON_GetObjectItemCaseSensitive(test, "now");
-	struct txda_template_options options = { 0 };
+	struct txda_template_options options = {0};
 	struct txda_template_error error;
 	struct txda_template *template;
-	struct tm tm = { 0 };
+	struct tm tm = {0};
 	char *text = NULL;
 	bool good;
 	int rc = txda_template_parse(source->valuestring, strlen(source->valuestring), &error,
@@ -629,7 +661,8 @@ static void run_file(const char *directory, const char *name, unsigned int *pass
 	if (!root)
 		fail_msg("%s: %s", path, err);
 	assert_int_equal(txda_template_mark_numbers(root, text, length), 0);
-	cJSON_ArrayForEach(test, cJSON_GetObjectItemCaseSensitive(root, "cases")) {
+	cJSON_ArrayForEach(test, cJSON_GetObjectItemCaseSensitive(root, "cases"))
+	{
 		good += run_case(name, root, test);
 		n++;
 	}
@@ -666,20 +699,13 @@ static void test_conformance(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whitespace),
-		cmocka_unit_test(test_expressions),
-		cmocka_unit_test(test_printing),
-		cmocka_unit_test(test_statements),
-		cmocka_unit_test(test_filters),
-		cmocka_unit_test(test_methods),
-		cmocka_unit_test(test_tests),
-		cmocka_unit_test(test_syntax_errors),
-		cmocka_unit_test(test_runtime_errors),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_parse_limits),
-		cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_conformance),
+		cmocka_unit_test(test_whitespace),     cmocka_unit_test(test_expressions),
+		cmocka_unit_test(test_printing),       cmocka_unit_test(test_statements),
+		cmocka_unit_test(test_filters),	       cmocka_unit_test(test_methods),
+		cmocka_unit_test(test_tests),	       cmocka_unit_test(test_syntax_errors),
+		cmocka_unit_test(test_runtime_errors), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_parse_limits),   cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_threads),	       cmocka_unit_test(test_conformance),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

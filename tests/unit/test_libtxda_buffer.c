@@ -96,7 +96,8 @@ static void test_load(void **state)
 	for (unsigned flags = 0; flags < 4; flags++) {
 		int export = -1;
 
-		ok(context, txda_buffer_new(device, bytes + 100, TXDA_MEMORY_DEVICE, flags, &buffer));
+		ok(context,
+		   txda_buffer_new(device, bytes + 100, TXDA_MEMORY_DEVICE, flags, &buffer));
 		if (flags & TXDA_BUFFER_PRIVATE) {
 			assert_int_equal(txda_buffer_export(buffer, &export), -ENOTSUP);
 			assert_int_equal(export, -1);

@@ -101,8 +101,8 @@ int case_find(const char *model, const struct case_options *o, char *ret_dir)
 	checkpoint = !access(path, F_OK);
 	err = find_base(o, base, sizeof(base));
 	if (!err && checkpoint) {
-		const char *const argv[] = {"txda-compile", "--key", model,	  "--weights",
-					    o->weights,	    "--tp",  o->tp,	  NULL};
+		const char *const argv[] = {"txda-compile", "--key", model, "--weights",
+					    o->weights,	    "--tp",  o->tp, NULL};
 
 		err = run_compiler(argv, key, sizeof(key));
 	}
@@ -113,11 +113,17 @@ int case_find(const char *model, const struct case_options *o, char *ret_dir)
 			return 0;
 	}
 	if (!err) {
-		const char *const argv[] = {
-			"txda-compile", checkpoint ? model : "--synthetic", checkpoint ? "-q" : model,
-			"--weights",	o->weights,			    "--tp",
-			o->tp,		"-q",				    "-o",
-			ret_dir,	NULL};
+		const char *const argv[] = {"txda-compile",
+					    checkpoint ? model : "--synthetic",
+					    checkpoint ? "-q" : model,
+					    "--weights",
+					    o->weights,
+					    "--tp",
+					    o->tp,
+					    "-q",
+					    "-o",
+					    ret_dir,
+					    NULL};
 
 		fprintf(stderr, "txda-bench: making %s\n", ret_dir);
 		err = run_compiler(argv, NULL, 0);

@@ -181,11 +181,11 @@ static int measure_all(const struct options *o, const char *model)
 int model_main(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"batch", required_argument, NULL, 'b'},  {"input", required_argument, NULL, 'i'},
-		{"output", required_argument, NULL, 'o'}, {"tp", required_argument, NULL, 't'},
+		{"batch", required_argument, NULL, 'b'},   {"input", required_argument, NULL, 'i'},
+		{"output", required_argument, NULL, 'o'},  {"tp", required_argument, NULL, 't'},
 		{"weights", required_argument, NULL, 'w'}, {"dir", required_argument, NULL, 'd'},
-		{"csv", no_argument, NULL, 'c'},	  {"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},	  {0},
+		{"csv", no_argument, NULL, 'c'},	   {"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},	   {0},
 	};
 	struct options o = {.batch = {.number = {1, 4, 16}, .n = 3},
 			    .input = {.number = {128, 1024}, .n = 2},

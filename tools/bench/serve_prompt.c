@@ -7,13 +7,14 @@
 #include "serve.h"
 
 static const char *const words[] = {
-	"the",	 "king",  "of",	   "a",	     "small", "house", "went",	"into",	 "wood",  "and",
-	"said",	 "to",	  "his",   "daughter", "that", "she",  "should", "find",  "water", "but",
-	"when",	 "night", "came",  "there",  "was",   "nothing", "left", "in",	 "garden", "so",
-	"they",	 "took",  "old",   "horse",  "over",  "hill",  "where",	"wind",	 "had",	  "made",
-	"stone", "road",  "long",  "before", "man",   "could", "see",	"light", "from",  "window",
-	"then",	 "child", "asked", "for",    "bread", "who",   "gave",	"it",	 "with",  "good",
-	"heart", "again", "came",  "morning",
+	"the",	  "king",    "of",    "a",	"small",  "house",    "went",  "into",
+	"wood",	  "and",     "said",  "to",	"his",	  "daughter", "that",  "she",
+	"should", "find",    "water", "but",	"when",	  "night",    "came",  "there",
+	"was",	  "nothing", "left",  "in",	"garden", "so",	      "they",  "took",
+	"old",	  "horse",   "over",  "hill",	"where",  "wind",     "had",   "made",
+	"stone",  "road",    "long",  "before", "man",	  "could",    "see",   "light",
+	"from",	  "window",  "then",  "child",	"asked",  "for",      "bread", "who",
+	"gave",	  "it",	     "with",  "good",	"heart",  "again",    "came",  "morning",
 };
 
 double serve_random(uint64_t *state)

@@ -94,7 +94,8 @@ static bool take_event(struct stream *s, const char *json)
 	if (s->keep_answer) {
 		for (end = text + 8; *end && *end != '"'; end += *end == '\\' && end[1] ? 2 : 1)
 			;
-		append(&s->answer, &s->n_answer, &s->cap_answer, text + 8, (size_t)(end - text - 8));
+		append(&s->answer, &s->n_answer, &s->cap_answer, text + 8,
+		       (size_t)(end - text - 8));
 	}
 	return true;
 }

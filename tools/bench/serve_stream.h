@@ -11,8 +11,8 @@
 
 struct stream {
 	int fd;
-	int status; /* of HTTP, 0: not read yet */
-	bool done;  /* [DONE] was seen */
+	int status;					      /* of HTTP, 0: not read yet */
+	bool done;					      /* [DONE] was seen */
 	unsigned prompt_tokens, cached_tokens, output_tokens; /* 0 until the server says so */
 
 	/* its own */

@@ -16,7 +16,7 @@
 
 #include "txda.h"
 
-#define SMI_SCHEMA_VERSION 1	/* of JSON; rises when a name or meaning changes */
+#define SMI_SCHEMA_VERSION 1 /* of JSON; rises when a name or meaning changes */
 
 enum smi_exit {
 	SMI_OK = 0,
@@ -34,12 +34,12 @@ struct smi_chip {
 	struct txda_device_info info;
 	struct txda_device_status status;
 	unsigned n_processes;
-	struct smi_process *process;	/* [n_processes] */
+	struct smi_process *process; /* [n_processes] */
 };
 
 struct smi_snapshot {
 	unsigned n_chips;
-	struct smi_chip *chip;		/* [n_chips] */
+	struct smi_chip *chip; /* [n_chips] */
 };
 
 /* @chip: index, serial, bus address or node of the one that is wanted, or NULL. 0 or -errno. */
@@ -61,17 +61,17 @@ int smi_print_query(const struct smi_snapshot *snapshot, const char *fields, boo
 void smi_list_fields(FILE *out);
 
 struct smi_topo {
-	const char *map;	/* NULL: automatic */
-	unsigned tp;		/* 0: what the map says */
+	const char *map; /* NULL: automatic */
+	unsigned tp;	 /* 0: what the map says */
 	bool explain;
 };
 /* Prints distances, links and groups; returns an exit status. */
 int smi_topo(const struct smi_topo *topo, FILE *out);
 
 struct smi_events {
-	const char *chip;	/* only of this one: serial, bus address or node; NULL: of all */
-	unsigned long count;	/* ends after so many; 0: never */
-	bool json;		/* JSON lines */
+	const char *chip;    /* only of this one: serial, bus address or node; NULL: of all */
+	unsigned long count; /* ends after so many; 0: never */
+	bool json;	     /* JSON lines */
 };
 /* Prints events as they come; returns an exit status. */
 int smi_events(const struct smi_events *events, FILE *out);

@@ -42,15 +42,15 @@
 #ifdef __KERNEL__
 #include <drm/drm.h>
 #else
-#include "drm.h"	/* libdrm's; its pkg-config file knows the directory */
+#include "drm.h" /* libdrm's; its pkg-config file knows the directory */
 #endif
 
 #if defined(__cplusplus)
 extern "C" {
 #endif
 
-#define DRM_TXDA_MAJOR			1
-#define DRM_TXDA_MINOR			0
+#define DRM_TXDA_MAJOR 1
+#define DRM_TXDA_MINOR 0
 
 /* Ids of the ioctls; they only ever grow at the end. */
 enum drm_txda_ioctl_id {
@@ -73,35 +73,35 @@ enum drm_txda_ioctl_id {
 };
 
 /* The number of an ioctl: direction (R, W, WR), id, struct. */
-#define DRM_TXDA_NR(dir, id, type) \
+#define DRM_TXDA_NR(dir, id, type)                                                                 \
 	DRM_IO##dir(DRM_COMMAND_BASE + DRM_TXDA_##id, struct drm_txda_##type)
 
-#define DRM_IOCTL_TXDA_DEV_QUERY	DRM_TXDA_NR(WR, DEV_QUERY, dev_query)
-#define DRM_IOCTL_TXDA_VM_CREATE	DRM_TXDA_NR(WR, VM_CREATE, vm_create)
-#define DRM_IOCTL_TXDA_VM_DESTROY	DRM_TXDA_NR(WR, VM_DESTROY, vm_destroy)
-#define DRM_IOCTL_TXDA_VM_GET_STATE	DRM_TXDA_NR(WR, VM_GET_STATE, vm_get_state)
-#define DRM_IOCTL_TXDA_VM_BIND		DRM_TXDA_NR(WR, VM_BIND, vm_bind)
-#define DRM_IOCTL_TXDA_VM_SET_GROUP	DRM_TXDA_NR(WR, VM_SET_GROUP, vm_set_group)
-#define DRM_IOCTL_TXDA_BO_CREATE	DRM_TXDA_NR(WR, BO_CREATE, bo_create)
-#define DRM_IOCTL_TXDA_BO_MMAP_OFFSET	DRM_TXDA_NR(WR, BO_MMAP_OFFSET, bo_mmap_offset)
-#define DRM_IOCTL_TXDA_BO_QUERY_INFO	DRM_TXDA_NR(WR, BO_QUERY_INFO, bo_query_info)
-#define DRM_IOCTL_TXDA_BO_SET_LABEL	DRM_TXDA_NR(WR, BO_SET_LABEL, bo_set_label)
-#define DRM_IOCTL_TXDA_BO_FROM_USERPTR	DRM_TXDA_NR(WR, BO_FROM_USERPTR, bo_from_userptr)
-#define DRM_IOCTL_TXDA_QUEUE_CREATE	DRM_TXDA_NR(WR, QUEUE_CREATE, queue_create)
-#define DRM_IOCTL_TXDA_QUEUE_DESTROY	DRM_TXDA_NR(WR, QUEUE_DESTROY, queue_destroy)
-#define DRM_IOCTL_TXDA_QUEUE_GET_STATE	DRM_TXDA_NR(WR, QUEUE_GET_STATE, queue_get_state)
-#define DRM_IOCTL_TXDA_QUEUE_SUBMIT	DRM_TXDA_NR(WR, QUEUE_SUBMIT, queue_submit)
+#define DRM_IOCTL_TXDA_DEV_QUERY       DRM_TXDA_NR(WR, DEV_QUERY, dev_query)
+#define DRM_IOCTL_TXDA_VM_CREATE       DRM_TXDA_NR(WR, VM_CREATE, vm_create)
+#define DRM_IOCTL_TXDA_VM_DESTROY      DRM_TXDA_NR(WR, VM_DESTROY, vm_destroy)
+#define DRM_IOCTL_TXDA_VM_GET_STATE    DRM_TXDA_NR(WR, VM_GET_STATE, vm_get_state)
+#define DRM_IOCTL_TXDA_VM_BIND	       DRM_TXDA_NR(WR, VM_BIND, vm_bind)
+#define DRM_IOCTL_TXDA_VM_SET_GROUP    DRM_TXDA_NR(WR, VM_SET_GROUP, vm_set_group)
+#define DRM_IOCTL_TXDA_BO_CREATE       DRM_TXDA_NR(WR, BO_CREATE, bo_create)
+#define DRM_IOCTL_TXDA_BO_MMAP_OFFSET  DRM_TXDA_NR(WR, BO_MMAP_OFFSET, bo_mmap_offset)
+#define DRM_IOCTL_TXDA_BO_QUERY_INFO   DRM_TXDA_NR(WR, BO_QUERY_INFO, bo_query_info)
+#define DRM_IOCTL_TXDA_BO_SET_LABEL    DRM_TXDA_NR(WR, BO_SET_LABEL, bo_set_label)
+#define DRM_IOCTL_TXDA_BO_FROM_USERPTR DRM_TXDA_NR(WR, BO_FROM_USERPTR, bo_from_userptr)
+#define DRM_IOCTL_TXDA_QUEUE_CREATE    DRM_TXDA_NR(WR, QUEUE_CREATE, queue_create)
+#define DRM_IOCTL_TXDA_QUEUE_DESTROY   DRM_TXDA_NR(WR, QUEUE_DESTROY, queue_destroy)
+#define DRM_IOCTL_TXDA_QUEUE_GET_STATE DRM_TXDA_NR(WR, QUEUE_GET_STATE, queue_get_state)
+#define DRM_IOCTL_TXDA_QUEUE_SUBMIT    DRM_TXDA_NR(WR, QUEUE_SUBMIT, queue_submit)
 
 /* Limits that every kernel with this major version holds to. */
-#define DRM_TXDA_MAX_BIND_OPS		4096	/* a VM_BIND */
-#define DRM_TXDA_MAX_JOBS		64	/* a QUEUE_SUBMIT */
-#define DRM_TXDA_MAX_SYNCS		64	/* a job or bind operation */
-#define DRM_TXDA_MAX_GROUP		8	/* members of a group */
-#define DRM_TXDA_GROUP_SLOTS		16	/* of an address space */
-#define DRM_TXDA_MAX_PORTS		8
-#define DRM_TXDA_MAX_LABEL		64	/* bytes of a label, its NUL included */
-#define DRM_TXDA_PAGE_SIZE		4096	/* of virtual addresses and buffer sizes */
-#define DRM_TXDA_MAX_QUERY_BYTES	4096	/* of a DEV_QUERY answer */
+#define DRM_TXDA_MAX_BIND_OPS	 4096 /* a VM_BIND */
+#define DRM_TXDA_MAX_JOBS	 64   /* a QUEUE_SUBMIT */
+#define DRM_TXDA_MAX_SYNCS	 64   /* a job or bind operation */
+#define DRM_TXDA_MAX_GROUP	 8    /* members of a group */
+#define DRM_TXDA_GROUP_SLOTS	 16   /* of an address space */
+#define DRM_TXDA_MAX_PORTS	 8
+#define DRM_TXDA_MAX_LABEL	 64   /* bytes of a label, its NUL included */
+#define DRM_TXDA_PAGE_SIZE	 4096 /* of virtual addresses and buffer sizes */
+#define DRM_TXDA_MAX_QUERY_BYTES 4096 /* of a DEV_QUERY answer */
 
 /**
  * struct drm_txda_array - An array in user memory.
@@ -118,10 +118,10 @@ struct drm_txda_array {
 };
 
 /* What a sync operation does: wait before the work, or signal after it. */
-#define DRM_TXDA_SYNC_WAIT		0u
-#define DRM_TXDA_SYNC_SIGNAL		(1u << 31)
+#define DRM_TXDA_SYNC_WAIT   0u
+#define DRM_TXDA_SYNC_SIGNAL (1u << 31)
 /* The syncobj is a timeline and @point counts; without it the syncobj is binary and @point is 0. */
-#define DRM_TXDA_SYNC_TIMELINE		(1u << 0)
+#define DRM_TXDA_SYNC_TIMELINE (1u << 0)
 
 /**
  * struct drm_txda_sync - One wait for, or one signal of, a syncobj.
@@ -212,8 +212,8 @@ struct drm_txda_dev_query {
 	__u64 pointer;
 };
 
-#define DRM_TXDA_NAME_BYTES		32
-#define DRM_TXDA_SERIAL_BYTES		16
+#define DRM_TXDA_NAME_BYTES   32
+#define DRM_TXDA_SERIAL_BYTES 16
 
 /**
  * struct drm_txda_device_info - What the chip is and what it can do. Never changes.
@@ -446,11 +446,11 @@ struct drm_txda_vm_get_state {
 };
 
 /* The kind of a bind operation, in the top bits of its flags. */
-#define DRM_TXDA_BIND_MAP		(0u << 28)
-#define DRM_TXDA_BIND_UNMAP		(1u << 28)
-#define DRM_TXDA_BIND_SYNC_ONLY		(2u << 28)
-#define DRM_TXDA_BIND_KIND_MASK		(15u << 28)
-#define DRM_TXDA_BIND_READONLY		(1u << 0)
+#define DRM_TXDA_BIND_MAP	(0u << 28)
+#define DRM_TXDA_BIND_UNMAP	(1u << 28)
+#define DRM_TXDA_BIND_SYNC_ONLY (2u << 28)
+#define DRM_TXDA_BIND_KIND_MASK (15u << 28)
+#define DRM_TXDA_BIND_READONLY	(1u << 0)
 
 /**
  * struct drm_txda_bind_op - One change of an address space.
@@ -481,7 +481,7 @@ struct drm_txda_bind_op {
 	struct drm_txda_array syncs;
 };
 
-#define DRM_TXDA_VM_BIND_ASYNC		(1u << 0)
+#define DRM_TXDA_VM_BIND_ASYNC (1u << 0)
 
 /**
  * struct drm_txda_vm_bind - Argument of VM_BIND.
@@ -542,17 +542,17 @@ struct drm_txda_vm_set_group {
 /* ---- Buffers -------------------------------------------------------------------------------- */
 
 /* Where a buffer may be; the kernel takes the first that has room, device before host. */
-#define DRM_TXDA_PLACE_DEVICE		(1u << 0)
-#define DRM_TXDA_PLACE_HOST		(1u << 1)
+#define DRM_TXDA_PLACE_DEVICE (1u << 0)
+#define DRM_TXDA_PLACE_HOST   (1u << 1)
 
 /* Never mapped by the CPU: may lie in DRAM beyond the aperture; BO_MMAP_OFFSET says -EPERM. */
-#define DRM_TXDA_BO_NO_MMAP		(1u << 0)
+#define DRM_TXDA_BO_NO_MMAP (1u << 0)
 /* Host memory that the CPU maps write-combined and the chip does not snoop. */
-#define DRM_TXDA_BO_WRITE_COMBINE	(1u << 1)
+#define DRM_TXDA_BO_WRITE_COMBINE (1u << 1)
 /* Out only: made from user memory. */
-#define DRM_TXDA_BO_USERPTR		(1u << 2)
+#define DRM_TXDA_BO_USERPTR (1u << 2)
 /* Out only: came through PRIME. */
-#define DRM_TXDA_BO_IMPORTED		(1u << 3)
+#define DRM_TXDA_BO_IMPORTED (1u << 3)
 
 /**
  * struct drm_txda_bo_create - Argument of BO_CREATE: a new buffer, filled with zeros.
@@ -633,7 +633,7 @@ struct drm_txda_bo_set_label {
 	__u64 label;
 };
 
-#define DRM_TXDA_USERPTR_READONLY	(1u << 0)
+#define DRM_TXDA_USERPTR_READONLY (1u << 0)
 
 /**
  * struct drm_txda_bo_from_userptr - Argument of BO_FROM_USERPTR: the caller's own memory as a
@@ -726,9 +726,9 @@ struct drm_txda_queue_destroy {
  * State of a queue: 0 means that it runs. Every other state is final: later submissions fail with
  * -EIO.
  */
-#define DRM_TXDA_QUEUE_TIMEDOUT		(1u << 0)	/* a job hung */
-#define DRM_TXDA_QUEUE_FATAL_FAULT	(1u << 1)	/* a job faulted; see @fault */
-#define DRM_TXDA_QUEUE_INNOCENT		(1u << 2)	/* lost to another one's reset */
+#define DRM_TXDA_QUEUE_TIMEDOUT	   (1u << 0) /* a job hung */
+#define DRM_TXDA_QUEUE_FATAL_FAULT (1u << 1) /* a job faulted; see @fault */
+#define DRM_TXDA_QUEUE_INNOCENT	   (1u << 2) /* lost to another one's reset */
 
 /**
  * struct drm_txda_queue_get_state - Argument of QUEUE_GET_STATE.
