@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,60 +46,60 @@ static void copy_variable(char *buf, size_t len, const char *name, char **env, u
 		env[(*n)++] = buf;
 }
 
-static int spawn(struct child *c, char *const argv[], int out, int err_fd)
+/* Runs between vfork() and exec, in the daemon's memory: system calls only. Limits are set before the
+ * program runs, as one that asks for its own and sets them would undo others' changes or fail. */
+static int become(const struct child_options *o, char *const argv[], char *const env[], int out,
+		  int err_fd)
+{
+	const struct rlimit no_core = {0, 0}, files = {1024, 1024}, memory = {o->memory, o->memory};
+	sigset_t none;
+	int null;
+
+	for (int i = 1; i < NSIG; i++)
+		signal(i, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	null = open("/dev/null", O_RDONLY);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err_fd, 2) < 0 ||
+	    setpgid(0, 0) || close_range(3, ~0u, 0))
+		return errno;
+	/* One that cannot be set is below this already. */
+	setrlimit(RLIMIT_CORE, &no_core);
+	setrlimit(RLIMIT_NOFILE, &files);
+	if (o->memory)
+		setrlimit(RLIMIT_AS, &memory);
+	setpriority(PRIO_PROCESS, 0, PRIORITY);
+	execve(argv[0], argv, env);
+	return errno;
+}
+
+static int spawn(struct child *c, const struct child_options *o, char *const argv[], int out,
+		 int err_fd)
 {
 	static char locale[] = "LC_ALL=C";
 	char path[4096], home[1024], tmp[1024];
 	char *env[5] = {locale};
 	unsigned n_env = 1;
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t none, all;
-	int error;
+	volatile int error = 0;
+	sigset_t all, before;
 
 	copy_variable(path, sizeof(path), "PATH", env, &n_env);
 	copy_variable(home, sizeof(home), "HOME", env, &n_env);
 	copy_variable(tmp, sizeof(tmp), "TMPDIR", env, &n_env);
-	sigemptyset(&none);
+	/* No handler of the daemon may run in a child that shares its memory. */
 	sigfillset(&all);
-	error = posix_spawn_file_actions_init(&actions);
-	if (error)
-		return -error;
-	error = posix_spawnattr_init(&attributes);
-	if (error) {
-		posix_spawn_file_actions_destroy(&actions);
-		return -error;
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	c->pid = vfork();
+	if (!c->pid) {
+		error = become(o, argv, env, out, err_fd);
+		_exit(127);
 	}
-	error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-	if (!error)
-		error = posix_spawn_file_actions_adddup2(&actions, out, 1);
-	if (!error)
-		error = posix_spawn_file_actions_adddup2(&actions, err_fd, 2);
-	if (!error)
-		error = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	posix_spawnattr_setpgroup(&attributes, 0);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-						      POSIX_SPAWN_SETPGROUP);
-	if (!error)
-		error = posix_spawn(&c->pid, argv[0], &actions, &attributes, argv, env);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&actions);
+	if (c->pid < 0)
+		error = errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error && c->pid > 0)
+		waitpid(c->pid, NULL, 0);
 	return -error;
-}
-
-/* Limits cannot be set by posix_spawn(); a compiler that runs some instructions without them is no
- * harm. */
-static void limit(const struct child *c, const struct child_options *o)
-{
-	const struct rlimit no_core = {0, 0}, files = {1024, 1024}, memory = {o->memory, o->memory};
-
-	prlimit(c->pid, RLIMIT_CORE, &no_core, NULL);
-	prlimit(c->pid, RLIMIT_NOFILE, &files, NULL);
-	if (o->memory)
-		prlimit(c->pid, RLIMIT_AS, &memory, NULL);
-	setpriority(PRIO_PROCESS, (id_t)c->pid, PRIORITY);
 }
 
 /* ---- listening ------------------------------------------------------------------------------- */
@@ -250,7 +249,7 @@ int child_run(const struct child_options *options, char *const argv[], char *out
 	if (pipe2(out_pipe, O_CLOEXEC) || pipe2(err_pipe, O_CLOEXEC))
 		error = -errno;
 	if (!error)
-		error = spawn(&c, argv, out_pipe[1], err_pipe[1]);
+		error = spawn(&c, options, argv, out_pipe[1], err_pipe[1]);
 	close_fd(out_pipe[1]);
 	close_fd(err_pipe[1]);
 	if (error) {
@@ -259,7 +258,6 @@ int child_run(const struct child_options *options, char *const argv[], char *out
 		snprintf(err, errlen, "cannot run %s: %s", argv[0], strerror(-error));
 		return error;
 	}
-	limit(&c, options);
 	c.out_fd = out_pipe[0];
 	c.err_fd = err_pipe[0];
 	fcntl(c.out_fd, F_SETFL, O_NONBLOCK);
