@@ -7,7 +7,7 @@
 
 #include "config.h"
 #include "log.h"
-#include "residency/residency.h"
+#include "residency.h"
 #include "txda.h"
 
 static void log_number(const char *name, unsigned value, const char *otherwise)

@@ -4,7 +4,7 @@
 #define TXDA_DAEMON_CONFIG_INTERNAL_H
 
 #include "config.h"
-#include "options/options.h"
+#include "options.h"
 
 extern const struct option_table config_table;
 extern const struct option_type config_devices_type, config_map_type;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * txdad: settings, socket, signals and systemd around the server (server/server.h) and the table of
- * models (residency/residency.h).
+ * txdad: settings, socket, signals and systemd around the server (server.h) and the table of
+ * models (residency.h).
  */
 #include <errno.h>
 #include <malloc.h>
@@ -18,10 +18,10 @@
 #include "banner.h"
 #include "config.h"
 #include "log.h"
-#include "residency/keeper.h"
-#include "residency/residency.h"
-#include "server/api_keys.h"
-#include "server/server.h"
+#include "keeper.h"
+#include "residency.h"
+#include "api_keys.h"
+#include "server.h"
 #include "sockets.h"
 #include "txda.h"
 

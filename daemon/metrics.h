@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "server/json_out.h"
+#include "json_out.h"
 
 struct engine_stats;
 

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "log.h"
-#include "server/listen_tcp.h"
+#include "listen_tcp.h"
 
 #define DEFAULT_PORT 8000
 

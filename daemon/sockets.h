@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "config.h"
-#include "server/listen.h"
+#include "listen.h"
 
 #define SOCKETS_MAX 32
 

@@ -14,7 +14,7 @@
 #include "exchange.h"
 #include "json_strict.h"
 #include "log.h"
-#include "residency/residency.h"
+#include "residency.h"
 #include "server_internal.h"
 
 #define MAX_BODY ((size_t)64 << 10)

@@ -7,7 +7,7 @@
 
 #include "admin.h"
 #include "exchange.h"
-#include "residency/residency.h"
+#include "residency.h"
 #include "server_internal.h"
 
 /* ---- devices --------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "admin.h"
 #include "descriptors.h"
 #include "log.h"
-#include "residency/residency.h"
+#include "residency.h"
 #include "server_internal.h"
 
 /* Where its copies are, and what runs on them. */

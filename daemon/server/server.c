@@ -15,7 +15,7 @@
 #include "api_keys.h"
 #include "descriptors.h"
 #include "log.h"
-#include "residency/residency.h"
+#include "residency.h"
 #include "server_internal.h"
 
 #define TEXT_THREADS	2

@@ -196,7 +196,7 @@ def check_functions():
 
 def check_members():
     """Each member of a request's body that the daemon knows is in a document about them."""
-    table = source / "daemon/server/api_fields.c"
+    table = source / "daemon/api/api_fields.c"
     known = "".join((source / "docs" / name).read_text() for name in ("api.md", "structured-output.md"))
     rows = table.read_text().partition("root_fields[] = {")[2].partition("\n};")[0]
     for name in sorted(set(re.findall(r'^\t\{"(\w+)", ', rows, re.M)) or {"(no rows)"}):

@@ -20,8 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
-#include "residency/cache.h"
+#include "engine.h"
+#include "cache.h"
 #include "txda.h"
 
 #define MAX_REQUESTS 4096

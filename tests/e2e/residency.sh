@@ -141,7 +141,7 @@ stop
 start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
 
 # ---- told to go --------------------------------------------------------------------------------
-begin_stream b 600
+begin_stream b 1500
 expect 200 '"state":"unloading"' /v1/models/unload '{"model":"b"}'
 wait "$pid" || fail "the running stream"
 [ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "unloading cuts a stream short"
@@ -311,7 +311,7 @@ fi
 printf 'load = demand\nmodel = a=%s\nmodel = b=%s\n' "$tmp/a" "$tmp/b" >"$tmp/conf"
 start --config "$tmp/conf"
 ask b >/dev/null
-begin_stream b 600
+begin_stream b 1500
 printf 'load = demand\nkeep-alive = 90\nmodel = a=%s\nserved-model-name = alias\nmodel = c=%s\n' "$tmp/a" "$tmp/c" >"$tmp/conf"
 kill -HUP "$daemon"
 has_c() {

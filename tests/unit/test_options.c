@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "config_internal.h"
-#include "server/model_text.h"
+#include "model_text.h"
 
 static char err[OPTIONS_ERROR];
 

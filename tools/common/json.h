@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON from hostile files: the strict parser of daemon/text, and what model files need beyond it: a
+ * JSON from hostile files: the strict parser of lib/base, and what model files need beyond it: a
  * limit to the number of values, each of which takes some 80 bytes of memory, and a look for
  * duplicate keys.
  */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../text/utf8.h"
+#include "utf8.h"
 
 struct scan {
 	const char *text;

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "../text/utf8.h"
+#include "utf8.h"
 
 #define LAST_CODE_POINT 0x10FFFF
 

@@ -13,7 +13,7 @@
 
 #include "api_params.h"
 #include "client.h"
-#include "engine/engine.h"
+#include "engine.h"
 #include "json_out.h"
 #include "model_text.h"
 

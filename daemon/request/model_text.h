@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/engine.h"
+#include "engine.h"
 
 #include "api_params.h"
 #include "reply_parser.h"

@@ -13,7 +13,7 @@
 #include "exchange.h"
 #include "log.h"
 #include "models_internal.h"
-#include "residency/residency.h"
+#include "residency.h"
 #include "server_internal.h"
 
 #define RETRY_SECONDS 5

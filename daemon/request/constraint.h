@@ -10,7 +10,7 @@
 #ifndef TXDA_SERVER_CONSTRAINT_H
 #define TXDA_SERVER_CONSTRAINT_H
 
-#include "engine/engine.h"
+#include "engine.h"
 
 struct grammar;
 struct grammar_vocab;

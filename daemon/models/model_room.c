@@ -7,7 +7,7 @@
 #include "exchange.h"
 #include "log.h"
 #include "models_internal.h"
-#include "residency/residency.h"
+#include "residency.h"
 #include "server_internal.h"
 
 #define NS_PER_S 1000000000ull

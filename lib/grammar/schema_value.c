@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../text/text_buf.h"
+#include "text_buf.h"
 #include "json_text.h"
 #include "schema_internal.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/beam.h"
+#include "beam.h"
 #include "exchange.h"
 #include "server_internal.h"
 
