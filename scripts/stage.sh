@@ -48,14 +48,15 @@ tally() {
 	}' "$2" >>"$results"
 }
 
-# try_again STAGE LOG - the tests of LOG that deserve another try, alone: those that failed on a machine that
-# was busy with others. What a sanitizer reports never does, a time limit may. They leave LOG.
+# try_again LOG - the tests of LOG that deserve another try, alone: those that failed on a machine that was
+# busy with others. What a sanitizer reports is never forgotten: a test that shows a report gets no other try,
+# and one that a process wrote into a file fails the stage (sanitizer_reports). They leave LOG.
 try_again() {
-	results_again='TIMEOUT'
-	[ "$1" != user ] || results_again='TIMEOUT|FAIL'
-	grep -E "\"result\": \"($results_again)\"" "$2" | sed -n 's/.*"name": "[^"]* \/ \([^"]*\)".*/\1/p'
-	grep -v -E "\"result\": \"($results_again)\"" "$2" >"$2.rest" || true
-	mv "$2.rest" "$2"
+	again='"result": "(TIMEOUT|FAIL)"'
+	report='(Address|Leak|Thread|UndefinedBehavior)Sanitizer|runtime error:'
+	grep -E "$again" "$1" | grep -v -E "$report" | sed -n 's/.*"name": "[^"]* \/ \([^"]*\)".*/\1/p'
+	awk -v again="$again" -v report="$report" '$0 !~ again || $0 ~ report' "$1" >"$1.rest"
+	mv "$1.rest" "$1"
 }
 
 # run_meson STAGE DIR TEST-ARGUMENTS -- SETUP-ARGUMENTS
@@ -92,7 +93,7 @@ run_meson() {
 		printf '   meson test: exit status %d\n' $?
 	if [ -s "$dir/meson-logs/testlog.json" ]; then
 		cp "$dir/meson-logs/testlog.json" "$B/testlog-$name.json"
-		again=$(try_again "$name" "$B/testlog-$name.json")
+		again=$(try_again "$B/testlog-$name.json")
 		tally "$name" "$B/testlog-$name.json"
 		if [ -n "$again" ]; then
 			printf "   once more, alone: %s\n" "$(echo "$again" | tr "\n" " ")"
@@ -134,6 +135,15 @@ node_client() {
 	fi
 }
 
+# sanitizer_reports STAGE - what processes wrote into $reports, those too whose output no test looks at.
+sanitizer_reports() {
+	for report in "$reports".*; do
+		[ -e "$report" ] || return 0
+		head -n 60 "$report"
+		record FAIL "$1: report of a sanitizer" "$report"
+	done
+}
+
 check_user() {
 	echo "user space: gcc, warnings are errors, every test"
 	run=
@@ -143,20 +153,26 @@ check_user() {
 check_asan() {
 	echo "AddressSanitizer and UndefinedBehaviorSanitizer: clang"
 	fixed_layout
-	export ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1
-	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+	reports=$B/report-asan
+	rm -f "$reports".*
+	export ASAN_OPTIONS="abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1:log_path='$reports'"
+	export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:log_path='$reports'"
 	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 4 -- \
 		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 	unset ASAN_OPTIONS UBSAN_OPTIONS
+	sanitizer_reports asan
 }
 
 check_tsan() {
 	echo "ThreadSanitizer: clang, suite threads"
 	fixed_layout
-	export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+	reports=$B/report-tsan
+	rm -f "$reports".*
+	export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:log_path='$reports'"
 	CC=clang run_meson tsan "$B/tsan" --suite threads --timeout-multiplier 8 -- \
 		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
 	unset TSAN_OPTIONS
+	sanitizer_reports tsan
 }
 
 check_module() {

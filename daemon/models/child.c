@@ -61,7 +61,7 @@ static int become(const struct child_options *o, char *const argv[], char *const
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	null = open("/dev/null", O_RDONLY);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err_fd, 2) < 0 ||
-	    setpgid(0, 0) || close_range(3, ~0u, 0))
+	    setpgid(0, 0) || close_range(3, ~0u, CLOSE_RANGE_CLOEXEC))
 		return errno;
 	/* One that cannot be set is below this already. */
 	setrlimit(RLIMIT_CORE, &no_core);
@@ -80,9 +80,11 @@ static int spawn(struct child *c, const struct child_options *o, char *const arg
 	char path[4096], home[1024], tmp[1024];
 	char *env[5] = {locale};
 	unsigned n_env = 1;
-	volatile int error = 0;
 	sigset_t all, before;
+	int report[2], error = 0;
 
+	if (pipe2(report, O_CLOEXEC))
+		return -errno;
 	copy_variable(path, sizeof(path), "PATH", env, &n_env);
 	copy_variable(home, sizeof(home), "HOME", env, &n_env);
 	copy_variable(tmp, sizeof(tmp), "TMPDIR", env, &n_env);
@@ -92,13 +94,16 @@ static int spawn(struct child *c, const struct child_options *o, char *const arg
 	c->pid = vfork();
 	if (!c->pid) {
 		error = become(o, argv, env, out, err_fd);
-		_exit(127);
+		_exit(write(report[1], &error, sizeof(error)) == sizeof(error) ? 127 : 126);
 	}
 	if (c->pid < 0)
 		error = errno;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error && c->pid > 0)
+	close(report[1]);
+	/* Nothing comes when the program runs. */
+	if (!error && read(report[0], &error, sizeof(error)) == sizeof(error))
 		waitpid(c->pid, NULL, 0);
+	close(report[0]);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return -error;
 }
 
