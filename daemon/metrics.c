@@ -130,109 +130,171 @@ static const char *label(const char *name, char *buf, size_t len)
 	return label_of("model_name", name, buf, len);
 }
 
+/* A number that is a member of a struct: name, type, help and where it is. */
 struct field {
 	const char *name, *type, *help;
-	double (*get)(const struct engine_stats *s);
+	size_t offset;
+	enum { UNSIGNED, COUNT, REAL, FLAG } kind;
+	double unit; /* what one stands for; 0: 1 */
 };
 
-static double get_running(const struct engine_stats *s)
+#define MEMBER(owner, member)                                                                      \
+	offsetof(struct owner, member), _Generic(((struct owner *)NULL)->member, unsigned          \
+						 : UNSIGNED, uint64_t                              \
+						 : COUNT, double                                   \
+						 : REAL, bool                                      \
+						 : FLAG)
+
+static double value_of(const void *owner, const struct field *f)
 {
-	return s->running;
-}
-static double get_waiting(const struct engine_stats *s)
-{
-	return s->waiting;
-}
-static double get_kv_usage(const struct engine_stats *s)
-{
-	return s->kv_usage;
-}
-static double get_queries(const struct engine_stats *s)
-{
-	return (double)s->prefix_queries;
-}
-static double get_hits(const struct engine_stats *s)
-{
-	return (double)s->prefix_hits;
-}
-static double get_preemptions(const struct engine_stats *s)
-{
-	return (double)s->preemptions;
-}
-static double get_limited(const struct engine_stats *s)
-{
-	return (double)s->limited_steps;
-}
-static double get_prompt(const struct engine_stats *s)
-{
-	return (double)s->prompt_tokens;
-}
-static double get_generation(const struct engine_stats *s)
-{
-	return (double)s->generation_tokens;
-}
-static double get_drafts(const struct engine_stats *s)
-{
-	return (double)s->drafts;
-}
-static double get_draft_tokens(const struct engine_stats *s)
-{
-	return (double)s->draft_tokens;
-}
-static double get_accepted(const struct engine_stats *s)
-{
-	return (double)s->accepted_tokens;
-}
-static double get_steps(const struct engine_stats *s)
-{
-	return (double)s->steps;
-}
-static double get_step_seconds(const struct engine_stats *s)
-{
-	return (double)s->step_ns / 1e9;
-}
-static double get_host_seconds(const struct engine_stats *s)
-{
-	return (double)s->host_ns / 1e9;
+	const char *at = (const char *)owner + f->offset;
+	double value = 0;
+	uint64_t count;
+	unsigned small;
+
+	switch (f->kind) {
+	case UNSIGNED:
+		memcpy(&small, at, sizeof(small));
+		value = small;
+		break;
+	case COUNT:
+		memcpy(&count, at, sizeof(count));
+		value = (double)count;
+		break;
+	case REAL: memcpy(&value, at, sizeof(value)); break;
+	case FLAG: value = *(const bool *)at; break;
+	}
+	return f->unit ? value * f->unit : value;
 }
 
-static const struct field fields[] = {
-	{"num_requests_running", "gauge", "Requests that take part in steps.", get_running},
-	{"num_requests_waiting", "gauge", "Requests that wait for their first step.", get_waiting},
+static const struct field engine_fields[] = {
+	{"num_requests_running", "gauge", "Requests that take part in steps.",
+	 MEMBER(engine_stats, running)},
+	{"num_requests_waiting", "gauge", "Requests that wait for their first step.",
+	 MEMBER(engine_stats, waiting)},
 	{"kv_cache_usage_perc", "gauge", "Share of the KV blocks that are in use, 0 to 1.",
-	 get_kv_usage},
+	 MEMBER(engine_stats, kv_usage)},
 	{"prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
-	 get_queries},
+	 MEMBER(engine_stats, prefix_queries)},
 	{"prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
-	 get_hits},
+	 MEMBER(engine_stats, prefix_hits)},
 	{"num_preemptions_total", "counter", "Requests that lost their KV blocks to others.",
-	 get_preemptions},
+	 MEMBER(engine_stats, preemptions)},
 	{"num_limited_steps_total", "counter",
-	 "Steps kept short for those who came while one user had many requests.", get_limited},
-	{"prompt_tokens_total", "counter", "Prompt tokens processed.", get_prompt},
-	{"generation_tokens_total", "counter", "Tokens generated.", get_generation},
+	 "Steps kept short for those who came while one user had many requests.",
+	 MEMBER(engine_stats, limited_steps)},
+	{"prompt_tokens_total", "counter", "Prompt tokens processed.",
+	 MEMBER(engine_stats, prompt_tokens)},
+	{"generation_tokens_total", "counter", "Tokens generated.",
+	 MEMBER(engine_stats, generation_tokens)},
 	{"spec_decode_num_drafts_total", "counter", "Steps of sequences that had proposals.",
-	 get_drafts},
-	{"spec_decode_num_draft_tokens_total", "counter", "Tokens proposed.", get_draft_tokens},
+	 MEMBER(engine_stats, drafts)},
+	{"spec_decode_num_draft_tokens_total", "counter", "Tokens proposed.",
+	 MEMBER(engine_stats, draft_tokens)},
 	{"spec_decode_num_accepted_tokens_total", "counter", "Proposed tokens that stood.",
-	 get_accepted},
-	{"engine_steps_total", "counter", "Launches of the program.", get_steps},
-	{"engine_step_seconds_total", "counter", "Time on the chips.", get_step_seconds},
-	{"engine_host_seconds_total", "counter", "Time between launches.", get_host_seconds},
+	 MEMBER(engine_stats, accepted_tokens)},
+	{"engine_steps_total", "counter", "Launches of the program.", MEMBER(engine_stats, steps)},
+	{"engine_step_seconds_total", "counter", "Time on the chips.",
+	 MEMBER(engine_stats, step_ns), 1e-9},
+	{"engine_host_seconds_total", "counter", "Time between launches.",
+	 MEMBER(engine_stats, host_ns), 1e-9},
 };
 
-static void write_engine_fields(struct json_out *o, const struct metrics_source *sources,
-				unsigned n)
+/* Of a model, as the server sees it. */
+static const struct field source_fields[] = {
+	{"model_ready", "gauge", "1 when the model answers requests.",
+	 MEMBER(metrics_source, ready)},
+	{"model_weight_bytes", "gauge", "Device memory of the weights, per chip.",
+	 MEMBER(metrics_source, weight_bytes)},
+	{"model_kv_bytes", "gauge", "Device memory of the KV cache, per chip.",
+	 MEMBER(metrics_source, kv_bytes)},
+	{"model_replicas", "gauge", "Groups of chips on which the model is ready.",
+	 MEMBER(metrics_source, replicas)},
+	{"model_pinned", "gauge", "1 when the model is neither evicted nor idles out.",
+	 MEMBER(metrics_source, pinned)},
+	{"num_requests_awaiting_model", "gauge", "Requests that wait for the load.",
+	 MEMBER(metrics_source, parked)},
+};
+
+static const struct field model_fields[] = {
+	{"model_loads_total", "counter", "Successful loads.", MEMBER(metrics_model, loads)},
+	{"model_loads_adopted_total", "counter",
+	 "Loads whose weights an earlier daemon had left on the chips.",
+	 MEMBER(metrics_model, adoptions)},
+	{"model_load_failures_total", "counter", "Failed loads.",
+	 MEMBER(metrics_model, load_failures)},
+	{"model_load_seconds_total", "counter", "Time that loads took.",
+	 MEMBER(metrics_model, load_seconds)},
+};
+
+static const struct field server_fields[] = {
+	{"http_connections", "gauge", "Open connections.", MEMBER(metrics_server, connections)},
+	{"http_unauthenticated_connections", "gauge",
+	 "Open TCP connections without a valid API key so far.", MEMBER(metrics_server, unknown)},
+	{"http_evicted_connections_total", "counter",
+	 "Unauthenticated TCP connections closed to make room.", MEMBER(metrics_server, evicted)},
+	{"http_auth_failures_total", "counter", "Requests over TCP without a valid API key.",
+	 MEMBER(metrics_server, turned_away)},
+	{"http_held_bytes", "gauge", "Bytes held for the requests of all clients.",
+	 MEMBER(metrics_server, held_bytes)},
+	{"http_held_descriptors", "gauge", "Descriptors that clients passed.",
+	 MEMBER(metrics_server, descriptors)},
+	{"process_start_time_seconds", "gauge",
+	 "When the daemon started, in seconds since the epoch.",
+	 MEMBER(metrics_server, start_time)},
+};
+
+static const struct field chip_fields[] = {
+	{"chip_up", "gauge", "1 when the chip works, 0 when it is lost.", MEMBER(metrics_chip, up)},
+	{"chip_utilisation_ratio", "gauge", "Share of the last second in which the cores worked.",
+	 MEMBER(metrics_chip, utilisation)},
+	{"chip_memory_bytes", "gauge", "Device memory.", MEMBER(metrics_chip, memory)},
+	{"chip_memory_used_bytes", "gauge", "Device memory in use, by all processes.",
+	 MEMBER(metrics_chip, memory_used)},
+	{"chip_power_watts", "gauge", "Power.", MEMBER(metrics_chip, power_watts)},
+	{"chip_temperature_celsius", "gauge", "Temperature of the die.",
+	 MEMBER(metrics_chip, temperature_celsius)},
+	{"chip_clock_hertz", "gauge", "Clock of the cores.", MEMBER(metrics_chip, clock_hertz)},
+	{"chip_ecc_corrected_total", "counter", "Corrected memory errors since the chip's reset.",
+	 MEMBER(metrics_chip, ecc_corrected)},
+	{"chip_ecc_uncorrected_total", "counter",
+	 "Uncorrected memory errors since the chip's reset.",
+	 MEMBER(metrics_chip, ecc_uncorrected)},
+	{"chip_faults_total", "counter", "Queues that stopped at a fault or hung.",
+	 MEMBER(metrics_chip, faults)},
+};
+
+#define N(fields) (sizeof(fields) / sizeof(fields[0]))
+
+static const void *stats_of(const struct metrics_source *s)
+{
+	return s->stats;
+}
+
+static const void *self_of(const struct metrics_source *s)
+{
+	return s;
+}
+
+static const void *model_of(const struct metrics_source *s)
+{
+	return s->model;
+}
+
+/* Members of what owner() has of each model; NULL: nothing. */
+static void write_fields(struct json_out *o, const struct field *fields, size_t n_fields,
+			 const struct metrics_source *sources, unsigned n,
+			 const void *(*owner)(const struct metrics_source *source))
 {
 	char name[512];
 
-	for (size_t f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
-		put_head(o, fields[f].name, fields[f].type, fields[f].help);
+	for (const struct field *f = fields; f < fields + n_fields; f++) {
+		put_head(o, f->name, f->type, f->help);
 		for (unsigned i = 0; i < n; i++)
-			if (sources[i].stats)
-				put(o, "txda_%s{%s} %.15g\n", fields[f].name,
+			if (owner(&sources[i]))
+				put(o, "txda_%s{%s} %.15g\n", f->name,
 				    label(sources[i].name, name, sizeof(name)),
-				    fields[f].get(sources[i].stats));
+				    value_of(owner(&sources[i]), f));
 	}
 }
 
@@ -278,28 +340,14 @@ static void write_histogram(struct json_out *o, enum metrics_histogram which,
 
 static void write_server(struct json_out *o, const struct metrics_server *server)
 {
-	put_head(o, "http_connections", "gauge", "Open connections.");
-	put(o, "txda_http_connections %" PRIu64 "\n", server->connections);
-	put_head(o, "http_unauthenticated_connections", "gauge",
-		 "Open TCP connections without a valid API key so far.");
-	put(o, "txda_http_unauthenticated_connections %" PRIu64 "\n", server->unknown);
-	put_head(o, "http_evicted_connections_total", "counter",
-		 "Unauthenticated TCP connections closed to make room.");
-	put(o, "txda_http_evicted_connections_total %" PRIu64 "\n", server->evicted);
-	put_head(o, "http_auth_failures_total", "counter",
-		 "Requests over TCP without a valid API key.");
-	put(o, "txda_http_auth_failures_total %" PRIu64 "\n", server->turned_away);
-	put_head(o, "http_held_bytes", "gauge", "Bytes held for the requests of all clients.");
-	put(o, "txda_http_held_bytes %" PRIu64 "\n", server->held_bytes);
-	put_head(o, "http_held_descriptors", "gauge", "Descriptors that clients passed.");
-	put(o, "txda_http_held_descriptors %" PRIu64 "\n", server->descriptors);
+	for (const struct field *f = server_fields; f < server_fields + N(server_fields); f++) {
+		put_head(o, f->name, f->type, f->help);
+		put(o, "txda_%s %.15g\n", f->name, value_of(server, f));
+	}
 	put_head(o, "http_responses_total", "counter", "Answers by class of status.");
 	for (unsigned i = 2; i < 6; i++)
 		put(o, "txda_http_responses_total{code=\"%uxx\"} %" PRIu64 "\n", i,
 		    server->responses[i]);
-	put_head(o, "process_start_time_seconds", "gauge",
-		 "When the daemon started, in seconds since the epoch.");
-	put(o, "txda_process_start_time_seconds %.3f\n", server->start_time);
 }
 
 static const char *const model_states[] = {"unloaded", "loading", "ready", "unloading",
@@ -313,40 +361,11 @@ static void write_residency(struct json_out *o, const struct metrics_source *sou
 
 	put_head(o, "model_state", "gauge", "1 for the state that the model is in.");
 	for (unsigned i = 0; i < n; i++)
-		for (size_t k = 0; k < sizeof(model_states) / sizeof(model_states[0]); k++)
+		for (size_t k = 0; k < N(model_states); k++)
 			put(o, "txda_model_state{%s,state=\"%s\"} %d\n",
 			    label(sources[i].name, name, sizeof(name)), model_states[k],
 			    !strcmp(sources[i].state, model_states[k]));
-	put_head(o, "model_replicas", "gauge", "Groups of chips on which the model is ready.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_replicas{%s} %u\n", label(sources[i].name, name, sizeof(name)),
-		    sources[i].replicas);
-	put_head(o, "model_pinned", "gauge", "1 when the model is neither evicted nor idles out.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_pinned{%s} %d\n", label(sources[i].name, name, sizeof(name)),
-		    sources[i].pinned);
-	put_head(o, "num_requests_awaiting_model", "gauge", "Requests that wait for the load.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_num_requests_awaiting_model{%s} %u\n",
-		    label(sources[i].name, name, sizeof(name)), sources[i].parked);
-	put_head(o, "model_loads_total", "counter", "Loads that ended well.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_loads_total{%s} %" PRIu64 "\n",
-		    label(sources[i].name, name, sizeof(name)), sources[i].model->loads);
-	put_head(o, "model_loads_adopted_total", "counter",
-		 "Loads whose weights an earlier daemon had left on the chips.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_loads_adopted_total{%s} %" PRIu64 "\n",
-		    label(sources[i].name, name, sizeof(name)), sources[i].model->adoptions);
-	put_head(o, "model_load_failures_total", "counter", "Loads that did not.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_load_failures_total{%s} %" PRIu64 "\n",
-		    label(sources[i].name, name, sizeof(name)), sources[i].model->load_failures);
-	put_head(o, "model_load_seconds_total", "counter", "Time that loads took.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_load_seconds_total{%s} %.6f\n",
-		    label(sources[i].name, name, sizeof(name)), sources[i].model->load_seconds);
-	put_head(o, "model_unloads_total", "counter", "Times that it went off the chips.");
+	put_head(o, "model_unloads_total", "counter", "Unloads, by reason.");
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned k = 0; k < 3; k++)
 			put(o, "txda_model_unloads_total{%s,reason=\"%s\"} %" PRIu64 "\n",
@@ -354,46 +373,17 @@ static void write_residency(struct json_out *o, const struct metrics_source *sou
 			    sources[i].model->unloads[k]);
 }
 
-/* ---- chips ----------------------------------------------------------------------------------- */
-
-static const struct {
-	const char *name, *type, *help;
-	size_t offset; /* of the double */
-} chip_fields[] = {
-	{"chip_up", "gauge", "1 when the chip works, 0 when it is lost.",
-	 offsetof(struct metrics_chip, up)},
-	{"chip_utilisation_ratio", "gauge", "Share of the last second in which the cores worked.",
-	 offsetof(struct metrics_chip, utilisation)},
-	{"chip_memory_bytes", "gauge", "Device memory.", offsetof(struct metrics_chip, memory)},
-	{"chip_memory_used_bytes", "gauge", "Device memory in use, by all processes.",
-	 offsetof(struct metrics_chip, memory_used)},
-	{"chip_power_watts", "gauge", "Power.", offsetof(struct metrics_chip, power_watts)},
-	{"chip_temperature_celsius", "gauge", "Temperature of the die.",
-	 offsetof(struct metrics_chip, temperature_celsius)},
-	{"chip_clock_hertz", "gauge", "Clock of the cores.",
-	 offsetof(struct metrics_chip, clock_hertz)},
-	{"chip_ecc_corrected_total", "counter", "Corrected memory errors since the chip's reset.",
-	 offsetof(struct metrics_chip, ecc_corrected)},
-	{"chip_ecc_uncorrected_total", "counter", "Uncorrected ones.",
-	 offsetof(struct metrics_chip, ecc_uncorrected)},
-	{"chip_faults_total", "counter", "Queues that stopped at a fault or hung.",
-	 offsetof(struct metrics_chip, faults)},
-};
-
 void metrics_write_chips(struct json_out *o, const struct metrics_chip *chips, unsigned n)
 {
 	char serial[100];
 
-	for (size_t f = 0; f < sizeof(chip_fields) / sizeof(chip_fields[0]); f++) {
-		put_head(o, chip_fields[f].name, chip_fields[f].type, chip_fields[f].help);
+	for (const struct field *f = chip_fields; f < chip_fields + N(chip_fields); f++) {
+		put_head(o, f->name, f->type, f->help);
 		for (unsigned i = 0; i < n; i++) {
-			double value;
+			double value = value_of(&chips[i], f);
 
-			memcpy(&value, (const char *)&chips[i] + chip_fields[f].offset,
-			       sizeof(value));
 			if (!isnan(value))
-				put(o, "txda_%s{chip=\"%u\",%s} %.15g\n", chip_fields[f].name,
-				    chips[i].index,
+				put(o, "txda_%s{chip=\"%u\",%s} %.15g\n", f->name, chips[i].index,
 				    label_of("serial", chips[i].serial, serial, sizeof(serial)),
 				    value);
 		}
@@ -405,7 +395,7 @@ void metrics_write(struct json_out *o, const struct metrics_source *sources, uns
 {
 	char name[512];
 
-	write_engine_fields(o, sources, n);
+	write_fields(o, engine_fields, N(engine_fields), sources, n, stats_of);
 	write_accepted_at(o, sources, n);
 	put_head(o, "request_success_total", "counter", "Requests that ended, by the reason.");
 	for (unsigned i = 0; i < n; i++)
@@ -414,18 +404,8 @@ void metrics_write(struct json_out *o, const struct metrics_source *sources, uns
 			    "txda_request_success_total{%s,finished_reason=\"%s\"} %" PRIu64 "\n",
 			    label(sources[i].name, name, sizeof(name)), reasons[r],
 			    sources[i].model->finished[r]);
-	put_head(o, "model_ready", "gauge", "1 when the model answers requests.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_ready{%s} %d\n", label(sources[i].name, name, sizeof(name)),
-		    sources[i].ready);
-	put_head(o, "model_weight_bytes", "gauge", "Device memory of the weights, per chip.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_weight_bytes{%s} %" PRIu64 "\n",
-		    label(sources[i].name, name, sizeof(name)), sources[i].weight_bytes);
-	put_head(o, "model_kv_bytes", "gauge", "Device memory of the KV cache, per chip.");
-	for (unsigned i = 0; i < n; i++)
-		put(o, "txda_model_kv_bytes{%s} %" PRIu64 "\n",
-		    label(sources[i].name, name, sizeof(name)), sources[i].kv_bytes);
+	write_fields(o, source_fields, N(source_fields), sources, n, self_of);
+	write_fields(o, model_fields, N(model_fields), sources, n, model_of);
 	write_residency(o, sources, n);
 	for (unsigned h = 0; h < METRICS_N_HISTOGRAMS; h++) {
 		put_head(o, histograms[h].name, "histogram", histograms[h].help);
