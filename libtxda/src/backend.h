@@ -136,11 +136,11 @@ struct txda__backend_ops {
 			   size_t len);
 
 	/*
-	 * An fd that is readable when the backend has news of its chips, and what takes them and
-	 * tells them with txda__event(). NULL: a thread of the library or the backend does.
+	 * An fd that is readable when chips may have had events, and the function that takes them and
+	 * reports them with txda__event(). NULL: a thread of the library or the backend does.
 	 */
-	int (*news_fd)(struct txda__backend *backend);
-	void (*news)(struct txda__backend *backend);
+	int (*events_fd)(struct txda__backend *backend);
+	void (*take_events)(struct txda__backend *backend);
 };
 
 /* What memory is for. */

@@ -253,7 +253,7 @@ static void drm_close(struct txda__backend *backend)
 {
 	struct drm *drm = from(backend);
 
-	txda__drm_news_end(drm);
+	txda__drm_events_end(drm);
 	for (unsigned i = 0; i < drm->n_chips; i++)
 		txda__drm_chip_put(drm->chip[i]);
 	pthread_mutex_destroy(&drm->lock);
@@ -573,6 +573,6 @@ const struct txda__backend_ops txda__backend_drm = {
 	.queue_wait = txda__drm_queue_wait,
 	.queue_arm = txda__drm_queue_arm,
 	.queue_fault = txda__drm_queue_fault,
-	.news_fd = txda__drm_news_fd,
-	.news = txda__drm_news,
+	.events_fd = txda__drm_events_fd,
+	.take_events = txda__drm_events,
 };

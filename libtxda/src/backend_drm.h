@@ -3,7 +3,7 @@
  * The DRM backend: chips behind nodes of the kernel driver (drm/txda_drm.h).
  *
  * backend_drm.c knows the chips, backend_drm_mem.c memory, backend_drm_copy.c how bytes get into memory that the
- * host does not map, backend_drm_queue.c queues and fences, backend_drm_news.c what happens to the chips.
+ * host does not map, backend_drm_queue.c queues and fences, backend_drm_events.c what happens to the chips.
  *
  * Lost chips. Once a chip is unplugged every ioctl on its node says -ENODEV; whoever sees that first
  * marks the chip, and from then on its objects fail with -ENODEV while those of other chips go on.
@@ -56,8 +56,8 @@ struct drm {
 	pthread_mutex_t lock; /* guards what follows */
 	unsigned n_chips;
 	struct drm_chip *chip[TXDA__MAX_CHIPS];
-	/* what follows belongs to whoever takes the news; events.h has the lock */
-	struct txda__listener *listener; /* made when somebody asks for news; or NULL */
+	/* what follows belongs to the thread that takes events, under backend_lock of events.h */
+	struct txda__listener *listener; /* made at the first call of events_fd(), else NULL */
 	bool deaf;			 /* it could not be made */
 };
 
@@ -198,10 +198,10 @@ int txda__drm_hwqueue_submit(struct drm_chip *chip, uint32_t id, uint32_t timeli
 int txda__drm_timeline_wait(struct drm_chip *chip, uint32_t timeline, uint64_t point,
 			    uint64_t deadline_ns);
 
-/* ---- backend_drm_news.c ------------------------------------------------------------------------------ */
+/* ---- backend_drm_events.c ------------------------------------------------------------------------------ */
 
-int txda__drm_news_fd(struct txda__backend *backend);
-void txda__drm_news(struct txda__backend *backend);
-void txda__drm_news_end(struct drm *drm);
+int txda__drm_events_fd(struct txda__backend *backend);
+void txda__drm_events(struct txda__backend *backend);
+void txda__drm_events_end(struct drm *drm);
 
 #endif /* TXDA_BACKEND_DRM_H */

@@ -33,7 +33,7 @@ int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memor
 int txda__buffer_import(struct txda_device *device, struct txda__space *space, int fd,
 			uint64_t bytes, unsigned flags, struct txda_buffer **ret_buffer);
 /*
- * Like txda_buffer_load() with news of the progress: called by this thread with the bytes that are
+ * Like txda_buffer_load(), with a progress callback: called by this thread with the bytes that are
  * done so far.
  */
 int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,

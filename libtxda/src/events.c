@@ -16,7 +16,7 @@ int txda__events_init(struct txda__events *events)
 		return -errno;
 	memset(events, 0, sizeof(*events));
 	pthread_mutex_init(&events->lock, NULL);
-	pthread_mutex_init(&events->news_lock, NULL);
+	pthread_mutex_init(&events->backend_lock, NULL);
 	events->fd = fd;
 	events->both = -1;
 	return 0;
@@ -27,7 +27,7 @@ void txda__events_fini(struct txda__events *events)
 	if (events->both >= 0)
 		close(events->both);
 	close(events->fd);
-	pthread_mutex_destroy(&events->news_lock);
+	pthread_mutex_destroy(&events->backend_lock);
 	pthread_mutex_destroy(&events->lock);
 }
 
@@ -78,29 +78,29 @@ int txda_context_event_fd(struct txda_context *context)
 	struct txda__backend *backend = context->backend;
 	int fd;
 
-	if (!backend->ops->news_fd)
+	if (!backend->ops->events_fd)
 		return events->fd;
-	pthread_mutex_lock(&events->news_lock);
+	pthread_mutex_lock(&events->backend_lock);
 	fd = events->both;
 	if (fd < 0) {
-		fd = backend->ops->news_fd(backend);
+		fd = backend->ops->events_fd(backend);
 		if (fd >= 0)
 			fd = events->both = join_fds(events->fd, fd);
 	}
-	pthread_mutex_unlock(&events->news_lock);
-	/* Without news of the backend there are still those of this process. */
+	pthread_mutex_unlock(&events->backend_lock);
+	/* Without events of the backend there are still those of this process. */
 	return fd < 0 ? events->fd : fd;
 }
 
-static void take_news(struct txda_context *context)
+static void take_backend_events(struct txda_context *context)
 {
 	struct txda__backend *backend = context->backend;
 
-	if (!backend->ops->news)
+	if (!backend->ops->take_events)
 		return;
-	pthread_mutex_lock(&context->events.news_lock);
-	backend->ops->news(backend);
-	pthread_mutex_unlock(&context->events.news_lock);
+	pthread_mutex_lock(&context->events.backend_lock);
+	backend->ops->take_events(backend);
+	pthread_mutex_unlock(&context->events.backend_lock);
 }
 
 int txda_context_event(struct txda_context *context, struct txda_event *ret_event)
@@ -110,7 +110,7 @@ int txda_context_event(struct txda_context *context, struct txda_event *ret_even
 	uint64_t drained;
 	int r;
 
-	take_news(context);
+	take_backend_events(context);
 	pthread_mutex_lock(&events->lock);
 	if (!events->count) {
 		pthread_mutex_unlock(&events->lock);

@@ -20,14 +20,14 @@ struct txda__events {
 	struct txda_event ring[TXDA__EVENTS];
 	unsigned head, count; /* the oldest is ring[head] */
 	int fd;		      /* an eventfd */
-	/* guards what follows, and the backend while it takes its news; outside of @lock */
-	pthread_mutex_t news_lock;
-	int both; /* epoll of @fd and the backend's news, or -1 */
+	/* guards what follows, and the backend while it takes its events; taken before @lock */
+	pthread_mutex_t backend_lock;
+	int both; /* epoll of @fd and the backend's events_fd, or -1 */
 };
 
 int txda__events_init(struct txda__events *events);
 void txda__events_fini(struct txda__events *events);
-/* Tells what happened; any thread, also one that takes the backend's news. */
+/* Reports an event; any thread, also the one that takes the backend's events. */
 void txda__event(struct txda_context *context, enum txda_event_kind kind, unsigned device,
 		 const char *format, ...) TXDA__PRINTF(4, 5);
 

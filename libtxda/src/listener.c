@@ -12,7 +12,7 @@
 #include "spec.h"
 #include "txda_netlink.h"
 
-#define BACKLOG 64 /* news of one look at the sockets */
+#define BACKLOG 64 /* events taken in one look at the sockets */
 
 struct txda__listener {
 	int fd; /* epoll of the two below */
@@ -22,32 +22,32 @@ struct txda__listener {
 	bool from_kernel;	/* no udevd */
 	unsigned n_nodes;
 	struct txda__node node[TXDA__MAX_CHIPS]; /* known to be there */
-	unsigned head, n_news;
-	struct txda__news news[BACKLOG]; /* a ring */
+	unsigned head, n_events;
+	struct txda__node_event events[BACKLOG]; /* a ring */
 };
 
-void txda__listener_push(struct txda__listener *l, const struct txda__news *news)
+void txda__listener_push(struct txda__listener *l, const struct txda__node_event *event)
 {
-	if (l->n_news < BACKLOG)
-		l->news[(l->head + l->n_news++) % BACKLOG] = *news;
+	if (l->n_events < BACKLOG)
+		l->events[(l->head + l->n_events++) % BACKLOG] = *event;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 static void tell_node(struct txda__listener *l, const struct txda__node *node, bool added)
 {
-	struct txda__news news = {.kind = added ? TXDA_EVENT_DEVICE_ADDED
-						: TXDA_EVENT_DEVICE_REMOVED,
-				  .time_ns = txda__now(),
-				  .node = *node};
+	struct txda__node_event event = {.kind = added ? TXDA_EVENT_DEVICE_ADDED
+						       : TXDA_EVENT_DEVICE_REMOVED,
+					 .time_ns = txda__now(),
+					 .node = *node};
 
 	if (*node->serial)
-		snprintf(news.text, sizeof(news.text), "%s, serial %s, %s", node->node,
+		snprintf(event.text, sizeof(event.text), "%s, serial %s, %s", node->node,
 			 node->serial, added ? "was added" : "is gone");
 	else
-		snprintf(news.text, sizeof(news.text), "%s %s", node->node,
+		snprintf(event.text, sizeof(event.text), "%s %s", node->node,
 			 added ? "was added" : "is gone");
-	txda__listener_push(l, &news);
+	txda__listener_push(l, &event);
 }
 
 static struct txda__node *find_node(struct txda__listener *l, const char *name)
@@ -124,7 +124,7 @@ static void take_uevents(struct txda__listener *l)
 {
 	struct udev_device *device;
 
-	while (l->monitor && l->n_news < BACKLOG / 2) {
+	while (l->monitor && l->n_events < BACKLOG / 2) {
 		errno = 0;
 		device = udev_monitor_receive_device(l->monitor);
 		if (!device && errno != ENOBUFS)
@@ -158,15 +158,15 @@ static int take_message(struct nl_msg *message, void *arg)
 {
 	struct genlmsghdr *header = genlmsg_hdr(nlmsg_hdr(message));
 	struct txda__listener *l = arg;
-	struct txda__news news;
+	struct txda__node_event event;
 
 	if (header->cmd == TXDA_CMD_EVENT_NTF &&
-	    txda__news_parse(genlmsg_attrdata(header, 0), genlmsg_attrlen(header, 0), &news))
-		txda__listener_push(l, &news);
+	    txda__node_event_parse(genlmsg_attrdata(header, 0), genlmsg_attrlen(header, 0), &event))
+		txda__listener_push(l, &event);
 	return NL_OK;
 }
 
-/* Listens if the family is there; without it there is no such news. */
+/* Joins the netlink family if it exists; without it there are no health events. */
 static void start_health(struct txda__listener *l)
 {
 	struct nl_sock *socket = nl_socket_alloc();
@@ -194,7 +194,7 @@ out_free:
 static void take_health(struct txda__listener *l)
 {
 	/* 0: a datagram was read. What is lost to an overflow is lost, the next call goes on. */
-	for (unsigned i = 0; l->health && l->n_news < BACKLOG / 2 && i < BACKLOG; i++) {
+	for (unsigned i = 0; l->health && l->n_events < BACKLOG / 2 && i < BACKLOG; i++) {
 		int r = nl_recvmsgs_default(l->health);
 
 		if (r < 0 && r != -NLE_NOMEM)
@@ -263,20 +263,20 @@ int txda__listener_fd(struct txda__listener *listener)
 	return listener->fd;
 }
 
-bool txda__listener_next(struct txda__listener *l, struct txda__news *ret_news)
+bool txda__listener_next(struct txda__listener *l, struct txda__node_event *ret_event)
 {
-	if (!l->n_news) {
+	if (!l->n_events) {
 		take_uevents(l);
 		/* The module may have come later than we. */
-		if (l->monitor && !l->health && l->n_news)
+		if (l->monitor && !l->health && l->n_events)
 			start_health(l);
 		take_health(l);
 	}
-	if (!l->n_news)
+	if (!l->n_events)
 		return false;
-	*ret_news = l->news[l->head];
+	*ret_event = l->events[l->head];
 	l->head = (l->head + 1) % BACKLOG;
-	l->n_news--;
+	l->n_events--;
 	return true;
 }
 

@@ -17,7 +17,7 @@
 
 struct txda__listener;
 
-struct txda__news {
+struct txda__node_event {
 	enum txda_event_kind kind;
 	uint64_t time_ns;
 	struct txda__node node; /* the chip; health: what is known of it, bus at least */
@@ -27,22 +27,23 @@ struct txda__news {
 	char text[160]; /* without the chip's name */
 };
 
-/* Knows the nodes that are there now: they are no news. */
+/* Nodes that exist when it is made are not reported. */
 int txda__listener_new(struct txda__listener **ret_listener);
 /* One that hears nothing but what txda__listener_push() tells it, and knows @nodes. */
 int txda__listener_blank(const struct txda__node *nodes, unsigned n,
 			 struct txda__listener **ret_listener);
-void txda__listener_push(struct txda__listener *listener, const struct txda__news *news);
+void txda__listener_push(struct txda__listener *listener, const struct txda__node_event *event);
 void txda__listener_free(struct txda__listener *listener);
-/* Readable when there may be news. */
+/* Readable when there may be events. */
 int txda__listener_fd(struct txda__listener *listener);
-/* True and the next piece of news, or false when there is none. Never waits. */
-bool txda__listener_next(struct txda__listener *listener, struct txda__news *ret_news);
+/* True and the next event, or false when there is none. Never waits. */
+bool txda__listener_next(struct txda__listener *listener, struct txda__node_event *ret_event);
 /* The nodes that are there, as far as was told by _next(). Returns how many. */
 unsigned txda__listener_nodes(struct txda__listener *listener, const struct txda__node **ret_nodes);
 
 /* One health message: its attributes, as netlink sends them. False if it makes no sense. */
 struct nlattr;
-bool txda__news_parse(struct nlattr *attributes, int bytes, struct txda__news *ret_news);
+bool txda__node_event_parse(struct nlattr *attributes, int bytes,
+			    struct txda__node_event *ret_event);
 
 #endif /* TXDA_LISTENER_H */

@@ -40,16 +40,16 @@ int txda_watch_fd(struct txda_watch *watch)
 int txda_watch_event(struct txda_watch *watch, struct txda_watch_event *ret_event)
 {
 	struct txda_watch_event event = {0};
-	struct txda__news news;
+	struct txda__node_event source;
 
-	if (!txda__listener_next(watch->listener, &news))
+	if (!txda__listener_next(watch->listener, &source))
 		return -EAGAIN;
-	event.kind = news.kind;
-	event.time_ns = news.time_ns;
-	memcpy(event.bus, news.node.bus, sizeof(event.bus));
-	memcpy(event.node, news.node.node, sizeof(event.node));
-	memcpy(event.serial, news.node.serial, sizeof(event.serial));
-	event.pid = news.pid;
-	memcpy(event.text, news.text, sizeof(news.text));
+	event.kind = source.kind;
+	event.time_ns = source.time_ns;
+	memcpy(event.bus, source.node.bus, sizeof(event.bus));
+	memcpy(event.node, source.node.node, sizeof(event.node));
+	memcpy(event.serial, source.node.serial, sizeof(event.serial));
+	event.pid = source.pid;
+	memcpy(event.text, source.text, sizeof(source.text));
 	return txda__copy_out(NULL, ret_event, &event, sizeof(event), "txda_watch_event");
 }

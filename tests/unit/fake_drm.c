@@ -294,18 +294,18 @@ void fake_drm_end(void)
 	txda__drm_kernel = &txda__drm_kernel_real;
 }
 
-void fake_drm_tell(const struct txda__news *news)
+void fake_drm_tell(const struct txda__node_event *event)
 {
-	txda__listener_push(fake.listener, news);
+	txda__listener_push(fake.listener, event);
 }
 
 void fake_drm_unplug(unsigned slot)
 {
-	struct txda__news news = {.kind = TXDA_EVENT_DEVICE_REMOVED, .time_ns = 1};
+	struct txda__node_event event = {.kind = TXDA_EVENT_DEVICE_REMOVED, .time_ns = 1};
 	char spec[40];
 
-	describe_node(slot, &news.node);
-	snprintf(news.text, sizeof(news.text), "%s is gone", news.node.node);
+	describe_node(slot, &event.node);
+	snprintf(event.text, sizeof(event.text), "%s is gone", event.node.node);
 	snprintf(spec, sizeof(spec), "lost:chip=%u", fake.chip[slot]);
 	pthread_mutex_lock(&fake_lock);
 	fake.gone[fake.chip[slot]] = true;
@@ -316,7 +316,7 @@ void fake_drm_unplug(unsigned slot)
 	fake_wake();
 	pthread_mutex_unlock(&fake_word_lock);
 	if (fake.listener)
-		fake_drm_tell(&news);
+		fake_drm_tell(&event);
 }
 
 void fake_drm_reset(unsigned slot)
@@ -331,7 +331,7 @@ void fake_drm_reset(unsigned slot)
 
 void fake_drm_plug(unsigned slot)
 {
-	struct txda__news news = {.kind = TXDA_EVENT_DEVICE_ADDED, .time_ns = 1};
+	struct txda__node_event event = {.kind = TXDA_EVENT_DEVICE_ADDED, .time_ns = 1};
 
 	check(fake.n_chips < MODEL_CHIPS);
 	pthread_mutex_lock(&fake_lock);
@@ -340,10 +340,10 @@ void fake_drm_plug(unsigned slot)
 	fake.chip[slot] = fake.n_chips++;
 	fake.there[slot] = true;
 	pthread_mutex_unlock(&fake_lock);
-	describe_node(slot, &news.node);
-	snprintf(news.text, sizeof(news.text), "%s was added", news.node.node);
+	describe_node(slot, &event.node);
+	snprintf(event.text, sizeof(event.text), "%s was added", event.node.node);
 	if (fake.listener)
-		fake_drm_tell(&news);
+		fake_drm_tell(&event);
 }
 
 void fake_drm_inject(const char *spec)

@@ -26,7 +26,7 @@ void fake_drm_plug(unsigned slot);
 /* What a function reset leaves: address spaces are lost, queues fail. */
 void fake_drm_reset(unsigned slot);
 /* Tells the backend, when it listens. */
-void fake_drm_tell(const struct txda__news *news);
+void fake_drm_tell(const struct txda__node_event *event);
 /* cm_inject() */
 void fake_drm_inject(const char *spec);
 

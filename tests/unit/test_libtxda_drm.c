@@ -802,7 +802,7 @@ static void test_catch_up(void **state)
 static void test_health(void **state)
 {
 	struct txda_event event = TXDA_INIT(struct txda_event);
-	struct txda__news news = {.kind = TXDA_EVENT_ECC, .text = "2 corrected"};
+	struct txda__node_event source = {.kind = TXDA_EVENT_ECC, .text = "2 corrected"};
 	struct txda_pkt bad = {.op = 99, .bytes = sizeof(bad)};
 	struct rig rig;
 	uint64_t fence;
@@ -812,28 +812,28 @@ static void test_health(void **state)
 	fake_drm_start(2);
 	make_rig(&rig);
 	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
-	strcpy(news.node.bus, "0000:02:00.0");
-	fake_drm_tell(&news);
+	strcpy(source.node.bus, "0000:02:00.0");
+	fake_drm_tell(&source);
 	take_event(rig.context, TXDA_EVENT_ECC, 1, "chip 1: 2 corrected");
-	strcpy(news.node.bus, "0000:09:00.0"); /* not ours */
-	fake_drm_tell(&news);
+	strcpy(source.node.bus, "0000:09:00.0"); /* not ours */
+	fake_drm_tell(&source);
 	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
 
 	/* A fault of somebody else's, then one of ours that nobody waits for. */
-	strcpy(news.node.bus, "0000:01:00.0");
-	news.kind = TXDA_EVENT_FAULT;
-	strcpy(news.text, "other 77: page fault");
-	news.pid = 77;
-	fake_drm_tell(&news);
+	strcpy(source.node.bus, "0000:01:00.0");
+	source.kind = TXDA_EVENT_FAULT;
+	strcpy(source.text, "other 77: page fault");
+	source.pid = 77;
+	fake_drm_tell(&source);
 	take_event(rig.context, TXDA_EVENT_FAULT, 0, "chip 0: other 77: page fault");
 	fd = txda_queue_fd(rig.queue);
 	assert_true(readable(fd, 0));
 	ok(rig.context, txda_queue_submit(rig.queue, &bad, sizeof(bad), 0, &fence));
 	assert_true(readable(fd, -1));
-	news.pid = getpid();
+	source.pid = getpid();
 	for (unsigned i = 1; i < 20; i++) {
-		news.queue_id = i;
-		fake_drm_tell(&news);
+		source.queue_id = i;
+		fake_drm_tell(&source);
 	}
 	for (unsigned tries = 0;; tries++) {
 		ok(rig.context, txda_context_event(rig.context, &event));

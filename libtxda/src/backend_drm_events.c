@@ -10,7 +10,7 @@
 
 #include "backend_drm.h"
 
-/* The chip of a piece of news, with a reference; what is gone is matched by its node. */
+/* The chip of an event, with a reference; a chip that is gone is matched by its node. */
 static struct drm_chip *find_chip(struct drm *drm, const struct txda__node *node)
 {
 	struct drm_chip *found = NULL;
@@ -48,21 +48,21 @@ static bool find_place(struct drm *drm, const struct txda__node *node, unsigned 
 	return !full;
 }
 
-static void chip_came(struct drm *drm, const struct txda__news *news)
+static void chip_came(struct drm *drm, const struct txda__node_event *event)
 {
 	struct txda_context *context = drm->base.context;
 	struct drm_chip *chip, *before = NULL;
 	unsigned index, device;
 
-	chip = find_chip(drm, &news->node);
+	chip = find_chip(drm, &event->node);
 	if (chip) {
 		txda__drm_chip_put(chip);
 		return;
 	}
-	if (!find_place(drm, &news->node, &index))
+	if (!find_place(drm, &event->node, &index))
 		return;
-	if (txda__drm_chip_open(drm, &news->node, index, &chip) < 0) {
-		txda__event(context, TXDA_EVENT_DEVICE_ADDED, UINT32_MAX, "%s: %s", news->text,
+	if (txda__drm_chip_open(drm, &event->node, index, &chip) < 0) {
+		txda__event(context, TXDA_EVENT_DEVICE_ADDED, UINT32_MAX, "%s: %s", event->text,
 			    txda_context_error(context));
 		return;
 	}
@@ -78,13 +78,13 @@ static void chip_came(struct drm *drm, const struct txda__news *news)
 	device = txda__context_admit(context, &chip->info);
 	if (device != UINT32_MAX)
 		txda__event(context, TXDA_EVENT_DEVICE_ADDED, device, "chip %u: %s", device,
-			    news->text);
+			    event->text);
 }
 
-static void chip_went(struct drm *drm, const struct txda__news *news)
+static void chip_went(struct drm *drm, const struct txda__node_event *event)
 {
 	struct txda_context *context = drm->base.context;
-	struct drm_chip *chip = find_chip(drm, &news->node);
+	struct drm_chip *chip = find_chip(drm, &event->node);
 	unsigned device;
 
 	if (!chip)
@@ -93,7 +93,7 @@ static void chip_went(struct drm *drm, const struct txda__news *news)
 	device = txda__context_find(context, chip->index);
 	if (device != UINT32_MAX)
 		txda__event(context, TXDA_EVENT_DEVICE_REMOVED, device, "chip %u: %s", device,
-			    news->text);
+			    event->text);
 	txda__drm_chip_put(chip);
 }
 
@@ -101,15 +101,15 @@ static void chip_went(struct drm *drm, const struct txda__news *news)
  * A queue faulted, perhaps ours: then it tells by itself, with names, also when nobody waits for
  * it. A number alone does not say whose it is, its state does.
  */
-static bool our_fault(struct drm_chip *chip, const struct txda__news *news)
+static bool our_fault(struct drm_chip *chip, const struct txda__node_event *event)
 {
 	bool ours = false;
 
-	if (news->pid != getpid())
+	if (event->pid != getpid())
 		return false;
 	pthread_mutex_lock(&chip->lock);
 	for (struct txda__hwqueue *queue = chip->queues; queue; queue = queue->next)
-		if (queue->id == news->queue_id) {
+		if (queue->id == event->queue_id) {
 			queue->events.faulted(queue->events.arg);
 			ours = true;
 		}
@@ -117,26 +117,26 @@ static bool our_fault(struct drm_chip *chip, const struct txda__news *news)
 	return ours;
 }
 
-static void chip_health(struct drm *drm, const struct txda__news *news)
+static void chip_health(struct drm *drm, const struct txda__node_event *event)
 {
 	struct txda_context *context = drm->base.context;
-	struct drm_chip *chip = find_chip(drm, &news->node);
+	struct drm_chip *chip = find_chip(drm, &event->node);
 	unsigned device;
 
 	if (!chip)
 		return;
 	device = txda__context_find(context, chip->index);
-	if (device != UINT32_MAX && !(news->kind == TXDA_EVENT_FAULT && our_fault(chip, news)))
-		txda__event(context, news->kind, device, "chip %u: %s", device, news->text);
+	if (device != UINT32_MAX && !(event->kind == TXDA_EVENT_FAULT && our_fault(chip, event)))
+		txda__event(context, event->kind, device, "chip %u: %s", device, event->text);
 	txda__drm_chip_put(chip);
 }
 
-static void take(struct drm *drm, const struct txda__news *news)
+static void take(struct drm *drm, const struct txda__node_event *event)
 {
-	switch (news->kind) {
-	case TXDA_EVENT_DEVICE_ADDED: chip_came(drm, news); break;
-	case TXDA_EVENT_DEVICE_REMOVED: chip_went(drm, news); break;
-	default: chip_health(drm, news); break;
+	switch (event->kind) {
+	case TXDA_EVENT_DEVICE_ADDED: chip_came(drm, event); break;
+	case TXDA_EVENT_DEVICE_REMOVED: chip_went(drm, event); break;
+	default: chip_health(drm, event); break;
 	}
 }
 
@@ -145,7 +145,7 @@ static void catch_up(struct drm *drm)
 {
 	const struct txda__node *node;
 	unsigned n = txda__listener_nodes(drm->listener, &node);
-	struct txda__news news = {0};
+	struct txda__node_event event = {0};
 
 	for (unsigned i = 0; i < drm->n_chips; i++) {
 		struct drm_chip *chip = drm->chip[i];
@@ -155,14 +155,14 @@ static void catch_up(struct drm *drm)
 			j++;
 		if (j < n)
 			continue;
-		news.node = chip->node;
-		snprintf(news.text, sizeof(news.text), "%s is gone", chip->node.node);
-		chip_went(drm, &news);
+		event.node = chip->node;
+		snprintf(event.text, sizeof(event.text), "%s is gone", chip->node.node);
+		chip_went(drm, &event);
 	}
 	for (unsigned j = 0; j < n; j++) {
-		news.node = node[j];
-		snprintf(news.text, sizeof(news.text), "%s was added", node[j].node);
-		chip_came(drm, &news);
+		event.node = node[j];
+		snprintf(event.text, sizeof(event.text), "%s was added", node[j].node);
+		chip_came(drm, &event);
 	}
 }
 
@@ -176,7 +176,7 @@ static bool listening(struct drm *drm)
 	return drm->listener;
 }
 
-int txda__drm_news_fd(struct txda__backend *backend)
+int txda__drm_events_fd(struct txda__backend *backend)
 {
 	struct drm *drm = (struct drm *)backend;
 
@@ -185,18 +185,18 @@ int txda__drm_news_fd(struct txda__backend *backend)
 	return txda__listener_fd(drm->listener);
 }
 
-void txda__drm_news(struct txda__backend *backend)
+void txda__drm_events(struct txda__backend *backend)
 {
 	struct drm *drm = (struct drm *)backend;
-	struct txda__news news;
+	struct txda__node_event event;
 
 	if (!listening(drm))
 		return;
-	while (txda__listener_next(drm->listener, &news))
-		take(drm, &news);
+	while (txda__listener_next(drm->listener, &event))
+		take(drm, &event);
 }
 
-void txda__drm_news_end(struct drm *drm)
+void txda__drm_events_end(struct drm *drm)
 {
 	txda__listener_free(drm->listener);
 }

@@ -29,10 +29,11 @@ static struct nl_msg *message(unsigned kind)
 }
 
 /* Parses and frees it. */
-static bool parse(struct nl_msg *msg, struct txda__news *news)
+static bool parse(struct nl_msg *msg, struct txda__node_event *event)
 {
 	struct nlmsghdr *header = nlmsg_hdr(msg);
-	bool good = txda__news_parse(nlmsg_attrdata(header, 0), nlmsg_attrlen(header, 0), news);
+	bool good =
+		txda__node_event_parse(nlmsg_attrdata(header, 0), nlmsg_attrlen(header, 0), event);
 
 	nlmsg_free(msg);
 	return good;
@@ -40,7 +41,7 @@ static bool parse(struct nl_msg *msg, struct txda__news *news)
 
 static void test_kinds(void **state)
 {
-	struct txda__news news = {0};
+	struct txda__node_event event = {0};
 	struct nl_msg *msg;
 
 	(void)state;
@@ -52,71 +53,71 @@ static void test_kinds(void **state)
 	nla_put_u32(msg, TXDA_A_EVENT_OP, 12);
 	nla_put_u64(msg, TXDA_A_EVENT_VA, 0x1000);
 	nla_put_u32(msg, 99, 1); /* of a newer driver */
-	assert_true(parse(msg, &news));
-	assert_int_equal(news.kind, TXDA_EVENT_FAULT);
-	assert_int_equal(news.time_ns, 77);
-	assert_string_equal(news.node.bus, "0000:02:00.0");
-	assert_string_equal(news.node.node, "/dev/accel/accel3");
-	assert_string_equal(news.node.serial, "0123456789abcdef");
-	assert_true(news.node.card == 1ull << 63);
-	assert_int_equal(news.node.card_index, 1);
-	assert_int_equal(news.pid, 4711);
-	assert_int_equal(news.queue_id, 5);
-	assert_string_equal(news.text, "evil?[2J 4711: page fault in op 12, address 0x1000");
+	assert_true(parse(msg, &event));
+	assert_int_equal(event.kind, TXDA_EVENT_FAULT);
+	assert_int_equal(event.time_ns, 77);
+	assert_string_equal(event.node.bus, "0000:02:00.0");
+	assert_string_equal(event.node.node, "/dev/accel/accel3");
+	assert_string_equal(event.node.serial, "0123456789abcdef");
+	assert_true(event.node.card == 1ull << 63);
+	assert_int_equal(event.node.card_index, 1);
+	assert_int_equal(event.pid, 4711);
+	assert_int_equal(event.queue_id, 5);
+	assert_string_equal(event.text, "evil?[2J 4711: page fault in op 12, address 0x1000");
 
-	assert_true(parse(message(TXDA_NL_EVENT_RESET), &news));
-	assert_int_equal(news.kind, TXDA_EVENT_RESET);
+	assert_true(parse(message(TXDA_NL_EVENT_RESET), &event));
+	assert_int_equal(event.kind, TXDA_EVENT_RESET);
 
 	msg = message(TXDA_NL_EVENT_ECC);
 	nla_put_u32(msg, TXDA_A_EVENT_ECC_CORRECTED, 3);
 	nla_put_u32(msg, TXDA_A_EVENT_ECC_UNCORRECTED, 1);
-	assert_true(parse(msg, &news));
-	assert_int_equal(news.kind, TXDA_EVENT_ECC);
-	assert_has(news.text, "3 corrected and 1 uncorrected");
+	assert_true(parse(msg, &event));
+	assert_int_equal(event.kind, TXDA_EVENT_ECC);
+	assert_has(event.text, "3 corrected and 1 uncorrected");
 
 	msg = message(TXDA_NL_EVENT_THERMAL);
 	nla_put_u32(msg, TXDA_A_EVENT_TEMP_MC, (uint32_t)-4000);
 	nla_put_u32(msg, TXDA_A_EVENT_THROTTLE, TXDA_THROTTLE_THERMAL);
-	assert_true(parse(msg, &news));
-	assert_int_equal(news.kind, TXDA_EVENT_THERMAL);
-	assert_string_equal(news.text, "throttled, too hot at -4 degrees Celsius");
-	assert_true(parse(message(TXDA_NL_EVENT_THERMAL), &news));
-	assert_string_equal(news.text, "at full speed");
+	assert_true(parse(msg, &event));
+	assert_int_equal(event.kind, TXDA_EVENT_THERMAL);
+	assert_string_equal(event.text, "throttled, too hot at -4 degrees Celsius");
+	assert_true(parse(message(TXDA_NL_EVENT_THERMAL), &event));
+	assert_string_equal(event.text, "at full speed");
 
 	msg = message(TXDA_NL_EVENT_LINK);
 	nla_put_u32(msg, TXDA_A_EVENT_PORT, 2);
 	nla_put_u32(msg, TXDA_A_EVENT_PORT_STATE, TXDA_PORT_DOWN);
-	assert_true(parse(msg, &news));
-	assert_int_equal(news.kind, TXDA_EVENT_LINK);
-	assert_string_equal(news.text, "port 2 is down");
+	assert_true(parse(msg, &event));
+	assert_int_equal(event.kind, TXDA_EVENT_LINK);
+	assert_string_equal(event.text, "port 2 is down");
 
 	msg = message(TXDA_NL_EVENT_FIRMWARE);
 	nla_put_u32(msg, TXDA_A_EVENT_FW_STATE, TXDA_FW_FAILED);
 	nla_put_u32(msg, TXDA_A_EVENT_FW_VERSION, 0x01022a);
-	assert_true(parse(msg, &news));
-	assert_int_equal(news.kind, TXDA_EVENT_FIRMWARE);
-	assert_string_equal(news.text, "firmware 1.2.42 failed");
+	assert_true(parse(msg, &event));
+	assert_int_equal(event.kind, TXDA_EVENT_FIRMWARE);
+	assert_string_equal(event.text, "firmware 1.2.42 failed");
 }
 
-/* What is no news leaves the result alone. */
+/* A message that is no event leaves the result alone. */
 static void test_nonsense(void **state)
 {
-	struct txda__news news = {.pid = -1};
+	struct txda__node_event event = {.pid = -1};
 	struct nl_msg *msg;
 	struct nlattr *nest;
 
 	(void)state;
 	/* nodes are udev's */
-	assert_false(parse(message(TXDA_NL_EVENT_ADD), &news));
-	assert_false(parse(message(TXDA_NL_EVENT_REMOVE), &news));
-	assert_false(parse(message(0), &news));
-	assert_false(parse(message(1000), &news));
-	assert_false(txda__news_parse(NULL, 0, &news));
+	assert_false(parse(message(TXDA_NL_EVENT_ADD), &event));
+	assert_false(parse(message(TXDA_NL_EVENT_REMOVE), &event));
+	assert_false(parse(message(0), &event));
+	assert_false(parse(message(1000), &event));
+	assert_false(txda__node_event_parse(NULL, 0, &event));
 
 	msg = nlmsg_alloc();
 	nlmsg_put(msg, 0, 0, 100, 0, 0);
 	nla_put_u32(msg, TXDA_A_EVENT_KIND, TXDA_NL_EVENT_RESET);
-	assert_false(parse(msg, &news)); /* no chip */
+	assert_false(parse(msg, &event)); /* no chip */
 
 	msg = nlmsg_alloc();
 	nlmsg_put(msg, 0, 0, 100, 0, 0);
@@ -124,12 +125,12 @@ static void test_nonsense(void **state)
 	nla_put_u32(msg, TXDA_A_DEV_MINOR, 3);
 	nla_nest_end(msg, nest);
 	nla_put_u32(msg, TXDA_A_EVENT_KIND, TXDA_NL_EVENT_RESET);
-	assert_false(parse(msg, &news)); /* nor its address */
+	assert_false(parse(msg, &event)); /* nor its address */
 
 	msg = message(TXDA_NL_EVENT_ECC);
 	nla_put(msg, TXDA_A_EVENT_ECC_CORRECTED, 2, "xy"); /* too short */
-	assert_false(parse(msg, &news));
-	assert_int_equal(news.pid, -1);
+	assert_false(parse(msg, &event));
+	assert_int_equal(event.pid, -1);
 }
 
 /* Any bytes: no access beyond them (a sanitizer looks), and texts that end. */
@@ -146,7 +147,7 @@ static void test_random(void **state)
 	header = nlmsg_hdr(msg);
 	length = nlmsg_attrlen(header, 0);
 	for (unsigned i = 0; i < 50000; i++) {
-		struct txda__news news = {0};
+		struct txda__node_event event = {0};
 		int cut;
 
 		seed = seed * 1103515245 + 12345;
@@ -157,10 +158,10 @@ static void test_random(void **state)
 			seed = seed * 1103515245 + 12345;
 			copy[(seed >> 16) % (unsigned)cut] = (char)(seed >> 8);
 		}
-		if (txda__news_parse((struct nlattr *)copy, cut, &news)) {
+		if (txda__node_event_parse((struct nlattr *)copy, cut, &event)) {
 			good++;
-			assert_true(strlen(news.text) < sizeof(news.text));
-			assert_true(strlen(news.node.bus) < sizeof(news.node.bus));
+			assert_true(strlen(event.text) < sizeof(event.text));
+			assert_true(strlen(event.node.bus) < sizeof(event.node.bus));
 		}
 		free(copy);
 	}

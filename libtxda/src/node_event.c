@@ -79,7 +79,7 @@ static bool parse_node(struct nlattr *nest, struct txda__node *node)
 	return true;
 }
 
-static void describe_fault(struct nlattr **a, struct txda__news *news)
+static void describe_fault(struct nlattr **a, struct txda__node_event *event)
 {
 	struct txda_fault fault = {
 		.code = u32_or(a[TXDA_A_EVENT_FAULT_CODE], TXDA_FAULT_HANG),
@@ -90,18 +90,18 @@ static void describe_fault(struct nlattr **a, struct txda__news *news)
 	};
 	char words[96], client[48];
 
-	news->pid = (int)u32_or(a[TXDA_A_EVENT_PID], 0);
-	news->queue_id = u32_or(a[TXDA_A_EVENT_QUEUE_ID], 0);
+	event->pid = (int)u32_or(a[TXDA_A_EVENT_PID], 0);
+	event->queue_id = u32_or(a[TXDA_A_EVENT_QUEUE_ID], 0);
 	copy_string(a[TXDA_A_EVENT_CLIENT], client, sizeof(client));
 	txda__fault_text(&fault, NULL, words, sizeof(words));
-	if (news->pid > 0)
-		snprintf(news->text, sizeof(news->text), "%s %d: %s",
-			 client[0] ? client : "process", news->pid, words);
+	if (event->pid > 0)
+		snprintf(event->text, sizeof(event->text), "%s %d: %s",
+			 client[0] ? client : "process", event->pid, words);
 	else
-		snprintf(news->text, sizeof(news->text), "%s", words);
+		snprintf(event->text, sizeof(event->text), "%s", words);
 }
 
-static void describe_thermal(struct nlattr **a, struct txda__news *news)
+static void describe_thermal(struct nlattr **a, struct txda__node_event *event)
 {
 	uint32_t why = u32_or(a[TXDA_A_EVENT_THROTTLE], 0);
 	const char *state = why & TXDA_THROTTLE_THERMAL ? "throttled, too hot"
@@ -109,13 +109,13 @@ static void describe_thermal(struct nlattr **a, struct txda__news *news)
 							: "at full speed";
 
 	if (a[TXDA_A_EVENT_TEMP_MC])
-		snprintf(news->text, sizeof(news->text), "%s at %d degrees Celsius", state,
+		snprintf(event->text, sizeof(event->text), "%s at %d degrees Celsius", state,
 			 (int32_t)nla_get_u32(a[TXDA_A_EVENT_TEMP_MC]) / 1000);
 	else
-		snprintf(news->text, sizeof(news->text), "%s", state);
+		snprintf(event->text, sizeof(event->text), "%s", state);
 }
 
-static void describe_firmware(struct nlattr **a, struct txda__news *news)
+static void describe_firmware(struct nlattr **a, struct txda__node_event *event)
 {
 	static const char *const name[] = {"not loaded", "booting", "ready", "failed"};
 	uint32_t state = u32_or(a[TXDA_A_EVENT_FW_STATE], UINT32_MAX);
@@ -124,61 +124,62 @@ static void describe_firmware(struct nlattr **a, struct txda__news *news)
 	if (a[TXDA_A_EVENT_FW_VERSION])
 		txda__version_text(nla_get_u32(a[TXDA_A_EVENT_FW_VERSION]), version,
 				   sizeof(version));
-	snprintf(news->text, sizeof(news->text), "firmware %s%s%s", version, *version ? " " : "",
+	snprintf(event->text, sizeof(event->text), "firmware %s%s%s", version, *version ? " " : "",
 		 state < ARRAY_SIZE(name) ? name[state] : "changed");
 }
 
-static bool describe(uint32_t kind, struct nlattr **a, struct txda__news *news)
+static bool describe(uint32_t kind, struct nlattr **a, struct txda__node_event *event)
 {
 	static const char *const port_state[] = {"down", "training", "up"};
 	uint32_t state;
 
 	switch (kind) {
 	case TXDA_NL_EVENT_FAULT:
-		news->kind = TXDA_EVENT_FAULT;
-		describe_fault(a, news);
+		event->kind = TXDA_EVENT_FAULT;
+		describe_fault(a, event);
 		return true;
 	case TXDA_NL_EVENT_RESET:
-		news->kind = TXDA_EVENT_RESET;
-		snprintf(news->text, sizeof(news->text), "was reset");
+		event->kind = TXDA_EVENT_RESET;
+		snprintf(event->text, sizeof(event->text), "was reset");
 		return true;
 	case TXDA_NL_EVENT_ECC:
-		news->kind = TXDA_EVENT_ECC;
-		snprintf(news->text, sizeof(news->text),
+		event->kind = TXDA_EVENT_ECC;
+		snprintf(event->text, sizeof(event->text),
 			 "%u corrected and %u uncorrected memory errors so far",
 			 u32_or(a[TXDA_A_EVENT_ECC_CORRECTED], 0),
 			 u32_or(a[TXDA_A_EVENT_ECC_UNCORRECTED], 0));
 		return true;
 	case TXDA_NL_EVENT_THERMAL:
-		news->kind = TXDA_EVENT_THERMAL;
-		describe_thermal(a, news);
+		event->kind = TXDA_EVENT_THERMAL;
+		describe_thermal(a, event);
 		return true;
 	case TXDA_NL_EVENT_LINK:
-		news->kind = TXDA_EVENT_LINK;
+		event->kind = TXDA_EVENT_LINK;
 		state = u32_or(a[TXDA_A_EVENT_PORT_STATE], UINT32_MAX);
-		snprintf(news->text, sizeof(news->text), "port %u is %s",
+		snprintf(event->text, sizeof(event->text), "port %u is %s",
 			 u32_or(a[TXDA_A_EVENT_PORT], 0),
 			 state < ARRAY_SIZE(port_state) ? port_state[state] : "in another state");
 		return true;
 	case TXDA_NL_EVENT_FIRMWARE:
-		news->kind = TXDA_EVENT_FIRMWARE;
-		describe_firmware(a, news);
+		event->kind = TXDA_EVENT_FIRMWARE;
+		describe_firmware(a, event);
 		return true;
-	default: return false; /* nodes are udev's news; what is newer than we is nobody's */
+	default: return false; /* udev reports nodes; kinds of later drivers are ignored */
 	}
 }
 
-bool txda__news_parse(struct nlattr *attributes, int bytes, struct txda__news *ret_news)
+bool txda__node_event_parse(struct nlattr *attributes, int bytes,
+			    struct txda__node_event *ret_event)
 {
 	struct nlattr *a[TXDA_A_EVENT_MAX + 1];
-	struct txda__news news = {0};
+	struct txda__node_event event = {0};
 
 	if (nla_parse(a, TXDA_A_EVENT_MAX, attributes, bytes, event_policy) < 0 ||
 	    !a[TXDA_A_EVENT_DEV] || !a[TXDA_A_EVENT_KIND] ||
-	    !parse_node(a[TXDA_A_EVENT_DEV], &news.node) ||
-	    !describe(nla_get_u32(a[TXDA_A_EVENT_KIND]), a, &news))
+	    !parse_node(a[TXDA_A_EVENT_DEV], &event.node) ||
+	    !describe(nla_get_u32(a[TXDA_A_EVENT_KIND]), a, &event))
 		return false;
-	news.time_ns = u64_or(a[TXDA_A_EVENT_TIME_NS], txda__now());
-	*ret_news = news;
+	event.time_ns = u64_or(a[TXDA_A_EVENT_TIME_NS], txda__now());
+	*ret_event = event;
 	return true;
 }
