@@ -53,6 +53,7 @@ packages() {
 			abigail-tools abidiff the binary interface of the library
 			libcmocka-dev - unit tests
 			clang clang second compiler, sanitizers and fuzzers
+			clang-format clang-format lays out C files
 			curl curl first client of the end-to-end tests
 			openssl openssl certificate of the test with TLS
 			stunnel4 stunnel TLS in front of the daemon

@@ -216,18 +216,25 @@ check_vm() {
 	explained $status vm "$results"
 }
 
-# static_check NAME COMMAND... - skipped where COMMAND is not installed.
+# static_check NAME COMMAND... - skipped where COMMAND is not installed, or when it ends with exit status 77
+# and has said why in its last line.
 static_check() {
 	name=$1
 	shift
 	if ! command -v "$1" >/dev/null 2>&1; then
 		record SKIP "static: $name" "$1 is not installed"
-	elif output=$("$@" 2>&1); then
-		record OK "static: $name"
-	else
+		return
+	fi
+	status=0
+	output=$("$@" 2>&1) || status=$?
+	case $status in
+	0) record OK "static: $name" ;;
+	77) record SKIP "static: $name" "$(printf '%s\n' "$output" | tail -n 1)" ;;
+	*)
 		printf '%s\n' "$output"
 		record FAIL "static: $name" "see above"
-	fi
+		;;
+	esac
 }
 
 check_static() {
@@ -245,6 +252,7 @@ check_static() {
 		tests/vm/cases/*.sh
 	static_check "licence headers" sh scripts/verify-spdx.sh
 	static_check "one version" sh scripts/verify-version.sh
+	static_check "layout of C files" sh scripts/verify-format.sh
 	if promtool=$(sh scripts/promtool.sh "$B/promtool"); then
 		static_check "alert rules" "$promtool" check rules packaging/prometheus/txda.rules.yml
 		static_check "alert rules, when they fire" "$promtool" test rules tests/monitoring/rules.test.yml

@@ -42,9 +42,9 @@ struct vu_reg {
 #define VU_HI 2
 
 /* Entries of a table, by the register's offset in its block. A NULL for a function: none. */
-#define VU_RW(offset, rd, wr)	  [(offset) / 4] = {.read = (rd), .write = (wr)}
-#define VU_RO(offset, rd)	  VU_RW(offset, rd, NULL)
-#define VU_CONST(offset, value)	  [(offset) / 4] = {.constant = (value)}
+#define VU_RW(offset, rd, wr)	[(offset) / 4] = {.read = (rd), .write = (wr)}
+#define VU_RO(offset, rd)	VU_RW(offset, rd, NULL)
+#define VU_CONST(offset, value) [(offset) / 4] = {.constant = (value)}
 #define VU_FIELD(offset, member, wr)                                                               \
 	[(offset) / 4] = {.field = offsetof(struct vu_device, member), .write = (wr)}
 #define VU_RO_WORDS(offset, bytes, rd)                                                             \
