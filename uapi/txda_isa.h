@@ -477,8 +477,8 @@ struct txda_op_rope_kv {
  * softcap * tanh(x / softcap). Keys are taken in parts of TXDA_ATTENTION_SPLIT
  * positions counted from position 0; the parts' partial results (Milakov and Gimelshein 2018,
  * online softmax) are merged in rising order, whoever computed them.
- *   in:  [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]   [2] block table
- *        I32 [S, B]
+ *   in:  [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
+ *        [2] block table I32 [S, B]
  *        [3] spans I32 [S, 2]: first token and number of tokens of each sequence in this step;
  *            the ranges rise, do not overlap and lie in [0, T)
  *        [4] context I32 [S]
@@ -633,24 +633,25 @@ struct txda_fault {
  * A weight W [N, K] (N outputs) is stored in panels of 32 rows of W, so that one output is one SIMD
  * lane: ceil(N / 32) panels one after another, rows past N zero. Let n = 32 * panel + c.
  *
- * F32:  [K][32], element (k, c).
- * BF16: [ceil(K/2)][32][2], element (k / 2, c, k % 2): a pair of K is one 32-bit lane.
- * F16:  [K][32], element (k, c).
- * W8:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/4][32][4] }; K past the end has q = 128.
- *       W[n][k] = scale[c] * (q - 128). G is 32, 64, 128 or 256.
- * W4:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/8][32][4] }; byte (j, c, i) holds K element
- *       8 j + i of the group in its low and 8 j + 4 + i in its high nibble; past the end 8.
- *       W[n][k] = scale[c] * (q - 8).
- * W8Z:  [ceil(K/G)] groups of { F16 scale[32]; I16 zero[32]; U8 q[G/4][32][4] }; past the end q is
- *       arbitrary, the activations there are 0. W[n][k] = scale[c] * (q - 128 - zero[c]).
- * W4Z:  [ceil(K/G)] groups of { F16 scale[32]; I16 zero[32]; U8 q[G/8][32][4] }, nibbles as in W4.
- *       W[n][k] = scale[c] * (q - 8 - zero[c]).
- * F8:   [ceil(K/G)] groups of { F32 scale[32]; U8 q[G/4][8][2][4][2] }; byte (j, c / 4, p, c % 4, i)
- *       is K element 4 j + 2 p + i of the group: a sign, 4 bits of exponent (bias 7) and 3 of
- *       mantissa, no infinities, 0x7f and 0xff NaN; past the end 0. W[n][k] = scale[c] * q.
+ *   F32:  [K][32], element (k, c).
+ *   BF16: [ceil(K/2)][32][2], element (k / 2, c, k % 2): a pair of K is one 32-bit lane.
+ *   F16:  [K][32], element (k, c).
+ *   W8:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/4][32][4] }; K past the end has q = 128.
+ *         W[n][k] = scale[c] * (q - 128). G is 32, 64, 128 or 256.
+ *   W4:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/8][32][4] }; byte (j, c, i) holds K element
+ *         8 j + i of the group in its low and 8 j + 4 + i in its high nibble; past the end 8.
+ *         W[n][k] = scale[c] * (q - 8).
+ *   W8Z:  [ceil(K/G)] groups of { F16 scale[32]; I16 zero[32]; U8 q[G/4][32][4] }; past the end q is
+ *         arbitrary, the activations there are 0. W[n][k] = scale[c] * (q - 128 - zero[c]).
+ *   W4Z:  [ceil(K/G)] groups of { F16 scale[32]; I16 zero[32]; U8 q[G/8][32][4] }, nibbles as in W4.
+ *         W[n][k] = scale[c] * (q - 8 - zero[c]).
+ *   F8:   [ceil(K/G)] groups of { F32 scale[32]; U8 q[G/4][8][2][4][2] }; byte (j, c / 4, p, c % 4,
+ *         i) is K element 4 j + 2 p + i of the group: a sign, 4 bits of exponent (bias 7) and 3 of
+ *         mantissa, no infinities, 0x7f and 0xff NaN; past the end 0. W[n][k] = scale[c] * q.
+ *
  * TILE32_GATED: W is [gate; up], each [N/2, K]; panel p holds gates [16 p, 16 p + 16) as c = 0..15
- * and ups
- *       [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. bias likewise has [gate; up] order.
+ * and ups [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. bias likewise has [gate; up]
+ * order.
  */
 #define TXDA_TILE_N	 32
 #define TXDA_QUANT_BLOCK 32 /* K elements of activations that share a scale */
@@ -695,6 +696,7 @@ static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
  * head:
  *   K: [block_size/16][D'/2][16][2], element (p / 16, d / 2, p % 16, d % 2): 16 keys in lanes
  *   V: [block_size/2][D'][2], element (p / 2, d, p % 2): elements of the head in lanes
+ *
  * with D' = D rounded up to 16; elements past D are not defined. BF16 (F32 in precise mode).
  */
 #define TXDA_KV_DIM(d) (((d) + 15u) & ~15u)

@@ -4,11 +4,13 @@
  *
  * The executor (exec.c) resolves an op's tensors to host pointers, then for each launch:
  *   check()  by the leader: shapes and types against the op, and every index that the op will read
- * from memory. Fills l->fault and returns -EINVAL when something is wrong. Nothing is written to
- * device memory before it returns 0. plan()   by the leader: sets l->phases and l->parts[] from the
- * shapes; never from the number of cores in a way that changes a result. run()    by all cores, for
- * each phase in turn, for each part in [0, l->parts[phase]) in any order on any core; a barrier
- *            stands between phases.
+ *            from memory. Fills l->fault and returns -EINVAL when something is wrong. Nothing is
+ *            written to device memory before it returns 0.
+ *   plan()   by the leader: sets l->phases and l->parts[] from the shapes; never from the number of
+ *            cores in a way that changes a result.
+ *   run()    by all cores, for each phase in turn, for each part in [0, l->parts[phase]) in any
+ *            order on any core; a barrier stands between phases.
+ *
  * Memory: l->shared (the same for all cores, l->shared_bytes) and l->core[i] (private,
  * l->core_bytes) are scratch of the chip; need() says how much an op wants for given shapes. It is
  * allocated before, never while an op runs. Nothing here allocates, locks or sleeps.

@@ -6,9 +6,10 @@
  *	root   ::= "yes" | "no" ("," " "? reason)?
  *	reason ::= [a-z ]{1,80}
  *
- *	"text"  [a-z]  [^"\\]  .            characters; escapes \n \r \t \\ \" \[ \] \xHH \uHHHH
- *\UHHHHHHHH name  ( ... )  |                    rules, groups, alternatives
- *	* + ? {n} {n,} {n,m}                repetition of what stands before it
+ *	"text"  [a-z]  [^"\\]  .    characters; escapes \n \r \t \\ \" \[ \] \xHH \uHHHH
+ *	                            \UHHHHHHHH
+ *	name  ( ... )  |            rules, groups, alternatives
+ *	* + ? {n} {n,} {n,m}        repetition of what stands before it
  *
  * A rule begins with its name and "::=" and goes on up to the next one or the end; line breaks mean
  * nothing. Names have letters, digits, '-' and '_'. The text has to match `root` as a whole. A rule

@@ -4,8 +4,9 @@
  * characters.
  *
  *	.  [a-z]  [^a-z]  \d \D \w \W \s \S  \t \n \r \f \v \0 \xHH \uHHHH \u{H...}  \ before a sign
- *	(...)  (?:...)  (?<name>...)  |  * + ? {n} {n,} {n,m}, each with a lazy ? that changes
- * nothing ^ at the beginning and $ at the end of the whole or of one of its alternatives
+ *	(...)  (?:...)  (?<name>...)  |
+ *	* + ? {n} {n,} {n,m}, each with a lazy ? that changes nothing
+ *	^ at the beginning and $ at the end of the whole or of one of its alternatives
  *
  * \d, \w and \s are those of ASCII. Look-around, back references, \b, \p and flags are refused.
  */

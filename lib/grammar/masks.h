@@ -5,10 +5,11 @@
  * The trie of the vocabulary is walked with the config, and a branch is left where no reading is
  * left. Two things are kept so that this is seldom done:
  *
- *	per place	the tokens that stay within the rule, and the spots of the trie at which the
- * rule may end. What a caller allows then is a walk below those spots, and these are few: inside of
- * a JSON string all that begin with some text and a quote. per config	the whole mask, at the
- * canonical one.
+ *	per place	the tokens that stay within the rule, and the spots of the trie at which
+ *			the rule may end. What a caller allows then is a walk below those spots,
+ *			and these are few: inside of a JSON string all that begin with some text
+ *			and a quote.
+ *	per config	the whole mask, at the canonical one.
  *
  * A mask is constant and counted: it outlives the automaton that made it.
  */

@@ -104,10 +104,10 @@ void fix_bind(struct fix_chip *c, const struct txda_pkt_exec *p, unsigned i, uin
 /* ---- cm_fake_ops.c -------------------------------------------------------------------------- */
 
 /*
- * RMSNORM    out[m][h] = x[m][h] + weight[h], a part a row; in precise mode 1000 more
- * GATHER_ROWS as in the instruction set, one part
- * ALL_REDUCE as in the instruction set, a part a row
- * LINEAR     counts its parts: see fake_linear_*
+ *	RMSNORM      out[m][h] = x[m][h] + weight[h], a part a row; in precise mode 1000 more
+ *	GATHER_ROWS  as in the instruction set, one part
+ *	ALL_REDUCE   as in the instruction set, a part a row
+ *	LINEAR       counts its parts: see fake_linear_*
  */
 /* What plan() of LINEAR sets from now on. */
 void fake_linear_shape(unsigned phases, const unsigned *parts);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * lib_client share            two processes and two chips share buffers
- * lib_client fault            a bad stream ends its queue and no other
- * lib_client work DEVICE...   copies and checks on these chips, a thread each, until SIGTERM
- *        -r                   begins anew after an error; without it the first error ends
- *        -p                   prints "working" when all have done something
- * lib_client follow N         prints events until N chips came or went, uses each that came
- * lib_client load MIB         how fast a file gets into device memory
+ *   lib_client share            two processes and two chips share buffers
+ *   lib_client fault            a bad stream ends its queue and no other
+ *   lib_client work DEVICE...   copies and checks on these chips, a thread each, until SIGTERM
+ *          -r                   begins anew after an error; without it the first error ends
+ *          -p                   prints "working" when all have done something
+ *   lib_client follow N         prints events until N chips came or went, uses each that came
+ *   lib_client load MIB         how fast a file gets into device memory
  *
  * On whatever backend libtxda opens. Exit status 0: all is well, 1: not, 3: -ENODEV, 4: -EIO.
  */

@@ -5,12 +5,13 @@
  * Reasoning stands between <think> and </think> at the beginning; line breaks around it are no part
  * of it nor of the content. Tool calls come in the formats that checkpoints are trained on:
  *
- *	hermes	   <tool_call>{"name": "f", "arguments": {...}}</tool_call>, also after content
- *(Qwen) llama	   {"name": "f", "parameters": {...}}, several with ; between them, at the
- * beginning, maybe behind <|python_tag|> (Llama 3.x) pythonic   [f(a=1, b='x'), g()] at the
- * beginning (Llama 3.2 and 4) deepseek
- *<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f, then the arguments in a
- *```json block (V3, R1) or f<｜tool▁sep｜>{...} (V3.1), <｜tool▁call▁end｜>...<｜tool▁calls▁end｜>
+ *	hermes     <tool_call>{"name": "f", "arguments": {...}}</tool_call>, also after content (Qwen)
+ *	llama      {"name": "f", "parameters": {...}}, several with ; between them, at the beginning,
+ *	           maybe behind <|python_tag|> (Llama 3.x)
+ *	pythonic   [f(a=1, b='x'), g()] at the beginning (Llama 3.2 and 4)
+ *	deepseek   <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f, then the arguments
+ *	           in a ```json block (V3, R1) or f<｜tool▁sep｜>{...} (V3.1),
+ *	           <｜tool▁call▁end｜>...<｜tool▁calls▁end｜>
  *
  * Arguments are given out while they come, as the JSON text that was generated (pythonic ones are
  * translated). What begins as a call and turns out to be none before its name is known is content;
