@@ -149,8 +149,8 @@ static int check_header(const struct loader *l)
 	if (h->bytes != l->p->bytes)
 		return bad(l, &h->bytes, h->bytes);
 	zeroed.crc32c = 0;
-	crc = cm_crc32c(0, &zeroed, sizeof(zeroed));
-	crc = cm_crc32c(crc, l->p->image + sizeof(*h), l->p->bytes - sizeof(*h));
+	crc = crc32c(0, &zeroed, sizeof(zeroed));
+	crc = crc32c(crc, l->p->image + sizeof(*h), l->p->bytes - sizeof(*h));
 	if (h->crc32c != crc)
 		return bad(l, &h->crc32c, h->crc32c);
 	if (h->n_slots > TXDA_PROGRAM_MAX_SLOTS)

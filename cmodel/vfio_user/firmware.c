@@ -27,7 +27,7 @@ static int check_image(struct txda_firmware *h, uint32_t bytes, uint64_t dram_by
 	    memcmp(h->reserved, no_reserved, sizeof(no_reserved)))
 		return ENOEXEC;
 	h->crc32c = 0;
-	if (cm_crc32c(0, h, bytes) != crc)
+	if (crc32c(0, h, bytes) != crc)
 		return EBADMSG;
 	if (h->chip_family != TXDA_CHIP_FAMILY_TX8 || h->regs_version >> 16 != TXDA_REGS_MAJOR ||
 	    (h->regs_version & 0xffff) > TXDA_REGS_MINOR)

@@ -21,7 +21,7 @@ static uint64_t default_bar(uint64_t mem_bytes)
 static int init_device(struct vu_machine *m, unsigned index, const struct vu_machine_options *opt)
 {
 	const char *identity = opt->identity ? opt->identity : "";
-	uint32_t hash = cm_crc32c(0, identity, strlen(identity));
+	uint32_t hash = crc32c(0, identity, strlen(identity));
 	unsigned card = index / VU_CARD_CHIPS, left = opt->chips - card * VU_CARD_CHIPS;
 	char serial[TXDA_SERIAL_BYTES + 1];
 	struct vu_device_setup setup = {

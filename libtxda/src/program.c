@@ -107,8 +107,8 @@ static int check_header(const struct txda_program *h, size_t bytes, char *err, s
 				 (unsigned long long)h->bytes, bytes);
 	copy = *h;
 	copy.crc32c = 0;
-	crc = txda__crc32c(0, &copy, sizeof(copy));
-	crc = txda__crc32c(crc, h + 1, bytes - sizeof(*h));
+	crc = crc32c(0, &copy, sizeof(copy));
+	crc = crc32c(crc, h + 1, bytes - sizeof(*h));
 	if (crc != h->crc32c)
 		return txda__say(err, errlen, -EINVAL, "checksum is 0x%08x; the header says 0x%08x",
 				 crc, h->crc32c);

@@ -192,7 +192,7 @@ int txda__telemetry_publish(struct txda__telemetry *telemetry, struct txda__page
 		txda__process_start(page->pid, &page->start_time);
 	page->updated_ns = txda__now();
 	page->crc32c = 0;
-	page->crc32c = txda__crc32c(0, page, bytes);
+	page->crc32c = crc32c(0, page, bytes);
 	n = pwrite(telemetry->fd, page, bytes, 0);
 	return n == (ssize_t)bytes ? 0 : n < 0 ? -errno : -EIO;
 }
@@ -221,7 +221,7 @@ static int read_page(int fd, struct txda__page *page)
 		    page->bytes == txda__page_bytes(page->n_chips) && (size_t)n >= page->bytes) {
 			crc = page->crc32c;
 			page->crc32c = 0;
-			if (txda__crc32c(0, page, page->bytes) == crc)
+			if (crc32c(0, page, page->bytes) == crc)
 				return 0;
 		}
 		usleep(200); /* perhaps it is just being written */

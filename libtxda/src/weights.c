@@ -72,7 +72,7 @@ static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *mess
 		bytes = total - at < VERIFY_BYTES ? total - at : VERIFY_BYTES;
 		r = txda_buffer_read(buffer, at, part, bytes);
 		if (r >= 0)
-			crc = txda__crc32c(crc, part, bytes);
+			crc = crc32c(crc, part, bytes);
 	}
 	free(part);
 	if (r < 0)

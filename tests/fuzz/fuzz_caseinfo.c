@@ -27,7 +27,7 @@ static void follow_program(const uint8_t *data, size_t size)
 	if (size >= sizeof(*header)) {
 		header->bytes = size;
 		header->crc32c = 0;
-		header->crc32c = txda__crc32c(0, header, size);
+		header->crc32c = crc32c(0, header, size);
 	}
 	if (txda__program_check(header, size, &p, err, sizeof(err)) < 0) {
 		if (!err[0])

@@ -147,7 +147,7 @@ static bool run_program(const uint8_t *data, size_t size)
 	memcpy(mem + PROGRAM, data, size);
 	h->bytes = size;
 	h->crc32c = 0;
-	h->crc32c = cm_crc32c(0, h, size);
+	h->crc32c = crc32c(0, h, size);
 	set_slots(h->n_slots < TXDA_PROGRAM_MAX_SLOTS ? h->n_slots : TXDA_PROGRAM_MAX_SLOTS);
 	return launch(h, size);
 }
@@ -209,7 +209,7 @@ static void run_changed(const uint8_t *base, size_t base_size, const uint8_t *da
 
 	if (!image)
 		return;
-	random_state = 0x9e3779b97f4a7c15ull ^ cm_crc32c(0, data, size);
+	random_state = 0x9e3779b97f4a7c15ull ^ crc32c(0, data, size);
 	for (unsigned runs = 0; runs < 4; runs++) {
 		memcpy(image, base, base_size);
 		for (unsigned n = 1 + below(3); n; n--)

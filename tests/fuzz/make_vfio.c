@@ -104,7 +104,7 @@ static void boot(void)
 		.carveout_bytes = 16 << 20,
 	};
 
-	h.crc32c = cm_crc32c(0, &h, sizeof(h));
+	h.crc32c = crc32c(0, &h, sizeof(h));
 	memory(FUZZ_DRAM, 0, &h, sizeof(h));
 	write_reg(TXDA_REG_FW_IMAGE_BYTES, sizeof(h));
 	write_reg(TXDA_REG_FW_CTRL, TXDA_FW_BOOT);

@@ -192,7 +192,7 @@ struct txda_op *fix_op(struct fix_program *p, const char *label, uint16_t opcode
 void fix_seal(struct fix_program *p)
 {
 	p->hdr->crc32c = 0;
-	p->hdr->crc32c = cm_crc32c(0, p->image, sizeof(p->image));
+	p->hdr->crc32c = crc32c(0, p->image, sizeof(p->image));
 }
 
 void fix_place(const struct fix_program *p, struct fix_chip *c, uint64_t at,

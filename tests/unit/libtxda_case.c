@@ -66,7 +66,7 @@ void case_seal(void *program, size_t bytes)
 	struct txda_program *header = program;
 
 	header->crc32c = 0;
-	header->crc32c = txda__crc32c(0, program, bytes);
+	header->crc32c = crc32c(0, program, bytes);
 }
 
 void *case_program(unsigned tp, unsigned rank, size_t *ret_bytes)
@@ -145,7 +145,7 @@ static void *case_param(void)
 char *case_info(unsigned tp)
 {
 	void *param = case_param();
-	uint32_t crc = txda__crc32c(0, param, CASE_PARAM);
+	uint32_t crc = crc32c(0, param, CASE_PARAM);
 	char *text = malloc(8192);
 	int at;
 

@@ -468,29 +468,11 @@ static void test_floats(void **state)
 		    isnan(bf16_to_float(float_to_bf16(NAN))));
 }
 
-static void test_crc(void **state)
-{
-	uint8_t data[1000];
-	unsigned i;
-
-	(void)state;
-	assert_int_equal(crc32c(0, "123456789", 9), 0xe3069283);
-	assert_int_equal(crc32c_portable(0, "123456789", 9), 0xe3069283);
-	for (i = 0; i < sizeof(data); i++)
-		data[i] = (uint8_t)random_u32();
-	for (i = 0; i < 200; i++) {
-		uint32_t at = between(0, 500), n = between(0, 500);
-
-		assert_int_equal(crc32c(i, data + at, n), crc32c_portable(i, data + at, n));
-	}
-}
-
 /* With an argument: only the test of that name. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_floats),
-		cmocka_unit_test(test_crc),
 		cmocka_unit_test(test_f32),
 		cmocka_unit_test(test_bf16),
 		cmocka_unit_test(test_f16),

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "crc32c.h"
 #include "spec.h"
 #include "topology.h"
 #include "vas.h"
@@ -272,26 +271,6 @@ static void test_auto(void **state)
 	assert_int_equal(t.n_groups, 0);
 }
 
-static void test_crc(void **state)
-{
-	unsigned char *data = malloc(100000);
-
-	(void)state;
-	assert_non_null(data);
-	assert_int_equal(txda__crc32c(0, "123456789", 9), 0xe3069283);
-	assert_int_equal(txda__crc32c_portable(0, "123456789", 9), 0xe3069283);
-	assert_int_equal(txda__crc32c(0, NULL, 0), 0);
-	for (size_t i = 0; i < 100000; i++)
-		data[i] = (unsigned char)(i * 2654435761u >> 13);
-	for (size_t n = 0; n < 100000; n = n * 3 + 1)
-		for (size_t at = 0; at < 9 && at <= n; at++)
-			assert_int_equal(txda__crc32c(0x1234, data + at, n - at),
-					 txda__crc32c_portable(0x1234, data + at, n - at));
-	assert_int_equal(txda__crc32c(txda__crc32c(0, data, 70001), data + 70001, 29999),
-			 txda__crc32c(0, data, 100000));
-	free(data);
-}
-
 static void test_vas(void **state)
 {
 	enum { N = 400, PAGES = 4096 };
@@ -353,8 +332,7 @@ int main(void)
 		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_cmodel),
 		cmocka_unit_test(test_visible), cmocka_unit_test(test_chip_map),
 		cmocka_unit_test(test_threads), cmocka_unit_test(test_maps),
-		cmocka_unit_test(test_auto),	cmocka_unit_test(test_crc),
-		cmocka_unit_test(test_vas),
+		cmocka_unit_test(test_auto),	cmocka_unit_test(test_vas),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -211,7 +211,7 @@ static void put_page(const char *name, const void *data, size_t bytes)
 static void seal(struct txda__page *page)
 {
 	page->crc32c = 0;
-	page->crc32c = txda__crc32c(0, page, page->bytes);
+	page->crc32c = crc32c(0, page, page->bytes);
 }
 
 static int read_with(struct txda__page *page, size_t bytes)

@@ -361,7 +361,7 @@ uint32_t vf_boot(struct vf_chip *c)
 		.carveout_bytes = 16ull << 20,
 	};
 
-	h.crc32c = cm_crc32c(0, &h, sizeof(h));
+	h.crc32c = crc32c(0, &h, sizeof(h));
 	memcpy(c->dram + 4096, &h, sizeof(h));
 	vf_write64(c, TXDA_REG_FW_IMAGE_LO, 4096);
 	vf_write(c, TXDA_REG_FW_IMAGE_BYTES, sizeof(h));

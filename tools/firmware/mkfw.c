@@ -147,6 +147,6 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	memcpy(image.payload, payload_text, sizeof(payload_text));
-	image.header.crc32c = cm_crc32c(0, &image, sizeof(image));
+	image.header.crc32c = crc32c(0, &image, sizeof(image));
 	return write_image(argv[optind], &image);
 }

@@ -1,27 +1,46 @@
 // SPDX-License-Identifier: MIT
-#include <string.h>
-
 #include "crc32c.h"
+
+#include <pthread.h>
+#include <string.h>
 
 #define POLYNOMIAL 0x82f63b78u
 
-/* Four bits at a time: the table is small and needs no set-up. */
-static const uint32_t nibble[16] = {
-	0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
-	0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
-	0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
-};
+/* table[n][b]: what byte b does to the sum when n more bytes follow it in a group of 8. */
+static uint32_t table[8][256];
+static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 
-uint32_t txda__crc32c_portable(uint32_t crc, const void *data, size_t bytes)
+static void make_table(void)
 {
-	const unsigned char *p = data;
+	for (uint32_t b = 0; b < 256; b++) {
+		uint32_t sum = b;
 
-	crc = ~crc;
-	for (size_t i = 0; i < bytes; i++) {
-		crc ^= p[i];
-		crc = crc >> 4 ^ nibble[crc & 15];
-		crc = crc >> 4 ^ nibble[crc & 15];
+		for (unsigned bit = 0; bit < 8; bit++)
+			sum = sum >> 1 ^ (sum & 1 ? POLYNOMIAL : 0);
+		table[0][b] = sum;
 	}
+	for (unsigned n = 1; n < 8; n++) {
+		for (uint32_t b = 0; b < 256; b++)
+			table[n][b] = table[n - 1][b] >> 8 ^ table[0][table[n - 1][b] & 255];
+	}
+}
+
+uint32_t crc32c_portable(uint32_t crc, const void *data, size_t bytes)
+{
+	const uint8_t *at = data;
+
+	pthread_once(&table_once, make_table);
+	crc = ~crc;
+	for (; bytes >= 8; bytes -= 8, at += 8) {
+		uint32_t low = crc ^ ((uint32_t)at[0] | (uint32_t)at[1] << 8 |
+				      (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
+
+		crc = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^
+		      table[4][low >> 24] ^ table[3][at[4]] ^ table[2][at[5]] ^ table[1][at[6]] ^
+		      table[0][at[7]];
+	}
+	while (bytes--)
+		crc = crc >> 8 ^ table[0][(crc ^ *at++) & 255];
 	return ~crc;
 }
 
@@ -90,15 +109,15 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, con
 	return ~(uint32_t)a;
 }
 
-uint32_t txda__crc32c(uint32_t crc, const void *data, size_t bytes)
+uint32_t crc32c(uint32_t crc, const void *data, size_t bytes)
 {
 	if (__builtin_cpu_supports("sse4.2"))
 		return crc32c_sse42(crc, data, bytes);
-	return txda__crc32c_portable(crc, data, bytes);
+	return crc32c_portable(crc, data, bytes);
 }
 #else
-uint32_t txda__crc32c(uint32_t crc, const void *data, size_t bytes)
+uint32_t crc32c(uint32_t crc, const void *data, size_t bytes)
 {
-	return txda__crc32c_portable(crc, data, bytes);
+	return crc32c_portable(crc, data, bytes);
 }
 #endif
