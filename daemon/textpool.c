@@ -3,75 +3,180 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_THREADS 16
+#define BATCH	    16 /* brief jobs that one thread takes before another is woken, or the loop */
 
-struct job_list {
-	struct textpool_job *first, **end;
+TAILQ_HEAD(job_list, textpool_job);
+
+/* A user's. */
+struct textpool_share {
+	uid_t user;
+	struct job_list waiting[2]; /* by job->brief */
+	unsigned n_jobs, n_admitted;
+	unsigned running; /* long ones */
+	TAILQ_ENTRY(textpool_share) link;
 };
+
+TAILQ_HEAD(share_list, textpool_share);
 
 struct textpool {
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
-	struct job_list waiting, finished; /* under lock */
-	unsigned n_jobs, max_jobs;	   /* loop's thread only; waiting, running or finished */
-	bool stop;			   /* under lock */
+	pthread_mutex_t lock; /* over all below */
+	pthread_cond_t wake, wake_brief;
+	struct share_list shares;    /* with jobs; whose turn it is comes first */
+	struct textpool_share spare; /* of users for whom there was no memory */
+	struct job_list finished;
+	unsigned n_unannounced; /* of them, the loop was not woken for these */
+	unsigned n_brief;	/* waiting */
+	unsigned n_admitted, max_jobs;
+	bool stop;
 	int fd;
 	unsigned n_threads;
-	pthread_t threads[MAX_THREADS];
+	pthread_t threads[MAX_THREADS]; /* the first is for brief jobs, unless it is the only one */
 };
 
-static void list_init(struct job_list *list)
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+static struct textpool_share *find_share(const struct textpool *pool, uid_t user)
 {
-	list->first = NULL;
-	list->end = &list->first;
+	struct textpool_share *s;
+
+	TAILQ_FOREACH(s, &pool->shares, link)
+	{
+		if (s->user == user && s != &pool->spare)
+			return s;
+	}
+	return NULL;
 }
 
-static void list_append(struct job_list *list, struct textpool_job *job)
+static struct textpool_share *take_share(struct textpool *pool, uid_t user)
 {
-	job->next = NULL;
-	*list->end = job;
-	list->end = &job->next;
+	struct textpool_share *s = find_share(pool, user);
+
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			s = &pool->spare;
+		if (!s->n_jobs) {
+			s->user = user;
+			TAILQ_INIT(&s->waiting[false]);
+			TAILQ_INIT(&s->waiting[true]);
+			TAILQ_INSERT_TAIL(&pool->shares, s, link);
+		}
+	}
+	s->n_jobs++;
+	return s;
 }
 
-static struct textpool_job *list_pop(struct job_list *list)
+/* The job is not the pool's any more. */
+static void leave(struct textpool *pool, struct textpool_job *job)
 {
-	struct textpool_job *job = list->first;
+	struct textpool_share *s = job->share;
 
-	if (job && !(list->first = job->next))
-		list->end = &list->first;
-	return job;
+	s->n_admitted -= job->admitted;
+	pool->n_admitted -= job->admitted;
+	job->share = NULL;
+	if (--s->n_jobs)
+		return;
+	TAILQ_REMOVE(&pool->shares, s, link);
+	if (s != &pool->spare)
+		free(s);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static void unqueue(struct textpool *pool, struct textpool_job *job)
+{
+	TAILQ_REMOVE(&job->share->waiting[job->brief], job, link);
+	pool->n_brief -= job->brief;
+	job->waits = false;
+}
+
+/* The next job, of the user whose turn it is. */
+static struct textpool_job *pick(struct textpool *pool, bool brief_only)
+{
+	unsigned most = pool->n_threads > 2 ? pool->n_threads - 2 : 1;
+	struct textpool_share *s;
+
+	TAILQ_FOREACH(s, &pool->shares, link)
+	{
+		struct textpool_job *job = NULL;
+
+		if (!brief_only && s->running < most)
+			job = TAILQ_FIRST(&s->waiting[false]);
+		if (!job)
+			job = TAILQ_FIRST(&s->waiting[true]);
+		if (!job)
+			continue;
+		unqueue(pool, job);
+		s->running += !job->brief;
+		TAILQ_REMOVE(&pool->shares, s, link);
+		TAILQ_INSERT_TAIL(&pool->shares, s, link);
+		return job;
+	}
+	return NULL;
+}
+
+static bool is_late(const struct textpool_job *job)
+{
+	struct timespec ts;
+
+	if (!job->deadline_ns)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec >= job->deadline_ns;
+}
+
+/* Wakes the loop for what is finished, unless the next job will be finished soon, too. */
+static void announce(struct textpool *pool, const struct textpool_job *next)
+{
+	const uint64_t one = 1;
+
+	if (!pool->n_unannounced || (next && next->brief && pool->n_unannounced < BATCH))
+		return;
+	/* Fails only when the counter is full, and then the loop is awake anyway. */
+	if (write(pool->fd, &one, sizeof(one)) == sizeof(one))
+		pool->n_unannounced = 0;
+}
+
+static void run(struct textpool *pool, struct textpool_job *job)
+{
+	pthread_mutex_unlock(&pool->lock);
+	job->ran = !is_late(job);
+	if (job->ran)
+		job->run(job);
+	pthread_mutex_lock(&pool->lock);
+	job->share->running -= !job->brief;
+	TAILQ_INSERT_TAIL(&pool->finished, job, link);
+	pool->n_unannounced++;
 }
 
 static void *work(void *arg)
 {
 	struct textpool *pool = arg;
-	struct textpool_job *job;
-	const uint64_t one = 1;
+	bool brief_only;
 
 	pthread_mutex_lock(&pool->lock);
+	brief_only = pool->n_threads > 1 && pthread_equal(pthread_self(), pool->threads[0]);
 	while (!pool->stop) {
-		job = list_pop(&pool->waiting);
-		if (!job) {
-			pthread_cond_wait(&pool->wake, &pool->lock);
-			continue;
-		}
-		pthread_mutex_unlock(&pool->lock);
-		job->run(job);
-		pthread_mutex_lock(&pool->lock);
-		list_append(&pool->finished, job);
-		/* Fails only when the counter is full, and then the loop is awake anyway. */
-		if (write(pool->fd, &one, sizeof(one)) < 0)
-			continue;
+		struct textpool_job *job = pick(pool, brief_only);
+
+		announce(pool, job);
+		if (job)
+			run(pool, job);
+		else
+			pthread_cond_wait(brief_only ? &pool->wake_brief : &pool->wake,
+					  &pool->lock);
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return NULL;
 }
+
+/* ---- life ------------------------------------------------------------------------------------ */
 
 int textpool_new(unsigned n_threads, unsigned max_jobs, struct textpool **ret)
 {
@@ -88,51 +193,124 @@ int textpool_new(unsigned n_threads, unsigned max_jobs, struct textpool **ret)
 	}
 	pthread_mutex_init(&pool->lock, NULL);
 	pthread_cond_init(&pool->wake, NULL);
-	list_init(&pool->waiting);
-	list_init(&pool->finished);
+	pthread_cond_init(&pool->wake_brief, NULL);
+	TAILQ_INIT(&pool->shares);
+	TAILQ_INIT(&pool->finished);
 	pool->max_jobs = max_jobs;
-	while (pool->n_threads < n_threads && pool->n_threads < MAX_THREADS) {
+	/* The threads wait until all are there: what one does depends on it. */
+	pthread_mutex_lock(&pool->lock);
+	while (pool->n_threads < n_threads && pool->n_threads < MAX_THREADS && !err) {
 		err = -pthread_create(&pool->threads[pool->n_threads], NULL, work, pool);
-		if (err) {
-			textpool_free(pool);
-			return err;
-		}
-		pool->n_threads++;
+		pool->n_threads += !err;
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (err) {
+		textpool_free(pool);
+		return err;
 	}
 	*ret = pool;
 	return 0;
 }
 
-void textpool_free(struct textpool *pool)
+/* Hands out what is finished and, at the end, what never began. False: there was nothing. */
+static bool give_back(struct textpool *pool, bool all)
 {
+	struct job_list jobs = TAILQ_HEAD_INITIALIZER(jobs);
 	struct textpool_job *job;
 
+	pthread_mutex_lock(&pool->lock);
+	while (all && (job = pick(pool, false))) {
+		job->share->running -= !job->brief;
+		job->ran = false;
+		TAILQ_INSERT_TAIL(&pool->finished, job, link);
+	}
+	TAILQ_CONCAT(&jobs, &pool->finished, link);
+	TAILQ_FOREACH(job, &jobs, link) leave(pool, job);
+	pthread_mutex_unlock(&pool->lock);
+	if (TAILQ_EMPTY(&jobs))
+		return false;
+	while ((job = TAILQ_FIRST(&jobs))) {
+		TAILQ_REMOVE(&jobs, job, link);
+		job->done(job);
+	}
+	return true;
+}
+
+void textpool_free(struct textpool *pool)
+{
 	if (!pool)
 		return;
 	pthread_mutex_lock(&pool->lock);
 	pool->stop = true;
 	pthread_cond_broadcast(&pool->wake);
+	pthread_cond_broadcast(&pool->wake_brief);
 	pthread_mutex_unlock(&pool->lock);
 	for (unsigned i = 0; i < pool->n_threads; i++)
 		pthread_join(pool->threads[i], NULL);
-	while ((job = list_pop(&pool->finished)) || (job = list_pop(&pool->waiting)))
-		job->done(job);
+	while (give_back(pool, true))
+		;
 	pthread_cond_destroy(&pool->wake);
+	pthread_cond_destroy(&pool->wake_brief);
 	pthread_mutex_destroy(&pool->lock);
 	close(pool->fd);
 	free(pool);
 }
 
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+/* Locked. */
+static void queue(struct textpool *pool, struct textpool_job *job, bool admitted)
+{
+	struct textpool_share *s = take_share(pool, job->user);
+
+	job->share = s;
+	job->admitted = admitted;
+	s->n_admitted += admitted;
+	pool->n_admitted += admitted;
+	TAILQ_INSERT_TAIL(&s->waiting[job->brief], job, link);
+	job->waits = true;
+	if (job->brief && pool->n_threads > 1)
+		pthread_cond_signal(&pool->wake_brief);
+	pool->n_brief += job->brief;
+	if (!job->brief || pool->n_threads == 1 || pool->n_brief % BATCH == 0)
+		pthread_cond_signal(&pool->wake);
+}
+
 int textpool_add(struct textpool *pool, struct textpool_job *job)
 {
-	if (pool->n_jobs == pool->max_jobs)
-		return -EAGAIN;
-	pool->n_jobs++;
+	const struct textpool_share *s;
+	unsigned left;
+	bool full;
+
 	pthread_mutex_lock(&pool->lock);
-	list_append(&pool->waiting, job);
-	pthread_cond_signal(&pool->wake);
+	s = find_share(pool, job->user);
+	left = pool->max_jobs - pool->n_admitted;
+	full = !left || (s && s->n_admitted >= 3 * (uint64_t)left);
+	if (!full)
+		queue(pool, job, true);
 	pthread_mutex_unlock(&pool->lock);
-	return 0;
+	return full ? -EAGAIN : 0;
+}
+
+void textpool_again(struct textpool *pool, struct textpool_job *job)
+{
+	pthread_mutex_lock(&pool->lock);
+	queue(pool, job, false);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+bool textpool_drop(struct textpool *pool, struct textpool_job *job)
+{
+	bool waits;
+
+	pthread_mutex_lock(&pool->lock);
+	waits = job->waits;
+	if (waits) {
+		unqueue(pool, job);
+		leave(pool, job);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return waits;
 }
 
 int textpool_fd(const struct textpool *pool)
@@ -142,22 +320,10 @@ int textpool_fd(const struct textpool *pool)
 
 void textpool_dispatch(struct textpool *pool)
 {
-	struct job_list jobs;
-	struct textpool_job *job;
 	uint64_t count;
 
+	/* Before the list, so that what is finished later makes the fd readable again. */
 	if (read(pool->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		return;
-	pthread_mutex_lock(&pool->lock);
-	list_init(&jobs);
-	if (pool->finished.first) {
-		jobs = pool->finished;
-		list_init(&pool->finished);
-	}
-	pthread_mutex_unlock(&pool->lock);
-	while ((job = jobs.first)) {
-		jobs.first = job->next;
-		pool->n_jobs--;
-		job->done(job);
-	}
+	give_back(pool, false);
 }

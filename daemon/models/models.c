@@ -375,6 +375,7 @@ static bool have_text(struct served_model *m, struct residency_model *held)
 	snprintf(m->load.reasoning_parser, sizeof(m->load.reasoning_parser), "%s",
 		 m->config->reasoning_parser ? m->config->reasoning_parser : "");
 	m->load.limits = m->limits;
+	m->load.job.user = TEXTPOOL_DAEMON;
 	m->load.job.run = read_text;
 	m->load.job.done = text_read;
 	m->load.result = -ECANCELED;

@@ -512,6 +512,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	x->body = http_conn_take_body(c, &x->body_len);
 	x->held = x->body_len;
 	budget_replace(&s->budget, 0, x->held);
+	x->job.user = x->uid;
 	x->job.run = run_parse;
 	x->job.done = parsed;
 	if (!x->body) {

@@ -18,7 +18,7 @@
 #include "residency.h"
 #include "server_internal.h"
 
-#define TEXT_THREADS	2
+#define TEXT_THREADS	4 /* textpool.h: one for brief jobs, two at most for one user */
 #define TEXT_JOBS	1024
 #define MAX_HEAD	((size_t)32 << 10)
 #define MAX_HEADERS	100

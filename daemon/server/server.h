@@ -2,7 +2,7 @@
 /*
  * The server: routes of the API over HTTP, models behind it. docs/api.md is its manual for clients.
  *
- * Threads: one, that of the event loop; it makes a pool of two for text.
+ * Threads: one, that of the event loop; it makes a pool for text.
  */
 #ifndef TXDA_SERVER_SERVER_H
 #define TXDA_SERVER_SERVER_H

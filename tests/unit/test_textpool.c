@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+/* The text pool: users take turns, nobody takes all threads, what is dropped does not run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+#include "textpool.h"
+
+#define MAX_LOG 1024
+
+struct work {
+	struct textpool_job job; /* first */
+	unsigned number;
+	sem_t *gate; /* it waits for that; NULL: it does not */
+	bool came_back;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static unsigned begun[MAX_LOG], n_begun, n_back, n_ran;
+
+static void run(struct textpool_job *job)
+{
+	struct work *w = (struct work *)job;
+
+	pthread_mutex_lock(&lock);
+	begun[n_begun++] = w->number;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	if (w->gate)
+		sem_wait(w->gate);
+}
+
+static void done(struct textpool_job *job)
+{
+	struct work *w = (struct work *)job;
+
+	assert_false(w->came_back);
+	w->came_back = true;
+	n_back++;
+	n_ran += job->ran;
+}
+
+static void wait_begun(unsigned n)
+{
+	pthread_mutex_lock(&lock);
+	while (n_begun < n)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+static void wait_back(struct textpool *pool, unsigned n)
+{
+	struct pollfd p = {.fd = textpool_fd(pool), .events = POLLIN};
+
+	while (n_back < n) {
+		assert_int_equal(poll(&p, 1, -1), 1);
+		textpool_dispatch(pool);
+	}
+}
+
+static struct work make(uid_t user, bool brief, unsigned number, sem_t *gate)
+{
+	return (struct work){
+		.job = {.user = user, .brief = brief, .run = run, .done = done},
+		.number = number,
+		.gate = gate,
+	};
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	n_begun = n_back = n_ran = 0;
+	return 0;
+}
+
+/* With one thread held, what waits begins in turns: one user's many do not come before another's. */
+static void test_turns(void **state)
+{
+	static const unsigned expected[] = {0, 1, 11, 21, 2, 12, 3, 4};
+	struct textpool *pool;
+	struct work w[8];
+	sem_t gate;
+
+	(void)state;
+	sem_init(&gate, 0, 0);
+	assert_int_equal(textpool_new(1, 100, &pool), 0);
+	w[0] = make(9, false, 0, &gate);
+	assert_int_equal(textpool_add(pool, &w[0].job), 0);
+	wait_begun(1);
+	for (unsigned i = 0; i < 4; i++)
+		w[1 + i] = make(1, false, 1 + i, NULL);
+	w[5] = make(2, false, 11, NULL);
+	w[6] = make(2, false, 12, NULL);
+	w[7] = make(3, false, 21, NULL);
+	for (unsigned i = 1; i < 8; i++)
+		assert_int_equal(textpool_add(pool, &w[i].job), 0);
+	sem_post(&gate);
+	wait_back(pool, 8);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(begun[i], expected[i]);
+	assert_int_equal(n_ran, 8);
+	textpool_free(pool);
+}
+
+/* A user whose jobs never end leaves a thread to the others, and all of them the one for brief jobs. */
+static void test_hostile(void **state)
+{
+	struct textpool *pool;
+	struct work bad[10], worse[10], good, brief[40];
+	sem_t gate;
+
+	(void)state;
+	sem_init(&gate, 0, 0);
+	assert_int_equal(textpool_new(4, 100, &pool), 0);
+	for (unsigned i = 0; i < 10; i++) {
+		bad[i] = make(1, false, 100 + i, &gate);
+		assert_int_equal(textpool_add(pool, &bad[i].job), 0);
+	}
+	wait_begun(2);
+	good = make(2, false, 7, NULL);
+	assert_int_equal(textpool_add(pool, &good.job), 0);
+	wait_back(pool, 1);
+	assert_true(good.came_back);
+	assert_int_equal(n_begun, 3);
+	for (unsigned i = 0; i < 10; i++) {
+		worse[i] = make(3, false, 200 + i, &gate);
+		assert_int_equal(textpool_add(pool, &worse[i].job), 0);
+	}
+	wait_begun(4);
+	for (unsigned i = 0; i < 40; i++) {
+		brief[i] = make(i % 3, true, i, NULL);
+		textpool_again(pool, &brief[i].job);
+	}
+	wait_back(pool, 41);
+	assert_int_equal(n_begun, 44);
+	for (unsigned i = 0; i < 20; i++)
+		sem_post(&gate);
+	wait_back(pool, 61);
+	textpool_free(pool);
+}
+
+static void test_dropped_and_late(void **state)
+{
+	struct textpool *pool;
+	struct work w[4];
+	sem_t gate;
+
+	(void)state;
+	sem_init(&gate, 0, 0);
+	assert_int_equal(textpool_new(1, 100, &pool), 0);
+	for (unsigned i = 0; i < 4; i++)
+		w[i] = make(i, false, i, i ? NULL : &gate);
+	w[2].job.deadline_ns = 1;
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(textpool_add(pool, &w[i].job), 0);
+	wait_begun(1);
+	assert_false(textpool_drop(pool, &w[0].job));
+	assert_true(textpool_drop(pool, &w[1].job));
+	assert_false(textpool_drop(pool, &w[1].job));
+	sem_post(&gate);
+	wait_back(pool, 3);
+	assert_false(textpool_drop(pool, &w[3].job));
+	assert_int_equal(n_ran, 2);
+	assert_int_equal(n_begun, 2);
+	assert_false(w[1].came_back);
+	assert_true(w[2].came_back);
+	textpool_free(pool);
+}
+
+/* How much may wait: three times what is left for others; what was let in goes on whatever happens. */
+static void test_limit(void **state)
+{
+	struct textpool *pool;
+	struct work w[17], more;
+	sem_t gate;
+	unsigned n = 0;
+
+	(void)state;
+	sem_init(&gate, 0, 0);
+	assert_int_equal(textpool_new(2, 16, &pool), 0);
+	for (unsigned i = 0; i < 17; i++)
+		w[i] = make(1, false, i, &gate);
+	while (n < 17 && !textpool_add(pool, &w[n].job))
+		n++;
+	assert_int_equal(n, 12);
+	w[12].job.user = 2;
+	assert_int_equal(textpool_add(pool, &w[12].job), 0);
+	assert_int_equal(textpool_add(pool, &w[13].job), -EAGAIN);
+	more = make(1, false, 99, &gate);
+	textpool_again(pool, &more.job);
+	for (unsigned i = 0; i < 3; i++)
+		sem_post(&gate);
+	wait_back(pool, 3);
+	assert_int_equal(textpool_add(pool, &w[13].job), 0);
+	for (unsigned i = 0; i < 20; i++)
+		sem_post(&gate);
+	/* The rest comes back at the end, whether it ran or not. */
+	textpool_free(pool);
+	assert_int_equal(n_back, 15);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_turns, setup),
+		cmocka_unit_test_setup(test_hostile, setup),
+		cmocka_unit_test_setup(test_dropped_and_late, setup),
+		cmocka_unit_test_setup(test_limit, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
