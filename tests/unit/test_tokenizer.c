@@ -235,7 +235,7 @@ static bool streams(const struct txda_tokenizer *tok, const cJSON *item)
 	uint32_t *ids, *prompt;
 	size_t n = read_ids(get(item, "ids"), &ids),
 	       n_prompt = read_ids(get(item, "prompt"), &prompt);
-	struct txda_detok *detok;
+	struct txda_detok *detok, *copy;
 	const char *text;
 	bool ok = true;
 	size_t len;
@@ -244,6 +244,10 @@ static bool streams(const struct txda_tokenizer *tok, const cJSON *item)
 					n_prompt, &detok),
 			 0);
 	for (size_t i = 0; i < n; i++) {
+		/* A copy goes on like the one that it is of. */
+		assert_int_equal(txda_detok_copy(detok, &copy), 0);
+		txda_detok_free(detok);
+		detok = copy;
 		assert_int_equal(txda_detok_feed(detok, ids[i], &text, &len), 0);
 		assert_int_equal(text[len], '\0');
 		sink_add(&given, text, len);

@@ -152,6 +152,18 @@ int txda_detok_new(const struct txda_tokenizer *tok, bool skip_special, const ui
 	return 0;
 }
 
+int txda_detok_copy(const struct txda_detok *detok, struct txda_detok **ret_detok)
+{
+	struct txda_detok *d = malloc(sizeof(*d));
+
+	if (!d)
+		return -ENOMEM;
+	*d = *detok;
+	d->work = d->out = (struct text_buf){0};
+	*ret_detok = d;
+	return 0;
+}
+
 void txda_detok_free(struct txda_detok *detok)
 {
 	if (!detok)

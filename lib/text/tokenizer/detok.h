@@ -28,6 +28,12 @@ struct txda_detok;
 int txda_detok_new(const struct txda_tokenizer *tok, bool skip_special, const uint32_t *prompt,
 		   size_t n_prompt, struct txda_detok **ret_detok);
 
+/*
+ * Makes another one that goes on as @detok would, which may be used by other threads at the same
+ * time as long as none feeds it: one for each of several answers to a prompt. Returns 0 or -ENOMEM.
+ */
+int txda_detok_copy(const struct txda_detok *detok, struct txda_detok **ret_detok);
+
 void txda_detok_free(struct txda_detok *detok);
 
 /*
