@@ -37,6 +37,7 @@ struct config_engine {
 	unsigned max_model_len;			       /* 0: the model's */
 	unsigned max_num_seqs, max_num_batched_tokens; /* 0: the engine's default */
 	unsigned max_stall_ms, crowd_percent;	       /* 0: no limit */
+	unsigned step_timeout;			       /* seconds until a hung chip is lost */
 	bool prefix_caching;
 	unsigned speculate_ngram;
 	unsigned speculative_tokens, speculative_max_seqs; /* 0: the engine's default */

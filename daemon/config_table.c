@@ -249,6 +249,9 @@ static const struct option_row rows[] = {
 	 "yes"},
 	{"load-timeout", &option_unsigned, DAEMON(load_timeout), AT_ONCE, "SECONDS",
 	 "how long requests wait for a model that is not loaded", "300", .min = 1, .max = DAY},
+	{"step-timeout", &option_unsigned, EACH_MODEL(engine.step_timeout), LOADS_ANEW, "SECONDS",
+	 "chips whose step takes longer hang: they count as lost, and the model is loaded anew",
+	 "600", .min = 1, .max = DAY},
 
 	HEADING("Who may do what (users and groups by name or number; each may be given several "
 		"times)"),

@@ -562,6 +562,7 @@ static int set_options(const struct served_model *m, const char *name, char *err
 				.max_num_batched_tokens = e->max_num_batched_tokens,
 				.max_stall_ms = e->max_stall_ms,
 				.crowd_percent = e->crowd_percent,
+				.step_seconds = e->step_timeout,
 				.max_queue = m->server->config->max_queue,
 				.prefix_caching = e->prefix_caching,
 				.speculation = e->speculate_ngram ? ENGINE_SPECULATE_NGRAM
@@ -736,7 +737,7 @@ int model_submit(struct served_model *m, struct engine_request *r, struct client
 	replica = choose_replica(m, r);
 	if (!replica) {
 		snprintf(err, errlen, "no chips have the model now");
-		return -EAGAIN;
+		return -EIO;
 	}
 	client->replica = replica;
 	r->client = client;

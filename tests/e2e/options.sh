@@ -139,4 +139,11 @@ printf 'model = a=%s\nmax-queue = 8\n' "$MODEL" >"$tmp/conf"
 kill -HUP "$daemon"
 until_true 60 grep -q -- '--max-queue has changed, which takes a restart' "$tmp/txdad.log" || fail "nothing is said of what takes a restart"
 stop
+
+# A chip that hangs is lost after the time that is said, and what runs on it is told.
+TXDA_CMODEL=chips=1,mem=512M,faults=hang:after=100 start --model "a=$MODEL" --step-timeout 2
+shows a '"step_timeout":2'
+expect 503 model_lost $comp '{"prompt":"Once","max_tokens":1000,"ignore_eos":true}'
+grep -q 'did not end within 2' "$tmp/answer" || fail "a chip that hangs: $(cat "$tmp/answer")"
+stop
 conclude
