@@ -16,7 +16,7 @@
 
 static bool is_idle(const struct served_model *m)
 {
-	return m->state == MODEL_READY && !m->users && !model_in_flight(m);
+	return m->state == MODEL_READY && !m->expected && !model_in_flight(m);
 }
 
 static int by_use(const void *a, const void *b)

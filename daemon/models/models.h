@@ -112,7 +112,8 @@ struct served_model {
 	uint64_t ready_ns;  /* when it was last loaded */
 	struct exchange *parked, **last_parked; /* that wait for the load */
 	unsigned n_parked;
-	unsigned users; /* exchanges that refer to it */
+	unsigned users;	   /* exchanges that refer to it */
+	unsigned expected; /* of these, the ones that have not given the engine anything yet */
 
 	enum model_state verdict; /* of a load: what it is when no replica came of it */
 	struct metrics_model metrics;

@@ -29,6 +29,14 @@ static struct exchange *of_job(struct textpool_job *job)
 	return (struct exchange *)((char *)job - offsetof(struct exchange, job));
 }
 
+/* Its model works for it from now on, or need not any more: a client that reads slowly is no reason to keep it. */
+static void end_expected(struct exchange *x)
+{
+	if (x->expected)
+		x->model->expected--;
+	x->expected = false;
+}
+
 static void exchange_free(struct exchange *x)
 {
 	struct server *s = x->server;
@@ -42,6 +50,7 @@ static void exchange_free(struct exchange *x)
 	s->n_exchanges--;
 	if (x->parked)
 		model_unpark(x->model, x);
+	end_expected(x);
 	if (x->model)
 		model_unuse(x->model);
 	for (unsigned i = 0; i < x->n_choices; i++)
@@ -273,6 +282,8 @@ int exchange_submit(struct exchange *x, struct engine_request *r, struct client 
 	r->deadline_ns = x->deadline_ns;
 	error = model_submit(x->model, r, client, err, errlen);
 	x->live += !error;
+	if (!error)
+		end_expected(x);
 	return error;
 }
 
@@ -450,6 +461,8 @@ static bool find_model(struct exchange *x)
 				     (int)x->params.priority, server_user(x->conn).text);
 	x->model = m;
 	model_use(m);
+	m->expected++;
+	x->expected = true;
 	set_deadline(x);
 	snprintf(x->own_name, sizeof(x->own_name), "%s", m->config->names[0]);
 	x->model_name = x->params.model ? x->params.model : x->own_name;

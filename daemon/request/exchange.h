@@ -35,7 +35,8 @@ struct exchange {
 	struct exchange *prev, *next;
 	struct textpool_job job;
 	bool in_pool;
-	bool parked; /* in its model's list of those that wait for the load */
+	bool expected; /* counted as one that its model has still to work for */
+	bool parked;   /* in its model's list of those that wait for the load */
 	struct exchange *park_next;
 	uint64_t parked_ns;
 	struct http_conn *conn; /* NULL: gone, or answered */

@@ -175,6 +175,16 @@ expect 200 text_completion $comp '{"model":"a","prompt":"Once","max_tokens":1,"k
 until_true 60 is a unloaded || fail "keep_alive 0: a is $(state_of a)"
 [ "$(counter 'unloads_total{model_name="a",reason="idle"}')" = 1 ] || fail "idled out, and not counted"
 
+# A client that hardly reads what is there for it does not keep its model from being idle.
+if $fake; then
+	post $comp '{"model":"a","prompt":"Once","ignore_eos":true,"stream":true,"max_tokens":1900,"n":16,"keep_alive":0}' -N --limit-rate 2k >"$tmp/trickle" &
+	pid=$!
+	until_true 60 grep -qs '"text"' "$tmp/trickle" || fail "the stream does not begin"
+	until_true 60 is a unloaded || fail "beside a client that hardly reads a is $(state_of a)"
+	kill "$pid" || fail "the client that hardly reads is gone"
+	wait "$pid" 2>/dev/null || true
+fi
+
 # ---- requests and devices ----------------------------------------------------------------------
 begin_long_stream a
 http http://localhost/v1/requests >"$tmp/answer"
