@@ -107,9 +107,17 @@ static bool apply(void *arg, const struct option_given *given, char *err, size_t
 {
 	const struct option_row *row = given->row;
 	struct config *c = arg;
+	unsigned before;
 
 	switch (row->scope) {
-	case OPTION_DAEMON: return option_set(row, c, given->text, err, errlen);
+	case OPTION_DAEMON:
+		before = c->n_models;
+		if (!option_set(row, c, given->text, err, errlen))
+			return false;
+		if (given->file && c->n_models > before)
+			snprintf(c->models[before].where, sizeof(c->models[before].where),
+				 "%.250s, line %u: ", given->file, given->line);
+		return true;
 	case OPTION_EACH_MODEL: return apply_to_models(c, given, err, errlen);
 	case OPTION_ONE_MODEL:
 		if (c->n_models)
@@ -335,6 +343,7 @@ struct config_model *config_model_copy(const struct config_model *m)
 		return NULL;
 	ok = options_copy(&config_table, OPTION_EACH_MODEL, m, copy);
 	ok &= options_copy(&config_table, OPTION_ONE_MODEL, m, copy);
+	memcpy(copy->where, m->where, sizeof(copy->where));
 	copy->path = strdup(m->path);
 	ok &= copy->path != NULL;
 	for (; ok && copy->n_names < m->n_names; copy->n_names++) {

@@ -58,7 +58,8 @@ struct config_model {
 	char *names[CONFIG_MAX_NAMES]; /* [0] is the one in the table of models */
 	unsigned n_names;
 	char *path;
-	char *draft; /* directory of the model that proposes tokens for it; NULL: none */
+	char where[280]; /* "FILE, line N: " where it was said; "": on the command line */
+	char *draft;	 /* directory of the model that proposes tokens for it; NULL: none */
 	char *tool_parser,
 		*reasoning_parser; /* how its replies are read; NULL: by its vocabulary */
 	struct access_list access; /* who may use it; empty: everybody */
@@ -111,6 +112,7 @@ struct config {
 	unsigned load_timeout;	   /* seconds that a request waits for its model */
 	unsigned request_timeout;  /* seconds that a request may take; 0: no limit */
 	bool chunked_prefill, enforce_eager; /* given; moot */
+	bool strict; /* a model that cannot be served at the start ends the daemon */
 	bool access_log;
 	unsigned status_seconds; /* between lines on what goes on; 0: none */
 	enum log_level log_level;

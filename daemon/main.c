@@ -5,11 +5,14 @@
  */
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <event2/event.h>
@@ -19,17 +22,32 @@
 #include "config.h"
 #include "log.h"
 #include "keeper.h"
+#include "models.h"
 #include "residency.h"
 #include "api_keys.h"
 #include "server.h"
 #include "sockets.h"
 #include "txda.h"
 
-#define EXIT_CONFIG 78	/* sysexits.h: what a restart does not cure */
-#define POLL_MS	    100 /* while models load and while requests end */
-#define CALM_MS	    1000
-#define MMAP_BYTES  (256 << 10)
-#define TRIM_BYTES  (512 << 10)
+#define EXIT_CONFIG  78	 /* sysexits.h: what a restart does not cure */
+#define POLL_MS	     100 /* while models load and while requests end */
+#define CALM_MS	     1000
+#define JOIN_SECONDS 1 /* for a reload to end that is under way when the daemon stops */
+#define MMAP_BYTES   (256 << 10)
+#define TRIM_BYTES   (512 << 10)
+
+/* Settings that are read again, by a thread of its own: files may keep it waiting. */
+struct reload {
+	pthread_t thread;
+	int fd; /* readable when it is done */
+	struct event *event;
+	bool runs, again; /* asked for once more meanwhile */
+	/* What it found. */
+	struct config fresh;
+	struct api_keys *keys;
+	char err[1024];
+	bool good;
+};
 
 struct daemon {
 	int argc;
@@ -43,9 +61,10 @@ struct daemon {
 	char **inherited; /* [n_inherited] names of descriptors from SD_LISTEN_FDS_START on */
 	unsigned n_inherited;
 	struct sockets sockets;
+	struct reload reload;
 	struct event *signals[3], *poll_event, *watchdog_event, *chip_event;
-	unsigned polls_left; /* while draining */
-	bool draining, started, aborted;
+	unsigned polls_left;			  /* while draining */
+	bool draining, started, settled, aborted; /* settled: the loads of the start are over */
 	char status[256];
 	int exit_code;
 };
@@ -237,43 +256,126 @@ static void reopen_log(const struct config *c)
 		log_error("%s", err);
 }
 
+/* ---- settings that are read again ------------------------------------------------------------ */
+
+/* The reload's thread: reads and checks all, changes nothing. */
+static void *read_again(void *arg)
+{
+	struct daemon *d = arg;
+	struct reload *r = &d->reload;
+	const uint64_t one = 1;
+
+	r->keys = NULL;
+	r->err[0] = '\0';
+	r->good = config_reload(d->argc, d->argv, &r->fresh, r->err, sizeof(r->err)) &&
+		  !read_keys(d, &r->fresh, &r->keys, r->err, sizeof(r->err)) &&
+		  models_validate(d->context, &r->fresh, r->err, sizeof(r->err));
+	if (write(r->fd, &one, sizeof(one)) < 0)
+		log_error("a reload cannot tell that it is done: %s", strerror(errno));
+	return NULL;
+}
+
+static void begin_reload(struct daemon *d)
+{
+	struct reload *r = &d->reload;
+	sigset_t all, old;
+	int error;
+
+	r->again = r->runs;
+	if (r->runs)
+		return;
+	sd_notify(0, "RELOADING=1");
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = pthread_create(&r->thread, NULL, read_again, d);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	r->runs = !error;
+	if (error) {
+		log_error("the settings cannot be read again: %s", strerror(error));
+		sd_notify(0, "READY=1");
+	}
+}
+
+/* All is valid: from now on it counts. False: it does not, and all is as it was. */
+static bool commit_reload(struct daemon *d)
+{
+	struct reload *r = &d->reload;
+
+	if (!r->good || !server_reconfigure(d->server, &r->fresh, r->err, sizeof(r->err)))
+		return false;
+	raise_descriptor_limit(&r->fresh);
+	server_set_keys(d->server, r->keys);
+	config_take(&d->config, &r->fresh);
+	log_set_level(d->config.log_level);
+	return true;
+}
+
+static void on_reloaded(evutil_socket_t fd, short what, void *arg)
+{
+	struct daemon *d = arg;
+	struct reload *r = &d->reload;
+	uint64_t count;
+
+	(void)what;
+	if (read(fd, &count, sizeof(count)) < 0)
+		return;
+	pthread_join(r->thread, NULL);
+	r->runs = false;
+	if (!d->draining && commit_reload(d)) {
+		reopen_log(&d->config);
+		d->status[0] = '\0';
+		log_info("the settings were read again");
+		log_keys(&d->config, r->keys);
+	} else {
+		api_keys_free(r->keys);
+		if (!d->draining) {
+			reopen_log(&d->config);
+			log_error("%s", r->err);
+			log_error("the settings are wrong; those from before stay");
+			sd_notifyf(0, "STATUS=a reload changed nothing: %s", r->err);
+		}
+	}
+	config_free(&r->fresh);
+	sd_notify(0, "READY=1");
+	if (r->again && !d->draining)
+		begin_reload(d);
+}
+
 /* What can change while it runs; the rest needs a restart. */
 static void on_hangup(evutil_socket_t number, short what, void *arg)
 {
 	struct daemon *d = arg;
-	struct config *now = &d->config, fresh;
-	char err[1024];
-	bool good;
-	struct api_keys *keys = NULL;
 
 	(void)number;
 	(void)what;
-	if (d->draining)
-		return;
-	sd_notify(0, "RELOADING=1");
-	good = config_reload(d->argc, d->argv, &fresh, err, sizeof(err));
-	if (good && read_keys(d, &fresh, &keys, err, sizeof(err))) {
-		config_free(&fresh);
-		good = false;
-	}
-	if (good) {
-		raise_descriptor_limit(&fresh);
-		server_set_keys(d->server, keys);
-		config_take(now, &fresh);
-	}
-	reopen_log(now);
-	if (good) {
-		log_set_level(now->log_level);
-		server_reconfigure(d->server, &fresh);
-		log_info("the settings were read again");
-		log_keys(now, keys);
-		config_free(&fresh);
-	} else {
-		log_error("%s", err);
-		log_error("the settings are wrong; those from before stay");
-	}
-	sd_notify(0, "READY=1");
+	if (!d->draining)
+		begin_reload(d);
 }
+
+/* False: a file that it reads keeps it waiting, so that what it uses cannot be freed. */
+static bool end_reload(struct daemon *d)
+{
+	struct reload *r = &d->reload;
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += JOIN_SECONDS;
+	if (r->runs && pthread_timedjoin_np(r->thread, NULL, &until)) {
+		log_warning("the settings are still being read again");
+		return false;
+	}
+	if (r->runs) {
+		api_keys_free(r->keys);
+		config_free(&r->fresh);
+	}
+	if (r->event)
+		event_free(r->event);
+	if (r->fd >= 0)
+		close(r->fd);
+	return true;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void poll_drain(struct daemon *d)
 {
@@ -319,11 +421,14 @@ static void on_poll(evutil_socket_t fd, short what, void *arg)
 		strcpy(d->status, status);
 		sd_notifyf(0, "STATUS=%s", status);
 	}
-	if (!d->started && !ready && failed == d->config.n_models) {
-		log_error("no model could be loaded");
+	if (!d->settled && failed &&
+	    (d->config.strict || (!ready && failed == d->config.n_models))) {
+		log_error("%s", failed == d->config.n_models ? "no model could be loaded"
+							     : "a model could not be loaded");
 		d->exit_code = EXIT_FAILURE;
 		event_base_loopbreak(d->base);
 	}
+	d->settled |= !server_is_starting(d->server);
 	if (!d->started && ready) {
 		d->started = true;
 		poll_every(d, CALM_MS);
@@ -382,6 +487,10 @@ static int add_events(struct daemon *d)
 	d->signals[1] = evsignal_new(d->base, SIGINT, on_stop, d);
 	d->signals[2] = evsignal_new(d->base, SIGHUP, on_hangup, d);
 	d->poll_event = event_new(d->base, -1, EV_PERSIST, on_poll, d);
+	d->reload.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	d->reload.event = event_new(d->base, d->reload.fd, EV_READ | EV_PERSIST, on_reloaded, d);
+	if (d->reload.fd < 0 || !d->reload.event || event_add(d->reload.event, NULL))
+		return -ENOMEM;
 	for (unsigned i = 0; i < 3; i++)
 		if (!d->signals[i] || event_add(d->signals[i], NULL))
 			return -ENOMEM;
@@ -427,6 +536,9 @@ static int start(struct daemon *d)
 	}
 	d->base = event_base_new();
 	r = d->base ? server_new(d->base, &d->config, d->residency, &d->server) : -ENOMEM;
+	/* Models that cannot be: the log says which. */
+	if (r == -EINVAL)
+		d->exit_code = EXIT_CONFIG;
 	if (!r)
 		banner_log(&d->config, d->residency, d->context);
 	if (!r)
@@ -446,6 +558,8 @@ static int start(struct daemon *d)
 
 static void stop(struct daemon *d)
 {
+	if (!end_reload(d))
+		return;
 	sockets_close(&d->sockets);
 	for (unsigned i = 0; i < 3; i++)
 		if (d->signals[i])
@@ -488,6 +602,7 @@ int main(int argc, char **argv)
 	char err[768];
 
 	bound_heap();
+	d.reload.fd = -1;
 	d.argc = argc;
 	d.argv = argv;
 	switch (config_load(argc, argv, &d.config)) {

@@ -51,8 +51,8 @@ static unsigned list_evictable(const struct served_model *m, bool busy,
 static int plan_with(const struct replica *r, bool busy, struct residency_plan *plan,
 		     struct served_model **victims, char *err, size_t errlen)
 {
-	struct served_model *models[CONFIG_MAX_MODELS];
-	const char *names[CONFIG_MAX_MODELS * CONFIG_MAX_REPLICAS];
+	struct served_model *models[SERVER_MAX_MODELS];
+	const char *names[SERVER_MAX_MODELS * CONFIG_MAX_REPLICAS];
 	unsigned n = list_evictable(r->model, busy, models), n_names = 0;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -68,7 +68,7 @@ static int plan_with(const struct replica *r, bool busy, struct residency_plan *
 int model_plan(struct served_model *m, struct residency_plan *ret, const char **ret_names,
 	       char *err, size_t errlen)
 {
-	struct served_model *victims[CONFIG_MAX_MODELS * CONFIG_MAX_REPLICAS];
+	struct served_model *victims[SERVER_MAX_MODELS * CONFIG_MAX_REPLICAS];
 	const struct replica *r = &m->replicas[0];
 	int error;
 
@@ -126,7 +126,7 @@ static void evict(const struct replica *r, const struct residency_plan *plan,
 /* Nobody idle makes room: is it worth waiting for busy ones? */
 static void wait_or_give_up(struct replica *r, const char *why)
 {
-	struct served_model *victims[CONFIG_MAX_MODELS * CONFIG_MAX_REPLICAS], *m = r->model;
+	struct served_model *victims[SERVER_MAX_MODELS * CONFIG_MAX_REPLICAS], *m = r->model;
 	uint64_t limit = (uint64_t)m->server->config->load_timeout * NS_PER_S;
 	struct residency_plan plan;
 	char err[512] = "";
@@ -143,16 +143,26 @@ static void wait_or_give_up(struct replica *r, const char *why)
 	replica_give_up(r, error && !m->demanded ? MODEL_FAILED : MODEL_UNLOADED, why);
 }
 
+static bool is_any_leaving(const struct server *s)
+{
+	for (unsigned i = 0; i < s->n_models; i++)
+		if (s->models[i]->state == MODEL_UNLOADING)
+			return true;
+	return false;
+}
+
 void room_seek(struct replica *r, const char *why)
 {
-	struct served_model *victims[CONFIG_MAX_MODELS * CONFIG_MAX_REPLICAS], *m = r->model;
+	struct served_model *victims[SERVER_MAX_MODELS * CONFIG_MAX_REPLICAS], *m = r->model;
 	struct residency_plan plan;
 	char err[512] = "";
 	int error;
 
 	r->state = REPLICA_NO_ROOM;
 	if (!m->demanded) {
-		wait_or_give_up(r, why);
+		/* It lets nobody go, but it waits for those that go anyway, as the one before it. */
+		if (!is_any_leaving(m->server))
+			wait_or_give_up(r, why);
 		return;
 	}
 	error = plan_with(r, false, &plan, victims, err, sizeof(err));

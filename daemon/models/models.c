@@ -19,6 +19,7 @@
 #define RETRY_SECONDS 5
 
 static void settle(struct served_model *m);
+static bool enter(struct served_model *m);
 static void set_context(struct served_model *m);
 
 const char *model_state_name(enum model_state state)
@@ -481,6 +482,11 @@ static void settle(struct served_model *m)
 
 static void begin_load(struct served_model *m)
 {
+	/* What was wrong with it may be right by now. */
+	if (!enter(m)) {
+		fail_parked(m);
+		return;
+	}
 	m->state = MODEL_LOADING;
 	m->error[0] = '\0';
 	m->verdict = MODEL_FAILED;
@@ -601,7 +607,8 @@ static int add_replicas(struct served_model *m, char *err, size_t errlen)
 			snprintf(replica->name, sizeof(replica->name), "%s#%u", c->names[0], i + 1);
 		else
 			snprintf(replica->name, sizeof(replica->name), "%s", c->names[0]);
-		replica->retry_event = evtimer_new(m->server->base, on_retry, replica);
+		if (!replica->retry_event)
+			replica->retry_event = evtimer_new(m->server->base, on_retry, replica);
 		if (!replica->retry_event)
 			return -ENOMEM;
 		r = residency_add(residency, replica->name, c->path, c->engine.tp_size,
@@ -631,26 +638,31 @@ static void remove_replicas(struct served_model *m)
 		residency_remove(m->server->residency, m->replicas[i].name, err, sizeof(err));
 }
 
-int model_add(struct server *s, struct config_model *config, char *err, size_t errlen)
+/* Puts the replicas into the table, or says what is wrong with the model. */
+static bool enter(struct served_model *m)
+{
+	char err[512] = "";
+	int r = m->n_replicas ? 0 : add_replicas(m, err, sizeof(err));
+
+	if (!r)
+		return true;
+	remove_replicas(m);
+	m->n_replicas = 0;
+	m->state = MODEL_FAILED;
+	m->demanded = m->starting = false;
+	snprintf(m->error, sizeof(m->error), "%s", *err ? err : strerror(-r));
+	m->metrics.load_failures++;
+	log_error("%smodel %s: %s", m->config->where, model_name(m), m->error);
+	return false;
+}
+
+int model_add(struct server *s, struct config_model *config)
 {
 	struct served_model *m = calloc(1, sizeof(*m));
-	int r = m ? 0 : -ENOMEM;
 
-	if (!r && s->n_models == CONFIG_MAX_MODELS) {
-		snprintf(err, errlen, "there are %d models already", CONFIG_MAX_MODELS);
-		r = -ENOSPC;
-	}
-	for (unsigned i = 0; i < config->n_names && !r; i++) {
-		if (models_find(s, config->names[i])) {
-			snprintf(err, errlen, "there is a model '%.200s' already",
-				 config->names[i]);
-			r = -EEXIST;
-		}
-	}
-	if (r) {
-		free(m);
+	if (!m) {
 		config_model_free(config);
-		return r;
+		return -ENOMEM;
 	}
 	m->server = s;
 	m->config = config;
@@ -660,21 +672,39 @@ int model_add(struct server *s, struct config_model *config, char *err, size_t e
 	m->last_parked = &m->parked;
 	m->used_ns = server_now_ns();
 	make_fingerprint(m, "");
-	if (config->data_parallel > 1)
-		r = balance_new(config->data_parallel, &m->balance);
-	if (!r)
-		r = add_replicas(m, err, errlen);
-	if (r) {
-		remove_replicas(m);
+	if (config->data_parallel > 1 && balance_new(config->data_parallel, &m->balance)) {
 		model_free(m);
-		return r;
+		return -ENOMEM;
 	}
 	s->models[s->n_models++] = m;
-	if (!config->on_demand) {
+	if (enter(m) && !config->on_demand) {
 		m->starting = true;
 		begin_load(m);
 	}
 	return 0;
+}
+
+bool models_validate(struct txda_context *context, const struct config *c, char *err, size_t errlen)
+{
+	char why[512] = "";
+
+	for (unsigned i = 0; i < c->n_models; i++) {
+		const struct config_model *m = &c->models[i];
+		const struct residency_wish wish = {
+			.path = m->path,
+			.draft = m->draft,
+			.tp = m->engine.tp_size,
+			.weights = m->engine.weights ? config_weights[m->engine.weights] : NULL,
+			.kv_int8 = m->engine.kv_int8,
+			.whole_experts = m->engine.expert_parallel,
+		};
+
+		if (!residency_check(context, &wish, why, sizeof(why)))
+			continue;
+		snprintf(err, errlen, "%smodel %.200s: %s", m->where, m->names[0], why);
+		return false;
+	}
+	return true;
 }
 
 void model_retire(struct served_model *m)

@@ -38,6 +38,7 @@ struct exchange;
 struct residency_model;
 struct residency_plan;
 struct server;
+struct txda_context;
 
 enum model_state {
 	MODEL_UNLOADED, /* loaded when it is asked for; error: why it is not, if it was to be */
@@ -124,11 +125,18 @@ struct served_model {
 };
 
 /*
- * Adds a model, which takes over *config, to the server's and to residency's table, and begins to
- * load it if it is to be loaded at once. -ENOSPC: too many; -EEXIST: one of its names is taken; or
- * as residency_add().
+ * Whether every model of a configuration could be served now; @err says which one could not, and on
+ * which line of which file it is. Looks at files, for as long as that takes. Threads: any.
  */
-int model_add(struct server *s, struct config_model *config, char *err, size_t errlen);
+bool models_validate(struct txda_context *context, const struct config *c, char *err,
+		     size_t errlen);
+
+/*
+ * Adds a model, which takes over *config and has no name that is taken, and begins to load it if it
+ * is to be loaded at once. One that cannot be served is MODEL_FAILED, as the log says, until it is
+ * asked for again. -ENOMEM.
+ */
+int model_add(struct server *s, struct config_model *config);
 /* No longer served: refuses new requests, and goes with the last one that runs. */
 void model_retire(struct served_model *m);
 /* Lets go of everything, now. */

@@ -112,6 +112,20 @@ int residency_add(struct residency *r, const char *name, const char *path, unsig
 int residency_set_draft(struct residency *r, const char *name, const char *path, char *err,
 			size_t errlen);
 
+/* What a model is to be, for residency_check(). 0, NULL and false: as it is. */
+struct residency_wish {
+	const char *path, *draft; /* as of residency_add() and residency_set_draft() */
+	unsigned tp;
+	const char *weights;
+	bool kv_int8, whole_experts;
+};
+/*
+ * Whether a model of that kind could be added now: looks at its directories and its case dir's
+ * files, for as long as that takes, and changes nothing. Errors as residency_add(). Threads: any.
+ */
+int residency_check(struct txda_context *context, const struct residency_wish *wish, char *err,
+		    size_t errlen);
+
 /* Before the first acquire. -ENOENT. -EINVAL: the model's case dir was compiled otherwise. */
 int residency_set_options(struct residency *r, const char *name,
 			  const struct residency_model_options *options, char *err, size_t errlen);

@@ -67,6 +67,50 @@ int source_find(const char *path, struct source *ret, char *err, size_t errlen)
 	return look_inside(ret, err, errlen);
 }
 
+/* A draft: a model's directory, or a layer of the model itself, which takes a checkpoint. */
+static int check_draft(const struct residency_wish *wish, const struct source *model, char *err,
+		       size_t errlen)
+{
+	struct source draft;
+
+	if (strcmp(wish->draft, "mtp") != 0)
+		return source_find(wish->draft, &draft, err, errlen);
+	if (model->kind == SOURCE_CHECKPOINT)
+		return 0;
+	snprintf(err, errlen,
+		 "%.400s is compiled: of its layer that predicts further tokens the case dir has "
+		 "to be named, too",
+		 wish->path);
+	return -EINVAL;
+}
+
+int residency_check(struct txda_context *context, const struct residency_wish *wish, char *err,
+		    size_t errlen)
+{
+	const struct case_wishes wishes = {
+		.tp = wish->tp,
+		.weights = wish->weights,
+		.kv_int8 = wish->kv_int8,
+		.whole_experts = wish->whole_experts,
+	};
+	struct txda_model_plan plan = TXDA_INIT(struct txda_model_plan);
+	struct source source;
+	int error = source_find(wish->path, &source, err, errlen);
+
+	if (!error && source.kind != SOURCE_CHECKPOINT) {
+		error = txda_model_plan(context, source.case_dir, &plan);
+		if (error)
+			snprintf(err, errlen, "%s", txda_context_error(context));
+		source.facts.tp = plan.tp;
+		if (!error)
+			error = case_facts_fit(&source.facts, source.case_dir, &wishes, err,
+					       errlen);
+	}
+	if (!error && wish->draft)
+		error = check_draft(wish, &source, err, errlen);
+	return error;
+}
+
 int source_fits(const struct residency_model *m, const struct source *s,
 		const struct txda_model_plan *plan, char *err, size_t errlen)
 {

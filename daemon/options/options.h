@@ -116,6 +116,8 @@ void options_clear(const struct option_table *t, enum option_scope scope, void *
 struct option_given {
 	const struct option_row *row;
 	const char *text;
+	const char *file; /* NULL: the command line */
+	unsigned line;
 };
 
 /*

@@ -11,7 +11,7 @@ int options_next(const struct option_table *t, int argc, char **argv, int *at,
 {
 	const char *arg, *equals;
 	char name[OPTIONS_NAME_MAX];
-	struct option_given given;
+	struct option_given given = {0};
 
 	if (*at >= argc)
 		return 0;
@@ -85,7 +85,7 @@ static int read_line(const struct option_table *t, char *line, struct option_giv
 	return -1;
 }
 
-static bool read_lines(const struct option_table *t, char *text, size_t len,
+static bool read_lines(const struct option_table *t, const char *path, char *text, size_t len,
 		       bool (*take)(void *arg, const struct option_given *given, char *err,
 				    size_t errlen),
 		       void *arg, unsigned *line, char *err, size_t errlen)
@@ -96,7 +96,7 @@ static bool read_lines(const struct option_table *t, char *text, size_t len,
 		char *newline = memchr(text, '\n', (size_t)(end - text));
 		char *next = newline ? newline + 1 : end;
 		size_t size = (size_t)(next - text) - (newline != NULL);
-		struct option_given given;
+		struct option_given given = {.file = path, .line = *line};
 		int r;
 
 		if (size > OPTIONS_LINE_MAX) {
@@ -153,7 +153,7 @@ bool options_read_file(const struct option_table *t, const char *path,
 
 	if (!text)
 		return false;
-	ok = read_lines(t, text, len, take, arg, &line, why, sizeof(why));
+	ok = read_lines(t, path, text, len, take, arg, &line, why, sizeof(why));
 	if (!ok)
 		snprintf(err, errlen, "%.400s, line %u: %s", path, line, why);
 	free(text);

@@ -258,8 +258,8 @@ static void get_health(struct server *s, struct http_conn *c)
 
 static void get_metrics(struct server *s, struct http_conn *c)
 {
-	struct metrics_source sources[CONFIG_MAX_MODELS];
-	struct engine_stats stats[CONFIG_MAX_MODELS];
+	struct metrics_source sources[SERVER_MAX_MODELS];
+	struct engine_stats stats[SERVER_MAX_MODELS];
 	struct json_out *o = &s->out;
 
 	memset(sources, 0, sizeof(sources));

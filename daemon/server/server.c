@@ -306,23 +306,22 @@ static int start_events(struct server *s)
 	return 0;
 }
 
-/* The models of the configuration that are not there yet. */
-static int add_models(struct server *s, const struct config *config, char *err, size_t errlen)
+/* The models of the start. */
+static int add_models(struct server *s, const struct config *config)
 {
-	int r = 0;
+	unsigned broken = 0;
 
-	for (unsigned i = 0; i < config->n_models && !r; i++) {
-		struct config_model *copy;
+	for (unsigned i = 0; i < config->n_models; i++) {
+		struct config_model *copy = config_model_copy(&config->models[i]);
+		int r = copy ? model_add(s, copy) : -ENOMEM;
 
-		if (models_find(s, config->models[i].names[0]))
-			continue;
-		copy = config_model_copy(&config->models[i]);
-		r = copy ? model_add(s, copy, err, errlen) : -ENOMEM;
-		if (r)
-			log_error("model %s: %s", config->models[i].names[0],
-				  *err ? err : strerror(-r));
+		if (r) {
+			log_error("model %s: %s", config->models[i].names[0], strerror(-r));
+			return r;
+		}
+		broken += s->models[i]->state == MODEL_FAILED;
 	}
-	return r;
+	return broken && (config->strict || broken == config->n_models) ? -EINVAL : 0;
 }
 
 /* A sixteenth of what the process may open, so that connections and models have theirs. */
@@ -340,7 +339,6 @@ int server_new(struct event_base *base, struct config *config, struct residency 
 {
 	struct server *s = calloc(1, sizeof(*s));
 	struct timespec now;
-	char err[512] = "";
 	int r;
 
 	if (!s)
@@ -359,7 +357,7 @@ int server_new(struct event_base *base, struct config *config, struct residency 
 	if (!r)
 		r = start_events(s);
 	if (!r)
-		r = add_models(s, config, err, sizeof(err));
+		r = add_models(s, config);
 	if (r) {
 		server_free(s);
 		return r;
@@ -368,42 +366,78 @@ int server_new(struct event_base *base, struct config *config, struct residency 
 	return 0;
 }
 
-/* What can be changed while a model is loaded. */
-static void update_model(struct served_model *m, const struct config_model *fresh)
+/* What can be changed while a model is loaded; takes @fresh over. */
+static void update_model(struct served_model *m, struct config_model *fresh)
 {
-	struct config_model *copy = config_model_copy(fresh);
-
-	if (!copy) {
-		log_error("model %s: out of memory", fresh->names[0]);
-		return;
-	}
 	if (m->keep_alive == m->config->keep_alive)
 		m->keep_alive = fresh->keep_alive;
 	if (m->config->pin != fresh->pin)
 		m->pinned = fresh->pin;
 	config_model_free(m->config);
-	m->config = copy;
+	m->config = fresh;
 }
 
-void server_reconfigure(struct server *s, const struct config *fresh)
+/* The model among @fresh that @m goes on as; NULL: there is none. */
+static struct config_model **find_same(const struct served_model *m, struct config_model **fresh,
+				       unsigned n)
 {
-	char err[512] = "";
+	for (unsigned i = 0; i < n; i++)
+		if (fresh[i] && m->state != MODEL_FAILED && config_model_same(fresh[i], m->config))
+			return &fresh[i];
+	return NULL;
+}
 
+/* The commit: nothing here can fail but for memory, which is told. */
+static void follow(struct server *s, struct config_model **fresh, unsigned n)
+{
 	for (unsigned i = 0; i < s->n_models; i++) {
 		struct served_model *m = s->models[i];
-		const struct config_model *now =
-			m->retired ? NULL : config_find_model(fresh, m->config->names[0]);
 
-		if (m->retired)
+		if (m->retired || find_same(m, fresh, n))
 			continue;
-		if (!now)
-			log_info("model %s is not configured any more", m->config->names[0]);
-		if (now && config_model_same(now, m->config))
-			update_model(m, now);
-		else
-			model_retire(m);
+		log_info("model %s is not configured any more as it was", m->config->names[0]);
+		model_retire(m);
 	}
-	add_models(s, fresh, err, sizeof(err));
+	for (unsigned i = 0; i < s->n_models; i++) {
+		struct config_model **same =
+			s->models[i]->retired ? NULL : find_same(s->models[i], fresh, n);
+
+		if (!same)
+			continue;
+		update_model(s->models[i], *same);
+		*same = NULL;
+	}
+	for (unsigned i = 0; i < n; i++)
+		if (fresh[i] && model_add(s, fresh[i]))
+			log_error("a model could not be added: out of memory");
+}
+
+bool server_reconfigure(struct server *s, const struct config *fresh, char *err, size_t errlen)
+{
+	struct config_model *copies[CONFIG_MAX_MODELS] = {NULL};
+	unsigned n = 0, added;
+	bool ok = true;
+
+	for (; n < fresh->n_models && ok; n += ok) {
+		copies[n] = config_model_copy(&fresh->models[n]);
+		ok = copies[n];
+	}
+	if (!ok)
+		snprintf(err, errlen, "out of memory");
+	added = n;
+	for (unsigned i = 0; i < s->n_models && ok; i++)
+		added -= !s->models[i]->retired && find_same(s->models[i], copies, n);
+	if (ok && s->n_models + added > SERVER_MAX_MODELS) {
+		snprintf(err, errlen,
+			 "%u models are new, and %u are there or on their way out; the limit is %d",
+			 added, s->n_models, SERVER_MAX_MODELS);
+		ok = false;
+	}
+	if (ok)
+		follow(s, copies, n);
+	for (unsigned i = 0; i < n && !ok; i++)
+		config_model_free(copies[i]);
+	return ok;
 }
 
 void server_free(struct server *s)
@@ -472,6 +506,14 @@ void server_abort(struct server *s)
 	exchange_abort(s, NULL, "the daemon is shutting down");
 }
 
+bool server_is_starting(const struct server *s)
+{
+	for (unsigned i = 0; i < s->n_models; i++)
+		if (s->models[i]->starting)
+			return true;
+	return false;
+}
+
 void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text,
 		   size_t len)
 {
@@ -484,7 +526,7 @@ void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, 
 			     m->state == MODEL_ASLEEP || m->state == MODEL_UNLOADING ||
 			     (m->state == MODEL_LOADING && m->demanded);
 
-		ready += there;
+		ready += there || m->retired;
 		failed += m->state == MODEL_FAILED && !m->config->on_demand;
 		if (text && at < len) {
 			int n = snprintf(text + at, len - at, "%s%s %s", i ? ", " : "",

@@ -19,7 +19,8 @@ struct server;
 
 /*
  * Adds every model of @config to @residency and begins to load those that are to be loaded at once;
- * both must outlive the server. What is wrong with a model is in the log.
+ * both must outlive the server. What is wrong with a model is in the log, and the others are served.
+ * -EINVAL: none can be, or one cannot and @config is strict.
  */
 int server_new(struct event_base *base, struct config *config, struct residency *residency,
 	       struct server **ret);
@@ -27,10 +28,11 @@ int server_new(struct event_base *base, struct config *config, struct residency 
 void server_free(struct server *s);
 
 /*
- * Follows a list of models that was read again: what is not in it is retired, what is new or lies
- * elsewhere is added, the rest goes on with its new names, users, keep-alive and pin.
+ * Follows a list of models that was read again, and checked (models_validate()): what is not in it
+ * is retired, what is new or lies elsewhere is added, the rest goes on with its new names, users,
+ * keep-alive and pin. False, and all is as it was: out of memory, or too many models.
  */
-void server_reconfigure(struct server *s, const struct config *fresh);
+bool server_reconfigure(struct server *s, const struct config *fresh, char *err, size_t errlen);
 
 /*
  * The keys that clients over TCP need from now on; takes them. Before, and with NULL, everybody who
@@ -48,6 +50,8 @@ bool server_idle(const struct server *s);
 /* Ends what still runs, with errors for its clients. */
 void server_abort(struct server *s);
 
+/* Whether a load of the start is still under way. */
+bool server_is_starting(const struct server *s);
 /* Models that answer, or come when they are asked for, and those that failed for good; @text (may
  * be NULL) is a line on what goes on. */
 void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text,

@@ -13,6 +13,9 @@
 struct api_keys;
 struct descriptors;
 
+/* Those that are served, and retired ones whose requests end. */
+#define SERVER_MAX_MODELS (2 * CONFIG_MAX_MODELS)
+
 struct server {
 	struct event_base *base;
 	struct config *config;
@@ -25,7 +28,7 @@ struct server {
 	unsigned turned_away;  /* requests over TCP without a valid key that were not logged yet */
 	char turned_from[HTTP_ADDRESS];			/* the last of them */
 	struct descriptors *descriptors;		/* that clients passed */
-	struct served_model *models[CONFIG_MAX_MODELS]; /* [n_models] */
+	struct served_model *models[SERVER_MAX_MODELS]; /* [n_models] */
 	unsigned n_models;
 	struct admin_wait *loads; /* clients that wait for the end of a load, or a plan */
 	struct event *loads_event;

@@ -338,6 +338,29 @@ printf 'model = a=%s\nbogus = 1\n' "$tmp/a" >"$tmp/conf"
 kill -HUP "$daemon"
 until_true 60 grep -q 'the settings are wrong; those from before stay' "$tmp/txdad.log" || fail "wrong settings are not told"
 has_c || fail "wrong settings took effect"
+# One path that leads nowhere: nothing changes, whatever else the file says, and the log says which line it is.
+printf 'load = demand\nmodel = b=%s\nmodel = d=%s/nowhere\n' "$tmp/b" "$tmp" >"$tmp/conf"
+kill -HUP "$daemon"
+until_true 60 grep -qF "conf, line 3: model d: $tmp/nowhere: No such file or directory" "$tmp/txdad.log" || fail "a wrong path is not told"
+has_c && is a unloaded || fail "a wrong path took effect: $(http http://localhost/v1/models)"
+expect 404 model_not_found $comp '{"model":"b","prompt":"Once"}'
+is c ready || fail "a wrong path took a model off its chips: c is $(state_of c)"
+stop
+
+# A model of the start that has to be loaded anew while it works: it comes back, once what runs has ended.
+printf 'model = a=%s\n' "$tmp/a" >"$tmp/conf"
+start --config "$tmp/conf"
+begin_stream a 1500
+printf 'model = a=%s\nmax-num-seqs = 3\n' "$tmp/a" >"$tmp/conf"
+kill -HUP "$daemon"
+is_anew() {
+	http http://localhost/v1/models/a | grep -q '"max_num_seqs":3'
+}
+until_true 60 is_anew || fail "the new setting: $(http http://localhost/v1/models/a)"
+wait "$pid" || fail "the running stream"
+[ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "a reload cuts a stream short"
+until_true 60 is a ready || fail "after a reload in the middle of a stream a is $(state_of a)"
+[ "$(ask a)" = "$first" ] || fail "after a reload it says something else"
 stop
 
 # ---- replicas ----------------------------------------------------------------------------------

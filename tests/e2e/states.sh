@@ -38,6 +38,29 @@ for wrong in "--model" "--model demo=x --weights w9" "--bogus" "" "--model a=x -
 	[ "$status" = 78 ] || fail "txdad $wrong: exit status $status, $(cat "$tmp/err")"
 	[ -s "$tmp/err" ] || fail "txdad $wrong: no words"
 done
+for wrong in "--model a=/nowhere" "--model a=/nowhere --model b=$tmp" "--strict --model demo=$MODEL --model b=/nowhere"; do
+	# shellcheck disable=SC2086 # words
+	"$TXDAD" --socket "$socket" $wrong 2>"$tmp/err" && status=0 || status=$?
+	[ "$status" = 78 ] || fail "txdad $wrong: exit status $status, $(cat "$tmp/err")"
+	grep -q '/nowhere: No such file or directory' "$tmp/err" || fail "txdad $wrong: $(cat "$tmp/err")"
+done
+
+# Of two models one is broken: the other one is served, and the broken one when it is mended and asked for.
+"$TXDAD" --socket "$socket" --model "demo=$MODEL" --model "broken=$tmp/later" 2>>"$tmp/txdad.log" &
+daemon=$!
+answers() {
+	post $comp '{"model":"demo","prompt":"Once","max_tokens":2}' 2>/dev/null | grep -q text_completion
+}
+until_true 60 answers || fail "a broken model takes the other one with it"
+expect 503 model_failed $comp '{"model":"broken","prompt":"Once","max_tokens":2}'
+grep -q 'No such file or directory' "$tmp/answer" || fail "a broken model: $(cat "$tmp/answer")"
+expect 503 model_failed /v1/models/load '{"model":"broken"}'
+http http://localhost/health | grep -q '"broken":{"state":"failed","error":' || fail "a broken model: $(http http://localhost/health)"
+ln -s "$MODEL" "$tmp/later"
+expect 200 '"state":"ready"' /v1/models/load '{"model":"broken"}'
+expect 200 text_completion $comp '{"model":"broken","prompt":"Once","max_tokens":2}'
+stop
+
 printf 'model = demo=%s\n# a comment\nlog-level = debug\nno-enable-prefix-caching\n' "$MODEL" >"$tmp/conf"
 start --config "$tmp/conf"
 # Only what does not concern the model, which would be loaded anew.
