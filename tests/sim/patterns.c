@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include "patterns.h"
+
+#include <string.h>
+
+#define CHAT .prompt = {50, 150}, .output = {100, 300}
+#define ASKS .prompt = {16, 16}, .output = {10, 30}
+
+const struct sim_pattern sim_patterns[] = {
+	{
+		"alone",
+		"one user with 1000 requests in flight",
+		{
+			.seconds = 90,
+			.warm_s = 30,
+			.n_groups = 1,
+			.groups = {{"heavy", .in_flight = 1000, CHAT}},
+		},
+	},
+	{
+		"heavy",
+		"the same, beside a user who asks once a second",
+		{
+			.seconds = 90,
+			.warm_s = 30,
+			.n_groups = 2,
+			.groups =
+				{
+					{"heavy", .in_flight = 1000, CHAT},
+					{"light", .from_s = 0.5, .every_s = 1, ASKS},
+				},
+		},
+	},
+	{
+		"bursts",
+		"500 requests of one user every 20 s, beside one who asks once a second",
+		{
+			.seconds = 100,
+			.n_groups = 2,
+			.groups =
+				{
+					{"bursts", .from_s = 5, .every_s = 20, .burst = 500, CHAT},
+					{"light", .every_s = 1, ASKS},
+				},
+		},
+	},
+	{
+		"users",
+		"60 users who ask every 10 s, beside one with 1000 requests in flight",
+		{
+			.seconds = 90,
+			.warm_s = 30,
+			.n_groups = 2,
+			.groups =
+				{
+					{"heavy", .in_flight = 1000, CHAT},
+					{"many", .users = 60, .every_s = 10, CHAT},
+				},
+		},
+	},
+	{
+		"long",
+		"two users with prompts of 8000 tokens, eight who chat",
+		{
+			.seconds = 90,
+			.warm_s = 10,
+			.max_stall_ms = 200,
+			.n_groups = 2,
+			.groups =
+				{
+					{"books", .users = 2, .in_flight = 2,
+					 .prompt = {8000, 8000}, .output = {100, 300}},
+					{"chats", .users = 8, .in_flight = 1, CHAT},
+				},
+		},
+	},
+	{
+		"priorities",
+		"three users with 300 requests in flight, one above and one below the normal",
+		{
+			.seconds = 90,
+			.warm_s = 10,
+			.n_groups = 3,
+			.groups =
+				{
+					{"urgent", .priority = 1, .every_s = 1, .burst = 4, CHAT},
+					{"normal", .in_flight = 300, CHAT},
+					{"background", .priority = -1, .in_flight = 300, CHAT},
+				},
+		},
+	},
+};
+const unsigned sim_n_patterns = sizeof(sim_patterns) / sizeof(sim_patterns[0]);
+
+const struct sim_cost *const sim_costs[] = {&sim_flat, &sim_weight_bound, &sim_compute_bound};
+const unsigned sim_n_costs = sizeof(sim_costs) / sizeof(sim_costs[0]);
+
+const struct sim_pattern *sim_find_pattern(const char *name)
+{
+	for (unsigned i = 0; i < sim_n_patterns; i++) {
+		if (!strcmp(sim_patterns[i].name, name))
+			return &sim_patterns[i];
+	}
+	return NULL;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+/* What the scheduler's policies come to, in simulated time: figures are exact on every machine. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "patterns.h"
+
+static void run(const char *name, const struct sim_cost *cost, struct sim_result *ret)
+{
+	const struct sim_pattern *pattern = sim_find_pattern(name);
+	struct sim_options options;
+
+	assert_non_null(pattern);
+	options = pattern->options;
+	options.cost = cost;
+	sim_run(&options, ret);
+}
+
+static void same_input_same_figures(void **state)
+{
+	struct sim_result results[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++)
+		run("users", &sim_weight_bound, &results[i]);
+	assert_memory_equal(&results[0], &results[1], sizeof(results[0]));
+}
+
+/* A user alone has every slot: a step takes longer than 256 decodes do, as prompts are in it. */
+static void alone_has_all(void **state)
+{
+	struct sim_result result;
+
+	(void)state;
+	for (unsigned c = 0; c < sim_n_costs; c++) {
+		const struct sim_cost *cost = sim_costs[c];
+		double decodes = (cost->step_us + 256 * cost->token_us) / 1e6;
+
+		run("alone", cost, &result);
+		assert_true(result.step.mean > decodes);
+		assert_true(result.tokens_per_s > 0.95 * 256 / result.step.mean);
+		assert_int_equal(result.preemptions, 0);
+	}
+}
+
+/* Whoever asks is answered, under every pattern and cost model. */
+static void nobody_starves(void **state)
+{
+	struct sim_result result;
+
+	(void)state;
+	for (unsigned i = 0; i < sim_n_patterns; i++) {
+		const struct sim_pattern *pattern = &sim_patterns[i];
+
+		for (unsigned c = 0; c < sim_n_costs; c++) {
+			run(pattern->name, sim_costs[c], &result);
+			for (unsigned g = 0; g < pattern->options.n_groups; g++)
+				assert_true(result.groups[g].tokens_per_s > 0);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(same_input_same_figures),
+		cmocka_unit_test(alone_has_all),
+		cmocka_unit_test(nobody_starves),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
