@@ -192,6 +192,12 @@ bool kv_alloc(struct kv *kv, uint32_t *ret_block)
 	return true;
 }
 
+void kv_share(struct kv *kv, const uint32_t *blocks, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		kv->blocks[blocks[i]].refs++;
+}
+
 void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n)
 {
 	while (n-- > 0) {

@@ -35,12 +35,14 @@ void kv_free(struct kv *kv);
 
 unsigned kv_blocks(const struct kv *kv);
 unsigned kv_block_size(const struct kv *kv);
-unsigned
-kv_free_blocks(const struct kv *kv); /* blocks without references, cached ones among them */
+/* Blocks without references, cached ones among them. */
+unsigned kv_free_blocks(const struct kv *kv);
 
 /* Takes a free block, with one reference; false if there is none. What it held is forgotten. */
 bool kv_alloc(struct kv *kv, uint32_t *ret_block);
 
+/* Takes one more reference to each of blocks[0..n), which have one already. */
+void kv_share(struct kv *kv, const uint32_t *blocks, unsigned n);
 /*
  * Drops one reference to each of blocks[0..n), a sequence's blocks in order. The last ones become
  * free first, so that a prefix loses its tail before its head.

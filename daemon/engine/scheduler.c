@@ -180,6 +180,7 @@ void sched_run_remove(struct scheduler *s, struct sched_seq *seq)
 	seq->chain = KV_ROOT;
 	seq->planned = 0;
 	seq->n_draft = 0;
+	seq->forked = false;
 }
 
 void scheduler_add(struct scheduler *s, struct sched_seq *seq)
@@ -235,6 +236,7 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 		seq->n_computed += items[i].tokens - items[i].rejected;
 		seq->planned = 0;
 		seq->n_draft = 0;
+		seq->forked = seq->forked && !items[i].sample;
 		if (sched_decodes(&items[i]))
 			s->users[seq->user].turn = seq->admission;
 		for (; (seq->n_committed + 1) * size <= seq->n_computed; seq->n_committed++) {

@@ -119,6 +119,7 @@ struct sched_seq {
 	unsigned user;	      /* index of the uid's entry */
 	int level;     /* the priority, or what waiting had raised it to when it was chosen */
 	bool yielding; /* chosen to give way, while it is found out whether that helps */
+	bool forked;   /* and has not been in a step since */
 };
 
 struct scheduler_options {
@@ -147,6 +148,26 @@ void scheduler_free(struct scheduler *s);
 
 /* Adds a sequence to the waiting ones. At most max_live are there at a time. */
 void scheduler_add(struct scheduler *s, struct sched_seq *seq);
+/*
+ * Adds @child, which goes on from where @parent is: n > 1 and beam search. Between two steps, with
+ * the tokens of the last one known and @parent still there.
+ *
+ * The caller sets @child up as for scheduler_add(), with memory of its own for prompt and generated:
+ * its tokens are @parent's as far as these are computed (parent->n_computed), then at least one
+ * other (n_total > parent->n_computed). The logprobs of prompt tokens are @parent's to give.
+ *
+ * True: @child runs. It shares @parent's full KV blocks by reference count, and nothing of these is
+ * computed or charged again. The last block, when it is only partly full, would be written by both,
+ * so @child has its own and computes those tokens again (block size - 1 at most: a block lies in
+ * pieces, one a layer, which chips do not copy); its next step has them and its last token, which
+ * counts as a decode. @parent goes on as before, writes to its block, may be removed or preempted:
+ * each of both keeps what it shares. So of the sequences that go on from one, let the first take
+ * over @parent's and fork for the others only.
+ *
+ * False: no slot or no blocks are free, or it is another user's. @child waits as after
+ * scheduler_add() and will find @parent's blocks in the prefix cache, if there is one.
+ */
+bool scheduler_fork(struct scheduler *s, const struct sched_seq *parent, struct sched_seq *child);
 /* Takes a sequence out, waiting or running, while no step runs; gives its blocks back. */
 void scheduler_remove(struct scheduler *s, struct sched_seq *seq);
 

@@ -143,6 +143,24 @@ static bool has_turn(const struct scheduler *s, const struct sched_seq *seq, boo
 	return user->decodes < s->plan.decodes && (late || seq->admission > user->turn);
 }
 
+/*
+ * The tokens of a sequence's decode, 0 if it has none: the one that is left, and once after a fork
+ * those of the last block, too, unless other decodes need the room. They are no part of a step that
+ * is begun early, whose holes are of items of one token.
+ */
+static unsigned decode_tokens(const struct scheduler *s, const struct plan *plan,
+			      const struct sched_seq *seq, bool early)
+{
+	unsigned left = seq->n_total - seq->n_computed, others = s->n_running - plan->n_items - 1;
+
+	if (left == 1)
+		return 1;
+	return seq->forked && !early && left <= kv_block_size(s->kv) &&
+			       left + others <= plan->tokens
+		       ? left
+		       : 0;
+}
+
 /* Plans those that have a turn; false: one has to wait for a block, and nobody takes its place. */
 static bool plan_turns(struct scheduler *s, struct plan *plan, bool may_preempt, bool late)
 {
@@ -150,10 +168,11 @@ static bool plan_turns(struct scheduler *s, struct plan *plan, bool may_preempt,
 
 	while (i < s->n_running) {
 		struct sched_seq *seq = s->running[i];
-		unsigned before_me = 0;
+		unsigned before_me = 0, tokens = 0;
 
-		if (seq->planned || seq->n_total - seq->n_computed != 1 ||
-		    !has_turn(s, seq, late)) {
+		if (!seq->planned && has_turn(s, seq, late))
+			tokens = decode_tokens(s, plan, seq, !may_preempt);
+		if (!tokens) {
 			i++;
 			continue;
 		}
@@ -168,7 +187,7 @@ static bool plan_turns(struct scheduler *s, struct plan *plan, bool may_preempt,
 			i = 0;
 			continue;
 		}
-		plan_add(s, plan, seq, 1);
+		plan_add(s, plan, seq, tokens);
 		if (!plan->preempted) {
 			i++;
 			continue;
@@ -230,6 +249,35 @@ static unsigned match(struct scheduler *s, const struct sched_seq *seq, uint32_t
 	return n;
 }
 
+/* The row of the block table that the next sequence to run has. */
+static uint32_t *next_blocks(const struct scheduler *s)
+{
+	return s->block_table + (size_t)s->slots[s->n_slots - 1] * s->max_blocks;
+}
+
+/* Lets a waiting sequence run, with @n full blocks in next_blocks() that @chain ends, and more for
+ * all its known tokens, which are free. */
+static void run_waiting(struct scheduler *s, struct sched_seq *seq, unsigned n, uint64_t chain)
+{
+	unsigned needed = sched_blocks_for(s, seq->n_total);
+
+	seq->n_matched = seq->n_computed = n * kv_block_size(s->kv);
+	seq->n_committed = n;
+	seq->chain = chain;
+	seq->blocks = next_blocks(s);
+	while (n < needed && kv_alloc(s->kv, &seq->blocks[n]))
+		n++;
+	seq->n_blocks = n;
+	seq->slot = s->slots[--s->n_slots];
+	seq->n_admissions++;
+	seq->admission = ++s->admissions;
+	if (seq->n_charged < seq->n_computed)
+		seq->n_charged = seq->n_computed;
+	sched_wait_remove(s, seq);
+	s->running[s->n_running++] = seq;
+	s->users[seq->user].running++;
+}
+
 /*
  * Takes what the cache holds of the sequence, then blocks for the rest of its known tokens. All or
  * nothing: false leaves it waiting.
@@ -242,27 +290,32 @@ static bool admit(struct scheduler *s, struct sched_seq *seq)
 
 	if (!s->n_slots || !kv_free_blocks(s->kv))
 		return false;
-	blocks = s->block_table + (size_t)s->slots[s->n_slots - 1] * s->max_blocks;
+	blocks = next_blocks(s);
 	n = match(s, seq, blocks, &chain);
 	if (kv_free_blocks(s->kv) < needed - n + margin(s, s->n_running)) {
 		kv_release(s->kv, blocks, n);
 		return false;
 	}
-	seq->n_matched = seq->n_computed = n * kv_block_size(s->kv);
-	seq->n_committed = n;
-	seq->chain = chain;
-	while (n < needed && kv_alloc(s->kv, &blocks[n]))
-		n++;
-	seq->blocks = blocks;
-	seq->n_blocks = n;
-	seq->slot = s->slots[--s->n_slots];
-	seq->n_admissions++;
-	seq->admission = ++s->admissions;
-	if (seq->n_charged < seq->n_computed)
-		seq->n_charged = seq->n_computed;
-	sched_wait_remove(s, seq);
-	s->running[s->n_running++] = seq;
-	s->users[seq->user].running++;
+	run_waiting(s, seq, n, chain);
+	return true;
+}
+
+bool scheduler_fork(struct scheduler *s, const struct sched_seq *parent, struct sched_seq *child)
+{
+	unsigned n = parent->n_computed / kv_block_size(s->kv);
+
+	scheduler_add(s, child);
+	if (!parent->blocks || parent->uid != child->uid || child->n_total <= parent->n_computed ||
+	    !s->n_slots ||
+	    kv_free_blocks(s->kv) <
+		    sched_blocks_for(s, child->n_total) - n + margin(s, s->n_running))
+		return false;
+	kv_share(s->kv, parent->blocks, n);
+	memcpy(next_blocks(s), parent->blocks, n * sizeof(*parent->blocks));
+	child->level = parent->level;
+	child->n_charged = parent->n_computed;
+	child->forked = true;
+	run_waiting(s, child, n, parent->chain);
 	return true;
 }
 

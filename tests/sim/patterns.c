@@ -75,6 +75,21 @@ const struct sim_pattern sim_patterns[] = {
 		},
 	},
 	{
+		"choices",
+		"requests for 8 choices, beside a user who asks once a second",
+		{
+			.seconds = 60,
+			.warm_s = 10,
+			.n_groups = 2,
+			.groups =
+				{
+					{"choices", .in_flight = 8, .choices = 8,
+					 .prompt = {900, 1100}, .output = {100, 300}},
+					{"light", .from_s = 0.5, .every_s = 1, ASKS},
+				},
+		},
+	},
+	{
 		"priorities",
 		"three users with 300 requests in flight, one above and one below the normal",
 		{

@@ -31,6 +31,7 @@ struct request {
 	struct sched_seq seq; /* first: the scheduler hands these out */
 	unsigned group, ends; /* known tokens at its end */
 	uint64_t arrived, last;
+	bool choice; /* not the first one */
 	bool ended;
 	int32_t tokens[]; /* prompt, then output */
 };
@@ -123,11 +124,12 @@ static unsigned random_between(struct user *user, const unsigned limits[2])
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static void ask(struct sim *s, struct user *user, uint64_t when)
+/* A request with room for all its tokens. */
+static struct request *new_request(struct sim *s, const struct user *user, unsigned n_prompt,
+				   unsigned n_output)
 {
 	const struct sim_group *g = &s->options->groups[user->group];
-	unsigned n_prompt = random_between(user, g->prompt);
-	unsigned n = n_prompt + random_between(user, g->output);
+	unsigned n = n_prompt + n_output;
 	struct request *r = need(calloc(1, sizeof(*r) + n * sizeof(r->tokens[0])));
 	int32_t own = (int32_t)(s->requests++ % INT32_MAX);
 
@@ -135,7 +137,6 @@ static void ask(struct sim *s, struct user *user, uint64_t when)
 		r->tokens[i] = i < g->shared ? (int32_t)user->uid : own;
 	r->group = user->group;
 	r->ends = n;
-	r->arrived = when;
 	r->seq = (struct sched_seq){
 		.uid = user->uid,
 		.priority = g->priority,
@@ -147,7 +148,36 @@ static void ask(struct sim *s, struct user *user, uint64_t when)
 	};
 	if (n > MAX_CONTEXT || scheduler_waiting(s->scheduler) >= MAX_LIVE - s->max_seqs)
 		errx(1, "the pattern is too large for the simulator");
+	return r;
+}
+
+static void ask(struct sim *s, struct user *user, uint64_t when)
+{
+	const struct sim_group *g = &s->options->groups[user->group];
+	unsigned n_prompt = random_between(user, g->prompt);
+	struct request *r = new_request(s, user, n_prompt, random_between(user, g->output));
+
+	r->arrived = when;
 	scheduler_add(s->scheduler, &r->seq);
+}
+
+/* The other choices of a request whose first token is there; each has chosen one of its own. */
+static void fork_choices(struct sim *s, const struct request *first)
+{
+	struct user *user = &s->users[first->seq.uid - FIRST_UID];
+	const struct sim_group *g = &s->options->groups[user->group];
+
+	for (unsigned i = 1; i < g->choices; i++) {
+		unsigned n_prompt = first->seq.n_prompt, n_output = random_between(user, g->output);
+		struct request *r = new_request(s, user, n_prompt, n_output);
+
+		memcpy(r->tokens, first->tokens, n_prompt * sizeof(r->tokens[0]));
+		r->seq.n_total++;
+		r->arrived = first->arrived;
+		r->choice = true;
+		r->last = s->now;
+		scheduler_fork(s->scheduler, &first->seq, &r->seq);
+	}
 }
 
 static void next_burst(const struct sim *s, struct user *user)
@@ -191,10 +221,11 @@ static uint64_t next_arrival(const struct sim *s)
 static void end_request(struct sim *s, struct request *r)
 {
 	struct user *user = &s->users[r->seq.uid - FIRST_UID];
+	bool again = !r->choice;
 
 	scheduler_remove(s->scheduler, &r->seq);
 	free(r);
-	if (s->options->groups[user->group].in_flight)
+	if (again && s->options->groups[user->group].in_flight)
 		ask(s, user, s->now);
 }
 
@@ -287,6 +318,8 @@ static void run_step(struct sim *s, unsigned n, unsigned turn)
 		struct request *r = (struct request *)items[i].seq;
 
 		s->computed[r->group] += counts(s, s->now) ? items[i].tokens : 0;
+		if (items[i].sample && !r->last)
+			fork_choices(s, r);
 		if (items[i].sample)
 			note_token(s, r);
 		if (r->ended)
@@ -371,6 +404,7 @@ static void conclude(struct sim *s)
 		of->requests = (unsigned)s->ttft[g].n;
 		summarise(&s->ttft[g], &of->ttft);
 		of->tokens_per_s = (double)s->generated[g] / seconds;
+		of->computed = s->computed[g];
 		of->share = all ? (double)s->computed[g] / (double)all : 0;
 		result->tokens_per_s += of->tokens_per_s;
 	}

@@ -37,6 +37,7 @@ struct sim_group {
 	double every_s;	    /* a burst of requests so often, a tenth of it more or less */
 	unsigned burst;	    /* 0: one */
 	unsigned prompt[2], output[2]; /* tokens: between these */
+	unsigned choices;	       /* answers to a request, forked from the first; 0: one */
 	unsigned shared;	       /* of the prompt, equal in all requests of a user */
 };
 
@@ -59,7 +60,8 @@ struct sim_group_result {
 	struct sim_times ttft;
 	double longest_gap_s; /* between two tokens of a request */
 	double tokens_per_s;  /* generated */
-	double share;	      /* of all computed tokens, prompts among them */
+	uint64_t computed;    /* tokens, prompts among them */
+	double share;	      /* of all computed tokens */
 };
 
 struct sim_result {

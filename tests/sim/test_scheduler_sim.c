@@ -65,12 +65,31 @@ static void nobody_starves(void **state)
 	}
 }
 
+/* Of a request with many choices the prompt is computed once, but for its last block. */
+static void choices_share_the_prompt(void **state)
+{
+	struct sim_options options = {
+		.cost = &sim_flat,
+		.seconds = 60,
+		.n_groups = 1,
+		.groups = {{"one", .every_s = 100, .choices = 64, .prompt = {1003, 1003},
+			    .output = {50, 50}}},
+	};
+	struct sim_result result;
+
+	(void)state;
+	sim_run(&options, &result);
+	/* 1003 tokens are 62 blocks of 16 and 11 tokens; the last token of an answer is no input. */
+	assert_int_equal(result.groups[0].computed, 1003 + 63 * 11 + 64 * 49);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(same_input_same_figures),
 		cmocka_unit_test(alone_has_all),
 		cmocka_unit_test(nobody_starves),
+		cmocka_unit_test(choices_share_the_prompt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

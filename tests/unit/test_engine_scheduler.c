@@ -375,6 +375,183 @@ static void limits_chunks_beside_decodes(void **state)
 	close_world(&w);
 }
 
+/* A copy of @parent that ends in a token of its own. */
+static bool fork_seq(struct world *w, const struct sched_seq *parent, struct sched_seq *child)
+{
+	*child = (struct sched_seq){
+		.uid = parent->uid,
+		.priority = parent->priority,
+		.prompt = zeros,
+		.generated = zeros,
+		.n_prompt = parent->n_prompt,
+		.n_total = parent->n_computed + 1,
+		.prompt_row = parent->n_prompt,
+	};
+	return scheduler_fork(w->s, parent, child);
+}
+
+/* Forks share what is computed but for the last block, and go on beside each other. */
+static void forks_share_blocks(void **state)
+{
+	struct sched_seq parent, children[3];
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	add(&w, &parent, 1, 0, 10);
+	assert_int_equal(run(&w), 10);
+	assert_int_equal(kv_free_blocks(w.kv), 64 - 3);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_true(fork_seq(&w, &parent, &children[i]));
+		assert_memory_equal(children[i].blocks, parent.blocks, 2 * sizeof(uint32_t));
+		assert_int_not_equal(children[i].blocks[2], parent.blocks[2]);
+		assert_int_equal(children[i].n_matched, 8);
+	}
+	assert_int_equal(kv_free_blocks(w.kv), 64 - 3 - 3);
+	/* Two tokens of the third block and the new one; then one each. */
+	assert_int_equal(run(&w), 1 + 3 * 3);
+	assert_int_equal(run(&w), 4);
+	/* Who is left keeps what was shared, whoever it came from. */
+	scheduler_remove(w.s, &parent);
+	scheduler_remove(w.s, &children[1]);
+	assert_int_equal(kv_free_blocks(w.kv), 64 - 2 - 2);
+	assert_true(kv_check(w.kv));
+	assert_int_equal(run(&w), 2);
+	/* A fork of a fork, at the border of a block: nothing is computed again. */
+	while (children[0].n_computed != 16)
+		run(&w);
+	assert_true(fork_seq(&w, &children[0], &parent));
+	assert_int_equal(run(&w), 3);
+	assert_int_equal(scheduler_preemptions(w.s), 0);
+	scheduler_remove(w.s, &parent);
+	scheduler_remove(w.s, &children[0]);
+	scheduler_remove(w.s, &children[2]);
+	close_world(&w);
+}
+
+/* Forks are decodes: no prompt goes before them, and they leave others their token. */
+static void forks_decode_at_once(void **state)
+{
+	struct sched_seq parent, children[6], book;
+	struct world w;
+
+	(void)state;
+	open_world(&w, plain, 64);
+	add(&w, &parent, 1, 0, 7);
+	run(&w);
+	for (unsigned i = 0; i < 6; i++)
+		assert_true(fork_seq(&w, &parent, &children[i]));
+	add(&w, &book, 1, 5, 40);
+	/* Of 16 tokens one is the parent's, and two of the children have to wait with theirs. */
+	assert_int_equal(scheduler_begin(w.s, w.items), 1);
+	assert_int_equal(run(&w), 16);
+	assert_int_equal(planned(&w, &parent), 1);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(planned(&w, &children[i]), 4);
+	assert_int_equal(planned(&w, &book), 3);
+	remove_all(&w, children, 6);
+	scheduler_remove(w.s, &parent);
+	scheduler_remove(w.s, &book);
+	close_world(&w);
+}
+
+/* Without a slot or blocks, or of another user's, a fork waits like any other sequence. */
+static void forks_may_wait(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq parent, child, other;
+	uint32_t blocks[8], n_blocks = 0;
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 2;
+	o.max_context = 32;
+	open_world(&w, o, 8);
+	add(&w, &parent, 1, 0, 18);
+	while (parent.n_total == 18)
+		run(&w);
+	other = (struct sched_seq){
+		.uid = 2,
+		.prompt = zeros,
+		.generated = zeros,
+		.n_prompt = 18,
+		.n_total = 19,
+		.prompt_row = 18,
+	};
+	assert_false(scheduler_fork(w.s, &parent, &other));
+	assert_null(other.blocks);
+	scheduler_remove(w.s, &other);
+	/* No slot. */
+	add(&w, &other, 1, 0, 3);
+	run(&w);
+	assert_non_null(other.blocks);
+	assert_false(fork_seq(&w, &parent, &child));
+	assert_int_equal(scheduler_waiting(w.s), 1);
+	scheduler_remove(w.s, &child);
+	scheduler_remove(w.s, &other);
+	/* No block. */
+	while (kv_alloc(w.kv, &blocks[n_blocks]))
+		n_blocks++;
+	assert_false(fork_seq(&w, &parent, &child));
+	scheduler_remove(w.s, &child);
+	/* A parent that has given its blocks back has nothing to share. */
+	while (parent.blocks)
+		run(&w);
+	kv_release(w.kv, blocks, n_blocks);
+	assert_false(fork_seq(&w, &parent, &child));
+	scheduler_remove(w.s, &child);
+	scheduler_remove(w.s, &parent);
+	close_world(&w);
+}
+
+/* Random forks, preemptions and ends: blocks are counted right all the time. */
+static void random_forks(void **state)
+{
+	enum { LIVE = 16 };
+	unsigned long forks = 0, preemptions = 0;
+
+	(void)state;
+	srand(12);
+	for (unsigned round = 0; round < 40; round++) {
+		struct scheduler_options o = plain;
+		struct sched_seq seqs[LIVE];
+		bool live[LIVE] = {false};
+		struct world w;
+
+		o.max_context = 40;
+		open_world(&w, o, 12 + (unsigned)rand() % 30);
+		for (unsigned step = 0; step < 400; step++) {
+			unsigned i = (unsigned)rand() % LIVE, parent = (unsigned)rand() % LIVE;
+
+			if (!live[i] && live[parent] && seqs[parent].n_computed) {
+				forks += fork_seq(&w, &seqs[parent], &seqs[i]);
+				live[i] = true;
+			} else if (!live[i]) {
+				add(&w, &seqs[i], (uid_t)rand() % 3, rand() % 2,
+				    1 + (unsigned)rand() % 30);
+				live[i] = true;
+			} else if (rand() % 8 == 0) {
+				scheduler_remove(w.s, &seqs[i]);
+				live[i] = false;
+			}
+			run(&w);
+			assert_true(kv_check(w.kv));
+			for (i = 0; i < LIVE; i++) {
+				if (live[i] && seqs[i].n_total >= 40) {
+					scheduler_remove(w.s, &seqs[i]);
+					live[i] = false;
+				}
+			}
+		}
+		preemptions += scheduler_preemptions(w.s);
+		for (unsigned i = 0; i < LIVE; i++)
+			if (live[i])
+				scheduler_remove(w.s, &seqs[i]);
+		close_world(&w);
+	}
+	assert_true(forks > 100 && preemptions > 100);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -389,6 +566,10 @@ int main(void)
 		cmocka_unit_test(begins_before_the_end),
 		cmocka_unit_test(preempts_after_the_end_only),
 		cmocka_unit_test(limits_chunks_beside_decodes),
+		cmocka_unit_test(forks_share_blocks),
+		cmocka_unit_test(forks_decode_at_once),
+		cmocka_unit_test(forks_may_wait),
+		cmocka_unit_test(random_forks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
