@@ -472,7 +472,7 @@ struct txda_op_rope_kv {
  * ATTENTION: causal softmax(scale q K^T) V over a paged cache, ragged batch. Sequence s owns the
  * tokens [spans[s][0], spans[s][0] + spans[s][1]) of the step; they are the last ones of its
  * context[s] tokens, whose keys are all in the cache already. Key position p of sequence s is in
- * block table[s][p / block_size]. Query head h reads KV head h * Hkv / Hq. window > 0: the query at
+ * block table[s][p / block_size]; entries past the context are not read. Query head h reads KV head h * Hkv / Hq. window > 0: the query at
  * position p sees keys in (p - window, p]. softcap > 0: a score x = scale q . k counts as
  * softcap * tanh(x / softcap). Keys are taken in parts of TXDA_ATTENTION_SPLIT
  * positions counted from position 0; the parts' partial results (Milakov and Gimelshein 2018,

@@ -162,14 +162,14 @@ static int map_hidden(struct step_slot *slot, const struct txda_model_info *info
 	return error;
 }
 
-static int alloc_filled(struct step_slot *slot, const struct txda_model_info *info,
-			unsigned max_blocks, char *err, size_t errlen)
+static int alloc_filled(struct step_slot *slot, const struct txda_model_info *info, char *err,
+			size_t errlen)
 {
 	size_t t = info->max_tokens, s = info->max_seqs;
 	struct step_inputs *in = &slot->filled;
 	int32_t *at;
 
-	at = calloc(3 * t + 3 * s + info->max_rows + s * max_blocks, sizeof(*at));
+	at = calloc(3 * t + 3 * s + info->max_rows, sizeof(*at));
 	slot->items = calloc(s, sizeof(*slot->items));
 	slot->memory = at;
 	if (!at || !slot->items) {
@@ -182,7 +182,6 @@ static int alloc_filled(struct step_slot *slot, const struct txda_model_info *in
 	in->spans = in->slots + t;
 	in->context = in->spans + 2 * s;
 	in->rows = in->context + s;
-	in->block_table = in->rows + info->max_rows;
 	return 0;
 }
 
@@ -220,7 +219,7 @@ int step_init(struct step_slot *slot, struct txda_model *model, struct txda_cont
 	if (!error)
 		error = map_hidden(slot, info, err, errlen);
 	if (!error)
-		error = alloc_filled(slot, info, max_blocks, err, errlen);
+		error = alloc_filled(slot, info, err, errlen);
 	if (error)
 		return error;
 	*ret_max_blocks = max_blocks;
@@ -244,6 +243,12 @@ static int32_t token_at(const struct sched_seq *seq, unsigned position)
 	return seq->draft[position - seq->n_total];
 }
 
+/* KV blocks that the item's sequence has tokens in after the step. */
+static unsigned used_blocks(const struct step_slot *slot, const struct sched_item *item)
+{
+	return (item->first + item->tokens + slot->block_size - 1) / slot->block_size;
+}
+
 /* One sequence's part of the inputs. */
 static void fill_item(struct step_slot *slot, unsigned i)
 {
@@ -251,14 +256,11 @@ static void fill_item(struct step_slot *slot, unsigned i)
 	const struct sched_item *item = &slot->items[i];
 	const struct sched_seq *seq = item->seq;
 	unsigned size = slot->block_size, first = item->first, end = first + item->tokens;
-	unsigned used = (end + size - 1) / size, token = slot->n_tokens;
-	int32_t *table = in->block_table + (size_t)i * slot->n_blocks;
+	unsigned token = slot->n_tokens;
 
 	in->spans[2 * i] = (int32_t)token;
 	in->spans[2 * i + 1] = (int32_t)item->tokens;
 	in->context[i] = (int32_t)end;
-	memcpy(table, seq->blocks, used * sizeof(*table));
-	memset(table + used, 0, (slot->n_blocks - used) * sizeof(*table));
 	for (unsigned j = 0; j < item->rows; j++)
 		in->rows[slot->n_rows++] = (int32_t)(token + item->first_row - first + j);
 	for (unsigned j = item->drafts + 1; item->sample && j > 0; j--)
@@ -273,21 +275,8 @@ static void fill_item(struct step_slot *slot, unsigned i)
 
 void step_fill(struct step_slot *slot)
 {
-	unsigned blocks = 0;
-
-	for (unsigned i = 0; i < slot->n_items; i++) {
-		unsigned end = slot->items[i].first + slot->items[i].tokens;
-		unsigned used = (end + slot->block_size - 1) / slot->block_size;
-
-		blocks = used > blocks ? used : blocks;
-	}
-	/* A wider table has its rows elsewhere. */
-	if (blocks > slot->n_blocks)
-		slot->n_filled = 0;
-	if (!slot->n_filled) {
-		slot->n_blocks = blocks;
+	if (!slot->n_filled)
 		slot->n_tokens = slot->n_rows = 0;
-	}
 	for (; slot->n_filled < slot->n_items; slot->n_filled++)
 		fill_item(slot, slot->n_filled);
 }
@@ -316,7 +305,10 @@ static void copy_inputs(const struct step_slot *slot, const struct step_inputs *
 	memcpy(to->spans, from->spans, 2 * seqs);
 	memcpy(to->context, from->context, seqs);
 	memcpy(to->rows, from->rows, slot->n_rows * sizeof(int32_t));
-	memcpy(to->block_table, from->block_table, slot->n_blocks * seqs);
+	/* The chip reads no entry past a sequence's context: what lies there may stay. */
+	for (unsigned i = 0; i < slot->n_items; i++)
+		memcpy(to->block_table + (size_t)i * slot->n_blocks, slot->items[i].seq->blocks,
+		       used_blocks(slot, &slot->items[i]) * sizeof(int32_t));
 }
 
 int step_run(struct step_slot *slot, char *err, size_t errlen)
@@ -324,6 +316,12 @@ int step_run(struct step_slot *slot, char *err, size_t errlen)
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	int error;
 
+	slot->n_blocks = 0;
+	for (unsigned i = 0; i < slot->n_items; i++) {
+		unsigned used = used_blocks(slot, &slot->items[i]);
+
+		slot->n_blocks = used > slot->n_blocks ? used : slot->n_blocks;
+	}
 	for (unsigned rank = 0; rank < slot->n_ranks; rank++)
 		copy_inputs(slot, &slot->inputs[rank]);
 	step.tokens = slot->n_tokens;

@@ -5,7 +5,8 @@
  *
  * A step slot is a plan and the inputs that it makes, in host memory: they can be filled while
  * another slot's step runs, also before a token is known that the running step is to bring.
- * step_patch() then puts such tokens in. step_run() copies the inputs to all ranks and launches, so
+ * step_patch() then puts such tokens in. step_run() copies the inputs to all ranks, of the block
+ * table the entries that each sequence uses, straight from the scheduler's, and launches, so
  * one step of a model is in flight at a time, and its slot's outputs, which are rank 0's own
  * tensors, are valid from step_wait() to the next step_run() of any slot of that model.
  *
@@ -29,7 +30,8 @@
 #include "scheduler.h"
 
 struct step_inputs { /* of one rank, as docs/case-dir.md describes them */
-	int32_t *tokens, *positions, *slots, *spans, *context, *block_table, *rows;
+	int32_t *tokens, *positions, *slots, *spans, *context, *rows;
+	int32_t *block_table;
 	float *hidden_before; /* NULL: no such input */
 };
 
@@ -38,7 +40,7 @@ struct step_slot {
 	struct txda_context *context; /* borrowed, for words; may be NULL */
 	unsigned n_ranks, block_size, vocab, topk;
 	struct step_inputs inputs[TXDA_MAX_CHIPS_PER_GROUP]; /* the tensors */
-	struct step_inputs filled; /* the same in host memory, for all ranks; no hidden_before */
+	struct step_inputs filled; /* for all ranks, without the two last ones */
 	int32_t *memory;	   /* of it */
 	const float *logits, *topk_logits, *lse;
 	const float *hidden; /* NULL: the program has no such output */
@@ -53,7 +55,7 @@ struct step_slot {
 	unsigned n_items;
 	unsigned n_filled; /* items in the inputs; 0 when there is a new plan */
 	unsigned n_tokens, n_rows;
-	unsigned n_blocks; /* columns of the block table */
+	unsigned n_blocks; /* columns of the block table, set by step_run() */
 	uint64_t fence;
 };
 

@@ -28,6 +28,8 @@ enum {
 	N_TENSORS
 };
 
+#define NOT_WRITTEN (-2) /* a block table's entry since the last launch */
+
 #define STATE_WORDS 4 /* a state as floats of 16 bits each */
 
 static const char *const names[N_TENSORS] = {
@@ -143,6 +145,16 @@ void fake_model_hidden(const int32_t *prefix, unsigned n, float *hidden)
 	hidden_of(&fake_model_config, state_of(prefix, n), hidden);
 }
 
+static void forget_tables(struct txda_model *m)
+{
+	for (unsigned rank = 0; rank < m->config.info.tp; rank++) {
+		int32_t *table = m->tensors[rank][BLOCK_TABLE];
+
+		for (uint64_t i = 0; i < m->bytes[BLOCK_TABLE] / 4; i++)
+			table[i] = NOT_WRITTEN;
+	}
+}
+
 /* ---- loading --------------------------------------------------------------------------------- */
 
 int txda_model_load(struct txda_group *group, const struct txda_model_options *options,
@@ -182,6 +194,7 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 	for (unsigned rank = 0; rank < i->tp; rank++)
 		for (unsigned t = 0; t < N_TENSORS; t++)
 			m->tensors[rank][t] = calloc(1, m->bytes[t] + 1);
+	forget_tables(m);
 	m->kv = calloc((size_t)i->kv_blocks * i->block_size, sizeof(*m->kv));
 	m->taken = calloc(i->vocab, sizeof(*m->taken));
 	if (options->progress)
@@ -403,6 +416,25 @@ static bool compute_states(struct txda_model *m, const struct txda_step *step)
 	return true;
 }
 
+/* Whether of the block tables no more was written than the sequences use. */
+static bool check_tables(struct txda_model *m, const struct txda_step *step)
+{
+	const struct txda_model_info *info = &m->config.info;
+	const int32_t *context = m->tensors[0][CONTEXT];
+	uint64_t used = 0, written = 0;
+
+	for (unsigned s = 0; s < step->seqs; s++)
+		used += ((unsigned)context[s] + info->block_size - 1) / info->block_size;
+	for (unsigned rank = 0; rank < info->tp; rank++) {
+		const int32_t *table = m->tensors[rank][BLOCK_TABLE];
+
+		for (uint64_t i = 0; i < m->bytes[BLOCK_TABLE] / 4; i++)
+			written += table[i] != NOT_WRITTEN;
+	}
+	DEMAND(written == used * info->tp, written, used * info->tp);
+	return true;
+}
+
 static bool launch(struct txda_model *m, const struct txda_step *step)
 {
 	const struct txda_model_info *info = &m->config.info;
@@ -428,6 +460,8 @@ static bool launch(struct txda_model *m, const struct txda_step *step)
 			DEMAND(!memcmp(m->tensors[0][t], m->tensors[rank][t], used[t] * 4), t,
 			       rank);
 	}
+	if (!check_tables(m, step))
+		return false;
 	for (unsigned s = 0; s < step->seqs; s++)
 		if (!store_sequence(m, step, s, &next))
 			return false;
@@ -478,6 +512,8 @@ int txda_model_sync(struct txda_model *m, uint64_t fence, uint64_t deadline_ns)
 	}
 	if (m->runs && !m->failed)
 		m->failed = !launch(m, &m->step);
+	if (m->runs)
+		forget_tables(m);
 	m->runs = false;
 	return m->failed ? -EIO : 0;
 }

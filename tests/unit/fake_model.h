@@ -5,7 +5,8 @@
  * It keeps real KV: each token's entry is written through its slot and read back through the block
  * table. A row's logits are a function of the whole prefix that is found there, so that a wrong
  * block, slot, position or reused prefix gives other tokens. Every launch is checked for what a
- * real program demands; a violation is counted and makes the launch fail. What a launch reads and
+ * real program demands, and that no more of the block tables is written for it than the sequences
+ * use; a violation is counted and makes the launch fail. What a launch reads and
  * writes it reads and writes when it is waited for, so that inputs that change while it runs, and
  * outputs that are read too early, give other tokens, too.
  *

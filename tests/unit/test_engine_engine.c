@@ -104,6 +104,35 @@ static void ends_at_the_context(void **state)
 	close_engine(e);
 }
 
+/*
+ * A long sequence makes the block table wide. The model refuses a launch for which more of it was
+ * written than the sequences use.
+ */
+static void writes_used_blocks_alone(void **state)
+{
+	struct engine_sampling s = greedy(20);
+	struct engine_request *r[16];
+	int32_t prompt[1000];
+	struct engine *e;
+
+	(void)state;
+	fake_model_config.info.max_context = 1024;
+	e = open_engine(&(struct engine_options){0});
+	random_prompt(prompt, 1000);
+	for (unsigned i = 0; i < 16; i++) {
+		r[i] = new_request(prompt + i, i ? 1 + i : 1000, &s, false);
+		submit(e, r[i]);
+	}
+	wait_finished(e, 16);
+	for (unsigned i = 0; i < 16; i++) {
+		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_LENGTH);
+		if (i)
+			expect_greedy(r[i]);
+		engine_request_unref(r[i]);
+	}
+	close_engine(e);
+}
+
 static void refuses_bad_requests(void **state)
 {
 	struct engine *e = open_engine(&(struct engine_options){0});
@@ -322,6 +351,7 @@ int main(void)
 		cmocka_unit_test_setup(decodes_greedily, small_model),
 		cmocka_unit_test_setup(stops, small_model),
 		cmocka_unit_test_setup(ends_at_the_context, small_model),
+		cmocka_unit_test_setup(writes_used_blocks_alone, small_model),
 		cmocka_unit_test_setup(refuses_bad_requests, small_model),
 		cmocka_unit_test_setup(gives_logprobs, small_model),
 		cmocka_unit_test_setup(reuses_prefixes, small_model),
