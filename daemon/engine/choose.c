@@ -23,9 +23,9 @@ void request_prepare(struct engine_request *r)
 		return;
 }
 
-int request_choose(struct sampler *s, const struct sampler_row *row, struct engine_request *r,
-		   unsigned n, uint64_t position, int32_t *ret_token,
-		   enum engine_finish *ret_ending, const char **ret_words)
+int request_choose(struct sampler *s, struct sampler_row *row, struct engine_request *r, unsigned n,
+		   uint64_t position, int32_t *ret_token, enum engine_finish *ret_ending,
+		   const char **ret_words)
 {
 	const struct engine_sampling *p = &r->sampling;
 	struct engine_constraint *c = r->constraint;

@@ -21,8 +21,8 @@ void request_prepare(struct engine_request *r);
  * was. Nonzero: -EIO (the row is broken) or -EPROTO (the constraint cannot go on), *ret_words says
  * it and lasts as long as the request.
  */
-int request_choose(struct sampler *s, const struct sampler_row *row, struct engine_request *r,
-		   unsigned n, uint64_t position, int32_t *ret_token,
-		   enum engine_finish *ret_ending, const char **ret_words);
+int request_choose(struct sampler *s, struct sampler_row *row, struct engine_request *r, unsigned n,
+		   uint64_t position, int32_t *ret_token, enum engine_finish *ret_ending,
+		   const char **ret_words);
 
 #endif

@@ -333,6 +333,8 @@ struct engine_stats {
 	 */
 	uint64_t drafts, draft_tokens, accepted_tokens;
 	uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* how often the i-th proposal stood */
+	/* launch arguments to all chips, outputs from rank 0; without those of proposing */
+	uint64_t bytes_written, bytes_read;
 	uint64_t step_ns, host_ns; /* time on the chip, and while it idled between two steps */
 	bool lost;		   /* the group failed; error has the words */
 	char error[256];

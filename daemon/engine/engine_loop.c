@@ -68,9 +68,10 @@ static bool advance(struct engine *e, struct engine_seq *seq, unsigned row_index
 	}
 	r->tokens[n] = token;
 	if (r->logprobs)
-		r->logprobs[n] = (struct engine_logprob){token, sampler_logprob(&row, token)};
+		r->logprobs[n] =
+			(struct engine_logprob){token, sampler_logprob(e->sampler, &row, token)};
 	if (r->top)
-		sampler_top(&row, (unsigned)p->logprobs,
+		sampler_top(e->sampler, &row, (unsigned)p->logprobs,
 			    r->top + (size_t)n * (unsigned)p->logprobs);
 	if (!n)
 		r->first_token_ns = now;
@@ -114,7 +115,7 @@ static void store_prompt_rows(struct engine *e, const struct sched_item *item, u
 		unsigned next = item->first_row + i + 1;
 
 		step_row(&e->slots[e->turn], row_index + i, &row);
-		r->prompt_lp[next] = sampler_logprob(&row, r->prompt[next]);
+		r->prompt_lp[next] = sampler_logprob(e->sampler, &row, r->prompt[next]);
 	}
 	if (item->rows)
 		item->seq->prompt_row = item->first_row + item->rows;
@@ -174,6 +175,9 @@ static void publish(struct engine *e, bool wait)
 	e->stats.waiting = scheduler_waiting(e->scheduler);
 	e->stats.kv_usage = 1 - (double)kv_free_blocks(e->kv) / kv_blocks(e->kv);
 	e->stats.preemptions = scheduler_preemptions(e->scheduler);
+	e->stats.bytes_written = e->slots[0].bytes_written + e->slots[1].bytes_written;
+	e->stats.bytes_read =
+		e->slots[0].bytes_read + e->slots[1].bytes_read + sampler_bytes_read(e->sampler);
 	atomic_store(&e->n_waiting, e->stats.waiting);
 	if (wait)
 		pthread_mutex_lock(&e->stats_lock);

@@ -25,24 +25,20 @@ unsigned forward_first(const struct engine_request *r)
 }
 
 /* The row behind @position, if it is wanted; -errno: the sink cannot take it. */
-static int take(const struct step_slot *slot, struct engine_request *r, unsigned position,
-		unsigned row)
+static int take(struct step_slot *slot, struct engine_request *r, unsigned position, unsigned row)
 {
 	struct engine_sink *sink = r->sink;
-	struct sampler_row outputs;
 	int error;
 
 	if (r->n_taken == sink->n_rows || sink->rows[r->n_taken] != position)
 		return 0;
-	step_row(slot, row, &outputs);
-	error = sink->ops->row(sink, r->n_taken, outputs.logits,
+	error = sink->ops->row(sink, r->n_taken, sink->vocab ? step_logits(slot, row) : NULL,
 			       sink->hidden ? step_hidden(slot, row) : NULL);
 	r->n_taken += !error;
 	return error;
 }
 
-void forward_rows(const struct step_slot *slot, const struct sched_item *item, unsigned row,
-		  uint64_t now)
+void forward_rows(struct step_slot *slot, const struct sched_item *item, unsigned row, uint64_t now)
 {
 	struct engine_seq *seq = (struct engine_seq *)item->seq;
 	struct engine_request *r = seq->request;

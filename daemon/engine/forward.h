@@ -23,7 +23,7 @@ unsigned forward_first(const struct engine_request *r);
  * Hands over the rows of an item, the first of which is row @row of the step. The last one ends the
  * request, as does a sink that fails.
  */
-void forward_rows(const struct step_slot *slot, const struct sched_item *item, unsigned row,
+void forward_rows(struct step_slot *slot, const struct sched_item *item, unsigned row,
 		  uint64_t now);
 
 #endif

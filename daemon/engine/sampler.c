@@ -17,6 +17,7 @@ int sampler_new(unsigned vocab, unsigned k, struct sampler **ret)
 		return -ENOMEM;
 	s->vocab = vocab;
 	s->k = k < SAMPLER_MAX_TOPK ? k : SAMPLER_MAX_TOPK;
+	s->fetched = calloc(vocab, sizeof(*s->fetched));
 	s->list = calloc(vocab, sizeof(*s->list));
 	s->list_logits = calloc(vocab, sizeof(*s->list_logits));
 	s->list_sum = calloc((size_t)vocab + 1, sizeof(*s->list_sum));
@@ -24,8 +25,8 @@ int sampler_new(unsigned vocab, unsigned k, struct sampler **ret)
 	s->adjusted_at = calloc(vocab, sizeof(*s->adjusted_at));
 	s->weights = calloc(vocab, sizeof(*s->weights));
 	s->sorted = calloc((size_t)vocab + ENGINE_MAX_STOP_TOKENS, sizeof(*s->sorted));
-	if (!s->list || !s->list_logits || !s->list_sum || !s->adjusted || !s->adjusted_at ||
-	    !s->weights || !s->sorted) {
+	if (!s->fetched || !s->list || !s->list_logits || !s->list_sum || !s->adjusted ||
+	    !s->adjusted_at || !s->weights || !s->sorted) {
 		sampler_free(s);
 		return -ENOMEM;
 	}
@@ -37,6 +38,7 @@ void sampler_free(struct sampler *s)
 {
 	if (!s)
 		return;
+	free(s->fetched);
 	free(s->list);
 	free(s->list_logits);
 	free(s->list_sum);
@@ -47,9 +49,9 @@ void sampler_free(struct sampler *s)
 	free(s);
 }
 
-uint64_t sampler_full_rows(const struct sampler *s)
+uint64_t sampler_bytes_read(const struct sampler *s)
 {
-	return s->full_rows;
+	return s->bytes_read;
 }
 
 /* A bijection of 64 bits that spreads each input bit over all output bits. */
@@ -71,12 +73,26 @@ double sampler_uniform(uint64_t seed, uint64_t position)
 	return (double)(scramble(bits + key) >> 11) * 0x1p-53;
 }
 
-float sampler_logprob(const struct sampler_row *row, int32_t token)
+void sampler_fetch(struct sampler *s, struct sampler_row *row)
 {
-	return row->logits[token] - row->lse;
+	if (row->fetched)
+		return;
+	memcpy(s->fetched, row->logits, row->vocab * sizeof(*row->logits));
+	s->bytes_read += row->vocab * sizeof(*row->logits);
+	row->logits = s->fetched;
+	row->fetched = true;
 }
 
-void sampler_top(const struct sampler_row *row, unsigned n, struct engine_logprob *ret)
+float sampler_logprob(struct sampler *s, struct sampler_row *row, int32_t token)
+{
+	for (unsigned i = 0; i < row->k; i++) {
+		if (row->topk_ids[i] == token)
+			return row->topk_logits[i] - row->lse;
+	}
+	return sampler_read(s, row, token) - row->lse;
+}
+
+void sampler_top(struct sampler *s, struct sampler_row *row, unsigned n, struct engine_logprob *ret)
 {
 	unsigned found = 0;
 
@@ -90,6 +106,7 @@ void sampler_top(const struct sampler_row *row, unsigned n, struct engine_logpro
 			};
 		return;
 	}
+	sampler_fetch(s, row);
 	for (unsigned t = 0; t < row->vocab; t++) {
 		float logprob = row->logits[t] - row->lse;
 		unsigned i = found < n ? found++ : n;
@@ -155,7 +172,7 @@ int sampler_check(const struct engine_sampling *p, char *err, size_t errlen)
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-static int choose_best(const struct sampler *s, int32_t *ret_token)
+static int choose_best(struct sampler *s, int32_t *ret_token)
 {
 	float best = -INFINITY;
 	int32_t token = -1;
@@ -164,6 +181,7 @@ static int choose_best(const struct sampler *s, int32_t *ret_token)
 		*ret_token = s->list[0];
 		return 0;
 	}
+	sampler_fetch(s, s->row);
 	for (unsigned t = 0; t < s->row->vocab; t++) {
 		float logit = sampler_logit(s, (int32_t)t);
 
@@ -178,7 +196,7 @@ static int choose_best(const struct sampler *s, int32_t *ret_token)
 	return 0;
 }
 
-static int choose(struct sampler *s, const struct sampler_row *row, const struct engine_sampling *p,
+static int choose(struct sampler *s, struct sampler_row *row, const struct engine_sampling *p,
 		  uint64_t position, const struct sampler_rules *rules, bool by_row,
 		  int32_t *ret_token)
 {
@@ -209,14 +227,13 @@ static int choose(struct sampler *s, const struct sampler_row *row, const struct
 	return error;
 }
 
-int sampler_choose(struct sampler *s, const struct sampler_row *row,
-		   const struct engine_sampling *p, uint64_t position,
-		   const struct sampler_rules *rules, int32_t *ret_token)
+int sampler_choose(struct sampler *s, struct sampler_row *row, const struct engine_sampling *p,
+		   uint64_t position, const struct sampler_rules *rules, int32_t *ret_token)
 {
 	return choose(s, row, p, position, rules, false, ret_token);
 }
 
-int sampler_choose_by_row(struct sampler *s, const struct sampler_row *row,
+int sampler_choose_by_row(struct sampler *s, struct sampler_row *row,
 			  const struct engine_sampling *p, uint64_t position,
 			  const struct sampler_rules *rules, int32_t *ret_token)
 {

@@ -25,6 +25,13 @@
  *Under a mask that is a list, the ranking has all tokens that may come, by their logits.
  *
  * Logprobs are those of the model: logit - lse, before anything is adjusted.
+ *
+ * The row of logits stays on the chip. Read from there are, counted in sampler_bytes_read():
+ *	single logits	of biased and penalised tokens, of those that a mask lists, of stop tokens that
+ *			min_tokens forbids, and of a token outside the list whose logprob is wanted
+ *	the full row	once a row, if the draw may fall outside the list; if a mask of bits or
+ *			min_tokens leaves nothing of the list; if more logprobs are wanted than the list
+ *			has; or if a 16th of the row would be read as single logits
  */
 #ifndef TXDA_ENGINE_SAMPLER_H
 #define TXDA_ENGINE_SAMPLER_H
@@ -36,13 +43,14 @@
 
 #define SAMPLER_MAX_TOPK 256 /* longest list of the device that is used */
 
-/* One row of the step's outputs. */
+/* One row of the step's outputs; the lists are in the host's memory. */
 struct sampler_row {
-	const float *logits;	  /* [vocab] */
+	const float *logits;	  /* [vocab] on the chip; the sampler's copy once fetched is set */
 	const int32_t *topk_ids;  /* [k], best first */
 	const float *topk_logits; /* [k] */
 	float lse;
 	unsigned vocab, k;
+	bool fetched; /* false at first; holds until the sampler's next row */
 };
 
 struct token_counts;
@@ -65,24 +73,25 @@ void sampler_free(struct sampler *s);
  * names a token outside the vocabulary: the model or the chip is broken. -ENOENT: no token may
  * come.
  */
-int sampler_choose(struct sampler *s, const struct sampler_row *row,
+int sampler_choose(struct sampler *s, struct sampler_row *row,
 		   const struct engine_sampling *sampling, uint64_t position,
 		   const struct sampler_rules *rules, int32_t *ret_token);
 
 /* The same choice by way of the full row, always: what sampler_choose() is measured against. */
-int sampler_choose_by_row(struct sampler *s, const struct sampler_row *row,
+int sampler_choose_by_row(struct sampler *s, struct sampler_row *row,
 			  const struct engine_sampling *sampling, uint64_t position,
 			  const struct sampler_rules *rules, int32_t *ret_token);
 
-float sampler_logprob(const struct sampler_row *row, int32_t token);
+float sampler_logprob(struct sampler *s, struct sampler_row *row, int32_t token);
 /* The n best tokens of the row, best first. */
-void sampler_top(const struct sampler_row *row, unsigned n, struct engine_logprob *ret);
+void sampler_top(struct sampler *s, struct sampler_row *row, unsigned n,
+		 struct engine_logprob *ret);
 
 /* [0, 1) in steps of 2^-53. */
 double sampler_uniform(uint64_t seed, uint64_t position);
 
-/* How many choices needed the full row. */
-uint64_t sampler_full_rows(const struct sampler *s);
+/* Bytes of logits that were read from the chip so far. */
+uint64_t sampler_bytes_read(const struct sampler *s);
 
 /* 0, or -EINVAL and which value is out of which range. */
 int sampler_check(const struct engine_sampling *sampling, char *err, size_t errlen);

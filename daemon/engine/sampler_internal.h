@@ -17,14 +17,16 @@ struct ranked {
 struct adjusted {
 	int32_t token;
 	float logit;
+	float raw;   /* as the chip has it */
 	bool listed; /* it is in the list */
 };
 
 struct sampler {
-	uint64_t full_rows;
+	uint64_t bytes_read;
 	unsigned vocab, k;
+	float *fetched; /* [vocab] the row's logits, once they are needed */
 	/* Of the choice at hand. */
-	const struct sampler_row *row;
+	struct sampler_row *row;
 	const struct engine_sampling *p;
 	struct sampler_rules rules;
 	/* The best tokens of those that may come; weights relative to the best, after temperature.
@@ -45,14 +47,23 @@ struct sampler {
 	unsigned bucket_count[N_BUCKETS];
 };
 
+/* Copies the row's logits from the chip unless that was done. */
+void sampler_fetch(struct sampler *s, struct sampler_row *row);
+/* One logit as the chip has it. */
+static inline float sampler_read(struct sampler *s, const struct sampler_row *row, int32_t token)
+{
+	s->bytes_read += row->fetched ? 0 : sizeof(*row->logits);
+	return row->logits[token];
+}
+
 /* Whether the token may come. */
 bool sampler_allows(const struct sampler *s, int32_t token);
 /* Its logit, adjusted. */
-static inline float sampler_logit(const struct sampler *s, int32_t token)
+static inline float sampler_logit(struct sampler *s, int32_t token)
 {
 	uint32_t at = s->adjusted_at[token];
 
-	return at ? s->adjusted[at - 1].logit : s->row->logits[token];
+	return at ? s->adjusted[at - 1].logit : sampler_read(s, s->row, token);
 }
 
 /* Makes the list; -EDOM: the device's is none. sampler_drop_list() is due in any case. */

@@ -13,6 +13,9 @@
  */
 #define LSE_SLACK 3e-5
 
+/* Single logits of more than this part of a row cost more than all of it in one piece. */
+#define MANY_LOGITS 16
+
 /* ---- what may come --------------------------------------------------------------------------- */
 
 static bool is_stop(const struct sampler *s, int32_t token)
@@ -51,15 +54,19 @@ bool sampler_allows(const struct sampler *s, int32_t token)
 
 /* ---- adjusting ------------------------------------------------------------------------------- */
 
-static void adjust(struct sampler *s, int32_t token, float logit)
+/* The token's entry among the adjusted ones, a new one with its logit as the chip has it. */
+static struct adjusted *adjust(struct sampler *s, int32_t token)
 {
 	uint32_t *at = &s->adjusted_at[token];
 
 	if (!*at) {
-		s->adjusted[s->n_adjusted] = (struct adjusted){.token = token};
+		float raw = sampler_read(s, s->row, token);
+
+		s->adjusted[s->n_adjusted] =
+			(struct adjusted){.token = token, .logit = raw, .raw = raw};
 		*at = ++s->n_adjusted;
 	}
-	s->adjusted[*at - 1].logit = logit;
+	return &s->adjusted[*at - 1];
 }
 
 static float penalised(const struct engine_sampling *p, float logit, uint32_t generated)
@@ -76,17 +83,23 @@ static void adjust_all(struct sampler *s)
 	const struct token_counts *counts = s->rules.counts;
 	const struct engine_sampling *p = s->p;
 
+	if (p->n_biases + (counts ? counts->n : 0) > s->row->vocab / MANY_LOGITS)
+		sampler_fetch(s, s->row);
 	for (unsigned i = 0; i < p->n_biases; i++) {
 		int32_t token = p->biases[i].token;
 
 		if (token >= 0 && (unsigned)token < s->row->vocab)
-			adjust(s, token, s->row->logits[token] + p->biases[i].bias);
+			adjust(s, token)->logit += p->biases[i].bias;
 	}
 	for (unsigned i = 0; counts && i < counts->n; i++) {
 		const struct token_count *c = &counts->entries[i];
 
-		if ((unsigned)c->token < s->row->vocab)
-			adjust(s, c->token, penalised(p, sampler_logit(s, c->token), c->generated));
+		struct adjusted *a;
+
+		if ((unsigned)c->token >= s->row->vocab)
+			continue;
+		a = adjust(s, c->token);
+		a->logit = penalised(p, a->logit, c->generated);
 	}
 }
 
@@ -261,7 +274,7 @@ static bool in_device_list(const struct sampler *s, int32_t token)
  * What is known of tokens that are neither in the device's list nor adjusted nor masked stops:
  * their number *ret_m; returns the weight, without temperature and adjustment, of all others.
  */
-static double known_weight(const struct sampler *s, double best, double *ret_m)
+static double known_weight(struct sampler *s, double best, double *ret_m)
 {
 	const struct engine_sampling *p = s->p;
 	const struct sampler_row *row = s->row;
@@ -273,7 +286,7 @@ static double known_weight(const struct sampler *s, double best, double *ret_m)
 	for (unsigned i = 0; i < s->n_adjusted; i++) {
 		if (in_device_list(s, s->adjusted[i].token))
 			continue;
-		weight += exp(row->logits[s->adjusted[i].token] - best);
+		weight += exp(s->adjusted[i].raw - best);
 		m--;
 	}
 	for (unsigned i = 0; s->rules.mask_stops && i < p->n_stop_tokens; i++) {
@@ -282,7 +295,7 @@ static double known_weight(const struct sampler *s, double best, double *ret_m)
 		if (token < 0 || (unsigned)token >= row->vocab || !first_of_its_kind(p, i) ||
 		    s->adjusted_at[token] || in_device_list(s, token))
 			continue;
-		weight += exp(row->logits[token] - best);
+		weight += exp(sampler_read(s, row, token) - best);
 		m--;
 	}
 	*ret_m = m;
@@ -310,7 +323,7 @@ static double adjusted_tail(const struct sampler *s, double best)
  * w^(a-1); a < 1: the other way round. What a mask takes off is not known: then there is no lower
  * bound.
  */
-static void bound_tail(const struct sampler *s, double *ret_low, double *ret_high)
+static void bound_tail(struct sampler *s, double *ret_low, double *ret_high)
 {
 	double best = s->list_logits[0], a = 1 / (double)s->p->temperature, m;
 	double total = exp((double)s->row->lse - best), slack = total * LSE_SLACK;

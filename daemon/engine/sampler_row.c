@@ -132,7 +132,7 @@ static double weigh_tail(struct sampler *s, double best)
 }
 
 /* The best logit of those that may come. */
-static double find_best(const struct sampler *s)
+static double find_best(struct sampler *s)
 {
 	double best = s->n_list ? s->list_logits[0] : -INFINITY;
 
@@ -150,7 +150,7 @@ int sampler_choose_from_row(struct sampler *s, double u, int32_t *ret_token)
 	double tail, sum = s->list_sum[n], best, target;
 	int32_t last = -1;
 
-	s->full_rows++;
+	sampler_fetch(s, s->row);
 	best = find_best(s);
 	if (!isfinite(best))
 		return best < 0 && s->rules.mask ? -ENOENT : -EDOM;

@@ -169,10 +169,11 @@ static int alloc_filled(struct step_slot *slot, const struct txda_model_info *in
 	struct step_inputs *in = &slot->filled;
 	int32_t *at;
 
-	at = calloc(3 * t + 3 * s + info->max_rows, sizeof(*at));
+	at = calloc(3 * t + 3 * s + info->max_rows + info->topk, sizeof(*at));
+	slot->row_logits = calloc(info->topk, sizeof(*slot->row_logits));
 	slot->items = calloc(s, sizeof(*slot->items));
 	slot->memory = at;
-	if (!at || !slot->items) {
+	if (!at || !slot->row_logits || !slot->items) {
 		snprintf(err, errlen, "out of memory");
 		return -ENOMEM;
 	}
@@ -182,6 +183,7 @@ static int alloc_filled(struct step_slot *slot, const struct txda_model_info *in
 	in->spans = in->slots + t;
 	in->context = in->spans + 2 * s;
 	in->rows = in->context + s;
+	slot->row_ids = in->rows + info->max_rows;
 	return 0;
 }
 
@@ -230,8 +232,10 @@ void step_fini(struct step_slot *slot)
 {
 	free(slot->items);
 	free(slot->memory);
+	free(slot->row_logits);
 	slot->items = NULL;
 	slot->memory = NULL;
+	slot->row_logits = NULL;
 }
 
 static int32_t token_at(const struct sched_seq *seq, unsigned position)
@@ -294,7 +298,7 @@ void step_patch(struct step_slot *slot)
 	}
 }
 
-static void copy_inputs(const struct step_slot *slot, const struct step_inputs *to)
+static void copy_inputs(struct step_slot *slot, const struct step_inputs *to)
 {
 	const struct step_inputs *from = &slot->filled;
 	size_t tokens = slot->n_tokens * sizeof(int32_t), seqs = slot->n_items * sizeof(int32_t);
@@ -306,9 +310,14 @@ static void copy_inputs(const struct step_slot *slot, const struct step_inputs *
 	memcpy(to->context, from->context, seqs);
 	memcpy(to->rows, from->rows, slot->n_rows * sizeof(int32_t));
 	/* The chip reads no entry past a sequence's context: what lies there may stay. */
-	for (unsigned i = 0; i < slot->n_items; i++)
+	for (unsigned i = 0; i < slot->n_items; i++) {
+		size_t bytes = used_blocks(slot, &slot->items[i]) * sizeof(int32_t);
+
 		memcpy(to->block_table + (size_t)i * slot->n_blocks, slot->items[i].seq->blocks,
-		       used_blocks(slot, &slot->items[i]) * sizeof(int32_t));
+		       bytes);
+		slot->bytes_written += bytes;
+	}
+	slot->bytes_written += 3 * tokens + 3 * seqs + slot->n_rows * sizeof(int32_t);
 }
 
 int step_run(struct step_slot *slot, char *err, size_t errlen)
@@ -346,17 +355,32 @@ int step_wait(struct step_slot *slot, uint64_t deadline_ns, char *err, size_t er
 	return error;
 }
 
-void step_row(const struct step_slot *slot, unsigned row, struct sampler_row *ret)
+void step_row(struct step_slot *slot, unsigned row, struct sampler_row *ret)
 {
-	ret->logits = slot->logits + (size_t)row * slot->vocab;
-	ret->topk_ids = slot->topk_ids + (size_t)row * slot->topk;
-	ret->topk_logits = slot->topk_logits + (size_t)row * slot->topk;
-	ret->lse = slot->lse[row];
-	ret->vocab = slot->vocab;
-	ret->k = slot->topk;
+	size_t k = slot->topk;
+
+	memcpy(slot->row_ids, slot->topk_ids + row * k, k * sizeof(*slot->row_ids));
+	memcpy(slot->row_logits, slot->topk_logits + row * k, k * sizeof(*slot->row_logits));
+	*ret = (struct sampler_row){
+		.logits = slot->logits + (size_t)row * slot->vocab,
+		.topk_ids = slot->row_ids,
+		.topk_logits = slot->row_logits,
+		.lse = slot->lse[row],
+		.vocab = slot->vocab,
+		.k = slot->topk,
+	};
+	slot->bytes_read +=
+		k * (sizeof(*slot->row_ids) + sizeof(*slot->row_logits)) + sizeof(*slot->lse);
 }
 
-const float *step_hidden(const struct step_slot *slot, unsigned row)
+const float *step_logits(struct step_slot *slot, unsigned row)
 {
+	slot->bytes_read += slot->vocab * sizeof(*slot->logits);
+	return slot->logits + (size_t)row * slot->vocab;
+}
+
+const float *step_hidden(struct step_slot *slot, unsigned row)
+{
+	slot->bytes_read += slot->n_hidden * sizeof(*slot->hidden);
 	return slot->hidden + (size_t)row * slot->n_hidden;
 }

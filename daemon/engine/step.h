@@ -40,11 +40,11 @@ struct step_slot {
 	struct txda_context *context; /* borrowed, for words; may be NULL */
 	unsigned n_ranks, block_size, vocab, topk;
 	struct step_inputs inputs[TXDA_MAX_CHIPS_PER_GROUP]; /* the tensors */
-	struct step_inputs filled; /* for all ranks, without the two last ones */
-	int32_t *memory;	   /* of it */
-	const float *logits, *topk_logits, *lse;
-	const float *hidden; /* NULL: the program has no such output */
-	unsigned n_hidden;   /* columns of it */
+	struct step_inputs filled;		 /* for all ranks, without the two last ones */
+	int32_t *memory;			 /* of it */
+	const float *logits, *topk_logits, *lse; /* outputs */
+	const float *hidden;			 /* NULL: the program has no such output */
+	unsigned n_hidden;			 /* columns of it */
 	const float *states; /* likewise of all tokens of the step; NULL: no such output */
 	unsigned n_states;
 	unsigned n_before;    /* columns of the input hidden_before */
@@ -55,7 +55,10 @@ struct step_slot {
 	unsigned n_items;
 	unsigned n_filled; /* items in the inputs; 0 when there is a new plan */
 	unsigned n_tokens, n_rows;
-	unsigned n_blocks; /* columns of the block table, set by step_run() */
+	int32_t *row_ids;		    /* [topk] of the row that step_row() gave last */
+	float *row_logits;		    /* [topk] */
+	uint64_t bytes_written, bytes_read; /* so far: inputs, outputs */
+	unsigned n_blocks;		    /* columns of the block table, set by step_run() */
 	uint64_t fence;
 };
 
@@ -75,10 +78,12 @@ void step_patch(struct step_slot *slot);
 int step_run(struct step_slot *slot, char *err, size_t errlen);
 /* -ETIMEDOUT: still running at @deadline_ns (CLOCK_MONOTONIC). */
 int step_wait(struct step_slot *slot, uint64_t deadline_ns, char *err, size_t errlen);
-/* Row @row; rows are numbered along the items: an item's prompt rows, then the one behind its
+/* Row @row, its candidates valid until the next call; rows are numbered along the items: an item's prompt rows, then the one behind its
  * last known token, then those behind its proposals. */
-void step_row(const struct step_slot *slot, unsigned row, struct sampler_row *ret);
-/* The last hidden state [n_hidden] behind row @row. */
-const float *step_hidden(const struct step_slot *slot, unsigned row);
+void step_row(struct step_slot *slot, unsigned row, struct sampler_row *ret);
+/* All logits [vocab] of row @row, to be read once. */
+const float *step_logits(struct step_slot *slot, unsigned row);
+/* The last hidden state [n_hidden] behind row @row, to be read once. */
+const float *step_hidden(struct step_slot *slot, unsigned row);
 
 #endif

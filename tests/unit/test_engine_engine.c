@@ -133,6 +133,50 @@ static void writes_used_blocks_alone(void **state)
 	close_engine(e);
 }
 
+/* Bytes of outputs that a request of ten tokens has read from the chip. */
+static uint64_t bytes_read(const struct engine_sampling *s, bool prompt_logprobs)
+{
+	struct engine *e = open_engine(&(struct engine_options){0});
+	int32_t prompt[] = {5, 3, 8};
+	struct engine_request *r = new_request(prompt, 3, s, prompt_logprobs);
+	struct engine_stats stats;
+
+	run(e, r);
+	assert_int_equal(atomic_load(&r->n_tokens), 10);
+	engine_request_unref(r);
+	close_engine_with_stats(e, &stats);
+	return stats.bytes_read;
+}
+
+/* Rows of logits stay on the chip unless a request cannot do without. */
+static void reads_candidates_alone(void **state)
+{
+	const struct engine_bias bias[] = {{7, 1}, {9, -1}};
+	uint64_t candidates = 8 * 8 + 4, row = 97 * 4;
+	struct engine_sampling s = greedy(10);
+
+	(void)state;
+	assert_int_equal(bytes_read(&s, false), 10 * candidates);
+	s.logprobs = 8; /* as many as there are candidates */
+	assert_int_equal(bytes_read(&s, false), 10 * candidates);
+	s.logprobs = 9;
+	assert_int_equal(bytes_read(&s, false), 10 * (candidates + row));
+	s = greedy(10);
+	s.temperature = 1;
+	s.top_k = 5;
+	assert_int_equal(bytes_read(&s, false), 10 * candidates);
+	s = greedy(10);
+	s.biases = bias;
+	s.n_biases = 2;
+	assert_int_equal(bytes_read(&s, false), 10 * (candidates + 2 * 4));
+	/* Two rows of the prompt, each for one logprob. */
+	s = greedy(10);
+	assert_in_range(bytes_read(&s, true), 12 * candidates, 12 * candidates + 2 * 4);
+	/* The draw may be any token. */
+	s.temperature = 100;
+	assert_in_range(bytes_read(&s, false), 10 * candidates + row, 10 * (candidates + row));
+}
+
 static void refuses_bad_requests(void **state)
 {
 	struct engine *e = open_engine(&(struct engine_options){0});
@@ -352,6 +396,7 @@ int main(void)
 		cmocka_unit_test_setup(stops, small_model),
 		cmocka_unit_test_setup(ends_at_the_context, small_model),
 		cmocka_unit_test_setup(writes_used_blocks_alone, small_model),
+		cmocka_unit_test_setup(reads_candidates_alone, small_model),
 		cmocka_unit_test_setup(refuses_bad_requests, small_model),
 		cmocka_unit_test_setup(gives_logprobs, small_model),
 		cmocka_unit_test_setup(reuses_prefixes, small_model),
