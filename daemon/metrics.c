@@ -198,6 +198,10 @@ static const struct field engine_fields[] = {
 	 MEMBER(engine_stats, step_ns), 1e-9},
 	{"engine_host_seconds_total", "counter", "Time between launches.",
 	 MEMBER(engine_stats, host_ns), 1e-9},
+	{"engine_written_bytes_total", "counter", "Launch arguments written to the chips.",
+	 MEMBER(engine_stats, bytes_written)},
+	{"engine_read_bytes_total", "counter", "Outputs read from the chips.",
+	 MEMBER(engine_stats, bytes_read)},
 };
 
 /* Of a model, as the server sees it. */

@@ -119,6 +119,8 @@ static void add_counters(struct engine_stats *sum, const struct engine_stats *on
 	sum->accepted_tokens += one->accepted_tokens;
 	sum->step_ns += one->step_ns;
 	sum->host_ns += one->host_ns;
+	sum->bytes_written += one->bytes_written;
+	sum->bytes_read += one->bytes_read;
 	for (unsigned i = 0; i < ENGINE_N_FINISHES; i++)
 		sum->finished[i] += one->finished[i];
 	for (unsigned i = 0; i < ENGINE_MAX_DRAFT; i++)
