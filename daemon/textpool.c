@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "textpool.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -123,12 +124,7 @@ static struct textpool_job *pick(struct textpool *pool, bool brief_only)
 
 static bool is_late(const struct textpool_job *job)
 {
-	struct timespec ts;
-
-	if (!job->deadline_ns)
-		return false;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec >= job->deadline_ns;
+	return job->deadline_ns && clock_ns() >= job->deadline_ns;
 }
 
 /* Wakes the loop for what is finished, unless the next job will be finished soon, too. */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "clock.h"
 #include "device.h"
 #include "log.h"
 #include "regs.h"
@@ -8,15 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -27,7 +19,7 @@ static void start_counting(struct vu_device *d)
 
 	cm_chip_sensors(d->chip, &s);
 	d->base = (struct vu_sensor_base){s.busy_ns, s.copy_busy_ns, s.bytes_read, s.bytes_written};
-	d->start_ns = now_ns();
+	d->start_ns = clock_ns();
 }
 
 int vu_device_init(struct vu_device *d, struct vu_machine *machine, struct cm_machine *cm,
@@ -221,7 +213,7 @@ void vu_device_appear(struct vu_device *d)
 
 uint32_t vu_device_liveness(struct vu_device *d)
 {
-	uint64_t ms = atomic_load(&d->hung) ? d->hung_ms : (now_ns() - d->start_ns) / 1000000;
+	uint64_t ms = atomic_load(&d->hung) ? d->hung_ms : (clock_ns() - d->start_ns) / 1000000;
 
 	return (uint32_t)ms & 0x7fffffff;
 }

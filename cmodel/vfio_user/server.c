@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "clock.h"
 #include "server.h"
 #include "log.h"
 #include "session.h"
@@ -10,7 +11,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_CONTROLLERS 8
@@ -42,14 +42,6 @@ struct vu_server {
 	uint64_t look_ns; /* when to look without being told */
 	struct controller controller[MAX_CONTROLLERS];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 static void wake(void *arg)
 {
@@ -293,7 +285,7 @@ static void read_controller(struct vu_server *s, struct controller *c)
 
 static int timeout_ms(const struct vu_server *s)
 {
-	uint64_t now = now_ns(), ms;
+	uint64_t now = clock_ns(), ms;
 
 	if (s->look_ns == UINT64_MAX)
 		return -1;
@@ -320,7 +312,7 @@ int vu_server_run(struct vu_server *s)
 			return -errno;
 		if (p[0].revents && read(s->event, &count, sizeof(count)) < 0 && errno != EAGAIN)
 			return -errno;
-		if (p[0].revents || now_ns() >= s->look_ns)
+		if (p[0].revents || clock_ns() >= s->look_ns)
 			vu_server_look(s);
 		if (p[1].revents)
 			accept_controller(s);

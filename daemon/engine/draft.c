@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "engine_internal.h"
 
 #define NGRAM_WINDOW 8192 /* tokens back that are searched */
@@ -76,7 +77,7 @@ static int run(struct draft *d, unsigned n_items, char *err, size_t errlen)
 	step_fill(&d->slot);
 	error = step_run(&d->slot, err, errlen);
 	if (!error)
-		error = step_wait(&d->slot, engine_now_ns() + d->step_limit_ns, err, errlen);
+		error = step_wait(&d->slot, clock_ns() + d->step_limit_ns, err, errlen);
 	return error;
 }
 

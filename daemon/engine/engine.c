@@ -7,19 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "engine_internal.h"
 #include "forward.h"
-
-uint64_t engine_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
 
 static void wake_engine(struct engine *e)
 {
@@ -290,7 +282,7 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 		return -EAGAIN;
 	}
 	engine_request_ref(r);
-	r->queued_ns = engine_now_ns();
+	r->queued_ns = clock_ns();
 	head = atomic_load(&e->submitted);
 	do {
 		r->seq->submit_next = head;

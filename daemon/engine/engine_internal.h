@@ -80,8 +80,6 @@ bool ready_push(struct ready_list *list, struct engine_request *r);
 /* Takes all, oldest first, linked by ready_next. */
 struct engine_request *ready_take(struct ready_list *list);
 
-uint64_t engine_now_ns(void); /* CLOCK_MONOTONIC */
-
 /* The engine thread, of a struct engine. */
 void *engine_main(void *arg);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "choose.h"
+#include "clock.h"
 #include "engine_internal.h"
 #include "forward.h"
 #include "pool.h"
@@ -159,7 +160,7 @@ static int wait_step(struct engine *e, uint64_t start, char *err, size_t errlen)
 		error = step_wait(&e->slots[e->turn], now + WAIT_SLICE_NS, err, errlen);
 		if (error != -ETIMEDOUT)
 			return error;
-		now = engine_now_ns();
+		now = clock_ns();
 		if (stop_at == UINT64_MAX && atomic_load(&e->stopping))
 			stop_at = now + STOP_GRACE_NS;
 	} while (now - start < e->step_limit_ns && now < stop_at);
@@ -245,7 +246,7 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 		   size_t errlen)
 {
 	struct step_slot *next = &e->slots[!e->turn];
-	uint64_t start = engine_now_ns(), end;
+	uint64_t start = clock_ns(), end;
 	int error;
 
 	for (unsigned i = 0; i < slot->n_items; i++)
@@ -255,7 +256,7 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 	else
 		slot->n_filled = 0;
 	step_fill(slot);
-	start = engine_now_ns();
+	start = clock_ns();
 	error = step_run(slot, err, errlen);
 	if (error)
 		return error;
@@ -274,7 +275,7 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 	error = wait_step(e, start, err, errlen);
 	if (error)
 		return error;
-	end = engine_now_ns();
+	end = clock_ns();
 	e->stats.steps++;
 	e->stats.step_ns += end - start;
 	if (e->boundary_ns)
@@ -357,7 +358,7 @@ static void run_step(struct engine *e)
 	}
 	take_results(e, slot);
 	/* Rows that are handed out keep everybody waiting, too. */
-	step.end_ns = engine_now_ns();
+	step.end_ns = clock_ns();
 	step.ns = e->stats.step_ns - step_ns + (step.end_ns - e->boundary_ns);
 	note_pace(e, slot, &step);
 	if (!begun)
@@ -473,7 +474,7 @@ static void look_around(struct engine *e)
 		for_each_request(e, end_lost, 0);
 	if (e->deadline_ns == UINT64_MAX)
 		return;
-	now = engine_now_ns();
+	now = clock_ns();
 	if (now >= e->deadline_ns) {
 		e->deadline_ns = UINT64_MAX;
 		for_each_request(e, end_late, now);

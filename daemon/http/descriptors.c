@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "descriptors.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -138,11 +139,9 @@ static int start_thread(struct descriptors *d)
 
 static bool is_overdue(const struct descriptors *d)
 {
-	struct timespec now;
+	const struct timespec *t = &d->overdue;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec > d->overdue.tv_sec ||
-	       (now.tv_sec == d->overdue.tv_sec && now.tv_nsec >= d->overdue.tv_nsec);
+	return clock_ns() >= (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
 }
 
 /* Waits until there are sets and nobody else takes them; false: all is over. */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "clock.h"
 #include "http.h"
 #include "http_internal.h"
 
@@ -67,7 +68,7 @@ static void tell_answered(struct http_conn *c, int status)
 	const struct http_answer answer = {
 		.status = status,
 		.bytes = c->answer_bytes,
-		.ms = c->asked ? http_now_ms() - c->asked : 0,
+		.ms = c->asked ? clock_ms() - c->asked : 0,
 		.note = c->note,
 	};
 
@@ -96,7 +97,7 @@ void http_conn_lost(struct http_conn *c)
 static void enter(struct http_conn *c, enum conn_state state)
 {
 	c->state = state;
-	c->since = http_now_ms();
+	c->since = clock_ms();
 }
 
 /* Writes what the socket takes; false when the peer is gone (nothing is freed). */
@@ -111,7 +112,7 @@ static bool flush(struct http_conn *c)
 			break;
 		if (n <= 0)
 			return false;
-		c->progress = http_now_ms();
+		c->progress = clock_ms();
 	}
 	if (evbuffer_get_length(c->out))
 		event_add(c->write_event, NULL);
@@ -156,7 +157,7 @@ static void put_head(struct http_conn *c, int status, const char *type, const ch
 	http_date(date, sizeof(date));
 	if (c->asked)
 		snprintf(time, sizeof(time), "Openai-Processing-Ms: %llu\r\n",
-			 (unsigned long long)(http_now_ms() - c->asked));
+			 (unsigned long long)(clock_ms() - c->asked));
 	c->status = status;
 	evbuffer_add_printf(
 		c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s%s%s%s\r\n", status,
@@ -190,7 +191,7 @@ void http_stream_begin(struct http_conn *c, int status, const char *type, const 
 	if (!c->chunked)
 		c->keep_alive = false;
 	put_head(c, status, type, headers, c->chunked ? "Transfer-Encoding: chunked\r\n" : "");
-	c->progress = http_now_ms();
+	c->progress = clock_ms();
 	enter(c, CONN_STREAMING);
 	send_now(c);
 }
@@ -200,7 +201,7 @@ void http_stream_write(struct http_conn *c, const char *data, size_t len)
 	if (c->state != CONN_STREAMING || !len)
 		return;
 	if (!evbuffer_get_length(c->out))
-		c->progress = http_now_ms();
+		c->progress = clock_ms();
 	c->answer_bytes += len;
 	if (c->chunked)
 		evbuffer_add_printf(c->out, "%zx\r\n", len);
@@ -259,7 +260,7 @@ static void head_complete(struct http_conn *c)
 	c->minor = r->minor;
 	c->head_only = !strcmp(r->method, "HEAD");
 	c->head_done = true;
-	c->since = http_now_ms();
+	c->since = clock_ms();
 	/* Before a byte of the body is asked for, or held. */
 	if (c->peer.tcp && !http_tcp_let_in(c, r))
 		return;
@@ -291,7 +292,7 @@ static void request_complete(struct http_conn *c)
 	c->keep_alive = r->keep_alive;
 	enter(c, CONN_BUSY);
 	c->congested = false;
-	c->asked = http_now_ms();
+	c->asked = clock_ms();
 	c->server->callbacks.on_request(c->server->callbacks.arg, c, r);
 	http_fds_drop(&c->fds, end);
 }
@@ -312,7 +313,7 @@ static void parse(struct http_conn *c)
 		result = http_parser_feed(c->parser, piece.iov_base, piece.iov_len, &used);
 		evbuffer_drain(c->in, used);
 		if (!started && http_parser_started(c->parser))
-			c->since = http_now_ms();
+			c->since = clock_ms();
 		conn_account(c);
 		switch (result) {
 		case HTTP_PARSE_HEAD: head_complete(c); break;

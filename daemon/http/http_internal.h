@@ -90,7 +90,6 @@ void http_tcp_accepted(struct http_server *s, int fd, const struct sockaddr_stor
 bool http_tcp_let_in(struct http_conn *c, const struct http_request *r);
 
 void http_server_retick(struct http_server *s, bool fast);
-uint64_t http_now_ms(void);
 void http_date(char *buf, size_t len);
 const char *http_reason(int status);
 /* Closes a connection for which there is no struct, or no more. */

@@ -11,6 +11,7 @@
 
 #include <event2/event.h>
 
+#include "clock.h"
 #include "descriptors.h"
 #include "log.h"
 
@@ -18,14 +19,6 @@
 #define FAST_TICK_MS 50 /* while there are peers from which nothing is read */
 #define ACCEPT_BATCH 32
 #define PAUSE_MS     100
-
-uint64_t http_now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 void http_date(char *buf, size_t len)
 {
@@ -109,7 +102,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct http_server *s = arg;
 	struct http_conn *c, *next;
-	uint64_t now = http_now_ms();
+	uint64_t now = clock_ms();
 
 	(void)fd;
 	(void)what;

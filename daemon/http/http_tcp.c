@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "clock.h"
 #include "listen_tcp.h"
 
 #define GRACE_MS 20 /* that a connection has for its head before others may close it */
@@ -69,7 +70,7 @@ unsigned http_tcp_wait_ms(const struct http_server *s)
 
 	if (http_server_unknown(s) < max_unknown(s))
 		return 0;
-	age = http_now_ms() - oldest_unknown(s)->since;
+	age = clock_ms() - oldest_unknown(s)->since;
 	return age < GRACE_MS ? (unsigned)(GRACE_MS - age) : 0;
 }
 

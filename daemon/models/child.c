@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "child.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,14 +28,6 @@ struct child {
 	char *err;
 	size_t err_len;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
@@ -180,7 +173,7 @@ static void drain(struct child *c, const struct child_options *o, int *fd)
  */
 static int listen_to(struct child *c, const struct child_options *o, int *ret_status)
 {
-	uint64_t end = now_ms() + 1000ull * o->seconds;
+	uint64_t end = clock_ms() + 1000ull * o->seconds;
 	int killed = 0;
 	pid_t ended = 0;
 
@@ -191,7 +184,7 @@ static int listen_to(struct child *c, const struct child_options *o, int *ret_st
 		poll(fds, 2, c->out_fd < 0 && c->err_fd < 0 ? 1 : POLL_MS);
 		drain(c, o, &c->out_fd);
 		drain(c, o, &c->err_fd);
-		if (!killed && (atomic_load(o->stop) || now_ms() >= end)) {
+		if (!killed && (atomic_load(o->stop) || clock_ms() >= end)) {
 			killed = atomic_load(o->stop) ? -ECANCELED : -ETIMEDOUT;
 			kill(-c->pid, SIGKILL);
 		}

@@ -3,19 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cache.h"
+#include "clock.h"
 #include "hostcopy.h"
 #include "residency_internal.h"
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 /* ---- one load, not locked -------------------------------------------------------------------- */
 
@@ -328,7 +320,7 @@ static void load_model(struct residency_model *m)
 	struct engine *engine = NULL;
 	struct txda_group *group = NULL;
 	char err[MAX_TEXT] = "";
-	uint64_t start = now_ns();
+	uint64_t start = clock_ns();
 	int error;
 
 	m->load_turn = 0;
@@ -346,7 +338,7 @@ static void load_model(struct residency_model *m)
 		snprintf(err, sizeof(err), "the load was called off");
 	}
 	r->loading = NULL;
-	m->load_ns = now_ns() - start;
+	m->load_ns = clock_ns() - start;
 	atomic_store(&m->cancel, false);
 	/* Called off and asked for again: its turn comes. */
 	if (m->load_turn)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "clock.h"
 #include "exchange.h"
 #include "log.h"
 #include "models_internal.h"
@@ -99,7 +100,7 @@ static uint64_t turn_ns(const struct server *s)
 static bool is_its_turn(const struct served_model *m, const struct residency_plan *plan,
 			struct served_model **victims)
 {
-	uint64_t now = server_now_ns(), turn = turn_ns(m->server);
+	uint64_t now = clock_ns(), turn = turn_ns(m->server);
 
 	if (!plan->n_victims || now - m->demand_ns < turn)
 		return false;
@@ -132,7 +133,7 @@ static void wait_or_give_up(struct replica *r, const char *why)
 	char err[512] = "";
 	int error = plan_with(r, true, &plan, victims, err, sizeof(err));
 
-	if (!error && m->demanded && server_now_ns() - m->demand_ns < limit) {
+	if (!error && m->demanded && clock_ns() - m->demand_ns < limit) {
 		r->state = REPLICA_NO_ROOM;
 		snprintf(m->error, sizeof(m->error), "%s", why);
 		if (is_its_turn(m, &plan, victims))
@@ -238,7 +239,7 @@ static bool is_over(const struct served_model *m)
 
 void models_check(struct server *s)
 {
-	uint64_t now = server_now_ns();
+	uint64_t now = clock_ns();
 
 	for (unsigned i = 0; i < s->n_models; i++) {
 		struct served_model *m = s->models[i];

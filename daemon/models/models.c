@@ -10,6 +10,7 @@
 
 #include <event2/event.h>
 
+#include "clock.h"
 #include "exchange.h"
 #include "log.h"
 #include "models_internal.h"
@@ -47,7 +48,7 @@ int model_park(struct served_model *m, struct exchange *x)
 
 	if (m->n_parked >= max)
 		return -EAGAIN;
-	x->parked_ns = server_now_ns();
+	x->parked_ns = clock_ns();
 	x->park_next = NULL;
 	x->parked = true;
 	*m->last_parked = x;
@@ -273,7 +274,7 @@ void replica_request_ended(struct replica *r)
 	struct served_model *m = r->model;
 
 	r->in_flight--;
-	m->used_ns = server_now_ns();
+	m->used_ns = clock_ns();
 	if (!r->in_flight && m->state == MODEL_UNLOADING) {
 		take_out(r);
 		settle(m);
@@ -427,7 +428,7 @@ static void become_ready(struct served_model *m)
 	m->error[0] = '\0';
 	m->demanded = m->starting = false;
 	set_context(m);
-	m->used_ns = m->ready_ns = server_now_ns();
+	m->used_ns = m->ready_ns = clock_ns();
 	m->metrics.loads++;
 	residency_find(m->server->residency, model_name(m), &info);
 	m->metrics.load_seconds += (double)info.load_ns / 1e9;
@@ -493,7 +494,7 @@ static void begin_load(struct served_model *m)
 	m->error[0] = '\0';
 	m->verdict = MODEL_FAILED;
 	m->sleeps = false;
-	m->demand_ns = server_now_ns();
+	m->demand_ns = clock_ns();
 	for (unsigned i = 0; i < m->n_replicas; i++)
 		if (m->replicas[i].state == REPLICA_OUT)
 			replica_acquire(&m->replicas[i]);
@@ -502,7 +503,7 @@ static void begin_load(struct served_model *m)
 void model_demand(struct served_model *m)
 {
 	switch (m->state) {
-	case MODEL_READY: m->used_ns = server_now_ns(); break;
+	case MODEL_READY: m->used_ns = clock_ns(); break;
 	case MODEL_LOADING:
 	case MODEL_UNLOADING: m->demanded = true; break;
 	case MODEL_LOST:
@@ -672,7 +673,7 @@ int model_add(struct server *s, struct config_model *config)
 	m->keep_alive = config->keep_alive;
 	m->pinned = config->pin;
 	m->last_parked = &m->parked;
-	m->used_ns = server_now_ns();
+	m->used_ns = clock_ns();
 	make_fingerprint(m, "");
 	if (config->data_parallel > 1 && balance_new(config->data_parallel, &m->balance)) {
 		model_free(m);
@@ -779,7 +780,7 @@ int model_submit(struct served_model *m, struct engine_request *r, struct client
 		return error;
 	}
 	replica->in_flight++;
-	m->used_ns = server_now_ns();
+	m->used_ns = clock_ns();
 	if (m->balance)
 		balance_note(m->balance, r->prompt, r->n_prompt, m->limits.block_size, r->uid,
 			     (unsigned)(replica - m->replicas));

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "beams.h"
+#include "clock.h"
 #include "descriptors.h"
 #include "embeddings.h"
 #include "forward_call.h"
@@ -143,7 +144,7 @@ bool exchange_end_late(struct exchange *x)
 {
 	struct api_error e;
 
-	if (!x->deadline_ns || server_now_ns() < x->deadline_ns)
+	if (!x->deadline_ns || clock_ns() < x->deadline_ns)
 		return false;
 	set_late(x, &e);
 	exchange_fail(x, &e);
@@ -508,7 +509,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind kind)
 	if (http_conn_peer(c)->key)
 		strcpy(x->user_name, http_conn_peer(c)->key->name);
 	x->created = time(NULL);
-	x->arrived_ns = server_now_ns();
+	x->arrived_ns = clock_ns();
 	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx",
 		 kind == API_CHAT	  ? "chatcmpl"
 		 : kind == API_COMPLETION ? "cmpl"
@@ -714,7 +715,7 @@ static void observe_tokens(struct choice *c)
 	struct metrics_model *m = &c->exchange->model->metrics;
 	unsigned n = atomic_load_explicit(&c->request->n_tokens, memory_order_acquire),
 		 before = c->counted;
-	uint64_t now = server_now_ns();
+	uint64_t now = clock_ns();
 
 	if (n == before)
 		return;

@@ -6,6 +6,7 @@
 #include <txda.h>
 
 #include "admin.h"
+#include "clock.h"
 #include "exchange.h"
 #include "residency.h"
 #include "server_internal.h"
@@ -183,7 +184,7 @@ void admin_requests(struct server *s, struct http_conn *c, const struct http_req
 	bool all = server_is_admin(s, c);
 	uid_t uid = http_conn_peer(c)->uid;
 	struct json_out *o = &s->out;
-	uint64_t now = server_now_ns();
+	uint64_t now = clock_ns();
 
 	(void)r;
 	json_out_clear(o);

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "admin.h"
+#include "clock.h"
 #include "descriptors.h"
 #include "log.h"
 #include "residency.h"
@@ -108,7 +109,7 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 	struct residency_info info;
 	bool known = !residency_find(m->server->residency, m->config->names[0], &info);
 	const struct model_text *text = atomic_load(&((struct served_model *)m)->text);
-	uint64_t idle = (server_now_ns() - m->used_ns) / 1000000000u;
+	uint64_t idle = (clock_ns() - m->used_ns) / 1000000000u;
 
 	json_begin(o, '{');
 	json_key(o, "id");
@@ -289,7 +290,7 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	s->metrics.descriptors = descriptors_held(s->descriptors);
 	json_out_clear(o);
 	metrics_write(o, sources, s->n_models, &s->metrics);
-	chips_write_metrics(&s->chips, residency_context(s->residency), server_now_ns(), o);
+	chips_write_metrics(&s->chips, residency_context(s->residency), clock_ns(), o);
 	server_count_response(s, 200);
 	http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, o->data,
 		   o->failed ? 0 : o->len);

@@ -13,6 +13,7 @@
 
 #include "admin.h"
 #include "api_keys.h"
+#include "clock.h"
 #include "descriptors.h"
 #include "log.h"
 #include "residency.h"
@@ -26,14 +27,6 @@
 #define MAX_DESCRIPTORS 4096		  /* that clients passed and that are held at a time */
 #define OUT_KEEP	((size_t)1 << 20) /* larger buffers are not kept between answers */
 #define TRIM_BYTES	((uint64_t)1 << 20)
-
-uint64_t server_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 void server_count_response(struct server *s, int status)
 {

@@ -42,7 +42,6 @@ struct server {
 	bool draining;
 };
 
-uint64_t server_now_ns(void);
 void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e,
 			const char *headers);
 /* Sends s->out as JSON. */

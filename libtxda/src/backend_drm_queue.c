@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend_drm.h"
+#include "clock.h"
 #include "txda_isa.h"
 
 /* Since Linux 6.6; a libdrm of before lacks it. */
@@ -157,7 +158,7 @@ static bool passed(const uint64_t *word, uint64_t fence)
 /* A chip that is as good as done costs no sleep. */
 static bool spin(const uint64_t *word, uint64_t fence, uint64_t deadline_ns)
 {
-	uint64_t end = txda__now() + SPIN_NS;
+	uint64_t end = clock_ns() + SPIN_NS;
 
 	if (end > deadline_ns)
 		end = deadline_ns;
@@ -167,7 +168,7 @@ static bool spin(const uint64_t *word, uint64_t fence, uint64_t deadline_ns)
 				return true;
 			relax();
 		}
-	} while (txda__now() < end);
+	} while (clock_ns() < end);
 	return false;
 }
 

@@ -2,8 +2,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "context.h"
 #include "internal.h"
 
@@ -141,12 +141,4 @@ int txda__copy_out(struct txda_context *context, void *dst, const void *src, siz
 	memcpy((char *)dst + sizeof(size_t), (const char *)src + sizeof(size_t),
 	       size - sizeof(size_t));
 	return 0;
-}
-
-uint64_t txda__now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "context.h"
+#include "clock.h"
 
 int txda__events_init(struct txda__events *events)
 {
@@ -39,7 +40,7 @@ void txda__event(struct txda_context *context, enum txda_event_kind kind, unsign
 	uint64_t one = 1;
 	va_list ap;
 
-	event.time_ns = txda__now();
+	event.time_ns = clock_ns();
 	va_start(ap, format);
 	vsnprintf(event.text, sizeof(event.text), format, ap);
 	va_end(ap);

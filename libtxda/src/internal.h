@@ -108,6 +108,5 @@ static inline uint64_t txda__align(uint64_t value, uint64_t to)
 }
 
 /* CLOCK_MONOTONIC in nanoseconds. */
-uint64_t txda__now(void);
 
 #endif /* TXDA_INTERNAL_H */

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "listener.h"
 #include "spec.h"
 #include "txda_netlink.h"
@@ -38,7 +39,7 @@ static void tell_node(struct txda__listener *l, const struct txda__node *node, b
 {
 	struct txda__node_event event = {.kind = added ? TXDA_EVENT_DEVICE_ADDED
 						       : TXDA_EVENT_DEVICE_REMOVED,
-					 .time_ns = txda__now(),
+					 .time_ns = clock_ns(),
 					 .node = *node};
 
 	if (*node->serial)

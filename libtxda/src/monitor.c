@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "context.h"
 #include "thread.h"
 
@@ -81,7 +82,7 @@ static void fill_chip(struct txda__page_chip *chip, const struct txda_device_sta
 static bool look(struct watch *watch)
 {
 	struct txda_context *context = watch->context;
-	uint64_t now = txda__now();
+	uint64_t now = clock_ns();
 	bool changed = !watch->seen;
 
 	for (unsigned i = 0; i < context->n_devices; i++) {
@@ -139,7 +140,7 @@ static void describe(struct watch *watch)
 /* Sleeps for a period, or until it is woken when @quiet. False when the monitor is to end. */
 static bool rest(struct txda__monitor *monitor, bool quiet, unsigned pokes)
 {
-	uint64_t until = txda__now() + PERIOD_NS;
+	uint64_t until = clock_ns() + PERIOD_NS;
 	struct timespec ts = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
 	bool go_on;
 	int r = 0;

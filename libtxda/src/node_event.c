@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "clock.h"
 #include "fault.h"
 #include "listener.h"
 #include "sysfs.h"
@@ -179,7 +180,7 @@ bool txda__node_event_parse(struct nlattr *attributes, int bytes,
 	    !parse_node(a[TXDA_A_EVENT_DEV], &event.node) ||
 	    !describe(nla_get_u32(a[TXDA_A_EVENT_KIND]), a, &event))
 		return false;
-	event.time_ns = u64_or(a[TXDA_A_EVENT_TIME_NS], txda__now());
+	event.time_ns = u64_or(a[TXDA_A_EVENT_TIME_NS], clock_ns());
 	*ret_event = event;
 	return true;
 }

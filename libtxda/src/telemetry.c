@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "crc32c.h"
 #include "telemetry.h"
 
@@ -190,7 +191,7 @@ int txda__telemetry_publish(struct txda__telemetry *telemetry, struct txda__page
 	page->pid = getpid();
 	if (!page->start_time)
 		txda__process_start(page->pid, &page->start_time);
-	page->updated_ns = txda__now();
+	page->updated_ns = clock_ns();
 	page->crc32c = 0;
 	page->crc32c = crc32c(0, page, bytes);
 	n = pwrite(telemetry->fd, page, bytes, 0);

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "engine.h"
 #include "cache.h"
 #include "txda.h"
@@ -221,14 +222,6 @@ struct engine {
 	unsigned kv_blocks;
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 		       const struct engine_sampling *sampling, bool prompt_logprobs,
 		       struct engine_request **ret)
@@ -395,7 +388,7 @@ static enum engine_finish embed(struct engine_request *r)
 		square += r->embedding[k] * r->embedding[k];
 	for (unsigned k = 0; k < p->dimensions && p->normalize; k++)
 		r->embedding[k] = (float)(r->embedding[k] / sqrt(square));
-	r->started_ns = r->first_token_ns = r->last_token_ns = now_ns();
+	r->started_ns = r->first_token_ns = r->last_token_ns = clock_ns();
 	return ENGINE_FINISH_COMPLETE;
 }
 
@@ -411,14 +404,14 @@ static enum engine_finish give_row(struct engine_request *r)
 	for (unsigned k = 0; k < HIDDEN; k++)
 		hidden[k] = (float)((r->prompt[position] >> k & 1) + 1);
 	if (!r->started_ns)
-		r->started_ns = now_ns();
+		r->started_ns = clock_ns();
 	error = sink->ops->row(sink, r->n_taken, logits, sink->hidden ? hidden : NULL);
 	if (error) {
 		r->error = error;
 		snprintf(r->error_text, sizeof(r->error_text), "%s", sink->ops->error(sink));
 		return ENGINE_FINISH_ERROR;
 	}
-	r->first_token_ns = r->last_token_ns = now_ns();
+	r->first_token_ns = r->last_token_ns = clock_ns();
 	return ++r->n_taken == sink->n_rows ? ENGINE_FINISH_COMPLETE : ENGINE_RUNNING;
 }
 
@@ -435,7 +428,7 @@ static bool step(struct engine *e, struct engine_request *r)
 		snprintf(r->error_text, sizeof(r->error_text), "the fake chip was pulled out");
 	} else if (atomic_load(&r->cancelled)) {
 		how = ENGINE_FINISH_CANCELLED;
-	} else if (r->deadline_ns && now_ns() >= r->deadline_ns) {
+	} else if (r->deadline_ns && clock_ns() >= r->deadline_ns) {
 		how = ENGINE_FINISH_TIMEOUT;
 		r->error = -ETIMEDOUT;
 	} else if (r->pooling.how) {
@@ -451,8 +444,8 @@ static bool step(struct engine *e, struct engine_request *r)
 				(struct engine_logprob){k ? (token + k) % VOCAB : token,
 							-0.25f - (float)k};
 		if (!n)
-			r->started_ns = r->first_token_ns = now_ns();
-		r->last_token_ns = now_ns();
+			r->started_ns = r->first_token_ns = clock_ns();
+		r->last_token_ns = clock_ns();
 		atomic_store_explicit(&r->n_tokens, n + 1, memory_order_release);
 		e->stats.generation_tokens++;
 		if (is_stop(&r->sampling, token) && n + 1 >= r->sampling.min_tokens)
@@ -606,7 +599,7 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 		snprintf(err, errlen, "%u requests wait; the limit is %u", e->n, e->max_queue);
 		result = -EAGAIN;
 	} else {
-		r->queued_ns = now_ns();
+		r->queued_ns = clock_ns();
 		e->requests[e->n++] = engine_request_ref(r);
 		pthread_cond_signal(&e->wake);
 	}

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "clock.h"
 #include "cm_fixture.h"
 #include "crc32c.h"
 
@@ -92,11 +93,7 @@ uint64_t fix_word_va(unsigned i)
 
 int fix_wait(struct fix *f, struct cm_queue *q, const uint64_t *word, uint64_t value)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return cm_wait(f->m, q, word, value,
-		       (uint64_t)(ts.tv_sec + 10) * 1000000000u + (uint64_t)ts.tv_nsec);
+	return cm_wait(f->m, q, word, value, clock_ns() + 10000000000u);
 }
 
 int fix_run(struct fix *f, struct cm_queue *q, struct fix_stream *s)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "fake_model.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <math.h>
@@ -504,8 +505,7 @@ int txda_model_sync(struct txda_model *m, uint64_t fence, uint64_t deadline_ns)
 	if (t.tv_nsec)
 		nanosleep(&t, NULL);
 	while (atomic_load(&fake_model_hang)) {
-		clock_gettime(CLOCK_MONOTONIC, &t);
-		if ((uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec >= deadline_ns)
+		if (clock_ns() >= deadline_ns)
 			return -ETIMEDOUT;
 		t = (struct timespec){0, 1000000};
 		nanosleep(&t, NULL);

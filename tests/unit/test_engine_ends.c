@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "engine_fixture.h"
+#include "clock.h"
 
 static void cancels(void **state)
 {
@@ -180,14 +181,6 @@ static void wait_launch(unsigned before)
 		sched_yield();
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 /* Those that end while a step runs are not in the next one, which is prepared by then. */
 static void cancels_while_the_next_step_is_ready(void **state)
 {
@@ -305,12 +298,12 @@ static void keeps_deadlines(void **state)
 	submit(e, r[0]);
 	wait_launch(before);
 	/* All but the first two find no place; of these, too, one has a deadline. */
-	deadline = now_ns() + 20000000;
+	deadline = clock_ns() + 20000000;
 	r[1]->deadline_ns = r[2]->deadline_ns = deadline;
-	r[3]->deadline_ns = now_ns() + 3600000000000ull;
+	r[3]->deadline_ns = clock_ns() + 3600000000000ull;
 	for (unsigned i = 1; i < 5; i++)
 		submit(e, r[i]);
-	while (now_ns() < deadline)
+	while (clock_ns() < deadline)
 		usleep(1000);
 	atomic_store(&fake_model_hang, false);
 	wait_finished(e, 5);
@@ -339,11 +332,11 @@ static void ends_late_while_it_runs(void **state)
 
 	(void)state;
 	atomic_store(&fake_model_hang, true);
-	r->deadline_ns = now_ns() + 100000000;
+	r->deadline_ns = clock_ns() + 100000000;
 	submit(e, r);
 	while (atomic_load(&fake_model_launches) == before && !atomic_load(&r->finish))
 		sched_yield();
-	while (now_ns() < r->deadline_ns)
+	while (clock_ns() < r->deadline_ns)
 		usleep(1000);
 	atomic_store(&fake_model_hang, false);
 	wait_finished(e, 1);

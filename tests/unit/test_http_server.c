@@ -17,12 +17,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include <event2/event.h>
 
+#include "clock.h"
 #include "http.h"
 #include "listen.h"
 
@@ -218,18 +218,10 @@ static bool hear(int fd, char *buf, size_t size, int ms, size_t *ret_len)
 	return end;
 }
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 /* Waits until *@what is at least @n. */
 static bool reaches(atomic_uint *what, unsigned n, double seconds)
 {
-	for (double end = now() + seconds; now() < end; usleep(2000))
+	for (double end = clock_s() + seconds; clock_s() < end; usleep(2000))
 		if (atomic_load(what) >= n)
 			return true;
 	return false;
@@ -283,27 +275,27 @@ static void test_gone_at_once(void **state)
 	(void)state;
 	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(reaches(&t.waiting, 1, 3));
-	left = now();
+	left = clock_s();
 	close(fd);
 	assert_true(reaches(&t.gone, 1, 1));
-	assert_true(now() - left < 0.2);
+	assert_true(clock_s() - left < 0.2);
 	/* Also one that has sent more than is read ahead. */
 	memset(flood, 'x', sizeof(flood) - 1);
 	fd = dial();
 	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
 	say(fd, flood);
 	usleep(200000);
-	left = now();
+	left = clock_s();
 	close(fd);
 	assert_true(reaches(&t.gone, 2, 1));
-	assert_true(now() - left < 0.5);
+	assert_true(clock_s() - left < 0.5);
 }
 
 static void test_deadlines(void **state)
 {
 	char buf[2048];
 	int slow_head = dial(), slow_body = dial(), idle = dial();
-	double start = now();
+	double start = clock_s();
 
 	(void)state;
 	/* A byte now and then does not help. */
@@ -321,7 +313,7 @@ static void test_deadlines(void **state)
 	assert_non_null(strstr(buf, "the body of the request did not arrive within 1 s"));
 	assert_true(hear(idle, buf, sizeof(buf), 4000, NULL));
 	assert_string_equal(buf, "");
-	assert_true(now() - start > 1.8 && now() - start < 5);
+	assert_true(clock_s() - start > 1.8 && clock_s() - start < 5);
 	close(slow_head);
 	close(slow_body);
 	close(idle);

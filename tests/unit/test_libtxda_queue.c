@@ -2,18 +2,10 @@
 /* Queues: fences, deadlines, the ring, faults, several threads. */
 #include <poll.h>
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "libtxda_test.h"
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
+#include "clock.h"
 
 struct rig {
 	struct txda_context *context;
@@ -107,10 +99,10 @@ static void test_deadlines(void **state)
 	submit_wait(&rig, 1, &fence);
 	assert_int_equal(txda_queue_wait(rig.queue, fence, 0), -ETIMEDOUT);
 	assert_has(txda_context_error(rig.context), "fence 1 has not passed (0 has)");
-	start = now_ns();
+	start = clock_ns();
 	assert_int_equal(txda_queue_wait(rig.queue, fence, start + 30000000), -ETIMEDOUT);
-	assert_true(now_ns() - start >= 30000000);
-	assert_true(now_ns() - start < 5000000000ull);
+	assert_true(clock_ns() - start >= 30000000);
+	assert_true(clock_ns() - start < 5000000000ull);
 	release(&rig, 1);
 	ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
 	/* A queue may go while its work waits. */

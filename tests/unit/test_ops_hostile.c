@@ -14,10 +14,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <cmocka.h>
 
 #include "check.h"
+#include "clock.h"
 #include "ops.h"
 
 #define CORES	    2u
@@ -296,14 +296,6 @@ static void target(struct writer *w, const struct cm_tensor *t, uint32_t limit)
 	w->target[w->n++].limit = limit;
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 /* Launches while the thread writes. What comes out is nobody's business; where it goes is. */
 static void run_against(struct bench *b, struct writer *w)
 {
@@ -314,7 +306,7 @@ static void run_against(struct bench *b, struct writer *w)
 	assert_int_equal(pthread_create(&w->thread, NULL, write_for_ever, w), 0);
 	while (!atomic_load(&w->started))
 		sched_yield();
-	for (end = now_ms() + 150; now_ms() < end; ran++) {
+	for (end = clock_ms() + 150; clock_ms() < end; ran++) {
 		/* Whatever check() says: that is what a change right after it would amount to. */
 		content += check(b) == 0;
 		plan_and_run(b);

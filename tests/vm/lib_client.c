@@ -23,9 +23,9 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "txda.h"
 #include "txda_isa.h"
 
@@ -65,14 +65,6 @@ static struct txda_device *device_of(unsigned index)
 
 	must(txda_device_get(context, index, &device));
 	return device;
-}
-
-static uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static void fill(uint32_t *words, size_t n, uint32_t seed)
@@ -347,7 +339,7 @@ static int work_on(struct worker *w)
 		if (r >= 0)
 			r = txda_queue_copy(queue, b, 0, a, 0, BYTES, &fence);
 		if (r >= 0)
-			r = txda_queue_wait(queue, fence, now() + 60000000000u);
+			r = txda_queue_wait(queue, fence, clock_ns() + 60000000000u);
 		if (r >= 0)
 			r = txda_buffer_read(b, at, back, sizeof(back));
 		if (r >= 0) {
@@ -481,9 +473,9 @@ static int load(uint64_t mib)
 	must(txda_buffer_new(device_of(0), mib << 20, TXDA_MEMORY_DEVICE,
 			     TXDA_BUFFER_PRIVATE | TXDA_BUFFER_READ_ONLY, &buffer));
 	for (unsigned i = 0; i < 3; i++) {
-		start = now();
+		start = clock_ns();
 		must(txda_buffer_load(buffer, 0, fd, 0, mib << 20));
-		printf("%.0f MiB/s\n", (double)mib / ((double)(now() - start) / 1e9));
+		printf("%.0f MiB/s\n", (double)mib / ((double)(clock_ns() - start) / 1e9));
 	}
 	for (uint64_t i = 0; i < mib; i++) {
 		must(txda_buffer_read(buffer, i << 20, part, 1 << 20));

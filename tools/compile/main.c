@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "compile.h"
+#include "clock.h"
 
 enum { EXIT_INTERRUPTED = 130 };
 
@@ -263,14 +263,6 @@ static int parse_command(struct command *c, int argc, char **argv)
 	return 0;
 }
 
-static double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static void summarise(const struct command *c, const struct model *m,
 		      const struct compile_result *result, double took)
 {
@@ -290,7 +282,7 @@ static int run(struct command *c, struct model *m)
 {
 	struct compile_result result;
 	struct tool_error error = {{0}};
-	double start = seconds();
+	double start = clock_s();
 	char key[33];
 
 	if (model_resolve_options(m, &c->job.options, &error))
@@ -308,7 +300,7 @@ static int run(struct command *c, struct model *m)
 			m->compiled);
 	if (compile_run(&c->job, &result, &error))
 		return fail(error.text);
-	summarise(c, m, &result, seconds() - start);
+	summarise(c, m, &result, clock_s() - start);
 	return EXIT_SUCCESS;
 }
 

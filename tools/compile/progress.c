@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "progress.h"
+#include "clock.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BAR_WIDTH	40
 #define BAR_PERIOD_NS	50000000u
 #define PLAIN_PERIOD_NS 500000000u
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 enum progress_style progress_default_style(void)
 {
@@ -45,7 +37,7 @@ static void show(struct progress *p, bool now_or_never)
 
 	if (p->style == PROGRESS_NONE)
 		return;
-	now = now_ns();
+	now = clock_ns();
 	if (!now_or_never &&
 	    now - p->shown_ns < (p->style == PROGRESS_BAR ? BAR_PERIOD_NS : PLAIN_PERIOD_NS))
 		return;
@@ -62,7 +54,7 @@ void progress_start(struct progress *p, const char *what, uint64_t total)
 	p->what = what;
 	p->total = total;
 	p->done = 0;
-	p->start_ns = now_ns();
+	p->start_ns = clock_ns();
 	show(p, true);
 }
 

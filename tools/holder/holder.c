@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "store.h"
+#include "clock.h"
 
 #define EXIT_CONFIG 78	  /* sysexits.h: what a restart does not cure */
 #define EARLY_MS    10000 /* who ends so soon is started again after a while only */
@@ -62,14 +63,6 @@ static void say(const char *format, ...)
 	vfprintf(stderr, format, ap);
 	fputc('\n', stderr);
 	va_end(ap);
-}
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* ---- set up ---------------------------------------------------------------------------------- */
@@ -174,7 +167,7 @@ static void become_command(const struct holder *h)
 static void start(struct holder *h)
 {
 	h->ready = h->renewing = false;
-	h->started_ms = now_ms();
+	h->started_ms = (int64_t)clock_ms();
 	fflush(NULL);
 	h->child = fork();
 	if (!h->child)
@@ -182,14 +175,14 @@ static void start(struct holder *h)
 	if (h->child < 0) {
 		say("no process for %s: %s", h->command[0], strerror(errno));
 		h->child = 0;
-		h->start_at_ms = now_ms() + 1000;
+		h->start_at_ms = (int64_t)clock_ms() + 1000;
 	}
 }
 
 /* The first restarts come at once; one who ends early each time waits longer and longer. */
 static void plan_start(struct holder *h)
 {
-	int64_t now = now_ms();
+	int64_t now = (int64_t)clock_ms();
 
 	h->early = h->renewing || now - h->started_ms >= EARLY_MS ? 0 : h->early + 1;
 	if (h->early <= MAX_AT_ONCE)
@@ -326,7 +319,7 @@ static int run(struct holder *h)
 	while (end < 0) {
 		struct pollfd p[2] = {{.fd = h->notify_fd, .events = POLLIN},
 				      {.fd = h->signal_fd, .events = POLLIN}};
-		int64_t wait = h->child ? -1 : h->start_at_ms - now_ms();
+		int64_t wait = h->child ? -1 : h->start_at_ms - (int64_t)clock_ms();
 
 		if (!h->child && wait <= 0) {
 			start(h);

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client.h"
+#include "clock.h"
 #include "interrupt.h"
 #include "show.h"
 
@@ -26,14 +26,6 @@ struct answer {
 	double tokens, prompt_tokens; /* of the usage; -1: not known */
 	bool done, failed;
 };
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 static bool append(char **buf, size_t *len, size_t *cap, const char *data, size_t n)
 {
@@ -159,7 +151,7 @@ static void take_event(struct answer *a, const char *data)
 		       : cJSON_GetObjectItemCaseSensitive(
 				 cJSON_GetObjectItemCaseSensitive(choice, "delta"), "content");
 	if (cJSON_IsString(text) && *text->valuestring) {
-		a->last = now();
+		a->last = clock_s();
 		if (a->first <= 0)
 			a->first = a->last;
 		if (!append(&a->text, &a->len, &a->cap, text->valuestring,
@@ -245,7 +237,7 @@ static int complain_begin(const struct ask_options *o, bool connected, int error
 /* Connects and asks, again and again while the model loads. 0: the stream begins. */
 static int begin(const struct ask_options *o, struct client *c, const char *path, const char *body)
 {
-	double deadline = now() + LOAD_SECONDS;
+	double deadline = clock_s() + LOAD_SECONDS;
 	bool said = false, loading;
 
 	for (;;) {
@@ -262,7 +254,7 @@ static int begin(const struct ask_options *o, struct client *c, const char *path
 			return complain_begin(o, true, r);
 		if (interrupted())
 			return 130;
-		if (!loading || now() > deadline)
+		if (!loading || clock_s() > deadline)
 			return 1;
 		if (!said)
 			fprintf(stderr, "txda-run: the model is loading, this waits for it\n");
@@ -277,7 +269,7 @@ static void print_stats(const struct answer *a)
 	bool dim = show_colors(stderr);
 
 	if (a->first <= 0) {
-		fprintf(stderr, "no token after %.1f ms\n", (now() - a->asked) * 1e3);
+		fprintf(stderr, "no token after %.1f ms\n", (clock_s() - a->asked) * 1e3);
 		return;
 	}
 	fprintf(stderr, "%sFTL %.1f ms", dim ? "\033[2m" : "", (a->first - a->asked) * 1e3);
@@ -299,7 +291,7 @@ int ask(const struct ask_options *o, const cJSON *messages, char **ret_text)
 	if (!c || !body) {
 		fprintf(stderr, "txda-run: out of memory\n");
 	} else {
-		a.asked = now();
+		a.asked = clock_s();
 		r = begin(o, c, o->raw ? "/v1/completions" : "/v1/chat/completions", body);
 		if (!r) {
 			r = read_stream(c, &a);

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "compile.h"
 #include "config.h"
 #include "files.h"
@@ -315,7 +316,6 @@ static int set_inputs(struct runner *r, const struct txda_step *s)
 
 static int launch(struct runner *r, const struct txda_step *step, struct tool_error *error)
 {
-	struct timespec now;
 	uint64_t fence;
 	int ret;
 
@@ -324,10 +324,7 @@ static int launch(struct runner *r, const struct txda_step *step, struct tool_er
 		ret = txda_model_run(r->model, step, &fence);
 	if (ret < 0)
 		return fail_library(r, ret, "launch", error);
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	ret = txda_model_sync(r->model, fence,
-			      ((uint64_t)now.tv_sec + STEP_SECONDS) * 1000000000u +
-				      (uint64_t)now.tv_nsec);
+	ret = txda_model_sync(r->model, fence, clock_ns() + STEP_SECONDS * 1000000000ull);
 	return ret < 0 ? fail_library(r, ret, "step", error) : 0;
 }
 
