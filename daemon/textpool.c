@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "textpool.h"
-#include "clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -8,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 #define MAX_THREADS 16
 #define BATCH	    16 /* brief jobs that one thread takes before another is woken, or the loop */
