@@ -2,7 +2,7 @@
 /*
  * Compute kernels of the device model: what each opcode does, given checked pointers.
  *
- * The executor (exec.c) resolves an op's tensors to host pointers, then for each launch:
+ * The executor (core/exec.h) resolves an op's tensors to host pointers, then for each launch:
  *   check()  by the leader: shapes and types against the op, and every index that the op will read
  *            from memory. Fills l->fault and returns -EINVAL when something is wrong. Nothing is
  *            written to device memory before it returns 0.

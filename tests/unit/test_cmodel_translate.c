@@ -2,7 +2,7 @@
 /* Translated address spaces: what is asked for when, kept how long, and what happens when there is
  * no room. */
 #include "cm_fixture.h"
-#include "internal.h"
+#include "core/machine.h"
 
 #include <errno.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static int teardown(void **state)
 static void limit_pieces(size_t limit)
 {
 	cm_machine_hold(f.m);
-	f.m->max_pieces = limit;
+	f.m->mmu.max_pieces = limit;
 	cm_machine_release(f.m);
 }
 
@@ -91,7 +91,7 @@ static uint64_t evictions(void)
 	uint64_t n;
 
 	cm_machine_hold(f.m);
-	n = f.m->evictions;
+	n = f.m->mmu.evictions;
 	cm_machine_release(f.m);
 	return n;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Page tables: walks, huge pages, apertures, flushes, and what keeps a chip in its place. */
 #include "vfio_fixture.h"
-#include "internal.h"
+#include "core/machine.h"
 #include "sigbus.h"
 #include "walk.h"
 
@@ -569,7 +569,7 @@ static uint64_t evictions(void)
 	uint64_t n;
 
 	cm_machine_hold(f.m->cm);
-	n = f.m->cm->evictions;
+	n = f.m->cm->mmu.evictions;
 	cm_machine_release(f.m->cm);
 	return n;
 }
@@ -579,8 +579,8 @@ static size_t limit_mappings(size_t limit)
 	size_t was;
 
 	cm_machine_hold(f.m->cm);
-	was = f.m->cm->max_pieces;
-	f.m->cm->max_pieces = limit;
+	was = f.m->cm->mmu.max_pieces;
+	f.m->cm->mmu.max_pieces = limit;
 	cm_machine_release(f.m->cm);
 	return was;
 }

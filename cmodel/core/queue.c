@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include "internal.h"
-#include "c2c.h"
-#include "exec.h"
-#include "lead.h"
+#include "queue.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 
-int cm_queue_new(struct cm_vm *vm, enum cm_queue_class class, const struct cm_queue_ops *ops,
-		 void *arg, struct cm_queue **ret)
+int cm_queues_add(struct cm_queues *qs, struct cm_vm *vm, enum cm_queue_class class,
+		  const struct cm_queue_ops *ops, void *arg, struct cm_queue **ret)
 {
-	struct cm_machine *m = vm->chip->machine;
 	struct cm_queue *q;
 	unsigned slot;
 
@@ -21,25 +18,32 @@ int cm_queue_new(struct cm_vm *vm, enum cm_queue_class class, const struct cm_qu
 	q = calloc(1, sizeof(*q));
 	if (!q)
 		return -ENOMEM;
-	q->machine = m;
+	q->queues = qs;
 	q->chip = vm->chip;
 	q->vm = vm;
 	q->class = class;
 	if (ops)
 		q->ops = *ops;
 	q->arg = arg;
-	q->priority = CM_PRIORITY_NORMAL;
+	q->exec = (struct cm_exec){
+		.pool = qs->pool,
+		.vm = vm,
+		.member = &q->member,
+		.cancel = &q->cancel,
+		.fault = &q->why,
+	};
 	pthread_mutex_init(&q->lock, NULL);
 
-	cm_pause(m);
-	for (slot = 0; slot < CM_MAX_QUEUES && m->queue[slot]; slot++)
+	cm_pause(qs->lead);
+	for (slot = 0; slot < CM_MAX_QUEUES && qs->queue[slot]; slot++)
 		;
 	if (slot < CM_MAX_QUEUES) {
 		q->slot = slot;
 		q->id = vm->chip->next_queue++;
-		m->queue[slot] = q;
+		qs->queue[slot] = q;
+		cm_c2c_join(qs->c2c, &q->member, vm);
 	}
-	cm_resume(m);
+	cm_resume(qs->lead);
 	if (slot == CM_MAX_QUEUES) {
 		pthread_mutex_destroy(&q->lock);
 		free(q);
@@ -51,26 +55,26 @@ int cm_queue_new(struct cm_vm *vm, enum cm_queue_class class, const struct cm_qu
 
 void cm_queue_free(struct cm_queue *q)
 {
-	struct cm_machine *m;
+	struct cm_queues *qs;
 
 	if (!q)
 		return;
-	m = q->machine;
+	qs = q->queues;
 	cm_queue_cancel(q);
-	cm_pause(m);
-	cm_c2c_leave(q);
-	cm_exec_release(q);
-	cm_queue_set_priority(q, CM_PRIORITY_NORMAL);
-	cm_cp_forget(q);
-	m->queue[q->slot] = NULL;
-	cm_resume(m);
+	cm_pause(qs->lead);
+	cm_c2c_leave(&q->member, q->in_stream || atomic_load(&q->head) != atomic_load(&q->tail));
+	cm_exec_fini(&q->exec);
+	cm_ready_rank(qs->ready, q->slot, CM_PRIORITY_NORMAL);
+	cm_ready_forget(qs->ready, q->slot);
+	qs->queue[q->slot] = NULL;
+	cm_resume(qs->lead);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
 }
 
 void cm_queue_cancel(struct cm_queue *q)
 {
-	/* What runs now is not wanted any more: its parts that have not begun are skipped. */
+	/* Parts of the op that runs now are skipped unless they have begun. */
 	atomic_store(&q->cancel, true);
 }
 
@@ -81,7 +85,7 @@ int cm_queue_submit(struct cm_queue *q, uint64_t va, uint64_t bytes, bool lazy)
 	pthread_mutex_lock(&q->lock);
 	if (atomic_load(&q->chip->lost)) {
 		ret = -ENODEV;
-	} else if (atomic_load(&q->state) == CM_QUEUE_FAULTED) {
+	} else if (cm_queue_is_faulted(q)) {
 		ret = -EIO;
 	} else {
 		uint32_t tail = atomic_load_explicit(&q->tail, memory_order_relaxed);
@@ -96,20 +100,20 @@ int cm_queue_submit(struct cm_queue *q, uint64_t va, uint64_t bytes, bool lazy)
 	pthread_mutex_unlock(&q->lock);
 	if (ret)
 		return ret;
-	cm_cp_activate(q);
+	cm_ready_activate(q->queues->ready, q->slot);
 	if (!lazy)
-		cm_lead_notify(q->machine);
+		cm_lead_notify(q->queues->lead);
 	return 0;
 }
 
 enum cm_queue_state cm_queue_state(struct cm_queue *q)
 {
-	return atomic_load(&q->state) == CM_QUEUE_FAULTED ? CM_QUEUE_FAULTED : CM_QUEUE_OK;
+	return cm_queue_is_faulted(q) ? CM_QUEUE_FAULTED : CM_QUEUE_OK;
 }
 
 int cm_queue_fault(struct cm_queue *q, struct txda_fault *ret)
 {
-	if (atomic_load(&q->state) != CM_QUEUE_FAULTED)
+	if (!cm_queue_is_faulted(q))
 		return -ENOENT;
 	*ret = q->fault;
 	return 0;
@@ -132,25 +136,21 @@ bool cm_queue_is_innocent(struct cm_queue *q)
 
 void cm_queue_set_priority(struct cm_queue *q, enum cm_queue_priority priority)
 {
-	struct cm_machine *m = q->machine;
-	uint64_t bit = 1ull << q->slot % 64;
+	struct cm_queues *qs = q->queues;
 
-	cm_pause(m);
-	if (q->priority != CM_PRIORITY_NORMAL) {
-		m->ranked[q->priority][q->slot / 64] &= ~bit;
-		m->n_ranked--;
-	}
-	if (priority != CM_PRIORITY_NORMAL) {
-		m->ranked[priority][q->slot / 64] |= bit;
-		m->n_ranked++;
-	}
-	q->priority = priority;
-	cm_resume(m);
+	cm_pause(qs->lead);
+	cm_ready_rank(qs->ready, q->slot, priority);
+	cm_resume(qs->lead);
+}
+
+struct cm_queue *cm_queue_of(struct cm_member *member)
+{
+	return (struct cm_queue *)((char *)member - offsetof(struct cm_queue, member));
 }
 
 void cm_queue_fail(struct cm_queue *q, const struct txda_fault *fault)
 {
-	if (atomic_load(&q->state) == CM_QUEUE_FAULTED)
+	if (cm_queue_is_faulted(q))
 		return;
 	q->fault = *fault;
 	q->fault.queue = q->id;
@@ -162,9 +162,9 @@ void cm_queue_fail(struct cm_queue *q, const struct txda_fault *fault)
 	atomic_store(&q->state, CM_QUEUE_FAULTED);
 	atomic_store(&q->head, atomic_load(&q->tail));
 	pthread_mutex_unlock(&q->lock);
-	cm_cp_forget(q);
-	/* Members of its groups that wait for this queue would wait for ever. */
-	cm_c2c_poison(q);
+	cm_ready_forget(q->queues->ready, q->slot);
+	/* The members of its groups would wait for this queue for ever. */
+	cm_c2c_poison(&q->member);
 	q->in_stream = false;
 	q->busy = CM_BUSY_NONE;
 	q->resume_ns = 0;
@@ -173,26 +173,27 @@ void cm_queue_fail(struct cm_queue *q, const struct txda_fault *fault)
 
 	if (q->ops.faulted)
 		q->ops.faulted(q->arg, &q->fault);
-	cm_lead_wake_waiters(q->machine);
+	cm_lead_wake_waiters(q->queues->lead);
 }
 
 void cm_queue_fail_with(struct cm_queue *q, uint32_t code, uint64_t va, uint64_t detail)
 {
-	struct txda_fault fault = {
-		.code = code,
-		.op = TXDA_NONE,
-		.tensor = TXDA_NONE,
-		.opcode = TXDA_NONE,
-		.va = va,
-		.detail = detail,
-	};
+	struct txda_fault fault = cm_fault(code, va, detail);
 
 	cm_queue_fail(q, &fault);
 }
 
 void cm_queue_fail_innocent(struct cm_queue *q, uint64_t id)
 {
-	if (atomic_load(&q->state) != CM_QUEUE_FAULTED)
+	if (!cm_queue_is_faulted(q))
 		atomic_store(&q->innocent, true);
 	cm_queue_fail_with(q, TXDA_FAULT_COLLECTIVE, 0, id);
+}
+
+void cm_queues_lose(struct cm_queues *qs, struct cm_chip *c)
+{
+	for (unsigned i = 0; i < CM_MAX_QUEUES; i++) {
+		if (qs->queue[i] && qs->queue[i]->chip == c)
+			cm_queue_fail_with(qs->queue[i], TXDA_FAULT_LOST, 0, c->index);
+	}
 }

@@ -4,7 +4,7 @@
  *
  * Everything that can be checked once is checked when the program is loaded: the frame, the tables,
  * each record, each name, each tensor's size at the limits of the symbols. What depends on a launch
- * is left to exec.c: bindings, symbols, memory.
+ * is left to exec.h: bindings, symbols, memory.
  *
  * Ownership: the cache of the address space holds one reference, each context of a queue one more.
  * Threads: all by the leader.
@@ -12,13 +12,15 @@
 #ifndef CM_PROGRAM_H
 #define CM_PROGRAM_H
 
-#include "internal.h"
+#include "../ops/ops.h"
+#include "mmu.h"
+#include "pool.h"
 
 #define CM_PROGRAM_CACHE_BYTES (256ull << 20) /* of program images in one address space */
 
 struct cm_program {
 	unsigned refs;
-	bool dropped;		 /* no longer in the cache */
+	bool dropped;		 /* out of the cache */
 	struct cm_program *next; /* in the cache of the vm */
 	uint64_t va;
 	uint64_t bytes;
@@ -51,10 +53,10 @@ void cm_tensor_describe(const struct txda_tensor *t, uint32_t index, const struc
 			bool precise, struct cm_tensor *ret);
 
 /*
- * The program at [va, va + bytes): out of the cache, else loaded and its scratch provided for. On
- * failure 0 is not returned and @fault says why.
+ * The program at [va, va + bytes): from the cache, else it is loaded and the pool gets the scratch
+ * that it needs. 0, or -1 and @fault says why.
  */
-int cm_program_get(struct cm_vm *vm, uint64_t va, uint64_t bytes, bool reload,
+int cm_program_get(struct cm_vm *vm, struct cm_pool *pool, uint64_t va, uint64_t bytes, bool reload,
 		   struct cm_program **ret, struct txda_fault *fault);
 void cm_program_put(struct cm_program *p);
 /* Forgets the cached programs that overlap [va, end). */

@@ -419,7 +419,7 @@ static void sum_need(const struct cm_program *p, unsigned cores, bool precise,
 	}
 }
 
-static int provide_scratch(const struct loader *l, struct cm_machine *m)
+static int provide_scratch(const struct loader *l, struct cm_pool *pool)
 {
 	const struct txda_program *h = l->p->hdr;
 	struct cm_tensor *tensor = calloc(h->n_tensors ? h->n_tensors : 1, sizeof(*tensor));
@@ -428,10 +428,10 @@ static int provide_scratch(const struct loader *l, struct cm_machine *m)
 
 	if (!tensor)
 		return bad(l, &h->n_tensors, h->n_tensors);
-	sum_need(l->p, m->cores, false, tensor, &need);
-	sum_need(l->p, m->cores, true, tensor, &need);
+	sum_need(l->p, pool->cores, false, tensor, &need);
+	sum_need(l->p, pool->cores, true, tensor, &need);
 	free(tensor);
-	ret = cm_scratch_grow(m, need.shared_bytes, need.core_bytes);
+	ret = cm_pool_scratch(pool, need.shared_bytes, need.core_bytes);
 	return ret ? bad(l, h->sym_max, need.shared_bytes) : 0;
 }
 
@@ -446,7 +446,7 @@ void cm_program_put(struct cm_program *p)
 	free(p);
 }
 
-static int load(struct cm_vm *vm, const struct loader *l, const void *src)
+static int load(const struct loader *l, struct cm_pool *pool, const void *src)
 {
 	struct cm_program *p = l->p;
 
@@ -461,11 +461,11 @@ static int load(struct cm_vm *vm, const struct loader *l, const void *src)
 	p->strings = (const char *)(p->image + p->hdr->strings_off);
 	if (check_slots(l) || check_tensors(l) || check_ops(l))
 		return -1;
-	return provide_scratch(l, vm->chip->machine);
+	return provide_scratch(l, pool);
 }
 
-static int program_new(struct cm_vm *vm, uint64_t va, uint64_t bytes, struct cm_program **ret,
-		       struct txda_fault *fault)
+static int program_new(struct cm_vm *vm, struct cm_pool *pool, uint64_t va, uint64_t bytes,
+		       struct cm_program **ret, struct txda_fault *fault)
 {
 	struct cm_program *p;
 	uint64_t bad_va = va;
@@ -491,7 +491,7 @@ static int program_new(struct cm_vm *vm, uint64_t va, uint64_t bytes, struct cm_
 	p->bytes = bytes;
 	p->image = malloc(bytes);
 	l = (struct loader){p, fault};
-	if (!p->image || load(vm, &l, src)) {
+	if (!p->image || load(&l, pool, src)) {
 		cm_program_put(p);
 		return -1;
 	}
@@ -521,7 +521,7 @@ static void cache_trim(struct cm_vm *vm)
 	}
 }
 
-int cm_program_get(struct cm_vm *vm, uint64_t va, uint64_t bytes, bool reload,
+int cm_program_get(struct cm_vm *vm, struct cm_pool *pool, uint64_t va, uint64_t bytes, bool reload,
 		   struct cm_program **ret, struct txda_fault *fault)
 {
 	struct cm_program *p;
@@ -539,7 +539,7 @@ int cm_program_get(struct cm_vm *vm, uint64_t va, uint64_t bytes, bool reload,
 		*ret = p;
 		return 0;
 	}
-	if (program_new(vm, va, bytes, &p, fault))
+	if (program_new(vm, pool, va, bytes, &p, fault))
 		return -1;
 	p->next = vm->programs;
 	vm->programs = p;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "internal.h"
-#include "exec.h"
-#include "lead.h"
+#include "inject.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -83,14 +81,14 @@ static uint64_t until(uint64_t ms)
 	uint64_t ns;
 
 	if (!ms || __builtin_mul_overflow(ms, 1000000ull, &ns) ||
-	    __builtin_add_overflow(ns, cm_now_ns(), &ns))
+	    __builtin_add_overflow(ns, clock_ns(), &ns))
 		return UINT64_MAX;
 	return ns;
 }
 
 static bool in_force(struct cm_injection *i)
 {
-	if (i->until_ns && i->until_ns != UINT64_MAX && cm_now_ns() >= i->until_ns)
+	if (i->until_ns && i->until_ns != UINT64_MAX && clock_ns() >= i->until_ns)
 		i->until_ns = 0;
 	return i->until_ns != 0;
 }
@@ -102,26 +100,15 @@ static void set_injected(struct cm_chip *c)
 		c->injected |= c->inject[i].armed || c->inject[i].until_ns;
 }
 
-/* Tells the embedder that the chip's sensors say something else now. */
-static void tell(struct cm_chip *c)
+/* Tells the embedder that cm_chip_sensors() has changed. */
+static void notify(struct cm_chip *c)
 {
 	if (c->notify)
 		c->notify(c->notify_arg);
 }
 
-static void lose_chip(struct cm_chip *c)
-{
-	struct cm_machine *m = c->machine;
-
-	atomic_store(&c->lost, true);
-	for (unsigned i = 0; i < CM_MAX_QUEUES; i++) {
-		if (m->queue[i] && m->queue[i]->chip == c)
-			cm_queue_fail_with(m->queue[i], TXDA_FAULT_LOST, 0, c->index);
-	}
-}
-
 /* What strikes the chip as a whole; the other kinds strike a queue, see cm_inject_before(). */
-static void strike_chip(struct cm_chip *c, enum cm_inject_kind kind)
+static void strike_chip(struct cm_queues *qs, struct cm_chip *c, enum cm_inject_kind kind)
 {
 	struct cm_injection *i = &c->inject[kind];
 
@@ -130,37 +117,52 @@ static void strike_chip(struct cm_chip *c, enum cm_inject_kind kind)
 	case CM_INJECT_ECC_CORRECTED: cm_count32(&c->activity.ecc_corrected); break;
 	case CM_INJECT_LINK_DOWN: atomic_store(&c->link_down_until_ns, until(i->ms)); break;
 	case CM_INJECT_THERMAL: atomic_store(&c->hot_until_ns, until(i->ms)); break;
-	case CM_INJECT_LOST: lose_chip(c); break;
+	case CM_INJECT_LOST:
+		atomic_store(&c->lost, true);
+		cm_queues_lose(qs, c);
+		break;
 	case CM_INJECT_SLOW_DMA: i->until_ns = UINT64_MAX; break;
 	default: break;
 	}
-	tell(c);
+	notify(c);
 }
 
-static void clear_chip(struct cm_chip *c)
+/* Sets when the chip's queues run again: 0: now. */
+static void resume_at(struct cm_queues *qs, const struct cm_chip *c, uint64_t ns)
 {
-	struct cm_machine *m = c->machine;
+	for (unsigned i = 0; i < CM_MAX_QUEUES; i++) {
+		struct cm_queue *q = qs->queue[i];
 
+		if (!q || q->chip != c || q->resume_ns == ns)
+			continue;
+		q->resume_ns = ns;
+		cm_ready_activate(qs->ready, q->slot);
+	}
+}
+
+void cm_inject_clear(struct cm_queues *qs, struct cm_chip *c)
+{
 	memset(c->inject, 0, sizeof(c->inject));
+	c->injected = false;
 	atomic_store(&c->hot_until_ns, 0);
 	atomic_store(&c->link_down_until_ns, 0);
-	for (unsigned i = 0; i < CM_MAX_QUEUES; i++) {
-		struct cm_queue *q = m->queue[i];
-
-		if (q && q->chip == c && q->resume_ns && !c->stalled) {
-			q->resume_ns = 0;
-			cm_cp_activate(q);
-		}
-	}
-	tell(c);
+	if (!c->stalled)
+		resume_at(qs, c, 0);
+	notify(c);
 }
 
-static void obey(struct cm_chip *c, const struct order *o)
+void cm_inject_stall(struct cm_queues *qs, struct cm_chip *c, bool on)
+{
+	c->stalled = on;
+	resume_at(qs, c, on ? UINT64_MAX : 0);
+}
+
+static void obey(struct cm_queues *qs, struct cm_chip *c, const struct order *o)
 {
 	struct cm_injection *i = &c->inject[o->kind];
 
 	if (o->kind == CM_INJECT_CLEAR) {
-		clear_chip(c);
+		cm_inject_clear(qs, c);
 	} else {
 		*i = (struct cm_injection){.armed = true, .after = o->after, .ms = o->ms};
 		switch (o->kind) {
@@ -169,13 +171,13 @@ static void obey(struct cm_chip *c, const struct order *o)
 		case CM_INJECT_ECC: break;
 		default:
 			if (!o->after)
-				strike_chip(c, o->kind);
+				strike_chip(qs, c, o->kind);
 		}
 	}
 	set_injected(c);
 }
 
-int cm_inject(struct cm_machine *m, const char *spec)
+int cm_inject_obey(struct cm_queues *qs, struct cm_chip *chip, unsigned n, const char *spec)
 {
 	struct order o;
 
@@ -184,65 +186,62 @@ int cm_inject(struct cm_machine *m, const char *spec)
 		at = read_order(at, &o);
 		if (!at)
 			return -EINVAL;
-		if (o.one_chip && o.chip >= m->n_chips)
+		if (o.one_chip && o.chip >= n)
 			return -ENODEV;
 		if (!*at)
 			break;
 	}
-	cm_pause(m);
+	cm_pause(qs->lead);
 	for (const char *at = spec;; at++) {
 		at = read_order(at, &o);
-		for (unsigned i = 0; i < m->n_chips; i++) {
+		for (unsigned i = 0; i < n; i++) {
 			if (!o.one_chip || o.chip == i)
-				obey(&m->chip[i], &o);
+				obey(qs, &chip[i], &o);
 		}
 		if (!*at)
 			break;
 	}
-	cm_resume(m);
+	cm_resume(qs->lead);
 	return 0;
 }
 
 /* ---- hooks ----------------------------------------------------------------------------------- */
 
-/* Fails the op or slice that was to run with an address that it uses. */
-static enum cm_result fail_next(struct cm_queue *q, uint32_t code, bool transfer)
+/* Fails the op or slice that was to run, with an address that it uses. */
+static enum cm_result fail_next(struct cm_queue *q, uint32_t code)
 {
-	struct cm_context *ctx = q->context;
+	struct cm_context *ctx = q->exec.context;
 	uint32_t tensor;
 
-	if (transfer) {
-		cm_queue_fail_with(q, code, q->transfer.dst + q->transfer.done, q->pkt.hdr.op);
-		return CM_FAULT;
-	}
+	if (q->busy == CM_BUSY_TRANSFER)
+		return cm_fail(&q->why, code, q->transfer.dst + q->transfer.done, q->pkt.hdr.op);
 	tensor = ctx->launch.op->in[0];
 	ctx->fault.code = code;
 	ctx->fault.tensor = tensor;
 	ctx->fault.va = tensor == TXDA_NONE ? 0 : ctx->tensor[tensor].va;
-	cm_exec_fail(q);
-	return CM_FAULT;
+	return cm_exec_fail(&q->exec);
 }
 
 /* An injection of this kind strikes the op that is about to run. */
-static enum cm_result strike(struct cm_queue *q, enum cm_inject_kind kind, bool transfer)
+static enum cm_result strike(struct cm_queue *q, enum cm_inject_kind kind)
 {
 	struct cm_injection *i = &q->chip->inject[kind];
 
 	i->armed = false;
 	switch (kind) {
 	case CM_INJECT_HANG: q->resume_ns = until(i->ms); return CM_PARK;
-	case CM_INJECT_PAGE: return fail_next(q, TXDA_FAULT_PAGE, transfer);
+	case CM_INJECT_PAGE: return fail_next(q, TXDA_FAULT_PAGE);
 	case CM_INJECT_ECC:
 		cm_count32(&q->chip->activity.ecc_uncorrected);
-		tell(q->chip);
-		return fail_next(q, TXDA_FAULT_ECC, transfer);
+		notify(q->chip);
+		return fail_next(q, TXDA_FAULT_ECC);
 	default:
-		strike_chip(q->chip, kind);
+		strike_chip(q->queues, q->chip, kind);
 		return atomic_load(&q->chip->lost) ? CM_FAULT : CM_DONE;
 	}
 }
 
-enum cm_result cm_inject_before(struct cm_queue *q, bool transfer)
+enum cm_result cm_inject_before(struct cm_queue *q)
 {
 	enum cm_result result = CM_DONE;
 
@@ -252,7 +251,7 @@ enum cm_result cm_inject_before(struct cm_queue *q, bool transfer)
 		if (i->armed && i->after)
 			i->after--;
 		else if (i->armed)
-			result = strike(q, kind, transfer);
+			result = strike(q, kind);
 		in_force(i);
 	}
 	set_injected(q->chip);
@@ -267,48 +266,4 @@ enum cm_result cm_inject_after_transfer(struct cm_queue *q)
 		return CM_DONE;
 	q->resume_ns = until(i->ms ? i->ms : DEFAULT_SLOW_MS);
 	return CM_PARK;
-}
-
-bool cm_chip_link_down(struct cm_chip *c)
-{
-	uint64_t until_ns = atomic_load(&c->link_down_until_ns);
-
-	return until_ns && (until_ns == UINT64_MAX || cm_now_ns() < until_ns);
-}
-
-/* ---- chips as a whole ------------------------------------------------------------------------ */
-
-void cm_chip_set_notify(struct cm_chip *c, void (*fn)(void *arg), void *arg)
-{
-	cm_pause(c->machine);
-	c->notify = fn;
-	c->notify_arg = arg;
-	cm_resume(c->machine);
-}
-
-void cm_chip_stall(struct cm_chip *c, bool on)
-{
-	struct cm_machine *m = c->machine;
-
-	cm_pause(m);
-	c->stalled = on;
-	for (unsigned i = 0; i < CM_MAX_QUEUES; i++) {
-		struct cm_queue *q = m->queue[i];
-
-		if (!q || q->chip != c)
-			continue;
-		q->resume_ns = on ? UINT64_MAX : 0;
-		cm_cp_activate(q);
-	}
-	cm_resume(m);
-}
-
-void cm_chip_revive(struct cm_chip *c)
-{
-	cm_pause(c->machine);
-	c->stalled = false;
-	clear_chip(c);
-	set_injected(c);
-	atomic_store(&c->lost, false);
-	cm_resume(c->machine);
 }

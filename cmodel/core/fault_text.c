@@ -3,7 +3,8 @@
  * Faults in words. The names are read out of the client's memory as it is now, which may have
  * changed since the fault: nothing of it is trusted, and what cannot be read is left out.
  */
-#include "internal.h"
+#include "../ops/ops.h"
+#include "mmu.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Address spaces: a reserved range of host addresses, and a table of what is mapped in it. */
-#include "internal.h"
-#include "c2c.h"
-#include "lead.h"
-#include "program.h"
+#include "mmu.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,9 +8,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-int cm_vm_new(struct cm_chip *c, struct cm_vm **ret)
+int cm_mmu_vm_new(struct cm_mmu *mmu, struct cm_chip *c, struct cm_vm **ret)
 {
-	struct cm_machine *m = c->machine;
 	struct cm_vm *vm;
 
 	if (atomic_load(&c->lost))
@@ -21,6 +17,7 @@ int cm_vm_new(struct cm_chip *c, struct cm_vm **ret)
 	vm = calloc(1, sizeof(*vm));
 	if (!vm)
 		return -ENOMEM;
+	vm->mmu = mmu;
 	vm->chip = c;
 	/* Aligned so that huge pages of a mapping can be huge pages of the host. */
 	vm->reserved_bytes = CM_VA_BYTES + CM_HUGE_PAGE;
@@ -34,85 +31,45 @@ int cm_vm_new(struct cm_chip *c, struct cm_vm **ret)
 	pthread_mutex_init(&vm->map_lock, NULL);
 	pthread_mutex_init(&vm->lock, NULL);
 
-	cm_pause(m);
+	cm_pause(mmu->lead);
 	vm->id = c->next_vm++;
-	vm->next = m->vms;
+	vm->next = mmu->vms;
 	if (vm->next)
 		vm->next->prev = vm;
-	m->vms = vm;
-	cm_resume(m);
+	mmu->vms = vm;
+	cm_resume(mmu->lead);
 	*ret = vm;
 	return 0;
 }
 
 void cm_vm_free(struct cm_vm *vm)
 {
-	struct cm_machine *m;
+	struct cm_mmu *mmu;
 
 	if (!vm)
 		return;
-	m = vm->chip->machine;
-	cm_pause(m);
-	for (unsigned i = 0; i < CM_GROUP_SLOTS; i++)
-		cm_c2c_unset(vm, i);
-	cm_program_drop(vm, 0, UINT64_MAX);
+	mmu = vm->mmu;
+	cm_pause(mmu->lead);
+	mmu->freeing(vm);
 	cm_vm_translate_end(vm);
 	if (vm->prev)
 		vm->prev->next = vm->next;
 	else
-		m->vms = vm->next;
+		mmu->vms = vm->next;
 	if (vm->next)
 		vm->next->prev = vm->prev;
-	cm_resume(m);
+	cm_resume(mmu->lead);
 	munmap(vm->reserved, vm->reserved_bytes);
 	pthread_mutex_destroy(&vm->map_lock);
 	pthread_mutex_destroy(&vm->lock);
-	free(vm->range);
+	cm_ranges_fini(&vm->ranges);
 	free(vm);
-}
-
-size_t cm_range_first(const struct cm_vm *vm, uint64_t va)
-{
-	size_t lo = 0, hi = vm->n_ranges;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (vm->range[mid].end <= va)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
 }
 
 static bool bad_range(uint64_t va, uint64_t bytes)
 {
 	return !bytes || va % CM_PAGE || bytes % CM_PAGE || va > CM_VA_BYTES ||
 	       bytes > CM_VA_BYTES - va;
-}
-
-int cm_range_reserve(struct cm_vm *vm, size_t n)
-{
-	struct cm_range *range;
-	size_t cap;
-
-	if (vm->n_ranges + n <= vm->cap_ranges)
-		return 0;
-	cap = vm->cap_ranges * 2 + 16;
-	range = realloc(vm->range, cap * sizeof(*range));
-	if (!range)
-		return -ENOMEM;
-	vm->range = range;
-	vm->cap_ranges = cap;
-	return 0;
-}
-
-void cm_range_insert(struct cm_vm *vm, size_t at, struct cm_range range)
-{
-	memmove(vm->range + at + 1, vm->range + at, (vm->n_ranges - at) * sizeof(*vm->range));
-	vm->range[at] = range;
-	vm->n_ranges++;
 }
 
 /* Whether the file has the bytes: touching a mapping beyond its end is a SIGBUS. */
@@ -135,14 +92,14 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 		      unsigned flags)
 {
 	int prot = PROT_READ | (flags & CM_MAP_WRITE ? PROT_WRITE : 0);
-	size_t at = cm_range_first(vm, va);
+	size_t at = cm_ranges_first(&vm->ranges, va);
 	void *host;
 	int ret;
 
-	if (at < vm->n_ranges && vm->range[at].va < va + bytes)
+	if (at < vm->ranges.n && vm->ranges.at[at].va < va + bytes)
 		return -EEXIST;
 	pthread_mutex_lock(&vm->lock);
-	ret = cm_range_reserve(vm, 1);
+	ret = cm_ranges_reserve(&vm->ranges);
 	pthread_mutex_unlock(&vm->lock);
 	if (ret)
 		return ret;
@@ -162,7 +119,7 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 	if (bytes >= CM_HUGE_PAGE)
 		madvise(host, bytes, MADV_HUGEPAGE);
 	pthread_mutex_lock(&vm->lock);
-	cm_range_insert(vm, at, (struct cm_range){va, va + bytes, flags});
+	cm_ranges_insert(&vm->ranges, at, (struct cm_range){va, va + bytes, flags});
 	pthread_mutex_unlock(&vm->lock);
 	return 0;
 }
@@ -184,50 +141,30 @@ int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t b
 	return ret;
 }
 
-void cm_range_cut(struct cm_vm *vm, uint64_t va, uint64_t end)
-{
-	size_t from = cm_range_first(vm, va), to, keep = 0;
-	struct cm_range left[2];
-
-	for (to = from; to < vm->n_ranges && vm->range[to].va < end; to++) {
-		struct cm_range r = vm->range[to];
-
-		/* Only the first can stick out below, only the last above. */
-		if (r.va < va)
-			left[keep++] = (struct cm_range){r.va, va, r.flags};
-		if (r.end > end)
-			left[keep++] = (struct cm_range){end, r.end, r.flags};
-	}
-	memmove(vm->range + from + keep, vm->range + to, (vm->n_ranges - to) * sizeof(*vm->range));
-	memcpy(vm->range + from, left, keep * sizeof(*left));
-	vm->n_ranges = vm->n_ranges - (to - from) + keep;
-}
-
 int cm_vm_unmap(struct cm_vm *vm, uint64_t va, uint64_t bytes)
 {
-	struct cm_machine *m = vm->chip->machine;
+	struct cm_mmu *mmu = vm->mmu;
 	int ret = -ENOENT;
 	size_t at;
 
 	if (bad_range(va, bytes))
 		return -EINVAL;
 	pthread_mutex_lock(&vm->map_lock);
-	at = cm_range_first(vm, va);
-	if (at < vm->n_ranges && vm->range[at].va < va + bytes) {
+	at = cm_ranges_first(&vm->ranges, va);
+	if (at < vm->ranges.n && vm->ranges.at[at].va < va + bytes) {
 		pthread_mutex_lock(&vm->lock);
-		ret = cm_range_reserve(vm, 1);
+		ret = cm_ranges_reserve(&vm->ranges);
 		pthread_mutex_unlock(&vm->lock);
 	}
 	if (!ret) {
-		cm_pause(m);
+		cm_pause(mmu->lead);
 		pthread_mutex_lock(&vm->lock);
-		cm_range_cut(vm, va, va + bytes);
+		cm_ranges_cut(&vm->ranges, va, va + bytes);
 		pthread_mutex_unlock(&vm->lock);
-		/* Whoever holds host addresses of this space resolves them anew before the next op.
-		 */
+		/* Host addresses of this space are resolved again before the next op. */
 		vm->generation++;
-		cm_program_drop(vm, va, va + bytes);
-		cm_resume(m);
+		mmu->unmapped(vm, va, va + bytes);
+		cm_resume(mmu->lead);
 		if (mmap(vm->base + va, bytes, PROT_NONE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
 			 0) == MAP_FAILED)
@@ -246,8 +183,8 @@ static uint64_t mapped_until(struct cm_vm *vm, uint64_t va, uint64_t end, unsign
 {
 	*ret_hole = true;
 	pthread_mutex_lock(&vm->lock);
-	for (size_t i = cm_range_first(vm, va); va < end && i < vm->n_ranges; i++) {
-		const struct cm_range *r = &vm->range[i];
+	for (size_t i = cm_ranges_first(&vm->ranges, va); va < end && i < vm->ranges.n; i++) {
+		const struct cm_range *r = &vm->ranges.at[i];
 
 		if (r->va > va)
 			break;
@@ -264,7 +201,6 @@ static uint64_t mapped_until(struct cm_vm *vm, uint64_t va, uint64_t end, unsign
 static void *find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags, bool translate,
 		  uint64_t *ret_bad)
 {
-	struct cm_machine *m = vm->chip->machine;
 	uint64_t at = va, end;
 	unsigned tries = 0;
 	bool hole;
@@ -280,11 +216,11 @@ static void *find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags,
 		at = mapped_until(vm, at, end, flags, &hole);
 		if (at >= end || !hole || !translate || !vm->translate)
 			break;
-		evictions = m->evictions;
+		evictions = vm->mmu->evictions;
 		if (!cm_vm_translate(vm, at))
 			break;
-		if (evictions != m->evictions) {
-			/* What was there before is not any more. */
+		if (evictions != vm->mmu->evictions) {
+			/* Everything before @at was dropped, too. */
 			if (++tries == CM_FIND_TRIES)
 				break;
 			at = va;

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * Sensors. Utilisation is measured: the pool's time is booked to the chip whose op it runs. Power
- * follows from utilisation, temperature from power through one thermal resistance and capacity, the
- * clock from both.
+ * A chip and its sensors. Utilisation is measured: the time of the pool is booked to the chip whose
+ * op it runs. Power follows from utilisation, temperature from power through one thermal resistance
+ * and one capacity, the clock from both.
  */
-#include "internal.h"
+#include "chip.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define IDLE_POWER_MW	 14000.0
 #define COMPUTE_POWER_MW 61000.0 /* at full compute utilisation, above idle */
@@ -20,36 +25,58 @@
 #define FULL_CLOCK_KHZ	 1400000.0
 #define TRIP_CLOCK_KHZ	 600000.0
 
-void cm_account_flush(struct cm_machine *m)
+int cm_chip_init(struct cm_chip *c, struct cm_machine *machine, unsigned index, uint64_t mem_bytes)
 {
-	struct cm_chip *c = m->account_chip;
-	uint64_t now;
+	char name[32];
 
-	if (!c)
-		return;
-	now = cm_now_ns();
-	cm_count(m->account_copy ? &c->activity.copy_busy_ns : &c->activity.busy_ns,
-		 now - m->account_since_ns);
-	m->account_since_ns = now;
-}
-
-void cm_account(struct cm_machine *m, struct cm_chip *chip, bool copy)
-{
-	if (m->account_chip == chip && (!chip || m->account_copy == copy))
-		return;
-	if (m->account_chip)
-		cm_account_flush(m);
-	else
-		m->account_since_ns = cm_now_ns();
-	m->account_chip = chip;
-	m->account_copy = copy;
-}
-
-void cm_sensors_init(struct cm_chip *c)
-{
-	c->sensed_ns = cm_now_ns();
+	c->machine = machine;
+	c->index = index;
+	c->dram_bytes = mem_bytes;
+	pthread_mutex_init(&c->sensor_lock, NULL);
+	c->sensed_ns = clock_ns();
 	c->temp_c = AMBIENT_C + IDLE_POWER_MW * THERMAL_C_PER_MW;
+	snprintf(name, sizeof(name), "txda-dram%u", index);
+	c->dram_fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (c->dram_fd < 0)
+		return -errno;
+	/* A process that is given the descriptor must not take away memory that the chip works on. */
+	if (ftruncate(c->dram_fd, (off_t)mem_bytes) ||
+	    fcntl(c->dram_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	return 0;
 }
+
+void cm_chip_fini(struct cm_chip *c)
+{
+	if (c->dram_fd >= 0)
+		close(c->dram_fd);
+	pthread_mutex_destroy(&c->sensor_lock);
+}
+
+int cm_chip_dram_fd(const struct cm_chip *c)
+{
+	return c->dram_fd;
+}
+
+uint64_t cm_chip_dram_bytes(const struct cm_chip *c)
+{
+	return c->dram_bytes;
+}
+
+uint64_t cm_chip_time_ns(const struct cm_chip *c)
+{
+	(void)c;
+	return clock_ns();
+}
+
+bool cm_chip_link_down(struct cm_chip *c)
+{
+	uint64_t until_ns = atomic_load(&c->link_down_until_ns);
+
+	return until_ns && (until_ns == UINT64_MAX || clock_ns() < until_ns);
+}
+
+/* ---- sensors --------------------------------------------------------------------------------- */
 
 static double share(uint64_t part_ns, double dt_ns)
 {
@@ -58,12 +85,12 @@ static double share(uint64_t part_ns, double dt_ns)
 	return u > 1 ? 1 : u;
 }
 
-/* Moves the thermal model on to now; @compute and @copy are busy times. */
+/* Advances the thermal model to now; @compute and @copy are busy times so far. Under sensor_lock. */
 static void sense(struct cm_chip *c, uint64_t now, uint64_t compute, uint64_t copy)
 {
 	double dt = (double)(now - c->sensed_ns), seconds = dt / 1e9, load, target;
 
-	/* Readers that come in quick succession see the same values. */
+	/* Reads in quick succession return the same values. */
 	if (now < c->sensed_ns || dt < 1e6)
 		return;
 	load = share(compute - c->sensed_busy_ns, dt) * COMPUTE_POWER_MW +
@@ -79,7 +106,7 @@ static void sense(struct cm_chip *c, uint64_t now, uint64_t compute, uint64_t co
 void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret)
 {
 	struct cm_activity *a = &c->activity;
-	uint64_t now = cm_now_ns();
+	uint64_t now = clock_ns();
 	bool hot = now < atomic_load(&c->hot_until_ns);
 	double power, clock;
 

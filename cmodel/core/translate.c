@@ -2,14 +2,12 @@
 /*
  * Translated address spaces: a cache of what the embedder's page tables say.
  *
- * The leader alone adds to it, in the middle of resolving the addresses of an op; others take away
- * while they have the machine paused. A lookup holds the space's lock from before it reads page
- * tables until its answer is in the table. So whoever has changed the tables and then finds nothing
- * in the range knows that later lookups see the change, and need not pause.
+ * Only the leader adds to it, while it resolves the addresses of an op; other threads remove from
+ * it while they have the machine paused. A lookup holds the space's lock from before it reads page
+ * tables until its answer is in the table. So a thread that has changed page tables and then finds
+ * nothing in the range knows that later lookups see the change, and need not pause.
  */
-#include "internal.h"
-#include "lead.h"
-#include "program.h"
+#include "mmu.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,14 +31,14 @@ static size_t max_pieces(void)
 
 void cm_vm_set_translate(struct cm_vm *vm, cm_translate_fn fn, void *arg)
 {
-	struct cm_machine *m = vm->chip->machine;
+	struct cm_mmu *mmu = vm->mmu;
 
-	cm_pause(m);
-	if (!m->max_pieces)
-		m->max_pieces = max_pieces();
+	cm_pause(mmu->lead);
+	if (!mmu->max_pieces)
+		mmu->max_pieces = max_pieces();
 	vm->translate = fn;
 	vm->translate_arg = arg;
-	cm_resume(m);
+	cm_resume(mmu->lead);
 }
 
 static bool unmap_host(struct cm_vm *vm, uint64_t va, uint64_t end)
@@ -52,22 +50,22 @@ static bool unmap_host(struct cm_vm *vm, uint64_t va, uint64_t end)
 /* Takes everything out. One mapping in place of many always finds room. Leader. */
 static void forget_all(struct cm_vm *vm)
 {
-	struct cm_machine *m = vm->chip->machine;
+	struct cm_mmu *mmu = vm->mmu;
 
 	pthread_mutex_lock(&vm->lock);
-	if (vm->n_ranges)
-		unmap_host(vm, vm->range[0].va, vm->range[vm->n_ranges - 1].end);
-	vm->n_ranges = 0;
+	if (vm->ranges.n)
+		unmap_host(vm, vm->ranges.at[0].va, vm->ranges.at[vm->ranges.n - 1].end);
+	vm->ranges.n = 0;
 	pthread_mutex_unlock(&vm->lock);
-	m->pieces -= vm->pieces;
+	mmu->pieces -= vm->pieces;
 	vm->pieces = 0;
 	vm->generation++;
 }
 
 /* Makes room for new mappings. Programs are kept: they are not unmapped as the client sees it. */
-static void evict(struct cm_machine *m)
+static void evict(struct cm_mmu *mmu)
 {
-	for (struct cm_vm *vm = m->vms; vm; vm = vm->next) {
+	for (struct cm_vm *vm = mmu->vms; vm; vm = vm->next) {
 		if (!vm->translate)
 			continue;
 		forget_all(vm);
@@ -75,14 +73,14 @@ static void evict(struct cm_machine *m)
 		vm->was_evicted = true;
 		pthread_mutex_unlock(&vm->lock);
 	}
-	m->evictions++;
+	mmu->evictions++;
 }
 
 /* Cuts the answer down to the hole that @va is in; false: it does not fit there at all. */
 static bool clip(const struct cm_vm *vm, uint64_t va, size_t at, struct cm_translation *t)
 {
-	uint64_t from = at ? vm->range[at - 1].end : 0, end = t->va + t->bytes;
-	uint64_t to = at < vm->n_ranges ? vm->range[at].va : CM_VA_BYTES;
+	uint64_t from = at ? vm->ranges.at[at - 1].end : 0, end = t->va + t->bytes;
+	uint64_t to = at < vm->ranges.n ? vm->ranges.at[at].va : CM_VA_BYTES;
 
 	if (end < t->va || (t->va | t->bytes | t->offset) % CM_PAGE || t->va > va || end <= va ||
 	    va < from || va >= to || !t->flags)
@@ -99,8 +97,8 @@ static bool clip(const struct cm_vm *vm, uint64_t va, size_t at, struct cm_trans
 static void enter(struct cm_vm *vm, size_t at, const struct cm_translation *t)
 {
 	struct cm_range r = {t->va, t->va + t->bytes, t->flags};
-	struct cm_range *before = at ? &vm->range[at - 1] : NULL;
-	struct cm_range *after = at < vm->n_ranges ? &vm->range[at] : NULL;
+	struct cm_range *before = at ? &vm->ranges.at[at - 1] : NULL;
+	struct cm_range *after = at < vm->ranges.n ? &vm->ranges.at[at] : NULL;
 
 	if (before && (before->end != r.va || before->flags != r.flags))
 		before = NULL;
@@ -108,14 +106,14 @@ static void enter(struct cm_vm *vm, size_t at, const struct cm_translation *t)
 		after = NULL;
 	if (before && after) {
 		r.end = after->end;
-		cm_range_cut(vm, after->va, after->end);
-		vm->range[at - 1].end = r.end;
+		cm_ranges_cut(&vm->ranges, after->va, after->end);
+		vm->ranges.at[at - 1].end = r.end;
 	} else if (before) {
 		before->end = r.end;
 	} else if (after) {
 		after->va = r.va;
 	} else {
-		cm_range_insert(vm, at, r);
+		cm_ranges_insert(&vm->ranges, at, r);
 	}
 }
 
@@ -123,13 +121,13 @@ static void enter(struct cm_vm *vm, size_t at, const struct cm_translation *t)
 static int look_up(struct cm_vm *vm, uint64_t va)
 {
 	struct cm_translation t = {.fd = -1};
-	size_t at = cm_range_first(vm, va);
+	size_t at = cm_ranges_first(&vm->ranges, va);
 	int prot = PROT_READ;
 	void *host;
 
 	if (vm->translate(vm->translate_arg, va, &t) || !clip(vm, va, at, &t))
 		return 0;
-	if (cm_range_reserve(vm, 1))
+	if (cm_ranges_reserve(&vm->ranges))
 		return -ENOMEM;
 	if (t.flags & CM_MAP_WRITE)
 		prot |= PROT_WRITE;
@@ -145,23 +143,23 @@ static int look_up(struct cm_vm *vm, uint64_t va)
 		madvise(host, t.bytes, MADV_HUGEPAGE);
 	enter(vm, at, &t);
 	vm->pieces++;
-	vm->chip->machine->pieces++;
+	vm->mmu->pieces++;
 	return 1;
 }
 
 bool cm_vm_translate(struct cm_vm *vm, uint64_t va)
 {
-	struct cm_machine *m = vm->chip->machine;
+	struct cm_mmu *mmu = vm->mmu;
 	int ret = -ENOMEM;
 
 	va &= ~(CM_PAGE - 1);
 	if (va >= CM_VA_BYTES)
 		return false;
-	if (m->pieces >= m->max_pieces)
-		evict(m);
+	if (mmu->pieces >= mmu->max_pieces)
+		evict(mmu);
 	for (unsigned tries = 0; ret == -ENOMEM && tries < 2; tries++) {
 		if (tries)
-			evict(m);
+			evict(mmu);
 		pthread_mutex_lock(&vm->lock);
 		ret = look_up(vm, va);
 		pthread_mutex_unlock(&vm->lock);
@@ -171,7 +169,7 @@ bool cm_vm_translate(struct cm_vm *vm, uint64_t va)
 
 void cm_vm_translate_end(struct cm_vm *vm)
 {
-	vm->chip->machine->pieces -= vm->pieces;
+	vm->mmu->pieces -= vm->pieces;
 	vm->pieces = 0;
 }
 
@@ -182,15 +180,15 @@ static bool is_kept(struct cm_vm *vm, uint64_t va, uint64_t end)
 	size_t at;
 
 	pthread_mutex_lock(&vm->lock);
-	at = cm_range_first(vm, va);
-	kept = vm->was_evicted || (at < vm->n_ranges && vm->range[at].va < end);
+	at = cm_ranges_first(&vm->ranges, va);
+	kept = vm->was_evicted || (at < vm->ranges.n && vm->ranges.at[at].va < end);
 	pthread_mutex_unlock(&vm->lock);
 	return kept;
 }
 
 void cm_vm_forget(struct cm_vm *vm, uint64_t va, uint64_t bytes)
 {
-	struct cm_machine *m = vm->chip->machine;
+	struct cm_mmu *mmu = vm->mmu;
 	uint64_t end;
 	bool done;
 
@@ -201,24 +199,24 @@ void cm_vm_forget(struct cm_vm *vm, uint64_t va, uint64_t bytes)
 	end = (end + CM_PAGE - 1) & ~(CM_PAGE - 1);
 	if (!is_kept(vm, va, end))
 		return;
-	cm_pause(m);
+	cm_pause(mmu->lead);
 	pthread_mutex_lock(&vm->lock);
-	done = !cm_range_reserve(vm, 1) && unmap_host(vm, va, end);
+	done = !cm_ranges_reserve(&vm->ranges) && unmap_host(vm, va, end);
 	if (done)
-		cm_range_cut(vm, va, end);
+		cm_ranges_cut(&vm->ranges, va, end);
 	pthread_mutex_unlock(&vm->lock);
 	if (done) {
 		/* A hole in a mapping makes two of it. */
 		vm->pieces++;
-		m->pieces++;
+		mmu->pieces++;
 		vm->generation++;
 	} else {
 		forget_all(vm);
 	}
-	if (!vm->n_ranges) {
-		m->pieces -= vm->pieces;
+	if (!vm->ranges.n) {
+		mmu->pieces -= vm->pieces;
 		vm->pieces = 0;
 	}
-	cm_program_drop(vm, va, end);
-	cm_resume(m);
+	mmu->unmapped(vm, va, end);
+	cm_resume(mmu->lead);
 }

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The pool: the cores of the machine, their scratch memory, and one phase of work at a time.
+ *
+ * Claims. The leader publishes a phase as one word, claim = its own core << 32 | parts left. A part
+ * is claimed by a compare-and-swap that takes one off. The swap succeeds only on the phase that is
+ * current at that instant, and from then on the leader cannot leave the phase, because it waits
+ * until all parts are done. So a claim alone makes @job valid to read, and a helper that comes late
+ * finds no parts left and has read nothing else. No generation counter is needed: a helper that
+ * slept between load and swap and finds an equal word claims a part of the phase that runs now,
+ * which is right. Helpers report the number of parts that they did in one addition, once they find
+ * none left.
+ *
+ * Cores. Worker i is core i. A thread that leads from cm_wait() is core 0 in place of worker 0,
+ * which is excluded from its phases by the core number in the word and sleeps meanwhile. The loop
+ * that the workers run is in lead.c; this layer only wakes them.
+ *
+ * Scratch. Each core has private scratch, and all share one more piece; an op gets as much as the
+ * programs that were loaded so far asked for. It moves only when a program is loaded, which raises
+ * scratch_generation.
+ *
+ * Accounting. The leader's time is booked to the chip whose op runs: cm_account().
+ *
+ * Threads: fields and functions marked "leader" belong to the thread that leads (lead.h).
+ */
+#ifndef CM_POOL_H
+#define CM_POOL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "../ops/ops.h"
+#include "chip.h"
+#include "host.h"
+
+/* A part of a phase: [0, parts) in any order on any core. */
+typedef void (*cm_part_fn)(const void *arg, unsigned phase, unsigned part, unsigned core);
+
+struct cm_job {
+	cm_part_fn run;
+	const void *arg;
+	unsigned phase, parts;
+	const _Atomic bool *cancel;
+};
+
+struct cm_worker {
+	struct cm_lead *lead;
+	pthread_t thread;
+	unsigned core;
+	bool started;
+	_Alignas(CM_CACHE_LINE) _Atomic uint32_t wake; /* futex */
+};
+
+struct cm_scratch {
+	void *ptr;
+	size_t bytes;  /* requested */
+	size_t mapped; /* with the guard page */
+};
+
+struct cm_pool {
+	unsigned cores;
+	uint64_t spin_ns;	  /* how long an idle core spins before it sleeps */
+	bool yield;		  /* more cores than CPUs: spinning threads let others run */
+	struct cm_worker *worker; /* [cores] */
+
+	_Alignas(CM_CACHE_LINE) _Atomic uint64_t claim; /* leader's core << 32 | parts unclaimed */
+	_Alignas(CM_CACHE_LINE) _Atomic uint32_t done;	/* parts done by helpers */
+	_Alignas(CM_CACHE_LINE) struct cm_job job;
+	_Alignas(CM_CACHE_LINE) _Atomic uint64_t asleep; /* sleeping workers, a bit each */
+
+	/* Of the current leader; all but @external for the leader alone. */
+	_Atomic bool external; /* it is a thread in cm_wait(), not a worker */
+	unsigned lead_core;
+	uint64_t lead_since_ns; /* 0: not read yet */
+
+	struct cm_chip *account_chip; /* leader: whose time runs; NULL: nobody's */
+	bool account_copy;
+	uint64_t account_since_ns;
+
+	struct cm_scratch shared; /* leader */
+	struct cm_scratch core[CM_MAX_CORES];
+	uint64_t scratch_generation; /* rises when scratch has moved */
+};
+
+/* @cores 0: one per CPU that this process may use. 0 or -ENOMEM; cm_pool_fini() in any case. */
+int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns);
+void cm_pool_fini(struct cm_pool *p);
+
+/* Runs parts [0, parts) of @phase; returns when all are done. When *@cancel becomes true, parts
+ * that have not begun are skipped. Leader. */
+void cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned phase, unsigned parts,
+		 const _Atomic bool *cancel);
+/* Takes part in the current phase; false if there was nothing to claim. Worker @core. */
+bool cm_pool_help(struct cm_pool *p, unsigned core);
+/* Whether cm_pool_help() might find a part. */
+static inline bool cm_pool_has_parts(struct cm_pool *p, unsigned core)
+{
+	uint64_t word = atomic_load(&p->claim);
+
+	return (uint32_t)word && word >> 32 != core;
+}
+/* Wakes worker @i if it sleeps. Any thread. */
+void cm_pool_wake(struct cm_pool *p, unsigned i);
+
+/* Makes the shared scratch and that of each core at least this large; 0 or -ENOMEM. Leader. */
+int cm_pool_scratch(struct cm_pool *p, size_t shared_bytes, size_t core_bytes);
+
+/* From now on the pool's time is that of @chip (NULL: nobody's), computing or copying. Leader. */
+void cm_account(struct cm_pool *p, struct cm_chip *chip, bool copy);
+/* Books the time so far. Leader. */
+void cm_account_flush(struct cm_pool *p);
+
+/* Futexes of this process. @deadline_ns: CLOCK_MONOTONIC, UINT64_MAX: none. Any thread. */
+void cm_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns);
+void cm_futex_wake(_Atomic uint32_t *word, int n);
+
+#endif /* CM_POOL_H */

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which queues have their turn: sets of queue slots, one bit each.
+ *
+ *	active   worth a look: something was submitted, or it goes on with what it has
+ *	parked   waits for memory to change or for a time to come
+ *	neither  empty, faulted, or in line for a collective (c2c.h)
+ *
+ * Turns go round robin. Where priorities differ, a higher one goes first, but of eight turns one
+ * goes to normal and one to low priority first, so that neither starves.
+ *
+ * Threads: any thread activates a slot, sets @repoll or asks whether something is pending; all else
+ * is the leader's (lead.h). Times are CLOCK_MONOTONIC in nanoseconds.
+ */
+#ifndef CM_READY_H
+#define CM_READY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../cmodel.h"
+#include "host.h"
+
+#define CM_MAX_QUEUES  1024 /* alive on one machine */
+#define CM_QUEUE_WORDS (CM_MAX_QUEUES / 64)
+#define CM_NO_SLOT     UINT32_MAX
+
+struct cm_ready {
+	_Alignas(CM_CACHE_LINE) _Atomic uint64_t active[CM_QUEUE_WORDS];
+	/* A word may have changed that a parked queue waits for. Counts as pending work: a leader
+	 * that sets it may give up the lead before it gets to look. */
+	_Atomic uint32_t repoll;
+	_Atomic uint32_t n_parked; /* stored by the leader */
+	_Atomic uint64_t timer_ns; /* the next queue resumes then; 0: none. Stored by the leader */
+
+	/* leader */
+	uint64_t parked[CM_QUEUE_WORDS];
+	unsigned next_slot;
+	uint64_t ranked[CM_PRIORITIES][CM_QUEUE_WORDS]; /* slots of other than normal priority */
+	unsigned n_ranked, ranked_turn, ranked_next[CM_PRIORITIES];
+};
+
+/* The queue may be runnable. Any thread. */
+static inline void cm_ready_activate(struct cm_ready *r, unsigned slot)
+{
+	atomic_fetch_or(&r->active[slot / 64], 1ull << slot % 64);
+}
+
+/* Takes it out of the active set; the caller looks for new work afterwards. */
+static inline void cm_ready_deactivate(struct cm_ready *r, unsigned slot)
+{
+	atomic_fetch_and(&r->active[slot / 64], ~(1ull << slot % 64));
+}
+
+/* Not runnable until memory changes or one of these times comes (0, UINT64_MAX: no time). */
+void cm_ready_park(struct cm_ready *r, unsigned slot, uint64_t resume_ns, uint64_t poll_ns);
+/* In no set any more. */
+void cm_ready_forget(struct cm_ready *r, unsigned slot);
+void cm_ready_rank(struct cm_ready *r, unsigned slot, enum cm_queue_priority priority);
+/* Memory was written that parked queues may wait for. */
+void cm_ready_wrote(struct cm_ready *r);
+/* The slot whose turn it is, no longer parked; CM_NO_SLOT: none is runnable. */
+unsigned cm_ready_next(struct cm_ready *r);
+/* Whether cm_ready_next() is worth calling. Any thread. */
+bool cm_ready_pending(struct cm_ready *r);
+
+#endif /* CM_READY_H */
