@@ -2,7 +2,6 @@
 #include "clock.h"
 #include "device.h"
 #include "log.h"
-#include "regs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +19,16 @@ static void start_counting(struct vu_device *d)
 	cm_chip_sensors(d->chip, &s);
 	d->base = (struct vu_sensor_base){s.busy_ns, s.copy_busy_ns, s.bytes_read, s.bytes_written};
 	d->start_ns = clock_ns();
+}
+
+/* What a chip reset does to registers that are no queue's and no VMID's. lock is held. */
+static void reset_registers(struct vu_device *d)
+{
+	d->power_limit_mw = VU_POWER_LIMIT_DEFAULT_MW;
+	memset(d->latched, 0, sizeof(d->latched));
+	memset(d->staged, 0, sizeof(d->staged));
+	for (unsigned i = 0; i < VU_MSIX_VECTORS * 4; i++)
+		d->msix_table[i] = i % 4 == 3; /* each vector masked */
 }
 
 int vu_device_init(struct vu_device *d, struct vu_machine *machine, struct cm_machine *cm,
@@ -50,7 +59,7 @@ int vu_device_init(struct vu_device *d, struct vu_machine *machine, struct cm_ma
 		vu_queue_init(&d->queue[i], d, i);
 	for (unsigned i = 0; i < VU_VMIDS; i++)
 		vu_vm_init(&d->vm[i], d, i);
-	vu_regs_reset(d);
+	reset_registers(d);
 	start_counting(d);
 	return 0;
 }
@@ -87,7 +96,7 @@ void vu_device_reset(struct vu_device *d)
 	d->stuck &= ~VU_STUCK_FLUSH;
 	memset(&d->faults, 0, sizeof(d->faults));
 	d->firmware = (struct vu_firmware){.state = TXDA_FW_RESET};
-	vu_regs_reset(d);
+	reset_registers(d);
 	start_counting(d);
 	/* What the sources were about is gone, but who reset the chip waits for this one. */
 	vu_irq_ack_queues(&d->irq, UINT64_MAX);
@@ -290,76 +299,4 @@ void *vu_device_at(struct vu_device *d, uint64_t addr, uint64_t bytes, bool writ
 		return vu_device_bus_master(d) ? vu_guest_at(&d->guest, at, bytes, write) : NULL;
 	default: return NULL;
 	}
-}
-
-/* ---- accesses -------------------------------------------------------------------------------- */
-
-static bool memory_answers(struct vu_device *d)
-{
-	bool on;
-
-	pthread_mutex_lock(&d->lock);
-	on = !atomic_load(&d->gone) && vu_config_memory_enabled(&d->config);
-	pthread_mutex_unlock(&d->lock);
-	return on;
-}
-
-void vu_device_bar_read(struct vu_device *d, unsigned region, uint64_t offset, void *buf,
-			uint32_t bytes)
-{
-	memset(buf, 0xff, bytes);
-	if (!memory_answers(d))
-		return;
-	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) &&
-	    offset < TXDA_BAR_REGS_BYTES) {
-		uint32_t value = vu_regs_read(d, (uint32_t)offset);
-
-		memcpy(buf, &value, sizeof(value));
-	} else if (region == TXDA_BAR_DRAM && offset < d->dram_bytes &&
-		   bytes <= d->dram_bytes - offset && offset < d->bar_bytes &&
-		   bytes <= d->bar_bytes - offset) {
-		memcpy(buf, d->dram + offset, bytes);
-	}
-}
-
-void vu_device_bar_write(struct vu_device *d, unsigned region, uint64_t offset, const void *buf,
-			 uint32_t bytes)
-{
-	if (!memory_answers(d))
-		return;
-	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) &&
-	    offset < TXDA_BAR_REGS_BYTES) {
-		uint32_t value;
-
-		memcpy(&value, buf, sizeof(value));
-		vu_regs_write(d, (uint32_t)offset, value);
-	} else if (region == TXDA_BAR_DRAM && offset < d->dram_bytes &&
-		   bytes <= d->dram_bytes - offset && offset < d->bar_bytes &&
-		   bytes <= d->bar_bytes - offset) {
-		memcpy(d->dram + offset, buf, bytes);
-	}
-}
-
-void vu_device_config_read(struct vu_device *d, uint64_t offset, void *buf, uint32_t bytes)
-{
-	pthread_mutex_lock(&d->lock);
-	if (atomic_load(&d->gone))
-		memset(buf, 0xff, bytes);
-	else
-		vu_config_read(&d->config, offset, buf, bytes);
-	pthread_mutex_unlock(&d->lock);
-}
-
-void vu_device_config_write(struct vu_device *d, uint64_t offset, const void *buf, uint32_t bytes)
-{
-	unsigned what = 0;
-
-	pthread_mutex_lock(&d->lock);
-	if (!atomic_load(&d->gone))
-		what = vu_config_write(&d->config, offset, buf, bytes);
-	pthread_mutex_unlock(&d->lock);
-	if (what & VU_CONFIG_FLR)
-		vu_device_flr(d);
-	else if (what & VU_CONFIG_POWER)
-		vu_device_power_changed(d);
 }

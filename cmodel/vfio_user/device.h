@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A chip as a PCI function: what its files share.
+ * A chip as a PCI function. device.c, queue.c and vm.c are one module behind this header; registers
+ * (regs.h) and the accesses of clients (access.h) stand above it.
  *
  * Who locks what. A device has two locks. op_lock is held around each message of the client and
  * each order of the control socket: one thing at a time is done to a device. lock guards its state
@@ -175,15 +176,5 @@ struct vu_device *vu_device_peer(struct vu_device *d, unsigned port);
 /* The port of @d's peer that leads back to @d. */
 unsigned vu_device_peer_port(const struct vu_device *d, unsigned port);
 bool vu_device_link_up(struct vu_device *d, unsigned port);
-
-/* ---- BARs ----------------------------------------------------------------------------------- */
-
-/* Accesses of the client; op_lock is held. Out of bounds reads give ones, writes do nothing. */
-void vu_device_bar_read(struct vu_device *d, unsigned region, uint64_t offset, void *buf,
-			uint32_t bytes);
-void vu_device_bar_write(struct vu_device *d, unsigned region, uint64_t offset, const void *buf,
-			 uint32_t bytes);
-void vu_device_config_read(struct vu_device *d, uint64_t offset, void *buf, uint32_t bytes);
-void vu_device_config_write(struct vu_device *d, uint64_t offset, const void *buf, uint32_t bytes);
 
 #endif /* VU_DEVICE_H */

@@ -137,12 +137,3 @@ void vu_regs_write(struct vu_device *d, uint32_t offset, uint32_t value)
 		reg->write(d, i, value);
 	}
 }
-
-void vu_regs_reset(struct vu_device *d)
-{
-	d->power_limit_mw = VU_POWER_LIMIT_DEFAULT_MW;
-	memset(d->latched, 0, sizeof(d->latched));
-	memset(d->staged, 0, sizeof(d->staged));
-	for (unsigned i = 0; i < VU_MSIX_VECTORS * 4; i++)
-		d->msix_table[i] = i % 4 == 3; /* each vector masked */
-}

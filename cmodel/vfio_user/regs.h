@@ -18,8 +18,6 @@ struct vu_device;
 /* @offset is a multiple of 4 below TXDA_BAR_REGS_BYTES. */
 uint32_t vu_regs_read(struct vu_device *d, uint32_t offset);
 void vu_regs_write(struct vu_device *d, uint32_t offset, uint32_t value);
-/* What a chip reset does to registers that no other file has. lock is held. */
-void vu_regs_reset(struct vu_device *d);
 
 /* ---- for the files that have tables ---------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "session.h"
+#include "access.h"
 #include "log.h"
 
 #include <errno.h>
