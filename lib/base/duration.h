@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Times as people write them: "90", "90s", "5m", "2h"; "-1" is for ever. */
-#ifndef TXDA_SERVER_DURATION_H
-#define TXDA_SERVER_DURATION_H
+#ifndef TXDA_BASE_DURATION_H
+#define TXDA_BASE_DURATION_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,8 +9,8 @@
  *
  * Threads: all functions are reentrant; nothing is shared.
  */
-#ifndef TXDA_TEXT_JSON_STRICT_H
-#define TXDA_TEXT_JSON_STRICT_H
+#ifndef TXDA_BASE_JSON_STRICT_H
+#define TXDA_BASE_JSON_STRICT_H
 
 #include <stddef.h>
 #include <cjson/cJSON.h>

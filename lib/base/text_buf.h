@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Two growing arrays: bytes, and token ids. Zero-initialised is empty; free() their data. */
-#ifndef TXDA_TEXT_BUF_H
-#define TXDA_TEXT_BUF_H
+#ifndef TXDA_BASE_TEXT_BUF_H
+#define TXDA_BASE_TEXT_BUF_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * UTF-8 by hand: strict decoding (Unicode 15, table 3-7) for text that anyone may have sent.
  * Everything here is pure and looks at no byte beyond the length it is given.
  */
-#ifndef TXDA_TEXT_UTF8_H
-#define TXDA_TEXT_UTF8_H
+#ifndef TXDA_BASE_UTF8_H
+#define TXDA_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * What comes from outside is logged with control characters replaced, so that no client can forge a
  * line. Any thread may log.
  */
-#ifndef TXDA_DAEMON_LOG_H
-#define TXDA_DAEMON_LOG_H
+#ifndef TXDA_BASE_LOG_H
+#define TXDA_BASE_LOG_H
 
 #include <stddef.h>
 

@@ -11,8 +11,8 @@
  *
  * Errors: 0 or more, or -errno with the reason in err. Threads: any.
  */
-#ifndef TXDA_RESIDENCY_PARAM_DIR_H
-#define TXDA_RESIDENCY_PARAM_DIR_H
+#ifndef TXDA_BASE_PARAM_DIR_H
+#define TXDA_BASE_PARAM_DIR_H
 
 #include <stdbool.h>
 #include <stddef.h>
