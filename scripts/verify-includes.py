@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""verify-includes.py [TREE] - what a folder of C files includes is what scripts/includes.table lets it know.
+
+The table has a line for each folder (or for one file of it, which then has a line of its own):
+
+    FOLDER: FOLDER...                what it may include of others
+    except FOLDER: FOLDER  REASON    an arrow that must go; one that is not needed any more is an error
+
+The arrows of the first kind must not form a circle. Headers are named as the compiler finds them, by their
+names alone: of several with one name the includer's folder comes first, then its room, then what it may know.
+"""
+import os
+import re
+import subprocess
+import sys
+
+ROOMS = ("uapi", "lib", "cmodel", "libtxda", "daemon", "tools", "driver", "examples")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
+
+
+def read_table(path):
+    allowed, exceptions, errors = {}, {}, []
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            line = line.split("#")[0].strip()
+            if not line:
+                continue
+            left, colon, right = line.partition(":")
+            words = right.split()
+            if not colon:
+                errors.append(f"{path}:{number}: no colon")
+            elif left.startswith("except "):
+                if len(words) < 2:
+                    errors.append(f"{path}:{number}: an exception has a folder and a reason")
+                else:
+                    exceptions[(left.split()[1], words[0])] = number
+            elif left in allowed:
+                errors.append(f"{path}:{number}: {left} has two lines")
+            else:
+                allowed[left] = words
+    return allowed, exceptions, errors
+
+
+def find_circle(arrows):
+    """A list of folders, the first of which comes again at the end; None."""
+    done, way = set(), []
+
+    def visit(folder):
+        if folder in way:
+            return way[way.index(folder):] + [folder]
+        if folder in done:
+            return None
+        way.append(folder)
+        for other in arrows.get(folder, ()):
+            circle = visit(other)
+            if circle:
+                return circle
+        done.add(way.pop())
+        return None
+
+    for folder in arrows:
+        circle = visit(folder)
+        if circle:
+            return circle
+    return None
+
+
+def find_header(name, file, headers, may):
+    """The file that `name` stands for in `file`; None: it is none of ours."""
+    folder, room = os.path.dirname(file), file.split("/")[0]
+    beside = os.path.normpath(os.path.join(folder, name))
+    found = [h for h in headers.get(os.path.basename(name), ()) if h == name or h.endswith("/" + name)]
+    if beside in found:
+        return beside
+    for wanted in (lambda h: os.path.dirname(h) in may and h.startswith(room + "/"), lambda h: h.startswith(room + "/"),
+                   lambda h: os.path.dirname(h) in may, lambda h: True):
+        for header in found:
+            if wanted(header):
+                return header
+    return None
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    table = os.path.join(here, "includes.table")
+    os.chdir(sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(here))
+    allowed, exceptions, errors = read_table(table)
+    circle = find_circle({os.path.dirname(f) if f.endswith(".c") else f: to for f, to in allowed.items()})
+    if circle:
+        errors.append("a circle of folders: " + " -> ".join(circle))
+    listed = subprocess.run(["find", *(room for room in ROOMS if os.path.isdir(room)), "-name", "*.[ch]"],
+                            stdout=subprocess.PIPE, check=True, text=True).stdout.split()
+    headers = {}
+    for file in sorted(listed):
+        headers.setdefault(os.path.basename(file), []).append(file)
+    used = set()
+    for file in sorted(listed):
+        folder = os.path.dirname(file)
+        if folder not in allowed:
+            errors.append(f"{file}: {folder} has no line in the table")
+            continue
+        may = allowed[folder] + allowed.get(file, [])
+        with open(file, encoding="utf-8") as text:
+            names = INCLUDE.findall(text.read())
+        for name in names:
+            header = find_header(name, file, headers, may)
+            to = os.path.dirname(header) if header else folder
+            if to == folder or to in may:
+                continue
+            if (folder, to) in exceptions:
+                used.add((folder, to))
+            else:
+                errors.append(f"{file}: {folder} may not know {to}: {header}")
+    errors += [f"includes.table:{line}: no file of {a} includes one of {b} any more, the exception can go"
+               for (a, b), line in exceptions.items() if (a, b) not in used]
+    print("\n".join(errors) or f"{len(listed)} files, {len(exceptions)} exceptions")
+    return 1 if errors else 0
+
+
+sys.exit(main())
