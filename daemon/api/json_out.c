@@ -31,6 +31,8 @@ void json_raw(struct json_out *o, const void *bytes, size_t len)
 {
 	if (o->failed || !len)
 		return;
+	if (o->spill && o->len >= JSON_SPILL)
+		o->spill(o, o->spill_arg);
 	if (len > o->cap - o->len) {
 		size_t cap = o->cap ? o->cap : 512;
 		char *data;

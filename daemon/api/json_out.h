@@ -16,12 +16,23 @@ struct json_out {
 	size_t len, cap;
 	bool comma; /* the next element needs one before it */
 	bool failed;
+	/* NULL, or takes o->data and sets o->len to 0 whenever JSON_SPILL bytes are there. */
+	void (*spill)(struct json_out *o, void *arg);
+	void *spill_arg;
 };
+
+#define JSON_SPILL ((size_t)64 << 10)
 
 void json_out_init(struct json_out *o);
 void json_out_free(struct json_out *o);
 /* As good as new, with its memory kept. */
 void json_out_clear(struct json_out *o);
+static inline void json_out_set_spill(struct json_out *o,
+				      void (*spill)(struct json_out *o, void *arg), void *arg)
+{
+	o->spill = spill;
+	o->spill_arg = arg;
+}
 static inline bool json_out_failed(const struct json_out *o)
 {
 	return o->failed;

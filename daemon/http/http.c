@@ -167,18 +167,36 @@ static void put_head(struct http_conn *c, int status, const char *type, const ch
 			: "Connection: close\r\n");
 }
 
-void http_reply(struct http_conn *c, int status, const char *type, const char *headers,
-		const char *body, size_t len)
+static void put_reply_head(struct http_conn *c, int status, const char *type, const char *headers,
+			   size_t len)
 {
 	char framing[48];
 
-	if (c->state != CONN_BUSY)
-		return;
 	snprintf(framing, sizeof(framing), "Content-Length: %zu\r\n", len);
 	put_head(c, status, type, headers, framing);
+	c->answer_bytes = c->head_only ? 0 : len;
+}
+
+void http_reply(struct http_conn *c, int status, const char *type, const char *headers,
+		const char *body, size_t len)
+{
+	if (c->state != CONN_BUSY)
+		return;
+	put_reply_head(c, status, type, headers, len);
 	if (!c->head_only)
 		evbuffer_add(c->out, body, len);
-	c->answer_bytes = c->head_only ? 0 : len;
+	after_answer(c);
+	send_now(c);
+}
+
+void http_reply_buffer(struct http_conn *c, int status, const char *type, const char *headers,
+		       struct evbuffer *body)
+{
+	if (c->state != CONN_BUSY)
+		return;
+	put_reply_head(c, status, type, headers, evbuffer_get_length(body));
+	if (!c->head_only)
+		evbuffer_add_buffer(c->out, body);
 	after_answer(c);
 	send_now(c);
 }

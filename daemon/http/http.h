@@ -47,6 +47,7 @@
 
 struct descriptor_set;
 struct descriptors;
+struct evbuffer;
 struct event_base;
 struct http_server;
 struct http_conn;
@@ -153,6 +154,9 @@ int http_conn_take_fds(struct http_conn *c, struct descriptor_set **ret);
 /* @headers: further header lines, each with its CRLF, or NULL. The body is copied. */
 void http_reply(struct http_conn *c, int status, const char *type, const char *headers,
 		const char *body, size_t len);
+/* The body is taken out of @body, without a copy. */
+void http_reply_buffer(struct http_conn *c, int status, const char *type, const char *headers,
+		       struct evbuffer *body);
 void http_stream_begin(struct http_conn *c, int status, const char *type, const char *headers);
 void http_stream_write(struct http_conn *c, const char *data, size_t len);
 void http_stream_end(struct http_conn *c);

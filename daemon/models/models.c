@@ -50,7 +50,6 @@ int model_park(struct served_model *m, struct exchange *x)
 		return -EAGAIN;
 	x->parked_ns = clock_ns();
 	x->park_next = NULL;
-	x->parked = true;
 	*m->last_parked = x;
 	m->last_parked = &x->park_next;
 	m->n_parked++;
@@ -61,12 +60,13 @@ void model_unpark(struct served_model *m, struct exchange *x)
 {
 	struct exchange **link = &m->parked;
 
-	while (*link != x)
+	while (*link && *link != x)
 		link = &(*link)->park_next;
+	if (!*link)
+		return;
 	*link = x->park_next;
 	if (!*link)
 		m->last_parked = link;
-	x->parked = false;
 	m->n_parked--;
 }
 

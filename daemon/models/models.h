@@ -158,6 +158,7 @@ int model_plan(struct served_model *m, struct residency_plan *ret, const char **
 /* Lets an exchange wait for the model: exchange_go_on() is called when it is ready, or
  * exchange_fail(). -EAGAIN: too many wait. */
 int model_park(struct served_model *m, struct exchange *x);
+/* Takes it from that list, if it is there. */
 void model_unpark(struct served_model *m, struct exchange *x);
 /* An exchange refers to the model, and no longer. */
 void model_use(struct served_model *m);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "beams.h"
-
+/*
+ * Beam search for an exchange: each round asks the engine for the next token's candidates behind
+ * every beam, as requests of one token whose beginnings are in the prefix cache. The searches of
+ * several prompts go on side by side.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,29 +11,33 @@
 #include "beam.h"
 #include "clock.h"
 #include "exchange.h"
+#include "respond.h"
 #include "server_internal.h"
+
+#define BEAM_OVERHEAD 8192 /* bytes of a beam apart from its tokens, about */
 
 struct search;
 
 /* A beam of the round at hand. */
 struct beam {
-	struct client client; /* first: the engine's news are for it */
+	struct sequence sequence; /* first */
 	struct search *search;
-	struct engine_request *request;
-	bool done;
 };
 
 /* One prompt's. */
 struct search {
 	struct beams *beams;
-	const struct prompt_tokens *prompt;
+	struct prompt_tokens *prompt;
 	struct beam_search *search;
 	struct beam beams_of_round[API_MAX_BEAMS];
 	unsigned n_beams, waiting;
 	int32_t *tokens; /* the prompt and room for a beam's */
 	bool over;
+	void **results; /* [n_results] of the text worker: what the choices' inputs point into */
+	unsigned n_results;
 };
 
+/* x->own */
 struct beams {
 	struct exchange *exchange;
 	struct engine_sampling sampling; /* of a round's requests */
@@ -38,42 +45,30 @@ struct beams {
 	unsigned n_searches;
 };
 
-static void on_news(struct client *client);
-
 static void drop_round(struct search *s)
 {
-	for (unsigned i = 0; i < s->n_beams; i++) {
-		if (s->beams_of_round[i].request)
-			engine_request_unref(s->beams_of_round[i].request);
-	}
+	for (unsigned i = 0; i < s->n_beams; i++)
+		engine_request_unref(s->beams_of_round[i].sequence.request);
 	s->n_beams = 0;
 }
 
-void beams_free(struct beams *b)
+static void release(struct exchange *x)
 {
-	if (!b)
-		return;
-	for (unsigned i = 0; i < b->n_searches; i++) {
-		drop_round(&b->searches[i]);
-		beam_search_free(b->searches[i].search);
-		free(b->searches[i].tokens);
-	}
-	free(b->searches);
-	free(b);
-}
+	struct beams *b = x->own;
 
-void beams_cancel(struct beams *b)
-{
-	for (unsigned i = 0; i < b->n_searches; i++) {
+	for (unsigned i = 0; b && i < b->n_searches; i++) {
 		struct search *s = &b->searches[i];
 
-		for (unsigned k = 0; k < s->n_beams; k++) {
-			struct beam *beam = &s->beams_of_round[k];
-
-			if (beam->request && !beam->done)
-				model_cancel(beam->request);
-		}
+		drop_round(s);
+		for (unsigned k = 0; k < s->n_results; k++)
+			free(s->results[k]);
+		free(s->results);
+		beam_search_free(s->search);
+		free(s->tokens);
 	}
+	if (b)
+		free(b->searches);
+	free(b);
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
@@ -82,22 +77,21 @@ static bool submit_beam(struct search *s, unsigned i, struct api_error *e)
 {
 	struct exchange *x = s->beams->exchange;
 	struct beam *beam = &s->beams_of_round[s->n_beams++];
+	struct engine_request **request = &beam->sequence.request;
 	unsigned n = s->prompt->n;
 	char err[256] = "";
 	int r;
 
-	*beam = (struct beam){.client.news = on_news, .search = s};
+	*beam = (struct beam){.search = s};
 	beam_search_tokens(s->search, i, s->tokens + n);
 	r = engine_request_new(s->tokens, n + beam_search_length(s->search), &s->beams->sampling,
-			       false, &beam->request);
-	if (r)
-		return exchange_submit_error(x, r, err, e);
-	beam->request->goes_on = beam_search_length(s->search) != 0;
-	r = exchange_submit(x, beam->request, &beam->client, err, sizeof(err));
-	if (r)
-		return exchange_submit_error(x, r, err, e);
-	s->waiting++;
-	return true;
+			       false, request);
+	if (!r) {
+		(*request)->goes_on = beam_search_length(s->search) != 0;
+		r = exchange_submit(x, &beam->sequence, err, sizeof(err));
+	}
+	s->waiting += !r;
+	return !r || exchange_engine_error(x, r, err, e);
 }
 
 static bool start_round(struct search *s, struct api_error *e)
@@ -118,40 +112,47 @@ static int take_round(struct search *s)
 	const struct engine_logprob *candidates[API_MAX_BEAMS];
 
 	for (unsigned i = 0; i < s->n_beams; i++)
-		candidates[i] = s->beams_of_round[i].request->top;
+		candidates[i] = s->beams_of_round[i].sequence.request->top;
 	return beam_search_step(s->search, candidates, (unsigned)s->beams->sampling.logprobs);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end, in a text worker --------------------------------------------------------------- */
 
 /* Makes choice @c of hypothesis @k. */
 static int make_choice(struct search *s, unsigned k, struct choice *c)
 {
 	unsigned n_top = c->params->logprobs > 0 ? (unsigned)c->params->logprobs : 0;
-	struct engine_logprob *logprobs, *top;
+	struct engine_logprob *logprobs;
 	struct beam_result result;
-	int32_t *tokens;
-	int r = -ENOMEM;
+	size_t entries;
+	int r;
 
 	beam_search_result(s->search, k, &result);
-	tokens = malloc((result.n + 1) * sizeof(*tokens));
-	logprobs = malloc((result.n + 1) * sizeof(*logprobs));
-	top = malloc(((size_t)result.n * n_top + 1) * sizeof(*top));
-	if (tokens && logprobs && top) {
-		beam_search_copy(s->search, k, tokens, logprobs, top);
-		r = choice_init_tokens(c, tokens, result.n, logprobs, top, n_top);
-	}
-	free(tokens);
-	free(logprobs);
-	free(top);
+	entries = (size_t)result.n * (1 + n_top);
+	logprobs = malloc(entries * sizeof(*logprobs) + (result.n + 1) * sizeof(*s->tokens));
+	if (!logprobs)
+		return -ENOMEM;
+	s->results[s->n_results++] = logprobs;
+	c->input = (struct choice_input){
+		.tokens = (int32_t *)(logprobs + entries),
+		.logprobs = logprobs,
+		.top = logprobs + result.n,
+		.n_top = n_top,
+		.n = result.n,
+		/* A stop token is not among the tokens. */
+		.how = result.stopped ? ENGINE_FINISH_COMPLETE : ENGINE_FINISH_LENGTH,
+	};
+	beam_search_copy(s->search, k, (int32_t *)(logprobs + entries), logprobs,
+			 logprobs + result.n);
+	r = choice_init(c, result.n + 1);
 	if (!r)
-		r = choice_take_all(c, result.stopped ? ENGINE_FINISH_STOP : ENGINE_FINISH_LENGTH);
-	return r;
+		r = choice_advance(c, UINT32_MAX >> 1);
+	return r < 0 ? r : 0;
 }
 
 static int make_choices(struct exchange *x)
 {
-	struct beams *b = x->beams;
+	struct beams *b = x->own;
 	unsigned n = x->params.n;
 	int r = 0;
 
@@ -162,88 +163,83 @@ static int make_choices(struct exchange *x)
 		struct search *s = &b->searches[i / n];
 		struct choice *c;
 
+		if (!s->results)
+			s->results = calloc(n, sizeof(*s->results));
+		if (!s->results)
+			return -ENOMEM;
 		if (i % n >= beam_search_results(s->search))
 			continue;
 		c = &x->choices[x->n_choices++];
-		c->exchange = x;
 		c->index = i;
 		c->prompt_index = i / n;
 		c->prompt = s->prompt;
 		c->params = &x->params;
 		c->text_side = x->text;
 		r = make_choice(s, i % n, c);
-		metrics_observe(&x->model->metrics, METRICS_GENERATION_TOKENS, c->completion_tokens,
-				1);
 	}
 	return r;
 }
 
-static void finish(struct exchange *x)
+static bool output(struct exchange *x)
 {
-	struct beams *b = x->beams;
-	struct api_error e;
+	if (!x->choices && make_choices(x))
+		return false;
+	respond_whole(x);
+	return true;
+}
 
+static bool written(struct exchange *x, struct api_error *e)
+{
+	struct metrics_model *m = &x->model->metrics;
+	unsigned prompt = 0, generated = 0;
+
+	(void)e;
+	if (!x->complete)
+		return true;
+	for (unsigned i = 0; i < x->n_prompts; i++)
+		prompt += x->prompts[i].n;
+	for (unsigned i = 0; i < x->n_choices; i++) {
+		generated += x->choices[i].completion_tokens;
+		metrics_observe(m, METRICS_GENERATION_TOKENS, x->choices[i].completion_tokens, 1);
+	}
+	m->finished[METRICS_STOP]++;
+	metrics_observe(m, METRICS_E2E_LATENCY, (double)(clock_ns() - x->arrived_ns) / 1e9, 1);
+	http_conn_set_note(x->conn, "%s %u+%u tokens", x->id, prompt, generated);
+	return true;
+}
+
+/* ---- the engine's events --------------------------------------------------------------------- */
+
+static bool all_over(const struct beams *b)
+{
 	for (unsigned i = 0; i < b->n_searches; i++) {
 		if (!b->searches[i].over)
-			return;
+			return false;
 	}
-	if (make_choices(x)) {
-		api_error_set(&e, 500, NULL, NULL, "out of memory");
-		exchange_fail(x, &e);
-		return;
-	}
-	x->model->metrics.finished[METRICS_STOP]++;
-	metrics_observe(&x->model->metrics, METRICS_E2E_LATENCY,
-			(double)(clock_ns() - x->arrived_ns) / 1e9, 1);
-	exchange_complete(x);
+	return true;
 }
 
-/* Goes on when the whole round is there. */
-static void go_on(struct search *s)
+static bool event(struct sequence *sequence, enum engine_finish how, struct api_error *e)
 {
-	struct exchange *x = s->beams->exchange;
-	struct api_error e;
+	struct search *s = ((struct beam *)sequence)->search;
+	struct exchange *x = sequence->exchange;
 
-	if (s->waiting || s->over || x->answered || !x->conn)
-		return;
-	if (take_round(s)) {
-		api_error_set(&e, 500, NULL, NULL, "out of memory");
-		exchange_fail(x, &e);
-		return;
-	}
-	s->over = !beam_search_live(s->search);
-	if (s->over)
-		finish(x);
-	else if (!start_round(s, &e))
-		exchange_fail(x, &e);
-}
-
-static void on_news(struct client *client)
-{
-	struct beam *beam = (struct beam *)client;
-	struct search *s = beam->search;
-	struct exchange *x = s->beams->exchange;
-	struct replica *replica = client->replica;
-	struct engine_request *r = beam->request;
-	enum engine_finish how =
-		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
-	struct api_error e;
-
-	if (how == ENGINE_RUNNING || beam->done)
-		return;
-	beam->done = true;
+	if (how == ENGINE_RUNNING)
+		return true;
 	s->waiting--;
-	exchange_end_request(x, r);
-	if (how == ENGINE_FINISH_ERROR || how == ENGINE_FINISH_CANCELLED ||
-	    how == ENGINE_FINISH_TIMEOUT) {
-		exchange_submit_error(x, how == ENGINE_FINISH_CANCELLED ? -ESHUTDOWN : r->error,
-				      r->error_text, &e);
-		exchange_fail(x, &e);
-	} else {
-		go_on(s);
-	}
-	exchange_free_if_over(x);
-	replica_request_ended(replica);
+	if (!exchange_has_result(x, sequence->request, how, e))
+		return false;
+	/* It goes on when the whole round is there. */
+	if (s->waiting || s->over || !x->conn)
+		return true;
+	if (take_round(s))
+		return api_error_set(e, 500, NULL, NULL, "out of memory");
+	s->over = !beam_search_live(s->search);
+	if (!s->over)
+		return start_round(s, e);
+	if (all_over(s->beams))
+		exchange_output(x);
+	return true;
 }
 
 /* ---- the beginning --------------------------------------------------------------------------- */
@@ -298,16 +294,26 @@ static bool start_search(struct beams *b, struct search *s, struct beam_options 
 	return start_round(s, e);
 }
 
-bool beams_start(struct exchange *x, struct api_error *e)
+static bool start(struct exchange *x, struct api_error *e)
 {
 	struct beams *b = calloc(1, sizeof(*b));
 	struct beam_options options;
+	uint64_t bytes = 0;
 
-	x->beams = b;
+	for (unsigned i = 0; i < x->n_prompts; i++)
+		bytes +=
+			2 * (uint64_t)x->params.beam_width *
+			(BEAM_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
+			 (uint64_t)x->params.max_tokens *
+				 (2 + (x->params.logprobs > 0 ? (uint64_t)x->params.logprobs : 0)) *
+				 sizeof(struct engine_logprob));
+	x->own = b;
 	if (b)
 		b->searches = calloc(x->n_prompts, sizeof(*b->searches));
 	if (!b || !b->searches)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
+	if (!exchange_hold(x, bytes, "max_tokens", e))
+		return false;
 	b->exchange = x;
 	set_up(b, &x->params, x->text, &options);
 	for (unsigned i = 0; i < x->n_prompts; i++) {
@@ -319,3 +325,12 @@ bool beams_start(struct exchange *x, struct api_error *e)
 	}
 	return true;
 }
+
+const struct request_kind kind_beam = {
+	.start = start,
+	.event = event,
+	.written = written,
+	.encode = exchange_encode_prompts,
+	.output = output,
+	.release = release,
+};

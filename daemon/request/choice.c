@@ -96,11 +96,11 @@ static int make_parser(struct choice *c)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int prepare(struct choice *c, unsigned max_tokens)
+int choice_init(struct choice *c, unsigned max_tokens)
 {
 	const struct api_params *p = c->params;
-	/* uint32_t and int32_t may alias, and ids are not negative. */
-	const uint32_t *before = (const uint32_t *)c->prompt->ids;
+	struct prompt_tokens *prompt = c->prompt;
+	int r;
 
 	c->tools = model_text_tools(c->text_side, p);
 	json_out_init(&c->text);
@@ -110,66 +110,26 @@ static int prepare(struct choice *c, unsigned max_tokens)
 		c->marks = calloc(max_tokens, sizeof(*c->marks));
 	if (!c->stop || (p->logprobs >= 0 && !c->marks) || make_parser(c))
 		return -ENOMEM;
-	/* Marks of the reply may be control tokens: then take_token() leaves the others out. */
-	return txda_detok_new(c->text_side->tokenizer, p->skip_special && !c->parser, before,
-			      c->prompt->n, &c->detok);
-}
-
-int choice_init(struct choice *c, const struct engine_sampling *sampling, struct grammar *grammar)
-{
-	const struct api_params *p = c->params;
-	int r = prepare(c, sampling->max_tokens);
-
-	if (!r)
-		r = engine_request_new(c->prompt->ids, c->prompt->n, sampling,
-				       p->echo && p->logprobs >= 0, &c->request);
-	if (r)
-		return r;
-	c->tokens = c->request->tokens;
-	c->logprobs = c->request->logprobs;
-	c->top = c->request->top;
-	c->n_top = sampling->logprobs > 0 ? (unsigned)sampling->logprobs : 0;
-	return model_text_constrain(c->text_side, c->prompt, grammar, c->request);
-}
-
-int choice_init_tokens(struct choice *c, const int32_t *tokens, unsigned n,
-		       const struct engine_logprob *logprobs, const struct engine_logprob *top,
-		       unsigned n_top)
-{
-	size_t of_tokens = n * sizeof(*tokens), of_logprobs = n * sizeof(*logprobs);
-	size_t of_top = (size_t)n * n_top * sizeof(*top);
-	int r = prepare(c, n + 1);
-	char *memory;
-
-	if (r)
-		return r;
-	memory = malloc(of_logprobs + of_top + of_tokens + 1);
-	if (!memory)
-		return -ENOMEM;
-	if (n) {
-		memcpy(memory, logprobs, of_logprobs);
-		memcpy(memory + of_logprobs, top, of_top);
-		memcpy(memory + of_logprobs + of_top, tokens, of_tokens);
+	/*
+	 * Marks of the reply may be control tokens: then take_token() leaves the others out. (uint32_t
+	 * and int32_t may alias, and ids are not negative.)
+	 */
+	if (!prompt->detok) {
+		r = txda_detok_new(c->text_side->tokenizer, p->skip_special && !c->parser,
+				   (const uint32_t *)prompt->ids, prompt->n, &prompt->detok);
+		if (r)
+			return r;
 	}
-	c->owned = memory;
-	c->logprobs = (struct engine_logprob *)memory;
-	c->top = (struct engine_logprob *)(memory + of_logprobs);
-	c->tokens = (int32_t *)(memory + of_logprobs + of_top);
-	c->n_top = n_top;
-	c->n_tokens = n;
-	return 0;
+	return txda_detok_copy(prompt->detok, &c->detok);
 }
 
 void choice_clear(struct choice *c)
 {
-	if (c->request)
-		engine_request_unref(c->request);
 	for (unsigned i = 0; i < c->n_calls; i++) {
 		free(c->calls[i].name);
 		json_out_free(&c->calls[i].arguments);
 	}
 	free(c->calls);
-	free(c->owned);
 	txda_detok_free(c->detok);
 	stop_free(c->stop);
 	reply_parser_free(c->parser);
@@ -238,14 +198,6 @@ static void show_tokens(struct choice *c, unsigned limit)
 
 	while (c->marks && c->shown_to < limit && (all || c->marks[c->shown_to].byte < c->released))
 		c->shown_to++;
-}
-
-static bool is_stop_token(const struct engine_sampling *s, int32_t token)
-{
-	for (unsigned i = 0; !s->ignore_eos && i < s->n_stop_tokens; i++)
-		if (s->stop_tokens[i] == token)
-			return true;
-	return false;
 }
 
 /* Tokens of reasoning: all up to the one that ends it. */
@@ -359,7 +311,7 @@ static int take_tokens(struct choice *c, unsigned limit, unsigned max)
 	unsigned taken = 0;
 
 	for (; c->seen < limit && taken < max; taken++) {
-		int r = take_token(c, c->tokens[c->seen]);
+		int r = take_token(c, c->input.tokens[c->seen]);
 
 		if (r > 0)
 			r = cut(c);
@@ -374,40 +326,26 @@ static int take_tokens(struct choice *c, unsigned limit, unsigned max)
 
 int choice_advance(struct choice *c, unsigned max)
 {
-	struct engine_request *r = c->request;
-	enum engine_finish how =
-		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
-	unsigned n = atomic_load_explicit(&r->n_tokens, memory_order_acquire), limit = n;
+	enum engine_finish how = c->input.how;
+	unsigned n = c->input.n, limit = n;
 	int taken, error;
 
 	if (c->finish_reason)
 		return 0;
 	/* A stop token is not shown. While the engine runs, the last token may turn out to be the
 	 * one that ended it. */
-	if (n && ((how == ENGINE_FINISH_STOP) ||
-		  (how == ENGINE_RUNNING && is_stop_token(&r->sampling, r->tokens[n - 1]))))
+	if (n && (how == ENGINE_FINISH_STOP ||
+		  (how == ENGINE_RUNNING &&
+		   model_text_stops(c->text_side, c->params, c->input.tokens[n - 1]))))
 		limit--;
 	if (c->params->max_tokens_given && !c->params->max_tokens)
 		limit = 0;
 	taken = take_tokens(c, limit, max);
-	if (taken < 0 || c->finish_reason || c->seen < limit)
+	if (taken < 0 || c->finish_reason || c->seen < limit || how == ENGINE_RUNNING ||
+	    how == ENGINE_FINISH_CANCELLED || how == ENGINE_FINISH_ERROR)
 		return taken;
-	if (how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_LENGTH ||
-	    how == ENGINE_FINISH_COMPLETE || how == ENGINE_FINISH_TIMEOUT) {
-		error = finish(c, how, n, limit);
-		if (error)
-			return error;
-	}
-	return taken;
-}
-
-int choice_take_all(struct choice *c, enum engine_finish how)
-{
-	int taken = take_tokens(c, c->n_tokens, c->n_tokens);
-
-	if (taken < 0 || c->finish_reason)
-		return taken < 0 ? taken : 0;
-	return finish(c, how, c->n_tokens, c->n_tokens);
+	error = finish(c, how, n, limit);
+	return error ? error : taken;
 }
 
 /* ---- what is sent ---------------------------------------------------------------------------- */
@@ -438,6 +376,6 @@ void choice_rate(struct choice *c)
 	double sum = 0;
 
 	for (unsigned i = 0; i < c->completion_tokens; i++)
-		sum += c->logprobs[i].logprob;
+		sum += c->input.logprobs[i].logprob;
 	c->score = c->completion_tokens ? sum / c->completion_tokens : -INFINITY;
 }

@@ -1,66 +1,29 @@
 // SPDX-License-Identifier: MIT
-#include "embeddings.h"
-
+/*
+ * /v1/embeddings: a sequence of the engine for each input, a few of them at a time, and one answer
+ * when all vectors are there.
+ */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include <event2/buffer.h>
 
 #include "exchange.h"
 #include "server_internal.h"
 
 #define AT_ONCE	       64 /* inputs of one exchange in the engine, so that others come in between */
+#define TURN	       64 /* vectors that a text worker writes in one turn */
 #define INPUT_OVERHEAD 1024 /* bytes apart from tokens and vector, about */
 #define NUMBER_BYTES   28   /* of an element: sum, value and text */
 
-struct embedding {
-	struct client client; /* first: the engine's news are for it */
-	struct embeddings *all;
-	struct engine_request *request;
-	bool done;
-};
-
+/* x->own */
 struct embeddings {
-	struct exchange *exchange;
 	struct engine_pooling pooling;
-	struct embedding *inputs; /* [n] */
-	unsigned n, submitted, done;
+	unsigned n, submitted;
+	struct sequence inputs[]; /* [n] */
 };
 
-uint64_t embeddings_bytes(const struct exchange *x)
-{
-	const struct engine_limits *limits = &x->model->limits;
-	uint64_t bytes = 0;
-
-	for (unsigned i = 0; i < x->n_prompts; i++)
-		bytes += INPUT_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
-			 (uint64_t)NUMBER_BYTES * limits->hidden;
-	return bytes;
-}
-
-void embeddings_free(struct embeddings *m)
-{
-	if (!m)
-		return;
-	for (unsigned i = 0; i < m->n; i++) {
-		if (m->inputs[i].request)
-			engine_request_unref(m->inputs[i].request);
-	}
-	free(m->inputs);
-	free(m);
-}
-
-void embeddings_cancel(struct embeddings *m)
-{
-	for (unsigned i = 0; i < m->submitted; i++) {
-		struct embedding *input = &m->inputs[i];
-
-		if (input->request && !input->done)
-			model_cancel(input->request);
-	}
-}
-
-/* ---- the answer ------------------------------------------------------------------------------ */
+/* ---- the answer, in a text worker ------------------------------------------------------------ */
 
 static void put_base64(struct json_out *o, const float *vector, unsigned n)
 {
@@ -89,11 +52,10 @@ static void put_base64(struct json_out *o, const float *vector, unsigned n)
 	free(text);
 }
 
-static void put_vector(struct json_out *o, const struct exchange *x, const struct embedding *input,
-		       unsigned index)
+static void put_vector(struct json_out *o, const struct exchange *x, unsigned index)
 {
-	const float *vector = input->request->embedding;
-	unsigned n = input->request->pooling.dimensions;
+	const struct embeddings *m = x->own;
+	const struct engine_request *r = m->inputs[index].request;
 
 	json_begin(o, '{');
 	json_key(o, "object");
@@ -102,32 +64,42 @@ static void put_vector(struct json_out *o, const struct exchange *x, const struc
 	json_uint(o, index);
 	json_key(o, "embedding");
 	if (x->params.base64) {
-		put_base64(o, vector, n);
+		put_base64(o, r->embedding, r->pooling.dimensions);
 	} else {
 		json_begin(o, '[');
-		for (unsigned i = 0; i < n; i++)
-			json_number(o, (double)vector[i]);
+		for (unsigned i = 0; i < r->pooling.dimensions; i++)
+			json_number(o, (double)r->embedding[i]);
 		json_end(o, ']');
 	}
 	json_end(o, '}');
 }
 
-static void answer(struct exchange *x)
+static uint64_t prompt_tokens(const struct exchange *x)
 {
-	struct embeddings *m = x->embeddings;
-	struct json_out *o = &x->server->out;
-	uint64_t prompt = 0;
-	char header[EXCHANGE_HEADERS_MAX];
+	uint64_t n = 0;
 
-	json_out_clear(o);
-	json_begin(o, '{');
-	json_key(o, "object");
-	json_string(o, "list");
-	json_key(o, "data");
-	json_begin(o, '[');
-	for (unsigned i = 0; i < m->n; i++) {
-		put_vector(o, x, &m->inputs[i], i);
-		prompt += x->prompts[i].n;
+	for (unsigned i = 0; i < x->n_prompts; i++)
+		n += x->prompts[i].n;
+	return n;
+}
+
+static bool output(struct exchange *x)
+{
+	struct embeddings *m = x->own;
+	struct json_out *o = &x->out;
+
+	if (!x->cursor) {
+		json_begin(o, '{');
+		json_key(o, "object");
+		json_string(o, "list");
+		json_key(o, "data");
+		json_begin(o, '[');
+	}
+	while (x->cursor < m->n) {
+		put_vector(o, x, x->cursor++);
+		x->more = x->cursor < m->n && x->cursor % TURN == 0;
+		if (x->more)
+			return true;
 	}
 	json_end(o, ']');
 	json_key(o, "model");
@@ -135,88 +107,74 @@ static void answer(struct exchange *x)
 	json_key(o, "usage");
 	json_begin(o, '{');
 	json_key(o, "prompt_tokens");
-	json_uint(o, prompt);
+	json_uint(o, prompt_tokens(x));
 	json_key(o, "total_tokens");
-	json_uint(o, prompt);
+	json_uint(o, prompt_tokens(x));
 	json_end(o, '}');
 	json_end(o, '}');
-	http_conn_set_note(x->conn, "%s %llu+0 tokens", x->id, (unsigned long long)prompt);
-	server_reply_out(x->server, x->conn, 200, exchange_headers(x, header, sizeof(header)));
-	x->answered = true;
-	x->conn = NULL;
+	x->complete = true;
+	return true;
 }
 
-/* ---- requests -------------------------------------------------------------------------------- */
-
-static void on_news(struct client *client);
-
-static int submit_one(struct embeddings *m, char *err, size_t errlen)
+static bool written(struct exchange *x, struct api_error *e)
 {
-	struct exchange *x = m->exchange;
-	const struct prompt_tokens *prompt = &x->prompts[m->submitted];
-	struct embedding *input = &m->inputs[m->submitted];
-	int r = 0;
+	(void)e;
+	if (x->complete)
+		http_conn_set_note(x->conn, "%s %llu+0 tokens", x->id,
+				   (unsigned long long)prompt_tokens(x));
+	return true;
+}
 
-	*input = (struct embedding){.client.news = on_news, .all = m, .request = input->request};
-	if (!input->request)
-		r = engine_embedding_new(prompt->ids, prompt->n, &m->pooling, &input->request);
-	if (r)
-		return r;
-	r = exchange_submit(x, input->request, &input->client, err, errlen);
+/* ---- the engine ------------------------------------------------------------------------------ */
+
+static int submit_one(struct exchange *x, char *err, size_t errlen)
+{
+	struct embeddings *m = x->own;
+	const struct prompt_tokens *prompt = &x->prompts[m->submitted];
+	struct sequence *s = &m->inputs[m->submitted];
+	int r = s->request ? 0
+			   : engine_embedding_new(prompt->ids, prompt->n, &m->pooling, &s->request);
+
+	if (!r)
+		r = exchange_submit(x, s, err, errlen);
 	m->submitted += !r;
 	return r;
 }
 
 /* Keeps some of the inputs in the engine. When its queue is full, those that are there go first. */
-static bool submit_more(struct embeddings *m, struct api_error *e)
+static bool submit_more(struct exchange *x, struct api_error *e)
 {
+	const struct embeddings *m = x->own;
 	char err[256] = "";
 
-	while (m->submitted < m->n && m->submitted - m->done < AT_ONCE) {
-		int r = submit_one(m, err, sizeof(err));
+	while (m->submitted < m->n && x->n_live < AT_ONCE) {
+		int r = submit_one(x, err, sizeof(err));
 
-		if (r == -EAGAIN && m->submitted > m->done)
+		if (r == -EAGAIN && x->live)
 			return true;
 		if (r)
-			return exchange_submit_error(m->exchange, r, err, e);
+			return exchange_engine_error(x, r, err, e);
 	}
 	return true;
 }
 
-static void on_news(struct client *client)
+static bool event(struct sequence *s, enum engine_finish how, struct api_error *e)
 {
-	struct embedding *input = (struct embedding *)client;
-	struct embeddings *m = input->all;
-	struct exchange *x = m->exchange;
-	struct served_model *model = x->model;
-	struct replica *replica = client->replica;
-	struct engine_request *r = input->request;
-	enum engine_finish how =
-		(enum engine_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
-	struct api_error e;
+	struct exchange *x = s->exchange;
+	const struct embeddings *m = x->own;
 
-	if (how == ENGINE_RUNNING || input->done)
-		return;
-	input->done = true;
-	m->done++;
-	exchange_end_request(x, r);
-	if (how == ENGINE_FINISH_ERROR || how == ENGINE_FINISH_CANCELLED ||
-	    how == ENGINE_FINISH_TIMEOUT) {
-		model->metrics.finished[how == ENGINE_FINISH_ERROR     ? METRICS_ERROR
-					: how == ENGINE_FINISH_TIMEOUT ? METRICS_TIMEOUT
-								       : METRICS_ABORT]++;
-		exchange_submit_error(x, how == ENGINE_FINISH_CANCELLED ? -ESHUTDOWN : r->error,
-				      r->error_text, &e);
-		exchange_fail(x, &e);
-	} else {
-		exchange_observe(x, r);
-		if (m->done == m->n && x->conn && !x->answered)
-			answer(x);
-		else if (x->conn && !x->answered && !submit_more(m, &e))
-			exchange_fail(x, &e);
-	}
-	exchange_free_if_over(x);
-	replica_request_ended(replica);
+	if (how == ENGINE_RUNNING)
+		return true;
+	exchange_observe(x, s->request, how);
+	if (!exchange_has_result(x, s->request, how, e))
+		return false;
+	if (!x->conn)
+		return true;
+	if (m->submitted < m->n)
+		return submit_more(x, e);
+	if (!x->live)
+		exchange_output(x);
+	return true;
 }
 
 /* The model's way, or the request's own. */
@@ -250,16 +208,40 @@ static bool choose_pooling(const struct exchange *x, struct engine_pooling *ret,
 	return true;
 }
 
-bool embeddings_start(struct exchange *x, struct api_error *e)
+static bool start(struct exchange *x, struct api_error *e)
 {
-	struct embeddings *m = calloc(1, sizeof(*m));
+	struct embeddings *m = calloc(1, sizeof(*m) + x->n_prompts * sizeof(m->inputs[0]));
+	uint64_t bytes = 0;
 
-	x->embeddings = m;
-	if (m)
-		m->inputs = calloc(x->n_prompts, sizeof(*m->inputs));
-	if (!m || !m->inputs)
+	if (!m)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	m->exchange = x;
+	x->own = m;
 	m->n = x->n_prompts;
-	return choose_pooling(x, &m->pooling, e) && submit_more(m, e);
+	/* All of it will be held: this is no upper bound, but what it takes. */
+	for (unsigned i = 0; i < m->n; i++)
+		bytes += INPUT_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
+			 (uint64_t)NUMBER_BYTES * x->model->limits.hidden;
+	return exchange_hold(x, bytes, "input", e) && choose_pooling(x, &m->pooling, e) &&
+	       submit_more(x, e);
 }
+
+static void release(struct exchange *x)
+{
+	struct embeddings *m = x->own;
+
+	for (unsigned i = 0; m && i < m->n; i++)
+		engine_request_unref(m->inputs[i].request);
+	free(m);
+}
+
+const struct request_kind kind_embedding = {
+	.name = "embedding",
+	.id = "embd",
+	.prompt = "input",
+	.start = start,
+	.event = event,
+	.written = written,
+	.encode = exchange_encode_prompts,
+	.output = output,
+	.release = release,
+};

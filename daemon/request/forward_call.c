@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: MIT
-#include "forward_call.h"
-
+/*
+ * /v1/forward for an exchange: tokens from a client's memory to rows of logits and hidden states in
+ * a client's memory.
+ *
+ *	arrive	the loop: takes the descriptors that came with the request
+ *	check	the loop: shapes against the model
+ *	encode	a text worker: maps the tensors, copies the tokens, checks them
+ *	start	the loop: one engine request, whose sink writes the rows
+ *
+ * The engine thread writes each row where the client wants it; nothing of it is in the answer. The
+ * descriptors and mappings belong to the exchange until the engine's request has a sink, then to
+ * that, and go with the last reference to the request.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,14 +32,12 @@ struct forward_sink {
 	unsigned rows[]; /* [base.n_rows] */
 };
 
+/* x->own */
 struct forward_call {
-	struct client client; /* first: the engine's news are for it */
-	struct exchange *exchange;
-	unsigned vocab, hidden; /* the model's */
+	struct sequence sequence; /* its request has the sink */
+	unsigned vocab, hidden;	  /* the model's */
 	unsigned n_tokens, n_rows;
-	struct forward_sink *sink;	/* NULL, or without a request yet */
-	struct engine_request *request; /* has the sink then */
-	bool done;
+	struct forward_sink *sink; /* NULL, or without a request yet */
 };
 
 /* ---- the engine's side ----------------------------------------------------------------------- */
@@ -77,7 +86,7 @@ static const struct engine_sink_ops sink_ops = {sink_row, sink_error, sink_free}
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-bool forward_call_take(struct exchange *x, struct api_error *e)
+static bool arrive(struct exchange *x, struct api_error *e)
 {
 	if (http_conn_peer(x->conn)->tcp)
 		return api_error_set(e, 400, "unix_socket_needed", NULL,
@@ -133,7 +142,7 @@ static bool check_output(const struct forward_call *f, const struct api_tensor *
 		columns);
 }
 
-bool forward_call_check(struct exchange *x, struct api_error *e)
+static bool check_shapes(struct exchange *x, struct api_error *e)
 {
 	const struct engine_limits *limits = &x->model->limits;
 	const struct api_params *p = &x->params;
@@ -141,8 +150,7 @@ bool forward_call_check(struct exchange *x, struct api_error *e)
 
 	if (!f)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	x->forward = f;
-	f->exchange = x;
+	x->own = f;
 	if (p->input_ids.shape[0] > limits->max_context)
 		return api_error_set(e, 400, "context_length_exceeded", "input_ids.shape",
 				     "input_ids has %llu tokens; the model's context is %u",
@@ -165,17 +173,21 @@ bool forward_call_check(struct exchange *x, struct api_error *e)
 	       check_output(f, &p->hidden_states, "hidden_states", f->hidden, e);
 }
 
-uint64_t forward_call_bytes(const struct exchange *x)
+static bool check(struct exchange *x, struct api_error *e)
 {
 	const struct api_params *p = &x->params;
-	uint64_t rows = x->forward->n_rows, bytes = OVERHEAD;
+	const struct forward_call *f;
+	uint64_t bytes = OVERHEAD;
 
-	bytes += p->input_ids.shape[0] * 16 + rows * sizeof(unsigned);
+	if (!check_shapes(x, e))
+		return false;
+	f = x->own;
+	bytes += p->input_ids.shape[0] * 16 + f->n_rows * sizeof(unsigned);
 	if (p->logits.given)
-		bytes += rows * x->forward->vocab * sizeof(float);
+		bytes += (uint64_t)f->n_rows * f->vocab * sizeof(float);
 	if (p->hidden_states.given)
-		bytes += rows * x->forward->hidden * sizeof(float);
-	return bytes;
+		bytes += (uint64_t)f->n_rows * f->hidden * sizeof(float);
+	return exchange_hold(x, bytes, "rows", e);
 }
 
 /* ---- the text pool's part -------------------------------------------------------------------- */
@@ -220,7 +232,7 @@ static bool check_apart(const struct client_memory *a, const char *a_name,
 /* Copies the tokens, once, and looks at the copy. */
 static bool read_tokens(struct exchange *x, const struct client_memory *m, struct api_error *e)
 {
-	const struct forward_call *f = x->forward;
+	const struct forward_call *f = x->own;
 	bool wide = x->params.input_ids.dtype == API_INT64;
 	size_t bytes = (size_t)f->n_tokens * (wide ? 8 : 4);
 	int64_t *all = malloc(bytes);
@@ -228,7 +240,8 @@ static bool read_tokens(struct exchange *x, const struct client_memory *m, struc
 
 	if (!all)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	x->prompts[0] = (struct prompt_tokens){.ids = narrow, .n = f->n_tokens};
+	x->prompts->ids = narrow;
+	x->prompts->n = f->n_tokens;
 	if (client_memory_read(m, 0, all, bytes))
 		return api_error_set(e, 400, "invalid_memory", "input_ids",
 				     "the memory of input_ids cannot be read");
@@ -249,7 +262,7 @@ static bool read_tokens(struct exchange *x, const struct client_memory *m, struc
 
 static struct forward_sink *new_sink(const struct exchange *x)
 {
-	const struct forward_call *f = x->forward;
+	const struct forward_call *f = x->own;
 	const struct api_params *p = &x->params;
 	struct forward_sink *s = calloc(1, sizeof(*s) + f->n_rows * sizeof(s->rows[0]));
 
@@ -270,7 +283,7 @@ static struct forward_sink *new_sink(const struct exchange *x)
 
 static bool open_outputs(struct exchange *x, const struct client_memory *input, struct api_error *e)
 {
-	struct forward_sink *s = x->forward->sink;
+	struct forward_sink *s = ((struct forward_call *)x->own)->sink;
 
 	return open_tensor(x, &x->params.logits, "logits", true, &s->logits, e) &&
 	       open_tensor(x, &x->params.hidden_states, "hidden_states", true, &s->hidden, e) &&
@@ -279,21 +292,22 @@ static bool open_outputs(struct exchange *x, const struct client_memory *input, 
 	       check_apart(&s->logits, "logits", &s->hidden, "hidden_states", e);
 }
 
-bool forward_call_prepare(struct exchange *x, struct api_error *e)
+static bool encode(struct exchange *x, struct api_error *e)
 {
+	struct forward_call *f = x->own;
 	struct client_memory input = {0};
 	bool ok;
 
-	x->forward->sink = new_sink(x);
-	if (!x->forward->sink)
+	x->prompts = calloc(1, sizeof(*x->prompts));
+	x->n_prompts = x->prompts != NULL;
+	f->sink = new_sink(x);
+	if (!f->sink || !x->prompts)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	ok = open_tensor(x, &x->params.input_ids, "input_ids", false, &input, e) &&
 	     read_tokens(x, &input, e) && open_outputs(x, &input, e);
 	client_memory_end(&input);
 	return ok;
 }
-
-/* ---- the loop's part ------------------------------------------------------------------------- */
 
 static void put_output(struct json_out *o, const struct api_tensor *t, const char *name)
 {
@@ -327,15 +341,13 @@ static void put_usage(struct json_out *o, const struct engine_request *r)
 	json_end(o, '}');
 }
 
-static void answer(struct exchange *x)
+static bool output(struct exchange *x)
 {
-	struct forward_call *f = x->forward;
-	struct json_out *o = &x->server->out;
-	char header[EXCHANGE_HEADERS_MAX];
+	struct forward_call *f = x->own;
+	struct json_out *o = &x->out;
 
 	client_memory_end(&f->sink->logits);
 	client_memory_end(&f->sink->hidden);
-	json_out_clear(o);
 	json_begin(o, '{');
 	json_key(o, "id");
 	json_string(o, x->id);
@@ -349,82 +361,72 @@ static void answer(struct exchange *x)
 	json_uint(o, f->n_rows);
 	put_output(o, &x->params.logits, "logits");
 	put_output(o, &x->params.hidden_states, "hidden_states");
-	put_usage(o, f->request);
+	put_usage(o, f->sequence.request);
 	json_end(o, '}');
-	http_conn_set_note(x->conn, "%s %u+0 tokens, %u rows", x->id, f->n_tokens, f->n_rows);
-	server_reply_out(x->server, x->conn, 200, exchange_headers(x, header, sizeof(header)));
-	x->answered = true;
-	x->conn = NULL;
+	x->complete = true;
+	return true;
 }
 
-static void fail(struct exchange *x, enum engine_finish how)
+static void release(struct exchange *x)
 {
-	const struct engine_request *r = x->forward->request;
-	struct api_error e;
+	struct forward_call *f = x->own;
 
-	if (how == ENGINE_FINISH_ERROR && r->error == -EFAULT)
-		api_error_set(&e, 400, "invalid_memory", NULL, "%s", r->error_text);
-	else
-		exchange_submit_error(x, how == ENGINE_FINISH_CANCELLED ? -ESHUTDOWN : r->error,
-				      r->error_text, &e);
-	exchange_fail(x, &e);
-}
-
-static void on_news(struct client *client)
-{
-	struct forward_call *f = (struct forward_call *)client;
-	struct exchange *x = f->exchange;
-	struct replica *replica = client->replica;
-	enum engine_finish how =
-		(enum engine_finish)atomic_load_explicit(&f->request->finish, memory_order_acquire);
-
-	if (how == ENGINE_RUNNING || f->done)
-		return;
-	f->done = true;
-	exchange_end_request(x, f->request);
-	if (how == ENGINE_FINISH_COMPLETE) {
-		exchange_observe(x, f->request);
-		if (x->conn && !x->answered)
-			answer(x);
-	} else {
-		x->model->metrics.finished[how == ENGINE_FINISH_ERROR	  ? METRICS_ERROR
-					   : how == ENGINE_FINISH_TIMEOUT ? METRICS_TIMEOUT
-									  : METRICS_ABORT]++;
-		fail(x, how);
-	}
-	exchange_free_if_over(x);
-	replica_request_ended(replica);
-}
-
-bool forward_call_start(struct exchange *x, struct api_error *e)
-{
-	struct forward_call *f = x->forward;
-	char err[256] = "";
-	int r;
-
-	f->client.news = on_news;
-	r = engine_forward_new(x->prompts[0].ids, x->prompts[0].n, &f->sink->base, &f->request);
-	if (!r) {
-		f->sink->set = x->set;
-		x->set = NULL;
-		r = exchange_submit(x, f->request, &f->client, err, sizeof(err));
-	}
-	return !r || exchange_submit_error(x, r, err, e);
-}
-
-void forward_call_cancel(struct forward_call *f)
-{
-	if (f->request && f->request->client && !f->done)
-		model_cancel(f->request);
-}
-
-void forward_call_free(struct forward_call *f)
-{
-	if (!f)
-		return;
-	if (f->request)
-		engine_request_unref(f->request);
-	else if (f->sink)
+	if (f && f->sequence.request)
+		engine_request_unref(f->sequence.request);
+	else if (f && f->sink)
 		sink_free(&f->sink->base);
 	free(f);
 }
+
+/* ---- the engine ------------------------------------------------------------------------------ */
+
+static bool event(struct sequence *s, enum engine_finish how, struct api_error *e)
+{
+	struct exchange *x = s->exchange;
+
+	if (how == ENGINE_RUNNING)
+		return true;
+	exchange_observe(x, s->request, how);
+	if (!exchange_has_result(x, s->request, how, e))
+		return false;
+	exchange_output(x);
+	return true;
+}
+
+static bool start(struct exchange *x, struct api_error *e)
+{
+	struct forward_call *f = x->own;
+	char err[256] = "";
+	int r = engine_forward_new(x->prompts->ids, x->prompts->n, &f->sink->base,
+				   &f->sequence.request);
+
+	if (!r) {
+		f->sink->set = x->set;
+		x->set = NULL;
+		r = exchange_submit(x, &f->sequence, err, sizeof(err));
+	}
+	return !r || exchange_engine_error(x, r, err, e);
+}
+
+static bool written(struct exchange *x, struct api_error *e)
+{
+	const struct forward_call *f = x->own;
+
+	(void)e;
+	http_conn_set_note(x->conn, "%s %u+0 tokens, %u rows", x->id, f->n_tokens, f->n_rows);
+	return true;
+}
+
+const struct request_kind kind_forward = {
+	.name = "forward",
+	.id = "fwd",
+	.prompt = "input_ids",
+	.arrive = arrive,
+	.check = check,
+	.start = start,
+	.event = event,
+	.written = written,
+	.encode = encode,
+	.output = output,
+	.release = release,
+};

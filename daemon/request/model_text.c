@@ -10,6 +10,7 @@
 #include "api_value.h"
 #include "chat_template.h"
 #include "constraint.h"
+#include "detok.h"
 #include "grammar.h"
 #include "json_strict.h"
 #include "structured.h"
@@ -19,14 +20,21 @@
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
+static bool has_token(const int32_t *tokens, unsigned n, int32_t token)
+{
+	unsigned i = 0;
+
+	while (i < n && tokens[i] != token)
+		i++;
+	return i < n;
+}
+
 static void add_stop_token(struct model_text *t, int64_t id)
 {
 	if (id < 0 || id >= t->vocab ||
-	    t->n_stop_tokens == sizeof(t->stop_tokens) / sizeof(t->stop_tokens[0]))
+	    t->n_stop_tokens == sizeof(t->stop_tokens) / sizeof(t->stop_tokens[0]) ||
+	    has_token(t->stop_tokens, t->n_stop_tokens, (int32_t)id))
 		return;
-	for (unsigned i = 0; i < t->n_stop_tokens; i++)
-		if (t->stop_tokens[i] == id)
-			return;
 	t->stop_tokens[t->n_stop_tokens++] = (int32_t)id;
 }
 
@@ -456,6 +464,12 @@ bool model_text_encode(const struct model_text *t, struct api_params *p, struct 
 	return !generates || settle_max_tokens(p, room, e);
 }
 
+void prompt_tokens_free(struct prompt_tokens *p)
+{
+	txda_detok_free(p->detok);
+	free(p->ids);
+}
+
 /* ---- sampling -------------------------------------------------------------------------------- */
 
 /* The first choice has the seed itself; further ones numbers derived from it (splitmix64). */
@@ -468,6 +482,12 @@ static uint64_t derive_seed(uint64_t seed, unsigned k)
 	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
 	z = (z ^ z >> 27) * 0x94D049BB133111EBull;
 	return z ^ z >> 31;
+}
+
+bool model_text_stops(const struct model_text *t, const struct api_params *p, int32_t token)
+{
+	return (!p->ignore_eos && has_token(t->stop_tokens, t->n_stop_tokens, token)) ||
+	       has_token(p->stop_tokens, p->n_stop_tokens, token);
 }
 
 void model_text_sampling(const struct model_text *t, const struct api_params *p, uint64_t seed,

@@ -17,6 +17,7 @@
 
 struct grammar;
 struct structured;
+struct txda_detok;
 struct txda_tokenizer;
 struct txda_chat_template;
 
@@ -59,9 +60,11 @@ void model_text_free(struct model_text *t);
 struct prompt_tokens {
 	int32_t *ids; /* [n] */
 	unsigned n;
-	bool in_reasoning; /* it ends where the model is to reason */
-	bool reasoned;	   /* it ends behind reasoning, which is not to begin again */
+	bool in_reasoning;	  /* it ends where the model is to reason */
+	bool reasoned;		  /* it ends behind reasoning, which is not to begin again */
+	struct txda_detok *detok; /* ready for what follows; NULL: not needed so far */
 };
+void prompt_tokens_free(struct prompt_tokens *p);
 
 /*
  * Turns the prompts of @p into tokens and checks them against the model's context. Fills
@@ -82,6 +85,8 @@ int model_text_constrain(const struct model_text *t, const struct prompt_tokens 
 /* Whether the token is a mark of the reply format, which is not left out of the text. */
 bool model_text_is_mark(const struct model_text *t, enum reply_tools tools, uint32_t token);
 
+/* Whether the token ends an answer to this request. */
+bool model_text_stops(const struct model_text *t, const struct api_params *p, int32_t token);
 /* The request's wishes over the model's defaults. @biases [API_MAX_BIASES] is memory that *ret
  * points into. The seed is chosen for choice @k of a prompt from
  * @seed. */

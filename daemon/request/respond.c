@@ -5,8 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <event2/buffer.h>
+
 #include "tokenizer.h"
 #include "utf8.h"
+
+#define TURN_BYTES ((size_t)256 << 10) /* of a whole answer in one turn, about */
+
+struct answer_shape {
+	const char *object, *chunk; /* of a whole answer, of an event */
+	bool reasoning;		    /* its tokens are told apart */
+	void (*choice)(struct json_out *o, const struct exchange *x, const struct choice *c);
+	/* Of the first event, which may be none; the text; what stands for text in the last one. */
+	void (*first)(struct json_out *o, const struct exchange *x, struct choice *c);
+	void (*text)(struct json_out *o, const struct choice *c);
+	void (*last)(struct json_out *o);
+};
 
 static void put_string(struct json_out *o, const char *key, const char *value)
 {
@@ -25,14 +39,11 @@ static void put_preamble(struct json_out *o, const struct exchange *x, bool chun
 {
 	json_begin(o, '{');
 	put_string(o, "id", x->id);
-	put_string(o, "object",
-		   x->kind == API_COMPLETION ? "text_completion"
-		   : chunk		     ? "chat.completion.chunk"
-					     : "chat.completion");
+	put_string(o, "object", chunk ? x->shape->chunk : x->shape->object);
 	json_key(o, "created");
 	json_int(o, x->created);
 	put_string(o, "model", x->model_name);
-	put_string(o, "system_fingerprint", x->model->fingerprint);
+	put_string(o, "system_fingerprint", x->fingerprint);
 }
 
 static void put_usage(struct json_out *o, const struct exchange *x)
@@ -48,7 +59,7 @@ static void put_usage(struct json_out *o, const struct exchange *x)
 		completion += c->finish_reason ? c->completion_tokens : c->seen;
 		reasoning += c->reasoning_tokens;
 		if (!i || c->prompt_index != c[-1].prompt_index)
-			cached += c->request ? c->request->cached_tokens : 0;
+			cached += c->input.cached_tokens;
 	}
 	json_key(o, "usage");
 	json_begin(o, '{');
@@ -63,7 +74,7 @@ static void put_usage(struct json_out *o, const struct exchange *x)
 	json_key(o, "cached_tokens");
 	json_uint(o, cached);
 	json_end(o, '}');
-	if (x->text->reasoning && x->kind == API_CHAT) {
+	if (x->text->reasoning && x->shape->reasoning) {
 		json_key(o, "completion_tokens_details");
 		json_begin(o, '{');
 		json_key(o, "reasoning_tokens");
@@ -89,7 +100,7 @@ static const char *token_bytes(const struct choice *c, int32_t token, size_t *re
 
 static const struct engine_logprob *top_of(const struct choice *c, unsigned i)
 {
-	return c->top + (size_t)i * c->n_top;
+	return c->input.top + (size_t)i * c->input.n_top;
 }
 
 /* ---- log probabilities of a chat ------------------------------------------------------------- */
@@ -124,10 +135,10 @@ static void put_chat_logprobs(struct json_out *o, const struct choice *c, unsign
 	json_begin(o, '[');
 	for (unsigned i = from; i < to; i++) {
 		json_begin(o, '{');
-		put_chat_token(o, c, &c->logprobs[i]);
+		put_chat_token(o, c, &c->input.logprobs[i]);
 		json_key(o, "top_logprobs");
 		json_begin(o, '[');
-		for (unsigned k = 0; k < c->n_top; k++) {
+		for (unsigned k = 0; k < c->input.n_top; k++) {
 			json_begin(o, '{');
 			put_chat_token(o, c, &top_of(c, i)[k]);
 			json_end(o, '}');
@@ -163,7 +174,7 @@ static const char *token_string(const struct choice *c, int32_t token, char *buf
  * the first entry. */
 static void put_top_object(struct json_out *o, const struct choice *c, unsigned i)
 {
-	unsigned n = c->n_top < API_MAX_LOGPROBS ? c->n_top : API_MAX_LOGPROBS;
+	unsigned n = c->input.n_top < API_MAX_LOGPROBS ? c->input.n_top : API_MAX_LOGPROBS;
 	const struct engine_logprob *entries[API_MAX_LOGPROBS + 1];
 	char names[API_MAX_LOGPROBS + 1][80];
 
@@ -173,7 +184,7 @@ static void put_top_object(struct json_out *o, const struct choice *c, unsigned 
 		const char *name;
 		bool known = false;
 
-		entries[k] = k < n ? &top_of(c, i)[k] : &c->logprobs[i];
+		entries[k] = k < n ? &top_of(c, i)[k] : &c->input.logprobs[i];
 		name = token_string(c, entries[k]->token, names[k], sizeof(names[k]), &len);
 		if (name != names[k])
 			snprintf(names[k], sizeof(names[k]), "%.*s", (int)(len < 64 ? len : 64),
@@ -217,8 +228,8 @@ static void put_prompt_column(struct json_out *o, const struct choice *c, enum c
 		switch (column) {
 		case COLUMN_TOKENS: json_string_len(o, text, len); break;
 		case COLUMN_LOGPROBS:
-			if (i && c->request && c->request->prompt_lp)
-				json_number(o, finite_logprob(c->request->prompt_lp[i]));
+			if (i && c->input.prompt_logprobs)
+				json_number(o, finite_logprob(c->input.prompt_logprobs[i]));
 			else
 				json_null(o);
 			break;
@@ -243,10 +254,12 @@ static void put_column(struct json_out *o, const struct choice *c, enum column c
 
 		switch (column) {
 		case COLUMN_TOKENS:
-			text = token_string(c, c->logprobs[i].token, buf, sizeof(buf), &len);
+			text = token_string(c, c->input.logprobs[i].token, buf, sizeof(buf), &len);
 			json_string_len(o, text, len);
 			break;
-		case COLUMN_LOGPROBS: json_number(o, finite_logprob(c->logprobs[i].logprob)); break;
+		case COLUMN_LOGPROBS:
+			json_number(o, finite_logprob(c->input.logprobs[i].logprob));
+			break;
 		case COLUMN_TOP: put_top_object(o, c, i); break;
 		case COLUMN_OFFSETS: json_uint(o, base + c->marks[i].character); break;
 		}
@@ -269,7 +282,7 @@ static void put_completion_logprobs(struct json_out *o, const struct choice *c, 
 	json_key(o, "token_logprobs");
 	put_column(o, c, COLUMN_LOGPROBS, from, to, prompt, base);
 	json_key(o, "top_logprobs");
-	if (c->n_top)
+	if (c->input.n_top)
 		put_column(o, c, COLUMN_TOP, from, to, prompt, base);
 	else
 		json_null(o);
@@ -348,8 +361,9 @@ static bool calls_have_news(const struct choice *c)
 	return false;
 }
 
-static void put_chat_choice(struct json_out *o, const struct choice *c)
+static void put_chat_choice(struct json_out *o, const struct exchange *x, const struct choice *c)
 {
+	(void)x;
 	json_key(o, "message");
 	json_begin(o, '{');
 	put_string(o, "role", "assistant");
@@ -389,32 +403,43 @@ static void put_completion_choice(struct json_out *o, const struct exchange *x,
 	free(owned);
 }
 
-void respond_whole(struct json_out *o, const struct exchange *x)
+static void put_choice(struct json_out *o, const struct exchange *x, unsigned index)
 {
-	put_preamble(o, x, false);
-	json_key(o, "choices");
-	json_begin(o, '[');
-	/* The best of several come in an order of their own. */
-	for (unsigned wanted = 0; wanted < x->n_prompts * x->params.n; wanted++) {
-		const struct choice *c = x->choices;
+	const struct choice *c = x->choices;
 
-		while (c < x->choices + x->n_choices && c->index != wanted)
-			c++;
-		if (c == x->choices + x->n_choices)
-			continue;
-		json_begin(o, '{');
-		json_key(o, "index");
-		json_uint(o, c->index);
-		if (x->kind == API_CHAT)
-			put_chat_choice(o, c);
-		else
-			put_completion_choice(o, x, c);
-		put_string(o, "finish_reason", c->finish_reason);
-		json_end(o, '}');
+	/* The best of several come in an order of their own. */
+	while (c < x->choices + x->n_choices && c->index != index)
+		c++;
+	if (c == x->choices + x->n_choices)
+		return;
+	json_begin(o, '{');
+	json_key(o, "index");
+	json_uint(o, index);
+	x->shape->choice(o, x, c);
+	put_string(o, "finish_reason", c->finish_reason);
+	json_end(o, '}');
+}
+
+void respond_whole(struct exchange *x)
+{
+	size_t before = evbuffer_get_length(x->answer);
+	struct json_out *o = &x->out;
+
+	if (!x->cursor) {
+		put_preamble(o, x, false);
+		json_key(o, "choices");
+		json_begin(o, '[');
+	}
+	while (x->cursor < x->n_prompts * x->params.n) {
+		put_choice(o, x, x->cursor++);
+		x->more = evbuffer_get_length(x->answer) - before > TURN_BYTES;
+		if (x->more)
+			return;
 	}
 	json_end(o, ']');
 	put_usage(o, x);
 	json_end(o, '}');
+	x->complete = true;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -448,23 +473,24 @@ static void end_event(struct json_out *o, const struct exchange *x, const char *
 	json_raw_string(o, "\n\n");
 }
 
-void respond_first(struct json_out *o, const struct exchange *x, struct choice *c)
+static void put_chat_first(struct json_out *o, const struct exchange *x, struct choice *c)
+{
+	begin_event(o, x, c);
+	json_key(o, "delta");
+	json_begin(o, '{');
+	put_string(o, "role", "assistant");
+	put_string(o, "content", "");
+	json_end(o, '}');
+	put_null(o, "logprobs");
+	end_event(o, x, NULL);
+}
+
+static void put_completion_first(struct json_out *o, const struct exchange *x, struct choice *c)
 {
 	char *owned;
 	size_t len;
 	const char *echo;
 
-	if (x->kind == API_CHAT) {
-		begin_event(o, x, c);
-		json_key(o, "delta");
-		json_begin(o, '{');
-		put_string(o, "role", "assistant");
-		put_string(o, "content", "");
-		json_end(o, '}');
-		put_null(o, "logprobs");
-		end_event(o, x, NULL);
-		return;
-	}
 	if (!x->params.echo)
 		return;
 	echo = echo_text(x, c, &len, &owned);
@@ -477,41 +503,73 @@ void respond_first(struct json_out *o, const struct exchange *x, struct choice *
 	free(owned);
 }
 
+static void put_chat_text(struct json_out *o, const struct choice *c)
+{
+	json_key(o, "delta");
+	json_begin(o, '{');
+	if (c->reasoning.len)
+		put_text(o, "reasoning_content", &c->reasoning);
+	if (c->text.len || (!c->reasoning.len && !c->n_calls))
+		put_text(o, "content", &c->text);
+	if (calls_have_news(c))
+		put_calls(o, c, false);
+	json_end(o, '}');
+	put_chat_logprobs(o, c, c->shown_from, c->shown_to);
+}
+
+static void put_completion_text(struct json_out *o, const struct choice *c)
+{
+	put_text(o, "text", &c->text);
+	put_completion_logprobs(o, c, c->shown_from, c->shown_to, false, c->echo_characters);
+}
+
+static void put_chat_last(struct json_out *o)
+{
+	json_key(o, "delta");
+	json_begin(o, '{');
+	json_end(o, '}');
+}
+
+static void put_completion_last(struct json_out *o)
+{
+	put_string(o, "text", "");
+}
+
+const struct answer_shape shape_chat = {
+	.object = "chat.completion",
+	.chunk = "chat.completion.chunk",
+	.reasoning = true,
+	.choice = put_chat_choice,
+	.first = put_chat_first,
+	.text = put_chat_text,
+	.last = put_chat_last,
+};
+
+const struct answer_shape shape_completion = {
+	.object = "text_completion",
+	.chunk = "text_completion",
+	.choice = put_completion_choice,
+	.first = put_completion_first,
+	.text = put_completion_text,
+	.last = put_completion_last,
+};
+
+void respond_first(struct json_out *o, const struct exchange *x, struct choice *c)
+{
+	x->shape->first(o, x, c);
+}
+
 void respond_text(struct json_out *o, const struct exchange *x, const struct choice *c)
 {
-	const char *text = c->text.data ? c->text.data : "";
-
 	begin_event(o, x, c);
-	if (x->kind == API_CHAT) {
-		json_key(o, "delta");
-		json_begin(o, '{');
-		if (c->reasoning.len)
-			put_text(o, "reasoning_content", &c->reasoning);
-		if (c->text.len || (!c->reasoning.len && !c->n_calls))
-			put_text(o, "content", &c->text);
-		if (calls_have_news(c))
-			put_calls(o, c, false);
-		json_end(o, '}');
-		put_chat_logprobs(o, c, c->shown_from, c->shown_to);
-	} else {
-		json_key(o, "text");
-		json_string_len(o, text, c->text.len);
-		put_completion_logprobs(o, c, c->shown_from, c->shown_to, false,
-					c->echo_characters);
-	}
+	x->shape->text(o, c);
 	end_event(o, x, NULL);
 }
 
 void respond_finish(struct json_out *o, const struct exchange *x, const struct choice *c)
 {
 	begin_event(o, x, c);
-	if (x->kind == API_CHAT) {
-		json_key(o, "delta");
-		json_begin(o, '{');
-		json_end(o, '}');
-	} else {
-		put_string(o, "text", "");
-	}
+	x->shape->last(o);
 	put_null(o, "logprobs");
 	end_event(o, x, c->finish_reason);
 }
@@ -540,55 +598,4 @@ void respond_error(struct json_out *o, const struct api_error *e)
 void respond_done(struct json_out *o)
 {
 	json_raw_string(o, "data: [DONE]\n\n");
-}
-
-/* ---- tokens ---------------------------------------------------------------------------------- */
-
-static void put_text_of(struct json_out *o, const struct exchange *x)
-{
-	const struct prompt_tokens *p = &x->prompts[0];
-	size_t len = 0;
-	char *text = NULL;
-
-	if (txda_tokenizer_decode(x->text->tokenizer, (const uint32_t *)p->ids, p->n, false, &text,
-				  &len))
-		o->failed = true;
-	json_key(o, "prompt");
-	json_string_len(o, text ? text : "", len);
-	free(text);
-}
-
-void respond_tokens(struct json_out *o, const struct exchange *x)
-{
-	const struct prompt_tokens *p = &x->prompts[0];
-
-	json_begin(o, '{');
-	if (x->kind == API_DETOKENIZE) {
-		put_text_of(o, x);
-		json_end(o, '}');
-		return;
-	}
-	json_key(o, "count");
-	json_uint(o, p->n);
-	json_key(o, "max_model_len");
-	json_uint(o, x->text->max_context);
-	json_key(o, "tokens");
-	json_begin(o, '[');
-	for (unsigned i = 0; i < p->n; i++)
-		json_int(o, p->ids[i]);
-	json_end(o, ']');
-	json_key(o, "token_strs");
-	if (x->params.token_strings) {
-		json_begin(o, '[');
-		for (unsigned i = 0; i < p->n; i++) {
-			const char *piece =
-				txda_tokenizer_piece(x->text->tokenizer, (uint32_t)p->ids[i], NULL);
-
-			json_string(o, piece ? piece : "");
-		}
-		json_end(o, ']');
-	} else {
-		json_null(o);
-	}
-	json_end(o, '}');
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The answers of /v1/chat/completions and /v1/completions in OpenAI's shapes, written from an
- * exchange. */
+/*
+ * The answers of /v1/chat/completions and /v1/completions in OpenAI's shapes, written from an
+ * exchange. Threads: text workers'; respond_error() and respond_done() are anybody's.
+ */
 #ifndef TXDA_SERVER_RESPOND_H
 #define TXDA_SERVER_RESPOND_H
 
 #include "exchange.h"
 
-/* The whole answer. */
-void respond_whole(struct json_out *o, const struct exchange *x);
+extern const struct answer_shape shape_chat, shape_completion;
 
-/* Tokens of a text, or the text of tokens. */
-void respond_tokens(struct json_out *o, const struct exchange *x);
+/* A piece of the whole answer into x->out: sets more, or complete. */
+void respond_whole(struct exchange *x);
 
 /* Events of a stream, each with its "data: " and blank line. */
 void respond_first(struct json_out *o, const struct exchange *x,

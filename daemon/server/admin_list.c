@@ -126,37 +126,16 @@ void admin_devices(struct server *s, struct http_conn *c, const struct http_requ
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static const char *state_of(const struct exchange *x)
-{
-	if (x->parked)
-		return "waiting for the model";
-	if (x->in_pool)
-		return "reading";
-	if (x->answered || !x->conn)
-		return "ending";
-	for (unsigned i = 0; i < x->n_choices; i++)
-		if (x->choices[i].request && atomic_load(&x->choices[i].request->n_tokens))
-			return "running";
-	return x->live ? "queued" : "writing";
-}
-
 static void put_request(struct json_out *o, const struct exchange *x, uint64_t now)
 {
-	static const char *const kinds[] = {
-		[API_CHAT] = "chat",	       [API_COMPLETION] = "completion",
-		[API_EMBEDDING] = "embedding", [API_TOKENIZE] = "tokenize",
-		[API_FORWARD] = "forward",     [API_DETOKENIZE] = "detokenize",
-	};
-	uint64_t prompt = 0, generated = 0;
+	uint64_t prompt = 0;
 
-	for (unsigned i = 0; !x->in_pool && i < x->n_prompts; i++)
+	/* Before that a text worker may have them. */
+	for (unsigned i = 0; x->phase >= PHASE_QUEUED && i < x->n_prompts; i++)
 		prompt += x->prompts[i].n;
-	for (unsigned i = 0; i < x->n_choices; i++)
-		if (x->choices[i].request)
-			generated += atomic_load(&x->choices[i].request->n_tokens);
 	json_begin(o, '{');
 	put_text(o, "id", x->id);
-	put_text(o, "kind", kinds[x->kind]);
+	put_text(o, "kind", exchange_name(x));
 	json_key(o, "model");
 	if (x->model)
 		json_string(o, x->model->config->names[0]);
@@ -170,12 +149,12 @@ static void put_request(struct json_out *o, const struct exchange *x, uint64_t n
 		json_null(o);
 	json_key(o, "pid");
 	json_int(o, x->pid);
-	put_text(o, "state", state_of(x));
+	put_text(o, "state", exchange_state(x));
 	json_key(o, "seconds");
 	json_number(o, (double)(now - x->arrived_ns) / 1e9);
 	put_number(o, "prompt_tokens", prompt);
-	put_number(o, "generated_tokens", generated);
-	put_number(o, "running", x->live);
+	put_number(o, "generated_tokens", x->generated);
+	put_number(o, "running", x->n_live);
 	json_end(o, '}');
 }
 

@@ -52,6 +52,13 @@ void server_reply_out(struct server *s, struct http_conn *c, int status, const c
 		json_out_free(o);
 }
 
+void server_reply_buffer(struct server *s, struct http_conn *c, int status, const char *headers,
+			 struct evbuffer *body)
+{
+	http_reply_buffer(c, status, "application/json", headers, body);
+	server_count_response(s, status);
+}
+
 void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e,
 			const char *headers)
 {
@@ -441,6 +448,7 @@ void server_free(struct server *s)
 	http_server_free(s->http);
 	for (struct exchange *x = s->exchanges; x; x = x->next)
 		x->conn = NULL;
+	/* What its jobs were for is freed with the rest. */
 	textpool_free(s->pool);
 	exchange_free_all(s);
 	admin_free_all(s);

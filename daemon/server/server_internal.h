@@ -12,6 +12,7 @@
 
 struct api_keys;
 struct descriptors;
+struct evbuffer;
 
 /* Those that are served, and retired ones whose requests end. */
 #define SERVER_MAX_MODELS (2 * CONFIG_MAX_MODELS)
@@ -46,6 +47,9 @@ void server_reply_error(struct server *s, struct http_conn *c, const struct api_
 			const char *headers);
 /* Sends s->out as JSON. */
 void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers);
+/* The same for a text in pieces. */
+void server_reply_buffer(struct server *s, struct http_conn *c, int status, const char *headers,
+			 struct evbuffer *body);
 void server_count_response(struct server *s, int status);
 
 /* Whether the peer may use the daemon; a model; what is for administrators. */

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/* /tokenize and /detokenize: no engine is needed. */
+#include <stdlib.h>
+
+#include "exchange.h"
+#include "tokenizer.h"
+
+static bool write_text(struct exchange *x)
+{
+	const struct prompt_tokens *p = &x->prompts[0];
+	struct json_out *o = &x->out;
+	size_t len = 0;
+	char *text = NULL;
+
+	if (txda_tokenizer_decode(x->text->tokenizer, (const uint32_t *)p->ids, p->n, false, &text,
+				  &len))
+		return false;
+	json_begin(o, '{');
+	json_key(o, "prompt");
+	json_string_len(o, text, len);
+	json_end(o, '}');
+	free(text);
+	x->complete = true;
+	return true;
+}
+
+static bool write_tokens(struct exchange *x)
+{
+	const struct prompt_tokens *p = &x->prompts[0];
+	struct json_out *o = &x->out;
+
+	json_begin(o, '{');
+	json_key(o, "count");
+	json_uint(o, p->n);
+	json_key(o, "max_model_len");
+	json_uint(o, x->text->max_context);
+	json_key(o, "tokens");
+	json_begin(o, '[');
+	for (unsigned i = 0; i < p->n; i++)
+		json_int(o, p->ids[i]);
+	json_end(o, ']');
+	json_key(o, "token_strs");
+	if (x->params.token_strings) {
+		json_begin(o, '[');
+		for (unsigned i = 0; i < p->n; i++) {
+			const char *piece =
+				txda_tokenizer_piece(x->text->tokenizer, (uint32_t)p->ids[i], NULL);
+
+			json_string(o, piece ? piece : "");
+		}
+		json_end(o, ']');
+	} else {
+		json_null(o);
+	}
+	json_end(o, '}');
+	x->complete = true;
+	return true;
+}
+
+const struct request_kind kind_tokenize = {
+	.name = "tokenize",
+	.id = "tok",
+	.prompt = "prompt",
+	.encode = exchange_encode_prompts,
+	.output = write_tokens,
+};
+
+const struct request_kind kind_detokenize = {
+	.name = "detokenize",
+	.id = "tok",
+	.prompt = "tokens",
+	.encode = exchange_encode_prompts,
+	.output = write_text,
+};
