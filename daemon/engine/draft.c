@@ -145,7 +145,7 @@ static unsigned wanted(const struct draft *d, struct scheduler *s, struct sched_
 	const struct engine_request *r = ((struct engine_seq *)sched)->request;
 	unsigned left = r->sampling.max_tokens - (sched->n_total - r->n_prompt);
 
-	if (sched->n_total - sched->n_computed != 1 ||
+	if (sched->n_total - sched->n_computed != 1 || ((struct engine_seq *)sched)->late ||
 	    (d->max_context && sched->n_total + d->tokens > d->max_context))
 		return 0;
 	/* The last token needs no proposal. */
@@ -204,7 +204,9 @@ static unsigned plan_layer(struct draft *d, struct scheduler *s, const struct st
 			seq->draft.admission = item->seq->n_admissions;
 			seq->draft.n_computed = item->seq->n_matched;
 		}
-		if (seq->draft.n_computed != item->first || item->first + n > d->max_context)
+		/* The layer needs the token behind the last one, too. */
+		if (seq->draft.n_computed != item->first || item->first + n > d->max_context ||
+		    item->first + n >= item->seq->n_total)
 			continue;
 		want = wanted(d, s, item->seq);
 		d->wanted[n_items] = want;

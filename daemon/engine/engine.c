@@ -22,6 +22,14 @@ static void wake_engine(struct engine *e)
 	pthread_mutex_unlock(&e->sleep_lock);
 }
 
+static void note_mask(void *engine)
+{
+	struct engine *e = engine;
+
+	atomic_fetch_add(&e->masks_done, 1);
+	wake_engine(e);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static int load_model(struct engine *e, struct txda_group *group,
@@ -120,6 +128,8 @@ static int build(struct engine *e, const struct engine_options *options,
 		error = scheduler_new(&plan, e->kv, &e->scheduler);
 	if (!error)
 		error = sampler_new(info->vocab, info->topk, &e->sampler);
+	if (!error)
+		error = mask_workers_new(plan.max_live, note_mask, e, &e->masks);
 	if (!error) {
 		e->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		error = e->ready_fd < 0 ? -errno : 0;
@@ -179,6 +189,7 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 void engine_free(struct engine *e)
 {
 	struct engine_request *r, *next;
+	struct kept_row *row;
 
 	if (!e)
 		return;
@@ -186,6 +197,11 @@ void engine_free(struct engine *e)
 	if (e->thread_runs) {
 		wake_engine(e);
 		pthread_join(e->thread, NULL);
+	}
+	mask_workers_free(e->masks);
+	while ((row = e->spare_rows)) {
+		e->spare_rows = row->next;
+		free(row);
 	}
 	for (r = ready_take(&e->ready); r; r = next) {
 		next = r->ready_next;
@@ -293,8 +309,10 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 
 void engine_cancel(struct engine *e, struct engine_request *r)
 {
-	if (!atomic_exchange(&r->cancelled, true))
-		atomic_fetch_add(&e->cancels, 1);
+	if (atomic_exchange(&r->cancelled, true))
+		return;
+	atomic_fetch_add(&e->cancels, 1);
+	wake_engine(e);
 }
 
 void engine_drain(struct engine *e)

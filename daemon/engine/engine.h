@@ -7,13 +7,12 @@
  * libtxda and samples (sampler.c).
  *
  * There are two step slots: while the chips run a step the engine tells the clients the news of the
- * one before, finds what constraints allow next, counts the step's tokens as computed and plans and
- * fills the next step's decodes, each with a hole for the token that it waits for. When the step
- * has ended, the tokens are sampled into the holes, who ended is taken out, prompts' chunks are
- * added, and the next step is launched. Chunks come last so that a request that came meanwhile
- * loses no step. With proposals (speculation) how far a step gets is not known before it has ended:
- * then all of the next one is prepared after it. Either way a step has the tokens that it would
- * have had otherwise.
+ * one before, counts the step's tokens as computed and plans and fills the next step's decodes, each
+ * with a hole for the token that it waits for. When the step has ended, the tokens are sampled into
+ * the holes, who ended is taken out, prompts' chunks are added, and the next step is launched. Chunks
+ * come last so that a request that came meanwhile loses no step. With proposals (speculation) how far
+ * a step gets is not known before it has ended: then all of the next one is prepared after it. Either
+ * way a step has the tokens that it would have had otherwise.
  *
  * A request is shared between its client side (the server) and the engine; both hold a reference.
  * The engine appends results to the request's own arrays, whose size was fixed at submission, and
@@ -78,9 +77,11 @@ struct engine_mask {
 };
 
 /*
- * Keeps the generated tokens within a form that somebody else knows. The engine calls from its
- * thread, one call at a time; free() comes from the thread that drops the last reference to the
- * request.
+ * Keeps the generated tokens within a form that somebody else knows. The engine calls from threads
+ * of its own that may be held up (mask_workers.h), one call at a time; a sequence whose mask is not
+ * known when its row is there takes no part in steps until it is. free() comes from there, too, when
+ * the request has ended, or from the thread that drops the last reference to one that was never
+ * submitted.
  */
 struct engine_constraint;
 struct engine_constraint_ops {

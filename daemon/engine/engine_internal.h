@@ -9,6 +9,7 @@
 #include "draft.h"
 #include "engine.h"
 #include "kv.h"
+#include "mask_workers.h"
 #include "pace.h"
 #include "sampler.h"
 #include "scheduler.h"
@@ -16,12 +17,22 @@
 
 #define NS_PER_S 1000000000ull
 
+/* A copy of a row of outputs that waits for its mask. */
+struct kept_row {
+	struct kept_row *next; /* of the spare ones */
+	struct sampler_row row;
+	float memory[]; /* logits, candidates' logits, their ids */
+};
+
 /* A request's life in the engine, allocated with it. */
 struct engine_seq {
 	struct sched_seq sched; /* first: the scheduler hands these out */
 	struct engine_request *request;
 	struct engine_seq *submit_next;
 	struct draft_seq draft;
+	struct mask_job job;   /* of its constraint */
+	struct kept_row *kept; /* behind the last token, while all tokens are computed */
+	bool late;	       /* a mask came too late once: no more proposals */
 	/* What the step's tokens brought, until the scheduler has counted them. */
 	enum engine_finish ending;
 	int error;
@@ -48,6 +59,7 @@ struct engine {
 	atomic_uint n_submitted;		/* on it */
 	atomic_uint n_waiting;			/* of the scheduler, written by the engine thread */
 	atomic_uint cancels;			/* rises with each cancellation */
+	atomic_uint masks_done;			/* rises with each job of mask_workers.h */
 	atomic_bool draining, stopping, lost;
 	char lost_text[256]; /* constant once lost is set */
 	atomic_bool asleep;
@@ -64,13 +76,15 @@ struct engine {
 	struct scheduler *scheduler;
 	struct sampler *sampler;
 	struct draft *draft; /* NULL: no speculation */
+	struct mask_workers *masks;
+	struct kept_row *spare_rows;
 	/* One holds the step that runs, the other the one that is prepared meanwhile. */
 	struct step_slot slots[2];
 	unsigned turn; /* the slot of the step that runs, or is to run next */
 	struct pace pace;
 	uint64_t deadline_ns; /* the earliest of the requests', UINT64_MAX: there is none */
 	struct engine_stats stats;
-	unsigned cancels_seen;
+	unsigned cancels_seen, masks_seen;
 	bool wake_client;
 	uint64_t boundary_ns; /* end of the last step, 0: nothing ran before */
 };

@@ -41,6 +41,8 @@ static void end_request(struct engine *e, struct engine_request *r, enum engine_
 	e->stats.finished[finish]++;
 	atomic_store_explicit(&r->finish, finish, memory_order_release);
 	tell(e, r);
+	if (r->constraint)
+		mask_workers_end(e->masks, &r->seq->job);
 	engine_request_unref(r);
 }
 
@@ -48,61 +50,8 @@ static void finish(struct engine *e, struct engine_seq *seq, enum engine_finish 
 		   const char *text)
 {
 	scheduler_remove(e->scheduler, &seq->sched);
+	choose_drop_row(e, seq);
 	end_request(e, seq->request, how, error, text);
-}
-
-/* Samples the token behind @row_index and appends it; false: the request ends with it. */
-static bool advance(struct engine *e, struct engine_seq *seq, unsigned row_index, uint64_t now)
-{
-	struct engine_request *r = seq->request;
-	const struct engine_sampling *p = &r->sampling;
-	unsigned n = atomic_load_explicit(&r->n_tokens, memory_order_relaxed);
-	struct sampler_row row;
-	int32_t token;
-
-	step_row(&e->slots[e->turn], row_index, &row);
-	seq->error = request_choose(e->sampler, &row, r, n, r->n_prompt + n, &token, &seq->ending,
-				    &seq->error_words);
-	if (seq->error) {
-		seq->ending = ENGINE_FINISH_ERROR;
-		return false;
-	}
-	r->tokens[n] = token;
-	if (r->logprobs)
-		r->logprobs[n] =
-			(struct engine_logprob){token, sampler_logprob(e->sampler, &row, token)};
-	if (r->top)
-		sampler_top(e->sampler, &row, (unsigned)p->logprobs,
-			    r->top + (size_t)n * (unsigned)p->logprobs);
-	if (!n)
-		r->first_token_ns = now;
-	r->last_token_ns = now;
-	atomic_store_explicit(&r->n_tokens, ++n, memory_order_release);
-	e->stats.generation_tokens++;
-	seq->sched.n_total = r->n_prompt + n;
-	if (seq->ending == ENGINE_RUNNING &&
-	    (n >= p->max_tokens || seq->sched.n_total >= e->limits.max_context))
-		seq->ending = ENGINE_FINISH_LENGTH;
-	return seq->ending == ENGINE_RUNNING;
-}
-
-/*
- * Samples behind the last known token, and goes on behind each proposal that is the token which
- * was sampled there.
- */
-static void accept_tokens(struct engine *e, struct sched_item *item, unsigned row, uint64_t now)
-{
-	struct engine_seq *seq = (struct engine_seq *)item->seq;
-	unsigned accepted = 0;
-
-	while (advance(e, seq, row + accepted, now) && accepted < item->drafts &&
-	       seq->request->tokens[seq->sched.n_total - 1 - seq->request->n_prompt] ==
-		       item->seq->draft[accepted])
-		e->stats.accepted_at[accepted++]++;
-	item->rejected = item->drafts - accepted;
-	e->stats.drafts += item->drafts != 0;
-	e->stats.draft_tokens += item->drafts;
-	e->stats.accepted_tokens += accepted;
 }
 
 /* Stores the logprobs of the prompt tokens behind the item's rows. */
@@ -204,15 +153,6 @@ static void note_start(struct engine *e, struct engine_seq *seq, uint64_t now)
 	}
 }
 
-/* Whether the request goes on behind the token that a step brings, by what is known before. */
-static bool goes_on(const struct engine *e, const struct engine_request *r)
-{
-	unsigned n = atomic_load_explicit(&r->n_tokens, memory_order_relaxed) + 1;
-
-	return n < r->sampling.max_tokens && r->n_prompt + n < e->limits.max_context &&
-	       !atomic_load(&r->cancelled);
-}
-
 /* Whether the step has no proposals, and the next one will have none. */
 static bool can_begin_next(const struct engine *e, const struct step_slot *slot)
 {
@@ -233,7 +173,7 @@ static void begin_next(struct engine *e, const struct step_slot *slot, struct st
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
 
-		if (slot->items[i].sample && goes_on(e, seq->request))
+		if (slot->items[i].sample && choose_goes_on(e, seq))
 			seq->sched.n_total++;
 	}
 	scheduler_done(e->scheduler, slot->items, slot->n_items);
@@ -268,10 +208,6 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 	*ret_begun = can_begin_next(e, slot);
 	if (*ret_begun)
 		begin_next(e, slot, next);
-	for (unsigned i = 0; i < slot->n_items; i++) {
-		if (slot->items[i].sample)
-			request_prepare(((struct engine_seq *)slot->items[i].seq)->request);
-	}
 	error = wait_step(e, start, err, errlen);
 	if (error)
 		return error;
@@ -299,10 +235,20 @@ static void take_results(struct engine *e, struct step_slot *slot)
 		} else {
 			store_prompt_rows(e, item, row);
 			if (item->sample)
-				accept_tokens(e, item, row + item->rows, e->boundary_ns);
+				choose_tokens(e, item, row + item->rows, e->boundary_ns);
 		}
 		row += item->rows + (item->sample ? 1 + item->drafts : 0);
 	}
+}
+
+/* Ends the request if that is decided. */
+static bool finish_if_over(struct engine *e, struct engine_seq *seq)
+{
+	if (!choose_ended(seq))
+		return false;
+	finish(e, seq, seq->error ? ENGINE_FINISH_ERROR : seq->ending, seq->error,
+	       seq->error ? seq->error_words : "");
+	return true;
 }
 
 /* Ends the requests that ended with the step, tells of the others' news. */
@@ -311,13 +257,10 @@ static void tell_results(struct engine *e, struct step_slot *slot)
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
 
-		if (seq->error || seq->ending) {
+		if (finish_if_over(e, seq))
 			slot->items[i].seq = NULL;
-			finish(e, seq, seq->error ? ENGINE_FINISH_ERROR : seq->ending, seq->error,
-			       seq->error ? seq->error_words : "");
-		} else if (slot->items[i].sample) {
+		else if (slot->items[i].sample && (!seq->kept || slot->items[i].drafts))
 			tell(e, seq->request);
-		}
 	}
 }
 
@@ -403,6 +346,8 @@ static void take_submitted(struct engine *e)
 		seq->sched.draft = seq->draft.tokens;
 		seq->draft.sampling = &r->sampling;
 		scheduler_add(e->scheduler, &seq->sched);
+		if (r->constraint)
+			choose_begin(e, seq);
 		if (r->deadline_ns && r->deadline_ns < e->deadline_ns)
 			e->deadline_ns = r->deadline_ns;
 	}
@@ -446,6 +391,14 @@ static void end_lost(struct engine *e, struct engine_seq *seq, uint64_t now)
 	finish(e, seq, ENGINE_FINISH_ERROR, -EIO, e->lost_text);
 }
 
+/* Goes on with a sequence whose mask has become known. */
+static void settle(struct engine *e, struct engine_seq *seq, uint64_t now)
+{
+	if (choose_late(e, seq, now))
+		tell(e, seq->request);
+	finish_if_over(e, seq);
+}
+
 /* Ends it if it is late; else its deadline may be the next one. */
 static void end_late(struct engine *e, struct engine_seq *seq, uint64_t now)
 {
@@ -462,13 +415,17 @@ static void end_late(struct engine *e, struct engine_seq *seq, uint64_t now)
 /* Between two steps: takes in what came, ends what is over. */
 static void look_around(struct engine *e)
 {
-	unsigned cancels = atomic_load(&e->cancels);
+	unsigned cancels = atomic_load(&e->cancels), masks = atomic_load(&e->masks_done);
 	uint64_t now;
 
 	take_submitted(e);
 	if (cancels != e->cancels_seen) {
 		for_each_request(e, end_cancelled, 0);
 		e->cancels_seen = cancels;
+	}
+	if (masks != e->masks_seen) {
+		for_each_request(e, settle, clock_ns());
+		e->masks_seen = masks;
 	}
 	if (atomic_load(&e->lost))
 		for_each_request(e, end_lost, 0);
@@ -486,7 +443,9 @@ static void sleep_until_woken(struct engine *e)
 {
 	pthread_mutex_lock(&e->sleep_lock);
 	atomic_store(&e->asleep, true);
-	while (!atomic_load(&e->submitted) && !atomic_load(&e->stopping))
+	while (!atomic_load(&e->submitted) && !atomic_load(&e->stopping) &&
+	       atomic_load(&e->cancels) == e->cancels_seen &&
+	       atomic_load(&e->masks_done) == e->masks_seen)
 		pthread_cond_wait(&e->wake, &e->sleep_lock);
 	atomic_store(&e->asleep, false);
 	pthread_mutex_unlock(&e->sleep_lock);
@@ -511,8 +470,10 @@ void *engine_main(void *arg)
 			slot->n_filled = 0;
 			publish(e, true);
 			wake_client(e);
-			pace_rest(&e->pace);
-			scheduler_limit_crowd(e->scheduler, 0, 0);
+			if (!scheduler_running(e->scheduler)) {
+				pace_rest(&e->pace);
+				scheduler_limit_crowd(e->scheduler, 0, 0);
+			}
 			sleep_until_woken(e);
 		}
 	}

@@ -87,6 +87,7 @@ static int new_request(const int32_t *prompt, unsigned n_prompt,
 	}
 	r->seq = (struct engine_seq *)(base + seq);
 	r->seq->request = r;
+	r->seq->job.request = r;
 	atomic_init(&r->refs, 1);
 	*ret = r;
 	return 0;

@@ -156,6 +156,8 @@ static int constraint_mask(struct engine_constraint *base, struct engine_mask *r
 {
 	struct test_constraint *c = (struct test_constraint *)base;
 
+	if (c->wait)
+		c->wait(c);
 	if (c->fail_mask_at && c->n >= c->fail_mask_at)
 		return -E2BIG;
 	*ret = (struct engine_mask){.end = c->n % 4 == 3};

@@ -48,6 +48,7 @@ struct test_constraint {
 	struct engine_constraint base;
 	unsigned n, key, length, fail_mask_at, fail_accept_at;
 	bool list;
+	void (*wait)(struct test_constraint *c); /* before each mask; NULL: not */
 	uint32_t bits[4];
 	int32_t tokens[97];
 };

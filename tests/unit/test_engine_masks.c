@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+/* Constraints whose masks take long: whom they hold up, and that the tokens stay the same. */
+#include <sched.h>
+#include <semaphore.h>
+#include <time.h>
+
+#include "engine_fixture.h"
+#include "mask_workers.h"
+
+static atomic_uint n_waits; /* masks that began to wait */
+static sem_t go_on;
+
+static void wait_to_go_on(struct test_constraint *c)
+{
+	(void)c;
+	atomic_fetch_add(&n_waits, 1);
+	sem_wait(&go_on);
+}
+
+/* A mask that never comes holds up its own sequence: the other one has all its steps meanwhile. */
+static void late_masks_hold_up_nobody(void **state)
+{
+	struct engine_sampling s = greedy(50);
+	int32_t prompt[] = {5, 3, 8};
+	struct engine_request *late, *alone, *beside;
+	struct engine *e;
+
+	(void)state;
+	sem_init(&go_on, 0, 0);
+	e = open_engine(&(struct engine_options){0});
+	late = new_request(prompt, 3, &s, false);
+	constrain(late, 1, 20)->wait = wait_to_go_on;
+	submit(e, late);
+	beside = new_request(prompt, 2, &s, false);
+	run(e, beside);
+	assert_int_equal(atomic_load(&beside->n_tokens), 50);
+	expect_greedy(beside);
+	assert_int_equal(atomic_load(&late->finish), ENGINE_RUNNING);
+	assert_int_equal(atomic_load(&late->n_tokens), 0);
+	for (unsigned i = 0; i < 20; i++)
+		sem_post(&go_on);
+	wait_finished(e, 1);
+	alone = new_request(prompt, 3, &s, false);
+	constrain(alone, 1, 20);
+	run(e, alone);
+	assert_int_equal(atomic_load(&alone->n_tokens), 20);
+	assert_int_equal(atomic_load(&late->n_tokens), 20);
+	assert_memory_equal(late->tokens, alone->tokens, 20 * sizeof(*alone->tokens));
+	assert_int_equal(atomic_load(&late->finish), ENGINE_FINISH_COMPLETE);
+	engine_request_unref(late);
+	engine_request_unref(alone);
+	engine_request_unref(beside);
+	close_engine(e);
+	assert_int_equal(atomic_load(&n_constraints), 0);
+	sem_destroy(&go_on);
+}
+
+/* A cancelled request, and an engine that ends, wait for no mask but the one at hand. */
+static void ends_with_masks_to_come(void **state)
+{
+	struct engine_sampling s = greedy(50);
+	struct engine_request *r[12];
+	int32_t prompt[] = {5, 3, 8};
+	struct engine *e;
+
+	(void)state;
+	sem_init(&go_on, 0, 0);
+	e = open_engine(&(struct engine_options){0});
+	for (unsigned i = 0; i < 12; i++) {
+		r[i] = new_request(prompt, 3, &s, false);
+		constrain(r[i], i, 20)->wait = wait_to_go_on;
+		submit(e, r[i]);
+	}
+	for (unsigned i = 0; i < 6; i++)
+		engine_cancel(e, r[i]);
+	wait_finished(e, 6);
+	for (unsigned i = 0; i < 6; i++)
+		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_CANCELLED);
+	for (unsigned i = 0; i < 12; i++)
+		sem_post(&go_on);
+	engine_free(e);
+	for (unsigned i = 0; i < 12; i++) {
+		assert_int_not_equal(atomic_load(&r[i]->finish), ENGINE_RUNNING);
+		engine_request_unref(r[i]);
+	}
+	assert_int_equal(atomic_load(&n_constraints), 0);
+	assert_int_equal(atomic_load(&fake_model_violations), 0);
+	sem_destroy(&go_on);
+}
+
+/* ---- the same tokens ------------------------------------------------------------------------- */
+
+static struct engine_request *other; /* makes the model run until it ends */
+
+/*
+ * Waits until the model has run twice more, so that the row is there before the mask; not for long,
+ * as the one sequence that makes it run may wait for blocks of those whose masks are late.
+ */
+static void wait_for_launches(struct test_constraint *c)
+{
+	unsigned before = atomic_load(&fake_model_launches);
+	struct timespec t = {0, 10000};
+
+	for (unsigned i = 0; i < 100 && (c->n + c->key) % 3 && !atomic_load(&other->finish) &&
+			     atomic_load(&fake_model_launches) - before < 2;
+	     i++)
+		nanosleep(&t, NULL);
+}
+
+#define N_LATE 8
+
+/* A mix of constrained requests; @late: their masks come late. tokens [N_LATE][40]. */
+static void run_mix(const struct engine_options *options, bool late, int32_t (*tokens)[40],
+		    unsigned *n_tokens)
+{
+	struct engine *e = open_engine(options);
+	struct engine_sampling s = greedy(240);
+	struct engine_request *r[N_LATE];
+	int32_t prompt[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+	struct engine_stats stats;
+
+	other = new_request(prompt, 3, &s, false);
+	submit(e, other);
+	for (unsigned i = 0; i < N_LATE; i++) {
+		s = greedy(10 + 4 * i);
+		s.temperature = (float)(i % 3);
+		s.seed = i;
+		r[i] = new_request(prompt + i / 2, 3 + i / 3, &s, false);
+		constrain(r[i], i, i % 2 ? 20 : 10 + 4 * i)->wait = late ? wait_for_launches : NULL;
+		submit(e, r[i]);
+	}
+	wait_finished(e, N_LATE + 1);
+	expect_greedy(other);
+	for (unsigned i = 0; i < N_LATE; i++) {
+		assert_true(atomic_load(&r[i]->finish) == ENGINE_FINISH_LENGTH ||
+			    atomic_load(&r[i]->finish) == ENGINE_FINISH_COMPLETE);
+		n_tokens[i] = atomic_load(&r[i]->n_tokens);
+		memcpy(tokens[i], r[i]->tokens, n_tokens[i] * sizeof(**tokens));
+		engine_request_unref(r[i]);
+	}
+	engine_request_unref(other);
+	close_engine_with_stats(e, &stats);
+	printf("%llu steps, %llu preemptions, %llu of %llu proposals stood, %llu bytes read\n",
+	       (unsigned long long)stats.steps, (unsigned long long)stats.preemptions,
+	       (unsigned long long)stats.accepted_tokens, (unsigned long long)stats.draft_tokens,
+	       (unsigned long long)stats.bytes_read);
+	assert_int_equal(atomic_load(&n_constraints), 0);
+}
+
+/* Late masks change no token, nor do preemptions and proposals beside them. */
+static void late_masks_change_nothing(void **state)
+{
+	const struct engine_options options[] = {
+		{0},
+		{.prefix_caching = true, .max_kv_blocks = 62},
+		{.speculation = ENGINE_SPECULATE_MODEL,
+		 .draft_case_dir = "draft",
+		 .max_kv_blocks = 62},
+		{.speculation = ENGINE_SPECULATE_MODEL, .draft_case_dir = "mtp"},
+	};
+	int32_t alone[N_LATE][40], tokens[N_LATE][40];
+	unsigned n_alone[N_LATE], n_tokens[N_LATE];
+
+	(void)state;
+	fake_model_config.info.max_context = 256;
+	fake_model_config.states = true;
+	run_mix(&options[0], false, alone, n_alone);
+	for (unsigned i = 0; i < 4; i++) {
+		run_mix(&options[i], true, tokens, n_tokens);
+		for (unsigned k = 0; k < N_LATE; k++) {
+			assert_int_equal(n_tokens[k], n_alone[k]);
+			assert_memory_equal(tokens[k], alone[k], n_tokens[k] * sizeof(**tokens));
+		}
+	}
+}
+
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+#define N_JOBS 20
+
+static atomic_uint n_done;
+
+static void count_done(void *arg)
+{
+	(void)arg;
+	atomic_fetch_add(&n_done, 1);
+}
+
+static sem_t others_began;
+
+static void tell_that_it_began(struct test_constraint *c)
+{
+	(void)c;
+	sem_post(&others_began);
+}
+
+/* However many jobs of one user wait, another's goes as soon as a worker has nothing to do. */
+static void users_share_workers(void **state)
+{
+	struct engine_sampling s = greedy(1);
+	struct mask_job jobs[N_JOBS + 1] = {0};
+	struct mask_workers *w;
+	struct timespec limit;
+	int32_t prompt = 1;
+
+	(void)state;
+	sem_init(&go_on, 0, 0);
+	sem_init(&others_began, 0, 0);
+	atomic_store(&n_waits, 0);
+	atomic_store(&n_done, 0);
+	assert_int_equal(mask_workers_new(N_JOBS + 1, count_done, NULL, &w), 0);
+	for (unsigned i = 0; i <= N_JOBS; i++) {
+		struct engine_request *r = new_request(&prompt, 1, &s, false);
+
+		r->uid = 1000 + i / N_JOBS;
+		constrain(r, 0, 10)->wait = i < N_JOBS ? wait_to_go_on : tell_that_it_began;
+		jobs[i].request = r;
+		jobs[i].token = -1;
+		mask_workers_submit(w, &jobs[i]);
+	}
+	sem_post(&go_on);
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += 20;
+	assert_int_equal(sem_timedwait(&others_began, &limit), 0);
+	for (unsigned i = 1; i < N_JOBS; i++)
+		sem_post(&go_on);
+	for (unsigned i = 0; i <= N_JOBS; i++) {
+		while (!mask_workers_wait(w, &jobs[i], 0))
+			sched_yield();
+		assert_int_equal(jobs[i].error, 0);
+		assert_false(jobs[i].over);
+		assert_int_not_equal(jobs[i].mask.n, 0);
+		mask_workers_end(w, &jobs[i]);
+	}
+	mask_workers_free(w);
+	assert_int_equal(atomic_load(&n_done), N_JOBS + 1);
+	assert_int_equal(atomic_load(&n_constraints), 0);
+	for (unsigned i = 0; i <= N_JOBS; i++)
+		engine_request_unref(jobs[i].request);
+	sem_destroy(&go_on);
+	sem_destroy(&others_began);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(late_masks_hold_up_nobody, small_model),
+		cmocka_unit_test_setup(ends_with_masks_to_come, small_model),
+		cmocka_unit_test_setup(late_masks_change_nothing, small_model),
+		cmocka_unit_test(users_share_workers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
