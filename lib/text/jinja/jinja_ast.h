@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tokens and syntax tree of a template. The tree lives in the template's arena and is read-only
- * after parsing.
+ * Tokens and syntax tree of a template, and what the files of the parser share. The tree lives in
+ * the template's arena and is read-only after parsing.
  */
 #ifndef TXDA_TEXT_JINJA_AST_H
 #define TXDA_TEXT_JINJA_AST_H
 
-#include "jinja.h"
 #include "jinja_value.h"
 
 enum jinja_token_type {
@@ -59,61 +58,64 @@ struct jinja_token {
 	};
 };
 
-struct jinja_tokens {
-	struct jinja_token *items; /* malloc'd, ends with TOKEN_EOF */
-	size_t n;
-	size_t capacity;
+enum { JINJA_MAX_BRACKETS = 256 };
+
+/* Cuts the source into tokens, one at a time. */
+struct jinja_lexer {
+	struct jinja_run *run;
+	const char *source; /* lines end with \n, terminated */
+	size_t length;
+	size_t at;
+	unsigned int line;
+	uint8_t mode; /* TOKEN_DATA, or TOKEN_..._END of the tag that it stands in */
+	bool at_tag;  /* the text before the tag at `at` is given out */
+	unsigned int n_brackets;
+	char brackets[JINJA_MAX_BRACKETS]; /* those that will close the open ones */
 };
 
-/*
- * Cut @source into tokens; texts live in @arena. Returns 0 or -errno with @error filled in. The
- * caller frees tokens->items in either case.
- */
-int jinja_lex(const char *source, size_t length, struct jinja_arena *arena,
-	      struct jinja_tokens *tokens, struct txda_template_error *error);
+void jinja_lex_start(struct jinja_lexer *lx, struct jinja_run *run, const char *source,
+		     size_t length);
+/* After the end every token is TOKEN_EOF. */
+void jinja_lex(struct jinja_lexer *lx, struct jinja_token *ret);
 
-/* Fill in @error and return the -errno that belongs to @kind. */
-__attribute__((format(printf, 4, 5))) int jinja_set_error(struct txda_template_error *error,
-							  enum txda_template_error_kind kind,
-							  unsigned int line, const char *format,
-							  ...);
-
+/* Each with the members of struct jinja_node that it uses. */
 enum jinja_node_type {
 	/* expressions */
-	NODE_CONST,
-	NODE_NAME,
-	NODE_LIST,
-	NODE_TUPLE,
-	NODE_DICT,
-	NODE_CONDITION,
-	NODE_BINARY,
-	NODE_AND,
-	NODE_OR,
-	NODE_NOT,
-	NODE_NEGATE,
-	NODE_POSITIVE,
-	NODE_COMPARE,
-	NODE_CONCAT,
-	NODE_ATTRIBUTE,
-	NODE_ITEM,
-	NODE_SLICE,
-	NODE_CALL,
-	NODE_FILTER,
-	NODE_TEST,
-	/* targets of assignments, besides NAME and TUPLE */
-	NODE_NAMESPACE_ATTRIBUTE,
+	NODE_CONST,	/* constant */
+	NODE_NAME,	/* name; a: the default, when it is a parameter of a macro */
+	NODE_LIST,	/* list */
+	NODE_TUPLE,	/* list */
+	NODE_DICT,	/* list: key, value, key, value, ... */
+	NODE_CONDITION, /* a if b else c (or NULL) */
+	NODE_BINARY,	/* a op b; op: a token type */
+	NODE_AND,	/* a, b */
+	NODE_OR,	/* a, b */
+	NODE_NOT,	/* a */
+	NODE_NEGATE,	/* a */
+	NODE_POSITIVE,	/* a */
+	NODE_COMPARE,	/* a, then list of NODE_OPERAND */
+	NODE_OPERAND,	/* op: jinja_compare_op; a */
+	NODE_CONCAT,	/* list */
+	NODE_ATTRIBUTE, /* a.name; also a target of assignments: namespace.name */
+	NODE_ITEM,	/* a[b] */
+	NODE_SLICE,	/* a:b:c, each may be NULL */
+	NODE_CALL,	/* a(arguments) */
+	NODE_FILTER,	/* a|name(arguments), builtin; a is NULL: what a block captured */
+	NODE_TEST,	/* a is name(arguments), builtin; flag: `is not` */
+	NODE_KEYWORD,	/* name=a, among arguments */
 	/* statements */
-	NODE_TEXT,
-	NODE_OUTPUT,
-	NODE_IF,
-	NODE_FOR,
-	NODE_SET,
-	NODE_SET_BLOCK,
-	NODE_WITH,
-	NODE_MACRO,
-	NODE_CALL_BLOCK,
-	NODE_FILTER_BLOCK,
-	NODE_SCOPE, /* a body with its own scope: `generation` */
+	NODE_TEXT,	   /* text */
+	NODE_OUTPUT,	   /* a */
+	NODE_IF,	   /* a, body, otherwise (a lone NODE_ELIF is the next arm) */
+	NODE_ELIF,	   /* the same */
+	NODE_FOR,	   /* for a in b if c (or NULL), body, otherwise; flag: recursive */
+	NODE_SET,	   /* a = b */
+	NODE_SET_BLOCK,	   /* a = body|b (filters or NULL) */
+	NODE_WITH,	   /* list of NODE_SET, body */
+	NODE_MACRO,	   /* name, list of NODE_NAME, body, op: jinja_macro_uses */
+	NODE_CALL_BLOCK,   /* a: the call; the rest as in MACRO */
+	NODE_FILTER_BLOCK, /* body|a */
+	NODE_SCOPE,	   /* body with its own scope: `generation` */
 	NODE_BREAK,
 	NODE_CONTINUE,
 };
@@ -129,6 +131,12 @@ enum jinja_compare_op {
 	COMPARE_NOT_IN,
 };
 
+enum jinja_macro_uses {
+	MACRO_CALLER = 1,
+	MACRO_VARARGS = 2,
+	MACRO_KWARGS = 4,
+};
+
 struct jinja_node;
 struct jinja_builtin;
 
@@ -138,103 +146,27 @@ struct jinja_nodes {
 	uint32_t capacity;
 };
 
-struct jinja_keyword {
-	struct jinja_str *name;
-	struct jinja_node *value;
-};
-
-struct jinja_arguments {
-	struct jinja_nodes positional;
-	struct jinja_keyword *keywords;
-	uint32_t n_keywords;
-	uint32_t keyword_capacity;
-	struct jinja_node *star;      /* *sequence or NULL */
-	struct jinja_node *star_star; /* **mapping or NULL */
-};
-
-/* What a macro and the body of a call block have in common. */
-struct jinja_signature {
-	struct jinja_str *name;	       /* interned */
-	struct jinja_nodes parameters; /* NODE_NAME */
-	struct jinja_nodes defaults;   /* of the last parameters */
-	struct jinja_nodes body;
-	bool uses_caller;
-	bool uses_varargs;
-	bool uses_kwargs;
-};
-
+/* Arguments of CALL, FILTER and TEST: list, keywords (NODE_KEYWORD), b: *b or NULL, c: **c or NULL */
 struct jinja_node {
-	uint8_t type;	/* enum jinja_node_type */
-	uint8_t op;	/* BINARY: token type; COMPARE operand: jinja_compare_op */
-	bool negated;	/* TEST */
-	bool recursive; /* FOR */
+	uint8_t type; /* enum jinja_node_type */
+	uint8_t op;
+	bool flag;
 	unsigned int line;
 	union {
-		struct jinja_value constant; /* CONST */
-		struct jinja_str *name;	     /* NAME: interned, compared by address */
-		struct jinja_nodes list;     /* LIST, TUPLE, CONCAT; DICT: key, value */
-		struct {		     /* CONDITION, SLICE (start, stop, step) */
-			struct jinja_node *a, *b, *c;
-		} three;
-		struct { /* BINARY, AND, OR, NOT (left), ITEM */
-			struct jinja_node *left, *right;
-		} two;
-		struct { /* COMPARE: operands carry their op */
-			struct jinja_node *first;
-			struct jinja_nodes rest;
-		} compare;
-		struct { /* ATTRIBUTE, NAMESPACE_ATTRIBUTE */
-			struct jinja_node *object;
-			struct jinja_str *name;
-		} attribute;
-		struct { /* CALL */
-			struct jinja_node *callee;
-			struct jinja_arguments arguments;
-		} call;
-		struct {			  /* FILTER, TEST */
-			struct jinja_node *input; /* NULL: what a filter block captured */
-			struct jinja_str *name;
-			const struct jinja_builtin *builtin; /* NULL: there is none */
-			struct jinja_arguments arguments;
-		} apply;
-		struct { /* TEXT */
-			const char *data;
-			size_t length;
-		} text;
-		struct jinja_node *expression; /* OUTPUT */
-		struct {		       /* IF */
-			struct jinja_node *test;
-			struct jinja_nodes body;
-			struct jinja_nodes arms; /* `elif`: IF with test and body only */
-			struct jinja_nodes otherwise;
-		} branch;
-		struct { /* FOR */
-			struct jinja_node *target;
-			struct jinja_node *iterable;
-			struct jinja_node *filter; /* or NULL */
-			struct jinja_nodes body;
-			struct jinja_nodes otherwise;
-		} loop;
-		struct { /* SET; SET_BLOCK: value: filter or NULL */
-			struct jinja_node *target;
-			struct jinja_node *value;
-			struct jinja_nodes body;
-		} set;
-		struct { /* WITH */
-			struct jinja_nodes targets;
-			struct jinja_nodes values;
-			struct jinja_nodes body;
-		} with;
-		struct jinja_signature macro; /* MACRO */
-		struct {		      /* CALL_BLOCK */
-			struct jinja_node *call;
-			struct jinja_signature caller;
-		} call_block;
-		struct { /* FILTER_BLOCK, SCOPE (no filter) */
-			struct jinja_node *filter;
-			struct jinja_nodes body;
-		} block;
+		struct jinja_value constant;
+		struct jinja_str text;
+		struct {
+			struct jinja_str *name;		     /* interned: compared by address */
+			const struct jinja_builtin *builtin; /* NULL: there is none of that name */
+		};
 	};
+	struct jinja_node *a, *b, *c;
+	struct jinja_nodes list;
+	union {
+		struct jinja_nodes body;
+		struct jinja_nodes keywords;
+	};
+	struct jinja_nodes otherwise;
 };
 
 /* Names that the evaluator itself binds. */
@@ -249,17 +181,16 @@ struct txda_template {
 	struct jinja_nodes body;
 };
 
-/*
- * Parser state, shared by jinja_parser.c (statements), jinja_parse_expression.c and
- * jinja_parse_primary.c.
- */
+/* Shared by jinja_parser.c (statements) and jinja_expression.c. */
 struct jinja_parser {
+	struct jinja_run run;
 	struct txda_template *template;
-	struct txda_template_error *error;
-	const struct jinja_token *token; /* the current one; never past TOKEN_EOF */
+	struct jinja_lexer lexer;
+	struct jinja_token token; /* the current one */
+	struct jinja_token next;
 	unsigned int depth;
 	unsigned int loop_depth;
-	struct jinja_signature *macro; /* innermost one being parsed */
+	struct jinja_node *macro; /* innermost one being parsed; NULL outside */
 };
 
 enum jinja_tuple_mode {
@@ -268,30 +199,27 @@ enum jinja_tuple_mode {
 	TUPLE_PARENTHESES,  /* inside ( ), may be empty */
 };
 
-__attribute__((format(printf, 2, 3))) int jinja_parse_fail(struct jinja_parser *p,
-							   const char *format, ...);
-void *jinja_parse_alloc(struct jinja_parser *p, size_t size);
-int jinja_new_node(struct jinja_parser *p, enum jinja_node_type type, unsigned int line,
-		   struct jinja_node **ret);
-int jinja_push_node(struct jinja_parser *p, struct jinja_nodes *nodes, struct jinja_node *node);
-int jinja_intern(struct jinja_parser *p, const char *data, size_t length, struct jinja_str **ret);
-bool jinja_at_name(const struct jinja_parser *p, const char *name);
+/* All throw on a syntax error. */
+__attribute__((format(printf, 2, 3))) _Noreturn void jinja_parse_fail(struct jinja_parser *p,
+								      const char *format, ...);
+void jinja_parse_enter(struct jinja_parser *p);		      /* one level deeper, up to a limit */
+void *jinja_parse_alloc(struct jinja_parser *p, size_t size); /* cleared */
+struct jinja_node *jinja_new_node(struct jinja_parser *p, enum jinja_node_type type,
+				  unsigned int line);
+void jinja_push_node(struct jinja_parser *p, struct jinja_nodes *nodes, struct jinja_node *node);
+void jinja_advance(struct jinja_parser *p);
+bool jinja_token_is(const struct jinja_token *token, const char *name);
 bool jinja_skip_name(struct jinja_parser *p, const char *name);
 bool jinja_skip(struct jinja_parser *p, enum jinja_token_type type);
-int jinja_expect(struct jinja_parser *p, enum jinja_token_type type, const char *what);
-int jinja_expect_name(struct jinja_parser *p, struct jinja_str **ret);
+void jinja_expect(struct jinja_parser *p, enum jinja_token_type type, const char *what);
+struct jinja_str *jinja_expect_name(struct jinja_parser *p);
 
-int jinja_parse_expression(struct jinja_parser *p, struct jinja_node **ret);
-int jinja_parse_tuple(struct jinja_parser *p, enum jinja_tuple_mode mode, const char *end_name,
-		      struct jinja_node **ret);
-int jinja_parse_primary(struct jinja_parser *p, struct jinja_node **ret);
-int jinja_new_two(struct jinja_parser *p, enum jinja_node_type type, unsigned int line,
-		  struct jinja_node *left, struct jinja_node *right, struct jinja_node **ret);
-/* Extend *@node by what stands behind it: `.a`, `[b]`, `(c)`; then `|d`, `is e`. */
-int jinja_parse_postfix(struct jinja_parser *p, struct jinja_node **node);
-int jinja_parse_filters_and_tests(struct jinja_parser *p, struct jinja_node **node);
+struct jinja_node *jinja_parse_expression(struct jinja_parser *p);
+struct jinja_node *jinja_parse_tuple(struct jinja_parser *p, enum jinja_tuple_mode mode,
+				     const char *end_name);
+struct jinja_node *jinja_parse_primary(struct jinja_parser *p);
 /* `a|b|c` after @input; with_first: the first `|` is left out, as in filter blocks. */
-int jinja_parse_filters(struct jinja_parser *p, bool with_first, struct jinja_node *input,
-			struct jinja_node **ret);
+struct jinja_node *jinja_parse_filters(struct jinja_parser *p, bool with_first,
+				       struct jinja_node *input);
 
 #endif

@@ -2,392 +2,253 @@
 /*
  * Evaluation of expressions, and calls.
  */
-#include "jinja_text.h"
+#include "jinja_render.h"
 
 #include <string.h>
 
-static int eval_list(struct jinja_render *r, const struct jinja_node *node, struct jinja_value *ret)
+static struct jinja_value eval_list(struct jinja_render *r, const struct jinja_node *node)
 {
 	enum jinja_flavor flavor = node->type == NODE_LIST ? JINJA_LIST : JINJA_TUPLE;
-	struct jinja_seq *seq;
+	struct jinja_seq *seq = jinja_new_seq(r, flavor, node->list.n);
+
+	for (; seq->n < node->list.n; seq->n++)
+		seq->items[seq->n] = jinja_eval(r, node->list.items[seq->n]);
+	return jinja_seq_value(seq);
+}
+
+static struct jinja_value eval_dict(struct jinja_render *r, const struct jinja_node *node)
+{
+	struct jinja_dict *dict = jinja_new_dict(r);
 	uint32_t i;
-	int rc = jinja_new_seq(r, flavor, node->list.n, &seq);
 
-	for (i = 0; !rc && i < node->list.n; i++) {
-		rc = jinja_eval(r, node->list.items[i], &seq->items[i]);
-		if (!rc)
-			seq->n = i + 1;
+	for (i = 0; i < node->list.n; i += 2) {
+		struct jinja_value key = jinja_eval(r, node->list.items[i]);
+
+		jinja_dict_set(r, dict, key, jinja_eval(r, node->list.items[i + 1]));
 	}
-	if (!rc)
-		*ret = jinja_seq_value(seq);
-	return rc;
+	return jinja_dict_value(dict);
 }
 
-static int eval_dict(struct jinja_render *r, const struct jinja_node *node, struct jinja_value *ret)
+static struct jinja_value eval_condition(struct jinja_render *r, const struct jinja_node *node)
 {
-	struct jinja_dict *dict;
-	struct jinja_value key, value;
-	uint32_t i;
-	int rc = jinja_new_dict(r, &dict);
-
-	for (i = 0; !rc && i < node->list.n; i += 2) {
-		rc = jinja_eval(r, node->list.items[i], &key);
-		if (!rc)
-			rc = jinja_eval(r, node->list.items[i + 1], &value);
-		if (!rc)
-			rc = jinja_dict_set(r, dict, key, value);
-	}
-	if (!rc)
-		*ret = jinja_dict_value(dict);
-	return rc;
+	if (jinja_truth(jinja_eval(r, node->b)))
+		return jinja_eval(r, node->a);
+	if (node->c)
+		return jinja_eval(r, node->c);
+	return jinja_undefined(r, "the condition of an if-expression without else is false");
 }
 
-static int eval_condition(struct jinja_render *r, const struct jinja_node *node,
-			  struct jinja_value *ret)
+static struct jinja_value eval_binary(struct jinja_render *r, const struct jinja_node *node)
 {
-	struct jinja_value test;
-	int rc = jinja_eval(r, node->three.a, &test);
+	struct jinja_value a = jinja_eval(r, node->a), b = jinja_eval(r, node->b);
 
-	if (rc)
-		return rc;
-	if (jinja_truth(test))
-		return jinja_eval(r, node->three.b, ret);
-	if (node->three.c)
-		return jinja_eval(r, node->three.c, ret);
-	return jinja_undefined(r, ret, "the condition of an if-expression without else is false");
+	r->run.line = node->line;
+	return jinja_binary(r, node->op, a, b);
 }
 
-static int eval_binary(struct jinja_render *r, const struct jinja_node *node,
-		       struct jinja_value *ret)
+static struct jinja_value eval_unary(struct jinja_render *r, const struct jinja_node *node)
 {
-	struct jinja_value a, b;
-	int rc = jinja_eval(r, node->two.left, &a);
+	struct jinja_value v = jinja_eval(r, node->a);
 
-	if (!rc)
-		rc = jinja_eval(r, node->two.right, &b);
-	if (rc)
-		return rc;
-	r->line = node->line;
-	return jinja_binary(r, node->op, a, b, ret);
-}
-
-/* `and` and `or` give one of their operands. */
-static int eval_logic(struct jinja_render *r, const struct jinja_node *node,
-		      struct jinja_value *ret)
-{
-	struct jinja_value left;
-	int rc = jinja_eval(r, node->two.left, &left);
-
-	if (rc)
-		return rc;
-	if (jinja_truth(left) == (node->type == NODE_AND))
-		return jinja_eval(r, node->two.right, ret);
-	*ret = left;
-	return 0;
-}
-
-static int eval_unary(struct jinja_render *r, const struct jinja_node *node,
-		      struct jinja_value *ret)
-{
-	struct jinja_value v;
-	int rc = jinja_eval(r, node->two.left, &v);
-
-	if (rc)
-		return rc;
-	if (node->type == NODE_NOT) {
-		*ret = jinja_bool(!jinja_truth(v));
-		return 0;
-	}
+	r->run.line = node->line;
+	if (node->type == NODE_NOT)
+		return jinja_bool(!jinja_truth(v));
 	if (node->type == NODE_NEGATE)
-		return jinja_negate(r, v, ret);
+		return jinja_negate(r, v);
+	jinja_need_defined(r, v);
 	if (!jinja_is_number(v))
-		return v.kind == JINJA_UNDEFINED
-			       ? jinja_fail_undefined(r, v)
-			       : jinja_fail(r, "bad operand type for unary +: '%s'",
-					    jinja_type_name(v));
-	*ret = v.kind == JINJA_BOOL ? jinja_int(v.boolean) : v;
-	return 0;
+		jinja_fail(r, "bad operand type for unary +: '%s'", jinja_type_name(v));
+	return v.kind == JINJA_BOOL ? jinja_int(v.boolean) : v;
 }
 
-static int eval_compare(struct jinja_render *r, const struct jinja_node *node,
-			struct jinja_value *ret)
+static struct jinja_value eval_compare(struct jinja_render *r, const struct jinja_node *node)
 {
-	struct jinja_value left, right;
+	struct jinja_value left = jinja_eval(r, node->a), right;
 	bool result = true;
 	uint32_t i;
-	int rc = jinja_eval(r, node->compare.first, &left);
 
-	for (i = 0; !rc && result && i < node->compare.rest.n; i++) {
-		const struct jinja_node *operand = node->compare.rest.items[i];
-
-		rc = jinja_eval(r, operand->two.left, &right);
-		r->line = node->line;
-		if (!rc)
-			rc = jinja_compare(r, operand->op, left, right, &result);
+	for (i = 0; result && i < node->list.n; i++) {
+		right = jinja_eval(r, node->list.items[i]->a);
+		r->run.line = node->line;
+		result = jinja_compare(r, node->list.items[i]->op, left, right);
 		left = right;
 	}
-	if (!rc)
-		*ret = jinja_bool(result);
-	return rc;
+	return jinja_bool(result);
 }
 
-static int eval_concat(struct jinja_render *r, const struct jinja_node *node,
-		       struct jinja_value *ret)
+static struct jinja_value eval_concat(struct jinja_render *r, const struct jinja_node *node)
 {
-	size_t mark = r->out.length;
-	struct jinja_value v;
+	size_t mark = r->out.len;
 	uint32_t i;
-	int rc = 0;
 
-	for (i = 0; !rc && i < node->list.n; i++) {
-		rc = jinja_eval(r, node->list.items[i], &v);
-		if (!rc)
-			rc = jinja_write_str(r, v);
-	}
-	return rc ? rc : jinja_captured(r, mark, ret);
+	for (i = 0; i < node->list.n; i++)
+		jinja_write_str(r, jinja_eval(r, node->list.items[i]));
+	return jinja_captured(r, mark);
 }
 
-static int eval_item(struct jinja_render *r, const struct jinja_node *node, struct jinja_value *ret)
+static struct jinja_value eval_item(struct jinja_render *r, const struct jinja_node *node)
 {
-	const struct jinja_node *index = node->two.right;
-	const struct jinja_node *bounds[3];
-	struct jinja_value object, key, part[3];
-	int i, rc = jinja_eval(r, node->two.left, &object);
+	struct jinja_value object = jinja_eval(r, node->a), part[3];
+	const struct jinja_node *index = node->b;
 
-	if (rc)
-		return rc;
 	if (index->type != NODE_SLICE) {
-		rc = jinja_eval(r, index, &key);
-		r->line = node->line;
-		return rc ? rc : jinja_item(r, object, key, ret);
+		part[0] = jinja_eval(r, index);
+		r->run.line = node->line;
+		return jinja_item(r, object, part[0]);
 	}
-	bounds[0] = index->three.a;
-	bounds[1] = index->three.b;
-	bounds[2] = index->three.c;
-	for (i = 0; i < 3; i++) {
-		part[i] = jinja_none();
-		if (bounds[i])
-			rc = jinja_eval(r, bounds[i], &part[i]);
-		if (rc)
-			return rc;
-	}
-	r->line = node->line;
-	return jinja_slice(r, object, part, ret);
+	part[0] = index->a ? jinja_eval(r, index->a) : jinja_none();
+	part[1] = index->b ? jinja_eval(r, index->b) : jinja_none();
+	part[2] = index->c ? jinja_eval(r, index->c) : jinja_none();
+	r->run.line = node->line;
+	return jinja_slice(r, object, part);
 }
 
-/* Room for the arguments; star and star_star are evaluated already. */
-static int alloc_args(struct jinja_render *r, const struct jinja_arguments *arguments,
-		      const struct jinja_seq *star, const struct jinja_dict *star_star,
-		      struct jinja_value **ret_values, struct jinja_kwarg **ret_keywords)
+static struct jinja_dict *eval_star_star(struct jinja_render *r, const struct jinja_node *node)
 {
-	size_t n = arguments->positional.n + (star ? star->n : 0);
-	size_t n_keywords = arguments->n_keywords + (star_star ? star_star->n : 0) + 1;
-	int rc = jinja_alloc(r, n * sizeof(**ret_values), ret_values);
-
-	return rc ? rc : jinja_alloc(r, n_keywords * sizeof(**ret_keywords), ret_keywords);
-}
-
-static int eval_stars(struct jinja_render *r, const struct jinja_arguments *arguments,
-		      struct jinja_seq **ret_star, struct jinja_dict **ret_star_star)
-{
-	struct jinja_value v;
+	struct jinja_value v = jinja_eval(r, node);
 	size_t i;
-	int rc = 0;
 
-	if (arguments->star) {
-		rc = jinja_eval(r, arguments->star, &v);
-		if (!rc)
-			rc = jinja_iterate(r, v, ret_star);
-	}
-	if (!rc && arguments->star_star) {
-		rc = jinja_eval(r, arguments->star_star, &v);
-		if (rc)
-			return rc;
-		if (v.kind != JINJA_DICT)
-			return jinja_fail(r, "argument after ** must be a mapping, not %s",
-					  jinja_type_name(v));
-		for (i = 0; i < v.dict->n; i++)
-			if (v.dict->entries[i].key.kind != JINJA_STRING)
-				return jinja_fail(r, "keywords must be strings");
-		*ret_star_star = v.dict;
-	}
-	return rc;
+	if (v.kind != JINJA_DICT)
+		jinja_fail(r, "argument after ** must be a mapping, not %s", jinja_type_name(v));
+	for (i = 0; i < v.dict->n; i++)
+		if (v.dict->entries[i].key.kind != JINJA_STRING)
+			jinja_fail(r, "keywords must be strings");
+	return v.dict;
 }
 
-int jinja_eval_args(struct jinja_render *r, const struct jinja_arguments *arguments,
-		    const struct jinja_value *caller, struct jinja_args *ret)
+struct jinja_args jinja_eval_args(struct jinja_render *r, const struct jinja_node *call,
+				  const struct jinja_value *caller)
 {
-	struct jinja_seq *star = NULL;
-	struct jinja_dict *star_star = NULL;
-	struct jinja_value *values = NULL;
-	struct jinja_kwarg *keywords = NULL;
-	size_t n = arguments->positional.n, n_keywords = arguments->n_keywords, i;
-	int rc;
+	/* a filter's and a test's `a` is their input; b and c are the stars of all */
+	struct jinja_seq *star = call->b ? jinja_iterate(r, jinja_eval(r, call->b)) : NULL;
+	struct jinja_dict *star_star = call->c ? eval_star_star(r, call->c) : NULL;
+	size_t n = call->list.n + (star ? star->n : 0), i, k;
+	size_t n_keywords = call->keywords.n + (star_star ? star_star->n : 0) + (caller != NULL);
+	struct jinja_value *values;
+	struct jinja_kwarg *keywords;
 
-	*ret = (struct jinja_args){0};
-	if (!n && !n_keywords && !arguments->star && !arguments->star_star && !caller)
-		return 0;
-	rc = eval_stars(r, arguments, &star, &star_star);
-	if (!rc)
-		rc = alloc_args(r, arguments, star, star_star, &values, &keywords);
-	for (i = 0; !rc && i < n; i++)
-		rc = jinja_eval(r, arguments->positional.items[i], &values[i]);
-	for (i = 0; !rc && i < n_keywords; i++) {
-		keywords[i].name = arguments->keywords[i].name;
-		rc = jinja_eval(r, arguments->keywords[i].value, &keywords[i].value);
-	}
-	if (rc)
-		return rc;
-	for (i = 0; star && i < star->n; i++)
-		values[n++] = star->items[i];
+	if (!n && !n_keywords)
+		return (struct jinja_args){0};
+	values = jinja_alloc(r, n, sizeof(*values));
+	keywords = jinja_alloc(r, n_keywords, sizeof(*keywords));
+	for (i = 0; i < call->list.n; i++)
+		values[i] = jinja_eval(r, call->list.items[i]);
+	for (k = 0; k < call->keywords.n; k++)
+		keywords[k] = (struct jinja_kwarg){call->keywords.items[k]->name,
+						   jinja_eval(r, call->keywords.items[k]->a)};
+	if (star && star->n)
+		memcpy(values + i, star->items, star->n * sizeof(*values));
 	for (i = 0; star_star && i < star_star->n; i++)
-		keywords[n_keywords++] = (struct jinja_kwarg){star_star->entries[i].key.string,
-							      star_star->entries[i].value};
+		keywords[k++] = (struct jinja_kwarg){star_star->entries[i].key.string,
+						     star_star->entries[i].value};
 	if (caller)
-		keywords[n_keywords++] = (struct jinja_kwarg){r->template->names.caller, *caller};
-	*ret = (struct jinja_args){values, n, keywords, n_keywords};
-	return 0;
+		keywords[k++] = (struct jinja_kwarg){r->template->names.caller, *caller};
+	return (struct jinja_args){values, n, keywords, n_keywords};
 }
 
-static int call_joiner(struct jinja_render *r, struct jinja_cycle *joiner, struct jinja_value *ret)
-{
-	if (joiner->position++)
-		*ret = joiner->items[0];
-	else
-		return jinja_literal(r, "", ret);
-	return 0;
-}
-
-int jinja_call(struct jinja_render *r, struct jinja_value callee, const struct jinja_args *args,
-	       struct jinja_value *ret)
+struct jinja_value jinja_call(struct jinja_render *r, struct jinja_value callee,
+			      const struct jinja_args *args)
 {
 	switch (callee.kind) {
 	case JINJA_CALLABLE:
-		if (callee.callable->self.kind == JINJA_STRING && callee.callable->self.safe)
-			return jinja_call_safe_method(r, callee.callable, args, ret);
-		return callee.callable->builtin->call(r, callee.callable->self, args, ret);
-	case JINJA_MACRO: return jinja_call_macro(r, callee.macro, args, ret);
-	case JINJA_LOOP: return jinja_call_loop(r, callee.loop, args, ret);
-	case JINJA_JOINER: return call_joiner(r, callee.cycle, ret);
-	case JINJA_UNDEFINED: return jinja_fail_undefined(r, callee);
-	default: return jinja_fail(r, "'%s' object is not callable", jinja_type_name(callee));
+		return jinja_call_builtin(r, callee.callable->builtin, callee.callable->self, args);
+	case JINJA_MACRO: return jinja_call_macro(r, callee.macro, args);
+	case JINJA_LOOP: return jinja_call_loop(r, callee.loop, args);
+	case JINJA_JOINER: /* its separator, but for the first time */
+		return callee.cycle->position++ ? callee.cycle->items[0] : jinja_literal(r, "");
+	default:
+		jinja_need_defined(r, callee);
+		jinja_fail(r, "'%s' object is not callable", jinja_type_name(callee));
 	}
 }
 
-static int eval_call(struct jinja_render *r, const struct jinja_node *node, struct jinja_value *ret)
+static struct jinja_value eval_call(struct jinja_render *r, const struct jinja_node *node)
 {
-	struct jinja_value callee;
-	struct jinja_args args;
-	int rc = jinja_eval(r, node->call.callee, &callee);
+	struct jinja_value callee = jinja_eval(r, node->a);
+	struct jinja_args args = jinja_eval_args(r, node, NULL);
 
-	if (!rc)
-		rc = jinja_eval_args(r, &node->call.arguments, NULL, &args);
-	r->line = node->line;
-	return rc ? rc : jinja_call(r, callee, &args, ret);
+	r->run.line = node->line;
+	return jinja_call(r, callee, &args);
 }
 
-static int fail_unknown(struct jinja_render *r, const char *what, const struct jinja_str *name)
+struct jinja_value jinja_apply_filter(struct jinja_render *r, const struct jinja_node *node,
+				      struct jinja_value input)
 {
-	return jinja_fail(r, "no %s named '%.*s'", what,
-			  (int)(name->length < 80 ? name->length : 80), name->data);
-}
-
-int jinja_apply_filter(struct jinja_render *r, const struct jinja_node *node,
-		       struct jinja_value input, struct jinja_value *ret)
-{
-	const struct jinja_node *inner = node->apply.input;
 	struct jinja_args args;
-	int rc = jinja_enter(r);
 
-	if (rc)
-		return rc;
-	if (inner && inner->type == NODE_FILTER)
-		rc = jinja_apply_filter(r, inner, input, &input);
-	else if (inner)
-		rc = jinja_eval(r, inner, &input);
-	r->line = node->line;
-	if (!rc && !node->apply.builtin)
-		rc = fail_unknown(r, "filter", node->apply.name);
-	if (!rc)
-		rc = jinja_eval_args(r, &node->apply.arguments, NULL, &args);
-	if (!rc)
-		rc = jinja_charge(r, 1);
-	r->line = node->line;
-	if (!rc)
-		rc = node->apply.builtin->call(r, input, &args, ret);
+	jinja_enter(r);
+	if (node->a && node->a->type == NODE_FILTER)
+		input = jinja_apply_filter(r, node->a, input);
+	else if (node->a)
+		input = jinja_eval(r, node->a);
+	jinja_charge(r, 1);
+	r->run.line = node->line;
+	if (!node->builtin)
+		jinja_fail(r, "no filter named '%.*s'", JINJA_SHOW(node->name));
+	args = jinja_eval_args(r, node, NULL);
+	r->run.line = node->line;
+	input = jinja_call_builtin(r, node->builtin, input, &args);
 	jinja_leave(r);
-	return rc;
+	return input;
 }
 
-static int eval_test(struct jinja_render *r, const struct jinja_node *node, struct jinja_value *ret)
+static struct jinja_value eval_test(struct jinja_render *r, const struct jinja_node *node)
 {
-	struct jinja_value input, result;
+	struct jinja_value input = jinja_eval(r, node->a);
 	struct jinja_args args;
-	int rc = jinja_eval(r, node->apply.input, &input);
 
-	if (!rc && !node->apply.builtin)
-		rc = fail_unknown(r, "test", node->apply.name);
-	if (!rc)
-		rc = jinja_eval_args(r, &node->apply.arguments, NULL, &args);
-	r->line = node->line;
-	if (!rc)
-		rc = node->apply.builtin->call(r, input, &args, &result);
-	if (!rc)
-		*ret = jinja_bool(jinja_truth(result) != node->negated);
-	return rc;
+	r->run.line = node->line;
+	if (!node->builtin)
+		jinja_fail(r, "no test named '%.*s'", JINJA_SHOW(node->name));
+	args = jinja_eval_args(r, node, NULL);
+	r->run.line = node->line;
+	input = jinja_call_builtin(r, node->builtin, input, &args);
+	return jinja_bool(jinja_truth(input) != node->flag);
 }
 
-static int eval_node(struct jinja_render *r, const struct jinja_node *node, struct jinja_value *ret)
+static struct jinja_value eval_node(struct jinja_render *r, const struct jinja_node *node)
 {
-	struct jinja_value object;
-	int rc;
+	struct jinja_value v;
 
 	switch (node->type) {
 	case NODE_LIST:
-	case NODE_TUPLE: return eval_list(r, node, ret);
-	case NODE_DICT: return eval_dict(r, node, ret);
-	case NODE_CONDITION: return eval_condition(r, node, ret);
-	case NODE_BINARY: return eval_binary(r, node, ret);
+	case NODE_TUPLE: return eval_list(r, node);
+	case NODE_DICT: return eval_dict(r, node);
+	case NODE_CONDITION: return eval_condition(r, node);
+	case NODE_BINARY: return eval_binary(r, node);
 	case NODE_AND:
-	case NODE_OR: return eval_logic(r, node, ret);
+	case NODE_OR: /* give one of their operands */
+		v = jinja_eval(r, node->a);
+		return jinja_truth(v) == (node->type == NODE_AND) ? jinja_eval(r, node->b) : v;
 	case NODE_NOT:
 	case NODE_NEGATE:
-	case NODE_POSITIVE: return eval_unary(r, node, ret);
-	case NODE_COMPARE: return eval_compare(r, node, ret);
-	case NODE_CONCAT: return eval_concat(r, node, ret);
+	case NODE_POSITIVE: return eval_unary(r, node);
+	case NODE_COMPARE: return eval_compare(r, node);
+	case NODE_CONCAT: return eval_concat(r, node);
 	case NODE_ATTRIBUTE:
-		rc = jinja_eval(r, node->attribute.object, &object);
-		r->line = node->line;
-		return rc ? rc : jinja_attribute(r, object, node->attribute.name, ret);
-	case NODE_ITEM: return eval_item(r, node, ret);
-	case NODE_CALL: return eval_call(r, node, ret);
-	case NODE_FILTER: return jinja_apply_filter(r, node, jinja_none(), ret);
-	case NODE_TEST: return eval_test(r, node, ret);
-	default: /* a slice in a tuple of indices */
-		return jinja_fail(r, "a slice cannot stand here");
+		v = jinja_eval(r, node->a);
+		r->run.line = node->line;
+		return jinja_attribute(r, v, node->name);
+	case NODE_ITEM: return eval_item(r, node);
+	case NODE_CALL: return eval_call(r, node);
+	case NODE_FILTER: return jinja_apply_filter(r, node, jinja_none());
+	case NODE_TEST: return eval_test(r, node);
+	default: /* a slice in a tuple of indices */ jinja_fail(r, "a slice cannot stand here");
 	}
 }
 
-int jinja_eval(struct jinja_render *r, const struct jinja_node *node, struct jinja_value *ret)
+struct jinja_value jinja_eval(struct jinja_render *r, const struct jinja_node *node)
 {
 	struct jinja_value v;
-	int rc = jinja_charge(r, 1);
 
-	if (rc)
-		return rc;
-	r->line = node->line;
-	if (node->type == NODE_CONST) {
-		*ret = node->constant;
-		return 0;
-	}
+	jinja_charge(r, 1);
+	r->run.line = node->line;
+	if (node->type == NODE_CONST)
+		return node->constant;
 	if (node->type == NODE_NAME)
-		return jinja_get_variable(r, node->name, ret);
-	rc = jinja_enter(r);
-	if (rc)
-		return rc;
-	rc = eval_node(r, node, &v);
+		return jinja_get_variable(r, node->name);
+	jinja_enter(r);
+	v = eval_node(r, node);
 	jinja_leave(r);
-	if (!rc)
-		*ret = v;
-	return rc;
+	return v;
 }

@@ -1,435 +1,425 @@
 // SPDX-License-Identifier: MIT
 /*
- * Execution of statements, scopes and macros.
+ * Execution of statements, scopes, macros and loops.
  *
  * Scopes: the template, each round of a loop, and the bodies of macros, calls, `with`, `filter`,
  * block sets and `generation` have a scope of their own; `if` has none. A name is looked up from
  * the inside out, then among the variables of the render, then among the global functions.
+ *
+ * A loop's filter runs as late as possible, as a generator would: an item is tested when its round
+ * comes, or when loop.last, loop.nextitem or loop.length ask for what is ahead.
  */
 #include "jinja_render.h"
 
 #include <string.h>
 
-int jinja_push_scope(struct jinja_render *r, struct jinja_scope *parent)
+void jinja_push_scope(struct jinja_render *r, struct jinja_scope *parent)
 {
-	struct jinja_scope *scope;
-	int rc = jinja_alloc(r, sizeof(*scope), &scope);
+	struct jinja_scope *scope = jinja_alloc(r, 1, sizeof(*scope));
 
-	if (rc)
-		return rc;
 	*scope = (struct jinja_scope){.parent = parent};
 	r->scope = scope;
-	return 0;
 }
 
-void jinja_capture_scope(struct jinja_scope *scope)
+static struct jinja_binding *find_binding(const struct jinja_scope *scope,
+					  const struct jinja_str *name)
 {
-	for (; scope && !scope->captured; scope = scope->parent)
-		scope->captured = true;
-}
-
-int jinja_set_variable(struct jinja_render *r, const struct jinja_str *name, struct jinja_value v)
-{
-	struct jinja_scope *scope = r->scope;
 	uint32_t i;
 
-	for (i = 0; i < scope->n; i++) {
-		if (scope->bindings[i].name == name) {
-			scope->bindings[i].value = v;
-			return 0;
-		}
+	for (i = 0; i < scope->n; i++)
+		if (scope->bindings[i].name == name)
+			return &scope->bindings[i];
+	return NULL;
+}
+
+static void set_variable(struct jinja_render *r, const struct jinja_str *name, struct jinja_value v)
+{
+	struct jinja_scope *scope = r->scope;
+	struct jinja_binding *binding = find_binding(scope, name);
+
+	if (binding) {
+		binding->value = v;
+		return;
 	}
 	if (scope->n == scope->capacity) {
 		uint32_t capacity = scope->capacity * 2 + 4;
-		struct jinja_binding *bindings;
-		int rc = jinja_alloc(r, capacity * sizeof(*bindings), &bindings);
+		struct jinja_binding *bindings = jinja_alloc(r, capacity, sizeof(*bindings));
 
-		if (rc)
-			return rc;
 		if (scope->n)
 			memcpy(bindings, scope->bindings, scope->n * sizeof(*bindings));
 		scope->bindings = bindings;
 		scope->capacity = capacity;
 	}
 	scope->bindings[scope->n++] = (struct jinja_binding){name, v};
-	return jinja_charge(r, scope->n / 16);
+	jinja_charge(r, scope->n / 16);
 }
 
-int jinja_get_variable(struct jinja_render *r, const struct jinja_str *name,
-		       struct jinja_value *ret)
+struct jinja_value jinja_get_variable(struct jinja_render *r, const struct jinja_str *name)
 {
 	const struct jinja_builtin *global;
 	const struct jinja_scope *scope;
 	struct jinja_value *found;
 	struct jinja_bound *bound;
-	uint32_t i;
-	int rc;
 
 	for (scope = r->scope; scope; scope = scope->parent) {
-		for (i = 0; i < scope->n; i++) {
-			if (scope->bindings[i].name == name) {
-				*ret = scope->bindings[i].value;
-				return jinja_charge(r, i / 16);
-			}
-		}
+		struct jinja_binding *binding = find_binding(scope, name);
+
+		jinja_charge(r, scope->n / 16);
+		if (binding)
+			return binding->value;
 	}
-	found = jinja_dict_find(&r->arena, r->context, name->data, name->length);
-	if (found) {
-		*ret = *found;
-		return 0;
-	}
-	global = jinja_find_builtin(jinja_globals, name->data, name->length);
+	found = jinja_dict_find(&r->arena, r->context, name);
+	if (found)
+		return *found;
+	global = jinja_find_global(name);
 	if (!global)
-		return jinja_undefined(r, ret, "'%.*s' is undefined",
-				       (int)(name->length < 80 ? name->length : 80), name->data);
-	rc = jinja_alloc(r, sizeof(*bound), &bound);
-	if (rc)
-		return rc;
+		return jinja_undefined(r, "'%.*s' is undefined", JINJA_SHOW(name));
+	bound = jinja_alloc(r, 1, sizeof(*bound));
 	*bound = (struct jinja_bound){global, jinja_none()};
-	*ret = (struct jinja_value){.kind = JINJA_CALLABLE, .callable = bound};
-	return 0;
+	return (struct jinja_value){.kind = JINJA_CALLABLE, .callable = bound};
 }
 
-static int assign_attribute(struct jinja_render *r, const struct jinja_node *target,
-			    struct jinja_value v)
+static void assign(struct jinja_render *r, const struct jinja_node *target, struct jinja_value v)
 {
-	struct jinja_value object, key = {.kind = JINJA_STRING};
-	int rc = jinja_get_variable(r, target->attribute.object->name, &object);
-
-	if (rc)
-		return rc;
-	if (object.kind != JINJA_NAMESPACE)
-		return jinja_fail(r, "cannot assign attribute on non-namespace object");
-	key.string = target->attribute.name;
-	return jinja_dict_set(r, object.dict, key, v);
-}
-
-static int assign_tuple(struct jinja_render *r, const struct jinja_nodes *targets,
-			struct jinja_value v)
-{
+	const struct jinja_nodes *targets = &target->list;
+	struct jinja_value object;
 	struct jinja_seq *values;
 	uint32_t i;
-	int rc = jinja_iterate(r, v, &values);
 
-	if (rc)
-		return rc;
+	if (target->type == NODE_NAME) {
+		set_variable(r, target->name, v);
+		return;
+	}
+	if (target->type == NODE_ATTRIBUTE) {
+		object = jinja_get_variable(r, target->a->name);
+		if (object.kind != JINJA_NAMESPACE)
+			jinja_fail(r, "cannot assign attribute on non-namespace object");
+		jinja_dict_set(r, object.dict, jinja_str_value(target->name), v);
+		return;
+	}
+	jinja_enter(r);
+	values = jinja_iterate(r, v);
 	if (values->n != targets->n)
-		return jinja_fail(r, "%s values to unpack (expected %u, got %zu)",
-				  values->n < targets->n ? "not enough" : "too many", targets->n,
-				  values->n);
-	for (i = 0; !rc && i < targets->n; i++)
-		rc = jinja_assign(r, targets->items[i], values->items[i]);
-	return rc;
-}
-
-int jinja_assign(struct jinja_render *r, const struct jinja_node *target, struct jinja_value v)
-{
-	int rc;
-
-	if (target->type == NODE_NAME)
-		return jinja_set_variable(r, target->name, v);
-	rc = jinja_enter(r);
-	if (rc)
-		return rc;
-	if (target->type == NODE_NAMESPACE_ATTRIBUTE)
-		rc = assign_attribute(r, target, v);
-	else
-		rc = assign_tuple(r, &target->list, v);
+		jinja_fail(r, "%s values to unpack (expected %u, got %zu)",
+			   values->n < targets->n ? "not enough" : "too many", targets->n,
+			   values->n);
+	for (i = 0; i < targets->n; i++)
+		assign(r, targets->items[i], values->items[i]);
 	jinja_leave(r);
-	return rc;
 }
 
-static int new_macro(struct jinja_render *r, const struct jinja_signature *signature,
-		     struct jinja_value *ret)
+static struct jinja_value new_macro(struct jinja_render *r, const struct jinja_node *node)
 {
-	struct jinja_macro *macro;
-	int rc = jinja_alloc(r, sizeof(*macro), &macro);
+	struct jinja_macro *macro = jinja_alloc(r, 1, sizeof(*macro));
+	struct jinja_scope *scope;
 
-	if (rc)
-		return rc;
-	*macro = (struct jinja_macro){signature, r->scope};
-	jinja_capture_scope(r->scope);
-	*ret = (struct jinja_value){.kind = JINJA_MACRO, .macro = macro};
-	return 0;
+	*macro = (struct jinja_macro){node, r->scope};
+	for (scope = r->scope; scope && !scope->captured; scope = scope->parent)
+		scope->captured = true;
+	return (struct jinja_value){.kind = JINJA_MACRO, .macro = macro};
 }
 
-/* What no parameter took: *varargs, and through @extra the keywords. */
-static int bind_rest(struct jinja_render *r, const struct jinja_signature *s,
-		     const struct jinja_args *args, struct jinja_dict *extra)
+static void bind_keyword(struct jinja_render *r, const struct jinja_node *macro,
+			 const struct jinja_kwarg *keyword, size_t n_positional,
+			 struct jinja_dict *extra)
 {
 	const struct jinja_names *names = &r->template->names;
+	uint32_t i = 0;
+
+	while (i < macro->list.n && !jinja_str_equal(macro->list.items[i]->name, keyword->name))
+		i++;
+	if (i < macro->list.n && i < n_positional)
+		jinja_fail(r, "macro '%.*s' got two values for one argument",
+			   JINJA_SHOW(macro->name));
+	if (i < macro->list.n)
+		set_variable(r, macro->list.items[i]->name, keyword->value);
+	else if (keyword->name == names->caller && macro->op & MACRO_CALLER)
+		set_variable(r, names->caller, keyword->value);
+	else if (macro->op & MACRO_KWARGS)
+		jinja_dict_set(r, extra, jinja_str_value(keyword->name), keyword->value);
+	else
+		jinja_fail(r, "macro '%.*s' has no argument '%.*s'", JINJA_SHOW(macro->name),
+			   JINJA_SHOW(keyword->name));
+}
+
+/* The scope of a call: parameters, then varargs, kwargs and caller where the body uses them. */
+static void bind_arguments(struct jinja_render *r, const struct jinja_node *macro,
+			   const struct jinja_args *args)
+{
+	const struct jinja_names *names = &r->template->names;
+	const struct jinja_nodes *parameters = &macro->list;
+	struct jinja_dict *extra = jinja_new_dict(r);
 	struct jinja_seq *varargs;
 	size_t i;
-	int rc = 0;
 
-	if (s->uses_varargs) {
-		rc = jinja_new_seq(r, JINJA_TUPLE, 0, &varargs);
-		for (i = s->parameters.n; !rc && i < args->n; i++)
-			rc = jinja_append(r, varargs, args->positional[i]);
-		if (!rc)
-			rc = jinja_set_variable(r, names->varargs, jinja_seq_value(varargs));
-	} else if (args->n > s->parameters.n) {
-		return jinja_fail(r, "macro '%.*s' takes at most %u arguments, %zu given",
-				  (int)(s->name->length < 60 ? s->name->length : 60), s->name->data,
-				  s->parameters.n, args->n);
+	for (i = 0; i < args->n && i < parameters->n; i++)
+		set_variable(r, parameters->items[i]->name, args->positional[i]);
+	for (i = 0; i < args->n_keywords; i++)
+		bind_keyword(r, macro, &args->keywords[i], args->n, extra);
+	if (macro->op & MACRO_CALLER && !find_binding(r->scope, names->caller))
+		set_variable(r, names->caller, jinja_undefined(r, "no caller defined"));
+	if (macro->op & MACRO_VARARGS) {
+		varargs = jinja_new_seq(r, JINJA_TUPLE, 0);
+		if (args->n > parameters->n)
+			jinja_append_all(r, varargs, args->positional + parameters->n,
+					 args->n - parameters->n);
+		set_variable(r, names->varargs, jinja_seq_value(varargs));
+	} else if (args->n > parameters->n) {
+		jinja_fail(r, "macro '%.*s' takes at most %u arguments, %zu given",
+			   JINJA_SHOW(macro->name), parameters->n, args->n);
 	}
-	if (!rc && s->uses_kwargs)
-		rc = jinja_set_variable(r, names->kwargs, jinja_dict_value(extra));
-	return rc;
-}
+	if (macro->op & MACRO_KWARGS)
+		set_variable(r, names->kwargs, jinja_dict_value(extra));
+	/* defaults are evaluated inside the macro, and may use the parameters before them */
+	for (i = 0; i < parameters->n; i++) {
+		const struct jinja_node *parameter = parameters->items[i];
 
-static int bind_keywords(struct jinja_render *r, const struct jinja_signature *s,
-			 const struct jinja_args *args, struct jinja_dict *extra)
-{
-	const struct jinja_names *names = &r->template->names;
-	bool has_caller = false;
-	size_t i, k;
-	int rc = 0;
-
-	for (k = 0; !rc && k < args->n_keywords; k++) {
-		const struct jinja_kwarg *keyword = &args->keywords[k];
-		struct jinja_value name = {.kind = JINJA_STRING};
-
-		name.string = (struct jinja_str *)keyword->name;
-		for (i = 0; i < s->parameters.n; i++) {
-			const struct jinja_str *p = s->parameters.items[i]->name;
-
-			if (p->length == keyword->name->length &&
-			    !memcmp(p->data, keyword->name->data, p->length))
-				break;
-		}
-		if (i < s->parameters.n && i < args->n)
-			return jinja_fail(r, "macro '%.*s' got two values for one argument",
-					  (int)(s->name->length < 60 ? s->name->length : 60),
-					  s->name->data);
-		if (i < s->parameters.n) {
-			rc = jinja_set_variable(r, s->parameters.items[i]->name, keyword->value);
-		} else if (keyword->name == names->caller && s->uses_caller) {
-			has_caller = true;
-			rc = jinja_set_variable(r, names->caller, keyword->value);
-		} else if (s->uses_kwargs) {
-			rc = jinja_dict_set(r, extra, name, keyword->value);
-		} else {
-			return jinja_fail(
-				r, "macro '%.*s' has no argument '%.*s'",
-				(int)(s->name->length < 60 ? s->name->length : 60), s->name->data,
-				(int)(keyword->name->length < 60 ? keyword->name->length : 60),
-				keyword->name->data);
-		}
-	}
-	if (!rc && s->uses_caller && !has_caller) {
-		struct jinja_value none;
-
-		rc = jinja_undefined(r, &none, "no caller defined");
-		if (!rc)
-			rc = jinja_set_variable(r, names->caller, none);
-	}
-	return rc;
-}
-
-/* Parameters without an argument: the default, evaluated inside the macro, or undefined. */
-static int bind_defaults(struct jinja_render *r, const struct jinja_signature *s)
-{
-	uint32_t first_default = s->parameters.n - s->defaults.n, i, k;
-	int rc = 0;
-
-	for (i = 0; !rc && i < s->parameters.n; i++) {
-		const struct jinja_str *name = s->parameters.items[i]->name;
-		struct jinja_value v;
-
-		for (k = 0; k < r->scope->n && r->scope->bindings[k].name != name; k++)
-			;
-		if (k < r->scope->n)
+		if (find_binding(r->scope, parameter->name))
 			continue;
-		if (i >= first_default)
-			rc = jinja_eval(r, s->defaults.items[i - first_default], &v);
-		else
-			rc = jinja_undefined(r, &v, "parameter '%.*s' was not provided",
-					     (int)(name->length < 60 ? name->length : 60),
-					     name->data);
-		if (!rc)
-			rc = jinja_set_variable(r, name, v);
+		set_variable(r, parameter->name,
+			     parameter->a ? jinja_eval(r, parameter->a)
+					  : jinja_undefined(r, "parameter '%.*s' was not provided",
+							    JINJA_SHOW(parameter->name)));
 	}
-	return rc;
 }
 
-int jinja_call_macro(struct jinja_render *r, struct jinja_macro *macro,
-		     const struct jinja_args *args, struct jinja_value *ret)
-{
-	const struct jinja_signature *s = macro->signature;
-	struct jinja_scope *caller_scope = r->scope;
-	size_t mark = r->out.length, i;
-	struct jinja_dict *extra;
-	int rc = jinja_push_scope(r, macro->scope);
-
-	if (!rc)
-		rc = jinja_new_dict(r, &extra);
-	for (i = 0; !rc && i < args->n && i < s->parameters.n; i++)
-		rc = jinja_set_variable(r, s->parameters.items[i]->name, args->positional[i]);
-	if (!rc)
-		rc = bind_keywords(r, s, args, extra);
-	if (!rc)
-		rc = bind_rest(r, s, args, extra);
-	if (!rc)
-		rc = bind_defaults(r, s);
-	if (!rc)
-		rc = jinja_exec(r, &s->body);
-	r->scope = caller_scope;
-	return rc ? rc : jinja_captured(r, mark, ret);
-}
-
-/* Run a body in a scope of its own; what it writes is cut off into *ret. */
-static int capture_body(struct jinja_render *r, const struct jinja_nodes *body,
-			struct jinja_value *ret)
+struct jinja_value jinja_call_macro(struct jinja_render *r, const struct jinja_macro *macro,
+				    const struct jinja_args *args)
 {
 	struct jinja_scope *outer = r->scope;
-	size_t mark = r->out.length;
-	struct jinja_value text;
-	int flow, rc = jinja_push_scope(r, outer);
+	size_t mark = r->out.len;
 
-	if (rc)
-		return rc;
+	jinja_push_scope(r, macro->scope);
+	bind_arguments(r, macro->node, args);
+	jinja_exec(r, &macro->node->body);
+	r->scope = outer;
+	return jinja_captured(r, mark);
+}
+
+static enum jinja_flow exec_in_scope(struct jinja_render *r, const struct jinja_nodes *body)
+{
+	struct jinja_scope *outer = r->scope;
+	enum jinja_flow flow;
+
+	jinja_push_scope(r, outer);
 	flow = jinja_exec(r, body);
 	r->scope = outer;
-	if (flow < 0)
-		return flow;
-	rc = jinja_captured(r, mark, &text);
-	if (rc)
-		return rc;
-	*ret = text;
 	return flow;
 }
 
-static int exec_set_block(struct jinja_render *r, const struct jinja_node *node)
+/* What a body writes, through @filter (may be NULL), goes to @target, or to the output if NULL. */
+static enum jinja_flow exec_captured(struct jinja_render *r, const struct jinja_nodes *body,
+				     const struct jinja_node *filter,
+				     const struct jinja_node *target)
 {
-	struct jinja_value v;
-	int rc = capture_body(r, &node->set.body, &v);
+	size_t mark = r->out.len;
+	enum jinja_flow flow = exec_in_scope(r, body);
+	struct jinja_value v = jinja_captured(r, mark);
 
-	if (rc)
-		return rc;
-	if (node->set.value)
-		rc = jinja_apply_filter(r, node->set.value, v, &v);
-	return rc ? rc : jinja_assign(r, node->set.target, v);
+	if (flow != JINJA_NEXT) /* as if the rest of the statement had been jumped over */
+		return flow;
+	if (filter)
+		v = jinja_apply_filter(r, filter, v);
+	if (target)
+		assign(r, target, v);
+	else
+		jinja_write_str(r, v);
+	return JINJA_NEXT;
 }
 
-static int exec_filter_block(struct jinja_render *r, const struct jinja_node *node)
-{
-	struct jinja_value v;
-	int rc = capture_body(r, &node->block.body, &v);
-
-	if (!rc)
-		rc = jinja_apply_filter(r, node->block.filter, v, &v);
-	return rc ? rc : jinja_write_str(r, v);
-}
-
-static int exec_in_scope(struct jinja_render *r, const struct jinja_nodes *body)
-{
-	struct jinja_scope *outer = r->scope;
-	int rc = jinja_push_scope(r, outer);
-
-	if (!rc)
-		rc = jinja_exec(r, body);
-	r->scope = outer;
-	return rc;
-}
-
-static int exec_with(struct jinja_render *r, const struct jinja_node *node)
+static enum jinja_flow exec_with(struct jinja_render *r, const struct jinja_node *node)
 {
 	struct jinja_scope *outer = r->scope, *inner;
-	struct jinja_value v;
+	enum jinja_flow flow;
 	uint32_t i;
-	int rc = jinja_push_scope(r, outer);
 
+	jinja_push_scope(r, outer);
 	inner = r->scope;
-	for (i = 0; !rc && i < node->with.targets.n; i++) {
+	for (i = 0; i < node->list.n; i++) {
+		struct jinja_value v;
+
 		r->scope = outer;
-		rc = jinja_eval(r, node->with.values.items[i], &v);
+		v = jinja_eval(r, node->list.items[i]->b);
 		r->scope = inner;
-		if (!rc)
-			rc = jinja_assign(r, node->with.targets.items[i], v);
+		assign(r, node->list.items[i]->a, v);
 	}
-	if (!rc)
-		rc = jinja_exec(r, &node->with.body);
+	flow = jinja_exec(r, &node->body);
 	r->scope = outer;
-	return rc;
+	return flow;
 }
 
-static int exec_call_block(struct jinja_render *r, const struct jinja_node *node)
+static void exec_call_block(struct jinja_render *r, const struct jinja_node *node)
 {
-	const struct jinja_node *call = node->call_block.call;
-	struct jinja_value caller, callee, result;
-	struct jinja_args args;
-	int rc = new_macro(r, &node->call_block.caller, &caller);
+	struct jinja_value caller = new_macro(r, node);
+	struct jinja_value callee = jinja_eval(r, node->a->a);
+	struct jinja_args args = jinja_eval_args(r, node->a, &caller);
 
-	if (!rc)
-		rc = jinja_eval(r, call->call.callee, &callee);
-	if (!rc)
-		rc = jinja_eval_args(r, &call->call.arguments, &caller, &args);
-	r->line = node->line;
-	if (!rc)
-		rc = jinja_call(r, callee, &args, &result);
-	return rc ? rc : jinja_write_str(r, result);
+	r->run.line = node->line;
+	jinja_write_str(r, jinja_call(r, callee, &args));
 }
 
-static int exec_if(struct jinja_render *r, const struct jinja_node *node)
+static enum jinja_flow exec_if(struct jinja_render *r, const struct jinja_node *arm)
 {
-	const struct jinja_node *arm = node;
-	struct jinja_value test;
-	uint32_t i = 0;
-
-	for (;;) {
-		int rc = jinja_eval(r, arm->branch.test, &test);
-
-		if (rc)
-			return rc;
-		if (jinja_truth(test))
-			return jinja_exec(r, &arm->branch.body);
-		if (i == node->branch.arms.n)
-			return jinja_exec(r, &node->branch.otherwise);
-		arm = node->branch.arms.items[i++];
+	while (!jinja_truth(jinja_eval(r, arm->a))) {
+		if (!arm->otherwise.n || arm->otherwise.items[0]->type != NODE_ELIF)
+			return jinja_exec(r, &arm->otherwise);
+		arm = arm->otherwise.items[0];
 	}
+	return jinja_exec(r, &arm->body);
 }
 
-static int exec_node(struct jinja_render *r, const struct jinja_node *node)
+/* Does the loop have item @index? Runs the filter as far as needed. */
+static bool has_item(struct jinja_render *r, struct jinja_loop *loop, size_t index)
 {
-	struct jinja_value v;
-	int rc;
+	struct jinja_scope *scope = r->scope;
+	unsigned int line = r->run.line;
 
+	while (loop->items->n <= index && loop->source_at < loop->source->n) {
+		struct jinja_value item = loop->source->items[loop->source_at++];
+
+		jinja_push_scope(r, loop->scope);
+		assign(r, loop->node->a, item);
+		if (jinja_truth(jinja_eval(r, loop->node->c)))
+			jinja_append(r, loop->items, item);
+	}
+	r->scope = scope;
+	r->run.line = line;
+	return index < loop->items->n;
+}
+
+static enum jinja_flow run_loop(struct jinja_render *r, const struct jinja_node *node,
+				struct jinja_value iterable, unsigned int depth)
+{
+	struct jinja_scope *outer = r->scope;
+	struct jinja_loop *loop = jinja_alloc(r, 1, sizeof(*loop));
+	const struct jinja_value value = {.kind = JINJA_LOOP, .loop = loop};
+	enum jinja_flow flow = JINJA_NEXT;
+
+	*loop = (struct jinja_loop){.node = node, .scope = outer, .depth = depth};
+	loop->source = jinja_iterate(r, iterable);
+	loop->items = node->c ? jinja_new_seq(r, JINJA_LIST, 0) : loop->source;
+	loop->source_at = node->c ? 0 : loop->source->n;
+	for (; flow != JINJA_BREAK && has_item(r, loop, loop->index); loop->index++) {
+		jinja_charge(r, 1); /* an empty body costs as well */
+		/* a new scope each round; the last one's memory serves again if nobody holds it */
+		if (loop->index == 0 || r->scope->captured)
+			jinja_push_scope(r, outer);
+		else
+			r->scope->n = 0;
+		assign(r, node->a, loop->items->items[loop->index]);
+		set_variable(r, r->template->names.loop, value);
+		flow = jinja_exec(r, &node->body);
+	}
+	r->scope = outer;
+	return loop->index == 0 ? jinja_exec(r, &node->otherwise) : JINJA_NEXT;
+}
+
+struct jinja_value jinja_call_loop(struct jinja_render *r, struct jinja_loop *loop,
+				   const struct jinja_args *args)
+{
+	struct jinja_scope *scope = r->scope;
+	size_t mark = r->out.len;
+
+	if (!loop->node->flag)
+		jinja_fail(r, "a loop must have the 'recursive' marker to be called");
+	if (args->n != 1 || args->n_keywords)
+		jinja_fail(r, "loop() takes what it shall iterate");
+	r->scope = loop->scope;
+	run_loop(r, loop->node, args->positional[0], loop->depth + 1);
+	r->scope = scope;
+	return jinja_captured(r, mark);
+}
+
+struct jinja_value jinja_loop_attribute(struct jinja_render *r, struct jinja_loop *loop,
+					const struct jinja_str *name)
+{
+	int64_t index = (int64_t)loop->index, length;
+
+	if (jinja_str_is(name, "index"))
+		return jinja_int(index + 1);
+	if (jinja_str_is(name, "index0"))
+		return jinja_int(index);
+	if (jinja_str_is(name, "first"))
+		return jinja_bool(index == 0);
+	if (jinja_str_is(name, "last"))
+		return jinja_bool(!has_item(r, loop, loop->index + 1));
+	if (jinja_str_is(name, "depth"))
+		return jinja_int((int64_t)loop->depth + 1);
+	if (jinja_str_is(name, "depth0"))
+		return jinja_int((int64_t)loop->depth);
+	if (jinja_str_is(name, "previtem"))
+		return index ? loop->items->items[index - 1]
+			     : jinja_undefined(r, "there is no previous item");
+	if (jinja_str_is(name, "nextitem"))
+		return has_item(r, loop, loop->index + 1)
+			       ? loop->items->items[index + 1]
+			       : jinja_undefined(r, "there is no next item");
+	has_item(r, loop, SIZE_MAX); /* all of them */
+	length = (int64_t)loop->items->n;
+	if (jinja_str_is(name, "length"))
+		return jinja_int(length);
+	if (jinja_str_is(name, "revindex"))
+		return jinja_int(length - index);
+	if (jinja_str_is(name, "revindex0"))
+		return jinja_int(length - index - 1);
+	return jinja_undefined(r, "'loop' has no attribute '%.*s'", JINJA_SHOW(name));
+}
+
+static struct jinja_value loop_cycle(struct jinja_call *c)
+{
+	if (!c->args->n || c->args->n_keywords)
+		jinja_fail(c->r, "loop.cycle() needs values");
+	return c->args->positional[c->self.loop->index % c->args->n];
+}
+
+static struct jinja_value loop_changed(struct jinja_call *c)
+{
+	struct jinja_loop *loop = c->self.loop;
+	struct jinja_value last = loop->changed;
+	struct jinja_seq *seq = jinja_new_seq(c->r, JINJA_TUPLE, c->args->n);
+
+	jinja_append_all(c->r, seq, c->args->positional, c->args->n);
+	loop->changed = jinja_seq_value(seq);
+	return jinja_bool(last.kind == JINJA_ABSENT || !jinja_equal(c->r, last, loop->changed));
+}
+
+const struct jinja_builtin jinja_loop_methods[] = {
+	{"cycle", loop_cycle, "*", 0},
+	{"changed", loop_changed, "*", 0},
+	{NULL, NULL, NULL, 0},
+};
+
+static enum jinja_flow exec_node(struct jinja_render *r, const struct jinja_node *node)
+{
 	switch (node->type) {
-	case NODE_TEXT: return jinja_write(r, node->text.data, node->text.length);
-	case NODE_OUTPUT:
-		rc = jinja_eval(r, node->expression, &v);
-		return rc ? rc : jinja_write_str(r, v);
+	case NODE_TEXT: jinja_write(r, node->text.data, node->text.length); break;
+	case NODE_OUTPUT: jinja_write_str(r, jinja_eval(r, node->a)); break;
 	case NODE_IF: return exec_if(r, node);
-	case NODE_FOR: return jinja_exec_for(r, node);
-	case NODE_SET:
-		rc = jinja_eval(r, node->set.value, &v);
-		return rc ? rc : jinja_assign(r, node->set.target, v);
-	case NODE_SET_BLOCK: return exec_set_block(r, node);
+	case NODE_FOR: return run_loop(r, node, jinja_eval(r, node->b), 0);
+	case NODE_SET: assign(r, node->a, jinja_eval(r, node->b)); break;
+	case NODE_SET_BLOCK: return exec_captured(r, &node->body, node->b, node->a);
 	case NODE_WITH: return exec_with(r, node);
-	case NODE_MACRO:
-		rc = new_macro(r, &node->macro, &v);
-		return rc ? rc : jinja_set_variable(r, node->macro.name, v);
-	case NODE_CALL_BLOCK: return exec_call_block(r, node);
-	case NODE_FILTER_BLOCK: return exec_filter_block(r, node);
-	case NODE_SCOPE: return exec_in_scope(r, &node->block.body);
-	default: return node->type == NODE_BREAK ? JINJA_BREAK : JINJA_CONTINUE;
+	case NODE_MACRO: set_variable(r, node->name, new_macro(r, node)); break;
+	case NODE_CALL_BLOCK: exec_call_block(r, node); break;
+	case NODE_FILTER_BLOCK: return exec_captured(r, &node->body, node->a, NULL);
+	case NODE_SCOPE: return exec_in_scope(r, &node->body);
+	case NODE_BREAK: return JINJA_BREAK;
+	default: return JINJA_CONTINUE;
 	}
+	return JINJA_NEXT;
 }
 
-int jinja_exec(struct jinja_render *r, const struct jinja_nodes *nodes)
+enum jinja_flow jinja_exec(struct jinja_render *r, const struct jinja_nodes *nodes)
 {
+	enum jinja_flow flow = JINJA_NEXT;
 	uint32_t i;
-	int rc = jinja_enter(r);
 
-	if (rc)
-		return rc;
-	for (i = 0; !rc && i < nodes->n; i++) {
-		r->line = nodes->items[i]->line;
-		rc = jinja_charge(r, 1);
-		if (!rc)
-			rc = exec_node(r, nodes->items[i]);
+	jinja_enter(r);
+	for (i = 0; flow == JINJA_NEXT && i < nodes->n; i++) {
+		r->run.line = nodes->items[i]->line;
+		jinja_charge(r, 1);
+		flow = exec_node(r, nodes->items[i]);
 	}
 	jinja_leave(r);
-	return rc;
+	return flow;
 }

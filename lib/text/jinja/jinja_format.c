@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jinja_text.h"
+#include "jinja_render.h"
 
 enum {
+	MAX_WIDTH = 100 * 1000 * 1000,
 	MAX_PRECISION = 300,
 	NUMBER_SIZE = 1024, /* the longest double with that precision, with commas */
 };
@@ -37,17 +38,47 @@ static char peek(const struct cursor *c)
 	return c->at < c->end ? *c->at : '\0';
 }
 
-static int scan_number(struct cursor *c, int64_t *ret)
+static bool skip(struct cursor *c, const char *chars, char *ret)
+{
+	char found = peek(c);
+
+	if (!found || !strchr(chars, found))
+		return false;
+	*ret = found;
+	c->at++;
+	return true;
+}
+
+static int64_t scan_number(struct cursor *c)
 {
 	int64_t n = 0;
 
-	while (peek(c) >= '0' && peek(c) <= '9') {
-		n = n * 10 + (*c->at++ - '0');
-		if (n > 100 * 1000 * 1000)
-			return jinja_fail(c->r, "format: a width or precision is too large");
+	for (; peek(c) >= '0' && peek(c) <= '9'; c->at++) {
+		n = n * 10 + (*c->at - '0');
+		if (n > MAX_WIDTH)
+			jinja_fail(c->r, "format: a width or precision is larger than %d",
+				   MAX_WIDTH);
 	}
-	*ret = n;
-	return 0;
+	return n;
+}
+
+/* Write @text with the padding of @field. */
+static void emit(struct jinja_render *r, const struct field *field, struct jinja_str text,
+		 char default_align)
+{
+	char align = field->align ? field->align : default_align;
+	int64_t missing = field->width - (int64_t)jinja_str_chars(&text), left, i;
+	size_t sign = align == '=' && text.length && strchr("+-", text.data[0]);
+
+	if (missing < 0)
+		missing = 0;
+	left = align == '=' || align == '>' ? missing : align == '^' ? missing / 2 : 0;
+	jinja_write(r, text.data, sign);
+	for (i = 0; i < left; i++)
+		jinja_write_char(r, field->fill);
+	jinja_write(r, text.data + sign, text.length - sign);
+	for (; i < missing; i++)
+		jinja_write_char(r, field->fill);
 }
 
 /* Commas between groups of three digits before the point. */
@@ -66,56 +97,25 @@ static void group_digits(char text[NUMBER_SIZE])
 	memcpy(text, grouped, used + 1);
 }
 
-/* Write @text with the padding of @field. */
-static int emit(struct jinja_render *r, const struct field *field, struct jinja_str *text,
-		char default_align)
+static void emit_number(struct jinja_render *r, const struct field *field, char text[NUMBER_SIZE])
 {
-	char align = field->align ? field->align : default_align;
-	size_t sign = 0;
-	int64_t missing = field->width - (int64_t)jinja_str_chars(text), left = 0;
-	int rc = 0;
-
-	if (missing < 0)
-		missing = 0;
-	if (align == '=' && text->length && strchr("+- ", text->data[0]))
-		sign = 1;
-	if (align == '=' || align == '>')
-		left = missing;
-	else if (align == '^')
-		left = missing / 2;
-	rc = jinja_write(r, text->data, sign);
-	for (missing -= left; !rc && left > 0; left--)
-		rc = jinja_write_char(r, field->fill);
-	if (!rc)
-		rc = jinja_write(r, text->data + sign, text->length - sign);
-	for (; !rc && missing > 0; missing--)
-		rc = jinja_write_char(r, field->fill);
-	return rc;
-}
-
-static int emit_number(struct jinja_render *r, const struct field *field, char text[NUMBER_SIZE])
-{
-	struct jinja_str s;
-	char with_sign[NUMBER_SIZE + 1];
+	char with_sign[NUMBER_SIZE + 1] = {field->sign};
 
 	if (field->comma)
 		group_digits(text);
 	if (text[0] != '-' && (field->sign == '+' || field->sign == ' ')) {
-		with_sign[0] = field->sign;
-		memcpy(with_sign + 1, text, strlen(text) + 1);
+		strcpy(with_sign + 1, text);
 		text = with_sign;
 	}
-	s = (struct jinja_str){text, strlen(text), JINJA_UNCOUNTED};
-	return emit(r, field, &s, '>');
+	emit(r, field, (struct jinja_str){text, strlen(text), JINJA_UNCOUNTED}, '>');
 }
 
-static int format_int(struct jinja_render *r, const struct field *field, int64_t i)
+static void format_int(struct jinja_render *r, const struct field *field, int64_t i)
 {
 	uint64_t magnitude = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
 	const char *sign = i < 0 ? "-" : "";
-	char text[NUMBER_SIZE], digits[72];
-	struct jinja_str one;
-	int used = 64;
+	char text[NUMBER_SIZE], digits[72] = "", *bit = digits + 64;
+	uint8_t bytes[4];
 
 	switch (field->type) {
 	case 'x':
@@ -131,65 +131,20 @@ static int format_int(struct jinja_render *r, const struct field *field, int64_t
 			 magnitude);
 		break;
 	case 'b':
-		digits[used] = '\0';
-		do {
-			digits[--used] = (char)('0' + (magnitude & 1));
-			magnitude >>= 1;
-		} while (magnitude);
-		snprintf(text, sizeof(text), "%s%s%s", sign, field->alternate ? "0b" : "",
-			 digits + used);
+		do
+			*--bit = (char)('0' + (magnitude & 1));
+		while (magnitude >>= 1);
+		snprintf(text, sizeof(text), "%s%s%s", sign, field->alternate ? "0b" : "", bit);
 		break;
 	case 'c':
 		if (i < 0 || i > 0x10ffff || (i >= 0xd800 && i < 0xe000))
-			return jinja_fail(r, "format: %" PRId64 " is no character", i);
-		one = (struct jinja_str){digits, jinja_utf8_encode((uint32_t)i, digits), 1};
-		return emit(r, field, &one, '<');
+			jinja_fail(r, "format: %" PRId64 " is no character", i);
+		emit(r, field,
+		     (struct jinja_str){(char *)bytes, utf8_encode((uint32_t)i, bytes), 1}, '<');
+		return;
 	default: snprintf(text, sizeof(text), "%" PRId64, i);
 	}
-	return emit_number(r, field, text);
-}
-
-static int format_float(struct jinja_render *r, const struct field *field, double f)
-{
-	int precision = field->precision < 0 ? 6 : (int)field->precision;
-	char text[NUMBER_SIZE], pattern[8] = "%.*f";
-	size_t mark = r->out.length, length;
-
-	if (field->precision > MAX_PRECISION)
-		return jinja_fail(r, "format: a precision of %" PRId64 " is too large",
-				  field->precision);
-	if (!field->type && field->precision < 0) {
-		int rc = jinja_write_float(r, f);
-
-		length = r->out.length - mark;
-		if (rc || length >= sizeof(text))
-			return rc;
-		memcpy(text, r->out.data + mark, length);
-		text[length] = '\0';
-		r->out.length = mark;
-		return emit_number(r, field, text);
-	}
-	if (field->type == '%') {
-		snprintf(text, sizeof(text), "%.*f%%", precision, f * 100);
-		return emit_number(r, field, text);
-	}
-	if (field->alternate)
-		memcpy(pattern, "%#.*f", 6);
-	pattern[strlen(pattern) - 1] = field->type ? field->type : 'g';
-	snprintf(text, sizeof(text), pattern, precision, f);
-	return emit_number(r, field, text);
-}
-
-static int format_str(struct jinja_render *r, const struct field *field, struct jinja_str *s,
-		      char align)
-{
-	struct jinja_str cut = *s;
-
-	if (field->precision >= 0 && (uint64_t)field->precision < jinja_str_chars(s)) {
-		cut.length = jinja_str_offset(s, (size_t)field->precision);
-		cut.chars = (size_t)field->precision;
-	}
-	return emit(r, field, &cut, align);
+	emit_number(r, field, text);
 }
 
 static bool is_float_type(char type)
@@ -197,397 +152,365 @@ static bool is_float_type(char type)
 	return type && strchr("eEfFgG%", type);
 }
 
-/* repr(v) as a string */
-static int repr_of(struct jinja_render *r, struct jinja_value v, struct jinja_str **ret)
+static void format_float(struct jinja_render *r, const struct field *field, double f)
 {
-	size_t mark = r->out.length;
-	struct jinja_value text;
-	int rc = jinja_write_repr(r, v);
+	int precision = field->precision < 0 ? 6 : (int)field->precision;
+	char text[NUMBER_SIZE], pattern[8] = "%.*f";
+	size_t mark = r->out.len;
 
-	if (!rc)
-		rc = jinja_captured(r, mark, &text);
-	if (!rc)
-		*ret = text.string;
-	return rc;
+	if (field->precision > MAX_PRECISION)
+		jinja_fail(r, "format: a precision of %" PRId64 " is larger than %d",
+			   field->precision, MAX_PRECISION);
+	if (!field->type && field->precision < 0) {
+		jinja_write_float(r, f); /* a few digits, which fit */
+		snprintf(text, sizeof(text), "%.*s", (int)(r->out.len - mark), r->out.data + mark);
+		r->out.len = mark;
+	} else if (field->type == '%') {
+		snprintf(text, sizeof(text), "%.*f%%", precision, f * 100);
+	} else {
+		if (field->alternate)
+			strcpy(pattern, "%#.*f");
+		pattern[strlen(pattern) - 1] = field->type ? field->type : 'g';
+		snprintf(text, sizeof(text), pattern, precision, f);
+	}
+	emit_number(r, field, text);
 }
 
-static int percent_value(struct jinja_render *r, const struct field *field, struct jinja_value v)
+static void format_str(struct jinja_render *r, const struct field *field, struct jinja_str *s,
+		       char align)
 {
-	struct field plain = *field;
-	struct jinja_str *s;
-	int64_t i;
-	double f;
-	int rc;
+	struct jinja_str cut = *s;
 
-	switch (field->type) {
-	case 's':
-	case 'r':
-	case 'a':
-		rc = field->type == 's' ? jinja_to_str(r, v, &s) : repr_of(r, v, &s);
-		if (plain.align == '=')
-			plain.align = '>';
-		plain.fill = ' ';
-		return rc ? rc : format_str(r, &plain, s, '>');
-	case 'c':
-		if (v.kind == JINJA_STRING && jinja_str_chars(v.string) == 1)
-			return format_str(r, field, v.string, '>');
-		if (jinja_as_int(v, &i))
-			return format_int(r, field, i);
-		return jinja_fail(r, "%%c requires an integer or a character");
-	case 'd':
-	case 'i':
-	case 'u':
-		plain.type = 'd';
-		if (v.kind == JINJA_FLOAT && v.real > -9e18 && v.real < 9e18)
-			return format_int(r, &plain, (int64_t)v.real);
-		/* fall through */
-	case 'x':
-	case 'X':
-	case 'o':
-		if (jinja_as_int(v, &i))
-			return format_int(r, &plain, i);
-		break;
-	default:
-		if (is_float_type(field->type) && field->type != '%') {
-			if (jinja_as_double(v, &f))
-				return format_float(r, field, f);
-			break;
-		}
-		return jinja_fail(r, "format: unsupported character '%c'", field->type);
+	if (field->precision >= 0 && (uint64_t)field->precision < jinja_str_chars(s)) {
+		cut.length = jinja_str_offset(s, (size_t)field->precision);
+		cut.chars = (size_t)field->precision;
 	}
-	if (v.kind == JINJA_UNDEFINED)
-		return jinja_fail_undefined(r, v);
-	return jinja_fail(r, "%%%c: a number is required, not '%s'", field->type,
-			  jinja_type_name(v));
+	emit(r, field, cut, align);
+}
+
+static struct jinja_str *repr_of(struct jinja_render *r, struct jinja_value v)
+{
+	size_t mark = r->out.len;
+
+	jinja_write_repr(r, v);
+	return jinja_captured(r, mark).string;
+}
+
+static void percent_value(struct jinja_render *r, struct field *field, struct jinja_value v)
+{
+	char type = field->type;
+	double f;
+	int64_t i;
+
+	if (strchr("sra", type)) {
+		field->align = field->align == '<' ? '<' : '>';
+		field->fill = ' ';
+		format_str(r, field, type == 's' ? jinja_to_str(r, v) : repr_of(r, v), '>');
+	} else if (type == 'c' && v.kind == JINJA_STRING && jinja_str_chars(v.string) == 1) {
+		format_str(r, field, v.string, '>');
+	} else if (strchr("diuxXoc", type) && jinja_as_int(v, &i)) {
+		format_int(r, field, i);
+	} else if (strchr("diu", type) && v.kind == JINJA_FLOAT && fabs(v.real) < 9e18) {
+		format_int(r, field, (int64_t)v.real);
+	} else if (strchr("eEfFgG", type) && jinja_as_double(v, &f)) {
+		format_float(r, field, f);
+	} else {
+		if (!strchr("diuxXoceEfFgG", type))
+			jinja_fail(r, "format: unsupported character '%c'", type);
+		jinja_need_defined(r, v);
+		jinja_fail(r, "%%%c: a number is required, not '%s'", type, jinja_type_name(v));
+	}
 }
 
 /* Where the arguments of % come from: one after the other, or by name. */
 struct arguments {
 	struct jinja_value all;
 	size_t next;
-	bool escape;
 };
 
-static int next_argument(struct jinja_render *r, struct arguments *a, struct jinja_value *ret)
+static struct jinja_value next_argument(struct jinja_render *r, struct arguments *a)
 {
 	bool tuple = jinja_is_tuple(a->all);
 
 	if (a->next >= (tuple ? a->all.seq->n : 1))
-		return jinja_fail(r, "not enough arguments for format string");
-	*ret = tuple ? a->all.seq->items[a->next] : a->all;
+		jinja_fail(r, "not enough arguments for format string");
 	a->next++;
-	return 0;
+	return tuple ? a->all.seq->items[a->next - 1] : a->all;
 }
 
-static int star_or_number(struct cursor *c, struct arguments *a, int64_t *ret)
+static int64_t star_or_number(struct cursor *c, struct arguments *a)
 {
-	struct jinja_value v;
-	int rc;
+	int64_t n;
+	char star;
 
-	if (peek(c) != '*')
-		return scan_number(c, ret);
-	c->at++;
-	rc = next_argument(c->r, a, &v);
-	if (rc)
-		return rc;
-	if (!jinja_as_int(v, ret) || *ret > 100 * 1000 * 1000 || *ret < -100 * 1000 * 1000)
-		return jinja_fail(c->r, "format: * wants an integer");
-	return 0;
+	if (!skip(c, "*", &star))
+		return scan_number(c);
+	if (!jinja_as_int(next_argument(c->r, a), &n) || n > MAX_WIDTH || n < -MAX_WIDTH)
+		jinja_fail(c->r, "format: * wants an integer");
+	return n;
 }
 
-static int percent_flags(struct cursor *c, struct arguments *a, struct field *field)
+static void percent_flags(struct cursor *c, struct arguments *a, struct field *field)
 {
 	bool left = false, zero = false;
-	int rc;
+	char flag;
 
-	for (;; c->at++) {
-		char flag = peek(c);
-
-		if (flag == '-')
-			left = true;
-		else if (flag == '0')
-			zero = true;
-		else if (flag == '+' || (flag == ' ' && field->sign != '+'))
+	while (skip(c, "-0+ #", &flag)) {
+		left |= flag == '-';
+		zero |= flag == '0';
+		field->alternate |= flag == '#';
+		if (flag == '+' || (flag == ' ' && !field->sign))
 			field->sign = flag;
-		else if (flag == '#')
-			field->alternate = true;
-		else if (flag != ' ')
-			break;
 	}
-	rc = star_or_number(c, a, &field->width);
-	if (!rc && peek(c) == '.') {
-		c->at++;
-		rc = star_or_number(c, a, &field->precision);
+	field->width = star_or_number(c, a);
+	if (skip(c, ".", &flag)) {
+		field->precision = star_or_number(c, a);
 		if (field->precision < 0)
 			field->precision = 0;
 	}
-	while (peek(c) == 'l' || peek(c) == 'h' || peek(c) == 'L')
-		c->at++;
+	while (skip(c, "lhL", &flag))
+		;
 	if (field->width < 0) {
 		left = true;
 		field->width = -field->width;
 	}
 	field->align = left ? '<' : zero ? '=' : '>';
 	field->fill = zero && !left ? '0' : ' ';
-	return rc;
 }
 
 /* %(name)s */
-static int percent_name(struct cursor *c, struct arguments *a, struct jinja_value *ret)
+static struct jinja_value percent_name(struct cursor *c, struct arguments *a)
 {
 	const char *close = memchr(c->at, ')', (size_t)(c->end - c->at));
 	struct jinja_value *found;
+	struct jinja_str name;
 
 	if (!close)
-		return jinja_fail(c->r, "incomplete format key");
+		jinja_fail(c->r, "incomplete format key");
 	if (a->all.kind != JINJA_DICT)
-		return jinja_fail(c->r, "format requires a mapping");
-	found = jinja_dict_find(&c->r->arena, a->all.dict, c->at + 1, (size_t)(close - c->at) - 1);
+		jinja_fail(c->r, "format requires a mapping");
+	name = (struct jinja_str){c->at + 1, (size_t)(close - c->at) - 1, JINJA_UNCOUNTED};
+	found = jinja_dict_find(&c->r->arena, a->all.dict, &name);
 	if (!found)
-		return jinja_fail(c->r, "format: no value for a key of the format");
+		jinja_fail(c->r, "format: no value for the key '%.*s'", JINJA_SHOW(&name));
 	c->at = close + 1;
-	*ret = *found;
-	return 0;
+	return *found;
 }
 
-static int percent_field(struct cursor *c, struct arguments *a)
+struct jinja_value jinja_percent_format(struct jinja_render *r, struct jinja_value format,
+					struct jinja_value all)
 {
-	struct field field = {.fill = ' ', .precision = -1};
-	struct jinja_value v = {0};
-	bool named = peek(c) == '(';
-	int rc = named ? percent_name(c, a, &v) : 0;
+	struct cursor c = {r, format.string->data, format.string->data + format.string->length};
+	struct arguments a = {.all = all};
+	size_t mark = r->out.len;
+	bool safe = format.safe;
 
-	if (!rc)
-		rc = percent_flags(c, a, &field);
-	if (rc)
-		return rc;
-	field.type = peek(c);
-	if (!field.type)
-		return jinja_fail(c->r, "incomplete format");
-	c->at++;
-	if (field.type == '%')
-		return jinja_write(c->r, "%", 1);
-	if (!named)
-		rc = next_argument(c->r, a, &v);
-	if (!rc && a->escape && field.type == 's')
-		rc = jinja_escape(c->r, v, &v);
-	return rc ? rc : percent_value(c->r, &field, v);
-}
-
-int jinja_percent_format(struct jinja_render *r, const struct jinja_str *format, bool safe,
-			 struct jinja_value all, struct jinja_value *ret)
-{
-	struct cursor c = {r, format->data, format->data + format->length};
-	struct arguments a = {.all = all, .escape = safe};
-	size_t mark = r->out.length;
-	int rc = 0;
-
-	while (!rc && c.at < c.end) {
+	while (c.at < c.end) {
 		const char *percent = memchr(c.at, '%', (size_t)(c.end - c.at));
 		const char *stop = percent ? percent : c.end;
+		struct field field = {.fill = ' ', .precision = -1};
+		struct jinja_value v = {0};
+		bool named;
 
-		rc = jinja_write(r, c.at, (size_t)(stop - c.at));
-		if (!rc)
-			rc = jinja_charge(r, 1);
-		c.at = percent ? percent + 1 : c.end;
-		if (!rc && percent)
-			rc = percent_field(&c, &a);
+		jinja_charge(r, 1);
+		jinja_write(r, c.at, (size_t)(stop - c.at));
+		c.at = stop + (percent != NULL);
+		if (!percent)
+			break;
+		named = peek(&c) == '(';
+		if (named)
+			v = percent_name(&c, &a);
+		percent_flags(&c, &a, &field);
+		field.type = peek(&c);
+		if (!field.type)
+			jinja_fail(r, "incomplete format");
+		c.at++;
+		if (field.type == '%') {
+			jinja_write(r, "%", 1);
+			continue;
+		}
+		if (!named)
+			v = next_argument(r, &a);
+		percent_value(r, &field, safe && field.type == 's' ? jinja_escape(r, v) : v);
 	}
-	if (!rc && jinja_is_tuple(all) && a.next < all.seq->n)
-		rc = jinja_fail(r, "not all arguments converted during string formatting");
 	/* what has items counts as a mapping, of which not all must be used */
-	if (!rc && !a.next && !jinja_is_tuple(all) && all.kind != JINJA_DICT &&
-	    all.kind != JINJA_SEQ && all.kind != JINJA_UNDEFINED)
-		rc = jinja_fail(r, "not all arguments converted during string formatting");
-	if (!rc)
-		rc = jinja_captured(r, mark, ret);
-	if (!rc)
-		ret->safe = safe;
-	return rc;
+	if (jinja_is_tuple(all) ? a.next < all.seq->n
+				: !a.next && all.kind != JINJA_DICT && all.kind != JINJA_SEQ &&
+					  all.kind != JINJA_UNDEFINED)
+		jinja_fail(r, "not all arguments converted during string formatting");
+	format = jinja_captured(r, mark);
+	format.safe = safe;
+	return format;
+}
+
+/* "%s, %s"|format(a, b): with keywords they are the mapping */
+struct jinja_value jinja_filter_format(struct jinja_call *c)
+{
+	struct jinja_value format = jinja_str_value(jinja_to_str(c->r, c->self));
+	struct jinja_seq *tuple;
+
+	format.safe = c->self.safe;
+	if (c->args->n && c->args->n_keywords)
+		jinja_fail(c->r, "format: positional and keyword arguments together");
+	if (c->args->n_keywords)
+		return jinja_percent_format(
+			c->r, format,
+			jinja_dict_value(jinja_dict_from_args(c->r, "format", c->args)));
+	tuple = jinja_new_seq(c->r, JINJA_TUPLE, 0);
+	jinja_append_all(c->r, tuple, c->args->positional, c->args->n);
+	return jinja_percent_format(c->r, format, jinja_seq_value(tuple));
 }
 
 /* [[fill]align][sign][#][0][width][,][.precision][type] */
-static int parse_spec(struct cursor *c, struct field *field)
+static void parse_spec(struct cursor *c, struct field *field)
 {
+	const struct jinja_str rest = {c->at, (size_t)(c->end - c->at), 0};
 	uint32_t fill = ' ';
-	size_t n = c->at < c->end ? jinja_utf8_decode(c->at, (size_t)(c->end - c->at), &fill) : 0;
-	int rc;
+	size_t n = rest.length ? jinja_decode(&rest, 0, &fill) : 0;
+	char flag;
 
-	if (n && c->at + n < c->end && strchr("<>^=", c->at[n]) && c->at[n]) {
+	if (n < rest.length && rest.data[n] && strchr("<>^=", rest.data[n])) {
 		field->fill = fill;
-		field->align = c->at[n];
-		c->at += n + 1;
-	} else if (peek(c) && strchr("<>^=", peek(c))) {
-		field->align = *c->at++;
+		c->at += n;
 	}
-	if (peek(c) && strchr("+- ", peek(c)))
-		field->sign = *c->at++;
-	if (peek(c) == '#') {
-		field->alternate = true;
-		c->at++;
+	skip(c, "<>^=", &field->align);
+	skip(c, "+- ", &field->sign);
+	field->alternate = skip(c, "#", &flag);
+	if (skip(c, "0", &flag) && !field->align) {
+		field->fill = '0';
+		field->align = '=';
 	}
-	if (peek(c) == '0') {
-		if (!field->align) {
-			field->fill = '0';
-			field->align = '=';
-		}
-		c->at++;
-	}
-	rc = scan_number(c, &field->width);
-	if (!rc && peek(c) == ',') {
-		field->comma = true;
-		c->at++;
-	}
-	if (!rc && peek(c) == '.') {
-		c->at++;
-		rc = scan_number(c, &field->precision);
-	}
-	if (!rc && c->at < c->end)
+	field->width = scan_number(c);
+	field->comma = skip(c, ",", &flag);
+	if (skip(c, ".", &flag))
+		field->precision = scan_number(c);
+	if (c->at < c->end)
 		field->type = *c->at++;
-	if (!rc && c->at < c->end)
-		rc = jinja_fail(c->r, "format: invalid format specifier");
-	return rc;
+	if (c->at < c->end)
+		jinja_fail(c->r, "format: invalid format specifier");
 }
 
-static int format_value(struct jinja_render *r, const struct field *field, struct jinja_value v)
+static void format_value(struct jinja_render *r, const struct field *field, struct jinja_value v)
 {
 	char type = field->type;
-	struct jinja_str *s;
-	int64_t i = 0;
-	double f = 0;
-	int rc;
+	int64_t i;
+	double f;
 
-	if (jinja_is_number(v) && v.kind != JINJA_BIGINT &&
-	    (v.kind != JINJA_BOOL || type || field->width)) {
-		if (is_float_type(type) || v.kind == JINJA_FLOAT) {
-			jinja_as_double(v, &f);
-			if (type && !is_float_type(type))
-				return jinja_fail(r, "format: unknown code '%c' for a float", type);
-			return format_float(r, field, f);
-		}
-		jinja_as_int(v, &i);
+	if (v.kind == JINJA_FLOAT || (is_float_type(type) && jinja_as_double(v, &f))) {
+		if (type && !is_float_type(type))
+			jinja_fail(r, "format: unknown code '%c' for a float", type);
+		jinja_as_double(v, &f);
+		format_float(r, field, f);
+	} else if (v.kind == JINJA_INT || (v.kind == JINJA_BOOL && (type || field->width))) {
 		if (type && !strchr("dxXobcn", type))
-			return jinja_fail(r, "format: unknown code '%c' for an integer", type);
-		return format_int(r, field, i);
+			jinja_fail(r, "format: unknown code '%c' for an integer", type);
+		jinja_as_int(v, &i);
+		format_int(r, field, i);
+	} else if (type && type != 's') {
+		jinja_fail(r, "format: unknown code '%c' for '%s'", type, jinja_type_name(v));
+	} else {
+		format_str(r, field, jinja_to_str(r, v), '<');
 	}
-	if (type && type != 's')
-		return jinja_fail(r, "format: unknown code '%c' for '%s'", type,
-				  jinja_type_name(v));
-	rc = jinja_to_str(r, v, &s);
-	return rc ? rc : format_str(r, field, s, '<');
 }
 
 /* The first part of a field name: nothing, a number, or a keyword; then .name and [key]. */
-static int field_argument(struct jinja_render *r, const struct jinja_args *args, const char *name,
-			  size_t length, size_t *next, struct jinja_value *ret)
+static struct jinja_value field_argument(struct jinja_call *c, const struct jinja_str *name,
+					 size_t *next)
 {
+	const struct jinja_args *args = c->args;
 	size_t first = 0, index = 0, k;
-	int rc = 0;
+	struct jinja_str part = *name;
+	struct jinja_value v, key;
 
-	while (first < length && name[first] != '.' && name[first] != '[')
+	while (first < name->length && name->data[first] != '.' && name->data[first] != '[')
 		first++;
-	for (k = 0; k < first && k < 9 && name[k] >= '0' && name[k] <= '9'; k++)
-		index = index * 10 + (size_t)(name[k] - '0');
+	part.length = first;
+	for (k = 0; k < first && k < 9 && name->data[k] >= '0' && name->data[k] <= '9'; k++)
+		index = index * 10 + (size_t)(name->data[k] - '0');
 	if (k == first) {
 		if (!first)
 			index = (*next)++;
 		if (index >= args->n)
-			return jinja_fail(r, "format: there is no argument %zu", index);
-		*ret = args->positional[index];
+			jinja_fail(c->r, "format: there is no argument %zu", index);
+		v = args->positional[index];
 	} else {
 		for (k = 0; k < args->n_keywords; k++)
-			if (args->keywords[k].name->length == first &&
-			    !memcmp(args->keywords[k].name->data, name, first))
+			if (jinja_str_equal(args->keywords[k].name, &part))
 				break;
 		if (k == args->n_keywords)
-			return jinja_fail(r, "format: there is no argument '%.*s'",
-					  (int)(first < 60 ? first : 60), name);
-		*ret = args->keywords[k].value;
+			jinja_fail(c->r, "format: there is no argument '%.*s'", JINJA_SHOW(&part));
+		v = args->keywords[k].value;
 	}
-	while (!rc && first < length) {
-		bool item = name[first] == '[';
+	while (first < name->length) {
+		bool item = name->data[first] == '[';
 		size_t start = ++first;
-		struct jinja_value key;
 
-		while (first < length &&
-		       (item ? name[first] != ']' : name[first] != '.' && name[first] != '['))
+		while (first < name->length && name->data[first] != (item ? ']' : '.') &&
+		       (item || name->data[first] != '['))
 			first++;
-		rc = jinja_string(r, name + start, first - start, &key);
-		if (!rc && item)
-			rc = jinja_path(r, *ret, key, ret);
-		else if (!rc)
-			rc = jinja_attribute(r, *ret, key.string, ret);
-		if (item && first < length)
-			first++;
+		key = jinja_substring(c->r, name, start, first);
+		v = item ? jinja_path(c->r, v, key) : jinja_attribute(c->r, v, key.string);
+		first += item && first < name->length;
 	}
-	return rc;
+	return v;
 }
 
-static int format_field(struct cursor *c, const struct jinja_args *args, size_t *next)
+/* Behind the `{` of a field. */
+static void format_field(struct jinja_call *call, struct cursor *c, size_t *next)
 {
-	const char *close = memchr(c->at, '}', (size_t)(c->end - c->at)), *name = c->at, *stop;
+	const char *close = memchr(c->at, '}', (size_t)(c->end - c->at)), *stop;
 	struct field field = {.fill = ' ', .precision = -1};
-	struct cursor spec = *c;
+	struct cursor spec = {c->r, NULL, close};
 	struct jinja_value v;
+	struct jinja_str name;
 	char conversion = '\0';
-	int rc;
 
 	if (!close)
-		return jinja_fail(c->r, "format: expected '}' before end of string");
-	c->at = close + 1;
-	spec.end = close;
-	for (stop = name; stop < close && *stop != ':' && *stop != '!'; stop++)
+		jinja_fail(c->r, "format: expected '}' before end of string");
+	for (stop = c->at; stop < close && *stop != ':' && *stop != '!'; stop++)
 		;
+	name = (struct jinja_str){c->at, (size_t)(stop - c->at), JINJA_UNCOUNTED};
+	c->at = close + 1;
 	spec.at = stop;
-	if (stop < close && *stop == '!') {
-		conversion = stop + 1 < close ? stop[1] : '\0';
-		if (!conversion || !strchr("rsa", conversion))
-			return jinja_fail(c->r, "format: bad conversion");
-		spec.at = stop + 2;
+	if (peek(&spec) == '!') {
+		spec.at++;
+		if (!skip(&spec, "rsa", &conversion))
+			jinja_fail(c->r, "format: bad conversion");
 	}
 	if (spec.at < close && *spec.at++ != ':')
-		return jinja_fail(c->r, "format: expected ':' after conversion specifier");
-	rc = field_argument(c->r, args, name, (size_t)(stop - name), next, &v);
-	if (!rc)
-		rc = parse_spec(&spec, &field);
-	if (!rc && conversion) {
-		struct jinja_str *s;
-
-		rc = conversion == 's' ? jinja_to_str(c->r, v, &s) : repr_of(c->r, v, &s);
-		if (!rc)
-			v = (struct jinja_value){.kind = JINJA_STRING, .string = s};
-	}
-	return rc ? rc : format_value(c->r, &field, v);
+		jinja_fail(c->r, "format: expected ':' after conversion specifier");
+	v = field_argument(call, &name, next);
+	parse_spec(&spec, &field);
+	if (conversion)
+		v = jinja_str_value(conversion == 's' ? jinja_to_str(c->r, v) : repr_of(c->r, v));
+	format_value(c->r, &field, v);
 }
 
-int jinja_method_format(struct jinja_render *r, struct jinja_value self,
-			const struct jinja_args *args, struct jinja_value *ret)
+struct jinja_value jinja_method_format(struct jinja_call *call)
 {
-	struct cursor c = {r, self.string->data, self.string->data + self.string->length};
-	size_t mark = r->out.length, next = 0;
-	int rc = 0;
+	const struct jinja_str *s = call->self.string;
+	struct cursor c = {call->r, s->data, s->data + s->length};
+	size_t mark = call->r->out.len, next = 0;
+	struct jinja_value v;
+	char brace;
 
-	while (!rc && c.at < c.end) {
-		char brace = *c.at;
+	while (c.at < c.end) {
 		const char *plain = c.at;
 
+		jinja_charge(c.r, 1);
 		while (c.at < c.end && *c.at != '{' && *c.at != '}')
 			c.at++;
-		if (c.at > plain) {
-			rc = jinja_write(r, plain, (size_t)(c.at - plain));
-			continue;
-		}
-		c.at++;
-		if (peek(&c) == brace) {
-			c.at++;
-			rc = jinja_write(r, &brace, 1);
-		} else if (brace == '}') {
-			rc = jinja_fail(r, "format: single '}' encountered in format string");
-		} else {
-			rc = format_field(&c, args, &next);
-		}
-		if (!rc)
-			rc = jinja_charge(r, 1);
+		jinja_write(c.r, plain, (size_t)(c.at - plain));
+		if (!skip(&c, "{}", &brace))
+			break;
+		if (peek(&c) == brace)
+			jinja_write(c.r, c.at++, 1);
+		else if (brace == '}')
+			jinja_fail(c.r, "format: single '}' encountered in format string");
+		else
+			format_field(call, &c, &next);
 	}
-	return rc ? rc : jinja_captured(r, mark, ret);
+	v = jinja_captured(c.r, mark);
+	v.safe = call->self.safe;
+	return v;
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * One render from the outside: the variables come in as cJSON, the text goes out.
+ * One render: limits, the making of values, the variables that come in as cJSON, and the text that
+ * goes out.
  */
 #include "jinja_render.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,106 +19,331 @@ const struct txda_template_limits txda_template_default_limits = {
 	.depth = 600,
 };
 
-static int from_number(struct jinja_render *r, const cJSON *json, struct jinja_value *ret)
+void jinja_fail_limit(struct jinja_render *r, const char *what, uint64_t limit)
+{
+	jinja_throw(&r->run, TXDA_TEMPLATE_LIMIT, "the template exceeds the limit of %llu %s",
+		    (unsigned long long)limit, what);
+}
+
+void jinja_need_defined(struct jinja_render *r, struct jinja_value v)
+{
+	if (v.kind == JINJA_UNDEFINED)
+		jinja_fail(r, "%s", v.undefined ? v.undefined : "a value is undefined");
+}
+
+void jinja_charge(struct jinja_render *r, uint64_t steps)
+{
+	if (steps > r->limits.steps - r->steps)
+		jinja_fail_limit(r, "steps", r->limits.steps);
+	r->steps += steps;
+}
+
+void jinja_charge_bytes(struct jinja_render *r, size_t bytes)
+{
+	jinja_charge(r, bytes / 64);
+}
+
+void jinja_enter(struct jinja_render *r)
+{
+	if (r->depth >= r->limits.depth)
+		jinja_fail_limit(r, "nested evaluations", r->limits.depth);
+	r->depth++;
+}
+
+void jinja_leave(struct jinja_render *r)
+{
+	r->depth--;
+}
+
+void *jinja_alloc(struct jinja_render *r, size_t n, size_t size)
+{
+	size_t total;
+
+	if (__builtin_mul_overflow(n, size, &total))
+		jinja_fail_limit(r, "bytes of memory", r->limits.memory);
+	return jinja_arena_alloc(&r->run, total);
+}
+
+struct jinja_value jinja_string(struct jinja_render *r, const char *data, size_t length)
+{
+	struct jinja_str *s = jinja_alloc(r, 1, sizeof(*s));
+
+	*s = (struct jinja_str){data, length, JINJA_UNCOUNTED};
+	return jinja_str_value(s);
+}
+
+struct jinja_value jinja_literal(struct jinja_render *r, const char *text)
+{
+	return jinja_string(r, text, strlen(text));
+}
+
+struct jinja_value jinja_substring(struct jinja_render *r, const struct jinja_str *s, size_t start,
+				   size_t end)
+{
+	return jinja_string(r, s->data + start, end - start);
+}
+
+struct jinja_seq *jinja_new_seq(struct jinja_render *r, enum jinja_flavor flavor, size_t capacity)
+{
+	struct jinja_seq *seq = jinja_alloc(r, 1, sizeof(*seq));
+
+	*seq = (struct jinja_seq){.flavor = flavor, .capacity = capacity};
+	if (capacity)
+		seq->items = jinja_alloc(r, capacity, sizeof(*seq->items));
+	return seq;
+}
+
+void jinja_append_all(struct jinja_render *r, struct jinja_seq *seq,
+		      const struct jinja_value *values, size_t n)
+{
+	if (n > seq->capacity - seq->n) {
+		size_t capacity = seq->capacity * 2 > seq->n + n ? seq->capacity * 2 : seq->n + n;
+		struct jinja_value *items;
+
+		if (capacity < 4)
+			capacity = 4;
+		items = jinja_alloc(r, capacity, sizeof(*items));
+		if (seq->n)
+			memcpy(items, seq->items, seq->n * sizeof(*items));
+		seq->items = items;
+		seq->capacity = capacity;
+	}
+	if (n)
+		memcpy(seq->items + seq->n, values, n * sizeof(*values));
+	seq->n += n;
+}
+
+void jinja_append(struct jinja_render *r, struct jinja_seq *seq, struct jinja_value v)
+{
+	jinja_append_all(r, seq, &v, 1);
+}
+
+struct jinja_value jinja_pair(struct jinja_render *r, struct jinja_value a, struct jinja_value b)
+{
+	struct jinja_seq *seq = jinja_new_seq(r, JINJA_TUPLE, 2);
+
+	seq->items[0] = a;
+	seq->items[1] = b;
+	seq->n = 2;
+	return jinja_seq_value(seq);
+}
+
+struct jinja_dict *jinja_new_dict(struct jinja_render *r)
+{
+	struct jinja_dict *dict = jinja_alloc(r, 1, sizeof(*dict));
+
+	*dict = (struct jinja_dict){0};
+	return dict;
+}
+
+static uint64_t hash_key(struct jinja_render *r, struct jinja_value key)
+{
+	uint64_t hash;
+
+	if (!jinja_hash(&r->arena, key, 0, &hash))
+		jinja_fail(r, "unhashable type: '%s'", jinja_type_name(key));
+	return hash;
+}
+
+void jinja_dict_set(struct jinja_render *r, struct jinja_dict *dict, struct jinja_value key,
+		    struct jinja_value value)
+{
+	jinja_dict_insert(&r->run, dict, hash_key(r, key), key, value);
+}
+
+struct jinja_value *jinja_dict_get(struct jinja_render *r, const struct jinja_dict *dict,
+				   struct jinja_value key)
+{
+	struct jinja_entry *entry;
+
+	if (key.kind == JINJA_UNDEFINED)
+		return NULL; /* hashable, and equal to no key */
+	entry = jinja_dict_find_hash(dict, hash_key(r, key), key);
+	return entry ? &entry->value : NULL;
+}
+
+struct jinja_seq *jinja_dict_items(struct jinja_render *r, const struct jinja_dict *dict,
+				   enum jinja_flavor flavor)
+{
+	struct jinja_seq *seq = jinja_new_seq(r, flavor, dict->n);
+	size_t i;
+
+	jinja_charge(r, dict->n / 4);
+	for (i = 0; i < dict->n; i++) {
+		const struct jinja_entry *entry = &dict->entries[i];
+
+		seq->items[i] = flavor == JINJA_KEYS	 ? entry->key
+				: flavor == JINJA_VALUES ? entry->value
+							 : jinja_pair(r, entry->key, entry->value);
+	}
+	seq->n = dict->n;
+	return seq;
+}
+
+struct jinja_dict *jinja_dict_from_args(struct jinja_render *r, const char *what,
+					const struct jinja_args *args)
+{
+	struct jinja_dict *dict = jinja_new_dict(r);
+	struct jinja_seq *pairs, *pair;
+	size_t i;
+
+	if (args->n > 1)
+		jinja_fail(r, "%s() takes at most one positional argument, %zu given", what,
+			   args->n);
+	if (args->n && args->positional[0].kind == JINJA_DICT)
+		pairs = jinja_dict_items(r, args->positional[0].dict, JINJA_ITEMS);
+	else
+		pairs = args->n ? jinja_iterate(r, args->positional[0])
+				: jinja_new_seq(r, JINJA_LIST, 0);
+	for (i = 0; i < pairs->n; i++) {
+		pair = jinja_iterate(r, pairs->items[i]);
+		if (pair->n != 2)
+			jinja_fail(r, "element %zu has %zu items, a pair is required", i, pair->n);
+		jinja_dict_set(r, dict, pair->items[0], pair->items[1]);
+	}
+	for (i = 0; i < args->n_keywords; i++)
+		jinja_dict_set(r, dict, jinja_str_value(args->keywords[i].name),
+			       args->keywords[i].value);
+	return dict;
+}
+
+struct jinja_value jinja_undefined(struct jinja_render *r, const char *format, ...)
+{
+	char message[160], *copy;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	copy = jinja_alloc(r, 1, strlen(message) + 1);
+	strcpy(copy, message);
+	return (struct jinja_value){.kind = JINJA_UNDEFINED, .undefined = copy};
+}
+
+void jinja_write(struct jinja_render *r, const char *data, size_t length)
+{
+	jinja_charge_bytes(r, length);
+	if (length > r->limits.output - r->out.len)
+		jinja_fail_limit(r, "bytes of output", r->limits.output);
+	if (!text_buf_add(&r->out, data, length))
+		jinja_throw(&r->run, TXDA_TEMPLATE_MEMORY, "out of memory");
+}
+
+void jinja_write_text(struct jinja_render *r, const char *text)
+{
+	jinja_write(r, text, strlen(text));
+}
+
+void jinja_writef(struct jinja_render *r, const char *format, ...)
+{
+	char text[400];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	jinja_write_text(r, text);
+}
+
+void jinja_write_char(struct jinja_render *r, uint32_t c)
+{
+	uint8_t bytes[4];
+	unsigned int n = utf8_encode(c, bytes);
+
+	jinja_write(r, (char *)bytes, n);
+}
+
+struct jinja_value jinja_captured(struct jinja_render *r, size_t mark)
+{
+	size_t length = r->out.len - mark;
+	char *copy = jinja_alloc(r, 1, length);
+
+	if (length)
+		memcpy(copy, r->out.data + mark, length);
+	r->out.len = mark;
+	return jinja_string(r, copy, length);
+}
+
+struct jinja_str *jinja_to_str(struct jinja_render *r, struct jinja_value v)
+{
+	size_t mark = r->out.len;
+
+	if (v.kind == JINJA_STRING || v.kind == JINJA_BIGINT)
+		return v.string;
+	jinja_write_str(r, v);
+	return jinja_captured(r, mark).string;
+}
+
+static struct jinja_value from_number(struct jinja_render *r, const cJSON *json)
 {
 	const char *literal = json->valuestring; /* txda_template_mark_numbers() */
 	double f = json->valuedouble;
+	struct jinja_value v;
 	long long i;
-	int rc;
 
-	if (!literal && f >= -9e18 && f <= 9e18 && f == floor(f)) {
-		*ret = jinja_int((int64_t)f);
-		return 0;
-	}
-	if (!literal || strpbrk(literal, ".eE")) {
-		*ret = jinja_float(literal ? strtod(literal, NULL) : f);
-		return 0;
-	}
+	if (!literal && f >= -9e18 && f <= 9e18 && f == floor(f))
+		return jinja_int((int64_t)f);
+	if (!literal || strpbrk(literal, ".eE"))
+		return jinja_float(literal ? strtod(literal, NULL) : f);
 	errno = 0;
 	i = strtoll(literal, NULL, 10);
-	if (!errno) {
-		*ret = jinja_int(i);
-		return 0;
-	}
-	rc = jinja_literal(r, literal, ret);
-	if (!rc)
-		ret->kind = JINJA_BIGINT;
-	return rc;
+	if (!errno)
+		return jinja_int(i);
+	v = jinja_literal(r, literal);
+	v.kind = JINJA_BIGINT;
+	return v;
 }
 
-static int from_array(struct jinja_render *r, const cJSON *json, struct jinja_value *ret)
+static struct jinja_value from_cjson(struct jinja_render *r, const cJSON *json);
+
+static struct jinja_value from_children(struct jinja_render *r, const cJSON *json)
 {
-	struct jinja_seq *seq;
-	struct jinja_value v;
+	struct jinja_seq *seq = cJSON_IsArray(json) ? jinja_new_seq(r, JINJA_LIST, 0) : NULL;
+	struct jinja_dict *dict = seq ? NULL : jinja_new_dict(r);
 	const cJSON *item;
-	int rc = jinja_new_seq(r, JINJA_LIST, 0, &seq);
 
-	for (item = json->child; !rc && item; item = item->next) {
-		rc = jinja_from_cjson(r, item, &v);
-		if (!rc)
-			rc = jinja_append(r, seq, v);
+	jinja_enter(r);
+	for (item = json->child; item; item = item->next) {
+		struct jinja_value v = from_cjson(r, item);
+
+		if (seq)
+			jinja_append(r, seq, v);
+		else
+			jinja_dict_set(r, dict, jinja_literal(r, item->string ? item->string : ""),
+				       v);
 	}
-	if (!rc)
-		*ret = jinja_seq_value(seq);
-	return rc;
+	jinja_leave(r);
+	return seq ? jinja_seq_value(seq) : jinja_dict_value(dict);
 }
 
-static int from_object(struct jinja_render *r, const cJSON *json, struct jinja_value *ret)
+static struct jinja_value from_cjson(struct jinja_render *r, const cJSON *json)
 {
-	struct jinja_dict *dict;
-	struct jinja_value key, v;
-	const cJSON *item;
-	int rc = jinja_new_dict(r, &dict);
-
-	for (item = json->child; !rc && item; item = item->next) {
-		rc = jinja_literal(r, item->string ? item->string : "", &key);
-		if (!rc)
-			rc = jinja_from_cjson(r, item, &v);
-		if (!rc)
-			rc = jinja_dict_set(r, dict, key, v);
-	}
-	if (!rc)
-		*ret = jinja_dict_value(dict);
-	return rc;
-}
-
-int jinja_from_cjson(struct jinja_render *r, const cJSON *json, struct jinja_value *ret)
-{
-	int rc = jinja_charge(r, 1);
-
-	if (rc)
-		return rc;
+	jinja_charge(r, 1);
 	switch (json->type & 0xff) {
-	case cJSON_False: *ret = jinja_bool(false); return 0;
-	case cJSON_True: *ret = jinja_bool(true); return 0;
-	case cJSON_NULL: *ret = jinja_none(); return 0;
-	case cJSON_Number: return from_number(r, json, ret);
-	case cJSON_String: return jinja_literal(r, json->valuestring ? json->valuestring : "", ret);
+	case cJSON_False: return jinja_bool(false);
+	case cJSON_True: return jinja_bool(true);
+	case cJSON_NULL: return jinja_none();
+	case cJSON_Number: return from_number(r, json);
+	case cJSON_String: return jinja_literal(r, json->valuestring ? json->valuestring : "");
 	case cJSON_Array:
-	case cJSON_Object:
-		rc = jinja_enter(r);
-		if (rc)
-			return rc;
-		rc = cJSON_IsArray(json) ? from_array(r, json, ret) : from_object(r, json, ret);
-		jinja_leave(r);
-		return rc;
-	default: return jinja_fail(r, "a variable holds JSON of an unknown type, %d", json->type);
+	case cJSON_Object: return from_children(r, json);
+	default: jinja_fail(r, "a variable holds JSON of an unknown type, %d", json->type);
 	}
 }
 
-static int run(struct jinja_render *r, const cJSON *context)
+/* Errors arrive here. */
+static int render(struct jinja_render *r, const cJSON *context)
 {
-	struct jinja_value variables;
-	int rc;
-
+	if (setjmp(r->run.escape))
+		return jinja_error_code(r->run.error->kind);
 	if (!cJSON_IsObject(context))
-		return jinja_fail(r, "the variables of a template must be an object");
-	rc = jinja_from_cjson(r, context, &variables);
-	if (rc)
-		return rc;
-	r->context = variables.dict;
-	rc = jinja_push_scope(r, NULL);
-	return rc ? rc : jinja_exec(r, &r->template->body);
+		jinja_fail(r, "the variables of a template must be an object");
+	r->context = from_cjson(r, context).dict;
+	jinja_push_scope(r, NULL);
+	jinja_exec(r, &r->template->body);
+	if (!text_buf_end(&r->out))
+		jinja_throw(&r->run, TXDA_TEMPLATE_MEMORY, "out of memory");
+	return 0;
 }
 
 int txda_template_render(const struct txda_template *template, const cJSON *context,
@@ -125,20 +353,18 @@ int txda_template_render(const struct txda_template *template, const cJSON *cont
 	struct txda_template_error own_error;
 	struct jinja_render r = {
 		.template = template,
-		.error = error ? error : &own_error,
 		.limits = txda_template_default_limits,
 		.now = options ? options->now : NULL,
 	};
 	int rc;
 
-	*r.error = (struct txda_template_error){0};
+	r.run.error = error ? error : &own_error;
+	*r.run.error = (struct txda_template_error){0};
 	if (options && options->limits)
 		r.limits = *options->limits;
-	r.out.limit = r.limits.output;
 	jinja_arena_init(&r.arena, r.limits.memory);
-	rc = run(&r, context);
-	if (!rc)
-		rc = jinja_write(&r, "", 1); /* the terminator */
+	r.run.arena = &r.arena;
+	rc = render(&r, context);
 	jinja_arena_free(&r.arena);
 	if (rc) {
 		free(r.out.data);
@@ -146,7 +372,7 @@ int txda_template_render(const struct txda_template *template, const cJSON *cont
 	}
 	*ret_text = r.out.data;
 	if (ret_length)
-		*ret_length = r.out.length - 1;
+		*ret_length = r.out.len;
 	return 0;
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * State of one render and the operations on values. All functions return 0 or -errno with r->error
- * filled in; results go through the last argument, which stays untouched on failure.
+ * State of one render and the operations on values. What fails throws (see jinja_value.h), so
+ * results are simply returned.
  */
 #ifndef TXDA_TEXT_JINJA_RENDER_H
 #define TXDA_TEXT_JINJA_RENDER_H
 
 #include "jinja_ast.h"
 #include "jinja_builtin.h"
+#include "text_buf.h"
 
 struct jinja_binding {
 	const struct jinja_str *name; /* interned */
@@ -23,8 +24,8 @@ struct jinja_scope {
 };
 
 struct jinja_macro {
-	const struct jinja_signature *signature;
-	struct jinja_scope *scope; /* where it was defined */
+	const struct jinja_node *node; /* MACRO or CALL_BLOCK */
+	struct jinja_scope *scope;     /* where it was defined */
 };
 
 struct jinja_loop {
@@ -39,168 +40,125 @@ struct jinja_loop {
 };
 
 struct jinja_render {
+	struct jinja_run run;
 	const struct txda_template *template;
 	struct jinja_arena arena;
 	/* Output so far; also where texts are built, and cut off again (jinja_captured()). */
-	struct jinja_buffer out;
-	struct txda_template_error *error;
+	struct text_buf out;
 	struct txda_template_limits limits;
 	uint64_t steps;
 	unsigned int depth;
-	unsigned int line;
 	struct jinja_scope *scope;
 	struct jinja_dict *context;
 	const struct tm *now;
 };
 
 /* Errors and limits */
-__attribute__((format(printf, 2, 3))) int jinja_fail(struct jinja_render *r, const char *format,
-						     ...);
-int jinja_fail_limit(struct jinja_render *r, const char *what, uint64_t limit);
-int jinja_charge(struct jinja_render *r, uint64_t steps);
-int jinja_charge_bytes(struct jinja_render *r, size_t bytes);
-/* One level deeper; what succeeded must be followed by jinja_leave(). */
-int jinja_enter(struct jinja_render *r);
+#define jinja_fail(r, ...) jinja_throw(&(r)->run, TXDA_TEMPLATE_RUNTIME, __VA_ARGS__)
+_Noreturn void jinja_fail_limit(struct jinja_render *r, const char *what, uint64_t limit);
+/* Using an undefined value is an error, which says why it is undefined. */
+void jinja_need_defined(struct jinja_render *r, struct jinja_value v);
+void jinja_charge(struct jinja_render *r, uint64_t steps);
+void jinja_charge_bytes(struct jinja_render *r, size_t bytes);
+/* One level deeper; jinja_leave() on the way back, unless something was thrown. */
+void jinja_enter(struct jinja_render *r);
 void jinja_leave(struct jinja_render *r);
-/* Using an undefined value is an error; says which. */
-int jinja_fail_undefined(struct jinja_render *r, struct jinja_value v);
 
 /* Making values */
-int jinja_alloc(struct jinja_render *r, size_t size, void *ret_pointer);
-int jinja_string(struct jinja_render *r, const char *data, size_t length, struct jinja_value *ret);
-int jinja_literal(struct jinja_render *r, const char *text, struct jinja_value *ret);
-int jinja_substring(struct jinja_render *r, const struct jinja_str *s, size_t start, size_t end,
-		    struct jinja_value *ret);
-int jinja_new_seq(struct jinja_render *r, enum jinja_flavor flavor, size_t capacity,
-		  struct jinja_seq **ret);
-int jinja_append(struct jinja_render *r, struct jinja_seq *seq, struct jinja_value v);
-int jinja_pair(struct jinja_render *r, struct jinja_value a, struct jinja_value b,
-	       struct jinja_value *ret);
-int jinja_new_dict(struct jinja_render *r, struct jinja_dict **ret);
-int jinja_dict_set(struct jinja_render *r, struct jinja_dict *dict, struct jinja_value key,
-		   struct jinja_value value);
-/* *ret is NULL when there is no such key. An unhashable key is an error. */
-int jinja_dict_get(struct jinja_render *r, const struct jinja_dict *dict, struct jinja_value key,
-		   struct jinja_value **ret);
+void *jinja_alloc(struct jinja_render *r, size_t n, size_t size); /* @n times @size bytes */
+struct jinja_value jinja_string(struct jinja_render *r, const char *data, size_t length);
+struct jinja_value jinja_literal(struct jinja_render *r, const char *text);
+struct jinja_value jinja_substring(struct jinja_render *r, const struct jinja_str *s, size_t start,
+				   size_t end);
+struct jinja_seq *jinja_new_seq(struct jinja_render *r, enum jinja_flavor flavor, size_t capacity);
+void jinja_append(struct jinja_render *r, struct jinja_seq *seq, struct jinja_value v);
+void jinja_append_all(struct jinja_render *r, struct jinja_seq *seq,
+		      const struct jinja_value *values, size_t n);
+struct jinja_value jinja_pair(struct jinja_render *r, struct jinja_value a, struct jinja_value b);
+struct jinja_dict *jinja_new_dict(struct jinja_render *r);
+/* An unhashable key is an error. */
+void jinja_dict_set(struct jinja_render *r, struct jinja_dict *dict, struct jinja_value key,
+		    struct jinja_value value);
+/* NULL: there is no such key */
+struct jinja_value *jinja_dict_get(struct jinja_render *r, const struct jinja_dict *dict,
+				   struct jinja_value key);
+/* The keys, values or pairs of a dict, as a sequence of that flavor */
+struct jinja_seq *jinja_dict_items(struct jinja_render *r, const struct jinja_dict *dict,
+				   enum jinja_flavor flavor);
 /* dict(mapping or pairs, **keywords), as `dict()` and `namespace()` take them */
-int jinja_dict_from_args(struct jinja_render *r, const char *what, const struct jinja_args *args,
-			 struct jinja_dict **ret);
-__attribute__((format(printf, 3, 4))) int
-jinja_undefined(struct jinja_render *r, struct jinja_value *ret, const char *format, ...);
+struct jinja_dict *jinja_dict_from_args(struct jinja_render *r, const char *what,
+					const struct jinja_args *args);
+__attribute__((format(printf, 2, 3))) struct jinja_value jinja_undefined(struct jinja_render *r,
+									 const char *format, ...);
 
 /* Output and texts under construction */
-int jinja_write(struct jinja_render *r, const char *data, size_t length);
-int jinja_write_text(struct jinja_render *r, const char *text);
-int jinja_write_char(struct jinja_render *r, uint32_t c);
-int jinja_write_str(struct jinja_render *r, struct jinja_value v);  /* Python's str() */
-int jinja_write_repr(struct jinja_render *r, struct jinja_value v); /* Python's repr() */
-int jinja_write_float(struct jinja_render *r, double f);
-/* Cut what was written since r->out.length was @mark off into a string. */
-int jinja_captured(struct jinja_render *r, size_t mark, struct jinja_value *ret);
-/* str(v) as a string */
-int jinja_to_str(struct jinja_render *r, struct jinja_value v, struct jinja_str **ret);
-
-/* json.dumps(). indent: NULL for one line. */
-struct jinja_json_style {
-	const struct jinja_str *indent;
-	const struct jinja_str *item_separator;
-	const struct jinja_str *key_separator;
-	bool ensure_ascii;
-	bool sort_keys;
-};
-int jinja_write_json(struct jinja_render *r, struct jinja_value v,
-		     const struct jinja_json_style *style);
-int jinja_filter_tojson(struct jinja_render *r, struct jinja_value self,
-			const struct jinja_args *args, struct jinja_value *ret);
+void jinja_write(struct jinja_render *r, const char *data, size_t length);
+void jinja_write_text(struct jinja_render *r, const char *text);
+__attribute__((format(printf, 2, 3))) void jinja_writef(struct jinja_render *r, const char *format,
+							...); /* up to 400 bytes */
+void jinja_write_char(struct jinja_render *r, uint32_t c);
+void jinja_write_str(struct jinja_render *r, struct jinja_value v);  /* Python's str() */
+void jinja_write_repr(struct jinja_render *r, struct jinja_value v); /* Python's repr() */
+void jinja_write_float(struct jinja_render *r, double f);
+/* Cut what was written since r->out.len was @mark off into a string. */
+struct jinja_value jinja_captured(struct jinja_render *r, size_t mark);
+struct jinja_str *jinja_to_str(struct jinja_render *r, struct jinja_value v); /* str(v) */
+struct jinja_value jinja_escape(struct jinja_render *r,
+				struct jinja_value v); /* for HTML, marked */
+struct jinja_value jinja_filter_tojson(struct jinja_call *c);
+struct jinja_value jinja_filter_format(struct jinja_call *c);
+struct jinja_value jinja_method_format(struct jinja_call *c); /* str.format() */
+/* printf-style; @arguments is a tuple, a dict or one value */
+struct jinja_value jinja_percent_format(struct jinja_render *r, struct jinja_value format,
+					struct jinja_value arguments);
 
 /* Comparing */
-int jinja_equal(struct jinja_render *r, struct jinja_value a, struct jinja_value b, bool *ret);
-int jinja_order(struct jinja_render *r, enum jinja_compare_op op, struct jinja_value a,
-		struct jinja_value b, bool *ret);
-int jinja_contains(struct jinja_render *r, struct jinja_value container, struct jinja_value v,
-		   bool *ret);
-int jinja_compare(struct jinja_render *r, enum jinja_compare_op op, struct jinja_value a,
-		  struct jinja_value b, bool *ret);
+bool jinja_equal(struct jinja_render *r, struct jinja_value a, struct jinja_value b);
+bool jinja_compare(struct jinja_render *r, enum jinja_compare_op op, struct jinja_value a,
+		   struct jinja_value b);
 /* Stable sort of items by keys (as many), ascending or descending. */
-int jinja_sort(struct jinja_render *r, struct jinja_value *items, struct jinja_value *keys,
-	       size_t n, bool descending);
+void jinja_sort(struct jinja_render *r, struct jinja_value *items, struct jinja_value *keys,
+		size_t n, bool descending);
 
 /* Operators; @op is a token type */
-int jinja_binary(struct jinja_render *r, uint8_t op, struct jinja_value a, struct jinja_value b,
-		 struct jinja_value *ret);
-int jinja_negate(struct jinja_render *r, struct jinja_value v, struct jinja_value *ret);
-/*
- * printf-style formatting; @safe: the format is marked safe; @arguments is a tuple, a dict or one
- * value
- */
-int jinja_percent_format(struct jinja_render *r, const struct jinja_str *format, bool safe,
-			 struct jinja_value arguments, struct jinja_value *ret);
-/* str.format() */
-int jinja_method_format(struct jinja_render *r, struct jinja_value self,
-			const struct jinja_args *args, struct jinja_value *ret);
+struct jinja_value jinja_binary(struct jinja_render *r, uint8_t op, struct jinja_value a,
+				struct jinja_value b);
+struct jinja_value jinja_negate(struct jinja_render *r, struct jinja_value v);
 
 /* Parts of values */
-int jinja_iterate(struct jinja_render *r, struct jinja_value v, struct jinja_seq **ret);
-int jinja_length(struct jinja_render *r, struct jinja_value v, int64_t *ret);
-int jinja_attribute(struct jinja_render *r, struct jinja_value object, const struct jinja_str *name,
-		    struct jinja_value *ret);
-int jinja_item(struct jinja_render *r, struct jinja_value object, struct jinja_value key,
-	       struct jinja_value *ret);
+struct jinja_seq *jinja_iterate(struct jinja_render *r, struct jinja_value v);
+int64_t jinja_length(struct jinja_render *r, struct jinja_value v);
+struct jinja_value jinja_attribute(struct jinja_render *r, struct jinja_value object,
+				   const struct jinja_str *name);
+struct jinja_value jinja_item(struct jinja_render *r, struct jinja_value object,
+			      struct jinja_value key);
 /* start, stop, step: None or integers */
-int jinja_slice(struct jinja_render *r, struct jinja_value object, const struct jinja_value part[3],
-		struct jinja_value *ret);
-/* "a.0.b" or an integer, as filters take it; @path is a string or an integer */
-int jinja_path(struct jinja_render *r, struct jinja_value object, struct jinja_value path,
-	       struct jinja_value *ret);
-int jinja_loop_attribute(struct jinja_render *r, struct jinja_loop *loop,
-			 const struct jinja_str *name, struct jinja_value *ret);
+struct jinja_value jinja_slice(struct jinja_render *r, struct jinja_value object,
+			       const struct jinja_value part[3]);
+/* "a.0.b" or an integer, as filters take it */
+struct jinja_value jinja_path(struct jinja_render *r, struct jinja_value object,
+			      struct jinja_value path);
+struct jinja_value jinja_loop_attribute(struct jinja_render *r, struct jinja_loop *loop,
+					const struct jinja_str *name);
 
-/*
- * Match @args with parameters by name; out[i].kind is JINJA_ABSENT for what was not given. The
- * first @required must be given. @what names the callee in errors.
- */
-int jinja_bind(struct jinja_render *r, const struct jinja_args *args, const char *what,
-	       size_t required, const char *const *names, size_t n, struct jinja_value *out);
+/* Evaluating (jinja_eval.c) and executing (jinja_exec.c) */
+struct jinja_value jinja_eval(struct jinja_render *r, const struct jinja_node *node);
+/* Arguments of a call; *@caller (may be NULL) becomes the keyword argument `caller`. */
+struct jinja_args jinja_eval_args(struct jinja_render *r, const struct jinja_node *call,
+				  const struct jinja_value *caller);
+struct jinja_value jinja_apply_filter(struct jinja_render *r, const struct jinja_node *node,
+				      struct jinja_value input);
+struct jinja_value jinja_call(struct jinja_render *r, struct jinja_value callee,
+			      const struct jinja_args *args);
+struct jinja_value jinja_call_macro(struct jinja_render *r, const struct jinja_macro *macro,
+				    const struct jinja_args *args);
+struct jinja_value jinja_call_loop(struct jinja_render *r, struct jinja_loop *loop,
+				   const struct jinja_args *args);
+struct jinja_value jinja_get_variable(struct jinja_render *r, const struct jinja_str *name);
 
-#define JINJA_BIND(r, args, what, required, out, ...)                                              \
-	jinja_bind(r, args, what, required, (const char *const[]){__VA_ARGS__},                    \
-		   sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), out)
-
-int jinja_no_args(struct jinja_render *r, const struct jinja_args *args, const char *what);
-/* The argument as that type; an absent one leaves *ret alone. */
-int jinja_arg_int(struct jinja_render *r, struct jinja_value v, const char *what, int64_t *ret);
-int jinja_arg_str(struct jinja_render *r, struct jinja_value v, const char *what,
-		  struct jinja_str **ret);
-void jinja_arg_bool(struct jinja_value v, bool *ret);
-
-/* Calling and evaluating */
-int jinja_call(struct jinja_render *r, struct jinja_value callee, const struct jinja_args *args,
-	       struct jinja_value *ret);
-int jinja_call_macro(struct jinja_render *r, struct jinja_macro *macro,
-		     const struct jinja_args *args, struct jinja_value *ret);
-int jinja_call_loop(struct jinja_render *r, struct jinja_loop *loop, const struct jinja_args *args,
-		    struct jinja_value *ret);
-int jinja_eval(struct jinja_render *r, const struct jinja_node *node, struct jinja_value *ret);
-/* The arguments of a call; *extra (may be NULL) becomes the keyword argument `caller`. */
-int jinja_eval_args(struct jinja_render *r, const struct jinja_arguments *arguments,
-		    const struct jinja_value *caller, struct jinja_args *ret);
-int jinja_apply_filter(struct jinja_render *r, const struct jinja_node *node,
-		       struct jinja_value input, struct jinja_value *ret);
-
-/* Besides 0 and -errno, statements may end with a jump. */
-enum { JINJA_BREAK = 1, JINJA_CONTINUE = 2 };
-int jinja_exec(struct jinja_render *r, const struct jinja_nodes *nodes);
-int jinja_exec_for(struct jinja_render *r, const struct jinja_node *node);
-int jinja_assign(struct jinja_render *r, const struct jinja_node *target, struct jinja_value v);
-
-/* Scopes */
-int jinja_push_scope(struct jinja_render *r, struct jinja_scope *parent); /* sets r->scope */
-int jinja_set_variable(struct jinja_render *r, const struct jinja_str *name, struct jinja_value v);
-int jinja_get_variable(struct jinja_render *r, const struct jinja_str *name,
-		       struct jinja_value *ret);
-void jinja_capture_scope(struct jinja_scope *scope);
-
-struct cJSON;
-int jinja_from_cjson(struct jinja_render *r, const struct cJSON *json, struct jinja_value *ret);
+/* How a statement ends: normally, or with a jump. */
+enum jinja_flow { JINJA_NEXT, JINJA_BREAK, JINJA_CONTINUE };
+enum jinja_flow jinja_exec(struct jinja_render *r, const struct jinja_nodes *nodes);
+void jinja_push_scope(struct jinja_render *r, struct jinja_scope *parent); /* sets r->scope */
 
 #endif

@@ -4,256 +4,172 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
+
+enum {
+	DOTTED_CAPITAL_I = 0x130,
+	COMBINING_DOT = 0x307,
+	CAPITAL_SIGMA = 0x3a3,
+	FINAL_SIGMA = 0x3c2,
+};
+
+/* Bits of the state of jinja_change_char() */
+enum { AFTER_CASED = 1, INSIDE_WORD = 2 };
+
+enum jinja_char_class jinja_classify(uint32_t c)
+{
+	switch (utf8proc_category((utf8proc_int32_t)c)) {
+	case UTF8PROC_CATEGORY_LU: return JINJA_CHAR_UPPER;
+	case UTF8PROC_CATEGORY_LL: return JINJA_CHAR_LOWER;
+	case UTF8PROC_CATEGORY_LT: return JINJA_CHAR_TITLE;
+	case UTF8PROC_CATEGORY_LM:
+	case UTF8PROC_CATEGORY_LO: return JINJA_CHAR_LETTER;
+	case UTF8PROC_CATEGORY_ND: return JINJA_CHAR_DIGIT;
+	case UTF8PROC_CATEGORY_NL:
+	case UTF8PROC_CATEGORY_NO: return JINJA_CHAR_NUMERIC;
+	case UTF8PROC_CATEGORY_MN:
+	case UTF8PROC_CATEGORY_ME:
+	case UTF8PROC_CATEGORY_SK: return JINJA_CHAR_MARK;
+	case UTF8PROC_CATEGORY_CC:
+	case UTF8PROC_CATEGORY_CF:
+	case UTF8PROC_CATEGORY_CS:
+	case UTF8PROC_CATEGORY_CO:
+	case UTF8PROC_CATEGORY_CN:
+	case UTF8PROC_CATEGORY_ZL:
+	case UTF8PROC_CATEGORY_ZP:
+	case UTF8PROC_CATEGORY_ZS: return JINJA_CHAR_UNPRINTABLE;
+	default: return JINJA_CHAR_OTHER;
+	}
+}
+
+static uint32_t to_lower(uint32_t c)
+{
+	return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
+}
+
+static uint32_t to_upper(uint32_t c)
+{
+	return (uint32_t)utf8proc_toupper((utf8proc_int32_t)c);
+}
+
+static uint32_t to_title(uint32_t c)
+{
+	return (uint32_t)utf8proc_totitle((utf8proc_int32_t)c);
+}
+
+bool jinja_changes(uint32_t c, enum jinja_case mode)
+{
+	return (mode == JINJA_CASE_UPPER ? to_upper(c) : to_lower(c)) != c;
+}
+
+bool jinja_is_cased(uint32_t c)
+{
+	return jinja_classify(c) <= JINJA_CHAR_TITLE || to_lower(c) != c || to_upper(c) != c;
+}
+
+bool jinja_is_printable(uint32_t c)
+{
+	if (c < 0x7f)
+		return c >= 0x20;
+	return jinja_classify(c) != JINJA_CHAR_UNPRINTABLE;
+}
+
+bool jinja_is_space(uint32_t c)
+{
+	if (c < 0x80)
+		return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f);
+	return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+	       c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+bool jinja_is_line_end(uint32_t c)
+{
+	return (c >= 10 && c <= 13) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 ||
+	       c == 0x2029;
+}
 
 /*
  * A capital sigma at the end of a word becomes the final form: before it, over marks, is a letter
  * with case, behind it is none.
  */
-static bool is_final_sigma(const struct jinja_str *s, size_t at, bool after_cased)
+static bool is_final_sigma(const struct jinja_str *s, size_t at)
 {
-	at += 2;
-	while (after_cased && at < s->length) {
-		uint32_t c;
+	uint32_t c;
 
-		at += jinja_utf8_decode(s->data + at, s->length - at, &c);
+	for (at += 2; at < s->length;) {
+		at += jinja_decode(s, at, &c);
 		if (jinja_is_cased(c))
 			return false;
 		if (c != '\'' && c != 0x2019 && jinja_classify(c) != JINJA_CHAR_MARK)
 			break;
 	}
-	return after_cased;
+	return true;
 }
 
-static int write_lower(struct jinja_render *r, const struct jinja_str *s, size_t at, uint32_t c,
-		       bool after_cased)
+static unsigned int change_to_lower(const struct jinja_str *s, size_t at, uint32_t c,
+				    bool after_cased, uint32_t out[3])
 {
-	int rc;
-
-	if (c == 0x130) { /* dotted capital I: i and a combining dot */
-		rc = jinja_write_char(r, 'i');
-		return rc ? rc : jinja_write_char(r, 0x307);
-	}
-	if (c == 0x3a3 && is_final_sigma(s, at, after_cased))
-		return jinja_write_char(r, 0x3c2);
-	return jinja_write_char(r, jinja_to_lower(c));
+	out[0] = to_lower(c);
+	if (c == CAPITAL_SIGMA && after_cased && is_final_sigma(s, at))
+		out[0] = FINAL_SIGMA;
+	if (c != DOTTED_CAPITAL_I)
+		return 1;
+	out[0] = 'i';
+	out[1] = COMBINING_DOT;
+	return 2;
 }
 
-static int write_upper(struct jinja_render *r, uint32_t c, bool title)
+/* What has more than one character in upper case (ß, ligatures) has as many when case-folded. */
+static unsigned int change_to_upper(uint32_t c, bool title, uint32_t out[3])
 {
-	uint32_t special[3];
-	unsigned int n = jinja_upper_special(c, special), i;
-	int rc = 0;
+	utf8proc_int32_t folded[4];
+	utf8proc_ssize_t n = 1, i;
+	int boundary;
 
+	if (jinja_classify(c) != JINJA_CHAR_UPPER)
+		n = utf8proc_decompose_char((int32_t)c, folded, 4, UTF8PROC_CASEFOLD, &boundary);
 	/* Greek with iota subscript has a title form of one character */
-	if (!n || (title && c >= 0x1f00 && jinja_to_title(c) != jinja_to_lower(c)))
-		return jinja_write_char(r, title ? jinja_to_title(c) : jinja_to_upper(c));
-	for (i = 0; !rc && i < n; i++)
-		rc = jinja_write_char(r, title && i && c != 0x149 ? jinja_to_lower(special[i])
-								  : special[i]);
-	return rc;
-}
-
-static int write_changed(struct jinja_render *r, const struct jinja_str *s, enum jinja_case mode)
-{
-	bool after_cased = false, cased;
-	size_t at = 0;
-	int rc = 0;
-
-	while (!rc && at < s->length) {
-		uint32_t c;
-		size_t n = jinja_utf8_decode(s->data + at, s->length - at, &c);
-
-		if (n == 1 && c >= 0x80) { /* no UTF-8 */
-			rc = jinja_write(r, s->data + at, 1);
-			at++;
-			continue;
-		}
-		cased = jinja_is_cased(c);
-		if (mode == JINJA_CASE_UPPER || (mode == JINJA_CASE_SWAP && jinja_to_lower(c) == c))
-			rc = write_upper(r, c, false);
-		else if ((mode == JINJA_CASE_TITLE && !after_cased) ||
-			 (mode == JINJA_CASE_CAPITALIZE && at == 0))
-			rc = write_upper(r, c, true);
-		else
-			rc = write_lower(r, s, at, c, after_cased);
-		if (cased || jinja_classify(c) != JINJA_CHAR_MARK || mode == JINJA_CASE_TITLE)
-			after_cased = cased;
-		at += n;
+	if (n < 2 || n > 3 || (title && c >= 0x1f00 && to_title(c) != to_lower(c))) {
+		out[0] = title ? to_title(c) : to_upper(c);
+		return 1;
 	}
-	return rc;
+	for (i = 0; i < n; i++)
+		out[i] = title && i ? (uint32_t)folded[i] : to_upper((uint32_t)folded[i]);
+	return (unsigned int)n;
 }
 
-int jinja_change_case(struct jinja_render *r, const struct jinja_str *s, enum jinja_case mode,
-		      struct jinja_value *ret)
+static bool begins_word(uint32_t c)
 {
-	size_t mark = r->out.length;
-	int rc = jinja_charge_bytes(r, s->length * 8);
-
-	if (!rc)
-		rc = write_changed(r, s, mode);
-	return rc ? rc : jinja_captured(r, mark, ret);
+	return jinja_is_space(c) || (c < 0x80 && c && strchr("-({[<", (int)c));
 }
 
-int jinja_ignore_case(struct jinja_render *r, struct jinja_value v, struct jinja_value *ret)
+unsigned int jinja_change_char(const struct jinja_str *s, size_t at, enum jinja_case mode,
+			       unsigned int *state, uint32_t out[3])
 {
-	if (v.kind == JINJA_STRING)
-		return jinja_change_case(r, v.string, JINJA_CASE_LOWER, ret);
-	*ret = v;
-	return 0;
-}
-
-static bool is_stripped(const struct jinja_str *chars, const char *c, size_t n, uint32_t code)
-{
-	size_t at = 0;
-
-	if (!chars)
-		return jinja_is_space(code);
-	while (at < chars->length) {
-		uint32_t other;
-		size_t size = jinja_utf8_decode(chars->data + at, chars->length - at, &other);
-
-		if (size == n && !memcmp(chars->data + at, c, n))
-			return true;
-		at += size;
-	}
-	return false;
-}
-
-/* Size of the character that ends at @end. */
-static size_t last_char(const struct jinja_str *s, size_t start, size_t end, uint32_t *ret_char)
-{
-	size_t size;
-
-	for (size = 1; size <= 4 && size <= end - start; size++)
-		if (jinja_utf8_decode(s->data + end - size, size, ret_char) == size &&
-		    (size > 1 || *ret_char < 0x80))
-			return size;
-	*ret_char = (unsigned char)s->data[end - 1];
-	return 1;
-}
-
-int jinja_strip(struct jinja_render *r, const struct jinja_str *s, const struct jinja_str *chars,
-		bool left, bool right, struct jinja_value *ret)
-{
-	size_t start = 0, end = s->length;
-	uint32_t c;
-	int rc;
-
-	while (left && start < end) {
-		size_t n = jinja_utf8_decode(s->data + start, end - start, &c);
-
-		if (!is_stripped(chars, s->data + start, n, c))
-			break;
-		start += n;
-	}
-	while (right && end > start) {
-		size_t n = last_char(s, start, end, &c);
-
-		if (!is_stripped(chars, s->data + end - n, n, c))
-			break;
-		end -= n;
-	}
-	rc = jinja_charge_bytes(r, s->length - (end - start));
-	if (!rc && chars)
-		rc = jinja_charge(r, (s->length - (end - start)) * chars->length / 64);
-	return rc ? rc : jinja_substring(r, s, start, end, ret);
-}
-
-int jinja_replace(struct jinja_render *r, const struct jinja_str *s, const struct jinja_str *from,
-		  const struct jinja_str *to, int64_t count, struct jinja_value *ret)
-{
-	size_t mark = r->out.length, at = 0;
-	int rc = jinja_charge_bytes(r, s->length);
+	bool after_cased = *state & AFTER_CASED, upper, title = false;
+	unsigned int n;
 	uint32_t c;
 
-	while (!rc && count-- != 0) {
-		const char *hit = s->data + at;
-
-		if (from->length) {
-			hit = memmem(s->data + at, s->length - at, from->data, from->length);
-			if (!hit)
-				break;
-			rc = jinja_write(r, s->data + at, (size_t)(hit - s->data) - at);
-			at = (size_t)(hit - s->data) + from->length;
-			if (!rc)
-				rc = jinja_write(r, to->data, to->length);
-		} else { /* between all characters */
-			size_t n = at < s->length ? jinja_utf8_decode(hit, s->length - at, &c) : 0;
-
-			rc = jinja_write(r, to->data, to->length);
-			if (!rc)
-				rc = jinja_write(r, hit, n);
-			at += n;
-			if (!n)
-				break;
-		}
-		if (!rc)
-			rc = jinja_charge(r, 1);
+	jinja_decode(s, at, &c);
+	switch (mode) {
+	case JINJA_CASE_UPPER: upper = true; break;
+	case JINJA_CASE_SWAP: upper = !jinja_changes(c, JINJA_CASE_LOWER); break;
+	case JINJA_CASE_TITLE: upper = title = !after_cased; break;
+	case JINJA_CASE_CAPITALIZE: upper = title = at == 0; break;
+	case JINJA_CASE_WORDS: upper = !(*state & INSIDE_WORD); break;
+	default: upper = false;
 	}
-	if (!rc)
-		rc = jinja_write(r, s->data + at, s->length - at);
-	return rc ? rc : jinja_captured(r, mark, ret);
-}
-
-int jinja_split_lines(struct jinja_render *r, const struct jinja_str *s, bool keep_ends,
-		      struct jinja_seq **ret)
-{
-	struct jinja_seq *lines;
-	struct jinja_value line;
-	size_t start = 0, at = 0;
-	int rc = jinja_new_seq(r, JINJA_LIST, 0, &lines);
-
-	while (!rc && at < s->length) {
-		uint32_t c;
-		size_t n = jinja_utf8_decode(s->data + at, s->length - at, &c);
-
-		if (!jinja_is_line_end(c) || (n == 1 && c >= 0x80)) {
-			at += n;
-			continue;
-		}
-		if (c == '\r' && at + 1 < s->length && s->data[at + 1] == '\n')
-			n = 2;
-		rc = jinja_substring(r, s, start, keep_ends ? at + n : at, &line);
-		if (!rc)
-			rc = jinja_append(r, lines, line);
-		at += n;
-		start = at;
-	}
-	if (!rc && start < s->length) {
-		rc = jinja_substring(r, s, start, s->length, &line);
-		if (!rc)
-			rc = jinja_append(r, lines, line);
-	}
-	if (!rc)
-		*ret = lines;
-	return rc ? rc : jinja_charge_bytes(r, s->length * 4);
-}
-
-int jinja_pad(struct jinja_render *r, struct jinja_str *s, int64_t width, char align, uint32_t fill,
-	      struct jinja_value *ret)
-{
-	int64_t chars = (int64_t)jinja_str_chars(s), missing, left;
-	size_t mark = r->out.length;
-	int rc = 0;
-
-	missing = width > chars ? width - chars : 0;
-	if ((uint64_t)missing > r->limits.output)
-		return jinja_fail_limit(r, "bytes of output", r->limits.output);
-	left = align == '>' ? missing : 0;
-	if (align == '^') /* the odd one goes left when the width is odd, as in Python */
-		left = missing / 2 + (missing & width & 1);
-	missing -= left;
-	while (!rc && left-- > 0)
-		rc = jinja_write_char(r, fill);
-	if (!rc)
-		rc = jinja_write(r, s->data, s->length);
-	while (!rc && missing-- > 0)
-		rc = jinja_write_char(r, fill);
-	return rc ? rc : jinja_captured(r, mark, ret);
+	n = upper ? change_to_upper(c, title, out) : change_to_lower(s, at, c, after_cased, out);
+	if (jinja_is_cased(c))
+		*state |= AFTER_CASED;
+	else if (jinja_classify(c) != JINJA_CHAR_MARK || mode == JINJA_CASE_TITLE)
+		*state &= ~(unsigned int)AFTER_CASED;
+	*state = begins_word(c) ? *state & ~(unsigned int)INSIDE_WORD : *state | INSIDE_WORD;
+	return n;
 }
 
 /* The text without surrounding space and without underscores between digits, terminated. */
-static int number_text(const struct jinja_str *s, char *out, size_t size)
+static bool number_text(const struct jinja_str *s, char *out, size_t size)
 {
 	size_t at = 0, used = 0, end = s->length;
 
@@ -268,20 +184,20 @@ static int number_text(const struct jinja_str *s, char *out, size_t size)
 		    s->data[at - 1] != '_')
 			continue;
 		if ((c & 0x80) || c <= ' ' || c == '_' || used + 1 == size)
-			return -EINVAL;
+			return false;
 		out[used++] = c;
 	}
 	out[used] = '\0';
-	return used ? 0 : -EINVAL;
+	return used;
 }
 
-int jinja_parse_int(const struct jinja_str *s, unsigned int base, int64_t *ret)
+bool jinja_parse_int(const struct jinja_str *s, unsigned int base, int64_t *ret)
 {
 	char text[80], *digits = text, *end;
 	long long value;
 
-	if (base == 1 || base > 36 || number_text(s, text, sizeof(text)))
-		return -EINVAL;
+	if (base == 1 || base > 36 || !number_text(s, text, sizeof(text)))
+		return false;
 	if (*digits == '+' || *digits == '-')
 		digits++;
 	/* prefixes: 0x, 0o and 0b when the base is theirs or 0; strtoll knows only the first */
@@ -293,31 +209,31 @@ int jinja_parse_int(const struct jinja_str *s, unsigned int base, int64_t *ret)
 			base = own;
 			memmove(digits, digits + 2, strlen(digits + 2) + 1);
 		} else if (base == 0) {
-			return -EINVAL;
+			return false;
 		}
 	}
 	if ((digits[0] | 32) == 'x' || digits[0] == '+' || digits[0] == '-' || !digits[0] ||
 	    (digits[0] == '0' && (digits[1] | 32) == 'x'))
-		return -EINVAL;
+		return false;
 	errno = 0;
 	value = strtoll(text, &end, base ? (int)base : 10);
 	if (errno || *end)
-		return -EINVAL;
+		return false;
 	*ret = value;
-	return 0;
+	return true;
 }
 
-int jinja_parse_float(const struct jinja_str *s, double *ret)
+bool jinja_parse_float(const struct jinja_str *s, double *ret)
 {
 	char text[400], *end;
 	double value;
 
 	/* strtod takes hexadecimal and nan(...) besides, Python does not */
-	if (number_text(s, text, sizeof(text)) || strpbrk(text, "xXpP("))
-		return -EINVAL;
+	if (!number_text(s, text, sizeof(text)) || strpbrk(text, "xXpP("))
+		return false;
 	value = strtod(text, &end);
 	if (*end)
-		return -EINVAL;
+		return false;
 	*ret = value;
-	return 0;
+	return true;
 }

@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Work on strings that both filters and methods do. Results are new strings; conventions as in
- * jinja_render.h.
- */
+/* Properties and cases of characters as Python has them, on top of utf8proc. Pure. */
 #ifndef TXDA_TEXT_JINJA_TEXT_H
 #define TXDA_TEXT_JINJA_TEXT_H
 
-#include "jinja_render.h"
+#include "jinja_value.h"
+
+enum jinja_char_class {
+	JINJA_CHAR_UPPER,
+	JINJA_CHAR_LOWER,
+	JINJA_CHAR_TITLE,
+	JINJA_CHAR_LETTER,  /* without case */
+	JINJA_CHAR_DIGIT,   /* decimal */
+	JINJA_CHAR_NUMERIC, /* other numbers */
+	JINJA_CHAR_MARK,
+	JINJA_CHAR_UNPRINTABLE, /* for repr(): controls, separators, unassigned */
+	JINJA_CHAR_OTHER,
+};
+
+enum jinja_char_class jinja_classify(uint32_t c);
+bool jinja_is_space(uint32_t c);
+bool jinja_is_line_end(uint32_t c);
+bool jinja_is_printable(uint32_t c);
+bool jinja_is_cased(uint32_t c);
 
 enum jinja_case {
 	JINJA_CASE_LOWER,
@@ -14,34 +29,17 @@ enum jinja_case {
 	JINJA_CASE_SWAP,
 	JINJA_CASE_TITLE,      /* each run of cased characters: Xxx */
 	JINJA_CASE_CAPITALIZE, /* the first character alone */
+	JINJA_CASE_WORDS,      /* the filter `title`: words begin behind blanks and brackets */
 };
 
-int jinja_change_case(struct jinja_render *r, const struct jinja_str *s, enum jinja_case mode,
-		      struct jinja_value *ret);
-/* The value itself, or a string in lower case: what sorting without regard to case compares. */
-int jinja_ignore_case(struct jinja_render *r, struct jinja_value v, struct jinja_value *ret);
-/* @chars: the characters to strip, NULL for whitespace */
-int jinja_strip(struct jinja_render *r, const struct jinja_str *s, const struct jinja_str *chars,
-		bool left, bool right, struct jinja_value *ret);
-/* @count < 0: all of them */
-int jinja_replace(struct jinja_render *r, const struct jinja_str *s, const struct jinja_str *from,
-		  const struct jinja_str *to, int64_t count, struct jinja_value *ret);
-int jinja_split_lines(struct jinja_render *r, const struct jinja_str *s, bool keep_ends,
-		      struct jinja_seq **ret);
-/* @align: '<', '>' or '^'; @fill: one character */
-int jinja_pad(struct jinja_render *r, struct jinja_str *s, int64_t width, char align, uint32_t fill,
-	      struct jinja_value *ret);
-/*
- * Strings marked by the filter `safe` (Python's Markup): what is added to them is escaped for HTML,
- * and what is made from them stays marked. jinja_escape() gives a marked string; jinja_keep_safe()
- * marks *ret like @self unless rc.
- */
-int jinja_escape(struct jinja_render *r, struct jinja_value v, struct jinja_value *ret);
-int jinja_keep_safe(struct jinja_value self, int rc, struct jinja_value *ret);
-int jinja_call_safe_method(struct jinja_render *r, const struct jinja_bound *method,
-			   const struct jinja_args *args, struct jinja_value *ret);
-/* Python's int(text, base) and float(text): 0, or -EINVAL without an error message. */
-int jinja_parse_int(const struct jinja_str *s, unsigned int base, int64_t *ret);
-int jinja_parse_float(const struct jinja_str *s, double *ret);
+/* Is the simple mapping of @c to upper or lower case another character? */
+bool jinja_changes(uint32_t c, enum jinja_case mode);
+/* What the character at @at of @s becomes; *@state is 0 at the start. Returns how many. */
+unsigned int jinja_change_char(const struct jinja_str *s, size_t at, enum jinja_case mode,
+			       unsigned int *state, uint32_t out[3]);
+
+/* Python's int(text, base) and float(text): false when the text is no number. */
+bool jinja_parse_int(const struct jinja_str *s, unsigned int base, int64_t *ret);
+bool jinja_parse_float(const struct jinja_str *s, double *ret);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,8 +19,33 @@ struct jinja_chunk {
 enum {
 	FIRST_CHUNK = 16 << 10,
 	LARGEST_CHUNK = 1 << 20,
-	SMALL_DICT = 8, /* searched from front to back instead of through an index */
+	SMALL_DICT = 8,	    /* searched from front to back instead of through an index */
+	MAX_KEY_DEPTH = 16, /* of tuples as keys */
 };
+
+int jinja_error_code(enum txda_template_error_kind kind)
+{
+	switch (kind) {
+	case TXDA_TEMPLATE_OK: return 0;
+	case TXDA_TEMPLATE_RAISED: return -EPROTO;
+	case TXDA_TEMPLATE_LIMIT: return -E2BIG;
+	case TXDA_TEMPLATE_MEMORY: return -ENOMEM;
+	default: return -EINVAL;
+	}
+}
+
+void jinja_throw(struct jinja_run *run, enum txda_template_error_kind kind, const char *format, ...)
+{
+	struct txda_template_error *error = run->error;
+	va_list args;
+
+	error->kind = kind;
+	error->line = run->line;
+	va_start(args, format);
+	vsnprintf(error->message, sizeof(error->message), format, args);
+	va_end(args);
+	longjmp(run->escape, 1);
+}
 
 void jinja_arena_init(struct jinja_arena *arena, size_t limit)
 {
@@ -29,22 +56,20 @@ void jinja_arena_init(struct jinja_arena *arena, size_t limit)
 
 void jinja_arena_free(struct jinja_arena *arena)
 {
-	struct jinja_chunk *chunk = arena->chunks;
+	while (arena->chunks) {
+		struct jinja_chunk *next = arena->chunks->next;
 
-	while (chunk) {
-		struct jinja_chunk *next = chunk->next;
-
-		free(chunk);
-		chunk = next;
+		free(arena->chunks);
+		arena->chunks = next;
 	}
-	arena->chunks = NULL;
 	arena->used = 0;
 }
 
-static struct jinja_chunk *add_chunk(struct jinja_arena *arena, size_t size)
+static struct jinja_chunk *add_chunk(struct jinja_run *run, size_t size)
 {
-	struct jinja_chunk *chunk;
+	struct jinja_arena *arena = run->arena;
 	size_t wanted = arena->chunks ? arena->chunks->size * 2 : FIRST_CHUNK;
+	struct jinja_chunk *chunk;
 
 	if (wanted > LARGEST_CHUNK)
 		wanted = LARGEST_CHUNK;
@@ -52,13 +77,12 @@ static struct jinja_chunk *add_chunk(struct jinja_arena *arena, size_t size)
 		wanted = size;
 	if (wanted > arena->limit - arena->used)
 		wanted = size; /* the last bytes under the limit */
-	if (wanted > arena->limit - arena->used) {
-		arena->exhausted = true;
-		return NULL;
-	}
+	if (wanted > arena->limit - arena->used)
+		jinja_throw(run, TXDA_TEMPLATE_LIMIT,
+			    "the template exceeds the limit of %zu bytes of memory", arena->limit);
 	chunk = malloc(sizeof(*chunk) + wanted);
 	if (!chunk)
-		return NULL;
+		jinja_throw(run, TXDA_TEMPLATE_MEMORY, "out of memory");
 	chunk->size = wanted;
 	chunk->used = 0;
 	chunk->next = arena->chunks;
@@ -67,22 +91,17 @@ static struct jinja_chunk *add_chunk(struct jinja_arena *arena, size_t size)
 	return chunk;
 }
 
-void *jinja_arena_alloc(struct jinja_arena *arena, size_t size)
+void *jinja_arena_alloc(struct jinja_run *run, size_t size)
 {
+	struct jinja_arena *arena = run->arena;
 	struct jinja_chunk *chunk = arena->chunks;
 	void *memory;
 
-	arena->exhausted = false;
-	if (size > arena->limit) {
-		arena->exhausted = true;
-		return NULL;
-	}
-	size = (size + 15) & ~(size_t)15;
+	if (size <= arena->limit) /* a larger one fails below */
+		size = (size + 15) & ~(size_t)15;
 	if (!chunk || chunk->size - chunk->used < size) {
-		struct jinja_chunk *fresh = add_chunk(arena, size);
+		struct jinja_chunk *fresh = add_chunk(run, size);
 
-		if (!fresh)
-			return NULL;
 		/* A large block should not hide the room left in the current chunk. */
 		if (chunk && fresh->size == size && chunk->size - chunk->used > 1024) {
 			arena->chunks = chunk;
@@ -96,99 +115,21 @@ void *jinja_arena_alloc(struct jinja_arena *arena, size_t size)
 	return memory;
 }
 
-int jinja_buffer_append(struct jinja_buffer *buffer, const char *data, size_t length)
+size_t jinja_count_chars(const struct jinja_str *s, size_t length)
 {
-	if (length > buffer->limit - buffer->length)
-		return -E2BIG;
-	if (length >= buffer->capacity - buffer->length) {
-		size_t capacity = buffer->capacity ? buffer->capacity : 1024;
-		char *grown;
-
-		while (capacity - buffer->length <= length)
-			capacity *= 2;
-		grown = realloc(buffer->data, capacity);
-		if (!grown)
-			return -ENOMEM;
-		buffer->data = grown;
-		buffer->capacity = capacity;
-	}
-	if (length)
-		memcpy(buffer->data + buffer->length, data, length);
-	buffer->length += length;
-	return 0;
-}
-
-size_t jinja_utf8_decode(const char *data, size_t length, uint32_t *ret_char)
-{
-	const unsigned char *s = (const unsigned char *)data;
-	uint32_t c = s[0];
-	size_t size, i;
-
-	*ret_char = c;
-	if (c < 0x80)
-		return 1;
-	if (c >= 0xc2 && c < 0xe0)
-		size = 2;
-	else if (c >= 0xe0 && c < 0xf0)
-		size = 3;
-	else if (c >= 0xf0 && c < 0xf5)
-		size = 4;
-	else
-		return 1;
-	if (size > length)
-		return 1;
-	c &= 0x7f >> size;
-	for (i = 1; i < size; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 1;
-		c = c << 6 | (s[i] & 0x3f);
-	}
-	if ((size == 3 && c < 0x800) || (size == 4 && (c < 0x10000 || c > 0x10ffff)))
-		return 1;
-	*ret_char = c;
-	return size;
-}
-
-size_t jinja_utf8_encode(uint32_t c, char out[4])
-{
-	if (c < 0x80) {
-		out[0] = (char)c;
-		return 1;
-	}
-	if (c < 0x800) {
-		out[0] = (char)(0xc0 | c >> 6);
-		out[1] = (char)(0x80 | (c & 0x3f));
-		return 2;
-	}
-	if (c < 0x10000) {
-		out[0] = (char)(0xe0 | c >> 12);
-		out[1] = (char)(0x80 | (c >> 6 & 0x3f));
-		out[2] = (char)(0x80 | (c & 0x3f));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | c >> 18);
-	out[1] = (char)(0x80 | (c >> 12 & 0x3f));
-	out[2] = (char)(0x80 | (c >> 6 & 0x3f));
-	out[3] = (char)(0x80 | (c & 0x3f));
-	return 4;
-}
-
-size_t jinja_utf8_count(const char *data, size_t length)
-{
+	struct jinja_str start = {s->data, length, 0};
 	size_t at = 0, count = 0;
 	uint32_t c;
 
-	while (at < length) {
-		at += jinja_utf8_decode(data + at, length - at, &c);
-		count++;
-	}
+	for (; at < length; count++)
+		at += jinja_decode(&start, at, &c);
 	return count;
 }
 
 size_t jinja_str_chars(struct jinja_str *s)
 {
 	if (s->chars == JINJA_UNCOUNTED)
-		s->chars = jinja_utf8_count(s->data, s->length);
+		s->chars = jinja_count_chars(s, s->length);
 	return s->chars;
 }
 
@@ -200,24 +141,18 @@ size_t jinja_str_offset(struct jinja_str *s, size_t index)
 	if (jinja_str_chars(s) == s->length)
 		return index < s->length ? index : s->length;
 	while (index-- && at < s->length)
-		at += jinja_utf8_decode(s->data + at, s->length - at, &c);
+		at += jinja_decode(s, at, &c);
 	return at;
 }
 
 bool jinja_str_is(const struct jinja_str *s, const char *literal)
 {
-	size_t length = strlen(literal);
-
-	return s->length == length && !memcmp(s->data, literal, length);
+	return s->length == strlen(literal) && !memcmp(s->data, literal, s->length);
 }
 
-struct jinja_str *jinja_arena_str(struct jinja_arena *arena, const char *data, size_t length)
+bool jinja_str_equal(const struct jinja_str *a, const struct jinja_str *b)
 {
-	struct jinja_str *s = jinja_arena_alloc(arena, sizeof(*s));
-
-	if (s)
-		*s = (struct jinja_str){.data = data, .length = length, .chars = JINJA_UNCOUNTED};
-	return s;
+	return a->length == b->length && (!a->length || !memcmp(a->data, b->data, a->length));
 }
 
 bool jinja_as_double(struct jinja_value v, double *ret)
@@ -228,14 +163,10 @@ bool jinja_as_double(struct jinja_value v, double *ret)
 		*ret = v.real;
 	} else if (v.kind == JINJA_BIGINT) {
 		char digits[400];
-		size_t n = v.string->length;
+		int n = snprintf(digits, sizeof(digits), "%.*s", (int)v.string->length,
+				 v.string->data);
 
-		if (n >= sizeof(digits))
-			n = sizeof(digits) - 1;
-
-		memcpy(digits, v.string->data, n);
-		digits[n] = '\0';
-		*ret = n < v.string->length ? HUGE_VAL : strtod(digits, NULL);
+		*ret = (size_t)n < sizeof(digits) ? strtod(digits, NULL) : HUGE_VAL;
 	} else if (jinja_as_int(v, &i)) {
 		*ret = (double)i;
 	} else {
@@ -281,7 +212,7 @@ bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned 
 		*ret = jinja_hash_bytes(arena, v.string->data, v.string->length);
 		return true;
 	case JINJA_SEQ:
-		if (!jinja_is_tuple(v) || depth > 16)
+		if (!jinja_is_tuple(v) || depth > MAX_KEY_DEPTH)
 			return false;
 		*ret = v.seq->n;
 		for (i = 0; i < (int64_t)v.seq->n; i++) {
@@ -299,32 +230,26 @@ bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned 
 /* Both are known to be hashable, so they nest no deeper than jinja_hash() allows. */
 static bool key_equal(struct jinja_value a, struct jinja_value b)
 {
+	int64_t x, y;
+	double f, g;
 	size_t i;
 
-	if (jinja_is_number(a) && jinja_is_number(b) && a.kind != JINJA_BIGINT &&
-	    b.kind != JINJA_BIGINT) {
-		int64_t x, y;
-		double f, g;
-
-		if (jinja_as_int(a, &x) && jinja_as_int(b, &y))
-			return x == y;
-		return jinja_as_double(a, &f) && jinja_as_double(b, &g) && f == g;
-	}
+	if (jinja_as_int(a, &x) && jinja_as_int(b, &y))
+		return x == y;
+	if (a.kind != JINJA_BIGINT && b.kind != JINJA_BIGINT && jinja_as_double(a, &f) &&
+	    jinja_as_double(b, &g))
+		return f == g;
 	if (a.kind != b.kind)
 		return false;
 	switch (a.kind) {
 	case JINJA_NONE: return true;
 	case JINJA_BIGINT:
-	case JINJA_STRING:
-		return a.string->length == b.string->length &&
-		       !memcmp(a.string->data, b.string->data, a.string->length);
+	case JINJA_STRING: return jinja_str_equal(a.string, b.string);
 	case JINJA_SEQ:
-		if (a.seq->n != b.seq->n)
-			return false;
-		for (i = 0; i < a.seq->n; i++)
+		for (i = 0; a.seq->n == b.seq->n && i < a.seq->n; i++)
 			if (!key_equal(a.seq->items[i], b.seq->items[i]))
 				return false;
-		return true;
+		return a.seq->n == b.seq->n;
 	default: return false;
 	}
 }
@@ -332,7 +257,7 @@ static bool key_equal(struct jinja_value a, struct jinja_value b)
 struct jinja_entry *jinja_dict_find_hash(const struct jinja_dict *dict, uint64_t hash,
 					 struct jinja_value key)
 {
-	size_t i;
+	size_t i, mask = dict->index_size - 1;
 
 	if (!dict->index) {
 		for (i = 0; i < dict->n; i++)
@@ -340,8 +265,7 @@ struct jinja_entry *jinja_dict_find_hash(const struct jinja_dict *dict, uint64_t
 				return &dict->entries[i];
 		return NULL;
 	}
-	for (i = hash & (dict->index_size - 1); dict->index[i];
-	     i = (i + 1) & (dict->index_size - 1)) {
+	for (i = hash & mask; dict->index[i]; i = (i + 1) & mask) {
 		struct jinja_entry *entry = &dict->entries[dict->index[i] - 1];
 
 		if (entry->hash == hash && key_equal(entry->key, key))
@@ -351,13 +275,11 @@ struct jinja_entry *jinja_dict_find_hash(const struct jinja_dict *dict, uint64_t
 }
 
 struct jinja_value *jinja_dict_find(const struct jinja_arena *arena, const struct jinja_dict *dict,
-				    const char *key, size_t length)
+				    const struct jinja_str *key)
 {
-	struct jinja_str s = {.data = key, .length = length, .chars = JINJA_UNCOUNTED};
-	struct jinja_value v = {.kind = JINJA_STRING, .string = &s};
-	struct jinja_entry *entry;
+	uint64_t hash = jinja_hash_bytes(arena, key->data, key->length);
+	struct jinja_entry *entry = jinja_dict_find_hash(dict, hash, jinja_str_value(key));
 
-	entry = jinja_dict_find_hash(dict, jinja_hash_bytes(arena, key, length), v);
 	return entry ? &entry->value : NULL;
 }
 
@@ -370,51 +292,43 @@ static void index_entry(struct jinja_dict *dict, size_t number)
 	dict->index[i] = (uint32_t)(number + 1);
 }
 
-static int grow_dict(struct jinja_arena *arena, struct jinja_dict *dict)
+static void grow_dict(struct jinja_run *run, struct jinja_dict *dict)
 {
 	size_t capacity = dict->capacity ? dict->capacity * 2 : 4, i;
 	struct jinja_entry *entries;
 
 	if (capacity > UINT32_MAX / 4)
-		return -ENOMEM;
-	entries = jinja_arena_alloc(arena, capacity * sizeof(*entries));
-	if (!entries)
-		return -ENOMEM;
+		jinja_throw(run, TXDA_TEMPLATE_LIMIT, "a dictionary of more than %zu entries",
+			    dict->n);
+	entries = jinja_arena_alloc(run, capacity * sizeof(*entries));
 	if (dict->n)
 		memcpy(entries, dict->entries, dict->n * sizeof(*entries));
 	if (capacity > SMALL_DICT) {
-		uint32_t *index = jinja_arena_alloc(arena, capacity * 2 * sizeof(*index));
-
-		if (!index)
-			return -ENOMEM;
-		memset(index, 0, capacity * 2 * sizeof(*index));
-		dict->index = index;
+		dict->index = jinja_arena_alloc(run, capacity * 2 * sizeof(*dict->index));
 		dict->index_size = capacity * 2;
+		memset(dict->index, 0, dict->index_size * sizeof(*dict->index));
 	}
 	dict->entries = entries;
 	dict->capacity = capacity;
-	if (dict->index)
-		for (i = 0; i < dict->n; i++)
-			index_entry(dict, i);
-	return 0;
+	for (i = 0; dict->index && i < dict->n; i++)
+		index_entry(dict, i);
 }
 
-int jinja_dict_insert(struct jinja_arena *arena, struct jinja_dict *dict, uint64_t hash,
-		      struct jinja_value key, struct jinja_value value)
+void jinja_dict_insert(struct jinja_run *run, struct jinja_dict *dict, uint64_t hash,
+		       struct jinja_value key, struct jinja_value value)
 {
 	struct jinja_entry *entry = jinja_dict_find_hash(dict, hash, key);
 
 	if (entry) {
-		entry->value = value; /* the first key stays, as in Python */
-		return 0;
+		entry->value = value;
+		return;
 	}
-	if (dict->n == dict->capacity && grow_dict(arena, dict))
-		return -ENOMEM;
+	if (dict->n == dict->capacity)
+		grow_dict(run, dict);
 	dict->entries[dict->n] = (struct jinja_entry){key, value, hash};
 	dict->n++;
 	if (dict->index)
 		index_entry(dict, dict->n - 1);
-	return 0;
 }
 
 bool jinja_truth(struct jinja_value v)
@@ -435,6 +349,23 @@ bool jinja_truth(struct jinja_value v)
 
 const char *jinja_type_name(struct jinja_value v)
 {
+	static const char *const kinds[] = {
+		[JINJA_ABSENT] = "nothing",
+		[JINJA_UNDEFINED] = "Undefined",
+		[JINJA_NONE] = "NoneType",
+		[JINJA_BOOL] = "bool",
+		[JINJA_INT] = "int",
+		[JINJA_FLOAT] = "float",
+		[JINJA_BIGINT] = "int",
+		[JINJA_STRING] = "str",
+		[JINJA_DICT] = "dict",
+		[JINJA_NAMESPACE] = "Namespace",
+		[JINJA_CALLABLE] = "builtin_function_or_method",
+		[JINJA_MACRO] = "Macro",
+		[JINJA_LOOP] = "LoopContext",
+		[JINJA_CYCLER] = "Cycler",
+		[JINJA_JOINER] = "Joiner",
+	};
 	static const char *const flavors[] = {
 		[JINJA_LIST] = "list",
 		[JINJA_TUPLE] = "tuple",
@@ -447,22 +378,5 @@ const char *jinja_type_name(struct jinja_value v)
 		[JINJA_REVERSED] = "list_reverseiterator",
 	};
 
-	switch (v.kind) {
-	case JINJA_UNDEFINED: return "Undefined";
-	case JINJA_NONE: return "NoneType";
-	case JINJA_BOOL: return "bool";
-	case JINJA_INT:
-	case JINJA_BIGINT: return "int";
-	case JINJA_FLOAT: return "float";
-	case JINJA_STRING: return "str";
-	case JINJA_SEQ: return flavors[v.seq->flavor];
-	case JINJA_DICT: return "dict";
-	case JINJA_NAMESPACE: return "Namespace";
-	case JINJA_CALLABLE: return "builtin_function_or_method";
-	case JINJA_MACRO: return "Macro";
-	case JINJA_LOOP: return "LoopContext";
-	case JINJA_CYCLER: return "Cycler";
-	case JINJA_JOINER: return "Joiner";
-	default: return "nothing";
-	}
+	return v.kind == JINJA_SEQ ? flavors[v.seq->flavor] : kinds[v.kind];
 }

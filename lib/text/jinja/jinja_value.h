@@ -1,49 +1,54 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values of the template interpreter and the memory they live in.
+ * Values of the template interpreter, the memory they live in, and how errors leave.
  *
  * Values are 16 bytes and copied freely; what they point to lives in an arena and is immutable once
  * built (namespaces, loops, cyclers and the position of a generator excepted, which are private to
  * one render). Strings may point into other strings, into the template or into the caller's cJSON
  * tree, so slicing and stripping copy nothing.
+ *
+ * Errors: whatever fails calls jinja_throw(), which fills in the error and jumps back to the entry
+ * point (txda_template_parse() or txda_template_render()). So functions return their result and
+ * never an error. The rule that makes this safe: between the entry point and the error nothing may
+ * own memory or another resource outside of struct jinja_run.
  */
 #ifndef TXDA_TEXT_JINJA_VALUE_H
 #define TXDA_TEXT_JINJA_VALUE_H
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct jinja_render;
-struct jinja_macro;
-struct jinja_loop;
+#include "jinja.h"
+#include "utf8.h"
 
-/*
- * Memory that is freed as a whole. jinja_arena_alloc() returns NULL past the limit or when malloc
- * fails.
- */
+/* Memory that is freed as a whole. */
 struct jinja_chunk;
 struct jinja_arena {
 	struct jinja_chunk *chunks;
 	size_t used; /* bytes taken from the system */
 	size_t limit;
-	uint64_t seed;	/* of the hash tables, so that keys cannot be made to collide */
-	bool exhausted; /* the last NULL was the limit, not malloc */
+	uint64_t seed; /* of the hash tables, so that keys cannot be made to collide */
 };
+
+/* One parse or one render: its memory and its way out. */
+struct jinja_run {
+	struct jinja_arena *arena;
+	struct txda_template_error *error;
+	unsigned int line; /* of the template, for errors */
+	jmp_buf escape;	   /* set by the entry point; a throw arrives there with the -errno */
+};
+
+__attribute__((format(printf, 3, 4))) _Noreturn void
+jinja_throw(struct jinja_run *run, enum txda_template_error_kind kind, const char *format, ...);
+/* The -errno that belongs to an error. */
+int jinja_error_code(enum txda_template_error_kind kind);
 
 void jinja_arena_init(struct jinja_arena *arena, size_t limit);
-void *jinja_arena_alloc(struct jinja_arena *arena, size_t size);
 void jinja_arena_free(struct jinja_arena *arena);
-
-/* Growing byte buffer, malloc'd. append returns 0, -E2BIG or -ENOMEM. */
-struct jinja_buffer {
-	char *data;
-	size_t length;
-	size_t capacity;
-	size_t limit;
-};
-
-int jinja_buffer_append(struct jinja_buffer *buffer, const char *data, size_t length);
+/* 16-aligned, not cleared. Throws past the limit and when malloc() fails. */
+void *jinja_arena_alloc(struct jinja_run *run, size_t size);
 
 enum jinja_kind {
 	JINJA_ABSENT, /* no value: an argument that was not given */
@@ -72,9 +77,8 @@ struct jinja_str {
 
 #define JINJA_UNCOUNTED SIZE_MAX
 
-struct jinja_undefined {
-	const char *message; /* what using it says, terminated */
-};
+/* "%.*s" of a string, cut to what an error message should hold. */
+#define JINJA_SHOW(s) (int)((s)->length < 80 ? (s)->length : 80), (s)->data
 
 struct jinja_value {
 	uint8_t kind; /* enum jinja_kind */
@@ -85,10 +89,10 @@ struct jinja_value {
 		double real;
 		struct jinja_str *string; /* STRING, BIGINT */
 		struct jinja_seq *seq;
-		struct jinja_dict *dict;		 /* DICT, NAMESPACE */
-		const struct jinja_undefined *undefined; /* may be NULL */
+		struct jinja_dict *dict; /* DICT, NAMESPACE */
+		const char *undefined;	 /* what using it says; may be NULL */
 		const struct jinja_bound *callable;
-		struct jinja_macro *macro;
+		const struct jinja_macro *macro;
 		struct jinja_loop *loop;
 		struct jinja_cycle *cycle; /* CYCLER, JOINER */
 	};
@@ -99,11 +103,11 @@ enum jinja_flavor {
 	JINJA_LIST,
 	JINJA_TUPLE,
 	JINJA_RANGE,
-	JINJA_KEYS,
+	JINJA_GROUP, /* tuple (grouper, list) with these attributes */
+	JINJA_KEYS,  /* from here on: no items by index */
 	JINJA_VALUES,
 	JINJA_ITEMS,
-	JINJA_GROUP,	 /* tuple (grouper, list) with these attributes */
-	JINJA_GENERATOR, /* consumed by iteration: no length, no index */
+	JINJA_GENERATOR, /* consumed by iteration: no length */
 	JINJA_REVERSED,	 /* the same, made by `reverse` */
 };
 
@@ -157,6 +161,11 @@ static inline struct jinja_value jinja_float(double f)
 	return (struct jinja_value){.kind = JINJA_FLOAT, .real = f};
 }
 
+static inline struct jinja_value jinja_str_value(const struct jinja_str *s)
+{
+	return (struct jinja_value){.kind = JINJA_STRING, .string = (struct jinja_str *)s};
+}
+
 static inline struct jinja_value jinja_seq_value(struct jinja_seq *seq)
 {
 	return (struct jinja_value){.kind = JINJA_SEQ, .seq = seq};
@@ -167,22 +176,21 @@ static inline struct jinja_value jinja_dict_value(struct jinja_dict *dict)
 	return (struct jinja_value){.kind = JINJA_DICT, .dict = dict};
 }
 
-static inline bool jinja_is_string(struct jinja_value v)
-{
-	return v.kind == JINJA_STRING;
-}
-
 static inline bool jinja_is_number(struct jinja_value v)
 {
-	return v.kind == JINJA_INT || v.kind == JINJA_FLOAT || v.kind == JINJA_BOOL ||
-	       v.kind == JINJA_BIGINT;
+	return v.kind >= JINJA_BOOL && v.kind <= JINJA_BIGINT;
 }
 
 /* Is it consumed by iterating? */
 static inline bool jinja_is_generator(struct jinja_value v)
 {
-	return v.kind == JINJA_SEQ &&
-	       (v.seq->flavor == JINJA_GENERATOR || v.seq->flavor == JINJA_REVERSED);
+	return v.kind == JINJA_SEQ && v.seq->flavor >= JINJA_GENERATOR;
+}
+
+/* Has it items by index? */
+static inline bool jinja_is_indexed(struct jinja_value v)
+{
+	return v.kind == JINJA_SEQ && v.seq->flavor < JINJA_KEYS;
 }
 
 static inline bool jinja_is_tuple(struct jinja_value v)
@@ -209,52 +217,39 @@ static inline bool jinja_as_int(struct jinja_value v, int64_t *ret)
 }
 
 bool jinja_as_double(struct jinja_value v, double *ret);
-
-/* Code points: decoding never fails, a stray byte stands for itself as one character. */
-size_t jinja_utf8_decode(const char *data, size_t length, uint32_t *ret_char);
-size_t jinja_utf8_encode(uint32_t c, char out[4]);
-size_t jinja_utf8_count(const char *data, size_t length);
-size_t jinja_str_chars(struct jinja_str *s);
-/* Byte offset of character @index; index may be the count. */
-size_t jinja_str_offset(struct jinja_str *s, size_t index);
-bool jinja_str_is(const struct jinja_str *s, const char *literal);
-
-/* Low-level containers over an arena: 0 or -ENOMEM (arena->exhausted says why). */
-struct jinja_str *jinja_arena_str(struct jinja_arena *arena, const char *data, size_t length);
-struct jinja_value *jinja_dict_find(const struct jinja_arena *arena, const struct jinja_dict *dict,
-				    const char *key, size_t length);
-struct jinja_entry *jinja_dict_find_hash(const struct jinja_dict *dict, uint64_t hash,
-					 struct jinja_value key);
-int jinja_dict_insert(struct jinja_arena *arena, struct jinja_dict *dict, uint64_t hash,
-		      struct jinja_value key, struct jinja_value value);
-uint64_t jinja_hash_bytes(const struct jinja_arena *arena, const char *data, size_t length);
-/* Returns false when the value is no possible key. */
-bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned int depth,
-		uint64_t *ret);
-
 bool jinja_truth(struct jinja_value v);
 const char *jinja_type_name(struct jinja_value v);
 
-/* Unicode. jinja_upper_special(): an upper case of two or three characters, else 0. */
-enum jinja_char_class {
-	JINJA_CHAR_UPPER,
-	JINJA_CHAR_LOWER,
-	JINJA_CHAR_TITLE,
-	JINJA_CHAR_LETTER,  /* without case */
-	JINJA_CHAR_DIGIT,   /* decimal */
-	JINJA_CHAR_NUMERIC, /* other numbers */
-	JINJA_CHAR_MARK,
-	JINJA_CHAR_UNPRINTABLE, /* for repr(): controls, separators, unassigned */
-	JINJA_CHAR_OTHER,
-};
-enum jinja_char_class jinja_classify(uint32_t c);
-bool jinja_is_space(uint32_t c);
-bool jinja_is_line_end(uint32_t c);
-bool jinja_is_printable(uint32_t c);
-bool jinja_is_cased(uint32_t c);
-uint32_t jinja_to_lower(uint32_t c);
-uint32_t jinja_to_upper(uint32_t c);
-uint32_t jinja_to_title(uint32_t c);
-unsigned int jinja_upper_special(uint32_t c, uint32_t out[3]);
+/* Strings. Decoding never fails: a stray byte stands for itself as one character. */
+static inline size_t jinja_decode(const struct jinja_str *s, size_t at, uint32_t *ret_char)
+{
+	const uint8_t *bytes = (const uint8_t *)s->data + at;
+	bool whole;
+	unsigned int size = utf8_scan(bytes, s->length - at, &whole);
+
+	*ret_char = whole ? utf8_decode(bytes, &size) : bytes[0];
+	return whole ? size : 1;
+}
+
+size_t jinja_str_chars(struct jinja_str *s);
+/* Byte offset of character @index; index may be the count. */
+size_t jinja_str_offset(struct jinja_str *s, size_t index);
+/* The number of characters in the first @length bytes. */
+size_t jinja_count_chars(const struct jinja_str *s, size_t length);
+bool jinja_str_is(const struct jinja_str *s, const char *literal);
+bool jinja_str_equal(const struct jinja_str *a, const struct jinja_str *b);
+
+/* Dictionaries. jinja_hash() is false when the value is no possible key. */
+uint64_t jinja_hash_bytes(const struct jinja_arena *arena, const char *data, size_t length);
+bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned int depth,
+		uint64_t *ret);
+struct jinja_entry *jinja_dict_find_hash(const struct jinja_dict *dict, uint64_t hash,
+					 struct jinja_value key);
+/* NULL: there is no such key */
+struct jinja_value *jinja_dict_find(const struct jinja_arena *arena, const struct jinja_dict *dict,
+				    const struct jinja_str *key);
+/* The first key stays, as in Python. */
+void jinja_dict_insert(struct jinja_run *run, struct jinja_dict *dict, uint64_t hash,
+		       struct jinja_value key, struct jinja_value value);
 
 #endif
