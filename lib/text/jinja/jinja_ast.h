@@ -169,6 +169,10 @@ struct jinja_node {
 	struct jinja_nodes otherwise;
 };
 
+/* By name; NULL: there is none. */
+const struct jinja_builtin *jinja_find_filter(const struct jinja_str *name);
+const struct jinja_builtin *jinja_find_test(const struct jinja_str *name);
+
 /* Names that the evaluator itself binds. */
 struct jinja_names {
 	struct jinja_str *loop, *caller, *varargs, *kwargs;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "jinja_ast.h"
-#include "jinja_builtin.h"
 
 enum { MAX_KEYWORDS = 255 };
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "jinja_render.h"
-#include "jinja_text.h"
 
 static struct jinja_value float_to_int(struct jinja_render *r, double f)
 {

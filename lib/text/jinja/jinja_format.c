@@ -19,10 +19,9 @@ enum {
 struct field {
 	uint32_t fill;
 	char align; /* < > ^ = or 0: by type */
-	char sign;  /* + - or space */
+	char sign;  /* + or space, for what is not negative; 0: nothing */
 	char type;  /* 0: by value */
-	bool alternate;
-	bool comma;
+	bool comma; /* between groups of three digits */
 	int64_t width;
 	int64_t precision; /* -1: none */
 };
@@ -81,99 +80,67 @@ static void emit(struct jinja_render *r, const struct field *field, struct jinja
 		jinja_write_char(r, field->fill);
 }
 
-/* Commas between groups of three digits before the point. */
-static void group_digits(char text[NUMBER_SIZE])
-{
-	char grouped[NUMBER_SIZE];
-	size_t start = strcspn(text, "0123456789"), used = 0, i;
-	size_t digits = strspn(text + start, "0123456789");
-
-	for (i = 0; text[i] && used + 2 < NUMBER_SIZE; i++) {
-		if (i > start && i < start + digits && (start + digits - i) % 3 == 0)
-			grouped[used++] = ',';
-		grouped[used++] = text[i];
-	}
-	grouped[used] = '\0';
-	memcpy(text, grouped, used + 1);
-}
-
-static void emit_number(struct jinja_render *r, const struct field *field, char text[NUMBER_SIZE])
-{
-	char with_sign[NUMBER_SIZE + 1] = {field->sign};
-
-	if (field->comma)
-		group_digits(text);
-	if (text[0] != '-' && (field->sign == '+' || field->sign == ' ')) {
-		strcpy(with_sign + 1, text);
-		text = with_sign;
-	}
-	emit(r, field, (struct jinja_str){text, strlen(text), JINJA_UNCOUNTED}, '>');
-}
-
-static void format_int(struct jinja_render *r, const struct field *field, int64_t i)
-{
-	uint64_t magnitude = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
-	const char *sign = i < 0 ? "-" : "";
-	char text[NUMBER_SIZE], digits[72] = "", *bit = digits + 64;
-	uint8_t bytes[4];
-
-	switch (field->type) {
-	case 'x':
-		snprintf(text, sizeof(text), "%s%s%" PRIx64, sign, field->alternate ? "0x" : "",
-			 magnitude);
-		break;
-	case 'X':
-		snprintf(text, sizeof(text), "%s%s%" PRIX64, sign, field->alternate ? "0X" : "",
-			 magnitude);
-		break;
-	case 'o':
-		snprintf(text, sizeof(text), "%s%s%" PRIo64, sign, field->alternate ? "0o" : "",
-			 magnitude);
-		break;
-	case 'b':
-		do
-			*--bit = (char)('0' + (magnitude & 1));
-		while (magnitude >>= 1);
-		snprintf(text, sizeof(text), "%s%s%s", sign, field->alternate ? "0b" : "", bit);
-		break;
-	case 'c':
-		if (i < 0 || i > 0x10ffff || (i >= 0xd800 && i < 0xe000))
-			jinja_fail(r, "format: %" PRId64 " is no character", i);
-		emit(r, field,
-		     (struct jinja_str){(char *)bytes, utf8_encode((uint32_t)i, bytes), 1}, '<');
-		return;
-	default: snprintf(text, sizeof(text), "%" PRId64, i);
-	}
-	emit_number(r, field, text);
-}
-
 static bool is_float_type(char type)
 {
 	return type && strchr("eEfFgG%", type);
 }
 
-static void format_float(struct jinja_render *r, const struct field *field, double f)
+/* The digits of a number without its sign. */
+static void write_digits(struct jinja_render *r, const struct field *field, struct jinja_value v)
 {
 	int precision = field->precision < 0 ? 6 : (int)field->precision;
-	char text[NUMBER_SIZE], pattern[8] = "%.*f";
-	size_t mark = r->out.len;
+	char type = field->type, pattern[] = "%.*g", text[NUMBER_SIZE];
+	int64_t i = 0;
+	double f = 0;
 
+	jinja_as_double(v, &f);
+	if (jinja_as_int(v, &i) && !is_float_type(type)) {
+		uint64_t magnitude = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
+
+		jinja_writef(r,
+			     type == 'x'   ? "%" PRIx64
+			     : type == 'X' ? "%" PRIX64
+			     : type == 'o' ? "%" PRIo64
+					   : "%" PRIu64,
+			     magnitude);
+		return;
+	}
 	if (field->precision > MAX_PRECISION)
 		jinja_fail(r, "format: a precision of %" PRId64 " is larger than %d",
 			   field->precision, MAX_PRECISION);
-	if (!field->type && field->precision < 0) {
-		jinja_write_float(r, f); /* a few digits, which fit */
-		snprintf(text, sizeof(text), "%.*s", (int)(r->out.len - mark), r->out.data + mark);
-		r->out.len = mark;
-	} else if (field->type == '%') {
-		snprintf(text, sizeof(text), "%.*f%%", precision, f * 100);
-	} else {
-		if (field->alternate)
-			strcpy(pattern, "%#.*f");
-		pattern[strlen(pattern) - 1] = field->type ? field->type : 'g';
-		snprintf(text, sizeof(text), pattern, precision, f);
+	if (!type && field->precision < 0) {
+		jinja_write_float(r, fabs(f));
+		return;
 	}
-	emit_number(r, field, text);
+	pattern[3] = type == '%' ? 'f' : type ? type : 'g';
+	snprintf(text, sizeof(text), pattern, precision, fabs(type == '%' ? f * 100 : f));
+	jinja_write_text(r, text);
+	if (type == '%')
+		jinja_write_text(r, "%");
+}
+
+static void format_number(struct jinja_render *r, const struct field *field, struct jinja_value v)
+{
+	size_t mark = r->out.len, used = 0, whole, i;
+	char text[NUMBER_SIZE * 2];
+	struct jinja_str *digits;
+	double f = 0;
+
+	write_digits(r, field, v);
+	digits = jinja_captured(r, mark).string;
+	jinja_as_double(v, &f);
+	if (signbit(f) && !isnan(f))
+		text[used++] = '-';
+	else if (field->sign)
+		text[used++] = field->sign;
+	for (whole = 0; whole < digits->length && strchr("0123456789", digits->data[whole]);)
+		whole++;
+	for (i = 0; i < digits->length && used + 2 < sizeof(text); i++) {
+		if (field->comma && i && i < whole && (whole - i) % 3 == 0)
+			text[used++] = ',';
+		text[used++] = digits->data[i];
+	}
+	emit(r, field, (struct jinja_str){text, used, JINJA_UNCOUNTED}, '>');
 }
 
 static void format_str(struct jinja_render *r, const struct field *field, struct jinja_str *s,
@@ -202,20 +169,18 @@ static void percent_value(struct jinja_render *r, struct field *field, struct ji
 	double f;
 	int64_t i;
 
-	if (strchr("sra", type)) {
+	if (type == 's' || type == 'r') {
 		field->align = field->align == '<' ? '<' : '>';
 		field->fill = ' ';
-		format_str(r, field, type == 's' ? jinja_to_str(r, v) : repr_of(r, v), '>');
-	} else if (type == 'c' && v.kind == JINJA_STRING && jinja_str_chars(v.string) == 1) {
-		format_str(r, field, v.string, '>');
-	} else if (strchr("diuxXoc", type) && jinja_as_int(v, &i)) {
-		format_int(r, field, i);
+		format_str(r, field, type == 'r' ? repr_of(r, v) : jinja_to_str(r, v), '>');
+	} else if (strchr("diuxXo", type) && jinja_as_int(v, &i)) {
+		format_number(r, field, v);
 	} else if (strchr("diu", type) && v.kind == JINJA_FLOAT && fabs(v.real) < 9e18) {
-		format_int(r, field, (int64_t)v.real);
+		format_number(r, field, jinja_int((int64_t)v.real));
 	} else if (strchr("eEfFgG", type) && jinja_as_double(v, &f)) {
-		format_float(r, field, f);
+		format_number(r, field, v);
 	} else {
-		if (!strchr("diuxXoceEfFgG", type))
+		if (!strchr("diuxXoeEfFgG", type))
 			jinja_fail(r, "format: unsupported character '%c'", type);
 		jinja_need_defined(r, v);
 		jinja_fail(r, "%%%c: a number is required, not '%s'", type, jinja_type_name(v));
@@ -238,42 +203,20 @@ static struct jinja_value next_argument(struct jinja_render *r, struct arguments
 	return tuple ? a->all.seq->items[a->next - 1] : a->all;
 }
 
-static int64_t star_or_number(struct cursor *c, struct arguments *a)
-{
-	int64_t n;
-	char star;
-
-	if (!skip(c, "*", &star))
-		return scan_number(c);
-	if (!jinja_as_int(next_argument(c->r, a), &n) || n > MAX_WIDTH || n < -MAX_WIDTH)
-		jinja_fail(c->r, "format: * wants an integer");
-	return n;
-}
-
-static void percent_flags(struct cursor *c, struct arguments *a, struct field *field)
+static void percent_flags(struct cursor *c, struct field *field)
 {
 	bool left = false, zero = false;
 	char flag;
 
-	while (skip(c, "-0+ #", &flag)) {
+	while (skip(c, "-0+ ", &flag)) {
 		left |= flag == '-';
 		zero |= flag == '0';
-		field->alternate |= flag == '#';
 		if (flag == '+' || (flag == ' ' && !field->sign))
 			field->sign = flag;
 	}
-	field->width = star_or_number(c, a);
-	if (skip(c, ".", &flag)) {
-		field->precision = star_or_number(c, a);
-		if (field->precision < 0)
-			field->precision = 0;
-	}
-	while (skip(c, "lhL", &flag))
-		;
-	if (field->width < 0) {
-		left = true;
-		field->width = -field->width;
-	}
+	field->width = scan_number(c);
+	if (skip(c, ".", &flag))
+		field->precision = scan_number(c);
 	field->align = left ? '<' : zero ? '=' : '>';
 	field->fill = zero && !left ? '0' : ' ';
 }
@@ -320,7 +263,7 @@ struct jinja_value jinja_percent_format(struct jinja_render *r, struct jinja_val
 		named = peek(&c) == '(';
 		if (named)
 			v = percent_name(&c, &a);
-		percent_flags(&c, &a, &field);
+		percent_flags(&c, &field);
 		field.type = peek(&c);
 		if (!field.type)
 			jinja_fail(r, "incomplete format");
@@ -361,7 +304,7 @@ struct jinja_value jinja_filter_format(struct jinja_call *c)
 	return jinja_percent_format(c->r, format, jinja_seq_value(tuple));
 }
 
-/* [[fill]align][sign][#][0][width][,][.precision][type] */
+/* [[fill]align][sign][0][width][,][.precision][type] */
 static void parse_spec(struct cursor *c, struct field *field)
 {
 	const struct jinja_str rest = {c->at, (size_t)(c->end - c->at), 0};
@@ -374,8 +317,8 @@ static void parse_spec(struct cursor *c, struct field *field)
 		c->at += n;
 	}
 	skip(c, "<>^=", &field->align);
-	skip(c, "+- ", &field->sign);
-	field->alternate = skip(c, "#", &flag);
+	if (skip(c, "+- ", &flag) && flag != '-')
+		field->sign = flag;
 	if (skip(c, "0", &flag) && !field->align) {
 		field->fill = '0';
 		field->align = '=';
@@ -393,24 +336,18 @@ static void parse_spec(struct cursor *c, struct field *field)
 static void format_value(struct jinja_render *r, const struct field *field, struct jinja_value v)
 {
 	char type = field->type;
-	int64_t i;
 	double f;
 
-	if (v.kind == JINJA_FLOAT || (is_float_type(type) && jinja_as_double(v, &f))) {
-		if (type && !is_float_type(type))
-			jinja_fail(r, "format: unknown code '%c' for a float", type);
-		jinja_as_double(v, &f);
-		format_float(r, field, f);
-	} else if (v.kind == JINJA_INT || (v.kind == JINJA_BOOL && (type || field->width))) {
-		if (type && !strchr("dxXobcn", type))
-			jinja_fail(r, "format: unknown code '%c' for an integer", type);
-		jinja_as_int(v, &i);
-		format_int(r, field, i);
-	} else if (type && type != 's') {
+	if (type &&
+	    (type == 's' ? v.kind != JINJA_STRING
+			 : !strchr(v.kind == JINJA_FLOAT ? "eEfFgG%" : "dxXoeEfFgG%", type) ||
+				   !jinja_as_double(v, &f)))
 		jinja_fail(r, "format: unknown code '%c' for '%s'", type, jinja_type_name(v));
-	} else {
+	if (type == 's' || !jinja_as_double(v, &f) || v.kind == JINJA_BIGINT ||
+	    (v.kind == JINJA_BOOL && !type && !field->width))
 		format_str(r, field, jinja_to_str(r, v), '<');
-	}
+	else
+		format_number(r, field, v);
 }
 
 /* The first part of a field name: nothing, a number, or a keyword; then .name and [key]. */

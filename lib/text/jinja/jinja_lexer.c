@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "jinja_ast.h"
-#include "jinja_text.h"
 
 #define lex_fail(lx, ...)                                                                          \
 	((lx)->run->line = (lx)->line, jinja_throw((lx)->run, TXDA_TEMPLATE_SYNTAX, __VA_ARGS__))

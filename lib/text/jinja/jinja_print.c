@@ -3,7 +3,6 @@
  * Values as text: Python's str() and repr(), and its json.dumps() for the filter `tojson`.
  */
 #include "jinja_render.h"
-#include "jinja_text.h"
 
 #include <inttypes.h>
 #include <math.h>

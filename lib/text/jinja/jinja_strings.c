@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "jinja_render.h"
-#include "jinja_text.h"
 
 static struct jinja_value change_case(struct jinja_call *c)
 {

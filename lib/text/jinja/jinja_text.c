@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "jinja_text.h"
+#include "jinja_value.h"
 
 #include <errno.h>
 #include <stdlib.h>
