@@ -7,11 +7,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include "check.h"
+#include "cpu.h"
 #include "simd.h"
 #include "vec.h"
 
@@ -81,14 +80,9 @@ static bool has_avx512bf16(void)
 	return has_avx512() && cpu_bit(7, 1, EAX, 5) && cpu_bit(7, 0, ECX, 1); /* BF16, VBMI */
 }
 
-/* Tiles: the system must save them (XTILECFG, XTILEDATA), and gives that to a process that asks. */
 static bool has_amx(void)
 {
-	const int req_xcomp_perm = 0x1023, xtiledata = 18;
-
-	return has_avx512bf16() && saves_registers(0x600e6) && cpu_bit(7, 0, EDX, 22) &&
-	       cpu_bit(7, 0, EDX, 24) && cpu_bit(7, 0, EDX, 25) && /* BF16, TILE, INT8 */
-	       !syscall(SYS_arch_prctl, req_xcomp_perm, xtiledata);
+	return has_avx512bf16() && cpu_use_tiles();
 }
 
 /* Intel's cores run VDPBF16PS at half the rate of FMA (measured), AMD's at twice (reported). */

@@ -10,12 +10,10 @@
 #include <sys/mman.h>
 
 #include "clock.h"
+#include "cpu.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #define BUFFER_BYTES (256ull << 20) /* each thread's; far beyond any cache it could own */
@@ -115,17 +113,6 @@ DOT_WORK(madd_avx2, "vpmaddwd", "ymm")
 
 TILE_WORK(tile_bf16, "tdpbf16ps")
 TILE_WORK(tile_int8, "tdpbsud")
-
-/* The CPU has tiles with bf16 and int8, and the system lets this process use them. */
-static int has_tiles(void)
-{
-	const int req_xcomp_perm = 0x1023, xtiledata = 18;
-	const unsigned want = 1u << 22 | 1u << 24 | 1u << 25;
-	unsigned a, b, c, d;
-
-	return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-	       (d & want) == want && !syscall(SYS_arch_prctl, req_xcomp_perm, xtiledata);
-}
 
 __attribute__((target("avx2"))) static void read_avx2(struct worker *w)
 {
@@ -257,7 +244,7 @@ static void measure_dots(unsigned threads, struct ceiling *c)
 {
 	double n = threads * (double)DOT_STEPS * DOT_SUMS * 1e-9; /* 10^9 instructions */
 
-	if (has_tiles()) {
+	if (cpu_use_tiles()) {
 		measure_tiles(threads, c);
 	} else if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
 		c->bf16_gflops = n * 32 / best_pass(threads, fma_avx512);

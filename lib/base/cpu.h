@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* What this machine's CPU has, beyond what the compiler can ask. Threads: any. */
+#ifndef TXDA_BASE_CPU_H
+#define TXDA_BASE_CPU_H
+
+#include <stdbool.h>
+
+/*
+ * Whether this process can use AMX tiles with bf16 and int8. Linux saves their registers only for
+ * processes that ask; this asks.
+ */
+bool cpu_use_tiles(void);
+
+#endif /* TXDA_BASE_CPU_H */
