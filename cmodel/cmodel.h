@@ -189,7 +189,7 @@ void cm_queue_cancel(struct cm_queue *q);
  * has run. A malformed stream faults when it runs.
  */
 int cm_queue_submit(struct cm_queue *q, uint64_t va, uint64_t bytes, bool lazy);
-enum cm_queue_state cm_queue_state(struct cm_queue *q);
+enum cm_queue_state cm_queue_state(struct cm_queue *q);		/* for tests */
 int cm_queue_fault(struct cm_queue *q, struct txda_fault *ret); /* -ENOENT: none */
 /* A counter that rises with each op and packet done: the watchdog's progress check. */
 uint64_t cm_queue_progress(struct cm_queue *q);

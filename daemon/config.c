@@ -298,14 +298,6 @@ void config_log_moot(const struct config *c)
 	}
 }
 
-const struct config_model *config_find_model(const struct config *c, const char *name)
-{
-	for (unsigned i = 0; i < c->n_models; i++)
-		if (!strcmp(c->models[i].names[0], name))
-			return &c->models[i];
-	return NULL;
-}
-
 static bool is_of_a_model(const struct option_row *row)
 {
 	return row->scope == OPTION_EACH_MODEL || row->scope == OPTION_ONE_MODEL;

@@ -147,8 +147,6 @@ void config_take(struct config *now, const struct config *fresh);
 /* Says in the log which of the options that were given are moot. */
 void config_log_moot(const struct config *c);
 
-/* The model of that first name, or NULL. */
-const struct config_model *config_find_model(const struct config *c, const char *name);
 /* Whether a model that is loaded as @a needs nothing anew to be as @b. */
 bool config_model_same(const struct config_model *a, const struct config_model *b);
 /* NULL: out of memory. */

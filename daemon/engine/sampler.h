@@ -77,7 +77,7 @@ int sampler_choose(struct sampler *s, struct sampler_row *row,
 		   const struct engine_sampling *sampling, uint64_t position,
 		   const struct sampler_rules *rules, int32_t *ret_token);
 
-/* The same choice by way of the full row, always: what sampler_choose() is measured against. */
+/* The same choice by way of the full row, always: what tests hold sampler_choose() against. */
 int sampler_choose_by_row(struct sampler *s, struct sampler_row *row,
 			  const struct engine_sampling *sampling, uint64_t position,
 			  const struct sampler_rules *rules, int32_t *ret_token);

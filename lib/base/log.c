@@ -28,11 +28,6 @@ void log_set_level(enum log_level level)
 	atomic_store(&current, (int)level);
 }
 
-enum log_level log_get_level(void)
-{
-	return (enum log_level)atomic_load(&current);
-}
-
 /* ---- the file -------------------------------------------------------------------------------- */
 
 /* Why this is no file for a log: somebody else could say where it is written to, or read it. */

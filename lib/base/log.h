@@ -19,7 +19,6 @@ enum log_level {
 };
 
 void log_set_level(enum log_level level);
-enum log_level log_get_level(void);
 
 /*
  * From now on into the file @path; NULL or "": to stderr. The same path again opens it anew, for

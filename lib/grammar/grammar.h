@@ -89,7 +89,7 @@ struct grammar_mask {
 
 /* Starts at the beginning of a text. Takes references. -ENOMEM, -E2BIG. */
 int grammar_matcher_new(struct grammar *g, struct grammar_vocab *v, struct grammar_matcher **ret);
-/* Another text that begins as this one did. */
+/* Another text that begins as this one did; for tests, which hold masks to what tokens do. */
 int grammar_matcher_clone(const struct grammar_matcher *m, struct grammar_matcher **ret);
 void grammar_matcher_free(struct grammar_matcher *m);
 
@@ -102,7 +102,7 @@ int grammar_matcher_mask(struct grammar_matcher *m, struct grammar_mask *ret);
 int grammar_matcher_accept(struct grammar_matcher *m, int32_t token);
 /* Bytes of a text; for tests and for text that is not the model's. Errors as above. */
 int grammar_matcher_accept_bytes(struct grammar_matcher *m, const char *bytes, size_t len);
-/* The text may end here. */
+/* The text may end here, as the mask has it; for tests. */
 bool grammar_matcher_may_end(const struct grammar_matcher *m);
 /* The text may end here and nothing may follow. */
 bool grammar_matcher_over(const struct grammar_matcher *m);

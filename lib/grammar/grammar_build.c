@@ -59,12 +59,6 @@ bool grammar_failed(const struct grammar_builder *b)
 	return b->error;
 }
 
-const char *grammar_error(const struct grammar_builder *b, int *ret_error)
-{
-	*ret_error = b->error;
-	return b->text;
-}
-
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Room for one more of @n entries of @size bytes; false after an error. */

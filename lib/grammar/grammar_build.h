@@ -44,7 +44,6 @@ void grammar_builder_free(struct grammar_builder *b);
 void grammar_fail(struct grammar_builder *b, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 bool grammar_failed(const struct grammar_builder *b);
-const char *grammar_error(const struct grammar_builder *b, int *ret_error);
 
 /* A lone node, to be joined by grammar_link(): for loops and shared ends. */
 uint32_t grammar_node(struct grammar_builder *b);

@@ -133,13 +133,3 @@ void txda__vas_give(struct txda__vas *vas, uint64_t start, uint64_t bytes)
 	vas->n_taken--;
 	vas->free_bytes += bytes;
 }
-
-uint64_t txda__vas_largest(const struct txda__vas *vas)
-{
-	uint64_t largest = 0;
-
-	for (size_t i = 0; i < vas->n_free; i++)
-		if (vas->free[i].bytes > largest)
-			largest = vas->free[i].bytes;
-	return largest;
-}

@@ -34,7 +34,5 @@ void txda__vas_free(struct txda__vas *vas);
 int txda__vas_take(struct txda__vas *vas, uint64_t bytes, uint64_t align, uint64_t *ret_start);
 /* Gives back what txda__vas_take() gave, with the same @bytes. */
 void txda__vas_give(struct txda__vas *vas, uint64_t start, uint64_t bytes);
-/* The largest hole. */
-uint64_t txda__vas_largest(const struct txda__vas *vas);
 
 #endif /* TXDA_VAS_H */

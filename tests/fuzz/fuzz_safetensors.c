@@ -11,6 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct tool_error error = {{0}};
+	const struct safetensors_tensor *t;
 	struct safetensors *st;
 	volatile uint8_t sum = 0;
 	size_t i, j;
@@ -20,8 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		return 0;
 	}
-	for (i = 0; i < safetensors_count(st); i++) {
-		const struct safetensors_tensor *t = safetensors_at(st, i);
+	for (i = 0; (t = safetensors_at(st, i)); i++) {
 		const uint8_t *p = t->data;
 
 		if (p < data || (size_t)(p - data) > size || t->bytes > size - (size_t)(p - data))

@@ -322,7 +322,7 @@ static void test_vas(void **state)
 	assert_int_equal(vas.n_free, 1);
 	assert_int_equal(vas.n_taken, 0);
 	assert_int_equal(vas.free_bytes, PAGES * TXDA__PAGE);
-	assert_int_equal(txda__vas_largest(&vas), PAGES * TXDA__PAGE);
+	assert_int_equal(vas.free[0].bytes, PAGES * TXDA__PAGE);
 	txda__vas_free(&vas);
 }
 

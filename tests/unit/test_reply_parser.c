@@ -82,7 +82,6 @@ static void parse(const struct reply_options *options, const char *text, size_t 
 		assert_int_equal(reply_parser_feed(p, text + cut, len - cut), 0);
 	}
 	assert_int_equal(reply_parser_flush(p), 0);
-	assert_int_equal(reply_parser_calls(p), ret->n_calls);
 	reply_parser_free(p);
 }
 

@@ -476,11 +476,6 @@ void safetensors_close(struct safetensors *st)
 	free(st);
 }
 
-size_t safetensors_count(const struct safetensors *st)
-{
-	return st->n_tensors;
-}
-
 const struct safetensors_tensor *safetensors_at(const struct safetensors *st, size_t index)
 {
 	return index < st->n_tensors ? &st->tensors[index] : NULL;

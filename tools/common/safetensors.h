@@ -74,13 +74,12 @@ struct safetensors;
 /* Opens the checkpoint in the directory @path. */
 int safetensors_open_dir(const char *path, struct safetensors **ret, struct tool_error *error);
 int safetensors_open_file(const char *path, struct safetensors **ret, struct tool_error *error);
-/* Looks at a file's contents in memory, which the caller keeps. */
+/* Looks at a file's contents in memory, which the caller keeps; for tests. */
 int safetensors_open_memory(const void *data, size_t bytes, struct safetensors **ret,
 			    struct tool_error *error);
 void safetensors_close(struct safetensors *st);
 
-size_t safetensors_count(const struct safetensors *st);
-/* By index, in order of names. */
+/* By index, in order of names, NULL behind the last; for tests. */
 const struct safetensors_tensor *safetensors_at(const struct safetensors *st, size_t index);
 const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name);
 unsigned safetensors_files(const struct safetensors *st);

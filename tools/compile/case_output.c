@@ -205,11 +205,6 @@ int case_begin(const char *path, bool force, volatile sig_atomic_t *interrupted,
 	return 0;
 }
 
-int case_fd(const struct case_output *out)
-{
-	return out->dir_fd;
-}
-
 int case_mkdir(struct case_output *out, const char *name, struct tool_error *error)
 {
 	if (out->n_dirs == MAX_DIRS || strlen(name) >= sizeof(out->dirs[0]))

@@ -23,8 +23,7 @@ struct case_output;
 int case_begin(const char *path, bool force, volatile sig_atomic_t *interrupted,
 	       void (*waiting)(const char *path), struct case_output **ret,
 	       struct tool_error *error);
-/* The new directory; @name below is relative to it. */
-int case_fd(const struct case_output *out);
+/* @name is relative to the new directory, here and below. */
 int case_mkdir(struct case_output *out, const char *name, struct tool_error *error);
 /* Opens a new file to be written and returns its fd; case_close() syncs it. */
 int case_create(struct case_output *out, const char *name, struct tool_error *error);

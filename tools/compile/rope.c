@@ -12,11 +12,6 @@ static const char *const type_names[] = {
 	[ROPE_YARN] = "yarn",	    [ROPE_DYNAMIC] = "dynamic",
 };
 
-const char *rope_type_name(enum rope_type type)
-{
-	return type_names[type];
-}
-
 static int parse_type(const cJSON *scaling, struct rope_config *rope, struct tool_error *error)
 {
 	const cJSON *type = cJSON_GetObjectItemCaseSensitive(scaling, "rope_type");

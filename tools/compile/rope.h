@@ -47,6 +47,4 @@ int rope_parse(const cJSON *config, const struct rope_keys *keys, uint32_t max_p
 void rope_compute(const struct rope_config *rope, uint32_t pairs, uint32_t max_position,
 		  float *inv_freq, struct txda_op_rope_table *ret);
 
-const char *rope_type_name(enum rope_type type);
-
 #endif /* TXDA_COMPILE_ROPE_H */

@@ -54,13 +54,15 @@ int txda_chat_template_load(const char *directory, struct txda_chat_template **r
 			    char *err, size_t errlen);
 
 /*
- * The same from a template text and the parsed tokenizer_config.json (or NULL: no special tokens).
+ * The same from a template text and the parsed tokenizer_config.json (or NULL: no special tokens);
+ * for tests.
  */
 int txda_chat_template_new(const char *source, size_t length, const cJSON *tokenizer_config,
 			   struct txda_chat_template **ret_template, char *err, size_t errlen);
 
 void txda_chat_template_free(struct txda_chat_template *chat);
 
+/* What was found out about the template; for tests. */
 const struct txda_chat_capabilities *
 txda_chat_template_capabilities(const struct txda_chat_template *chat);
 

@@ -106,11 +106,6 @@ void reply_parser_free(struct reply_parser *p)
 	free(p);
 }
 
-unsigned reply_parser_calls(const struct reply_parser *p)
-{
-	return p->calls;
-}
-
 const char *reply_mark(enum reply_tools tools, unsigned i)
 {
 	static const char *const hermes[] = {HERMES_BEGIN, HERMES_END, NULL};

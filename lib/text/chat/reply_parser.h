@@ -63,8 +63,6 @@ void reply_parser_free(struct reply_parser *p);
 int reply_parser_feed(struct reply_parser *p, const char *text, size_t len);
 /* The end: gives out what was held back. */
 int reply_parser_flush(struct reply_parser *p);
-/* Calls that have begun. */
-unsigned reply_parser_calls(const struct reply_parser *p);
 
 /* The marks that are control tokens in some vocabularies, so that they are not left out of the
  * text: number @i, NULL behind the last. */

@@ -138,24 +138,9 @@ size_t txda_tokenizer_vocab_size(const struct txda_tokenizer *tok)
 	return tok->pieces.n;
 }
 
-uint32_t txda_tokenizer_bos(const struct txda_tokenizer *tok)
-{
-	return tok->bos;
-}
-
 uint32_t txda_tokenizer_eos(const struct txda_tokenizer *tok)
 {
 	return tok->eos;
-}
-
-uint32_t txda_tokenizer_pad(const struct txda_tokenizer *tok)
-{
-	return tok->pad;
-}
-
-uint32_t txda_tokenizer_unk(const struct txda_tokenizer *tok)
-{
-	return tok->unk;
 }
 
 bool txda_tokenizer_is_special(const struct txda_tokenizer *tok, uint32_t id)

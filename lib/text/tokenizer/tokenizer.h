@@ -55,7 +55,7 @@ int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *
 
 /*
  * The same from memory: @json is the text of tokenizer.json; @config that of tokenizer_config.json,
- * or NULL.
+ * or NULL. For tests.
  */
 int txda_tokenizer_load_json(const char *json, size_t json_len, const char *config,
 			     size_t config_len, struct txda_tokenizer **ret_tok, char *err,
@@ -86,11 +86,8 @@ int txda_tokenizer_decode(const struct txda_tokenizer *tok, const uint32_t *ids,
 /* The highest id plus one. A model's output layer may be wider. */
 size_t txda_tokenizer_vocab_size(const struct txda_tokenizer *tok);
 
-/* The ids of tokenizer_config.json's bos_token, ..., or TXDA_TOKEN_NONE. */
-uint32_t txda_tokenizer_bos(const struct txda_tokenizer *tok);
+/* The id of tokenizer_config.json's eos_token, or TXDA_TOKEN_NONE. */
 uint32_t txda_tokenizer_eos(const struct txda_tokenizer *tok);
-uint32_t txda_tokenizer_pad(const struct txda_tokenizer *tok);
-uint32_t txda_tokenizer_unk(const struct txda_tokenizer *tok);
 
 /* Whether @id is an added token that is marked special. */
 bool txda_tokenizer_is_special(const struct txda_tokenizer *tok, uint32_t id);

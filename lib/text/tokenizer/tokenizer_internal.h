@@ -58,7 +58,7 @@ struct txda_tokenizer {
 	struct pretok pretok;
 	struct decoder decoder;
 	struct id_list prefix, suffix; /* of the post-processor */
-	uint32_t bos, eos, pad, unk;
+	uint32_t bos, eos;
 };
 
 /* tokenizer_vocab.c: model and added_tokens. 0, -EINVAL with a message, -ENOMEM, -EFBIG. */

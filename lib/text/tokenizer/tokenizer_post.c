@@ -180,9 +180,5 @@ int tokenizer_load_post(struct txda_tokenizer *tok, const cJSON *post, const cJS
 
 	tok->bos = config_token(tok, config, "bos_token");
 	tok->eos = config_token(tok, config, "eos_token");
-	tok->pad = config_token(tok, config, "pad_token");
-	tok->unk = config_token(tok, config, "unk_token");
-	if (tok->unk == TXDA_TOKEN_NONE)
-		tok->unk = tok->bpe.unk;
 	return ret || !config ? ret : apply_config(&ld, config);
 }
