@@ -3,7 +3,7 @@
  * Faults in words. The names are read out of the client's memory as it is now, which may have
  * changed since the fault: nothing of it is trusted, and what cannot be read is left out.
  */
-#include "../ops/ops.h"
+#include "isa_names.h"
 #include "mmu.h"
 
 #include <inttypes.h>
@@ -12,30 +12,6 @@
 #include <string.h>
 
 #define NAME_BYTES 96
-
-static const char *const code_names[TXDA_FAULT_CODE_COUNT] = {
-	[TXDA_FAULT_NONE] = "no fault",
-	[TXDA_FAULT_PAGE] = "page fault",
-	[TXDA_FAULT_PACKET] = "bad packet",
-	[TXDA_FAULT_PROGRAM] = "bad program",
-	[TXDA_FAULT_SHAPE] = "shape or type does not fit the op",
-	[TXDA_FAULT_INDEX] = "index out of range",
-	[TXDA_FAULT_BINDING] = "bad binding",
-	[TXDA_FAULT_SYMBOL] = "symbol above the program's maximum",
-	[TXDA_FAULT_COLLECTIVE] = "collective failed",
-	[TXDA_FAULT_HANG] = "hang",
-	[TXDA_FAULT_ECC] = "uncorrectable memory error",
-	[TXDA_FAULT_LOST] = "the chip is lost",
-};
-
-static const char *const detail_names[TXDA_FAULT_CODE_COUNT] = {
-	[TXDA_FAULT_PACKET] = "packet type or size",
-	[TXDA_FAULT_PROGRAM] = "value",
-	[TXDA_FAULT_INDEX] = "index",
-	[TXDA_FAULT_BINDING] = "slot",
-	[TXDA_FAULT_SYMBOL] = "symbol",
-	[TXDA_FAULT_COLLECTIVE] = "group",
-};
 
 struct names {
 	char op[NAME_BYTES]; /* "" when unknown */
@@ -110,7 +86,7 @@ static void find_names(struct cm_vm *vm, const struct txda_fault *f, struct name
 
 char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *f, char *buf, size_t len)
 {
-	const struct cm_op_impl *impl = f->opcode < TXDA_OP_COUNT ? cm_op_impl(f->opcode) : NULL;
+	const char *detail = isa_fault_detail(f->code);
 	struct text t = {buf, len, 0};
 	struct names names = {"", ""};
 
@@ -123,16 +99,15 @@ char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *f, char *buf, siz
 		find_names(vm, f, &names);
 		pthread_mutex_unlock(&vm->map_lock);
 	}
-	if (f->code < TXDA_FAULT_CODE_COUNT)
-		say(&t, "%s", code_names[f->code]);
-	else
-		say(&t, "fault %" PRIu32, f->code);
-	if (f->code < TXDA_FAULT_CODE_COUNT && detail_names[f->code])
-		say(&t, ", %s %" PRIu64, detail_names[f->code], (uint64_t)f->detail);
+	say(&t, "%s", isa_fault_name(f->code));
+	if (f->code >= TXDA_FAULT_CODE_COUNT)
+		say(&t, " %" PRIu32, f->code);
+	if (detail)
+		say(&t, ", %s %" PRIu64, detail, (uint64_t)f->detail);
 	if (f->op != TXDA_NONE)
 		say(&t, " in op %" PRIu32, f->op);
-	if (impl)
-		say(&t, " %s", impl->name);
+	if (f->opcode < TXDA_OP_COUNT)
+		say(&t, " %s", isa_opcode_name(f->opcode));
 	if (names.op[0])
 		say(&t, " \"%s\"", names.op);
 	if (f->tensor != TXDA_NONE)

@@ -552,7 +552,6 @@ static void attention_traffic(const struct cm_launch *l, uint64_t *read, uint64_
 }
 
 const struct cm_op_impl cm_op_attention = {
-	.name = "ATTENTION",
 	.n_in = 5,
 	.n_out = 1,
 	.check = attention_check,
@@ -563,7 +562,6 @@ const struct cm_op_impl cm_op_attention = {
 };
 
 const struct cm_op_impl cm_op_mla_attention = {
-	.name = "MLA_ATTENTION",
 	.n_in = 6,
 	.n_out = 1,
 	.check = attention_check,

@@ -87,7 +87,6 @@ static void all_reduce_run(const struct cm_launch *l, unsigned phase, unsigned p
 }
 
 const struct cm_op_impl cm_op_all_reduce = {
-	.name = "ALL_REDUCE",
 	.n_in = 2,
 	.n_out = 1,
 	.check = all_reduce_check,
@@ -133,7 +132,6 @@ static void all_gather_run(const struct cm_launch *l, unsigned phase, unsigned p
 }
 
 const struct cm_op_impl cm_op_all_gather = {
-	.name = "ALL_GATHER",
 	.n_in = 1,
 	.n_out = 1,
 	.check = all_gather_check,

@@ -365,7 +365,6 @@ static void linear_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *
 }
 
 const struct cm_op_impl cm_op_linear = {
-	.name = "LINEAR",
 	.n_in = 6,
 	.n_out = 1,
 	.check = linear_check,

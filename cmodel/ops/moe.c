@@ -345,7 +345,6 @@ static void moe_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *wri
 }
 
 const struct cm_op_impl cm_op_moe_linear = {
-	.name = "MOE_LINEAR",
 	.n_in = 5,
 	.n_out = 1,
 	.check = moe_check,
@@ -440,7 +439,6 @@ static void combine_traffic(const struct cm_launch *l, uint64_t *read, uint64_t 
 }
 
 const struct cm_op_impl cm_op_moe_combine = {
-	.name = "MOE_COMBINE",
 	.n_in = 6,
 	.n_out = 1,
 	.check = combine_check,

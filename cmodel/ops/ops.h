@@ -68,7 +68,6 @@ struct cm_op_need {
 };
 
 struct cm_op_impl {
-	const char *name;     /* "LINEAR" */
 	unsigned n_in, n_out; /* how many in[] and out[] may be given */
 	int (*check)(const struct cm_launch *l);
 	/* l has the shapes at the program's limits (pointers are not valid); adds what the op

@@ -89,7 +89,6 @@ static void table_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 }
 
 const struct cm_op_impl cm_op_rope_table = {
-	.name = "ROPE_TABLE",
 	.n_in = 2,
 	.n_out = 1,
 	.check = table_check,
@@ -329,7 +328,6 @@ static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part
 }
 
 const struct cm_op_impl cm_op_rope_kv = {
-	.name = "ROPE_KV",
 	.n_in = 5,
 	.n_out = 2,
 	.check = rope_kv_check,
@@ -438,7 +436,6 @@ static void mla_store_run(const struct cm_launch *l, unsigned phase, unsigned pa
 }
 
 const struct cm_op_impl cm_op_mla_store = {
-	.name = "MLA_STORE",
 	.n_in = 5,
 	.n_out = 2,
 	.check = mla_store_check,

@@ -158,7 +158,6 @@ static void route_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *w
 }
 
 const struct cm_op_impl cm_op_route = {
-	.name = "ROUTE",
 	.n_in = 2,
 	.n_out = 2,
 	.check = route_check,

@@ -76,7 +76,6 @@ static void rmsnorm_run(const struct cm_launch *l, unsigned phase, unsigned part
 }
 
 const struct cm_op_impl cm_op_rmsnorm = {
-	.name = "RMSNORM",
 	.n_in = 3,
 	.n_out = 1,
 	.check = rmsnorm_check,
@@ -124,7 +123,6 @@ static void embed_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 }
 
 const struct cm_op_impl cm_op_embed = {
-	.name = "EMBED",
 	.n_in = 2,
 	.n_out = 1,
 	.check = embed_check,
@@ -165,7 +163,6 @@ static void gather_run(const struct cm_launch *l, unsigned phase, unsigned part,
 }
 
 const struct cm_op_impl cm_op_gather_rows = {
-	.name = "GATHER_ROWS",
 	.n_in = 2,
 	.n_out = 1,
 	.check = gather_check,
@@ -223,7 +220,6 @@ static void silu_mul_run(const struct cm_launch *l, unsigned phase, unsigned par
 }
 
 const struct cm_op_impl cm_op_silu_mul = {
-	.name = "SILU_MUL",
 	.n_in = 1,
 	.n_out = 1,
 	.check = silu_mul_check,

@@ -87,7 +87,6 @@ static void topk_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *wr
 }
 
 const struct cm_op_impl cm_op_topk = {
-	.name = "TOPK",
 	.n_in = 1,
 	.n_out = 3,
 	.check = topk_check,

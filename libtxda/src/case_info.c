@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "case_info.h"
+#include "isa_names.h"
 
 #define FORMAT 1
 
@@ -178,12 +179,11 @@ static int read_chips(const struct reader *r, const cJSON *root, struct txda__ca
 	return 0;
 }
 
+/* Those that an input or output can have: what comes in groups is for weights. */
 static bool parse_dtype(const char *text, uint8_t *ret)
 {
-	static const char *const name[] = {"f32", "bf16", "f16", "i32", "i64", "u8"};
-
-	for (unsigned i = 0; i < ARRAY_SIZE(name); i++)
-		if (!strcasecmp(text, name[i])) {
+	for (unsigned i = 0; i < TXDA_DTYPE_COUNT; i++)
+		if (isa_dtype_bytes(i) && !strcasecmp(text, isa_dtype_name(i))) {
 			*ret = (uint8_t)i;
 			return true;
 		}

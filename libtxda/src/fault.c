@@ -3,23 +3,7 @@
 #include <stdarg.h>
 
 #include "fault.h"
-
-static const struct {
-	const char *name, *detail; /* detail: what that member holds, if anything */
-} kind[TXDA_FAULT_CODE_COUNT] = {
-	[TXDA_FAULT_NONE] = {"no fault", NULL},
-	[TXDA_FAULT_PAGE] = {"page fault", NULL},
-	[TXDA_FAULT_PACKET] = {"bad packet", "packet type or size"},
-	[TXDA_FAULT_PROGRAM] = {"bad program", "value"},
-	[TXDA_FAULT_SHAPE] = {"shape or type does not fit the op", NULL},
-	[TXDA_FAULT_INDEX] = {"index out of range", "index"},
-	[TXDA_FAULT_BINDING] = {"bad binding", "slot"},
-	[TXDA_FAULT_SYMBOL] = {"symbol above the program's maximum", "symbol"},
-	[TXDA_FAULT_COLLECTIVE] = {"collective failed", "group"},
-	[TXDA_FAULT_HANG] = {"hang", NULL},
-	[TXDA_FAULT_ECC] = {"uncorrectable memory error", NULL},
-	[TXDA_FAULT_LOST] = {"the chip is lost", NULL},
-};
+#include "isa_names.h"
 
 struct text {
 	char *buf;
@@ -40,25 +24,21 @@ static void say(struct text *t, const char *format, ...)
 		t->at = (size_t)n < t->len - t->at ? t->at + (size_t)n : t->len - 1;
 }
 
-const char *txda__fault_name(unsigned code)
-{
-	return code < TXDA_FAULT_CODE_COUNT ? kind[code].name : "unknown fault";
-}
-
 void txda__fault_text(const struct txda_fault *f, const struct txda__program *program, char *buf,
 		      size_t len)
 {
+	const char *detail = isa_fault_detail(f->code);
 	struct text t = {buf, len, 0};
 
-	say(&t, "%s", txda__fault_name(f->code));
+	say(&t, "%s", isa_fault_name(f->code));
 	if (f->code >= TXDA_FAULT_CODE_COUNT)
 		say(&t, " %" PRIu32, f->code);
-	else if (kind[f->code].detail)
-		say(&t, ", %s %" PRIu64, kind[f->code].detail, (uint64_t)f->detail);
+	if (detail)
+		say(&t, ", %s %" PRIu64, detail, (uint64_t)f->detail);
 	if (f->op != TXDA_NONE) {
 		say(&t, " in op %" PRIu32, f->op);
 		if (program && f->op < program->header->n_ops)
-			say(&t, " %s \"%.80s\"", txda__program_opcode(program->op[f->op].op),
+			say(&t, " %s \"%.80s\"", isa_opcode_name(program->op[f->op].op),
 			    txda__program_string(program, program->op[f->op].label));
 	}
 	if (f->tensor != TXDA_NONE) {

@@ -9,8 +9,6 @@
 
 #include "program.h"
 
-/* "page fault"; never NULL. */
-const char *txda__fault_name(unsigned code);
 /*
  * One line into @buf, cut to @len (above 0). @program is the one that the faulting packet launched,
  * for names, or NULL; the fault's numbers need not fit it.

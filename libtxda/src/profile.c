@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "isa_names.h"
 #include "model.h"
 
 int txda__profile_start(struct txda_model *model, struct txda_op_timing *timing, uint64_t fence)
@@ -53,7 +54,7 @@ int txda_model_op(struct txda_model *model, unsigned index, const char **ret_opc
 		return txda__fail(txda__model_context(model), -ENOENT,
 				  "no op %u; model %.60s has %u", index, model->info.name,
 				  p->header->n_ops);
-	*ret_opcode = txda__program_opcode(p->op[index].op);
+	*ret_opcode = isa_opcode_name(p->op[index].op);
 	*ret_label = txda__program_string(p, p->op[index].label);
 	return 0;
 }

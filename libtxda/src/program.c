@@ -3,44 +3,8 @@
 #include <string.h>
 
 #include "crc32c.h"
+#include "isa_names.h"
 #include "program.h"
-
-const char *txda__program_opcode(unsigned opcode)
-{
-	static const char *const name[TXDA_OP_COUNT] = {
-		[TXDA_OP_EMBED] = "EMBED",
-		[TXDA_OP_RMSNORM] = "RMSNORM",
-		[TXDA_OP_LINEAR] = "LINEAR",
-		[TXDA_OP_ROPE_TABLE] = "ROPE_TABLE",
-		[TXDA_OP_ROPE_KV] = "ROPE_KV",
-		[TXDA_OP_ATTENTION] = "ATTENTION",
-		[TXDA_OP_GATHER_ROWS] = "GATHER_ROWS",
-		[TXDA_OP_TOPK] = "TOPK",
-		[TXDA_OP_ALL_REDUCE] = "ALL_REDUCE",
-		[TXDA_OP_ALL_GATHER] = "ALL_GATHER",
-		[TXDA_OP_SILU_MUL] = "SILU_MUL",
-		[TXDA_OP_ROUTE] = "ROUTE",
-		[TXDA_OP_MOE_LINEAR] = "MOE_LINEAR",
-		[TXDA_OP_MOE_COMBINE] = "MOE_COMBINE",
-		[TXDA_OP_MLA_STORE] = "MLA_STORE",
-		[TXDA_OP_MLA_ATTENTION] = "MLA_ATTENTION",
-	};
-
-	return opcode < TXDA_OP_COUNT && name[opcode] ? name[opcode] : "?";
-}
-
-unsigned txda__dtype_bytes(unsigned dtype)
-{
-	switch (dtype) {
-	case TXDA_F32:
-	case TXDA_I32: return 4;
-	case TXDA_BF16:
-	case TXDA_F16: return 2;
-	case TXDA_I64: return 8;
-	case TXDA_U8: return 1;
-	default: return 0;
-	}
-}
 
 uint64_t txda__program_dim(const struct txda__program *program, const struct txda_dim *dim)
 {
@@ -50,7 +14,7 @@ uint64_t txda__program_dim(const struct txda__program *program, const struct txd
 uint64_t txda__program_tensor_bytes(const struct txda__program *program,
 				    const struct txda_tensor *tensor)
 {
-	uint64_t bytes = txda__dtype_bytes(tensor->dtype);
+	uint64_t bytes = isa_dtype_bytes(tensor->dtype);
 
 	for (unsigned i = 0; i < tensor->ndim; i++)
 		if (!txda__mul(bytes, txda__program_dim(program, &tensor->dim[i]), &bytes))
@@ -197,8 +161,7 @@ static int find_io(struct txda__program *p, char *err, size_t errlen)
 			continue;
 		if (t->offset || strcmp(name, txda__program_string(p, slot->name)))
 			continue;
-		if (!t->ndim || t->ndim > 4 || t->layout != TXDA_ROWS ||
-		    !txda__dtype_bytes(t->dtype))
+		if (!t->ndim || t->ndim > 4 || t->layout != TXDA_ROWS || !isa_dtype_bytes(t->dtype))
 			return txda__say(err, errlen, -EINVAL,
 					 "tensor %u (%.60s) is no plain array", i, name);
 		for (unsigned d = 0; d < t->ndim; d++)

@@ -44,7 +44,5 @@ uint64_t txda__program_tensor_bytes(const struct txda__program *program,
 				    const struct txda_tensor *tensor);
 /* "[T, 4096]" into @buf, cut to @len. */
 void txda__program_shape(const struct txda_tensor *tensor, char *buf, size_t len);
-const char *txda__program_opcode(unsigned opcode);
-unsigned txda__dtype_bytes(unsigned dtype);
 
 #endif /* TXDA_PROGRAM_H */

@@ -9,6 +9,7 @@
 
 #include "case_info.h"
 #include "crc32c.h"
+#include "isa_names.h"
 #include "program.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -44,7 +45,7 @@ static void follow_program(const uint8_t *data, size_t size)
 	}
 	for (uint32_t i = 0; i < p.header->n_ops; i++)
 		sink += strlen(txda__program_string(&p, p.op[i].label)) +
-			strlen(txda__program_opcode(p.op[i].op));
+			strlen(isa_opcode_name(p.op[i].op));
 	free(header);
 }
 

@@ -74,7 +74,6 @@ static void add_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *wri
 }
 
 static const struct cm_op_impl add_op = {
-	.name = "RMSNORM",
 	.n_in = 2,
 	.n_out = 1,
 	.check = add_check,
@@ -120,7 +119,6 @@ static void gather_run(const struct cm_launch *l, unsigned phase, unsigned part,
 }
 
 static const struct cm_op_impl gather_op = {
-	.name = "GATHER_ROWS",
 	.n_in = 2,
 	.n_out = 1,
 	.check = gather_check,
@@ -154,7 +152,6 @@ static void reduce_run(const struct cm_launch *l, unsigned phase, unsigned part,
 }
 
 static const struct cm_op_impl reduce_op = {
-	.name = "ALL_REDUCE",
 	.n_in = 2,
 	.n_out = 1,
 	.check = reduce_check,
@@ -265,7 +262,6 @@ static void count_need(const struct cm_launch *l, struct cm_op_need *need)
 }
 
 static const struct cm_op_impl count_op = {
-	.name = "LINEAR",
 	.n_in = 5,
 	.n_out = 1,
 	.check = count_check,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-/* What every program stands on, lib/base: checksums. */
+/* What every program stands on, lib/base: checksums, and names of the instruction set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "crc32c.h"
+#include "isa_names.h"
+#include "txda_isa.h"
 
 static void crc_is_the_same_either_way(void **state)
 {
@@ -26,10 +29,49 @@ static void crc_is_the_same_either_way(void **state)
 			 crc32c(0, data, sizeof(data)));
 }
 
+static void everything_has_a_name(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < TXDA_OP_COUNT; i++)
+		assert_true(strlen(isa_opcode_name(i)) > 3);
+	for (unsigned i = 0; i < TXDA_DTYPE_COUNT; i++) {
+		assert_true(strlen(isa_dtype_name(i)) > 1);
+		assert_int_equal(isa_dtype_bytes(i) == 0, txda_is_grouped(i));
+	}
+	for (unsigned i = 0; i < TXDA_LAYOUT_COUNT; i++)
+		assert_true(strlen(isa_layout_name(i)) > 3);
+	for (unsigned i = 0; i < TXDA_SLOT_KIND_COUNT; i++)
+		assert_true(strlen(isa_slot_kind_name(i)) > 1);
+	for (unsigned i = 0; i < TXDA_FAULT_CODE_COUNT; i++)
+		assert_true(strlen(isa_fault_name(i)) > 3);
+	assert_string_equal(isa_symbol_name(TXDA_SYM_N), "N");
+}
+
+/* Numbers are those of hostile programs. */
+static void what_is_none_is_called_so(void **state)
+{
+	static const unsigned numbers[] = {TXDA_OP_COUNT, 255, 65535, UINT32_MAX};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		assert_string_equal(isa_opcode_name(numbers[i]), "?");
+		assert_string_equal(isa_dtype_name(numbers[i]), "?");
+		assert_int_equal(isa_dtype_bytes(numbers[i]), 0);
+		assert_string_equal(isa_layout_name(numbers[i]), "?");
+		assert_string_equal(isa_slot_kind_name(numbers[i]), "?");
+		assert_string_equal(isa_symbol_name(numbers[i]), "?");
+		assert_string_equal(isa_fault_name(numbers[i]), "unknown fault");
+		assert_null(isa_fault_detail(numbers[i]));
+	}
+	assert_string_equal(isa_symbol_name(TXDA_SYM_COUNT - 1), "?");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(crc_is_the_same_either_way),
+		cmocka_unit_test(everything_has_a_name),
+		cmocka_unit_test(what_is_none_is_called_so),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

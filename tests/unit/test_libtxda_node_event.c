@@ -188,8 +188,6 @@ static void test_fault_text(void **state)
 	fault = (struct txda_fault){.code = 1000, .op = TXDA_NONE, .tensor = TXDA_NONE};
 	txda__fault_text(&fault, NULL, text, sizeof(text));
 	assert_string_equal(text, "unknown fault 1000");
-	for (unsigned code = 0; code < TXDA_FAULT_CODE_COUNT; code++)
-		assert_true(strlen(txda__fault_name(code)) > 2);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The contract of each opcode over the tensor table: program_check_op(). */
 #include "program_view.h"
+#include "isa_names.h"
 
 #include <errno.h>
 #include <math.h>
@@ -75,7 +76,7 @@ static int resolve(struct op_check *c, const struct op_contract *k)
 		if (!((is_in ? k->in[j] : k->out[j]) >> c->v->tensors[t].dtype & 1))
 			return tool_fail(c->error, -EINVAL, "%s %u has the type %s",
 					 is_in ? "input" : "output", j,
-					 program_dtype_name(c->v->tensors[t].dtype));
+					 isa_dtype_name(c->v->tensors[t].dtype));
 		*(is_in ? &c->in[j] : &c->out[j]) = &c->v->tensors[t];
 	}
 	return 0;

@@ -7,54 +7,10 @@
 #include <string.h>
 
 #include "crc32c.h"
+#include "isa_names.h"
 
 /* Extents beyond this are refused, so that products of two and a few bytes stay below 2^64. */
 #define MAX_DIM (1ull << 40)
-
-static const char *const opcode_names[TXDA_OP_COUNT] = {
-	"EMBED",       "RMSNORM",     "LINEAR",	    "ROPE_TABLE",    "ROPE_KV",	 "ATTENTION",
-	"GATHER_ROWS", "TOPK",	      "ALL_REDUCE", "ALL_GATHER",    "SILU_MUL", "ROUTE",
-	"MOE_LINEAR",  "MOE_COMBINE", "MLA_STORE",  "MLA_ATTENTION",
-};
-static const char *const dtype_names[TXDA_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32", "I64", "U8",
-							  "W8",	 "W4",	 "W8Z", "W4Z", "F8"};
-static const char *const layout_names[TXDA_LAYOUT_COUNT] = {"ROWS", "TILE32", "TILE32_GATED",
-							    "KV_PAGED"};
-static const char *const kind_names[TXDA_SLOT_KIND_COUNT] = {"weights", "kv", "scratch", "input",
-							     "output"};
-static const char *const symbol_names[TXDA_SYM_COUNT] = {"", "T", "S", "R", "B", "N", "?", "?"};
-
-const char *program_opcode_name(unsigned opcode)
-{
-	return opcode < TXDA_OP_COUNT ? opcode_names[opcode] : "?";
-}
-
-const char *program_dtype_name(unsigned dtype)
-{
-	return dtype < TXDA_DTYPE_COUNT ? dtype_names[dtype] : "?";
-}
-
-const char *program_layout_name(unsigned layout)
-{
-	return layout < TXDA_LAYOUT_COUNT ? layout_names[layout] : "?";
-}
-
-const char *program_slot_kind_name(unsigned kind)
-{
-	return kind < TXDA_SLOT_KIND_COUNT ? kind_names[kind] : "?";
-}
-
-const char *program_symbol_name(unsigned symbol)
-{
-	return symbol < TXDA_SYM_COUNT ? symbol_names[symbol] : "?";
-}
-
-unsigned program_dtype_bytes(unsigned dtype)
-{
-	static const unsigned char bytes[TXDA_DTYPE_COUNT] = {4, 2, 2, 4, 8, 1};
-
-	return dtype < TXDA_DTYPE_COUNT ? bytes[dtype] : 0;
-}
 
 const char *program_name(const struct program_view *v, uint32_t offset)
 {
@@ -72,7 +28,7 @@ char *program_shape(const struct txda_tensor *t, char *buf, size_t len)
 	unsigned i;
 
 	for (i = 0; i < t->ndim && i < 4 && at < len; i++) {
-		const char *sym = program_symbol_name(t->dim[i].sym);
+		const char *sym = isa_symbol_name(t->dim[i].sym);
 
 		if (t->dim[i].sym && t->dim[i].mul == 1)
 			at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? ", " : "", sym);
@@ -102,7 +58,7 @@ uint64_t program_tensor_bytes(const struct program_view *v, const struct txda_te
 			return 0;
 		return bytes;
 	}
-	bytes = program_dtype_bytes(t->dtype);
+	bytes = isa_dtype_bytes(t->dtype);
 	for (i = 0; i < t->ndim; i++) {
 		d = program_dim(v, t->dim[i]);
 		if (d > MAX_DIM || __builtin_mul_overflow(bytes, d, &bytes))
@@ -179,7 +135,7 @@ static int check_header(const struct txda_program *h, size_t bytes, struct tool_
 	for (i = TXDA_SYM_T; i <= TXDA_SYM_N; i++) {
 		if (!h->sym_max[i])
 			return tool_fail(error, -EINVAL, "symbol %s has the maximum 0",
-					 program_symbol_name(i));
+					 isa_symbol_name(i));
 	}
 	r = check_table(bytes, "slots", h->slots_off, h->n_slots, sizeof(struct txda_slot), error);
 	if (!r)
@@ -223,7 +179,7 @@ static int check_tensor(const struct program_view *v, uint32_t index, struct too
 				   t->group != 256)
 		      : t->group != 0)
 		return tool_fail(error, -EINVAL, "a quantisation group of %u in %s %s", t->group,
-				 program_dtype_name(t->dtype), program_layout_name(t->layout));
+				 isa_dtype_name(t->dtype), isa_layout_name(t->layout));
 	bytes = program_tensor_bytes(v, t);
 	room = v->slots[t->slot].bytes;
 	if (v->slots[t->slot].kind == TXDA_SLOT_KV) {
@@ -271,7 +227,7 @@ int program_view(const void *data, size_t bytes, struct program_view *ret, struc
 		r = program_check_op(&v, i, error);
 		if (r)
 			return tool_fail_within(error, r, "op %u (%s %.64s)", i,
-						program_opcode_name(v.ops[i].op),
+						isa_opcode_name(v.ops[i].op),
 						program_name(&v, v.ops[i].label));
 	}
 	*ret = v;

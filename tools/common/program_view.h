@@ -40,11 +40,4 @@ uint64_t program_dim(const struct program_view *v, struct txda_dim dim); /* at t
 /* "[T, 2048]" in @buf. Returns buf. */
 char *program_shape(const struct txda_tensor *t, char *buf, size_t len);
 
-const char *program_opcode_name(unsigned opcode);
-const char *program_dtype_name(unsigned dtype);
-const char *program_layout_name(unsigned layout);
-const char *program_slot_kind_name(unsigned kind);
-const char *program_symbol_name(unsigned symbol);
-unsigned program_dtype_bytes(unsigned dtype); /* of one element; 0 for W8 and W4 */
-
 #endif /* TXDA_TOOLS_PROGRAM_VIEW_H */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "isa_names.h"
 #include "program_view.h"
 
 static const char *const operand_names[TXDA_OP_COUNT][9] = {
@@ -65,16 +66,14 @@ static void dump_header(const struct program_view *v)
 	       h->crc32c, h->rank, h->group_size);
 	printf("at most");
 	for (i = TXDA_SYM_T; i <= TXDA_SYM_N; i++)
-		printf("%s %s = %u", i > TXDA_SYM_T ? "," : "", program_symbol_name(i),
-		       h->sym_max[i]);
+		printf("%s %s = %u", i > TXDA_SYM_T ? "," : "", isa_symbol_name(i), h->sym_max[i]);
 	printf("\n\n%u slots\n", h->n_slots);
 	for (i = 0; i < h->n_slots; i++) {
 		char size[32];
 
 		printf("  %2u  %-12s %-8s %14llu bytes%s  %s\n", i,
 		       clean(program_name(v, v->slots[i].name)),
-		       program_slot_kind_name(v->slots[i].kind),
-		       (unsigned long long)v->slots[i].bytes,
+		       isa_slot_kind_name(v->slots[i].kind), (unsigned long long)v->slots[i].bytes,
 		       v->slots[i].kind == TXDA_SLOT_KV ? " a block" : "",
 		       human(v->slots[i].bytes, size, sizeof(size)));
 	}
@@ -89,13 +88,13 @@ static void dump_tensors(const struct program_view *v)
 		const struct txda_tensor *t = &v->tensors[i];
 		char shape[96], type[32], place[64];
 
-		snprintf(type, sizeof(type), t->group ? "%s/%u" : "%s",
-			 program_dtype_name(t->dtype), t->group);
+		snprintf(type, sizeof(type), t->group ? "%s/%u" : "%s", isa_dtype_name(t->dtype),
+			 t->group);
 		snprintf(place, sizeof(place), "%s+%llu",
 			 clean(program_name(v, v->slots[t->slot].name)),
 			 (unsigned long long)t->offset);
 		printf("  %%%-4u %-32s %-6s %-12s %-18s %-24s %llu bytes\n", i,
-		       clean(program_name(v, t->name)), type, program_layout_name(t->layout),
+		       clean(program_name(v, t->name)), type, isa_layout_name(t->layout),
 		       program_shape(t, shape, sizeof(shape)), place,
 		       (unsigned long long)program_tensor_bytes(v, t));
 	}
@@ -159,7 +158,7 @@ static void dump_operand(const struct program_view *v, const char *role, const c
 		return;
 	t = &v->tensors[index];
 	printf("      %-3s %-12s %%%-4u %-32s %-4s %s\n", role, name ? name : "?", index,
-	       clean(program_name(v, t->name)), program_dtype_name(t->dtype),
+	       clean(program_name(v, t->name)), isa_dtype_name(t->dtype),
 	       program_shape(t, shape, sizeof(shape)));
 }
 
@@ -171,7 +170,7 @@ static void dump_ops(const struct program_view *v)
 	for (i = 0; i < v->header->n_ops; i++) {
 		const struct txda_op *op = &v->ops[i];
 
-		printf("  %u  %s %s", i, program_opcode_name(op->op),
+		printf("  %u  %s %s", i, isa_opcode_name(op->op),
 		       clean(program_name(v, op->label)));
 		dump_params(op);
 		putchar('\n');

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "isa_names.h"
 #include "program_view.h"
 
 static void add_u64(cJSON *object, const char *key, uint64_t value)
@@ -56,13 +57,13 @@ static void add_tensors(cJSON *root, const char *key, const struct program_view 
 			continue;
 		item = cJSON_CreateObject();
 		cJSON_AddStringToObject(item, "name", program_name(v, t->name));
-		cJSON_AddStringToObject(item, "dtype", program_dtype_name(t->dtype));
+		cJSON_AddStringToObject(item, "dtype", isa_dtype_name(t->dtype));
 		shape = cJSON_AddArrayToObject(item, "shape");
 		for (j = 0; j < t->ndim; j++)
 			cJSON_AddItemToArray(
-				shape, t->dim[j].sym ? cJSON_CreateString(
-							       program_symbol_name(t->dim[j].sym))
-						     : cJSON_CreateNumber(t->dim[j].mul));
+				shape, t->dim[j].sym
+					       ? cJSON_CreateString(isa_symbol_name(t->dim[j].sym))
+					       : cJSON_CreateNumber(t->dim[j].mul));
 		cJSON_AddItemToArray(array, item);
 	}
 }
