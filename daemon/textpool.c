@@ -5,13 +5,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
+
 
 #include "clock.h"
 
 #define MAX_THREADS 16
-#define BATCH	    16 /* brief jobs that one thread takes before another is woken, or the loop */
+#define BATCH	    64 /* brief jobs that one thread takes before another is woken, or the loop */
+#define BATCH_NS    500000 /* the loop is not woken later than that for what is finished */
 
 TAILQ_HEAD(job_list, textpool_job);
 
@@ -33,6 +34,7 @@ struct textpool {
 	struct textpool_share spare; /* of users for whom there was no memory */
 	struct job_list finished;
 	unsigned n_unannounced; /* of them, the loop was not woken for these */
+	uint64_t finished_ns;	/* when the first of those was */
 	unsigned n_brief;	/* waiting */
 	unsigned n_admitted, max_jobs;
 	bool stop;
@@ -133,7 +135,8 @@ static void announce(struct textpool *pool, const struct textpool_job *next)
 {
 	const uint64_t one = 1;
 
-	if (!pool->n_unannounced || (next && next->brief && pool->n_unannounced < BATCH))
+	if (!pool->n_unannounced || (next && next->brief && pool->n_unannounced < BATCH &&
+				     clock_ns() - pool->finished_ns < BATCH_NS))
 		return;
 	/* Fails only when the counter is full, and then the loop is awake anyway. */
 	if (write(pool->fd, &one, sizeof(one)) == sizeof(one))
@@ -149,7 +152,8 @@ static void run(struct textpool *pool, struct textpool_job *job)
 	pthread_mutex_lock(&pool->lock);
 	job->share->running -= !job->brief;
 	TAILQ_INSERT_TAIL(&pool->finished, job, link);
-	pool->n_unannounced++;
+	if (!pool->n_unannounced++)
+		pool->finished_ns = clock_ns();
 }
 
 static void *work(void *arg)
@@ -266,10 +270,8 @@ static void queue(struct textpool *pool, struct textpool_job *job, bool admitted
 	pool->n_admitted += admitted;
 	TAILQ_INSERT_TAIL(&s->waiting[job->brief], job, link);
 	job->waits = true;
-	if (job->brief && pool->n_threads > 1)
-		pthread_cond_signal(&pool->wake_brief);
 	pool->n_brief += job->brief;
-	if (!job->brief || pool->n_threads == 1 || pool->n_brief % BATCH == 0)
+	if (!job->brief)
 		pthread_cond_signal(&pool->wake);
 }
 
@@ -293,6 +295,21 @@ void textpool_again(struct textpool *pool, struct textpool_job *job)
 {
 	pthread_mutex_lock(&pool->lock);
 	queue(pool, job, false);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+void textpool_kick(struct textpool *pool)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&pool->lock);
+	n = pool->n_brief;
+	if (n && pool->n_threads > 1) {
+		pthread_cond_signal(&pool->wake_brief);
+		n = n > BATCH ? n - BATCH : 0;
+	}
+	for (; n; n = n > BATCH ? n - BATCH : 0)
+		pthread_cond_signal(&pool->wake);
 	pthread_mutex_unlock(&pool->lock);
 }
 

@@ -10,8 +10,9 @@
  *	long	otherwise. One user's run in all but one of the other threads at most, so that
  *		whoever sends work that takes for ever leaves one to the others.
  *
- * Jobs of one user that are of one sort begin in the order in which they were added. The loop is
- * woken once for a batch of brief jobs.
+ * Jobs of one user that are of one sort begin in the order in which they were added. Brief ones are
+ * for a step of the engine, of whose sequences many have something to say at once: the pool is woken
+ * once for all of them (textpool_kick()), and so is the loop.
  */
 #ifndef TXDA_DAEMON_TEXTPOOL_H
 #define TXDA_DAEMON_TEXTPOOL_H
@@ -52,6 +53,8 @@ void textpool_free(struct textpool *pool);
 int textpool_add(struct textpool *pool, struct textpool_job *job);
 /* Further work for what was let in; never refused. */
 void textpool_again(struct textpool *pool, struct textpool_job *job);
+/* Wakes the pool for the brief jobs that were added. */
+void textpool_kick(struct textpool *pool);
 /* True: it had not begun, and is the owner's again without done(). */
 bool textpool_drop(struct textpool *pool, struct textpool_job *job);
 

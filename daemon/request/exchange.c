@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include <event2/buffer.h>
+#include <event2/event.h>
 
 #include "clock.h"
 #include "descriptors.h"
@@ -642,6 +643,9 @@ void exchange_output(struct exchange *x)
 	set_job(x, run_output, output_done);
 	x->job.brief = x->params.stream;
 	textpool_again(x->server->pool, &x->job);
+	/* Others may have something to say in this turn of the loop, too. */
+	if (x->job.brief)
+		event_active(x->server->kick_event, EV_TIMEOUT, 1);
 }
 
 /* ---- the engine ------------------------------------------------------------------------------ */

@@ -199,6 +199,13 @@ static void on_pool(evutil_socket_t fd, short what, void *arg)
 	textpool_dispatch(((struct server *)arg)->pool);
 }
 
+static void on_kick(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	textpool_kick(((struct server *)arg)->pool);
+}
+
 static void on_residency(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
@@ -295,10 +302,11 @@ static int start_events(struct server *s)
 	struct timeval second = {.tv_sec = 1};
 
 	s->pool_event = event_new(s->base, textpool_fd(s->pool), EV_READ | EV_PERSIST, on_pool, s);
+	s->kick_event = event_new(s->base, -1, 0, on_kick, s);
 	s->residency_event = event_new(s->base, residency_fd(s->residency), EV_READ | EV_PERSIST,
 				       on_residency, s);
 	s->check_event = event_new(s->base, -1, EV_PERSIST, on_check, s);
-	if (!s->pool_event || !s->residency_event || !s->check_event)
+	if (!s->pool_event || !s->kick_event || !s->residency_event || !s->check_event)
 		return -ENOMEM;
 	event_add(s->pool_event, NULL);
 	event_add(s->residency_event, NULL);
@@ -457,6 +465,8 @@ void server_free(struct server *s)
 	descriptors_unref(s->descriptors);
 	if (s->pool_event)
 		event_free(s->pool_event);
+	if (s->kick_event)
+		event_free(s->kick_event);
 	if (s->residency_event)
 		event_free(s->residency_event);
 	if (s->check_event)

@@ -23,7 +23,7 @@ struct server {
 	struct residency *residency;
 	struct http_server *http;
 	struct textpool *pool;
-	struct event *pool_event, *residency_event, *check_event;
+	struct event *pool_event, *kick_event, *residency_event, *check_event;
 	struct budget budget;
 	struct api_keys *keys; /* of TCP; NULL: no key is asked for */
 	unsigned turned_away;  /* requests over TCP without a valid key that were not logged yet */

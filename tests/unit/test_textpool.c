@@ -140,6 +140,7 @@ static void test_hostile(void **state)
 		brief[i] = make(i % 3, true, i, NULL);
 		textpool_again(pool, &brief[i].job);
 	}
+	textpool_kick(pool);
 	wait_back(pool, 41);
 	assert_int_equal(n_begun, 44);
 	for (unsigned i = 0; i < 20; i++)
