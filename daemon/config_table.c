@@ -201,13 +201,8 @@ static const struct option_row rows[] = {
 	{"max-num-batched-tokens", &option_unsigned, EACH_MODEL(engine.max_num_batched_tokens),
 	 LOADS_ANEW, "N", "tokens in one step (default: 2048)", .min = 1, .max = 1u << 24},
 	{"max-stall-ms", &option_unsigned, EACH_MODEL(engine.max_stall_ms), LOADS_ANEW, "N",
-	 "how long a step may keep streams waiting for parts of new prompts, about; 0: as long as "
-	 "it takes",
+	 "how long streams may stand still for parts of new prompts, about; 0: as long as it takes",
 	 "200", .max = 3600000},
-	{"crowd-percent", &option_unsigned, EACH_MODEL(engine.crowd_percent), LOADS_ANEW, "N",
-	 "while other users come and go, how long a step is of one with many requests, in percent "
-	 "of a step for the others' first tokens; 0: as long as it takes",
-	 "100", .max = 100000},
 	{"enable-prefix-caching", &option_flag, EACH_MODEL(engine.prefix_caching), LOADS_ANEW, NULL,
 	 "reuse of the work on equal beginnings", "yes"},
 	{"enable-chunked-prefill", &option_moot, DAEMON(chunked_prefill), AT_ONCE, NULL,

@@ -181,7 +181,7 @@ static const struct field engine_fields[] = {
 	{"num_preemptions_total", "counter", "Requests that lost their KV blocks to others.",
 	 MEMBER(engine_stats, preemptions)},
 	{"num_limited_steps_total", "counter",
-	 "Steps kept short for those who came while one user had many requests.",
+	 "Steps without the sequences of heavy users, for another user's first token.",
 	 MEMBER(engine_stats, limited_steps)},
 	{"prompt_tokens_total", "counter", "Prompt tokens processed.",
 	 MEMBER(engine_stats, prompt_tokens)},

@@ -91,8 +91,6 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 	e->max_queue = at_most(options->max_queue, 1024, 1u << 20);
 	e->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
 	e->prefix_caching = options->prefix_caching;
-	e->pace.target_ns = options->max_stall_ms * (NS_PER_S / 1000);
-	e->pace.crowd_ratio = options->crowd_percent / 100.0;
 	e->deadline_ns = UINT64_MAX;
 }
 
@@ -122,6 +120,7 @@ static int build(struct engine *e, const struct engine_options *options,
 		.max_tokens = e->limits.max_num_batched_tokens,
 		.max_rows = info->max_rows,
 		.max_context = e->limits.max_context,
+		.max_stall_ns = options->max_stall_ms * (NS_PER_S / 1000),
 	};
 	error = kv_new(info->kv_blocks, info->block_size, options->prefix_caching, &e->kv);
 	if (!error)

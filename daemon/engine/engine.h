@@ -163,9 +163,7 @@ struct engine_request {
 	unsigned n_prompt;
 	const int32_t *prompt; /* [n_prompt], owned by the request */
 	bool prompt_logprobs;  /* also give logprobs of the prompt's own tokens (echo) */
-	bool goes_on; /* the prompt ends in what an earlier request chose: nobody makes room for it
-		       */
-	void *client; /* the client side's own */
+	void *client;	       /* the client side's own */
 	struct engine_constraint *constraint; /* owned by the request; NULL: none */
 	struct engine_pooling pooling;	      /* a vector is wanted; nothing is generated */
 	struct engine_sink *sink; /* owned by the request; NULL: none. Nothing is generated */
@@ -266,15 +264,10 @@ struct engine_options {
 	bool keep_weights;	      /* engine_weights() are for export */
 	unsigned step_seconds;	      /* a step that takes longer counts as a lost group; 0: 600 */
 	/*
-	 * While sequences decode, a step gets as much of prompts as makes it this long, by the
-	 * measured times of steps before (pace.h); 0: as much as it takes.
+	 * The longest time, about, that running sequences stand still for a chunk of a prompt, by
+	 * the times that steps took before (scheduler.h); 0: as long as it takes.
 	 */
 	unsigned max_stall_ms;
-	/*
-	 * While users with few requests come and go, a step of those with many takes this part of a
-	 * step for the others' first tokens (pace.h, rule 6 of scheduler.h); 0: no limit.
-	 */
-	unsigned crowd_percent;
 };
 
 /* Loads the model on @group and starts the engine thread. Takes as long as the load. */
@@ -327,7 +320,7 @@ struct engine_stats {
 	unsigned running, waiting;
 	double kv_usage; /* 0..1 of the blocks in use */
 	uint64_t prompt_tokens, generation_tokens, preemptions, steps;
-	uint64_t limited_steps;		      /* with less for who crowds, by crowd_percent */
+	uint64_t limited_steps;		      /* without heavy users, for another's first token */
 	uint64_t prefix_queries, prefix_hits; /* tokens */
 	uint64_t finished[ENGINE_N_FINISHES]; /* by enum engine_finish */
 	/* speculative decoding: sequences' steps with proposals, tokens in them, those that stood

@@ -10,7 +10,6 @@
 #include "engine.h"
 #include "kv.h"
 #include "mask_workers.h"
-#include "pace.h"
 #include "sampler.h"
 #include "scheduler.h"
 #include "step.h"
@@ -80,8 +79,7 @@ struct engine {
 	struct kept_row *spare_rows;
 	/* One holds the step that runs, the other the one that is prepared meanwhile. */
 	struct step_slot slots[2];
-	unsigned turn; /* the slot of the step that runs, or is to run next */
-	struct pace pace;
+	unsigned turn;	      /* the slot of the step that runs, or is to run next */
 	uint64_t deadline_ns; /* the earliest of the requests', UINT64_MAX: there is none */
 	struct engine_stats stats;
 	unsigned cancels_seen, masks_seen;

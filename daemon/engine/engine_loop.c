@@ -264,46 +264,22 @@ static void tell_results(struct engine *e, struct step_slot *slot)
 	}
 }
 
-/* Learns what the step's parts cost. */
-static void note_pace(struct engine *e, const struct step_slot *slot, struct pace_step *step)
-{
-	unsigned decodes, chunks;
-
-	for (unsigned i = 0; i < slot->n_items; i++) {
-		const struct sched_item *item = &slot->items[i];
-
-		if (item->tokens - item->drafts == 1)
-			step->decodes++;
-		else
-			step->chunks += item->tokens;
-	}
-	pace_note(&e->pace, step);
-	scheduler_limit_chunks(e->scheduler, pace_limit(&e->pace));
-	pace_crowd(&e->pace, step->end_ns, &decodes, &chunks);
-	scheduler_limit_crowd(e->scheduler, decodes, chunks);
-}
-
 static void run_step(struct engine *e)
 {
 	struct step_slot *slot = &e->slots[e->turn];
 	uint64_t step_ns = e->stats.step_ns;
-	struct pace_step step = {
-		.left_out = scheduler_left_out(e->scheduler),
-		.spared = scheduler_spared(e->scheduler),
-	};
 	char err[256] = "";
 	bool begun = false;
 
-	e->stats.limited_steps += scheduler_limited(e->scheduler);
+	e->stats.limited_steps += scheduler_stalls(e->scheduler);
 	if (compute(e, slot, &begun, err, sizeof(err))) {
 		lose(e, err);
 		return;
 	}
 	take_results(e, slot);
 	/* Rows that are handed out keep everybody waiting, too. */
-	step.end_ns = clock_ns();
-	step.ns = e->stats.step_ns - step_ns + (step.end_ns - e->boundary_ns);
-	note_pace(e, slot, &step);
+	scheduler_measured(e->scheduler, slot->items, slot->n_items,
+			   e->stats.step_ns - step_ns + (clock_ns() - e->boundary_ns));
 	if (!begun)
 		scheduler_done(e->scheduler, slot->items, slot->n_items);
 	tell_results(e, slot);
@@ -335,7 +311,6 @@ static void take_submitted(struct engine *e)
 		}
 		seq->sched.uid = r->uid;
 		seq->sched.priority = r->priority;
-		seq->sched.goes_on = r->goes_on;
 		seq->sched.prompt = r->prompt;
 		seq->sched.generated = r->tokens;
 		seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
@@ -470,10 +445,6 @@ void *engine_main(void *arg)
 			slot->n_filled = 0;
 			publish(e, true);
 			wake_client(e);
-			if (!scheduler_running(e->scheduler)) {
-				pace_rest(&e->pace);
-				scheduler_limit_crowd(e->scheduler, 0, 0);
-			}
 			sleep_until_woken(e);
 		}
 	}

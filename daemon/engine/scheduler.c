@@ -6,6 +6,8 @@
 
 #include "scheduler_internal.h"
 
+#define STALL_NS 1000000000 /* saved up, where stalls have no limit */
+
 int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct scheduler **ret)
 {
 	struct scheduler *s;
@@ -18,14 +20,17 @@ int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct
 		return -ENOMEM;
 	s->options = *options;
 	s->kv = kv;
+	s->stall_limit = options->max_stall_ns ? (int64_t)options->max_stall_ns : STALL_NS;
+	s->stall_ns = s->stall_limit;
 	s->max_blocks = sched_blocks_for(s, options->max_context);
 	s->running = calloc(options->max_seqs, sizeof(*s->running));
 	s->slots = calloc(options->max_seqs, sizeof(*s->slots));
 	s->users = calloc(options->max_live, sizeof(*s->users));
 	s->tokens = calloc(kv_block_size(kv), sizeof(*s->tokens));
-	s->block_table = calloc(options->max_seqs + 1ul, s->max_blocks * sizeof(*s->block_table));
+	s->block_table = calloc(options->max_seqs, s->max_blocks * sizeof(*s->block_table));
+	s->matched = calloc(s->max_blocks, sizeof(*s->matched));
 	if (s->max_blocks > kv_blocks(kv) || !s->running || !s->slots || !s->users || !s->tokens ||
-	    !s->block_table) {
+	    !s->block_table || !s->matched) {
 		int ret_error = s->max_blocks > kv_blocks(kv) ? -EINVAL : -ENOMEM;
 
 		scheduler_free(s);
@@ -46,12 +51,13 @@ void scheduler_free(struct scheduler *s)
 	free(s->users);
 	free(s->tokens);
 	free(s->block_table);
+	free(s->matched);
 	free(s);
 }
 
 /* ---- users ----------------------------------------------------------------------------------- */
 
-/* The entry of @uid; if it needs a new one, the idle user that was served least is forgotten. */
+/* The entry of @uid; if it needs a new one, the idle user of the least counter is forgotten. */
 static unsigned find_user(struct scheduler *s, uid_t uid)
 {
 	unsigned spare = UINT_MAX;
@@ -61,7 +67,7 @@ static unsigned find_user(struct scheduler *s, uid_t uid)
 
 		if (user->uid == uid)
 			return i;
-		if (!user->live && (spare == UINT_MAX || user->served < s->users[spare].served))
+		if (!user->live && (spare == UINT_MAX || user->counter < s->users[spare].counter))
 			spare = i;
 	}
 	if (s->n_users < s->options.max_live)
@@ -70,7 +76,7 @@ static unsigned find_user(struct scheduler *s, uid_t uid)
 	return spare;
 }
 
-/* A user who comes back has saved nothing up: it starts level with the least served one. */
+/* A user who comes back has saved nothing up: its counter is lifted to the least of the others'. */
 static void user_enter(struct scheduler *s, struct user *user)
 {
 	uint64_t least = UINT64_MAX;
@@ -80,19 +86,19 @@ static void user_enter(struct scheduler *s, struct user *user)
 	for (unsigned i = 0; i < s->n_users; i++) {
 		const struct user *other = &s->users[i];
 
-		if (other != user && other->live && other->served < least)
-			least = other->served;
+		if (other != user && other->live && other->counter < least)
+			least = other->counter;
 	}
 	if (least == UINT64_MAX)
-		least = s->last_served;
-	if (user->served < least)
-		user->served = least;
+		least = s->last_counter;
+	if (user->counter < least)
+		user->counter = least;
 }
 
 static void user_leave(struct scheduler *s, struct user *user)
 {
 	if (!--user->live)
-		s->last_served = user->served;
+		s->last_counter = user->counter;
 }
 
 /* ---- waiting and running --------------------------------------------------------------------- */
@@ -194,25 +200,6 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq)
 	sched_wait_insert(s, seq);
 }
 
-void sched_plan_remove(struct scheduler *s, struct sched_seq *seq)
-{
-	struct plan *plan = &s->plan;
-	struct sched_item *item = plan->items;
-
-	while (item->seq != seq)
-		item++;
-	plan->tokens += item->tokens;
-	plan->rows += item->rows + item->sample + item->drafts;
-	s->users[seq->user].decodes -= sched_decodes(item);
-	/* The last token of a prompt may have come to the plan as decodes do. */
-	if (!sched_decodes(item) && sched_crowds(s, seq->user) &&
-	    plan->crowd_tokens <= UINT_MAX - item->tokens)
-		plan->crowd_tokens += item->tokens;
-	plan->n_items--;
-	plan->kept = false;
-	memmove(item, item + 1, (size_t)(plan->items + plan->n_items - item) * sizeof(*item));
-}
-
 void scheduler_remove(struct scheduler *s, struct sched_seq *seq)
 {
 	if (s->plan.begun && seq->planned)
@@ -226,6 +213,21 @@ void scheduler_remove(struct scheduler *s, struct sched_seq *seq)
 
 /* ---- a step that was ------------------------------------------------------------------------- */
 
+const int32_t *sched_block_tokens(const struct scheduler *s, const struct sched_seq *seq,
+				  unsigned first)
+{
+	unsigned size = kv_block_size(s->kv), n = 0;
+
+	if (first + size <= seq->n_prompt)
+		return seq->prompt + first;
+	if (first < seq->n_prompt)
+		n = seq->n_prompt - first;
+	memcpy(s->tokens, seq->prompt + first, n * sizeof(*s->tokens));
+	memcpy(s->tokens + n, seq->generated + (first + n - seq->n_prompt),
+	       (size - n) * sizeof(*s->tokens));
+	return s->tokens;
+}
+
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items)
 {
 	unsigned size = kv_block_size(s->kv);
@@ -237,8 +239,6 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 		seq->planned = 0;
 		seq->n_draft = 0;
 		seq->forked = seq->forked && !items[i].sample;
-		if (sched_decodes(&items[i]))
-			s->users[seq->user].turn = seq->admission;
 		for (; (seq->n_committed + 1) * size <= seq->n_computed; seq->n_committed++) {
 			unsigned n = seq->n_committed;
 

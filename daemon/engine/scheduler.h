@@ -7,46 +7,52 @@
  * difference is what remains: 1 for a decode, more while a prompt, or after a preemption all of
  * it, is computed. There is no other distinction between prefill and decode.
  *
- * The rules, in order:
+ * The policy:
  *
- * 1. Every running sequence with one token left gets it (but see 5 and 6). max_seqs is at most
- *    the token and the row limit, so that all of them always fit: nothing that was admitted waits
- *    behind a prompt.
- * 2. What is left of the budget goes to prefill chunks, one choice after the other among the
- *    running sequences with more tokens left and each uid's first waiting one:
- *	- the highest priority level first. Waiting raises a sequence by one level every
- *	  SCHEDULER_AGING_STEPS steps, up to the highest priority of those that want chunks: no
- *	  priority starves another.
- *	- then the uid that was served least: each uid has a virtual counter of the tokens that
- *	  were computed for it (Sheng et al., Fairness in Serving Large Language Models, OSDI
- *	  2024), and one that comes back after idling is lifted to the least of the active ones.
- *	  Against others of a level nobody saves up more than SCHEDULER_CREDIT_STEPS steps by
- *	  waiting behind higher ones or by decoding. So users share the chip by tokens, however many
- * requests each of them sends.
- *	- then first come, first served.
- *    A uid's own requests run by the priority to which waiting has raised them, in order of
- *    arrival. Priority says who comes in and whose prompt is computed; once a sequence decodes
- *    it matters only where somebody has to give way (3, 4, 5). What counts there is the level
- *    that it was admitted with, or that of those who gave way for it.
- * 3. A waiting sequence is admitted when blocks for all its known tokens are free, with a margin
- *    for the running ones to grow. The chosen one is waited for: smaller ones do not overtake it
- *    until it starves.
- *    When places or blocks lack, users who run at least two sequences more than the chosen
- *    one's give way as in rule 4, of no higher level than waiting has raised that one to, if
- *    that makes enough room: a user with many requests holds what others do not need, and no
- *    more than its part once they come.
- * 4. When a decode needs a block and none is free, the running sequence of the lowest level,
- *    among these of the user who runs most, its youngest, gives all its blocks back and waits
- *    again, keeping its place by arrival. It is computed anew later, through the prefix cache
- *    where that still holds it. The oldest of the highest level never gives way in this, so
- *    something always progresses, and every sequence ends.
- * 5. A step that computes a prompt for its first token goes without the sequences of users who
- *    run at least two more than the prompt's, unless their priority is higher: it is as short as
- *    if its user were alone. No user is left out of two steps running.
- * 6. By rule 5 a first token still waits for the step that runs when its prompt comes. So while
- *    users with few sequences come and go, the caller may limit what those with many have of a
- *    step (scheduler_limit_crowd()): places for decodes are then shared evenly between the
- *    users, and the sequences of who crowds go round on its places.
+ * decodes	Every running sequence with one token left gets it. max_seqs is at most the token
+ *		and the row limit, so that all of them fit into every step.
+ *
+ * chunks	The rest of the budget goes to chunks of prompts of running and waiting sequences,
+ *		one choice after the other. Beside decodes they have as many tokens as keep a step
+ *		within max_stall_ns, by the times that steps took before, and at least as many as
+ *		there are decodes: prompts always get on.
+ *
+ * stall	A step that ends a prompt, so that its user's first token comes, goes without the
+ *		sequences of users who run at least two more, unless these are of a higher level.
+ *		So a light user waits for the step that runs and for its own prompt, however many
+ *		requests others have. That takes 1/SCHEDULER_STALL_PART of the time at most, saved
+ *		up to max_stall_ns, by measured times: the heavy users keep the rest under any
+ *		cost of a step, and beyond it prompts and decodes share the step.
+ *
+ * order	The highest priority first. Waiting raises a sequence by one level every
+ *		SCHEDULER_AGING_STEPS steps, up to the highest that wants chunks, so that no
+ *		priority starves another. Then users below their cap (see admission), then the user
+ *		with the least virtual token counter, then the one who runs less, then first come,
+ *		first served. A user's own requests run by raised priority, in order of arrival.
+ *
+ * counter	Fair queueing (Sheng et al., Fairness in Serving Large Language Models, OSDI 2024): a
+ *		token of a prompt counts 1, a generated one SCHEDULER_OUTPUT_WEIGHT, what the prefix
+ *		cache holds and what is computed again after a preemption nothing. When a user
+ *		comes back its counter is lifted to the least of the active ones, and on each
+ *		priority level it is at most SCHEDULER_CREDIT_STEPS steps behind the others': nobody
+ *		saves up by idling, by waiting behind higher levels or by decoding. So users share
+ *		the chip by tokens, however many requests each of them sends.
+ *
+ * admission	A waiting sequence runs when a slot is free and blocks for all its known tokens are,
+ *		with a margin for the running ones to grow. The cap of running sequences of a user
+ *		is max-min fair: slots that a user has no requests for are shared by the others. The
+ *		chosen one is waited for: smaller ones do not overtake it until it starves.
+ *
+ * preemption	Blocks are given back and computed again later, through the prefix cache where that
+ *		still holds them; the sequence waits and keeps its place by arrival. That happens
+ *		- on admission, when slots or blocks lack: the user who runs most, while that is at
+ *		  least two more than the newcomer's user runs, loses its youngest, if its level is
+ *		  no higher than the one to which waiting has raised the newcomer, and only if that
+ *		  makes enough room;
+ *		- when a decode needs a block and none is free: the lowest level, of that the user
+ *		  who runs most, of his the youngest. The oldest of the highest level never gives
+ *		  way here, so something always progresses, and every sequence ends.
+ *		A level is the raised priority at admission, or that of those preempted for it.
  *
  * Proposed tokens (speculative decoding) ride along with a decode when all decodes have their
  * token: as many as tokens, rows and free blocks allow; nobody is preempted for them. What the
@@ -56,11 +62,10 @@
  * step without proposals may be called as soon as it was launched: its tokens' KV will be there
  * before the next step runs. A caller that knows that a sequence will go on counts the token
  * that the step is to bring into n_total by then, too, and writes it to generated before the
- * next step is launched. scheduler_begin() then gives every running sequence with one token left
- * its place by rule 1, as far as blocks are free; nobody is preempted, as blocks may become free
- * when the step before ends. What ended with it is taken out by scheduler_remove(), and
- * scheduler_plan() does the rest: chunks are chosen last, so that who came meanwhile has its
- * turn.
+ * next step is launched. scheduler_begin() then plans the decodes, as far as blocks are free;
+ * nobody is preempted, as blocks may become free when the step before ends. What ended with it is
+ * taken out by scheduler_remove(), and scheduler_plan() does the rest: chunks are chosen last, so
+ * that who came meanwhile has its turn.
  *
  * Memory is allocated in scheduler_new() only. One thread at a time.
  */
@@ -73,11 +78,11 @@
 
 #include "kv.h"
 
-#define SCHEDULER_AGING_STEPS  256
-#define SCHEDULER_MAX_PRIORITY 32 /* either way; what is beyond counts as this for credit */
-#define SCHEDULER_CREDIT_STEPS 4  /* whole ones, of max_tokens */
-#define SCHEDULER_FEW	       8  /* sequences of a user who does not crowd, rule 6 */
-#define SCHEDULER_CROWD_LEAST  16 /* tokens of chunks for those who do */
+#define SCHEDULER_AGING_STEPS	256
+#define SCHEDULER_MAX_PRIORITY	32 /* either way; what is beyond counts as this for credit */
+#define SCHEDULER_CREDIT_STEPS	4  /* whole ones, of max_tokens */
+#define SCHEDULER_OUTPUT_WEIGHT 2
+#define SCHEDULER_STALL_PART	10 /* heavy users stand still for a tenth of the time at most */
 
 struct scheduler;
 
@@ -97,7 +102,6 @@ struct sched_seq {
 	unsigned prompt_row;
 	const int32_t *draft; /* proposals for positions n_total ..., [n_draft] */
 	unsigned n_draft;     /* 0: none; used by the next plan */
-	bool goes_on;	      /* the prompt ends in tokens that were chosen: rule 5 is not for it */
 
 	/* The scheduler's; the caller reads. */
 	unsigned n_computed;
@@ -110,24 +114,24 @@ struct sched_seq {
 	struct sched_seq *prev, *next; /* of the uid's waiting list */
 	uint64_t arrival;
 	uint64_t arrival_step;
-	uint64_t admission;   /* number of the last one */
 	uint64_t chain;	      /* serial of the last committed block */
 	unsigned n_committed; /* blocks */
 	unsigned n_charged;   /* tokens that the uid's counter has seen */
 	unsigned slot;	      /* of the block table, while running */
 	unsigned planned;     /* tokens in this step */
 	unsigned user;	      /* index of the uid's entry */
-	int level;     /* the priority, or what waiting had raised it to when it was chosen */
-	bool yielding; /* chosen to give way, while it is found out whether that helps */
-	bool forked;   /* and has not been in a step since */
+	int level;   /* the priority, or what waiting had raised it to when it was chosen */
+	bool victim; /* to be preempted, while it is found out whether that makes enough room */
+	bool forked; /* and has not been in a step since */
 };
 
 struct scheduler_options {
-	unsigned max_seqs;    /* running at once */
-	unsigned max_live;    /* running and waiting */
-	unsigned max_tokens;  /* a step, at least max_seqs */
-	unsigned max_rows;    /* a step, at least max_seqs */
-	unsigned max_context; /* most tokens of a sequence; its blocks must fit the whole cache */
+	unsigned max_seqs;     /* running at once */
+	unsigned max_live;     /* running and waiting */
+	unsigned max_tokens;   /* a step, at least max_seqs */
+	unsigned max_rows;     /* a step, at least max_seqs */
+	unsigned max_context;  /* most tokens of a sequence; its blocks must fit the whole cache */
+	uint64_t max_stall_ns; /* of decodes, by a step's chunks; 0: no limit */
 };
 
 struct sched_item {
@@ -183,23 +187,14 @@ unsigned scheduler_begin(struct scheduler *s, struct sched_item *items);
 unsigned scheduler_plan(struct scheduler *s, struct sched_item *items);
 /* Whether the items of scheduler_begin() are the first ones of the last plan, as they were. */
 bool scheduler_kept(const struct scheduler *s);
-/* From now on chunks have at most @tokens in a step that decodes, too; 0: what the step has left.
- */
-void scheduler_limit_chunks(struct scheduler *s, unsigned tokens);
+/* Whether the last plan goes without heavy users, for another's first token. */
+bool scheduler_stalls(const struct scheduler *s);
 /*
- * From now on users crowd who have more sequences than @decodes, and than SCHEDULER_FEW. Of a
- * step's @decodes places for sequences that decode they have no more than an even share, and at
- * least one each. Of chunks they share @chunks tokens when nothing decodes, less when something
- * does, but SCHEDULER_CROWD_LEAST at least. 0, 0: no such limit.
+ * What the step of these items took, after its plan and before the next one's. Sets how long chunks
+ * may be, and counts what heavy users stood still.
  */
-void scheduler_limit_crowd(struct scheduler *s, unsigned decodes, unsigned chunks);
-/* Whether the last plan goes by rule 5 without all who run more than a user with few sequences,
- * for whose first token it is. */
-bool scheduler_spared(const struct scheduler *s);
-/* Whether rule 5 left anybody out of the last plan. */
-bool scheduler_left_out(const struct scheduler *s);
-/* Whether who crowds has less of the last plan by rule 6. */
-bool scheduler_limited(const struct scheduler *s);
+void scheduler_measured(struct scheduler *s, const struct sched_item *items, unsigned n_items,
+			uint64_t ns);
 /* The last plan's step has been computed: counts its tokens, shares the blocks that it filled. */
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items);
 

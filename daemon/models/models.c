@@ -570,7 +570,6 @@ static int set_options(const struct served_model *m, const char *name, char *err
 				.max_num_seqs = e->max_num_seqs,
 				.max_num_batched_tokens = e->max_num_batched_tokens,
 				.max_stall_ms = e->max_stall_ms,
-				.crowd_percent = e->crowd_percent,
 				.step_seconds = e->step_timeout,
 				.max_queue = m->server->config->max_queue,
 				.prefix_caching = e->prefix_caching,

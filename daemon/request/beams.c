@@ -86,10 +86,8 @@ static bool submit_beam(struct search *s, unsigned i, struct api_error *e)
 	beam_search_tokens(s->search, i, s->tokens + n);
 	r = engine_request_new(s->tokens, n + beam_search_length(s->search), &s->beams->sampling,
 			       false, request);
-	if (!r) {
-		(*request)->goes_on = beam_search_length(s->search) != 0;
+	if (!r)
 		r = exchange_submit(x, &beam->sequence, err, sizeof(err));
-	}
 	s->waiting += !r;
 	return !r || exchange_engine_error(x, r, err, e);
 }

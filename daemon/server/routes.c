@@ -83,8 +83,6 @@ static void put_options(struct json_out *o, const struct config_model *m)
 	json_uint(o, e->max_num_batched_tokens);
 	json_key(o, "max_stall_ms");
 	json_uint(o, e->max_stall_ms);
-	json_key(o, "crowd_percent");
-	json_uint(o, e->crowd_percent);
 	json_key(o, "step_timeout");
 	json_uint(o, e->step_timeout);
 	json_key(o, "enable_prefix_caching");

@@ -64,7 +64,6 @@ const struct sim_pattern sim_patterns[] = {
 		{
 			.seconds = 90,
 			.warm_s = 10,
-			.max_stall_ms = 200,
 			.n_groups = 2,
 			.groups =
 				{

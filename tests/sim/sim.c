@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pace.h"
 #include "scheduler.h"
 
 #define BLOCK	    16
@@ -54,7 +53,6 @@ struct sim {
 	struct sim_result *result;
 	struct kv *kv;
 	struct scheduler *scheduler;
-	struct pace pace;
 	unsigned max_seqs;
 	struct sched_item *items[2]; /* [max_seqs] of the step that runs and of the next one */
 	struct user *users;
@@ -272,34 +270,10 @@ static void note_token(struct sim *s, struct request *r)
 	s->generated[r->group] += counts(s, s->now);
 }
 
-static void note_pace(struct sim *s, const struct sched_item *items, unsigned n, double ns,
-		      bool left_out, bool spared)
-{
-	struct pace_step step = {
-		.left_out = left_out,
-		.spared = spared,
-		.ns = (uint64_t)ns,
-		.end_ns = s->now,
-	};
-	unsigned decodes, chunks;
-
-	for (unsigned i = 0; i < n; i++) {
-		if (items[i].tokens == 1)
-			step.decodes++;
-		else
-			step.chunks += items[i].tokens;
-	}
-	pace_note(&s->pace, &step);
-	scheduler_limit_chunks(s->scheduler, pace_limit(&s->pace));
-	pace_crowd(&s->pace, s->now, &decodes, &chunks);
-	scheduler_limit_crowd(s->scheduler, decodes, chunks);
-}
-
 /* Runs the planned step; the next one is begun meanwhile, as in the engine. */
 static void run_step(struct sim *s, unsigned n, unsigned turn)
 {
 	struct sched_item *items = s->items[turn];
-	bool left_out = scheduler_left_out(s->scheduler), spared = scheduler_spared(s->scheduler);
 	double ns = step_ns(s->options->cost, items, n);
 
 	for (unsigned i = 0; i < n; i++) {
@@ -311,7 +285,7 @@ static void run_step(struct sim *s, unsigned n, unsigned turn)
 	scheduler_done(s->scheduler, items, n);
 	scheduler_begin(s->scheduler, s->items[!turn]);
 	s->now += (uint64_t)ns;
-	note_pace(s, items, n, ns, left_out, spared);
+	scheduler_measured(s->scheduler, items, n, (uint64_t)ns);
 	if (counts(s, s->now))
 		append(&s->steps, ns / NS_PER_S);
 	for (unsigned i = 0; i < n; i++) {
@@ -338,13 +312,12 @@ static void set_up(struct sim *s)
 		.max_tokens = o->max_tokens ? o->max_tokens : 2048,
 		.max_rows = s->max_seqs,
 		.max_context = MAX_CONTEXT,
+		.max_stall_ns = (o->max_stall_ms ? o->max_stall_ms : 200) * 1000000ull,
 	};
 
 	if (kv_new(o->n_blocks ? o->n_blocks : 32768, BLOCK, true, &s->kv) ||
 	    scheduler_new(&limits, s->kv, &s->scheduler))
 		errx(1, "these options are not possible");
-	s->pace.target_ns = o->max_stall_ms * 1000000ull;
-	s->pace.crowd_ratio = 1;
 	for (unsigned i = 0; i < 2; i++)
 		s->items[i] = need(calloc(s->max_seqs, sizeof(*s->items[i])));
 	for (unsigned g = 0; g < o->n_groups; g++)

@@ -46,7 +46,7 @@ struct sim_options {
 	double seconds;				 /* simulated */
 	double warm_s;				 /* requests and steps before it are not counted */
 	unsigned max_seqs, max_tokens, n_blocks; /* 0: 256, 2048, 32768 */
-	unsigned max_stall_ms;			 /* 0: no limit */
+	unsigned max_stall_ms;			 /* 0: 200 */
 	unsigned n_groups;
 	struct sim_group groups[SIM_MAX_GROUPS];
 };

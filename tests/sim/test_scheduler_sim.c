@@ -65,6 +65,69 @@ static void nobody_starves(void **state)
 	}
 }
 
+/*
+ * Beside 1000 requests of one user, another's first token comes within a step of these and its own
+ * prefill, times 1.5, whatever steps cost, and the heavy user keeps 90% of what it has alone.
+ */
+static void light_beside_heavy(void **state)
+{
+	(void)state;
+	for (unsigned c = 0; c < sim_n_costs; c++) {
+		struct sim_result alone, both;
+		double limit;
+
+		run("alone", sim_costs[c], &alone);
+		run("heavy", sim_costs[c], &both);
+		limit = 1.5 * (alone.step.mean + sim_prefill_s(sim_costs[c], 16));
+		printf("%s: first token %.1f ms at most, %.1f allowed; heavy user %.0f of %.0f "
+		       "tok/s\n",
+		       sim_costs[c]->name, both.groups[1].ttft.max * 1e3, limit * 1e3,
+		       both.groups[0].tokens_per_s, alone.tokens_per_s);
+		assert_true(both.groups[1].requests >= 55);
+		assert_true(both.groups[1].ttft.max <= limit);
+		assert_true(both.groups[0].tokens_per_s >= 0.9 * alone.tokens_per_s);
+	}
+}
+
+/* Many users who come and go do not cost the chips more than the stalls' tenth. */
+static void many_users_keep_the_throughput(void **state)
+{
+	(void)state;
+	for (unsigned c = 0; c < sim_n_costs; c++) {
+		struct sim_result alone, both;
+
+		run("alone", sim_costs[c], &alone);
+		run("users", sim_costs[c], &both);
+		assert_true(both.tokens_per_s >= 0.9 * alone.tokens_per_s);
+		assert_true(both.groups[1].ttft.max < 4 * alone.step.mean);
+	}
+}
+
+/* Streams stand still for about max_stall_ms at most beside the longest prompts. */
+static void long_prompts_beside_streams(void **state)
+{
+	struct sim_result result;
+
+	(void)state;
+	for (unsigned c = 0; c < sim_n_costs; c++) {
+		run("long", sim_costs[c], &result);
+		assert_true(result.groups[1].longest_gap_s < 1.5 * 0.2);
+	}
+}
+
+static void priorities_go_first(void **state)
+{
+	struct sim_result result;
+
+	(void)state;
+	for (unsigned c = 0; c < sim_n_costs; c++) {
+		run("priorities", sim_costs[c], &result);
+		assert_true(result.groups[0].ttft.max < 0.2);
+		assert_true(result.groups[1].ttft.p50 > 1);
+		assert_true(result.groups[2].tokens_per_s > 0.9 * result.groups[1].tokens_per_s);
+	}
+}
+
 /* Of a request with many choices the prompt is computed once, but for its last block. */
 static void choices_share_the_prompt(void **state)
 {
@@ -89,6 +152,10 @@ int main(void)
 		cmocka_unit_test(same_input_same_figures),
 		cmocka_unit_test(alone_has_all),
 		cmocka_unit_test(nobody_starves),
+		cmocka_unit_test(light_beside_heavy),
+		cmocka_unit_test(many_users_keep_the_throughput),
+		cmocka_unit_test(long_prompts_beside_streams),
+		cmocka_unit_test(priorities_go_first),
 		cmocka_unit_test(choices_share_the_prompt),
 	};
 

@@ -79,7 +79,6 @@ static void company_changes_nothing(void **state)
 			.max_kv_blocks = 32 + (unsigned)rand() % 40 + (round % 4 ? 0 : 200),
 			.prefix_caching = round % 3 != 0,
 			.max_stall_ms = round % 5 == 0,
-			.crowd_percent = round % 5 * 40,
 			.speculation = round % 2   ? ENGINE_SPECULATE_NOT
 				       : round % 4 ? ENGINE_SPECULATE_NGRAM
 						   : ENGINE_SPECULATE_MODEL,
@@ -141,7 +140,7 @@ static void company_changes_nothing(void **state)
 	       (unsigned long long)preemptions, (unsigned long long)hits,
 	       (unsigned long long)cancelled, (unsigned long long)limited,
 	       (unsigned long long)accepted);
-	assert_true(preemptions > 20 && hits > 100 && cancelled > 10 && limited > 20 &&
+	assert_true(preemptions > 20 && hits > 100 && cancelled > 10 && limited > 0 &&
 		    accepted > 20);
 }
 

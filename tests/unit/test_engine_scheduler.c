@@ -239,8 +239,7 @@ static void random_loads(void **state)
 		}
 		while (left) {
 			if (round % 2 && rand() % 8 == 0)
-				scheduler_limit_crowd(w.s, (unsigned)rand() % 5,
-						      (unsigned)rand() % 30);
+				scheduler_measured(w.s, w.items, w.n_items, (uint64_t)rand() * 10);
 			/* Some end while the step is prepared. */
 			for (unsigned n = scheduler_begin(w.s, w.items);
 			     n && left > 1 && rand() % 3 == 0; n--) {
@@ -348,29 +347,61 @@ static void preempts_after_the_end_only(void **state)
 	close_world(&w);
 }
 
+/* Carries out steps until @book's chunks have settled; the tokens of the last one. */
+static unsigned settle(struct world *w, struct sched_seq *book, uint64_t step_ns, uint64_t token_ns)
+{
+	unsigned tokens = 0, n = 0;
+
+	for (unsigned i = 0; i < 20; i++) {
+		if (book->n_total - book->n_computed < 200) {
+			scheduler_remove(w->s, book);
+			add(w, book, 2, 0, 2000);
+		}
+		tokens = run(w);
+		n = planned(w, book);
+		scheduler_measured(w->s, w->items, w->n_items, step_ns + tokens * token_ns);
+	}
+	return n;
+}
+
+/* Chunks beside decodes come to what fits into the longest stall, whatever tokens cost. */
 static void limits_chunks_beside_decodes(void **state)
 {
-	struct sched_seq chat, book;
+	const struct scheduler_options o = {
+		.max_seqs = 40,
+		.max_live = 64,
+		.max_tokens = 1000,
+		.max_rows = 40,
+		.max_context = 2500,
+		.max_stall_ns = 100000,
+	};
+	struct sched_seq chats[30], book;
 	struct world w;
 
 	(void)state;
-	open_world(&w, plain, 64);
-	scheduler_limit_chunks(w.s, 5);
-	add(&w, &book, 2, 0, 40);
+	open_world(&w, o, 2000);
+	for (unsigned i = 0; i < 30; i++)
+		add(&w, &chats[i], 2, 0, 1);
 	run(&w);
-	assert_int_equal(planned(&w, &book), 16);
-	add(&w, &chat, 1, 1, 3);
-	run(&w);
-	/* Nothing decodes yet. */
-	assert_int_equal(planned(&w, &chat), 3);
-	assert_int_equal(planned(&w, &book), 13);
-	run(&w);
-	assert_int_equal(planned(&w, &chat), 1);
-	assert_int_equal(planned(&w, &book), 5);
-	scheduler_limit_chunks(w.s, 0);
-	run(&w);
-	assert_int_equal(planned(&w, &book), 6);
-	scheduler_remove(w.s, &chat);
+	add(&w, &book, 2, 0, 2000);
+	/* 970 is all that fits beside 30 decodes. */
+	assert_int_equal(settle(&w, &book, 0, 10), 970);
+	/* Of 100 microseconds 20 are the step's and the rest are for tokens, 30 of them decodes. */
+	assert_in_range(settle(&w, &book, 20000, 200), 360, 375);
+	assert_in_range(settle(&w, &book, 0, 1000), 60, 72);
+	/* A step that took far too long is made good again. */
+	scheduler_measured(w.s, w.items, w.n_items, 1000000000);
+	assert_in_range(settle(&w, &book, 0, 1000), 60, 72);
+	/* Prompts get on beside decodes that take longer than that. */
+	assert_int_equal(settle(&w, &book, 5000000, 1000), 30);
+	/* No clock's time makes it more or less. */
+	scheduler_measured(w.s, w.items, w.n_items, 0);
+	assert_in_range(settle(&w, &book, UINT64_MAX / 2, 0), 30, 60);
+	assert_int_equal(settle(&w, &book, 0, 0), 970);
+	/* While nothing decodes there is no limit. */
+	remove_all(&w, chats, 30);
+	scheduler_measured(w.s, w.items, w.n_items, 5000000);
+	assert_int_equal(settle(&w, &book, 5000000, 1000), 1000);
 	scheduler_remove(w.s, &book);
 	close_world(&w);
 }

@@ -2,7 +2,6 @@
 /* How users and priorities share steps, places and blocks. */
 #include "scheduler_world.h"
 
-/* Room for a crowd. */
 static const struct scheduler_options wide = {
 	.max_seqs = 16,
 	.max_live = 32,
@@ -10,6 +9,15 @@ static const struct scheduler_options wide = {
 	.max_rows = 16,
 	.max_context = 90,
 };
+
+/* Plans and carries out a step that takes so many milliseconds. */
+static unsigned run_ms(struct world *w, unsigned ms)
+{
+	unsigned tokens = run(w);
+
+	scheduler_measured(w->s, w->items, w->n_items, ms * 1000000ull);
+	return tokens;
+}
 
 /* A user with a hundred requests and one with a few get the same number of tokens while both want
  * some. */
@@ -101,7 +109,8 @@ static void lower_priorities_share_the_rest(void **state)
 		add(&w, &low[i], 1 + i, 0, 400);
 	/* Not as long as priorities take to be caught up with. */
 	for (unsigned step = 0; step < 200; step++) {
-		run(&w);
+		/* The first one uses the budget for stalls up. */
+		run_ms(&w, step ? 1 : 100000);
 		for (unsigned i = 0; i < 2; i++) {
 			served[i] += planned(&w, &low[i]);
 			if (low[i].n_total > 400) {
@@ -114,8 +123,8 @@ static void lower_priorities_share_the_rest(void **state)
 			add(&w, &high, 3, 1, 70);
 		}
 	}
-	/* One also decodes, three tokens a step. */
-	assert_in_range(served[0], served[1] + 3 * 200 - 500, served[1] + 3 * 200 + 500);
+	/* One also decodes, three tokens a step, which count twice. */
+	assert_in_range(served[0], served[1] + 6 * 200 - 500, served[1] + 6 * 200 + 500);
 	scheduler_remove(w.s, &high);
 	remove_all(&w, low, 2);
 	remove_all(&w, decodes, 3);
@@ -298,14 +307,16 @@ static void nobody_yields_in_vain(void **state)
 	close_world(&w);
 }
 
-/* A first token does not wait for all that others run, and they do not wait twice. */
+/* A first token does not wait for all that heavy users run, as long as the budget lasts. */
 static void first_tokens_have_their_step(void **state)
 {
-	struct sched_seq flood[4], light[3];
+	struct scheduler_options o = plain;
+	struct sched_seq flood[4], light[5];
 	struct world w;
 
 	(void)state;
-	open_world(&w, plain, 64);
+	o.max_stall_ns = 10000000;
+	open_world(&w, o, 64);
 	for (unsigned i = 0; i < 4; i++)
 		add(&w, &flood[i], 1, 0, 4);
 	for (unsigned i = 0; i < 2; i++)
@@ -313,26 +324,66 @@ static void first_tokens_have_their_step(void **state)
 	add(&w, &light[0], 2, 0, 8);
 	/* It comes while a step is begun. */
 	assert_int_equal(scheduler_begin(w.s, w.items), 4);
-	assert_int_equal(run(&w), 8);
+	assert_int_equal(run_ms(&w, 6), 8);
+	assert_true(scheduler_stalls(w.s));
 	assert_false(scheduler_kept(w.s));
 	assert_int_equal(planned(&w, &light[0]), 8);
-	/* The next one shares its step with them. */
+	/* 4 ms are left, so there is one more such step, which may take longer. */
 	add(&w, &light[1], 3, 0, 8);
-	assert_int_equal(run(&w), 8 + 5);
-	/* Who runs about as much waits for nobody. */
+	assert_int_equal(run_ms(&w, 7), 8 + 1);
+	assert_int_equal(planned(&w, &light[0]), 1);
+	/* Used up: the next ones share their step with all, until 3 ms are saved up again. */
 	add(&w, &light[2], 4, 0, 8);
+	assert_int_equal(run_ms(&w, 30), 8 + 6);
+	assert_false(scheduler_stalls(w.s));
+	remove_all(&w, light, 3);
+	run_ms(&w, 10);
+	add(&w, &light[3], 2, 0, 8);
+	assert_int_equal(run_ms(&w, 1), 8);
+	/* Who runs about as much waits for nobody. */
+	add(&w, &light[4], 4, 0, 8);
 	scheduler_remove(w.s, &flood[2]);
 	scheduler_remove(w.s, &flood[3]);
-	assert_int_equal(run(&w), 8 + 4);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(run_ms(&w, 100), i ? 4 : 8 + 3);
 	remove_all(&w, flood, 2);
-	remove_all(&w, light, 3);
+	remove_all(&w, &light[3], 2);
 	close_world(&w);
 }
 
-/* Nobody is left out for a first token of lower priority, nor for what is none. */
+/* However many light users come, heavy ones stand still for a tenth of the time at most. */
+static void stalls_have_a_budget(void **state)
+{
+	struct scheduler_options o = wide;
+	struct sched_seq flood[10], light;
+	unsigned stalled = 0;
+	struct world w;
+
+	(void)state;
+	o.max_context = 2000;
+	o.max_stall_ns = 50000000;
+	open_world(&w, o, 8000);
+	for (unsigned i = 0; i < 10; i++)
+		add(&w, &flood[i], 1, 0, 2);
+	run(&w);
+	for (unsigned i = 0; i < 1100; i++) {
+		add(&w, &light, 2 + i, 0, 5);
+		run_ms(&w, 10);
+		stalled += scheduler_stalls(w.s);
+		assert_int_equal(planned(&w, &light), 5);
+		assert_int_equal(planned(&w, &flood[0]), !scheduler_stalls(w.s));
+		scheduler_remove(w.s, &light);
+	}
+	/* Every 11th of 1100 steps, and those that were saved up. */
+	assert_in_range(stalled, 100, 106);
+	remove_all(&w, flood, 10);
+	close_world(&w);
+}
+
+/* Nobody stands still for a first token of lower priority, nor for a part of a prompt. */
 static void not_every_prompt_has_its_step(void **state)
 {
-	struct sched_seq high[4], flood[4], light, beam;
+	struct sched_seq high[4], flood[4], light, book;
 	struct world w;
 
 	(void)state;
@@ -346,13 +397,13 @@ static void not_every_prompt_has_its_step(void **state)
 	assert_int_equal(run(&w), 8 + 4);
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(planned(&w, &high[i]), 1);
-	assert_false(scheduler_spared(w.s));
 	run(&w);
 	scheduler_remove(w.s, &light);
-	add(&w, &beam, 2, 0, 8);
-	beam.goes_on = true;
-	assert_int_equal(run(&w), 8 + 8);
-	scheduler_remove(w.s, &beam);
+	add(&w, &book, 2, 2, 89);
+	book.prompt_row = 50;
+	assert_int_equal(run(&w), 8 + 50 + 8);
+	assert_false(scheduler_stalls(w.s));
+	scheduler_remove(w.s, &book);
 	for (unsigned i = 0; i < 4; i++) {
 		scheduler_remove(w.s, &high[i]);
 		scheduler_remove(w.s, &flood[i]);
@@ -376,7 +427,7 @@ static void room_is_made_by_level(void **state)
 	add(&w, &prompt, 2, 5, 8);
 	add(&w, &low, 3, 0, 8);
 	assert_int_equal(run(&w), 3 + 5 + 8 + 8);
-	assert_false(scheduler_left_out(w.s));
+	assert_false(scheduler_stalls(w.s));
 	remove_all(&w, many, 3);
 	remove_all(&w, five, 5);
 	scheduler_remove(w.s, &prompt);
@@ -384,170 +435,66 @@ static void room_is_made_by_level(void **state)
 	close_world(&w);
 }
 
-/* A step is not taken for one without the many when some of them are in it. */
-static void spared_is_without_the_many(void **state)
+/* A generated token counts for two of a prompt. */
+static void outputs_weigh_more(void **state)
 {
-	struct sched_seq flood[4], three[3], two[2], one;
+	struct scheduler_options o = plain;
+	struct sched_seq writer, reader, books[2];
+	unsigned read[2] = {0, 0};
 	struct world w;
 
 	(void)state;
-	open_world(&w, wide, 128);
+	o.max_context = 1024;
+	open_world(&w, o, 1024);
+	add(&w, &writer, 1, 0, 4);
+	add(&w, &reader, 2, 0, 4);
+	scheduler_remove(w.s, &reader);
+	for (unsigned i = 0; i < 2; i++)
+		add(&w, &books[i], 1 + i, 0, 900);
+	/* Of 15 tokens a step one user has 2 for its answer, so the other reads so many more. */
+	for (unsigned i = 0; i < 100; i++) {
+		run(&w);
+		for (unsigned k = 0; k < 2; k++)
+			read[k] += planned(&w, &books[k]);
+	}
+	assert_in_range(read[1] - read[0], 2 * 100 - 16, 2 * 100 + 16);
+	scheduler_remove(w.s, &writer);
+	remove_all(&w, books, 2);
+	close_world(&w);
+}
+
+/* Who runs as many as its share of the slots waits for who runs fewer, whoever has had less. */
+static void admission_is_capped(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq flood[6], book, light[4];
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 4;
+	open_world(&w, o, 64);
+	add(&w, &flood[0], 1, 0, 2);
+	add(&w, &book, 2, 0, 60);
+	for (unsigned i = 0; i < 6; i++)
+		run(&w);
+	/* The flood has had less, and has half of the slots. */
+	for (unsigned i = 1; i < 6; i++)
+		add(&w, &flood[i], 1, 0, 2);
 	for (unsigned i = 0; i < 4; i++)
-		add(&w, &flood[i], 1, 0, 4);
-	for (unsigned i = 0; i < 3; i++)
-		add(&w, &three[i], 2, 0, 4);
-	add(&w, &two[0], 3, 0, 4);
+		add(&w, &light[i], 2, 0, 2);
 	run(&w);
-	add(&w, &two[1], 3, 0, 4);
-	assert_int_equal(run(&w), 4 + 1 + 3);
-	assert_true(scheduler_spared(w.s));
-	/* The three are left out, the four were. */
-	add(&w, &one, 4, 0, 4);
-	assert_int_equal(run(&w), 4 + 2 + 4);
-	assert_false(scheduler_spared(w.s));
-	remove_all(&w, flood, 4);
-	remove_all(&w, three, 3);
-	scheduler_remove(w.s, &two[0]);
-	scheduler_remove(w.s, &two[1]);
-	scheduler_remove(w.s, &one);
-	close_world(&w);
-}
-
-/* While there is company a step has few sequences of those who run many, and all have their turn.
- */
-static void crowds_have_short_steps(void **state)
-{
-	struct sched_seq flood[10], light;
-	unsigned turns[10] = {0};
-	struct world w;
-
-	(void)state;
-	open_world(&w, wide, 128);
-	for (unsigned i = 0; i < 10; i++)
-		add(&w, &flood[i], 1, 0, 2);
-	assert_int_equal(run(&w), 20);
-	add(&w, &light, 2, 0, 3);
-	assert_int_equal(run(&w), 3);
-	assert_true(scheduler_spared(w.s));
-	assert_false(scheduler_limited(w.s));
-	scheduler_limit_crowd(w.s, 3, 0);
-	for (unsigned i = 0; i < 20; i++) {
-		/* One place is the light user's. */
-		assert_int_equal(scheduler_begin(w.s, w.items), 3);
-		assert_int_equal(run(&w), 3);
-		assert_false(scheduler_spared(w.s));
-		assert_true(scheduler_limited(w.s));
-		assert_int_equal(planned(&w, &light), 1);
-		for (unsigned k = 0; k < 10; k++)
-			turns[k] += planned(&w, &flood[k]);
-	}
-	for (unsigned k = 0; k < 10; k++)
-		assert_int_equal(turns[k], 4);
-	/* Without it, all places are theirs; one that ends is nobody's turn. */
-	scheduler_remove(w.s, &light);
-	scheduler_remove(w.s, &flood[2]);
-	memset(turns, 0, sizeof(turns));
-	for (unsigned i = 0; i < 6; i++) {
-		assert_int_equal(run(&w), 3);
-		for (unsigned k = 0; k < 10; k++)
-			turns[k] += planned(&w, &flood[k]);
-	}
-	for (unsigned k = 0; k < 10; k++)
-		assert_int_equal(turns[k], k == 2 ? 0 : 2);
-	scheduler_limit_crowd(w.s, 0, 0);
-	assert_int_equal(run(&w), 9);
-	assert_false(scheduler_limited(w.s));
-	for (unsigned k = 0; k < 10; k++)
-		if (k != 2)
-			scheduler_remove(w.s, &flood[k]);
-	close_world(&w);
-}
-
-/* Their prompts have a part of each step, that of another user all. */
-static void crowds_have_short_chunks(void **state)
-{
-	struct sched_seq flood[10], prompt;
-	struct world w;
-
-	(void)state;
-	open_world(&w, wide, 128);
-	scheduler_limit_crowd(w.s, 2, 30);
-	for (unsigned i = 0; i < 10; i++)
-		add(&w, &flood[i], 1, 0, 50);
-	assert_int_equal(run(&w), 30);
-	assert_true(scheduler_limited(w.s));
-	add(&w, &prompt, 2, 0, 60);
-	assert_int_equal(run(&w), 60 + 30);
-	assert_int_equal(planned(&w, &prompt), 60);
-	assert_int_equal(run(&w), 2 + SCHEDULER_CROWD_LEAST);
-	remove_all(&w, flood, 10);
-	scheduler_remove(w.s, &prompt);
-	/* Who has few has all of its prompt, also when it is the first to come. */
-	add(&w, &prompt, 2, 0, 60);
-	assert_int_equal(run(&w), 60);
-	assert_false(scheduler_limited(w.s));
-	scheduler_remove(w.s, &prompt);
-	close_world(&w);
-}
-
-/* Who has few sequences has all of them in each step, however many such users there are. */
-static void few_are_not_limited(void **state)
-{
-	struct sched_seq few[3][2], flood[9];
-	struct world w;
-
-	(void)state;
-	open_world(&w, wide, 128);
-	for (unsigned i = 0; i < 9; i++)
-		add(&w, &flood[i], 1, 0, 2);
-	for (unsigned i = 0; i < 6; i++)
-		add(&w, &few[i / 2][i % 2], 2 + i / 2, 0, 2);
-	for (unsigned i = 0; i < 3; i++)
-		run(&w);
-	assert_int_equal(w.n_items, 15);
-	scheduler_limit_crowd(w.s, 2, 0);
-	for (unsigned k = 0; k < 4; k++) {
-		assert_int_equal(run(&w), 6 + 1);
-		for (unsigned i = 0; i < 6; i++)
-			assert_int_equal(planned(&w, &few[i / 2][i % 2]), 1);
-	}
-	remove_all(&w, flood, 9);
-	for (unsigned i = 0; i < 6; i++)
-		scheduler_remove(w.s, &few[i / 2][i % 2]);
-	close_world(&w);
-}
-
-/* Places of those who end while the step is prepared are for others. */
-static void places_are_given_back(void **state)
-{
-	struct sched_seq flood[12], ended;
-	struct world w;
-
-	(void)state;
-	open_world(&w, wide, 128);
-	for (unsigned i = 0; i < 12; i++)
-		add(&w, &flood[i], 1, 0, 2);
-	assert_int_equal(run(&w), 24);
-	scheduler_limit_crowd(w.s, 3, 0);
-	assert_int_equal(scheduler_begin(w.s, w.items), 3);
-	remove_all(&w, flood, 3);
-	assert_int_equal(run(&w), 3);
-	/* A prompt's last token is nobody's turn. */
-	for (unsigned i = 0; i < 3; i++)
-		add(&w, &flood[i], 1, 0, 2);
-	scheduler_limit_crowd(w.s, 0, 0);
+	assert_non_null(flood[1].blocks);
+	assert_null(flood[2].blocks);
+	assert_non_null(light[0].blocks);
+	assert_null(light[1].blocks);
+	assert_int_equal(scheduler_preemptions(w.s), 0);
+	/* A slot that the others do not want is anybody's. */
+	remove_all(&w, light, 4);
 	run(&w);
-	scheduler_limit_crowd(w.s, 2, 0);
-	for (unsigned i = 0; i < 12; i++) {
-		/* By admission: 0 1, 2 3, 4 5 and so on. */
-		unsigned due = 2 * i % 12;
-
-		add(&w, &ended, 1, 0, 1);
-		run(&w);
-		assert_int_equal(planned(&w, &flood[due]) + planned(&w, &flood[due + 1]), 2);
-		scheduler_remove(w.s, &ended);
-	}
-	remove_all(&w, flood, 12);
+	assert_non_null(flood[2].blocks);
+	assert_null(flood[3].blocks);
+	remove_all(&w, flood, 6);
+	scheduler_remove(w.s, &book);
 	close_world(&w);
 }
 
@@ -769,11 +716,9 @@ int main(void)
 		cmocka_unit_test(first_tokens_have_their_step),
 		cmocka_unit_test(not_every_prompt_has_its_step),
 		cmocka_unit_test(room_is_made_by_level),
-		cmocka_unit_test(spared_is_without_the_many),
-		cmocka_unit_test(crowds_have_short_steps),
-		cmocka_unit_test(crowds_have_short_chunks),
-		cmocka_unit_test(few_are_not_limited),
-		cmocka_unit_test(places_are_given_back),
+		cmocka_unit_test(stalls_have_a_budget),
+		cmocka_unit_test(outputs_weigh_more),
+		cmocka_unit_test(admission_is_capped),
 		cmocka_unit_test(priorities_do_not_starve),
 		cmocka_unit_test(priorities_of_one_user_do_not_starve),
 		cmocka_unit_test(who_waited_has_a_place),

@@ -5,7 +5,8 @@
 # not behind them. Users are uids, which takes root; without it the times are printed and the order, which is between users, is not
 # seen.
 #
-# A time is not asserted but printed: a light request's time to the first token as a ratio to that of an idle daemon. Asserted is
+# A time is not asserted but printed: a light request's time to the first token as a ratio to that of an idle daemon, and to a full
+# step and its own prefill; and what the flood keeps of its tokens a second alone. tests/sim asserts these in simulated time. Asserted is
 # the order: the flood takes all places with requests that are long, and light ones are through before any of these ends.
 import json
 import os
@@ -103,6 +104,13 @@ def ended(d):
     return d.metrics()['request_success_total{finished_reason="length"}']
 
 
+def rate(d, work):
+    """What work() returns, and the tokens a second that came meanwhile."""
+    begun, before = time.monotonic(), d.metrics()["generation_tokens_total"]
+    result = work()
+    return result, (d.metrics()["generation_tokens_total"] - before) / (time.monotonic() - begun)
+
+
 def scenario(who, seqs, n_prompt):
     options = ["--socket-mode", "0666", "--max-num-seqs", str(seqs), "--max-queue", "2000", "--max-connections", "1500",
                "--no-enable-prefix-caching", "--no-access-log"]
@@ -112,28 +120,33 @@ def scenario(who, seqs, n_prompt):
         idle = [light(d.path, uid, n_prompt) for _ in range(3) for uid in who[1:]]
         pid, release = flood_of(d.path, who[0])
         tally.check(d.until(lambda: d.metrics()["num_requests_running"] == min(seqs, FLOOD)), f"the flood does not take {seqs} places")
+        # Not so long that the flood's first requests end.
+        alone = rate(d, lambda: time.sleep(1))[1]
         taken, first = [], 0
-        begun, tokens = time.monotonic(), d.metrics()["generation_tokens_total"]
-        for i in range(3 * ROUNDS):
-            before = ended(d)
-            if d.metrics()["num_requests_waiting"] < 2:
-                break
-            taken.append(light(d.path, who[1 + i % 3], n_prompt))
-            first += ended(d) == i + 1 + len(idle) + 1 and before == i + len(idle) + 1
-        seconds = time.monotonic() - begun
-        tokens = d.metrics()["generation_tokens_total"] - tokens
+
+        def ask():
+            nonlocal first
+            for i in range(3 * ROUNDS):
+                before = ended(d)
+                if d.metrics()["num_requests_waiting"] < 2:
+                    break
+                taken.append(light(d.path, who[1 + i % 3], n_prompt))
+                first += ended(d) == i + 1 + len(idle) + 1 and before == i + len(idle) + 1
+
+        beside = rate(d, ask)[1]
         os.close(release)
         os.waitpid(pid, 0)
         if not tally.check(taken, "the flood was over before it began"):
             return
         tally.check(d.until(d.idle), "it does not come to rest")
         idle += [light(d.path, uid, n_prompt) for _ in range(3) for uid in who[1:]]
-        base = statistics.median(idle)
+        base, median = statistics.median(idle), statistics.median(taken)
         print(f"a flood of {FLOOD}, {seqs} run at once, prompts of {n_prompt} tokens: first token of {len(taken)} light requests "
-              f"{statistics.median(taken) / base:.2f} times that of an idle daemon ({base * 1e3:.1f} ms) in the median, "
+              f"{median / base:.2f} times that of an idle daemon ({base * 1e3:.1f} ms) in the median, "
+              f"{median / (base + min(seqs, FLOOD) / alone):.2f} times a full step and that, "
               f"{max(taken) / base:.2f} at most; {first} of them ended before any of the flood; "
-              f"{d.metrics()['num_preemptions_total']:.0f} gave way; "
-              f"{tokens / seconds:.0f} tok/s for all", flush=True)
+              f"{d.metrics()['num_preemptions_total']:.0f} preempted; "
+              f"{beside:.0f} tok/s for all, {alone:.0f} before", flush=True)
         if who[0] is not None:
             tally.check(first >= 3, f"only {first} light requests were served before the flood's first one ended")
 
