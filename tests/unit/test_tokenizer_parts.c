@@ -53,7 +53,7 @@ static int collect(void *arg, const char *word, size_t len)
 static void load_pretok(struct pretok *pretok, const char *json)
 {
 	char err[256] = "";
-	struct json_errors errors = {err, sizeof(err)};
+	struct json_errors errors = {err, sizeof(err), 0};
 	cJSON *tree = cJSON_Parse(json);
 
 	memset(pretok, 0, sizeof(*pretok));
@@ -150,7 +150,6 @@ static void test_regex_dialect(void **state)
 		"\\\\1",  "[[:alpha:]]", "a{x}",     "\\\\p{Foo}", "\\\\R",
 	};
 	char json[256], err[256];
-	struct json_errors errors = {err, sizeof(err)};
 
 	(void)state;
 	check_words(SPLIT("{\"Regex\":\"\\\\s+\"}", "Removed", "false"),
@@ -172,6 +171,7 @@ static void test_regex_dialect(void **state)
 	check_words(SPLIT("{\"Regex\":\"(?i:'s|'ll)\"}", "Isolated", "false"), "a'S'LL'\xC5\xBF",
 		    true, "a|'S|'LL|'\xC5\xBF");
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		struct json_errors errors = {err, sizeof(err), 0};
 		struct pretok pretok = {0};
 		cJSON *tree;
 
@@ -279,7 +279,7 @@ static char *normalized(const struct normalizer *normalizer, const char *text, s
 
 static void check_normalized(const char *json, const char *text, const char *expected)
 {
-	struct json_errors errors = {NULL, 0};
+	struct json_errors errors = {NULL, 0, 0};
 	struct normalizer normalizer = {0};
 	cJSON *tree = cJSON_Parse(json);
 	char *got;

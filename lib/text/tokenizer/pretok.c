@@ -240,3 +240,165 @@ void pretok_run_free(struct pretok_run *run)
 	for (unsigned i = 0; i < PRETOK_MAX_STEPS; i++)
 		free(run->bufs[i].data);
 }
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+#define GPT2_PATTERN                                                                               \
+	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+/* The next step, with a copy of @text (may be NULL); NULL after an error. */
+static struct pretok_step *add_step(struct pretok *pretok, const struct json_at *at,
+				    enum pretok_kind kind, const char *text)
+{
+	struct pretok_step *step;
+
+	if (pretok->byte_level)
+		json_fail(at->errors, "%s: nothing may follow ByteLevel", at->path);
+	else if (pretok->n_steps == PRETOK_MAX_STEPS)
+		json_fail(at->errors, "%s: more than %d steps", at->path, PRETOK_MAX_STEPS);
+	if (at->errors->code)
+		return NULL;
+	step = &pretok->steps[pretok->n_steps++];
+	step->kind = kind;
+	if (text) {
+		step->text = json_copy(at->errors, text);
+		step->text_len = strlen(text);
+	}
+	return step;
+}
+
+static void add_split(struct pretok *pretok, const struct json_at *at, enum pretok_matcher matcher,
+		      enum pretok_behavior behavior, const char *text)
+{
+	struct pretok_step *step = add_step(pretok, at, PRETOK_SPLIT, text);
+
+	if (!step)
+		return;
+	step->matcher = matcher;
+	step->behavior = behavior;
+}
+
+static void add_regex(struct pretok *pretok, const struct json_at *at,
+		      enum pretok_behavior behavior, bool invert, const char *pattern)
+{
+	struct pretok_step *step = add_step(pretok, at, PRETOK_SPLIT, NULL);
+	char why[160] = "";
+	int ret;
+
+	if (!step)
+		return;
+	step->matcher = PRETOK_REGEX;
+	step->behavior = behavior;
+	step->invert = invert;
+	ret = pretok_regex_new(pattern, &step->regex, why, sizeof(why));
+	if (ret == -EINVAL)
+		json_fail(at->errors, "%s.pattern.Regex: %s", at->path, why);
+	else if (ret)
+		json_no_memory(at->errors);
+	else if (behavior == PRETOK_ISOLATED && !invert)
+		pretok_fast_known(pattern, &step->fast);
+}
+
+static void load_split(struct pretok *pretok, const struct json_at *at)
+{
+	static const char *const names[] = {
+		[PRETOK_ISOLATED] = "Isolated",
+		[PRETOK_REMOVED] = "Removed",
+		[PRETOK_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+		[PRETOK_MERGED_WITH_NEXT] = "MergedWithNext",
+		[PRETOK_CONTIGUOUS] = "Contiguous",
+	};
+	const char *behavior = json_get_string(at, "behavior"), *pattern;
+	bool invert = json_get_bool(at, "invert", false), is_regex;
+	struct pretok_step *step;
+	unsigned i = 0;
+
+	pattern = json_get_pattern(at, &is_regex);
+	while (i < sizeof(names) / sizeof(names[0]) && strcmp(behavior, names[i]))
+		i++;
+	if (i == sizeof(names) / sizeof(names[0])) {
+		json_unsupported(at, "behavior", json_get(at->json, "behavior"));
+		return;
+	}
+	if (is_regex) {
+		add_regex(pretok, at, i, invert, pattern);
+		return;
+	}
+	step = add_step(pretok, at, PRETOK_SPLIT, pattern);
+	if (!step)
+		return;
+	step->matcher = PRETOK_LITERAL;
+	step->behavior = i;
+	step->invert = invert;
+}
+
+static void load_byte_level(struct pretok *pretok, const struct json_at *at)
+{
+	bool prefix_space = json_get_bool(at, "add_prefix_space", true);
+	bool use_regex = json_get_bool(at, "use_regex", true);
+
+	if (pretok->byte_level)
+		json_fail(at->errors, "%s: ByteLevel stands there twice", at->path);
+	if (prefix_space)
+		add_step(pretok, at, PRETOK_PREPEND, " ");
+	if (use_regex)
+		add_regex(pretok, at, PRETOK_ISOLATED, false, GPT2_PATTERN);
+	pretok->byte_level = true;
+}
+
+static void load_metaspace(struct pretok *pretok, const struct json_at *at)
+{
+	const cJSON *scheme = json_get(at->json, "prepend_scheme");
+	const char *replacement = json_get_string(at, "replacement"), *when = "always";
+	bool cut = json_get_bool(at, "split", true);
+
+	/* "prepend_scheme", or the older add_prefix_space */
+	if (!json_get_bool(at, "add_prefix_space", true))
+		when = "never";
+	if (scheme)
+		when = json_get_string(at, "prepend_scheme");
+	if (strcmp(when, "never") && strcmp(when, "first") && strcmp(when, "always"))
+		json_unsupported(at, "prepend_scheme", scheme);
+	if (!*replacement)
+		json_fail(at->errors, "%s.replacement is empty", at->path);
+	add_step(pretok, at, PRETOK_REPLACE_SPACES, replacement);
+	if (strcmp(when, "never"))
+		add_step(pretok, at, strcmp(when, "first") ? PRETOK_PREPEND : PRETOK_PREPEND_FIRST,
+			 replacement);
+	if (cut)
+		add_split(pretok, at, PRETOK_LITERAL, PRETOK_MERGED_WITH_NEXT, replacement);
+}
+
+static void load_step(void *arg, const struct json_at *at, const char *type)
+{
+	struct pretok *pretok = arg;
+
+	if (!strcmp(type, "Split"))
+		load_split(pretok, at);
+	else if (!strcmp(type, "ByteLevel"))
+		load_byte_level(pretok, at);
+	else if (!strcmp(type, "Digits"))
+		add_split(pretok, at, PRETOK_NUMERIC,
+			  json_get_bool(at, "individual_digits", false) ? PRETOK_ISOLATED
+									: PRETOK_CONTIGUOUS,
+			  NULL);
+	else if (!strcmp(type, "Metaspace"))
+		load_metaspace(pretok, at);
+	else if (!strcmp(type, "WhitespaceSplit"))
+		add_split(pretok, at, PRETOK_SPACE, PRETOK_REMOVED, NULL);
+	else
+		json_unsupported(at, "type", json_get(at->json, "type"));
+}
+
+int pretok_load(struct pretok *pretok, const cJSON *json, struct json_errors *errors)
+{
+	return json_each_step(json, "pre_tokenizer", "pretokenizers", load_step, pretok, errors);
+}
+
+void pretok_free(struct pretok *pretok)
+{
+	for (unsigned i = 0; i < pretok->n_steps; i++) {
+		pretok_regex_free(pretok->steps[i].regex);
+		free(pretok->steps[i].text);
+	}
+}

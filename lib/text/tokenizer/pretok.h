@@ -83,7 +83,7 @@ struct pretok_run {
 };
 
 /* Reads the value of "pre_tokenizer" (NULL: nothing to do). 0, -EINVAL with a message, -ENOMEM. */
-int pretok_load(struct pretok *pretok, const cJSON *json, const struct json_errors *errors);
+int pretok_load(struct pretok *pretok, const cJSON *json, struct json_errors *errors);
 void pretok_free(struct pretok *pretok);
 
 /* Cuts one piece of valid UTF-8; @first: it starts at the start of the whole input. */

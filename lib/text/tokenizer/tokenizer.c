@@ -10,7 +10,7 @@
 #define FILE_MAX_BYTES (256u << 20)
 
 static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON *config,
-		      const struct json_errors *errors)
+		      struct json_errors *errors)
 {
 	const cJSON *model = json_get(json, "model");
 	int ret;

@@ -31,115 +31,98 @@ struct step {
 /* The steps point into the JSON tree. */
 struct loader {
 	struct txda_tokenizer *tok;
-	const struct json_errors *errors;
 	struct step steps[MAX_STEPS];
 	unsigned n_steps;
 	bool fused; /* from here on the text is one string */
 };
 
-static int load_replace(struct loader *ld, struct step *step, const cJSON *json, const char *path)
+/* The one character under @key. */
+static const char *load_char(const struct json_at *at, const char *key)
 {
-	bool is_regex;
-	int ret = json_get_pattern(json, path, &step->from, &is_regex, ld->errors);
+	const char *text = json_get_string(at, key);
 
-	if (!ret && is_regex)
-		ret = json_unsupported(ld->errors, path, "pattern", json_get(json, "pattern"));
-	return ret ? ret : json_get_string(json, path, "content", &step->to, ld->errors);
+	if (!text[0] || utf8_lead_len((uint8_t)text[0]) != strlen(text))
+		json_unsupported(at, key, json_get(at->json, key));
+	return text;
 }
 
-/* Sets step->from to the one character under @key. */
-static int load_char(const struct loader *ld, struct step *step, const cJSON *json,
-		     const char *path, const char *key)
-{
-	int ret = json_get_string(json, path, key, &step->from, ld->errors);
-
-	if (ret)
-		return ret;
-	if (!step->from[0] || utf8_lead_len((uint8_t)step->from[0]) != strlen(step->from))
-		return json_unsupported(ld->errors, path, key, json_get(json, key));
-	return 0;
-}
-
-static int load_strip(struct loader *ld, struct step *step, const cJSON *json, const char *path)
-{
-	int ret = load_char(ld, step, json, path, "content");
-
-	if (!ret)
-		ret = json_get_number(json, path, "start", UINT32_MAX, &step->start, ld->errors);
-	if (!ret)
-		ret = json_get_number(json, path, "stop", UINT32_MAX, &step->stop, ld->errors);
-	if (ret || !ld->fused)
-		return ret;
-	/* At the end of the whole text: a stream could give out nothing before it. */
-	if (step->stop)
-		return json_unsupported(ld->errors, path, "stop", json_get(json, "stop"));
-	if (ld->tok->decoder.strip_start)
-		return json_fail(ld->errors, "%s: a second Strip behind Fuse is not supported",
-				 path);
-	snprintf(ld->tok->decoder.strip, sizeof(ld->tok->decoder.strip), "%s", step->from);
-	ld->tok->decoder.strip_start = step->start;
-	return 0;
-}
-
-static int load_metaspace(struct loader *ld, struct step *step, const cJSON *json, const char *path)
+static void load_strip(struct loader *ld, struct step *step, const struct json_at *at)
 {
 	struct decoder *decoder = &ld->tok->decoder;
-	const cJSON *scheme = json_get(json, "prepend_scheme");
-	bool prefix;
-	int ret = load_char(ld, step, json, path, "replacement");
 
-	if (!ret)
-		ret = json_get_bool(json, path, "add_prefix_space", true, &prefix, ld->errors);
-	if (ret)
-		return ret;
+	step->from = load_char(at, "content");
+	step->start = json_get_number(at, "start", UINT32_MAX);
+	step->stop = json_get_number(at, "stop", UINT32_MAX);
+	if (!ld->fused)
+		return;
+	step->kind = STEP_FUSE;
+	/* At the end of the whole text: a stream could give out nothing before it. */
+	if (step->stop)
+		json_unsupported(at, "stop", json_get(at->json, "stop"));
+	if (decoder->strip_start)
+		json_fail(at->errors, "%s: a second Strip behind Fuse is not supported", at->path);
+	snprintf(decoder->strip, sizeof(decoder->strip), "%s", step->from);
+	decoder->strip_start = step->start;
+}
+
+static void load_metaspace(struct loader *ld, struct step *step, const struct json_at *at)
+{
+	struct decoder *decoder = &ld->tok->decoder;
+	const cJSON *scheme = json_get(at->json, "prepend_scheme");
+	bool prefix = json_get_bool(at, "add_prefix_space", true);
+
+	step->from = load_char(at, "replacement");
+	step->to = " ";
 	if (scheme)
 		prefix = !cJSON_IsString(scheme) || strcmp(scheme->valuestring, "never");
 	if (prefix)
 		snprintf(decoder->first_drop, sizeof(decoder->first_drop), "%s", step->from);
-	return 0;
 }
 
-static int load_step(void *arg, const cJSON *json, const char *path, const char *type)
+static void load_step(void *arg, const struct json_at *at, const char *type)
 {
+	static const struct {
+		const char *type;
+		enum step_kind kind;
+	} kinds[] = {
+		{"Replace", STEP_REPLACE},	{"Strip", STEP_STRIP},
+		{"Metaspace", STEP_METASPACE},	{"ByteFallback", STEP_BYTE_FALLBACK},
+		{"ByteLevel", STEP_BYTE_LEVEL}, {"Fuse", STEP_FUSE},
+	};
 	struct loader *ld = arg;
 	struct decoder *decoder = &ld->tok->decoder;
+	bool is_fuse = !strcmp(type, "Fuse"), is_regex = false;
 	struct step *step;
+	unsigned i = 0;
 
-	if (ld->n_steps == MAX_STEPS)
-		return json_fail(ld->errors, "%s: more than %d steps", path, MAX_STEPS);
-	if ((ld->fused && strcmp(type, "Strip") && strcmp(type, "Fuse")) ||
-	    (decoder->byte_level && strcmp(type, "Fuse")))
-		return json_fail(ld->errors, "%s: %s behind Fuse or ByteLevel is not supported",
-				 path, type);
+	if (ld->n_steps == MAX_STEPS) {
+		json_fail(at->errors, "%s: more than %d steps", at->path, MAX_STEPS);
+		return;
+	}
+	if ((ld->fused && strcmp(type, "Strip") && !is_fuse) || (decoder->byte_level && !is_fuse))
+		json_fail(at->errors, "%s: %s behind Fuse or ByteLevel is not supported", at->path,
+			  type);
+	while (i < sizeof(kinds) / sizeof(kinds[0]) && strcmp(type, kinds[i].type))
+		i++;
+	if (i == sizeof(kinds) / sizeof(kinds[0])) {
+		json_unsupported(at, "type", json_get(at->json, "type"));
+		return;
+	}
 	step = &ld->steps[ld->n_steps++];
-	if (!strcmp(type, "Replace")) {
-		step->kind = STEP_REPLACE;
-		return load_replace(ld, step, json, path);
+	step->kind = kinds[i].kind;
+	switch (step->kind) {
+	case STEP_REPLACE:
+		step->from = json_get_pattern(at, &is_regex);
+		step->to = json_get_string(at, "content");
+		if (is_regex)
+			json_unsupported(at, "pattern", json_get(at->json, "pattern"));
+		break;
+	case STEP_STRIP: load_strip(ld, step, at); break;
+	case STEP_METASPACE: load_metaspace(ld, step, at); break;
+	case STEP_BYTE_FALLBACK: decoder->byte_fallback = true; break;
+	case STEP_BYTE_LEVEL: decoder->byte_level = true; break;
+	case STEP_FUSE: ld->fused = true; break;
 	}
-	if (!strcmp(type, "Strip")) {
-		step->kind = ld->fused ? STEP_FUSE : STEP_STRIP;
-		return load_strip(ld, step, json, path);
-	}
-	if (!strcmp(type, "Metaspace")) {
-		step->kind = STEP_METASPACE;
-		return load_metaspace(ld, step, json, path);
-	}
-	if (!strcmp(type, "ByteFallback")) {
-		step->kind = STEP_BYTE_FALLBACK;
-		decoder->byte_fallback = true;
-		return 0;
-	}
-	if (!strcmp(type, "ByteLevel")) {
-		step->kind = STEP_BYTE_LEVEL;
-		decoder->byte_level = true;
-		return 0;
-	}
-	if (!strcmp(type, "Fuse")) {
-		step->kind = STEP_FUSE;
-		ld->fused = true;
-		return 0;
-	}
-	return json_unsupported(ld->errors, path, "type", json_get(json, "type"));
 }
 
 static bool replace_all(struct text_buf *text, struct text_buf *room, const char *from,
@@ -209,11 +192,8 @@ static int run_steps(const struct loader *ld, uint32_t id, struct text_buf *text
 
 		switch (step->kind) {
 		case STEP_REPLACE:
-			if (!replace_all(text, room, step->from, step->to))
-				return -ENOMEM;
-			break;
 		case STEP_METASPACE:
-			if (!replace_all(text, room, step->from, " "))
+			if (!replace_all(text, room, step->from, step->to))
 				return -ENOMEM;
 			break;
 		case STEP_STRIP: strip(text, step); break;
@@ -244,9 +224,9 @@ static int run_steps(const struct loader *ld, uint32_t id, struct text_buf *text
 }
 
 int tokenizer_load_decoder(struct txda_tokenizer *tok, const cJSON *decoder,
-			   const struct json_errors *errors)
+			   struct json_errors *errors)
 {
-	struct loader ld = {.tok = tok, .errors = errors};
+	struct loader ld = {.tok = tok};
 	struct text_buf text = {0}, room = {0};
 	int ret;
 

@@ -63,20 +63,20 @@ struct txda_tokenizer {
 
 /* tokenizer_vocab.c: model and added_tokens. 0, -EINVAL with a message, -ENOMEM, -EFBIG. */
 int tokenizer_load_vocab(struct txda_tokenizer *tok, const cJSON *model, const cJSON *added,
-			 const cJSON *config, const struct json_errors *errors);
+			 const cJSON *config, struct json_errors *errors);
 /* Reads model.merges; needs the vocabulary. */
 int tokenizer_load_merges(struct txda_tokenizer *tok, const cJSON *model,
-			  const struct json_errors *errors);
+			  struct json_errors *errors);
 /* Fills the sets of added tokens; needs the normaliser. */
-int tokenizer_index_added(struct txda_tokenizer *tok, const struct json_errors *errors);
+int tokenizer_index_added(struct txda_tokenizer *tok, struct json_errors *errors);
 
 /* tokenizer_post.c: the post-processor, and what the config says about <s> and </s>. */
 int tokenizer_load_post(struct txda_tokenizer *tok, const cJSON *post, const cJSON *config,
-			const struct json_errors *errors);
+			struct json_errors *errors);
 
 /* tokenizer_decoder.c: the decoder; fills tok->bytes. */
 int tokenizer_load_decoder(struct txda_tokenizer *tok, const cJSON *decoder,
-			   const struct json_errors *errors);
+			   struct json_errors *errors);
 
 /*
  * Byte-level spelling to bytes: GPT-2 writes each byte as a printable character. Returns the number

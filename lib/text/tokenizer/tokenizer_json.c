@@ -9,27 +9,36 @@
 
 #define MAX_NESTING 8 /* sequences in sequences */
 
-int json_fail(const struct json_errors *errors, const char *format, ...)
+int json_fail(struct json_errors *errors, const char *format, ...)
 {
 	va_list args;
 
+	if (errors->code)
+		return errors->code;
 	if (errors->err && errors->errlen) {
 		va_start(args, format);
 		vsnprintf(errors->err, errors->errlen, format, args);
 		va_end(args);
 	}
+	errors->code = -EINVAL;
 	return -EINVAL;
 }
 
-int json_unsupported(const struct json_errors *errors, const char *path, const char *key,
-		     const cJSON *value)
+int json_no_memory(struct json_errors *errors)
+{
+	if (!errors->code)
+		errors->code = -ENOMEM;
+	return errors->code;
+}
+
+int json_unsupported(const struct json_at *at, const char *key, const cJSON *value)
 {
 	char *text = value ? cJSON_PrintUnformatted(value) : NULL;
+	int code = json_fail(at->errors, "%s%s%s: %.200s is not supported", at->path,
+			     *at->path ? "." : "", key, text ? text : "null");
 
-	json_fail(errors, "%s%s%s: %.200s is not supported", path, *path ? "." : "", key,
-		  text ? text : "null");
 	free(text);
-	return -EINVAL;
+	return code;
 }
 
 const cJSON *json_get(const cJSON *object, const char *key)
@@ -39,28 +48,33 @@ const cJSON *json_get(const cJSON *object, const char *key)
 	return cJSON_IsNull(value) ? NULL : value;
 }
 
-int json_get_bool(const cJSON *object, const char *path, const char *key, bool fallback,
-		  bool *ret_value, const struct json_errors *errors)
+bool json_get_bool(const struct json_at *at, const char *key, bool fallback)
 {
-	const cJSON *value = json_get(object, key);
+	const cJSON *value = json_get(at->json, key);
 
 	if (value && !cJSON_IsBool(value))
-		return json_unsupported(errors, path, key, value);
-	*ret_value = value ? cJSON_IsTrue(value) : fallback;
-	return 0;
+		json_unsupported(at, key, value);
+	return value ? cJSON_IsTrue(value) : fallback;
 }
 
-int json_get_string(const cJSON *object, const char *path, const char *key, const char **ret_value,
-		    const struct json_errors *errors)
+/* The member @key, which must be there. */
+static const cJSON *need(const struct json_at *at, const char *key)
 {
-	const cJSON *value = json_get(object, key);
+	const cJSON *value = json_get(at->json, key);
 
 	if (!value)
-		return json_fail(errors, "%s: \"%s\" is missing", path, key);
-	if (!cJSON_IsString(value))
-		return json_unsupported(errors, path, key, value);
-	*ret_value = value->valuestring;
-	return 0;
+		json_fail(at->errors, "%s: \"%s\" is missing", at->path, key);
+	return value;
+}
+
+const char *json_get_string(const struct json_at *at, const char *key)
+{
+	const cJSON *value = need(at, key);
+
+	if (cJSON_IsString(value))
+		return value->valuestring;
+	json_unsupported(at, key, value);
+	return "";
 }
 
 bool json_is_number(const cJSON *number, uint32_t max, uint32_t *ret_value)
@@ -76,78 +90,84 @@ bool json_is_number(const cJSON *number, uint32_t max, uint32_t *ret_value)
 	return true;
 }
 
-int json_get_number(const cJSON *object, const char *path, const char *key, uint32_t max,
-		    uint32_t *ret_value, const struct json_errors *errors)
+uint32_t json_get_number(const struct json_at *at, const char *key, uint32_t max)
 {
-	const cJSON *value = json_get(object, key);
+	const cJSON *value = need(at, key);
+	uint32_t number = 0;
 
-	if (!value)
-		return json_fail(errors, "%s: \"%s\" is missing", path, key);
-	if (!json_is_number(value, max, ret_value)) {
-		if (!cJSON_IsNumber(value))
-			return json_unsupported(errors, path, key, value);
-		return json_fail(errors, "%s.%s: %g is not a whole number from 0 to %u", path, key,
-				 value->valuedouble, max);
-	}
+	if (json_is_number(value, max, &number))
+		return number;
+	if (cJSON_IsNumber(value))
+		json_fail(at->errors, "%s.%s: %g is not a whole number from 0 to %u", at->path, key,
+			  value->valuedouble, max);
+	else
+		json_unsupported(at, key, value);
 	return 0;
 }
 
-int json_get_pattern(const cJSON *object, const char *path, const char **ret_value,
-		     bool *ret_is_regex, const struct json_errors *errors)
+const char *json_get_pattern(const struct json_at *at, bool *ret_is_regex)
 {
-	const cJSON *pattern = json_get(object, "pattern");
-	const cJSON *string = json_get(pattern, "String");
-	const cJSON *regex = json_get(pattern, "Regex");
+	const cJSON *pattern = json_get(at->json, "pattern");
+	const cJSON *string = json_get(pattern, "String"), *either;
 
 	/* An old form: the pattern itself. */
 	if (cJSON_IsString(pattern))
 		string = pattern;
-	if (!cJSON_IsString(string ? string : regex) || !(string ? string : regex)->valuestring[0])
-		return json_unsupported(errors, path, "pattern", pattern);
-	*ret_value = (string ? string : regex)->valuestring;
+	either = string ? string : json_get(pattern, "Regex");
 	*ret_is_regex = !string;
-	return 0;
+	if (cJSON_IsString(either) && either->valuestring[0])
+		return either->valuestring;
+	json_unsupported(at, "pattern", pattern);
+	return "";
+}
+
+char *json_copy(struct json_errors *errors, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		json_no_memory(errors);
+	return copy;
 }
 
 struct pipeline {
 	const char *key;
 	json_step_fn *load;
 	void *arg;
-	const struct json_errors *errors;
 };
 
-static int each_step(const struct pipeline *p, const cJSON *json, const char *path, unsigned depth)
+static void each_step(const struct pipeline *p, const struct json_at *at, unsigned depth)
 {
-	const cJSON *list, *item;
-	char item_path[JSON_PATH_MAX];
-	const char *type;
+	const char *type = json_get_string(at, "type");
+	const cJSON *list = json_get(at->json, p->key), *item;
+	char path[JSON_PATH_MAX];
 	unsigned i = 0;
-	int ret;
 
-	ret = json_get_string(json, path, "type", &type, p->errors);
-	if (ret)
-		return ret;
-	if (strcmp(type, "Sequence"))
-		return p->load(p->arg, json, path, type);
-	list = json_get(json, p->key);
+	if (at->errors->code)
+		return;
+	if (strcmp(type, "Sequence")) {
+		p->load(p->arg, at, type);
+		return;
+	}
 	if (!cJSON_IsArray(list))
-		return json_unsupported(p->errors, path, p->key, list);
-	if (depth == MAX_NESTING)
-		return json_fail(p->errors, "%s: nested deeper than %d", path, MAX_NESTING);
+		json_unsupported(at, p->key, list);
+	else if (depth == MAX_NESTING)
+		json_fail(at->errors, "%s: nested deeper than %d", at->path, MAX_NESTING);
 	cJSON_ArrayForEach(item, list)
 	{
-		snprintf(item_path, sizeof(item_path), "%.150s.%s[%u]", path, p->key, i++);
-		ret = each_step(p, item, item_path, depth + 1);
-		if (ret)
-			return ret;
+		if (at->errors->code)
+			return;
+		snprintf(path, sizeof(path), "%.150s.%s[%u]", at->path, p->key, i++);
+		each_step(p, &(struct json_at){at->errors, item, path}, depth + 1);
 	}
-	return 0;
 }
 
 int json_each_step(const cJSON *json, const char *path, const char *key, json_step_fn *load,
-		   void *arg, const struct json_errors *errors)
+		   void *arg, struct json_errors *errors)
 {
-	const struct pipeline p = {.key = key, .load = load, .arg = arg, .errors = errors};
+	const struct pipeline p = {.key = key, .load = load, .arg = arg};
 
-	return json ? each_step(&p, json, path, 0) : 0;
+	if (json)
+		each_step(&p, &(struct json_at){errors, json, path}, 0);
+	return errors->code;
 }

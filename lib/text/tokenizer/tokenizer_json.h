@@ -15,46 +15,56 @@
 
 #define JSON_PATH_MAX 192
 
-/* Where messages go: err may be NULL. */
+/*
+ * Where messages go (err may be NULL), and the first error: after one, the functions below still
+ * give harmless values, so callers may look at it once in the end. Zero code: no error.
+ */
 struct json_errors {
 	char *err;
 	size_t errlen;
+	int code; /* -EINVAL or -ENOMEM */
 };
 
-/* Writes the message and returns -EINVAL. */
-int json_fail(const struct json_errors *errors, const char *format, ...)
+/* An object of the file. */
+struct json_at {
+	struct json_errors *errors;
+	const cJSON *json;
+	const char *path;
+};
+
+/* Notes -EINVAL with the message, or -ENOMEM, unless there was an error before; returns the code. */
+int json_fail(struct json_errors *errors, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+int json_no_memory(struct json_errors *errors);
 
 /* The same, for a value that is not understood: `PATH.KEY: VALUE is not supported`. */
-int json_unsupported(const struct json_errors *errors, const char *path, const char *key,
-		     const cJSON *value);
+int json_unsupported(const struct json_at *at, const char *key, const cJSON *value);
 
 /* The member @key of @object; NULL when there is none or it is null. */
 const cJSON *json_get(const cJSON *object, const char *key);
 
-/* Members of a given type: 0 and the value, or -EINVAL. Optional ones have a default. */
-int json_get_bool(const cJSON *object, const char *path, const char *key, bool fallback,
-		  bool *ret_value, const struct json_errors *errors);
-int json_get_string(const cJSON *object, const char *path, const char *key, const char **ret_value,
-		    const struct json_errors *errors);
+/* Members of a given type; anything else is an error, unless a default is there for a missing one. */
+bool json_get_bool(const struct json_at *at, const char *key, bool fallback);
+const char *json_get_string(const struct json_at *at, const char *key); /* never NULL */
 /* A whole number from 0 to @max. */
-int json_get_number(const cJSON *object, const char *path, const char *key, uint32_t max,
-		    uint32_t *ret_value, const struct json_errors *errors);
+uint32_t json_get_number(const struct json_at *at, const char *key, uint32_t max);
 
 /* {"String": "..."} or {"Regex": "..."}, as Split and Replace have it under "pattern". */
-int json_get_pattern(const cJSON *object, const char *path, const char **ret_value,
-		     bool *ret_is_regex, const struct json_errors *errors);
+const char *json_get_pattern(const struct json_at *at, bool *ret_is_regex);
+
+/* A copy of @text, to be freed; NULL notes -ENOMEM. */
+char *json_copy(struct json_errors *errors, const char *text);
 
 /* One step of a pipeline, an object with that "type". */
-typedef int json_step_fn(void *arg, const cJSON *step, const char *path, const char *type);
+typedef void json_step_fn(void *arg, const struct json_at *at, const char *type);
 
 /*
  * The steps of a pipeline, in their order: @json itself, or what a "Sequence" (and those inside of
- * it, to a limited depth) lists under @key. 0, or the first error of @load; without @json there are
- * none.
+ * it, to a limited depth) lists under @key; none after an error. Without @json there are none.
+ * Returns the code.
  */
 int json_each_step(const cJSON *json, const char *path, const char *key, json_step_fn *load,
-		   void *arg, const struct json_errors *errors);
+		   void *arg, struct json_errors *errors);
 
 /* Whether @number is a whole number from 0 to @max; then *ret_value. */
 bool json_is_number(const cJSON *number, uint32_t max, uint32_t *ret_value);

@@ -318,3 +318,70 @@ void normalize_run_free(struct normalize_run *run)
 	free(run->cps);
 	free(run->sorted);
 }
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static void load_replace(struct normalize_step *step, const struct json_at *at)
+{
+	char why[160] = "";
+	bool is_regex;
+	const char *pattern = json_get_pattern(at, &is_regex);
+	int ret;
+
+	step->text = json_copy(at->errors, json_get_string(at, "content"));
+	if (!is_regex) {
+		step->pattern = json_copy(at->errors, pattern);
+		return;
+	}
+	ret = pretok_regex_new(pattern, &step->regex, why, sizeof(why));
+	if (ret == -EINVAL)
+		json_fail(at->errors, "%s.pattern.Regex: %s", at->path, why);
+	else if (ret)
+		json_no_memory(at->errors);
+}
+
+static void load_step(void *arg, const struct json_at *at, const char *type)
+{
+	struct normalizer *normalizer = arg;
+	struct normalize_step *step;
+
+	if (normalizer->n_steps == NORMALIZE_MAX_STEPS) {
+		json_fail(at->errors, "%s: more than %d steps", at->path, NORMALIZE_MAX_STEPS);
+		return;
+	}
+	step = &normalizer->steps[normalizer->n_steps++];
+	if (!strcmp(type, "NFC") || !strcmp(type, "NFD") || !strcmp(type, "NFKC") ||
+	    !strcmp(type, "NFKD")) {
+		step->kind = NORMALIZE_UNICODE;
+		step->compat = type[2] == 'K';
+		step->compose = type[strlen(type) - 1] == 'C';
+	} else if (!strcmp(type, "Prepend")) {
+		step->kind = NORMALIZE_PREPEND;
+		step->text = json_copy(at->errors, json_get_string(at, "prepend"));
+	} else if (!strcmp(type, "Replace")) {
+		step->kind = NORMALIZE_REPLACE;
+		load_replace(step, at);
+	} else if (!strcmp(type, "Strip")) {
+		step->kind = NORMALIZE_STRIP;
+		step->left = json_get_bool(at, "strip_left", true);
+		step->right = json_get_bool(at, "strip_right", true);
+	} else {
+		step->kind = NORMALIZE_LOWERCASE;
+		if (strcmp(type, "Lowercase"))
+			json_unsupported(at, "type", json_get(at->json, "type"));
+	}
+}
+
+int normalizer_load(struct normalizer *normalizer, const cJSON *json, struct json_errors *errors)
+{
+	return json_each_step(json, "normalizer", "normalizers", load_step, normalizer, errors);
+}
+
+void normalizer_free(struct normalizer *normalizer)
+{
+	for (unsigned i = 0; i < normalizer->n_steps; i++) {
+		pretok_regex_free(normalizer->steps[i].regex);
+		free(normalizer->steps[i].pattern);
+		free(normalizer->steps[i].text);
+	}
+}

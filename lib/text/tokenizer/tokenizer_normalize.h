@@ -49,8 +49,7 @@ struct normalize_run {
 };
 
 /* Reads the value of "normalizer" (NULL: none). 0, -EINVAL with a message, -ENOMEM. */
-int normalizer_load(struct normalizer *normalizer, const cJSON *json,
-		    const struct json_errors *errors);
+int normalizer_load(struct normalizer *normalizer, const cJSON *json, struct json_errors *errors);
 void normalizer_free(struct normalizer *normalizer);
 
 /*

@@ -7,128 +7,103 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Sequences inside sequences. */
-
-struct loader {
-	struct txda_tokenizer *tok;
-	const struct json_errors *errors;
-};
-
-static bool list_add(struct id_list *list, uint32_t id)
+static void list_add(const struct json_at *at, struct id_list *list, uint32_t id)
 {
 	if (list->n == TEMPLATE_MAX)
-		return false;
-	list->ids[list->n++] = id;
-	return true;
+		json_fail(at->errors, "%s: more than %d tokens", at->path, TEMPLATE_MAX);
+	else
+		list->ids[list->n++] = id;
 }
 
 /* Puts a processor's ids around what the ones before it have put. */
-static int wrap(const struct loader *ld, const char *path, const struct id_list *prefix,
-		const struct id_list *suffix)
+static void wrap(struct txda_tokenizer *tok, const struct json_at *at, struct id_list *prefix,
+		 const struct id_list *suffix)
 {
-	struct txda_tokenizer *tok = ld->tok;
-	struct id_list front = *prefix;
-
 	for (unsigned i = 0; i < tok->prefix.n; i++)
-		if (!list_add(&front, tok->prefix.ids[i]))
-			return json_fail(ld->errors, "%s: more than %d tokens", path, TEMPLATE_MAX);
-	tok->prefix = front;
+		list_add(at, prefix, tok->prefix.ids[i]);
+	tok->prefix = *prefix;
 	for (unsigned i = 0; i < suffix->n; i++)
-		if (!list_add(&tok->suffix, suffix->ids[i]))
-			return json_fail(ld->errors, "%s: more than %d tokens", path, TEMPLATE_MAX);
-	return 0;
+		list_add(at, &tok->suffix, suffix->ids[i]);
 }
 
 /* The ids of a special token of a template. */
-static int add_template_token(const struct loader *ld, const cJSON *json, const char *path,
-			      const cJSON *item, struct id_list *list)
+static void add_template_token(const struct txda_tokenizer *tok, const struct json_at *at,
+			       const cJSON *item, struct id_list *list)
 {
 	const cJSON *name = json_get(json_get(item, "SpecialToken"), "id"), *entry, *ids, *id;
 	uint32_t value;
 
-	if (!cJSON_IsString(name))
-		return json_unsupported(ld->errors, path, "single", item);
-	entry = json_get(json_get(json, "special_tokens"), name->valuestring);
+	if (!cJSON_IsString(name)) {
+		json_unsupported(at, "single", item);
+		return;
+	}
+	entry = json_get(json_get(at->json, "special_tokens"), name->valuestring);
 	ids = json_get(entry, "ids");
 	if (!cJSON_IsArray(ids))
-		return json_fail(ld->errors, "%s.special_tokens has no ids for \"%.80s\"", path,
-				 name->valuestring);
+		json_fail(at->errors, "%s.special_tokens has no ids for \"%.80s\"", at->path,
+			  name->valuestring);
 	cJSON_ArrayForEach(id, ids)
 	{
-		if (!json_is_number(id, UINT32_MAX, &value) ||
-		    !string_table_has(&ld->tok->pieces, value))
-			return json_unsupported(ld->errors, path, "special_tokens", entry);
-		if (!list_add(list, value))
-			return json_fail(ld->errors, "%s: more than %d tokens", path, TEMPLATE_MAX);
+		if (json_is_number(id, UINT32_MAX, &value) && string_table_has(&tok->pieces, value))
+			list_add(at, list, value);
+		else
+			json_unsupported(at, "special_tokens", entry);
 	}
-	return 0;
 }
 
-static int load_template(const struct loader *ld, const cJSON *json, const char *path)
+static void load_template(struct txda_tokenizer *tok, const struct json_at *at)
 {
-	const cJSON *single = json_get(json, "single"), *item;
+	const cJSON *single = json_get(at->json, "single"), *item;
 	struct id_list prefix = {.n = 0}, suffix = {.n = 0};
 	bool seen = false;
 
-	if (!cJSON_IsArray(single))
-		return json_unsupported(ld->errors, path, "single", single);
-	cJSON_ArrayForEach(item, single)
-	{
-		const cJSON *sequence = json_get(json_get(item, "Sequence"), "id");
-		int ret;
+	if (cJSON_IsArray(single)) {
+		cJSON_ArrayForEach(item, single)
+		{
+			const cJSON *sequence = json_get(json_get(item, "Sequence"), "id");
 
-		if (!sequence) {
-			ret = add_template_token(ld, json, path, item, seen ? &suffix : &prefix);
-			if (ret)
-				return ret;
-			continue;
+			if (!sequence)
+				add_template_token(tok, at, item, seen ? &suffix : &prefix);
+			else if (seen || !cJSON_IsString(sequence) ||
+				 strcmp(sequence->valuestring, "A"))
+				json_unsupported(at, "single", single);
+			seen |= sequence != NULL;
 		}
-		if (seen || !cJSON_IsString(sequence) || strcmp(sequence->valuestring, "A"))
-			return json_unsupported(ld->errors, path, "single", single);
-		seen = true;
 	}
 	if (!seen)
-		return json_unsupported(ld->errors, path, "single", single);
-	return wrap(ld, path, &prefix, &suffix);
+		json_unsupported(at, "single", single);
+	wrap(tok, at, &prefix, &suffix);
 }
 
 /* ["</s>", 2] */
-static int load_named_id(const struct loader *ld, const cJSON *json, const char *path,
-			 const char *key, struct id_list *list)
+static void load_named_id(const struct txda_tokenizer *tok, const struct json_at *at,
+			  const char *key, struct id_list *list)
 {
-	const cJSON *pair = json_get(json, key);
+	const cJSON *pair = json_get(at->json, key);
 	uint32_t id;
 
-	if (!cJSON_IsArray(pair) || !pair->child ||
-	    !json_is_number(pair->child->next, UINT32_MAX, &id) ||
-	    !string_table_has(&ld->tok->pieces, id))
-		return json_unsupported(ld->errors, path, key, pair);
-	list_add(list, id);
-	return 0;
+	if (cJSON_IsArray(pair) && pair->child &&
+	    json_is_number(pair->child->next, UINT32_MAX, &id) &&
+	    string_table_has(&tok->pieces, id))
+		list_add(at, list, id);
+	else
+		json_unsupported(at, key, pair);
 }
 
-static int load_roberta(const struct loader *ld, const cJSON *json, const char *path)
+static void load_step(void *arg, const struct json_at *at, const char *type)
 {
 	struct id_list prefix = {.n = 0}, suffix = {.n = 0};
-	int ret = load_named_id(ld, json, path, "cls", &prefix);
+	struct txda_tokenizer *tok = arg;
 
-	if (!ret)
-		ret = load_named_id(ld, json, path, "sep", &suffix);
-	return ret ? ret : wrap(ld, path, &prefix, &suffix);
-}
-
-static int load_step(void *arg, const cJSON *json, const char *path, const char *type)
-{
-	const struct loader *ld = arg;
-
-	if (!strcmp(type, "TemplateProcessing"))
-		return load_template(ld, json, path);
-	if (!strcmp(type, "RobertaProcessing"))
-		return load_roberta(ld, json, path);
-	/* It only moves offsets. */
-	if (!strcmp(type, "ByteLevel"))
-		return 0;
-	return json_unsupported(ld->errors, path, "type", json_get(json, "type"));
+	if (!strcmp(type, "TemplateProcessing")) {
+		load_template(tok, at);
+	} else if (!strcmp(type, "RobertaProcessing")) {
+		load_named_id(tok, at, "cls", &prefix);
+		load_named_id(tok, at, "sep", &suffix);
+		wrap(tok, at, &prefix, &suffix);
+	} else if (strcmp(type, "ByteLevel")) { /* that one only moves offsets */
+		json_unsupported(at, "type", json_get(at->json, "type"));
+	}
 }
 
 /* "bos_token": "<s>" or {"content": "<s>", ...}. A name that is no token is as none. */
@@ -147,38 +122,30 @@ static uint32_t config_token(const struct txda_tokenizer *tok, const cJSON *conf
  * add_bos_token and add_eos_token. The Llama classes make their template from these two, whatever
  * tokenizer.json says; for the others they count where tokenizer.json puts nothing.
  */
-static int apply_config(const struct loader *ld, const cJSON *config)
+static void apply_config(struct txda_tokenizer *tok, const struct json_at *at)
 {
-	const char *where = "tokenizer_config.json";
-	struct txda_tokenizer *tok = ld->tok;
-	const cJSON *class = json_get(config, "tokenizer_class");
-	const cJSON *add_bos = json_get(config, "add_bos_token");
-	bool bos, eos;
-	int ret;
+	const cJSON *class = json_get(at->json, "tokenizer_class");
+	const cJSON *add_bos = json_get(at->json, "add_bos_token");
+	bool bos = json_get_bool(at, "add_bos_token", false);
+	bool eos = json_get_bool(at, "add_eos_token", false);
 
-	ret = json_get_bool(config, where, "add_bos_token", false, &bos, ld->errors);
-	if (!ret)
-		ret = json_get_bool(config, where, "add_eos_token", false, &eos, ld->errors);
-	if (ret)
-		return ret;
 	if (add_bos && cJSON_IsString(class) && strstr(class->valuestring, "Llama"))
 		tok->prefix.n = tok->suffix.n = 0;
 	else if (tok->prefix.n || tok->suffix.n)
-		return 0;
+		return;
 	if (bos && tok->bos != TXDA_TOKEN_NONE)
-		list_add(&tok->prefix, tok->bos);
+		list_add(at, &tok->prefix, tok->bos);
 	if (eos && tok->eos != TXDA_TOKEN_NONE)
-		list_add(&tok->suffix, tok->eos);
-	return 0;
+		list_add(at, &tok->suffix, tok->eos);
 }
 
 int tokenizer_load_post(struct txda_tokenizer *tok, const cJSON *post, const cJSON *config,
-			const struct json_errors *errors)
+			struct json_errors *errors)
 {
-	struct loader ld = {.tok = tok, .errors = errors};
-	int ret = json_each_step(post, "post_processor", "processors", load_step, &ld, errors);
-
+	json_each_step(post, "post_processor", "processors", load_step, tok, errors);
 	tok->bos = config_token(tok, config, "bos_token");
 	tok->eos = config_token(tok, config, "eos_token");
-	return ret || !config ? ret : apply_config(&ld, config);
+	if (config)
+		apply_config(tok, &(struct json_at){errors, config, "tokenizer_config.json"});
+	return errors->code;
 }

@@ -41,8 +41,7 @@ static uint32_t count_children(const cJSON *json)
 }
 
 /* The highest id in model.vocab and the added tokens, plus one. */
-static int count_ids(const cJSON *vocab, const cJSON *added, uint32_t *ret_n,
-		     const struct json_errors *errors)
+static uint32_t count_ids(const cJSON *vocab, const cJSON *added, struct json_errors *errors)
 {
 	uint32_t n = 0, id;
 	const cJSON *item;
@@ -52,30 +51,24 @@ static int count_ids(const cJSON *vocab, const cJSON *added, uint32_t *ret_n,
 	cJSON_ArrayForEach(item, vocab)
 	{
 		if (!json_is_number(item, BPE_ID_LIMIT - 1, &id))
-			return json_fail(errors,
-					 "model.vocab: the id of \"%.80s\" is not a whole "
-					 "number below %u",
-					 item->string, BPE_ID_LIMIT);
-		if (id >= n)
+			json_fail(errors,
+				  "model.vocab: the id of \"%.80s\" is not a whole number below %u",
+				  item->string, BPE_ID_LIMIT);
+		else if (id >= n)
 			n = id + 1;
 	}
 	cJSON_ArrayForEach(item, added)
 	{
-		int ret;
-
 		snprintf(path, sizeof(path), "added_tokens[%u]", i++);
-		ret = json_get_number(item, path, "id", BPE_ID_LIMIT - 1, &id, errors);
-		if (ret)
-			return ret;
+		id = json_get_number(&(struct json_at){errors, item, path}, "id", BPE_ID_LIMIT - 1);
 		if (id >= n)
 			n = id + 1;
 	}
-	*ret_n = n;
-	return 0;
+	return n;
 }
 
 static int set_piece(struct txda_tokenizer *tok, uint32_t id, const char *text,
-		     const struct json_errors *errors)
+		     struct json_errors *errors)
 {
 	size_t len = strlen(text);
 	int ret;
@@ -94,33 +87,23 @@ static int set_piece(struct txda_tokenizer *tok, uint32_t id, const char *text,
 	return 0;
 }
 
-static int load_added_token(struct txda_tokenizer *tok, const cJSON *json, const char *path,
-			    uint32_t id, const struct json_errors *errors)
+static int load_added_token(struct txda_tokenizer *tok, const struct json_at *at, uint32_t id)
 {
 	struct added_token *token = &tok->added[tok->n_added];
-	const char *content;
+	const char *content = json_get_string(at, "content");
 	uint32_t known;
 	int ret;
 
-	ret = json_get_string(json, path, "content", &content, errors);
-	if (!ret)
-		ret = json_get_bool(json, path, "single_word", false, &token->single_word, errors);
-	if (!ret)
-		ret = json_get_bool(json, path, "lstrip", false, &token->lstrip, errors);
-	if (!ret)
-		ret = json_get_bool(json, path, "rstrip", false, &token->rstrip, errors);
-	if (!ret)
-		ret = json_get_bool(json, path, "special", false, &token->special, errors);
-	if (!ret)
-		ret = json_get_bool(json, path, "normalized", !token->special, &token->normalized,
-				    errors);
-	if (ret)
-		return ret;
-	if (!*content)
-		return 0;
+	token->single_word = json_get_bool(at, "single_word", false);
+	token->lstrip = json_get_bool(at, "lstrip", false);
+	token->rstrip = json_get_bool(at, "rstrip", false);
+	token->special = json_get_bool(at, "special", false);
+	token->normalized = json_get_bool(at, "normalized", !token->special);
 	if (strlen(content) > ADDED_TOKEN_MAX)
-		return json_fail(errors, "%s.content has %zu bytes, more than the limit of %d",
-				 path, strlen(content), ADDED_TOKEN_MAX);
+		json_fail(at->errors, "%s.content has %zu bytes, more than the limit of %d",
+			  at->path, strlen(content), ADDED_TOKEN_MAX);
+	if (at->errors->code || !*content)
+		return at->errors->code;
 	/* What the vocabulary has already keeps the id that it has there. */
 	known = string_index_find(&tok->piece_index, content, strlen(content));
 	if (known != TXDA_TOKEN_NONE)
@@ -128,7 +111,7 @@ static int load_added_token(struct txda_tokenizer *tok, const cJSON *json, const
 	if (known != TXDA_TOKEN_NONE && (tok->flags[id] & TOKEN_ADDED))
 		return 0;
 	if (known == TXDA_TOKEN_NONE) {
-		ret = set_piece(tok, id, content, errors);
+		ret = set_piece(tok, id, content, at->errors);
 		if (ret)
 			return ret;
 	}
@@ -139,7 +122,7 @@ static int load_added_token(struct txda_tokenizer *tok, const cJSON *json, const
 }
 
 static int load_added(struct txda_tokenizer *tok, const cJSON *added, const cJSON *config_added,
-		      const struct json_errors *errors)
+		      struct json_errors *errors)
 {
 	const cJSON *item;
 	unsigned i = 0;
@@ -148,12 +131,10 @@ static int load_added(struct txda_tokenizer *tok, const cJSON *added, const cJSO
 
 	cJSON_ArrayForEach(item, added)
 	{
-		uint32_t id;
+		const struct json_at at = {errors, item, path};
 
 		snprintf(path, sizeof(path), "added_tokens[%u]", i++);
-		ret = json_get_number(item, path, "id", BPE_ID_LIMIT - 1, &id, errors);
-		if (!ret)
-			ret = load_added_token(tok, item, path, id, errors);
+		ret = load_added_token(tok, &at, json_get_number(&at, "id", BPE_ID_LIMIT - 1));
 		if (ret)
 			return ret;
 	}
@@ -167,7 +148,7 @@ static int load_added(struct txda_tokenizer *tok, const cJSON *added, const cJSO
 			 item->string ? item->string : "");
 		if (!item->string || !*item->string || *end || id >= tok->pieces.n)
 			return json_fail(errors, "%s: not an id below %u", path, tok->pieces.n);
-		ret = load_added_token(tok, item, path, (uint32_t)id, errors);
+		ret = load_added_token(tok, &(struct json_at){errors, item, path}, (uint32_t)id);
 		if (ret)
 			return ret;
 	}
@@ -203,68 +184,61 @@ static int index_words(struct txda_tokenizer *tok, uint32_t n_vocab)
 	return ret;
 }
 
-static int load_flags(struct txda_tokenizer *tok, const cJSON *model,
-		      const struct json_errors *errors)
+static void load_flags(struct txda_tokenizer *tok, const struct json_at *at)
 {
 	static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-	const cJSON *dropout = json_get(model, "dropout");
+	const cJSON *dropout = json_get(at->json, "dropout");
 	struct bpe *bpe = &tok->bpe;
-	int ret;
 
 	if (dropout && !(cJSON_IsNumber(dropout) && dropout->valuedouble == 0))
-		return json_unsupported(errors, "model", "dropout", dropout);
+		json_unsupported(at, "dropout", dropout);
 	for (unsigned i = 0; i < 2; i++) {
-		const cJSON *affix = json_get(model, affixes[i]);
+		const cJSON *affix = json_get(at->json, affixes[i]);
 
 		if (affix && !(cJSON_IsString(affix) && !affix->valuestring[0]))
-			return json_unsupported(errors, "model", affixes[i], affix);
+			json_unsupported(at, affixes[i], affix);
 	}
-	ret = json_get_bool(model, "model", "byte_fallback", false, &bpe->byte_fallback, errors);
-	if (!ret)
-		ret = json_get_bool(model, "model", "fuse_unk", false, &bpe->fuse_unk, errors);
-	if (!ret)
-		ret = json_get_bool(model, "model", "ignore_merges", false, &bpe->ignore_merges,
-				    errors);
-	return ret;
+	bpe->byte_fallback = json_get_bool(at, "byte_fallback", false);
+	bpe->fuse_unk = json_get_bool(at, "fuse_unk", false);
+	bpe->ignore_merges = json_get_bool(at, "ignore_merges", false);
 }
 
-static int load_unk(struct txda_tokenizer *tok, const cJSON *model,
-		    const struct json_errors *errors)
+static int load_unk(struct txda_tokenizer *tok, const struct json_at *at)
 {
-	const cJSON *unk = json_get(model, "unk_token");
+	const cJSON *unk = json_get(at->json, "unk_token");
 
 	tok->bpe.unk = BPE_NONE;
 	if (!unk)
 		return 0;
 	if (!cJSON_IsString(unk))
-		return json_unsupported(errors, "model", "unk_token", unk);
+		return json_unsupported(at, "unk_token", unk);
 	tok->bpe.unk =
 		string_index_find(&tok->piece_index, unk->valuestring, strlen(unk->valuestring));
 	if (tok->bpe.unk == BPE_NONE || !(tok->flags[tok->bpe.unk] & TOKEN_IN_VOCAB))
-		return json_fail(errors, "model.unk_token: \"%.80s\" is not in model.vocab",
+		return json_fail(at->errors, "model.unk_token: \"%.80s\" is not in model.vocab",
 				 unk->valuestring);
 	return 0;
 }
 
 int tokenizer_load_vocab(struct txda_tokenizer *tok, const cJSON *model, const cJSON *added,
-			 const cJSON *config, const struct json_errors *errors)
+			 const cJSON *config, struct json_errors *errors)
 {
 	const cJSON *type = json_get(model, "type"), *vocab = json_get(model, "vocab");
 	const cJSON *config_added = json_get(config, "added_tokens_decoder"), *item;
-	uint32_t n_ids = 0, n_vocab = count_children(vocab), n_added;
+	const struct json_at at = {errors, model, "model"};
+	uint32_t n_ids, n_vocab = count_children(vocab), n_added;
 	int ret;
 
 	/* Old files leave the type out; merges say what it is. */
 	if (!cJSON_IsObject(model) ||
 	    (type && !(cJSON_IsString(type) && !strcmp(type->valuestring, "BPE"))))
-		return json_unsupported(errors, "model", "type", type);
+		return json_unsupported(&at, "type", type);
 	if (!cJSON_IsObject(vocab))
 		return json_fail(errors, "model.vocab is missing or no object");
-	ret = count_ids(vocab, added, &n_ids, errors);
-	if (!ret)
-		ret = load_flags(tok, model, errors);
-	if (ret)
-		return ret;
+	n_ids = count_ids(vocab, added, errors);
+	load_flags(tok, &at);
+	if (errors->code)
+		return errors->code;
 	cJSON_ArrayForEach(item, config_added)
 	{
 		unsigned long id = item->string ? strtoul(item->string, NULL, 10) : 0;
@@ -291,7 +265,7 @@ int tokenizer_load_vocab(struct txda_tokenizer *tok, const cJSON *model, const c
 			return ret;
 		tok->flags[id] = TOKEN_IN_VOCAB;
 	}
-	ret = load_unk(tok, model, errors);
+	ret = load_unk(tok, &at);
 	if (!ret)
 		ret = load_added(tok, added, config_added, errors);
 	return ret ? ret : index_words(tok, n_vocab);
@@ -328,7 +302,7 @@ static uint32_t find_in_vocab(const struct txda_tokenizer *tok, const char *text
 }
 
 static int load_merge(struct txda_tokenizer *tok, const cJSON *merge, unsigned index,
-		      struct text_buf *joined, const struct json_errors *errors)
+		      struct text_buf *joined, struct json_errors *errors)
 {
 	uint32_t left_id, right_id, merged_id;
 	const char *left, *right;
@@ -354,7 +328,7 @@ static int load_merge(struct txda_tokenizer *tok, const cJSON *merge, unsigned i
 }
 
 int tokenizer_load_merges(struct txda_tokenizer *tok, const cJSON *model,
-			  const struct json_errors *errors)
+			  struct json_errors *errors)
 {
 	const cJSON *merges = json_get(model, "merges"), *merge;
 	struct text_buf joined = {0};
@@ -384,7 +358,7 @@ int tokenizer_load_merges(struct txda_tokenizer *tok, const cJSON *model,
 	return ret ? ret : bpe_finish(&tok->bpe);
 }
 
-int tokenizer_index_added(struct txda_tokenizer *tok, const struct json_errors *errors)
+int tokenizer_index_added(struct txda_tokenizer *tok, struct json_errors *errors)
 {
 	struct normalize_run run = {0};
 	int ret = 0;
