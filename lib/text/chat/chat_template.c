@@ -11,11 +11,267 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "chat_internal.h"
 #include "chat_messages.h"
 #include "json_strict.h"
 
-enum { MAX_CONFIG = 64 << 20 };
+enum {
+	MAX_TEMPLATES = 32,
+	MAX_CONFIG = 64 << 20,
+};
+
+struct chat_named_template {
+	char *name; /* "default", "tool_use", … */
+	struct txda_template *template;
+	struct txda_chat_capabilities capabilities;
+};
+
+struct txda_chat_template {
+	struct chat_named_template templates[MAX_TEMPLATES];
+	unsigned int n_templates;
+	const struct chat_named_template *standard; /* "default", or the only one */
+	const struct chat_named_template *tool_use; /* for requests with tools, or NULL */
+	cJSON *special_tokens;			    /* object: bos_token and the like */
+};
+
+/* ---- rendering ----------------------------------------------------------------------------------- */
+
+/*
+ * Set @name to a reference: the context owns nothing of @value, which is only read. Names may be
+ * set more than once; rendering takes the last one.
+ */
+static bool set_reference(cJSON *context, const char *name, const cJSON *value)
+{
+	if (!value)
+		return cJSON_AddNullToObject(context, name) != NULL;
+	return cJSON_AddItemReferenceToObject(context, name, (cJSON *)value);
+}
+
+static bool set_members(cJSON *context, const cJSON *object)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item,
+			   object) if (!set_reference(context, item->string, item)) return false;
+	return true;
+}
+
+static bool fill_context(cJSON *context, const struct txda_chat_template *chat,
+			 const struct txda_chat_request *request)
+{
+	return set_members(context, chat->special_tokens) &&
+	       set_members(context, request->variables) &&
+	       set_reference(context, "messages", request->messages) &&
+	       set_reference(context, "tools", request->tools) &&
+	       set_reference(context, "documents", request->documents) &&
+	       cJSON_AddBoolToObject(context, "add_generation_prompt",
+				     request->add_generation_prompt);
+}
+
+/* Messages as they are. */
+static int render_plain(const struct txda_chat_template *chat, const struct txda_template *template,
+			const struct txda_chat_request *request, struct txda_template_error *error,
+			char **ret_text, size_t *ret_length)
+{
+	struct txda_template_options options = {.now = request->now, .limits = request->limits};
+	cJSON *context = cJSON_CreateObject();
+	int rc = -ENOMEM;
+
+	if (context && fill_context(context, chat, request))
+		rc = txda_template_render(template, context, &options, error, ret_text, ret_length);
+	else
+		*error = (struct txda_template_error){.kind = TXDA_TEMPLATE_MEMORY,
+						      .message = "out of memory"};
+	cJSON_Delete(context);
+	return rc;
+}
+
+static int check_member(const cJSON *value, bool fits, const char *what,
+			struct txda_template_error *error)
+{
+	if (!value || fits)
+		return 0;
+	error->kind = TXDA_TEMPLATE_RUNTIME;
+	error->line = 0;
+	snprintf(error->message, sizeof(error->message), "%s", what);
+	return -EINVAL;
+}
+
+int txda_chat_template_render(const struct txda_chat_template *chat,
+			      const struct txda_chat_request *request,
+			      struct txda_template_error *error, char **ret_text,
+			      size_t *ret_length)
+{
+	bool with_tools = chat->tool_use && cJSON_GetArraySize(request->tools) > 0;
+	const struct chat_named_template *named = with_tools ? chat->tool_use : chat->standard;
+	struct txda_chat_request adapted = *request;
+	struct txda_template_error own_error;
+	cJSON *messages = NULL;
+	int rc;
+
+	if (!error)
+		error = &own_error;
+	*error = (struct txda_template_error){0};
+	rc = check_member(request->tools,
+			  cJSON_IsArray(request->tools) || cJSON_IsNull(request->tools),
+			  "tools must be an array", error);
+	if (!rc)
+		rc = check_member(request->documents,
+				  cJSON_IsArray(request->documents) ||
+					  cJSON_IsNull(request->documents),
+				  "documents must be an array", error);
+	if (!rc)
+		rc = check_member(request->variables, cJSON_IsObject(request->variables),
+				  "the variables of a chat template must be an object", error);
+	if (!rc)
+		rc = txda_chat_messages_adapt(request->messages, &named->capabilities, error,
+					      &messages);
+	if (rc)
+		return rc;
+	if (messages)
+		adapted.messages = messages;
+	rc = render_plain(chat, named->template, &adapted, error, ret_text, ret_length);
+	cJSON_Delete(messages);
+	return rc;
+}
+
+/* ---- probing ------------------------------------------------------------------------------------- */
+
+/*
+ * What a template can do is found by rendering small conversations with marks in them and looking
+ * for the marks. A mark may come out in the wrong dress (a list printed as Python would, JSON text
+ * quoted once more): that is told by the quotes around it.
+ */
+#define TEXT_MARK "txda-probe-text"
+#define TOOL_MARK "txda_probe_tool"
+#define KEY_MARK  "txda_probe_key"
+
+static const char string_content[] = "[{\"role\":\"user\",\"content\":\"" TEXT_MARK "\"}]";
+static const char part_content[] =
+	"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"" TEXT_MARK "\"}]}]";
+static const char tools[] =
+	"[{\"type\":\"function\",\"function\":{\"name\":\"" TOOL_MARK "\",\"description\":\"d\","
+	"\"parameters\":{\"type\":\"object\",\"properties\":{\"p\":{\"type\":\"string\","
+	"\"description\":\"d\"}},\"required\":[\"p\"]}}}]";
+
+#define CALL(content, arguments)                                                                   \
+	"[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":" content      \
+	",\"tool_calls\":[{\"id\":\"call12345\",\"type\":\"function\",\"function\":{\"name\":"     \
+	"\"" TOOL_MARK "\",\"arguments\":" arguments "}}]}]"
+#define OBJECT "{\"" KEY_MARK "\":\"v\"}"
+#define STRING "\"{\\\"" KEY_MARK "\\\":\\\"v\\\"}\""
+
+static const struct txda_template_limits probe_limits = {
+	.steps = 2 * 1000 * 1000,
+	.memory = (size_t)32 << 20,
+	.output = (size_t)4 << 20,
+	.depth = 600,
+};
+
+/* The output, "" when rendering fails, NULL without memory. */
+static char *probe(const struct txda_chat_template *chat, const struct chat_named_template *named,
+		   const char *messages, const char *with_tools)
+{
+	static const struct tm day = {.tm_year = 125, .tm_mon = 0, .tm_mday = 1, .tm_wday = 3};
+	cJSON *message_tree = cJSON_Parse(messages);
+	cJSON *tool_tree = with_tools ? cJSON_Parse(with_tools) : NULL;
+	struct txda_chat_request request = {
+		.messages = message_tree, .tools = tool_tree, .now = &day, .limits = &probe_limits};
+	struct txda_template_error error;
+	char *text = NULL;
+	int rc = -ENOMEM;
+
+	if (message_tree && (tool_tree || !with_tools))
+		rc = render_plain(chat, named->template, &request, &error, &text, NULL);
+	cJSON_Delete(message_tree);
+	cJSON_Delete(tool_tree);
+	if (!rc)
+		return text;
+	return rc == -ENOMEM ? NULL : strdup("");
+}
+
+static int probe_content(const struct txda_chat_template *chat, struct chat_named_template *named)
+{
+	struct txda_chat_capabilities *caps = &named->capabilities;
+	char *text = probe(chat, named, string_content, NULL);
+	char *parts = probe(chat, named, part_content, NULL);
+
+	if (text && parts) {
+		caps->content_string = strstr(text, TEXT_MARK) != NULL;
+		caps->content_parts = strstr(parts, TEXT_MARK) &&
+				      !strstr(parts, "'" TEXT_MARK "'") &&
+				      !strstr(parts, "\"" TEXT_MARK "\"");
+		if (!caps->content_parts)
+			caps->content_string = true; /* the usual form, for want of a better */
+	}
+	free(text);
+	free(parts);
+	return text && parts ? 0 : -ENOMEM;
+}
+
+/*
+ * Are the arguments of the call rendered? As text they may come out in quotes once more, as an
+ * object in Python's spelling: neither is what the model was trained on.
+ */
+static bool is_well_rendered(const char *text)
+{
+	const char *key = strstr(text, KEY_MARK);
+
+	if (!key)
+		return false;
+	return key[strlen(KEY_MARK)] != '\\' && key[strlen(KEY_MARK)] != '\'';
+}
+
+/*
+ * Some templates want content to be None beside tool calls, some a string; some show calls only if
+ * there are tools.
+ */
+static int probe_calls(const struct txda_chat_template *chat,
+		       const struct chat_named_template *named, const char *const conversations[2],
+		       bool *ret)
+{
+	unsigned int i;
+
+	*ret = false;
+	for (i = 0; i < 4 && !*ret; i++) {
+		char *text = probe(chat, named, conversations[i & 1], i & 2 ? tools : NULL);
+
+		if (!text)
+			return -ENOMEM;
+		*ret = is_well_rendered(text);
+		free(text);
+	}
+	return 0;
+}
+
+static int probe_tools(const struct txda_chat_template *chat, struct chat_named_template *named)
+{
+	static const char *const objects[2] = {CALL("null", OBJECT), CALL("\"\"", OBJECT)};
+	static const char *const strings[2] = {CALL("null", STRING), CALL("\"\"", STRING)};
+	struct txda_chat_capabilities *caps = &named->capabilities;
+	char *text = probe(chat, named, string_content, tools);
+	int rc;
+
+	if (!text)
+		return -ENOMEM;
+	caps->tools = strstr(text, TOOL_MARK) != NULL;
+	free(text);
+	rc = probe_calls(chat, named, objects, &caps->argument_objects);
+	if (rc)
+		return rc;
+	caps->tool_calls = caps->argument_objects;
+	return caps->tool_calls ? 0 : probe_calls(chat, named, strings, &caps->tool_calls);
+}
+
+/* Find out what a template can do. 0 or -ENOMEM; what fails to render counts as not supported. */
+static int probe_all(const struct txda_chat_template *chat, struct chat_named_template *named)
+{
+	int rc = probe_content(chat, named);
+
+	named->capabilities.thinking = txda_template_mentions(named->template, "enable_thinking");
+	return rc ? rc : probe_tools(chat, named);
+}
+
+/* ---- loading ------------------------------------------------------------------------------------- */
 
 /* One load: where it reads and where it says what is wrong. */
 struct loader {
@@ -46,8 +302,8 @@ static int add_template(struct loader *l, const char *file, const char *name, co
 	struct txda_template_error error;
 	int rc;
 
-	if (chat->n_templates == CHAT_MAX_TEMPLATES)
-		return fail(l, -E2BIG, "%s: more than %d chat templates", file, CHAT_MAX_TEMPLATES);
+	if (chat->n_templates == MAX_TEMPLATES)
+		return fail(l, -E2BIG, "%s: more than %d chat templates", file, MAX_TEMPLATES);
 	named->name = strdup(name);
 	if (!named->name)
 		return fail(l, -ENOMEM, "out of memory");
@@ -249,7 +505,7 @@ static int finish(struct loader *l)
 	if (!chat->standard)
 		chat->standard = &chat->templates[0];
 	for (i = 0; i < chat->n_templates; i++)
-		if (chat_probe(chat, &chat->templates[i]))
+		if (probe_all(chat, &chat->templates[i]))
 			return fail(l, -ENOMEM, "out of memory");
 	return 0;
 }
@@ -354,4 +610,10 @@ void txda_chat_template_free(struct txda_chat_template *chat)
 	}
 	cJSON_Delete(chat->special_tokens);
 	free(chat);
+}
+
+const struct txda_chat_capabilities *
+txda_chat_template_capabilities(const struct txda_chat_template *chat)
+{
+	return &chat->standard->capabilities;
 }
