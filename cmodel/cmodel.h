@@ -60,8 +60,8 @@ unsigned cm_machine_cores(const struct cm_machine *m);
 const char *cm_machine_isa(const struct cm_machine *m); /* the SIMD path in use */
 struct cm_chip *cm_machine_chip(struct cm_machine *m, unsigned index);
 /*
- * Between these the machine stands still, as in a callback, and calls of this thread that would
- * wait for an op to end need not. For a reconfiguration of many parts.
+ * Pauses the machine, as in a callback, until cm_machine_release(). Meanwhile calls of this thread
+ * that would wait for an op to end do not wait. For changes to many objects with one pause.
  */
 void cm_machine_hold(struct cm_machine *m);
 void cm_machine_release(struct cm_machine *m);
@@ -120,17 +120,17 @@ int cm_vm_set_group(struct cm_vm *vm, unsigned slot, uint64_t id, unsigned rank,
 void *cm_vm_resolve(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags);
 
 /*
- * A translated address space is not mapped by the embedder but filled as streams touch it: what is
- * not there is asked of @fn, and the answer is mapped and kept until it is forgotten. Answers of
- * failure are not kept. For memory that is described by page tables; cm_vm_map() and cm_vm_unmap()
- * are not for such a space.
+ * A translated address space is filled as streams touch it, instead of being mapped by the
+ * embedder: @fn is asked for an address that is not there, and its answer is mapped and kept until
+ * it is forgotten. Failures are not kept. This is for memory that page tables describe; cm_vm_map()
+ * and cm_vm_unmap() do not work on such a space.
  *
  * @fn is called by the leading thread with the space's lock held; it looks up @va, a multiple of
  * the page size, and returns 0 or why not. It is short and calls nothing of the model. The embedder
  * must not call cm_vm_forget() or cm_vm_resolve() with a lock held that @fn takes.
  *
- * The host has a limit of mappings a process. Near to it the model forgets what it keeps, of all
- * spaces, and asks again.
+ * The host limits the mappings of a process. Near that limit the model forgets the answers that it
+ * keeps, of all spaces, and asks again.
  */
 struct cm_translation {
 	uint64_t va, bytes; /* a range that @va is in; the longer the better */
@@ -178,9 +178,9 @@ struct cm_queue_ops {
 
 int cm_queue_new(struct cm_vm *vm, enum cm_queue_class queue_class, const struct cm_queue_ops *ops,
 		 void *arg, struct cm_queue **ret);
-/* Drops what has not started, cuts short and waits for what runs. */
+/* Drops streams that have not started; cancels the one that runs and waits for it. */
 void cm_queue_free(struct cm_queue *q);
-/* Only cuts short; does not wait. For those who free many and do not want to wait for each. */
+/* Cancels as cm_queue_free() does, but does not wait: for a caller that frees many queues. */
 void cm_queue_cancel(struct cm_queue *q);
 /*
  * Appends the stream at [va, va + bytes). Returns at once: -EAGAIN when CM_QUEUE_DEPTH streams are
@@ -195,19 +195,19 @@ int cm_queue_fault(struct cm_queue *q, struct txda_fault *ret); /* -ENOENT: none
 uint64_t cm_queue_progress(struct cm_queue *q);
 /* The address of the packet in execution; 0: none. */
 uint64_t cm_queue_packet(struct cm_queue *q);
-/* Of a faulted queue: nothing was wrong with it, but with others that its collective needs. */
+/* Whether a faulted queue failed only because another member of its collective did. */
 bool cm_queue_is_innocent(struct cm_queue *q);
 
 enum cm_queue_priority {
 	CM_PRIORITY_LOW = 0,
-	CM_PRIORITY_NORMAL = 1, /* what a queue begins with */
+	CM_PRIORITY_NORMAL = 1, /* initial */
 	CM_PRIORITY_HIGH = 2,
 	CM_PRIORITIES
 };
 
 /*
- * Queues of a higher priority have their turns first; of eight turns one each still goes to the
- * lower ones first, so that none starves.
+ * Queues of a higher priority get their turns first. Of eight turns, one goes to normal and one to
+ * low priority first, so that neither starves.
  */
 void cm_queue_set_priority(struct cm_queue *q, enum cm_queue_priority priority);
 
@@ -230,7 +230,7 @@ char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *fault, char *buf,
 struct cm_sensors {
 	uint64_t busy_ns; /* compute time so far; utilisation is its rate */
 	uint64_t copy_busy_ns;
-	uint64_t bytes_read; /* by ops and copies, from DRAM, by the activity model */
+	uint64_t bytes_read; /* by ops and copies from DRAM, as the activity model counts it */
 	uint64_t bytes_written;
 	uint64_t ops;
 	uint32_t power_mw; /* a simple activity model; the chip says that it is one */
@@ -248,15 +248,14 @@ struct cm_sensors {
 void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret);
 
 /*
- * @fn is called when an injection has changed what cm_chip_sensors() says, by whatever thread that
- * happens in, while the machine stands still: as a callback of a queue.
+ * Sets the callback for changes of cm_chip_sensors() that an injection makes. The thread that makes
+ * the change calls it, with the machine paused; the rules for callbacks of queues apply.
  */
 void cm_chip_set_notify(struct cm_chip *c, void (*fn)(void *arg), void *arg);
-bool cm_chip_link_down(struct cm_chip *c); /* its links do not work now */
-/* All queues that the chip has now hang, as with a dead command processor; and no longer. */
+bool cm_chip_link_down(struct cm_chip *c); /* whether its links are down */
+/* Makes all queues that the chip has now hang, as with a dead command processor, or run again. */
 void cm_chip_stall(struct cm_chip *c, bool on);
-/* A chip that was lost works again, as one that has just been plugged in; injections are cleared.
- */
+/* Brings a lost chip back as if it had just been plugged in; clears its injections. */
 void cm_chip_revive(struct cm_chip *c);
 
 /*

@@ -93,7 +93,7 @@ char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *f, char *buf, siz
 	if (!len)
 		return buf;
 	buf[0] = '\0';
-	/* A translated space may change under the hands of anybody but the leader. */
+	/* Only the leader may rely on the table of a translated space. */
 	if (vm && !vm->translate && f->packet_va) {
 		pthread_mutex_lock(&vm->map_lock);
 		find_names(vm, f, &names);

@@ -254,8 +254,10 @@ static bool wait_is_late(const struct waiting *w)
 	return w->deadline_ns != UINT64_MAX && (!w->deadline_ns || clock_ns() >= w->deadline_ns);
 }
 
-/* Leads until the wait is over (0 or -errno), somebody pauses the machine, or there was nothing to
- * do for long. */
+/*
+ * Leads until the wait is over (0 or -errno), the machine is paused, or there was nothing to do for
+ * long.
+ */
 static int wait_lead(struct cm_lead *l, const struct waiting *w)
 {
 	uint64_t idle_from = 0;

@@ -290,7 +290,7 @@ static int check_tensors(const struct loader *l)
 	return 0;
 }
 
-/* What the instruction set says of each op that holds for all launches. */
+/* What the instruction set requires of each op in all launches. */
 struct op_rule {
 	uint8_t param_words; /* of txda_op.raw that it names */
 	uint8_t in, out;     /* tensors that must be given, a bit each */
@@ -450,7 +450,7 @@ static int load(const struct loader *l, struct cm_pool *pool, const void *src)
 {
 	struct cm_program *p = l->p;
 
-	/* A private copy: what was checked cannot change any more. */
+	/* A private copy: it cannot change after the checks. */
 	memcpy(p->image, src, p->bytes);
 	p->hdr = (const void *)p->image;
 	if (check_header(l))

@@ -414,7 +414,7 @@ static void run_item(const struct cm_launch *l, const struct geometry *g, const 
 		write_rows(l, g, it, total);
 }
 
-/* Precise mode: what the cache has of one position. */
+/* Precise mode: key and value of one position. */
 struct precise_kv {
 	const void *k, *v;
 	float k_scale, v_scale;

@@ -49,7 +49,7 @@ static void tile_widen(const struct cm_attend *a, const uint8_t *block, uint32_t
 	}
 }
 
-/* The same of latent vectors, with their scales: from here on they are as if they had been bf16. */
+/* The same of latent vectors, with their scales: from here on they are handled as bf16. */
 static void tile_widen_latent(const struct cm_attend *a, const uint8_t *block, uint32_t in,
 			      unsigned g, struct tile *t)
 {
@@ -218,8 +218,9 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 			}
 		if (keys >= 16 || !(keys & 1))
 			continue;
-		/* The pair's other key does not exist: whatever lies there must not meet a zero as
-		 * NaN. */
+		/*
+		 * The second key of the pair does not exist: clear it, since NaN times zero is NaN.
+		 */
 		for (unsigned i = 0; i < 16u + 16u * two; i++)
 			last[i] = v[i] & 0xffffu;
 		for (unsigned r = 0; r < rows; r++) {
@@ -245,8 +246,7 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 	case 8: CALL(8); break;                                                                    \
 	}
 
-/* Asks for @bytes at @p; keys and values of a block are too short a run for the hardware to
- * foresee. */
+/* Prefetches @bytes at @p: keys and values of a block are too short for the hardware to detect. */
 V_INLINE void foresee(const void *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += 64)
@@ -333,7 +333,7 @@ V_INLINE float exp1(float x)
 	return v_exp(v_set1(x))[0];
 }
 
-/* The probabilities of row @r, where the product with the values wants them. */
+/* Packs the probabilities of row @r for the product with the values. */
 V_INLINE void put_probabilities(const struct cm_attend *a, unsigned r,
 				const uint16_t h[CM_ATT_TILE])
 {
@@ -349,7 +349,7 @@ V_INLINE void put_probabilities(const struct cm_attend *a, unsigned r,
 	}
 }
 
-/* What the scores of a tile count as; from here on they are scaled. */
+/* Scales the scores of a tile and applies the soft cap. */
 static void cap_scores(const struct cm_attend *a, float *s)
 {
 	vf cap = v_set1(a->softcap), scale = v_set1(a->scale);
@@ -414,7 +414,7 @@ static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
 	put_probabilities(a, r, h);
 }
 
-/* The queries as the scores want them. */
+/* Packs the queries for the scores. */
 static void pack_queries(const struct cm_attend *a)
 {
 	if (in_tiles(a)) {

@@ -5,11 +5,11 @@
  *
  * A block of 32 of K is summed by itself and then scaled into the sums of the panel: the blocks are
  * short chains of additions that the CPU can overlap, and the order is the same for any number of
- * rows. A zero point enters through the sum of the block's activations: what it takes away is where
- * the block's sum starts.
+ * rows. A zero point enters through the sum of the block's activations: the sum of the block starts
+ * at what it subtracts.
  */
 
-/* What a kernel is an instance of: all constants. */
+/* The parameters of an instance, all constants. */
 struct group_kind {
 	uint8_t dtype;
 	bool wide; /* only with CM_BF16_DOT */
@@ -341,7 +341,7 @@ V_INLINE void group_panel(const struct group_kind t, float *acc, const uint8_t *
 	group_panel(t, acc, w, (const float *)(a), n, mr, first, group)
 #endif
 
-/* A function a type: together they would be too much for one stack frame and one look. */
+/* One function per type, to bound stack frames and compile time. */
 #define GROUP_FUNCTION(name, type)                                                                 \
 	static void name(float *acc, const void *w, const void *a, size_t n, unsigned mr,          \
 			 bool first, unsigned group, bool wide)                                    \

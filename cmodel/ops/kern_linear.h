@@ -37,8 +37,8 @@
  */
 
 /*
- * How far ahead of its use a panel is asked for: a page, which the hardware's own prefetchers do
- * not cross. Into the second level, since the first is for what several rows share.
+ * Prefetch distance: a page, since hardware prefetchers do not cross pages. Into the second level,
+ * because the first holds what several rows share.
  */
 #define PREFETCH_BYTES 4096
 #define PREFETCH(p)    _mm_prefetch((const char *)(p) + PREFETCH_BYTES, _MM_HINT_T1)
@@ -144,8 +144,9 @@ V_INLINE __m512i i8_load(const int bits, const uint8_t *w, const bool high)
 	return _mm512_and_si512(high ? _mm512_srli_epi16(v, 4) : v, _mm512_set1_epi8(15));
 }
 
-/* The int32 sums of one block of 32 of K; they start at what the zero point of the weights takes
- * away. */
+/*
+ * The int32 sums of one block of 32 of K, starting at what the zero point of the weights subtracts.
+ */
 V_INLINE void i8_block(const int bits, const unsigned rows, __m512i d[CM_MR_I8][2],
 		       const uint8_t *w, const uint32_t *a)
 {

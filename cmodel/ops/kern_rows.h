@@ -47,7 +47,7 @@ static void to_bf16(uint16_t *out, const float *x, size_t n)
 #if defined(CM_TILES)
 /* kern_tiles.h */
 #elif defined(CM_BF16_DOT)
-/* Words of pairs: the values rounded to bf16; wide: and what that left over, rounded too. */
+/* Pairs of K: the values rounded to bf16; wide: and the remainders, rounded too. */
 static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k, bool wide)
 {
 	size_t step = wide ? 2 * mr : mr, i = 0;
@@ -120,7 +120,7 @@ V_INLINE float quant_block(int8_t q[32], int32_t *zero, const float *x)
 	}
 	max = v_top(top);
 	scale = max / 127.0f;
-	/* A row with an infinity or NaN in it has no int8 form: it becomes NaN as a whole. */
+	/* A row with an infinity or NaN has no int8 form: all of it becomes NaN. */
 	if (!(max <= 3e38f)) {
 		memset(q, 0, 32);
 		*zero = 0;

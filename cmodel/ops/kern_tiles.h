@@ -34,7 +34,9 @@ struct tile_config {
 	uint8_t rows[16];
 } __attribute__((aligned(64)));
 
-/* What this thread's tiles are configured for; 0: for nothing, and the CPU saves none of them. */
+/*
+ * What the tiles of this thread are configured for; 0: not configured, so that the CPU saves none.
+ */
 static __thread unsigned tiles_for;
 
 enum { FOR_BF16 = 1 << 8, FOR_I8 = 2 << 8, FOR_ATTENTION = 3 << 8 };
@@ -129,7 +131,7 @@ V_INLINE void tile_rows(const bool two, const bool wide, float *acc, const uint8
 			PREFETCH(w + i);
 		tile_step(two, wide, w, a, rows);
 	}
-	if (n) { /* what lies past the panel is another's */
+	if (n) { /* the next panel is not this part's */
 		uint8_t last[2048] __attribute__((aligned(64)));
 
 		memcpy(last, w, n * 128);
@@ -183,7 +185,7 @@ static void tile_pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float
 
 /* ---- int8: with few rows VPDPBUSD is faster, and gives the same bits ---- */
 
-/* Nibbles of 32 K as the bytes that W8 would have. */
+/* Nibbles of 32 K as bytes, as W8 has them. */
 V_INLINE void tile_nibbles(uint8_t *to, const uint8_t *w)
 {
 	const __m512i low = _mm512_set1_epi8(15);

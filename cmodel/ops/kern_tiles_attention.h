@@ -106,7 +106,7 @@ V_INLINE void tile_value_step(const bool four, const uint32_t *v, size_t stride)
 	TILE_BF16(3, 5, 7);
 }
 
-/* The last group, where it is not full: what lies past the last key must not meet a zero as NaN. */
+/* Clears what lies past the last key of a partial group, since NaN times zero is NaN. */
 static void tile_last_keys(uint32_t *to, const uint32_t *v, unsigned v_stride, unsigned width,
 			   uint32_t keys)
 {

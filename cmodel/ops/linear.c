@@ -89,8 +89,8 @@ static void linear_need(const struct cm_launch *l, struct cm_op_need *need)
 
 /*
  * Names each launch, so that a core can tell whose packed rows it holds. Steps by a large odd
- * number: no two launches share a name. Starts where nobody can guess: a client whose other ops
- * leave the next name in the scratch of a core would be given the rows of whoever was there before.
+ * number: no two launches share a name. The start is random: a client that could write the next
+ * name into the scratch of a core, by another op, would be given the rows of an earlier client.
  */
 static uint64_t launches = 0x2545f4914f6cdd1d;
 

@@ -52,7 +52,7 @@ static void product_of(const struct cm_launch *l, uint64_t matrix, struct cm_pro
 	const struct cm_tensor *columns = l->in[4];
 	const uint32_t *first = columns ? columns->ptr : NULL;
 
-	/* Tensors are nowhere yet when it is asked what a launch will need. */
+	/* need() is called before tensors have addresses. */
 	cm_product_init(p, l, l->in[0], l->in[1], l->in[3],
 			first ? first + matrix * columns->dim[1] : NULL, l->op->moe_linear.eps,
 			l->op->moe_linear.flags);
@@ -139,7 +139,9 @@ static void moe_need(const struct cm_launch *l, struct cm_op_need *need)
 	if (l->in[1]->ndim != 3)
 		return; /* check() will refuse it */
 	product_of(l, 0, &p);
-	/* A launch has at most 2^32 rows; more is what no machine has. */
+	/*
+	 * A launch has at most 2^32 rows; larger shapes ask for more scratch than any machine has.
+	 */
 	if (l->in[0]->dim[0] >> 40 || (chooses(l) && l->in[2]->dim[1] >> 16) ||
 	    l->in[1]->dim[0] >> 16) {
 		need->shared_bytes = 1ull << 56;

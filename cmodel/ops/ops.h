@@ -86,7 +86,9 @@ const struct cm_op_impl *cm_op_impl(unsigned opcode);
  * lacks it, -EINVAL for other words. */
 int cm_ops_init(const char *isa, const char **ret_name);
 
-/* The calling thread is about to sleep: gives back what the system would save and restore for it. */
+/*
+ * The calling thread is about to sleep: releases registers that the system would save and restore.
+ */
 void cm_ops_rest(void);
 
 /* Fails a check: fills l->fault and returns -EINVAL. */

@@ -62,7 +62,7 @@ uint64_t cm_product_packed(const struct cm_product *p, uint64_t rows)
 {
 	uint64_t bytes;
 
-	/* Columns may make K anything: what no machine has is what is wanted then. */
+	/* Columns may make K arbitrarily large: ask for more than any machine has then. */
 	if (__builtin_mul_overflow(p->packed * p->unit_bytes, rows, &bytes) || bytes >> 56)
 		return 1ull << 56;
 	return bytes;

@@ -155,7 +155,7 @@ static void gather_run(const struct cm_launch *l, unsigned phase, unsigned part,
 	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
 		uint32_t row = cm_index_at(l->in[1], r);
 
-		/* Where a program lets both overlap, its results are its own affair. */
+		/* A program whose input and output overlap gets undefined results. */
 		if (row < x->dim[0])
 			memmove((float *)out->ptr + r * width, (const float *)x->ptr + row * width,
 				width * 4);

@@ -63,8 +63,10 @@ static void topk_run(const struct cm_launch *l, unsigned phase, unsigned part, u
 
 	(void)phase;
 	(void)core;
-	/* The first k fill the list; from then on only what beats its last element is looked at.
-	 * NaN never does. */
+	/*
+	 * The first k fill the list; after that only elements above its last one are considered.
+	 * NaN never is.
+	 */
 	for (; i < width && n < k; i++)
 		n = insert(val, idx, n, k, x[i] == x[i] ? x[i] : -INFINITY, (int32_t)i);
 	while ((i = cm_simd->next_above(x, i, width, val[k - 1])) < width) {

@@ -27,14 +27,14 @@ struct vu_config {
 	uint8_t writable[VU_CONFIG_BYTES];
 };
 
-/* What a write came to. */
+/* Effects of a write, for the caller to act on. */
 #define VU_CONFIG_FLR	(1u << 0) /* a function level reset is asked for */
 #define VU_CONFIG_POWER (1u << 1) /* bus mastering, memory enable or the power state changed */
 
 /* The state after power-on. @bar_bytes: of BAR2, a power of two; @vectors: of MSI-X. */
 void vu_config_init(struct vu_config *c, enum vu_irq_mode mode, unsigned vectors,
 		    uint64_t bar_bytes, uint64_t serial);
-/* Back to the state after power-on, as FLR has it. */
+/* Resets to the state after power-on, as FLR does. */
 void vu_config_reset(struct vu_config *c);
 /* Bytes beyond the end read as zeros and ignore writes. */
 void vu_config_read(const struct vu_config *c, uint64_t offset, void *buf, uint32_t bytes);

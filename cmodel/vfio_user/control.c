@@ -40,7 +40,7 @@ static int order_inject(struct vu_server *s, const char *words, FILE *out)
 	int err = cm_inject(vu_server_machine(s)->cm, words);
 
 	(void)out;
-	/* Who asked can count on events and registers from now on. */
+	/* After the reply the client can rely on events and registers. */
 	if (!err)
 		vu_server_look(s);
 	return err;

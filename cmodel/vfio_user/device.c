@@ -75,7 +75,7 @@ void vu_device_fini(struct vu_device *d)
 
 void vu_device_reset(struct vu_device *d)
 {
-	/* Once and not for each of many parts the model has to come to a stop. */
+	/* Pause the model once, instead of for each queue and address space. */
 	for (unsigned i = 0; i < VU_QUEUES; i++) {
 		if (d->queue[i].cm)
 			cm_queue_cancel(d->queue[i].cm);
@@ -98,7 +98,7 @@ void vu_device_reset(struct vu_device *d)
 	d->firmware = (struct vu_firmware){.state = TXDA_FW_RESET};
 	reset_registers(d);
 	start_counting(d);
-	/* What the sources were about is gone, but who reset the chip waits for this one. */
+	/* The causes of the other sources are gone; the driver waits for this one. */
 	vu_irq_ack_queues(&d->irq, UINT64_MAX);
 	vu_irq_ack_events(&d->irq, TXDA_IRQ_ALL);
 	vu_irq_raise_events(&d->irq, TXDA_IRQ_RESET);
@@ -173,7 +173,7 @@ void vu_device_detach(struct vu_device *d)
 
 void vu_device_forget_translations(struct vu_device *d)
 {
-	/* Once and not for each of them the model has to come to a stop. */
+	/* Pause the model once, instead of for each address space. */
 	cm_machine_hold(d->cm);
 	for (unsigned i = 0; i < VU_VMIDS; i++)
 		vu_vm_forget(&d->vm[i]);

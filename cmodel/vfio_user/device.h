@@ -44,7 +44,7 @@
 #define VU_POWER_LIMIT_MIN_MW	  20000
 #define VU_POWER_LIMIT_MAX_MW	  100000
 
-/* What can be made never to end. */
+/* Operations that can be made to hang. */
 #define VU_STUCK_FLUSH (1u << 0) /* flushes of address spaces, until the chip is reset */
 #define VU_STUCK_RESET (1u << 1) /* chip resets, until the function is reset */
 
@@ -73,7 +73,7 @@ struct vu_device {
 	/* The chip is not there: reads give ones, writes do nothing. Stored under both locks. */
 	_Atomic bool gone;
 	_Atomic bool hung;	     /* its command processor; stored under op_lock */
-	unsigned stuck;		     /* op_lock: VU_STUCK_*, what does not end */
+	unsigned stuck;		     /* op_lock: VU_STUCK_*, operations that hang */
 	bool resetting;		     /* op_lock: a reset that is stuck */
 	uint64_t hung_ms;	     /* lock: LIVENESS at that time */
 	uint64_t start_ns;	     /* lock: LIVENESS 0 */
@@ -118,13 +118,15 @@ void vu_device_fini(struct vu_device *d);
 
 /* Stops all queues, forgets rings, roots and groups: a chip reset. */
 void vu_device_reset(struct vu_device *d);
-/* What the register asks for: the same, unless resets are stuck. */
+/* A reset by register: the same, unless resets are stuck. */
 void vu_device_ask_reset(struct vu_device *d);
 /* FLR: the same, and configuration space and DRAM are as after power-on. */
 void vu_device_flr(struct vu_device *d);
 /* The client's reset of the device: an FLR that also brings a lost chip back. */
 void vu_device_power_cycle(struct vu_device *d);
-/* A client has come; it has gone: its memory and eventfds are given back, the device stays. */
+/*
+ * A client has connected; has disconnected: its memory and eventfds are released, the device stays.
+ */
 void vu_device_attach(struct vu_device *d);
 void vu_device_detach(struct vu_device *d);
 /* The chip is pulled out; it, or another one like it, is plugged in. */
@@ -132,7 +134,7 @@ void vu_device_vanish(struct vu_device *d);
 void vu_device_appear(struct vu_device *d);
 /* The command processor hangs until the chip is reset. */
 void vu_device_hang(struct vu_device *d);
-/* From now on, @what (VU_STUCK_*) begins and does not end. */
+/* Makes the operations @what (VU_STUCK_*) hang from now on. */
 void vu_device_stick(struct vu_device *d, unsigned what);
 /* Too hot: all queues are lost until the chip is reset. */
 void vu_device_trip(struct vu_device *d);
@@ -142,9 +144,9 @@ void vu_device_power_changed(struct vu_device *d);
 void vu_device_forget_translations(struct vu_device *d);
 
 /*
- * Looks what injections have done to the chip and its neighbours and raises the events that belong
- * to it. *ret_change_ns: when to look again, UINT64_MAX: not before somebody injects something.
- * True: the chip is lost.
+ * Checks what injections have done to the chip and its neighbours, and raises the events for it.
+ * *ret_change_ns: when to check again, UINT64_MAX: after the next injection. True: the chip is
+ * lost.
  */
 bool vu_device_look(struct vu_device *d, uint64_t *ret_change_ns);
 
@@ -152,15 +154,15 @@ bool vu_device_look(struct vu_device *d, uint64_t *ret_change_ns);
 
 uint32_t vu_device_liveness(struct vu_device *d); /* lock */
 
-/* lock: the bits that system memory is reached by. */
+/* Whether the chip may reach system memory. lock is held. */
 static inline bool vu_device_bus_master(const struct vu_device *d)
 {
 	return vu_config_bus_master(&d->config);
 }
 
 /*
- * The host address of a TXDA_ADDR range; NULL if the chip cannot reach it. Under lock, and good
- * while it is held.
+ * The host address of a TXDA_ADDR range; NULL if the chip cannot reach it. Call it and use the
+ * result with lock held.
  */
 void *vu_device_at(struct vu_device *d, uint64_t addr, uint64_t bytes, bool write);
 

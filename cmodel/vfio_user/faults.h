@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Fault records that the driver has not acknowledged yet, oldest first. Each queue has at most one
- * here: a queue that faults anew before its last record was seen adds none.
+ * here: a queue that faults again before its record was acknowledged adds none.
  *
  * Threads: the device's lock.
  */

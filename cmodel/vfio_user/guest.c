@@ -50,7 +50,7 @@ static int map_region(struct vu_guest_region *r)
 	ret = check_file(r);
 	if (ret)
 		return ret;
-	/* x86 cannot write what it may not read, and the model needs no such thing. */
+	/* x86 has no write-only mappings, and the model needs none. */
 	host = mmap(NULL, r->bytes, prot | PROT_READ, MAP_SHARED, r->fd, (off_t)r->offset);
 	if (host == MAP_FAILED)
 		return -errno;

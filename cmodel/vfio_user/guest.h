@@ -36,7 +36,7 @@ struct vu_guest {
 	size_t n, cap;
 };
 
-/* What vu_guest_remove() has taken out of the table. */
+/* Regions that vu_guest_remove() has taken out of the table. */
 struct vu_guest_removed {
 	struct vu_guest_region *region;
 	size_t n;

@@ -16,8 +16,7 @@ static void flush(struct vu_irq *irq, unsigned vector)
 
 	if (!v->pending || v->fd < 0 || v->masked || !irq->can_send)
 		return;
-	/* A client that does not read its eventfd until it overflows has a message there already.
-	 */
+	/* If the counter of the eventfd overflows, the client has a message there already. */
 	if (write(v->fd, &one, sizeof(one)) == sizeof(one))
 		v->pending = false;
 }
@@ -134,7 +133,9 @@ void vu_irq_set_fd(struct vu_irq *irq, unsigned vector, int fd)
 	if (v->fd >= 0)
 		close(v->fd);
 	v->fd = fd;
-	/* What was sent to nobody; and what the last listener may not have seen. */
+	/*
+	 * Messages without an eventfd, and those that the reader of the last one may have missed.
+	 */
 	if (fd >= 0 && !was_deaf) {
 		if ((vector == 0 && (irq->events & irq->events_enable)))
 			v->pending = true;

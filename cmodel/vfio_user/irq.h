@@ -34,16 +34,16 @@ struct vu_irq {
 	enum vu_irq_mode mode;
 	unsigned n_vectors;
 	bool can_send; /* bus mastering is on */
-	int error_fd;  /* -1: none. For fatal bus errors, of which the model has none */
+	int error_fd;  /* -1: none. For fatal bus errors, which the model never has */
 	struct vu_vector vector[VU_MSIX_VECTORS];
 	uint64_t queues, queues_enable;
 	uint32_t events, events_enable;
 };
 
 void vu_irq_init(struct vu_irq *irq, enum vu_irq_mode mode);
-/* Forgets sources, enables and what is pending; the eventfds stay. */
+/* Clears sources, enables and pending messages; keeps the eventfds. */
 void vu_irq_reset(struct vu_irq *irq);
-/* Closes all eventfds and unmasks: the client has gone. */
+/* Closes all eventfds and unmasks; call when the client has disconnected. */
 void vu_irq_release(struct vu_irq *irq);
 
 void vu_irq_raise_queue(struct vu_irq *irq, unsigned queue);
@@ -57,9 +57,9 @@ void vu_irq_set_bus_master(struct vu_irq *irq, bool on);
 /* The client's side; @vector is below n_vectors. */
 void vu_irq_set_fd(struct vu_irq *irq, unsigned vector, int fd);
 void vu_irq_mask(struct vu_irq *irq, unsigned vector, bool masked);
-/* Where the client wants to hear of bus errors; -1: nowhere. */
+/* The eventfd for bus errors; -1: none. */
 void vu_irq_set_error_fd(struct vu_irq *irq, int fd);
-/* The client asks for a message of its own. */
+/* The client triggers the vector itself. */
 void vu_irq_trigger(struct vu_irq *irq, unsigned vector);
 /* One bit a vector. */
 uint64_t vu_irq_pending(const struct vu_irq *irq);

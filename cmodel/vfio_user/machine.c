@@ -27,7 +27,7 @@ static int init_device(struct vu_machine *m, unsigned index, const struct vu_mac
 	struct vu_device_setup setup = {
 		.position = index % VU_CARD_CHIPS,
 		.card_chips = left < VU_CARD_CHIPS ? left : VU_CARD_CHIPS,
-		/* Never 0, and no two cards of one machine alike. */
+		/* Never 0, and unique on the machine. */
 		.card_serial = 0x8000000000ull | (uint64_t)hash << 4 | card,
 		.serial = serial,
 		.bar_bytes = opt->bar_bytes ? opt->bar_bytes : default_bar(opt->mem_bytes),
@@ -67,7 +67,7 @@ static int machine_init(struct vu_machine *m, const struct vu_machine_options *o
 			return err;
 		m->n_devices = i + 1;
 	}
-	/* What is so from the start is no event. */
+	/* The initial state raises no events. */
 	vu_machine_look(m, &lost);
 	for (unsigned i = 0; i < opt->chips; i++) {
 		vu_irq_ack_events(&m->device[i].irq, TXDA_IRQ_ALL);

@@ -20,8 +20,10 @@ struct vu_machine_options {
 	unsigned cores;	    /* as cm_options.cores */
 	enum vu_irq_mode irq;
 	const char *identity; /* serial numbers follow from it: the same for each start */
-	/* Called when something may have happened to chips: vu_machine_look() is due. From any
-	 * thread, with the model standing still. */
+	/*
+	 * Called when the state of chips may have changed: vu_machine_look() is due. By any thread,
+	 * with the model paused.
+	 */
 	void (*changed)(void *arg);
 	void *arg;
 };
@@ -39,8 +41,8 @@ int vu_machine_new(const struct vu_machine_options *opt, struct vu_machine **ret
 void vu_machine_free(struct vu_machine *m);
 
 /*
- * Looks at all chips and their links and raises what events that makes. Returns when to look again
- * (CLOCK_MONOTONIC, UINT64_MAX: not before it is due). @ret_lost: chips that are gone, a bit each.
+ * Checks all chips and links and raises events for what has changed. Returns when to check again
+ * (CLOCK_MONOTONIC; UINT64_MAX: not before it is due). @ret_lost: lost chips, a bit each.
  */
 uint64_t vu_machine_look(struct vu_machine *m, uint64_t *ret_lost);
 

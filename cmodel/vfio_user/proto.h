@@ -4,8 +4,8 @@
  *
  * A header is read on its own, so that the descriptors which come with it belong to it: the kernel
  * ends a read behind bytes that carried some. Nothing that a peer sends can make these functions
- * write outside of the buffers or leak a descriptor; a frame that cannot be right is -EPROTO, after
- * which the stream has lost its rhythm and the connection is to be closed.
+ * write outside the buffers or leak a descriptor; a malformed frame is -EPROTO. After that
+ * message boundaries are unknown and the connection has to be closed.
  *
  * Threads: one reader and one writer a socket.
  */
@@ -20,7 +20,7 @@ struct vu_message {
 	uint32_t body_bytes;
 	uint8_t *body; /* room for VU_MAX_MESSAGE bytes; 8-byte aligned */
 	int fd[VU_MAX_FDS];
-	unsigned n_fds; /* whoever uses a descriptor takes it out (-1); the rest is closed */
+	unsigned n_fds; /* -1: taken out by a user of the descriptor; the rest is closed */
 };
 
 struct vu_reply {
@@ -32,7 +32,7 @@ struct vu_reply {
 
 int vu_message_init(struct vu_message *m, struct vu_reply *r); /* the buffers; -ENOMEM */
 void vu_message_free(struct vu_message *m, struct vu_reply *r);
-/* Closes the descriptors that nobody has taken. */
+/* Closes the descriptors that were not taken out. */
 void vu_message_close_fds(struct vu_message *m);
 
 /*
@@ -40,7 +40,7 @@ void vu_message_close_fds(struct vu_message *m);
  * -EPROTO: bad frame. On failure no descriptor is left open.
  */
 int vu_proto_receive(int sock, struct vu_message *m);
-/* Answers @m. A peer that does not read makes this wait. */
+/* Replies to @m. Blocks while the peer does not read. */
 int vu_proto_reply(int sock, const struct vu_message *m, const struct vu_reply *r);
 
 #endif /* VU_PROTO_H */

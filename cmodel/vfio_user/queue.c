@@ -70,7 +70,7 @@ static uint64_t entry_addr(const struct vu_queue *q, uint32_t entry)
 	return q->ring + index * sizeof(struct txda_ring_entry);
 }
 
-/* What is wrong with the frame of an entry; the model judges the stream. */
+/* Checks the frame of an entry; the model checks the stream. */
 static uint32_t judge(const struct txda_ring_entry *e)
 {
 	if (e->reserved || (e->flags & ~TXDA_RING_IRQ))
@@ -100,8 +100,10 @@ static void fetch(struct vu_queue *q)
 			e.stream_va = e.stream_bytes = STREAM_AT_NOWHERE;
 		else if (!e.stream_bytes)
 			e.stream_va = 0;
-		/* What is refused now is taken up again by the next completion, or the queue has
-		 * faulted and will say so. */
+		/*
+		 * A refused entry is tried again at the next completion; a queue that has faulted
+		 * reports that.
+		 */
 		if (cm_queue_submit(q->cm, e.stream_va, e.stream_bytes, false))
 			return;
 		q->fetched++;
@@ -196,8 +198,7 @@ void vu_queue_end(struct vu_queue *q, uint32_t state)
 	q->vm = NULL;
 }
 
-/* Whether ring and completion word are where the chip can reach them; else a record says so. lock
- * is held. */
+/* Whether the chip can reach ring and completion word; if not, leaves a record. lock is held. */
 static bool set_up_is_sound(struct vu_queue *q)
 {
 	uint64_t ring_bytes = sizeof(struct txda_ring_entry) << q->ring_log2;
@@ -301,7 +302,7 @@ void vu_queue_doorbell(struct vu_queue *q, uint32_t tail)
 	if (q->state == TXDA_QUEUE_RUNNING) {
 		uint32_t waiting = tail - q->head;
 
-		/* Too many, or fewer than were there before. */
+		/* More entries than the ring has, or a tail that has moved back. */
 		nonsense = waiting > 1u << q->ring_log2 || waiting < q->tail - q->head;
 		if (nonsense) {
 			fault_with_locked(q, TXDA_FAULT_PACKET, 0, tail);

@@ -8,9 +8,9 @@
  * of the thread that leads the model: it stores the seqno, raises the head and sets the interrupt
  * source, with no other thread in between.
  *
- * An entry that is nonsense, or cannot be read, goes to the model as a stream that faults, so that
- * it is at HEAD when the queue stops. Faults that are found elsewhere (doorbells, completion words)
- * are recorded with the address or value at fault; an innocent queue, whose collective failed since
+ * An invalid or unreadable entry goes to the model as a stream that faults, so that it is at HEAD
+ * when the queue stops. Faults that are found elsewhere (doorbells, completion words)
+ * are recorded with the address or value at fault; an innocent queue, whose collective failed because
  * another member was lost, is TXDA_QUEUE_LOST instead of FAULTED.
  *
  * Threads: as the device's locks say, see device.h.
@@ -56,18 +56,18 @@ void vu_queue_init(struct vu_queue *q, struct vu_device *d, unsigned index);
 /* Writes of registers; op_lock is held. */
 void vu_queue_doorbell(struct vu_queue *q, uint32_t tail);
 void vu_queue_control(struct vu_queue *q, uint32_t value);
-/* Set-up registers. A value that is nonsense, or a queue that is not off, refuses the write. */
+/* Set-up registers. Writes of invalid values, or to a queue that is not off, are refused. */
 void vu_queue_set_ring(struct vu_queue *q, uint64_t addr);
 void vu_queue_set_ring_log2(struct vu_queue *q, uint32_t log2);
 void vu_queue_set_vmid(struct vu_queue *q, uint32_t vmid);
 void vu_queue_set_priority(struct vu_queue *q, uint32_t priority);
 void vu_queue_set_completion(struct vu_queue *q, uint64_t addr);
 
-/* Gives back the model's queue and leaves this one in @state; op_lock is held. */
+/* Frees the model's queue and leaves this one in @state; op_lock is held. */
 void vu_queue_end(struct vu_queue *q, uint32_t state);
 /* Likewise, and it is LOST if it was not off. */
 void vu_queue_lose(struct vu_queue *q);
-/* A chip reset: loses it and forgets the set-up; op_lock is held. */
+/* A chip reset: as vu_queue_lose(), and clears the set-up; op_lock is held. */
 void vu_queue_reset(struct vu_queue *q);
 
 /* lock */

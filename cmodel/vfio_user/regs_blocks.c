@@ -200,7 +200,7 @@ const struct vu_reg vu_regs_vm[VU_VM_WORDS] = {
 	VU_PAIR(TXDA_VM_ROOT_LO, read_root, write_root),
 	VU_PAIR(TXDA_VM_FLUSH_PAGE_LO, read_flush_page, write_flush_page),
 	VU_RW(TXDA_VM_FLUSH_COUNT, read_flush_count, write_flush_count),
-	/* Reads 0 unless it is stuck: the write is answered when the flush is done. */
+	/* Reads 0 unless stuck: the write that starts a flush returns when it is done. */
 	VU_RW(TXDA_VM_FLUSH, read_flush, write_flush),
 };
 

@@ -194,7 +194,7 @@ static uint32_t read_clock(struct vu_device *d, unsigned i)
 	(void)i;
 	if (d->tripped)
 		return 0;
-	/* Held at its limit of power the chip runs at as much less. */
+	/* At the power limit the clock is reduced in proportion. */
 	if (s.power_mw > d->power_limit_mw)
 		return (uint32_t)((uint64_t)s.clock_khz * d->power_limit_mw / s.power_mw);
 	return s.clock_khz;
@@ -306,7 +306,7 @@ const struct vu_reg vu_regs_global[VU_GLOBAL_WORDS] = {
 	VU_PAIR(TXDA_REG_BUSY_COPY_LO, read_busy_copy, NULL),
 	VU_PAIR(TXDA_REG_DRAM_READ_LO, read_dram_read, NULL),
 	VU_PAIR(TXDA_REG_DRAM_WRITTEN_LO, read_dram_written, NULL),
-	/* Reads 0 unless it is stuck: the write that asks for it is answered when it is done. */
+	/* Reads 0 unless stuck: the write that starts a reset returns when it is done. */
 	VU_RW(TXDA_REG_RESET, read_reset, write_reset),
 	VU_FIELD(TXDA_REG_RESET_COUNT, resets, NULL),
 };

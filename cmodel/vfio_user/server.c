@@ -16,7 +16,9 @@
 #define MAX_CONTROLLERS 8
 #define LINE_BYTES	1024
 
-/* One chip's door. Only the server's thread uses this; @done comes from the session's. */
+/*
+ * One chip's socket and session. Used by the server's thread alone; @done is set by the session's.
+ */
 struct door {
 	struct vu_device *device;
 	struct sockaddr_un address;
@@ -39,7 +41,7 @@ struct vu_server {
 	int control;
 	int event; /* eventfd: stop, or look at the chips */
 	_Atomic bool stop;
-	uint64_t look_ns; /* when to look without being told */
+	uint64_t look_ns; /* when to check the chips next */
 	struct controller controller[MAX_CONTROLLERS];
 };
 
@@ -61,8 +63,7 @@ static int listen_at(const struct sockaddr_un *address, int *ret)
 
 	if (sock < 0)
 		return -errno;
-	/* A socket that somebody listens at is not ours to take; one that a dead server has left
-	 * is. */
+	/* Refuse a socket that a server listens on; replace one that a dead server has left. */
 	if (!connect(sock, (const struct sockaddr *)address, sizeof(*address))) {
 		close(sock);
 		return -EADDRINUSE;
@@ -111,7 +112,7 @@ static void *session_main(void *arg)
 		       strerror(-err));
 	else
 		vu_log(VU_LOG_INFO, (int)door->device->index, "disconnected");
-	/* The client learns of it now, the descriptor is closed by who joins. */
+	/* Disconnects the client now; the descriptor is closed when the thread is joined. */
 	shutdown(door->sock, SHUT_RDWR);
 	atomic_store(&door->done, true);
 	return NULL;
@@ -128,7 +129,7 @@ static void end_session(struct door *door)
 	door->sock = -1;
 }
 
-/* Whether the client has hung up, though its thread may not have come to see it. */
+/* Whether the client has disconnected, even if its thread has not noticed yet. */
 static bool has_left(const struct door *door)
 {
 	struct pollfd p = {.fd = door->sock, .events = POLLRDHUP};
@@ -184,7 +185,7 @@ int vu_server_disappear(struct vu_server *s, unsigned chip)
 	if (chip >= s->machine->n_devices)
 		return -ENODEV;
 	door = &s->door[chip];
-	/* First nobody can come any more, then the chip is gone, then the client learns of it. */
+	/* In this order: no new clients, the chip is gone, the client is disconnected. */
 	stop_listening(&door->listener, &door->address);
 	pthread_mutex_lock(&door->device->op_lock);
 	vu_device_vanish(door->device);
@@ -236,7 +237,7 @@ static void accept_controller(struct vu_server *s)
 	close(sock);
 }
 
-/* Answers one line; false: the peer does not take the answer. */
+/* Executes one line and replies; false: the peer does not read. */
 static bool obey_line(struct vu_server *s, struct controller *c, const char *line)
 {
 	char *text = NULL;
@@ -247,7 +248,10 @@ static bool obey_line(struct vu_server *s, struct controller *c, const char *lin
 	if (out) {
 		vu_control_obey(s, line, out);
 		if (!fclose(out))
-			/* An answer fits the socket's buffer; who lets it fill up is left. */
+			/*
+			 * A reply fits the socket's buffer; a peer that lets it fill up is
+			 * disconnected.
+			 */
 			ok = send(c->sock, text, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
 	}
 	free(text);
@@ -368,7 +372,7 @@ static int server_init(struct vu_server *s, const struct vu_server_options *opt)
 		if (!err)
 			err = listen_at(&door->address, &door->listener);
 	}
-	/* Last, so that who finds it finds the chips as well. */
+	/* Last: when the control socket exists, so do those of the chips. */
 	return err ? err : listen_at(&s->control_address, &s->control);
 }
 

@@ -35,7 +35,8 @@ void vu_server_free(struct vu_server *s);
  */
 
 /*
- * Obeys one line: lines to answer with are written to @out, the last of them "ok" or "error: WHY".
+ * Executes one line of control input; the reply is written to @out, its last line is "ok" or
+ * "error: WHY".
  */
 void vu_control_obey(struct vu_server *s, const char *line, FILE *out);
 
@@ -44,7 +45,7 @@ struct vu_machine *vu_server_machine(struct vu_server *s);
 int vu_server_disappear(struct vu_server *s, unsigned chip);
 /* A fresh chip takes the place of one that has disappeared or was lost. */
 int vu_server_appear(struct vu_server *s, unsigned chip);
-/* Lets injections have their effect on links and events now. */
+/* Applies injections to links and events now. */
 void vu_server_look(struct vu_server *s);
 
 #endif /* VU_SERVER_H */

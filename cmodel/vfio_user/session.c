@@ -36,7 +36,7 @@ static void answer(struct vu_reply *r, const void *body, size_t bytes)
 	r->body_bytes = (uint32_t)bytes;
 }
 
-/* Takes a descriptor out of the message, whose owner the caller is then; -1: there is none. */
+/* Moves a descriptor from the message to the caller; -1: there is none. */
 static int take_fd(struct vu_message *m, unsigned i)
 {
 	int fd = i < m->n_fds ? m->fd[i] : -1;
@@ -178,12 +178,14 @@ static int handle_region_info(struct vu_session *s, struct vu_message *m, struct
 		r->fd = d->dram_fd;
 		if (d->bar_bytes <= d->dram_bytes)
 			break;
-		/* Behind the end of the DRAM there is nothing to map. */
+		/* Beyond the end of the DRAM there is nothing to map. */
 		say.info.flags |= VU_REGION_CAPS;
 		say.info.argsz = sizeof(say);
 		say.sparse = (struct vu_sparse_mmap){
 			.id = VU_CAP_SPARSE_MMAP, .version = 1, .areas = 1, .bytes = d->dram_bytes};
-		/* QEMU wants to know where it will be before it has asked for it. */
+		/*
+		 * Also in a short reply: QEMU reads the offset before it asks for the capability.
+		 */
 		say.info.cap_offset = sizeof(say.info);
 		if (ask->argsz >= sizeof(say))
 			bytes = sizeof(say);
@@ -225,7 +227,7 @@ static int handle_irq_info(struct vu_session *s, struct vu_message *m, struct vu
 
 /* ---- interrupts ------------------------------------------------------------------------------ */
 
-/* Only an eventfd that never blocks may be written to in the middle of the model's work. */
+/* Only non-blocking eventfds: they are written to in the middle of ops. */
 static bool is_eventfd(int fd)
 {
 	static const char want[] = "anon_inode:[eventfd]";
@@ -373,7 +375,7 @@ static int handle_reset(struct vu_session *s, struct vu_message *m, struct vu_re
 
 typedef int (*handler_fn)(struct vu_session *s, struct vu_message *m, struct vu_reply *r);
 
-/* What is not here is answered with EOPNOTSUPP. */
+/* Commands that are not listed are answered with EOPNOTSUPP. */
 static const handler_fn handlers[VU_COMMAND_COUNT] = {
 	[VU_VERSION] = handle_version,
 	[VU_DMA_MAP] = handle_dma_map,
@@ -420,7 +422,7 @@ int vu_session_run(struct vu_device *d, int sock)
 	vu_device_attach(d);
 	while (!err) {
 		err = vu_proto_receive(sock, &m);
-		/* The server asks nothing, so nobody has anything to reply. */
+		/* The server sends no commands, so it expects no replies. */
 		if (err || (m.header.flags & VU_TYPE_MASK) == VU_TYPE_REPLY) {
 			vu_message_close_fds(&m);
 			continue;

@@ -2,8 +2,8 @@
 /*
  * One client's messages to one chip.
  *
- * vu_session_run() serves a connected socket until the peer goes away or breaks the protocol's
- * frame. vu_session_handle() is what it does with one message; it needs no socket.
+ * vu_session_run() serves a connected socket until the peer disconnects or sends a malformed
+ * frame. vu_session_handle() handles one message of it and needs no socket.
  *
  * Threads: one a session; a device has at most one session at a time.
  */
@@ -17,13 +17,16 @@
 
 struct vu_session {
 	struct vu_device *device;
-	bool greeted; /* VERSION was agreed on; before that nothing else is answered */
+	bool greeted; /* VERSION was negotiated; until then nothing else is answered */
 };
 
-/* Attaches to the device and detaches at the end. 0: the client has left; else why it was left. */
+/*
+ * Attaches to the device, detaches at the end. 0: the client has disconnected; else -errno, why the
+ * session ended.
+ */
 int vu_session_run(struct vu_device *d, int sock);
 
-/* Answers @m in *@r. The device is attached and its op_lock is held. */
+/* Handles @m; the reply is *@r. The device is attached and its op_lock is held. */
 void vu_session_handle(struct vu_session *s, struct vu_message *m, struct vu_reply *r);
 
 #endif /* VU_SESSION_H */

@@ -18,7 +18,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 	if (info->si_code != BUS_ADRERR ||
 	    mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 		 0) == MAP_FAILED)
-		/* The access is made once more and ends the process. */
+		/* The access is repeated and ends the process. */
 		signal(sig, SIG_DFL);
 	errno = err;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client may shrink a file after it has given it to the server. Touching what is missing is then
- * a SIGBUS, at any place of the model. The handler puts a page of zeros there, private to the
- * server, and the work goes on: the client has taken away memory that it had lent, and reads and
- * writes of that memory are lost. Other errors of memory end the process as ever.
+ * Clients that shrink a file after they have given it to the server.
  *
- * Files that are sealed against shrinking, as QEMU's memfds are, cannot do that.
+ * Touching the missing part is a SIGBUS, anywhere in the model. The handler maps a page of zeros
+ * there, private to the server, and the work goes on: reads and writes of memory that the client
+ * has taken away are lost. Other memory errors end the process as usual. Files that are sealed
+ * against shrinking, as QEMU's memfds are, do not have this problem.
  *
  * The handler is the process's own, so a program installs it, not the library.
  */

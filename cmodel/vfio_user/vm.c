@@ -77,7 +77,7 @@ static int to_system(struct vu_device *d, uint64_t va, struct vu_run *run,
 	return err;
 }
 
-/* The model asks, see cm_translate_fn. */
+/* The callback of the model: cm_translate_fn. */
 static int translate(void *arg, uint64_t va, struct cm_translation *ret)
 {
 	struct vu_vm *vm = arg;

@@ -2,18 +2,18 @@
 /*
  * VMIDs: roots of page tables, the cache of translations, and group slots.
  *
- * An address space of the model stands behind a VMID while a queue that was started uses it or one
- * of its group slots is set. It begins empty; what a stream touches is looked up in the page tables
- * then (see walk.h) and mapped, which is this chip's TLB: it holds no negative entries, a flush
- * takes out a range, a new root all of it.
+ * A VMID has an address space of the model while a started queue uses it or one of its group slots
+ * is set. The space begins empty; addresses that a stream touches are looked up in the page tables
+ * (see walk.h) and mapped. That is the TLB of the chip: it holds no negative entries, a flush drops
+ * a range, a new root drops everything.
  *
- * Who is careful about what. Lookups happen in the thread that leads the model; they take the
- * device's lock for regions of guest memory. Whatever invalidates translations (flush, root,
- * unmapped guest memory, a link that goes down, bus mastering off) first changes what lookups see,
- * then has the model forget, which waits for the op that runs. So when such a call is back nothing
- * uses what was taken away.
+ * Order of invalidations. Lookups happen in the thread that leads the model; they take the
+ * device's lock for regions of guest memory. An operation that invalidates translations (flush,
+ * root, unmapped guest memory, a link that goes down, bus mastering off) first changes what lookups
+ * see, then has the model forget, which waits for the op that runs. When it returns, nothing uses
+ * the old translations.
  *
- * Host address space: each one reserves CM_VA_BYTES of it, so that a process can have about 120.
+ * Each space reserves CM_VA_BYTES of host addresses, so that a process can have about 120.
  *
  * Threads: op_lock is held for all calls.
  */
@@ -45,7 +45,7 @@ struct vu_vm {
 	struct vu_device *device;
 	unsigned id;
 	_Atomic uint64_t root; /* the register */
-	struct cm_vm *cm;      /* NULL: nobody needs it */
+	struct cm_vm *cm;      /* NULL: not in use */
 	unsigned users;	       /* started queues */
 	uint64_t flush_page;
 	uint32_t flush_count;
@@ -63,7 +63,7 @@ void vu_vm_set_root(struct vu_vm *vm, uint64_t root);
 void vu_vm_flush(struct vu_vm *vm);
 /* All translations. */
 void vu_vm_forget(struct vu_vm *vm);
-/* A register of group slot @g was written: tells the model what the slot is now. */
+/* A register of group slot @g was written: passes the slot on to the model. */
 void vu_vm_group_changed(struct vu_vm *vm, unsigned g);
 /* A chip reset; its queues are gone. */
 void vu_vm_reset(struct vu_vm *vm);

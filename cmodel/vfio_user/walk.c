@@ -26,7 +26,7 @@ static bool table_is_sound(const struct vu_walk *w, uint64_t table)
 	return table <= w->dram_bytes - TXDA_PT_BYTES;
 }
 
-/* Whether the entry is a leaf at this level, with nothing in it that has no meaning there. */
+/* Whether the entry is a leaf at this level, without undefined bits. */
 static bool leaf_is_sound(uint64_t pte, unsigned level)
 {
 	uint64_t size = 1ull << shift_of(level);
@@ -37,7 +37,7 @@ static bool leaf_is_sound(uint64_t pte, unsigned level)
 	       (aperture == TXDA_APERTURE_C2C || !(pte & TXDA_PTE_PORT_MASK));
 }
 
-/* Makes the leaf at @index of its table, which covers @va, as long as its neighbours let it. */
+/* Extends the leaf at @index of its table, which covers @va, by neighbours that continue it. */
 static void extend(const struct vu_walk *w, uint64_t table, uint64_t index, unsigned level,
 		   uint64_t pte, struct vu_run *run)
 {

@@ -30,7 +30,7 @@ struct vu_run {
 	uint64_t rights; /* TXDA_PTE_READ | TXDA_PTE_WRITE */
 };
 
-/* -EFAULT: not mapped; -EINVAL: the tables are nonsense on the way to it. */
+/* -EFAULT: not mapped; -EINVAL: malformed tables. */
 int vu_walk(const struct vu_walk *w, uint64_t root, uint64_t va, struct vu_run *ret);
 
 #endif /* VU_WALK_H */
