@@ -138,6 +138,7 @@ static void txda_groups_leave_locked(struct txda_vm *vm)
 void txda_groups_leave(struct txda_vm *vm)
 {
 	mutex_lock(&txda_groups_lock);
+	vm->groups_over = true;
 	txda_groups_leave_locked(vm);
 	mutex_unlock(&txda_groups_lock);
 }
@@ -259,6 +260,17 @@ static int txda_group_find_routes(const struct txda_group *group, u32 rank, u32 
 	return 0;
 }
 
+/* Much may have become of a member since it was looked up; whoever ends it takes the lock next. */
+static int txda_group_check_member(const struct txda_vm *vm)
+{
+	lockdep_assert_held(&txda_groups_lock);
+	if (vm->groups_over)
+		return -ENOENT;
+	if (drm_dev_is_unplugged(&vm->tdev->drm))
+		return -ENODEV;
+	return READ_ONCE(vm->lost) ? -EIO : 0;
+}
+
 /*
  * The group takes the place of whatever its members have in that slot. A job that is submitted at
  * this very moment sees the slot before, between or after; that is its client's own race.
@@ -267,9 +279,13 @@ static int txda_group_install(struct txda_group *group)
 {
 	struct txda_group *old;
 	u32 rank;
+	int err;
 
 	lockdep_assert_held(&txda_groups_lock);
 	for (rank = 0; rank < group->size; rank++) {
+		err = txda_group_check_member(group->vm[rank]);
+		if (err)
+			return err;
 		old = group->vm[rank]->groups[group->slot];
 		if (atomic_read(&group->vm[rank]->jobs) || (old && txda_group_is_busy(old)))
 			return -EBUSY;
@@ -310,7 +326,7 @@ static int txda_group_make(struct drm_file *file, struct txda_vm *vm, u32 slot,
 	if (err)
 		goto err_group;
 
-	/* The last reference makes an address space leave, which may be one of these already. */
+	/* The group may be dissolved and freed already. */
 	for (rank = 0; rank < count; rank++)
 		txda_vm_put(vms[rank]);
 	return 0;

@@ -23,8 +23,8 @@ struct txda_device;
 struct txda_vm;
 
 /*
- * The address space goes: dissolves its groups. Both when its id goes and when its last reference
- * does.
+ * The address space goes: dissolves its groups, and it joins none any more. Before its place on the
+ * chip becomes another one's.
  */
 void txda_groups_leave(struct txda_vm *vm);
 /* The chip goes for good, or lost its memory: dissolves the groups of all its address spaces. */

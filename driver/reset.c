@@ -315,8 +315,8 @@ int txda_reset_done(struct txda_device *tdev)
 	trace_txda_reset(tdev->drm.dev, reason);
 	WRITE_ONCE(tdev->reset.wedged, false);
 	/* Whatever is set up now was set up for DRAM contents that are gone. */
-	txda_groups_leave_all(tdev);
 	txda_vms_lost(tdev);
+	txda_groups_leave_all(tdev);
 	err = txda_device_alive(tdev) ? 0 : -ENODEV;
 	if (!err) {
 		pci_set_master(tdev->pdev);

@@ -50,8 +50,6 @@ static void txda_vm_release_work(struct work_struct *work)
 {
 	struct txda_vm *vm = container_of(work, struct txda_vm, release_work);
 
-	/* Somebody who looked it up before its id went may have made it a member once more. */
-	txda_groups_leave(vm);
 	drm_sched_entity_fini(&vm->entity);
 	/* A dependency's callback may still be waking the entity up. */
 	synchronize_rcu();

@@ -6,7 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -269,6 +271,90 @@ static void busy(void)
 
 /* ---- Dissolving ----------------------------------------------------------------------------- */
 
+struct joining {
+	int go; /* a pipe's end */
+	int err;
+};
+
+static void *join_at_once(void *arg)
+{
+	struct joining *joining = arg;
+
+	check(read(joining->go, &(char){0}, 1) == 1);
+	joining->err = join(2, 0, 0);
+	return NULL;
+}
+
+/* A bind that waits for member 0's word keeps the address space, not its place on the chip. */
+static void must_pend_bind(uint32_t handle)
+{
+	struct drm_txda_sync sync = wait_for(handle);
+	struct drm_txda_bind_op op = {
+		.flags = DRM_TXDA_BIND_SYNC_ONLY,
+		.syncs = array_of(&sync, 1, sizeof(sync)),
+	};
+	struct drm_txda_vm_bind arg = {
+		.vm_id = m[1].vm,
+		.flags = DRM_TXDA_VM_BIND_ASYNC,
+		.ops = array_of(&op, 1, sizeof(op)),
+	};
+
+	must(call(m[1].fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+}
+
+/*
+ * A member that is destroyed while its group is made: the group comes before that and goes with it,
+ * or does not come. Its place on the chip may be another client's already.
+ */
+static void member_destroyed_at_once(void)
+{
+	struct stream s;
+	struct drm_txda_sync sync;
+	struct mem word;
+	uint32_t gate, waits, joined = 0, refused = 0, rival;
+
+	setup(2);
+	must(queue_destroy(m[1].fd, m[1].queue));
+	/* Not member 0's own space, which is to have no work. */
+	rival = must_vm(m[0].fd);
+	must(queue_create_as(m[0].fd, rival, 0, 0, 60000, &gate));
+	word = must_mem(m[0].fd, rival, 8);
+	s = must_stream(m[0].fd, rival);
+	put_wait(&s, word.va, 1);
+	waits = must_syncobj(m[0].fd);
+	sync = signals(waits);
+	must(submit(m[0].fd, gate, s.mem.va, s.bytes, &sync, 1));
+	waits = must_share_syncobj(m[0].fd, waits, m[1].fd);
+	for (unsigned int i = 0; i < 40; i++) {
+		struct joining joining;
+		pthread_t thread;
+		int pipes[2];
+
+		m[1].vm = must_vm(m[1].fd);
+		must_pend_bind(waits);
+		check(!pipe(pipes));
+		joining = (struct joining){.go = pipes[0]};
+		check(!pthread_create(&thread, NULL, join_at_once, &joining));
+		check(write(pipes[1], "x", 1) == 1);
+		/* Now earlier, now later in the other's way. */
+		for (int64_t until = now_ns() + i % 20 * 50000; now_ns() < until;)
+			;
+		must(vm_destroy(m[1].fd, m[1].vm));
+		check(!pthread_join(thread, NULL));
+		close(pipes[0]);
+		close(pipes[1]);
+		if (joining.err) {
+			must_fail(joining.err, ENOENT);
+			refused++;
+			continue;
+		}
+		joined++;
+		must_be_alone(0, 0);
+	}
+	printf("  %u joined, %u refused\n", joined, refused);
+	*(volatile uint64_t *)word.cpu = 1;
+}
+
 static void leave(void)
 {
 	setup(2);
@@ -406,6 +492,7 @@ int main(int argc, char **argv)
 		{"busy", busy},
 		{"leave", leave},
 		{"member-destroyed", member_destroyed},
+		{"member-destroyed-at-once", member_destroyed_at_once},
 		{"member-killed", member_killed},
 		{"member-of-another-process", member_of_another_process},
 		{"survives-fault-and-reset", survives_fault_and_reset},
