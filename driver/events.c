@@ -50,10 +50,11 @@ struct txda_events {
 static LIST_HEAD(txda_devices);
 static DEFINE_MUTEX(txda_devices_lock);
 
-enum { TXDA_GROUP_EVENTS };
+enum { TXDA_GROUP_EVENTS, TXDA_GROUP_CLIENTS, TXDA_GROUP_COUNT };
 
 static const struct genl_multicast_group txda_nl_groups[] = {
 	[TXDA_GROUP_EVENTS] = {.name = TXDA_MCGRP_EVENTS},
+	[TXDA_GROUP_CLIENTS] = {.name = TXDA_MCGRP_CLIENTS, .flags = GENL_MCAST_CAP_SYS_ADMIN},
 };
 
 static int txda_nl_dump(struct sk_buff *skb, struct netlink_callback *cb);
@@ -136,9 +137,9 @@ static int txda_nl_dump(struct sk_buff *skb, struct netlink_callback *cb)
 }
 
 /**
- * struct txda_event - An event on its way out.
+ * struct txda_event_message - An event on its way out to one group.
  */
-struct txda_event {
+struct txda_event_message {
 	/** @skb: The message, or NULL when nobody listens. */
 	struct sk_buff *skb;
 
@@ -147,6 +148,14 @@ struct txda_event {
 
 	/** @failed: Something did not fit. */
 	bool failed;
+};
+
+/**
+ * struct txda_event - The same for all groups.
+ */
+struct txda_event {
+	/** @message: By group. */
+	struct txda_event_message message[TXDA_GROUP_COUNT];
 };
 
 /* False: one of this kind too many, so neither message nor log line. */
@@ -168,63 +177,109 @@ static bool txda_event_due(struct txda_device *tdev, enum txda_nl_event kind)
 	return due;
 }
 
-static void txda_event_begin(struct txda_device *tdev, enum txda_nl_event kind, u64 time_ns,
-			     struct txda_event *event)
+static void txda_event_begin_message(struct txda_device *tdev, enum txda_nl_event kind, u64 time_ns,
+				     unsigned int group, struct txda_event_message *message)
 {
 	struct nlattr *nest;
 
+	if (!genl_has_listeners(&txda_nl_family, &init_net, group))
+		return;
+	message->skb = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	if (!message->skb)
+		return;
+	message->header = genlmsg_put(message->skb, 0, 0, &txda_nl_family, 0, TXDA_CMD_EVENT_NTF);
+	if (!message->header) {
+		message->failed = true;
+		return;
+	}
+	nest = nla_nest_start(message->skb, TXDA_A_EVENT_DEV);
+	if (!nest || txda_nl_put_device(message->skb, tdev)) {
+		message->failed = true;
+		return;
+	}
+	nla_nest_end(message->skb, nest);
+	if (nla_put_u32(message->skb, TXDA_A_EVENT_KIND, kind) ||
+	    nla_put_u64_64bit(message->skb, TXDA_A_EVENT_TIME_NS, time_ns, TXDA_A_EVENT_PAD))
+		message->failed = true;
+}
+
+static void txda_event_begin(struct txda_device *tdev, enum txda_nl_event kind, u64 time_ns,
+			     struct txda_event *event)
+{
+	unsigned int group;
+
 	*event = (struct txda_event){};
-	if (!genl_has_listeners(&txda_nl_family, &init_net, TXDA_GROUP_EVENTS))
-		return;
-	event->skb = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
-	if (!event->skb)
-		return;
-	event->header = genlmsg_put(event->skb, 0, 0, &txda_nl_family, 0, TXDA_CMD_EVENT_NTF);
-	if (!event->header) {
-		event->failed = true;
-		return;
+	for (group = 0; group < TXDA_GROUP_COUNT; group++)
+		txda_event_begin_message(tdev, kind, time_ns, group, &event->message[group]);
+}
+
+/* What is of a client and nobody else's business. */
+static bool txda_event_is_private(int attr)
+{
+	switch (attr) {
+	case TXDA_A_EVENT_PID:
+	case TXDA_A_EVENT_CLIENT:
+	case TXDA_A_EVENT_VA:
+	case TXDA_A_EVENT_DETAIL: return true;
+	default: return false;
 	}
-	nest = nla_nest_start(event->skb, TXDA_A_EVENT_DEV);
-	if (!nest || txda_nl_put_device(event->skb, tdev)) {
-		event->failed = true;
-		return;
+}
+
+/* The next message that gets the attribute, after @message (NULL: the first), or NULL. */
+static struct txda_event_message *txda_event_next(struct txda_event *event, int attr,
+						  struct txda_event_message *message)
+{
+	for (message = message ? message + 1 : event->message;
+	     message < event->message + TXDA_GROUP_COUNT; message++) {
+		if (message == &event->message[TXDA_GROUP_EVENTS] && txda_event_is_private(attr))
+			continue;
+		if (message->skb && !message->failed)
+			return message;
 	}
-	nla_nest_end(event->skb, nest);
-	if (nla_put_u32(event->skb, TXDA_A_EVENT_KIND, kind) ||
-	    nla_put_u64_64bit(event->skb, TXDA_A_EVENT_TIME_NS, time_ns, TXDA_A_EVENT_PAD))
-		event->failed = true;
+	return NULL;
 }
 
 static void txda_event_u32(struct txda_event *event, int attr, u32 value)
 {
-	if (event->skb && !event->failed && nla_put_u32(event->skb, attr, value))
-		event->failed = true;
+	struct txda_event_message *message = NULL;
+
+	while ((message = txda_event_next(event, attr, message)))
+		message->failed = nla_put_u32(message->skb, attr, value);
 }
 
 static void txda_event_u64(struct txda_event *event, int attr, u64 value)
 {
-	if (event->skb && !event->failed &&
-	    nla_put_u64_64bit(event->skb, attr, value, TXDA_A_EVENT_PAD))
-		event->failed = true;
+	struct txda_event_message *message = NULL;
+
+	while ((message = txda_event_next(event, attr, message)))
+		message->failed = nla_put_u64_64bit(message->skb, attr, value, TXDA_A_EVENT_PAD);
 }
 
 static void txda_event_string(struct txda_event *event, int attr, const char *value)
 {
-	if (event->skb && !event->failed && nla_put_string(event->skb, attr, value))
-		event->failed = true;
+	struct txda_event_message *message = NULL;
+
+	while ((message = txda_event_next(event, attr, message)))
+		message->failed = nla_put_string(message->skb, attr, value);
 }
 
 static void txda_event_send(struct txda_event *event)
 {
-	if (!event->skb)
-		return;
-	if (event->failed) {
-		nlmsg_free(event->skb);
-		return;
+	struct txda_event_message *message;
+	unsigned int group;
+
+	for (group = 0; group < TXDA_GROUP_COUNT; group++) {
+		message = &event->message[group];
+		if (!message->skb)
+			continue;
+		if (message->failed) {
+			nlmsg_free(message->skb);
+			continue;
+		}
+		genlmsg_end(message->skb, message->header);
+		/* A listener that is too slow learns of it by ENOBUFS. */
+		genlmsg_multicast(&txda_nl_family, message->skb, 0, group, GFP_KERNEL);
 	}
-	genlmsg_end(event->skb, event->header);
-	/* A listener that is too slow learns of it by ENOBUFS. */
-	genlmsg_multicast(&txda_nl_family, event->skb, 0, TXDA_GROUP_EVENTS, GFP_KERNEL);
 }
 
 /* ---- Clients' queues, resets ---------------------------------------------------------------- */

@@ -14,6 +14,8 @@
 #define TXDA_FAMILY_VERSION 1
 
 #define TXDA_MCGRP_EVENTS "events"
+/* The same events, with those attributes that tell of other processes; wants CAP_SYS_ADMIN. */
+#define TXDA_MCGRP_CLIENTS "clients"
 
 /* What happened. */
 enum txda_nl_event {

@@ -167,21 +167,32 @@ static int take_message(struct nl_msg *message, void *arg)
 	return NL_OK;
 }
 
+/* The group whose events name the processes of faults, if this process may, else the public one. */
+static bool join_health(struct nl_sock *socket)
+{
+	static const char *const groups[] = {TXDA_MCGRP_CLIENTS, TXDA_MCGRP_EVENTS};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(groups); i++) {
+		int group = genl_ctrl_resolve_grp(socket, TXDA_FAMILY_NAME, groups[i]);
+
+		if (group >= 0 && nl_socket_add_membership(socket, group) >= 0)
+			return true;
+	}
+	return false;
+}
+
 /* Joins the netlink family if it exists; without it there are no health events. */
 static void start_health(struct txda__listener *l)
 {
 	struct nl_sock *socket = nl_socket_alloc();
 	struct epoll_event event = {.events = EPOLLIN};
-	int group;
 
 	if (!socket)
 		return;
 	nl_socket_disable_seq_check(socket);
 	if (genl_connect(socket) < 0)
 		goto out_free;
-	group = genl_ctrl_resolve_grp(socket, TXDA_FAMILY_NAME, TXDA_MCGRP_EVENTS);
-	if (group < 0 || nl_socket_add_membership(socket, group) < 0 ||
-	    nl_socket_set_nonblocking(socket) < 0 ||
+	if (!join_health(socket) || nl_socket_set_nonblocking(socket) < 0 ||
 	    nl_socket_modify_cb(socket, NL_CB_VALID, NL_CB_CUSTOM, take_message, l) < 0 ||
 	    epoll_ctl(l->fd, EPOLL_CTL_ADD, nl_socket_get_fd(socket), &event) < 0)
 		goto out_free;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * nl_events dump | nl_events listen SECONDS - the generic netlink family of the driver as it is:
+ * nl_events dump | nl_events listen SECONDS GROUP - the generic netlink family of the driver as it is:
  * its chips, or what happens to them, one line of KEY=VALUE each. "listen" first prints "ready"; it
  * ends after SECONDS.
  */
@@ -119,9 +119,9 @@ static int dump(struct nl_sock *sock, int family)
 	return err < 0 ? err : nl_recvmsgs_default(sock);
 }
 
-static int listen_for(struct nl_sock *sock, long seconds)
+static int listen_for(struct nl_sock *sock, long seconds, const char *name)
 {
-	int group = genl_ctrl_resolve_grp(sock, TXDA_FAMILY_NAME, TXDA_MCGRP_EVENTS);
+	int group = genl_ctrl_resolve_grp(sock, TXDA_FAMILY_NAME, name);
 	struct pollfd fd = {.events = POLLIN};
 	time_t end = time(NULL) + seconds;
 	int err;
@@ -149,12 +149,12 @@ static int listen_for(struct nl_sock *sock, long seconds)
 
 int main(int argc, char **argv)
 {
-	bool listening = argc == 3 && !strcmp(argv[1], "listen");
+	bool listening = argc == 4 && !strcmp(argv[1], "listen");
 	struct nl_sock *sock;
 	int family, err;
 
 	if (!listening && (argc != 2 || strcmp(argv[1], "dump"))) {
-		fprintf(stderr, "usage: nl_events dump | nl_events listen SECONDS\n");
+		fprintf(stderr, "usage: nl_events dump | nl_events listen SECONDS GROUP\n");
 		return 2;
 	}
 	sock = nl_socket_alloc();
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "family %s: %s\n", TXDA_FAMILY_NAME, nl_geterror(family));
 		return 1;
 	}
-	err = listening ? listen_for(sock, atol(argv[2])) : dump(sock, family);
+	err = listening ? listen_for(sock, atol(argv[2]), argv[3]) : dump(sock, family);
 	if (err < 0)
 		fprintf(stderr, "%s\n", nl_geterror(err));
 	nl_socket_free(sock);

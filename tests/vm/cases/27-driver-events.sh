@@ -19,13 +19,23 @@ grep -q "minor=${node#accel} pci=$pci serial=$(cat "$device/serial") card=$card 
 # Anybody may ask.
 setpriv --reuid=tester --clear-groups nl_events dump >/dev/null || fail "no dump for an ordinary user"
 
-setpriv --reuid=tester --clear-groups nl_events listen 60 >/tmp/events &
+# Who a fault was of, and where in its memory, is for administrators.
+if setpriv --reuid=tester --clear-groups --inh-caps=-all nl_events listen 1 clients >/dev/null 2>&1; then
+	fail "an ordinary user hears of clients"
+fi
+nl_events listen 60 clients >/tmp/clients &
+admin=$!
+setpriv --reuid=tester --clear-groups nl_events listen 60 events >/tmp/events &
 listener=$!
-wait_for 30 grep -q ready /tmp/events || fail "nobody listens"
+for heard in events clients; do
+	wait_for 30 grep -q ready /tmp/$heard || fail "nobody listens to $heard"
+done
 
 # told KIND EXPRESSION
 told() {
-	wait_for 15 grep -Eq "^event $1 .*$2" /tmp/events || { cat /tmp/events; fail "no event $1 with $2"; }
+	for heard in events clients; do
+		wait_for 15 grep -Eq "^event $1 .*$2" /tmp/$heard || { cat /tmp/$heard; fail "no event $1 with $2 to $heard"; }
+	done
 }
 
 vmhost inject ecc-corrected:chip=0 || fail "inject"
@@ -43,7 +53,9 @@ told link "port=0 port_state=2 .*pci=$pci"
 node_load -s 1000 "/dev/accel/$node" >/tmp/load &
 client=$!
 vmhost inject page:chip=0 || fail "inject"
-told fault "pid=$client client=node_load queue=1 code=1 .*pci=$pci"
+told fault "queue=1 code=1 .*pci=$pci"
+grep -Eq "^event fault .*pid=$client client=node_load queue=1 code=1 .* va=[1-9]" /tmp/clients || { cat /tmp/clients; fail "no word of the client"; }
+! grep -Eq " (pid|client|va|detail)=" /tmp/events || { cat /tmp/events; fail "everybody hears of clients"; }
 kill -INT $client
 wait $client || fail "$(cat /tmp/load)"
 [ "$(cut -d ' ' -f 4 /tmp/load)" -ge 1 ] || fail "the client did not lose its queue: $(cat /tmp/load)"
@@ -61,8 +73,8 @@ told add "pci=$pci"
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
 	echo "$i"
 done | xargs -P 4 -n 1 sh -c 'node_fault '"/dev/accel/$(ls "$device/accel")"' 10' || fail "node_fault"
-kill $listener
-wait $listener 2>/dev/null
+kill $listener $admin
+wait $listener $admin 2>/dev/null
 echo "$(grep -c '^event fault' /tmp/events) of 301 faults were told"
 [ "$(grep -c '^event fault' /tmp/events)" -lt 301 ] || fail "every fault was told"
 true
