@@ -34,10 +34,21 @@ u32 txda_hwq_state(struct txda_hwq *hwq)
 	return txda_read(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_STATE));
 }
 
+static u64 txda_hwq_counter(struct txda_hwq *hwq)
+{
+	return txda_read_pair(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_PROGRESS_LO));
+}
+
 u64 txda_hwq_progress(struct txda_hwq *hwq)
 {
-	return txda_read_pair(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_PROGRESS_LO)) -
-	       hwq->progress_base;
+	u64 counter = txda_hwq_counter(hwq);
+
+	/* A chip that is gone reads all ones, from one half of the pair on. */
+	if (upper_32_bits(counter) == U32_MAX)
+		return hwq->progress;
+	hwq->progress += counter < hwq->progress_seen ? counter : counter - hwq->progress_seen;
+	hwq->progress_seen = counter;
+	return hwq->progress;
 }
 
 u64 txda_hwq_packet(struct txda_hwq *hwq)
@@ -100,8 +111,7 @@ int txda_hwq_restart(struct txda_hwq *hwq)
 	}
 
 	/* Its last owner's jobs are nobody's business. */
-	hwq->progress_base = 0;
-	hwq->progress_base = txda_hwq_progress(hwq);
+	hwq->progress_seen = txda_hwq_counter(hwq);
 	txda_write_pair(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_RING_LO), ring);
 	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_RING_LOG2), TXDA_HWQ_ENTRIES_LOG2);
 	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_VMID), hwq->vmid);

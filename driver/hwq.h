@@ -66,8 +66,11 @@ struct txda_hwq {
 	/** @tail: Entries pushed, modulo 2^32. */
 	u32 tail;
 
-	/** @progress_base: The chip's progress counter when the owner came. */
-	u64 progress_base;
+	/** @progress: Packets and ops done for the owner, as far as was seen. */
+	u64 progress;
+
+	/** @progress_seen: The chip's counter then; it starts over when the chip is reset. */
+	u64 progress_seen;
 
 	/** @complete: Some jobs are done, or the queue has stopped. Hard interrupt context. */
 	void (*complete)(struct txda_hwq *hwq);
@@ -107,7 +110,10 @@ void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 se
 u64 txda_hwq_done(const struct txda_hwq *hwq);
 /* TXDA_QUEUE_OFF, RUNNING, FAULTED or LOST; all ones: no answer. In drm_dev_enter(). */
 u32 txda_hwq_state(struct txda_hwq *hwq);
-/* Packets and ops done since it was started. In drm_dev_enter(). */
+/*
+ * Packets and ops done for its owner; never falls, whatever becomes of the chip. For one caller at a
+ * time. In drm_dev_enter().
+ */
 u64 txda_hwq_progress(struct txda_hwq *hwq);
 /* Address of the packet that runs, or 0. In drm_dev_enter(). */
 u64 txda_hwq_packet(struct txda_hwq *hwq);

@@ -449,8 +449,7 @@ bool txda_queue_read_progress(struct txda_queue *queue, u64 *ret_progress)
 	progress = txda_hwq_progress(queue->hwq);
 	if (!txda_device_alive(queue->tdev))
 		return false;
-	/* A chip that was reset starts over. */
-	queue->progress = max(queue->progress, progress);
+	queue->progress = progress;
 	*ret_progress = progress;
 	return true;
 }

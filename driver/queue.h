@@ -124,7 +124,7 @@ struct txda_queue {
 	/** @last_done_ns: When the last job on the ring ended. Under @lock. */
 	u64 last_done_ns;
 
-	/** @progress: The highest value of the chip's counter that was seen. Under @hw_lock. */
+	/** @progress: Of the hardware queue, as it was seen last. Under @hw_lock. */
 	u64 progress;
 
 	/** @progress_seen: Its value when the time limit was last looked at. Under @hw_lock. */
@@ -207,7 +207,7 @@ void txda_queue_put(struct txda_queue *queue);
 bool txda_queue_kill(struct txda_queue *queue, u32 state, int guilty_err, int drop_err);
 
 /*
- * Reads the chip's progress counter. Under txda_queue.hw_lock, in drm_dev_enter(). False: the chip
+ * Reads its progress. Under txda_queue.hw_lock, in drm_dev_enter(). False: the chip
  * does not answer, or the queue is not on it any more.
  */
 bool txda_queue_read_progress(struct txda_queue *queue, u64 *ret_progress);

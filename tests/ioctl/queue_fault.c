@@ -421,12 +421,21 @@ static void hang_of_chip(void)
 	struct drm_txda_vm_get_state space;
 	struct mem word, word2;
 	struct stream s, s2;
+	uint64_t progress;
 
 	setup();
 	must(query(fd, DRM_TXDA_QUERY_RESET, &before, sizeof(before)));
+	/* A hardware queue that had another owner. */
+	idle = must_queue(fd, vm);
+	must_work(idle);
+	must(queue_destroy(fd, idle));
+	idle = must_queue(fd, vm);
+	check_equal(must_state(fd, idle).progress, 0);
+	must_work(idle);
+	progress = must_state(fd, idle).progress;
+	check(progress);
 	queue = must_queue_with(SHORT_MS);
 	innocent = must_queue_with(LONG_MS);
-	idle = must_queue(fd, vm);
 	s = must_block(&word);
 	s2 = must_block(&word2);
 	lost = must_submit(innocent, &s2);
@@ -439,6 +448,8 @@ static void hang_of_chip(void)
 	check_dead(idle, DRM_TXDA_QUEUE_INNOCENT);
 	must(query(fd, DRM_TXDA_QUERY_RESET, &after, sizeof(after)));
 	check(after.chip_resets > before.chip_resets);
+	/* What it did it has done, though the chip counts from 0 again. */
+	check_equal(must_state(fd, idle).progress, progress);
 
 	/* Address space and buffers are as they were. */
 	space = (struct drm_txda_vm_get_state){.id = vm};
