@@ -76,6 +76,12 @@ struct txda_device {
 	/** @dram_mappable: Of that, what BAR2 shows. */
 	u64 dram_mappable;
 
+	/**
+	 * @power_limit_mw: What was asked for by power1_cap, 0: nothing. The chip forgets it with
+	 * each reset.
+	 */
+	u32 power_limit_mw;
+
 	/** @fw: The firmware image, or NULL when the chip wants none. */
 	const struct firmware *fw;
 

@@ -109,9 +109,17 @@ static int txda_hwmon_write(struct device *dev, enum hwmon_sensor_types type, u3
 	err = txda_device_enter(tdev, &idx);
 	if (err)
 		return err;
-	txda_write(tdev, TXDA_REG_POWER_LIMIT_MW, value / TXDA_UW_PER_MW);
+	/* Before the register, which a reset that comes next takes from here. */
+	tdev->power_limit_mw = value / TXDA_UW_PER_MW;
+	txda_hwmon_restart(tdev);
 	txda_device_exit(tdev, idx);
 	return 0;
+}
+
+void txda_hwmon_restart(struct txda_device *tdev)
+{
+	if (tdev->power_limit_mw)
+		txda_write(tdev, TXDA_REG_POWER_LIMIT_MW, tdev->power_limit_mw);
 }
 
 static const struct hwmon_ops txda_hwmon_ops = {

@@ -15,4 +15,7 @@ struct txda_device;
 /* Undone with the PCI device. */
 int txda_hwmon_init(struct txda_device *tdev);
 
+/* The chip was reset or resumed: tells it the power limit again. In drm_dev_enter(). */
+void txda_hwmon_restart(struct txda_device *tdev);
+
 #endif /* TXDA_HWMON_H */

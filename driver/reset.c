@@ -14,6 +14,7 @@
 #include "events.h"
 #include "firmware.h"
 #include "group.h"
+#include "hwmon.h"
 #include "trace.h"
 #include "vm.h"
 
@@ -161,6 +162,7 @@ static int txda_reset_bring_up(struct txda_device *tdev)
 	if (err)
 		return err;
 	txda_irq_enable(tdev);
+	txda_hwmon_restart(tdev);
 	txda_mmu_restart(tdev);
 	err = txda_copy_restart(tdev);
 	if (err) {
@@ -448,6 +450,7 @@ static int txda_resume_chip(struct txda_device *tdev)
 	if (err)
 		return err;
 	txda_irq_enable(tdev);
+	txda_hwmon_restart(tdev);
 	err = txda_copy_restart(tdev);
 	if (!err)
 		err = txda_vram_restore(tdev);

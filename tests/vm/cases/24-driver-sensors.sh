@@ -55,6 +55,17 @@ for bad in 0 -1 99999999999999999999 watts; do
 	! echo "$bad" >"$hwmon/power1_cap" 2>/dev/null || fail "power1_cap took $bad"
 done
 is power1_cap 41000000
+# Nor does a reset of the function or of the chip end it.
+echo 1 >"$device/reset" || fail "reset"
+is power1_cap 41000000
+resets=$(cat "$device/reset_count")
+vmhost trip 0 || fail "trip"
+reset_again() {
+	[ "$(cat "$device/reset_count")" -gt "$resets" ]
+}
+wait_for 30 reset_again || fail "no reset after a trip"
+is power1_cap 41000000
+vmhost inject clear || fail "inject"
 echo $((limit_mw * 1000)) >"$hwmon/power1_cap"
 
 # A chip at work needs more power, a hung one still has its sensors.
