@@ -523,19 +523,21 @@ static int txda_bind_call_prepare(struct txda_bind_call *call, struct drm_file *
 static int txda_bind_call_make_ready(struct txda_bind_call *call, struct drm_file *file,
 				     struct txda_vm *vm)
 {
+	struct txda_sync_table table;
 	u32 i;
 	int err;
 
-	for (i = 0; i < call->count; i++) {
+	err = txda_sync_table_init(&table, call->syncs, call->count);
+	for (i = 0; i < call->count && !err; i++) {
 		err = txda_sched_job_init(&call->job[i]->base, &vm->entity, 1, vm, file->client_id);
 		if (err)
-			return err;
+			break;
 		call->ready++;
-		err = txda_syncs_add_waits(call->syncs, i, vm->fence_context, &call->job[i]->base);
-		if (err)
-			return err;
+		err = txda_syncs_add_waits(&call->syncs[i], &table, vm->fence_context,
+					   &call->job[i]->base);
 	}
-	return 0;
+	txda_sync_table_fini(&table);
+	return err;
 }
 
 /* Nothing can fail any more. The jobs belong to the scheduler. */

@@ -371,6 +371,7 @@ out_args:
 static int txda_submit_prepare(struct txda_submit *submit, struct drm_file *file)
 {
 	struct txda_queue *queue = submit->queue;
+	struct txda_sync_table table;
 	u32 i;
 	int err;
 
@@ -380,20 +381,21 @@ static int txda_submit_prepare(struct txda_submit *submit, struct drm_file *file
 	if (atomic_read(&queue->jobs) + submit->count > TXDA_MAX_QUEUE_JOBS)
 		return -EAGAIN;
 
-	for (i = 0; i < submit->count; i++) {
+	err = txda_sync_table_init(&table, submit->syncs, submit->count);
+	for (i = 0; i < submit->count && !err; i++) {
 		struct txda_job *job = submit->job[i];
 
 		err = txda_sched_job_init(&job->base, &queue->entity, 1, file, file->client_id);
 		if (err)
-			return err;
+			break;
 		txda_fence_init(&job->fence, queue->sched.name, queue->fence_context,
 				queue->next_seqno + i);
 		submit->ready++;
-		err = txda_syncs_add_waits(submit->syncs, i, queue->fence_context, &job->base);
-		if (err)
-			return err;
+		err = txda_syncs_add_waits(&submit->syncs[i], &table, queue->fence_context,
+					   &job->base);
 	}
-	return 0;
+	txda_sync_table_fini(&table);
+	return err;
 }
 
 /* Nothing fails any more, and the jobs belong to the scheduler. */

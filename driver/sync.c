@@ -4,6 +4,9 @@
 #include <linux/dma-fence-chain.h>
 #include <linux/dma-fence-unwrap.h>
 #include <linux/err.h>
+#include <linux/hash.h>
+#include <linux/log2.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <drm/drm_syncobj.h>
 #include <drm/gpu_scheduler.h>
@@ -99,26 +102,85 @@ void txda_syncs_put(struct txda_syncs *syncs)
 	memset(syncs, 0, sizeof(*syncs));
 }
 
-/*
- * The last sync of an element before @i that signals @obj so that a wait for @point of it (0: the
- * syncobj is binary) is over when that element is done.
+/* ---- What earlier elements signal ----------------------------------------------------------- */
+
+/**
+ * struct txda_sync_slot - A syncobj that some element signals.
  */
-static const struct drm_txda_sync *txda_syncs_earlier(const struct txda_syncs *all, u32 i,
-						      const struct drm_syncobj *obj, u64 point)
+struct txda_sync_slot {
+	/** @obj: The syncobj, NULL: the slot is free. */
+	const struct drm_syncobj *obj;
+
+	/** @point: The highest point that is signalled. */
+	u64 point;
+
+	/** @binary: The last signal was binary. */
+	bool binary;
+};
+
+int txda_sync_table_init(struct txda_sync_table *table, const struct txda_syncs *all, u32 count)
+{
+	u32 i, k, signals = 0;
+
+	memset(table, 0, sizeof(*table));
+	for (i = 0; i + 1 < count; i++) {
+		for (k = 0; k < all[i].count; k++)
+			signals += txda_sync_is_signal(&all[i].sync[k]);
+	}
+	if (!signals)
+		return 0;
+	/* The last element fills slots as well; half of them or more stay free. */
+	table->bits = ilog2(roundup_pow_of_two(2 * (signals + DRM_TXDA_MAX_SYNCS)));
+	table->slot = kvcalloc(1ul << table->bits, sizeof(*table->slot), GFP_KERNEL_ACCOUNT);
+	return table->slot ? 0 : -ENOMEM;
+}
+
+void txda_sync_table_fini(struct txda_sync_table *table)
+{
+	kvfree(table->slot);
+}
+
+/* Where the syncobj is, or would be. */
+static struct txda_sync_slot *txda_sync_table_find(const struct txda_sync_table *table,
+						   const struct drm_syncobj *obj)
+{
+	u32 i = hash_ptr(obj, table->bits);
+
+	while (table->slot[i].obj && table->slot[i].obj != obj)
+		i = (i + 1) & (BIT(table->bits) - 1);
+	return &table->slot[i];
+}
+
+static void txda_sync_table_add(struct txda_sync_table *table, const struct txda_syncs *syncs)
 {
 	u32 k;
 
-	while (i--) {
-		for (k = all[i].count; k--;) {
-			const struct drm_txda_sync *sync = &all[i].sync[k];
+	for (k = 0; table->slot && k < syncs->count; k++) {
+		const struct drm_txda_sync *sync = &syncs->sync[k];
+		struct txda_sync_slot *slot;
 
-			if (all[i].obj[k] == obj && txda_sync_is_signal(sync) &&
-			    sync->point >= point)
-				return sync;
-		}
+		if (!txda_sync_is_signal(sync))
+			continue;
+		slot = txda_sync_table_find(table, syncs->obj[k]);
+		slot->obj = syncs->obj[k];
+		slot->point = max(slot->point, sync->point);
+		slot->binary = !txda_sync_is_timeline(sync);
 	}
-	return NULL;
 }
+
+/*
+ * What an earlier element signals of @obj so that a wait for @point of it (0: the syncobj is binary)
+ * is over when that element is done, or NULL.
+ */
+static const struct txda_sync_slot *txda_syncs_earlier(const struct txda_sync_table *table,
+						       const struct drm_syncobj *obj, u64 point)
+{
+	const struct txda_sync_slot *slot = table->slot ? txda_sync_table_find(table, obj) : NULL;
+
+	return slot && slot->obj && slot->point >= point ? slot : NULL;
+}
+
+/* ---- Waits ---------------------------------------------------------------------------------- */
 
 /*
  * Takes timelines and merged fences apart: what a client waits for is mostly its own last job on
@@ -151,20 +213,21 @@ static int txda_sync_add_fence(struct drm_sched_job *job, struct dma_fence *fenc
 	return err;
 }
 
-static int txda_sync_add_wait(const struct txda_syncs *all, u32 i, u32 k, u64 context,
+static int txda_sync_add_wait(const struct txda_syncs *syncs, u32 k,
+			      const struct txda_sync_table *table, u64 context,
 			      struct drm_sched_job *job)
 {
-	const struct drm_txda_sync *sync = &all[i].sync[k], *earlier;
-	struct drm_syncobj *obj = all[i].obj[k];
+	const struct drm_txda_sync *sync = &syncs->sync[k];
+	struct drm_syncobj *obj = syncs->obj[k];
+	const struct txda_sync_slot *earlier = txda_syncs_earlier(table, obj, sync->point);
 	struct dma_fence *fence = drm_syncobj_fence_get(obj);
 	bool missing = false;
 
-	earlier = txda_syncs_earlier(all, i, obj, sync->point);
 	if (txda_sync_is_timeline(sync)) {
 		/* Not there yet, it comes after all that are, when the earlier element is done. */
 		if (!fence || dma_fence_chain_find_seqno(&fence, sync->point))
 			missing = !earlier;
-	} else if (earlier && !txda_sync_is_timeline(earlier)) {
+	} else if (earlier && earlier->binary) {
 		/* A binary signal takes the place of whatever the syncobj has now. */
 		dma_fence_put(fence);
 		fence = NULL;
@@ -179,21 +242,28 @@ static int txda_sync_add_wait(const struct txda_syncs *all, u32 i, u32 k, u64 co
 	return fence ? txda_sync_add_fence(job, fence, context) : 0;
 }
 
-int txda_syncs_add_waits(const struct txda_syncs *all, u32 i, u64 context,
+int txda_syncs_add_waits(const struct txda_syncs *syncs, struct txda_sync_table *table, u64 context,
 			 struct drm_sched_job *job)
 {
 	u32 k;
 	int err;
 
-	for (k = 0; k < all[i].count; k++) {
-		if (txda_sync_is_signal(&all[i].sync[k]))
+	/* A call has many elements, and an element many fences. */
+	cond_resched();
+	if (fatal_signal_pending(current))
+		return -EINTR;
+	for (k = 0; k < syncs->count; k++) {
+		if (txda_sync_is_signal(&syncs->sync[k]))
 			continue;
-		err = txda_sync_add_wait(all, i, k, context, job);
+		err = txda_sync_add_wait(syncs, k, table, context, job);
 		if (err)
 			return err;
 	}
+	txda_sync_table_add(table, syncs);
 	return 0;
 }
+
+/* ---- Signals -------------------------------------------------------------------------------- */
 
 void txda_syncs_signal(struct txda_syncs *syncs, struct dma_fence *fence)
 {

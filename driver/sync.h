@@ -47,12 +47,29 @@ int txda_syncs_get(struct drm_file *file, const struct drm_txda_array *array,
 /* Also of an empty (zeroed) struct. */
 void txda_syncs_put(struct txda_syncs *syncs);
 
-/*
- * Adds the waits of element @i as dependencies of its job. @all: the syncs of all elements of the
- * call, in order. @context: fences of it are in order with the job anyway; 0: none are.
- * -ENOENT: nobody has submitted that point, or the syncobj has no fence.
+/**
+ * struct txda_sync_table - What the elements of a call signal, up to the one that is at work.
  */
-int txda_syncs_add_waits(const struct txda_syncs *all, u32 i, u64 context,
+struct txda_sync_table {
+	/** @slot: A hash table by syncobj, or NULL when no element but the last signals anything. */
+	struct txda_sync_slot *slot;
+
+	/** @bits: Log2 of its size. */
+	u32 bits;
+};
+
+/* For the @count elements of a call. -ENOMEM. */
+int txda_sync_table_init(struct txda_sync_table *table, const struct txda_syncs *all, u32 count);
+/* Also of an empty (zeroed) struct. */
+void txda_sync_table_fini(struct txda_sync_table *table);
+
+/*
+ * Adds the waits of an element as dependencies of its job, and what it signals to @table: for one
+ * element after the other. @context: fences of it are in order with the job anyway; 0: none are.
+ * -ENOENT: nobody has submitted that point, or the syncobj has no fence. -EINTR: the caller was
+ * killed.
+ */
+int txda_syncs_add_waits(const struct txda_syncs *syncs, struct txda_sync_table *table, u64 context,
 			 struct drm_sched_job *job);
 /* Puts @fence into all syncobjs to signal; once. */
 void txda_syncs_signal(struct txda_syncs *syncs, struct dma_fence *fence);

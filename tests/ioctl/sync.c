@@ -11,10 +11,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/sync_file.h>
@@ -185,6 +187,81 @@ static void same_call_behind_others(void)
 	must(fence_status(fd, done));
 	gate_open(&gate);
 	must(syncobj_wait(fd, t, 2, PATIENCE));
+}
+
+/* Nanoseconds of processor time that it takes to queue so many operations that wait for @handle. */
+static int64_t cost_of(uint32_t n, uint32_t handle)
+{
+	struct drm_txda_sync syncs[DRM_TXDA_MAX_SYNCS];
+	struct drm_txda_bind_op *ops = calloc(n, sizeof(*ops));
+	struct drm_txda_vm_bind arg = {.vm_id = vm, .flags = DRM_TXDA_VM_BIND_ASYNC};
+	struct timespec from, to;
+
+	check(ops);
+	for (uint32_t i = 0; i < DRM_TXDA_MAX_SYNCS; i++)
+		syncs[i] = wait_for(handle);
+	for (uint32_t i = 0; i < n; i++)
+		ops[i] = (struct drm_txda_bind_op){
+			.flags = DRM_TXDA_BIND_SYNC_ONLY,
+			.syncs = array_of(syncs, DRM_TXDA_MAX_SYNCS, sizeof(syncs[0])),
+		};
+	arg.ops = array_of(ops, n, sizeof(*ops));
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+	free(ops);
+	return (to.tv_sec - from.tv_sec) * SECOND + to.tv_nsec - from.tv_nsec;
+}
+
+/* Four times the operations of a call are about four times the work, not sixteen times. */
+static void many_waits(void)
+{
+	int64_t few, many;
+	uint32_t handle;
+
+	setup();
+	handle = must_syncobj(fd);
+	must(syncobj_signal(fd, handle));
+	cost_of(32, handle);
+	few = cost_of(256, handle);
+	many = cost_of(1024, handle);
+	printf("  %lld us, then %lld us\n", (long long)few / 1000, (long long)many / 1000);
+	check(many < 8 * few);
+}
+
+/* The same syncobj, again and again, among others that fill the books. */
+static void same_call_many(void)
+{
+	enum { JOBS = 64, OWN = 31 };
+	struct drm_txda_sync syncs[JOBS][2 * OWN + 2];
+	struct drm_txda_job jobs[JOBS] = {0};
+	uint32_t queue, others[OWN], ring, t;
+
+	setup();
+	queue = must_queue(fd, vm);
+	ring = must_syncobj(fd);
+	t = must_syncobj(fd);
+	for (uint32_t i = 0; i < OWN; i++)
+		others[i] = must_syncobj(fd);
+	for (uint32_t i = 0; i < JOBS; i++) {
+		uint32_t n = 0;
+
+		/* What the job before signals, whatever it is, and what it does not signal yet. */
+		for (uint32_t k = 0; i && k < OWN; k++)
+			syncs[i][n++] = wait_for(others[k]);
+		if (i)
+			syncs[i][n++] = wait_for_point(t, i);
+		for (uint32_t k = 0; k < OWN; k++)
+			syncs[i][n++] = signals(others[k]);
+		syncs[i][n++] = i == JOBS - 1 ? signals(ring) : signals_point(t, i + 1);
+		jobs[i].syncs = array_of(syncs[i], n, sizeof(syncs[0][0]));
+	}
+	must(submit_jobs(fd, queue, jobs, JOBS));
+	must(fence_status(fd, ring));
+	check_equal(must_last_point(fd, t), JOBS - 1);
+	syncs[5][OWN] = wait_for_point(t, 100);
+	must_fail(submit_jobs(fd, queue, jobs, JOBS), ENOENT);
+	check_equal(must_state(fd, queue).submitted, JOBS);
 }
 
 /* ---- Timelines ------------------------------------------------------------------------------ */
@@ -543,6 +620,8 @@ int main(int argc, char **argv)
 		{"binary-in-and-out", binary_in_and_out},
 		{"same-call", same_call},
 		{"same-call-behind-others", same_call_behind_others},
+		{"many-waits", many_waits},
+		{"same-call-many", same_call_many},
 		{"timeline", timeline},
 		{"ping-pong", ping_pong},
 		{"deep-timeline", deep_timeline},
