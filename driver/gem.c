@@ -154,6 +154,7 @@ int txda_bo_pte_flags(struct txda_device *tdev, struct txda_bo *bo, bool read_on
 	u64 pte = TXDA_PTE_READ | (read_only ? 0 : TXDA_PTE_WRITE);
 	int idx, port;
 
+	bo = txda_bo_local(bo);
 	switch (bo->kind) {
 	case TXDA_BO_DEVICE: pte |= (u64)TXDA_APERTURE_LOCAL << TXDA_PTE_APERTURE_SHIFT; break;
 	case TXDA_BO_PEER:
@@ -254,7 +255,7 @@ void txda_gem_stats(struct drm_file *file, struct drm_memory_stats *ret_vram,
 	spin_lock(&file->table_lock);
 	idr_for_each_entry(&file->object_idr, obj, id)
 	{
-		struct txda_bo *bo = to_txda_bo(obj);
+		struct txda_bo *bo = txda_bo_local(to_txda_bo(obj));
 		struct drm_memory_stats *stats = ret_host;
 
 		/* Of another chip, and counted there. */
@@ -479,10 +480,10 @@ int txda_ioctl_bo_query_info(struct drm_device *drm, void *data, struct drm_file
 
 	if (!obj)
 		return -ENOENT;
-	bo = to_txda_bo(obj);
+	bo = txda_bo_local(to_txda_bo(obj));
 	args->place = bo->kind == TXDA_BO_DEVICE || bo->kind == TXDA_BO_PEER ? DRM_TXDA_PLACE_DEVICE
 									     : DRM_TXDA_PLACE_HOST;
-	args->flags = bo->flags;
+	args->flags = to_txda_bo(obj)->flags;
 	args->vm_id = txda_bo_vm_id(file, bo);
 	args->size = obj->size;
 	drm_gem_object_put(obj);

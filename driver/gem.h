@@ -10,6 +10,9 @@
  * cannot be exported. An imported buffer that another TX8 exports is used in place: through C2C
  * when it lies in that chip's DRAM, through system memory otherwise.
  *
+ * Who imports a buffer by a descriptor without write access may only read it, on whatever chip. So
+ * the exporter's object, which knows no such limit, is never given to him, but one of kind PEER.
+ *
  * Lifetime: GEM's reference count; a mapping in an address space holds one. CPU mappings of device
  * memory are taken away when the chip goes; touching them then is a SIGBUS, never stale data. DMA
  * mappings end then as well; a buffer that outlives its chip is memory that only the CPU sees.
@@ -41,7 +44,7 @@ enum txda_bo_kind {
 	TXDA_BO_HOST,	 /* pages of the kernel */
 	TXDA_BO_USERPTR, /* pinned pages of a process */
 	TXDA_BO_DMABUF,	 /* attached dma-buf of another driver, or host memory of a peer */
-	TXDA_BO_PEER,	 /* DRAM of another TX8 */
+	TXDA_BO_PEER,	 /* what another buffer of this driver has: see @peer */
 };
 
 /**
@@ -57,7 +60,7 @@ struct txda_bo {
 	/** @flags: DRM_TXDA_BO_* as created, plus those that are out only. */
 	u32 flags;
 
-	/** @read_only: The chip must not write (USERPTR_READONLY, read-only dma-buf). */
+	/** @read_only: Not to be written through it (USERPTR_READONLY, read-only dma-buf). */
 	bool read_only;
 
 	/**
@@ -84,17 +87,23 @@ struct txda_bo {
 	/** @attach: DMABUF: the attachment. */
 	struct dma_buf_attachment *attach;
 
-	/** @runs: HOST, USERPTR, DMABUF: bus addresses. DEVICE and PEER: those of @vram. */
+	/** @runs: HOST, USERPTR, DMABUF: bus addresses. DEVICE: those of @vram. PEER: of @peer. */
 	struct txda_runs *runs;
 
 	/** @peer_buf: PEER: the exporter's dma-buf, with a reference. */
 	struct dma_buf *peer_buf;
 
-	/** @peer: PEER: the exporter's buffer, which @peer_buf holds. */
+	/**
+	 * @peer: PEER: the exporter's buffer, which @peer_buf holds: DRAM of another chip, or any
+	 * buffer of the same chip.
+	 */
 	struct txda_bo *peer;
 
 	/** @peer_link: PEER: in the module's list of such buffers. */
 	struct list_head peer_link;
+
+	/** @peer_gone: PEER: the other chip goes, and mappings of it end. Under the list's lock. */
+	bool peer_gone;
 
 	/** @link: In txda_gem.bos. */
 	struct list_head link;
@@ -123,6 +132,12 @@ struct txda_gem {
 static inline struct txda_bo *to_txda_bo(struct drm_gem_object *obj)
 {
 	return container_of(obj, struct txda_bo, base);
+}
+
+/* The buffer of its own chip that it stands for: mostly itself. */
+static inline struct txda_bo *txda_bo_local(struct txda_bo *bo)
+{
+	return bo->kind == TXDA_BO_PEER && bo->peer->base.dev == bo->base.dev ? bo->peer : bo;
 }
 
 int txda_gem_init(struct txda_device *tdev);

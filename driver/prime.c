@@ -4,6 +4,8 @@
  *
  * Host memory can be attached by anybody. Device memory cannot: its dma-buf is for import by a txda
  * node, which knows what lies behind it, and for mmap().
+ *
+ * A buffer has one dma-buf at a time, as DRM has it, with the access that its first exporter gave.
  */
 #include <linux/dma-buf.h>
 #include <linux/slab.h>
@@ -16,7 +18,7 @@
 #include "vm.h"
 #include "vram.h"
 
-/* All buffers of kind PEER. The lock is outside address spaces' locks. */
+/* All buffers of kind PEER. Nothing is locked inside of the lock. */
 static DEFINE_MUTEX(txda_peers_lock);
 static LIST_HEAD(txda_peers);
 
@@ -52,13 +54,19 @@ struct dma_buf *txda_gem_export(struct drm_gem_object *obj, int flags)
 	struct txda_bo *bo = to_txda_bo(obj);
 	int err;
 
-	if (bo->vm_resv || bo->kind == TXDA_BO_USERPTR)
+	/* What was imported goes out by the dma-buf that it came by. */
+	if (bo->vm_resv || bo->kind == TXDA_BO_USERPTR || bo->kind == TXDA_BO_PEER)
 		return ERR_PTR(-EPERM);
 	/* Its mappings count pages from the object's offset, which must not change under them. */
 	err = drm_gem_create_mmap_offset(obj);
 	if (err)
 		return ERR_PTR(err);
 	return drm_gem_dmabuf_export(obj->dev, &info);
+}
+
+static bool txda_dmabuf_is_read_only(const struct dma_buf *dma_buf)
+{
+	return !(dma_buf->file->f_mode & FMODE_WRITE);
 }
 
 static struct drm_gem_object *txda_import_peer(struct txda_device *tdev, struct dma_buf *dma_buf,
@@ -74,7 +82,11 @@ static struct drm_gem_object *txda_import_peer(struct txda_device *tdev, struct 
 	bo->peer_buf = dma_buf;
 	bo->peer = peer;
 	bo->runs = peer->runs;
-	bo->flags = DRM_TXDA_BO_IMPORTED | (peer->flags & DRM_TXDA_BO_NO_MMAP);
+	bo->read_only = txda_dmabuf_is_read_only(dma_buf);
+	/* Memory of this chip is no other for having come back. */
+	bo->flags = peer->base.dev == &tdev->drm
+			    ? peer->flags
+			    : DRM_TXDA_BO_IMPORTED | (peer->flags & DRM_TXDA_BO_NO_MMAP);
 	mutex_lock(&txda_peers_lock);
 	list_add_tail(&bo->peer_link, &txda_peers);
 	mutex_unlock(&txda_peers_lock);
@@ -102,11 +114,11 @@ struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_
 	if (dma_buf->ops == &txda_dmabuf_ops) {
 		struct drm_gem_object *obj = dma_buf->priv;
 
-		if (obj->dev == drm) {
+		if (obj->dev == drm && !txda_dmabuf_is_read_only(dma_buf)) {
 			drm_gem_object_get(obj);
 			return obj;
 		}
-		if (to_txda_bo(obj)->kind == TXDA_BO_DEVICE)
+		if (obj->dev == drm || to_txda_bo(obj)->kind == TXDA_BO_DEVICE)
 			return txda_import_peer(to_txda(drm), dma_buf, to_txda_bo(obj));
 	}
 	return drm_gem_prime_import_dev(drm, dma_buf, drm->dev);
@@ -126,7 +138,7 @@ struct drm_gem_object *txda_gem_import_sg_table(struct drm_device *drm,
 	if (!bo)
 		return ERR_PTR(-ENOMEM);
 	bo->flags = DRM_TXDA_BO_IMPORTED;
-	bo->read_only = !(dma_buf->file->f_mode & FMODE_WRITE);
+	bo->read_only = txda_dmabuf_is_read_only(dma_buf);
 	err = txda_runs_from_sgt(sgt, dma_buf->size, &bo->runs);
 	if (err)
 		goto err_put;
@@ -146,12 +158,34 @@ err_put:
 	return ERR_PTR(err);
 }
 
+/* A buffer of another chip that shows DRAM of @tdev and was not looked at, with a reference, or NULL. */
+static struct txda_bo *txda_peers_next(struct txda_device *tdev)
+{
+	struct txda_bo *bo, *found = NULL;
+
+	mutex_lock(&txda_peers_lock);
+	list_for_each_entry(bo, &txda_peers, peer_link)
+	{
+		if (bo->peer->base.dev != &tdev->drm || txda_bo_local(bo) != bo || bo->peer_gone)
+			continue;
+		bo->peer_gone = true;
+		/* One that is being freed has no mappings. */
+		if (!kref_get_unless_zero(&bo->base.refcount))
+			continue;
+		found = bo;
+		break;
+	}
+	mutex_unlock(&txda_peers_lock);
+	return found;
+}
+
 void txda_peers_unplug(struct txda_device *tdev)
 {
 	struct txda_bo *bo;
 
-	mutex_lock(&txda_peers_lock);
-	list_for_each_entry(bo, &txda_peers, peer_link) if (bo->peer->base.dev == &tdev->drm)
+	/* Without the lock: the other chip's reset, which frees such buffers, may be under way. */
+	while ((bo = txda_peers_next(tdev))) {
 		txda_vms_zap(to_txda(bo->base.dev), &bo->base);
-	mutex_unlock(&txda_peers_lock);
+		drm_gem_object_put(&bo->base);
+	}
 }

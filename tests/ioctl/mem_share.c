@@ -103,6 +103,82 @@ static void same_node(void)
 	}
 }
 
+/* Who has a descriptor for reading reads, by the CPU and by whatever chip, and cannot give more on. */
+static void must_only_read(struct client *owner, uint32_t place, struct client *reader)
+{
+	struct mem back = must_mem(reader->fd, reader->vm, MIB);
+	uint32_t handle, imported, *cpu;
+	int buf = -1;
+
+	must(bo_create(owner->fd, MIB, place, 0, 0, &handle));
+	cpu = must_map(owner->fd, handle, MIB);
+	for (uint32_t i = 0; i < MIB / 4; i++)
+		cpu[i] = i * 5;
+	must(to_fd(owner->fd, handle, 0, &buf));
+	imported = must_import(reader->fd, buf);
+	check_equal(must_import(reader->fd, buf), imported);
+	check_equal(must_info(reader->fd, imported).place, place);
+	check_equal(must_info(reader->fd, imported).size, MIB);
+
+	must_fail(bind_one(reader->fd, reader->vm, DRM_TXDA_BIND_MAP, imported, 0, VA, MIB),
+		  EACCES);
+	must(bind_one(reader->fd, reader->vm, DRM_TXDA_BIND_MAP | DRM_TXDA_BIND_READONLY, imported,
+		      0, VA, MIB));
+	must(dev_copy(reader, back.va, VA, MIB));
+	check(!memcmp(back.cpu, cpu, MIB));
+	check(dev_fill(reader, VA, PAGE, 1));
+	must_new_queue(reader);
+
+	{
+		struct drm_txda_bo_mmap_offset arg = {.handle = imported};
+		uint32_t *seen;
+
+		must(call(reader->fd, DRM_IOCTL_TXDA_BO_MMAP_OFFSET, &arg));
+		check(mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, reader->fd,
+			   (off_t)arg.offset) == MAP_FAILED);
+		check_equal(errno, EACCES);
+		seen = mmap(NULL, MIB, PROT_READ, MAP_SHARED, reader->fd, (off_t)arg.offset);
+		check(seen != MAP_FAILED);
+		check_equal(seen[7], 35);
+		check(mprotect(seen, MIB, PROT_READ | PROT_WRITE));
+		munmap(seen, MIB);
+	}
+
+	/* Given on it is the same dma-buf, and the owner keeps what he had. */
+	close(buf);
+	buf = must_export(reader->fd, imported);
+	check(mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, buf, 0) == MAP_FAILED);
+	check_equal(must_import(owner->fd, buf), handle);
+	must(bind_one(owner->fd, owner->vm, DRM_TXDA_BIND_MAP, handle, 0, VA, MIB));
+	must(dev_fill(owner, VA, MIB, 0x77));
+	must(gem_close(reader->fd, imported));
+	close(buf);
+	must(dev_copy(reader, back.va, VA, MIB));
+	check(is_filled(back.cpu, MIB, 0x77));
+}
+
+static void read_only(void)
+{
+	static const uint32_t places[] = {HOST, DEVICE};
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		struct client a = must_client(0), b = must_client(0);
+
+		must_only_read(&a, places[i], &b);
+	}
+}
+
+static void read_only_peer(void)
+{
+	static const uint32_t places[] = {HOST, DEVICE};
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		struct client a = must_client(0), b = must_client(1);
+
+		must_only_read(&a, places[i], &b);
+	}
+}
+
 static void refused(void)
 {
 	int fd = must_open(0), file = memfd_create("no dma-buf", MFD_CLOEXEC), buf;
@@ -380,6 +456,8 @@ static void peer_all(void)
 
 static const struct test tests[] = {
 	{"same_node", same_node},
+	{"read_only", read_only},
+	{"read_only_peer", read_only_peer},
 	{"refused", refused},
 	{"map_buf", map_buf},
 	{"foreign_importer", foreign_importer},
