@@ -420,6 +420,7 @@ static void txda_bind_job_free(struct txda_bind_job *job)
 	if (up)
 		txda_device_exit(tdev, idx);
 	dma_fence_put(&job->fence.base);
+	atomic_dec(&vm->binds);
 	txda_vm_put(vm);
 }
 
@@ -514,6 +515,7 @@ static int txda_bind_call_prepare(struct txda_bind_call *call, struct drm_file *
 		}
 		INIT_WORK(&job->work, txda_bind_job_work);
 		kref_get(&vm->ref);
+		atomic_inc(&vm->binds);
 		txda_fence_init(&job->fence, "txda-bind", vm->fence_context, ++vm->fence_seqno);
 		call->job[call->prepared++] = job;
 	}
@@ -568,13 +570,19 @@ static int txda_bind_async(struct drm_file *file, struct txda_vm *vm,
 	err = txda_device_enter(vm->tdev, &idx);
 	if (err)
 		goto out;
-	mutex_lock(&vm->bind_lock);
-	err = txda_bind_call_prepare(&call, file, vm, op);
+	err = mutex_lock_interruptible(&vm->bind_lock);
+	if (err)
+		goto out_device;
+	if (atomic_read(&vm->binds) + count > TXDA_MAX_BINDS)
+		err = -EBUSY;
+	if (!err)
+		err = txda_bind_call_prepare(&call, file, vm, op);
 	if (!err)
 		err = txda_bind_call_make_ready(&call, file, vm);
 	if (!err)
 		txda_bind_call_push(&call);
 	mutex_unlock(&vm->bind_lock);
+out_device:
 	txda_device_exit(vm->tdev, idx);
 out:
 	txda_bind_call_free(&call);

@@ -23,6 +23,7 @@
 #include "reset.h"
 #include "sysfs.h"
 #include "txda_regs.h"
+#include "user.h"
 #include "vram.h"
 
 struct firmware;
@@ -114,6 +115,9 @@ struct txda_device {
 
 	/** @vms_lock: @vms. */
 	struct mutex vms_lock;
+
+	/** @users: Who has how much of it. */
+	struct txda_users users;
 
 	/** @host_used: Bytes of host memory in buffers of this chip. */
 	atomic64_t host_used;

@@ -23,6 +23,11 @@ int txda_file_open(struct drm_device *drm, struct drm_file *drm_file)
 		return -ENOMEM;
 	file->tdev = to_txda(drm);
 	file->drm = drm_file;
+	file->user = txda_user_get_current(file->tdev);
+	if (!file->user) {
+		kfree(file);
+		return -ENOMEM;
+	}
 	xa_init_flags(&file->vms, XA_FLAGS_ALLOC1);
 	xa_init_flags(&file->queues, XA_FLAGS_ALLOC1);
 	drm_file->driver_priv = file;
@@ -37,6 +42,7 @@ void txda_file_close(struct drm_device *drm, struct drm_file *drm_file)
 	txda_vm_close_file(file);
 	xa_destroy(&file->queues);
 	xa_destroy(&file->vms);
+	txda_user_put(file->user);
 	kfree(file);
 }
 

@@ -16,6 +16,7 @@
 
 struct drm_printer;
 struct txda_device;
+struct txda_user;
 
 enum txda_queue_class_id {
 	TXDA_CLASS_COMPUTE = 0, /* DRM_TXDA_QUEUE_COMPUTE */
@@ -32,6 +33,9 @@ struct txda_file {
 
 	/** @drm: The DRM file. */
 	struct drm_file *drm;
+
+	/** @user: Who opened it, with a reference. */
+	struct txda_user *user;
 
 	/** @vms: struct txda_vm by id; ids start at 1. */
 	struct xarray vms;

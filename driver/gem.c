@@ -86,6 +86,8 @@ static void txda_bo_free(struct drm_gem_object *obj)
 	drm_gem_object_release(obj);
 	if (bo->vm_resv)
 		drm_gem_object_put(bo->vm_resv);
+	if (bo->user)
+		txda_user_uncharge(bo->user, TXDA_USER_BUFFERS);
 	kfree(bo->label);
 	kfree(bo);
 }
@@ -132,6 +134,17 @@ struct txda_bo *txda_bo_new(struct txda_device *tdev, enum txda_bo_kind kind, u6
 	drm_gem_private_object_init(&tdev->drm, &bo->base, size);
 	drm_gem_gpuva_init(&bo->base);
 	return bo;
+}
+
+/* One that a client makes, rather than imports. */
+static int txda_bo_charge(struct txda_bo *bo, struct drm_file *file)
+{
+	struct txda_user *user = to_txda_file(file)->user;
+	int err = txda_user_charge(user, TXDA_USER_BUFFERS);
+
+	if (!err)
+		bo->user = user;
+	return err;
 }
 
 int txda_bo_publish(struct txda_bo *bo)
@@ -345,8 +358,10 @@ static int txda_bo_create_in(struct drm_file *file, const struct drm_txda_bo_cre
 		bo->vm_resv = resv;
 		bo->vm_id = args->vm_id;
 	}
+	err = txda_bo_charge(bo, file);
 	/* The kernel may have to make room first, for which the chip need not wait. */
-	err = kind == TXDA_BO_HOST ? txda_host_alloc(bo) : 0;
+	if (!err && kind == TXDA_BO_HOST)
+		err = txda_host_alloc(bo);
 	if (!err)
 		err = txda_device_enter(tdev, &idx);
 	if (!err) {
@@ -419,7 +434,9 @@ int txda_ioctl_bo_from_userptr(struct drm_device *drm, void *data, struct drm_fi
 	bo->vm_resv = resv;
 	bo->vm_id = args->vm_id;
 
-	err = txda_userptr_pin(bo, args->va);
+	err = txda_bo_charge(bo, file);
+	if (!err)
+		err = txda_userptr_pin(bo, args->va);
 	if (!err)
 		err = txda_device_enter(tdev, &idx);
 	if (!err) {

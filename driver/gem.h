@@ -35,6 +35,7 @@ struct seq_file;
 struct sg_table;
 struct txda_device;
 struct txda_runs;
+struct txda_user;
 struct txda_vm;
 struct txda_vma;
 struct txda_vram_block;
@@ -74,6 +75,9 @@ struct txda_bo {
 
 	/** @vram: DEVICE: its DRAM. */
 	struct txda_vram_block *vram;
+
+	/** @user: To whom it is charged, or NULL. */
+	struct txda_user *user;
 
 	/** @pages: HOST and USERPTR: its pages of 4 KiB. */
 	struct page **pages;

@@ -87,6 +87,8 @@ static int txda_pci_init_blocks(struct txda_device *tdev)
 		err = txda_gem_init(tdev);
 	if (!err)
 		err = txda_vms_init(tdev);
+	if (!err)
+		err = txda_users_init(tdev);
 	return err;
 }
 

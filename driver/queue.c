@@ -123,6 +123,11 @@ static int txda_queue_stop(struct txda_queue *queue)
 	return err;
 }
 
+static enum txda_user_kind txda_queue_user_kind(const struct txda_queue *queue)
+{
+	return queue->class == TXDA_CLASS_COPY ? TXDA_USER_COPY_QUEUES : TXDA_USER_COMPUTE_QUEUES;
+}
+
 /* Gives the hardware queue of a dead queue back, when nothing of it runs. */
 static void txda_queue_detach(struct txda_queue *queue)
 {
@@ -138,6 +143,7 @@ static void txda_queue_detach(struct txda_queue *queue)
 	if (!hwq)
 		return;
 	txda_hwq_put(hwq);
+	txda_user_uncharge(queue->user, txda_queue_user_kind(queue));
 	wake_up_var(&queue->hwq);
 	txda_queue_put(queue);
 }
@@ -348,18 +354,26 @@ static int txda_queue_publish(struct txda_queue *queue, struct txda_file *file, 
 	if (err)
 		return err == -EBUSY ? -ENOSPC : err;
 
+	err = txda_user_charge(file->user, txda_queue_user_kind(queue));
+	if (err)
+		goto err_id;
 	err = txda_hwq_get(queue->tdev, queue->class, queue->vm->pt.vmid, hw_priority,
 			   txda_jobs_complete, queue, &queue->hwq);
-	if (err) {
-		xa_erase(&file->queues, queue->id);
-		return err;
-	}
+	if (err)
+		goto err_user;
+	queue->user = file->user;
 	txda_queue_get(queue);
 
 	queue->file = file;
 	*ret_id = queue->id;
 	xa_store(&file->queues, queue->id, queue, GFP_KERNEL);
 	return 0;
+
+err_user:
+	txda_user_uncharge(file->user, txda_queue_user_kind(queue));
+err_id:
+	xa_erase(&file->queues, queue->id);
+	return err;
 }
 
 static int txda_queue_create(struct txda_device *tdev, struct txda_file *file,

@@ -32,6 +32,7 @@
 
 struct txda_device;
 struct txda_hwq;
+struct txda_user;
 struct txda_vm;
 
 #define TXDA_MAX_CLIENT_QUEUES 16
@@ -51,6 +52,9 @@ struct txda_queue {
 
 	/** @file: The client, NULL once its queue was destroyed or its file closed. Under @lock. */
 	struct txda_file *file;
+
+	/** @user: To whom @hwq is charged. Under @hw_lock. */
+	struct txda_user *user;
 
 	/** @pid: The process that created it, for events. */
 	pid_t pid;

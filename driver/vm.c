@@ -185,8 +185,12 @@ static int txda_vm_init_sched(struct txda_vm *vm)
 	return err;
 }
 
-/* In txda_device_enter(). @range: of addresses, above the first page. */
-static int txda_vm_new(struct txda_device *tdev, u64 range, struct txda_vm **ret_vm)
+/*
+ * In txda_device_enter(). @user: to whom it was charged, which txda_vm_kill() undoes. @range: of
+ * addresses, above the first page.
+ */
+static int txda_vm_new(struct txda_device *tdev, struct txda_user *user, u64 range,
+		       struct txda_vm **ret_vm)
 {
 	struct drm_gem_object *resv;
 	struct txda_vm *vm;
@@ -201,6 +205,7 @@ static int txda_vm_new(struct txda_device *tdev, u64 range, struct txda_vm **ret
 		goto err_free;
 	}
 	vm->tdev = tdev;
+	vm->user = user;
 	err = txda_pt_init(tdev, &vm->pt);
 	if (err)
 		goto err_resv;
@@ -270,6 +275,7 @@ static void txda_vm_kill(struct txda_vm *vm)
 	txda_vm_free_vmas(vm, &vmas, stuck);
 	if (vm->pt.online)
 		txda_device_exit(tdev, idx);
+	txda_user_uncharge(vm->user, TXDA_USER_VMS);
 	txda_vm_put(vm);
 }
 
@@ -371,13 +377,18 @@ int txda_ioctl_vm_create(struct drm_device *drm, void *data, struct drm_file *dr
 		range = args->va_range;
 	}
 
+	err = txda_user_charge(file->user, TXDA_USER_VMS);
+	if (err)
+		return err;
 	err = txda_device_enter(tdev, &idx);
-	if (err)
+	if (!err) {
+		err = txda_vm_new(tdev, file->user, range, &vm);
+		txda_device_exit(tdev, idx);
+	}
+	if (err) {
+		txda_user_uncharge(file->user, TXDA_USER_VMS);
 		return err;
-	err = txda_vm_new(tdev, range, &vm);
-	txda_device_exit(tdev, idx);
-	if (err)
-		return err;
+	}
 
 	/* From the moment that it has an id, another thread may destroy it. */
 	kref_get(&vm->ref);

@@ -29,6 +29,10 @@ struct drm_exec;
 struct txda_device;
 struct txda_file;
 struct txda_group;
+struct txda_user;
+
+/* Asynchronous binds of an address space that are not done; more are -EBUSY. */
+#define TXDA_MAX_BINDS (4 * DRM_TXDA_MAX_BIND_OPS)
 
 /**
  * struct txda_vm - One address space.
@@ -42,6 +46,9 @@ struct txda_vm {
 
 	/** @tdev: The chip; @base holds the DRM device. */
 	struct txda_device *tdev;
+
+	/** @user: To whom it is charged, until its id goes. */
+	struct txda_user *user;
 
 	/** @id: In its file. */
 	u32 id;
@@ -80,6 +87,9 @@ struct txda_vm {
 
 	/** @fence_seqno: Of the last one. */
 	u64 fence_seqno;
+
+	/** @binds: Asynchronous binds that are not done, or not cleaned up. */
+	atomic_t binds;
 
 	/** @queues: Queues that use it; negative when it is being destroyed. See txda_vm_use(). */
 	atomic_t queues;

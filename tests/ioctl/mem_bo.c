@@ -500,8 +500,30 @@ static void map_and_pipe(void)
 	}
 }
 
+/* A user's buffers are counted over all files; his own are none of root's business. */
+static void create_until_enough(void)
+{
+	int fds[2] = {must_open(0), must_open(0)};
+	uint32_t handle, last = 0, n = 0;
+	int err;
+
+	if (!geteuid())
+		skip("root has no limit");
+	while (!(err = bo_create(fds[n % 2], PAGE, DEVICE, 0, 0, &handle))) {
+		last = handle;
+		check(++n < 1u << 20);
+	}
+	must_fail(err, EDQUOT);
+	must_fail(bo_create(must_open(0), PAGE, HOST, 0, 0, &handle), EDQUOT);
+	must(gem_close(fds[(n - 1) % 2], last));
+	must(bo_create(fds[0], PAGE, HOST, 0, 0, &handle));
+	close(fds[0]);
+	must(bo_create(fds[1], PAGE, HOST, 0, 0, &handle));
+}
+
 static const struct test tests[] = {
 	{"create", create},
+	{"create_until_enough", create_until_enough},
 	{"create_bad", create_bad},
 	{"create_where_there_is_room", create_where_there_is_room},
 	{"accounting", accounting},

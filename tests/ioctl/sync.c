@@ -229,6 +229,55 @@ static void many_waits(void)
 	check(many < 8 * few);
 }
 
+/* Asynchronous binds that wait are as many as are left over for one address space, then one waits. */
+static void many_binds(void)
+{
+	const uint32_t n = 1024;
+	struct drm_txda_bind_op *ops = calloc(n, sizeof(*ops));
+	struct drm_txda_vm_bind arg = {.flags = DRM_TXDA_VM_BIND_ASYNC};
+	struct drm_txda_sync sync, done;
+	uint32_t flooded;
+	struct gate gate;
+	uint32_t calls = 0;
+	int err;
+
+	setup();
+	gate = must_gate();
+	flooded = must_vm(fd);
+	arg.vm_id = flooded;
+	sync = wait_for(gate.fence);
+	check(ops);
+	for (uint32_t i = 0; i < n; i++)
+		ops[i] = (struct drm_txda_bind_op){
+			.flags = DRM_TXDA_BIND_SYNC_ONLY,
+			.syncs = array_of(&sync, 1, sizeof(sync)),
+		};
+	arg.ops = array_of(ops, n, sizeof(*ops));
+	while (!(err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg)))
+		check(++calls < 64);
+	must_fail(err, EBUSY);
+	/* Enough for the largest call. */
+	check(calls >= DRM_TXDA_MAX_BIND_OPS / n);
+	/* Other address spaces have their own. */
+	done = signals(must_syncobj(fd));
+	ops[0].syncs = array_of(&done, 1, sizeof(done));
+	arg.ops = array_of(ops, 1, sizeof(*ops));
+	arg.vm_id = vm;
+	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	must(fence_status(fd, done.handle));
+	gate_open(&gate);
+	/* What is done is cleaned up a moment later. */
+	arg.vm_id = flooded;
+	for (int64_t deadline = now_ns() + PATIENCE;; usleep(10000)) {
+		check(now_ns() < deadline);
+		err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
+		if (!err)
+			break;
+		must_fail(err, EBUSY);
+	}
+	free(ops);
+}
+
 /* The same syncobj, again and again, among others that fill the books. */
 static void same_call_many(void)
 {
@@ -621,6 +670,7 @@ int main(int argc, char **argv)
 		{"same-call", same_call},
 		{"same-call-behind-others", same_call_behind_others},
 		{"many-waits", many_waits},
+		{"many-binds", many_binds},
 		{"same-call-many", same_call_many},
 		{"timeline", timeline},
 		{"ping-pong", ping_pong},

@@ -391,7 +391,8 @@ struct drm_txda_reset_info {
 /**
  * struct drm_txda_vm_create - Argument of VM_CREATE: a new, empty address space of this file.
  *
- * -ENOSPC: the chip has no free address space.
+ * -ENOSPC: the chip has no free address space. -EDQUOT: the user's files together have half of them,
+ * which is as much as a user may have without CAP_SYS_RESOURCE.
  */
 struct drm_txda_vm_create {
 	/** @flags: 0. */
@@ -489,7 +490,8 @@ struct drm_txda_bind_op {
  * Synchronous: the operations are done in order before it returns; on an error @done says how many
  * are. Asynchronous: they happen in the order of the calls, each after its waits; all memory they
  * need is taken before the call returns, so that they fail only with the chip. An error of the call
- * means that none was queued, @done is 0. -EIO: the address space is lost.
+ * means that none was queued, @done is 0. -EIO: the address space is lost. -EBUSY: asynchronous, and
+ * too many operations of the address space are not done; wait for one.
  */
 struct drm_txda_vm_bind {
 	/** @vm_id: Of the address space. */
@@ -557,7 +559,8 @@ struct drm_txda_vm_set_group {
 /**
  * struct drm_txda_bo_create - Argument of BO_CREATE: a new buffer, filled with zeros.
  *
- * -ENOSPC: none of the places has room.
+ * -ENOSPC: none of the places has room. -EDQUOT: the user's files together have made 32768 buffers,
+ * which is as much as a user may have without CAP_SYS_RESOURCE.
  */
 struct drm_txda_bo_create {
 	/** @size: Bytes, above 0; out: rounded up to pages. */
@@ -640,8 +643,8 @@ struct drm_txda_bo_set_label {
  * buffer.
  *
  * The pages are pinned until the buffer goes, and charged against RLIMIT_MEMLOCK. -EDQUOT: that
- * limit is too low (the kernel log, at debug level, says how much was wanted). -EOPNOTSUPP: the
- * range holds a file's pages that cannot be pinned for long.
+ * limit is too low (the kernel log, at debug level, says how much was wanted), or as in BO_CREATE.
+ * -EOPNOTSUPP: the range holds a file's pages that cannot be pinned for long.
  */
 struct drm_txda_bo_from_userptr {
 	/** @va: Start, a multiple of the page size. */
@@ -685,8 +688,9 @@ enum drm_txda_priority {
  * struct drm_txda_queue_create - Argument of QUEUE_CREATE.
  *
  * A queue has a hardware queue of the chip for itself until it is destroyed. -ENOSPC: the chip has
- * none of that class left, or the file has DRM_TXDA_QUERY_QUEUES.max_per_client queues. -EIO: the
- * address space is lost.
+ * none of that class left, or the file has DRM_TXDA_QUERY_QUEUES.max_per_client queues. -EDQUOT: the
+ * user's files together have half of the chip's queues of that class, which is as much as a user may
+ * have without CAP_SYS_RESOURCE. -EIO: the address space is lost.
  */
 struct drm_txda_queue_create {
 	/** @vm_id: Its address space, for good. */

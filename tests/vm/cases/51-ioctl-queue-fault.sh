@@ -5,7 +5,7 @@
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
-ioctl_queue create-kinds create-high-unprivileged || fail "ioctl_queue"
+ioctl_queue create-kinds create-high-unprivileged create-limit-of-chip || fail "ioctl_queue"
 ioctl_queue_fault || fail "ioctl_queue_fault"
 ioctl_group survives-fault-and-reset || fail "ioctl_group"
 
