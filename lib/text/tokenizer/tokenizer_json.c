@@ -33,10 +33,14 @@ int json_no_memory(struct json_errors *errors)
 
 int json_unsupported(const struct json_at *at, const char *key, const cJSON *value)
 {
-	char *text = value ? cJSON_PrintUnformatted(value) : NULL;
-	int code = json_fail(at->errors, "%s%s%s: %.200s is not supported", at->path,
-			     *at->path ? "." : "", key, text ? text : "null");
+	char *text;
+	int code;
 
+	if (at->errors->code)
+		return at->errors->code;
+	text = value ? cJSON_PrintUnformatted(value) : NULL;
+	code = json_fail(at->errors, "%s%s%s: %.200s is not supported", at->path,
+			 *at->path ? "." : "", key, text ? text : "null");
 	free(text);
 	return code;
 }
