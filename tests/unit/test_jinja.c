@@ -149,6 +149,10 @@ static void test_expressions(void **state)
 		 "1.0} }}",
 		 "TrueTrueFalseTrue"},
 		{"{{ range(*[1, 4])|list }}{{ dict(**{'a': 1}) }}", "[1, 2, 3]{'a': 1}"},
+		{"{{ 1 ~ 2 == '12' }}{{ 1 ~ 2 in ['12'] ~ '' }}{{ not 1 == 2 and not 2 < 1 }}",
+		 "TrueTrueTrue"},
+		{"{{ l[2::-1] }}{{ l[::-5] }}{{ s[:-7:-3] }}{{ range(9)[7:1:-3] }}",
+		 "[2, 1, 3][2]d\u00f6range(7, 1, -3)"},
 		{"{{ -1|abs }}{{ -l|first }}", NULL},
 		{"{{ 1, 2 }}", "(1, 2)"},
 		{"{% set if = 'a' %}{% set in = 'abc' %}{% if if in in %}b{% endif %}", "b"},
@@ -427,6 +431,13 @@ static void test_runtime_errors(void **state)
 	expect_error("{{ s|upper(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "no arguments");
 	expect_error("{{ s.replace('a') }}", TXDA_TEMPLATE_RUNTIME, 1, "needs argument 'new'");
 	expect_error("{{ {[1]: 2} }}", TXDA_TEMPLATE_RUNTIME, 1, "unhashable");
+	expect_error("{{ '%c' % 1 }}", TXDA_TEMPLATE_RUNTIME, 1, "unsupported character 'c'");
+	expect_error("{{ '{:s}'.format(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "code 's' for 'int'");
+	expect_error("{{ l|map('nix')|list }}", TXDA_TEMPLATE_RUNTIME, 1, "no filter named 'nix'");
+	expect_error("{{ s.split(sep=1) }}", TXDA_TEMPLATE_RUNTIME, 1,
+		     "string is required, not 'int'");
+	expect_error("{{ d|dictsort(up=1) }}", TXDA_TEMPLATE_RUNTIME, 1, "has no argument 'up'");
+	expect_error("{{ s.find('a', sub=2) }}", TXDA_TEMPLATE_RUNTIME, 1, "two values");
 	expect_error("{{ nope|tojson }}", TXDA_TEMPLATE_RUNTIME, 1, "not JSON serializable");
 	expect_error("{{ l|map('upper')|length }}", TXDA_TEMPLATE_RUNTIME, 1, "no len()");
 	expect_error("{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}", TXDA_TEMPLATE_RUNTIME, 1,
