@@ -4,15 +4,17 @@
  *
  * The order is that of Hugging Face: adjust, mask, temperature, top_k, top_p, min_p, draw.
  *	adjust		the bias of a token is added to its logit; then, for tokens that occurred,
- * the penalties for repetition, frequency and presence, in this order
+ *			the penalties for repetition, frequency and presence, in this order
  *	mask		tokens that may not come are out: by a mask, and stop tokens before
- * min_tokens temperature	logits are divided by it; 0 takes the best token and ignores the
- * rest top_k		the k best stay (of equal ones at the limit, those that the ranking puts
- * first) top_p		the shortest run of best tokens stays whose probability, among what top_k
- * left, reaches top_p; at least one
+ *			min_tokens
+ *	temperature	logits are divided by it; 0 takes the best token and ignores the rest
+ *	top_k		the k best stay (of equal ones at the limit, those that the ranking puts
+ *			first)
+ *	top_p		the shortest run of best tokens stays whose probability, among what top_k
+ *			left, reaches top_p; at least one
  *	min_p		tokens stay whose probability is at least min_p times the best one's
  *	draw		u in [0, 1) is cut from the cumulative probability of what stayed, in
- * ranking order
+ *			ranking order
  *
  * u is a function of (seed, position) alone, position being the index of the new token in its
  * sequence, and all else depends on the row and the sequence alone. So a request draws the same
@@ -22,7 +24,7 @@
  * last merged in by their logits, followed by the other tokens by their number. Where the list
  * decides (greedy, top_k within it, or the draw falls into it whatever the exact mass of the tail
  * is, which is bounded through lse), the full row is not read; else it is, with the same result.
- *Under a mask that is a list, the ranking has all tokens that may come, by their logits.
+ * Under a mask that is a list, the ranking has all tokens that may come, by their logits.
  *
  * Logprobs are those of the model: logit - lse, before anything is adjusted.
  *

@@ -5,8 +5,8 @@
  * loss of chips.
  *
  *	unloaded ── asked for by a request or an administrator ──► loading ──► ready
- *	asleep   ──'                                                 │          │ idle for long,
- * evicted, ▲                                                      failed        ▼ or told to go
+ *	asleep   ──'                                                 │          │ idle for long, evicted,
+ *	   ▲                                                      failed        ▼ or told to go
  *	   └───────────────────────────────────────────────────────────────  unloading
  *	ready ── all its chips failed, tried again ──► lost ──► ready
  *

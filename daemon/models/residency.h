@@ -15,11 +15,12 @@
  *
  * Use by a server:
  *	watch residency_fd(); when it is readable call residency_dispatch()
- *	residency_acquire(name): 0 → use residency_engine(model); -EINPROGRESS → go on in the
- * callback watch engine_ready_fd() of an engine from its first acquire on, hold that reference until
- * no request is in flight and the fd is no longer watched, then residency_release() A model whose
- * chips were lost stays LOST while anyone holds it (acquire: -EIO); when the last holder has
- * released it, the next acquire loads it anew.
+ *	residency_acquire(name): 0 → use residency_engine(model); -EINPROGRESS → go on in the callback
+ *	watch engine_ready_fd() of an engine from its first acquire on, hold that reference until no
+ *	request is in flight and the fd is no longer watched, then residency_release()
+ *
+ * A model whose chips were lost stays LOST while anyone holds it (acquire: -EIO); when the last
+ * holder has released it, the next acquire loads it anew.
  *
  * Memory: a load that has no room for the weights and a least KV cache ends with -ENOSPC. Which
  * models go for it is the server's to decide, as it knows who is idle: residency_make_room() says
