@@ -7,7 +7,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-
 #include "clock.h"
 
 #define MAX_THREADS 16
