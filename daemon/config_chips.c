@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: MIT
 /* --map and --device: which chips a model may use. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config_internal.h"
+#include "number.h"
 
 /* Reads a number without sign up to @max; *@pos goes behind it. */
 static bool read_number(const char **pos, unsigned max, unsigned *ret)
 {
-	unsigned n = 0;
-	const char *s = *pos;
+	uint64_t n;
 
-	for (; *s >= '0' && *s <= '9' && n <= max; s++)
-		n = n * 10 + (unsigned)(*s - '0');
-	if (s == *pos || n > max)
+	if (!number_read(pos, max, &n))
 		return false;
-	*pos = s;
-	*ret = n;
+	*ret = (unsigned)n;
 	return true;
 }
 

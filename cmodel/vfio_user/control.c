@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "server.h"
+#include "number.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const state_names[] = {
@@ -23,14 +23,9 @@ static const char *const firmware_names[] = {
 static struct vu_device *chip_of(struct vu_server *s, const char *words)
 {
 	struct vu_machine *m = vu_server_machine(s);
-	unsigned long chip;
-	char *end;
+	uint64_t chip;
 
-	errno = 0;
-	chip = strtoul(words, &end, 10);
-	if (errno || end == words || *end || *words < '0' || *words > '9' || chip >= m->n_devices)
-		return NULL;
-	return &m->device[chip];
+	return number_parse(words, m->n_devices - 1, &chip) ? &m->device[chip] : NULL;
 }
 
 /* ---- orders ---------------------------------------------------------------------------------- */

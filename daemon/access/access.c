@@ -5,55 +5,43 @@
 #include <grp.h>
 #include <pwd.h>
 #include <stdint.h>
-#include <stdlib.h>
 
-/* A number as ids are; false: it is none. */
-static bool number(const char *name, uint32_t *ret)
-{
-	unsigned long long n;
-	char *end;
+#include "number.h"
 
-	if (*name < '0' || *name > '9')
-		return false;
-	n = strtoull(name, &end, 10);
-	/* The highest one means "none". */
-	if (*end || n >= UINT32_MAX)
-		return false;
-	*ret = (uint32_t)n;
-	return true;
-}
+/* The highest number means "none". */
+#define ID_MAX (UINT32_MAX - 1)
 
 int access_add_user(struct access_list *list, const char *name)
 {
 	const struct passwd *user;
-	uint32_t id;
+	uint64_t id;
 
 	if (list->n_uids == ACCESS_MAX)
 		return -ENOSPC;
-	if (!number(name, &id)) {
+	if (!number_parse(name, ID_MAX, &id)) {
 		user = getpwnam(name);
 		if (!user)
 			return -ENOENT;
 		id = user->pw_uid;
 	}
-	list->uids[list->n_uids++] = id;
+	list->uids[list->n_uids++] = (uint32_t)id;
 	return 0;
 }
 
 int access_add_group(struct access_list *list, const char *name)
 {
 	const struct group *group;
-	uint32_t id;
+	uint64_t id;
 
 	if (list->n_gids == ACCESS_MAX)
 		return -ENOSPC;
-	if (!number(name, &id)) {
+	if (!number_parse(name, ID_MAX, &id)) {
 		group = getgrnam(name);
 		if (!group)
 			return -ENOENT;
 		id = group->gr_gid;
 	}
-	list->gids[list->n_gids++] = id;
+	list->gids[list->n_gids++] = (uint32_t)id;
 	return 0;
 }
 

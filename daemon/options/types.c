@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 
 #include "duration.h"
+#include "number.h"
 #include "options.h"
 
 static bool parse_flag(const struct option_row *row, const char *text, void *member, char *err,
@@ -27,26 +27,15 @@ static bool parse_moot(const struct option_row *row, const char *text, void *mem
 static bool parse_bytes(const struct option_row *row, const char *text, void *member, char *err,
 			size_t errlen)
 {
-	static const char units[] = "KMG";
-	const char *unit;
-	uint64_t n, factor = 1;
-	char *end;
+	uint64_t n;
 
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	unit = *end ? strchr(units, *end) : NULL;
-	if (unit) {
-		factor = 1ull << 10 * (unit - units + 1);
-		end++;
-	}
-	if (errno || *text < '0' || *text > '9' || *end || n > UINT64_MAX / factor ||
-	    n * factor < row->min || n * factor > row->max) {
+	if (!number_parse_size(text, row->max, &n) || n < row->min) {
 		snprintf(err, errlen, "--%s must be a number between %llu and %llu, not %.200s",
 			 row->name, (unsigned long long)row->min, (unsigned long long)row->max,
 			 text);
 		return false;
 	}
-	*(uint64_t *)member = n * factor;
+	*(uint64_t *)member = n;
 	return true;
 }
 

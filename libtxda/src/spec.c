@@ -2,70 +2,20 @@
 #include <string.h>
 #include <strings.h>
 
+#include "number.h"
 #include "spec.h"
-
-/* Digits only (no sign, no blanks); *ret_end is the first other byte. */
-static bool read_digits(const char *s, uint64_t *ret_value, const char **ret_end)
-{
-	uint64_t value = 0;
-
-	if (*s < '0' || *s > '9')
-		return false;
-	for (; *s >= '0' && *s <= '9'; s++)
-		if (!txda__mul(value, 10, &value) ||
-		    !txda__add(value, (uint64_t)(*s - '0'), &value))
-			return false;
-	*ret_value = value;
-	*ret_end = s;
-	return true;
-}
-
-int txda__parse_number(const char *word, uint64_t max, uint64_t *ret_value)
-{
-	const char *end;
-	uint64_t value;
-
-	if (!read_digits(word, &value, &end) || *end || value > max)
-		return -EINVAL;
-	*ret_value = value;
-	return 0;
-}
-
-int txda__parse_size(const char *word, uint64_t *ret_bytes)
-{
-	static const char units[] = "kmgt";
-	uint64_t value, factor = 1;
-	const char *end, *unit;
-
-	if (!read_digits(word, &value, &end))
-		return -EINVAL;
-	if (*end) {
-		unit = strchr(units, *end | 0x20);
-		if (!unit || !*unit)
-			return -EINVAL;
-		factor = 1ull << (10 * (unit - units + 1));
-		end++;
-		if (*end && strcasecmp(end, "b") && strcasecmp(end, "ib"))
-			return -EINVAL;
-	}
-	if (!txda__mul(value, factor, &value))
-		return -EINVAL;
-	*ret_bytes = value;
-	return 0;
-}
 
 int txda__parse_us(const char *word, unsigned *ret_us)
 {
 	uint64_t value, factor;
-	const char *end;
 
-	if (!read_digits(word, &value, &end))
+	if (!number_read(&word, UINT64_MAX, &value))
 		return -EINVAL;
-	if (!*end || !strcmp(end, "us"))
+	if (!*word || !strcmp(word, "us"))
 		factor = 1;
-	else if (!strcmp(end, "ms"))
+	else if (!strcmp(word, "ms"))
 		factor = 1000;
-	else if (!strcmp(end, "s"))
+	else if (!strcmp(word, "s"))
 		factor = 1000000;
 	else
 		return -EINVAL;
@@ -83,21 +33,21 @@ static int parse_key(const char *key, const char *value, struct txda__cmodel_spe
 	uint64_t number;
 
 	if (!strcmp(key, "chips")) {
-		if (txda__parse_number(value, TXDA__MAX_CHIPS, &number) || !number)
+		if (!number_parse(value, TXDA__MAX_CHIPS, &number) || !number)
 			return txda__say(err, errlen, -EINVAL,
 					 "chips=%s: a number from 1 to %d is wanted", value,
 					 TXDA__MAX_CHIPS);
 		spec->chips = (unsigned)number;
 	} else if (!strcmp(key, "mem")) {
-		if (txda__parse_size(value, &number) || number < (2ull << 20) ||
-		    number > (1ull << 40) || number % (2ull << 20))
+		if (!number_parse_size(value, 1ull << 40, &number) || number < (2ull << 20) ||
+		    number % (2ull << 20))
 			return txda__say(err, errlen, -EINVAL,
 					 "mem=%s: bytes of each chip with K, M, G or T are wanted, "
 					 "a multiple of 2M up to 1T",
 					 value);
 		spec->mem_bytes = number;
 	} else if (!strcmp(key, "cores")) {
-		if (txda__parse_number(value, MAX_CORES, &number))
+		if (!number_parse(value, MAX_CORES, &number))
 			return txda__say(err, errlen, -EINVAL,
 					 "cores=%s: a number up to 64 is wanted (0: one per CPU)",
 					 value);
@@ -176,7 +126,7 @@ int txda__parse_threads(const char *text, unsigned *ret_cores, char *err, size_t
 	char word[32];
 
 	while (next_word(&pos, word, sizeof(word))) {
-		if (txda__parse_number(word, UINT32_MAX, &number) || !number)
+		if (!number_parse(word, UINT32_MAX, &number) || !number)
 			return txda__say(
 				err, errlen, -EINVAL,
 				"OMP_NUM_THREADS=%.100s: a number of threads from 1 is wanted",
@@ -191,7 +141,7 @@ static int find_chip(const char *word, const struct txda_device_info *info, unsi
 {
 	uint64_t number;
 
-	if (count && !txda__parse_number(word, count - 1, &number))
+	if (count && number_parse(word, count - 1, &number))
 		return (int)number;
 	for (unsigned i = 0; i < count; i++)
 		if (*word && (!strcasecmp(word, info[i].serial) || !strcasecmp(word, info[i].bus) ||

@@ -11,12 +11,8 @@
 
 #include "internal.h"
 
-/* "8G", "512M", "1073741824", "2GiB": bytes, powers of 1024. */
-int txda__parse_size(const char *word, uint64_t *ret_bytes);
 /* "100us", "2ms", "1s", "100" (microseconds). */
 int txda__parse_us(const char *word, unsigned *ret_us);
-/* A whole decimal number of at most @max. */
-int txda__parse_number(const char *word, uint64_t max, uint64_t *ret_value);
 
 #define TXDA__MAX_CHIPS	      64
 #define TXDA__MAX_FAULT_SPECS 8

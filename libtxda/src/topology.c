@@ -3,20 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "number.h"
 #include "topology.h"
 
-/* Reads a decimal number of at most 4 digits; false if there is none. */
+/* Reads a number up to 9999; false if there is none. */
 static bool read_number(const char **pos, unsigned *ret_value)
 {
-	const char *s = *pos;
-	unsigned value = 0, digits = 0;
+	uint64_t value;
 
-	for (; *s >= '0' && *s <= '9' && digits < 5; s++, digits++)
-		value = value * 10 + (unsigned)(*s - '0');
-	if (!digits || digits > 4)
+	if (!number_read(pos, 9999, &value))
 		return false;
-	*pos = s;
-	*ret_value = value;
+	*ret_value = (unsigned)value;
 	return true;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What every program stands on, lib/base: checksums, and names of the instruction set. */
+/* What every program stands on, lib/base: checksums, numbers, and names of the instruction set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 
 #include "crc32c.h"
 #include "isa_names.h"
+#include "number.h"
 #include "txda_isa.h"
 
 static void crc_is_the_same_either_way(void **state)
@@ -66,10 +67,91 @@ static void what_is_none_is_called_so(void **state)
 	assert_string_equal(isa_symbol_name(TXDA_SYM_COUNT - 1), "?");
 }
 
+static void sizes_are_bytes_with_units(void **state)
+{
+	static const struct {
+		const char *word;
+		uint64_t bytes;
+	} good[] = {
+		{"0", 0},
+		{"17", 17},
+		{"4k", 4096},
+		{"4K", 4096},
+		{"3M", 3 << 20},
+		{"8G", 8ull << 30},
+		{"2T", 2ull << 40},
+		{"1GiB", 1ull << 30},
+		{"1gb", 1ull << 30},
+		{"18446744073709551615", UINT64_MAX},
+	};
+	static const char *const bad[] = {"",
+					  "-1",
+					  "+1",
+					  " 1",
+					  "1 ",
+					  "G",
+					  "1X",
+					  "1GG",
+					  "0x10",
+					  "1.5G",
+					  "18446744073709551616",
+					  "99999999999T",
+					  "1Gi"};
+	uint64_t bytes = 77;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_true(number_parse_size(good[i].word, UINT64_MAX, &bytes));
+		assert_int_equal(bytes, good[i].bytes);
+	}
+	bytes = 77;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(number_parse_size(bad[i], UINT64_MAX, &bytes));
+	assert_int_equal(bytes, 77);
+	assert_true(number_parse_size("4K", 4096, &bytes));
+	assert_false(number_parse_size("4K", 4095, &bytes));
+	assert_int_equal(bytes, 4096);
+}
+
+static void numbers_are_digits_up_to_a_limit(void **state)
+{
+	static const char *const bad[] = {"",
+					  "-1",
+					  "+1",
+					  " 1",
+					  "1 ",
+					  "x",
+					  "1x",
+					  "0x1",
+					  "1.",
+					  "101",
+					  "18446744073709551616",
+					  "99999999999999999999"};
+	const char *pos = "007,8";
+	uint64_t n = 77;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(number_parse(bad[i], 100, &n));
+	assert_false(number_parse("18446744073709551616", UINT64_MAX, &n));
+	assert_int_equal(n, 77);
+	assert_true(number_parse("100", 100, &n));
+	assert_int_equal(n, 100);
+	assert_true(number_parse("18446744073709551615", UINT64_MAX, &n));
+	assert_true(n == UINT64_MAX);
+	assert_true(number_read(&pos, 7, &n));
+	assert_int_equal(n, 7);
+	assert_string_equal(pos, ",8");
+	assert_false(number_read(&pos, 7, &n));
+	assert_string_equal(pos, ",8");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(crc_is_the_same_either_way),
+		cmocka_unit_test(numbers_are_digits_up_to_a_limit),
+		cmocka_unit_test(sizes_are_bytes_with_units),
 		cmocka_unit_test(everything_has_a_name),
 		cmocka_unit_test(what_is_none_is_called_so),
 	};

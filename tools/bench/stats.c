@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "stats.h"
+#include "number.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +20,9 @@ double stats_median(double *v, unsigned n)
 
 bool stats_number(const char *text, unsigned min, unsigned max, unsigned *ret)
 {
-	char *end;
-	unsigned long v = strtoul(text, &end, 10);
+	uint64_t v;
 
-	if (end == text || *end || v < min || v > max) {
+	if (!number_parse(text, max, &v) || v < min) {
 		fprintf(stderr, "txda-bench: \"%s\" is not a number from %u to %u\n", text, min,
 			max);
 		return false;

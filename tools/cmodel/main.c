@@ -11,6 +11,7 @@
 
 #include "ctl.h"
 #include "log.h"
+#include "number.h"
 #include "server.h"
 #include "sigbus.h"
 
@@ -83,31 +84,10 @@ static int usage_error(const char *option, const char *value, const char *wanted
 	return EXIT_USAGE;
 }
 
-/* A decimal number up to @max; with @sizes a K, M or G behind it counts. */
+/* A decimal number; with @sizes a K, M, G or T behind it counts. */
 static bool read_number(const char *text, bool sizes, uint64_t min, uint64_t max, uint64_t *ret)
 {
-	static const char units[] = "KMG";
-	const char *unit;
-	uint64_t value;
-	char *end;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || *text < '0' || *text > '9')
-		return false;
-	unit = sizes && *end ? strchr(units, *end) : NULL;
-	if (unit) {
-		unsigned shift = 10 * (unsigned)(unit - units + 1);
-
-		if (value > UINT64_MAX >> shift)
-			return false;
-		value <<= shift;
-		end++;
-	}
-	if (*end || value < min || value > max)
-		return false;
-	*ret = value;
-	return true;
+	return (sizes ? number_parse_size : number_parse)(text, max, ret) && *ret >= min;
 }
 
 /* -1 to go on, else the exit status. */

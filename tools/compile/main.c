@@ -8,6 +8,7 @@
 
 #include "compile.h"
 #include "clock.h"
+#include "number.h"
 
 enum { EXIT_INTERRUPTED = 130 };
 
@@ -138,12 +139,9 @@ static int fail(const char *text)
 
 static int parse_number(const char *option, const char *text, uint32_t *ret)
 {
-	unsigned long value;
-	char *end;
+	uint64_t value;
 
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || end == text || *end || value > UINT32_MAX || strchr(text, '-') || !value) {
+	if (!number_parse(text, UINT32_MAX, &value) || !value) {
 		fprintf(stderr, "txda-compile: --%s: \"%s\" is not a number of at least 1\n",
 			option, text);
 		return -EINVAL;

@@ -7,10 +7,10 @@
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "crc32c.h"
+#include "number.h"
 #include "txda_firmware.h"
 #include "txda_regs.h"
 
@@ -60,12 +60,9 @@ static bool read_three(const char *text, __u32 *ret)
 
 static bool read_mib(const char *text, __u64 *ret)
 {
-	unsigned long mib;
-	char *end;
+	uint64_t mib;
 
-	errno = 0;
-	mib = strtoul(text, &end, 10);
-	if (errno || *end || *text < '0' || *text > '9' || mib > 1ul << 20)
+	if (!number_parse(text, 1ul << 20, &mib))
 		return false;
 	*ret = (__u64)mib << 20;
 	return !(*ret % CARVEOUT_ALIGN);

@@ -28,6 +28,7 @@
 
 #include "store.h"
 #include "clock.h"
+#include "number.h"
 
 #define EXIT_CONFIG 78	  /* sysexits.h: what a restart does not cure */
 #define EARLY_MS    10000 /* who ends so soon is started again after a while only */
@@ -357,12 +358,9 @@ static const char help[] =
 
 static unsigned number(const char *option, const char *text, unsigned long max)
 {
-	unsigned long value;
-	char *end;
+	uint64_t value;
 
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || !*text || *end || *text == '-' || value > max) {
+	if (!number_parse(text, max, &value)) {
 		say("--%s %s: a number up to %lu is wanted", option, text, max);
 		exit(2);
 	}

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "number.h"
 #include "smi.h"
 
 static const char usage[] =
@@ -74,12 +75,9 @@ static const struct option options[] = {
 
 static bool read_count(const char *text, unsigned long max, unsigned long *ret)
 {
-	char *end;
-	unsigned long value;
+	uint64_t value;
 
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end || !value || value > max)
+	if (!number_parse(text, max, &value) || !value)
 		return false;
 	*ret = value;
 	return true;

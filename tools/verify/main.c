@@ -9,6 +9,7 @@
 
 #include "determinism.h"
 #include "golden.h"
+#include "number.h"
 #include "perplexity.h"
 
 static const char usage[] =
@@ -89,12 +90,9 @@ struct command {
 
 static int parse_number(const char *option, const char *text, uint32_t *ret)
 {
-	unsigned long value;
-	char *end;
+	uint64_t value;
 
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || end == text || *end || value > 1u << 24 || strchr(text, '-') || !value) {
+	if (!number_parse(text, 1u << 24, &value) || !value) {
 		fprintf(stderr, "txda-verify: --%s: \"%s\" is not a number in [1, %u]\n", option,
 			text, 1u << 24);
 		return -EINVAL;
