@@ -73,9 +73,10 @@ struct metrics_server {
 	uint64_t evicted;     /* of those, closed for new ones */
 	uint64_t turned_away; /* requests over TCP without a valid key */
 	uint64_t held_bytes;
-	uint64_t descriptors;  /* of clients */
-	uint64_t responses[6]; /* by first digit of the status */
-	double start_time;     /* seconds since the epoch */
+	uint64_t loop_json_bytes; /* written by the event loop's thread */
+	uint64_t descriptors;	  /* of clients */
+	uint64_t responses[6];	  /* by first digit of the status */
+	double start_time;	  /* seconds since the epoch */
 };
 
 /* A chip; what is not known is NAN. */

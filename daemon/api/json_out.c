@@ -27,6 +27,13 @@ void json_out_clear(struct json_out *o)
 	o->failed = false;
 }
 
+static _Thread_local uint64_t written;
+
+uint64_t json_out_written(void)
+{
+	return written;
+}
+
 void json_raw(struct json_out *o, const void *bytes, size_t len)
 {
 	if (o->failed || !len)
@@ -49,6 +56,7 @@ void json_raw(struct json_out *o, const void *bytes, size_t len)
 	}
 	memcpy(o->data + o->len, bytes, len);
 	o->len += len;
+	written += len;
 }
 
 void json_raw_string(struct json_out *o, const char *text)

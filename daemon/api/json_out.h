@@ -38,6 +38,9 @@ static inline bool json_out_failed(const struct json_out *o)
 	return o->failed;
 }
 
+/* Bytes that the calling thread has written so far, into whatever buffers. */
+uint64_t json_out_written(void);
+
 void json_raw(struct json_out *o, const void *bytes, size_t len); /* no comma, no escaping */
 void json_raw_string(struct json_out *o, const char *text);
 

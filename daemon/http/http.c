@@ -19,7 +19,8 @@
 #define LOOKAHEAD ((size_t)16 << 10) /* bytes read ahead of the answer to a request */
 #define LINGER_BYTES                                                                               \
 	((size_t)64 << 20) /* thrown away after an error, so that the client sees the answer */
-#define LINGER_MS 3000
+#define LINGER_MS   3000
+#define FLUSH_BYTES ((size_t)256 << 10) /* written to one connection in a turn of the loop, about */
 
 static void conn_account(struct http_conn *c)
 {
@@ -100,10 +101,15 @@ static void enter(struct http_conn *c, enum conn_state state)
 	c->since = clock_ms();
 }
 
-/* Writes what the socket takes; false when the peer is gone (nothing is freed). */
+/*
+ * Writes what the socket takes, but not for ever to one that is read as fast as it is written to:
+ * others have their turn. False when the peer is gone (nothing is freed).
+ */
 static bool flush(struct http_conn *c)
 {
-	while (evbuffer_get_length(c->out)) {
+	size_t written = 0;
+
+	while (evbuffer_get_length(c->out) && written < FLUSH_BYTES) {
 		int n = evbuffer_write(c->out, c->fd);
 
 		if (n < 0 && errno == EINTR)
@@ -112,6 +118,7 @@ static bool flush(struct http_conn *c)
 			break;
 		if (n <= 0)
 			return false;
+		written += (size_t)n;
 		c->progress = clock_ms();
 	}
 	if (evbuffer_get_length(c->out))
@@ -282,7 +289,8 @@ static void head_complete(struct http_conn *c)
 	/* Before a byte of the body is asked for, or held. */
 	if (c->peer.tcp && !http_tcp_let_in(c, r))
 		return;
-	if (r->content_length > budget->limit || budget->used > budget->limit - r->content_length) {
+	if (r->content_length && (r->content_length > budget->limit ||
+				  budget->used > budget->limit - r->content_length)) {
 		snprintf(message, sizeof(message),
 			 "too much is queued: %llu bytes are held for all clients; the limit is "
 			 "%llu",

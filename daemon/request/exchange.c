@@ -343,8 +343,13 @@ void exchange_grow(struct exchange *x, uint64_t bytes)
 		      (unsigned long long)budget->used, (unsigned long long)most->held,
 		      (unsigned long long)budget->limit);
 	exchange_fail(most, &e);
-	if (most != x)
+	if (most == x) {
+		/* It does not come to that. */
+		x->held -= bytes;
+		budget_give(budget, bytes);
+	} else {
 		exchange_free_if_over(most);
+	}
 }
 
 /* ---- the beginning --------------------------------------------------------------------------- */

@@ -285,6 +285,7 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	s->metrics.unknown = http_server_unknown(s->http);
 	s->metrics.evicted = http_server_evicted(s->http);
 	s->metrics.held_bytes = s->budget.used;
+	s->metrics.loop_json_bytes = json_out_written();
 	s->metrics.descriptors = descriptors_held(s->descriptors);
 	json_out_clear(o);
 	metrics_write(o, sources, s->n_models, &s->metrics);

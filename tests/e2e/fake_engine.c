@@ -8,7 +8,7 @@
  *
  * FAKE_LOAD_MS delays a load, FAKE_LOAD_ERROR makes it fail; FAKE_LOST_AFTER=N loses the chips
  * after N tokens, once. There are FAKE_CHIPS (1) chips of FAKE_CHIP_MB (1024), each model has
- * FAKE_WEIGHT_MB (100) and up to 64 MiB of KV cache.
+ * FAKE_WEIGHT_MB (100), vectors of FAKE_HIDDEN (16) numbers and up to 64 MiB of KV cache.
  */
 #include <errno.h>
 #include <math.h>
@@ -251,7 +251,14 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 	return 0;
 }
 
-#define HIDDEN 16
+#define MAX_HIDDEN 4096
+
+static unsigned n_hidden(void)
+{
+	long n = env_or("FAKE_HIDDEN", 16);
+
+	return n > 0 && n <= MAX_HIDDEN ? (unsigned)n : 16;
+}
 
 int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
 			 const struct engine_pooling *pooling, struct engine_request **ret)
@@ -285,7 +292,7 @@ struct engine_request *engine_request_ref(struct engine_request *r)
 
 void engine_request_unref(struct engine_request *r)
 {
-	if (atomic_fetch_sub(&r->refs, 1) != 1)
+	if (!r || atomic_fetch_sub(&r->refs, 1) != 1)
 		return;
 	if (r->constraint)
 		r->constraint->ops->free(r->constraint);
@@ -396,12 +403,12 @@ static enum engine_finish give_row(struct engine_request *r)
 {
 	struct engine_sink *sink = r->sink;
 	unsigned position = sink->rows[r->n_taken];
-	float logits[VOCAB], hidden[HIDDEN];
+	float logits[VOCAB], hidden[MAX_HIDDEN];
 	int error;
 
 	for (unsigned t = 0; t < VOCAB; t++)
 		logits[t] = (float)(((unsigned)r->prompt[position] * 31 + position * 7 + t) % 4099);
-	for (unsigned k = 0; k < HIDDEN; k++)
+	for (unsigned k = 0; k < n_hidden(); k++)
 		hidden[k] = (float)((r->prompt[position] >> k & 1) + 1);
 	if (!r->started_ns)
 		r->started_ns = clock_ns();
@@ -660,8 +667,8 @@ void engine_limits(struct engine *e, struct engine_limits *ret)
 		.block_size = 16,
 		.kv_blocks = e->kv_blocks,
 		.kv_block_bytes = KV_BLOCK,
-		.hidden = HIDDEN,
-		.pooling = {ENGINE_POOL_LAST, HIDDEN, true},
+		.hidden = n_hidden(),
+		.pooling = {ENGINE_POOL_LAST, n_hidden(), true},
 	};
 }
 
