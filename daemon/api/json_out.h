@@ -56,4 +56,26 @@ void json_number(struct json_out *o,
 void json_bool(struct json_out *o, bool value);
 void json_null(struct json_out *o);
 
+/* A member of an object. */
+static inline void json_put_string(struct json_out *o, const char *key, const char *text)
+{
+	json_key(o, key);
+	json_string(o, text);
+}
+static inline void json_put_uint(struct json_out *o, const char *key, uint64_t value)
+{
+	json_key(o, key);
+	json_uint(o, value);
+}
+static inline void json_put_int(struct json_out *o, const char *key, int64_t value)
+{
+	json_key(o, key);
+	json_int(o, value);
+}
+static inline void json_put_null(struct json_out *o, const char *key)
+{
+	json_key(o, key);
+	json_null(o);
+}
+
 #endif

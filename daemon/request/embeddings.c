@@ -58,10 +58,8 @@ static void put_vector(struct json_out *o, const struct exchange *x, unsigned in
 	const struct engine_request *r = m->inputs[index].request;
 
 	json_begin(o, '{');
-	json_key(o, "object");
-	json_string(o, "embedding");
-	json_key(o, "index");
-	json_uint(o, index);
+	json_put_string(o, "object", "embedding");
+	json_put_uint(o, "index", index);
 	json_key(o, "embedding");
 	if (x->params.base64) {
 		put_base64(o, r->embedding, r->pooling.dimensions);
@@ -90,8 +88,7 @@ static bool output(struct exchange *x)
 
 	if (!x->cursor) {
 		json_begin(o, '{');
-		json_key(o, "object");
-		json_string(o, "list");
+		json_put_string(o, "object", "list");
 		json_key(o, "data");
 		json_begin(o, '[');
 	}
@@ -102,14 +99,11 @@ static bool output(struct exchange *x)
 			return true;
 	}
 	json_end(o, ']');
-	json_key(o, "model");
-	json_string(o, x->model_name);
+	json_put_string(o, "model", x->model_name);
 	json_key(o, "usage");
 	json_begin(o, '{');
-	json_key(o, "prompt_tokens");
-	json_uint(o, prompt_tokens(x));
-	json_key(o, "total_tokens");
-	json_uint(o, prompt_tokens(x));
+	json_put_uint(o, "prompt_tokens", prompt_tokens(x));
+	json_put_uint(o, "total_tokens", prompt_tokens(x));
 	json_end(o, '}');
 	json_end(o, '}');
 	x->complete = true;

@@ -320,8 +320,7 @@ static void put_output(struct json_out *o, const struct api_tensor *t, const cha
 	json_uint(o, t->shape[0]);
 	json_uint(o, t->shape[1]);
 	json_end(o, ']');
-	json_key(o, "dtype");
-	json_string(o, api_dtype_name(t->dtype));
+	json_put_string(o, "dtype", api_dtype_name(t->dtype));
 	json_end(o, '}');
 }
 
@@ -329,14 +328,11 @@ static void put_usage(struct json_out *o, const struct engine_request *r)
 {
 	json_key(o, "usage");
 	json_begin(o, '{');
-	json_key(o, "prompt_tokens");
-	json_uint(o, r->n_prompt);
-	json_key(o, "total_tokens");
-	json_uint(o, r->n_prompt);
+	json_put_uint(o, "prompt_tokens", r->n_prompt);
+	json_put_uint(o, "total_tokens", r->n_prompt);
 	json_key(o, "prompt_tokens_details");
 	json_begin(o, '{');
-	json_key(o, "cached_tokens");
-	json_uint(o, r->cached_tokens);
+	json_put_uint(o, "cached_tokens", r->cached_tokens);
 	json_end(o, '}');
 	json_end(o, '}');
 }
@@ -349,16 +345,11 @@ static bool output(struct exchange *x)
 	client_memory_end(&f->sink->logits);
 	client_memory_end(&f->sink->hidden);
 	json_begin(o, '{');
-	json_key(o, "id");
-	json_string(o, x->id);
-	json_key(o, "object");
-	json_string(o, "forward");
-	json_key(o, "created");
-	json_int(o, x->created);
-	json_key(o, "model");
-	json_string(o, x->model_name);
-	json_key(o, "rows");
-	json_uint(o, f->n_rows);
+	json_put_string(o, "id", x->id);
+	json_put_string(o, "object", "forward");
+	json_put_int(o, "created", x->created);
+	json_put_string(o, "model", x->model_name);
+	json_put_uint(o, "rows", f->n_rows);
 	put_output(o, &x->params.logits, "logits");
 	put_output(o, &x->params.hidden_states, "hidden_states");
 	put_usage(o, f->sequence.request);

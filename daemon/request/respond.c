@@ -22,28 +22,15 @@ struct answer_shape {
 	void (*last)(struct json_out *o);
 };
 
-static void put_string(struct json_out *o, const char *key, const char *value)
-{
-	json_key(o, key);
-	json_string(o, value);
-}
-
-static void put_null(struct json_out *o, const char *key)
-{
-	json_key(o, key);
-	json_null(o);
-}
-
 /* "id" to "system_fingerprint": what all objects begin with. */
 static void put_preamble(struct json_out *o, const struct exchange *x, bool chunk)
 {
 	json_begin(o, '{');
-	put_string(o, "id", x->id);
-	put_string(o, "object", chunk ? x->shape->chunk : x->shape->object);
-	json_key(o, "created");
-	json_int(o, x->created);
-	put_string(o, "model", x->model_name);
-	put_string(o, "system_fingerprint", x->fingerprint);
+	json_put_string(o, "id", x->id);
+	json_put_string(o, "object", chunk ? x->shape->chunk : x->shape->object);
+	json_put_int(o, "created", x->created);
+	json_put_string(o, "model", x->model_name);
+	json_put_string(o, "system_fingerprint", x->fingerprint);
 }
 
 static void put_usage(struct json_out *o, const struct exchange *x)
@@ -63,22 +50,17 @@ static void put_usage(struct json_out *o, const struct exchange *x)
 	}
 	json_key(o, "usage");
 	json_begin(o, '{');
-	json_key(o, "prompt_tokens");
-	json_uint(o, prompt);
-	json_key(o, "completion_tokens");
-	json_uint(o, completion);
-	json_key(o, "total_tokens");
-	json_uint(o, prompt + completion);
+	json_put_uint(o, "prompt_tokens", prompt);
+	json_put_uint(o, "completion_tokens", completion);
+	json_put_uint(o, "total_tokens", prompt + completion);
 	json_key(o, "prompt_tokens_details");
 	json_begin(o, '{');
-	json_key(o, "cached_tokens");
-	json_uint(o, cached);
+	json_put_uint(o, "cached_tokens", cached);
 	json_end(o, '}');
 	if (x->text->reasoning && x->shape->reasoning) {
 		json_key(o, "completion_tokens_details");
 		json_begin(o, '{');
-		json_key(o, "reasoning_tokens");
-		json_uint(o, reasoning);
+		json_put_uint(o, "reasoning_tokens", reasoning);
 		json_end(o, '}');
 	}
 	json_end(o, '}');
@@ -147,7 +129,7 @@ static void put_chat_logprobs(struct json_out *o, const struct choice *c, unsign
 		json_end(o, '}');
 	}
 	json_end(o, ']');
-	put_null(o, "refusal");
+	json_put_null(o, "refusal");
 	json_end(o, '}');
 }
 
@@ -335,17 +317,16 @@ static void put_calls(struct json_out *o, const struct choice *c, bool whole)
 			continue;
 		json_begin(o, '{');
 		if (!whole) {
-			json_key(o, "index");
-			json_uint(o, i);
+			json_put_uint(o, "index", i);
 		}
 		if (first) {
-			put_string(o, "id", call->id);
-			put_string(o, "type", "function");
+			json_put_string(o, "id", call->id);
+			json_put_string(o, "type", "function");
 		}
 		json_key(o, "function");
 		json_begin(o, '{');
 		if (first)
-			put_string(o, "name", call->name);
+			json_put_string(o, "name", call->name);
 		put_text(o, "arguments", &call->arguments);
 		json_end(o, '}');
 		json_end(o, '}');
@@ -366,16 +347,16 @@ static void put_chat_choice(struct json_out *o, const struct exchange *x, const 
 	(void)x;
 	json_key(o, "message");
 	json_begin(o, '{');
-	put_string(o, "role", "assistant");
+	json_put_string(o, "role", "assistant");
 	if (c->text.len || !c->n_calls)
 		put_text(o, "content", &c->text);
 	else
-		put_null(o, "content");
+		json_put_null(o, "content");
 	if (c->reasoning.len)
 		put_text(o, "reasoning_content", &c->reasoning);
 	if (c->n_calls)
 		put_calls(o, c, true);
-	put_null(o, "refusal");
+	json_put_null(o, "refusal");
 	json_end(o, '}');
 	put_chat_logprobs(o, c, 0, c->shown_to);
 }
@@ -413,10 +394,9 @@ static void put_choice(struct json_out *o, const struct exchange *x, unsigned in
 	if (c == x->choices + x->n_choices)
 		return;
 	json_begin(o, '{');
-	json_key(o, "index");
-	json_uint(o, index);
+	json_put_uint(o, "index", index);
 	x->shape->choice(o, x, c);
-	put_string(o, "finish_reason", c->finish_reason);
+	json_put_string(o, "finish_reason", c->finish_reason);
 	json_end(o, '}');
 }
 
@@ -452,8 +432,7 @@ static void begin_event(struct json_out *o, const struct exchange *x, const stru
 	json_key(o, "choices");
 	json_begin(o, '[');
 	json_begin(o, '{');
-	json_key(o, "index");
-	json_uint(o, c->index);
+	json_put_uint(o, "index", c->index);
 }
 
 static void end_event(struct json_out *o, const struct exchange *x, const char *finish_reason)
@@ -468,7 +447,7 @@ static void end_event(struct json_out *o, const struct exchange *x, const char *
 	if (x->params.continuous_usage)
 		put_usage(o, x);
 	else if (x->params.include_usage)
-		put_null(o, "usage");
+		json_put_null(o, "usage");
 	json_end(o, '}');
 	json_raw_string(o, "\n\n");
 }
@@ -478,10 +457,10 @@ static void put_chat_first(struct json_out *o, const struct exchange *x, struct 
 	begin_event(o, x, c);
 	json_key(o, "delta");
 	json_begin(o, '{');
-	put_string(o, "role", "assistant");
-	put_string(o, "content", "");
+	json_put_string(o, "role", "assistant");
+	json_put_string(o, "content", "");
 	json_end(o, '}');
-	put_null(o, "logprobs");
+	json_put_null(o, "logprobs");
 	end_event(o, x, NULL);
 }
 
@@ -532,7 +511,7 @@ static void put_chat_last(struct json_out *o)
 
 static void put_completion_last(struct json_out *o)
 {
-	put_string(o, "text", "");
+	json_put_string(o, "text", "");
 }
 
 const struct answer_shape shape_chat = {
@@ -570,7 +549,7 @@ void respond_finish(struct json_out *o, const struct exchange *x, const struct c
 {
 	begin_event(o, x, c);
 	x->shape->last(o);
-	put_null(o, "logprobs");
+	json_put_null(o, "logprobs");
 	end_event(o, x, c->finish_reason);
 }
 

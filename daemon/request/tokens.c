@@ -30,10 +30,8 @@ static bool write_tokens(struct exchange *x)
 	struct json_out *o = &x->out;
 
 	json_begin(o, '{');
-	json_key(o, "count");
-	json_uint(o, p->n);
-	json_key(o, "max_model_len");
-	json_uint(o, x->text->max_context);
+	json_put_uint(o, "count", p->n);
+	json_put_uint(o, "max_model_len", x->text->max_context);
 	json_key(o, "tokens");
 	json_begin(o, '[');
 	for (unsigned i = 0; i < p->n; i++)
