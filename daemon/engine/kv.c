@@ -42,9 +42,9 @@ static uint64_t mix(uint64_t x)
 	return x;
 }
 
-static uint64_t hash_key(const struct kv *kv, uid_t uid, uint64_t parent, const int32_t *tokens)
+uint64_t kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens)
 {
-	uint64_t h = mix(kv->secret ^ parent) + uid;
+	uint64_t h = mix(kv->secret ^ before) + uid;
 
 	for (unsigned i = 0; i < kv->block_size; i++)
 		h = mix(h ^ (uint32_t)tokens[i]) + kv->secret;
@@ -215,18 +215,20 @@ unsigned kv_own_blocks(const struct kv *kv, const uint32_t *blocks, unsigned n)
 	return own;
 }
 
-uint64_t kv_commit(struct kv *kv, uint32_t b, uid_t uid, uint64_t parent, const int32_t *tokens)
+void kv_commit(struct kv *kv, uint32_t b, uid_t uid, struct kv_chain *chain, const int32_t *tokens)
 {
 	struct kv_block *block = &kv->blocks[b];
-	uint64_t hash;
+	uint64_t hash, parent = chain->serial;
 	uint32_t same;
 
 	if (!kv->caching)
-		return KV_ROOT;
-	hash = hash_key(kv, uid, parent, tokens);
+		return;
+	hash = kv_hash(kv, uid, chain->hash, tokens);
 	same = find(kv, hash, uid, parent, tokens);
-	if (same != NONE)
-		return kv->blocks[same].serial;
+	if (same != NONE) {
+		*chain = (struct kv_chain){kv->blocks[same].serial, hash};
+		return;
+	}
 	if (block->serial)
 		forget(kv, b);
 	block->serial = kv->next_serial++;
@@ -236,23 +238,23 @@ uint64_t kv_commit(struct kv *kv, uint32_t b, uid_t uid, uint64_t parent, const 
 	block->chain = kv->buckets[hash & (kv->n_buckets - 1)];
 	kv->buckets[hash & (kv->n_buckets - 1)] = b;
 	memcpy(kv->tokens + (size_t)b * kv->block_size, tokens, kv->block_size * sizeof(*tokens));
-	return block->serial;
+	*chain = (struct kv_chain){block->serial, hash};
 }
 
-bool kv_match(struct kv *kv, uid_t uid, uint64_t parent, const int32_t *tokens, uint32_t *ret_block,
-	      uint64_t *ret_serial)
+bool kv_match(struct kv *kv, uid_t uid, struct kv_chain *chain, uint64_t hash,
+	      const int32_t *tokens, uint32_t *ret_block)
 {
 	uint32_t b;
 
 	if (!kv->caching)
 		return false;
-	b = find(kv, hash_key(kv, uid, parent, tokens), uid, parent, tokens);
+	b = find(kv, hash, uid, chain->serial, tokens);
 	if (b == NONE)
 		return false;
 	if (!kv->blocks[b].refs++)
 		queue_remove(kv, b);
 	*ret_block = b;
-	*ret_serial = kv->blocks[b].serial;
+	*chain = (struct kv_chain){kv->blocks[b].serial, hash};
 	return true;
 }
 

@@ -8,7 +8,7 @@
  *
  *	(uid, parent, tokens[block_size])
  *
- * where parent is the serial number of the committed block before it, or KV_ROOT. Serial numbers
+ * where parent is the serial number of the committed block before it, 0 for a first one. Serial numbers
  * are never used twice and keys are compared in full, so a match is never a mere hash collision, and
  * a chain of matches holds exactly the KV of these tokens at these positions. The uid keeps the
  * users' prefixes apart: no one learns by timing what others asked.
@@ -25,9 +25,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define KV_ROOT 0ull /* parent of a sequence's first block */
-
 struct kv;
+
+/* Where a sequence's committed blocks end. Zero: before the first one. */
+struct kv_chain {
+	uint64_t serial; /* of the last one */
+	uint64_t hash;	 /* of its tokens and all before them */
+};
 
 /* -EINVAL: no blocks or no block size; -ENOMEM. */
 int kv_new(unsigned n_blocks, unsigned block_size, bool caching, struct kv **ret);
@@ -51,21 +55,24 @@ void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n);
 /* How many of @blocks have one reference: they would be free if their holder released them. */
 unsigned kv_own_blocks(const struct kv *kv, const uint32_t *blocks, unsigned n);
 
-/*
- * Says that @block is full and holds the KV of @tokens [block_size] behind @parent. Returns the
- * serial of this content: the block's own, or that of another block which holds it already. KV_ROOT
- * without caching.
- */
-uint64_t kv_commit(struct kv *kv, uint32_t block, uid_t uid, uint64_t parent,
-		   const int32_t *tokens);
+/* The hash of @tokens [block_size] behind those of hash @before; it reads them all. */
+uint64_t kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens);
 
 /*
- * Finds the block that holds @tokens [block_size] behind @parent and takes a reference to it; false
- * if there is none. Call it along the prompt, with the serial of each block as the next one's
- * parent.
+ * Says that @block is full and holds the KV of @tokens [block_size] behind @chain, and moves @chain
+ * behind them: to this block, or to another one that holds the same already. Does nothing without
+ * caching.
  */
-bool kv_match(struct kv *kv, uid_t uid, uint64_t parent, const int32_t *tokens, uint32_t *ret_block,
-	      uint64_t *ret_serial);
+void kv_commit(struct kv *kv, uint32_t block, uid_t uid, struct kv_chain *chain,
+	       const int32_t *tokens);
+
+/*
+ * Finds the block that holds @tokens [block_size] behind @chain, takes a reference to it and moves
+ * @chain behind it; false if there is none. @hash is kv_hash() of them behind chain->hash, which the
+ * caller may keep for the next time. Call it along the prompt.
+ */
+bool kv_match(struct kv *kv, uid_t uid, struct kv_chain *chain, uint64_t hash,
+	      const int32_t *tokens, uint32_t *ret_block);
 
 /* Counts references, the free queue and the index against each other; false if they disagree. For
  * tests. */

@@ -162,6 +162,9 @@ void sched_wait_remove(struct scheduler *s, struct sched_seq *seq)
 	else
 		user->last = seq->prev;
 	seq->prev = seq->next = NULL;
+	free(seq->hashes);
+	seq->hashes = NULL;
+	seq->n_hashes = 0;
 	user->n_top -= seq->priority == user->top;
 	if (!user->n_top)
 		find_top(user);
@@ -183,7 +186,7 @@ void sched_run_remove(struct scheduler *s, struct sched_seq *seq)
 	seq->n_blocks = 0;
 	seq->n_computed = 0;
 	seq->n_committed = 0;
-	seq->chain = KV_ROOT;
+	seq->chain = (struct kv_chain){0};
 	seq->planned = 0;
 	seq->n_draft = 0;
 	seq->forked = false;
@@ -195,7 +198,7 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq)
 	seq->arrival = s->arrivals++;
 	seq->arrival_step = s->step;
 	seq->level = seq->priority;
-	seq->chain = KV_ROOT;
+	seq->chain = (struct kv_chain){0};
 	user_enter(s, &s->users[seq->user]);
 	sched_wait_insert(s, seq);
 }
@@ -242,8 +245,8 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 		for (; (seq->n_committed + 1) * size <= seq->n_computed; seq->n_committed++) {
 			unsigned n = seq->n_committed;
 
-			seq->chain = kv_commit(s->kv, seq->blocks[n], seq->uid, seq->chain,
-					       sched_block_tokens(s, seq, n * size));
+			kv_commit(s->kv, seq->blocks[n], seq->uid, &seq->chain,
+				  sched_block_tokens(s, seq, n * size));
 		}
 	}
 }

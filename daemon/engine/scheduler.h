@@ -67,7 +67,8 @@
  * taken out by scheduler_remove(), and scheduler_plan() does the rest: chunks are chosen last, so
  * that who came meanwhile has its turn.
  *
- * Memory is allocated in scheduler_new() only. One thread at a time.
+ * Memory is allocated in scheduler_new(), but for the hashes of a prompt that waits: they are kept
+ * so that it is hashed once, however often room for it lacks. One thread at a time.
  */
 #ifndef TXDA_ENGINE_SCHEDULER_H
 #define TXDA_ENGINE_SCHEDULER_H
@@ -114,7 +115,9 @@ struct sched_seq {
 	struct sched_seq *prev, *next; /* of the uid's waiting list */
 	uint64_t arrival;
 	uint64_t arrival_step;
-	uint64_t chain;	      /* serial of the last committed block */
+	struct kv_chain chain; /* of the committed blocks */
+	uint64_t *hashes;      /* [n_hashes] of its first blocks, while it waits */
+	unsigned n_hashes;
 	unsigned n_committed; /* blocks */
 	unsigned n_charged;   /* tokens that the uid's counter has seen */
 	unsigned slot;	      /* of the block table, while running */

@@ -153,21 +153,37 @@ static bool make_room(struct scheduler *s, struct sched_seq *seq, unsigned neede
 	return enough;
 }
 
+/* The hash of block @n behind @before, remembered while the sequence waits if there is memory. */
+static uint64_t block_hash(struct scheduler *s, struct sched_seq *seq, unsigned n, uint64_t before)
+{
+	uint64_t hash;
+
+	if (n < seq->n_hashes)
+		return seq->hashes[n];
+	hash = kv_hash(s->kv, seq->uid, before,
+		       sched_block_tokens(s, seq, n * kv_block_size(s->kv)));
+	if (!seq->hashes)
+		seq->hashes = malloc(sched_blocks_for(s, seq->n_total) * sizeof(*seq->hashes));
+	if (seq->hashes && n == seq->n_hashes)
+		seq->hashes[seq->n_hashes++] = hash;
+	return hash;
+}
+
 /*
  * Takes the blocks that the cache holds of the sequence's beginning; returns how many. The last
  * known token is always computed, for its row; so are rows for prompt logprobs.
  */
-static unsigned match(struct scheduler *s, const struct sched_seq *seq, uint32_t *blocks,
-		      uint64_t *ret_chain)
+static unsigned match(struct scheduler *s, struct sched_seq *seq, uint32_t *blocks,
+		      struct kv_chain *ret_chain)
 {
 	unsigned size = kv_block_size(s->kv), limit = seq->n_total - 1, n = 0;
 
 	if (seq->prompt_row + 1 < seq->n_prompt && seq->prompt_row < limit)
 		limit = seq->prompt_row;
-	*ret_chain = KV_ROOT;
+	*ret_chain = (struct kv_chain){0};
 	while ((n + 1) * size <= limit &&
-	       kv_match(s->kv, seq->uid, *ret_chain, sched_block_tokens(s, seq, n * size),
-			&blocks[n], ret_chain))
+	       kv_match(s->kv, seq->uid, ret_chain, block_hash(s, seq, n, ret_chain->hash),
+			sched_block_tokens(s, seq, n * size), &blocks[n]))
 		n++;
 	return n;
 }
@@ -177,7 +193,7 @@ static unsigned match(struct scheduler *s, const struct sched_seq *seq, uint32_t
  * own from now on, and on further ones for its known tokens, which are free.
  */
 static void run_waiting(struct scheduler *s, struct sched_seq *seq, const uint32_t *blocks,
-			unsigned n, uint64_t chain)
+			unsigned n, const struct kv_chain *chain)
 {
 	unsigned needed = sched_blocks_for(s, seq->n_total);
 
@@ -186,7 +202,7 @@ static void run_waiting(struct scheduler *s, struct sched_seq *seq, const uint32
 	memcpy(seq->blocks, blocks, n * sizeof(*blocks));
 	seq->n_matched = seq->n_computed = n * kv_block_size(s->kv);
 	seq->n_committed = n;
-	seq->chain = chain;
+	seq->chain = *chain;
 	while (n < needed && kv_alloc(s->kv, &seq->blocks[n]))
 		n++;
 	seq->n_blocks = n;
@@ -200,7 +216,7 @@ static void run_waiting(struct scheduler *s, struct sched_seq *seq, const uint32
 
 bool sched_admit(struct scheduler *s, struct sched_seq *seq)
 {
-	uint64_t chain;
+	struct kv_chain chain;
 	unsigned n;
 
 	if ((!s->n_slots || !kv_free_blocks(s->kv)) && !over_cap_victim(s, seq))
@@ -211,7 +227,7 @@ bool sched_admit(struct scheduler *s, struct sched_seq *seq)
 		kv_release(s->kv, s->matched, n);
 		return false;
 	}
-	run_waiting(s, seq, s->matched, n, chain);
+	run_waiting(s, seq, s->matched, n, &chain);
 	return true;
 }
 
@@ -229,6 +245,6 @@ bool scheduler_fork(struct scheduler *s, const struct sched_seq *parent, struct 
 	child->level = parent->level;
 	child->n_charged = parent->n_computed;
 	child->forked = true;
-	run_waiting(s, child, parent->blocks, n, parent->chain);
+	run_waiting(s, child, parent->blocks, n, &parent->chain);
 	return true;
 }

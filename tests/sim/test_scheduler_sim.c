@@ -10,24 +10,37 @@
 
 #include "patterns.h"
 
+/* What comes of a pattern; each is simulated once. */
 static void run(const char *name, const struct sim_cost *cost, struct sim_result *ret)
 {
+	static struct sim_result known[16][4];
 	const struct sim_pattern *pattern = sim_find_pattern(name);
 	struct sim_options options;
+	struct sim_result *result;
+	unsigned c = 0;
 
 	assert_non_null(pattern);
-	options = pattern->options;
-	options.cost = cost;
-	sim_run(&options, ret);
+	while (sim_costs[c] != cost)
+		c++;
+	assert_true(sim_n_patterns <= 16 && sim_n_costs <= 4);
+	result = &known[pattern - sim_patterns][c];
+	if (!result->steps) {
+		options = pattern->options;
+		options.cost = cost;
+		sim_run(&options, result);
+	}
+	*ret = *result;
 }
 
 static void same_input_same_figures(void **state)
 {
+	struct sim_options options = sim_find_pattern("users")->options;
 	struct sim_result results[2];
 
 	(void)state;
+	options.cost = &sim_weight_bound;
 	for (unsigned i = 0; i < 2; i++)
-		run("users", &sim_weight_bound, &results[i]);
+		sim_run(&options, &results[i]);
 	assert_memory_equal(&results[0], &results[1], sizeof(results[0]));
 }
 

@@ -15,6 +15,18 @@
 
 static const int32_t tokens_a[BLOCK] = {1, 2, 3, 4}, tokens_b[BLOCK] = {5, 6, 7, 8};
 
+static bool match(struct kv *kv, uid_t uid, struct kv_chain *chain, const int32_t *tokens,
+		  uint32_t *block)
+{
+	return kv_match(kv, uid, chain, kv_hash(kv, uid, chain->hash, tokens), tokens, block);
+}
+
+/* The same for a first block, whose chain is of no interest. */
+static bool match_first(struct kv *kv, uid_t uid, const int32_t *tokens, uint32_t *block)
+{
+	return match(kv, uid, &(struct kv_chain){0}, tokens, block);
+}
+
 static void refuses_nonsense(void **state)
 {
 	struct kv *kv = NULL;
@@ -51,23 +63,26 @@ static void finds_prefixes(void **state)
 {
 	struct kv *kv;
 	uint32_t blocks[2], found[2];
-	uint64_t first, second, serial;
+	struct kv_chain chain = {0}, second, at = {0};
 
 	(void)state;
 	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
 	assert_true(kv_alloc(kv, &blocks[0]) && kv_alloc(kv, &blocks[1]));
-	first = kv_commit(kv, blocks[0], 1000, KV_ROOT, tokens_a);
-	second = kv_commit(kv, blocks[1], 1000, first, tokens_b);
+	kv_commit(kv, blocks[0], 1000, &chain, tokens_a);
+	second = chain;
+	kv_commit(kv, blocks[1], 1000, &second, tokens_b);
 	kv_release(kv, blocks, 2);
 	assert_int_equal(kv_free_blocks(kv), 4);
 
-	assert_false(kv_match(kv, 1001, KV_ROOT, tokens_a, &found[0], &serial));
-	assert_false(kv_match(kv, 1000, KV_ROOT, tokens_b, &found[0], &serial));
-	assert_false(kv_match(kv, 1000, second, tokens_b, &found[0], &serial));
-	assert_true(kv_match(kv, 1000, KV_ROOT, tokens_a, &found[0], &serial));
-	assert_int_equal(serial, first);
-	assert_true(kv_match(kv, 1000, serial, tokens_b, &found[1], &serial));
-	assert_int_equal(serial, second);
+	assert_false(match_first(kv, 1001, tokens_a, &found[0]));
+	assert_false(match_first(kv, 1000, tokens_b, &found[0]));
+	at = second;
+	assert_false(match(kv, 1000, &at, tokens_b, &found[0]));
+	at = (struct kv_chain){0};
+	assert_true(match(kv, 1000, &at, tokens_a, &found[0]));
+	assert_int_equal(at.serial, chain.serial);
+	assert_true(match(kv, 1000, &at, tokens_b, &found[1]));
+	assert_int_equal(at.serial, second.serial);
 	assert_memory_equal(found, blocks, sizeof(blocks));
 	assert_int_equal(kv_free_blocks(kv), 2);
 	assert_true(kv_check(kv));
@@ -81,13 +96,15 @@ static void finds_prefixes(void **state)
 static void joins_equal_content(void **state)
 {
 	struct kv *kv;
+	struct kv_chain chains[2] = {{0}};
 	uint32_t blocks[2];
 
 	(void)state;
 	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
 	assert_true(kv_alloc(kv, &blocks[0]) && kv_alloc(kv, &blocks[1]));
-	assert_int_equal(kv_commit(kv, blocks[0], 1, KV_ROOT, tokens_a),
-			 kv_commit(kv, blocks[1], 1, KV_ROOT, tokens_a));
+	for (unsigned i = 0; i < 2; i++)
+		kv_commit(kv, blocks[i], 1, &chains[i], tokens_a);
+	assert_int_equal(chains[0].serial, chains[1].serial);
 	kv_release(kv, blocks, 2);
 	assert_true(kv_check(kv));
 	kv_free(kv);
@@ -98,28 +115,28 @@ static void evicts_the_least_recently_used(void **state)
 {
 	struct kv *kv;
 	uint32_t old[2], recent, taken[4], found;
-	uint64_t chain, serial;
+	struct kv_chain chain = {0};
 
 	(void)state;
 	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
 	assert_true(kv_alloc(kv, &old[0]) && kv_alloc(kv, &old[1]));
 	assert_true(kv_alloc(kv, &recent));
-	chain = kv_commit(kv, old[0], 1, KV_ROOT, tokens_a);
-	kv_commit(kv, old[1], 1, chain, tokens_b);
-	kv_commit(kv, recent, 1, KV_ROOT, tokens_b);
+	kv_commit(kv, old[0], 1, &chain, tokens_a);
+	kv_commit(kv, old[1], 1, &chain, tokens_b);
+	kv_commit(kv, recent, 1, &(struct kv_chain){0}, tokens_b);
 	kv_release(kv, old, 2);
 	kv_release(kv, &recent, 1);
 	assert_true(kv_alloc(kv, &taken[0]));
 	assert_true(taken[0] != old[0] && taken[0] != old[1] && taken[0] != recent);
 	assert_true(kv_alloc(kv, &taken[1]));
 	assert_int_equal(taken[1], old[1]);
-	assert_true(kv_match(kv, 1, KV_ROOT, tokens_a, &found, &serial));
+	assert_true(match_first(kv, 1, tokens_a, &found));
 	kv_release(kv, &found, 1);
 	assert_true(kv_alloc(kv, &taken[2]));
 	assert_int_equal(taken[2], recent);
-	assert_false(kv_match(kv, 1, KV_ROOT, tokens_b, &found, &serial));
+	assert_false(match_first(kv, 1, tokens_b, &found));
 	assert_true(kv_alloc(kv, &taken[3]));
-	assert_false(kv_match(kv, 1, KV_ROOT, tokens_a, &found, &serial));
+	assert_false(match_first(kv, 1, tokens_a, &found));
 	kv_release(kv, taken, 4);
 	assert_true(kv_check(kv));
 	kv_free(kv);
@@ -128,14 +145,15 @@ static void evicts_the_least_recently_used(void **state)
 static void does_nothing_when_off(void **state)
 {
 	struct kv *kv;
+	struct kv_chain chain = {0};
 	uint32_t block, found;
-	uint64_t serial;
 
 	(void)state;
 	assert_int_equal(kv_new(2, BLOCK, false, &kv), 0);
 	assert_true(kv_alloc(kv, &block));
-	assert_int_equal(kv_commit(kv, block, 1, KV_ROOT, tokens_a), KV_ROOT);
-	assert_false(kv_match(kv, 1, KV_ROOT, tokens_a, &found, &serial));
+	kv_commit(kv, block, 1, &chain, tokens_a);
+	assert_int_equal(chain.serial, 0);
+	assert_false(match_first(kv, 1, tokens_a, &found));
 	kv_release(kv, &block, 1);
 	assert_true(kv_check(kv));
 	kv_free(kv);
@@ -161,7 +179,7 @@ static void random_use(void **state)
 	assert_int_equal(kv_new(BLOCKS, BLOCK, true, &kv), 0);
 	for (unsigned round = 0; round < 20000; round++) {
 		unsigned h = (unsigned)rand() % HOLDERS, want = 1 + (unsigned)rand() % DEPTH;
-		uint64_t chain = KV_ROOT;
+		struct kv_chain chain = {0};
 		bool matching = true;
 
 		kv_release(kv, holders[h].blocks, holders[h].n);
@@ -172,7 +190,7 @@ static void random_use(void **state)
 
 			for (unsigned j = 0; j < BLOCK; j++)
 				tokens[j] = j ? 0 : rand() % 2;
-			matching = matching && kv_match(kv, 1, chain, tokens, &block, &chain);
+			matching = matching && match(kv, 1, &chain, tokens, &block);
 			if (matching) {
 				assert_int_equal(depth[block], i + 1);
 				assert_memory_equal(content[block], holders[h].tokens,
@@ -183,7 +201,7 @@ static void random_use(void **state)
 				memcpy(content[block], holders[h].tokens,
 				       (i + 1) * sizeof(holders[h].tokens[0]));
 				depth[block] = i + 1;
-				chain = kv_commit(kv, block, 1, chain, tokens);
+				kv_commit(kv, block, 1, &chain, tokens);
 			}
 			holders[h].blocks[holders[h].n++] = block;
 		}

@@ -406,6 +406,51 @@ static void limits_chunks_beside_decodes(void **state)
 	close_world(&w);
 }
 
+/* Counts blocks that the scheduler has hashed (the linker puts this in its place). */
+static unsigned n_hashed;
+uint64_t __real_kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens);
+uint64_t __wrap_kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens);
+
+uint64_t __wrap_kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens)
+{
+	n_hashed++;
+	return __real_kv_hash(kv, uid, before, tokens);
+}
+
+/* A prompt that waits for room is hashed once, not in every step. */
+static void waiting_prompts_are_hashed_once(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq first, second;
+	uint32_t held[2];
+	struct world w;
+
+	(void)state;
+	o.max_tokens = 64;
+	o.max_context = 40;
+	open_caching_world(&w, o, 12, true);
+	add(&w, &first, 1, 0, 30);
+	run(&w);
+	/* Of ten blocks seven are the first one's, too, and two are free. */
+	assert_true(kv_alloc(w.kv, &held[0]) && kv_alloc(w.kv, &held[1]));
+	add(&w, &second, 1, 0, 40);
+	n_hashed = 0;
+	for (unsigned i = 0; i < 5; i++) {
+		run(&w);
+		assert_null(second.blocks);
+	}
+	/* One more was filled meanwhile, and the one behind it asked for. */
+	assert_in_range(n_hashed, 8, 9);
+	kv_release(w.kv, held, 2);
+	run(&w);
+	assert_non_null(second.blocks);
+	assert_int_equal(second.n_matched, 8 * BLOCK);
+	assert_in_range(n_hashed, 8, 9);
+	scheduler_remove(w.s, &first);
+	scheduler_remove(w.s, &second);
+	close_world(&w);
+}
+
 /* A copy of @parent that ends in a token of its own. */
 static bool fork_seq(struct world *w, const struct sched_seq *parent, struct sched_seq *child)
 {
@@ -597,6 +642,7 @@ int main(void)
 		cmocka_unit_test(begins_before_the_end),
 		cmocka_unit_test(preempts_after_the_end_only),
 		cmocka_unit_test(limits_chunks_beside_decodes),
+		cmocka_unit_test(waiting_prompts_are_hashed_once),
 		cmocka_unit_test(forks_share_blocks),
 		cmocka_unit_test(forks_decode_at_once),
 		cmocka_unit_test(forks_may_wait),
