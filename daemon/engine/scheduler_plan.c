@@ -120,7 +120,7 @@ static void plan_decodes(struct scheduler *s, bool early)
 
 	while (i < s->n_running) {
 		struct sched_seq *seq = s->running[i];
-		unsigned tokens = decode_tokens(s, seq, early), at = 0;
+		unsigned tokens = decode_tokens(s, seq, early), at;
 
 		if (!tokens || (early && !kv_free_blocks(s->kv) &&
 				seq->n_blocks < sched_blocks_for(s, seq->n_total))) {
@@ -133,7 +133,7 @@ static void plan_decodes(struct scheduler *s, bool early)
 		}
 		plan_add(s, seq, tokens);
 		/* Preemptions may have moved it down. */
-		while (s->running[at] != seq)
+		for (at = s->plan.preempted ? 0 : i; s->running[at] != seq;)
 			at++;
 		i = at + 1;
 	}
