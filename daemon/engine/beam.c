@@ -16,7 +16,7 @@ struct node {
 
 struct hypothesis {
 	uint32_t node; /* its last token; NO_NODE: none */
-	unsigned n;
+	unsigned n, parent;
 	double sum, score;
 	bool stopped;
 };
@@ -96,9 +96,14 @@ static void copy_tokens(const struct beam_search *b, const struct hypothesis *h,
 	}
 }
 
-void beam_search_tokens(const struct beam_search *b, unsigned beam, int32_t *tokens)
+unsigned beam_search_parent(const struct beam_search *b, unsigned beam)
 {
-	copy_tokens(b, &b->live[beam], tokens);
+	return b->live[beam].parent;
+}
+
+int32_t beam_search_token(const struct beam_search *b, unsigned beam)
+{
+	return b->nodes[b->live[beam].node].token.token;
 }
 
 /* ---- a round --------------------------------------------------------------------------------- */
@@ -218,6 +223,7 @@ int beam_search_step(struct beam_search *b, const struct engine_logprob *const *
 		int error;
 
 		h.sum = c->sum;
+		h.parent = c->beam;
 		if (is_stop(b, token->token)) {
 			h.stopped = true;
 			if (i < width)

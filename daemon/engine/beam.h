@@ -46,7 +46,9 @@ void beam_search_free(struct beam_search *b);
 unsigned beam_search_live(const struct beam_search *b);
 /* Tokens of each of them. */
 unsigned beam_search_length(const struct beam_search *b);
-void beam_search_tokens(const struct beam_search *b, unsigned beam, int32_t *tokens);
+/* Which beam of the round before it goes on from, and by which token. */
+unsigned beam_search_parent(const struct beam_search *b, unsigned beam);
+int32_t beam_search_token(const struct beam_search *b, unsigned beam);
 
 /*
  * What follows each live beam: candidates[beam][n], best first, with at least 2 * width entries or

@@ -104,8 +104,7 @@ static int sample(struct engine *e, struct engine_seq *seq, struct sampler_row *
 		return -EPROTO;
 	}
 	if (error) {
-		seq->error_words =
-			"the model's logits are not finite: its weights or the chip are broken";
+		seq->error_words = CHOOSE_BROKEN_ROW;
 		return -EIO;
 	}
 	if (r->counts)
@@ -197,6 +196,17 @@ void choose_tokens(struct engine *e, struct sched_item *item, unsigned row_index
 	e->stats.drafts += item->drafts != 0;
 	e->stats.draft_tokens += item->drafts;
 	e->stats.accepted_tokens += accepted;
+}
+
+bool choose_first(struct engine *e, struct engine_seq *seq, unsigned row_index, uint64_t now)
+{
+	struct sampler_row row;
+
+	if (!mask_known(seq))
+		return false;
+	step_row(&e->slots[e->turn], row_index, &row);
+	advance(e, seq, &row, now);
+	return true;
 }
 
 bool choose_ended(struct engine_seq *seq)

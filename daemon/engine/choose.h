@@ -14,6 +14,8 @@
 
 #include "engine_internal.h"
 
+#define CHOOSE_BROKEN_ROW "the model's logits are not finite: its weights or the chip are broken"
+
 /* Has the first mask of a constrained request found. */
 void choose_begin(struct engine *e, struct engine_seq *seq);
 
@@ -29,6 +31,12 @@ bool choose_goes_on(const struct engine *e, const struct engine_seq *seq);
  * request ends with it, and the item's number of rejected proposals.
  */
 void choose_tokens(struct engine *e, struct sched_item *item, unsigned row_index, uint64_t now);
+
+/*
+ * Appends the first token of a request that goes on from another's prompt, by row @row_index of the
+ * step; false: its mask is not known.
+ */
+bool choose_first(struct engine *e, struct engine_seq *seq, unsigned row_index, uint64_t now);
 
 /* Whether error or ending is set and final. */
 bool choose_ended(struct engine_seq *seq);

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "beam_run.h"
 #include "clock.h"
 #include "engine_internal.h"
 #include "forward.h"
@@ -260,6 +261,8 @@ static int check(const struct engine *e, const struct engine_request *r, char *e
 		error = check_pooling(e, r, err, errlen);
 	if (!error)
 		error = forward_check(e, r, err, errlen);
+	if (!error)
+		error = beam_run_check(e, r, err, errlen);
 	if (error)
 		return error;
 	for (unsigned i = 0; i < r->n_prompt; i++) {
@@ -276,11 +279,14 @@ static int check(const struct engine *e, const struct engine_request *r, char *e
 int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen)
 {
 	struct engine_seq *head;
-	unsigned queued;
-	int error = check(e, r, err, errlen);
+	unsigned queued, n = 0;
 
-	if (error)
-		return error;
+	for (struct engine_request *f = r; f; f = f == r ? r->forks : f->fork_next, n++) {
+		int error = check(e, f, err, errlen);
+
+		if (error)
+			return error;
+	}
 	if (atomic_load(&e->lost)) {
 		snprintf(err, errlen, "%s", e->lost_text);
 		return -EIO;
@@ -289,15 +295,17 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 		snprintf(err, errlen, "the model is being drained");
 		return -ESHUTDOWN;
 	}
-	queued = atomic_fetch_add(&e->n_submitted, 1) + atomic_load(&e->n_waiting);
-	if (queued >= e->max_queue) {
-		atomic_fetch_sub(&e->n_submitted, 1);
+	queued = atomic_fetch_add(&e->n_submitted, n) + atomic_load(&e->n_waiting);
+	if (queued + n > e->max_queue) {
+		atomic_fetch_sub(&e->n_submitted, n);
 		snprintf(err, errlen, "%u requests wait already, the limit is %u", queued,
 			 e->max_queue);
 		return -EAGAIN;
 	}
-	engine_request_ref(r);
-	r->queued_ns = clock_ns();
+	for (struct engine_request *f = r; f; f = f == r ? r->forks : f->fork_next) {
+		engine_request_ref(f);
+		f->queued_ns = clock_ns();
+	}
 	head = atomic_load(&e->submitted);
 	do {
 		r->seq->submit_next = head;

@@ -34,10 +34,12 @@ struct txda_context;
 struct txda_group;
 struct txda_weights;
 struct engine;
+struct beam_options;
 
 #define ENGINE_MAX_LOGPROBS    64
 #define ENGINE_MAX_STOP_TOKENS 16
 #define ENGINE_MAX_BIASES      1024
+#define ENGINE_MAX_BEAMS       32
 
 /* Added to a token's logit. */
 struct engine_bias {
@@ -163,7 +165,13 @@ struct engine_request {
 	unsigned n_prompt;
 	const int32_t *prompt; /* [n_prompt], owned by the request */
 	bool prompt_logprobs;  /* also give logprobs of the prompt's own tokens (echo) */
-	void *client;	       /* the client side's own */
+	/*
+	 * Requests for the same prompt that are submitted with this one and go on from it, linked by
+	 * fork_next: the prompt is computed and counted once. They have no sink and no pooling.
+	 */
+	struct engine_request *forks, *fork_next;
+	struct beam_search *search; /* of engine_beam_new(); its results once it is complete */
+	void *client;		    /* the client side's own */
 	struct engine_constraint *constraint; /* owned by the request; NULL: none */
 	struct engine_pooling pooling;	      /* a vector is wanted; nothing is generated */
 	struct engine_sink *sink; /* owned by the request; NULL: none. Nothing is generated */
@@ -196,6 +204,7 @@ struct engine_request {
 	struct engine_request *push_next;  /* the ready list's */
 	atomic_int refs;
 	struct engine_seq *seq;
+	struct beam_run *beams;	     /* NULL: no beam search */
 	struct token_counts *counts; /* for penalties; NULL: there are none */
 	double *pooled;		     /* [pooling.dimensions] the sum so far */
 	unsigned n_taken;	     /* rows that the sink has */
@@ -222,6 +231,12 @@ int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
  */
 int engine_forward_new(const int32_t *prompt, unsigned n_prompt, struct engine_sink *sink,
 		       struct engine_request **ret);
+/*
+ * A beam search behind a prompt (beam.h); it ends with ENGINE_FINISH_COMPLETE. -EINVAL, -E2BIG: the
+ * options are out of range.
+ */
+int engine_beam_new(const int32_t *prompt, unsigned n_prompt, const struct beam_options *options,
+		    struct engine_request **ret);
 struct engine_request *engine_request_ref(struct engine_request *r);
 void engine_request_unref(struct engine_request *r);
 
@@ -280,7 +295,8 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 void engine_free(struct engine *e);
 
 /*
- * Queues a request; takes a reference. A request is submitted once. -EAGAIN: the queue is full.
+ * Queues a request and its forks, all or none; takes a reference to each. A request is submitted
+ * once. -EAGAIN: the queue is full.
  * -E2BIG: prompt longer than the context (which never exceeds the whole KV cache; err says value
  * and limit). -EINVAL: an empty prompt, a token outside the vocabulary, a sampling parameter out of
  * range. -EIO: the group was lost. -ESHUTDOWN: draining. -EOPNOTSUPP: a vector is wanted of a

@@ -28,6 +28,8 @@ struct engine_seq {
 	struct sched_seq sched; /* first: the scheduler hands these out */
 	struct engine_request *request;
 	struct engine_seq *submit_next;
+	struct engine_seq *live_prev, *live_next; /* of engine.live */
+	struct engine_request *leader; /* whose prompt it waits for; NULL: the scheduler has it */
 	struct draft_seq draft;
 	struct mask_job job;   /* of its constraint */
 	struct kept_row *kept; /* behind the last token, while all tokens are computed */
@@ -74,7 +76,10 @@ struct engine {
 	struct kv *kv;
 	struct scheduler *scheduler;
 	struct sampler *sampler;
-	struct draft *draft; /* NULL: no speculation */
+	struct engine_seq *live; /* of all requests that were taken and have not ended */
+	unsigned n_searches;	 /* beam searches among them */
+	unsigned n_forks;	 /* requests that wait for their leaders */
+	struct draft *draft;	 /* NULL: no speculation */
 	struct mask_workers *masks;
 	struct kept_row *spare_rows;
 	/* One holds the step that runs, the other the one that is prepared meanwhile. */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "beam_run.h"
 #include "choose.h"
 #include "clock.h"
 #include "engine_internal.h"
@@ -46,12 +47,60 @@ static void end_request(struct engine *e, struct engine_request *r, enum engine_
 	engine_request_unref(r);
 }
 
+/* A request that nobody leads (any more) is computed as others are. */
+static void schedule(struct engine *e, struct engine_seq *seq)
+{
+	if (seq->request->beams)
+		beam_run_start(e, seq->request);
+	else
+		scheduler_add(e->scheduler, &seq->sched);
+}
+
+/* Takes a request from those that wait for its leader. */
+static void leave_leader(struct engine *e, struct engine_seq *seq)
+{
+	struct engine_request **at = &seq->leader->forks;
+
+	while (*at != seq->request)
+		at = &(*at)->fork_next;
+	*at = seq->request->fork_next;
+	seq->leader = NULL;
+	e->n_forks--;
+}
+
+/* Who waited for the prompt of a request that ends: the first one computes it for the others. */
+static void lead_on(struct engine *e, struct engine_request *r)
+{
+	struct engine_request *first = r->forks;
+
+	if (!first)
+		return;
+	leave_leader(e, first->seq);
+	first->forks = r->forks;
+	r->forks = NULL;
+	for (struct engine_request *f = first->forks; f; f = f->fork_next)
+		f->seq->leader = first;
+	schedule(e, first->seq);
+}
+
 static void finish(struct engine *e, struct engine_seq *seq, enum engine_finish how, int error,
 		   const char *text)
 {
-	scheduler_remove(e->scheduler, &seq->sched);
+	struct engine_request *r = seq->request;
+
+	if (seq->leader)
+		leave_leader(e, seq);
+	else if (r->beams)
+		beam_run_stop(e, r);
+	else
+		scheduler_remove(e->scheduler, &seq->sched);
+	e->n_searches -= r->beams != NULL;
+	lead_on(e, r);
 	choose_drop_row(e, seq);
-	end_request(e, seq->request, how, error, text);
+	*(seq->live_prev ? &seq->live_prev->live_next : &e->live) = seq->live_next;
+	if (seq->live_next)
+		seq->live_next->live_prev = seq->live_prev;
+	end_request(e, r, how, error, text);
 }
 
 /* Stores the logprobs of the prompt tokens behind the item's rows. */
@@ -118,11 +167,16 @@ static int wait_step(struct engine *e, uint64_t start, char *err, size_t errlen)
 	return -ETIMEDOUT;
 }
 
+static unsigned waiting(const struct engine *e)
+{
+	return scheduler_waiting(e->scheduler) + e->n_forks;
+}
+
 /* Shows the counters; without @wait only if nobody is reading them. */
 static void publish(struct engine *e, bool wait)
 {
 	e->stats.running = scheduler_running(e->scheduler);
-	e->stats.waiting = scheduler_waiting(e->scheduler);
+	e->stats.waiting = waiting(e);
 	e->stats.kv_usage = 1 - (double)kv_free_blocks(e->kv) / kv_blocks(e->kv);
 	e->stats.preemptions = scheduler_preemptions(e->scheduler);
 	e->stats.bytes_written = e->slots[0].bytes_written + e->slots[1].bytes_written;
@@ -220,6 +274,19 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 	return 0;
 }
 
+/* First tokens of those who waited for the prompt, behind its last row. */
+static void choose_forks(struct engine *e, struct engine_request *r, unsigned row, uint64_t now)
+{
+	for (struct engine_request *f = r->forks; f; f = f->fork_next) {
+		f->started_ns = r->started_ns;
+		f->cached_tokens = r->cached_tokens;
+		if (f->prompt_lp && r->prompt_lp)
+			memcpy(f->prompt_lp, r->prompt_lp, r->n_prompt * sizeof(*f->prompt_lp));
+		f->seq->sched.prompt_row = r->n_prompt;
+		choose_first(e, f->seq, row, now);
+	}
+}
+
 /* Takes from the chips what the step brought. */
 static void take_results(struct engine *e, struct step_slot *slot)
 {
@@ -227,15 +294,21 @@ static void take_results(struct engine *e, struct step_slot *slot)
 
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct sched_item *item = &slot->items[i];
+		struct engine_seq *seq = (struct engine_seq *)item->seq;
+		struct engine_request *r = seq->request;
 
-		if (((struct engine_seq *)item->seq)->request->pooling.how) {
+		if (r->pooling.how) {
 			pool_rows(e, item, row, e->boundary_ns);
-		} else if (((struct engine_seq *)item->seq)->request->sink) {
+		} else if (r->sink) {
 			forward_rows(slot, item, row, e->boundary_ns);
+		} else if (r->beams && item->sample) {
+			beam_run_row(e, seq, row);
 		} else {
 			store_prompt_rows(e, item, row);
-			if (item->sample)
+			if (item->sample) {
 				choose_tokens(e, item, row + item->rows, e->boundary_ns);
+				choose_forks(e, r, row + item->rows, e->boundary_ns);
+			}
 		}
 		row += item->rows + (item->sample ? 1 + item->drafts : 0);
 	}
@@ -251,16 +324,62 @@ static bool finish_if_over(struct engine *e, struct engine_seq *seq)
 	return true;
 }
 
+/* Lets those who waited for the prompt go on from it. */
+static void fork_all(struct engine *e, struct engine_seq *parent)
+{
+	struct engine_request *f;
+
+	while ((f = parent->request->forks)) {
+		struct engine_seq *seq = f->seq;
+
+		leave_leader(e, seq);
+		/* Without a token yet, as its mask is late, it finds the prompt in the cache. */
+		scheduler_fork(e->scheduler, &parent->sched, &seq->sched);
+		tell(e, f);
+		finish_if_over(e, seq);
+	}
+}
+
+/* Begins the next round of a beam search that has all candidates. */
+static void next_round(struct engine *e, struct engine_request *r)
+{
+	int over = r->seq->error ? 0 : beam_run_next(e, r);
+
+	if (over > 0) {
+		r->seq->ending = ENGINE_FINISH_COMPLETE;
+		r->last_token_ns = e->boundary_ns;
+	} else if (over < 0) {
+		r->seq->error = over;
+		r->seq->error_words = "no memory for the beams";
+	}
+}
+
 /* Ends the requests that ended with the step, tells of the others' news. */
 static void tell_results(struct engine *e, struct step_slot *slot)
 {
 	for (unsigned i = 0; i < slot->n_items; i++) {
-		struct engine_seq *seq = (struct engine_seq *)slot->items[i].seq;
+		struct sched_item *item = &slot->items[i];
+		struct engine_seq *seq = (struct engine_seq *)item->seq;
+		struct engine_request *r = seq ? seq->request : NULL;
 
-		if (finish_if_over(e, seq))
-			slot->items[i].seq = NULL;
-		else if (slot->items[i].sample && (!seq->kept || slot->items[i].drafts))
-			tell(e, seq->request);
+		if (!r)
+			continue;
+		if (r->beams)
+			next_round(e, r);
+		else if (item->sample)
+			fork_all(e, seq);
+		if (choose_ended(r->seq)) {
+			/* A beam search may have further items. */
+			for (unsigned k = i; k < slot->n_items; k++) {
+				struct engine_seq *other = (struct engine_seq *)slot->items[k].seq;
+
+				if (other && other->request == r)
+					slot->items[k].seq = NULL;
+			}
+			finish_if_over(e, r->seq);
+		} else if (item->sample && !r->beams && (!seq->kept || item->drafts)) {
+			tell(e, r);
+		}
 	}
 }
 
@@ -289,62 +408,36 @@ static void run_step(struct engine *e)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Moves what was submitted to the scheduler, oldest first. */
-static void take_submitted(struct engine *e)
+/* Takes a request in; @leader: whose prompt it waits for, or NULL. */
+static void take_request(struct engine *e, struct engine_request *r, struct engine_request *leader)
 {
-	struct engine_seq *seq = atomic_exchange(&e->submitted, NULL), *oldest = NULL, *next;
-	unsigned n = 0;
+	struct engine_seq *seq = r->seq;
 
-	for (; seq; seq = next) {
-		next = seq->submit_next;
-		seq->submit_next = oldest;
-		oldest = seq;
-		n++;
-	}
-	for (seq = oldest; seq; seq = next) {
-		struct engine_request *r = seq->request;
-
-		next = seq->submit_next;
-		if (atomic_load(&r->cancelled)) {
-			end_request(e, r, ENGINE_FINISH_CANCELLED, 0, "");
-			continue;
-		}
-		seq->sched.uid = r->uid;
-		seq->sched.priority = r->priority;
-		seq->sched.prompt = r->prompt;
-		seq->sched.generated = r->tokens;
-		seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
-		seq->sched.prompt_row = r->sink		 ? forward_first(r)
-					: r->pooling.how ? pool_first(r)
-					: r->prompt_lp	 ? 0
-							 : r->n_prompt;
-		seq->sched.draft = seq->draft.tokens;
-		seq->draft.sampling = &r->sampling;
-		scheduler_add(e->scheduler, &seq->sched);
-		if (r->constraint)
-			choose_begin(e, seq);
-		if (r->deadline_ns && r->deadline_ns < e->deadline_ns)
-			e->deadline_ns = r->deadline_ns;
-	}
-	/* First counted there, then not counted here, so that the queue never looks shorter than it
-	 * is. */
-	atomic_store(&e->n_waiting, scheduler_waiting(e->scheduler));
-	atomic_fetch_sub(&e->n_submitted, n);
-}
-
-/* Calls @visit for each request that the scheduler has; it may end the request. */
-static void for_each_request(struct engine *e,
-			     void (*visit)(struct engine *e, struct engine_seq *seq, uint64_t now),
-			     uint64_t now)
-{
-	struct sched_seq *seq, *next;
-
-	for (unsigned i = scheduler_running(e->scheduler); i-- > 0;)
-		visit(e, (struct engine_seq *)scheduler_running_seq(e->scheduler, i), now);
-	for (seq = scheduler_next_waiting(e->scheduler, NULL); seq; seq = next) {
-		next = scheduler_next_waiting(e->scheduler, seq);
-		visit(e, (struct engine_seq *)seq, now);
-	}
+	seq->sched.uid = r->uid;
+	seq->sched.priority = r->priority;
+	seq->sched.prompt = r->prompt;
+	seq->sched.generated = r->tokens;
+	seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
+	seq->sched.prompt_row = r->sink		 ? forward_first(r)
+				: r->pooling.how ? pool_first(r)
+				: r->prompt_lp	 ? 0
+						 : r->n_prompt;
+	seq->sched.draft = seq->draft.tokens;
+	seq->draft.sampling = &r->sampling;
+	seq->leader = leader;
+	seq->live_next = e->live;
+	if (seq->live_next)
+		seq->live_next->live_prev = seq;
+	e->live = seq;
+	e->n_searches += r->beams != NULL;
+	if (leader)
+		e->n_forks++;
+	else
+		schedule(e, seq);
+	if (r->constraint)
+		choose_begin(e, seq);
+	if (r->deadline_ns && r->deadline_ns < e->deadline_ns)
+		e->deadline_ns = r->deadline_ns;
 }
 
 static void end_cancelled(struct engine *e, struct engine_seq *seq, uint64_t now)
@@ -352,6 +445,51 @@ static void end_cancelled(struct engine *e, struct engine_seq *seq, uint64_t now
 	(void)now;
 	if (atomic_load(&seq->request->cancelled))
 		finish(e, seq, ENGINE_FINISH_CANCELLED, 0, "");
+}
+
+/* Takes what was submitted in, oldest first. */
+static void take_submitted(struct engine *e)
+{
+	struct engine_seq *seq = atomic_exchange(&e->submitted, NULL), *oldest = NULL, *next;
+	struct engine_request *f, *fork_next;
+	unsigned n = 0;
+
+	for (; seq; seq = next) {
+		next = seq->submit_next;
+		seq->submit_next = oldest;
+		oldest = seq;
+	}
+	for (seq = oldest; seq; seq = next) {
+		struct engine_request *r = seq->request;
+
+		next = seq->submit_next;
+		take_request(e, r, NULL);
+		n++;
+		for (f = r->forks; f; f = f->fork_next, n++)
+			take_request(e, f, r);
+		for (f = r->forks; f; f = fork_next) {
+			fork_next = f->fork_next;
+			end_cancelled(e, f->seq, 0);
+		}
+		end_cancelled(e, seq, 0);
+	}
+	/* First counted there, then not counted here, so that the queue never looks shorter than it
+	 * is. */
+	atomic_store(&e->n_waiting, waiting(e));
+	atomic_fetch_sub(&e->n_submitted, n);
+}
+
+/* Calls @visit for each request; it may end that one. */
+static void for_each_request(struct engine *e,
+			     void (*visit)(struct engine *e, struct engine_seq *seq, uint64_t now),
+			     uint64_t now)
+{
+	struct engine_seq *next;
+
+	for (struct engine_seq *seq = e->live; seq; seq = next) {
+		next = seq->live_next;
+		visit(e, seq, now);
+	}
 }
 
 static void end_stopped(struct engine *e, struct engine_seq *seq, uint64_t now)
@@ -372,6 +510,13 @@ static void settle(struct engine *e, struct engine_seq *seq, uint64_t now)
 	if (choose_late(e, seq, now))
 		tell(e, seq->request);
 	finish_if_over(e, seq);
+}
+
+static void make_room(struct engine *e, struct engine_seq *seq, uint64_t now)
+{
+	(void)now;
+	if (seq->request->beams)
+		beam_run_make_room(e, seq->request);
 }
 
 /* Ends it if it is late; else its deadline may be the next one. */
@@ -402,6 +547,8 @@ static void look_around(struct engine *e)
 		for_each_request(e, settle, clock_ns());
 		e->masks_seen = masks;
 	}
+	if (e->n_searches)
+		for_each_request(e, make_room, 0);
 	if (atomic_load(&e->lost))
 		for_each_request(e, end_lost, 0);
 	if (e->deadline_ns == UINT64_MAX)
@@ -437,7 +584,7 @@ void *engine_main(void *arg)
 
 		look_around(e);
 		slot->n_items = scheduler_plan(e->scheduler, slot->items);
-		atomic_store(&e->n_waiting, scheduler_waiting(e->scheduler));
+		atomic_store(&e->n_waiting, waiting(e));
 		if (slot->n_items) {
 			run_step(e);
 			e->turn = !e->turn;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "beam.h"
+#include "beam_run.h"
 #include "engine_internal.h"
 #include "token_counts.h"
 
@@ -129,6 +131,29 @@ int engine_forward_new(const int32_t *prompt, unsigned n_prompt, struct engine_s
 	return error;
 }
 
+int engine_beam_new(const int32_t *prompt, unsigned n_prompt, const struct beam_options *options,
+		    struct engine_request **ret)
+{
+	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
+	struct engine_request *r;
+	int error;
+
+	if (options->width > ENGINE_MAX_BEAMS || options->max_tokens > MAX_LENGTH ||
+	    options->n_top > ENGINE_MAX_LOGPROBS)
+		return -E2BIG;
+	error = new_request(prompt, n_prompt, &one, false, NULL, &r);
+	if (error)
+		return error;
+	error = beam_search_new(options, &r->search);
+	if (!error)
+		error = beam_run_new(r, options, &r->beams);
+	if (error)
+		engine_request_unref(r);
+	else
+		*ret = r;
+	return error;
+}
+
 struct engine_request *engine_request_ref(struct engine_request *r)
 {
 	atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
@@ -143,6 +168,8 @@ void engine_request_unref(struct engine_request *r)
 		r->constraint->ops->free(r->constraint);
 	if (r->sink)
 		r->sink->ops->free(r->sink);
+	beam_search_free(r->search);
+	beam_run_free(r->beams);
 	free(r);
 }
 

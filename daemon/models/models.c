@@ -762,7 +762,9 @@ static struct replica *choose_replica(struct served_model *m, const struct engin
 int model_submit(struct served_model *m, struct engine_request *r, struct client *client, char *err,
 		 size_t errlen)
 {
+	struct engine_request *f;
 	struct replica *replica;
+	unsigned n = 1;
 	int error;
 
 	r->id = ++m->server->next_id;
@@ -773,12 +775,17 @@ int model_submit(struct served_model *m, struct engine_request *r, struct client
 	}
 	client->replica = replica;
 	r->client = client;
+	for (f = r->forks; f; f = f->fork_next) {
+		f->id = ++m->server->next_id;
+		((struct client *)f->client)->replica = replica;
+		n++;
+	}
 	error = engine_submit(replica->engine, r, err, errlen);
 	if (error) {
 		r->client = NULL;
 		return error;
 	}
-	replica->in_flight++;
+	replica->in_flight += n;
 	m->used_ns = clock_ns();
 	if (m->balance)
 		balance_note(m->balance, r->prompt, r->n_prompt, m->limits.block_size, r->uid,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Beam search for an exchange: each round asks the engine for the next token's candidates behind
- * every beam, as requests of one token whose beginnings are in the prefix cache. The searches of
- * several prompts go on side by side.
+ * Beam search for an exchange: a request of the engine's for each prompt, whose best hypotheses become
+ * the choices.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,41 +15,20 @@
 
 #define BEAM_OVERHEAD 8192 /* bytes of a beam apart from its tokens, about */
 
-struct search;
-
-/* A beam of the round at hand. */
-struct beam {
-	struct sequence sequence; /* first */
-	struct search *search;
-};
-
 /* One prompt's. */
 struct search {
-	struct beams *beams;
+	struct sequence sequence; /* first */
 	struct prompt_tokens *prompt;
-	struct beam_search *search;
-	struct beam beams_of_round[API_MAX_BEAMS];
-	unsigned n_beams, waiting;
-	int32_t *tokens; /* the prompt and room for a beam's */
-	bool over;
+	const struct beam_search *search; /* the request's, once that is complete */
 	void **results; /* [n_results] of the text worker: what the choices' inputs point into */
 	unsigned n_results;
 };
 
 /* x->own */
 struct beams {
-	struct exchange *exchange;
-	struct engine_sampling sampling; /* of a round's requests */
-	struct search *searches;	 /* [n_searches] */
+	struct search *searches; /* [n_searches] */
 	unsigned n_searches;
 };
-
-static void drop_round(struct search *s)
-{
-	for (unsigned i = 0; i < s->n_beams; i++)
-		engine_request_unref(s->beams_of_round[i].sequence.request);
-	s->n_beams = 0;
-}
 
 static void release(struct exchange *x)
 {
@@ -59,59 +37,14 @@ static void release(struct exchange *x)
 	for (unsigned i = 0; b && i < b->n_searches; i++) {
 		struct search *s = &b->searches[i];
 
-		drop_round(s);
 		for (unsigned k = 0; k < s->n_results; k++)
 			free(s->results[k]);
 		free(s->results);
-		beam_search_free(s->search);
-		free(s->tokens);
+		engine_request_unref(s->sequence.request);
 	}
 	if (b)
 		free(b->searches);
 	free(b);
-}
-
-/* ---- rounds ---------------------------------------------------------------------------------- */
-
-static bool submit_beam(struct search *s, unsigned i, struct api_error *e)
-{
-	struct exchange *x = s->beams->exchange;
-	struct beam *beam = &s->beams_of_round[s->n_beams++];
-	struct engine_request **request = &beam->sequence.request;
-	unsigned n = s->prompt->n;
-	char err[256] = "";
-	int r;
-
-	*beam = (struct beam){.search = s};
-	beam_search_tokens(s->search, i, s->tokens + n);
-	r = engine_request_new(s->tokens, n + beam_search_length(s->search), &s->beams->sampling,
-			       false, request);
-	if (!r)
-		r = exchange_submit(x, &beam->sequence, err, sizeof(err));
-	s->waiting += !r;
-	return !r || exchange_engine_error(x, r, err, e);
-}
-
-static bool start_round(struct search *s, struct api_error *e)
-{
-	unsigned n = beam_search_live(s->search);
-
-	drop_round(s);
-	for (unsigned i = 0; i < n; i++) {
-		if (!submit_beam(s, i, e))
-			return false;
-	}
-	return true;
-}
-
-/* The round's candidates are there. */
-static int take_round(struct search *s)
-{
-	const struct engine_logprob *candidates[API_MAX_BEAMS];
-
-	for (unsigned i = 0; i < s->n_beams; i++)
-		candidates[i] = s->beams_of_round[i].sequence.request->top;
-	return beam_search_step(s->search, candidates, (unsigned)s->beams->sampling.logprobs);
 }
 
 /* ---- the end, in a text worker --------------------------------------------------------------- */
@@ -127,7 +60,7 @@ static int make_choice(struct search *s, unsigned k, struct choice *c)
 
 	beam_search_result(s->search, k, &result);
 	entries = (size_t)result.n * (1 + n_top);
-	logprobs = malloc(entries * sizeof(*logprobs) + (result.n + 1) * sizeof(*s->tokens));
+	logprobs = malloc(entries * sizeof(*logprobs) + (result.n + 1) * sizeof(int32_t));
 	if (!logprobs)
 		return -ENOMEM;
 	s->results[s->n_results++] = logprobs;
@@ -208,74 +141,56 @@ static bool written(struct exchange *x, struct api_error *e)
 
 /* ---- the engine's events --------------------------------------------------------------------- */
 
-static bool all_over(const struct beams *b)
-{
-	for (unsigned i = 0; i < b->n_searches; i++) {
-		if (!b->searches[i].over)
-			return false;
-	}
-	return true;
-}
-
 static bool event(struct sequence *sequence, enum engine_finish how, struct api_error *e)
 {
-	struct search *s = ((struct beam *)sequence)->search;
 	struct exchange *x = sequence->exchange;
+	const struct beams *b = x->own;
 
 	if (how == ENGINE_RUNNING)
 		return true;
-	s->waiting--;
 	if (!exchange_has_result(x, sequence->request, how, e))
 		return false;
-	/* It goes on when the whole round is there. */
-	if (s->waiting || s->over || !x->conn)
-		return true;
-	if (take_round(s))
-		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	s->over = !beam_search_live(s->search);
-	if (!s->over)
-		return start_round(s, e);
-	if (all_over(s->beams))
+	((struct search *)sequence)->search = sequence->request->search;
+	for (unsigned i = 0; i < b->n_searches; i++) {
+		if (!b->searches[i].search)
+			return true;
+	}
+	if (x->conn)
 		exchange_output(x);
 	return true;
 }
 
 /* ---- the beginning --------------------------------------------------------------------------- */
 
-static void set_up(struct beams *b, const struct api_params *p, const struct model_text *t,
-		   struct beam_options *ret)
+static struct beam_options options_of(const struct exchange *x)
 {
 	static const enum beam_stopping stoppings[] = {
 		[API_STOP_BY_SCORE] = BEAM_STOP_BY_SCORE,
 		[API_STOP_AT_WIDTH] = BEAM_STOP_AT_WIDTH,
 		[API_STOP_NEVER] = BEAM_STOP_NEVER,
 	};
+	const struct api_params *p = &x->params;
 	struct engine_sampling normal;
-	unsigned candidates = 2 * p->beam_width;
+	struct beam_options options;
 
-	model_text_sampling(t, p, 0, 0, NULL, &normal);
-	*ret = (struct beam_options){
+	model_text_sampling(x->text, p, 0, 0, NULL, &normal);
+	options = (struct beam_options){
 		.width = p->beam_width,
 		.n_top = p->logprobs > 0 ? (unsigned)p->logprobs : 0,
 		.n_stops = normal.ignore_eos ? 0 : normal.n_stop_tokens,
 		.length_penalty = p->length_penalty,
 		.stopping = stoppings[p->early_stopping],
 	};
-	memcpy(ret->stops, normal.stop_tokens, sizeof(ret->stops));
-	if (candidates < ret->n_top)
-		candidates = ret->n_top;
-	b->sampling = (struct engine_sampling){
-		.top_p = 1,
-		.logprobs = (int)(candidates < t->vocab ? candidates : t->vocab),
-		.max_tokens = 1,
-	};
+	memcpy(options.stops, normal.stop_tokens, sizeof(options.stops));
+	return options;
 }
 
-static bool start_search(struct beams *b, struct search *s, struct beam_options options,
+static bool start_search(struct exchange *x, struct search *s, struct beam_options options,
 			 struct api_error *e)
 {
-	struct exchange *x = b->exchange;
 	unsigned context = x->text->max_context, room;
+	char err[256] = "";
+	int r;
 
 	/* It may have been loaded anew, with less memory, since the prompt was read. */
 	if (context <= s->prompt->n)
@@ -284,18 +199,15 @@ static bool start_search(struct beams *b, struct search *s, struct beam_options 
 				     s->prompt->n, context);
 	room = context - s->prompt->n;
 	options.max_tokens = x->params.max_tokens < room ? x->params.max_tokens : room;
-	s->beams = b;
-	s->tokens = malloc(((size_t)s->prompt->n + options.max_tokens + 1) * sizeof(*s->tokens));
-	if (!s->tokens || beam_search_new(&options, &s->search))
-		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	memcpy(s->tokens, s->prompt->ids, s->prompt->n * sizeof(*s->tokens));
-	return start_round(s, e);
+	r = engine_beam_new(s->prompt->ids, s->prompt->n, &options, &s->sequence.request);
+	if (!r)
+		r = exchange_submit(x, &s->sequence, 1, err, sizeof(err));
+	return !r || exchange_engine_error(x, r, err, e);
 }
 
 static bool start(struct exchange *x, struct api_error *e)
 {
 	struct beams *b = calloc(1, sizeof(*b));
-	struct beam_options options;
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < x->n_prompts; i++)
@@ -312,13 +224,11 @@ static bool start(struct exchange *x, struct api_error *e)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	if (!exchange_hold(x, bytes, "max_tokens", e))
 		return false;
-	b->exchange = x;
-	set_up(b, &x->params, x->text, &options);
 	for (unsigned i = 0; i < x->n_prompts; i++) {
 		struct search *s = &b->searches[b->n_searches++];
 
 		s->prompt = &x->prompts[i];
-		if (!start_search(b, s, options, e))
+		if (!start_search(x, s, options_of(x), e))
 			return false;
 	}
 	return true;

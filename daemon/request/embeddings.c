@@ -130,7 +130,7 @@ static int submit_one(struct exchange *x, char *err, size_t errlen)
 			   : engine_embedding_new(prompt->ids, prompt->n, &m->pooling, &s->request);
 
 	if (!r)
-		r = exchange_submit(x, s, err, errlen);
+		r = exchange_submit(x, s, 1, err, errlen);
 	m->submitted += !r;
 	return r;
 }

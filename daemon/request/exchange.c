@@ -765,24 +765,37 @@ static void on_event(struct client *client)
 	replica_request_ended(replica);
 }
 
-int exchange_submit(struct exchange *x, struct sequence *s, char *err, size_t errlen)
+int exchange_submit(struct exchange *x, struct sequence *s, unsigned n, char *err, size_t errlen)
 {
-	struct engine_request *r = s->request;
 	int error;
 
-	r->uid = x->uid;
-	r->priority = -(int)x->params.priority;
-	r->deadline_ns = x->deadline_ns;
-	s->exchange = x;
-	s->client.news = on_event;
-	error = model_submit(x->model, r, &s->client, err, errlen);
-	if (error)
-		return error;
-	s->next = x->live;
-	s->link = &x->live;
-	if (s->next)
-		s->next->link = &s->next;
-	x->live = s;
-	x->n_live++;
-	return 0;
+	for (unsigned i = n; i-- > 0;) {
+		struct engine_request *r = s[i].request;
+
+		r->uid = x->uid;
+		r->priority = -(int)x->params.priority;
+		r->deadline_ns = x->deadline_ns;
+		r->client = &s[i].client;
+		s[i].exchange = x;
+		s[i].client.news = on_event;
+		if (i) {
+			r->fork_next = s->request->forks;
+			s->request->forks = r;
+		}
+	}
+	error = model_submit(x->model, s->request, &s->client, err, errlen);
+	for (unsigned i = 0; i < n; i++) {
+		if (error) {
+			s[i].request->client = NULL;
+			s[i].request->forks = NULL;
+			continue;
+		}
+		s[i].next = x->live;
+		s[i].link = &x->live;
+		if (s[i].next)
+			s[i].next->link = &s[i].next;
+		x->live = &s[i];
+		x->n_live++;
+	}
+	return error;
 }

@@ -193,8 +193,11 @@ bool exchange_hold(struct exchange *x, uint64_t bytes, const char *member, struc
  */
 void exchange_grow(struct exchange *x, uint64_t bytes);
 
-/* Gives s->request to the engine; errors as model_submit(). */
-int exchange_submit(struct exchange *x, struct sequence *s, char *err, size_t errlen);
+/*
+ * Gives the requests of s[0..n), which have the same prompt, to the engine, all or none; errors as
+ * model_submit().
+ */
+int exchange_submit(struct exchange *x, struct sequence *s, unsigned n, char *err, size_t errlen);
 /* What a failed engine call means for the client; false. */
 bool exchange_engine_error(const struct exchange *x, int error, const char *text,
 			   struct api_error *e);

@@ -394,7 +394,7 @@ static bool start(struct exchange *x, struct api_error *e)
 	if (!r) {
 		f->sink->set = x->set;
 		x->set = NULL;
-		r = exchange_submit(x, &f->sequence, err, sizeof(err));
+		r = exchange_submit(x, &f->sequence, 1, err, sizeof(err));
 	}
 	return !r || exchange_engine_error(x, r, err, e);
 }

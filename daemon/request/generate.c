@@ -130,12 +130,13 @@ static bool hold(struct exchange *x, struct api_error *e)
 
 static bool start(struct exchange *x, struct api_error *e)
 {
+	unsigned best_of = x->params.best_of;
 	char err[256] = "";
 
 	if (!hold(x, e))
 		return false;
-	for (unsigned i = 0; i < x->n_choices; i++) {
-		int r = exchange_submit(x, sequence_of(x, i), err, sizeof(err));
+	for (unsigned i = 0; i < x->n_prompts; i++) {
+		int r = exchange_submit(x, sequence_of(x, i * best_of), best_of, err, sizeof(err));
 
 		if (r)
 			return exchange_engine_error(x, r, err, e);

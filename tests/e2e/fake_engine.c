@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "beam.h"
 #include "clock.h"
 #include "engine.h"
 #include "cache.h"
@@ -284,6 +285,15 @@ int engine_forward_new(const int32_t *prompt, unsigned n_prompt, struct engine_s
 	return r;
 }
 
+int engine_beam_new(const int32_t *prompt, unsigned n_prompt, const struct beam_options *options,
+		    struct engine_request **ret)
+{
+	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
+	int r = engine_request_new(prompt, n_prompt, &one, false, ret);
+
+	return r ? r : beam_search_new(options, &(*ret)->search);
+}
+
 struct engine_request *engine_request_ref(struct engine_request *r)
 {
 	atomic_fetch_add(&r->refs, 1);
@@ -298,6 +308,7 @@ void engine_request_unref(struct engine_request *r)
 		r->constraint->ops->free(r->constraint);
 	if (r->sink)
 		r->sink->ops->free(r->sink);
+	beam_search_free(r->search);
 	free((void *)(uintptr_t)r->prompt);
 	free(r->tokens);
 	free(r->logprobs);
@@ -422,6 +433,21 @@ static enum engine_finish give_row(struct engine_request *r)
 	return ++r->n_taken == sink->n_rows ? ENGINE_FINISH_COMPLETE : ENGINE_RUNNING;
 }
 
+/* A round: what follows each beam is the prompt's first token and those after it. */
+static enum engine_finish search(struct engine_request *r)
+{
+	const struct engine_logprob *candidates[ENGINE_MAX_BEAMS];
+	struct engine_logprob list[ENGINE_MAX_LOGPROBS];
+
+	for (int k = 0; k < ENGINE_MAX_LOGPROBS; k++)
+		list[k] = (struct engine_logprob){(r->prompt[0] + k) % VOCAB, -0.25f - (float)k};
+	for (unsigned i = 0; i < ENGINE_MAX_BEAMS; i++)
+		candidates[i] = list;
+	if (beam_search_step(r->search, candidates, ENGINE_MAX_LOGPROBS))
+		abort();
+	return beam_search_live(r->search) ? ENGINE_RUNNING : ENGINE_FINISH_COMPLETE;
+}
+
 /* One token for @r; true when it ended. */
 static bool step(struct engine *e, struct engine_request *r)
 {
@@ -442,6 +468,8 @@ static bool step(struct engine *e, struct engine_request *r)
 		how = embed(r);
 	} else if (r->sink) {
 		how = give_row(r);
+	} else if (r->search) {
+		how = search(r);
 	} else if (!r->constraint || (how = constrained(r, &token)) != ENGINE_FINISH_ERROR) {
 		r->tokens[n] = token;
 		if (r->logprobs)
@@ -594,20 +622,25 @@ void engine_free(struct engine *e)
 
 int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen)
 {
+	unsigned n = 1;
 	int result = 0;
 
+	for (struct engine_request *f = r->forks; f; f = f->fork_next)
+		n++;
 	pthread_mutex_lock(&e->lock);
 	if (e->lost) {
 		snprintf(err, errlen, "the fake chip was pulled out");
 		result = -EIO;
 	} else if (e->drain) {
 		result = -ESHUTDOWN;
-	} else if (e->n >= e->max_queue || e->n == MAX_REQUESTS) {
+	} else if (e->n + n > e->max_queue || e->n + n > MAX_REQUESTS) {
 		snprintf(err, errlen, "%u requests wait; the limit is %u", e->n, e->max_queue);
 		result = -EAGAIN;
 	} else {
-		r->queued_ns = clock_ns();
-		e->requests[e->n++] = engine_request_ref(r);
+		for (struct engine_request *f = r; f; f = f == r ? r->forks : f->fork_next) {
+			f->queued_ns = clock_ns();
+			e->requests[e->n++] = engine_request_ref(f);
+		}
 		pthread_cond_signal(&e->wake);
 	}
 	pthread_mutex_unlock(&e->lock);

@@ -54,6 +54,7 @@ struct found {
 static struct found search(const struct beam_options *options, unsigned *ret_n, struct found *all)
 {
 	struct engine_logprob candidates[1024][VOCAB], logprobs[DEPTH], top[DEPTH * 2];
+	int32_t tokens[1024][DEPTH], before[1024][DEPTH];
 	const struct engine_logprob *lists[1024];
 	struct beam_search *b = NULL;
 	struct found best = {0};
@@ -61,15 +62,19 @@ static struct found search(const struct beam_options *options, unsigned *ret_n, 
 
 	assert_int_equal(beam_search_new(options, &b), 0);
 	while (beam_search_live(b)) {
-		int32_t tokens[DEPTH];
-
 		assert_true(beam_search_live(b) <= options->width);
-		assert_int_equal(beam_search_length(b), rounds++);
+		assert_int_equal(beam_search_length(b), rounds);
+		memcpy(before, tokens, sizeof(tokens));
 		for (unsigned i = 0; i < beam_search_live(b); i++) {
-			beam_search_tokens(b, i, tokens);
-			follow(tokens, beam_search_length(b), candidates[i]);
+			if (rounds) {
+				memcpy(tokens[i], before[beam_search_parent(b, i)],
+				       sizeof(tokens[i]));
+				tokens[i][rounds - 1] = beam_search_token(b, i);
+			}
+			follow(tokens[i], rounds, candidates[i]);
 			lists[i] = candidates[i];
 		}
+		rounds++;
 		assert_int_equal(beam_search_step(b, lists, VOCAB), 0);
 	}
 	assert_true(rounds <= options->max_tokens);

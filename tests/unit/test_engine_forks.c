@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+/* Requests that go on from one prompt, and beam search: what they give, and what is computed. */
+#include <errno.h>
+
+#include "beam.h"
+#include "engine_fixture.h"
+
+#define N	4
+#define MAX_NEW 24
+
+static struct engine_request *choice(const int32_t *prompt, unsigned n, unsigned i,
+				     bool constrained)
+{
+	struct engine_sampling s = greedy(MAX_NEW - 2 * (i == 1));
+	struct engine_request *r;
+
+	s.temperature = 1;
+	s.seed = 100 + i;
+	s.logprobs = 2;
+	s.repetition_penalty = 1.1f;
+	r = new_request(prompt, n, &s, true);
+	if (constrained)
+		constrain(r, i, 20 + i);
+	return r;
+}
+
+static void expect_same(const struct engine_request *a, const struct engine_request *b)
+{
+	unsigned n = atomic_load(&a->n_tokens);
+
+	assert_int_equal(atomic_load(&b->finish), atomic_load(&a->finish));
+	assert_int_equal(atomic_load(&b->n_tokens), n);
+	assert_memory_equal(b->tokens, a->tokens, n * sizeof(*a->tokens));
+	assert_memory_equal(b->logprobs, a->logprobs, n * sizeof(*a->logprobs));
+	assert_memory_equal(b->top, a->top, 2 * n * sizeof(*a->top));
+	assert_memory_equal(b->prompt_lp + 1, a->prompt_lp + 1,
+			    (a->n_prompt - 1) * sizeof(*a->prompt_lp));
+}
+
+/* The choices of a prompt are what they are alone, and the prompt is computed once. */
+static void forks_are_what_they_are_alone(void **state)
+{
+	const struct engine_options options[] = {
+		{0},
+		{.prefix_caching = true},
+		{.max_kv_blocks = 24},
+		{.max_num_seqs = 2},
+		{.speculation = ENGINE_SPECULATE_MODEL, .draft_case_dir = "draft"},
+	};
+
+	(void)state;
+	for (unsigned round = 0; round < 10; round++) {
+		struct engine_request *alone[N], *r[N];
+		const struct engine_options *o = &options[round / 2];
+		int32_t prompt[37];
+		unsigned n = 30 + round % 4 * 2;
+		struct engine_stats stats;
+		struct engine *e;
+
+		random_prompt(prompt, n);
+		for (unsigned i = 0; i < N; i++) {
+			e = open_engine(&(struct engine_options){0});
+			alone[i] = choice(prompt, n, i, round % 2);
+			run(e, alone[i]);
+			close_engine(e);
+			r[i] = choice(prompt, n, i, round % 2);
+		}
+		e = open_engine(o);
+		for (unsigned i = N - 1; i > 0; i--) {
+			r[i]->fork_next = r[0]->forks;
+			r[0]->forks = r[i];
+		}
+		submit(e, r[0]);
+		wait_finished(e, N);
+		for (unsigned i = 0; i < N; i++) {
+			expect_same(alone[i], r[i]);
+			engine_request_unref(alone[i]);
+			engine_request_unref(r[i]);
+		}
+		close_engine_with_stats(e, &stats);
+		assert_int_equal(stats.prompt_tokens, n);
+	}
+	assert_int_equal(atomic_load(&n_constraints), 0);
+}
+
+/* The chip has the prompt once, and of each fork the last block again at most. */
+static void prompts_are_computed_once(void **state)
+{
+	struct engine *e = open_engine(&(struct engine_options){0});
+	struct engine_sampling s = greedy(8);
+	struct engine_request *r[N];
+	int32_t prompt[90];
+	unsigned before = atomic_load(&fake_model_launch_tokens);
+
+	(void)state;
+	random_prompt(prompt, 90);
+	for (unsigned i = 0; i < N; i++) {
+		r[i] = new_request(prompt, 90, &s, false);
+		if (i) {
+			r[i]->fork_next = r[0]->forks;
+			r[0]->forks = r[i];
+		}
+	}
+	submit(e, r[0]);
+	wait_finished(e, N);
+	assert_in_range(atomic_load(&fake_model_launch_tokens) - before, 90 + N * 7,
+			90 + N * 8 + (N - 1) * 3);
+	for (unsigned i = 0; i < N; i++) {
+		expect_greedy(r[i]);
+		engine_request_unref(r[i]);
+	}
+	close_engine(e);
+}
+
+/* Whoever ends while the others wait for its prompt, they go on; all or none are taken. */
+static void leaders_may_end(void **state)
+{
+	struct engine_sampling s = greedy(8);
+	int32_t prompt[] = {4, 5, 6};
+	char err[256] = "";
+
+	(void)state;
+	for (unsigned who = 0; who < 3; who++) {
+		struct engine *e = open_engine(&(struct engine_options){.max_queue = 3});
+		struct engine_request *r[4];
+
+		for (unsigned i = 0; i < 4; i++)
+			r[i] = new_request(prompt, 3, &s, false);
+		for (unsigned i = 1; i < 4; i++)
+			r[i]->fork_next = i < 3 ? r[i + 1] : NULL;
+		r[0]->forks = r[1];
+		assert_int_equal(engine_submit(e, r[0], err, sizeof(err)), -EAGAIN);
+		r[2]->fork_next = NULL;
+		engine_cancel(e, r[who]);
+		engine_cancel(e, r[2]);
+		submit(e, r[0]);
+		wait_finished(e, 3);
+		for (unsigned i = 0; i < 3; i++) {
+			bool ended = i == who || i == 2;
+
+			assert_int_equal(atomic_load(&r[i]->finish),
+					 ended ? ENGINE_FINISH_CANCELLED : ENGINE_FINISH_LENGTH);
+			if (!ended)
+				expect_greedy(r[i]);
+		}
+		for (unsigned i = 0; i < 4; i++)
+			engine_request_unref(r[i]);
+		close_engine(e);
+	}
+}
+
+/* ---- beams ----------------------------------------------------------------------------------- */
+
+/* The search by requests of one token for each beam and round. */
+static struct beam_search *search_by_requests(const struct beam_options *options,
+					      const int32_t *prompt, unsigned n)
+{
+	struct engine *e = open_engine(&(struct engine_options){0});
+	int32_t tokens[ENGINE_MAX_BEAMS][128], before[ENGINE_MAX_BEAMS][128];
+	struct engine_sampling s = greedy(1);
+	struct beam_search *b = NULL;
+
+	s.logprobs = 2 * (int)options->width;
+	assert_int_equal(beam_search_new(options, &b), 0);
+	memcpy(tokens[0], prompt, n * sizeof(*prompt));
+	while (beam_search_live(b)) {
+		const struct engine_logprob *lists[ENGINE_MAX_BEAMS];
+		struct engine_request *r[ENGINE_MAX_BEAMS];
+		unsigned length = beam_search_length(b), live = beam_search_live(b);
+
+		memcpy(before, tokens, sizeof(tokens));
+		for (unsigned i = 0; i < live; i++) {
+			if (length) {
+				memcpy(tokens[i], before[beam_search_parent(b, i)],
+				       sizeof(tokens[i]));
+				tokens[i][n + length - 1] = beam_search_token(b, i);
+			}
+			r[i] = new_request(tokens[i], n + length, &s, false);
+			run(e, r[i]);
+			lists[i] = r[i]->top;
+		}
+		assert_int_equal(beam_search_step(b, lists, 2 * options->width), 0);
+		for (unsigned i = 0; i < live; i++)
+			engine_request_unref(r[i]);
+	}
+	close_engine(e);
+	return b;
+}
+
+static void expect_same_beams(const struct beam_search *a, const struct beam_search *b)
+{
+	assert_int_equal(beam_search_results(a), beam_search_results(b));
+	for (unsigned k = 0; k < beam_search_results(a); k++) {
+		struct engine_logprob of_a[MAX_NEW], of_b[MAX_NEW], top_a[2 * MAX_NEW],
+			top_b[2 * MAX_NEW];
+		int32_t tokens_a[MAX_NEW], tokens_b[MAX_NEW];
+		struct beam_result x, y;
+
+		beam_search_result(a, k, &x);
+		beam_search_result(b, k, &y);
+		assert_int_equal(x.n, y.n);
+		assert_true(x.score == y.score && x.stopped == y.stopped);
+		beam_search_copy(a, k, tokens_a, of_a, top_a);
+		beam_search_copy(b, k, tokens_b, of_b, top_b);
+		assert_memory_equal(tokens_a, tokens_b, x.n * sizeof(*tokens_a));
+		assert_memory_equal(of_a, of_b, x.n * sizeof(*of_a));
+		assert_memory_equal(top_a, top_b, 2 * x.n * sizeof(*top_a));
+	}
+}
+
+/* Beams give bit by bit what requests of one token give, whatever is beside them. */
+static void beams_are_exact(void **state)
+{
+	const struct engine_options options[] = {
+		{0},
+		{.prefix_caching = true},
+		{.max_kv_blocks = 24},
+		{.max_num_seqs = 3},
+		{.speculation = ENGINE_SPECULATE_MODEL, .draft_case_dir = "draft"},
+		{.speculation = ENGINE_SPECULATE_MODEL, .draft_case_dir = "mtp"},
+	};
+	struct engine_sampling s = greedy(30);
+
+	(void)state;
+	fake_model_config.states = true;
+	for (unsigned round = 0; round < 12; round++) {
+		struct beam_options o = {
+			.width = 1 + round % 6,
+			.max_tokens = MAX_NEW - round,
+			.n_top = 2,
+			.n_stops = 2,
+			.stops = {3, 50},
+			.length_penalty = 1,
+			.stopping = round % 3,
+		};
+		struct engine_request *r, *other;
+		struct engine_stats stats;
+		struct beam_search *b;
+		int32_t prompt[33];
+		unsigned n = 3 + 3 * (round % 10);
+		struct engine *e;
+
+		random_prompt(prompt, n);
+		b = search_by_requests(&o, prompt, n);
+		e = open_engine(&options[round % 6]);
+		other = new_request(prompt, 2, &s, false);
+		submit(e, other);
+		assert_int_equal(engine_beam_new(prompt, n, &o, &r), 0);
+		submit(e, r);
+		wait_finished(e, 2);
+		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_COMPLETE);
+		expect_same_beams(b, r->search);
+		expect_greedy(other);
+		beam_search_free(b);
+		engine_request_unref(r);
+		engine_request_unref(other);
+		close_engine_with_stats(e, &stats);
+		assert_int_equal(stats.prompt_tokens, n + 2);
+	}
+}
+
+static void beams_may_end(void **state)
+{
+	struct beam_options o = {.width = 8, .max_tokens = 100, .length_penalty = 1};
+	int32_t prompt[40];
+	char err[256] = "";
+	struct engine_request *r[4];
+	struct engine *e;
+
+	(void)state;
+	random_prompt(prompt, 40);
+	e = open_engine(&(struct engine_options){0});
+	assert_int_equal(engine_beam_new(prompt, 40, &o, &r[0]), 0);
+	assert_int_equal(engine_submit(e, r[0], err, sizeof(err)), -E2BIG);
+	assert_non_null(strstr(err, "100"));
+	engine_request_unref(r[0]);
+	o.width = ENGINE_MAX_BEAMS + 1;
+	assert_int_equal(engine_beam_new(prompt, 40, &o, &r[0]), -E2BIG);
+	o.width = 0;
+	assert_int_equal(engine_beam_new(prompt, 40, &o, &r[0]), -EINVAL);
+	o.width = 8;
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(engine_beam_new(prompt + i, 10, &o, &r[i]), 0);
+		submit(e, r[i]);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		engine_cancel(e, r[i]);
+	wait_finished(e, 3);
+	engine_free(e);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_not_equal(atomic_load(&r[i]->finish), ENGINE_RUNNING);
+		engine_request_unref(r[i]);
+	}
+	assert_int_equal(atomic_load(&fake_model_violations), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(forks_are_what_they_are_alone, small_model),
+		cmocka_unit_test_setup(prompts_are_computed_once, small_model),
+		cmocka_unit_test_setup(leaders_may_end, small_model),
+		cmocka_unit_test_setup(beams_are_exact, small_model),
+		cmocka_unit_test_setup(beams_may_end, small_model),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
