@@ -365,35 +365,54 @@ static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigne
 }
 #endif
 
-/* ---- every path: float16 and float32 weights with float32 activations
- * ----------------------------- */
+/* ---- every path: float16 and float32 weights with float32 activations ----------------------- */
+
+/* Rows [0, rows) of @mr packed ones. */
+V_INLINE void f_rows(const unsigned rows, const bool half, float *acc, const uint8_t *w,
+		     const float *a, size_t n, unsigned mr, bool first)
+{
+	const unsigned bytes = half ? 64 : 128;
+	vf c[CM_MR][NV];
+
+	for (unsigned m = 0; m < rows; m++)
+		for (unsigned v = 0; v < NV; v++)
+			c[m][v] = first ? (vf){0} : v_load(acc + m * 32 + v * VL);
+	for (size_t i = 0; i < n; i++, w += bytes, a += mr) {
+		vf u[NV];
+
+#if VL == 16
+		for (unsigned j = 0; j < bytes; j += 64)
+			PREFETCH(w + j);
+#endif
+		for (unsigned v = 0; v < NV; v++)
+			u[v] = half ? v_load_f16((const uint16_t *)w + v * VL)
+				    : v_load((const float *)w + v * VL);
+#pragma GCC unroll 12
+		for (unsigned m = 0; m < rows; m++)
+			for (unsigned v = 0; v < NV; v++)
+				c[m][v] = v_fma(u[v], v_set1(a[m]), c[m][v]);
+	}
+	for (unsigned m = 0; m < rows; m++)
+		for (unsigned v = 0; v < NV; v++)
+			v_store(acc + m * 32 + v * VL, c[m][v]);
+}
 
 V_INLINE void f_panel(const bool half, float *acc, const uint8_t *w, const float *a, size_t n,
 		      unsigned mr, bool first)
 {
-	for (unsigned m = 0; m < mr; m += 2) {
-		unsigned rows = mr - m < 2 ? 1 : 2;
-		vf c[2][NV];
-
-		for (unsigned r = 0; r < 2; r++)
-			for (unsigned v = 0; v < NV; v++)
-				c[r][v] = first || r >= rows ? (vf){0}
-							     : v_load(acc + (m + r) * 32 + v * VL);
-		for (size_t i = 0; i < n; i++) {
-			vf x0 = v_set1(a[i * mr + m]), x1 = v_set1(a[i * mr + m + rows - 1]);
-
-			for (unsigned v = 0; v < NV; v++) {
-				vf u = half ? v_load_f16((const uint16_t *)w + i * 32 + v * VL)
-					    : v_load((const float *)w + i * 32 + v * VL);
-
-				c[0][v] = v_fma(u, x0, c[0][v]);
-				c[1][v] = v_fma(u, x1, c[1][v]);
-			}
-		}
-		for (unsigned r = 0; r < rows; r++)
-			for (unsigned v = 0; v < NV; v++)
-				v_store(acc + (m + r) * 32 + v * VL, c[r][v]);
+#if VL == 16
+	switch (mr) {
+		ROW_CASES_12(f_rows, half, acc, w, a, n, mr, first);
 	}
+#else
+	unsigned m = 0;
+
+	/* Sums of more rows than two would not stay in the registers. */
+	for (; m + 2 <= mr; m += 2)
+		f_rows(2, half, acc + m * 32, w, a + m, n, mr, first);
+	if (m < mr)
+		f_rows(1, half, acc + m * 32, w, a + m, n, mr, first);
+#endif
 }
 
 static void panel_f16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
