@@ -145,6 +145,12 @@ static bool int8_weights(const char *weights)
 	return !strcmp(weights, "w8") || !strcmp(weights, "w4");
 }
 
+/* The least time of a step that memory and units allow, as a share of the time it took. */
+static double roofline(const struct result *x, double read, double peak)
+{
+	return fmax((double)x->chip_bytes * 1e-9 / (read * x->seconds), x->gflops / peak);
+}
+
 static void print_result(const struct options *o, const struct runner *r, const struct result *x,
 			 bool *first)
 {
@@ -153,31 +159,32 @@ static void print_result(const struct options *o, const struct runner *r, const 
 	/* what the units can do does not change; a low reading was a disturbed one */
 	double peak = int8 ? fmax(x->before.int8_gops, x->after.int8_gops)
 			   : fmax(x->before.bf16_gflops, x->after.bf16_gflops);
+	double roof = roofline(x, read, peak);
 	bool prefill = !strcmp(x->what, "prefill");
 
 	if (o->json) {
 		printf("%s{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"%s\",\"batch\":"
 		       "%u,\"step_ms\":%.4f,\"tokens_per_s\":%.2f,"
 		       "\"weight_gb_per_s\":%.2f,\"read_ceiling_gb_per_s\":%.2f,\"gflops\":%.1f,"
-		       "\"dot_ceiling_gflops\":%.1f,\"chip_bytes_read\":%llu,\"weight_bytes\":%"
-		       "llu}",
+		       "\"dot_ceiling_gflops\":%.1f,\"roofline\":%.3f,\"chip_bytes_read\":%llu,"
+		       "\"weight_bytes\":%llu}",
 		       *first ? "" : ",\n", r->info.name, r->info.weights, r->info.tp, x->what,
 		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, read, x->gflops, peak,
-		       (unsigned long long)x->chip_bytes,
+		       roof, (unsigned long long)x->chip_bytes,
 		       (unsigned long long)r->info.weight_bytes * r->info.tp);
 		*first = false;
 		return;
 	}
 	if (prefill)
 		printf("  prefill %4u tokens    %9.2f ms  %9.1f tok/s   %7.1f Gflop/s = %3.0f%% of "
-		       "the %s peak %.0f\n",
+		       "the %s peak %.0f; roofline %.0f%%\n",
 		       o->prompt, x->seconds * 1e3, x->tokens_per_s, x->gflops,
-		       100 * x->gflops / peak, int8 ? "int8" : "bf16", peak);
+		       100 * x->gflops / peak, int8 ? "int8" : "bf16", peak, 100 * roof);
 	else
 		printf("  decode  %4u at once   %9.2f ms  %9.1f tok/s   %7.1f GB/s    = %3.0f%% of "
-		       "the bandwidth %.1f; %.3g MB read, weights %.3g MB\n",
+		       "the bandwidth %.1f; roofline %.0f%%; %.3g MB read, weights %.3g MB\n",
 		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, 100 * x->gbs / read,
-		       read, (double)x->chip_bytes / 1e6,
+		       read, 100 * roof, (double)x->chip_bytes / 1e6,
 		       (double)r->info.weight_bytes * r->info.tp / 1e6);
 	fflush(stdout);
 }
