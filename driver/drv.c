@@ -62,15 +62,27 @@ static bool txda_ioctl_allowed(unsigned int cmd)
 	}
 }
 
+/* What failed for the chip being pulled out at that moment is not worth another try. */
+static long txda_ioctl_result(struct file *filp, long result)
+{
+	struct drm_file *file = filp->private_data;
+
+	return result == -EIO && txda_device_leaves(to_txda(file->minor->dev)) ? -ENODEV : result;
+}
+
 static long txda_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 {
-	return txda_ioctl_allowed(cmd) ? drm_ioctl(filp, cmd, arg) : -ENOTTY;
+	if (!txda_ioctl_allowed(cmd))
+		return -ENOTTY;
+	return txda_ioctl_result(filp, drm_ioctl(filp, cmd, arg));
 }
 
 #ifdef CONFIG_COMPAT
 static long txda_compat_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 {
-	return txda_ioctl_allowed(cmd) ? drm_compat_ioctl(filp, cmd, arg) : -ENOTTY;
+	if (!txda_ioctl_allowed(cmd))
+		return -ENOTTY;
+	return txda_ioctl_result(filp, drm_compat_ioctl(filp, cmd, arg));
 }
 #endif
 

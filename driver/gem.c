@@ -213,13 +213,18 @@ int txda_gem_get_vm_resv(struct drm_file *file, u32 vm_id, struct drm_gem_object
 
 /* ---- The chip goes -------------------------------------------------------------------------- */
 
+void txda_gem_unmap(struct txda_device *tdev)
+{
+	/* Mappings through dma-bufs are in the same address space of the node's inode. */
+	unmap_mapping_range(tdev->drm.anon_inode->i_mapping, 0, 0, 1);
+}
+
 void txda_gem_unplug(struct txda_device *tdev)
 {
 	struct txda_gem *gem = &tdev->gem;
 	struct txda_bo *bo;
 
-	/* Mappings through dma-bufs are in the same address space of the node's inode. */
-	unmap_mapping_range(tdev->drm.anon_inode->i_mapping, 0, 0, 1);
+	txda_gem_unmap(tdev);
 	txda_peers_unplug(tdev);
 
 	mutex_lock(&gem->lock);

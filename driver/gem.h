@@ -200,6 +200,9 @@ void txda_gem_show(struct txda_device *tdev, struct seq_file *m);
 void txda_gem_put_aside(struct txda_device *tdev, struct txda_vma *vma);
 void txda_gem_free_aside(struct txda_device *tdev);
 
+/* Takes all CPU mappings of buffers away; those who touch them fault them in again, or cannot. */
+void txda_gem_unmap(struct txda_device *tdev);
+
 /*
  * The chip goes: takes all CPU mappings of device memory, all DMA mappings and other chips'
  * mappings of its DRAM away. After drm_dev_unplug(), when the chip cannot access memory any more.

@@ -14,23 +14,6 @@
 #define TXDA_UW_PER_MW	1000
 #define TXDA_HZ_PER_KHZ 1000
 
-static int txda_hwmon_get(struct txda_device *tdev, u32 reg, u32 *ret_value)
-{
-	u32 value;
-	bool alive;
-	int idx;
-
-	if (!drm_dev_enter(&tdev->drm, &idx))
-		return -ENODEV;
-	value = txda_read(tdev, reg);
-	alive = txda_device_alive(tdev);
-	drm_dev_exit(idx);
-	if (!alive)
-		return -ENODEV;
-	*ret_value = value;
-	return 0;
-}
-
 static umode_t txda_hwmon_is_visible(const void *data, enum hwmon_sensor_types type, u32 attr,
 				     int channel)
 {
@@ -48,7 +31,7 @@ static int txda_hwmon_read_power(struct txda_device *tdev, u32 attr, long *ret_v
 	u32 mw;
 	int err;
 
-	err = txda_hwmon_get(tdev, reg, &mw);
+	err = txda_bars_get(tdev, reg, &mw);
 	if (err)
 		return err;
 	*ret_value = min_t(u64, (u64)mw * TXDA_UW_PER_MW, LONG_MAX);
@@ -66,7 +49,7 @@ static int txda_hwmon_read_temp(struct txda_device *tdev, u32 attr, long *ret_va
 	case hwmon_temp_crit: reg = TXDA_REG_TEMP_TRIP_MC; break;
 	default: return -EOPNOTSUPP;
 	}
-	err = txda_hwmon_get(tdev, reg, &mc);
+	err = txda_bars_get(tdev, reg, &mc);
 	if (err)
 		return err;
 	*ret_value = (s32)mc;
@@ -144,7 +127,7 @@ static ssize_t freq1_input_show(struct device *dev, struct device_attribute *att
 	u32 khz;
 	int err;
 
-	err = txda_hwmon_get(dev_get_drvdata(dev), TXDA_REG_CLOCK_KHZ, &khz);
+	err = txda_bars_get(dev_get_drvdata(dev), TXDA_REG_CLOCK_KHZ, &khz);
 	if (err)
 		return err;
 	return sysfs_emit(buf, "%llu\n", (u64)khz * TXDA_HZ_PER_KHZ);

@@ -59,21 +59,48 @@ static vm_fault_t txda_gem_fault_pages(struct vm_fault *vmf, struct txda_device 
 	return VM_FAULT_NOPAGE;
 }
 
+/*
+ * The function is being reset, or the machine goes to sleep: waits until that is over, the first time
+ * without the lock of the address space, as others of the process may want it meanwhile.
+ */
+static vm_fault_t txda_gem_fault_wait(struct vm_fault *vmf, struct txda_device *tdev)
+{
+	struct drm_gem_object *obj = vmf->vma->vm_private_data;
+	int err;
+
+	if (!fault_flag_allow_retry_first(vmf->flags)) {
+		err = txda_reset_wait(tdev);
+		/* A signal is served, and the access tried again. */
+		return err && err != -ERESTARTSYS ? VM_FAULT_SIGBUS : VM_FAULT_NOPAGE;
+	}
+	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
+		return VM_FAULT_RETRY;
+	/* The mapping, which holds the object and the chip, may go with the lock. */
+	drm_gem_object_get(obj);
+	mmap_read_unlock(vmf->vma->vm_mm);
+	txda_reset_wait(tdev);
+	drm_gem_object_put(obj);
+	return VM_FAULT_RETRY;
+}
+
 static vm_fault_t txda_gem_fault(struct vm_fault *vmf)
 {
 	struct txda_bo *bo = to_txda_bo(vmf->vma->vm_private_data);
 	struct txda_device *tdev = to_txda(bo->base.dev);
 	vm_fault_t ret;
-	int idx;
+	int idx, err;
 
 	/* Host memory lives on without the chip. */
 	if (bo->kind == TXDA_BO_HOST)
 		return txda_gem_fault_pages(vmf, tdev, bo);
 
-	if (!drm_dev_enter(&tdev->drm, &idx))
+	err = txda_bars_enter(tdev, &idx);
+	if (err == -EAGAIN)
+		return txda_gem_fault_wait(vmf, tdev);
+	if (err)
 		return VM_FAULT_SIGBUS;
 	ret = txda_gem_fault_pages(vmf, tdev, bo);
-	drm_dev_exit(idx);
+	txda_bars_exit(tdev, idx);
 
 	return ret;
 }

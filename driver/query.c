@@ -108,25 +108,24 @@ static int txda_query(struct txda_device *tdev, struct drm_file *file, u32 type,
 	}
 }
 
-/* -EAGAIN: the answer may be that of a chip that was just being reset. */
+/* -EAGAIN: the function is being reset, or the chip was while it was asked. */
 static int txda_query_once(struct txda_device *tdev, struct drm_file *file, u32 type,
 			   union txda_answer *answer)
 {
 	u64 resets = atomic64_read(&tdev->reset.chip_resets);
-	int bytes, idx;
-	bool alive, down;
+	int bytes, idx, err;
+	bool alive;
 
-	if (!drm_dev_enter(&tdev->drm, &idx))
-		return -ENODEV;
+	err = txda_bars_enter(tdev, &idx);
+	if (err)
+		return err;
 	bytes = txda_query(tdev, file, type, answer);
 	alive = txda_device_alive(tdev);
-	/* Before the count, which rises before the chip is up again. */
-	down = smp_load_acquire(&tdev->reset.down);
-	drm_dev_exit(idx);
+	txda_bars_exit(tdev, idx);
 
 	if (bytes < 0)
 		return bytes;
-	if ((down && !alive) || resets != atomic64_read(&tdev->reset.chip_resets))
+	if (resets != atomic64_read(&tdev->reset.chip_resets))
 		return -EAGAIN;
 	return alive ? bytes : -ENODEV;
 }

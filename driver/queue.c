@@ -471,21 +471,25 @@ bool txda_queue_read_progress(struct txda_queue *queue, u64 *ret_progress)
 int txda_ioctl_queue_get_state(struct drm_device *drm, void *data, struct drm_file *file)
 {
 	struct drm_txda_queue_get_state *args = data;
+	struct txda_device *tdev = to_txda(drm);
 	struct txda_queue *queue;
 	u64 progress;
 	int idx;
+	bool up;
 
 	queue = txda_queue_lookup(to_txda_file(file), args->id);
 	if (!queue)
 		return -ENOENT;
 
+	/* Outside of hw_lock, which fences wait for. */
+	up = !txda_bars_enter(tdev, &idx);
 	mutex_lock(&queue->hw_lock);
-	if (drm_dev_enter(drm, &idx)) {
+	if (up)
 		txda_queue_read_progress(queue, &progress);
-		drm_dev_exit(idx);
-	}
 	args->progress = queue->progress;
 	mutex_unlock(&queue->hw_lock);
+	if (up)
+		txda_bars_exit(tdev, idx);
 
 	/* What the chip has done and no interrupt has told yet counts. */
 	txda_jobs_reap(queue);

@@ -13,6 +13,7 @@
 #include "device.h"
 #include "events.h"
 #include "firmware.h"
+#include "gem.h"
 #include "group.h"
 #include "hwmon.h"
 #include "trace.h"
@@ -116,6 +117,82 @@ static void txda_reset_set_down(struct txda_device *tdev, bool down)
 	smp_store_release(&tdev->reset.down, down);
 	if (!down)
 		wake_up_all(&tdev->reset.up);
+}
+
+/* ---- The CPU's ways to the chip ------------------------------------------------------------- */
+
+int txda_bars_enter(struct txda_device *tdev, int *ret_idx)
+{
+	struct txda_reset *reset = &tdev->reset;
+	int idx, err;
+
+	if (!drm_dev_enter(&tdev->drm, &idx))
+		return -ENODEV;
+	down_read(&reset->bars_lock);
+	if (reset->bars_off) {
+		err = READ_ONCE(reset->down) ? -EAGAIN : -ENODEV;
+		up_read(&reset->bars_lock);
+		drm_dev_exit(idx);
+		return err;
+	}
+	*ret_idx = idx;
+	return 0;
+}
+
+void txda_bars_exit(struct txda_device *tdev, int idx)
+{
+	up_read(&tdev->reset.bars_lock);
+	drm_dev_exit(idx);
+}
+
+int txda_bars_get(struct txda_device *tdev, u32 reg, u32 *ret_value)
+{
+	bool alive;
+	u32 value;
+	int idx;
+
+	if (txda_bars_enter(tdev, &idx))
+		return -ENODEV;
+	value = txda_read(tdev, reg);
+	alive = txda_device_alive(tdev);
+	txda_bars_exit(tdev, idx);
+	if (!alive)
+		return -ENODEV;
+	*ret_value = value;
+	return 0;
+}
+
+bool txda_device_leaves(struct txda_device *tdev)
+{
+	bool alive;
+	int idx;
+
+	if (txda_bars_enter(tdev, &idx))
+		return drm_dev_is_unplugged(&tdev->drm);
+	alive = txda_device_alive(tdev);
+	txda_bars_exit(tdev, idx);
+	return !alive;
+}
+
+/*
+ * The chip is down from here on until txda_bars_open(). With the work of clients over: a fence may be
+ * what somebody waits for who holds the lock.
+ */
+static void txda_bars_close(struct txda_device *tdev)
+{
+	down_write(&tdev->reset.bars_lock);
+	tdev->reset.bars_off = true;
+	txda_reset_set_down(tdev, true);
+	txda_gem_unmap(tdev);
+	up_write(&tdev->reset.bars_lock);
+}
+
+static void txda_bars_open(struct txda_device *tdev)
+{
+	down_write(&tdev->reset.bars_lock);
+	tdev->reset.bars_off = false;
+	txda_reset_set_down(tdev, false);
+	up_write(&tdev->reset.bars_lock);
 }
 
 /* ---- Down and up ---------------------------------------------------------------------------- */
@@ -299,9 +376,9 @@ void txda_reset_prepare(struct txda_device *tdev)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
 	down_write(&tdev->reset.lock);
-	txda_reset_set_down(tdev, true);
 	txda_vms_stop(tdev);
 	txda_reset_take_down(tdev, -EIO);
+	txda_bars_close(tdev);
 	up_write(&tdev->reset.lock);
 	drm_dev_exit(idx);
 }
@@ -329,7 +406,7 @@ int txda_reset_done(struct txda_device *tdev)
 	else
 		txda_reset_told(tdev, reason);
 	txda_vms_start(tdev);
-	txda_reset_set_down(tdev, false);
+	txda_bars_open(tdev);
 	up_write(&tdev->reset.lock);
 	drm_dev_exit(idx);
 	return err;
@@ -427,10 +504,10 @@ static int txda_suspend(struct device *dev)
 		txda_vms_start(tdev);
 		goto out;
 	}
-	txda_reset_set_down(tdev, true);
 	txda_irq_disable(tdev);
 	/* Should it not stop, it loses its power all the same. */
 	txda_chip_reset(tdev);
+	txda_bars_close(tdev);
 out:
 	up_write(&tdev->reset.lock);
 	drm_dev_exit(idx);
@@ -475,7 +552,7 @@ static int txda_resume(struct device *dev)
 		if (err)
 			txda_reset_set_wedged(tdev, "resume");
 		txda_vms_start(tdev);
-		txda_reset_set_down(tdev, false);
+		txda_bars_open(tdev);
 	}
 	up_write(&tdev->reset.lock);
 	drm_dev_exit(idx);
@@ -498,6 +575,7 @@ int txda_reset_init(struct txda_device *tdev)
 	reset->down = true;
 	reset->rest_until = jiffies;
 	init_rwsem(&reset->lock);
+	init_rwsem(&reset->bars_lock);
 	init_waitqueue_head(&reset->up);
 	INIT_DELAYED_WORK(&reset->work, txda_reset_work);
 	atomic64_set(&reset->chip_resets, 0);

@@ -51,6 +51,15 @@ struct txda_reset {
 	 */
 	bool down;
 
+	/**
+	 * @bars_lock: Around what clients have the CPU do in BAR0 and BAR2 without @lock, a page
+	 * fault among it, so memory is allocated under it. Inside of @lock.
+	 */
+	struct rw_semaphore bars_lock;
+
+	/** @bars_off: The function is about to lose its BARs, or has. Under @bars_lock. */
+	bool bars_off;
+
 	/** @wedged: Recovery failed: the chip serves nobody until an administrator resets it. */
 	bool wedged;
 
@@ -80,6 +89,19 @@ void txda_device_exit(struct txda_device *tdev, int idx);
  * -ERESTARTSYS. The chip may be gone by then.
  */
 int txda_reset_wait(struct txda_device *tdev);
+
+/*
+ * Around what reads registers or maps DRAM for the CPU, and takes the chip as it is: a hung one, or
+ * one in a chip reset, still has its BARs. -ENODEV: they are gone; -EAGAIN: until txda_reset_wait()
+ * returns.
+ */
+int txda_bars_enter(struct txda_device *tdev, int *ret_idx);
+void txda_bars_exit(struct txda_device *tdev, int idx);
+/* One register, in such a section of its own. -ENODEV: also while it is down. */
+int txda_bars_get(struct txda_device *tdev, u32 reg, u32 *ret_value);
+
+/* Whether the chip is about to go, or has: it does not answer, and nobody resets its function. */
+bool txda_device_leaves(struct txda_device *tdev);
 
 /* Calls for a chip reset; returns at once. Any context. @reason: a string constant. */
 void txda_reset_schedule(struct txda_device *tdev, const char *reason);

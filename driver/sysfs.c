@@ -11,31 +11,12 @@
 
 #include "device.h"
 
-/* Reads a register of a chip that is there. */
-static int txda_sysfs_get(struct device *dev, u32 reg, u32 *ret_value)
-{
-	struct txda_device *tdev = dev_get_drvdata(dev);
-	bool alive;
-	u32 value;
-	int idx;
-
-	if (!drm_dev_enter(&tdev->drm, &idx))
-		return -ENODEV;
-	value = txda_read(tdev, reg);
-	alive = txda_device_alive(tdev);
-	drm_dev_exit(idx);
-	if (!alive)
-		return -ENODEV;
-	*ret_value = value;
-	return 0;
-}
-
 static ssize_t txda_sysfs_show_reg(struct device *dev, u32 reg, const char *format, char *buf)
 {
 	u32 value;
 	int err;
 
-	err = txda_sysfs_get(dev, reg, &value);
+	err = txda_bars_get(dev_get_drvdata(dev), reg, &value);
 	return err ?: sysfs_emit(buf, format, value);
 }
 
@@ -152,7 +133,7 @@ static ssize_t fw_version_show(struct device *dev, struct device_attribute *attr
 	u32 version;
 	int err;
 
-	err = txda_sysfs_get(dev, TXDA_REG_FW_VERSION, &version);
+	err = txda_bars_get(dev_get_drvdata(dev), TXDA_REG_FW_VERSION, &version);
 	return err
 		       ?: sysfs_emit(buf, "%u.%u.%u\n", version >> 16, (version >> 8) & 0xff,
 				     version & 0xff);
@@ -182,7 +163,7 @@ static ssize_t throttle_show(struct device *dev, struct device_attribute *attr, 
 	u32 mask;
 	int err;
 
-	err = txda_sysfs_get(dev, TXDA_REG_THROTTLE, &mask);
+	err = txda_bars_get(dev_get_drvdata(dev), TXDA_REG_THROTTLE, &mask);
 	if (err)
 		return err;
 	return sysfs_emit(buf, "%s\n", names[mask & (ARRAY_SIZE(names) - 1)]);
@@ -215,7 +196,7 @@ static ssize_t npu_busy_percent_show(struct device *dev, struct device_attribute
 	bool alive;
 	int idx;
 
-	if (!drm_dev_enter(&tdev->drm, &idx))
+	if (txda_bars_enter(tdev, &idx))
 		return -ENODEV;
 	mutex_lock(&busy->lock);
 	busy_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
@@ -224,7 +205,7 @@ static ssize_t npu_busy_percent_show(struct device *dev, struct device_attribute
 		txda_busy_look(busy, busy_ns, ktime_get_ns());
 	percent = busy->percent;
 	mutex_unlock(&busy->lock);
-	drm_dev_exit(idx);
+	txda_bars_exit(tdev, idx);
 
 	return alive ? sysfs_emit(buf, "%u\n", percent) : -ENODEV;
 }
@@ -258,7 +239,7 @@ static ssize_t state_port_show(struct device *dev, struct device_attribute *attr
 	u32 state;
 	int err;
 
-	err = txda_sysfs_get(dev, txda_port_reg(attr) + TXDA_PORT_STATE, &state);
+	err = txda_bars_get(dev_get_drvdata(dev), txda_port_reg(attr) + TXDA_PORT_STATE, &state);
 	if (err)
 		return err;
 	return sysfs_emit(buf, "%s\n", state < ARRAY_SIZE(names) ? names[state] : "unknown");
@@ -282,13 +263,13 @@ static ssize_t peer_port_show(struct device *dev, struct device_attribute *attr,
 	u64 card;
 	int idx;
 
-	if (!drm_dev_enter(&tdev->drm, &idx))
+	if (txda_bars_enter(tdev, &idx))
 		return -ENODEV;
 	card = txda_read_pair(tdev, reg + TXDA_PORT_PEER_CARD_LO);
 	index = txda_read(tdev, reg + TXDA_PORT_PEER_INDEX);
 	port = txda_read(tdev, reg + TXDA_PORT_PEER_PORT);
 	alive = txda_device_alive(tdev);
-	drm_dev_exit(idx);
+	txda_bars_exit(tdev, idx);
 	if (!alive)
 		return -ENODEV;
 	return sysfs_emit(buf, "%016llx:%u:%u\n", card, index, port);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -295,6 +296,17 @@ static void binds(void)
 	close(d.fd);
 }
 
+/* Whether reading the word makes the kernel map its page first. */
+static bool is_unmapped(const volatile uint32_t *word)
+{
+	struct rusage before, after;
+
+	check(!getrusage(RUSAGE_SELF, &before));
+	(void)*word;
+	check(!getrusage(RUSAGE_SELF, &after));
+	return after.ru_minflt > before.ru_minflt;
+}
+
 /* A function reset in between: the same files go on, address spaces are lost, memory is empty. */
 static void function_reset(void)
 {
@@ -306,10 +318,14 @@ static void function_reset(void)
 	char path[128];
 
 	must(dev_fill(&c, m.va, 4 * MIB, 0x99));
+	check(is_filled(m.cpu, 4 * MIB, 0x99));
+	check(!is_unmapped(m.cpu));
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset", chip.pci);
 	must_write(path, "1");
 	must(call(c.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &state));
 	check_equal(state.state, DRM_TXDA_VM_LOST);
+	/* Nobody could have looked into the aperture meanwhile. */
+	check(is_unmapped(m.cpu));
 	check(is_filled(m.cpu, 4 * MIB, 0));
 	must_fail(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, m.va, 4 * MIB), EIO);
 	must_fail(submit(c.fd, c.queue, 0, 0, NULL, 0), EIO);
@@ -329,9 +345,46 @@ static void function_reset(void)
 	must(submit_wait(d.fd, d.queue, 0, 0));
 }
 
+/* A chip falls off the bus: whatever is asked of it fails as if it were gone already. */
+static void falls_off(void)
+{
+	unsigned int nodes = node_count();
+	struct client c = must_client(0), again;
+	uint32_t handle, vm, queue;
+	int err = 0;
+
+	vmhost("disappear 0");
+	for (int64_t deadline = now_ns() + PATIENCE; err != -ENODEV;) {
+		check(now_ns() < deadline);
+		err = vm_create(c.fd, &vm);
+		if (!err)
+			err = queue_create_as(c.fd, vm, DRM_TXDA_QUEUE_COPY, 0, 0, &queue);
+		if (!err)
+			err = bo_create(c.fd, MIB, DEVICE, 0, 0, &handle);
+		if (!err)
+			err = submit(c.fd, c.queue, 0, 0, NULL, 0);
+		if (err)
+			must_fail(err, ENODEV);
+	}
+	/* For good, also when its recovery was tried and given up. */
+	for (int i = 0; i < 100; i++) {
+		must_fail(bo_create(c.fd, PAGE, DEVICE, 0, 0, &handle), ENODEV);
+		usleep(10000);
+	}
+	/* A working chip in its place. */
+	vmhost("appear 0");
+	vmhost("del 0");
+	vmhost("add 0");
+	for (int64_t deadline = now_ns() + PATIENCE; node_count() < nodes; usleep(100000))
+		check(now_ns() < deadline);
+	again = must_client(0);
+	must(submit_wait(again.fd, again.queue, 0, 0));
+}
+
 static const struct test tests[] = {
 	{"mappings", mappings},	      {"peers", peers}, {"importer", importer},
 	{"user_memory", user_memory}, {"binds", binds}, {"function_reset", function_reset},
+	{"falls_off", falls_off},
 };
 
 int main(int argc, char **argv)

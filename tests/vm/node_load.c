@@ -9,7 +9,7 @@
  * when the chip is gone; with -k it then keeps the file and its mappings, touches the mappings of
  * device memory, which must kill nothing but the access, and waits for the end of its input.
  *
- * With -g the chip may be gone before anything is done, or stop answering first. Prints
+ * With -g the chip may be gone before anything is done. Prints
  * "jobs N lost N gone 0|1". Exit status 1 when wrong data came, or an error that no loss explains.
  */
 #include <errno.h>
@@ -330,24 +330,12 @@ static int begin(struct client *c, int64_t end_ns)
 	return err;
 }
 
-/* A chip that does not answer while it is on its way out gives -EIO until it is gone. */
-static int open_before_it_is_gone(struct client *c, const char *node, int64_t end_ns)
-{
-	int err;
-
-	while ((err = client_open(c, node)) == -EIO && now_ns() < end_ns && !interrupted) {
-		client_close(c);
-		usleep(10000);
-	}
-	return err;
-}
-
-static int run(struct client *c, const char *node, bool may_be_gone, int64_t end_ns)
+static int run(struct client *c, const char *node, int64_t end_ns)
 {
 	uint32_t value = (uint32_t)getpid() << 16;
 	int err;
 
-	err = may_be_gone ? open_before_it_is_gone(c, node, end_ns) : client_open(c, node);
+	err = client_open(c, node);
 	if (!err)
 		err = write_kept(c);
 	if (!err)
@@ -392,7 +380,7 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGBUS, &bus, NULL);
 	sigaction(SIGINT, &interrupt, NULL);
-	err = run(&c, argv[optind], may_be_gone, now_ns() + seconds * 1000000000ll);
+	err = run(&c, argv[optind], now_ns() + seconds * 1000000000ll);
 	gone = err == -ENODEV || (may_be_gone && c.fd < 0 && (err == -ENOENT || err == -ENXIO));
 	if (gone && c.device && !device_memory_is_gone(&c)) {
 		fprintf(stderr, "device memory is still mapped\n");

@@ -90,3 +90,33 @@ for file in "$device"/* "$device"/c2c/*; do
 	[ $? -ne 124 ] || fail "${file##*/} waits for a hung chip"
 done
 echo 1 >"$device/reset" || fail "reset"
+
+# In the middle of a reset of the function nobody reads a register. Nothing here starts a program, which takes its time.
+sensor=$(echo "$device"/hwmon/hwmon*/temp1_input)
+(
+	looked=0 broken=0
+	while [ ! -e /tmp/resets-end ]; do
+		read -r resets <"$device/reset_count"
+		read -r before <"$device/state" || break
+		[ "$before" = down ] || continue
+		looked=$((looked + 1))
+		read -r _ <"$sensor" || continue
+		read -r after <"$device/state"
+		read -r now <"$device/reset_count"
+		[ "$after $now" != "down $resets" ] || broken=$((broken + 1))
+	done 2>/dev/null
+	echo "$looked $broken" >/tmp/looks
+) &
+reader=$!
+i=0
+while [ $i -lt 5 ]; do
+	i=$((i + 1))
+	echo 1 >"$device/reset" || fail "reset"
+done
+touch /tmp/resets-end
+wait $reader
+rm /tmp/resets-end
+read -r looked broken </tmp/looks
+echo "looked $looked times during $i resets, of that answered $broken"
+[ "$looked" -gt 0 ] || fail "nobody looked during a reset"
+[ "$broken" -eq 0 ] || fail "a register was read during a reset"
