@@ -120,17 +120,6 @@ static int client_open(struct client *c, const char *node)
 	return 0;
 }
 
-static void client_close(struct client *c)
-{
-	if (c->device)
-		munmap(c->device, DEVICE_BYTES);
-	if (c->host)
-		munmap(c->host, HOST_BYTES);
-	if (c->fd >= 0)
-		close(c->fd);
-	*c = (struct client){.fd = -1};
-}
-
 /* What a loss takes: the queue, and after a function reset the address space. */
 static int client_begin(struct client *c)
 {
