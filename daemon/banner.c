@@ -7,7 +7,7 @@
 
 #include "config.h"
 #include "log.h"
-#include "residency.h"
+#include "models.h"
 #include "txda.h"
 
 static void log_number(const char *name, unsigned value, const char *otherwise)
@@ -33,27 +33,27 @@ static void log_chips(const struct config_model *m)
 		log_info("| - device: %s%s", list, at ? "]" : "");
 }
 
-static void log_model(const struct config_model *m, struct residency *residency)
+static void log_model(const struct config_model *m, struct models *table)
 {
-	struct residency_info info;
-	bool known = !residency_find(residency, m->names[0], &info) && *info.case_dir;
-	bool is_case = known && !strcmp(info.case_dir, info.path);
+	const struct served_model *served = models_find(table, m->names[0]);
+	const char *case_dir = served ? served->found.case_dir : "";
+	bool is_case = *case_dir && !strcmp(case_dir, served->found.path);
 
 	log_info("| - model: %s", m->names[0]);
 	log_info("| - hf_dir: %s", is_case ? "none" : m->path);
-	log_info("| - case_dir: %s", known ? info.case_dir : "in the cache, compiled on first use");
+	log_info("| - case_dir: %s", *case_dir ? case_dir : "in the cache, compiled on first use");
 	log_number("max_tokens", m->max_tokens, "as each request says");
 	log_number("tp_size", m->engine.tp_size, "as the model says");
 	log_chips(m);
 }
 
-void banner_log(const struct config *c, struct residency *residency, struct txda_context *context)
+void banner_log(const struct config *c, struct models *table, struct txda_context *context)
 {
 	const char *visible = getenv("TXDA_VISIBLE_DEVICES");
 
 	log_info("Inference info:");
 	for (unsigned i = 0; i < c->n_models; i++)
-		log_model(&c->models[i], residency);
+		log_model(&c->models[i], table);
 	log_info("| - ENV:TXDA_VISIBLE_DEVICES: %s", visible ? visible : "Not specified");
 	log_info("| - chips: %d (%s)", txda_context_device_count(context),
 		 txda_context_backend(context));

@@ -4,10 +4,10 @@
 #define TXDA_DAEMON_BANNER_H
 
 struct config;
-struct residency;
+struct models;
 struct txda_context;
 
-/* After the models were added to @residency. The words are those of the chip's vendor. */
-void banner_log(const struct config *c, struct residency *residency, struct txda_context *context);
+/* After the models were added to @table. The words are those of the chip's vendor. */
+void banner_log(const struct config *c, struct models *table, struct txda_context *context);
 
 #endif

@@ -100,7 +100,7 @@ struct config {
 	bool api_key;		 /* whether they need a key */
 	unsigned max_queue;	 /* 0: the engine's default */
 	bool keep_weights;	 /* beyond the daemon's life, where somebody holds them */
-	char *cache_dir;	 /* NULL: residency's default */
+	char *cache_dir;	 /* NULL: as cache_find() */
 	bool disable_cache;	 /* $DISABLE_CACHE: what is compiled goes with the process */
 	uint64_t max_body;	 /* bytes */
 	uint64_t max_memory;	 /* bytes held for all clients */

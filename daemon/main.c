@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * txdad: settings, socket, signals and systemd around the server (server.h) and the table of
- * models (residency.h).
+ * models (models.h).
  */
 #include <errno.h>
 #include <malloc.h>
@@ -23,7 +23,6 @@
 #include "log.h"
 #include "keeper.h"
 #include "models.h"
-#include "residency.h"
 #include "api_keys.h"
 #include "server.h"
 #include "sockets.h"
@@ -44,6 +43,7 @@ struct reload {
 	bool runs, again; /* asked for once more meanwhile */
 	/* What it found. */
 	struct config fresh;
+	struct model_found found[CONFIG_MAX_MODELS]; /* of the models of fresh */
 	struct api_keys *keys;
 	char err[1024];
 	bool good;
@@ -55,7 +55,7 @@ struct daemon {
 	struct config config;
 	struct event_base *base;
 	struct txda_context *context;
-	struct residency *residency;
+	struct models *models;
 	struct keeper *keeper;
 	struct server *server;
 	char **inherited; /* [n_inherited] names of descriptors from SD_LISTEN_FDS_START on */
@@ -162,7 +162,10 @@ static int open_chips(struct daemon *d)
 {
 	const struct config *c = &d->config;
 	struct txda_context_options context_options = TXDA_INIT(struct txda_context_options);
-	struct residency_options options = {
+	struct models_options options = {
+		.base = d->base,
+		.config = c,
+		.text = &server_text_ops,
 		.cache_dir = c->cache_dir,
 		.private_cache = c->disable_cache,
 	};
@@ -182,7 +185,7 @@ static int open_chips(struct daemon *d)
 		return r;
 	options.context = d->context;
 	options.keeper = d->keeper;
-	r = residency_new(&options, &d->residency, err, sizeof(err));
+	r = models_new(&options, &d->models, err, sizeof(err));
 	if (r) {
 		log_error("%s", *err ? err : strerror(-r));
 		return r;
@@ -208,7 +211,7 @@ static void begin_drain(struct daemon *d)
 	 * here. */
 	server_drain(d->server);
 	sockets_close(&d->sockets);
-	residency_shutdown(d->residency);
+	models_shutdown(d->models);
 }
 
 static void on_stop(evutil_socket_t number, short what, void *arg)
@@ -269,7 +272,7 @@ static void *read_again(void *arg)
 	r->err[0] = '\0';
 	r->good = config_reload(d->argc, d->argv, &r->fresh, r->err, sizeof(r->err)) &&
 		  !read_keys(d, &r->fresh, &r->keys, r->err, sizeof(r->err)) &&
-		  models_validate(d->context, &r->fresh, r->err, sizeof(r->err));
+		  models_validate(d->context, &r->fresh, r->found, r->err, sizeof(r->err));
 	if (write(r->fd, &one, sizeof(one)) < 0)
 		log_error("a reload cannot tell that it is done: %s", strerror(errno));
 	return NULL;
@@ -301,7 +304,7 @@ static bool commit_reload(struct daemon *d)
 {
 	struct reload *r = &d->reload;
 
-	if (!r->good || !server_reconfigure(d->server, &r->fresh, r->err, sizeof(r->err)))
+	if (!r->good || !server_reconfigure(d->server, &r->fresh, r->found, r->err, sizeof(r->err)))
 		return false;
 	raise_descriptor_limit(&r->fresh);
 	server_set_keys(d->server, r->keys);
@@ -528,21 +531,23 @@ static int start(struct daemon *d)
 	/* sockets_open() says so of what the settings ask for. */
 	if (keys_wrong || r == -EINVAL)
 		d->exit_code = EXIT_CONFIG;
+	d->base = event_base_new();
 	if (!r)
-		r = open_chips(d);
+		r = d->base ? open_chips(d) : -ENOMEM;
 	if (r) {
 		api_keys_free(keys);
 		return r;
 	}
-	d->base = event_base_new();
-	r = d->base ? server_new(d->base, &d->config, d->residency, &d->server) : -ENOMEM;
+	r = server_new(d->base, &d->config, d->models, &d->server);
 	/* Models that cannot be: the log says which. */
 	if (r == -EINVAL)
 		d->exit_code = EXIT_CONFIG;
 	if (!r)
-		banner_log(&d->config, d->residency, d->context);
-	if (!r)
-		residency_settle_kept(d->residency);
+		banner_log(&d->config, d->models, d->context);
+	if (!r) {
+		models_settle_kept(d->models);
+		models_pump(d->models);
+	}
 	if (!r)
 		r = add_events(d);
 	if (!r)
@@ -571,7 +576,7 @@ static void stop(struct daemon *d)
 	if (d->chip_event)
 		event_free(d->chip_event);
 	server_free(d->server);
-	residency_free(d->residency);
+	models_free(d->models);
 	keeper_free(d->keeper);
 	txda_context_unref(d->context);
 	if (d->base)

@@ -30,6 +30,7 @@ struct keeper_entry {
 	char source[MANIFEST_PATH], case_dir[MANIFEST_PATH];
 	unsigned rank, tp, users; /* no users: adopted, and not used yet */
 	uint64_t bytes;
+	bool usable;	   /* as of the last keeper_look() */
 	bool found, spare; /* by the last search; of who holds the lock */
 };
 
@@ -195,6 +196,7 @@ static struct keeper_entry *new_entry(const char *name, const struct keeper_weig
 	snprintf(e->name, sizeof(e->name), "%s", name);
 	snprintf(e->source, sizeof(e->source), "%s", w->source);
 	snprintf(e->case_dir, sizeof(e->case_dir), "%s", w->case_dir);
+	e->usable = true;
 	e->weights = w->weights;
 	e->device = w->device;
 	e->rank = w->rank;
@@ -456,13 +458,25 @@ void keeper_drop(struct keeper *k, struct keeper_entry *entry)
 	give_up(k, gone);
 }
 
+void keeper_look(struct keeper *k)
+{
+	/* No other thread changes the list any more. */
+	for (struct keeper_entry *e = k->entries; e; e = e->next) {
+		bool usable = !txda_weights_check(e->weights, e->case_dir, e->rank);
+
+		pthread_mutex_lock(&k->lock);
+		e->usable = usable;
+		pthread_mutex_unlock(&k->lock);
+	}
+}
+
 /* ---- room; the first three locked ------------------------------------------------------------ */
 
 /* Whether a load of @case_dir on @group would take it. */
 static bool is_of(const struct keeper_entry *e, const char *case_dir, struct txda_group *group)
 {
 	return e->tp == txda_group_size(group) && e->device == txda_group_device(group, e->rank) &&
-	       !strcmp(e->case_dir, case_dir) && !txda_weights_check(e->weights, case_dir, e->rank);
+	       !strcmp(e->case_dir, case_dir) && e->usable;
 }
 
 /* Finds what a load of @case_dir on @group would take, @spare: and nobody uses; whether that is all

@@ -15,12 +15,13 @@
  * take all of its ranks as they are.
  *
  * Whatever does not fit is dropped, with one line that says why; loading is always possible.
- * Threads: any, but for keeper_new(), keeper_take() and keeper_adopt(), which come first, and
- * keeper_free(); keeper_keep() by one thread alone. The keeper's lock is inside of residency's; it
- * is not held while a message is on its way to the store, which can take time.
+ * Threads: any, but for keeper_new(), keeper_take(), keeper_adopt() and keeper_retain(), which come
+ * first, and keeper_free(). What changes the list or opens files is for one thread, the loader:
+ * keeper_keep(), keeper_drop(), keeper_drop_spare(), keeper_look(), keeper_await(). The keeper's lock
+ * is held for looks at memory alone.
  */
-#ifndef TXDA_RESIDENCY_KEEPER_H
-#define TXDA_RESIDENCY_KEEPER_H
+#ifndef TXDA_MODELS_KEEPER_H
+#define TXDA_MODELS_KEEPER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,6 +77,9 @@ void keeper_drop(struct keeper *k, struct keeper_entry *entry);
  */
 void keeper_await(struct keeper *k);
 
+/* Looks whether the files are still those that the kept weights were loaded from. By the thread that
+ * calls keeper_keep(). */
+void keeper_look(struct keeper *k);
 /* Whether all weights of a case dir lie on the chips of @group, kept, so that a load would take
  * them; @spare: and not used. */
 bool keeper_has(struct keeper *k, const char *case_dir, struct txda_group *group, bool spare);

@@ -1,395 +1,463 @@
 // SPDX-License-Identifier: MIT
+#include "loader.h"
+
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cache.h"
+#include "cache_private.h"
 #include "clock.h"
 #include "hostcopy.h"
-#include "residency_internal.h"
+#include "keeper.h"
 
-/* ---- one load, not locked -------------------------------------------------------------------- */
+/* systemd closes what it gives up in a thread of its own, after it has answered. */
+#define TAKE_LOOKS 50
+#define TAKE_NS	   20000000
 
-static void set_phase(struct residency_model *m, const char *phase)
+static const char *const phases[] = {"compiling", "loading", "tokenizer"};
+
+struct loader {
+	struct models_options options;
+	char cache_dir[SOURCE_PATH], compiler[SOURCE_PATH];
+	int private_lock; /* of a cache_dir of this process alone; -1: it is not */
+	int fd;
+	pthread_t thread;
+	bool runs;
+	bool busy; /* the loop's: a job was started and not taken */
+	struct load_job job;
+	/* Of the job under way. */
+	atomic_uint phase;
+	_Atomic uint64_t done, total;
+
+	pthread_mutex_t lock; /* held for the hand-over alone */
+	pthread_cond_t work;
+	bool given, finished, ending;
+};
+
+static void set_phase(struct loader *l, unsigned phase)
 {
-	pthread_mutex_lock(&m->residency->lock);
-	snprintf(m->phase, sizeof(m->phase), "%s", phase);
-	m->progress_done = m->progress_total = 0;
-	pthread_mutex_unlock(&m->residency->lock);
+	atomic_store(&l->done, 0);
+	atomic_store(&l->total, 0);
+	atomic_store(&l->phase, phase);
 }
 
 static void on_progress(void *arg, uint64_t done, uint64_t total)
 {
-	struct residency_model *m = arg;
+	struct loader *l = arg;
 
-	pthread_mutex_lock(&m->residency->lock);
-	m->progress_done = done;
-	m->progress_total = total;
-	pthread_mutex_unlock(&m->residency->lock);
+	atomic_store(&l->done, done);
+	atomic_store(&l->total, total);
 }
 
-/* Compiles a checkpoint, unless the cache has it. */
-static int compile(struct residency_model *m, const char *path, unsigned tp, const char *weights,
-		   const char *output, bool again, char *case_dir, size_t len, char *err,
-		   size_t errlen)
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* Compiles a checkpoint, unless the cache has it, and plans it. What is spoilt in the cache is
+ * compiled again. */
+static int compile(struct loader *l, struct cache_source *source, char *case_dir, size_t len,
+		   struct txda_model_plan *ret_plan)
 {
-	struct residency *r = m->residency;
-	const struct cache_source source = {
-		.compiler = r->compiler,
-		.path = path,
-		.tp = tp,
-		.weights = weights,
-		.output = output,
-		/* A draft's cache is small as it is. */
-		.kv_int8 = m->options.kv_int8 && !strcmp(path, m->path) &&
-			   (!output || strcmp(output, "--mtp")),
-		.whole_experts = m->options.whole_experts,
-	};
+	struct load_job *job = &l->job;
 	const struct child_options child = {
-		.seconds = r->options.compile_seconds,
-		.memory = r->options.compile_memory,
-		.stop = &m->cancel,
+		.seconds = l->options.compile_seconds ? l->options.compile_seconds : 3600,
+		.stop = &job->cancel,
 		.progress = on_progress,
-		.progress_arg = m,
+		.progress_arg = l,
 	};
+	int error = 0;
 
-	set_phase(m, "compiling");
-	return cache_get(r->cache_dir, &source, again, &child, case_dir, len, err, errlen);
-}
-
-/*
- * Finds the case dir and plans its memory. What is spoilt in the cache is compiled again. @ret has
- * the case dir, too, if it was compiled.
- */
-static int plan_one(struct residency_model *m, const char *path, unsigned tp, const char *weights,
-		    const char *output, struct source *ret, struct txda_model_plan *ret_plan,
-		    char *err, size_t errlen)
-{
-	struct txda_context *context = m->residency->context;
-	int error = source_find(path, ret, err, errlen);
-	bool compiles = !error && ret->kind == SOURCE_CHECKPOINT;
-
-	if (error)
-		return error;
-	*ret_plan = TXDA_INIT(struct txda_model_plan);
+	source->compiler = l->compiler;
 	for (unsigned attempt = 0; attempt < 2; attempt++) {
-		if (compiles)
-			error = compile(m, path, tp, weights, output, attempt > 0, ret->case_dir,
-					sizeof(ret->case_dir), err, errlen);
+		set_phase(l, 0);
+		error = cache_get(l->cache_dir, source, attempt > 0, &child, case_dir, len,
+				  job->err, sizeof(job->err));
 		if (error)
 			return error;
-		error = txda_model_plan(context, ret->case_dir, ret_plan);
-		if (!error || !compiles)
-			break;
+		*ret_plan = TXDA_INIT(struct txda_model_plan);
+		error = txda_model_plan(l->options.context, case_dir, ret_plan);
+		if (!error)
+			return 0;
 	}
-	if (error)
-		snprintf(err, errlen, "%s", txda_context_error(context));
+	snprintf(job->err, sizeof(job->err), "%s", txda_context_error(l->options.context));
 	return error;
 }
 
-/* The plan of the model itself. */
-static int plan_model(struct residency_model *m, struct source *ret,
-		      struct txda_model_plan *ret_plan, char *err, size_t errlen)
+static int compile_model(struct loader *l)
 {
-	int error = plan_one(m, m->path, m->wanted_tp, *m->weights ? m->weights : NULL,
-			     m->draft_mtp ? "--states" : NULL, ret, ret_plan, err, errlen);
+	const struct model_spec *spec = &l->job.spec;
+	struct model_found *f = &l->job.found;
+	struct cache_source source = {
+		.path = f->path,
+		.tp = spec->tp,
+		.weights = *spec->weights ? spec->weights : NULL,
+		.output = !strcmp(spec->draft, "mtp") ? "--states" : NULL,
+		.kv_int8 = spec->kv_int8,
+		.whole_experts = spec->whole_experts,
+	};
+	int error = compile(l, &source, f->case_dir, sizeof(f->case_dir), &f->plan);
 
-	if (error || ret->kind == SOURCE_CHECKPOINT)
-		return error;
-	return source_fits(m, ret, ret_plan, err, errlen);
+	if (!error)
+		memcpy(f->text_dir, f->case_dir, sizeof(f->text_dir));
+	return error;
 }
 
-/* Makes the exact plan of a model's memory, its draft included. */
-static int plan(struct residency_model *m, char *err, size_t errlen)
+/* Its cache is small as it is: never int8. */
+static int compile_draft(struct loader *l)
 {
-	struct residency *r = m->residency;
-	struct source source, draft_source = {0};
-	struct txda_model_plan p, draft = {0};
-	int error = plan_model(m, &source, &p, err, errlen);
+	const struct model_spec *spec = &l->job.spec;
+	struct model_found *f = &l->job.found;
+	bool mtp = !strcmp(spec->draft, "mtp");
+	struct cache_source source = {
+		.path = f->draft_path,
+		.tp = f->plan.tp,
+		.weights = mtp && *spec->weights ? spec->weights : NULL,
+		.output = mtp ? "--mtp" : NULL,
+		.whole_experts = spec->whole_experts,
+	};
 
-	if (!error && *m->draft_path)
-		error = plan_one(m, m->draft_path, p.tp,
-				 m->draft_mtp && *m->weights ? m->weights : NULL,
-				 m->draft_mtp ? "--mtp" : NULL, &draft_source, &draft, err, errlen);
-	if (!error && *m->draft_path && draft.tp != p.tp) {
-		snprintf(err, errlen, "the draft model %.400s is for %u chips, the model for %u",
-			 m->draft_path, draft.tp, p.tp);
-		error = -EINVAL;
-	}
-	if (error)
-		return error;
-	pthread_mutex_lock(&r->lock);
-	m->plan = p;
-	m->planned = true;
-	m->draft_plan = draft;
-	m->facts = source.facts;
-	snprintf(m->case_dir, sizeof(m->case_dir), "%s", source.case_dir);
-	snprintf(m->text_dir, sizeof(m->text_dir), "%s", source.text_dir);
-	snprintf(m->draft_case_dir, sizeof(m->draft_case_dir), "%s", draft_source.case_dir);
-	pthread_mutex_unlock(&r->lock);
-	return 0;
+	return compile(l, &source, f->draft_case_dir, sizeof(f->draft_case_dir), &f->draft_plan);
+}
+
+static void make_plan(struct loader *l)
+{
+	struct load_job *job = &l->job;
+	struct model_found *f = &job->found;
+
+	if (l->options.keeper)
+		keeper_look(l->options.keeper);
+	job->error = source_look(l->options.context, &job->spec, f, job->err, sizeof(job->err));
+	if (!job->error && f->compiles)
+		job->error = compile_model(l);
+	if (!job->error && f->draft_compiles)
+		job->error = compile_draft(l);
+	if (!job->error)
+		job->error = source_draft_fits(f, job->err, sizeof(job->err));
+	f->planned = !job->error;
 }
 
 /* ---- weights that outlive the daemon --------------------------------------------------------- */
 
 /* Has the weights of one rank kept; @ret_imported: they were there before. */
-static void keep_one(struct residency_model *m, struct engine *engine, struct txda_group *group,
-		     bool draft, unsigned rank, bool *ret_imported)
+static void keep_one(struct loader *l, bool draft, unsigned rank, bool *ret_imported)
 {
+	struct holding *h = &l->job.on_chip;
+	const struct model_found *f = &l->job.found;
 	struct txda_weights_info info = TXDA_INIT(struct txda_weights_info);
 	struct keeper_weights w = {
-		.source = draft ? m->draft_path : m->path,
-		.case_dir = draft ? m->draft_case_dir : m->case_dir,
+		.source = draft ? f->draft_path : f->path,
+		.case_dir = draft ? f->draft_case_dir : f->case_dir,
 		.rank = rank,
-		.tp = txda_group_size(group),
-		.device = txda_group_device(group, rank),
+		.tp = txda_group_size(h->group),
+		.device = txda_group_device(h->group, rank),
 	};
 
-	if (engine_weights(engine, draft, rank, &w.weights))
+	if (engine_weights(h->engine, draft, rank, &w.weights))
 		return;
 	if (txda_weights_info(w.weights, &info) < 0 || !info.imported)
 		*ret_imported = false;
-	if (m->n_kept < MAX_KEPT &&
-	    !keeper_keep(m->residency->options.keeper, &w, &m->kept[m->n_kept]))
-		m->n_kept++;
+	if (h->n_kept < sizeof(h->kept) / sizeof(h->kept[0]) &&
+	    !keeper_keep(l->options.keeper, &w, &h->kept[h->n_kept]))
+		h->n_kept++;
 	txda_weights_unref(w.weights);
 }
 
-/* Of a model that was loaded, before anybody gets it. */
-static void keep_weights(struct residency_model *m, struct engine *engine, struct txda_group *group)
+static void keep_weights(struct loader *l)
 {
+	struct holding *h = &l->job.on_chip;
 	bool imported = true;
 
-	m->adopted = false;
-	if (!m->residency->options.keeper)
-		return;
-	for (unsigned r = 0; r < txda_group_size(group); r++) {
-		keep_one(m, engine, group, false, r, &imported);
-		if (*m->draft_path)
-			keep_one(m, engine, group, true, r, &imported);
+	for (unsigned r = 0; r < txda_group_size(h->group) && l->options.keeper; r++) {
+		keep_one(l, false, r, &imported);
+		if (*l->job.found.draft_path)
+			keep_one(l, true, r, &imported);
 	}
-	m->adopted = imported && m->n_kept;
+	h->adopted = imported && h->n_kept;
 }
 
-/* They leave the chips for good. */
-static void forget_weights(struct residency_model *m)
+static bool has_free(struct txda_group *group, uint64_t bytes)
 {
-	while (m->n_kept)
-		keeper_drop(m->residency->options.keeper, m->kept[--m->n_kept]);
+	for (unsigned i = 0; i < txda_group_size(group); i++) {
+		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+		struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+		struct txda_device *device = txda_group_device(group, i);
+
+		if (txda_device_info(device, &info) < 0 || txda_device_status(device, &status) < 0)
+			return true; /* the load says what is wrong */
+		if (info.mem_bytes < status.mem_used_bytes + bytes)
+			return false;
+	}
+	return true;
 }
 
-/* ---- the load -------------------------------------------------------------------------------- */
-
-static bool is_for_plan(struct residency_model *m)
+/* Has what is kept for others given up, and waits until the chips have the room. */
+static void take_spare(struct loader *l)
 {
-	bool only;
+	const struct timespec pause = {.tv_nsec = TAKE_NS};
+	const struct load_job *job = &l->job;
 
-	pthread_mutex_lock(&m->residency->lock);
-	only = m->plan_only;
-	pthread_mutex_unlock(&m->residency->lock);
-	return only;
+	keeper_drop_spare(l->options.keeper, job->on_chip.group, job->found.case_dir,
+			  job->found.draft_case_dir);
+	keeper_await(l->options.keeper);
+	for (unsigned i = 0; i < TAKE_LOOKS && !has_free(job->on_chip.group, job->spare_need); i++)
+		nanosleep(&pause, NULL);
 }
 
-/* No engine, and no error: only the plan was wanted. */
-static int load(struct residency_model *m, struct txda_group **ret_group,
-		struct engine **ret_engine, char *err, size_t errlen)
-{
-	struct residency *r = m->residency;
-	struct engine_options options = m->options.engine;
-	struct txda_group *group;
-	int error = plan(m, err, errlen);
+/* ---- loads and ends -------------------------------------------------------------------------- */
 
-	if (!error && is_for_plan(m))
+/* Weights that leave the chips for good are kept no longer. */
+static void release(struct loader *l, bool forgets)
+{
+	struct holding *h = &l->job.on_chip;
+
+	while (forgets && h->n_kept)
+		keeper_drop(l->options.keeper, h->kept[--h->n_kept]);
+	engine_free(h->engine);
+	txda_group_unref(h->group);
+	*h = (struct holding){0};
+}
+
+static int read_text(struct loader *l)
+{
+	struct load_job *job = &l->job;
+	const struct model_found *f = &job->found;
+
+	if (!job->wants_text)
 		return 0;
-	if (!error)
-		error = place_model(m, &group, &options, err, errlen);
+	set_phase(l, 2);
+	/* Whatever it is, more room on the chips does not mend it. */
+	return l->options.text->load(f->text_dir, &job->on_chip.limits, &job->spec,
+				     strcmp(f->text_dir, f->case_dir), &job->text, job->err,
+				     sizeof(job->err))
+		       ? -EINVAL
+		       : 0;
+}
+
+static void load_engine(struct loader *l)
+{
+	struct load_job *job = &l->job;
+	struct engine_options options = job->engine;
+	struct holding *h = &job->on_chip;
+
+	set_phase(l, 1);
+	if (job->spare_need)
+		take_spare(l);
+	options.case_dir = job->found.case_dir;
+	if (*job->found.draft_path) {
+		options.speculation = ENGINE_SPECULATE_MODEL;
+		options.draft_case_dir = job->found.draft_case_dir;
+	}
+	options.context = l->options.context;
+	options.keep_weights = l->options.keeper;
+	options.load_progress = on_progress;
+	options.load_progress_arg = l;
+	job->error = engine_new(h->group, &options, &h->engine, job->err, sizeof(job->err));
+	if (!job->error) {
+		engine_limits(h->engine, &h->limits);
+		job->error = read_text(l);
+	}
+	if (job->error) {
+		release(l, false);
+		return;
+	}
+	keep_weights(l);
+	hostcopy_free(job->copy);
+	job->copy = NULL;
+}
+
+static void free_engine(struct loader *l)
+{
+	struct load_job *job = &l->job;
+	unsigned tp = job->on_chip.group ? txda_group_size(job->on_chip.group) : 0;
+
+	hostcopy_free(job->copy);
+	job->copy = NULL;
+	/* Without a copy waking it reads the files. */
+	if (job->sleeps && hostcopy_new(job->found.case_dir, tp, &job->copy))
+		job->copy = NULL;
+	release(l, job->forgets);
+	/* Somebody may be waiting for the room. */
+	if (l->options.keeper && job->forgets)
+		keeper_await(l->options.keeper);
+}
+
+static void run(struct loader *l)
+{
+	uint64_t start = clock_ns();
+
+	switch (l->job.kind) {
+	case LOAD_PLAN: make_plan(l); break;
+	case LOAD_ENGINE: load_engine(l); break;
+	default: free_engine(l); break;
+	}
+	l->job.ns = clock_ns() - start;
+}
+
+static void *work(void *arg)
+{
+	struct loader *l = arg;
+	const uint64_t one = 1;
+
+	pthread_setname_np(pthread_self(), "txda-loader");
+	pthread_mutex_lock(&l->lock);
+	while (!l->ending || l->given) {
+		if (!l->given) {
+			pthread_cond_wait(&l->work, &l->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&l->lock);
+		run(l);
+		pthread_mutex_lock(&l->lock);
+		l->given = false;
+		l->finished = true;
+		/* A full counter is readable, too. */
+		if (write(l->fd, &one, sizeof(one)) < 0)
+			continue;
+	}
+	pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
+
+/* ---- the loop's side ------------------------------------------------------------------------- */
+
+static int set_up(struct loader *l, char *err, size_t errlen)
+{
+	const struct models_options *o = &l->options;
+	int error = cache_find(o->cache_dir, l->cache_dir, sizeof(l->cache_dir), err, errlen);
+
+	if (!error && o->private_cache)
+		error = cache_private_new(l->cache_dir, sizeof(l->cache_dir), &l->private_lock, err,
+					  errlen);
 	if (error)
 		return error;
-	set_phase(m, "loading");
-	options.case_dir = m->case_dir;
-	if (*m->draft_path) {
-		options.speculation = ENGINE_SPECULATE_MODEL;
-		options.draft_case_dir = m->draft_case_dir;
+	/* A missing compiler is told by the load that needs it. */
+	if (o->compiler)
+		snprintf(l->compiler, sizeof(l->compiler), "%s", o->compiler);
+	else if (child_find("txda-compile", l->compiler, sizeof(l->compiler)))
+		snprintf(l->compiler, sizeof(l->compiler), "txda-compile");
+	l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->fd < 0) {
+		error = -errno;
+		snprintf(err, errlen, "cannot make an eventfd: %s", strerror(-error));
 	}
-	options.context = r->context;
-	options.keep_weights = r->options.keeper;
-	options.load_progress = on_progress;
-	options.load_progress_arg = m;
-	error = engine_new(group, &options, ret_engine, err, errlen);
+	return error;
+}
+
+int loader_new(const struct models_options *options, struct loader **ret, char *err, size_t errlen)
+{
+	struct loader *l = calloc(1, sizeof(*l));
+	sigset_t all, old;
+	int error;
+
+	if (!l) {
+		snprintf(err, errlen, "out of memory");
+		return -ENOMEM;
+	}
+	l->options = *options;
+	l->fd = l->private_lock = -1;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->work, NULL);
+	error = set_up(l, err, errlen);
+	if (!error) {
+		/* Signals are for the daemon's own threads. */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		error = -pthread_create(&l->thread, NULL, work, l);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		l->runs = !error;
+		if (error)
+			snprintf(err, errlen, "cannot start the loader thread: %s",
+				 strerror(-error));
+	}
 	if (error) {
-		txda_group_unref(group);
+		loader_free(l);
 		return error;
 	}
-	keep_weights(m, *ret_engine, group);
-	*ret_group = group;
+	*ret = l;
 	return 0;
 }
 
-/* ---- the thread, locked between jobs --------------------------------------------------------- */
-
-struct residency_model *model_leaving(struct residency *r)
+void loader_stop(struct loader *l)
 {
-	for (struct residency_model *m = r->models; m; m = m->next)
-		if (m->engine && !m->holders && (m->state == RESIDENCY_DRAINING || m->load_turn))
-			return m;
-	return NULL;
-}
-
-static void free_engine(struct residency_model *m)
-{
-	struct residency *r = m->residency;
-	struct engine *engine = m->engine;
-	struct txda_group *group = m->group;
-	struct hostcopy *copy = NULL;
-	bool sleeps = m->sleeps && m->state == RESIDENCY_DRAINING && !m->removed;
-	/* What the daemon's own end takes off the chips is for the next one. */
-	bool forgets = m->forgets || !r->shutdown, awaits = !r->shutdown && r->options.keeper;
-
-	m->engine = NULL;
-	m->group = NULL;
-	m->sleeps = m->forgets = false;
-	r->loading = m;
-	r->freeing = true;
-	pthread_mutex_unlock(&r->lock);
-	if (sleeps)
-		hostcopy_new(m->case_dir, m->plan.tp, &copy);
-	if (forgets)
-		forget_weights(m);
-	engine_free(engine);
-	txda_group_unref(group);
-	/* Somebody may be waiting for the room. */
-	if (awaits)
-		keeper_await(r->options.keeper);
-	pthread_mutex_lock(&r->lock);
-	r->loading = NULL;
-	r->freeing = false;
-	/* It may have been unloaded, or asked for, meanwhile. */
-	if (m->state != RESIDENCY_DRAINING || m->removed) {
-		hostcopy_free(copy);
+	if (!l->runs)
 		return;
-	}
-	m->copy = copy;
-	m->state = copy ? RESIDENCY_ASLEEP : RESIDENCY_PLANNED;
+	atomic_store(&l->job.cancel, true);
+	pthread_mutex_lock(&l->lock);
+	l->ending = true;
+	pthread_cond_signal(&l->work);
+	pthread_mutex_unlock(&l->lock);
+	pthread_join(l->thread, NULL);
+	l->runs = false;
 }
 
-/* The load that was asked for first. */
-static struct residency_model *find_queued(struct residency *r)
+void loader_free(struct loader *l)
 {
-	struct residency_model *first = NULL;
-
-	for (struct residency_model *m = r->models; m; m = m->next)
-		if (m->load_turn && !m->engine && (!first || m->load_turn < first->load_turn))
-			first = m;
-	return first;
-}
-
-/* Takes the engine over, or ends the waits with an error. */
-static void finish_load(struct residency_model *m, int error, const char *err,
-			struct engine *engine, struct txda_group *group)
-{
-	m->phase[0] = '\0';
-	if (error || !engine) {
-		snprintf(m->error, sizeof(m->error), "%s", err);
-		m->state = m->copy	? RESIDENCY_ASLEEP
-			   : m->planned ? RESIDENCY_PLANNED
-					: RESIDENCY_COLD;
-	} else {
-		m->error[0] = '\0';
-		m->engine = engine;
-		m->group = group;
-		engine_limits(engine, &m->limits);
-		m->state = RESIDENCY_RESIDENT;
-		hostcopy_free(m->copy);
-		m->copy = NULL;
-	}
-	if (!error && m->residency->shutdown) {
-		if (engine) {
-			engine_drain(engine);
-			m->state = RESIDENCY_DRAINING;
-		}
-		error = -ESHUTDOWN;
-		err = "the daemon is shutting down";
-	}
-	model_tell(m, error, err);
-}
-
-static void load_model(struct residency_model *m)
-{
-	struct residency *r = m->residency;
-	struct engine *engine = NULL;
-	struct txda_group *group = NULL;
-	char err[MAX_TEXT] = "";
-	uint64_t start = clock_ns();
-	int error;
-
-	m->load_turn = 0;
-	r->loading = m;
-	pthread_mutex_unlock(&r->lock);
-	error = load(m, &group, &engine, err, sizeof(err));
-	pthread_mutex_lock(&r->lock);
-	if (atomic_load(&m->cancel) && !error && !r->shutdown) {
-		pthread_mutex_unlock(&r->lock);
-		forget_weights(m);
-		engine_free(engine);
-		txda_group_unref(group);
-		pthread_mutex_lock(&r->lock);
-		error = -ECANCELED;
-		snprintf(err, sizeof(err), "the load was called off");
-	}
-	r->loading = NULL;
-	m->load_ns = clock_ns() - start;
-	atomic_store(&m->cancel, false);
-	/* Called off and asked for again: its turn comes. */
-	if (m->load_turn)
+	if (!l)
 		return;
-	/* Asked for while the plan was made. */
-	if (!error && !engine && !m->plan_only && !r->shutdown) {
-		m->load_turn = ++r->turns;
-		return;
-	}
-	finish_load(m, error, err, engine, group);
+	loader_stop(l);
+	if (l->private_lock >= 0)
+		cache_private_remove(l->cache_dir, l->private_lock);
+	if (l->fd >= 0)
+		close(l->fd);
+	pthread_mutex_destroy(&l->lock);
+	pthread_cond_destroy(&l->work);
+	free(l);
 }
 
-/* Models that were taken out of the table and are not used any more. */
-static void free_removed(struct residency *r)
+struct load_job *loader_job(struct loader *l)
 {
-	struct residency_model **link = &r->models, *m;
-
-	while ((m = *link)) {
-		if (!m->removed || m->engine || m->holders || m->load_turn || m->waiters.first ||
-		    waiters_have(&r->done, m)) {
-			link = &m->next;
-			continue;
-		}
-		*link = m->next;
-		if (r->last_model == &m->next)
-			r->last_model = link;
-		hostcopy_free(m->copy);
-		free(m);
-	}
+	if (l->busy)
+		return NULL;
+	memset(&l->job, 0, sizeof(l->job));
+	return &l->job;
 }
 
-void *loader_main(void *arg)
+void loader_start(struct loader *l)
 {
-	struct residency *r = arg;
+	l->busy = true;
+	set_phase(l, l->job.kind == LOAD_PLAN ? 0 : 1);
+	pthread_mutex_lock(&l->lock);
+	l->given = true;
+	pthread_cond_signal(&l->work);
+	pthread_mutex_unlock(&l->lock);
+}
 
-	pthread_setname_np(pthread_self(), "txda-loader");
-	pthread_mutex_lock(&r->lock);
-	while (!r->ending) {
-		struct residency_model *m = model_leaving(r);
+struct load_job *loader_current(struct loader *l)
+{
+	return l->busy ? &l->job : NULL;
+}
 
-		if (m) {
-			free_engine(m);
-			continue;
-		}
-		free_removed(r);
-		m = find_queued(r);
-		if (m)
-			load_model(m);
-		else
-			pthread_cond_wait(&r->work, &r->lock);
-	}
-	pthread_mutex_unlock(&r->lock);
-	return NULL;
+int loader_fd(const struct loader *l)
+{
+	return l->fd;
+}
+
+struct load_job *loader_take(struct loader *l)
+{
+	uint64_t count;
+	bool finished;
+
+	if (read(l->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		return NULL;
+	pthread_mutex_lock(&l->lock);
+	finished = l->finished;
+	l->finished = false;
+	pthread_mutex_unlock(&l->lock);
+	if (!finished)
+		return NULL;
+	l->busy = false;
+	return &l->job;
+}
+
+const char *loader_phase(const struct loader *l, double *ret_progress)
+{
+	uint64_t done = atomic_load(&l->done), total = atomic_load(&l->total);
+
+	*ret_progress = total ? (double)done / (double)total : 0;
+	return phases[atomic_load(&l->phase)];
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* What a model's directory is: a checkpoint to be compiled, a case dir, or one that names one. */
 #include <errno.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,14 @@
 #include <unistd.h>
 
 #include "cache.h"
-#include "residency_internal.h"
+#include "source.h"
+
+/* A directory. */
+struct place {
+	char path[SOURCE_PATH], case_dir[SOURCE_PATH], text_dir[SOURCE_PATH];
+	struct case_facts facts;
+	bool is_checkpoint;
+};
 
 static bool can_read(const char *dir, const char *name)
 {
@@ -19,14 +27,15 @@ static bool can_read(const char *dir, const char *name)
 	       !access(path, R_OK);
 }
 
-static int look_inside(struct source *s, char *err, size_t errlen)
+static int look_inside(struct place *s, char *err, size_t errlen)
 {
 	char ignored[256];
 	int r;
 
 	if (cache_is_case(s->path)) {
-		s->kind = SOURCE_CASE;
+		s->is_checkpoint = false;
 		snprintf(s->case_dir, sizeof(s->case_dir), "%s", s->path);
+		snprintf(s->text_dir, sizeof(s->text_dir), "%s", s->path);
 		/* libtxda says what is wrong with it. */
 		case_facts_read(s->path, &s->facts, ignored, sizeof(ignored));
 		return 0;
@@ -39,14 +48,16 @@ static int look_inside(struct source *s, char *err, size_t errlen)
 	r = param_dir_find(s->path, s->case_dir, sizeof(s->case_dir), &s->facts, err, errlen);
 	if (r <= 0)
 		return r;
-	s->kind = SOURCE_PARAM_DIR;
+	s->is_checkpoint = false;
 	/* All from one place: a tokeniser and a template of two models do not go together. */
-	if (can_read(s->path, "tokenizer.json") || can_read(s->path, "tokenizer.model"))
-		snprintf(s->text_dir, sizeof(s->text_dir), "%s", s->path);
+	snprintf(s->text_dir, sizeof(s->text_dir), "%s",
+		 can_read(s->path, "tokenizer.json") || can_read(s->path, "tokenizer.model")
+			 ? s->path
+			 : s->case_dir);
 	return 0;
 }
 
-int source_find(const char *path, struct source *ret, char *err, size_t errlen)
+static int find(const char *path, struct place *ret, char *err, size_t errlen)
 {
 	char full[PATH_MAX];
 	struct stat st;
@@ -62,66 +73,106 @@ int source_find(const char *path, struct source *ret, char *err, size_t errlen)
 			 S_ISDIR(st.st_mode) ? "too long a path" : "not a directory");
 		return S_ISDIR(st.st_mode) ? -ENAMETOOLONG : -ENOTDIR;
 	}
-	*ret = (struct source){.kind = SOURCE_CHECKPOINT};
+	*ret = (struct place){.is_checkpoint = true};
 	memcpy(ret->path, full, strlen(full) + 1);
 	return look_inside(ret, err, errlen);
 }
 
-/* A draft: a model's directory, or a layer of the model itself, which takes a checkpoint. */
-static int check_draft(const struct residency_wish *wish, const struct source *model, char *err,
-		       size_t errlen)
+/* An upper bound but for checkpoints in float32. */
+static uint64_t checkpoint_bytes(const char *path, unsigned tp)
 {
-	struct source draft;
+	char pattern[SOURCE_PATH + 16];
+	uint64_t bytes = 0;
+	struct stat st;
+	glob_t files;
 
-	if (strcmp(wish->draft, "mtp") != 0)
-		return source_find(wish->draft, &draft, err, errlen);
-	if (model->kind == SOURCE_CHECKPOINT)
+	snprintf(pattern, sizeof(pattern), "%s/*.safetensors", path);
+	if (glob(pattern, GLOB_NOSORT, NULL, &files))
 		return 0;
-	snprintf(err, errlen,
-		 "%.400s is compiled: of its layer that predicts further tokens the case dir has "
-		 "to be named, too",
-		 wish->path);
-	return -EINVAL;
+	for (size_t i = 0; i < files.gl_pathc; i++)
+		bytes += !stat(files.gl_pathv[i], &st) && st.st_size > 0 ? (uint64_t)st.st_size : 0;
+	globfree(&files);
+	return bytes / (tp ? tp : 1);
 }
 
-int residency_check(struct txda_context *context, const struct residency_wish *wish, char *err,
-		    size_t errlen)
+static int plan(struct txda_context *context, const char *case_dir, struct txda_model_plan *ret,
+		char *err, size_t errlen)
 {
-	const struct case_wishes wishes = {
-		.tp = wish->tp,
-		.weights = wish->weights,
-		.kv_int8 = wish->kv_int8,
-		.whole_experts = wish->whole_experts,
-	};
-	struct txda_model_plan plan = TXDA_INIT(struct txda_model_plan);
-	struct source source;
-	int error = source_find(wish->path, &source, err, errlen);
+	int error;
 
-	if (!error && source.kind != SOURCE_CHECKPOINT) {
-		error = txda_model_plan(context, source.case_dir, &plan);
-		if (error)
-			snprintf(err, errlen, "%s", txda_context_error(context));
-		source.facts.tp = plan.tp;
-		if (!error)
-			error = case_facts_fit(&source.facts, source.case_dir, &wishes, err,
-					       errlen);
-	}
-	if (!error && wish->draft)
-		error = check_draft(wish, &source, err, errlen);
+	*ret = TXDA_INIT(struct txda_model_plan);
+	error = txda_model_plan(context, case_dir, ret);
+	if (error)
+		snprintf(err, errlen, "%s", txda_context_error(context));
 	return error;
 }
 
-int source_fits(const struct residency_model *m, const struct source *s,
-		const struct txda_model_plan *plan, char *err, size_t errlen)
+/* A draft: a model's directory, or a layer of the model itself, which takes a checkpoint. */
+static int look_at_draft(struct txda_context *context, const struct model_spec *spec,
+			 struct model_found *f, char *err, size_t errlen)
 {
-	struct case_facts facts = s->facts;
-	const struct case_wishes wishes = {
-		.tp = m->wanted_tp,
-		.weights = m->weights,
-		.kv_int8 = m->options.kv_int8,
-		.whole_experts = m->options.whole_experts,
-	};
+	struct place draft;
+	int error;
 
-	facts.tp = plan->tp;
-	return case_facts_fit(&facts, s->case_dir, &wishes, err, errlen);
+	if (!strcmp(spec->draft, "mtp")) {
+		memcpy(f->draft_path, f->path, sizeof(f->draft_path));
+		f->draft_compiles = true;
+		if (f->compiles)
+			return 0;
+		snprintf(err, errlen,
+			 "%.400s is compiled: of its layer that predicts further tokens the case "
+			 "dir has to be named, too",
+			 spec->path);
+		return -EINVAL;
+	}
+	error = find(spec->draft, &draft, err, errlen);
+	if (error)
+		return error;
+	memcpy(f->draft_path, draft.path, sizeof(f->draft_path));
+	memcpy(f->draft_case_dir, draft.case_dir, sizeof(f->draft_case_dir));
+	f->draft_compiles = draft.is_checkpoint;
+	return draft.is_checkpoint ? 0 : plan(context, draft.case_dir, &f->draft_plan, err, errlen);
+}
+
+int source_draft_fits(const struct model_found *f, char *err, size_t errlen)
+{
+	if (!*f->draft_path || f->draft_plan.tp == f->plan.tp)
+		return 0;
+	snprintf(err, errlen, "the draft model %.400s is for %u chips, the model for %u",
+		 f->draft_path, f->draft_plan.tp, f->plan.tp);
+	return -EINVAL;
+}
+
+int source_look(struct txda_context *context, const struct model_spec *spec,
+		struct model_found *ret, char *err, size_t errlen)
+{
+	const struct case_wishes wishes = {
+		.tp = spec->tp,
+		.weights = spec->weights,
+		.kv_int8 = spec->kv_int8,
+		.whole_experts = spec->whole_experts,
+	};
+	struct case_facts facts;
+	struct place place;
+	int error = find(spec->path, &place, err, errlen);
+
+	if (error)
+		return error;
+	*ret = (struct model_found){.facts = place.facts, .compiles = place.is_checkpoint};
+	memcpy(ret->path, place.path, sizeof(ret->path));
+	memcpy(ret->case_dir, place.case_dir, sizeof(ret->case_dir));
+	memcpy(ret->text_dir, place.text_dir, sizeof(ret->text_dir));
+	if (ret->compiles) {
+		ret->checkpoint_bytes = checkpoint_bytes(place.path, spec->tp);
+	} else {
+		error = plan(context, ret->case_dir, &ret->plan, err, errlen);
+		facts = ret->facts;
+		facts.tp = ret->plan.tp;
+		if (!error)
+			error = case_facts_fit(&facts, ret->case_dir, &wishes, err, errlen);
+	}
+	if (!error && *spec->draft)
+		error = look_at_draft(context, spec, ret, err, errlen);
+	ret->planned = !error && !ret->compiles && !ret->draft_compiles;
+	return error || !ret->planned ? error : source_draft_fits(ret, err, errlen);
 }

@@ -169,7 +169,7 @@ static void finish(struct exchange *x)
 {
 	x->conn = NULL;
 	if (x->phase == PHASE_PARKED)
-		model_unpark(x->model, x);
+		model_unpark(x->model, &x->waiter);
 	enter(x, PHASE_FINISHING);
 	if (x->at_worker && textpool_drop(x->server->pool, &x->job))
 		x->at_worker = false;
@@ -409,17 +409,41 @@ static void encoded(struct textpool_job *job)
 		exchange_go_on(of_job(job));
 }
 
+/* The model is ready, or does not come. */
+static void on_woken(struct model_waiter *w, enum model_wake why)
+{
+	struct exchange *x = (struct exchange *)((char *)w - offsetof(struct exchange, waiter));
+	struct api_error e;
+
+	switch (why) {
+	case MODEL_WAKE_READY: exchange_go_on(x); return;
+	case MODEL_WAKE_DEADLINE: exchange_end_late(x); return;
+	case MODEL_WAKE_REFUSED: model_unavailable(x->model, &e); break;
+	case MODEL_WAKE_SHUTDOWN:
+		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
+		break;
+	default:
+		api_error_set(&e, 503, "model_loading", "model",
+			      "the model \"%s\" was not loaded within %u s",
+			      x->model->config->names[0], x->server->config->load_timeout);
+		e.retry_after = 10;
+		break;
+	}
+	fail(x, &e);
+}
+
 /* Waits for a model that comes when it is asked for; refuses when it does not. */
 static void await_model(struct exchange *x)
 {
 	struct served_model *m = x->model;
 	struct api_error e;
 
+	x->waiter.wake = on_woken;
+	x->waiter.deadline_ns = x->deadline_ns;
 	/* What loads by itself may take long, and tells so. */
-	if (m->retired || m->state == MODEL_FAILED || m->state == MODEL_LOST ||
-	    (m->state == MODEL_LOADING && !m->demanded)) {
+	if (!model_may_be_awaited(m)) {
 		model_unavailable(m, &e);
-	} else if (model_park(m, x)) {
+	} else if (model_park(m, &x->waiter)) {
 		api_error_set(&e, 429, "overloaded", NULL,
 			      "%u requests wait for the model \"%s\" already", m->n_parked,
 			      m->config->names[0]);
@@ -487,11 +511,11 @@ static void set_deadline(struct exchange *x)
 /* The model of the request, if its user may have it. */
 static bool find_model(struct exchange *x, struct api_error *e)
 {
-	struct served_model *m = models_find(x->server, x->params.model);
+	struct served_model *m = models_find(x->server->table, x->params.model);
 	char names[256];
 
 	if (!m) {
-		models_names(x->server, names, sizeof(names));
+		models_names(x->server->table, names, sizeof(names));
 		return api_error_set(e, 404, "model_not_found", "model",
 				     "the model \"%.80s\" does not exist; served are: %s",
 				     x->params.model ? x->params.model : "", names);

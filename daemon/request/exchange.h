@@ -109,12 +109,11 @@ struct exchange {
 	const struct answer_shape *shape;
 	enum api_kind route;
 	struct textpool_job job;
-	bool at_worker; /* the job is in the pool */
-	bool wake;	/* there is more to write since it was given to the pool */
-	struct exchange *park_next;
-	uint64_t parked_ns;
-	struct http_conn *conn; /* NULL: gone, or answered */
-	bool streaming;		/* the head of the stream was sent */
+	bool at_worker;		    /* the job is in the pool */
+	bool wake;		    /* there is more to write since it was given to the pool */
+	struct model_waiter waiter; /* for its model's load */
+	struct http_conn *conn;	    /* NULL: gone, or answered */
+	bool streaming;		    /* the head of the stream was sent */
 	uid_t uid;
 	pid_t pid;
 	char user_name[IDENTITY_NAME]; /* whose key was sent; "": the uid says it all */

@@ -14,7 +14,6 @@
 #include "exchange.h"
 #include "json_strict.h"
 #include "log.h"
-#include "residency.h"
 #include "server_internal.h"
 
 #define MAX_BODY ((size_t)64 << 10)
@@ -76,8 +75,8 @@ static struct served_model *read_request(struct server *s, struct http_conn *c,
 		;
 	else if (!name)
 		api_error_set(&e, 400, NULL, "model", "there must be a string \"model\"");
-	else if (!(m = models_find(s, name))) {
-		models_names(s, names, sizeof(names));
+	else if (!(m = models_find(s->table, name))) {
+		models_names(s->table, names, sizeof(names));
 		api_error_set(&e, 404, "model_not_found", "model",
 			      "the model \"%.80s\" does not exist; served are: %s", name, names);
 	}
@@ -136,32 +135,24 @@ static void on_drained(struct conn_user *u)
 	(void)u;
 }
 
-static const char *load_phase(const struct residency_info *info)
-{
-	if (info->phase[0])
-		return info->phase;
-	return info->state == RESIDENCY_RESIDENT ? "tokenizer" : "waiting for memory";
-}
-
 static void put_load_event(struct json_out *o, const struct served_model *m)
 {
-	struct residency_info info;
-	bool known = !residency_find(m->server->residency, m->config->names[0], &info);
+	double progress;
 
 	put_state(o, m);
-	if (m->state == MODEL_LOADING && known) {
+	if (m->state == MODEL_LOADING || m->state == MODEL_COMPILING) {
 		json_key(o, "phase");
-		json_string(o, load_phase(&info));
+		json_string(o, model_phase(m, &progress));
 		json_key(o, "progress");
-		json_number(o, info.progress);
+		json_number(o, progress);
 	}
-	if (m->state == MODEL_READY && known) {
+	if (m->state == MODEL_READY) {
 		json_key(o, "load_seconds");
-		json_number(o, (double)info.load_ns / 1e9);
+		json_number(o, (double)m->replicas[0].load_ns / 1e9);
 		json_key(o, "weight_bytes");
-		json_uint(o, info.weight_bytes);
+		json_uint(o, m->found.plan.weight_bytes);
 		json_key(o, "kv_bytes");
-		json_uint(o, info.kv_bytes);
+		json_uint(o, model_kv_bytes(m));
 	}
 	if (m->error[0]) {
 		json_key(o, "error");
@@ -176,7 +167,8 @@ static void tell_load(struct admin_wait *l)
 	struct server *s = l->server;
 	struct served_model *m = l->model;
 	struct json_out *o = &s->out;
-	bool goes_on = m->state == MODEL_LOADING || (m->state == MODEL_UNLOADING && m->demanded);
+	bool goes_on = m->state == MODEL_LOADING || m->state == MODEL_COMPILING ||
+		       (m->state == MODEL_DRAINING && m->demanded);
 	struct api_error e;
 
 	if (!goes_on && m->state != MODEL_READY && !l->stream) {
@@ -210,6 +202,8 @@ static void free_wait(struct admin_wait *l)
 	free(l);
 }
 
+static void tell_plan(struct admin_wait *w);
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
@@ -219,9 +213,11 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	while ((l = *link)) {
-		if (l->conn && !l->planning)
+		if (l->conn && l->planning)
+			tell_plan(l);
+		else if (l->conn)
 			tell_load(l);
-		if (l->conn || l->planning) {
+		if (l->conn) {
 			link = &l->next;
 			continue;
 		}
@@ -238,7 +234,6 @@ void admin_free_all(struct server *s)
 
 	while ((l = s->loads)) {
 		s->loads = l->next;
-		residency_call_off(s->residency, l);
 		free_wait(l);
 	}
 	if (s->loads_event)
@@ -332,7 +327,7 @@ static void leave(struct server *s, struct http_conn *c, bool sleep)
 	api_bool(root, "force", &force, &e);
 	cJSON_Delete(root);
 	if (!e.status && sleep && m->state != MODEL_READY && m->state != MODEL_ASLEEP &&
-	    m->state != MODEL_UNLOADING)
+	    m->state != MODEL_DRAINING)
 		api_error_set(&e, 409, "model_not_ready", "model",
 			      "the model \"%.80s\" is %s; only one that is ready can sleep",
 			      m->config->names[0], model_state_name(m->state));
@@ -342,7 +337,7 @@ static void leave(struct server *s, struct http_conn *c, bool sleep)
 	}
 	model_unload(m, sleep, MODEL_BY_ADMIN);
 	if (force)
-		model_abort(m, "the request was ended because its model is being unloaded");
+		exchange_abort(s, m, "the request was ended because its model is being unloaded");
 	reply_state(s, c, m);
 }
 
@@ -387,12 +382,12 @@ static void put_number(struct json_out *o, const char *key, uint64_t value)
 	json_uint(o, value);
 }
 
-static void put_groups(struct json_out *o, const struct residency_plan *plan)
+static void put_groups(struct json_out *o, const struct model_fit *plan)
 {
 	json_key(o, "groups");
 	json_begin(o, '[');
 	for (unsigned i = 0; i < plan->n_groups; i++) {
-		const struct residency_group *g = &plan->groups[i];
+		const struct fit_group *g = &plan->groups[i];
 
 		json_begin(o, '{');
 		json_key(o, "chips");
@@ -412,8 +407,7 @@ static void put_groups(struct json_out *o, const struct residency_plan *plan)
 	json_end(o, ']');
 }
 
-static void put_plan(struct json_out *o, const struct residency_plan *plan,
-		     const char *const *victims, const char *why_not)
+static void put_plan(struct json_out *o, const struct model_fit *plan, const char *why_not)
 {
 	json_key(o, "exact");
 	json_bool(o, plan->exact);
@@ -426,7 +420,7 @@ static void put_plan(struct json_out *o, const struct residency_plan *plan,
 	json_key(o, "evict");
 	json_begin(o, '[');
 	for (unsigned i = 0; i < plan->n_victims; i++)
-		json_string(o, victims[i]);
+		json_string(o, plan->victims[i]->config->names[0]);
 	json_end(o, ']');
 	if (*why_not) {
 		json_key(o, "reason");
@@ -449,65 +443,53 @@ static void put_plan(struct json_out *o, const struct residency_plan *plan,
 
 static void reply_plan(struct server *s, struct http_conn *c, struct served_model *m)
 {
-	const char *victims[RESIDENCY_MAX_GROUPS];
-	struct residency_plan plan;
-	struct api_error e;
+	struct model_fit fit;
 	char err[512] = "";
-	int error = model_plan(m, &plan, victims, err, sizeof(err));
 
-	if (error && error != -ENOSPC && error != -EIO) {
-		api_error_set(&e, 500, NULL, NULL, "%s", *err ? err : strerror(-error));
-		server_reply_error(s, c, &e, NULL);
-		return;
-	}
+	models_fit(m, NULL, FIT_IDLE, &fit, err, sizeof(err));
 	json_out_clear(&s->out);
 	put_state(&s->out, m);
-	put_plan(&s->out, &plan, victims, err);
+	put_plan(&s->out, &fit, err);
 	json_end(&s->out, '}');
 	server_reply_out(s, c, 200, NULL);
 }
 
-/* The model was compiled for its plan, or could not be. */
-static void on_prepared(void *arg, int error, const char *text, struct residency_model *model)
+/* The model was compiled for its plan, or could not be; the conn is NULL then. */
+static void tell_plan(struct admin_wait *w)
 {
-	struct admin_wait *w = arg;
+	struct served_model *m = w->model;
 	struct api_error e;
 
-	(void)model;
-	if (w->conn && error) {
+	if (m->plan_wanted && !w->server->draining)
+		return;
+	if (m->plan_wanted)
+		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
+	else
 		api_error_set(&e, 503, "model_failed", "model",
-			      "the model \"%s\" could not be planned: %s",
-			      w->model->config->names[0], *text ? text : strerror(-error));
+			      "the model \"%s\" could not be planned: %s", m->config->names[0],
+			      m->plan_error);
+	if (m->plan_wanted || m->plan_error[0])
 		server_reply_error(w->server, w->conn, &e, NULL);
-	} else if (w->conn) {
-		reply_plan(w->server, w->conn, w->model);
-	}
-	w->conn = NULL; /* freed by the tick */
-	w->planning = false;
+	else
+		reply_plan(w->server, w->conn, m);
+	w->conn = NULL;
 }
 
 /* Waits for the compiler. False: there is nothing to wait for, or an error in @e. */
 static bool await_plan(struct server *s, struct http_conn *c, struct served_model *m,
 		       struct api_error *e)
 {
-	struct admin_wait *w = new_wait(s, c, m);
-	char err[512] = "";
-	int error;
+	struct admin_wait *w;
 
+	if (m->found.planned)
+		return false;
+	w = new_wait(s, c, m);
 	if (!w)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	w->planning = true;
-	error = residency_prepare(s->residency, m->replicas[0].name, on_prepared, w, err,
-				  sizeof(err));
-	if (error == -EINPROGRESS) {
-		http_conn_set_user(c, &w->user);
-		return true;
-	}
-	w->conn = NULL;
-	w->planning = false;
-	if (error)
-		api_error_set(e, 503, "model_failed", "model", "%s", err);
-	return false;
+	http_conn_set_user(c, &w->user);
+	model_want_plan(m);
+	return true;
 }
 
 void admin_plan(struct server *s, struct http_conn *c, const struct http_request *r)

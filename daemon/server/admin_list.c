@@ -8,7 +8,6 @@
 #include "admin.h"
 #include "clock.h"
 #include "exchange.h"
-#include "residency.h"
 #include "server_internal.h"
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -55,16 +54,16 @@ static void put_models(struct json_out *o, const struct server *s, unsigned inde
 {
 	json_key(o, "models");
 	json_begin(o, '[');
-	for (unsigned i = 0; i < s->n_models; i++) {
-		const struct served_model *m = s->models[i];
+	for (unsigned i = 0; i < s->table->n; i++) {
+		const struct served_model *m = s->table->all[i];
 		bool here = false;
 
 		for (unsigned k = 0; k < m->n_replicas; k++) {
-			struct residency_info info = {0};
+			const struct replica *r = &m->replicas[k];
+			unsigned n = r->on_chip.group ? txda_group_size(r->on_chip.group) : 0;
 
-			residency_find(s->residency, m->replicas[k].name, &info);
-			for (unsigned n = 0; n < info.n_chips; n++)
-				here |= info.chips[n] == index;
+			for (unsigned rank = 0; rank < n; rank++)
+				here |= replica_chip(r, rank) == index;
 		}
 		if (here)
 			json_string(o, m->config->names[0]);
@@ -98,7 +97,7 @@ static void put_device(struct json_out *o, const struct server *s, struct txda_d
 
 void admin_devices(struct server *s, struct http_conn *c, const struct http_request *r)
 {
-	struct txda_context *context = residency_context(s->residency);
+	struct txda_context *context = s->table->options.context;
 	struct json_out *o = &s->out;
 	int n;
 

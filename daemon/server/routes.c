@@ -7,35 +7,29 @@
 #include "admin.h"
 #include "clock.h"
 #include "descriptors.h"
+#include "hostcopy.h"
 #include "log.h"
-#include "residency.h"
+#include "model_text.h"
 #include "server_internal.h"
 
 /* Where its copies are, and what runs on them. */
 static void put_replicas(struct json_out *o, const struct served_model *m)
 {
-	static const char *const states[] = {
-		[REPLICA_OUT] = "unloaded",    [REPLICA_LOADING] = "loading",
-		[REPLICA_NO_ROOM] = "waiting", [REPLICA_READY] = "ready",
-		[REPLICA_LOST] = "lost",
-	};
-
 	json_key(o, "replicas");
 	json_begin(o, '[');
 	for (unsigned i = 0; i < m->n_replicas; i++) {
 		const struct replica *r = &m->replicas[i];
-		struct residency_info info = {0};
+		unsigned n = r->on_chip.group ? txda_group_size(r->on_chip.group) : 0;
 
-		residency_find(m->server->residency, r->name, &info);
 		json_begin(o, '{');
 		json_key(o, "state");
-		json_string(o, states[r->state]);
+		json_string(o, model_state_name(r->state));
 		json_key(o, "requests");
 		json_uint(o, r->in_flight);
 		json_key(o, "chips");
 		json_begin(o, '[');
-		for (unsigned k = 0; k < info.n_chips; k++)
-			json_uint(o, info.chips[k]);
+		for (unsigned k = 0; k < n; k++)
+			json_uint(o, replica_chip(r, k));
 		json_end(o, ']');
 		json_end(o, '}');
 	}
@@ -104,8 +98,8 @@ static void put_options(struct json_out *o, const struct config_model *m)
 
 static void put_model(struct json_out *o, const struct served_model *m, const char *name)
 {
-	struct residency_info info;
-	bool known = !residency_find(m->server->residency, m->config->names[0], &info);
+	const struct replica *first = &m->replicas[0];
+	double progress;
 	const struct model_text *text = atomic_load(&((struct served_model *)m)->text);
 	uint64_t idle = (clock_ns() - m->used_ns) / 1000000000u;
 
@@ -145,29 +139,27 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 	json_key(o, "idle_seconds");
 	json_uint(o, model_in_flight(m) ? 0 : idle);
 	put_replicas(o, m);
-	if (known) {
-		json_key(o, "tp");
-		json_uint(o, info.tp);
-		json_key(o, "weight_bytes");
-		json_uint(o, info.weight_bytes);
-		json_key(o, "kv_bytes");
-		json_uint(o, info.kv_bytes);
-		if (m->state == MODEL_READY) {
-			json_key(o, "adopted");
-			json_bool(o, info.adopted);
-		}
-		if (m->state == MODEL_ASLEEP) {
-			json_key(o, "host_bytes");
-			json_uint(o, info.host_bytes);
-			json_key(o, "host_locked");
-			json_bool(o, info.host_locked);
-		}
-		if (m->state == MODEL_LOADING) {
-			json_key(o, "phase");
-			json_string(o, info.phase);
-			json_key(o, "progress");
-			json_number(o, info.progress);
-		}
+	json_key(o, "tp");
+	json_uint(o, m->found.plan.tp ? m->found.plan.tp : m->spec.tp);
+	json_key(o, "weight_bytes");
+	json_uint(o, m->found.plan.weight_bytes);
+	json_key(o, "kv_bytes");
+	json_uint(o, model_kv_bytes(m));
+	if (m->state == MODEL_READY) {
+		json_key(o, "adopted");
+		json_bool(o, first->on_chip.adopted);
+	}
+	if (m->state == MODEL_ASLEEP) {
+		json_key(o, "host_bytes");
+		json_uint(o, first->copy ? hostcopy_bytes(first->copy) : 0);
+		json_key(o, "host_locked");
+		json_bool(o, first->copy && hostcopy_locked(first->copy));
+	}
+	if (m->state == MODEL_LOADING || m->state == MODEL_COMPILING) {
+		json_key(o, "phase");
+		json_string(o, model_phase(m, &progress));
+		json_key(o, "progress");
+		json_number(o, progress);
 	}
 	json_end(o, '}');
 }
@@ -188,8 +180,8 @@ static void get_models(struct server *s, struct http_conn *c)
 	json_string(o, "list");
 	json_key(o, "data");
 	json_begin(o, '[');
-	for (unsigned i = 0; i < s->n_models; i++) {
-		const struct served_model *m = s->models[i];
+	for (unsigned i = 0; i < s->table->n; i++) {
+		const struct served_model *m = s->table->all[i];
 		bool shown = !m->retired && may_see(s, c, m);
 
 		for (unsigned k = 0; k < m->config->n_names && shown; k++)
@@ -202,12 +194,12 @@ static void get_models(struct server *s, struct http_conn *c)
 
 static void get_model(struct server *s, struct http_conn *c, const char *name)
 {
-	struct served_model *m = models_find(s, name);
+	struct served_model *m = models_find(s->table, name);
 	struct api_error e;
 	char names[256];
 
 	if (!m) {
-		models_names(s, names, sizeof(names));
+		models_names(s->table, names, sizeof(names));
 		api_error_set(&e, 404, "model_not_found", "model",
 			      "the model \"%.80s\" does not exist; served are: %s", name, names);
 		server_reply_error(s, c, &e, NULL);
@@ -230,15 +222,15 @@ static void get_health(struct server *s, struct http_conn *c)
 	bool healthy;
 
 	server_status(s, &ready, &failed, NULL, 0);
-	healthy = ready == s->n_models && !s->draining;
+	healthy = ready == s->table->n && !s->draining;
 	json_out_clear(o);
 	json_begin(o, '{');
 	json_key(o, "status");
 	json_string(o, s->draining ? "draining" : healthy ? "ok" : "unavailable");
 	json_key(o, "models");
 	json_begin(o, '{');
-	for (unsigned i = 0; i < s->n_models; i++) {
-		const struct served_model *m = s->models[i];
+	for (unsigned i = 0; i < s->table->n; i++) {
+		const struct served_model *m = s->table->all[i];
 
 		json_key(o, m->config->names[0]);
 		json_begin(o, '{');
@@ -257,14 +249,13 @@ static void get_health(struct server *s, struct http_conn *c)
 
 static void get_metrics(struct server *s, struct http_conn *c)
 {
-	struct metrics_source sources[SERVER_MAX_MODELS];
-	struct engine_stats stats[SERVER_MAX_MODELS];
+	struct metrics_source sources[MODELS_MAX];
+	struct engine_stats stats[MODELS_MAX];
 	struct json_out *o = &s->out;
 
 	memset(sources, 0, sizeof(sources));
-	for (unsigned i = 0; i < s->n_models; i++) {
-		const struct served_model *m = s->models[i];
-		struct residency_info info;
+	for (unsigned i = 0; i < s->table->n; i++) {
+		const struct served_model *m = s->table->all[i];
 
 		sources[i].name = m->config->names[0];
 		sources[i].model = &m->metrics;
@@ -275,11 +266,9 @@ static void get_metrics(struct server *s, struct http_conn *c)
 		if (model_stats(m, &stats[i]))
 			sources[i].stats = &stats[i];
 		for (unsigned k = 0; k < m->n_replicas; k++)
-			sources[i].replicas += m->replicas[k].state == REPLICA_READY;
-		if (!residency_find(s->residency, m->config->names[0], &info)) {
-			sources[i].weight_bytes = info.weight_bytes;
-			sources[i].kv_bytes = info.kv_bytes;
-		}
+			sources[i].replicas += m->replicas[k].state == MODEL_READY;
+		sources[i].weight_bytes = m->found.plan.weight_bytes;
+		sources[i].kv_bytes = model_kv_bytes(m);
 	}
 	s->metrics.connections = http_server_connections(s->http);
 	s->metrics.unknown = http_server_unknown(s->http);
@@ -288,8 +277,8 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	s->metrics.loop_json_bytes = json_out_written();
 	s->metrics.descriptors = descriptors_held(s->descriptors);
 	json_out_clear(o);
-	metrics_write(o, sources, s->n_models, &s->metrics);
-	chips_write_metrics(&s->chips, residency_context(s->residency), clock_ns(), o);
+	metrics_write(o, sources, s->table->n, &s->metrics);
+	chips_write_metrics(&s->chips, s->table->options.context, clock_ns(), o);
 	server_count_response(s, 200);
 	http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, o->data,
 		   o->failed ? 0 : o->len);

@@ -16,7 +16,7 @@
 #include "clock.h"
 #include "descriptors.h"
 #include "log.h"
-#include "residency.h"
+#include "model_text.h"
 #include "server_internal.h"
 
 #define TEXT_THREADS	4 /* textpool.h: one for brief jobs, two at most for one user */
@@ -206,13 +206,6 @@ static void on_kick(evutil_socket_t fd, short what, void *arg)
 	textpool_kick(((struct server *)arg)->pool);
 }
 
-static void on_residency(evutil_socket_t fd, short what, void *arg)
-{
-	(void)fd;
-	(void)what;
-	residency_dispatch(((struct server *)arg)->residency);
-}
-
 /* A line on what a model did since the last one; none while it idles. */
 static void log_status(struct served_model *m, unsigned seconds)
 {
@@ -260,13 +253,41 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	models_check(s);
+	models_check(s->table);
 	if (s->config->status_seconds && ++s->seconds % s->config->status_seconds == 0)
-		for (unsigned i = 0; i < s->n_models; i++)
-			log_status(s->models[i], s->config->status_seconds);
+		for (unsigned i = 0; i < s->table->n; i++)
+			log_status(s->table->all[i], s->config->status_seconds);
 	give_memory_back(s);
 	server_log_turned_away(s);
 }
+
+/* ---- the text side of models ------------------------------------------------------------------ */
+
+static int load_text(const char *dir, const struct engine_limits *limits,
+		     const struct model_spec *spec, bool must_fit, struct model_text **ret,
+		     char *err, size_t errlen)
+{
+	const struct model_text_options options = {
+		.tool_parser = *spec->tool_parser ? spec->tool_parser : NULL,
+		.reasoning_parser = *spec->reasoning_parser ? spec->reasoning_parser : NULL,
+		.must_fit = must_fit,
+	};
+
+	return model_text_load(dir, limits, &options, ret, err, errlen);
+}
+
+static void set_context(struct model_text *text, unsigned max_context)
+{
+	text->max_context = max_context;
+}
+
+const struct model_text_ops server_text_ops = {
+	.load = load_text,
+	.free = model_text_free,
+	.set_context = set_context,
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static int start_http(struct server *s)
 {
@@ -303,31 +324,36 @@ static int start_events(struct server *s)
 
 	s->pool_event = event_new(s->base, textpool_fd(s->pool), EV_READ | EV_PERSIST, on_pool, s);
 	s->kick_event = event_new(s->base, -1, 0, on_kick, s);
-	s->residency_event = event_new(s->base, residency_fd(s->residency), EV_READ | EV_PERSIST,
-				       on_residency, s);
 	s->check_event = event_new(s->base, -1, EV_PERSIST, on_check, s);
-	if (!s->pool_event || !s->kick_event || !s->residency_event || !s->check_event)
+	if (!s->pool_event || !s->kick_event || !s->check_event)
 		return -ENOMEM;
 	event_add(s->pool_event, NULL);
-	event_add(s->residency_event, NULL);
 	event_add(s->check_event, &second);
 	return 0;
 }
 
-/* The models of the start. */
+/* The models of the start: one that cannot be served is told, and the others are. */
 static int add_models(struct server *s, const struct config *config)
 {
+	struct model_found found;
+	struct model_spec spec;
 	unsigned broken = 0;
+	char err[512];
 
 	for (unsigned i = 0; i < config->n_models; i++) {
-		struct config_model *copy = config_model_copy(&config->models[i]);
-		int r = copy ? model_add(s, copy) : -ENOMEM;
+		const struct config_model *m = &config->models[i];
+		struct config_model *copy = config_model_copy(m);
+		int r;
 
-		if (r) {
-			log_error("model %s: %s", config->models[i].names[0], strerror(-r));
-			return r;
-		}
-		broken += s->models[i]->state == MODEL_FAILED;
+		models_spec(m, &spec);
+		err[0] = '\0';
+		r = source_look(s->table->options.context, &spec, &found, err, sizeof(err));
+		if (r)
+			log_error("%smodel %s: %s", m->where, m->names[0],
+				  *err ? err : strerror(-r));
+		broken += r != 0;
+		if (!copy || model_add(s->table, copy, r ? NULL : &found, err))
+			return -ENOMEM;
 	}
 	return broken && (config->strict || broken == config->n_models) ? -EINVAL : 0;
 }
@@ -342,7 +368,7 @@ static unsigned descriptor_limit(void)
 	return open_max / 16 < DESCRIPTORS_MAX ? DESCRIPTORS_MAX : (unsigned)(open_max / 16);
 }
 
-int server_new(struct event_base *base, struct config *config, struct residency *residency,
+int server_new(struct event_base *base, struct config *config, struct models *table,
 	       struct server **ret)
 {
 	struct server *s = calloc(1, sizeof(*s));
@@ -354,7 +380,7 @@ int server_new(struct event_base *base, struct config *config, struct residency 
 	clock_gettime(CLOCK_REALTIME, &now);
 	s->base = base;
 	s->config = config;
-	s->residency = residency;
+	s->table = table;
 	s->budget.limit = config->max_memory;
 	s->metrics.start_time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	r = textpool_new(TEXT_THREADS, TEXT_JOBS, &s->pool);
@@ -396,34 +422,37 @@ static struct config_model **find_same(const struct served_model *m, struct conf
 }
 
 /* The commit: nothing here can fail but for memory, which is told. */
-static void follow(struct server *s, struct config_model **fresh, unsigned n)
+static void follow(struct server *s, struct config_model **fresh, const struct model_found *found,
+		   unsigned n)
 {
-	for (unsigned i = 0; i < s->n_models; i++) {
-		struct served_model *m = s->models[i];
+	for (unsigned i = 0; i < s->table->n; i++) {
+		struct served_model *m = s->table->all[i];
 
 		if (m->retired || find_same(m, fresh, n))
 			continue;
 		log_info("model %s is not configured any more as it was", m->config->names[0]);
 		model_retire(m);
 	}
-	for (unsigned i = 0; i < s->n_models; i++) {
-		struct config_model **same =
-			s->models[i]->retired ? NULL : find_same(s->models[i], fresh, n);
+	for (unsigned i = 0; i < s->table->n; i++) {
+		struct served_model *m = s->table->all[i];
+		struct config_model **same = m->retired ? NULL : find_same(m, fresh, n);
 
 		if (!same)
 			continue;
-		update_model(s->models[i], *same);
+		update_model(m, *same);
 		*same = NULL;
 	}
 	for (unsigned i = 0; i < n; i++)
-		if (fresh[i] && model_add(s, fresh[i]))
+		if (fresh[i] && model_add(s->table, fresh[i], &found[i], NULL))
 			log_error("a model could not be added: out of memory");
+	models_pump(s->table);
 }
 
-bool server_reconfigure(struct server *s, const struct config *fresh, char *err, size_t errlen)
+bool server_reconfigure(struct server *s, const struct config *fresh,
+			const struct model_found *found, char *err, size_t errlen)
 {
 	struct config_model *copies[CONFIG_MAX_MODELS] = {NULL};
-	unsigned n = 0, added;
+	unsigned n = 0, there = s->table->n, added;
 	bool ok = true;
 
 	for (; n < fresh->n_models && ok; n += ok) {
@@ -433,16 +462,16 @@ bool server_reconfigure(struct server *s, const struct config *fresh, char *err,
 	if (!ok)
 		snprintf(err, errlen, "out of memory");
 	added = n;
-	for (unsigned i = 0; i < s->n_models && ok; i++)
-		added -= !s->models[i]->retired && find_same(s->models[i], copies, n);
-	if (ok && s->n_models + added > SERVER_MAX_MODELS) {
+	for (unsigned i = 0; i < there && ok; i++)
+		added -= !s->table->all[i]->retired && find_same(s->table->all[i], copies, n);
+	if (ok && there + added > MODELS_MAX) {
 		snprintf(err, errlen,
 			 "%u models are new, and %u are there or on their way out; the limit is %d",
-			 added, s->n_models, SERVER_MAX_MODELS);
+			 added, there, MODELS_MAX);
 		ok = false;
 	}
 	if (ok)
-		follow(s, copies, n);
+		follow(s, copies, found, n);
 	for (unsigned i = 0; i < n && !ok; i++)
 		config_model_free(copies[i]);
 	return ok;
@@ -460,15 +489,11 @@ void server_free(struct server *s)
 	textpool_free(s->pool);
 	exchange_free_all(s);
 	admin_free_all(s);
-	for (unsigned i = 0; i < s->n_models; i++)
-		model_free(s->models[i]);
 	descriptors_unref(s->descriptors);
 	if (s->pool_event)
 		event_free(s->pool_event);
 	if (s->kick_event)
 		event_free(s->kick_event);
-	if (s->residency_event)
-		event_free(s->residency_event);
 	if (s->check_event)
 		event_free(s->check_event);
 	json_out_free(&s->out);
@@ -519,8 +544,8 @@ void server_abort(struct server *s)
 
 bool server_is_starting(const struct server *s)
 {
-	for (unsigned i = 0; i < s->n_models; i++)
-		if (s->models[i]->starting)
+	for (unsigned i = 0; i < s->table->n; i++)
+		if (s->table->all[i]->starting)
 			return true;
 	return false;
 }
@@ -531,11 +556,12 @@ void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, 
 	unsigned ready = 0, failed = 0;
 	size_t at = 0;
 
-	for (unsigned i = 0; i < s->n_models; i++) {
-		const struct served_model *m = s->models[i];
-		bool there = m->state == MODEL_READY || m->state == MODEL_UNLOADED ||
-			     m->state == MODEL_ASLEEP || m->state == MODEL_UNLOADING ||
-			     (m->state == MODEL_LOADING && m->demanded);
+	for (unsigned i = 0; i < s->table->n; i++) {
+		const struct served_model *m = s->table->all[i];
+		bool there =
+			m->state == MODEL_READY || m->state == MODEL_UNLOADED ||
+			m->state == MODEL_ASLEEP || m->state == MODEL_DRAINING ||
+			((m->state == MODEL_LOADING || m->state == MODEL_COMPILING) && m->demanded);
 
 		ready += there || m->retired;
 		failed += m->state == MODEL_FAILED && !m->config->on_demand;

@@ -14,15 +14,18 @@
 
 struct api_keys;
 struct event_base;
-struct residency;
+struct model_found;
+struct models;
 struct server;
 
+extern const struct model_text_ops server_text_ops; /* for the table */
+
 /*
- * Adds every model of @config to @residency and begins to load those that are to be loaded at once;
- * both must outlive the server. What is wrong with a model is in the log, and the others are served.
+ * Adds every model of @config to @table; models_pump() begins the loads. Both must outlive the
+ * server. What is wrong with a model is in the log, and the others are served.
  * -EINVAL: none can be, or one cannot and @config is strict.
  */
-int server_new(struct event_base *base, struct config *config, struct residency *residency,
+int server_new(struct event_base *base, struct config *config, struct models *table,
 	       struct server **ret);
 /* Ends everything at once. */
 void server_free(struct server *s);
@@ -30,9 +33,10 @@ void server_free(struct server *s);
 /*
  * Follows a list of models that was read again, and checked (models_validate()): what is not in it
  * is retired, what is new or lies elsewhere is added, the rest goes on with its new names, users,
- * keep-alive and pin. False, and all is as it was: out of memory, or too many models.
+ * keep-alive and pin. @found: what models_validate() found. False, and all is as it was: out of memory, or too many models.
  */
-bool server_reconfigure(struct server *s, const struct config *fresh, char *err, size_t errlen);
+bool server_reconfigure(struct server *s, const struct config *fresh,
+			const struct model_found *found, char *err, size_t errlen);
 
 /*
  * The keys that clients over TCP need from now on; takes them. Before, and with NULL, everybody who

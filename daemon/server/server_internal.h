@@ -14,24 +14,19 @@ struct api_keys;
 struct descriptors;
 struct evbuffer;
 
-/* Those that are served, and retired ones whose requests end. */
-#define SERVER_MAX_MODELS (2 * CONFIG_MAX_MODELS)
-
 struct server {
 	struct event_base *base;
 	struct config *config;
-	struct residency *residency;
+	struct models *table; /* borrowed */
 	struct http_server *http;
 	struct textpool *pool;
-	struct event *pool_event, *kick_event, *residency_event, *check_event;
+	struct event *pool_event, *kick_event, *check_event;
 	struct budget budget;
 	struct api_keys *keys; /* of TCP; NULL: no key is asked for */
 	unsigned turned_away;  /* requests over TCP without a valid key that were not logged yet */
-	char turned_from[HTTP_ADDRESS];			/* the last of them */
-	struct descriptors *descriptors;		/* that clients passed */
-	struct served_model *models[SERVER_MAX_MODELS]; /* [n_models] */
-	unsigned n_models;
-	struct admin_wait *loads; /* clients that wait for the end of a load, or a plan */
+	char turned_from[HTTP_ADDRESS];	 /* the last of them */
+	struct descriptors *descriptors; /* that clients passed */
+	struct admin_wait *loads;	 /* clients that wait for the end of a load, or a plan */
 	struct event *loads_event;
 	struct exchange *exchanges;
 	unsigned n_exchanges;
@@ -59,6 +54,9 @@ bool server_is_admin(const struct server *s, const struct http_conn *c);
 /* Returns false, with the error for who may not use a model. */
 bool server_refuse_model(const struct http_conn *c, const struct served_model *m,
 			 struct api_error *e);
+
+/* Why a model does not answer, as an error for clients. */
+void model_unavailable(const struct served_model *m, struct api_error *e);
 
 /* Who asks, for words: a uid, or the name of a key's user. */
 struct user_text {

@@ -20,6 +20,7 @@ static struct txda_device devices[FAKE_CHIPS] = {{0}, {1}, {2}, {3}};
 atomic_uint fake_groups;
 uint64_t fake_chip_used[FAKE_CHIPS], fake_chip_bytes = 1 << 30;
 bool fake_chip_lost[FAKE_CHIPS];
+atomic_bool fake_plan_blocks, fake_plan_waits;
 struct txda_model_plan fake_plan = {
 	.size = sizeof(struct txda_model_plan),
 	.tp = 1,
@@ -125,6 +126,9 @@ int txda_model_plan(struct txda_context *context, const char *path,
 	char broken[2048];
 
 	(void)context;
+	atomic_store(&fake_plan_waits, atomic_load(&fake_plan_blocks));
+	while (atomic_load(&fake_plan_blocks))
+		usleep(1000);
 	snprintf(broken, sizeof(broken), "%s/broken", path);
 	if (!access(broken, F_OK))
 		return -EINVAL;

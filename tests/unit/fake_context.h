@@ -20,5 +20,8 @@ extern uint64_t fake_chip_used[FAKE_CHIPS], fake_chip_bytes;
 extern bool fake_chip_lost[FAKE_CHIPS];
 /* What txda_model_plan() says of every case dir; -EINVAL where there is a file "broken" in it. */
 extern struct txda_model_plan fake_plan;
+/* Case dirs are not read while it is set, as of a file system that hangs; whether one is waited
+ * for. */
+extern atomic_bool fake_plan_blocks, fake_plan_waits;
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * The engine on the demo model, through all real layers: compiled by txda-compile ($TXDA_COMPILE),
- * loaded by the model table, run by the device model. argv[1], argv[2]: the model's and its
+ * run by the device model. argv[1], argv[2]: the model's and its
  * draft's directories; argv[3]: the golden fixture of DeepSeek-V3's shape.
  */
 #include <setjmp.h>
@@ -19,7 +19,8 @@
 
 #include <txda.h>
 
-#include "residency.h"
+#include "cache.h"
+#include "engine.h"
 #include "v3_checkpoint.h"
 
 #define REQUESTS 24
@@ -28,76 +29,76 @@ static const char *model_dir, *draft_dir, *fixture_dir;
 static int vocab = 4096;
 static char root[64];
 
-struct outcome {
-	bool called;
-	int error;
-	struct residency_model *model;
-};
-
-static void on_ready(void *arg, int error, const char *text, struct residency_model *model)
-{
-	struct outcome *o = arg;
-
-	if (error)
-		printf("load failed: %s\n", text);
-	*o = (struct outcome){true, error, model};
-}
-
 struct daemon {
 	struct txda_context *context;
-	struct residency *residency;
-	struct residency_model *model;
+	struct txda_group *group;
 	struct engine *engine;
 };
 
-static void load(struct daemon *d, const char *name, struct outcome *o)
+/* Compiles into the test's cache, unless it is there. */
+static void compile(const char *path, unsigned tp, const char *output, char *case_dir, size_t len)
 {
-	char err[512] = "";
+	const struct cache_source source = {
+		.compiler = getenv("TXDA_COMPILE"), .path = path, .tp = tp, .output = output};
+	static const atomic_bool never;
+	const struct child_options child = {.seconds = 600, .stop = &never};
+	char wanted[128], cache[256], err[512] = "";
 
-	*o = (struct outcome){0};
-	assert_int_equal(
-		residency_acquire(d->residency, name, on_ready, o, &o->model, err, sizeof(err)),
-		-EINPROGRESS);
-	while (!o->called) {
-		struct pollfd fd = {.fd = residency_fd(d->residency), .events = POLLIN};
+	snprintf(wanted, sizeof(wanted), "%s/cache", root);
+	assert_int_equal(cache_find(wanted, cache, sizeof(cache), err, sizeof(err)), 0);
+	if (cache_get(cache, &source, false, &child, case_dir, len, err, sizeof(err)))
+		fail_msg("%s", err);
+}
 
-		assert_int_equal(poll(&fd, 1, 60000), 1);
-		residency_dispatch(d->residency);
+static struct txda_context *open_context(const char *cmodel)
+{
+	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
+	struct txda_context *context;
+
+	options.backend = "cmodel";
+	options.cmodel = cmodel;
+	assert_int_equal(txda_context_new(&options, &context), 0);
+	return context;
+}
+
+/* Loads the model onto the chips from @first on. */
+static void open_engine(struct daemon *d, unsigned first, unsigned tp,
+			const struct engine_options *options)
+{
+	bool mtp = !strcmp(draft_dir, "mtp"),
+	     drafts = options->speculation == ENGINE_SPECULATE_MODEL;
+	struct txda_group_options group = TXDA_INIT(struct txda_group_options);
+	const unsigned devices[] = {first, first + 1};
+	struct engine_options o = *options;
+	char case_dir[512], draft[512], err[512] = "";
+
+	group.tp = tp;
+	group.devices = devices;
+	assert_int_equal(txda_group_new(d->context, &group, &d->group), 0);
+	compile(model_dir, tp, mtp && drafts ? "--states" : NULL, case_dir, sizeof(case_dir));
+	o.case_dir = case_dir;
+	o.context = d->context;
+	if (drafts) {
+		compile(mtp ? model_dir : draft_dir, tp, mtp ? "--mtp" : NULL, draft,
+			sizeof(draft));
+		o.draft_case_dir = draft;
 	}
-	assert_int_equal(o->error, 0);
+	if (!o.max_kv_blocks)
+		o.max_kv_blocks = 2000;
+	if (engine_new(d->group, &o, &d->engine, err, sizeof(err)))
+		fail_msg("%s", err);
 }
 
-static void open_residency(struct daemon *d, const char *cmodel,
-			   const struct engine_options *engine)
+static void open_daemon(struct daemon *d, unsigned tp, const struct engine_options *options)
 {
-	struct txda_context_options context = TXDA_INIT(struct txda_context_options);
-	struct residency_options options = {.compiler = getenv("TXDA_COMPILE"),
-					    .model.engine = *engine};
-	char cache[128], err[512] = "";
-
-	context.backend = "cmodel";
-	context.cmodel = cmodel;
-	assert_int_equal(txda_context_new(&context, &d->context), 0);
-	snprintf(cache, sizeof(cache), "%s/cache", root);
-	options.context = d->context;
-	options.cache_dir = cache;
-	assert_int_equal(residency_new(&options, &d->residency, err, sizeof(err)), 0);
+	d->context = open_context("chips=2,mem=2G,cores=2");
+	open_engine(d, 0, tp, options);
 }
 
-static void open_daemon(struct daemon *d, unsigned tp, const struct engine_options *engine)
+static void close_engine(struct daemon *d)
 {
-	struct outcome o;
-	char err[512] = "";
-
-	open_residency(d, "chips=2,mem=2G,cores=2", engine);
-	if (residency_add(d->residency, "demo", model_dir, tp, NULL, err, sizeof(err)))
-		fail_msg("%s", err);
-	if (engine->speculation == ENGINE_SPECULATE_MODEL &&
-	    residency_set_draft(d->residency, "demo", draft_dir, err, sizeof(err)))
-		fail_msg("%s", err);
-	load(d, "demo", &o);
-	d->model = o.model;
-	d->engine = residency_engine(d->model);
+	engine_free(d->engine);
+	txda_group_unref(d->group);
 }
 
 static void close_daemon(struct daemon *d)
@@ -119,8 +120,7 @@ static void close_daemon(struct daemon *d)
 	       (unsigned long long)stats.steps, (double)stats.step_ns / 1e3 / (double)stats.steps,
 	       (double)stats.host_ns / 1e3 / (double)stats.steps,
 	       (unsigned long long)stats.preemptions, (unsigned long long)stats.prefix_hits);
-	residency_release(d->residency, d->model);
-	residency_free(d->residency);
+	close_engine(d);
 	txda_context_unref(d->context);
 }
 
@@ -319,39 +319,27 @@ static void the_own_layer_speculates(void **state)
 
 /*
  * A chip that fails ends the requests on it with its words; those on the other chip do not notice,
- * and the model comes back when it has been let go: on the chip that is left.
+ * and the model runs on the chip that is left, beside the other.
  */
 static void fails_alone(const char *cmodel, const char *words)
 {
-	struct daemon d;
-	struct outcome bad, good, again;
+	/* small steps: under a sanitizer a full one takes longer */
+	const struct engine_options options = {.step_seconds = 4, .max_num_batched_tokens = 64};
+	struct txda_context *context = open_context(cmodel);
+	struct daemon bad = {.context = context}, good = bad, again = bad;
 	struct engine_stats stats;
 	char err[512] = "";
 
-	open_residency(&d, cmodel,
-		       &(struct engine_options){
-			       .step_seconds = 4,
-			       /* small steps: under a sanitizer a full one takes longer */
-			       .max_num_batched_tokens = 64,
-			       .max_kv_blocks = 2000});
-	assert_int_equal(residency_add(d.residency, "bad", model_dir, 1, NULL, err, sizeof(err)),
-			 0);
-	assert_int_equal(residency_add(d.residency, "good", model_dir, 1, NULL, err, sizeof(err)),
-			 0);
-	load(&d, "bad", &bad);
-	load(&d, "good", &good);
+	open_engine(&bad, 0, 1, &options);
+	open_engine(&good, 1, 1, &options);
 	make_requests(requests);
 	make_requests(reference);
 	for (unsigned i = 0; i < REQUESTS; i++) {
-		assert_int_equal(
-			engine_submit(residency_engine(bad.model), requests[i], err, sizeof(err)),
-			0);
-		assert_int_equal(
-			engine_submit(residency_engine(good.model), reference[i], err, sizeof(err)),
-			0);
+		assert_int_equal(engine_submit(bad.engine, requests[i], err, sizeof(err)), 0);
+		assert_int_equal(engine_submit(good.engine, reference[i], err, sizeof(err)), 0);
 	}
-	wait_all(residency_engine(bad.model), requests, REQUESTS);
-	wait_all(residency_engine(good.model), reference, REQUESTS);
+	wait_all(bad.engine, requests, REQUESTS);
+	wait_all(good.engine, reference, REQUESTS);
 	for (unsigned i = 0; i < REQUESTS; i++) {
 		assert_int_equal(atomic_load(&reference[i]->finish), ENGINE_FINISH_LENGTH);
 		assert_int_equal(atomic_load(&requests[i]->finish), ENGINE_FINISH_ERROR);
@@ -359,25 +347,22 @@ static void fails_alone(const char *cmodel, const char *words)
 			fail_msg("\"%s\" does not say \"%s\"", requests[i]->error_text, words);
 		engine_request_unref(requests[i]);
 	}
-	engine_stats(residency_engine(bad.model), &stats);
+	engine_stats(bad.engine, &stats);
 	assert_true(stats.lost);
-	residency_release(d.residency, bad.model);
-	load(&d, "bad", &again);
+	close_engine(&bad);
+	open_engine(&again, 1, 1, &options);
 	make_requests(requests);
 	for (unsigned i = 0; i < REQUESTS; i++)
-		assert_int_equal(
-			engine_submit(residency_engine(again.model), requests[i], err, sizeof(err)),
-			0);
-	wait_all(residency_engine(again.model), requests, REQUESTS);
+		assert_int_equal(engine_submit(again.engine, requests[i], err, sizeof(err)), 0);
+	wait_all(again.engine, requests, REQUESTS);
 	compare("after the loss");
 	for (unsigned i = 0; i < REQUESTS; i++) {
 		engine_request_unref(requests[i]);
 		engine_request_unref(reference[i]);
 	}
-	residency_release(d.residency, again.model);
-	residency_release(d.residency, good.model);
-	residency_free(d.residency);
-	txda_context_unref(d.context);
+	close_engine(&again);
+	close_engine(&good);
+	txda_context_unref(context);
 }
 
 static void a_lost_chip(void **state)

@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Does a model fit: what it takes of a chip, on which group it goes, and which models would have to
+ * go for it.
+ *
+ * A map, or the list of chips that a model may use, divides the chips into groups. A model goes to
+ * a group that has room for it, among these to the one that has its weights from the daemon before
+ * this one (keeper.h), then to the one whose chips have the fewest models, then to the one with the
+ * most free memory. Replicas keep apart. Models that are still to come get their share: what
+ * weights leave free on the chips is divided evenly among this model and those that will have to
+ * join it there.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "keeper.h"
+#include "models_internal.h"
+
+/* With fewer a model is of little use; a smaller cache can be asked for. */
+#define MIN_KV_BLOCKS 64
+/* Code, queues, what pages round up. */
+#define OVERHEAD (8ull << 20)
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+/* Bytes of a chip, with the draft's. */
+struct sizes {
+	uint64_t weights, scratch, io, kv_block;
+	uint64_t blocks_min, blocks_max;
+};
+
+static void sizes_of(const struct served_model *m, struct sizes *ret)
+{
+	const struct txda_model_plan *plan = &m->found.plan, *draft = &m->found.draft_plan;
+	uint64_t kv_limit = m->config->kv_memory;
+
+	*ret = (struct sizes){
+		.weights = plan->weight_bytes + draft->weight_bytes,
+		.scratch = plan->scratch_bytes + draft->scratch_bytes,
+		.io = plan->io_bytes + draft->io_bytes,
+		.kv_block = plan->kv_block_bytes + draft->kv_block_bytes,
+		.blocks_max = plan->kv_blocks_at_limit,
+	};
+	if (!m->found.planned && !plan->tp)
+		ret->weights = m->found.checkpoint_bytes;
+	if (!ret->kv_block)
+		return;
+	if (kv_limit)
+		ret->blocks_max = min_u64(ret->blocks_max, kv_limit / ret->kv_block);
+	if (!ret->blocks_max)
+		ret->blocks_max = 1;
+	ret->blocks_min = min_u64(MIN_KV_BLOCKS, ret->blocks_max);
+}
+
+static uint64_t fixed_bytes(const struct served_model *m)
+{
+	struct sizes s;
+
+	sizes_of(m, &s);
+	return s.weights + s.scratch + s.io;
+}
+
+static uint64_t least_bytes(const struct served_model *m)
+{
+	struct sizes s;
+
+	sizes_of(m, &s);
+	return s.weights + s.scratch + s.io + s.blocks_min * s.kv_block + OVERHEAD;
+}
+
+/* What a loaded replica has of each of its chips. */
+static uint64_t held_bytes(const struct replica *r)
+{
+	struct sizes s;
+
+	sizes_of(r->model, &s);
+	return s.weights + s.scratch + s.io + r->on_chip.limits.kv_blocks * s.kv_block;
+}
+
+/* ---- a group --------------------------------------------------------------------------------- */
+
+/* A group and the free memory of its chips. */
+struct site {
+	struct txda_group *group;
+	uint64_t free_bytes[TXDA_MAX_CHIPS_PER_GROUP];
+};
+
+int fit_group_new(const struct served_model *m, unsigned tp, unsigned i, struct txda_group **ret,
+		  char *err, size_t errlen)
+{
+	struct txda_group_options options = TXDA_INIT(struct txda_group_options);
+	const struct config_devices *chips = &m->config->devices;
+	struct txda_context *context = m->table->options.context;
+	int error;
+
+	options.tp = tp;
+	if (chips->n) {
+		if (chips->n / tp <= i) {
+			snprintf(err, errlen, "the model may use %u chips, which are %u groups",
+				 chips->n, chips->n / tp);
+			return -ENODEV;
+		}
+		options.devices = chips->chips + (size_t)i * tp;
+	} else {
+		options.map = *m->config->map.text ? m->config->map.text : NULL;
+		options.replica = i;
+	}
+	error = txda_group_new(context, &options, ret);
+	if (error)
+		snprintf(err, errlen, "%s", txda_context_error(context));
+	return error;
+}
+
+static bool shares_chip(struct txda_group *a, struct txda_group *b)
+{
+	for (unsigned i = 0; i < txda_group_size(a); i++)
+		for (unsigned j = 0; j < txda_group_size(b); j++)
+			if (txda_group_device(a, i) == txda_group_device(b, j))
+				return true;
+	return false;
+}
+
+static bool is_same_group(struct txda_group *a, struct txda_group *b)
+{
+	for (unsigned i = 0; i < txda_group_size(a); i++)
+		if (txda_group_size(a) != txda_group_size(b) ||
+		    txda_group_device(a, i) != txda_group_device(b, i))
+			return false;
+	return true;
+}
+
+/* Whether the weights of a case dir lie on every chip of @group, for another model or kept. */
+static bool weights_are_there(const struct served_model *m, const char *case_dir,
+			      struct txda_group *group)
+{
+	const struct models *t = m->table;
+
+	if (!*case_dir)
+		return false;
+	if (t->options.keeper && keeper_has(t->options.keeper, case_dir, group, false))
+		return true;
+	for (unsigned i = 0; i < t->n; i++) {
+		const struct served_model *other = t->all[i];
+
+		if (other == m || (strcmp(other->found.case_dir, case_dir) != 0 &&
+				   strcmp(other->found.draft_case_dir, case_dir) != 0))
+			continue;
+		for (unsigned k = 0; k < other->n_replicas; k++)
+			if (other->replicas[k].on_chip.group &&
+			    is_same_group(other->replicas[k].on_chip.group, group))
+				return true;
+	}
+	return false;
+}
+
+/* What lies on the group already: the model's own weights, and kept ones of others. */
+static void look_at_weights(const struct served_model *m, struct site *s, struct fit_group *g)
+{
+	struct keeper *keeper = m->table->options.keeper;
+	const struct model_found *f = &m->found;
+	uint64_t spare[TXDA_MAX_CHIPS_PER_GROUP] = {0};
+
+	g->bare_bytes = g->free_bytes;
+	if (keeper) {
+		keeper_spare_bytes(keeper, s->group, f->case_dir, f->draft_case_dir, spare);
+		g->waits = keeper_has(keeper, f->case_dir, s->group, true);
+	}
+	/* What is kept for others goes without asking. */
+	g->free_bytes = UINT64_MAX;
+	for (unsigned i = 0; i < g->n_chips; i++) {
+		s->free_bytes[i] += spare[i];
+		g->spare_bytes = spare[i] > g->spare_bytes ? spare[i] : g->spare_bytes;
+		g->free_bytes = min_u64(g->free_bytes, s->free_bytes[i]);
+	}
+	g->there_bytes =
+		(weights_are_there(m, f->case_dir, s->group) ? f->plan.weight_bytes : 0) +
+		(weights_are_there(m, f->draft_case_dir, s->group) ? f->draft_plan.weight_bytes
+								   : 0);
+}
+
+static void look_at_models(const struct served_model *m, const struct replica *r,
+			   const struct site *s, struct fit_group *g)
+{
+	const struct models *t = m->table;
+
+	for (unsigned i = 0; i < t->n; i++) {
+		for (unsigned k = 0; k < t->all[i]->n_replicas; k++) {
+			const struct replica *other = &t->all[i]->replicas[k];
+
+			if (other == r || !other->on_chip.group ||
+			    !shares_chip(other->on_chip.group, s->group))
+				continue;
+			g->models++;
+			g->taken |= t->all[i] == m;
+		}
+	}
+}
+
+/* Looks at a group's chips and what is on them. */
+static void look(const struct served_model *m, const struct replica *r, struct site *s,
+		 struct fit_group *g)
+{
+	g->n_chips = txda_group_size(s->group);
+	g->free_bytes = g->total_bytes = UINT64_MAX;
+	for (unsigned i = 0; i < g->n_chips; i++) {
+		struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+		struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+		struct txda_device *device = txda_group_device(s->group, i);
+
+		if (txda_device_info(device, &info) < 0 ||
+		    txda_device_status(device, &status) < 0 || status.lost) {
+			g->lost = true;
+			g->free_bytes = g->total_bytes = 0;
+			return;
+		}
+		g->chips[i] = info.index;
+		s->free_bytes[i] = info.mem_bytes > status.mem_used_bytes
+					   ? info.mem_bytes - status.mem_used_bytes
+					   : 0;
+		g->free_bytes = min_u64(g->free_bytes, s->free_bytes[i]);
+		g->total_bytes = min_u64(g->total_bytes, info.mem_bytes);
+	}
+	look_at_weights(m, s, g);
+	look_at_models(m, r, s, g);
+}
+
+/* ---- who has to go --------------------------------------------------------------------------- */
+
+static bool has_room(const struct site *s, uint64_t need)
+{
+	for (unsigned i = 0; i < txda_group_size(s->group); i++)
+		if (s->free_bytes[i] < need)
+			return false;
+	return true;
+}
+
+/* Gives back, or takes again, what a model has of the site's chips. */
+static bool count_model(struct site *s, const struct served_model *m, bool gone)
+{
+	bool any = false;
+
+	for (unsigned n = 0; n < m->n_replicas; n++) {
+		const struct replica *r = &m->replicas[n];
+		uint64_t bytes = r->on_chip.group ? held_bytes(r) : 0;
+
+		for (unsigned i = 0; bytes && i < txda_group_size(s->group); i++)
+			for (unsigned k = 0; k < txda_group_size(r->on_chip.group); k++)
+				if (txda_group_device(s->group, i) ==
+				    txda_group_device(r->on_chip.group, k)) {
+					s->free_bytes[i] += gone ? bytes : -bytes;
+					any = true;
+				}
+	}
+	return any;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct served_model *x = *(struct served_model *const *)a,
+				  *y = *(struct served_model *const *)b;
+
+	if (x->used_ns != y->used_ns)
+		return x->used_ns < y->used_ns ? -1 : 1;
+	return 0;
+}
+
+/* Those that may go for @m, longest idle first. */
+static unsigned list_evictable(const struct served_model *m, enum fit_victims who,
+			       struct served_model **models)
+{
+	const struct models *t = m->table;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->n; i++) {
+		struct served_model *other = t->all[i];
+
+		if (other != m && !other->pinned && who != FIT_NOBODY &&
+		    (who == FIT_BUSY || model_is_idle(other)))
+			models[n++] = other;
+	}
+	qsort(models, n, sizeof(struct served_model *), by_use);
+	return n;
+}
+
+/* The fewest of @models that make room, the first ones rather. Returns how many; 0: all of them do
+ * not. */
+static unsigned find_victims(struct site *s, uint64_t need, struct served_model *const *models,
+			     unsigned n_models, struct served_model **victims)
+{
+	unsigned n = 0, kept = 0;
+
+	for (unsigned i = 0; i < n_models && !has_room(s, need); i++)
+		if (count_model(s, models[i], true))
+			victims[n++] = models[i];
+	if (!has_room(s, need))
+		return 0;
+	/* Drop victims that turned out to be unnecessary: small ones before the large one. */
+	for (unsigned i = n; i-- > 0;) {
+		count_model(s, victims[i], false);
+		if (has_room(s, need)) {
+			victims[i] = NULL;
+			continue;
+		}
+		count_model(s, victims[i], true);
+	}
+	for (unsigned i = 0; i < n; i++)
+		if (victims[i])
+			victims[kept++] = victims[i];
+	return kept;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static bool is_better(const struct fit_group *a, const struct fit_group *b)
+{
+	if (a->waits != b->waits)
+		return a->waits;
+	return a->models != b->models ? a->models < b->models : a->free_bytes > b->free_bytes;
+}
+
+static void judge(struct site *s, struct served_model *const *models, unsigned n_models,
+		  struct model_fit *fit)
+{
+	struct served_model *victims[MODELS_MAX];
+	struct fit_group *g = &fit->groups[fit->n_groups - 1];
+	unsigned n;
+
+	g->need_bytes = fit->need_bytes - (fit->exact ? g->there_bytes : 0);
+	if (g->lost || g->taken)
+		return;
+	g->fits = has_room(s, g->need_bytes);
+	if (g->fits && (!fit->fits || is_better(g, &fit->groups[fit->best])))
+		fit->best = fit->n_groups - 1;
+	fit->fits |= g->fits;
+	n = fit->fits ? 0 : find_victims(s, g->need_bytes, models, n_models, victims);
+	if (!n || (fit->n_victims && n >= fit->n_victims))
+		return;
+	fit->n_victims = n;
+	memcpy(fit->victims, victims, n * sizeof(*victims));
+}
+
+static void fill_sizes(const struct served_model *m, struct model_fit *fit)
+{
+	struct sizes s;
+
+	sizes_of(m, &s);
+	fit->overhead_bytes = OVERHEAD;
+	fit->exact = m->found.planned;
+	fit->tp = m->found.plan.tp ? m->found.plan.tp : m->spec.tp;
+	fit->weight_bytes = s.weights;
+	fit->scratch_bytes = s.scratch;
+	fit->io_bytes = s.io;
+	fit->kv_block_bytes = s.kv_block;
+	fit->kv_blocks_min = s.blocks_min;
+	fit->kv_blocks_max = s.blocks_max;
+	fit->need_bytes = least_bytes(m);
+}
+
+static int say_no_room(const struct served_model *m, const struct model_fit *fit, char *err,
+		       size_t errlen)
+{
+	uint64_t best = 0, need = fit->need_bytes;
+
+	for (unsigned i = 0; i < fit->n_groups; i++) {
+		const struct fit_group *g = &fit->groups[i];
+
+		if (!g->lost && !g->taken && g->free_bytes >= best) {
+			best = g->free_bytes;
+			need = g->need_bytes;
+		}
+	}
+	snprintf(err, errlen,
+		 "model '%.200s' needs %llu bytes of a chip at least; %llu are free, and no idle "
+		 "models make room for it (weights %llu, scratch %llu, inputs and outputs %llu, "
+		 "%llu KV blocks of %llu, code and queues %llu)",
+		 model_name(m), (unsigned long long)need, (unsigned long long)best,
+		 (unsigned long long)fit->weight_bytes, (unsigned long long)fit->scratch_bytes,
+		 (unsigned long long)fit->io_bytes, (unsigned long long)fit->kv_blocks_min,
+		 (unsigned long long)fit->kv_block_bytes, (unsigned long long)OVERHEAD);
+	return -ENOSPC;
+}
+
+/* @err says why there are no more groups. */
+static int verdict(const struct served_model *m, const struct model_fit *fit, char *err,
+		   size_t errlen)
+{
+	unsigned lost = 0, taken = 0, tp = fit->tp ? fit->tp : 1;
+	char why[256];
+
+	if (fit->resident || fit->fits || fit->n_victims)
+		return 0;
+	for (unsigned i = 0; i < fit->n_groups; i++) {
+		lost += fit->groups[i].lost;
+		taken += fit->groups[i].taken;
+	}
+	if (!fit->n_groups) {
+		snprintf(why, sizeof(why), "%s", err);
+		snprintf(err, errlen, "model '%.200s' has no group of %u chips: %s", model_name(m),
+			 tp, why);
+		return -ENODEV;
+	}
+	if (lost + taken < fit->n_groups)
+		return say_no_room(m, fit, err, errlen);
+	snprintf(err, errlen,
+		 "model '%.200s' needs a group of %u chips; there are %u, %u of them with lost "
+		 "chips, %u with a replica",
+		 model_name(m), tp, fit->n_groups, lost, taken);
+	return lost ? -EIO : -ENODEV;
+}
+
+/* One that has no place yet. */
+static const struct replica *without_place(const struct served_model *m)
+{
+	for (unsigned i = 0; i < m->n_replicas; i++)
+		if (!m->replicas[i].on_chip.engine)
+			return &m->replicas[i];
+	return &m->replicas[0];
+}
+
+int models_fit(struct served_model *m, const struct replica *r, enum fit_victims who,
+	       struct model_fit *ret, char *err, size_t errlen)
+{
+	struct served_model *models[MODELS_MAX];
+	unsigned n_models = list_evictable(m, who, models);
+
+	memset(ret, 0, sizeof(*ret));
+	fill_sizes(m, ret);
+	r = r ? r : without_place(m);
+	while (ret->n_groups < MODELS_MAX_GROUPS) {
+		struct site site = {0};
+
+		if (fit_group_new(m, ret->tp ? ret->tp : 1, ret->n_groups, &site.group, err,
+				  errlen))
+			break;
+		look(m, r, &site, &ret->groups[ret->n_groups++]);
+		judge(&site, models, n_models, ret);
+		txda_group_unref(site.group);
+	}
+	ret->resident = r->on_chip.engine;
+	ret->fits |= ret->resident;
+	if (ret->fits)
+		ret->n_victims = 0;
+	return verdict(m, ret, err, errlen);
+}
+
+/* ---- the share of a model -------------------------------------------------------------------- */
+
+/* Whether one of the chips that it was told to use is in the group. */
+static bool is_bound_to(const struct served_model *m, const struct fit_group *g)
+{
+	for (unsigned i = 0; i < g->n_chips; i++)
+		for (unsigned k = 0; k < m->config->devices.n; k++)
+			if (m->config->devices.chips[k] == g->chips[i])
+				return true;
+	return false;
+}
+
+/* Groups that chips are for: of as many chips, where models go that may use all of them. */
+static unsigned count_groups(const struct served_model *m, const struct model_fit *fit)
+{
+	int chips = txda_context_device_count(m->table->options.context);
+	unsigned all = chips > 0 ? (unsigned)chips / fit->tp : 0, groups = 0;
+
+	for (unsigned i = 0; i < fit->n_groups; i++)
+		groups += !fit->groups[i].lost;
+	return m->config->devices.n && all > groups ? all : groups;
+}
+
+/*
+ * How much of a chip's memory to leave to the models that are still to be loaded onto it, beside
+ * what they have of it already.
+ */
+static uint64_t reserve(const struct replica *r, const struct model_fit *fit)
+{
+	const struct fit_group *g = &fit->groups[fit->best];
+	const struct models *t = r->model->table;
+	uint64_t free_bytes = g->free_bytes + g->there_bytes, least = 0, theirs = 0, left;
+	uint64_t mine = fixed_bytes(r->model), least_mine = least_bytes(r->model);
+	unsigned others = 0, bound = 0, here, groups = count_groups(r->model, fit);
+
+	for (unsigned i = 0; i < t->n; i++) {
+		const struct served_model *m = t->all[i];
+		bool is_bound = m->config->devices.n;
+
+		if (m->retired || (is_bound && !is_bound_to(m, g)))
+			continue;
+		for (unsigned k = 0; k < m->n_replicas; k++) {
+			if (&m->replicas[k] == r || m->replicas[k].on_chip.engine)
+				continue;
+			others++;
+			bound += is_bound;
+			theirs += fixed_bytes(m);
+			least += least_bytes(m);
+		}
+	}
+	here = bound + (groups ? (others - bound) / groups : others - bound);
+	if (!here || free_bytes < least_mine)
+		return 0;
+	theirs = theirs / others * here;
+	if (free_bytes - least_mine < least / others * here)
+		return 0; /* they do not fit beside it anyway */
+	left = free_bytes - mine;
+	theirs += (left - theirs) / (here + 1) * here;
+	return theirs > g->spare_bytes ? theirs - g->spare_bytes : 0;
+}
+
+/* The most KV blocks for which the model and its draft have room together. */
+static uint64_t blocks_with_draft(const struct served_model *m, const struct fit_group *g,
+				  uint64_t reserve_bytes)
+{
+	uint64_t fixed = fixed_bytes(m) - g->there_bytes + reserve_bytes;
+	uint64_t slack = 8ull << 20; /* each slot is rounded up to pages */
+	struct sizes s;
+
+	sizes_of(m, &s);
+	if (g->bare_bytes < fixed + slack || !s.kv_block)
+		return 1; /* the load will say what is missing */
+	return (g->bare_bytes - fixed - slack) / s.kv_block;
+}
+
+void fit_kv(const struct replica *r, const struct model_fit *fit, struct engine_options *options)
+{
+	uint64_t blocks = fit->kv_blocks_max, with_draft;
+
+	options->kv_reserve_bytes = reserve(r, fit);
+	if (*r->model->found.draft_path) {
+		with_draft = blocks_with_draft(r->model, &fit->groups[fit->best],
+					       options->kv_reserve_bytes);
+		blocks = min_u64(blocks, with_draft ? with_draft : 1);
+	}
+	options->max_kv_blocks = (unsigned)min_u64(blocks, UINT32_MAX / 2);
+}

@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: MIT
+/* Loads and ends of replicas: what the loader gets to do, and what comes of it. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "balance.h"
+#include "clock.h"
+#include "hostcopy.h"
+#include "keeper.h"
+#include "loader.h"
+#include "log.h"
+#include "models_internal.h"
+
+#define RETRY_SECONDS 5
+/* A load may find no room where there was some: another process took it. */
+#define MAX_TRIES 3
+
+/* What a replica had, until the loader frees it. */
+struct departure {
+	struct departure *next;
+	struct replica *replica;
+	struct holding on_chip;
+	struct hostcopy *copy;
+	char case_dir[SOURCE_PATH];
+	bool sleeps, forgets;
+};
+
+const char *replica_name(const struct replica *r, char buf[264])
+{
+	unsigned i = (unsigned)(r - r->model->replicas);
+
+	snprintf(buf, 264, i ? "%.250s#%u" : "%.250s", model_name(r->model), i + 1);
+	return buf;
+}
+
+unsigned replica_chip(const struct replica *r, unsigned rank)
+{
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+
+	if (txda_device_info(txda_group_device(r->on_chip.group, rank), &info) < 0)
+		return UINT_MAX;
+	return info.index;
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* The loader frees what is in @holding, and the copy. */
+static void depart(struct replica *r, const struct holding *holding, struct hostcopy *copy,
+		   bool sleeps)
+{
+	struct models *t = r->model->table;
+	struct departure *d;
+
+	if (!holding->group && !copy)
+		return;
+	d = calloc(1, sizeof(*d));
+	if (!d) {
+		log_error("model %s: out of memory; its chips keep what it had",
+			  model_name(r->model));
+		return;
+	}
+	d->replica = r;
+	d->on_chip = *holding;
+	d->copy = copy;
+	d->sleeps = sleeps;
+	/* What the daemon's own end takes off the chips is for the next one. */
+	d->forgets = !t->shutdown;
+	memcpy(d->case_dir, r->model->found.case_dir, sizeof(d->case_dir));
+	*t->last_departure = d;
+	t->last_departure = &d->next;
+}
+
+/* The replica has nothing on its chips any more. */
+static void leave_chips(struct replica *r, bool sleeps)
+{
+	struct engine_stats stats = {0};
+
+	if (r->ready_event)
+		event_free(r->ready_event);
+	r->ready_event = NULL;
+	if (r->on_chip.engine) {
+		engine_stats(r->on_chip.engine, &stats);
+		model_add_counters(&r->model->past, &stats);
+	}
+	depart(r, &r->on_chip, NULL, sleeps);
+	r->on_chip = (struct holding){0};
+}
+
+void replica_take_out(struct replica *r, bool sleeps)
+{
+	sleeps = sleeps && r->on_chip.engine;
+	leave_chips(r, sleeps);
+	r->state = sleeps ? MODEL_ASLEEP : MODEL_UNLOADED;
+}
+
+/* Cancels what the loader does for it. */
+static void cancel_job(struct replica *r)
+{
+	struct load_job *job = loader_current(r->model->table->loader);
+
+	if (job && job->kind != LOAD_FREE && job->replica == r)
+		atomic_store(&job->cancel, true);
+}
+
+void replica_call_off(struct replica *r, bool sleep)
+{
+	const struct holding none = {0};
+
+	cancel_job(r);
+	r->turn = 0;
+	if (sleep && r->fallback == MODEL_ASLEEP) {
+		r->state = MODEL_ASLEEP;
+		return;
+	}
+	r->state = MODEL_UNLOADED;
+	depart(r, &none, r->copy, false);
+	r->copy = NULL;
+}
+
+void replica_free(struct replica *r)
+{
+	if (r->ready_event)
+		event_free(r->ready_event);
+	engine_free(r->on_chip.engine);
+	txda_group_unref(r->on_chip.group);
+	hostcopy_free(r->copy);
+}
+
+void models_free_departures(struct models *t)
+{
+	struct departure *d;
+
+	while ((d = t->departures)) {
+		t->departures = d->next;
+		engine_free(d->on_chip.engine);
+		txda_group_unref(d->on_chip.group);
+		hostcopy_free(d->copy);
+		free(d);
+	}
+	t->last_departure = &t->departures;
+}
+
+bool model_is_with_loader(const struct served_model *m)
+{
+	const struct load_job *job = loader_current(m->table->loader);
+
+	for (const struct departure *d = m->table->departures; d; d = d->next)
+		if (d->replica && d->replica->model == m)
+			return true;
+	return job && job->replica && job->replica->model == m;
+}
+
+/* ---- loads that fail ------------------------------------------------------------------------- */
+
+static void give_up(struct replica *r, enum model_state state, const char *why)
+{
+	struct served_model *m = r->model;
+	char name[264];
+
+	if (state != MODEL_LOST) {
+		snprintf(m->error, sizeof(m->error), "%s", why);
+		m->metrics.load_failures++;
+	}
+	/* At the end of the daemon, loads under way are called off. */
+	if (!m->table->shutdown)
+		log_error("model %s: %s", replica_name(r, name), why);
+	r->turn = 0;
+	r->state = state;
+	if (state == MODEL_LOST)
+		r->retry_ns = clock_ns() + RETRY_SECONDS * NS_PER_S;
+	model_settle(m);
+}
+
+static bool is_any_leaving(const struct models *t)
+{
+	for (unsigned i = 0; i < t->n; i++)
+		if (t->all[i]->state == MODEL_DRAINING)
+			return true;
+	return t->departures;
+}
+
+/* A model that never worked is given up; one that lost its chips may get others. */
+static void load_failed(struct replica *r, int error, const char *why)
+{
+	bool no_room = (error == -ENOSPC || error == -ENOMEM) && r->fallback != MODEL_LOST;
+
+	if (!*why)
+		why = strerror(-error);
+	/* It stays in the queue: models_fit() is asked again, which has seen room that was not there. */
+	if (no_room && (is_any_leaving(r->model->table) || ++r->tries <= MAX_TRIES)) {
+		r->retry_ns = clock_ns() + NS_PER_S;
+		return;
+	}
+	give_up(r, no_room && r->fallback == MODEL_FAILED ? MODEL_UNLOADED : r->fallback, why);
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+/*
+ * How long a model that always has requests keeps others waiting, and how long it stays at least
+ * once it is there. Then its new requests wait, and those that run end.
+ */
+static bool is_its_turn(const struct served_model *m, const struct model_fit *fit)
+{
+	uint64_t now = clock_ns(),
+		 turn = (uint64_t)m->table->options.config->load_timeout * NS_PER_S / 2;
+
+	if (!fit->n_victims || now - m->demand_ns < turn)
+		return false;
+	for (unsigned i = 0; i < fit->n_victims; i++)
+		if (now - fit->victims[i]->ready_ns < turn)
+			return false;
+	return true;
+}
+
+static void evict(const struct replica *r, const struct model_fit *fit)
+{
+	char name[264];
+
+	for (unsigned i = 0; i < fit->n_victims; i++) {
+		if (fit->victims[i]->state != MODEL_READY)
+			continue;
+		log_info("model %s makes room for %s", model_name(fit->victims[i]),
+			 replica_name(r, name));
+		model_unload(fit->victims[i], false, MODEL_BY_EVICTION);
+	}
+}
+
+/* Nobody idle makes room: is it worth waiting for those who leave, or for busy ones? */
+static void wait_or_give_up(struct replica *r, const char *why)
+{
+	struct served_model *m = r->model;
+	uint64_t limit = (uint64_t)m->table->options.config->load_timeout * NS_PER_S;
+	bool leaving = is_any_leaving(m->table), in_time;
+	struct model_fit fit;
+	char err[512] = "";
+	int error = models_fit(m, r, FIT_BUSY, &fit, err, sizeof(err));
+
+	in_time = clock_ns() - m->demand_ns < limit;
+	if (m->demanded ? (leaving || !error) && in_time : leaving) {
+		snprintf(m->error, sizeof(m->error), "%s", why);
+		if (!leaving && is_its_turn(m, &fit))
+			evict(r, &fit);
+		return;
+	}
+	/* At the start, what does not fit even alone never will. Else it may be asked for again. */
+	give_up(r,
+		r->copy			? MODEL_ASLEEP
+		: error && !m->demanded ? MODEL_FAILED
+					: MODEL_UNLOADED,
+		why);
+}
+
+/* ---- what the loader gets -------------------------------------------------------------------- */
+
+static void fill_engine_options(const struct replica *r, const struct model_fit *fit,
+				struct engine_options *options)
+{
+	const struct config_engine *e = &r->model->config->engine;
+
+	*options = (struct engine_options){
+		.max_context = e->max_model_len,
+		.max_num_seqs = e->max_num_seqs,
+		.max_num_batched_tokens = e->max_num_batched_tokens,
+		.max_stall_ms = e->max_stall_ms,
+		.step_seconds = e->step_timeout,
+		.max_queue = r->model->table->options.config->max_queue,
+		.prefix_caching = e->prefix_caching,
+		.speculation = e->speculate_ngram ? ENGINE_SPECULATE_NGRAM : ENGINE_SPECULATE_NOT,
+		.speculative_tokens = e->speculative_tokens,
+		.speculative_max_seqs = e->speculative_max_seqs,
+	};
+	fit_kv(r, fit, options);
+}
+
+/* Loads it where it fits. */
+static void start_load(struct replica *r, const struct model_fit *fit)
+{
+	struct served_model *m = r->model;
+	const struct fit_group *g = &fit->groups[fit->best];
+	struct load_job *job = loader_job(m->table->loader);
+	int error = fit_group_new(m, fit->tp ? fit->tp : 1, fit->best, &job->on_chip.group,
+				  job->err, sizeof(job->err));
+
+	if (error) {
+		load_failed(r, error, job->err);
+		return;
+	}
+	job->kind = LOAD_ENGINE;
+	job->replica = r;
+	job->spec = m->spec;
+	job->found = m->found;
+	fill_engine_options(r, fit, &job->engine);
+	/* What is kept for others stays if there is room for both. */
+	job->spare_need = g->spare_bytes && g->need_bytes > g->bare_bytes ? g->need_bytes : 0;
+	job->wants_text = model_wants_text(m);
+	job->copy = r->copy;
+	r->copy = NULL;
+	loader_start(m->table->loader);
+}
+
+/* Loads a planned replica, makes room for it, lets it wait, or gives it up. */
+static void seek_room(struct replica *r)
+{
+	struct served_model *m = r->model;
+	struct model_fit fit;
+	char err[512] = "";
+	int error = models_fit(m, r, m->demanded ? FIT_IDLE : FIT_NOBODY, &fit, err, sizeof(err));
+
+	if (fit.fits)
+		start_load(r, &fit);
+	else if (!error)
+		evict(r, &fit);
+	else if (error == -ENOSPC)
+		wait_or_give_up(r, err);
+	else
+		load_failed(r, error, err);
+}
+
+static void start_plan(struct served_model *m, struct replica *r)
+{
+	struct load_job *job = loader_job(m->table->loader);
+
+	job->kind = LOAD_PLAN;
+	job->replica = r;
+	job->spec = m->spec;
+	loader_start(m->table->loader);
+}
+
+static void start_departure(struct models *t)
+{
+	struct load_job *job = loader_job(t->loader);
+	struct departure *d = t->departures;
+
+	t->departures = d->next;
+	if (!t->departures)
+		t->last_departure = &t->departures;
+	job->kind = LOAD_FREE;
+	job->replica = d->replica;
+	job->on_chip = d->on_chip;
+	job->copy = d->copy;
+	job->sleeps = d->sleeps;
+	job->forgets = d->forgets;
+	memcpy(job->found.case_dir, d->case_dir, sizeof(d->case_dir));
+	free(d);
+	loader_start(t->loader);
+}
+
+/* The replica in the queue behind @turn that can go on now, or NULL. */
+static struct replica *next_queued(const struct models *t, uint64_t turn)
+{
+	uint64_t now = clock_ns();
+	struct replica *next = NULL;
+
+	for (unsigned i = 0; i < t->n; i++)
+		for (unsigned k = 0; k < t->all[i]->n_replicas; k++) {
+			struct replica *r = &t->all[i]->replicas[k];
+
+			if (r->turn > turn && now >= r->retry_ns && (!next || r->turn < next->turn))
+				next = r;
+		}
+	return next;
+}
+
+void models_pump(struct models *t)
+{
+	struct replica *r;
+	uint64_t turn = 0;
+
+	while (!loader_current(t->loader)) {
+		if (t->departures) {
+			start_departure(t);
+			return;
+		}
+		r = t->shutdown ? NULL : next_queued(t, turn);
+		if (!r)
+			break;
+		turn = r->turn;
+		if (r->state == MODEL_COMPILING)
+			start_plan(r->model, r);
+		else
+			seek_room(r);
+	}
+	for (unsigned i = 0; i < t->n && !loader_current(t->loader) && !t->shutdown; i++)
+		if (t->all[i]->plan_wanted)
+			start_plan(t->all[i], &t->all[i]->replicas[0]);
+}
+
+/* ---- what came of it ------------------------------------------------------------------------- */
+
+static void on_engine_ready(evutil_socket_t fd, short what, void *arg)
+{
+	struct replica *replica = arg;
+	struct engine_request *r, *next;
+
+	(void)fd;
+	(void)what;
+	/* The last callback may take the replica off its chips: the list stays ours. */
+	for (r = engine_take_ready(replica->on_chip.engine); r; r = next) {
+		next = r->ready_next;
+		if (r->client)
+			((struct client *)r->client)->news(r->client);
+		engine_request_unref(r);
+	}
+	model_check(replica->model);
+}
+
+static void take_over(struct replica *r, struct load_job *job)
+{
+	struct served_model *m = r->model;
+
+	r->on_chip = job->on_chip;
+	r->ready_event = event_new(m->table->options.base, engine_ready_fd(r->on_chip.engine),
+				   EV_READ | EV_PERSIST, on_engine_ready, r);
+	if (!r->ready_event || event_add(r->ready_event, NULL) ||
+	    (job->text && model_replace_text(m, job->text, &job->found))) {
+		leave_chips(r, false);
+		m->table->options.text->free(job->text);
+		load_failed(r, -EIO, "out of memory");
+		return;
+	}
+	r->state = MODEL_READY;
+	r->turn = 0;
+	r->tries = 0;
+	r->load_ns += job->ns;
+	m->limits = r->on_chip.limits;
+	if (m->balance)
+		balance_forget(m->balance, (unsigned)(r - m->replicas));
+	model_set_context(m);
+	model_settle(m);
+}
+
+/* Weights in host memory are for a replica that sleeps, or whose load may fail. */
+static void take_copy(struct replica *r, struct hostcopy *copy)
+{
+	const struct holding none = {0};
+	bool loads = r->state == MODEL_COMPILING || r->state == MODEL_LOADING;
+
+	if (copy && !r->copy &&
+	    (r->state == MODEL_ASLEEP || (loads && r->fallback == MODEL_ASLEEP)))
+		r->copy = copy;
+	else
+		depart(r, &none, copy, false);
+}
+
+static void on_loaded(struct models *t, struct load_job *job)
+{
+	struct replica *r = job->replica;
+	bool wanted = r->state == MODEL_LOADING && !atomic_load(&job->cancel) && !t->shutdown;
+
+	take_copy(r, job->copy);
+	if (!wanted) {
+		depart(r, &job->on_chip, NULL, false);
+		t->options.text->free(job->text);
+	} else if (job->error) {
+		load_failed(r, job->error, job->err);
+	} else {
+		take_over(r, job);
+	}
+}
+
+static void on_planned(struct load_job *job)
+{
+	struct replica *r = job->replica;
+	struct served_model *m = r->model;
+
+	if (atomic_load(&job->cancel))
+		return; /* what is still wanted is begun again */
+	if (!job->error)
+		m->found = job->found;
+	if (m->plan_wanted && r == m->replicas)
+		snprintf(m->plan_error, sizeof(m->plan_error), "%s",
+			 !job->error ? ""
+			 : *job->err ? job->err
+				     : strerror(-job->error));
+	m->plan_wanted = m->plan_wanted && r != m->replicas;
+	if (r->state != MODEL_COMPILING)
+		return;
+	if (job->error) {
+		give_up(r, r->fallback, *job->err ? job->err : strerror(-job->error));
+		return;
+	}
+	r->state = MODEL_LOADING;
+	r->load_ns = job->ns;
+	model_settle(m);
+}
+
+void models_take_job(struct models *t)
+{
+	struct load_job *job = loader_take(t->loader), done;
+
+	if (!job)
+		return;
+	done = *job;
+	switch (done.kind) {
+	case LOAD_PLAN: on_planned(&done); break;
+	case LOAD_ENGINE: on_loaded(t, &done); break;
+	default: take_copy(done.replica, done.copy); break;
+	}
+}
+
+/* ---- chips that fail ------------------------------------------------------------------------- */
+
+void replica_check(struct replica *r)
+{
+	struct engine_stats stats = {0};
+	char name[264];
+
+	if (r->state == MODEL_READY) {
+		engine_stats(r->on_chip.engine, &stats);
+		if (stats.lost) {
+			r->state = MODEL_LOST;
+			snprintf(r->model->error, sizeof(r->model->error), "%s",
+				 stats.error[0] ? stats.error : "its chips failed");
+			log_error("model %s is lost: %s", replica_name(r, name), r->model->error);
+		}
+	}
+	if (r->state == MODEL_LOST && r->on_chip.engine && !r->in_flight) {
+		leave_chips(r, false);
+		r->retry_ns = clock_ns() + RETRY_SECONDS * NS_PER_S;
+	}
+}

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: MIT
+/* Loads: the compiler, those who wait, slow files, the end of the table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "models_fixture.h"
+
+static int look(const char *path, unsigned tp, const char *weights, char *err, size_t errlen)
+{
+	struct model_spec spec = {.tp = tp};
+	struct model_found found;
+
+	snprintf(spec.path, sizeof(spec.path), "%s", path);
+	snprintf(spec.weights, sizeof(spec.weights), "%s", weights);
+	return source_look(fake_context, &spec, &found, err, errlen);
+}
+
+static void looks_at_directories(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m;
+	char err[512] = "";
+
+	(void)state;
+	make_case("ready");
+	make_hf("raw", "");
+	make_case("spoilt");
+	put("spoilt/broken", "", 0644);
+	assert_int_equal(mkdir(at("empty"), 0755), 0);
+	assert_int_equal(look(at("none"), 0, "", err, sizeof(err)), -ENOENT);
+	assert_int_equal(look(at("compiler"), 0, "", err, sizeof(err)), -ENOTDIR);
+	assert_int_equal(look(at("empty"), 0, "", err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "neither"));
+	assert_int_equal(look(at("spoilt"), 0, "", err, sizeof(err)), -EINVAL);
+	assert_int_equal(look(at("ready"), 2, "", err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "for 1 chip, not 2"));
+
+	m = add(t, "ready");
+	assert_int_equal(m->state, MODEL_UNLOADED);
+	assert_true(m->found.planned);
+	assert_int_equal(m->found.plan.weight_bytes, 100 << 20);
+	assert_false(add(t, "raw")->found.planned);
+	assert_ptr_equal(models_find(t, "ready"), m);
+	assert_ptr_equal(models_find(t, NULL), m);
+	assert_null(models_find(t, "none"));
+	/* One that cannot be served is there, fails alone, and comes when it is mended. */
+	m = add(t, "late");
+	assert_int_equal(m->state, MODEL_FAILED);
+	assert_non_null(strstr(m->error, "No such file"));
+	assert_false(model_may_be_awaited(m));
+	assert_int_equal(load(m), MODEL_FAILED);
+	make_case("late");
+	assert_int_equal(load(m), MODEL_READY);
+	assert_string_equal(m->error, "");
+	models_free(t);
+	models_free(NULL);
+}
+
+/* All or nothing, and which line it is. */
+static void validates_a_configuration(void **state)
+{
+	static struct model_found found[CONFIG_MAX_MODELS];
+	static struct config c;
+	char err[512] = "";
+
+	(void)state;
+	make_case("a");
+	for (unsigned i = 0; i < 2; i++) {
+		struct config_model *m = new_config(i ? "b" : "a", at(i ? "b" : "a"));
+
+		snprintf(m->where, sizeof(m->where), "conf, line %u: ", i + 1);
+		c.models[c.n_models++] = *m;
+		free(m);
+	}
+	assert_false(models_validate(fake_context, &c, found, err, sizeof(err)));
+	assert_non_null(strstr(err, "conf, line 2: model b: "));
+	make_case("b");
+	assert_true(models_validate(fake_context, &c, found, err, sizeof(err)));
+	assert_true(found[1].planned);
+	config_free(&c);
+}
+
+static void loads_once_for_many(void **state)
+{
+	struct config_model *c = new_config("raw", at("raw"));
+	struct models *t = open_table(0);
+	struct served_model *m;
+	struct outcome o[3];
+	char text[4096];
+	double progress = 0;
+
+	(void)state;
+	make_hf("raw", "slow");
+	c->engine.tp_size = 1;
+	c->engine.weights = 2;
+	m = add_config(t, c);
+	for (unsigned i = 0; i < 3; i++)
+		begin_wait(m, &o[i]);
+	assert_int_equal(m->state, MODEL_COMPILING);
+	for (unsigned i = 0; i < 20000 && progress != 0.5; i++) {
+		turn_loop();
+		assert_string_equal(model_phase(m, &progress), "compiling");
+	}
+	assert_true(progress == 0.5);
+	model_unpark(m, &o[2].waiter);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(end_wait(&o[i]), MODEL_WAKE_READY);
+	assert_int_equal(o[2].calls, 0);
+	assert_int_equal(runs("raw"), 1);
+	assert_int_equal(m->state, MODEL_READY);
+	assert_true(m->replicas[0].load_ns > 0 && m->limits.max_context == 128);
+	assert_int_equal(model_kv_bytes(m), 512 * 64);
+	assert_non_null(strstr(m->found.case_dir, "/cache/key"));
+	assert_int_equal(m->metrics.loads, 1);
+	run_request(m);
+
+	/* What the compiler was given: its options, no descriptors, no environment of ours. */
+	get("raw/arguments", text, sizeof(text));
+	assert_non_null(strstr(text, "--progress plain --tp 1 --weights "));
+	get("raw/environment", text, sizeof(text));
+	assert_null(strstr(text, "TXDA_SECRET"));
+	get("raw/core", text, sizeof(text));
+	assert_string_equal(text, "0\n");
+	get("raw/fds", text, sizeof(text));
+	assert_true(!strncmp(text, "0\n", 2));
+	models_free(t);
+
+	/* The next daemon finds it in the cache. */
+	t = open_table(0);
+	c = new_config("raw", at("raw"));
+	c->engine.tp_size = 1;
+	c->engine.weights = 2;
+	assert_int_equal(load(add_config(t, c)), MODEL_READY);
+	assert_int_equal(runs("raw"), 1);
+	models_free(t);
+}
+
+/* Whatever the compiler does wrong is told, and the next one may try again. */
+static void reports_the_compilers_failures(void **state)
+{
+	static const struct {
+		const char *behave, *text;
+	} cases[] = {
+		{"fail", "tensor a.b is missing"},
+		{"silent", "ended with status 3"},
+		{"crash", "killed by signal 11"},
+		{"hang", "did not end within 4 seconds"},
+		{"nothing", "made no"},
+	};
+	struct models *t = open_table(4);
+	struct served_model *m;
+	struct outcome o;
+
+	(void)state;
+	make_hf("raw", "");
+	m = add(t, "raw");
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		put("raw/behave", cases[i].behave, 0644);
+		begin_wait(m, &o);
+		assert_int_equal(end_wait(&o), MODEL_WAKE_REFUSED);
+		assert_int_equal(m->state, MODEL_FAILED);
+		assert_non_null(strstr(m->error, cases[i].text));
+	}
+	put("raw/no_key", "", 0644);
+	assert_int_equal(load(m), MODEL_FAILED);
+	assert_non_null(strstr(m->error, "no such family"));
+	unlink(at("raw/no_key"));
+	put("raw/behave", "", 0644);
+	assert_int_equal(load(m), MODEL_READY);
+	assert_string_equal(m->error, "");
+	unlink(at("compiler"));
+	make_hf("late", "");
+	m = add(t, "late");
+	assert_int_equal(load(m), MODEL_FAILED);
+	assert_non_null(strstr(m->error, "cannot run"));
+	models_free(t);
+}
+
+static void reports_a_failed_load(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m, *speechless;
+
+	(void)state;
+	make_case("ready");
+	make_case("speechless");
+	m = add(t, "ready");
+	speechless = add(t, "speechless");
+	/* No room where there was some: tried again, and left for later. */
+	fake_model_load_error = -ENOSPC;
+	assert_int_equal(load(m), MODEL_UNLOADED);
+	assert_true(model_may_be_awaited(m));
+	fake_model_load_error = -EINVAL;
+	assert_int_equal(load(m), MODEL_FAILED);
+	fake_model_load_error = 0;
+	assert_int_equal(load(m), MODEL_READY);
+	assert_int_equal(load(speechless), MODEL_FAILED);
+	assert_string_equal(speechless->error, "there is no tokeniser");
+	wait_loader(t);
+	assert_int_equal(atomic_load(&fake_model_loaded), 1);
+	models_free(t);
+}
+
+/* A case dir of the cache that does not read well is compiled again. */
+static void repairs_the_cache(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m;
+	char broken[1200];
+	int fd;
+
+	(void)state;
+	make_hf("raw", "");
+	m = add(t, "raw");
+	assert_int_equal(load(m), MODEL_READY);
+	snprintf(broken, sizeof(broken), "%s/broken", m->found.case_dir);
+	fd = open(broken, O_WRONLY | O_CREAT, 0644);
+	assert_true(fd >= 0);
+	close(fd);
+	model_unload(m, false, MODEL_BY_ADMIN);
+	assert_int_equal(m->state, MODEL_UNLOADED);
+	assert_int_equal(load(m), MODEL_READY);
+	assert_int_equal(runs("raw"), 2);
+	models_free(t);
+}
+
+/* No compiler runs for a checkpoint that names its case dir; the tokeniser is beside config.json, or
+ * where the case is. */
+static void serves_what_param_dir_names(void **state)
+{
+	struct config_model *c = new_config("draft", at("raw"));
+	struct models *t = open_table(0);
+	struct served_model *m;
+	char err[512] = "";
+
+	(void)state;
+	make_hf("raw", "");
+	make_case("raw/case");
+	put("raw/config.json", "{\"param_dir\": \"case\"}", 0644);
+	assert_int_equal(look(at("raw"), 0, "w8", err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "(unknown), not w8"));
+	assert_int_equal(look(at("raw"), 2, "", err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "raw/case was compiled for 1 chip, not 2"));
+	c->draft = strdup("mtp");
+	m = add_config(t, c);
+	assert_int_equal(m->state, MODEL_FAILED);
+	assert_non_null(strstr(m->error, "is compiled: of its layer"));
+	m = add(t, "raw");
+	assert_true(m->found.planned);
+	assert_string_equal(m->found.path, at("raw"));
+	assert_string_equal(m->found.case_dir, at("raw/case"));
+	assert_int_equal(load(m), MODEL_READY);
+	assert_string_equal(m->text_of, at("raw/case"));
+	run_request(m);
+	model_unload(m, false, MODEL_BY_ADMIN);
+
+	/* It is looked at anew with each load. */
+	assert_int_equal(chmod(at("raw/case"), 0777), 0);
+	assert_int_equal(load(m), MODEL_FAILED);
+	assert_non_null(strstr(m->error, "written by everybody"));
+	assert_int_equal(chmod(at("raw/case"), 0755), 0);
+	put("raw/tokenizer.json", "{}", 0644);
+	assert_int_equal(load(m), MODEL_READY);
+	assert_string_equal(m->text_of, at("raw"));
+	assert_int_equal(m->n_old, 1);
+	assert_int_equal(runs("raw"), 0);
+	models_free(t);
+}
+
+static void shuts_down(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *ready, *raw, *next;
+	struct outcome compiling, queued;
+	struct test_request r;
+
+	(void)state;
+	make_case("ready");
+	make_hf("raw", "hang");
+	make_hf("next", "");
+	ready = add(t, "ready");
+	raw = add(t, "raw");
+	next = add(t, "next");
+	assert_int_equal(load(ready), MODEL_READY);
+	begin_wait(raw, &compiling);
+	begin_wait(next, &queued);
+	while (!runs("raw"))
+		turn_loop();
+	models_shutdown(t);
+	assert_int_equal(compiling.why, MODEL_WAKE_SHUTDOWN);
+	assert_int_equal(queued.why, MODEL_WAKE_SHUTDOWN);
+	assert_int_equal(begin_request(ready, &r, 5), -ESHUTDOWN);
+	engine_request_unref(r.request);
+	wait_loader(t);
+	assert_int_equal(runs("next"), 0);
+	models_free(t);
+}
+
+/* Freed while a compiler runs and others wait. */
+static void frees_in_the_middle(void **state)
+{
+	struct models *t = open_table(0);
+	struct outcome o[2];
+
+	(void)state;
+	make_hf("raw", "hang");
+	make_case("ready");
+	begin_wait(add(t, "raw"), &o[0]);
+	begin_wait(add(t, "ready"), &o[1]);
+	while (!runs("raw"))
+		turn_loop();
+	models_free(t);
+	assert_int_equal(o[0].calls + o[1].calls, 0);
+}
+
+/* A load that is called off tells who waits, stops the compiler, and can begin again at once. */
+static void calls_off_a_load(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *raw, *ready;
+	struct outcome first, queued;
+
+	(void)state;
+	make_hf("raw", "hang");
+	make_case("ready");
+	raw = add(t, "raw");
+	ready = add(t, "ready");
+	begin_wait(raw, &first);
+	begin_wait(ready, &queued);
+	while (!runs("raw"))
+		turn_loop();
+	model_unload(ready, false, MODEL_BY_ADMIN);
+	assert_int_equal(end_wait(&queued), MODEL_WAKE_REFUSED);
+	assert_int_equal(ready->state, MODEL_UNLOADED);
+	put("raw/behave", "", 0644);
+	model_unload(raw, false, MODEL_BY_ADMIN);
+	assert_int_equal(end_wait(&first), MODEL_WAKE_REFUSED);
+	/* While the compiler is still on its way out. */
+	assert_int_equal(load(raw), MODEL_READY);
+	assert_int_equal(runs("raw"), 2);
+	run_request(raw);
+	models_free(t);
+}
+
+/* A plan is made without a load; who wants the model meanwhile gets it. */
+static void prepares_a_plan(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *raw, *two, *bad;
+	struct model_fit fit;
+	char err[512] = "";
+
+	(void)state;
+	make_hf("raw", "");
+	make_hf("two", "slow");
+	make_hf("bad", "fail");
+	raw = add(t, "raw");
+	two = add(t, "two");
+	bad = add(t, "bad");
+	assert_int_equal(models_fit(raw, NULL, FIT_IDLE, &fit, err, sizeof(err)), 0);
+	assert_false(fit.exact);
+	model_want_plan(raw);
+	while (raw->plan_wanted)
+		turn_loop();
+	assert_string_equal(raw->plan_error, "");
+	assert_int_equal(raw->state, MODEL_UNLOADED);
+	assert_int_equal(atomic_load(&fake_model_loaded), 0);
+	assert_int_equal(models_fit(raw, NULL, FIT_IDLE, &fit, err, sizeof(err)), 0);
+	assert_true(fit.exact);
+
+	model_want_plan(two);
+	while (!runs("two"))
+		turn_loop();
+	assert_int_equal(load(two), MODEL_READY);
+	assert_false(two->plan_wanted);
+	assert_int_equal(runs("two"), 1);
+	run_request(two);
+
+	model_want_plan(bad);
+	while (bad->plan_wanted)
+		turn_loop();
+	assert_non_null(strstr(bad->plan_error, "tensor a.b is missing"));
+	assert_int_equal(bad->state, MODEL_UNLOADED);
+	models_free(t);
+}
+
+/* Files that do not come keep the loader waiting and nobody else: the loop runs requests, looks
+ * after the models, plans, unloads, and lets go of who has waited for long enough. */
+static void goes_on_beside_slow_files(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *a, *b, *slow;
+	struct model_fit fit;
+	struct outcome o;
+	char err[512] = "";
+
+	(void)state;
+	make_case("a");
+	make_case("b");
+	make_case("slow");
+	a = add(t, "a");
+	b = add(t, "b");
+	slow = add(t, "slow");
+	assert_int_equal(load(a), MODEL_READY);
+	assert_int_equal(load(b), MODEL_READY);
+	atomic_store(&fake_plan_blocks, true);
+	begin_wait(slow, &o);
+	while (!atomic_load(&fake_plan_waits))
+		turn_loop();
+	run_request(a);
+	models_check(t);
+	assert_int_equal(models_fit(slow, NULL, FIT_IDLE, &fit, err, sizeof(err)), 0);
+	assert_true(fit.fits);
+	model_unload(b, true, MODEL_BY_ADMIN);
+	assert_int_equal(b->state, MODEL_ASLEEP);
+	model_unload(b, false, MODEL_BY_ADMIN);
+	assert_int_equal(b->state, MODEL_UNLOADED);
+	o.waiter.deadline_ns = 1;
+	models_check(t);
+	assert_int_equal(o.why, MODEL_WAKE_DEADLINE);
+	run_request(a);
+	assert_true(atomic_load(&fake_plan_waits));
+	atomic_store(&fake_plan_blocks, false);
+	wait_state(slow, MODEL_READY);
+	models_free(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(looks_at_directories),
+		CASE(validates_a_configuration),
+		CASE(loads_once_for_many),
+		CASE(reports_the_compilers_failures),
+		CASE(reports_a_failed_load),
+		CASE(repairs_the_cache),
+		CASE(serves_what_param_dir_names),
+		CASE(shuts_down),
+		CASE(frees_in_the_middle),
+		CASE(calls_off_a_load),
+		CASE(prepares_a_plan),
+		CASE(goes_on_beside_slow_files),
+	};
+
+	setenv("TXDA_SECRET", "1", 1);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: MIT
+/* Where models go, who goes for them, and how they leave. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "hostcopy.h"
+#include "models_fixture.h"
+
+static unsigned chip_of_last(void)
+{
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+
+	txda_device_info(txda_group_device(fake_model_last_group, 0), &info);
+	return info.index;
+}
+
+/* Models spread over the chips; those that are to come keep their share of the memory. */
+static void places_models(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m[6];
+	char name[16];
+
+	(void)state;
+	for (unsigned i = 0; i < 6; i++) {
+		snprintf(name, sizeof(name), "m%u", i);
+		make_case(name);
+		m[i] = add(t, name);
+	}
+	for (unsigned i = 0; i < 6; i++) {
+		unsigned others = (5 - i) / FAKE_CHIPS;
+		uint64_t fixed = 102 << 20, left = fake_chip_bytes - fixed;
+
+		assert_int_equal(load(m[i]), MODEL_READY);
+		assert_int_equal(chip_of_last(), i % FAKE_CHIPS);
+		assert_int_equal(replica_chip(&m[i]->replicas[0], 0), i % FAKE_CHIPS);
+		assert_int_equal(fake_model_last_reserve, others ? fixed + (left - fixed) / 2 : 0);
+	}
+	assert_int_equal(atomic_load(&fake_groups), 6);
+	models_free(t);
+}
+
+static void avoids_used_and_lost_chips(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *a, *b, *c;
+
+	(void)state;
+	fake_plan.tp = fake_model_config.info.tp = 2;
+	make_case("a");
+	make_case("b");
+	make_case("c");
+	a = add(t, "a");
+	b = add(t, "b");
+	c = add(t, "c");
+	assert_int_equal(load(a), MODEL_READY);
+	assert_int_equal(chip_of_last(), 0);
+	assert_int_equal(load(b), MODEL_READY);
+	assert_int_equal(chip_of_last(), 2);
+	model_unload(a, false, MODEL_BY_ADMIN);
+	wait_loader(t);
+	fake_chip_lost[1] = true;
+	assert_int_equal(load(c), MODEL_READY);
+	assert_int_equal(chip_of_last(), 2);
+	fake_chip_lost[3] = true;
+	assert_int_equal(load(a), MODEL_FAILED);
+	assert_non_null(strstr(a->error, "with lost chips"));
+	models_free(t);
+}
+
+/* Running requests end first; who asks meanwhile waits, and gets it again. */
+static void drains(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m;
+	struct test_request r, other;
+	struct outcome o;
+
+	(void)state;
+	make_case("ready");
+	m = add(t, "ready");
+	model_unload(m, false, MODEL_BY_ADMIN);
+	assert_int_equal(m->state, MODEL_UNLOADED);
+	assert_int_equal(load(m), MODEL_READY);
+	assert_int_equal(begin_request(m, &r, 50), 0);
+	model_unload(m, false, MODEL_BY_ADMIN);
+	assert_int_equal(m->state, MODEL_DRAINING);
+	assert_int_equal(m->metrics.unloads[MODEL_BY_ADMIN], 1);
+	assert_false(model_is_ready(m));
+	assert_int_equal(atomic_load(&fake_model_loaded), 1);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+	wait_state(m, MODEL_UNLOADED);
+	wait_loader(t);
+	assert_int_equal(atomic_load(&fake_model_loaded), 0);
+	/* No chips have it: that is no full queue. */
+	assert_int_equal(begin_request(m, &other, 5), -EIO);
+	engine_request_unref(other.request);
+
+	assert_int_equal(load(m), MODEL_READY);
+	assert_int_equal(begin_request(m, &r, 50), 0);
+	model_unload(m, false, MODEL_BY_ADMIN);
+	begin_wait(m, &o);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+	assert_int_equal(end_wait(&o), MODEL_WAKE_READY);
+	run_request(m);
+	models_free(t);
+}
+
+/* A lost model refuses, then is loaded anew. Others go on. */
+static void comes_back_after_a_loss(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *a, *b;
+	struct test_request r;
+	struct outcome o;
+
+	(void)state;
+	make_case("a");
+	make_case("b");
+	a = add(t, "a");
+	b = add(t, "b");
+	assert_int_equal(load(a), MODEL_READY);
+	fake_model_fail_group = fake_model_last_group;
+	assert_int_equal(load(b), MODEL_READY);
+	atomic_store(&fake_model_fail_after, 2);
+	assert_int_equal(begin_request(a, &r, 20), 0);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_ERROR);
+	model_check(a);
+	assert_int_equal(a->state, MODEL_LOST);
+	assert_non_null(strstr(a->error, "fell off the bus"));
+	assert_false(model_may_be_awaited(a));
+	assert_int_equal(begin_request(a, &r, 5), -EIO);
+	engine_request_unref(r.request);
+	run_request(b);
+	fake_model_fail_group = NULL;
+	/* Lost until it has chips again; a load that fails is tried again. */
+	fake_model_load_error = -EINVAL;
+	models_pump(t);
+	wait_loader(t);
+	model_demand(a);
+	assert_int_equal(a->state, MODEL_LOST);
+	wait_loader(t);
+	assert_int_equal(a->state, MODEL_LOST);
+	fake_model_load_error = 0;
+	model_demand(a);
+	wait_state(a, MODEL_READY);
+	run_request(a);
+	begin_wait(a, &o);
+	model_unpark(a, &o.waiter);
+	models_free(t);
+}
+
+/* Asleep: off the chip, its weights in host memory; it wakes with the next demand. */
+static void sleeps(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m;
+	struct test_request r;
+
+	(void)state;
+	make_case("ready");
+	assert_int_equal(mkdir(at("ready/chip0"), 0755), 0);
+	put("ready/chip0/param.bin", "weights", 0644);
+	m = add(t, "ready");
+	model_unload(m, true, MODEL_BY_ADMIN);
+	assert_int_equal(m->state, MODEL_UNLOADED);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(load(m), MODEL_READY);
+		assert_null(m->replicas[0].copy);
+		assert_int_equal(begin_request(m, &r, 20), 0);
+		model_unload(m, true, MODEL_BY_ADMIN);
+		assert_int_equal(m->state, MODEL_DRAINING);
+		assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+		wait_state(m, MODEL_ASLEEP);
+		wait_loader(t);
+		assert_int_equal(atomic_load(&fake_model_loaded), 0);
+		assert_non_null(m->replicas[0].copy);
+		assert_int_equal(hostcopy_bytes(m->replicas[0].copy), 7);
+		model_unload(m, true, MODEL_BY_ADMIN);
+		assert_int_equal(m->state, MODEL_ASLEEP);
+	}
+	/* A load that fails leaves it asleep, with its copy. */
+	fake_model_load_error = -EIO;
+	assert_int_equal(load(m), MODEL_ASLEEP);
+	assert_non_null(m->replicas[0].copy);
+	fake_model_load_error = 0;
+	model_unload(m, false, MODEL_BY_ADMIN);
+	assert_int_equal(m->state, MODEL_UNLOADED);
+	assert_null(m->replicas[0].copy);
+	/* Asked for while the copy is made. */
+	assert_int_equal(load(m), MODEL_READY);
+	model_unload(m, true, MODEL_BY_ADMIN);
+	assert_int_equal(load(m), MODEL_READY);
+	assert_null(m->replicas[0].copy);
+	models_free(t);
+}
+
+/* Idle for long enough it goes; one that is pinned stays. */
+static void idles(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m;
+
+	(void)state;
+	make_case("ready");
+	m = add(t, "ready");
+	assert_int_equal(load(m), MODEL_READY);
+	m->keep_alive = 0;
+	m->pinned = true;
+	models_check(t);
+	assert_int_equal(m->state, MODEL_READY);
+	m->pinned = false;
+	m->expected = 1;
+	models_check(t);
+	assert_int_equal(m->state, MODEL_READY);
+	/* Who has been answered by the engine, and only reads on, does not keep it. */
+	m->expected = 0;
+	m->users = 1;
+	models_check(t);
+	assert_int_equal(m->state, MODEL_UNLOADED);
+	assert_int_equal(m->metrics.unloads[MODEL_BY_IDLING], 1);
+	m->users = 0;
+	models_free(t);
+}
+
+/* A name leaves the table at once, what it stands for when nobody uses it any more. */
+static void retires(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *a, *again, *raw;
+	struct test_request r;
+	struct outcome o;
+
+	(void)state;
+	make_case("a");
+	make_hf("raw", "hang");
+	a = add(t, "a");
+	raw = add(t, "raw");
+	assert_int_equal(load(a), MODEL_READY);
+	assert_int_equal(begin_request(a, &r, 50), 0);
+	model_use(a);
+	model_retire(a);
+	assert_null(models_find(t, "a"));
+	again = add(t, "a");
+	assert_ptr_equal(models_find(t, "a"), again);
+	assert_int_equal(load(again), MODEL_READY);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+	wait_loader(t);
+	models_check(t);
+	assert_int_equal(t->n, 3);
+	model_unuse(a);
+	models_check(t);
+	assert_int_equal(t->n, 2);
+	assert_int_equal(atomic_load(&fake_model_loaded), 1);
+	/* And one that is being loaded. */
+	begin_wait(raw, &o);
+	while (!runs("raw"))
+		turn_loop();
+	model_retire(raw);
+	assert_int_equal(end_wait(&o), MODEL_WAKE_REFUSED);
+	assert_null(models_find(t, "raw"));
+	wait_loader(t);
+	models_check(t);
+	assert_int_equal(t->n, 1);
+	models_free(t);
+}
+
+/* Fills chip @i but for @left bytes, whoever has them. */
+static void fill_chip(unsigned i, uint64_t left)
+{
+	fake_chip_used[i] = fake_chip_bytes - left;
+}
+
+/* What does not fit is refused with value and limit, and with who would have to go. */
+static void makes_room(void **state)
+{
+	const uint64_t fixed = 102 << 20, need = fixed + (64 << 16) + (8 << 20);
+	struct models *t = open_table(0);
+	struct served_model *m[5];
+	struct model_fit fit;
+	char err[512] = "", name[16];
+
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
+		struct config_model *c;
+
+		snprintf(name, sizeof(name), "m%u", i);
+		make_case(name);
+		c = new_config(name, at(name));
+		/* 4 blocks suffice to the second one, the others take all. */
+		c->kv_memory = i == 1 ? 4 << 16 : 0;
+		m[i] = add_config(t, c);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(load(m[i]), MODEL_READY);
+	assert_int_equal(models_fit(m[4], NULL, FIT_NOBODY, &fit, err, sizeof(err)), 0);
+	assert_true(fit.exact && fit.fits && !fit.resident);
+	assert_int_equal(fit.tp, 1);
+	assert_int_equal(fit.need_bytes, need);
+	assert_int_equal(fit.weight_bytes, 100 << 20);
+	assert_int_equal(fit.n_groups, FAKE_CHIPS);
+	assert_int_equal(fit.groups[2].chips[0], 2);
+	assert_int_equal(fit.groups[2].free_bytes, fake_chip_bytes);
+
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fill_chip(i, need - 1);
+	assert_int_equal(models_fit(m[4], NULL, FIT_NOBODY, &fit, err, sizeof(err)), -ENOSPC);
+	assert_non_null(
+		strstr(err, "needs 119537664 bytes of a chip at least; 119537663 are free"));
+	/* Any of them makes room: the one that was idle for longest, never a pinned one. */
+	assert_int_equal(models_fit(m[4], NULL, FIT_IDLE, &fit, err, sizeof(err)), 0);
+	assert_false(fit.fits);
+	assert_int_equal(fit.n_victims, 1);
+	assert_ptr_equal(fit.victims[0], m[0]);
+	m[0]->pinned = true;
+	assert_int_equal(models_fit(m[4], NULL, FIT_IDLE, &fit, err, sizeof(err)), 0);
+	assert_ptr_equal(fit.victims[0], m[1]);
+	/* A chip so full that the small one on it is not enough. */
+	fill_chip(1, 1 << 20);
+	m[2]->pinned = m[3]->pinned = true;
+	assert_int_equal(models_fit(m[4], NULL, FIT_IDLE, &fit, err, sizeof(err)), -ENOSPC);
+	assert_int_equal(models_fit(m[3], NULL, FIT_NOBODY, &fit, err, sizeof(err)), 0);
+	assert_true(fit.resident);
+	/* Nobody may go, so it is left for later. */
+	assert_int_equal(load(m[4]), MODEL_UNLOADED);
+	assert_non_null(strstr(m[4]->error, "needs 119537664 bytes"));
+	/* Others' memory is no lost chip; a lost chip is no room. */
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fake_chip_lost[i] = true;
+	assert_int_equal(models_fit(m[4], NULL, FIT_IDLE, &fit, err, sizeof(err)), -EIO);
+	models_free(t);
+}
+
+/* A load that was asked for waits for a busy model and takes its place; one of the start waits only
+ * for what leaves anyway. */
+static void waits_for_room(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *a, *b, *next;
+	struct config_model *c;
+	struct test_request r;
+
+	(void)state;
+	make_case("a");
+	make_case("b");
+	a = add(t, "a");
+	b = add(t, "b");
+	assert_int_equal(load(a), MODEL_READY);
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fill_chip(i, 1 << 20);
+	atomic_store(&fake_model_hang, true);
+	assert_int_equal(begin_request(a, &r, 100), 0);
+	model_demand(b);
+	wait_loader(t);
+	assert_int_equal(b->state, MODEL_LOADING);
+	assert_int_equal(a->state, MODEL_READY);
+	atomic_store(&fake_model_hang, false);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+	models_pump(t);
+	assert_int_equal(a->state, MODEL_UNLOADED);
+	assert_int_equal(a->metrics.unloads[MODEL_BY_EVICTION], 1);
+	fill_chip(0, fake_chip_bytes);
+	wait_state(b, MODEL_READY);
+
+	/* Loaded anew while it works. */
+	fill_chip(0, 1 << 20);
+	atomic_store(&fake_model_hang, true);
+	assert_int_equal(begin_request(b, &r, 100), 0);
+	model_retire(b);
+	assert_int_equal(b->state, MODEL_DRAINING);
+	c = new_config("b", at("b"));
+	c->on_demand = 0;
+	next = add_config(t, c);
+	wait_loader(t);
+	models_check(t);
+	assert_int_equal(next->state, MODEL_LOADING);
+	atomic_store(&fake_model_hang, false);
+	fill_chip(0, fake_chip_bytes);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+	wait_state(next, MODEL_READY);
+	/* Beside one that stays it does not wait. */
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fill_chip(i, 1 << 20);
+	c = new_config("a2", at("a"));
+	c->on_demand = 0;
+	a = add_config(t, c);
+	wait_loader(t);
+	assert_int_equal(a->state, MODEL_UNLOADED);
+	models_free(t);
+}
+
+/* Replicas do not share a group. */
+static void keeps_replicas_apart(void **state)
+{
+	struct config_model *c;
+	struct models *t = open_table(0);
+	struct served_model *m;
+	struct model_fit fit;
+	struct test_request r[2];
+	char err[512] = "";
+
+	(void)state;
+	fake_plan.tp = fake_model_config.info.tp = 2;
+	make_case("a");
+	c = new_config("a", at("a"));
+	c->data_parallel = 3;
+	m = add_config(t, c);
+	assert_int_equal(load(m), MODEL_READY);
+	wait_loader(t);
+	assert_int_equal(m->replicas[0].state, MODEL_READY);
+	assert_int_equal(m->replicas[1].state, MODEL_READY);
+	assert_int_equal(chip_of_last(), 2);
+	assert_int_equal(m->replicas[2].state, MODEL_FAILED);
+	assert_int_equal(models_fit(m, NULL, FIT_IDLE, &fit, err, sizeof(err)), -ENODEV);
+	assert_non_null(strstr(err, "2 with a replica"));
+	/* Requests go to both; the model drains until both are through. */
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(begin_request(m, &r[i], 50 + 40 * i), 0);
+	assert_ptr_not_equal(r[0].client.replica, r[1].client.replica);
+	model_unload(m, false, MODEL_BY_ADMIN);
+	assert_int_equal(m->state, MODEL_DRAINING);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(end_request(&r[i]), ENGINE_FINISH_LENGTH);
+	wait_state(m, MODEL_UNLOADED);
+	models_free(t);
+}
+
+/* What a model may use is all that is looked at, in the order in which it is said. */
+static void stays_on_its_chips(void **state)
+{
+	const struct config_devices chips = {.chips = {2, 3, 0}, .n = 3};
+	struct models *t = open_table(0);
+	struct served_model *m[3];
+	struct model_fit fit;
+	const uint64_t fixed = 102 << 20;
+	char err[512] = "";
+
+	(void)state;
+	fake_plan.tp = fake_model_config.info.tp = 2;
+	for (unsigned i = 0; i < 3; i++) {
+		const char *const names[] = {"a", "b", "c"};
+		struct config_model *c;
+
+		make_case(names[i]);
+		c = new_config(names[i], at(names[i]));
+		if (i < 2)
+			c->devices = chips;
+		m[i] = add_config(t, c);
+	}
+	assert_int_equal(models_fit(m[0], NULL, FIT_NOBODY, &fit, err, sizeof(err)), 0);
+	assert_int_equal(fit.n_groups, 1);
+	assert_int_equal(fit.groups[0].chips[0], 2);
+	/* The one that has to join it there has its share of the chips, the third has others. */
+	assert_int_equal(load(m[0]), MODEL_READY);
+	assert_int_equal(chip_of_last(), 2);
+	assert_int_equal(fake_model_last_reserve, fixed + (fake_chip_bytes - 2 * fixed) / 2);
+	assert_int_equal(load(m[1]), MODEL_READY);
+	assert_int_equal(chip_of_last(), 2);
+	assert_int_equal(fake_model_last_reserve, 0);
+	m[2]->config->devices = (struct config_devices){.chips = {2}, .n = 1};
+	assert_int_equal(models_fit(m[2], NULL, FIT_NOBODY, &fit, err, sizeof(err)), -ENODEV);
+	assert_non_null(strstr(err, "the model may use 1 chips, which are 0 groups"));
+	assert_int_equal(load(m[2]), MODEL_FAILED);
+	assert_non_null(strstr(m[2]->error, "the model may use 1 chips, which are 0 groups"));
+	models_free(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(places_models),
+		CASE(avoids_used_and_lost_chips),
+		CASE(drains),
+		CASE(comes_back_after_a_loss),
+		CASE(sleeps),
+		CASE(idles),
+		CASE(retires),
+		CASE(makes_room),
+		CASE(waits_for_room),
+		CASE(keeps_replicas_apart),
+		CASE(stays_on_its_chips),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
