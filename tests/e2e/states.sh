@@ -67,6 +67,17 @@ start --config "$tmp/conf"
 printf 'model = demo=%s\nlog-level = error\nno-enable-prefix-caching\n' "$MODEL" >"$tmp/conf"
 kill -HUP "$daemon"
 http http://localhost/health | grep -q ok || fail "SIGHUP ends it"
+# Settings that do not come, as from a mount that hangs, keep nobody waiting.
+rm "$tmp/conf"
+mkfifo "$tmp/conf"
+kill -HUP "$daemon"
+post $comp '{"prompt":"Once","max_tokens":2}' | grep -q text_completion || fail "no answers beside a reload that hangs"
+printf 'model = demo=%s\nlog-level = error\nno-enable-prefix-caching\nkeep-alive = 90\n' "$MODEL" >"$tmp/conf"
+keeps() {
+	http http://localhost/v1/models/demo | grep -q '"keep_alive":90'
+}
+until_true 60 keeps || fail "a reload that took its time: $(http http://localhost/v1/models/demo)"
+rm "$tmp/conf"
 stop
 printf 'model = demo=%s\nbogus = 1\n' "$MODEL" >"$tmp/conf"
 "$TXDAD" --config "$tmp/conf" 2>"$tmp/err" && fail "a bogus setting"
