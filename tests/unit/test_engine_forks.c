@@ -285,7 +285,18 @@ static void beams_may_end(void **state)
 	}
 	for (unsigned i = 0; i < 3; i++)
 		engine_cancel(e, r[i]);
-	wait_finished(e, 3);
+	wait_finished(e, 4);
+	close_engine(e);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_not_equal(atomic_load(&r[i]->finish), ENGINE_RUNNING);
+		engine_request_unref(r[i]);
+	}
+	/* The engine ends in the middle of them. */
+	e = open_engine(&(struct engine_options){0});
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(engine_beam_new(prompt + i, 10, &o, &r[i]), 0);
+		submit(e, r[i]);
+	}
 	engine_free(e);
 	for (unsigned i = 0; i < 4; i++) {
 		assert_int_not_equal(atomic_load(&r[i]->finish), ENGINE_RUNNING);
