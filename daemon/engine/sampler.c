@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hash.h"
 #include "sampler_internal.h"
 
 int sampler_new(unsigned vocab, unsigned k, struct sampler **ret)
@@ -54,23 +55,12 @@ uint64_t sampler_bytes_read(const struct sampler *s)
 	return s->bytes_read;
 }
 
-/* A bijection of 64 bits that spreads each input bit over all output bits. */
-static uint64_t scramble(uint64_t x)
-{
-	x ^= x >> 30;
-	x *= 0xbf58476d1ce4e5b9ull;
-	x ^= x >> 27;
-	x *= 0x94d049bb133111ebull;
-	x ^= x >> 31;
-	return x;
-}
-
 double sampler_uniform(uint64_t seed, uint64_t position)
 {
-	uint64_t key = scramble(seed + 0x9e3779b97f4a7c15ull);
-	uint64_t bits = scramble(key ^ scramble(position * 0x9e3779b97f4a7c15ull + 1));
+	uint64_t key = hash_spread(seed + HASH_GOLDEN);
+	uint64_t bits = hash_spread(key ^ hash_spread(position * HASH_GOLDEN + 1));
 
-	return (double)(scramble(bits + key) >> 11) * 0x1p-53;
+	return (double)(hash_spread(bits + key) >> 11) * 0x1p-53;
 }
 
 void sampler_fetch(struct sampler *s, struct sampler_row *row)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "manifest.h"
+#include "hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,15 +29,9 @@ struct form {
 };
 _Static_assert(offsetof(struct form, hash) + sizeof(uint64_t) == sizeof(struct form), "no padding");
 
-/* FNV-1a */
 static uint64_t hash_of(const struct form *f)
 {
-	const unsigned char *p = (const unsigned char *)f;
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	for (size_t i = 0; i < offsetof(struct form, hash); i++)
-		hash = (hash ^ p[i]) * 0x100000001b3ull;
-	return hash;
+	return hash_fnv1a(HASH_FNV1A, f, offsetof(struct form, hash));
 }
 
 static int say(int error, char *err, size_t errlen, const char *what)

@@ -12,6 +12,7 @@
 
 #include "balance.h"
 #include "clock.h"
+#include "hash.h"
 #include "keeper.h"
 #include "loader.h"
 #include "log.h"
@@ -176,10 +177,10 @@ const char *model_phase(const struct served_model *m, double *ret_progress)
 static void make_fingerprint(const char *case_dir, char *ret, size_t len)
 {
 	const char *base = strrchr(case_dir, '/');
-	uint64_t hash = 0xCBF29CE484222325ull;
+	uint64_t hash;
 
-	for (base = base ? base + 1 : case_dir; *base; base++)
-		hash = (hash ^ (unsigned char)*base) * 0x100000001B3ull;
+	base = base ? base + 1 : case_dir;
+	hash = hash_fnv1a(HASH_FNV1A, base, strlen(base));
 	snprintf(ret, len, "fp_txda_%s_%08x", TXDA_VERSION, (unsigned)(hash ^ hash >> 32));
 }
 

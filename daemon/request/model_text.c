@@ -12,6 +12,7 @@
 #include "constraint.h"
 #include "detok.h"
 #include "grammar.h"
+#include "hash.h"
 #include "json_strict.h"
 #include "structured.h"
 #include "tokenizer.h"
@@ -475,13 +476,7 @@ void prompt_tokens_free(struct prompt_tokens *p)
 /* The first choice has the seed itself; further ones numbers derived from it (splitmix64). */
 static uint64_t derive_seed(uint64_t seed, unsigned k)
 {
-	uint64_t z = seed + k * 0x9E3779B97F4A7C15ull;
-
-	if (!k)
-		return seed;
-	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-	z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-	return z ^ z >> 31;
+	return k ? hash_spread(seed + k * HASH_GOLDEN) : seed;
 }
 
 bool model_text_stops(const struct model_text *t, const struct api_params *p, int32_t token)

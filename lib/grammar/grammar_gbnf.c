@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hash.h"
 #include "scan.h"
 
 #define MAX_NAME 100
@@ -113,11 +114,9 @@ static bool at_rule(const struct parser *p)
 
 static size_t slot_of(const struct parser *p, const char *name)
 {
-	uint64_t hash = 0xCBF29CE484222325ull;
+	uint64_t hash = hash_fnv1a(HASH_FNV1A, name, strlen(name));
 	size_t at;
 
-	for (const char *c = name; *c; c++)
-		hash = (hash ^ (unsigned char)*c) * 0x100000001B3ull;
 	for (at = hash & (p->n_slots - 1); p->slots[at]; at = (at + 1) & (p->n_slots - 1)) {
 		if (!strcmp(p->names[p->slots[at] - 1].text, name))
 			break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What every program stands on, lib/base: checksums, numbers, and names of the instruction set. */
+/* What every program stands on, lib/base: checksums, hashes, numbers, and names of the instruction set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "crc32c.h"
+#include "hash.h"
 #include "isa_names.h"
 #include "number.h"
 #include "txda_isa.h"
@@ -28,6 +29,19 @@ static void crc_is_the_same_either_way(void **state)
 					 crc32c_portable(0x1234, data + at, n - at));
 	assert_int_equal(crc32c(crc32c(0, data, 70001), data + 70001, 29999),
 			 crc32c(0, data, sizeof(data)));
+}
+
+/* Seeds, fingerprints and files depend on these. */
+static void hashes_stay_what_they_are(void **state)
+{
+	(void)state;
+	assert_true(hash_fnv1a(HASH_FNV1A, "", 0) == 0xcbf29ce484222325ull);
+	assert_true(hash_fnv1a(HASH_FNV1A, "foobar", 6) == 0x85944171f73967e8ull);
+	assert_true(hash_fnv1a(hash_fnv1a(HASH_FNV1A, "foo", 3), "bar", 3) ==
+		    0x85944171f73967e8ull);
+	/* splitmix64 from 0 */
+	assert_true(hash_spread(HASH_GOLDEN) == 0xe220a8397b1dcdafull);
+	assert_true(hash_spread(2 * HASH_GOLDEN) == 0x6e789e6aa1b965f4ull);
 }
 
 static void everything_has_a_name(void **state)
@@ -152,6 +166,7 @@ int main(void)
 		cmocka_unit_test(crc_is_the_same_either_way),
 		cmocka_unit_test(numbers_are_digits_up_to_a_limit),
 		cmocka_unit_test(sizes_are_bytes_with_units),
+		cmocka_unit_test(hashes_stay_what_they_are),
 		cmocka_unit_test(everything_has_a_name),
 		cmocka_unit_test(what_is_none_is_called_so),
 	};

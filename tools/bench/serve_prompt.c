@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "serve.h"
+#include "hash.h"
 
 static const char *const words[] = {
 	"the",	  "king",    "of",    "a",	"small",  "house",    "went",  "into",
@@ -19,12 +20,8 @@ static const char *const words[] = {
 
 double serve_random(uint64_t *state)
 {
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull; /* splitmix64, S. Vigna */
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	z ^= z >> 31;
-	return (double)(z >> 11) * 0x1p-53;
+	*state += HASH_GOLDEN;
+	return (double)(hash_spread(*state) >> 11) * 0x1p-53;
 }
 
 static char *put_words(char *at, uint64_t state, unsigned n)

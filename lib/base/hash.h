@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* Hashes that are quick and the same everywhere; against a hostile choice of keys use sha256.h. */
+#ifndef TXDA_BASE_HASH_H
+#define TXDA_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HASH_FNV1A  0xcbf29ce484222325ull /* to begin with */
+#define HASH_GOLDEN 0x9e3779b97f4a7c15ull /* 2^64 by the golden ratio: steps of splitmix64 */
+
+/* FNV-1a, goes on from @hash. */
+static inline uint64_t hash_fnv1a(uint64_t hash, const void *data, size_t bytes)
+{
+	const unsigned char *p = data;
+
+	for (size_t i = 0; i < bytes; i++)
+		hash = (hash ^ p[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+/* A bijection that spreads each bit of @x over all bits: what splitmix64 (S. Vigna) ends with. */
+static inline uint64_t hash_spread(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+#endif /* TXDA_BASE_HASH_H */
