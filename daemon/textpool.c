@@ -48,8 +48,7 @@ static struct textpool_share *find_share(const struct textpool *pool, uid_t user
 {
 	struct textpool_share *s;
 
-	TAILQ_FOREACH(s, &pool->shares, link)
-	{
+	TAILQ_FOREACH(s, &pool->shares, link) {
 		if (s->user == user && s != &pool->spare)
 			return s;
 	}
@@ -105,8 +104,7 @@ static struct textpool_job *pick(struct textpool *pool, bool brief_only)
 	unsigned most = pool->n_threads > 2 ? pool->n_threads - 2 : 1;
 	struct textpool_share *s;
 
-	TAILQ_FOREACH(s, &pool->shares, link)
-	{
+	TAILQ_FOREACH(s, &pool->shares, link) {
 		struct textpool_job *job = NULL;
 
 		if (!brief_only && s->running < most)
@@ -225,7 +223,8 @@ static bool give_back(struct textpool *pool, bool all)
 		TAILQ_INSERT_TAIL(&pool->finished, job, link);
 	}
 	TAILQ_CONCAT(&jobs, &pool->finished, link);
-	TAILQ_FOREACH(job, &jobs, link) leave(pool, job);
+	TAILQ_FOREACH(job, &jobs, link)
+		leave(pool, job);
 	pthread_mutex_unlock(&pool->lock);
 	if (TAILQ_EMPTY(&jobs))
 		return false;

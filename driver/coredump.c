@@ -159,8 +159,7 @@ static void txda_dump_vm(struct txda_vm *vm, struct seq_buf *s)
 		seq_buf_puts(s, "(it is being changed just now)\n");
 		return;
 	}
-	drm_gpuvm_for_each_va(va, &vm->base)
-	{
+	drm_gpuvm_for_each_va(va, &vm->base) {
 		if (va == &vm->base.kernel_alloc_node)
 			continue;
 		if (n++ == TXDA_DUMP_MAPPINGS) {

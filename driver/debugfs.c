@@ -51,8 +51,7 @@ static int txda_debugfs_queues(struct seq_file *m, void *data)
 	struct txda_queue *queue;
 
 	mutex_lock(&tdev->queues.lock);
-	list_for_each_entry(queue, &tdev->queues.all, link)
-	{
+	list_for_each_entry(queue, &tdev->queues.all, link) {
 		seq_printf(m, "queue %u: %s, vm %u, state %#x, %lld submitted, %lld completed",
 			   queue->id, queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
 			   queue->vm->id, READ_ONCE(queue->state), atomic64_read(&queue->submitted),
@@ -72,8 +71,7 @@ static int txda_debugfs_vms(struct seq_file *m, void *data)
 	int err = 0;
 
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link)
-	{
+	list_for_each_entry(vm, &tdev->vms, link) {
 		seq_printf(m, "vm %u: vmid %u, %u tables, %d queues, %d jobs%s\n", vm->id,
 			   vm->pt.vmid, vm->pt.tables, atomic_read(&vm->queues),
 			   atomic_read(&vm->jobs), READ_ONCE(vm->lost) ? ", lost" : "");

@@ -123,8 +123,7 @@ static int txda_nl_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	long at = 0;
 
 	mutex_lock(&txda_devices_lock);
-	list_for_each_entry(tdev, &txda_devices, link)
-	{
+	list_for_each_entry(tdev, &txda_devices, link) {
 		if (at++ < cb->args[0])
 			continue;
 		/* The rest goes into the next message. */

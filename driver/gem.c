@@ -229,7 +229,8 @@ void txda_gem_unplug(struct txda_device *tdev)
 
 	mutex_lock(&gem->lock);
 	gem->unplugged = true;
-	list_for_each_entry(bo, &gem->bos, link) txda_bo_unplug(bo);
+	list_for_each_entry(bo, &gem->bos, link)
+		txda_bo_unplug(bo);
 	mutex_unlock(&gem->lock);
 
 	txda_gem_free_aside(tdev);
@@ -252,8 +253,7 @@ void txda_gem_free_aside(struct txda_device *tdev)
 	list_splice_init(&tdev->gem.aside, &vmas);
 	mutex_unlock(&tdev->gem.lock);
 
-	list_for_each_entry_safe(vma, next, &vmas, node)
-	{
+	list_for_each_entry_safe(vma, next, &vmas, node) {
 		drm_gem_object_put(vma->base.gem.obj);
 		kfree(vma);
 	}
@@ -271,8 +271,7 @@ void txda_gem_stats(struct drm_file *file, struct drm_memory_stats *ret_vram,
 	memset(ret_host, 0, sizeof(*ret_host));
 
 	spin_lock(&file->table_lock);
-	idr_for_each_entry(&file->object_idr, obj, id)
-	{
+	idr_for_each_entry(&file->object_idr, obj, id) {
 		struct txda_bo *bo = txda_bo_local(to_txda_bo(obj));
 		struct drm_memory_stats *stats = ret_host;
 

@@ -149,7 +149,8 @@ void txda_groups_leave_all(struct txda_device *tdev)
 
 	mutex_lock(&txda_groups_lock);
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link) txda_groups_leave_locked(vm);
+	list_for_each_entry(vm, &tdev->vms, link)
+		txda_groups_leave_locked(vm);
 	mutex_unlock(&tdev->vms_lock);
 	mutex_unlock(&txda_groups_lock);
 }
@@ -161,8 +162,7 @@ void txda_groups_restart(struct txda_device *tdev)
 
 	mutex_lock(&txda_groups_lock);
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link)
-	{
+	list_for_each_entry(vm, &tdev->vms, link) {
 		for (slot = 0; slot < DRM_TXDA_GROUP_SLOTS; slot++) {
 			if (!vm->groups[slot])
 				continue;

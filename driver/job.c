@@ -106,8 +106,7 @@ static void txda_jobs_reap_locked(struct txda_queue *queue)
 	if (list_empty(&queue->running))
 		return;
 	done = txda_hwq_done(queue->hwq);
-	list_for_each_entry_safe(job, next, &queue->running, link)
-	{
+	list_for_each_entry_safe(job, next, &queue->running, link) {
 		if (job->fence.base.seqno > done)
 			break;
 		txda_job_leave_ring(job, 0);
@@ -137,8 +136,7 @@ void txda_jobs_flush(struct txda_queue *queue)
 	spin_lock_irqsave(&queue->lock, flags);
 	txda_jobs_reap_locked(queue);
 	err = queue->guilty_err;
-	list_for_each_entry_safe(job, next, &queue->running, link)
-	{
+	list_for_each_entry_safe(job, next, &queue->running, link) {
 		txda_job_leave_ring(job, err);
 		err = queue->drop_err;
 	}

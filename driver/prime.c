@@ -164,8 +164,7 @@ static struct txda_bo *txda_peers_next(struct txda_device *tdev)
 	struct txda_bo *bo, *found = NULL;
 
 	mutex_lock(&txda_peers_lock);
-	list_for_each_entry(bo, &txda_peers, peer_link)
-	{
+	list_for_each_entry(bo, &txda_peers, peer_link) {
 		if (bo->peer->base.dev != &tdev->drm || txda_bo_local(bo) != bo || bo->peer_gone)
 			continue;
 		bo->peer_gone = true;

@@ -125,7 +125,8 @@ static void txda_pt_tables_free(struct list_head *list, bool aside)
 {
 	struct txda_pt_table *table, *next;
 
-	list_for_each_entry_safe(table, next, list, link) txda_pt_table_free(table, aside);
+	list_for_each_entry_safe(table, next, list, link)
+		txda_pt_table_free(table, aside);
 	INIT_LIST_HEAD(list);
 }
 
@@ -452,8 +453,7 @@ void txda_pt_write_tables(struct txda_pt *pt)
 	struct txda_pt_table *table, *next;
 
 	txda_pt_collect(pt->root, &tables);
-	list_for_each_entry_safe(table, next, &tables, link)
-	{
+	list_for_each_entry_safe(table, next, &tables, link) {
 		txda_pt_write_table(table);
 		list_del_init(&table->link);
 	}

@@ -205,8 +205,7 @@ void txda_queues_close_file(struct txda_file *file)
 	struct txda_queue *queue;
 	unsigned long id;
 
-	xa_for_each(&file->queues, id, queue)
-	{
+	xa_for_each(&file->queues, id, queue) {
 		xa_erase(&file->queues, id);
 		txda_queue_close(queue);
 	}
@@ -219,8 +218,7 @@ void txda_queues_lose(struct txda_device *tdev, u32 state, int err)
 	bool detach;
 
 	mutex_lock(&queues->lock);
-	list_for_each_entry(queue, &queues->all, link)
-	{
+	list_for_each_entry(queue, &queues->all, link) {
 		mutex_lock(&queue->hw_lock);
 		txda_queue_mark(queue, state, err, err);
 		txda_jobs_flush(queue);
@@ -251,8 +249,7 @@ void txda_queues_resume(struct txda_device *tdev)
 	bool lost;
 
 	mutex_lock(&queues->lock);
-	list_for_each_entry(queue, &queues->all, link)
-	{
+	list_for_each_entry(queue, &queues->all, link) {
 		mutex_lock(&queue->hw_lock);
 		lost = queue->hwq && !queue->drop_err && txda_hwq_restart(queue->hwq);
 		if (lost) {

@@ -43,8 +43,7 @@ int txda_runs_from_sgt(struct sg_table *sgt, u64 bytes, struct txda_runs **ret_r
 	if (!runs)
 		return -ENOMEM;
 
-	for_each_sgtable_dma_sg(sgt, sg, i)
-	{
+	for_each_sgtable_dma_sg(sgt, sg, i) {
 		addr = sg_dma_address(sg);
 		len = min_t(u64, sg_dma_len(sg), bytes - runs->bytes);
 		if (!len)

@@ -194,8 +194,7 @@ static int txda_sync_add_fence(struct drm_sched_job *job, struct dma_fence *fenc
 	u32 n = 0;
 	int err = 0;
 
-	dma_fence_unwrap_for_each(part, &cursor, fence)
-	{
+	dma_fence_unwrap_for_each(part, &cursor, fence) {
 		/* A client can make these as long as it likes. */
 		if (n++ == TXDA_SYNC_UNWRAP) {
 			dma_fence_put(cursor.chain);

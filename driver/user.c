@@ -23,8 +23,7 @@ static struct txda_user *txda_user_find(struct txda_users *users, kuid_t uid)
 	struct txda_user *user;
 
 	lockdep_assert_held(&users->lock);
-	list_for_each_entry(user, &users->all, link)
-	{
+	list_for_each_entry(user, &users->all, link) {
 		if (uid_eq(user->uid, uid))
 			return user;
 	}

@@ -98,8 +98,7 @@ void txda_vm_free_vmas(struct txda_vm *vm, struct list_head *vmas, bool stuck)
 {
 	struct txda_vma *vma, *next;
 
-	list_for_each_entry_safe(vma, next, vmas, node)
-	{
+	list_for_each_entry_safe(vma, next, vmas, node) {
 		list_del(&vma->node);
 		if (stuck)
 			drm_gem_object_get(vma->base.gem.obj);
@@ -260,8 +259,7 @@ static void txda_vm_kill(struct txda_vm *vm)
 	mutex_lock(&vm->op_lock);
 	vm->dead = true;
 	WRITE_ONCE(vm->lost, true);
-	drm_gpuvm_for_each_va_safe(va, next, &vm->base)
-	{
+	drm_gpuvm_for_each_va_safe(va, next, &vm->base) {
 		drm_gpuva_remove(va);
 		list_add_tail(&to_txda_vma(va)->node, &vmas);
 	}
@@ -284,8 +282,7 @@ void txda_vm_close_file(struct txda_file *file)
 	struct txda_vm *vm;
 	unsigned long id;
 
-	xa_for_each(&file->vms, id, vm)
-	{
+	xa_for_each(&file->vms, id, vm) {
 		xa_erase(&file->vms, id);
 		txda_vm_kill(vm);
 	}
@@ -298,8 +295,7 @@ void txda_vms_lost(struct txda_device *tdev)
 	struct txda_vm *vm;
 
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link)
-	{
+	list_for_each_entry(vm, &tdev->vms, link) {
 		mutex_lock(&vm->op_lock);
 		WRITE_ONCE(vm->lost, true);
 		vm->pt.lost = true;
@@ -313,7 +309,8 @@ void txda_vms_stop(struct txda_device *tdev)
 	struct txda_vm *vm;
 
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link) drm_sched_wqueue_stop(&vm->sched);
+	list_for_each_entry(vm, &tdev->vms, link)
+		drm_sched_wqueue_stop(&vm->sched);
 	mutex_unlock(&tdev->vms_lock);
 }
 
@@ -322,7 +319,8 @@ void txda_vms_start(struct txda_device *tdev)
 	struct txda_vm *vm;
 
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link) drm_sched_wqueue_start(&vm->sched);
+	list_for_each_entry(vm, &tdev->vms, link)
+		drm_sched_wqueue_start(&vm->sched);
 	mutex_unlock(&tdev->vms_lock);
 }
 
@@ -336,8 +334,9 @@ static void txda_vm_zap(struct txda_vm *vm, struct drm_gem_object *obj, bool onl
 	if (!vm->dead) {
 		vm->pt.online = online;
 		/* Huge pages lie within one mapping, so none is split. */
-		drm_gpuvm_for_each_va(va, &vm->base) if (va->gem.obj == obj)
-			txda_pt_unmap(&vm->pt, &reserve, va->va.addr, va->va.range);
+		drm_gpuvm_for_each_va(va, &vm->base)
+			if (va->gem.obj == obj)
+				txda_pt_unmap(&vm->pt, &reserve, va->va.addr, va->va.range);
 		txda_pt_flush(&vm->pt, &reserve);
 	}
 	mutex_unlock(&vm->op_lock);
@@ -352,7 +351,8 @@ void txda_vms_zap(struct txda_device *tdev, struct drm_gem_object *obj)
 
 	online = txda_device_enter_teardown(tdev, &idx);
 	mutex_lock(&tdev->vms_lock);
-	list_for_each_entry(vm, &tdev->vms, link) txda_vm_zap(vm, obj, online);
+	list_for_each_entry(vm, &tdev->vms, link)
+		txda_vm_zap(vm, obj, online);
 	mutex_unlock(&tdev->vms_lock);
 	if (online)
 		txda_device_exit(tdev, idx);

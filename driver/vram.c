@@ -122,8 +122,7 @@ static int txda_vram_make_runs(struct txda_vram *vram, struct txda_vram_block *b
 	block->runs = txda_runs_new(list_count_nodes(&block->blocks));
 	if (!block->runs)
 		return -ENOMEM;
-	list_for_each_entry(piece, &block->blocks, link)
-	{
+	list_for_each_entry(piece, &block->blocks, link) {
 		u64 size = txda_buddy_block_size(&vram->mm, piece);
 
 		block->taken += size;
@@ -257,8 +256,7 @@ static void txda_vram_drop_saved(struct txda_vram *vram)
 {
 	struct txda_vram_block *block;
 
-	list_for_each_entry(block, &vram->live, link)
-	{
+	list_for_each_entry(block, &vram->live, link) {
 		if (!block->saved)
 			continue;
 		fput(block->saved);
@@ -319,8 +317,7 @@ int txda_vram_save(struct txda_device *tdev)
 	int err = 0;
 
 	mutex_lock(&vram->lock);
-	list_for_each_entry(block, &vram->live, link)
-	{
+	list_for_each_entry(block, &vram->live, link) {
 		if (block->flags & TXDA_VRAM_NO_SAVE)
 			continue;
 		err = txda_vram_save_block(tdev, block);
@@ -343,8 +340,7 @@ int txda_vram_restore(struct txda_device *tdev)
 	int err = 0;
 
 	mutex_lock(&vram->lock);
-	list_for_each_entry(block, &vram->live, link)
-	{
+	list_for_each_entry(block, &vram->live, link) {
 		if (!block->saved)
 			continue;
 		err = txda_vram_restore_block(tdev, block);

@@ -352,8 +352,7 @@ static bool check_inside(struct check *c, const cJSON *value, const struct field
 	snprintf(inner, sizeof(inner), "%s%s%s.", path, f->name, list ? "[]" : "");
 	if (!list)
 		return check_object(c, value, f->inside, inner);
-	cJSON_ArrayForEach(item, value)
-	{
+	cJSON_ArrayForEach(item, value) {
 		if (!check_object(c, item, f->inside, inner))
 			return false;
 	}
@@ -391,8 +390,7 @@ static bool check_object(struct check *c, const cJSON *object, const struct obje
 
 	if (!cJSON_IsObject(object))
 		return true;
-	cJSON_ArrayForEach(value, object)
-	{
+	cJSON_ArrayForEach(value, object) {
 		if (!cJSON_IsNull(value) && !check_member(c, value, o, path))
 			return false;
 	}
@@ -411,8 +409,7 @@ bool api_fields_only(const cJSON *root, const char *const *names, struct api_err
 {
 	const cJSON *value;
 
-	cJSON_ArrayForEach(value, root)
-	{
+	cJSON_ArrayForEach(value, root) {
 		const char *const *name = names;
 
 		while (*name && strcmp(*name, value->string))

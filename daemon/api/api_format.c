@@ -69,8 +69,7 @@ static bool set_choice(struct api_format *f, const char *param, const cJSON *val
 	if (cJSON_GetArraySize(value) > API_MAX_FORM_CHOICES)
 		return api_error_set(e, 400, NULL, param, "%s has %d strings; the limit is %d",
 				     param, cJSON_GetArraySize(value), API_MAX_FORM_CHOICES);
-	cJSON_ArrayForEach(item, value)
-	{
+	cJSON_ArrayForEach(item, value) {
 		if (!cJSON_IsString(item) || !*item->valuestring)
 			return must_be(item, param, "an array of strings that are not empty", e);
 	}

@@ -69,8 +69,7 @@ static bool parse_shape(const cJSON *object, const char *name, unsigned n_dims,
 		 n_dims > 1 ? "s" : "", (long long)MAX_DIM);
 	if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) != (int)n_dims)
 		return wrong(name, "shape", wanted, shape, e);
-	cJSON_ArrayForEach(item, shape)
-	{
+	cJSON_ArrayForEach(item, shape) {
 		int64_t n;
 
 		if (!api_value_int(item, &n) || n < 1 || n > MAX_DIM)
@@ -149,8 +148,7 @@ static bool parse_rows(struct api_params *p, struct api_error *e)
 	p->row_list = calloc((size_t)cJSON_GetArraySize(rows), sizeof(*p->row_list));
 	if (!p->row_list)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	cJSON_ArrayForEach(item, rows)
-	{
+	cJSON_ArrayForEach(item, rows) {
 		if (!api_value_int(item, &n) || n <= last || (uint64_t)n >= p->input_ids.shape[0])
 			return api_error_set(
 				e, 400, NULL, "rows",

@@ -46,8 +46,7 @@ static bool join_parts(cJSON *message, const cJSON *parts, unsigned index, struc
 	unsigned k = 0;
 	char *buf;
 
-	cJSON_ArrayForEach(part, parts)
-	{
+	cJSON_ArrayForEach(part, parts) {
 		char where[64];
 
 		snprintf(where, sizeof(where), "messages[%u].content[%u]", index, k++);
@@ -58,8 +57,7 @@ static bool join_parts(cJSON *message, const cJSON *parts, unsigned index, struc
 	buf = malloc(len + 1);
 	if (!buf)
 		return out_of_memory(e);
-	cJSON_ArrayForEach(part, parts)
-	{
+	cJSON_ArrayForEach(part, parts) {
 		size_t n;
 
 		text = cJSON_GetObjectItemCaseSensitive(part, "text")->valuestring;
@@ -160,7 +158,9 @@ bool api_parse_messages(struct api_params *p, struct api_error *e)
 				     api_describe(messages, buf, sizeof(buf)));
 	if (!messages->child)
 		return api_error_set(e, 400, NULL, "messages", "messages must not be empty");
-	cJSON_ArrayForEach(message, messages) if (!check_message(message, index++, e)) return false;
+	cJSON_ArrayForEach(message, messages)
+		if (!check_message(message, index++, e))
+			return false;
 	p->messages = messages;
 	if (kwargs && !cJSON_IsObject(kwargs))
 		return api_error_set(e, 400, NULL, "chat_template_kwargs",
@@ -195,8 +195,7 @@ static bool parse_ids(const cJSON *array, const char *name, struct api_prompt *r
 	if (!ret->ids)
 		return out_of_memory(e);
 	ret->n_ids = n;
-	cJSON_ArrayForEach(item, array)
-	{
+	cJSON_ArrayForEach(item, array) {
 		int64_t id;
 
 		if (!api_value_int(item, &id) || id < 0 || id > INT32_MAX)
@@ -248,8 +247,7 @@ bool api_parse_prompts(struct api_params *p, const char *name, struct api_error 
 		return cJSON_IsString(prompt) || parse_ids(prompt, name, &p->prompts[0], e);
 	}
 	n = 0;
-	cJSON_ArrayForEach(item, prompt)
-	{
+	cJSON_ArrayForEach(item, prompt) {
 		struct api_prompt *one = &p->prompts[n++];
 
 		if (cJSON_IsString(prompt->child) != cJSON_IsString(item) ||

@@ -28,8 +28,7 @@ static bool parse_stop(struct api_params *p, struct api_error *e)
 			return api_error_set(e, 400, NULL, "stop",
 					     "stop has %d strings; the limit is %d", n,
 					     STOP_MAX_STRINGS);
-		cJSON_ArrayForEach(item, stop)
-		{
+		cJSON_ArrayForEach(item, stop) {
 			if (!cJSON_IsString(item))
 				return api_error_set(e, 400, NULL, "stop",
 						     "stop must hold strings, not %s",
@@ -68,8 +67,7 @@ static bool parse_stop_tokens(struct api_params *p, struct api_error *e)
 		return api_error_set(e, 400, NULL, "stop_token_ids",
 				     "stop_token_ids has %d ids; the limit is %d",
 				     cJSON_GetArraySize(list), API_MAX_STOP_TOKENS);
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		if (!api_value_int(item, &id) || id < 0 || id > INT32_MAX)
 			return api_error_set(e, 400, NULL, "stop_token_ids",
 					     "stop_token_ids must hold token ids, not %s",

@@ -39,8 +39,7 @@ static bool parse_biases(struct api_params *p, struct api_error *e)
 	p->biases = calloc((size_t)n + 1, sizeof(*p->biases));
 	if (!p->biases)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	cJSON_ArrayForEach(item, bias)
-	{
+	cJSON_ArrayForEach(item, bias) {
 		int64_t id = token_key(item->string);
 
 		if (id < 0)

@@ -53,8 +53,7 @@ static bool has_tool(const cJSON *tools, const char *name)
 {
 	const cJSON *tool;
 
-	cJSON_ArrayForEach(tool, tools)
-	{
+	cJSON_ArrayForEach(tool, tools) {
 		const cJSON *mine = api_member(api_member(tool, "function"), "name");
 
 		if (!strcmp(mine->valuestring, name))
@@ -126,8 +125,7 @@ bool api_parse_tools(struct api_params *p, struct api_error *e)
 		return api_error_set(e, 400, NULL, "tools",
 				     "tools has %d functions; the limit is %d",
 				     cJSON_GetArraySize(tools), API_MAX_TOOLS);
-	cJSON_ArrayForEach(tool, tools)
-	{
+	cJSON_ArrayForEach(tool, tools) {
 		if (!check_tool(tool, index++, e))
 			return false;
 	}

@@ -161,7 +161,8 @@ static bool keys_unique(const cJSON *object, struct api_error *e)
 	keys = malloc(n * sizeof(*keys));
 	if (!keys)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	cJSON_ArrayForEach(item, object) keys[i++] = item->string;
+	cJSON_ArrayForEach(item, object)
+		keys[i++] = item->string;
 	qsort(keys, n, sizeof(*keys), compare_keys);
 	for (i = 1; ok && i < n; i++)
 		if (!strcmp(keys[i - 1], keys[i]))
@@ -179,8 +180,9 @@ bool api_check_duplicates(const cJSON *root, struct api_error *e)
 
 	if (cJSON_IsObject(root) && !keys_unique(root, e))
 		return false;
-	cJSON_ArrayForEach(item,
-			   root) if (item->child && !api_check_duplicates(item, e)) return false;
+	cJSON_ArrayForEach(item, root)
+		if (item->child && !api_check_duplicates(item, e))
+			return false;
 	return true;
 }
 

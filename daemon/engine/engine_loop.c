@@ -540,23 +540,28 @@ static void look_around(struct engine *e)
 
 	take_submitted(e);
 	if (cancels != e->cancels_seen) {
-		for_each_request(e, end_cancelled, 0);
+		for_each_request(e, end_cancelled, 0)
+			;
 		e->cancels_seen = cancels;
 	}
 	if (masks != e->masks_seen) {
-		for_each_request(e, settle, clock_ns());
+		for_each_request(e, settle, clock_ns())
+			;
 		e->masks_seen = masks;
 	}
 	if (e->n_searches)
-		for_each_request(e, make_room, 0);
+		for_each_request(e, make_room, 0)
+			;
 	if (atomic_load(&e->lost))
-		for_each_request(e, end_lost, 0);
+		for_each_request(e, end_lost, 0)
+			;
 	if (e->deadline_ns == UINT64_MAX)
 		return;
 	now = clock_ns();
 	if (now >= e->deadline_ns) {
 		e->deadline_ns = UINT64_MAX;
-		for_each_request(e, end_late, now);
+		for_each_request(e, end_late, now)
+			;
 	}
 }
 
@@ -596,7 +601,8 @@ void *engine_main(void *arg)
 		}
 	}
 	take_submitted(e);
-	for_each_request(e, end_stopped, 0);
+	for_each_request(e, end_stopped, 0)
+		;
 	publish(e, true);
 	wake_client(e);
 	return NULL;

@@ -48,7 +48,9 @@ static void add_stop_tokens(struct model_text *t, const cJSON *config)
 	if (eos && api_value_int(eos, &id))
 		add_stop_token(t, id);
 	if (cJSON_IsArray(eos))
-		cJSON_ArrayForEach(item, eos) if (api_value_int(item, &id)) add_stop_token(t, id);
+		cJSON_ArrayForEach(item, eos)
+			if (api_value_int(item, &id))
+				add_stop_token(t, id);
 }
 
 /* A number of generation_config.json, if it is there and sensible. */

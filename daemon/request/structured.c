@@ -206,8 +206,7 @@ static uint32_t choice_rule(struct grammar_builder *b, const struct api_format *
 		grammar_fail(b, -ENOMEM, "out of memory");
 		return 0;
 	}
-	cJSON_ArrayForEach(item, f->value)
-	{
+	cJSON_ArrayForEach(item, f->value) {
 		strings[i].bytes = item->valuestring;
 		strings[i++].len = strlen(item->valuestring);
 	}

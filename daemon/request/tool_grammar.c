@@ -95,8 +95,7 @@ static bool is_strict(const cJSON *tools)
 {
 	const cJSON *tool;
 
-	cJSON_ArrayForEach(tool, tools)
-	{
+	cJSON_ArrayForEach(tool, tools) {
 		if (cJSON_IsTrue(api_member(api_member(tool, "function"), "strict")))
 			return true;
 	}
@@ -123,8 +122,7 @@ void tool_grammar(struct grammar_builder *b, const struct api_params *p, enum re
 		return;
 	}
 	style_of(tools, &style);
-	cJSON_ArrayForEach(tool, p->tools)
-	{
+	cJSON_ArrayForEach(tool, p->tools) {
 		const cJSON *function = api_member(tool, "function");
 
 		if (p->tool_choice == API_TOOLS_NAMED &&

@@ -255,8 +255,7 @@ static int check_files(const char *case_dir, const cJSON *info, uid_t owner, cha
 	const cJSON *chip;
 	int r = 0;
 
-	cJSON_ArrayForEach(chip, find(info, "chips"))
-	{
+	cJSON_ArrayForEach(chip, find(info, "chips")) {
 		static const char *const keys[][2] = {{"kcore", "kcore_bytes"},
 						      {"param", "param_bytes"}};
 
@@ -326,8 +325,7 @@ static int check_fit(const cJSON *config, const cJSON *info, const struct case_f
 	const cJSON *programs = find(info, "programs"), *program;
 	bool steps = !programs;
 
-	cJSON_ArrayForEach(program, programs)
-	{
+	cJSON_ArrayForEach(program, programs) {
 		const char *name = cJSON_GetStringValue(program);
 
 		steps |= name && !strcmp(name, "step");
@@ -379,7 +377,8 @@ static bool find_case(const char *dir, const cJSON *config, char *real)
 	char path[PATH_MAX];
 	unsigned n = 0;
 
-	cJSON_ArrayForEach(item, config) n += item->string && !strcmp(item->string, "param_dir");
+	cJSON_ArrayForEach(item, config)
+		n += item->string && !strcmp(item->string, "param_dir");
 	if (!name || !*name || n != 1 || goes_up(name))
 		return false;
 	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", *name == '/' ? "" : dir,

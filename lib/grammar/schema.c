@@ -20,8 +20,7 @@ static bool says_nothing(const struct part *part)
 	};
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, part->schema)
-	{
+	cJSON_ArrayForEach(item, part->schema) {
 		bool known = (!strcmp(item->string, "$ref") && (part->done & DONE_REF)) ||
 			     (!strcmp(item->string, "allOf") && (part->done & DONE_ALL_OF)) ||
 			     (!strcmp(item->string, "anyOf") && (part->done & DONE_ANY_OF)) ||
@@ -58,8 +57,7 @@ static struct grammar_piece branches(struct grammar_json *j, const struct view *
 		schema_wrong(j, name, "an array that is not empty");
 		return piece;
 	}
-	cJSON_ArrayForEach(one, branches)
-	{
+	cJSON_ArrayForEach(one, branches) {
 		struct view with = *v;
 
 		if (grammar_failed(j->b) || !view_add(j, &with, one))
@@ -181,7 +179,8 @@ static unsigned types_of(struct grammar_json *j, const struct view *v)
 		if (cJSON_IsFalse(v->parts[i].schema))
 			return 0;
 		if (cJSON_IsArray(type)) {
-			cJSON_ArrayForEach(one, type) mine |= one_type(j, one);
+			cJSON_ArrayForEach(one, type)
+				mine |= one_type(j, one);
 		} else if (type) {
 			mine = one_type(j, type);
 		} else {

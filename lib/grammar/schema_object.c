@@ -91,8 +91,7 @@ static void collect(struct object *o)
 			schema_wrong(o->j, "properties", "an object");
 		if (!cJSON_IsObject(properties))
 			continue;
-		cJSON_ArrayForEach(item, properties)
-		{
+		cJSON_ArrayForEach(item, properties) {
 			if (!note_property(o, item->string, false))
 				return;
 		}
@@ -105,8 +104,7 @@ static void collect(struct object *o)
 			schema_wrong(o->j, "required", "an array of names");
 		if (!cJSON_IsArray(required))
 			continue;
-		cJSON_ArrayForEach(item, required)
-		{
+		cJSON_ArrayForEach(item, required) {
 			if (!cJSON_IsString(item))
 				schema_wrong(o->j, "required", "an array of names");
 			else if (!note_property(o, item->valuestring, true))
@@ -338,8 +336,7 @@ static bool other_member(struct object *o, struct grammar_piece *ret)
 			schema_wrong(o->j, "patternProperties", "an object");
 		if (!cJSON_IsObject(patterns))
 			continue;
-		cJSON_ArrayForEach(one, patterns)
-		{
+		cJSON_ArrayForEach(one, patterns) {
 			any = true;
 			piece = grammar_either(b, piece, pattern_member(o, one, o->view->root));
 		}

@@ -37,8 +37,7 @@ static bool type_fits(const cJSON *schema, const cJSON *value)
 			allowed |= 1u << i;
 		if (!cJSON_IsArray(type))
 			continue;
-		cJSON_ArrayForEach(one, type)
-		{
+		cJSON_ArrayForEach(one, type) {
 			if (cJSON_IsString(one) && !strcmp(one->valuestring, names[i]))
 				allowed |= 1u << i;
 		}

@@ -228,8 +228,7 @@ bool view_flatten(struct grammar_json *j, struct view *v)
 				schema_wrong(j, "allOf", "an array");
 				return false;
 			}
-			cJSON_ArrayForEach(one, all)
-			{
+			cJSON_ArrayForEach(one, all) {
 				if (!view_add(j, v, one))
 					return false;
 			}

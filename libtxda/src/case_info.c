@@ -170,8 +170,7 @@ static int read_chips(const struct reader *r, const cJSON *root, struct txda__ca
 	if ((unsigned)cJSON_GetArraySize(array) != c->tp)
 		return txda__say(r->err, r->errlen, -EINVAL, "tp is %u, but chips has %d entries",
 				 c->tp, cJSON_GetArraySize(array));
-	cJSON_ArrayForEach(item, array)
-	{
+	cJSON_ArrayForEach(item, array) {
 		if (read_chip(r, item, rank, &c->chip[rank]) < 0)
 			return -EINVAL;
 		rank++;
@@ -228,8 +227,7 @@ static int read_tensors(const struct reader *r, const cJSON *root, const char *k
 
 	if (get_array(r, root, key, 1, TXDA__CASE_MAX_TENSORS, &array) < 0)
 		return -EINVAL;
-	cJSON_ArrayForEach(item, array)
-	{
+	cJSON_ArrayForEach(item, array) {
 		struct txda__case_tensor *t = &tensor[n];
 
 		snprintf(where, sizeof(where), "%s[%u].", key, n);
@@ -247,13 +245,13 @@ static int read_tensors(const struct reader *r, const cJSON *root, const char *k
 			return txda__say(r->err, r->errlen, -EINVAL,
 					 "%sshape is no array of 1 to 4 entries", where);
 		t->ndim = 0;
-		cJSON_ArrayForEach(dim, shape) if (
-			!parse_dim(dim,
-				   &t->dim[t->ndim++])) return txda__say(r->err, r->errlen, -EINVAL,
-									 "%sshape[%u] is neither a "
-									 "number nor one of T, S, "
-									 "R, B, N",
-									 where, t->ndim - 1u);
+		cJSON_ArrayForEach(dim, shape)
+			if (!parse_dim(dim, &t->dim[t->ndim++]))
+				return txda__say(r->err, r->errlen, -EINVAL,
+						 "%sshape[%u] is neither a "
+						 "number nor one of T, S, "
+						 "R, B, N",
+						 where, t->ndim - 1u);
 		for (unsigned i = 0; i < n; i++)
 			if (!strcmp(tensor[i].name, t->name))
 				return txda__say(r->err, r->errlen, -EINVAL,
@@ -270,9 +268,10 @@ static int read_programs(const struct reader *r, const cJSON *root, struct txda_
 
 	if (get_array(r, root, "programs", 1, TXDA__CASE_MAX_PROGRAMS, &array) < 0)
 		return -EINVAL;
-	cJSON_ArrayForEach(item, array) if (copy_text(r, item, "", "programs[]",
-						      c->program[c->n_programs++],
-						      sizeof(c->program[0])) < 0) return -EINVAL;
+	cJSON_ArrayForEach(item, array)
+		if (copy_text(r, item, "", "programs[]", c->program[c->n_programs++],
+			      sizeof(c->program[0])) < 0)
+			return -EINVAL;
 	return 0;
 }
 

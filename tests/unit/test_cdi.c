@@ -55,15 +55,13 @@ static void assert_edits(const cJSON *edits)
 	const cJSON *item;
 
 	assert_members(edits, members);
-	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(edits, "deviceNodes"))
-	{
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(edits, "deviceNodes")) {
 		assert_members(item, of_node);
 		assert_int_equal(text_of(item, "path")[0], '/');
 		assert_string_equal(text_of(item, "type"), "c");
 		assert_string_equal(text_of(item, "permissions"), "rw");
 	}
-	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(edits, "mounts"))
-	{
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(edits, "mounts")) {
 		assert_members(item, of_mount);
 		assert_int_equal(text_of(item, "hostPath")[0], '/');
 		assert_int_equal(text_of(item, "containerPath")[0], '/');
@@ -84,8 +82,7 @@ static cJSON *parse(const char *text)
 	assert_string_equal(text_of(spec, "kind"), "txda.com/chip");
 	devices = cJSON_GetObjectItemCaseSensitive(spec, "devices");
 	assert_true(cJSON_GetArraySize(devices) > 0);
-	cJSON_ArrayForEach(device, devices)
-	{
+	cJSON_ArrayForEach(device, devices) {
 		const char *name = text_of(device, "name");
 
 		assert_members(device, of_device);
@@ -112,8 +109,7 @@ static char *nodes_of(const cJSON *spec, const char *name)
 	const cJSON *device, *node;
 	char *list = NULL;
 
-	cJSON_ArrayForEach(device, cJSON_GetObjectItemCaseSensitive(spec, "devices"))
-	{
+	cJSON_ArrayForEach(device, cJSON_GetObjectItemCaseSensitive(spec, "devices")) {
 		const cJSON *edits = cJSON_GetObjectItemCaseSensitive(device, "containerEdits");
 		size_t len;
 		FILE *out;

@@ -130,8 +130,7 @@ static void check_case(const char *path, unsigned tp)
 	assert_true(number(info, "format") == 1 && number(info, "tp") == tp);
 	chips = cJSON_GetObjectItemCaseSensitive(info, "chips");
 	assert_int_equal(cJSON_GetArraySize(chips), (int)tp);
-	cJSON_ArrayForEach(chip, chips)
-	{
+	cJSON_ArrayForEach(chip, chips) {
 		struct program_view v;
 
 		assert_int_equal(tool_read_file(dirfd,

@@ -672,8 +672,7 @@ static void run_file(const char *directory, const char *name, unsigned int *pass
 	if (!root)
 		fail_msg("%s: %s", path, err);
 	assert_int_equal(txda_template_mark_numbers(root, text, length), 0);
-	cJSON_ArrayForEach(test, cJSON_GetObjectItemCaseSensitive(root, "cases"))
-	{
+	cJSON_ArrayForEach(test, cJSON_GetObjectItemCaseSensitive(root, "cases")) {
 		good += run_case(name, root, test);
 		n++;
 	}

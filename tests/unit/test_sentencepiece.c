@@ -82,9 +82,9 @@ static struct buffer from_vocabulary(const cJSON *vocab, const cJSON *merges)
 	struct buffer b = {0};
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, vocab) piece[item->valueint] = item->string;
-	cJSON_ArrayForEach(item, merges)
-	{
+	cJSON_ArrayForEach(item, vocab)
+		piece[item->valueint] = item->string;
+	cJSON_ArrayForEach(item, merges) {
 		char joined[256], *space;
 		const cJSON *made;
 
@@ -135,8 +135,7 @@ static void test_same_ids(void **state)
 	rmdir(dir);
 	assert_true(conformance_path(path, sizeof(path), "tokenizers/llama2/cases.json"));
 	assert_int_equal(txda_json_load(path, 1 << 28, &cases, err, sizeof(err)), 0);
-	cJSON_ArrayForEach(item, cases)
-	{
+	cJSON_ArrayForEach(item, cases) {
 		const char *text = cJSON_GetObjectItem(item, "text")->valuestring;
 		const cJSON *want = cJSON_GetObjectItem(item, "ids");
 		uint32_t *ids;

@@ -46,7 +46,8 @@ static size_t read_ids(const cJSON *array, uint32_t **ret_ids)
 
 	*ret_ids = malloc((n + 1) * sizeof(**ret_ids));
 	assert_non_null(*ret_ids);
-	cJSON_ArrayForEach(item, array)(*ret_ids)[i++] = (uint32_t)item->valuedouble;
+	cJSON_ArrayForEach(item, array)
+		(*ret_ids)[i++] = (uint32_t)item->valuedouble;
 	return n;
 }
 
@@ -118,8 +119,7 @@ static struct count run_encode(const struct txda_tokenizer *tok, const char *nam
 	const cJSON *item;
 	unsigned i = 0;
 
-	cJSON_ArrayForEach(item, cases)
-	{
+	cJSON_ArrayForEach(item, cases) {
 		size_t len;
 		char *text = text_of(get(item, "text"), &len);
 
@@ -171,8 +171,7 @@ static struct count run_decode(const struct txda_tokenizer *tok, const char *nam
 	const cJSON *item;
 	unsigned i = 0;
 
-	cJSON_ArrayForEach(item, cases)
-	{
+	cJSON_ArrayForEach(item, cases) {
 		score(&count, decodes_to(tok, item, false) && decodes_to(tok, item, true), name,
 		      "decode", i++);
 	}
@@ -275,7 +274,8 @@ static struct count run_stream(const struct txda_tokenizer *tok, const char *nam
 	const cJSON *item;
 	unsigned i = 0;
 
-	cJSON_ArrayForEach(item, cases) score(&count, streams(tok, item), name, "stream", i++);
+	cJSON_ArrayForEach(item, cases)
+		score(&count, streams(tok, item), name, "stream", i++);
 	cJSON_Delete(cases);
 	return count;
 }
@@ -285,9 +285,9 @@ static const cJSON *expected_chat(const cJSON *chat, const char *name)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, get(chat, "cases")) if (!strcmp(get(item, "name")->valuestring,
-								 name)) return get(item,
-										   "expected");
+	cJSON_ArrayForEach(item, get(chat, "cases"))
+		if (!strcmp(get(item, "name")->valuestring, name))
+			return get(item, "expected");
 	return NULL;
 }
 
@@ -303,8 +303,7 @@ static struct count run_chat_ids(const struct txda_tokenizer *tok, const char *n
 	if (!conformance_path(root, sizeof(root), path))
 		return count;
 	cases = load_cases(name, "chat_ids");
-	cJSON_ArrayForEach(item, cases)
-	{
+	cJSON_ArrayForEach(item, cases) {
 		const cJSON *expected = NULL;
 		cJSON *chat = NULL;
 		bool ok;

@@ -115,8 +115,7 @@ static void copy_layer(struct output *o, const struct source *s, unsigned to)
 	const cJSON *tensor;
 	char name[256];
 
-	cJSON_ArrayForEach(tensor, s->tensors)
-	{
+	cJSON_ArrayForEach(tensor, s->tensors) {
 		if (strncmp(tensor->string, LAYER, strlen(LAYER)))
 			continue;
 		snprintf(name, sizeof(name), "model.layers.%u.%s", to,

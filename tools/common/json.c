@@ -44,14 +44,16 @@ static const char *object_duplicate(const cJSON *object)
 	const cJSON *child;
 	size_t n = 0, i;
 
-	cJSON_ArrayForEach(child, object) n++;
+	cJSON_ArrayForEach(child, object)
+		n++;
 	if (n < 2)
 		return NULL;
 	keys = malloc(n * sizeof(*keys));
 	if (!keys)
 		return object->child->string;
 	n = 0;
-	cJSON_ArrayForEach(child, object) keys[n++] = child->string;
+	cJSON_ArrayForEach(child, object)
+		keys[n++] = child->string;
 	qsort(keys, n, sizeof(*keys), compare_keys);
 	for (i = 1; i < n && !found; i++) {
 		if (!strcmp(keys[i - 1], keys[i]))
@@ -67,8 +69,7 @@ const char *tool_json_duplicate(const cJSON *root)
 	const char *found = cJSON_IsObject(root) ? object_duplicate(root) : NULL;
 	const cJSON *child;
 
-	cJSON_ArrayForEach(child, root)
-	{
+	cJSON_ArrayForEach(child, root) {
 		if (found)
 			break;
 		if (child->child)

@@ -87,8 +87,7 @@ static int parse_shape(const cJSON *shape, struct safetensors_tensor *t, struct 
 
 	if (!cJSON_IsArray(shape))
 		return tool_fail(error, -EINVAL, "\"shape\" is missing or not an array");
-	cJSON_ArrayForEach(item, shape)
-	{
+	cJSON_ArrayForEach(item, shape) {
 		uint64_t d;
 
 		if (t->ndim == SAFETENSORS_MAX_DIMS)
@@ -212,8 +211,7 @@ static int parse_entries(struct safetensors *st, unsigned file, cJSON *root, con
 		return tool_fail(error, -EINVAL, "the header is not a JSON object");
 	if (reserve(st, (size_t)cJSON_GetArraySize(root)))
 		return tool_fail(error, -ENOMEM, "no memory for the tensor table");
-	cJSON_ArrayForEach(entry, root)
-	{
+	cJSON_ArrayForEach(entry, root) {
 		struct safetensors_tensor t = {.file = file};
 
 		if (!strcmp(entry->string, "__metadata__"))
@@ -336,8 +334,7 @@ static int open_shards(struct safetensors *st, int dirfd, const cJSON *index,
 	if (duplicate)
 		return tool_fail(error, -EINVAL, "%s: tensor \"%.128s\" is there twice", INDEX_NAME,
 				 duplicate);
-	cJSON_ArrayForEach(item, map)
-	{
+	cJSON_ArrayForEach(item, map) {
 		if (!cJSON_IsString(item) || !tool_plain_name(item->valuestring))
 			return tool_fail(
 				error, -EINVAL,
@@ -356,8 +353,7 @@ static int open_shards(struct safetensors *st, int dirfd, const cJSON *index,
 	r = finish(st, error);
 	if (r)
 		return r;
-	cJSON_ArrayForEach(item, map)
-	{
+	cJSON_ArrayForEach(item, map) {
 		const struct safetensors_tensor *t = safetensors_find(st, item->string);
 
 		if (!t || strcmp(st->files[t->file].name, item->valuestring))

@@ -96,8 +96,7 @@ int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool va
 		return 0;
 	if (!cJSON_IsArray(list))
 		return tool_fail(error, -EINVAL, "%s: not an array", key);
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		double d = cJSON_IsNumber(item) ? item->valuedouble : -1;
 
 		if (!(d >= 0 && d < 1e6) || d != floor(d))

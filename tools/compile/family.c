@@ -43,8 +43,7 @@ static int parse_layer_types(const cJSON *json, struct model_config *c, struct t
 	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != (int)c->n_layers)
 		return tool_fail(error, -EINVAL,
 				 "layer_types: not an array of num_hidden_layers %u", c->n_layers);
-	cJSON_ArrayForEach(item, types)
-	{
+	cJSON_ArrayForEach(item, types) {
 		const char *type = cJSON_GetStringValue(item);
 
 		if (type && !strcmp(type, "sliding_attention"))

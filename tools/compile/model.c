@@ -102,8 +102,7 @@ static void read_pooling(struct model *m, int dirfd)
 		 is_true(pooling, "pooling_mode_mean_tokens") ? "mean"
 		 : is_true(pooling, "pooling_mode_cls_token") ? "cls"
 							      : "last");
-	cJSON_ArrayForEach(item, modules)
-	{
+	cJSON_ArrayForEach(item, modules) {
 		const char *type =
 			cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
 

@@ -57,12 +57,10 @@ static const char *chips(const cJSON *model, char *buf)
 	size_t at = 0;
 
 	buf[0] = '\0';
-	cJSON_ArrayForEach(replica, cJSON_GetObjectItemCaseSensitive(model, "replicas"))
-	{
+	cJSON_ArrayForEach(replica, cJSON_GetObjectItemCaseSensitive(model, "replicas")) {
 		bool first = true;
 
-		cJSON_ArrayForEach(chip, cJSON_GetObjectItemCaseSensitive(replica, "chips"))
-		{
+		cJSON_ArrayForEach(chip, cJSON_GetObjectItemCaseSensitive(replica, "chips")) {
 			if (at < CELL)
 				at += (size_t)snprintf(buf + at, CELL - at, "%s%.0f",
 						       !first ? ","
@@ -82,8 +80,7 @@ void show_models(const cJSON *answer)
 
 	printf("%-24s %-10s %-8s %-10s %-10s %-9s %-9s %s\n", "MODEL", "STATE", "CHIPS", "WEIGHTS",
 	       "KV", "IDLE", "KEEP", "");
-	cJSON_ArrayForEach(m, cJSON_GetObjectItemCaseSensitive(answer, "data"))
-	{
+	cJSON_ArrayForEach(m, cJSON_GetObjectItemCaseSensitive(answer, "data")) {
 		printf("%-24s %-10s %-8s %-10s %-10s %-9s %-9s %s", show_text(m, "id"),
 		       show_text(m, "state"), chips(m, where),
 		       bytes(show_number(m, "weight_bytes"), weights),
@@ -103,8 +100,7 @@ void show_health(const cJSON *answer)
 	const cJSON *model;
 
 	puts(show_text(answer, "status"));
-	cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(answer, "models"))
-	{
+	cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(answer, "models")) {
 		const char *state = show_text(model, "state"), *error = show_text(model, "error");
 
 		if (strcmp(state, "ready"))
@@ -119,8 +115,7 @@ void show_devices(const cJSON *answer)
 
 	printf("%-5s %-28s %-16s %-22s %-6s %s\n", "CHIP", "NAME", "BUS", "MEMORY", "USED",
 	       "MODELS");
-	cJSON_ArrayForEach(d, cJSON_GetObjectItemCaseSensitive(answer, "data"))
-	{
+	cJSON_ArrayForEach(d, cJSON_GetObjectItemCaseSensitive(answer, "data")) {
 		double part = show_number(d, "mem_used_bytes"), all = show_number(d, "mem_bytes");
 		char memory[2 * CELL + 8];
 

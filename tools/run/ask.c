@@ -325,8 +325,7 @@ int ask_models(const struct ask_options *o)
 	if (!r) {
 		json = client_read_json(c);
 		client_close(c);
-		cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(json, "data"))
-		{
+		cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(json, "data")) {
 			id = cJSON_GetObjectItemCaseSensitive(model, "id");
 			if (cJSON_IsString(id))
 				puts(id->valuestring);

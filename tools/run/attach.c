@@ -81,8 +81,7 @@ static int find_model(const char *socket, const struct stat *wanted, char **ret_
 		r = interrupted() ? -EINTR : c->status == 403 ? -EACCES : -EPROTO;
 	if (!r)
 		r = -ENOENT;
-	cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(json, "data"))
-	{
+	cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(json, "data")) {
 		id = cJSON_GetObjectItemCaseSensitive(model, "id");
 		root = cJSON_GetObjectItemCaseSensitive(model, "root");
 		state = cJSON_GetObjectItemCaseSensitive(model, "state");

@@ -126,8 +126,7 @@ cJSON *conversation_load(const char *path)
 		messages = NULL;
 	}
 	free(text);
-	cJSON_ArrayForEach(message, messages)
-	{
+	cJSON_ArrayForEach(message, messages) {
 		const char *wrong = check(message, index++);
 
 		if (wrong) {

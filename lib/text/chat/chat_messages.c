@@ -49,10 +49,9 @@ static bool needs_change(const cJSON *message, const struct txda_chat_capabiliti
 	if (cJSON_IsString(content) && !caps->content_string && caps->content_parts)
 		return true;
 	if (caps->argument_objects)
-		cJSON_ArrayForEach(
-			call,
-			member(message,
-			       "tool_calls")) if (cJSON_IsString(tool_arguments(call))) return true;
+		cJSON_ArrayForEach(call, member(message, "tool_calls"))
+			if (cJSON_IsString(tool_arguments(call)))
+				return true;
 	return false;
 }
 
@@ -83,8 +82,7 @@ static int join_parts(const cJSON *parts, int number, struct txda_template_error
 	size_t length = 0, used = 0;
 	char *text;
 
-	cJSON_ArrayForEach(part, parts)
-	{
+	cJSON_ArrayForEach(part, parts) {
 		const char *s = part_text(part, number, error);
 
 		if (!s)
@@ -94,8 +92,7 @@ static int join_parts(const cJSON *parts, int number, struct txda_template_error
 	text = malloc(length + 1);
 	if (!text)
 		return out_of_memory(error);
-	cJSON_ArrayForEach(part, parts)
-	{
+	cJSON_ArrayForEach(part, parts) {
 		const char *s = part_text(part, number, error);
 
 		if (part != parts->child)
@@ -176,8 +173,7 @@ static int change_message(cJSON *message, int number, const struct txda_chat_cap
 
 	if (rc || !caps->argument_objects)
 		return rc;
-	cJSON_ArrayForEach(call, member(message, "tool_calls"))
-	{
+	cJSON_ArrayForEach(call, member(message, "tool_calls")) {
 		rc = change_arguments(call, error);
 		if (rc)
 			return rc;
@@ -196,8 +192,7 @@ int txda_chat_messages_adapt(const cJSON *messages,
 
 	if (!cJSON_IsArray(messages))
 		return fail(error, "messages must be an array");
-	cJSON_ArrayForEach(message, messages)
-	{
+	cJSON_ArrayForEach(message, messages) {
 		if (!cJSON_IsObject(message))
 			return fail(error, "messages[%d] must be an object", number);
 		change |= needs_change(message, capabilities);
@@ -211,8 +206,7 @@ int txda_chat_messages_adapt(const cJSON *messages,
 	if (!copy)
 		return out_of_memory(error);
 	number = 0;
-	cJSON_ArrayForEach(item, copy)
-	{
+	cJSON_ArrayForEach(item, copy) {
 		rc = change_message(item, number++, capabilities, error);
 		if (rc) {
 			cJSON_Delete(copy);

@@ -50,8 +50,9 @@ static bool set_members(cJSON *context, const cJSON *object)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item,
-			   object) if (!set_reference(context, item->string, item)) return false;
+	cJSON_ArrayForEach(item, object)
+		if (!set_reference(context, item->string, item))
+			return false;
 	return true;
 }
 
@@ -326,8 +327,7 @@ static int add_from_json(struct loader *l, const char *file, const cJSON *value)
 				    strlen(value->valuestring));
 	if (!cJSON_IsArray(value))
 		return fail(l, -EINVAL, "%s: chat_template must be a string or a list", file);
-	cJSON_ArrayForEach(item, value)
-	{
+	cJSON_ArrayForEach(item, value) {
 		const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
 		const cJSON *text = cJSON_GetObjectItemCaseSensitive(item, "template");
 
@@ -467,8 +467,7 @@ static int add_special_tokens(struct loader *l, const cJSON *config)
 	list = cJSON_AddArrayToObject(tokens, list_name);
 	if (!list)
 		return fail(l, -ENOMEM, "out of memory");
-	cJSON_ArrayForEach(item, more)
-	{
+	cJSON_ArrayForEach(item, more) {
 		const char *text = token_text(item);
 		cJSON *token = text ? cJSON_CreateString(text) : NULL;
 

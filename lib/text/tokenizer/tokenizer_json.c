@@ -157,8 +157,7 @@ static void each_step(const struct pipeline *p, const struct json_at *at, unsign
 		json_unsupported(at, p->key, list);
 	else if (depth == MAX_NESTING)
 		json_fail(at->errors, "%s: nested deeper than %d", at->path, MAX_NESTING);
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		if (at->errors->code)
 			return;
 		snprintf(path, sizeof(path), "%.150s.%s[%u]", at->path, p->key, i++);

@@ -42,8 +42,7 @@ static void add_template_token(const struct txda_tokenizer *tok, const struct js
 	if (!cJSON_IsArray(ids))
 		json_fail(at->errors, "%s.special_tokens has no ids for \"%.80s\"", at->path,
 			  name->valuestring);
-	cJSON_ArrayForEach(id, ids)
-	{
+	cJSON_ArrayForEach(id, ids) {
 		if (json_is_number(id, UINT32_MAX, &value) && string_table_has(&tok->pieces, value))
 			list_add(at, list, value);
 		else
@@ -58,8 +57,7 @@ static void load_template(struct txda_tokenizer *tok, const struct json_at *at)
 	bool seen = false;
 
 	if (cJSON_IsArray(single)) {
-		cJSON_ArrayForEach(item, single)
-		{
+		cJSON_ArrayForEach(item, single) {
 			const cJSON *sequence = json_get(json_get(item, "Sequence"), "id");
 
 			if (!sequence)

@@ -36,7 +36,8 @@ static uint32_t count_children(const cJSON *json)
 	const cJSON *item;
 	uint32_t n = 0;
 
-	cJSON_ArrayForEach(item, json) n++;
+	cJSON_ArrayForEach(item, json)
+		n++;
 	return n;
 }
 
@@ -48,8 +49,7 @@ static uint32_t count_ids(const cJSON *vocab, const cJSON *added, struct json_er
 	char path[64];
 	unsigned i = 0;
 
-	cJSON_ArrayForEach(item, vocab)
-	{
+	cJSON_ArrayForEach(item, vocab) {
 		if (!json_is_number(item, BPE_ID_LIMIT - 1, &id))
 			json_fail(errors,
 				  "model.vocab: the id of \"%.80s\" is not a whole number below %u",
@@ -57,8 +57,7 @@ static uint32_t count_ids(const cJSON *vocab, const cJSON *added, struct json_er
 		else if (id >= n)
 			n = id + 1;
 	}
-	cJSON_ArrayForEach(item, added)
-	{
+	cJSON_ArrayForEach(item, added) {
 		snprintf(path, sizeof(path), "added_tokens[%u]", i++);
 		id = json_get_number(&(struct json_at){errors, item, path}, "id", BPE_ID_LIMIT - 1);
 		if (id >= n)
@@ -129,8 +128,7 @@ static int load_added(struct txda_tokenizer *tok, const cJSON *added, const cJSO
 	char path[96];
 	int ret;
 
-	cJSON_ArrayForEach(item, added)
-	{
+	cJSON_ArrayForEach(item, added) {
 		const struct json_at at = {errors, item, path};
 
 		snprintf(path, sizeof(path), "added_tokens[%u]", i++);
@@ -139,8 +137,7 @@ static int load_added(struct txda_tokenizer *tok, const cJSON *added, const cJSO
 			return ret;
 	}
 	/* tokenizer_config.json may know tokens that tokenizer.json does not. */
-	cJSON_ArrayForEach(item, config_added)
-	{
+	cJSON_ArrayForEach(item, config_added) {
 		char *end;
 		unsigned long id = strtoul(item->string ? item->string : "", &end, 10);
 
@@ -239,8 +236,7 @@ int tokenizer_load_vocab(struct txda_tokenizer *tok, const cJSON *model, const c
 	load_flags(tok, &at);
 	if (errors->code)
 		return errors->code;
-	cJSON_ArrayForEach(item, config_added)
-	{
+	cJSON_ArrayForEach(item, config_added) {
 		unsigned long id = item->string ? strtoul(item->string, NULL, 10) : 0;
 
 		if (id >= n_ids && id < BPE_ID_LIMIT)
@@ -256,8 +252,7 @@ int tokenizer_load_vocab(struct txda_tokenizer *tok, const cJSON *model, const c
 		ret = string_index_init(&tok->piece_index, &tok->pieces, (size_t)n_vocab + n_added);
 	if (ret)
 		return ret;
-	cJSON_ArrayForEach(item, vocab)
-	{
+	cJSON_ArrayForEach(item, vocab) {
 		uint32_t id = (uint32_t)item->valuedouble;
 
 		ret = set_piece(tok, id, item->string, errors);
@@ -342,8 +337,7 @@ int tokenizer_load_merges(struct txda_tokenizer *tok, const cJSON *model,
 		return json_fail(errors, "model.merges has %u entries, more than the limit of %u",
 				 n, BPE_RANK_LIMIT);
 	ret = bpe_init(&tok->bpe, n);
-	cJSON_ArrayForEach(merge, merges)
-	{
+	cJSON_ArrayForEach(merge, merges) {
 		if (ret)
 			break;
 		/* Files made from merges.txt may still have its first line. */
