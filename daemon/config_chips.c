@@ -101,6 +101,17 @@ static bool parse_map(const struct option_row *row, const char *text, void *memb
 	return false;
 }
 
+static struct option_shown show_map(const struct option_row *row, const void *member)
+{
+	const struct config_map *map = member;
+
+	(void)row;
+	if (!*map->text)
+		return (struct option_shown){0};
+	return (struct option_shown){OPTION_SHOWS_TEXT, .text = map->text,
+				     .len = strlen(map->text)};
+}
+
 const struct option_type config_devices_type = {
 	.takes_value = true,
 	.size = sizeof(struct config_devices),
@@ -110,6 +121,7 @@ const struct option_type config_map_type = {
 	.takes_value = true,
 	.size = sizeof(struct config_map),
 	.parse = parse_map,
+	.show = show_map,
 };
 
 bool config_settle_chips(struct config_model *m, char *err, size_t errlen)

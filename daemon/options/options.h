@@ -25,6 +25,14 @@
 
 struct option_row;
 
+/* A value to be shown. @text is the member's, the row's, or static. */
+struct option_shown {
+	enum { OPTION_SHOWS_NOTHING, OPTION_SHOWS_FLAG, OPTION_SHOWS_NUMBER, OPTION_SHOWS_TEXT } as;
+	int64_t number; /* a flag's: 0 or 1 */
+	const char *text;
+	size_t len;
+};
+
 /* Of values. @text of a flag: NULL is on, "no" is off. */
 struct option_type {
 	bool takes_value, negatable;
@@ -35,6 +43,8 @@ struct option_type {
 	bool (*same)(const void *a, const void *b);
 	bool (*copy)(const void *from, void *to);
 	void (*clear)(void *member);
+	/* NULL: it is not shown. */
+	struct option_shown (*show)(const struct option_row *row, const void *member);
 };
 
 extern const struct option_type option_action; /* no value, no member */
@@ -102,6 +112,7 @@ bool option_set(const struct option_row *row, void *base, const char *text, char
 bool option_same(const struct option_row *row, const void *a, const void *b);
 bool option_copy(const struct option_row *row, const void *from, void *to);
 void option_clear(const struct option_row *row, void *base);
+struct option_shown option_show(const struct option_row *row, const void *base);
 
 /* The same for all rows of a scope; false: out of memory. Copies are to be cleared in any case. */
 bool options_initial(const struct option_table *t, enum option_scope scope, void *base, char *err,

@@ -154,6 +154,13 @@ void option_clear(const struct option_row *row, void *base)
 		row->type->clear(member(row, base));
 }
 
+struct option_shown option_show(const struct option_row *row, const void *base)
+{
+	if (!row->type->show)
+		return (struct option_shown){0};
+	return row->type->show(row, member(row, (void *)base));
+}
+
 bool options_initial(const struct option_table *t, enum option_scope scope, void *base, char *err,
 		     size_t errlen)
 {

@@ -169,12 +169,50 @@ static bool same_text(const void *a, const void *b)
 	return x && y ? !strcmp(x, y) : x == y;
 }
 
+/* ---- showing --------------------------------------------------------------------------------- */
+
+static struct option_shown show_flag(const struct option_row *row, const void *member)
+{
+	(void)row;
+	return (struct option_shown){OPTION_SHOWS_FLAG, .number = *(const bool *)member};
+}
+
+static struct option_shown show_unsigned(const struct option_row *row, const void *member)
+{
+	(void)row;
+	return (struct option_shown){OPTION_SHOWS_NUMBER, .number = *(const unsigned *)member};
+}
+
+static struct option_shown show_64(const struct option_row *row, const void *member)
+{
+	(void)row;
+	return (struct option_shown){OPTION_SHOWS_NUMBER, .number = *(const int64_t *)member};
+}
+
+static struct option_shown show_text(const struct option_row *row, const void *member)
+{
+	const char *text = *(char *const *)member;
+
+	(void)row;
+	if (!text)
+		return (struct option_shown){0};
+	return (struct option_shown){OPTION_SHOWS_TEXT, .text = text, .len = strlen(text)};
+}
+
+static struct option_shown show_choice(const struct option_row *row, const void *member)
+{
+	const char *word = row->words[*(const unsigned *)member];
+
+	return (struct option_shown){OPTION_SHOWS_TEXT, .text = word, .len = strcspn(word, "|")};
+}
+
 const struct option_type option_action = {0};
 const struct option_type option_value = {.takes_value = true};
 const struct option_type option_flag = {
 	.negatable = true,
 	.size = sizeof(bool),
 	.parse = parse_flag,
+	.show = show_flag,
 };
 const struct option_type option_moot = {
 	.negatable = true,
@@ -185,11 +223,13 @@ const struct option_type option_unsigned = {
 	.takes_value = true,
 	.size = sizeof(unsigned),
 	.parse = parse_unsigned,
+	.show = show_unsigned,
 };
 const struct option_type option_bytes = {
 	.takes_value = true,
 	.size = sizeof(uint64_t),
 	.parse = parse_bytes,
+	.show = show_64,
 };
 const struct option_type option_octal = {
 	.takes_value = true,
@@ -200,6 +240,7 @@ const struct option_type option_seconds = {
 	.takes_value = true,
 	.size = sizeof(int64_t),
 	.parse = parse_seconds,
+	.show = show_64,
 };
 const struct option_type option_text = {
 	.takes_value = true,
@@ -208,9 +249,11 @@ const struct option_type option_text = {
 	.same = same_text,
 	.copy = copy_text,
 	.clear = clear_text,
+	.show = show_text,
 };
 const struct option_type option_choice = {
 	.takes_value = true,
 	.size = sizeof(unsigned),
 	.parse = parse_choice,
+	.show = show_choice,
 };

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "admin.h"
+#include "config_internal.h"
 #include "clock.h"
 #include "descriptors.h"
 #include "hostcopy.h"
@@ -36,19 +37,35 @@ static void put_replicas(struct json_out *o, const struct served_model *m)
 	json_end(o, ']');
 }
 
-/* What its configuration says about how it is compiled and run; 0: left to the model, or the
- * engine. */
+static void put_option(struct json_out *o, const struct option_row *row, const void *base)
+{
+	struct option_shown shown = option_show(row, base);
+	char name[OPTIONS_NAME_MAX];
+
+	if (shown.as == OPTION_SHOWS_NOTHING)
+		return;
+	snprintf(name, sizeof(name), "%s", row->name);
+	for (char *dash = name; (dash = strchr(dash, '-'));)
+		*dash = '_';
+	json_key(o, name);
+	if (shown.as == OPTION_SHOWS_FLAG)
+		json_bool(o, shown.number);
+	else if (shown.as == OPTION_SHOWS_NUMBER)
+		json_int(o, shown.number);
+	else
+		json_string_len(o, shown.text, shown.len);
+}
+
+/* What its configuration says; 0: left to the model, or the engine. */
 static void put_options(struct json_out *o, const struct config_model *m)
 {
-	const struct config_engine *e = &m->engine;
-
 	json_key(o, "options");
 	json_begin(o, '{');
-	json_key(o, "tp_size");
-	json_uint(o, e->tp_size);
-	if (*m->map.text) {
-		json_key(o, "map");
-		json_string(o, m->map.text);
+	for (unsigned i = 0; i < config_table.n; i++) {
+		const struct option_row *row = &config_table.rows[i];
+
+		if (row->scope == OPTION_EACH_MODEL || row->scope == OPTION_ONE_MODEL)
+			put_option(o, row, m);
 	}
 	if (m->devices.n) {
 		json_key(o, "device");
@@ -56,42 +73,6 @@ static void put_options(struct json_out *o, const struct config_model *m)
 		for (unsigned i = 0; i < m->devices.n; i++)
 			json_uint(o, m->devices.chips[i]);
 		json_end(o, ']');
-	}
-	json_key(o, "data_parallel_size");
-	json_uint(o, m->data_parallel);
-	json_key(o, "weights");
-	json_string(o, config_weights[e->weights]);
-	json_key(o, "kv_cache_dtype");
-	json_string(o, e->kv_int8 ? "int8" : "auto");
-	json_key(o, "kv_cache_memory");
-	json_uint(o, m->kv_memory);
-	json_key(o, "enable_expert_parallel");
-	json_bool(o, e->expert_parallel);
-	json_key(o, "max_model_len");
-	json_uint(o, e->max_model_len);
-	json_key(o, "max_tokens");
-	json_uint(o, m->max_tokens);
-	json_key(o, "max_num_seqs");
-	json_uint(o, e->max_num_seqs);
-	json_key(o, "max_num_batched_tokens");
-	json_uint(o, e->max_num_batched_tokens);
-	json_key(o, "max_stall_ms");
-	json_uint(o, e->max_stall_ms);
-	json_key(o, "step_timeout");
-	json_uint(o, e->step_timeout);
-	json_key(o, "enable_prefix_caching");
-	json_bool(o, e->prefix_caching);
-	json_key(o, "speculative");
-	json_string(o, m->draft ? "draft" : config_speculate[e->speculate_ngram]);
-	if (m->draft) {
-		json_key(o, "draft_model");
-		json_string(o, m->draft);
-	}
-	if (m->draft || e->speculate_ngram) {
-		json_key(o, "num_speculative_tokens");
-		json_uint(o, e->speculative_tokens);
-		json_key(o, "speculative_max_seqs");
-		json_uint(o, e->speculative_max_seqs);
 	}
 	json_end(o, '}');
 }
