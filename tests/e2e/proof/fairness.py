@@ -5,9 +5,9 @@
 # not behind them. Users are uids, which takes root; without it the times are printed and the order, which is between users, is not
 # seen.
 #
-# A time is not asserted but printed: a light request's time to the first token as a ratio to that of an idle daemon, and to a full
-# step and its own prefill; and what the flood keeps of its tokens a second alone. tests/sim asserts these in simulated time. Asserted is
-# the order: the flood takes all places with requests that are long, and light ones are through before any of these ends.
+# A time is not asserted. Asserted is the order: the flood takes all slots with requests that are long, and light ones are through
+# before any of these ends. In full it prints a light request's time to the first token beside a full step and an idle daemon's, and
+# what the flood keeps of its tokens a second; tests/sim asserts these in simulated time.
 import json
 import os
 import statistics
@@ -17,7 +17,7 @@ import time
 from proof import FULL, Daemon, Tally, UnixConnection, raw_request, size
 
 FLOOD = size(100, 1000)
-ROUNDS = size(6, 25)
+ROUNDS = 6
 tally = Tally()
 FLOOD_BODY = {"model": "demo", "prompt": "Once upon a time there was a king who had a daughter and a fox", "max_tokens": 1500, "ignore_eos": True}
 
@@ -93,8 +93,9 @@ def first_token(path, tokens):
     return taken
 
 
-def light(path, uid, n_prompt):
-    tokens = [20 + n_prompt % 7] * n_prompt
+def light(path, uid, n_prompt, turn=[0]):
+    turn[0] += 1
+    tokens = [20 + turn[0] % 400] * n_prompt  # nothing of it is in the prefix cache
     if uid is None:
         return first_token(path, tokens)
     return as_user(uid, lambda: first_token(path, tokens))
@@ -105,48 +106,62 @@ def ended(d):
 
 
 def rate(d, work):
-    """What work() returns, and the tokens a second that came meanwhile."""
+    """Tokens a second while work() runs."""
     begun, before = time.monotonic(), d.metrics()["generation_tokens_total"]
-    result = work()
-    return result, (d.metrics()["generation_tokens_total"] - before) / (time.monotonic() - begun)
+    work()
+    return (d.metrics()["generation_tokens_total"] - before) / (time.monotonic() - begun)
+
+
+def in_order(d, who, n_prompt, n_before):
+    """Light requests one behind the other, while the flood's first requests run: how many end before any of these."""
+    first = 0
+    for i in range(3 * ROUNDS):
+        before = ended(d)
+        if d.metrics()["num_requests_waiting"] < 2:
+            break
+        light(d.path, who[1 + i % 3], n_prompt)
+        first += ended(d) == i + 1 + n_before and before == i + n_before
+    return first
+
+
+def once_a_second(d, who, n_prompt, seqs, idle):
+    """First tokens of light requests, one a second, and what the flood loses by them: in turns with as long without them."""
+    taken, alone, beside = [], [], []
+
+    def ask():
+        for i in range(3):
+            time.sleep(1)
+            taken.append(light(d.path, who[1 + i % 3], n_prompt))
+
+    for _ in range(5):
+        alone.append(rate(d, lambda: time.sleep(3)))
+        beside.append(rate(d, ask))
+    step = min(seqs, FLOOD) / statistics.median(alone)
+    print(f"  one light request a second: first token after {statistics.median(taken) * 1e3:.1f} ms in the median, "
+          f"{statistics.median(taken) / (idle + step):.2f} times a full step ({step * 1e3:.1f} ms) and an idle daemon's first token, "
+          f"{max(taken) / (idle + step):.2f} at most; {sum(beside) / sum(alone):.2f} of the tokens a second without them "
+          f"({statistics.median(alone):.0f})", flush=True)
 
 
 def scenario(who, seqs, n_prompt):
     options = ["--socket-mode", "0666", "--max-num-seqs", str(seqs), "--max-queue", "2000", "--max-connections", "1500",
-               "--no-enable-prefix-caching", "--no-access-log"]
+               "--no-access-log"]
     with Daemon(*options, env={"TXDA_CMODEL": "chips=1,mem=4G"}) as d:
         os.chmod(d.directory, 0o711)
         light(d.path, who[1], n_prompt)
         idle = [light(d.path, uid, n_prompt) for _ in range(3) for uid in who[1:]]
+        base = statistics.median(idle)
         pid, release = flood_of(d.path, who[0])
-        tally.check(d.until(lambda: d.metrics()["num_requests_running"] == min(seqs, FLOOD)), f"the flood does not take {seqs} places")
-        # Not so long that the flood's first requests end.
-        alone = rate(d, lambda: time.sleep(1))[1]
-        taken, first = [], 0
-
-        def ask():
-            nonlocal first
-            for i in range(3 * ROUNDS):
-                before = ended(d)
-                if d.metrics()["num_requests_waiting"] < 2:
-                    break
-                taken.append(light(d.path, who[1 + i % 3], n_prompt))
-                first += ended(d) == i + 1 + len(idle) + 1 and before == i + len(idle) + 1
-
-        beside = rate(d, ask)[1]
+        tally.check(d.until(lambda: d.metrics()["num_requests_running"] == min(seqs, FLOOD)), f"the flood does not take {seqs} slots")
+        first = in_order(d, who, n_prompt, len(idle) + 1)
+        print(f"a flood of {FLOOD}, {seqs} run at once, prompts of {n_prompt} tokens, first token of an idle daemon after "
+              f"{base * 1e3:.1f} ms: {first} light requests one behind the other ended before any of the flood; "
+              f"{d.metrics()['num_preemptions_total']:.0f} preempted", flush=True)
+        if FULL:
+            once_a_second(d, who, n_prompt, seqs, base)
         os.close(release)
         os.waitpid(pid, 0)
-        if not tally.check(taken, "the flood was over before it began"):
-            return
         tally.check(d.until(d.idle), "it does not come to rest")
-        idle += [light(d.path, uid, n_prompt) for _ in range(3) for uid in who[1:]]
-        base, median = statistics.median(idle), statistics.median(taken)
-        print(f"a flood of {FLOOD}, {seqs} run at once, prompts of {n_prompt} tokens: first token of {len(taken)} light requests "
-              f"{median / base:.2f} times that of an idle daemon ({base * 1e3:.1f} ms) in the median, "
-              f"{median / (base + min(seqs, FLOOD) / alone):.2f} times a full step and that, "
-              f"{max(taken) / base:.2f} at most; {first} of them ended before any of the flood; "
-              f"{d.metrics()['num_preemptions_total']:.0f} preempted; "
-              f"{beside:.0f} tok/s for all, {alone:.0f} before", flush=True)
         if who[0] is not None:
             tally.check(first >= 3, f"only {first} light requests were served before the flood's first one ended")
 
