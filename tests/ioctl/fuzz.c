@@ -194,7 +194,7 @@ static void must_settle(int fd)
 static void check_chip(unsigned int chip)
 {
 	struct drm_txda_queues_info queues = {0};
-	uint32_t vm, queue, made = 0;
+	uint32_t vm, queue, made = 0, share;
 	int fd = must_open(chip);
 	struct stream s;
 	struct mem word;
@@ -210,6 +210,8 @@ static void check_chip(unsigned int chip)
 
 	must_settle(fd);
 	must(query(fd, DRM_TXDA_QUERY_QUEUES, &queues, sizeof(queues)));
+	/* A user without privileges may have half of a chip's queues, in any number of files. */
+	share = geteuid() ? queues.compute / 2 : queues.compute;
 	for (int file; !err && made < queues.compute;) {
 		file = must_open(chip);
 		vm = must_vm(file);
@@ -218,7 +220,7 @@ static void check_chip(unsigned int chip)
 			made += !err;
 		}
 	}
-	check_equal(made, queues.compute - 1);
+	check_equal(made, share - 1);
 }
 
 int main(int argc, char **argv)
