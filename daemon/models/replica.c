@@ -248,10 +248,13 @@ static void wait_or_give_up(struct replica *r, const char *why)
 			evict(r, &fit);
 		return;
 	}
-	/* At the start, what does not fit even alone never will. Else it may be asked for again. */
+	/*
+	 * At the start, what does not fit even alone never will; one that lost its chips waits for
+	 * them. Else it may be asked for again.
+	 */
 	give_up(r,
 		r->copy			? MODEL_ASLEEP
-		: error && !m->demanded ? MODEL_FAILED
+		: error && !m->demanded ? r->fallback
 					: MODEL_UNLOADED,
 		why);
 }

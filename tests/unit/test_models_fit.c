@@ -150,6 +150,14 @@ static void comes_back_after_a_loss(void **state)
 	wait_loader(t);
 	assert_int_equal(a->state, MODEL_LOST);
 	fake_model_load_error = 0;
+	/* So it is while the chips that are left are full, whatever would have to go for it. */
+	b->pinned = true;
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fake_chip_used[i] = fake_chip_bytes;
+	model_demand(a);
+	wait_loader(t);
+	assert_int_equal(a->state, MODEL_LOST);
+	memset(fake_chip_used, 0, sizeof(fake_chip_used));
 	model_demand(a);
 	wait_state(a, MODEL_READY);
 	run_request(a);
