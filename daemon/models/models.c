@@ -524,6 +524,8 @@ int model_add(struct models *t, struct config_model *config, const struct model_
 void model_retire(struct served_model *m)
 {
 	m->retired = true;
+	/* It does not come back when it is drained. */
+	model_fail_parked(m);
 	model_unload(m, false, MODEL_BY_ADMIN);
 }
 

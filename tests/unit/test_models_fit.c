@@ -255,7 +255,13 @@ static void retires(void **state)
 	assert_int_equal(load(a), MODEL_READY);
 	assert_int_equal(begin_request(a, &r, 50), 0);
 	model_use(a);
+	/* Who waits until it comes back learns at once that it does not. */
+	model_unload(a, false, MODEL_BY_ADMIN);
+	begin_wait(a, &o);
+	assert_int_equal(o.calls, 0);
 	model_retire(a);
+	assert_int_equal(o.calls, 1);
+	assert_int_equal(o.why, MODEL_WAKE_REFUSED);
 	assert_null(models_find(t, "a"));
 	again = add(t, "a");
 	assert_ptr_equal(models_find(t, "a"), again);
