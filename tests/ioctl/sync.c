@@ -16,7 +16,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <linux/sync_file.h>
@@ -189,44 +188,33 @@ static void same_call_behind_others(void)
 	must(syncobj_wait(fd, t, 2, PATIENCE));
 }
 
-/* Nanoseconds of processor time that it takes to queue so many operations that wait for @handle. */
-static int64_t cost_of(uint32_t n, uint32_t handle)
+/* Many operations of a call, each with as many waits as it can have; the last one tells of the end. */
+static void many_waits(void)
 {
-	struct drm_txda_sync syncs[DRM_TXDA_MAX_SYNCS];
+	const uint32_t n = 1024;
+	struct drm_txda_sync syncs[DRM_TXDA_MAX_SYNCS], last[DRM_TXDA_MAX_SYNCS];
 	struct drm_txda_bind_op *ops = calloc(n, sizeof(*ops));
-	struct drm_txda_vm_bind arg = {.vm_id = vm, .flags = DRM_TXDA_VM_BIND_ASYNC};
-	struct timespec from, to;
+	struct drm_txda_vm_bind arg = {.flags = DRM_TXDA_VM_BIND_ASYNC};
+	uint32_t handle;
 
 	check(ops);
+	setup();
+	arg.vm_id = vm;
+	handle = must_syncobj(fd);
+	must(syncobj_signal(fd, handle));
 	for (uint32_t i = 0; i < DRM_TXDA_MAX_SYNCS; i++)
-		syncs[i] = wait_for(handle);
+		last[i] = syncs[i] = wait_for(handle);
+	last[DRM_TXDA_MAX_SYNCS - 1] = signals(must_syncobj(fd));
 	for (uint32_t i = 0; i < n; i++)
 		ops[i] = (struct drm_txda_bind_op){
 			.flags = DRM_TXDA_BIND_SYNC_ONLY,
-			.syncs = array_of(syncs, DRM_TXDA_MAX_SYNCS, sizeof(syncs[0])),
+			.syncs = array_of(i == n - 1 ? last : syncs, DRM_TXDA_MAX_SYNCS,
+					  sizeof(syncs[0])),
 		};
 	arg.ops = array_of(ops, n, sizeof(*ops));
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
 	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+	must(fence_status(fd, last[DRM_TXDA_MAX_SYNCS - 1].handle));
 	free(ops);
-	return (to.tv_sec - from.tv_sec) * SECOND + to.tv_nsec - from.tv_nsec;
-}
-
-/* Four times the operations of a call are about four times the work, not sixteen times. */
-static void many_waits(void)
-{
-	int64_t few, many;
-	uint32_t handle;
-
-	setup();
-	handle = must_syncobj(fd);
-	must(syncobj_signal(fd, handle));
-	cost_of(32, handle);
-	few = cost_of(256, handle);
-	many = cost_of(1024, handle);
-	printf("  %lld us, then %lld us\n", (long long)few / 1000, (long long)many / 1000);
-	check(many < 8 * few);
 }
 
 /* Asynchronous binds that wait are as many as are left over for one address space, then one waits. */
