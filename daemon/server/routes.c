@@ -196,6 +196,15 @@ static void get_model(struct server *s, struct http_conn *c, const char *name)
 	server_reply_out(s, c, 200, NULL);
 }
 
+/* Models that are no longer served go by their name until one that was added later has it. */
+static bool has_its_name(const struct models *t, unsigned i)
+{
+	for (unsigned k = i + 1; k < t->n; k++)
+		if (!strcmp(t->all[k]->config->names[0], t->all[i]->config->names[0]))
+			return false;
+	return true;
+}
+
 static void get_health(struct server *s, struct http_conn *c)
 {
 	struct json_out *o = &s->out;
@@ -213,6 +222,8 @@ static void get_health(struct server *s, struct http_conn *c)
 	for (unsigned i = 0; i < s->table->n; i++) {
 		const struct served_model *m = s->table->all[i];
 
+		if (!has_its_name(s->table, i))
+			continue;
 		json_key(o, m->config->names[0]);
 		json_begin(o, '{');
 		json_key(o, "state");
@@ -233,23 +244,28 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	struct metrics_source sources[MODELS_MAX];
 	struct engine_stats stats[MODELS_MAX];
 	struct json_out *o = &s->out;
+	unsigned n = 0;
 
 	memset(sources, 0, sizeof(sources));
 	for (unsigned i = 0; i < s->table->n; i++) {
 		const struct served_model *m = s->table->all[i];
+		struct metrics_source *source = &sources[n];
 
-		sources[i].name = m->config->names[0];
-		sources[i].model = &m->metrics;
-		sources[i].ready = m->state == MODEL_READY;
-		sources[i].state = model_state_name(m->state);
-		sources[i].pinned = m->pinned;
-		sources[i].parked = m->n_parked;
-		if (model_stats(m, &stats[i]))
-			sources[i].stats = &stats[i];
+		if (!has_its_name(s->table, i))
+			continue;
+		source->name = m->config->names[0];
+		source->model = &m->metrics;
+		source->ready = m->state == MODEL_READY;
+		source->state = model_state_name(m->state);
+		source->pinned = m->pinned;
+		source->parked = m->n_parked;
+		if (model_stats(m, &stats[n]))
+			source->stats = &stats[n];
 		for (unsigned k = 0; k < m->n_replicas; k++)
-			sources[i].replicas += m->replicas[k].state == MODEL_READY;
-		sources[i].weight_bytes = m->found.plan.weight_bytes;
-		sources[i].kv_bytes = model_kv_bytes(m);
+			source->replicas += m->replicas[k].state == MODEL_READY;
+		source->weight_bytes = m->found.plan.weight_bytes;
+		source->kv_bytes = model_kv_bytes(m);
+		n++;
 	}
 	s->metrics.connections = http_server_connections(s->http);
 	s->metrics.unknown = http_server_unknown(s->http);
@@ -258,7 +274,7 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	s->metrics.loop_json_bytes = json_out_written();
 	s->metrics.descriptors = descriptors_held(s->descriptors);
 	json_out_clear(o);
-	metrics_write(o, sources, s->table->n, &s->metrics);
+	metrics_write(o, sources, n, &s->metrics);
 	chips_write_metrics(&s->chips, s->table->options.context, clock_ns(), o);
 	server_count_response(s, 200);
 	http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, o->data,

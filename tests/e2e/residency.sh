@@ -357,6 +357,8 @@ is_anew() {
 	http http://localhost/v1/models/a | grep -q '"max_num_seqs":3'
 }
 until_true 60 is_anew || fail "the new setting: $(http http://localhost/v1/models/a)"
+# The one from before goes on without its name: there is no series twice.
+[ "$(http http://localhost/metrics | grep -c '^txda_model_replicas{model_name="a"}')" = 1 ] || fail "a name twice in the metrics"
 wait "$pid" || fail "the running stream"
 [ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "a reload cuts a stream short"
 until_true 60 is a ready || fail "after a reload in the middle of a stream a is $(state_of a)"
