@@ -563,9 +563,13 @@ static int start(struct daemon *d)
 
 static void stop(struct daemon *d)
 {
-	if (!end_reload(d))
-		return;
+	bool frees = end_reload(d);
+
 	sockets_close(&d->sockets);
+	if (!frees) {
+		models_end_loader(d->models);
+		return;
+	}
 	for (unsigned i = 0; i < 3; i++)
 		if (d->signals[i])
 			event_free(d->signals[i]);

@@ -585,6 +585,14 @@ void models_free(struct models *t)
 	free(t);
 }
 
+void models_end_loader(struct models *t)
+{
+	if (!t)
+		return;
+	loader_free(t->loader);
+	t->loader = NULL;
+}
+
 void models_shutdown(struct models *t)
 {
 	t->shutdown = true;

@@ -201,6 +201,9 @@ struct models {
 int models_new(const struct models_options *options, struct models **ret, char *err, size_t errlen);
 /* Ends everything at once; waits for the loader, whose compiler is killed. NULL is accepted. */
 void models_free(struct models *t);
+/* In place of that, where somebody uses the rest still: no compiler is left running, nor files that
+ * are this process's alone. NULL is accepted. */
+void models_end_loader(struct models *t);
 /* No more loads; who waits is woken; engines take no more requests. Does not wait. */
 void models_shutdown(struct models *t);
 /* Once a second: chips that are lost, models that idle, loads that wait for room. */

@@ -79,6 +79,21 @@ keeps() {
 until_true 60 keeps || fail "a reload that took its time: $(http http://localhost/v1/models/demo)"
 rm "$tmp/conf"
 stop
+# Nor do they keep the daemon from its end, which leaves nothing that was its own.
+printf 'model = demo=%s\ncache-dir = %s/cache\n' "$MODEL" "$tmp" >"$tmp/conf"
+mkdir "$tmp/cache"
+export DISABLE_CACHE=1
+start --config "$tmp/conf"
+unset DISABLE_CACHE
+ls -d "$tmp/cache/.txda-private-"* >"$tmp/out" || fail "no cache of its own"
+rm "$tmp/conf"
+mkfifo "$tmp/conf"
+kill -HUP "$daemon"
+request 200 '"demo"' /v1/models
+stop
+grep -qF 'the settings are still being read again' "$tmp/txdad.log" || fail "the reload ended"
+[ ! -d "$(cat "$tmp/out")" ] || fail "left over: $(cat "$tmp/out")"
+rm "$tmp/conf"
 printf 'model = demo=%s\nbogus = 1\n' "$MODEL" >"$tmp/conf"
 "$TXDAD" --config "$tmp/conf" 2>"$tmp/err" && fail "a bogus setting"
 grep -q "conf, line 2: there is no setting 'bogus'" "$tmp/err" || fail "a bogus setting: $(cat "$tmp/err")"
