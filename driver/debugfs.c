@@ -3,7 +3,6 @@
 
 #include <linux/seq_file.h>
 #include <drm/drm_debugfs.h>
-#include <drm/drm_drv.h>
 #include <drm/drm_gpuvm.h>
 #include <drm/drm_print.h>
 
@@ -32,7 +31,7 @@ static int txda_debugfs_chip(struct seq_file *m, void *data)
 	seq_printf(m, "down: %d, wedged: %d\n", READ_ONCE(tdev->reset.down),
 		   READ_ONCE(tdev->reset.wedged));
 
-	if (!drm_dev_enter(&tdev->drm, &idx))
+	if (txda_bars_enter(tdev, &idx))
 		return 0;
 	seq_printf(m, "liveness: %u ms\n", txda_read(tdev, TXDA_REG_LIVENESS));
 	seq_printf(m, "busy: compute %llu ns, copy %llu ns\n",
@@ -41,7 +40,7 @@ static int txda_debugfs_chip(struct seq_file *m, void *data)
 	seq_printf(m, "traffic: %llu bytes read, %llu written\n",
 		   txda_read_pair(tdev, TXDA_REG_DRAM_READ_LO),
 		   txda_read_pair(tdev, TXDA_REG_DRAM_WRITTEN_LO));
-	drm_dev_exit(idx);
+	txda_bars_exit(tdev, idx);
 	return 0;
 }
 
