@@ -120,14 +120,21 @@ void beam_run_stop(struct engine *e, struct engine_request *r)
 	}
 }
 
-void beam_run_row(struct engine *e, struct engine_seq *seq, unsigned row_index)
+void beam_run_row(struct engine *e, const struct sched_item *item, unsigned row_index)
 {
 	const struct engine_sampling greedy = {.top_p = 1};
+	struct engine_seq *seq = (struct engine_seq *)item->seq;
 	struct beam *beam = (struct beam *)seq;
 	struct beam_run *b = seq->request->beams;
 	struct sampler_row row;
 	int32_t token;
 
+	/*
+	 * A beam that had its row was preempted and computed again, and the round ended when this
+	 * step was begun already: the row is the last round's.
+	 */
+	if (item->first + item->tokens < item->seq->n_total)
+		return;
 	step_row(&e->slots[e->turn], row_index, &row);
 	if (sampler_choose(e->sampler, &row, &greedy, 0, NULL, &token)) {
 		seq->request->seq->error = -EIO;

@@ -13,6 +13,7 @@
 
 struct beam_options;
 struct beam_run;
+struct sched_item;
 
 /* For @r->search; -ENOMEM. */
 int beam_run_new(struct engine_request *r, const struct beam_options *options,
@@ -25,8 +26,8 @@ int beam_run_check(const struct engine *e, const struct engine_request *r, char 
 
 /* Gives the prompt to the scheduler. */
 void beam_run_start(struct engine *e, struct engine_request *r);
-/* Takes the candidates of a sequence. A broken row ends the request. */
-void beam_run_row(struct engine *e, struct engine_seq *seq, unsigned row_index);
+/* Takes the candidates of an item's sequence. A broken row ends the request. */
+void beam_run_row(struct engine *e, const struct sched_item *item, unsigned row_index);
 /*
  * Begins the next round when all beams have their candidates. 1: the search is over. -ENOMEM. After
  * scheduler_done().

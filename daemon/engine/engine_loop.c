@@ -302,7 +302,7 @@ static void take_results(struct engine *e, struct step_slot *slot)
 		} else if (r->sink) {
 			forward_rows(slot, item, row, e->boundary_ns);
 		} else if (r->beams && item->sample) {
-			beam_run_row(e, seq, row);
+			beam_run_row(e, item, row);
 		} else {
 			store_prompt_rows(e, item, row);
 			if (item->sample) {

@@ -259,6 +259,59 @@ static void beams_are_exact(void **state)
 	}
 }
 
+/* Searches of several users that take blocks and slots from each other, and are computed again. */
+static void beams_beside_beams_are_exact(void **state)
+{
+	struct engine_sampling s = greedy(40);
+
+	(void)state;
+	for (unsigned round = 0; round < 35; round++) {
+		const struct engine_options options = {
+			.prefix_caching = round % 2,
+			.max_kv_blocks = 20 + round % 5 * 4,
+			.max_num_seqs = 6 + round % 7,
+			.max_num_batched_tokens = 6 + round % 7 + round / 7 % 5,
+			.max_stall_ms = 1,
+		};
+		struct engine_request *r[4], *other[4];
+		struct beam_search *b[4];
+		struct engine *e;
+		int32_t prompt[40];
+
+		random_prompt(prompt, 40);
+		for (unsigned i = 0; i < 4; i++) {
+			struct beam_options o = {
+				.width = 2 + (round + i) % 4,
+				.max_tokens = MAX_NEW,
+				.n_top = 2,
+				.length_penalty = 1,
+			};
+
+			b[i] = search_by_requests(&o, prompt + i, 20 + i + round % 8);
+			assert_int_equal(engine_beam_new(prompt + i, 20 + i + round % 8, &o, &r[i]),
+					 0);
+			other[i] = new_request(prompt, 5 + 5 * i, &s, i % 2);
+			r[i]->uid = i;
+			other[i]->uid = i / 2;
+		}
+		e = open_engine(&options);
+		for (unsigned i = 0; i < 4; i++) {
+			submit(e, r[i]);
+			submit(e, other[i]);
+		}
+		wait_finished(e, 8);
+		for (unsigned i = 0; i < 4; i++) {
+			assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_COMPLETE);
+			expect_same_beams(b[i], r[i]->search);
+			expect_greedy(other[i]);
+			beam_search_free(b[i]);
+			engine_request_unref(r[i]);
+			engine_request_unref(other[i]);
+		}
+		close_engine(e);
+	}
+}
+
 static void beams_may_end(void **state)
 {
 	struct beam_options o = {.width = 8, .max_tokens = 100, .length_penalty = 1};
@@ -312,6 +365,7 @@ int main(void)
 		cmocka_unit_test_setup(prompts_are_computed_once, small_model),
 		cmocka_unit_test_setup(leaders_may_end, small_model),
 		cmocka_unit_test_setup(beams_are_exact, small_model),
+		cmocka_unit_test_setup(beams_beside_beams_are_exact, small_model),
 		cmocka_unit_test_setup(beams_may_end, small_model),
 	};
 
