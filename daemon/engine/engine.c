@@ -161,6 +161,7 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 {
 	struct txda_model_info info = TXDA_INIT(struct txda_model_info);
 	struct engine *e = calloc(1, sizeof(*e));
+	pthread_condattr_t monotonic;
 	int error;
 
 	if (!e) {
@@ -169,7 +170,10 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 	}
 	e->ready_fd = -1;
 	pthread_mutex_init(&e->sleep_lock, NULL);
-	pthread_cond_init(&e->wake, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&e->wake, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	pthread_mutex_init(&e->stats_lock, NULL);
 	error = load_model(e, group, options, &info, err, errlen);
 	if (!error)

@@ -565,15 +565,19 @@ static void look_around(struct engine *e)
 	}
 }
 
-/* Sleeps until there is something to do. */
+/* Sleeps until there is something to do; a request that waits for its mask may have a deadline. */
 static void sleep_until_woken(struct engine *e)
 {
+	const struct timespec deadline = {(time_t)(e->deadline_ns / NS_PER_S),
+					  (long)(e->deadline_ns % NS_PER_S)};
+	int error = 0;
+
 	pthread_mutex_lock(&e->sleep_lock);
 	atomic_store(&e->asleep, true);
 	while (!atomic_load(&e->submitted) && !atomic_load(&e->stopping) &&
 	       atomic_load(&e->cancels) == e->cancels_seen &&
-	       atomic_load(&e->masks_done) == e->masks_seen)
-		pthread_cond_wait(&e->wake, &e->sleep_lock);
+	       atomic_load(&e->masks_done) == e->masks_seen && !error)
+		error = pthread_cond_timedwait(&e->wake, &e->sleep_lock, &deadline);
 	atomic_store(&e->asleep, false);
 	pthread_mutex_unlock(&e->sleep_lock);
 	e->boundary_ns = 0;

@@ -4,6 +4,7 @@
 #include <semaphore.h>
 #include <time.h>
 
+#include "clock.h"
 #include "engine_fixture.h"
 #include "mask_workers.h"
 
@@ -85,6 +86,31 @@ static void ends_with_masks_to_come(void **state)
 	}
 	assert_int_equal(atomic_load(&n_constraints), 0);
 	assert_int_equal(atomic_load(&fake_model_violations), 0);
+	sem_destroy(&go_on);
+}
+
+/* A deadline passes while nothing runs and a mask is late. */
+static void deadlines_wait_for_no_mask(void **state)
+{
+	struct engine_sampling s = greedy(50);
+	int32_t prompt[] = {5, 3, 8};
+	struct engine_request *r;
+	struct engine *e;
+
+	(void)state;
+	sem_init(&go_on, 0, 0);
+	e = open_engine(&(struct engine_options){0});
+	r = new_request(prompt, 3, &s, false);
+	constrain(r, 1, 20)->wait = wait_to_go_on;
+	r->deadline_ns = clock_ns() + 20000000;
+	submit(e, r);
+	wait_finished(e, 1);
+	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_TIMEOUT);
+	assert_int_equal(atomic_load(&r->n_tokens), 0);
+	sem_post(&go_on);
+	engine_request_unref(r);
+	close_engine(e);
+	assert_int_equal(atomic_load(&n_constraints), 0);
 	sem_destroy(&go_on);
 }
 
@@ -246,6 +272,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(late_masks_hold_up_nobody, small_model),
 		cmocka_unit_test_setup(ends_with_masks_to_come, small_model),
+		cmocka_unit_test_setup(deadlines_wait_for_no_mask, small_model),
 		cmocka_unit_test_setup(late_masks_change_nothing, small_model),
 		cmocka_unit_test(users_share_workers),
 	};
