@@ -90,10 +90,10 @@ static int sample(struct engine *e, struct engine_seq *seq, struct sampler_row *
 	const struct engine_request *r = seq->request;
 	const struct engine_sampling *p = &r->sampling;
 	const struct engine_mask *mask = r->constraint ? &seq->job.mask : NULL;
+	/* A form that is complete ends, however few tokens that took. */
+	bool complete = mask && (mask->bits || mask->list) && !mask->n && mask->end;
 	const struct sampler_rules rules = {
-		/* A form that is complete ends, however few tokens that took. */
-		.mask_stops =
-			!p->ignore_eos && n < p->min_tokens && (!mask || mask->n || !mask->end),
+		.mask_stops = !p->ignore_eos && n < p->min_tokens && !complete,
 		.mask = mask,
 		.counts = r->counts,
 	};

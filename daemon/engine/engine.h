@@ -74,7 +74,7 @@ struct engine_sampling {
 struct engine_mask {
 	const uint32_t *bits; /* token t: bit t % 32 of word t / 32 */
 	const int32_t *list;  /* [n] if there are no bits; neither: every token may come */
-	uint32_t n;	      /* tokens that may come */
+	uint32_t n;	      /* tokens that may come by bits or list */
 	bool end;	      /* stop tokens may come, too; else they may not */
 };
 

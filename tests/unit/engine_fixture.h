@@ -47,7 +47,7 @@ void expect_greedy(const struct engine_request *r);
 struct test_constraint {
 	struct engine_constraint base;
 	unsigned n, key, length, fail_mask_at, fail_accept_at;
-	bool list;
+	bool list, free;			 /* free: every token may come, and the end */
 	void (*wait)(struct test_constraint *c); /* before each mask; NULL: not */
 	uint32_t bits[4];
 	int32_t tokens[97];

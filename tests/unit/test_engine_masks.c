@@ -114,6 +114,35 @@ static void deadlines_wait_for_no_mask(void **state)
 	sem_destroy(&go_on);
 }
 
+/* Where a constraint allows everything, as it does while the model reasons, min_tokens holds. */
+static void least_tokens_hold_beside_masks(void **state)
+{
+	struct engine_sampling s = greedy(40);
+	int32_t prompt[] = {5, 3, 8};
+	struct engine_request *alone, *r;
+	struct engine *e = open_engine(&(struct engine_options){0});
+
+	(void)state;
+	r = new_request(prompt, 3, &s, false);
+	run(e, r);
+	s.stop_tokens[s.n_stop_tokens++] = r->tokens[2];
+	s.ignore_eos = false;
+	engine_request_unref(r);
+	s.min_tokens = 30;
+	alone = new_request(prompt, 3, &s, false);
+	run(e, alone);
+	r = new_request(prompt, 3, &s, false);
+	constrain(r, 1, 100)->free = true;
+	run(e, r);
+	assert_in_range(atomic_load(&r->n_tokens), 30, 40);
+	assert_int_equal(atomic_load(&r->n_tokens), atomic_load(&alone->n_tokens));
+	assert_memory_equal(r->tokens, alone->tokens,
+			    atomic_load(&r->n_tokens) * sizeof(*r->tokens));
+	engine_request_unref(r);
+	engine_request_unref(alone);
+	close_engine(e);
+}
+
 /* ---- the same tokens ------------------------------------------------------------------------- */
 
 static struct engine_request *other; /* makes the model run until it ends */
@@ -273,6 +302,7 @@ int main(void)
 		cmocka_unit_test_setup(late_masks_hold_up_nobody, small_model),
 		cmocka_unit_test_setup(ends_with_masks_to_come, small_model),
 		cmocka_unit_test_setup(deadlines_wait_for_no_mask, small_model),
+		cmocka_unit_test_setup(least_tokens_hold_beside_masks, small_model),
 		cmocka_unit_test_setup(late_masks_change_nothing, small_model),
 		cmocka_unit_test(users_share_workers),
 	};
