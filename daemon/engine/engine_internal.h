@@ -77,8 +77,8 @@ struct engine {
 	struct scheduler *scheduler;
 	struct sampler *sampler;
 	struct engine_seq *live; /* of all requests that were taken and have not ended */
+	unsigned n_live;	 /* how many */
 	unsigned n_searches;	 /* beam searches among them */
-	unsigned n_forks;	 /* requests that wait for their leaders */
 	struct draft *draft;	 /* NULL: no speculation */
 	struct mask_workers *masks;
 	struct kept_row *spare_rows;

@@ -57,7 +57,7 @@ static void schedule(struct engine *e, struct engine_seq *seq)
 }
 
 /* Takes a request from those that wait for its leader. */
-static void leave_leader(struct engine *e, struct engine_seq *seq)
+static void leave_leader(struct engine_seq *seq)
 {
 	struct engine_request **at = &seq->leader->forks;
 
@@ -65,7 +65,6 @@ static void leave_leader(struct engine *e, struct engine_seq *seq)
 		at = &(*at)->fork_next;
 	*at = seq->request->fork_next;
 	seq->leader = NULL;
-	e->n_forks--;
 }
 
 /* Who waited for the prompt of a request that ends: the first one computes it for the others. */
@@ -75,7 +74,7 @@ static void lead_on(struct engine *e, struct engine_request *r)
 
 	if (!first)
 		return;
-	leave_leader(e, first->seq);
+	leave_leader(first->seq);
 	first->forks = r->forks;
 	r->forks = NULL;
 	for (struct engine_request *f = first->forks; f; f = f->fork_next)
@@ -89,11 +88,12 @@ static void finish(struct engine *e, struct engine_seq *seq, enum engine_finish 
 	struct engine_request *r = seq->request;
 
 	if (seq->leader)
-		leave_leader(e, seq);
+		leave_leader(seq);
 	else if (r->beams)
 		beam_run_stop(e, r);
 	else
 		scheduler_remove(e->scheduler, &seq->sched);
+	e->n_live--;
 	e->n_searches -= r->beams != NULL;
 	lead_on(e, r);
 	choose_drop_row(e, seq);
@@ -167,9 +167,12 @@ static int wait_step(struct engine *e, uint64_t start, char *err, size_t errlen)
 	return -ETIMEDOUT;
 }
 
+/* Requests that wait. Beams of a search that wait for each other take nobody's place. */
 static unsigned waiting(const struct engine *e)
 {
-	return scheduler_waiting(e->scheduler) + e->n_forks;
+	unsigned running = scheduler_running(e->scheduler);
+
+	return e->n_live > running ? e->n_live - running : 0;
 }
 
 /* Shows the counters; without @wait only if nobody is reading them. */
@@ -332,7 +335,7 @@ static void fork_all(struct engine *e, struct engine_seq *parent)
 	while ((f = parent->request->forks)) {
 		struct engine_seq *seq = f->seq;
 
-		leave_leader(e, seq);
+		leave_leader(seq);
 		/* Without a token yet, as its mask is late, it finds the prompt in the cache. */
 		scheduler_fork(e->scheduler, &parent->sched, &seq->sched);
 		tell(e, f);
@@ -429,10 +432,9 @@ static void take_request(struct engine *e, struct engine_request *r, struct engi
 	if (seq->live_next)
 		seq->live_next->live_prev = seq;
 	e->live = seq;
+	e->n_live++;
 	e->n_searches += r->beams != NULL;
-	if (leader)
-		e->n_forks++;
-	else
+	if (!leader)
 		schedule(e, seq);
 	if (r->constraint)
 		choose_begin(e, seq);

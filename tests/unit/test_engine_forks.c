@@ -312,6 +312,36 @@ static void beams_beside_beams_are_exact(void **state)
 	}
 }
 
+/* However many beams of a search wait, it is one request in the queue. */
+static void beams_leave_the_queue_to_others(void **state)
+{
+	const struct beam_options o = {.width = 16, .max_tokens = 80, .length_penalty = 1};
+	struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 3, .max_queue = 3});
+	struct engine_sampling s = greedy(8);
+	struct engine_request *search, *r[2];
+	struct engine_stats stats;
+	int32_t prompt[10];
+
+	(void)state;
+	random_prompt(prompt, 10);
+	assert_int_equal(engine_beam_new(prompt, 10, &o, &search), 0);
+	submit(e, search);
+	do
+		engine_stats(e, &stats);
+	while (stats.running < 3 && !atomic_load(&search->finish));
+	for (unsigned i = 0; i < 2; i++) {
+		r[i] = new_request(prompt, 5 + i, &s, false);
+		submit(e, r[i]);
+	}
+	wait_finished(e, 3);
+	for (unsigned i = 0; i < 2; i++) {
+		expect_greedy(r[i]);
+		engine_request_unref(r[i]);
+	}
+	engine_request_unref(search);
+	close_engine(e);
+}
+
 static void beams_may_end(void **state)
 {
 	struct beam_options o = {.width = 8, .max_tokens = 100, .length_penalty = 1};
@@ -366,6 +396,7 @@ int main(void)
 		cmocka_unit_test_setup(leaders_may_end, small_model),
 		cmocka_unit_test_setup(beams_are_exact, small_model),
 		cmocka_unit_test_setup(beams_beside_beams_are_exact, small_model),
+		cmocka_unit_test_setup(beams_leave_the_queue_to_others, small_model),
 		cmocka_unit_test_setup(beams_may_end, small_model),
 	};
 
