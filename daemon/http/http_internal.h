@@ -3,11 +3,12 @@
 #ifndef TXDA_SERVER_HTTP_INTERNAL_H
 #define TXDA_SERVER_HTTP_INTERNAL_H
 
+#include <event2/buffer.h>
+
 #include "http.h"
 #include "http_fds.h"
 
 struct event;
-struct evbuffer;
 struct sockaddr_storage;
 
 #define HTTP_MAX_LISTENERS 32
@@ -74,10 +75,15 @@ void http_conn_refuse(struct http_conn *c, int status, const char *message);
 /* Answers with an error, after which the connection's bytes mean nothing any more. */
 void http_conn_refuse_with(struct http_conn *c, int status, const char *headers,
 			   const char *message);
+/* Between two requests, and the answer to the last one has gone out. */
+static inline bool http_conn_between(const struct http_conn *c)
+{
+	return c->state == CONN_READING && !http_parser_started(c->parser) &&
+	       !evbuffer_get_length(c->out);
+}
 static inline bool http_conn_idle(const struct http_conn *c)
 {
-	return c->state == CONN_LINGERING ||
-	       (c->state == CONN_READING && !http_parser_started(c->parser));
+	return c->state == CONN_LINGERING || http_conn_between(c);
 }
 
 /* http_tcp.c */

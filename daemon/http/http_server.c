@@ -279,7 +279,7 @@ void http_server_drain(struct http_server *s)
 		event_del(s->listeners[i]);
 	for (c = s->conns; c; c = next) {
 		next = c->next;
-		if (c->state == CONN_READING && !http_parser_started(c->parser))
+		if (http_conn_between(c))
 			http_conn_free(c);
 	}
 }

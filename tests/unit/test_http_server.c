@@ -27,6 +27,7 @@
 #include "listen.h"
 
 #define STREAM_BYTES (4u << 20)
+#define BIG_BYTES    (1u << 20)
 
 static struct {
 	pthread_t thread;
@@ -41,7 +42,8 @@ static struct {
 	struct http_conn *streaming;
 } t;
 
-/* /echo answers with the body, /never does not answer, /stream makes more as it is read. */
+/* /echo answers with the body, /never does not answer, /stream makes more as it is read, /big is
+ * answered at once with more than a socket takes, /drain begins the server's end. */
 static void make_stream(void)
 {
 	char block[8192];
@@ -74,7 +76,14 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 		atomic_store(&t.made, 0);
 		http_stream_begin(c, 200, "text/plain", NULL);
 		make_stream();
+	} else if (!strcmp(r->path, "/big")) {
+		static char big[BIG_BYTES];
+
+		http_reply(c, 200, "text/plain", NULL, big, sizeof(big));
+		atomic_fetch_add(&t.made, 1);
 	} else {
+		if (!strcmp(r->path, "/drain"))
+			http_server_drain(t.server);
 		http_reply(c, 200, "text/plain", NULL, r->body, r->body_len);
 	}
 }
@@ -442,6 +451,30 @@ static void test_pipelined_answers_unread(void **state)
 	close(fd);
 }
 
+/* An answer that still goes out is cut off neither for a new client nor at the server's end. */
+static void test_unread_answer_stays(void **state)
+{
+	int big = dial(), others[3], fd;
+	char buf[2048];
+	size_t total;
+
+	(void)state;
+	say(big, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(reaches(&t.made, 1, 3));
+	for (unsigned i = 0; i < 3; i++)
+		others[i] = dial();
+	fd = dial();
+	say(fd, "GET /drain HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(hear(fd, buf, sizeof(buf), 3000, NULL));
+	assert_non_null(strstr(buf, "200 OK"));
+	assert_true(hear(big, buf, sizeof(buf), 3000, &total));
+	assert_true(total > BIG_BYTES);
+	for (unsigned i = 0; i < 3; i++)
+		close(others[i]);
+	close(fd);
+	close(big);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -456,6 +489,7 @@ int main(void)
 		CASE(test_expect_and_budget),
 		CASE(test_answer_survives_body),
 		CASE(test_pipelined_answers_unread),
+		CASE(test_unread_answer_stays),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
