@@ -17,6 +17,8 @@
 #define GRAMMAR_OVERHEAD ((uint64_t)1 << 20) /* what a grammar remembers, commonly */
 #define TOKEN_BYTES	 16		     /* its id and its text */
 #define LOGPROB_BYTES	 128		     /* of an entry in a whole answer, about */
+#define ECHO_BYTES	 8		     /* of a token of an echoed prompt, its text alone */
+#define ECHO_LOGPROB	 32		     /* and its name, log probability and offset */
 
 /* x->own: the choices' sequences [n_choices]. */
 static struct sequence *sequence_of(const struct exchange *x, unsigned i)
@@ -109,6 +111,14 @@ static uint64_t token_bytes(const struct exchange *x)
 	return TOKEN_BYTES + entries(x) * sizeof(struct engine_logprob);
 }
 
+/* Of a token of the prompt: its copy and log probability, and where a whole answer repeats it. */
+static uint64_t prompt_token_bytes(const struct exchange *x)
+{
+	if (!x->params.echo || x->params.stream)
+		return 8;
+	return 8 + ECHO_BYTES + (x->params.logprobs >= 0 ? ECHO_LOGPROB : 0);
+}
+
 /*
  * What there is before a token was generated: those are counted as they come. What was asked for in
  * so many words must be possible.
@@ -118,7 +128,7 @@ static bool hold(struct exchange *x, struct api_error *e)
 	uint64_t bytes = x->grammar ? GRAMMAR_OVERHEAD : 0, most;
 
 	for (unsigned i = 0; i < x->n_choices; i++)
-		bytes += CHOICE_OVERHEAD + 8 * (uint64_t)x->choices[i].prompt->n;
+		bytes += CHOICE_OVERHEAD + prompt_token_bytes(x) * x->choices[i].prompt->n;
 	most = bytes + (uint64_t)x->n_choices * x->params.max_tokens *
 			       (token_bytes(x) + entries(x) * LOGPROB_BYTES);
 	if (x->params.max_tokens_given && most > x->server->budget.limit)

@@ -7,6 +7,7 @@
 # long they take is only printed. Then: memory counts when it is held, not when it might be.
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -117,6 +118,14 @@ def test_memory(txdad, model):
     # What was asked for in so many words must be possible.
     status, data = d.ask("POST", "/v1/chat/completions", {**body, "max_tokens": 1900})
     check(status == 400 and b"may take" in data, f"an answer that cannot be: {status} {data[:300]}")
+    # The prompt counts once more for each choice that repeats it.
+    sizes = []
+    for echo in (False, True):
+        status, data = d.ask("POST", "/v1/completions", {"prompt": "Once upon a time", "echo": echo, "logprobs": 5, "n": 64, "max_tokens": 1900})
+        found = re.search(rb"may take (\d+) bytes", data)
+        check(status == 400 and found, f"an answer that cannot be, echo {echo}: {status} {data[:300]}")
+        sizes.append(int(found[1]) if found else 0)
+    check(sizes[1] >= sizes[0] + 64 * len("Once upon a time".split()), f"without and with the prompt: {sizes} bytes")
     # This one does take it, and is ended; who is beside it is not.
     status, data = d.ask("POST", "/v1/chat/completions", {**body, "ignore_eos": True})
     check(status == 429 and b"most of them" in data, f"an answer that grows: {status} {data[:300]}")
