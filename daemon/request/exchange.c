@@ -64,14 +64,19 @@ static void set_job(struct exchange *x, void (*run)(struct textpool_job *job),
 	x->job.deadline_ns = 0;
 }
 
-/* Work on what came in. */
+/*
+ * Work on what came in. All that wait for a model come at once when it is there: that may be more
+ * than are let in at a time, and they were let in.
+ */
 static bool add_input(struct exchange *x, enum exchange_phase phase,
 		      void (*run)(struct textpool_job *job), void (*done)(struct textpool_job *job),
 		      struct api_error *e)
 {
 	set_job(x, run, done);
 	x->job.deadline_ns = x->deadline_ns;
-	if (textpool_add(x->server->pool, &x->job))
+	if (x->phase == PHASE_PARKED)
+		textpool_again(x->server->pool, &x->job);
+	else if (textpool_add(x->server->pool, &x->job))
 		return api_error_set(e, 429, "overloaded", NULL,
 				     "the queue of requests to be read is full");
 	x->at_worker = true;

@@ -4,10 +4,12 @@
 # loop.py TXDAD MODEL - what the event loop of the daemon (with the fake engine) does itself while clients
 # ask for answers of many megabytes, forms that are hard to follow and models that are not loaded: it
 # moves bytes. Asserted is how much JSON it writes, and that small requests are answered meanwhile; how
-# long they take is only printed. Then: memory counts when it is held, not when it might be.
+# long they take is only printed. Then: memory counts when it is held, not when it might be; and all who
+# waited for a model are answered when it is there.
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -138,7 +140,33 @@ def test_memory(txdad, model):
     d.stop()
 
 
+def test_parked(txdad, model):
+    """More requests of one user wait for a model than the text workers let in at a time: all are answered."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    d = Daemon(txdad, model, FAKE_LOAD_MS="2000")
+    data = json.dumps({"model": "b", "prompt": "Once", "max_tokens": 1}).encode()
+    clients = []
+    for i in range(900):
+        # What is read at a time is limited, too: the second half comes when the first one has been read.
+        while i == 450 and b'"reading"' in d.ask("GET", "/v1/requests")[1]:
+            time.sleep(0.02)
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(d.socket)
+        s.sendall(b"POST /v1/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+        clients.append(s)
+    answers = {}
+    for s in clients:
+        with s, s.makefile("rb") as f:
+            status = f.readline().split()[1]
+            answers[status] = answers.get(status, 0) + 1
+    check(answers == {b"200": 900}, f"answers to those who waited: {answers}")
+    d.stop()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 test_loop(*sys.argv[1:3])
 test_memory(*sys.argv[1:3])
+test_parked(*sys.argv[1:3])
 print(f"{failures} checks failed" if failures else "all checks passed")
 sys.exit(failures != 0)
