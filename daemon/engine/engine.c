@@ -295,8 +295,8 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 		snprintf(err, errlen, "%s", e->lost_text);
 		return -EIO;
 	}
-	if (atomic_load(&e->draining) || atomic_load(&e->stopping)) {
-		snprintf(err, errlen, "the model is being drained");
+	if (atomic_load(&e->stopping)) {
+		snprintf(err, errlen, "the engine is being stopped");
 		return -ESHUTDOWN;
 	}
 	queued = atomic_fetch_add(&e->n_submitted, n) + atomic_load(&e->n_waiting);
@@ -324,11 +324,6 @@ void engine_cancel(struct engine *e, struct engine_request *r)
 		return;
 	atomic_fetch_add(&e->cancels, 1);
 	wake_engine(e);
-}
-
-void engine_drain(struct engine *e)
-{
-	atomic_store(&e->draining, true);
 }
 
 int engine_ready_fd(struct engine *e)

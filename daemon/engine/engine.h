@@ -299,13 +299,12 @@ void engine_free(struct engine *e);
  * once. -EAGAIN: the queue is full.
  * -E2BIG: prompt longer than the context (which never exceeds the whole KV cache; err says value
  * and limit). -EINVAL: an empty prompt, a token outside the vocabulary, a sampling parameter out of
- * range. -EIO: the group was lost. -ESHUTDOWN: draining. -EOPNOTSUPP: a vector is wanted of a
- * program that gives no hidden states, or rows are wanted that it does not have.
+ * range. -EIO: the group was lost. -ESHUTDOWN: it is being freed. -EOPNOTSUPP: a vector is wanted
+ * of a program that gives no hidden states, or rows are wanted that it does not have.
  */
 int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen);
 /* The client is gone; the request ends at the next step boundary. Idempotent, from any thread. */
 void engine_cancel(struct engine *e, struct engine_request *r);
-void engine_drain(struct engine *e); /* refuse new requests; running ones end normally */
 
 /* Readable when the ready list is not empty. */
 int engine_ready_fd(struct engine *e);

@@ -61,7 +61,7 @@ struct engine {
 	atomic_uint n_waiting;			/* of the scheduler, written by the engine thread */
 	atomic_uint cancels;			/* rises with each cancellation */
 	atomic_uint masks_done;			/* rises with each job of mask_workers.h */
-	atomic_bool draining, stopping, lost;
+	atomic_bool stopping, lost;
 	char lost_text[256]; /* constant once lost is set */
 	atomic_bool asleep;
 	pthread_mutex_t sleep_lock;

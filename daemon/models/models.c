@@ -606,8 +606,6 @@ void models_shutdown(struct models *t)
 
 			if (r->state == MODEL_COMPILING || r->state == MODEL_LOADING)
 				replica_call_off(r, true);
-			if (r->on_chip.engine)
-				engine_drain(r->on_chip.engine);
 		}
 		model_settle(m);
 	}

@@ -204,7 +204,8 @@ void models_free(struct models *t);
 /* In place of that, where somebody uses the rest still: no compiler is left running, nor files that
  * are this process's alone. NULL is accepted. */
 void models_end_loader(struct models *t);
-/* No more loads; who waits is woken; engines take no more requests. Does not wait. */
+/* No more loads; who waits is woken. Requests that run go on, and may submit what is left of them.
+ * Does not wait. */
 void models_shutdown(struct models *t);
 /* Once a second: chips that are lost, models that idle, loads that wait for room. */
 void models_check(struct models *t);

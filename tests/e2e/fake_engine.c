@@ -211,7 +211,7 @@ struct engine {
 	pthread_cond_t wake;
 	pthread_t thread;
 	int fd;
-	bool stop, drain, lost;
+	bool stop, lost;
 	struct engine_request *requests[MAX_REQUESTS];
 	unsigned n;
 	struct engine_request *ready, *ready_last;
@@ -631,8 +631,6 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 	if (e->lost) {
 		snprintf(err, errlen, "the fake chip was pulled out");
 		result = -EIO;
-	} else if (e->drain) {
-		result = -ESHUTDOWN;
 	} else if (e->n + n > e->max_queue || e->n + n > MAX_REQUESTS) {
 		snprintf(err, errlen, "%u requests wait; the limit is %u", e->n, e->max_queue);
 		result = -EAGAIN;
@@ -651,13 +649,6 @@ void engine_cancel(struct engine *e, struct engine_request *r)
 {
 	(void)e;
 	atomic_store(&r->cancelled, true);
-}
-
-void engine_drain(struct engine *e)
-{
-	pthread_mutex_lock(&e->lock);
-	e->drain = true;
-	pthread_mutex_unlock(&e->lock);
 }
 
 int engine_ready_fd(struct engine *e)

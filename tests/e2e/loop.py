@@ -4,8 +4,8 @@
 # loop.py TXDAD MODEL - what the event loop of the daemon (with the fake engine) does itself while clients
 # ask for answers of many megabytes, forms that are hard to follow and models that are not loaded: it
 # moves bytes. Asserted is how much JSON it writes, and that small requests are answered meanwhile; how
-# long they take is only printed. Then: memory counts when it is held, not when it might be; and all who
-# waited for a model are answered when it is there.
+# long they take is only printed. Then: memory counts when it is held, not when it might be; all who
+# waited for a model are answered when it is there, and what runs is answered when the daemon stops.
 import json
 import os
 import re
@@ -165,8 +165,22 @@ def test_parked(txdad, model):
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_drain(txdad, model):
+    """A request whose inputs do not all go into the engine at once is answered when the daemon is to stop meanwhile."""
+    d = Daemon(txdad, model, FAKE_TOKEN_US="20000")
+    answers = []
+    ask = threading.Thread(target=lambda: answers.append(d.ask("POST", "/v1/embeddings", {"input": ["tale %d" % i for i in range(300)]})))
+    ask.start()
+    while not answers and b'"running":64' not in d.ask("GET", "/v1/requests")[1]:
+        time.sleep(0.01)
+    d.stop()
+    ask.join()
+    check(answers[0][0] == 200, f"what ran when the daemon was to stop: {answers[0][0]} {answers[0][1][:300]}")
+
+
 test_loop(*sys.argv[1:3])
 test_memory(*sys.argv[1:3])
 test_parked(*sys.argv[1:3])
+test_drain(*sys.argv[1:3])
 print(f"{failures} checks failed" if failures else "all checks passed")
 sys.exit(failures != 0)

@@ -298,8 +298,9 @@ static void shuts_down(void **state)
 	models_shutdown(t);
 	assert_int_equal(compiling.why, MODEL_WAKE_SHUTDOWN);
 	assert_int_equal(queued.why, MODEL_WAKE_SHUTDOWN);
-	assert_int_equal(begin_request(ready, &r, 5), -ESHUTDOWN);
-	engine_request_unref(r.request);
+	/* What runs may have more to submit. */
+	assert_int_equal(begin_request(ready, &r, 5), 0);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
 	wait_loader(t);
 	assert_int_equal(runs("next"), 0);
 	models_free(t);
