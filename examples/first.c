@@ -10,12 +10,13 @@ int main(int argc, char **argv)
 	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	struct txda_context *context = NULL;
-	struct txda_group *group;
+	struct txda_group *group = NULL;
 	struct txda_device *chip;
-	struct txda_model *model;
+	struct txda_model *model = NULL;
 	/* One sequence of one token, at position 0, in slot 0 of KV block 0; its row gives the logits. */
 	int32_t token = argc > 2 ? atoi(argv[2]) : 0, zero = 0, one = 1, span[] = {0, 1}, next;
 	uint64_t fence;
+	int status = 1;
 
 	options.path = argc > 1 ? argv[1] : "";
 	step.tokens = step.seqs = step.rows = step.blocks = 1;
@@ -37,11 +38,12 @@ int main(int argc, char **argv)
 	    txda_model_get_output(model, "topk_ids", &next, sizeof(next)))
 		goto fail;
 	printf("after token %d the likeliest is %d\n", token, next);
+	status = 0;
+fail:
+	if (status)
+		fprintf(stderr, "first: %s\n", txda_context_error(context));
 	txda_model_unref(model);
 	txda_group_unref(group);
 	txda_context_unref(context);
-	return 0;
-fail:
-	fprintf(stderr, "first: %s\n", txda_context_error(context));
-	return 1;
+	return status;
 }
