@@ -276,7 +276,7 @@ enum jinja_case {
 	JINJA_CASE_LOWER,
 	JINJA_CASE_UPPER,
 	JINJA_CASE_SWAP,
-	JINJA_CASE_TITLE,      /* each run of cased characters: Xxx */
+	JINJA_CASE_TITLE,      /* of each run of cased characters the first */
 	JINJA_CASE_CAPITALIZE, /* the first character alone */
 	JINJA_CASE_WORDS,      /* the filter `title`: words begin behind blanks and brackets */
 };
