@@ -7,7 +7,6 @@
 #include "mmu.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,25 +16,6 @@ struct names {
 	char op[NAME_BYTES]; /* "" when unknown */
 	char tensor[NAME_BYTES];
 };
-
-struct text {
-	char *buf;
-	size_t len, at;
-};
-
-static void say(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(struct text *t, const char *format, ...)
-{
-	va_list args;
-	int n;
-
-	va_start(args, format);
-	n = vsnprintf(t->buf + t->at, t->len - t->at, format, args);
-	va_end(args);
-	if (n > 0)
-		t->at = (size_t)n < t->len - t->at ? t->at + (size_t)n : t->len - 1;
-}
 
 /* Reads [base + off, ...) of the program when it lies within its @total bytes. */
 static bool read_part(struct cm_vm *vm, uint64_t base, uint64_t total, uint64_t off, void *buf,
@@ -86,38 +66,25 @@ static void find_names(struct cm_vm *vm, const struct txda_fault *f, struct name
 
 char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *f, char *buf, size_t len)
 {
-	const char *detail = isa_fault_detail(f->code);
-	struct text t = {buf, len, 0};
 	struct names names = {"", ""};
+	size_t at;
 
 	if (!len)
 		return buf;
-	buf[0] = '\0';
 	/* Only the leader may rely on the table of a translated space. */
 	if (vm && !vm->translate && f->packet_va) {
 		pthread_mutex_lock(&vm->map_lock);
 		find_names(vm, f, &names);
 		pthread_mutex_unlock(&vm->map_lock);
 	}
-	say(&t, "%s", isa_fault_name(f->code));
-	if (f->code >= TXDA_FAULT_CODE_COUNT)
-		say(&t, " %" PRIu32, f->code);
-	if (detail)
-		say(&t, ", %s %" PRIu64, detail, (uint64_t)f->detail);
-	if (f->op != TXDA_NONE)
-		say(&t, " in op %" PRIu32, f->op);
-	if (f->opcode < TXDA_OP_COUNT)
-		say(&t, " %s", isa_opcode_name(f->opcode));
-	if (names.op[0])
-		say(&t, " \"%s\"", names.op);
-	if (f->tensor != TXDA_NONE)
-		say(&t, ", tensor %" PRIu32, f->tensor);
-	if (names.tensor[0])
-		say(&t, " \"%s\"", names.tensor);
-	if (f->va)
-		say(&t, ", address 0x%" PRIx64, (uint64_t)f->va);
-	if (f->packet_va)
-		say(&t, ", packet at 0x%" PRIx64, (uint64_t)f->packet_va);
-	say(&t, " (queue %" PRIu32 ", vm %" PRIu32 ")", f->queue, f->vmid);
+	at = isa_fault_text(
+		f,
+		&(struct isa_fault_names){
+			.opcode = f->opcode < TXDA_OP_COUNT ? isa_opcode_name(f->opcode) : NULL,
+			.op = names.op[0] ? names.op : NULL,
+			.tensor = names.tensor[0] ? names.tensor : NULL,
+		},
+		buf, len);
+	snprintf(buf + at, len - at, " (queue %" PRIu32 ", vm %" PRIu32 ")", f->queue, f->vmid);
 	return buf;
 }

@@ -10,7 +10,7 @@
  *
  * Each is interned: equal ones are the same object, and what was found out about it once (where a
  * byte leads, which tokens may come) is kept with it. All memory belongs to the automaton;
- * automaton_trim() starts afresh when that is too much.
+ * when that is too much (automaton_is_full()), what is still needed is copied into a new one.
  *
  * Counting. Whether 5000 or 4000 rounds are left makes no difference to the tokens that may come
  * next if none that counts has so many bytes: where something is counted, tokens may reach HORIZON
