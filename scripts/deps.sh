@@ -39,6 +39,7 @@ packages() {
 			libedit-dev - line editing and history of txda-run
 			libdrm-dev - ioctls to the kernel driver
 			libudev-dev - finds chips, tells of hotplug
+			libseccomp-dev - confinement of what parses checkpoints
 			libnl-3-dev - health events of the kernel driver
 			libnl-genl-3-dev - health events of the kernel driver
 			libsystemd-dev - readiness, watchdog and socket activation of the daemon

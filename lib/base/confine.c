@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+#include "confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
+	__has_feature(memory_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+static void lower(__rlimit_resource_t what, uint64_t value)
+{
+	struct rlimit limit;
+
+	if (getrlimit(what, &limit))
+		return;
+	if (limit.rlim_max > value)
+		limit.rlim_max = value;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(what, &limit);
+}
+
+void confine_limit(const struct confine_limits *limits)
+{
+	lower(RLIMIT_CORE, 0);
+	if (limits->memory)
+		lower(RLIMIT_AS, limits->memory);
+	if (limits->file_size)
+		lower(RLIMIT_FSIZE, limits->file_size);
+	if (limits->cpu_seconds)
+		lower(RLIMIT_CPU, limits->cpu_seconds);
+	if (limits->processes)
+		lower(RLIMIT_NPROC, limits->processes);
+	if (limits->descriptors)
+		lower(RLIMIT_NOFILE, limits->descriptors);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* What the headers of older kernels lack. */
+enum {
+	FS_TRUNCATE = 1 << 14,	/* since version 3 */
+	FS_IOCTL_DEV = 1 << 15, /* since version 5 */
+	NET_TCP = 3,		/* to bind and to connect; since version 4 */
+	SCOPE_ALL = 3,		/* abstract sockets and signals; since version 6 */
+};
+
+struct ruleset {
+	uint64_t fs, net, scope;
+};
+
+#define READ  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+#define FILES (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE)
+/* No special files, no sockets, no links. */
+#define WRITE                                                                                      \
+	(READ | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE | LANDLOCK_ACCESS_FS_MAKE_DIR |        \
+	 LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_DIR |                             \
+	 LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_REFER)
+
+unsigned confine_landlock(void)
+{
+	long version =
+		syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+
+	return version > 0 ? (unsigned)version : 0;
+}
+
+bool confine_works(void)
+{
+	return !SANITIZED;
+}
+
+static struct ruleset all_rights(unsigned version)
+{
+	struct ruleset all = {.fs = (1 << 13) - 1};
+
+	if (version >= 2)
+		all.fs |= LANDLOCK_ACCESS_FS_REFER;
+	if (version >= 3)
+		all.fs |= FS_TRUNCATE;
+	if (version >= 4)
+		all.net = NET_TCP;
+	if (version >= 5)
+		all.fs |= FS_IOCTL_DEV;
+	if (version >= 6)
+		all.scope = SCOPE_ALL;
+	return all;
+}
+
+static int allow_path(int ruleset, const char *path, uint64_t rights)
+{
+	struct landlock_path_beneath_attr rule = {.allowed_access = rights};
+	struct stat st;
+	int r = 0;
+
+	rule.parent_fd = open(path, O_PATH | O_CLOEXEC);
+	if (rule.parent_fd < 0)
+		return -errno;
+	if (!fstat(rule.parent_fd, &st) && !S_ISDIR(st.st_mode))
+		rule.allowed_access &= FILES;
+	if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
+		r = -errno;
+	close(rule.parent_fd);
+	return r;
+}
+
+static int allow_paths(int ruleset, const char *const *paths, uint64_t rights, char *err,
+		       size_t errlen)
+{
+	int r = 0;
+
+	for (; paths && *paths && !r; paths++) {
+		r = allow_path(ruleset, *paths, rights);
+		if (r)
+			snprintf(err, errlen, "%.300s: cannot be made accessible: %s", *paths,
+				 strerror(-r));
+	}
+	return r;
+}
+
+static int restrict_files(const struct confinement *c, char *err, size_t errlen)
+{
+	unsigned version = confine_landlock();
+	struct ruleset all = all_rights(version);
+	/* Older kernels know the first members only. */
+	size_t size = version >= 6 ? sizeof(all) : version >= 4 ? 16 : 8;
+	int ruleset, r;
+
+	if (!version)
+		return 0;
+	ruleset = (int)syscall(SYS_landlock_create_ruleset, &all, size, 0);
+	if (ruleset < 0) {
+		r = -errno;
+		snprintf(err, errlen, "landlock: %s", strerror(-r));
+		return r;
+	}
+	r = allow_paths(ruleset, c->readable, READ, err, errlen);
+	if (!r)
+		r = allow_paths(ruleset, c->writable, WRITE & all.fs, err, errlen);
+	if (!r && syscall(SYS_landlock_restrict_self, ruleset, 0)) {
+		r = -errno;
+		snprintf(err, errlen, "landlock: %s", strerror(-r));
+	}
+	close(ruleset);
+	return r;
+}
+
+/* ---- system calls ---------------------------------------------------------------------------- */
+
+/* What a C program with threads does without a thought, and can do no harm with. */
+static const char *const basic_calls[] = {
+	"brk",
+	"clock_getres",
+	"clock_gettime",
+	"clock_nanosleep",
+	"close",
+	"dup",
+	"exit",
+	"exit_group",
+	"fcntl",
+	"fstat",
+	"futex",
+	"getegid",
+	"geteuid",
+	"getgid",
+	"getpid",
+	"getrandom",
+	"gettid",
+	"gettimeofday",
+	"getuid",
+	"lseek",
+	"madvise",
+	"membarrier",
+	"mremap",
+	"munmap",
+	"nanosleep",
+	"poll",
+	"ppoll",
+	"pread64",
+	"preadv",
+	"pwrite64",
+	"read",
+	"readv",
+	"restart_syscall",
+	"rseq",
+	"rt_sigaction",
+	"rt_sigpending",
+	"rt_sigprocmask",
+	"rt_sigreturn",
+	"rt_sigtimedwait",
+	"sched_getaffinity",
+	"sched_yield",
+	"set_robust_list",
+	"sigaltstack",
+	"sysinfo",
+	"write",
+	"writev",
+	NULL,
+};
+
+static int allow_calls(scmp_filter_ctx filter, const char *const *names)
+{
+	int r = 0;
+
+	for (; names && *names && !r; names++) {
+		int call = seccomp_syscall_resolve_name(*names);
+
+		/* Not every machine has every call; what is not allowed fails. */
+		if (call != __NR_SCMP_ERROR)
+			r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
+		if (r == -EDOM)
+			r = 0;
+	}
+	return r;
+}
+
+/* Calls that are harmless with some arguments only. */
+static int allow_some(scmp_filter_ctx filter)
+{
+	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
+				 SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+
+	if (!r)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
+				     SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	/* Threads, no processes. clone3() hides its flags: the library goes back to clone(). */
+	if (!r)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+				     SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+	if (!r)
+		r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+	/* abort() */
+	if (!r)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+				     SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+	/* Its own limits, to be read. */
+	if (!r)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
+				     SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
+	return r;
+}
+
+static int restrict_calls(const struct confinement *c, char *err, size_t errlen)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int r = filter ? 0 : -ENOMEM;
+
+	if (!r)
+		r = allow_calls(filter, basic_calls);
+	if (!r)
+		r = allow_some(filter);
+	if (!r)
+		r = allow_calls(filter, c->calls);
+	if (!r)
+		r = seccomp_load(filter);
+	if (filter)
+		seccomp_release(filter);
+	if (r)
+		snprintf(err, errlen, "seccomp: %s", strerror(-r));
+	return r;
+}
+
+int confine_self(const struct confinement *c, char *err, size_t errlen)
+{
+	int r;
+
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) {
+		r = -errno;
+		snprintf(err, errlen, "prctl: %s", strerror(-r));
+		return r;
+	}
+	if (!confine_works())
+		return 0;
+	r = restrict_files(c, err, errlen);
+	return r ? r : restrict_calls(c, err, errlen);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Confinement of a process that parses what others wrote: the compiler of checkpoints, the worker
+ * that runs a model's text. It confines itself, before it opens the first hostile file:
+ *
+ *   landlock   files: the named paths can be read, the named directories written, nothing else
+ *              (no device, no /proc); no TCP, no abstract sockets, no signals to others, as far as
+ *              the kernel's version of it has them
+ *   seccomp    system calls: an allow-list. The basic list has memory, threads, time, random
+ *              numbers, and reads and writes of open descriptors. No call opens a file, a socket or
+ *              a process, and no memory is executable, unless @calls says so. What is not on the list
+ *              fails with EPERM
+ *   the rest   no new privileges, not dumpable: nobody of the same user reads its memory
+ *
+ * A kernel without landlock is no error: confine_landlock() tells. A kernel without seccomp is.
+ *
+ * Builds with a sanitizer are not confined, as its runtime opens files and traces itself;
+ * confine_works() is false there.
+ */
+#ifndef TXDA_BASE_CONFINE_H
+#define TXDA_BASE_CONFINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct confinement {
+	const char *const
+		*readable; /* directories with all below them, and files; ends with NULL */
+	const char *const *writable; /* directories with all below them; ends with NULL */
+	const char *const *calls;    /* names of further system calls; ends with NULL */
+};
+
+/* 0: as it is. Nothing is ever raised. */
+struct confine_limits {
+	uint64_t memory;    /* address space, bytes */
+	uint64_t file_size; /* bytes of a file that it writes */
+	unsigned cpu_seconds;
+	unsigned processes; /* processes and threads of the user, others' included */
+	unsigned descriptors;
+};
+
+/*
+ * Sets the limits, and that nothing dumps core. System calls only: may run between vfork() and
+ * exec(). A limit that cannot be set is lower already.
+ */
+void confine_limit(const struct confine_limits *limits);
+
+/*
+ * Confines the calling thread, and what it starts, for good. Call it before the first thread is
+ * started. Any member may be NULL. 0, or -errno and @err: then the process must end, as it may be
+ * confined in part.
+ */
+int confine_self(const struct confinement *c, char *err, size_t errlen);
+
+/* The version of the kernel's landlock; 0: none. */
+unsigned confine_landlock(void);
+/* Whether confine_self() confines in this build. */
+bool confine_works(void);
+
+#endif

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The confinement of processes that parse what others wrote: a child confines itself, then tries what it must not
+ * do. Each line of the table that it prints is a try and what came of it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "confine.h"
+
+static char top[] = "/tmp/txda-confine-XXXXXX";
+static char mine[64], given[64], others[64], secret[80], listener[80];
+
+static const char *const calls[] = {"openat", "newfstatat", "mkdirat", "unlinkat", "socket", NULL};
+
+/* ---- tries: 0 or an errno ---------------------------------------------------------------------- */
+
+static int try_open(const char *path, int flags)
+{
+	int fd = open(path, flags | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return errno;
+	close(fd);
+	return 0;
+}
+
+static int read_given(void)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "%s/file", given);
+	return try_open(path, O_RDONLY);
+}
+
+static int write_given(void)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "%s/file", given);
+	return try_open(path, O_RDWR);
+}
+
+static int write_mine(void)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "%s/file", mine);
+	return try_open(path, O_RDWR | O_CREAT | O_TRUNC);
+}
+
+static int read_secret(void)
+{
+	return try_open(secret, O_RDONLY);
+}
+
+static int create_beside(void)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "%s/new", top);
+	return try_open(path, O_RDWR | O_CREAT);
+}
+
+static int open_device(void)
+{
+	return try_open("/dev/null", O_RDWR);
+}
+
+static int open_proc(void)
+{
+	return try_open("/proc/self/mem", O_RDONLY);
+}
+
+static int make_link(void)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "%s/link", mine);
+	return symlink(secret, path) ? errno : 0;
+}
+
+static int connect_unix(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return errno;
+	memcpy(address.sun_path, listener, strlen(listener));
+	return connect(fd, (struct sockaddr *)&address, sizeof(address)) ? errno : 0;
+}
+
+static int execute(void)
+{
+	char *const argv[] = {(char *)"true", NULL};
+
+	execv("/bin/true", argv);
+	return errno;
+}
+
+static int start_process(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	return pid < 0 ? errno : 0;
+}
+
+static int trace_parent(void)
+{
+	return ptrace(PTRACE_ATTACH, getppid(), 0, 0) ? errno : 0;
+}
+
+static int read_parent(void)
+{
+	char c;
+	struct iovec here = {&c, 1}, there = {(void *)calls, 1};
+
+	return process_vm_readv(getppid(), &here, 1, &there, 1, 0) < 0 ? errno : 0;
+}
+
+static int signal_parent(void)
+{
+	return kill(getppid(), 0) ? errno : 0;
+}
+
+static int run_memory(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? errno : 0;
+}
+
+static int make_memory_run(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED || mprotect(p, 4096, PROT_READ | PROT_EXEC) ? errno : 0;
+}
+
+static int raise_limit(void)
+{
+	struct rlimit limit = {100, 100};
+
+	return setrlimit(RLIMIT_NOFILE, &limit) ? errno : 0;
+}
+
+static int gain_namespace(void)
+{
+	return unshare(CLONE_NEWUSER) ? errno : 0;
+}
+
+static int become_dumpable(void)
+{
+	return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) ? errno : 0;
+}
+
+static void *end_thread(void *arg)
+{
+	return arg;
+}
+
+static int start_thread(void)
+{
+	pthread_t thread;
+	int r = pthread_create(&thread, NULL, end_thread, NULL);
+
+	return r ? r : pthread_join(thread, NULL);
+}
+
+static int take_memory(void)
+{
+	void *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? errno : 0;
+}
+
+static int take_too_much(void)
+{
+	void *p = mmap(NULL, 8ul << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? errno : 0;
+}
+
+static const struct attempt {
+	const char *what;
+	int (*try)(void);
+	bool allowed;
+	bool by_landlock; /* which a kernel may lack */
+} attempts[] = {
+	{"read a file of a readable directory", read_given, true, false},
+	{"write a file of the writable directory", write_mine, true, false},
+	{"start a thread", start_thread, true, false},
+	{"take memory", take_memory, true, false},
+	{"write a file of a readable directory", write_given, false, true},
+	{"read another file", read_secret, false, true},
+	{"create a file elsewhere", create_beside, false, true},
+	{"open a device", open_device, false, true},
+	{"open its memory in /proc", open_proc, false, true},
+	{"make a link", make_link, false, false},
+	{"connect", connect_unix, false, false},
+	{"execute a program", execute, false, false},
+	{"start a process", start_process, false, false},
+	{"trace its parent", trace_parent, false, false},
+	{"read its parent's memory", read_parent, false, false},
+	{"signal its parent", signal_parent, false, false},
+	{"map memory to be run", run_memory, false, false},
+	{"make memory run", make_memory_run, false, false},
+	{"raise a limit", raise_limit, false, false},
+	{"make a namespace", gain_namespace, false, false},
+	{"become dumpable", become_dumpable, false, false},
+	{"take more memory than the limit", take_too_much, false, false},
+};
+
+/* ---- the child --------------------------------------------------------------------------------- */
+
+/* How many tries did not end as they must; an error in confining counts as all. */
+static int attempt_all(bool landlock)
+{
+	const char *const readable[] = {given, NULL}, *const writable[] = {mine, NULL};
+	const struct confinement c = {.readable = readable, .writable = writable, .calls = calls};
+	const struct confine_limits limits = {.memory = 4ull << 30, .descriptors = 64};
+	int wrong = 0;
+	char err[400];
+
+	confine_limit(&limits);
+	if (confine_self(&c, err, sizeof(err))) {
+		fprintf(stderr, "%s\n", err);
+		return 100;
+	}
+	for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
+		const struct attempt *a = &attempts[i];
+		int error = a->try();
+		bool right = a->allowed ? !error : error || (a->by_landlock && !landlock);
+
+		fprintf(stderr, "%-42s %-40s%s\n", a->what, error ? strerror(error) : "works",
+			right ? "" : " WRONG");
+		wrong += !right;
+	}
+	return wrong;
+}
+
+static void confined(void **state)
+{
+	unsigned version = confine_landlock();
+	int status;
+	pid_t pid;
+
+	(void)state;
+	if (!confine_works()) {
+		print_message("a sanitizer's build is not confined\n");
+		skip();
+	}
+	print_message("landlock version %u\n", version);
+	fflush(stdout);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(attempt_all(version));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* What is not there cannot be given, and the process hears of it. */
+static void missing_path(void **state)
+{
+	const char *const readable[] = {"/nonexistent/model", NULL};
+	const struct confinement c = {.readable = readable};
+	char err[400] = "";
+	int status;
+	pid_t pid;
+
+	(void)state;
+	if (!confine_works() || !confine_landlock())
+		skip();
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(confine_self(&c, err, sizeof(err)) == -ENOENT &&
+		      strstr(err, "/nonexistent/model"));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+}
+
+/* ---- files ------------------------------------------------------------------------------------- */
+
+static void put(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+static int make_files(void **state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char path[80];
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*state = NULL;
+	assert_non_null(mkdtemp(top));
+	snprintf(mine, sizeof(mine), "%s/mine", top);
+	snprintf(given, sizeof(given), "%s/given", top);
+	snprintf(others, sizeof(others), "%s/others", top);
+	snprintf(secret, sizeof(secret), "%s/secret", others);
+	snprintf(listener, sizeof(listener), "%s/socket", top);
+	assert_int_equal(mkdir(mine, 0700) | mkdir(given, 0700) | mkdir(others, 0700), 0);
+	snprintf(path, sizeof(path), "%s/file", given);
+	put(path);
+	put(secret);
+	memcpy(address.sun_path, listener, strlen(listener));
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	return 0;
+}
+
+static int remove_files(void **state)
+{
+	char command[80];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", top);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(confined),
+		cmocka_unit_test(missing_path),
+	};
+
+	return cmocka_run_group_tests(tests, make_files, remove_files);
+}
