@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "quant.h"
 #include "safetensors.h"
 
 static struct tool_error error;
@@ -226,13 +227,89 @@ static void test_shards(void **state)
 	assert_int_equal(system(path), 0);
 }
 
+/* A checkpoint's owner rewrites it while it is compiled: what was checked is what is used. */
+static void test_rewritten(void **state)
+{
+	static const char header[] = "{\"x.qweight\": {\"dtype\": \"I32\", \"shape\": [8, 8], "
+				     "\"data_offsets\": [0, 256]},"
+				     " \"x.scales\": {\"dtype\": \"F32\", \"shape\": [2, 8], "
+				     "\"data_offsets\": [256, 320]},"
+				     " \"x.g_idx\": {\"dtype\": \"I32\", \"shape\": [64], "
+				     "\"data_offsets\": [320, 576]}}";
+	const struct quant_config q = {.method = QUANT_GPTQ, .bits = 4, .group = 32};
+	char place[] = "/tmp/txda-rewrite-XXXXXX", path[64];
+	struct source_tensor t;
+	struct source source;
+	size_t bytes, i;
+	uint8_t *file;
+	FILE *f;
+
+	(void)state;
+	file = make_file(header, 576, &bytes);
+	memset(file + bytes - 576, 0, 576);
+	/* Groups 1, 0, 1, 0, …: out of order, so that the list is needed. */
+	for (i = 0; i < 64; i += 2)
+		file[bytes - 256 + 4 * i] = 1;
+	assert_non_null(mkdtemp(place));
+	snprintf(path, sizeof(path), "%s/model.safetensors", place);
+	f = fopen(path, "w+b");
+	assert_non_null(f);
+	assert_int_equal(fwrite(file, 1, bytes, f), bytes);
+	assert_int_equal(fflush(f), 0);
+	assert_int_equal(safetensors_open_dir(place, &source.checkpoint, &error), 0);
+	assert_int_equal(quant_find(&source, &q, "x", 8, 64, &t, &error), 0);
+
+	memset(file, 0xff, bytes);
+	rewind(f);
+	assert_int_equal(fwrite(file, 1, bytes, f), bytes);
+	assert_int_equal(fflush(f), 0);
+	for (i = 0; i < 64; i++)
+		assert_int_equal(quant_group(&t, i), !(i & 1));
+	assert_true(quant_scale(&t, 7, 1) == 0);
+	assert_memory_equal(safetensors_file(source.checkpoint, 0)->header, header,
+			    sizeof(header) - 1);
+
+	safetensors_close(source.checkpoint);
+	fclose(f);
+	assert_int_equal(unlink(path) | rmdir(place), 0);
+	free(file);
+}
+
+static void test_truncated(void **state)
+{
+	static const char header[] =
+		"{\"a\": {\"dtype\": \"U8\", \"shape\": [9], \"data_offsets\": [0, 9]}}";
+	char place[] = "/tmp/txda-truncate-XXXXXX", path[64];
+	struct safetensors *st;
+	const void *copy;
+	size_t bytes;
+	uint8_t *file;
+	FILE *f;
+
+	(void)state;
+	file = make_file(header, 9, &bytes);
+	assert_non_null(mkdtemp(place));
+	snprintf(path, sizeof(path), "%s/model.safetensors", place);
+	f = fopen(path, "w+b");
+	assert_non_null(f);
+	assert_int_equal(fwrite(file, 1, bytes, f), bytes);
+	assert_int_equal(fflush(f), 0);
+	assert_int_equal(safetensors_open_dir(place, &st, &error), 0);
+	assert_int_equal(ftruncate(fileno(f), 10), 0);
+	assert_int_equal(safetensors_copy(st, safetensors_find(st, "a"), &copy, &error), -EIO);
+	assert_non_null(strstr(error.text, "the file was truncated"));
+	safetensors_close(st);
+	fclose(f);
+	assert_int_equal(unlink(path) | rmdir(place), 0);
+	free(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_lies),
-		cmocka_unit_test(test_frame),
-		cmocka_unit_test(test_shards),
+		cmocka_unit_test(test_good),	  cmocka_unit_test(test_lies),
+		cmocka_unit_test(test_frame),	  cmocka_unit_test(test_shards),
+		cmocka_unit_test(test_rewritten), cmocka_unit_test(test_truncated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

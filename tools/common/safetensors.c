@@ -229,9 +229,37 @@ static int parse_entries(struct safetensors *st, unsigned file, cJSON *root, con
 	return check_cover(st, first, data, data_bytes, error);
 }
 
+/* Bytes at @at of a file, or of memory that stands for one, where they are @data. */
+static int read_at(const struct safetensors_file *f, const void *data, uint64_t at, void *buf,
+		   uint64_t bytes, struct tool_error *error)
+{
+	uint64_t done = 0;
+
+	if (f->fd < 0) {
+		memcpy(buf, data, bytes);
+		return 0;
+	}
+	while (done < bytes) {
+		ssize_t n = pread(f->fd, (char *)buf + done, bytes - done, (off_t)(at + done));
+		int r = n < 0 ? -errno : -EIO;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return tool_fail(error, r, "%llu bytes at %llu: %s",
+					 (unsigned long long)(bytes - done),
+					 (unsigned long long)(at + done),
+					 n ? strerror(-r) : "the file was truncated");
+		done += (uint64_t)n;
+	}
+	return 0;
+}
+
 static int parse_header(struct safetensors *st, unsigned file, const uint8_t *map, uint64_t bytes,
 			struct tool_error *error)
 {
+	struct safetensors_file *f = &st->files[file];
+	uint8_t length[8];
 	uint64_t header = 0;
 	cJSON *root = NULL;
 	unsigned i;
@@ -240,8 +268,11 @@ static int parse_header(struct safetensors *st, unsigned file, const uint8_t *ma
 	if (bytes < 8)
 		return tool_fail(error, -EINVAL, "%llu bytes are too short for a safetensors file",
 				 (unsigned long long)bytes);
+	r = read_at(f, map, 0, length, 8, error);
+	if (r)
+		return r;
 	for (i = 0; i < 8; i++)
-		header |= (uint64_t)map[i] << (8 * i);
+		header |= (uint64_t)length[i] << (8 * i);
 	if (header > SAFETENSORS_MAX_HEADER)
 		return tool_fail(error, -EFBIG, "a header of %llu bytes, the limit is %u",
 				 (unsigned long long)header, SAFETENSORS_MAX_HEADER);
@@ -249,9 +280,14 @@ static int parse_header(struct safetensors *st, unsigned file, const uint8_t *ma
 		return tool_fail(error, -EINVAL,
 				 "a header of %llu bytes in a file of %llu (truncated?)",
 				 (unsigned long long)header, (unsigned long long)bytes);
-	st->files[file].header = map + 8;
-	st->files[file].header_bytes = header;
-	r = tool_json_parse((const char *)map + 8, header, &root, error);
+	f->header = malloc(header + 1);
+	if (!f->header)
+		return tool_fail(error, -ENOMEM, "no memory for a header of %llu bytes",
+				 (unsigned long long)header);
+	f->header_bytes = header;
+	r = read_at(f, map + 8, 8, f->header, header, error);
+	if (!r)
+		r = tool_json_parse(f->header, header, &root, error);
 	if (r)
 		return tool_fail_within(error, r, "header");
 	r = parse_entries(st, file, root, map + 8 + header, bytes - 8 - header, error);
@@ -264,34 +300,33 @@ static int add_file(struct safetensors *st, int dirfd, const char *name, struct 
 {
 	struct safetensors_file *file = realloc(st->files, (st->n_files + 1) * sizeof(*file));
 	struct stat s;
-	int fd, r;
+	int r;
 
 	if (!file)
 		return tool_fail(error, -ENOMEM, "%s: no memory", name);
 	st->files = file;
 	file += st->n_files;
 	memset(file, 0, sizeof(*file));
-	fd = tool_open_file(dirfd, name, &s, error);
-	if (fd < 0)
-		return fd;
+	file->fd = tool_open_file(dirfd, name, &s, error);
+	if (file->fd < 0)
+		return file->fd;
+	st->n_files++;
 	file->bytes = (uint64_t)s.st_size;
 	file->mtime_ns = (uint64_t)s.st_mtim.tv_sec * 1000000000u + (uint64_t)s.st_mtim.tv_nsec;
-	if (file->bytes < 8) {
-		close(fd);
+	file->name = strdup(name);
+	if (!file->name)
+		return tool_fail(error, -ENOMEM, "%s: no memory", name);
+	if (file->bytes < 8)
 		return tool_fail(error, -EINVAL,
 				 "%s: %llu bytes are too short for a safetensors file", name,
 				 (unsigned long long)file->bytes);
-	}
-	file->map = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-	r = -errno;
-	close(fd);
-	if (file->map == MAP_FAILED)
+	file->map = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, file->fd, 0);
+	if (file->map == MAP_FAILED) {
+		r = -errno;
+		file->map = NULL;
 		return tool_fail(error, r, "%s: mmap of %llu bytes: %s", name,
 				 (unsigned long long)file->bytes, strerror(-r));
-	file->name = strdup(name);
-	st->n_files++;
-	if (!file->name)
-		return tool_fail(error, -ENOMEM, "%s: no memory", name);
+	}
 	r = parse_header(st, st->n_files - 1, file->map, file->bytes, error);
 	return r ? tool_fail_within(error, r, "%s", name) : 0;
 }
@@ -440,6 +475,7 @@ int safetensors_open_memory(const void *data, size_t bytes, struct safetensors *
 	if (st->files) {
 		st->files->name = strdup("memory");
 		st->files->bytes = bytes;
+		st->files->fd = -1;
 		st->n_files = 1;
 		r = parse_header(st, 0, data, bytes, error);
 	}
@@ -459,11 +495,16 @@ void safetensors_close(struct safetensors *st)
 
 	if (!st)
 		return;
-	for (i = 0; i < st->n_tensors; i++)
+	for (i = 0; i < st->n_tensors; i++) {
 		free(st->tensors[i].name);
+		free(st->tensors[i].copy);
+	}
 	for (i = 0; i < st->n_files; i++) {
 		if (st->files[i].map)
 			munmap(st->files[i].map, st->files[i].bytes);
+		if (st->files[i].fd >= 0)
+			close(st->files[i].fd);
+		free(st->files[i].header);
 		free(st->files[i].name);
 	}
 	free(st->tensors);
@@ -493,6 +534,31 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *st, 
 			low = middle + 1;
 	}
 	return NULL;
+}
+
+int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t, const void **ret,
+		     struct tool_error *error)
+{
+	struct safetensors_tensor *mine = &st->tensors[t - st->tensors];
+	const struct safetensors_file *f = &st->files[t->file];
+	uint64_t at = f->map ? (uint64_t)((const char *)t->data - (const char *)f->map) : 0;
+	void *copy;
+	int r;
+
+	if (!mine->copy) {
+		copy = malloc(t->bytes + 1);
+		if (!copy)
+			return tool_fail(error, -ENOMEM, "tensor \"%.128s\": no memory", t->name);
+		r = read_at(f, t->data, at, copy, t->bytes, error);
+		if (r) {
+			free(copy);
+			return tool_fail_within(error, r, "%s: tensor \"%.128s\"", f->name,
+						t->name);
+		}
+		mine->copy = copy;
+	}
+	*ret = mine->copy;
+	return 0;
 }
 
 unsigned safetensors_files(const struct safetensors *st)

@@ -11,11 +11,12 @@
  * duplicate names, shards of the index that exist and hold what it says. Errors name the file and
  * the tensor.
  *
- * The data pointers are valid until safetensors_close() and need not be aligned. If somebody
- * truncates a file meanwhile, reading it raises SIGBUS: callers run as processes of their own that
- * may die.
+ * Headers are private copies. Tensors are mapped, so what lies in them can change at any time: what a
+ * caller checks before it relies on it has to be a copy (safetensors_copy()). If somebody truncates
+ * a file meanwhile, reading it raises SIGBUS: callers run as processes of their own that may die.
+ * The data pointers are valid until safetensors_close() and need not be aligned.
  *
- * Threads: a handle may be read by any number of threads once it is open.
+ * Threads: a handle may be read by any number of threads once it is open and copies are made.
  */
 #ifndef TXDA_TOOLS_SAFETENSORS_H
 #define TXDA_TOOLS_SAFETENSORS_H
@@ -56,17 +57,19 @@ struct safetensors_tensor {
 	unsigned ndim; /* 0: a scalar */
 	uint64_t dim[SAFETENSORS_MAX_DIMS];
 	uint64_t bytes;
-	const void *data;
-	unsigned file; /* index for safetensors_file() */
+	const void *data; /* mapped */
+	void *copy;	  /* NULL: none was asked for */
+	unsigned file;	  /* index for safetensors_file() */
 };
 
 struct safetensors_file {
 	char *name; /* within its directory */
 	uint64_t bytes;
 	uint64_t mtime_ns;
-	const void *header; /* the JSON */
+	char *header; /* the JSON, a copy */
 	uint64_t header_bytes;
-	void *map;
+	void *map; /* NULL: somebody else's memory */
+	int fd;	   /* -1: likewise */
 };
 
 struct safetensors;
@@ -82,6 +85,9 @@ void safetensors_close(struct safetensors *st);
 /* By index, in order of names, NULL behind the last; for tests. */
 const struct safetensors_tensor *safetensors_at(const struct safetensors *st, size_t index);
 const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name);
+/* A copy of the tensor's data that nobody can change, made at the first call. It is the handle's. */
+int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t, const void **ret,
+		     struct tool_error *error);
 unsigned safetensors_files(const struct safetensors *st);
 const struct safetensors_file *safetensors_file(const struct safetensors *st, unsigned index);
 /* A value of the first file's "__metadata__", or NULL. */

@@ -202,9 +202,21 @@ static int bad_shape(const struct finder *f, const struct safetensors_tensor *t,
 			 safetensors_shape(t->ndim, t->dim, b, sizeof(b)));
 }
 
-/* NAME.suffix of one of two types and the shape [d0, d1], or [d0] when d1 is 0. */
+static int take_copy(const struct finder *f, const struct safetensors_tensor *t,
+		     const uint8_t **ret)
+{
+	const void *copy;
+	int r = safetensors_copy(f->s->checkpoint, t, &copy, f->error);
+
+	if (!r)
+		*ret = copy;
+	return r;
+}
+
+/* NAME.suffix of one of two types and the shape [d0, d1], or [d0] when d1 is 0. Mapped, or what is checked
+ * or decides anything: a copy. */
 static int need(const struct finder *f, const char *suffix, enum safetensors_dtype a,
-		enum safetensors_dtype b, uint64_t d0, uint64_t d1, const uint8_t **ret)
+		enum safetensors_dtype b, uint64_t d0, uint64_t d1, bool copy, const uint8_t **ret)
 {
 	const struct safetensors_tensor *t = look(f, suffix);
 
@@ -218,7 +230,7 @@ static int need(const struct finder *f, const char *suffix, enum safetensors_dty
 	if (t->ndim != (d1 ? 2 : 1) || t->dim[0] != d0 || (d1 && t->dim[1] != d1))
 		return bad_shape(f, t, d0, d1);
 	*ret = t->data;
-	return 0;
+	return copy ? take_copy(f, t, ret) : 0;
 }
 
 /* Scales: floats that are finite, as many as there must be; a scalar or [n] will do for [n, 1]. */
@@ -227,6 +239,7 @@ static int need_scales(const struct finder *f, const char *suffix, uint64_t d0, 
 {
 	const struct safetensors_tensor *s = look(f, suffix);
 	uint64_t n = 1, i;
+	int r;
 
 	if (!s)
 		return tool_fail(f->error, -ENOENT, "tensor \"%.200s.%s\" is missing", f->name,
@@ -246,7 +259,9 @@ static int need_scales(const struct finder *f, const char *suffix, uint64_t d0, 
 	if (s->ndim > 2 || n != d0 * d1 || (s->ndim == 2 && s->dim[0] != d0) ||
 	    (s->ndim == 1 && d1 != 1 && d0 != 1))
 		return bad_shape(f, s, d0, d1);
-	t->scales = s->data;
+	r = take_copy(f, s, &t->scales);
+	if (r)
+		return r;
 	for (i = 0; i < n; i++) {
 		float v = load_float(t->scales, t->scale_dtype, i);
 
@@ -300,14 +315,15 @@ static int find_gptq(const struct finder *f, struct source_tensor *t)
 				 "\"%.200s\": %llu columns are no multiple of %u", f->name,
 				 (unsigned long long)t->cols, per);
 	set_groups(t, f->q->group);
-	r = need(f, "qweight", SAFETENSORS_I32, SAFETENSORS_U32, t->cols / per, t->rows, &t->data);
+	r = need(f, "qweight", SAFETENSORS_I32, SAFETENSORS_U32, t->cols / per, t->rows, false,
+		 &t->data);
 	if (!r)
 		r = need_scales(f, "scales", t->n_groups, t->rows, t);
 	if (!r && look(f, "qzeros"))
 		r = need(f, "qzeros", SAFETENSORS_I32, SAFETENSORS_U32, t->n_groups,
-			 (t->rows + per - 1) / per, &t->zeros);
+			 (t->rows + per - 1) / per, true, &t->zeros);
 	if (!r && look(f, "g_idx"))
-		r = need(f, "g_idx", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, 0, &t->g_idx);
+		r = need(f, "g_idx", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, 0, true, &t->g_idx);
 	return !r && t->g_idx ? check_g_idx(f, t) : r;
 }
 
@@ -321,12 +337,13 @@ static int find_awq(const struct finder *f, struct source_tensor *t)
 		return tool_fail(f->error, -EINVAL, "\"%.200s\": %llu rows are no multiple of 8",
 				 f->name, (unsigned long long)t->rows);
 	set_groups(t, f->q->group);
-	r = need(f, "qweight", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, t->rows / 8, &t->data);
+	r = need(f, "qweight", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, t->rows / 8, false,
+		 &t->data);
 	if (!r)
 		r = need_scales(f, "scales", t->n_groups, t->rows, t);
 	if (!r && look(f, "qzeros"))
 		r = need(f, "qzeros", SAFETENSORS_I32, SAFETENSORS_U32, t->n_groups, t->rows / 8,
-			 &t->zeros);
+			 true, &t->zeros);
 	return r;
 }
 
@@ -339,14 +356,14 @@ static int find_packed(const struct finder *f, struct source_tensor *t)
 	t->bits = (uint8_t)bits;
 	set_groups(t, f->q->group);
 	r = need(f, "weight_packed", SAFETENSORS_I32, SAFETENSORS_U32, t->rows,
-		 (t->cols + per - 1) / per, &t->data);
+		 (t->cols + per - 1) / per, false, &t->data);
 	if (!r)
 		r = need_scales(f, "weight_scale", t->rows, t->n_groups, t);
 	if (!r && look(f, "weight_zero_point"))
 		r = need(f, "weight_zero_point", SAFETENSORS_I32, SAFETENSORS_U32,
-			 (t->rows + per - 1) / per, t->n_groups, &t->zeros);
+			 (t->rows + per - 1) / per, t->n_groups, true, &t->zeros);
 	if (!r && look(f, "weight_g_idx"))
-		r = need(f, "weight_g_idx", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, 0,
+		r = need(f, "weight_g_idx", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, 0, true,
 			 &t->g_idx);
 	return !r && t->g_idx ? check_g_idx(f, t) : r;
 }
@@ -358,7 +375,7 @@ static int find_int8(const struct finder *f, struct source_tensor *t)
 	t->format = SOURCE_INT8;
 	t->bits = 8;
 	set_groups(t, f->q->group);
-	r = need(f, "weight", SAFETENSORS_I8, SAFETENSORS_I8, t->rows, t->cols, &t->data);
+	r = need(f, "weight", SAFETENSORS_I8, SAFETENSORS_I8, t->rows, t->cols, false, &t->data);
 	if (!r) {
 		const struct safetensors_tensor *s = look(f, "weight_scale");
 
@@ -370,7 +387,7 @@ static int find_int8(const struct finder *f, struct source_tensor *t)
 	}
 	if (!r && t->block_rows == 1 && look(f, "weight_zero_point"))
 		r = need(f, "weight_zero_point", SAFETENSORS_I8, SAFETENSORS_I8, t->rows,
-			 t->n_groups, &t->zeros);
+			 t->n_groups, true, &t->zeros);
 	return r;
 }
 
@@ -382,7 +399,8 @@ static int find_f8(const struct finder *f, struct source_tensor *t)
 
 	t->format = SOURCE_F8;
 	t->bits = 8;
-	r = need(f, "weight", SAFETENSORS_F8_E4M3, SAFETENSORS_F8_E4M3, t->rows, t->cols, &t->data);
+	r = need(f, "weight", SAFETENSORS_F8_E4M3, SAFETENSORS_F8_E4M3, t->rows, t->cols, false,
+		 &t->data);
 	if (r)
 		return r;
 	set_groups(t, 0);
