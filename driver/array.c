@@ -2,6 +2,7 @@
 #include "array.h"
 
 #include <linux/err.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -36,4 +37,22 @@ void *txda_array_get(const struct drm_txda_array *array, u32 min_stride, u32 ele
 err_free:
 	kvfree(to);
 	return ERR_PTR(err);
+}
+
+int txda_answer_check(const struct drm_txda_answer *answer)
+{
+	if (answer->pad)
+		return -EINVAL;
+	return answer->pointer && answer->size > DRM_TXDA_MAX_ANSWER_BYTES ? -E2BIG : 0;
+}
+
+int txda_answer_put(struct drm_txda_answer *answer, const void *from, u32 bytes)
+{
+	u8 __user *to = u64_to_user_ptr(answer->pointer);
+	u32 copy = min(answer->size, bytes);
+
+	if (to && (copy_to_user(to, from, copy) || clear_user(to + copy, answer->size - copy)))
+		return -EFAULT;
+	answer->size = bytes;
+	return 0;
 }

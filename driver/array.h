@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Arrays of clients (struct drm_txda_array) in kernel memory.
+ * Arrays of clients (struct drm_txda_array) in kernel memory, and answers to clients (struct
+ * drm_txda_answer).
  */
 #ifndef TXDA_ARRAY_H
 #define TXDA_ARRAY_H
@@ -16,5 +17,10 @@
  */
 void *txda_array_get(const struct drm_txda_array *array, u32 min_stride, u32 element_bytes,
 		     u32 max);
+
+/* -E2BIG: it wants more than DRM_TXDA_MAX_ANSWER_BYTES; -EINVAL: its padding is not zero. */
+int txda_answer_check(const struct drm_txda_answer *answer);
+/* Writes the @bytes at @from to where a checked @answer says, as much as it wants. -EFAULT. */
+int txda_answer_put(struct drm_txda_answer *answer, const void *from, u32 bytes);
 
 #endif /* TXDA_ARRAY_H */

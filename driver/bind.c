@@ -611,17 +611,20 @@ static int txda_bind_one(struct drm_file *file, struct txda_vm *vm,
 }
 
 static int txda_bind_sync(struct drm_file *file, struct txda_vm *vm,
-			  const struct drm_txda_bind_op *op, u32 count, u32 *ret_done)
+			  const struct drm_txda_bind_op *op, u32 count, u32 *done)
 {
-	u32 i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < count && !err; i++) {
-		err = fatal_signal_pending(current) ? -EINTR : txda_bind_one(file, vm, &op[i]);
-		if (!err)
-			++*ret_done;
+	while (*done < count) {
+		err = txda_bind_one(file, vm, &op[*done]);
+		if (err)
+			return err;
+		++*done;
+		/* The call that is made again, by whomever, goes on from here. */
+		if (*done < count && signal_pending(current))
+			return -ERESTARTSYS;
 	}
-	return err;
+	return 0;
 }
 
 int txda_ioctl_vm_bind(struct drm_device *drm, void *data, struct drm_file *file)
@@ -633,8 +636,8 @@ int txda_ioctl_vm_bind(struct drm_device *drm, void *data, struct drm_file *file
 	struct txda_vm *vm;
 	int err = 0;
 
-	args->done = 0;
-	if ((args->flags & ~DRM_TXDA_VM_BIND_ASYNC) || args->pad)
+	if ((args->flags & ~DRM_TXDA_VM_BIND_ASYNC) || args->pad ||
+	    args->done > (async ? 0 : count))
 		return -EINVAL;
 	vm = txda_vm_lookup(to_txda_file(file), args->vm_id);
 	if (!vm)
@@ -645,7 +648,7 @@ int txda_ioctl_vm_bind(struct drm_device *drm, void *data, struct drm_file *file
 		goto out_vm;
 	}
 
-	for (i = 0; i < count && !err; i++)
+	for (i = args->done; i < count && !err; i++)
 		err = txda_bind_check(vm, &op[i], async);
 	if (!err && READ_ONCE(vm->lost))
 		err = -EIO;

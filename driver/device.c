@@ -33,6 +33,25 @@ bool txda_device_alive(struct txda_device *tdev)
 	return txda_read(tdev, TXDA_REG_MAGIC) == TXDA_MAGIC;
 }
 
+enum drm_txda_port_state txda_device_port_state(struct txda_device *tdev, u32 port)
+{
+	switch (txda_read(tdev, TXDA_REG_PORT(port) + TXDA_PORT_STATE)) {
+	case TXDA_PORT_TRAINING: return DRM_TXDA_PORT_TRAINING;
+	case TXDA_PORT_UP: return DRM_TXDA_PORT_UP;
+	default: return DRM_TXDA_PORT_DOWN;
+	}
+}
+
+enum drm_txda_firmware_state txda_device_firmware_state(struct txda_device *tdev)
+{
+	switch (txda_read(tdev, TXDA_REG_FW_STATE)) {
+	case TXDA_FW_RESET: return DRM_TXDA_FIRMWARE_OFF;
+	case TXDA_FW_BOOTING: return DRM_TXDA_FIRMWARE_BOOTING;
+	case TXDA_FW_READY: return DRM_TXDA_FIRMWARE_READY;
+	default: return DRM_TXDA_FIRMWARE_FAILED;
+	}
+}
+
 int txda_device_port_to(struct txda_device *tdev, const struct txda_device *peer)
 {
 	u32 i;
@@ -140,6 +159,27 @@ static int txda_device_map(struct txda_device *tdev)
 	return 0;
 }
 
+static u64 txda_device_caps(u32 word)
+{
+	static const struct {
+		u32 chip;
+		u64 cap;
+	} caps[] = {
+		{TXDA_CHIP_CMODEL, DRM_TXDA_CAP_CMODEL},
+		{TXDA_CHIP_PRECISE, DRM_TXDA_CAP_PRECISE},
+		{TXDA_CHIP_C2C, DRM_TXDA_CAP_C2C},
+		{TXDA_CHIP_ECC, DRM_TXDA_CAP_ECC},
+		{TXDA_CHIP_POWER_LIMIT, DRM_TXDA_CAP_POWER_LIMIT},
+	};
+	u64 found = 0;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(caps); i++)
+		if (word & caps[i].chip)
+			found |= caps[i].cap;
+	return found;
+}
+
 static void txda_device_read_identity(struct txda_device *tdev)
 {
 	struct drm_txda_device_info *info = &tdev->info;
@@ -153,7 +193,9 @@ static void txda_device_read_identity(struct txda_device *tdev)
 	word = txda_read(tdev, TXDA_REG_ISA);
 	info->isa_major = word >> 16;
 	info->isa_minor = word;
-	info->caps = txda_read(tdev, TXDA_REG_CAPS);
+	word = txda_read(tdev, TXDA_REG_CAPS);
+	info->caps = txda_device_caps(word);
+	tdev->wants_firmware = word & TXDA_CHIP_FIRMWARE;
 	info->va_bits = txda_read(tdev, TXDA_REG_VA_BITS);
 	info->page_sizes = BIT(TXDA_PAGE_SHIFT) | BIT(TXDA_HUGE_SHIFT);
 	info->cores = txda_read(tdev, TXDA_REG_CORES);

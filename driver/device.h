@@ -56,6 +56,9 @@ struct txda_device {
 	/** @copy_queues: Hardware copy queues, 1 to TXDA_MAX_QUEUES. */
 	u32 copy_queues;
 
+	/** @wants_firmware: Its queues work with firmware only. */
+	bool wants_firmware;
+
 	/** @n_ports: C2C ports, at most TXDA_MAX_PORTS. */
 	u32 n_ports;
 
@@ -168,6 +171,10 @@ void txda_write_pair_locked(struct txda_device *tdev, u32 reg, u64 value);
  * that was pulled reads all ones.
  */
 bool txda_device_alive(struct txda_device *tdev);
+
+/* In the words of DEV_QUERY. What the chip says and nobody knows is a state in which nothing works. */
+enum drm_txda_port_state txda_device_port_state(struct txda_device *tdev, u32 port);
+enum drm_txda_firmware_state txda_device_firmware_state(struct txda_device *tdev);
 
 /* The C2C port that is up and has @peer at its other end, or -EXDEV. In drm_dev_enter(). */
 int txda_device_port_to(struct txda_device *tdev, const struct txda_device *peer);

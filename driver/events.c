@@ -384,6 +384,12 @@ static void txda_events_ecc(struct txda_device *tdev)
 	txda_event_send(&event);
 }
 
+static u32 txda_events_throttle(u32 reasons)
+{
+	return (reasons & TXDA_THROTTLE_POWER ? TXDA_NL_THROTTLE_POWER : 0) |
+	       (reasons & TXDA_THROTTLE_THERMAL ? TXDA_NL_THROTTLE_THERMAL : 0);
+}
+
 static void txda_events_thermal(struct txda_device *tdev)
 {
 	s32 temp = txda_read(tdev, TXDA_REG_TEMP_MC);
@@ -398,13 +404,13 @@ static void txda_events_thermal(struct txda_device *tdev)
 	txda_event_begin(tdev, TXDA_NL_EVENT_THERMAL, ktime_get_ns(), &event);
 	/* A signed value of 32 bits has the same bytes. */
 	txda_event_u32(&event, TXDA_A_EVENT_TEMP_MC, temp);
-	txda_event_u32(&event, TXDA_A_EVENT_THROTTLE, throttle);
+	txda_event_u32(&event, TXDA_A_EVENT_THROTTLE, txda_events_throttle(throttle));
 	txda_event_send(&event);
 }
 
 static void txda_events_port(struct txda_device *tdev, u32 port)
 {
-	u32 state = txda_read(tdev, TXDA_REG_PORT(port) + TXDA_PORT_STATE);
+	u32 state = txda_device_port_state(tdev, port);
 	struct txda_event event;
 	bool changed;
 
@@ -417,9 +423,9 @@ static void txda_events_port(struct txda_device *tdev, u32 port)
 	if (!changed || !txda_event_due(tdev, TXDA_NL_EVENT_LINK))
 		return;
 	drm_info(&tdev->drm, "C2C port %u is %s\n", port,
-		 state == TXDA_PORT_UP	       ? "up"
-		 : state == TXDA_PORT_TRAINING ? "training"
-					       : "down");
+		 state == DRM_TXDA_PORT_UP	   ? "up"
+		 : state == DRM_TXDA_PORT_TRAINING ? "training"
+						   : "down");
 
 	txda_event_begin(tdev, TXDA_NL_EVENT_LINK, ktime_get_ns(), &event);
 	txda_event_u32(&event, TXDA_A_EVENT_PORT, port);
@@ -429,7 +435,7 @@ static void txda_events_port(struct txda_device *tdev, u32 port)
 
 static void txda_events_firmware(struct txda_device *tdev)
 {
-	u32 state = txda_read(tdev, TXDA_REG_FW_STATE);
+	u32 state = txda_device_firmware_state(tdev);
 	u32 version = txda_read(tdev, TXDA_REG_FW_VERSION);
 	struct txda_event event;
 
@@ -490,8 +496,7 @@ int txda_events_init(struct txda_device *tdev)
 		return -ENOMEM;
 	spin_lock_init(&tdev->events->lock);
 	for (port = 0; port < tdev->n_ports; port++)
-		tdev->events->port_state[port] =
-			txda_read(tdev, TXDA_REG_PORT(port) + TXDA_PORT_STATE);
+		tdev->events->port_state[port] = txda_device_port_state(tdev, port);
 	return 0;
 }
 

@@ -141,7 +141,7 @@ int txda_fw_load(struct txda_device *tdev)
 	struct device *dev = &tdev->pdev->dev;
 	int err;
 
-	if (!(tdev->info.caps & TXDA_CHIP_FIRMWARE))
+	if (!tdev->wants_firmware)
 		return 0;
 
 	err = firmware_request_nowarn(&fw, TXDA_FIRMWARE_NAME, dev);

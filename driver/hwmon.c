@@ -20,7 +20,7 @@ static umode_t txda_hwmon_is_visible(const void *data, enum hwmon_sensor_types t
 	const struct txda_device *tdev = data;
 
 	if (type == hwmon_power && attr == hwmon_power_cap)
-		return tdev->info.caps & TXDA_CHIP_POWER_LIMIT ? 0644 : 0444;
+		return tdev->info.caps & DRM_TXDA_CAP_POWER_LIMIT ? 0644 : 0444;
 	return 0444;
 }
 

@@ -377,7 +377,7 @@ static int txda_submit_prepare(struct txda_submit *submit, struct drm_file *file
 	if (READ_ONCE(queue->drop_err) || READ_ONCE(queue->vm->lost))
 		return -EIO;
 	if (atomic_read(&queue->jobs) + submit->count > TXDA_MAX_QUEUE_JOBS)
-		return -EAGAIN;
+		return -EBUSY;
 
 	err = txda_sync_table_init(&table, submit->syncs, submit->count);
 	for (i = 0; i < submit->count && !err; i++) {

@@ -4,10 +4,10 @@
 #include <linux/capability.h>
 #include <linux/ktime.h>
 #include <linux/string.h>
-#include <linux/uaccess.h>
 #include <drm/drm_drv.h>
 #include <drm/drm_file.h>
 
+#include "array.h"
 #include "device.h"
 #include "file.h"
 #include "gem.h"
@@ -21,27 +21,27 @@ union txda_answer {
 	struct drm_txda_topology_info topology;
 	struct drm_txda_timestamp_info timestamp;
 	struct drm_txda_reset_info reset;
+	struct drm_txda_port_info port;
 };
 
 static void txda_query_topology(struct txda_device *tdev, struct drm_txda_topology_info *info)
 {
-	u32 i;
-
 	info->card = tdev->card;
 	info->card_index = tdev->card_index;
 	info->card_chips = tdev->card_chips;
 	info->numa_node = dev_to_node(&tdev->pdev->dev);
 	info->n_ports = tdev->n_ports;
-	for (i = 0; i < tdev->n_ports; i++) {
-		struct drm_txda_port *port = &info->ports[i];
-		u32 reg = TXDA_REG_PORT(i);
+}
 
-		port->state = txda_read(tdev, reg + TXDA_PORT_STATE);
-		port->speed_mbps = txda_read(tdev, reg + TXDA_PORT_SPEED_MBPS);
-		port->peer_card = txda_read_pair(tdev, reg + TXDA_PORT_PEER_CARD_LO);
-		port->peer_index = txda_read(tdev, reg + TXDA_PORT_PEER_INDEX);
-		port->peer_port = txda_read(tdev, reg + TXDA_PORT_PEER_PORT);
-	}
+static void txda_query_port(struct txda_device *tdev, u32 port, struct drm_txda_port_info *info)
+{
+	u32 reg = TXDA_REG_PORT(port);
+
+	info->state = txda_device_port_state(tdev, port);
+	info->speed_mbps = txda_read(tdev, reg + TXDA_PORT_SPEED_MBPS);
+	info->peer_card = txda_read_pair(tdev, reg + TXDA_PORT_PEER_CARD_LO);
+	info->peer_index = txda_read(tdev, reg + TXDA_PORT_PEER_INDEX);
+	info->peer_port = txda_read(tdev, reg + TXDA_PORT_PEER_PORT);
 }
 
 static void txda_query_memory(struct txda_device *tdev, struct drm_file *file,
@@ -79,10 +79,12 @@ static void txda_query_timestamp(struct txda_device *tdev, struct drm_txda_times
 }
 
 /* Fills @answer and returns its size, or -EINVAL for an unknown type. */
-static int txda_query(struct txda_device *tdev, struct drm_file *file, u32 type,
-		      union txda_answer *answer)
+static int txda_query(struct txda_device *tdev, struct drm_file *file,
+		      const struct drm_txda_dev_query *args, union txda_answer *answer)
 {
-	switch (type) {
+	if (args->index && args->type != DRM_TXDA_QUERY_PORT)
+		return -EINVAL;
+	switch (args->type) {
 	case DRM_TXDA_QUERY_DEVICE: answer->device = tdev->info; return sizeof(answer->device);
 	case DRM_TXDA_QUERY_MEMORY:
 		txda_query_memory(tdev, file, &answer->memory);
@@ -91,7 +93,7 @@ static int txda_query(struct txda_device *tdev, struct drm_file *file, u32 type,
 		txda_query_queues(tdev, &answer->queues);
 		return sizeof(answer->queues);
 	case DRM_TXDA_QUERY_FIRMWARE:
-		answer->firmware.state = txda_read(tdev, TXDA_REG_FW_STATE);
+		answer->firmware.state = txda_device_firmware_state(tdev);
 		answer->firmware.version = txda_read(tdev, TXDA_REG_FW_VERSION);
 		return sizeof(answer->firmware);
 	case DRM_TXDA_QUERY_TOPOLOGY:
@@ -104,13 +106,18 @@ static int txda_query(struct txda_device *tdev, struct drm_file *file, u32 type,
 		answer->reset.chip_resets = atomic64_read(&tdev->reset.chip_resets);
 		answer->reset.queue_resets = atomic64_read(&tdev->queues.resets);
 		return sizeof(answer->reset);
+	case DRM_TXDA_QUERY_PORT:
+		if (args->index >= tdev->n_ports)
+			return -ENOENT;
+		txda_query_port(tdev, args->index, &answer->port);
+		return sizeof(answer->port);
 	default: return -EINVAL;
 	}
 }
 
 /* -EAGAIN: the function is being reset, or the chip was while it was asked. */
-static int txda_query_once(struct txda_device *tdev, struct drm_file *file, u32 type,
-			   union txda_answer *answer)
+static int txda_query_once(struct txda_device *tdev, struct drm_file *file,
+			   const struct drm_txda_dev_query *args, union txda_answer *answer)
 {
 	u64 resets = atomic64_read(&tdev->reset.chip_resets);
 	int bytes, idx, err;
@@ -119,7 +126,7 @@ static int txda_query_once(struct txda_device *tdev, struct drm_file *file, u32 
 	err = txda_bars_enter(tdev, &idx);
 	if (err)
 		return err;
-	bytes = txda_query(tdev, file, type, answer);
+	bytes = txda_query(tdev, file, args, answer);
 	alive = txda_device_alive(tdev);
 	txda_bars_exit(tdev, idx);
 
@@ -134,17 +141,17 @@ int txda_ioctl_dev_query(struct drm_device *drm, void *data, struct drm_file *fi
 {
 	struct txda_device *tdev = to_txda(drm);
 	struct drm_txda_dev_query *args = data;
-	u8 __user *to = u64_to_user_ptr(args->pointer);
 	union txda_answer answer;
 	int bytes, err;
 
-	if (args->pointer && args->size > DRM_TXDA_MAX_QUERY_BYTES)
-		return -E2BIG;
+	err = txda_answer_check(&args->answer);
+	if (err)
+		return err;
 
 	for (;;) {
 		/* Not by an initialiser: that may leave the tail of a union as it was. */
 		memset(&answer, 0, sizeof(answer));
-		bytes = txda_query_once(tdev, file, args->type, &answer);
+		bytes = txda_query_once(tdev, file, args, &answer);
 		if (bytes >= 0)
 			break;
 		if (bytes != -EAGAIN)
@@ -154,12 +161,5 @@ int txda_ioctl_dev_query(struct drm_device *drm, void *data, struct drm_file *fi
 			return err;
 	}
 
-	if (args->pointer) {
-		u32 copy = min_t(u32, args->size, bytes);
-
-		if (copy_to_user(to, &answer, copy) || clear_user(to + copy, args->size - copy))
-			return -EFAULT;
-	}
-	args->size = bytes;
-	return 0;
+	return txda_answer_put(&args->answer, &answer, bytes);
 }

@@ -9,6 +9,7 @@
 #include <drm/drm_drv.h>
 #include <drm/drm_print.h>
 
+#include "array.h"
 #include "compat/sched.h"
 #include "compat/slab.h"
 #include "device.h"
@@ -469,11 +470,15 @@ int txda_ioctl_queue_get_state(struct drm_device *drm, void *data, struct drm_fi
 {
 	struct drm_txda_queue_get_state *args = data;
 	struct txda_device *tdev = to_txda(drm);
+	struct drm_txda_fault fault;
 	struct txda_queue *queue;
 	u64 progress;
-	int idx;
+	int idx, err;
 	bool up;
 
+	err = txda_answer_check(&args->fault);
+	if (err)
+		return err;
 	queue = txda_queue_lookup(to_txda_file(file), args->id);
 	if (!queue)
 		return -ENOENT;
@@ -494,9 +499,9 @@ int txda_ioctl_queue_get_state(struct drm_device *drm, void *data, struct drm_fi
 	args->completed = atomic64_read(&queue->completed);
 	spin_lock_irq(&queue->lock);
 	args->state = queue->state;
-	args->fault = queue->fault;
+	fault = queue->fault;
 	spin_unlock_irq(&queue->lock);
 
 	txda_queue_put(queue);
-	return 0;
+	return txda_answer_put(&args->fault, &fault, sizeof(fault));
 }

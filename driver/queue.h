@@ -37,7 +37,7 @@ struct txda_vm;
 
 #define TXDA_MAX_CLIENT_QUEUES 16
 #define TXDA_MAX_TIMEOUT_MS    600000
-/* Jobs of a queue that were submitted and are not done; more are -EAGAIN. */
+/* Jobs of a queue that were submitted and are not done; more are -EBUSY. */
 #define TXDA_MAX_QUEUE_JOBS 1024
 
 /**

@@ -8,6 +8,7 @@
 #include <drm/drm_managed.h>
 #include <drm/drm_print.h>
 
+#include "array.h"
 #include "bind.h"
 #include "compat/sched.h"
 #include "compat/slab.h"
@@ -433,16 +434,21 @@ int txda_ioctl_vm_destroy(struct drm_device *drm, void *data, struct drm_file *d
 int txda_ioctl_vm_get_state(struct drm_device *drm, void *data, struct drm_file *drm_file)
 {
 	struct drm_txda_vm_get_state *args = data;
+	struct drm_txda_fault fault;
 	struct txda_vm *vm;
+	int err;
 
+	err = txda_answer_check(&args->fault);
+	if (err)
+		return err;
 	vm = txda_vm_lookup(to_txda_file(drm_file), args->id);
 	if (!vm)
 		return -ENOENT;
 	args->state = READ_ONCE(vm->lost) ? DRM_TXDA_VM_LOST : DRM_TXDA_VM_USABLE;
 	spin_lock(&vm->fault_lock);
-	args->fault = vm->fault;
+	fault = vm->fault;
 	spin_unlock(&vm->fault_lock);
 	txda_vm_put(vm);
 
-	return 0;
+	return txda_answer_put(&args->fault, &fault, sizeof(fault));
 }

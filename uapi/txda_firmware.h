@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note OR MIT */
 /*
- * Firmware images of TX8: what the driver loads with request_firmware() and hands to the chip.
+ * Firmware images of TX8: what the driver loads with request_firmware() and hands to the chip. Not
+ * installed: who makes images (tools/firmware) is built with the driver.
  *
  * A file is one struct txda_firmware followed by @payload_bytes that only the chip understands. The
  * driver checks the header as far as it concerns it, copies the whole file to the reserved start of

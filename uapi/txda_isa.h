@@ -3,7 +3,8 @@
  * TX8 instruction set: command streams, programs, tensors and weight tiles.
  *
  * This header is the whole contract between a program's maker (txda-compile), whoever launches it
- * (libtxda, the driver only passes streams on) and the chip (the device model, firmware). All
+ * (libtxda, the driver only passes streams on) and the chip (the device model, firmware). It is
+ * installed for those who write streams to txda_queue_submit(3) or QUEUE_SUBMIT. All
  * fields are little endian. Every struct has explicit padding; a reserved field or an undefined
  * flag bit must be zero and the chip faults if it is not.
  *

@@ -29,6 +29,12 @@ enum txda_nl_event {
 	TXDA_NL_EVENT_FIRMWARE,
 };
 
+/* Why the chip runs slower than it could. */
+enum txda_nl_throttle {
+	TXDA_NL_THROTTLE_POWER = 1,
+	TXDA_NL_THROTTLE_THERMAL = 2,
+};
+
 /* One chip. */
 enum {
 	TXDA_A_DEV_PAD = 1,

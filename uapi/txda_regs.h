@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note OR MIT */
 /*
  * TX8 registers, page tables and queue rings: the contract between the kernel driver and the chip
- * (silicon, or the device model behind a PCI face).
+ * (silicon, or the device model behind a PCI face). Nothing of it reaches user space, where
+ * drm/txda_drm.h says the same in its own words, so it is not installed.
  *
  * Rules
  * - One PCI function is one chip: class 0x120000 (processing accelerator), PCI Express, FLR.

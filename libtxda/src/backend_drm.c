@@ -3,14 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <xf86drm.h>
 
 #include "backend_drm.h"
 #include "sysfs.h"
 #include "txda_isa.h"
-#include "txda_regs.h"
 
 /* Since Linux 6.13; a libdrm of before lacks it. */
 #ifndef DRM_IOCTL_SET_CLIENT_NAME
@@ -35,20 +33,9 @@ static int real_open(const char *node)
 	return fd < 0 ? -errno : fd;
 }
 
-/*
- * drmIoctl() asks again on EAGAIN, which is right where it means that a signal came, but a
- * submission gives it when too many jobs are in flight.
- */
 static int real_ioctl(int fd, unsigned long request, void *arg)
 {
-	int r;
-
-	if (request != DRM_IOCTL_TXDA_QUEUE_SUBMIT)
-		return drmIoctl(fd, request, arg) < 0 ? -errno : 0;
-	do {
-		r = ioctl(fd, request, arg);
-	} while (r < 0 && errno == EINTR);
-	return r < 0 ? -errno : 0;
+	return drmIoctl(fd, request, arg) < 0 ? -errno : 0;
 }
 
 const struct txda__drm_kernel txda__drm_kernel_real = {
@@ -75,12 +62,19 @@ int txda__drm_ioctl(struct drm_chip *chip, unsigned long request, void *arg)
 	return r;
 }
 
-int txda__drm_query(struct drm_chip *chip, enum drm_txda_query type, void *ret, uint32_t bytes)
+static int query_index(struct drm_chip *chip, enum drm_txda_query type, uint32_t index, void *ret,
+		       uint32_t bytes)
 {
-	struct drm_txda_dev_query query = {.type = type, .size = bytes, .pointer = (uintptr_t)ret};
+	struct drm_txda_dev_query query = {
+		.type = type, .index = index, .answer = txda__drm_answer(ret, bytes)};
 
 	memset(ret, 0, bytes);
 	return txda__drm_ioctl(chip, DRM_IOCTL_TXDA_DEV_QUERY, &query);
+}
+
+int txda__drm_query(struct drm_chip *chip, enum drm_txda_query type, void *ret, uint32_t bytes)
+{
+	return query_index(chip, type, 0, ret, bytes);
 }
 
 int txda__drm_count(void)
@@ -180,8 +174,8 @@ static void describe(struct drm_chip *chip, const struct drm_txda_device_info *d
 	snprintf(info->bus, sizeof(info->bus), "%s", chip->node.bus);
 	snprintf(info->node, sizeof(info->node), "%s", chip->node.node);
 	txda__version_text(firmware->version, info->firmware, sizeof(info->firmware));
-	info->caps = (device->caps & TXDA_CHIP_CMODEL ? TXDA_CAP_CMODEL : 0) |
-		     (device->caps & TXDA_CHIP_PRECISE ? TXDA_CAP_PRECISE : 0) |
+	info->caps = (device->caps & DRM_TXDA_CAP_CMODEL ? TXDA_CAP_CMODEL : 0) |
+		     (device->caps & DRM_TXDA_CAP_PRECISE ? TXDA_CAP_PRECISE : 0) |
 		     (memory->device_mappable ? TXDA_CAP_HOST_VISIBLE : 0);
 	info->mem_bytes = memory->device_bytes;
 	info->cores = device->cores;
@@ -214,6 +208,7 @@ static int read_chip(struct drm_chip *chip)
 				  txda_version(), TXDA_ISA_MAJOR);
 	chip->card = topology.card;
 	chip->card_index = topology.card_index;
+	chip->n_ports = topology.n_ports;
 	describe(chip, &device, &memory, &firmware);
 	tell_name(chip);
 	return 0;
@@ -363,15 +358,13 @@ static int drm_status(struct txda__backend *backend, unsigned index,
 /* Whether one of the ports of @chip leads to @other now. */
 static bool linked(struct drm_chip *chip, const struct drm_chip *other)
 {
-	struct drm_txda_topology_info topology;
+	struct drm_txda_port_info port;
 
-	if (txda__drm_query(chip, DRM_TXDA_QUERY_TOPOLOGY, &topology, sizeof(topology)) < 0)
-		return false;
-	for (uint32_t i = 0; i < topology.n_ports && i < DRM_TXDA_MAX_PORTS; i++) {
-		const struct drm_txda_port *port = &topology.ports[i];
-
-		if (port->state == TXDA_PORT_UP && port->peer_card == other->card &&
-		    port->peer_index == other->card_index)
+	for (uint32_t i = 0; i < chip->n_ports; i++) {
+		if (query_index(chip, DRM_TXDA_QUERY_PORT, i, &port, sizeof(port)) < 0)
+			return false;
+		if (port.state == DRM_TXDA_PORT_UP && port.peer_card == other->card &&
+		    port.peer_index == other->card_index)
 			return true;
 	}
 	return false;
@@ -394,25 +387,23 @@ static int drm_link(struct txda__backend *backend, unsigned index, unsigned port
 		    struct txda_link_info *ret_info)
 {
 	struct drm_chip *chip = txda__drm_chip_get(from(backend), index);
-	struct drm_txda_topology_info topology;
-	const struct drm_txda_port *at;
+	struct drm_txda_port_info at;
 	int r;
 
 	if (!chip)
 		return no_chip(backend, index);
-	r = txda__drm_query(chip, DRM_TXDA_QUERY_TOPOLOGY, &topology, sizeof(topology));
+	r = query_index(chip, DRM_TXDA_QUERY_PORT, port, &at, sizeof(at));
 	txda__drm_chip_put(chip);
+	if (r == -ENOENT)
+		return txda__fail(backend->context, r, "chip %u has no port %u", index, port);
 	if (r < 0)
 		return txda__fail(backend->context, r, "chip %u: %s", index, strerror(-r));
-	if (port >= topology.n_ports || port >= DRM_TXDA_MAX_PORTS)
-		return txda__fail(backend->context, -ENOENT, "chip %u has no port %u", index, port);
-	at = &topology.ports[port];
-	ret_info->state = at->state == TXDA_PORT_UP	    ? TXDA_LINK_UP
-			  : at->state == TXDA_PORT_TRAINING ? TXDA_LINK_TRAINING
-							    : TXDA_LINK_DOWN;
-	ret_info->speed_mbps = at->speed_mbps;
-	ret_info->device = find_peer(from(backend), at->peer_card, at->peer_index);
-	ret_info->port = at->peer_port;
+	ret_info->state = at.state == DRM_TXDA_PORT_UP	       ? TXDA_LINK_UP
+			  : at.state == DRM_TXDA_PORT_TRAINING ? TXDA_LINK_TRAINING
+							       : TXDA_LINK_DOWN;
+	ret_info->speed_mbps = at.speed_mbps;
+	ret_info->device = find_peer(from(backend), at.peer_card, at.peer_index);
+	ret_info->port = at.peer_port;
 	return 0;
 }
 

@@ -46,6 +46,7 @@ struct drm_chip {
 	struct txda_device_info info;
 	uint64_t card;
 	unsigned card_index;
+	uint32_t n_ports;
 	pthread_mutex_t lock; /* guards what follows */
 	struct drm_bo *bos;   /* those that may be shared between handles */
 	struct txda__hwqueue *queues;
@@ -136,6 +137,11 @@ void txda__drm_chip_put(struct drm_chip *chip);
 int txda__drm_chip_open(struct drm *drm, const struct txda__node *node, unsigned index,
 			struct drm_chip **ret_chip);
 
+static inline struct drm_txda_answer txda__drm_answer(void *ret, uint32_t bytes)
+{
+	return (struct drm_txda_answer){.size = bytes, .pointer = (uintptr_t)ret};
+}
+
 static inline struct txda_context *drm_context(const struct drm_chip *chip)
 {
 	return chip->drm->base.context;
@@ -191,7 +197,7 @@ void txda__drm_hwqueue_destroy(struct drm_chip *chip, uint32_t id, uint32_t time
 /* As queue_fault() of backend.h. */
 int txda__drm_hwqueue_fault(struct drm_chip *chip, uint32_t id, struct txda_fault *ret_fault,
 			    char *buf, size_t len);
-/* One stream, which signals @point. -EAGAIN: too many in flight; -EIO: the queue is dead. */
+/* One stream, which signals @point. -EBUSY: too many in flight; -EIO: the queue is dead. */
 int txda__drm_hwqueue_submit(struct drm_chip *chip, uint32_t id, uint32_t timeline, uint64_t va,
 			     uint64_t bytes, uint64_t point);
 /* 0: @point is signalled, for good or bad; -ETIME. */

@@ -136,9 +136,11 @@ void txda__drm_queue_free(struct txda__hwqueue *queue)
 int txda__drm_queue_submit(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes, uint64_t fence,
 			   bool wait_soon)
 {
+	int r;
+
 	(void)wait_soon;
-	return txda__drm_hwqueue_submit(queue->vm->chip, queue->id, queue->timeline, va, bytes,
-					fence);
+	r = txda__drm_hwqueue_submit(queue->vm->chip, queue->id, queue->timeline, va, bytes, fence);
+	return r == -EBUSY ? -EAGAIN : r;
 }
 
 static inline void relax(void)
@@ -204,8 +206,9 @@ int txda__drm_queue_fault(struct txda__hwqueue *queue, struct txda_fault *ret_fa
 int txda__drm_hwqueue_fault(struct drm_chip *chip, uint32_t id, struct txda_fault *ret_fault,
 			    char *buf, size_t len)
 {
-	struct drm_txda_queue_get_state state = {.id = id};
-	const struct drm_txda_fault *from = &state.fault;
+	struct drm_txda_fault from = {0};
+	struct drm_txda_queue_get_state state = {.id = id,
+						 .fault = txda__drm_answer(&from, sizeof(from))};
 	struct txda_fault fault = {.op = TXDA_NONE, .tensor = TXDA_NONE, .opcode = TXDA_NONE};
 	int r;
 
@@ -216,14 +219,14 @@ int txda__drm_hwqueue_fault(struct drm_chip *chip, uint32_t id, struct txda_faul
 		snprintf(buf, len, "the driver does not tell the queue's state: %s", strerror(-r));
 	} else if (!state.state) {
 		return 0;
-	} else if (from->code) {
-		fault.code = from->code;
-		fault.queue = from->queue_id;
-		fault.op = from->op;
-		fault.tensor = from->tensor;
-		fault.va = from->va;
-		fault.packet_va = from->packet_va;
-		fault.detail = from->detail;
+	} else if (from.code) {
+		fault.code = from.code;
+		fault.queue = from.queue_id;
+		fault.op = from.op;
+		fault.tensor = from.tensor;
+		fault.va = from.va;
+		fault.packet_va = from.packet_va;
+		fault.detail = from.detail;
 	} else if (state.state & DRM_TXDA_QUEUE_TIMEDOUT) {
 		fault.code = TXDA_FAULT_HANG;
 	} else {

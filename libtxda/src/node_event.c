@@ -9,7 +9,6 @@
 #include "listener.h"
 #include "sysfs.h"
 #include "txda_netlink.h"
-#include "txda_regs.h"
 
 static const struct nla_policy dev_policy[TXDA_A_DEV_MAX + 1] = {
 	[TXDA_A_DEV_MINOR] = {.type = NLA_U32},	     [TXDA_A_DEV_PCI_NAME] = {.type = NLA_UNSPEC},
@@ -105,9 +104,9 @@ static void describe_fault(struct nlattr **a, struct txda__node_event *event)
 static void describe_thermal(struct nlattr **a, struct txda__node_event *event)
 {
 	uint32_t why = u32_or(a[TXDA_A_EVENT_THROTTLE], 0);
-	const char *state = why & TXDA_THROTTLE_THERMAL ? "throttled, too hot"
-			    : why			? "throttled, too much power"
-							: "at full speed";
+	const char *state = why & TXDA_NL_THROTTLE_THERMAL ? "throttled, too hot"
+			    : why			   ? "throttled, too much power"
+							   : "at full speed";
 
 	if (a[TXDA_A_EVENT_TEMP_MC])
 		snprintf(event->text, sizeof(event->text), "%s at %d degrees Celsius", state,

@@ -148,13 +148,64 @@ int call(int fd, unsigned long request, void *arg)
 
 int query(int fd, uint32_t type, void *answer, uint32_t bytes)
 {
+	struct drm_txda_dev_query arg = {.type = type, .answer = answer_of(answer, bytes)};
+
+	return call(fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg);
+}
+
+int query_port(int fd, uint32_t port, struct drm_txda_port_info *ret_info)
+{
 	struct drm_txda_dev_query arg = {
-		.type = type,
-		.size = bytes,
-		.pointer = (uintptr_t)answer,
+		.type = DRM_TXDA_QUERY_PORT,
+		.index = port,
+		.answer = answer_of(ret_info, sizeof(*ret_info)),
 	};
 
 	return call(fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg);
+}
+
+struct drm_txda_answer answer_of(void *to, uint32_t bytes)
+{
+	return (struct drm_txda_answer){.size = bytes, .pointer = (uintptr_t)to};
+}
+
+void must_answer(int fd, unsigned long request, const void *good, size_t bytes, size_t at,
+		 uint32_t known)
+{
+	static unsigned char to[DRM_TXDA_MAX_ANSWER_BYTES + 1];
+	const uint32_t sizes[] = {0, 1, known - 1, known, known + 1, DRM_TXDA_MAX_ANSWER_BYTES};
+	char arg[256];
+	struct drm_txda_answer *answer = (void *)(arg + at);
+
+	check(bytes <= sizeof(arg));
+	memcpy(arg, good, bytes);
+	*answer = answer_of(NULL, UINT32_MAX);
+	must(call(fd, request, arg));
+	check_equal(answer->size, known);
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		memcpy(arg, good, bytes);
+		memset(to, 0xa5, sizeof(to));
+		*answer = answer_of(to, sizes[i]);
+		must(call(fd, request, arg));
+		check_equal(answer->size, known);
+		for (uint32_t k = known; k < sizes[i]; k++)
+			check_equal(to[k], 0);
+		check_equal(to[sizes[i]], 0xa5);
+	}
+
+	memcpy(arg, good, bytes);
+	*answer = answer_of(to, DRM_TXDA_MAX_ANSWER_BYTES + 1);
+	must_fail(call(fd, request, arg), E2BIG);
+	*answer = answer_of(to, UINT32_MAX);
+	must_fail(call(fd, request, arg), E2BIG);
+	*answer = answer_of((void *)8, known);
+	must_fail(call(fd, request, arg), EFAULT);
+	*answer = answer_of((void *)(uintptr_t)(UINT64_MAX - 7), known);
+	must_fail(call(fd, request, arg), EFAULT);
+	*answer = answer_of(to, known);
+	answer->pad = 1;
+	must_fail(call(fd, request, arg), EINVAL);
 }
 
 /* Other drivers' nodes and chips that are gone have no topology. */
@@ -351,6 +402,18 @@ struct drm_txda_queue_get_state must_state(int fd, uint32_t queue)
 
 	must(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &arg));
 	return arg;
+}
+
+struct drm_txda_fault must_fault_of(int fd, uint32_t queue)
+{
+	struct drm_txda_fault fault;
+	struct drm_txda_queue_get_state arg = {
+		.id = queue,
+		.fault = answer_of(&fault, sizeof(fault)),
+	};
+
+	must(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &arg));
+	return fault;
 }
 
 int submit_jobs(int fd, uint32_t queue, const struct drm_txda_job *jobs, uint32_t count)

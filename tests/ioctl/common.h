@@ -99,6 +99,14 @@ unsigned int node_count(void);
 int must_open(unsigned int i);
 
 int query(int fd, uint32_t type, void *answer, uint32_t bytes);
+int query_port(int fd, uint32_t port, struct drm_txda_port_info *ret_info);
+struct drm_txda_answer answer_of(void *to, uint32_t bytes);
+/*
+ * The struct drm_txda_answer at offset @at of the good argument: what it may be, and what not. The
+ * kernel's struct has @known bytes.
+ */
+void must_answer(int fd, unsigned long request, const void *good, size_t bytes, size_t at,
+		 uint32_t known);
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
@@ -134,6 +142,7 @@ int queue_create_as(int fd, uint32_t vm, uint32_t class, uint32_t priority, uint
 int queue_destroy(int fd, uint32_t queue);
 uint32_t must_queue(int fd, uint32_t vm);
 struct drm_txda_queue_get_state must_state(int fd, uint32_t queue);
+struct drm_txda_fault must_fault_of(int fd, uint32_t queue);
 
 int submit_jobs(int fd, uint32_t queue, const struct drm_txda_job *jobs, uint32_t count);
 /* One job. @syncs may be NULL when @n_syncs is 0. */

@@ -46,7 +46,7 @@ static void prepare_close(struct world *w)
 
 static int run_query(struct world *w)
 {
-	char answer[DRM_TXDA_MAX_QUERY_BYTES];
+	char answer[DRM_TXDA_MAX_ANSWER_BYTES];
 	int err = 0;
 
 	for (uint32_t type = DRM_TXDA_QUERY_DEVICE; !err && type <= DRM_TXDA_QUERY_RESET; type++)

@@ -194,20 +194,30 @@ static void count_modestly(unsigned long request, void *arg)
 		timeline->count_handles %= 1000;
 }
 
+/* No process has memory at addresses with this bit. */
+static const uint64_t never = 1ull << 63;
+
+static void keep_answer(const struct drm_txda_answer *was, struct drm_txda_answer *answer)
+{
+	if (answer->pointer != was->pointer)
+		answer->pointer |= never;
+}
+
 /*
  * Where the kernel and the chip may write to is the client's word: a changed address that happens
  * to be good has this process overwritten, by its own order. It becomes one that is never good.
  */
 static void keep_whole(unsigned long request, const void *before, void *arg)
 {
-	const uint64_t never = 1ull << 63;
-
 	if (request == DRM_IOCTL_TXDA_DEV_QUERY) {
-		const struct drm_txda_dev_query *was = before;
-		struct drm_txda_dev_query *query = arg;
-
-		if (query->pointer != was->pointer)
-			query->pointer |= never;
+		keep_answer(&((const struct drm_txda_dev_query *)before)->answer,
+			    &((struct drm_txda_dev_query *)arg)->answer);
+	} else if (request == DRM_IOCTL_TXDA_VM_GET_STATE) {
+		keep_answer(&((const struct drm_txda_vm_get_state *)before)->fault,
+			    &((struct drm_txda_vm_get_state *)arg)->fault);
+	} else if (request == DRM_IOCTL_TXDA_QUEUE_GET_STATE) {
+		keep_answer(&((const struct drm_txda_queue_get_state *)before)->fault,
+			    &((struct drm_txda_queue_get_state *)arg)->fault);
 	} else if (request == DRM_IOCTL_TXDA_BO_FROM_USERPTR) {
 		const struct drm_txda_bo_from_userptr *was = before;
 		struct drm_txda_bo_from_userptr *user = arg;

@@ -116,18 +116,30 @@ static void op_raw(struct world *w, struct file *f, struct rng *r)
 	      arg);
 }
 
+/* @to: as many bytes as an answer can have. */
+static struct drm_txda_answer any_answer(struct rng *r, void *to)
+{
+	struct drm_txda_answer answer = {
+		.size = one_in(r, 3) ? any32(r) : below(r, DRM_TXDA_MAX_ANSWER_BYTES),
+		.pad = one_in(r, 20) ? any32(r) : 0,
+		.pointer = one_in(r, 5) ? 0 : (uintptr_t)to,
+	};
+
+	if (answer.size > DRM_TXDA_MAX_ANSWER_BYTES && answer.pointer)
+		answer.pointer = 1;
+	return answer;
+}
+
 static void op_query(struct world *w, struct file *f, struct rng *r)
 {
-	uint8_t answer[DRM_TXDA_MAX_QUERY_BYTES];
+	uint8_t answer[DRM_TXDA_MAX_ANSWER_BYTES];
 	struct drm_txda_dev_query arg = {
-		.type = one_in(r, 10) ? any32(r) : below(r, 8),
-		.size = one_in(r, 3) ? any32(r) : below(r, sizeof(answer)),
-		.pointer = one_in(r, 5) ? 0 : (uintptr_t)answer,
+		.type = one_in(r, 10) ? any32(r) : below(r, 9),
+		.index = one_in(r, 3) ? below(r, 10) : 0,
+		.answer = any_answer(r, answer),
 	};
 
 	(void)w;
-	if (arg.size > sizeof(answer) && arg.pointer)
-		arg.pointer = 1;
 	issue(r, f->fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg);
 }
 
@@ -180,7 +192,11 @@ static void op_vm_destroy(struct world *w, struct file *f, struct rng *r)
 
 static void op_vm_state(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_txda_vm_get_state arg = {.id = pool_any(&f->vms, r)};
+	uint8_t answer[DRM_TXDA_MAX_ANSWER_BYTES];
+	struct drm_txda_vm_get_state arg = {
+		.id = pool_any(&f->vms, r),
+		.fault = any_answer(r, answer),
+	};
 
 	(void)w;
 	issue(r, f->fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg);
@@ -500,7 +516,11 @@ static void op_queue_destroy(struct world *w, struct file *f, struct rng *r)
 
 static void op_queue_state(struct world *w, struct file *f, struct rng *r)
 {
-	struct drm_txda_queue_get_state arg = {.id = pool_any(&f->queues, r)};
+	uint8_t answer[DRM_TXDA_MAX_ANSWER_BYTES];
+	struct drm_txda_queue_get_state arg = {
+		.id = pool_any(&f->queues, r),
+		.fault = any_answer(r, answer),
+	};
 
 	(void)w;
 	issue(r, f->fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &arg);

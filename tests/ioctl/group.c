@@ -124,7 +124,7 @@ static void must_be_alone(unsigned int i, uint32_t slot)
 	put_collective(&s, TXDA_PKT_ALL_REDUCE, m[i].out.va, m[i].data.va, 1, TXDA_F32, slot);
 	must(submit(m[i].fd, queue, s.mem.va, s.bytes, &sync, 1));
 	must_fail(fence_status(m[i].fd, done), EIO);
-	check_equal(must_state(m[i].fd, queue).fault.code, TXDA_FAULT_COLLECTIVE);
+	check_equal(must_fault_of(m[i].fd, queue).code, TXDA_FAULT_COLLECTIVE);
 	must(queue_destroy(m[i].fd, queue));
 }
 

@@ -19,7 +19,6 @@ static int bind_async(int fd, uint32_t vm, const struct drm_txda_bind_op *ops, u
 		.vm_id = vm,
 		.flags = DRM_TXDA_VM_BIND_ASYNC,
 		.ops = array_of(ops, count, sizeof(*ops)),
-		.done = 0x1234,
 	};
 	int err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
 

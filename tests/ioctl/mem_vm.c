@@ -6,7 +6,9 @@
 #include "args.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define HOST	  DRM_TXDA_PLACE_HOST
@@ -153,25 +155,29 @@ static void state(void)
 	static const struct bad bad[] = {
 		BAD(struct drm_txda_vm_get_state, id, 0, ENOENT),
 		BAD(struct drm_txda_vm_get_state, id, 77, ENOENT),
+		BAD(struct drm_txda_vm_get_state, fault.pad, 1, EINVAL),
 	};
-	struct drm_txda_vm_get_state arg = {0};
+	struct drm_txda_fault fault;
+	struct drm_txda_vm_get_state arg = {.fault = answer_of(&fault, sizeof(fault))};
 	struct client c = must_client(0);
 
 	arg.id = c.vm;
 	must_refuse(c.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg, sizeof(arg), bad, ARRAY_SIZE(bad));
 	must_fault(c.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg, sizeof(arg));
+	must_answer(c.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg, sizeof(arg),
+		    offsetof(struct drm_txda_vm_get_state, fault), sizeof(fault));
 	must(call(c.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
 	check_equal(arg.state, DRM_TXDA_VM_USABLE);
-	check_equal(arg.fault.code, 0);
+	check_equal(fault.code, 0);
 
 	check(dev_fill(&c, VA, PAGE, 1));
 	must(call(c.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
 	/* A fault is the queue's end, not the address space's. */
 	check_equal(arg.state, DRM_TXDA_VM_USABLE);
-	check(arg.fault.code);
-	check_equal(arg.fault.queue_id, c.queue);
-	check_equal(arg.fault.va, VA);
-	check(arg.fault.time_ns);
+	check(fault.code);
+	check_equal(fault.queue_id, c.queue);
+	check_equal(fault.va, VA);
+	check(fault.time_ns);
 }
 
 static void ids_of_others(void)
@@ -192,7 +198,7 @@ static void ids_of_others(void)
 
 static int bind_ops(int fd, uint32_t vm, struct drm_txda_array ops, uint32_t *ret_done)
 {
-	struct drm_txda_vm_bind arg = {.vm_id = vm, .ops = ops, .done = 0xdeadbeef};
+	struct drm_txda_vm_bind arg = {.vm_id = vm, .ops = ops};
 	int err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
 
 	*ret_done = arg.done;
@@ -207,6 +213,8 @@ static void bind_bad_argument(void)
 		BAD(struct drm_txda_vm_bind, flags, 2, EINVAL),
 		BAD(struct drm_txda_vm_bind, flags, 1u << 31, EINVAL),
 		BAD(struct drm_txda_vm_bind, pad, 1, EINVAL),
+		BAD(struct drm_txda_vm_bind, done, 2, EINVAL),
+		BAD(struct drm_txda_vm_bind, done, UINT32_MAX, EINVAL),
 		BAD(struct drm_txda_vm_bind, ops.count, DRM_TXDA_MAX_BIND_OPS + 1, E2BIG),
 		BAD(struct drm_txda_vm_bind, ops.count, UINT32_MAX, E2BIG),
 		BAD(struct drm_txda_vm_bind, ops.stride, 0, EINVAL),
@@ -231,6 +239,60 @@ static void bind_bad_argument(void)
 	arg.ops = array_of(NULL, 0, 0);
 	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
 	check_equal(arg.done, 0);
+}
+
+static struct drm_txda_vm_bind interrupted;
+static struct drm_txda_bind_op interrupted_ops[DRM_TXDA_MAX_BIND_OPS];
+static unsigned int interruptions;
+
+/* What is done is not looked at again. */
+static void on_alarm(int signal)
+{
+	(void)signal;
+	if (!interrupted.done || interrupted.done == interrupted.ops.count)
+		return;
+	interruptions++;
+	for (uint32_t i = 0; i < interrupted.done; i++)
+		interrupted_ops[i].flags = UINT32_MAX;
+}
+
+/* A bind that signals interrupt goes on where it stopped, whoever makes the call again. */
+static void bind_interrupted(void)
+{
+	const struct itimerval often = {.it_interval.tv_usec = 200, .it_value.tv_usec = 200};
+	const struct itimerval never = {0};
+	struct client c = must_client(0);
+	uint32_t handle;
+
+	must(bo_create(c.fd, PAGE, HOST, 0, c.vm, &handle));
+	for (int flags = 0; flags <= SA_RESTART; flags += SA_RESTART) {
+		struct sigaction action = {.sa_handler = on_alarm, .sa_flags = flags};
+
+		must(sigaction(SIGALRM, &action, NULL));
+		interruptions = 0;
+		for (int round = 0; round < 1000 && !interruptions; round++) {
+			for (uint32_t i = 0; i < ARRAY_SIZE(interrupted_ops); i++)
+				interrupted_ops[i] = (struct drm_txda_bind_op){
+					.flags = DRM_TXDA_BIND_MAP,
+					.bo = handle,
+					.va = VA + i * (uint64_t)PAGE,
+					.size = PAGE,
+				};
+			interrupted = (struct drm_txda_vm_bind){
+				.vm_id = c.vm,
+				.ops = array_of(interrupted_ops, ARRAY_SIZE(interrupted_ops),
+						sizeof(interrupted_ops[0])),
+			};
+			must(setitimer(ITIMER_REAL, &often, NULL));
+			must(call(c.fd, DRM_IOCTL_TXDA_VM_BIND, &interrupted));
+			must(setitimer(ITIMER_REAL, &never, NULL));
+			check_equal(interrupted.done, ARRAY_SIZE(interrupted_ops));
+		}
+		check(interruptions);
+	}
+	/* The first and the last are there. */
+	must(dev_fill(&c, VA, PAGE, 1));
+	must(dev_fill(&c, VA + (ARRAY_SIZE(interrupted_ops) - 1) * (uint64_t)PAGE, PAGE, 1));
 }
 
 static void bind_array_growth(void)
@@ -574,6 +636,7 @@ static const struct test tests[] = {
 	{"bind_array_growth", bind_array_growth},
 	{"bind_bad_operation", bind_bad_operation},
 	{"bind_how_far", bind_how_far},
+	{"bind_interrupted", bind_interrupted},
 	{"see_places", see_places},
 	{"see_huge", see_huge},
 	{"see_replaced", see_replaced},

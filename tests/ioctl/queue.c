@@ -36,6 +36,68 @@ static void *nowhere(void)
 	return (char *)at_the_edge(0);
 }
 
+/* ---- DEV_QUERY ------------------------------------------------------------------------------ */
+
+static void query_answers(void)
+{
+	static const uint32_t known[] = {
+		[DRM_TXDA_QUERY_DEVICE] = sizeof(struct drm_txda_device_info),
+		[DRM_TXDA_QUERY_MEMORY] = sizeof(struct drm_txda_memory_info),
+		[DRM_TXDA_QUERY_QUEUES] = sizeof(struct drm_txda_queues_info),
+		[DRM_TXDA_QUERY_FIRMWARE] = sizeof(struct drm_txda_firmware_info),
+		[DRM_TXDA_QUERY_TOPOLOGY] = sizeof(struct drm_txda_topology_info),
+		[DRM_TXDA_QUERY_TIMESTAMP] = sizeof(struct drm_txda_timestamp_info),
+		[DRM_TXDA_QUERY_RESET] = sizeof(struct drm_txda_reset_info),
+		[DRM_TXDA_QUERY_PORT] = sizeof(struct drm_txda_port_info),
+	};
+	struct drm_txda_topology_info topology;
+	struct drm_txda_dev_query arg = {0};
+
+	setup();
+	must(query(fd, DRM_TXDA_QUERY_TOPOLOGY, &topology, sizeof(topology)));
+	for (arg.type = 0; arg.type < ARRAY_SIZE(known); arg.type++) {
+		arg.index = 0;
+		if (arg.type == DRM_TXDA_QUERY_PORT && !topology.n_ports)
+			break;
+		must_answer(fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg, sizeof(arg),
+			    offsetof(struct drm_txda_dev_query, answer), known[arg.type]);
+		arg.index = UINT32_MAX;
+		must_fail(call(fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg),
+			  arg.type == DRM_TXDA_QUERY_PORT ? ENOENT : EINVAL);
+	}
+	arg = (struct drm_txda_dev_query){.type = ARRAY_SIZE(known)};
+	must_fail(call(fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg), EINVAL);
+	arg.type = UINT32_MAX;
+	must_fail(call(fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg), EINVAL);
+}
+
+/* What the driver tells is what the header names, whatever the chip's registers say. */
+static void query_values(void)
+{
+	struct drm_txda_firmware_info firmware;
+	struct drm_txda_topology_info topology;
+	struct drm_txda_device_info device;
+	struct drm_txda_port_info port;
+
+	setup();
+	must(query(fd, DRM_TXDA_QUERY_DEVICE, &device, sizeof(device)));
+	/* The model has these, which are other bits of its register. */
+	check_equal(device.caps & ~(uint64_t)DRM_TXDA_CAP_PRECISE,
+		    DRM_TXDA_CAP_CMODEL | DRM_TXDA_CAP_C2C | DRM_TXDA_CAP_ECC |
+			    DRM_TXDA_CAP_POWER_LIMIT);
+	check_equal(device.features, 0);
+	must(query(fd, DRM_TXDA_QUERY_FIRMWARE, &firmware, sizeof(firmware)));
+	check_equal(firmware.state, DRM_TXDA_FIRMWARE_READY);
+	must(query(fd, DRM_TXDA_QUERY_TOPOLOGY, &topology, sizeof(topology)));
+	for (uint32_t i = 0; i < topology.n_ports; i++) {
+		must(query_port(fd, i, &port));
+		check(port.state <= DRM_TXDA_PORT_UP);
+		if (port.state == DRM_TXDA_PORT_UP)
+			check(port.speed_mbps);
+	}
+	must_fail(query_port(fd, topology.n_ports, &port), ENOENT);
+}
+
 /* ---- QUEUE_CREATE --------------------------------------------------------------------------- */
 
 static int create(struct drm_txda_queue_create arg)
@@ -227,6 +289,7 @@ static void destroy(void)
 static void state(void)
 {
 	struct drm_txda_queue_get_state *arg = at_the_edge(sizeof(*arg));
+	struct drm_txda_fault *fault = at_the_edge(sizeof(*fault));
 	struct stream s;
 	uint32_t queue;
 	int other;
@@ -235,13 +298,18 @@ static void state(void)
 	queue = must_queue(fd, vm);
 	memset(arg, 0xa5, sizeof(*arg));
 	arg->id = queue;
+	arg->fault = answer_of(fault, sizeof(*fault));
+	memset(fault, 0xa5, sizeof(*fault));
 	must(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, arg));
 	check_equal(arg->state, 0);
 	check_equal(arg->submitted, 0);
 	check_equal(arg->completed, 0);
 	check_equal(arg->progress, 0);
-	for (size_t i = 0; i < sizeof(arg->fault); i++)
-		check_equal(((uint8_t *)&arg->fault)[i], 0);
+	check_equal(arg->fault.size, sizeof(*fault));
+	for (size_t i = 0; i < sizeof(*fault); i++)
+		check_equal(((uint8_t *)fault)[i], 0);
+	must_answer(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, arg, sizeof(*arg),
+		    offsetof(struct drm_txda_queue_get_state, fault), sizeof(*fault));
 
 	s = must_stream(fd, vm);
 	put_nop(&s);
@@ -555,7 +623,7 @@ static void run_in_order(void)
 	for (int round = 0; round < 40; round++) {
 		int err;
 
-		while ((err = submit_jobs(fd, queue, jobs, ARRAY_SIZE(jobs))) == -EAGAIN)
+		while ((err = submit_jobs(fd, queue, jobs, ARRAY_SIZE(jobs))) == -EBUSY)
 			must(syncobj_wait(fd, done, 0, PATIENCE));
 		must(err);
 		total += ARRAY_SIZE(jobs);
@@ -596,7 +664,7 @@ static void run_to_the_limit(void)
 		if (!err)
 			taken += ARRAY_SIZE(jobs);
 	}
-	must_fail(err, EAGAIN);
+	must_fail(err, EBUSY);
 	check(taken >= 2 * ARRAY_SIZE(jobs));
 	check_untouched(taken + 1);
 	check_equal(must_state(fd, queue).completed, 0);
@@ -605,7 +673,7 @@ static void run_to_the_limit(void)
 	last = must_syncobj(fd);
 	sync = signals(last);
 	must(fence_status(fd, gate));
-	while ((err = submit(fd, queue, 0, 0, &sync, 1)) == -EAGAIN)
+	while ((err = submit(fd, queue, 0, 0, &sync, 1)) == -EBUSY)
 		;
 	must(err);
 	must(fence_status(fd, last));
@@ -667,6 +735,8 @@ static void run_two_processes(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
+		{"query-answers", query_answers},
+		{"query-values", query_values},
 		{"create-kinds", create_kinds},
 		{"create-timeouts", create_timeouts},
 		{"create-bad", create_bad},

@@ -85,9 +85,9 @@ static void check_dead(uint32_t queue, uint32_t state)
 /* The guilty job and two behind it; @innocent goes on. Returns the fault. */
 static struct drm_txda_fault must_fault(uint32_t queue, uint32_t innocent, const struct stream *bad)
 {
-	struct drm_txda_vm_get_state space = {.id = vm};
+	struct drm_txda_fault fault, told;
+	struct drm_txda_vm_get_state space = {.id = vm, .fault = answer_of(&told, sizeof(told))};
 	uint32_t before = must_submit(queue, NULL), guilty = must_submit(queue, bad);
-	struct drm_txda_queue_get_state now;
 	uint32_t behind = must_syncobj(fd), last = must_syncobj(fd);
 	struct drm_txda_sync sync = signals(behind);
 	int err;
@@ -107,18 +107,18 @@ static struct drm_txda_fault must_fault(uint32_t queue, uint32_t innocent, const
 	must_fail(fence_status(fd, guilty), EIO);
 	check_dead(queue, DRM_TXDA_QUEUE_FATAL_FAULT);
 
-	now = must_state(fd, queue);
-	check_equal(now.completed, 1);
-	check_equal(now.fault.queue_id, queue);
-	check(now.fault.time_ns);
+	check_equal(must_state(fd, queue).completed, 1);
+	fault = must_fault_of(fd, queue);
+	check_equal(fault.queue_id, queue);
+	check(fault.time_ns);
 	must(call(fd, DRM_IOCTL_TXDA_VM_GET_STATE, &space));
 	check_equal(space.state, DRM_TXDA_VM_USABLE);
-	check(!memcmp(&space.fault, &now.fault, sizeof(now.fault)));
+	check(!memcmp(&told, &fault, sizeof(fault)));
 
 	check_equal(must_state(fd, innocent).state, 0);
 	must_work(innocent);
 	must(queue_destroy(fd, queue));
-	return now.fault;
+	return fault;
 }
 
 static void fault_page(void)
@@ -234,13 +234,13 @@ static void fault_many(void)
 		must(submit(fd, queues[i], s.mem.va, s.bytes, &sync, 1));
 	}
 	for (uint32_t i = 0; i < 8; i++) {
-		struct drm_txda_queue_get_state now;
+		struct drm_txda_fault fault;
 
 		must_fail(fence_status(fd, done[i]), EIO);
-		now = must_state(fd, queues[i]);
-		check_equal(now.state, DRM_TXDA_QUEUE_FATAL_FAULT);
-		check_equal(now.fault.queue_id, queues[i]);
-		check_equal(now.fault.va, 0x10000 * (i + 1));
+		check_equal(must_state(fd, queues[i]).state, DRM_TXDA_QUEUE_FATAL_FAULT);
+		fault = must_fault_of(fd, queues[i]);
+		check_equal(fault.queue_id, queues[i]);
+		check_equal(fault.va, 0x10000 * (i + 1));
 	}
 	must_work(must_queue(fd, vm));
 }
@@ -264,7 +264,7 @@ static void fault_then_reuse(void)
 		must_work(other);
 		now = must_state(fd, other);
 		check_equal(now.state, 0);
-		check_equal(now.fault.code, 0);
+		check_equal(must_fault_of(fd, other).code, 0);
 		check_equal(now.submitted, 1);
 		must(queue_destroy(fd, other));
 	}
@@ -275,7 +275,7 @@ static void fault_then_reuse(void)
 static void hang(void)
 {
 	uint32_t queue, innocent, guilty, behind, before;
-	struct drm_txda_queue_get_state now;
+	struct drm_txda_fault fault;
 	struct mem word;
 	struct stream s;
 
@@ -293,10 +293,10 @@ static void hang(void)
 	must_fail(fence_status(fd, guilty), ETIME);
 	must_fail(fence_status(fd, behind), ECANCELED);
 	check_dead(queue, DRM_TXDA_QUEUE_TIMEDOUT);
-	now = must_state(fd, queue);
-	check_equal(now.fault.code, TXDA_FAULT_HANG);
-	check_equal(now.fault.packet_va, s.mem.va + sizeof(struct txda_pkt));
-	check_equal(now.fault.queue_id, queue);
+	fault = must_fault_of(fd, queue);
+	check_equal(fault.code, TXDA_FAULT_HANG);
+	check_equal(fault.packet_va, s.mem.va + sizeof(struct txda_pkt));
+	check_equal(fault.queue_id, queue);
 	check_equal(must_state(fd, innocent).state, 0);
 	must_work(innocent);
 	must_work(must_queue(fd, vm));

@@ -19,7 +19,7 @@ awk '
 	set == "operations" && /^  name-prefix: / { prefix = $2 }
 	set == "operations" && /^      name: / { print prefix $2 }
 ' "$1" | tr a-z- A-Z_ >"$tmp/spec"
-sed -n 's/^\t\(TXDA_[A-Z0-9_]*\)\( = 1\)\{0,1\},.*/\1/p' "$2" >"$tmp/header"
+sed -n 's/^\t\(TXDA_[A-Z0-9_]*\)\( = [12]\)\{0,1\},.*/\1/p' "$2" >"$tmp/header"
 if [ "$(wc -l <"$tmp/spec")" -lt 30 ]; then
 	echo "only $(wc -l <"$tmp/spec") names found in $1"
 	exit 1

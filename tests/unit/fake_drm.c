@@ -7,6 +7,17 @@ pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- ioctls: what the chip is ---------------------------------------------------------------- */
 
+void fake_answer(struct drm_txda_answer *answer, const void *from, uint32_t bytes)
+{
+	char *to = (char *)(uintptr_t)answer->pointer;
+
+	if (to) {
+		memset(to, 0, answer->size);
+		memcpy(to, from, answer->size < bytes ? answer->size : bytes);
+	}
+	answer->size = bytes;
+}
+
 static int dev_query(struct file *file, void *arg)
 {
 	struct drm_txda_dev_query *q = arg;
@@ -16,6 +27,7 @@ static int dev_query(struct file *file, void *arg)
 		struct drm_txda_firmware_info firmware;
 		struct drm_txda_topology_info topology;
 		struct drm_txda_reset_info reset;
+		struct drm_txda_port_info port;
 	} answer;
 	uint32_t bytes;
 
@@ -28,7 +40,7 @@ static int dev_query(struct file *file, void *arg)
 		snprintf((char *)answer.device.serial, 16, "FAKE-SERIAL-%03u", file->slot);
 		answer.device.serial[15] = '!';
 		answer.device.isa_major = TXDA_ISA_MAJOR;
-		answer.device.caps = TXDA_CHIP_CMODEL | TXDA_CHIP_PRECISE;
+		answer.device.caps = DRM_TXDA_CAP_CMODEL | DRM_TXDA_CAP_PRECISE;
 		answer.device.cores = 2;
 		break;
 	case DRM_TXDA_QUERY_MEMORY:
@@ -52,20 +64,19 @@ static int dev_query(struct file *file, void *arg)
 		answer.topology.card = fake_drm.no_links ? 100 + file->slot : 0xc0ffee;
 		answer.topology.card_index = fake_drm.no_links ? 0 : file->slot;
 		answer.topology.n_ports = 1;
-		answer.topology.ports[0].state = fake_drm.no_links ? TXDA_PORT_DOWN : TXDA_PORT_UP;
-		answer.topology.ports[0].peer_card = 101;
+		break;
+	case DRM_TXDA_QUERY_PORT:
+		if (q->index)
+			return -ENOENT;
+		bytes = sizeof(answer.port);
+		answer.port.state = fake_drm.no_links ? DRM_TXDA_PORT_DOWN : DRM_TXDA_PORT_UP;
+		answer.port.peer_card = 101;
 		break;
 	default: return -EINVAL;
 	}
 	if (fake_drm.known_bytes && bytes > fake_drm.known_bytes)
 		bytes = fake_drm.known_bytes;
-	if (q->pointer) {
-		char *to = (char *)(uintptr_t)q->pointer;
-
-		memset(to, 0, q->size);
-		memcpy(to, &answer, q->size < bytes ? q->size : bytes);
-	}
-	q->size = bytes;
+	fake_answer(&q->answer, &answer, bytes);
 	return 0;
 }
 

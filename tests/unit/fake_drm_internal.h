@@ -23,7 +23,6 @@
 
 #include "cmodel.h"
 #include "txda_isa.h"
-#include "txda_regs.h"
 
 #define MAX_FILES   16
 #define MAX_OBJECTS 256
@@ -128,6 +127,8 @@ struct buffer *fake_buffer(uint64_t bytes);
 /* A dma-buf of the buffer, which lives as long as somebody has the fd; and the buffer of an fd. */
 int fake_dmabuf(struct buffer *buffer);
 struct buffer *fake_dmabuf_find(int fd);
+/* The kernel's struct of @bytes at @from goes to where @answer says. */
+void fake_answer(struct drm_txda_answer *answer, const void *from, uint32_t bytes);
 /* Frees what was kept by dma-bufs that were closed everywhere. */
 void fake_reap(void);
 

@@ -86,7 +86,7 @@ static int queue_submit(struct file *file, void *arg)
 	vm = fake_find(file, VM, queue->vm_id);
 	if (queue->submitted - fake_jobs_done(queue) >=
 	    (fake_drm.submit_depth ? fake_drm.submit_depth : MAX_JOBS))
-		return -EAGAIN;
+		return -EBUSY;
 	r = cm_queue_submit(queue->queue, job->stream_va, job->stream_bytes, true);
 	if (r < 0)
 		return r;
@@ -112,6 +112,7 @@ static int queue_get_state(struct file *file, void *arg)
 {
 	struct drm_txda_queue_get_state *a = arg;
 	struct object *queue = fake_find(file, QUEUE, a->id);
+	struct drm_txda_fault told = {0};
 	struct txda_fault fault;
 
 	if (!queue)
@@ -123,12 +124,13 @@ static int queue_get_state(struct file *file, void *arg)
 	if (cm_queue_fault(queue->queue, &fault) < 0)
 		return 0;
 	a->state = DRM_TXDA_QUEUE_FATAL_FAULT;
-	a->fault.code = fault.code;
-	a->fault.op = fault.op;
-	a->fault.tensor = fault.tensor;
-	a->fault.va = fault.va;
-	a->fault.packet_va = fault.packet_va;
-	a->fault.detail = fault.detail;
+	told.code = fault.code;
+	told.op = fault.op;
+	told.tensor = fault.tensor;
+	told.va = fault.va;
+	told.packet_va = fault.packet_va;
+	told.detail = fault.detail;
+	fake_answer(&a->fault, &told, sizeof(told));
 	return 0;
 }
 

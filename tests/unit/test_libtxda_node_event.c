@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /* Health messages as the driver sends them, and as nobody should; faults in words. */
-#include <netlink/msg.h>
+#include <drm/txda_drm.h>
 #include <netlink/attr.h>
+#include <netlink/msg.h>
 
 #include "fault.h"
 #include "libtxda_test.h"
 #include "listener.h"
 #include "txda_netlink.h"
-#include "txda_regs.h"
 
 static struct nl_msg *message(unsigned kind)
 {
@@ -77,7 +77,7 @@ static void test_kinds(void **state)
 
 	msg = message(TXDA_NL_EVENT_THERMAL);
 	nla_put_u32(msg, TXDA_A_EVENT_TEMP_MC, (uint32_t)-4000);
-	nla_put_u32(msg, TXDA_A_EVENT_THROTTLE, TXDA_THROTTLE_THERMAL);
+	nla_put_u32(msg, TXDA_A_EVENT_THROTTLE, TXDA_NL_THROTTLE_THERMAL);
 	assert_true(parse(msg, &event));
 	assert_int_equal(event.kind, TXDA_EVENT_THERMAL);
 	assert_string_equal(event.text, "throttled, too hot at -4 degrees Celsius");
@@ -86,13 +86,13 @@ static void test_kinds(void **state)
 
 	msg = message(TXDA_NL_EVENT_LINK);
 	nla_put_u32(msg, TXDA_A_EVENT_PORT, 2);
-	nla_put_u32(msg, TXDA_A_EVENT_PORT_STATE, TXDA_PORT_DOWN);
+	nla_put_u32(msg, TXDA_A_EVENT_PORT_STATE, DRM_TXDA_PORT_DOWN);
 	assert_true(parse(msg, &event));
 	assert_int_equal(event.kind, TXDA_EVENT_LINK);
 	assert_string_equal(event.text, "port 2 is down");
 
 	msg = message(TXDA_NL_EVENT_FIRMWARE);
-	nla_put_u32(msg, TXDA_A_EVENT_FW_STATE, TXDA_FW_FAILED);
+	nla_put_u32(msg, TXDA_A_EVENT_FW_STATE, DRM_TXDA_FIRMWARE_FAILED);
 	nla_put_u32(msg, TXDA_A_EVENT_FW_VERSION, 0x01022a);
 	assert_true(parse(msg, &event));
 	assert_int_equal(event.kind, TXDA_EVENT_FIRMWARE);

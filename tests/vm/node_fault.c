@@ -95,7 +95,11 @@ static void write_stream(struct client *c)
 
 static int check_state(struct client *c, uint32_t id)
 {
-	struct drm_txda_queue_get_state state = {.id = id};
+	struct drm_txda_fault fault = {0};
+	struct drm_txda_queue_get_state state = {
+		.id = id,
+		.fault = {.size = sizeof(fault), .pointer = (uintptr_t)&fault},
+	};
 	uint32_t wanted = c->hang ? DRM_TXDA_QUEUE_TIMEDOUT : DRM_TXDA_QUEUE_FATAL_FAULT;
 	uint32_t code = c->hang ? TXDA_FAULT_HANG : TXDA_FAULT_PAGE;
 	int err;
@@ -103,11 +107,11 @@ static int check_state(struct client *c, uint32_t id)
 	err = command(c->fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, &state);
 	if (err)
 		return err;
-	if (state.state != wanted || state.fault.code != code || state.fault.queue_id != id ||
+	if (state.state != wanted || fault.code != code || fault.queue_id != id ||
 	    state.completed) {
 		fprintf(stderr, "state %#x, fault %u of queue %u at %#llx, %llu jobs completed\n",
-			state.state, state.fault.code, state.fault.queue_id,
-			(unsigned long long)state.fault.va, (unsigned long long)state.completed);
+			state.state, fault.code, fault.queue_id, (unsigned long long)fault.va,
+			(unsigned long long)state.completed);
 		return -EPROTO;
 	}
 	return 0;

@@ -15,7 +15,10 @@
 
 static int query(int fd, uint32_t type, void *answer, uint32_t bytes)
 {
-	struct drm_txda_dev_query arg = {.type = type, .size = bytes, .pointer = (uintptr_t)answer};
+	struct drm_txda_dev_query arg = {
+		.type = type,
+		.answer = {.size = bytes, .pointer = (uintptr_t)answer},
+	};
 
 	return drmIoctl(fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg) ? -errno : 0;
 }

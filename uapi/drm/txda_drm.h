@@ -15,7 +15,16 @@
  * reused.
  *
  * Arrays are struct drm_txda_array: the client says the size of its element, so elements grow in
- * the same way. Bytes of an element that the kernel does not know must be zero, else -E2BIG.
+ * the same way. Bytes of an element that the kernel does not know must be zero. What the kernel
+ * tells in a struct that may grow goes where a struct drm_txda_answer says. No other struct is a
+ * member of one that may grow.
+ *
+ * Meaning. Flags, states and enums here are the driver's; it translates what registers say. Only
+ * what runs on the chip is the chip's own: streams, programs and fault codes are those of
+ * txda_isa.h, in the version that DRM_TXDA_QUERY_DEVICE tells.
+ *
+ * Frozen. abi.txt lists every layout, number and value of this header, and a test holds the header
+ * to it: lines are only ever added to it.
  *
  * Strictness. Every undefined flag bit, every padding and reserved member must be zero, else
  * -EINVAL. So a bit that is defined later cannot already mean something to an old client.
@@ -30,8 +39,11 @@
  * GEM_CLOSE, PRIME_* and SYNCOBJ_*; everything else is -ENOTTY.
  *
  * Common errors: -ENODEV the chip is gone or unplugged; -EFAULT bad user pointer; -EINVAL bad
- * value; -ENOENT no such handle or id in this file; -ENOMEM; -ERESTARTSYS/-EINTR a signal came,
- * nothing was done.
+ * value; -ENOENT no such handle or id in this file; -E2BIG an array has more elements than its
+ * limit below, an element has bytes set that this kernel does not know, or an answer's size is
+ * above DRM_TXDA_MAX_ANSWER_BYTES; -ENOMEM; -EINTR a signal came and nothing was done (VM_BIND: or
+ * part of it, see there), the same call may be made again. Never -EAGAIN: libdrm asks again at
+ * once.
  *
  * Version history
  *  1.0  first
@@ -93,15 +105,14 @@ enum drm_txda_ioctl_id {
 #define DRM_IOCTL_TXDA_QUEUE_SUBMIT    DRM_TXDA_NR(WR, QUEUE_SUBMIT, queue_submit)
 
 /* Limits that every kernel with this major version holds to. */
-#define DRM_TXDA_MAX_BIND_OPS	 4096 /* a VM_BIND */
-#define DRM_TXDA_MAX_JOBS	 64   /* a QUEUE_SUBMIT */
-#define DRM_TXDA_MAX_SYNCS	 64   /* a job or bind operation */
-#define DRM_TXDA_MAX_GROUP	 8    /* members of a group */
-#define DRM_TXDA_GROUP_SLOTS	 16   /* of an address space */
-#define DRM_TXDA_MAX_PORTS	 8
-#define DRM_TXDA_MAX_LABEL	 64   /* bytes of a label, its NUL included */
-#define DRM_TXDA_PAGE_SIZE	 4096 /* of virtual addresses and buffer sizes */
-#define DRM_TXDA_MAX_QUERY_BYTES 4096 /* of a DEV_QUERY answer */
+#define DRM_TXDA_MAX_BIND_OPS	  4096 /* a VM_BIND */
+#define DRM_TXDA_MAX_JOBS	  64   /* a QUEUE_SUBMIT */
+#define DRM_TXDA_MAX_SYNCS	  64   /* a job or bind operation */
+#define DRM_TXDA_MAX_GROUP	  8    /* members of a group */
+#define DRM_TXDA_GROUP_SLOTS	  16   /* of an address space */
+#define DRM_TXDA_MAX_LABEL	  64   /* bytes of a label, its NUL included */
+#define DRM_TXDA_PAGE_SIZE	  4096 /* of virtual addresses and buffer sizes */
+#define DRM_TXDA_MAX_ANSWER_BYTES 4096 /* of a struct drm_txda_answer */
 
 /**
  * struct drm_txda_array - An array in user memory.
@@ -115,6 +126,24 @@ struct drm_txda_array {
 
 	/** @array: User pointer to the first element. */
 	__u64 array;
+};
+
+/**
+ * struct drm_txda_answer - Where the kernel writes a struct that may grow.
+ *
+ * With a NULL @pointer only @size is written. Else the kernel writes the first @size bytes of its
+ * struct, or all of it followed by zeros when the client's is larger, and sets @size to what the
+ * kernel knows.
+ */
+struct drm_txda_answer {
+	/** @size: Bytes at @pointer; out: bytes of the kernel's struct. */
+	__u32 size;
+
+	/** @pad: 0. */
+	__u32 pad;
+
+	/** @pointer: User pointer to the struct, or NULL. */
+	__u64 pointer;
 };
 
 /* What a sync operation does: wait before the work, or signal after it. */
@@ -140,7 +169,8 @@ struct drm_txda_sync {
 /**
  * struct drm_txda_fault - What went wrong in an address space or queue.
  *
- * The chip's own record (struct txda_fault of txda_isa.h) as far as clients may see it.
+ * The chip's own record (struct txda_fault of txda_isa.h) as far as clients may see it. All zeros:
+ * nothing did.
  */
 struct drm_txda_fault {
 	/** @code: enum txda_fault_code; 0: no fault. */
@@ -192,28 +222,36 @@ enum drm_txda_query {
 
 	/** @DRM_TXDA_QUERY_RESET: struct drm_txda_reset_info. */
 	DRM_TXDA_QUERY_RESET = 6,
+
+	/** @DRM_TXDA_QUERY_PORT: struct drm_txda_port_info of the port that the index names. */
+	DRM_TXDA_QUERY_PORT = 7,
 };
 
 /**
  * struct drm_txda_dev_query - Argument of DEV_QUERY.
  *
- * With a NULL @pointer only @size is written. Else the kernel writes the first @size bytes of its
- * struct, or all of it followed by zeros when the client's is larger, and sets @size to what the
- * kernel knows. -EINVAL: unknown type.
+ * -EINVAL: also for an unknown type. -ENOENT: the chip has no port with that index.
  */
 struct drm_txda_dev_query {
 	/** @type: enum drm_txda_query. */
 	__u32 type;
 
-	/** @size: Bytes at @pointer; out: bytes of the kernel's struct. */
-	__u32 size;
+	/** @index: DRM_TXDA_QUERY_PORT: below drm_txda_topology_info.n_ports; else 0. */
+	__u32 index;
 
-	/** @pointer: User pointer to a struct of that type, or NULL. */
-	__u64 pointer;
+	/** @answer: For the struct of that type. */
+	struct drm_txda_answer answer;
 };
 
 #define DRM_TXDA_NAME_BYTES   32
 #define DRM_TXDA_SERIAL_BYTES 16
+
+/* Abilities of a chip. */
+#define DRM_TXDA_CAP_CMODEL	 (1u << 0) /* a model of a chip, no silicon */
+#define DRM_TXDA_CAP_PRECISE	 (1u << 1) /* TXDA_EXEC_PRECISE of txda_isa.h works */
+#define DRM_TXDA_CAP_C2C	 (1u << 2) /* it has chip-to-chip ports */
+#define DRM_TXDA_CAP_ECC	 (1u << 3) /* memory errors are counted */
+#define DRM_TXDA_CAP_POWER_LIMIT (1u << 4) /* its power can be limited */
 
 /**
  * struct drm_txda_device_info - What the chip is and what it can do. Never changes.
@@ -237,7 +275,7 @@ struct drm_txda_device_info {
 	/** @isa_minor: Version of the instruction set. */
 	__u16 isa_minor;
 
-	/** @caps: TXDA_CHIP_* of txda_regs.h. */
+	/** @caps: DRM_TXDA_CAP_*. */
 	__u64 caps;
 
 	/** @va_bits: Usable bits of a virtual address. */
@@ -257,6 +295,12 @@ struct drm_txda_device_info {
 
 	/** @max_stream_bytes: Of one job. */
 	__u32 max_stream_bytes;
+
+	/**
+	 * @features: Of the driver: bits for what a later version of this header adds and a kernel
+	 * may have without the rest of that version. None is defined yet.
+	 */
+	__u64 features;
 };
 
 /**
@@ -305,22 +349,47 @@ struct drm_txda_queues_info {
 	__u32 max_timeout_ms;
 };
 
+enum drm_txda_firmware_state {
+	/** @DRM_TXDA_FIRMWARE_OFF: Not started. */
+	DRM_TXDA_FIRMWARE_OFF = 0,
+
+	/** @DRM_TXDA_FIRMWARE_BOOTING: On its way. */
+	DRM_TXDA_FIRMWARE_BOOTING = 1,
+
+	/** @DRM_TXDA_FIRMWARE_READY: It runs, or the chip needs none. */
+	DRM_TXDA_FIRMWARE_READY = 2,
+
+	/** @DRM_TXDA_FIRMWARE_FAILED: It did not start, or stopped. */
+	DRM_TXDA_FIRMWARE_FAILED = 3,
+};
+
 /**
  * struct drm_txda_firmware_info - The chip's firmware.
  */
 struct drm_txda_firmware_info {
-	/** @state: TXDA_FW_* of txda_regs.h. */
+	/** @state: enum drm_txda_firmware_state. */
 	__u32 state;
 
 	/** @version: major << 16 | minor << 8 | patch. */
 	__u32 version;
 };
 
+enum drm_txda_port_state {
+	/** @DRM_TXDA_PORT_DOWN: No link. */
+	DRM_TXDA_PORT_DOWN = 0,
+
+	/** @DRM_TXDA_PORT_TRAINING: The link is being set up. */
+	DRM_TXDA_PORT_TRAINING = 1,
+
+	/** @DRM_TXDA_PORT_UP: The link works. */
+	DRM_TXDA_PORT_UP = 2,
+};
+
 /**
- * struct drm_txda_port - One chip-to-chip port.
+ * struct drm_txda_port_info - One chip-to-chip port.
  */
-struct drm_txda_port {
-	/** @state: TXDA_PORT_* of txda_regs.h. */
+struct drm_txda_port_info {
+	/** @state: enum drm_txda_port_state. */
 	__u32 state;
 
 	/** @speed_mbps: Megabytes per second, each direction. */
@@ -337,7 +406,7 @@ struct drm_txda_port {
 };
 
 /**
- * struct drm_txda_topology_info - Where the chip sits and whom it reaches.
+ * struct drm_txda_topology_info - Where the chip sits.
  */
 struct drm_txda_topology_info {
 	/** @card: Serial of the card. */
@@ -352,11 +421,8 @@ struct drm_txda_topology_info {
 	/** @numa_node: Of the PCI function, -1: none. */
 	__s32 numa_node;
 
-	/** @n_ports: Ports in @ports. */
+	/** @n_ports: Its ports, each behind DRM_TXDA_QUERY_PORT. */
 	__u32 n_ports;
-
-	/** @ports: By port number; the others are zero. */
-	struct drm_txda_port ports[DRM_TXDA_MAX_PORTS];
 };
 
 /**
@@ -442,8 +508,8 @@ struct drm_txda_vm_get_state {
 	/** @state: Out: enum drm_txda_vm_state. */
 	__u32 state;
 
-	/** @fault: Out: the last fault of any queue in it. */
-	struct drm_txda_fault fault;
+	/** @fault: For struct drm_txda_fault: the last fault of any queue in it. */
+	struct drm_txda_answer fault;
 };
 
 /* The kind of a bind operation, in the top bits of its flags. */
@@ -487,11 +553,16 @@ struct drm_txda_bind_op {
 /**
  * struct drm_txda_vm_bind - Argument of VM_BIND.
  *
- * Synchronous: the operations are done in order before it returns; on an error @done says how many
- * are. Asynchronous: they happen in the order of the calls, each after its waits; all memory they
- * need is taken before the call returns, so that they fail only with the chip. An error of the call
- * means that none was queued, @done is 0. -EIO: the address space is lost. -EBUSY: asynchronous, and
- * too many operations of the address space are not done; wait for one.
+ * Synchronous: the operations are done in order, from number @done on, before it returns; on an
+ * error @done says how many are. -EINTR: a signal came between two of them; the same call, with
+ * @done as it is now, goes on where it stopped. So it does when the kernel restarts it.
+ *
+ * Asynchronous: they happen in the order of the calls, each after its waits; all memory they need is
+ * taken before the call returns, so that they fail only with the chip. An error of the call means
+ * that none was queued.
+ *
+ * -EIO: the address space is lost. -EBUSY: asynchronous, and too many operations of the address
+ * space are not done; wait for one.
  */
 struct drm_txda_vm_bind {
 	/** @vm_id: Of the address space. */
@@ -503,7 +574,7 @@ struct drm_txda_vm_bind {
 	/** @ops: struct drm_txda_bind_op, at most DRM_TXDA_MAX_BIND_OPS. */
 	struct drm_txda_array ops;
 
-	/** @done: Out: operations done. */
+	/** @done: In: operations to skip, 0 in a new call and if asynchronous; out: operations done. */
 	__u32 done;
 
 	/** @pad: 0. */
@@ -753,8 +824,8 @@ struct drm_txda_queue_get_state {
 	/** @progress: Out: rises with each packet and op done. */
 	__u64 progress;
 
-	/** @fault: Out: the fault that stopped it. */
-	struct drm_txda_fault fault;
+	/** @fault: For struct drm_txda_fault: the fault that stopped it. */
+	struct drm_txda_answer fault;
 };
 
 /**
@@ -781,7 +852,7 @@ struct drm_txda_job {
  * done and its waits are over; it may wait for what an earlier job of the same call signals. The
  * buffers that the address space maps stay alive until the job is done. -EIO: the queue is dead, see
  * QUEUE_GET_STATE, or its address space is lost. -ENOENT: a wait is for a point that nobody has
- * submitted yet. -EAGAIN: too many jobs in flight; wait for one.
+ * submitted yet. -EBUSY: too many jobs in flight; wait for one.
  */
 struct drm_txda_queue_submit {
 	/** @queue_id: Of the queue. */
