@@ -20,6 +20,9 @@ struct golden_options {
 	/* The model has routers: a rounding may tip one, and a row is another row then. Only the
 	 * mean, the share of rows within rows_limit and that of equal greedy tokens are judged. */
 	bool routed;
+	/* Routed ones by their median row instead, which stays where it is when some rows are other
+	 * ones. */
+	bool median;
 	unsigned one_off_in; /* of greedy tokens, then: one in so many may be another */
 };
 

@@ -29,6 +29,7 @@ static const char usage[] =
 	"      --precise        float32 activations and products\n"
 	"      --chunk N        prompts in pieces of N tokens\n"
 	"      --tol X          largest relative error of a row\n"
+	"      --median         judge a model with experts by its median row\n"
 	"      --ids            the file of --ppl has token ids\n"
 	"      --window N       tokens that --ppl looks at together (512)\n"
 	"      --against TYPE   --ppl: compare with the same model's weights in TYPE\n"
@@ -48,6 +49,7 @@ enum {
 	OPTION_PRECISE,
 	OPTION_CHUNK,
 	OPTION_TOL,
+	OPTION_MEDIAN,
 	OPTION_PPL,
 	OPTION_IDS,
 	OPTION_WINDOW,
@@ -67,6 +69,7 @@ static const struct option long_options[] = {
 	{"precise", no_argument, NULL, OPTION_PRECISE},
 	{"chunk", required_argument, NULL, OPTION_CHUNK},
 	{"tol", required_argument, NULL, OPTION_TOL},
+	{"median", no_argument, NULL, OPTION_MEDIAN},
 	{"ppl", required_argument, NULL, OPTION_PPL},
 	{"ids", no_argument, NULL, OPTION_IDS},
 	{"window", required_argument, NULL, OPTION_WINDOW},
@@ -131,6 +134,7 @@ static int parse_option(struct command *c, int option, const char *name)
 	case OPTION_WEIGHTS: return parse_weights(name, optarg, &c->runner.compile.weights);
 	case OPTION_AGAINST: c->compare = true; return parse_weights(name, optarg, &c->against);
 	case OPTION_PRECISE: c->runner.precise = true; return 0;
+	case OPTION_MEDIAN: c->golden.median = true; return 0;
 	case OPTION_PPL: c->text = optarg; return 0;
 	case OPTION_IDS: c->ids = true; return 0;
 	case OPTION_DETERMINISM: c->determinism = true; return 0;
