@@ -29,8 +29,10 @@
  * (0: as it was):
  *   2: activations GELU_GATED and SOFTCAP, txda_op_linear.limit, txda_op_silu_mul,
  *      txda_op_attention.softcap
+ *   3: type MX4, activation SWIGLU_CLAMPED, txda_op_moe_linear.limit and its biases, sinks of
+ *      ATTENTION
  */
-#define TXDA_ISA_MINOR 2
+#define TXDA_ISA_MINOR 3
 
 #define TXDA_VA_BITS   48
 #define TXDA_MAX_GROUP 8 /* chips in one group (tensor-parallel degree) */
@@ -191,7 +193,8 @@ enum txda_dtype {
 	TXDA_W4 = 7,
 	TXDA_W8Z = 8, /* the same with zero points */
 	TXDA_W4Z = 9,
-	TXDA_F8 = 10, /* 8-bit floats (E4M3) with scales, tiles only */
+	TXDA_F8 = 10,  /* 8-bit floats (E4M3) with scales, tiles only */
+	TXDA_MX4 = 11, /* 4-bit floats (E2M1) whose scales are powers of two, tiles only */
 	TXDA_DTYPE_COUNT
 };
 
@@ -260,7 +263,7 @@ struct txda_tensor {
 	__u64 offset; /* into the slot; a multiple of 64 */
 	__u8 ndim;    /* 1 to 4 */
 	__u8 flags;   /* TXDA_TENSOR_* */
-	__u16 group;  /* W8 to F8: K elements that share a scale; else 0 */
+	__u16 group;  /* W8 to MX4: K elements that share a scale; else 0 */
 	__u32 reserved[3];
 	struct txda_dim dim[4]; /* outermost first; unused ones are 0 */
 };
@@ -315,8 +318,8 @@ struct txda_op_rmsnorm {
  * weights whose groups are no runs of K (GPTQ's act-order, a shard that begins within a group) keep
  * their groups.
  * W8 and W4 weights: the activations are quantised by row to int8 in groups of 32 of K (scale =
- * max|x| / 127), products are int32; but see TXDA_LINEAR_FLOAT_INPUT. W8Z, W4Z and F8: products are
- * of floats, the activations rounded to bf16 where the chip multiplies bf16; blocks of 32 of K are
+ * max|x| / 127), products are int32; but see TXDA_LINEAR_FLOAT_INPUT. W8Z, W4Z, F8, MX4: products
+ * are of floats, the activations rounded to bf16 where the chip multiplies bf16; blocks of 32 of K are
  * summed by themselves, then scaled.
  *   in:  [0] x F32 or BF16 [M, X]       [1] W TILE32 or TILE32_GATED [N, K]
  *        [2] bias F32 [N] or none       [3] norm weight F32 [X] or none
@@ -326,24 +329,34 @@ struct txda_op_rmsnorm {
  *        out[j] = silu(gate_j) * up_j, or gelu(gate_j) * up_j with gelu(x) = x / (1 + exp(-2 u)),
  *        u = sqrt(2 / pi) (x + 0.044715 x^3): the form by tanh (Hendrycks and Gimpel 2016)
  * SOFTCAP: act(y) = limit * tanh(y / limit).
+ * SWIGLU_CLAMPED: out[j] = (u + 1) g / (1 + exp(-1.702 g)) with g = min(gate_j, limit), u = up_j
+ * within [-limit, limit].
  * Without a residual the output may be wider: the result goes to its columns from @out_col on.
  */
 enum txda_activation {
 	TXDA_ACT_NONE = 0,
-	TXDA_ACT_SILU_GATED = 1, /* W has layout TILE32_GATED */
-	TXDA_ACT_GELU_GATED = 2, /* the same */
-	TXDA_ACT_SOFTCAP = 3,	 /* LINEAR only */
+	TXDA_ACT_SILU_GATED = 1,     /* W has layout TILE32_GATED */
+	TXDA_ACT_GELU_GATED = 2,     /* the same */
+	TXDA_ACT_SOFTCAP = 3,	     /* LINEAR only */
+	TXDA_ACT_SWIGLU_CLAMPED = 4, /* gated, as SILU_GATED */
 	TXDA_ACT_COUNT
 };
 
 static inline int txda_is_gated(__u32 act)
 {
-	return act == TXDA_ACT_SILU_GATED || act == TXDA_ACT_GELU_GATED;
+	return act == TXDA_ACT_SILU_GATED || act == TXDA_ACT_GELU_GATED ||
+	       act == TXDA_ACT_SWIGLU_CLAMPED;
+}
+
+/* Whether it has a limit: finite, above 0; the others' is 0. */
+static inline int txda_is_limited(__u32 act)
+{
+	return act == TXDA_ACT_SOFTCAP || act == TXDA_ACT_SWIGLU_CLAMPED;
 }
 
 /*
- * BF16, W8Z, W4Z and F8 weights, and W8 and W4 with FLOAT_INPUT: the activations enter the products
- * as they are (float32, or two bf16 terms that hold 16 of its bits), not rounded to bf16. For
+ * BF16, W8Z, W4Z, F8 and MX4 weights, and W8 and W4 with FLOAT_INPUT: the activations enter the
+ * products as they are (float32, or two bf16 terms that hold 16 of its bits), not rounded to bf16. For
  * projections whose rounding the model amplifies, such as queries and keys that are not normalised.
  */
 #define TXDA_LINEAR_F32_INPUT (1u << 0)
@@ -355,7 +368,7 @@ struct txda_op_linear {
 	float eps;
 	__u32 flags; /* TXDA_LINEAR_* */
 	__u32 out_col;
-	float limit; /* of SOFTCAP: finite, above 0; else 0 */
+	float limit; /* txda_is_limited() */
 };
 
 /*
@@ -366,6 +379,7 @@ struct txda_op_linear {
  */
 struct txda_op_silu_mul {
 	__u32 act; /* 0: as SILU_GATED; or a gated enum txda_activation */
+	float limit;
 };
 
 /*
@@ -402,7 +416,7 @@ struct txda_op_route {
  * A row's bits depend on nothing but the row and its matrix.
  *   in:  [0] x F32 or BF16 [T, X], [T k, X] or [T, E X]   [1] W TILE32 or TILE32_GATED [E, N, K]
  *        [2] experts I32 [T, k] or none, each below @n_experts   [3] norm weight F32 [X] or none
- *        [4] columns I32 [E, K] or none, as in LINEAR
+ *        [4] columns I32 [E, K] or none, as in LINEAR   [5] biases F32 [E, N] or none, with [2]
  *   out: [0] F32 or BF16 [T k, N] or [T, E N]; gated: N / 2 for N
  * With [2] the output may be wider, as in LINEAR.
  */
@@ -413,6 +427,7 @@ struct txda_op_moe_linear {
 	__u32 out_col;
 	__u32 first;
 	__u32 n_experts; /* of all chips; 0 without [2] */
+	float limit;	 /* txda_is_limited() */
 };
 
 /*
@@ -475,14 +490,15 @@ struct txda_op_rope_kv {
  * context[s] tokens, whose keys are all in the cache already. Key position p of sequence s is in
  * block table[s][p / block_size]; entries past the context are not read. Query head h reads KV head h * Hkv / Hq. window > 0: the query at
  * position p sees keys in (p - window, p]. softcap > 0: a score x = scale q . k counts as
- * softcap * tanh(x / softcap). Keys are taken in parts of TXDA_ATTENTION_SPLIT
+ * softcap * tanh(x / softcap). With sinks, the softmax of head h has one key more with the score
+ * sinks[h], whose value is 0 (Xiao et al. 2023). Keys are taken in parts of TXDA_ATTENTION_SPLIT
  * positions counted from position 0; the parts' partial results (Milakov and Gimelshein 2018,
  * online softmax) are merged in rising order, whoever computed them.
  *   in:  [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
  *        [2] block table I32 [S, B]
  *        [3] spans I32 [S, 2]: first token and number of tokens of each sequence in this step;
  *            the ranges rise, do not overlap and lie in [0, T)
- *        [4] context I32 [S]
+ *        [4] context I32 [S]   [5] sinks F32 [Hq] or none
  *   out: [0] BF16 or F32 [T, Hq D]
  */
 #define TXDA_ATTENTION_SPLIT 512
@@ -649,6 +665,9 @@ struct txda_fault {
  *   F8:   [ceil(K/G)] groups of { F32 scale[32]; U8 q[G/4][8][2][4][2] }; byte (j, c / 4, p, c % 4,
  *         i) is K element 4 j + 2 p + i of the group: a sign, 4 bits of exponent (bias 7) and 3 of
  *         mantissa, no infinities, 0x7f and 0xff NaN; past the end 0. W[n][k] = scale[c] * q.
+ *   MX4:  [ceil(K/G)] groups of { BF16 scale[32]; U8 q[G/8][32][4] }, nibbles as in W4: a sign, 2
+ *         bits of exponent (bias 1) and 1 of mantissa; past the end 0. W[n][k] = scale[c] * q. Scales of
+ *         the OCP microscaling formats are powers of two, from 2^-127 to 2^127, or NaN.
  *
  * TILE32_GATED: W is [gate; up], each [N/2, K]; panel p holds gates [16 p, 16 p + 16) as c = 0..15
  * and ups [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. bias likewise has [gate; up]
@@ -665,20 +684,27 @@ static inline __u64 txda_tile_panels(__u32 layout, __u64 n)
 /* Whether tiles of that type come in groups with scales. */
 static inline int txda_is_grouped(__u32 dtype)
 {
-	return dtype >= TXDA_W8 && dtype <= TXDA_F8;
+	return dtype >= TXDA_W8 && dtype <= TXDA_MX4;
+}
+
+/* Whether they hold two elements a byte. */
+static inline int txda_is_nibbles(__u32 dtype)
+{
+	return dtype == TXDA_W4 || dtype == TXDA_W4Z || dtype == TXDA_MX4;
+}
+
+/* Bytes of what stands before a group's elements: its scales and zero points. */
+static inline __u32 txda_tile_group_header(__u32 dtype)
+{
+	return dtype == TXDA_W8 || dtype == TXDA_W4 || dtype == TXDA_MX4 ? 64 : 128;
 }
 
 /* Bytes of a group of @group elements of K in a panel: scales, zero points and elements. */
 static inline __u64 txda_tile_group_bytes(__u32 dtype, __u32 group)
 {
-	switch (dtype) {
-	case TXDA_W8: return 64 + (__u64)group * 32;
-	case TXDA_W4: return 64 + (__u64)group * 16;
-	case TXDA_W4Z: return 128 + (__u64)group * 16;
-	case TXDA_W8Z:
-	case TXDA_F8: return 128 + (__u64)group * 32;
-	default: return 0;
-	}
+	if (!txda_is_grouped(dtype))
+		return 0;
+	return txda_tile_group_header(dtype) + (__u64)group * (txda_is_nibbles(dtype) ? 16 : 32);
 }
 
 /* Bytes of one panel; 0 if the type has no tile form. @k below 2^32. */

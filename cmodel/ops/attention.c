@@ -54,7 +54,7 @@ struct geometry {
 	uint32_t window;
 	uint64_t group;	 /* query heads of a KV head */
 	uint64_t padded; /* dim as accumulators have it */
-	const struct cm_tensor *q, *q_rope, *cache, *table, *spans, *ctx;
+	const struct cm_tensor *q, *q_rope, *cache, *table, *spans, *ctx, *sinks;
 };
 
 static struct geometry geometry(const struct cm_launch *l)
@@ -104,6 +104,7 @@ static struct geometry geometry(const struct cm_launch *l)
 		.table = in[2],
 		.spans = in[3],
 		.ctx = in[4],
+		.sinks = in[5],
 	};
 }
 
@@ -171,6 +172,7 @@ static int attention_check(const struct cm_launch *l)
 	if (cm_want(l, g.q, types, CM_ANY, width) ||
 	    (g.latent &&
 	     cm_want(l, g.q_rope, types, g.q->dim[0], (uint64_t)g.n_heads * (g.key_dim - g.dim))) ||
+	    cm_may(l, g.sinks, DT(TXDA_F32), g.n_heads, CM_VECTOR) ||
 	    cm_want(l, l->out[0], l->precise ? DT(TXDA_F32) : DT_ACT, g.q->dim[0], width))
 		return -EINVAL;
 	return check_batch(l, &g);
@@ -318,6 +320,18 @@ static void merge(const struct geometry *g, struct partial to, struct partial fr
 	}
 }
 
+/* What the sums of a head's row are over: their own sum and the sink's share. */
+static float inverse_sum(const struct geometry *g, uint64_t head, float max, float sum)
+{
+	float sink, top;
+
+	if (!g->sinks)
+		return 1.0f / sum;
+	sink = ((const float *)g->sinks->ptr)[head];
+	top = sink > max ? sink : max;
+	return expf(max - top) / (sum * expf(max - top) + expf(sink - top));
+}
+
 static void write_rows(const struct cm_launch *l, const struct geometry *g, const struct item *it,
 		       struct partial p)
 {
@@ -329,7 +343,8 @@ static void write_rows(const struct cm_launch *l, const struct geometry *g, cons
 		uint64_t at = (token * g->n_heads + head) * g->dim;
 		float *row_out = p.acc + r * g->padded;
 
-		cm_simd->blend(row_out, 1.0f / p.sum[r], row_out, 0.0f, row_out, g->dim);
+		cm_simd->blend(row_out, inverse_sum(g, head, p.max[r], p.sum[r]), row_out, 0.0f,
+			       row_out, g->dim);
 		if (l->out[0]->dtype == TXDA_F32)
 			memcpy((float *)l->out[0]->ptr + at, row_out, g->dim * 4);
 		else
@@ -506,6 +521,8 @@ static void precise_row(const struct cm_launch *l, const struct geometry *g, con
 		for (uint64_t d = 0; d < dim; d++)
 			acc[d] += e * precise_value(&kv, d);
 	}
+	if (g->sinks)
+		sum += exp(((const float *)g->sinks->ptr)[head % g->n_heads] - max);
 	for (uint64_t d = 0; d < dim; d++)
 		((float *)l->out[0]->ptr)[head * dim + d] = (float)(acc[d] / sum);
 }
@@ -552,7 +569,7 @@ static void attention_traffic(const struct cm_launch *l, uint64_t *read, uint64_
 }
 
 const struct cm_op_impl cm_op_attention = {
-	.n_in = 5,
+	.n_in = 6,
 	.n_out = 1,
 	.check = attention_check,
 	.need = attention_need,

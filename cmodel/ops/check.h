@@ -12,7 +12,7 @@
 #define DT_ACT	  (DT(TXDA_F32) | DT(TXDA_BF16))
 #define DT_WEIGHT                                                                                  \
 	(DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4) | DT(TXDA_W8Z) |  \
-	 DT(TXDA_W4Z) | DT(TXDA_F8))
+	 DT(TXDA_W4Z) | DT(TXDA_F8) | DT(TXDA_MX4))
 
 /* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is CM_VECTOR. A missing
  * tensor is wrong. */
@@ -27,6 +27,8 @@ int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 /* @e matrices of weights [e, n, k]. */
 int cm_want_stack(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
 		  bool gated);
+/* The limit of an activation is one that it can have. */
+int cm_want_limit(const struct cm_launch *l, uint32_t act, float limit);
 /* Every one of the @n indices at @t must be below @limit (unsigned), or equal @also. */
 int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,
 		  uint32_t also);

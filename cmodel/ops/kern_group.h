@@ -17,12 +17,12 @@ struct group_kind {
 
 V_INLINE unsigned group_header(const struct group_kind t)
 {
-	return t.dtype == TXDA_W8 || t.dtype == TXDA_W4 ? 64 : 128;
+	return txda_tile_group_header(t.dtype);
 }
 
 V_INLINE unsigned group_block_bytes(const struct group_kind t)
 {
-	return t.dtype == TXDA_W4 || t.dtype == TXDA_W4Z ? 512 : 1024;
+	return txda_is_nibbles(t.dtype) ? 512 : 1024;
 }
 
 V_INLINE bool has_zero(const struct group_kind t)
@@ -33,6 +33,8 @@ V_INLINE bool has_zero(const struct group_kind t)
 /* VL scales, or zero points, of columns [c, c + VL) from a group's header. */
 V_INLINE vf group_scale(const struct group_kind t, const uint8_t *header, unsigned c)
 {
+	if (t.dtype == TXDA_MX4)
+		return v_load_bf16((const uint16_t *)header + c);
 	return t.dtype == TXDA_F8 ? v_load((const float *)header + c)
 				  : v_load_f16((const uint16_t *)header + c);
 }
@@ -55,6 +57,11 @@ V_INLINE vf group_zero(const uint8_t *header, unsigned c)
 	0xc100, 0xc0e0, 0xc0c0, 0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0x0000, 0x3f80, 0x4000,    \
 		0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0
 static const uint16_t nibble_table[32] __attribute__((aligned(64))) = {NIBBLES, NIBBLES};
+/* The same of MX4: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and these negated. */
+#define MX4_VALUES                                                                                 \
+	0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,    \
+		0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0
+static const uint16_t mx4_table[32] __attribute__((aligned(64))) = {MX4_VALUES, MX4_VALUES};
 
 /* E4M3 without its sign as the low and the high bytes of bf16. Exponent 0: m * 2^-9. */
 #define F8_LOW(e)                                                                                  \
@@ -78,9 +85,9 @@ static const uint8_t f8_high[128] __attribute__((aligned(64))) = {
 
 /* The pairs of one load of 16 columns, as many as it holds of each column: 4 of nibbles, 2 of
  * bytes. */
-V_INLINE void nibble_pairs(__m512i v, __m512i p[4])
+V_INLINE void nibble_pairs(const struct group_kind t, __m512i v, __m512i p[4])
 {
-	const __m512i table = _mm512_load_si512(nibble_table);
+	const __m512i table = _mm512_load_si512(t.dtype == TXDA_MX4 ? mx4_table : nibble_table);
 
 	p[0] = _mm512_permutexvar_epi16(v, table);
 	p[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(v, 4), table);
@@ -130,8 +137,8 @@ V_INLINE void group_block(const struct group_kind t, const unsigned rows, __m512
 		__m512i v0 = _mm512_load_si512(w), v1 = _mm512_load_si512(w + 64), p0[4], p1[4];
 
 		if (nibbles) {
-			nibble_pairs(v0, p0);
-			nibble_pairs(v1, p1);
+			nibble_pairs(t, v0, p0);
+			nibble_pairs(t, v1, p1);
 		} else if (t.dtype == TXDA_F8) {
 			f8_pairs(v0, p0);
 			f8_pairs(v1, p1);
@@ -250,6 +257,12 @@ V_INLINE vf f8_float(vu v)
 	return (vf)((vu)f | (v & 0x80u) << 24 | ((vu)nan & 0x7fc00000u));
 }
 
+/* The low nibble of each lane, likewise. */
+V_INLINE vf mx4_float(vu v)
+{
+	return (vf)((vu)((vf)((v & 7u) << 22) * v_set1(0x1p126f)) | (v & 8u) << 28);
+}
+
 /* The values of VL columns at position @i of a load: 8 of nibbles, 4 of bytes. */
 V_INLINE vf group_value(const struct group_kind t, const uint8_t *w, unsigned c, const unsigned i)
 {
@@ -260,6 +273,8 @@ V_INLINE vf group_value(const struct group_kind t, const uint8_t *w, unsigned c,
 		return f8_float(i % 2 ? v >> 8 : v & 255u);
 	}
 	v = *(const vu_any *)(w + c * 4);
+	if (t.dtype == TXDA_MX4)
+		return mx4_float(v >> 4 * i);
 	if (t.dtype == TXDA_W4 || t.dtype == TXDA_W4Z)
 		return nibble_float(v, i);
 	return v_i2f((vi)(v >> 8 * i & 255u) - 128);
@@ -366,6 +381,7 @@ GROUP_FUNCTION(group_w4, TXDA_W4)
 GROUP_FUNCTION(group_w8z, TXDA_W8Z)
 GROUP_FUNCTION(group_w4z, TXDA_W4Z)
 GROUP_FUNCTION(group_f8, TXDA_F8)
+GROUP_FUNCTION(group_mx4, TXDA_MX4)
 
 static void panel_group(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
 			unsigned dtype, unsigned group, bool wide)
@@ -376,6 +392,7 @@ static void panel_group(float *acc, const void *w, const void *a, size_t n, unsi
 	case TXDA_W8Z: group_w8z(acc, w, a, n, mr, first, group, wide); break;
 	case TXDA_W4Z: group_w4z(acc, w, a, n, mr, first, group, wide); break;
 	case TXDA_F8: group_f8(acc, w, a, n, mr, first, group, wide); break;
+	case TXDA_MX4: group_mx4(acc, w, a, n, mr, first, group, wide); break;
 	}
 }
 

@@ -215,6 +215,21 @@ static void gelu_gate(float *out, const float *acc)
 	}
 }
 
+static void swiglu_gate(float *out, const float *acc, float limit)
+{
+	const vf top = v_set1(limit), bottom = v_set1(-limit);
+
+	for (int i = 0; i < 16; i += VL) {
+		vf g = v_load(acc + i), u = v_load(acc + 16 + i);
+
+		g = v_select(g > top, top, g);
+		u = v_select(u > top, top, u);
+		u = v_select(u < bottom, bottom, u);
+		v_store(out + i,
+			g / (v_set1(1.0f) + v_exp(v_set1(-1.702f) * g)) * (u + v_set1(1.0f)));
+	}
+}
+
 static void softcap(float *x, float cap)
 {
 	for (int i = 0; i < 32; i += VL)

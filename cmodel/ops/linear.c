@@ -11,7 +11,6 @@
 #include "product.h"
 
 #include <errno.h>
-#include <float.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -41,15 +40,14 @@ static int linear_check(const struct cm_launch *l)
 {
 	const struct cm_tensor *x = l->in[0], *w = l->in[1], *out = l->out[0];
 	const struct txda_op_linear *p = &l->op->linear;
-	bool gated = txda_is_gated(p->act), capped = p->act == TXDA_ACT_SOFTCAP;
+	bool gated = txda_is_gated(p->act);
 	uint64_t m, n, k, width;
 
 	if (p->act >= TXDA_ACT_COUNT ||
 	    p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->act | (uint64_t)p->flags << 32);
-	if (capped ? !(p->limit > 0 && p->limit <= FLT_MAX) : p->limit != 0)
-		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->act);
-	if (cm_want(l, x, DT_ACT, CM_ANY, CM_ANY) || cm_want_tiles(l, w, CM_ANY, CM_ANY, gated))
+	if (cm_want_limit(l, p->act, p->limit) || cm_want(l, x, DT_ACT, CM_ANY, CM_ANY) ||
+	    cm_want_tiles(l, w, CM_ANY, CM_ANY, gated))
 		return -EINVAL;
 	m = x->dim[0];
 	k = w->dim[1];
@@ -213,16 +211,13 @@ static void finish_gated(const struct cm_launch *l, const struct cm_product *p, 
 			 uint64_t row, uint64_t panel)
 {
 	const struct cm_tensor *out = l->out[0];
-	const float *bias = l->in[2] ? l->in[2]->ptr : NULL;
 	uint64_t half = p->n / 2, n = panel * 16;
 	unsigned cols = half - n < 16 ? (unsigned)(half - n) : 16;
 	float y[16];
 
-	for (unsigned c = 0; bias && c < cols; c++) {
-		acc[c] += bias[n + c];
-		acc[16 + c] += bias[half + n + c];
-	}
-	cm_gate(p->precise, l->op->linear.act, y, acc);
+	if (l->in[2])
+		cm_product_bias(p, acc, l->in[2]->ptr, panel);
+	cm_gate(p->precise, l->op->linear.act, l->op->linear.limit, y, acc);
 	put(out, row * out->dim[1] + l->op->linear.out_col + n, y, cols);
 }
 
@@ -234,7 +229,7 @@ static void finish_plain(const struct cm_launch *l, const struct cm_product *p, 
 	unsigned cols = p->n - n < 32 ? (unsigned)(p->n - n) : 32;
 
 	if (l->in[2])
-		cm_simd->add(acc, acc, (const float *)l->in[2]->ptr + n, cols);
+		cm_product_bias(p, acc, l->in[2]->ptr, panel);
 	if (l->op->linear.act == TXDA_ACT_SOFTCAP)
 		cm_softcap(p->precise, l->op->linear.limit, acc);
 	if (l->in[4])

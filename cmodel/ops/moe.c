@@ -70,13 +70,13 @@ static int moe_check(const struct cm_launch *l)
 	if ((p->act != TXDA_ACT_NONE && !gated) ||
 	    p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->act | (uint64_t)p->flags << 32);
-	if (cm_want(l, x, DT_ACT, CM_ANY, CM_ANY) || cm_want_stack(l, w, CM_ANY, CM_ANY, gated) ||
-	    cm_want(l, out, DT_ACT, CM_ANY, CM_ANY))
+	if (cm_want_limit(l, p->act, p->limit) || cm_want(l, x, DT_ACT, CM_ANY, CM_ANY) ||
+	    cm_want_stack(l, w, CM_ANY, CM_ANY, gated) || cm_want(l, out, DT_ACT, CM_ANY, CM_ANY))
 		return -EINVAL;
 	e = w->dim[0];
 	width = gated ? w->dim[1] / 2 : w->dim[1];
 	if (!ids) {
-		if (p->n_experts || p->first || p->out_col || l->in[3] || l->in[4])
+		if (p->n_experts || p->first || p->out_col || l->in[3] || l->in[4] || l->in[5])
 			return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->n_experts);
 		if (x->dim[1] != e * w->dim[2])
 			return cm_bad(l, TXDA_FAULT_SHAPE, x, x->va, e);
@@ -96,6 +96,7 @@ static int moe_check(const struct cm_launch *l)
 		return cm_bad(l, TXDA_FAULT_SHAPE, out, out->va, p->out_col);
 	if (cm_may(l, l->in[3], DT(TXDA_F32), x->dim[1], CM_VECTOR) ||
 	    cm_may(l, l->in[4], DT(TXDA_I32), e, w->dim[2]) ||
+	    cm_may(l, l->in[5], DT(TXDA_F32), e, w->dim[1]) ||
 	    cm_want_index(l, ids, rows, p->n_experts, 0))
 		return -EINVAL;
 	return l->in[4] ? cm_want_index(l, l->in[4], e * w->dim[2], x->dim[1], TXDA_NONE) : 0;
@@ -267,8 +268,8 @@ static void run_pack(const struct cm_launch *l, const struct block *b, unsigned 
 			l->core[core]);
 }
 
-static void put_row(const struct cm_launch *l, const struct cm_product *p, float *acc, uint64_t row,
-		    uint64_t panel)
+static void put_row(const struct cm_launch *l, const struct cm_product *p, uint64_t matrix,
+		    float *acc, uint64_t row, uint64_t panel)
 {
 	const struct cm_tensor *out = l->out[0];
 	bool gated = p->w->layout == TXDA_TILE32_GATED;
@@ -277,8 +278,10 @@ static void put_row(const struct cm_launch *l, const struct cm_product *p, float
 	uint64_t at = chooses(l) ? row * out->dim[1] + l->op->moe_linear.out_col : row * width;
 	float y[16];
 
+	if (l->in[5])
+		cm_product_bias(p, acc, (const float *)l->in[5]->ptr + matrix * p->n, panel);
 	if (gated) {
-		cm_gate(p->precise, l->op->moe_linear.act, y, acc);
+		cm_gate(p->precise, l->op->moe_linear.act, l->op->moe_linear.limit, y, acc);
 		acc = y;
 	}
 	if (out->dtype == TXDA_F32)
@@ -319,7 +322,7 @@ static void run_item(const struct cm_launch *l, const struct item *it, unsigned 
 	for (uint64_t panel = it->panel0; panel < it->panel1; panel++) {
 		run_panel(l, &p, it, panel, acc);
 		for (uint32_t r = 0; r < it->rows; r++)
-			put_row(l, &p, acc + r * 32, sorted[r], panel);
+			put_row(l, &p, it->matrix, acc + r * 32, sorted[r], panel);
 	}
 }
 
@@ -347,7 +350,7 @@ static void moe_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *wri
 }
 
 const struct cm_op_impl cm_op_moe_linear = {
-	.n_in = 5,
+	.n_in = 6,
 	.n_out = 1,
 	.check = moe_check,
 	.need = moe_need,

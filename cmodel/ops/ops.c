@@ -214,6 +214,13 @@ int cm_want_stack(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 	return want_tiles(l, t, 3, n, k, gated);
 }
 
+int cm_want_limit(const struct cm_launch *l, uint32_t act, float limit)
+{
+	if (txda_is_limited(act) ? !(limit > 0 && isfinite(limit)) : limit != 0)
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, act);
+	return 0;
+}
+
 int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,
 		  uint32_t also)
 {
@@ -238,10 +245,14 @@ static float f8_value(uint8_t v)
 	return v & 0x80 ? -f : f;
 }
 
+static const float mx4_value[16] = {0,	   0.5f,  1,  1.5f,  2,	 3,  4,	 6,
+				    -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
 static float quant_get(const struct cm_tensor *w, const uint8_t *panel, unsigned c, uint64_t k)
 {
 	uint32_t g = w->group, in = (uint32_t)(k % g);
-	const uint8_t *group = panel + k / g * txda_tile_group_bytes(w->dtype, g), *q = group + 128;
+	const uint8_t *group = panel + k / g * txda_tile_group_bytes(w->dtype, g);
+	const uint8_t *q = group + txda_tile_group_header(w->dtype);
 	int16_t zero = 0;
 	uint16_t h;
 	float scale;
@@ -255,11 +266,11 @@ static float quant_get(const struct cm_tensor *w, const uint8_t *panel, unsigned
 	scale = cm_f16_to_f32(h);
 	if (w->dtype == TXDA_W8Z || w->dtype == TXDA_W4Z)
 		memcpy(&zero, group + 64 + 2 * c, 2);
-	else
-		q = group + 64;
 	if (w->dtype == TXDA_W8 || w->dtype == TXDA_W8Z)
 		return scale * (float)(q[in / 4 * 128 + c * 4 + in % 4] - 128 - zero);
 	in = q[in / 8 * 128 + c * 4 + in % 4] >> (in & 4) & 15;
+	if (w->dtype == TXDA_MX4)
+		return cm_bf16_to_f32(h) * mx4_value[in];
 	return scale * (float)((int)in - 8 - zero);
 }
 

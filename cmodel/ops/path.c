@@ -54,6 +54,7 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.put_every_other = put_every_other,
 	.silu_gate = silu_gate,
 	.gelu_gate = gelu_gate,
+	.swiglu_gate = swiglu_gate,
 	.softcap = softcap,
 	.attend = attend,
 	.row_max = row_max,

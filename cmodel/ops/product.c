@@ -129,7 +129,7 @@ void cm_product_pack(const struct cm_product *p, const uint64_t *rows, unsigned 
 		     unsigned mr, void *to, float *scratch)
 {
 	const struct cm_tensor *x = p->x;
-	bool nibbles = p->w->dtype == TXDA_W4 || p->w->dtype == TXDA_W4Z;
+	bool nibbles = txda_is_nibbles(p->w->dtype);
 	uint64_t k = p->k;
 
 	for (unsigned m = first; m < end; m++) {
@@ -221,15 +221,43 @@ static double precise_gate(uint32_t act, double x)
 	return x / (1.0 + exp(-x));
 }
 
-void cm_gate(bool precise, uint32_t act, float *out, const float *acc)
+static float precise_swiglu(float gate, float up, float limit)
 {
-	if (precise)
+	double g = fmin(gate, limit), u = fmin(fmax(up, -(double)limit), limit);
+
+	return (float)((u + 1) * g / (1.0 + exp(-1.702 * g)));
+}
+
+void cm_gate(bool precise, uint32_t act, float limit, float *out, const float *acc)
+{
+	if (precise && act == TXDA_ACT_SWIGLU_CLAMPED)
+		for (unsigned c = 0; c < 16; c++)
+			out[c] = precise_swiglu(acc[c], acc[16 + c], limit);
+	else if (precise)
 		for (unsigned c = 0; c < 16; c++)
 			out[c] = (float)precise_gate(act, acc[c]) * acc[16 + c];
 	else if (act == TXDA_ACT_GELU_GATED)
 		cm_simd->gelu_gate(out, acc);
+	else if (act == TXDA_ACT_SWIGLU_CLAMPED)
+		cm_simd->swiglu_gate(out, acc, limit);
 	else
 		cm_simd->silu_gate(out, acc);
+}
+
+void cm_product_bias(const struct cm_product *p, float *acc, const float *bias, uint64_t panel)
+{
+	uint64_t half = p->n / 2, n = panel * 16;
+	unsigned cols = half - n < 16 ? (unsigned)(half - n) : 16;
+
+	if (p->w->layout != TXDA_TILE32_GATED) {
+		n = panel * 32;
+		cm_simd->add(acc, acc, bias + n, p->n - n < 32 ? p->n - n : 32);
+		return;
+	}
+	for (unsigned c = 0; c < cols; c++) {
+		acc[c] += bias[n + c];
+		acc[16 + c] += bias[half + n + c];
+	}
 }
 
 void cm_softcap(bool precise, float cap, float *acc)

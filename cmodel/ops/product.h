@@ -45,7 +45,9 @@ void cm_product_panel(const struct cm_product *p, float *acc, const uint8_t *til
 		      const uint8_t *a, uint64_t unit, uint64_t n, unsigned mr);
 
 /* out[0..16) of a gated panel's sums, biased; @act: a gated activation. */
-void cm_gate(bool precise, uint32_t act, float *out, const float *acc);
+void cm_gate(bool precise, uint32_t act, float limit, float *out, const float *acc);
+/* Adds the bias[n] of panel @panel to its sums. */
+void cm_product_bias(const struct cm_product *p, float *acc, const float *bias, uint64_t panel);
 /* acc[32] of a panel: cap * tanh(acc / cap). */
 void cm_softcap(bool precise, float cap, float *acc);
 

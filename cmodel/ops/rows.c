@@ -183,6 +183,8 @@ static int silu_mul_check(const struct cm_launch *l)
 		return -EINVAL;
 	if (l->op->silu_mul.act && !txda_is_gated(l->op->silu_mul.act))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, l->op->silu_mul.act);
+	if (cm_want_limit(l, l->op->silu_mul.act, l->op->silu_mul.limit))
+		return -EINVAL;
 	return x->dim[1] == 2 * out->dim[1] ? 0 : cm_bad(l, TXDA_FAULT_SHAPE, out, out->va, 0);
 }
 
@@ -197,7 +199,7 @@ static void silu_mul_row(const struct cm_launch *l, const float *gate, const flo
 
 		memcpy(pair, gate + i, n * 4);
 		memcpy(pair + 16, up + i, n * 4);
-		cm_gate(l->precise, l->op->silu_mul.act, y, pair);
+		cm_gate(l->precise, l->op->silu_mul.act, l->op->silu_mul.limit, y, pair);
 		if (out->dtype == TXDA_F32)
 			memcpy((float *)out->ptr + at + i, y, n * 4);
 		else

@@ -111,6 +111,7 @@ struct cm_simd {
 	/* out[16] = silu(acc[0..15]) * acc[16..31] */
 	void (*silu_gate)(float *out, const float *acc);
 	void (*gelu_gate)(float *out, const float *acc);
+	void (*swiglu_gate)(float *out, const float *acc, float limit);
 	/* x[32] = cap * tanh(x / cap) */
 	void (*softcap)(float *x, float cap);
 	void (*attend)(const struct cm_attend *a);

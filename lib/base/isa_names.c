@@ -31,7 +31,7 @@ static const struct {
 	[TXDA_F32] = {"F32", 4}, [TXDA_BF16] = {"BF16", 2}, [TXDA_F16] = {"F16", 2},
 	[TXDA_I32] = {"I32", 4}, [TXDA_I64] = {"I64", 8},   [TXDA_U8] = {"U8", 1},
 	[TXDA_W8] = {"W8", 0},	 [TXDA_W4] = {"W4", 0},	    [TXDA_W8Z] = {"W8Z", 0},
-	[TXDA_W4Z] = {"W4Z", 0}, [TXDA_F8] = {"F8", 0},
+	[TXDA_W4Z] = {"W4Z", 0}, [TXDA_F8] = {"F8", 0},	    [TXDA_MX4] = {"MX4", 0},
 };
 
 static const char *const layouts[TXDA_LAYOUT_COUNT] = {

@@ -110,7 +110,8 @@ static void make_experts(uint32_t x, uint32_t norm)
 {
 	const struct txda_dim T = SYM(T, 1), chosen = SYM(T, 2), hidden = DIM(HIDDEN);
 	uint32_t w_route = tiles("w_route", TXDA_F8, TXDA_TILE32, EXPERTS, HIDDEN);
-	uint32_t w_in = stack("w_in", TXDA_W4Z, TXDA_TILE32_GATED, HIDDEN, HIDDEN);
+	uint32_t biases = add("biases", FUZZ_WEIGHTS, TXDA_F32, DIM(EXPERTS), hidden);
+	uint32_t w_in = stack("w_in", TXDA_MX4, TXDA_TILE32_GATED, HIDDEN, HIDDEN);
 	uint32_t w_out = stack("w_out", TXDA_BF16, TXDA_TILE32, HIDDEN, HIDDEN / 2);
 	uint32_t scores = add("scores", FUZZ_SCRATCH, TXDA_F32, T, DIM(EXPERTS));
 	uint32_t ids = add("ids", FUZZ_SCRATCH, TXDA_I32, T, DIM(2));
@@ -125,8 +126,9 @@ static void make_experts(uint32_t x, uint32_t norm)
 	o = run("choose", TXDA_OP_ROUTE, IN(scores), ids);
 	o->out[1] = weights;
 	o->route = (struct txda_op_route){2, 1, 1, TXDA_ROUTE_NORMALISE, 1};
-	o = run("in", TXDA_OP_MOE_LINEAR, IN(x, w_in, ids, norm), inner);
-	o->moe_linear = (struct txda_op_moe_linear){TXDA_ACT_SILU_GATED, 1e-5f, 0, 0, 0, EXPERTS};
+	o = run("in", TXDA_OP_MOE_LINEAR, IN(x, w_in, ids, norm, TXDA_NONE, biases), inner);
+	o->moe_linear =
+		(struct txda_op_moe_linear){TXDA_ACT_SWIGLU_CLAMPED, 1e-5f, 0, 0, 0, EXPERTS, 7};
 	o = run("out", TXDA_OP_MOE_LINEAR, IN(inner, w_out, ids), y);
 	o->moe_linear.n_experts = EXPERTS;
 	o = run("combine", TXDA_OP_MOE_COMBINE, IN(y, ids, weights, x), x);
@@ -174,6 +176,7 @@ static void make(void)
 	uint32_t norm = add("norm", FUZZ_WEIGHTS, TXDA_F32, hidden, NO);
 	uint32_t bias = add("bias", FUZZ_WEIGHTS, TXDA_F32, DIM(QKV), NO);
 	uint32_t freq = add("inv_freq", FUZZ_WEIGHTS, TXDA_F32, DIM(HEAD_DIM / 2), NO);
+	uint32_t sinks = add("sinks", FUZZ_WEIGHTS, TXDA_F32, DIM(HEADS), NO);
 	uint32_t w_qkv = tiles("w_qkv", TXDA_W8, TXDA_TILE32, QKV, HIDDEN);
 	uint32_t w_o = tiles("w_o", TXDA_F16, TXDA_TILE32, HIDDEN, HEADS * HEAD_DIM);
 	uint32_t w_up = tiles("w_up", TXDA_W4, TXDA_TILE32_GATED, 2 * HIDDEN, HIDDEN);
@@ -206,7 +209,7 @@ static void make(void)
 	o = run("rope_kv", TXDA_OP_ROPE_KV, IN(qkv, rope, slots), q);
 	o->out[1] = cache;
 	o->rope_kv = (struct txda_op_rope_kv){HEADS, 1, HEAD_DIM, BLOCK, 0, 1e-5f, 0};
-	o = run("attention", TXDA_OP_ATTENTION, IN(q, cache, blocks, spans, context), att);
+	o = run("attention", TXDA_OP_ATTENTION, IN(q, cache, blocks, spans, context, sinks), att);
 	o->attention =
 		(struct txda_op_attention){HEADS, 1, HEAD_DIM, BLOCK, 0, 0.25f, .softcap = 30};
 	run("o", TXDA_OP_LINEAR, IN(att, w_o, TXDA_NONE, TXDA_NONE, x), x);

@@ -123,7 +123,7 @@ OPS_HELPER struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group
 			((float *)p)[i] = frand();
 	if (group) {
 		uint64_t gb = txda_tile_group_bytes(dtype, group);
-		unsigned head = dtype == TXDA_W8 || dtype == TXDA_W4 ? 64 : 128;
+		unsigned head = txda_tile_group_header(dtype);
 
 		for (uint64_t i = 0; i < panels * bytes; i++)
 			if (i % bytes % gb >= head) {
@@ -131,6 +131,10 @@ OPS_HELPER struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group
 				if (dtype == TXDA_F8 && (p[i] & 0x7f) == 0x7f)
 					p[i] = 0; /* NaN */
 			}
+		for (uint64_t at = 0; at < panels * bytes && dtype == TXDA_MX4; at += gb)
+			for (unsigned c = 0; c < 32; c++)
+				((uint16_t *)(p + at))[c] =
+					cm_f32_to_bf16(ldexpf(1, (int)(frand() * 4) - 6));
 		for (uint64_t at = 0; at < panels * bytes && head == 128; at += gb)
 			for (unsigned c = 0; c < 32; c++) {
 				if (dtype == TXDA_F8)

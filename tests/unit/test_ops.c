@@ -12,11 +12,12 @@ struct batch {
 	const unsigned *ctx, *n;
 	bool precise, wide, i8;
 	float softcap;
+	bool sinks;
 };
 
 struct att {
 	struct run r;
-	struct cm_tensor *q, *cache, *table, *spans, *ctx, *out;
+	struct cm_tensor *q, *cache, *table, *spans, *ctx, *sinks, *out;
 };
 
 /* K and V as stored: element of (sequence position, head, d). */
@@ -80,7 +81,10 @@ static void att_new(struct att *a, const struct batch *b)
 		for (unsigned i = 0; i < (b->ctx[s] + b->bs - 1) / b->bs; i++)
 			((int32_t *)a->table->ptr)[s * cols + i] = (int32_t)(blocks - 1 - next++);
 	}
-	a->r = (struct run){.l = {.in = {a->q, a->cache, a->table, a->spans, a->ctx},
+	a->sinks = b->sinks ? f32(b->hq, 0) : NULL;
+	for (unsigned h = 0; b->sinks && h < b->hq; h++) /* a small share, and nearly all */
+		((float *)a->sinks->ptr)[h] = (float)h * 5 - 8;
+	a->r = (struct run){.l = {.in = {a->q, a->cache, a->table, a->spans, a->ctx, a->sinks},
 				  .out = {a->out},
 				  .precise = b->precise}};
 	a->r.op.attention = (struct txda_op_attention){.n_heads = b->hq,
@@ -109,7 +113,8 @@ static void att_new(struct att *a, const struct batch *b)
 
 static void att_free(struct att *a)
 {
-	drop(a->q), drop(a->cache), drop(a->table), drop(a->spans), drop(a->ctx), drop(a->out);
+	drop(a->q), drop(a->cache), drop(a->table), drop(a->spans), drop(a->ctx), drop(a->sinks),
+		drop(a->out);
 }
 
 static void att_reference(const struct att *a, const struct batch *b, double *out)
@@ -141,6 +146,8 @@ static void att_reference(const struct att *a, const struct batch *b, double *ou
 				}
 				for (unsigned p = lo; p <= pos; p++)
 					sum += e[p] = exp(e[p] - top);
+				if (b->sinks)
+					sum += exp(((float *)a->sinks->ptr)[h] - top);
 				for (unsigned d = 0; d < b->dim; d++)
 					o[d] = 0;
 				for (unsigned p = lo; p <= pos; p++) {
@@ -239,6 +246,11 @@ static void test_attention(void **state)
 					 .softcap = 50});
 		att_case(&(struct batch){4, 1, 32, 32, 5, 9, ctx, n, p, .i8 = true, .softcap = 2});
 		att_case(&(struct batch){2, 1, 64, 32, 2, 600, long_ctx, long_n, p, .softcap = 3});
+		att_case(&(struct batch){8, 2, 24, 32, 5, 0, ctx, n, p, .sinks = true});
+		att_case(&(struct batch){4, 1, 40, 64, 5, 20, ctx, n, p, .wide = true,
+					 .sinks = true});
+		att_case(&(struct batch){4, 1, 32, 32, 5, 9, ctx, n, p, .i8 = true, .sinks = true});
+		att_case(&(struct batch){2, 1, 64, 32, 2, 0, long_ctx, long_n, p, .sinks = true});
 	}
 }
 
@@ -284,6 +296,9 @@ static void test_attention_refuses(void **state)
 	}
 	a.r.op.attention.softcap = 0;
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), 0);
+	a.r.l.in[5] = a.ctx; /* not as many as heads, nor floats */
+	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
+	assert_int_equal(a.r.fault.code, TXDA_FAULT_SHAPE);
 	att_free(&a);
 }
 

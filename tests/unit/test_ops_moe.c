@@ -167,7 +167,7 @@ struct moe_case {
 	uint8_t dtype;
 	uint16_t group;
 	unsigned experts, tokens, k, n, kk, width; /* width of x where columns reorder it, or 0 */
-	bool gated, norm, per_row, bf16_in, bf16_out, precise, heads;
+	bool gated, norm, per_row, bf16_in, bf16_out, precise, heads, biased;
 	unsigned first, all; /* of the experts of all chips */
 	double tol;
 };
@@ -202,7 +202,7 @@ static void expert_row(const struct moe_case *c, const struct run *r, uint64_t r
 		 width = c->gated ? c->n / 2 : c->n, xw = c->heads ? c->kk : x->dim[1];
 	uint64_t bytes = txda_tile_panels(w->layout, c->n) *
 			 txda_tile_panel_bytes(c->dtype, c->kk, c->group);
-	struct cm_tensor x1 = *x, w1 = *w, out1 = *r->l.out[0], columns1;
+	struct cm_tensor x1 = *x, w1 = *w, out1 = *r->l.out[0], columns1, bias1;
 	struct run one = {
 		.l = {.in = {&x1, &w1, NULL, r->l.in[3]}, .out = {&out1}, .precise = r->l.precise}};
 
@@ -222,7 +222,15 @@ static void expert_row(const struct moe_case *c, const struct run *r, uint64_t r
 		columns1.ptr = (int32_t *)columns->ptr + e * c->kk;
 		one.l.in[5] = &columns1;
 	}
+	if (r->l.in[5]) {
+		bias1 = *r->l.in[5];
+		bias1.ndim = 1;
+		bias1.dim[0] = c->n;
+		bias1.ptr = (float *)r->l.in[5]->ptr + e * c->n;
+		one.l.in[2] = &bias1;
+	}
 	one.op.linear.act = r->op.moe_linear.act;
+	one.op.linear.limit = r->op.moe_linear.limit;
 	one.op.linear.eps = r->op.moe_linear.eps;
 	one.op.linear.flags = r->op.moe_linear.flags;
 	assert_int_equal(run_op(&one, TXDA_OP_LINEAR, 1), 0);
@@ -240,10 +248,11 @@ static void moe_one(const struct moe_case *c)
 					 : f32(x_rows, c->heads ? xw * c->experts : xw);
 	struct cm_tensor *w = stack(c), *ids = c->heads ? NULL : i32(c->tokens, c->k),
 			 *norm = c->norm ? f32(xw, 0) : NULL,
-			 *columns = c->width ? i32(c->experts, c->kk) : NULL;
+			 *columns = c->width ? i32(c->experts, c->kk) : NULL,
+			 *bias = c->biased && !c->heads ? f32(c->experts, c->n) : NULL;
 	struct cm_tensor *out = c->bf16_out ? bf16(out_rows, out_width) : f32(out_rows, out_width);
 	struct run r = {
-		.l = {.in = {x, w, ids, norm, columns}, .out = {out}, .precise = c->precise}};
+		.l = {.in = {x, w, ids, norm, columns, bias}, .out = {out}, .precise = c->precise}};
 	uint8_t *before = malloc(out_rows * out_width * os), *want = mem(width * os);
 
 	memcpy(before, out->ptr, out_rows * out_width * os);
@@ -258,14 +267,16 @@ static void moe_one(const struct moe_case *c)
 		((int32_t *)columns->ptr)[i] =
 			i % 7 ? (int32_t)((frand() + 1) * 0.49f * (float)xw) : -1;
 	r.op.moe_linear = (struct txda_op_moe_linear){
-		.act = !c->gated  ? TXDA_ACT_NONE
-		       : c->k % 2 ? TXDA_ACT_GELU_GATED
-				  : TXDA_ACT_SILU_GATED,
+		.act = !c->gated   ? TXDA_ACT_NONE
+		       : c->biased ? TXDA_ACT_SWIGLU_CLAMPED
+		       : c->k % 2  ? TXDA_ACT_GELU_GATED
+				   : TXDA_ACT_SILU_GATED,
 		.eps = 1e-6f,
 		.flags = c->group ? TXDA_LINEAR_FLOAT_INPUT : 0,
 		.out_col = c->heads ? 0 : 3,
 		.first = c->heads ? 0 : c->first,
 		.n_experts = c->heads ? 0 : c->all,
+		.limit = c->gated && c->biased ? 0.7f : 0,
 	};
 	assert_int_equal(run_op(&r, TXDA_OP_MOE_LINEAR, 3), 0);
 	for (uint64_t row = 0; row < rows; row++) {
@@ -289,7 +300,7 @@ static void moe_one(const struct moe_case *c)
 					    before + row * out_width * os, 3 * os);
 	}
 	free(before), free(want);
-	drop(x), drop(w), drop(ids), drop(norm), drop(columns), drop(out);
+	drop(x), drop(w), drop(ids), drop(norm), drop(columns), drop(bias), drop(out);
 }
 
 static void test_moe_linear(void **state)
@@ -297,7 +308,8 @@ static void test_moe_linear(void **state)
 	static const struct {
 		uint8_t dtype;
 		uint16_t group;
-	} types[] = {{TXDA_BF16, 0}, {TXDA_F32, 0}, {TXDA_W4, 32}, {TXDA_W4Z, 64}, {TXDA_F8, 128}};
+	} types[] = {{TXDA_BF16, 0}, {TXDA_F32, 0},  {TXDA_W4, 32},
+		     {TXDA_W4Z, 64}, {TXDA_F8, 128}, {TXDA_MX4, 32}};
 	static const unsigned shapes[][5] = {/* experts, tokens, k, n, kk */
 					     {8, 1, 3, 64, 96},	  {5, 7, 2, 34, 33},
 					     {4, 60, 2, 96, 160}, {60, 9, 4, 32, 128},
@@ -320,6 +332,7 @@ static void test_moe_linear(void **state)
 					.per_row = flags & 4,
 					.bf16_in = flags & 8,
 					.bf16_out = flags & 16,
+					.biased = flags % 4 == 3 || flags == 14,
 					.precise = flags & 32 && s < 2,
 				};
 
@@ -374,6 +387,13 @@ static void test_moe_refuses(void **state)
 	((int32_t *)columns->ptr)[255] = 63;
 	assert_int_equal(run_op(&r, TXDA_OP_MOE_LINEAR, 1), 0);
 	r.l.in[4] = NULL;
+	/* biases: of each matrix's outputs */
+	r.l.in[5] = wide;
+	assert_int_equal(run_op(&r, TXDA_OP_MOE_LINEAR, 1), -EINVAL);
+	r.l.in[5] = NULL;
+	r.op.moe_linear.limit = 1; /* of nothing */
+	assert_int_equal(run_op(&r, TXDA_OP_MOE_LINEAR, 1), -EINVAL);
+	r.op.moe_linear.limit = 0;
 	/* heads: no experts, and widths that are as many */
 	r.l.in[2] = NULL;
 	assert_int_equal(run_op(&r, TXDA_OP_MOE_LINEAR, 1), -EINVAL);

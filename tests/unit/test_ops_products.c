@@ -10,7 +10,8 @@ struct linear_case {
 	uint16_t group;
 	uint64_t m, n, k;
 	bool gated, bias, norm, residual, bf16_in, bf16_out, precise, wide;
-	bool gelu; /* when gated */
+	bool gelu;   /* when gated */
+	float clamp; /* likewise: SWIGLU_CLAMPED */
 	float softcap;
 	bool floats;	/* FLOAT_INPUT */
 	uint64_t width; /* of x where columns reorder it; 0: k */
@@ -49,6 +50,12 @@ static double gate(double x, bool gelu)
 		    : x / (1 + exp(-x));
 }
 
+static double clamped(double gate, double up, double limit)
+{
+	gate = fmin(gate, limit);
+	return (fmax(-limit, fmin(up, limit)) + 1) * gate / (1 + exp(-1.702 * gate));
+}
+
 static double *linear_reference(const struct linear_case *c, const struct run *r)
 {
 	const struct cm_tensor *const *in = r->l.in;
@@ -82,7 +89,8 @@ static double *linear_reference(const struct linear_case *c, const struct run *r
 		}
 		for (uint64_t n = 0; n < width; n++)
 			y[m * width + n] =
-				(c->gated	  ? gate(full[n], c->gelu) * full[width + n]
+				(c->clamp > 0	  ? clamped(full[n], full[width + n], c->clamp)
+				 : c->gated	  ? gate(full[n], c->gelu) * full[width + n]
 				 : c->softcap > 0 ? c->softcap * tanh(full[n] / c->softcap)
 						  : full[n]) +
 				(res ? res[m * width + n] : 0);
@@ -153,10 +161,11 @@ static void linear_one(const struct linear_case *c)
 	double *ref = linear_reference(c, &r), err;
 	float *got, *before = as_f32(out);
 
-	r.op.linear.act = c->gated	   ? c->gelu ? TXDA_ACT_GELU_GATED : TXDA_ACT_SILU_GATED
+	r.op.linear.act = c->clamp > 0	   ? TXDA_ACT_SWIGLU_CLAMPED
+			  : c->gated	   ? c->gelu ? TXDA_ACT_GELU_GATED : TXDA_ACT_SILU_GATED
 			  : c->softcap > 0 ? TXDA_ACT_SOFTCAP
 					   : TXDA_ACT_NONE;
-	r.op.linear.limit = c->softcap;
+	r.op.linear.limit = c->clamp > 0 ? c->clamp : c->softcap;
 	r.op.linear.eps = 1e-6f;
 	r.op.linear.flags =
 		(c->wide ? TXDA_LINEAR_F32_INPUT : 0) | (c->floats ? TXDA_LINEAR_FLOAT_INPUT : 0);
@@ -217,6 +226,7 @@ static void test_linear(void **state)
 							.tol = types[t].tol};
 
 				c.gelu = flags & 2;
+				c.clamp = c.gated && flags & 8 ? 0.6f : 0;
 				c.softcap = c.gated || flags & 4 ? 0 : 0.8f;
 				c.residual = !c.gated && flags & 16;
 				c.bf16_out = !c.residual && flags & 32;
@@ -243,7 +253,8 @@ static void test_linear_groups(void **state)
 		uint8_t dtype;
 		uint16_t group;
 	} types[] = {{TXDA_W8, 32},  {TXDA_W4, 128},  {TXDA_W8Z, 64}, {TXDA_W8Z, 256},
-		     {TXDA_W4Z, 32}, {TXDA_W4Z, 128}, {TXDA_F8, 128}, {TXDA_F8, 32}};
+		     {TXDA_W4Z, 32}, {TXDA_W4Z, 128}, {TXDA_F8, 128}, {TXDA_F8, 32},
+		     {TXDA_MX4, 32}, {TXDA_MX4, 128}};
 	static const uint64_t shapes[][3] = {{1, 32, 64},   {1, 70, 416},   {2, 34, 33},
 					     {4, 64, 100},  {7, 96, 31},    {8, 40, 256},
 					     {13, 32, 320}, {16, 66, 1100}, {210, 70, 2080}};
@@ -285,7 +296,7 @@ static void test_linear_groups(void **state)
 /* Every byte of an 8-bit float and every nibble means in the kernels what the format says. */
 static void test_linear_codes(void **state)
 {
-	static const uint8_t types[] = {TXDA_F8, TXDA_W8, TXDA_W8Z, TXDA_W4, TXDA_W4Z};
+	static const uint8_t types[] = {TXDA_F8, TXDA_W8, TXDA_W8Z, TXDA_W4, TXDA_W4Z, TXDA_MX4};
 
 	(void)state;
 	for (size_t t = 0; t < sizeof(types); t++)
@@ -296,8 +307,7 @@ static void test_linear_codes(void **state)
 			uint64_t panel = txda_tile_panel_bytes(types[t], 32, 32);
 
 			for (uint64_t i = 0; i < 8 * panel; i++)
-				if (i % panel >=
-				    (types[t] == TXDA_W8 || types[t] == TXDA_W4 ? 64 : 128))
+				if (i % panel >= txda_tile_group_header(types[t]))
 					((uint8_t *)w->ptr)[i] = (uint8_t)(i * 37 + i / panel * 11);
 			memset(x->ptr, 0, 128);
 			((float *)x->ptr)[k] = 1;
@@ -352,6 +362,8 @@ static void test_linear_refuses(void **state)
 	}
 	r.op.linear.limit = 1;
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
+	r.op.linear.act = TXDA_ACT_SILU_GATED;
+	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
 	r.op.linear.act = TXDA_ACT_NONE;
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
 	r.op.linear.limit = 0;
@@ -424,8 +436,34 @@ static void test_silu_mul(void **state)
 	}
 }
 
+/* A gate and an up beyond the limit, on both sides. */
+static void test_clamped(void **state)
+{
+	static const float gates[] = {-90, -3, -0.5f, 0, 2, 6.9f, 7, 8, 90, INFINITY},
+			   ups[] = {-INFINITY, -50, -7, 0.25f, 7, 1e30f};
+	struct cm_tensor *x = f32(1, 2), *out = f32(1, 1);
+	struct run r = {.l = {.in = {x}, .out = {out}}};
+
+	(void)state;
+	r.op.silu_mul.act = TXDA_ACT_SWIGLU_CLAMPED;
+	assert_int_equal(run_op(&r, TXDA_OP_SILU_MUL, 1), -EINVAL);
+	assert_int_equal(r.fault.code, TXDA_FAULT_PROGRAM);
+	r.op.silu_mul.limit = 7;
+	for (unsigned i = 0; i < 10 * 6 * 2; i++) {
+		double want = clamped(gates[i % 10], ups[i / 10 % 6], 7);
+		float *pair = x->ptr;
+
+		pair[0] = gates[i % 10];
+		pair[1] = ups[i / 10 % 6];
+		r.l.precise = i >= 60;
+		assert_int_equal(run_op(&r, TXDA_OP_SILU_MUL, 1), 0);
+		assert_true(fabs(*(float *)out->ptr - want) <= 1e-6 * fabs(want) + 1e-30);
+	}
+	drop(x), drop(out);
+}
+
 #define ON_PATH(path)                                                                              \
 	ON(path, test_linear), ON(path, test_linear_groups), ON(path, test_linear_codes),          \
-		ON(path, test_linear_refuses), ON(path, test_silu_mul)
+		ON(path, test_linear_refuses), ON(path, test_silu_mul), ON(path, test_clamped)
 
 OPS_MAIN("products")

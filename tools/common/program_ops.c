@@ -14,7 +14,7 @@
 #define FLOATS	    (F32 | TYPE(TXDA_BF16))
 #define WEIGHTS                                                                                    \
 	(FLOATS | TYPE(TXDA_F16) | TYPE(TXDA_W8) | TYPE(TXDA_W4) | TYPE(TXDA_W8Z) |                \
-	 TYPE(TXDA_W4Z) | TYPE(TXDA_F8))
+	 TYPE(TXDA_W4Z) | TYPE(TXDA_F8) | TYPE(TXDA_MX4))
 
 /* What an op takes: which operands must be there, and their types. */
 struct op_contract {
@@ -30,14 +30,14 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_LINEAR] = {6, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32, I32}, {FLOATS}, 5},
 	[TXDA_OP_ROPE_TABLE] = {2, 1, 3, {I32, F32}, {F32}, 5},
 	[TXDA_OP_ROPE_KV] = {5, 2, 7, {FLOATS, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
-	[TXDA_OP_ATTENTION] = {5, 1, 31, {FLOATS, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 10},
+	[TXDA_OP_ATTENTION] = {6, 1, 31, {FLOATS, TYPE(TXDA_U8), I32, I32, I32, F32}, {FLOATS}, 10},
 	[TXDA_OP_GATHER_ROWS] = {2, 1, 3, {F32, I32}, {F32}, 0},
 	[TXDA_OP_TOPK] = {1, 3, 1, {F32}, {I32, F32, F32}, 1},
 	[TXDA_OP_ALL_REDUCE] = {2, 1, 1, {F32, F32}, {F32}, 0},
 	[TXDA_OP_ALL_GATHER] = {1, 1, 1, {F32}, {F32}, 0},
-	[TXDA_OP_SILU_MUL] = {1, 1, 1, {F32}, {FLOATS}, 1},
+	[TXDA_OP_SILU_MUL] = {1, 1, 1, {F32}, {FLOATS}, 2},
 	[TXDA_OP_ROUTE] = {2, 2, 1, {F32, F32}, {I32, F32}, 5},
-	[TXDA_OP_MOE_LINEAR] = {5, 1, 3, {FLOATS, WEIGHTS, I32, F32, I32}, {FLOATS}, 6},
+	[TXDA_OP_MOE_LINEAR] = {6, 1, 3, {FLOATS, WEIGHTS, I32, F32, I32, F32}, {FLOATS}, 7},
 	[TXDA_OP_MLA_STORE] = {5, 2, 31, {F32, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
 	[TXDA_OP_MLA_ATTENTION] = {6, 1, 63, {F32, F32, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 8},
 	[TXDA_OP_MOE_COMBINE] = {6, 1, 7, {F32, I32, F32, F32, F32, F32}, {F32}, 2},
@@ -127,17 +127,22 @@ static bool check_embed(const struct op_check *c)
 	       is_rows(c->out[0], 2, c->in[0]->dim[0], table->dim[1]);
 }
 
+static bool limit_fits(uint32_t act, float limit)
+{
+	return txda_is_limited(act) ? limit > 0 && isfinite(limit) : limit == 0;
+}
+
 static bool check_linear(const struct op_check *c)
 {
 	const struct txda_tensor *x = c->in[0], *w = c->in[1], *out = c->out[0];
 	const struct txda_op_linear *p = &c->op->linear;
-	bool gated = txda_is_gated(p->act), capped = p->act == TXDA_ACT_SOFTCAP;
+	bool gated = txda_is_gated(p->act);
 	uint32_t width;
 
 	if (!matrix(x) || !tiles(w) || !matrix(out) || p->act >= TXDA_ACT_COUNT || !(p->eps >= 0) ||
 	    (p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT)) ||
-	    (capped ? !(p->limit > 0 && isfinite(p->limit)) : p->limit != 0) ||
-	    gated != (w->layout == TXDA_TILE32_GATED) || (gated && w->dim[0].mul % 2))
+	    !limit_fits(p->act, p->limit) || gated != (w->layout == TXDA_TILE32_GATED) ||
+	    (gated && w->dim[0].mul % 2))
 		return false;
 	width = gated ? w->dim[0].mul / 2 : w->dim[0].mul;
 	if (out->dim[1].mul < width || p->out_col > out->dim[1].mul - width ||
@@ -180,7 +185,8 @@ static bool check_moe_linear(const struct op_check *c)
 
 	if (!matrix(x) || !matrix(out) || w->ndim != 3 || (p->act != TXDA_ACT_NONE && !gated) ||
 	    !(p->eps >= 0) || (p->flags & ~(TXDA_LINEAR_F32_INPUT | TXDA_LINEAR_FLOAT_INPUT)) ||
-	    w->layout != (gated ? TXDA_TILE32_GATED : TXDA_TILE32) || !w->dim[0].mul)
+	    w->layout != (gated ? TXDA_TILE32_GATED : TXDA_TILE32) || !w->dim[0].mul ||
+	    !limit_fits(p->act, p->limit))
 		return false;
 	e = w->dim[0].mul;
 	width = gated ? w->dim[1].mul / 2 : w->dim[1].mul;
@@ -188,15 +194,16 @@ static bool check_moe_linear(const struct op_check *c)
 		return false;
 	if (!ids)
 		return !p->n_experts && !p->first && !p->out_col && !c->in[3] && !c->in[4] &&
-		       x->dim[1].mul == e * w->dim[2].mul && out->dim[1].mul == e * width &&
-		       same_dim(out->dim[0], x->dim[0]);
+		       !c->in[5] && x->dim[1].mul == e * w->dim[2].mul &&
+		       out->dim[1].mul == e * width && same_dim(out->dim[0], x->dim[0]);
 	rows = times(ids->dim[0], ids->dim[1].mul);
 	return matrix(ids) && (same_dim(x->dim[0], ids->dim[0]) || same_dim(x->dim[0], rows)) &&
 	       same_dim(out->dim[0], rows) && p->first < p->n_experts &&
 	       e <= p->n_experts - p->first && out->dim[1].mul >= width &&
 	       p->out_col <= out->dim[1].mul - width &&
 	       (c->in[4] || same_dim(x->dim[1], w->dim[2])) &&
-	       is_rows(c->in[3], 1, x->dim[1], fixed(0));
+	       is_rows(c->in[3], 1, x->dim[1], fixed(0)) &&
+	       is_rows(c->in[5], 2, w->dim[0], w->dim[1]);
 }
 
 static bool check_moe_combine(const struct op_check *c)
@@ -307,7 +314,7 @@ static bool check_attention(const struct op_check *c)
 	       is_rows(c->in[2], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
 	       is_rows(c->in[3], 2, symbol(TXDA_SYM_S), fixed(2)) &&
 	       is_rows(c->in[4], 1, symbol(TXDA_SYM_S), fixed(0)) &&
-	       is_rows(c->out[0], 2, t, width);
+	       is_rows(c->in[5], 1, fixed(p->n_heads), fixed(0)) && is_rows(c->out[0], 2, t, width);
 }
 
 static bool check_rope_table(const struct op_check *c)
@@ -375,6 +382,7 @@ static bool check_shapes(const struct op_check *c)
 	case TXDA_OP_SILU_MUL:
 		return matrix(x) && x->dim[1].mul % 2 == 0 &&
 		       (!c->op->silu_mul.act || txda_is_gated(c->op->silu_mul.act)) &&
+		       limit_fits(c->op->silu_mul.act, c->op->silu_mul.limit) &&
 		       is_rows(c->out[0], 2, x->dim[0], fixed(x->dim[1].mul / 2));
 	case TXDA_OP_ROUTE: return check_route(c);
 	case TXDA_OP_MOE_LINEAR: return check_moe_linear(c);
