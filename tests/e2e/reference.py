@@ -42,7 +42,10 @@ class Weights:
         shape, flat = self.tensors[name]
         if len(shape) == 1:
             return flat
-        return [flat[i * shape[1]:(i + 1) * shape[1]] for i in range(shape[0])]
+        rows = [flat[i:i + shape[-1]] for i in range(0, len(flat), shape[-1])]
+        if len(shape) == 3:
+            return [rows[i:i + shape[1]] for i in range(0, len(rows), shape[1])]
+        return rows
 
     def save(self, path):
         header, at = {}, 0
@@ -187,9 +190,10 @@ class Model:
             up = self.linear(name + "up_proj", x, inner, bias)
         return self.linear(name + "down_proj", [act(g) * u for g, u in zip(gate, up)], len(x), bias)
 
-    def attend(self, queries, keys, values, scale, window=0):
+    def attend(self, queries, keys, values, scale, window=0, sink=None):
         first = max(0, len(keys) - window) if window else 0
-        share = softmax([cap(dot(queries, k) * scale, self.c.get("score_cap")) for k in keys[first:]])
+        scores = [cap(dot(queries, k) * scale, self.c.get("score_cap")) for k in keys[first:]]
+        share = softmax(scores + [sink])[:-1] if sink is not None else softmax(scores)
         out = [0.0] * len(values[0])
         for p, v in zip(share, values[first:]):
             out = [o + p * a for o, a in zip(out, v)]
@@ -210,10 +214,11 @@ class Model:
         q = [self.turn(h, position, window) for h in q]
         self.cache[layer].append(([self.turn(h, position, window) for h in k], v))
         out = []
+        sinks = self.w(name + "sinks", heads, mean=0.5, spread=2.0) if c.get("sinks") else [None] * heads
         for h in range(heads):
             g = h * kv // heads
             out += self.attend(q[h], [t[0][g] for t in self.cache[layer]],
-                               [t[1][g] for t in self.cache[layer]], c.get("scalar", d) ** -0.5, window)
+                               [t[1][g] for t in self.cache[layer]], c.get("scalar", d) ** -0.5, window, sinks[h])
         return self.linear(name + "o_proj", out, c["hidden"], c.get("o_bias", False))
 
     def latent(self, layer, x, position):
@@ -260,7 +265,26 @@ class Model:
             weights = [w / sum(weights) for w in weights]
         return [(e, w * c.get("scale", 1)) for e, w in zip(best, weights)]
 
+    def clamped_experts(self, layer, x):
+        c, name = self.c, f"model.layers.{layer}.mlp."
+        n, inner, hidden, limit = c["experts"], c["expert_inner"], len(x), c["limit"]
+        scores = self.linear(name + "router", x, n, True)
+        best = sorted(range(n), key=lambda e: -scores[e])[:c["top_k"]]
+        first = self.w(name + "experts.gate_up_proj", n, hidden, 2 * inner, spread=0.5)
+        second = self.w(name + "experts.down_proj", n, inner, hidden, spread=0.5)
+        biases = (self.w(name + "experts.gate_up_proj_bias", n, 2 * inner, spread=1.0),
+                  self.w(name + "experts.down_proj_bias", n, hidden, spread=1.0))
+        out = [0.0] * hidden
+        for e, weight in zip(best, softmax([scores[e] for e in best])):
+            y = times(list(zip(*first[e])), x, biases[0][e])
+            gates, ups = ([min(v, limit) for v in y[0::2]], [max(min(v, limit), -limit) for v in y[1::2]])
+            y = [(u + 1) * g * sigmoid(1.702 * g) for g, u in zip(gates, ups)]
+            out = add(out, [weight * v for v in times(list(zip(*second[e])), y, biases[1][e])])
+        return out
+
     def experts(self, layer, x):
+        if "limit" in self.c:
+            return self.clamped_experts(layer, x)
         c, name = self.c, f"model.layers.{layer}.mlp."
         out = [0.0] * len(x)
         for e in range(c["experts"]):  # so that all have weights
@@ -533,6 +557,22 @@ CASES = {
                       scalar=14, logit_cap=3, theta=700, scaling=dict(type="linear", factor=2), window_theta=30,
                       window_scaling=dict(type="llama3", factor=5, low=1, high=4, original=32),
                       window=lambda layer: 6 if layer == 1 else 0)},
+    # Plain weights, of which [hidden, 2 inner] has the shape of [2 inner, hidden]; a limit that bites.
+    "gpt-oss-plain": {
+        "tp": [3], "config": sizes("gpt_oss", 42, 21, 3, 6, 66, num_key_value_heads=3, head_dim=14, sliding_window=5,
+                                   num_local_experts=5, experts_per_token=3, swiglu_limit=0.7, rope_theta=60,
+                                   rope_scaling={"rope_type": "yarn", "factor": 4.0, "beta_fast": 5.0, "truncate": False,
+                                                 "original_max_position_embeddings": 64}),
+        "model": dict(hidden=42, inner=21, layers=3, heads=6, kv=3, d=14, vocab=66, eps=1e-5, qkv_bias=True, o_bias=True,
+                      sinks=True, experts=5, top_k=3, expert_inner=21, limit=0.7, theta=60, sparse=lambda layer: True,
+                      window=lambda layer: 5 if layer % 2 == 0 else 0,
+                      scaling=dict(type="yarn", factor=4, fast=5, truncate=False, original=64))},
+    # Heads of 64, eight KV heads, four experts a token, YaRN and its limits as nobody says them.
+    "gpt-oss-defaults": {
+        "tp": [], "config": sizes("gpt_oss", 34, 11, 1, 8, 60, num_local_experts=6, attention_bias=False),
+        "model": dict(hidden=34, inner=11, layers=1, heads=8, kv=8, d=64, vocab=60, eps=1e-5, sinks=True, experts=6, top_k=4,
+                      expert_inner=11, limit=7, theta=150000, sparse=lambda layer: True,
+                      scaling=dict(type="yarn", factor=32, truncate=False, original=4096))},
 }
 
 

@@ -292,6 +292,36 @@ static void test_gemma_errors(void **state)
 		     "not supported for the model_type llama");
 }
 
+static void test_gpt_oss(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"gpt_oss\"," SIZES ",\"num_key_value_heads\":2}", &c);
+	assert_true(c.moe.n_experts == 128 && c.moe.top_k == 4 && c.moe.layer[0]);
+	assert_true(c.moe.inner == c.intermediate_size && c.moe.normalise && c.moe.bias);
+	assert_true(c.qkv_bias && c.o_bias && c.head_dim == 64 && c.swiglu_limit == 7);
+	assert_true(c.layer_window[0] && !c.layer_window[1] && c.sliding_window == 128);
+	assert_true(c.rope.type == ROPE_YARN && c.rope.factor == 32 && !c.rope.truncate);
+	assert_true(c.rope.theta == 150000 && c.rope.original_max_position == 4096);
+	/* The newer spelling. */
+	expect_ok("{\"model_type\":\"gpt_oss\"," SIZES ",\"num_key_value_heads\":2,"
+		  "\"dtype\":\"bfloat16\",\"rope_parameters\":{\"rope_type\":\"default\","
+		  "\"rope_theta\":7e4},\"quantization_config\":{\"quant_method\":\"mxfp4\"}}",
+		  &c);
+	assert_true(c.rope.type == ROPE_DEFAULT && c.rope.theta == 7e4);
+	assert_int_equal(c.quant.method, QUANT_MXFP4);
+	expect_error("{\"model_type\":\"gpt_oss\"," SIZES ",\"num_key_value_heads\":2,"
+		     "\"swiglu_limit\":0}",
+		     "swiglu_limit: 0");
+	expect_error("{\"model_type\":\"gpt_oss\"," SIZES ",\"num_key_value_heads\":2,"
+		     "\"num_local_experts\":3}",
+		     "num_experts_per_tok: 4 of 3 experts");
+	expect_error("{\"model_type\":\"gpt_oss\"," SIZES ",\"num_key_value_heads\":2,"
+		     "\"layer_types\":[\"chunked_attention\",\"full_attention\"]}",
+		     "chunked_attention");
+}
+
 static void test_errors(void **state)
 {
 	static const struct {
@@ -588,6 +618,7 @@ int main(void)
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_gemma),
 		cmocka_unit_test(test_gemma_errors),
+		cmocka_unit_test(test_gpt_oss),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_placement),
 		cmocka_unit_test(test_rope_default_linear_dynamic),

@@ -134,6 +134,12 @@ static const struct odd models[] = {
 	 "\"sliding_window_pattern\": 3, \"tie_word_embeddings\": false, "
 	 "\"attention_bias\": true, \"rope_scaling\": {\"rope_type\": \"linear\", "
 	 "\"factor\": 3.0}}"},
+	{"gpt_oss, three KV heads",
+	 {3, 2},
+	 "{\"model_type\": \"gpt_oss\", \"hidden_size\": 42, \"intermediate_size\": 33, "
+	 "\"num_hidden_layers\": 3, \"num_attention_heads\": 6, \"num_key_value_heads\": 3, "
+	 "\"head_dim\": 14, \"vocab_size\": 66, \"sliding_window\": 5, "
+	 "\"num_local_experts\": 5, \"num_experts_per_tok\": 3, \"swiglu_limit\": 0.7}"},
 	{"deepseek_v3, one token more",
 	 {2},
 	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE

@@ -26,6 +26,8 @@ struct moe_config {
 	uint32_t top_k;
 	uint32_t inner;	       /* of an expert */
 	uint32_t shared_inner; /* of the expert that all tokens see; 0: none */
+	bool router_bias;      /* of the router's product */
+	bool bias;	       /* of an expert's products */
 	bool shared_gate;      /* its result is times a sigmoid */
 	bool sigmoid, normalise, correction_bias, top2; /* ROUTE in txda_isa.h */
 	uint32_t n_groups, top_groups;
@@ -66,6 +68,7 @@ struct model_config {
 	bool rope_interleaved;
 	bool two_ropes;
 	bool gelu;			 /* gates by GELU rather than SiLU */
+	double swiglu_limit;		 /* gates by SWIGLU_CLAMPED, with this limit; 0: not */
 	bool norm_plus_one;		 /* norms multiply by 1 + weight */
 	bool embed_by_root;		 /* embeddings are times the root of hidden_size */
 	double query_scalar;		 /* scores are over its root; 0: head_dim */

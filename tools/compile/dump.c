@@ -21,11 +21,12 @@ static const char *const operand_names[TXDA_OP_COUNT][9] = {
 	[TXDA_OP_LINEAR] = {"x", "weight", "bias", "norm", "residual", 0, "out"},
 	[TXDA_OP_ROPE_TABLE] = {"positions", "inv_freq", 0, 0, 0, 0, "table"},
 	[TXDA_OP_ROPE_KV] = {"qkv", "table", "slots", "q norm", "k norm", 0, "q", "cache"},
-	[TXDA_OP_ATTENTION] = {"q", "cache", "block table", "spans", "context", 0, "out"},
+	[TXDA_OP_ATTENTION] = {"q", "cache", "block table", "spans", "context", "sinks", "out"},
 	[TXDA_OP_GATHER_ROWS] = {"x", "rows", 0, 0, 0, 0, "out"},
 	[TXDA_OP_TOPK] = {"x", 0, 0, 0, 0, 0, "indices", "values", "lse"},
 	[TXDA_OP_ALL_REDUCE] = {"x", "residual", 0, 0, 0, 0, "out"},
 	[TXDA_OP_ALL_GATHER] = {"x", 0, 0, 0, 0, 0, "out"},
+	[TXDA_OP_MOE_LINEAR] = {"x", "weights", "experts", "norm", "columns", "biases", "out"},
 };
 
 /* A name from a file, safe for a terminal; a small ring of buffers. */
@@ -119,6 +120,10 @@ static void dump_params(const struct txda_op *op)
 			printf("  soft cap %g", (double)op->linear.limit);
 		if (op->linear.flags & TXDA_LINEAR_F32_INPUT)
 			printf("  float32 input");
+		break;
+	case TXDA_OP_MOE_LINEAR:
+		if (op->moe_linear.act == TXDA_ACT_SWIGLU_CLAMPED)
+			printf("  clamped swiglu, limit %g", (double)op->moe_linear.limit);
 		break;
 	case TXDA_OP_ROPE_TABLE:
 		printf("  scale %g, positions below %u", (double)op->rope_table.scale,

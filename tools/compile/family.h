@@ -18,6 +18,7 @@ struct family_names {
 	const char *input_norm, *post_attention_norm;
 	const char *q, *k, *v, *o;
 	const char *q_norm, *k_norm;
+	const char *sinks; /* of each head, a share of the softmax that goes nowhere */
 	const char *gate, *up, *down;
 	const char *gate_up;		       /* in one matrix, gates first; NULL: apart */
 	const char *post_attention, *post_mlp; /* norms of what is added to the stream; or NULL */
@@ -28,6 +29,10 @@ struct family_names {
 	/* Experts; a second %u is the expert. */
 	const char *router, *router_bias;
 	const char *expert_gate, *expert_up, *expert_down;
+	/* The same of all experts in one tensor, if the checkpoint has that. */
+	const char *experts_gate_up, *experts_down;
+	bool experts_in_first;	  /* each is [in, out], where its shape does not tell */
+	bool experts_interleaved; /* a gate, an up, … */
 	const char *shared_gate, *shared_up, *shared_down, *shared_expert_gate;
 };
 
@@ -60,7 +65,7 @@ struct family {
 extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
 	family_internlm3, family_qwen2_moe, family_qwen3_moe, family_glm, family_glm4,
 	family_glm4_moe, family_deepseek_v2, family_deepseek_v3, family_kimi_k2, family_gemma2,
-	family_gemma3;
+	family_gemma3, family_gpt_oss;
 
 /* What most families call their tensors, and what families add to that. */
 #define FAMILY_NAMES_LLAMA                                                                         \
@@ -76,7 +81,9 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 	.router = "model.layers.%u.mlp.gate",                                                      \
 	.expert_gate = "model.layers.%u.mlp.experts.%u.gate_proj",                                 \
 	.expert_up = "model.layers.%u.mlp.experts.%u.up_proj",                                     \
-	.expert_down = "model.layers.%u.mlp.experts.%u.down_proj"
+	.expert_down = "model.layers.%u.mlp.experts.%u.down_proj",                                 \
+	.experts_gate_up = "model.layers.%u.mlp.experts.gate_up_proj",                             \
+	.experts_down = "model.layers.%u.mlp.experts.down_proj"
 #define FAMILY_NAMES_SHARED(name)                                                                  \
 	.shared_gate = "model.layers.%u.mlp." name ".gate_proj",                                   \
 	.shared_up = "model.layers.%u.mlp." name ".up_proj",                                       \

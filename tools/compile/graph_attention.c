@@ -94,9 +94,12 @@ static uint32_t add_rope_kv(struct graph *g, uint32_t layer, uint32_t qkv)
 static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
 {
 	const struct model_config *c = g->config;
+	uint32_t out, sinks = TXDA_NONE;
 	struct txda_op *op;
-	uint32_t out;
 
+	if (g->names->sinks)
+		sinks = graph_part(g, program_label(g->p, "layers.%u.attn.sinks", layer),
+				   g->names->sinks, layer, c->n_heads, g->shard.q_heads);
 	out = graph_scratch(g, program_label(g->p, "layers.%u.heads", layer), ATTENTION_DTYPE,
 			    PROGRAM_SYM(T), g->shard.q_heads.n * c->head_dim);
 	op = program_add_op(g->p, TXDA_OP_ATTENTION, program_label(g->p, "layers.%u.attn", layer));
@@ -105,6 +108,7 @@ static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
 	op->in[2] = g->block_table;
 	op->in[3] = g->spans;
 	op->in[4] = g->context;
+	op->in[5] = sinks;
 	op->out[0] = out;
 	op->attention = (struct txda_op_attention){
 		.n_heads = g->shard.q_heads.n,

@@ -51,6 +51,9 @@ struct weight_piece {
 	/* Of several matrices: matrix m is expert + m, and has its rows m * row_step further. */
 	uint32_t expert, row_step;
 	bool transposed; /* @row are columns of the checkpoint's tensor, @col its rows */
+	uint32_t row_by; /* from one of @row to the next; 0: 1 */
+	/* The checkpoint's tensor is as many matrices, of which this is number @expert; 0: one. */
+	uint32_t stack;
 };
 
 /*
@@ -71,7 +74,7 @@ struct linear {
 	unsigned n_pieces;
 	uint32_t n;			 /* rows with padding; 0: of the pieces */
 	bool gated;			 /* two pieces: gates and ups */
-	bool bias;			 /* NAME.bias of each piece */
+	bool bias;			 /* NAME.bias of each piece, NAME_bias of a stack */
 	uint32_t weight;		 /* a tensor that is there already, or TXDA_NONE */
 	uint32_t x, norm, residual, out; /* tensors or TXDA_NONE */
 	uint32_t flags;			 /* TXDA_LINEAR_F32_INPUT */
@@ -105,15 +108,21 @@ void graph_attention(struct graph *g, uint32_t layer);
 void graph_mla(struct graph *g, uint32_t layer); /* latent attention */
 void graph_mlp(struct graph *g, uint32_t layer);
 
-/* Their biases in the same order as one F32 [N] tensor. */
+/* Their biases in the same order as one F32 [N] tensor, or [matrices, N] when @matrices is not 0. */
 uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
-		    unsigned n_pieces);
+		    unsigned n_pieces, uint32_t matrices);
 /* The F32 [n] vector NAME. */
 uint32_t graph_vector(struct graph *g, const char *label, const char *name, uint32_t layer,
 		      uint32_t n);
+/* Those in @part of them: F32 [part.n]. */
+uint32_t graph_part(struct graph *g, const char *label, const char *name, uint32_t layer,
+		    uint32_t n, struct range part);
 /* The F32 [n] vector NAME.weight, or 1 + it where the family says so. */
 uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
 		    uint32_t n);
+/* Whether the checkpoint has NAME + @suffix. A made-up one has what @name is not NULL for, but no
+ * stacks. */
+bool graph_has(const struct graph *g, const char *name, uint32_t layer, const char *suffix);
 /* An F32 activation [T, columns] (or BF16) in scratch. */
 uint32_t graph_scratch(struct graph *g, const char *label, uint8_t dtype, struct txda_dim rows,
 		       uint32_t columns);

@@ -27,6 +27,7 @@ static uint8_t own_dtype(const struct source_tensor *t)
 	switch (t->format) {
 	case SOURCE_PLAIN: return t->dtype;
 	case SOURCE_F8: return TXDA_F8;
+	case SOURCE_MX4: return TXDA_MX4;
 	default:
 		if (quant_symmetric(t))
 			return t->bits == 4 ? TXDA_W4 : TXDA_W8;
@@ -56,6 +57,7 @@ static const char *dtype_label(uint8_t dtype, bool keep)
 	case TXDA_W4:
 	case TXDA_W4Z: return keep ? "w4a16" : "w4";
 	case TXDA_F8: return "fp8";
+	case TXDA_MX4: return "mxfp4";
 	default: return "bf16";
 	}
 }
@@ -282,6 +284,7 @@ static uint32_t add_tiles(struct graph *g, const char *label, const struct plan 
 				.source = p->source[m * p->n + first + i],
 				.row = w->row.first + (w->transposed ? 0 : m * w->row_step),
 				.rows = w->row.n,
+				.row_by = w->row_by,
 				.col = w->transposed ? 0 : w->col.first,
 			};
 		}
@@ -334,6 +337,8 @@ uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role,
 
 static enum txda_activation gate_act(const struct graph *g)
 {
+	if (g->config->swiglu_limit > 0)
+		return TXDA_ACT_SWIGLU_CLAMPED;
 	return g->config->gelu ? TXDA_ACT_GELU_GATED : TXDA_ACT_SILU_GATED;
 }
 
@@ -343,6 +348,7 @@ static void add_op(struct graph *g, const struct linear *l, const char *label, u
 {
 	float eps = l->norm == TXDA_NONE ? 0 : l->eps > 0 ? l->eps : g->config->rms_norm_eps;
 	enum txda_activation act = TXDA_ACT_NONE;
+	float limit = l->softcap;
 	struct txda_op *op =
 		program_add_op(g->p, l->matrices ? TXDA_OP_MOE_LINEAR : TXDA_OP_LINEAR, label);
 
@@ -350,6 +356,8 @@ static void add_op(struct graph *g, const struct linear *l, const char *label, u
 		act = gate_act(g);
 	else if (l->softcap > 0)
 		act = TXDA_ACT_SOFTCAP;
+	if (txda_is_gated(act))
+		limit = (float)g->config->swiglu_limit;
 	op->in[0] = l->x;
 	op->in[1] = weight;
 	op->out[0] = l->out;
@@ -357,6 +365,7 @@ static void add_op(struct graph *g, const struct linear *l, const char *label, u
 		op->in[2] = l->experts;
 		op->in[3] = l->norm;
 		op->in[4] = columns;
+		op->in[5] = bias;
 		op->moe_linear = (struct txda_op_moe_linear){
 			.act = act,
 			.eps = eps,
@@ -364,6 +373,7 @@ static void add_op(struct graph *g, const struct linear *l, const char *label, u
 			.out_col = col,
 			.first = l->first,
 			.n_experts = l->n_experts,
+			.limit = limit,
 		};
 		return;
 	}
@@ -371,11 +381,8 @@ static void add_op(struct graph *g, const struct linear *l, const char *label, u
 	op->in[3] = l->norm;
 	op->in[4] = l->residual;
 	op->in[5] = columns;
-	op->linear = (struct txda_op_linear){.act = act,
-					     .eps = eps,
-					     .flags = l->flags | flags,
-					     .out_col = col,
-					     .limit = l->softcap};
+	op->linear = (struct txda_op_linear){
+		.act = act, .eps = eps, .flags = l->flags | flags, .out_col = col, .limit = limit};
 }
 
 static uint32_t rows_of(const struct linear *l)
@@ -396,7 +403,7 @@ static uint32_t bias_of(struct graph *g, const struct linear *l, const char *lab
 	if (!l->bias)
 		return TXDA_NONE;
 	snprintf(name, sizeof(name), "%s.bias", label);
-	return graph_bias(g, name, l->pieces + first, n);
+	return graph_bias(g, name, l->pieces + first, n, l->matrices);
 }
 
 static void add_fused(struct graph *g, const struct linear *l, struct plan *p)
@@ -440,6 +447,7 @@ static void add_apart(struct graph *g, const struct linear *l, struct plan *p)
 		op->in[0] = one.out;
 		op->out[0] = l->out;
 		op->silu_mul.act = gate_act(g);
+		op->silu_mul.limit = (float)g->config->swiglu_limit;
 	}
 }
 

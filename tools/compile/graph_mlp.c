@@ -186,6 +186,7 @@ static void add_router(struct graph *g, struct experts *e)
 				.norm = e->norm,
 				.residual = TXDA_NONE,
 				.out = logits,
+				.bias = m->router_bias,
 				.flags = TXDA_LINEAR_F32_INPUT,
 			});
 	if (m->correction_bias)
@@ -262,6 +263,32 @@ static void add_shared(struct graph *g, struct experts *e)
 			});
 }
 
+/* Whether the checkpoint has the layer's experts in one tensor. */
+static bool are_stacked(const struct graph *g, uint32_t layer)
+{
+	return !g->names->expert_down || graph_has(g, g->names->experts_down, layer, "") ||
+	       graph_has(g, g->names->experts_down, layer, "_blocks");
+}
+
+/* Gates, ups and downs that this chip has of the experts, from the tensors of all of them. */
+static void stacked_pieces(const struct graph *g, uint32_t layer, struct weight_piece gate_up[2],
+			   struct weight_piece *down)
+{
+	const struct family_names *names = g->names;
+	const struct moe_config *m = &g->config->moe;
+	const struct range inner = g->shard.expert_inner;
+	unsigned i;
+
+	gate_up_pieces(g, layer, m->inner, inner, names->experts_gate_up, names->experts_gate_up,
+		       gate_up);
+	for (i = 0; i < 2 && names->experts_interleaved; i++) {
+		gate_up[i].row.first = 2 * inner.first + i;
+		gate_up[i].row_by = 2;
+	}
+	down->name = names->experts_down;
+	gate_up[0].stack = gate_up[1].stack = down->stack = m->n_experts;
+}
+
 /* The experts' own products: F32 [T k, H]. */
 static uint32_t add_expert_mlp(struct graph *g, const struct experts *e)
 {
@@ -291,12 +318,15 @@ static uint32_t add_expert_mlp(struct graph *g, const struct experts *e)
 		.first = s->experts.first,
 		.n_experts = c->moe.n_experts,
 		.rows = rows,
+		.bias = c->moe.bias,
 		.flags = mlp_flags(g),
 	};
 	char label[64];
 
 	gate_up_pieces(g, e->layer, c->moe.inner, s->expert_inner, g->names->expert_gate,
 		       g->names->expert_up, gate_up);
+	if (are_stacked(g, e->layer))
+		stacked_pieces(g, e->layer, gate_up, &down);
 	gate_up[0].expert = gate_up[1].expert = s->experts.first;
 	snprintf(label, sizeof(label), "layers.%u.experts.gate_up", e->layer);
 	l.label = label;
@@ -309,6 +339,8 @@ static uint32_t add_expert_mlp(struct graph *g, const struct experts *e)
 	l.pieces = &down;
 	l.n_pieces = 1;
 	l.gated = false;
+	/* Of parts of an expert on several chips, one adds the bias. */
+	l.bias = c->moe.bias && (s->experts.n < c->moe.n_experts || !s->rank);
 	l.out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, rows,
 			      c->hidden_size);
 	graph_linear(g, &l);

@@ -41,6 +41,14 @@ static const char *tensor_name(const struct graph *g, char *buf, const char *nam
 	return buf;
 }
 
+bool graph_has(const struct graph *g, const char *name, uint32_t layer, const char *suffix)
+{
+	char full[NAME_BYTES];
+
+	return name && g->source->checkpoint &&
+	       source_has(g->source, tensor_name(g, full, name, layer, 0, suffix));
+}
+
 /* Only the first failure writes the error. */
 static int find(struct graph *g, const char *name, uint64_t rows, uint64_t cols,
 		struct source_tensor *ret)
@@ -59,10 +67,12 @@ int graph_find(struct graph *g, const struct weight_piece *w, struct source_tens
 	char name[NAME_BYTES];
 	int r = g->failed;
 
-	if (!r)
-		r = quant_find(g->source, &g->config->quant,
-			       tensor_name(g, name, w->name, w->layer, w->expert, ""), w->rows,
-			       w->cols, ret, g->error);
+	tensor_name(g, name, w->name, w->layer, w->expert, "");
+	if (!r && w->stack)
+		r = quant_find_stacked(g->source, name, w->stack, w->expert, w->rows, w->cols,
+				       g->names->experts_in_first, ret, g->error);
+	else if (!r)
+		r = quant_find(g->source, &g->config->quant, name, w->rows, w->cols, ret, g->error);
 	if (r)
 		graph_fail(g, r);
 	return r;
@@ -103,38 +113,51 @@ uint32_t graph_constant(struct graph *g, const char *label, const float *data, u
 	return own_words(g, label, TXDA_F32, data, 0, n);
 }
 
-uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
-		    unsigned n_pieces)
+/* The biases of @w's rows; false: there are none, and that is remembered. */
+static bool read_bias(struct graph *g, const struct weight_piece *w, uint32_t expert, float *to)
 {
+	const uint32_t by = w->row_by ? w->row_by : 1;
 	char name[NAME_BYTES];
-	uint32_t n = 0, at = 0, tensor;
+	struct source_tensor t;
+	uint32_t i;
+
+	tensor_name(g, name, w->name, w->layer, expert, w->stack ? "_bias" : ".bias");
+	if (find(g, name, w->stack, w->rows, &t))
+		return false;
+	for (i = 0; i < w->row.n; i++)
+		source_read(&t, w->stack ? expert : 0, w->row.first + (uint64_t)i * by, 1, to + i);
+	return true;
+}
+
+uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
+		    unsigned n_pieces, uint32_t matrices)
+{
+	uint32_t n = 0, at = 0, tensor, m;
 	unsigned i;
 	float *data;
 
 	for (i = 0; i < n_pieces; i++)
 		n += pieces[i].row.n;
-	data = calloc(n, sizeof(*data));
+	data = calloc((size_t)n * (matrices ? matrices : 1), sizeof(*data));
 	if (!data) {
 		graph_fail(g, g->failed ? g->failed : tool_fail(g->error, -ENOMEM, "no memory"));
 		return 0;
 	}
-	for (i = 0; i < n_pieces; i++) {
-		const struct weight_piece *w = &pieces[i];
-		struct source_tensor t;
-
-		if (find(g, tensor_name(g, name, w->name, w->layer, w->expert, ".bias"), 0, w->rows,
-			 &t))
-			break;
-		source_read(&t, 0, w->row.first, w->row.n, data + at);
-		at += w->row.n;
+	for (m = 0; m < (matrices ? matrices : 1); m++) {
+		for (i = 0; i < n_pieces; i++) {
+			if (!read_bias(g, &pieces[i], pieces[i].expert + m, data + at))
+				break;
+			at += pieces[i].row.n;
+		}
 	}
-	tensor = graph_constant(g, label, data, n);
+	tensor = own_words(g, label, TXDA_F32, data, matrices, n);
 	free(data);
 	return tensor;
 }
 
+/* Elements @part of the vector NAME + @suffix, which has @n. */
 static uint32_t vector(struct graph *g, const char *label, const char *name, uint32_t layer,
-		       const char *suffix, uint32_t n, float plus)
+		       const char *suffix, uint32_t n, struct range part, float plus)
 {
 	char full[NAME_BYTES];
 	struct source_tensor t;
@@ -143,15 +166,15 @@ static uint32_t vector(struct graph *g, const char *label, const char *name, uin
 
 	if (find(g, tensor_name(g, full, name, layer, 0, suffix), 0, n, &t))
 		return 0;
-	data = calloc(n, sizeof(*data));
+	data = calloc(part.n, sizeof(*data));
 	if (!data) {
 		graph_fail(g, tool_fail(g->error, -ENOMEM, "no memory"));
 		return 0;
 	}
-	source_read(&t, 0, 0, n, data);
-	for (i = 0; i < n; i++)
+	source_read(&t, 0, part.first, part.n, data);
+	for (i = 0; i < part.n; i++)
 		data[i] += plus;
-	tensor = graph_constant(g, label, data, n);
+	tensor = graph_constant(g, label, data, part.n);
 	free(data);
 	return tensor;
 }
@@ -159,11 +182,18 @@ static uint32_t vector(struct graph *g, const char *label, const char *name, uin
 uint32_t graph_vector(struct graph *g, const char *label, const char *name, uint32_t layer,
 		      uint32_t n)
 {
-	return vector(g, label, name, layer, "", n, 0);
+	return vector(g, label, name, layer, "", n, (struct range){0, n}, 0);
+}
+
+uint32_t graph_part(struct graph *g, const char *label, const char *name, uint32_t layer,
+		    uint32_t n, struct range part)
+{
+	return vector(g, label, name, layer, "", n, part, 0);
 }
 
 uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
 		    uint32_t n)
 {
-	return vector(g, label, name, layer, ".weight", n, g->config->norm_plus_one ? 1 : 0);
+	return vector(g, label, name, layer, ".weight", n, (struct range){0, n},
+		      g->config->norm_plus_one ? 1 : 0);
 }

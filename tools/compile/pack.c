@@ -265,7 +265,7 @@ static void put_code(uint8_t dtype, uint8_t *q, unsigned k, unsigned c, uint8_t 
 {
 	if (dtype == TXDA_F8)
 		q[k / 4 * 128 + c / 4 * 16 + k % 4 / 2 * 8 + c % 4 * 2 + k % 2] = code;
-	else if (dtype == TXDA_W8 || dtype == TXDA_W8Z)
+	else if (!txda_is_nibbles(dtype))
 		q[k / 4 * 128 + c * 4 + k % 4] = code;
 	else
 		q[k / 8 * 128 + c * 4 + k % 4] |= (uint8_t)(code << (k & 4));
@@ -275,12 +275,13 @@ uint8_t *pack_codes(uint8_t dtype, unsigned group, const uint8_t (*codes)[256],
 		    const struct pack_scale *scale, uint8_t *out)
 {
 	uint64_t bytes = txda_tile_group_bytes(dtype, group);
-	uint8_t *q = out + (dtype == TXDA_W8 || dtype == TXDA_W4 ? 64 : 128);
+	uint8_t *q = out + txda_tile_group_header(dtype);
 	unsigned c, k;
 
 	memset(out, 0, bytes);
 	for (c = 0; c < N; c++) {
-		uint16_t h = float_to_f16(scale[c].scale);
+		uint16_t h = dtype == TXDA_MX4 ? float_to_bf16(scale[c].scale)
+					       : float_to_f16(scale[c].scale);
 
 		if (dtype == TXDA_F8)
 			memcpy(out + 4 * c, &scale[c].scale, 4);

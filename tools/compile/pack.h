@@ -30,7 +30,8 @@ uint8_t *pack_block(uint8_t dtype, unsigned group, float (*x)[TXDA_TILE_N], unsi
 		    uint8_t *out);
 
 /* For weights that come with codes: one group of @group elements of 32 lanes, their codes and what
- * they mean. @dtype: W8, W4 (zero is 0), W8Z, W4Z (zero is what the middle code lacks) or F8. */
+ * they mean. @dtype: W8, W4 (zero is 0), W8Z, W4Z (zero is what the middle code lacks), F8 or
+ * MX4. */
 struct pack_scale {
 	float scale;
 	int16_t zero;
@@ -41,7 +42,9 @@ uint8_t *pack_codes(uint8_t dtype, unsigned group, const uint8_t (*codes)[256],
 /* The code that means 0 when the zero point is 0. */
 static inline uint8_t pack_middle(uint8_t dtype)
 {
-	return dtype == TXDA_F8 ? 0 : dtype == TXDA_W4 || dtype == TXDA_W4Z ? 8 : 128;
+	if (dtype == TXDA_F8 || dtype == TXDA_MX4)
+		return 0;
+	return txda_is_nibbles(dtype) ? 8 : 128;
 }
 
 /* Can x[k][32] be quantised: all finite and at most PACK_MAX_VALUE? */

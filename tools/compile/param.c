@@ -133,6 +133,11 @@ void param_free(struct param_list *list)
 	*list = (struct param_list){0};
 }
 
+static uint64_t part_row(const struct param_part *p, uint64_t row)
+{
+	return p->row + row * (p->row_by ? p->row_by : 1);
+}
+
 /* The part and its row that lane @c of @panel of a matrix with these parts shows, or NULL for a row
  * of zeros. */
 static const struct param_part *lane_row(const struct param_tiles *t, const struct param_part *part,
@@ -144,12 +149,12 @@ static const struct param_part *lane_row(const struct param_tiles *t, const stru
 	if (t->layout == TXDA_TILE32_GATED) {
 		row = panel * (TXDA_TILE_N / 2) + c % (TXDA_TILE_N / 2);
 		i = c / (TXDA_TILE_N / 2);
-		*ret_row = part[i].row + row;
+		*ret_row = part_row(&part[i], row);
 		return row < part[i].rows ? &part[i] : NULL;
 	}
 	for (i = 0; i < t->n_parts; i++) {
 		if (row < part[i].rows) {
-			*ret_row = part[i].row + row;
+			*ret_row = part_row(&part[i], row);
 			return &part[i];
 		}
 		row -= part[i].rows;

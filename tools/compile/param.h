@@ -17,11 +17,12 @@
 #include "source.h"
 #include "txda_isa.h"
 
-/* Rows [row, row + rows) of a source and its columns from @col on: one piece of a fused or sharded
+/* Rows [row, row + rows) of a source, or @rows of them further apart, and its columns from @col on: one piece of a fused or sharded
  * weight. */
 struct param_part {
 	struct source_tensor source;
 	uint64_t row, rows, col;
+	uint64_t row_by; /* from one of these rows to the next; 0: 1 */
 };
 
 /*

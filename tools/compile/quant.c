@@ -41,6 +41,13 @@ float quant_f8(uint8_t v)
 	return v & 0x80 ? -f : f;
 }
 
+static float mx4_value(uint8_t code)
+{
+	static const float value[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
+	return code & 8 ? -value[code & 7] : value[code & 7];
+}
+
 uint32_t quant_group(const struct source_tensor *t, uint64_t col)
 {
 	/* A transposed matrix has the blocks of its rows along its columns. */
@@ -61,6 +68,8 @@ float quant_scale(const struct source_tensor *t, uint64_t row, uint32_t group)
 		at = (uint64_t)group * t->rows + row;
 	else
 		at = row / t->block_rows * t->n_groups + group;
+	if (t->format == SOURCE_MX4)
+		return ldexpf(1, t->scales[at] - 127);
 	return load_float(t->scales, t->scale_dtype, at);
 }
 
@@ -75,7 +84,7 @@ int quant_zero(const struct source_tensor *t, uint64_t row, uint32_t group)
 	uint32_t mask = (1u << t->bits) - 1, per = 32 / t->bits;
 	uint64_t words = (t->rows + per - 1) / per;
 
-	if (t->format == SOURCE_F8)
+	if (t->format == SOURCE_F8 || t->format == SOURCE_MX4)
 		return 0;
 	if (!t->zeros)
 		return 1 << (t->bits - 1);
@@ -124,6 +133,10 @@ void quant_codes(const struct source_tensor *t, uint64_t row, uint64_t col, uint
 					     mask);
 		break;
 	}
+	case SOURCE_MX4:
+		for (i = col; i < col + n; i++)
+			*codes++ = t->data[(row * t->cols + i) / 2] >> (i & 1) * 4 & 15;
+		break;
 	case SOURCE_INT8:
 		for (i = col; i < col + n; i++)
 			*codes++ = t->data[row * t->cols + i] ^ 0x80;
@@ -150,8 +163,9 @@ void quant_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint6
 			uint32_t g = quant_group(t, col + i);
 
 			dst[i] = quant_scale(t, row, g) *
-				 (t->format == SOURCE_F8
-					  ? quant_f8(codes[i])
+				 (t->format == SOURCE_F8 ? quant_f8(codes[i])
+				  : t->format == SOURCE_MX4
+					  ? mx4_value(codes[i])
 					  : (float)(codes[i] - quant_zero(t, row, g)));
 		}
 		n -= step;
@@ -413,6 +427,80 @@ static int find_f8(const struct finder *f, struct source_tensor *t)
 	}
 	return need_scales(f, suffix, (t->rows + t->block_rows - 1) / t->block_rows, t->n_groups,
 			   t);
+}
+
+/* NAME_blocks [n, rows, cols / 32, 16] or NAME_scales [n, rows, cols / 32]: those of matrix
+ * @index. */
+static int find_mx4_part(const struct finder *f, const char *suffix, uint32_t n, uint32_t index,
+			 const uint64_t *dim, unsigned ndim, const uint8_t **ret)
+{
+	const struct safetensors_tensor *t;
+	char name[NAME_BYTES], a[64], b[128];
+	uint64_t bytes = 1;
+	unsigned i;
+
+	snprintf(name, sizeof(name), "%s%s", f->name, suffix);
+	t = safetensors_find(f->s->checkpoint, name);
+	if (!t)
+		return tool_fail(f->error, -ENOENT, "tensor \"%.200s\" is missing", name);
+	if (t->dtype != SAFETENSORS_U8)
+		return tool_fail(f->error, -EINVAL, "tensor \"%.200s\": dtype %s, expected %s",
+				 name, safetensors_dtype_name(t->dtype),
+				 safetensors_dtype_name(SAFETENSORS_U8));
+	if (t->ndim != ndim || memcmp(t->dim, dim, ndim * sizeof(*dim)))
+		return tool_fail(f->error, -EINVAL,
+				 "tensor \"%.200s\": expected the shape %s, found %s", name,
+				 safetensors_shape(ndim, dim, a, sizeof(a)),
+				 safetensors_shape(t->ndim, t->dim, b, sizeof(b)));
+	for (i = 1; i < ndim; i++)
+		bytes *= dim[i];
+	*ret = t->data + (index < n ? index : 0) * bytes;
+	return 0;
+}
+
+static int find_mx4(const struct finder *f, uint32_t n, uint32_t index, struct source_tensor *t)
+{
+	const uint64_t dim[4] = {n, t->rows, t->cols / 32, 16};
+	uint64_t i;
+	int r;
+
+	t->format = SOURCE_MX4;
+	t->bits = 4;
+	if (t->cols % 32)
+		return tool_fail(
+			f->error, -EINVAL,
+			"\"%.200s\": %llu columns are no multiple of 32, the block of MXFP4",
+			f->name, (unsigned long long)t->cols);
+	set_groups(t, 32);
+	r = find_mx4_part(f, "_blocks", n, index, dim, 4, &t->data);
+	if (!r)
+		r = find_mx4_part(f, "_scales", n, index, dim, 3, &t->scales);
+	for (i = 0; !r && i < t->rows * t->n_groups; i++) {
+		if (t->scales[i] == 255)
+			return tool_fail(f->error, -ERANGE,
+					 "tensor \"%.200s_scales\": scale %llu of matrix %u is no "
+					 "number",
+					 f->name, (unsigned long long)i, index);
+	}
+	return r;
+}
+
+int quant_find_stacked(const struct source *s, const char *name, uint32_t n, uint32_t index,
+		       uint64_t rows, uint64_t cols, bool in_first, struct source_tensor *ret,
+		       struct tool_error *error)
+{
+	struct finder f = {.s = s, .name = name, .error = error};
+	struct source_tensor t = {.rows = rows, .cols = cols};
+	char blocks[NAME_BYTES];
+	int r;
+
+	snprintf(blocks, sizeof(blocks), "%s_blocks", name);
+	if (!s->checkpoint || !source_has(s, blocks))
+		return source_find_stacked(s, name, n, index, rows, cols, in_first, ret, error);
+	r = find_mx4(&f, n, index, &t);
+	if (!r)
+		*ret = t;
+	return r;
 }
 
 int quant_find(const struct source *s, const struct quant_config *q, const char *name,

@@ -6,7 +6,8 @@
  *
  * Formats: GPTQ (4 and 8 bits, any group size, symmetric or not, act-order, the zero points of
  * versions 1 and 2), AWQ (gemm), FP8 (E4M3; scales by block, row or tensor) and those of
- * compressed-tensors that mean the same (pack-quantized, int-quantized, float-quantized).
+ * compressed-tensors that mean the same (pack-quantized, int-quantized, float-quantized); MXFP4 of
+ * experts in one tensor.
  */
 #ifndef TXDA_COMPILE_QUANT_H
 #define TXDA_COMPILE_QUANT_H
@@ -18,7 +19,7 @@
 #include "error.h"
 #include "source.h"
 
-enum quant_method { QUANT_NONE, QUANT_GPTQ, QUANT_AWQ, QUANT_FP8, QUANT_COMPRESSED };
+enum quant_method { QUANT_NONE, QUANT_GPTQ, QUANT_AWQ, QUANT_FP8, QUANT_COMPRESSED, QUANT_MXFP4 };
 
 struct quant_config {
 	enum quant_method method;
@@ -45,9 +46,15 @@ int quant_parse_file(const char *text, size_t bytes, bool awq, struct quant_conf
 int quant_find(const struct source *s, const struct quant_config *q, const char *name,
 	       uint64_t rows, uint64_t cols, struct source_tensor *ret, struct tool_error *error);
 
+/* Matrix @index of the @n in NAME_blocks and NAME_scales (MXFP4), or in NAME as
+ * source_find_stacked() has it. */
+int quant_find_stacked(const struct source *s, const char *name, uint32_t n, uint32_t index,
+		       uint64_t rows, uint64_t cols, bool in_first, struct source_tensor *ret,
+		       struct tool_error *error);
+
 /* For matrices with a format: which group a column belongs to, the scale and the zero point of
- * (row, group), and @n codes from a column on; an element is scale * (code - zero), or an E4M3
- * number times scale. */
+ * (row, group), and @n codes from a column on; an element is scale * (code - zero), or an E4M3 or
+ * E2M1 number times scale. */
 uint32_t quant_group(const struct source_tensor *t, uint64_t col);
 float quant_scale(const struct source_tensor *t, uint64_t row, uint32_t group);
 int quant_zero(const struct source_tensor *t, uint64_t row, uint32_t group);

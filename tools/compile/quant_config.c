@@ -162,9 +162,12 @@ static int parse_method(const cJSON *json, const char *method, struct quant_conf
 	} else if (!strcmp(method, "compressed-tensors")) {
 		q.method = QUANT_COMPRESSED;
 		r = parse_compressed(json, &q, error);
+	} else if (!strcmp(method, "mxfp4")) {
+		q.method = QUANT_MXFP4;
+		r = 0;
 	} else {
 		r = tool_fail(error, -ENOTSUP,
-			      "quant_method \"%.64s\" is not supported (gptq, awq, fp8 and "
+			      "quant_method \"%.64s\" is not supported (gptq, awq, fp8, mxfp4 and "
 			      "compressed-tensors are)",
 			      method);
 	}

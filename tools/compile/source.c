@@ -40,18 +40,32 @@ static struct source_tensor make_up(const char *name, uint64_t rows, uint64_t co
 	return t;
 }
 
-int source_find(const struct source *s, const char *name, uint64_t rows, uint64_t cols,
-		struct source_tensor *ret, struct tool_error *error)
+/* The type of a plain tensor's elements. */
+static int find_dtype(const struct safetensors_tensor *t, uint8_t *ret, struct tool_error *error)
 {
 	static const int8_t types[SAFETENSORS_DTYPE_COUNT] = {
 		[SAFETENSORS_F32] = TXDA_F32 + 1,
 		[SAFETENSORS_BF16] = TXDA_BF16 + 1,
 		[SAFETENSORS_F16] = TXDA_F16 + 1,
 	};
+
+	if (!types[t->dtype])
+		return tool_fail(error, -ENOTSUP,
+				 "tensor \"%s\": dtype %s is not supported (F32, BF16 and F16 are)",
+				 t->name, safetensors_dtype_name(t->dtype));
+	*ret = (uint8_t)(types[t->dtype] - 1);
+	return 0;
+}
+
+int source_find(const struct source *s, const char *name, uint64_t rows, uint64_t cols,
+		struct source_tensor *ret, struct tool_error *error)
+{
 	const uint64_t want[2] = {rows ? rows : cols, cols};
 	const unsigned ndim = rows ? 2 : 1;
 	const struct safetensors_tensor *t;
 	char expected[64], found[128];
+	uint8_t dtype = 0;
+	int r;
 
 	if (!s->checkpoint) {
 		*ret = make_up(name, rows, cols);
@@ -65,15 +79,53 @@ int source_find(const struct source *s, const char *name, uint64_t rows, uint64_
 		return tool_fail(error, -EINVAL, "tensor \"%s\": expected the shape %s, found %s",
 				 name, expected,
 				 safetensors_shape(t->ndim, t->dim, found, sizeof(found)));
-	if (!types[t->dtype])
-		return tool_fail(error, -ENOTSUP,
-				 "tensor \"%s\": dtype %s is not supported (F32, BF16 and F16 are)",
-				 name, safetensors_dtype_name(t->dtype));
+	r = find_dtype(t, &dtype, error);
+	if (r)
+		return r;
 	*ret = (struct source_tensor){
-		.dtype = (uint8_t)(types[t->dtype] - 1),
+		.dtype = dtype,
 		.rows = rows ? rows : 1,
 		.cols = cols,
 		.data = t->data,
+	};
+	return 0;
+}
+
+int source_find_stacked(const struct source *s, const char *name, uint32_t n, uint32_t index,
+			uint64_t rows, uint64_t cols, bool in_first, struct source_tensor *ret,
+			struct tool_error *error)
+{
+	const uint64_t want[3] = {n, rows, cols}, turned[3] = {n, cols, rows};
+	const struct safetensors_tensor *t;
+	char a[64], b[64], found[128];
+	uint8_t dtype = 0;
+	bool straight;
+	int r;
+
+	if (!s->checkpoint) {
+		*ret = make_up(name, rows, cols);
+		ret->seed += index;
+		return 0;
+	}
+	t = safetensors_find(s->checkpoint, name);
+	safetensors_shape(3, want, a, sizeof(a));
+	safetensors_shape(3, turned, b, sizeof(b));
+	if (!t)
+		return tool_fail(error, -ENOENT, "tensor \"%s\" %s is missing", name, a);
+	straight = t->ndim == 3 && !memcmp(t->dim, want, sizeof(want));
+	if (!straight && (t->ndim != 3 || memcmp(t->dim, turned, sizeof(turned))))
+		return tool_fail(error, -EINVAL,
+				 "tensor \"%s\": expected the shape %s or %s, found %s", name, a, b,
+				 safetensors_shape(t->ndim, t->dim, found, sizeof(found)));
+	r = find_dtype(t, &dtype, error);
+	if (r)
+		return r;
+	*ret = (struct source_tensor){
+		.dtype = dtype,
+		.rows = rows,
+		.cols = cols,
+		.data = t->data + index * rows * cols * (dtype == TXDA_F32 ? 4 : 2),
+		.transposed = !straight || (rows == cols && in_first),
 	};
 	return 0;
 }

@@ -28,6 +28,7 @@ enum source_format {
 	SOURCE_PACKED, /* codes [N, K bits / 32], scales [N, groups] */
 	SOURCE_INT8,   /* I8 [N, K], scales [N, groups] */
 	SOURCE_F8,     /* E4M3 [N, K], scales [blocks of rows, groups] */
+	SOURCE_MX4,    /* E2M1 [N, K / 2], scales of 8 bits of exponent [N, groups] */
 };
 
 /* A matrix [rows, cols]; a vector has one row. Small enough to copy. */
@@ -55,6 +56,13 @@ struct source_tensor {
  */
 int source_find(const struct source *s, const char *name, uint64_t rows, uint64_t cols,
 		struct source_tensor *ret, struct tool_error *error);
+/*
+ * Matrix @index of @name, which is @n of them: [n, rows, cols], or [n, cols, rows]. Where both would
+ * do, @in_first says that it is the latter.
+ */
+int source_find_stacked(const struct source *s, const char *name, uint32_t n, uint32_t index,
+			uint64_t rows, uint64_t cols, bool in_first, struct source_tensor *ret,
+			struct tool_error *error);
 bool source_has(const struct source *s, const char *name);
 
 /* Rows become columns and columns rows; column 0 is row @first_row of before. */
