@@ -179,16 +179,15 @@ V_INLINE void score_rows(const unsigned rows, const unsigned terms, const struct
 	const uint32_t *k0 = t->k[g], *k1 = t->k[g2], *q = a->q_pack + r0;
 	dotacc c[8][2];
 
-	for (unsigned r = 0; r < rows; r++)
+	EACH(r, rows)
 		c[r][0] = c[r][1] = DOT_ZERO;
 	for (unsigned i = 0; i < (a->dim + 1) / 2; i++, k0 += 16, k1 += 16, q += PAIR_ROWS * terms)
 		for (unsigned term = 0; term < terms; term++)
-#pragma GCC unroll 8
-			for (unsigned r = 0; r < rows; r++) {
+			EACH(r, rows) {
 				dot16(&c[r][0], k0, q + term * PAIR_ROWS + r);
 				dot16(&c[r][1], k1, q + term * PAIR_ROWS + r);
 			}
-	for (unsigned r = 0; r < rows; r++) {
+	EACH(r, rows) {
 		memcpy(a->scores + (r0 + r) * CM_ATT_TILE + g * 16, &c[r][0], 64);
 		memcpy(a->scores + (r0 + r) * CM_ATT_TILE + g2 * 16, &c[r][1], 64);
 	}
@@ -200,7 +199,7 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 {
 	dotacc c[8][2];
 
-	for (unsigned r = 0; r < rows; r++)
+	EACH(r, rows)
 		for (unsigned i = 0; i < 1u + two; i++)
 			memcpy(&c[r][i], a->acc + (r0 + r) * a->acc_stride + d0 + i * 16, 64);
 	for (unsigned g = 0; g < t->groups; g++) {
@@ -210,8 +209,7 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 		uint32_t last[32];
 
 		for (unsigned i = 0; i < pairs; i++, v += a->v_stride, p += PAIR_ROWS)
-#pragma GCC unroll 8
-			for (unsigned r = 0; r < rows; r++) {
+			EACH(r, rows) {
 				dot16(&c[r][0], v, p + r);
 				if (two)
 					dot16(&c[r][1], v + 16, p + r);
@@ -223,13 +221,13 @@ V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const s
 		 */
 		for (unsigned i = 0; i < 16u + 16u * two; i++)
 			last[i] = v[i] & 0xffffu;
-		for (unsigned r = 0; r < rows; r++) {
+		EACH(r, rows) {
 			dot16(&c[r][0], last, p + r);
 			if (two)
 				dot16(&c[r][1], last + 16, p + r);
 		}
 	}
-	for (unsigned r = 0; r < rows; r++)
+	EACH(r, rows)
 		for (unsigned i = 0; i < 1u + two; i++)
 			memcpy(a->acc + (r0 + r) * a->acc_stride + d0 + i * 16, &c[r][i], 64);
 }
@@ -298,21 +296,20 @@ V_INLINE void latent_rows(const unsigned rows, const struct cm_attend *a, const 
 		float *s = a->scores + r0 * CM_ATT_TILE + g * 16 + 2 * i;
 		vf s0[8], s1[8];
 
-		for (unsigned r = 0; r < rows; r++)
+		EACH(r, rows)
 			s0[r] = s1[r] = (vf){0};
 		for (unsigned d = 0; d < a->v_stride; d += VL) {
 			vu u = *(const vu_any *)(c + d);
 			vf even = v_pair_even(u), odd = v_pair_odd(u);
 
-#pragma GCC unroll 8
-			for (unsigned r = 0; r < rows; r++) {
+			EACH(r, rows) {
 				vf x = v_load(q + r * a->v_stride + d);
 
 				s0[r] = v_fma(even, x, s0[r]);
 				s1[r] = v_fma(odd, x, s1[r]);
 			}
 		}
-		for (unsigned r = 0; r < rows; r++) {
+		EACH(r, rows) {
 			s[r * CM_ATT_TILE] = v_sum(s0[r]);
 			s[r * CM_ATT_TILE + 1] = v_sum(s1[r]);
 		}

@@ -146,17 +146,15 @@ V_INLINE void group_block(const struct group_kind t, const unsigned rows, __m512
 			byte_pairs(v0, p0);
 			byte_pairs(v1, p1);
 		}
-#pragma GCC unroll 4
-		for (unsigned i = 0; i < pairs; i++)
-#pragma GCC unroll 2
-			for (unsigned term = 0; term < terms; term++, a += rows)
-#pragma GCC unroll 8
-				for (unsigned m = 0; m < rows; m++) {
-					__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[m]);
+		EACH(i, pairs * terms) {
+			EACH(m, rows) {
+				__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[m]);
 
-					d[m][0] = _mm512_dpbf16_ps(d[m][0], (__m512bh)p0[i], x);
-					d[m][1] = _mm512_dpbf16_ps(d[m][1], (__m512bh)p1[i], x);
-				}
+				d[m][0] = _mm512_dpbf16_ps(d[m][0], (__m512bh)p0[i / terms], x);
+				d[m][1] = _mm512_dpbf16_ps(d[m][1], (__m512bh)p1[i / terms], x);
+			}
+			a += rows;
+		}
 	}
 }
 
@@ -171,7 +169,7 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *
 	for (size_t i = 0; i < n;) {
 		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
 
-		for (unsigned v = 0; v < 2; v++) {
+		EACH(v, 2) {
 			s[v] = (__m512)group_scale(t, w, v * 16);
 			if (has_zero(t))
 				z[v] = (__m512)group_zero(w, v * 16);
@@ -183,17 +181,15 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *
 
 			for (unsigned j = 0; j < block; j += 64)
 				PREFETCH(w + j);
-#pragma GCC unroll 8
-			for (unsigned m = 0; m < rows; m++)
-				for (unsigned v = 0; v < 2; v++)
+			EACH(m, rows)
+				EACH(v, 2)
 					d[m][v] = has_zero(t)
 							  ? _mm512_mul_ps(_mm512_set1_ps(-sum[m]),
 									  z[v])
 							  : _mm512_setzero_ps();
 			group_block(t, rows, d, w, a);
-#pragma GCC unroll 8
-			for (unsigned m = 0; m < rows; m++)
-				for (unsigned v = 0; v < 2; v++) {
+			EACH(m, rows)
+				EACH(v, 2) {
 					float *to = acc + m * 32 + v * 16;
 
 					_mm512_storeu_ps(to, _mm512_fmadd_ps(s[v], d[m][v],
@@ -289,27 +285,25 @@ V_INLINE void group_step(const struct group_kind t, const unsigned rows, float *
 	const unsigned per = nibbles ? 8 : 4;
 	vf d[GROUP_STEP][2];
 
-	for (unsigned m = 0; m < rows; m++)
-		for (unsigned v = 0; v < 2; v++)
+	EACH(m, rows)
+		EACH(v, 2)
 			d[m][v] = has_zero(t)
 					  ? v_set1(-x[32 * mr + m]) * group_zero(header, c + v * VL)
 					  : (vf){0};
 	for (unsigned j = 0; j < 32 / per; j++, w += 128)
-#pragma GCC unroll 8
-		for (unsigned i = 0; i < per; i++) {
+		EACH(i, per) {
 			const float *xk = x + (j * per + (nibbles ? NIBBLE_K(i) : i)) * mr;
 			vf w0 = group_value(t, w, c, i), w1 = group_value(t, w, c + VL, i);
 
-#pragma GCC unroll 8
-			for (unsigned m = 0; m < rows; m++) {
+			EACH(m, rows) {
 				d[m][0] = v_fma(w0, v_set1(xk[m]), d[m][0]);
 				d[m][1] = v_fma(w1, v_set1(xk[m]), d[m][1]);
 			}
 		}
-	for (unsigned v = 0; v < 2; v++) {
+	EACH(v, 2) {
 		vf s = group_scale(t, header, c + v * VL);
 
-		for (unsigned m = 0; m < rows; m++) {
+		EACH(m, rows) {
 			float *to = acc + m * 32 + c + v * VL;
 
 			v_store(to, v_fma(s, d[m][v], v_load(to)));

@@ -11,13 +11,18 @@
 #define NV (32 / VL) /* vectors of a panel's width */
 
 /* The cases of a switch over the number of rows: BODY with a constant. */
-#define ROW_CASES_8(BODY, ...)                                                                     \
+#define ROW_CASES_6(BODY, ...)                                                                     \
 	case 1: BODY(1, __VA_ARGS__); break;                                                       \
 	case 2: BODY(2, __VA_ARGS__); break;                                                       \
 	case 3: BODY(3, __VA_ARGS__); break;                                                       \
 	case 4: BODY(4, __VA_ARGS__); break;                                                       \
 	case 5: BODY(5, __VA_ARGS__); break;                                                       \
-	case 6: BODY(6, __VA_ARGS__); break;                                                       \
+	case 6:                                                                                    \
+		BODY(6, __VA_ARGS__);                                                              \
+		break
+
+#define ROW_CASES_8(BODY, ...)                                                                     \
+	ROW_CASES_6(BODY, __VA_ARGS__);                                                            \
 	case 7: BODY(7, __VA_ARGS__); break;                                                       \
 	case 8:                                                                                    \
 		BODY(8, __VA_ARGS__);                                                              \
@@ -53,15 +58,15 @@
 V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], __m512i w0,
 			__m512i w1, const uint32_t *a)
 {
-#pragma GCC unroll 2
-	for (unsigned term = 0; term < 1u + wide; term++, a += rows)
-#pragma GCC unroll 12
-		for (unsigned m = 0; m < rows; m++) {
+	EACH(term, 1u + wide) {
+		EACH(m, rows) {
 			__m512bh x = (__m512bh)_mm512_set1_epi32((int)a[m]);
 
 			c[m][0] = _mm512_dpbf16_ps(c[m][0], (__m512bh)w0, x);
 			c[m][1] = _mm512_dpbf16_ps(c[m][1], (__m512bh)w1, x);
 		}
+		a += rows;
+	}
 }
 
 #define PAIR_WORDS(wide) ((wide) ? 2 : 1) /* 32-bit words of a packed pair and row */
@@ -76,14 +81,12 @@ V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], _
 	const float *x = (const float *)a;
 
 	(void)wide;
-#pragma GCC unroll 12
-	for (unsigned m = 0; m < rows; m++) {
+	EACH(m, rows) {
 		c[m][0] = _mm512_fmadd_ps(e0, _mm512_set1_ps(x[m]), c[m][0]);
 		c[m][1] = _mm512_fmadd_ps(e1, _mm512_set1_ps(x[m]), c[m][1]);
 	}
 	x += rows;
-#pragma GCC unroll 12
-	for (unsigned m = 0; m < rows; m++) {
+	EACH(m, rows) {
 		c[m][0] = _mm512_fmadd_ps(o0, _mm512_set1_ps(x[m]), c[m][0]);
 		c[m][1] = _mm512_fmadd_ps(o1, _mm512_set1_ps(x[m]), c[m][1]);
 	}
@@ -97,8 +100,8 @@ V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const 
 {
 	__m512 c[12][2];
 
-	for (unsigned m = 0; m < rows; m++)
-		for (unsigned v = 0; v < 2; v++)
+	EACH(m, rows)
+		EACH(v, 2)
 			c[m][v] = first ? _mm512_setzero_ps()
 					: _mm512_loadu_ps(acc + m * 32 + v * 16);
 	for (size_t i = 0; i < n; i++, w += 128, a += PAIR_WORDS(wide) * rows) {
@@ -110,8 +113,8 @@ V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const 
 		KEEP(w1);
 		bf16_pair(rows, wide, c, w0, w1, a);
 	}
-	for (unsigned m = 0; m < rows; m++)
-		for (unsigned v = 0; v < 2; v++)
+	EACH(m, rows)
+		EACH(v, 2)
 			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
@@ -134,14 +137,26 @@ static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsig
 }
 #endif
 
-/* 4 K of 16 columns as u8: bytes of W8, or the low (@high: high) nibbles of W4. */
-V_INLINE __m512i i8_load(const int bits, const uint8_t *w, const bool high)
-{
-	__m512i v = _mm512_load_si512(w);
+/*
+ * VPDPBUSD as it is: of its intrinsic compilers make copies of the sums, of the broadcast values one
+ * load for each use.
+ */
+#define DOT_I8(d, w, x)	      __asm__("vpdpbusd %2, %1, %0" : "+v"(d) : "v"(w), "v"(x))
+#define BROADCAST_32(v, word) __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(word))
 
-	if (bits == 8)
-		return v;
-	return _mm512_and_si512(high ? _mm512_srli_epi16(v, 4) : v, _mm512_set1_epi8(15));
+/* 4 K of 32 columns as u8, times x[rows] of 4 int8 each. */
+V_INLINE void i8_quad(const unsigned rows, __m512i d[CM_MR_I8][2], __m512i w0, __m512i w1,
+		      const uint32_t *x)
+{
+	KEEP(w0);
+	KEEP(w1);
+	EACH(m, rows) {
+		__m512i xm;
+
+		BROADCAST_32(xm, x[m]);
+		DOT_I8(d[m][0], w0, xm);
+		DOT_I8(d[m][1], w1, xm);
+	}
 }
 
 /*
@@ -150,68 +165,69 @@ V_INLINE __m512i i8_load(const int bits, const uint8_t *w, const bool high)
 V_INLINE void i8_block(const int bits, const unsigned rows, __m512i d[CM_MR_I8][2],
 		       const uint8_t *w, const uint32_t *a)
 {
-#pragma GCC unroll 8
-	for (unsigned m = 0; m < rows; m++)
-		d[m][0] = d[m][1] = _mm512_slli_epi32(_mm512_set1_epi32((int)a[9 * rows + m]),
-						      bits == 8 ? 4 : 0);
-	for (unsigned j = 0; j < 8; j += 2)
-#pragma GCC unroll 2
-		for (unsigned half = 0; half < 2; half++) {
-			const uint8_t *p = w + (bits == 8 ? j + half : j / 2) * 128;
-			const uint32_t *x = a + (j + half) * rows;
-			__m512i w0 = i8_load(bits, p, half), w1 = i8_load(bits, p + 64, half);
+	const __m512i low = _mm512_set1_epi8(15);
 
-			KEEP(w0);
-			KEEP(w1);
-#pragma GCC unroll 8
-			for (unsigned m = 0; m < rows; m++) {
-				__m512i xm = _mm512_set1_epi32((int)x[m]);
+	EACH(m, rows) {
+		BROADCAST_32(d[m][0], a[9 * rows + m]);
+		d[m][1] = d[m][0];
+	}
+	for (unsigned j = 0; j < 8; j += 2, a += 2 * rows, w += bits * 32) {
+		__m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64), h0, h1;
 
-				d[m][0] = _mm512_dpbusd_epi32(d[m][0], w0, xm);
-				d[m][1] = _mm512_dpbusd_epi32(d[m][1], w1, xm);
-			}
+		if (bits == 8) {
+			h0 = _mm512_load_si512(w + 128);
+			h1 = _mm512_load_si512(w + 192);
+		} else {
+			h0 = _mm512_and_si512(_mm512_srli_epi16(w0, 4), low);
+			h1 = _mm512_and_si512(_mm512_srli_epi16(w1, 4), low);
+			w0 = _mm512_and_si512(w0, low);
+			w1 = _mm512_and_si512(w1, low);
 		}
+		i8_quad(rows, d, w0, w1, a);
+		i8_quad(rows, d, h0, h1, a + rows);
+	}
 }
 
-/*
- * Each block's int32 sums are scaled into the float32 ones, which stay in memory (the first cache
- * level) to leave the registers to the others.
- */
+/* Each block's int32 sums are scaled into the float32 ones; both stay in registers. */
 V_INLINE void i8_rows(const int bits, const unsigned rows, float *acc, const uint8_t *w,
 		      const uint32_t *a, size_t n, bool first, unsigned group)
 {
-	const unsigned block_bytes = bits == 8 ? 1024 : 512;
+	const unsigned block_bytes = (unsigned)bits * 128;
+	const uint8_t *header = w;
 	__m512i d[CM_MR_I8][2];
-	__m512 s[2];
+	__m512 c[CM_MR_I8][2];
 
-	for (unsigned m = 0; first && m < 2 * rows; m++)
-		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());
-	for (size_t i = 0; i < n;) {
-		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
+	EACH(m, rows)
+		EACH(v, 2)
+			c[m][v] = first ? _mm512_setzero_ps()
+					: _mm512_loadu_ps(acc + m * 32 + v * 16);
+	for (size_t left = 0; n; n--, w += block_bytes, a += 10 * rows) {
+		__m512 s[2];
 
-		s[0] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)w));
-		s[1] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));
-		w += 64;
-		i += blocks;
-		for (; blocks; blocks--, w += block_bytes, a += 10 * rows) {
-			for (unsigned j = 0; j < block_bytes; j += 64)
-				PREFETCH(w + j);
-			i8_block(bits, rows, d, w, a);
-#pragma GCC unroll 8
-			for (unsigned m = 0; m < rows; m++) {
-				__m512 x = _mm512_set1_ps(((const float *)a)[8 * rows + m]);
+		if (!left) {
+			header = w;
+			w += 64;
+			left = group / 32;
+		}
+		left--;
+		for (unsigned j = 0; j < block_bytes; j += 64)
+			PREFETCH(w + j);
+		i8_block(bits, rows, d, w, a);
+		s[0] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)header));
+		s[1] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(header + 32)));
+		EACH(m, rows) {
+			__m512 x = _mm512_set1_ps(((const float *)a)[8 * rows + m]);
 
-				for (unsigned v = 0; v < 2; v++) {
-					float *to = acc + m * 32 + v * 16;
-
-					_mm512_storeu_ps(
-						to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][v]),
-								    _mm512_mul_ps(s[v], x),
-								    _mm512_loadu_ps(to)));
-				}
+			EACH(v, 2) {
+				c[m][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][v]),
+							  _mm512_mul_ps(s[v], x), c[m][v]);
+				KEEP(c[m][v]);
 			}
 		}
 	}
+	EACH(m, rows)
+		EACH(v, 2)
+			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
 #define W8_ROWS(rows, ...) i8_rows(8, rows, __VA_ARGS__)
@@ -221,7 +237,7 @@ static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigne
 		     unsigned group)
 {
 	switch (mr) {
-		ROW_CASES_8(W8_ROWS, acc, w, a, n, first, group);
+		ROW_CASES_6(W8_ROWS, acc, w, a, n, first, group);
 	}
 }
 
@@ -229,7 +245,7 @@ static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigne
 		     unsigned group)
 {
 	switch (mr) {
-		ROW_CASES_8(W4_ROWS, acc, w, a, n, first, group);
+		ROW_CASES_6(W4_ROWS, acc, w, a, n, first, group);
 	}
 }
 
@@ -247,24 +263,24 @@ V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const
 	for (unsigned v0 = 0; v0 < NV; v0 += NV_STEP) {
 		vf c[ROWS_STEP][NV_STEP];
 
-		for (unsigned m = 0; m < rows; m++)
-			for (unsigned v = 0; v < NV_STEP; v++)
+		EACH(m, rows)
+			EACH(v, NV_STEP)
 				c[m][v] = first ? (vf){0} : v_load(acc + m * 32 + (v0 + v) * VL);
 		for (size_t i = 0; i < n; i++) {
 			const uint32_t *wi = (const uint32_t *)(w + i * 128) + v0 * VL;
 			const float *x = a + i * 2 * mr;
 
-			for (unsigned v = 0; v < NV_STEP; v++) {
+			EACH(v, NV_STEP) {
 				vu u = *(const vu_any *)(wi + v * VL);
 				vf even = v_pair_even(u), odd = v_pair_odd(u);
 
-				for (unsigned m = 0; m < rows; m++)
+				EACH(m, rows)
 					c[m][v] = v_fma(odd, v_set1(x[mr + m]),
 							v_fma(even, v_set1(x[m]), c[m][v]));
 			}
 		}
-		for (unsigned m = 0; m < rows; m++)
-			for (unsigned v = 0; v < NV_STEP; v++)
+		EACH(m, rows)
+			EACH(v, NV_STEP)
 				v_store(acc + m * 32 + (v0 + v) * VL, c[m][v]);
 	}
 }
@@ -314,8 +330,6 @@ V_INLINE vi i8_quad(vi d, vu w, uint32_t x)
 V_INLINE void i8_panel(const int mode, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
 		       unsigned mr, bool first, unsigned group)
 {
-	const int32_t zero = mode == 8 ? 16 : 1;
-
 	if (first)
 		memset(acc, 0, mr * 32 * sizeof(float));
 	for (size_t i = 0; i < n;) {
@@ -326,11 +340,11 @@ V_INLINE void i8_panel(const int mode, float *acc, const uint8_t *w, const uint3
 		i += blocks;
 		for (; blocks; blocks--, w += mode == 8 ? 1024 : 512, a += 10 * mr) {
 			for (unsigned m = 0; m < mr; m++) {
-				int32_t sum = (int32_t)a[9 * mr + m] * zero;
+				int32_t sum = (int32_t)a[9 * mr + m];
 				float as;
 
 				memcpy(&as, &a[8 * mr + m], 4);
-				for (unsigned v = 0; v < NV; v++) {
+				EACH(v, NV) {
 					vi d = sum - (vi){0};
 					float *c = acc + m * 32 + v * VL;
 
@@ -374,8 +388,8 @@ V_INLINE void f_rows(const unsigned rows, const bool half, float *acc, const uin
 	const unsigned bytes = half ? 64 : 128;
 	vf c[CM_MR][NV];
 
-	for (unsigned m = 0; m < rows; m++)
-		for (unsigned v = 0; v < NV; v++)
+	EACH(m, rows)
+		EACH(v, NV)
 			c[m][v] = first ? (vf){0} : v_load(acc + m * 32 + v * VL);
 	for (size_t i = 0; i < n; i++, w += bytes, a += mr) {
 		vf u[NV];
@@ -384,16 +398,15 @@ V_INLINE void f_rows(const unsigned rows, const bool half, float *acc, const uin
 		for (unsigned j = 0; j < bytes; j += 64)
 			PREFETCH(w + j);
 #endif
-		for (unsigned v = 0; v < NV; v++)
+		EACH(v, NV)
 			u[v] = half ? v_load_f16((const uint16_t *)w + v * VL)
 				    : v_load((const float *)w + v * VL);
-#pragma GCC unroll 12
-		for (unsigned m = 0; m < rows; m++)
-			for (unsigned v = 0; v < NV; v++)
+		EACH(m, rows)
+			EACH(v, NV)
 				c[m][v] = v_fma(u[v], v_set1(a[m]), c[m][v]);
 	}
-	for (unsigned m = 0; m < rows; m++)
-		for (unsigned v = 0; v < NV; v++)
+	EACH(m, rows)
+		EACH(v, NV)
 			v_store(acc + m * 32 + v * VL, c[m][v]);
 }
 

@@ -106,24 +106,22 @@ static void pack_f32(float *block, unsigned mr, unsigned m, const float *x, size
 		block[i * mr + m] = x[i];
 }
 
-/* Quantises 32 values: q[32], returns the scale. */
-V_INLINE float quant_block(int8_t q[32], int32_t *zero, const float *x)
+/* Quantises 32 values: q[32], and their sum; returns the scale. */
+V_INLINE float quant_block(int8_t q[32], int32_t *sum, const float *x)
 {
-	vf top = {0}, inv;
-	vi s = {0};
+	vi top = {0}, s = {0};
 	float max, scale;
+	vf inv;
 
-	for (int i = 0; i < 32; i += VL) {
-		vf v = v_load(x + i);
-
-		top = v_max(top, v_max(v, -v));
-	}
-	max = v_top(top);
+	/* As integers: they have the order of positive floats, NaN above all. */
+	for (int i = 0; i < 32; i += VL)
+		top = v_max_i(top, (vi)v_load(x + i) & 0x7fffffff);
+	max = v_top_i(top);
 	scale = max / 127.0f;
 	/* A row with an infinity or NaN has no int8 form: all of it becomes NaN. */
 	if (!(max <= 3e38f)) {
 		memset(q, 0, 32);
-		*zero = 0;
+		*sum = 0;
 		return NAN;
 	}
 	inv = v_set1(max > 1e-36f ? 127.0f / max : 0.0f);
@@ -134,32 +132,31 @@ V_INLINE float quant_block(int8_t q[32], int32_t *zero, const float *x)
 		*(v8_any *)(q + i) = __builtin_convertvector(r, v8);
 		s += r;
 	}
-	*zero = 0;
-	for (int j = 0; j < VL; j++)
-		*zero -= 8 * s[j];
+	*sum = v_sum_i(s);
 	return scale;
 }
 
-static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k)
+static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
+		    unsigned zero)
 {
 	for (size_t i = 0; i < k; i += 32, block += 10 * mr) {
 		float tail[32], scale;
 		int8_t q[32];
-		int32_t zero;
+		int32_t sum;
 		uint32_t u[8];
 
 		if (i + 32 <= k) {
-			scale = quant_block(q, &zero, x + i);
+			scale = quant_block(q, &sum, x + i);
 		} else {
 			memset(tail, 0, sizeof(tail));
 			memcpy(tail, x + i, (k - i) * sizeof(float));
-			scale = quant_block(q, &zero, tail);
+			scale = quant_block(q, &sum, tail);
 		}
 		memcpy(u, q, 32);
 		for (unsigned j = 0; j < 8; j++)
 			block[j * mr + m] = u[j];
 		memcpy(&block[8 * mr + m], &scale, 4);
-		memcpy(&block[9 * mr + m], &zero, 4);
+		block[9 * mr + m] = (uint32_t)(-(int)zero * sum);
 	}
 }
 

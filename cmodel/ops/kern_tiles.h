@@ -248,9 +248,8 @@ V_INLINE void tile_rows_i8(const int bits, const bool two, float *acc, const uin
 				tile_nibbles(bytes, w);
 			tile_block_i8(two, sums, bits == 4 ? bytes : w, a);
 			for (unsigned m = 0; m < rows; m++) {
-				int32_t zero = (int32_t)a[9 * rows + m] * (bits == 8 ? 16 : 1);
 				__m512 x = _mm512_set1_ps(((const float *)a)[8 * rows + m]);
-				__m512i z = _mm512_set1_epi32(zero);
+				__m512i z = _mm512_set1_epi32((int)a[9 * rows + m]);
 				float *to = acc + m * 32;
 
 				for (unsigned v = 0; v < 2; v++) {
@@ -284,24 +283,25 @@ TILE_PANEL_I8(8)
 TILE_PANEL_I8(4)
 
 /* Blocks of 32 of K { u32 q[mr][8]; float scale[mr]; int32 zero[mr] }. */
-static void tile_pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k)
+static void tile_pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
+			 unsigned zero)
 {
 	if (mr <= CM_MR_I8) {
-		pack_i8(block, mr, m, x, k);
+		pack_i8(block, mr, m, x, k, zero);
 		return;
 	}
 	for (size_t i = 0; i < k; i += 32, block += 10 * mr) {
 		const float *in = x + i;
 		float tail[32] = {0}, scale;
-		int32_t zero;
+		int32_t sum;
 
 		if (i + 32 > k) {
 			memcpy(tail, in, (k - i) * sizeof(float));
 			in = tail;
 		}
-		scale = quant_block((int8_t *)(block + 8 * m), &zero, in);
+		scale = quant_block((int8_t *)(block + 8 * m), &sum, in);
 		memcpy(&block[8 * mr + m], &scale, 4);
-		memcpy(&block[9 * mr + m], &zero, 4);
+		block[9 * mr + m] = (uint32_t)(-(int)zero * sum);
 	}
 }
 #endif

@@ -35,7 +35,7 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.panel_w4 = tile_panel_w4,
 #else
 	.mr = 12,
-	.mr_i8 = 8,
+	.mr_i8 = CM_MR_I8,
 	.pack_bf16 = pack_bf16,
 	.pack_i8 = pack_i8,
 	.panel_bf16 = panel_bf16,

@@ -151,7 +151,7 @@ void cm_product_pack(const struct cm_product *p, const uint64_t *rows, unsigned 
 		else if (p->per == 2)
 			cm_simd->pack_bf16(to, mr, m, in, k, p->wide);
 		else if (p->i8)
-			cm_simd->pack_i8(to, mr, m, in, k);
+			cm_simd->pack_i8(to, mr, m, in, k, p->w->dtype == TXDA_W4 ? 8 : 128);
 		else
 			cm_simd->pack_f32(to, mr, m, in, k);
 	}

@@ -13,7 +13,7 @@
  *          bf16 splits them into
  *   f32:   float[K][mr]
  *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] }, zero being
- *          -8 times the sum of the 32 q: what a weight zero point of 8 adds (of 128: 16 times that)
+ *          what the zero point of the weights adds: the sum of the 32 q times -8 (W4) or -128 (W8)
  *   group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or float[32][mr]
  *          with bf16_floats; float sum[mr] of the values as they are multiplied }. For nibbles the
  *          pairs stand as in the kernel's loads
@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define CM_MR	    12 /* rows of a packed block of float32 */
-#define CM_MR_I8    8  /* and of one with int8 activations: more would spill registers */
+#define CM_MR_I8    6  /* and of one with int8 activations, which have int32 sums besides */
 #define CM_MR_GROUP 8  /* and of one for weights in groups with float activations */
 #define CM_MR_MAX   32 /* no path has more */
 
@@ -83,7 +83,8 @@ struct cm_simd {
 	void (*pack_bf16)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			  bool wide);
 	void (*pack_f32)(float *block, unsigned mr, unsigned m, const float *x, size_t k);
-	void (*pack_i8)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k);
+	void (*pack_i8)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
+			unsigned zero);
 	/*
 	 * acc[m][32] (+)= block of @mr rows times @n units of one panel: pairs of K (bf16), K (f32,
 	 * f16), blocks of 32 of K (w8, w4; @group as in the tensor, whole groups unless the last).

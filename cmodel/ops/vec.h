@@ -38,6 +38,14 @@ typedef uint16_t vh_any __attribute__((vector_size(VL * 2), aligned(2)));
 
 #define V_INLINE static inline __attribute__((always_inline))
 
+/* A loop of constant length, unrolled, so that arrays of sums become registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define EACH(i, n) UNROLL for (unsigned i = 0; i < (n); i++)
+
 V_INLINE vf v_set1(float x)
 {
 	return x - (vf){0};
@@ -106,6 +114,47 @@ V_INLINE float v_top(vf v)
 		for (int i = 0; i < n; i++)
 			a[i] = a[i] > a[i + n] ? a[i] : a[i + n];
 	return a[0];
+}
+
+/* The same of integers, where the order does not matter. */
+V_INLINE vi v_max_i(vi a, vi b)
+{
+#if defined(__AVX512F__)
+	return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#else
+	vi m = a > b;
+
+	return (m & a) | (~m & b);
+#endif
+}
+
+V_INLINE int32_t v_sum_i(vi v)
+{
+#if defined(__AVX512F__)
+	return _mm512_reduce_add_epi32((__m512i)v);
+#else
+	int32_t sum = 0;
+
+	for (int i = 0; i < VL; i++)
+		sum += v[i];
+	return sum;
+#endif
+}
+
+/* The largest lane of integers from 0 on, as the float that has its bits. */
+V_INLINE float v_top_i(vi v)
+{
+	int32_t top = 0;
+	float f;
+
+#if defined(__AVX512F__)
+	top = _mm512_reduce_max_epi32((__m512i)v);
+#else
+	for (int i = 0; i < VL; i++)
+		top = v[i] > top ? v[i] : top;
+#endif
+	memcpy(&f, &top, 4);
+	return f;
 }
 
 /* exp(x) within 2 ulp (Cephes' split of ln 2, degree 6 minimax); exactly 1 at 0 and 0 below -87.3.
