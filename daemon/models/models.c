@@ -740,23 +740,6 @@ struct served_model *models_find(struct models *t, const char *name)
 	return NULL;
 }
 
-void models_names(struct models *t, char *buf, size_t len)
-{
-	size_t at = 0;
-
-	buf[0] = 0;
-	for (unsigned i = 0; i < t->n; i++) {
-		const struct config_model *config = t->all[i]->config;
-
-		for (unsigned k = 0; k < config->n_names && at < len && !t->all[i]->retired; k++) {
-			int n = snprintf(buf + at, len - at, "%s%s", at ? ", " : "",
-					 config->names[k]);
-
-			at += n > 0 ? (size_t)n : 0;
-		}
-	}
-}
-
 /* ---- once a second --------------------------------------------------------------------------- */
 
 static void check_idle(struct served_model *m, uint64_t now)

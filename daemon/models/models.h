@@ -280,8 +280,6 @@ unsigned replica_chip(const struct replica *r, unsigned rank);
 
 /* The model of that name (NULL: the first one), or NULL. */
 struct served_model *models_find(struct models *t, const char *name);
-/* "a, b, c", cut to fit. */
-void models_names(struct models *t, char *buf, size_t len);
 /* Of the API: compiling is "loading" there, as its phase tells the rest; draining is "unloading". */
 const char *model_state_name(enum model_state state);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include <event2/buffer.h>
@@ -516,17 +517,14 @@ static void set_deadline(struct exchange *x)
 /* The model of the request, if its user may have it. */
 static bool find_model(struct exchange *x, struct api_error *e)
 {
-	struct served_model *m = models_find(x->server->table, x->params.model);
-	char names[256];
+	struct served_model *m = server_find_model(x->server, x->conn, x->params.model, e);
 
-	if (!m) {
-		models_names(x->server->table, names, sizeof(names));
-		return api_error_set(e, 404, "model_not_found", "model",
-				     "the model \"%.80s\" does not exist; served are: %s",
-				     x->params.model ? x->params.model : "", names);
-	}
+	if (!m)
+		return false;
 	if (!server_permits_model(x->conn, m))
-		return server_refuse_model(x->conn, m, e);
+		return api_error_set(e, 403, "model_not_permitted", "model",
+				     "user %s may not use the model \"%.80s\"",
+				     server_user(x->conn).text, m->config->names[0]);
 	if (x->params.priority < 0 && !server_is_admin(x->server, x->conn))
 		return api_error_set(e, 403, "priority_not_permitted", "priority",
 				     "priority is %d; user %s is no administrator, for whom alone "
@@ -562,6 +560,17 @@ static void on_drained(struct conn_user *u)
 	exchange_output((struct exchange *)u);
 }
 
+/* Random, as a number that counts up would tell how much others ask. */
+static void make_id(struct exchange *x)
+{
+	uint64_t id[2];
+
+	while (getrandom(id, sizeof(id), 0) != sizeof(id))
+		;
+	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx", x->kind->id, (unsigned long long)id[0],
+		 (unsigned long long)(id[1] & UINT32_MAX));
+}
+
 void exchange_start(struct server *s, struct http_conn *c, enum api_kind route)
 {
 	struct exchange *x = calloc(1, sizeof(*x));
@@ -585,9 +594,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind route)
 	x->created = time(NULL);
 	x->arrived_ns = clock_ns();
 	set_deadline(x);
-	snprintf(x->id, sizeof(x->id), "%s-%016llx%08llx", x->kind->id,
-		 (unsigned long long)(s->metrics.start_time * 1e6),
-		 (unsigned long long)++s->next_id);
+	make_id(x);
 	x->next = s->exchanges;
 	if (x->next)
 		x->next->prev = x;

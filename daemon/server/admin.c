@@ -63,7 +63,6 @@ static struct served_model *read_request(struct server *s, struct http_conn *c,
 	struct served_model *m = NULL;
 	const char *name = NULL;
 	struct api_error e = {0};
-	char names[256];
 	cJSON *root;
 
 	if (!admin_check(s, c))
@@ -75,11 +74,8 @@ static struct served_model *read_request(struct server *s, struct http_conn *c,
 		;
 	else if (!name)
 		api_error_set(&e, 400, NULL, "model", "there must be a string \"model\"");
-	else if (!(m = models_find(s->table, name))) {
-		models_names(s->table, names, sizeof(names));
-		api_error_set(&e, 404, "model_not_found", "model",
-			      "the model \"%.80s\" does not exist; served are: %s", name, names);
-	}
+	else
+		m = server_find_model(s, c, name, &e);
 	if (m) {
 		*ret_root = root;
 		return m;

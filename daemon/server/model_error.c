@@ -6,6 +6,13 @@ void model_unavailable(const struct served_model *m, struct api_error *e)
 {
 	const char *name = m->config->names[0];
 
+	/* A reload keeps the name: it will be answered by another. */
+	if (m->retired && models_find(m->table, name)) {
+		api_error_set(e, 503, "model_loading", "model",
+			      "the model \"%s\" is being replaced", name);
+		e->retry_after = 2;
+		return;
+	}
 	if (m->retired) {
 		api_error_set(e, 404, "model_not_found", "model",
 			      "the model \"%s\" is no longer served", name);

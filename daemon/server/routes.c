@@ -145,12 +145,6 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 	json_end(o, '}');
 }
 
-/* Paths and errors of a model are for those who may use it or load it. */
-static bool may_see(const struct server *s, const struct http_conn *c, const struct served_model *m)
-{
-	return server_permits_model(c, m) || server_is_admin(s, c);
-}
-
 static void get_models(struct server *s, struct http_conn *c)
 {
 	struct json_out *o = &s->out;
@@ -163,7 +157,7 @@ static void get_models(struct server *s, struct http_conn *c)
 	json_begin(o, '[');
 	for (unsigned i = 0; i < s->table->n; i++) {
 		const struct served_model *m = s->table->all[i];
-		bool shown = !m->retired && may_see(s, c, m);
+		bool shown = !m->retired && server_may_see(s, c, m);
 
 		for (unsigned k = 0; k < m->config->n_names && shown; k++)
 			put_model(o, m, m->config->names[k]);
@@ -175,19 +169,10 @@ static void get_models(struct server *s, struct http_conn *c)
 
 static void get_model(struct server *s, struct http_conn *c, const char *name)
 {
-	struct served_model *m = models_find(s->table, name);
 	struct api_error e;
-	char names[256];
+	struct served_model *m = server_find_model(s, c, name, &e);
 
 	if (!m) {
-		models_names(s->table, names, sizeof(names));
-		api_error_set(&e, 404, "model_not_found", "model",
-			      "the model \"%.80s\" does not exist; served are: %s", name, names);
-		server_reply_error(s, c, &e, NULL);
-		return;
-	}
-	if (!may_see(s, c, m)) {
-		server_refuse_model(c, m, &e);
 		server_reply_error(s, c, &e, NULL);
 		return;
 	}
@@ -208,11 +193,11 @@ static bool has_its_name(const struct models *t, unsigned i)
 static void get_health(struct server *s, struct http_conn *c)
 {
 	struct json_out *o = &s->out;
-	unsigned ready, failed;
-	bool healthy;
+	bool healthy = !s->draining;
 
-	server_status(s, &ready, &failed, NULL, 0);
-	healthy = ready == s->table->n && !s->draining;
+	for (unsigned i = 0; i < s->table->n; i++)
+		if (server_may_see(s, c, s->table->all[i]))
+			healthy = healthy && server_is_served(s->table->all[i]);
 	json_out_clear(o);
 	json_begin(o, '{');
 	json_key(o, "status");
@@ -222,13 +207,13 @@ static void get_health(struct server *s, struct http_conn *c)
 	for (unsigned i = 0; i < s->table->n; i++) {
 		const struct served_model *m = s->table->all[i];
 
-		if (!has_its_name(s->table, i))
+		if (!has_its_name(s->table, i) || !server_may_see(s, c, m))
 			continue;
 		json_key(o, m->config->names[0]);
 		json_begin(o, '{');
 		json_key(o, "state");
 		json_string(o, model_state_name(m->state));
-		if (m->error[0] && may_see(s, c, m)) {
+		if (m->error[0]) {
 			json_key(o, "error");
 			json_string(o, m->error);
 		}
@@ -251,7 +236,7 @@ static void get_metrics(struct server *s, struct http_conn *c)
 		const struct served_model *m = s->table->all[i];
 		struct metrics_source *source = &sources[n];
 
-		if (!has_its_name(s->table, i))
+		if (!has_its_name(s->table, i) || !server_may_see(s, c, m))
 			continue;
 		source->name = m->config->names[0];
 		source->model = &m->metrics;

@@ -122,12 +122,38 @@ struct user_text server_user(const struct http_conn *c)
 	return user;
 }
 
-bool server_refuse_model(const struct http_conn *c, const struct served_model *m,
-			 struct api_error *e)
+bool server_may_see(const struct server *s, const struct http_conn *c, const struct served_model *m)
 {
-	return api_error_set(e, 403, "model_not_permitted", "model",
-			     "user %s may not use the model \"%.80s\"", server_user(c).text,
-			     m->config->names[0]);
+	return server_permits_model(c, m) || server_is_admin(s, c);
+}
+
+struct served_model *server_find_model(struct server *s, const struct http_conn *c,
+				       const char *name, struct api_error *e)
+{
+	char names[256] = "none";
+	size_t at = 0;
+
+	for (unsigned i = 0; i < s->table->n; i++) {
+		struct served_model *m = s->table->all[i];
+		const struct config_model *config = m->config;
+
+		if (m->retired || !(name ? server_may_see(s, c, m) : server_permits_model(c, m)))
+			continue;
+		for (unsigned k = 0; k < config->n_names; k++) {
+			int n;
+
+			if (!name || !strcmp(config->names[k], name))
+				return m;
+			n = snprintf(names + at, sizeof(names) - at, "%s%s", at ? ", " : "",
+				     config->names[k]);
+			at += n > 0 ? (size_t)n : 0;
+			at = at < sizeof(names) ? at : sizeof(names) - 1;
+		}
+	}
+	api_error_set(e, 404, "model_not_found", "model",
+		      "the model \"%.80s\" does not exist; served are: %s", name ? name : "",
+		      names);
+	return NULL;
 }
 
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
@@ -550,6 +576,14 @@ bool server_is_starting(const struct server *s)
 	return false;
 }
 
+bool server_is_served(const struct served_model *m)
+{
+	bool loads = m->state == MODEL_LOADING || m->state == MODEL_COMPILING;
+
+	return m->retired || m->state == MODEL_READY || m->state == MODEL_UNLOADED ||
+	       m->state == MODEL_ASLEEP || m->state == MODEL_DRAINING || (loads && m->demanded);
+}
+
 void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, char *text,
 		   size_t len)
 {
@@ -558,12 +592,8 @@ void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, 
 
 	for (unsigned i = 0; i < s->table->n; i++) {
 		const struct served_model *m = s->table->all[i];
-		bool there =
-			m->state == MODEL_READY || m->state == MODEL_UNLOADED ||
-			m->state == MODEL_ASLEEP || m->state == MODEL_DRAINING ||
-			((m->state == MODEL_LOADING || m->state == MODEL_COMPILING) && m->demanded);
 
-		ready += there || m->retired;
+		ready += server_is_served(m);
 		failed += m->state == MODEL_FAILED && !m->config->on_demand;
 		if (text && at < len) {
 			int n = snprintf(text + at, len - at, "%s%s %s", i ? ", " : "",

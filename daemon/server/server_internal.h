@@ -30,7 +30,6 @@ struct server {
 	struct event *loads_event;
 	struct exchange *exchanges;
 	unsigned n_exchanges;
-	uint64_t next_id;
 	unsigned seconds; /* that the check event has counted */
 	struct metrics_server metrics;
 	struct chips_metrics chips;
@@ -51,9 +50,17 @@ void server_count_response(struct server *s, int status);
 bool server_permits(const struct server *s, const struct http_conn *c);
 bool server_permits_model(const struct http_conn *c, const struct served_model *m);
 bool server_is_admin(const struct server *s, const struct http_conn *c);
-/* Returns false, with the error for who may not use a model. */
-bool server_refuse_model(const struct http_conn *c, const struct served_model *m,
-			 struct api_error *e);
+/* Whether the peer may know that there is the model: who may use it, and who may load it. */
+bool server_may_see(const struct server *s, const struct http_conn *c,
+		    const struct served_model *m);
+/*
+ * The model of that name, if the peer may see it; NULL as @name: the first one that it may use. What
+ * it may not see does not exist for it: NULL, with the same error.
+ */
+struct served_model *server_find_model(struct server *s, const struct http_conn *c,
+				       const char *name, struct api_error *e);
+/* Whether a model answers, or comes when it is asked for. */
+bool server_is_served(const struct served_model *m);
 
 /* Why a model does not answer, as an error for clients. */
 void model_unavailable(const struct served_model *m, struct api_error *e);
