@@ -194,7 +194,7 @@ void beam_run_make_room(struct engine *e, struct engine_request *r)
 	for (unsigned i = 0; i < n && stuck; i++) {
 		if (!b->live[i]->has_row || b->live[i]->parked)
 			continue;
-		scheduler_remove(e->scheduler, &b->live[i]->seq.sched);
+		scheduler_park(e->scheduler, &b->live[i]->seq.sched);
 		b->live[i]->parked = true;
 	}
 }

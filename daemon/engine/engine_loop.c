@@ -336,7 +336,7 @@ static void fork_all(struct engine *e, struct engine_seq *parent)
 		struct engine_seq *seq = f->seq;
 
 		leave_leader(seq);
-		/* Without a token yet, as its mask is late, it finds the prompt in the cache. */
+		/* Without a token yet, as its mask is late, it waits and finds the prompt's blocks. */
 		scheduler_fork(e->scheduler, &parent->sched, &seq->sched);
 		tell(e, f);
 		finish_if_over(e, seq);

@@ -16,12 +16,11 @@ struct kv_block {
 	uint64_t serial;     /* 0: holds nothing to use again */
 	uint64_t parent;
 	uint64_t hash;
-	uid_t uid;
+	uint64_t owner;
 };
 
 struct kv {
 	unsigned n_blocks, block_size;
-	bool caching;
 	unsigned n_free;
 	uint32_t head, tail; /* free queue */
 	uint64_t next_serial;
@@ -42,9 +41,9 @@ static uint64_t mix(uint64_t x)
 	return x;
 }
 
-uint64_t kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens)
+uint64_t kv_hash(const struct kv *kv, uint64_t owner, uint64_t before, const int32_t *tokens)
 {
-	uint64_t h = mix(kv->secret ^ before) + uid;
+	uint64_t h = mix(kv->secret ^ before) + owner;
 
 	for (unsigned i = 0; i < kv->block_size; i++)
 		h = mix(h ^ (uint32_t)tokens[i]) + kv->secret;
@@ -66,12 +65,12 @@ static void queue_remove(struct kv *kv, uint32_t b)
 	kv->n_free--;
 }
 
-/* Blocks that hold nothing are taken first, so they go to the head; the others wait at the tail. */
-static void queue_add(struct kv *kv, uint32_t b)
+/* Blocks that hold nothing to use @again go to the head: they are taken first. */
+static void queue_add(struct kv *kv, uint32_t b, bool again)
 {
 	struct kv_block *block = &kv->blocks[b];
 
-	if (block->serial) {
+	if (block->serial && again) {
 		block->prev = kv->tail;
 		block->next = NONE;
 		if (kv->tail == NONE)
@@ -102,7 +101,7 @@ static void forget(struct kv *kv, uint32_t b)
 	block->serial = 0;
 }
 
-static uint32_t find(const struct kv *kv, uint64_t hash, uid_t uid, uint64_t parent,
+static uint32_t find(const struct kv *kv, uint64_t hash, uint64_t owner, uint64_t parent,
 		     const int32_t *tokens)
 {
 	uint32_t b = kv->buckets[hash & (kv->n_buckets - 1)];
@@ -110,7 +109,7 @@ static uint32_t find(const struct kv *kv, uint64_t hash, uid_t uid, uint64_t par
 	for (; b != NONE; b = kv->blocks[b].chain) {
 		const struct kv_block *block = &kv->blocks[b];
 
-		if (block->hash == hash && block->parent == parent && block->uid == uid &&
+		if (block->hash == hash && block->parent == parent && block->owner == owner &&
 		    !memcmp(kv->tokens + (size_t)b * kv->block_size, tokens,
 			    kv->block_size * sizeof(*tokens)))
 			break;
@@ -118,7 +117,7 @@ static uint32_t find(const struct kv *kv, uint64_t hash, uid_t uid, uint64_t par
 	return b;
 }
 
-int kv_new(unsigned n_blocks, unsigned block_size, bool caching, struct kv **ret)
+int kv_new(unsigned n_blocks, unsigned block_size, struct kv **ret)
 {
 	struct timespec now;
 	struct kv *kv;
@@ -130,26 +129,23 @@ int kv_new(unsigned n_blocks, unsigned block_size, bool caching, struct kv **ret
 		return -ENOMEM;
 	kv->n_blocks = n_blocks;
 	kv->block_size = block_size;
-	kv->caching = caching;
 	kv->head = kv->tail = NONE;
 	kv->next_serial = 1;
 	if (getrandom(&kv->secret, sizeof(kv->secret), GRND_NONBLOCK) != sizeof(kv->secret)) {
 		clock_gettime(CLOCK_REALTIME, &now);
 		kv->secret = mix((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec);
 	}
-	if (caching) {
-		for (kv->n_buckets = 1; kv->n_buckets < n_blocks; kv->n_buckets *= 2)
-			;
-		kv->buckets = malloc(kv->n_buckets * sizeof(*kv->buckets));
-		kv->tokens = calloc(n_blocks, block_size * sizeof(*kv->tokens));
-		if (!kv->buckets || !kv->tokens) {
-			kv_free(kv);
-			return -ENOMEM;
-		}
-		memset(kv->buckets, 0xff, kv->n_buckets * sizeof(*kv->buckets));
+	for (kv->n_buckets = 1; kv->n_buckets < n_blocks; kv->n_buckets *= 2)
+		;
+	kv->buckets = malloc(kv->n_buckets * sizeof(*kv->buckets));
+	kv->tokens = calloc(n_blocks, block_size * sizeof(*kv->tokens));
+	if (!kv->buckets || !kv->tokens) {
+		kv_free(kv);
+		return -ENOMEM;
 	}
+	memset(kv->buckets, 0xff, kv->n_buckets * sizeof(*kv->buckets));
 	for (uint32_t b = n_blocks; b-- > 0;)
-		queue_add(kv, b);
+		queue_add(kv, b, false);
 	*ret = kv;
 	return 0;
 }
@@ -198,11 +194,13 @@ void kv_share(struct kv *kv, const uint32_t *blocks, unsigned n)
 		kv->blocks[blocks[i]].refs++;
 }
 
-void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n)
+void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n, bool again)
 {
-	while (n-- > 0) {
-		if (!--kv->blocks[blocks[n]].refs)
-			queue_add(kv, blocks[n]);
+	for (unsigned i = 0; i < n; i++) {
+		uint32_t b = blocks[again ? n - 1 - i : i];
+
+		if (!--kv->blocks[b].refs)
+			queue_add(kv, b, again);
 	}
 }
 
@@ -215,16 +213,13 @@ unsigned kv_own_blocks(const struct kv *kv, const uint32_t *blocks, unsigned n)
 	return own;
 }
 
-void kv_commit(struct kv *kv, uint32_t b, uid_t uid, struct kv_chain *chain, const int32_t *tokens)
+void kv_commit(struct kv *kv, uint32_t b, uint64_t owner, struct kv_chain *chain,
+	       const int32_t *tokens)
 {
 	struct kv_block *block = &kv->blocks[b];
-	uint64_t hash, parent = chain->serial;
-	uint32_t same;
+	uint64_t hash = kv_hash(kv, owner, chain->hash, tokens), parent = chain->serial;
+	uint32_t same = find(kv, hash, owner, parent, tokens);
 
-	if (!kv->caching)
-		return;
-	hash = kv_hash(kv, uid, chain->hash, tokens);
-	same = find(kv, hash, uid, parent, tokens);
 	if (same != NONE) {
 		*chain = (struct kv_chain){kv->blocks[same].serial, hash};
 		return;
@@ -233,7 +228,7 @@ void kv_commit(struct kv *kv, uint32_t b, uid_t uid, struct kv_chain *chain, con
 		forget(kv, b);
 	block->serial = kv->next_serial++;
 	block->parent = parent;
-	block->uid = uid;
+	block->owner = owner;
 	block->hash = hash;
 	block->chain = kv->buckets[hash & (kv->n_buckets - 1)];
 	kv->buckets[hash & (kv->n_buckets - 1)] = b;
@@ -241,14 +236,11 @@ void kv_commit(struct kv *kv, uint32_t b, uid_t uid, struct kv_chain *chain, con
 	*chain = (struct kv_chain){block->serial, hash};
 }
 
-bool kv_match(struct kv *kv, uid_t uid, struct kv_chain *chain, uint64_t hash,
+bool kv_match(struct kv *kv, uint64_t owner, struct kv_chain *chain, uint64_t hash,
 	      const int32_t *tokens, uint32_t *ret_block)
 {
-	uint32_t b;
+	uint32_t b = find(kv, hash, owner, chain->serial, tokens);
 
-	if (!kv->caching)
-		return false;
-	b = find(kv, hash, uid, chain->serial, tokens);
 	if (b == NONE)
 		return false;
 	if (!kv->blocks[b].refs++)

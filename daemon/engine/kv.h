@@ -4,17 +4,19 @@
  * again.
  *
  * A block stores the keys and values of block_size consecutive positions. It has a reference count;
- * a block without references is free. With caching on, a full block may be committed under its key
+ * a block without references is free. A full block may be committed under its key
  *
- *	(uid, parent, tokens[block_size])
+ *	(owner, parent, tokens[block_size])
  *
  * where parent is the serial number of the committed block before it, 0 for a first one. Serial numbers
  * are never used twice and keys are compared in full, so a match is never a mere hash collision, and
- * a chain of matches holds exactly the KV of these tokens at these positions. The uid keeps the
- * users' prefixes apart: no one learns by timing what others asked.
+ * a chain of matches holds exactly the KV of these tokens at these positions. The owner is a number
+ * of the caller's that keeps prefixes apart: when it is the user's, no one learns by timing what
+ * others asked; when it is a sequence's, its blocks are found again by itself alone.
  *
  * A free committed block keeps its content until it is allocated again. The free queue is taken
- * from the head: blocks without content first, then the least recently used.
+ * from the head: blocks without content and those that nobody will ask for first, then the least
+ * recently used.
  *
  * All operations on one block are O(1); nothing is allocated after kv_new(). One thread at a time.
  */
@@ -23,7 +25,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct kv;
 
@@ -34,7 +35,7 @@ struct kv_chain {
 };
 
 /* -EINVAL: no blocks or no block size; -ENOMEM. */
-int kv_new(unsigned n_blocks, unsigned block_size, bool caching, struct kv **ret);
+int kv_new(unsigned n_blocks, unsigned block_size, struct kv **ret);
 void kv_free(struct kv *kv);
 
 unsigned kv_blocks(const struct kv *kv);
@@ -48,22 +49,22 @@ bool kv_alloc(struct kv *kv, uint32_t *ret_block);
 /* Takes one more reference to each of blocks[0..n), which have one already. */
 void kv_share(struct kv *kv, const uint32_t *blocks, unsigned n);
 /*
- * Drops one reference to each of blocks[0..n), a sequence's blocks in order. The last ones become
- * free first, so that a prefix loses its tail before its head.
+ * Drops one reference to each of blocks[0..n), a sequence's blocks in order. A prefix loses its tail
+ * before its head. Without @again their content is not expected to be asked for: those that become
+ * free are taken first.
  */
-void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n);
+void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n, bool again);
 /* How many of @blocks have one reference: they would be free if their holder released them. */
 unsigned kv_own_blocks(const struct kv *kv, const uint32_t *blocks, unsigned n);
 
 /* The hash of @tokens [block_size] behind those of hash @before; it reads them all. */
-uint64_t kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens);
+uint64_t kv_hash(const struct kv *kv, uint64_t owner, uint64_t before, const int32_t *tokens);
 
 /*
  * Says that @block is full and holds the KV of @tokens [block_size] behind @chain, and moves @chain
- * behind them: to this block, or to another one that holds the same already. Does nothing without
- * caching.
+ * behind them: to this block, or to another one that holds the same already.
  */
-void kv_commit(struct kv *kv, uint32_t block, uid_t uid, struct kv_chain *chain,
+void kv_commit(struct kv *kv, uint32_t block, uint64_t owner, struct kv_chain *chain,
 	       const int32_t *tokens);
 
 /*
@@ -71,7 +72,7 @@ void kv_commit(struct kv *kv, uint32_t block, uid_t uid, struct kv_chain *chain,
  * @chain behind it; false if there is none. @hash is kv_hash() of them behind chain->hash, which the
  * caller may keep for the next time. Call it along the prompt.
  */
-bool kv_match(struct kv *kv, uid_t uid, struct kv_chain *chain, uint64_t hash,
+bool kv_match(struct kv *kv, uint64_t owner, struct kv_chain *chain, uint64_t hash,
 	      const int32_t *tokens, uint32_t *ret_block);
 
 /* Counts references, the free queue and the index against each other; false if they disagree. For

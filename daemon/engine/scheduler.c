@@ -171,7 +171,7 @@ void sched_wait_remove(struct scheduler *s, struct sched_seq *seq)
 	s->n_waiting--;
 }
 
-void sched_run_remove(struct scheduler *s, struct sched_seq *seq)
+void sched_run_remove(struct scheduler *s, struct sched_seq *seq, bool again)
 {
 	unsigned i = 0;
 
@@ -179,7 +179,7 @@ void sched_run_remove(struct scheduler *s, struct sched_seq *seq)
 		i++;
 	s->n_running--;
 	memmove(&s->running[i], &s->running[i + 1], (s->n_running - i) * sizeof(*s->running));
-	kv_release(s->kv, seq->blocks, seq->n_blocks);
+	kv_release(s->kv, seq->blocks, seq->n_blocks, again);
 	s->slots[s->n_slots++] = seq->slot;
 	s->users[seq->user].running--;
 	seq->blocks = NULL;
@@ -189,12 +189,15 @@ void sched_run_remove(struct scheduler *s, struct sched_seq *seq)
 	seq->chain = (struct kv_chain){0};
 	seq->planned = 0;
 	seq->n_draft = 0;
-	seq->forked = false;
 }
 
 void scheduler_add(struct scheduler *s, struct sched_seq *seq)
 {
 	seq->user = find_user(s, seq->uid);
+	if (s->options.prefix_caching)
+		seq->owner = seq->uid;
+	else if (!seq->owner)
+		seq->owner = ++s->owners;
 	seq->arrival = s->arrivals++;
 	seq->arrival_step = s->step;
 	seq->level = seq->priority;
@@ -203,15 +206,25 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq)
 	sched_wait_insert(s, seq);
 }
 
-void scheduler_remove(struct scheduler *s, struct sched_seq *seq)
+static void take_out(struct scheduler *s, struct sched_seq *seq, bool again)
 {
 	if (s->plan.begun && seq->planned)
 		sched_plan_remove(s, seq);
 	if (seq->blocks)
-		sched_run_remove(s, seq);
+		sched_run_remove(s, seq, again);
 	else
 		sched_wait_remove(s, seq);
 	user_leave(s, &s->users[seq->user]);
+}
+
+void scheduler_remove(struct scheduler *s, struct sched_seq *seq)
+{
+	take_out(s, seq, s->options.prefix_caching);
+}
+
+void scheduler_park(struct scheduler *s, struct sched_seq *seq)
+{
+	take_out(s, seq, true);
 }
 
 /* ---- a step that was ------------------------------------------------------------------------- */
@@ -241,11 +254,10 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 		seq->n_computed += items[i].tokens - items[i].rejected;
 		seq->planned = 0;
 		seq->n_draft = 0;
-		seq->forked = seq->forked && !items[i].sample;
 		for (; (seq->n_committed + 1) * size <= seq->n_computed; seq->n_committed++) {
 			unsigned n = seq->n_committed;
 
-			kv_commit(s->kv, seq->blocks[n], seq->uid, &seq->chain,
+			kv_commit(s->kv, seq->blocks[n], seq->owner, &seq->chain,
 				  sched_block_tokens(s, seq, n * size));
 		}
 	}

@@ -10,7 +10,9 @@
  * The policy:
  *
  * decodes	Every running sequence with one token left gets it. max_seqs is at most the token
- *		and the row limit, so that all of them fit into every step.
+ *		and the row limit, so that all of them fit into every step. One that goes on
+ *		behind a fork or a preemption and has a block at most to compute anew counts as
+ *		a decode, too, where the others leave it the tokens.
  *
  * chunks	The rest of the budget goes to chunks of prompts of running and waiting sequences,
  *		one choice after the other. Beside decodes they have as many tokens as keep a step
@@ -43,8 +45,9 @@
  *		is max-min fair: slots that a user has no requests for are shared by the others. The
  *		chosen one is waited for: smaller ones do not overtake it until it starves.
  *
- * preemption	Blocks are given back and computed again later, through the prefix cache where that
- *		still holds them; the sequence waits and keeps its place by arrival. That happens
+ * preemption	Blocks are given back; the sequence waits and keeps its place by arrival. It finds
+ *		its blocks again, with or without a prefix cache, as far as nobody needed them, and
+ *		computes the others again. That happens
  *		- on admission, when slots or blocks lack: the user who runs most, while that is at
  *		  least two more than the newcomer's user runs, loses its youngest, if its level is
  *		  no higher than the one to which waiting has raised the newcomer, and only if that
@@ -87,7 +90,7 @@
 
 struct scheduler;
 
-/* A sequence, part of the caller's. Zero it, then set the first part before scheduler_add(). */
+/* A sequence, part of the caller's. Zero it, then set the first part before it is added first. */
 struct sched_seq {
 	uid_t uid;
 	int priority;		  /* higher runs first */
@@ -112,6 +115,7 @@ struct sched_seq {
 	unsigned n_admissions;
 
 	/* The scheduler's own. */
+	uint64_t owner; /* of its blocks: the uid, or its and its forks' own number */
 	struct sched_seq *prev, *next; /* of the uid's waiting list */
 	uint64_t arrival;
 	uint64_t arrival_step;
@@ -125,7 +129,6 @@ struct sched_seq {
 	unsigned user;	      /* index of the uid's entry */
 	int level;   /* the priority, or what waiting had raised it to when it was chosen */
 	bool victim; /* to be preempted, while it is found out whether that makes enough room */
-	bool forked; /* and has not been in a step since */
 };
 
 struct scheduler_options {
@@ -135,6 +138,7 @@ struct scheduler_options {
 	unsigned max_rows;     /* a step, at least max_seqs */
 	unsigned max_context;  /* most tokens of a sequence; its blocks must fit the whole cache */
 	uint64_t max_stall_ns; /* of decodes, by a step's chunks; 0: no limit */
+	bool prefix_caching;   /* a user's sequences share blocks; else each finds its own only */
 };
 
 struct sched_item {
@@ -172,11 +176,13 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq);
  * over @parent's and fork for the others only.
  *
  * False: no slot or no blocks are free, or it is another user's. @child waits as after
- * scheduler_add() and will find @parent's blocks in the prefix cache, if there is one.
+ * scheduler_add() and finds those of @parent's blocks that are still there.
  */
 bool scheduler_fork(struct scheduler *s, const struct sched_seq *parent, struct sched_seq *child);
 /* Takes a sequence out, waiting or running, while no step runs; gives its blocks back. */
 void scheduler_remove(struct scheduler *s, struct sched_seq *seq);
+/* The same of one that will be added again and then finds those of its blocks that are still there. */
+void scheduler_park(struct scheduler *s, struct sched_seq *seq);
 
 /*
  * Plans what can be planned of the next step into items [max_seqs] while the one before runs;

@@ -12,7 +12,7 @@ static void preempt(struct scheduler *s, struct sched_seq *victim)
 {
 	if (victim->planned)
 		sched_plan_remove(s, victim);
-	sched_run_remove(s, victim);
+	sched_run_remove(s, victim, true);
 	sched_wait_insert(s, victim);
 	s->preemptions++;
 	s->plan.preempted = true;
@@ -160,7 +160,7 @@ static uint64_t block_hash(struct scheduler *s, struct sched_seq *seq, unsigned 
 
 	if (n < seq->n_hashes)
 		return seq->hashes[n];
-	hash = kv_hash(s->kv, seq->uid, before,
+	hash = kv_hash(s->kv, seq->owner, before,
 		       sched_block_tokens(s, seq, n * kv_block_size(s->kv)));
 	if (!seq->hashes)
 		seq->hashes = malloc(sched_blocks_for(s, seq->n_total) * sizeof(*seq->hashes));
@@ -170,7 +170,7 @@ static uint64_t block_hash(struct scheduler *s, struct sched_seq *seq, unsigned 
 }
 
 /*
- * Takes the blocks that the cache holds of the sequence's beginning; returns how many. The last
+ * Takes the blocks that are still there of the sequence's beginning; returns how many. The last
  * known token is always computed, for its row; so are rows for prompt logprobs.
  */
 static unsigned match(struct scheduler *s, struct sched_seq *seq, uint32_t *blocks,
@@ -182,7 +182,7 @@ static unsigned match(struct scheduler *s, struct sched_seq *seq, uint32_t *bloc
 		limit = seq->prompt_row;
 	*ret_chain = (struct kv_chain){0};
 	while ((n + 1) * size <= limit &&
-	       kv_match(s->kv, seq->uid, ret_chain, block_hash(s, seq, n, ret_chain->hash),
+	       kv_match(s->kv, seq->owner, ret_chain, block_hash(s, seq, n, ret_chain->hash),
 			sched_block_tokens(s, seq, n * size), &blocks[n]))
 		n++;
 	return n;
@@ -224,7 +224,7 @@ bool sched_admit(struct scheduler *s, struct sched_seq *seq)
 	/* What is matched is held while victims are chosen, so that it is not counted as theirs. */
 	n = match(s, seq, s->matched, &chain);
 	if (!make_room(s, seq, sched_blocks_for(s, seq->n_total) - n)) {
-		kv_release(s->kv, s->matched, n);
+		kv_release(s->kv, s->matched, n, true);
 		return false;
 	}
 	run_waiting(s, seq, s->matched, n, &chain);
@@ -235,6 +235,8 @@ bool scheduler_fork(struct scheduler *s, const struct sched_seq *parent, struct 
 {
 	unsigned n = parent->n_computed / kv_block_size(s->kv);
 
+	if (parent->uid == child->uid)
+		child->owner = parent->owner;
 	scheduler_add(s, child);
 	if (!parent->blocks || parent->uid != child->uid || child->n_total <= parent->n_computed ||
 	    !s->n_slots ||
@@ -244,7 +246,6 @@ bool scheduler_fork(struct scheduler *s, const struct sched_seq *parent, struct 
 	kv_share(s->kv, parent->blocks, n);
 	child->level = parent->level;
 	child->n_charged = parent->n_computed;
-	child->forked = true;
 	run_waiting(s, child, parent->blocks, n, &parent->chain);
 	return true;
 }

@@ -32,7 +32,7 @@ struct scheduler {
 	struct scheduler_options options;
 	struct kv *kv;
 	unsigned max_blocks; /* of one sequence */
-	uint64_t step, arrivals, preemptions;
+	uint64_t step, arrivals, preemptions, owners;
 	uint64_t last_counter;				/* of the user that became idle last */
 	uint64_t times[2 * SCHEDULER_MAX_PRIORITY + 1]; /* virtual times, by priority level */
 	unsigned n_running, n_waiting, n_users;
@@ -64,8 +64,8 @@ static inline unsigned sched_blocks_for(const struct scheduler *s, unsigned toke
 bool sched_before(const struct sched_seq *a, const struct sched_seq *b);
 void sched_wait_insert(struct scheduler *s, struct sched_seq *seq);
 void sched_wait_remove(struct scheduler *s, struct sched_seq *seq);
-/* Gives its blocks back; it runs and waits no more. */
-void sched_run_remove(struct scheduler *s, struct sched_seq *seq);
+/* Gives its blocks back, to be found @again or not; it runs and waits no more. */
+void sched_run_remove(struct scheduler *s, struct sched_seq *seq, bool again);
 /* The sequence's known tokens [first, first + block_size) in one piece. */
 const int32_t *sched_block_tokens(const struct scheduler *s, const struct sched_seq *seq,
 				  unsigned first);

@@ -82,9 +82,9 @@ void sched_plan_remove(struct scheduler *s, const struct sched_seq *seq)
 /* ---- decodes --------------------------------------------------------------------------------- */
 
 /*
- * The tokens of a sequence's decode, 0 if it has none: the one that is left, and once after a fork
- * those of the last block, too, unless other decodes need the room. They are no part of a step that
- * is begun early, whose holes are of items of one token.
+ * The tokens of a sequence's decode, 0 if it has none: the one that is left, and after a fork or a
+ * preemption those of the last block, too, unless other decodes need the room. They are no part of a
+ * step that is begun early, whose holes are of items of one token.
  */
 static unsigned decode_tokens(const struct scheduler *s, const struct sched_seq *seq, bool early)
 {
@@ -95,7 +95,7 @@ static unsigned decode_tokens(const struct scheduler *s, const struct sched_seq 
 	if (left == 1)
 		return 1;
 	others = s->n_running - s->plan.n_items - 1;
-	return seq->forked && !early && left <= kv_block_size(s->kv) &&
+	return seq->n_total > seq->n_prompt && !early && left <= kv_block_size(s->kv) &&
 			       left + others <= s->plan.tokens
 		       ? left
 		       : 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define CHAT .prompt = {50, 150}, .output = {100, 300}
+#define LONG .prompt = {16, 16}, .output = {1500, 1500}
 #define ASKS .prompt = {16, 16}, .output = {10, 30}
 
 const struct sim_pattern sim_patterns[] = {
@@ -100,6 +101,34 @@ const struct sim_pattern sim_patterns[] = {
 					{"urgent", .priority = 1, .every_s = 1, .burst = 4, CHAT},
 					{"normal", .in_flight = 300, CHAT},
 					{"background", .priority = -1, .in_flight = 300, CHAT},
+				},
+		},
+	},
+	{
+		"slots",
+		"one user with 100 long requests for 16 slots, without a prefix cache",
+		{
+			.seconds = 60,
+			.warm_s = 10,
+			.max_seqs = 16,
+			.no_prefix_caching = true,
+			.n_groups = 1,
+			.groups = {{"heavy", .in_flight = 100, LONG}},
+		},
+	},
+	{
+		"exchange",
+		"the same, beside a user who asks back to back",
+		{
+			.seconds = 60,
+			.warm_s = 10,
+			.max_seqs = 16,
+			.no_prefix_caching = true,
+			.n_groups = 2,
+			.groups =
+				{
+					{"heavy", .in_flight = 100, LONG},
+					{"light", .pause_s = 0.05, ASKS},
 				},
 		},
 	},

@@ -197,7 +197,7 @@ static void take_arrivals(struct sim *s)
 
 			while (n--)
 				ask(s, user, user->next);
-			if (g->in_flight)
+			if (g->in_flight || g->pause_s > 0)
 				user->next = UINT64_MAX;
 			else
 				next_burst(s, user);
@@ -219,12 +219,15 @@ static uint64_t next_arrival(const struct sim *s)
 static void end_request(struct sim *s, struct request *r)
 {
 	struct user *user = &s->users[r->seq.uid - FIRST_UID];
+	const struct sim_group *g = &s->options->groups[user->group];
 	bool again = !r->choice;
 
 	scheduler_remove(s->scheduler, &r->seq);
 	free(r);
-	if (again && s->options->groups[user->group].in_flight)
+	if (again && g->in_flight)
 		ask(s, user, s->now);
+	else if (again && g->pause_s > 0)
+		user->next = s->now + (uint64_t)(g->pause_s * NS_PER_S);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -313,9 +316,10 @@ static void set_up(struct sim *s)
 		.max_rows = s->max_seqs,
 		.max_context = MAX_CONTEXT,
 		.max_stall_ns = (o->max_stall_ms ? o->max_stall_ms : 200) * 1000000ull,
+		.prefix_caching = !o->no_prefix_caching,
 	};
 
-	if (kv_new(o->n_blocks ? o->n_blocks : 32768, BLOCK, true, &s->kv) ||
+	if (kv_new(o->n_blocks ? o->n_blocks : 32768, BLOCK, &s->kv) ||
 	    scheduler_new(&limits, s->kv, &s->scheduler))
 		errx(1, "these options are not possible");
 	for (unsigned i = 0; i < 2; i++)

@@ -34,6 +34,7 @@ struct sim_group {
 	int priority;
 	double from_s;	    /* the first request */
 	unsigned in_flight; /* requests that each user keeps in flight, or: */
+	double pause_s;	    /* one request, and another one so long after it, or: */
 	double every_s;	    /* a burst of requests so often, a tenth of it more or less */
 	unsigned burst;	    /* 0: one */
 	unsigned prompt[2], output[2]; /* tokens: between these */
@@ -47,6 +48,7 @@ struct sim_options {
 	double warm_s;				 /* requests and steps before it are not counted */
 	unsigned max_seqs, max_tokens, n_blocks; /* 0: 256, 2048, 32768 */
 	unsigned max_stall_ms;			 /* 0: 200 */
+	bool no_prefix_caching;
 	unsigned n_groups;
 	struct sim_group groups[SIM_MAX_GROUPS];
 };

@@ -116,6 +116,23 @@ static void many_users_keep_the_throughput(void **state)
 	}
 }
 
+/*
+ * Without a prefix cache, too, a user who asks back to back costs the heavy one the slot that it
+ * holds, and not what is computed already: a preempted sequence finds its blocks again.
+ */
+static void turns_are_not_computed_again(void **state)
+{
+	(void)state;
+	for (unsigned c = 0; c < sim_n_costs; c++) {
+		struct sim_result alone, both;
+
+		run("slots", sim_costs[c], &alone);
+		run("exchange", sim_costs[c], &both);
+		assert_true(both.preemptions > 100);
+		assert_true(both.tokens_per_s >= 0.95 * alone.tokens_per_s);
+	}
+}
+
 /* Streams stand still for about max_stall_ms at most beside the longest prompts. */
 static void long_prompts_beside_streams(void **state)
 {
@@ -167,6 +184,7 @@ int main(void)
 		cmocka_unit_test(nobody_starves),
 		cmocka_unit_test(light_beside_heavy),
 		cmocka_unit_test(many_users_keep_the_throughput),
+		cmocka_unit_test(turns_are_not_computed_again),
 		cmocka_unit_test(long_prompts_beside_streams),
 		cmocka_unit_test(priorities_go_first),
 		cmocka_unit_test(choices_share_the_prompt),

@@ -27,18 +27,12 @@ struct world {
 	unsigned n_items;
 };
 
-static inline void open_caching_world(struct world *w, struct scheduler_options options,
-				      unsigned n_blocks, bool caching)
+static inline void open_world(struct world *w, struct scheduler_options options, unsigned n_blocks)
 {
 	memset(w, 0, sizeof(*w));
 	w->options = options;
-	assert_int_equal(kv_new(n_blocks, BLOCK, caching, &w->kv), 0);
+	assert_int_equal(kv_new(n_blocks, BLOCK, &w->kv), 0);
 	assert_int_equal(scheduler_new(&options, w->kv, &w->s), 0);
-}
-
-static inline void open_world(struct world *w, struct scheduler_options options, unsigned n_blocks)
-{
-	open_caching_world(w, options, n_blocks, false);
 }
 
 static inline void close_world(struct world *w)

@@ -15,16 +15,16 @@
 
 static const int32_t tokens_a[BLOCK] = {1, 2, 3, 4}, tokens_b[BLOCK] = {5, 6, 7, 8};
 
-static bool match(struct kv *kv, uid_t uid, struct kv_chain *chain, const int32_t *tokens,
+static bool match(struct kv *kv, uint64_t owner, struct kv_chain *chain, const int32_t *tokens,
 		  uint32_t *block)
 {
-	return kv_match(kv, uid, chain, kv_hash(kv, uid, chain->hash, tokens), tokens, block);
+	return kv_match(kv, owner, chain, kv_hash(kv, owner, chain->hash, tokens), tokens, block);
 }
 
 /* The same for a first block, whose chain is of no interest. */
-static bool match_first(struct kv *kv, uid_t uid, const int32_t *tokens, uint32_t *block)
+static bool match_first(struct kv *kv, uint64_t owner, const int32_t *tokens, uint32_t *block)
 {
-	return match(kv, uid, &(struct kv_chain){0}, tokens, block);
+	return match(kv, owner, &(struct kv_chain){0}, tokens, block);
 }
 
 static void refuses_nonsense(void **state)
@@ -32,9 +32,9 @@ static void refuses_nonsense(void **state)
 	struct kv *kv = NULL;
 
 	(void)state;
-	assert_int_equal(kv_new(0, BLOCK, true, &kv), -EINVAL);
-	assert_int_equal(kv_new(8, 0, true, &kv), -EINVAL);
-	assert_int_equal(kv_new(UINT32_MAX, BLOCK, true, &kv), -EINVAL);
+	assert_int_equal(kv_new(0, BLOCK, &kv), -EINVAL);
+	assert_int_equal(kv_new(8, 0, &kv), -EINVAL);
+	assert_int_equal(kv_new(UINT32_MAX, BLOCK, &kv), -EINVAL);
 	assert_null(kv);
 	kv_free(NULL);
 }
@@ -45,19 +45,19 @@ static void counts_references(void **state)
 	uint32_t blocks[3], more;
 
 	(void)state;
-	assert_int_equal(kv_new(3, BLOCK, true, &kv), 0);
+	assert_int_equal(kv_new(3, BLOCK, &kv), 0);
 	assert_int_equal(kv_free_blocks(kv), 3);
 	for (unsigned i = 0; i < 3; i++)
 		assert_true(kv_alloc(kv, &blocks[i]));
 	assert_false(kv_alloc(kv, &more));
 	assert_true(kv_check(kv));
-	kv_release(kv, blocks, 3);
+	kv_release(kv, blocks, 3, true);
 	assert_int_equal(kv_free_blocks(kv), 3);
 	assert_true(kv_check(kv));
 	kv_free(kv);
 }
 
-/* A committed prefix is found after its owner is gone, by the same uid only and only at the same
+/* A committed prefix is found after its sequence is gone, by the same owner only and only at the same
  * place. */
 static void finds_prefixes(void **state)
 {
@@ -66,12 +66,12 @@ static void finds_prefixes(void **state)
 	struct kv_chain chain = {0}, second, at = {0};
 
 	(void)state;
-	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
+	assert_int_equal(kv_new(4, BLOCK, &kv), 0);
 	assert_true(kv_alloc(kv, &blocks[0]) && kv_alloc(kv, &blocks[1]));
 	kv_commit(kv, blocks[0], 1000, &chain, tokens_a);
 	second = chain;
 	kv_commit(kv, blocks[1], 1000, &second, tokens_b);
-	kv_release(kv, blocks, 2);
+	kv_release(kv, blocks, 2, true);
 	assert_int_equal(kv_free_blocks(kv), 4);
 
 	assert_false(match_first(kv, 1001, tokens_a, &found[0]));
@@ -86,7 +86,7 @@ static void finds_prefixes(void **state)
 	assert_memory_equal(found, blocks, sizeof(blocks));
 	assert_int_equal(kv_free_blocks(kv), 2);
 	assert_true(kv_check(kv));
-	kv_release(kv, found, 2);
+	kv_release(kv, found, 2, true);
 	assert_true(kv_check(kv));
 	kv_free(kv);
 }
@@ -100,12 +100,12 @@ static void joins_equal_content(void **state)
 	uint32_t blocks[2];
 
 	(void)state;
-	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
+	assert_int_equal(kv_new(4, BLOCK, &kv), 0);
 	assert_true(kv_alloc(kv, &blocks[0]) && kv_alloc(kv, &blocks[1]));
 	for (unsigned i = 0; i < 2; i++)
 		kv_commit(kv, blocks[i], 1, &chains[i], tokens_a);
 	assert_int_equal(chains[0].serial, chains[1].serial);
-	kv_release(kv, blocks, 2);
+	kv_release(kv, blocks, 2, true);
 	assert_true(kv_check(kv));
 	kv_free(kv);
 }
@@ -118,43 +118,59 @@ static void evicts_the_least_recently_used(void **state)
 	struct kv_chain chain = {0};
 
 	(void)state;
-	assert_int_equal(kv_new(4, BLOCK, true, &kv), 0);
+	assert_int_equal(kv_new(4, BLOCK, &kv), 0);
 	assert_true(kv_alloc(kv, &old[0]) && kv_alloc(kv, &old[1]));
 	assert_true(kv_alloc(kv, &recent));
 	kv_commit(kv, old[0], 1, &chain, tokens_a);
 	kv_commit(kv, old[1], 1, &chain, tokens_b);
 	kv_commit(kv, recent, 1, &(struct kv_chain){0}, tokens_b);
-	kv_release(kv, old, 2);
-	kv_release(kv, &recent, 1);
+	kv_release(kv, old, 2, true);
+	kv_release(kv, &recent, 1, true);
 	assert_true(kv_alloc(kv, &taken[0]));
 	assert_true(taken[0] != old[0] && taken[0] != old[1] && taken[0] != recent);
 	assert_true(kv_alloc(kv, &taken[1]));
 	assert_int_equal(taken[1], old[1]);
 	assert_true(match_first(kv, 1, tokens_a, &found));
-	kv_release(kv, &found, 1);
+	kv_release(kv, &found, 1, true);
 	assert_true(kv_alloc(kv, &taken[2]));
 	assert_int_equal(taken[2], recent);
 	assert_false(match_first(kv, 1, tokens_b, &found));
 	assert_true(kv_alloc(kv, &taken[3]));
 	assert_false(match_first(kv, 1, tokens_a, &found));
-	kv_release(kv, taken, 4);
+	kv_release(kv, taken, 4, true);
 	assert_true(kv_check(kv));
 	kv_free(kv);
 }
 
-static void does_nothing_when_off(void **state)
+/* What nobody will ask for again is taken before what somebody may, a prefix's tail before its head;
+ * until then it is found. */
+static void takes_what_was_given_up(void **state)
 {
 	struct kv *kv;
-	struct kv_chain chain = {0};
-	uint32_t block, found;
+	uint32_t kept, up[2], taken[2], found[2];
+	struct kv_chain chain = {0}, at = {0};
 
 	(void)state;
-	assert_int_equal(kv_new(2, BLOCK, false, &kv), 0);
-	assert_true(kv_alloc(kv, &block));
-	kv_commit(kv, block, 1, &chain, tokens_a);
-	assert_int_equal(chain.serial, 0);
-	assert_false(match_first(kv, 1, tokens_a, &found));
-	kv_release(kv, &block, 1);
+	assert_int_equal(kv_new(3, BLOCK, &kv), 0);
+	assert_true(kv_alloc(kv, &kept) && kv_alloc(kv, &up[0]) && kv_alloc(kv, &up[1]));
+	kv_commit(kv, kept, 1, &(struct kv_chain){0}, tokens_a);
+	kv_commit(kv, up[0], 2, &chain, tokens_a);
+	kv_commit(kv, up[1], 2, &chain, tokens_b);
+	kv_release(kv, &kept, 1, true);
+	kv_release(kv, up, 2, false);
+	assert_true(kv_check(kv));
+	assert_true(match(kv, 2, &at, tokens_a, &found[0]) &&
+		    match(kv, 2, &at, tokens_b, &found[1]));
+	assert_memory_equal(found, up, sizeof(up));
+	kv_release(kv, found, 2, false);
+	assert_true(kv_alloc(kv, &taken[0]));
+	assert_int_equal(taken[0], up[1]);
+	assert_true(kv_alloc(kv, &taken[1]));
+	assert_int_equal(taken[1], up[0]);
+	assert_false(match_first(kv, 2, tokens_a, &found[0]));
+	assert_true(match_first(kv, 1, tokens_a, &found[0]));
+	kv_release(kv, taken, 2, true);
+	kv_release(kv, found, 1, true);
 	assert_true(kv_check(kv));
 	kv_free(kv);
 }
@@ -176,13 +192,13 @@ static void random_use(void **state)
 	(void)state;
 	memset(holders, 0, sizeof(holders));
 	srand(7);
-	assert_int_equal(kv_new(BLOCKS, BLOCK, true, &kv), 0);
+	assert_int_equal(kv_new(BLOCKS, BLOCK, &kv), 0);
 	for (unsigned round = 0; round < 20000; round++) {
 		unsigned h = (unsigned)rand() % HOLDERS, want = 1 + (unsigned)rand() % DEPTH;
 		struct kv_chain chain = {0};
 		bool matching = true;
 
-		kv_release(kv, holders[h].blocks, holders[h].n);
+		kv_release(kv, holders[h].blocks, holders[h].n, true);
 		holders[h].n = 0;
 		for (unsigned i = 0; i < want; i++) {
 			int32_t *tokens = holders[h].tokens[i];
@@ -208,7 +224,7 @@ static void random_use(void **state)
 		assert_true(kv_check(kv));
 	}
 	for (unsigned h = 0; h < HOLDERS; h++)
-		kv_release(kv, holders[h].blocks, holders[h].n);
+		kv_release(kv, holders[h].blocks, holders[h].n, true);
 	assert_int_equal(kv_free_blocks(kv), BLOCKS);
 	assert_true(kv_check(kv));
 	kv_free(kv);
@@ -222,7 +238,7 @@ int main(void)
 		cmocka_unit_test(finds_prefixes),
 		cmocka_unit_test(joins_equal_content),
 		cmocka_unit_test(evicts_the_least_recently_used),
-		cmocka_unit_test(does_nothing_when_off),
+		cmocka_unit_test(takes_what_was_given_up),
 		cmocka_unit_test(random_use),
 	};
 

@@ -19,7 +19,7 @@ static void refuses_nonsense(void **state)
 	struct kv *kv;
 
 	(void)state;
-	assert_int_equal(kv_new(4, BLOCK, false, &kv), 0);
+	assert_int_equal(kv_new(4, BLOCK, &kv), 0);
 	assert_int_equal(scheduler_new(&o, kv, &s), -EINVAL); /* 64 tokens do not fit 4 blocks */
 	o.max_context = 16;
 	o.max_tokens = 7;
@@ -408,13 +408,15 @@ static void limits_chunks_beside_decodes(void **state)
 
 /* Counts blocks that the scheduler has hashed (the linker puts this in its place). */
 static unsigned n_hashed;
-uint64_t __real_kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens);
-uint64_t __wrap_kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens);
+uint64_t __real_kv_hash(const struct kv *kv, uint64_t owner, uint64_t before,
+			const int32_t *tokens);
+uint64_t __wrap_kv_hash(const struct kv *kv, uint64_t owner, uint64_t before,
+			const int32_t *tokens);
 
-uint64_t __wrap_kv_hash(const struct kv *kv, uid_t uid, uint64_t before, const int32_t *tokens)
+uint64_t __wrap_kv_hash(const struct kv *kv, uint64_t owner, uint64_t before, const int32_t *tokens)
 {
 	n_hashed++;
-	return __real_kv_hash(kv, uid, before, tokens);
+	return __real_kv_hash(kv, owner, before, tokens);
 }
 
 /* A prompt that waits for room is hashed once, not in every step. */
@@ -428,7 +430,8 @@ static void waiting_prompts_are_hashed_once(void **state)
 	(void)state;
 	o.max_tokens = 64;
 	o.max_context = 40;
-	open_caching_world(&w, o, 12, true);
+	o.prefix_caching = true;
+	open_world(&w, o, 12);
 	add(&w, &first, 1, 0, 30);
 	run(&w);
 	/* Of ten blocks seven are the first one's, too, and two are free. */
@@ -441,7 +444,7 @@ static void waiting_prompts_are_hashed_once(void **state)
 	}
 	/* One more was filled meanwhile, and the one behind it asked for. */
 	assert_in_range(n_hashed, 8, 9);
-	kv_release(w.kv, held, 2);
+	kv_release(w.kv, held, 2, false);
 	run(&w);
 	assert_non_null(second.blocks);
 	assert_int_equal(second.n_matched, 8 * BLOCK);
@@ -531,6 +534,49 @@ static void forks_decode_at_once(void **state)
 	close_world(&w);
 }
 
+/*
+ * Without a prefix cache a preempted sequence finds its own blocks again and goes on as a decode;
+ * nobody else finds them, though all tokens are equal, and those of an ended one are taken first.
+ */
+static void preempted_ones_find_their_blocks(void **state)
+{
+	struct scheduler_options o = plain;
+	struct sched_seq heavy[2], light, late;
+	struct world w;
+
+	(void)state;
+	o.max_seqs = 2;
+	open_world(&w, o, 24);
+	add(&w, &heavy[0], 1, 0, 6);
+	add(&w, &heavy[1], 1, 0, 6);
+	while (heavy[1].n_total < 30)
+		run(&w);
+	add(&w, &light, 2, 0, 2);
+	run(&w);
+	assert_non_null(light.blocks);
+	assert_null(heavy[1].blocks);
+	run(&w);
+	scheduler_remove(w.s, &light);
+	run(&w);
+	assert_int_equal(heavy[1].n_admissions, 2);
+	assert_int_equal(heavy[1].n_matched, 28);
+	assert_in_range(planned(&w, &heavy[1]), 1, BLOCK);
+	run(&w);
+	assert_int_equal(planned(&w, &heavy[1]), 1);
+	/* So does one that was taken out to be added again, but no new one. */
+	scheduler_park(w.s, &heavy[1]);
+	add(&w, &late, 1, 0, 20);
+	run(&w);
+	assert_int_equal(late.n_matched, 0);
+	scheduler_remove(w.s, &late);
+	scheduler_add(w.s, &heavy[1]);
+	run(&w);
+	assert_int_equal(heavy[1].n_matched, 28);
+	scheduler_remove(w.s, &heavy[0]);
+	scheduler_remove(w.s, &heavy[1]);
+	close_world(&w);
+}
+
 /* Without a slot or blocks, or of another user's, a fork waits like any other sequence. */
 static void forks_may_wait(void **state)
 {
@@ -563,8 +609,12 @@ static void forks_may_wait(void **state)
 	assert_non_null(other.blocks);
 	assert_false(fork_seq(&w, &parent, &child));
 	assert_int_equal(scheduler_waiting(w.s), 1);
-	scheduler_remove(w.s, &child);
 	scheduler_remove(w.s, &other);
+	run(&w);
+	/* What waited finds the parent's blocks. */
+	assert_int_equal(child.n_matched, 16);
+	assert_in_range(planned(&w, &child), 1, BLOCK);
+	scheduler_remove(w.s, &child);
 	/* No block. */
 	while (kv_alloc(w.kv, &blocks[n_blocks]))
 		n_blocks++;
@@ -573,7 +623,7 @@ static void forks_may_wait(void **state)
 	/* A parent that has given its blocks back has nothing to share. */
 	while (parent.blocks)
 		run(&w);
-	kv_release(w.kv, blocks, n_blocks);
+	kv_release(w.kv, blocks, n_blocks, false);
 	assert_false(fork_seq(&w, &parent, &child));
 	scheduler_remove(w.s, &child);
 	scheduler_remove(w.s, &parent);
@@ -645,6 +695,7 @@ int main(void)
 		cmocka_unit_test(waiting_prompts_are_hashed_once),
 		cmocka_unit_test(forks_share_blocks),
 		cmocka_unit_test(forks_decode_at_once),
+		cmocka_unit_test(preempted_ones_find_their_blocks),
 		cmocka_unit_test(forks_may_wait),
 		cmocka_unit_test(random_forks),
 	};
