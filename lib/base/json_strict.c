@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "json_strict.h"
+#include "owned.h"
 #include "utf8.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* cJSON copies a number into 64 bytes before it converts it. */
 #define CJSON_NUMBER_MAX 63
@@ -346,65 +344,22 @@ cJSON *txda_json_parse(const char *buf, size_t len, char *err, size_t errlen)
 	return json;
 }
 
-static int read_whole(int fd, size_t max_bytes, char **ret_buf, size_t *ret_len)
-{
-	struct stat st;
-	size_t have = 0;
-	char *buf;
-
-	if (fstat(fd, &st))
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	if ((uint64_t)st.st_size > max_bytes)
-		return -EFBIG;
-	buf = malloc((size_t)st.st_size + 1);
-	if (!buf)
-		return -ENOMEM;
-	while (have < (size_t)st.st_size) {
-		ssize_t n = read(fd, buf + have, (size_t)st.st_size - have);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0) {
-			int ret = -errno;
-
-			free(buf);
-			return ret;
-		}
-		if (!n)
-			break;
-		have += (size_t)n;
-	}
-	*ret_buf = buf;
-	*ret_len = have;
-	return 0;
-}
-
 int txda_json_load(const char *path, size_t max_bytes, cJSON **ret_json, char *err, size_t errlen)
 {
-	char *buf = NULL, why[160];
-	cJSON *json;
-	size_t len = 0;
-	int fd, ret;
+	char *text, why[480];
+	size_t bytes;
+	int r = owned_read_path(path, max_bytes, &text, &bytes, why, sizeof(why));
 
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	ret = fd < 0 ? -errno : read_whole(fd, max_bytes, &buf, &len);
-	if (fd >= 0)
-		close(fd);
-	if (ret == -EFBIG && err && errlen)
-		snprintf(err, errlen, "%s: larger than the limit of %zu bytes", path, max_bytes);
-	else if (ret && err && errlen)
-		snprintf(err, errlen, "%s: %s", path, strerror(-ret));
-	if (ret)
-		return ret;
-	json = txda_json_parse(buf, len, why, sizeof(why));
-	free(buf);
-	if (!json) {
+	if (r) {
 		if (err && errlen)
-			snprintf(err, errlen, "%s: %s", path, why);
-		return -EINVAL;
+			snprintf(err, errlen, "%s", why);
+		return r;
 	}
-	*ret_json = json;
-	return 0;
+	*ret_json = txda_json_parse(text, bytes, why, sizeof(why));
+	free(text);
+	if (*ret_json)
+		return 0;
+	if (err && errlen)
+		snprintf(err, errlen, "%s: %s", path, why);
+	return -EINVAL;
 }

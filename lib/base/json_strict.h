@@ -44,9 +44,9 @@ int txda_json_check(const char *buf, size_t len, unsigned max_depth, size_t *ret
 cJSON *txda_json_parse(const char *buf, size_t len, char *err, size_t errlen);
 
 /*
- * Reads the file @path (at most @max_bytes) and parses it. Returns 0 and the tree in *ret_json, or
- * -ENOENT and others of open(2), -EFBIG, -ENOMEM, -EINVAL (not JSON), with @err telling the path
- * and the cause.
+ * Reads the file @path (at most @max_bytes) and parses it; owned.h says which files can be
+ * read. Returns 0 and the tree in *ret_json, or its errors, -EFBIG, -ENOMEM, -EINVAL (not JSON), with
+ * @err telling the path and the cause.
  */
 int txda_json_load(const char *path, size_t max_bytes, cJSON **ret_json, char *err, size_t errlen);
 

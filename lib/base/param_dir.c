@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "json_strict.h"
+#include "owned.h"
 
 /* A tree takes some forty times as much. A larger config.json is for the compiler alone. */
 #define MAX_CONFIG ((size_t)1 << 20)
@@ -120,7 +121,6 @@ int case_facts_fit(const struct case_facts *f, const char *case_dir, const struc
 static int check_owner(const char *path, uid_t owner, char *err, size_t errlen)
 {
 	struct stat st;
-	mode_t others;
 	bool is_dir;
 
 	if (stat(path, &st)) {
@@ -129,23 +129,9 @@ static int check_owner(const char *path, uid_t owner, char *err, size_t errlen)
 		snprintf(err, errlen, "%.400s: %s", path, strerror(-error));
 		return error;
 	}
+	if (owned_check(&st, owner, path, err, errlen))
+		return -EPERM;
 	is_dir = S_ISDIR(st.st_mode);
-	others = is_dir ? S_IXOTH : S_IROTH;
-	/* Root's models may be what the daemon itself has compiled. */
-	if (st.st_uid != owner && st.st_uid && (owner || st.st_uid != geteuid())) {
-		snprintf(err, errlen,
-			 "%.300s belongs to user %u, neither to root nor to user %u, whose "
-			 "model's config.json names it in param_dir",
-			 path, (unsigned)st.st_uid, (unsigned)owner);
-		return -EPERM;
-	}
-	if (st.st_uid != owner && owner && !(st.st_mode & others)) {
-		snprintf(err, errlen,
-			 "%.300s is root's and not for everybody to read (mode %04o); config.json "
-			 "of a model of user %u names it in param_dir",
-			 path, st.st_mode & 07777u, (unsigned)owner);
-		return -EPERM;
-	}
 	/* In a sticky directory nobody can replace what is another's. */
 	if ((st.st_mode & S_IWOTH) && !(is_dir && (st.st_mode & S_ISVTX))) {
 		snprintf(err, errlen,

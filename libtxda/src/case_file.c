@@ -10,21 +10,17 @@
 #include <unistd.h>
 
 #include "case_info.h"
+#include "owned.h"
 
 static int open_file(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_bytes, char *err,
 		     size_t errlen)
 {
 	struct stat st;
-	int fd;
+	char why[400];
+	int fd = owned_open(dir_fd, name, &st, why, sizeof(why));
 
-	/* Not blocking: the name might be a FIFO. */
-	fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return txda__say(err, errlen, -errno, "%s: %s", name, strerror(errno));
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return txda__say(err, errlen, -EINVAL, "%s is no regular file", name);
-	}
+		return txda__say(err, errlen, fd, "%s", why);
 	*ret_fd = fd;
 	*ret_bytes = (uint64_t)st.st_size;
 	return 0;

@@ -10,8 +10,8 @@
 #include "error.h"
 
 /*
- * Opens @name below the directory @dirfd (or AT_FDCWD) for reading. Regular files only, links are
- * followed: checkpoint caches are made of them. Never blocks on a FIFO. Returns the fd or -errno.
+ * Opens @name below the directory @dirfd (or AT_FDCWD) for reading, as owned_open() does. Returns the
+ * fd or -errno.
  */
 int tool_open_file(int dirfd, const char *name, struct stat *ret_stat, struct tool_error *error);
 

@@ -3,16 +3,14 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "chat_messages.h"
 #include "json_strict.h"
+#include "owned.h"
 
 enum {
 	MAX_TEMPLATES = 32,
@@ -345,46 +343,11 @@ static int add_from_json(struct loader *l, const char *file, const cJSON *value)
 static int read_file(struct loader *l, const char *file, char **ret_text, size_t *ret_length)
 {
 	char path[4096];
-	struct stat st;
-	size_t length = 0;
-	ssize_t n;
-	char *text;
-	int fd, rc = 0;
 
 	if (snprintf(path, sizeof(path), "%s/%s", l->directory, file) >= (int)sizeof(path))
 		return fail(l, -ENAMETOOLONG, "%s: path too long", file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return fail(l, -errno, "%s: %s", path, strerror(errno));
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
-	    st.st_size > (off_t)TXDA_TEMPLATE_MAX_SOURCE) {
-		close(fd);
-		return fail(l, -EFBIG, "%s: no regular file of at most %zu bytes", path,
-			    TXDA_TEMPLATE_MAX_SOURCE);
-	}
-	text = malloc((size_t)st.st_size + 1);
-	if (!text) {
-		close(fd);
-		return fail(l, -ENOMEM, "out of memory");
-	}
-	while (length < (size_t)st.st_size) {
-		n = read(fd, text + length, (size_t)st.st_size - length);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			rc = fail(l, -errno, "%s: %s", path, strerror(errno));
-		if (n <= 0)
-			break;
-		length += (size_t)n;
-	}
-	close(fd);
-	if (rc) {
-		free(text);
-		return rc;
-	}
-	*ret_text = text;
-	*ret_length = length;
-	return 0;
+	return owned_read_path(path, TXDA_TEMPLATE_MAX_SOURCE, ret_text, ret_length, l->err,
+			       l->errlen);
 }
 
 static int add_from_file(struct loader *l, const char *file, const char *name)

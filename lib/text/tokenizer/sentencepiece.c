@@ -2,14 +2,12 @@
 #include "sentencepiece.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "owned.h"
 
 #define MAX_PIECES	(1u << 20)
 #define MAX_PIECE_BYTES 1024
@@ -458,25 +456,15 @@ int sentencepiece_convert(const uint8_t *data, size_t size, const cJSON *config,
 int sentencepiece_load(const char *path, const cJSON *config, cJSON **ret_json, char *err,
 		       size_t errlen)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), ret = 0;
-	struct stat st;
-	void *map;
+	char *text, why[160] = "";
+	size_t bytes;
+	int r = owned_read_path(path, MAX_FILE_BYTES, &text, &bytes, err, errlen);
 
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0)
-		ret = -errno;
-	else if (!S_ISREG(st.st_mode) || st.st_size <= 0 || st.st_size > MAX_FILE_BYTES)
-		ret = -EINVAL;
-	if (ret && err && errlen)
-		snprintf(err, errlen, "%s: no file of 1 to %u bytes", path, MAX_FILE_BYTES);
-	map = ret ? MAP_FAILED : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	close(fd);
-	if (ret)
-		return ret;
-	if (map == MAP_FAILED)
-		return -errno;
-	ret = sentencepiece_convert(map, (size_t)st.st_size, config, ret_json, err, errlen);
-	munmap(map, (size_t)st.st_size);
-	return ret;
+	if (r)
+		return r;
+	r = sentencepiece_convert((const uint8_t *)text, bytes, config, ret_json, why, sizeof(why));
+	free(text);
+	if (r)
+		snprintf(err, errlen, "%s: %s", path, *why ? why : strerror(-r));
+	return r;
 }

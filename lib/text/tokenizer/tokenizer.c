@@ -93,7 +93,7 @@ int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *
 		ret = txda_json_load(path, FILE_MAX_BYTES, &json, err, errlen);
 	}
 	if (ret == -ENOENT) {
-		char why[256] = "";
+		char why[512] = "";
 		int other;
 
 		snprintf(path, size, "%s/tokenizer.model", dir);
@@ -102,7 +102,7 @@ int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *
 		if (other != -ENOENT) {
 			ret = other;
 			if (ret && err && errlen)
-				snprintf(err, errlen, "%s: %s", path, *why ? why : strerror(-ret));
+				snprintf(err, errlen, "%s", why);
 		}
 	}
 	if (!ret) {

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+#include "owned.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int owned_check(const struct stat *st, uid_t owner, const char *what, char *err, size_t errlen)
+{
+	mode_t others = S_ISDIR(st->st_mode) ? S_IXOTH : S_IROTH;
+
+	/* Root's models may be what the process itself has compiled. */
+	if (st->st_uid == owner || (!owner && st->st_uid == geteuid()))
+		return 0;
+	if (st->st_uid) {
+		snprintf(err, errlen,
+			 "%.300s belongs to user %u, neither to root nor to user %u, who owns the "
+			 "model's directory",
+			 what, (unsigned)st->st_uid, (unsigned)owner);
+		return -EPERM;
+	}
+	if (!(st->st_mode & others)) {
+		snprintf(err, errlen,
+			 "%.300s is root's and not for everybody to read (mode %04o), but in a "
+			 "model of user %u",
+			 what, st->st_mode & 07777u, (unsigned)owner);
+		return -EPERM;
+	}
+	return 0;
+}
+
+/* Not through links of /proc, which lead to whatever a process has open. */
+static int open_plainly(int dirfd, const char *name)
+{
+	static const struct open_how how = {
+		.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+		.resolve = RESOLVE_NO_MAGICLINKS,
+	};
+	int fd = (int)syscall(SYS_openat2, dirfd, name, &how, sizeof(how));
+
+	/* Older kernels, and filters that do not know it. */
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
+		fd = openat(dirfd, name, (int)how.flags);
+	return fd;
+}
+
+static int fail_with(int error, const char *name, char *err, size_t errlen)
+{
+	snprintf(err, errlen, "%.300s: %s", name, strerror(-error));
+	return error;
+}
+
+static int check_file(int dirfd, const char *name, const struct stat *st, char *err, size_t errlen)
+{
+	struct stat dir;
+
+	if (!S_ISREG(st->st_mode)) {
+		snprintf(err, errlen, "%.300s is no regular file", name);
+		return -EINVAL;
+	}
+	if (dirfd == AT_FDCWD)
+		return 0;
+	if (fstat(dirfd, &dir))
+		return fail_with(-errno, name, err, errlen);
+	return owned_check(st, dir.st_uid, name, err, errlen);
+}
+
+int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, size_t errlen)
+{
+	struct stat st;
+	int fd, r;
+
+	/* Before it is opened, too: to open a device can do something. */
+	if (fstatat(dirfd, name, &st, 0))
+		return fail_with(-errno, name, err, errlen);
+	r = check_file(dirfd, name, &st, err, errlen);
+	if (r)
+		return r;
+	fd = open_plainly(dirfd, name);
+	if (fd < 0)
+		return fail_with(-errno, name, err, errlen);
+	r = fstat(fd, &st) ? fail_with(-errno, name, err, errlen)
+			   : check_file(dirfd, name, &st, err, errlen);
+	if (r) {
+		close(fd);
+		return r;
+	}
+	*ret_stat = st;
+	return fd;
+}
+
+static int read_all(int fd, char *text, size_t bytes)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = read(fd, text + done, bytes - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += (size_t)n;
+	}
+	text[bytes] = '\0';
+	return 0;
+}
+
+int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes, char *err,
+	       size_t errlen)
+{
+	struct stat st;
+	char *text = NULL;
+	int fd = owned_open(dirfd, name, &st, err, errlen), r;
+
+	if (fd < 0)
+		return fd;
+	if ((uint64_t)st.st_size > limit) {
+		close(fd);
+		snprintf(err, errlen, "%.300s: %llu bytes, the limit is %zu", name,
+			 (unsigned long long)st.st_size, limit);
+		return -EFBIG;
+	}
+	text = malloc((size_t)st.st_size + 1);
+	r = text ? read_all(fd, text, (size_t)st.st_size) : -ENOMEM;
+	close(fd);
+	if (r) {
+		free(text);
+		return fail_with(r, name, err, errlen);
+	}
+	*ret = text;
+	*ret_bytes = (size_t)st.st_size;
+	return 0;
+}
+
+int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_bytes, char *err,
+		    size_t errlen)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	int n = slash ? (int)(slash - path) + 1 : 0, dirfd, r;
+	char dir[PATH_MAX] = ".", why[400];
+
+	if (slash && (size_t)snprintf(dir, sizeof(dir), "%.*s", n, path) >= sizeof(dir))
+		return fail_with(-ENAMETOOLONG, path, err, errlen);
+	dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dirfd < 0)
+		return fail_with(-errno, path, err, errlen);
+	r = owned_read(dirfd, *name ? name : ".", limit, ret, ret_bytes, why, sizeof(why));
+	if (r)
+		snprintf(err, errlen, "%.*s%s", n, path, why);
+	close(dirfd);
+	return r;
+}
