@@ -8,9 +8,13 @@
 #include "compat/slab.h"
 #include "device.h"
 
-/* An op takes as long as it takes; what lasts longer than this has hung. */
-#define TXDA_HWQ_STOP_US (3 * USEC_PER_SEC)
-#define TXDA_HWQ_POLL_US 50
+/*
+ * A queue stops at the next piece of its packet, and counts pieces as progress. One that has made none
+ * for so long does not stop, nor does one that has gone on for so many times as long.
+ */
+#define TXDA_HWQ_STOP_US    (3 * USEC_PER_SEC)
+#define TXDA_HWQ_STOP_TRIES 4
+#define TXDA_HWQ_POLL_US    50
 
 #define TXDA_HWQ_RING_BYTES (TXDA_HWQ_ENTRIES * sizeof(struct txda_ring_entry))
 /* The completion word is written by the chip, the ring by the CPU: they share no cache line. */
@@ -84,13 +88,19 @@ int txda_hwq_stop(struct txda_hwq *hwq)
 {
 	struct txda_device *tdev = hwq->tdev;
 	u32 state = txda_hwq_state(hwq);
-	int err;
+	u64 before, pieces = txda_hwq_counter(hwq);
+	int err, tries = 0;
 
 	if (state == TXDA_QUEUE_OFF)
 		return 0;
 	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_CTRL), TXDA_QUEUE_CTRL_STOP);
-	err = read_poll_timeout(txda_hwq_state, state, state == TXDA_QUEUE_OFF || state == ~0u,
-				TXDA_HWQ_POLL_US, TXDA_HWQ_STOP_US, false, hwq);
+	do {
+		err = read_poll_timeout(txda_hwq_state, state,
+					state == TXDA_QUEUE_OFF || state == ~0u, TXDA_HWQ_POLL_US,
+					TXDA_HWQ_STOP_US, false, hwq);
+		before = pieces;
+		pieces = txda_hwq_counter(hwq);
+	} while (err && pieces != before && ++tries < TXDA_HWQ_STOP_TRIES);
 	if (err)
 		dev_info_ratelimited(tdev->drm.dev, "hardware queue %u does not stop, state %u\n",
 				     hwq->index, state);

@@ -118,9 +118,9 @@ u64 txda_hwq_progress(struct txda_hwq *hwq);
 /* Address of the packet that runs, or 0. In drm_dev_enter(). */
 u64 txda_hwq_packet(struct txda_hwq *hwq);
 /*
- * Stops it after the op that runs, or at once when it has faulted. In drm_dev_enter(). 0 also when
- * the chip does not answer at all: then nothing of it runs. -ETIMEDOUT: it does not stop, only a
- * reset of the chip helps (reset.h).
+ * Stops it after the piece of a packet that runs, or at once when it has faulted. In
+ * drm_dev_enter(). 0 also when the chip does not answer at all: then nothing of it runs. -ETIMEDOUT:
+ * it makes no progress and does not stop, only a reset of the chip helps (reset.h).
  */
 int txda_hwq_stop(struct txda_hwq *hwq);
 /* Sets the queue up again after a chip reset or resume, with the same owner. In drm_dev_enter(). */

@@ -42,7 +42,12 @@
 /* Command streams                                                                               */
 /* ------------------------------------------------------------------------------------------- */
 
-/* A stream is a sequence of packets, 8-byte aligned, executed in order by one queue. */
+/*
+ * A stream is a sequence of packets, 8-byte aligned, executed in order by one queue. A packet may be
+ * as large as its ranges allow: whoever stops the queue does so in the middle of it (txda_regs.h,
+ * "Pieces"), and what it had written by then is there. Nothing that comes after it in the stream has
+ * happened.
+ */
 #define TXDA_STREAM_MAX_BYTES (1u << 20)
 
 enum txda_packet {

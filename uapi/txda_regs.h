@@ -237,6 +237,13 @@
  * to the doorbell; the chip runs the entries in order and raises the head. Head and tail are counts
  * modulo 2^32, entry i is at i mod the ring's size; a doorbell that would overtake the head by more
  * than the size faults the queue.
+ *
+ * Pieces. A queue works at a packet piece by piece: a copy or fill in pieces of at most
+ * TXDA_PIECE_BYTES, an op in tiles of its result. After each it raises PROGRESS and looks for STOP,
+ * so that no packet, however large, keeps a queue from its end, and one that takes long is told
+ * from one that hangs. A queue whose packet does not run just now stops at once, whatever other
+ * queues do. What a stopped packet has written by then stays; the queue writes nothing once it is
+ * OFF.
  */
 #define TXDA_REG_QUEUE(q)	 (0x2000 + (q)*0x80)
 #define TXDA_QUEUE_DOORBELL	 0x00 /* write: tail */
@@ -248,7 +255,7 @@
 #define TXDA_QUEUE_LOST		 3 /* by a thermal trip, a chip reset or a lost peer */
 #define TXDA_QUEUE_CTRL		 0x0c
 #define TXDA_QUEUE_CTRL_START	 1u
-#define TXDA_QUEUE_CTRL_STOP	 2u   /* finish the current op, drop the rest, go OFF */
+#define TXDA_QUEUE_CTRL_STOP	 2u   /* finish the current piece, drop the rest, go OFF */
 #define TXDA_QUEUE_RING_LO	 0x10 /* a TXDA_ADDR, 4 KiB aligned */
 #define TXDA_QUEUE_RING_HI	 0x14
 #define TXDA_QUEUE_RING_LOG2	 0x18 /* log2 of the entries, 4 to TXDA_RING_MAX_LOG2 */
@@ -256,12 +263,13 @@
 #define TXDA_QUEUE_PRIORITY	 0x20 /* enum txda_queue_priority */
 #define TXDA_QUEUE_COMPLETION_LO 0x28 /* a TXDA_ADDR, 8-byte aligned, for seqno */
 #define TXDA_QUEUE_COMPLETION_HI 0x2c
-#define TXDA_QUEUE_PROGRESS_LO	 0x30 /* rises with each packet and op done */
+#define TXDA_QUEUE_PROGRESS_LO	 0x30 /* rises with each piece, op and packet done */
 #define TXDA_QUEUE_PROGRESS_HI	 0x34
 #define TXDA_QUEUE_PACKET_LO	 0x38 /* VA of the packet in execution, or 0 */
 #define TXDA_QUEUE_PACKET_HI	 0x3c
 
 #define TXDA_RING_MAX_LOG2 16
+#define TXDA_PIECE_BYTES   (8u << 20)
 
 enum txda_queue_priority {
 	TXDA_PRIORITY_LOW = 0,

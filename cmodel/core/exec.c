@@ -322,9 +322,15 @@ static void count(const struct cm_exec *e)
 
 static void run_part(const void *arg, unsigned phase, unsigned part, unsigned core)
 {
-	const struct cm_launch *l = arg;
+	const struct cm_exec *e = arg;
+	const struct cm_launch *l = &e->context->launch;
 
 	cm_op_impl(l->op->op)->run(l, phase, part, core);
+	/* The leader has a part of each long op, and alone it needs no lock for this. */
+	if (core == e->pool->lead_core)
+		atomic_store_explicit(e->progress,
+				      atomic_load_explicit(e->progress, memory_order_relaxed) + 1,
+				      memory_order_relaxed);
 }
 
 /* Runs the launch, which has been checked, on the pool. */
@@ -334,7 +340,7 @@ static void run_phases(struct cm_exec *e)
 
 	cm_op_impl(l->op->op)->plan(l);
 	for (unsigned phase = 0; phase < l->phases && phase < CM_MAX_PHASES; phase++)
-		cm_pool_run(e->pool, run_part, l, phase, l->parts[phase], e->cancel);
+		cm_pool_run(e->pool, run_part, e, phase, l->parts[phase], e->cancel);
 }
 
 void cm_exec_prepare(struct cm_exec *e)

@@ -59,6 +59,7 @@ struct cm_exec {
 	struct cm_vm *vm;
 	struct cm_member *member;	    /* of the groups of @vm */
 	const _Atomic bool *cancel;	    /* skip the rest of the op that runs */
+	_Atomic uint64_t *progress;	    /* raised within an op; the leader's to write */
 	const struct txda_pkt_exec *packet; /* of the current launch */
 	struct cm_context *context;	    /* likewise */
 	struct cm_context *contexts;	    /* all of this queue, last used first */

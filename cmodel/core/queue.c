@@ -30,6 +30,7 @@ int cm_queues_add(struct cm_queues *qs, struct cm_vm *vm, enum cm_queue_class cl
 		.vm = vm,
 		.member = &q->member,
 		.cancel = &q->cancel,
+		.progress = &q->progress,
 		.fault = &q->why,
 	};
 	pthread_mutex_init(&q->lock, NULL);

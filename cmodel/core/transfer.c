@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "transfer.h"
+#include "txda_regs.h"
 
 #include <string.h>
 
-#define SLICE_BYTES (8ull << 20)
+#define SLICE_BYTES (uint64_t) TXDA_PIECE_BYTES
 #define PART_BYTES  (256ull << 10)
 
 struct slice {

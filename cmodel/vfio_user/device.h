@@ -47,6 +47,7 @@
 /* Operations that can be made to hang. */
 #define VU_STUCK_FLUSH (1u << 0) /* flushes of address spaces, until the chip is reset */
 #define VU_STUCK_RESET (1u << 1) /* chip resets, until the function is reset */
+#define VU_SLOW_STOP   (1u << 2) /* not for good: the next stop of a queue */
 
 struct vu_machine;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "queue.h"
 #include "device.h"
+#include "clock.h"
 #include "log.h"
 
 #include <errno.h>
@@ -8,6 +9,9 @@
 
 /* Not 8-byte aligned, so that the model refuses it when its turn comes. */
 #define STREAM_AT_NOWHERE 1
+
+/* Longer than a driver waits for a queue that makes no progress. */
+#define SLOW_STOP_NS 5000000000ull
 
 static bool is_off(const struct vu_queue *q)
 {
@@ -282,6 +286,20 @@ static void start(struct vu_queue *q)
 	pthread_mutex_unlock(&d->lock);
 }
 
+static void stop(struct vu_queue *q)
+{
+	struct vu_device *d = q->device;
+	bool slow = d->stuck & VU_SLOW_STOP && state_of(q) == TXDA_QUEUE_RUNNING;
+
+	vu_queue_end(q, TXDA_QUEUE_OFF);
+	if (!slow)
+		return;
+	d->stuck &= ~VU_SLOW_STOP;
+	pthread_mutex_lock(&d->lock);
+	q->slow_until_ns = clock_ns() + SLOW_STOP_NS;
+	pthread_mutex_unlock(&d->lock);
+}
+
 void vu_queue_control(struct vu_queue *q, uint32_t value)
 {
 	/* A dead command processor obeys nothing but a reset. */
@@ -290,7 +308,7 @@ void vu_queue_control(struct vu_queue *q, uint32_t value)
 	if (value == TXDA_QUEUE_CTRL_START)
 		start(q);
 	else if (value == TXDA_QUEUE_CTRL_STOP)
-		vu_queue_end(q, TXDA_QUEUE_OFF);
+		stop(q);
 }
 
 void vu_queue_doorbell(struct vu_queue *q, uint32_t tail)
@@ -330,7 +348,7 @@ void vu_queue_reset(struct vu_queue *q)
 	q->ring_log2 = q->vmid = 0;
 	q->priority = TXDA_PRIORITY_NORMAL;
 	q->tail = q->fetched = q->head = 0;
-	q->progress_base = 0;
+	q->progress_base = q->slow_until_ns = 0;
 	pthread_mutex_unlock(&q->device->lock);
 }
 
@@ -387,6 +405,16 @@ void vu_queue_set_completion(struct vu_queue *q, uint64_t addr)
 }
 
 /* ---- for registers --------------------------------------------------------------------------- */
+
+uint32_t vu_queue_state(struct vu_queue *q)
+{
+	if (!q->slow_until_ns)
+		return q->state;
+	q->progress_base++;
+	if (clock_ns() >= q->slow_until_ns)
+		q->slow_until_ns = 0;
+	return TXDA_QUEUE_RUNNING;
+}
 
 uint64_t vu_queue_progress(const struct vu_queue *q)
 {

@@ -46,8 +46,10 @@ struct vu_queue {
 	uint32_t fetched; /* entries that the model has, counted like the tail */
 	uint32_t head;	  /* entries done */
 	uint64_t progress_base;
-	struct cm_queue *cm; /* stored under op_lock too; NULL: not started */
-	struct vu_vm *vm;    /* op_lock: what @cm uses */
+	uint64_t
+		slow_until_ns; /* a stop is slow: until then it looks as if it ran, piece by piece */
+	struct cm_queue *cm;   /* stored under op_lock too; NULL: not started */
+	struct vu_vm *vm;      /* op_lock: what @cm uses */
 	struct vu_inflight inflight[CM_QUEUE_DEPTH]; /* by entry % CM_QUEUE_DEPTH */
 };
 
@@ -71,6 +73,7 @@ void vu_queue_lose(struct vu_queue *q);
 void vu_queue_reset(struct vu_queue *q);
 
 /* lock */
+uint32_t vu_queue_state(struct vu_queue *q);
 uint64_t vu_queue_progress(const struct vu_queue *q);
 uint64_t vu_queue_packet(const struct vu_queue *q);
 

@@ -62,7 +62,7 @@ static uint32_t read_tail(struct vu_device *d, unsigned q)
 
 static uint32_t read_state(struct vu_device *d, unsigned q)
 {
-	return d->queue[q].state;
+	return vu_queue_state(&d->queue[q]);
 }
 
 static uint64_t read_ring(struct vu_device *d, unsigned q)

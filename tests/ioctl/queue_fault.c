@@ -493,6 +493,93 @@ static void destroy_in_flight(void)
 	must_work(must_queue(fd, vm));
 }
 
+#define LONG_BO	   (256 * MIB)
+#define LONG_PARTS 256u
+#define LONG_VA	   (1ull << 40)
+
+/* A fill of 64 GiB: one buffer, mapped many times in a row. */
+static struct stream must_long_fill(void)
+{
+	struct drm_txda_bind_op ops[LONG_PARTS] = {0};
+	struct drm_txda_vm_bind arg = {.vm_id = vm,
+				       .ops = array_of(ops, LONG_PARTS, sizeof(ops[0]))};
+	struct stream s = must_stream(fd, vm);
+	uint32_t handle;
+
+	must(bo_create(fd, LONG_BO, DRM_TXDA_PLACE_DEVICE, 0, vm, &handle));
+	for (uint32_t i = 0; i < LONG_PARTS; i++)
+		ops[i] = (struct drm_txda_bind_op){
+			.flags = DRM_TXDA_BIND_MAP,
+			.bo = handle,
+			.va = LONG_VA + i * LONG_BO,
+			.size = LONG_BO,
+		};
+	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	put_fill(&s, LONG_VA, LONG_PARTS * LONG_BO, 1);
+	return s;
+}
+
+/* A client in the middle of @s, which then waits for its end by a signal. @slow: the end is slow. */
+static pid_t must_busy_client(bool fill, bool slow)
+{
+	int ready[2];
+	char byte = 0;
+	pid_t pid;
+
+	must(pipe(ready));
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		uint32_t queue;
+		struct stream s;
+		struct mem word;
+
+		setup();
+		queue = must_queue_with(LONG_MS);
+		s = fill ? must_long_fill() : must_block(&word);
+		must_submit(queue, &s);
+		/* Within its packet: a fill makes progress there. */
+		while (!must_state(fd, queue).progress)
+			;
+		if (slow)
+			vmhost("slow-stop 0");
+		check(write(ready[1], &byte, 1) == 1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	if (read(ready[0], &byte, 1) != 1)
+		fail("the client ended by itself");
+	close(ready[0]);
+	return pid;
+}
+
+/* Ctrl-C in long packets, again and again: others work meanwhile, and the chip is not reset. */
+static void interrupt_long(void)
+{
+	struct drm_txda_reset_info before, after;
+	uint32_t queue;
+	int status;
+
+	setup();
+	queue = must_queue_with(LONG_MS);
+	must(query(fd, DRM_TXDA_QUERY_RESET, &before, sizeof(before)));
+	for (int round = 0; round < 4; round++) {
+		bool slow = round & 1, fill = round < 2;
+		pid_t pid = must_busy_client(fill, slow), done;
+
+		must_work(queue);
+		must(kill(pid, SIGINT));
+		while (!(done = waitpid(pid, &status, WNOHANG)))
+			must_work(queue);
+		check(done == pid && WIFSIGNALED(status));
+	}
+	must(query(fd, DRM_TXDA_QUERY_RESET, &after, sizeof(after)));
+	check_equal(after.chip_resets, before.chip_resets);
+	check_equal(must_state(fd, queue).state, 0);
+	must_work(queue);
+}
+
 /* Fences outlive queue, address space and file. */
 static void close_in_flight(void)
 {
@@ -631,6 +718,7 @@ int main(int argc, char **argv)
 		{"hang-injected", hang_injected},
 		{"hang-of-chip", hang_of_chip},
 		{"destroy-in-flight", destroy_in_flight},
+		{"interrupt-long", interrupt_long},
 		{"close-in-flight", close_in_flight},
 		{"eventfd-on-fault", eventfd_on_fault},
 		{"kill-storm", kill_storm},

@@ -688,6 +688,36 @@ static void test_stuck(void **state)
 	vf_free(&f);
 }
 
+/* A stop that takes its time: the queue does nothing any more and looks as if it went on. */
+static void test_slow_stop(void **state)
+{
+	const uint32_t progress_lo = TXDA_REG_QUEUE(0) + TXDA_QUEUE_PROGRESS_LO;
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+	uint64_t progress;
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	vf_space(c, 0);
+	vf_queue_start(c, 0, 0);
+	vf_queue_start(c, 1, 0);
+	pthread_mutex_lock(&c->d->op_lock);
+	vu_device_stick(c->d, VU_SLOW_STOP);
+	pthread_mutex_unlock(&c->d->op_lock);
+	progress = vf_read64(c, progress_lo);
+	vf_write(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_STOP);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
+	assert_true(vf_read64(c, progress_lo) > progress);
+	/* Another one is off at once. */
+	vf_write(c, TXDA_REG_QUEUE(1) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_STOP);
+	assert_int_equal(vf_queue_state(c, 1), TXDA_QUEUE_OFF);
+	while (vf_queue_state(c, 0) != TXDA_QUEUE_OFF)
+		;
+	vf_queue_start(c, 0, 0);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
+	vf_free(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -698,6 +728,7 @@ int main(void)
 		cmocka_unit_test(test_chip_reset),	 cmocka_unit_test(test_flr),
 		cmocka_unit_test(test_events),		 cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_hung_and_tripped), cmocka_unit_test(test_stuck),
+		cmocka_unit_test(test_slow_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -786,8 +786,9 @@ struct drm_txda_queue_create {
 /**
  * struct drm_txda_queue_destroy - Argument of QUEUE_DESTROY.
  *
- * Jobs that have not started are dropped, the one that runs is stopped; their fences signal with
- * -ECANCELED, those of jobs that still wait when their waits are over.
+ * Jobs that have not started are dropped, the one that runs is stopped, in the middle of a packet if
+ * need be; their fences signal with -ECANCELED, those of jobs that still wait when their waits are
+ * over.
  */
 struct drm_txda_queue_destroy {
 	/** @id: Of the queue. */
@@ -821,7 +822,7 @@ struct drm_txda_queue_get_state {
 	/** @completed: Out: of these, done. */
 	__u64 completed;
 
-	/** @progress: Out: rises with each packet and op done. */
+	/** @progress: Out: rises with each packet and op done, and within long ones. */
 	__u64 progress;
 
 	/** @fault: For struct drm_txda_fault: the fault that stopped it. */
