@@ -45,7 +45,7 @@ void confine_limit(const struct confine_limits *limits)
 {
 	lower(RLIMIT_CORE, 0);
 	if (limits->memory)
-		lower(RLIMIT_AS, limits->memory);
+		lower(RLIMIT_DATA, limits->memory);
 	if (limits->file_size)
 		lower(RLIMIT_FSIZE, limits->file_size);
 	if (limits->cpu_seconds)
@@ -238,8 +238,10 @@ static int allow_calls(scmp_filter_ctx filter, const char *const *names)
 /* Calls that are harmless with some arguments only. */
 static int allow_some(scmp_filter_ctx filter)
 {
-	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
-				 SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	/* Shared memory counts against no limit. */
+	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
+				 SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
+				 SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_TYPE, MAP_PRIVATE));
 
 	if (!r)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,

@@ -8,7 +8,8 @@
  *              the kernel's version of it has them
  *   seccomp    system calls: an allow-list. The basic list has memory, threads, time, random
  *              numbers, and reads and writes of open descriptors. No call opens a file, a socket or
- *              a process, and no memory is executable, unless @calls says so. What is not on the list
+ *              a process, and memory is neither executable nor
+ *              shared with others, unless @calls says so. What is not on the list
  *              fails with EPERM
  *   the rest   no new privileges, not dumpable: nobody of the same user reads its memory
  *
@@ -24,16 +25,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Lists that end with NULL, or NULL. */
 struct confinement {
-	const char *const
-		*readable; /* directories with all below them, and files; ends with NULL */
-	const char *const *writable; /* directories with all below them; ends with NULL */
-	const char *const *calls;    /* names of further system calls; ends with NULL */
+	const char *const *readable; /* directories with all below them, and files */
+	const char *const *writable; /* directories with all below them */
+	const char *const *calls;    /* names of further system calls */
 };
 
 /* 0: as it is. Nothing is ever raised. */
 struct confine_limits {
-	uint64_t memory;    /* address space, bytes */
+	uint64_t memory;    /* bytes of its own, not counting files that are mapped to be read */
 	uint64_t file_size; /* bytes of a file that it writes */
 	unsigned cpu_seconds;
 	unsigned processes; /* processes and threads of the user, others' included */
@@ -48,7 +49,7 @@ void confine_limit(const struct confine_limits *limits);
 
 /*
  * Confines the calling thread, and what it starts, for good. Call it before the first thread is
- * started. Any member may be NULL. 0, or -errno and @err: then the process must end, as it may be
+ * started. 0, or -errno and @err: then the process must end, as it may be
  * confined in part.
  */
 int confine_self(const struct confinement *c, char *err, size_t errlen);

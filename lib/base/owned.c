@@ -113,30 +113,29 @@ static int read_all(int fd, char *text, size_t bytes)
 	return 0;
 }
 
-int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes, char *err,
-	       size_t errlen)
+int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes,
+	       struct stat *ret_stat, char *err, size_t errlen)
 {
-	struct stat st;
-	char *text = NULL;
-	int fd = owned_open(dirfd, name, &st, err, errlen), r;
+	int fd = owned_open(dirfd, name, ret_stat, err, errlen), r;
+	char *text;
 
 	if (fd < 0)
 		return fd;
-	if ((uint64_t)st.st_size > limit) {
+	if ((uint64_t)ret_stat->st_size > limit) {
 		close(fd);
 		snprintf(err, errlen, "%.300s: %llu bytes, the limit is %zu", name,
-			 (unsigned long long)st.st_size, limit);
+			 (unsigned long long)ret_stat->st_size, limit);
 		return -EFBIG;
 	}
-	text = malloc((size_t)st.st_size + 1);
-	r = text ? read_all(fd, text, (size_t)st.st_size) : -ENOMEM;
+	text = malloc((size_t)ret_stat->st_size + 1);
+	r = text ? read_all(fd, text, (size_t)ret_stat->st_size) : -ENOMEM;
 	close(fd);
 	if (r) {
 		free(text);
 		return fail_with(r, name, err, errlen);
 	}
 	*ret = text;
-	*ret_bytes = (size_t)st.st_size;
+	*ret_bytes = (size_t)ret_stat->st_size;
 	return 0;
 }
 
@@ -146,13 +145,14 @@ int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_byte
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	int n = slash ? (int)(slash - path) + 1 : 0, dirfd, r;
 	char dir[PATH_MAX] = ".", why[400];
+	struct stat st;
 
 	if (slash && (size_t)snprintf(dir, sizeof(dir), "%.*s", n, path) >= sizeof(dir))
 		return fail_with(-ENAMETOOLONG, path, err, errlen);
 	dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0)
 		return fail_with(-errno, path, err, errlen);
-	r = owned_read(dirfd, *name ? name : ".", limit, ret, ret_bytes, why, sizeof(why));
+	r = owned_read(dirfd, *name ? name : ".", limit, ret, ret_bytes, &st, why, sizeof(why));
 	if (r)
 		snprintf(err, errlen, "%.*s%s", n, path, why);
 	close(dirfd);

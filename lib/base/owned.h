@@ -28,8 +28,8 @@ int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, si
  * Opens such a file and reads it whole; *ret is NUL-terminated beyond @ret_bytes and the caller frees
  * it. -EFBIG: it has more than @limit bytes. -EIO: it became shorter.
  */
-int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes, char *err,
-	       size_t errlen);
+int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes,
+	       struct stat *ret_stat, char *err, size_t errlen);
 /* The same of a path, whose directory's owner counts; @err names the path. */
 int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_bytes, char *err,
 		    size_t errlen);

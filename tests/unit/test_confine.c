@@ -199,9 +199,16 @@ static int take_memory(void)
 	return p == MAP_FAILED ? errno : 0;
 }
 
+static int share_memory(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? errno : 0;
+}
+
 static int take_too_much(void)
 {
-	void *p = mmap(NULL, 8ul << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(NULL, 8ul << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? errno : 0;
 }
@@ -230,6 +237,7 @@ static const struct attempt {
 	{"signal its parent", signal_parent, false, false},
 	{"map memory to be run", run_memory, false, false},
 	{"make memory run", make_memory_run, false, false},
+	{"make memory that is shared", share_memory, false, false},
 	{"raise a limit", raise_limit, false, false},
 	{"make a namespace", gain_namespace, false, false},
 	{"become dumpable", become_dumpable, false, false},

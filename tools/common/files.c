@@ -17,10 +17,25 @@ int tool_open_file(int dirfd, const char *name, struct stat *ret_stat, struct to
 int tool_read_file(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes,
 		   struct tool_error *error)
 {
+	struct stat st;
 	char err[400];
-	int r = owned_read(dirfd, name, limit, ret, ret_bytes, err, sizeof(err));
+	int r = owned_read(dirfd, name, limit, ret, ret_bytes, &st, err, sizeof(err));
 
 	return r ? tool_fail(error, r, "%s", err) : 0;
+}
+
+struct file_identity tool_identity(const struct stat *st)
+{
+	return (struct file_identity){
+		.dev = st->st_dev,
+		.inode = st->st_ino,
+		.owner = st->st_uid,
+		.bytes = (uint64_t)st->st_size,
+		.mtime_ns =
+			(uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec,
+		.ctime_ns =
+			(uint64_t)st->st_ctim.tv_sec * 1000000000u + (uint64_t)st->st_ctim.tv_nsec,
+	};
 }
 
 int tool_write_all(int fd, const void *data, size_t bytes)

@@ -20,6 +20,14 @@ int tool_open_file(int dirfd, const char *name, struct stat *ret_stat, struct to
 int tool_read_file(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes,
 		   struct tool_error *error);
 
+/* Which file it is, and in which state: what is equal was not written in between. All are 64 bits, so
+ * that there are no holes. */
+struct file_identity {
+	uint64_t dev, inode, owner, bytes, mtime_ns, ctime_ns;
+};
+
+struct file_identity tool_identity(const struct stat *st);
+
 /* Writes all of it or fails. */
 int tool_write_all(int fd, const void *data, size_t bytes);
 

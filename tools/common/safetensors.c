@@ -312,7 +312,7 @@ static int add_file(struct safetensors *st, int dirfd, const char *name, struct 
 		return file->fd;
 	st->n_files++;
 	file->bytes = (uint64_t)s.st_size;
-	file->mtime_ns = (uint64_t)s.st_mtim.tv_sec * 1000000000u + (uint64_t)s.st_mtim.tv_nsec;
+	file->identity = tool_identity(&s);
 	file->name = strdup(name);
 	if (!file->name)
 		return tool_fail(error, -ENOMEM, "%s: no memory", name);
@@ -558,6 +558,25 @@ int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t,
 		mine->copy = copy;
 	}
 	*ret = mine->copy;
+	return 0;
+}
+
+int safetensors_unchanged(const struct safetensors *st, struct tool_error *error)
+{
+	for (unsigned i = 0; i < st->n_files; i++) {
+		const struct safetensors_file *f = &st->files[i];
+		struct file_identity now;
+		struct stat s;
+
+		if (f->fd < 0)
+			continue;
+		if (fstat(f->fd, &s))
+			return tool_fail(error, -errno, "%s: %s", f->name, strerror(errno));
+		now = tool_identity(&s);
+		if (memcmp(&now, &f->identity, sizeof(now)))
+			return tool_fail(error, -ESTALE, "%s changed while it was compiled",
+					 f->name);
+	}
 	return 0;
 }
 

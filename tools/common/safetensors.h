@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "files.h"
 
 #define SAFETENSORS_MAX_DIMS   8
 #define SAFETENSORS_MAX_HEADER (16u << 20)
@@ -65,8 +66,8 @@ struct safetensors_tensor {
 struct safetensors_file {
 	char *name; /* within its directory */
 	uint64_t bytes;
-	uint64_t mtime_ns;
-	char *header; /* the JSON, a copy */
+	struct file_identity identity; /* when it was opened */
+	char *header;		       /* the JSON, a copy */
 	uint64_t header_bytes;
 	void *map; /* NULL: somebody else's memory */
 	int fd;	   /* -1: likewise */
@@ -88,6 +89,8 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *st, 
 /* A copy of the tensor's data that nobody can change, made at the first call. It is the handle's. */
 int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t, const void **ret,
 		     struct tool_error *error);
+/* Whether no file was written since it was opened. -ESTALE names the one that was. */
+int safetensors_unchanged(const struct safetensors *st, struct tool_error *error);
 unsigned safetensors_files(const struct safetensors *st);
 const struct safetensors_file *safetensors_file(const struct safetensors *st, unsigned index);
 /* A value of the first file's "__metadata__", or NULL. */

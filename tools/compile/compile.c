@@ -13,6 +13,7 @@
 #include "floats.h"
 #include "graph.h"
 #include "info.h"
+#include "owned.h"
 
 #define MAX_COPY_BYTES (256u << 20)
 
@@ -42,18 +43,25 @@ static const char *weights_name(const struct compile *c)
 	return c->chip[0].weights ? c->chip[0].weights : "bf16";
 }
 
-static int copy_file(struct compile *c, int dirfd, const char *name)
+static int copy_file(struct compile *c, int dirfd, unsigned i)
 {
-	char *text;
+	const char *name = model_copied_files[i];
+	const struct file_identity none = {0};
+	struct file_identity now;
+	struct stat st;
+	char *text, err[400];
 	size_t bytes;
 	int r;
 
-	if (faccessat(dirfd, name, F_OK, 0) < 0)
+	r = owned_read(dirfd, name, MAX_COPY_BYTES, &text, &bytes, &st, err, sizeof(err));
+	if (r == -ENOENT && !memcmp(&c->job->model->copied[i], &none, sizeof(none)))
 		return 0;
-	r = tool_read_file(dirfd, name, MAX_COPY_BYTES, &text, &bytes, c->error);
 	if (r)
-		return r;
-	r = case_write(c->out, name, text, bytes, c->error);
+		return tool_fail(c->error, r, "%s", err);
+	now = tool_identity(&st);
+	r = memcmp(&c->job->model->copied[i], &now, sizeof(now))
+		    ? tool_fail(c->error, -ESTALE, "%s changed while it was compiled", name)
+		    : case_write(c->out, name, text, bytes, c->error);
 	free(text);
 	return r;
 }
@@ -71,8 +79,8 @@ static int copy_files(struct compile *c)
 		r = -errno;
 		return tool_fail(c->error, r, "%s: %s", m->path, strerror(-r));
 	}
-	for (i = 0; model_copied_files[i] && !r; i++)
-		r = copy_file(c, dirfd, model_copied_files[i]);
+	for (i = 0; i < MODEL_COPIED && !r; i++)
+		r = copy_file(c, dirfd, i);
 	close(dirfd);
 	return r;
 }
@@ -183,6 +191,8 @@ static int write_case(struct compile *c)
 		r = write_table(c);
 	if (!r)
 		r = copy_files(c);
+	if (!r && job->model->source.checkpoint)
+		r = safetensors_unchanged(job->model->source.checkpoint, c->error);
 	if (r)
 		return r;
 	info = info_make(job->model, c->options, weights_name(c), c->info, c->chip[0].kcore,

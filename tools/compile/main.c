@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compile.h"
+#include "confined.h"
 #include "clock.h"
 #include "number.h"
 
@@ -302,6 +303,17 @@ static int run(struct command *c, struct model *m)
 	return EXIT_SUCCESS;
 }
 
+static int confine(const struct command *c, struct tool_error *error)
+{
+	const struct compile_paths paths = {
+		.model = c->path,
+		.output = c->dump || c->key ? NULL : c->job.case_path,
+		.share = c->job.share,
+	};
+
+	return compile_confine(&paths, error);
+}
+
 int main(int argc, char **argv)
 {
 	struct command c = {
@@ -315,6 +327,8 @@ int main(int argc, char **argv)
 	r = parse_command(&c, argc, argv);
 	if (r)
 		return r < 0 ? 2 : r - 1;
+	if (confine(&c, &error))
+		return fail(error.text);
 	if (c.dump)
 		return compile_dump(c.path, &error) ? fail(error.text) : EXIT_SUCCESS;
 	catch_signals();

@@ -10,33 +10,56 @@
 
 #include "files.h"
 #include "json.h"
+#include "owned.h"
 #include "param_dir.h"
 #include "sha256.h"
 
-const char *const model_copied_files[] = {"config.json",
-					  "generation_config.json",
-					  "tokenizer.json",
-					  "tokenizer_config.json",
-					  "tokenizer.model",
-					  "chat_template.jinja",
-					  NULL};
+const char *const model_copied_files[MODEL_COPIED] = {
+	"config.json",		 "generation_config.json", "tokenizer.json",
+	"tokenizer_config.json", "tokenizer.model",	   "chat_template.jinja",
+};
 
+/* Two models whose files look the same are two all the same: what one user's is compiled to must not be
+ * served as another's. */
+static void hash_place(struct model *m, int dirfd, struct sha256 *h)
+{
+	char *real = realpath(m->path, NULL);
+	struct file_identity dir;
+	struct stat s;
+
+	sha256_string(h, real ? real : m->path);
+	free(real);
+	if (!fstat(dirfd, &s)) {
+		/* Its times tell of files that are not the model's, too. */
+		dir = tool_identity(&s);
+		sha256_u64(h, dir.dev);
+		sha256_u64(h, dir.inode);
+		sha256_u64(h, dir.owner);
+	}
+	for (unsigned i = 0; i < MODEL_COPIED; i++) {
+		if (!fstatat(dirfd, model_copied_files[i], &s, 0))
+			m->copied[i] = tool_identity(&s);
+	}
+	sha256_update(h, m->copied, sizeof(m->copied));
+}
+
+/* @dirfd: the model's directory; -1: it is made up. */
 static void hash_source(struct model *m, int dirfd)
 {
 	const struct safetensors *st = m->source.checkpoint;
 	struct sha256 h;
-	struct stat s;
 	unsigned i;
 
 	sha256_init(&h);
+	if (dirfd >= 0)
+		hash_place(m, dirfd, &h);
 	sha256_u64(&h, m->config_bytes);
 	sha256_update(&h, m->config_text, m->config_bytes);
 	for (i = 0; st && i < safetensors_files(st); i++) {
 		const struct safetensors_file *f = safetensors_file(st, i);
 
 		sha256_string(&h, f->name);
-		sha256_u64(&h, f->bytes);
-		sha256_u64(&h, f->mtime_ns);
+		sha256_update(&h, &f->identity, sizeof(f->identity));
 		sha256_u64(&h, f->header_bytes);
 		sha256_update(&h, f->header, f->header_bytes);
 	}
@@ -46,14 +69,6 @@ static void hash_source(struct model *m, int dirfd)
 	sha256_u64(&h, m->config.quant.zero_plus_one);
 	sha256_string(&h, m->embedding ? m->pooling : "");
 	sha256_u64(&h, m->normalize);
-	for (i = 0; dirfd >= 0 && model_copied_files[i]; i++) {
-		if (fstatat(dirfd, model_copied_files[i], &s, 0) < 0)
-			continue;
-		sha256_string(&h, model_copied_files[i]);
-		sha256_u64(&h, (uint64_t)s.st_size);
-		sha256_u64(&h, (uint64_t)s.st_mtim.tv_sec);
-		sha256_u64(&h, (uint64_t)s.st_mtim.tv_nsec);
-	}
 	sha256_hex128(&h, m->source_hash);
 }
 
@@ -173,6 +188,19 @@ static int weight_dir(const struct model *m, char *buf, size_t len, struct tool_
 	return 0;
 }
 
+/* The owner of config.json says where the weights are; they must be his own, or root's. */
+static int check_weight_dir(int dirfd, const char *path, struct tool_error *error)
+{
+	struct stat own, st;
+	char err[400];
+	int r;
+
+	if (stat(path, &st) || fstat(dirfd, &own))
+		return 0; /* to open it tells why */
+	r = owned_check(&st, own.st_uid, path, err, sizeof(err));
+	return r ? tool_fail(error, r, "config.json: param_dir: %s", err) : 0;
+}
+
 static int find_weights(struct model *m, int dirfd, char *buf, size_t len, struct tool_error *error)
 {
 	struct case_facts facts = {0};
@@ -209,6 +237,8 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 	m.path = strdup(path);
 	r = m.path ? find_weights(&m, dirfd, dir, sizeof(dir), error)
 		   : tool_fail(error, -ENOMEM, "no memory");
+	if (!r)
+		r = check_weight_dir(dirfd, dir, error);
 	if (!r)
 		r = read_quantisation(&m, dirfd, error);
 	if (!r)

@@ -10,6 +10,8 @@
 #include "options.h"
 #include "source.h"
 
+#define MODEL_COPIED 6
+
 struct model {
 	char *path; /* NULL: made up */
 	char name[128];
@@ -17,10 +19,13 @@ struct model {
 	size_t config_bytes;
 	struct model_config config;
 	struct source source;
-	bool embedding;	      /* sentence-transformers: the result is a vector of the text */
-	char pooling[8];      /* "last", "mean" or "cls" */
-	bool normalize;	      /* to length 1 */
-	char source_hash[33]; /* of config, tensor headers, file sizes and times */
+	bool embedding;	 /* sentence-transformers: the result is a vector of the text */
+	char pooling[8]; /* "last", "mean" or "cls" */
+	bool normalize;	 /* to length 1 */
+	/* Of where its files are, which they are, their owners, sizes and times, config and tensor
+	 * headers. */
+	char source_hash[33];
+	struct file_identity copied[MODEL_COPIED]; /* as model_copied_files; zero: not there */
 	char *compiled; /* the case dir in param_dir, where safetensors lie beside config.json;
 			   else NULL */
 };
@@ -43,7 +48,7 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 /* Changes with the source, the resolved options and the compiler: names a cached case dir. */
 void model_cache_key(const struct model *m, const struct compile_options *o, char key[33]);
 
-/* Files that go into the case dir as they are; NULL-terminated. */
-extern const char *const model_copied_files[];
+/* Files that go into the case dir as they are. */
+extern const char *const model_copied_files[MODEL_COPIED];
 
 #endif /* TXDA_COMPILE_MODEL_H */
