@@ -101,6 +101,7 @@ struct config {
 	unsigned max_queue;	 /* 0: the engine's default */
 	bool keep_weights;	 /* beyond the daemon's life, where somebody holds them */
 	char *cache_dir;	 /* NULL: as cache_find() */
+	uint64_t cache_size;	 /* bytes of compiled models; 0: no limit */
 	bool disable_cache;	 /* $DISABLE_CACHE: what is compiled goes with the process */
 	uint64_t max_body;	 /* bytes */
 	uint64_t max_memory;	 /* bytes held for all clients */

@@ -170,6 +170,9 @@ static const struct option_row rows[] = {
 	{"cache-dir", &option_text, DAEMON(cache_dir), RESTART, "DIR",
 	 "where compiled models go (default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, "
 	 "~/.cache/txda)"},
+	{"cache-size", &option_bytes, DAEMON(cache_size), RESTART, "BYTES",
+	 "of compiled models together; what was used longest ago goes (default: what the disk has)",
+	 .max = 1ull << 60},
 	{"tool-call-parser", &option_text, ONE_MODEL(tool_parser), LOADS_ANEW, NULL,
 	 "how the model before it writes tool calls (default: auto)", .words = tool_parsers},
 	{"reasoning-parser", &option_text, ONE_MODEL(reasoning_parser), LOADS_ANEW, NULL,

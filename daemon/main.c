@@ -167,6 +167,7 @@ static int open_chips(struct daemon *d)
 		.config = c,
 		.text = &server_text_ops,
 		.cache_dir = c->cache_dir,
+		.cache_size = c->cache_size,
 		.private_cache = c->disable_cache,
 	};
 	char err[512] = "";

@@ -2,16 +2,21 @@
 #include "cache.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "cache_room.h"
 #include "cache_sweep.h"
 
 #define MAX_KEY	 64
 #define MAX_ARGS 20
+#define MAX_PATH 1200
 
 static int make_directories(const char *path)
 {
@@ -56,9 +61,11 @@ int cache_find(const char *wanted, char *path, size_t len, char *err, size_t err
 	error = make_directories(path);
 	if (!error && (stat(path, &st) || !S_ISDIR(st.st_mode)))
 		error = -ENOTDIR;
+	else if (!error && (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX))
+		error = -EPERM;
 	if (error)
 		snprintf(err, errlen, "cannot use the cache directory %s: %s", path,
-			 strerror(-error));
+			 error == -EPERM ? "everybody can rename what is in it" : strerror(-error));
 	else
 		cache_sweep(path);
 	return error;
@@ -119,17 +126,159 @@ static int get_key(const struct cache_source *source, const struct child_options
 	return 0;
 }
 
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+/* Where an entry is made. cache_sweep() knows the names. */
+struct work {
+	char lock[MAX_PATH], dir[MAX_PATH], made[MAX_PATH];
+	int lock_fd;
+};
+
+/* One process at a time makes an entry. */
+static int take_lock(struct work *w, const atomic_bool *stop)
+{
+	const struct timespec pause = {.tv_nsec = 100000000};
+	struct stat here, there;
+
+	while (!atomic_load(stop)) {
+		w->lock_fd =
+			open(w->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+		if (w->lock_fd < 0)
+			return -errno;
+		/* Who had it before removed it at the end: is this still the file of that name? */
+		if (!flock(w->lock_fd, LOCK_EX | LOCK_NB) && !fstat(w->lock_fd, &here) &&
+		    !lstat(w->lock, &there) && here.st_ino == there.st_ino &&
+		    here.st_dev == there.st_dev)
+			return 0;
+		close(w->lock_fd);
+		w->lock_fd = -1;
+		nanosleep(&pause, NULL);
+	}
+	return -ECANCELED;
+}
+
+static void end_work(struct work *w)
+{
+	if (w->lock_fd < 0)
+		return;
+	cache_remove_tree(w->dir);
+	unlink(w->lock);
+	close(w->lock_fd);
+}
+
+static int begin_work(struct work *w, const char *cache, const char *key, const atomic_bool *stop)
+{
+	int error;
+
+	w->lock_fd = -1;
+	if ((size_t)snprintf(w->lock, sizeof(w->lock), "%s/.%s.txda-lock", cache, key) >=
+		    sizeof(w->lock) ||
+	    (size_t)snprintf(w->dir, sizeof(w->dir), "%s/.%s.txda-new", cache, key) >=
+		    sizeof(w->dir) ||
+	    (size_t)snprintf(w->made, sizeof(w->made), "%s/case", w->dir) >= sizeof(w->made))
+		return -ENAMETOOLONG;
+	error = take_lock(w, stop);
+	if (error)
+		return error;
+	cache_remove_tree(w->dir);
+	return mkdir(w->dir, 0700) ? -errno : 0;
+}
+
+/* Into the place of an entry that is spoilt, too. */
+static int put_in_place(const struct work *w, const char *case_dir)
+{
+	if (chmod(w->made, 0700))
+		return -errno;
+	if (!rename(w->made, case_dir) ||
+	    ((errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) &&
+	     !renameat2(AT_FDCWD, w->made, AT_FDCWD, case_dir, RENAME_EXCHANGE)))
+		return 0;
+	return -errno;
+}
+
+/* What a compile needs, and what a hostile checkpoint may make it take. */
+static struct confine_limits limits_for(const struct cache_source *source, unsigned seconds)
+{
+	const uint64_t least = 4ull << 30;
+	uint64_t half = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2,
+		 memory = least + source->bytes / 4;
+
+	return (struct confine_limits){
+		/* The runtime of a sanitizer takes what it likes. */
+		.memory = !confine_works()		   ? 0
+			  : memory <= half || half < least ? memory
+							   : half,
+		.file_size = source->cache_size,
+		.cpu_seconds = seconds * (unsigned)sysconf(_SC_NPROCESSORS_ONLN),
+		.processes = 4096,
+		.descriptors = 8192,
+	};
+}
+
+static int run_compiler(const struct cache_source *source, const struct child_options *options,
+			const struct work *w, char *err, size_t errlen)
+{
+	char out[8], tp[16];
+	char *argv[MAX_ARGS] = {(char *)source->compiler, (char *)source->path, (char *)"-o",
+				(char *)w->made,	  (char *)"--progress", (char *)"plain"};
+	int error;
+
+	add_options(source, tp, sizeof(tp), argv, 6);
+	error = child_run(options, argv, out, sizeof(out), err, errlen);
+	if (!error && !cache_is_case(w->made)) {
+		snprintf(err, errlen, "%s made no %s/model_info.json", source->compiler, w->made);
+		error = -EIO;
+	}
+	return error;
+}
+
+static int compile(const char *cache, const char *key, const struct cache_source *source,
+		   bool again, const struct child_options *options, const char *case_dir,
+		   const char *user, char *err, size_t errlen)
+{
+	/* What 8 or 4 bits make of 16. */
+	unsigned part = !source->weights		 ? 1
+			: !strcmp(source->weights, "w8") ? 2
+			: !strcmp(source->weights, "w4") ? 4
+							 : 1;
+	struct work w;
+	int error = begin_work(&w, cache, key, options->stop);
+
+	if (error)
+		snprintf(err, errlen, "cannot compile into %s: %s", cache, strerror(-error));
+	/* Another process may have put it there meanwhile. */
+	if (!error && !again && cache_hold(case_dir, user)) {
+		end_work(&w);
+		return 0;
+	}
+	if (!error)
+		error = cache_make_room(cache, source->bytes / part, source->cache_size, err,
+					errlen);
+	if (!error)
+		error = run_compiler(source, options, &w, err, errlen);
+	if (!error) {
+		error = put_in_place(&w, case_dir);
+		if (!error && !cache_hold(case_dir, user))
+			error = -EAGAIN;
+		if (error)
+			snprintf(err, errlen, "cannot put %s in place: %s", case_dir,
+				 strerror(-error));
+	}
+	end_work(&w);
+	/* It took what it took. */
+	return error ? error : cache_make_room(cache, 0, source->cache_size, err, errlen);
+}
+
 int cache_get(const char *cache, const struct cache_source *source, bool again,
 	      const struct child_options *options, char *case_dir, size_t len, char *err,
 	      size_t errlen)
 {
-	char key[MAX_KEY + 2], out[8], tp[16];
-	char *argv[MAX_ARGS] = {
-		(char *)source->compiler, (char *)source->path, (char *)"-o", case_dir,
-		(char *)"--progress",	  (char *)"plain"};
-	unsigned n = 6;
-	int error = get_key(source, options, key, sizeof(key), err, errlen);
+	char key[MAX_KEY + 2], user[MAX_PATH + 16];
+	struct child_options child = *options;
+	int error;
 
+	child.limits = limits_for(source, options->seconds);
+	error = get_key(source, &child, key, sizeof(key), err, errlen);
 	if (error)
 		return error;
 	if ((size_t)snprintf(case_dir, len, "%s/%s", cache, key) >= len) {
@@ -137,21 +286,8 @@ int cache_get(const char *cache, const struct cache_source *source, bool again,
 			 len - 1);
 		return -ENAMETOOLONG;
 	}
-	if (!again && cache_is_case(case_dir))
+	snprintf(user, sizeof(user), "%s%s", source->output ? source->output : "", source->path);
+	if (!again && cache_hold(case_dir, user))
 		return 0;
-	n = add_options(source, tp, sizeof(tp), argv, n);
-	if (again)
-		argv[n++] = (char *)"--force";
-	error = child_run(options, argv, out, sizeof(out), err, errlen);
-	/* A compiler that was killed leaves what it had made so far, which can be large. */
-	if (error)
-		cache_sweep(cache);
-	/* Another process may have put it there meanwhile. */
-	if (error == -EIO && !again && cache_is_case(case_dir))
-		return 0;
-	if (!error && !cache_is_case(case_dir)) {
-		snprintf(err, errlen, "%s made no %s/model_info.json", source->compiler, case_dir);
-		return -EIO;
-	}
-	return error;
+	return compile(cache, key, source, again, &child, case_dir, user, err, errlen);
 }

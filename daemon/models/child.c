@@ -44,7 +44,6 @@ static void copy_variable(char *buf, size_t len, const char *name, char **env, u
 static int become(const struct child_options *o, char *const argv[], char *const env[], int out,
 		  int err_fd)
 {
-	const struct rlimit no_core = {0, 0}, files = {1024, 1024}, memory = {o->memory, o->memory};
 	sigset_t none;
 	int null;
 
@@ -56,11 +55,7 @@ static int become(const struct child_options *o, char *const argv[], char *const
 	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err_fd, 2) < 0 ||
 	    setpgid(0, 0) || close_range(3, ~0u, CLOSE_RANGE_CLOEXEC))
 		return errno;
-	/* One that cannot be set is below this already. */
-	setrlimit(RLIMIT_CORE, &no_core);
-	setrlimit(RLIMIT_NOFILE, &files);
-	if (o->memory)
-		setrlimit(RLIMIT_AS, &memory);
+	confine_limit(&o->limits);
 	setpriority(PRIO_PROCESS, 0, PRIORITY);
 	execve(argv[0], argv, env);
 	return errno;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs the compiler as a child process: no shell, no inherited descriptors, a bare environment, its
- * own process group, resource limits, lower priority. Whatever becomes of it is an error text,
+ * own process group, resource limits, lower priority. It confines itself (confine.h). Whatever becomes of it is an error text,
  * never more.
  *
  * Blocks; any thread.
@@ -13,9 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "confine.h"
+
 struct child_options {
-	unsigned seconds;	 /* killed after this long */
-	uint64_t memory;	 /* address space in bytes; 0: not limited here */
+	unsigned seconds; /* killed after this long */
+	struct confine_limits limits;
 	const atomic_bool *stop; /* killed soon after it becomes true */
 	/* Called for each line "progress DONE TOTAL" on standard error. */
 	void (*progress)(void *arg, uint64_t done, uint64_t total);

@@ -14,8 +14,10 @@
 #include "cache.h"
 #include "cache_private.h"
 #include "clock.h"
+#include "confine.h"
 #include "hostcopy.h"
 #include "keeper.h"
+#include "log.h"
 
 /* systemd closes what it gives up in a thread of its own, after it has answered. */
 #define TAKE_LOOKS 50
@@ -73,6 +75,7 @@ static int compile(struct loader *l, struct cache_source *source, char *case_dir
 	int error = 0;
 
 	source->compiler = l->compiler;
+	source->cache_size = l->options.private_cache ? 0 : l->options.cache_size;
 	for (unsigned attempt = 0; attempt < 2; attempt++) {
 		set_phase(l, 0);
 		error = cache_get(l->cache_dir, source, attempt > 0, &child, case_dir, len,
@@ -99,6 +102,7 @@ static int compile_model(struct loader *l)
 		.output = !strcmp(spec->draft, "mtp") ? "--states" : NULL,
 		.kv_int8 = spec->kv_int8,
 		.whole_experts = spec->whole_experts,
+		.bytes = f->checkpoint_bytes * (spec->tp ? spec->tp : 1),
 	};
 	int error = compile(l, &source, f->case_dir, sizeof(f->case_dir), &f->plan);
 
@@ -335,6 +339,10 @@ static int set_up(struct loader *l, char *err, size_t errlen)
 					  errlen);
 	if (error)
 		return error;
+	if (!confine_landlock())
+		log_warning("this kernel has no landlock: the compiler of checkpoints can read and "
+			    "write "
+			    "what the daemon can");
 	/* A missing compiler is told by the load that needs it. */
 	if (o->compiler)
 		snprintf(l->compiler, sizeof(l->compiler), "%s", o->compiler);

@@ -180,6 +180,7 @@ struct models_options {
 	const struct config *config;  /* borrowed: limits and time limits, as they are now */
 	const struct model_text_ops *text;
 	const char *cache_dir;	  /* NULL: as cache_find() */
+	uint64_t cache_size;	  /* limit of the cache; 0: none */
 	bool private_cache;	  /* nothing is taken from the cache, and nothing stays in it */
 	const char *compiler;	  /* NULL: txda-compile beside this executable, or in PATH */
 	unsigned compile_seconds; /* longest run of the compiler; 0: 3600 */

@@ -98,7 +98,7 @@ exit "$status"
 END
 if unshare -m true 2>/dev/null; then unshare=-m; else unshare=-rm; fi
 if unshare "$unshare" sh full.sh >"$tmp/out" 2>"$tmp/err"; then status=0; else status=$?; fi
-if [ "$status" -eq 1 ] && grep -q "$tmp/held/.*No space left" "$tmp/err"; then
+if [ "$status" -eq 1 ] && grep -q "$tmp/held has no room for a model" "$tmp/err"; then
 	[ ! -s "$tmp/out" ] || fail "left on a full disk: $(cat "$tmp/out")"
 	nothing "a full disk"
 elif grep -q '^unshare: ' "$tmp/err" || [ "$status" -eq 77 ]; then

@@ -1,0 +1,193 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Checkpoints whose owners mean harm. What a model is compiled to is served as no other's; links do not show what the owner may not read;
+# files that are rewritten, cut and replaced while they are compiled and loaded cost an error at most; the cache keeps its limit.
+# TXDA_COMPILE names the compiler. RUNS=200 for each way of changing files; with root, models belong to two other users.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+TXDA_CMODEL=chips=1,mem=512M
+export TXDA_CMODEL
+: "${RUNS:=5}"
+CACHE_DIRECTORY=$tmp/cache
+evil=$tmp/evil good=$tmp/good
+chmod 755 "$tmp"
+
+# own USER PATH...: gives it to another user, where that can be done
+own() {
+	[ "$(id -u)" -ne 0 ] || chown -RPh "$@"
+}
+
+# ---- whose model it is ---------------------------------------------------------------------------
+# Two users, models of one name, size and time; evil's tokeniser is another.
+for dir in "$evil" "$good"; do
+	mkdir -p "$dir"
+	cp -r "$MODEL" "$dir/qwen"
+done
+sed -i 's/"fox"/"fix"/g; s/Ġfox/Ġfix/g' "$evil/qwen/tokenizer.json"
+find "$evil" "$good" -exec touch -d 2026-01-01 {} +
+own 4321 "$evil"
+own 4322 "$good"
+key() {
+	"$TXDA_COMPILE" --key "$1"
+}
+[ "$(key "$evil/qwen")" = "$(key "$evil/qwen")" ] || fail "a key that changes by itself"
+[ "$(key "$evil/qwen")" != "$(key "$good/qwen")" ] || fail "two models have one key"
+before=$(key "$good/qwen")
+touch "$good/qwen/tokenizer.json"
+[ "$before" != "$(key "$good/qwen")" ] || fail "the key knows no tokeniser"
+tokens() {
+	post /tokenize "{\"model\":\"$1\",\"prompt\":\" fox\"}"
+}
+start --kv-cache-memory 64M --load demand --model "evil=$evil/qwen" --model "good=$good/qwen" --model "plain=$MODEL"
+post /v1/models/load '{"model":"evil"}' >/dev/null
+post /v1/models/load '{"model":"good"}' >/dev/null
+post /v1/models/load '{"model":"plain"}' >/dev/null
+[ "$(tokens good)" = "$(tokens plain)" ] || fail "good is served as another: $(tokens good), not $(tokens plain)"
+[ "$(find "$tmp/cache" -mindepth 1 -maxdepth 1 -type d | wc -l)" = 3 ] || fail "not three entries: $(ls -A "$tmp/cache")"
+[ -z "$(find "$tmp/cache" -mindepth 1 -maxdepth 1 -type d ! -perm 700)" ] || fail "entries for others: $(ls -lA "$tmp/cache")"
+stop
+
+# ---- what links lead to --------------------------------------------------------------------------
+# A user's private file in the place of evil's tokeniser, a FIFO in that of its weights, a param_dir of somebody else.
+if [ "$(id -u)" -eq 0 ]; then
+	mkdir "$tmp/private"
+	cp "$MODEL/tokenizer.json" "$tmp/private/secret"
+	own 4322 "$tmp/private"
+	chmod 600 "$tmp/private/secret"
+	start --kv-cache-memory 64M --load demand --model "evil=$evil/qwen"
+	refused() {
+		post /v1/models/load '{"model":"evil"}' >"$tmp/answer"
+		grep -qF -- "$1" "$tmp/answer" || fail "no '$1' in $(cat "$tmp/answer")"
+	}
+	ln -sf "$tmp/private/secret" "$evil/qwen/tokenizer.json"
+	refused "tokenizer.json belongs to user 4322, neither to root nor to user 4321"
+	ln -sf /dev/zero "$evil/qwen/tokenizer.json"
+	refused "tokenizer.json is no regular file"
+	rm "$evil/qwen/tokenizer.json"
+	cp "$MODEL/tokenizer.json" "$evil/qwen"
+	mv "$evil/qwen/model.safetensors" "$tmp/weights"
+	mkfifo "$evil/qwen/model.safetensors"
+	own 4321 "$evil"
+	refused "model.safetensors is no regular file"
+	rm "$evil/qwen/model.safetensors"
+	cp "$evil/qwen/config.json" "$tmp/config.json"
+	sed -i "1s|{|{ \"param_dir\": \"$good/qwen\",|" "$evil/qwen/config.json"
+	refused "belongs to user 4322, neither to root nor to user 4321"
+	mv "$tmp/config.json" "$evil/qwen"
+	mv "$tmp/weights" "$evil/qwen/model.safetensors"
+	own 4321 "$evil"
+
+	# A case dir of evil's whose weights are a link to another's: they would show in its answers.
+	"$TXDA_COMPILE" -q "$MODEL" -o "$evil/case"
+	mv "$evil/case/chip0/param.bin" "$tmp/private"
+	own 4321 "$evil"
+	own 4322 "$tmp/private"
+	chmod 600 "$tmp/private/param.bin"
+	ln -s "$tmp/private/param.bin" "$evil/case/chip0/param.bin"
+	stop
+	start --kv-cache-memory 64M --load demand --model "evil=$evil/case"
+	refused "param.bin belongs to user 4322, neither to root nor to user 4321"
+	stop
+else
+	echo "not root: all files are one user's"
+fi
+
+# ---- files that change ---------------------------------------------------------------------------
+# Someone rewrites, cuts and replaces the weights and texts for as long as they are compiled.
+race=$tmp/race
+mkdir "$race"
+cp -r "$MODEL" "$race/model"
+bytes=$(stat -c %s "$MODEL/model.safetensors")
+change() {
+	case $1 in
+	rewrite)
+		printf '\377\377\377\377' | dd of="$race/model/model.safetensors" bs=1 seek=$(($2 * 7919 % bytes)) conv=notrunc status=none
+		printf 'x' | dd of="$race/model/tokenizer.json" bs=1 seek=$(($2 * 7919 % 9999)) conv=notrunc status=none
+		;;
+	truncate)
+		truncate -s $(($2 * 104729 % bytes)) "$race/model/model.safetensors"
+		truncate -s $(($2 * 104729 % 9999)) "$race/model/tokenizer.json"
+		;;
+	replace)
+		cp "$MODEL/tokenizer.json" "$race/model/new"
+		mv "$race/model/new" "$race/model/tokenizer.json"
+		cp "$MODEL/model.safetensors" "$race/model/new"
+		mv "$race/model/new" "$race/model/model.safetensors"
+		;;
+	esac
+}
+for way in rewrite truncate replace; do
+	run=0 failed=0
+	while [ "$run" -lt "$RUNS" ]; do
+		run=$((run + 1))
+		rm -rf "$race/case"
+		cp "$MODEL/model.safetensors" "$MODEL/tokenizer.json" "$race/model/"
+		"$TXDA_COMPILE" -q --jobs 2 "$race/model" -o "$race/case" 2>"$race/err" &
+		compiler=$!
+		at=0
+		while kill -0 "$compiler" 2>/dev/null && [ "$at" -lt 3 ]; do
+			change "$way" $((run * 31 + at))
+			at=$((at + 1))
+		done
+		if wait "$compiler"; then status=0; else status=$?; fi
+		# A mapping that is cut short kills the compiler, and only it.
+		case $status in
+		0) [ -e "$race/case/model_info.json" ] || fail "$way: no case dir" ;;
+		1 | 135) failed=$((failed + 1)) ;;
+		*) fail "$way: status $status: $(cat "$race/err")" ;;
+		esac
+		[ "$status" -eq 0 ] || [ ! -e "$race/case" ] || fail "$way: half a case dir"
+	done
+	echo "$way: $failed of $RUNS compiles ended with an error, none with more"
+done
+cp "$MODEL/model.safetensors" "$MODEL/tokenizer.json" "$race/model/"
+
+# The same to a daemon that compiles and loads: it says what was wrong, and serves.
+start --kv-cache-memory 64M --load demand --model "race=$race/model" --model "plain=$MODEL"
+for way in rewrite truncate replace; do
+	run=0
+	while [ "$run" -lt "$RUNS" ]; do
+		run=$((run + 1))
+		cp "$MODEL/model.safetensors" "$MODEL/tokenizer.json" "$race/model/"
+		post /v1/models/load '{"model":"race"}' >"$tmp/answer" &
+		load=$!
+		change "$way" $((run * 31))
+		change "$way" $((run * 37))
+		wait "$load" || fail "$way: no answer"
+		post /v1/models/unload '{"model":"race"}' >/dev/null
+		kill -0 "$daemon" 2>/dev/null || fail "$way: the daemon is gone"
+	done
+done
+ask plain | grep -q logprobs || fail "no answer after all this: $(ask plain)"
+stop
+! grep -E 'AddressSanitizer|runtime error' "$tmp/txdad.log" || fail "see above"
+
+# ---- the cache's limit ---------------------------------------------------------------------------
+# Room for two models: of three the one that was used longest ago goes, unless it is in use.
+rm -rf "$tmp/cache"
+for name in a b c d; do
+	cp -r "$MODEL" "$tmp/$name"
+done
+entries() {
+	find "$tmp/cache" -mindepth 1 -maxdepth 1 -type d ! -name '.*' | wc -l
+}
+size=$(du -k "$MODEL/model.safetensors" | cut -f 1)
+limit=$((size * 1024 * 5 / 2))
+for name in a b c; do
+	start --kv-cache-memory 64M --cache-size "$limit" --model "$name=$tmp/$name"
+	stop
+done
+[ "$(entries)" = 2 ] || fail "the cache has $(entries) entries, with room for 2"
+[ ! -e "$tmp/cache/$(key "$tmp/a")" ] || fail "a was not used longest ago"
+start --kv-cache-memory 64M --cache-size "$limit" --load demand --model "c=$tmp/c" --model "b=$tmp/b" --model "d=$tmp/d"
+post /v1/models/load '{"model":"c"}' >/dev/null
+post /v1/models/load '{"model":"b"}' >/dev/null
+post /v1/models/load '{"model":"d"}' >"$tmp/answer"
+grep -q -- '--cache-size' "$tmp/answer" || fail "d: $(cat "$tmp/answer")"
+for name in b c; do
+	[ -e "$tmp/cache/$(key "$tmp/$name")" ] || fail "$name is in use, and gone"
+done
+stop
+conclude
