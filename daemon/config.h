@@ -107,11 +107,12 @@ struct config {
 	uint64_t max_memory;	 /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
-	unsigned stall_seconds;	   /* a client that reads nothing for so long is disconnected */
-	struct access_list access; /* who may use the daemon; empty: everybody who can connect */
-	struct access_list admin;  /* administrators besides root and the daemon's user */
-	unsigned load_timeout;	   /* seconds that a request waits for its model */
-	unsigned request_timeout;  /* seconds that a request may take; 0: no limit */
+	unsigned stall_seconds;	    /* a client that reads nothing for so long is disconnected */
+	struct access_list access;  /* who may use the daemon; empty: everybody who can connect */
+	struct access_list admin;   /* administrators besides root and the daemon's user */
+	struct access_list monitor; /* who sees all metrics, besides administrators */
+	unsigned load_timeout;	    /* seconds that a request waits for its model */
+	unsigned request_timeout;   /* seconds that a request may take; 0: no limit */
 	bool chunked_prefill, enforce_eager; /* given; moot */
 	bool strict; /* a model that cannot be served at the start ends the daemon */
 	bool access_log;

@@ -265,6 +265,9 @@ static const struct option_row rows[] = {
 	{"admin-user", &config_user, DAEMON(admin), AT_ONCE, "USER",
 	 "load and unload models, see all requests (default: root and the daemon's user)"},
 	{"admin-group", &config_group, DAEMON(admin), AT_ONCE, "GROUP", "likewise"},
+	{"monitor-user", &config_user, DAEMON(monitor), AT_ONCE, "USER",
+	 "see the models, their health and the metrics of all users (default: administrators)"},
+	{"monitor-group", &config_group, DAEMON(monitor), AT_ONCE, "GROUP", "likewise"},
 
 	HEADING("Socket"),
 	{"socket", &option_text, DAEMON(socket), RESTART, "PATH",

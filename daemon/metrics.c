@@ -251,6 +251,22 @@ static const struct field server_fields[] = {
 	 MEMBER(metrics_server, start_time)},
 };
 
+static const struct field user_fields[] = {
+	{"user_connections", "gauge", "Open connections of the user.",
+	 MEMBER(metrics_user, connections)},
+	{"user_requests", "gauge", "Requests of the user that are not answered yet.",
+	 MEMBER(metrics_user, requests)},
+	{"user_held_bytes", "gauge", "Bytes held for the user.", MEMBER(metrics_user, held_bytes)},
+	{"user_prompt_tokens_total", "counter", "Prompt tokens of the user's requests.",
+	 MEMBER(metrics_user, prompt_tokens)},
+	{"user_generation_tokens_total", "counter", "Tokens generated for the user.",
+	 MEMBER(metrics_user, generation_tokens)},
+	{"user_model_loads_total", "counter", "Loads that the user's requests began.",
+	 MEMBER(metrics_user, loads)},
+	{"user_unlogged_total", "counter",
+	 "Requests without a line in the log, as it had too many.", MEMBER(metrics_user, unlogged)},
+};
+
 static const struct field chip_fields[] = {
 	{"chip_up", "gauge", "1 when the chip works, 0 when it is lost.", MEMBER(metrics_chip, up)},
 	{"chip_utilisation_ratio", "gauge", "Share of the last second in which the cores worked.",
@@ -378,6 +394,25 @@ static void write_residency(struct json_out *o, const struct metrics_source *sou
 			put(o, "txda_model_unloads_total{%s,reason=\"%s\"} %" PRIu64 "\n",
 			    label(sources[i].name, name, sizeof(name)), unload_reasons[k],
 			    sources[i].model->unloads[k]);
+}
+
+void metrics_write_users(struct json_out *o, const struct metrics_user *users, unsigned n)
+{
+	char user[160];
+
+	for (const struct field *f = user_fields; f < user_fields + N(user_fields); f++) {
+		put_head(o, f->name, f->type, f->help);
+		for (unsigned i = 0; i < n; i++)
+			put(o, "txda_%s{%s} %.15g\n", f->name,
+			    label_of("user", users[i].user, user, sizeof(user)),
+			    value_of(&users[i], f));
+	}
+	put_head(o, "user_responses_total", "counter", "Answers to the user by class of status.");
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned k = 2; k < 6; k++)
+			put(o, "txda_user_responses_total{%s,code=\"%uxx\"} %" PRIu64 "\n",
+			    label_of("user", users[i].user, user, sizeof(user)), k,
+			    users[i].responses[k]);
 }
 
 void metrics_write_chips(struct json_out *o, const struct metrics_chip *chips, unsigned n)

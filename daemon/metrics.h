@@ -88,6 +88,16 @@ struct metrics_chip {
 	double ecc_corrected, ecc_uncorrected, faults;
 };
 
+/* What one user has now, and has had. */
+struct metrics_user {
+	char user[64]; /* uid, or the name of a key's user */
+	uint64_t connections, requests, held_bytes;
+	uint64_t prompt_tokens, generation_tokens, loads, unlogged;
+	uint64_t responses[6]; /* by first digit of the status */
+};
+
+void metrics_write_users(struct json_out *o, const struct metrics_user *users, unsigned n);
+
 void metrics_write_chips(struct json_out *o, const struct metrics_chip *chips, unsigned n);
 
 void metrics_write(struct json_out *o, const struct metrics_source *sources, unsigned n,

@@ -23,7 +23,8 @@
 
 struct descriptors {
 	atomic_uint refs, held, connections;
-	atomic_uint shares[SHARES]; /* held by the users whose uids are the same modulo SHARES */
+	atomic_uint shares[SHARES];  /* held by the users whose uids are the same modulo SHARES */
+	atomic_uint closing[SHARES]; /* connections of these that wait to be closed */
 	unsigned limit;
 	pthread_mutex_t lock;
 	pthread_cond_t work, over;
@@ -109,8 +110,10 @@ static void let_go(struct descriptors *d, struct descriptor_set *set)
 		atomic_fetch_sub(share_of(d, set->uid), 1);
 		atomic_fetch_sub(&d->held, 1);
 	}
-	if (set->connection)
+	if (set->connection) {
+		atomic_fetch_sub(&d->closing[set->uid % SHARES], 1);
 		atomic_fetch_sub(&d->connections, 1);
+	}
 	free(set);
 }
 
@@ -261,6 +264,11 @@ unsigned descriptors_connections(struct descriptors *d)
 	return d ? atomic_load(&d->connections) : 0;
 }
 
+unsigned descriptors_closing(struct descriptors *d, uid_t uid)
+{
+	return d ? atomic_load(&d->closing[uid % SHARES]) : 0;
+}
+
 unsigned descriptors_room(struct descriptors *d, uid_t uid)
 {
 	unsigned long held = atomic_load(&d->held), own = atomic_load(share_of(d, uid));
@@ -302,6 +310,7 @@ void descriptors_close(struct descriptors *d, uid_t uid, int connection)
 	}
 	set->connection = true;
 	set->fds[set->n_fds++] = connection;
+	atomic_fetch_add(&d->closing[uid % SHARES], 1);
 	atomic_fetch_add(&d->connections, 1);
 	descriptors_take(d, uid, 1);
 	descriptors_discard(set);

@@ -48,6 +48,8 @@ void descriptors_unref(struct descriptors *d);
 unsigned descriptors_held(struct descriptors *d);
 /* How many connections wait to be closed. NULL is accepted. */
 unsigned descriptors_connections(struct descriptors *d);
+/* How many of a user's do. */
+unsigned descriptors_closing(struct descriptors *d, uid_t uid);
 /* How many more of a user's may be held; one thread alone takes them. */
 unsigned descriptors_room(struct descriptors *d, uid_t uid);
 void descriptors_take(struct descriptors *d, uid_t uid, unsigned n);

@@ -27,7 +27,10 @@ static void conn_account(struct http_conn *c)
 	uint64_t now = http_parser_memory(c->parser) + evbuffer_get_length(c->in) +
 		       evbuffer_get_length(c->out);
 
-	budget_replace(c->server->options.budget, c->accounted, now);
+	if (now > c->accounted)
+		budget_add(c->account, now - c->accounted);
+	else
+		budget_give(c->account, c->accounted - now);
 	c->accounted = now;
 }
 
@@ -45,7 +48,12 @@ void http_conn_free(struct http_conn *c)
 	s->n_conns--;
 	if (!s->n_conns)
 		event_del(s->tick);
-	budget_give(s->options.budget, c->accounted);
+	if (c->account) {
+		budget_give(c->account, c->accounted);
+		c->account->connections -= c->admitted;
+		account_unref(c->account);
+	}
+	s->n_admitted -= c->admitted;
 	if (c->read_event)
 		event_free(c->read_event);
 	if (c->write_event)
@@ -279,8 +287,7 @@ static void refuse(struct http_conn *c, int status, const char *message)
 static void head_complete(struct http_conn *c)
 {
 	const struct http_request *r = http_parser_request(c->parser);
-	struct budget *budget = c->server->options.budget;
-	char message[128];
+	char message[160];
 
 	c->minor = r->minor;
 	c->head_only = !strcmp(r->method, "HEAD");
@@ -289,12 +296,14 @@ static void head_complete(struct http_conn *c)
 	/* Before a byte of the body is asked for, or held. */
 	if (c->peer.tcp && !http_tcp_let_in(c, r))
 		return;
-	if (r->content_length && (r->content_length > budget->limit ||
-				  budget->used > budget->limit - r->content_length)) {
+	if (r->content_length > budget_room(c->account)) {
 		snprintf(message, sizeof(message),
-			 "too much is queued: %llu bytes are held for all clients; the limit is "
-			 "%llu",
-			 (unsigned long long)budget->used, (unsigned long long)budget->limit);
+			 "too much is queued: the body has %llu bytes, %llu are held for the user; "
+			 "the share of the limit of %llu has room for %llu",
+			 (unsigned long long)r->content_length,
+			 (unsigned long long)c->account->held,
+			 (unsigned long long)c->server->options.budget->limit,
+			 (unsigned long long)budget_room(c->account));
 		refuse(c, 429, message);
 		return;
 	}
@@ -353,9 +362,8 @@ static void parse(struct http_conn *c)
 		case HTTP_PARSE_MORE:
 			if (!piece.iov_len)
 				return;
-			if (c->accounted &&
-			    c->server->options.budget->used > c->server->options.budget->limit) {
-				refuse(c, 429, "too much is queued for all clients together");
+			if (c->accounted && budget_is_beyond(c->account)) {
+				refuse(c, 429, "more is queued for the user than its share");
 				return;
 			}
 			break;
@@ -555,6 +563,7 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http
 	c->server = s;
 	c->fd = fd;
 	c->peer = *peer;
+	c->account = account_get(s->options.budget, peer->uid, "");
 	c->fds.owner = peer->tcp ? NULL : s->options.descriptors;
 	c->fds.uid = peer->uid;
 	c->next = s->conns;
@@ -568,7 +577,7 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http
 	c->read_event = event_new(s->base, fd, EV_READ | EV_PERSIST, on_readable, c);
 	c->write_event = event_new(s->base, fd, EV_WRITE | EV_PERSIST, on_writable, c);
 	c->work_event = event_new(s->base, -1, 0, on_work, c);
-	if (!c->in || !c->out || !c->parser || !c->read_event || !c->write_event ||
+	if (!c->account || !c->in || !c->out || !c->parser || !c->read_event || !c->write_event ||
 	    !c->work_event) {
 		http_conn_free(c);
 		return NULL;
@@ -584,6 +593,26 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http
 void http_conn_refuse(struct http_conn *c, int status, const char *message)
 {
 	refuse(c, status, message);
+}
+
+bool http_conn_set_account(struct http_conn *c, uid_t uid, const char *name)
+{
+	struct account *a = account_get(c->server->options.budget, uid, name);
+
+	if (!a)
+		return false;
+	budget_add(a, c->accounted);
+	a->connections += c->admitted;
+	budget_give(c->account, c->accounted);
+	c->account->connections -= c->admitted;
+	account_unref(c->account);
+	c->account = a;
+	return true;
+}
+
+struct account *http_conn_account(const struct http_conn *c)
+{
+	return c->account;
 }
 
 const struct http_peer *http_conn_peer(const struct http_conn *c)

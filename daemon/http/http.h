@@ -6,9 +6,11 @@
  * answers: a reply in one piece or a stream. A connection has one request in the owner's hands at a
  * time; pipelined ones wait.
  *
- * What a client can do to it is bounded: the number of connections (an idle one makes room for a
- * new one), the time that a head, a body and a stalled reader may take, and the bytes held for all
- * clients together (struct budget). A client that goes away is noticed at once, also while it waits
+ * What a client can do to it is bounded: the number of connections, the time that a head, a body and
+ * a stalled reader may take, and the bytes held for a user (struct budget). A user may have three
+ * times as many connections as are left then, and one of its own that idles makes room for a new
+ * one. Where many users have all of them, who has most of those that idle loses one. A sixteenth of
+ * all is kept for administrators. A client that goes away is noticed at once, also while it waits
  * or does not read. A client that only shuts down its writing side still gets its answer.
  *
  * Slow readers: http_stream_write() always takes what it is given. The owner asks
@@ -82,7 +84,8 @@ struct http_answer {
 
 struct http_options {
 	struct http_limits limits;
-	unsigned max_connections; /* with those that were not closed yet (descriptors.h) */
+	unsigned max_connections; /* with those that were not closed yet (descriptors.h); those that
+				     are told so find room beyond it, a quarter of it */
 	unsigned head_seconds;	  /* from the first byte of a request to the end of its head */
 	unsigned body_seconds;	  /* from there to the end of the body */
 	unsigned idle_seconds;	  /* between requests */
@@ -117,6 +120,8 @@ struct http_callbacks {
 	 */
 	void (*on_answered)(void *arg, const struct http_conn *c, const struct http_request *r,
 			    const struct http_answer *a);
+	/* Whether the peer of a Unix socket is an administrator, for whom connections are kept. */
+	bool (*is_admin)(void *arg, const struct http_conn *c);
 	/* No longer congested. */
 	void (*on_drained)(void *arg, void *user);
 	void *arg;
@@ -140,6 +145,8 @@ unsigned http_server_unknown(const struct http_server *s);
 /* How many of these were closed for new ones since the start. */
 uint64_t http_server_evicted(const struct http_server *s);
 
+/* The account of who asks; borrowed. */
+struct account *http_conn_account(const struct http_conn *c);
 const struct http_peer *http_conn_peer(const struct http_conn *c);
 /* The further groups of the peer of a Unix socket, up to @max; returns how many there are. */
 unsigned http_conn_groups(const struct http_conn *c, gid_t *groups, unsigned max);

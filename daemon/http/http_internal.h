@@ -28,7 +28,9 @@ struct http_conn {
 	int fd;
 	enum conn_state state;
 	struct http_peer peer;
-	struct identity key; /* peer.key, when that is set */
+	struct account *account; /* of the peer; a reference */
+	bool admitted;		 /* counts as one of the peer's connections */
+	struct identity key;	 /* peer.key, when that is set */
 	struct http_parser *parser;
 	struct evbuffer *in, *out;
 	struct http_fds fds;
@@ -57,7 +59,7 @@ struct http_server {
 	struct http_options options;
 	struct http_callbacks callbacks;
 	struct http_conn *conns;
-	unsigned n_conns;
+	unsigned n_conns, n_admitted;
 	struct event *listeners[HTTP_MAX_LISTENERS];
 	bool is_tcp[HTTP_MAX_LISTENERS];
 	unsigned n_listeners;
@@ -66,6 +68,8 @@ struct http_server {
 	uint64_t evicted; /* connections of unknown peers, for new ones */
 };
 
+/* Whose connection it is from now on; false: out of memory, and nothing has changed. */
+bool http_conn_set_account(struct http_conn *c, uid_t uid, const char *name);
 /* Takes @fd, also on failure. */
 struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http_peer *peer);
 void http_conn_free(struct http_conn *c);

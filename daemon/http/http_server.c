@@ -118,18 +118,27 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 		set_tick(s);
 }
 
-/* Frees the connection that has been idle for longest; false when none is. */
-static bool evict_idle(struct http_server *s)
+/*
+ * Frees the connection that has been idle for longest: of @account, or (NULL) of who has most, and
+ * more than @least. False: there is none.
+ */
+static bool evict_idle(struct http_server *s, const struct account *account, unsigned least)
 {
-	struct http_conn *oldest = NULL;
+	struct http_conn *victim = NULL;
 
 	for (struct http_conn *c = s->conns; c; c = c->next) {
-		if (http_conn_idle(c) && (!oldest || c->since < oldest->since))
-			oldest = c;
+		unsigned has = c->account->connections,
+			 most = victim ? victim->account->connections : 0;
+
+		if (!http_conn_idle(c) || !c->admitted ||
+		    (account ? c->account != account : has <= least))
+			continue;
+		if (!victim || has > most || (has == most && c->since < victim->since))
+			victim = c;
 	}
-	if (oldest)
-		http_conn_free(oldest);
-	return oldest;
+	if (victim)
+		http_conn_free(victim);
+	return victim;
 }
 
 static void pause_accepting(struct http_server *s, bool only_tcp, unsigned ms)
@@ -158,6 +167,28 @@ static unsigned count_all(const struct http_server *s)
 	return s->n_conns + descriptors_connections(s->options.descriptors);
 }
 
+/*
+ * Whether there is a place for a new connection, after one that idles was closed if need be. TCP has
+ * its own shares (http_tcp.c).
+ */
+static bool find_place(struct http_server *s, const struct http_conn *c)
+{
+	unsigned max = s->options.max_connections, kept = max / 16;
+	unsigned all = s->n_admitted + descriptors_connections(s->options.descriptors);
+	unsigned own =
+		c->account->connections + descriptors_closing(s->options.descriptors, c->peer.uid);
+	unsigned left = all < max - kept ? max - kept - all : 0;
+
+	if (c->peer.tcp ? left : own < 3 * left)
+		return true;
+	if (!c->peer.tcp && all < max && s->callbacks.is_admin &&
+	    s->callbacks.is_admin(s->callbacks.arg, c))
+		return true;
+	if (!c->peer.tcp && evict_idle(s, c->account, 0))
+		return true;
+	return !left && evict_idle(s, NULL, c->peer.tcp ? 0 : own);
+}
+
 static bool is_tcp(const struct http_server *s, int listener)
 {
 	for (unsigned i = 0; i < s->n_listeners; i++)
@@ -179,7 +210,6 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		socklen_t len = sizeof(address);
 		struct http_peer peer;
 		struct http_conn *c;
-		bool full;
 
 		/* What cannot be closed can only be waited for; it is no use to accept more. */
 		if (descriptors_connections(s->options.descriptors) &&
@@ -200,19 +230,21 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 			peer_of(fd, &peer);
 		else
 			http_tcp_accepted(s, fd, &address, &peer);
-		full = count_all(s) >= max && !evict_idle(s);
-		if (full && count_all(s) >= max + max / 4) {
-			/* Not even the refused ones find room: they do not read their answers. */
-			http_close(s, &peer, fd);
-			continue;
-		}
 		c = http_conn_new(s, fd, &peer);
-		if (c && full)
-			http_conn_refuse(c, 503, "too many connections");
+		if (!c)
+			continue;
+		c->admitted = find_place(s, c);
+		c->account->connections += c->admitted;
+		s->n_admitted += c->admitted;
+		if (!c->admitted && count_all(s) > max + max / 4)
+			/* Not even the refused ones find room: they do not read their answers. */
+			http_conn_free(c);
+		else if (!c->admitted)
+			http_conn_refuse(c, 503, "too many connections of this user, or of all");
 	}
 	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
 		log_warning("cannot accept connections: %s", strerrordesc_np(errno));
-		if (errno != EMFILE || !evict_idle(s))
+		if (errno != EMFILE || !evict_idle(s, NULL, 0))
 			pause_accepting(s, false, PAUSE_MS);
 	}
 }

@@ -147,6 +147,17 @@ void http_server_drop(struct http_server *s, bool (*stays)(const void *arg, uid_
 	}
 }
 
+/* What it holds from now on is the user's. */
+static bool take_account(struct http_conn *c, const struct identity *key,
+			 struct http_refusal *refusal)
+{
+	if (http_conn_set_account(c, key->uid, key->uid >= IDENTITY_OWN_UIDS ? key->name : ""))
+		return true;
+	refusal->status = 500;
+	snprintf(refusal->message, sizeof(refusal->message), "out of memory");
+	return false;
+}
+
 bool http_tcp_let_in(struct http_conn *c, const struct http_request *r)
 {
 	const struct http_callbacks *callbacks = &c->server->callbacks;
@@ -154,7 +165,8 @@ bool http_tcp_let_in(struct http_conn *c, const struct http_request *r)
 	struct identity key;
 
 	if (!callbacks->on_head(callbacks->arg, c, r, &key, &refusal) ||
-	    ((!c->peer.key || c->peer.uid != key.uid) && !find_share(c, &key, &refusal))) {
+	    ((!c->peer.key || c->peer.uid != key.uid) &&
+	     (!find_share(c, &key, &refusal) || !take_account(c, &key, &refusal)))) {
 		/* Who was known by another key is not any more. */
 		c->peer.key = NULL;
 		c->peer.uid = (uid_t)-1;

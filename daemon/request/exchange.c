@@ -12,6 +12,7 @@
 #include <event2/buffer.h>
 #include <event2/event.h>
 
+#include "api_value.h"
 #include "clock.h"
 #include "descriptors.h"
 #include "grammar.h"
@@ -20,6 +21,9 @@
 #include "server_internal.h"
 
 #define KEEP_BYTES ((size_t)16 << 10) /* of memory for events, between two of them */
+
+#define VALUE_BYTES  112 /* of a value of JSON: its node, a name, a token */
+#define ENCODE_BYTES 12	 /* of a byte of text: tokens twice, and the text */
 
 #define TO(phase) (1u << PHASE_##phase)
 
@@ -147,7 +151,9 @@ static void released(struct textpool_job *job)
 	s->n_exchanges--;
 	if (x->model)
 		model_unuse(x->model);
-	budget_give(&s->budget, x->held);
+	budget_give(x->account, x->held + x->worker_held);
+	x->account->requests--;
+	account_unref(x->account);
 	free(x);
 }
 
@@ -200,7 +206,6 @@ static void stream_write(struct exchange *x, struct json_out *o)
 
 		put_headers(x, header + n, sizeof(header) - n);
 		http_stream_begin(x->conn, 200, "text/event-stream; charset=utf-8", header);
-		server_count_response(x->server, 200);
 		x->streaming = true;
 	}
 	http_stream_write(x->conn, o->data, o->len);
@@ -239,7 +244,7 @@ static void complete(struct exchange *x)
 		http_stream_end(x->conn);
 	} else {
 		put_headers(x, header, sizeof(header));
-		server_reply_buffer(x->server, x->conn, 200, header, x->answer);
+		http_reply_buffer(x->conn, 200, "application/json", header, x->answer);
 	}
 	finish(x);
 }
@@ -304,55 +309,96 @@ bool exchange_cancel(struct server *s, const char *id, uid_t uid, bool any)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static bool refuse_bytes(const struct exchange *x, uint64_t bytes, const char *member,
+			 struct api_error *e)
+{
+	const struct budget *b = x->account->budget;
+
+	if (bytes > budget_most(b))
+		return api_error_set(
+			e, 400, NULL, member,
+			"the request may take %llu bytes of memory; the limit is %llu, "
+			"three quarters of what all have",
+			(unsigned long long)bytes, (unsigned long long)budget_most(b));
+	return api_error_set(
+		e, 429, "overloaded", NULL,
+		"too much is queued: the request may take %llu bytes, %llu are held for "
+		"the user and %llu for all; the limit is %llu, and for a user three "
+		"times what is left",
+		(unsigned long long)bytes, (unsigned long long)x->account->held,
+		(unsigned long long)b->used, (unsigned long long)b->limit);
+}
+
 bool exchange_hold(struct exchange *x, uint64_t bytes, const char *member, struct api_error *e)
 {
-	struct budget *budget = &x->server->budget;
-
-	if (bytes > budget->limit)
-		return api_error_set(e, 400, NULL, member,
-				     "the answer may take %llu bytes of memory; the limit is %llu",
-				     (unsigned long long)bytes, (unsigned long long)budget->limit);
-	budget_give(budget, x->held);
+	budget_give(x->account, x->held);
 	x->held = 0;
-	if (!budget_take(budget, bytes))
-		return api_error_set(e, 429, "overloaded", NULL,
-				     "too much is queued: %llu bytes are held for all clients, the "
-				     "answer may take %llu; the limit is %llu",
-				     (unsigned long long)budget->used, (unsigned long long)bytes,
-				     (unsigned long long)budget->limit);
+	if (!budget_take(x->account, bytes))
+		return refuse_bytes(x, bytes, member, e);
 	x->held = bytes;
 	return true;
 }
 
+bool exchange_take(struct exchange *x, uint64_t bytes, const char *member, struct api_error *e)
+{
+	if (!budget_take(x->account, bytes))
+		return refuse_bytes(x, bytes, member, e);
+	x->worker_held += bytes;
+	return true;
+}
+
+void exchange_return(struct exchange *x, uint64_t bytes)
+{
+	budget_give(x->account, bytes);
+	x->worker_held -= bytes;
+}
+
+static uint64_t all_held(const struct exchange *x)
+{
+	/* While a worker has it, what that took is not ours to read. */
+	return x->held + (x->at_worker ? 0 : x->worker_held);
+}
+
+/* Of the user who holds most, the open request that does. */
+static struct exchange *find_largest(const struct server *s, uint64_t *ret_leaving)
+{
+	struct exchange *most = NULL;
+
+	*ret_leaving = 0;
+	for (struct exchange *x = s->exchanges; x; x = x->next) {
+		if (!x->conn)
+			*ret_leaving += all_held(x);
+		else if (!most || x->account->held > most->account->held ||
+			 (x->account == most->account && all_held(x) > all_held(most)))
+			most = x;
+	}
+	return most;
+}
+
 void exchange_grow(struct exchange *x, uint64_t bytes)
 {
-	struct budget *budget = &x->server->budget;
-	uint64_t leaving = 0;
-	struct exchange *most = NULL;
+	struct budget *budget = x->account->budget;
+	struct exchange *most;
 	struct api_error e;
+	uint64_t leaving;
 
 	x->held += bytes;
-	budget_replace(budget, 0, bytes);
+	budget_add(x->account, bytes);
 	if (budget->used <= budget->limit)
 		return;
-	for (struct exchange *y = x->server->exchanges; y; y = y->next) {
-		if (!y->conn)
-			leaving += y->held;
-		else if (!most || y->held > most->held)
-			most = y;
-	}
+	most = find_largest(x->server, &leaving);
 	if (!most || budget->used - leaving <= budget->limit)
 		return;
 	api_error_set(&e, 429, "overloaded", NULL,
-		      "%llu bytes are held for all clients, most of them (%llu) for this answer; "
-		      "the limit is %llu",
-		      (unsigned long long)budget->used, (unsigned long long)most->held,
-		      (unsigned long long)budget->limit);
+		      "%llu bytes are held for all clients, most of them (%llu) for this user, of "
+		      "these %llu for this answer; the limit is %llu",
+		      (unsigned long long)budget->used, (unsigned long long)most->account->held,
+		      (unsigned long long)all_held(most), (unsigned long long)budget->limit);
 	exchange_fail(most, &e);
 	if (most == x) {
 		/* It does not come to that. */
 		x->held -= bytes;
-		budget_give(budget, bytes);
+		budget_give(x->account, bytes);
 	} else {
 		exchange_free_if_over(most);
 	}
@@ -363,19 +409,32 @@ void exchange_grow(struct exchange *x, uint64_t bytes)
 bool exchange_encode_prompts(struct exchange *x, struct api_error *e)
 {
 	unsigned n = x->params.messages ? 1 : x->params.n_prompts;
+	uint64_t most = x->body_len * ENCODE_BYTES, tokens = 0;
 
+	/* No more tokens than bytes; what is not needed goes back. */
+	if (!exchange_take(x, most, kinds[x->route]->prompt, e))
+		return false;
 	x->prompts = calloc(n, sizeof(*x->prompts));
 	if (!x->prompts)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	x->n_prompts = n;
-	return model_text_encode(x->text, &x->params, x->prompts, e);
+	if (!model_text_encode(x->text, &x->params, x->prompts, e))
+		return false;
+	for (unsigned i = 0; i < n; i++)
+		tokens += x->prompts[i].n;
+	if (tokens * sizeof(int32_t) < most)
+		exchange_return(x, most - tokens * sizeof(int32_t));
+	return true;
 }
 
 static void run_parse(struct textpool_job *job)
 {
 	struct exchange *x = of_job(job);
+	uint64_t values = api_count_values(x->body, x->body_len, API_MAX_VALUES);
 
-	x->parsed = api_params_parse(x->route, x->body, x->body_len, &x->params, &x->error);
+	/* Names and texts of the tree, its values, and what is made of them. */
+	x->parsed = exchange_take(x, x->body_len + VALUE_BYTES * values, NULL, &x->error) &&
+		    api_params_parse(x->route, x->body, x->body_len, &x->params, &x->error);
 	free(x->body);
 	x->body = NULL;
 	if (x->parsed && x->params.beam_width)
@@ -587,6 +646,8 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind route)
 	x->kind = kinds[route];
 	x->shape = x->kind->shape;
 	x->conn = c;
+	x->account = account_ref(http_conn_account(c));
+	x->account->requests++;
 	x->uid = x->job.user = http_conn_peer(c)->uid;
 	x->pid = http_conn_peer(c)->pid;
 	if (http_conn_peer(c)->key)
@@ -602,7 +663,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind route)
 	s->n_exchanges++;
 	x->body = http_conn_take_body(c, &x->body_len);
 	x->held = x->body_len;
-	budget_replace(&s->budget, 0, x->held);
+	budget_add(x->account, x->held);
 	http_conn_set_user(c, &x->user);
 	if (!x->body)
 		api_error_set(&e, 400, NULL, NULL, "the body is empty; a JSON object is expected");
@@ -757,6 +818,8 @@ void exchange_observe(const struct exchange *x, const struct engine_request *r,
 	struct metrics_model *m = &x->model->metrics;
 
 	m->finished[reasons[how]]++;
+	x->account->prompt_tokens += r->n_prompt;
+	x->account->generation_tokens += n;
 	if (reasons[how] != METRICS_STOP && reasons[how] != METRICS_LENGTH)
 		return;
 	metrics_observe(m, METRICS_E2E_LATENCY, seconds(x->arrived_ns, r->last_token_ns), 1);

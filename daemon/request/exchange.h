@@ -121,8 +121,9 @@ struct exchange {
 	struct descriptor_set *set; /* that came with a forward call, until the engine has it */
 	struct sequence *live;	    /* the engine has these */
 	unsigned n_live;
-	uint64_t generated; /* tokens */
-	uint64_t held;	    /* bytes taken from the budget */
+	uint64_t generated;	 /* tokens */
+	struct account *account; /* of its user; a reference */
+	uint64_t held;		 /* bytes taken from the budget by the loop */
 
 	/* Constant once they are set. */
 	char id[40];
@@ -150,6 +151,7 @@ struct exchange {
 	struct evbuffer *answer; /* a whole answer; NULL: of a stream */
 	unsigned cursor;	 /* where output() goes on */
 	bool more, complete, failed;
+	uint64_t worker_held; /* bytes taken from the budget by workers */
 };
 
 /* Takes over the request on @c, its body included. */
@@ -187,8 +189,14 @@ bool exchange_encode_prompts(struct exchange *x, struct api_error *e);
  */
 bool exchange_hold(struct exchange *x, uint64_t bytes, const char *member, struct api_error *e);
 /*
- * It holds so many bytes more, which cannot be refused any more. Beyond the limit the exchange that
- * holds most is ended, with an error for its client.
+ * The same for a worker: takes so many more before they are there; and what was not needed goes
+ * back. What is left is given back at the end.
+ */
+bool exchange_take(struct exchange *x, uint64_t bytes, const char *member, struct api_error *e);
+void exchange_return(struct exchange *x, uint64_t bytes);
+/*
+ * It holds so many bytes more, which cannot be refused any more. Beyond the limit the largest
+ * exchange of the user who holds most is ended, with an error for its client.
  */
 void exchange_grow(struct exchange *x, uint64_t bytes);
 

@@ -131,7 +131,7 @@ static bool hold(struct exchange *x, struct api_error *e)
 		bytes += CHOICE_OVERHEAD + prompt_token_bytes(x) * x->choices[i].prompt->n;
 	most = bytes + (uint64_t)x->n_choices * x->params.max_tokens *
 			       (token_bytes(x) + entries(x) * LOGPROB_BYTES);
-	if (x->params.max_tokens_given && most > x->server->budget.limit)
+	if (x->params.max_tokens_given && most > budget_most(x->account->budget))
 		bytes = most;
 	return exchange_hold(x, bytes, "max_tokens", e);
 }

@@ -5,6 +5,32 @@
 #include "exchange.h"
 #include "tokenizer.h"
 
+/* The answer is taken from the budget before it is made: numbers, and for token_strs the text again. */
+static bool encode_text(struct exchange *x, struct api_error *e)
+{
+	uint64_t n;
+
+	if (!exchange_encode_prompts(x, e))
+		return false;
+	n = x->prompts[0].n;
+	return exchange_take(x, x->params.token_strings ? n * 16 + x->body_len * 4 : n * 12,
+			     "prompt", e);
+}
+
+static bool encode_tokens(struct exchange *x, struct api_error *e)
+{
+	uint64_t bytes = 0;
+	size_t len;
+
+	if (!exchange_encode_prompts(x, e))
+		return false;
+	for (unsigned i = 0; i < x->prompts[0].n; i++)
+		if (txda_tokenizer_bytes(x->text->tokenizer, (uint32_t)x->prompts[0].ids[i], &len))
+			bytes += len;
+	/* As text, and in JSON. */
+	return exchange_take(x, 4 * bytes, "tokens", e);
+}
+
 static bool write_text(struct exchange *x)
 {
 	const struct prompt_tokens *p = &x->prompts[0];
@@ -59,7 +85,7 @@ const struct request_kind kind_tokenize = {
 	.name = "tokenize",
 	.id = "tok",
 	.prompt = "prompt",
-	.encode = exchange_encode_prompts,
+	.encode = encode_text,
 	.output = write_tokens,
 };
 
@@ -67,6 +93,6 @@ const struct request_kind kind_detokenize = {
 	.name = "detokenize",
 	.id = "tok",
 	.prompt = "tokens",
-	.encode = exchange_encode_prompts,
+	.encode = encode_tokens,
 	.output = write_text,
 };

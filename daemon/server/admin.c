@@ -267,10 +267,8 @@ static bool await_load(struct server *s, struct http_conn *c, struct served_mode
 		return false;
 	l->stream = stream;
 	http_conn_set_user(c, &l->user);
-	if (stream) {
+	if (stream)
 		http_stream_begin(c, 200, "application/x-ndjson", "Cache-Control: no-cache\r\n");
-		server_count_response(s, 200);
-	}
 	return true;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The routes: what is answered at once is answered here, the rest becomes an exchange. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -224,11 +225,45 @@ static void get_health(struct server *s, struct http_conn *c)
 	server_reply_out(s, c, healthy ? 200 : 503, healthy ? NULL : "Retry-After: 1\r\n");
 }
 
-static void get_metrics(struct server *s, struct http_conn *c)
+/* Of all users, or (not NULL) of one. */
+static void put_users(struct server *s, const struct account *only, struct json_out *o)
+{
+	const struct account *a;
+	struct metrics_user *users;
+	unsigned n = 0;
+
+	TAILQ_FOREACH(a, &s->budget.accounts, link)
+		n++;
+	users = calloc(n, sizeof(*users));
+	n = 0;
+	TAILQ_FOREACH(a, &s->budget.accounts, link) {
+		struct metrics_user *u = &users[n];
+
+		if (!users || (only && a != only))
+			continue;
+		if (a->name[0])
+			snprintf(u->user, sizeof(u->user), "%s", a->name);
+		else
+			snprintf(u->user, sizeof(u->user), "%d", (int)a->uid);
+		u->connections = a->connections;
+		u->requests = a->requests;
+		u->held_bytes = a->held;
+		u->prompt_tokens = a->prompt_tokens;
+		u->generation_tokens = a->generation_tokens;
+		u->loads = a->loads;
+		u->unlogged = a->unlogged_total;
+		memcpy(u->responses, a->responses, sizeof(u->responses));
+		n++;
+	}
+	metrics_write_users(o, users, n);
+	free(users);
+}
+
+/* What tells of all users together. */
+static void put_all_metrics(struct server *s, struct json_out *o)
 {
 	struct metrics_source sources[MODELS_MAX];
 	struct engine_stats stats[MODELS_MAX];
-	struct json_out *o = &s->out;
 	unsigned n = 0;
 
 	memset(sources, 0, sizeof(sources));
@@ -236,7 +271,7 @@ static void get_metrics(struct server *s, struct http_conn *c)
 		const struct served_model *m = s->table->all[i];
 		struct metrics_source *source = &sources[n];
 
-		if (!has_its_name(s->table, i) || !server_may_see(s, c, m))
+		if (!has_its_name(s->table, i))
 			continue;
 		source->name = m->config->names[0];
 		source->model = &m->metrics;
@@ -258,10 +293,20 @@ static void get_metrics(struct server *s, struct http_conn *c)
 	s->metrics.held_bytes = s->budget.used;
 	s->metrics.loop_json_bytes = json_out_written();
 	s->metrics.descriptors = descriptors_held(s->descriptors);
-	json_out_clear(o);
 	metrics_write(o, sources, n, &s->metrics);
 	chips_write_metrics(&s->chips, s->table->options.context, clock_ns(), o);
-	server_count_response(s, 200);
+}
+
+/* A user's own; all for administrators and those who watch the daemon for them. */
+static void get_metrics(struct server *s, struct http_conn *c)
+{
+	bool all = server_sees_all(s, c);
+	struct json_out *o = &s->out;
+
+	json_out_clear(o);
+	if (all)
+		put_all_metrics(s, o);
+	put_users(s, all ? NULL : http_conn_account(c), o);
 	http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, o->data,
 		   o->failed ? 0 : o->len);
 }

@@ -26,12 +26,8 @@
 #define CONGESTED_BYTES ((size_t)256 << 10)
 #define MAX_DESCRIPTORS 4096		  /* that clients passed and that are held at a time */
 #define OUT_KEEP	((size_t)1 << 20) /* larger buffers are not kept between answers */
+#define USER_LINES	200		  /* of a user in the log, in a second */
 #define TRIM_BYTES	((uint64_t)1 << 20)
-
-void server_count_response(struct server *s, int status)
-{
-	s->metrics.responses[status / 100 % 6]++;
-}
 
 void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers)
 {
@@ -47,16 +43,8 @@ void server_reply_out(struct server *s, struct http_conn *c, int status, const c
 	} else {
 		http_reply(c, status, "application/json", headers, o->data, o->len);
 	}
-	server_count_response(s, status);
 	if (o->cap > OUT_KEEP)
 		json_out_free(o);
-}
-
-void server_reply_buffer(struct server *s, struct http_conn *c, int status, const char *headers,
-			 struct evbuffer *body)
-{
-	http_reply_buffer(c, status, "application/json", headers, body);
-	server_count_response(s, status);
 }
 
 void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e,
@@ -110,6 +98,12 @@ bool server_is_admin(const struct server *s, const struct http_conn *c)
 	return peer->tcp ? peer->key && peer->key->admin : has_access(&s->config->admin, c);
 }
 
+bool server_sees_all(const struct server *s, const struct http_conn *c)
+{
+	return server_is_admin(s, c) ||
+	       (!access_is_empty(&s->config->monitor) && has_access(&s->config->monitor, c));
+}
+
 struct user_text server_user(const struct http_conn *c)
 {
 	const struct http_peer *peer = http_conn_peer(c);
@@ -124,7 +118,7 @@ struct user_text server_user(const struct http_conn *c)
 
 bool server_may_see(const struct server *s, const struct http_conn *c, const struct served_model *m)
 {
-	return server_permits_model(c, m) || server_is_admin(s, c);
+	return server_permits_model(c, m) || server_sees_all(s, c);
 }
 
 struct served_model *server_find_model(struct server *s, const struct http_conn *c,
@@ -164,14 +158,24 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 static void on_answered(void *arg, const struct http_conn *c, const struct http_request *r,
 			const struct http_answer *a)
 {
-	const struct server *s = arg;
+	struct server *s = arg;
 	const struct http_peer *peer = http_conn_peer(c);
-
+	struct account *account = http_conn_account(c);
 	char who[IDENTITY_NAME + HTTP_ADDRESS + 32];
 
+	if (a->status != 499) {
+		s->metrics.responses[a->status / 100 % 6]++;
+		account->responses[a->status / 100 % 6]++;
+	}
 	/* Of those who have no key there is a line a second: server_log_turned_away(). */
 	if (!s->config->access_log || (peer->tcp && !peer->key))
 		return;
+	if (account->lines == USER_LINES) {
+		account->unlogged++;
+		account->unlogged_total++;
+		return;
+	}
+	account->lines++;
 	if (peer->key)
 		snprintf(who, sizeof(who), "user %s uid %u from %s", peer->key->name,
 			 (unsigned)peer->uid, peer->address);
@@ -187,7 +191,7 @@ static char *error_body(void *arg, int status, const char *message)
 	struct json_out o;
 	struct api_error e;
 
-	server_count_response(arg, status);
+	(void)arg;
 	json_out_init(&o);
 	api_error_set(&e, status,
 		      status == 429 || status == 503 ? "overloaded"
@@ -216,6 +220,11 @@ static void on_drained(void *arg, void *user)
 
 	(void)arg;
 	u->drained(u);
+}
+
+static bool is_admin(void *arg, const struct http_conn *c)
+{
+	return server_is_admin(arg, c);
 }
 
 static void on_pool(evutil_socket_t fd, short what, void *arg)
@@ -272,6 +281,19 @@ static void give_memory_back(struct server *s)
 	malloc_trim(0);
 }
 
+/* So that nobody fills the log: beyond USER_LINES in a second one line tells of all others. */
+static void log_unlogged(struct server *s)
+{
+	struct account *a;
+
+	TAILQ_FOREACH(a, &s->budget.accounts, link) {
+		if (a->unlogged)
+			log_info("uid %d%s%s: %u more requests, without lines of their own",
+				 (int)a->uid, a->name[0] ? " user " : "", a->name, a->unlogged);
+		a->lines = a->unlogged = 0;
+	}
+}
+
 /* Once a second: are the chips there; is there memory to give back. */
 static void on_check(evutil_socket_t fd, short what, void *arg)
 {
@@ -285,6 +307,7 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 			log_status(s->table->all[i], s->config->status_seconds);
 	give_memory_back(s);
 	server_log_turned_away(s);
+	log_unlogged(s);
 }
 
 /* ---- the text side of models ------------------------------------------------------------------ */
@@ -337,6 +360,7 @@ static int start_http(struct server *s)
 		.error_body = error_body,
 		.on_answered = on_answered,
 		.on_gone = on_gone,
+		.is_admin = is_admin,
 		.on_drained = on_drained,
 		.arg = s,
 	};
@@ -407,7 +431,7 @@ int server_new(struct event_base *base, struct config *config, struct models *ta
 	s->base = base;
 	s->config = config;
 	s->table = table;
-	s->budget.limit = config->max_memory;
+	budget_init(&s->budget, config->max_memory);
 	s->metrics.start_time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	r = textpool_new(TEXT_THREADS, TEXT_JOBS, &s->pool);
 	if (!r)
@@ -508,6 +532,7 @@ void server_free(struct server *s)
 	if (!s)
 		return;
 	s->draining = true;
+	log_unlogged(s);
 	http_server_free(s->http);
 	for (struct exchange *x = s->exchanges; x; x = x->next)
 		x->conn = NULL;
@@ -525,6 +550,7 @@ void server_free(struct server *s)
 	json_out_free(&s->out);
 	api_keys_free(s->keys);
 	json_out_free(&s->chips.text);
+	budget_clear(&s->budget);
 	free(s);
 }
 

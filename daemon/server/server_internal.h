@@ -12,7 +12,6 @@
 
 struct api_keys;
 struct descriptors;
-struct evbuffer;
 
 struct server {
 	struct event_base *base;
@@ -41,15 +40,13 @@ void server_reply_error(struct server *s, struct http_conn *c, const struct api_
 			const char *headers);
 /* Sends s->out as JSON. */
 void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers);
-/* The same for a text in pieces. */
-void server_reply_buffer(struct server *s, struct http_conn *c, int status, const char *headers,
-			 struct evbuffer *body);
-void server_count_response(struct server *s, int status);
 
 /* Whether the peer may use the daemon; a model; what is for administrators. */
 bool server_permits(const struct server *s, const struct http_conn *c);
 bool server_permits_model(const struct http_conn *c, const struct served_model *m);
 bool server_is_admin(const struct server *s, const struct http_conn *c);
+/* Whether the peer sees the metrics of all users, and the health of all models. */
+bool server_sees_all(const struct server *s, const struct http_conn *c);
 /* Whether the peer may know that there is the model: who may use it, and who may load it. */
 bool server_may_see(const struct server *s, const struct http_conn *c,
 		    const struct served_model *m);

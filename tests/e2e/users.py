@@ -3,7 +3,7 @@
 #
 # users.py TXDAD MODEL - users who share the daemon (with the fake engine): what one may not know of
 # another, and what one cannot take from another. Needs root, to be several users.
-import array
+import atexit
 import json
 import os
 import re
@@ -43,6 +43,7 @@ class Daemon:
         self.log = open(self.dir.name + "/log", "w+b")
         self.process = subprocess.Popen([txdad, "--socket=" + self.socket, "--socket-mode=0666", *options],
                                         stderr=self.log, env={**os.environ, **env})
+        atexit.register(self.process.kill)
         while not self.is_there():
             if self.process.poll() is not None:
                 sys.exit("the daemon ended: " + self.said())
@@ -108,6 +109,7 @@ class Daemon:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         check(self.process.wait(60) == 0, f"the daemon ended with {self.process.returncode}: {self.said()[-2000:]}")
+        self.text = self.said()
         self.log.close()
 
 
@@ -173,7 +175,123 @@ def test_ids(txdad, model):
     d.stop()
 
 
-TESTS = [test_hidden_models, test_ids]
+def test_metrics(txdad, model):
+    d = Daemon(txdad, "--load=demand", "--model=m=" + model, f"--monitor-user={C}")
+    check(d.post("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 7}, B)[0] == 200, "B is not answered")
+    own = d.ask("GET", "/metrics", uid=B)[1].decode()
+    others = d.ask("GET", "/metrics", uid=A)[1].decode()
+    check(f'txda_user_generation_tokens_total{{user="{B}"}} 7' in own, f"B does not see its tokens: {own}")
+    check("model_name" not in own + others and "http_" not in others, f"sums of all users: {others}")
+    check(f'user="{A}"' in others and set(re.findall(r'user="(\d+)"', others)) == {str(A)}, f"others' metrics: {others}")
+    for uid in (0, C):
+        text = d.ask("GET", "/metrics", uid=uid)[1].decode()
+        check('model_name="m"' in text and f'user="{B}"' in text and f'user="{A}"' in text, f"user {uid} sees not all: {text}")
+    check(d.post("/v1/models/unload", {"model": "m"}, C)[0] == 403, "who watches may unload")
+    d.stop()
+
+
+# ---- what one cannot take ---------------------------------------------------------------------------
+
+
+def half_sent(s, size):
+    try:
+        s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{" % size)
+    except OSError:
+        pass  # refused
+
+
+def test_connections(txdad, model):
+    d = Daemon(txdad, "--load=demand", "--model=m=" + model, "--max-connections=64")
+    for s in (held := d.connect(A, 64)):
+        half_sent(s, 1000)
+    until(lambda: d.metric(f'user_connections{{user="{A}"}}') == 45, "A has %g connections of 60, not 45" %
+          d.metric(f'user_connections{{user="{A}"}}'))
+    for uid in (B, C, 0):
+        check(d.ask("GET", "/version", uid=uid)[0] == 200, f"no connection for user {uid}")
+    # What is kept for administrators is there when all users have theirs.
+    more = [s for uid in (B, C, 61004, 61005, 61006) for s in d.connect(uid, 20)]
+    for s in more:
+        half_sent(s, 1000)
+    statuses = [read(s)[0] for s in d.connect(0, 1) if not send(s, "GET", "/version")]
+    check(statuses == [200], f"root beside users who have all connections: {statuses}")
+    # One that idles makes room for another one of its own user.
+    for s in held + more:
+        s.close()
+    until(lambda: d.metric("http_connections") == 1, "connections stay")
+    idle = d.connect(A, 46)
+    s = d.connect(A)[0]
+    send(s, "GET", "/version")
+    check(read(s)[0] == 200, "an idle connection makes no room")
+    d.stop()
+
+
+def rss(d, name="VmRSS"):
+    with open(f"/proc/{d.process.pid}/status") as f:
+        return int(re.search(name + r":\s*(\d+)", f.read())[1]) * 1024
+
+
+def test_memory(txdad, model):
+    limit = 64 << 20
+    d = Daemon(txdad, "--load=demand", "--model=m=" + model, "--max-memory=64M")
+    d.post("/tokenize", {"prompt": "Once"})
+    base = rss(d)
+    # Bodies that are announced and half sent, to the end of A's share.
+    held = d.connect(A, 40)
+    for s in held:
+        half_sent(s, 8 << 20)
+        s.settimeout(1)
+        try:
+            s.sendall(b"x" * (4 << 20))
+        except OSError:
+            pass
+    text = {"prompt": "Once upon a time " * 4000}
+    check(d.metric("http_held_bytes") > limit // 2, "A holds little")
+    status, data = d.post("/tokenize", text, B)
+    check(status == 200, f"B beside bodies of A: {status} {data[:300]}")
+    for s in held:
+        s.close()
+    # Tokens and answers count, too.
+    held = d.connect(A, 12)
+    for i, s in enumerate(held):
+        send(s, "POST", "/tokenize", {"prompt": "a b c d " * (500000 if i % 2 else 50000), "return_token_strs": True})
+    statuses = []
+    for s in held:
+        statuses.append(d.post("/tokenize", text, B)[0])
+        statuses.append(read(s)[0])
+    check(set(statuses[::2]) == {200}, f"B beside tokens of A: {statuses[::2]}")
+    check(set(statuses[1::2]) <= {200, 400, 429} and 200 in statuses[1::2], f"A: {statuses[1::2]}")
+    peak = rss(d, "VmHWM") - base
+    margin = int(os.environ.get("RSS_MARGIN_KIB", "0")) * 1024
+    print(f"a peak of {peak >> 20} MiB above what is there without requests; the limit is {limit >> 20} MiB")
+    check(peak < limit * 5 // 4 + margin, f"{peak} bytes were held, the limit is {limit}")
+    check(until(lambda: d.metric("http_held_bytes") < 65536, "something is held for nobody"), "")
+    d.stop()
+
+
+def test_log(txdad, model):
+    d = Daemon(txdad, "--load=demand", "--model=m=" + model)
+    n = 3000
+    start = time.monotonic()
+    s = d.connect(A)[0]
+    with s, s.makefile("rb") as f:
+        for _ in range(n // 100):
+            s.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+            for _ in range(100):
+                while f.readline().strip():
+                    pass
+                f.read(len(b'{"version":"0.1.0"}'))
+    seconds = time.monotonic() - start
+    d.ask("GET", "/health", uid=B)
+    d.stop()
+    log = d.text
+    lines = len(re.findall(rf"uid {A} pid \d+ \"GET /version", log))
+    more = sum(map(int, re.findall(rf"uid {A}: (\d+) more requests", log)))
+    check(f"uid {B} pid" in log, "the other user is not in the log")
+    check(lines + more == n, f"{lines} lines and {more} more are not {n} requests")
+    check(lines <= 200 * (seconds + 2), f"{lines} lines in {seconds:.1f} s")
+
+
+TESTS = [test_hidden_models, test_ids, test_metrics, test_connections, test_memory, test_log]
 
 
 def main():

@@ -144,7 +144,7 @@ static int setup(void **state)
 	strcpy(t.dir, "/tmp/txda-tcp-XXXXXX");
 	assert_non_null(mkdtemp(t.dir));
 	snprintf(t.path, sizeof(t.path), "%s/s", t.dir);
-	t.budget.limit = 2 << 20;
+	budget_init(&t.budget, 4 << 20);
 	t.stop_fd = eventfd(0, EFD_CLOEXEC);
 	t.base = event_base_new();
 	assert_int_equal(listen_socket_open(t.path, 0600, NULL, &t.socket, err, sizeof(err)), 0);
@@ -168,6 +168,7 @@ static int teardown(void **state)
 	pthread_join(t.thread, NULL);
 	http_server_free(t.server);
 	assert_int_equal(t.budget.used, 0);
+	budget_clear(&t.budget);
 	event_base_free(t.base);
 	listen_socket_close(&t.socket);
 	close(t.tcp);

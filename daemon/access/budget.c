@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "budget.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void budget_init(struct budget *b, uint64_t limit)
+{
+	*b = (struct budget){.limit = limit};
+	TAILQ_INIT(&b->accounts);
+}
+
+static void free_account(struct budget *b, struct account *a)
+{
+	TAILQ_REMOVE(&b->accounts, a, link);
+	b->n_idle--;
+	free(a);
+}
+
+void budget_clear(struct budget *b)
+{
+	while (!TAILQ_EMPTY(&b->accounts))
+		free_account(b, TAILQ_FIRST(&b->accounts));
+}
+
+/* ---- accounts -------------------------------------------------------------------------------- */
+
+struct account *account_get(struct budget *b, uid_t uid, const char *name)
+{
+	struct account *a;
+
+	TAILQ_FOREACH(a, &b->accounts, link) {
+		if (a->uid == uid)
+			break;
+	}
+	if (a) {
+		TAILQ_REMOVE(&b->accounts, a, link);
+	} else {
+		a = calloc(1, sizeof(*a));
+		if (!a)
+			return NULL;
+		a->budget = b;
+		a->uid = uid;
+		b->n_idle++;
+	}
+	snprintf(a->name, sizeof(a->name), "%s", name);
+	TAILQ_INSERT_HEAD(&b->accounts, a, link);
+	return account_ref(a);
+}
+
+struct account *account_ref(struct account *a)
+{
+	if (a && !a->refs++)
+		a->budget->n_idle--;
+	return a;
+}
+
+void account_unref(struct account *a)
+{
+	struct account *idle;
+	struct budget *b;
+
+	if (!a || --a->refs)
+		return;
+	b = a->budget;
+	if (++b->n_idle <= ACCOUNTS_KEPT)
+		return;
+	TAILQ_FOREACH_REVERSE(idle, &b->accounts, account_list, link)
+	{
+		if (idle->refs)
+			continue;
+		free_account(b, idle);
+		return;
+	}
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static uint64_t left(const struct budget *b)
+{
+	uint64_t used = atomic_load(&b->used);
+
+	return used < b->limit ? b->limit - used : 0;
+}
+
+uint64_t budget_room(const struct account *a)
+{
+	uint64_t most = 3 * left(a->budget), held = atomic_load(&a->held),
+		 little = a->budget->limit / BUDGET_LITTLE,
+		 room = most > held ? (most - held) / 4 : 0;
+
+	return little > held && little - held > room ? little - held : room;
+}
+
+bool budget_is_beyond(const struct account *a)
+{
+	uint64_t held = atomic_load(&a->held);
+
+	return held > 3 * left(a->budget) && held > a->budget->limit / BUDGET_LITTLE;
+}
+
+void budget_add(struct account *a, uint64_t bytes)
+{
+	struct budget *b = a->budget;
+	uint64_t used = atomic_fetch_add(&b->used, bytes) + bytes;
+
+	atomic_fetch_add(&a->held, bytes);
+	/* Two threads at once may lose the higher one: it is for the statistics of a moment. */
+	if (used > atomic_load(&b->peak))
+		atomic_store(&b->peak, used);
+}
+
+void budget_give(struct account *a, uint64_t bytes)
+{
+	atomic_fetch_sub(&a->held, bytes);
+	atomic_fetch_sub(&a->budget->used, bytes);
+}
+
+/* Others may take at the same time; so it is taken first. */
+bool budget_take(struct account *a, uint64_t bytes)
+{
+	if (bytes > budget_room(a))
+		return false;
+	budget_add(a, bytes);
+	if (!budget_is_beyond(a))
+		return true;
+	budget_give(a, bytes);
+	return false;
+}
