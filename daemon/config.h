@@ -36,7 +36,7 @@ struct config_engine {
 	bool expert_parallel;
 	unsigned max_model_len;			       /* 0: the model's */
 	unsigned max_num_seqs, max_num_batched_tokens; /* 0: the engine's default */
-	unsigned max_stall_ms;			       /* 0: no limit */
+	unsigned max_stall_ms, max_decode_ms;	       /* 0: no limit */
 	unsigned step_timeout;			       /* seconds until a hung chip is lost */
 	bool prefix_caching;
 	unsigned speculate_ngram;

@@ -206,6 +206,10 @@ static const struct option_row rows[] = {
 	{"max-stall-ms", &option_unsigned, EACH_MODEL(engine.max_stall_ms), LOADS_ANEW, "N",
 	 "how long streams may stand still for parts of new prompts, about; 0: as long as it takes",
 	 "200", .max = 3600000},
+	{"max-decode-ms", &option_unsigned, EACH_MODEL(engine.max_decode_ms), LOADS_ANEW, "N",
+	 "how long a token of streams may take, about, while several users have some: those with "
+	 "many take turns; 0: as long as it takes",
+	 "0", .max = 3600000},
 	{"enable-prefix-caching", &option_flag, EACH_MODEL(engine.prefix_caching), LOADS_ANEW, NULL,
 	 "reuse of the work on equal beginnings", "yes"},
 	{"enable-chunked-prefill", &option_moot, DAEMON(chunked_prefill), AT_ONCE, NULL,

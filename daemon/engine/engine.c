@@ -122,6 +122,7 @@ static int build(struct engine *e, const struct engine_options *options,
 		.max_rows = info->max_rows,
 		.max_context = e->limits.max_context,
 		.max_stall_ns = options->max_stall_ms * (NS_PER_S / 1000),
+		.max_decode_ns = options->max_decode_ms * (NS_PER_S / 1000),
 		.prefix_caching = options->prefix_caching,
 	};
 	error = kv_new(info->kv_blocks, info->block_size, &e->kv);

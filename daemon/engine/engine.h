@@ -283,6 +283,7 @@ struct engine_options {
 	 * the times that steps took before (scheduler.h); 0: as long as it takes.
 	 */
 	unsigned max_stall_ms;
+	unsigned max_decode_ms; /* about, of a step's decodes of several users; 0: no limit */
 };
 
 /* Loads the model on @group and starts the engine thread. Takes as long as the load. */

@@ -22,6 +22,7 @@ int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct
 	s->kv = kv;
 	s->stall_limit = options->max_stall_ns ? (int64_t)options->max_stall_ns : STALL_NS;
 	s->stall_ns = s->stall_limit;
+	s->decode_rows = options->max_seqs;
 	s->max_blocks = sched_blocks_for(s, options->max_context);
 	s->running = calloc(options->max_seqs, sizeof(*s->running));
 	s->slots = calloc(options->max_seqs, sizeof(*s->slots));
@@ -251,6 +252,7 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 	for (unsigned i = 0; i < n_items; i++) {
 		struct sched_seq *seq = items[i].seq;
 
+		seq->turn = ++s->turns;
 		seq->n_computed += items[i].tokens - items[i].rejected;
 		seq->planned = 0;
 		seq->n_draft = 0;

@@ -14,6 +14,11 @@
  *		behind a fork or a preemption and has a block at most to compute anew counts as
  *		a decode, too, where the others leave it the tokens.
  *
+ * turns	With max_decode_ns, when decodes of several users take longer than that, by the
+ *		times that steps took before, each step has as many as fit: max-min fair shares
+ *		for the users, at least one each, in which a user's sequences take turns. Higher
+ *		levels are left alone.
+ *
  * chunks	The rest of the budget goes to chunks of prompts of running and waiting sequences,
  *		one choice after the other. Beside decodes they have as many tokens as keep a step
  *		within max_stall_ns, by the times that steps took before, and at least as many as
@@ -125,6 +130,7 @@ struct sched_seq {
 	unsigned n_committed; /* blocks */
 	unsigned n_charged;   /* tokens that the uid's counter has seen */
 	unsigned slot;	      /* of the block table, while running */
+	uint64_t turn;	      /* rises with each step that it is in */
 	unsigned planned;     /* tokens in this step */
 	unsigned user;	      /* index of the uid's entry */
 	int level;   /* the priority, or what waiting had raised it to when it was chosen */
@@ -138,6 +144,8 @@ struct scheduler_options {
 	unsigned max_rows;     /* a step, at least max_seqs */
 	unsigned max_context;  /* most tokens of a sequence; its blocks must fit the whole cache */
 	uint64_t max_stall_ns; /* of decodes, by a step's chunks; 0: no limit */
+	uint64_t
+		max_decode_ns; /* of a step's decodes, when they are of several users; 0: no limit */
 	bool prefix_caching;   /* a user's sequences share blocks; else each finds its own only */
 };
 
@@ -200,7 +208,7 @@ bool scheduler_kept(const struct scheduler *s);
 bool scheduler_stalls(const struct scheduler *s);
 /*
  * What the step of these items took, after its plan and before the next one's. Sets how long chunks
- * may be, and counts what heavy users stood still.
+ * may be and how many decodes there may be, and counts what heavy users stood still.
  */
 void scheduler_measured(struct scheduler *s, const struct sched_item *items, unsigned n_items,
 			uint64_t ns);

@@ -53,22 +53,29 @@ int64_t sched_raised(const struct scheduler *s, const struct sched_seq *seq)
 	return seq->priority + (int64_t)((s->step - seq->arrival_step) / SCHEDULER_AGING_STEPS);
 }
 
-unsigned sched_cap(const struct scheduler *s)
+unsigned sched_fair_share(const struct scheduler *s, unsigned total)
 {
-	unsigned low = 1, high = s->options.max_seqs;
+	unsigned low = 1, high = total ? total : 1;
 
 	while (low < high) {
 		unsigned cap = (low + high + 1) / 2;
 		uint64_t sum = 0;
 
 		for (unsigned i = 0; i < s->n_users; i++)
-			sum += s->users[i].live < cap ? s->users[i].live : cap;
-		if (sum <= s->options.max_seqs)
+			sum += s->users[i].wants < cap ? s->users[i].wants : cap;
+		if (sum <= total)
 			low = cap;
 		else
 			high = cap - 1;
 	}
 	return low;
+}
+
+unsigned sched_cap(struct scheduler *s)
+{
+	for (unsigned i = 0; i < s->n_users; i++)
+		s->users[i].wants = s->users[i].live;
+	return sched_fair_share(s, s->options.max_seqs);
 }
 
 /*

@@ -11,6 +11,7 @@ struct user {
 	unsigned live;			/* sequences, running and waiting; 0: idle */
 	unsigned running;		/* of these */
 	unsigned victims;		/* of the running ones, while they are chosen */
+	unsigned wants;			/* of what is being shared */
 	uint64_t counter;		/* virtual token counter */
 	struct sched_seq *first, *last; /* waiting, by sched_before() */
 	int top;			/* highest priority of these */
@@ -32,7 +33,7 @@ struct scheduler {
 	struct scheduler_options options;
 	struct kv *kv;
 	unsigned max_blocks; /* of one sequence */
-	uint64_t step, arrivals, preemptions, owners;
+	uint64_t step, arrivals, preemptions, owners, turns;
 	uint64_t last_counter;				/* of the user that became idle last */
 	uint64_t times[2 * SCHEDULER_MAX_PRIORITY + 1]; /* virtual times, by priority level */
 	unsigned n_running, n_waiting, n_users;
@@ -44,6 +45,7 @@ struct scheduler {
 	uint32_t *block_table; /* [max_seqs, max_blocks] */
 	uint32_t *matched;     /* [max_blocks] of a sequence that may be admitted */
 	unsigned chunk_tokens; /* that fit into max_stall_ns beside decodes, by what was measured */
+	unsigned decode_rows;  /* decodes that fit into max_decode_ns, likewise */
 	/* Budget for steps without heavy users, and the most that is saved up; below 0: used up. */
 	int64_t stall_ns, stall_limit;
 	bool stalls; /* the last plan leaves some out */
@@ -75,7 +77,9 @@ const int32_t *sched_block_tokens(const struct scheduler *s, const struct sched_
 /* Its priority and what waiting has raised it by. */
 int64_t sched_raised(const struct scheduler *s, const struct sched_seq *seq);
 /* How many sequences each user may run so that all slots are shared max-min fairly. */
-unsigned sched_cap(const struct scheduler *s);
+unsigned sched_cap(struct scheduler *s);
+/* The most that a user gets when @total is shared max-min fairly by what users want, at least 1. */
+unsigned sched_fair_share(const struct scheduler *s, unsigned total);
 /* Admits a waiting sequence, with preemption of others if need be; false: it has to wait. */
 bool sched_admit(struct scheduler *s, struct sched_seq *seq);
 /* Preempts the first running sequence to give way for a decode, and returns it. */

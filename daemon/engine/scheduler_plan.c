@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* What a step has: decodes, proposals, chunks of prompts. */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "scheduler_internal.h"
@@ -79,6 +80,26 @@ void sched_plan_remove(struct scheduler *s, const struct sched_seq *seq)
 	memmove(item, item + 1, (size_t)(plan->items + plan->n_items - item) * sizeof(*item));
 }
 
+/* Takes those out of the plan that are not planned any more; whether there were any. */
+static bool drop_unplanned(struct plan *plan)
+{
+	unsigned n = 0, n_before = plan->n_items;
+
+	for (unsigned i = 0; i < n_before; i++) {
+		const struct sched_item *item = &plan->items[i];
+
+		if (item->seq->planned) {
+			plan->items[n++] = *item;
+			continue;
+		}
+		plan->tokens += item->tokens;
+		plan->rows += item->rows + item->sample + item->drafts;
+		plan->kept = false;
+	}
+	plan->n_items = n;
+	return n < n_before;
+}
+
 /* ---- decodes --------------------------------------------------------------------------------- */
 
 /*
@@ -137,6 +158,69 @@ static void plan_decodes(struct scheduler *s, bool early)
 			at++;
 		i = at + 1;
 	}
+}
+
+/* Counts the decodes of each user on the lowest level; returns how many others there are. */
+static unsigned count_decodes(struct scheduler *s, int level)
+{
+	const struct plan *plan = &s->plan;
+	unsigned others = 0;
+
+	for (unsigned i = 0; i < s->n_users; i++)
+		s->users[i].wants = 0;
+	for (unsigned i = 0; i < plan->n_items; i++) {
+		const struct sched_seq *seq = plan->items[i].seq;
+
+		if (seq->level == level)
+			s->users[seq->user].wants++;
+		else
+			others++;
+	}
+	return others;
+}
+
+static int by_turn(const void *a, const void *b)
+{
+	uint64_t x = ((const struct sched_item *)a)->seq->turn;
+	uint64_t y = ((const struct sched_item *)b)->seq->turn;
+
+	return (x > y) - (x < y);
+}
+
+/* Lets sequences take turns when the decodes, which are all that is planned so far, take too long. */
+static void take_turns(struct scheduler *s)
+{
+	struct plan *plan = &s->plan;
+	unsigned others, cap;
+	bool alone = true;
+	int level = INT_MAX;
+
+	if (!s->options.max_decode_ns || plan->n_items <= s->decode_rows)
+		return;
+	for (unsigned i = 0; i < plan->n_items; i++) {
+		const struct sched_seq *seq = plan->items[i].seq;
+
+		alone = alone && seq->user == plan->items[0].seq->user;
+		level = seq->level < level ? seq->level : level;
+	}
+	if (alone)
+		return;
+	others = count_decodes(s, level);
+	cap = sched_fair_share(s, s->decode_rows > others ? s->decode_rows - others : 0);
+	qsort(plan->items, plan->n_items, sizeof(*plan->items), by_turn);
+	for (unsigned i = 0; i < s->n_users; i++)
+		s->users[i].wants = cap;
+	for (unsigned i = 0; i < plan->n_items; i++) {
+		struct sched_seq *seq = plan->items[i].seq;
+
+		if (seq->level > level)
+			continue;
+		if (s->users[seq->user].wants)
+			s->users[seq->user].wants--;
+		else
+			seq->planned = 0;
+	}
+	drop_unplanned(plan);
 }
 
 /* Lets proposals ride along with the decodes, which are all that is planned so far. */
@@ -337,7 +421,6 @@ static bool stands_still(const struct scheduler *s, const struct sched_item *ite
 static void stall_heavy(struct scheduler *s)
 {
 	struct plan *plan = &s->plan;
-	unsigned n = 0;
 
 	s->stalls = false;
 	if (s->stall_ns <= 0)
@@ -347,13 +430,7 @@ static void stall_heavy(struct scheduler *s)
 		if (stands_still(s, &plan->items[i]))
 			plan->items[i].seq->planned = 0;
 	}
-	for (unsigned i = 0; i < plan->n_items; i++) {
-		if (plan->items[i].seq->planned)
-			plan->items[n++] = plan->items[i];
-	}
-	s->stalls = n < plan->n_items;
-	plan->kept = plan->kept && !s->stalls;
-	plan->n_items = n;
+	s->stalls = drop_unplanned(plan);
 }
 
 bool scheduler_stalls(const struct scheduler *s)
@@ -362,6 +439,18 @@ bool scheduler_stalls(const struct scheduler *s)
 }
 
 /* ---- what steps take ------------------------------------------------------------------------- */
+
+/*
+ * How many would have fitted into @limit_ns where @n took @ns, up to twice as many. What else the
+ * step did took time, too: in a step that was short enough as many would have fitted, and after one
+ * that was too long the next ones come down to what fits.
+ */
+static double fitting(double n, uint64_t limit_ns, uint64_t ns)
+{
+	double fits = ns ? n * ((double)limit_ns / (double)ns) : 2 * n;
+
+	return fits < 2 * n ? fits : 2 * n;
+}
 
 void scheduler_measured(struct scheduler *s, const struct sched_item *items, unsigned n_items,
 			uint64_t ns)
@@ -377,15 +466,14 @@ void scheduler_measured(struct scheduler *s, const struct sched_item *items, uns
 		if (items[i].tokens - items[i].drafts > 1)
 			chunks += items[i].tokens;
 	}
-	if (chunks == 0)
+	if (chunks == 0) {
+		fits = fitting(n_items, s->options.max_decode_ns, ns);
+		/* A part of one more counts: one more may cost little. */
+		if (fits < n_items || fits > s->decode_rows)
+			s->decode_rows = (unsigned)fits + (fits < 1 || fits > n_items);
 		return;
-	/*
-	 * What else the step did took time, too. So in a step that was short enough as many tokens
-	 * would have fitted, and after one that was too long the next ones come down to what fits.
-	 */
-	fits = ns ? chunks * ((double)s->options.max_stall_ns / (double)ns) : 2 * chunks;
-	if (fits > 2 * chunks)
-		fits = 2 * chunks;
+	}
+	fits = fitting(chunks, s->options.max_stall_ns, ns);
 	if (fits < chunks || fits > s->chunk_tokens)
 		s->chunk_tokens =
 			fits < s->options.max_tokens ? (unsigned)fits : s->options.max_tokens;
@@ -425,6 +513,7 @@ unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 	if (!plan->begun)
 		plan_begin(s, items);
 	plan_decodes(s, false);
+	take_turns(s);
 	if (!plan->preempted)
 		plan_drafts(s);
 	limit = chunk_limit(s, plan->n_items);

@@ -271,6 +271,7 @@ static void fill_engine_options(const struct replica *r, const struct model_fit 
 		.max_num_seqs = e->max_num_seqs,
 		.max_num_batched_tokens = e->max_num_batched_tokens,
 		.max_stall_ms = e->max_stall_ms,
+		.max_decode_ms = e->max_decode_ms,
 		.step_seconds = e->step_timeout,
 		.max_queue = r->model->table->options.config->max_queue,
 		.prefix_caching = e->prefix_caching,

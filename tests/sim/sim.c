@@ -316,6 +316,7 @@ static void set_up(struct sim *s)
 		.max_rows = s->max_seqs,
 		.max_context = MAX_CONTEXT,
 		.max_stall_ns = (o->max_stall_ms ? o->max_stall_ms : 200) * 1000000ull,
+		.max_decode_ns = o->max_decode_ms * 1000000ull,
 		.prefix_caching = !o->no_prefix_caching,
 	};
 

@@ -48,6 +48,7 @@ struct sim_options {
 	double warm_s;				 /* requests and steps before it are not counted */
 	unsigned max_seqs, max_tokens, n_blocks; /* 0: 256, 2048, 32768 */
 	unsigned max_stall_ms;			 /* 0: 200 */
+	unsigned max_decode_ms;			 /* 0: no limit */
 	bool no_prefix_caching;
 	unsigned n_groups;
 	struct sim_group groups[SIM_MAX_GROUPS];

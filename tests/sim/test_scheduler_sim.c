@@ -158,6 +158,48 @@ static void priorities_go_first(void **state)
 	}
 }
 
+/*
+ * Beside 64 answers that one user generates another's stream has its tokens within about the time
+ * that decodes may take, where a step of few rows takes less, and all have as many tokens a second
+ * as before where rows cost what they cost in any company.
+ */
+static void streams_take_turns(void **state)
+{
+	struct sim_options options = {
+		.seconds = 30,
+		.warm_s = 5,
+		.n_groups = 2,
+		.groups =
+			{
+				{"many", .in_flight = 1, .choices = 64, .prompt = {16, 16},
+				 .output = {4000, 4000}},
+				{"stream", .from_s = 1, .in_flight = 1, .prompt = {16, 16},
+				 .output = {10000, 10000}},
+			},
+	};
+	struct sim_result all, turns;
+
+	(void)state;
+	options.cost = &sim_flat;
+	sim_run(&options, &all);
+	options.max_decode_ms = 2;
+	sim_run(&options, &turns);
+	assert_true(all.groups[1].longest_gap_s > 0.006);
+	/* A step with the prompt of the next 64 is longer. */
+	assert_true(turns.groups[1].longest_gap_s < 0.004);
+	/* 64 answers have 19 rows of a step in turns, and behind these come the next 64. */
+	assert_true(turns.groups[0].longest_gap_s < 8 * 0.002);
+	assert_true(turns.tokens_per_s >= 0.98 * all.tokens_per_s);
+	assert_true(turns.groups[0].tokens_per_s >= 0.9 * all.groups[0].tokens_per_s);
+	/* What a step takes at least is no reason to leave any out. */
+	options.cost = &sim_weight_bound;
+	options.max_decode_ms = 0;
+	sim_run(&options, &all);
+	options.max_decode_ms = 25;
+	sim_run(&options, &turns);
+	assert_true(turns.tokens_per_s >= 0.99 * all.tokens_per_s);
+}
+
 /* Of a request with many choices the prompt is computed once, but for its last block. */
 static void choices_share_the_prompt(void **state)
 {
@@ -187,6 +229,7 @@ int main(void)
 		cmocka_unit_test(turns_are_not_computed_again),
 		cmocka_unit_test(long_prompts_beside_streams),
 		cmocka_unit_test(priorities_go_first),
+		cmocka_unit_test(streams_take_turns),
 		cmocka_unit_test(choices_share_the_prompt),
 	};
 

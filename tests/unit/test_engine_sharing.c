@@ -307,6 +307,84 @@ static void nobody_yields_in_vain(void **state)
 	close_world(&w);
 }
 
+/* The same, at a millisecond an item. */
+static unsigned run_items(struct world *w)
+{
+	unsigned tokens = run(w);
+
+	scheduler_measured(w->s, w->items, w->n_items, w->n_items * 1000000ull);
+	return tokens;
+}
+
+/* How many of @seqs [n] are in the step. */
+static unsigned n_planned(const struct world *w, const struct sched_seq *seqs, unsigned n)
+{
+	unsigned sum = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		sum += planned(w, &seqs[i]) != 0;
+	return sum;
+}
+
+/* Decodes of several users that take too long take turns, max-min fairly; nobody is left behind. */
+static void long_decodes_take_turns(void **state)
+{
+	struct scheduler_options o = wide;
+	struct sched_seq many[9], some[4], one, high[2];
+	struct world w;
+
+	(void)state;
+	o.max_decode_ns = 10000000;
+	open_world(&w, o, 1000);
+	for (unsigned i = 0; i < 9; i++)
+		add(&w, &many[i], 1, 0, 2);
+	/* Whoever is alone has all rows, however long that takes. */
+	for (unsigned i = 0; i < 5; i++)
+		run_ms(&w, 20);
+	assert_int_equal(w.n_items, 9);
+	for (unsigned i = 0; i < 4; i++)
+		add(&w, &some[i], 2, 0, 2);
+	add(&w, &one, 3, 0, 2);
+	run(&w);
+	/* Of ten rows one, four and five. */
+	for (unsigned i = 0; i < 20; i++)
+		run_items(&w);
+	for (unsigned i = 0; i < 20; i++) {
+		unsigned before[9], least = many[0].n_total, most = least;
+
+		for (unsigned j = 0; j < 9; j++)
+			before[j] = many[j].n_total;
+		assert_int_equal(run_items(&w), 10);
+		assert_int_equal(planned(&w, &one), 1);
+		assert_int_equal(n_planned(&w, some, 4), 4);
+		assert_int_equal(n_planned(&w, many, 9), 5);
+		for (unsigned j = 0; j < 9; j++) {
+			least = before[j] < least ? before[j] : least;
+			most = before[j] > most ? before[j] : most;
+		}
+		assert_true(most - least <= 2);
+	}
+	/* Higher levels have theirs, and everybody one. */
+	for (unsigned i = 0; i < 2; i++)
+		add(&w, &high[i], 4, 1, 2);
+	run(&w);
+	for (unsigned i = 0; i < 20; i++)
+		run_ms(&w, 1000);
+	assert_int_equal(n_planned(&w, high, 2), 2);
+	assert_int_equal(planned(&w, &one), 1);
+	assert_int_equal(n_planned(&w, some, 4), 1);
+	assert_int_equal(n_planned(&w, many, 9), 1);
+	/* Faster again. */
+	for (unsigned i = 0; i < 20; i++)
+		run_ms(&w, 1);
+	assert_int_equal(w.n_items, 9 + 4 + 1 + 2);
+	remove_all(&w, many, 9);
+	remove_all(&w, some, 4);
+	remove_all(&w, &one, 1);
+	remove_all(&w, high, 2);
+	close_world(&w);
+}
+
 /* A first token does not wait for all that heavy users run, as long as the budget lasts. */
 static void first_tokens_have_their_step(void **state)
 {
@@ -713,6 +791,7 @@ int main(void)
 		cmocka_unit_test(users_share_places),
 		cmocka_unit_test(users_share_blocks),
 		cmocka_unit_test(nobody_yields_in_vain),
+		cmocka_unit_test(long_decodes_take_turns),
 		cmocka_unit_test(first_tokens_have_their_step),
 		cmocka_unit_test(not_every_prompt_has_its_step),
 		cmocka_unit_test(room_is_made_by_level),
