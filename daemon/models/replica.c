@@ -16,7 +16,8 @@
 #include "log.h"
 #include "models_internal.h"
 
-#define RETRY_SECONDS 5
+#define RETRY_SECONDS	5
+#define RESIDENCY_LOADS 4
 /* A load may find no room where there was some: another process took it. */
 #define MAX_TRIES 3
 
@@ -218,6 +219,25 @@ static bool is_its_turn(const struct served_model *m, const struct model_fit *fi
 	return true;
 }
 
+/*
+ * Whether those who would go have had their time: RESIDENCY_LOADS times as long as their load took,
+ * so that requests for models in turns cannot keep the chips from computing.
+ */
+static bool may_go(const struct served_model *m, const struct model_fit *fit)
+{
+	uint64_t now = clock_ns(),
+		 most = (uint64_t)m->table->options.config->load_timeout * NS_PER_S / 2;
+
+	for (unsigned i = 0; i < fit->n_victims; i++) {
+		const struct served_model *v = fit->victims[i];
+		uint64_t stay = RESIDENCY_LOADS * v->replicas[0].load_ns;
+
+		if (now - v->ready_ns < (stay < most ? stay : most))
+			return false;
+	}
+	return true;
+}
+
 static void evict(const struct replica *r, const struct model_fit *fit)
 {
 	char name[264];
@@ -318,6 +338,8 @@ static void seek_room(struct replica *r)
 
 	if (fit.fits)
 		start_load(r, &fit);
+	else if (!error && !may_go(m, &fit))
+		; /* models_check() asks again */
 	else if (!error)
 		evict(r, &fit);
 	else if (error == -ENOSPC)
