@@ -74,6 +74,20 @@ void account_unref(struct account *a)
 	}
 }
 
+bool account_take_load(struct account *a, uint64_t now_ns, unsigned *ret_wait)
+{
+	const uint64_t second = 1000000000, cost = ACCOUNT_LOAD_SECONDS * second;
+	uint64_t paid = (a->loads_paid_ns > now_ns ? a->loads_paid_ns : now_ns) + cost;
+
+	if (paid - now_ns > ACCOUNT_LOADS * cost) {
+		*ret_wait = (unsigned)((paid - now_ns - ACCOUNT_LOADS * cost) / second) + 1;
+		return false;
+	}
+	a->loads_paid_ns = paid;
+	a->loads++;
+	return true;
+}
+
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 static uint64_t left(const struct budget *b)

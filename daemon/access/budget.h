@@ -23,8 +23,10 @@
 
 #include "identity.h"
 
-#define ACCOUNTS_KEPT 256
-#define BUDGET_LITTLE 256
+#define ACCOUNTS_KEPT	     256
+#define ACCOUNT_LOADS	     8
+#define ACCOUNT_LOAD_SECONDS 15
+#define BUDGET_LITTLE	     256
 
 struct account {
 	struct budget *budget;
@@ -41,8 +43,7 @@ struct account {
 	/* Of the log, in this second: lines, and those that were left out. */
 	unsigned lines, unlogged;
 	uint64_t unlogged_total;
-	/* Loads that its requests may begin: see account_may_load(). */
-	uint64_t load_credit_ns;
+	uint64_t loads_paid_ns; /* account_take_load()'s */
 	TAILQ_ENTRY(account) link;
 };
 
@@ -65,6 +66,12 @@ struct account *account_get(struct budget *b, uid_t uid, const char *name);
 /* NULL is accepted by both. */
 struct account *account_ref(struct account *a);
 void account_unref(struct account *a);
+
+/*
+ * The user's request is to begin a load of a model: whether it may. ACCOUNT_LOADS at once, and one
+ * more every ACCOUNT_LOAD_SECONDS. False: *ret_wait is how many seconds are left.
+ */
+bool account_take_load(struct account *a, uint64_t now_ns, unsigned *ret_wait);
 
 /* What one user may hold at most, if all others hold nothing. */
 static inline uint64_t budget_most(const struct budget *b)

@@ -497,6 +497,24 @@ static void on_woken(struct model_waiter *w, enum model_wake why)
 	fail(x, &e);
 }
 
+/* Whether the request may begin a load; administrators' may always. */
+static bool may_load(struct exchange *x, struct api_error *e)
+{
+	const struct served_model *m = x->model;
+	unsigned wait;
+
+	if ((m->state != MODEL_UNLOADED && m->state != MODEL_ASLEEP) ||
+	    server_is_admin(x->server, x->conn) || account_take_load(x->account, clock_ns(), &wait))
+		return true;
+	api_error_set(e, 429, "overloaded", "model",
+		      "requests of user %s have loaded %d models, and one every %d s may be loaded "
+		      "for a user; the model \"%.80s\" may in %u s",
+		      server_user(x->conn).text, ACCOUNT_LOADS, ACCOUNT_LOAD_SECONDS,
+		      m->config->names[0], wait);
+	e->retry_after = wait;
+	return false;
+}
+
 /* Waits for a model that comes when it is asked for; refuses when it does not. */
 static void await_model(struct exchange *x)
 {
@@ -508,6 +526,8 @@ static void await_model(struct exchange *x)
 	/* What loads by itself may take long, and tells so. */
 	if (!model_may_be_awaited(m)) {
 		model_unavailable(m, &e);
+	} else if (!may_load(x, &e)) {
+		; /* it has not waited its turn */
 	} else if (model_park(m, &x->waiter)) {
 		api_error_set(&e, 429, "overloaded", NULL,
 			      "%u requests wait for the model \"%s\" already", m->n_parked,

@@ -157,7 +157,7 @@ tcp_status 403 'user alice is no administrator' $alice /v1/devices
 tcp_status 200 '"data"' $admin /v1/devices
 tcp_status 404 'served are: demo"' $alice $comp -d '{"model":"mine","prompt":"Once","max_tokens":1}'
 tcp_status 200 '"choices"' $account $comp -d '{"model":"mine","prompt":"Once","max_tokens":1}'
-# Nor is anything told of such a model but its name and state: no path, no error.
+# Nothing is told of such a model.
 tcp_status 503 "$tmp/broken" $account $comp -d '{"model":"broken","prompt":"Once","max_tokens":1}'
 for path in /v1/models/mine /v1/models/broken; do
 	tcp_status 404 'served are: demo"' $alice $path

@@ -291,7 +291,29 @@ def test_log(txdad, model):
     check(lines <= 200 * (seconds + 2), f"{lines} lines in {seconds:.1f} s")
 
 
-TESTS = [test_hidden_models, test_ids, test_metrics, test_connections, test_memory, test_log]
+def test_loads(txdad, model):
+    with tempfile.TemporaryDirectory() as tmp:
+        models = []
+        for name in "ab":
+            os.mkdir(f"{tmp}/{name}")
+            for file in os.listdir(model):
+                os.symlink(f"{os.path.abspath(model)}/{file}", f"{tmp}/{name}/{file}")
+            models.append(f"--model={name}={tmp}/{name}")
+        d = Daemon(txdad, "--load=demand", *models, FAKE_CHIP_MB="256", FAKE_WEIGHT_MB="150", FAKE_LOAD_MS="20")
+        ask = {"prompt": "Once", "max_tokens": 1}
+        # One who has models loaded in turns has to wait soon; another's request loads nevertheless.
+        for i in range(100):
+            status, data = d.post("/v1/completions", {**ask, "model": "ab"[i % 2]}, A)
+            if status != 200:
+                break
+        check(status == 429 and b"have loaded" in data and i >= 8, f"after {i} loads: {status} {data}")
+        check(d.metric(f'user_model_loads_total{{user="{A}"}}') == i, "loads are counted otherwise")
+        check(d.post("/v1/completions", {**ask, "model": "ab"[i % 2]}, B)[0] == 200, "B's load is refused")
+        check(d.post("/v1/completions", {**ask, "model": "ab"[i % 2]}, A)[0] == 200, "what is loaded is for A, too")
+        d.stop()
+
+
+TESTS = [test_hidden_models, test_ids, test_metrics, test_connections, test_memory, test_log, test_loads]
 
 
 def main():
