@@ -30,7 +30,7 @@
  *   2: activations GELU_GATED and SOFTCAP, txda_op_linear.limit, txda_op_silu_mul,
  *      txda_op_attention.softcap
  *   3: type MX4, activation SWIGLU_CLAMPED, txda_op_moe_linear.limit and its biases, sinks of
- *      ATTENTION
+ *      ATTENTION; INDEX_STORE, INDEX_SELECT, MLA_SPARSE
  */
 #define TXDA_ISA_MINOR 3
 
@@ -290,6 +290,9 @@ enum txda_opcode {
 	TXDA_OP_MOE_COMBINE = 13,
 	TXDA_OP_MLA_STORE = 14,
 	TXDA_OP_MLA_ATTENTION = 15,
+	TXDA_OP_INDEX_STORE = 16,
+	TXDA_OP_INDEX_SELECT = 17,
+	TXDA_OP_MLA_SPARSE = 18,
 	TXDA_OP_COUNT
 };
 
@@ -562,6 +565,53 @@ struct txda_op_mla_attention {
 };
 
 /*
+ * Attention over keys that an indexer chose (DeepSeek-AI 2025). Its own keys, one of D elements a
+ * token, stand in the blocks of the cache, too.
+ *
+ * INDEX_STORE: rotates the first elements of each head of q, as many as the table is wide;
+ * normalises k to mean 0 and variance 1, times weight, plus bias, rotates it likewise and stores it
+ * to cache block slot[t] / block_size.
+ *   in:  [0] q F32 [T, Hi D]   [1] table F32 [T, R]   [2] slots I32 [T]   [3] k F32 [T, D]
+ *        [4] norm weight F32 [D]   [5] norm bias F32 [D]
+ *   out: [0] q F32 [T, Hi D]   [1] cache KV_PAGED [N, bytes of a block]
+ *
+ * INDEX_SELECT: the @keys positions p of the sequence up to the token's own that score best, all of
+ * them where there are no more; the score is the sum over rising heads h of weights[t][h] max(0,
+ * q[t][h] . key[p]). Among equals the lower position is better; NaN is the worst. Batches are as in
+ * ATTENTION.
+ *   in:  [0] q F32 [T, Hi D]   [1] weights F32 [T, Hi]   [2] cache   [3] block table I32 [S, B]
+ *        [4] spans I32 [S, 2]   [5] context I32 [S]
+ *   out: [0] slots I32 [T, keys]: where the chosen tokens are in the cache, positions rising, then
+ *            0xffffffff   [1] their positions, likewise, or none; it may be wider: they go to its
+ *            columns from @out_col on
+ *
+ * MLA_SPARSE: MLA_ATTENTION over the tokens in the slots [t][..] up to the first 0xffffffff; zeros
+ * where there is none.
+ *   in:  [0] q_latent F32 [T, Hq L]   [1] q F32 [T, Hq R]   [2] cache   [3] slots I32 [T, keys]
+ *   out: [0] F32 or BF16 [T, Hq L]
+ */
+#define TXDA_INDEX_MAX_DIM  512
+#define TXDA_INDEX_MAX_KEYS 65536
+
+struct txda_op_index_store {
+	__u32 n_heads; /* Hi */
+	__u32 dim;     /* D, even */
+	__u32 block_size;
+	__u32 flags; /* TXDA_ROPE_INTERLEAVED */
+	__u64 layer_offset;
+	float eps;
+};
+
+struct txda_op_index_select {
+	__u32 n_heads;
+	__u32 dim;
+	__u32 block_size;
+	__u32 keys;
+	__u64 layer_offset;
+	__u32 out_col;
+};
+
+/*
  * GATHER_ROWS: out[r] = x[row[r]]; row[r] >= M faults.
  *   in:  [0] x F32 [M, H]   [1] rows I32 [R]
  *   out: [0] F32 [R, H]
@@ -610,7 +660,9 @@ struct txda_op {
 		struct txda_op_moe_linear moe_linear;
 		struct txda_op_moe_combine moe_combine;
 		struct txda_op_mla_store mla_store;
-		struct txda_op_mla_attention mla_attention;
+		struct txda_op_mla_attention mla_attention; /* and of MLA_SPARSE */
+		struct txda_op_index_store index_store;
+		struct txda_op_index_select index_select;
 		__u32 raw[20]; /* what an op does not name is 0 */
 	};
 };
@@ -766,6 +818,12 @@ static inline __u64 txda_mla_layer_bytes(__u32 latent, __u32 rope, __u32 block_s
 static inline __u64 txda_mla8_layer_bytes(__u32 latent, __u32 rope, __u32 block_size)
 {
 	return (__u64)(TXDA_KV_DIM(latent + rope) + 8) * block_size;
+}
+
+/* The keys of an indexer: [block_size][D'], D' = D rounded up to 16, elements past D are 0. */
+static inline __u64 txda_index_layer_bytes(__u32 dim, __u32 block_size)
+{
+	return (__u64)TXDA_KV_DIM(dim) * block_size * 2;
 }
 
 #endif /* TXDA_ISA_H */

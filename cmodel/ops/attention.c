@@ -119,33 +119,34 @@ static uint64_t partial_bytes(const struct geometry *g)
 	return CM_ATT_ROWS * (2 + g->padded) * 4;
 }
 
-static int check_batch(const struct cm_launch *l, const struct geometry *g)
+int cm_want_batch(const struct cm_launch *l, uint64_t tokens, const struct cm_tensor *cache,
+		  const struct cm_tensor *table, const struct cm_tensor *spans,
+		  const struct cm_tensor *ctx, uint32_t block_size)
 {
 	uint64_t seqs, end = 0;
 
-	if (cm_want(l, g->table, DT(TXDA_I32), CM_ANY, CM_ANY))
+	if (cm_want(l, table, DT(TXDA_I32), CM_ANY, CM_ANY))
 		return -EINVAL;
-	seqs = g->table->dim[0];
-	if (cm_want(l, g->spans, DT(TXDA_I32), seqs, 2) ||
-	    cm_want(l, g->ctx, DT(TXDA_I32), seqs, CM_VECTOR))
+	seqs = table->dim[0];
+	if (cm_want(l, spans, DT(TXDA_I32), seqs, 2) ||
+	    cm_want(l, ctx, DT(TXDA_I32), seqs, CM_VECTOR))
 		return -EINVAL;
 	for (uint64_t s = 0; s < seqs; s++) {
-		uint32_t first = cm_index_at(g->spans, 2 * s), n = cm_index_at(g->spans, 2 * s + 1),
-			 c = cm_index_at(g->ctx, s);
-		uint64_t blocks = cm_div_up(c, g->block_size);
+		uint32_t first = cm_index_at(spans, 2 * s), n = cm_index_at(spans, 2 * s + 1),
+			 c = cm_index_at(ctx, s);
+		uint64_t blocks = cm_div_up(c, block_size);
 
-		if (first < end || (uint64_t)first + n > g->q->dim[0])
-			return cm_bad(l, TXDA_FAULT_INDEX, g->spans, g->spans->va + s * 8, first);
+		if (first < end || (uint64_t)first + n > tokens)
+			return cm_bad(l, TXDA_FAULT_INDEX, spans, spans->va + s * 8, first);
 		end = (uint64_t)first + n;
-		if (c < n || c > INT32_MAX || blocks > g->table->dim[1])
-			return cm_bad(l, TXDA_FAULT_INDEX, g->ctx, g->ctx->va + s * 4, c);
+		if (c < n || c > INT32_MAX || blocks > table->dim[1])
+			return cm_bad(l, TXDA_FAULT_INDEX, ctx, ctx->va + s * 4, c);
 		for (uint64_t b = 0; n && b < blocks; b++) {
-			uint64_t at = s * g->table->dim[1] + b;
-			uint32_t v = cm_index_at(g->table, at);
+			uint64_t at = s * table->dim[1] + b;
+			uint32_t v = cm_index_at(table, at);
 
-			if (v >= g->cache->dim[0])
-				return cm_bad(l, TXDA_FAULT_INDEX, g->table, g->table->va + at * 4,
-					      v);
+			if (v >= cache->dim[0])
+				return cm_bad(l, TXDA_FAULT_INDEX, table, table->va + at * 4, v);
 		}
 	}
 	return 0;
@@ -175,7 +176,7 @@ static int attention_check(const struct cm_launch *l)
 	    cm_may(l, g.sinks, DT(TXDA_F32), g.n_heads, CM_VECTOR) ||
 	    cm_want(l, l->out[0], l->precise ? DT(TXDA_F32) : DT_ACT, g.q->dim[0], width))
 		return -EINVAL;
-	return check_batch(l, &g);
+	return cm_want_batch(l, g.q->dim[0], g.cache, g.table, g.spans, g.ctx, g.block_size);
 }
 
 static uint64_t max_items(const struct geometry *g)

@@ -44,6 +44,20 @@ int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, u
 			 uint32_t latent, uint32_t rope, uint32_t block_size, uint64_t layer_offset,
 			 bool i8);
 
+/* Blocks of a cache have room for @bytes of a layer at @layer_offset. */
+int cm_want_room(const struct cm_launch *l, const struct cm_tensor *t, uint64_t bytes,
+		 uint64_t layer_offset);
+
+/* A ragged batch of @tokens tokens over a paged cache: block table, spans and contexts (ATTENTION
+ * in txda_isa.h). */
+int cm_want_batch(const struct cm_launch *l, uint64_t tokens, const struct cm_tensor *cache,
+		  const struct cm_tensor *table, const struct cm_tensor *spans,
+		  const struct cm_tensor *ctx, uint32_t block_size);
+
+/* Rotates the first 2 @pairs of @dim elements by the angles of a table's row. */
+void cm_rotate(const float *x, const float *table, unsigned pairs, unsigned dim, bool inter,
+	       float *y);
+
 /* One element of a weight tile as float32; the shared definition of every tile format. */
 float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k);
 /* Row @n of W as float32[k]. */
@@ -68,6 +82,7 @@ void cm_linear_seed(void);
 extern const struct cm_op_impl cm_op_embed, cm_op_rmsnorm, cm_op_linear, cm_op_rope_table,
 	cm_op_rope_kv, cm_op_attention, cm_op_gather_rows, cm_op_topk, cm_op_all_reduce,
 	cm_op_all_gather, cm_op_silu_mul, cm_op_route, cm_op_moe_linear, cm_op_moe_combine,
-	cm_op_mla_store, cm_op_mla_attention;
+	cm_op_mla_store, cm_op_mla_attention, cm_op_index_store, cm_op_index_select,
+	cm_op_mla_sparse;
 
 #endif /* CM_OPS_CHECK_H */

@@ -33,6 +33,9 @@ static const struct cm_op_impl *const impls[TXDA_OP_COUNT] = {
 	[TXDA_OP_MOE_COMBINE] = &cm_op_moe_combine,
 	[TXDA_OP_MLA_STORE] = &cm_op_mla_store,
 	[TXDA_OP_MLA_ATTENTION] = &cm_op_mla_attention,
+	[TXDA_OP_INDEX_STORE] = &cm_op_index_store,
+	[TXDA_OP_INDEX_SELECT] = &cm_op_index_select,
+	[TXDA_OP_MLA_SPARSE] = &cm_op_mla_sparse,
 };
 
 const struct cm_op_impl *cm_op_impl(unsigned opcode)

@@ -12,6 +12,7 @@
 #include "kern_group.h"
 #include "kern_tiles.h"
 #include "kern_attention.h"
+#include "kern_index.h"
 
 #define PASTE2(a, b) a##b
 #define PASTE(a, b)  PASTE2(a, b)
@@ -57,6 +58,7 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.swiglu_gate = swiglu_gate,
 	.softcap = softcap,
 	.attend = attend,
+	.index_scores = index_scores,
 	.row_max = row_max,
 	.sum_exp = sum_exp,
 	.add = add_rows,

@@ -100,9 +100,8 @@ const struct cm_op_impl cm_op_rope_table = {
 
 /* ---- ROPE_KV ---- */
 
-/* Blocks must have room for @bytes of a layer at @layer_offset. */
-static int want_room(const struct cm_launch *l, const struct cm_tensor *t, uint64_t bytes,
-		     uint64_t layer_offset)
+int cm_want_room(const struct cm_launch *l, const struct cm_tensor *t, uint64_t bytes,
+		 uint64_t layer_offset)
 {
 	uint64_t block = t->dim[1];
 
@@ -125,10 +124,10 @@ int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t
 	    dim > MAX_HEAD_DIM ||
 	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
-	return want_room(l, t,
-			 i8 ? txda_kv8_layer_bytes(kv_heads, dim, block_size)
-			    : txda_kv_layer_bytes(kv_heads, dim, block_size),
-			 layer_offset);
+	return cm_want_room(l, t,
+			    i8 ? txda_kv8_layer_bytes(kv_heads, dim, block_size)
+			       : txda_kv_layer_bytes(kv_heads, dim, block_size),
+			    layer_offset);
 }
 
 int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
@@ -141,10 +140,10 @@ int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, u
 	    rope % 2 || rope > TXDA_MLA_MAX_ROPE ||
 	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
-	return want_room(l, t,
-			 i8 ? txda_mla8_layer_bytes(latent, rope, block_size)
-			    : txda_mla_layer_bytes(latent, rope, block_size),
-			 layer_offset);
+	return cm_want_room(l, t,
+			    i8 ? txda_mla8_layer_bytes(latent, rope, block_size)
+			       : txda_mla_layer_bytes(latent, rope, block_size),
+			    layer_offset);
 }
 
 static int rope_kv_check(const struct cm_launch *l)
@@ -173,9 +172,8 @@ static int rope_kv_check(const struct cm_launch *l)
 	return cm_want_index(l, l->in[2], tokens, cache->dim[0] * p->block_size, TXDA_NONE);
 }
 
-/* Rotates the first 2 @pairs of @dim elements by the angles of a table's row. */
-static void rotate_pairs(const float *x, const float *table, unsigned pairs, unsigned dim,
-			 bool inter, float *y)
+void cm_rotate(const float *x, const float *table, unsigned pairs, unsigned dim, bool inter,
+	       float *y)
 {
 	const float *cs = table, *sn = table + pairs;
 
@@ -211,8 +209,8 @@ static void rotate(const struct cm_launch *l, const float *x, const float *w, co
 		norm(l, tmp, x, w, p->head_dim, p->eps);
 		x = tmp;
 	}
-	rotate_pairs(x, table, (unsigned)l->in[1]->dim[1] / 2, p->head_dim,
-		     p->flags & TXDA_ROPE_INTERLEAVED, y);
+	cm_rotate(x, table, (unsigned)l->in[1]->dim[1] / 2, p->head_dim,
+		  p->flags & TXDA_ROPE_INTERLEAVED, y);
 }
 
 /* One head's elements as int8; returns their scale. What is not finite becomes a NaN of all. */
@@ -416,8 +414,8 @@ static void mla_store_run(const struct cm_launch *l, unsigned phase, unsigned pa
 		for (unsigned h = 0; h < p->n_heads; h++) {
 			uint64_t at = (t * p->n_heads + h) * p->rope;
 
-			rotate_pairs((const float *)l->in[0]->ptr + at, table, p->rope / 2, p->rope,
-				     inter, y);
+			cm_rotate((const float *)l->in[0]->ptr + at, table, p->rope / 2, p->rope,
+				  inter, y);
 			if (out->dtype == TXDA_F32)
 				memcpy((float *)out->ptr + at, y, p->rope * 4);
 			else
@@ -426,7 +424,7 @@ static void mla_store_run(const struct cm_launch *l, unsigned phase, unsigned pa
 		if (slot == TXDA_NONE || slot >= l->out[1]->dim[0] * p->block_size)
 			continue;
 		norm(l, v, kv, l->in[4]->ptr, p->latent, p->eps);
-		rotate_pairs(kv + p->latent, table, p->rope / 2, p->rope, inter, v + p->latent);
+		cm_rotate(kv + p->latent, table, p->rope / 2, p->rope, inter, v + p->latent);
 		memset(v + p->latent + p->rope, 0, 16 * 4);
 		if (p->flags & TXDA_KV_INT8)
 			store_latent_int8(l, slot, v);

@@ -116,6 +116,10 @@ struct cm_simd {
 	/* x[32] = cap * tanh(x / cap) */
 	void (*softcap)(float *x, float cap);
 	void (*attend)(const struct cm_attend *a);
+	/* scores[i] = sum over heads h of weights[h] * max(0, q[h][dim] . keys[i][dim]), for @n
+	 * bf16 keys; @dim is a multiple of 16 */
+	void (*index_scores)(float *scores, const float *q, const float *weights, unsigned heads,
+			     unsigned dim, const uint16_t *keys, unsigned n);
 	/* Largest of x[n] (NaN as -inf), and the sum of exp(x - max). */
 	float (*row_max)(const float *x, size_t n);
 	float (*sum_exp)(const float *x, size_t n, float max);

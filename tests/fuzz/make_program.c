@@ -20,6 +20,7 @@
 #define EXPERTS	    2u
 #define LATENT	    16u
 #define ROPE	    8u
+#define KEYS	    3u
 
 static struct txda_slot slot[FUZZ_SLOTS];
 static struct txda_tensor tensor[64];
@@ -150,6 +151,10 @@ static void make_latent(uint32_t tokens, uint32_t slots, uint32_t blocks, uint32
 	uint32_t turned = add("turned", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEADS * ROPE));
 	uint32_t latent = add("q_latent", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEADS * LATENT));
 	uint32_t out = add("latents", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEADS * LATENT));
+	uint32_t q_index = add("q_index", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEADS * LATENT));
+	uint32_t weights = add("index_weights", FUZZ_SCRATCH, TXDA_F32, T, DIM(HEADS));
+	uint32_t k_index = add("k_index", FUZZ_SCRATCH, TXDA_F32, T, DIM(LATENT));
+	uint32_t list = add("list", FUZZ_SCRATCH, TXDA_I32, T, DIM(KEYS));
 	struct txda_op *o;
 
 	o = run("latent_rope", TXDA_OP_ROPE_TABLE, IN(tokens, freq), table);
@@ -159,6 +164,15 @@ static void make_latent(uint32_t tokens, uint32_t slots, uint32_t blocks, uint32
 	o->mla_store = (struct txda_op_mla_store){HEADS, LATENT, ROPE, BLOCK, 0, 1e-6f, 1};
 	o = run("latent", TXDA_OP_MLA_ATTENTION, IN(latent, turned, cache, blocks, spans, context),
 		out);
+	o->mla_attention = (struct txda_op_mla_attention){HEADS, LATENT, ROPE, BLOCK, 0, 0.25f};
+	o = run("index_store", TXDA_OP_INDEX_STORE, IN(q_index, table, slots, k_index, norm, norm),
+		q_index);
+	o->out[1] = cache;
+	o->index_store = (struct txda_op_index_store){HEADS, LATENT, BLOCK, 0, 512, 1e-6f};
+	o = run("index", TXDA_OP_INDEX_SELECT, IN(q_index, weights, cache, blocks, spans, context),
+		list);
+	o->index_select = (struct txda_op_index_select){HEADS, LATENT, BLOCK, KEYS, 512};
+	o = run("sparse", TXDA_OP_MLA_SPARSE, IN(latent, turned, cache, list), out);
 	o->mla_attention = (struct txda_op_mla_attention){HEADS, LATENT, ROPE, BLOCK, 0, 0.25f};
 }
 

@@ -21,7 +21,8 @@ struct op_contract {
 	uint8_t n_in, n_out;
 	uint8_t required; /* bit i: in[i] must be given */
 	uint16_t in[6], out[3];
-	uint8_t params; /* words of raw[] that have a meaning */
+	uint8_t params;	      /* words of raw[] that have a meaning */
+	uint8_t optional_out; /* bit i: out[i] may be missing */
 };
 
 static const struct op_contract contracts[TXDA_OP_COUNT] = {
@@ -40,6 +41,10 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_MOE_LINEAR] = {6, 1, 3, {FLOATS, WEIGHTS, I32, F32, I32, F32}, {FLOATS}, 7},
 	[TXDA_OP_MLA_STORE] = {5, 2, 31, {F32, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
 	[TXDA_OP_MLA_ATTENTION] = {6, 1, 63, {F32, F32, TYPE(TXDA_U8), I32, I32, I32}, {FLOATS}, 8},
+	[TXDA_OP_INDEX_STORE] = {6, 2, 63, {F32, F32, I32, F32, F32, F32}, {F32, TYPE(TXDA_U8)}, 7},
+	[TXDA_OP_INDEX_SELECT] =
+		{6, 2, 63, {F32, F32, TYPE(TXDA_U8), I32, I32, I32}, {I32, I32}, 7, 2},
+	[TXDA_OP_MLA_SPARSE] = {4, 1, 15, {F32, F32, TYPE(TXDA_U8), I32}, {FLOATS}, 8},
 	[TXDA_OP_MOE_COMBINE] = {6, 1, 7, {F32, I32, F32, F32, F32, F32}, {F32}, 2},
 };
 
@@ -64,7 +69,8 @@ static int resolve(struct op_check *c, const struct op_contract *k)
 		if (t == TXDA_NONE) {
 			bool gather_rank = c->op->op == TXDA_OP_ALL_GATHER && c->v->header->rank;
 
-			if (known && (is_in ? k->required >> j & 1 : !gather_rank))
+			if (known && (is_in ? k->required >> j & 1
+					    : !gather_rank && !(k->optional_out >> j & 1)))
 				return tool_fail(c->error, -EINVAL, "%s %u is missing",
 						 is_in ? "input" : "output", j);
 			continue;
@@ -302,6 +308,72 @@ static bool check_mla_attention(const struct op_check *c)
 	       is_rows(c->out[0], 2, t, fixed(p->n_heads * p->latent));
 }
 
+static bool index_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t dim,
+		       uint32_t block, uint64_t layer_offset)
+{
+	uint64_t bytes = txda_index_layer_bytes(dim, block);
+
+	return cache->layout == TXDA_KV_PAGED && cache->ndim == 2 &&
+	       same_dim(cache->dim[0], symbol(TXDA_SYM_N)) && !cache->dim[1].sym && heads &&
+	       heads <= 65536 && dim && dim % 2 == 0 && dim <= TXDA_INDEX_MAX_DIM &&
+	       (block == 16 || block == 32 || block == 64 || block == 128) &&
+	       layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
+	       layer_offset <= cache->dim[1].mul - bytes;
+}
+
+static bool check_index_store(const struct op_check *c)
+{
+	const struct txda_op_index_store *p = &c->op->index_store;
+	const struct txda_tensor *table = c->in[1];
+	struct txda_dim t = c->in[0]->dim[0];
+
+	return index_fits(c->out[1], p->n_heads, p->dim, p->block_size, p->layer_offset) &&
+	       !(p->flags & ~TXDA_ROPE_INTERLEAVED) && p->eps >= 0 && matrix(table) &&
+	       table->dim[1].mul % 2 == 0 && table->dim[1].mul <= p->dim &&
+	       same_dim(table->dim[0], t) && is_rows(c->in[0], 2, t, fixed(p->n_heads * p->dim)) &&
+	       is_rows(c->in[2], 1, t, fixed(0)) && is_rows(c->in[3], 2, t, fixed(p->dim)) &&
+	       is_rows(c->in[4], 1, fixed(p->dim), fixed(0)) &&
+	       is_rows(c->in[5], 1, fixed(p->dim), fixed(0)) &&
+	       is_rows(c->out[0], 2, t, fixed(p->n_heads * p->dim));
+}
+
+static bool check_index_select(const struct op_check *c)
+{
+	const struct txda_op_index_select *p = &c->op->index_select;
+	const struct txda_tensor *positions = c->out[1];
+	struct txda_dim t = c->in[0]->dim[0];
+
+	if (!p->keys || p->keys > TXDA_INDEX_MAX_KEYS)
+		return false;
+	if (positions ? !matrix(positions) || !same_dim(positions->dim[0], t) ||
+				positions->dim[1].mul < p->keys ||
+				p->out_col > positions->dim[1].mul - p->keys
+		      : p->out_col != 0)
+		return false;
+	return index_fits(c->in[2], p->n_heads, p->dim, p->block_size, p->layer_offset) &&
+	       is_rows(c->in[0], 2, t, fixed(p->n_heads * p->dim)) &&
+	       is_rows(c->in[1], 2, t, fixed(p->n_heads)) &&
+	       is_rows(c->in[3], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
+	       is_rows(c->in[4], 2, symbol(TXDA_SYM_S), fixed(2)) &&
+	       is_rows(c->in[5], 1, symbol(TXDA_SYM_S), fixed(0)) &&
+	       is_rows(c->out[0], 2, t, fixed(p->keys));
+}
+
+static bool check_mla_sparse(const struct op_check *c)
+{
+	const struct txda_op_mla_attention *p = &c->op->mla_attention;
+	const struct txda_tensor *slots = c->in[3];
+	struct txda_dim t = c->in[0]->dim[0];
+
+	return latent_fits(c->in[2], p->n_heads, p->latent, p->rope, p->block_size, p->layer_offset,
+			   p->flags & TXDA_KV_INT8) &&
+	       !(p->flags & ~TXDA_KV_INT8) && isfinite(p->scale) &&
+	       is_rows(c->in[0], 2, t, fixed(p->n_heads * p->latent)) &&
+	       is_rows(c->in[1], 2, t, fixed(p->n_heads * p->rope)) && matrix(slots) &&
+	       same_dim(slots->dim[0], t) && slots->dim[1].mul <= TXDA_INDEX_MAX_KEYS &&
+	       is_rows(c->out[0], 2, t, fixed(p->n_heads * p->latent));
+}
+
 static bool check_attention(const struct op_check *c)
 {
 	const struct txda_op_attention *p = &c->op->attention;
@@ -389,6 +461,9 @@ static bool check_shapes(const struct op_check *c)
 	case TXDA_OP_MLA_STORE: return check_mla_store(c);
 	case TXDA_OP_MLA_ATTENTION: return check_mla_attention(c);
 	case TXDA_OP_MOE_COMBINE: return check_moe_combine(c);
+	case TXDA_OP_INDEX_STORE: return check_index_store(c);
+	case TXDA_OP_INDEX_SELECT: return check_index_select(c);
+	case TXDA_OP_MLA_SPARSE: return check_mla_sparse(c);
 	default: return check_all_gather(c);
 	}
 }
