@@ -161,6 +161,7 @@ class Model:
     def __init__(self, c, seed):
         self.c, self.w = c, Weights(seed)
         self.cache = [[] for _ in range(c["layers"])]
+        self.index_keys = [[] for _ in range(c["layers"])]
         self.pairs = (c["rope"] if "latent" in c else c.get("rotated", c["d"])) // 2
         self.neighbours = c.get("neighbours", "latent" in c)
 
@@ -221,6 +222,23 @@ class Model:
                                [t[1][g] for t in self.cache[layer]], c.get("scalar", d) ** -0.5, window, sinks[h])
         return self.linear(name + "o_proj", out, c["hidden"], c.get("o_bias", False))
 
+    def index(self, layer, x, y, position):
+        """The positions that a token sees: y is what its queries are made from."""
+        c, name = self.c, f"model.layers.{layer}.self_attn.indexer."
+        heads, d = c["index_heads"], c["index_dim"]
+        rope = speeds(c["rope"] // 2, c.get("theta", 10000.0), c.get("scaling"), position)
+        q = self.linear(name + "wq_b", y, heads * d)
+        k = self.linear(name + "wk", x, d)
+        mean = sum(k) / d
+        scale = 1 / math.sqrt(sum((v - mean) ** 2 for v in k) / d + 1e-6)
+        k = [(v - mean) * scale * w + b for v, w, b in zip(k, self.w(name + "k_norm.weight", d, mean=1),
+                                                           self.w(name + "k_norm.bias", d))]
+        self.index_keys[layer].append(rotate(k, position, rope))
+        weights = self.linear(name + "weights_proj", x, heads)
+        q = [rotate(q[h * d:(h + 1) * d], position, rope) for h in range(heads)]
+        scores = [sum(w * max(0, dot(h, key)) for w, h in zip(weights, q)) for key in self.index_keys[layer]]
+        return sorted(sorted(range(len(scores)), key=lambda p: -scores[p])[:c["index_keys"]])
+
     def latent(self, layer, x, position):
         c, name = self.c, f"model.layers.{layer}.self_attn."
         heads, nope, rope, vd, latent = c["heads"], c["nope"], c["rope"], c["v"], c["latent"]
@@ -228,9 +246,12 @@ class Model:
         scale = d ** -0.5
         if "mscale_all_dim" in (c.get("scaling") or {}):
             scale *= yarn_gain(c["scaling"]["factor"], c["scaling"]["mscale_all_dim"]) ** 2
+        seen = None
         if c.get("q_lora"):
             y = self.norm(name + "q_a_layernorm", self.linear(name + "q_a_proj", x, c["q_lora"], bias), 1e-6)
             q = self.linear(name + "q_b_proj", y, heads * d)
+            if "index_keys" in c:
+                seen = self.index(layer, x, y, position)
         else:
             q = self.linear(name + "q_proj", x, heads * d)
         y = self.linear(name + "kv_a_proj_with_mqa", x, latent + rope, bias)
@@ -241,8 +262,9 @@ class Model:
         out = []
         for h in range(heads):
             own = q[h * d:(h + 1) * d]
+            cache = self.cache[layer] if seen is None else [self.cache[layer][p] for p in seen]
             out += self.attend(own[:nope] + self.turn(own[nope:], position),
-                               [t[0][h] for t in self.cache[layer]], [t[1][h] for t in self.cache[layer]], scale)
+                               [t[0][h] for t in cache], [t[1][h] for t in cache], scale)
         return self.linear(name + "o_proj", out, c["hidden"], bias)
 
     def choose(self, name, x):
@@ -426,6 +448,18 @@ CASES = {
         "model": dict(hidden=34, inner=29, layers=1, heads=2, vocab=59, q_lora=13, latent=17, rope=12, nope=7, v=10,
                       neighbours=False, theta=40, scaling=dict(type="yarn", factor=6, fast=4, original=64, mscale=1.4,
                                                                mscale_all_dim=0.6))},
+    # Five keys of up to 27, by three heads whose first elements rotate, scaled by YaRN.
+    "deepseek-v32-index": {
+        "tp": [3], "config": sizes("deepseek_v32", 46, 33, 2, 3, 70, q_lora_rank=14, kv_lora_rank=23, qk_rope_head_dim=8,
+                                   qk_nope_head_dim=9, v_head_dim=7, n_routed_experts=6, num_experts_per_tok=2,
+                                   moe_intermediate_size=11, n_group=3, topk_group=2, first_k_dense_replace=1,
+                                   index_topk=5, index_n_heads=3, index_head_dim=18, rope_theta=50,
+                                   rope_scaling={"type": "yarn", "factor": 8, "beta_fast": 5, "mscale": 1.0,
+                                                 "mscale_all_dim": 1.0, "original_max_position_embeddings": 64}),
+        "model": dict(hidden=46, inner=33, layers=2, heads=3, vocab=70, q_lora=14, latent=23, rope=8, nope=9, v=7, experts=6,
+                      top_k=2, expert_inner=11, sigmoid=True, groups=3, top_groups=2, normalise=True, scale=2.5, shared=11,
+                      sparse=lambda layer: layer >= 1, index_keys=5, index_heads=3, index_dim=18, theta=50,
+                      scaling=dict(type="yarn", factor=8, fast=5, original=64, mscale=1.0, mscale_all_dim=1.0))},
     # The best expert makes a group; weights are not normalised but scaled; biases as far as there are any.
     "deepseek-v2-groups": {
         "tp": [3], "config": sizes("deepseek_v2", 42, 31, 2, 3, 73, q_lora_rank=15, kv_lora_rank=22, qk_rope_head_dim=10,

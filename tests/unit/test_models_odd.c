@@ -134,6 +134,12 @@ static const struct odd models[] = {
 	 "\"sliding_window_pattern\": 3, \"tie_word_embeddings\": false, "
 	 "\"attention_bias\": true, \"rope_scaling\": {\"rope_type\": \"linear\", "
 	 "\"factor\": 3.0}}"},
+	{"deepseek_v32, five keys of a head of 10",
+	 {3, 2},
+	 "{\"model_type\": \"deepseek_v32\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE
+		 MLA "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"vocab_size\": 80, "
+	 "\"q_lora_rank\": 18, \"n_routed_experts\": 8, \"first_k_dense_replace\": 1, "
+	 "\"index_topk\": 5, \"index_n_heads\": 3, \"index_head_dim\": 10}"},
 	{"gpt_oss, three KV heads",
 	 {3, 2},
 	 "{\"model_type\": \"gpt_oss\", \"hidden_size\": 42, \"intermediate_size\": 33, "

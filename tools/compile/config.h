@@ -42,6 +42,8 @@ struct mla_config {
 	uint32_t nope, rope,
 		v;     /* of a head: elements of a key that stay and that rotate, of a value */
 	double mscale; /* scores are times its square */
+	/* The indexer: a query sees index_keys keys at most; 0: none. */
+	uint32_t index_keys, index_heads, index_dim;
 };
 
 struct model_config {

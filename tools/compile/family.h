@@ -24,6 +24,8 @@ struct family_names {
 	const char *post_attention, *post_mlp; /* norms of what is added to the stream; or NULL */
 	const char *before_mlp; /* the norm there, if it is not post_attention_norm */
 	const char *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *kv_b; /* latent attention */
+	/* Of an indexer; the norm has a bias. */
+	const char *index_q, *index_k, *index_k_norm, *index_weights;
 	/* The layer behind the last one that predicts a token more. */
 	const char *mtp_embed_norm, *mtp_hidden_norm, *mtp_join, *mtp_norm, *mtp_head;
 	/* Experts; a second %u is the expert. */
@@ -65,7 +67,7 @@ struct family {
 extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
 	family_internlm3, family_qwen2_moe, family_qwen3_moe, family_glm, family_glm4,
 	family_glm4_moe, family_deepseek_v2, family_deepseek_v3, family_kimi_k2, family_gemma2,
-	family_gemma3, family_gpt_oss;
+	family_gemma3, family_gpt_oss, family_deepseek_v32;
 
 /* What most families call their tensors, and what families add to that. */
 #define FAMILY_NAMES_LLAMA                                                                         \
@@ -88,6 +90,11 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 	.shared_gate = "model.layers.%u.mlp." name ".gate_proj",                                   \
 	.shared_up = "model.layers.%u.mlp." name ".up_proj",                                       \
 	.shared_down = "model.layers.%u.mlp." name ".down_proj"
+/* The layer behind the last one, as DeepSeek and GLM have it. */
+#define FAMILY_NAMES_MTP                                                                           \
+	.mtp_embed_norm = "model.layers.%u.enorm", .mtp_hidden_norm = "model.layers.%u.hnorm",     \
+	.mtp_join = "model.layers.%u.eh_proj", .mtp_norm = "model.layers.%u.shared_head.norm",     \
+	.mtp_head = "model.layers.%u.shared_head.head"
 extern const struct family_names family_names_llama;
 
 const struct family *family_find(const char *model_type);

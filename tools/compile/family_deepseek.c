@@ -2,7 +2,7 @@
 /*
  * DeepSeek-V2 and -V3 (R1): latent attention; the first layers dense, then experts, some of which
  * all tokens see. V2 routes by softmax and the best expert of a group, V3 by sigmoid with a
- * correction and the best two. Kimi-K2 is a V3.
+ * correction and the best two. Kimi-K2 is a V3; V3.2 has an indexer that chooses the keys.
  */
 #include "family.h"
 
@@ -25,14 +25,15 @@
 		.kv_b = "model.layers.%u.self_attn.kv_b_proj"
 
 static const struct family_names names_v2 = {NAMES};
-static const struct family_names names_v3 = {
-	NAMES,
-	.router_bias = "model.layers.%u.mlp.gate.e_score_correction_bias",
-	.mtp_embed_norm = "model.layers.%u.enorm",
-	.mtp_hidden_norm = "model.layers.%u.hnorm",
-	.mtp_join = "model.layers.%u.eh_proj",
-	.mtp_norm = "model.layers.%u.shared_head.norm",
-	.mtp_head = "model.layers.%u.shared_head.head",
+#define NAMES_V3                                                                                   \
+	NAMES, .router_bias = "model.layers.%u.mlp.gate.e_score_correction_bias", FAMILY_NAMES_MTP
+static const struct family_names names_v3 = {NAMES_V3};
+static const struct family_names names_v32 = {
+	NAMES_V3,
+	.index_q = "model.layers.%u.self_attn.indexer.wq_b",
+	.index_k = "model.layers.%u.self_attn.indexer.wk",
+	.index_k_norm = "model.layers.%u.self_attn.indexer.k_norm",
+	.index_weights = "model.layers.%u.self_attn.indexer.weights_proj",
 };
 
 static int parse_latent(const cJSON *json, struct model_config *c, struct tool_error *error)
@@ -115,6 +116,31 @@ static int parse_v3(const cJSON *json, struct model_config *c, struct tool_error
 	return r;
 }
 
+static int parse_v32(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	struct mla_config *m = &c->mla;
+	int r = parse_v3(json, c, error);
+
+	if (!r)
+		r = config_u32(json, "index_topk", 1, TXDA_INDEX_MAX_KEYS, 2048, &m->index_keys,
+			       error);
+	if (!r)
+		r = config_u32(json, "index_n_heads", 1, 1024, 64, &m->index_heads, error);
+	if (!r)
+		r = config_u32(json, "index_head_dim", 2, TXDA_INDEX_MAX_DIM, 128, &m->index_dim,
+			       error);
+	if (r)
+		return r;
+	if (!m->q_lora)
+		return tool_fail(error, -ENOTSUP,
+				 "q_lora_rank: missing, and the indexer's queries come from it");
+	if (m->index_dim % 2 || m->index_dim < m->rope)
+		return tool_fail(error, -ENOTSUP,
+				 "index_head_dim: %u is odd or below qk_rope_head_dim %u",
+				 m->index_dim, m->rope);
+	return 0;
+}
+
 const struct family family_deepseek_v2 = {
 	.model_type = "deepseek_v2",
 	.defaults = {.shared_experts = 2},
@@ -126,6 +152,12 @@ const struct family family_deepseek_v3 = {
 	.defaults = DEFAULTS_V3,
 	.names = &names_v3,
 	.parse = parse_v3,
+};
+const struct family family_deepseek_v32 = {
+	.model_type = "deepseek_v32",
+	.defaults = DEFAULTS_V3,
+	.names = &names_v32,
+	.parse = parse_v32,
 };
 const struct family family_kimi_k2 = {
 	.model_type = "kimi_k2",

@@ -45,6 +45,9 @@ static void add_slots(struct graph *g)
 	if (g->options->states)
 		g->states = program_add_io(p, "states", TXDA_SLOT_OUTPUT, TXDA_F32, 2,
 					   PROGRAM_SYM(T), PROGRAM_DIM(g->config->hidden_size));
+	if (g->options->keys)
+		g->keys = program_add_io(p, "keys", TXDA_SLOT_OUTPUT, TXDA_I32, 2, PROGRAM_SYM(T),
+					 PROGRAM_DIM(g->n_layers * g->config->mla.index_keys));
 	g->logits = program_add_io(p, "logits", TXDA_SLOT_OUTPUT, TXDA_F32, 2, PROGRAM_SYM(R),
 				   PROGRAM_DIM(v));
 	g->topk_ids = program_add_io(p, "topk_ids", TXDA_SLOT_OUTPUT, TXDA_I32, 2, PROGRAM_SYM(R),
@@ -325,6 +328,13 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	else
 		g->kv_layer_bytes =
 			txda_kv_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);
+	g->keys = TXDA_NONE;
+	if (o->keys && (!c->mla.index_keys || o->role != PROGRAM_STEP))
+		return tool_fail(g->error, -EINVAL, "no indexer chooses keys in this program");
+	if (c->mla.index_keys) {
+		g->index_offset = g->kv_layer_bytes;
+		g->kv_layer_bytes += txda_index_layer_bytes(c->mla.index_dim, o->block_size);
+	}
 	if (g->kv_layer_bytes * g->n_layers > UINT32_MAX)
 		return tool_fail(g->error, -E2BIG, "a KV block of %llu bytes, the limit is %u",
 				 (unsigned long long)(g->kv_layer_bytes * g->n_layers), UINT32_MAX);

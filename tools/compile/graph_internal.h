@@ -30,8 +30,10 @@ struct graph {
 	uint32_t before;		/* mtp: the hidden states that it starts from */
 	uint32_t first_layer, n_layers; /* of this program */
 	uint64_t kv_layer_bytes;
-	const char *weights; /* what the layers' weights are, for model_info.json */
-	bool expanded;	     /* some weights of a format became F32 */
+	uint64_t index_offset; /* of the indexer's keys within a layer's part of a KV block */
+	uint32_t keys;	       /* the output of what indexers chose, or TXDA_NONE */
+	const char *weights;   /* what the layers' weights are, for model_info.json */
+	bool expanded;	       /* some weights of a format became F32 */
 };
 
 /* Remembers the first failure. */
@@ -111,6 +113,9 @@ void graph_mlp(struct graph *g, uint32_t layer);
 /* Their biases in the same order as one F32 [N] tensor, or [matrices, N] when @matrices is not 0. */
 uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piece *pieces,
 		    unsigned n_pieces, uint32_t matrices);
+/* The F32 [n] vector NAME.bias. */
+uint32_t graph_norm_bias(struct graph *g, const char *label, const char *name, uint32_t layer,
+			 uint32_t n);
 /* The F32 [n] vector NAME. */
 uint32_t graph_vector(struct graph *g, const char *label, const char *name, uint32_t layer,
 		      uint32_t n);

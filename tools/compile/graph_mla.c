@@ -30,7 +30,7 @@ static const struct mla_config *mla(const struct graph *g)
 
 /* out = x W^T of one matrix as a whole, from the layer's input. */
 static uint32_t add_down(struct graph *g, const struct latent *a, const char *what,
-			 const char *name, uint32_t rows)
+			 const char *name, uint32_t rows, enum weight_role role, bool bias)
 {
 	const struct weight_piece piece = {
 		name,	   a->layer,
@@ -40,14 +40,15 @@ static uint32_t add_down(struct graph *g, const struct latent *a, const char *wh
 	char label[64];
 	uint32_t out;
 
-	snprintf(label, sizeof(label), "layers.%u.attn.%s", a->layer, what);
+	snprintf(label, sizeof(label), "layers.%u.%s", a->layer, what);
 	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
 			    rows);
 	graph_linear(g, &(struct linear){
 				.label = label,
+				.role = role,
 				.pieces = &piece,
 				.n_pieces = 1,
-				.bias = g->config->o_bias,
+				.bias = bias,
 				.weight = TXDA_NONE,
 				.x = g->x,
 				.norm = a->norm,
@@ -165,6 +166,109 @@ static uint32_t add_value_half(struct graph *g, const struct latent *a, uint32_t
 	return add_heads(g, a, "v", x, &piece, m->v);
 }
 
+/* ---- the indexer ---- */
+
+static uint32_t add_index_queries(struct graph *g, const struct latent *a)
+{
+	const uint32_t rows = mla(g)->index_heads * mla(g)->index_dim;
+	const struct weight_piece piece = {
+		g->names->index_q, a->layer, rows, a->q_cols, {0, rows}, {0, a->q_cols},
+	};
+	char label[64];
+	uint32_t out;
+
+	snprintf(label, sizeof(label), "layers.%u.index.q", a->layer);
+	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
+			    rows);
+	graph_linear(g, &(struct linear){
+				.label = label,
+				.pieces = &piece,
+				.n_pieces = 1,
+				.weight = TXDA_NONE,
+				.x = a->q,
+				.norm = a->q_norm,
+				.eps = a->q_eps,
+				.residual = TXDA_NONE,
+				.out = out,
+				.flags = TXDA_LINEAR_F32_INPUT,
+			});
+	return out;
+}
+
+/* Stores the tokens' keys; returns the rotated queries. */
+static uint32_t add_index_store(struct graph *g, const struct latent *a)
+{
+	const struct mla_config *m = mla(g);
+	const char *name = g->names->index_k_norm;
+	uint32_t q = add_index_queries(g, a), norm, bias, k, out;
+	struct txda_op *op;
+
+	k = add_down(g, a, "index.k", g->names->index_k, m->index_dim, WEIGHT_LAYER, false);
+	norm = graph_norm(g, program_label(g->p, "layers.%u.index.norm", a->layer), name, a->layer,
+			  m->index_dim);
+	bias = graph_norm_bias(g, program_label(g->p, "layers.%u.index.norm.bias", a->layer), name,
+			       a->layer, m->index_dim);
+	out = graph_scratch(g, program_label(g->p, "layers.%u.index.turned", a->layer), TXDA_F32,
+			    PROGRAM_SYM(T), m->index_heads * m->index_dim);
+	op = program_add_op(g->p, TXDA_OP_INDEX_STORE,
+			    program_label(g->p, "layers.%u.index.store", a->layer));
+	op->in[0] = q;
+	op->in[1] = g->rope;
+	op->in[2] = g->slots;
+	op->in[3] = k;
+	op->in[4] = norm;
+	op->in[5] = bias;
+	op->out[0] = out;
+	op->out[1] = g->kv;
+	op->index_store = (struct txda_op_index_store){
+		.n_heads = m->index_heads,
+		.dim = m->index_dim,
+		.block_size = g->options->block_size,
+		.layer_offset = graph_layer_offset(g, a->layer) + g->index_offset,
+		.eps = LATENT_EPS,
+	};
+	return out;
+}
+
+/*
+ * The slots of the keys that each token sees, or TXDA_NONE for all. Every chip chooses by itself,
+ * and alike.
+ */
+static uint32_t add_index(struct graph *g, const struct latent *a)
+{
+	const struct mla_config *m = mla(g);
+	uint32_t q, weights, slots;
+	struct txda_op *op;
+
+	if (!m->index_keys)
+		return TXDA_NONE;
+	q = add_index_store(g, a);
+	weights = add_down(g, a, "index.weights", g->names->index_weights, m->index_heads,
+			   WEIGHT_EXACT, false);
+	slots = program_add_ids(g->p, g->slot_scratch,
+				program_label(g->p, "layers.%u.index.slots", a->layer),
+				PROGRAM_SYM(T), m->index_keys);
+	op = program_add_op(g->p, TXDA_OP_INDEX_SELECT,
+			    program_label(g->p, "layers.%u.index.select", a->layer));
+	op->in[0] = q;
+	op->in[1] = weights;
+	op->in[2] = g->kv;
+	op->in[3] = g->block_table;
+	op->in[4] = g->spans;
+	op->in[5] = g->context;
+	op->out[0] = slots;
+	op->out[1] = g->keys;
+	op->index_select = (struct txda_op_index_select){
+		.n_heads = m->index_heads,
+		.dim = m->index_dim,
+		.block_size = g->options->block_size,
+		.keys = m->index_keys,
+		.layer_offset = graph_layer_offset(g, a->layer) + g->index_offset,
+		.out_col = g->keys == TXDA_NONE ? 0 : (a->layer - g->first_layer) * m->index_keys,
+	};
+	return slots;
+}
+
 /* What is kept of the tokens, and the rotated part of the queries. */
 static uint32_t add_store(struct graph *g, const struct latent *a, uint32_t q_rope, uint32_t kv)
 {
@@ -198,8 +302,9 @@ static uint32_t add_store(struct graph *g, const struct latent *a, uint32_t q_ro
 	return out;
 }
 
+/* Over the tokens in @slots; TXDA_NONE: over all. */
 static uint32_t add_latent_attention(struct graph *g, const struct latent *a, uint32_t q_latent,
-				     uint32_t q_rope)
+				     uint32_t q_rope, uint32_t slots)
 {
 	const struct mla_config *m = mla(g);
 	uint32_t out;
@@ -207,14 +312,17 @@ static uint32_t add_latent_attention(struct graph *g, const struct latent *a, ui
 
 	out = graph_scratch(g, program_label(g->p, "layers.%u.latents", a->layer), TXDA_F32,
 			    PROGRAM_SYM(T), g->shard.q_heads.n * m->latent);
-	op = program_add_op(g->p, TXDA_OP_MLA_ATTENTION,
+	op = program_add_op(g->p, slots == TXDA_NONE ? TXDA_OP_MLA_ATTENTION : TXDA_OP_MLA_SPARSE,
 			    program_label(g->p, "layers.%u.attn", a->layer));
 	op->in[0] = q_latent;
 	op->in[1] = q_rope;
 	op->in[2] = g->kv;
-	op->in[3] = g->block_table;
-	op->in[4] = g->spans;
-	op->in[5] = g->context;
+	op->in[3] = slots;
+	if (slots == TXDA_NONE) {
+		op->in[3] = g->block_table;
+		op->in[4] = g->spans;
+		op->in[5] = g->context;
+	}
 	op->out[0] = out;
 	op->mla_attention = (struct txda_op_mla_attention){
 		.n_heads = g->shard.q_heads.n,
@@ -238,7 +346,7 @@ void graph_mla(struct graph *g, uint32_t layer)
 		{0, c->hidden_size}, {g->shard.q_heads.first * m->v, g->shard.q_heads.n * m->v},
 	};
 	struct latent a = {.layer = layer};
-	uint32_t kv, q, q_rope, x;
+	uint32_t kv, q, q_rope, slots, x;
 
 	a.norm = graph_norm(g, program_label(g->p, "layers.%u.attn.norm", layer),
 			    g->names->input_norm, layer, c->hidden_size);
@@ -246,18 +354,21 @@ void graph_mla(struct graph *g, uint32_t layer)
 	a.q_norm = a.norm;
 	a.q_cols = c->hidden_size;
 	if (m->q_lora) {
-		a.q = add_down(g, &a, "q_a", g->names->q_a, m->q_lora);
+		a.q = add_down(g, &a, "attn.q_a", g->names->q_a, m->q_lora, WEIGHT_LAYER,
+			       c->o_bias);
 		a.q_norm = graph_norm(g, program_label(g->p, "layers.%u.attn.q_norm", layer),
 				      g->names->q_a_norm, layer, m->q_lora);
 		a.q_cols = m->q_lora;
 		a.q_eps = LATENT_EPS;
 	}
-	kv = add_down(g, &a, "kv_a", g->names->kv_a, m->latent + m->rope);
+	kv = add_down(g, &a, "attn.kv_a", g->names->kv_a, m->latent + m->rope, WEIGHT_LAYER,
+		      c->o_bias);
 	q = add_queries(g, &a, "q_nope", 0, m->nope);
 	q_rope = add_queries(g, &a, "q_rope", m->nope, m->rope);
 	q_rope = add_store(g, &a, q_rope, kv);
+	slots = add_index(g, &a);
 	q = add_key_half(g, &a, q);
-	x = add_latent_attention(g, &a, q, q_rope);
+	x = add_latent_attention(g, &a, q, q_rope, slots);
 	x = add_value_half(g, &a, x);
 	graph_to_residual(g, layer, "attn.o", x, &o, c->o_bias, TXDA_LINEAR_F32_INPUT, NULL);
 }

@@ -185,6 +185,12 @@ uint32_t graph_vector(struct graph *g, const char *label, const char *name, uint
 	return vector(g, label, name, layer, "", n, (struct range){0, n}, 0);
 }
 
+uint32_t graph_norm_bias(struct graph *g, const char *label, const char *name, uint32_t layer,
+			 uint32_t n)
+{
+	return vector(g, label, name, layer, ".bias", n, (struct range){0, n}, 0);
+}
+
 uint32_t graph_part(struct graph *g, const char *label, const char *name, uint32_t layer,
 		    uint32_t n, struct range part)
 {

@@ -434,6 +434,7 @@ void model_cache_key(const struct model *m, const struct compile_options *o, cha
 	sha256_u64(&h, o->kv_int8);
 	sha256_u64(&h, o->hidden);
 	sha256_u64(&h, o->states);
+	sha256_u64(&h, o->keys);
 	sha256_u64(&h, o->role);
 	sha256_u64(&h, o->embeds);
 	sha256_u64(&h, o->mtp);

@@ -26,6 +26,7 @@ struct compile_options {
 	bool embeds;	      /* the input inputs_embeds in place of tokens */
 	bool mtp;	      /* the program `mtp` of the layer that predicts one token more */
 	bool hidden;	      /* an output of the last hidden states of the chosen tokens */
+	bool keys;	      /* an output of the keys that an indexer chose, for tests */
 	bool states;	      /* likewise of all tokens, for the program mtp */
 	uint32_t group;	      /* quantisation group: 32, 64 or 128 */
 	uint32_t block_size;  /* tokens per KV block: 16, 32, 64 or 128 */

@@ -14,7 +14,8 @@
 
 struct golden_case {
 	int32_t *ids, *at, *greedy;
-	float *last, *rows, *margin; /* [V], [n_at, V], [n_greedy] */
+	float *last, *rows, *margin;		/* [V], [n_at, V], [n_greedy] */
+	const struct safetensors_tensor *index; /* I32 [layers, T, keys] or NULL */
 	unsigned n_ids, n_at, n_greedy;
 };
 
@@ -24,11 +25,12 @@ struct golden_result {
 	double *errors;	   /* of the rows: room for those of all cases */
 	unsigned rows, worst_row;
 	double rows_limit;
-	unsigned beyond;     /* rows with more than that */
-	double most_off;     /* largest absolute error of a logit */
-	unsigned agreed;     /* greedy steps */
-	unsigned first_off;  /* the first that differs, or n_greedy */
-	double wrong_margin; /* the largest margin of one that differs; 0: none */
+	unsigned beyond;		 /* rows with more than that */
+	double most_off;		 /* largest absolute error of a logit */
+	unsigned agreed;		 /* greedy steps */
+	unsigned first_off;		 /* the first that differs, or n_greedy */
+	unsigned choices, other_choices; /* of an indexer: a layer's for a token */
+	double wrong_margin;		 /* the largest margin of one that differs; 0: none */
 };
 
 /* A copy, since data in files may be unaligned. @dim1 0: a vector. */
@@ -85,6 +87,23 @@ static int check_case(const struct golden_case *c, unsigned rows, unsigned margi
 	return 0;
 }
 
+/* case{i}.index, which only models with an indexer have. */
+static int find_index(const struct safetensors *st, unsigned index, unsigned n_ids,
+		      const struct safetensors_tensor **ret, struct tool_error *error)
+{
+	const struct safetensors_tensor *t;
+	char name[64];
+
+	snprintf(name, sizeof(name), "case%u.index", index);
+	t = safetensors_find(st, name);
+	if (t && (t->dtype != SAFETENSORS_I32 || t->ndim != 3 || t->dim[1] != n_ids ||
+		  t->dim[0] > 1024 || t->dim[2] > TXDA_INDEX_MAX_KEYS))
+		return tool_fail(error, -EINVAL, "%s has another type or shape than expected",
+				 name);
+	*ret = t;
+	return 0;
+}
+
 static int read_case(const struct safetensors *st, unsigned index, uint64_t vocab,
 		     struct golden_case *ret, struct tool_error *error)
 {
@@ -112,6 +131,8 @@ static int read_case(const struct safetensors *st, unsigned index, uint64_t voca
 				&margins, error);
 	if (!r)
 		r = check_case(&c, rows, margins, error);
+	if (!r)
+		r = find_index(st, index, c.n_ids, &c.index, error);
 	if (r)
 		free_case(&c);
 	else
@@ -162,6 +183,41 @@ int golden_context(const char *path, unsigned *ret, struct tool_error *error)
 	return r;
 }
 
+int golden_keys(const char *path, unsigned *ret, struct tool_error *error)
+{
+	const struct safetensors_tensor *t;
+	struct safetensors *st;
+	int r = safetensors_open_file(path, &st, error);
+
+	if (r)
+		return r;
+	t = safetensors_find(st, "case0.index");
+	if (t)
+		r = find_index(st, 0, t->ndim == 3 ? (unsigned)t->dim[1] : 0, &t, error);
+	if (!r)
+		*ret = t ? (unsigned)(t->dim[0] * t->dim[2]) : 0;
+	safetensors_close(st);
+	return r;
+}
+
+/* What each layer chose for each token, @got [n_ids, layers keys]. */
+static void compare_keys(struct golden_result *g, const struct golden_case *c, const int32_t *got)
+{
+	const size_t layers = c->index->dim[0], keys = c->index->dim[2];
+	size_t layer, t;
+
+	for (layer = 0; layer < layers; layer++) {
+		for (t = 0; t < c->n_ids; t++) {
+			const uint8_t *want =
+				c->index->data + (layer * c->n_ids + t) * keys * sizeof(*got);
+
+			g->choices++;
+			g->other_choices += memcmp(got + (t * layers + layer) * keys, want,
+						   keys * sizeof(*got)) != 0;
+		}
+	}
+}
+
 static void compare_row(struct golden_result *g, const float *got, const float *want,
 			unsigned vocab, unsigned row)
 {
@@ -204,10 +260,12 @@ static int run_prompt(struct runner *r, const struct golden_case *c, unsigned ch
 	const unsigned v = r->info.vocab;
 	unsigned *rows = calloc(c->n_at + 1, sizeof(*rows)), n = 0, i;
 	float *all = malloc((size_t)(c->n_at + 1) * v * sizeof(*all));
-	struct runner_part part = {.tokens = c->ids, .n = c->n_ids, .rows = rows, .logits = all};
+	int32_t *keys = malloc((size_t)c->n_ids * r->keys * sizeof(*keys) + 1);
+	struct runner_part part = {
+		.tokens = c->ids, .n = c->n_ids, .rows = rows, .logits = all, .keys = keys};
 	int ret = -ENOMEM;
 
-	if (rows && all) {
+	if (rows && all && keys) {
 		for (i = 0; i < c->n_at; i++)
 			rows[n++] = (unsigned)c->at[i];
 		if (!n || rows[n - 1] != c->n_ids - 1)
@@ -223,6 +281,9 @@ static int run_prompt(struct runner *r, const struct golden_case *c, unsigned ch
 		compare_row(g, all + (size_t)(n - 1) * v, c->last, v, c->n_ids - 1);
 		memcpy(logits, all + (size_t)(n - 1) * v, v * sizeof(*logits));
 	}
+	if (!ret && r->keys && c->index && c->index->dim[0] * c->index->dim[2] == r->keys)
+		compare_keys(g, c, keys);
+	free(keys);
 	free(rows);
 	free(all);
 	return ret;
@@ -267,6 +328,7 @@ static bool judge(const struct golden_options *o, unsigned index, const struct g
 	/* An error of e on each of two logits can turn a margin of 2 e round. */
 	double bridge = o->margin_limit < 0 ? 2 * g->most_off : o->margin_limit;
 	bool close = o->routed ? isfinite(g->worst) : g->worst <= o->worst_limit;
+	bool chosen = o->routed || !g->other_choices;
 	bool same = !o->check_greedy || o->routed || g->wrong_margin <= bridge;
 
 	printf("case %u: %4u tokens, %u rows: mean %.2e, worst %.2e (row %u), most %.2e; greedy "
@@ -276,8 +338,10 @@ static bool judge(const struct golden_options *o, unsigned index, const struct g
 	if (g->first_off < c->n_greedy)
 		printf(", first other token at %u, margins up to %.2e (%.2e can be bridged)",
 		       g->first_off, g->wrong_margin, bridge);
-	printf("  %s\n", close && same ? "ok" : close ? "GREEDY" : "FAIL");
-	return close && same;
+	if (g->choices)
+		printf(", %u of %u choices of keys are others", g->other_choices, g->choices);
+	printf("  %s\n", !close ? "FAIL" : !chosen ? "KEYS" : same ? "ok" : "GREEDY");
+	return close && same && chosen;
 }
 
 static int run_case(struct runner *r, const struct safetensors *st, unsigned index,

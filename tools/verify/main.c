@@ -217,17 +217,22 @@ static void print_bits(const struct command *c, struct runner *r)
 static int verify_golden(struct command *c, struct tool_error *error)
 {
 	struct runner *r;
-	unsigned context;
+	unsigned context, keys;
 	int ret;
 
 	ret = golden_context(c->golden.path, &context, error);
 	if (ret)
 		return ret;
+	ret = golden_keys(c->golden.path, &keys, error);
+	if (ret)
+		return ret;
 	c->runner.slots = 3;
 	c->runner.context = context;
+	c->runner.compile.keys = keys > 0;
 	ret = runner_open(&c->runner, &r, error);
 	if (ret)
 		return ret;
+	r->keys = r->compiled ? keys : 0;
 	set_limits(c, r->info.weights);
 	c->golden.routed = r->routed && (!c->runner.precise || c->runner.compile.kv_int8);
 	c->golden.chunk = c->chunk;

@@ -79,7 +79,8 @@ static int find_case(const struct runner_options *o, char *ret_case, size_t len,
 	return r < 0 ? tool_fail(error, r, "%s", err) : r;
 }
 
-/* Whether the model has experts, by the config.json of its directory or of its case dir. */
+/* Whether the model has experts or an indexer, by the config.json of its directory or of its case
+ * dir. */
 static bool is_routed(const char *path)
 {
 	struct model_config config;
@@ -91,7 +92,8 @@ static bool is_routed(const char *path)
 	if (dir < 0)
 		return false;
 	if (!tool_read_file(dir, "config.json", CONFIG_MAX_BYTES, &text, &bytes, NULL)) {
-		routed = !config_parse(text, bytes, &config, NULL) && config.moe.n_experts;
+		routed = !config_parse(text, bytes, &config, NULL) &&
+			 (config.moe.n_experts || config.mla.index_keys);
 		free(text);
 	}
 	close(dir);
@@ -226,6 +228,7 @@ int runner_open(const struct runner_options *o, struct runner **ret, struct tool
 		e = 0;
 	}
 	r->routed = is_routed(path) || (o->path && is_routed(o->path));
+	r->compiled = made;
 	if (!e)
 		e = load_model(r, path, o, error);
 	/* What is loaded is in device memory. */
@@ -355,6 +358,28 @@ static int get_outputs(struct runner *r, const struct runner_part *parts, unsign
 	return ret < 0 ? fail_library(r, ret, "logits", error) : 0;
 }
 
+/* The output "keys" has a row for each token of the step. */
+static int get_keys(struct runner *r, const struct runner_part *parts, unsigned n, unsigned tokens,
+		    struct tool_error *error)
+{
+	int32_t *all = malloc((size_t)tokens * r->keys * sizeof(*all)), *at = all;
+	int ret = -ENOMEM;
+	unsigned i;
+
+	if (all)
+		ret = txda_model_get_output(r->model, "keys", all,
+					    (uint64_t)tokens * r->keys * sizeof(*all));
+	for (i = 0; i < n && ret >= 0; i++) {
+		size_t count = (size_t)parts[i].n * r->keys;
+
+		if (parts[i].keys)
+			memcpy(parts[i].keys, at, count * sizeof(*at));
+		at += count;
+	}
+	free(all);
+	return ret < 0 ? fail_library(r, ret, "keys", error) : 0;
+}
+
 int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
 		struct tool_error *error)
 {
@@ -380,6 +405,8 @@ int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
 	step.blocks = r->blocks_per_slot;
 	step.flags = TXDA_SUBMIT_WAIT_SOON;
 	ret = launch(r, &step, error);
+	if (!ret && r->keys)
+		ret = get_keys(r, parts, n, step.tokens, error);
 	return ret || !step.rows ? ret : get_outputs(r, parts, n, step.rows, error);
 }
 
@@ -404,6 +431,7 @@ int runner_sequence(struct runner *r, const struct runner_part *part, unsigned c
 		p.rows = rows;
 		p.logits = part->logits + (size_t)row * r->info.vocab;
 		p.lse = part->lse ? part->lse + row : NULL;
+		p.keys = part->keys ? part->keys + (size_t)done * r->keys : NULL;
 		for (i = 0; row + i < part->n_rows && part->rows[row + i] < done + p.n; i++) {
 			if (i == r->info.max_rows) {
 				p.n = part->rows[row + i] - done;

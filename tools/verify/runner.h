@@ -31,7 +31,9 @@ struct runner {
 	struct txda_group *group;
 	struct txda_model *model;
 	struct txda_model_info info;
-	bool routed; /* the model has experts */
+	bool routed;   /* the model has experts, or an indexer */
+	bool compiled; /* from a Hugging Face directory */
+	unsigned keys; /* a token in the output of that name; 0: there is none */
 	unsigned slots, blocks_per_slot;
 	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts,
 		*block_table; /* inputs being put together */
@@ -49,6 +51,7 @@ struct runner_part {
 	unsigned n_rows;
 	float *logits; /* [n_rows, V] */
 	float *lse;    /* [n_rows] or NULL */
+	int32_t *keys; /* [n, r->keys] or NULL */
 };
 
 int runner_open(const struct runner_options *options, struct runner **ret,
