@@ -33,9 +33,4 @@ struct child_options {
 int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,
 	      char *err, size_t errlen);
 
-/*
- * Finds a program: beside this executable, or in PATH. -ENOENT.
- */
-int child_find(const char *name, char *path, size_t len);
-
 #endif

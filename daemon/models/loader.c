@@ -18,6 +18,7 @@
 #include "hostcopy.h"
 #include "keeper.h"
 #include "log.h"
+#include "program.h"
 
 /* systemd closes what it gives up in a thread of its own, after it has answered. */
 #define TAKE_LOOKS 50
@@ -346,7 +347,7 @@ static int set_up(struct loader *l, char *err, size_t errlen)
 	/* A missing compiler is told by the load that needs it. */
 	if (o->compiler)
 		snprintf(l->compiler, sizeof(l->compiler), "%s", o->compiler);
-	else if (child_find("txda-compile", l->compiler, sizeof(l->compiler)))
+	else if (program_find("txda-compile", l->compiler, sizeof(l->compiler)))
 		snprintf(l->compiler, sizeof(l->compiler), "txda-compile");
 	l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (l->fd < 0) {

@@ -736,9 +736,3 @@ int cache_get(const char *cache, const struct cache_source *source, bool again,
 	snprintf(case_dir, len, "%s", source->path);
 	return 0;
 }
-
-int child_find(const char *name, char *path, size_t len)
-{
-	snprintf(path, len, "%s", name);
-	return 0;
-}
