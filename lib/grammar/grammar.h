@@ -69,6 +69,14 @@ struct grammar;
 
 struct grammar *grammar_ref(struct grammar *g);
 void grammar_unref(struct grammar *g);
+/*
+ * Adds to @out what another process needs to have the same grammar, in the form of this build: 0,
+ * -ENOMEM. grammar_import() checks all of it, whoever wrote it: 0, -EINVAL, -ENOMEM.
+ */
+struct text_buf;
+int grammar_export(const struct grammar *g, struct text_buf *out);
+int grammar_import(const char *data, size_t len, struct grammar **ret);
+
 /* Bytes that it holds now, what it remembers included. */
 size_t grammar_memory(struct grammar *g);
 

@@ -23,7 +23,7 @@ struct grammar_builder *grammar_builder_new(void)
 	return calloc(1, sizeof(struct grammar_builder));
 }
 
-static void nfa_free(struct nfa *nfa)
+void nfa_free(struct nfa *nfa)
 {
 	free(nfa->nodes);
 	free(nfa->rules);
@@ -333,6 +333,22 @@ struct grammar_piece grammar_call(struct grammar_builder *b, uint32_t rule)
 
 /* ---- the grammar ----------------------------------------------------------------------------- */
 
+struct grammar *grammar_of_nfa(struct nfa *nfa)
+{
+	struct grammar *g = calloc(1, sizeof(*g));
+
+	if (!g || automaton_new(nfa, &g->automaton)) {
+		free(g);
+		return NULL;
+	}
+	atomic_init(&g->refs, 1);
+	pthread_mutex_init(&g->lock, NULL);
+	g->nfa = *nfa;
+	*nfa = (struct nfa){0};
+	automaton_move(g->automaton, &g->nfa);
+	return g;
+}
+
 int grammar_build(struct grammar_builder *b, uint32_t root, struct grammar **ret, char *err,
 		  size_t errlen)
 {
@@ -352,23 +368,16 @@ int grammar_build(struct grammar_builder *b, uint32_t root, struct grammar **ret
 		snprintf(err, errlen, "%s", b->text);
 		return b->error;
 	}
-	g = calloc(1, sizeof(*g));
-	error = g ? automaton_new(&b->nfa, &g->automaton) : -ENOMEM;
-	if (error) {
-		free(g);
+	g = grammar_of_nfa(&b->nfa);
+	if (!g) {
 		snprintf(err, errlen, "out of memory");
-		return error;
+		return -ENOMEM;
 	}
-	atomic_init(&g->refs, 1);
-	pthread_mutex_init(&g->lock, NULL);
-	for (uint32_t i = 0; i < b->nfa.n_rules; i++)
+	for (uint32_t i = 0; i < g->nfa.n_rules; i++)
 		free(b->names[i]);
 	free(b->names);
 	b->names = NULL;
-	g->nfa = b->nfa;
-	b->nfa = (struct nfa){0};
 	b->error = -EINVAL;
-	automaton_move(g->automaton, &g->nfa);
 	*ret = g;
 	return 0;
 }

@@ -203,7 +203,7 @@ static uint32_t find_loop(struct check *c)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static void find_classes(struct nfa *nfa)
+void nfa_find_classes(struct nfa *nfa)
 {
 	bool cut[257] = {true};
 
@@ -254,7 +254,7 @@ static int check_rules(struct check *c, char *const *names, char *err, size_t er
 			 names[loop]);
 		return -EINVAL;
 	}
-	find_classes(nfa);
+	nfa_find_classes(nfa);
 	return 0;
 }
 

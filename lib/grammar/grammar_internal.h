@@ -61,5 +61,10 @@ struct grammar {
 /* grammar_check.c: marks live nodes, lets repeats of what may be empty begin at 0, finds classes.
  */
 int nfa_check(struct nfa *nfa, char *const *names, char *err, size_t errlen);
+/* The last part of that. */
+void nfa_find_classes(struct nfa *nfa);
+/* grammar_build.c: a grammar of *nfa, which it takes over. NULL: out of memory. */
+struct grammar *grammar_of_nfa(struct nfa *nfa);
+void nfa_free(struct nfa *nfa);
 
 #endif

@@ -83,6 +83,18 @@ int txda_tokenizer_encode(const struct txda_tokenizer *tok, const char *text, si
 int txda_tokenizer_decode(const struct txda_tokenizer *tok, const uint32_t *ids, size_t n,
 			  bool skip_special, char **ret_text, size_t *ret_len);
 
+/*
+ * Adds to @out what turns tokens into text, for another process: 0, -ENOMEM. The form is that of
+ * this build.
+ *
+ * txda_tokenizer_import() makes a tokeniser of it that has all but txda_tokenizer_encode(), which is
+ * -ENOTSUP. Whoever wrote the bytes need not be trusted: all is checked. 0, -EINVAL, -ENOMEM,
+ * -EFBIG.
+ */
+struct text_buf;
+int txda_tokenizer_export(const struct txda_tokenizer *tok, struct text_buf *out);
+int txda_tokenizer_import(const char *data, size_t len, struct txda_tokenizer **ret_tok);
+
 /* The highest id plus one. A model's output layer may be wider. */
 size_t txda_tokenizer_vocab_size(const struct txda_tokenizer *tok);
 

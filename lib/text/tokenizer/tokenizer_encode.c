@@ -90,6 +90,8 @@ int txda_tokenizer_encode(const struct txda_tokenizer *tok, const char *text, si
 
 	if (flags & ~(unsigned)(TXDA_ENCODE_ADD_SPECIAL | TXDA_ENCODE_NO_SPECIAL_PARSE))
 		return -EINVAL;
+	if (!tok->bpe.words.slots)
+		return -ENOTSUP;
 	if (len > TEXT_MAX)
 		return -E2BIG;
 	if (utf8_valid_prefix((const uint8_t *)text, len) != len)
