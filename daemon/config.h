@@ -111,6 +111,8 @@ struct config {
 	struct access_list access;  /* who may use the daemon; empty: everybody who can connect */
 	struct access_list admin;   /* administrators besides root and the daemon's user */
 	struct access_list monitor; /* who sees all metrics, besides administrators */
+	unsigned text_timeout;	    /* seconds of a model's text process for a job */
+	uint64_t text_memory;	    /* bytes of its address space */
 	unsigned load_timeout;	    /* seconds that a request waits for its model */
 	unsigned request_timeout;   /* seconds that a request may take; 0: no limit */
 	bool chunked_prefill, enforce_eager; /* given; moot */

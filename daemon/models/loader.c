@@ -237,8 +237,8 @@ static int read_text(struct loader *l)
 	set_phase(l, 2);
 	/* Whatever it is, more room on the chips does not mend it. */
 	return l->options.text->load(f->text_dir, &job->on_chip.limits, &job->spec,
-				     strcmp(f->text_dir, f->case_dir), &job->text, job->err,
-				     sizeof(job->err))
+				     strcmp(f->text_dir, f->case_dir), l->options.config,
+				     &job->cancel, &job->text, job->err, sizeof(job->err))
 		       ? -EINVAL
 		       : 0;
 }

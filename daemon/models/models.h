@@ -166,10 +166,10 @@ struct served_model {
 
 /* How the text side of a model is read: tokeniser, templates. */
 struct model_text_ops {
-	/* In the loader's thread. @must_fit: @dir is not the case dir. */
+	/* In the loader's thread. @must_fit: @dir is not the case dir. @stop: ends it when true. */
 	int (*load)(const char *dir, const struct engine_limits *limits,
-		    const struct model_spec *spec, bool must_fit, struct model_text **ret,
-		    char *err, size_t errlen);
+		    const struct model_spec *spec, bool must_fit, const struct config *config,
+		    const atomic_bool *stop, struct model_text **ret, char *err, size_t errlen);
 	void (*free)(struct model_text *text); /* NULL is accepted */
 	void (*set_context)(struct model_text *text, unsigned max_context);
 };

@@ -185,6 +185,7 @@ static void finish(struct exchange *x)
 	enter(x, PHASE_FINISHING);
 	if (x->at_worker && textpool_drop(x->server->pool, &x->job))
 		x->at_worker = false;
+	atomic_store(&x->caller.gone, true);
 	for (struct sequence *s = x->live; s; s = s->next)
 		model_cancel(s->request);
 }
@@ -418,7 +419,7 @@ bool exchange_encode_prompts(struct exchange *x, struct api_error *e)
 	if (!x->prompts)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	x->n_prompts = n;
-	if (!model_text_encode(x->text, &x->params, x->prompts, e))
+	if (!model_text_encode(x->text, &x->params, &x->caller, x->prompts, e))
 		return false;
 	for (unsigned i = 0; i < n; i++)
 		tokens += x->prompts[i].n;
@@ -577,6 +578,7 @@ void exchange_go_on(struct exchange *x)
 		x->text = atomic_load_explicit(&m->text, memory_order_acquire);
 		x->params.default_max_tokens = m->config->max_tokens;
 		memcpy(x->fingerprint, m->fingerprint, sizeof(x->fingerprint));
+		x->caller.deadline_ns = x->deadline_ns;
 		if (add_input(x, PHASE_ENCODING, run_encode, encoded, &e))
 			return;
 	}

@@ -133,7 +133,8 @@ struct exchange {
 	const struct model_text *text;
 	int64_t created;
 	uint64_t arrived_ns;
-	uint64_t deadline_ns; /* 0: none */
+	uint64_t deadline_ns;	   /* 0: none */
+	struct text_caller caller; /* the same for the model's text process; the loop's: gone */
 
 	/* The worker's. */
 	char *body;

@@ -71,7 +71,7 @@ static bool encode(struct exchange *x, struct api_error *e)
 	int r = 0;
 
 	if (!exchange_encode_prompts(x, e) ||
-	    !model_text_grammar(x->text, &x->params, &x->grammar, e))
+	    !model_text_grammar(x->text, &x->params, &x->caller, &x->grammar, e))
 		return false;
 	n = x->n_prompts * best_of;
 	x->own = calloc(n, sizeof(struct sequence));

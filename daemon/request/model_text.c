@@ -7,17 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api_value.h"
-#include "chat_template.h"
 #include "constraint.h"
 #include "detok.h"
 #include "grammar.h"
 #include "hash.h"
-#include "json_strict.h"
 #include "structured.h"
+#include "text_buf.h"
+#include "text_process.h"
+#include "text_tree.h"
 #include "tokenizer.h"
 
-#define MAX_CONFIG ((size_t)16 << 20)
+#define MAX_IDS (1u << 24) /* of a text that is not for the engine */
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
@@ -39,65 +39,25 @@ static void add_stop_token(struct model_text *t, int64_t id)
 	t->stop_tokens[t->n_stop_tokens++] = (int32_t)id;
 }
 
-/* An id or an array of ids. */
-static void add_stop_tokens(struct model_text *t, const cJSON *config)
+/* A default of generation_config.json, if it is there and sensible. */
+static double choose(double value, double min, double max, double otherwise)
 {
-	const cJSON *eos = api_member(config, "eos_token_id"), *item;
-	int64_t id;
-
-	if (eos && api_value_int(eos, &id))
-		add_stop_token(t, id);
-	if (cJSON_IsArray(eos))
-		cJSON_ArrayForEach(item, eos)
-			if (api_value_int(item, &id))
-				add_stop_token(t, id);
+	return value >= min && value <= max ? value : otherwise;
 }
 
-/* A number of generation_config.json, if it is there and sensible. */
-static void read_default(const cJSON *config, const char *name, double min, double max,
-			 double *value)
+static void take_defaults(struct model_text *t, const struct text_loaded *l)
 {
-	const cJSON *item = api_member(config, name);
+	uint32_t eos = txda_tokenizer_eos(t->tokenizer);
 
-	if (cJSON_IsNumber(item) && item->valuedouble >= min && item->valuedouble <= max)
-		*value = item->valuedouble;
-}
-
-static int load_json(const char *dir, const char *name, cJSON **ret, char *err, size_t errlen)
-{
-	char path[1200];
-	int r;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	r = txda_json_load(path, MAX_CONFIG, ret, err, errlen);
-	return r == -ENOENT ? 0 : r;
-}
-
-static int load_configs(struct model_text *t, const char *dir, char *err, size_t errlen)
-{
-	cJSON *generation = NULL, *config = NULL;
-	double top_k = 0;
-	uint32_t eos;
-	int r = load_json(dir, "generation_config.json", &generation, err, errlen);
-
-	if (!r)
-		r = load_json(dir, "config.json", &config, err, errlen);
-	t->temperature = t->top_p = t->repetition_penalty = 1;
-	read_default(generation, "repetition_penalty", 0.01, 100, &t->repetition_penalty);
-	read_default(generation, "temperature", 0, 2, &t->temperature);
-	read_default(generation, "top_p", 0, 1, &t->top_p);
-	read_default(generation, "min_p", 0, 1, &t->min_p);
-	read_default(generation, "top_k", 0, INT32_MAX, &top_k);
-	t->top_k = (unsigned)top_k;
-	add_stop_tokens(t, generation);
-	if (!t->n_stop_tokens)
-		add_stop_tokens(t, config);
-	eos = txda_tokenizer_eos(t->tokenizer);
+	t->repetition_penalty = choose(l->repetition_penalty, 0.01, 100, 1);
+	t->temperature = choose(l->temperature, 0, 2, 1);
+	t->top_p = choose(l->top_p, 0, 1, 1);
+	t->min_p = choose(l->min_p, 0, 1, 0);
+	t->top_k = (unsigned)choose(l->top_k, 0, INT32_MAX, 0);
+	for (unsigned i = 0; i < l->n_stop_tokens; i++)
+		add_stop_token(t, l->stop_tokens[i]);
 	if (eos != TXDA_TOKEN_NONE)
 		add_stop_token(t, eos);
-	cJSON_Delete(generation);
-	cJSON_Delete(config);
-	return r;
 }
 
 /* ---- how replies are written ----------------------------------------------------------------- */
@@ -188,9 +148,9 @@ enum reply_tools model_text_tools(const struct model_text *t, const struct api_p
 }
 
 bool model_text_grammar(const struct model_text *t, const struct api_params *p,
-			struct grammar **ret, struct api_error *e)
+			const struct text_caller *caller, struct grammar **ret, struct api_error *e)
 {
-	return structured_compile(t->structured, p, model_text_tools(t, p), ret, e);
+	return structured_compile(t->structured, t, p, caller, ret, e);
 }
 
 int model_text_constrain(const struct model_text *t, const struct prompt_tokens *prompt,
@@ -211,11 +171,42 @@ int model_text_constrain(const struct model_text *t, const struct prompt_tokens 
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/* What the process has read becomes the daemon's, once it is checked. */
+static int take_loaded(struct model_text *t, const char *dir,
+		       const struct model_text_options *options, const struct text_loaded *l,
+		       char *err, size_t errlen)
+{
+	int r = txda_tokenizer_import((const char *)l + l->tables.offset, l->tables.length,
+				      &t->tokenizer);
+
+	if (r) {
+		snprintf(err, errlen, "the tables of the tokeniser in %.400s make no sense", dir);
+		return r;
+	}
+	if (options->must_fit && txda_tokenizer_vocab_size(t->tokenizer) > t->vocab) {
+		snprintf(err, errlen,
+			 "the tokeniser in %.400s has %zu tokens, the compiled model a vocabulary "
+			 "of %u: they are not of one model",
+			 dir, txda_tokenizer_vocab_size(t->tokenizer), t->vocab);
+		return -EINVAL;
+	}
+	take_defaults(t, l);
+	choose_parsers(t, options);
+	t->has_chat = l->has_chat;
+	snprintf(t->chat_error, sizeof(t->chat_error), "%s", l->chat_error);
+	r = structured_new(t->tokenizer, t->vocab, &t->structured);
+	if (r)
+		snprintf(err, errlen, "the vocabulary of %s cannot be used for grammars: %s", dir,
+			 strerror(-r));
+	return r;
+}
+
 int model_text_load(const char *dir, const struct engine_limits *limits,
 		    const struct model_text_options *options, struct model_text **ret, char *err,
 		    size_t errlen)
 {
 	struct model_text *t = calloc(1, sizeof(*t));
+	struct text_loaded *l = NULL;
 	int r;
 
 	if (!t) {
@@ -224,41 +215,23 @@ int model_text_load(const char *dir, const struct engine_limits *limits,
 	}
 	t->max_context = limits->max_context;
 	t->vocab = limits->vocab;
-	r = txda_tokenizer_load(dir, &t->tokenizer, err, errlen);
-	if (!r && options->must_fit && txda_tokenizer_vocab_size(t->tokenizer) > t->vocab) {
-		snprintf(err, errlen,
-			 "the tokeniser in %.400s has %zu tokens, the compiled model a vocabulary "
-			 "of %u: they are not of one model",
-			 dir, txda_tokenizer_vocab_size(t->tokenizer), t->vocab);
-		r = -EINVAL;
-	}
+	r = text_process_start(dir, &options->process, &t->process, &l, err, errlen);
 	if (!r)
-		r = load_configs(t, dir, err, errlen);
-	if (!r) {
-		choose_parsers(t, options);
-		r = structured_new(t->tokenizer, t->vocab, &t->structured);
-		if (r)
-			snprintf(err, errlen,
-				 "the vocabulary of %s cannot be used for grammars: %s", dir,
-				 strerror(-r));
-	}
-	if (r) {
+		r = take_loaded(t, dir, options, l, err, errlen);
+	free(l);
+	if (r)
 		model_text_free(t);
-		return r;
-	}
-	/* Many models have no template, and their completions work all the same. */
-	if (txda_chat_template_load(dir, &t->chat, t->chat_error, sizeof(t->chat_error)))
-		t->chat = NULL;
-	*ret = t;
-	return 0;
+	else
+		*ret = t;
+	return r;
 }
 
 void model_text_free(struct model_text *t)
 {
 	if (!t)
 		return;
+	text_process_free(t->process);
 	structured_free(t->structured);
-	txda_chat_template_free(t->chat);
 	txda_tokenizer_free(t->tokenizer);
 	free(t);
 }
@@ -276,87 +249,115 @@ static bool encode_error(int r, const char *param, struct api_error *e)
 	}
 }
 
-static bool encode_text(const struct model_text *t, const char *text, size_t len, unsigned flags,
-			const char *param, struct prompt_tokens *ret, struct api_error *e)
+bool model_text_call(const struct model_text *t, struct text_job *job,
+		     const struct text_bytes parts[TEXT_JOB_PARTS], size_t max_answer,
+		     const struct text_caller *caller, const char *param, struct text_done **ret,
+		     struct api_error *e)
 {
-	uint32_t *ids;
-	size_t n;
-	int r = txda_tokenizer_encode(t->tokenizer, text, len, flags, &ids, &n);
+	char err[256] = "";
+	int r = text_process_call(t->process, job, parts, max_answer, caller, ret, err,
+				  sizeof(err));
 
-	if (r)
-		return encode_error(r, param, e);
-	if (n > INT32_MAX) {
-		free(ids);
-		return encode_error(-E2BIG, param, e);
+	switch (r) {
+	case 0: return true;
+	case -ENOMEM:
+	case -E2BIG: return encode_error(r, param, e);
+	case -ETIMEDOUT:
+		return api_error_set(e, 504, "timeout", param,
+				     "%s took too long to be read; the limit is %u s", param,
+				     text_process_seconds(t->process));
+	case -ECANCELED:
+		return api_error_set(e, 503, "cancelled", NULL, "the request was cancelled");
+	case -EIO:
+		return api_error_set(e, 503, "model_lost", "model",
+				     "there is no process to read %s: %s", param, err);
+	default:
+		return api_error_set(e, 500, NULL, param, "the process that read %s %s", param,
+				     r == -EPIPE ? "ended" : "failed");
 	}
-	ret->ids = (int32_t *)ids;
-	ret->n = (unsigned)n;
+}
+
+/* The ids of an answer, each of which must be a token. */
+static bool take_ids(const struct model_text *t, const struct text_done *done, uint32_t max_ids,
+		     struct prompt_tokens *ret)
+{
+	uint32_t n = done->n <= max_ids ? done->n : 0;
+	size_t vocab = txda_tokenizer_vocab_size(t->tokenizer), bytes = n * sizeof(*ret->ids);
+
+	if (done->part.length != bytes || done->n > INT32_MAX)
+		return false;
+	ret->ids = malloc(bytes + 1);
+	if (!ret->ids)
+		return false;
+	memcpy(ret->ids, (const char *)done + done->part.offset, bytes);
+	for (uint32_t i = 0; i < n; i++)
+		if (ret->ids[i] < 0 || (size_t)ret->ids[i] >= vocab)
+			return false;
+	ret->n = done->n;
 	return true;
 }
 
-/* Where the last message's text ends in the prompt, so that the model goes on with it instead of a
- * new turn. */
-static size_t cut_after_final_message(const cJSON *messages, const char *text, size_t len)
+/* Has the text of parts turned into tokens. Of more than the engine takes there is the number alone. */
+static bool encode_parts(const struct model_text *t, const struct api_params *p,
+			 struct text_job *job, const struct text_bytes parts[TEXT_JOB_PARTS],
+			 const struct text_caller *caller, const char *param,
+			 struct prompt_tokens *ret, struct api_error *e)
 {
-	const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
-	const cJSON *content = api_member(last, "content");
-	size_t n = cJSON_IsString(content) ? strlen(content->valuestring) : 0, at;
+	bool counts = p->kind == API_TOKENIZE;
+	struct text_done *done;
+	bool ok;
 
-	/* Templates trim what they print. */
-	while (n && strchr(" \t\r\n", content->valuestring[n - 1]))
-		n--;
-	for (at = len - n; n && len >= n; at--) {
-		if (!memcmp(text + at, content->valuestring, n))
-			return at + n;
-		if (!at)
-			break;
-	}
-	return len;
-}
-
-static bool ends_with(const char *text, size_t len, const char *mark)
-{
-	size_t n = strlen(mark);
-
-	while (len && strchr(" \t\r\n", text[len - 1]))
-		len--;
-	return len >= n && !memcmp(text + len - n, mark, n);
+	job->max_ids = counts ? MAX_IDS : t->max_context;
+	if (p->add_special)
+		job->flags |= TEXT_ADD_SPECIAL;
+	if (!model_text_call(t, job, parts, job->max_ids * sizeof(int32_t), caller, param, &done,
+			     e))
+		return false;
+	if (done->error == -EPROTO)
+		ok = api_error_set(e, 400, NULL, param,
+				   "the chat template refuses the messages: %s", done->message);
+	else if (done->error)
+		ok = encode_error(done->error, param, e);
+	else if (counts && done->n > MAX_IDS)
+		ok = api_error_set(e, 400, NULL, param, "%s has %u tokens; the limit is %u", param,
+				   done->n, MAX_IDS);
+	else
+		ok = take_ids(t, done, job->max_ids, ret) ||
+		     api_error_set(e, 500, NULL, param, "the tokens of %s make no sense", param);
+	ret->in_reasoning = t->reasoning && done->flags & TEXT_ENDS_IN_THINK;
+	ret->reasoned = done->flags & TEXT_ENDS_BEHIND_THINK;
+	free(done);
+	return ok;
 }
 
 static bool encode_chat(const struct model_text *t, const struct api_params *p,
-			struct prompt_tokens *ret, struct api_error *e)
+			const struct text_caller *caller, struct prompt_tokens *ret,
+			struct api_error *e)
 {
-	struct txda_chat_request request = {
-		.messages = p->messages,
-		.tools = p->tools,
-		.variables = p->template_kwargs,
-		.add_generation_prompt = p->add_generation_prompt,
-	};
-	struct txda_template_error error = {0};
-	char *text;
-	size_t len;
-	bool ok;
-	int r;
+	const cJSON *trees[TEXT_JOB_PARTS] = {p->messages, p->tools, p->template_kwargs};
+	struct text_buf bytes[TEXT_JOB_PARTS] = {{0}};
+	struct text_bytes parts[TEXT_JOB_PARTS];
+	struct text_job job = {.kind = TEXT_JOB_CHAT};
+	bool ok = true;
 
-	if (!t->chat)
+	if (!t->has_chat)
 		return api_error_set(
 			e, 400, "no_chat_template", "messages",
 			"the model has no usable chat template (%s); use /v1/completions",
 			t->chat_error);
-	r = txda_chat_template_render(t->chat, &request, &error, &text, &len);
-	if (r == -ENOMEM)
-		return encode_error(r, "messages", e);
-	if (r)
-		return api_error_set(e, 400, NULL, "messages",
-				     "the chat template refuses the messages: %s", error.message);
+	for (unsigned i = 0; i < TEXT_JOB_PARTS; i++) {
+		ok = ok && text_tree_write(trees[i], &bytes[i]);
+		parts[i] = (struct text_bytes){bytes[i].data, bytes[i].len};
+	}
+	if (p->add_generation_prompt)
+		job.flags |= TEXT_ADD_GENERATION_PROMPT;
 	if (p->continue_final_message)
-		len = cut_after_final_message(p->messages, text, len);
+		job.flags |= TEXT_CONTINUE_FINAL;
 	/* The template itself writes what begins a text. */
-	ok = encode_text(t, text, len, p->add_special ? TXDA_ENCODE_ADD_SPECIAL : 0, "messages",
-			 ret, e);
-	ret->in_reasoning = t->reasoning && ends_with(text, len, REPLY_THINK);
-	ret->reasoned = ends_with(text, len, REPLY_THINK_END);
-	free(text);
+	ok = ok ? encode_parts(t, p, &job, parts, caller, "messages", ret, e)
+		: encode_error(-ENOMEM, "messages", e);
+	for (unsigned i = 0; i < TEXT_JOB_PARTS; i++)
+		free(bytes[i].data);
 	return ok;
 }
 
@@ -372,13 +373,18 @@ static const char *prompt_name(const struct api_params *p)
 }
 
 static bool encode_prompt(const struct model_text *t, const struct api_params *p,
-			  struct api_prompt *prompt, struct prompt_tokens *ret, struct api_error *e)
+			  struct api_prompt *prompt, const struct text_caller *caller,
+			  struct prompt_tokens *ret, struct api_error *e)
 {
 	const char *name = prompt_name(p);
 
-	if (prompt->text)
-		return encode_text(t, prompt->text, strlen(prompt->text),
-				   p->add_special ? TXDA_ENCODE_ADD_SPECIAL : 0, name, ret, e);
+	if (prompt->text) {
+		const struct text_bytes text[TEXT_JOB_PARTS] = {
+			{prompt->text, strlen(prompt->text)}};
+		struct text_job job = {.kind = TEXT_JOB_ENCODE};
+
+		return encode_parts(t, p, &job, text, caller, name, ret, e);
+	}
 	for (unsigned i = 0; i < prompt->n_ids; i++)
 		if ((unsigned)prompt->ids[i] >= t->vocab)
 			return api_error_set(e, 400, NULL, name,
@@ -445,7 +451,8 @@ static bool settle_max_tokens(struct api_params *p, unsigned room, struct api_er
 	return true;
 }
 
-bool model_text_encode(const struct model_text *t, struct api_params *p, struct prompt_tokens *ret,
+bool model_text_encode(const struct model_text *t, struct api_params *p,
+		       const struct text_caller *caller, struct prompt_tokens *ret,
 		       struct api_error *e)
 {
 	bool generates = p->kind == API_CHAT || p->kind == API_COMPLETION;
@@ -454,8 +461,8 @@ bool model_text_encode(const struct model_text *t, struct api_params *p, struct 
 	if (!check_ids(t, p, e))
 		return false;
 	for (unsigned i = 0; i < n; i++) {
-		bool ok = p->messages ? encode_chat(t, p, &ret[i], e)
-				      : encode_prompt(t, p, &p->prompts[i], &ret[i], e);
+		bool ok = p->messages ? encode_chat(t, p, caller, &ret[i], e)
+				      : encode_prompt(t, p, &p->prompts[i], caller, &ret[i], e);
 
 		if (!ok)
 			return false;

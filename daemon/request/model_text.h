@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the server must know of a model to speak with it: tokeniser, chat template, stop tokens,
- * defaults for sampling, how it writes reasoning and tool calls. Read once from the model's
- * directory and not changed afterwards, but for max_context; any number of threads may use it.
+ * What the server must know of a model to speak with it: tokens and their texts, stop tokens,
+ * defaults for sampling, how it writes reasoning and tool calls. The model's text process reads them
+ * once from the model's directory, and turns text into tokens and forms into grammars; tokens become
+ * text here, by tables that were checked. Not changed afterwards, but for max_context; any number of
+ * threads may use it.
  */
 #ifndef TXDA_SERVER_MODEL_TEXT_H
 #define TXDA_SERVER_MODEL_TEXT_H
@@ -14,12 +16,12 @@
 
 #include "api_params.h"
 #include "reply_parser.h"
+#include "text_process.h"
 
 struct grammar;
 struct structured;
 struct txda_detok;
 struct txda_tokenizer;
-struct txda_chat_template;
 
 /* How replies are to be read; names as of --tool-call-parser and --reasoning-parser. */
 struct model_text_options {
@@ -27,14 +29,16 @@ struct model_text_options {
 	const char *reasoning_parser; /* likewise */
 	bool must_fit; /* the directory is not the one that was compiled: its tokeniser may not have
 			  more tokens than the model */
+	struct text_process_options process;
 };
 /* Whether the name is one of those: "auto", "none", "hermes", ... */
 bool model_text_tool_parser(const char *name, enum reply_tools *ret);
 bool model_text_reasoning_parser(const char *name, bool *ret);
 
 struct model_text {
-	struct txda_tokenizer *tokenizer;
-	struct txda_chat_template *chat; /* NULL: the model has none; chat_error says why */
+	struct txda_tokenizer *tokenizer; /* its tables, which do not encode */
+	struct text_process *process;
+	bool has_chat; /* false: chat_error says why */
 	char chat_error[256];
 	_Atomic unsigned
 		max_context; /* the engine's limit; changes when the model is loaded anew */
@@ -71,14 +75,24 @@ void prompt_tokens_free(struct prompt_tokens *p);
  * @ret[n_prompts] (1 for a chat) and gives max_tokens its value if the request has none. On false
  * @e says why; what is in @ret is to be freed all the same.
  */
-bool model_text_encode(const struct model_text *t, struct api_params *p, struct prompt_tokens *ret,
+bool model_text_encode(const struct model_text *t, struct api_params *p,
+		       const struct text_caller *caller, struct prompt_tokens *ret,
 		       struct api_error *e);
+/*
+ * Has the text process do a job for the member @param of the request. On false @e says what became
+ * of it.
+ */
+bool model_text_call(const struct model_text *t, struct text_job *job,
+		     const struct text_bytes parts[TEXT_JOB_PARTS], size_t max_answer,
+		     const struct text_caller *caller, const char *param, struct text_done **ret,
+		     struct api_error *e);
 
 /* The format in which this request's tool calls are written. */
 enum reply_tools model_text_tools(const struct model_text *t, const struct api_params *p);
 /* The grammar for the request's answers, with a reference; NULL: none is asked for. */
 bool model_text_grammar(const struct model_text *t, const struct api_params *p,
-			struct grammar **ret, struct api_error *e);
+			const struct text_caller *caller, struct grammar **ret,
+			struct api_error *e);
 /* Keeps @r to the grammar, after reasoning where the model does that. 0, -ENOMEM, -E2BIG. */
 int model_text_constrain(const struct model_text *t, const struct prompt_tokens *prompt,
 			 struct grammar *grammar, struct engine_request *r);

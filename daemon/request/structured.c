@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grammar_build.h"
-#include "grammar_gbnf.h"
-#include "grammar_regex.h"
-#include "grammar_schema.h"
 #include "text_buf.h"
+#include "text_tree.h"
 #include "tokenizer.h"
 
 #define MAX_KEPT       32
 #define MAX_KEPT_BYTES ((size_t)256 << 20)
+#define MAX_GRAMMAR    ((size_t)32 << 20) /* bytes of the largest, as the text process tells it */
 
 struct kept {
 	struct grammar *grammar;
@@ -25,7 +23,6 @@ struct kept {
 };
 
 struct structured {
-	const struct txda_tokenizer *tokenizer;
 	struct grammar_vocab *vocab;
 	pthread_mutex_t lock;
 	struct kept kept[MAX_KEPT]; /* under lock, as is the rest */
@@ -57,7 +54,6 @@ int structured_new(const struct txda_tokenizer *tokenizer, unsigned width, struc
 		free(s);
 		return error;
 	}
-	s->tokenizer = tokenizer;
 	pthread_mutex_init(&s->lock, NULL);
 	*ret = s;
 	return 0;
@@ -174,65 +170,6 @@ static struct grammar *find_kept(struct structured *s, const struct text_buf *ke
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
-static uint32_t schema_rule(struct grammar_builder *b, const struct api_format *f)
-{
-	const struct grammar_json_options options = {
-		.strict = f->strict,
-		.compact = f->compact,
-		.whitespace = f->whitespace,
-	};
-	struct grammar_json *j = grammar_json_new(b, &options);
-	uint32_t root;
-
-	if (!j) {
-		grammar_fail(b, -ENOMEM, "out of memory");
-		return 0;
-	}
-	root = f->form == API_FORM_OBJECT ? grammar_json_object(j)
-					  : grammar_json_schema(j, f->value, f->value);
-	grammar_json_finish(j);
-	grammar_json_free(j);
-	return root;
-}
-
-static uint32_t choice_rule(struct grammar_builder *b, const struct api_format *f)
-{
-	size_t n = (size_t)cJSON_GetArraySize(f->value), i = 0;
-	struct grammar_bytes *strings = calloc(n + 1, sizeof(*strings));
-	uint32_t root = grammar_rule(b, "choice");
-	const cJSON *item;
-
-	if (!strings) {
-		grammar_fail(b, -ENOMEM, "out of memory");
-		return 0;
-	}
-	cJSON_ArrayForEach(item, f->value) {
-		strings[i].bytes = item->valuestring;
-		strings[i++].len = strlen(item->valuestring);
-	}
-	grammar_define(b, root, grammar_one_of(b, strings, n));
-	free(strings);
-	return root;
-}
-
-static uint32_t form_rule(struct grammar_builder *b, const struct api_format *f)
-{
-	const struct grammar_regex_options whole = {0};
-	const char *text = cJSON_IsString(f->value) ? f->value->valuestring : "";
-	uint32_t root = 0;
-
-	switch (f->form) {
-	case API_FORM_OBJECT:
-	case API_FORM_SCHEMA: return schema_rule(b, f);
-	case API_FORM_CHOICE: return choice_rule(b, f);
-	case API_FORM_GRAMMAR: grammar_gbnf(b, text, strlen(text), &root); return root;
-	default:
-		root = grammar_rule(b, "expression");
-		grammar_define(b, root, grammar_regex(b, text, strlen(text), &whole));
-		return root;
-	}
-}
-
 static bool refused(const struct api_params *p, int error, const char *words, struct api_error *e)
 {
 	const char *param = p->format.form ? p->format.param : "tools";
@@ -262,34 +199,64 @@ static bool try_out(struct structured *s, const struct api_params *p, struct gra
 	return true;
 }
 
-static bool make(struct structured *s, const struct api_params *p, enum reply_tools tools,
+/* Takes over the grammar that the text process made. */
+static bool take(struct structured *s, const struct api_params *p, const struct text_done *done,
 		 struct grammar **ret, struct api_error *e)
 {
-	struct grammar_builder *b = grammar_builder_new();
-	struct grammar *g = NULL;
-	uint32_t root = 0;
-	char err[256] = "";
-	int error;
+	int error = done->error;
 
-	if (!b)
-		return refused(p, -ENOMEM, "", e);
-	if (p->format.form)
-		root = form_rule(b, &p->format);
-	else
-		tool_grammar(b, p, tools, s->tokenizer, &root);
-	error = grammar_build(b, root, &g, err, sizeof(err));
-	grammar_builder_free(b);
+	if (!error)
+		error = grammar_import((const char *)done + done->part.offset, done->part.length,
+				       ret);
 	if (error)
-		return refused(p, error, err, e);
-	if (!try_out(s, p, g, e)) {
-		grammar_unref(g);
-		return false;
-	}
-	*ret = g;
-	return true;
+		return refused(p, error, done->error == -EPROTO ? done->message : strerror(-error),
+			       e);
+	if (try_out(s, p, *ret, e))
+		return true;
+	grammar_unref(*ret);
+	return false;
 }
 
-bool structured_compile(struct structured *s, const struct api_params *p, enum reply_tools tools,
+static bool make(struct structured *s, const struct model_text *t, const struct api_params *p,
+		 const struct text_caller *caller, struct grammar **ret, struct api_error *e)
+{
+	const struct api_format *f = &p->format;
+	struct text_job job = {
+		.kind = TEXT_JOB_GRAMMAR,
+		.form = f->form,
+		.tool_choice = p->tool_choice,
+		.tools = model_text_tools(t, p),
+		.flags = (f->strict ? TEXT_STRICT : 0) | (f->compact ? TEXT_COMPACT : 0) |
+			 (f->whitespace ? TEXT_HAS_WHITESPACE : 0) |
+			 (p->parallel_tools ? TEXT_PARALLEL_TOOLS : 0),
+	};
+	struct text_buf tree = {0};
+	struct text_bytes parts[TEXT_JOB_PARTS] = {{0}};
+	struct text_done *done;
+	bool ok;
+
+	if (!text_tree_write(f->form ? f->value : p->tools, &tree)) {
+		free(tree.data);
+		return refused(p, -ENOMEM, "", e);
+	}
+	parts[0] = (struct text_bytes){tree.data, tree.len};
+	/* With the NUL behind them. */
+	if (f->whitespace)
+		parts[1] = (struct text_bytes){f->whitespace, strlen(f->whitespace) + 1};
+	if (p->tool_choice == API_TOOLS_NAMED)
+		parts[2] = (struct text_bytes){p->tool_name, strlen(p->tool_name) + 1};
+	ok = model_text_call(t, &job, parts, MAX_GRAMMAR, caller, f->form ? f->param : "tools",
+			     &done, e);
+	free(tree.data);
+	if (!ok)
+		return false;
+	ok = take(s, p, done, ret, e);
+	free(done);
+	return ok;
+}
+
+bool structured_compile(struct structured *s, const struct model_text *t,
+			const struct api_params *p, const struct text_caller *caller,
 			struct grammar **ret, struct api_error *e)
 {
 	struct text_buf key = {0};
@@ -299,13 +266,13 @@ bool structured_compile(struct structured *s, const struct api_params *p, enum r
 	*ret = NULL;
 	if (!p->format.form && p->tool_choice < API_TOOLS_REQUIRED)
 		return true;
-	ok = make_key(p, tools, &key);
+	ok = make_key(p, model_text_tools(t, p), &key);
 	if (ok)
 		g = find_kept(s, &key);
 	else
 		refused(p, -ENOMEM, "", e);
 	if (ok && !g) {
-		ok = make(s, p, tools, &g, e);
+		ok = make(s, t, p, caller, &g, e);
 		if (ok)
 			keep(s, &key, g);
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Grammars for the forms that requests ask for: a JSON schema, a regular expression, ..., or a tool
- * call. Those of late are kept, with what their masks have taught, and found again by their text.
+ * call. The model's text process makes them. Those of late are kept, with what their masks have
+ * taught, and found again by their text.
  *
  * Threads: any; the cache has a lock.
  */
@@ -10,7 +11,7 @@
 
 #include "api_params.h"
 #include "grammar.h"
-#include "reply_parser.h"
+#include "model_text.h"
 
 struct txda_tokenizer;
 struct structured;
@@ -21,17 +22,12 @@ void structured_free(struct structured *s);
 
 /*
  * The grammar that the request's answers must fit, with a reference; *ret NULL: any text will do.
- * @tools: the format of calls. False: it cannot be made, @e says why (400).
+ * False: it cannot be made, @e says why (400).
  */
-bool structured_compile(struct structured *s, const struct api_params *p, enum reply_tools tools,
+bool structured_compile(struct structured *s, const struct model_text *t,
+			const struct api_params *p, const struct text_caller *caller,
 			struct grammar **ret, struct api_error *e);
 
 struct grammar_vocab *structured_vocab(const struct structured *s);
-
-/* tool_grammar.c: defines the calls of @p's tools; *ret_root is their rule. Errors are the
- * builder's. */
-struct grammar_builder;
-void tool_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
-		  const struct txda_tokenizer *tokenizer, uint32_t *ret_root);
 
 #endif

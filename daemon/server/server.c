@@ -19,8 +19,9 @@
 #include "model_text.h"
 #include "server_internal.h"
 
-#define TEXT_THREADS	4 /* textpool.h: one for brief jobs, two at most for one user */
-#define TEXT_JOBS	1024
+#define TEXT_THREADS 4 /* textpool.h: one for brief jobs, two at most for one user */
+#define TEXT_JOBS    1024
+_Static_assert(TEXT_LANES >= TEXT_THREADS - 1, "each thread that takes long jobs needs a lane");
 #define MAX_HEAD	((size_t)32 << 10)
 #define MAX_HEADERS	100
 #define CONGESTED_BYTES ((size_t)256 << 10)
@@ -313,13 +314,16 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 /* ---- the text side of models ------------------------------------------------------------------ */
 
 static int load_text(const char *dir, const struct engine_limits *limits,
-		     const struct model_spec *spec, bool must_fit, struct model_text **ret,
-		     char *err, size_t errlen)
+		     const struct model_spec *spec, bool must_fit, const struct config *config,
+		     const atomic_bool *stop, struct model_text **ret, char *err, size_t errlen)
 {
 	const struct model_text_options options = {
 		.tool_parser = *spec->tool_parser ? spec->tool_parser : NULL,
 		.reasoning_parser = *spec->reasoning_parser ? spec->reasoning_parser : NULL,
 		.must_fit = must_fit,
+		.process = {.seconds = config->text_timeout,
+			    .memory = config->text_memory,
+			    .stop = stop},
 	};
 
 	return model_text_load(dir, limits, &options, ret, err, errlen);
@@ -534,8 +538,10 @@ void server_free(struct server *s)
 	s->draining = true;
 	log_unlogged(s);
 	http_server_free(s->http);
-	for (struct exchange *x = s->exchanges; x; x = x->next)
+	for (struct exchange *x = s->exchanges; x; x = x->next) {
 		x->conn = NULL;
+		atomic_store(&x->caller.gone, true);
+	}
 	/* What its jobs were for is freed with the rest. */
 	textpool_free(s->pool);
 	exchange_free_all(s);

@@ -156,9 +156,11 @@ int tear_down(void **state)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static int load_text(const char *dir, const struct engine_limits *limits,
-		     const struct model_spec *spec, bool must_fit, struct model_text **ret,
-		     char *err, size_t errlen)
+		     const struct model_spec *spec, bool must_fit, const struct config *config,
+		     const atomic_bool *stop, struct model_text **ret, char *err, size_t errlen)
 {
+	(void)config;
+	(void)stop;
 	(void)limits;
 	(void)spec;
 	(void)must_fit;

@@ -6,7 +6,7 @@
 #include "api_value.h"
 #include "grammar_build.h"
 #include "grammar_schema.h"
-#include "structured.h"
+#include "work.h"
 #include "tokenizer.h"
 
 #define MAX_CALLS 32 /* of one answer */

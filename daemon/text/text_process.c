@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: MIT
+#include "text_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+#include "program.h"
+#include "sha256.h"
+
+#define LOOK_MS 100 /* how often it looks whether the caller is gone */
+
+extern char **environ;
+
+struct lane {
+	int fd; /* -1: there is none */
+	bool busy;
+};
+
+struct text_process {
+	struct text_process_options options;
+	char dir[PATH_MAX], program[PATH_MAX];
+	uint8_t digest[32]; /* of what it read: another one must have read the same */
+	pthread_mutex_t lock;
+	/* Under lock. */
+	pid_t pid;   /* 0: there is none */
+	int control; /* -1: likewise */
+	struct lane lanes[TEXT_LANES];
+};
+
+/* ---- reading and writing --------------------------------------------------------------------- */
+
+/* How long, and for whom. */
+struct patience {
+	uint64_t end_ns;
+	const atomic_bool *gone; /* NULL: nobody goes */
+};
+
+/* Waits until the socket is ready for @events. */
+static int await(int fd, short events, const struct patience *p)
+{
+	struct pollfd ready = {.fd = fd, .events = events};
+
+	for (;;) {
+		uint64_t now = clock_ns();
+		uint64_t left = p->end_ns > now ? (p->end_ns - now + 999999) / 1000000 : 0;
+		int n;
+
+		if (p->gone && atomic_load(p->gone))
+			return -ECANCELED;
+		if (!left)
+			return -ETIMEDOUT;
+		n = poll(&ready, 1, left < LOOK_MS ? (int)left : LOOK_MS);
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+/* -EPIPE: the other end has gone. */
+static int read_all(int fd, void *to, size_t n, const struct patience *p)
+{
+	while (n) {
+		ssize_t got = recv(fd, to, n, MSG_DONTWAIT);
+		int r;
+
+		if (got > 0) {
+			to = (char *)to + got;
+			n -= (size_t)got;
+			continue;
+		}
+		if (!got || (errno != EAGAIN && errno != EINTR))
+			return -EPIPE;
+		r = await(fd, POLLIN, p);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int write_all(int fd, struct iovec *parts, unsigned n_parts, const struct patience *p)
+{
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = n_parts};
+
+	while (message.msg_iovlen) {
+		ssize_t put = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+		int r;
+
+		if (put < 0 && errno != EAGAIN && errno != EINTR)
+			return -EPIPE;
+		if (put < 0) {
+			r = await(fd, POLLOUT, p);
+			if (r)
+				return r;
+			continue;
+		}
+		while (message.msg_iovlen && (size_t)put >= message.msg_iov->iov_len) {
+			put -= (ssize_t)message.msg_iov->iov_len;
+			message.msg_iov++;
+			message.msg_iovlen--;
+		}
+		if (message.msg_iovlen) {
+			message.msg_iov->iov_base = (char *)message.msg_iov->iov_base + put;
+			message.msg_iov->iov_len -= (size_t)put;
+		}
+	}
+	return 0;
+}
+
+/* A message of @head bytes at least and @most at most, whose size comes first. */
+static int read_message(int fd, size_t head, size_t most, const struct patience *p, void **ret)
+{
+	uint32_t size;
+	char *message;
+	int r = read_all(fd, &size, sizeof(size), p);
+
+	if (r)
+		return r;
+	if (size < head || size > most)
+		return -EPROTO;
+	message = malloc(size);
+	if (!message)
+		return -ENOMEM;
+	memcpy(message, &size, sizeof(size));
+	r = read_all(fd, message + sizeof(size), size - sizeof(size), p);
+	if (r) {
+		free(message);
+		return r;
+	}
+	*ret = message;
+	return 0;
+}
+
+static uint64_t end_of(const struct text_process *p)
+{
+	return clock_ns() + p->options.seconds * (uint64_t)1000000000;
+}
+
+/* ---- the process ----------------------------------------------------------------------------- */
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Ends the process, if there is one, and with it its lanes. */
+static void end_process(struct text_process *p)
+{
+	close_fd(&p->control);
+	if (p->pid) {
+		kill(p->pid, SIGKILL);
+		while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	p->pid = 0;
+}
+
+/* Of the environment it gets the time zone, for templates that tell the time, and what sanitizers
+ * read. */
+static void choose_environment(char *env[8])
+{
+	static const char *const names[] = {
+		"TZ=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS="};
+	static char locale[] = "LC_ALL=C.UTF-8";
+	unsigned n = 0;
+
+	env[n++] = locale;
+	for (char **e = environ; *e; e++)
+		for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]) && n < 7; i++)
+			if (!strncmp(*e, names[i], strlen(names[i])))
+				env[n++] = *e;
+	env[n] = NULL;
+}
+
+/* Starts the program with the socket as its standard input, and nothing else that is open. */
+static int spawn(struct text_process *p, int fd)
+{
+	char memory[24], seconds[16], *env[8];
+	char *argv[] = {p->program, p->dir, memory, seconds, NULL};
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t how;
+	sigset_t none, all;
+	int r;
+
+	snprintf(memory, sizeof(memory), "%llu", (unsigned long long)p->options.memory);
+	snprintf(seconds, sizeof(seconds), "%u", p->options.seconds);
+	choose_environment(env);
+	sigemptyset(&none);
+	sigfillset(&all);
+	if (posix_spawn_file_actions_init(&files))
+		return -ENOMEM;
+	if (posix_spawnattr_init(&how)) {
+		posix_spawn_file_actions_destroy(&files);
+		return -ENOMEM;
+	}
+	posix_spawnattr_setsigmask(&how, &none);
+	posix_spawnattr_setsigdefault(&how, &all);
+	posix_spawnattr_setpgroup(&how, 0);
+	posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+					       POSIX_SPAWN_SETPGROUP);
+	r = posix_spawn_file_actions_adddup2(&files, fd, 0);
+	if (!r)
+		r = posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+	if (!r)
+		r = posix_spawn_file_actions_adddup2(&files, 1, 2);
+	if (!r)
+		r = posix_spawn_file_actions_addclosefrom_np(&files, 3);
+	if (!r)
+		r = posix_spawn(&p->pid, p->program, &files, &how, argv, env);
+	if (r)
+		p->pid = 0;
+	posix_spawnattr_destroy(&how);
+	posix_spawn_file_actions_destroy(&files);
+	return -r;
+}
+
+/* Makes a message of the process sound, for whoever reads it. */
+static int check_loaded(struct text_loaded *l)
+{
+	l->message[sizeof(l->message) - 1] = '\0';
+	l->chat_error[sizeof(l->chat_error) - 1] = '\0';
+	if (l->error > 0 || l->n_stop_tokens > TEXT_STOP_TOKENS ||
+	    (!l->error && !text_part_fits(&l->tables, sizeof(*l), l->size)))
+		return -EPROTO;
+	return 0;
+}
+
+static void say_why(const struct text_process *p, int r, const struct text_loaded *l, char *err,
+		    size_t errlen)
+{
+	if (l && l->error && !r)
+		snprintf(err, errlen, "%s", *l->message ? l->message : strerror(-l->error));
+	else if (r == -ETIMEDOUT)
+		snprintf(err, errlen,
+			 "the tokeniser in %.300s was not read within %u s (--text-timeout)",
+			 p->dir, p->options.seconds);
+	else if (r == -EPIPE || r == -EPROTO)
+		snprintf(err, errlen,
+			 "the process that reads the tokeniser in %.300s %s; its memory is limited "
+			 "to %llu bytes (--text-memory)",
+			 p->dir, r == -EPIPE ? "ended" : "said what makes no sense",
+			 (unsigned long long)p->options.memory);
+	else
+		snprintf(err, errlen, "cannot run %.200s: %s", p->program, strerror(-r));
+}
+
+/* Starts the process and takes what it has read. */
+static int start(struct text_process *p, struct text_loaded **ret, char *err, size_t errlen)
+{
+	const struct patience patience = {end_of(p), p->options.stop};
+	struct text_loaded *l = NULL;
+	int pair[2] = {-1, -1}, r = 0;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		r = -errno;
+	p->control = pair[0];
+	if (!r)
+		r = spawn(p, pair[1]);
+	close_fd(&pair[1]);
+	if (!r)
+		r = read_message(p->control, sizeof(*l), TEXT_MESSAGE_MAX, &patience, (void **)&l);
+	if (!r)
+		r = check_loaded(l);
+	if (r || l->error) {
+		say_why(p, r, l, err, errlen);
+		r = r ? r : l->error;
+		end_process(p);
+		free(l);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+static void digest_of(const struct text_loaded *l, uint8_t digest[32])
+{
+	struct sha256 h;
+
+	sha256_init(&h);
+	sha256_update(&h, l, l->size);
+	sha256_final(&h, digest);
+}
+
+/* Locked. The process has ended: another one, which must have read the same. */
+static int start_again(struct text_process *p, char *err, size_t errlen)
+{
+	struct text_loaded *l;
+	uint8_t digest[32];
+	int r;
+
+	end_process(p);
+	log_warning("the text process of %s ended; another one is started", p->dir);
+	r = start(p, &l, err, errlen);
+	if (r)
+		return r;
+	digest_of(l, digest);
+	free(l);
+	if (!memcmp(digest, p->digest, sizeof(digest)))
+		return 0;
+	end_process(p);
+	snprintf(err, errlen, "the tokeniser in %.300s has changed since the model was loaded",
+		 p->dir);
+	return -ESTALE;
+}
+
+/* ---- lanes ----------------------------------------------------------------------------------- */
+
+/* Has the process begin lane @index, with @fd. */
+static int order_lane(const struct text_process *p, unsigned index, int fd)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	struct text_lane wanted = {.index = index};
+	struct iovec data = {&wanted, sizeof(wanted)};
+	struct msghdr message = {
+		.msg_iov = &data,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	return sendmsg(p->control, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(wanted)
+		       ? 0
+		       : -EPIPE;
+}
+
+/* Locked. A lane that nothing has gone through yet; the one before is killed. */
+static int begin_lane(struct text_process *p, unsigned index)
+{
+	int pair[2], r = -EPIPE;
+
+	close_fd(&p->lanes[index].fd);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return -errno;
+	if (p->pid)
+		r = order_lane(p, index, pair[1]);
+	close(pair[1]);
+	if (r)
+		close(pair[0]);
+	else
+		p->lanes[index].fd = pair[0];
+	return r;
+}
+
+/* A lane that has nothing to do says nothing. */
+static bool is_sound(int fd)
+{
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
+
+	return fd >= 0 && !poll(&ready, 1, 0);
+}
+
+/* There are as many lanes as threads that may call. */
+static int take_lane(struct text_process *p, unsigned *ret, char *err, size_t errlen)
+{
+	unsigned i = 0;
+	int r = 0;
+
+	pthread_mutex_lock(&p->lock);
+	while (i < TEXT_LANES && p->lanes[i].busy)
+		i++;
+	if (i == TEXT_LANES) {
+		snprintf(err, errlen, "all of %d lanes of the text process are busy", TEXT_LANES);
+		r = -EIO;
+	} else if (!is_sound(p->lanes[i].fd)) {
+		/* Whether the process lives is seen when it is asked, and by the lane's end. */
+		r = p->pid && !waitpid(p->pid, NULL, WNOHANG) ? begin_lane(p, i) : -ECHILD;
+		if (r == -ECHILD)
+			p->pid = 0;
+		if (r)
+			r = start_again(p, err, errlen) ? -EIO : begin_lane(p, i);
+	}
+	if (!r)
+		p->lanes[i].busy = true;
+	pthread_mutex_unlock(&p->lock);
+	*ret = i;
+	return r;
+}
+
+static void give_lane_back(struct text_process *p, unsigned index, bool sound)
+{
+	pthread_mutex_lock(&p->lock);
+	p->lanes[index].busy = false;
+	/* Another one is ready when the next job comes. */
+	if (!sound)
+		begin_lane(p, index);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int text_process_start(const char *dir, const struct text_process_options *options,
+		       struct text_process **ret, struct text_loaded **ret_loaded, char *err,
+		       size_t errlen)
+{
+	struct text_process *p = calloc(1, sizeof(*p));
+	int r = 0;
+
+	if (!p) {
+		snprintf(err, errlen, "out of memory");
+		return -ENOMEM;
+	}
+	p->options = *options;
+	p->control = -1;
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		p->lanes[i].fd = -1;
+	snprintf(p->dir, sizeof(p->dir), "%s", dir);
+	if (options->program)
+		snprintf(p->program, sizeof(p->program), "%s", options->program);
+	else
+		r = program_find("txdad-text", p->program, sizeof(p->program));
+	if (r)
+		snprintf(err, errlen, "there is no txdad-text beside this program nor in PATH");
+	else
+		r = start(p, ret_loaded, err, errlen);
+	if (r) {
+		free(p);
+		return r;
+	}
+	/* It was the start's alone. */
+	p->options.stop = NULL;
+	pthread_mutex_init(&p->lock, NULL);
+	digest_of(*ret_loaded, p->digest);
+	/* What fails here is tried again by the first job. */
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		begin_lane(p, i);
+	*ret = p;
+	return 0;
+}
+
+void text_process_free(struct text_process *p)
+{
+	if (!p)
+		return;
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		close_fd(&p->lanes[i].fd);
+	end_process(p);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+unsigned text_process_seconds(const struct text_process *p)
+{
+	return p->options.seconds;
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+static int lay_out(struct text_job *job, const struct text_bytes *parts, struct iovec *ret)
+{
+	uint64_t size = sizeof(*job);
+
+	ret[0] = (struct iovec){job, sizeof(*job)};
+	for (unsigned i = 0; i < TEXT_JOB_PARTS; i++) {
+		ret[i + 1] = (struct iovec){(void *)parts[i].data, parts[i].len};
+		if (parts[i].len > TEXT_MESSAGE_MAX - size)
+			return -E2BIG;
+		job->parts[i] = (struct text_part){(uint32_t)size, (uint32_t)parts[i].len};
+		size += parts[i].len;
+	}
+	job->size = (uint32_t)size;
+	return 0;
+}
+
+static int check_done(struct text_done *done)
+{
+	done->message[sizeof(done->message) - 1] = '\0';
+	if (done->error > 0 || !text_part_fits(&done->part, sizeof(*done), done->size))
+		return -EPROTO;
+	return 0;
+}
+
+int text_process_call(struct text_process *p, struct text_job *job,
+		      const struct text_bytes parts[TEXT_JOB_PARTS], size_t max_answer,
+		      const struct text_caller *caller, struct text_done **ret, char *err,
+		      size_t errlen)
+{
+	struct patience patience = {end_of(p), &caller->gone};
+	struct iovec message[TEXT_JOB_PARTS + 1];
+	struct text_done *done = NULL;
+	unsigned lane;
+	int r = lay_out(job, parts, message), fd;
+
+	if (!r)
+		r = take_lane(p, &lane, err, errlen);
+	if (r)
+		return r;
+	if (caller->deadline_ns && caller->deadline_ns < patience.end_ns)
+		patience.end_ns = caller->deadline_ns;
+	fd = p->lanes[lane].fd;
+	r = write_all(fd, message, TEXT_JOB_PARTS + 1, &patience);
+	if (!r)
+		r = read_message(fd, sizeof(*done), sizeof(*done) + max_answer, &patience,
+				 (void **)&done);
+	if (!r)
+		r = check_done(done);
+	give_lane_back(p, lane, !r);
+	if (!r) {
+		*ret = done;
+		return 0;
+	}
+	log_message(r == -ECANCELED ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING,
+		    "text work of %s was given up: %s", p->dir,
+		    r == -EPIPE ? "its process ended" : strerror(-r));
+	free(done);
+	return r;
+}

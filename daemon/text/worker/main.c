@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT
+/*
+ * txdad-text: reads a model's tokeniser and templates in confinement and does the text work of its
+ * requests, in lanes: children that do one job at a time. See text_message.h for who says what.
+ *
+ * The process that txdad starts reads the model and then does nothing but begin lanes and end them.
+ * It can open the model's files while it reads them; a lane can open nothing.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "confine.h"
+#include "work.h"
+
+#define CONTROL	     0 /* the socket that txdad passes */
+#define EXIT_USAGE   64
+#define MAX_FILES    64
+#define KEEP_BYTES   ((size_t)1 << 20) /* of memory for messages, between two of them */
+#define DESCRIPTORS  64
+#define SIGNAL_BY_FD 424 /* pidfd_send_signal(2), on every machine */
+
+struct lane {
+	pid_t pid; /* 0: it never began */
+	int pidfd;
+};
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static bool read_all(int fd, void *to, size_t n)
+{
+	while (n) {
+		ssize_t got = read(fd, to, n);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return false;
+		to = (char *)to + got;
+		n -= (size_t)got;
+	}
+	return true;
+}
+
+static bool write_all(int fd, const void *from, size_t n)
+{
+	while (n) {
+		ssize_t put = write(fd, from, n);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put <= 0)
+			return false;
+		from = (const char *)from + put;
+		n -= (size_t)put;
+	}
+	return true;
+}
+
+/* ---- a lane ---------------------------------------------------------------------------------- */
+
+/* A message: its size comes first. False: there is none any more, or no memory for it. */
+static bool read_job(int fd, struct text_buf *in)
+{
+	uint32_t size;
+
+	in->len = 0;
+	if (!read_all(fd, &size, sizeof(size)) || size < sizeof(struct text_job) ||
+	    size > TEXT_MESSAGE_MAX || !text_buf_add(in, &size, sizeof(size)) ||
+	    !text_buf_reserve(in, size - sizeof(size)) ||
+	    !read_all(fd, in->data + in->len, size - sizeof(size)))
+		return false;
+	in->len = size;
+	return true;
+}
+
+static void drop_if_large(struct text_buf *b)
+{
+	if (b->cap <= KEEP_BYTES)
+		return;
+	free(b->data);
+	*b = (struct text_buf){0};
+	malloc_trim(0);
+}
+
+static void work(const struct text_model *m, int fd)
+{
+	struct text_buf in = {0}, out = {0};
+
+	while (read_job(fd, &in) && !text_work(m, in.data, in.len, &out) &&
+	       write_all(fd, out.data, out.len)) {
+		drop_if_large(&in);
+		drop_if_large(&out);
+	}
+}
+
+static void run_lane(const struct text_model *m, int fd, pid_t parent)
+{
+	const struct confinement nothing = {0};
+	char err[256];
+
+	if (dup2(fd, CONTROL) < 0 || close_range(3, ~0u, 0) ||
+	    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent ||
+	    confine_self(&nothing, err, sizeof(err)))
+		_exit(1);
+	work(m, CONTROL);
+	_exit(0);
+}
+
+/* ---- lanes ----------------------------------------------------------------------------------- */
+
+static void end_lane(struct lane *lane)
+{
+	if (!lane->pid)
+		return;
+	syscall(SIGNAL_BY_FD, lane->pidfd, SIGKILL, NULL, 0);
+	while (waitpid(lane->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	close(lane->pidfd);
+	lane->pid = 0;
+}
+
+/* Without memory for a process there is none: txdad sees its socket's end. */
+static void begin_lane(struct lane *lane, const struct text_model *m, int fd, pid_t self)
+{
+	int pidfd = -1;
+	long pid;
+
+	end_lane(lane);
+	/* By the system call: its descriptor is the only thing that this process can send a signal
+	 * to. */
+	pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL, 0);
+	if (!pid)
+		run_lane(m, fd, self);
+	if (pid > 0)
+		*lane = (struct lane){(pid_t)pid, pidfd};
+}
+
+/* The next lane that is wanted, and its socket. False: txdad has ended, or talks nonsense. */
+static bool next_lane(struct text_lane *ret, int *ret_fd)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec data = {ret, sizeof(*ret)};
+	struct msghdr message = {
+		.msg_iov = &data,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	const struct cmsghdr *c;
+	ssize_t n;
+
+	do
+		n = recvmsg(CONTROL, &message, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	c = n == sizeof(*ret) ? CMSG_FIRSTHDR(&message) : NULL;
+	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
+		return false;
+	memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
+	return ret->index < TEXT_LANES;
+}
+
+static void serve(const struct text_model *m)
+{
+	struct lane lanes[TEXT_LANES] = {{0}};
+	struct text_lane wanted;
+	pid_t self = getpid();
+	int fd;
+
+	while (next_lane(&wanted, &fd)) {
+		begin_lane(&lanes[wanted.index], m, fd, self);
+		close(fd);
+	}
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		end_lane(&lanes[i]);
+}
+
+/* ---- confinement ----------------------------------------------------------------------------- */
+
+/* The files that the model may be read from: links may lead out of its directory. */
+struct files {
+	char *paths[MAX_FILES + 1];
+	unsigned n;
+};
+
+static void add_file(struct files *f, const char *dir, const char *name)
+{
+	char path[4096];
+
+	if (f->n < MAX_FILES &&
+	    snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path))
+		f->paths[f->n] = realpath(path, NULL);
+	f->n += f->n < MAX_FILES && f->paths[f->n];
+}
+
+static void find_files(struct files *f, const char *dir)
+{
+	static const char *const names[] = {
+		".",
+		"tokenizer.json",
+		"tokenizer_config.json",
+		"tokenizer.model",
+		"special_tokens_map.json",
+		"generation_config.json",
+		"config.json",
+		"chat_template.jinja",
+		"chat_template.json",
+	};
+	char more[4096];
+	const struct dirent *e;
+	DIR *d = NULL;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		add_file(f, dir, names[i]);
+	if (snprintf(more, sizeof(more), "%s/additional_chat_templates", dir) < (int)sizeof(more))
+		d = opendir(more);
+	while (d && (e = readdir(d)))
+		if (e->d_name[0] != '.')
+			add_file(f, more, e->d_name);
+	if (d)
+		closedir(d);
+}
+
+static int confine(const char *dir, char *err, size_t errlen)
+{
+	static const char *const calls[] = {/* to read the model */
+					    "openat", "newfstatat", "statx", "getdents64",
+					    /* to have lanes */
+					    "recvmsg", "clone", "wait4", "pidfd_send_signal",
+					    "getppid", "dup2", "dup3", "close_range",
+					    /* for lanes to confine themselves */
+					    "prctl", "seccomp", "landlock_create_ruleset",
+					    "landlock_restrict_self",
+					    /* to end when it takes too long */
+					    "alarm", "setitimer", NULL};
+	struct files files = {.n = 0};
+	struct confinement c = {.calls = calls};
+	int r;
+
+	find_files(&files, dir);
+	c.readable = (const char *const *)files.paths;
+	r = confine_self(&c, err, errlen);
+	while (files.n)
+		free(files.paths[--files.n]);
+	return r;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int fail(const char *why)
+{
+	struct text_loaded l = {.size = sizeof(l), .error = -EIO};
+
+	snprintf(l.message, sizeof(l.message), "txdad-text: %s", why);
+	return write_all(CONTROL, &l, sizeof(l)) ? 1 : 2;
+}
+
+static int run(const char *dir, uint64_t memory, unsigned seconds)
+{
+	/* Sanitizers need address space without end. */
+	const struct confine_limits limits = {
+		.memory = confine_works() ? memory : 0, .file_size = 1, .descriptors = DESCRIPTORS};
+	struct text_buf loaded = {0};
+	struct text_model m = {0};
+	char err[400];
+	int r;
+
+	/* It ends with txdad, by its socket's end, and not before the requests that txdad ends with. */
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	confine_limit(&limits);
+	tzset(); /* reads a file */
+	alarm(seconds);
+	if (confine(dir, err, sizeof(err)))
+		return fail(err);
+	r = text_model_read(&m, dir, &loaded);
+	if (r)
+		return fail(strerror(-r));
+	alarm(0);
+	if (!write_all(CONTROL, loaded.data, loaded.len))
+		return 1;
+	free(loaded.data);
+	malloc_trim(0);
+	if (m.tokenizer)
+		serve(&m);
+	return 0;
+}
+
+static int usage(FILE *to)
+{
+	fprintf(to,
+		"usage: txdad-text DIRECTORY BYTES SECONDS\n\n"
+		"Does the text work of the model in DIRECTORY for txdad, which starts it with a\n"
+		"socket as standard input. BYTES bound its memory, SECONDS how long it reads.\n\n"
+		"  --help     this\n"
+		"  --version  what this is\n");
+	return to == stdout ? 0 : EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long long memory, seconds;
+	struct stat st;
+
+	if (argc == 2 && !strcmp(argv[1], "--help"))
+		return usage(stdout);
+	if (argc == 2 && !strcmp(argv[1], "--version")) {
+		printf("txdad-text %s\n", TXDA_VERSION);
+		return 0;
+	}
+	if (argc != 4 || fstat(CONTROL, &st) || !S_ISSOCK(st.st_mode))
+		return usage(stderr);
+	memory = strtoull(argv[2], NULL, 10);
+	seconds = strtoull(argv[3], NULL, 10);
+	_exit(run(argv[1], memory, (unsigned)seconds));
+}

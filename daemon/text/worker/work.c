@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+#include "work.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "api_value.h"
+#include "chat_template.h"
+#include "grammar.h"
+#include "grammar_build.h"
+#include "json_strict.h"
+#include "text_tree.h"
+#include "tokenizer.h"
+
+#define MAX_CONFIG ((size_t)16 << 20)
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static double read_default(const cJSON *config, const char *name)
+{
+	const cJSON *item = api_member(config, name);
+
+	return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+}
+
+static void add_stop_token(struct text_loaded *l, const cJSON *item)
+{
+	int64_t id;
+
+	if (l->n_stop_tokens < TEXT_STOP_TOKENS && api_value_int(item, &id) && id >= 0 &&
+	    id <= INT32_MAX)
+		l->stop_tokens[l->n_stop_tokens++] = (int32_t)id;
+}
+
+/* An id or an array of ids. */
+static void add_stop_tokens(struct text_loaded *l, const cJSON *config)
+{
+	const cJSON *eos = api_member(config, "eos_token_id"), *item;
+
+	if (cJSON_IsNumber(eos))
+		add_stop_token(l, eos);
+	if (cJSON_IsArray(eos))
+		cJSON_ArrayForEach(item, eos)
+			add_stop_token(l, item);
+}
+
+static int load_json(const char *dir, const char *name, cJSON **ret, char *err, size_t errlen)
+{
+	char path[1200];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	r = txda_json_load(path, MAX_CONFIG, ret, err, errlen);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int load_configs(struct text_loaded *l, const char *dir)
+{
+	cJSON *generation = NULL, *config = NULL;
+	int r = load_json(dir, "generation_config.json", &generation, l->message,
+			  sizeof(l->message));
+
+	if (!r)
+		r = load_json(dir, "config.json", &config, l->message, sizeof(l->message));
+	l->repetition_penalty = read_default(generation, "repetition_penalty");
+	l->temperature = read_default(generation, "temperature");
+	l->top_p = read_default(generation, "top_p");
+	l->min_p = read_default(generation, "min_p");
+	l->top_k = read_default(generation, "top_k");
+	add_stop_tokens(l, generation);
+	if (!l->n_stop_tokens)
+		add_stop_tokens(l, config);
+	cJSON_Delete(generation);
+	cJSON_Delete(config);
+	return r;
+}
+
+int text_model_read(struct text_model *m, const char *dir, struct text_buf *out)
+{
+	struct text_loaded l = {0};
+	size_t tables;
+
+	l.error = txda_tokenizer_load(dir, &m->tokenizer, l.message, sizeof(l.message));
+	if (!l.error)
+		l.error = load_configs(&l, dir);
+	/* Many models have no template, and their completions work all the same. */
+	if (!l.error && txda_chat_template_load(dir, &m->chat, l.chat_error, sizeof(l.chat_error)))
+		m->chat = NULL;
+	l.has_chat = m->chat != NULL;
+	out->len = 0;
+	if (!text_buf_add(out, &l, sizeof(l)))
+		return -ENOMEM;
+	tables = out->len;
+	if (!l.error && txda_tokenizer_export(m->tokenizer, out))
+		return -ENOMEM;
+	if (out->len > TEXT_MESSAGE_MAX)
+		return -EFBIG;
+	l.tables = (struct text_part){(uint32_t)tables, (uint32_t)(out->len - tables)};
+	l.size = (uint32_t)out->len;
+	memcpy(out->data, &l, sizeof(l));
+	return 0;
+}
+
+void text_model_free(struct text_model *m)
+{
+	txda_chat_template_free(m->chat);
+	txda_tokenizer_free(m->tokenizer);
+}
+
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+static int encode(const struct text_model *m, const struct text_job *job, const char *text,
+		  size_t len, struct text_done *done, struct text_buf *out)
+{
+	unsigned flags = job->flags & TEXT_ADD_SPECIAL ? TXDA_ENCODE_ADD_SPECIAL : 0;
+	uint32_t *ids;
+	size_t n;
+	int r = txda_tokenizer_encode(m->tokenizer, text, len, flags, &ids, &n);
+
+	if (r)
+		return r;
+	done->n = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+	if (n <= job->max_ids && !text_buf_add(out, ids, n * sizeof(*ids)))
+		r = -ENOMEM;
+	free(ids);
+	return r;
+}
+
+/* Where @word last begins in the text, or SIZE_MAX; linear in both (Knuth, Morris and Pratt,
+ * backwards). */
+static size_t find_last(const char *text, size_t len, const char *word, size_t n)
+{
+	uint32_t *border = malloc((n + 1) * sizeof(*border));
+	size_t k = 0, found = SIZE_MAX;
+
+	if (!border)
+		return SIZE_MAX;
+	border[0] = border[1] = 0;
+	for (size_t i = 1; i < n; i++) {
+		while (k && word[n - 1 - i] != word[n - 1 - k])
+			k = border[k];
+		k += word[n - 1 - i] == word[n - 1 - k];
+		border[i + 1] = (uint32_t)k;
+	}
+	k = 0;
+	for (size_t i = len; i-- > 0 && found == SIZE_MAX;) {
+		while (k && text[i] != word[n - 1 - k])
+			k = border[k];
+		k += text[i] == word[n - 1 - k];
+		if (k == n)
+			found = i;
+	}
+	free(border);
+	return found;
+}
+
+/* Where the last message's text ends in the prompt, so that the model goes on with it instead of a
+ * new turn. */
+static size_t cut_after_final_message(const cJSON *messages, const char *text, size_t len)
+{
+	const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+	const cJSON *content = api_member(last, "content");
+	size_t n = cJSON_IsString(content) ? strlen(content->valuestring) : 0, at;
+
+	/* Templates trim what they print. */
+	while (n && strchr(" \t\r\n", content->valuestring[n - 1]))
+		n--;
+	at = n && n <= len ? find_last(text, len, content->valuestring, n) : SIZE_MAX;
+	return at == SIZE_MAX ? len : at + n;
+}
+
+static bool ends_with(const char *text, size_t len, const char *mark)
+{
+	size_t n = strlen(mark);
+
+	while (len && strchr(" \t\r\n", text[len - 1]))
+		len--;
+	return len >= n && !memcmp(text + len - n, mark, n);
+}
+
+/* trees: messages, tools, variables */
+static int chat(const struct text_model *m, const struct text_job *job, cJSON *const trees[3],
+		struct text_done *done, struct text_buf *out)
+{
+	const struct txda_chat_request request = {
+		.messages = trees[0],
+		.tools = trees[1],
+		.variables = trees[2],
+		.add_generation_prompt = job->flags & TEXT_ADD_GENERATION_PROMPT,
+	};
+	struct txda_template_error error = {0};
+	char *text;
+	size_t len;
+	int r;
+
+	if (!m->chat || !trees[0])
+		return -EINVAL;
+	r = txda_chat_template_render(m->chat, &request, &error, &text, &len);
+	if (r && r != -ENOMEM)
+		snprintf(done->message, sizeof(done->message), "%s", error.message);
+	if (r)
+		return r == -ENOMEM ? r : -EPROTO;
+	if (job->flags & TEXT_CONTINUE_FINAL)
+		len = cut_after_final_message(trees[0], text, len);
+	if (ends_with(text, len, REPLY_THINK))
+		done->flags |= TEXT_ENDS_IN_THINK;
+	if (ends_with(text, len, REPLY_THINK_END))
+		done->flags |= TEXT_ENDS_BEHIND_THINK;
+	r = encode(m, job, text, len, done, out);
+	free(text);
+	return r;
+}
+
+/* ---- grammars -------------------------------------------------------------------------------- */
+
+static int build(const struct text_model *m, const struct api_params *p, enum reply_tools tools,
+		 struct text_done *done, struct text_buf *out)
+{
+	struct grammar_builder *b = grammar_builder_new();
+	struct grammar *g = NULL;
+	uint32_t root = 0;
+	int r;
+
+	if (!b)
+		return -ENOMEM;
+	form_grammar(b, p, tools, m->tokenizer, &root);
+	r = grammar_build(b, root, &g, done->message, sizeof(done->message));
+	grammar_builder_free(b);
+	if (r)
+		return r == -ENOMEM ? r : -EPROTO;
+	r = grammar_export(g, out);
+	grammar_unref(g);
+	return r;
+}
+
+static int grammar(const struct text_model *m, const struct text_job *job, const cJSON *tree,
+		   const char *whitespace, const char *name, struct text_done *done,
+		   struct text_buf *out)
+{
+	const struct api_params p = {
+		.format = {.form = (enum api_form)job->form,
+			   .value = tree,
+			   .strict = job->flags & TEXT_STRICT,
+			   .compact = job->flags & TEXT_COMPACT,
+			   .whitespace = job->flags & TEXT_HAS_WHITESPACE ? whitespace : NULL},
+		.tools = tree,
+		.tool_choice = (enum api_tool_choice)job->tool_choice,
+		.tool_name = name,
+		.parallel_tools = job->flags & TEXT_PARALLEL_TOOLS,
+	};
+
+	if (job->form > API_FORM_CHOICE || job->tool_choice > API_TOOLS_NAMED ||
+	    job->tools > REPLY_DEEPSEEK)
+		return -EINVAL;
+	return build(m, &p, (enum reply_tools)job->tools, done, out);
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+/* A part as a string: a NUL stands behind it, which does not count. */
+static const char *part_text(const struct text_job *job, unsigned i, const char *data)
+{
+	const struct text_part *p = &job->parts[i];
+
+	return p->length && !data[p->offset + p->length - 1] ? data + p->offset : "";
+}
+
+static int do_job(const struct text_model *m, const struct text_job *job, const char *data,
+		  struct text_done *done, struct text_buf *out)
+{
+	const struct text_part *parts = job->parts;
+	unsigned n_trees = job->kind == TEXT_JOB_CHAT ? 3 : job->kind == TEXT_JOB_GRAMMAR;
+	cJSON *trees[3] = {NULL};
+	int r = job->kind > TEXT_JOB_GRAMMAR ? -EINVAL : 0;
+
+	for (unsigned i = 0; i < n_trees && !r; i++)
+		r = text_tree_read(data + parts[i].offset, parts[i].length, &trees[i]);
+	if (!r && job->kind == TEXT_JOB_ENCODE)
+		r = encode(m, job, data + parts[0].offset, parts[0].length, done, out);
+	else if (!r && job->kind == TEXT_JOB_CHAT)
+		r = chat(m, job, trees, done, out);
+	else if (!r)
+		r = grammar(m, job, trees[0], part_text(job, 1, data), part_text(job, 2, data),
+			    done, out);
+	for (unsigned i = 0; i < n_trees; i++)
+		cJSON_Delete(trees[i]);
+	return r;
+}
+
+int text_work(const struct text_model *m, const char *data, size_t size, struct text_buf *out)
+{
+	struct text_done done = {0};
+	struct text_job job;
+
+	if (size < sizeof(job))
+		return -EINVAL;
+	memcpy(&job, data, sizeof(job));
+	if (job.size != size)
+		return -EINVAL;
+	for (unsigned i = 0; i < TEXT_JOB_PARTS; i++) {
+		if (job.parts[i].length && !text_part_fits(&job.parts[i], sizeof(job), job.size))
+			return -EINVAL;
+	}
+	out->len = 0;
+	if (!text_buf_add(out, &done, sizeof(done)))
+		return -ENOMEM;
+	done.error = do_job(m, &job, data, &done, out);
+	if (!done.error && out->len > TEXT_MESSAGE_MAX)
+		done.error = -E2BIG;
+	if (done.error)
+		out->len = sizeof(done);
+	done.size = (uint32_t)out->len;
+	done.part = (struct text_part){sizeof(done), done.size - (uint32_t)sizeof(done)};
+	memcpy(out->data, &done, sizeof(done));
+	return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The work of a model's text process: reads the model's files, then does jobs (text_message.h) with
+ * what it read. No sockets and no confinement here; main.c has them.
+ *
+ * One thread.
+ */
+#ifndef TXDA_DAEMON_TEXT_WORK_H
+#define TXDA_DAEMON_TEXT_WORK_H
+
+#include "api_params.h"
+#include "reply_parser.h"
+#include "text_buf.h"
+#include "text_message.h"
+
+struct grammar_builder;
+struct txda_chat_template;
+struct txda_tokenizer;
+
+struct text_model {
+	struct txda_tokenizer *tokenizer;
+	struct txda_chat_template *chat; /* NULL: it has none */
+};
+
+/* Reads the model in @dir. *out is the message for the daemon, an error's, too. 0, -ENOMEM. */
+int text_model_read(struct text_model *m, const char *dir, struct text_buf *out);
+void text_model_free(struct text_model *m);
+
+/*
+ * Does one job: *out is the answer. -EINVAL: the message makes no sense. -ENOMEM: there was not even
+ * memory for the answer.
+ */
+int text_work(const struct text_model *m, const char *job, size_t size, struct text_buf *out);
+
+/* form_grammar.c: defines the form that @p asks for, or the calls of its tools; *ret_root is their
+ * rule. Errors are the builder's. */
+void form_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
+		  const struct txda_tokenizer *tokenizer, uint32_t *ret_root);
+/* tool_grammar.c: the calls alone. */
+void tool_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
+		  const struct txda_tokenizer *tokenizer, uint32_t *ret_root);
+
+#endif

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A model's text process from the daemon's side: the real one (TXDAD_TEXT), whatever happens to it,
+ * and one that lies (FAKE_TEXT).
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "clock.h"
+#include "text_process.h"
+#include "tokenizer.h"
+
+static char demo[512];
+static struct text_caller anybody; /* never gone, no deadline */
+
+static struct text_process *begin(const char *program, const char *dir, unsigned seconds)
+{
+	const struct text_process_options options = {
+		.program = program, .seconds = seconds, .memory = 4ull << 30};
+	struct text_process *p = NULL;
+	struct text_loaded *l;
+	char err[512];
+
+	if (text_process_start(dir, &options, &p, &l, err, sizeof(err)))
+		fail_msg("%s", err);
+	assert_int_equal(l->error, 0);
+	free(l);
+	return p;
+}
+
+static int encode(struct text_process *p, const char *text, const struct text_caller *caller,
+		  struct text_done **ret)
+{
+	const struct text_bytes parts[TEXT_JOB_PARTS] = {{text, strlen(text)}};
+	struct text_job job = {.kind = TEXT_JOB_ENCODE, .max_ids = 64};
+	char err[512] = "";
+
+	*ret = NULL;
+	return text_process_call(p, &job, parts, 64 * sizeof(int32_t), caller, ret, err,
+				 sizeof(err));
+}
+
+static void works(struct text_process *p)
+{
+	struct text_done *done;
+
+	assert_int_equal(encode(p, "Once upon a time", &anybody, &done), 0);
+	assert_int_equal(done->error, 0);
+	free(done);
+}
+
+/* ---- children -------------------------------------------------------------------------------- */
+
+/* The children of @parent, up to @max. */
+static unsigned children(pid_t parent, pid_t *ret, unsigned max)
+{
+	char path[64], line[4096];
+	unsigned n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
+	f = fopen(path, "r");
+	if (f && fgets(line, sizeof(line), f))
+		for (char *at = strtok(line, " \n"); at && n < max; at = strtok(NULL, " \n"))
+			ret[n++] = (pid_t)strtol(at, NULL, 10);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* The process itself, this one's only child. */
+static pid_t process_of(void)
+{
+	pid_t pids[8];
+
+	assert_int_equal(children(getpid(), pids, 8), 1);
+	return pids[0];
+}
+
+static void await_lanes(pid_t process, pid_t *lanes)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+
+	for (unsigned i = 0; i < 20000; i++) {
+		if (children(process, lanes, TEXT_LANES + 1) == TEXT_LANES)
+			return;
+		nanosleep(&pause, NULL);
+	}
+	fail_msg("there are not %d lanes", TEXT_LANES);
+}
+
+static void await_end(pid_t pid)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+
+	for (unsigned i = 0; i < 20000; i++) {
+		if (kill(pid, 0) && errno == ESRCH)
+			return;
+		nanosleep(&pause, NULL);
+	}
+	fail_msg("process %d goes on", (int)pid);
+}
+
+/* ---- the real one ---------------------------------------------------------------------------- */
+
+/* It gives the tokens that the tokeniser gives here. */
+static void test_same(void **state)
+{
+	static const char text[] = "Once upon a time there was a \xC3\xA9 fox.";
+	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 60);
+	struct txda_tokenizer *tok;
+	struct text_done *done;
+	char err[256];
+	uint32_t *ids;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(txda_tokenizer_load(demo, &tok, err, sizeof(err)), 0);
+	assert_int_equal(txda_tokenizer_encode(tok, text, strlen(text), 0, &ids, &n), 0);
+	assert_int_equal(encode(p, text, &anybody, &done), 0);
+	assert_int_equal(done->error, 0);
+	assert_int_equal(done->n, n);
+	assert_int_equal(done->part.length, n * sizeof(*ids));
+	assert_memory_equal((char *)done + done->part.offset, ids, n * sizeof(*ids));
+	free(done);
+	free(ids);
+	txda_tokenizer_free(tok);
+	/* What does not fit the answer is counted. */
+	{
+		char *many = malloc(100001);
+
+		memset(many, 'a', 100000);
+		many[100000] = '\0';
+		assert_int_equal(encode(p, many, &anybody, &done), 0);
+		assert_true(done->n > 64);
+		assert_int_equal(done->part.length, 0);
+		free(done);
+		free(many);
+	}
+	assert_int_equal(encode(p, "\xFF", &anybody, &done), 0);
+	assert_int_equal(done->error, -EILSEQ);
+	free(done);
+	text_process_free(p);
+}
+
+struct call {
+	struct text_process *p;
+	struct text_caller caller;
+	int result;
+};
+
+static void *call(void *arg)
+{
+	struct call *c = arg;
+	struct text_done *done;
+
+	c->result = encode(c->p, "Once", &c->caller, &done);
+	free(done);
+	return NULL;
+}
+
+/* Lanes that were stopped, so that their jobs never end. */
+static void test_given_up(void **state)
+{
+	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
+	pid_t process = process_of(), lanes[TEXT_LANES + 1];
+	struct call gone = {.p = p}, killed = {.p = p}, late = {.p = p};
+	pthread_t thread;
+
+	(void)state;
+	await_lanes(process, lanes);
+	works(p);
+	/* A deadline. */
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		kill(lanes[i], SIGSTOP);
+	late.caller.deadline_ns = clock_ns() + 50000000;
+	call(&late);
+	assert_int_equal(late.result, -ETIMEDOUT);
+	await_lanes(process, lanes);
+	/* The lane that had the job is another one now, and it works. */
+	works(p);
+	/* Who waited has gone. */
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		kill(lanes[i], SIGSTOP);
+	assert_int_equal(pthread_create(&thread, NULL, call, &gone), 0);
+	atomic_store(&gone.caller.gone, true);
+	pthread_join(thread, NULL);
+	assert_int_equal(gone.result, -ECANCELED);
+	works(p);
+	/* Somebody kills the lanes. */
+	await_lanes(process, lanes);
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		kill(lanes[i], SIGSTOP);
+	assert_int_equal(pthread_create(&thread, NULL, call, &killed), 0);
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		kill(lanes[i], SIGKILL);
+	pthread_join(thread, NULL);
+	/* The job came before or after that. */
+	assert_true(killed.result == -EPIPE || !killed.result);
+	works(p);
+	text_process_free(p);
+	await_end(process);
+}
+
+/* The process itself ends: another one is started, and the lanes of the first end with it. */
+static void test_process_ends(void **state)
+{
+	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
+	pid_t process = process_of(), lanes[TEXT_LANES + 1];
+
+	(void)state;
+	await_lanes(process, lanes);
+	works(p);
+	kill(process, SIGKILL);
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		await_end(lanes[i]);
+	works(p);
+	assert_int_not_equal(process_of(), process);
+	process = process_of();
+	/* SIGTERM is nothing to it. */
+	kill(process, SIGTERM);
+	works(p);
+	assert_int_equal(process_of(), process);
+	text_process_free(p);
+	await_end(process);
+}
+
+struct crowd {
+	struct text_process *p;
+	unsigned done;
+};
+
+static void *many_calls(void *arg)
+{
+	struct crowd *c = arg;
+	struct text_done *done;
+
+	for (unsigned i = 0; i < 200; i++) {
+		c->done += !encode(c->p, "Once upon a time", &anybody, &done) && done->n;
+		free(done);
+	}
+	return NULL;
+}
+
+static void test_crowd(void **state)
+{
+	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
+	struct crowd crowds[TEXT_LANES];
+	pthread_t threads[TEXT_LANES];
+
+	(void)state;
+	for (unsigned i = 0; i < TEXT_LANES; i++) {
+		crowds[i] = (struct crowd){.p = p};
+		assert_int_equal(pthread_create(&threads[i], NULL, many_calls, &crowds[i]), 0);
+	}
+	for (unsigned i = 0; i < TEXT_LANES; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(crowds[i].done, 200);
+	}
+	text_process_free(p);
+}
+
+static void test_no_model(void **state)
+{
+	const struct text_process_options options = {
+		.program = getenv("TXDAD_TEXT"), .seconds = 60, .memory = 4ull << 30};
+	struct text_process_options none = {.program = "/nowhere/txdad-text", .seconds = 1};
+	struct text_process *p;
+	struct text_loaded *l;
+	char err[512];
+
+	(void)state;
+	assert_int_equal(text_process_start("/proc/self", &options, &p, &l, err, sizeof(err)),
+			 -ENOENT);
+	assert_non_null(strstr(err, "tokenizer.json"));
+	assert_int_equal(text_process_start(demo, &none, &p, &l, err, sizeof(err)), -ENOENT);
+	assert_non_null(strstr(err, "/nowhere/txdad-text"));
+}
+
+/* ---- one that lies --------------------------------------------------------------------------- */
+
+static void test_hostile_start(void **state)
+{
+	static const char *const how[] = {"dies",  "small", "huge",    "beyond",
+					  "wraps", "stops", "endless", "silent"};
+	struct text_process_options options = {
+		.program = getenv("FAKE_TEXT"), .seconds = 1, .memory = 1ull << 30};
+	struct text_process *p;
+	struct text_loaded *l;
+	char err[512];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
+		assert_true(text_process_start(how[i], &options, &p, &l, err, sizeof(err)) < 0);
+		assert_true(strlen(err) > 0);
+	}
+}
+
+static void test_hostile_lane(void **state)
+{
+	static const struct {
+		const char *text;
+		int result;
+	} cases[] = {{"huge", -EPROTO},	    {"small", -EPROTO}, {"beyond", -EPROTO},
+		     {"positive", -EPROTO}, {"dies", -EPIPE},	{"endless", 0},
+		     {"silent", -ETIMEDOUT}};
+	struct text_process *p = begin(getenv("FAKE_TEXT"), "good", 60);
+	struct text_caller caller = {0};
+	struct text_done *done;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (cases[i].result == -ETIMEDOUT)
+			caller.deadline_ns = clock_ns() + 50000000;
+		assert_int_equal(encode(p, cases[i].text, &caller, &done), cases[i].result);
+		if (done)
+			assert_true(strlen(done->message) < sizeof(done->message));
+		free(done);
+		/* The next job gets its own answer. */
+		works(p);
+	}
+	text_process_free(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_same),	     cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_process_ends), cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_no_model),     cmocka_unit_test(test_hostile_start),
+		cmocka_unit_test(test_hostile_lane),
+	};
+
+	snprintf(demo, sizeof(demo), "%s/demo", getenv("TXDA_MODELS"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What crosses the border to a model's text process: tables and trees that come out as they went in,
+ * and damaged ones, which are an error or at least harmless. TXDA_MODELS names the models' directory.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "detok.h"
+#include "grammar.h"
+#include "grammar_build.h"
+#include "grammar_regex.h"
+#include "grammar_schema.h"
+#include "jinja.h"
+#include "json_strict.h"
+#include "text_tree.h"
+#include "tokenizer.h"
+#include "work.h"
+
+#define DAMAGES 3000
+
+static uint32_t random_state = 1;
+
+static uint32_t random_below(uint32_t n)
+{
+	random_state = random_state * 1664525u + 1013904223u;
+	return (uint32_t)((uint64_t)random_state * n >> 32);
+}
+
+/* Bytes that end where memory ends, so that AddressSanitizer sees who reads behind them. */
+static char *copy_of(const struct text_buf *b, size_t len)
+{
+	char *copy = malloc(len ? len : 1);
+
+	assert_non_null(copy);
+	memcpy(copy, b->data, len);
+	return copy;
+}
+
+/* Changes a few bytes, near the beginning as often as anywhere. */
+static void damage(char *data, size_t len)
+{
+	for (unsigned n = 1 + random_below(3); n; n--) {
+		size_t at = random_below(random_below(2) && len > 64 ? 64 : (uint32_t)len);
+
+		data[at] = (char)(random_below(2) ? random_below(256) : random_below(2) * 255);
+	}
+}
+
+/* ---- tokenisers ------------------------------------------------------------------------------ */
+
+static struct txda_tokenizer *load(const char *variable, const char *name)
+{
+	const char *root = getenv(variable);
+	struct txda_tokenizer *tok = NULL;
+	char path[512], err[512];
+
+	if (!root)
+		return NULL;
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	if (txda_tokenizer_load(path, &tok, err, sizeof(err)))
+		fail_msg("%s", err);
+	return tok;
+}
+
+/* All that is asked of tables, of every token. */
+static void use(const struct txda_tokenizer *tok)
+{
+	size_t n = txda_tokenizer_vocab_size(tok), len;
+	struct txda_detok *detok;
+	const char *text;
+	char *whole;
+
+	assert_int_equal(txda_detok_new(tok, false, NULL, 0, &detok), 0);
+	for (uint32_t id = 0; id <= n && id < 5000; id++) {
+		assert_int_equal(txda_detok_feed(detok, id, &text, &len), 0);
+		assert_int_equal(text[len], 0);
+		assert_int_equal(txda_tokenizer_decode(tok, &id, 1, true, &whole, &len), 0);
+		free(whole);
+	}
+	assert_int_equal(txda_detok_flush(detok, &text, &len), 0);
+	txda_detok_free(detok);
+}
+
+static void same_token(const struct txda_tokenizer *a, const struct txda_tokenizer *b, uint32_t id)
+{
+	size_t len_a = 0, len_b = 0;
+	const char *x = txda_tokenizer_piece(a, id, &len_a),
+		   *y = txda_tokenizer_piece(b, id, &len_b);
+
+	assert_int_equal(!x, !y);
+	assert_int_equal(len_a, len_b);
+	if (!x)
+		return;
+	assert_memory_equal(x, y, len_a + 1);
+	x = txda_tokenizer_bytes(a, id, &len_a);
+	y = txda_tokenizer_bytes(b, id, &len_b);
+	assert_int_equal(len_a, len_b);
+	assert_memory_equal(x, y, len_a + 1);
+	assert_int_equal(txda_tokenizer_is_special(a, id), txda_tokenizer_is_special(b, id));
+	assert_int_equal(txda_tokenizer_piece_id(a, txda_tokenizer_piece(a, id, &len_a), len_a),
+			 txda_tokenizer_piece_id(b, txda_tokenizer_piece(b, id, &len_b), len_b));
+}
+
+static void test_tokenizer(void **state)
+{
+	static const char *const fixtures[] = {"qwen3", "llama2", "gemma3", "llama31"};
+	struct txda_tokenizer *tok, *tables;
+	uint32_t *ids;
+	size_t n;
+
+	(void)state;
+	for (unsigned i = 0; i <= sizeof(fixtures) / sizeof(fixtures[0]); i++) {
+		struct text_buf bytes = {0};
+
+		tok = i ? load("TXDA_FIXTURES", fixtures[i - 1]) : load("TXDA_MODELS", "demo");
+		assert_non_null(tok);
+		assert_int_equal(txda_tokenizer_export(tok, &bytes), 0);
+		assert_int_equal(txda_tokenizer_import(bytes.data, bytes.len, &tables), 0);
+		assert_int_equal(txda_tokenizer_vocab_size(tok), txda_tokenizer_vocab_size(tables));
+		assert_int_equal(txda_tokenizer_eos(tok), txda_tokenizer_eos(tables));
+		for (uint32_t id = 0; id < txda_tokenizer_vocab_size(tok) + 2; id++)
+			same_token(tok, tables, id);
+		use(tables);
+		assert_int_equal(txda_tokenizer_encode(tables, "a", 1, 0, &ids, &n), -ENOTSUP);
+		txda_tokenizer_free(tables);
+		txda_tokenizer_free(tok);
+		free(bytes.data);
+	}
+}
+
+static void test_tokenizer_damaged(void **state)
+{
+	struct txda_tokenizer *tok = load("TXDA_MODELS", "demo"), *tables;
+	struct text_buf bytes = {0};
+	unsigned taken = 0;
+
+	(void)state;
+	assert_non_null(tok);
+	assert_int_equal(txda_tokenizer_export(tok, &bytes), 0);
+	txda_tokenizer_free(tok);
+	for (size_t len = 0; len < bytes.len; len += 1 + len / 7) {
+		char *copy = copy_of(&bytes, len);
+
+		assert_int_equal(txda_tokenizer_import(copy, len, &tables), -EINVAL);
+		free(copy);
+	}
+	for (unsigned i = 0; i < DAMAGES / 10; i++) {
+		char *copy = copy_of(&bytes, bytes.len);
+
+		damage(copy, bytes.len);
+		if (!txda_tokenizer_import(copy, bytes.len, &tables)) {
+			taken++;
+			use(tables);
+			txda_tokenizer_free(tables);
+		}
+		free(copy);
+	}
+	/* Some bytes are only other texts. */
+	assert_in_range(taken, 1, DAMAGES / 10 - 1);
+	free(bytes.data);
+}
+
+/* ---- grammars -------------------------------------------------------------------------------- */
+
+static struct grammar_vocab *bytes_vocab(void)
+{
+	static char bytes[256];
+	struct grammar_token tokens[256];
+	struct grammar_vocab *v;
+
+	for (unsigned i = 0; i < 256; i++) {
+		bytes[i] = (char)i;
+		tokens[i] = (struct grammar_token){&bytes[i], 1, false};
+	}
+	assert_int_equal(grammar_vocab_new(tokens, 256, 256, &v), 0);
+	return v;
+}
+
+static struct grammar *regex(const char *text)
+{
+	const struct grammar_regex_options options = {0};
+	struct grammar_builder *b = grammar_builder_new();
+	uint32_t root = grammar_rule(b, "all");
+	struct grammar *g;
+	char err[256];
+
+	grammar_define(b, root, grammar_regex(b, text, strlen(text), &options));
+	assert_int_equal(grammar_build(b, root, &g, err, sizeof(err)), 0);
+	grammar_builder_free(b);
+	return g;
+}
+
+static struct grammar *schema(const char *text)
+{
+	const struct grammar_json_options options = {.strict = true};
+	struct grammar_builder *b = grammar_builder_new();
+	struct grammar_json *j = grammar_json_new(b, &options);
+	cJSON *json = cJSON_Parse(text);
+	uint32_t root = grammar_json_schema(j, json, json);
+	struct grammar *g;
+	char err[256];
+
+	grammar_json_finish(j);
+	grammar_json_free(j);
+	assert_int_equal(grammar_build(b, root, &g, err, sizeof(err)), 0);
+	grammar_builder_free(b);
+	cJSON_Delete(json);
+	return g;
+}
+
+static bool takes(struct grammar *g, struct grammar_vocab *v, const char *text)
+{
+	struct grammar_matcher *m;
+	bool ok;
+
+	assert_int_equal(grammar_matcher_new(g, v, &m), 0);
+	ok = !grammar_matcher_accept_bytes(m, text, strlen(text)) && grammar_matcher_may_end(m);
+	grammar_matcher_free(m);
+	return ok;
+}
+
+/* Goes on with any token that may come, for a while. */
+static void follow(struct grammar *g, struct grammar_vocab *v)
+{
+	struct grammar_matcher *m;
+	struct grammar_mask mask;
+
+	if (grammar_matcher_new(g, v, &m))
+		return;
+	for (unsigned i = 0; i < 20 && !grammar_matcher_mask(m, &mask) && mask.n; i++) {
+		int32_t token = mask.list ? mask.list[random_below(mask.n)] : 0;
+
+		while (mask.bits && !(mask.bits[token / 32] >> (token % 32) & 1))
+			token++;
+		if (grammar_matcher_accept(m, token))
+			break;
+	}
+	grammar_matcher_free(m);
+}
+
+static void test_grammar(void **state)
+{
+	struct grammar_vocab *v = bytes_vocab();
+	struct grammar *g[2], *copy;
+	struct text_buf bytes = {0};
+
+	(void)state;
+	g[0] = regex("(ab|c){2,5}x*[0-9]+");
+	g[1] = schema("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":"
+		      "{\"type\":\"integer\"},\"minItems\":2,\"maxItems\":9},\"b\":{\"enum\":"
+		      "[\"x\",\"yy\"]}},\"required\":[\"a\",\"b\"],"
+		      "\"additionalProperties\":false}");
+	for (unsigned i = 0; i < 2; i++) {
+		bytes.len = 0;
+		assert_int_equal(grammar_export(g[i], &bytes), 0);
+		assert_int_equal(grammar_import(bytes.data, bytes.len, &copy), 0);
+		assert_true(takes(copy, v, i ? "{\"a\":[1,2],\"b\":\"yy\"}" : "abcxx12"));
+		assert_false(takes(copy, v, i ? "{\"a\":[1],\"b\":\"yy\"}" : "abxx12"));
+		grammar_unref(copy);
+		for (size_t len = 0; len < bytes.len; len += 1 + len / 9) {
+			char *cut = copy_of(&bytes, len);
+
+			assert_int_equal(grammar_import(cut, len, &copy), -EINVAL);
+			free(cut);
+		}
+		for (unsigned k = 0; k < DAMAGES; k++) {
+			char *damaged = copy_of(&bytes, bytes.len);
+
+			damage(damaged, bytes.len);
+			if (!grammar_import(damaged, bytes.len, &copy)) {
+				follow(copy, v);
+				grammar_unref(copy);
+			}
+			free(damaged);
+		}
+		grammar_unref(g[i]);
+	}
+	grammar_vocab_unref(v);
+	free(bytes.data);
+}
+
+/* ---- trees ----------------------------------------------------------------------------------- */
+
+static void test_tree(void **state)
+{
+	static const char text[] = "{\"a\":[1,2.0,1e3,-0.5,12345678901234567890,true,false,null],"
+				   "\"\":{\"b\":\"\\u00e9\\n\",\"a\":{}},\"c\":[],\"d\":\"\"}";
+	cJSON *tree = txda_json_parse(text, strlen(text), NULL, 0), *copy;
+	struct text_buf bytes = {0};
+	const cJSON *number;
+
+	(void)state;
+	assert_int_equal(txda_template_mark_numbers(tree, text, strlen(text)), 0);
+	assert_true(text_tree_write(tree, &bytes));
+	assert_int_equal(text_tree_read(bytes.data, bytes.len, &copy), 0);
+	assert_true(cJSON_Compare(tree, copy, true));
+	/* How it was written is kept. */
+	number = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(copy, "a"), 1);
+	assert_string_equal(number->valuestring, "2.0");
+	cJSON_Delete(copy);
+	cJSON_Delete(tree);
+	for (size_t len = 1; len < bytes.len; len++) {
+		char *cut = copy_of(&bytes, len);
+
+		assert_int_equal(text_tree_read(cut, len, &copy), -EINVAL);
+		free(cut);
+	}
+	for (unsigned i = 0; i < DAMAGES; i++) {
+		char *damaged = copy_of(&bytes, bytes.len);
+
+		damage(damaged, bytes.len);
+		if (!text_tree_read(damaged, bytes.len, &copy))
+			cJSON_Delete(copy);
+		free(damaged);
+	}
+	assert_int_equal(text_tree_read(NULL, 0, &copy), 0);
+	assert_null(copy);
+	free(bytes.data);
+}
+
+/* Nested deeper than any request may be. */
+static void test_tree_deep(void **state)
+{
+	cJSON *tree = cJSON_CreateArray(), *at = tree, *copy;
+	struct text_buf bytes = {0};
+
+	(void)state;
+	for (unsigned i = 0; i < 300; i++) {
+		cJSON *inner = cJSON_CreateArray();
+
+		cJSON_AddItemToArray(at, inner);
+		at = inner;
+	}
+	assert_true(text_tree_write(tree, &bytes));
+	assert_int_equal(text_tree_read(bytes.data, bytes.len, &copy), -EINVAL);
+	cJSON_Delete(tree);
+	free(bytes.data);
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+/* Messages of no sense are refused by the program, too. */
+static void test_jobs(void **state)
+{
+	struct text_job job = {.kind = TEXT_JOB_ENCODE, .size = sizeof(job), .max_ids = 9};
+	struct text_buf out = {0}, read = {0};
+	struct text_model m = {0};
+	struct text_done done;
+	char path[512];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/demo", getenv("TXDA_MODELS"));
+	assert_int_equal(text_model_read(&m, path, &read), 0);
+	assert_int_equal(text_work(&m, (char *)&job, sizeof(job), &out), 0);
+	memcpy(&done, out.data, sizeof(done));
+	assert_int_equal(done.error, 0);
+	assert_int_equal(done.n, 0);
+	assert_int_equal(text_work(&m, (char *)&job, sizeof(job) - 1, &out), -EINVAL);
+	job.parts[0] = (struct text_part){sizeof(job) - 1, 1};
+	assert_int_equal(text_work(&m, (char *)&job, sizeof(job), &out), -EINVAL);
+	job.parts[0] = (struct text_part){sizeof(job), 1};
+	assert_int_equal(text_work(&m, (char *)&job, sizeof(job), &out), -EINVAL);
+	job.parts[0] = (struct text_part){UINT32_MAX, UINT32_MAX};
+	assert_int_equal(text_work(&m, (char *)&job, sizeof(job), &out), -EINVAL);
+	job.parts[0] = (struct text_part){0};
+	job.kind = 77;
+	assert_int_equal(text_work(&m, (char *)&job, sizeof(job), &out), 0);
+	memcpy(&done, out.data, sizeof(done));
+	assert_int_equal(done.error, -EINVAL);
+	text_model_free(&m);
+	free(out.data);
+	free(read.data);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tokenizer), cmocka_unit_test(test_tokenizer_damaged),
+		cmocka_unit_test(test_grammar),	  cmocka_unit_test(test_tree),
+		cmocka_unit_test(test_tree_deep), cmocka_unit_test(test_jobs),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
