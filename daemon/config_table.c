@@ -135,9 +135,12 @@ static const char *const kv_dtypes[] = {"auto|bf16", "int8", NULL};
 static const char *const loads[] = {"start", "demand", NULL};
 static const char *const idles[] = {"unload", "sleep", NULL};
 static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
-static const char *const tool_parsers[] = {"hermes", "llama3_json", "pythonic", "deepseek_v3",
-					   "none",   "auto",	    NULL};
-static const char *const reasoning_parsers[] = {"qwen3", "deepseek_r1", "none", "auto", NULL};
+static const char *const tool_parsers[] = {
+	"hermes",	"llama3_json", "pythonic", "deepseek_v3", "deepseek_v32", "mistral",
+	"mistral_list", "glm45",       "glm4",	   "internlm",	  "kimi_k2",	  "qwen3_coder",
+	"gpt_oss",	"none",	       "auto",	   NULL};
+static const char *const reasoning_parsers[] = {
+	"qwen3", "deepseek_r1", "glm45", "kimi_k2", "mistral", "gpt_oss", "none", "auto", NULL};
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -173,10 +176,10 @@ static const struct option_row rows[] = {
 	{"cache-size", &option_bytes, DAEMON(cache_size), RESTART, "BYTES",
 	 "of compiled models together; what was used longest ago goes (default: what the disk has)",
 	 .max = 1ull << 60},
-	{"tool-call-parser", &option_text, ONE_MODEL(tool_parser), LOADS_ANEW, NULL,
-	 "how the model before it writes tool calls (default: auto)", .words = tool_parsers},
-	{"reasoning-parser", &option_text, ONE_MODEL(reasoning_parser), LOADS_ANEW, NULL,
-	 "how it reasons (default: auto)", .words = reasoning_parsers},
+	{"tool-call-parser", &option_text, ONE_MODEL(tool_parser), LOADS_ANEW, "FORMAT",
+	 "how the model before it writes tool calls (default: auto):", .words = tool_parsers},
+	{"reasoning-parser", &option_text, ONE_MODEL(reasoning_parser), LOADS_ANEW, "FORMAT",
+	 "how it reasons (default: auto):", .words = reasoning_parsers},
 
 	HEADING("How a model is compiled and run (for the model before it; before the first one: "
 		"for all)"),

@@ -59,6 +59,12 @@ static void put_row(const struct option_row *row, FILE *out)
 	else
 		fprintf(out, "%-*s", INDENT, left);
 	at = put_words(row->help, INDENT, out);
+	/* Words that are too many for the left side. */
+	for (unsigned i = 0; row->metavar && row->words && row->words[i]; i++) {
+		snprintf(initial, sizeof(initial), "%s%s", row->words[i],
+			 row->words[i + 1] ? "," : "");
+		at = put_words(initial, at, out);
+	}
 	if (row->initial) {
 		snprintf(initial, sizeof(initial), "(default: %s)", row->initial);
 		put_words(initial, at, out);

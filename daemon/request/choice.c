@@ -29,22 +29,42 @@ static int on_content(void *arg, const char *text, size_t len)
 	struct choice *c = arg;
 
 	json_raw(&c->text, text, len);
+	c->spoke = true;
 	return c->text.failed ? -ENOMEM : 0;
 }
 
-/* Nobody can guess an id, so that a client's own bookkeeping cannot be led astray by a model. */
-static void make_id(char *id, size_t len)
+/*
+ * What the model wrote, if it did: its template shows it to it again. Else nobody can guess an id, so
+ * that a client's own bookkeeping cannot be led astray by a model. Mistral's templates take nine
+ * letters and digits only.
+ */
+static void make_id(struct choice_call *call, enum reply_tools tools, const struct reply_call *made)
 {
+	static const char signs[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+	bool mistral = tools == REPLY_MISTRAL || tools == REPLY_MISTRAL_LIST;
 	uint64_t words[2] = {0};
 
+	if (made->id && made->id_len && made->id_len < sizeof(call->id)) {
+		memcpy(call->id, made->id, made->id_len);
+		call->id[made->id_len] = '\0';
+		return;
+	}
 	if (getrandom(words, sizeof(words), 0) != sizeof(words))
-		words[0] = (uintptr_t)id;
-	snprintf(id, len, "call_%016llx%08x", (unsigned long long)words[0], (unsigned)words[1]);
+		words[0] = (uintptr_t)call;
+	if (!mistral) {
+		snprintf(call->id, sizeof(call->id), "call_%016llx%08x",
+			 (unsigned long long)words[0], (unsigned)words[1]);
+		return;
+	}
+	for (unsigned i = 0; i < 9; i++, words[0] /= sizeof(signs) - 1)
+		call->id[i] = signs[words[0] % (sizeof(signs) - 1)];
+	call->id[9] = '\0';
 }
 
-static int on_call(void *arg, unsigned index, const char *name, size_t len)
+static int on_call(void *arg, const struct reply_call *call)
 {
 	struct choice *c = arg;
+	unsigned index = call->index;
 	struct choice_call *calls;
 
 	if (index && (!c->params->parallel_tools || index >= API_MAX_TOOLS)) {
@@ -55,11 +75,12 @@ static int on_call(void *arg, unsigned index, const char *name, size_t len)
 	if (!calls)
 		return -ENOMEM;
 	c->calls = calls;
-	calls[index] = (struct choice_call){.name = strndup(name, len)};
+	calls[index] = (struct choice_call){.name = strndup(call->name, call->name_len)};
 	if (!calls[index].name)
 		return -ENOMEM;
-	make_id(calls[index].id, sizeof(calls[index].id));
+	make_id(&calls[index], c->tools, call);
 	c->n_calls = index + 1;
+	c->spoke = true;
 	return 0;
 }
 
@@ -84,8 +105,9 @@ static int make_parser(struct choice *c)
 	};
 	const struct reply_options options = {
 		.tools = c->tools,
-		.reasoning = t->reasoning && !c->prompt->reasoned,
+		.reasoning = c->prompt->reasoned ? REPLY_NO_REASONING : t->reasoning,
 		.in_reasoning = c->prompt->in_reasoning,
+		.functions = c->params->tools,
 	};
 
 	if (c->params->kind != API_CHAT || (!options.tools && !options.reasoning))
@@ -200,13 +222,18 @@ static void show_tokens(struct choice *c, unsigned limit)
 		c->shown_to++;
 }
 
-/* Tokens of reasoning: all up to the one that ends it. */
+/* Tokens of reasoning: all up to the one that ends it, or on channels the first other message. */
 static void count_reasoning(struct choice *c, int32_t token)
 {
 	const struct model_text *t = c->text_side;
 
 	if (!t->reasoning || c->params->kind != API_CHAT || c->reasoned)
 		return;
+	if (t->reasoning == REPLY_CHANNELS) {
+		c->reasoned = c->spoke;
+		c->reasoning_tokens += !c->spoke;
+		return;
+	}
 	if (!c->seen && !c->prompt->in_reasoning && token != t->think)
 		c->reasoned = true;
 	else

@@ -27,7 +27,7 @@ struct token_mark {
 #define CHOICE_NOT_GIVEN UINT32_MAX
 
 struct choice_call {
-	char id[32];
+	char id[128];
 	char *name;
 	bool begun; /* its name was sent */
 	bool has_arguments;
@@ -66,6 +66,7 @@ struct choice {
 	unsigned completion_tokens; /* of the usage; final once finish_reason is set */
 	unsigned reasoning_tokens;
 	bool reasoned;	  /* reasoning is over */
+	bool spoke;	  /* there was content, or a call */
 	size_t fed_bytes; /* text that came out of the detokeniser */
 	unsigned fed_characters;
 	size_t released; /* bytes of it that passed the stop strings */

@@ -64,28 +64,14 @@ static void take_defaults(struct model_text *t, const struct text_loaded *l)
 
 bool model_text_tool_parser(const char *name, enum reply_tools *ret)
 {
-	static const struct {
-		const char *name;
-		enum reply_tools tools;
-	} parsers[] = {
-		{"auto", REPLY_NO_TOOLS},     {"none", REPLY_NO_TOOLS},
-		{"hermes", REPLY_HERMES},     {"llama3_json", REPLY_LLAMA},
-		{"pythonic", REPLY_PYTHONIC}, {"deepseek_v3", REPLY_DEEPSEEK},
-	};
-
-	for (size_t i = 0; i < sizeof(parsers) / sizeof(parsers[0]); i++) {
-		if (strcmp(parsers[i].name, name))
-			continue;
-		*ret = parsers[i].tools;
-		return true;
-	}
-	return false;
+	*ret = REPLY_NO_TOOLS;
+	return !strcmp(name, "auto") || reply_tools_named(name, ret);
 }
 
-bool model_text_reasoning_parser(const char *name, bool *ret)
+bool model_text_reasoning_parser(const char *name, enum reply_reasoning *ret)
 {
-	*ret = !strcmp(name, "qwen3") || !strcmp(name, "deepseek_r1");
-	return *ret || !strcmp(name, "auto") || !strcmp(name, "none");
+	*ret = REPLY_NO_REASONING;
+	return !strcmp(name, "auto") || reply_reasoning_named(name, ret);
 }
 
 static int32_t find_token(const struct model_text *t, const char *piece)
@@ -95,44 +81,66 @@ static int32_t find_token(const struct model_text *t, const char *piece)
 	return id != TXDA_TOKEN_NONE && id < t->vocab ? (int32_t)id : -1;
 }
 
-/* A vocabulary has tokens for the marks that the model was trained on. */
-static enum reply_tools guess_tools(const struct model_text *t)
+/*
+ * A chat template shows the marks that the model was trained on (@l has them). One that shows none
+ * leaves it to the vocabulary, which has tokens for them.
+ */
+static enum reply_tools guess_tools(const struct model_text *t, const struct text_loaded *l)
 {
-	if (find_token(t, reply_mark(REPLY_DEEPSEEK, 0)) >= 0)
-		return REPLY_DEEPSEEK;
-	if (find_token(t, reply_mark(REPLY_LLAMA, 0)) >= 0)
-		return REPLY_LLAMA;
-	return REPLY_HERMES;
+	enum reply_tools tools =
+		l->calls < REPLY_TOOLS_COUNT ? (enum reply_tools)l->calls : REPLY_NO_TOOLS;
+
+	for (unsigned i = 1; i < REPLY_TOOLS_COUNT && !tools; i++) {
+		if (find_token(t, reply_format(i)->marks[0]) >= 0)
+			tools = i;
+	}
+	return tools;
 }
 
-static void choose_parsers(struct model_text *t, const struct model_text_options *options)
+static enum reply_reasoning guess_reasoning(const struct model_text *t, const struct text_loaded *l)
+{
+	if (l->reasoning && l->reasoning < REPLY_REASONING_COUNT)
+		return (enum reply_reasoning)l->reasoning;
+	return find_token(t, reply_think_end(REPLY_THINK)) >= 0 ? REPLY_THINK : REPLY_NO_REASONING;
+}
+
+static void choose_parsers(struct model_text *t, const struct model_text_options *options,
+			   const struct text_loaded *l)
 {
 	const char *tools = options->tool_parser ? options->tool_parser : "auto";
 	const char *reasoning = options->reasoning_parser ? options->reasoning_parser : "auto";
+	const char *think;
 
-	t->think = find_token(t, REPLY_THINK);
-	t->think_end = find_token(t, REPLY_THINK_END);
 	if (!strcmp(tools, "auto"))
-		t->tools = guess_tools(t);
+		t->tools = guess_tools(t, l);
 	else
 		model_text_tool_parser(tools, &t->tools);
 	if (!strcmp(reasoning, "auto"))
-		t->reasoning = t->think_end >= 0;
+		t->reasoning = guess_reasoning(t, l);
 	else
 		model_text_reasoning_parser(reasoning, &t->reasoning);
+	think = reply_think(t->reasoning);
+	t->think = think ? find_token(t, think) : -1;
+	t->think_end = think ? find_token(t, reply_think_end(t->reasoning)) : -1;
+}
+
+static bool is_mark_of(const struct model_text *t, enum reply_tools tools, uint32_t token)
+{
+	const char *const *marks = reply_format(tools)->marks;
+
+	for (unsigned i = 0; i < REPLY_MAX_MARKS && marks[i]; i++) {
+		if ((int32_t)token == find_token(t, marks[i]))
+			return true;
+	}
+	return false;
 }
 
 bool model_text_is_mark(const struct model_text *t, enum reply_tools tools, uint32_t token)
 {
-	const char *mark;
-
 	if (t->reasoning && ((int32_t)token == t->think || (int32_t)token == t->think_end))
 		return true;
-	for (unsigned i = 0; (mark = reply_mark(tools, i)); i++) {
-		if ((int32_t)token == find_token(t, mark))
-			return true;
-	}
-	return false;
+	return is_mark_of(t, tools, token) ||
+	       (t->reasoning == REPLY_CHANNELS && is_mark_of(t, REPLY_HARMONY, token));
 }
 
 enum reply_tools model_text_tools(const struct model_text *t, const struct api_params *p)
@@ -191,7 +199,7 @@ static int take_loaded(struct model_text *t, const char *dir,
 		return -EINVAL;
 	}
 	take_defaults(t, l);
-	choose_parsers(t, options);
+	choose_parsers(t, options, l);
 	t->has_chat = l->has_chat;
 	snprintf(t->chat_error, sizeof(t->chat_error), "%s", l->chat_error);
 	r = structured_new(t->tokenizer, t->vocab, &t->structured);
@@ -337,7 +345,7 @@ static bool encode_chat(const struct model_text *t, const struct api_params *p,
 	const cJSON *trees[TEXT_JOB_PARTS] = {p->messages, p->tools, p->template_kwargs};
 	struct text_buf bytes[TEXT_JOB_PARTS] = {{0}};
 	struct text_bytes parts[TEXT_JOB_PARTS];
-	struct text_job job = {.kind = TEXT_JOB_CHAT};
+	struct text_job job = {.kind = TEXT_JOB_CHAT, .reasoning = t->reasoning};
 	bool ok = true;
 
 	if (!t->has_chat)

@@ -25,7 +25,7 @@ struct txda_tokenizer;
 
 /* How replies are to be read; names as of --tool-call-parser and --reasoning-parser. */
 struct model_text_options {
-	const char *tool_parser;      /* NULL or "auto": by the vocabulary */
+	const char *tool_parser;      /* NULL or "auto": by template and vocabulary */
 	const char *reasoning_parser; /* likewise */
 	bool must_fit; /* the directory is not the one that was compiled: its tokeniser may not have
 			  more tokens than the model */
@@ -33,7 +33,7 @@ struct model_text_options {
 };
 /* Whether the name is one of those: "auto", "none", "hermes", ... */
 bool model_text_tool_parser(const char *name, enum reply_tools *ret);
-bool model_text_reasoning_parser(const char *name, bool *ret);
+bool model_text_reasoning_parser(const char *name, enum reply_reasoning *ret);
 
 struct model_text {
 	struct txda_tokenizer *tokenizer; /* its tables, which do not encode */
@@ -48,7 +48,7 @@ struct model_text {
 	double repetition_penalty;
 	unsigned top_k;
 	enum reply_tools tools; /* REPLY_NO_TOOLS: calls are not looked for */
-	bool reasoning;
+	enum reply_reasoning reasoning;
 	int32_t think, think_end;      /* tokens; -1: the vocabulary has none */
 	struct structured *structured; /* grammars for the vocabulary */
 	unsigned n_stop_tokens;

@@ -88,8 +88,8 @@ static bool make_key(const struct api_params *p, enum reply_tools tools, struct 
 	char head[160];
 	bool ok;
 
-	snprintf(head, sizeof(head), "%d %d %d %d %d %d %.80s|", (int)f->form, f->strict,
-		 f->compact, (int)p->tool_choice, p->parallel_tools, (int)tools,
+	snprintf(head, sizeof(head), "%d %d %d %d %d %d %d %.80s|", (int)p->kind, (int)f->form,
+		 f->strict, f->compact, (int)p->tool_choice, p->parallel_tools, (int)tools,
 		 p->tool_choice == API_TOOLS_NAMED ? p->tool_name : "");
 	ok = (!value || text) && text_buf_add_string(key, head) &&
 	     (!f->whitespace || text_buf_add_string(key, f->whitespace)) &&
@@ -226,6 +226,7 @@ static bool make(struct structured *s, const struct model_text *t, const struct 
 		.form = f->form,
 		.tool_choice = p->tool_choice,
 		.tools = model_text_tools(t, p),
+		.reasoning = p->kind == API_CHAT ? t->reasoning : REPLY_NO_REASONING,
 		.flags = (f->strict ? TEXT_STRICT : 0) | (f->compact ? TEXT_COMPACT : 0) |
 			 (f->whitespace ? TEXT_HAS_WHITESPACE : 0) |
 			 (p->parallel_tools ? TEXT_PARALLEL_TOOLS : 0),

@@ -53,7 +53,8 @@ struct text_loaded {
 	int32_t error; /* -errno; then message says why, and nothing else counts */
 	char message[512];
 	uint32_t has_chat;
-	char chat_error[256]; /* why it has none */
+	char chat_error[256];	   /* why it has none */
+	uint32_t calls, reasoning; /* what it makes the model write: reply_tools, reply_reasoning */
 	/* generation_config.json; a NaN: it does not say */
 	double temperature, top_p, min_p, repetition_penalty, top_k;
 	uint32_t n_stop_tokens;
@@ -83,6 +84,7 @@ struct text_job {
 	uint32_t flags;
 	uint32_t
 		max_ids; /* the answer tells how many there are, and has them if they are no more */
+	uint32_t reasoning; /* of enum reply_reasoning */
 	/* TEXT_JOB_GRAMMAR: of enum api_form, api_tool_choice, reply_tools */
 	uint32_t form, tool_choice, tools;
 	struct text_part parts[TEXT_JOB_PARTS];

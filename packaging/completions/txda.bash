@@ -22,6 +22,11 @@ _txda_values() {
 		;;
 	USER) mapfile -t COMPREPLY < <(compgen -u -- "$cur") ;;
 	GROUP) mapfile -t COMPREPLY < <(compgen -g -- "$cur") ;;
+	FORMAT)
+		# A list of words that ends the description.
+		value=$("$1" --help | sed -n "/^ *${3//_/-} /,/^ *--/p" | sed '2,$ { /^ *--/d; }; s/.*)://; s/,/ /g')
+		mapfile -t COMPREPLY < <(compgen -W "$value" -- "$cur")
+		;;
 	LEVEL) mapfile -t COMPREPLY < <(compgen -W "error warning info debug" -- "$cur") ;;
 	*[a-z]\|[a-z]*) mapfile -t COMPREPLY < <(compgen -W "${value//|/ }" -- "$cur") ;;
 	[A-Z]*) ;;

@@ -61,6 +61,8 @@ check 'sleep unload' txdad --when_idle ''
 check 'debug error info warning' txdad --log-level = ''
 check 'info' txdad --log-level = i
 check 'deepseek_r1' txdad --reasoning-parser d
+check 'mistral mistral_list' txdad --tool_call_parser = m
+check 'pythonic' txdad --tool-call-parser py
 check 'debug' txda-cmodel --log-level d
 check 'root' txdad --allow-user roo
 check 'root' txdad --model-group roo

@@ -31,14 +31,14 @@ static int on_content(void *arg, const char *text, size_t len)
 	return put(&((struct result *)arg)->parts[1], text, len);
 }
 
-static int on_call(void *arg, unsigned index, const char *name, size_t len)
+static int on_call(void *arg, const struct reply_call *call)
 {
 	struct result *r = arg;
 
-	if (index != r->calls++ || !len || len > REPLY_MAX_NAME)
+	if (call->index != r->calls++ || !call->name_len || call->name_len > REPLY_MAX_NAME)
 		abort();
 	put(&r->parts[2], "|", 1);
-	return put(&r->parts[2], name, len);
+	return put(&r->parts[2], call->name, call->name_len);
 }
 
 static int on_arguments(void *arg, unsigned index, const char *text, size_t len)
@@ -69,9 +69,12 @@ static void parse(const struct reply_options *o, const char *text, size_t size, 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	for (unsigned k = 0; k < 10; k++) {
+	for (unsigned k = 0; k < 2 * REPLY_TOOLS_COUNT; k++) {
 		const struct reply_options o = {
-			.tools = k % 5, .reasoning = k > 4, .in_reasoning = k > 7};
+			.tools = k / 2,
+			.reasoning = k % 4 == 1 ? REPLY_THINK : REPLY_NO_REASONING,
+			.in_reasoning = k % 8 == 1,
+		};
 		struct result whole = {0}, pieces = {0};
 
 		parse(&o, (const char *)data, size, size ? size : 1, &whole);

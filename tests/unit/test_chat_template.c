@@ -305,12 +305,20 @@ static void test_real_templates(void **state)
 		const char *key;
 		struct txda_chat_capabilities expected;
 	} models[] = {
-		{"chat/qwen3.json", "qwen3", {true, false, true, true, true, true}},
-		{"chat/qwen2.5.json", "qwen2.5", {true, false, true, true, true, false}},
-		{"chat/llama-3.1.json", "llama-3.1", {true, false, true, true, true, false}},
+		{"chat/qwen3.json",
+		 "qwen3",
+		 {true, false, true, true, true, true, REPLY_HERMES, REPLY_THINK}},
+		{"chat/qwen2.5.json",
+		 "qwen2.5",
+		 {true, false, true, true, true, false, REPLY_HERMES, 0}},
+		{"chat/llama-3.1.json",
+		 "llama-3.1",
+		 {true, false, true, true, true, false, REPLY_LLAMA, 0}},
 		{"chat/llama-2.json", "llama-2", {true, false, false, false, false, false}},
 		{"chat/mistral.json", "mistral", {true, false, false, false, false, false}},
-		{"chat/deepseek-v3.json", "deepseek-v3", {true, false, false, true, false, false}},
+		{"chat/deepseek-v3.json",
+		 "deepseek-v3",
+		 {true, false, false, true, false, false, REPLY_DEEPSEEK, 0}},
 		{"chat/huggingface_js_e2e.json",
 		 "Qwen/Qwen2.5-VL-7B-Instruct",
 		 {true, true, false, false, false, false}},
@@ -336,10 +344,10 @@ static void test_real_templates(void **state)
 		caps = txda_chat_template_capabilities(chat);
 		if (memcmp(caps, e, sizeof(*e)))
 			fail_msg("%s: string %d, parts %d, tools %d, calls %d, objects %d, "
-				 "thinking %d",
+				 "thinking %d, calls %d, reasoning %d",
 				 models[i].key, caps->content_string, caps->content_parts,
 				 caps->tools, caps->tool_calls, caps->argument_objects,
-				 caps->thinking);
+				 caps->thinking, (int)caps->calls, (int)caps->reasoning);
 		txda_chat_template_free(chat);
 		cJSON_Delete(root);
 	}

@@ -76,8 +76,8 @@ static void aliases_lead_to_their_row(void **state)
 
 static void parsers_are_known_to_the_server(void **state)
 {
+	enum reply_reasoning reasoning;
 	enum reply_tools tools;
-	bool reasoning;
 
 	(void)state;
 	for (const char *const *w = find("tool-call-parser")->words; *w; w++)

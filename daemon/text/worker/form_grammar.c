@@ -69,11 +69,45 @@ static uint32_t form_rule(struct grammar_builder *b, const struct api_format *f)
 	}
 }
 
+/* Any text of characters, which holds no control token. */
+static struct grammar_piece any_text(struct grammar_builder *b)
+{
+	struct grammar_set set;
+
+	grammar_set_clear(&set);
+	grammar_set_add(&set, 0, 0x10FFFF);
+	return grammar_star(b, grammar_char(b, &set));
+}
+
+/*
+ * A message on the channel "analysis", if the model likes; then a call's message, or the form on the
+ * channel "final".
+ */
+static uint32_t after_channels(struct grammar_builder *b, const struct txda_tokenizer *tokenizer,
+			       bool form, uint32_t rule)
+{
+	const struct reply_format *f = reply_format(REPLY_HARMONY);
+	uint32_t root = grammar_rule(b, "messages");
+	struct grammar_piece piece = marked_text(b, tokenizer, f, "<|channel|>analysis<|message|>");
+
+	piece = grammar_seq(b, piece, any_text(b));
+	piece = grammar_seq(b, piece, marked_text(b, tokenizer, f, "<|end|><|start|>assistant"));
+	piece = grammar_optional(b, piece);
+	if (form)
+		piece = grammar_seq(b, piece,
+				    marked_text(b, tokenizer, f, "<|channel|>final<|message|>"));
+	grammar_define(b, root, grammar_seq(b, piece, grammar_call(b, rule)));
+	return root;
+}
+
 void form_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
-		  const struct txda_tokenizer *tokenizer, uint32_t *ret_root)
+		  enum reply_reasoning reasoning, const struct txda_tokenizer *tokenizer,
+		  uint32_t *ret_root)
 {
 	if (p->format.form)
 		*ret_root = form_rule(b, &p->format);
 	else
 		tool_grammar(b, p, tools, tokenizer, ret_root);
+	if (reasoning == REPLY_CHANNELS && !grammar_failed(b))
+		*ret_root = after_channels(b, tokenizer, p->format.form, *ret_root);
 }

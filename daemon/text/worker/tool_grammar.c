@@ -6,88 +6,207 @@
 #include "api_value.h"
 #include "grammar_build.h"
 #include "grammar_schema.h"
-#include "work.h"
+#include "reply_format.h"
 #include "tokenizer.h"
+#include "utf8.h"
+#include "work.h"
 
-#define MAX_CALLS 32 /* of one answer */
+#define MAX_CALLS      32 /* of one answer */
+#define MAX_MARK_CHARS 64
 
-/* How a call is written: marks and texts around the name and the arguments. */
-struct style {
-	const char *first; /* before all calls */
-	const char *begin; /* of a call, a mark */
-	const char *before_name;
-	const char *name_end;
-	const char *after;   /* the arguments */
-	const char *end;     /* of a call, a mark */
-	const char *between; /* two calls */
-	const char *last;    /* behind all calls */
+struct writer {
+	struct grammar_builder *b;
+	struct grammar_json *json;
+	const struct reply_format *format;
+	enum reply_tools tools;
+	const struct txda_tokenizer *tokenizer;
 };
 
-/* A mark: the control token of that name where the vocabulary has one, else its text. */
-static struct grammar_piece mark(struct grammar_builder *b, const struct txda_tokenizer *tokenizer,
-				 const char *text)
+struct grammar_piece marked_text(struct grammar_builder *b, const struct txda_tokenizer *tokenizer,
+				 const struct reply_format *format, const char *text)
 {
-	uint32_t id = txda_tokenizer_piece_id(tokenizer, text, strlen(text));
+	struct grammar_piece piece = grammar_empty(b);
 
-	if (*text && id != TXDA_TOKEN_NONE && txda_tokenizer_is_special(tokenizer, id))
-		return grammar_token(b, id);
-	return grammar_text(b, text);
+	while (text && *text) {
+		const char *next = NULL, *const *mark = format->marks;
+		size_t len = strlen(text);
+		uint32_t id = TXDA_TOKEN_NONE;
+
+		for (unsigned i = 0; i < REPLY_MAX_MARKS && mark[i]; i++) {
+			const char *at = strstr(text, mark[i]);
+			uint32_t token =
+				txda_tokenizer_piece_id(tokenizer, mark[i], strlen(mark[i]));
+
+			if (!at || (next && at >= next) || token == TXDA_TOKEN_NONE ||
+			    !txda_tokenizer_is_special(tokenizer, token))
+				continue;
+			next = at;
+			len = strlen(mark[i]);
+			id = token;
+		}
+		if (next != text) {
+			len = next ? (size_t)(next - text) : strlen(text);
+			piece = grammar_seq(b, piece, grammar_bytes(b, text, len));
+		} else {
+			piece = grammar_seq(b, piece, grammar_token(b, id));
+		}
+		text += len;
+	}
+	return piece;
 }
 
-static void style_of(enum reply_tools tools, struct style *ret)
+static struct grammar_piece marked(struct writer *w, const char *text)
 {
-	const struct style hermes = {
-		.first = "",
-		.begin = reply_mark(REPLY_HERMES, 0),
-		.before_name = "\n{\"name\": \"",
-		.name_end = "\", \"arguments\": ",
-		.after = "}\n",
-		.end = reply_mark(REPLY_HERMES, 1),
-		.between = "\n",
-		.last = "",
-	};
-	const struct style llama = {
-		.first = "",
-		.begin = "",
-		.before_name = "{\"name\": \"",
-		.name_end = "\", \"parameters\": ",
-		.after = "}",
-		.end = "",
-		.between = "; ",
-		.last = "",
-	};
-	const struct style deepseek = {
-		.first = reply_mark(REPLY_DEEPSEEK, 0),
-		.begin = reply_mark(REPLY_DEEPSEEK, 2),
-		.before_name = "function",
-		.name_end = "\n```json\n",
-		.after = "\n```",
-		.end = reply_mark(REPLY_DEEPSEEK, 3),
-		.between = "\n",
-		.last = reply_mark(REPLY_DEEPSEEK, 1),
-	};
-
-	*ret = tools == REPLY_DEEPSEEK ? deepseek : tools == REPLY_LLAMA ? llama : hermes;
+	return marked_text(w->b, w->tokenizer, w->format, text);
 }
+
+/*
+ * Any text in which @mark does not stand. Its first character, <, comes once in it: so a mark that
+ * breaks off may begin anew only there, and one node for each character that has come is enough.
+ */
+static struct grammar_piece text_without(struct grammar_builder *b, const char *mark)
+{
+	struct grammar_piece whole = {grammar_node(b), grammar_node(b)}, step;
+	uint32_t nodes[MAX_MARK_CHARS], chars[MAX_MARK_CHARS];
+	struct grammar_set set;
+	unsigned n = 0;
+
+	while (*mark && n < MAX_MARK_CHARS) {
+		unsigned len;
+
+		chars[n] = utf8_decode((const uint8_t *)mark, &len);
+		mark += len;
+		nodes[n] = n ? grammar_node(b) : whole.start;
+		n++;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		grammar_set_clear(&set);
+		grammar_set_add(&set, 0, 0x10FFFF);
+		grammar_set_remove(&set, chars[i], chars[i]);
+		grammar_set_remove(&set, chars[0], chars[0]);
+		step = grammar_char(b, &set);
+		grammar_link(b, nodes[i], step.start);
+		grammar_link(b, step.end, nodes[0]);
+		if (i) {
+			step = grammar_character(b, chars[0]);
+			grammar_link(b, nodes[i], step.start);
+			grammar_link(b, step.end, nodes[1]);
+		}
+		if (i + 1 < n) {
+			step = grammar_character(b, chars[i]);
+			grammar_link(b, nodes[i], step.start);
+			grammar_link(b, step.end, nodes[i + 1]);
+		}
+		grammar_link(b, nodes[i], whole.end);
+	}
+	return whole;
+}
+
+/* ---- arguments between marks ----------------------------------------------------------------- */
+
+static bool is_string(const cJSON *schema)
+{
+	const cJSON *type = api_member(schema, "type");
+
+	return cJSON_IsString(type) && !strcmp(type->valuestring, "string");
+}
+
+/* A string as it is, without quotes: one of an enum, or any. */
+static struct grammar_piece plain_string(struct writer *w, const cJSON *schema)
+{
+	const cJSON *values = api_member(schema, "enum"), *value;
+	struct grammar_piece piece = grammar_never(w->b);
+
+	if (!cJSON_IsArray(values))
+		return text_without(w->b, w->format->value_end);
+	cJSON_ArrayForEach(value, values) {
+		if (cJSON_IsString(value))
+			piece = grammar_either(w->b, piece, grammar_text(w->b, value->valuestring));
+	}
+	return piece;
+}
+
+static struct grammar_piece argument(struct writer *w, const cJSON *parameters, const cJSON *schema)
+{
+	const struct reply_format *f = w->format;
+	bool string = is_string(schema), lines = !f->value;
+	struct grammar_piece value =
+		string ? plain_string(w, schema)
+		       : grammar_call(w->b, grammar_json_schema(w->json, parameters, schema));
+	struct grammar_piece piece = marked(w, f->key);
+
+	piece = grammar_seq(w->b, piece, grammar_text(w->b, schema->string));
+	piece = grammar_seq(w->b, piece, marked(w, f->key_end));
+	if (w->tools == REPLY_DSML)
+		piece = grammar_seq(w->b, piece, grammar_text(w->b, string ? "true" : "false"));
+	else
+		piece = grammar_seq(w->b, piece, grammar_text(w->b, "\n"));
+	piece = grammar_seq(w->b, piece, marked(w, f->value));
+	piece = grammar_seq(w->b, piece, value);
+	if (lines)
+		piece = grammar_seq(w->b, piece, grammar_text(w->b, "\n"));
+	piece = grammar_seq(w->b, piece, marked(w, f->value_end));
+	return grammar_seq(w->b, piece, grammar_text(w->b, "\n"));
+}
+
+static bool is_required(const cJSON *parameters, const char *name)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, api_member(parameters, "required")) {
+		if (cJSON_IsString(item) && !strcmp(item->valuestring, name))
+			return true;
+	}
+	return false;
+}
+
+/* The properties in the order of the schema, those that are not required as the model likes. */
+static struct grammar_piece arguments_in_tags(struct writer *w, const cJSON *parameters)
+{
+	struct grammar_piece piece = grammar_empty(w->b), one;
+	const cJSON *schema;
+
+	/* The line that ends a name may be the mark of its end already. */
+	if (w->format->name_end[0] != '\n')
+		piece = grammar_text(w->b, "\n");
+	cJSON_ArrayForEach(schema, api_member(parameters, "properties")) {
+		one = argument(w, parameters, schema);
+		if (!is_required(parameters, schema->string))
+			one = grammar_optional(w->b, one);
+		piece = grammar_seq(w->b, piece, one);
+	}
+	return piece;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* One call of one tool. */
-static struct grammar_piece call_of(struct grammar_builder *b, struct grammar_json *j,
-				    const struct style *style, enum reply_tools tools,
-				    const cJSON *function, const struct txda_tokenizer *tokenizer)
+static struct grammar_piece call_of(struct writer *w, const cJSON *function)
 {
+	const struct reply_format *f = w->format;
 	const cJSON *parameters = api_member(function, "parameters");
-	struct grammar_piece piece = mark(b, tokenizer, style->begin);
-	uint32_t arguments = parameters ? grammar_json_schema(j, parameters, parameters)
-					: grammar_json_object(j);
+	struct grammar_piece piece =
+		grammar_seq(w->b, marked(w, f->begin), marked(w, f->before_name));
 
-	piece = grammar_seq(b, piece, grammar_text(b, style->before_name));
-	if (tools == REPLY_DEEPSEEK)
-		piece = grammar_seq(b, piece, mark(b, tokenizer, reply_mark(REPLY_DEEPSEEK, 4)));
-	piece = grammar_seq(b, piece, grammar_text(b, api_member(function, "name")->valuestring));
-	piece = grammar_seq(b, piece, grammar_text(b, style->name_end));
-	piece = grammar_seq(b, piece, grammar_call(b, arguments));
-	piece = grammar_seq(b, piece, grammar_text(b, style->after));
-	return grammar_seq(b, piece, mark(b, tokenizer, style->end));
+	piece = grammar_seq(w->b, piece,
+			    grammar_text(w->b, api_member(function, "name")->valuestring));
+	if (w->tools == REPLY_KIMI) {
+		piece = grammar_seq(w->b, piece, grammar_text(w->b, ":"));
+		piece = grammar_seq(w->b, piece,
+				    grammar_repeat(w->b, grammar_byte(w->b, '0', '9'), 1, 4));
+	}
+	piece = grammar_seq(w->b, piece, marked(w, f->name_end));
+	if (f->syntax == SYNTAX_TAGS)
+		piece = grammar_seq(w->b, piece, arguments_in_tags(w, parameters));
+	else
+		piece = grammar_seq(
+			w->b, piece,
+			grammar_call(w->b, parameters ? grammar_json_schema(w->json, parameters,
+									    parameters)
+						      : grammar_json_object(w->json)));
+	piece = grammar_seq(w->b, piece, marked(w, f->after));
+	/* What ends a message ends the answer. */
+	return f->syntax == SYNTAX_HARMONY ? piece : grammar_seq(w->b, piece, marked(w, f->end));
 }
 
 /* Whether a function's arguments must be valid in every point. */
@@ -110,33 +229,43 @@ void tool_grammar(struct grammar_builder *b, const struct api_params *p, enum re
 		.strict = is_strict(p->tools),
 		.whitespace = " ?",
 	};
-	struct grammar_json *j = grammar_json_new(b, &options);
+	struct writer w = {
+		.b = b,
+		.json = grammar_json_new(b, &options),
+		.format = reply_format(tools),
+		.tools = tools,
+		.tokenizer = tokenizer,
+	};
 	uint32_t root = grammar_rule(b, "tool calls"), one = grammar_rule(b, "a tool call");
 	struct grammar_piece piece = grammar_never(b), more;
-	struct style style;
 	const cJSON *tool;
 
 	*ret_root = root;
-	if (!j) {
+	if (!w.json) {
 		grammar_fail(b, -ENOMEM, "out of memory");
 		return;
 	}
-	style_of(tools, &style);
 	cJSON_ArrayForEach(tool, p->tools) {
 		const cJSON *function = api_member(tool, "function");
 
 		if (p->tool_choice == API_TOOLS_NAMED &&
 		    strcmp(api_member(function, "name")->valuestring, p->tool_name))
 			continue;
-		piece = grammar_either(b, piece, call_of(b, j, &style, tools, function, tokenizer));
+		piece = grammar_either(b, piece, call_of(&w, function));
 	}
 	grammar_define(b, one, piece);
-	grammar_json_finish(j);
-	grammar_json_free(j);
-	piece = grammar_seq(b, mark(b, tokenizer, style.first), grammar_call(b, one));
-	if (p->parallel_tools && p->tool_choice == API_TOOLS_REQUIRED) {
-		more = grammar_seq(b, grammar_text(b, style.between), grammar_call(b, one));
+	grammar_json_finish(w.json);
+	grammar_json_free(w.json);
+	piece = marked(&w, w.format->section);
+	if (tools == REPLY_DSML)
+		piece = grammar_seq(b, piece, grammar_text(b, "\n"));
+	piece = grammar_seq(b, piece, grammar_call(b, one));
+	if (p->parallel_tools && p->tool_choice == API_TOOLS_REQUIRED &&
+	    w.format->syntax != SYNTAX_HARMONY) {
+		more = grammar_seq(b, marked(&w, w.format->between), grammar_call(b, one));
 		piece = grammar_seq(b, piece, grammar_repeat(b, more, 0, MAX_CALLS - 1));
 	}
-	grammar_define(b, root, grammar_seq(b, piece, mark(b, tokenizer, style.last)));
+	if (tools == REPLY_DSML)
+		piece = grammar_seq(b, piece, grammar_text(b, "\n"));
+	grammar_define(b, root, grammar_seq(b, piece, marked(&w, w.format->section_end)));
 }

@@ -88,6 +88,10 @@ int text_model_read(struct text_model *m, const char *dir, struct text_buf *out)
 	if (!l.error && txda_chat_template_load(dir, &m->chat, l.chat_error, sizeof(l.chat_error)))
 		m->chat = NULL;
 	l.has_chat = m->chat != NULL;
+	if (m->chat) {
+		l.calls = txda_chat_template_capabilities(m->chat)->calls;
+		l.reasoning = txda_chat_template_capabilities(m->chat)->reasoning;
+	}
 	out->len = 0;
 	if (!text_buf_add(out, &l, sizeof(l)))
 		return -ENOMEM;
@@ -189,6 +193,8 @@ static int chat(const struct text_model *m, const struct text_job *job, cJSON *c
 		.variables = trees[2],
 		.add_generation_prompt = job->flags & TEXT_ADD_GENERATION_PROMPT,
 	};
+	const char *think = reply_think(job->reasoning),
+		   *think_end = reply_think_end(job->reasoning);
 	struct txda_template_error error = {0};
 	char *text;
 	size_t len;
@@ -203,9 +209,9 @@ static int chat(const struct text_model *m, const struct text_job *job, cJSON *c
 		return r == -ENOMEM ? r : -EPROTO;
 	if (job->flags & TEXT_CONTINUE_FINAL)
 		len = cut_after_final_message(trees[0], text, len);
-	if (ends_with(text, len, REPLY_THINK))
+	if (think && ends_with(text, len, think))
 		done->flags |= TEXT_ENDS_IN_THINK;
-	if (ends_with(text, len, REPLY_THINK_END))
+	if (think_end && ends_with(text, len, think_end))
 		done->flags |= TEXT_ENDS_BEHIND_THINK;
 	r = encode(m, job, text, len, done, out);
 	free(text);
@@ -214,7 +220,7 @@ static int chat(const struct text_model *m, const struct text_job *job, cJSON *c
 
 /* ---- grammars -------------------------------------------------------------------------------- */
 
-static int build(const struct text_model *m, const struct api_params *p, enum reply_tools tools,
+static int build(const struct text_model *m, const struct api_params *p, const struct text_job *job,
 		 struct text_done *done, struct text_buf *out)
 {
 	struct grammar_builder *b = grammar_builder_new();
@@ -224,7 +230,8 @@ static int build(const struct text_model *m, const struct api_params *p, enum re
 
 	if (!b)
 		return -ENOMEM;
-	form_grammar(b, p, tools, m->tokenizer, &root);
+	form_grammar(b, p, (enum reply_tools)job->tools, (enum reply_reasoning)job->reasoning,
+		     m->tokenizer, &root);
 	r = grammar_build(b, root, &g, done->message, sizeof(done->message));
 	grammar_builder_free(b);
 	if (r)
@@ -251,9 +258,9 @@ static int grammar(const struct text_model *m, const struct text_job *job, const
 	};
 
 	if (job->form > API_FORM_CHOICE || job->tool_choice > API_TOOLS_NAMED ||
-	    job->tools > REPLY_DEEPSEEK)
+	    job->tools >= REPLY_TOOLS_COUNT)
 		return -EINVAL;
-	return build(m, &p, (enum reply_tools)job->tools, done, out);
+	return build(m, &p, job, done, out);
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
@@ -272,7 +279,8 @@ static int do_job(const struct text_model *m, const struct text_job *job, const 
 	const struct text_part *parts = job->parts;
 	unsigned n_trees = job->kind == TEXT_JOB_CHAT ? 3 : job->kind == TEXT_JOB_GRAMMAR;
 	cJSON *trees[3] = {NULL};
-	int r = job->kind > TEXT_JOB_GRAMMAR ? -EINVAL : 0;
+	bool known = job->kind <= TEXT_JOB_GRAMMAR && job->reasoning < REPLY_REASONING_COUNT;
+	int r = known ? 0 : -EINVAL;
 
 	for (unsigned i = 0; i < n_trees && !r; i++)
 		r = text_tree_read(data + parts[i].offset, parts[i].length, &trees[i]);

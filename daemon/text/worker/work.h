@@ -9,11 +9,11 @@
 #define TXDA_DAEMON_TEXT_WORK_H
 
 #include "api_params.h"
+#include "grammar_build.h"
 #include "reply_parser.h"
 #include "text_buf.h"
 #include "text_message.h"
 
-struct grammar_builder;
 struct txda_chat_template;
 struct txda_tokenizer;
 
@@ -32,12 +32,17 @@ void text_model_free(struct text_model *m);
  */
 int text_work(const struct text_model *m, const char *job, size_t size, struct text_buf *out);
 
-/* form_grammar.c: defines the form that @p asks for, or the calls of its tools; *ret_root is their
- * rule. Errors are the builder's. */
+/* form_grammar.c: defines the form that @p asks for, or the calls of its tools, as a model that
+ * reasons on a channel writes them, if it does; *ret_root is their rule. Errors are the builder's. */
 void form_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
-		  const struct txda_tokenizer *tokenizer, uint32_t *ret_root);
+		  enum reply_reasoning reasoning, const struct txda_tokenizer *tokenizer,
+		  uint32_t *ret_root);
 /* tool_grammar.c: the calls alone. */
 void tool_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
 		  const struct txda_tokenizer *tokenizer, uint32_t *ret_root);
+/* A text in which the marks of @format are the control tokens of that name where the vocabulary has
+ * them. NULL: "". */
+struct grammar_piece marked_text(struct grammar_builder *b, const struct txda_tokenizer *tokenizer,
+				 const struct reply_format *format, const char *text);
 
 #endif

@@ -172,7 +172,9 @@ static int take_name(struct call_json *c, const struct reply_sink *sink, unsigne
 	int error;
 
 	c->named = true;
-	error = sink->call(sink->arg, index, c->name.data ? c->name.data : "", c->name.len);
+	error = sink->call(sink->arg, &(struct reply_call){.index = index,
+							   .name = c->name.data ? c->name.data : "",
+							   .name_len = c->name.len});
 	if (!error && c->early.len)
 		error = sink->arguments(sink->arg, index, c->early.data, c->early.len);
 	c->early.len = 0;

@@ -187,7 +187,9 @@ static enum call_state take_function(struct call_python *c, char byte,
 	}
 	if (byte != '(' || !c->name.len || (c->name.data[0] >= '0' && c->name.data[0] <= '9'))
 		return CALL_WRONG;
-	*ret_error = sink->call(sink->arg, index, c->name.data, c->name.len);
+	*ret_error = sink->call(sink->arg, &(struct reply_call){.index = index,
+								.name = c->name.data,
+								.name_len = c->name.len});
 	c->n_arguments = 0;
 	c->word.len = 0;
 	c->step = STEP_ARGUMENT;

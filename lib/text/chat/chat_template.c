@@ -307,6 +307,8 @@ static int add_template(struct loader *l, const char *file, const char *name, co
 	if (!named->name)
 		return fail(l, -ENOMEM, "out of memory");
 	chat->n_templates++;
+	named->capabilities.calls = reply_tools_of_template(source, length);
+	named->capabilities.reasoning = reply_reasoning_of_template(source, length);
 	rc = txda_template_parse(source, length, &error, &named->template);
 	if (rc)
 		return fail(l, rc, "%s: chat template '%s', line %u: %s", file, name, error.line,
@@ -466,9 +468,12 @@ static int finish(struct loader *l)
 			    l->directory, chat->n_templates);
 	if (!chat->standard)
 		chat->standard = &chat->templates[0];
-	for (i = 0; i < chat->n_templates; i++)
+	for (i = 0; i < chat->n_templates; i++) {
 		if (probe_all(chat, &chat->templates[i]))
 			return fail(l, -ENOMEM, "out of memory");
+		if (chat->tool_use && chat->standard == &chat->templates[i])
+			chat->templates[i].capabilities.calls = chat->tool_use->capabilities.calls;
+	}
 	return 0;
 }
 

@@ -19,11 +19,12 @@
 #include <stdbool.h>
 
 #include "jinja.h"
+#include "reply_format.h"
 
 struct txda_chat_template;
 
 /*
- * What the template can do, found by rendering small probes when it is loaded.
+ * What the template can do, found by rendering small probes when it is loaded, and by its marks.
  */
 struct txda_chat_capabilities {
 	bool content_string;   /* content may be a string */
@@ -32,6 +33,9 @@ struct txda_chat_capabilities {
 	bool tool_calls;       /* tool calls of earlier assistant messages are rendered */
 	bool argument_objects; /* function.arguments is to be an object; else JSON text */
 	bool thinking;	       /* reads the variable enable_thinking */
+	/* What it makes the model write. */
+	enum reply_tools calls;
+	enum reply_reasoning reasoning;
 };
 
 struct txda_chat_request {
@@ -62,7 +66,7 @@ int txda_chat_template_new(const char *source, size_t length, const cJSON *token
 
 void txda_chat_template_free(struct txda_chat_template *chat);
 
-/* What was found out about the template; for tests. */
+/* What was found out about the template; about its "tool_use", calls. */
 const struct txda_chat_capabilities *
 txda_chat_template_capabilities(const struct txda_chat_template *chat);
 

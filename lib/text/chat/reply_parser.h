@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes what a model generates apart, as it comes: reasoning, content and tool calls.
+ * Takes what a model generates apart, as it comes: reasoning, content and tool calls, in the formats
+ * of reply_format.h.
  *
- * Reasoning stands between <think> and </think> at the beginning; line breaks around it are no part
- * of it nor of the content. Tool calls come in the formats that checkpoints are trained on:
+ * Reasoning stands at the beginning, between its marks (<think> and </think>), or in messages of its
+ * own; line breaks around it are no part of it nor of the content.
  *
- *	hermes     <tool_call>{"name": "f", "arguments": {...}}</tool_call>, also after content (Qwen)
- *	llama      {"name": "f", "parameters": {...}}, several with ; between them, at the beginning,
- *	           maybe behind <|python_tag|> (Llama 3.x)
- *	pythonic   [f(a=1, b='x'), g()] at the beginning (Llama 3.2 and 4)
- *	deepseek   <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f, then the arguments
- *	           in a ```json block (V3, R1) or f<｜tool▁sep｜>{...} (V3.1),
- *	           <｜tool▁call▁end｜>...<｜tool▁calls▁end｜>
- *
- * Arguments are given out while they come, as the JSON text that was generated (pythonic ones are
- * translated). What begins as a call and turns out to be none before its name is known is content;
- * later, arguments are what they are. Text that may still become a mark is held back.
+ * Arguments are given out while they come, as the JSON text that was generated; those that are
+ * written otherwise (Python, tags) are translated. What begins as a call and turns out to be none
+ * before its name is known is content; later, arguments are what they are. Text that may still
+ * become a mark is held back. A reply that ends behind a call's mark, or within the mark of a further
+ * call, was cut off: that rest is no content.
  *
  * Memory: what is held back is bounded by the text itself. One thread at a time.
  */
@@ -24,32 +19,40 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <cjson/cJSON.h>
 
-enum reply_tools {
-	REPLY_NO_TOOLS, /* text that looks like a call is content */
-	REPLY_HERMES,
-	REPLY_LLAMA,
-	REPLY_PYTHONIC,
-	REPLY_DEEPSEEK,
-};
+#include "reply_format.h"
 
 #define REPLY_MAX_NAME 256 /* bytes of a function's name; longer ones are no call */
+
+struct reply_call {
+	unsigned index; /* 0, 1, ... */
+	const char *name;
+	size_t name_len;
+	const char *id; /* that the model wrote, NULL: none; at most REPLY_MAX_NAME bytes */
+	size_t id_len;
+};
 
 /* Told what there is; nonzero ends the feeding and is its result. Names and texts are UTF-8 if the
  * generated text is. */
 struct reply_sink {
 	int (*reasoning)(void *arg, const char *text, size_t len);
 	int (*content)(void *arg, const char *text, size_t len);
-	/* Call @index begins (0, 1, ...); its arguments follow in pieces, none if it has none. */
-	int (*call)(void *arg, unsigned index, const char *name, size_t len);
+	/* A call begins; its arguments follow in pieces, none if it has none. */
+	int (*call)(void *arg, const struct reply_call *call);
 	int (*arguments)(void *arg, unsigned index, const char *text, size_t len);
 	void *arg;
 };
 
 struct reply_options {
 	enum reply_tools tools;
-	bool reasoning;	   /* <think> at the beginning is looked for */
-	bool in_reasoning; /* the prompt has begun it already */
+	enum reply_reasoning reasoning; /* is looked for */
+	bool in_reasoning;		/* the prompt has begun it already */
+	/*
+	 * The request's tools as OpenAI has them, or NULL; borrowed. They tell strings from numbers
+	 * in formats that write both alike, and calls from content in those without marks.
+	 */
+	const cJSON *functions;
 };
 
 struct reply_parser;
@@ -63,11 +66,5 @@ void reply_parser_free(struct reply_parser *p);
 int reply_parser_feed(struct reply_parser *p, const char *text, size_t len);
 /* The end: gives out what was held back. */
 int reply_parser_flush(struct reply_parser *p);
-
-/* The marks that are control tokens in some vocabularies, so that they are not left out of the
- * text: number @i, NULL behind the last. */
-const char *reply_mark(enum reply_tools tools, unsigned i);
-#define REPLY_THINK	"<think>"
-#define REPLY_THINK_END "</think>"
 
 #endif

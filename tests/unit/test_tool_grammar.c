@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+/* Forced tool calls: in every format, what the grammar allows is what the reply parser reads.
+ * TXDA_MODELS names the models' directory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "grammar.h"
+#include "grammar_build.h"
+#include "reply_parser.h"
+#include "tokenizer.h"
+#include "work.h"
+
+#define BAR "\xEF\xBD\x9C"
+#define LOW "\xE2\x96\x81"
+
+static struct txda_tokenizer *tokenizer;
+static struct grammar_vocab *vocab;
+static cJSON *functions;
+
+static const char functions_json[] =
+	"[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": "
+	"\"object\", "
+	"\"properties\": {\"s\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"e\": "
+	"{\"type\": "
+	"\"string\", \"enum\": [\"a<b\", \"c\"]}}, \"required\": [\"s\"], "
+	"\"additionalProperties\": "
+	"false}}}, {\"type\": \"function\", \"function\": {\"name\": \"g\", \"parameters\": "
+	"{\"type\": "
+	"\"object\", \"properties\": {}, \"additionalProperties\": false}}}]";
+
+static int set_up(void **state)
+{
+	static char bytes[256];
+	struct grammar_token tokens[256];
+	char dir[1024], err[256];
+
+	(void)state;
+	for (unsigned i = 0; i < 256; i++) {
+		bytes[i] = (char)i;
+		tokens[i] = (struct grammar_token){.bytes = &bytes[i], .len = 1};
+	}
+	functions = cJSON_Parse(functions_json);
+	snprintf(dir, sizeof(dir), "%s/demo", getenv("TXDA_MODELS"));
+	return !functions || grammar_vocab_new(tokens, 256, 256, &vocab) ||
+	       txda_tokenizer_load(dir, &tokenizer, err, sizeof(err));
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	cJSON_Delete(functions);
+	grammar_vocab_unref(vocab);
+	txda_tokenizer_free(tokenizer);
+	return 0;
+}
+
+/* ---- what comes out of the parser ------------------------------------------------------------ */
+
+static char calls[4096];
+
+static int on_text(void *arg, const char *text, size_t len)
+{
+	(void)arg;
+	fail_msg("not a call: %.*s", (int)len, text);
+	return 0;
+}
+
+static int on_call(void *arg, const struct reply_call *call)
+{
+	(void)arg;
+	strcat(calls, "|");
+	strncat(calls, call->name, call->name_len);
+	strcat(calls, ":");
+	return 0;
+}
+
+static int on_arguments(void *arg, unsigned index, const char *text, size_t len)
+{
+	(void)arg;
+	(void)index;
+	strncat(calls, text, len);
+	return 0;
+}
+
+static void parse(enum reply_tools tools, const char *text)
+{
+	const struct reply_sink sink = {on_text, on_text, on_call, on_arguments, NULL};
+	const struct reply_options options = {.tools = tools, .functions = functions};
+	struct reply_parser *p = reply_parser_new(&options, &sink);
+
+	assert_non_null(p);
+	calls[0] = '\0';
+	assert_int_equal(reply_parser_feed(p, text, strlen(text)), 0);
+	assert_int_equal(reply_parser_flush(p), 0);
+	reply_parser_free(p);
+}
+
+/* ---- what the grammar takes ------------------------------------------------------------------ */
+
+/* How many bytes of the text it takes; *whole: the text may end there. */
+static size_t taken_of(const struct api_params *params, enum reply_tools tools,
+		       enum reply_reasoning reasoning, const char *text, bool *whole)
+{
+	struct grammar_builder *b = grammar_builder_new();
+	struct grammar_matcher *m;
+	struct grammar *g;
+	char err[256] = "";
+	uint32_t root;
+	size_t n = 0;
+
+	assert_non_null(b);
+	form_grammar(b, params, tools, reasoning, tokenizer, &root);
+	if (grammar_build(b, root, &g, err, sizeof(err)))
+		fail_msg("%s: %s", reply_format(tools)->name, err);
+	grammar_builder_free(b);
+	assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
+	while (text[n] && !grammar_matcher_accept_bytes(m, text + n, 1))
+		n++;
+	*whole = !text[n] && grammar_matcher_may_end(m);
+	grammar_matcher_free(m);
+	grammar_unref(g);
+	return n;
+}
+
+static size_t taken(enum reply_tools tools, bool parallel, const char *name, const char *text,
+		    bool *whole)
+{
+	const struct api_params params = {
+		.tools = functions,
+		.tool_choice = name ? API_TOOLS_NAMED : API_TOOLS_REQUIRED,
+		.tool_name = (char *)name,
+		.parallel_tools = parallel,
+	};
+
+	return taken_of(&params, tools, REPLY_NO_REASONING, text, whole);
+}
+
+static const struct {
+	enum reply_tools tools;
+	const char *text; /* of two calls */
+	const char *calls;
+} samples[] = {
+	{REPLY_HERMES,
+	 "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"x\", \"n\": 1}}\n</tool_call>\n"
+	 "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>",
+	 "|f:{\"s\": \"x\", \"n\": 1}|g:{}"},
+	{REPLY_LLAMA,
+	 "{\"name\": \"f\", \"parameters\": {\"s\": \"x\"}}; {\"name\": \"g\", \"parameters\": {}}",
+	 "|f:{\"s\": \"x\"}|g:{}"},
+	{REPLY_DEEPSEEK,
+	 "<" BAR "tool" LOW "calls" LOW "begin" BAR "><" BAR "tool" LOW "call" LOW "begin" BAR
+	 ">function<" BAR "tool" LOW "sep" BAR ">f\n```json\n{\"s\": \"x\"}\n```<" BAR "tool" LOW
+	 "call" LOW "end" BAR ">\n<" BAR "tool" LOW "call" LOW "begin" BAR ">function<" BAR
+	 "tool" LOW "sep" BAR ">g\n```json\n{}\n```<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR
+	 "tool" LOW "calls" LOW "end" BAR ">",
+	 "|f:{\"s\": \"x\"}|g:{}"},
+	{REPLY_DSML,
+	 "<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR "invoke name=\"f\">\n<" BAR
+	 "DSML" BAR "parameter name=\"s\" string=\"true\">1 < 2</" BAR "DSM</" BAR "DSML" BAR
+	 "parameter>\n<" BAR "DSML" BAR "parameter name=\"n\" string=\"false\">3</" BAR "DSML" BAR
+	 "parameter>\n</" BAR "DSML" BAR "invoke>\n<" BAR "DSML" BAR "invoke name=\"g\">\n</" BAR
+	 "DSML" BAR "invoke>\n</" BAR "DSML" BAR "function_calls>",
+	 "|f:{\"s\": \"1 < 2</" BAR "DSM\", \"n\": 3}|g:{}"},
+	{REPLY_MISTRAL, "[TOOL_CALLS]f[ARGS]{\"s\": \"x\"}[TOOL_CALLS]g[ARGS]{}",
+	 "|f:{\"s\": \"x\"}|g:{}"},
+	{REPLY_MISTRAL_LIST,
+	 "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"s\": \"x\"}}][TOOL_CALLS]"
+	 "[{\"name\": \"g\", \"arguments\": {}}]",
+	 "|f:{\"s\": \"x\"}|g:{}"},
+	{REPLY_GLM,
+	 "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a "
+	 "<b></arg_\n</arg_value>\n<arg_key>e</arg_key>\n"
+	 "<arg_value>a<b</arg_value>\n</tool_call>\n<tool_call>g\n</tool_call>",
+	 "|f:{\"s\": \"a <b></arg_\\n\", \"e\": \"a<b\"}|g:{}"},
+	{REPLY_GLM4, "f\n{\"s\": \"x\"}<|assistant|>g\n{}", "|f:{\"s\": \"x\"}|g:{}"},
+	{REPLY_INTERNLM,
+	 "<|action_start|><|plugin|>\n{\"name\": \"f\", \"parameters\": {\"s\": "
+	 "\"x\"}}<|action_end|>"
+	 "<|action_start|><|plugin|>\n{\"name\": \"g\", \"parameters\": {}}<|action_end|>",
+	 "|f:{\"s\": \"x\"}|g:{}"},
+	{REPLY_KIMI,
+	 "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+	 "{\"s\": \"x\"}<|tool_call_end|><|tool_call_begin|>functions.g:12"
+	 "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+	 "|f:{\"s\": \"x\"}|g:{}"},
+	{REPLY_QWEN_XML,
+	 "<tool_call>\n<function=f>\n<parameter=s>\n<</p></parametex\n</"
+	 "parameter>\n<parameter=n>\n-7\n"
+	 "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n</function>\n</"
+	 "tool_call>",
+	 "|f:{\"s\": \"<</p></parametex\", \"n\": -7}|g:{}"},
+	{REPLY_HARMONY,
+	 "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"s\": \"x\"}",
+	 "|f:{\"s\": \"x\"}"},
+};
+
+static void calls_are_allowed_and_read(void **state)
+{
+	bool whole;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+		const char *text = samples[i].text;
+		size_t n = taken(samples[i].tools, true, NULL, text, &whole);
+
+		if (n < strlen(text) || !whole)
+			fail_msg("%s: %s\nis taken as far as %zu",
+				 reply_format(samples[i].tools)->name, text, n);
+		parse(samples[i].tools, text);
+		assert_string_equal(calls, samples[i].calls);
+		/* Not more than one where one is asked for, and of that name. */
+		if (samples[i].tools == REPLY_HARMONY)
+			continue;
+		assert_true(taken(samples[i].tools, false, NULL, text, &whole) < strlen(text));
+		assert_true(taken(samples[i].tools, false, "g", text, &whole) < strlen(text) / 2);
+	}
+}
+
+static void schemas_hold_between_marks(void **state)
+{
+	static const struct {
+		enum reply_tools tools;
+		const char *text;
+		size_t left; /* bytes, from the first that is wrong */
+	} wrong[] = {
+		/* Neither of the enum; no number; a required one is left out. */
+		{REPLY_GLM,
+		 "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value></arg_value>\n<arg_key>e</"
+		 "arg_key>\n<arg_value>b",
+		 1},
+		{REPLY_QWEN_XML,
+		 "<tool_call>\n<function=f>\n<parameter=s>\n\n</parameter>\n<parameter=n>\nx", 1},
+		{REPLY_GLM, "<tool_call>f\n</tool_call>", 11},
+		{REPLY_QWEN_XML, "<tool_call>\n<function=h>", 2},
+	};
+	bool whole;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		assert_int_equal(taken(wrong[i].tools, true, NULL, wrong[i].text, &whole),
+				 strlen(wrong[i].text) - wrong[i].left);
+}
+
+/* What comes before: a message on the channel "analysis", or none. */
+static void channels_come_before(void **state)
+{
+	static const char analysis[] =
+		"<|channel|>analysis<|message|>Hm < so.<|end|><|start|>assistant";
+	static const char final[] = "<|channel|>final<|message|>{\"a\": 1}";
+	static const char call[] =
+		"<|channel|>commentary to=functions.g <|constrain|>json<|message|>{}";
+	const struct api_params form = {.format = {.form = API_FORM_OBJECT}};
+	const struct api_params tools = {.tools = functions, .tool_choice = API_TOOLS_REQUIRED};
+	const struct {
+		const struct api_params *params;
+		const char *before, *text;
+		bool taken;
+	} cases[] = {
+		{&form, "", final, true},	  {&form, analysis, final, true},
+		{&form, "", "{\"a\": 1}", false}, {&form, analysis, call, false},
+		{&tools, "", call, true},	  {&tools, analysis, call, true},
+		{&tools, analysis, final, false},
+	};
+	char text[256];
+	bool whole;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text), "%s%s", cases[i].before, cases[i].text);
+		taken_of(cases[i].params, REPLY_HARMONY, REPLY_CHANNELS, text, &whole);
+		assert_int_equal(whole, cases[i].taken);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_are_allowed_and_read),
+		cmocka_unit_test(schemas_hold_between_marks),
+		cmocka_unit_test(channels_come_before),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
