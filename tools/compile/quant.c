@@ -432,12 +432,13 @@ static int find_f8(const struct finder *f, struct source_tensor *t)
 /* NAME_blocks [n, rows, cols / 32, 16] or NAME_scales [n, rows, cols / 32]: those of matrix
  * @index. */
 static int find_mx4_part(const struct finder *f, const char *suffix, uint32_t n, uint32_t index,
-			 const uint64_t *dim, unsigned ndim, const uint8_t **ret)
+			 const uint64_t *dim, unsigned ndim, bool copy, const uint8_t **ret)
 {
 	const struct safetensors_tensor *t;
 	char name[NAME_BYTES], a[64], b[128];
 	uint64_t bytes = 1;
 	unsigned i;
+	int r;
 
 	snprintf(name, sizeof(name), "%s%s", f->name, suffix);
 	t = safetensors_find(f->s->checkpoint, name);
@@ -454,8 +455,10 @@ static int find_mx4_part(const struct finder *f, const char *suffix, uint32_t n,
 				 safetensors_shape(t->ndim, t->dim, b, sizeof(b)));
 	for (i = 1; i < ndim; i++)
 		bytes *= dim[i];
-	*ret = t->data + (index < n ? index : 0) * bytes;
-	return 0;
+	*ret = t->data;
+	r = copy ? take_copy(f, t, ret) : 0;
+	*ret += (index < n ? index : 0) * bytes;
+	return r;
 }
 
 static int find_mx4(const struct finder *f, uint32_t n, uint32_t index, struct source_tensor *t)
@@ -472,9 +475,9 @@ static int find_mx4(const struct finder *f, uint32_t n, uint32_t index, struct s
 			"\"%.200s\": %llu columns are no multiple of 32, the block of MXFP4",
 			f->name, (unsigned long long)t->cols);
 	set_groups(t, 32);
-	r = find_mx4_part(f, "_blocks", n, index, dim, 4, &t->data);
+	r = find_mx4_part(f, "_blocks", n, index, dim, 4, false, &t->data);
 	if (!r)
-		r = find_mx4_part(f, "_scales", n, index, dim, 3, &t->scales);
+		r = find_mx4_part(f, "_scales", n, index, dim, 3, true, &t->scales);
 	for (i = 0; !r && i < t->rows * t->n_groups; i++) {
 		if (t->scales[i] == 255)
 			return tool_fail(f->error, -ERANGE,
