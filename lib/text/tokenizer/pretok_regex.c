@@ -13,6 +13,9 @@
 /* Steps of one search before it is given up. Splitting expressions need a few for each byte. */
 #define MATCH_LIMIT 50000000u
 
+/* Without the JIT, what a search may remember of ways to go back, in KiB; (?:a|b)+c on 8 MB wants 1.3 GB. */
+#define HEAP_LIMIT 32768
+
 #define JIT_STACK_START 32768
 #define JIT_STACK_MAX	(8u << 20)
 
@@ -254,8 +257,11 @@ static bool prepare(struct pretok_match *match)
 		match->data = pcre2_match_data_create(1, NULL);
 	if (!match->context) {
 		match->context = pcre2_match_context_create(NULL);
-		if (match->context)
+		if (match->context) {
 			pcre2_set_match_limit(match->context, MATCH_LIMIT);
+			pcre2_set_depth_limit(match->context, MATCH_LIMIT);
+			pcre2_set_heap_limit(match->context, HEAP_LIMIT);
+		}
 	}
 	return match->data && match->context;
 }
