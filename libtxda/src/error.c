@@ -62,7 +62,7 @@ void txda__note_prefix(struct txda_context *context, const char *format, ...)
 {
 	struct message *m = take_message(context);
 	char text[TXDA__ERROR_BYTES];
-	size_t len;
+	size_t len, more;
 	va_list ap;
 
 	va_start(ap, format);
@@ -70,8 +70,10 @@ void txda__note_prefix(struct txda_context *context, const char *format, ...)
 	va_end(ap);
 	len = strlen(text);
 	if (len + 3 < sizeof(text)) {
-		strcpy(text + len, ": ");
-		strncat(text, m->text, sizeof(text) - len - 3);
+		more = strnlen(m->text, sizeof(text) - len - 3);
+		memcpy(text + len, ": ", 2);
+		memcpy(text + len + 2, m->text, more);
+		text[len + 2 + more] = '\0';
 	}
 	memcpy(m->text, text, sizeof(text));
 }

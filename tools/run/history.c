@@ -89,6 +89,7 @@ static void shorten(const struct past *p, FILE *file)
 	FILE *memory = open_memstream(&text, &len);
 	int fd = fileno(file);
 	HistEvent event;
+	bool whole;
 
 	if (!memory)
 		return;
@@ -96,10 +97,9 @@ static void shorten(const struct past *p, FILE *file)
 	fclose(memory);
 	/* O_APPEND writes nowhere else. */
 	fcntl(fd, F_SETFL, 0);
-	if (len && len < MAX_FILE && pwrite(fd, text, len, 0) == (ssize_t)len)
-		ftruncate(fd, (off_t)len);
-	else
-		ftruncate(fd, 0);
+	whole = len && len < MAX_FILE && pwrite(fd, text, len, 0) == (ssize_t)len;
+	/* What cannot be cut off stays: lines that are there twice. */
+	(void)!ftruncate(fd, whole ? (off_t)len : 0);
 	free(text);
 }
 
