@@ -13,3 +13,10 @@ done
 out=$(SYSTEMD_UNIT_PATH="$tmp:" systemd-analyze --man=no verify "$tmp"/* 2>&1 |
 	grep -E 'txdad' || true)
 [ -z "$out" ] || { printf '%s\n' "$out"; exit 1; }
+
+# How much of the system the daemon could reach if somebody took it over, on systemd's scale from 0 to 10; at most 1.0.
+SYSTEMD_UNIT_PATH="$tmp:" systemd-analyze --no-pager security --offline=yes --threshold=10 "$tmp/txdad.service" >"$tmp/exposure" 2>&1 || {
+	grep -vE '^✓' "$tmp/exposure"
+	exit 1
+}
+grep '^→' "$tmp/exposure"
