@@ -20,6 +20,7 @@
 
 #include "banner.h"
 #include "config.h"
+#include "confine.h"
 #include "log.h"
 #include "keeper.h"
 #include "models.h"
@@ -612,6 +613,9 @@ int main(int argc, char **argv)
 	char err[768];
 
 	bound_heap();
+	/* Whatever else runs as this user does not read prompts, keys and weights out of the daemon. */
+	if (confine_hide())
+		log_warning("the daemon's memory can be read by its user's processes");
 	d.reload.fd = -1;
 	d.argc = argc;
 	d.argv = argv;

@@ -283,17 +283,23 @@ static int restrict_calls(const struct confinement *c, char *err, size_t errlen)
 	return r;
 }
 
+int confine_hide(void)
+{
+	return confine_works() && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) ? -errno : 0;
+}
+
 int confine_self(const struct confinement *c, char *err, size_t errlen)
 {
-	int r;
+	int r = confine_hide();
 
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) {
+	if (!confine_works())
+		return 0;
+	if (!r && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		r = -errno;
+	if (r) {
 		snprintf(err, errlen, "prctl: %s", strerror(-r));
 		return r;
 	}
-	if (!confine_works())
-		return 0;
 	r = restrict_files(c, err, errlen);
 	return r ? r : restrict_calls(c, err, errlen);
 }

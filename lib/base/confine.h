@@ -54,6 +54,9 @@ void confine_limit(const struct confine_limits *limits);
  */
 int confine_self(const struct confinement *c, char *err, size_t errlen);
 
+/* Nobody of the same user reads or traces the calling process from now on; part of confine_self(). */
+int confine_hide(void);
+
 /* The version of the kernel's landlock; 0: none. */
 unsigned confine_landlock(void);
 /* Whether confine_self() confines in this build. */

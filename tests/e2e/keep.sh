@@ -52,7 +52,7 @@ kept_are() {
 	[ "$(kept)" = "$1" ]
 }
 served_fds() {
-	ls "/proc/$served/fd" | wc -l
+	ls "/proc/$served/fd" 2>/dev/null | wc -l
 }
 logged() {
 	grep -q "$1" "$log"

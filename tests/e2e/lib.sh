@@ -126,12 +126,13 @@ ask() {
 		sed 's/.*"choices"/"choices"/; s/"usage".*//'
 }
 
-# The daemon's resident memory in KiB, its open files.
+# The daemon's resident memory in KiB; its open files, which only root sees: others count none.
 rss() {
 	sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\) kB/\1/p' "/proc/$daemon/status"
 }
 fds() {
-	ls "/proc/$daemon/fd" | wc -l
+	# shellcheck disable=SC2012 # names are numbers
+	ls "/proc/$daemon/fd" 2>/dev/null | wc -l
 }
 
 # until_true SECONDS COMMAND...: whether it becomes true; the time is for machines that are slow or busy, and no expectation

@@ -214,12 +214,17 @@ class Daemon:
         """Its memory in KiB, its descriptors and its threads."""
         pid = self.process.pid
         found = {}
-        with open(f"/proc/{pid}/smaps_rollup") as rollup:
-            for line in rollup:
-                key, *rest = line.split()
-                if key in ("Rss:", "Pss:"):
-                    found[key[:-1].lower()] = int(rest[0])
-        found["fds"] = len(os.listdir(f"/proc/{pid}/fd"))
+        try:
+            with open(f"/proc/{pid}/smaps_rollup") as rollup:
+                for line in rollup:
+                    key, *rest = line.split()
+                    if key in ("Rss:", "Pss:"):
+                        found[key[:-1].lower()] = int(rest[0])
+            found["fds"] = len(os.listdir(f"/proc/{pid}/fd"))
+        except PermissionError:  # it is not dumpable, and we are not root
+            with open(f"/proc/{pid}/status") as status:
+                rss = next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+            found.update(rss=rss, pss=rss, fds=0)
         found["threads"] = len(os.listdir(f"/proc/{pid}/task"))
         return found
 
