@@ -427,7 +427,7 @@ static unsigned drm_distance(struct txda__backend *backend, unsigned a, unsigned
 static int vm_fail(struct drm_chip *chip, int error, const char *what)
 {
 	return txda__fail(drm_context(chip), error, "chip %u: %s: %s", chip->index, what,
-			  error == -ENOSPC ? "no address space is left" : strerror(-error));
+			  error == -ENOSPC ? "no address space is left" : txda__drm_reason(error));
 }
 
 static int drm_vm_new(struct txda__backend *backend, unsigned index, struct txda__vm **ret_vm,

@@ -17,6 +17,8 @@
 #define TXDA_BACKEND_DRM_H
 
 #include <drm/txda_drm.h>
+#include <errno.h>
+#include <string.h>
 
 #include "context.h"
 #include "listener.h"
@@ -140,6 +142,13 @@ int txda__drm_chip_open(struct drm *drm, const struct txda__node *node, unsigned
 static inline struct drm_txda_answer txda__drm_answer(void *ret, uint32_t bytes)
 {
 	return (struct drm_txda_answer){.size = bytes, .pointer = (uintptr_t)ret};
+}
+
+/* Of an ioctl that makes something: what is short is the user's share of the chip, not a disk. */
+static inline const char *txda__drm_reason(int error)
+{
+	return error == -EDQUOT ? "this user has as much of the chip as one may have"
+				: strerror(-error);
 }
 
 static inline struct txda_context *drm_context(const struct drm_chip *chip)

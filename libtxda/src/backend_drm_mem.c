@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -128,7 +129,7 @@ static int no_room(struct drm_chip *chip, int error, uint64_t bytes, bool host)
 		return txda__fail(drm_context(chip), error == -ENOSPC ? -ENOMEM : error,
 				  "chip %u: %s (%llu bytes) of %s memory: %s", chip->index,
 				  txda__bytes(bytes, wanted), (unsigned long long)bytes,
-				  host ? "host" : "device", strerror(-error));
+				  host ? "host" : "device", txda__drm_reason(error));
 	if (memory.device_bytes > memory.device_used)
 		unused = memory.device_bytes - memory.device_used;
 	return txda__fail(drm_context(chip), -ENOMEM,
@@ -186,6 +187,7 @@ static int import_memfd(struct txda__mem *mem, int fd, bool read_only)
 		.flags = read_only ? DRM_TXDA_USERPTR_READONLY : 0,
 		.vm_id = mem->vm->id,
 	};
+	struct rlimit limit;
 	void *ptr;
 	int r;
 
@@ -198,13 +200,16 @@ static int import_memfd(struct txda__mem *mem, int fd, bool read_only)
 	mem->view = ptr;
 	args.va = (uintptr_t)ptr;
 	r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &args);
-	if (r == -EDQUOT)
+	/* Without a limit of locked memory it is the number of buffers. */
+	if (r == -EDQUOT && !getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur != RLIM_INFINITY)
 		return txda__fail(drm_context(chip), r,
-				  "the memfd's %llu bytes would be locked into memory; the limit "
-				  "on that (ulimit -l, LimitMEMLOCK=) is lower",
-				  (unsigned long long)mem->bytes);
+				  "the memfd's %llu bytes would be locked into memory; %llu may be "
+				  "in all (ulimit -l, LimitMEMLOCK=)",
+				  (unsigned long long)mem->bytes,
+				  (unsigned long long)limit.rlim_cur);
 	if (r < 0)
-		return txda__fail(drm_context(chip), r, "pinning the memfd: %s", strerror(-r));
+		return txda__fail(drm_context(chip), r, "pinning the memfd: %s",
+				  txda__drm_reason(r));
 	return own_handle(mem, args.handle);
 }
 
@@ -302,6 +307,12 @@ int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd)
 		return txda__fail(
 			drm_context(chip), r == -EPERM || r == -EINVAL ? -ENOTSUP : r, "export: %s",
 			r == -EPERM || r == -EINVAL ? "the buffer is private" : strerror(-r));
+	/* A buffer has one dma-buf: one that somebody made before stays as writable as it was. */
+	if (mem->frozen && (fcntl(args.fd, F_GETFL) & O_ACCMODE) == O_RDWR) {
+		close(args.fd);
+		return txda__fail(drm_context(chip), -EBUSY,
+				  "export: the buffer is shared for writing");
+	}
 	*ret_fd = args.fd;
 	return 0;
 }

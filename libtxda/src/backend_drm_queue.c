@@ -109,7 +109,7 @@ int txda__drm_queue_new(struct txda__vm *vm, enum txda_queue_class queue_class,
 		free(queue);
 		return txda__fail(drm_context(chip), r, "chip %u: no queue: %s", chip->index,
 				  r == -ENOSPC ? "this process has as many as it may"
-					       : strerror(-r));
+					       : txda__drm_reason(r));
 	}
 	pthread_mutex_lock(&chip->lock);
 	queue->next = chip->queues;

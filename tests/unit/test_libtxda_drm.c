@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -244,6 +245,7 @@ static void test_room(void **state)
 
 static void test_sharing(void **state)
 {
+	struct rlimit limit;
 	unsigned char data[5000], back[5000];
 	struct txda_buffer *a, *b, *c, *host;
 	struct txda_context *context;
@@ -308,10 +310,29 @@ static void test_sharing(void **state)
 	assert_memory_equal(data, back, sizeof(data));
 	txda_buffer_unref(a);
 	txda_buffer_unref(host);
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	limit.rlim_cur = 65536;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
 	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_FROM_USERPTR;
 	fake_drm.fail_error = -EDQUOT;
 	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EDQUOT);
 	assert_has(txda_context_error(context), "LimitMEMLOCK");
+	/* The limit of locked memory is to blame only where there is one. */
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	limit.rlim_cur = limit.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	if (limit.rlim_cur == RLIM_INFINITY) {
+		fake_drm.fail_error = -EDQUOT;
+		fake_drm.fail_after = 0;
+		assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EDQUOT);
+		assert_has(txda_context_error(context), "this user");
+	}
+	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_CREATE;
+	fake_drm.fail_error = -EDQUOT;
+	fake_drm.fail_after = 0;
+	assert_int_equal(txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &a),
+			 -EDQUOT);
+	assert_has(txda_context_error(context), "this user");
 	close(fd);
 	fd = open("/dev/null", O_RDONLY);
 	r = txda_buffer_import(device_of(context, 0), fd, 0, &host);
