@@ -30,6 +30,7 @@ struct mask_workers {
 	struct mask_job *ended; /* to be freed, linked by next */
 	uint64_t last_spent_ns; /* of the user who was served last */
 	unsigned n_users, max_users;
+	unsigned most;	    /* workers that one user may occupy */
 	struct user *users; /* [max_users] */
 };
 
@@ -89,7 +90,7 @@ static void unlink_job(struct mask_workers *w, struct mask_job *job)
 	*(job->next ? &job->next->prev : &user->last) = job->prev;
 }
 
-/* The job that goes next, or NULL. */
+/* The job that goes next, or NULL. One worker is left to users who come. */
 static struct mask_job *next_job(struct mask_workers *w)
 {
 	const struct user *best = NULL;
@@ -97,7 +98,7 @@ static struct mask_job *next_job(struct mask_workers *w)
 	for (unsigned i = 0; i < w->n_users; i++) {
 		const struct user *user = &w->users[i];
 
-		if (user->first &&
+		if (user->first && user->working < w->most &&
 		    (!best || user->working < best->working ||
 		     (user->working == best->working && user->spent_ns < best->spent_ns)))
 			best = user;
@@ -239,12 +240,15 @@ void mask_workers_end(struct mask_workers *w, struct mask_job *job)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* As many as half of the CPUs: the others are the engine's, the clients' and a device model's. */
+/*
+ * As many as half of the CPUs: the others are the engine's, the clients' and a device model's. Two at
+ * least, so that one user's long job leaves one to the others.
+ */
 static unsigned thread_count(void)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN) / 2;
 
-	return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (unsigned)n;
+	return n < 2 ? 2 : n > MAX_THREADS ? MAX_THREADS : (unsigned)n;
 }
 
 int mask_workers_new(unsigned max_jobs, void (*notify)(void *arg), void *arg,
@@ -260,6 +264,7 @@ int mask_workers_new(unsigned max_jobs, void (*notify)(void *arg), void *arg,
 	w->notify = notify;
 	w->arg = arg;
 	w->max_users = max_jobs + MAX_THREADS;
+	w->most = thread_count() - 1;
 	w->users = calloc(w->max_users, sizeof(*w->users));
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);

@@ -12,7 +12,7 @@
  * through with it, a job holds a reference to its request.
  *
  * Shares: of the users whose jobs wait, the one goes next that occupies the fewest workers, then the
- * one whose jobs took the least CPU time. A user who comes back after idling is lifted to the least
+ * one whose jobs took the least CPU time. No user occupies all workers. A user who comes back after idling is lifted to the least
  * of the active ones, or to the one who was served last.
  *
  * Threads: submit, wait and end are the engine thread's; so are the results once done is set.
