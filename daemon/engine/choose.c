@@ -46,14 +46,10 @@ static bool mask_allows(struct engine_seq *seq)
 static void keep_row(struct engine *e, struct engine_seq *seq, unsigned row_index)
 {
 	struct step_slot *slot = &e->slots[e->turn];
-	struct kept_row *kept = e->spare_rows;
 	size_t vocab = slot->vocab, k = slot->topk;
+	struct kept_row *kept = malloc(sizeof(*kept) + (vocab + 2 * k) * sizeof(float));
 	float *topk_logits;
 
-	if (kept)
-		e->spare_rows = kept->next;
-	else
-		kept = malloc(sizeof(*kept) + (vocab + 2 * k) * sizeof(float));
 	if (!kept) {
 		seq->error = -ENOMEM;
 		seq->error_words = "no memory for a row of logits";
@@ -176,7 +172,7 @@ void choose_tokens(struct engine *e, struct sched_item *item, unsigned row_index
 	unsigned accepted = 0;
 
 	/* It was computed anew after a preemption. */
-	choose_drop_row(e, seq);
+	choose_drop_row(seq);
 	for (;;) {
 		struct sampler_row row;
 
@@ -229,15 +225,12 @@ bool choose_late(struct engine *e, struct engine_seq *seq, uint64_t now)
 	/* After a preemption the row is computed again, with the tokens before it. */
 	if (seq->sched.n_computed == seq->sched.n_total)
 		advance(e, seq, &seq->kept->row, now);
-	choose_drop_row(e, seq);
+	choose_drop_row(seq);
 	return n != atomic_load_explicit(&seq->request->n_tokens, memory_order_relaxed);
 }
 
-void choose_drop_row(struct engine *e, struct engine_seq *seq)
+void choose_drop_row(struct engine_seq *seq)
 {
-	if (!seq->kept)
-		return;
-	seq->kept->next = e->spare_rows;
-	e->spare_rows = seq->kept;
+	free(seq->kept);
 	seq->kept = NULL;
 }

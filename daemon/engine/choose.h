@@ -44,6 +44,6 @@ bool choose_ended(struct engine_seq *seq);
 /* Appends the token of a row that was kept, if its mask is known by now; whether there is one. */
 bool choose_late(struct engine *e, struct engine_seq *seq, uint64_t now);
 /* Gives the memory of a kept row back, if there is one. */
-void choose_drop_row(struct engine *e, struct engine_seq *seq);
+void choose_drop_row(struct engine_seq *seq);
 
 #endif

@@ -195,7 +195,6 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 void engine_free(struct engine *e)
 {
 	struct engine_request *r, *next;
-	struct kept_row *row;
 
 	if (!e)
 		return;
@@ -205,10 +204,6 @@ void engine_free(struct engine *e)
 		pthread_join(e->thread, NULL);
 	}
 	mask_workers_free(e->masks);
-	while ((row = e->spare_rows)) {
-		e->spare_rows = row->next;
-		free(row);
-	}
 	for (r = ready_take(&e->ready); r; r = next) {
 		next = r->ready_next;
 		engine_request_unref(r);

@@ -18,7 +18,6 @@
 
 /* A copy of a row of outputs that waits for its mask. */
 struct kept_row {
-	struct kept_row *next; /* of the spare ones */
 	struct sampler_row row;
 	float memory[]; /* logits, candidates' logits, their ids */
 };
@@ -81,7 +80,6 @@ struct engine {
 	unsigned n_searches;	 /* beam searches among them */
 	struct draft *draft;	 /* NULL: no speculation */
 	struct mask_workers *masks;
-	struct kept_row *spare_rows;
 	/* One holds the step that runs, the other the one that is prepared meanwhile. */
 	struct step_slot slots[2];
 	unsigned turn;	      /* the slot of the step that runs, or is to run next */

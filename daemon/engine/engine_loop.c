@@ -96,7 +96,7 @@ static void finish(struct engine *e, struct engine_seq *seq, enum engine_finish 
 	e->n_live--;
 	e->n_searches -= r->beams != NULL;
 	lead_on(e, r);
-	choose_drop_row(e, seq);
+	choose_drop_row(seq);
 	*(seq->live_prev ? &seq->live_prev->live_next : &e->live) = seq->live_next;
 	if (seq->live_next)
 		seq->live_next->live_prev = seq->live_prev;
