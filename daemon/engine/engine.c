@@ -117,7 +117,7 @@ static int build(struct engine *e, const struct engine_options *options,
 	set_limits(e, options, info, max_blocks);
 	plan = (struct scheduler_options){
 		.max_seqs = e->limits.max_num_seqs,
-		.max_live = e->max_queue + e->limits.max_num_seqs,
+		.max_users = e->max_queue + 2 * e->limits.max_num_seqs,
 		.max_tokens = e->limits.max_num_batched_tokens,
 		.max_rows = info->max_rows,
 		.max_context = e->limits.max_context,
@@ -131,7 +131,7 @@ static int build(struct engine *e, const struct engine_options *options,
 	if (!error)
 		error = sampler_new(info->vocab, info->topk, &e->sampler);
 	if (!error)
-		error = mask_workers_new(plan.max_live, note_mask, e, &e->masks);
+		error = mask_workers_new(plan.max_users, note_mask, e, &e->masks);
 	if (!error) {
 		e->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		error = e->ready_fd < 0 ? -errno : 0;
@@ -280,7 +280,7 @@ static int check(const struct engine *e, const struct engine_request *r, char *e
 int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen)
 {
 	struct engine_seq *head;
-	unsigned queued, n = 0;
+	unsigned queued, limit, n = 0;
 
 	for (struct engine_request *f = r; f; f = f == r ? r->forks : f->fork_next, n++) {
 		int error = check(e, f, err, errlen);
@@ -296,11 +296,11 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 		snprintf(err, errlen, "the engine is being stopped");
 		return -ESHUTDOWN;
 	}
+	limit = e->max_queue + (r->continues ? e->limits.max_num_seqs : 0);
 	queued = atomic_fetch_add(&e->n_submitted, n) + atomic_load(&e->n_waiting);
-	if (queued + n > e->max_queue) {
+	if (queued + n > limit) {
 		atomic_fetch_sub(&e->n_submitted, n);
-		snprintf(err, errlen, "%u requests wait already, the limit is %u", queued,
-			 e->max_queue);
+		snprintf(err, errlen, "%u requests wait already, the limit is %u", queued, limit);
 		return -EAGAIN;
 	}
 	for (struct engine_request *f = r; f; f = f == r ? r->forks : f->fork_next) {

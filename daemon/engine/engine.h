@@ -170,6 +170,7 @@ struct engine_request {
 	 * fork_next: the prompt is computed and counted once. They have no sink and no pooling.
 	 */
 	struct engine_request *forks, *fork_next;
+	bool continues; /* parts of the client's request were computed: a full queue takes this one */
 	struct beam_search *search; /* of engine_beam_new(); its results once it is complete */
 	void *client;		    /* the client side's own */
 	struct engine_constraint *constraint; /* owned by the request; NULL: none */
@@ -297,7 +298,7 @@ void engine_free(struct engine *e);
 
 /*
  * Queues a request and its forks, all or none; takes a reference to each. A request is submitted
- * once. -EAGAIN: the queue is full.
+ * once. -EAGAIN: the queue is full; as many as run at once find a place that continue what was begun.
  * -E2BIG: prompt longer than the context (which never exceeds the whole KV cache; err says value
  * and limit). -EINVAL: an empty prompt, a token outside the vocabulary, a sampling parameter out of
  * range. -EIO: the group was lost. -ESHUTDOWN: it is being freed. -EOPNOTSUPP: a vector is wanted

@@ -12,7 +12,7 @@ int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct
 {
 	struct scheduler *s;
 
-	if (!options->max_seqs || options->max_live < options->max_seqs || !options->max_context ||
+	if (!options->max_seqs || !options->max_users || !options->max_context ||
 	    options->max_tokens < options->max_seqs || options->max_rows < options->max_seqs)
 		return -EINVAL;
 	s = calloc(1, sizeof(*s));
@@ -26,7 +26,7 @@ int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct
 	s->max_blocks = sched_blocks_for(s, options->max_context);
 	s->running = calloc(options->max_seqs, sizeof(*s->running));
 	s->slots = calloc(options->max_seqs, sizeof(*s->slots));
-	s->users = calloc(options->max_live, sizeof(*s->users));
+	s->users = calloc(options->max_users, sizeof(*s->users));
 	s->tokens = calloc(kv_block_size(kv), sizeof(*s->tokens));
 	s->block_table = calloc(options->max_seqs, s->max_blocks * sizeof(*s->block_table));
 	s->matched = calloc(s->max_blocks, sizeof(*s->matched));
@@ -71,7 +71,7 @@ static unsigned find_user(struct scheduler *s, uid_t uid)
 		if (!user->live && (spare == UINT_MAX || user->counter < s->users[spare].counter))
 			spare = i;
 	}
-	if (s->n_users < s->options.max_live)
+	if (s->n_users < s->options.max_users)
 		spare = s->n_users++;
 	s->users[spare] = (struct user){.uid = uid};
 	return spare;

@@ -139,7 +139,7 @@ struct sched_seq {
 
 struct scheduler_options {
 	unsigned max_seqs;     /* running at once */
-	unsigned max_live;     /* running and waiting */
+	unsigned max_users;    /* who have sequences at once */
 	unsigned max_tokens;   /* a step, at least max_seqs */
 	unsigned max_rows;     /* a step, at least max_seqs */
 	unsigned max_context;  /* most tokens of a sequence; its blocks must fit the whole cache */
@@ -165,7 +165,7 @@ struct sched_item {
 int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct scheduler **ret);
 void scheduler_free(struct scheduler *s);
 
-/* Adds a sequence to the waiting ones. At most max_live are there at a time. */
+/* Adds a sequence to the waiting ones. At most max_users have some at a time. */
 void scheduler_add(struct scheduler *s, struct sched_seq *seq);
 /*
  * Adds @child, which goes on from where @parent is: n > 1 and beam search. Between two steps, with

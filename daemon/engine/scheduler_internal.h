@@ -40,7 +40,7 @@ struct scheduler {
 	struct sched_seq **running; /* [max_seqs] in order of admission */
 	unsigned *slots;	    /* [max_seqs] free rows of the block table, a stack */
 	unsigned n_slots;
-	struct user *users;    /* [max_live] */
+	struct user *users;    /* [max_users] */
 	int32_t *tokens;       /* [block_size] a block's tokens in one piece */
 	uint32_t *block_table; /* [max_seqs, max_blocks] */
 	uint32_t *matched;     /* [max_blocks] of a sequence that may be admitted */

@@ -311,7 +311,7 @@ static void set_up(struct sim *s)
 	const struct sim_options *o = s->options;
 	struct scheduler_options limits = {
 		.max_seqs = s->max_seqs,
-		.max_live = MAX_LIVE,
+		.max_users = MAX_LIVE,
 		.max_tokens = o->max_tokens ? o->max_tokens : 2048,
 		.max_rows = s->max_seqs,
 		.max_context = MAX_CONTEXT,

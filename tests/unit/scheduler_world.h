@@ -104,7 +104,7 @@ static inline unsigned planned(const struct world *w, const struct sched_seq *se
 
 static const struct scheduler_options plain = {
 	.max_seqs = 8,
-	.max_live = 32,
+	.max_users = 32,
 	.max_tokens = 16,
 	.max_rows = 8,
 	.max_context = 64,

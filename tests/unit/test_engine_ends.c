@@ -45,13 +45,13 @@ static void bounds_the_queue(void **state)
 	struct engine *e;
 	struct engine_sampling s = greedy(50);
 	int32_t prompt[] = {1, 2, 3};
-	struct engine_request *r[4];
+	struct engine_request *r[6];
 	unsigned launches;
 	char err[256] = "";
 
 	(void)state;
 	e = open_engine(&(struct engine_options){.max_num_seqs = 2, .max_queue = 2});
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 6; i++)
 		r[i] = new_request(prompt, 3, &s, false);
 	/* The first one's step lasts until all are there, however slow this thread is. */
 	atomic_store(&fake_model_hang, true);
@@ -63,9 +63,16 @@ static void bounds_the_queue(void **state)
 	submit(e, r[2]);
 	assert_int_equal(engine_submit(e, r[3], err, sizeof(err)), -EAGAIN);
 	assert_non_null(strstr(err, "limit is 2"));
+	/* What goes on with work that was done finds a place, but not without end. */
+	for (unsigned i = 3; i < 6; i++)
+		r[i]->continues = true;
+	submit(e, r[3]);
+	submit(e, r[4]);
+	assert_int_equal(engine_submit(e, r[5], err, sizeof(err)), -EAGAIN);
+	assert_non_null(strstr(err, "limit is 4"));
 	atomic_store(&fake_model_hang, false);
-	wait_finished(e, 3);
-	for (unsigned i = 0; i < 4; i++)
+	wait_finished(e, 5);
+	for (unsigned i = 0; i < 6; i++)
 		engine_request_unref(r[i]);
 	close_engine(e);
 }

@@ -28,7 +28,7 @@ static void refuses_nonsense(void **state)
 	o.max_rows = 7;
 	assert_int_equal(scheduler_new(&o, kv, &s), -EINVAL);
 	o.max_rows = 8;
-	o.max_live = 7;
+	o.max_users = 0;
 	assert_int_equal(scheduler_new(&o, kv, &s), -EINVAL);
 	assert_null(s);
 	scheduler_free(NULL);
@@ -218,7 +218,7 @@ static void random_loads(void **state)
 	for (unsigned round = 0; round < 60; round++) {
 		struct scheduler_options o = {
 			.max_seqs = 1 + (unsigned)rand() % 8,
-			.max_live = LIVE,
+			.max_users = LIVE,
 			.max_context = 40,
 		};
 		struct sched_seq seqs[LIVE];
@@ -369,7 +369,7 @@ static void limits_chunks_beside_decodes(void **state)
 {
 	const struct scheduler_options o = {
 		.max_seqs = 40,
-		.max_live = 64,
+		.max_users = 64,
 		.max_tokens = 1000,
 		.max_rows = 40,
 		.max_context = 2500,

@@ -4,7 +4,7 @@
 
 static const struct scheduler_options wide = {
 	.max_seqs = 16,
-	.max_live = 32,
+	.max_users = 32,
 	.max_tokens = 100,
 	.max_rows = 16,
 	.max_context = 90,
@@ -99,7 +99,7 @@ static void lower_priorities_share_the_rest(void **state)
 
 	(void)state;
 	o.max_context = 512;
-	o.max_live = 16;
+	o.max_users = 16;
 	open_world(&w, o, 1024);
 	for (unsigned i = 0; i < 3; i++)
 		add(&w, &decodes[i], 2, 0, 4);
@@ -142,7 +142,7 @@ static void nobody_saves_up(void **state)
 
 	(void)state;
 	o.max_seqs = 3;
-	o.max_live = 64;
+	o.max_users = 64;
 	o.max_context = 1024;
 	open_world(&w, o, 1024);
 	add(&w, &writer, 1, 0, 4);
@@ -676,7 +676,7 @@ static void urgency_ends(void **state)
 	struct world w;
 
 	(void)state;
-	o.max_live = 256;
+	o.max_users = 256;
 	open_world(&w, o, 128);
 	for (unsigned i = 0; i < BACKLOG; i++)
 		add(&w, &backlog[i], 1, 0, 4);
@@ -716,7 +716,7 @@ static void urgency_raises_those_before(void **state)
 
 	(void)state;
 	o.max_seqs = 1;
-	o.max_live = BACKLOG + 2;
+	o.max_users = BACKLOG + 2;
 	open_world(&w, o, 64);
 	add(&w, &stream, 2, 3, 4);
 	for (unsigned i = 0; i < BACKLOG; i++)
