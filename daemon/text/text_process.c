@@ -297,28 +297,6 @@ static void digest_of(const struct text_loaded *l, uint8_t digest[32])
 	sha256_final(&h, digest);
 }
 
-/* Locked. The process has ended: another one, which must have read the same. */
-static int start_again(struct text_process *p, char *err, size_t errlen)
-{
-	struct text_loaded *l;
-	uint8_t digest[32];
-	int r;
-
-	end_process(p);
-	log_warning("the text process of %s ended; another one is started", p->dir);
-	r = start(p, &l, err, errlen);
-	if (r)
-		return r;
-	digest_of(l, digest);
-	free(l);
-	if (!memcmp(digest, p->digest, sizeof(digest)))
-		return 0;
-	end_process(p);
-	snprintf(err, errlen, "the tokeniser in %.300s has changed since the model was loaded",
-		 p->dir);
-	return -ESTALE;
-}
-
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
 /* Has the process begin lane @index, with @fd. */
@@ -365,6 +343,32 @@ static int begin_lane(struct text_process *p, unsigned index)
 	return r;
 }
 
+/* Locked. The process has ended: another one, which must have read the same. */
+static int start_again(struct text_process *p, char *err, size_t errlen)
+{
+	struct text_loaded *l;
+	uint8_t digest[32];
+	int r;
+
+	end_process(p);
+	log_warning("the text process of %s ended; another one is started", p->dir);
+	r = start(p, &l, err, errlen);
+	if (r)
+		return r;
+	digest_of(l, digest);
+	free(l);
+	if (!memcmp(digest, p->digest, sizeof(digest))) {
+		for (unsigned i = 0; i < TEXT_LANES; i++)
+			if (!p->lanes[i].busy)
+				begin_lane(p, i);
+		return 0;
+	}
+	end_process(p);
+	snprintf(err, errlen, "the tokeniser in %.300s has changed since the model was loaded",
+		 p->dir);
+	return -ESTALE;
+}
+
 /* A lane that has nothing to do says nothing. */
 static bool is_sound(int fd)
 {
@@ -391,7 +395,8 @@ static int take_lane(struct text_process *p, unsigned *ret, char *err, size_t er
 		if (r == -ECHILD)
 			p->pid = 0;
 		if (r)
-			r = start_again(p, err, errlen) ? -EIO : begin_lane(p, i);
+			r = start_again(p, err, errlen);
+		r = r ? -EIO : 0;
 	}
 	if (!r)
 		p->lanes[i].busy = true;

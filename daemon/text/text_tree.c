@@ -128,9 +128,13 @@ static cJSON *read_node(struct reader *r, bool in_object, unsigned depth)
 
 int text_tree_read(const char *data, size_t len, cJSON **ret)
 {
-	struct reader r = {.at = data, .end = data + len};
+	struct reader r = {.at = data};
 
-	*ret = len ? read_node(&r, false, 0) : NULL;
+	*ret = NULL;
+	if (!len)
+		return 0;
+	r.end = data + len;
+	*ret = read_node(&r, false, 0);
 	if (!r.error && r.at != r.end)
 		r.error = -EINVAL;
 	if (r.error) {

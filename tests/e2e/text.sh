@@ -1,0 +1,200 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# What becomes of a model's text process: killed, stopped, given hostile templates, expressions and files. Only the request that was worked on gets an
+# error, and other users' requests go on. UNCONFINED is set where the build does not confine itself (sanitizers).
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+chat=/v1/chat/completions
+hello='{"messages":[{"role":"user","content":"Hello"}],"max_tokens":2}'
+chmod 755 "$tmp"
+
+# The children of a process, in order.
+children() {
+	grep -ls "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status | sed 's/[^0-9]//g' | sort -n
+}
+# The text process of the only model, and its lanes.
+text_process() {
+	for child in $(children "$daemon"); do
+		if tr '\0' ' ' <"/proc/$child/cmdline" 2>/dev/null | grep -q txdad-text; then
+			echo "$child"
+		fi
+	done
+}
+has_lanes() {
+	[ "$(children "$(text_process)" | wc -l)" = 3 ]
+}
+# Sets $lanes.
+find_lanes() {
+	until_true 60 has_lanes || fail "there are not 3 lanes"
+	lanes=$(children "$(text_process)")
+}
+gone() {
+	for pid in "$@"; do
+		# One that is dead and that its parent has not looked at yet counts as gone.
+		if [ -e "/proc/$pid" ] && ! grep -qs '^State:[[:space:]]*Z' "/proc/$pid/status"; then
+			return 1
+		fi
+	done
+}
+# send FILE [OPTION...]: a chat in the background, its status into FILE; its pid is $!
+send() {
+	file=$1
+	shift
+	printf '%s' "$hello" | curl -sS --max-time 100 --unix-socket "$socket" -o "$file.body" -w '%{http_code}' \
+		-H 'Content-Type: application/json' --data-binary @- "$@" "http://localhost$chat" >"$file" 2>"$file.err" &
+}
+# What runs a program as another user, where that can be.
+other=
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	other="setpriv --reuid 65534 --regid 65534 --clear-groups"
+fi
+
+# ---- what it may ---------------------------------------------------------------------------------
+start_daemon --text-timeout 600 --socket-mode 0666
+expect 200 '"object":"chat.completion"' $chat "$hello"
+find_lanes
+if [ -z "${UNCONFINED:-}" ]; then
+	for pid in $(text_process) $lanes; do
+		grep -q '^Seccomp:[[:space:]]*2$' "/proc/$pid/status" || fail "no filter of system calls: $(grep Seccomp "/proc/$pid/status")"
+		grep -q '^NoNewPrivs:[[:space:]]*1$' "/proc/$pid/status" || fail "new privileges are possible"
+	done
+fi
+if [ "$(id -u)" = 0 ]; then
+	for pid in $lanes; do
+		[ "$(ls "/proc/$pid/fd")" = "$(printf '0\n1\n2')" ] || fail "descriptors of a lane: $(ls -l "/proc/$pid/fd")"
+	done
+fi
+
+# ---- killed --------------------------------------------------------------------------------------
+# Between requests nobody notices.
+# shellcheck disable=SC2086 # pids are words
+kill -9 $lanes
+expect 200 '"object":"chat.completion"' $chat "$hello"
+before=$(text_process)
+find_lanes
+kill -9 "$before"
+# shellcheck disable=SC2086
+until_true 60 gone $lanes || fail "lanes outlive their process"
+expect 200 '"object":"chat.completion"' $chat "$hello"
+[ "$(text_process)" != "$before" ] || fail "the process is still $before"
+# In the middle of a request: that one gets an error, the next one an answer.
+find_lanes
+first=$(echo "$lanes" | head -n 1)
+kill -STOP "$first"
+send "$tmp/killed"
+client=$!
+is_reading() {
+	http http://localhost/v1/requests | grep -q '"state":"reading"'
+}
+until_true 60 is_reading || fail "no request is being read"
+kill -9 "$first"
+wait "$client" || true
+# The order of lanes need not be that of their numbers: the request may have had another one.
+case $(cat "$tmp/killed") in
+500) grep -q 'the process that read messages ended' "$tmp/killed.body" || fail "$(cat "$tmp/killed.body")" ;;
+200) ;;
+*) fail "killed in the middle: $(cat "$tmp/killed" "$tmp/killed.body")" ;;
+esac
+expect 200 '"object":"chat.completion"' $chat "$hello"
+
+# ---- one user's hang, the other goes on ------------------------------------------------------------
+# Those that are taken first are those that began first.
+stop
+start_daemon --text-timeout 600 --socket-mode 0666
+find_lanes
+stopped=$(echo "$lanes" | head -n 2)
+# shellcheck disable=SC2086
+kill -STOP $stopped
+printf '%s' "$hello" >"$tmp/hello"
+chmod 644 "$tmp/hello"
+clients=
+for _ in 1 2 3 4 5 6; do
+	# Not through a function: the pid must be that of curl itself.
+	$other curl -sS --max-time 100 --unix-socket "$socket" -o /dev/null -H 'Content-Type: application/json' \
+		--data-binary "@$tmp/hello" "http://localhost$chat" >/dev/null 2>&1 &
+	clients="$clients $!"
+done
+until_true 60 is_reading || fail "no request of the other user is being read"
+for _ in 1 2 3 4; do
+	expect 200 '"object":"chat.completion"' $chat "$hello"
+done
+# Who waits for them leaves: their lanes are killed, and others take their place.
+# shellcheck disable=SC2086
+kill -9 $clients 2>/dev/null || true
+for pid in $clients; do wait "$pid" 2>/dev/null || true; done
+# shellcheck disable=SC2086
+until_true 60 gone $stopped || fail "lanes of clients that left go on"
+expect 200 '"object":"chat.completion"' $chat "$hello"
+
+# ---- the daemon's ends -----------------------------------------------------------------------------
+find_lanes
+all="$(text_process) $lanes"
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null || true
+# shellcheck disable=SC2086
+until_true 60 gone $all || fail "the text process outlives a daemon that was killed"
+rm -f "$socket"
+
+# ---- hostile models --------------------------------------------------------------------------------
+# hostile NAME: a copy of the model, to be spoilt
+hostile() {
+	mkdir "$tmp/$1"
+	for file in config.json generation_config.json tokenizer.json tokenizer_config.json; do
+		cp "$MODEL/$file" "$tmp/$1/$file"
+	done
+}
+for name in loops grows deep cut repeats; do
+	hostile $name
+done
+cat >"$tmp/loops/chat_template.jinja" <<'END'
+{%- for a in range(1000) %}{%- for b in range(1000) %}{%- for c in range(1000) %}{{- messages[0].content[:1] }}{%- endfor %}{%- endfor %}{%- endfor %}
+END
+cat >"$tmp/grows/chat_template.jinja" <<'END'
+{%- set ns = namespace(text='a long text ') %}{%- for a in range(60) %}{%- set ns.text = ns.text + ns.text %}{%- endfor %}{{- ns.text }}
+END
+awk 'BEGIN { for (i = 0; i < 100000; i++) printf "[" }' >"$tmp/deep/tokenizer.json"
+head -c 20000 "$MODEL/tokenizer.json" >"$tmp/cut/tokenizer.json"
+# An expression that takes exponential time.
+cat >"$tmp/repeats/tokenizer.json" <<'END'
+{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}, "decoder": {"type": "ByteLevel"},
+ "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+  {"type": "Split", "pattern": {"Regex": "(?:(?:a|aa)+)+c"}, "behavior": "Isolated", "invert": false},
+  {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]}}
+END
+rm "$tmp/repeats/tokenizer_config.json"
+start_daemon --text-timeout 5 --text-memory 128M --model "loops=$tmp/loops" --model "grows=$tmp/grows" --model "deep=$tmp/deep" --load demand --model "cut=$tmp/cut" --load demand \
+	--model "repeats=$tmp/repeats"
+# refused MODEL PATH BODY: whatever it says, it is an error; or, at the slowest, a request that took too long
+refused() {
+	got=$(post "$1" "$2" -o "$tmp/answer" -w '%{http_code}') || true
+	case $got in
+	400 | 500 | 504) grep -q '^{"error":{"message":"' "$tmp/answer" || fail "$2: $(cat "$tmp/answer")" ;;
+	*) fail "$2: status $got: $(head -c 300 "$tmp/answer")" ;;
+	esac
+}
+refused $chat '{"model":"loops","messages":[{"role":"user","content":"x"}],"max_tokens":1}'
+refused $chat '{"model":"grows","messages":[{"role":"user","content":"x"}],"max_tokens":1}'
+long=$(awk 'BEGIN { for (i = 0; i < 5000; i++) printf "a"; printf "bc" }')
+refused /tokenize "{\"model\":\"repeats\",\"prompt\":\"$long\"}"
+expect 503 'deep/tokenizer.json' $chat '{"model":"deep","messages":[{"role":"user","content":"x"}]}'
+expect 503 'cut/tokenizer.json' $chat '{"model":"cut","messages":[{"role":"user","content":"x"}]}'
+expect 200 '"object":"chat.completion"' $chat "$hello"
+expect 200 '"count":' /tokenize '{"model":"loops","prompt":"fine"}'
+expect 200 '"count":' /tokenize '{"model":"grows","prompt":"fine"}'
+expect 200 '"count":3' /tokenize '{"model":"repeats","prompt":"abc"}'
+stop
+
+# ---- files that change -----------------------------------------------------------------------------
+hostile changes
+start --model "demo=$tmp/changes"
+expect 200 '"object":"chat.completion"' $chat "$hello"
+echo '{"eos_token_id": 7}' >"$tmp/changes/generation_config.json"
+kill -9 "$(text_process)"
+expect 503 'has changed since the model was loaded' $chat "$hello"
+cp "$MODEL/generation_config.json" "$tmp/changes/generation_config.json"
+expect 200 '"object":"chat.completion"' $chat "$hello"
+stop
+[ -z "$(text_process)" ] || fail "a text process is left over"
+conclude
