@@ -15,6 +15,7 @@
 struct golden_case {
 	int32_t *ids, *at, *greedy;
 	float *last, *rows, *margin;		/* [V], [n_at, V], [n_greedy] */
+	float *mtp_rows;			/* [n_at, V]; read for golden_run_mtp() only */
 	const struct safetensors_tensor *index; /* I32 [layers, T, keys] or NULL */
 	unsigned n_ids, n_at, n_greedy;
 };
@@ -65,6 +66,7 @@ static void free_case(struct golden_case *c)
 	free(c->last);
 	free(c->rows);
 	free(c->margin);
+	free(c->mtp_rows);
 	memset(c, 0, sizeof(*c));
 }
 
@@ -321,6 +323,17 @@ static int run_greedy(struct runner *r, const struct golden_case *c, struct gold
 	return ret;
 }
 
+static void add_result(struct golden_result *total, const struct golden_result *g,
+		       unsigned n_greedy)
+{
+	total->sum += g->sum;
+	total->rows += g->rows;
+	total->beyond += g->beyond;
+	total->agreed += g->agreed;
+	total->first_off += n_greedy;
+	total->worst = fmax(total->worst, g->worst);
+}
+
 /* Prints and judges. */
 static bool judge(const struct golden_options *o, unsigned index, const struct golden_case *c,
 		  const struct golden_result *g)
@@ -344,6 +357,74 @@ static bool judge(const struct golden_options *o, unsigned index, const struct g
 	return close && same && chosen;
 }
 
+/*
+ * The layer's token at p is the one at p + 1, with the state at p before it: the pair stands at
+ * position p.
+ */
+static int run_mtp_prompt(struct runner *r, struct runner *mtp, const struct golden_case *c,
+			  unsigned chunk, struct golden_result *g, struct tool_error *error)
+{
+	const size_t v = r->info.vocab;
+	int32_t *tokens = malloc(c->n_ids * sizeof(*tokens));
+	float *states = malloc((size_t)c->n_ids * r->states * sizeof(*states)),
+	      *logits = malloc((c->n_at + 1) * v * sizeof(*logits));
+	struct runner_part part = {.tokens = c->ids, .n = c->n_ids, .states = states},
+			   next = {.tokens = tokens,
+				   .n = c->n_ids,
+				   .rows = (const unsigned *)c->at,
+				   .n_rows = c->n_at,
+				   .logits = logits,
+				   .before = states};
+	int ret = -ENOMEM;
+	unsigned i;
+
+	if (tokens && states && logits) {
+		memcpy(tokens, c->ids + 1, (c->n_ids - 1) * sizeof(*tokens));
+		tokens[c->n_ids - 1] = c->greedy[0];
+		ret = runner_sequence(r, &part, chunk, error);
+		if (!ret)
+			ret = runner_sequence(mtp, &next, chunk, error);
+	} else {
+		tool_fail(error, ret, "no memory");
+	}
+	for (i = 0; i < c->n_at && !ret; i++)
+		compare_row(g, logits + i * v, c->mtp_rows + i * v, (unsigned)v,
+			    (unsigned)c->at[i]);
+	free(tokens);
+	free(states);
+	free(logits);
+	return ret;
+}
+
+static int run_mtp_case(struct runner *r, struct runner *mtp, const struct safetensors *st,
+			unsigned index, const struct golden_options *o, struct golden_result *total,
+			struct tool_error *error)
+{
+	struct golden_result g = {.rows_limit = o->rows_limit,
+				  .errors = total->errors + total->rows};
+	struct golden_case c;
+	unsigned rows;
+	int ret;
+
+	ret = read_case(st, index, r->info.vocab, &c, error);
+	if (ret)
+		return ret;
+	ret = copy_tensor(st, index, "mtp_rows", SAFETENSORS_F32, r->info.vocab,
+			  (void **)&c.mtp_rows, &rows, error);
+	if (!ret && (rows != c.n_at || !c.n_greedy || !rows))
+		ret = tool_fail(error, -EINVAL, "case%u.mtp_rows has %u rows for %u positions",
+				index, rows, c.n_at);
+	if (!ret)
+		ret = run_mtp_prompt(r, mtp, &c, o->chunk, &g, error);
+	if (!ret) {
+		c.n_greedy = 0;
+		ret = judge(o, index, &c, &g) ? 0 : 1;
+		add_result(total, &g, 0);
+	}
+	free_case(&c);
+	return ret;
+}
+
 static int run_case(struct runner *r, const struct safetensors *st, unsigned index,
 		    const struct golden_options *o, struct golden_result *total,
 		    struct tool_error *error)
@@ -364,12 +445,7 @@ static int run_case(struct runner *r, const struct safetensors *st, unsigned ind
 		ret = run_greedy(r, &c, &g, logits, error);
 	if (!ret) {
 		ret = judge(o, index, &c, &g) ? 0 : 1;
-		total->sum += g.sum;
-		total->rows += g.rows;
-		total->beyond += g.beyond;
-		total->agreed += g.agreed;
-		total->first_off += c.n_greedy;
-		total->worst = fmax(total->worst, g.worst);
+		add_result(total, &g, c.n_greedy);
 	}
 	free(logits);
 	free_case(&c);
@@ -416,7 +492,9 @@ static bool judge_all(const struct golden_options *o, struct golden_result *tota
 		(total->first_off - total->agreed) * o->one_off_in <= total->first_off);
 }
 
-int golden_run(struct runner *r, const struct golden_options *o, struct tool_error *error)
+/* @mtp NULL: the model itself. */
+static int run_all(struct runner *r, struct runner *mtp, const struct golden_options *o,
+		   struct tool_error *error)
 {
 	struct golden_result total = {0};
 	bool ok;
@@ -432,7 +510,8 @@ int golden_run(struct runner *r, const struct golden_options *o, struct tool_err
 	if (!ret && !total.errors)
 		ret = tool_fail(error, -ENOMEM, "no memory");
 	for (i = 0; i < cases && ret >= 0; i++) {
-		ret = run_case(r, st, i, o, &total, error);
+		ret = mtp ? run_mtp_case(r, mtp, st, i, o, &total, error)
+			  : run_case(r, st, i, o, &total, error);
 		failed += ret > 0;
 	}
 	safetensors_close(st);
@@ -448,4 +527,15 @@ int golden_run(struct runner *r, const struct golden_options *o, struct tool_err
 	       total.first_off);
 	free(total.errors);
 	return ok ? 0 : 1;
+}
+
+int golden_run(struct runner *r, const struct golden_options *o, struct tool_error *error)
+{
+	return run_all(r, NULL, o, error);
+}
+
+int golden_run_mtp(struct runner *r, struct runner *mtp, const struct golden_options *o,
+		   struct tool_error *error)
+{
+	return run_all(r, mtp, o, error);
 }

@@ -31,6 +31,13 @@ int golden_keys(const char *path, unsigned *ret, struct tool_error *error);
 /* Prints a line a case. 0: within the limits, 1: beyond, or -errno. */
 int golden_run(struct runner *r, const struct golden_options *options, struct tool_error *error);
 
+/*
+ * The same of the logits in case{i}.mtp_rows, which the layer behind the last one gives: @r has the
+ * output states, @mtp takes them as hidden_before.
+ */
+int golden_run_mtp(struct runner *r, struct runner *mtp, const struct golden_options *options,
+		   struct tool_error *error);
+
 /* The longest prompt with its continuation, in tokens; or -errno. */
 int golden_context(const char *path, unsigned *ret, struct tool_error *error);
 

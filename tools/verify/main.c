@@ -28,6 +28,7 @@ static const char usage[] =
 	"      --block-size N   tokens of a KV block: 16, 32 (default), 64, 128\n"
 	"      --precise        float32 activations and products\n"
 	"      --chunk N        prompts in pieces of N tokens\n"
+	"      --mtp            compare the layer that predicts a token more instead\n"
 	"      --tol X          largest relative error of a row\n"
 	"      --median         judge a model with experts by its median row\n"
 	"      --ids            the file of --ppl has token ids\n"
@@ -50,6 +51,7 @@ enum {
 	OPTION_CHUNK,
 	OPTION_TOL,
 	OPTION_MEDIAN,
+	OPTION_MTP,
 	OPTION_PPL,
 	OPTION_IDS,
 	OPTION_WINDOW,
@@ -70,6 +72,7 @@ static const struct option long_options[] = {
 	{"chunk", required_argument, NULL, OPTION_CHUNK},
 	{"tol", required_argument, NULL, OPTION_TOL},
 	{"median", no_argument, NULL, OPTION_MEDIAN},
+	{"mtp", no_argument, NULL, OPTION_MTP},
 	{"ppl", required_argument, NULL, OPTION_PPL},
 	{"ids", no_argument, NULL, OPTION_IDS},
 	{"window", required_argument, NULL, OPTION_WINDOW},
@@ -86,7 +89,7 @@ struct command {
 	struct golden_options golden;
 	double tolerance; /* 0: the default of the weights' type */
 	const char *text;
-	bool ids, determinism, compare, bits;
+	bool ids, determinism, compare, bits, mtp;
 	uint32_t window, chunk;
 	enum weight_mode against;
 };
@@ -134,6 +137,7 @@ static int parse_option(struct command *c, int option, const char *name)
 	case OPTION_WEIGHTS: return parse_weights(name, optarg, &c->runner.compile.weights);
 	case OPTION_AGAINST: c->compare = true; return parse_weights(name, optarg, &c->against);
 	case OPTION_PRECISE: c->runner.precise = true; return 0;
+	case OPTION_MTP: c->mtp = true; return 0;
 	case OPTION_MEDIAN: c->golden.median = true; return 0;
 	case OPTION_PPL: c->text = optarg; return 0;
 	case OPTION_IDS: c->ids = true; return 0;
@@ -216,7 +220,8 @@ static void print_bits(const struct command *c, struct runner *r)
 
 static int verify_golden(struct command *c, struct tool_error *error)
 {
-	struct runner *r;
+	struct runner_options layer;
+	struct runner *r, *mtp = NULL;
 	unsigned context, keys;
 	int ret;
 
@@ -229,6 +234,7 @@ static int verify_golden(struct command *c, struct tool_error *error)
 	c->runner.slots = 3;
 	c->runner.context = context;
 	c->runner.compile.keys = keys > 0;
+	c->runner.compile.states = c->mtp;
 	ret = runner_open(&c->runner, &r, error);
 	if (ret)
 		return ret;
@@ -238,7 +244,21 @@ static int verify_golden(struct command *c, struct tool_error *error)
 	c->golden.chunk = c->chunk;
 	printf("%s, %s, tp %u, %s%s\n", r->info.name, r->info.weights, r->info.tp,
 	       txda_context_backend(r->context), c->runner.precise ? ", precise" : "");
-	ret = golden_run(r, &c->golden, error);
+	if (c->mtp) {
+		layer = c->runner;
+		layer.compile.keys = layer.compile.states = false;
+		layer.compile.mtp = layer.compile.hidden = true;
+		ret = runner_open(&layer, &mtp, error);
+		if (!ret && (!r->states || r->states != mtp->before))
+			ret = tool_fail(error, -EINVAL,
+					"the model gives states of %u elements, the layer takes %u",
+					r->states, mtp->before);
+		if (!ret)
+			ret = golden_run_mtp(r, mtp, &c->golden, error);
+		runner_close(mtp);
+	} else {
+		ret = golden_run(r, &c->golden, error);
+	}
 	print_bits(c, r);
 	runner_close(r);
 	return ret;

@@ -146,6 +146,18 @@ static int open_context(struct runner *r, unsigned tp, struct tool_error *error)
 	return ret < 0 ? fail_library(r, ret, "opening the device", error) : 0;
 }
 
+/* Elements of a row of an input or output, or 0 if there is none of that name. */
+static unsigned row_width(struct runner *r, const char *name)
+{
+	struct txda_tensor_info info = TXDA_INIT(struct txda_tensor_info);
+	unsigned index;
+
+	if (txda_model_find(r->model, name, &index) < 0 ||
+	    txda_model_tensor(r->model, index, &info) < 0)
+		return 0;
+	return (unsigned)info.dim[1];
+}
+
 static int load_model(struct runner *r, const char *path, const struct runner_options *o,
 		      struct tool_error *error)
 {
@@ -184,6 +196,8 @@ static int load_model(struct runner *r, const char *path, const struct runner_op
 	ret = txda_model_info(r->model, &r->info);
 	if (ret < 0)
 		return fail_library(r, ret, path, error);
+	r->states = row_width(r, "states");
+	r->before = row_width(r, "hidden_before");
 	r->slots = n;
 	r->blocks_per_slot = (o->context + r->info.block_size - 1) / r->info.block_size;
 	return 0;
@@ -200,8 +214,9 @@ static int alloc_inputs(struct runner *r)
 	r->spans = calloc(i->max_seqs, 2 * sizeof(*r->spans));
 	r->contexts = calloc(i->max_seqs, sizeof(*r->contexts));
 	r->block_table = calloc((size_t)i->max_seqs * r->blocks_per_slot, sizeof(*r->block_table));
-	return r->tokens && r->positions && r->kv_slots && r->rows && r->spans && r->contexts &&
-			       r->block_table
+	r->hidden_before = calloc((size_t)i->max_tokens * r->before + 1, sizeof(float));
+	return r->hidden_before && r->tokens && r->positions && r->kv_slots && r->rows &&
+			       r->spans && r->contexts && r->block_table
 		       ? 0
 		       : -ENOMEM;
 }
@@ -258,6 +273,7 @@ void runner_close(struct runner *r)
 	free(r->spans);
 	free(r->contexts);
 	free(r->block_table);
+	free(r->hidden_before);
 	free(r);
 }
 
@@ -280,6 +296,9 @@ static void fill_part(struct runner *r, const struct runner_part *p, unsigned se
 		r->kv_slots[at + i] = block_of(r, p->slot, position / bs) * (int32_t)bs +
 				      (int32_t)(position % bs);
 	}
+	if (r->before)
+		memcpy(r->hidden_before + (size_t)at * r->before, p->before,
+		       (size_t)p->n * r->before * sizeof(float));
 	for (i = 0; i < p->n_rows; i++)
 		r->rows[row + i] = (int32_t)(at + p->rows[i]);
 	r->spans[2 * seq] = (int32_t)at;
@@ -303,6 +322,7 @@ static int set_inputs(struct runner *r, const struct txda_step *s)
 		{"context", r->contexts, s->seqs},
 		{"block_table", r->block_table, (size_t)s->seqs * s->blocks},
 		{"rows", r->rows, s->rows},
+		{"hidden_before", r->hidden_before, (size_t)s->tokens * r->before},
 	};
 	unsigned i;
 	int ret;
@@ -358,26 +378,29 @@ static int get_outputs(struct runner *r, const struct runner_part *parts, unsign
 	return ret < 0 ? fail_library(r, ret, "logits", error) : 0;
 }
 
-/* The output "keys" has a row for each token of the step. */
-static int get_keys(struct runner *r, const struct runner_part *parts, unsigned n, unsigned tokens,
+/* An output with a row of @width words for each token of the step: "keys" or "states". */
+static int get_rows(struct runner *r, const char *name, unsigned width,
+		    const struct runner_part *parts, unsigned n, unsigned tokens,
 		    struct tool_error *error)
 {
-	int32_t *all = malloc((size_t)tokens * r->keys * sizeof(*all)), *at = all;
+	const bool keys = !strcmp(name, "keys");
+	uint32_t *all = malloc((size_t)tokens * width * sizeof(*all)), *at = all;
 	int ret = -ENOMEM;
 	unsigned i;
 
 	if (all)
-		ret = txda_model_get_output(r->model, "keys", all,
-					    (uint64_t)tokens * r->keys * sizeof(*all));
+		ret = txda_model_get_output(r->model, name, all,
+					    (uint64_t)tokens * width * sizeof(*all));
 	for (i = 0; i < n && ret >= 0; i++) {
-		size_t count = (size_t)parts[i].n * r->keys;
+		void *to = keys ? (void *)parts[i].keys : (void *)parts[i].states;
+		size_t count = (size_t)parts[i].n * width;
 
-		if (parts[i].keys)
-			memcpy(parts[i].keys, at, count * sizeof(*at));
+		if (to)
+			memcpy(to, at, count * sizeof(*at));
 		at += count;
 	}
 	free(all);
-	return ret < 0 ? fail_library(r, ret, "keys", error) : 0;
+	return ret < 0 ? fail_library(r, ret, name, error) : 0;
 }
 
 int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
@@ -406,7 +429,9 @@ int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
 	step.flags = TXDA_SUBMIT_WAIT_SOON;
 	ret = launch(r, &step, error);
 	if (!ret && r->keys)
-		ret = get_keys(r, parts, n, step.tokens, error);
+		ret = get_rows(r, "keys", r->keys, parts, n, step.tokens, error);
+	if (!ret && r->states)
+		ret = get_rows(r, "states", r->states, parts, n, step.tokens, error);
 	return ret || !step.rows ? ret : get_outputs(r, parts, n, step.rows, error);
 }
 
@@ -431,6 +456,8 @@ int runner_sequence(struct runner *r, const struct runner_part *part, unsigned c
 		p.rows = rows;
 		p.logits = part->logits + (size_t)row * r->info.vocab;
 		p.lse = part->lse ? part->lse + row : NULL;
+		p.states = part->states ? part->states + (size_t)done * r->states : NULL;
+		p.before = part->before ? part->before + (size_t)done * r->before : NULL;
 		p.keys = part->keys ? part->keys + (size_t)done * r->keys : NULL;
 		for (i = 0; row + i < part->n_rows && part->rows[row + i] < done + p.n; i++) {
 			if (i == r->info.max_rows) {

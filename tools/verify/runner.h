@@ -34,10 +34,13 @@ struct runner {
 	bool routed;   /* the model has experts, or an indexer */
 	bool compiled; /* from a Hugging Face directory */
 	unsigned keys; /* a token in the output of that name; 0: there is none */
+	/* Elements of a row of the output states and of the input hidden_before; 0: there is none. */
+	unsigned states, before;
 	unsigned slots, blocks_per_slot;
 	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts,
 		*block_table; /* inputs being put together */
-	struct sha256 bits;   /* of all logits so far */
+	float *hidden_before;
+	struct sha256 bits; /* of all logits so far */
 	uint64_t n_logits;
 };
 
@@ -49,9 +52,11 @@ struct runner_part {
 	unsigned position;    /* of the first token */
 	const unsigned *rows; /* [n_rows] tokens of the part whose logits are wanted */
 	unsigned n_rows;
-	float *logits; /* [n_rows, V] */
-	float *lse;    /* [n_rows] or NULL */
-	int32_t *keys; /* [n, r->keys] or NULL */
+	float *logits;	     /* [n_rows, V] */
+	float *lse;	     /* [n_rows] or NULL */
+	int32_t *keys;	     /* [n, r->keys] or NULL */
+	float *states;	     /* [n, r->states] or NULL */
+	const float *before; /* [n, r->before] */
 };
 
 int runner_open(const struct runner_options *options, struct runner **ret,
