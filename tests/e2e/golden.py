@@ -19,7 +19,7 @@ import tempfile
 import time
 
 FIXTURES = ["llama2", "llama31", "qwen2-sharded", "qwen3", "internlm3", "llama-gptq", "qwen2-awq", "qwen2-gptq-asym-act",
-            "qwen3-fp8", "qwen2moe", "qwen3moe", "deepseek3", "gemma2", "gemma3", "gptoss", "deepseek32"]
+            "qwen3-fp8", "qwen2moe", "qwen3moe", "deepseek3", "gemma2", "gemma3", "gptoss", "deepseek32", "glm4moe-mtp"]
 
 
 class Connection(http.client.HTTPConnection):

@@ -25,7 +25,7 @@
 
 #define REQUESTS 24
 
-static const char *model_dir, *draft_dir, *fixture_dir;
+static const char *model_dir, *draft_dir, *fixture_dir, *glm_dir;
 static int vocab = 4096;
 static char root[64];
 
@@ -298,15 +298,14 @@ static void speculation_on_two_chips(void **state)
 	speculate(2, 2);
 }
 
-/* The same with a model that has a layer for it. */
-static void the_own_layer_speculates(void **state)
+/* The same with a model that has a layer for it, made from @fixture. */
+static void own_layer(const char *fixture, const char *name)
 {
 	const char *model = model_dir, *draft = draft_dir;
 	char dir[128];
 
-	(void)state;
-	snprintf(dir, sizeof(dir), "%s/v3", root);
-	v3_checkpoint_make(fixture_dir, dir);
+	snprintf(dir, sizeof(dir), "%s/%s", root, name);
+	v3_checkpoint_make(fixture, dir);
 	model_dir = dir;
 	draft_dir = "mtp";
 	vocab = 512;
@@ -315,6 +314,18 @@ static void the_own_layer_speculates(void **state)
 	model_dir = model;
 	draft_dir = draft;
 	vocab = 4096;
+}
+
+static void the_own_layer_speculates(void **state)
+{
+	(void)state;
+	own_layer(fixture_dir, "v3");
+}
+
+static void the_layer_of_glm_speculates(void **state)
+{
+	(void)state;
+	own_layer(glm_dir, "glm");
 }
 
 /*
@@ -407,17 +418,19 @@ int main(int argc, char **argv)
 		cmocka_unit_test(speculation_changes_no_bit),
 		cmocka_unit_test(speculation_on_two_chips),
 		cmocka_unit_test(the_own_layer_speculates),
+		cmocka_unit_test(the_layer_of_glm_speculates),
 		cmocka_unit_test(a_lost_chip),
 		cmocka_unit_test(a_faulting_op),
 		cmocka_unit_test(a_hung_chip),
 	};
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR FIXTURE_DIR\n", argv[0]);
+	if (argc != 5) {
+		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR DEEPSEEK3_DIR GLM_DIR\n", argv[0]);
 		return 2;
 	}
 	model_dir = argv[1];
 	draft_dir = argv[2];
 	fixture_dir = argv[3];
+	glm_dir = argv[4];
 	return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -192,3 +192,12 @@ int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
 		m->layer[i] = i >= dense && i % every == 0;
 	return 0;
 }
+
+int family_parse_mtp(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	int r = config_u32(json, "num_nextn_predict_layers", 0, 16, 0, &c->n_mtp, error);
+
+	if (!r && c->n_mtp && c->moe.n_experts && c->n_layers < CONFIG_MAX_LAYERS)
+		c->moe.layer[c->n_layers] = true;
+	return r;
+}

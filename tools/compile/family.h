@@ -27,7 +27,8 @@ struct family_names {
 	/* Of an indexer; the norm has a bias. */
 	const char *index_q, *index_k, *index_k_norm, *index_weights;
 	/* The layer behind the last one that predicts a token more. */
-	const char *mtp_embed_norm, *mtp_hidden_norm, *mtp_join, *mtp_norm, *mtp_head;
+	const char *mtp_embed_norm, *mtp_hidden_norm, *mtp_join, *mtp_norm;
+	const char *mtp_embed, *mtp_head; /* where it has its own */
 	/* Experts; a second %u is the expert. */
 	const char *router, *router_bias;
 	const char *expert_gate, *expert_up, *expert_down;
@@ -94,7 +95,8 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 #define FAMILY_NAMES_MTP                                                                           \
 	.mtp_embed_norm = "model.layers.%u.enorm", .mtp_hidden_norm = "model.layers.%u.hnorm",     \
 	.mtp_join = "model.layers.%u.eh_proj", .mtp_norm = "model.layers.%u.shared_head.norm",     \
-	.mtp_head = "model.layers.%u.shared_head.head"
+	.mtp_head = "model.layers.%u.shared_head.head",                                            \
+	.mtp_embed = "model.layers.%u.embed_tokens"
 extern const struct family_names family_names_llama;
 
 const struct family *family_find(const char *model_type);
@@ -123,5 +125,7 @@ int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_e
 /* DeepSeek and its kin: first_k_dense_replace, moe_layer_freq, n_shared_experts, groups, scale. */
 int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
 				  struct tool_error *error);
+/* num_nextn_predict_layers, which are as the last ones. */
+int family_parse_mtp(const cJSON *json, struct model_config *c, struct tool_error *error);
 
 #endif /* TXDA_COMPILE_FAMILY_H */

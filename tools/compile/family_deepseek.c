@@ -108,12 +108,7 @@ static int parse_v3(const cJSON *json, struct model_config *c, struct tool_error
 	c->moe.sigmoid = c->moe.correction_bias = c->moe.top2 = true;
 	if (!r)
 		r = config_bool(json, "rope_interleave", true, &c->rope_interleaved, error);
-	if (!r)
-		r = config_u32(json, "num_nextn_predict_layers", 0, 16, 0, &c->n_mtp, error);
-	/* Those layers are as the last ones. */
-	if (!r && c->n_mtp && c->moe.n_experts && c->n_layers < CONFIG_MAX_LAYERS)
-		c->moe.layer[c->n_layers] = true;
-	return r;
+	return r ? r : family_parse_mtp(json, c, error);
 }
 
 static int parse_v32(const cJSON *json, struct model_config *c, struct tool_error *error)

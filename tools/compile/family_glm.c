@@ -2,7 +2,7 @@
 /*
  * GLM-4: half of each head rotates, in neighbouring pairs; gates and ups are one matrix. The models
  * of 2025 (glm4) normalise what each block adds to the stream; those with experts (glm4_moe) route
- * as DeepSeek-V3 does and rotate halves.
+ * as DeepSeek-V3 does, rotate halves and may have a layer that predicts a token more.
  */
 #include "family.h"
 
@@ -21,6 +21,7 @@ static const struct family_names names_moe = {
 	FAMILY_NAMES_LLAMA,
 	FAMILY_NAMES_MOE,
 	FAMILY_NAMES_SHARED("shared_experts"),
+	FAMILY_NAMES_MTP,
 	.router_bias = "model.layers.%u.mlp.gate.e_score_correction_bias",
 };
 
@@ -42,7 +43,7 @@ static int parse_moe(const cJSON *json, struct model_config *c, struct tool_erro
 	if (!r)
 		r = family_parse_deepseek_experts(json, c, error);
 	c->moe.sigmoid = c->moe.correction_bias = c->moe.top2 = true;
-	return r;
+	return r ? r : family_parse_mtp(json, c, error);
 }
 
 const struct family family_glm = {

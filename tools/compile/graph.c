@@ -61,8 +61,14 @@ static void add_slots(struct graph *g)
 static uint32_t add_table(struct graph *g)
 {
 	const struct model_config *c = g->config;
-	const struct weight_piece piece = {
-		.name = g->names->embed,
+	const char *name = g->names->embed;
+	struct weight_piece piece;
+
+	if (g->options->mtp && graph_has(g, g->names->mtp_embed, g->first_layer, ".weight"))
+		name = g->names->mtp_embed;
+	piece = (struct weight_piece){
+		.name = name,
+		.layer = g->first_layer,
 		.rows = c->vocab_size,
 		.cols = c->hidden_size,
 		.row = g->shard.vocab,
@@ -182,8 +188,10 @@ static void add_states(struct graph *g, const char *label, uint32_t x, uint32_t 
 static void add_head(struct graph *g, uint32_t table)
 {
 	const struct model_config *c = g->config;
+	const bool own =
+		g->options->mtp && graph_has(g, g->names->mtp_head, g->first_layer, ".weight");
 	const struct weight_piece piece = {
-		.name = g->options->mtp ? g->names->mtp_head : g->names->head,
+		.name = own ? g->names->mtp_head : g->names->head,
 		.layer = g->first_layer,
 		.rows = c->vocab_size,
 		.cols = c->hidden_size,
