@@ -158,16 +158,19 @@ V_INLINE void group_block(const struct group_kind t, const unsigned rows, __m512
 	}
 }
 
-V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *acc,
-			 const uint8_t *w, const uint32_t *a, size_t n, bool first, unsigned group)
+V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const struct cm_panel *p)
 {
 	const unsigned words = WORDS_PER_BLOCK(t), block = group_block_bytes(t);
+	const uint8_t *w = p->w, *ahead = p->ahead;
+	const uint32_t *a = p->a;
+	const size_t pace = p->pace;
+	float *acc = p->acc;
 	__m512 d[CM_MR_GROUP][2], s[2], z[2] = {{0}, {0}};
 
-	for (unsigned m = 0; first && m < 2 * rows; m++)
+	for (unsigned m = 0; p->first && m < 2 * rows; m++)
 		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());
-	for (size_t i = 0; i < n;) {
-		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
+	for (size_t n = p->n; n;) {
+		size_t blocks = p->group / 32 < n ? p->group / 32 : n;
 
 		EACH(v, 2) {
 			s[v] = (__m512)group_scale(t, w, v * 16);
@@ -175,12 +178,11 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *
 				z[v] = (__m512)group_zero(w, v * 16);
 		}
 		w += group_header(t);
-		i += blocks;
+		n -= blocks;
 		for (; blocks; blocks--, w += block, a += words * rows) {
 			const float *sum = (const float *)a + (words - 1) * rows;
 
-			for (unsigned j = 0; j < block; j += 64)
-				PREFETCH(w + j);
+			fetch_ahead(&ahead, pace, block / 64);
 			EACH(m, rows)
 				EACH(v, 2)
 					d[m][v] = has_zero(t)
@@ -199,10 +201,10 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *
 	}
 }
 
-#define GROUP_ROWS(rows, t, ...) group_rows(t, rows, __VA_ARGS__)
-#define GROUP_CASES(t, ...)                                                                        \
-	switch (mr) {                                                                              \
-		ROW_CASES_8(GROUP_ROWS, t, __VA_ARGS__);                                           \
+#define GROUP_ROWS(rows, t, p) group_rows(t, rows, p)
+#define GROUP_CASES(t, p)                                                                          \
+	switch ((p)->mr) {                                                                         \
+		ROW_CASES_8(GROUP_ROWS, t, p);                                                     \
 	}
 #else
 /* ---- floats ---- */
@@ -326,10 +328,15 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *
 	}
 }
 
-V_INLINE void group_panel(const struct group_kind t, float *acc, const uint8_t *w, const float *a,
-			  size_t n, unsigned mr, bool first, unsigned group)
+V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 {
-	if (first)
+	const uint8_t *w = p->w;
+	const float *a = (const float *)p->a;
+	const size_t n = p->n;
+	const unsigned mr = p->mr, group = p->group;
+	float *acc = p->acc;
+
+	if (p->first)
 		memset(acc, 0, mr * 32 * sizeof(float));
 	for (unsigned m = 0; m < mr; m += GROUP_STEP, acc += GROUP_STEP * 32, a += GROUP_STEP)
 		switch (mr - m < GROUP_STEP ? mr - m : GROUP_STEP) {
@@ -346,28 +353,24 @@ V_INLINE void group_panel(const struct group_kind t, float *acc, const uint8_t *
 		}
 }
 
-#define GROUP_CASES(t, acc, w, a, n, first, group)                                                 \
-	group_panel(t, acc, w, (const float *)(a), n, mr, first, group)
+#define GROUP_CASES(t, p) group_panel(t, p)
 #endif
 
 /* One function per type, to bound stack frames and compile time. */
 #define GROUP_FUNCTION(name, type)                                                                 \
-	static void name(float *acc, const void *w, const void *a, size_t n, unsigned mr,          \
-			 bool first, unsigned group, bool wide)                                    \
+	static void name(const struct cm_panel *p)                                                 \
 	{                                                                                          \
 		GROUP_BODY(type)                                                                   \
 	}
 #if defined(CM_BF16_DOT)
 #define GROUP_BODY(type)                                                                           \
-	if (wide) {                                                                                \
-		GROUP_CASES(((struct group_kind){type, true}), acc, w, a, n, first, group)         \
+	if (p->wide) {                                                                             \
+		GROUP_CASES(((struct group_kind){type, true}), p)                                  \
 	} else {                                                                                   \
-		GROUP_CASES(((struct group_kind){type, false}), acc, w, a, n, first, group)        \
+		GROUP_CASES(((struct group_kind){type, false}), p)                                 \
 	}
 #else
-#define GROUP_BODY(type)                                                                           \
-	(void)wide;                                                                                \
-	GROUP_CASES(((struct group_kind){type, false}), acc, w, a, n, first, group);
+#define GROUP_BODY(type) GROUP_CASES(((struct group_kind){type, false}), p);
 #endif
 
 GROUP_FUNCTION(group_w8, TXDA_W8)
@@ -377,16 +380,15 @@ GROUP_FUNCTION(group_w4z, TXDA_W4Z)
 GROUP_FUNCTION(group_f8, TXDA_F8)
 GROUP_FUNCTION(group_mx4, TXDA_MX4)
 
-static void panel_group(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
-			unsigned dtype, unsigned group, bool wide)
+static void panel_group(const struct cm_panel *p)
 {
-	switch (dtype) {
-	case TXDA_W8: group_w8(acc, w, a, n, mr, first, group, wide); break;
-	case TXDA_W4: group_w4(acc, w, a, n, mr, first, group, wide); break;
-	case TXDA_W8Z: group_w8z(acc, w, a, n, mr, first, group, wide); break;
-	case TXDA_W4Z: group_w4z(acc, w, a, n, mr, first, group, wide); break;
-	case TXDA_F8: group_f8(acc, w, a, n, mr, first, group, wide); break;
-	case TXDA_MX4: group_mx4(acc, w, a, n, mr, first, group, wide); break;
+	switch (p->dtype) {
+	case TXDA_W8: group_w8(p); break;
+	case TXDA_W4: group_w4(p); break;
+	case TXDA_W8Z: group_w8z(p); break;
+	case TXDA_W4Z: group_w4z(p); break;
+	case TXDA_F8: group_f8(p); break;
+	case TXDA_MX4: group_mx4(p); break;
 	}
 }
 

@@ -42,11 +42,16 @@
  */
 
 /*
- * Prefetch distance: a page, since hardware prefetchers do not cross pages. Into the second level,
- * because the first holds what several rows share.
+ * Prefetches what comes next, into the second level, because the first holds what several rows
+ * share: as a panel goes by, @lines times 64 bytes of it at a time.
  */
-#define PREFETCH_BYTES 4096
-#define PREFETCH(p)    _mm_prefetch((const char *)(p) + PREFETCH_BYTES, _MM_HINT_T1)
+V_INLINE void fetch_ahead(const uint8_t **ahead, size_t pace, const unsigned lines)
+{
+	EACH(i, lines) {
+		_mm_prefetch((const char *)*ahead, _MM_HINT_T1);
+		*ahead += pace;
+	}
+}
 
 /* Holds a value in its register: compilers like to load it again for each use, which costs more
  * than the use. */
@@ -95,20 +100,22 @@ V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], _
 #define PAIR_WORDS(wide) 2
 #endif
 
-V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const uint8_t *w,
-			const uint32_t *a, size_t n, bool first)
+V_INLINE void bf16_rows(const unsigned rows, const bool wide, const struct cm_panel *p)
 {
+	const uint8_t *w = p->w, *ahead = p->ahead;
+	const uint32_t *a = p->a;
+	const size_t pace = p->pace;
+	float *acc = p->acc;
 	__m512 c[12][2];
 
 	EACH(m, rows)
 		EACH(v, 2)
-			c[m][v] = first ? _mm512_setzero_ps()
-					: _mm512_loadu_ps(acc + m * 32 + v * 16);
-	for (size_t i = 0; i < n; i++, w += 128, a += PAIR_WORDS(wide) * rows) {
-		PREFETCH(w);
-		PREFETCH(w + 64);
+			c[m][v] = p->first ? _mm512_setzero_ps()
+					   : _mm512_loadu_ps(acc + m * 32 + v * 16);
+	for (size_t n = p->n; n; n--, w += 128, a += PAIR_WORDS(wide) * rows) {
 		__m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
 
+		fetch_ahead(&ahead, pace, 2);
 		KEEP(w0);
 		KEEP(w1);
 		bf16_pair(rows, wide, c, w0, w1, a);
@@ -119,20 +126,18 @@ V_INLINE void bf16_rows(const unsigned rows, const bool wide, float *acc, const 
 }
 
 #if !defined(CM_TILES)
-static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
-		       bool wide)
+static void panel_bf16(const struct cm_panel *p)
 {
 #if defined(CM_BF16_DOT)
-	if (wide) {
-		switch (mr) {
-			ROW_CASES_12(bf16_rows, true, acc, w, a, n, first);
+	if (p->wide) {
+		switch (p->mr) {
+			ROW_CASES_12(bf16_rows, true, p);
 		}
 		return;
 	}
 #endif
-	(void)wide;
-	switch (mr) {
-		ROW_CASES_12(bf16_rows, false, acc, w, a, n, first);
+	switch (p->mr) {
+		ROW_CASES_12(bf16_rows, false, p);
 	}
 }
 #endif
@@ -189,30 +194,31 @@ V_INLINE void i8_block(const int bits, const unsigned rows, __m512i d[CM_MR_I8][
 }
 
 /* Each block's int32 sums are scaled into the float32 ones; both stay in registers. */
-V_INLINE void i8_rows(const int bits, const unsigned rows, float *acc, const uint8_t *w,
-		      const uint32_t *a, size_t n, bool first, unsigned group)
+V_INLINE void i8_rows(const int bits, const unsigned rows, const struct cm_panel *p)
 {
 	const unsigned block_bytes = (unsigned)bits * 128;
-	const uint8_t *header = w;
+	const uint8_t *w = p->w, *header = w, *ahead = p->ahead;
+	const uint32_t *a = p->a;
+	const size_t pace = p->pace;
+	float *acc = p->acc;
 	__m512i d[CM_MR_I8][2];
 	__m512 c[CM_MR_I8][2];
 
 	EACH(m, rows)
 		EACH(v, 2)
-			c[m][v] = first ? _mm512_setzero_ps()
-					: _mm512_loadu_ps(acc + m * 32 + v * 16);
-	for (size_t left = 0; n; n--, w += block_bytes, a += 10 * rows) {
+			c[m][v] = p->first ? _mm512_setzero_ps()
+					   : _mm512_loadu_ps(acc + m * 32 + v * 16);
+	for (size_t n = p->n, left = 0; n; n--, w += block_bytes, a += 10 * rows) {
 		__m512 s[2];
 
 		if (!left) {
 			header = w;
 			w += 64;
-			left = group / 32;
+			left = p->group / 32;
 		}
 		left--;
-		for (unsigned j = 0; j < block_bytes; j += 64)
-			PREFETCH(w + j);
 		i8_block(bits, rows, d, w, a);
+		fetch_ahead(&ahead, pace, block_bytes / 64);
 		s[0] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)header));
 		s[1] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(header + 32)));
 		EACH(m, rows) {
@@ -230,22 +236,20 @@ V_INLINE void i8_rows(const int bits, const unsigned rows, float *acc, const uin
 			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
-#define W8_ROWS(rows, ...) i8_rows(8, rows, __VA_ARGS__)
-#define W4_ROWS(rows, ...) i8_rows(4, rows, __VA_ARGS__)
+#define W8_ROWS(rows, p) i8_rows(8, rows, p)
+#define W4_ROWS(rows, p) i8_rows(4, rows, p)
 
-static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
-		     unsigned group)
+static void panel_w8(const struct cm_panel *p)
 {
-	switch (mr) {
-		ROW_CASES_6(W8_ROWS, acc, w, a, n, first, group);
+	switch (p->mr) {
+		ROW_CASES_6(W8_ROWS, p);
 	}
 }
 
-static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
-		     unsigned group)
+static void panel_w4(const struct cm_panel *p)
 {
-	switch (mr) {
-		ROW_CASES_6(W4_ROWS, acc, w, a, n, first, group);
+	switch (p->mr) {
+		ROW_CASES_6(W4_ROWS, p);
 	}
 }
 
@@ -285,18 +289,19 @@ V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const
 	}
 }
 
-static void panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
-		       bool wide)
+static void panel_bf16(const struct cm_panel *p)
 {
-	(void)wide;
+	const unsigned mr = p->mr;
+
 	for (unsigned m = 0; m < mr; m += ROWS_STEP) {
-		const float *am = (const float *)a + m;
+		const float *a = (const float *)p->a + m;
+		float *acc = p->acc + m * 32;
 
 		switch (mr - m < ROWS_STEP ? mr - m : ROWS_STEP) {
-		case 1: bf16_rows(1, acc + m * 32, w, am, n, mr, first); break;
-		case 2: bf16_rows(2, acc + m * 32, w, am, n, mr, first); break;
-		case 3: bf16_rows(3, acc + m * 32, w, am, n, mr, first); break;
-		case 4: bf16_rows(4, acc + m * 32, w, am, n, mr, first); break;
+		case 1: bf16_rows(1, acc, p->w, a, p->n, mr, p->first); break;
+		case 2: bf16_rows(2, acc, p->w, a, p->n, mr, p->first); break;
+		case 3: bf16_rows(3, acc, p->w, a, p->n, mr, p->first); break;
+		case 4: bf16_rows(4, acc, p->w, a, p->n, mr, p->first); break;
 		}
 	}
 }
@@ -327,10 +332,15 @@ V_INLINE vi i8_quad(vi d, vu w, uint32_t x)
 }
 
 /* mode 8: W8 bytes, mode 4: W4 nibbles. */
-V_INLINE void i8_panel(const int mode, float *acc, const uint8_t *w, const uint32_t *a, size_t n,
-		       unsigned mr, bool first, unsigned group)
+V_INLINE void i8_panel(const int mode, const struct cm_panel *p)
 {
-	if (first)
+	const uint8_t *w = p->w;
+	const uint32_t *a = p->a;
+	const size_t n = p->n;
+	const unsigned mr = p->mr, group = p->group;
+	float *acc = p->acc;
+
+	if (p->first)
 		memset(acc, 0, mr * 32 * sizeof(float));
 	for (size_t i = 0; i < n;) {
 		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
@@ -349,9 +359,9 @@ V_INLINE void i8_panel(const int mode, float *acc, const uint8_t *w, const uint3
 					float *c = acc + m * 32 + v * VL;
 
 					for (unsigned j = 0; j < 8; j++) {
-						const uint8_t *p =
+						const uint8_t *q =
 							w + (mode == 8 ? j : j / 2) * 128;
-						vu u = *(const vu_any *)(p + v * VL * 4);
+						vu u = *(const vu_any *)(q + v * VL * 4);
 
 						if (mode == 4)
 							u = (j & 1 ? u >> 4 : u) & 0x0f0f0f0fu;
@@ -366,37 +376,40 @@ V_INLINE void i8_panel(const int mode, float *acc, const uint8_t *w, const uint3
 	}
 }
 
-static void panel_w8(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
-		     unsigned group)
+static void panel_w8(const struct cm_panel *p)
 {
-	i8_panel(8, acc, w, a, n, mr, first, group);
+	i8_panel(8, p);
 }
 
-static void panel_w4(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first,
-		     unsigned group)
+static void panel_w4(const struct cm_panel *p)
 {
-	i8_panel(4, acc, w, a, n, mr, first, group);
+	i8_panel(4, p);
 }
 #endif
 
 /* ---- every path: float16 and float32 weights with float32 activations ----------------------- */
 
-/* Rows [0, rows) of @mr packed ones. */
-V_INLINE void f_rows(const unsigned rows, const bool half, float *acc, const uint8_t *w,
-		     const float *a, size_t n, unsigned mr, bool first)
+/* Rows [m0, m0 + rows) of the packed ones. */
+V_INLINE void f_rows(const unsigned rows, const bool half, const struct cm_panel *p, unsigned m0)
 {
-	const unsigned bytes = half ? 64 : 128;
+	const unsigned bytes = half ? 64 : 128, mr = p->mr;
+	const float *a = (const float *)p->a + m0;
+	float *acc = p->acc + m0 * 32;
+	const uint8_t *w = p->w;
 	vf c[CM_MR][NV];
 
+#if VL == 16
+	const uint8_t *ahead = p->ahead;
+	const size_t pace = p->pace;
+#endif
 	EACH(m, rows)
 		EACH(v, NV)
-			c[m][v] = first ? (vf){0} : v_load(acc + m * 32 + v * VL);
-	for (size_t i = 0; i < n; i++, w += bytes, a += mr) {
+			c[m][v] = p->first ? (vf){0} : v_load(acc + m * 32 + v * VL);
+	for (size_t n = p->n; n; n--, w += bytes, a += mr) {
 		vf u[NV];
 
 #if VL == 16
-		for (unsigned j = 0; j < bytes; j += 64)
-			PREFETCH(w + j);
+		fetch_ahead(&ahead, pace, bytes / 64);
 #endif
 		EACH(v, NV)
 			u[v] = half ? v_load_f16((const uint16_t *)w + v * VL)
@@ -410,30 +423,29 @@ V_INLINE void f_rows(const unsigned rows, const bool half, float *acc, const uin
 			v_store(acc + m * 32 + v * VL, c[m][v]);
 }
 
-V_INLINE void f_panel(const bool half, float *acc, const uint8_t *w, const float *a, size_t n,
-		      unsigned mr, bool first)
+V_INLINE void f_panel(const bool half, const struct cm_panel *p)
 {
 #if VL == 16
-	switch (mr) {
-		ROW_CASES_12(f_rows, half, acc, w, a, n, mr, first);
+	switch (p->mr) {
+		ROW_CASES_12(f_rows, half, p, 0);
 	}
 #else
 	unsigned m = 0;
 
 	/* Sums of more rows than two would not stay in the registers. */
-	for (; m + 2 <= mr; m += 2)
-		f_rows(2, half, acc + m * 32, w, a + m, n, mr, first);
-	if (m < mr)
-		f_rows(1, half, acc + m * 32, w, a + m, n, mr, first);
+	for (; m + 2 <= p->mr; m += 2)
+		f_rows(2, half, p, m);
+	if (m < p->mr)
+		f_rows(1, half, p, m);
 #endif
 }
 
-static void panel_f16(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
+static void panel_f16(const struct cm_panel *p)
 {
-	f_panel(true, acc, w, a, n, mr, first);
+	f_panel(true, p);
 }
 
-static void panel_f32(float *acc, const void *w, const void *a, size_t n, unsigned mr, bool first)
+static void panel_f32(const struct cm_panel *p)
 {
-	f_panel(false, acc, w, a, n, mr, first);
+	f_panel(false, p);
 }

@@ -107,10 +107,15 @@ V_INLINE void tile_step(const bool two, const bool wide, const uint8_t *w, const
 	}
 }
 
-V_INLINE void tile_rows(const bool two, const bool wide, float *acc, const uint8_t *w,
-			const uint32_t *a, size_t n, unsigned rows, bool first)
+V_INLINE void tile_rows(const bool two, const bool wide, const struct cm_panel *p)
 {
-	if (first) {
+	const uint8_t *w = p->w, *ahead = p->ahead;
+	const uint32_t *a = p->a;
+	const unsigned rows = p->mr;
+	float *acc = p->acc;
+	size_t n = p->n;
+
+	if (p->first) {
 		TILE_ZERO(0);
 		TILE_ZERO(1);
 		if (two) {
@@ -126,9 +131,7 @@ V_INLINE void tile_rows(const bool two, const bool wide, float *acc, const uint8
 		}
 	}
 	for (; n >= 16; n -= 16, w += 2048, a += (wide ? 32 : 16) * rows) {
-		/* With more rows than these the weights are in a cache. */
-		for (unsigned i = 0; !two && i < 2048; i += 64)
-			PREFETCH(w + i);
+		fetch_ahead(&ahead, p->pace, 32);
 		tile_step(two, wide, w, a, rows);
 	}
 	if (n) { /* the next panel is not this part's */
@@ -146,18 +149,17 @@ V_INLINE void tile_rows(const bool two, const bool wide, float *acc, const uint8
 	}
 }
 
-static void tile_panel_bf16(float *acc, const void *w, const void *a, size_t n, unsigned mr,
-			    bool first, bool wide)
+static void tile_panel_bf16(const struct cm_panel *p)
 {
-	tiles_for_rows(FOR_BF16, mr);
-	if (mr > 16 && wide)
-		tile_rows(true, true, acc, w, a, n, mr, first);
-	else if (mr > 16)
-		tile_rows(true, false, acc, w, a, n, mr, first);
-	else if (wide)
-		tile_rows(false, true, acc, w, a, n, mr, first);
+	tiles_for_rows(FOR_BF16, p->mr);
+	if (p->mr > 16 && p->wide)
+		tile_rows(true, true, p);
+	else if (p->mr > 16)
+		tile_rows(true, false, p);
+	else if (p->wide)
+		tile_rows(false, true, p);
 	else
-		tile_rows(false, false, acc, w, a, n, mr, first);
+		tile_rows(false, false, p);
 }
 
 /* u32[ceil(K/32)][mr][16] pairs, or [..][2][mr][16]; zeros past the end. */
@@ -226,24 +228,26 @@ V_INLINE void tile_block_i8(const bool two, int32_t *sums, const uint8_t *w, con
 }
 
 /* As i8_rows(): the same sums, scaled in the same order. */
-V_INLINE void tile_rows_i8(const int bits, const bool two, float *acc, const uint8_t *w,
-			   const uint32_t *a, size_t n, unsigned rows, bool first, unsigned group)
+V_INLINE void tile_rows_i8(const int bits, const bool two, const struct cm_panel *p)
 {
 	int32_t sums[1024] __attribute__((aligned(64)));
 	uint8_t bytes[1024] __attribute__((aligned(64)));
+	const uint8_t *w = p->w, *ahead = p->ahead;
+	const uint32_t *a = p->a;
+	const unsigned rows = p->mr;
+	float *acc = p->acc;
 
-	for (unsigned m = 0; first && m < 2 * rows; m++)
+	for (unsigned m = 0; p->first && m < 2 * rows; m++)
 		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());
-	for (size_t i = 0; i < n;) {
-		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
+	for (size_t n = p->n; n;) {
+		size_t blocks = p->group / 32 < n ? p->group / 32 : n;
 		__m512 s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)w));
 		__m512 s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));
 
 		w += 64;
-		i += blocks;
+		n -= blocks;
 		for (; blocks; blocks--, w += 128 * bits, a += 10 * rows) {
-			for (unsigned j = 0; !two && j < 128u * bits; j += 64)
-				PREFETCH(w + j);
+			fetch_ahead(&ahead, p->pace, 2 * bits);
 			if (bits == 4)
 				tile_nibbles(bytes, w);
 			tile_block_i8(two, sums, bits == 4 ? bytes : w, a);
@@ -266,18 +270,17 @@ V_INLINE void tile_rows_i8(const int bits, const bool two, float *acc, const uin
 }
 
 #define TILE_PANEL_I8(bits)                                                                        \
-	static void tile_panel_w##bits(float *acc, const void *w, const void *a, size_t n,         \
-				       unsigned mr, bool first, unsigned group)                    \
+	static void tile_panel_w##bits(const struct cm_panel *p)                                   \
 	{                                                                                          \
-		if (mr <= CM_MR_I8) {                                                              \
-			panel_w##bits(acc, w, a, n, mr, first, group);                             \
+		if (p->mr <= CM_MR_I8) {                                                           \
+			panel_w##bits(p);                                                          \
 			return;                                                                    \
 		}                                                                                  \
-		tiles_for_rows(FOR_I8, mr);                                                        \
-		if (mr > 16)                                                                       \
-			tile_rows_i8(bits, true, acc, w, a, n, mr, first, group);                  \
+		tiles_for_rows(FOR_I8, p->mr);                                                     \
+		if (p->mr > 16)                                                                    \
+			tile_rows_i8(bits, true, p);                                               \
 		else                                                                               \
-			tile_rows_i8(bits, false, acc, w, a, n, mr, first, group);                 \
+			tile_rows_i8(bits, false, p);                                              \
 	}
 TILE_PANEL_I8(8)
 TILE_PANEL_I8(4)

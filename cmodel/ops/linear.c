@@ -16,16 +16,14 @@
 
 #include "simd.h"
 
-#define SMALL_ROWS    4	  /* up to here each core packs for itself */
-#define PART_ROWS     192 /* rows of a part: of K = 1024 they take 384 KiB */
-#define PART_PANELS   4
-#define PART_TILES    8	   /* the same with tiles, which leave caches little time */
-#define MOST_IDLE     15   /* percent of the cores' time at the end: else parts are made smaller */
-#define PACK_ROWS     4	   /* rows of a part of packing, where rows share no cache lines */
-#define STREAM_BLOCKS 2	   /* up to here the weights stream past once */
-#define STRETCH	      1024 /* K in one go */
-#define STRETCH_TILES 256
-#define PACKED_MARK   64 /* bytes before a core's own packed rows: which launch they are of */
+#define SMALL_ROWS  4	/* up to here each core packs for itself */
+#define PART_ROWS   192 /* rows of a part: of K = 1024 they take 384 KiB */
+#define PART_PANELS 4
+#define PART_TILES  8  /* the same with tiles, which leave caches little time */
+#define MOST_IDLE   15 /* percent of the cores' time at the end: else parts are made smaller */
+#define PACK_ROWS   4  /* rows of a part of packing, where rows share no cache lines */
+#define STREAM_ROWS 64 /* up to here the weights stream past once */
+#define PACKED_MARK 64 /* bytes before a core's own packed rows: which launch they are of */
 
 /* state.u[] */
 enum { U_MR, U_PACK, U_BLOCKS, U_MBLOCKS, U_GROUP, U_STREAM, U_PANELS, U_SEQ, U_GO };
@@ -167,7 +165,7 @@ static void linear_plan(struct cm_launch *l)
 	product_of(l, &p);
 	blocks = cm_div_up(m, p.mr);
 	mr = cm_div_up(m, blocks);
-	stream = blocks <= STREAM_BLOCKS;
+	stream = m <= STREAM_ROWS;
 	l->state.u[U_MR] = mr;
 	l->state.u[U_PACK] = cm_simd->tiles && mr > PACK_ROWS ? PACK_ROWS : mr;
 	l->state.u[U_STREAM] = stream;
@@ -263,23 +261,35 @@ struct part {
 	const struct cm_product *p;
 	uint64_t row0, row1, mr;
 	uint64_t panel0, panel1;
-	uint64_t stretch; /* units of K in one go */
 	const uint8_t *a; /* packed rows */
 };
 
-/* All rows of the part times units [unit, unit + stretch) of one panel, whose sums are
- * acc[row][32]. */
-static void multiply_stretch(const struct part *t, float *acc, uint64_t panel, uint64_t unit)
+/* All rows of the part times panels [first, end), whose sums are acc[panel][row][32]. */
+static void multiply_panels(const struct part *t, float *acc, uint64_t acc_floats, uint64_t first,
+			    uint64_t end)
 {
 	const struct cm_product *p = t->p;
-	uint64_t n = p->units - unit < t->stretch ? p->units - unit : t->stretch;
+	uint64_t stretch = cm_product_stretch(p, t->row1 - t->row0);
+	struct cm_product_tile tile = {
+		.tiles = p->w->ptr,
+		.packed = t->a + t->row0 * p->packed * p->unit_bytes,
+		.rows = t->row1 - t->row0,
+		.mr = (unsigned)t->mr,
+	};
 
-	for (uint64_t r = t->row0; r < t->row1; r += t->mr, acc += t->mr * 32) {
-		unsigned rows = (unsigned)(r + t->mr < t->row1 ? t->mr : t->row1 - r);
-
-		cm_product_panel(p, acc, p->w->ptr, panel,
-				 t->a + (r * p->packed + unit * rows) * p->unit_bytes, unit, n,
-				 rows);
+	for (uint64_t u = 0; u < p->units; u += stretch) {
+		tile.unit = u;
+		tile.n = p->units - u < stretch ? p->units - u : stretch;
+		for (uint64_t n = first; n < end; n++) {
+			tile.panel = n;
+			if (n + 1 < end)
+				tile.next = cm_product_at(p, tile.tiles, n + 1, u);
+			else if (u + stretch < p->units)
+				tile.next = cm_product_at(p, tile.tiles, first, u + stretch);
+			else
+				tile.next = cm_product_at(p, tile.tiles, end, 0);
+			cm_product_multiply(p, &tile, acc + (n - first) * acc_floats);
+		}
 	}
 }
 
@@ -314,15 +324,11 @@ static void multiply(const struct cm_launch *l, const struct cm_product *p, unsi
 	if (t.panel1 > l->state.u[U_PANELS])
 		t.panel1 = l->state.u[U_PANELS];
 	t.row1 = t.row0 + acc_rows < rows ? t.row0 + acc_rows : rows;
-	/* Many rows: a stretch of K of some panels at a time; few: each panel from end to end. */
-	t.stretch = blocks > 1 && !l->precise ? (cm_simd->tiles ? STRETCH_TILES : STRETCH) / p->per
-					      : p->units;
+	/* A stretch of K of some panels at a time. */
 	for (uint64_t first = t.panel0; first < t.panel1; first += group) {
 		uint64_t end = first + group < t.panel1 ? first + group : t.panel1;
 
-		for (uint64_t u = 0; u < p->units; u += t.stretch)
-			for (uint64_t n = first; n < end; n++)
-				multiply_stretch(&t, acc + (n - first) * acc_rows * 32, n, u);
+		multiply_panels(&t, acc, acc_rows * 32, first, end);
 		for (uint64_t n = first; n < end; n++)
 			finish_panel(l, &t, acc + (n - first) * acc_rows * 32, n);
 	}

@@ -17,7 +17,6 @@
 
 #define ITEM_BLOCKS    16 /* row blocks of an item */
 #define ITEMS_PER_CORE 12
-#define STRETCH	       1024 /* K in one go */
 
 /* Rows of one matrix: sorted[first .. first + rows) and so in packed order. */
 struct item {
@@ -294,20 +293,24 @@ static void put_row(const struct cm_launch *l, const struct cm_product *p, uint6
 static void run_panel(const struct cm_launch *l, const struct cm_product *p, const struct item *it,
 		      uint64_t panel, float *acc)
 {
-	const uint8_t *tiles = (const uint8_t *)p->w->ptr + it->matrix * cm_product_bytes(p);
-	const uint8_t *packed =
-		(const uint8_t *)l->shared + l->state.u[U_PACKED] + cm_product_packed(p, it->first);
-	uint64_t stretch = it->rows > p->mr && !p->precise ? STRETCH / p->per : p->units;
+	uint64_t stretch = cm_product_stretch(p, it->rows);
+	struct cm_product_tile tile = {
+		.tiles = (const uint8_t *)p->w->ptr + it->matrix * cm_product_bytes(p),
+		.panel = panel,
+		.packed = (const uint8_t *)l->shared + l->state.u[U_PACKED] +
+			  cm_product_packed(p, it->first),
+		.rows = it->rows,
+		.mr = p->mr,
+	};
 
-	for (uint64_t u = 0; u < p->units; u += stretch)
-		for (uint32_t r = 0; r < it->rows; r += p->mr) {
-			uint64_t n = p->units - u < stretch ? p->units - u : stretch;
-			unsigned rows = it->rows - r < p->mr ? it->rows - r : p->mr;
-
-			cm_product_panel(p, acc + r * 32, tiles, panel,
-					 packed + (r * p->packed + u * rows) * p->unit_bytes, u, n,
-					 rows);
-		}
+	for (uint64_t u = 0; u < p->units; u += stretch) {
+		tile.unit = u;
+		tile.n = p->units - u < stretch ? p->units - u : stretch;
+		tile.next = u + stretch < p->units
+				    ? cm_product_at(p, tile.tiles, panel, u + stretch)
+				    : cm_product_at(p, tile.tiles, panel + 1, 0);
+		cm_product_multiply(p, &tile, acc);
+	}
 }
 
 static void run_item(const struct cm_launch *l, const struct item *it, unsigned core)

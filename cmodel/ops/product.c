@@ -7,6 +7,11 @@
 #include "simd.h"
 #include "vec.h"
 
+#define STRETCH_BYTES 16384 /* of a panel, when several blocks of rows pass over it */
+#define STRETCH_STEP  256   /* of K: a multiple of any group */
+/* How far ahead one block prefetches: a page, since hardware prefetchers do not cross pages. */
+#define AHEAD_BYTES 4096
+
 /* How K is counted by the panel kernel. */
 static void set_units(struct cm_product *p)
 {
@@ -185,32 +190,72 @@ static void precise_panel(const struct cm_product *p, float *acc, const uint8_t 
 	}
 }
 
-void cm_product_panel(const struct cm_product *p, float *acc, const uint8_t *tiles, uint64_t panel,
-		      const uint8_t *a, uint64_t unit, uint64_t n, unsigned mr)
+uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows)
+{
+	uint64_t panel = txda_tile_panel_bytes(p->w->dtype, p->k, p->w->group), k;
+
+	if (p->precise || rows <= p->mr || panel <= STRETCH_BYTES)
+		return p->units;
+	k = STRETCH_BYTES * p->k / panel;
+	return cm_div_up(k, STRETCH_STEP) * STRETCH_STEP / p->per;
+}
+
+const uint8_t *cm_product_at(const struct cm_product *p, const uint8_t *tiles, uint64_t panel,
+			     uint64_t unit)
 {
 	const struct cm_tensor *w = p->w;
-	const uint8_t *at = tiles + panel * txda_tile_panel_bytes(w->dtype, p->k, w->group);
-	bool first = unit == 0;
 
-	if (p->precise) {
-		precise_panel(p, acc, tiles, (const float *)a, mr, panel);
-		return;
-	}
-	if (txda_is_grouped(w->dtype)) {
-		at += unit * TXDA_QUANT_BLOCK / w->group *
-		      txda_tile_group_bytes(w->dtype, w->group);
-		if (p->grouped)
-			cm_simd->panel_group(acc, at, a, n, mr, first, w->dtype, w->group, p->wide);
-		else if (w->dtype == TXDA_W8)
-			cm_simd->panel_w8(acc, at, a, n, mr, first, w->group);
+	tiles += panel * txda_tile_panel_bytes(w->dtype, p->k, w->group);
+	if (txda_is_grouped(w->dtype))
+		return tiles + unit * TXDA_QUANT_BLOCK / w->group *
+				       txda_tile_group_bytes(w->dtype, w->group);
+	return tiles + unit * (w->dtype == TXDA_F16 ? 64 : 128);
+}
+
+static void multiply_block(const struct cm_product *p, const struct cm_panel *block)
+{
+	if (p->grouped)
+		cm_simd->panel_group(block);
+	else if (p->w->dtype == TXDA_W8)
+		cm_simd->panel_w8(block);
+	else if (p->w->dtype == TXDA_W4)
+		cm_simd->panel_w4(block);
+	else if (p->w->dtype == TXDA_BF16)
+		cm_simd->panel_bf16(block);
+	else if (p->w->dtype == TXDA_F16)
+		cm_simd->panel_f16(block);
+	else
+		cm_simd->panel_f32(block);
+}
+
+void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc)
+{
+	uint64_t blocks = cm_div_up(t->rows, t->mr), bytes;
+	struct cm_panel block = {
+		.w = cm_product_at(p, t->tiles, t->panel, t->unit),
+		.n = t->n,
+		.first = t->unit == 0,
+		.wide = p->wide,
+		.dtype = p->w->dtype,
+		.group = p->w->group,
+	};
+
+	/* Each block of rows brings its share of what comes next, so that memory is never idle. */
+	bytes = (uint64_t)(cm_product_at(p, t->tiles, t->panel, t->unit + t->n) - block.w);
+	block.pace = (unsigned)cm_div_up(64, blocks);
+	for (uint64_t b = 0; b < blocks; b++) {
+		uint64_t r = b * t->mr;
+
+		block.mr = (unsigned)(t->rows - r < t->mr ? t->rows - r : t->mr);
+		block.acc = acc + r * 32;
+		block.a = (const uint32_t *)(t->packed +
+					     (r * p->packed + t->unit * block.mr) * p->unit_bytes);
+		block.ahead = blocks == 1 ? block.w + AHEAD_BYTES : t->next + bytes * b / blocks;
+		if (p->precise)
+			precise_panel(p, block.acc, t->tiles, (const float *)block.a, block.mr,
+				      t->panel);
 		else
-			cm_simd->panel_w4(acc, at, a, n, mr, first, w->group);
-		return;
-	}
-	switch (w->dtype) {
-	case TXDA_BF16: cm_simd->panel_bf16(acc, at + unit * 128, a, n, mr, first, p->wide); break;
-	case TXDA_F16: cm_simd->panel_f16(acc, at + unit * 64, a, n, mr, first); break;
-	default: cm_simd->panel_f32(acc, at + unit * 128, a, n, mr, first); break;
+			multiply_block(p, &block);
 	}
 }
 

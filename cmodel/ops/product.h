@@ -39,10 +39,26 @@ uint64_t cm_product_scratch(const struct cm_product *p);
 void cm_product_pack(const struct cm_product *p, const uint64_t *row, unsigned first, unsigned end,
 		     unsigned mr, void *to, float *scratch);
 
-/* acc[mr][32] (+)= units [unit, unit + n) of a packed block @a times panel @panel of the matrix at
- * @tiles; unit 0 starts the sums. @a: where the unit is. */
-void cm_product_panel(const struct cm_product *p, float *acc, const uint8_t *tiles, uint64_t panel,
-		      const uint8_t *a, uint64_t unit, uint64_t n, unsigned mr);
+/* Units of K that the sums of all rows take before those of the next: with so many of one panel in
+ * the first cache all rows pass over them. */
+uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows);
+
+/* Where unit @unit of panel @panel is. */
+const uint8_t *cm_product_at(const struct cm_product *p, const uint8_t *tiles, uint64_t panel,
+			     uint64_t unit);
+
+/* Some units of K of a panel, and the rows that they are multiplied with. */
+struct cm_product_tile {
+	const uint8_t *tiles; /* the matrix */
+	uint64_t panel, unit, n;
+	const uint8_t *packed; /* rows, in blocks of @mr */
+	uint64_t rows;
+	unsigned mr;
+	const uint8_t *next; /* weights to prefetch meanwhile */
+};
+
+/* acc[row][32] (+)= the rows times the units; unit 0 starts the sums. */
+void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc);
 
 /* out[0..16) of a gated panel's sums, biased; @act: a gated activation. */
 void cm_gate(bool precise, uint32_t act, float limit, float *out, const float *acc);

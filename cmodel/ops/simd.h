@@ -32,6 +32,22 @@
 #define CM_MR_GROUP 8  /* and of one for weights in groups with float activations */
 #define CM_MR_MAX   32 /* no path has more */
 
+/*
+ * acc[m][32] (+)= block of packed rows times units of K of one panel.
+ */
+struct cm_panel {
+	float *acc;
+	const uint8_t *w;  /* units of the panel */
+	const uint32_t *a; /* packed rows */
+	size_t n;    /* units: pairs of K (bf16), K (f32, f16), blocks of 32 of K (the others) */
+	unsigned mr; /* rows */
+	bool first;  /* acc starts at 0 */
+	bool wide;
+	unsigned dtype, group; /* as in the tensor; whole groups unless the last */
+	const uint8_t *ahead;  /* to be prefetched meanwhile: */
+	unsigned pace;	       /* so many bytes of it for each 64 of w */
+};
+
 /* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one
  * split. */
 #define CM_ATT_ROWS 16
@@ -85,26 +101,15 @@ struct cm_simd {
 	void (*pack_f32)(float *block, unsigned mr, unsigned m, const float *x, size_t k);
 	void (*pack_i8)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			unsigned zero);
-	/*
-	 * acc[m][32] (+)= block of @mr rows times @n units of one panel: pairs of K (bf16), K (f32,
-	 * f16), blocks of 32 of K (w8, w4; @group as in the tensor, whole groups unless the last).
-	 * @first: acc starts at 0.
-	 */
-	void (*panel_bf16)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
-			   bool first, bool wide);
-	void (*panel_f16)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
-			  bool first);
-	void (*panel_f32)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
-			  bool first);
-	void (*panel_w8)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
-			 bool first, unsigned group);
-	void (*panel_w4)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
-			 bool first, unsigned group);
-	/* As for w8 and w4, but with float activations; @dtype: any with groups. */
+	void (*panel_bf16)(const struct cm_panel *p);
+	void (*panel_f16)(const struct cm_panel *p);
+	void (*panel_f32)(const struct cm_panel *p);
+	void (*panel_w8)(const struct cm_panel *p);
+	void (*panel_w4)(const struct cm_panel *p);
+	/* As for w8 and w4, but with float activations; any type with groups. */
 	void (*pack_group)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			   bool nibbles, bool wide);
-	void (*panel_group)(float *acc, const void *w, const void *a, size_t n, unsigned mr,
-			    bool first, unsigned dtype, unsigned group, bool wide);
+	void (*panel_group)(const struct cm_panel *p);
 	/* y[2 pairs] = x rotated: pairs (i, i + pairs) by the angles of cos[pairs], sin[pairs] */
 	void (*rotate)(float *y, const float *x, const float *cs, const float *sn, unsigned pairs);
 	/* to[2 i] = h[i]; what lies between stays, other cores may be writing it */
