@@ -207,7 +207,6 @@ static void add_head(struct graph *g, uint32_t table)
 		.weight = shares_head(g) ? table : TXDA_NONE,
 		.residual = TXDA_NONE,
 		.out = g->logits,
-		.flags = TXDA_LINEAR_F32_INPUT,
 		.softcap = (float)c->logit_cap,
 	};
 	struct txda_op *op;

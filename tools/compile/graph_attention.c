@@ -11,7 +11,15 @@
  * and values in the cache aside).
  */
 #define ATTENTION_DTYPE TXDA_F32
-#define ATTENTION_FLAGS TXDA_LINEAR_F32_INPUT
+
+/*
+ * So do the inputs of its products, unless queries and keys are normalised after theirs: that bounds
+ * what the softmax sees. A norm of the output (Gemma) amplifies again.
+ */
+static uint32_t attention_flags(const struct graph *g)
+{
+	return g->config->qk_norm && !g->names->post_attention ? 0 : TXDA_LINEAR_F32_INPUT;
+}
 
 /* q, k and v as one product of the normalised residual stream. Returns the F32 [T, (Hq + 2 Hkv) D]
  * tensor. */
@@ -50,7 +58,7 @@ static uint32_t add_qkv(struct graph *g, uint32_t layer)
 				.norm = norm,
 				.residual = TXDA_NONE,
 				.out = qkv,
-				.flags = ATTENTION_FLAGS,
+				.flags = attention_flags(g),
 			});
 	return qkv;
 }
@@ -138,6 +146,6 @@ void graph_attention(struct graph *g, uint32_t layer)
 
 	qkv = add_qkv(g, layer);
 	heads = add_attention_op(g, layer, add_rope_kv(g, layer, qkv));
-	graph_to_residual(g, layer, "attn.o", heads, &piece, c->o_bias, ATTENTION_FLAGS,
+	graph_to_residual(g, layer, "attn.o", heads, &piece, c->o_bias, attention_flags(g),
 			  g->names->post_attention);
 }
