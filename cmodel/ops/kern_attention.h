@@ -11,6 +11,17 @@
 
 #define GROUPS (CM_ATT_TILE / 16) /* groups of 16 keys in a tile */
 
+/* Words of a row of p_pack, which the tiles of AMX share with the vectors. */
+#if defined(CM_BF16_DOT)
+#define P_ROW (CM_ATT_TILE / 2)
+#else
+#define P_ROW CM_ATT_TILE
+#endif
+
+/* Of @rows rows, those that a kernel takes next: shares that differ by one at most. */
+#define ATT_SHARE(rows)                                                                            \
+	(((rows) + ((rows) + ATT_ROWS - 1) / ATT_ROWS - 1) / (((rows) + ATT_ROWS - 1) / ATT_ROWS))
+
 struct tile {
 	const uint32_t *k[GROUPS];			  /* [D'/2][16] pairs */
 	const uint32_t *v[GROUPS];			  /* [8][D'] pairs */
@@ -104,180 +115,213 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
 }
 
 /*
- * Products of pairs: 16 lanes of K or V pairs times one pair of q or p. That pair stands in q_pack
- * and p_pack as one word with CM_BF16_DOT, else as two floats CM_ATT_ROWS apart; PAIR_ROWS words
- * further is the next pair.
+ * Products of pairs: 16 lanes of K or V pairs times one pair of q or p of each row. Rows of q and p
+ * stand one after the other: with CM_BF16_DOT a pair is a word, and float32 queries have two rows of
+ * them, high halves and low ones; else rows are floats.
+ *
+ * ATT_ROWS rows times ATT_VECTORS vectors of keys or values are what the registers hold.
  */
 #if defined(CM_BF16_DOT)
 typedef __m512 dotacc;
-#define DOT_ZERO  _mm512_setzero_ps()
-#define PAIR_ROWS CM_ATT_ROWS
+#define DOT_ZERO    _mm512_setzero_ps()
+#define DOT_WORDS   1 /* words of a pair */
+#define WIDE_ROWS   2 /* rows of a float32 query */
+#define ATT_ROWS    6
+#define ATT_VECTORS 4
 
-V_INLINE void dot16(dotacc *c, const uint32_t *w, const uint32_t *x)
+/* c[r][v] += the words at w[v] times the pair at x + r * row */
+V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][8],
+			const uint32_t *const *w, const uint32_t *x, size_t row)
 {
-	*c = _mm512_dpbf16_ps(*c, (__m512bh)_mm512_loadu_si512(w),
-			      (__m512bh)_mm512_set1_epi32((int)*x));
+	__m512i pair[ATT_ROWS];
+
+	EACH(r, rows) {
+		pair[r] = _mm512_set1_epi32((int)x[r * row]);
+		KEEP(pair[r]);
+	}
+	EACH(v, vectors) {
+		__m512i words = _mm512_loadu_si512(w[v]);
+
+		KEEP(words);
+		EACH(r, rows)
+			c[r][v] = _mm512_dpbf16_ps(c[r][v], (__m512bh)words, (__m512bh)pair[r]);
+	}
 }
 
-V_INLINE void put_pair(uint32_t *to, uint32_t pair)
+V_INLINE dotacc dot_load(const float *p, float times)
 {
-	*to = pair;
+	return _mm512_mul_ps(_mm512_loadu_ps(p), _mm512_set1_ps(times));
 }
 
-/* Two terms of a pair of floats: high halves here, low ones a row group further. */
-V_INLINE void put_floats(uint32_t *to, const float *x)
+V_INLINE void dot_store(float *p, dotacc c)
 {
-	uint16_t h[2] = {cm_f32_to_bf16(x[0]), cm_f32_to_bf16(x[1])};
-	uint16_t l[2] = {cm_f32_to_bf16(x[0] - cm_bf16_to_f32(h[0])),
-			 cm_f32_to_bf16(x[1] - cm_bf16_to_f32(h[1]))};
-
-	memcpy(to, h, 4);
-	memcpy(to + CM_ATT_ROWS, l, 4);
+	_mm512_storeu_ps(p, c);
 }
 
-#define WIDE_WORDS 2 /* words of a pair of float32 queries */
 #else
 struct dotacc {
 	vf v[16 / VL];
 };
 typedef struct dotacc dotacc;
-#define DOT_ZERO  ((dotacc){0})
-#define PAIR_ROWS (2 * CM_ATT_ROWS)
+#define DOT_ZERO    ((dotacc){0})
+#define DOT_WORDS   2
+#define WIDE_ROWS   1
+#define ATT_ROWS    (VL == 16 ? 8 : VL == 8 ? 4 : 2)
+#define ATT_VECTORS (VL == 16 ? 2 : 1)
 
-V_INLINE void dot16(dotacc *c, const uint32_t *w, const uint32_t *x)
+V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][8],
+			const uint32_t *const *w, const uint32_t *x, size_t row)
 {
 	const float *f = (const float *)x;
-	vf x0 = v_set1(f[0]), x1 = v_set1(f[CM_ATT_ROWS]);
 
-	for (int i = 0; i < 16 / VL; i++) {
-		vu u = *(const vu_any *)(w + i * VL);
+	EACH(v, vectors)
+		EACH(i, 16 / VL) {
+			vu u = *(const vu_any *)(w[v] + i * VL);
+			vf even = v_pair_even(u), odd = v_pair_odd(u);
 
-		c->v[i] = v_fma(v_pair_odd(u), x1, v_fma(v_pair_even(u), x0, c->v[i]));
-	}
+			EACH(r, rows)
+				c[r][v].v[i] = v_fma(odd, v_set1(f[r * row + 1]),
+						     v_fma(even, v_set1(f[r * row]), c[r][v].v[i]));
+		}
 }
 
-V_INLINE void put_pair(uint32_t *to, uint32_t pair)
+V_INLINE dotacc dot_load(const float *p, float times)
 {
-	to[0] = pair << 16;
-	to[CM_ATT_ROWS] = pair & 0xffff0000u;
+	dotacc c;
+
+	EACH(i, 16 / VL)
+		c.v[i] = v_load(p + i * VL) * v_set1(times);
+	return c;
 }
 
-V_INLINE void put_floats(uint32_t *to, const float *x)
+V_INLINE void dot_store(float *p, dotacc c)
 {
-	memcpy(to, x, 4);
-	memcpy(to + CM_ATT_ROWS, x + 1, 4);
+	EACH(i, 16 / VL)
+		v_store(p + i * VL, c.v[i]);
 }
-
-#define WIDE_WORDS 1
 #endif
 
-/* scores[r][16 g ..] = q . k for @rows rows from @r0 and two groups of keys (g, g2; the same one
- * twice at an odd end) */
-V_INLINE void score_rows(const unsigned rows, const unsigned terms, const struct cm_attend *a,
-			 const struct tile *t, unsigned r0, unsigned g, unsigned g2)
+/* scores[r][16 g ..] = q . k for @rows rows from @r0 and @groups groups of keys from @g0; one that
+ * the tile does not have is the last again, and masked later. */
+V_INLINE void score_rows(const unsigned rows, const unsigned groups, const struct cm_attend *a,
+			 const struct tile *t, unsigned r0, unsigned g0)
 {
-	const uint32_t *k0 = t->k[g], *k1 = t->k[g2], *q = a->q_pack + r0;
-	dotacc c[8][2];
+	const unsigned terms = a->q_f32 ? WIDE_ROWS : 1, pairs = a->dim / 2;
+	const size_t row = (size_t)terms * pairs * DOT_WORDS;
+	const uint32_t *k[8], *q = a->q_pack + r0 * row;
+	dotacc c[ATT_ROWS][8];
 
+	EACH(g, groups)
+		k[g] = t->k[g0 + g < t->groups ? g0 + g : t->groups - 1];
 	EACH(r, rows)
-		c[r][0] = c[r][1] = DOT_ZERO;
-	for (unsigned i = 0; i < (a->dim + 1) / 2; i++, k0 += 16, k1 += 16, q += PAIR_ROWS * terms)
-		for (unsigned term = 0; term < terms; term++)
-			EACH(r, rows) {
-				dot16(&c[r][0], k0, q + term * PAIR_ROWS + r);
-				dot16(&c[r][1], k1, q + term * PAIR_ROWS + r);
-			}
-	EACH(r, rows) {
-		memcpy(a->scores + (r0 + r) * CM_ATT_TILE + g * 16, &c[r][0], 64);
-		memcpy(a->scores + (r0 + r) * CM_ATT_TILE + g2 * 16, &c[r][1], 64);
+		EACH(g, groups)
+			c[r][g] = DOT_ZERO;
+	for (unsigned i = 0; i < pairs; i++, q += DOT_WORDS) {
+		dot_pairs(rows, groups, c, k, q, row);
+		if (terms == 2)
+			dot_pairs(rows, groups, c, k, q + pairs, row);
+		EACH(g, groups)
+			k[g] += 16;
 	}
+	EACH(r, rows)
+		EACH(g, groups)
+			dot_store(a->scores + (r0 + r) * CM_ATT_TILE + (g0 + g) * 16, c[r][g]);
 }
 
-/* acc[r][d0 .. d0 + 32) += p . v; @two: the second 16 lanes exist */
-V_INLINE void value_rows(const unsigned rows, const struct cm_attend *a, const struct tile *t,
-			 unsigned r0, unsigned d0, const bool two)
+/* acc[r][d0 .. d0 + 16 vectors) = acc * correction + p . v */
+V_INLINE void value_rows(const unsigned rows, const unsigned vectors, const struct cm_attend *a,
+			 const struct tile *t, const float *correction, unsigned r0, unsigned d0)
 {
-	dotacc c[8][2];
+	const uint32_t *p = a->p_pack + r0 * P_ROW;
+	float *acc = a->acc + r0 * a->acc_stride + d0;
+	const uint32_t *w[8];
+	dotacc c[ATT_ROWS][8];
 
 	EACH(r, rows)
-		for (unsigned i = 0; i < 1u + two; i++)
-			memcpy(&c[r][i], a->acc + (r0 + r) * a->acc_stride + d0 + i * 16, 64);
+		EACH(v, vectors)
+			c[r][v] = dot_load(acc + r * a->acc_stride + v * 16, correction[r0 + r]);
 	for (unsigned g = 0; g < t->groups; g++) {
-		const uint32_t *v = t->v[g] + d0, *p = a->p_pack + g * 8 * PAIR_ROWS + r0;
-		uint32_t keys = a->to - (t->at + g * 16);
+		uint32_t keys = a->to - (t->at + g * 16), last[8 * 16];
 		unsigned pairs = keys < 16 ? keys / 2 : 8;
-		uint32_t last[32];
 
-		for (unsigned i = 0; i < pairs; i++, v += a->v_stride, p += PAIR_ROWS)
-			EACH(r, rows) {
-				dot16(&c[r][0], v, p + r);
-				if (two)
-					dot16(&c[r][1], v + 16, p + r);
-			}
+		EACH(v, vectors)
+			w[v] = t->v[g] + d0 + v * 16;
+		for (unsigned i = 0; i < pairs; i++) {
+			dot_pairs(rows, vectors, c, w, p + (g * 8 + i) * DOT_WORDS, P_ROW);
+			EACH(v, vectors)
+				w[v] += a->v_stride;
+		}
 		if (keys >= 16 || !(keys & 1))
 			continue;
 		/*
 		 * The second key of the pair does not exist: clear it, since NaN times zero is NaN.
 		 */
-		for (unsigned i = 0; i < 16u + 16u * two; i++)
-			last[i] = v[i] & 0xffffu;
-		EACH(r, rows) {
-			dot16(&c[r][0], last, p + r);
-			if (two)
-				dot16(&c[r][1], last + 16, p + r);
-		}
+		for (unsigned i = 0; i < 16 * vectors; i++)
+			last[i] = w[0][i] & 0xffffu;
+		EACH(v, vectors)
+			w[v] = last + v * 16;
+		dot_pairs(rows, vectors, c, w, p + (g * 8 + pairs) * DOT_WORDS, P_ROW);
 	}
 	EACH(r, rows)
-		for (unsigned i = 0; i < 1u + two; i++)
-			memcpy(a->acc + (r0 + r) * a->acc_stride + d0 + i * 16, &c[r][i], 64);
+		EACH(v, vectors)
+			dot_store(acc + r * a->acc_stride + v * 16, c[r][v]);
 }
 
+#if VL == 16 && !defined(CM_BF16_DOT)
+#define ATT_CASES(CALL) ROW_CASES_8(CALL, 0)
+#elif VL == 16
+#define ATT_CASES(CALL) ROW_CASES_6(CALL, 0)
+#elif VL == 8
 #define ATT_CASES(CALL)                                                                            \
-	switch (n) {                                                                               \
-	case 1: CALL(1); break;                                                                    \
-	case 2: CALL(2); break;                                                                    \
-	case 3: CALL(3); break;                                                                    \
-	case 4: CALL(4); break;                                                                    \
-	case 5: CALL(5); break;                                                                    \
-	case 6: CALL(6); break;                                                                    \
-	case 7: CALL(7); break;                                                                    \
-	case 8: CALL(8); break;                                                                    \
-	}
+	case 1: CALL(1, 0); break;                                                                 \
+	case 2: CALL(2, 0); break;                                                                 \
+	case 3: CALL(3, 0); break;                                                                 \
+	case 4:                                                                                    \
+		CALL(4, 0);                                                                        \
+		break
+#else
+#define ATT_CASES(CALL)                                                                            \
+	case 1: CALL(1, 0); break;                                                                 \
+	case 2:                                                                                    \
+		CALL(2, 0);                                                                        \
+		break
+#endif
 
-/* Prefetches @bytes at @p: keys and values of a block are too short for the hardware to detect. */
-V_INLINE void foresee(const void *p, size_t bytes)
+static void score_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n)
 {
-	for (size_t i = 0; i < bytes; i += 64)
-		__builtin_prefetch((const char *)p + i);
-}
-
-static void score_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n,
-			unsigned g, unsigned g2)
-{
-#define CALL(N)                                                                                    \
-	do {                                                                                       \
-		if (WIDE_WORDS == 2 && a->q_f32)                                                   \
-			score_rows(N, 2, a, t, r0, g, g2);                                         \
-		else                                                                               \
-			score_rows(N, 1, a, t, r0, g, g2);                                         \
-	} while (0)
-	ATT_CASES(CALL)
+#define CALL(N, unused) score_rows(N, ATT_VECTORS, a, t, r0, g)
+	for (unsigned g = 0; g < t->groups; g += ATT_VECTORS)
+		switch (n) {
+			ATT_CASES(CALL);
+		}
 #undef CALL
 }
 
-static void value_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n,
-			unsigned d0)
+static void value_block(const struct cm_attend *a, const struct tile *t, const float *correction,
+			unsigned r0, unsigned n)
 {
-	bool two = d0 + 16 < TXDA_KV_DIM(a->dim);
+	unsigned d = 0;
 
-#define CALL(N)                                                                                    \
-	do {                                                                                       \
-		if (two)                                                                           \
-			value_rows(N, a, t, r0, d0, true);                                         \
-		else                                                                               \
-			value_rows(N, a, t, r0, d0, false);                                        \
-	} while (0)
-	ATT_CASES(CALL)
+#if defined(CM_BF16_DOT)
+	/* Of few rows more vectors: chains of additions enough to hide their latency. */
+	for (; n <= 3 && d + 128 <= a->acc_stride; d += 128)
+		switch (n) {
+		case 1: value_rows(1, 8, a, t, correction, r0, d); break;
+		case 2: value_rows(2, 8, a, t, correction, r0, d); break;
+		case 3: value_rows(3, 8, a, t, correction, r0, d); break;
+		}
+#endif
+#define CALL(N, unused) value_rows(N, ATT_VECTORS, a, t, correction, r0, d)
+	for (; d + 16 * ATT_VECTORS <= a->acc_stride; d += 16 * ATT_VECTORS)
+		switch (n) {
+			ATT_CASES(CALL);
+		}
+#undef CALL
+#define CALL(N, unused) value_rows(N, 1, a, t, correction, r0, d)
+	for (; d < a->acc_stride; d += 16)
+		switch (n) {
+			ATT_CASES(CALL);
+		}
 #undef CALL
 }
 
@@ -316,102 +360,140 @@ V_INLINE void latent_rows(const unsigned rows, const struct cm_attend *a, const 
 	}
 }
 
-static void latent_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n,
-			 unsigned g){
-#define CALL(N) latent_rows(N, a, t, r0, g)
-	ATT_CASES(CALL)
+static void latent_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n)
+{
+#define CALL(N, unused) latent_rows(N, a, t, r0, g)
+	for (unsigned g = 0; g < t->groups; g++)
+		switch (n) {
+			ATT_CASES(CALL);
+		}
 #undef CALL
 }
 
 #include "kern_tiles_attention.h"
 
-V_INLINE float exp1(float x)
+/* Visible keys of the tile for row @r are [*lo, *hi); false: none. */
+V_INLINE bool visible(const struct cm_attend *a, const struct tile *t, unsigned r, int32_t *lo,
+		      int32_t *hi)
 {
-	return v_exp(v_set1(x))[0];
+	uint32_t from = a->first[r] > t->at ? a->first[r] - t->at : 0;
+	uint32_t to = a->pos[r] + 1 > t->at ? a->pos[r] + 1 - t->at : 0;
+
+	to = to < a->to - t->at ? to : a->to - t->at;
+	to = to < CM_ATT_TILE ? to : CM_ATT_TILE;
+	*lo = (int32_t)from;
+	*hi = (int32_t)to;
+	return from < to;
 }
 
-/* Packs the probabilities of row @r for the product with the values. */
-V_INLINE void put_probabilities(const struct cm_attend *a, unsigned r,
-				const uint16_t h[CM_ATT_TILE])
+/* Scales, caps and masks the scores of row @r; returns the largest. */
+V_INLINE float scale_scores(const struct cm_attend *a, const struct tile *t, unsigned r, int32_t lo,
+			    int32_t hi)
 {
-	if (in_tiles(a)) {
-		memcpy(a->p_pack + r * (CM_ATT_TILE / 2), h, CM_ATT_TILE * 2);
-		return;
-	}
-	for (unsigned i = 0; i < CM_ATT_TILE / 2; i++) {
-		uint32_t u;
-
-		memcpy(&u, h + 2 * i, 4);
-		put_pair(a->p_pack + i * PAIR_ROWS + r, u);
-	}
-}
-
-/* Scales the scores of a tile and applies the soft cap. */
-static void cap_scores(const struct cm_attend *a, float *s)
-{
-	vf cap = v_set1(a->softcap), scale = v_set1(a->scale);
-
-	for (unsigned i = 0; i < CM_ATT_TILE; i += VL)
-		v_store(s + i, cap * v_tanh(v_load(s + i) * scale / cap));
-}
-
-/* Softmax state of row @r after the tile's scores; leaves probabilities in p_pack. */
-static void soften(const struct cm_attend *a, const struct tile *t, unsigned r)
-{
+	static const int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+	const vf none = v_set1(-INFINITY), scale = v_set1(a->scale), cap = v_set1(a->softcap);
 	float *s = a->scores + r * CM_ATT_TILE;
-	/* visible keys of the tile are [lo, hi) */
-	uint32_t lo = a->first[r] > t->at ? a->first[r] - t->at : 0;
-	uint32_t hi = a->pos[r] + 1 > t->at ? a->pos[r] + 1 - t->at : 0;
-	float top, sum = 0, corr, scale_by = a->scale;
-	uint16_t h[CM_ATT_TILE] = {0};
+	vf top = none;
 
-	hi = hi < a->to - t->at ? hi : a->to - t->at;
-	hi = hi < CM_ATT_TILE ? hi : CM_ATT_TILE;
-	if (lo >= hi) {
-		put_probabilities(a, r, h);
-		return;
+	for (int32_t i = 0; i < CM_ATT_TILE; i += VL) {
+		vi at = *(const vi_any *)lanes + i;
+		vf v = v_load(s + i);
+
+		if (a->i8)
+			v *= v_load(t->k_scale + i);
+		v *= scale;
+		if (a->softcap > 0)
+			v = cap * v_tanh(v / cap);
+		v = v_select((at >= lo) & (at < hi), v, none);
+		v_store(s + i, v);
+		top = v_max(top, v);
 	}
-	if (a->softcap > 0) {
-		cap_scores(a, s);
-		scale_by = 1;
-	}
-	for (uint32_t i = 0; i < lo; i++)
-		s[i] = -INFINITY;
-	for (uint32_t i = hi; i < CM_ATT_TILE; i++)
-		s[i] = -INFINITY;
-	{
-		vf m = v_set1(-INFINITY), l = {0}, scale = v_set1(scale_by), vt;
-
-		for (unsigned i = 0; i < CM_ATT_TILE; i += VL) {
-			vf v = v_load(s + i) * scale;
-
-			v_store(s + i, v);
-			m = v_max(m, v);
-		}
-		top = v_top(m);
-		top = top > a->max[r] ? top : a->max[r];
-		vt = v_set1(top);
-		for (unsigned i = 0; i < CM_ATT_TILE; i += VL) {
-			vf e = v_exp(v_load(s + i) - vt);
-
-			l += e;
-			if (a->i8)
-				e *= v_load(t->v_scale + i);
-			v_store_bf16(h + i, e);
-		}
-		sum = v_sum(l);
-	}
-	corr = exp1(a->max[r] - top);
-	if (corr != 1.0f)
-		for (unsigned d = 0; d < a->acc_stride; d += VL)
-			v_store(a->acc + r * a->acc_stride + d,
-				v_load(a->acc + r * a->acc_stride + d) * v_set1(corr));
-	a->sum[r] = a->sum[r] * corr + sum;
-	a->max[r] = top;
-	put_probabilities(a, r, h);
+	return v_top(top);
 }
 
-/* Packs the queries for the scores. */
+/* The probabilities of row @r, rounded to bf16, into p_pack; returns their sum. */
+V_INLINE float put_probabilities(const struct cm_attend *a, const struct tile *t, unsigned r,
+				 float top)
+{
+	const float *s = a->scores + r * CM_ATT_TILE;
+	uint32_t *p = a->p_pack + r * P_ROW;
+	vf sum = {0}, vt = v_set1(top);
+
+	for (unsigned i = 0; i < CM_ATT_TILE; i += VL) {
+		vf e = v_exp(v_load(s + i) - vt);
+
+		sum += e;
+		if (a->i8)
+			e *= v_load(t->v_scale + i);
+		if (DOT_WORDS == 1)
+			v_store_bf16((uint16_t *)p + i, e);
+		else
+			v_store((float *)p + i, (vf)(v_bf16_bits(e) << 16));
+	}
+	return v_sum(sum);
+}
+
+/*
+ * Softmax state of all rows after the tile's scores; leaves probabilities in p_pack and what the
+ * sums so far are to be multiplied with in @correction.
+ */
+static void soften(const struct cm_attend *a, const struct tile *t, float correction[CM_ATT_ROWS])
+{
+	float top[CM_ATT_ROWS] = {0}, drop[CM_ATT_ROWS] = {0};
+	int32_t lo, hi;
+
+	for (unsigned r = 0; r < a->rows; r++) {
+		if (!visible(a, t, r, &lo, &hi))
+			continue; /* its correction is exp(0) */
+		top[r] = scale_scores(a, t, r, lo, hi);
+		top[r] = top[r] > a->max[r] ? top[r] : a->max[r];
+		drop[r] = a->max[r] - top[r];
+	}
+	for (unsigned r = 0; r < CM_ATT_ROWS; r += VL)
+		v_store(correction + r, v_exp(v_load(drop + r)));
+	for (unsigned r = 0; r < a->rows; r++) {
+		if (!visible(a, t, r, &lo, &hi)) {
+			memset(a->p_pack + r * P_ROW, 0, P_ROW * 4);
+			continue;
+		}
+		a->sum[r] = a->sum[r] * correction[r] + put_probabilities(a, t, r, top[r]);
+		a->max[r] = top[r];
+	}
+}
+
+/* Rows of q as the products want them, one after the other. */
+static void pack_query(const struct cm_attend *a, unsigned r)
+{
+#if defined(CM_BF16_DOT)
+	const unsigned dim = a->dim, terms = a->q_f32 ? 2 : 1;
+	uint16_t *high = (uint16_t *)a->q_pack + r * terms * dim, *low = high + dim;
+	const float *x = a->q[r];
+	unsigned i = 0;
+
+	if (!a->q_f32) {
+		memcpy(high, a->q[r], dim * 2);
+		return;
+	}
+	for (; i + VL <= dim; i += VL) {
+		vf v = v_load(x + i);
+
+		v_store_bf16(high + i, v);
+		v_store_bf16(low + i, v - v_load_bf16(high + i));
+	}
+	for (; i < dim; i++) {
+		high[i] = cm_f32_to_bf16(x[i]);
+		low[i] = cm_f32_to_bf16(x[i] - cm_bf16_to_f32(high[i]));
+	}
+#else
+	float *to = (float *)a->q_pack + r * a->dim;
+
+	if (a->q_f32)
+		memcpy(to, a->q[r], a->dim * sizeof(float));
+	else
+		from_bf16(to, a->q[r], a->dim);
+#endif
+}
+
 static void pack_queries(const struct cm_attend *a)
 {
 	if (in_tiles(a)) {
@@ -421,54 +503,80 @@ static void pack_queries(const struct cm_attend *a)
 	for (unsigned r = 0; r < a->rows; r++) {
 		float *q = (float *)a->q_pack + r * a->v_stride;
 
-		if (a->rope) {
-			memset(q, 0, a->v_stride * sizeof(float));
-			memcpy(q, a->q[r], a->dim * sizeof(float));
-			memcpy(q + a->dim, a->q_rope[r], a->rope * sizeof(float));
+		if (!a->rope) {
+			pack_query(a, r);
 			continue;
 		}
-		for (unsigned i = 0; i < (a->dim + 1) / 2; i++) {
-			uint32_t u;
+		memset(q, 0, a->v_stride * sizeof(float));
+		memcpy(q, a->q[r], a->dim * sizeof(float));
+		memcpy(q + a->dim, a->q_rope[r], a->rope * sizeof(float));
+	}
+}
 
-			if (a->q_f32) {
-				put_floats(a->q_pack + i * PAIR_ROWS * WIDE_WORDS + r,
-					   (const float *)a->q[r] + 2 * i);
-				continue;
-			}
-			memcpy(&u, (const uint16_t *)a->q[r] + 2 * i, 4);
-			put_pair(a->q_pack + i * PAIR_ROWS + r, u);
+/*
+ * Prefetches the keys and values of a tile: those of a block are too short for the hardware to
+ * detect.
+ */
+static void foresee(const struct cm_attend *a, const struct cm_attend_keys *k, uint32_t at)
+{
+	/* elements of a group of 16 keys, and of all values before the block's scales */
+	const size_t dim = a->rope ? a->v_stride : TXDA_KV_DIM(a->dim), size = a->i8 ? 1 : 2;
+
+	if (a->latent_i8)
+		return;
+	for (uint32_t p = at; p < at + CM_ATT_TILE && p < k->to; p += 16) {
+		const char *block =
+			(const char *)k->cache +
+			(uint64_t)(uint32_t)k->blocks[p / a->block_size] * a->block_stride;
+		size_t in = p % a->block_size * dim * size;
+
+		for (size_t i = 0; i < 16 * dim * size; i += 64) {
+			__builtin_prefetch(block + in + i, 0, 2);
+			if (!a->rope)
+				__builtin_prefetch(block + a->block_size * dim * size + in + i, 0,
+						   2);
 		}
 	}
 }
 
 static void score_tile(const struct cm_attend *a, const struct tile *t)
 {
-	for (unsigned g = 0; g < t->groups && !a->i8; g++) {
-		if (!a->rope)
-			foresee(t->k[g], a->acc_stride * 32);
-		foresee(t->v[g], a->v_stride * 32);
-	}
-	if (in_tiles(a))
+	if (in_tiles(a)) {
 		tile_score(a, t);
-	for (unsigned g = 0; g < t->groups && !in_tiles(a); g += a->rope ? 1 : 2)
-		for (unsigned r = 0; r < a->rows; r += 8) {
-			unsigned n = a->rows - r < 8 ? a->rows - r : 8;
+		return;
+	}
+	for (unsigned r = 0, n; r < a->rows; r += n) {
+		n = ATT_SHARE(a->rows - r);
+		if (a->rope)
+			latent_block(a, t, r, n);
+		else
+			score_block(a, t, r, n);
+	}
+}
 
-			if (a->rope)
-				latent_block(a, t, r, n, g);
-			else
-				score_block(a, t, r, n, g, g + 1 < t->groups ? g + 1 : g);
-		}
-	for (unsigned r = 0; a->i8 && r < a->rows; r++)
-		for (unsigned i = 0; i < t->groups * 16; i += VL) {
-			float *s = a->scores + r * CM_ATT_TILE + i;
+static void value_tile(const struct cm_attend *a, const struct tile *t, const float *correction)
+{
+	if (in_tiles(a)) {
+		for (unsigned r = 0; r < a->rows; r++) {
+			float *acc = a->acc + r * a->acc_stride;
 
-			v_store(s, v_load(s) * v_load(t->k_scale + i));
+			for (unsigned d = 0; correction[r] != 1.0f && d < a->acc_stride; d += VL)
+				v_store(acc + d, v_load(acc + d) * v_set1(correction[r]));
 		}
+		tile_value(a, t);
+		return;
+	}
+	for (unsigned r = 0, n; r < a->rows; r += n) {
+		n = ATT_SHARE(a->rows - r);
+		value_block(a, t, correction, r, n);
+	}
 }
 
 static void attend(const struct cm_attend *a)
 {
+	const struct cm_attend_keys keys = {a->cache, a->blocks, a->to};
+	float correction[CM_ATT_ROWS];
+
 	pack_queries(a);
 	for (unsigned r = 0; r < a->rows; r++) {
 		a->max[r] = -INFINITY;
@@ -478,16 +586,13 @@ static void attend(const struct cm_attend *a)
 	for (uint32_t at = a->from; at < a->to; at += CM_ATT_TILE) {
 		struct tile t;
 
+		if (at + CM_ATT_TILE < a->to)
+			foresee(a, &keys, at + CM_ATT_TILE);
+		else if (a->next.cache)
+			foresee(a, &a->next, a->next_from);
 		tile_find(a, at, &t);
 		score_tile(a, &t);
-		for (unsigned r = 0; r < a->rows; r++)
-			soften(a, &t, r);
-		if (in_tiles(a)) {
-			tile_value(a, &t);
-			continue;
-		}
-		for (unsigned d = 0; d < a->acc_stride; d += 32)
-			for (unsigned r = 0; r < a->rows; r += 8)
-				value_block(a, &t, r, a->rows - r < 8 ? a->rows - r : 8, d);
+		soften(a, &t, correction);
+		value_tile(a, &t, correction);
 	}
 }

@@ -54,6 +54,13 @@ struct cm_panel {
 #define CM_ATT_TILE                                                                                \
 	64 /* keys that a step of the online softmax takes; divides TXDA_ATTENTION_SPLIT */
 
+/* Keys and values of a sequence and head. */
+struct cm_attend_keys {
+	const uint8_t *cache;  /* layer and head within block 0 */
+	const int32_t *blocks; /* of the sequence */
+	uint32_t to;	       /* end of the keys */
+};
+
 struct cm_attend {
 	unsigned rows, dim; /* query rows; head dim D */
 	unsigned block_size;
@@ -74,13 +81,15 @@ struct cm_attend {
 	uint32_t from,
 		to; /* keys of this split that any row sees; from is a multiple of CM_ATT_TILE */
 	float scale;
-	float softcap;	     /* 0: none */
-	float *max, *sum;    /* [rows] results of the split */
-	float *acc;	     /* [rows][acc_stride] */
-	unsigned acc_stride; /* floats; D rounded up to 16 */
-	uint32_t *q_pack;    /* scratch: u32[2 D][CM_ATT_ROWS] */
-	uint32_t *p_pack;    /* scratch: u32[CM_ATT_TILE][CM_ATT_ROWS] */
-	float *scores;	     /* scratch: [CM_ATT_ROWS][CM_ATT_TILE] */
+	float softcap;		    /* 0: none */
+	float *max, *sum;	    /* [rows] results of the split */
+	float *acc;		    /* [rows][acc_stride] */
+	unsigned acc_stride;	    /* floats; D rounded up to 16 */
+	uint32_t *q_pack;	    /* scratch: u32[CM_ATT_ROWS][2 D] */
+	uint32_t *p_pack;	    /* scratch: u32[CM_ATT_ROWS][CM_ATT_TILE] */
+	float *scores;		    /* scratch: [CM_ATT_ROWS][CM_ATT_TILE] */
+	struct cm_attend_keys next; /* to be prefetched at the end, from next_from on; or NULL */
+	uint32_t next_from;
 };
 
 struct cm_simd {

@@ -30,6 +30,7 @@ typedef float vf __attribute__((vector_size(VL * 4)));
 typedef int32_t vi __attribute__((vector_size(VL * 4)));
 typedef uint32_t vu __attribute__((vector_size(VL * 4)));
 typedef float vf_any __attribute__((vector_size(VL * 4), aligned(4)));
+typedef int32_t vi_any __attribute__((vector_size(VL * 4), aligned(4)));
 typedef uint32_t vu_any __attribute__((vector_size(VL * 4), aligned(4)));
 typedef uint16_t vh __attribute__((vector_size(VL * 2)));
 typedef int8_t v8 __attribute__((vector_size(VL)));
@@ -94,6 +95,23 @@ V_INLINE vf v_i2f(vi a)
 }
 
 /* Sums the lanes as a tree: the same order for every caller of one path. */
+#if defined(__AVX512F__)
+V_INLINE float v_sum(vf v)
+{
+	__m256 h = _mm256_add_ps(_mm512_castps512_ps256((__m512)v),
+				 _mm512_extractf32x8_ps((__m512)v, 1));
+	__m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+
+	q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+	return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+/* For scores and other numbers: what is not one may get lost. */
+V_INLINE float v_top(vf v)
+{
+	return _mm512_reduce_max_ps((__m512)v);
+}
+#else
 V_INLINE float v_sum(vf v)
 {
 	float a[VL];
@@ -115,6 +133,7 @@ V_INLINE float v_top(vf v)
 			a[i] = a[i] > a[i + n] ? a[i] : a[i + n];
 	return a[0];
 }
+#endif
 
 /* The same of integers, where the order does not matter. */
 V_INLINE vi v_max_i(vi a, vi b)
