@@ -22,6 +22,8 @@
 #include "vec.h"
 
 #define MAX_SPLIT_ITEMS 256 /* room for partial results */
+#define PART_ITEMS	8   /* most items of a part: at the end of one the next is prefetched */
+#define PARTS_PER_CORE	16  /* fewest parts, if items are enough */
 
 struct seq {
 	uint32_t first, n; /* tokens of the step */
@@ -40,7 +42,7 @@ struct item {
 };
 
 /* state.u[] */
-enum { U_SEQS, U_TABLE, U_ITEMS, U_PARTIALS, U_N_ITEMS, U_SPLIT, U_MERGES };
+enum { U_SEQS, U_TABLE, U_ITEMS, U_PARTIALS, U_N_ITEMS, U_PER_PART };
 
 /* What both ops come to. Latent attention is one KV head whose values are part of its keys. */
 struct geometry {
@@ -234,7 +236,7 @@ static void copy_batch(struct cm_launch *l, const struct geometry *g)
 static void attention_plan(struct cm_launch *l)
 {
 	struct geometry g = geometry(l);
-	uint64_t seqs = g.table->dim[0], n = 0, items = 0, split_items = 0, most = 1;
+	uint64_t seqs = g.table->dim[0], n = 0, items = 0, split_items = 0, most = 1, per;
 	struct seq *sq = l->shared;
 	struct item *it;
 	bool split;
@@ -282,10 +284,12 @@ static void attention_plan(struct cm_launch *l)
 				}
 	}
 	l->state.u[U_N_ITEMS] = n;
-	l->state.u[U_SPLIT] = split;
 	if (!n)
 		return;
-	l->parts[l->phases++] = (unsigned)n;
+	per = n / ((uint64_t)PARTS_PER_CORE * l->cores);
+	per = l->precise || per < 1 ? 1 : per < PART_ITEMS ? per : PART_ITEMS;
+	l->state.u[U_PER_PART] = per;
+	l->parts[l->phases++] = (unsigned)cm_div_up(n, per);
 	if (split)
 		l->parts[l->phases++] = (unsigned)n;
 }
@@ -377,9 +381,24 @@ static void find_rows(const struct cm_launch *l, const struct geometry *g, const
 	*ret_lowest = lowest;
 }
 
-static void run_item(const struct cm_launch *l, const struct geometry *g, const struct item *it,
-		     uint8_t *scratch)
+/* Where the keys of an item are. */
+static struct cm_attend_keys keys_of(const struct cm_launch *l, const struct geometry *g,
+				     const struct item *it)
 {
+	return (struct cm_attend_keys){
+		.cache =
+			(const uint8_t *)g->cache->ptr + g->layer_offset + it->head * g->head_bytes,
+		.blocks = (const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
+			  it->seq * g->table->dim[1],
+		.to = ((const struct seq *)l->shared)[it->seq].context,
+	};
+}
+
+/* @next: the item that this core goes on with, or NULL. */
+static void run_item(const struct cm_launch *l, const struct geometry *g, const struct item *it,
+		     const struct item *next, uint8_t *scratch)
+{
+	const struct cm_attend_keys keys = keys_of(l, g, it);
 	uint64_t key_padded = TXDA_KV_DIM(g->key_dim);
 	struct partial total, part;
 	uint32_t last, lowest;
@@ -389,10 +408,8 @@ static void run_item(const struct cm_launch *l, const struct geometry *g, const 
 		.rope = g->key_dim - g->dim,
 		.block_size = g->block_size,
 		.block_stride = g->cache->dim[1],
-		.cache =
-			(const uint8_t *)g->cache->ptr + g->layer_offset + it->head * g->head_bytes,
-		.blocks = (const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
-			  it->seq * g->table->dim[1],
+		.cache = keys.cache,
+		.blocks = keys.blocks,
 		.scale = g->scale,
 		.softcap = g->softcap,
 		.q_f32 = g->q->dtype == TXDA_F32,
@@ -422,6 +439,12 @@ static void run_item(const struct cm_launch *l, const struct geometry *g, const 
 		a.max = s == it->split ? total.max : part.max;
 		a.sum = s == it->split ? total.sum : part.sum;
 		a.acc = s == it->split ? total.acc : part.acc;
+		if (next && s + 1 == it->split + it->n_splits) {
+			a.next = keys_of(l, g, next);
+			a.next_from = next->split * TXDA_ATTENTION_SPLIT;
+			if (next->seq == it->seq && lowest > a.next_from)
+				a.next_from = lowest / CM_ATT_TILE * CM_ATT_TILE;
+		}
 		cm_simd->attend(&a);
 		if (s != it->split)
 			merge(g, total, part, it->rows);
@@ -528,28 +551,40 @@ static void precise_row(const struct cm_launch *l, const struct geometry *g, con
 		((float *)l->out[0]->ptr)[head * dim + d] = (float)(acc[d] / sum);
 }
 
+/* One phase 0 part. */
+static void run_items(const struct cm_launch *l, const struct geometry *g, unsigned part,
+		      unsigned core)
+{
+	const struct item *all =
+		(const struct item *)((const uint8_t *)l->shared + l->state.u[U_ITEMS]);
+	uint64_t per = l->state.u[U_PER_PART], n = part * per, end = n + per;
+
+	end = end < l->state.u[U_N_ITEMS] ? end : l->state.u[U_N_ITEMS];
+	for (; n < end; n++) {
+		for (uint64_t r = 0; l->precise && r < all[n].rows; r++)
+			precise_row(l, g, &all[n], all[n].row + r);
+		if (!l->precise)
+			run_item(l, g, &all[n], n + 1 < end ? &all[n + 1] : NULL, l->core[core]);
+	}
+}
+
 static void attention_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
 {
 	const struct item *it =
 		(const struct item *)((const uint8_t *)l->shared + l->state.u[U_ITEMS]) + part;
-	const struct seq *sq = (const struct seq *)l->shared + it->seq;
 	uint8_t *partials = (uint8_t *)l->shared + l->state.u[U_PARTIALS];
-	uint64_t splits = cm_div_up(sq->context, TXDA_ATTENTION_SPLIT);
 	struct geometry g = geometry(l);
 	struct partial total;
+	uint64_t splits;
 
-	if (l->precise) {
-		for (uint64_t r = 0; r < it->rows; r++)
-			precise_row(l, &g, it, it->row + r);
-		return;
-	}
 	if (phase == 0) {
-		run_item(l, &g, it, l->core[core]);
+		run_items(l, &g, part, core);
 		return;
 	}
 	/* The merge of one (sequence, head, rows) belongs to the item of its first split. */
 	if (it->split)
 		return;
+	splits = cm_div_up(((const struct seq *)l->shared)[it->seq].context, TXDA_ATTENTION_SPLIT);
 	total = partial_at(partials + it->partial * partial_bytes(&g));
 	for (uint64_t s = 1; s < splits; s++)
 		merge(&g, total, partial_at(partials + (it->partial + s) * partial_bytes(&g)),
