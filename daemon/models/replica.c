@@ -484,6 +484,11 @@ static void on_loaded(struct models *t, struct load_job *job)
 		depart(r, &job->on_chip, NULL, false);
 		t->options.text->free(job->text);
 	} else if (job->error) {
+		/* Chips that fail under a load come back, or others do: it is tried again. */
+		if (job->error == -ENODEV && r->fallback == MODEL_FAILED) {
+			snprintf(r->model->error, sizeof(r->model->error), "%s", job->err);
+			r->fallback = MODEL_LOST;
+		}
 		load_failed(r, job->error, job->err);
 	} else {
 		take_over(r, job);

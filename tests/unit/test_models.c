@@ -199,6 +199,13 @@ static void reports_a_failed_load(void **state)
 	fake_model_load_error = -ENOSPC;
 	assert_int_equal(load(m), MODEL_UNLOADED);
 	assert_true(model_may_be_awaited(m));
+	/* Chips that are lost under the load, and come back. */
+	fake_model_load_error = -ENODEV;
+	assert_int_equal(load(m), MODEL_LOST);
+	fake_model_load_error = 0;
+	model_demand(m);
+	wait_state(m, MODEL_READY);
+	model_unload(m, false, MODEL_BY_ADMIN);
 	fake_model_load_error = -EINVAL;
 	assert_int_equal(load(m), MODEL_FAILED);
 	fake_model_load_error = 0;
