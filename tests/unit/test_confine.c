@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The confinement of processes that parse what others wrote: a child confines itself, then tries what it must not
- * do. Each line of the table that it prints is a try and what came of it.
+ * The confinement of processes that parse what others wrote: a child confines itself, by the interface and as the
+ * compiler does, then tries what it must not do. Each line of the table that it prints is a try and what came of it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +29,7 @@
 #include <cmocka.h>
 
 #include "confine.h"
+#include "confined.h"
 
 static char top[] = "/tmp/txda-confine-XXXXXX";
 static char mine[64], given[64], others[64], secret[80], listener[80];
@@ -246,17 +247,35 @@ static const struct attempt {
 
 /* ---- the child --------------------------------------------------------------------------------- */
 
-/* How many tries did not end as they must; an error in confining counts as all. */
-static int attempt_all(bool landlock)
+static int confine_plainly(char *err, size_t errlen)
 {
 	const char *const readable[] = {given, NULL}, *const writable[] = {mine, NULL};
 	const struct confinement c = {.readable = readable, .writable = writable, .calls = calls};
+
+	return confine_self(&c, err, errlen);
+}
+
+static int confine_compiler(char *err, size_t errlen)
+{
+	struct tool_error error = {{0}};
+	char output[80];
+	int r;
+
+	snprintf(output, sizeof(output), "%s/case", mine);
+	r = compile_confine(&(struct compile_paths){.model = given, .output = output}, &error);
+	snprintf(err, errlen, "%s", error.text);
+	return r;
+}
+
+/* How many tries did not end as they must; an error in confining counts as all. */
+static int attempt_all(int (*confine)(char *err, size_t errlen), bool landlock)
+{
 	const struct confine_limits limits = {.memory = 4ull << 30, .descriptors = 64};
 	int wrong = 0;
 	char err[400];
 
 	confine_limit(&limits);
-	if (confine_self(&c, err, sizeof(err))) {
+	if (confine(err, sizeof(err))) {
 		fprintf(stderr, "%s\n", err);
 		return 100;
 	}
@@ -272,13 +291,12 @@ static int attempt_all(bool landlock)
 	return wrong;
 }
 
-static void confined(void **state)
+static void attempt_in_child(int (*confine)(char *err, size_t errlen))
 {
 	unsigned version = confine_landlock();
 	int status;
 	pid_t pid;
 
-	(void)state;
 	if (!confine_works()) {
 		print_message("a sanitizer's build is not confined\n");
 		skip();
@@ -288,10 +306,22 @@ static void confined(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid)
-		_exit(attempt_all(version));
+		_exit(attempt_all(confine, version));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void confined(void **state)
+{
+	(void)state;
+	attempt_in_child(confine_plainly);
+}
+
+static void compiler(void **state)
+{
+	(void)state;
+	attempt_in_child(confine_compiler);
 }
 
 /* What is not there cannot be given, and the process hears of it. */
@@ -361,6 +391,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(confined),
+		cmocka_unit_test(compiler),
 		cmocka_unit_test(missing_path),
 	};
 
