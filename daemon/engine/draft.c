@@ -312,6 +312,7 @@ static int load_model(struct draft *d, struct txda_group *group,
 	model_options.path = options->draft_case_dir;
 	model_options.kv_blocks = target->kv_blocks;
 	model_options.keep_weights = options->keep_weights;
+	model_options.verify_weights = true;
 	error = txda_model_load(group, &model_options, &d->model);
 	if (!error)
 		error = txda_model_info(d->model, &info);

@@ -44,7 +44,6 @@ uint32_t crc32c_portable(uint32_t crc, const void *data, size_t bytes)
 	return ~crc;
 }
 
-#if defined(__x86_64__)
 /* The product of two polynomials modulo the CRC's, all reflected. */
 static uint32_t multiply(uint32_t a, uint32_t b)
 {
@@ -71,6 +70,12 @@ static uint32_t shift_by(size_t bytes)
 	return result;
 }
 
+uint32_t crc32c_join(uint32_t first, uint32_t second, size_t bytes)
+{
+	return multiply(shift_by(bytes), first) ^ second;
+}
+
+#if defined(__x86_64__)
 #define LANE 4096
 
 /*

@@ -16,4 +16,7 @@ uint32_t crc32c(uint32_t crc, const void *data, size_t bytes);
 /* The same without special instructions: what other CPUs use, and tests. */
 uint32_t crc32c_portable(uint32_t crc, const void *data, size_t bytes);
 
+/* The CRC of what has the CRC @first, followed by @bytes that have the CRC @second. */
+uint32_t crc32c_join(uint32_t first, uint32_t second, size_t bytes);
+
 #endif /* TXDA_BASE_CRC32C_H */

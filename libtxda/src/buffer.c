@@ -223,5 +223,5 @@ int txda_buffer_read(struct txda_buffer *buffer, uint64_t offset, void *dst, uin
 int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
 		     uint64_t bytes)
 {
-	return txda__buffer_load(buffer, offset, fd, fd_offset, bytes, NULL, NULL);
+	return txda__buffer_load(buffer, offset, fd, fd_offset, bytes, NULL, NULL, NULL);
 }

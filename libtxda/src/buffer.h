@@ -34,9 +34,11 @@ int txda__buffer_import(struct txda_device *device, struct txda__space *space, i
 			uint64_t bytes, unsigned flags, struct txda_buffer **ret_buffer);
 /*
  * Like txda_buffer_load(), with a progress callback: called by this thread with the bytes that are
- * done so far.
+ * done so far. @ret_crc: NULL, or the CRC-32C of what lies in the buffer then, read back piece by
+ * piece.
  */
 int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
-		      uint64_t bytes, void (*progress)(void *arg, uint64_t done), void *arg);
+		      uint64_t bytes, uint32_t *ret_crc, void (*progress)(void *arg, uint64_t done),
+		      void *arg);
 
 #endif /* TXDA_BUFFER_H */

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "buffer.h"
+#include "crc32c.h"
 #include "thread.h"
 
 #define PIECE	    (4ull << 20)
+#define PART	    (256u << 10) /* stays in the cache */
 #define MAX_HELPERS 7
 
 struct load {
@@ -19,6 +21,7 @@ struct load {
 	const struct txda__backend_ops *ops;
 	uint64_t offset, fd_offset, bytes;
 	int fd;
+	uint32_t *crcs;		   /* of each piece as it lies in the buffer; NULL: not wanted */
 	atomic_uint_fast64_t next; /* the piece that nobody has yet */
 	atomic_uint_fast64_t done; /* bytes */
 	atomic_int error;
@@ -35,11 +38,30 @@ static void fail(struct load *load, int error)
 			 txda_context_error(load->buffer->device->context));
 }
 
+/* What lies in the buffer now: of a file that changes, what was read counts. */
+static int sum_piece(struct load *load, uint64_t at, uint64_t bytes)
+{
+	char *part = malloc(PART);
+	uint32_t crc = 0;
+	int r = part ? 0 : txda__fail(load->buffer->device->context, -ENOMEM, "out of memory");
+
+	for (uint64_t done = 0, n; r >= 0 && done < bytes; done += n) {
+		n = bytes - done < PART ? bytes - done : PART;
+		r = txda_buffer_read(load->buffer, load->offset + at + done, part, n);
+		if (r >= 0)
+			crc = crc32c(crc, part, n);
+	}
+	free(part);
+	load->crcs[at / PIECE] = crc;
+	return r;
+}
+
 /* Loads one piece; false when there is none or something went wrong. */
 static bool load_piece(struct load *load)
 {
 	uint64_t at, bytes;
 	int64_t n;
+	int r;
 
 	if (atomic_load(&load->error))
 		return false;
@@ -51,6 +73,11 @@ static bool load_piece(struct load *load)
 				load->fd_offset + at, bytes);
 	if (n != (int64_t)bytes) {
 		fail(load, n < 0 ? (int)n : -ENODATA);
+		return false;
+	}
+	r = load->crcs ? sum_piece(load, at, bytes) : 0;
+	if (r < 0) {
+		fail(load, r);
 		return false;
 	}
 	atomic_fetch_add(&load->done, bytes);
@@ -75,7 +102,8 @@ static unsigned helpers_wanted(uint64_t bytes)
 }
 
 int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
-		      uint64_t bytes, void (*progress)(void *arg, uint64_t done), void *arg)
+		      uint64_t bytes, uint32_t *ret_crc, void (*progress)(void *arg, uint64_t done),
+		      void *arg)
 {
 	struct txda_context *context = buffer->device->context;
 	struct load load = {.buffer = buffer,
@@ -97,6 +125,11 @@ int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint6
 		return txda__fail(context, -EINVAL, "file offset %llu is too large",
 				  (unsigned long long)fd_offset);
 
+	if (ret_crc) {
+		load.crcs = calloc(bytes / PIECE + 1, sizeof(*load.crcs));
+		if (!load.crcs)
+			return txda__fail(context, -ENOMEM, "out of memory");
+	}
 	wanted = helpers_wanted(bytes);
 	while (n < wanted && !txda__thread_start(&helper[n], "txda-load", help, &load))
 		n++;
@@ -106,6 +139,13 @@ int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint6
 	while (n)
 		pthread_join(helper[--n], NULL);
 	r = atomic_load(&load.error);
+	if (ret_crc && r >= 0) {
+		*ret_crc = 0;
+		for (uint64_t at = 0; at < bytes; at += PIECE)
+			*ret_crc = crc32c_join(*ret_crc, load.crcs[at / PIECE],
+					       bytes - at < PIECE ? bytes - at : PIECE);
+	}
+	free(load.crcs);
 	if (r == -ENODATA)
 		return txda__fail(context, r, "the file ends before %llu bytes at %llu",
 				  (unsigned long long)bytes, (unsigned long long)fd_offset);

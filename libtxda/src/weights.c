@@ -59,6 +59,14 @@ int txda__weights_memory_id(struct txda__space *space, uint64_t *ret_id)
 	return 0;
 }
 
+static int judge_sum(uint32_t crc, uint32_t wanted, char *message, size_t size)
+{
+	return crc == wanted
+		       ? 0
+		       : txda__say(message, size, -EBADMSG,
+				   "checksum is 0x%08x; model_info.json says 0x%08x", crc, wanted);
+}
+
 static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *message, size_t size)
 {
 	uint64_t total = txda_buffer_bytes(buffer), bytes;
@@ -78,10 +86,7 @@ static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *mess
 	if (r < 0)
 		return txda__say(message, size, r, "%s",
 				 txda_context_error(buffer->device->context));
-	if (crc != wanted)
-		return txda__say(message, size, -EBADMSG,
-				 "checksum is 0x%08x; model_info.json says 0x%08x", crc, wanted);
-	return 0;
+	return judge_sum(crc, wanted, message, size);
 }
 
 /* Without the lock: the state is LOADING, so nobody else touches @w. */
@@ -90,6 +95,7 @@ static int load(struct txda_weights *w, const struct txda__weights_wish *wish)
 	unsigned flags = (w->keep ? TXDA__MEM_KEEP : TXDA__MEM_PRIVATE) | TXDA__MEM_LARGE |
 			 TXDA__MEM_UNMAPPED;
 	struct txda_context *context = w->device->context;
+	uint32_t crc = 0;
 	int r;
 
 	posix_fadvise(wish->fd, 0, (off_t)w->bytes, POSIX_FADV_SEQUENTIAL);
@@ -98,14 +104,14 @@ static int load(struct txda_weights *w, const struct txda__weights_wish *wish)
 		r = txda__buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE, true, flags,
 				     &w->buffer);
 	if (r >= 0)
-		r = txda__buffer_load(w->buffer, 0, wish->fd, 0, w->bytes, wish->progress,
-				      wish->arg);
+		r = txda__buffer_load(w->buffer, 0, wish->fd, 0, w->bytes,
+				      wish->verify ? &crc : NULL, wish->progress, wish->arg);
 	if (r >= 0 && w->keep)
 		r = context->backend->ops->mem_freeze(w->buffer->mem);
 	if (r < 0)
 		snprintf(w->message, sizeof(w->message), "%s", txda_context_error(context));
 	else if (wish->verify)
-		r = verify_buffer(w->buffer, w->crc32c, w->message, sizeof(w->message));
+		r = judge_sum(crc, w->crc32c, w->message, sizeof(w->message));
 	if (r < 0)
 		w->buffer = txda_buffer_unref(w->buffer);
 	return r;

@@ -90,9 +90,36 @@ if [ "$(id -u)" -eq 0 ]; then
 	start --kv-cache-memory 64M --load demand --model "evil=$evil/case"
 	refused "param.bin belongs to user 4322, neither to root nor to user 4321"
 	stop
+
+	# Who runs as the daemon's user, as the compiler does, does not see into it. A sanitizer's build lets itself be seen.
+	if [ -z "${RSS_MARGIN_KIB:-}" ] && command -v setpriv >/dev/null; then
+		as_user="setpriv --reuid=4321 --regid=4321 --clear-groups"
+		mkdir -m 755 "$tmp/user"
+		cp "$TXDAD" "$tmp/user/txdad"
+		own 4321 "$tmp/user"
+		# shellcheck disable=SC2086 # a command and its words
+		$as_user env CACHE_DIRECTORY="$tmp/user/cache" XDG_RUNTIME_DIR="$tmp/user" "$tmp/user/txdad" --socket "$tmp/user/txda.sock" \
+			--kv-cache-memory 64M --load demand --model "evil=$evil/case" 2>>"$tmp/txdad.log" &
+		daemon=$!
+		until_true 60 curl -sf -o /dev/null --unix-socket "$tmp/user/txda.sock" http://localhost/health || fail "a daemon of another user"
+		$as_user kill -0 "$daemon" || fail "it is not that user's"
+		for what in fd maps mem; do
+			! $as_user sh -c "ls /proc/$daemon/$what/ >/dev/null 2>&1 || head -c 1 /proc/$daemon/$what >/dev/null 2>&1" ||
+				fail "the daemon's $what can be read by its user"
+		done
+		stop
+	fi
 else
 	echo "not root: all files are one user's"
 fi
+
+# Weights that are not what was compiled.
+"$TXDA_COMPILE" -q "$MODEL" -o "$tmp/flipped"
+printf '\377' | dd of="$tmp/flipped/chip0/param.bin" bs=1 seek=5000000 conv=notrunc status=none
+start --kv-cache-memory 64M --load demand --model "flipped=$tmp/flipped"
+post /v1/models/load '{"model":"flipped"}' >"$tmp/answer"
+grep -q 'param.bin: checksum is' "$tmp/answer" || fail "other weights are loaded: $(cat "$tmp/answer")"
+stop
 
 # ---- files that change ---------------------------------------------------------------------------
 # Someone rewrites, cuts and replaces the weights and texts for as long as they are compiled.

@@ -29,6 +29,10 @@ static void crc_is_the_same_either_way(void **state)
 					 crc32c_portable(0x1234, data + at, n - at));
 	assert_int_equal(crc32c(crc32c(0, data, 70001), data + 70001, 29999),
 			 crc32c(0, data, sizeof(data)));
+	assert_int_equal(crc32c_join(crc32c(0, data, 70001), crc32c(0, data + 70001, 29999), 29999),
+			 crc32c(0, data, sizeof(data)));
+	assert_int_equal(crc32c_join(0, 0xe3069283, 9), 0xe3069283);
+	assert_int_equal(crc32c_join(0xe3069283, 0, 0), 0xe3069283);
 }
 
 /* Seeds, fingerprints and files depend on these. */
