@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "owned.h"
+
 #define MAX_FILES 8 /* TXDA_MAX_CHIPS_PER_GROUP */
 
 struct hostcopy {
@@ -21,20 +23,18 @@ struct hostcopy {
 };
 
 /* Maps a file whole, and reads it. */
-static int add_file(struct hostcopy *c, const char *path)
+static int add_file(struct hostcopy *c, int dirfd, const char *name)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
 	void *memory;
-	int error = 0;
+	char why[400];
+	int fd = owned_open(dirfd, name, &st, why, sizeof(why)), error;
 
 	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (fstat(fd, &st))
-		error = -errno;
-	if (error || st.st_size <= 0) {
+		return fd == -ENOENT ? 0 : fd;
+	if (!st.st_size) {
 		close(fd);
-		return error;
+		return 0;
 	}
 	memory = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
 	error = memory == MAP_FAILED ? -errno : 0;
@@ -50,16 +50,22 @@ static int add_file(struct hostcopy *c, const char *path)
 int hostcopy_new(const char *case_dir, unsigned tp, struct hostcopy **ret)
 {
 	struct hostcopy *c = calloc(1, sizeof(*c));
-	char path[1200];
-	int error = 0;
+	int dirfd = open(case_dir, O_PATH | O_DIRECTORY | O_CLOEXEC), error = 0;
+	char name[32];
 
-	if (!c)
-		return -ENOMEM;
+	if (!c || dirfd < 0) {
+		error = c ? -errno : -ENOMEM;
+		free(c);
+		if (dirfd >= 0)
+			close(dirfd);
+		return error;
+	}
 	c->locked = true;
 	for (unsigned i = 0; i < tp && i < MAX_FILES && !error; i++) {
-		snprintf(path, sizeof(path), "%s/chip%u/param.bin", case_dir, i);
-		error = add_file(c, path);
+		snprintf(name, sizeof(name), "chip%u/param.bin", i);
+		error = add_file(c, dirfd, name);
 	}
+	close(dirfd);
 	if (error) {
 		hostcopy_free(c);
 		return error;

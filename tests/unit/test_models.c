@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "hostcopy.h"
 #include "models_fixture.h"
 
 static int look(const char *path, unsigned tp, const char *weights, char *err, size_t errlen)
@@ -442,6 +443,19 @@ static void goes_on_beside_slow_files(void **state)
 	models_free(t);
 }
 
+/* Weights that sleep: of a FIFO in their place an open would wait for ever. */
+static void copies_files_alone(void **state)
+{
+	struct hostcopy *copy;
+
+	(void)state;
+	assert_int_equal(mkdir(at("held"), 0700), 0);
+	assert_int_equal(mkdir(at("held/chip0"), 0700), 0);
+	assert_int_equal(mkfifo(at("held/chip0/param.bin"), 0600), 0);
+	assert_int_equal(hostcopy_new(at("held"), 1, &copy), -EINVAL);
+	assert_int_equal(hostcopy_new(at("none"), 1, &copy), -ENOENT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -450,6 +464,7 @@ int main(void)
 		CASE(loads_once_for_many),
 		CASE(reports_the_compilers_failures),
 		CASE(reports_a_failed_load),
+		CASE(copies_files_alone),
 		CASE(repairs_the_cache),
 		CASE(serves_what_param_dir_names),
 		CASE(shuts_down),
