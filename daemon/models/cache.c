@@ -138,20 +138,13 @@ struct work {
 static int take_lock(struct work *w, const atomic_bool *stop)
 {
 	const struct timespec pause = {.tv_nsec = 100000000};
-	struct stat here, there;
 
 	while (!atomic_load(stop)) {
-		w->lock_fd =
-			open(w->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-		if (w->lock_fd < 0)
-			return -errno;
-		/* Who had it before removed it at the end: is this still the file of that name? */
-		if (!flock(w->lock_fd, LOCK_EX | LOCK_NB) && !fstat(w->lock_fd, &here) &&
-		    !lstat(w->lock, &there) && here.st_ino == there.st_ino &&
-		    here.st_dev == there.st_dev)
+		w->lock_fd = cache_try_lock(AT_FDCWD, w->lock, O_RDWR | O_CREAT, LOCK_EX);
+		if (w->lock_fd >= 0)
 			return 0;
-		close(w->lock_fd);
-		w->lock_fd = -1;
+		if (errno != EWOULDBLOCK)
+			return -errno;
 		nanosleep(&pause, NULL);
 	}
 	return -ECANCELED;

@@ -7,27 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cache_sweep.h"
 
 #define TRIES 8
-
-/* A descriptor that holds its lock; -1: a sweep of somebody else was faster, or errno. */
-static int hold(const char *path)
-{
-	struct stat here, there;
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-	if (fd < 0)
-		return -1;
-	if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &here) && !stat(path, &there) &&
-	    here.st_ino == there.st_ino && here.st_dev == there.st_dev)
-		return fd;
-	close(fd);
-	return -1;
-}
 
 int cache_private_new(char *path, size_t len, int *ret_lock, char *err, size_t errlen)
 {
@@ -41,7 +25,8 @@ int cache_private_new(char *path, size_t len, int *ret_lock, char *err, size_t e
 			error = errno;
 			break;
 		}
-		*ret_lock = hold(path);
+		/* A sweep of somebody else may be faster. */
+		*ret_lock = cache_try_lock(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, LOCK_EX);
 		if (*ret_lock >= 0)
 			return 0;
 		error = errno;

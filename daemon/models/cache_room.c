@@ -54,18 +54,14 @@ static struct use *find_use(const char *user)
 
 bool cache_hold(const char *entry, const char *user)
 {
-	int fd = open(entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat here, there;
-	struct use *u;
+	int fd = cache_try_lock(AT_FDCWD, entry, O_RDONLY | O_DIRECTORY, LOCK_SH);
+	struct use *u = fd < 0 ? NULL : find_use(user);
+	struct stat st;
 
-	if (fd < 0)
-		return false;
-	u = find_use(user);
-	if (!u || flock(fd, LOCK_SH | LOCK_NB) || fstat(fd, &here) || lstat(entry, &there) ||
-	    here.st_ino != there.st_ino || here.st_dev != there.st_dev ||
-	    (here.st_uid && here.st_uid != geteuid()) || (here.st_mode & (S_IWGRP | S_IWOTH)) ||
-	    faccessat(fd, "model_info.json", R_OK, 0)) {
-		close(fd);
+	if (!u || fstat(fd, &st) || (st.st_uid && st.st_uid != geteuid()) ||
+	    (st.st_mode & (S_IWGRP | S_IWOTH)) || faccessat(fd, "model_info.json", R_OK, 0)) {
+		if (fd >= 0)
+			close(fd);
 		return false;
 	}
 	futimens(fd, NULL);
@@ -163,17 +159,17 @@ static int list_entries(int cache, struct entries *ret)
 /* False: it is in use. */
 static bool remove_entry(const char *cache, int cache_fd, const struct entry *e)
 {
-	int fd = openat(cache_fd, e->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = cache_try_lock(cache_fd, e->name, O_RDONLY | O_DIRECTORY, LOCK_EX);
 	char path[PATH_MAX];
-	bool ours = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB);
 
-	if (ours && (size_t)snprintf(path, sizeof(path), "%s/%s", cache, e->name) < sizeof(path)) {
+	if (fd < 0)
+		return false;
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", cache, e->name) < sizeof(path)) {
 		log_info("cache: %s goes to make room: %.1f MB", e->name, (double)e->bytes / 1e6);
 		cache_remove_tree(path);
 	}
-	if (fd >= 0)
-		close(fd);
-	return ours;
+	close(fd);
+	return true;
 }
 
 /* What is missing: bytes that still have to go. */

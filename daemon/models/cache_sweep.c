@@ -43,20 +43,19 @@ static void remove_tree(int parent, const char *name, unsigned depth)
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* The lock of a compiler, taken; -1: somebody has it, or it is not to be had. */
-static int take_lock(int cache, const char *name)
+int cache_try_lock(int dirfd, const char *name, int flags, int lock)
 {
 	struct stat here, there;
-	int fd = openat(cache, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+	int fd = openat(dirfd, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
 	if (fd < 0)
 		return -1;
-	/* Who had it before may have removed it: then this is no more the file of that name. */
-	if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &here) &&
-	    !fstatat(cache, name, &there, AT_SYMLINK_NOFOLLOW) && here.st_ino == there.st_ino &&
+	if (!flock(fd, lock | LOCK_NB) && !fstat(fd, &here) &&
+	    !fstatat(dirfd, name, &there, AT_SYMLINK_NOFOLLOW) && here.st_ino == there.st_ino &&
 	    here.st_dev == there.st_dev)
 		return fd;
 	close(fd);
+	errno = EWOULDBLOCK;
 	return -1;
 }
 
@@ -76,7 +75,7 @@ static void sweep_one(int cache, const char *name)
 		if ((size_t)snprintf(lock, sizeof(lock), "%.*s.txda-lock", (int)n, name) >=
 		    sizeof(lock))
 			return;
-		fd = take_lock(cache, lock);
+		fd = cache_try_lock(cache, lock, O_RDWR | O_CREAT, LOCK_EX);
 		if (fd < 0)
 			return;
 		for (unsigned j = 0; j < 2; j++) {
@@ -91,12 +90,11 @@ static void sweep_one(int cache, const char *name)
 
 static void sweep_private(int cache, const char *name)
 {
-	int fd = openat(cache, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = cache_try_lock(cache, name, O_RDONLY | O_DIRECTORY, LOCK_EX);
 
 	if (fd < 0)
 		return;
-	if (!flock(fd, LOCK_EX | LOCK_NB))
-		remove_tree(cache, name, 0);
+	remove_tree(cache, name, 0);
 	close(fd);
 }
 

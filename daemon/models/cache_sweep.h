@@ -16,6 +16,13 @@
  */
 void cache_sweep(const char *cache);
 
+/*
+ * Opens @name below @dirfd with @flags, never through a link, and takes its lock, LOCK_SH or LOCK_EX.
+ * A descriptor that holds it; -1: somebody has it, or errno. Who had it before may have removed the
+ * file: then this is none of that name any more, which counts as taken.
+ */
+int cache_try_lock(int dirfd, const char *name, int flags, int lock);
+
 /* As rm -r, but for what lies deeper than a private directory has it; links are not followed. */
 void cache_remove_tree(const char *path);
 
