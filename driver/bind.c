@@ -573,7 +573,10 @@ static int txda_bind_async(struct drm_file *file, struct txda_vm *vm,
 	err = mutex_lock_interruptible(&vm->bind_lock);
 	if (err)
 		goto out_device;
-	if (atomic_read(&vm->binds) + count > TXDA_MAX_BINDS)
+	/* Looked at here once more: nothing joins one whose id has gone. */
+	if (READ_ONCE(vm->lost))
+		err = -EIO;
+	else if (atomic_read(&vm->binds) + count > TXDA_MAX_BINDS)
 		err = -EBUSY;
 	if (!err)
 		err = txda_bind_call_prepare(&call, file, vm, op);

@@ -43,6 +43,13 @@ struct txda_vm *txda_vm_lookup(struct txda_file *file, u32 id)
 	return vm;
 }
 
+static void txda_vm_uncharge(struct txda_vm *vm)
+{
+	if (vm->user)
+		txda_user_uncharge(vm->user, TXDA_USER_VMS);
+	vm->user = NULL;
+}
+
 /*
  * On a workqueue, since the last reference may be a job's and be dropped where neither sleeping nor
  * the end of the DRM device is welcome.
@@ -55,6 +62,7 @@ static void txda_vm_release_work(struct work_struct *work)
 	/* A dependency's callback may still be waking the entity up. */
 	synchronize_rcu();
 	drm_sched_fini(&vm->sched);
+	txda_vm_uncharge(vm);
 	drm_gpuvm_put(&vm->base);
 	module_put(THIS_MODULE);
 }
@@ -186,7 +194,7 @@ static int txda_vm_init_sched(struct txda_vm *vm)
 }
 
 /*
- * In txda_device_enter(). @user: to whom it was charged, which txda_vm_kill() undoes. @range: of
+ * In txda_device_enter(). @user: to whom it was charged; the end of it undoes that. @range: of
  * addresses, above the first page.
  */
 static int txda_vm_new(struct txda_device *tdev, struct txda_user *user, u64 range,
@@ -274,7 +282,11 @@ static void txda_vm_kill(struct txda_vm *vm)
 	txda_vm_free_vmas(vm, &vmas, stuck);
 	if (vm->pt.online)
 		txda_device_exit(tdev, idx);
-	txda_user_uncharge(vm->user, TXDA_USER_VMS);
+	/* Binds that wait keep its memory, for as long as their client likes. */
+	mutex_lock(&vm->bind_lock);
+	if (!atomic_read(&vm->binds))
+		txda_vm_uncharge(vm);
+	mutex_unlock(&vm->bind_lock);
 	txda_vm_put(vm);
 }
 

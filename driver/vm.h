@@ -47,7 +47,7 @@ struct txda_vm {
 	/** @tdev: The chip; @base holds the DRM device. */
 	struct txda_device *tdev;
 
-	/** @user: To whom it is charged, until its id goes. */
+	/** @user: To whom it is charged, until its id and its binds have gone; then NULL. */
 	struct txda_user *user;
 
 	/** @id: In its file. */
@@ -73,7 +73,7 @@ struct txda_vm {
 	 */
 	struct mutex ext_lock;
 
-	/** @bind_lock: One asynchronous VM_BIND at a time; @fence_seqno. */
+	/** @bind_lock: One asynchronous VM_BIND at a time; @fence_seqno, the end of @user. */
 	struct mutex bind_lock;
 
 	/** @sched: Runs asynchronous binds. */

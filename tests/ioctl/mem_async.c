@@ -334,6 +334,36 @@ static void sync_beside_async(void)
 	*(volatile uint64_t *)word.cpu = 1;
 }
 
+/* What waits keeps memory of its address space, so that counts for the user when the id has gone. */
+static void abandoned_counts(void)
+{
+	struct client c = must_client(0);
+	struct mem word = must_mem(c.fd, c.vm, PAGE);
+	struct drm_txda_device_info info = {0};
+	struct drm_txda_sync end;
+	struct drm_txda_bind_op op;
+	int64_t deadline = now_ns() + PATIENCE;
+	uint32_t vm, n = 0;
+	int err;
+
+	/* Root has no limit, so it would go on for ever. */
+	if (!geteuid())
+		return;
+	must(query(c.fd, DRM_TXDA_QUERY_DEVICE, &info, sizeof(info)));
+	end = wait_for(must_hold(&c, word).handle);
+	op = op_sync(&end, 1);
+	while (!(err = vm_create(c.fd, &vm)) && n++ < info.max_vms) {
+		must(bind_async(c.fd, vm, &op, 1));
+		must(vm_destroy(c.fd, vm));
+	}
+	must_fail(err, EDQUOT);
+	*(volatile uint64_t *)word.cpu = 1;
+	/* They go one after the other, when their binds have. */
+	while ((err = vm_create(c.fd, &vm)) == -EDQUOT && now_ns() < deadline)
+		usleep(1000);
+	must(err);
+}
+
 static const struct test tests[] = {
 	{"map_then_run", map_then_run},
 	{"waits", waits},
@@ -342,6 +372,7 @@ static const struct test tests[] = {
 	{"bad", bad},
 	{"many", many},
 	{"abandoned", abandoned},
+	{"abandoned_counts", abandoned_counts},
 	{"sync_beside_async", sync_beside_async},
 };
 
