@@ -495,7 +495,7 @@ static void destroy_in_flight(void)
 
 #define LONG_BO	   (256 * MIB)
 #define LONG_PARTS 256u
-#define LONG_VA	   (1ull << 40)
+#define LONG_VA	   (1ull << 36)
 
 /* A fill of 64 GiB: one buffer, mapped many times in a row. */
 static struct stream must_long_fill(void)
