@@ -173,6 +173,7 @@ int txda_bo_pte_flags(struct txda_device *tdev, struct txda_bo *bo, bool read_on
 	case TXDA_BO_PEER:
 		if (!drm_dev_enter(bo->peer->base.dev, &idx))
 			return -ENODEV;
+		/* Of this chip, which is up: the caller is in txda_device_enter(). */
 		port = txda_device_port_to(tdev, to_txda(bo->peer->base.dev));
 		drm_dev_exit(idx);
 		if (port < 0)
@@ -233,8 +234,7 @@ void txda_gem_unplug(struct txda_device *tdev)
 		txda_bo_unplug(bo);
 	mutex_unlock(&gem->lock);
 
-	txda_gem_free_aside(tdev);
-	txda_vram_free_aside(tdev);
+	txda_gem_drop_aside(tdev);
 }
 
 void txda_gem_put_aside(struct txda_device *tdev, struct txda_vma *vma)
@@ -244,7 +244,7 @@ void txda_gem_put_aside(struct txda_device *tdev, struct txda_vma *vma)
 	mutex_unlock(&tdev->gem.lock);
 }
 
-void txda_gem_free_aside(struct txda_device *tdev)
+void txda_gem_drop_aside(struct txda_device *tdev)
 {
 	struct txda_vma *vma, *next;
 	LIST_HEAD(vmas);
@@ -257,6 +257,7 @@ void txda_gem_free_aside(struct txda_device *tdev)
 		drm_gem_object_put(vma->base.gem.obj);
 		kfree(vma);
 	}
+	txda_vram_free_aside(tdev);
 }
 
 /* ---- Statistics ----------------------------------------------------------------------------- */

@@ -198,7 +198,11 @@ void txda_gem_show(struct txda_device *tdev, struct seq_file *m);
  * not end, so the chip may still use it.
  */
 void txda_gem_put_aside(struct txda_device *tdev, struct txda_vma *vma);
-void txda_gem_free_aside(struct txda_device *tdev);
+/*
+ * Lets go of all that was put aside, buffers and DRAM (vram.h): the chip was reset, or is gone. Not
+ * where fences wait.
+ */
+void txda_gem_drop_aside(struct txda_device *tdev);
 
 /* Takes all CPU mappings of buffers away; those who touch them fault them in again, or cannot. */
 void txda_gem_unmap(struct txda_device *tdev);

@@ -61,6 +61,17 @@ static u32 txda_group_reg(const struct txda_vm *vm, u32 slot, u32 reg)
 	return TXDA_REG_VM(vm->pt.vmid) + TXDA_VM_GROUP(slot) + reg;
 }
 
+static void txda_group_write_regs(struct txda_vm *vm, u32 slot, u64 id, u32 rank_size, u32 routes)
+{
+	struct txda_device *tdev = vm->tdev;
+
+	if (id) {
+		txda_write(tdev, txda_group_reg(vm, slot, TXDA_GROUP_RANK_SIZE), rank_size);
+		txda_write(tdev, txda_group_reg(vm, slot, TXDA_GROUP_ROUTES), routes);
+	}
+	txda_write_pair(tdev, txda_group_reg(vm, slot, TXDA_GROUP_ID_LO), id);
+}
+
 /*
  * A chip that is gone is passed over, and so is one that is down, which comes by here when it comes
  * up: @up is that one.
@@ -72,16 +83,12 @@ static void txda_group_write_slot(struct txda_vm *vm, u32 slot, u64 id, u32 rank
 	int idx;
 
 	lockdep_assert_held(&txda_groups_lock);
-	if (READ_ONCE(tdev->reset.down) && tdev != up)
-		return;
-	if (!drm_dev_enter(&tdev->drm, &idx))
-		return;
-	if (id) {
-		txda_write(tdev, txda_group_reg(vm, slot, TXDA_GROUP_RANK_SIZE), rank_size);
-		txda_write(tdev, txda_group_reg(vm, slot, TXDA_GROUP_ROUTES), routes);
+	if (tdev == up) {
+		txda_group_write_regs(vm, slot, id, rank_size, routes);
+	} else if (txda_bars_try_enter(tdev, &idx)) {
+		txda_group_write_regs(vm, slot, id, rank_size, routes);
+		txda_bars_try_exit(tdev, idx);
 	}
-	txda_write_pair(tdev, txda_group_reg(vm, slot, TXDA_GROUP_ID_LO), id);
-	drm_dev_exit(idx);
 }
 
 static void txda_group_clear(struct txda_group *group, const struct txda_device *up)
@@ -239,8 +246,12 @@ static int txda_group_find_routes(const struct txda_group *group, u32 rank, u32 
 	u32 routes = 0, i;
 	int idx, port;
 
-	if (!drm_dev_enter(&tdev->drm, &idx))
-		return -ENODEV;
+	while ((port = txda_bars_enter(tdev, &idx))) {
+		if (port == -EAGAIN)
+			port = txda_reset_wait(tdev);
+		if (port)
+			return port;
+	}
 	for (i = 0; i < group->size; i++) {
 		port = TXDA_GROUP_SELF;
 		if (i != rank)
@@ -252,7 +263,7 @@ static int txda_group_find_routes(const struct txda_group *group, u32 rank, u32 
 	/* Whoever does not answer has no ports that are up. */
 	if (port < 0 && !txda_device_alive(tdev))
 		port = -ENODEV;
-	drm_dev_exit(idx);
+	txda_bars_exit(tdev, idx);
 	if (port < 0)
 		return port;
 

@@ -84,6 +84,12 @@ void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 se
 	txda_write(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_DOORBELL), hwq->tail);
 }
 
+/* Nothing of it runs, and nothing does until it is started: it stopped, was lost, or is gone. */
+static bool txda_hwq_is_stopped(u32 state)
+{
+	return state == TXDA_QUEUE_OFF || state == TXDA_QUEUE_LOST || state == ~0u;
+}
+
 int txda_hwq_stop(struct txda_hwq *hwq)
 {
 	struct txda_device *tdev = hwq->tdev;
@@ -91,13 +97,12 @@ int txda_hwq_stop(struct txda_hwq *hwq)
 	u64 before, pieces = txda_hwq_counter(hwq);
 	int err, tries = 0;
 
-	if (state == TXDA_QUEUE_OFF)
+	if (txda_hwq_is_stopped(state))
 		return 0;
 	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_CTRL), TXDA_QUEUE_CTRL_STOP);
 	do {
-		err = read_poll_timeout(txda_hwq_state, state,
-					state == TXDA_QUEUE_OFF || state == ~0u, TXDA_HWQ_POLL_US,
-					TXDA_HWQ_STOP_US, false, hwq);
+		err = read_poll_timeout(txda_hwq_state, state, txda_hwq_is_stopped(state),
+					TXDA_HWQ_POLL_US, TXDA_HWQ_STOP_US, false, hwq);
 		before = pieces;
 		pieces = txda_hwq_counter(hwq);
 	} while (err && pieces != before && ++tries < TXDA_HWQ_STOP_TRIES);

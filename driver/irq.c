@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "events.h"
+#include "fence.h"
 #include "trace.h"
 
 static u64 txda_irq_all_queues(struct txda_device *tdev)
@@ -77,11 +78,14 @@ static irqreturn_t txda_irq_thread(int irq, void *data)
 {
 	struct txda_irq_vector *vector = data;
 	struct txda_device *tdev = vector->tdev;
+	bool cookie;
 	u32 events;
 	int idx;
 
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return IRQ_HANDLED;
+	/* The fences of queues that faulted wait for this thread. */
+	cookie = dma_fence_begin_signalling();
 
 	events = txda_read(tdev, TXDA_REG_IRQ_EVENTS);
 	/* A chip that is gone reads all ones. */
@@ -99,10 +103,25 @@ static irqreturn_t txda_irq_thread(int irq, void *data)
 		txda_queues_fault(tdev);
 	if (events & TXDA_IRQ_FIRMWARE)
 		txda_irq_firmware(tdev);
-	txda_events_irq(tdev, events);
+	atomic_or(events, &tdev->irq.pending);
+	queue_work(txda_release_wq, &tdev->irq.events_work);
 out:
+	dma_fence_end_signalling(cookie);
 	drm_dev_exit(idx);
 	return IRQ_HANDLED;
+}
+
+static void txda_irq_events_work(struct work_struct *work)
+{
+	struct txda_device *tdev = container_of(work, struct txda_device, irq.events_work);
+	u32 events = atomic_xchg(&tdev->irq.pending, 0);
+	int idx;
+
+	/* In a function reset there is nothing left that could be read. */
+	if (txda_bars_enter(tdev, &idx))
+		return;
+	txda_events_irq(tdev, events);
+	txda_bars_exit(tdev, idx);
 }
 
 /*
@@ -147,6 +166,7 @@ int txda_irq_init(struct txda_device *tdev)
 	const char *name = dev_name(&tdev->pdev->dev);
 	int n, i, err;
 
+	INIT_WORK(&irq->events_work, txda_irq_events_work);
 	n = txda_irq_alloc(tdev);
 	if (n < 0) {
 		drm_err(&tdev->drm, "neither MSI-X nor MSI: %pe\n", ERR_PTR(n));
@@ -191,6 +211,7 @@ void txda_irq_fini(struct txda_device *tdev)
 
 	for (i = 0; i < irq->n_vectors; i++)
 		free_irq(irq->vectors[i].irq, &irq->vectors[i]);
+	cancel_work_sync(&irq->events_work);
 	pci_free_irq_vectors(tdev->pdev);
 }
 

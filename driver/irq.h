@@ -13,6 +13,7 @@
 
 #include <linux/atomic.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 struct txda_device;
 
@@ -51,6 +52,12 @@ struct txda_irq {
 
 	/** @enabled: Handlers may run. Under reset.lock, or in probe and remove. */
 	bool enabled;
+
+	/** @pending: Events that @events_work is to tell of. */
+	atomic_t pending;
+
+	/** @events_work: Tells of events: that allocates memory, for which the thread cannot wait. */
+	struct work_struct events_work;
 
 	/** @event_count: Runs of the thread that had an event, for debugfs. */
 	atomic64_t event_count;

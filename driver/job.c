@@ -161,6 +161,7 @@ static struct dma_fence *txda_job_run(struct drm_sched_job *base)
 	struct txda_job *job = to_txda_job(base);
 	struct txda_queue *queue = job->queue;
 	struct txda_device *tdev = queue->tdev;
+	bool cookie = dma_fence_begin_signalling();
 	bool there;
 	int idx;
 
@@ -180,6 +181,7 @@ static struct dma_fence *txda_job_run(struct drm_sched_job *base)
 	spin_unlock_irq(&queue->lock);
 	if (there)
 		drm_dev_exit(idx);
+	dma_fence_end_signalling(cookie);
 
 	return dma_fence_get(&job->fence.base);
 }
@@ -224,12 +226,13 @@ static enum drm_gpu_sched_stat txda_job_timedout(struct drm_sched_job *base)
 {
 	struct txda_queue *queue = to_txda_job(base)->queue;
 	struct txda_device *tdev = queue->tdev;
+	bool cookie = dma_fence_begin_signalling();
 	int idx;
 
 	/* An interrupt may have been lost. */
 	txda_jobs_reap(queue);
 	if (!drm_dev_enter(&tdev->drm, &idx))
-		return txda_sched_keep(base);
+		goto out;
 
 	/* Its progress cannot be known, nor will there be any. */
 	if (!txda_device_alive(tdev))
@@ -242,6 +245,8 @@ static enum drm_gpu_sched_stat txda_job_timedout(struct drm_sched_job *base)
 			txda_queue_report(queue);
 	}
 	drm_dev_exit(idx);
+out:
+	dma_fence_end_signalling(cookie);
 	return txda_sched_keep(base);
 }
 

@@ -140,7 +140,4 @@ void txda_mmu_restart(struct txda_device *tdev)
 	mmu->used &= ~mmu->aside;
 	mmu->aside = 0;
 	mutex_unlock(&mmu->lock);
-
-	txda_gem_free_aside(tdev);
-	txda_vram_free_aside(tdev);
 }

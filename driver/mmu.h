@@ -156,8 +156,8 @@ int txda_pt_flush(struct txda_pt *pt, struct txda_pt_reserve *reserve);
 /* Writes one tree and its root again, from the driver's copy. In drm_dev_enter(). */
 void txda_mmu_rewrite(struct txda_pt *pt);
 /*
- * After a chip reset, function reset or resume: writes all trees that are not lost again, and lets
- * go of all that was put aside. In drm_dev_enter().
+ * After a chip reset, function reset or resume: writes all trees that are not lost again. Fences
+ * may wait for this. In drm_dev_enter().
  */
 void txda_mmu_restart(struct txda_device *tdev);
 

@@ -16,6 +16,7 @@
 #include "gem.h"
 #include "group.h"
 #include "hwmon.h"
+#include "locks.h"
 #include "sysfs.h"
 #include "vm.h"
 
@@ -129,6 +130,7 @@ static int txda_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto err_copy;
 	pci_save_state(pdev);
+	txda_locks_show_device(tdev);
 	txda_reset_set_up(tdev);
 	err = drm_dev_register(&tdev->drm, 0);
 	if (err) {

@@ -15,6 +15,7 @@
 #include "device.h"
 #include "fence.h"
 #include "hwq.h"
+#include "locks.h"
 #include "vm.h"
 
 /* The time limit is looked at so often while it runs; a hang is seen a quarter late at most. */
@@ -323,6 +324,7 @@ static struct txda_queue *txda_queue_new(struct txda_device *tdev, struct txda_v
 	INIT_LIST_HEAD(&queue->running);
 	INIT_WORK(&queue->report, txda_queue_report_work);
 	INIT_WORK(&queue->release, txda_queue_release_work);
+	txda_locks_show_queue(queue);
 
 	err = txda_queue_init_sched(queue, timeout_ms);
 	if (err) {

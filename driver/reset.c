@@ -21,6 +21,8 @@
 
 #define TXDA_RESET_TIMEOUT_US (3 * USEC_PER_SEC)
 #define TXDA_RESET_POLL_US    200
+/* How long those inside have to leave before the chip is reset under them. */
+#define TXDA_RESET_LEAVE_US (5 * USEC_PER_SEC)
 /* How long a client waits for the second half of a function reset before it is told -EIO. */
 #define TXDA_RESET_WAIT (30 * HZ)
 /* A chip that is still too hot trips again at once: between two resets it gets so long a rest. */
@@ -39,7 +41,7 @@ static int txda_device_try_enter(struct txda_device *tdev, int *ret_idx)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return -ENODEV;
 	down_read(&reset->lock);
-	if (reset->down)
+	if (reset->down || READ_ONCE(reset->stopping))
 		err = -EAGAIN;
 	else if (reset->wedged)
 		err = -EIO;
@@ -52,14 +54,22 @@ static int txda_device_try_enter(struct txda_device *tdev, int *ret_idx)
 	return 0;
 }
 
+/* Whether there is nothing to wait for. */
+static bool txda_reset_is_over(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+
+	return (!READ_ONCE(reset->down) && !READ_ONCE(reset->stopping)) ||
+	       drm_dev_is_unplugged(&tdev->drm);
+}
+
 int txda_reset_wait(struct txda_device *tdev)
 {
 	struct txda_reset *reset = &tdev->reset;
 	long left;
 
-	left = wait_event_interruptible_timeout(
-		reset->up, !READ_ONCE(reset->down) || drm_dev_is_unplugged(&tdev->drm),
-		TXDA_RESET_WAIT);
+	left = wait_event_interruptible_timeout(reset->up, txda_reset_is_over(tdev),
+						TXDA_RESET_WAIT);
 	if (left < 0)
 		return left;
 	return left ? 0 : -EIO;
@@ -76,9 +86,7 @@ int txda_device_enter(struct txda_device *tdev, int *ret_idx)
 		if (err != -EAGAIN)
 			return err;
 		/* Outside of drm_dev_enter(), so that removal need not wait for this. */
-		left = wait_event_interruptible_timeout(
-			reset->up, !READ_ONCE(reset->down) || drm_dev_is_unplugged(&tdev->drm),
-			left);
+		left = wait_event_interruptible_timeout(reset->up, txda_reset_is_over(tdev), left);
 		if (left < 0)
 			return left;
 		if (!left)
@@ -96,9 +104,7 @@ bool txda_device_enter_teardown(struct txda_device *tdev, int *ret_idx)
 		err = txda_device_try_enter(tdev, ret_idx);
 		if (err != -EAGAIN)
 			return !err;
-		left = wait_event_timeout(
-			reset->up, !READ_ONCE(reset->down) || drm_dev_is_unplugged(&tdev->drm),
-			left);
+		left = wait_event_timeout(reset->up, txda_reset_is_over(tdev), left);
 		if (!left)
 			return false;
 	}
@@ -145,6 +151,26 @@ void txda_bars_exit(struct txda_device *tdev, int idx)
 	drm_dev_exit(idx);
 }
 
+bool txda_bars_try_enter(struct txda_device *tdev, int *ret_idx)
+{
+	struct txda_reset *reset = &tdev->reset;
+
+	if (!drm_dev_enter(&tdev->drm, ret_idx))
+		return false;
+	mutex_lock(&reset->cut_lock);
+	if (!reset->bars_off)
+		return true;
+	mutex_unlock(&reset->cut_lock);
+	drm_dev_exit(*ret_idx);
+	return false;
+}
+
+void txda_bars_try_exit(struct txda_device *tdev, int idx)
+{
+	mutex_unlock(&tdev->reset.cut_lock);
+	drm_dev_exit(idx);
+}
+
 int txda_bars_get(struct txda_device *tdev, u32 reg, u32 *ret_value)
 {
 	bool alive;
@@ -181,7 +207,9 @@ bool txda_device_leaves(struct txda_device *tdev)
 static void txda_bars_close(struct txda_device *tdev)
 {
 	down_write(&tdev->reset.bars_lock);
+	mutex_lock(&tdev->reset.cut_lock);
 	tdev->reset.bars_off = true;
+	mutex_unlock(&tdev->reset.cut_lock);
 	txda_reset_set_down(tdev, true);
 	txda_gem_unmap(tdev);
 	up_write(&tdev->reset.bars_lock);
@@ -190,7 +218,9 @@ static void txda_bars_close(struct txda_device *tdev)
 static void txda_bars_open(struct txda_device *tdev)
 {
 	down_write(&tdev->reset.bars_lock);
+	mutex_lock(&tdev->reset.cut_lock);
 	tdev->reset.bars_off = false;
+	mutex_unlock(&tdev->reset.cut_lock);
 	txda_reset_set_down(tdev, false);
 	up_write(&tdev->reset.bars_lock);
 }
@@ -285,11 +315,12 @@ void txda_reset_wedge(struct txda_device *tdev, const char *reason)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
 	down_write(&tdev->reset.lock);
-	txda_reset_set_wedged(tdev, reason);
-	if (tdev->reset.down) {
+	/* Binds first: telling of it takes memory, and their fences may be what that waits for. */
+	if (tdev->reset.down)
 		txda_vms_start(tdev);
+	txda_reset_set_wedged(tdev, reason);
+	if (tdev->reset.down)
 		txda_reset_set_down(tdev, false);
-	}
 	up_write(&tdev->reset.lock);
 	drm_dev_exit(idx);
 }
@@ -305,18 +336,65 @@ static void txda_reset_told(struct txda_device *tdev, const char *reason)
 
 static int txda_reset_recover(struct txda_device *tdev, const char *reason)
 {
+	bool cookie;
 	int err;
 
 	trace_txda_reset(tdev->drm.dev, reason);
+	/* Fences of queues, then those of binds, which are stopped, wait for this. */
+	cookie = dma_fence_begin_signalling();
 	txda_vms_stop(tdev);
 	txda_coredump_take(tdev, reason, NULL);
 	err = txda_reset_take_down(tdev, -EIO);
 	if (!err)
 		err = txda_reset_bring_up(tdev);
-	if (!err)
-		txda_reset_told(tdev, reason);
 	txda_vms_start(tdev);
+	dma_fence_end_signalling(cookie);
+
+	if (!err) {
+		txda_gem_drop_aside(tdev);
+		txda_reset_told(tdev, reason);
+	}
 	return err;
+}
+
+/* Those who are inside do not leave: they may be waiting for the very fences that signal here. */
+static void txda_reset_cut(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+
+	mutex_lock(&reset->cut_lock);
+	/* In a function reset the work of clients is over already. */
+	if (!reset->bars_off) {
+		if (txda_chip_reset(tdev))
+			pci_clear_master(tdev->pdev);
+		txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -EIO);
+	}
+	mutex_unlock(&reset->cut_lock);
+}
+
+/* Takes the lock for writing, with all fences of queues signalled before it waits for long. */
+static void txda_reset_enter(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+	bool cookie = dma_fence_begin_signalling();
+	bool locked;
+
+	WRITE_ONCE(reset->stopping, true);
+	if (read_poll_timeout(down_write_trylock, locked, locked, TXDA_RESET_POLL_US,
+			      TXDA_RESET_LEAVE_US, false, &reset->lock))
+		txda_reset_cut(tdev);
+	dma_fence_end_signalling(cookie);
+	if (!locked)
+		down_write(&reset->lock);
+}
+
+static void txda_reset_exit(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+
+	smp_store_release(&reset->stopping, false);
+	wake_up_all(&reset->up);
+	up_write(&reset->lock);
 }
 
 static void txda_reset_work(struct work_struct *work)
@@ -328,11 +406,11 @@ static void txda_reset_work(struct work_struct *work)
 
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
-	down_write(&reset->lock);
+	txda_reset_enter(tdev);
 	/* A function reset under way brings the chip up by itself. */
 	if (!reset->down && !reset->wedged)
 		err = txda_reset_recover(tdev, reason);
-	up_write(&reset->lock);
+	txda_reset_exit(tdev);
 
 	/*
 	 * Next comes the function. Somebody who holds the PCI device just now is about to remove or
@@ -401,11 +479,13 @@ int txda_reset_done(struct txda_device *tdev)
 		pci_set_master(tdev->pdev);
 		err = txda_reset_bring_up(tdev);
 	}
-	if (err)
-		txda_reset_set_wedged(tdev, reason);
-	else
-		txda_reset_told(tdev, reason);
 	txda_vms_start(tdev);
+	if (err) {
+		txda_reset_set_wedged(tdev, reason);
+	} else {
+		txda_gem_drop_aside(tdev);
+		txda_reset_told(tdev, reason);
+	}
 	txda_bars_open(tdev);
 	up_write(&tdev->reset.lock);
 	drm_dev_exit(idx);
@@ -549,9 +629,11 @@ static int txda_resume(struct device *dev)
 	down_write(&tdev->reset.lock);
 	if (tdev->reset.down) {
 		err = txda_resume_chip(tdev);
+		txda_vms_start(tdev);
 		if (err)
 			txda_reset_set_wedged(tdev, "resume");
-		txda_vms_start(tdev);
+		else
+			txda_gem_drop_aside(tdev);
 		txda_bars_open(tdev);
 	}
 	up_write(&tdev->reset.lock);
@@ -576,6 +658,7 @@ int txda_reset_init(struct txda_device *tdev)
 	reset->rest_until = jiffies;
 	init_rwsem(&reset->lock);
 	init_rwsem(&reset->bars_lock);
+	mutex_init(&reset->cut_lock);
 	init_waitqueue_head(&reset->up);
 	INIT_DELAYED_WORK(&reset->work, txda_reset_work);
 	atomic64_set(&reset->chip_resets, 0);

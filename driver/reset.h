@@ -11,11 +11,16 @@
  * state from ioctls holds it for reading, by txda_device_enter().
  *
  * A function reset has two halves that PCI calls, and between them the chip is @down.
+ *
+ * Fences. Those of a chip that does not stop signal by @work alone, so nothing on the way there may
+ * wait for memory. Readers of @lock allocate: while they are inside they have a while to leave
+ * (@stopping keeps others out), then the chip is reset under them, and what they do just now fails.
  */
 #ifndef TXDA_RESET_H
 #define TXDA_RESET_H
 
 #include <linux/atomic.h>
+#include <linux/mutex.h>
 #include <linux/rwsem.h>
 #include <linux/types.h>
 #include <linux/wait.h>
@@ -27,7 +32,7 @@ struct txda_device;
  * struct txda_reset - State of recovery.
  */
 struct txda_reset {
-	/** @lock: See above. Outermost but for drm_dev_enter(). */
+	/** @lock: See above; locks.h has all of them in their order. */
 	struct rw_semaphore lock;
 
 	/** @wq: For @work: fences may wait for it. */
@@ -38,6 +43,15 @@ struct txda_reset {
 
 	/** @reason: For the log and events; a string constant. */
 	const char *reason;
+
+	/** @stopping: @work is about to reset the chip: nobody enters until it has. */
+	bool stopping;
+
+	/**
+	 * @cut_lock: Around a chip reset without @lock, and around the change of @bars_off. No
+	 * memory is allocated under it.
+	 */
+	struct mutex cut_lock;
 
 	/** @rest_until: No reset for heat before that, in jiffies. Interrupt thread. */
 	unsigned long rest_until;
@@ -57,13 +71,13 @@ struct txda_reset {
 	 */
 	struct rw_semaphore bars_lock;
 
-	/** @bars_off: The function is about to lose its BARs, or has. Under @bars_lock. */
+	/** @bars_off: The function is about to lose its BARs, or has. Under @bars_lock and @cut_lock. */
 	bool bars_off;
 
 	/** @wedged: Recovery failed: the chip serves nobody until an administrator resets it. */
 	bool wedged;
 
-	/** @up: Woken when @down ends. */
+	/** @up: Woken when @down or @stopping ends. */
 	wait_queue_head_t up;
 };
 
@@ -75,7 +89,7 @@ void txda_reset_fini(struct txda_device *tdev);
 
 /*
  * Around whatever an ioctl changes on the chip: drm_dev_enter() and @lock for reading, with the
- * chip up. Waits while a function reset has it down. -ENODEV: gone; -EIO: recovery failed;
+ * chip up. Waits while it is down or about to be reset. -ENODEV: gone; -EIO: recovery failed;
  * -ERESTARTSYS. Not for what fences wait for: run_job, timedout_job and interrupts take
  * drm_dev_enter() alone and stand registers that read all ones.
  */
@@ -99,6 +113,13 @@ int txda_bars_enter(struct txda_device *tdev, int *ret_idx);
 void txda_bars_exit(struct txda_device *tdev, int idx);
 /* One register, in such a section of its own. -ENODEV: also while it is down. */
 int txda_bars_get(struct txda_device *tdev, u32 reg, u32 *ret_value);
+
+/*
+ * The same where no memory may be waited for, and for those who hold what a reset waits for: false
+ * when the BARs are gone, or out of reach for a while.
+ */
+bool txda_bars_try_enter(struct txda_device *tdev, int *ret_idx);
+void txda_bars_try_exit(struct txda_device *tdev, int idx);
 
 /* Whether the chip is about to go, or has: it does not answer, and nobody resets its function. */
 bool txda_device_leaves(struct txda_device *tdev);

@@ -17,6 +17,7 @@
 #include "file.h"
 #include "gem.h"
 #include "group.h"
+#include "locks.h"
 #include "reset.h"
 
 /* Value of txda_vm.queues when no queue can use it any more. */
@@ -227,6 +228,7 @@ static int txda_vm_new(struct txda_device *tdev, struct txda_user *user, u64 ran
 	mutex_init(&vm->bind_lock);
 	spin_lock_init(&vm->fault_lock);
 	INIT_WORK(&vm->release_work, txda_vm_release_work);
+	txda_locks_show_vm(vm);
 	vm->fence_context = dma_fence_context_alloc(1);
 	drm_gpuvm_init(&vm->base, "txda", 0, &tdev->drm, resv, DRM_TXDA_PAGE_SIZE,
 		       range - DRM_TXDA_PAGE_SIZE, 0, 0, &txda_vm_gpuvm_ops);

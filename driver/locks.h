@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The order of locks, outermost first. A lock is taken only inside of those above it on its branch;
+ * locks on different branches do not meet unless it says so.
+ *
+ *	mmap_lock (of the memory management)
+ *	  reset.bars_lock, for reading, by page faults
+ *	drm_dev_enter() (SRCU; removal waits for all inside)
+ *	  reset.lock			readers allocate memory; writers do not wait for fences
+ *	    queue.submit_lock, vm.bind_lock
+ *	      vm.ext_lock
+ *	        reservation objects
+ *	    reset.bars_lock
+ *	      reset.cut_lock	+
+ *	    vram.lock			allocates memory
+ *	      copy.lock		+
+ *	        mmu.lock	+
+ *	          pt.lock	+
+ *	    gem.lock
+ *	    txda_groups_lock	+	also without reset.lock, and over several chips
+ *	      vms_lock		+
+ *	        vm.op_lock	+
+ *	          mmu.lock, pt.lock
+ *	      reset.cut_lock		of any chip
+ *	    reset.cut_lock		by a reset that does not wait for reset.lock
+ *	      queues.lock	+
+ *	        queue.hw_lock	+
+ *	          hwqs.lock, queue.lock, users.lock
+ *	    queues.fault_lock	+
+ *	      queue.hw_lock
+ *	    txda_peers_lock		nothing inside
+ *
+ * Fences wait for those with a plus: under them no memory is allocated that could wait for fences,
+ * and no lock is taken that has none. What fences wait for is marked with
+ * dma_fence_begin_signalling(): jobs and binds on their way to the chip, their time limits, the
+ * interrupt thread, and a chip reset until binds go on.
+ *
+ * A kernel that checks lock order (CONFIG_LOCKDEP) is shown the order when a chip is bound and when a
+ * client's object is made, before two threads have to meet for it.
+ */
+#ifndef TXDA_LOCKS_H
+#define TXDA_LOCKS_H
+
+struct txda_device;
+struct txda_queue;
+struct txda_vm;
+
+#ifdef CONFIG_LOCKDEP
+/* When nobody else knows the object yet. */
+void txda_locks_show_device(struct txda_device *tdev);
+void txda_locks_show_queue(struct txda_queue *queue);
+void txda_locks_show_vm(struct txda_vm *vm);
+#else
+static inline void txda_locks_show_device(struct txda_device *tdev)
+{
+}
+static inline void txda_locks_show_queue(struct txda_queue *queue)
+{
+}
+static inline void txda_locks_show_vm(struct txda_vm *vm)
+{
+}
+#endif
+
+#endif /* TXDA_LOCKS_H */
