@@ -131,7 +131,9 @@ static int txda_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_copy;
 	pci_save_state(pdev);
 	txda_locks_show_device(tdev);
-	txda_reset_set_up(tdev);
+	err = txda_reset_set_up(tdev);
+	if (err)
+		goto err_copy;
 	err = drm_dev_register(&tdev->drm, 0);
 	if (err) {
 		drm_err(&tdev->drm, "cannot register the accel node: %pe\n", ERR_PTR(err));

@@ -234,14 +234,42 @@ void txda_queues_lose(struct txda_device *tdev, u32 state, int err)
 
 /* ---- Suspend -------------------------------------------------------------------------------- */
 
+/* Whether a job is on a ring. */
+static bool txda_queues_run(struct txda_device *tdev)
+{
+	struct txda_queues *queues = &tdev->queues;
+	struct txda_queue *queue;
+	bool run = false;
+
+	mutex_lock(&queues->lock);
+	list_for_each_entry(queue, &queues->all, link) {
+		spin_lock_irq(&queue->lock);
+		run |= !list_empty(&queue->running);
+		spin_unlock_irq(&queue->lock);
+	}
+	mutex_unlock(&queues->lock);
+	return run;
+}
+
 int txda_queues_suspend(struct txda_device *tdev, u32 timeout_ms)
 {
 	struct txda_queues *queues = &tdev->queues;
+	struct txda_queue *queue;
 
-	if (!wait_event_timeout(queues->idle, !atomic_read(&queues->jobs),
-				msecs_to_jiffies(timeout_ms)))
-		return -EBUSY;
-	return 0;
+	if (wait_event_timeout(queues->idle, !atomic_read(&queues->jobs),
+			       msecs_to_jiffies(timeout_ms)))
+		return 0;
+	mutex_lock(&queues->lock);
+	list_for_each_entry(queue, &queues->all, link) {
+		if (!atomic_read(&queue->jobs))
+			continue;
+		if (txda_queue_kill(queue, DRM_TXDA_QUEUE_INNOCENT, -EIO, -EIO))
+			drm_info(&tdev->drm, "queue %u of process %d is lost, the machine sleeps\n",
+				 queue->id, queue->pid);
+	}
+	mutex_unlock(&queues->lock);
+	/* Jobs that still wait for others' fences never get to the chip. */
+	return txda_queues_run(tdev) ? -EBUSY : 0;
 }
 
 void txda_queues_resume(struct txda_device *tdev)

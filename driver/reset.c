@@ -3,6 +3,7 @@
 
 #include <linux/iopoll.h>
 #include <linux/kobject.h>
+#include <linux/suspend.h>
 #include <drm/drm_drv.h>
 #include <drm/drm_file.h>
 #include <drm/drm_managed.h>
@@ -27,7 +28,7 @@
 #define TXDA_RESET_WAIT (30 * HZ)
 /* A chip that is still too hot trips again at once: between two resets it gets so long a rest. */
 #define TXDA_RESET_REST (2 * HZ)
-/* How long a suspend waits for queues to become idle before it gives up. */
+/* How long a suspend waits for queues to become idle; what runs then is lost. */
 #define TXDA_SUSPEND_TIMEOUT_MS 10000
 
 /* ---- Sections that need the chip up --------------------------------------------------------- */
@@ -571,7 +572,7 @@ static int txda_suspend(struct device *dev)
 
 	err = txda_queues_suspend(tdev, TXDA_SUSPEND_TIMEOUT_MS);
 	if (err) {
-		drm_warn(&tdev->drm, "cannot suspend, queues are busy: %pe\n", ERR_PTR(err));
+		drm_warn(&tdev->drm, "cannot suspend, a queue does not stop: %pe\n", ERR_PTR(err));
 		goto out;
 	}
 	/* After the queues: their jobs may wait for binds. */
@@ -643,6 +644,20 @@ static int txda_resume(struct device *dev)
 
 const struct dev_pm_ops txda_pm_ops = {SYSTEM_SLEEP_PM_OPS(txda_suspend, txda_resume)};
 
+/* While all is as ever: tasks run, and memory can be had. */
+static int txda_reset_sleep(struct notifier_block *nb, unsigned long what, void *data)
+{
+	struct txda_device *tdev = container_of(nb, struct txda_device, reset.sleep);
+
+	switch (what) {
+	case PM_SUSPEND_PREPARE:
+	case PM_HIBERNATION_PREPARE: return notifier_from_errno(txda_vram_prepare_save(tdev));
+	case PM_POST_SUSPEND:
+	case PM_POST_HIBERNATION: txda_vram_end_save(tdev); return NOTIFY_OK;
+	default: return NOTIFY_DONE;
+	}
+}
+
 /* ---- Lifetime ------------------------------------------------------------------------------- */
 
 static void txda_reset_release(struct drm_device *drm, void *wq)
@@ -669,15 +684,24 @@ int txda_reset_init(struct txda_device *tdev)
 	return drmm_add_action_or_reset(&tdev->drm, txda_reset_release, reset->wq);
 }
 
-void txda_reset_set_up(struct txda_device *tdev)
+int txda_reset_set_up(struct txda_device *tdev)
 {
+	int err;
+
+	tdev->reset.sleep.notifier_call = txda_reset_sleep;
+	err = register_pm_notifier(&tdev->reset.sleep);
+	if (err)
+		return err;
 	down_write(&tdev->reset.lock);
 	txda_reset_set_down(tdev, false);
 	up_write(&tdev->reset.lock);
+	return 0;
 }
 
 void txda_reset_fini(struct txda_device *tdev)
 {
+	/* Fails if it never was. */
+	unregister_pm_notifier(&tdev->reset.sleep);
 	disable_delayed_work_sync(&tdev->reset.work);
 	wake_up_all(&tdev->reset.up);
 }

@@ -21,6 +21,7 @@
 
 #include <linux/atomic.h>
 #include <linux/mutex.h>
+#include <linux/notifier.h>
 #include <linux/rwsem.h>
 #include <linux/types.h>
 #include <linux/wait.h>
@@ -74,6 +75,9 @@ struct txda_reset {
 	/** @bars_off: The function is about to lose its BARs, or has. Under @bars_lock and @cut_lock. */
 	bool bars_off;
 
+	/** @sleep: Called before the machine goes to sleep, and after. */
+	struct notifier_block sleep;
+
 	/** @wedged: Recovery failed: the chip serves nobody until an administrator resets it. */
 	bool wedged;
 
@@ -83,7 +87,7 @@ struct txda_reset {
 
 /* The chip counts as down until txda_reset_set_up(), the end of probe. */
 int txda_reset_init(struct txda_device *tdev);
-void txda_reset_set_up(struct txda_device *tdev);
+int txda_reset_set_up(struct txda_device *tdev);
 /* No reset runs or starts any more. */
 void txda_reset_fini(struct txda_device *tdev);
 

@@ -252,16 +252,67 @@ int txda_vram_clear(struct txda_vram_block *block)
 	return txda_device_alive(tdev) ? 0 : -ENODEV;
 }
 
-static void txda_vram_drop_saved(struct txda_vram *vram)
+void txda_vram_end_save(struct txda_device *tdev)
 {
+	struct txda_vram *vram = &tdev->vram;
 	struct txda_vram_block *block;
 
+	mutex_lock(&vram->lock);
 	list_for_each_entry(block, &vram->live, link) {
 		if (!block->saved)
 			continue;
 		fput(block->saved);
 		block->saved = NULL;
 	}
+	mutex_unlock(&vram->lock);
+}
+
+/* Its pages, too. */
+static int txda_vram_prepare_block(struct txda_vram_block *block)
+{
+	struct file *file;
+	int err;
+
+	if (block->saved || block->flags & TXDA_VRAM_NO_SAVE)
+		return 0;
+	file = txda_shmem_file("txda", block->bytes);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	err = vfs_fallocate(file, 0, 0, block->bytes);
+	if (err) {
+		fput(file);
+		return err == -ENOSPC ? -ENOMEM : err;
+	}
+	block->saved = file;
+	return 0;
+}
+
+static int txda_vram_prepare_locked(struct txda_device *tdev)
+{
+	struct txda_vram *vram = &tdev->vram;
+	struct txda_vram_block *block;
+	int err;
+
+	lockdep_assert_held(&vram->lock);
+	list_for_each_entry(block, &vram->live, link) {
+		err = txda_vram_prepare_block(block);
+		if (err) {
+			drm_err(&tdev->drm, "no memory to save %llu bytes of DRAM: %pe\n",
+				block->bytes, ERR_PTR(err));
+			return err;
+		}
+	}
+	return 0;
+}
+
+int txda_vram_prepare_save(struct txda_device *tdev)
+{
+	int err;
+
+	mutex_lock(&tdev->vram.lock);
+	err = txda_vram_prepare_locked(tdev);
+	mutex_unlock(&tdev->vram.lock);
+	return err;
 }
 
 static int txda_vram_save_block(struct txda_device *tdev, struct txda_vram_block *block)
@@ -271,12 +322,6 @@ static int txda_vram_save_block(struct txda_device *tdev, struct txda_vram_block
 	ssize_t n;
 	int err;
 
-	block->saved = txda_shmem_file("txda", block->bytes);
-	if (IS_ERR(block->saved)) {
-		err = PTR_ERR(block->saved);
-		block->saved = NULL;
-		return err;
-	}
 	for (at = 0; at < block->bytes; at += bytes) {
 		txda_vram_piece(block, at, &offset, &bytes);
 		bytes = min_t(u64, bytes, TXDA_COPY_STAGE_BYTES);
@@ -314,20 +359,23 @@ int txda_vram_save(struct txda_device *tdev)
 {
 	struct txda_vram *vram = &tdev->vram;
 	struct txda_vram_block *block;
-	int err = 0;
+	int err;
 
 	mutex_lock(&vram->lock);
+	err = txda_vram_prepare_locked(tdev);
+	if (err)
+		goto out;
 	list_for_each_entry(block, &vram->live, link) {
-		if (block->flags & TXDA_VRAM_NO_SAVE)
+		if (!block->saved)
 			continue;
 		err = txda_vram_save_block(tdev, block);
 		if (err) {
 			drm_err(&tdev->drm, "cannot save %llu bytes of DRAM: %pe\n", block->bytes,
 				ERR_PTR(err));
-			txda_vram_drop_saved(vram);
 			break;
 		}
 	}
+out:
 	mutex_unlock(&vram->lock);
 
 	return err;
@@ -350,7 +398,6 @@ int txda_vram_restore(struct txda_device *tdev)
 			break;
 		}
 	}
-	txda_vram_drop_saved(vram);
 	mutex_unlock(&vram->lock);
 
 	return err;

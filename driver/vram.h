@@ -60,7 +60,7 @@ struct txda_vram_block {
 	/** @link: In txda_vram.live or txda_vram.limbo. */
 	struct list_head link;
 
-	/** @saved: Its contents while the chip has no power, or NULL. */
+	/** @saved: For its contents while the chip has no power, or NULL. */
 	struct file *saved;
 };
 
@@ -127,10 +127,15 @@ void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offse
 int txda_vram_clear(struct txda_vram_block *block);
 
 /*
- * Copies all that is allocated, page tables excepted (mmu.h has them), to pageable system memory,
- * and back. For suspend, when all queues are idle. -ENOMEM, -ENODEV, -EIO.
+ * For a sleep of the machine: all that is allocated, page tables excepted (mmu.h has them), goes to
+ * pageable system memory, and back. The memory is taken by txda_vram_prepare_save(), while tasks run
+ * and others can be swapped out; what was allocated since takes its own in txda_vram_save(), which
+ * wants all queues idle. txda_vram_end_save() gives it back, whatever came of it. -ENOMEM, -ENODEV,
+ * -EIO.
  */
+int txda_vram_prepare_save(struct txda_device *tdev);
 int txda_vram_save(struct txda_device *tdev);
 int txda_vram_restore(struct txda_device *tdev);
+void txda_vram_end_save(struct txda_device *tdev);
 
 #endif /* TXDA_VRAM_H */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -700,6 +701,27 @@ static void kill_storm(void)
 	must_work(must_queue(fd, vm));
 }
 
+/* For a case that puts the machine to sleep: a job that does not end is no reason not to. */
+static int stay_busy(void)
+{
+	uint32_t queue, done;
+	struct stream s;
+	struct mem word;
+
+	setup();
+	queue = must_queue_with(600000);
+	s = must_block(&word);
+	done = must_submit(queue, &s);
+	while (!must_state(fd, queue).progress)
+		;
+	puts("busy");
+	fflush(stdout);
+	must_fail(fence_status(fd, done), EIO);
+	check_dead(queue, DRM_TXDA_QUEUE_INNOCENT);
+	must_work(must_queue(fd, vm));
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -724,5 +746,7 @@ int main(int argc, char **argv)
 		{"kill-storm", kill_storm},
 	};
 
+	if (argc == 2 && !strcmp(argv[1], "--busy"))
+		return stay_busy();
 	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -31,3 +31,11 @@ for i in one two; do
 	read -r word jobs word lost word gone <"/tmp/$i"
 	[ "$jobs" -gt 0 ] && [ "$lost" -eq 0 ] && [ "$gone" -eq 0 ] || fail "client $i: $jobs jobs, $lost lost"
 done
+
+# A job that does not end loses its queue; it does not keep the machine awake.
+ioctl_queue_fault --busy >/tmp/busy 2>&1 &
+busy=$!
+wait_for 30 grep -q busy /tmp/busy || fail "the client is not busy: $(cat /tmp/busy)"
+suspend "with a job that does not end"
+wait $busy || { cat /tmp/busy; fail "the client with a job that did not end"; }
+dmesg | grep -q "queue 1 of process [0-9]* is lost, the machine sleeps" || fail "no word of the queue that was lost"
