@@ -10,11 +10,13 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <linux/dma-buf.h>
 #include <linux/magic.h>
+#include <linux/userfaultfd.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -146,7 +148,44 @@ static int begin(struct client_memory *m, char *err, size_t errlen)
 	return 0;
 }
 
-/* Maps the pages now, so that the engine does not have to; makes those that went meanwhile. */
+static int holes_fd = -1;
+
+void client_memory_start(void)
+{
+	struct uffdio_api api = {
+		.api = UFFD_API,
+		.features = UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM,
+	};
+	int fd;
+
+	if (holes_fd >= 0)
+		return;
+	fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api)) {
+		close(fd);
+		fd = -1;
+	}
+	holes_fd = fd;
+}
+
+/*
+ * Lets what is written into a hole fail instead of making a page, which would be charged to the
+ * daemon for as long as the client keeps the file. Ends with the mapping. Some containers forbid it:
+ * there check_made() alone keeps honest clients from it.
+ */
+static void refuse_holes(const struct client_memory *m)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct uffdio_register range = {
+		.range = {.start = (uintptr_t)m->map, .len = (m->map_len + page - 1) / page * page},
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	if (holes_fd >= 0)
+		ioctl(holes_fd, UFFDIO_REGISTER, &range);
+}
+
+/* Maps the pages now, so that the engine does not have to. */
 static int populate(const struct client_memory *m, char *err, size_t errlen)
 {
 	for (size_t at = 0; at < m->map_len; at += POPULATE_BYTES) {
@@ -157,7 +196,11 @@ static int populate(const struct client_memory *m, char *err, size_t errlen)
 		/* An old kernel, or memory of a device, which has no pages to be made. */
 		if (errno == EINVAL)
 			return 0;
-		snprintf(err, errlen, "the memory cannot be written: %s", strerror(errno));
+		snprintf(err, errlen,
+			 "the memory between bytes %llu and %llu has holes or cannot be written "
+			 "(%s): fallocate() or touch it first",
+			 (unsigned long long)(m->offset + at),
+			 (unsigned long long)(m->offset + at + n), strerror(errno));
 		return -EINVAL;
 	}
 	return 0;
@@ -194,6 +237,8 @@ int client_memory_open(int fd, uint64_t offset, uint64_t len, bool writable,
 	m.data = m.map + skip;
 	if (m.dma_buf)
 		error = begin(&m, err, errlen);
+	else if (writable)
+		refuse_holes(&m);
 	if (!error && writable)
 		error = populate(&m, err, errlen);
 	if (error) {
@@ -226,8 +271,25 @@ static size_t copy(char *client, char *own, size_t len, bool to_client)
 	return done;
 }
 
+/* Where there are holes a mapping would make pages of them, in the daemon's name. */
+static int read_file(const struct client_memory *m, size_t at, char *to, size_t len)
+{
+	while (len) {
+		ssize_t n = pread(m->fd, to, len, (off_t)(m->offset + at));
+
+		if (n <= 0)
+			return -EFAULT;
+		to += n;
+		at += (size_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
 int client_memory_read(const struct client_memory *m, size_t at, void *to, size_t len)
 {
+	if (!m->dma_buf)
+		return read_file(m, at, to, len);
 	return copy(m->data + at, to, len, false) == len ? 0 : -EFAULT;
 }
 

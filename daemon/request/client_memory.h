@@ -7,7 +7,8 @@
  * behind it. So the mapping is never touched by loads and stores, which would end in SIGBUS, but by
  * the kernel on our behalf (process_vm_readv(2) with ourselves), which says -EFAULT. Files that can
  * keep a reader waiting (FUSE, network, disk) are refused before anything of theirs is called.
- * What is read is read once.
+ * What is read is read once. Nothing here makes pages of a client's file, which would be charged to
+ * the daemon as long as the client keeps it: holes in what is to be written are errors.
  *
  * Between client_memory_open() and client_memory_end() a dma-buf is open for the CPU, as
  * DMA_BUF_IOCTL_SYNC asks for.
@@ -36,6 +37,8 @@ struct client_memory {
 	uint64_t offset;
 };
 
+/* Before the first one is opened: prepares for holes. */
+void client_memory_start(void);
 /*
  * Maps @len bytes at @offset. With @writable their pages are mapped, too, which takes a while; they
  * must be there (-EINVAL): made by the daemon they would be charged to it. The caller unmaps map[0

@@ -13,6 +13,7 @@
 
 #include "admin.h"
 #include "api_keys.h"
+#include "client_memory.h"
 #include "clock.h"
 #include "descriptors.h"
 #include "log.h"
@@ -436,6 +437,7 @@ int server_new(struct event_base *base, struct config *config, struct models *ta
 	s->config = config;
 	s->table = table;
 	budget_init(&s->budget, config->max_memory);
+	client_memory_start();
 	s->metrics.start_time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	r = textpool_new(TEXT_THREADS, TEXT_JOBS, &s->pool);
 	if (!r)

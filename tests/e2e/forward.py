@@ -279,6 +279,19 @@ def check_memory(daemon):
     sparse = memory(size=4096)
     os.ftruncate(sparse, 4 * v)
     expect(daemon, 400, "logits: only 4096 bytes of the memory are allocated", {}, [good, sparse], "logits")
+    # Blocks that lie elsewhere in the file do not make up for a hole; nothing is made in its place.
+    holed = memory(size=4096)
+    os.ftruncate(holed, 16 * v)
+    os.posix_fallocate(holed, 8 * v, 8 * v)
+    blocks = os.fstat(holed).st_blocks
+    expect(daemon, 400, "has holes", {}, [good, holed], "logits")
+    if os.fstat(holed).st_blocks != blocks:
+        fail("the daemon has made pages of an output: %d blocks, then %d" % (blocks, os.fstat(holed).st_blocks))
+    empty = os.memfd_create("empty")
+    os.ftruncate(empty, 1 << 20)
+    status, answer = daemon.forward({"input_ids": tensor(0, [4], offset=65536), "logits": tensor(1, [1, v])}, [empty, out])
+    if status != 200 or os.fstat(empty).st_blocks:
+        fail("tokens in a hole: %s, %d blocks" % (answer, os.fstat(empty).st_blocks))
     expect(daemon, 400, "logits and input_ids overlap", {"logits.fd": 0}, [memory(size=4 * v)])
     expect(daemon, 400, "logits and input_ids overlap", {"logits.fd": 1}, [o := memory(size=4 * v), os.dup(o)])
     expect(daemon, 400, "token id -1 at position 2", {}, [memory(array.array("i", [1, 2, -1, 4]).tobytes()), out])
