@@ -7,6 +7,7 @@ import atexit
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -313,7 +314,41 @@ def test_loads(txdad, model):
         d.stop()
 
 
-TESTS = [test_hidden_models, test_ids, test_metrics, test_connections, test_memory, test_log, test_loads]
+# In a directory like /tmp somebody else may listen where the daemon is expected.
+def test_impostor(txdad, model):
+    with tempfile.TemporaryDirectory() as tmp:
+        os.chmod(tmp, 0o1777)
+        programs = []
+        for name in ("TXDA_RUN", "TXDACTL", "TXDA_BENCH"):
+            programs.append(shutil.copy(os.environ[name], tmp))
+            os.chmod(programs[-1], 0o755)
+        for uid, trusted in ((A, False), (B, True), (0, True)):
+            path = f"{tmp}/{uid}"
+            child = os.fork()  # that listens, and tells by its status whether it was sent anything
+            if not child:
+                os.setresuid(uid, uid, uid)
+                with socket.socket(socket.AF_UNIX) as s:
+                    s.bind(path)
+                    os.chmod(path, 0o666)
+                    s.listen()
+                    heard = 0
+                    for _ in programs:
+                        c = s.accept()[0]
+                        heard += bool(c.recv(1))
+                        c.close()
+                os._exit(heard)
+            until(lambda: os.path.exists(path) and os.stat(path).st_mode & 0o002, "nobody listens")
+            commands = [[programs[0], "--socket", path, "Hello"], [programs[1], "--socket", path, "models"],
+                        [programs[2], "serve", "--socket", path, "--model", "m", "--requests", "1"]]
+            for command in commands:
+                text = subprocess.run(command, user=B, group=B, extra_groups=[], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, env={**os.environ, "HOME": tmp}, cwd=tmp).stderr.decode()
+                check(trusted or "another user listens" in text or "not permitted" in text, f"{command}: {text}")
+            heard = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            check(heard == (len(programs) if trusted else 0), f"user {uid}, who listens, was spoken to by {heard} of {len(programs)}")
+
+
+TESTS = [test_hidden_models, test_ids, test_metrics, test_connections, test_memory, test_log, test_loads, test_impostor]
 
 
 def main():

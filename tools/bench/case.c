@@ -78,8 +78,14 @@ static int find_base(const struct case_options *o, char *base, size_t len)
 		snprintf(base, len, "%s", o->dir);
 	else if (cache && cache[0] == '/')
 		snprintf(base, len, "%s/txda/bench", cache);
-	else
-		snprintf(base, len, "%s/.cache/txda/bench", home ? home : "/tmp");
+	else if (home && home[0] == '/')
+		snprintf(base, len, "%s/.cache/txda/bench", home);
+	else {
+		fprintf(stderr,
+			"txda-bench: there is neither $XDG_CACHE_HOME nor $HOME: --dir says where "
+			"to compile\n");
+		return -ENOENT;
+	}
 	err = make_dirs(base);
 	if (err)
 		fprintf(stderr, "txda-bench: %s: %s\n", base, strerror(-err));

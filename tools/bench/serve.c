@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "peer.h"
 #include "serve_stream.h"
 
 #define MAX_HOST 255
@@ -71,7 +72,7 @@ struct load {
 static int connect_unix(const char *path)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	int fd;
+	int fd, error;
 
 	if (strlen(path) >= sizeof(addr.sun_path))
 		return -ENAMETOOLONG;
@@ -79,9 +80,8 @@ static int connect_unix(const char *path)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
-		int error = -errno;
-
+	error = connect(fd, (struct sockaddr *)&addr, sizeof(addr)) ? -errno : peer_check(fd, path);
+	if (error) {
 		close(fd);
 		return error;
 	}

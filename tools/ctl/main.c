@@ -95,6 +95,11 @@ static int complain_connect(const char *path, int error)
 {
 	if (error == -ENOENT || error == -ECONNREFUSED)
 		fprintf(stderr, "txdactl: no daemon listens on %s\n", path);
+	else if (error == -EPERM)
+		fprintf(stderr,
+			"txdactl: another user listens on %s, in a directory where anybody may; "
+			"nothing was sent\n",
+			path);
 	else
 		fprintf(stderr, "txdactl: cannot speak with the daemon on %s: %s\n", path,
 			strerror(-error));

@@ -63,7 +63,12 @@ void ask_complain_connect(const char *path, int error)
 			"or, installed:   systemctl start txdad\n"
 			"or chat with a model's directory, without a daemon:  txda-run DIR\n",
 			path, path);
-	else if (error == -EACCES || error == -EPERM)
+	else if (error == -EPERM)
+		fprintf(stderr,
+			"txda-run: another user listens on %s, in a directory where anybody may; "
+			"nothing was sent\n",
+			path);
+	else if (error == -EACCES)
 		fprintf(stderr,
 			"txda-run: no permission to use %s; its group may (see: ls -l %s)\n", path,
 			path);

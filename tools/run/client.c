@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "interrupt.h"
+#include "peer.h"
 
 #define MAX_LINE   4096
 #define BACKLOG_MS 20
@@ -35,6 +36,7 @@ const char *client_default_socket(void)
 int client_open(struct client *c, const char *socket_path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int r;
 
 	c->fd = -1;
 	if (strlen(socket_path) >= sizeof(address.sun_path))
@@ -54,7 +56,10 @@ int client_open(struct client *c, const char *socket_path)
 			return -error;
 		}
 	}
-	return 0;
+	r = peer_check(c->fd, socket_path);
+	if (r)
+		client_close(c);
+	return r;
 }
 
 void client_close(struct client *c)
