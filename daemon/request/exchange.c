@@ -670,7 +670,7 @@ void exchange_start(struct server *s, struct http_conn *c, enum api_kind route)
 	x->conn = c;
 	x->account = account_ref(http_conn_account(c));
 	x->account->requests++;
-	x->uid = x->job.user = http_conn_peer(c)->uid;
+	x->uid = x->job.user = x->caller.user = http_conn_peer(c)->uid;
 	x->pid = http_conn_peer(c)->pid;
 	if (http_conn_peer(c)->key)
 		strcpy(x->user_name, http_conn_peer(c)->key->name);

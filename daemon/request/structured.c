@@ -16,6 +16,7 @@
 #define MAX_GRAMMAR    ((size_t)32 << 20) /* bytes of the largest, as the text process tells it */
 
 struct kept {
+	uid_t user;
 	struct grammar *grammar;
 	char *key;
 	size_t key_len;
@@ -99,10 +100,11 @@ static bool make_key(const struct api_params *p, enum reply_tools tools, struct 
 }
 
 /* Locked. */
-static struct kept *find(struct structured *s, const struct text_buf *key)
+static struct kept *find(struct structured *s, uid_t user, const struct text_buf *key)
 {
 	for (unsigned i = 0; i < s->n_kept; i++) {
-		if (s->kept[i].key_len == key->len && !memcmp(s->kept[i].key, key->data, key->len))
+		if (s->kept[i].user == user && s->kept[i].key_len == key->len &&
+		    !memcmp(s->kept[i].key, key->data, key->len))
 			return &s->kept[i];
 	}
 	return NULL;
@@ -116,19 +118,33 @@ static void drop(struct structured *s, unsigned i)
 	s->kept[i] = s->kept[--s->n_kept];
 }
 
-static unsigned oldest(const struct structured *s)
+static unsigned count_kept(const struct structured *s, uid_t user)
 {
-	unsigned found = 0;
+	unsigned n = 0;
 
-	for (unsigned i = 1; i < s->n_kept; i++) {
-		if (s->kept[i].used < s->kept[found].used)
+	for (unsigned i = 0; i < s->n_kept; i++)
+		n += s->kept[i].user == user;
+	return n;
+}
+
+/* Of the user who has most of them the one that was not used for longest. */
+static unsigned find_victim(const struct structured *s)
+{
+	unsigned found = 0, most = 0;
+
+	for (unsigned i = 0; i < s->n_kept; i++) {
+		unsigned n = count_kept(s, s->kept[i].user);
+
+		if (n > most || (n == most && s->kept[i].used < s->kept[found].used)) {
+			most = n;
 			found = i;
+		}
 	}
 	return found;
 }
 
 /* Keeps a grammar under its key, which it takes. */
-static void keep(struct structured *s, struct text_buf *key, struct grammar *g)
+static void keep(struct structured *s, uid_t user, struct text_buf *key, struct grammar *g)
 {
 	size_t bytes = grammar_memory(g) + key->len;
 
@@ -136,13 +152,14 @@ static void keep(struct structured *s, struct text_buf *key, struct grammar *g)
 	for (unsigned i = 0; i < s->n_kept; i++)
 		bytes += grammar_memory(s->kept[i].grammar) + s->kept[i].key_len;
 	while (s->n_kept && (s->n_kept == MAX_KEPT || bytes > MAX_KEPT_BYTES)) {
-		unsigned i = oldest(s);
+		unsigned i = find_victim(s);
 
 		bytes -= grammar_memory(s->kept[i].grammar) + s->kept[i].key_len;
 		drop(s, i);
 	}
-	if (!find(s, key) && bytes <= MAX_KEPT_BYTES) {
+	if (!find(s, user, key) && bytes <= MAX_KEPT_BYTES) {
 		s->kept[s->n_kept++] = (struct kept){
+			.user = user,
 			.grammar = grammar_ref(g),
 			.key = key->data,
 			.key_len = key->len,
@@ -153,13 +170,13 @@ static void keep(struct structured *s, struct text_buf *key, struct grammar *g)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static struct grammar *find_kept(struct structured *s, const struct text_buf *key)
+static struct grammar *find_kept(struct structured *s, uid_t user, const struct text_buf *key)
 {
 	struct grammar *g = NULL;
 	struct kept *kept;
 
 	pthread_mutex_lock(&s->lock);
-	kept = find(s, key);
+	kept = find(s, user, key);
 	if (kept) {
 		kept->used = ++s->uses;
 		g = grammar_ref(kept->grammar);
@@ -269,13 +286,13 @@ bool structured_compile(struct structured *s, const struct model_text *t,
 		return true;
 	ok = make_key(p, model_text_tools(t, p), &key);
 	if (ok)
-		g = find_kept(s, &key);
+		g = find_kept(s, caller->user, &key);
 	else
 		refused(p, -ENOMEM, "", e);
 	if (ok && !g) {
 		ok = make(s, t, p, caller, &g, e);
 		if (ok)
-			keep(s, &key, g);
+			keep(s, caller->user, &key, g);
 	}
 	free(key.data);
 	*ret = g;

@@ -2,7 +2,8 @@
 /*
  * Grammars for the forms that requests ask for: a JSON schema, a regular expression, ..., or a tool
  * call. The model's text process makes them. Those of late are kept, with what their masks have
- * taught, and found again by their text.
+ * taught, and found again by their text, each by the user who asked for it: how fast an answer comes
+ * must not tell what others ask for.
  *
  * Threads: any; the cache has a lock.
  */

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "text_message.h"
 
@@ -29,6 +30,7 @@ struct text_process_options {
 
 /* Who a job is for. */
 struct text_caller {
+	uid_t user;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none */
 	atomic_bool gone;     /* nobody waits for it any more */
 };

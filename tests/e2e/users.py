@@ -191,6 +191,33 @@ def test_metrics(txdad, model):
     d.stop()
 
 
+def descendants(pid):
+    found = subprocess.run(["pgrep", "-P", str(pid)], stdout=subprocess.PIPE).stdout.split()
+    return [p for child in map(int, found) for p in [child, *descendants(child)]]
+
+
+# A grammar that is there already is quick: it must not be so for who did not ask for it before.
+def test_grammars(txdad, model):
+    d = Daemon(txdad, "--load=demand", "--model=m=" + model)
+    body = {"prompt": [5, 6, 7], "max_tokens": 2, "guided_regex": "[a-z ]+B's secret[a-z ]*", "timeout": 2}
+    check(d.post("/v1/completions", {**body, "timeout": 60}, B)[0] == 200, "B's grammar is refused")
+    # From here on no new ones can be made.
+    stopped = descendants(d.process.pid)
+    check(stopped, "the model has no text process")
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    status, data = d.post("/v1/completions", {**body, "timeout": 60}, B)
+    check(status == 200, f"B's own grammar is not kept: {status} {data}")
+    status, data = d.post("/v1/completions", body, A)
+    check(status != 200, f"B's grammar is used for A: {status} {data}")
+    for pid in stopped:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass  # ended for the time that A's request took
+    d.stop()
+
+
 # ---- what one cannot take ---------------------------------------------------------------------------
 
 
@@ -348,7 +375,7 @@ def test_impostor(txdad, model):
             check(heard == (len(programs) if trusted else 0), f"user {uid}, who listens, was spoken to by {heard} of {len(programs)}")
 
 
-TESTS = [test_hidden_models, test_ids, test_metrics, test_connections, test_memory, test_log, test_loads, test_impostor]
+TESTS = [test_hidden_models, test_ids, test_metrics, test_grammars, test_connections, test_memory, test_log, test_loads, test_impostor]
 
 
 def main():
