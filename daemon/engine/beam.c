@@ -86,16 +86,6 @@ unsigned beam_search_length(const struct beam_search *b)
 	return b->length;
 }
 
-static void copy_tokens(const struct beam_search *b, const struct hypothesis *h, int32_t *tokens)
-{
-	uint32_t node = h->node;
-
-	for (unsigned i = h->n; i; i--) {
-		tokens[i - 1] = b->nodes[node].token.token;
-		node = b->nodes[node].parent;
-	}
-}
-
 unsigned beam_search_parent(const struct beam_search *b, unsigned beam)
 {
 	return b->live[beam].parent;
@@ -265,9 +255,9 @@ void beam_search_copy(const struct beam_search *b, unsigned i, int32_t *tokens,
 	unsigned n_top = b->options.n_top;
 	uint32_t node = h->node;
 
-	copy_tokens(b, h, tokens);
 	for (unsigned k = h->n; k; k--) {
 		logprobs[k - 1] = b->nodes[node].token;
+		tokens[k - 1] = b->nodes[node].token.token;
 		if (n_top)
 			memcpy(top + (size_t)(k - 1) * n_top, b->top + (size_t)node * n_top,
 			       n_top * sizeof(*top));

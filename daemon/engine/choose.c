@@ -70,15 +70,6 @@ static void keep_row(struct engine *e, struct engine_seq *seq, unsigned row_inde
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-static bool is_stop(const struct engine_sampling *p, int32_t token)
-{
-	for (unsigned i = 0; !p->ignore_eos && i < p->n_stop_tokens; i++) {
-		if (p->stop_tokens[i] == token)
-			return true;
-	}
-	return false;
-}
-
 /* Chooses token number @n of those generated. -EIO: the row is broken; -EPROTO: none can come. */
 static int sample(struct engine *e, struct engine_seq *seq, struct sampler_row *row, unsigned n,
 		  int32_t *ret_token)
@@ -135,7 +126,7 @@ static bool advance(struct engine *e, struct engine_seq *seq, struct sampler_row
 	r->last_token_ns = now;
 	atomic_store_explicit(&r->n_tokens, ++n, memory_order_release);
 	e->stats.generation_tokens++;
-	if (is_stop(p, token)) {
+	if (!p->ignore_eos && sampler_is_stop(p, token)) {
 		seq->ending = ENGINE_FINISH_STOP;
 		return false;
 	}

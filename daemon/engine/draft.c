@@ -126,15 +126,21 @@ static unsigned take_proposals(struct draft *d, unsigned n_items)
 	return kept;
 }
 
+/* An admitted sequence has what was found of it, also in the small model. */
+static void note_admission(struct engine_seq *seq)
+{
+	if (seq->draft.admission == seq->sched.n_admissions)
+		return;
+	seq->draft.admission = seq->sched.n_admissions;
+	seq->draft.n_computed = seq->sched.n_matched;
+}
+
 /* What the small model still has of a sequence. */
 static void forget_rejected(struct engine_seq *seq)
 {
 	const struct sched_seq *sched = &seq->sched;
 
-	if (seq->draft.admission != sched->n_admissions) {
-		seq->draft.admission = sched->n_admissions;
-		seq->draft.n_computed = sched->n_matched;
-	}
+	note_admission(seq);
 	/* Of proposals those that stood; never the last token, which was sampled behind them. */
 	if (seq->draft.n_computed > sched->n_total - 1)
 		seq->draft.n_computed = sched->n_total - 1;
@@ -200,10 +206,7 @@ static unsigned plan_layer(struct draft *d, struct scheduler *s, const struct st
 		at += item->tokens;
 		if (!seq || seq->request->pooling.how)
 			continue;
-		if (seq->draft.admission != item->seq->n_admissions) {
-			seq->draft.admission = item->seq->n_admissions;
-			seq->draft.n_computed = item->seq->n_matched;
-		}
+		note_admission(seq);
 		/* The layer needs the token behind the last one, too. */
 		if (seq->draft.n_computed != item->first || item->first + n > d->max_context ||
 		    item->first + n >= item->seq->n_total)

@@ -120,24 +120,6 @@ static void store_prompt_rows(struct engine *e, const struct sched_item *item, u
 		item->seq->prompt_row = item->first_row + item->rows;
 }
 
-/* Takes the hidden states of an item's rows into the vector; the last token's ends the request. */
-static void pool_rows(struct engine *e, const struct sched_item *item, unsigned row, uint64_t now)
-{
-	struct engine_seq *seq = (struct engine_seq *)item->seq;
-	struct engine_request *r = seq->request;
-
-	for (unsigned i = 0; i < item->rows; i++)
-		seq->sched.prompt_row =
-			pool_take(r, item->first_row + i, step_hidden(&e->slots[e->turn], row + i));
-	if (!item->sample)
-		return;
-	pool_take(r, r->n_prompt - 1, step_hidden(&e->slots[e->turn], row + item->rows));
-	r->first_token_ns = r->last_token_ns = now;
-	seq->error = pool_finish(r);
-	seq->error_words = "the model's hidden states are not finite";
-	seq->ending = seq->error ? ENGINE_FINISH_ERROR : ENGINE_FINISH_COMPLETE;
-}
-
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 static void lose(struct engine *e, const char *text)
@@ -301,7 +283,7 @@ static void take_results(struct engine *e, struct step_slot *slot)
 		struct engine_request *r = seq->request;
 
 		if (r->pooling.how) {
-			pool_rows(e, item, row, e->boundary_ns);
+			pool_rows(slot, item, row, e->boundary_ns);
 		} else if (r->sink) {
 			forward_rows(slot, item, row, e->boundary_ns);
 		} else if (r->beams && item->sample) {
@@ -442,9 +424,8 @@ static void take_request(struct engine *e, struct engine_request *r, struct engi
 		e->deadline_ns = r->deadline_ns;
 }
 
-static void end_cancelled(struct engine *e, struct engine_seq *seq, uint64_t now)
+static void end_cancelled(struct engine *e, struct engine_seq *seq)
 {
-	(void)now;
 	if (atomic_load(&seq->request->cancelled))
 		finish(e, seq, ENGINE_FINISH_CANCELLED, 0, "");
 }
@@ -471,9 +452,9 @@ static void take_submitted(struct engine *e)
 			take_request(e, f, r);
 		for (f = r->forks; f; f = fork_next) {
 			fork_next = f->fork_next;
-			end_cancelled(e, f->seq, 0);
+			end_cancelled(e, f->seq);
 		}
-		end_cancelled(e, seq, 0);
+		end_cancelled(e, seq);
 	}
 	/* First counted there, then not counted here, so that the queue never looks shorter than it
 	 * is. */
@@ -482,53 +463,49 @@ static void take_submitted(struct engine *e)
 }
 
 /* Calls @visit for each request; it may end that one. */
-static void for_each_request(struct engine *e,
-			     void (*visit)(struct engine *e, struct engine_seq *seq, uint64_t now),
-			     uint64_t now)
+static void visit_requests(struct engine *e,
+			   void (*visit)(struct engine *e, struct engine_seq *seq))
 {
 	struct engine_seq *next;
 
 	for (struct engine_seq *seq = e->live; seq; seq = next) {
 		next = seq->live_next;
-		visit(e, seq, now);
+		visit(e, seq);
 	}
 }
 
-static void end_stopped(struct engine *e, struct engine_seq *seq, uint64_t now)
+static void end_stopped(struct engine *e, struct engine_seq *seq)
 {
-	(void)now;
 	finish(e, seq, ENGINE_FINISH_CANCELLED, 0, "");
 }
 
-static void end_lost(struct engine *e, struct engine_seq *seq, uint64_t now)
+static void end_lost(struct engine *e, struct engine_seq *seq)
 {
-	(void)now;
 	finish(e, seq, ENGINE_FINISH_ERROR, -EIO, e->lost_text);
 }
 
 /* Goes on with a sequence whose mask has become known. */
-static void settle(struct engine *e, struct engine_seq *seq, uint64_t now)
+static void settle(struct engine *e, struct engine_seq *seq)
 {
-	if (choose_late(e, seq, now))
+	if (choose_late(e, seq, clock_ns()))
 		tell(e, seq->request);
 	finish_if_over(e, seq);
 }
 
-static void make_room(struct engine *e, struct engine_seq *seq, uint64_t now)
+static void make_room(struct engine *e, struct engine_seq *seq)
 {
-	(void)now;
 	if (seq->request->beams)
 		beam_run_make_room(e, seq->request);
 }
 
 /* Ends it if it is late; else its deadline may be the next one. */
-static void end_late(struct engine *e, struct engine_seq *seq, uint64_t now)
+static void end_late(struct engine *e, struct engine_seq *seq)
 {
 	uint64_t deadline = seq->request->deadline_ns;
 
 	if (!deadline)
 		return;
-	if (now >= deadline)
+	if (clock_ns() >= deadline)
 		finish(e, seq, ENGINE_FINISH_TIMEOUT, -ETIMEDOUT, "its deadline has passed");
 	else if (deadline < e->deadline_ns)
 		e->deadline_ns = deadline;
@@ -538,32 +515,23 @@ static void end_late(struct engine *e, struct engine_seq *seq, uint64_t now)
 static void look_around(struct engine *e)
 {
 	unsigned cancels = atomic_load(&e->cancels), masks = atomic_load(&e->masks_done);
-	uint64_t now;
 
 	take_submitted(e);
 	if (cancels != e->cancels_seen) {
-		for_each_request(e, end_cancelled, 0)
-			;
+		visit_requests(e, end_cancelled);
 		e->cancels_seen = cancels;
 	}
 	if (masks != e->masks_seen) {
-		for_each_request(e, settle, clock_ns())
-			;
+		visit_requests(e, settle);
 		e->masks_seen = masks;
 	}
 	if (e->n_searches)
-		for_each_request(e, make_room, 0)
-			;
+		visit_requests(e, make_room);
 	if (atomic_load(&e->lost))
-		for_each_request(e, end_lost, 0)
-			;
-	if (e->deadline_ns == UINT64_MAX)
-		return;
-	now = clock_ns();
-	if (now >= e->deadline_ns) {
+		visit_requests(e, end_lost);
+	if (e->deadline_ns != UINT64_MAX && clock_ns() >= e->deadline_ns) {
 		e->deadline_ns = UINT64_MAX;
-		for_each_request(e, end_late, now)
-			;
+		visit_requests(e, end_late);
 	}
 }
 
@@ -607,8 +575,7 @@ void *engine_main(void *arg)
 		}
 	}
 	take_submitted(e);
-	for_each_request(e, end_stopped, 0)
-		;
+	visit_requests(e, end_stopped);
 	publish(e, true);
 	wake_client(e);
 	return NULL;

@@ -9,7 +9,11 @@ unsigned pool_first(const struct engine_request *r)
 	return r->pooling.how == ENGINE_POOL_LAST ? r->n_prompt : 0;
 }
 
-unsigned pool_take(struct engine_request *r, unsigned position, const float *hidden)
+/*
+ * Takes the state behind @position, which are given in order, the last one last. Returns the first
+ * position that is wanted next.
+ */
+static unsigned take(struct engine_request *r, unsigned position, const float *hidden)
 {
 	bool last = position == r->n_prompt - 1;
 
@@ -21,7 +25,8 @@ unsigned pool_take(struct engine_request *r, unsigned position, const float *hid
 	return r->pooling.how == ENGINE_POOL_MEAN ? position + 1 : r->n_prompt;
 }
 
-int pool_finish(struct engine_request *r)
+/* Makes the vector. -EIO: it is not finite: the model or the chip is broken. */
+static int finish(struct engine_request *r)
 {
 	double scale = r->pooling.how == ENGINE_POOL_MEAN ? 1.0 / r->n_prompt : 1, square = 0;
 
@@ -35,4 +40,20 @@ int pool_finish(struct engine_request *r)
 	for (unsigned i = 0; i < r->pooling.dimensions; i++)
 		r->embedding[i] = (float)(r->pooled[i] * scale);
 	return 0;
+}
+
+void pool_rows(struct step_slot *slot, const struct sched_item *item, unsigned row, uint64_t now)
+{
+	struct engine_seq *seq = (struct engine_seq *)item->seq;
+	struct engine_request *r = seq->request;
+
+	for (unsigned i = 0; i < item->rows; i++)
+		seq->sched.prompt_row = take(r, item->first_row + i, step_hidden(slot, row + i));
+	if (!item->sample)
+		return;
+	take(r, r->n_prompt - 1, step_hidden(slot, row + item->rows));
+	r->first_token_ns = r->last_token_ns = now;
+	seq->error = finish(r);
+	seq->error_words = "the model's hidden states are not finite";
+	seq->ending = seq->error ? ENGINE_FINISH_ERROR : ENGINE_FINISH_COMPLETE;
 }

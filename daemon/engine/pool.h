@@ -10,18 +10,15 @@
 #ifndef TXDA_ENGINE_POOL_H
 #define TXDA_ENGINE_POOL_H
 
-#include "engine.h"
+#include "engine_internal.h"
 
 /* The first position whose state counts before the last token's; n_prompt: none. */
 unsigned pool_first(const struct engine_request *r);
 
 /*
- * Takes the state behind @position, which are given in order, the last one last. Returns the first
- * position that is wanted next.
+ * Takes the states of an item's rows, the first of which is row @row of the step. The last one ends
+ * the request.
  */
-unsigned pool_take(struct engine_request *r, unsigned position, const float *hidden);
-
-/* Makes the vector. -EIO: it is not finite: the model or the chip is broken. */
-int pool_finish(struct engine_request *r);
+void pool_rows(struct step_slot *slot, const struct sched_item *item, unsigned row, uint64_t now);
 
 #endif

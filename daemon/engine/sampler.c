@@ -119,6 +119,15 @@ static bool biases_are_finite(const struct engine_sampling *p)
 	return true;
 }
 
+bool sampler_is_stop(const struct engine_sampling *p, int32_t token)
+{
+	for (unsigned i = 0; i < p->n_stop_tokens; i++) {
+		if (p->stop_tokens[i] == token)
+			return true;
+	}
+	return false;
+}
+
 bool sampler_needs_counts(const struct engine_sampling *p)
 {
 	return (p->repetition_penalty != 0 && p->repetition_penalty != 1) ||

@@ -97,6 +97,8 @@ uint64_t sampler_bytes_read(const struct sampler *s);
 
 /* 0, or -EINVAL and which value is out of which range. */
 int sampler_check(const struct engine_sampling *sampling, char *err, size_t errlen);
+/* Whether the token is one of the stop tokens. */
+bool sampler_is_stop(const struct engine_sampling *sampling, int32_t token);
 /* Whether there is a penalty, for which the sequence's tokens must be counted. */
 bool sampler_needs_counts(const struct engine_sampling *sampling);
 

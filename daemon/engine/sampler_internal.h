@@ -13,6 +13,9 @@ struct ranked {
 	int32_t token;
 };
 
+/* For qsort(): the heaviest first, of equal ones the lower token. */
+int sampler_by_rank(const void *a, const void *b);
+
 /* A token with its logit after bias and penalties. */
 struct adjusted {
 	int32_t token;

@@ -18,24 +18,15 @@
 
 /* ---- what may come --------------------------------------------------------------------------- */
 
-static bool is_stop(const struct sampler *s, int32_t token)
-{
-	for (unsigned i = 0; i < s->p->n_stop_tokens; i++) {
-		if (s->p->stop_tokens[i] == token)
-			return true;
-	}
-	return false;
-}
-
 bool sampler_allows(const struct sampler *s, int32_t token)
 {
 	const struct engine_mask *mask = s->rules.mask;
 
-	if (s->rules.mask_stops && is_stop(s, token))
+	if (s->rules.mask_stops && sampler_is_stop(s->p, token))
 		return false;
 	if (!mask || (!mask->bits && !mask->list))
 		return true;
-	if (mask->end && !s->p->ignore_eos && is_stop(s, token))
+	if (mask->end && !s->p->ignore_eos && sampler_is_stop(s->p, token))
 		return true;
 	if (mask->bits)
 		return mask->bits[token / 32] >> (token % 32) & 1;
@@ -105,15 +96,6 @@ static void adjust_all(struct sampler *s)
 
 /* ---- making the list ------------------------------------------------------------------------- */
 
-static int by_logit(const void *x, const void *y)
-{
-	const struct ranked *a = x, *b = y;
-
-	if (a->weight != b->weight)
-		return a->weight > b->weight ? -1 : 1;
-	return a->token < b->token ? -1 : a->token > b->token;
-}
-
 static void list_add(struct sampler *s, int32_t token, float logit)
 {
 	s->list[s->n_list] = token;
@@ -152,7 +134,7 @@ static int take_mask(struct sampler *s)
 		if (!known && !note(s, &n, token))
 			return -EDOM;
 	}
-	qsort(s->sorted, n, sizeof(*s->sorted), by_logit);
+	qsort(s->sorted, n, sizeof(*s->sorted), sampler_by_rank);
 	for (unsigned i = 0; i < n && s->sorted[i].weight > -INFINITY; i++)
 		list_add(s, s->sorted[i].token, (float)s->sorted[i].weight);
 	s->whole = true;
@@ -172,7 +154,7 @@ static unsigned sort_adjusted(struct sampler *s)
 		a->listed = true;
 		s->sorted[n++] = (struct ranked){a->logit, a->token};
 	}
-	qsort(s->sorted, n, sizeof(*s->sorted), by_logit);
+	qsort(s->sorted, n, sizeof(*s->sorted), sampler_by_rank);
 	return n;
 }
 

@@ -6,7 +6,7 @@
 
 #include "sampler_internal.h"
 
-static int by_rank(const void *a, const void *b)
+int sampler_by_rank(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
 
@@ -62,7 +62,7 @@ static double keep_best(struct sampler *s, unsigned count, double mass)
 			s->sorted[n_sorted++] = (struct ranked){s->weights[t], (int32_t)t};
 		s->weights[t] = 0;
 	}
-	qsort(s->sorted, n_sorted, sizeof(*s->sorted), by_rank);
+	qsort(s->sorted, n_sorted, sizeof(*s->sorted), sampler_by_rank);
 	while (kept < n_sorted && n < count && sum < mass) {
 		s->weights[s->sorted[kept].token] = s->sorted[kept].weight;
 		sum += s->sorted[kept++].weight;
