@@ -21,7 +21,7 @@ step "building into $B/"
 # Only what the demo runs: the tests can wait.
 if ! make --no-print-directory "$B/build.ninja" B="$B" >"$B/demo-build.log" 2>&1 ||
 	! sh scripts/progress.sh "$B/demo-build.log" \
-		ninja -C "$B" bin/txdad bin/txda-compile bin/txda-run bin/txda-smi; then
+		ninja -C "$B" bin/txdad bin/txdad-text bin/txda-compile bin/txda-run bin/txda-smi; then
 	grep -E -A 6 'error|ERROR|FAILED' "$B/demo-build.log" | head -n 40
 	echo "The build failed; all of it is in $B/demo-build.log" >&2
 	exit 1

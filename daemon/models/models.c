@@ -94,9 +94,17 @@ void model_use(struct served_model *m)
 	m->users++;
 }
 
+/* Texts that were replaced have processes, which end when no request refers to them any more. */
+static void drop_old_texts(struct served_model *m)
+{
+	while (m->n_old)
+		m->table->options.text->free(m->old_texts[--m->n_old]);
+}
+
 void model_unuse(struct served_model *m)
 {
-	m->users--;
+	if (!--m->users)
+		drop_old_texts(m);
 }
 
 /* ---- counters -------------------------------------------------------------------------------- */
@@ -210,6 +218,8 @@ int model_replace_text(struct served_model *m, struct model_text *text,
 	atomic_store_explicit(&m->text, text, memory_order_release);
 	memcpy(m->text_of, found->text_dir, sizeof(m->text_of));
 	make_fingerprint(found->case_dir, m->fingerprint, sizeof(m->fingerprint));
+	if (!m->users)
+		drop_old_texts(m);
 	return 0;
 }
 
@@ -471,8 +481,7 @@ static void free_model(struct served_model *m)
 	for (unsigned i = 0; i < m->n_replicas; i++)
 		replica_free(&m->replicas[i]);
 	text->free(atomic_load(&m->text));
-	for (unsigned i = 0; i < m->n_old; i++)
-		text->free(m->old_texts[i]);
+	drop_old_texts(m);
 	free(m->old_texts);
 	balance_free(m->balance);
 	config_model_free(m->config);

@@ -456,12 +456,27 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 	return 0;
 }
 
+static void *reap(void *arg)
+{
+	while (waitpid((pid_t)(intptr_t)arg, NULL, 0) < 0 && errno == EINTR)
+		;
+	return NULL;
+}
+
 void text_process_free(struct text_process *p)
 {
+	pthread_t thread;
+
 	if (!p)
 		return;
 	for (unsigned i = 0; i < TEXT_LANES; i++)
 		close_fd(&p->lanes[i].fd);
+	/* Who frees a model must not wait until the kernel has taken much memory back. */
+	if (p->pid && !kill(p->pid, SIGKILL) &&
+	    !pthread_create(&thread, NULL, reap, (void *)(intptr_t)p->pid)) {
+		pthread_detach(thread);
+		p->pid = 0;
+	}
 	end_process(p);
 	pthread_mutex_destroy(&p->lock);
 	free(p);

@@ -88,6 +88,9 @@ void automaton_free(struct automaton *a)
 		for (struct entry *e = a->configs.slots[i]; e; e = e->next)
 			masks_drop((struct config *)e);
 	}
+	/* It is in no table. */
+	if (a->no_config)
+		masks_drop(a->no_config);
 	for (chunk = a->chunks; chunk; chunk = next) {
 		next = chunk->next;
 		free(chunk);

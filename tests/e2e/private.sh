@@ -12,6 +12,7 @@ set -eu
 mkdir -m 700 "$tmp/bin" "$tmp/runtime" "$tmp/tmp" "$tmp/state" "$tmp/held" "$tmp/empty" "$tmp/it's a model"
 cp "$TXDA_RUN" "$tmp/bin/txda-run"
 cp "$TXDAD" "$tmp/bin/txdad"
+cp "${TXDAD%/*}/txdad-text" "$tmp/bin/txdad-text"
 cp "$COMPILER" "$tmp/bin/txda-compile"
 model="$tmp/it's a model"
 cp "$MODEL"/* "$model/"
@@ -126,6 +127,7 @@ nothing "two at once"
 mkdir "$tmp/fake"
 cp "$TXDA_RUN" "$tmp/fake/txda-run"
 cp "$FAKE" "$tmp/fake/txdad"
+cp "${FAKE%/*}/txdad-text" "$tmp/fake/txdad-text"
 run="$tmp/fake/txda-run"
 
 chat -n 40 <<'END'
@@ -333,6 +335,7 @@ run="$tmp/slow/txda-run"
 mkdir "$tmp/slow"
 cp "$TXDA_RUN" "$tmp/slow/txda-run"
 cp "$TXDAD" "$tmp/slow/txdad"
+cp "${TXDAD%/*}/txdad-text" "$tmp/slow/txdad-text"
 cat >"$tmp/slow/txda-compile" <<'END'
 #!/bin/sh
 [ "$1" != --key ] || { echo blocked1 && exit; }

@@ -164,7 +164,7 @@ cat >"$tmp/repeats/tokenizer.json" <<'END'
   {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]}}
 END
 rm "$tmp/repeats/tokenizer_config.json"
-start_daemon --text-timeout 5 --text-memory 128M --model "loops=$tmp/loops" --model "grows=$tmp/grows" --model "deep=$tmp/deep" --load demand --model "cut=$tmp/cut" --load demand \
+start_daemon --text-timeout 50 --text-memory 128M --model "loops=$tmp/loops" --model "grows=$tmp/grows" --model "deep=$tmp/deep" --load demand --model "cut=$tmp/cut" --load demand \
 	--model "repeats=$tmp/repeats"
 # refused MODEL PATH BODY: whatever it says, it is an error; or, at the slowest, a request that took too long
 refused() {

@@ -187,9 +187,9 @@ static void test_given_up(void **state)
 	late.caller.deadline_ns = clock_ns() + 50000000;
 	call(&late);
 	assert_int_equal(late.result, -ETIMEDOUT);
-	await_lanes(process, lanes);
 	/* The lane that had the job is another one now, and it works. */
 	works(p);
+	await_lanes(process, lanes);
 	/* Who waited has gone. */
 	for (unsigned i = 0; i < TEXT_LANES; i++)
 		kill(lanes[i], SIGSTOP);

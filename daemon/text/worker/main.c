@@ -237,18 +237,35 @@ static void find_files(struct files *f, const char *dir)
 		closedir(d);
 }
 
+/* To read the model; to have lanes; for lanes to confine themselves; to end in time. */
+static const char *const calls[] = {
+	"openat",
+	"openat2",
+	"newfstatat",
+	"statx",
+	"getdents64",
+
+	"recvmsg",
+	"clone",
+	"wait4",
+	"pidfd_send_signal",
+	"getppid",
+	"dup2",
+	"dup3",
+	"close_range",
+
+	"prctl",
+	"seccomp",
+	"landlock_create_ruleset",
+	"landlock_restrict_self",
+
+	"alarm",
+	"setitimer",
+	NULL,
+};
+
 static int confine(const char *dir, char *err, size_t errlen)
 {
-	static const char *const calls[] = {/* to read the model */
-					    "openat", "newfstatat", "statx", "getdents64",
-					    /* to have lanes */
-					    "recvmsg", "clone", "wait4", "pidfd_send_signal",
-					    "getppid", "dup2", "dup3", "close_range",
-					    /* for lanes to confine themselves */
-					    "prctl", "seccomp", "landlock_create_ruleset",
-					    "landlock_restrict_self",
-					    /* to end when it takes too long */
-					    "alarm", "setitimer", NULL};
 	struct files files = {.n = 0};
 	struct confinement c = {.calls = calls};
 	int r;
