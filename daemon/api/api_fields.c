@@ -166,6 +166,8 @@ static const struct field root_fields[] = {
 	{"add_generation_prompt", PROMPT},
 	{"continue_final_message", PROMPT},
 	{"include_reasoning", CHAT},
+	{"thinking_budget", CHAT},
+	{"thinking_token_budget", CHAT},
 	{"prompt", COMPLETION | TOKENIZE},
 	{"input", EMBEDDING},
 	{"tokens", DETOKENIZE},

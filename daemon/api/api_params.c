@@ -126,7 +126,10 @@ static bool parse_max_tokens(struct api_params *p, struct api_error *e)
 		n = new_tokens;
 	p->max_tokens_given = n >= 0;
 	p->max_tokens = n >= 0 ? (unsigned)n : 16;
-	if (!api_unsigned(p->root, "min_tokens", 0, INT32_MAX, &p->min_tokens, e))
+	p->thinking_budget = API_NO_BUDGET;
+	if (!api_unsigned(p->root, "min_tokens", 0, INT32_MAX, &p->min_tokens, e) ||
+	    !api_unsigned(p->root, "thinking_token_budget", 0, INT32_MAX, &p->thinking_budget, e) ||
+	    !api_unsigned(p->root, "thinking_budget", 0, INT32_MAX, &p->thinking_budget, e))
 		return false;
 	if (p->max_tokens_given && p->min_tokens > p->max_tokens)
 		return api_error_set(e, 400, NULL, "min_tokens",

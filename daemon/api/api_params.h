@@ -86,6 +86,8 @@ enum api_early_stopping {
 
 #define API_MAX_PRIORITY 32 /* and -32 */
 
+#define API_NO_BUDGET UINT32_MAX
+
 struct api_params {
 	enum api_kind kind;
 	cJSON *root;		       /* the body; what is const below points into it */
@@ -102,6 +104,8 @@ struct api_params {
 	bool max_tokens_given;
 	unsigned default_max_tokens; /* the model's; 0: as OpenAI */
 	unsigned min_tokens;
+	unsigned
+		thinking_budget; /* tokens of reasoning; API_NO_BUDGET: as many as the model likes */
 	/* NaN, or -1 for top_k: not given, the model's default */
 	double temperature, top_p, min_p, repetition_penalty;
 	double presence_penalty, frequency_penalty;

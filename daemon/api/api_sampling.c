@@ -101,6 +101,8 @@ static bool check_beams(const struct api_params *p, struct api_error *e)
 		param = "repetition_penalty";
 	else if (p->min_tokens)
 		param = "min_tokens";
+	else if (p->thinking_budget != API_NO_BUDGET)
+		param = "thinking_budget";
 	else if (p->echo)
 		param = "echo";
 	if (param)

@@ -15,10 +15,11 @@ enum phase {
 };
 
 struct constraint {
-	struct engine_constraint base; /* first: the engine knows this */
-	struct grammar_matcher *matcher;
+	struct engine_constraint base;	 /* first: the engine knows this */
+	struct grammar_matcher *matcher; /* NULL: any text */
 	enum phase phase;
 	int32_t think, think_end;
+	unsigned budget; /* tokens of reasoning that are left */
 	uint32_t words;
 	uint32_t *bits; /* [words] the grammar's mask and the token that begins to reason */
 	char error[160];
@@ -59,7 +60,11 @@ static int on_mask(struct engine_constraint *base, struct engine_mask *ret)
 	struct grammar_mask mask;
 	int error;
 
-	if (c->phase == PHASE_THINKING) {
+	if (c->phase == PHASE_THINKING && !c->budget) {
+		*ret = (struct engine_mask){.list = &c->think_end, .n = 1};
+		return 0;
+	}
+	if (c->phase == PHASE_THINKING || !c->matcher) {
 		*ret = (struct engine_mask){.end = true};
 		return 0;
 	}
@@ -81,6 +86,8 @@ static int on_accept(struct engine_constraint *base, int32_t token)
 	if (c->phase == PHASE_THINKING) {
 		if (token == c->think_end)
 			c->phase = PHASE_FORM;
+		else
+			c->budget--;
 		return 0;
 	}
 	if (c->phase == PHASE_START && token == c->think) {
@@ -88,6 +95,8 @@ static int on_accept(struct engine_constraint *base, int32_t token)
 		return 0;
 	}
 	c->phase = PHASE_FORM;
+	if (!c->matcher)
+		return 0;
 	error = grammar_matcher_accept(c->matcher, token);
 	if (error)
 		return note(c, error);
@@ -118,13 +127,14 @@ int constraint_new(struct grammar *g, struct grammar_vocab *v,
 		.free = on_free,
 	};
 	struct constraint *c = calloc(1, sizeof(*c));
-	int error;
+	int error = 0;
 
 	if (!c)
 		return -ENOMEM;
 	c->base.ops = &ops;
 	c->think = options->think;
 	c->think_end = options->think_end;
+	c->budget = options->budget;
 	c->phase = PHASE_FORM;
 	c->words = (options->vocab + 31) / 32;
 	if (options->think_end >= 0 && options->in_reasoning) {
@@ -133,8 +143,10 @@ int constraint_new(struct grammar *g, struct grammar_vocab *v,
 		c->phase = PHASE_START;
 		c->bits = calloc(c->words, sizeof(*c->bits));
 	}
-	error = c->phase == PHASE_START && !c->bits ? -ENOMEM
-						    : grammar_matcher_new(g, v, &c->matcher);
+	if (c->phase == PHASE_START && !c->bits)
+		error = -ENOMEM;
+	else if (g)
+		error = grammar_matcher_new(g, v, &c->matcher);
 	if (error) {
 		free(c->bits);
 		free(c);

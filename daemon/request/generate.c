@@ -61,7 +61,7 @@ static int prepare(struct exchange *x, struct choice *c, struct sequence *s, uin
 		.n_top = sampling.logprobs > 0 ? (unsigned)sampling.logprobs : 0,
 		.prompt_logprobs = s->request->prompt_lp,
 	};
-	return model_text_constrain(x->text, c->prompt, x->grammar, s->request);
+	return model_text_constrain(x->text, &x->params, c->prompt, x->grammar, s->request);
 }
 
 static bool encode(struct exchange *x, struct api_error *e)

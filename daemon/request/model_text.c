@@ -161,8 +161,9 @@ bool model_text_grammar(const struct model_text *t, const struct api_params *p,
 	return structured_compile(t->structured, t, p, caller, ret, e);
 }
 
-int model_text_constrain(const struct model_text *t, const struct prompt_tokens *prompt,
-			 struct grammar *grammar, struct engine_request *r)
+int model_text_constrain(const struct model_text *t, const struct api_params *p,
+			 const struct prompt_tokens *prompt, struct grammar *grammar,
+			 struct engine_request *r)
 {
 	bool reasons = t->reasoning && !prompt->reasoned;
 	const struct constraint_options options = {
@@ -170,9 +171,10 @@ int model_text_constrain(const struct model_text *t, const struct prompt_tokens 
 		.think = reasons ? t->think : -1,
 		.think_end = reasons ? t->think_end : -1,
 		.vocab = t->vocab,
+		.budget = p->thinking_budget,
 	};
 
-	if (!grammar)
+	if (!grammar && (p->thinking_budget == API_NO_BUDGET || options.think_end < 0))
 		return 0;
 	return constraint_new(grammar, structured_vocab(t->structured), &options, &r->constraint);
 }

@@ -93,9 +93,10 @@ enum reply_tools model_text_tools(const struct model_text *t, const struct api_p
 bool model_text_grammar(const struct model_text *t, const struct api_params *p,
 			const struct text_caller *caller, struct grammar **ret,
 			struct api_error *e);
-/* Keeps @r to the grammar, after reasoning where the model does that. 0, -ENOMEM, -E2BIG. */
-int model_text_constrain(const struct model_text *t, const struct prompt_tokens *prompt,
-			 struct grammar *grammar, struct engine_request *r);
+/* Keeps @r to the grammar, after reasoning where the model does that, and that to its budget. 0, -ENOMEM, -E2BIG. */
+int model_text_constrain(const struct model_text *t, const struct api_params *p,
+			 const struct prompt_tokens *prompt, struct grammar *grammar,
+			 struct engine_request *r);
 /* Whether the token is a mark of the reply format, which is not left out of the text. */
 bool model_text_is_mark(const struct model_text *t, enum reply_tools tools, uint32_t token);
 

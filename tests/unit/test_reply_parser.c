@@ -95,7 +95,7 @@ static void check(const struct reply_options *options, const char *text, const c
 {
 	static struct result r;
 
-	for (size_t cut = 0; cut <= strlen(text) + 3; cut++) {
+	for (size_t cut = 0; cut <= strlen(text) + 7; cut++) {
 		if (cut <= strlen(text))
 			parse(options, text, cut, 0, &r);
 		else
