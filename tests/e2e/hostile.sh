@@ -122,6 +122,10 @@ grep -q 'param.bin: checksum is' "$tmp/answer" || fail "other weights are loaded
 stop
 
 # ---- files that change ---------------------------------------------------------------------------
+# A mapping that is cut short is no finding of a sanitizer.
+ASAN_OPTIONS=${ASAN_OPTIONS:-}:handle_sigbus=0
+export ASAN_OPTIONS
+
 # Someone rewrites, cuts and replaces the weights and texts for as long as they are compiled.
 race=$tmp/race
 mkdir "$race"
@@ -189,7 +193,7 @@ for way in rewrite truncate replace; do
 done
 ask plain | grep -q logprobs || fail "no answer after all this: $(ask plain)"
 stop
-! grep -E 'AddressSanitizer|runtime error' "$tmp/txdad.log" || fail "see above"
+if grep -E 'SUMMARY: .*Sanitizer|runtime error' "$tmp/txdad.log" | grep -vi 'Sanitizer: bus'; then fail "see above"; fi
 
 # ---- the cache's limit ---------------------------------------------------------------------------
 # Room for two models: of three the one that was used longest ago goes, unless it is in use.
