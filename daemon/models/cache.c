@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -190,18 +191,23 @@ static int put_in_place(const struct work *w, const char *case_dir)
 }
 
 /* What a compile needs, and what a hostile checkpoint may make it take. */
-static struct confine_limits limits_for(const struct cache_source *source, unsigned seconds)
+static struct confine_limits limits_for(const char *cache, const struct cache_source *source,
+					unsigned seconds)
 {
 	const uint64_t least = 4ull << 30;
+	struct statvfs fs;
 	uint64_t half = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2,
 		 memory = least + source->bytes / 4;
 
+	if (statvfs(cache, &fs))
+		memset(&fs, 0, sizeof(fs));
 	return (struct confine_limits){
 		/* The runtime of a sanitizer takes what it likes. */
 		.memory = !confine_works()		   ? 0
 			  : memory <= half || half < least ? memory
 							   : half,
-		.file_size = source->cache_size,
+		.file_size = source->cache_size ? source->cache_size
+						: (uint64_t)fs.f_bavail * fs.f_frsize,
 		.cpu_seconds = seconds * (unsigned)sysconf(_SC_NPROCESSORS_ONLN),
 		.processes = 4096,
 		.descriptors = 8192,
@@ -270,7 +276,7 @@ int cache_get(const char *cache, const struct cache_source *source, bool again,
 	struct child_options child = *options;
 	int error;
 
-	child.limits = limits_for(source, options->seconds);
+	child.limits = limits_for(cache, source, options->seconds);
 	error = get_key(source, &child, key, sizeof(key), err, errlen);
 	if (error)
 		return error;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cache.h"
+#include "owned.h"
 #include "source.h"
 
 /* A directory. */
@@ -73,6 +74,9 @@ static int find(const char *path, struct place *ret, char *err, size_t errlen)
 			 S_ISDIR(st.st_mode) ? "too long a path" : "not a directory");
 		return S_ISDIR(st.st_mode) ? -ENAMETOOLONG : -ENOTDIR;
 	}
+	error = owned_links(path, st.st_uid, err, errlen);
+	if (error)
+		return error;
 	*ret = (struct place){.is_checkpoint = true};
 	memcpy(ret->path, full, strlen(full) + 1);
 	return look_inside(ret, err, errlen);

@@ -42,7 +42,7 @@ struct model_found {
 /*
  * Looks at the directories anew, and plans case dirs. What has to be compiled has no case dir yet.
  * -ENOENT, -ENOTDIR, -EINVAL: not a model's directory, or not as wanted. -EPERM: the case dir that
- * it names is not its owner's.
+ * it names, or a link on the way, is not its owner's.
  */
 int source_look(struct txda_context *context, const struct model_spec *spec,
 		struct model_found *ret, char *err, size_t errlen);

@@ -12,6 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* As the kernel. */
+#define MAX_LINKS 40
+
 int owned_check(const struct stat *st, uid_t owner, const char *what, char *err, size_t errlen)
 {
 	mode_t others = S_ISDIR(st->st_mode) ? S_IXOTH : S_IROTH;
@@ -157,4 +160,52 @@ int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_byte
 		snprintf(err, errlen, "%.*s%s", n, path, why);
 	close(dirfd);
 	return r;
+}
+
+/* Puts what the link path[0, n) holds in its place; what follows stays. */
+static int follow(char *path, size_t len, size_t n)
+{
+	char target[PATH_MAX], rest[PATH_MAX];
+	size_t dir = n;
+	ssize_t got;
+
+	snprintf(rest, sizeof(rest), "%s", path + n);
+	path[n] = '\0';
+	got = readlink(path, target, sizeof(target) - 1);
+	if (got < 0)
+		return -errno;
+	target[got] = '\0';
+	while (dir && path[dir - 1] != '/')
+		dir--;
+	if (*target == '/')
+		dir = 0;
+	return (size_t)snprintf(path + dir, len - dir, "%s%s", target, rest) < len - dir
+		       ? 0
+		       : -ENAMETOOLONG;
+}
+
+int owned_links(const char *path, uid_t owner, char *err, size_t errlen)
+{
+	char way[PATH_MAX], part[PATH_MAX];
+	unsigned links = 0;
+	struct stat st;
+	int r = 0;
+
+	if ((size_t)snprintf(way, sizeof(way), "%s", path) >= sizeof(way))
+		return fail_with(-ENAMETOOLONG, path, err, errlen);
+	for (size_t n = 1; n <= strlen(way) && !r; n++) {
+		if (way[n] && way[n] != '/')
+			continue;
+		snprintf(part, sizeof(part), "%.*s", (int)n, way);
+		if (lstat(part, &st))
+			return fail_with(-errno, part, err, errlen);
+		if (!S_ISLNK(st.st_mode))
+			continue;
+		r = owned_check(&st, owner, part, err, errlen);
+		if (r)
+			return r;
+		r = ++links > MAX_LINKS ? -ELOOP : follow(way, sizeof(way), n);
+		n = 0;
+	}
+	return r ? fail_with(r, path, err, errlen) : 0;
 }

@@ -34,4 +34,11 @@ int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *re
 int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_bytes, char *err,
 		    size_t errlen);
 
+/*
+ * Whether every link on the way @path, however it leads on, may stand there on behalf of @owner, who
+ * owns what is at its end: else whoever owns a link shows another's model as his own. -EPERM, or why
+ * the way cannot be gone.
+ */
+int owned_links(const char *path, uid_t owner, char *err, size_t errlen);
+
 #endif

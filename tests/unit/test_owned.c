@@ -116,6 +116,41 @@ static void others_files(void **state)
 	expect("own", -EPERM, "own belongs to user 4321, neither to root nor to user 0");
 }
 
+static void expect_way(const char *path, uid_t owner, int wanted, const char *words)
+{
+	char err[400] = "";
+	int r = owned_links(path, owner, err, sizeof(err));
+
+	if (r != wanted || !strstr(err, words))
+		fail_msg("%s: %d \"%s\", not %d \"%s\"", path, r, err, wanted, words);
+}
+
+/* A user's link in place of his model must not lead to another's. */
+static void links_on_the_way(void **state)
+{
+	char way[128];
+
+	(void)state;
+	expect_way(top, 0, 0, "");
+	expect_way("/", 0, 0, "");
+	expect_way(".", 0, 0, "");
+	expect_way("/nonexistent/model", 0, -ENOENT, "/nonexistent: ");
+	assert_int_equal(symlink("circle", below(top, "circle")), 0);
+	expect_way(below(top, "circle"), 0, -ELOOP, "circle: ");
+	assert_int_equal(symlink("model/../model", below(top, "direct")), 0);
+	expect_way(below(top, "direct/plain"), 0, 0, "");
+	if (geteuid())
+		skip();
+	/* root's link leads to the other user's, that one to the model. */
+	assert_int_equal(symlink("second", below(top, "first")), 0);
+	assert_int_equal(symlink("model", below(top, "second")), 0);
+	assert_int_equal(lchown(below(top, "second"), OTHER, OTHER), 0);
+	snprintf(way, sizeof(way), "%s/first/", top);
+	expect_way(way, OTHER, 0, "");
+	expect_way(way, OWNER, -EPERM, "/second belongs to user 4322, neither to root nor to user");
+	expect_way(way, 0, -EPERM, "/second belongs to user 4322");
+}
+
 static int make(void **state)
 {
 	*state = NULL;
@@ -140,6 +175,7 @@ int main(void)
 		cmocka_unit_test(plain_files),
 		cmocka_unit_test(no_files),
 		cmocka_unit_test(others_files),
+		cmocka_unit_test(links_on_the_way),
 	};
 
 	return cmocka_run_group_tests(tests, make, clear);
