@@ -41,14 +41,11 @@
 /* ---- AVX-512 ------------------------------------------------------------------------------------
  */
 
-/*
- * Prefetches what comes next, into the second level, because the first holds what several rows
- * share: as a panel goes by, @lines times 64 bytes of it at a time.
- */
+/* Prefetches what comes next: as a panel goes by, @lines times @pace bytes of it. */
 V_INLINE void fetch_ahead(const uint8_t **ahead, size_t pace, const unsigned lines)
 {
 	EACH(i, lines) {
-		_mm_prefetch((const char *)*ahead, _MM_HINT_T1);
+		_mm_prefetch((const char *)*ahead, _MM_HINT_T0);
 		*ahead += pace;
 	}
 }
