@@ -9,6 +9,8 @@ cp /t/txda.ko "/usr/lib/modules/$release/updates/"
 depmod -a || fail "depmod"
 sh /t/documents/tests/docs/commands.sh --place vm || fail "a command of the documents fails"
 loaded || fail "the module is not loaded"
-id -nG nobody | grep -qw render || fail "nobody is not in group render: $(id nobody)"
+for group in render txda; do
+	id -nG nobody | grep -qw $group || fail "nobody is not in group $group: $(id nobody)"
+done
 [ "$(systemctl is-enabled txdad.service)" = masked ] || fail "the daemon is not masked"
 systemctl unmask txdad.service

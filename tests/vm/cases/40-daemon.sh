@@ -20,7 +20,7 @@ active() {
 	[ "$(systemctl is-active txdad.service)" = active ]
 }
 wait_for 120 active || fail "the daemon is not started: $(systemctl status txdad.service)"
-[ "$(stat -c '%U:%G %a' /run/txda/txda.sock)" = "root:render 660" ] || fail "$(stat /run/txda/txda.sock)"
+[ "$(stat -c '%U:%G %a' /run/txda/txda.sock)" = "root:txda 660" ] || fail "$(stat /run/txda/txda.sock)"
 # 503 while the model is compiled and loaded.
 answers() {
 	curl -fsS --max-time 20 --unix-socket /run/txda/txda.sock http://localhost/health

@@ -46,11 +46,11 @@ esac
 apt-get install -q -y /t/older/*.deb || failed "apt-get install"
 [ "$(systemctl is-active txdad.socket)" = active ] || failed "no socket"
 ! active || failed "the daemon runs, and there is neither chip nor model"
-[ "$(stat -c '%U:%G %a' $s)" = "root:render 660" ] || failed "$(stat $s)"
+[ "$(stat -c '%U:%G %a' $s)" = "root:txda 660" ] || failed "$(stat $s)"
 passed "apt-get install on a machine with systemd"
 
 # ---- the chip
-usermod -aG render tester || failed "tester"
+usermod -aG render,txda tester || failed "tester"
 useradd stranger || failed "stranger"
 printf 'model = demo=/t/models/demo\nmax-num-seqs = 4\n' >>/etc/txda/txdad.conf
 cp /etc/txda/txdad.conf /tmp/settings
