@@ -662,13 +662,15 @@ bool model_is_idle(const struct served_model *m)
 static struct replica *choose_replica(struct served_model *m, const struct engine_request *r)
 {
 	uint32_t loads[CONFIG_MAX_REPLICAS];
+	/* What was begun goes on where it runs while the model is on its way out. */
+	enum model_state state =
+		r->continues && m->state == MODEL_DRAINING ? MODEL_DRAINING : MODEL_READY;
 	int i;
 
 	if (!m->balance)
 		return m->replicas[0].on_chip.engine ? &m->replicas[0] : NULL;
 	for (unsigned k = 0; k < m->n_replicas; k++)
-		loads[k] = m->replicas[k].state == MODEL_READY ? m->replicas[k].in_flight
-							       : BALANCE_BUSY;
+		loads[k] = m->replicas[k].state == state ? m->replicas[k].in_flight : BALANCE_BUSY;
 	i = balance_choose(m->balance, r->prompt, r->n_prompt, m->limits.block_size, r->uid, loads);
 	return i < 0 ? NULL : &m->replicas[i];
 }
