@@ -141,8 +141,14 @@ static bool hold(struct exchange *x, struct api_error *e)
 static bool start(struct exchange *x, struct api_error *e)
 {
 	unsigned best_of = x->params.best_of;
+	unsigned queue = x->server->config->max_queue;
 	char err[256] = "";
 
+	if (queue && best_of > queue)
+		return api_error_set(e, 400, NULL, best_of > x->params.n ? "best_of" : "n",
+				     "%u answers are to be made; as many requests as that may not "
+				     "wait, the limit is %u (--max-queue)",
+				     best_of, queue);
 	if (!hold(x, e))
 		return false;
 	for (unsigned i = 0; i < x->n_prompts; i++) {

@@ -178,9 +178,35 @@ def test_drain(txdad, model):
     check(answers[0][0] == 200, f"what ran when the daemon was to stop: {answers[0][0]} {answers[0][1][:300]}")
 
 
+def test_unload(txdad, model):
+    """The same when a model with several replicas is unloaded meanwhile."""
+    d = Daemon(txdad, model, "--data-parallel-size=2", FAKE_TOKEN_US="20000", FAKE_CHIPS="2")
+    answers = []
+    ask = threading.Thread(target=lambda: answers.append(d.ask("POST", "/v1/embeddings", {"model": "d", "input": ["tale %d" % i for i in range(300)]})))
+    ask.start()
+    while not answers and b'"running":64' not in d.ask("GET", "/v1/requests")[1]:
+        time.sleep(0.01)
+    check(d.ask("POST", "/v1/models/unload", {"model": "d"})[0] == 200, "the model is not unloaded")
+    ask.join()
+    check(answers[0][0] == 200, f"what ran when its model was unloaded: {answers[0][0]} {answers[0][1][:300]}")
+    d.stop()
+
+
+def test_queue(txdad, model):
+    """More answers than may wait can never be: that is the request's mistake."""
+    d = Daemon(txdad, model, "--max-queue=4")
+    for body in ({"n": 5}, {"n": 2, "best_of": 5}):
+        status, data = d.ask("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 2, **body})
+        check(status == 400 and b"the limit is 4" in data, f"{body}: {status} {data}")
+    check(d.ask("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 2, "n": 4})[0] == 200, "as many as may wait")
+    d.stop()
+
+
 test_loop(*sys.argv[1:3])
 test_memory(*sys.argv[1:3])
 test_parked(*sys.argv[1:3])
 test_drain(*sys.argv[1:3])
+test_unload(*sys.argv[1:3])
+test_queue(*sys.argv[1:3])
 print(f"{failures} checks failed" if failures else "all checks passed")
 sys.exit(failures != 0)
