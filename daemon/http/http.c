@@ -362,7 +362,8 @@ static void parse(struct http_conn *c)
 		case HTTP_PARSE_MORE:
 			if (!piece.iov_len)
 				return;
-			if (c->accounted && budget_is_beyond(c->account)) {
+			/* A head is short, and may be a question about that. */
+			if (c->head_done && budget_is_beyond(c->account)) {
 				refuse(c, 429, "more is queued for the user than its share");
 				return;
 			}

@@ -408,6 +408,34 @@ static void test_expect_and_budget(void **state)
 	close(other);
 }
 
+/* Who holds more than its share may send no body, but ask how that is, in however many pieces. */
+static void test_beyond_share(void **state)
+{
+	static char body[64 << 10];
+	int holder = dial(), fd = dial(), other = dial();
+	char buf[2048];
+
+	(void)state;
+	memset(body, 'b', sizeof(body) - 1);
+	say(holder, "POST /never HTTP/1.1\r\nHost: x\r\nContent-Length: 65535\r\n\r\n");
+	say(holder, body);
+	assert_true(reaches(&t.waiting, 1, 10));
+	atomic_fetch_add(&t.budget.used, t.budget.limit);
+	say(fd, "GET /a HTTP/1.1\r\nHost: x\r\n");
+	assert_false(hear(fd, buf, sizeof(buf), 100, NULL));
+	say(fd, "Connection: close\r\n\r\n");
+	assert_true(hear(fd, buf, sizeof(buf), 10000, NULL));
+	assert_non_null(strstr(buf, "200 OK"));
+	say(other, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n");
+	assert_true(hear(other, buf, sizeof(buf), 10000, NULL));
+	assert_non_null(strstr(buf, "HTTP/1.1 429 "));
+	atomic_fetch_sub(&t.budget.used, t.budget.limit);
+	close(fd);
+	close(other);
+	close(holder);
+	assert_true(reaches(&t.gone, 1, 10));
+}
+
 /* A refused body is read and thrown away for a while, so that the client gets to read why. */
 static void test_answer_survives_body(void **state)
 {
@@ -488,6 +516,7 @@ int main(void)
 		CASE(test_too_many),
 		CASE(test_slow_reader),
 		CASE(test_expect_and_budget),
+		CASE(test_beyond_share),
 		CASE(test_answer_survives_body),
 		CASE(test_pipelined_answers_unread),
 		CASE(test_unread_answer_stays),
