@@ -117,31 +117,16 @@ static int complain_error(const cJSON *error, int status)
 /* The rest of the answer as a string to be freed; NULL: said why. */
 static char *read_all(struct client *c)
 {
-	size_t len = 0, cap = 65536;
-	char *text = malloc(cap);
+	struct text_buf text = {0};
+	int r = client_read_all(c, MAX_ANSWER, &text);
 
-	while (text) {
-		long n = client_read(c, text + len, cap - len - 1);
-		char *more;
-
-		if (n < 0 || len + (size_t)n >= MAX_ANSWER) {
-			fprintf(stderr, "txdactl: the answer %s\n",
-				n < 0 ? "was cut off" : "is too long");
-			free(text);
-			return NULL;
-		}
-		len += (size_t)n;
-		text[len] = '\0';
-		if (!n)
-			return text;
-		if (cap - len > 1)
-			continue;
-		more = realloc(text, cap *= 2);
-		if (!more)
-			free(text);
-		text = more;
-	}
-	fprintf(stderr, "txdactl: out of memory\n");
+	if (!r)
+		return text.data;
+	fprintf(stderr, "txdactl: the answer %s\n",
+		r == -EFBIG    ? "is too long"
+		: r == -ENOMEM ? "does not fit into memory"
+			       : "was cut off");
+	free(text.data);
 	return NULL;
 }
 

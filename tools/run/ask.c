@@ -18,31 +18,12 @@
 
 struct answer {
 	const struct ask_options *options;
-	char *text; /* all that was written */
-	size_t len, cap;
-	char *line; /* of the event stream, under construction */
-	size_t line_len, line_cap;
+	struct text_buf text;	      /* all that was written */
+	struct text_buf line;	      /* of the event stream, under construction */
 	double asked, first, last;    /* seconds */
 	double tokens, prompt_tokens; /* of the usage; -1: not known */
 	bool done, failed;
 };
-
-static bool append(char **buf, size_t *len, size_t *cap, const char *data, size_t n)
-{
-	if (n >= *cap - *len) {
-		size_t more = (*len + n + 1) * 2;
-		char *bigger = *len + n > MAX_LINE ? NULL : realloc(*buf, more);
-
-		if (!bigger)
-			return false;
-		*buf = bigger;
-		*cap = more;
-	}
-	memcpy(*buf + *len, data, n);
-	*len += n;
-	(*buf)[*len] = 0;
-	return true;
-}
 
 static void complain_error(const cJSON *error)
 {
@@ -159,9 +140,8 @@ static void take_event(struct answer *a, const char *data)
 		a->last = clock_s();
 		if (a->first <= 0)
 			a->first = a->last;
-		if (!append(&a->text, &a->len, &a->cap, text->valuestring,
-			    strlen(text->valuestring)) ||
-		    show_answer(text->valuestring))
+		if (a->text.len > MAX_LINE || !text_buf_add_string(&a->text, text->valuestring) ||
+		    !text_buf_end(&a->text) || show_answer(text->valuestring))
 			a->failed = true;
 	}
 	cJSON_Delete(event);
@@ -174,17 +154,19 @@ static bool take_bytes(struct answer *a, const char *data, size_t len)
 		const char *end = memchr(data, '\n', len);
 		size_t n = end ? (size_t)(end - data) : len;
 
-		if (!append(&a->line, &a->line_len, &a->line_cap, data, n)) {
+		if (a->line.len + n > MAX_LINE || !text_buf_add(&a->line, data, n)) {
 			fprintf(stderr, "txda-run: an event is longer than %zu bytes\n", MAX_LINE);
 			return false;
 		}
 		if (!end)
 			return true;
-		if (a->line_len && a->line[a->line_len - 1] == '\r')
-			a->line[--a->line_len] = 0;
-		if (!strncmp(a->line, "data:", 5))
-			take_event(a, a->line + 5 + strspn(a->line + 5, " "));
-		a->line_len = 0;
+		if (a->line.len && a->line.data[a->line.len - 1] == '\r')
+			a->line.len--;
+		if (!text_buf_end(&a->line))
+			return false;
+		if (!strncmp(a->line.data, "data:", 5))
+			take_event(a, a->line.data + 5 + strspn(a->line.data + 5, " "));
+		a->line.len = 0;
 		data += n + 1;
 		len -= n + 1;
 	}
@@ -305,18 +287,18 @@ int ask(const struct ask_options *o, const cJSON *messages, char **ret_text)
 		/* The terminal has shown ^C; show_answer() does nothing more. */
 		if (interrupted() && isatty(STDOUT_FILENO))
 			fputc('\n', stderr);
-		else if (a.len && a.text[a.len - 1] != '\n')
+		else if (a.text.len && a.text.data[a.text.len - 1] != '\n')
 			show_answer("\n");
 		if (o->stats && a.asked > 0 && (!r || r == 130))
 			print_stats(&a);
 	}
 	cJSON_free(body);
 	free(c);
-	free(a.line);
+	free(a.line.data);
 	if (ret_text)
-		*ret_text = a.text;
+		*ret_text = a.text.data;
 	else
-		free(a.text);
+		free(a.text.data);
 	return r;
 }
 

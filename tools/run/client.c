@@ -230,28 +230,30 @@ long client_read(struct client *c, char *buf, size_t len)
 	return (long)len;
 }
 
-cJSON *client_read_json(struct client *c)
+int client_read_all(struct client *c, size_t max, struct text_buf *text)
 {
-	size_t len = 0, cap = 0;
-	char *text = NULL;
-	cJSON *json;
 	long n;
 
 	do {
-		if (cap - len < sizeof(c->buf)) {
-			char *bigger = cap < MAX_JSON ? realloc(text, cap * 2 + 65536) : NULL;
-
-			if (!bigger) {
-				free(text);
-				return NULL;
-			}
-			text = bigger;
-			cap = cap * 2 + 65536;
-		}
-		n = client_read(c, text + len, cap - len);
-		len += n > 0 ? (size_t)n : 0;
+		if (text->len >= max)
+			return -EFBIG;
+		if (!text_buf_reserve(text, sizeof(c->buf)))
+			return -ENOMEM;
+		n = client_read(c, text->data + text->len, sizeof(c->buf));
+		text->len += n > 0 ? (size_t)n : 0;
 	} while (n > 0);
-	json = n ? NULL : cJSON_ParseWithLength(text, len);
-	free(text);
+	if (n < 0)
+		return (int)n;
+	return text_buf_end(text) ? 0 : -ENOMEM;
+}
+
+cJSON *client_read_json(struct client *c)
+{
+	struct text_buf text = {0};
+	cJSON *json = NULL;
+
+	if (!client_read_all(c, MAX_JSON, &text))
+		json = cJSON_ParseWithLength(text.data, text.len);
+	free(text.data);
 	return json;
 }

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <cjson/cJSON.h>
 
+#include "text_buf.h"
+
 struct client {
 	int fd;
 	int status; /* of the answer */
@@ -31,6 +33,9 @@ int client_open(struct client *c, const char *socket_path);
 int client_request(struct client *c, const char *path, const char *body, size_t len);
 /* Reads some of the body: bytes, 0 at its end, -EPIPE when it was cut off. */
 long client_read(struct client *c, char *buf, size_t len);
+/* Reads the rest of the body into @text, whose data is to be freed in any case, with a NUL behind it.
+ * -EFBIG: it has @max bytes or more. */
+int client_read_all(struct client *c, size_t max, struct text_buf *text);
 /* Reads the rest of the body as JSON; NULL when it is none, or longer than 16 MiB. */
 cJSON *client_read_json(struct client *c);
 void client_close(struct client *c);
