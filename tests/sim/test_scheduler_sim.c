@@ -102,6 +102,38 @@ static void light_beside_heavy(void **state)
 	}
 }
 
+/* The same with few slots and with many, for short prompts and long ones: as fairness.py asks. */
+static void light_beside_heavy_in_all_settings(void **state)
+{
+	static const unsigned slots[] = {16, 256}, prompts[] = {16, 400};
+
+	(void)state;
+	for (unsigned i = 0; i < 4 * sim_n_costs; i++) {
+		const struct sim_cost *cost = sim_costs[i / 4];
+		unsigned prompt = prompts[i % 2];
+		struct sim_options options = {
+			.cost = cost,
+			.seconds = 40,
+			.warm_s = 10,
+			.max_seqs = slots[i / 2 % 2],
+			.n_groups = 1,
+			.groups = {{"heavy", .in_flight = 1000, .prompt = {16, 16},
+				    .output = {1500, 1500}},
+				   {"light", .from_s = 0.5, .every_s = 1,
+				    .prompt = {prompt, prompt}, .output = {12, 12}}},
+		};
+		struct sim_result alone, both;
+
+		sim_run(&options, &alone);
+		options.n_groups = 2;
+		sim_run(&options, &both);
+		assert_true(both.groups[1].requests >= 25);
+		assert_true(both.groups[1].ttft.max <=
+			    1.5 * (alone.step.mean + sim_prefill_s(cost, prompt)));
+		assert_true(both.groups[0].tokens_per_s >= 0.9 * alone.tokens_per_s);
+	}
+}
+
 /* Many users who come and go do not cost the chips more than the stalls' tenth. */
 static void many_users_keep_the_throughput(void **state)
 {
@@ -225,6 +257,7 @@ int main(void)
 		cmocka_unit_test(alone_has_all),
 		cmocka_unit_test(nobody_starves),
 		cmocka_unit_test(light_beside_heavy),
+		cmocka_unit_test(light_beside_heavy_in_all_settings),
 		cmocka_unit_test(many_users_keep_the_throughput),
 		cmocka_unit_test(turns_are_not_computed_again),
 		cmocka_unit_test(long_prompts_beside_streams),

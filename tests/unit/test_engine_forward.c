@@ -2,6 +2,7 @@
 /* Rows of a prompt's outputs for a sink, over a model without a chip (fake_model.h): alone, among
  * others, in pieces, preempted, from the prefix cache; and sinks that fail. */
 #include <errno.h>
+#include <sched.h>
 
 #include "engine_fixture.h"
 
@@ -13,6 +14,8 @@ struct test_sink {
 	unsigned n, fail_at; /* the call after so many fails; UINT32_MAX: none */
 	unsigned rows[128];
 	float logits[128][VOCAB], hidden[128][HIDDEN];
+	bool hang;		   /* the next step shall hang */
+	unsigned launches, tokens; /* of the model, when the last row came */
 };
 static atomic_uint sinks;
 
@@ -29,6 +32,10 @@ static int sink_row(struct engine_sink *base, unsigned i, const float *logits, c
 	if (hidden)
 		memcpy(s->hidden[i], hidden, sizeof(s->hidden[i]));
 	s->n++;
+	s->launches = atomic_load(&fake_model_launches);
+	s->tokens = atomic_load(&fake_model_launch_tokens);
+	if (s->hang)
+		atomic_store(&fake_model_hang, true);
 	return 0;
 }
 
@@ -178,6 +185,60 @@ static void company_changes_nothing(void **state)
 	close_sinks(e);
 }
 
+/*
+ * Beside a user with many requests, more of which wait, another one's prompt is the next step behind
+ * the one that runs, alone in it: what it waits for is one step of theirs and its own.
+ */
+static void light_users_come_next(void **state)
+{
+	enum { HEAVY = 20, PROMPT = 30 };
+	struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 8});
+	struct engine_sampling s = greedy(100);
+	struct engine_request *heavy[HEAVY], *mark, *light;
+	struct test_sink *marks = new_sink(3, 1, 1), *rows = new_sink(PROMPT, 1, 1);
+	unsigned before = atomic_load(&fake_model_launches), tokens;
+	int32_t prompt[PROMPT];
+
+	(void)state;
+	random_prompt(prompt, PROMPT);
+	for (unsigned i = 0; i < HEAVY; i++) {
+		heavy[i] = new_request(prompt, 3, &s, false);
+		heavy[i]->uid = 1;
+	}
+	mark = new_forward(prompt, 3, marks);
+	mark->uid = 1;
+	marks->hang = true;
+	light = new_forward(prompt, PROMPT, rows);
+	light->uid = 2;
+	/* The first step is of one, the second of eight; behind it the mark lets the third hang. */
+	atomic_store(&fake_model_hang, true);
+	submit(e, heavy[0]);
+	while (atomic_load(&fake_model_launches) != before + 1)
+		sched_yield();
+	submit(e, mark);
+	for (unsigned i = 1; i < HEAVY; i++)
+		submit(e, heavy[i]);
+	atomic_store(&fake_model_hang, false);
+	while (atomic_load(&fake_model_launches) != before + 3)
+		sched_yield();
+	tokens = atomic_load(&fake_model_launch_tokens);
+	submit(e, light);
+	atomic_store(&fake_model_hang, false);
+	while (!atomic_load(&light->finish))
+		sched_yield();
+	assert_int_equal(marks->launches, before + 2);
+	assert_int_equal(rows->launches, before + 4);
+	assert_int_equal(rows->tokens, tokens + PROMPT);
+	expect_rows(light);
+	for (unsigned i = 0; i < HEAVY; i++) {
+		engine_cancel(e, heavy[i]);
+		engine_request_unref(heavy[i]);
+	}
+	engine_request_unref(mark);
+	engine_request_unref(light);
+	close_sinks(e);
+}
+
 static void ends_with_a_failed_sink(void **state)
 {
 	static const unsigned fail_at[] = {0, 1, 40, 99};
@@ -237,6 +298,7 @@ int main(void)
 		cmocka_unit_test_setup(gives_rows, hidden_model),
 		cmocka_unit_test_setup(uses_the_prefix_up_to_the_first_row, hidden_model),
 		cmocka_unit_test_setup(company_changes_nothing, hidden_model),
+		cmocka_unit_test_setup(light_users_come_next, hidden_model),
 		cmocka_unit_test_setup(ends_with_a_failed_sink, hidden_model),
 		cmocka_unit_test_setup(refuses_wrong_rows, hidden_model),
 	};
