@@ -296,7 +296,7 @@ static void fill_part(struct runner *r, const struct runner_part *p, unsigned se
 		r->kv_slots[at + i] = block_of(r, p->slot, position / bs) * (int32_t)bs +
 				      (int32_t)(position % bs);
 	}
-	if (r->before)
+	if (r->before && p->before)
 		memcpy(r->hidden_before + (size_t)at * r->before, p->before,
 		       (size_t)p->n * r->before * sizeof(float));
 	for (i = 0; i < p->n_rows; i++)

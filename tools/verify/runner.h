@@ -56,7 +56,7 @@ struct runner_part {
 	float *lse;	     /* [n_rows] or NULL */
 	int32_t *keys;	     /* [n, r->keys] or NULL */
 	float *states;	     /* [n, r->states] or NULL */
-	const float *before; /* [n, r->before] */
+	const float *before; /* [n, r->before]; NULL: zeros, or those of before */
 };
 
 int runner_open(const struct runner_options *options, struct runner **ret,
