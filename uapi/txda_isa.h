@@ -30,7 +30,7 @@
  *   2: activations GELU_GATED and SOFTCAP, txda_op_linear.limit, txda_op_silu_mul,
  *      txda_op_attention.softcap
  *   3: type MX4, activation SWIGLU_CLAMPED, txda_op_moe_linear.limit and its biases, sinks of
- *      ATTENTION; INDEX_STORE, INDEX_SELECT, MLA_SPARSE
+ *      ATTENTION; INDEX_STORE, INDEX_SELECT, MLA_SPARSE; DELTA_CONV, DELTA_RULE, GATE
  */
 #define TXDA_ISA_MINOR 3
 
@@ -293,6 +293,9 @@ enum txda_opcode {
 	TXDA_OP_INDEX_STORE = 16,
 	TXDA_OP_INDEX_SELECT = 17,
 	TXDA_OP_MLA_SPARSE = 18,
+	TXDA_OP_DELTA_CONV = 19,
+	TXDA_OP_DELTA_RULE = 20,
+	TXDA_OP_GATE = 21,
 	TXDA_OP_COUNT
 };
 
@@ -486,7 +489,7 @@ struct txda_op_rope_kv {
 	__u32 n_heads;	    /* Hq of this chip */
 	__u32 n_kv_heads;   /* Hkv of this chip */
 	__u32 head_dim;	    /* D, even, at most 512 */
-	__u32 block_size;   /* tokens a block: 16, 32, 64 or 128 */
+	__u32 block_size;   /* tokens a block: txda_is_block_size() */
 	__u64 layer_offset; /* of this layer within a block, bytes (doubled in precise mode) */
 	float eps;
 	__u32 flags; /* TXDA_ROPE_*, TXDA_KV_INT8 */
@@ -612,6 +615,59 @@ struct txda_op_index_select {
 };
 
 /*
+ * Layers with a state in place of keys (gated delta net: Yang et al. 2024). Each block of a
+ * sequence has, in the cache at @layer_offset, the state behind the last token that it has: behind
+ * the last of all in a full block, so that a sequence may go on behind any full block of another.
+ * The step's first token goes on from the state in the block of the token before it, or from zeros
+ * at position 0. Batches are as in ATTENTION. A sequence's tokens are taken one after the other
+ * in float32, so that chunks do not change a bit.
+ *
+ * DELTA_CONV: out[t][c] = silu(sum over rising j of weight[c][j] x[t - K + 1 + j][c]), by position;
+ * the state is the last K - 1 rows of x, [K - 1][C].
+ *   in:  [0] x F32 [T, C]   [1] weight F32 [C, K]   [2] block table I32 [S, B]
+ *        [3] spans I32 [S, 2]   [4] context I32 [S]
+ *   out: [0] F32 [T, C]   [1] cache KV_PAGED [N, bytes of a block]
+ *
+ * DELTA_RULE: x has Hk queries and as many keys of Dk elements, then Hv values of Dv. Queries and
+ * keys are divided by the root of their sum of squares + 1e-6, queries also by that of Dk. Head h
+ * of the values goes with h Hk / Hv of the keys and has the state S [Dk][Dv]:
+ *   S = exp(c[0][h] log(1 + exp(a[t][h] + c[1][h]))) S
+ *   S = S + k (sigmoid(b[t][h]) (v - S^T k))^T,   out[t][h] = S^T q
+ * with b and a the halves of the row [1].
+ *   in:  [0] x F32 [T, 2 Hk Dk + Hv Dv]   [1] b and a F32 [T, 2 Hv]   [2] c F32 [2, Hv]
+ *        [3] block table I32 [S, B]   [4] spans I32 [S, 2]   [5] context I32 [S]
+ *   out: [0] F32 [T, Hv Dv]   [1] cache KV_PAGED [N, bytes of a block]
+ *
+ * GATE: out = x act(gate), act being the sigmoid, or silu with TXDA_GATE_SILU. With [2] each run of
+ * D elements of x is normalised by RMSNORM first.
+ *   in:  [0] x F32 [T, N]   [1] gate F32 [T, N]   [2] norm weight F32 [D] or none, N a multiple of D
+ *   out: [0] F32 [T, N]
+ */
+#define TXDA_DELTA_MAX_KERNEL 16
+#define TXDA_DELTA_MAX_DIM    512
+#define TXDA_GATE_SILU	      (1u << 0)
+
+struct txda_op_delta_conv {
+	__u32 block_size;
+	__u32 reserved;
+	__u64 layer_offset;
+};
+
+struct txda_op_delta_rule {
+	__u32 n_k_heads; /* Hk of this chip */
+	__u32 n_v_heads; /* Hv of this chip, a multiple of Hk */
+	__u32 k_dim;	 /* Dk */
+	__u32 v_dim;	 /* Dv */
+	__u64 layer_offset;
+	__u32 block_size;
+};
+
+struct txda_op_gate {
+	float eps;
+	__u32 flags; /* TXDA_GATE_* */
+};
+
+/*
  * GATHER_ROWS: out[r] = x[row[r]]; row[r] >= M faults.
  *   in:  [0] x F32 [M, H]   [1] rows I32 [R]
  *   out: [0] F32 [R, H]
@@ -663,6 +719,9 @@ struct txda_op {
 		struct txda_op_mla_attention mla_attention; /* and of MLA_SPARSE */
 		struct txda_op_index_store index_store;
 		struct txda_op_index_select index_select;
+		struct txda_op_delta_conv delta_conv;
+		struct txda_op_delta_rule delta_rule;
+		struct txda_op_gate gate;
 		__u32 raw[20]; /* what an op does not name is 0 */
 	};
 };
@@ -824,6 +883,23 @@ static inline __u64 txda_mla8_layer_bytes(__u32 latent, __u32 rope, __u32 block_
 static inline __u64 txda_index_layer_bytes(__u32 dim, __u32 block_size)
 {
 	return (__u64)TXDA_KV_DIM(dim) * block_size * 2;
+}
+
+/* States of DELTA_CONV and DELTA_RULE, F32 (at twice the offsets in precise mode). */
+static inline __u64 txda_conv_state_bytes(__u32 channels, __u32 kernel)
+{
+	return ((__u64)channels * (kernel - 1) * 4 + 63) & ~63ull;
+}
+
+static inline __u64 txda_delta_state_bytes(__u32 n_v_heads, __u32 k_dim, __u32 v_dim)
+{
+	return ((__u64)n_v_heads * k_dim * v_dim * 4 + 63) & ~63ull;
+}
+
+/* Tokens of a KV block. */
+static inline int txda_is_block_size(__u32 n)
+{
+	return n >= 16 && n <= 1024 && !(n & (n - 1));
 }
 
 #endif /* TXDA_ISA_H */

@@ -316,6 +316,9 @@ static const struct op_rule op_rules[TXDA_OP_COUNT] = {
 	[TXDA_OP_INDEX_STORE] = {sizeof(struct txda_op_index_store) / 4, 63, 3},
 	[TXDA_OP_INDEX_SELECT] = {sizeof(struct txda_op_index_select) / 4, 63, 1},
 	[TXDA_OP_MLA_SPARSE] = {sizeof(struct txda_op_mla_attention) / 4, 15, 1},
+	[TXDA_OP_DELTA_CONV] = {sizeof(struct txda_op_delta_conv) / 4, 31, 3},
+	[TXDA_OP_DELTA_RULE] = {sizeof(struct txda_op_delta_rule) / 4, 63, 3},
+	[TXDA_OP_GATE] = {sizeof(struct txda_op_gate) / 4, 3, 1},
 };
 
 /* Whether tensor @index may stand where it does: the op takes @n there, and @required says which

@@ -27,7 +27,7 @@ static int want_keys(const struct cm_launch *l, const struct cm_tensor *t, uint3
 	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
 	if (!heads || heads > 65536 || !dim || dim % 2 || dim > TXDA_INDEX_MAX_DIM ||
-	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
+	    !txda_is_block_size(block_size))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
 	return cm_want_room(l, t, txda_index_layer_bytes(dim, block_size), layer_offset);
 }

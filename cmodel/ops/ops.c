@@ -36,6 +36,9 @@ static const struct cm_op_impl *const impls[TXDA_OP_COUNT] = {
 	[TXDA_OP_INDEX_STORE] = &cm_op_index_store,
 	[TXDA_OP_INDEX_SELECT] = &cm_op_index_select,
 	[TXDA_OP_MLA_SPARSE] = &cm_op_mla_sparse,
+	[TXDA_OP_DELTA_CONV] = &cm_op_delta_conv,
+	[TXDA_OP_DELTA_RULE] = &cm_op_delta_rule,
+	[TXDA_OP_GATE] = &cm_op_gate,
 };
 
 const struct cm_op_impl *cm_op_impl(unsigned opcode)

@@ -13,6 +13,7 @@
 #include "kern_tiles.h"
 #include "kern_attention.h"
 #include "kern_index.h"
+#include "kern_delta.h"
 
 #define PASTE2(a, b) a##b
 #define PASTE(a, b)  PASTE2(a, b)
@@ -59,6 +60,7 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.softcap = softcap,
 	.attend = attend,
 	.index_scores = index_scores,
+	.delta_step = delta_step,
 	.row_max = row_max,
 	.sum_exp = sum_exp,
 	.add = add_rows,

@@ -121,8 +121,7 @@ int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t
 	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
 	if (!kv_heads || heads < kv_heads || heads % kv_heads || heads > 65536 || !dim || dim % 2 ||
-	    dim > MAX_HEAD_DIM ||
-	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
+	    dim > MAX_HEAD_DIM || !txda_is_block_size(block_size))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
 	return cm_want_room(l, t,
 			    i8 ? txda_kv8_layer_bytes(kv_heads, dim, block_size)
@@ -137,8 +136,7 @@ int cm_want_latent_cache(const struct cm_launch *l, const struct cm_tensor *t, u
 	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
 	if (!heads || heads > 65536 || !latent || latent > TXDA_MLA_MAX_LATENT || !rope ||
-	    rope % 2 || rope > TXDA_MLA_MAX_ROPE ||
-	    (block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128))
+	    rope % 2 || rope > TXDA_MLA_MAX_ROPE || !txda_is_block_size(block_size))
 		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, block_size);
 	return cm_want_room(l, t,
 			    i8 ? txda_mla8_layer_bytes(latent, rope, block_size)

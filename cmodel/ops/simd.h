@@ -130,6 +130,10 @@ struct cm_simd {
 	/* x[32] = cap * tanh(x / cap) */
 	void (*softcap)(float *x, float cap);
 	void (*attend)(const struct cm_attend *a);
+	/* One token of a head of DELTA_RULE: the state s[k_dim][v_dim], v_dim a multiple of 16, times
+	 * @decay, then the rule with @beta; out[v_dim], @tmp [v_dim] */
+	void (*delta_step)(float *s, unsigned k_dim, unsigned v_dim, const float *q, const float *k,
+			   const float *v, float decay, float beta, float *out, float *tmp);
 	/* scores[i] = sum over heads h of weights[h] * max(0, q[h][dim] . keys[i][dim]), for @n
 	 * bf16 keys; @dim is a multiple of 16 */
 	void (*index_scores)(float *scores, const float *q, const float *weights, unsigned heads,

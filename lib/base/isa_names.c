@@ -25,6 +25,9 @@ static const char *const opcodes[TXDA_OP_COUNT] = {
 	[TXDA_OP_INDEX_STORE] = "INDEX_STORE",
 	[TXDA_OP_INDEX_SELECT] = "INDEX_SELECT",
 	[TXDA_OP_MLA_SPARSE] = "MLA_SPARSE",
+	[TXDA_OP_DELTA_CONV] = "DELTA_CONV",
+	[TXDA_OP_DELTA_RULE] = "DELTA_RULE",
+	[TXDA_OP_GATE] = "GATE",
 };
 
 static const struct {

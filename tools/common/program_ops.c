@@ -45,6 +45,9 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_INDEX_SELECT] =
 		{6, 2, 63, {F32, F32, TYPE(TXDA_U8), I32, I32, I32}, {I32, I32}, 7, 2},
 	[TXDA_OP_MLA_SPARSE] = {4, 1, 15, {F32, F32, TYPE(TXDA_U8), I32}, {FLOATS}, 8},
+	[TXDA_OP_DELTA_CONV] = {5, 2, 31, {F32, F32, I32, I32, I32}, {F32, TYPE(TXDA_U8)}, 4},
+	[TXDA_OP_DELTA_RULE] = {6, 2, 63, {F32, F32, F32, I32, I32, I32}, {F32, TYPE(TXDA_U8)}, 8},
+	[TXDA_OP_GATE] = {3, 1, 3, {F32, F32, F32}, {F32}, 2},
 	[TXDA_OP_MOE_COMBINE] = {6, 1, 7, {F32, I32, F32, F32, F32, F32}, {F32}, 2},
 };
 
@@ -235,7 +238,7 @@ static bool block_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t
 	if (!heads || !kv_heads || heads > 65536 || kv_heads > heads || heads % kv_heads ||
 	    !head_dim || head_dim % 2 || head_dim > 512)
 		return false;
-	if (block != 16 && block != 32 && block != 64 && block != 128)
+	if (!txda_is_block_size(block))
 		return false;
 	bytes = i8 ? txda_kv8_layer_bytes(kv_heads, head_dim, block)
 		   : txda_kv_layer_bytes(kv_heads, head_dim, block);
@@ -271,10 +274,8 @@ static bool latent_fits(const struct txda_tensor *cache, uint32_t heads, uint32_
 	return cache->layout == TXDA_KV_PAGED && cache->ndim == 2 &&
 	       same_dim(cache->dim[0], symbol(TXDA_SYM_N)) && !cache->dim[1].sym && heads &&
 	       heads <= 65536 && latent && latent <= TXDA_MLA_MAX_LATENT && rope && rope % 2 == 0 &&
-	       rope <= TXDA_MLA_MAX_ROPE &&
-	       (block == 16 || block == 32 || block == 64 || block == 128) &&
-	       layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
-	       layer_offset <= cache->dim[1].mul - bytes;
+	       rope <= TXDA_MLA_MAX_ROPE && txda_is_block_size(block) && layer_offset % 64 == 0 &&
+	       bytes <= cache->dim[1].mul && layer_offset <= cache->dim[1].mul - bytes;
 }
 
 static bool check_mla_store(const struct op_check *c)
@@ -316,8 +317,7 @@ static bool index_fits(const struct txda_tensor *cache, uint32_t heads, uint32_t
 	return cache->layout == TXDA_KV_PAGED && cache->ndim == 2 &&
 	       same_dim(cache->dim[0], symbol(TXDA_SYM_N)) && !cache->dim[1].sym && heads &&
 	       heads <= 65536 && dim && dim % 2 == 0 && dim <= TXDA_INDEX_MAX_DIM &&
-	       (block == 16 || block == 32 || block == 64 || block == 128) &&
-	       layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
+	       txda_is_block_size(block) && layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
 	       layer_offset <= cache->dim[1].mul - bytes;
 }
 
@@ -372,6 +372,65 @@ static bool check_mla_sparse(const struct op_check *c)
 	       is_rows(c->in[1], 2, t, fixed(p->n_heads * p->rope)) && matrix(slots) &&
 	       same_dim(slots->dim[0], t) && slots->dim[1].mul <= TXDA_INDEX_MAX_KEYS &&
 	       is_rows(c->out[0], 2, t, fixed(p->n_heads * p->latent));
+}
+
+static bool state_fits(const struct txda_tensor *cache, uint32_t block, uint64_t layer_offset,
+		       uint64_t bytes)
+{
+	return cache->layout == TXDA_KV_PAGED && cache->ndim == 2 &&
+	       same_dim(cache->dim[0], symbol(TXDA_SYM_N)) && !cache->dim[1].sym &&
+	       txda_is_block_size(block) && layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
+	       layer_offset <= cache->dim[1].mul - bytes;
+}
+
+/* Block table, spans and contexts from in[@at] on. */
+static bool is_batch(const struct op_check *c, unsigned at)
+{
+	return is_rows(c->in[at], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
+	       is_rows(c->in[at + 1], 2, symbol(TXDA_SYM_S), fixed(2)) &&
+	       is_rows(c->in[at + 2], 1, symbol(TXDA_SYM_S), fixed(0));
+}
+
+static bool check_delta_conv(const struct op_check *c)
+{
+	const struct txda_op_delta_conv *p = &c->op->delta_conv;
+	const struct txda_tensor *x = c->in[0], *w = c->in[1];
+
+	return matrix(x) && matrix(w) && same_dim(w->dim[0], x->dim[1]) && w->dim[1].mul >= 2 &&
+	       w->dim[1].mul <= TXDA_DELTA_MAX_KERNEL && !p->reserved && is_batch(c, 2) &&
+	       is_rows(c->out[0], 2, x->dim[0], x->dim[1]) &&
+	       state_fits(c->out[1], p->block_size, p->layer_offset,
+			  txda_conv_state_bytes(x->dim[1].mul, w->dim[1].mul));
+}
+
+static bool check_delta_rule(const struct op_check *c)
+{
+	const struct txda_op_delta_rule *p = &c->op->delta_rule;
+	struct txda_dim t = c->in[0]->dim[0];
+	uint32_t values;
+
+	if (!p->n_k_heads || p->n_v_heads > 65536 || p->n_v_heads < p->n_k_heads ||
+	    p->n_v_heads % p->n_k_heads || !p->k_dim || p->k_dim > TXDA_DELTA_MAX_DIM ||
+	    !p->v_dim || p->v_dim > TXDA_DELTA_MAX_DIM)
+		return false;
+	values = p->n_v_heads * p->v_dim;
+	return is_rows(c->in[0], 2, t, fixed(2 * p->n_k_heads * p->k_dim + values)) &&
+	       is_rows(c->in[1], 2, t, fixed(2 * p->n_v_heads)) &&
+	       is_rows(c->in[2], 2, fixed(2), fixed(p->n_v_heads)) && is_batch(c, 3) &&
+	       is_rows(c->out[0], 2, t, fixed(values)) &&
+	       state_fits(c->out[1], p->block_size, p->layer_offset,
+			  txda_delta_state_bytes(p->n_v_heads, p->k_dim, p->v_dim));
+}
+
+static bool check_gate(const struct op_check *c)
+{
+	const struct txda_tensor *x = c->in[0], *norm = c->in[2];
+
+	return matrix(x) && !(c->op->gate.flags & ~TXDA_GATE_SILU) && c->op->gate.eps >= 0 &&
+	       is_rows(c->in[1], 2, x->dim[0], x->dim[1]) &&
+	       (!norm || (norm->layout == TXDA_ROWS && norm->ndim == 1 && !norm->dim[0].sym &&
+			  x->dim[1].mul % norm->dim[0].mul == 0)) &&
+	       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
 }
 
 static bool check_attention(const struct op_check *c)
@@ -464,6 +523,9 @@ static bool check_shapes(const struct op_check *c)
 	case TXDA_OP_INDEX_STORE: return check_index_store(c);
 	case TXDA_OP_INDEX_SELECT: return check_index_select(c);
 	case TXDA_OP_MLA_SPARSE: return check_mla_sparse(c);
+	case TXDA_OP_DELTA_CONV: return check_delta_conv(c);
+	case TXDA_OP_DELTA_RULE: return check_delta_rule(c);
+	case TXDA_OP_GATE: return check_gate(c);
 	default: return check_all_gather(c);
 	}
 }
