@@ -181,6 +181,12 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 	error = load_model(e, group, options, &info, err, errlen);
 	if (!error)
 		error = build(e, options, &info, err, errlen);
+	if (!error && options->speculation && info.stateful) {
+		snprintf(err, errlen,
+			 "speculation is not possible: layers of the model keep a state, in which "
+			 "proposals that are not kept would stay");
+		error = -EINVAL;
+	}
 	if (!error && options->speculation)
 		error = draft_new(group, options, &info, &e->slots[0], &e->draft, err, errlen);
 	if (!error)

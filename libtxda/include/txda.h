@@ -320,6 +320,9 @@ struct txda_model_info {
 	/* Embedding models: how the rows of `hidden` become one vector, "last", "mean" or "cls" */
 	char pooling[8]; /* "": of the checkpoint nothing is known */
 	bool normalize;	 /* the vector has length 1 */
+	/* Layers keep a state in place of keys: a token that was run cannot be taken back within its
+	 * block. */
+	bool stateful;
 };
 int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info);
 struct txda_group *txda_model_group(struct txda_model *model); /* borrowed */

@@ -62,6 +62,8 @@ void txda__model_cost(const struct txda_model *model, struct txda_model_info *in
 				add_linear(p, op, info);
 			else if (op->op == TXDA_OP_MOE_LINEAR)
 				add_moe_linear(p, op, info);
+			else if (op->op == TXDA_OP_DELTA_CONV || op->op == TXDA_OP_DELTA_RULE)
+				info->stateful = true;
 			else if (op->op == TXDA_OP_MLA_ATTENTION)
 				info->flops_per_key +=
 					2ull * op->mla_attention.n_heads *
