@@ -170,8 +170,9 @@ class Model:
         return times(self.w(name + ".weight", n, len(x)), x, b)
 
     def norm(self, name, x, eps=None):
-        w = self.w(name + ".weight", len(x), mean=0 if self.c.get("gemma") else 1)
-        if self.c.get("gemma"):
+        plus_one = self.c.get("gemma") or self.c.get("plus_one")
+        w = self.w(name + ".weight", len(x), mean=0 if plus_one else 1)
+        if plus_one:
             w = [1 + a for a in w]
         return norm(x, w, self.c.get("eps", 1e-6) if eps is None else eps)
 
@@ -207,7 +208,14 @@ class Model:
         def split(what, n):
             y = self.linear(name + what + "_proj", x, n * d, c.get("qkv_bias", False))
             return [y[i * d:(i + 1) * d] for i in range(n)]
-        q, k, v = split("q", heads), split("k", kv), split("v", kv)
+        gates = None
+        if c.get("gated"):  # a query, its gate, the next head's query, …
+            y = self.linear(name + "q_proj", x, 2 * heads * d, c.get("qkv_bias", False))
+            q = [y[2 * i * d:(2 * i + 1) * d] for i in range(heads)]
+            gates = [g for i in range(heads) for g in y[(2 * i + 1) * d:(2 * i + 2) * d]]
+        else:
+            q = split("q", heads)
+        k, v = split("k", kv), split("v", kv)
         if c.get("qk_norm"):
             q = [self.norm(name + "q_norm", h) for h in q]
             k = [self.norm(name + "k_norm", h) for h in k]
@@ -220,7 +228,59 @@ class Model:
             g = h * kv // heads
             out += self.attend(q[h], [t[0][g] for t in self.cache[layer]],
                                [t[1][g] for t in self.cache[layer]], c.get("scalar", d) ** -0.5, window, sinks[h])
+        if gates:
+            out = [o * sigmoid(g) for o, g in zip(out, gates)]
         return self.linear(name + "o_proj", out, c["hidden"], c.get("o_bias", False))
+
+    def delta_inputs(self, name, x):
+        """Channels of the convolution, gates of the result, and what beta and decay come from."""
+        c = self.c
+        hk, hv, dk, dv = c["delta"]
+        r = hv // hk
+        if not c.get("joint"):
+            return (self.linear(name + "in_proj_qkv", x, 2 * hk * dk + hv * dv), self.linear(name + "in_proj_z", x, hv * dv),
+                    self.linear(name + "in_proj_b", x, hv), self.linear(name + "in_proj_a", x, hv))
+        size = 2 * dk + 2 * r * dv
+        y = self.linear(name + "in_proj_qkvz", x, hk * size)
+        ba = self.linear(name + "in_proj_ba", x, 2 * hv)
+        parts = [[], [], [], []]
+        for h in range(hk):
+            group, at = y[h * size:(h + 1) * size], 0
+            for part, n in zip(parts, (dk, dk, r * dv, r * dv)):
+                part += group[at:at + n]
+                at += n
+        b = [v for h in range(hk) for v in ba[2 * r * h:2 * r * h + r]]
+        a = [v for h in range(hk) for v in ba[2 * r * h + r:2 * r * (h + 1)]]
+        return parts[0] + parts[1] + parts[2], parts[3], b, a
+
+    def delta(self, layer, x):
+        c, name = self.c, f"model.layers.{layer}.linear_attn."
+        hk, hv, dk, dv = c["delta"]
+        mixed, gates, b, a = self.delta_inputs(name, x)
+        kernel, n = c["kernel"], len(mixed)
+        w = self.w(name + "conv1d.weight", n, 1, kernel, spread=1.0)
+        if not self.cache[layer]:
+            self.cache[layer] = [[[0.0] * n] * (kernel - 1), [[[0.0] * dv for _ in range(dk)] for _ in range(hv)]]
+        rows, states = self.cache[layer]
+        rows = rows + [mixed]
+        self.cache[layer][0] = rows[1:]
+        y = [silu(sum(w[i][0][j] * rows[j][i] for j in range(kernel))) for i in range(n)]
+        out = []
+        for h in range(hv):
+            g = h * hk // hv
+            q, k = y[g * dk:(g + 1) * dk], y[(hk + g) * dk:(hk + g + 1) * dk]
+            v = y[2 * hk * dk + h * dv:2 * hk * dk + (h + 1) * dv]
+            q = [e / math.sqrt((dot(q, q) + 1e-6) * dk) for e in q]
+            k = [e / math.sqrt(dot(k, k) + 1e-6) for e in k]
+            a_log, dt = self.w(name + "A_log", hv, mean=0.5)[h], self.w(name + "dt_bias", hv)[h]
+            decay = math.exp(-math.exp(a_log) * math.log(1 + math.exp(a[h] + dt)))
+            s = [[decay * e for e in row] for row in states[h]]
+            delta = [sigmoid(b[h]) * (v[j] - sum(s[i][j] * k[i] for i in range(dk))) for j in range(dv)]
+            states[h] = s = [[s[i][j] + k[i] * delta[j] for j in range(dv)] for i in range(dk)]
+            o = norm([sum(s[i][j] * q[i] for i in range(dk)) for j in range(dv)], self.w(name + "norm.weight", dv, mean=1),
+                     c.get("eps", 1e-6))
+            out += [e * silu(z) for e, z in zip(o, gates[h * dv:(h + 1) * dv])]
+        return self.linear(name + "out_proj", out, c["hidden"])
 
     def index(self, layer, x, y, position):
         """The positions that a token sees: y is what its queries are made from."""
@@ -328,7 +388,10 @@ class Model:
         for layer in range(c["layers"]):
             name = f"model.layers.{layer}."
             y = self.norm(name + "input_layernorm", x)
-            y = self.latent(layer, y, position) if "latent" in c else self.attention(layer, y, position)
+            if "delta" in c and c["recurrent"](layer):
+                y = self.delta(layer, y)
+            else:
+                y = self.latent(layer, y, position) if "latent" in c else self.attention(layer, y, position)
             if c.get("norms_after"):
                 y = self.norm(name + "post_self_attn_layernorm", y)
             if c.get("gemma"):
@@ -591,6 +654,26 @@ CASES = {
                       scalar=14, logit_cap=3, theta=700, scaling=dict(type="linear", factor=2), window_theta=30,
                       window_scaling=dict(type="llama3", factor=5, low=1, high=4, original=32),
                       window=lambda layer: 6 if layer == 1 else 0)},
+    # Three key heads of 10 and six of 9 for values, a convolution over three, one layer of attention.
+    "qwen3-next-odd": {
+        "tp": [2, 3], "config": sizes("qwen3_next", 46, 33, 3, 6, 70, num_key_value_heads=3, head_dim=16, num_experts=5,
+                                      num_experts_per_tok=2, moe_intermediate_size=11, shared_expert_intermediate_size=13,
+                                      mlp_only_layers=[1], linear_num_key_heads=3, linear_num_value_heads=6,
+                                      linear_key_head_dim=10, linear_value_head_dim=9, linear_conv_kernel_dim=3,
+                                      full_attention_interval=2, partial_rotary_factor=0.5, rope_theta=50),
+        "model": dict(hidden=46, inner=33, layers=3, heads=6, kv=3, d=16, vocab=70, rotated=8, plus_one=True, qk_norm=True,
+                      gated=True, theta=50, delta=(3, 6, 10, 9), kernel=3, joint=True, recurrent=lambda layer: layer != 1,
+                      experts=5, top_k=2, expert_inner=11, normalise=True, shared_gated=13, sparse=lambda layer: layer != 1)},
+    # Matrices apart, a quarter of each head rotates as nobody says it, one key head.
+    "qwen3.5-text": {
+        "tp": [2], "config": sizes("qwen3_5_text", 42, 31, 3, 4, 66, num_key_value_heads=2, head_dim=16, dtype="bfloat16",
+                                   linear_num_key_heads=1, linear_num_value_heads=4, linear_key_head_dim=7,
+                                   linear_value_head_dim=18, linear_conv_kernel_dim=4, attention_bias=True,
+                                   layer_types=["linear_attention", "full_attention", "linear_attention"],
+                                   rope_parameters={"rope_type": "default", "rope_theta": 300}),
+        "model": dict(hidden=42, inner=31, layers=3, heads=4, kv=2, d=16, vocab=66, rotated=4, plus_one=True, qk_norm=True,
+                      gated=True, qkv_bias=True, o_bias=True, theta=300, delta=(1, 4, 7, 18), kernel=4,
+                      recurrent=lambda layer: layer != 1)},
     # Plain weights, of which [hidden, 2 inner] has the shape of [2 inner, hidden]; a limit that bites.
     "gpt-oss-plain": {
         "tp": [3], "config": sizes("gpt_oss", 42, 21, 3, 6, 66, num_key_value_heads=3, head_dim=14, sliding_window=5,

@@ -140,6 +140,15 @@ static const struct odd models[] = {
 		 MLA "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"vocab_size\": 80, "
 	 "\"q_lora_rank\": 18, \"n_routed_experts\": 8, \"first_k_dense_replace\": 1, "
 	 "\"index_topk\": 5, \"index_n_heads\": 3, \"index_head_dim\": 10}"},
+	{"qwen3_next, three key heads",
+	 {3, 2},
+	 "{\"model_type\": \"qwen3_next\", \"hidden_size\": 46, \"intermediate_size\": 33, "
+	 "\"num_hidden_layers\": 3, \"num_attention_heads\": 6, \"num_key_value_heads\": 3, "
+	 "\"head_dim\": 16, \"vocab_size\": 70, \"num_experts\": 5, \"num_experts_per_tok\": 2, "
+	 "\"moe_intermediate_size\": 11, \"linear_num_key_heads\": 3, "
+	 "\"linear_num_value_heads\": 6, \"linear_key_head_dim\": 10, "
+	 "\"linear_value_head_dim\": 9, \"linear_conv_kernel_dim\": 3, "
+	 "\"full_attention_interval\": 2, \"partial_rotary_factor\": 0.5}"},
 	{"gpt_oss, three KV heads",
 	 {3, 2},
 	 "{\"model_type\": \"gpt_oss\", \"hidden_size\": 42, \"intermediate_size\": 33, "

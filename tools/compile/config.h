@@ -46,6 +46,14 @@ struct mla_config {
 	uint32_t index_keys, index_heads, index_dim;
 };
 
+/* Layers with a state in place of keys: gated delta nets. */
+struct delta_config {
+	uint32_t n_k_heads, n_v_heads; /* 0: none */
+	uint32_t k_dim, v_dim;	       /* of a head */
+	uint32_t kernel;	       /* of the convolution before it */
+	bool layer[CONFIG_MAX_LAYERS];
+};
+
 struct model_config {
 	char model_type[64];
 	uint32_t hidden_size;	    /* H */
@@ -66,7 +74,8 @@ struct model_config {
 
 	/* What a family says about its graph (family.h). */
 	bool qkv_bias, o_bias, mlp_bias;
-	bool qk_norm; /* RMSNORM over each head of q and k */
+	bool qk_norm;	     /* RMSNORM over each head of q and k */
+	bool attention_gate; /* queries come with a gate of the result */
 	bool rope_interleaved;
 	bool two_ropes;
 	bool gelu;			 /* gates by GELU rather than SiLU */
@@ -79,6 +88,7 @@ struct model_config {
 	double rope_partial;		 /* their share when the config does not say; 0: all */
 	struct moe_config moe;
 	struct mla_config mla;
+	struct delta_config delta;
 	uint32_t n_mtp; /* layers behind the last that predict further tokens */
 
 	char param_dir[1024];	/* where the safetensors are, relative to the model; "" : with it */

@@ -24,6 +24,11 @@ struct family_names {
 	const char *post_attention, *post_mlp; /* norms of what is added to the stream; or NULL */
 	const char *before_mlp; /* the norm there, if it is not post_attention_norm */
 	const char *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *kv_b; /* latent attention */
+	/* Gated delta nets: queries, keys, values and gates of the result in one matrix, key head by
+	 * key head, and the two gates of each head likewise; or apart. */
+	const char *delta_qkvz, *delta_ba;
+	const char *delta_qkv, *delta_z, *delta_b, *delta_a;
+	const char *delta_conv, *delta_a_log, *delta_dt, *delta_norm, *delta_out;
 	/* Of an indexer; the norm has a bias. */
 	const char *index_q, *index_k, *index_k_norm, *index_weights;
 	/* The layer behind the last one that predicts a token more. */
@@ -68,7 +73,8 @@ struct family {
 extern const struct family family_llama, family_mistral, family_qwen2, family_qwen3,
 	family_internlm3, family_qwen2_moe, family_qwen3_moe, family_glm, family_glm4,
 	family_glm4_moe, family_deepseek_v2, family_deepseek_v3, family_kimi_k2, family_gemma2,
-	family_gemma3, family_gpt_oss, family_deepseek_v32;
+	family_gemma3, family_gpt_oss, family_deepseek_v32, family_qwen3_next, family_qwen3_5,
+	family_qwen3_5_moe;
 
 /* What most families call their tensors, and what families add to that. */
 #define FAMILY_NAMES_LLAMA                                                                         \

@@ -9,6 +9,12 @@
 
 #include "floats.h"
 
+/* Of a KV block, all layers. */
+static uint64_t block_bytes(const struct graph *g)
+{
+	return graph_layer_offset(g, g->first_layer + g->n_layers);
+}
+
 static void add_slots(struct graph *g)
 {
 	struct program *p = g->p;
@@ -16,7 +22,7 @@ static void add_slots(struct graph *g)
 	const struct txda_dim none = {0};
 
 	g->slot_weights = program_add_slot(p, "weights", TXDA_SLOT_WEIGHTS, 0);
-	g->slot_kv = program_add_slot(p, "kv", TXDA_SLOT_KV, g->kv_layer_bytes * g->n_layers);
+	g->slot_kv = program_add_slot(p, "kv", TXDA_SLOT_KV, block_bytes(g));
 	g->slot_scratch = program_add_slot(p, "scratch", TXDA_SLOT_SCRATCH, 0);
 	if (g->options->embeds)
 		g->x = program_add_io(p, "inputs_embeds", TXDA_SLOT_INPUT, TXDA_F32, 2,
@@ -122,7 +128,7 @@ static uint32_t add_rope_table(struct graph *g, const struct rope_config *rope, 
 
 	rope_compute(rope, pairs, g->config->max_position, inv_freq, &params);
 	params.max_position = g->options->max_context;
-	tensor = graph_constant(g, program_label(g->p, "%s.inv_freq", label), inv_freq, pairs);
+	tensor = graph_constant(g, program_label(g->p, "%s.inv_freq", label), inv_freq, 0, pairs);
 	table = graph_scratch(g, program_label(g->p, "%s.table", label), TXDA_F32, PROGRAM_SYM(T),
 			      2 * pairs);
 	op = program_add_op(g->p, TXDA_OP_ROPE_TABLE, label);
@@ -256,8 +262,7 @@ static void build(struct graph *g)
 			      .layout = TXDA_KV_PAGED,
 			      .flags = TXDA_TENSOR_ACTIVATION,
 			      .ndim = 2,
-			      .dim = {PROGRAM_SYM(N),
-				      PROGRAM_DIM((uint32_t)(g->kv_layer_bytes * g->n_layers))},
+			      .dim = {PROGRAM_SYM(N), PROGRAM_DIM((uint32_t)block_bytes(g))},
 		      });
 	g->stream = graph_scratch(g, "x", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
 	if (!g->options->embeds)
@@ -278,7 +283,9 @@ static void build(struct graph *g)
 		add_join(g, "join.hidden", g->names->mtp_hidden_norm, g->before, 1);
 	}
 	for (layer = g->first_layer; layer < g->first_layer + g->n_layers; layer++) {
-		if (c->mla.latent)
+		if (c->delta.layer[layer])
+			graph_delta(g, layer);
+		else if (c->mla.latent)
 			graph_mla(g, layer);
 		else
 			graph_attention(g, layer);
@@ -342,10 +349,19 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 		g->index_offset = g->kv_layer_bytes;
 		g->kv_layer_bytes += txda_index_layer_bytes(c->mla.index_dim, o->block_size);
 	}
-	if (g->kv_layer_bytes * g->n_layers > UINT32_MAX)
+	if (c->delta.n_k_heads) {
+		g->conv_bytes =
+			txda_conv_state_bytes(2 * g->shard.k_heads_most * c->delta.k_dim +
+						      g->shard.v_heads_most * c->delta.v_dim,
+					      c->delta.kernel);
+		g->state_bytes =
+			g->conv_bytes + txda_delta_state_bytes(g->shard.v_heads_most,
+							       c->delta.k_dim, c->delta.v_dim);
+	}
+	if (block_bytes(g) > UINT32_MAX)
 		return tool_fail(g->error, -E2BIG, "a KV block of %llu bytes, the limit is %u",
-				 (unsigned long long)(g->kv_layer_bytes * g->n_layers), UINT32_MAX);
-	sym_max[TXDA_SYM_N] = max_blocks(o->block_size, g->kv_layer_bytes * g->n_layers);
+				 (unsigned long long)block_bytes(g), UINT32_MAX);
+	sym_max[TXDA_SYM_N] = max_blocks(o->block_size, block_bytes(g));
 	g->p = program_new(o->mtp ? "mtp" : program_role_name(o->role), o->tp, rank, sym_max);
 	return g->p ? 0 : tool_fail(g->error, -ENOMEM, "no memory");
 }

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /*
  * The softmax amplifies every rounding before it: attention keeps its activations in float32 (keys
@@ -21,6 +22,61 @@ static uint32_t attention_flags(const struct graph *g)
 	return g->config->qk_norm && !g->names->post_attention ? 0 : TXDA_LINEAR_F32_INPUT;
 }
 
+/* The rows of this chip's query heads: those that are queries, or their gates. */
+static void query_pieces(const struct graph *g, uint32_t layer, bool gates,
+			 struct weight_piece *piece)
+{
+	const struct model_config *c = g->config;
+	const struct range heads = g->shard.q_heads;
+	const uint32_t d = c->head_dim, step = c->attention_gate ? 2 * d : d;
+	uint32_t h;
+
+	for (h = 0; h < heads.n; h++)
+		piece[h] = (struct weight_piece){
+			g->names->q,
+			layer,
+			c->n_heads * step,
+			c->hidden_size,
+			{(heads.first + h) * step + (gates ? d : 0), d},
+			{0, c->hidden_size},
+		};
+}
+
+/* The gates of the heads' results: F32 [T, Hq D]. */
+static uint32_t add_gates(struct graph *g, uint32_t layer)
+{
+	const struct model_config *c = g->config;
+	const uint32_t heads = g->shard.q_heads.n;
+	struct weight_piece *piece = calloc(heads, sizeof(*piece));
+	uint32_t out, norm;
+	char label[64];
+
+	snprintf(label, sizeof(label), "layers.%u.attn.gate", layer);
+	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
+			    heads * c->head_dim);
+	if (!piece) {
+		graph_fail(g, -ENOMEM);
+		return out;
+	}
+	norm = graph_norm(g, program_label(g->p, "%s.norm", label), g->names->input_norm, layer,
+			  c->hidden_size);
+	query_pieces(g, layer, true, piece);
+	graph_linear(g, &(struct linear){
+				.label = label,
+				.pieces = piece,
+				.n_pieces = heads,
+				.bias = c->qkv_bias,
+				.weight = TXDA_NONE,
+				.x = g->x,
+				.norm = norm,
+				.residual = TXDA_NONE,
+				.out = out,
+				.flags = attention_flags(g),
+			});
+	free(piece);
+	return out;
+}
+
 /* q, k and v as one product of the normalised residual stream. Returns the F32 [T, (Hq + 2 Hkv) D]
  * tensor. */
 static uint32_t add_qkv(struct graph *g, uint32_t layer)
@@ -30,16 +86,8 @@ static uint32_t add_qkv(struct graph *g, uint32_t layer)
 	const uint32_t d = c->head_dim;
 	const struct range all = {0, c->hidden_size},
 			   kv_rows = {s->kv_heads.first * d, s->kv_heads.n * d};
-	const struct weight_piece piece[3] = {
-		{g->names->q,
-		 layer,
-		 c->n_heads * d,
-		 c->hidden_size,
-		 {s->q_heads.first * d, s->q_heads.n * d},
-		 all},
-		{g->names->k, layer, c->n_kv_heads * d, c->hidden_size, kv_rows, all},
-		{g->names->v, layer, c->n_kv_heads * d, c->hidden_size, kv_rows, all},
-	};
+	const unsigned n_q = c->attention_gate ? s->q_heads.n : 1;
+	struct weight_piece *piece = calloc(n_q + 2, sizeof(*piece));
 	uint32_t n = (s->q_heads.n + 2 * s->kv_heads.n) * d, qkv, norm;
 	char label[64];
 
@@ -48,10 +96,27 @@ static uint32_t add_qkv(struct graph *g, uint32_t layer)
 			  g->names->input_norm, layer, c->hidden_size);
 	qkv = graph_scratch(g, program_label(g->p, "layers.%u.qkv", layer), TXDA_F32,
 			    PROGRAM_SYM(T), n);
+	if (!piece) {
+		graph_fail(g, -ENOMEM);
+		return qkv;
+	}
+	if (c->attention_gate)
+		query_pieces(g, layer, false, piece);
+	else
+		piece[0] = (struct weight_piece){g->names->q,
+						 layer,
+						 c->n_heads * d,
+						 c->hidden_size,
+						 {s->q_heads.first * d, s->q_heads.n * d},
+						 all};
+	piece[n_q] = (struct weight_piece){g->names->k,	   layer,   c->n_kv_heads * d,
+					   c->hidden_size, kv_rows, all};
+	piece[n_q + 1] = piece[n_q];
+	piece[n_q + 1].name = g->names->v;
 	graph_linear(g, &(struct linear){
 				.label = label,
 				.pieces = piece,
-				.n_pieces = 3,
+				.n_pieces = n_q + 2,
 				.bias = c->qkv_bias,
 				.weight = TXDA_NONE,
 				.x = g->x,
@@ -60,6 +125,7 @@ static uint32_t add_qkv(struct graph *g, uint32_t layer)
 				.out = qkv,
 				.flags = attention_flags(g),
 			});
+	free(piece);
 	return qkv;
 }
 
@@ -146,6 +212,9 @@ void graph_attention(struct graph *g, uint32_t layer)
 
 	qkv = add_qkv(g, layer);
 	heads = add_attention_op(g, layer, add_rope_kv(g, layer, qkv));
+	if (c->attention_gate)
+		heads = graph_gate(g, program_label(g->p, "layers.%u.attn.gated", layer), heads,
+				   add_gates(g, layer), TXDA_NONE, g->shard.q_heads.n * d, 0);
 	graph_to_residual(g, layer, "attn.o", heads, &piece, c->o_bias, attention_flags(g),
 			  g->names->post_attention);
 }

@@ -30,6 +30,7 @@ struct graph {
 	uint32_t before;		/* mtp: the hidden states that it starts from */
 	uint32_t first_layer, n_layers; /* of this program */
 	uint64_t kv_layer_bytes;
+	uint64_t conv_bytes, state_bytes; /* of a delta net: of the first part, of both */
 	uint64_t index_offset; /* of the indexer's keys within a layer's part of a KV block */
 	uint32_t keys;	       /* the output of what indexers chose, or TXDA_NONE */
 	const char *weights;   /* what the layers' weights are, for model_info.json */
@@ -99,15 +100,21 @@ void graph_to_residual(struct graph *g, uint32_t layer, const char *what, uint32
 void graph_sum_to_residual(struct graph *g, uint32_t layer, const char *what, uint32_t partial,
 			   const char *post_norm);
 
-/* Where a layer's part of a KV block begins. */
+/* Where a layer's part of a KV block begins: keys and values, or a state. */
 static inline uint64_t graph_layer_offset(const struct graph *g, uint32_t layer)
 {
-	return (layer - g->first_layer) * g->kv_layer_bytes;
+	uint64_t at = 0;
+	uint32_t i;
+
+	for (i = g->first_layer; i < layer; i++)
+		at += g->config->delta.layer[i] ? g->state_bytes : g->kv_layer_bytes;
+	return at;
 }
 
 /* The blocks of a layer. */
 void graph_attention(struct graph *g, uint32_t layer);
 void graph_mla(struct graph *g, uint32_t layer); /* latent attention */
+void graph_delta(struct graph *g, uint32_t layer);
 void graph_mlp(struct graph *g, uint32_t layer);
 
 /* Their biases in the same order as one F32 [N] tensor, or [matrices, N] when @matrices is not 0. */
@@ -136,7 +143,17 @@ int graph_find(struct graph *g, const struct weight_piece *piece, struct source_
 /* Indices of our own, [n], or [rows, n] when @rows is not 0. */
 uint32_t graph_indices(struct graph *g, const char *label, const uint32_t *data, uint32_t rows,
 		       uint32_t n);
-/* @n floats of our own. */
-uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t n);
+/* Floats of our own, [n], or [rows, n] when @rows is not 0. */
+uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t rows,
+			uint32_t n);
+/* Elements @part of the vector NAME, which has @n, to @to. */
+void graph_read(struct graph *g, const char *name, uint32_t layer, uint32_t n, struct range part,
+		float *to);
+/* Row @row of NAME [rows, 1, cols] to @to. */
+void graph_read_channel(struct graph *g, const char *name, uint32_t layer, uint32_t rows,
+			uint32_t row, uint32_t cols, float *to);
+/* out = x act(gate), x normalised in runs by @norm if that is not TXDA_NONE; F32 [T, n]. */
+uint32_t graph_gate(struct graph *g, const char *label, uint32_t x, uint32_t gate, uint32_t norm,
+		    uint32_t n, uint32_t flags);
 
 #endif /* TXDA_COMPILE_GRAPH_INTERNAL_H */

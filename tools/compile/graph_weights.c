@@ -108,9 +108,36 @@ uint32_t graph_indices(struct graph *g, const char *label, const uint32_t *data,
 	return own_words(g, label, TXDA_I32, data, rows, n);
 }
 
-uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t n)
+uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t rows,
+			uint32_t n)
 {
-	return own_words(g, label, TXDA_F32, data, 0, n);
+	return own_words(g, label, TXDA_F32, data, rows, n);
+}
+
+void graph_read(struct graph *g, const char *name, uint32_t layer, uint32_t n, struct range part,
+		float *to)
+{
+	char full[NAME_BYTES];
+	struct source_tensor t;
+
+	if (!find(g, tensor_name(g, full, name, layer, 0, ""), 0, n, &t))
+		source_read(&t, 0, part.first, part.n, to);
+}
+
+void graph_read_channel(struct graph *g, const char *name, uint32_t layer, uint32_t rows,
+			uint32_t row, uint32_t cols, float *to)
+{
+	char full[NAME_BYTES];
+	struct source_tensor t;
+	int r = g->failed;
+
+	tensor_name(g, full, name, layer, 0, "");
+	if (!r)
+		r = source_find_stacked(g->source, full, rows, row, 1, cols, false, &t, g->error);
+	if (r)
+		graph_fail(g, r);
+	else
+		source_read(&t, 0, 0, cols, to);
 }
 
 /* The biases of @w's rows; false: there are none, and that is remembered. */
@@ -150,7 +177,7 @@ uint32_t graph_bias(struct graph *g, const char *label, const struct weight_piec
 			at += pieces[i].row.n;
 		}
 	}
-	tensor = own_words(g, label, TXDA_F32, data, matrices, n);
+	tensor = graph_constant(g, label, data, matrices, n);
 	free(data);
 	return tensor;
 }
@@ -174,7 +201,7 @@ static uint32_t vector(struct graph *g, const char *label, const char *name, uin
 	source_read(&t, 0, part.first, part.n, data);
 	for (i = 0; i < part.n; i++)
 		data[i] += plus;
-	tensor = graph_constant(g, label, data, part.n);
+	tensor = graph_constant(g, label, data, 0, part.n);
 	free(data);
 	return tensor;
 }

@@ -34,7 +34,7 @@ static const char usage[] =
 	"      --mtp             the program of the layer that predicts one token more\n"
 	"      --kv TYPE         bf16 (default) or int8: keys and values in the cache\n"
 	"      --group N         weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
-	"      --block-size N    tokens of a KV block: 16, 32 (default), 64, 128\n"
+	"      --block-size N    tokens of a KV block: 16 to 1024 (default: by the model)\n"
 	"      --max-tokens N    tokens of a step (2048)\n"
 	"      --max-seqs N      sequences of a step (256)\n"
 	"      --max-rows N      rows of logits of a step (256)\n"

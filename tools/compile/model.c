@@ -357,6 +357,28 @@ static int check_limit(const char *option, uint32_t value, uint32_t min, uint32_
 	return 0;
 }
 
+/*
+ * 32, or where layers have states, one of which is in each block, so many that states take no more
+ * than four times the room of keys and values.
+ */
+static uint32_t default_block_size(const struct model_config *c)
+{
+	const struct delta_config *d = &c->delta;
+	uint64_t state, kv = 0, states = 0;
+	uint32_t size = 32, i;
+
+	state = txda_conv_state_bytes(2 * d->n_k_heads * d->k_dim + d->n_v_heads * d->v_dim,
+				      d->kernel ? d->kernel : 1) +
+		txda_delta_state_bytes(d->n_v_heads, d->k_dim, d->v_dim);
+	for (i = 0; i < c->n_layers; i++) {
+		states += d->layer[i] ? state : 0;
+		kv += d->layer[i] ? 0 : txda_kv_layer_bytes(c->n_kv_heads, c->head_dim, 1);
+	}
+	while (size < 1024 && states > 4 * kv * size)
+		size *= 2;
+	return size;
+}
+
 int model_resolve_options(const struct model *m, struct compile_options *o,
 			  struct tool_error *error)
 {
@@ -365,6 +387,8 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 
 	if (!o->tp)
 		o->tp = c->parallel_size ? c->parallel_size : 1;
+	if (!o->block_size)
+		o->block_size = default_block_size(c);
 	if (!o->max_context)
 		o->max_context = config_default_context(c);
 	if (o->topk > c->vocab_size)
@@ -382,9 +406,9 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 				 o->embeds ? "inputs embeds" : "program");
 	if (o->group != 32 && o->group != 64 && o->group != 128)
 		return tool_fail(error, -EINVAL, "--group: %u is none of 32, 64, 128", o->group);
-	if (o->block_size != 16 && o->block_size != 32 && o->block_size != 64 &&
-	    o->block_size != 128)
-		return tool_fail(error, -EINVAL, "--block-size: %u is none of 16, 32, 64, 128",
+	if (!txda_is_block_size(o->block_size))
+		return tool_fail(error, -EINVAL,
+				 "--block-size: %u is none of 16, 32, 64, 128, 256, 512, 1024",
 				 o->block_size);
 	if (!o->name[0] || strlen(o->name) > 127)
 		return tool_fail(error, -EINVAL, "--name: not 1 to 127 bytes");

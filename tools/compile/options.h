@@ -29,7 +29,7 @@ struct compile_options {
 	bool keys;	      /* an output of the keys that an indexer chose, for tests */
 	bool states;	      /* likewise of all tokens, for the program mtp */
 	uint32_t group;	      /* quantisation group: 32, 64 or 128 */
-	uint32_t block_size;  /* tokens per KV block: 16, 32, 64 or 128 */
+	uint32_t block_size;  /* tokens per KV block: txda_is_block_size(); 0: by the model */
 	uint32_t max_tokens;  /* T */
 	uint32_t max_seqs;    /* S */
 	uint32_t max_rows;    /* R */
@@ -40,12 +40,8 @@ struct compile_options {
 };
 
 #define COMPILE_OPTIONS_DEFAULT                                                                    \
-	((struct compile_options){.group = 32,                                                     \
-				  .block_size = 32,                                                \
-				  .max_tokens = 2048,                                              \
-				  .max_seqs = 256,                                                 \
-				  .max_rows = 256,                                                 \
-				  .topk = 64})
+	((struct compile_options){                                                                 \
+		.group = 32, .max_tokens = 2048, .max_seqs = 256, .max_rows = 256, .topk = 64})
 
 #define COMPILE_VERSION "txda-compile 0.1.0"
 

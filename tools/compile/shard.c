@@ -6,40 +6,59 @@
 #include <stdio.h>
 
 /* Chips that share a KV head when there are fewer of those than chips. */
-static uint32_t most_sharing(const struct model_config *c, uint32_t tp)
+static uint32_t most_sharing(uint32_t kv, uint32_t tp)
 {
-	return (tp + c->n_kv_heads - 1) / c->n_kv_heads;
+	return (tp + kv - 1) / kv;
 }
 
-/* Every chip must have a query head. */
+/* Every chip must have a query head, and one of the values of a gated delta net. */
 static bool heads_divide(const struct model_config *c, uint32_t tp)
 {
-	return c->n_kv_heads >= tp || c->n_heads / c->n_kv_heads >= most_sharing(c, tp);
+	const struct delta_config *d = &c->delta;
+
+	return (c->n_kv_heads >= tp ||
+		c->n_heads / c->n_kv_heads >= most_sharing(c->n_kv_heads, tp)) &&
+	       (d->n_k_heads >= tp || !d->n_k_heads ||
+		d->n_v_heads / d->n_k_heads >= most_sharing(d->n_k_heads, tp));
 }
 
 /*
  * With enough KV heads each chip has some, as evenly as can be, with all of their queries. Else the
  * chips divide among the KV heads, and those of one head among its queries.
  */
-static void shard_heads(const struct model_config *c, struct shard *s)
+static void shard_heads(uint32_t heads, uint32_t kv, const struct shard *s, struct range *ret_kv,
+			struct range *ret_q)
 {
-	uint32_t kv = c->n_kv_heads, tp = s->tp, group = c->n_heads / kv, rank = s->rank, head,
-		 from, n;
+	uint32_t tp = s->tp, group = heads / kv, rank = s->rank, head, from, n;
 
-	s->kv_heads_most = kv >= tp ? (kv + tp - 1) / tp : 1;
 	if (kv >= tp) {
-		s->kv_heads.first = rank * kv / tp;
-		s->kv_heads.n = (rank + 1) * kv / tp - s->kv_heads.first;
-		s->q_heads.first = s->kv_heads.first * group;
-		s->q_heads.n = s->kv_heads.n * group;
+		ret_kv->first = rank * kv / tp;
+		ret_kv->n = (rank + 1) * kv / tp - ret_kv->first;
+		ret_q->first = ret_kv->first * group;
+		ret_q->n = ret_kv->n * group;
 		return;
 	}
 	head = rank * kv / tp;
 	from = (head * tp + kv - 1) / kv;
 	n = ((head + 1) * tp + kv - 1) / kv - from;
-	s->kv_heads = (struct range){head, 1};
-	s->q_heads.first = head * group + (rank - from) * group / n;
-	s->q_heads.n = head * group + (rank - from + 1) * group / n - s->q_heads.first;
+	*ret_kv = (struct range){head, 1};
+	ret_q->first = head * group + (rank - from) * group / n;
+	ret_q->n = head * group + (rank - from + 1) * group / n - ret_q->first;
+}
+
+/* The most heads of either kind that a chip has. */
+static void count_most(uint32_t heads, uint32_t kv, uint32_t tp, uint32_t *ret_kv, uint32_t *ret_q)
+{
+	struct shard s = {.tp = tp};
+
+	*ret_kv = *ret_q = 0;
+	for (s.rank = 0; s.rank < tp; s.rank++) {
+		struct range k, q;
+
+		shard_heads(heads, kv, &s, &k, &q);
+		*ret_kv = k.n > *ret_kv ? k.n : *ret_kv;
+		*ret_q = q.n > *ret_q ? q.n : *ret_q;
+	}
 }
 
 /* The width of the ranges of @total over @tp chips: a multiple of @unit if that leaves none empty.
@@ -122,7 +141,13 @@ int shard_make(const struct model_config *c, uint32_t tp, uint32_t rank, uint32_
 		return tool_fail(error, -EINVAL,
 				 "%u chips: intermediate_size %u or vocab_size %u is too small", tp,
 				 c->intermediate_size, c->vocab_size);
-	shard_heads(c, &s);
+	shard_heads(c->n_heads, c->n_kv_heads, &s, &s.kv_heads, &s.q_heads);
+	count_most(c->n_heads, c->n_kv_heads, tp, &s.kv_heads_most, &i);
+	if (c->delta.n_k_heads) {
+		shard_heads(c->delta.n_v_heads, c->delta.n_k_heads, &s, &s.k_heads, &s.v_heads);
+		count_most(c->delta.n_v_heads, c->delta.n_k_heads, tp, &s.k_heads_most,
+			   &s.v_heads_most);
+	}
 	s.vocab = range_of(c->vocab_size, s.vocab_width, rank);
 	r = shard_experts(&c->moe, group, expert_parallel, &s, error);
 	if (!r)

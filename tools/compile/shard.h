@@ -20,9 +20,11 @@ struct range {
 struct shard {
 	uint32_t tp, rank;
 	struct range q_heads, kv_heads;
-	uint32_t kv_heads_most; /* of any chip: caches are alike on all */
-	struct range inner;	/* of intermediate_size */
-	struct range experts;	/* all, or with expert parallelism some */
+	uint32_t kv_heads_most;	       /* of any chip: caches are alike on all */
+	struct range k_heads, v_heads; /* of gated delta nets */
+	uint32_t k_heads_most, v_heads_most;
+	struct range inner;   /* of intermediate_size */
+	struct range experts; /* all, or with expert parallelism some */
 	struct range expert_inner, shared_inner;
 	struct range vocab;   /* rows of embedding and head */
 	uint32_t vocab_width; /* the same on all ranks; vocab.n and zeros after it */

@@ -25,7 +25,7 @@ static const char usage[] =
 	"      --ep             chips have whole experts\n"
 	"      --weights TYPE   keep (default), bf16, f16, w8 or w4\n"
 	"      --group N        weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
-	"      --block-size N   tokens of a KV block: 16, 32 (default), 64, 128\n"
+	"      --block-size N   tokens of a KV block: 16 to 1024 (default: by the model)\n"
 	"      --precise        float32 activations and products\n"
 	"      --chunk N        prompts in pieces of N tokens\n"
 	"      --mtp            compare the layer that predicts a token more instead\n"
