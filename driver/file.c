@@ -46,6 +46,30 @@ void txda_file_close(struct drm_device *drm, struct drm_file *drm_file)
 	kfree(file);
 }
 
+/* With the time of jobs that run, so that it rises with each second of a long one. */
+static s64 txda_file_busy_ns(struct txda_file *file, enum txda_queue_class_id class)
+{
+	s64 busy = atomic64_read(&file->busy_ns[class]);
+	s64 shown = atomic64_read(&file->busy_shown[class]);
+	struct txda_queue *queue;
+	u32 id;
+
+	for (id = 1; id <= TXDA_MAX_CLIENT_QUEUES; id++) {
+		queue = txda_queue_lookup(file, id);
+		if (!queue)
+			continue;
+		if (queue->class == class)
+			busy += txda_queue_running_ns(queue);
+		txda_queue_put(queue);
+	}
+	/* A job that ended meanwhile is in neither. */
+	while (busy > shown) {
+		if (atomic64_try_cmpxchg(&file->busy_shown[class], &shown, busy))
+			return busy;
+	}
+	return shown;
+}
+
 void txda_file_show_fdinfo(struct drm_printer *p, struct drm_file *drm_file)
 {
 	struct txda_file *file = to_txda_file(drm_file);
@@ -59,7 +83,7 @@ void txda_file_show_fdinfo(struct drm_printer *p, struct drm_file *drm_file)
 
 	for (i = 0; i < TXDA_CLASS_COUNT; i++) {
 		drm_printf(p, "drm-engine-%s:\t%lld ns\n", txda_class_names[i],
-			   atomic64_read(&file->busy_ns[i]));
+			   txda_file_busy_ns(file, i));
 		if (capacity[i] > 1)
 			drm_printf(p, "drm-engine-capacity-%s:\t%u\n", txda_class_names[i],
 				   capacity[i]);

@@ -43,8 +43,11 @@ struct txda_file {
 	/** @queues: struct txda_queue by id; ids start at 1. */
 	struct xarray queues;
 
-	/** @busy_ns: Time that its jobs kept queues of each class busy; never falls. */
+	/** @busy_ns: Time that its jobs which are done kept queues of each class busy. */
 	atomic64_t busy_ns[TXDA_CLASS_COUNT];
+
+	/** @busy_shown: The same with jobs that ran, as it was shown last; never falls. */
+	atomic64_t busy_shown[TXDA_CLASS_COUNT];
 
 	/** @jobs_active: Jobs on the chip now, by class. */
 	atomic_t jobs_active[TXDA_CLASS_COUNT];

@@ -199,6 +199,15 @@ static bool txda_queue_working_since(struct txda_queue *queue, u64 *ret_ns)
 	return job;
 }
 
+u64 txda_queue_running_ns(struct txda_queue *queue)
+{
+	u64 now = ktime_get_ns(), since;
+
+	if (!txda_queue_working_since(queue, &since))
+		return 0;
+	return now > since ? now - since : 0;
+}
+
 /* Whether the queue has work and did nothing of it for its time limit. */
 static bool txda_queue_hangs(struct txda_queue *queue)
 {

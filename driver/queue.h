@@ -247,6 +247,8 @@ void txda_jobs_complete(struct txda_hwq *hwq);
 void txda_jobs_reap(struct txda_queue *queue);
 /* Signals what is left of a dead queue's ring; the chip cannot touch it any more. */
 void txda_jobs_flush(struct txda_queue *queue);
+/* For how long the job that runs has kept the queue busy, 0: none does. */
+u64 txda_queue_running_ns(struct txda_queue *queue);
 /* The client goes: jobs that end from now on do not count as its time. */
 void txda_jobs_leave_file(struct txda_queue *queue);
 

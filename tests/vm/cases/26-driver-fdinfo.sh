@@ -58,6 +58,19 @@ fdinfo $lazy >/tmp/lazy || fail "no fdinfo of the second client"
 [ "$(of /tmp/lazy drm-client-id)" != "$(of /tmp/one drm-client-id)" ] || fail "two clients with one id"
 [ "$(of /tmp/lazy drm-engine-copy)" = "0 ns" ] || fail "a client that does nothing has engine time"
 [ "$(bytes /tmp/lazy drm-total-vram)" -eq 0 ] || fail "a client that has nothing has memory"
+
+# A job that does not end is seen while it runs.
+ioctl_queue_fault --busy >/tmp/busy 2>&1 &
+long=$!
+wait_for 30 grep -q busy /tmp/busy || fail "the client is not busy: $(cat /tmp/busy)"
+fdinfo $long >/tmp/one || fail "no fdinfo of the client with a long job"
+was=$(of /tmp/one drm-engine-compute | cut -d ' ' -f 1)
+long_rises() {
+	fdinfo $long >/tmp/two && [ "$(of /tmp/two drm-engine-compute | cut -d ' ' -f 1)" -gt "$was" ]
+}
+wait_for 30 long_rises || fail "engine time stands still in a long job"
+kill $long
+wait $long 2>/dev/null
 kill -INT $busy
 wait $busy || fail "$(cat /tmp/load)"
 kill $lazy
