@@ -133,18 +133,24 @@ typedef __m512 dotacc;
 V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][8],
 			const uint32_t *const *w, const uint32_t *x, size_t row)
 {
-	__m512i pair[ATT_ROWS];
+	__m512i one, held[8];
 
-	EACH(r, rows) {
-		pair[r] = _mm512_set1_epi32((int)x[r * row]);
-		KEEP(pair[r]);
+	/* Held in registers is what there are fewer of. */
+	EACH(i, rows < vectors ? rows : vectors) {
+		held[i] = rows < vectors ? _mm512_set1_epi32((int)x[i * row])
+					 : _mm512_loadu_si512(w[i]);
+		KEEP(held[i]);
 	}
-	EACH(v, vectors) {
-		__m512i words = _mm512_loadu_si512(w[v]);
+	EACH(j, rows < vectors ? vectors : rows) {
+		one = rows < vectors ? _mm512_loadu_si512(w[j])
+				     : _mm512_set1_epi32((int)x[j * row]);
+		KEEP(one);
+		EACH(i, rows < vectors ? rows : vectors) {
+			dotacc *to = rows < vectors ? &c[i][j] : &c[j][i];
 
-		KEEP(words);
-		EACH(r, rows)
-			c[r][v] = _mm512_dpbf16_ps(c[r][v], (__m512bh)words, (__m512bh)pair[r]);
+			*to = _mm512_dpbf16_ps(*to, (__m512bh)(rows < vectors ? one : held[i]),
+					       (__m512bh)(rows < vectors ? held[i] : one));
+		}
 	}
 }
 

@@ -206,7 +206,7 @@ V_INLINE void i8_rows(const int bits, const unsigned rows, const struct cm_panel
 			c[m][v] = p->first ? _mm512_setzero_ps()
 					   : _mm512_loadu_ps(acc + m * 32 + v * 16);
 	for (size_t n = p->n, left = 0; n; n--, w += block_bytes, a += 10 * rows) {
-		__m512 s[2];
+		__m512 s0, s1;
 
 		if (!left) {
 			header = w;
@@ -216,16 +216,17 @@ V_INLINE void i8_rows(const int bits, const unsigned rows, const struct cm_panel
 		left--;
 		i8_block(bits, rows, d, w, a);
 		fetch_ahead(&ahead, pace, block_bytes / 64);
-		s[0] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)header));
-		s[1] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(header + 32)));
+		s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)header));
+		s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(header + 32)));
 		EACH(m, rows) {
 			__m512 x = _mm512_set1_ps(((const float *)a)[8 * rows + m]);
 
-			EACH(v, 2) {
-				c[m][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][v]),
-							  _mm512_mul_ps(s[v], x), c[m][v]);
-				KEEP(c[m][v]);
-			}
+			c[m][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][0]), _mm512_mul_ps(s0, x),
+						  c[m][0]);
+			c[m][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][1]), _mm512_mul_ps(s1, x),
+						  c[m][1]);
+			KEEP(c[m][0]);
+			KEEP(c[m][1]);
 		}
 	}
 	EACH(m, rows)
