@@ -237,35 +237,18 @@ static void find_files(struct files *f, const char *dir)
 		closedir(d);
 }
 
-/* To read the model; to have lanes; for lanes to confine themselves; to end in time. */
-static const char *const calls[] = {
-	"openat",
-	"openat2",
-	"newfstatat",
-	"statx",
-	"getdents64",
+/* To read the model, in time. */
+#define READING_CALLS "openat", "openat2", "newfstatat", "statx", "getdents64", "alarm", "setitimer"
+/* To have lanes, and for lanes to confine themselves. */
+#define LANE_CALLS                                                                                 \
+	"recvmsg", "clone", "wait4", "pidfd_send_signal", "getppid", "dup2", "dup3",               \
+		"close_range", "prctl", "seccomp", "landlock_create_ruleset",                      \
+		"landlock_restrict_self"
 
-	"recvmsg",
-	"clone",
-	"wait4",
-	"pidfd_send_signal",
-	"getppid",
-	"dup2",
-	"dup3",
-	"close_range",
-
-	"prctl",
-	"seccomp",
-	"landlock_create_ruleset",
-	"landlock_restrict_self",
-
-	"alarm",
-	"setitimer",
-	NULL,
-};
-
-static int confine(const char *dir, char *err, size_t errlen)
+/* For the time in which it reads the model. */
+static int confine_reader(const char *dir, char *err, size_t errlen)
 {
+	static const char *const calls[] = {READING_CALLS, LANE_CALLS, NULL};
 	struct files files = {.n = 0};
 	struct confinement c = {.calls = calls};
 	int r;
@@ -276,6 +259,15 @@ static int confine(const char *dir, char *err, size_t errlen)
 	while (files.n)
 		free(files.paths[--files.n]);
 	return r;
+}
+
+/* From then on: it opens no file any more. */
+static int confine_server(char *err, size_t errlen)
+{
+	static const char *const calls[] = {LANE_CALLS, NULL};
+	const struct confinement c = {.calls = calls};
+
+	return confine_self(&c, err, errlen);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -303,14 +295,18 @@ static int run(const char *dir, uint64_t memory, unsigned seconds)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	confine_limit(&limits);
-	tzset(); /* reads a file */
+	/* Read now, and, as it has a name, not again. */
+	setenv("TZ", ":/etc/localtime", 0);
+	tzset();
 	alarm(seconds);
-	if (confine(dir, err, sizeof(err)))
+	if (confine_reader(dir, err, sizeof(err)))
 		return fail(err);
 	r = text_model_read(&m, dir, &loaded);
 	if (r)
 		return fail(strerror(-r));
 	alarm(0);
+	if (confine_server(err, sizeof(err)))
+		return fail(err);
 	if (!write_all(CONTROL, loaded.data, loaded.len))
 		return 1;
 	free(loaded.data);
