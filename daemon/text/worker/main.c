@@ -6,7 +6,6 @@
  * The process that txdad starts reads the model and then does nothing but begin lanes and end them.
  * It can open the model's files while it reads them; a lane can open nothing.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -24,11 +23,11 @@
 #include <unistd.h>
 
 #include "confine.h"
+#include "text_confine.h"
 #include "work.h"
 
 #define CONTROL	     0 /* the socket that txdad passes */
 #define EXIT_USAGE   64
-#define MAX_FILES    64
 #define KEEP_BYTES   ((size_t)1 << 20) /* of memory for messages, between two of them */
 #define DESCRIPTORS  64
 #define SIGNAL_BY_FD 424 /* pidfd_send_signal(2), on every machine */
@@ -109,12 +108,11 @@ static void work(const struct text_model *m, int fd)
 
 static void run_lane(const struct text_model *m, int fd, pid_t parent)
 {
-	const struct confinement nothing = {0};
 	char err[256];
 
 	if (dup2(fd, CONTROL) < 0 || close_range(3, ~0u, 0) ||
 	    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent ||
-	    confine_self(&nothing, err, sizeof(err)))
+	    text_confine_lane(err, sizeof(err)))
 		_exit(1);
 	work(m, CONTROL);
 	_exit(0);
@@ -191,85 +189,6 @@ static void serve(const struct text_model *m)
 		end_lane(&lanes[i]);
 }
 
-/* ---- confinement ----------------------------------------------------------------------------- */
-
-/* The files that the model may be read from: links may lead out of its directory. */
-struct files {
-	char *paths[MAX_FILES + 1];
-	unsigned n;
-};
-
-static void add_file(struct files *f, const char *dir, const char *name)
-{
-	char path[4096];
-
-	if (f->n < MAX_FILES &&
-	    snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path))
-		f->paths[f->n] = realpath(path, NULL);
-	f->n += f->n < MAX_FILES && f->paths[f->n];
-}
-
-static void find_files(struct files *f, const char *dir)
-{
-	static const char *const names[] = {
-		".",
-		"tokenizer.json",
-		"tokenizer_config.json",
-		"tokenizer.model",
-		"special_tokens_map.json",
-		"generation_config.json",
-		"config.json",
-		"chat_template.jinja",
-		"chat_template.json",
-	};
-	char more[4096];
-	const struct dirent *e;
-	DIR *d = NULL;
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		add_file(f, dir, names[i]);
-	if (snprintf(more, sizeof(more), "%s/additional_chat_templates", dir) < (int)sizeof(more))
-		d = opendir(more);
-	while (d && (e = readdir(d)))
-		if (e->d_name[0] != '.')
-			add_file(f, more, e->d_name);
-	if (d)
-		closedir(d);
-}
-
-/* To read the model, in time. */
-#define READING_CALLS "openat", "openat2", "newfstatat", "statx", "getdents64", "alarm", "setitimer"
-/* To have lanes, and for lanes to confine themselves. */
-#define LANE_CALLS                                                                                 \
-	"recvmsg", "clone", "wait4", "pidfd_send_signal", "getppid", "dup2", "dup3",               \
-		"close_range", "prctl", "seccomp", "landlock_create_ruleset",                      \
-		"landlock_restrict_self"
-
-/* For the time in which it reads the model. */
-static int confine_reader(const char *dir, char *err, size_t errlen)
-{
-	static const char *const calls[] = {READING_CALLS, LANE_CALLS, NULL};
-	struct files files = {.n = 0};
-	struct confinement c = {.calls = calls};
-	int r;
-
-	find_files(&files, dir);
-	c.readable = (const char *const *)files.paths;
-	r = confine_self(&c, err, errlen);
-	while (files.n)
-		free(files.paths[--files.n]);
-	return r;
-}
-
-/* From then on: it opens no file any more. */
-static int confine_server(char *err, size_t errlen)
-{
-	static const char *const calls[] = {LANE_CALLS, NULL};
-	const struct confinement c = {.calls = calls};
-
-	return confine_self(&c, err, errlen);
-}
-
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static int fail(const char *why)
@@ -299,13 +218,13 @@ static int run(const char *dir, uint64_t memory, unsigned seconds)
 	setenv("TZ", ":/etc/localtime", 0);
 	tzset();
 	alarm(seconds);
-	if (confine_reader(dir, err, sizeof(err)))
+	if (text_confine_reader(dir, err, sizeof(err)))
 		return fail(err);
 	r = text_model_read(&m, dir, &loaded);
 	if (r)
 		return fail(strerror(-r));
 	alarm(0);
-	if (confine_server(err, sizeof(err)))
+	if (text_confine_server(err, sizeof(err)))
 		return fail(err);
 	if (!write_all(CONTROL, loaded.data, loaded.len))
 		return 1;
