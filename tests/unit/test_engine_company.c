@@ -79,7 +79,7 @@ static void company_changes_nothing(void **state)
 			.max_kv_blocks = 32 + (unsigned)rand() % 40 + (round % 4 ? 0 : 200),
 			.prefix_caching = round % 3 != 0,
 			.max_stall_ms = round % 5 == 0,
-			.max_decode_ms = round % 7 == 3,
+			.max_decode_ms = round == 3,
 			.speculation = round % 2   ? ENGINE_SPECULATE_NOT
 				       : round % 4 ? ENGINE_SPECULATE_NGRAM
 						   : ENGINE_SPECULATE_MODEL,
@@ -115,7 +115,7 @@ static void company_changes_nothing(void **state)
 		}
 		close_engine(e);
 		/* Decodes that take too long take turns. */
-		fake_model_config.delay_us = options.max_decode_ms ? 1200 : 0;
+		fake_model_config.delay_us = options.max_decode_ms ? 1010 : 0;
 		e = open_engine(&options);
 		fake_model_config.delay_us = 0;
 		for (unsigned i = 0; i < REQUESTS; i++) {
