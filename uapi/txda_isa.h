@@ -603,6 +603,7 @@ struct txda_op_index_store {
 	__u32 flags; /* TXDA_ROPE_INTERLEAVED */
 	__u64 layer_offset;
 	float eps;
+	__u32 reserved;
 };
 
 struct txda_op_index_select {
@@ -612,6 +613,7 @@ struct txda_op_index_select {
 	__u32 keys;
 	__u64 layer_offset;
 	__u32 out_col;
+	__u32 reserved;
 };
 
 /*
@@ -633,7 +635,7 @@ struct txda_op_index_select {
  * of the values goes with h Hk / Hv of the keys and has the state S [Dk][Dv]:
  *   S = exp(c[0][h] log(1 + exp(a[t][h] + c[1][h]))) S
  *   S = S + k (sigmoid(b[t][h]) (v - S^T k))^T,   out[t][h] = S^T q
- * with b and a the halves of the row [1].
+ * The halves of the row [1] are b and a.
  *   in:  [0] x F32 [T, 2 Hk Dk + Hv Dv]   [1] b and a F32 [T, 2 Hv]   [2] c F32 [2, Hv]
  *        [3] block table I32 [S, B]   [4] spans I32 [S, 2]   [5] context I32 [S]
  *   out: [0] F32 [T, Hv Dv]   [1] cache KV_PAGED [N, bytes of a block]
@@ -660,6 +662,7 @@ struct txda_op_delta_rule {
 	__u32 v_dim;	 /* Dv */
 	__u64 layer_offset;
 	__u32 block_size;
+	__u32 reserved;
 };
 
 struct txda_op_gate {

@@ -313,11 +313,11 @@ static const struct op_rule op_rules[TXDA_OP_COUNT] = {
 	[TXDA_OP_MOE_COMBINE] = {sizeof(struct txda_op_moe_combine) / 4, 7, 1},
 	[TXDA_OP_MLA_STORE] = {sizeof(struct txda_op_mla_store) / 4, 31, 3},
 	[TXDA_OP_MLA_ATTENTION] = {sizeof(struct txda_op_mla_attention) / 4, 63, 1},
-	[TXDA_OP_INDEX_STORE] = {sizeof(struct txda_op_index_store) / 4, 63, 3},
-	[TXDA_OP_INDEX_SELECT] = {sizeof(struct txda_op_index_select) / 4, 63, 1},
+	[TXDA_OP_INDEX_STORE] = {offsetof(struct txda_op_index_store, reserved) / 4, 63, 3},
+	[TXDA_OP_INDEX_SELECT] = {offsetof(struct txda_op_index_select, reserved) / 4, 63, 1},
 	[TXDA_OP_MLA_SPARSE] = {sizeof(struct txda_op_mla_attention) / 4, 15, 1},
 	[TXDA_OP_DELTA_CONV] = {sizeof(struct txda_op_delta_conv) / 4, 31, 3},
-	[TXDA_OP_DELTA_RULE] = {sizeof(struct txda_op_delta_rule) / 4, 63, 3},
+	[TXDA_OP_DELTA_RULE] = {offsetof(struct txda_op_delta_rule, reserved) / 4, 63, 3},
 	[TXDA_OP_GATE] = {sizeof(struct txda_op_gate) / 4, 3, 1},
 };
 
