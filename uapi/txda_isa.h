@@ -30,7 +30,9 @@
  *   2: activations GELU_GATED and SOFTCAP, txda_op_linear.limit, txda_op_silu_mul,
  *      txda_op_attention.softcap
  *   3: type MX4, activation SWIGLU_CLAMPED, txda_op_moe_linear.limit and its biases, sinks of
- *      ATTENTION; INDEX_STORE, INDEX_SELECT, MLA_SPARSE; DELTA_CONV, DELTA_RULE, GATE
+ *      ATTENTION; INDEX_STORE, INDEX_SELECT, MLA_SPARSE; DELTA_CONV, DELTA_RULE, GATE; LAYERNORM,
+ *      INTERPOLATE, SPAN_ATTENTION and MERGE_ROWS, activations GELU to SILU, positions with several
+ *      coordinates in ROPE_TABLE
  */
 #define TXDA_ISA_MINOR 3
 
@@ -296,6 +298,10 @@ enum txda_opcode {
 	TXDA_OP_DELTA_CONV = 19,
 	TXDA_OP_DELTA_RULE = 20,
 	TXDA_OP_GATE = 21,
+	TXDA_OP_LAYERNORM = 22,
+	TXDA_OP_INTERPOLATE = 23,
+	TXDA_OP_SPAN_ATTENTION = 24,
+	TXDA_OP_MERGE_ROWS = 25,
 	TXDA_OP_COUNT
 };
 
@@ -339,7 +345,8 @@ struct txda_op_rmsnorm {
  *   out: [0] F32 or BF16 [M, N]; gated: [M, N / 2], the rows of W being N/2 gates, then N/2 ups:
  *        out[j] = silu(gate_j) * up_j, or gelu(gate_j) * up_j with gelu(x) = x / (1 + exp(-2 u)),
  *        u = sqrt(2 / pi) (x + 0.044715 x^3): the form by tanh (Hendrycks and Gimpel 2016)
- * SOFTCAP: act(y) = limit * tanh(y / limit).
+ * SOFTCAP: act(y) = limit * tanh(y / limit). GELU: y times the normal distribution up to y, by erf;
+ * GELU_TANH: as in GELU_GATED; GELU_QUICK: y / (1 + exp(-1.702 y)); SILU: y / (1 + exp(-y)).
  * SWIGLU_CLAMPED: out[j] = (u + 1) g / (1 + exp(-1.702 g)) with g = min(gate_j, limit), u = up_j
  * within [-limit, limit].
  * Without a residual the output may be wider: the result goes to its columns from @out_col on.
@@ -350,6 +357,10 @@ enum txda_activation {
 	TXDA_ACT_GELU_GATED = 2,     /* the same */
 	TXDA_ACT_SOFTCAP = 3,	     /* LINEAR only */
 	TXDA_ACT_SWIGLU_CLAMPED = 4, /* gated, as SILU_GATED */
+	TXDA_ACT_GELU = 5,	     /* this and what follows: LINEAR and LAYERNORM */
+	TXDA_ACT_GELU_TANH = 6,
+	TXDA_ACT_GELU_QUICK = 7,
+	TXDA_ACT_SILU = 8,
 	TXDA_ACT_COUNT
 };
 
@@ -363,6 +374,12 @@ static inline int txda_is_gated(__u32 act)
 static inline int txda_is_limited(__u32 act)
 {
 	return act == TXDA_ACT_SOFTCAP || act == TXDA_ACT_SWIGLU_CLAMPED;
+}
+
+/* Activations of each element by itself. */
+static inline int txda_is_plain_act(__u32 act)
+{
+	return act >= TXDA_ACT_GELU && act <= TXDA_ACT_SILU;
 }
 
 /*
@@ -461,7 +478,10 @@ struct txda_op_moe_combine {
  * NTK scaling is a function of the position: where position + 1 > dynamic_from > 0, inv_freq is
  * made anew from base' = base * (factor * (position + 1) / dynamic_from - (factor - 1)) ^ (2P / (2P
  * - 2)), as a step-by-step decode of the reference implementations has it.
- *   in:  [0] positions I32 [T]   [1] inv_freq F32 [P]
+ * With [2] a position has A coordinates (time, row and column of a patch): angle[i] is made from
+ * coordinate axes[i].
+ *   in:  [0] positions I32 [T], or [T, A] with [2]   [1] inv_freq F32 [P]
+ *        [2] axes I32 [P], each below A, or none
  *   out: [0] table F32 [T, 2 P]
  */
 struct txda_op_rope_table {
@@ -699,6 +719,55 @@ struct txda_op_topk {
  *   out: [0] F32 [M, V], (group_size - 1) * W < V <= group_size * W
  */
 
+/*
+ * What towers that see images need beside the above.
+ *
+ * LAYERNORM: out = act((x - mean(x)) / sqrt(variance(x) + eps) * weight + bias), reduced in float32
+ * (Ba et al. 2016).
+ *   in:  [0] x F32 [M, H]   [1] weight F32 [H]   [2] bias F32 [H] or none
+ *   out: [0] F32 or BF16 [M, H]
+ *
+ * INTERPOLATE: out[m] = x[m] + sum over rising j of weights[m][j] table[taps[m][j]]: learned
+ * positions between those of a table.
+ *   in:  [0] x F32 [M, H] (may be the output itself)   [1] table F32 [N, H]
+ *        [2] taps I32 [M, k], each below N   [3] weights F32 [M, k]
+ *   out: [0] F32 [M, H]
+ *
+ * SPAN_ATTENTION: softmax(scale q K^T) V among the rows of each span, in both directions. A row of
+ * qkv has the queries, keys and values of Hq heads; the first 2 P elements of queries and keys are
+ * rotated by the table's row when [2] is given, in pairs (i, i + P). Rows outside of all spans stay
+ * as they were. A row's bits depend on its span alone.
+ *   in:  [0] qkv F32 [M, 3 Hq D]
+ *        [1] spans I32 [S, 2]: first row and number of rows; the ranges rise, do not overlap and
+ *            lie in [0, M)
+ *        [2] table F32 [M, 2 P] or none
+ *   out: [0] BF16 or F32 [M, Hq D]
+ *
+ * MERGE_ROWS: out[m] = columns [col, col + H) of source[rows[m]], plus x[m] with TXDA_MERGE_ADD;
+ * and x[m] where rows[m] is 0xffffffff.
+ *   in:  [0] x F32 [M, H] (may be the output itself), or [H], the same for all
+ *        [1] source F32 [E, W]   [2] rows I32 [M], each below E or 0xffffffff
+ *   out: [0] F32 [M, H]
+ */
+#define TXDA_INTERPOLATE_MAX 64 /* taps */
+#define TXDA_MERGE_ADD	     (1u << 0)
+
+struct txda_op_layernorm {
+	float eps;
+	__u32 act; /* NONE, or a plain enum txda_activation */
+};
+
+struct txda_op_span_attention {
+	__u32 n_heads;
+	__u32 head_dim; /* even, at most 512 */
+	float scale;
+};
+
+struct txda_op_merge_rows {
+	__u32 flags; /* TXDA_MERGE_ADD */
+	__u32 col;
+};
+
 struct txda_op {
 	__u16 op;    /* enum txda_opcode */
 	__u16 flags; /* 0 */
@@ -725,6 +794,9 @@ struct txda_op {
 		struct txda_op_delta_conv delta_conv;
 		struct txda_op_delta_rule delta_rule;
 		struct txda_op_gate gate;
+		struct txda_op_layernorm layernorm;
+		struct txda_op_span_attention span_attention;
+		struct txda_op_merge_rows merge_rows;
 		__u32 raw[20]; /* what an op does not name is 0 */
 	};
 };

@@ -319,6 +319,10 @@ static const struct op_rule op_rules[TXDA_OP_COUNT] = {
 	[TXDA_OP_DELTA_CONV] = {sizeof(struct txda_op_delta_conv) / 4, 31, 3},
 	[TXDA_OP_DELTA_RULE] = {offsetof(struct txda_op_delta_rule, reserved) / 4, 63, 3},
 	[TXDA_OP_GATE] = {sizeof(struct txda_op_gate) / 4, 3, 1},
+	[TXDA_OP_LAYERNORM] = {sizeof(struct txda_op_layernorm) / 4, 3, 1},
+	[TXDA_OP_INTERPOLATE] = {0, 15, 1},
+	[TXDA_OP_SPAN_ATTENTION] = {sizeof(struct txda_op_span_attention) / 4, 3, 1},
+	[TXDA_OP_MERGE_ROWS] = {sizeof(struct txda_op_merge_rows) / 4, 7, 1},
 };
 
 /* Whether tensor @index may stand where it does: the op takes @n there, and @required says which

@@ -83,6 +83,7 @@ extern const struct cm_op_impl cm_op_embed, cm_op_rmsnorm, cm_op_linear, cm_op_r
 	cm_op_rope_kv, cm_op_attention, cm_op_gather_rows, cm_op_topk, cm_op_all_reduce,
 	cm_op_all_gather, cm_op_silu_mul, cm_op_route, cm_op_moe_linear, cm_op_moe_combine,
 	cm_op_mla_store, cm_op_mla_attention, cm_op_index_store, cm_op_index_select,
-	cm_op_mla_sparse, cm_op_delta_conv, cm_op_delta_rule, cm_op_gate;
+	cm_op_mla_sparse, cm_op_delta_conv, cm_op_delta_rule, cm_op_gate, cm_op_layernorm,
+	cm_op_interpolate, cm_op_span_attention, cm_op_merge_rows;
 
 #endif /* CM_OPS_CHECK_H */

@@ -230,6 +230,8 @@ static void finish_plain(const struct cm_launch *l, const struct cm_product *p, 
 		cm_product_bias(p, acc, l->in[2]->ptr, panel);
 	if (l->op->linear.act == TXDA_ACT_SOFTCAP)
 		cm_softcap(p->precise, l->op->linear.limit, acc);
+	else if (txda_is_plain_act(l->op->linear.act))
+		cm_activate(p->precise, l->op->linear.act, acc);
 	if (l->in[4])
 		cm_simd->add((float *)out->ptr + at, acc, (const float *)l->in[4]->ptr + at, cols);
 	else

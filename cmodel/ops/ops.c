@@ -39,6 +39,10 @@ static const struct cm_op_impl *const impls[TXDA_OP_COUNT] = {
 	[TXDA_OP_DELTA_CONV] = &cm_op_delta_conv,
 	[TXDA_OP_DELTA_RULE] = &cm_op_delta_rule,
 	[TXDA_OP_GATE] = &cm_op_gate,
+	[TXDA_OP_LAYERNORM] = &cm_op_layernorm,
+	[TXDA_OP_INTERPOLATE] = &cm_op_interpolate,
+	[TXDA_OP_SPAN_ATTENTION] = &cm_op_span_attention,
+	[TXDA_OP_MERGE_ROWS] = &cm_op_merge_rows,
 };
 
 const struct cm_op_impl *cm_op_impl(unsigned opcode)

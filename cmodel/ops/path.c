@@ -14,6 +14,7 @@
 #include "kern_attention.h"
 #include "kern_index.h"
 #include "kern_delta.h"
+#include "kern_vision.h"
 
 #define PASTE2(a, b) a##b
 #define PASTE(a, b)  PASTE2(a, b)
@@ -66,4 +67,6 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.add = add_rows,
 	.blend = blend,
 	.next_above = next_above,
+	.layernorm = layernorm,
+	.activate = activate,
 };

@@ -315,3 +315,22 @@ void cm_softcap(bool precise, float cap, float *acc)
 	for (unsigned c = 0; precise && c < 32; c++)
 		acc[c] = (float)(cap * tanh((double)acc[c] / cap));
 }
+
+static double precise_activation(uint32_t act, double x)
+{
+	switch (act) {
+	case TXDA_ACT_GELU: return 0.5 * x * erfc(-x / M_SQRT2);
+	case TXDA_ACT_GELU_QUICK: return x / (1.0 + exp(-1.702 * x));
+	default:
+		return precise_gate(
+			act == TXDA_ACT_GELU_TANH ? TXDA_ACT_GELU_GATED : TXDA_ACT_SILU_GATED, x);
+	}
+}
+
+void cm_activate(bool precise, uint32_t act, float *acc)
+{
+	if (!precise)
+		cm_simd->activate(acc, act);
+	for (unsigned c = 0; precise && c < 32; c++)
+		acc[c] = (float)precise_activation(act, acc[c]);
+}

@@ -66,6 +66,8 @@ void cm_gate(bool precise, uint32_t act, float limit, float *out, const float *a
 void cm_product_bias(const struct cm_product *p, float *acc, const float *bias, uint64_t panel);
 /* acc[32] of a panel: cap * tanh(acc / cap). */
 void cm_softcap(bool precise, float cap, float *acc);
+/* acc[32] of a panel: act(acc), a plain enum txda_activation. */
+void cm_activate(bool precise, uint32_t act, float *acc);
 
 /* Bytes of one matrix. */
 uint64_t cm_product_bytes(const struct cm_product *p);

@@ -45,17 +45,26 @@ static void tokens_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *
 
 static int table_check(const struct cm_launch *l)
 {
-	const struct cm_tensor *pos = l->in[0], *freq = l->in[1];
+	const struct cm_tensor *pos = l->in[0], *freq = l->in[1], *axes = l->in[2];
 	const struct txda_op_rope_table *p = &l->op->rope_table;
 
-	if (cm_want(l, pos, DT(TXDA_I32), CM_ANY, CM_VECTOR) ||
+	if (cm_want(l, pos, DT(TXDA_I32), CM_ANY, axes ? CM_ANY : CM_VECTOR) ||
 	    cm_want(l, freq, DT(TXDA_F32), CM_ANY, CM_VECTOR) ||
+	    cm_may(l, axes, DT(TXDA_I32), freq->dim[0], CM_VECTOR) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), pos->dim[0], freq->dim[0] * 2))
 		return -EINVAL;
 	if (!freq->dim[0] || freq->dim[0] > MAX_HEAD_DIM / 2 ||
-	    (p->dynamic_from && freq->dim[0] < 2))
+	    (p->dynamic_from && (freq->dim[0] < 2 || axes)))
 		return cm_bad(l, TXDA_FAULT_SHAPE, freq, freq->va, freq->dim[0]);
-	return cm_want_index(l, pos, pos->dim[0], p->max_position, 0);
+	if (axes && cm_want_index(l, axes, axes->dim[0], pos->dim[1], 0))
+		return -EINVAL;
+	return cm_want_index(l, pos, pos->dim[0] * (axes ? pos->dim[1] : 1), p->max_position, 0);
+}
+
+static void table_pair(const struct txda_op_rope_table *p, float angle, float *cs, float *sn)
+{
+	*cs = cosf(angle) * p->scale;
+	*sn = sinf(angle) * p->scale;
 }
 
 static void table_row(const struct txda_op_rope_table *p, const float *freq, unsigned pairs,
@@ -69,10 +78,22 @@ static void table_row(const struct txda_op_rope_table *p, const float *freq, uns
 			    2.0 * pairs / (2.0 * pairs - 2.0));
 	for (unsigned i = 0; i < pairs; i++) {
 		float f = dynamic ? (float)(1.0 / pow(base, (double)i / pairs)) : freq[i];
-		float angle = (float)pos * f;
 
-		out[i] = cosf(angle) * p->scale;
-		out[pairs + i] = sinf(angle) * p->scale;
+		table_pair(p, (float)pos * f, &out[i], &out[pairs + i]);
+	}
+}
+
+/* Positions with several coordinates. */
+static void table_row_axes(const struct cm_launch *l, uint64_t row, unsigned pairs, float *out)
+{
+	uint64_t n = l->in[0]->dim[1];
+
+	for (unsigned i = 0; i < pairs; i++) {
+		uint32_t axis = cm_index_at(l->in[2], i);
+		uint32_t pos = cm_index_at(l->in[0], row * n + (axis < n ? axis : 0));
+
+		table_pair(&l->op->rope_table, (float)pos * ((const float *)l->in[1]->ptr)[i],
+			   &out[i], &out[pairs + i]);
 	}
 }
 
@@ -83,13 +104,19 @@ static void table_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 	(void)phase;
 	(void)core;
 	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, l->in[0]->dim[0]);
-	     t++)
-		table_row(&l->op->rope_table, l->in[1]->ptr, pairs, cm_index_at(l->in[0], t),
-			  (float *)l->out[0]->ptr + t * 2 * pairs);
+	     t++) {
+		float *out = (float *)l->out[0]->ptr + t * 2 * pairs;
+
+		if (l->in[2])
+			table_row_axes(l, t, pairs, out);
+		else
+			table_row(&l->op->rope_table, l->in[1]->ptr, pairs,
+				  cm_index_at(l->in[0], t), out);
+	}
 }
 
 const struct cm_op_impl cm_op_rope_table = {
-	.n_in = 2,
+	.n_in = 3,
 	.n_out = 1,
 	.check = table_check,
 	.need = no_need,

@@ -146,6 +146,11 @@ struct cm_simd {
 	void (*blend)(float *out, float a, const float *x, float b, const float *y, size_t n);
 	/* Index of the first element in [i, n) above @than, or n. */
 	size_t (*next_above)(const float *x, size_t i, size_t n, float than);
+	/* out = (x - mean) / deviation * w + b over [n]; b may be NULL */
+	void (*layernorm)(float *out, const float *x, const float *w, const float *b, size_t n,
+			  float eps);
+	/* x[32] = act(x), a plain enum txda_activation */
+	void (*activate)(float *x, unsigned act);
 };
 
 extern const struct cm_simd cm_simd_c;

@@ -23,7 +23,7 @@
 #define KEYS	    3u
 
 static struct txda_slot slot[FUZZ_SLOTS];
-static struct txda_tensor tensor[96];
+static struct txda_tensor tensor[112];
 static struct txda_op op[48];
 static char strings[4096];
 static struct txda_program h = {
@@ -198,6 +198,31 @@ static void make_delta(uint32_t blocks, uint32_t spans, uint32_t context, uint32
 	o->gate.flags = TXDA_GATE_SILU;
 }
 
+/* What towers do, over whatever is in scratch. */
+static void make_tower(uint32_t x, uint32_t tokens, uint32_t spans, uint32_t norm)
+{
+	const struct txda_dim T = SYM(T, 1), hidden = DIM(HIDDEN);
+	uint32_t bias = add("shift", FUZZ_WEIGHTS, TXDA_F32, hidden, NO);
+	uint32_t places = add("places", FUZZ_WEIGHTS, TXDA_F32, DIM(4), hidden);
+	uint32_t taps = add("taps", FUZZ_SCRATCH, TXDA_I32, T, DIM(2));
+	uint32_t shares = add("shares", FUZZ_SCRATCH, TXDA_F32, T, DIM(2));
+	uint32_t axes = add("axes", FUZZ_WEIGHTS, TXDA_I32, DIM(HIDDEN / 4), NO);
+	uint32_t freq = add("tower_freq", FUZZ_WEIGHTS, TXDA_F32, DIM(HIDDEN / 4), NO);
+	uint32_t table = add("tower_table", FUZZ_SCRATCH, TXDA_F32, T, DIM(HIDDEN / 2));
+	uint32_t qkv = add("tower_qkv", FUZZ_SCRATCH, TXDA_F32, T, DIM(3 * HIDDEN));
+	struct txda_op *o;
+
+	o = run("layernorm", TXDA_OP_LAYERNORM, IN(x, norm, bias), x);
+	o->layernorm = (struct txda_op_layernorm){1e-6f, TXDA_ACT_GELU};
+	run("places", TXDA_OP_INTERPOLATE, IN(x, places, taps, shares), x);
+	o = run("axes", TXDA_OP_ROPE_TABLE, IN(taps, freq, axes), table);
+	o->rope_table = (struct txda_op_rope_table){1, 0, 0, 0, 128};
+	o = run("both ways", TXDA_OP_SPAN_ATTENTION, IN(qkv, spans, table), x);
+	o->span_attention = (struct txda_op_span_attention){2, HIDDEN / 2, 0.25f};
+	o = run("merge", TXDA_OP_MERGE_ROWS, IN(x, x, tokens), x);
+	o->merge_rows.flags = TXDA_MERGE_ADD;
+}
+
 static void make(void)
 {
 	const struct txda_dim T = SYM(T, 1), S = SYM(S, 1), R = SYM(R, 1), hidden = DIM(HIDDEN);
@@ -254,6 +279,7 @@ static void make(void)
 	make_experts(x, norm);
 	make_latent(tokens, slots, blocks, spans, context, cache);
 	make_delta(blocks, spans, context, cache);
+	make_tower(x, tokens, spans, norm);
 	run("reduce", TXDA_OP_ALL_REDUCE, IN(up, x), x);
 	run("gather", TXDA_OP_GATHER_ROWS, IN(x, rows), last);
 	o = run("head", TXDA_OP_LINEAR, IN(last, w_head), logits);

@@ -344,7 +344,7 @@ static void test_linear_refuses(void **state)
 	r.l.in[2] = odd;
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
 	r.l.in[2] = NULL;
-	r.op.linear.act = 7;
+	r.op.linear.act = TXDA_ACT_COUNT;
 	assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), -EINVAL);
 	assert_int_equal(r.fault.code, TXDA_FAULT_PROGRAM);
 	r.op.linear.act = TXDA_ACT_SILU_GATED; /* needs a gated layout */

@@ -29,7 +29,7 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_EMBED] = {2, 1, 3, {I32, WEIGHTS}, {F32}, 3},
 	[TXDA_OP_RMSNORM] = {3, 1, 3, {F32, F32, F32}, {FLOATS}, 1},
 	[TXDA_OP_LINEAR] = {6, 1, 3, {FLOATS, WEIGHTS, F32, F32, F32, I32}, {FLOATS}, 5},
-	[TXDA_OP_ROPE_TABLE] = {2, 1, 3, {I32, F32}, {F32}, 5},
+	[TXDA_OP_ROPE_TABLE] = {3, 1, 3, {I32, F32, I32}, {F32}, 5},
 	[TXDA_OP_ROPE_KV] = {5, 2, 7, {FLOATS, F32, I32, F32, F32}, {FLOATS, TYPE(TXDA_U8)}, 8},
 	[TXDA_OP_ATTENTION] = {6, 1, 31, {FLOATS, TYPE(TXDA_U8), I32, I32, I32, F32}, {FLOATS}, 10},
 	[TXDA_OP_GATHER_ROWS] = {2, 1, 3, {F32, I32}, {F32}, 0},
@@ -49,6 +49,10 @@ static const struct op_contract contracts[TXDA_OP_COUNT] = {
 	[TXDA_OP_DELTA_RULE] = {6, 2, 63, {F32, F32, F32, I32, I32, I32}, {F32, TYPE(TXDA_U8)}, 8},
 	[TXDA_OP_GATE] = {3, 1, 3, {F32, F32, F32}, {F32}, 2},
 	[TXDA_OP_MOE_COMBINE] = {6, 1, 7, {F32, I32, F32, F32, F32, F32}, {F32}, 2},
+	[TXDA_OP_LAYERNORM] = {3, 1, 3, {F32, F32, F32}, {FLOATS}, 2},
+	[TXDA_OP_INTERPOLATE] = {4, 1, 15, {F32, F32, I32, F32}, {F32}, 0},
+	[TXDA_OP_SPAN_ATTENTION] = {3, 1, 3, {F32, I32, F32}, {FLOATS}, 3},
+	[TXDA_OP_MERGE_ROWS] = {3, 1, 7, {F32, F32, I32}, {F32}, 2},
 };
 
 struct op_check {
@@ -455,9 +459,61 @@ static bool check_rope_table(const struct op_check *c)
 
 	return isfinite(p->scale) && isfinite(p->base) && isfinite(p->factor) && p->max_position &&
 	       f->ndim == 1 && f->layout == TXDA_ROWS && !f->dim[0].sym &&
-	       f->dim[0].mul <= UINT32_MAX / 2 && c->in[0]->ndim == 1 &&
-	       is_rows(c->in[0], 1, c->in[0]->dim[0], fixed(0)) &&
+	       f->dim[0].mul <= UINT32_MAX / 2 &&
+	       (c->in[2] ? matrix(c->in[0]) && !p->dynamic_from : c->in[0]->ndim == 1) &&
+	       is_rows(c->in[0], c->in[0]->ndim, c->in[0]->dim[0], c->in[0]->dim[1]) &&
+	       is_rows(c->in[2], 1, f->dim[0], fixed(0)) &&
 	       is_rows(c->out[0], 2, c->in[0]->dim[0], fixed(2 * f->dim[0].mul));
+}
+
+static bool check_layernorm(const struct op_check *c)
+{
+	const struct txda_op_layernorm *p = &c->op->layernorm;
+	const struct txda_tensor *x = c->in[0];
+
+	return matrix(x) && p->eps >= 0 && (!p->act || txda_is_plain_act(p->act)) &&
+	       is_rows(c->in[1], 1, x->dim[1], fixed(0)) &&
+	       is_rows(c->in[2], 1, x->dim[1], fixed(0)) &&
+	       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
+}
+
+static bool check_interpolate(const struct op_check *c)
+{
+	const struct txda_tensor *x = c->in[0], *taps = c->in[2];
+
+	return matrix(x) && matrix(c->in[1]) && same_dim(c->in[1]->dim[1], x->dim[1]) &&
+	       matrix(taps) && same_dim(taps->dim[0], x->dim[0]) &&
+	       taps->dim[1].mul <= TXDA_INTERPOLATE_MAX &&
+	       is_rows(c->in[3], 2, taps->dim[0], taps->dim[1]) &&
+	       is_rows(c->out[0], 2, x->dim[0], x->dim[1]);
+}
+
+static bool check_span_attention(const struct op_check *c)
+{
+	const struct txda_op_span_attention *p = &c->op->span_attention;
+	const struct txda_tensor *qkv = c->in[0], *spans = c->in[1], *table = c->in[2];
+	uint32_t width = p->n_heads * p->head_dim;
+
+	return p->n_heads && p->n_heads <= 65536 && p->head_dim && p->head_dim % 2 == 0 &&
+	       p->head_dim <= 512 && isfinite(p->scale) &&
+	       is_rows(qkv, 2, qkv->dim[0], fixed(3 * width)) &&
+	       is_rows(spans, 2, spans->dim[0], fixed(2)) &&
+	       (!table || (is_rows(table, 2, qkv->dim[0], table->dim[1]) &&
+			   table->dim[1].mul % 2 == 0 && table->dim[1].mul <= p->head_dim)) &&
+	       is_rows(c->out[0], 2, qkv->dim[0], fixed(width));
+}
+
+static bool check_merge_rows(const struct op_check *c)
+{
+	const struct txda_op_merge_rows *p = &c->op->merge_rows;
+	const struct txda_tensor *x = c->in[0], *source = c->in[1], *out = c->out[0];
+
+	return matrix(out) && matrix(source) && !(p->flags & ~TXDA_MERGE_ADD) &&
+	       source->dim[1].mul >= out->dim[1].mul &&
+	       p->col <= source->dim[1].mul - out->dim[1].mul &&
+	       (x->ndim == 1 ? is_rows(x, 1, out->dim[1], fixed(0))
+			     : is_rows(x, 2, out->dim[0], out->dim[1])) &&
+	       is_rows(c->in[2], 1, out->dim[0], fixed(0));
 }
 
 static bool check_topk(const struct op_check *c)
@@ -526,6 +582,10 @@ static bool check_shapes(const struct op_check *c)
 	case TXDA_OP_DELTA_CONV: return check_delta_conv(c);
 	case TXDA_OP_DELTA_RULE: return check_delta_rule(c);
 	case TXDA_OP_GATE: return check_gate(c);
+	case TXDA_OP_LAYERNORM: return check_layernorm(c);
+	case TXDA_OP_INTERPOLATE: return check_interpolate(c);
+	case TXDA_OP_SPAN_ATTENTION: return check_span_attention(c);
+	case TXDA_OP_MERGE_ROWS: return check_merge_rows(c);
 	default: return check_all_gather(c);
 	}
 }

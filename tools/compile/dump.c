@@ -19,13 +19,17 @@ static const char *const operand_names[TXDA_OP_COUNT][9] = {
 	[TXDA_OP_EMBED] = {"tokens", "table", 0, 0, 0, 0, "x"},
 	[TXDA_OP_RMSNORM] = {"x", "weight", 0, 0, 0, 0, "out"},
 	[TXDA_OP_LINEAR] = {"x", "weight", "bias", "norm", "residual", 0, "out"},
-	[TXDA_OP_ROPE_TABLE] = {"positions", "inv_freq", 0, 0, 0, 0, "table"},
+	[TXDA_OP_ROPE_TABLE] = {"positions", "inv_freq", "axes", 0, 0, 0, "table"},
 	[TXDA_OP_ROPE_KV] = {"qkv", "table", "slots", "q norm", "k norm", 0, "q", "cache"},
 	[TXDA_OP_ATTENTION] = {"q", "cache", "block table", "spans", "context", "sinks", "out"},
 	[TXDA_OP_GATHER_ROWS] = {"x", "rows", 0, 0, 0, 0, "out"},
 	[TXDA_OP_TOPK] = {"x", 0, 0, 0, 0, 0, "indices", "values", "lse"},
 	[TXDA_OP_ALL_REDUCE] = {"x", "residual", 0, 0, 0, 0, "out"},
 	[TXDA_OP_ALL_GATHER] = {"x", 0, 0, 0, 0, 0, "out"},
+	[TXDA_OP_LAYERNORM] = {"x", "weight", "bias", 0, 0, 0, "out"},
+	[TXDA_OP_INTERPOLATE] = {"x", "table", "taps", "weights", 0, 0, "out"},
+	[TXDA_OP_SPAN_ATTENTION] = {"qkv", "spans", "table", 0, 0, 0, "out"},
+	[TXDA_OP_MERGE_ROWS] = {"x", "source", "rows", 0, 0, 0, "out"},
 	[TXDA_OP_MOE_LINEAR] = {"x", "weights", "experts", "norm", "columns", "biases", "out"},
 };
 
@@ -101,6 +105,16 @@ static void dump_tensors(const struct program_view *v)
 	}
 }
 
+static const char *activation_name(uint32_t act)
+{
+	switch (act) {
+	case TXDA_ACT_GELU: return "gelu";
+	case TXDA_ACT_GELU_TANH: return "gelu by tanh";
+	case TXDA_ACT_GELU_QUICK: return "quick gelu";
+	default: return "silu";
+	}
+}
+
 static void dump_params(const struct txda_op *op)
 {
 	switch (op->op) {
@@ -118,12 +132,28 @@ static void dump_params(const struct txda_op *op)
 			printf("  gelu(gate) * up");
 		else if (op->linear.act == TXDA_ACT_SOFTCAP)
 			printf("  soft cap %g", (double)op->linear.limit);
+		else if (txda_is_plain_act(op->linear.act))
+			printf("  %s", activation_name(op->linear.act));
 		if (op->linear.flags & TXDA_LINEAR_F32_INPUT)
 			printf("  float32 input");
 		break;
 	case TXDA_OP_MOE_LINEAR:
 		if (op->moe_linear.act == TXDA_ACT_SWIGLU_CLAMPED)
 			printf("  clamped swiglu, limit %g", (double)op->moe_linear.limit);
+		break;
+	case TXDA_OP_LAYERNORM:
+		printf("  eps %g", (double)op->layernorm.eps);
+		if (op->layernorm.act)
+			printf(", %s", activation_name(op->layernorm.act));
+		break;
+	case TXDA_OP_SPAN_ATTENTION:
+		printf("  %u heads of %u, scale %g", op->span_attention.n_heads,
+		       op->span_attention.head_dim, (double)op->span_attention.scale);
+		break;
+	case TXDA_OP_MERGE_ROWS:
+		printf("  %s column %u",
+		       op->merge_rows.flags & TXDA_MERGE_ADD ? "adds from" : "from",
+		       op->merge_rows.col);
 		break;
 	case TXDA_OP_ROPE_TABLE:
 		printf("  scale %g, positions below %u", (double)op->rope_table.scale,
