@@ -312,6 +312,75 @@ static int read_pooling(const struct reader *r, const cJSON *root, struct txda__
 	return 0;
 }
 
+static int read_vision_chip(const struct reader *r, const cJSON *object, unsigned rank,
+			    struct txda__case_vision *v)
+{
+	char where[32], *kcore = v->chip[rank].kcore;
+
+	snprintf(where, sizeof(where), "vision.chips[%u].", rank);
+	if (!cJSON_IsObject(object))
+		return txda__say(r->err, r->errlen, -EINVAL, "vision.chips[%u] is no object", rank);
+	if (get_text(r, object, where, "kcore", kcore, sizeof(v->chip[rank].kcore)) < 0 ||
+	    get_number(r, object, where, "kcore_bytes", sizeof(struct txda_program),
+		       TXDA_PROGRAM_MAX_BYTES, &v->chip[rank].kcore_bytes) < 0 ||
+	    get_number(r, object, where, "scratch_bytes", 0, 1ull << 40,
+		       &v->chip[rank].scratch_bytes) < 0 ||
+	    get_number(r, object, where, "io_bytes", 0, 1ull << 40, &v->chip[rank].io_bytes) < 0)
+		return -EINVAL;
+	if (!is_relative(kcore))
+		return txda__say(r->err, r->errlen, -EINVAL,
+				 "%skcore is \"%.60s\"; a file below the case dir is wanted", where,
+				 kcore);
+	return 0;
+}
+
+/* What only models that see have. */
+static int read_vision(const struct reader *r, const cJSON *root, struct txda__case *c)
+{
+	struct txda__case_vision *v = &c->vision;
+	const cJSON *object, *limits, *chips, *item;
+	unsigned rank = 0;
+
+	if (!cJSON_GetObjectItemCaseSensitive(root, "vision"))
+		return 0;
+	if (get_object(r, root, "vision", &object) < 0 ||
+	    get_object(r, object, "limits", &limits) < 0 ||
+	    get_unsigned(r, limits, "vision.limits.", "tokens", 1, 1u << 20, &v->max_tokens) < 0 ||
+	    get_unsigned(r, limits, "vision.limits.", "seqs", 1, 1u << 20, &v->max_seqs) < 0 ||
+	    get_unsigned(r, limits, "vision.limits.", "rows", 1, 1u << 24, &v->max_rows) < 0 ||
+	    get_unsigned(r, limits, "vision.limits.", "blocks", 1, 1u << 24, &v->max_blocks) < 0 ||
+	    get_array(r, object, "chips", c->tp, c->tp, &chips) < 0 ||
+	    read_tensors(r, object, "inputs", v->input, &v->n_inputs) < 0 ||
+	    read_tensors(r, object, "outputs", v->output, &v->n_outputs) < 0)
+		return -EINVAL;
+	cJSON_ArrayForEach(item, chips) {
+		if (read_vision_chip(r, item, rank++, v) < 0)
+			return -EINVAL;
+	}
+	v->present = true;
+	return 0;
+}
+
+void txda__case_to_vision(struct txda__case *c)
+{
+	const struct txda__case_vision *v = &c->vision;
+
+	c->max_tokens = v->max_tokens;
+	c->max_seqs = v->max_seqs;
+	c->max_rows = v->max_rows;
+	c->max_blocks = v->max_blocks;
+	for (unsigned r = 0; r < c->tp; r++) {
+		memcpy(c->chip[r].kcore, v->chip[r].kcore, sizeof(c->chip[r].kcore));
+		c->chip[r].kcore_bytes = v->chip[r].kcore_bytes;
+		c->chip[r].scratch_bytes = v->chip[r].scratch_bytes;
+		c->chip[r].io_bytes = v->chip[r].io_bytes;
+	}
+	c->n_inputs = v->n_inputs;
+	c->n_outputs = v->n_outputs;
+	memcpy(c->input, v->input, sizeof(c->input));
+	memcpy(c->output, v->output, sizeof(c->output));
+}
+
 static int read_root(const struct reader *r, const cJSON *root, struct txda__case *c)
 {
 	unsigned format;
@@ -329,7 +398,8 @@ static int read_root(const struct reader *r, const cJSON *root, struct txda__cas
 	    read_geometry(r, root, c) < 0 || read_pooling(r, root, c) < 0 ||
 	    read_chips(r, root, c) < 0 || read_programs(r, root, c) < 0 ||
 	    read_tensors(r, root, "inputs", c->input, &c->n_inputs) < 0 ||
-	    read_tensors(r, root, "outputs", c->output, &c->n_outputs) < 0)
+	    read_tensors(r, root, "outputs", c->output, &c->n_outputs) < 0 ||
+	    read_vision(r, root, c) < 0)
 		return -EINVAL;
 	return 0;
 }

@@ -32,6 +32,18 @@ struct txda__case_tensor {
 	struct txda_dim dim[4];
 };
 
+/* The program `vision`: what of the case is another for it. */
+struct txda__case_vision {
+	bool present;
+	unsigned max_tokens, max_seqs, max_rows, max_blocks;
+	struct {
+		char kcore[128];
+		uint64_t kcore_bytes, scratch_bytes, io_bytes;
+	} chip[TXDA_MAX_CHIPS_PER_GROUP];
+	unsigned n_inputs, n_outputs;
+	struct txda__case_tensor input[TXDA__CASE_MAX_TENSORS], output[TXDA__CASE_MAX_TENSORS];
+};
+
 struct txda__case {
 	char name[128], family[32], weights[16];
 	unsigned tp;
@@ -46,7 +58,11 @@ struct txda__case {
 	char program[TXDA__CASE_MAX_PROGRAMS][32];
 	unsigned n_inputs, n_outputs;
 	struct txda__case_tensor input[TXDA__CASE_MAX_TENSORS], output[TXDA__CASE_MAX_TENSORS];
+	struct txda__case_vision vision;
 };
+
+/* Makes files, limits and tensors those of the program `vision`, which is present. */
+void txda__case_to_vision(struct txda__case *c);
 
 /* @text need not end in NUL. */
 int txda__case_parse(const char *text, size_t bytes, struct txda__case *ret_case, char *err,

@@ -368,6 +368,8 @@ static int load_model(struct loading *l)
 		return txda__fail(l->context, -EINVAL,
 				  "it is compiled for %u chip%s; the group has %u", m->info.tp,
 				  m->info.tp == 1 ? "" : "s", m->tp);
+	if (l->options->program && !strcmp(l->options->program, "vision") && m->info.vision.present)
+		txda__case_to_vision(&m->info);
 	ret = txda__load_programs(l->context, &m->info, l->dir_fd, l->options->program, m->rank);
 	if (ret >= 0)
 		ret = list_io(l);
