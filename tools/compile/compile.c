@@ -99,6 +99,14 @@ static int write_chip(struct compile *c, uint32_t rank)
 	r = case_write(c->out, name, chip->kcore, chip->kcore_bytes, c->error);
 	if (r)
 		return r;
+	if (chip->vision.kcore) {
+		snprintf(name, sizeof(name), "%s/vision.bin", dir);
+		r = case_write(c->out, name, chip->vision.kcore, chip->vision.kcore_bytes,
+			       c->error);
+		if (r)
+			return r;
+		c->info[rank].vision = chip->vision;
+	}
 	snprintf(name, sizeof(name), "%s/param.bin", dir);
 	fd = case_create(c->out, name, c->error);
 	if (fd < 0)
@@ -195,8 +203,7 @@ static int write_case(struct compile *c)
 		r = safetensors_unchanged(job->model->source.checkpoint, c->error);
 	if (r)
 		return r;
-	info = info_make(job->model, c->options, weights_name(c), c->info, c->chip[0].kcore,
-			 c->chip[0].kcore_bytes);
+	info = info_make(job->model, c->options, weights_name(c), c->info, &c->chip[0]);
 	if (!info)
 		return tool_fail(c->error, -ENOMEM, "no memory for model_info.json");
 	r = case_write(c->out, "model_info.json", info, strlen(info), c->error);

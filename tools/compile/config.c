@@ -246,10 +246,33 @@ static int check_ropes(const cJSON *json, const struct model_config *c, struct t
 	return 0;
 }
 
+/* The object with the text's keys: text_config, or in older configurations the whole. */
+static const cJSON *find_text(const cJSON *json)
+{
+	const cJSON *text = cJSON_GetObjectItemCaseSensitive(json, "text_config");
+
+	return cJSON_IsObject(text) ? text : json;
+}
+
+/* The family of the text, or NULL. */
+static const struct family *find_family(const char *type, const struct vision_family *vision,
+					const cJSON *text)
+{
+	const char *own = cJSON_GetStringValue(find(text, "model_type"));
+
+	if (!vision)
+		return family_find(type);
+	if (vision->text)
+		return family_find(vision->text);
+	return own && !vision_family_find(own) ? family_find(own) : NULL;
+}
+
 int config_parse(const char *text, size_t bytes, struct model_config *ret, struct tool_error *error)
 {
 	struct model_config c = {0};
+	const struct vision_family *vision;
 	const struct family *family;
+	const cJSON *text_json;
 	const cJSON *type;
 	const char *duplicate;
 	cJSON *json;
@@ -268,31 +291,40 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 		r = tool_fail(error, -EINVAL, "model_type: missing or not a string");
 	if (r)
 		goto out;
-	family = family_find(type->valuestring);
+	vision = vision_family_find(type->valuestring);
+	text_json = vision ? find_text(json) : json;
+	family = find_family(type->valuestring, vision, text_json);
 	if (!family) {
-		char known[256];
+		char known[512];
 
 		r = tool_fail(error, -ENOTSUP, "model_type: \"%.64s\" is not supported (%s are)",
 			      type->valuestring, family_list(known, sizeof(known)));
 		goto out;
 	}
-	snprintf(c.model_type, sizeof(c.model_type), "%s", family->model_type);
-	r = parse_sizes(json, &family->defaults, &c, error);
+	snprintf(c.model_type, sizeof(c.model_type), "%s", type->valuestring);
+	c.family = family;
+	r = parse_sizes(text_json, &family->defaults, &c, error);
 	if (!r)
-		r = parse_choices(json, &family->defaults, &c, error);
+		r = parse_choices(text_json, &family->defaults, &c, error);
 	if (!r)
-		r = rope_parse(json, &(struct rope_keys){.theta = "rope_theta"}, c.max_position,
-			       &c.rope, error);
+		r = rope_parse(text_json, &(struct rope_keys){.theta = "rope_theta"},
+			       c.max_position, &c.rope, error);
 	if (!r)
 		r = quant_parse(json, &c.quant, error);
 	if (!r)
 		r = parse_placement(json, &c, error);
 	if (!r)
-		r = family->parse(json, &c, error);
+		r = family->parse(text_json, &c, error);
 	if (!r)
-		r = check_ropes(json, &c, error);
+		r = check_ropes(text_json, &c, error);
 	if (!r)
 		r = check_heads(&c, error);
+	/* What a nested configuration says at its top counts. */
+	if (!r && text_json != json)
+		r = config_bool(json, "tie_word_embeddings", c.tie_word_embeddings,
+				&c.tie_word_embeddings, error);
+	if (!r && vision)
+		r = vision_parse(json, vision, c.hidden_size, c.vocab_size, &c.vision, error);
 	if (!r)
 		*ret = c;
 out:

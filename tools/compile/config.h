@@ -16,6 +16,7 @@
 #include "error.h"
 #include "quant.h"
 #include "rope.h"
+#include "vision.h"
 
 #define CONFIG_MAX_LAYERS 1024
 #define CONFIG_MAX_BYTES  (16u << 20)
@@ -54,10 +55,13 @@ struct delta_config {
 	bool layer[CONFIG_MAX_LAYERS];
 };
 
+struct family;
+
 struct model_config {
 	char model_type[64];
-	uint32_t hidden_size;	    /* H */
-	uint32_t intermediate_size; /* I */
+	const struct family *family; /* of the text */
+	uint32_t hidden_size;	     /* H */
+	uint32_t intermediate_size;  /* I */
 	uint32_t n_layers;
 	uint32_t n_heads;    /* Hq */
 	uint32_t n_kv_heads; /* Hkv */
@@ -89,6 +93,8 @@ struct model_config {
 	struct moe_config moe;
 	struct mla_config mla;
 	struct delta_config delta;
+	struct vision_config vision;
+	struct mrope_config mrope;
 	uint32_t n_mtp; /* layers behind the last that predict further tokens */
 
 	char param_dir[1024];	/* where the safetensors are, relative to the model; "" : with it */

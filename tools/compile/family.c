@@ -6,11 +6,13 @@
 #include <string.h>
 
 static const struct family *const families[] = {
-	&family_llama,	      &family_mistral,	  &family_qwen2,       &family_qwen3,
-	&family_internlm3,    &family_qwen2_moe,  &family_qwen3_moe,   &family_glm,
-	&family_glm4,	      &family_glm4_moe,	  &family_deepseek_v2, &family_deepseek_v3,
-	&family_kimi_k2,      &family_gemma2,	  &family_gemma3,      &family_gpt_oss,
-	&family_deepseek_v32, &family_qwen3_next, &family_qwen3_5,     &family_qwen3_5_moe,
+	&family_llama,	      &family_mistral,	  &family_qwen2,	&family_qwen3,
+	&family_internlm3,    &family_qwen2_moe,  &family_qwen3_moe,	&family_glm,
+	&family_glm4,	      &family_glm4_moe,	  &family_deepseek_v2,	&family_deepseek_v3,
+	&family_kimi_k2,      &family_gemma2,	  &family_gemma3,	&family_gpt_oss,
+	&family_deepseek_v32, &family_qwen3_next, &family_qwen3_5,	&family_qwen3_5_moe,
+	&family_qwen2_vl,     &family_qwen3_vl,	  &family_qwen3_vl_moe, &family_glm4v,
+	&family_glm4v_moe,
 };
 
 const struct family_names family_names_llama = {FAMILY_NAMES_LLAMA};
@@ -30,9 +32,13 @@ char *family_list(char *buf, size_t len)
 {
 	size_t i, at = 0;
 
-	for (i = 0; i < sizeof(families) / sizeof(families[0]) && at < len; i++)
-		at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? ", " : "",
-				       families[i]->model_type);
+	for (i = 0; i < sizeof(families) / sizeof(families[0]) && at < len; i++) {
+		/* Those that see come at the end. */
+		if (!vision_family_find(families[i]->model_type))
+			at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? ", " : "",
+					       families[i]->model_type);
+	}
+	vision_family_list(buf, len);
 	return buf;
 }
 
@@ -81,8 +87,7 @@ int family_parse_alternating(const cJSON *json, uint32_t every, struct model_con
 
 	if (!config_is_null(json, "sliding_window"))
 		r = config_u32(json, "sliding_window", 1, 1u << 28,
-			       family_find(c->model_type)->defaults.sliding_window,
-			       &c->sliding_window, error);
+			       c->family->defaults.sliding_window, &c->sliding_window, error);
 	if (!r && config_has(json, "layer_types"))
 		r = parse_layer_types(json, c, error);
 	else
@@ -100,8 +105,7 @@ int family_parse_window(const cJSON *json, struct model_config *c, struct tool_e
 	r = config_bool(json, "use_sliding_window", false, &use, error);
 	if (!r && use && !config_is_null(json, "sliding_window"))
 		r = config_u32(json, "sliding_window", 1, 1u << 28,
-			       family_find(c->model_type)->defaults.sliding_window,
-			       &c->sliding_window, error);
+			       c->family->defaults.sliding_window, &c->sliding_window, error);
 	if (r)
 		return r;
 	if (config_has(json, "layer_types")) {
@@ -116,7 +120,7 @@ int family_parse_window(const cJSON *json, struct model_config *c, struct tool_e
 
 int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
-	const struct family_defaults *d = &family_find(c->model_type)->defaults;
+	const struct family_defaults *d = &c->family->defaults;
 	struct moe_config *m = &c->moe;
 	const char *key = config_key(json, "num_experts", "num_local_experts");
 	int r;
@@ -155,7 +159,7 @@ int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_e
 int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
 				  struct tool_error *error)
 {
-	const struct family_defaults *d = &family_find(c->model_type)->defaults;
+	const struct family_defaults *d = &c->family->defaults;
 	struct moe_config *m = &c->moe;
 	uint32_t dense, every, shared, groups, i;
 	const double scale = d->scale > 0 ? d->scale : 1;

@@ -74,7 +74,8 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 	family_internlm3, family_qwen2_moe, family_qwen3_moe, family_glm, family_glm4,
 	family_glm4_moe, family_deepseek_v2, family_deepseek_v3, family_kimi_k2, family_gemma2,
 	family_gemma3, family_gpt_oss, family_deepseek_v32, family_qwen3_next, family_qwen3_5,
-	family_qwen3_5_moe;
+	family_qwen3_5_moe, family_qwen2_vl, family_qwen3_vl, family_qwen3_vl_moe, family_glm4v,
+	family_glm4v_moe;
 
 /* What most families call their tensors, and what families add to that. */
 #define FAMILY_NAMES_LLAMA                                                                         \
@@ -103,7 +104,7 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 	.mtp_join = "model.layers.%u.eh_proj", .mtp_norm = "model.layers.%u.shared_head.norm",     \
 	.mtp_head = "model.layers.%u.shared_head.head",                                            \
 	.mtp_embed = "model.layers.%u.embed_tokens"
-extern const struct family_names family_names_llama;
+extern const struct family_names family_names_llama, family_names_glm4, family_names_glm4_moe;
 
 const struct family *family_find(const char *model_type);
 /* "llama, qwen2, …" in @buf. Returns buf. */

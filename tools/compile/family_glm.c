@@ -10,14 +10,14 @@
 
 static const struct family_names names = {FAMILY_NAMES_LLAMA, FUSED};
 
-static const struct family_names names_4 = {
+const struct family_names family_names_glm4 = {
 	FAMILY_NAMES_LLAMA,
 	FUSED,
 	.post_attention = "model.layers.%u.post_self_attn_layernorm",
 	.post_mlp = "model.layers.%u.post_mlp_layernorm",
 };
 
-static const struct family_names names_moe = {
+const struct family_names family_names_glm4_moe = {
 	FAMILY_NAMES_LLAMA,
 	FAMILY_NAMES_MOE,
 	FAMILY_NAMES_SHARED("shared_experts"),
@@ -61,7 +61,7 @@ const struct family family_glm4 = {
 		     .head_dim = 128,
 		     .max_position = 131072,
 		     .rms_norm_eps = 1.5625e-7},
-	.names = &names_4,
+	.names = &family_names_glm4,
 	.parse = parse,
 };
 const struct family family_glm4_moe = {
@@ -73,6 +73,6 @@ const struct family family_glm4_moe = {
 		     .dense_layers = 1,
 		     .shared_experts = 1,
 		     .normalise = true},
-	.names = &names_moe,
+	.names = &family_names_glm4_moe,
 	.parse = parse_moe,
 };

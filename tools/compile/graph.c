@@ -15,6 +15,39 @@ static uint64_t block_bytes(const struct graph *g)
 	return graph_layer_offset(g, g->first_layer + g->n_layers);
 }
 
+/* Positions of tokens have three coordinates: time, row, column. */
+static bool has_axes(const struct model_config *c)
+{
+	return c->mrope.section[0] + c->mrope.section[1] + c->mrope.section[2] > 0;
+}
+
+/* Embeddings of images in this step, and the row that each token has of them, or none. */
+static void add_image_inputs(struct graph *g)
+{
+	const uint32_t hidden = g->config->hidden_size, deep = g->config->vision.n_deep;
+
+	g->image_rows = program_add_io(g->p, "image_rows", TXDA_SLOT_INPUT, TXDA_I32, 1,
+				       PROGRAM_SYM(T), PROGRAM_DIM(0));
+	g->image_embeds = program_add_io(g->p, "image_embeds", TXDA_SLOT_INPUT, TXDA_F32, 2,
+					 PROGRAM_SYM(T), PROGRAM_DIM(hidden));
+	if (deep)
+		g->deepstack = program_add_io(g->p, "image_deepstack", TXDA_SLOT_INPUT, TXDA_F32, 2,
+					      PROGRAM_SYM(T), PROGRAM_DIM(deep * hidden));
+}
+
+/* The rows of @source from column @col on take the place of the tokens', or are added to them. */
+static void merge_images(struct graph *g, const char *label, uint32_t source, uint32_t col,
+			 uint32_t flags)
+{
+	struct txda_op *op = program_add_op(g->p, TXDA_OP_MERGE_ROWS, label);
+
+	op->in[0] = g->x;
+	op->in[1] = source;
+	op->in[2] = g->image_rows;
+	op->out[0] = g->x;
+	op->merge_rows = (struct txda_op_merge_rows){flags, col};
+}
+
 static void add_slots(struct graph *g)
 {
 	struct program *p = g->p;
@@ -30,8 +63,9 @@ static void add_slots(struct graph *g)
 	else
 		g->tokens = program_add_io(p, "tokens", TXDA_SLOT_INPUT, TXDA_I32, 1,
 					   PROGRAM_SYM(T), none);
-	g->positions =
-		program_add_io(p, "positions", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
+	g->positions = program_add_io(p, "positions", TXDA_SLOT_INPUT, TXDA_I32,
+				      has_axes(g->config) ? 2 : 1, PROGRAM_SYM(T),
+				      has_axes(g->config) ? PROGRAM_DIM(3) : none);
 	g->slots = program_add_io(p, "slots", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
 	g->spans = program_add_io(p, "spans", TXDA_SLOT_INPUT, TXDA_I32, 2, PROGRAM_SYM(S),
 				  PROGRAM_DIM(2));
@@ -40,6 +74,8 @@ static void add_slots(struct graph *g)
 	g->block_table = program_add_io(p, "block_table", TXDA_SLOT_INPUT, TXDA_I32, 2,
 					PROGRAM_SYM(S), PROGRAM_SYM(B));
 	g->rows = program_add_io(p, "rows", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(R), none);
+	if (g->config->vision.family)
+		add_image_inputs(g);
 	if (g->options->mtp)
 		g->before = program_add_io(p, "hidden_before", TXDA_SLOT_INPUT, TXDA_F32, 2,
 					   PROGRAM_SYM(T), PROGRAM_DIM(g->config->hidden_size));
@@ -121,19 +157,29 @@ static uint32_t add_embedding(struct graph *g, uint32_t x)
 
 static uint32_t add_rope_table(struct graph *g, const struct rope_config *rope, const char *label)
 {
-	uint32_t pairs = g->config->rope_dim / 2, tensor, table;
+	uint32_t pairs = g->config->rope_dim / 2, tensor, table, axes = TXDA_NONE, axis[256];
 	struct txda_op_rope_table params;
 	float inv_freq[256];
 	struct txda_op *op;
 
 	rope_compute(rope, pairs, g->config->max_position, inv_freq, &params);
 	params.max_position = g->options->max_context;
+	if (has_axes(g->config)) {
+		if (!g->failed && mrope_axes(&g->config->mrope, pairs, axis, g->error))
+			graph_fail(g, -EINVAL);
+		if (!g->failed && params.dynamic_from)
+			graph_fail(g, tool_fail(g->error, -ENOTSUP,
+						"rope_type: dynamic is not supported with "
+						"mrope_section"));
+		axes = graph_indices(g, program_label(g->p, "%s.axes", label), axis, 0, pairs);
+	}
 	tensor = graph_constant(g, program_label(g->p, "%s.inv_freq", label), inv_freq, 0, pairs);
 	table = graph_scratch(g, program_label(g->p, "%s.table", label), TXDA_F32, PROGRAM_SYM(T),
 			      2 * pairs);
 	op = program_add_op(g->p, TXDA_OP_ROPE_TABLE, label);
 	op->in[0] = g->positions;
 	op->in[1] = tensor;
+	op->in[2] = axes;
 	op->out[0] = table;
 	op->rope_table = params;
 	return table;
@@ -145,7 +191,7 @@ static bool shares_head(const struct graph *g)
 {
 	char name[64];
 
-	snprintf(name, sizeof(name), "%s.weight", g->names->head);
+	snprintf(name, sizeof(name), "%s%s.weight", g->spelling->head, g->names->head);
 	return g->config->tie_word_embeddings ||
 	       (g->options->hidden && !source_has(g->source, name));
 }
@@ -282,6 +328,9 @@ static void build(struct graph *g)
 		add_join(g, "join.token", g->names->mtp_embed_norm, embedded, 0);
 		add_join(g, "join.hidden", g->names->mtp_hidden_norm, g->before, 1);
 	}
+	/* With inputs_embeds the host has put them where they belong. */
+	if (c->vision.family && !g->options->embeds)
+		merge_images(g, "images", g->image_embeds, 0, 0);
 	for (layer = g->first_layer; layer < g->first_layer + g->n_layers; layer++) {
 		if (c->delta.layer[layer])
 			graph_delta(g, layer);
@@ -290,6 +339,9 @@ static void build(struct graph *g)
 		else
 			graph_attention(g, layer);
 		graph_mlp(g, layer);
+		if (layer < c->vision.n_deep)
+			merge_images(g, program_label(g->p, "layers.%u.images", layer),
+				     g->deepstack, layer * c->hidden_size, TXDA_MERGE_ADD);
 	}
 	add_head(g, table);
 	program_set_slot_bytes(g->p, g->slot_weights, param_finish(&g->params));
@@ -322,15 +374,14 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	r = shard_make(c, o->tp, rank, o->group, o->expert_parallel, &g->shard, g->error);
 	if (r)
 		return r;
-	g->names = family_find(c->model_type)->names;
+	g->names = c->family->names;
 	g->n_layers = o->mtp ? 1 : c->n_layers;
 	g->first_layer = o->mtp ? c->n_layers : 0;
 	if (o->mtp && (!c->n_mtp || !g->names->mtp_join))
 		return tool_fail(g->error, -EINVAL,
 				 "--mtp: the model has no layer that predicts further tokens "
 				 "(num_nextn_predict_layers)");
-	g->bare = !source_has(g->source, "model.embed_tokens.weight") &&
-		  source_has(g->source, "embed_tokens.weight");
+	g->spelling = graph_spelling(g->source);
 	if (c->mla.latent)
 		g->kv_layer_bytes =
 			o->kv_int8
@@ -379,11 +430,15 @@ int graph_build(const struct model_config *config, const struct source *source,
 		return r;
 	build(&g);
 	r = g.failed;
+	if (!r && config->vision.family)
+		r = graph_build_vision(config, source, options, rank, &g.params, &chip.vision,
+				       error);
 	if (!r && g.params.failed)
 		r = tool_fail(error, g.params.failed, "no memory for the weight list");
 	if (!r)
 		r = program_finish(g.p, &chip.kcore, &chip.kcore_bytes, error);
 	if (r) {
+		free(chip.vision.kcore);
 		param_free(&g.params);
 	} else {
 		chip.params = g.params;
@@ -401,12 +456,10 @@ int graph_build(const struct model_config *config, const struct source *source,
 int graph_find_embedding(const struct model_config *config, const struct source *source,
 			 struct source_tensor *ret, struct tool_error *error)
 {
-	const char *name = family_find(config->model_type)->names->embed;
 	char full[96];
 
-	snprintf(full, sizeof(full), "%s.weight", name);
-	if (!source_has(source, full) && !strncmp(full, "model.", 6))
-		memmove(full, full + 6, strlen(full) - 5);
+	/* Every family calls it "model." and this. */
+	snprintf(full, sizeof(full), "%sembed_tokens.weight", graph_spelling(source)->model);
 	return source_find(source, full, config->vocab_size, config->hidden_size, ret, error);
 }
 
@@ -435,6 +488,7 @@ int graph_embed_scale(const struct model_config *config, const struct source *so
 void compiled_chip_free(struct compiled_chip *chip)
 {
 	free(chip->kcore);
+	free(chip->vision.kcore);
 	param_free(&chip->params);
 	*chip = (struct compiled_chip){0};
 }

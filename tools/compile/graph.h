@@ -21,11 +21,18 @@
 #include "shard.h"
 #include "source.h"
 
+struct compiled_program {
+	void *kcore; /* NULL: there is none */
+	size_t kcore_bytes;
+	uint64_t scratch_bytes, io_bytes;
+};
+
 struct compiled_chip {
 	void *kcore;
 	size_t kcore_bytes;
 	struct param_list params;
 	uint64_t scratch_bytes, io_bytes;
+	struct compiled_program vision;
 	uint64_t kv_block_bytes; /* all layers */
 	const char *weights;	 /* "bf16", "w4a16": what the layers' weights are */
 	bool expanded;		 /* weights of a format that no tiles hold became F32 */

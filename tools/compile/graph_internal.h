@@ -23,7 +23,11 @@ struct graph {
 	/* Tensor indices. */
 	uint32_t tokens, positions, slots, spans, context, block_table, rows;
 	uint32_t logits, topk_ids, topk_logits, lse, hidden, states;
-	bool bare; /* tensors of the checkpoint are called without "model." */
+	/* How the checkpoint begins its names: of the text, or if not NULL of the tower. */
+	const struct spelling *spelling;
+	const char *tower;
+	/* Of models that see: rows of embeds for tokens, and what is added after the first layers. */
+	uint32_t image_rows, image_embeds, deepstack;
 	uint32_t kv, rope, rope_window;
 	uint32_t x;			/* the stream of hidden states, as it is read */
 	uint32_t stream;		/* and written: another tensor only while x is an input */
@@ -36,6 +40,17 @@ struct graph {
 	const char *weights;   /* what the layers' weights are, for model_info.json */
 	bool expanded;	       /* some weights of a format became F32 */
 };
+
+/* What stands before "layers.0…" where most checkpoints have "model.", and before "lm_head". */
+struct spelling {
+	const char *model, *head;
+};
+const struct spelling *graph_spelling(const struct source *source);
+/* The program `vision`, whose weights join those of @params. */
+int graph_build_vision(const struct model_config *config, const struct source *source,
+		       const struct compile_options *options, uint32_t rank,
+		       struct param_list *params, struct compiled_program *ret,
+		       struct tool_error *error);
 
 /* Remembers the first failure. */
 void graph_fail(struct graph *g, int code);
@@ -83,6 +98,9 @@ struct linear {
 	uint32_t flags;			 /* TXDA_LINEAR_F32_INPUT */
 	float eps;			 /* of the norm; 0: the config's */
 	float softcap;			 /* of the product; 0: none */
+	enum txda_activation act;	 /* of each element of it by itself; 0: none */
+	uint32_t out_col;		 /* where its columns begin in a wider output */
+	const uint32_t *columns; /* element k of the input is x[columns[k]]; NULL: in order */
 	/* A MOE_LINEAR: as many matrices, each of the pieces; the choice of each token or none. */
 	uint32_t matrices, experts, first, n_experts;
 	struct txda_dim rows; /* of its output */

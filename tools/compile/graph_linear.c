@@ -356,8 +356,13 @@ static void add_op(struct graph *g, const struct linear *l, const char *label, u
 		act = gate_act(g);
 	else if (l->softcap > 0)
 		act = TXDA_ACT_SOFTCAP;
+	else if (l->act)
+		act = l->act;
 	if (txda_is_gated(act))
 		limit = (float)g->config->swiglu_limit;
+	if (l->columns)
+		columns = graph_indices(g, program_label(g->p, "%s.columns", label), l->columns, 0,
+					l->pieces[0].col.n);
 	op->in[0] = l->x;
 	op->in[1] = weight;
 	op->out[0] = l->out;
@@ -416,7 +421,7 @@ static void add_fused(struct graph *g, const struct linear *l, struct plan *p)
 	weight = add_tiles(g, name, p, l->pieces, 0, l->n_pieces, layout, l->n ? l->n : rows_of(l),
 			   l->matrices > 0, &columns);
 	add_op(g, l, l->label, weight, bias_of(g, l, l->label, 0, l->n_pieces), columns, l->gated,
-	       p->flags, 0);
+	       p->flags, l->out_col);
 }
 
 /* An op a piece, each into its columns of the output. */

@@ -10,6 +10,25 @@
 
 #define NAME_BYTES 256
 
+const struct spelling *graph_spelling(const struct source *source)
+{
+	static const struct spelling known[] = {
+		{"model.", ""},
+		{"", ""},
+		{"model.language_model.", ""},
+		{"language_model.model.", "language_model."},
+	};
+	char name[64];
+	unsigned i;
+
+	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		snprintf(name, sizeof(name), "%sembed_tokens.weight", known[i].model);
+		if (source_has(source, name))
+			return &known[i];
+	}
+	return &known[0];
+}
+
 void graph_fail(struct graph *g, int code)
 {
 	if (!g->failed)
@@ -22,12 +41,17 @@ static const char *tensor_name(const struct graph *g, char *buf, const char *nam
 			       uint32_t expert, const char *suffix)
 {
 	const uint32_t number[2] = {layer, expert};
-	size_t at = 0;
+	const char *before = g->tower;
+	size_t at;
 	unsigned i;
 
-	if (g->bare && !strncmp(name, "model.", 6))
-		name += 6;
+	if (!before) {
+		bool model = !strncmp(name, "model.", 6);
 
+		before = model ? g->spelling->model : g->spelling->head;
+		name += model ? 6 : 0;
+	}
+	at = (size_t)snprintf(buf, NAME_BYTES, "%s", before);
 	for (i = 0; i < 2; i++) {
 		const char *hole = strstr(name, "%u");
 

@@ -44,6 +44,19 @@ static void add_chips(cJSON *root, const struct compile_options *o, const struct
 	}
 }
 
+/* A number, "T" or "4T". */
+static void add_dim(cJSON *shape, const struct txda_dim *dim)
+{
+	char text[24];
+
+	if (!dim->sym)
+		cJSON_AddItemToArray(shape, cJSON_CreateNumber(dim->mul));
+	else if (dim->mul == 1)
+		cJSON_AddItemToArray(shape, cJSON_CreateString(isa_symbol_name(dim->sym)));
+	else if (snprintf(text, sizeof(text), "%u%s", dim->mul, isa_symbol_name(dim->sym)) > 0)
+		cJSON_AddItemToArray(shape, cJSON_CreateString(text));
+}
+
 static void add_tensors(cJSON *root, const char *key, const struct program_view *v, uint32_t kind)
 {
 	cJSON *array = cJSON_AddArrayToObject(root, key);
@@ -60,22 +73,80 @@ static void add_tensors(cJSON *root, const char *key, const struct program_view 
 		cJSON_AddStringToObject(item, "dtype", isa_dtype_name(t->dtype));
 		shape = cJSON_AddArrayToObject(item, "shape");
 		for (j = 0; j < t->ndim; j++)
-			cJSON_AddItemToArray(
-				shape, t->dim[j].sym
-					       ? cJSON_CreateString(isa_symbol_name(t->dim[j].sym))
-					       : cJSON_CreateNumber(t->dim[j].mul));
+			add_dim(shape, &t->dim[j]);
 		cJSON_AddItemToArray(array, item);
 	}
 }
 
+/* What who prepares images must know of the tower. */
+static void add_tower(cJSON *object, const struct vision_config *v)
+{
+	cJSON *points;
+	uint32_t i;
+
+	cJSON_AddStringToObject(object, "kind", v->family->tiles ? "tiles" : "merge");
+	cJSON_AddStringToObject(object, "positions",
+				v->family->taps == 4	? "bilinear"
+				: v->family->taps == 16 ? "bicubic"
+				: v->family->taps	? "tile"
+							: "none");
+	add_u64(object, "patch", v->patch);
+	add_u64(object, "frames", v->temporal);
+	add_u64(object, "channels", v->channels);
+	add_u64(object, "merge", v->merge);
+	add_u64(object, "window", v->window);
+	add_u64(object, "side", v->side);
+	add_u64(object, "deepstack", v->n_deep);
+	add_u64(object, "image_token", v->image_token);
+	if (!v->n_pinpoints)
+		return;
+	points = cJSON_AddArrayToObject(object, "grid_pinpoints");
+	for (i = 0; i < v->n_pinpoints; i++) {
+		const int pair[2] = {(int)v->pinpoints[i][0], (int)v->pinpoints[i][1]};
+
+		cJSON_AddItemToArray(points, cJSON_CreateIntArray(pair, 2));
+	}
+}
+
+static void add_vision(cJSON *root, const struct model *m, const struct compile_options *o,
+		       const struct chip_info *chips, const struct compiled_program *first)
+{
+	cJSON *vision = cJSON_AddObjectToObject(root, "vision"), *limits, *array;
+	struct program_view view;
+	uint32_t i;
+
+	if (program_view(first->kcore, first->kcore_bytes, &view, NULL))
+		return;
+	limits = cJSON_AddObjectToObject(vision, "limits");
+	add_u64(limits, "tokens", view.header->sym_max[TXDA_SYM_T]);
+	add_u64(limits, "seqs", view.header->sym_max[TXDA_SYM_S]);
+	add_u64(limits, "rows", view.header->sym_max[TXDA_SYM_R]);
+	add_u64(limits, "blocks", view.header->sym_max[TXDA_SYM_B]);
+	add_tower(cJSON_AddObjectToObject(vision, "tower"), &m->config.vision);
+	array = cJSON_AddArrayToObject(vision, "chips");
+	for (i = 0; i < o->tp; i++) {
+		cJSON *chip = cJSON_CreateObject();
+		char name[32];
+
+		snprintf(name, sizeof(name), "chip%u/vision.bin", i);
+		cJSON_AddStringToObject(chip, "kcore", name);
+		add_u64(chip, "kcore_bytes", chips[i].vision.kcore_bytes);
+		add_u64(chip, "scratch_bytes", chips[i].vision.scratch_bytes);
+		add_u64(chip, "io_bytes", chips[i].vision.io_bytes);
+		cJSON_AddItemToArray(array, chip);
+	}
+	add_tensors(vision, "inputs", &view, TXDA_SLOT_INPUT);
+	add_tensors(vision, "outputs", &view, TXDA_SLOT_OUTPUT);
+}
+
 char *info_make(const struct model *m, const struct compile_options *o, const char *weights,
-		const struct chip_info *chips, const void *kcore, size_t kcore_bytes)
+		const struct chip_info *chips, const struct compiled_chip *first)
 {
 	cJSON *root = cJSON_CreateObject(), *kv, *programs;
 	struct program_view view;
 	char *text = NULL;
 
-	if (!root || program_view(kcore, kcore_bytes, &view, NULL))
+	if (!root || program_view(first->kcore, first->kcore_bytes, &view, NULL))
 		goto out;
 	add_u64(root, "format", 1);
 	cJSON_AddStringToObject(root, "compiler", COMPILE_VERSION);
@@ -107,6 +178,10 @@ char *info_make(const struct model *m, const struct compile_options *o, const ch
 	programs = cJSON_AddArrayToObject(root, "programs");
 	cJSON_AddItemToArray(programs,
 			     cJSON_CreateString(o->mtp ? "mtp" : program_role_name(o->role)));
+	if (first->vision.kcore) {
+		cJSON_AddItemToArray(programs, cJSON_CreateString("vision"));
+		add_vision(root, m, o, chips, &first->vision);
+	}
 	add_tensors(root, "inputs", &view, TXDA_SLOT_INPUT);
 	add_tensors(root, "outputs", &view, TXDA_SLOT_OUTPUT);
 	text = cJSON_Print(root);

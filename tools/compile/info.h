@@ -9,11 +9,12 @@
 struct chip_info {
 	uint64_t kcore_bytes, param_bytes, scratch_bytes, io_bytes, kv_block_bytes;
 	uint32_t param_crc32c;
+	struct compiled_program vision; /* its sizes */
 };
 
-/* Returns the text, to be freed by the caller, or NULL without memory. @kcore is rank 0's, for
+/* Returns the text, to be freed by the caller, or NULL without memory. @first is rank 0, for
  * inputs and outputs. */
 char *info_make(const struct model *m, const struct compile_options *o, const char *weights,
-		const struct chip_info *chips, const void *kcore, size_t kcore_bytes);
+		const struct chip_info *chips, const struct compiled_chip *first);
 
 #endif /* TXDA_COMPILE_INFO_H */

@@ -40,6 +40,7 @@ static const char usage[] =
 	"      --max-rows N      rows of logits of a step (256)\n"
 	"      --max-context N   positions of a sequence (what the model reaches)\n"
 	"      --topk N          candidates a row, 1 to 128 (64)\n"
+	"      --max-image-tokens N  of images that are encoded together (4096)\n"
 	"      --name NAME       the model's name (the directory's)\n"
 	"      --jobs N          threads (one per CPU)\n"
 	"      --force           replace CASE\n"
@@ -66,6 +67,7 @@ enum {
 	OPTION_ROWS,
 	OPTION_CONTEXT,
 	OPTION_TOPK,
+	OPTION_IMAGE_TOKENS,
 	OPTION_NAME,
 	OPTION_JOBS,
 	OPTION_FORCE,
@@ -95,6 +97,7 @@ static const struct option long_options[] = {
 	{"max-rows", required_argument, NULL, OPTION_ROWS},
 	{"max-context", required_argument, NULL, OPTION_CONTEXT},
 	{"topk", required_argument, NULL, OPTION_TOPK},
+	{"max-image-tokens", required_argument, NULL, OPTION_IMAGE_TOKENS},
 	{"name", required_argument, NULL, OPTION_NAME},
 	{"jobs", required_argument, NULL, OPTION_JOBS},
 	{"force", no_argument, NULL, OPTION_FORCE},
@@ -178,6 +181,7 @@ static uint32_t *number_option(struct compile_options *o, int option)
 	case OPTION_ROWS: return &o->max_rows;
 	case OPTION_CONTEXT: return &o->max_context;
 	case OPTION_TOPK: return &o->topk;
+	case OPTION_IMAGE_TOKENS: return &o->max_image_tokens;
 	case OPTION_JOBS: return &o->jobs;
 	default: return NULL;
 	}

@@ -15,8 +15,9 @@
 #include "sha256.h"
 
 const char *const model_copied_files[MODEL_COPIED] = {
-	"config.json",		 "generation_config.json", "tokenizer.json",
-	"tokenizer_config.json", "tokenizer.model",	   "chat_template.jinja",
+	"config.json",		 "generation_config.json",   "tokenizer.json",
+	"tokenizer_config.json", "tokenizer.model",	     "chat_template.jinja",
+	"chat_template.json",	 "preprocessor_config.json", "processor_config.json",
 };
 
 /* Two models whose files look the same are two all the same: what one user's is compiled to must not be
@@ -423,6 +424,8 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 		r = check_limit("--max-context", o->max_context, 1, 1u << 28, error);
 	if (!r)
 		r = check_limit("--topk", o->topk, 1, TXDA_TOPK_MAX, error);
+	if (!r)
+		r = check_limit("--max-image-tokens", o->max_image_tokens, 1, 1u << 16, error);
 	return r;
 }
 
@@ -469,5 +472,6 @@ void model_cache_key(const struct model *m, const struct compile_options *o, cha
 	sha256_u64(&h, o->max_rows);
 	sha256_u64(&h, o->max_context);
 	sha256_u64(&h, o->topk);
+	sha256_u64(&h, o->max_image_tokens);
 	sha256_hex128(&h, key);
 }

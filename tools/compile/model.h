@@ -10,7 +10,7 @@
 #include "options.h"
 #include "source.h"
 
-#define MODEL_COPIED 6
+#define MODEL_COPIED 9
 
 struct model {
 	char *path; /* NULL: made up */

@@ -23,25 +23,30 @@ struct compile_options {
 	bool expert_parallel; /* chips have whole experts */
 	bool kv_int8;	      /* keys and values as int8 */
 	enum program_role role;
-	bool embeds;	      /* the input inputs_embeds in place of tokens */
-	bool mtp;	      /* the program `mtp` of the layer that predicts one token more */
-	bool hidden;	      /* an output of the last hidden states of the chosen tokens */
-	bool keys;	      /* an output of the keys that an indexer chose, for tests */
-	bool states;	      /* likewise of all tokens, for the program mtp */
-	uint32_t group;	      /* quantisation group: 32, 64 or 128 */
-	uint32_t block_size;  /* tokens per KV block: txda_is_block_size(); 0: by the model */
-	uint32_t max_tokens;  /* T */
-	uint32_t max_seqs;    /* S */
-	uint32_t max_rows;    /* R */
-	uint32_t max_context; /* 0: what the model reaches */
-	uint32_t topk;	      /* cut to the vocabulary */
-	const char *name;     /* NULL: the directory's */
-	unsigned jobs;	      /* threads; 0: one per CPU. Not part of the key */
+	bool embeds;		   /* the input inputs_embeds in place of tokens */
+	bool mtp;		   /* the program `mtp` of the layer that predicts one token more */
+	bool hidden;		   /* an output of the last hidden states of the chosen tokens */
+	bool keys;		   /* an output of the keys that an indexer chose, for tests */
+	bool states;		   /* likewise of all tokens, for the program mtp */
+	uint32_t group;		   /* quantisation group: 32, 64 or 128 */
+	uint32_t block_size;	   /* tokens per KV block: txda_is_block_size(); 0: by the model */
+	uint32_t max_tokens;	   /* T */
+	uint32_t max_seqs;	   /* S */
+	uint32_t max_rows;	   /* R */
+	uint32_t max_context;	   /* 0: what the model reaches */
+	uint32_t topk;		   /* cut to the vocabulary */
+	uint32_t max_image_tokens; /* of a launch of the program vision, without lines' ends */
+	const char *name;	   /* NULL: the directory's */
+	unsigned jobs;		   /* threads; 0: one per CPU. Not part of the key */
 };
 
 #define COMPILE_OPTIONS_DEFAULT                                                                    \
-	((struct compile_options){                                                                 \
-		.group = 32, .max_tokens = 2048, .max_seqs = 256, .max_rows = 256, .topk = 64})
+	((struct compile_options){.group = 32,                                                     \
+				  .max_tokens = 2048,                                              \
+				  .max_seqs = 256,                                                 \
+				  .max_rows = 256,                                                 \
+				  .topk = 64,                                                      \
+				  .max_image_tokens = 4096})
 
 #define COMPILE_VERSION "txda-compile 0.1.0"
 

@@ -165,6 +165,21 @@ uint32_t program_add_scratch(struct program *p, uint32_t scratch, const char *na
 				     });
 }
 
+/* Until scratch is placed, reserved[0] of another name of a tensor is that tensor's index + 1. */
+uint32_t program_add_alias(struct program *p, uint32_t of, const char *name, struct txda_dim rows,
+			   uint32_t columns)
+{
+	const struct txda_tensor *base = of < p->tensors.n ? tensor_at(p, of) : NULL;
+	uint32_t index;
+
+	if (!base)
+		return 0;
+	index = program_add_scratch(p, base->slot, name, base->dtype, rows, columns);
+	if (!p->failed)
+		tensor_at(p, index)->reserved[0] = of + 1;
+	return index;
+}
+
 uint32_t program_add_ids(struct program *p, uint32_t scratch, const char *name,
 			 struct txda_dim rows, uint32_t columns)
 {
@@ -221,10 +236,12 @@ const char *program_label(struct program *p, const char *format, ...)
 	return label;
 }
 
-static void touch(struct interval *live, uint32_t tensor, uint32_t n_tensors, uint32_t op)
+static void touch(const struct program *p, struct interval *live, uint32_t tensor, uint32_t op)
 {
-	if (tensor >= n_tensors)
+	if (tensor >= p->tensors.n)
 		return;
+	if (tensor_at(p, tensor)->reserved[0])
+		tensor = tensor_at(p, tensor)->reserved[0] - 1;
 	if (live[tensor].first == TXDA_NONE)
 		live[tensor].first = op;
 	live[tensor].last = op;
@@ -279,9 +296,9 @@ static int place_scratch(struct program *p, struct tool_error *error)
 		live[i] = (struct interval){.tensor = i, .first = TXDA_NONE};
 	for (i = 0; i < p->ops.n; i++) {
 		for (j = 0; j < 6; j++)
-			touch(live, op_at(p, i)->in[j], p->tensors.n, i);
+			touch(p, live, op_at(p, i)->in[j], i);
 		for (j = 0; j < 3; j++)
-			touch(live, op_at(p, i)->out[j], p->tensors.n, i);
+			touch(p, live, op_at(p, i)->out[j], i);
 	}
 	for (i = 0; i < p->tensors.n; i++) {
 		const struct txda_tensor *t = tensor_at(p, i);
@@ -300,6 +317,13 @@ static int place_scratch(struct program *p, struct tool_error *error)
 		t->offset = live[i].offset;
 		if (end > slot_at(p, t->slot)->bytes)
 			slot_at(p, t->slot)->bytes = end;
+	}
+	for (i = 0; i < p->tensors.n; i++) {
+		struct txda_tensor *t = tensor_at(p, i);
+
+		if (t->reserved[0])
+			t->offset = tensor_at(p, t->reserved[0] - 1)->offset;
+		t->reserved[0] = 0;
 	}
 	free(live);
 	free(placed);

@@ -46,6 +46,9 @@ uint32_t program_add_tensor(struct program *p, const struct program_tensor *t);
 /* A row-major activation in the slot @scratch, flagged so. */
 uint32_t program_add_scratch(struct program *p, uint32_t scratch, const char *name, uint8_t dtype,
 			     struct txda_dim rows, uint32_t columns);
+/* The scratch tensor @of with another shape of the same size. */
+uint32_t program_add_alias(struct program *p, uint32_t of, const char *name, struct txda_dim rows,
+			   uint32_t columns);
 /* A row-major I32 tensor there: ids that one op leaves for another. */
 uint32_t program_add_ids(struct program *p, uint32_t scratch, const char *name,
 			 struct txda_dim rows, uint32_t columns);

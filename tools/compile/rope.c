@@ -24,6 +24,9 @@ static int parse_type(const cJSON *scaling, struct rope_config *rope, struct too
 		return 0;
 	if (!cJSON_IsString(type))
 		return tool_fail(error, -EINVAL, "rope_type: not a string");
+	/* Several coordinates (vision.h) at the usual speeds. */
+	if (!strcmp(type->valuestring, "mrope"))
+		return 0;
 	for (i = 0; i < sizeof(type_names) / sizeof(type_names[0]); i++) {
 		if (!strcmp(type_names[i], type->valuestring)) {
 			rope->type = i;

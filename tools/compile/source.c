@@ -40,6 +40,19 @@ static struct source_tensor make_up(const char *name, uint64_t rows, uint64_t co
 	return t;
 }
 
+/* A convolution's kernels are rows. */
+static bool has_shape(const struct safetensors_tensor *t, uint64_t rows, uint64_t cols)
+{
+	uint64_t per_row = 1;
+	unsigned i;
+
+	if (!rows)
+		return t->ndim == 1 && t->dim[0] == cols;
+	for (i = 1; i < t->ndim; i++)
+		per_row *= t->dim[i];
+	return t->ndim > 1 && t->ndim != 3 && t->dim[0] == rows && per_row == cols;
+}
+
 /* The type of a plain tensor's elements. */
 static int find_dtype(const struct safetensors_tensor *t, uint8_t *ret, struct tool_error *error)
 {
@@ -75,7 +88,7 @@ int source_find(const struct source *s, const char *name, uint64_t rows, uint64_
 	safetensors_shape(ndim, want, expected, sizeof(expected));
 	if (!t)
 		return tool_fail(error, -ENOENT, "tensor \"%s\" %s is missing", name, expected);
-	if (t->ndim != ndim || t->dim[0] != want[0] || (rows && t->dim[1] != cols))
+	if (!has_shape(t, rows, cols))
 		return tool_fail(error, -EINVAL, "tensor \"%s\": expected the shape %s, found %s",
 				 name, expected,
 				 safetensors_shape(t->ndim, t->dim, found, sizeof(found)));

@@ -51,7 +51,8 @@ struct source_tensor {
 };
 
 /*
- * Finds @name with the shape [rows, cols], or [cols] when @rows is 0. -ENOENT if there is no such
+ * Finds @name with the shape [rows, cols], or [cols] when @rows is 0; also a
+ * convolution whose kernels have @cols elements. -ENOENT if there is no such
  * tensor, -EINVAL if its shape or type is another; the error says what was expected and found.
  */
 int source_find(const struct source *s, const char *name, uint64_t rows, uint64_t cols,
