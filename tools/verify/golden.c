@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "safetensors.h"
+#include "vision.h"
 
 #define MAX_CASES  1000
 #define MAX_TOKENS (1u << 20)
@@ -31,7 +32,8 @@ struct golden_result {
 	unsigned agreed;		 /* greedy steps */
 	unsigned first_off;		 /* the first that differs, or n_greedy */
 	unsigned choices, other_choices; /* of an indexer: a layer's for a token */
-	double wrong_margin;		 /* the largest margin of one that differs; 0: none */
+	double images;	     /* worst relative error of an image's embedding; < 0: none */
+	double wrong_margin; /* the largest margin of one that differs; 0: none */
 };
 
 /* A copy, since data in files may be unaligned. @dim1 0: a vector. */
@@ -344,6 +346,8 @@ static bool judge(const struct golden_options *o, unsigned index, const struct g
 	bool chosen = o->routed || !g->other_choices;
 	bool same = !o->check_greedy || o->routed || g->wrong_margin <= bridge;
 
+	close &= g->images <= o->images_limit;
+
 	printf("case %u: %4u tokens, %u rows: mean %.2e, worst %.2e (row %u), most %.2e; greedy "
 	       "%u/%u",
 	       index, c->n_ids, g->rows, g->sum / g->rows, g->worst, g->worst_row, g->most_off,
@@ -351,6 +355,8 @@ static bool judge(const struct golden_options *o, unsigned index, const struct g
 	if (g->first_off < c->n_greedy)
 		printf(", first other token at %u, margins up to %.2e (%.2e can be bridged)",
 		       g->first_off, g->wrong_margin, bridge);
+	if (g->images >= 0)
+		printf(", images %.2e", g->images);
 	if (g->choices)
 		printf(", %u of %u choices of keys are others", g->other_choices, g->choices);
 	printf("  %s\n", !close ? "FAIL" : !chosen ? "KEYS" : same ? "ok" : "GREEDY");
@@ -429,8 +435,9 @@ static int run_case(struct runner *r, const struct safetensors *st, unsigned ind
 		    const struct golden_options *o, struct golden_result *total,
 		    struct tool_error *error)
 {
-	struct golden_result g = {.rows_limit = o->rows_limit,
-				  .errors = total->errors + total->rows};
+	struct golden_result g = {
+		.rows_limit = o->rows_limit, .images = -1, .errors = total->errors + total->rows};
+	struct vision_case seen = {0};
 	struct golden_case c;
 	float *logits;
 	int ret;
@@ -438,6 +445,16 @@ static int run_case(struct runner *r, const struct safetensors *st, unsigned ind
 	ret = read_case(st, index, r->info.vocab, &c, error);
 	if (ret)
 		return ret;
+	if (r->vision) {
+		ret = vision_case(r, st, index, c.ids, c.n_ids, &seen, error);
+		r->images = &seen.images;
+		if (seen.n_embeds)
+			g.images = fmax(seen.embeds_error, seen.deepstack_error);
+	}
+	if (ret) {
+		free_case(&c);
+		return ret;
+	}
 	logits = malloc(r->info.vocab * sizeof(*logits));
 	ret = logits ? run_prompt(r, &c, o->chunk, &g, logits, error)
 		     : tool_fail(error, -ENOMEM, "no memory");
@@ -449,6 +466,8 @@ static int run_case(struct runner *r, const struct safetensors *st, unsigned ind
 	}
 	free(logits);
 	free_case(&c);
+	r->images = NULL;
+	vision_case_free(&seen);
 	return ret;
 }
 

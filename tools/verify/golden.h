@@ -12,6 +12,7 @@ struct golden_options {
 	unsigned chunk; /* tokens of the prompt a step; 0: all */
 	double mean_limit,
 		worst_limit; /* relative error of a row; the first of the mean over all */
+	double images_limit; /* of a row of an image's embeddings */
 	double margin_limit; /* greedy tokens with a larger margin must be equal; < 0: by the error
 			      */
 	bool check_greedy;

@@ -15,6 +15,7 @@
 #include "config.h"
 #include "files.h"
 #include "param_dir.h"
+#include "vision.h"
 
 #define STEP_SECONDS 600
 
@@ -208,7 +209,7 @@ static int alloc_inputs(struct runner *r)
 	const struct txda_model_info *i = &r->info;
 
 	r->tokens = calloc(i->max_tokens, sizeof(*r->tokens));
-	r->positions = calloc(i->max_tokens, sizeof(*r->positions));
+	r->positions = calloc(i->max_tokens, r->axes * sizeof(*r->positions));
 	r->kv_slots = calloc(i->max_tokens, sizeof(*r->kv_slots));
 	r->rows = calloc(i->max_rows, sizeof(*r->rows));
 	r->spans = calloc(i->max_seqs, 2 * sizeof(*r->spans));
@@ -219,6 +220,46 @@ static int alloc_inputs(struct runner *r)
 			       r->spans && r->contexts && r->block_table
 		       ? 0
 		       : -ENOMEM;
+}
+
+/* The second dimension of an input, 1 without; 0: there is no such input. */
+static unsigned input_columns(struct runner *r, const char *name)
+{
+	struct txda_tensor_info info = TXDA_INIT(struct txda_tensor_info);
+	unsigned index;
+
+	if (txda_model_find(r->model, name, &index) < 0 ||
+	    txda_model_tensor(r->model, index, &info) < 0)
+		return 0;
+	return info.ndim > 1 ? (unsigned)info.dim[1] : 1;
+}
+
+/* What a model that sees takes beside tokens, and its other program. */
+static int open_images(struct runner *r, const char *path, bool precise, struct tool_error *error)
+{
+	struct txda_model_options m = TXDA_INIT(struct txda_model_options);
+	size_t tokens = r->info.max_tokens;
+	int ret;
+
+	r->axes = input_columns(r, "positions");
+	if (!input_columns(r, "image_rows"))
+		return 0;
+	r->hidden = input_columns(r, "image_embeds");
+	r->deep = input_columns(r, "image_deepstack");
+	r->image_rows = calloc(tokens, sizeof(*r->image_rows));
+	r->image_embeds = calloc(tokens * r->hidden + 1, sizeof(*r->image_embeds));
+	r->image_deepstack = calloc(tokens * r->deep + 1, sizeof(*r->image_deepstack));
+	if (!r->image_rows || !r->image_embeds || !r->image_deepstack)
+		return tool_fail(error, -ENOMEM, "no memory for inputs");
+	ret = vision_open(path, &r->tower, error);
+	if (ret)
+		return ret;
+	m.path = path;
+	m.program = "vision";
+	m.precise = precise;
+	m.verify_weights = true;
+	ret = txda_model_load(r->group, &m, &r->vision);
+	return ret < 0 ? fail_library(r, ret, path, error) : 0;
 }
 
 int runner_open(const struct runner_options *o, struct runner **ret, struct tool_error *error)
@@ -246,6 +287,8 @@ int runner_open(const struct runner_options *o, struct runner **ret, struct tool
 	r->compiled = made;
 	if (!e)
 		e = load_model(r, path, o, error);
+	if (!e)
+		e = open_images(r, path, o->precise, error);
 	/* What is loaded is in device memory. */
 	if (made)
 		remove_case(dir);
@@ -263,6 +306,7 @@ void runner_close(struct runner *r)
 {
 	if (!r)
 		return;
+	txda_model_unref(r->vision);
 	txda_model_unref(r->model);
 	txda_group_unref(r->group);
 	txda_context_unref(r->context);
@@ -274,6 +318,9 @@ void runner_close(struct runner *r)
 	free(r->contexts);
 	free(r->block_table);
 	free(r->hidden_before);
+	free(r->image_rows);
+	free(r->image_embeds);
+	free(r->image_deepstack);
 	free(r);
 }
 
@@ -281,6 +328,32 @@ void runner_close(struct runner *r)
 static int32_t block_of(const struct runner *r, unsigned slot, unsigned index)
 {
 	return (int32_t)(index * r->slots + slot);
+}
+
+/* Position and image row of token @t of the step, which is at @position of its sequence. */
+static void place_token(struct runner *r, unsigned t, unsigned position)
+{
+	const struct runner_images *images = r->images;
+	bool inside = images && position < images->n;
+	unsigned a;
+	int32_t row;
+
+	for (a = 0; a < r->axes; a++)
+		r->positions[t * r->axes + a] =
+			inside && r->axes > 1
+				? images->positions[position][a]
+				: (int32_t)position + (images && r->axes > 1 ? images->delta : 0);
+	if (!r->image_rows)
+		return;
+	row = inside ? images->rows[position] : -1;
+	r->image_rows[t] = row < 0 ? -1 : (int32_t)t;
+	if (row < 0)
+		return;
+	memcpy(r->image_embeds + (size_t)t * r->hidden, images->embeds + (size_t)row * r->hidden,
+	       r->hidden * sizeof(float));
+	if (r->deep)
+		memcpy(r->image_deepstack + (size_t)t * r->deep,
+		       images->deepstack + (size_t)row * r->deep, r->deep * sizeof(float));
 }
 
 static void fill_part(struct runner *r, const struct runner_part *p, unsigned seq, unsigned at,
@@ -292,7 +365,7 @@ static void fill_part(struct runner *r, const struct runner_part *p, unsigned se
 		unsigned position = p->position + i;
 
 		r->tokens[at + i] = p->tokens[i];
-		r->positions[at + i] = (int32_t)position;
+		place_token(r, at + i, position);
 		r->kv_slots[at + i] = block_of(r, p->slot, position / bs) * (int32_t)bs +
 				      (int32_t)(position % bs);
 	}
@@ -316,13 +389,16 @@ static int set_inputs(struct runner *r, const struct txda_step *s)
 		size_t n;
 	} inputs[] = {
 		{"tokens", r->tokens, s->tokens},
-		{"positions", r->positions, s->tokens},
+		{"positions", r->positions, (size_t)s->tokens * r->axes},
 		{"slots", r->kv_slots, s->tokens},
 		{"spans", r->spans, 2 * (size_t)s->seqs},
 		{"context", r->contexts, s->seqs},
 		{"block_table", r->block_table, (size_t)s->seqs * s->blocks},
 		{"rows", r->rows, s->rows},
 		{"hidden_before", r->hidden_before, (size_t)s->tokens * r->before},
+		{"image_rows", r->image_rows, r->image_rows ? s->tokens : 0},
+		{"image_embeds", r->image_embeds, (size_t)s->tokens * r->hidden},
+		{"image_deepstack", r->image_deepstack, (size_t)s->tokens * r->deep},
 	};
 	unsigned i;
 	int ret;

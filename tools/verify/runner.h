@@ -15,6 +15,7 @@
 #include "error.h"
 #include "options.h"
 #include "sha256.h"
+#include "tower.h"
 #include "txda.h"
 
 struct runner_options {
@@ -24,6 +25,15 @@ struct runner_options {
 	bool precise;
 	unsigned slots;	  /* sequences that are kept at the same time */
 	unsigned context; /* positions of each */
+};
+
+/* The images of the sequences: of a prompt's tokens, and of those after it. */
+struct runner_images {
+	unsigned n;		       /* tokens of the prompt */
+	const int32_t (*positions)[3]; /* [n] */
+	int32_t delta;	     /* what positions of later tokens are more than their places */
+	const int32_t *rows; /* [n] of the embeddings, or -1 */
+	const float *embeds, *deepstack;
 };
 
 struct runner {
@@ -40,7 +50,14 @@ struct runner {
 	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts,
 		*block_table; /* inputs being put together */
 	float *hidden_before;
-	struct sha256 bits; /* of all logits so far */
+	/* Models that see: coordinates of a position (else 1), rows that go with the tokens. */
+	unsigned axes, hidden, deep;
+	int32_t *image_rows;
+	float *image_embeds, *image_deepstack;
+	const struct runner_images *images; /* NULL: only text; set by the caller */
+	struct txda_model *vision;	    /* the program `vision`, or NULL */
+	struct image_tower tower;	    /* with that */
+	struct sha256 bits;		    /* of all logits so far */
 	uint64_t n_logits;
 };
 

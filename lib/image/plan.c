@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+#include "tower.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void image_plan_free(struct image_plan *p)
+{
+	free(p->order);
+	free(p->positions);
+	free(p->taps);
+	free(p->tap_weights);
+	free(p->image_spans);
+	free(p->window_spans);
+	free(p->embed_rows);
+	*p = (struct image_plan){0};
+}
+
+static uint32_t rows_of_unit(const struct image_tower *t)
+{
+	return t->kind == IMAGE_TILES ? t->side * t->side + 1 : t->merge * t->merge;
+}
+
+/* Sizes and totals, against the limits of a launch. */
+static int measure(const struct image_tower *t, const struct image_size *sizes, unsigned n,
+		   struct image_plan *p, char *err, size_t errlen)
+{
+	uint64_t units = 0, tokens = 0, spans = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t own = image_tokens(t, sizes[i]);
+
+		if (!own) {
+			snprintf(err, errlen, "image %u: %u x %u is no size that the model takes",
+				 i, sizes[i].width, sizes[i].height);
+			return -EINVAL;
+		}
+		tokens += own;
+		units += image_units(t, sizes[i]);
+		spans += t->kind == IMAGE_TILES ? image_units(t, sizes[i]) : 1;
+	}
+	if (units > t->max_units || tokens > t->max_rows || spans > t->max_spans) {
+		snprintf(err, errlen,
+			 "%u images of %llu tokens in %llu units; the model takes %u and %u "
+			 "together",
+			 n, (unsigned long long)tokens, (unsigned long long)units, t->max_rows,
+			 t->max_units);
+		return -E2BIG;
+	}
+	p->units = (uint32_t)units;
+	p->tokens = (uint32_t)tokens;
+	p->spans = (uint32_t)spans;
+	p->rows = p->units * rows_of_unit(t);
+	return 0;
+}
+
+static int allocate(const struct image_tower *t, struct image_plan *p)
+{
+	size_t rows = p->rows + 1u; /* never nothing */
+
+	p->order = calloc(rows, sizeof(*p->order));
+	p->positions = calloc(rows, 2 * sizeof(*p->positions));
+	p->taps = calloc(rows, (t->taps + 1) * sizeof(*p->taps));
+	p->tap_weights = calloc(rows, (t->taps + 1) * sizeof(*p->tap_weights));
+	p->image_spans = calloc(p->spans + 1u, 2 * sizeof(*p->image_spans));
+	p->window_spans = calloc(p->units + 1u, 2 * sizeof(*p->window_spans));
+	p->embed_rows = calloc(p->tokens + 1u, sizeof(*p->embed_rows));
+	return p->order && p->positions && p->taps && p->tap_weights && p->image_spans &&
+			       p->window_spans && p->embed_rows
+		       ? 0
+		       : -ENOMEM;
+}
+
+/* ---- learned positions ---- */
+
+/* Point @i of @n from 0 to @last in equal steps, in float32 as torch.linspace has it. */
+static float step_at(uint32_t i, uint32_t n, uint32_t last)
+{
+	float step = n > 1 ? (float)last / (float)(n - 1) : 0;
+
+	return i < n / 2 || n == 1 ? step * (float)i : (float)last - step * (float)(n - 1 - i);
+}
+
+static void bilinear(const struct image_tower *t, struct image_size size, uint32_t y, uint32_t x,
+		     int32_t *taps, float *weights)
+{
+	float fy = step_at(y, size.height, t->side - 1), fx = step_at(x, size.width, t->side - 1);
+	uint32_t y0 = (uint32_t)fy, x0 = (uint32_t)fx;
+	uint32_t y1 = y0 + 1 < t->side ? y0 + 1 : y0, x1 = x0 + 1 < t->side ? x0 + 1 : x0;
+	float dy = fy - (float)y0, dx = fx - (float)x0;
+	const uint32_t at[4] = {y0 * t->side + x0, y0 * t->side + x1, y1 * t->side + x0,
+				y1 * t->side + x1};
+	const float w[4] = {(1 - dy) * (1 - dx), (1 - dy) * dx, dy * (1 - dx), dy * dx};
+
+	for (int i = 0; i < 4; i++) {
+		taps[i] = (int32_t)at[i];
+		weights[i] = w[i];
+	}
+}
+
+/* Four points of a line of @side around pixel centre @i of @n, those past the border repeated. */
+static void cubic(uint32_t i, uint32_t n, uint32_t side, uint32_t at[4], float w[4])
+{
+	const float a = -0.75f;
+	float place = ((((float)i + 0.5f) / (float)n * 2 - 1 + 1) * (float)side - 1) / 2;
+	float base = floorf(place), f = place - base;
+	float far[2] = {f + 1, 2 - f}, near[2] = {f, 1 - f};
+
+	for (int k = 0; k < 4; k++) {
+		float p = base - 1 + (float)k;
+
+		at[k] = p < 0 ? 0 : p > (float)(side - 1) ? side - 1 : (uint32_t)p;
+	}
+	for (int k = 0; k < 2; k++) {
+		w[3 * k] = ((a * far[k] - 5 * a) * far[k] + 8 * a) * far[k] - 4 * a;
+		w[1 + k] = ((a + 2) * near[k] - (a + 3)) * near[k] * near[k] + 1;
+	}
+}
+
+static void bicubic(const struct image_tower *t, struct image_size size, uint32_t y, uint32_t x,
+		    int32_t *taps, float *weights)
+{
+	uint32_t row[4], column[4];
+	float wy[4], wx[4];
+
+	cubic(y, size.height, t->side, row, wy);
+	cubic(x, size.width, t->side, column, wx);
+	for (int i = 0; i < 16; i++) {
+		taps[i] = (int32_t)(row[i / 4] * t->side + column[i % 4]);
+		weights[i] = wy[i / 4] * wx[i % 4];
+	}
+}
+
+/* ---- towers that merge ---- */
+
+/* Unit (@y, @x) of the image becomes the next one of the launch. */
+static void put_unit(const struct image_tower *t, struct image_plan *p, struct image_size size,
+		     uint32_t first_unit, uint32_t unit, uint32_t y, uint32_t x)
+{
+	uint32_t m = t->merge, of = y * (size.width / m) + x;
+
+	for (uint32_t i = 0; i < m * m; i++) {
+		uint32_t row = unit * m * m + i, py = y * m + i / m, px = x * m + i % m;
+
+		p->order[row] = (first_unit + of) * m * m + i;
+		p->positions[2 * row] = (int32_t)py;
+		p->positions[2 * row + 1] = (int32_t)px;
+		if (t->positions == IMAGE_BILINEAR)
+			bilinear(t, size, py, px, p->taps + (size_t)row * t->taps,
+				 p->tap_weights + (size_t)row * t->taps);
+		else if (t->positions == IMAGE_BICUBIC)
+			bicubic(t, size, py, px, p->taps + (size_t)row * t->taps,
+				p->tap_weights + (size_t)row * t->taps);
+	}
+	p->embed_rows[first_unit + of] = (int32_t)unit;
+}
+
+/* Window by window, those at the border smaller; without windows the image is one. */
+static uint32_t put_image(const struct image_tower *t, struct image_plan *p, struct image_size size,
+			  uint32_t first)
+{
+	uint32_t h = size.height / t->merge, w = size.width / t->merge, unit = first, m2;
+	uint32_t wh = t->window ? t->window : h, ww = t->window ? t->window : w;
+
+	m2 = t->merge * t->merge;
+	for (uint32_t y0 = 0; y0 < h; y0 += wh)
+		for (uint32_t x0 = 0; x0 < w; x0 += ww) {
+			uint32_t begin = unit;
+
+			for (uint32_t y = y0; y < y0 + wh && y < h; y++)
+				for (uint32_t x = x0; x < x0 + ww && x < w; x++)
+					put_unit(t, p, size, first, unit++, y, x);
+			p->window_spans[2 * p->windows] = (int32_t)(begin * m2);
+			p->window_spans[2 * p->windows + 1] = (int32_t)((unit - begin) * m2);
+			p->windows++;
+		}
+	return unit;
+}
+
+static void put_merged(const struct image_tower *t, struct image_plan *p,
+		       const struct image_size *sizes, unsigned n)
+{
+	uint32_t unit = 0, m2 = t->merge * t->merge;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint32_t end = put_image(t, p, sizes[i], unit);
+
+		p->image_spans[2 * i] = (int32_t)(unit * m2);
+		p->image_spans[2 * i + 1] = (int32_t)((end - unit) * m2);
+		unit = end;
+	}
+}
+
+/* ---- towers of tiles ---- */
+
+/* The class's row, then the patches; the class has an embedding of its own behind the table. */
+static void put_tile(const struct image_tower *t, struct image_plan *p, uint32_t tile)
+{
+	uint32_t n = t->side * t->side, first = tile * (n + 1);
+
+	p->image_spans[2 * tile] = (int32_t)first;
+	p->image_spans[2 * tile + 1] = (int32_t)(n + 1);
+	for (uint32_t i = 0; i <= n; i++) {
+		int32_t *taps = p->taps + (size_t)(first + i) * t->taps;
+		float *weights = p->tap_weights + (size_t)(first + i) * t->taps;
+
+		taps[0] = (int32_t)i;
+		weights[0] = 1;
+		taps[1] = i ? 0 : (int32_t)n + 1;
+		weights[1] = i ? 0 : 1;
+	}
+}
+
+static uint32_t put_tiles(const struct image_tower *t, struct image_plan *p, struct image_size size,
+			  uint32_t tile, uint32_t token)
+{
+	struct image_size grid = image_tile_grid(t, size);
+	uint32_t n = t->side * t->side, rows = n + 1, i;
+	struct image_shown s = image_find_shown(t, size, grid);
+
+	for (i = 0; i < grid.height * grid.width + 1; i++)
+		put_tile(t, p, tile + i);
+	for (i = 0; i < n; i++)
+		p->embed_rows[token++] = (int32_t)(tile * rows + 1 + i);
+	for (uint32_t y = s.top; y < s.bottom; y++) {
+		for (uint32_t x = s.left; x < s.right; x++) {
+			uint32_t of = tile + 1 + y / t->side * grid.width + x / t->side;
+
+			p->embed_rows[token++] =
+				(int32_t)(of * rows + 1 + y % t->side * t->side + x % t->side);
+		}
+		p->embed_rows[token++] = -1; /* the end of a line */
+	}
+	return token;
+}
+
+int image_plan_make(const struct image_tower *t, const struct image_size *sizes, unsigned n,
+		    struct image_plan *ret, char *err, size_t errlen)
+{
+	struct image_plan p = {0};
+	uint32_t tile = 0, token = 0;
+	int r = measure(t, sizes, n, &p, err, errlen);
+
+	if (r)
+		return r;
+	if (allocate(t, &p)) {
+		image_plan_free(&p);
+		snprintf(err, errlen, "no memory");
+		return -ENOMEM;
+	}
+	if (t->kind == IMAGE_MERGE) {
+		put_merged(t, &p, sizes, n);
+	} else {
+		for (unsigned i = 0; i < n; i++) {
+			token = put_tiles(t, &p, sizes[i], tile, token);
+			tile += (uint32_t)image_units(t, sizes[i]);
+		}
+	}
+	*ret = p;
+	return 0;
+}
+
+void image_plan_pixels(const struct image_tower *t, const struct image_plan *p, const float *pixels,
+		       float *out)
+{
+	size_t k = image_patch_elements(t), plane = (size_t)t->side * t->patch * t->side * t->patch;
+
+	for (uint32_t row = 0; row < p->rows && t->kind == IMAGE_MERGE; row++)
+		memcpy(out + row * k, pixels + p->order[row] * k, k * sizeof(*out));
+	for (uint32_t row = 0; row < p->rows && t->kind == IMAGE_TILES; row++) {
+		uint32_t rows = t->side * t->side + 1, i = row % rows, width = t->side * t->patch;
+		const float *tile = pixels + row / rows * t->channels * plane;
+		float *to = out + row * k;
+
+		if (!i) {
+			memset(to, 0, k * sizeof(*to));
+			continue;
+		}
+		tile += (size_t)((i - 1) / t->side) * t->patch * width +
+			(size_t)((i - 1) % t->side) * t->patch;
+		for (uint32_t line = 0; line < t->channels * t->patch; line++)
+			memcpy(to + (size_t)line * t->patch,
+			       tile + line / t->patch * plane + (size_t)(line % t->patch) * width,
+			       t->patch * sizeof(*to));
+	}
+}
+
+/* ---- the prompt ---- */
+
+/* Tokens of image @i in the prompt, their positions, and how far those reach. */
+static uint32_t place_image(const struct image_tower *t, struct image_size size, uint32_t tokens,
+			    int32_t base, int32_t (*ret)[3])
+{
+	uint32_t h = size.height / t->merge, w = size.width / t->merge;
+
+	for (uint32_t i = 0; i < tokens; i++) {
+		bool plain = t->kind == IMAGE_TILES;
+
+		ret[i][0] = base + (plain ? (int32_t)i : 0);
+		ret[i][1] = base + (int32_t)(plain ? i : i / w);
+		ret[i][2] = base + (int32_t)(plain ? i : i % w);
+	}
+	return t->kind == IMAGE_TILES ? tokens : h > w ? h : w;
+}
+
+int image_prompt_positions(const struct image_tower *t, const int32_t *ids, size_t n,
+			   const struct image_size *sizes, unsigned n_images, int32_t (*ret)[3],
+			   int32_t *ret_delta, char *err, size_t errlen)
+{
+	unsigned image = 0;
+	int32_t base = 0;
+
+	for (size_t i = 0; i < n;) {
+		uint64_t tokens, j;
+
+		if (ids[i] != (int32_t)t->image_token) {
+			ret[i][0] = ret[i][1] = ret[i][2] = base++;
+			i++;
+			continue;
+		}
+		tokens = image < n_images ? image_tokens(t, sizes[image]) : 0;
+		for (j = 0; j < tokens && i + j < n && ids[i + j] == ids[i]; j++)
+			;
+		if (!tokens || j < tokens) {
+			snprintf(err, errlen,
+				 "token %zu stands for image %u, which has %llu tokens; %llu are "
+				 "there",
+				 i, image, (unsigned long long)tokens, (unsigned long long)j);
+			return -EINVAL;
+		}
+		base += (int32_t)place_image(t, sizes[image++], (uint32_t)tokens, base, ret + i);
+		i += tokens;
+	}
+	if (image != n_images) {
+		snprintf(err, errlen, "the prompt has room for %u of %u images", image, n_images);
+		return -EINVAL;
+	}
+	*ret_delta = base - (int32_t)n;
+	return 0;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the program `vision` of a case dir wants to know of images beside their pixels: where each
+ * patch lies, which rows see each other, which rows become tokens; and the positions of a prompt's
+ * tokens around them. Pure functions; memory is the caller's to free.
+ *
+ * Two kinds of towers. MERGE (Qwen, GLM): an image is a grid of patches, merge x merge of which
+ * become one token; patches come square by square. TILES (CLIP): an image is a small picture of the
+ * whole and a grid of tiles, each with a row for its class before its patches.
+ */
+#ifndef TXDA_IMAGE_TOWER_H
+#define TXDA_IMAGE_TOWER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#define IMAGE_MAX_PINPOINTS 64
+
+enum image_kind { IMAGE_MERGE, IMAGE_TILES };
+enum image_positions { IMAGE_NONE, IMAGE_BILINEAR, IMAGE_BICUBIC, IMAGE_TILE };
+
+struct image_tower {
+	enum image_kind kind;
+	enum image_positions positions; /* learned ones */
+	uint32_t patch, frames, channels, merge;
+	uint32_t window;    /* tokens of a window's side; 0: none */
+	uint32_t side;	    /* of the square of learned positions; of a tile, in patches */
+	uint32_t taps;	    /* 0, 2, 4 or 16 */
+	uint32_t deepstack; /* embeddings beside the first, for later layers of the text */
+	uint32_t image_token;
+	uint32_t n_pinpoints, pinpoints[IMAGE_MAX_PINPOINTS][2]; /* heights and widths of grids */
+	/* Limits of a launch: units (tokens, or tiles), images or tiles, windows, rows out. */
+	uint32_t max_units, max_spans, max_windows, max_rows;
+};
+
+/*
+ * An image: MERGE: its grid, height and width in patches, multiples of merge. TILES: height and
+ * width of the picture itself, in pixels.
+ */
+struct image_size {
+	uint32_t height, width;
+};
+
+/* The inputs of one launch. */
+struct image_plan {
+	uint32_t units, rows, spans, windows, tokens;
+	uint32_t *order;      /* [rows] MERGE: the patch of each row */
+	int32_t *positions;   /* [rows][2] MERGE: row and column of its patch */
+	int32_t *taps;	      /* [rows][taps] */
+	float *tap_weights;   /* likewise */
+	int32_t *image_spans; /* [spans][2] */
+	int32_t *window_spans;
+	int32_t *embed_rows; /* [tokens] */
+};
+
+/* Reads the object "vision" of a model_info.json. 0, or -EINVAL with @err. */
+int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, size_t errlen);
+
+/* Elements of a patch. */
+static inline uint32_t image_patch_elements(const struct image_tower *t)
+{
+	return t->channels * t->frames * t->patch * t->patch;
+}
+
+/* Of TILES: the grid that an image is cut into, in tiles. */
+struct image_size image_tile_grid(const struct image_tower *t, struct image_size size);
+
+/* Of TILES: the lines and columns of that grid's patches that show the picture, not its margin. */
+struct image_shown {
+	uint32_t top, bottom, left, right;
+};
+struct image_shown image_find_shown(const struct image_tower *t, struct image_size size,
+				    struct image_size grid);
+
+/* Tokens that an image takes in a prompt; 0: the size is none that the tower takes. */
+uint64_t image_tokens(const struct image_tower *t, struct image_size size);
+/* Patches (MERGE) or tiles (TILES) of an image, without a check of its size. */
+uint64_t image_units(const struct image_tower *t, struct image_size size);
+
+/* -EINVAL: a size; -E2BIG: more than a launch takes; -ENOMEM. @err says which. */
+int image_plan_make(const struct image_tower *t, const struct image_size *sizes, unsigned n,
+		    struct image_plan *ret, char *err, size_t errlen);
+void image_plan_free(struct image_plan *p);
+
+/*
+ * What goes into the input `pixels`: @pixels are a processor's, patches one after another (MERGE),
+ * or the planes of tiles (TILES). @out has plan->rows times image_patch_elements().
+ */
+void image_plan_pixels(const struct image_tower *t, const struct image_plan *p, const float *pixels,
+		       float *out);
+
+/*
+ * Positions of a prompt's tokens, [n][3]: time, row, column. Runs of the image token belong to the
+ * images in order. *ret_delta: what the position of a later token is more than its place. -EINVAL:
+ * the runs are not those of the images.
+ */
+int image_prompt_positions(const struct image_tower *t, const int32_t *ids, size_t n,
+			   const struct image_size *sizes, unsigned n_images, int32_t (*ret)[3],
+			   int32_t *ret_delta, char *err, size_t errlen);
+
+#endif /* TXDA_IMAGE_TOWER_H */

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+/* What a tower wants to know of images: order of patches, windows, positions, tokens; what
+ * model_info.json may say, sizes and prompts that do not fit. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tower.h"
+
+#define LIMITS "\"limits\":{\"tokens\":64,\"seqs\":8,\"rows\":200,\"blocks\":64}"
+#define TOWER(kind, positions, more)                                                               \
+	"{" LIMITS ",\"tower\":{\"kind\":\"" kind "\",\"positions\":\"" positions "\","            \
+	"\"patch\":2,\"frames\":1,\"channels\":3,\"window\":0,\"side\":4,\"deepstack\":0,"         \
+	"\"image_token\":9" more "}}"
+
+static char err[200];
+
+static int parse(const char *text, struct image_tower *t)
+{
+	cJSON *json = cJSON_Parse(text);
+	int r;
+
+	assert_non_null(json);
+	r = image_tower_parse(json, t, err, sizeof(err));
+	cJSON_Delete(json);
+	return r;
+}
+
+static void test_parse(void **state)
+{
+	struct image_tower t;
+
+	(void)state;
+	assert_int_equal(parse(TOWER("merge", "bicubic", ",\"merge\":2"), &t), 0);
+	assert_int_equal(t.taps, 16);
+	assert_int_equal(image_patch_elements(&t), 12);
+	assert_int_equal(
+		parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &t), 0);
+	assert_int_equal(t.pinpoints[0][1], 16);
+	assert_true(parse(TOWER("merge", "bicubic", ""), &t) < 0);
+	assert_non_null(strstr(err, "vision.tower.merge"));
+	assert_true(parse(TOWER("merge", "cubic", ",\"merge\":2"), &t) < 0);
+	assert_non_null(strstr(err, "vision.tower.positions"));
+	assert_true(parse(TOWER("merge", "tile", ",\"merge\":2"), &t) < 0);
+	assert_true(parse(TOWER("tiles", "tile", ",\"merge\":1"), &t) < 0);
+	assert_true(parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,12]]"), &t) <
+		    0);
+	assert_true(parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8]]"), &t) < 0);
+	assert_true(parse("{}", &t) < 0);
+	assert_true(parse("{\"tower\":7,\"limits\":[]}", &t) < 0);
+}
+
+/* 3 x 5 units in windows of 2 x 2: those at the border are smaller. */
+static void test_windows(void **state)
+{
+	static const int32_t spans[] = {0, 16, 16, 16, 32, 8, 40, 8, 48, 8, 56, 4},
+			     rows[] = {0, 1, 4, 5, 8, 2, 3, 6, 7, 9, 10, 11, 12, 13, 14};
+	static const struct image_size size = {6, 10};
+	struct image_plan p;
+	struct image_tower t;
+
+	(void)state;
+	assert_int_equal(parse(TOWER("merge", "none", ",\"merge\":2"), &t), 0);
+	t.window = 2;
+	assert_int_equal(image_plan_make(&t, &size, 1, &p, err, sizeof(err)), 0);
+	assert_int_equal(p.rows, 60);
+	assert_int_equal(p.windows, 6);
+	assert_memory_equal(p.window_spans, spans, sizeof(spans));
+	assert_memory_equal(p.embed_rows, rows, sizeof(rows));
+	assert_int_equal(p.image_spans[1], 60);
+	/* The third unit of the launch is the first of the second line: patches 20 to 23. */
+	assert_int_equal(p.order[8], 20);
+	assert_int_equal(p.positions[2 * 8], 2);
+	assert_int_equal(p.positions[2 * 8 + 1], 0);
+	assert_int_equal(p.positions[2 * 11], 3);
+	assert_int_equal(p.positions[2 * 11 + 1], 1);
+	image_plan_free(&p);
+}
+
+/* The weights of a patch's taps add up to 1, and a picture as large as the table has it as it is. */
+static void test_positions(void **state)
+{
+	static const char *const kinds[] = {TOWER("merge", "bilinear", ",\"merge\":2"),
+					    TOWER("merge", "bicubic", ",\"merge\":2")};
+	static const struct image_size sizes[] = {{4, 4}, {2, 12}, {10, 6}};
+	struct image_plan p;
+	struct image_tower t;
+
+	(void)state;
+	for (unsigned k = 0; k < 2; k++)
+		for (unsigned i = 0; i < 3; i++) {
+			assert_int_equal(parse(kinds[k], &t), 0);
+			assert_int_equal(image_plan_make(&t, &sizes[i], 1, &p, err, sizeof(err)),
+					 0);
+			for (unsigned row = 0; row < p.rows; row++) {
+				float sum = 0, own = 0;
+
+				for (unsigned j = 0; j < t.taps; j++) {
+					int32_t tap = p.taps[row * t.taps + j];
+					float w = p.tap_weights[row * t.taps + j];
+
+					assert_in_range(tap, 0, 15);
+					sum += w;
+					if (tap ==
+					    p.positions[2 * row] * 4 + p.positions[2 * row + 1])
+						own += w;
+				}
+				assert_true(fabsf(sum - 1) < 1e-5f);
+				assert_true(i || fabsf(own - 1) < 1e-5f);
+			}
+			image_plan_free(&p);
+		}
+}
+
+static void test_tiles(void **state)
+{
+	/* 10 wide, 4 high in a grid of 1 x 2 tiles: 8 columns, 3 of 4 lines show the picture … */
+	static const struct image_size size = {4, 10};
+	struct image_shown shown;
+	struct image_plan p;
+	struct image_tower t;
+
+	(void)state;
+	assert_int_equal(parse(TOWER("tiles", "tile",
+				     ",\"merge\":1,\"grid_pinpoints\":[[8,16],[16,8],[16,16]]"),
+			       &t),
+			 0);
+	assert_int_equal(image_tile_grid(&t, size).height, 1);
+	assert_int_equal(image_tile_grid(&t, size).width, 2);
+	shown = image_find_shown(&t, size, image_tile_grid(&t, size));
+	/* … and one line is not enough to cut it at top and bottom. */
+	assert_int_equal(shown.top, 0);
+	assert_int_equal(shown.bottom, 4);
+	assert_int_equal(image_tokens(&t, size), 16 + 4 * 9);
+	assert_int_equal(image_plan_make(&t, &size, 1, &p, err, sizeof(err)), 0);
+	assert_int_equal(p.rows, 3 * 17);
+	assert_int_equal(p.embed_rows[0], 1);
+	assert_int_equal(p.embed_rows[16], 18);
+	assert_int_equal(p.embed_rows[20], 35); /* the second tile goes on */
+	assert_int_equal(p.embed_rows[24], -1);
+	assert_int_equal(p.taps[0], 0);
+	assert_int_equal(p.taps[1], 17);
+	image_plan_free(&p);
+	/* So narrow that no column shows it: the first grid, and the ends of its lines. */
+	assert_int_equal(image_tokens(&t, (struct image_size){400, 10}), 16 + 4);
+}
+
+static void test_hostile_sizes(void **state)
+{
+	static const struct image_size bad[] = {
+		{0, 4}, {4, 0}, {3, 4}, {UINT32_MAX, 2}, {65536, 65536}};
+	static const struct image_size many[2] = {{16, 8}, {16, 10}};
+	struct image_plan p;
+	struct image_tower t;
+
+	(void)state;
+	assert_int_equal(parse(TOWER("merge", "none", ",\"merge\":2"), &t), 0);
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(image_plan_make(&t, &bad[i], 1, &p, err, sizeof(err)), -EINVAL);
+	assert_int_equal(image_plan_make(&t, many, 2, &p, err, sizeof(err)), -E2BIG);
+	assert_int_equal(image_plan_make(&t, many, 1, &p, err, sizeof(err)), 0);
+	image_plan_free(&p);
+}
+
+static void test_prompt(void **state)
+{
+	static const int32_t ids[] = {1, 9, 9, 9, 9, 9, 9, 2, 9, 9, 3};
+	static const struct image_size sizes[] = {{4, 6}, {2, 4}};
+	static const int32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {1, 1, 2}, {1, 1, 3},
+					  {1, 2, 1}, {1, 2, 2}, {1, 2, 3}, {4, 4, 4},
+					  {5, 5, 5}, {5, 5, 6}, {7, 7, 7}};
+	struct image_tower t;
+	int32_t got[11][3], delta;
+
+	(void)state;
+	assert_int_equal(parse(TOWER("merge", "none", ",\"merge\":2"), &t), 0);
+	assert_int_equal(
+		image_prompt_positions(&t, ids, 11, sizes, 2, got, &delta, err, sizeof(err)), 0);
+	assert_memory_equal(got, want, sizeof(want));
+	assert_int_equal(delta, -3);
+	assert_true(image_prompt_positions(&t, ids, 11, sizes, 1, got, &delta, err, sizeof(err)) <
+		    0);
+	assert_true(image_prompt_positions(&t, ids, 5, sizes, 1, got, &delta, err, sizeof(err)) <
+		    0);
+	assert_true(image_prompt_positions(&t, ids, 1, sizes, 1, got, &delta, err, sizeof(err)) <
+		    0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parse),	      cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_positions),     cmocka_unit_test(test_tiles),
+		cmocka_unit_test(test_hostile_sizes), cmocka_unit_test(test_prompt),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

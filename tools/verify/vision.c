@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+#include "vision.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "files.h"
+#include "json.h"
+
+#define INFO_BYTES  (1u << 20)
+#define MAX_IMAGES  1000
+#define RUN_SECONDS 600
+
+int vision_open(const char *case_dir, struct image_tower *ret, struct tool_error *error)
+{
+	int dir = open(case_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+	char *text = NULL, err[200];
+	cJSON *info = NULL;
+	size_t bytes;
+
+	if (dir < 0)
+		return tool_fail(error, -errno, "%s: %s", case_dir, strerror(errno));
+	r = tool_read_file(dir, "model_info.json", INFO_BYTES, &text, &bytes, error);
+	close(dir);
+	if (!r)
+		r = tool_json_parse(text, bytes, &info, error);
+	if (!r && image_tower_parse(cJSON_GetObjectItemCaseSensitive(info, "vision"), ret, err,
+				    sizeof(err)))
+		r = tool_fail(error, -EINVAL, "model_info.json: %s", err);
+	cJSON_Delete(info);
+	free(text);
+	return r;
+}
+
+void vision_case_free(struct vision_case *c)
+{
+	free(c->embeds);
+	free(c->deepstack);
+	free(c->positions);
+	free(c->rows);
+	*c = (struct vision_case){0};
+}
+
+static const struct safetensors_tensor *find(const struct safetensors *st, unsigned index,
+					     const char *what)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "case%u.%s", index, what);
+	return safetensors_find(st, name);
+}
+
+/* The sizes of a case's images; none when it has only text. */
+static int read_sizes(const struct image_tower *t, const struct safetensors *st, unsigned index,
+		      struct image_size **ret, unsigned *ret_n, struct tool_error *error)
+{
+	const struct safetensors_tensor *grid = find(st, index, "image_grid_thw"),
+					*sizes = find(st, index, "image_sizes"),
+					*from = t->kind == IMAGE_MERGE ? grid : sizes;
+	const unsigned columns = t->kind == IMAGE_MERGE ? 3 : 2;
+	unsigned i;
+
+	*ret_n = 0;
+	if (!grid && !sizes)
+		return 0;
+	if (!from || from->dtype != SAFETENSORS_I32 || from->ndim != 2 || !from->dim[0] ||
+	    from->dim[0] > MAX_IMAGES || from->dim[1] != columns)
+		return tool_fail(error, -EINVAL, "case%u: image sizes of another type or shape",
+				 index);
+	*ret = calloc(from->dim[0], sizeof(**ret));
+	if (!*ret)
+		return tool_fail(error, -ENOMEM, "no memory");
+	for (i = 0; i < from->dim[0]; i++) {
+		const char *row = (const char *)from->data + 4 * columns * (size_t)i;
+
+		memcpy(&(*ret)[i], row + 4 * (columns - 2), 8);
+	}
+	*ret_n = (unsigned)from->dim[0];
+	return 0;
+}
+
+/* The pixels of all images, without the tiles that fill shorter ones up. */
+static int read_pixels(const struct image_tower *t, const struct safetensors *st, unsigned index,
+		       const struct image_size *sizes, unsigned n, float **ret,
+		       struct tool_error *error)
+{
+	const struct safetensors_tensor *p = find(st, index, "pixel_values");
+	bool tiles = t->kind == IMAGE_TILES;
+	uint64_t side = t->side * t->patch, units = 0, most = 0, unit, at = 0;
+	unsigned i;
+
+	unit = tiles ? t->channels * side * side
+		     : (uint64_t)t->merge * t->merge * image_patch_elements(t);
+	for (i = 0; i < n; i++) {
+		units += image_units(t, sizes[i]);
+		most = image_units(t, sizes[i]) > most ? image_units(t, sizes[i]) : most;
+	}
+	if (!p || p->dtype != SAFETENSORS_F32 || units > t->max_units ||
+	    p->bytes != (tiles ? n * most : units) * unit * 4)
+		return tool_fail(error, -EINVAL,
+				 "case%u.pixel_values: missing, or not the pixels of %u images of "
+				 "%llu units",
+				 index, n, (unsigned long long)units);
+	*ret = malloc(p->bytes);
+	if (!*ret)
+		return tool_fail(error, -ENOMEM, "no memory");
+	for (i = 0; i < n; i++) {
+		uint64_t own = image_units(t, sizes[i]);
+
+		memcpy(*ret + at * unit, (const char *)p->data + (tiles ? i * most : at) * unit * 4,
+		       own * unit * 4);
+		at += own;
+	}
+	return 0;
+}
+
+static int run(struct runner *r, const struct image_tower *t, const struct image_plan *p,
+	       const float *pixels, struct vision_case *c, struct tool_error *error)
+{
+	struct txda_step step = TXDA_INIT(struct txda_step);
+	const size_t taps = (size_t)p->rows * t->taps;
+	const struct {
+		const char *name;
+		const void *data;
+		size_t n;
+	} inputs[] = {
+		{"pixels", pixels, (size_t)p->rows * image_patch_elements(t)},
+		{"patch_positions", p->positions, t->kind == IMAGE_MERGE ? 2 * (size_t)p->rows : 0},
+		{"taps", p->taps, taps},
+		{"tap_weights", p->tap_weights, taps},
+		{"image_spans", p->image_spans, 2 * (size_t)p->spans},
+		{"window_spans", p->window_spans, t->window ? 2 * (size_t)p->windows : 0},
+		{"embed_rows", p->embed_rows, p->tokens},
+	};
+	uint64_t fence;
+	int ret = 0;
+
+	for (unsigned i = 0; i < sizeof(inputs) / sizeof(inputs[0]) && ret >= 0; i++)
+		if (inputs[i].n)
+			ret = txda_model_set_input(r->vision, inputs[i].name, inputs[i].data,
+						   inputs[i].n * 4);
+	step.tokens = p->units;
+	step.seqs = p->spans;
+	step.blocks = t->window ? p->windows : 1;
+	step.rows = p->tokens;
+	if (ret >= 0)
+		ret = txda_model_run(r->vision, &step, &fence);
+	if (ret >= 0)
+		ret = txda_model_sync(r->vision, fence, clock_ns() + RUN_SECONDS * 1000000000ull);
+	if (ret >= 0)
+		ret = txda_model_get_output(r->vision, "image_embeds", c->embeds,
+					    (size_t)p->tokens * r->hidden * sizeof(float));
+	if (ret >= 0 && r->deep)
+		ret = txda_model_get_output(r->vision, "image_deepstack", c->deepstack,
+					    (size_t)p->tokens * r->deep * sizeof(float));
+	return ret < 0 ? tool_fail(error, ret, "vision: %s", txda_context_error(r->context)) : 0;
+}
+
+/* The worst relative error of rows [n][width], which lie @stride apart in @got. */
+static double worst_row(const float *got, size_t stride, const float *want, unsigned n,
+			unsigned width)
+{
+	double worst = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		double off = 0, norm = 0;
+
+		for (unsigned k = 0; k < width; k++) {
+			double d = (double)got[i * stride + k] - want[(size_t)i * width + k];
+
+			off += d * d;
+			norm += (double)want[(size_t)i * width + k] * want[(size_t)i * width + k];
+		}
+		off = sqrt(off / (norm > 0 ? norm : 1));
+		worst = off <= worst ? worst : off == off ? off : INFINITY;
+	}
+	return worst;
+}
+
+static int compare(const struct runner *r, const struct safetensors *st, unsigned index,
+		   struct vision_case *c, struct tool_error *error)
+{
+	unsigned taps = r->hidden ? r->deep / r->hidden : 0;
+
+	for (unsigned k = 0; k <= taps; k++) {
+		const struct safetensors_tensor *want;
+		char name[32] = "image_embeds";
+		float *copy;
+		double worst;
+
+		if (k)
+			snprintf(name, sizeof(name), "deepstack%u", k - 1);
+		want = find(st, index, name);
+		if (k && !want)
+			continue; /* not every case has them */
+		if (!want || want->dtype != SAFETENSORS_F32 || want->ndim != 2 ||
+		    want->dim[0] != c->n_embeds || want->dim[1] != r->hidden)
+			return tool_fail(error, -EINVAL, "case%u.%s: not F32 [%u, %u]", index, name,
+					 c->n_embeds, r->hidden);
+		copy = malloc(want->bytes);
+		if (!copy)
+			return tool_fail(error, -ENOMEM, "no memory");
+		memcpy(copy, want->data, want->bytes);
+		worst = k ? worst_row(c->deepstack + (k - 1) * r->hidden, r->deep, copy,
+				      c->n_embeds, r->hidden)
+			  : worst_row(c->embeds, r->hidden, copy, c->n_embeds, r->hidden);
+		free(copy);
+		if (k)
+			c->deepstack_error = fmax(c->deepstack_error, worst);
+		else
+			c->embeds_error = worst;
+	}
+	return 0;
+}
+
+/* Rows of the tokens, and positions, which must be those of the file. */
+static int place(const struct image_tower *t, const struct safetensors *st, unsigned index,
+		 const int32_t *ids, unsigned n_ids, const struct image_size *sizes, unsigned n,
+		 struct vision_case *c, struct tool_error *error)
+{
+	const struct safetensors_tensor *want = find(st, index, "position_ids");
+	char err[200];
+	int32_t row = 0;
+
+	if (image_prompt_positions(t, ids, n_ids, sizes, n, c->positions, &c->images.delta, err,
+				   sizeof(err)))
+		return tool_fail(error, -EINVAL, "case%u: %s", index, err);
+	for (unsigned i = 0; i < n_ids; i++)
+		c->rows[i] = ids[i] == (int32_t)t->image_token ? row++ : -1;
+	if (want && (want->dtype != SAFETENSORS_I32 || want->ndim != 2 || want->dim[0] != 3 ||
+		     want->dim[1] != n_ids))
+		return tool_fail(error, -EINVAL, "case%u.position_ids: not I32 [3, %u]", index,
+				 n_ids);
+	for (unsigned i = 0; want && i < 3 * n_ids; i++) {
+		int32_t value;
+
+		memcpy(&value, (const char *)want->data + 4 * (size_t)i, 4);
+		if (value != c->positions[i % n_ids][i / n_ids])
+			return tool_fail(error, -EINVAL,
+					 "case%u.position_ids: token %u is at %d, not at %d", index,
+					 i % n_ids, value, c->positions[i % n_ids][i / n_ids]);
+	}
+	return 0;
+}
+
+static int encode(struct runner *r, const struct safetensors *st, unsigned index,
+		  const struct image_size *sizes, unsigned n, struct vision_case *c,
+		  struct tool_error *error)
+{
+	struct image_plan plan;
+	float *pixels = NULL, *rows;
+	char err[200];
+	int ret = image_plan_make(&r->tower, sizes, n, &plan, err, sizeof(err));
+
+	if (ret)
+		return tool_fail(error, ret, "case%u: %s", index, err);
+	rows = malloc(((size_t)plan.rows * image_patch_elements(&r->tower) + 1) * sizeof(*rows));
+	c->n_embeds = plan.tokens;
+	c->embeds = calloc((size_t)plan.tokens + 1, r->hidden * sizeof(float));
+	c->deepstack = calloc((size_t)plan.tokens + 1, (r->deep + 1) * sizeof(float));
+	if (!rows || !c->embeds || !c->deepstack)
+		ret = tool_fail(error, -ENOMEM, "no memory");
+	if (!ret)
+		ret = read_pixels(&r->tower, st, index, sizes, n, &pixels, error);
+	if (!ret) {
+		image_plan_pixels(&r->tower, &plan, pixels, rows);
+		ret = run(r, &r->tower, &plan, rows, c, error);
+	}
+	if (!ret)
+		ret = compare(r, st, index, c, error);
+	free(rows);
+	free(pixels);
+	image_plan_free(&plan);
+	return ret;
+}
+
+int vision_case(struct runner *r, const struct safetensors *st, unsigned index, const int32_t *ids,
+		unsigned n_ids, struct vision_case *ret, struct tool_error *error)
+{
+	struct vision_case c = {0};
+	struct image_size *sizes = NULL;
+	unsigned n = 0;
+	int e;
+
+	e = read_sizes(&r->tower, st, index, &sizes, &n, error);
+	c.positions = calloc(n_ids + 1u, sizeof(*c.positions));
+	c.rows = calloc(n_ids + 1u, sizeof(*c.rows));
+	if (!e && (!c.positions || !c.rows))
+		e = tool_fail(error, -ENOMEM, "no memory");
+	if (!e && n)
+		e = encode(r, st, index, sizes, n, &c, error);
+	if (!e)
+		e = place(&r->tower, st, index, ids, n_ids, sizes, n, &c, error);
+	free(sizes);
+	if (e) {
+		vision_case_free(&c);
+		return e;
+	}
+	c.images.n = n_ids;
+	c.images.positions = c.positions;
+	c.images.rows = c.rows;
+	c.images.embeds = c.embeds;
+	c.images.deepstack = c.deepstack;
+	*ret = c;
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* The images of a golden case: through the program `vision`, against the reference's embeddings. */
+#ifndef TXDA_VERIFY_VISION_H
+#define TXDA_VERIFY_VISION_H
+
+#include "runner.h"
+#include "safetensors.h"
+#include "tower.h"
+
+struct vision_case {
+	struct runner_images images;	      /* for struct runner */
+	unsigned n_embeds;		      /* 0: the case has only text */
+	double embeds_error, deepstack_error; /* relative, of the worst row */
+	float *embeds, *deepstack;
+	int32_t (*positions)[3];
+	int32_t *rows;
+};
+
+/* What the case dir says of its tower. */
+int vision_open(const char *case_dir, struct image_tower *ret, struct tool_error *error);
+/*
+ * Encodes the pixels of case @index, whose prompt is @ids, and compares. Positions, where the file
+ * has them, must be those of the reference.
+ */
+int vision_case(struct runner *r, const struct safetensors *st, unsigned index, const int32_t *ids,
+		unsigned n_ids, struct vision_case *ret, struct tool_error *error);
+void vision_case_free(struct vision_case *c);
+
+#endif /* TXDA_VERIFY_VISION_H */
