@@ -162,6 +162,33 @@ static int map_hidden(struct step_slot *slot, const struct txda_model_info *info
 	return error;
 }
 
+/* Models that see get text alone: positions whose coordinates are the same, no rows of images. */
+static int prepare_text(struct step_slot *slot, const struct txda_model_info *info, char *err,
+			size_t errlen)
+{
+	uint64_t bytes;
+	unsigned index;
+	int error;
+
+	error = find_tensor(slot, "positions", TXDA_TENSOR_INPUT, TXDA_I32, info->max_tokens,
+			    &bytes, err, errlen);
+	if (error)
+		return error;
+	slot->axes = (unsigned)(bytes / 4 / info->max_tokens);
+	if (txda_model_find(slot->model, "image_rows", &index))
+		return 0;
+	error = find_tensor(slot, "image_rows", TXDA_TENSOR_INPUT, TXDA_I32, info->max_tokens,
+			    &bytes, err, errlen);
+	for (unsigned rank = 0; !error && rank < slot->n_ranks; rank++) {
+		void *rows;
+
+		error = map_tensor(slot, rank, "image_rows", &rows, err, errlen);
+		if (!error)
+			memset(rows, 0xff, bytes);
+	}
+	return error;
+}
+
 static int alloc_filled(struct step_slot *slot, const struct txda_model_info *info, char *err,
 			size_t errlen)
 {
@@ -220,6 +247,8 @@ int step_init(struct step_slot *slot, struct txda_model *model, struct txda_cont
 		error = map_outputs(slot, info, err, errlen);
 	if (!error)
 		error = map_hidden(slot, info, err, errlen);
+	if (!error)
+		error = prepare_text(slot, info, err, errlen);
 	if (!error)
 		error = alloc_filled(slot, info, err, errlen);
 	if (error)
@@ -304,7 +333,8 @@ static void copy_inputs(struct step_slot *slot, const struct step_inputs *to)
 	size_t tokens = slot->n_tokens * sizeof(int32_t), seqs = slot->n_items * sizeof(int32_t);
 
 	memcpy(to->tokens, from->tokens, tokens);
-	memcpy(to->positions, from->positions, tokens);
+	for (size_t i = 0; i < (size_t)slot->n_tokens * slot->axes; i++)
+		to->positions[i] = from->positions[i / slot->axes];
 	memcpy(to->slots, from->slots, tokens);
 	memcpy(to->spans, from->spans, 2 * seqs);
 	memcpy(to->context, from->context, seqs);

@@ -39,6 +39,7 @@ struct step_slot {
 	struct txda_model *model;     /* borrowed */
 	struct txda_context *context; /* borrowed, for words; may be NULL */
 	unsigned n_ranks, block_size, vocab, topk;
+	unsigned axes; /* coordinates of a position in the tensors, all the same for text */
 	struct step_inputs inputs[TXDA_MAX_CHIPS_PER_GROUP]; /* the tensors */
 	struct step_inputs filled;		 /* for all ranks, without the two last ones */
 	int32_t *memory;			 /* of it */
