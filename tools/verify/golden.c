@@ -10,8 +10,9 @@
 #include "safetensors.h"
 #include "vision.h"
 
-#define MAX_CASES  1000
-#define MAX_TOKENS (1u << 20)
+#define MAX_CASES    1000
+#define MAX_TOKENS   (1u << 20)
+#define PIXELS_LIMIT 1e-6
 
 struct golden_case {
 	int32_t *ids, *at, *greedy;
@@ -33,6 +34,7 @@ struct golden_result {
 	unsigned first_off;		 /* the first that differs, or n_greedy */
 	unsigned choices, other_choices; /* of an indexer: a layer's for a token */
 	double images;	     /* worst relative error of an image's embedding; < 0: none */
+	double pixels;	     /* the largest error of a value that lib/image made; < 0: none */
 	double wrong_margin; /* the largest margin of one that differs; 0: none */
 };
 
@@ -346,7 +348,7 @@ static bool judge(const struct golden_options *o, unsigned index, const struct g
 	bool chosen = o->routed || !g->other_choices;
 	bool same = !o->check_greedy || o->routed || g->wrong_margin <= bridge;
 
-	close &= g->images <= o->images_limit;
+	close &= g->images <= o->images_limit && g->pixels <= PIXELS_LIMIT;
 
 	printf("case %u: %4u tokens, %u rows: mean %.2e, worst %.2e (row %u), most %.2e; greedy "
 	       "%u/%u",
@@ -357,6 +359,8 @@ static bool judge(const struct golden_options *o, unsigned index, const struct g
 		       g->first_off, g->wrong_margin, bridge);
 	if (g->images >= 0)
 		printf(", images %.2e", g->images);
+	if (g->pixels >= 0)
+		printf(", pixels %.2e", g->pixels);
 	if (g->choices)
 		printf(", %u of %u choices of keys are others", g->other_choices, g->choices);
 	printf("  %s\n", !close ? "FAIL" : !chosen ? "KEYS" : same ? "ok" : "GREEDY");
@@ -435,8 +439,10 @@ static int run_case(struct runner *r, const struct safetensors *st, unsigned ind
 		    const struct golden_options *o, struct golden_result *total,
 		    struct tool_error *error)
 {
-	struct golden_result g = {
-		.rows_limit = o->rows_limit, .images = -1, .errors = total->errors + total->rows};
+	struct golden_result g = {.rows_limit = o->rows_limit,
+				  .images = -1,
+				  .pixels = -1,
+				  .errors = total->errors + total->rows};
 	struct vision_case seen = {0};
 	struct golden_case c;
 	float *logits;
@@ -450,6 +456,7 @@ static int run_case(struct runner *r, const struct safetensors *st, unsigned ind
 		r->images = &seen.images;
 		if (seen.n_embeds)
 			g.images = fmax(seen.embeds_error, seen.deepstack_error);
+		g.pixels = seen.n_pictures ? seen.pixels_error : -1;
 	}
 	if (ret) {
 		free_case(&c);

@@ -251,7 +251,7 @@ static int open_images(struct runner *r, const char *path, bool precise, struct 
 	r->image_deepstack = calloc(tokens * r->deep + 1, sizeof(*r->image_deepstack));
 	if (!r->image_rows || !r->image_embeds || !r->image_deepstack)
 		return tool_fail(error, -ENOMEM, "no memory for inputs");
-	ret = vision_open(path, &r->tower, error);
+	ret = vision_open(path, &r->tower, &r->processor, error);
 	if (ret)
 		return ret;
 	m.path = path;

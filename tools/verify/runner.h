@@ -15,7 +15,7 @@
 #include "error.h"
 #include "options.h"
 #include "sha256.h"
-#include "tower.h"
+#include "processor.h"
 #include "txda.h"
 
 struct runner_options {
@@ -57,7 +57,8 @@ struct runner {
 	const struct runner_images *images; /* NULL: only text; set by the caller */
 	struct txda_model *vision;	    /* the program `vision`, or NULL */
 	struct image_tower tower;	    /* with that */
-	struct sha256 bits;		    /* of all logits so far */
+	struct image_processor processor;
+	struct sha256 bits; /* of all logits so far */
 	uint64_t n_logits;
 };
 

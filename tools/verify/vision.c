@@ -17,24 +17,39 @@
 #define MAX_IMAGES  1000
 #define RUN_SECONDS 600
 
-int vision_open(const char *case_dir, struct image_tower *ret, struct tool_error *error)
+static int read_json(int dir, const char *name, cJSON **ret, struct tool_error *error)
+{
+	char *text = NULL;
+	size_t bytes;
+	int r = tool_read_file(dir, name, INFO_BYTES, &text, &bytes, error);
+
+	if (!r)
+		r = tool_json_parse(text, bytes, ret, error);
+	free(text);
+	return r;
+}
+
+int vision_open(const char *case_dir, struct image_tower *ret,
+		struct image_processor *ret_processor, struct tool_error *error)
 {
 	int dir = open(case_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
-	char *text = NULL, err[200];
-	cJSON *info = NULL;
-	size_t bytes;
+	cJSON *info = NULL, *config = NULL;
+	char err[200];
 
 	if (dir < 0)
 		return tool_fail(error, -errno, "%s: %s", case_dir, strerror(errno));
-	r = tool_read_file(dir, "model_info.json", INFO_BYTES, &text, &bytes, error);
-	close(dir);
-	if (!r)
-		r = tool_json_parse(text, bytes, &info, error);
+	r = read_json(dir, "model_info.json", &info, error);
 	if (!r && image_tower_parse(cJSON_GetObjectItemCaseSensitive(info, "vision"), ret, err,
 				    sizeof(err)))
 		r = tool_fail(error, -EINVAL, "model_info.json: %s", err);
+	/* Pixels of golden files need no processor. */
+	if (!r && !faccessat(dir, "preprocessor_config.json", F_OK, 0))
+		r = read_json(dir, "preprocessor_config.json", &config, error);
+	if (!r && config && image_processor_parse(config, ret, ret_processor, err, sizeof(err)))
+		r = tool_fail(error, -EINVAL, "preprocessor_config.json: %s", err);
+	close(dir);
 	cJSON_Delete(info);
-	free(text);
+	cJSON_Delete(config);
 	return r;
 }
 
@@ -249,6 +264,77 @@ static int place(const struct image_tower *t, const struct safetensors *st, unsi
 	return 0;
 }
 
+/* The decoded picture NAME of images/NAME, borrowed; false: the file does not have it. */
+static bool find_picture(const struct safetensors *st, const char *path, struct image_picture *ret)
+{
+	const char *name = strrchr(path, '/');
+	const struct safetensors_tensor *t;
+	char full[96];
+
+	snprintf(full, sizeof(full), "image.%s", name ? name + 1 : path);
+	t = safetensors_find(st, full);
+	if (!t || t->dtype != SAFETENSORS_U8 || t->ndim != 3 || t->dim[2] != 3 || !t->dim[0] ||
+	    !t->dim[1] || t->dim[0] > 65535 || t->dim[1] > 65535)
+		return false;
+	*ret = (struct image_picture){(uint32_t)t->dim[1], (uint32_t)t->dim[0],
+				      (uint8_t *)(uintptr_t)t->data};
+	return true;
+}
+
+/* One picture through lib/image, against what the reference made of it, at @want. */
+static int check_picture(const struct runner *r, const struct image_picture *picture,
+			 struct image_size size, const float *want, struct vision_case *c,
+			 struct tool_error *error)
+{
+	uint64_t n = image_units(&r->tower, size);
+	struct image_size own;
+	float *pixels;
+	char err[200];
+	int ret = image_process(&r->processor, &r->tower, picture, &own, &pixels, err, sizeof(err));
+
+	if (ret)
+		return tool_fail(error, ret, "%s", err);
+	n *= r->tower.kind == IMAGE_TILES
+		     ? 3ull * r->tower.side * r->tower.patch * r->tower.side * r->tower.patch
+		     : (uint64_t)r->tower.merge * r->tower.merge * image_patch_elements(&r->tower);
+	if (own.height != size.height || own.width != size.width)
+		ret = tool_fail(error, -EINVAL, "a picture becomes %u x %u, not %u x %u",
+				own.height, own.width, size.height, size.width);
+	for (uint64_t i = 0; !ret && i < n; i++)
+		c->pixels_error = fmax(c->pixels_error, fabs((double)pixels[i] - want[i]));
+	c->n_pictures++;
+	free(pixels);
+	return ret;
+}
+
+static int check_pictures(const struct runner *r, const struct safetensors *st, unsigned index,
+			  const struct image_size *sizes, unsigned n, const float *want,
+			  struct vision_case *c, struct tool_error *error)
+{
+	const struct image_tower *t = &r->tower;
+	uint64_t unit = t->kind == IMAGE_TILES
+				? 3ull * t->side * t->patch * t->side * t->patch
+				: (uint64_t)t->merge * t->merge * image_patch_elements(t);
+	char name[32];
+	const char *text;
+	cJSON *list;
+	int ret = 0;
+
+	snprintf(name, sizeof(name), "case%u.images", index);
+	text = safetensors_metadata(st, name);
+	list = text ? cJSON_Parse(text) : NULL;
+	for (unsigned i = 0; i < n && !ret; i++) {
+		const char *path = cJSON_GetStringValue(cJSON_GetArrayItem(list, (int)i));
+		struct image_picture picture;
+
+		if (r->processor.scale > 0 && path && find_picture(st, path, &picture))
+			ret = check_picture(r, &picture, sizes[i], want, c, error);
+		want += image_units(t, sizes[i]) * unit;
+	}
+	cJSON_Delete(list);
+	return ret;
+}
+
 static int encode(struct runner *r, const struct safetensors *st, unsigned index,
 		  const struct image_size *sizes, unsigned n, struct vision_case *c,
 		  struct tool_error *error)
@@ -268,6 +354,8 @@ static int encode(struct runner *r, const struct safetensors *st, unsigned index
 		ret = tool_fail(error, -ENOMEM, "no memory");
 	if (!ret)
 		ret = read_pixels(&r->tower, st, index, sizes, n, &pixels, error);
+	if (!ret)
+		ret = check_pictures(r, st, index, sizes, n, pixels, c, error);
 	if (!ret) {
 		image_plan_pixels(&r->tower, &plan, pixels, rows);
 		ret = run(r, &r->tower, &plan, rows, c, error);

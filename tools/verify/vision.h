@@ -5,19 +5,22 @@
 
 #include "runner.h"
 #include "safetensors.h"
-#include "tower.h"
+#include "processor.h"
 
 struct vision_case {
 	struct runner_images images;	      /* for struct runner */
 	unsigned n_embeds;		      /* 0: the case has only text */
 	double embeds_error, deepstack_error; /* relative, of the worst row */
+	unsigned n_pictures;		      /* that were processed by lib/image, too */
+	double pixels_error;		      /* of those: the largest of a value */
 	float *embeds, *deepstack;
 	int32_t (*positions)[3];
 	int32_t *rows;
 };
 
-/* What the case dir says of its tower. */
-int vision_open(const char *case_dir, struct image_tower *ret, struct tool_error *error);
+/* What the case dir says of its tower, and how pictures are made ready for it. */
+int vision_open(const char *case_dir, struct image_tower *ret,
+		struct image_processor *ret_processor, struct tool_error *error);
 /*
  * Encodes the pixels of case @index, whose prompt is @ids, and compares. Positions, where the file
  * has them, must be those of the reference.

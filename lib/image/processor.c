@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: MIT
+#include "processor.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ASPECT 200 /* the reference processors refuse longer pictures */
+#define MAX_SIDE   65535
+
+static int __attribute__((format(printf, 4, 5)))
+say(int code, char *err, size_t errlen, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(err, errlen, format, args);
+	va_end(args);
+	return code;
+}
+
+/* ---- preprocessor_config.json ---- */
+
+/* A key that is there with another value than null. */
+static const cJSON *find(const cJSON *object, const char *key)
+{
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+
+	return cJSON_IsNull(item) ? NULL : item;
+}
+
+static int get_number(const cJSON *object, const char *key, double min, double max, double *ret,
+		      char *err, size_t errlen)
+{
+	const cJSON *item = find(object, key);
+
+	if (!item)
+		return 0;
+	if (!cJSON_IsNumber(item) || !(item->valuedouble >= min && item->valuedouble <= max))
+		return say(-EINVAL, err, errlen, "%s: not a number in [%g, %g]", key, min, max);
+	*ret = item->valuedouble;
+	return 0;
+}
+
+static int get_three(const cJSON *config, const char *key, float ret[3], char *err, size_t errlen)
+{
+	const cJSON *list = find(config, key);
+
+	if (!list)
+		return 0;
+	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != 3)
+		return say(-EINVAL, err, errlen, "%s: not an array of 3 numbers", key);
+	for (int i = 0; i < 3; i++) {
+		const cJSON *item = cJSON_GetArrayItem(list, i);
+
+		if (!cJSON_IsNumber(item) || !(fabs(item->valuedouble) <= 1e6))
+			return say(-EINVAL, err, errlen, "%s: entry %d is not a number", key, i);
+		ret[i] = (float)item->valuedouble;
+	}
+	return 0;
+}
+
+/* The steps that a processor may be told to do; any other is none that we know. */
+static int check_steps(const cJSON *config, enum image_kind kind, char *err, size_t errlen)
+{
+	static const char *const known[] = {"do_resize", "do_rescale", "do_normalize",
+					    "do_convert_rgb"};
+	static const char *const tiles[] = {"do_center_crop", "do_pad"};
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, config) {
+		bool fine = strncmp(item->string, "do_", 3) || !cJSON_IsTrue(item);
+
+		for (int i = 0; i < 4; i++)
+			fine |= !strcmp(item->string, known[i]);
+		for (int i = 0; i < 2; i++)
+			fine |= kind == IMAGE_TILES && !strcmp(item->string, tiles[i]);
+		if (!fine)
+			return say(-ENOTSUP, err, errlen, "%s: this step is not supported",
+				   item->string);
+	}
+	if (cJSON_IsFalse(find(config, "do_convert_rgb")))
+		return say(-ENOTSUP, err, errlen, "do_convert_rgb: false is not supported");
+	return 0;
+}
+
+/* Which processor it is must fit the tower. */
+static int check_type(const cJSON *config, const struct image_tower *t, struct image_processor *p,
+		      char *err, size_t errlen)
+{
+	static const struct {
+		const char *name;
+		enum image_kind kind;
+		bool count_frames;
+	} known[] = {
+		{"Qwen2VLImageProcessor", IMAGE_MERGE, false},
+		{"Qwen2_5_VLImageProcessor", IMAGE_MERGE, false},
+		{"Qwen3VLImageProcessor", IMAGE_MERGE, false},
+		{"Glm4vImageProcessor", IMAGE_MERGE, true},
+		{"LlavaNextImageProcessor", IMAGE_TILES, false},
+	};
+	const char *type = cJSON_GetStringValue(find(config, "image_processor_type"));
+	size_t len = type ? strlen(type) : 0;
+
+	if (len > 4 && !strcmp(type + len - 4, "Fast"))
+		len -= 4;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (strlen(known[i].name) == len && !memcmp(known[i].name, type, len) &&
+		    known[i].kind == t->kind) {
+			p->count_frames = known[i].count_frames;
+			return 0;
+		}
+	}
+	return say(-ENOTSUP, err, errlen,
+		   "image_processor_type: \"%.64s\" is not supported for this model",
+		   type ? type : "missing");
+}
+
+/* Values of the tower that the file may repeat, and nothing else. */
+static int check_same(const cJSON *config, const char *key, uint32_t tower, char *err,
+		      size_t errlen)
+{
+	double value = tower;
+	int r = get_number(config, key, 0, 1e9, &value, err, errlen);
+
+	if (!r && value != tower)
+		r = say(-EINVAL, err, errlen, "%s: %g, but the model has %u", key, value, tower);
+	return r;
+}
+
+static int parse_limits(const cJSON *config, struct image_processor *p, char *err, size_t errlen)
+{
+	const cJSON *size = find(config, "size");
+	double least = p->count_frames ? 112.0 * 112 : 56.0 * 56,
+	       most = p->count_frames ? 28.0 * 28 * 15000 : 28.0 * 28 * 1280;
+	int r = get_number(size, "shortest_edge", 1, 1e12, &least, err, errlen);
+
+	if (!r)
+		r = get_number(size, "longest_edge", 1, 1e12, &most, err, errlen);
+	if (!r)
+		r = get_number(config, "min_pixels", 1, 1e12, &least, err, errlen);
+	if (!r)
+		r = get_number(config, "max_pixels", 1, 1e12, &most, err, errlen);
+	if (!r && least > most)
+		r = say(-EINVAL, err, errlen, "min_pixels: %g is above max_pixels %g", least, most);
+	p->min_pixels = (uint64_t)least;
+	p->max_pixels = (uint64_t)most;
+	return r;
+}
+
+/* Of tiles: every way to say their size must say the tower's, and the grids are the model's. */
+static int check_tiles(const cJSON *config, const struct image_tower *t, char *err, size_t errlen)
+{
+	static const char *const objects[] = {"size", "crop_size"}, *const keys[] = {
+									    "shortest_edge",
+									    "height", "width"};
+	const cJSON *list = find(config, "image_grid_pinpoints");
+	int r = 0;
+
+	for (int i = 0; i < 2 && !r; i++) {
+		const cJSON *object = find(config, objects[i]);
+
+		if (cJSON_IsNumber(object))
+			r = check_same(config, objects[i], t->side * t->patch, err, errlen);
+		for (int k = 0; k < 3 && !r && cJSON_IsObject(object); k++)
+			r = check_same(object, keys[k], t->side * t->patch, err, errlen);
+	}
+	if (r || !list)
+		return r;
+	for (uint32_t i = 0; i < t->n_pinpoints; i++)
+		for (int k = 0; k < 2; k++) {
+			const cJSON *number =
+				cJSON_GetArrayItem(cJSON_GetArrayItem(list, (int)i), k);
+
+			if (cJSON_GetArraySize(list) != (int)t->n_pinpoints ||
+			    !cJSON_IsNumber(number) || number->valuedouble != t->pinpoints[i][k])
+				return say(-EINVAL, err, errlen,
+					   "image_grid_pinpoints: entry %u is not that of "
+					   "config.json",
+					   i);
+		}
+	return 0;
+}
+
+static int parse_values(const cJSON *config, struct image_processor *p, char *err, size_t errlen)
+{
+	double filter = p->filter, scale = 1.0 / 255;
+	int r = get_number(config, "resample", 0, 5, &filter, err, errlen);
+
+	if (!r && filter != IMAGE_BILINEAR_FILTER && filter != IMAGE_BICUBIC_FILTER)
+		r = say(-ENOTSUP, err, errlen,
+			"resample: %g is not supported (2, bilinear, and 3, bicubic, are)", filter);
+	if (!r)
+		r = get_number(config, "rescale_factor", 0, 1e6, &scale, err, errlen);
+	if (!r)
+		r = get_three(config, "image_mean", p->mean, err, errlen);
+	if (!r)
+		r = get_three(config, "image_std", p->std, err, errlen);
+	for (int i = 0; i < 3 && !r; i++) {
+		if (!(p->std[i] > 0))
+			r = say(-EINVAL, err, errlen, "image_std: entry %d is not above 0", i);
+	}
+	p->filter = (enum image_filter)filter;
+	p->scale = cJSON_IsFalse(find(config, "do_rescale")) ? 1 : scale;
+	for (int i = 0; i < 3 && cJSON_IsFalse(find(config, "do_normalize")); i++) {
+		p->mean[i] = 0;
+		p->std[i] = 1;
+	}
+	return r;
+}
+
+int image_processor_parse(const cJSON *config, const struct image_tower *t,
+			  struct image_processor *ret, char *err, size_t errlen)
+{
+	struct image_processor p = {
+		.filter = IMAGE_BICUBIC_FILTER,
+		.mean = {0.48145466f, 0.4578275f, 0.40821073f},
+		.std = {0.26862954f, 0.26130258f, 0.27577711f},
+		.resize = !cJSON_IsFalse(find(config, "do_resize")),
+	};
+	int r = cJSON_IsObject(config) ? 0 : say(-EINVAL, err, errlen, "not an object");
+
+	if (!r)
+		r = check_type(config, t, &p, err, errlen);
+	if (!r)
+		r = check_steps(config, t->kind, err, errlen);
+	if (!r)
+		r = parse_values(config, &p, err, errlen);
+	if (!r && t->kind == IMAGE_TILES)
+		r = check_tiles(config, t, err, errlen);
+	if (!r && t->kind == IMAGE_MERGE) {
+		r = check_same(config, "patch_size", t->patch, err, errlen);
+		if (!r)
+			r = check_same(config, "temporal_patch_size", t->frames, err, errlen);
+		if (!r)
+			r = check_same(config, "merge_size", t->merge, err, errlen);
+		if (!r)
+			r = parse_limits(config, &p, err, errlen);
+	}
+	if (!r)
+		*ret = p;
+	return r;
+}
+
+/* ---- sizes ---- */
+
+/* A side as a multiple of @f, halves to the even one. */
+static double to_multiple(double side, double f)
+{
+	return nearbyint(side / f) * f;
+}
+
+/* Height and width in pixels: multiples of a token's side with an area within the limits. */
+static int fit(const struct image_processor *p, const struct image_tower *t, double *height,
+	       double *width, char *err, size_t errlen)
+{
+	double f = t->patch * t->merge, h = *height, w = *width, area, beta;
+	double frames = p->count_frames ? t->frames : 1;
+
+	if (p->count_frames && (h < f || w < f)) {
+		double scale = fmax(f / h, f / w);
+
+		h = floor(h * scale);
+		w = floor(w * scale);
+	}
+	if (fmax(h, w) / fmin(h, w) > MAX_ASPECT)
+		return say(-EINVAL, err, errlen,
+			   "a picture of %g x %g: one side is more than %d times the other", w, h,
+			   MAX_ASPECT);
+	*height = to_multiple(h, f);
+	*width = to_multiple(w, f);
+	area = frames * *height * *width;
+	if (area > (double)p->max_pixels) {
+		beta = sqrt(frames * h * w / (double)p->max_pixels);
+		*height = fmax(f, floor(h / beta / f) * f);
+		*width = fmax(f, floor(w / beta / f) * f);
+	} else if (area < (double)p->min_pixels) {
+		beta = sqrt((double)p->min_pixels / (frames * h * w));
+		*height = ceil(h * beta / f) * f;
+		*width = ceil(w * beta / f) * f;
+	}
+	return 0;
+}
+
+int image_process_size(const struct image_processor *p, const struct image_tower *t, uint32_t width,
+		       uint32_t height, struct image_size *ret, char *err, size_t errlen)
+{
+	double h = height, w = width, f = t->patch * t->merge;
+	int r;
+
+	if (!width || !height || width > MAX_SIDE || height > MAX_SIDE)
+		return say(-EINVAL, err, errlen, "a picture of %u x %u; sides of 1 to %d are taken",
+			   width, height, MAX_SIDE);
+	*ret = (struct image_size){height, width};
+	if (t->kind == IMAGE_TILES)
+		return 0;
+	if (p->resize) {
+		r = fit(p, t, &h, &w, err, errlen);
+		if (r)
+			return r;
+	} else if (fmod(h, f) != 0 || fmod(w, f) != 0) {
+		return say(-EINVAL, err, errlen,
+			   "a picture of %u x %u: without do_resize sides must be multiples of %g",
+			   width, height, f);
+	}
+	if (!(h >= f && w >= f && h <= MAX_SIDE && w <= MAX_SIDE))
+		return say(-EINVAL, err, errlen, "a picture of %u x %u becomes %g x %g", width,
+			   height, w, h);
+	ret->height = (uint32_t)h / t->patch;
+	ret->width = (uint32_t)w / t->patch;
+	return 0;
+}
+
+/* ---- values ---- */
+
+static float value_of(const struct image_processor *p, uint8_t byte, unsigned channel)
+{
+	return ((float)(byte * p->scale) - p->mean[channel]) / p->std[channel];
+}
+
+/* Patches square by square, each channel, frame, row, column; the frames are the same. */
+static void put_patches(const struct image_processor *p, const struct image_tower *t,
+			const struct image_picture *from, float *to)
+{
+	uint32_t m = t->merge, ps = t->patch, across = from->width / ps / m,
+		 n = from->width / ps * (from->height / ps);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t unit = i / (m * m), in = i % (m * m);
+		uint32_t y0 = (unit / across * m + in / m) * ps,
+			 x0 = (unit % across * m + in % m) * ps;
+
+		for (uint32_t c = 0; c < 3; c++)
+			for (uint32_t k = 0; k < t->frames * ps * ps; k++) {
+				uint32_t y = y0 + k % (ps * ps) / ps, x = x0 + k % ps;
+
+				*to++ = value_of(
+					p, from->rgb[((size_t)y * from->width + x) * 3 + c], c);
+			}
+	}
+}
+
+/* The planes of the tile at (@y0, @x0) of a canvas on which @from lies at (@top, @left). */
+static void put_tile(const struct image_processor *p, const struct image_picture *from,
+		     uint32_t side, int64_t y0, int64_t x0, float *to)
+{
+	for (unsigned c = 0; c < 3; c++)
+		for (uint32_t i = 0; i < side * side; i++) {
+			int64_t y = y0 + i / side, x = x0 + i % side;
+			bool inside = y >= 0 && x >= 0 && y < from->height && x < from->width;
+
+			*to++ = value_of(
+				p,
+				inside ? from->rgb[((size_t)y * from->width + (size_t)x) * 3 + c]
+				       : 0,
+				c);
+		}
+}
+
+/* The whole picture in one tile, then the tiles of the grid with it in the middle. */
+static int put_tiles(const struct image_processor *p, const struct image_tower *t,
+		     const struct image_picture *picture, float *to)
+{
+	uint32_t side = t->side * t->patch, width, height;
+	struct image_size size = {picture->height, picture->width}, grid = image_tile_grid(t, size);
+	double w = grid.width * side, h = grid.height * side;
+	double by_width = w / size.width, by_height = h / size.height;
+	struct image_picture small = {0}, large = {0};
+	int r;
+
+	width = by_width < by_height ? (uint32_t)w
+				     : (uint32_t)fmin(ceil(size.width * by_height), w);
+	height = by_width < by_height ? (uint32_t)fmin(ceil(size.height * by_width), h)
+				      : (uint32_t)h;
+	r = image_resize(picture, side, side, p->filter, &small);
+	if (!r)
+		r = image_resize(picture, width, height, p->filter, &large);
+	if (!r) {
+		int64_t top = ((int64_t)h - height) / 2, left = ((int64_t)w - width) / 2;
+
+		put_tile(p, &small, side, 0, 0, to);
+		for (uint32_t i = 0; i < grid.width * grid.height; i++)
+			put_tile(p, &large, side, (int64_t)(i / grid.width * side) - top,
+				 (int64_t)(i % grid.width * side) - left,
+				 to + (size_t)(i + 1) * side * side * 3);
+	}
+	free(small.rgb);
+	free(large.rgb);
+	return r;
+}
+
+int image_process(const struct image_processor *p, const struct image_tower *t,
+		  const struct image_picture *picture, struct image_size *ret_size,
+		  float **ret_pixels, char *err, size_t errlen)
+{
+	struct image_picture sized = {0};
+	struct image_size size;
+	uint64_t units;
+	float *pixels;
+	int r = image_process_size(p, t, picture->width, picture->height, &size, err, errlen);
+
+	if (r)
+		return r;
+	units = image_units(t, size);
+	if (units > t->max_units || image_tokens(t, size) > t->max_rows)
+		return say(-E2BIG, err, errlen,
+			   "a picture of %u x %u takes %llu tokens; the model encodes %u at a time",
+			   picture->width, picture->height,
+			   (unsigned long long)image_tokens(t, size), t->max_rows);
+	pixels = malloc(units * sizeof(float) *
+			(t->kind == IMAGE_TILES
+				 ? 3ull * t->side * t->patch * t->side * t->patch
+				 : (uint64_t)t->merge * t->merge * image_patch_elements(t)));
+	if (!pixels) {
+		r = -ENOMEM;
+	} else if (t->kind == IMAGE_TILES) {
+		r = put_tiles(p, t, picture, pixels);
+	} else {
+		r = image_resize(picture, size.width * t->patch, size.height * t->patch, p->filter,
+				 &sized);
+		if (!r)
+			put_patches(p, t, &sized, pixels);
+		free(sized.rgb);
+	}
+	if (r) {
+		free(pixels);
+		return say(r, err, errlen, "no memory for a picture of %u x %u", picture->width,
+			   picture->height);
+	}
+	*ret_size = size;
+	*ret_pixels = pixels;
+	return 0;
+}

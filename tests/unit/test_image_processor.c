@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+/*
+ * From pictures to pixels: what a preprocessor_config.json may say and what is refused by which
+ * name, sizes and their limits, resizing of plain and tiny pictures. That values are those of the
+ * reference processors is for the golden models (tests/fixtures).
+ */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "processor.h"
+
+#define QWEN(more)                                                                                 \
+	"{\"image_processor_type\":\"Qwen2VLImageProcessorFast\",\"patch_size\":8," more           \
+	"\"merge_size\":2}"
+
+static const struct image_tower merging = {
+	.kind = IMAGE_MERGE,
+	.patch = 8,
+	.frames = 2,
+	.channels = 3,
+	.merge = 2,
+	.max_units = 64,
+	.max_rows = 64,
+};
+static const struct image_tower tiled = {
+	.kind = IMAGE_TILES,
+	.patch = 6,
+	.frames = 1,
+	.channels = 3,
+	.merge = 1,
+	.side = 4,
+	.n_pinpoints = 1,
+	.pinpoints = {{24, 48}},
+	.max_units = 8,
+	.max_rows = 200,
+};
+
+static char err[200];
+
+static int parse(const char *text, const struct image_tower *t, struct image_processor *p)
+{
+	cJSON *json = cJSON_Parse(text);
+	int r;
+
+	assert_non_null(json);
+	err[0] = '\0';
+	r = image_processor_parse(json, t, p, err, sizeof(err));
+	cJSON_Delete(json);
+	return r;
+}
+
+static void refuse(const char *text, const struct image_tower *t, const char *what)
+{
+	struct image_processor p;
+
+	assert_true(parse(text, t, &p) < 0);
+	if (!strstr(err, what))
+		fail_msg("\"%s\" does not say \"%s\"", err, what);
+}
+
+static void test_config(void **state)
+{
+	struct image_processor p;
+
+	(void)state;
+	assert_int_equal(parse(QWEN("\"min_pixels\":512,\"max_pixels\":3072,"), &merging, &p), 0);
+	assert_int_equal(p.max_pixels, 3072);
+	assert_true(p.scale == 1.0 / 255 && p.filter == IMAGE_BICUBIC_FILTER);
+	assert_int_equal(parse(QWEN("\"size\":{\"shortest_edge\":256,\"longest_edge\":1024},"
+				    "\"resample\":2,\"unknown\":[1],\"do_resize\":null,"),
+			       &merging, &p),
+			 0);
+	assert_int_equal(p.min_pixels, 256);
+	assert_int_equal(p.filter, IMAGE_BILINEAR_FILTER);
+	assert_int_equal(parse(QWEN("\"do_normalize\":false,\"do_rescale\":false,"), &merging, &p),
+			 0);
+	assert_true(p.scale == 1 && p.mean[0] == 0 && p.std[2] == 1);
+	refuse("{}", &merging, "image_processor_type");
+	refuse("[]", &merging, "object");
+	refuse("{\"image_processor_type\":\"LlavaNextImageProcessor\"}", &merging,
+	       "image_processor_type");
+	refuse("{\"image_processor_type\":\"Fast\"}", &merging, "image_processor_type");
+	refuse(QWEN("\"temporal_patch_size\":1,"), &merging, "temporal_patch_size: 1");
+	refuse(QWEN("\"resample\":1,"), &merging, "resample: 1");
+	refuse(QWEN("\"do_flip\":true,"), &merging, "do_flip");
+	refuse(QWEN("\"do_center_crop\":true,"), &merging, "do_center_crop");
+	refuse(QWEN("\"do_convert_rgb\":false,"), &merging, "do_convert_rgb");
+	refuse(QWEN("\"image_std\":[1,0,1],"), &merging, "image_std");
+	refuse(QWEN("\"image_mean\":[1,0],"), &merging, "image_mean");
+	refuse(QWEN("\"min_pixels\":9,\"max_pixels\":8,"), &merging, "min_pixels");
+	refuse(QWEN("\"max_pixels\":\"many\","), &merging, "max_pixels");
+}
+
+static void test_tiles_config(void **state)
+{
+	struct image_processor p;
+
+	(void)state;
+#define LLAVA(more) "{\"image_processor_type\":\"LlavaNextImageProcessor\"" more "}"
+	assert_int_equal(parse(LLAVA(",\"do_center_crop\":true,\"size\":{\"shortest_edge\":24},"
+				     "\"crop_size\":{\"height\":24,\"width\":24},"
+				     "\"image_grid_pinpoints\":[[24,48]]"),
+			       &tiled, &p),
+			 0);
+	refuse(LLAVA(",\"size\":{\"shortest_edge\":30}"), &tiled, "shortest_edge: 30");
+	refuse(LLAVA(",\"crop_size\":{\"height\":24,\"width\":12}"), &tiled, "width: 12");
+	refuse(LLAVA(",\"image_grid_pinpoints\":[[48,24]]"), &tiled, "image_grid_pinpoints");
+	refuse(LLAVA(",\"image_grid_pinpoints\":[[24,48],[48,24]]"), &tiled,
+	       "image_grid_pinpoints");
+}
+
+static void expect_size(const struct image_processor *p, uint32_t width, uint32_t height,
+			uint32_t columns, uint32_t rows)
+{
+	struct image_size size;
+
+	assert_int_equal(image_process_size(p, &merging, width, height, &size, err, sizeof(err)),
+			 0);
+	assert_int_equal(size.width, columns);
+	assert_int_equal(size.height, rows);
+}
+
+static void test_sizes(void **state)
+{
+	struct image_processor p;
+	struct image_size size;
+
+	(void)state;
+	assert_int_equal(parse(QWEN("\"min_pixels\":512,\"max_pixels\":3072,"), &merging, &p), 0);
+	expect_size(&p, 40, 24, 4, 4);	 /* 2.5 and 1.5 squares: both to the even number */
+	expect_size(&p, 640, 480, 8, 6); /* too large: down */
+	expect_size(&p, 5, 7, 4, 4);	 /* too small: up */
+	expect_size(&p, 211, 37, 16, 2);
+	p.count_frames = true; /* half of that, and no side below a square */
+	expect_size(&p, 640, 480, 4, 4);
+	expect_size(&p, 5, 7, 2, 2);
+	assert_true(image_process_size(&p, &merging, 2001, 10, &size, err, sizeof(err)) < 0);
+	assert_non_null(strstr(err, "200 times"));
+	assert_true(image_process_size(&p, &merging, 0, 10, &size, err, sizeof(err)) < 0);
+	assert_true(image_process_size(&p, &merging, 65536, 9, &size, err, sizeof(err)) < 0);
+	p.resize = false;
+	assert_true(image_process_size(&p, &merging, 40, 32, &size, err, sizeof(err)) < 0);
+	p.count_frames = false;
+	expect_size(&p, 48, 32, 6, 4);
+}
+
+static void test_too_many(void **state)
+{
+	struct image_picture picture = {160, 160, calloc(160 * 160, 3)};
+	struct image_processor p;
+	struct image_size size;
+	float *pixels;
+
+	(void)state;
+	assert_int_equal(parse(QWEN("\"max_pixels\":1000000,\"min_pixels\":1,"), &merging, &p), 0);
+	assert_int_equal(image_process(&p, &merging, &picture, &size, &pixels, err, sizeof(err)),
+			 -E2BIG);
+	assert_non_null(strstr(err, "100 tokens"));
+	free(picture.rgb);
+}
+
+/* One colour stays what it is at every size, in the middle and at the borders. */
+static void test_resize(void **state)
+{
+	static const uint32_t sides[] = {1, 2, 7, 64, 301};
+
+	(void)state;
+	for (unsigned i = 0; i < 5 * 5 * 2; i++) {
+		uint32_t from = sides[i % 5], to = sides[i / 5 % 5];
+		struct image_picture a = {from, 9, malloc(from * 27u)}, b;
+
+		memset(a.rgb, 131, from * 27u);
+		assert_int_equal(image_resize(&a, to, 5 + to,
+					      i / 25 ? IMAGE_BICUBIC_FILTER : IMAGE_BILINEAR_FILTER,
+					      &b),
+				 0);
+		assert_int_equal(b.width, to);
+		assert_int_equal(b.height, 5 + to);
+		for (uint32_t k = 0; k < to * (5 + to) * 3; k++)
+			assert_int_equal(b.rgb[k], 131);
+		free(a.rgb);
+		free(b.rgb);
+	}
+}
+
+/* Halves of black and white: bicubic overshoots, which is clipped, not wrapped round. */
+static void test_clip(void **state)
+{
+	struct image_picture a = {16, 1, calloc(16, 3)}, b;
+
+	(void)state;
+	memset(a.rgb + 24, 255, 24);
+	assert_int_equal(image_resize(&a, 64, 1, IMAGE_BICUBIC_FILTER, &b), 0);
+	for (uint32_t i = 0; i < 64; i++) {
+		assert_true(i < 29 ? b.rgb[3 * i] <= 1 : i < 35 || b.rgb[3 * i] >= 254);
+		assert_int_equal(b.rgb[3 * i], b.rgb[3 * i + 2]);
+	}
+	free(a.rgb);
+	free(b.rgb);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_config), cmocka_unit_test(test_tiles_config),
+		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_resize), cmocka_unit_test(test_clip),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
