@@ -40,6 +40,10 @@ packages() {
 			libdrm-dev - ioctls to the kernel driver
 			libudev-dev - finds chips, tells of hotplug
 			libseccomp-dev - confinement of what parses checkpoints
+			libturbojpeg0-dev - pictures: JPEG
+			libpng-dev - pictures: PNG
+			libwebp-dev - pictures: WebP
+			libgif-dev - pictures: GIF
 			libnl-3-dev - health events of the kernel driver
 			libnl-genl-3-dev - health events of the kernel driver
 			libsystemd-dev - readiness, watchdog and socket activation of the daemon
