@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+#include "child.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "confine.h"
+#include "program.h"
+
+#define SECONDS	    20
+#define BASE_MEMORY (96ull << 20) /* the program, its libraries, tables of decoders */
+
+static int __attribute__((format(printf, 4, 5)))
+say(int code, char *err, size_t errlen, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(err, errlen, format, args);
+	va_end(args);
+	return code;
+}
+
+/* Runs between vfork() and exec, in the caller's memory: system calls only. */
+static int become(const char *program, int socket, const struct confine_limits *limits)
+{
+	char *const argv[] = {(char *)(uintptr_t)program, NULL}, *const env[] = {NULL};
+	sigset_t none;
+
+	for (int i = 1; i < NSIG; i++)
+		signal(i, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (dup2(socket, 0) < 0 || dup2(socket, 1) < 0 || dup2(socket, 2) < 0 ||
+	    close_range(3, ~0u, 0))
+		return errno;
+	confine_limit(limits);
+	execve(program, argv, env);
+	return errno;
+}
+
+static int start(const char *program, const struct confine_limits *limits, pid_t *ret_pid,
+		 int *ret_fd)
+{
+	volatile int error = 0; /* the child's, which shares this memory */
+	sigset_t all, before;
+	int pair[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return -errno;
+	/* No handler may run in a child that shares this memory. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid = vfork();
+	if (!pid) {
+		error = become(program, pair[1], limits);
+		_exit(127);
+	}
+	if (pid < 0)
+		error = errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	close(pair[1]);
+	if (error) {
+		if (pid > 0)
+			waitpid(pid, NULL, 0);
+		close(pair[0]);
+		return -error;
+	}
+	*ret_pid = pid;
+	*ret_fd = pair[0];
+	return 0;
+}
+
+/* Sends or receives all of @n bytes until the deadline. */
+static int transfer(int fd, bool out, void *data, size_t n, uint64_t deadline_ns)
+{
+	while (n) {
+		struct pollfd p = {.fd = fd, .events = out ? POLLOUT : POLLIN};
+		uint64_t now = clock_ns();
+		ssize_t done;
+
+		if (now >= deadline_ns)
+			return -ETIMEDOUT;
+		if (poll(&p, 1, (int)((deadline_ns - now) / 1000000 + 1)) < 0 && errno != EINTR)
+			return -errno;
+		done = out ? send(fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL)
+			   : recv(fd, data, n, MSG_DONTWAIT);
+		if (done < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (done <= 0)
+			return -EPIPE;
+		data = (char *)data + done;
+		n -= (size_t)done;
+	}
+	return 0;
+}
+
+/* The answer's header, which may say anything. */
+static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels, uint64_t deadline_ns,
+			struct image_picture *ret, char *err, size_t errlen)
+{
+	struct image_picture p = {a->width, a->height, NULL};
+	int r;
+
+	a->text[sizeof(a->text) - 1] = '\0';
+	for (char *s = a->text; *s; s++)
+		*s = *s >= ' ' && *s <= '~' ? *s : '?';
+	if (a->code)
+		return say(a->code == -E2BIG || a->code == -ENOTSUP || a->code == -ENOMEM ? a->code
+											  : -EINVAL,
+			   err, errlen, "%s", a->text);
+	if (!p.width || !p.height || p.width > 65535 || p.height > 65535 ||
+	    (uint64_t)p.width * p.height > max_pixels)
+		return say(-EINVAL, err, errlen, "the decoder gives a picture of %u x %u", p.width,
+			   p.height);
+	p.rgb = malloc(image_picture_bytes(p.width, p.height));
+	if (!p.rgb)
+		return say(-ENOMEM, err, errlen, "no memory for a picture of %u x %u", p.width,
+			   p.height);
+	r = transfer(fd, false, p.rgb, image_picture_bytes(p.width, p.height), deadline_ns);
+	if (r) {
+		free(p.rgb);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+static int converse(int fd, const void *data, size_t bytes, uint64_t max_pixels, unsigned seconds,
+		    struct image_picture *ret, char *err, size_t errlen)
+{
+	const uint64_t deadline = clock_ns() + seconds * 1000000000ull;
+	struct image_request request = {bytes, max_pixels};
+	struct image_answer answer;
+	int r;
+
+	err[0] = '\0';
+	r = transfer(fd, true, &request, sizeof(request), deadline);
+	if (!r)
+		r = transfer(fd, true, (void *)(uintptr_t)data, bytes, deadline);
+	/* A child that refuses early answers all the same. */
+	if (!r || r == -EPIPE)
+		r = transfer(fd, false, &answer, sizeof(answer), deadline);
+	if (!r)
+		r = take_picture(fd, &answer, max_pixels, deadline, ret, err, errlen);
+	if (r == -ETIMEDOUT && !err[0])
+		return say(r, err, errlen, "the picture is not decoded after %u seconds", seconds);
+	if (r && !err[0])
+		return say(r, err, errlen,
+			   "the decoder ended without a picture: it is broken, or "
+			   "needs more memory than it may");
+	return r;
+}
+
+int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
+		       const struct image_child_options *options, struct image_picture *ret,
+		       char *err, size_t errlen)
+{
+	unsigned seconds = options && options->seconds ? options->seconds : SECONDS;
+	const struct confine_limits limits = {
+		/* The file, the picture twice over, a decoder's planes of it; the runtime of a
+		 * sanitizer takes what it likes. */
+		.memory = confine_works() ? BASE_MEMORY + bytes + 12 * max_pixels : 0,
+		.file_size = 1,
+		.cpu_seconds = seconds,
+		.descriptors = 16,
+	};
+	char path[4096];
+	pid_t pid;
+	int fd, r = 0;
+
+	if (bytes > IMAGE_MAX_BYTES)
+		return say(-E2BIG, err, errlen, "a picture of %zu bytes; at most %u are taken",
+			   bytes, IMAGE_MAX_BYTES);
+	if (options && options->program)
+		snprintf(path, sizeof(path), "%s", options->program);
+	else
+		r = program_find("txda-decode", path, sizeof(path));
+	if (!r)
+		r = start(path, &limits, &pid, &fd);
+	if (r)
+		return say(r, err, errlen, "txda-decode does not start: %s", strerror(-r));
+	r = converse(fd, data, bytes, max_pixels, seconds, ret, err, errlen);
+	close(fd);
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return r;
+}

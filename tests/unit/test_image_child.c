@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Pictures that a process of its own decodes: the same pixels, the same errors, and what is left when
+ * the process is none of ours, says nothing, or has less memory than its picture needs.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "child.h"
+
+static uint8_t file[1 << 20];
+static char err[300];
+
+static size_t read_picture(const char *name)
+{
+	char path[1024];
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/qwen2_vl/images/%s", getenv("TXDA_FIXTURES"), name);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	n = fread(file, 1, sizeof(file), f);
+	fclose(f);
+	return n;
+}
+
+static int decode(size_t n, uint64_t max, struct image_picture *p)
+{
+	const struct image_child_options o = {.program = getenv("TXDA_DECODE")};
+
+	assert_non_null(o.program);
+	return image_decode_apart(file, n, max, &o, p, err, sizeof(err));
+}
+
+static void test_decodes(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t width, height;
+	} pictures[] = {{"b.jpg", 120, 88}, {"c.png", 61, 33}, {"e.png", 211, 37}, {"f.png", 5, 7}};
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		struct image_picture p;
+
+		if (decode(read_picture(pictures[i].name), 1 << 20, &p))
+			fail_msg("%s: %s", pictures[i].name, err);
+		assert_int_equal(p.width, pictures[i].width);
+		assert_int_equal(p.height, pictures[i].height);
+		free(p.rgb);
+	}
+	/* No process is left behind. */
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+}
+
+static void test_errors(void **state)
+{
+	struct image_picture p;
+	size_t n = read_picture("c.png");
+
+	(void)state;
+	assert_int_equal(decode(n, 100, &p), -E2BIG);
+	assert_non_null(strstr(err, "61 x 33"));
+	assert_int_equal(decode(n / 2, 1 << 20, &p), -EINVAL);
+	assert_int_equal(decode(0, 1 << 20, &p), -ENOTSUP);
+	assert_int_equal(decode((size_t)IMAGE_MAX_BYTES + 1, 1 << 20, &p), -E2BIG);
+}
+
+/* Other programs in its place: one that is not there, ends at once, or never says a word. */
+static void test_other_programs(void **state)
+{
+	const struct image_child_options none = {.program = "/nowhere/txda-decode"},
+					 ends = {.program = "/bin/true"},
+					 silent = {.program = "/usr/bin/yes", .seconds = 1};
+	struct image_picture p;
+	size_t n = read_picture("f.png");
+
+	(void)state;
+	assert_int_equal(image_decode_apart(file, n, 100, &none, &p, err, sizeof(err)), -ENOENT);
+	assert_non_null(strstr(err, "txda-decode"));
+	assert_int_equal(image_decode_apart(file, n, 100, &ends, &p, err, sizeof(err)), -EPIPE);
+	/* "y" again and again is an error whose words are cleaned. */
+	assert_int_equal(image_decode_apart(file, n, 100, &silent, &p, err, sizeof(err)), -EINVAL);
+	for (const char *s = err; *s; s++)
+		assert_true(*s >= ' ' && *s <= '~');
+}
+
+static void *decode_many(void *arg)
+{
+	const struct image_child_options o = {.program = getenv("TXDA_DECODE")};
+	size_t n = *(size_t *)arg;
+	char text[200];
+
+	for (int i = 0; i < 8; i++) {
+		struct image_picture p;
+
+		if (image_decode_apart(file, n, 1 << 20, &o, &p, text, sizeof(text)))
+			return arg;
+		free(p.rgb);
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	size_t n = read_picture("b.jpg");
+	pthread_t thread[4];
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, decode_many, &n), 0);
+	for (int i = 0; i < 4; i++) {
+		void *failed;
+
+		pthread_join(thread[i], &failed);
+		assert_null(failed);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_decodes),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_other_programs),
+		cmocka_unit_test(test_threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

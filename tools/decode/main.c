@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/* txda-decode: one picture from standard input, in confinement (lib/image/child.h). */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "confine.h"
+#include "decode.h"
+
+static const char usage[] =
+	"usage: txda-decode\n"
+	"\n"
+	"Started by programs of TXDA with a socket as standard input and output. Decodes one\n"
+	"picture in confinement.\n"
+	"\n"
+	"  -h, --help\n"
+	"      --version\n";
+
+static bool read_all(void *to, size_t n)
+{
+	while (n) {
+		ssize_t got = read(0, to, n);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return false;
+		to = (char *)to + got;
+		n -= (size_t)got;
+	}
+	return true;
+}
+
+static bool write_all(const void *from, size_t n)
+{
+	while (n) {
+		ssize_t put = write(1, from, n);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put <= 0)
+			return false;
+		from = (const char *)from + put;
+		n -= (size_t)put;
+	}
+	return true;
+}
+
+static int answer(const struct image_answer *a, const struct image_picture *p)
+{
+	bool sent = write_all(a, sizeof(*a));
+
+	if (sent && !a->code)
+		sent = write_all(p->rgb, image_picture_bytes(p->width, p->height));
+	return sent ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+	const struct confinement nothing = {0};
+	struct image_picture p = {0};
+	struct image_answer a = {0};
+	struct image_request r;
+	void *data;
+
+	if (argc > 1 && !strcmp(argv[1], "--version")) {
+		puts("txda-decode " TXDA_VERSION);
+		return EXIT_SUCCESS;
+	}
+	if (argc > 1) {
+		bool asked = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
+
+		fputs(usage, asked ? stdout : stderr);
+		return asked ? EXIT_SUCCESS : 2;
+	}
+	a.code = confine_self(&nothing, a.text, sizeof(a.text));
+	if (a.code)
+		return answer(&a, NULL);
+	if (!read_all(&r, sizeof(r)) || r.bytes > IMAGE_MAX_BYTES)
+		return EXIT_FAILURE;
+	data = malloc(r.bytes + 1);
+	if (!data) {
+		a.code = -ENOMEM;
+		snprintf(a.text, sizeof(a.text), "no memory for a file of %llu bytes",
+			 (unsigned long long)r.bytes);
+		return answer(&a, NULL);
+	}
+	if (!read_all(data, r.bytes))
+		return EXIT_FAILURE;
+	a.code = image_decode(data, r.bytes, r.max_pixels, &p, a.text, sizeof(a.text));
+	a.width = p.width;
+	a.height = p.height;
+	return answer(&a, &p);
+}
