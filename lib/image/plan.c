@@ -266,12 +266,12 @@ int image_plan_make(const struct image_tower *t, const struct image_size *sizes,
 void image_plan_pixels(const struct image_tower *t, const struct image_plan *p, const float *pixels,
 		       float *out)
 {
-	size_t k = image_patch_elements(t), plane = (size_t)t->side * t->patch * t->side * t->patch;
+	size_t k = image_patch_elements(t), plane = (size_t)t->tile * t->tile;
 
 	for (uint32_t row = 0; row < p->rows && t->kind == IMAGE_MERGE; row++)
 		memcpy(out + row * k, pixels + p->order[row] * k, k * sizeof(*out));
 	for (uint32_t row = 0; row < p->rows && t->kind == IMAGE_TILES; row++) {
-		uint32_t rows = t->side * t->side + 1, i = row % rows, width = t->side * t->patch;
+		uint32_t rows = t->side * t->side + 1, i = row % rows, width = t->tile;
 		const float *tile = pixels + row / rows * t->channels * plane;
 		float *to = out + row * k;
 

@@ -164,9 +164,9 @@ static int check_tiles(const cJSON *config, const struct image_tower *t, char *e
 		const cJSON *object = find(config, objects[i]);
 
 		if (cJSON_IsNumber(object))
-			r = check_same(config, objects[i], t->side * t->patch, err, errlen);
+			r = check_same(config, objects[i], t->tile, err, errlen);
 		for (int k = 0; k < 3 && !r && cJSON_IsObject(object); k++)
-			r = check_same(object, keys[k], t->side * t->patch, err, errlen);
+			r = check_same(object, keys[k], t->tile, err, errlen);
 	}
 	if (r || !list)
 		return r;
@@ -364,7 +364,7 @@ static void put_tile(const struct image_processor *p, const struct image_picture
 static int put_tiles(const struct image_processor *p, const struct image_tower *t,
 		     const struct image_picture *picture, float *to)
 {
-	uint32_t side = t->side * t->patch, width, height;
+	uint32_t side = t->tile, width, height;
 	struct image_size size = {picture->height, picture->width}, grid = image_tile_grid(t, size);
 	double w = grid.width * side, h = grid.height * side;
 	double by_width = w / size.width, by_height = h / size.height;
@@ -410,10 +410,7 @@ int image_process(const struct image_processor *p, const struct image_tower *t,
 			   "a picture of %u x %u takes %llu tokens; the model encodes %u at a time",
 			   picture->width, picture->height,
 			   (unsigned long long)image_tokens(t, size), t->max_rows);
-	pixels = malloc(units * sizeof(float) *
-			(t->kind == IMAGE_TILES
-				 ? 3ull * t->side * t->patch * t->side * t->patch
-				 : (uint64_t)t->merge * t->merge * image_patch_elements(t)));
+	pixels = malloc(units * image_unit_elements(t) * sizeof(float));
 	if (!pixels) {
 		r = -ENOMEM;
 	} else if (t->kind == IMAGE_TILES) {

@@ -57,13 +57,12 @@ static int parse_pinpoints(const cJSON *tower, struct image_tower *t, char *err,
 		for (int i = 0; i < 2; i++) {
 			const cJSON *number = cJSON_GetArrayItem(pair, i);
 			double d = cJSON_IsNumber(number) ? number->valuedouble : 0;
-			uint32_t tile = t->side * t->patch;
 
-			if (!(d >= tile && d <= 1 << 16) || fmod(d, tile) != 0)
+			if (!(d >= t->tile && d <= 1 << 16) || fmod(d, t->tile) != 0)
 				return say(err, errlen,
 					   "vision.tower.grid_pinpoints: entry %u is not made of "
 					   "tiles of %u pixels",
-					   t->n_pinpoints, tile);
+					   t->n_pinpoints, t->tile);
 			t->pinpoints[t->n_pinpoints][i] = (uint32_t)d;
 		}
 		t->n_pinpoints++;
@@ -91,6 +90,7 @@ int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, s
 		{tower, "vision.tower.", "merge", 1, 8, &t.merge},
 		{tower, "vision.tower.", "window", 0, 1u << 16, &t.window},
 		{tower, "vision.tower.", "side", 0, 1024, &t.side},
+		{tower, "vision.tower.", "tile", 0, 1u << 14, &t.tile},
 		{tower, "vision.tower.", "deepstack", 0, 16, &t.deepstack},
 		{tower, "vision.tower.", "image_token", 0, 1u << 24, &t.image_token},
 		{limits, "vision.limits.", "tokens", 1, 1u << 20, &t.max_units},
@@ -112,7 +112,7 @@ int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, s
 	t.positions = (enum image_positions)position;
 	t.taps = taps[position];
 	if ((position && !t.side) || (kind == IMAGE_TILES) != (position == IMAGE_TILE) ||
-	    (kind == IMAGE_TILES && t.merge != 1))
+	    (kind == IMAGE_TILES && (t.merge != 1 || t.tile / t.patch != t.side)))
 		return say(err, errlen, "vision.tower: kind, positions, side and merge do not fit");
 	if (kind == IMAGE_TILES && parse_pinpoints(tower, &t, err, errlen))
 		return -EINVAL;
@@ -123,7 +123,7 @@ int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, s
 struct image_size image_tile_grid(const struct image_tower *t, struct image_size size)
 {
 	double most = -1, least = 0;
-	uint32_t best = 0, i, tile = t->side * t->patch;
+	uint32_t best = 0, i, tile = t->tile;
 
 	for (i = 0; i < t->n_pinpoints; i++) {
 		double h = t->pinpoints[i][0], w = t->pinpoints[i][1],

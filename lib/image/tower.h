@@ -28,6 +28,7 @@ struct image_tower {
 	uint32_t patch, frames, channels, merge;
 	uint32_t window;    /* tokens of a window's side; 0: none */
 	uint32_t side;	    /* of the square of learned positions; of a tile, in patches */
+	uint32_t tile;	    /* pixels of a tile's side, some of which no patch may see */
 	uint32_t taps;	    /* 0, 2, 4 or 16 */
 	uint32_t deepstack; /* embeddings beside the first, for later layers of the text */
 	uint32_t image_token;
@@ -63,6 +64,13 @@ int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, s
 static inline uint32_t image_patch_elements(const struct image_tower *t)
 {
 	return t->channels * t->frames * t->patch * t->patch;
+}
+
+/* Elements of a unit as processors give them: the planes of a tile, or the patches of a square. */
+static inline uint64_t image_unit_elements(const struct image_tower *t)
+{
+	return t->kind == IMAGE_TILES ? (uint64_t)t->channels * t->tile * t->tile
+				      : (uint64_t)t->merge * t->merge * image_patch_elements(t);
 }
 
 /* Of TILES: the grid that an image is cut into, in tiles. */

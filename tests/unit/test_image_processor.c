@@ -37,6 +37,7 @@ static const struct image_tower tiled = {
 	.channels = 3,
 	.merge = 1,
 	.side = 4,
+	.tile = 24,
 	.n_pinpoints = 1,
 	.pinpoints = {{24, 48}},
 	.max_units = 8,

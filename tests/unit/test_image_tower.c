@@ -17,7 +17,8 @@
 #define LIMITS "\"limits\":{\"tokens\":64,\"seqs\":8,\"rows\":200,\"blocks\":64}"
 #define TOWER(kind, positions, more)                                                               \
 	"{" LIMITS ",\"tower\":{\"kind\":\"" kind "\",\"positions\":\"" positions "\","            \
-	"\"patch\":2,\"frames\":1,\"channels\":3,\"window\":0,\"side\":4,\"deepstack\":0,"         \
+	"\"patch\":2,\"frames\":1,\"channels\":3,\"window\":0,\"side\":4,\"tile\":8,"              \
+	"\"deepstack\":0,"                                                                         \
 	"\"image_token\":9" more "}}"
 
 static char err[200];
@@ -152,6 +153,36 @@ static void test_tiles(void **state)
 	assert_int_equal(image_tokens(&t, (struct image_size){400, 10}), 16 + 4);
 }
 
+/* Tiles of 9 pixels with patches of 2: the last line and column are in no patch. */
+static void test_uneven_tile(void **state)
+{
+	static const struct image_size size = {9, 18};
+	struct image_plan p;
+	struct image_tower t;
+	float *pixels, *out;
+
+	(void)state;
+	assert_int_equal(
+		parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &t), 0);
+	t.tile = 9;
+	t.pinpoints[0][0] = 9;
+	t.pinpoints[0][1] = 18;
+	assert_int_equal(image_unit_elements(&t), 3 * 81);
+	assert_int_equal(image_plan_make(&t, &size, 1, &p, err, sizeof(err)), 0);
+	pixels = malloc(3 * 3 * 81 * sizeof(*pixels));
+	out = malloc(p.rows * 12 * sizeof(*out));
+	for (int i = 0; i < 3 * 3 * 81; i++)
+		pixels[i] = (float)i;
+	image_plan_pixels(&t, &p, pixels, out);
+	for (int i = 0; i < 12; i++)
+		assert_true(out[i] == 0);
+	/* The second tile's patch at (1, 3): its third colour, second line, first column. */
+	assert_true(out[(17 + 1 + 4 + 3) * 12 + 10] == 243 + 2 * 81 + 3 * 9 + 6);
+	free(pixels);
+	free(out);
+	image_plan_free(&p);
+}
+
 static void test_hostile_sizes(void **state)
 {
 	static const struct image_size bad[] = {
@@ -196,9 +227,10 @@ static void test_prompt(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse),	      cmocka_unit_test(test_windows),
-		cmocka_unit_test(test_positions),     cmocka_unit_test(test_tiles),
-		cmocka_unit_test(test_hostile_sizes), cmocka_unit_test(test_prompt),
+		cmocka_unit_test(test_parse),	    cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_positions),   cmocka_unit_test(test_tiles),
+		cmocka_unit_test(test_uneven_tile), cmocka_unit_test(test_hostile_sizes),
+		cmocka_unit_test(test_prompt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

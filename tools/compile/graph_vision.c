@@ -486,7 +486,7 @@ static void set_limits(const struct vision_config *v, const struct compile_optio
 	/* As many tiles as an image can have, a row between lines for each line of patches. */
 	units = (units + v->rows - 2) / (v->rows - 1);
 	for (i = 0; i < v->n_pinpoints; i++) {
-		uint32_t size = v->side * v->patch, h = v->pinpoints[i][0] / size,
+		uint32_t size = v->tile, h = v->pinpoints[i][0] / size,
 			 w = v->pinpoints[i][1] / size;
 
 		if (h && w && h * w + 1 > units)

@@ -96,6 +96,7 @@ static void add_tower(cJSON *object, const struct vision_config *v)
 	add_u64(object, "merge", v->merge);
 	add_u64(object, "window", v->window);
 	add_u64(object, "side", v->side);
+	add_u64(object, "tile", v->tile);
 	add_u64(object, "deepstack", v->n_deep);
 	add_u64(object, "image_token", v->image_token);
 	if (!v->n_pinpoints)

@@ -410,6 +410,7 @@ static int parse_tiles(const cJSON *root, const cJSON *json, struct vision_confi
 	if (r)
 		return r;
 	v->temporal = v->merge = 1;
+	v->tile = size;
 	v->side = size / v->patch;
 	v->rows = v->side * v->side + 1;
 	if (!v->side || v->side > 256)

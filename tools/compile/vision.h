@@ -70,6 +70,7 @@ struct vision_config {
 	uint32_t window;	       /* units of a window's side; 0: none */
 	bool whole[VISION_MAX_LAYERS]; /* layers that see the whole image */
 	uint32_t side; /* of the square of learned positions, or of a tile in patches */
+	uint32_t tile; /* pixels of a tile's side; 0: none */
 	uint32_t n_deep, deep[VISION_MAX_DEEP]; /* layers whose states are tapped */
 	uint32_t n_pinpoints, pinpoints[VISION_MAX_PINPOINTS][2]; /* heights and widths */
 	uint32_t image_token;

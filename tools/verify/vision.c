@@ -107,11 +107,9 @@ static int read_pixels(const struct image_tower *t, const struct safetensors *st
 {
 	const struct safetensors_tensor *p = find(st, index, "pixel_values");
 	bool tiles = t->kind == IMAGE_TILES;
-	uint64_t side = t->side * t->patch, units = 0, most = 0, unit, at = 0;
+	uint64_t unit = image_unit_elements(t), units = 0, most = 0, at = 0;
 	unsigned i;
 
-	unit = tiles ? t->channels * side * side
-		     : (uint64_t)t->merge * t->merge * image_patch_elements(t);
 	for (i = 0; i < n; i++) {
 		units += image_units(t, sizes[i]);
 		most = image_units(t, sizes[i]) > most ? image_units(t, sizes[i]) : most;
@@ -294,9 +292,7 @@ static int check_picture(const struct runner *r, const struct image_picture *pic
 
 	if (ret)
 		return tool_fail(error, ret, "%s", err);
-	n *= r->tower.kind == IMAGE_TILES
-		     ? 3ull * r->tower.side * r->tower.patch * r->tower.side * r->tower.patch
-		     : (uint64_t)r->tower.merge * r->tower.merge * image_patch_elements(&r->tower);
+	n *= image_unit_elements(&r->tower);
 	if (own.height != size.height || own.width != size.width)
 		ret = tool_fail(error, -EINVAL, "a picture becomes %u x %u, not %u x %u",
 				own.height, own.width, size.height, size.width);
@@ -312,9 +308,7 @@ static int check_pictures(const struct runner *r, const struct safetensors *st, 
 			  struct vision_case *c, struct tool_error *error)
 {
 	const struct image_tower *t = &r->tower;
-	uint64_t unit = t->kind == IMAGE_TILES
-				? 3ull * t->side * t->patch * t->side * t->patch
-				: (uint64_t)t->merge * t->merge * image_patch_elements(t);
+	uint64_t unit = image_unit_elements(t);
 	char name[32];
 	const char *text;
 	cJSON *list;
