@@ -303,7 +303,7 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 		snprintf(err, errlen, "the engine is being stopped");
 		return -ESHUTDOWN;
 	}
-	limit = e->max_queue + (r->continues ? e->limits.max_num_seqs : 0);
+	limit = e->max_queue + (r->beyond_queue ? e->limits.max_num_seqs : 0);
 	queued = atomic_fetch_add(&e->n_submitted, n) + atomic_load(&e->n_waiting);
 	if (queued + n > limit) {
 		atomic_fetch_sub(&e->n_submitted, n);

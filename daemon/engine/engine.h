@@ -170,7 +170,8 @@ struct engine_request {
 	 * fork_next: the prompt is computed and counted once. They have no sink and no pooling.
 	 */
 	struct engine_request *forks, *fork_next;
-	bool continues; /* parts of the client's request were computed: a full queue takes this one */
+	bool continues;	   /* parts of the client's request went before */
+	bool beyond_queue; /* a full queue takes this one, lest what was computed is lost */
 	struct beam_search *search; /* of engine_beam_new(); its results once it is complete */
 	void *client;		    /* the client side's own */
 	struct engine_constraint *constraint; /* owned by the request; NULL: none */

@@ -130,10 +130,11 @@ static int submit_one(struct exchange *x, char *err, size_t errlen)
 			   : engine_embedding_new(prompt->ids, prompt->n, &m->pooling, &s->request);
 
 	/* What was computed is not lost to others who fill the queue when nothing of it is there. */
-	if (!r)
-		s->request->continues = m->submitted && !x->live;
-	if (!r)
+	if (!r) {
+		s->request->continues = m->submitted;
+		s->request->beyond_queue = m->submitted && !x->live;
 		r = exchange_submit(x, s, 1, err, errlen);
+	}
 	m->submitted += !r;
 	return r;
 }

@@ -65,7 +65,7 @@ static void bounds_the_queue(void **state)
 	assert_non_null(strstr(err, "limit is 2"));
 	/* What goes on with work that was done finds a place, but not without end. */
 	for (unsigned i = 3; i < 6; i++)
-		r[i]->continues = true;
+		r[i]->beyond_queue = true;
 	submit(e, r[3]);
 	submit(e, r[4]);
 	assert_int_equal(engine_submit(e, r[5], err, sizeof(err)), -EAGAIN);

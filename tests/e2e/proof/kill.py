@@ -119,7 +119,9 @@ def wait_for_compilers(cache, seconds=120):
 
 
 def half_done(cache):
-    return [name for name in os.listdir(cache) if name.endswith(".txda-new")] if os.path.isdir(cache) else []
+    """What the daemon has a compiler work in, and the case dir in the making there."""
+    works = [name for name in os.listdir(cache) if name.endswith(".txda-new")] if os.path.isdir(cache) else []
+    return [os.path.join(name, ".case.txda-new") for name in works]
 
 
 def send(pid, number):
