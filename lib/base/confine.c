@@ -178,7 +178,6 @@ static const char *const basic_calls[] = {
 	"dup",
 	"exit",
 	"exit_group",
-	"fcntl",
 	"fstat",
 	"futex",
 	"getegid",
@@ -219,6 +218,11 @@ static const char *const basic_calls[] = {
 	NULL,
 };
 
+/* A process in a user namespace of its own has all privileges there. */
+#define NAMESPACES                                                                                 \
+	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |             \
+	 CLONE_NEWPID | CLONE_NEWNET)
+
 static int allow_calls(scmp_filter_ctx filter, const char *const *names)
 {
 	int r = 0;
@@ -227,11 +231,27 @@ static int allow_calls(scmp_filter_ctx filter, const char *const *names)
 		int call = seccomp_syscall_resolve_name(*names);
 
 		/* Not every machine has every call; what is not allowed fails. */
-		if (call != __NR_SCMP_ERROR)
+		if (call == SCMP_SYS(clone))
+			r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1,
+					     SCMP_A0(SCMP_CMP_MASKED_EQ, NAMESPACES, 0));
+		else if (call != __NR_SCMP_ERROR)
 			r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
 		if (r == -EDOM)
 			r = 0;
 	}
+	return r;
+}
+
+/* Descriptors' flags. F_SETOWN and F_SETSIG would send any signal to any process of the user. */
+static int allow_fcntl(scmp_filter_ctx filter)
+{
+	static const scmp_datum_t commands[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD,
+						F_SETFD, F_GETFL,	  F_SETFL};
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && !r; i++)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
+				     SCMP_A1(SCMP_CMP_EQ, commands[i]));
 	return r;
 }
 
@@ -272,6 +292,8 @@ static int restrict_calls(const struct confinement *c, char *err, size_t errlen)
 		r = allow_calls(filter, basic_calls);
 	if (!r)
 		r = allow_some(filter);
+	if (!r)
+		r = allow_fcntl(filter);
 	if (!r)
 		r = allow_calls(filter, c->calls);
 	if (!r)

@@ -149,6 +149,22 @@ static int signal_parent(void)
 	return kill(getppid(), 0) ? errno : 0;
 }
 
+/* What is ready sends a signal, of any number, to who is said to own the descriptor. */
+static int signal_by_descriptor(void)
+{
+	return fcntl(0, F_SETOWN, getppid()) ? errno : 0;
+}
+
+static int choose_signal(void)
+{
+	return fcntl(0, F_SETSIG, SIGKILL) ? errno : 0;
+}
+
+static int look_at_descriptor(void)
+{
+	return fcntl(0, F_GETFL) < 0 ? errno : 0;
+}
+
 static int run_memory(void)
 {
 	void *p = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -236,6 +252,9 @@ static const struct attempt {
 	{"trace its parent", trace_parent, false, false},
 	{"read its parent's memory", read_parent, false, false},
 	{"signal its parent", signal_parent, false, false},
+	{"signal its parent by a descriptor", signal_by_descriptor, false, false},
+	{"choose a descriptor's signal", choose_signal, false, false},
+	{"look at a descriptor", look_at_descriptor, true, false},
 	{"map memory to be run", run_memory, false, false},
 	{"make memory run", make_memory_run, false, false},
 	{"make memory that is shared", share_memory, false, false},

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -130,6 +131,22 @@ static long try_process(void)
 	return pid;
 }
 
+static long try_namespace(void)
+{
+	long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, 0);
+
+	if (!pid)
+		_exit(0);
+	if (pid > 0)
+		waitpid((pid_t)pid, NULL, 0);
+	return pid;
+}
+
+static long try_owner(void)
+{
+	return fcntl(1, F_SETOWN, self);
+}
+
 static long try_heap(void)
 {
 	void *at = malloc(1 << 20);
@@ -161,9 +178,11 @@ static const struct {
 	{"ptrace", try_ptrace, {false}, false},
 	{"another's memory", try_memory, {false}, false},
 	{"a signal to another", try_kill, {false}, false},
+	{"a signal by a descriptor", try_owner, {false}, false},
 	{"a descriptor of another", try_pidfd, {false}, false},
 	{"memory that is run", try_code, {false}, false},
 	{"a process", try_process, {true, true, false}, false},
+	{"a process in its own namespace", try_namespace, {false}, false},
 	{"memory", try_heap, {true, true, true}, false},
 	{"what is open", try_pipe, {true, true, true}, false},
 };
