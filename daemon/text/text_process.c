@@ -159,12 +159,12 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-/* Ends the process, if there is one, and with it its lanes. */
+/* Ends the process, if there is one, and whatever it started: none of that can leave its group. */
 static void end_process(struct text_process *p)
 {
 	close_fd(&p->control);
 	if (p->pid) {
-		kill(p->pid, SIGKILL);
+		kill(-p->pid, SIGKILL);
 		while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
 			;
 	}
@@ -260,10 +260,11 @@ static void say_why(const struct text_process *p, int r, const struct text_loade
 		snprintf(err, errlen, "cannot run %.200s: %s", p->program, strerror(-r));
 }
 
-/* Starts the process and takes what it has read. */
-static int start(struct text_process *p, struct text_loaded **ret, char *err, size_t errlen)
+/* Starts the process and takes what it has read; @gone: nobody waits for that any more. */
+static int start(struct text_process *p, const atomic_bool *gone, struct text_loaded **ret,
+		 char *err, size_t errlen)
 {
-	const struct patience patience = {end_of(p), p->options.stop};
+	const struct patience patience = {end_of(p), gone};
 	struct text_loaded *l = NULL;
 	int pair[2] = {-1, -1}, r = 0;
 
@@ -344,7 +345,7 @@ static int begin_lane(struct text_process *p, unsigned index)
 }
 
 /* Locked. The process has ended: another one, which must have read the same. */
-static int start_again(struct text_process *p, char *err, size_t errlen)
+static int start_again(struct text_process *p, const atomic_bool *gone, char *err, size_t errlen)
 {
 	struct text_loaded *l;
 	uint8_t digest[32];
@@ -352,7 +353,7 @@ static int start_again(struct text_process *p, char *err, size_t errlen)
 
 	end_process(p);
 	log_warning("the text process of %s ended; another one is started", p->dir);
-	r = start(p, &l, err, errlen);
+	r = start(p, gone, &l, err, errlen);
 	if (r)
 		return r;
 	digest_of(l, digest);
@@ -377,8 +378,18 @@ static bool is_sound(int fd)
 	return fd >= 0 && !poll(&ready, 1, 0);
 }
 
+/* Whether it has not ended; it keeps its number until end_process(). */
+static bool is_alive(const struct text_process *p)
+{
+	siginfo_t ended = {0};
+
+	return p->pid && !waitid(P_PID, (id_t)p->pid, &ended, WEXITED | WNOHANG | WNOWAIT) &&
+	       !ended.si_pid;
+}
+
 /* There are as many lanes as threads that may call. */
-static int take_lane(struct text_process *p, unsigned *ret, char *err, size_t errlen)
+static int take_lane(struct text_process *p, const atomic_bool *gone, unsigned *ret, char *err,
+		     size_t errlen)
 {
 	unsigned i = 0;
 	int r = 0;
@@ -391,12 +402,12 @@ static int take_lane(struct text_process *p, unsigned *ret, char *err, size_t er
 		r = -EIO;
 	} else if (!is_sound(p->lanes[i].fd)) {
 		/* Whether the process lives is seen when it is asked, and by the lane's end. */
-		r = p->pid && !waitpid(p->pid, NULL, WNOHANG) ? begin_lane(p, i) : -ECHILD;
-		if (r == -ECHILD)
-			p->pid = 0;
-		if (r)
-			r = start_again(p, err, errlen);
-		r = r ? -EIO : 0;
+		r = is_alive(p) ? begin_lane(p, i) : -EPIPE;
+		if (r == -EPIPE)
+			r = start_again(p, gone, err, errlen);
+		else if (r)
+			snprintf(err, errlen, "a lane of the text process: %s", strerror(-r));
+		r = r && r != -ECANCELED ? -EIO : r;
 	}
 	if (!r)
 		p->lanes[i].busy = true;
@@ -440,7 +451,7 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 	if (r)
 		snprintf(err, errlen, "there is no txdad-text beside this program nor in PATH");
 	else
-		r = start(p, ret_loaded, err, errlen);
+		r = start(p, options->stop, ret_loaded, err, errlen);
 	if (r) {
 		free(p);
 		return r;
@@ -472,7 +483,7 @@ void text_process_free(struct text_process *p)
 	for (unsigned i = 0; i < TEXT_LANES; i++)
 		close_fd(&p->lanes[i].fd);
 	/* Who frees a model must not wait until the kernel has taken much memory back. */
-	if (p->pid && !kill(p->pid, SIGKILL) &&
+	if (p->pid && !kill(-p->pid, SIGKILL) &&
 	    !pthread_create(&thread, NULL, reap, (void *)(intptr_t)p->pid)) {
 		pthread_detach(thread);
 		p->pid = 0;
@@ -518,16 +529,18 @@ int text_process_call(struct text_process *p, struct text_job *job,
 		      const struct text_caller *caller, struct text_done **ret, char *err,
 		      size_t errlen)
 {
-	struct patience patience = {end_of(p), &caller->gone};
+	struct patience patience = {.gone = &caller->gone};
 	struct iovec message[TEXT_JOB_PARTS + 1];
 	struct text_done *done = NULL;
 	unsigned lane;
 	int r = lay_out(job, parts, message), fd;
 
 	if (!r)
-		r = take_lane(p, &lane, err, errlen);
+		r = take_lane(p, &caller->gone, &lane, err, errlen);
 	if (r)
 		return r;
+	/* Not of the job's time is what another process took to be started. */
+	patience.end_ns = end_of(p);
 	if (caller->deadline_ns && caller->deadline_ns < patience.end_ns)
 		patience.end_ns = caller->deadline_ns;
 	fd = p->lanes[lane].fd;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * Stands in for txdad-text and is hostile: the name of the directory says how. "good" reads nothing
- * and answers a job with one id, by the process itself. What it answers to a job is in the job's
- * text.
+ * and answers a job with one id, by the process itself. A path is that of a file: if there is
+ * one, it removes it and is silent, otherwise it makes it and is "good". What it answers to a job is in the job's text.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,14 @@ static void load(const char *how)
 		abort();
 	if (!strcmp(how, "silent"))
 		pause();
+	if (*how == '/' && open(how, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) < 0) {
+		unlink(how);
+		pause();
+	}
+	/* A child that nobody knows of. */
+	if (!strcmp(how, "forks") && !fork())
+		for (;;)
+			pause();
 	if (!strcmp(how, "small"))
 		l.size = 8;
 	if (!strcmp(how, "huge"))

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -79,13 +80,19 @@ static unsigned children(pid_t parent, pid_t *ret, unsigned max)
 	return n;
 }
 
-/* The process itself, this one's only child. */
+/* The process itself, this one's only child when those of earlier tests are reaped. */
 static pid_t process_of(void)
 {
+	const struct timespec pause = {.tv_nsec = 1000000};
 	pid_t pids[8];
 
-	assert_int_equal(children(getpid(), pids, 8), 1);
-	return pids[0];
+	for (unsigned i = 0; i < 20000; i++) {
+		if (children(getpid(), pids, 8) == 1)
+			return pids[0];
+		nanosleep(&pause, NULL);
+	}
+	fail_msg("there is not one process");
+	return 0;
 }
 
 static void await_lanes(pid_t process, pid_t *lanes)
@@ -106,6 +113,26 @@ static void await_end(pid_t pid)
 
 	for (unsigned i = 0; i < 20000; i++) {
 		if (kill(pid, 0) && errno == ESRCH)
+			return;
+		nanosleep(&pause, NULL);
+	}
+	fail_msg("process %d goes on", (int)pid);
+}
+
+/* Until it has ended, whether its parent has heard of that or not. */
+static void await_zombie(pid_t pid)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	char path[64], line[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	for (unsigned i = 0; i < 20000; i++) {
+		FILE *f = fopen(path, "r");
+		const char *at = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+
+		if (f)
+			fclose(f);
+		if (!at || at[2] == 'Z')
 			return;
 		nanosleep(&pause, NULL);
 	}
@@ -333,13 +360,91 @@ static void test_hostile_lane(void **state)
 	text_process_free(p);
 }
 
+/* Whatever the process started ends with it. */
+static void test_hostile_children(void **state)
+{
+	struct text_process *p = begin(getenv("FAKE_TEXT"), "forks", 60);
+	pid_t process = process_of(), pids[TEXT_LANES + 2];
+	unsigned n = 0;
+
+	(void)state;
+	/* The process has begun its lanes when they answer. */
+	works(p);
+	n = children(process, pids, TEXT_LANES + 2);
+	assert_true(n >= 2);
+	text_process_free(p);
+	while (n)
+		await_end(pids[--n]);
+}
+
+/* A new process that is not ready soon holds up nobody who has gone. */
+static void test_silent_again(void **state)
+{
+	char path[] = "/tmp/txda-text-XXXXXX/begun";
+	const struct timespec pause = {.tv_nsec = 1000000};
+	struct text_process *p;
+	struct call gone = {0};
+	pthread_t thread;
+	pid_t first, lanes[TEXT_LANES + 1];
+
+	(void)state;
+	*strrchr(path, '/') = '\0';
+	assert_non_null(mkdtemp(path));
+	path[strlen(path)] = '/';
+	p = begin(getenv("FAKE_TEXT"), path, 600);
+	gone.p = p;
+	first = process_of();
+	await_lanes(first, lanes);
+	kill(-first, SIGKILL);
+	await_zombie(first);
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		await_zombie(lanes[i]);
+	assert_int_equal(pthread_create(&thread, NULL, call, &gone), 0);
+	while (!access(path, F_OK))
+		nanosleep(&pause, NULL);
+	atomic_store(&gone.caller.gone, true);
+	pthread_join(thread, NULL);
+	assert_int_equal(gone.result, -ECANCELED);
+	works(p);
+	text_process_free(p);
+	unlink(path);
+	*strrchr(path, '/') = '\0';
+	rmdir(path);
+}
+
+/* Without descriptors for another lane the process, and who has a lane, go on. */
+static void test_no_descriptors(void **state)
+{
+	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
+	pid_t process = process_of(), lanes[TEXT_LANES + 1];
+	struct rlimit before, none;
+	struct text_done *done;
+
+	(void)state;
+	await_lanes(process, lanes);
+	for (unsigned i = 0; i < TEXT_LANES; i++) {
+		kill(lanes[i], SIGKILL);
+		await_zombie(lanes[i]);
+	}
+	getrlimit(RLIMIT_NOFILE, &before);
+	none = before;
+	none.rlim_cur = 3;
+	setrlimit(RLIMIT_NOFILE, &none);
+	assert_int_equal(encode(p, "Once", &anybody, &done), -EIO);
+	setrlimit(RLIMIT_NOFILE, &before);
+	works(p);
+	assert_int_equal(process_of(), process);
+	text_process_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same),	     cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_process_ends), cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_no_model),     cmocka_unit_test(test_hostile_start),
-		cmocka_unit_test(test_hostile_lane),
+		cmocka_unit_test(test_hostile_lane), cmocka_unit_test(test_hostile_children),
+		cmocka_unit_test(test_silent_again), cmocka_unit_test(test_no_descriptors),
 	};
 
 	snprintf(demo, sizeof(demo), "%s/demo", getenv("TXDA_MODELS"));

@@ -30,6 +30,7 @@
 #define EXIT_USAGE   64
 #define KEEP_BYTES   ((size_t)1 << 20) /* of memory for messages, between two of them */
 #define DESCRIPTORS  64
+#define PROCESSES    4096 /* of the user, so that one that goes wrong does not multiply without end */
 #define SIGNAL_BY_FD 424 /* pidfd_send_signal(2), on every machine */
 
 struct lane {
@@ -203,7 +204,11 @@ static int run(const char *dir, uint64_t memory, unsigned seconds)
 {
 	/* Sanitizers need address space without end. */
 	const struct confine_limits limits = {
-		.memory = confine_works() ? memory : 0, .file_size = 1, .descriptors = DESCRIPTORS};
+		.memory = confine_works() ? memory : 0,
+		.file_size = 1,
+		.processes = PROCESSES,
+		.descriptors = DESCRIPTORS,
+	};
 	struct text_buf loaded = {0};
 	struct text_model m = {0};
 	char err[400];
