@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define POLL_MS	   100 /* how often it looks at the clock and the stop */
+#define MAX_READS  128 /* at a time; as much as a pipe holds, and more */
 #define LINE_BYTES 512
 #define PRIORITY   5 /* a compile gives way to serving */
 
@@ -138,27 +139,27 @@ static void take_output(struct child *c, const char *text, size_t n)
 	c->out[c->out_used] = '\0';
 }
 
-/* Reads what there is; closes the fd at its end. */
+/* Reads what there is, within bounds, as a child may write without end; closes the fd at its end. */
 static void drain(struct child *c, const struct child_options *o, int *fd)
 {
 	char buf[1024];
-	ssize_t n;
 
-	while (*fd >= 0 && (n = read(*fd, buf, sizeof(buf))) != 0) {
+	for (unsigned i = 0; i < MAX_READS && *fd >= 0; i++) {
+		ssize_t n = read(*fd, buf, sizeof(buf));
+
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
 			return;
-		if (n < 0)
-			break;
-		if (fd == &c->out_fd)
+		if (n > 0 && fd == &c->out_fd) {
 			take_output(c, buf, (size_t)n);
-		else
+		} else if (n > 0) {
 			take_error(c, o, buf, (size_t)n);
+		} else {
+			close(*fd);
+			*fd = -1;
+		}
 	}
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
 }
 
 /*

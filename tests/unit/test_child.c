@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/* A compiler's process from the daemon's side. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "child.h"
+
+static atomic_bool stop;
+
+static void on_progress(void *arg, uint64_t done, uint64_t total)
+{
+	(void)arg;
+	assert_int_equal(done, 1);
+	assert_int_equal(total, 2);
+	atomic_store(&stop, true);
+}
+
+static int run(const char *script, char *out, size_t outlen, char *err, size_t errlen)
+{
+	char *const argv[] = {(char *)"/bin/sh", (char *)"-c", (char *)script, NULL};
+	const struct child_options options = {
+		.seconds = 600, .stop = &stop, .progress = on_progress};
+
+	atomic_store(&stop, false);
+	return child_run(&options, argv, out, outlen, err, errlen);
+}
+
+static void test_says(void **state)
+{
+	char out[64], err[256];
+
+	(void)state;
+	assert_int_equal(run("echo a key", out, sizeof(out), err, sizeof(err)), 0);
+	assert_string_equal(out, "a key\n");
+	assert_int_equal(
+		run("echo first >&2; echo last >&2; exit 3", out, sizeof(out), err, sizeof(err)),
+		-EIO);
+	assert_string_equal(err, "first; last");
+	/* What lies in a pipe when it ends is read to the end. */
+	assert_int_equal(run("head -c 60000 /dev/zero | tr '\\0' '\\n' >&2; echo end >&2; exit 1",
+			     out, sizeof(out), err, sizeof(err)),
+			 -EIO);
+	assert_string_equal(err, "end");
+}
+
+/* It writes faster than anybody reads: the stop is seen all the same. */
+static void test_floods(void **state)
+{
+	char out[64], err[256];
+
+	(void)state;
+	assert_int_equal(run("exec yes 'progress 1 2' >&2", out, sizeof(out), err, sizeof(err)),
+			 -ECANCELED);
+	assert_int_equal(run("yes & exec yes "
+			     "'progress 1 2' >&2",
+			     out, sizeof(out), err, sizeof(err)),
+			 -ECANCELED);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_says),
+		cmocka_unit_test(test_floods),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
