@@ -59,6 +59,7 @@ struct text_loaded {
 	double temperature, top_p, min_p, repetition_penalty, top_k;
 	uint32_t n_stop_tokens;
 	int32_t stop_tokens[TEXT_STOP_TOKENS];
+	uint8_t files[32];	 /* SHA-256 of all that it read: templates show in nothing else */
 	struct text_part tables; /* txda_tokenizer_export() */
 };
 

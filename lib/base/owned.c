@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sha256.h"
+
 /* As the kernel. */
 #define MAX_LINKS 40
 
@@ -116,6 +118,13 @@ static int read_all(int fd, char *text, size_t bytes)
 	return 0;
 }
 
+static struct sha256 *watch;
+
+void owned_watch(struct sha256 *h)
+{
+	watch = h;
+}
+
 int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes,
 	       struct stat *ret_stat, char *err, size_t errlen)
 {
@@ -136,6 +145,10 @@ int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *re
 	if (r) {
 		free(text);
 		return fail_with(r, name, err, errlen);
+	}
+	if (watch) {
+		sha256_u64(watch, (uint64_t)ret_stat->st_size);
+		sha256_update(watch, text, (size_t)ret_stat->st_size);
 	}
 	*ret = text;
 	*ret_bytes = (size_t)ret_stat->st_size;

@@ -35,6 +35,13 @@ int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_byte
 		    size_t errlen);
 
 /*
+ * From now on whatever is read whole goes into *@h, too, each with its length in front; NULL: no
+ * more. For processes of one thread.
+ */
+struct sha256;
+void owned_watch(struct sha256 *h);
+
+/*
  * Whether every link on the way @path, however it leads on, may stand there on behalf of @owner, who
  * owns what is at its end: else whoever owns a link shows another's model as his own. -EPERM, or why
  * the way cannot be gone.

@@ -263,6 +263,54 @@ static void test_process_ends(void **state)
 	await_end(process);
 }
 
+static void write_template(const char *dir, const char *text)
+{
+	char path[600];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+/* Another process must have read the same, templates too. */
+static void test_changed(void **state)
+{
+	char dir[] = "/tmp/txda-text-XXXXXX", link[600], target[600];
+	pid_t process, lanes[TEXT_LANES + 1];
+	struct text_process *p;
+	struct text_done *done;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(link, sizeof(link), "%s/tokenizer.json", dir);
+	snprintf(target, sizeof(target), "%s/tokenizer.json", demo);
+	assert_int_equal(symlink(target, link), 0);
+	write_template(dir, "{{ 'one' }}");
+	p = begin(getenv("TXDAD_TEXT"), dir, 600);
+	for (unsigned i = 0; i < 2; i++) {
+		process = process_of();
+		await_lanes(process, lanes);
+		write_template(dir, i ? "{{ 'two' }}" : "{{ 'one' }}");
+		kill(process, SIGKILL);
+		for (unsigned k = 0; k < TEXT_LANES; k++)
+			await_end(lanes[k]);
+		if (!i)
+			works(p);
+	}
+	assert_int_equal(encode(p, "Once", &anybody, &done), -EIO);
+	/* As it was. */
+	write_template(dir, "{{ 'one' }}");
+	works(p);
+	text_process_free(p);
+	unlink(link);
+	snprintf(link, sizeof(link), "%s/chat_template.jinja", dir);
+	unlink(link);
+	rmdir(dir);
+}
+
 struct crowd {
 	struct text_process *p;
 	unsigned done;
@@ -440,11 +488,17 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same),	     cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_process_ends), cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_no_model),     cmocka_unit_test(test_hostile_start),
-		cmocka_unit_test(test_hostile_lane), cmocka_unit_test(test_hostile_children),
-		cmocka_unit_test(test_silent_again), cmocka_unit_test(test_no_descriptors),
+		cmocka_unit_test(test_same),
+		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_process_ends),
+		cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_no_model),
+		cmocka_unit_test(test_hostile_start),
+		cmocka_unit_test(test_hostile_lane),
+		cmocka_unit_test(test_hostile_children),
+		cmocka_unit_test(test_silent_again),
+		cmocka_unit_test(test_no_descriptors),
 	};
 
 	snprintf(demo, sizeof(demo), "%s/demo", getenv("TXDA_MODELS"));

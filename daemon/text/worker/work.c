@@ -10,6 +10,8 @@
 #include "grammar.h"
 #include "grammar_build.h"
 #include "json_strict.h"
+#include "owned.h"
+#include "sha256.h"
 #include "text_tree.h"
 #include "tokenizer.h"
 
@@ -79,14 +81,19 @@ static int load_configs(struct text_loaded *l, const char *dir)
 int text_model_read(struct text_model *m, const char *dir, struct text_buf *out)
 {
 	struct text_loaded l = {0};
+	struct sha256 files;
 	size_t tables;
 
+	sha256_init(&files);
+	owned_watch(&files);
 	l.error = txda_tokenizer_load(dir, &m->tokenizer, l.message, sizeof(l.message));
 	if (!l.error)
 		l.error = load_configs(&l, dir);
 	/* Many models have no template, and their completions work all the same. */
 	if (!l.error && txda_chat_template_load(dir, &m->chat, l.chat_error, sizeof(l.chat_error)))
 		m->chat = NULL;
+	owned_watch(NULL);
+	sha256_final(&files, l.files);
 	l.has_chat = m->chat != NULL;
 	if (m->chat) {
 		l.calls = txda_chat_template_capabilities(m->chat)->calls;
