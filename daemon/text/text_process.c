@@ -22,6 +22,8 @@
 #include "sha256.h"
 
 #define LOOK_MS 100 /* how often it looks whether the caller is gone */
+#define TELL_NS                                                                                    \
+	1000000000ull /* what becomes of jobs is told once in this time, as users decide it */
 
 extern char **environ;
 
@@ -39,6 +41,8 @@ struct text_process {
 	pid_t pid;   /* 0: there is none */
 	int control; /* -1: likewise */
 	struct lane lanes[TEXT_LANES];
+	uint64_t told_ns; /* when the log last told of a job that was given up */
+	unsigned untold;  /* those since */
 };
 
 /* ---- reading and writing --------------------------------------------------------------------- */
@@ -524,6 +528,27 @@ static int check_done(struct text_done *done)
 	return 0;
 }
 
+static void tell(struct text_process *p, int r)
+{
+	uint64_t now = clock_ns();
+
+	if (r == -ECANCELED)
+		return;
+	pthread_mutex_lock(&p->lock);
+	if (p->told_ns && now - p->told_ns < TELL_NS) {
+		p->untold++;
+	} else {
+		log_warning("text work of %s was given up: %s", p->dir,
+			    r == -EPIPE ? "its process ended" : strerror(-r));
+		if (p->untold)
+			log_warning("text work of %s: %u more jobs since the last line", p->dir,
+				    p->untold);
+		p->told_ns = now;
+		p->untold = 0;
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
 int text_process_call(struct text_process *p, struct text_job *job,
 		      const struct text_bytes parts[TEXT_JOB_PARTS], size_t max_answer,
 		      const struct text_caller *caller, struct text_done **ret, char *err,
@@ -555,9 +580,7 @@ int text_process_call(struct text_process *p, struct text_job *job,
 		*ret = done;
 		return 0;
 	}
-	log_message(r == -ECANCELED ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING,
-		    "text work of %s was given up: %s", p->dir,
-		    r == -EPIPE ? "its process ended" : strerror(-r));
+	tell(p, r);
 	free(done);
 	return r;
 }

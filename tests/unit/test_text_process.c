@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "clock.h"
+#include "log.h"
 #include "text_process.h"
 #include "tokenizer.h"
 
@@ -408,6 +409,30 @@ static void test_hostile_lane(void **state)
 	text_process_free(p);
 }
 
+/* Whose jobs fail fills no log. */
+static void test_log(void **state)
+{
+	struct text_process *p = begin(getenv("FAKE_TEXT"), "good", 60);
+	char path[] = "/tmp/txda-text-XXXXXX", line[1024];
+	unsigned lines = 0, jobs = 200;
+	struct text_done *done;
+	int fd = mkstemp(path);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(log_to_file(path, line, sizeof(line)), 0);
+	for (unsigned i = 0; i < jobs; i++)
+		assert_int_equal(encode(p, "small", &anybody, &done), -EPROTO);
+	text_process_free(p);
+	while (fgets(line, sizeof(line), f))
+		lines++;
+	assert_in_range(lines, 1, jobs - 1);
+	fclose(f);
+	unlink(path);
+	assert_int_equal(log_to_file(NULL, line, sizeof(line)), 0);
+}
+
 /* Whatever the process started ends with it. */
 static void test_hostile_children(void **state)
 {
@@ -488,17 +513,12 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same),
-		cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_process_ends),
-		cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_no_model),
-		cmocka_unit_test(test_hostile_start),
-		cmocka_unit_test(test_hostile_lane),
-		cmocka_unit_test(test_hostile_children),
-		cmocka_unit_test(test_silent_again),
-		cmocka_unit_test(test_no_descriptors),
+		cmocka_unit_test(test_same),	      cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_process_ends),  cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_crowd),	      cmocka_unit_test(test_no_model),
+		cmocka_unit_test(test_hostile_start), cmocka_unit_test(test_hostile_lane),
+		cmocka_unit_test(test_log),	      cmocka_unit_test(test_hostile_children),
+		cmocka_unit_test(test_silent_again),  cmocka_unit_test(test_no_descriptors),
 	};
 
 	snprintf(demo, sizeof(demo), "%s/demo", getenv("TXDA_MODELS"));
