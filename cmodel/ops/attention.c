@@ -221,7 +221,8 @@ static void copy_batch(struct cm_launch *l, const struct geometry *g)
 		sq[s].context = cm_index_at(g->ctx, s);
 		blocks = cm_div_up(sq[s].context, g->block_size);
 		if (sq[s].first < end || (uint64_t)sq[s].first + sq[s].n > g->q->dim[0] ||
-		    sq[s].context < sq[s].n || sq[s].context > INT32_MAX || blocks > cols)
+		    sq[s].context < sq[s].n || sq[s].context > INT32_MAX || blocks > cols ||
+		    !g->cache->dim[0])
 			sq[s].n = 0;
 		else
 			end = (uint64_t)sq[s].first + sq[s].n;

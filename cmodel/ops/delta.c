@@ -72,7 +72,7 @@ static void copy_batch(const struct cm_launch *l, const struct batch *b)
 			 context = cm_index_at(b->ctx, s);
 
 		if (first < end || first + n > b->tokens || context < n ||
-		    context > b->table->dim[1] * b->block_size)
+		    context > b->table->dim[1] * b->block_size || !b->cache->dim[0])
 			n = 0;
 		else
 			end = first + n;

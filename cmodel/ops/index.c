@@ -196,8 +196,8 @@ static void select_plan(struct cm_launch *l)
 		uint64_t first = cm_index_at(spans, 2 * s), n = cm_index_at(spans, 2 * s + 1),
 			 context = cm_index_at(ctx, s);
 
-		if (first + n > l->in[0]->dim[0] || context < n ||
-		    context > table->dim[1] * p->block_size)
+		if (first + n > l->in[0]->dim[0] || context < n || context > INT32_MAX ||
+		    context > table->dim[1] * p->block_size || !l->in[2]->dim[0])
 			continue;
 		for (uint64_t i = 0; i < n; i++)
 			token[first + i] =

@@ -250,6 +250,113 @@ static void test_greedy_spans(void **state)
 	bench_free(&b);
 }
 
+/* ---- layers beside attention ----------------------------------------------------------------- */
+
+enum { ROWS = 8, COLS = 40, LISTED = 6, HEADS = 2, KEY = 24, CHANNELS = 2 * KEY + HEADS * 20 };
+
+/* A cache of @blocks blocks of @bytes each, in a tensor with room for BLOCKS. */
+static struct cm_tensor *add_cache(struct bench *b, uint64_t blocks, uint64_t bytes)
+{
+	struct cm_tensor *t = add(b, TXDA_BF16, TXDA_KV_PAGED, 2, BLOCKS, (bytes + 63) & ~63ull,
+				  BLOCKS * ((bytes + 63) & ~63ull) * (1 + b->l.precise));
+
+	t->dim[0] = blocks;
+	return t;
+}
+
+/* Block table, spans and contexts of two sequences, from input @at on. */
+static void add_batch(struct bench *b, unsigned at)
+{
+	b->l.in[at] = add_rows(b, TXDA_I32, 2, COLS);
+	b->l.in[at + 1] = add_rows(b, TXDA_I32, 2, 2);
+	b->l.in[at + 2] = add_vector(b, TXDA_I32, 2);
+}
+
+static unsigned batch_at(const struct bench *b)
+{
+	return b->op.op == TXDA_OP_ATTENTION || b->op.op == TXDA_OP_DELTA_CONV ? 2 : 3;
+}
+
+static void batch_op(struct bench *b, unsigned opcode, uint64_t blocks, bool precise)
+{
+	bench_init(b, opcode);
+	b->l.precise = precise;
+	b->l.in[0] = add_rows(b, TXDA_F32, ROWS,
+			      opcode == TXDA_OP_ATTENTION      ? DIM
+			      : opcode == TXDA_OP_INDEX_SELECT ? HEADS * KEY
+							       : CHANNELS);
+	add_batch(b, batch_at(b));
+	switch (opcode) {
+	case TXDA_OP_ATTENTION:
+		b->l.in[1] = add_cache(b, blocks, txda_kv_layer_bytes(1, DIM, BLOCK));
+		b->l.out[0] = add_rows(b, TXDA_F32, ROWS, DIM);
+		b->op.attention = (struct txda_op_attention){.n_heads = 1,
+							     .n_kv_heads = 1,
+							     .head_dim = DIM,
+							     .block_size = BLOCK,
+							     .scale = 1};
+		break;
+	case TXDA_OP_INDEX_SELECT:
+		b->l.in[1] = add_rows(b, TXDA_F32, ROWS, HEADS);
+		b->l.in[2] = add_cache(b, blocks, txda_index_layer_bytes(KEY, BLOCK));
+		b->l.out[0] = add_rows(b, TXDA_I32, ROWS, LISTED);
+		b->l.out[1] = add_rows(b, TXDA_I32, ROWS, LISTED + 1);
+		b->op.index_select = (struct txda_op_index_select){.n_heads = HEADS,
+								   .dim = KEY,
+								   .block_size = BLOCK,
+								   .keys = LISTED,
+								   .out_col = 1};
+		break;
+	case TXDA_OP_DELTA_CONV:
+		b->l.in[1] = add_rows(b, TXDA_F32, CHANNELS, 4);
+		b->l.out[0] = add_rows(b, TXDA_F32, ROWS, CHANNELS);
+		b->l.out[1] = add_cache(b, blocks, txda_conv_state_bytes(CHANNELS, 4));
+		b->op.delta_conv = (struct txda_op_delta_conv){.block_size = BLOCK};
+		break;
+	default:
+		b->l.in[1] = add_rows(b, TXDA_F32, ROWS, 2 * HEADS);
+		b->l.in[2] = add_rows(b, TXDA_F32, 2, HEADS);
+		b->l.out[0] = add_rows(b, TXDA_F32, ROWS, HEADS * 20);
+		b->l.out[1] = add_cache(b, blocks, txda_delta_state_bytes(HEADS, KEY, 20));
+		b->op.delta_rule = (struct txda_op_delta_rule){.n_k_heads = 1,
+							       .n_v_heads = HEADS,
+							       .k_dim = KEY,
+							       .v_dim = 20,
+							       .block_size = BLOCK};
+	}
+}
+
+static const unsigned batch_ops[] = {TXDA_OP_ATTENTION, TXDA_OP_INDEX_SELECT, TXDA_OP_DELTA_CONV,
+				     TXDA_OP_DELTA_RULE};
+
+/* A cache without blocks suits an empty batch, and one that has tokens since check(), too. */
+static void test_no_blocks(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		const uint32_t batch[] = {0, ROWS, ROWS};
+		const struct cm_tensor *cache;
+		struct bench b;
+
+		batch_op(&b, batch_ops[i], 0, false);
+		cache = i < 2 ? b.l.in[i + 1] : b.l.out[1];
+		memset(cache->ptr, 0x3c, cache->bytes);
+		memset(b.l.out[0]->ptr, 0x3c, b.l.out[0]->bytes);
+		assert_int_equal(check(&b), 0);
+		provide(&b);
+		memcpy(b.l.in[batch_at(&b) + 1]->ptr, batch, 8);
+		memcpy(b.l.in[batch_at(&b) + 2]->ptr, batch + 2, 4);
+		plan_and_run(&b);
+		for (uint64_t at = 0; at < cache->bytes; at++)
+			assert_int_equal(((uint8_t *)cache->ptr)[at], 0x3c);
+		/* Nothing was attended to, nothing is listed. */
+		for (uint64_t at = 0; at < b.l.out[0]->bytes; at++)
+			assert_int_equal(((uint8_t *)b.l.out[0]->ptr)[at],
+					 batch_ops[i] == TXDA_OP_INDEX_SELECT ? 0xff : 0x3c);
+		bench_free(&b);
+	}
+}
+
 /* ---- somebody else writes -------------------------------------------------------------------- */
 
 #define MAX_TARGETS 3u
@@ -391,6 +498,114 @@ static void test_writer_attention(void **state)
 	}
 }
 
+static void test_writer_batches(void **state)
+{
+	static const uint32_t spans[] = {0, 3, 4, 3}, ctx[] = {600, 40};
+
+	(void)state;
+	/* The first has a test of its own. */
+	for (unsigned i = 1; i < 4; i++)
+		for (unsigned precise = 0; precise < 2; precise++) {
+			struct writer w = {.n = 0};
+			struct bench b;
+
+			batch_op(&b, batch_ops[i], BLOCKS, precise);
+			memcpy(b.l.in[batch_at(&b) + 1]->ptr, spans, sizeof(spans));
+			memcpy(b.l.in[batch_at(&b) + 2]->ptr, ctx, sizeof(ctx));
+			target(&w, b.l.in[batch_at(&b)], BLOCKS);
+			target(&w, b.l.in[batch_at(&b) + 1], ROWS);
+			target(&w, b.l.in[batch_at(&b) + 2], COLS * BLOCK);
+			run_against(&b, &w);
+		}
+}
+
+static void test_writer_slots(void **state)
+{
+	(void)state;
+	for (unsigned precise = 0; precise < 2; precise++) {
+		struct writer w = {.n = 0};
+		struct bench b;
+
+		bench_init(&b, TXDA_OP_INDEX_STORE);
+		b.l.precise = precise;
+		b.l.in[0] = add_rows(&b, TXDA_F32, ROWS, HEADS * KEY);
+		b.l.in[1] = add_rows(&b, TXDA_F32, ROWS, 8);
+		b.l.in[2] = add_vector(&b, TXDA_I32, ROWS);
+		b.l.in[3] = add_rows(&b, TXDA_F32, ROWS, KEY);
+		b.l.in[4] = add_vector(&b, TXDA_F32, KEY);
+		b.l.in[5] = add_vector(&b, TXDA_F32, KEY);
+		b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, HEADS * KEY);
+		b.l.out[1] = add_cache(&b, BLOCKS, txda_index_layer_bytes(KEY, BLOCK));
+		b.op.index_store = (struct txda_op_index_store){
+			.n_heads = HEADS, .dim = KEY, .block_size = BLOCK, .eps = 1e-6f};
+		target(&w, b.l.in[2], BLOCKS * BLOCK);
+		run_against(&b, &w);
+
+		w = (struct writer){.n = 0};
+		bench_init(&b, TXDA_OP_MLA_SPARSE);
+		b.l.precise = precise;
+		b.l.in[0] = add_rows(&b, TXDA_F32, ROWS, HEADS * KEY);
+		b.l.in[1] = add_rows(&b, TXDA_F32, ROWS, HEADS * 8);
+		b.l.in[2] = add_cache(&b, BLOCKS, txda_mla_layer_bytes(KEY, 8, BLOCK));
+		b.l.in[3] = add_rows(&b, TXDA_I32, ROWS, LISTED);
+		b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, HEADS * KEY);
+		b.op.mla_attention = (struct txda_op_mla_attention){.n_heads = HEADS,
+								    .latent = KEY,
+								    .rope = 8,
+								    .block_size = BLOCK,
+								    .scale = 1};
+		target(&w, b.l.in[3], BLOCKS * BLOCK);
+		run_against(&b, &w);
+	}
+}
+
+static void test_writer_images(void **state)
+{
+	struct writer w = {.n = 0};
+	struct bench b;
+
+	(void)state;
+	bench_init(&b, TXDA_OP_SPAN_ATTENTION);
+	b.l.in[0] = add_rows(&b, TXDA_F32, 40, 3 * DIM);
+	b.l.in[1] = add_rows(&b, TXDA_I32, 2, 2);
+	b.l.out[0] = add_rows(&b, TXDA_F32, 40, DIM);
+	b.op.span_attention =
+		(struct txda_op_span_attention){.n_heads = 1, .head_dim = DIM, .scale = 1};
+	target(&w, b.l.in[1], 41);
+	run_against(&b, &w);
+
+	w = (struct writer){.n = 0};
+	bench_init(&b, TXDA_OP_INTERPOLATE);
+	b.l.in[0] = add_rows(&b, TXDA_F32, ROWS, DIM);
+	b.l.in[1] = add_rows(&b, TXDA_F32, 40, DIM);
+	b.l.in[2] = add_rows(&b, TXDA_I32, ROWS, 4);
+	b.l.in[3] = add_rows(&b, TXDA_F32, ROWS, 4);
+	b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, DIM);
+	target(&w, b.l.in[2], 40);
+	run_against(&b, &w);
+
+	w = (struct writer){.n = 0};
+	bench_init(&b, TXDA_OP_MERGE_ROWS);
+	b.l.in[0] = add_rows(&b, TXDA_F32, ROWS, DIM);
+	b.l.in[1] = add_rows(&b, TXDA_F32, 40, DIM + 4);
+	b.l.in[2] = add_vector(&b, TXDA_I32, ROWS);
+	b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, DIM);
+	b.op.merge_rows = (struct txda_op_merge_rows){.col = 4};
+	target(&w, b.l.in[2], 40);
+	run_against(&b, &w);
+
+	w = (struct writer){.n = 0};
+	bench_init(&b, TXDA_OP_ROPE_TABLE);
+	b.l.in[0] = add_rows(&b, TXDA_I32, ROWS, 3);
+	b.l.in[1] = add_vector(&b, TXDA_F32, 4);
+	b.l.in[2] = add_vector(&b, TXDA_I32, 4);
+	b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, 8);
+	b.op.rope_table = (struct txda_op_rope_table){.scale = 1, .max_position = 100};
+	target(&w, b.l.in[0], 100);
+	target(&w, b.l.in[2], 3);
+	run_against(&b, &w);
+}
+
 static int choose_path(void **state)
 {
 	const char *name;
@@ -405,7 +620,9 @@ int main(void)
 		cmocka_unit_test(test_no_width),	 cmocka_unit_test(test_precise_types),
 		cmocka_unit_test(test_endless_context),	 cmocka_unit_test(test_greedy_spans),
 		cmocka_unit_test(test_writer_rows),	 cmocka_unit_test(test_writer_rope),
-		cmocka_unit_test(test_writer_attention),
+		cmocka_unit_test(test_writer_attention), cmocka_unit_test(test_no_blocks),
+		cmocka_unit_test(test_writer_batches),	 cmocka_unit_test(test_writer_slots),
+		cmocka_unit_test(test_writer_images),
 	};
 
 	return cmocka_run_group_tests_name("ops: hostile", tests, choose_path, NULL);
