@@ -653,7 +653,8 @@ static int txda_reset_sleep(struct notifier_block *nb, unsigned long what, void 
 	case PM_SUSPEND_PREPARE:
 	case PM_HIBERNATION_PREPARE: return notifier_from_errno(txda_vram_prepare_save(tdev));
 	case PM_POST_SUSPEND:
-	case PM_POST_HIBERNATION: txda_vram_end_save(tdev); return NOTIFY_OK;
+	case PM_POST_HIBERNATION:
+	case PM_POST_RESTORE: txda_vram_end_save(tdev); return NOTIFY_OK;
 	default: return NOTIFY_DONE;
 	}
 }

@@ -252,19 +252,24 @@ int txda_vram_clear(struct txda_vram_block *block)
 	return txda_device_alive(tdev) ? 0 : -ENODEV;
 }
 
-void txda_vram_end_save(struct txda_device *tdev)
+static void txda_vram_end_save_locked(struct txda_vram *vram)
 {
-	struct txda_vram *vram = &tdev->vram;
 	struct txda_vram_block *block;
 
-	mutex_lock(&vram->lock);
+	lockdep_assert_held(&vram->lock);
 	list_for_each_entry(block, &vram->live, link) {
 		if (!block->saved)
 			continue;
 		fput(block->saved);
 		block->saved = NULL;
 	}
-	mutex_unlock(&vram->lock);
+}
+
+void txda_vram_end_save(struct txda_device *tdev)
+{
+	mutex_lock(&tdev->vram.lock);
+	txda_vram_end_save_locked(&tdev->vram);
+	mutex_unlock(&tdev->vram.lock);
 }
 
 /* Its pages, too. */
@@ -311,6 +316,9 @@ int txda_vram_prepare_save(struct txda_device *tdev)
 
 	mutex_lock(&tdev->vram.lock);
 	err = txda_vram_prepare_locked(tdev);
+	/* Who forbids a sleep does not hear of its end. */
+	if (err)
+		txda_vram_end_save_locked(&tdev->vram);
 	mutex_unlock(&tdev->vram.lock);
 	return err;
 }
