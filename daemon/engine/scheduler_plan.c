@@ -191,8 +191,8 @@ static int by_turn(const void *a, const void *b)
 static void take_turns(struct scheduler *s)
 {
 	struct plan *plan = &s->plan;
+	bool alone = true, over = false;
 	unsigned others, cap;
-	bool alone = true;
 	int level = INT_MAX;
 
 	if (!s->options.max_decode_ns || plan->n_items <= s->decode_rows)
@@ -207,9 +207,14 @@ static void take_turns(struct scheduler *s)
 		return;
 	others = count_decodes(s, level);
 	cap = sched_fair_share(s, s->decode_rows > others ? s->decode_rows - others : 0);
-	qsort(plan->items, plan->n_items, sizeof(*plan->items), by_turn);
-	for (unsigned i = 0; i < s->n_users; i++)
+	for (unsigned i = 0; i < s->n_users; i++) {
+		over = over || s->users[i].wants > cap;
 		s->users[i].wants = cap;
+	}
+	/* A plan that loses nothing may have been begun: its items stay in their places. */
+	if (!over)
+		return;
+	qsort(plan->items, plan->n_items, sizeof(*plan->items), by_turn);
 	for (unsigned i = 0; i < plan->n_items; i++) {
 		struct sched_seq *seq = plan->items[i].seq;
 

@@ -207,7 +207,10 @@ static void many_users(void **state)
 	close_world(&w);
 }
 
-/* Random loads under pressure: limits hold (checked in run()), all sequences end, nothing leaks. */
+/*
+ * Random loads under pressure: limits hold (checked in run()), all sequences end, nothing leaks, and
+ * a plan that is kept has what was begun where it was begun.
+ */
 static void random_loads(void **state)
 {
 	enum { LIVE = 24 };
@@ -220,6 +223,7 @@ static void random_loads(void **state)
 			.max_seqs = 1 + (unsigned)rand() % 8,
 			.max_users = LIVE,
 			.max_context = 40,
+			.max_decode_ns = round % 4 == 1 ? RAND_MAX * 5ull : 0,
 		};
 		struct sched_seq seqs[LIVE];
 		unsigned ends[LIVE], left = 0, steps = 0;
@@ -238,11 +242,15 @@ static void random_loads(void **state)
 			left++;
 		}
 		while (left) {
+			struct sched_item begun[MAX_ITEMS];
+			unsigned n_begun;
+
 			if (round % 2 && rand() % 8 == 0)
 				scheduler_measured(w.s, w.items, w.n_items, (uint64_t)rand() * 10);
 			/* Some end while the step is prepared. */
-			for (unsigned n = scheduler_begin(w.s, w.items);
-			     n && left > 1 && rand() % 3 == 0; n--) {
+			n_begun = scheduler_begin(w.s, w.items);
+			memcpy(begun, w.items, n_begun * sizeof(*begun));
+			for (unsigned n = n_begun; n && left > 1 && rand() % 3 == 0; n--) {
 				unsigned i = (unsigned)(w.items[0].seq - seqs);
 
 				scheduler_remove(w.s, &seqs[i]);
@@ -251,6 +259,8 @@ static void random_loads(void **state)
 			}
 			assert_true(run(&w) > 0);
 			assert_true(++steps < 20000);
+			for (unsigned i = 0; scheduler_kept(w.s) && i < n_begun; i++)
+				assert_ptr_equal(w.items[i].seq, begun[i].seq);
 			for (unsigned i = 0; i < w.n_items; i++)
 				if (w.items[i].rows)
 					w.items[i].seq->prompt_row =
