@@ -322,6 +322,24 @@ static void test_gpt_oss(void **state)
 		     "chunked_attention");
 }
 
+/* The layer that predicts a token more comes behind as many as there may be, and has experts. */
+static void test_most_layers(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"deepseek_v3\",\"hidden_size\":96,\"intermediate_size\":256,"
+		  "\"num_hidden_layers\":1024,\"num_attention_heads\":6,\"vocab_size\":512,"
+		  "\"kv_lora_rank\":32,\"q_lora_rank\":24,\"qk_nope_head_dim\":16,"
+		  "\"qk_rope_head_dim\":8,\"v_head_dim\":16,\"n_routed_experts\":16,"
+		  "\"moe_intermediate_size\":32,\"num_nextn_predict_layers\":1}",
+		  &c);
+	assert_int_equal(c.n_layers + 1, sizeof(c.moe.layer));
+	assert_int_equal(sizeof(c.delta.layer), sizeof(c.moe.layer));
+	assert_int_equal(sizeof(c.layer_window), sizeof(c.moe.layer));
+	assert_true(c.moe.layer[c.n_layers]);
+}
+
 static void test_errors(void **state)
 {
 	static const struct {
@@ -619,6 +637,7 @@ int main(void)
 		cmocka_unit_test(test_gemma),
 		cmocka_unit_test(test_gemma_errors),
 		cmocka_unit_test(test_gpt_oss),
+		cmocka_unit_test(test_most_layers),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_placement),
 		cmocka_unit_test(test_rope_default_linear_dynamic),

@@ -19,6 +19,8 @@
 #include "vision.h"
 
 #define CONFIG_MAX_LAYERS 1024
+/* And the one behind them that predicts a token more. */
+#define CONFIG_ALL_LAYERS (CONFIG_MAX_LAYERS + 1)
 #define CONFIG_MAX_BYTES  (16u << 20)
 
 /* Mixture of experts: layers whose MLP is several, of which a token sees a few. */
@@ -33,7 +35,7 @@ struct moe_config {
 	bool sigmoid, normalise, correction_bias, top2; /* ROUTE in txda_isa.h */
 	uint32_t n_groups, top_groups;
 	double scale;
-	bool layer[CONFIG_MAX_LAYERS]; /* layers that have experts */
+	bool layer[CONFIG_ALL_LAYERS]; /* layers that have experts */
 };
 
 /* Multi-head latent attention. */
@@ -52,7 +54,7 @@ struct delta_config {
 	uint32_t n_k_heads, n_v_heads; /* 0: none */
 	uint32_t k_dim, v_dim;	       /* of a head */
 	uint32_t kernel;	       /* of the convolution before it */
-	bool layer[CONFIG_MAX_LAYERS];
+	bool layer[CONFIG_ALL_LAYERS];
 };
 
 struct family;
@@ -74,7 +76,7 @@ struct model_config {
 	struct rope_config rope_window; /* of the layers with a window, if @two_ropes */
 	struct quant_config quant;
 	uint32_t sliding_window;	      /* 0: none */
-	bool layer_window[CONFIG_MAX_LAYERS]; /* layers that use it */
+	bool layer_window[CONFIG_ALL_LAYERS]; /* layers that use it */
 
 	/* What a family says about its graph (family.h). */
 	bool qkv_bias, o_bias, mlp_bias;

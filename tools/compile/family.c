@@ -201,7 +201,7 @@ int family_parse_mtp(const cJSON *json, struct model_config *c, struct tool_erro
 {
 	int r = config_u32(json, "num_nextn_predict_layers", 0, 16, 0, &c->n_mtp, error);
 
-	if (!r && c->n_mtp && c->moe.n_experts && c->n_layers < CONFIG_MAX_LAYERS)
+	if (!r && c->n_mtp && c->moe.n_experts)
 		c->moe.layer[c->n_layers] = true;
 	return r;
 }
