@@ -530,7 +530,7 @@ int runner_sequence(struct runner *r, const struct runner_part *part, unsigned c
 		p.position = part->position + done;
 		/* Rows rise: those of this piece, as many as a step takes. */
 		p.rows = rows;
-		p.logits = part->logits + (size_t)row * r->info.vocab;
+		p.logits = part->logits ? part->logits + (size_t)row * r->info.vocab : NULL;
 		p.lse = part->lse ? part->lse + row : NULL;
 		p.states = part->states ? part->states + (size_t)done * r->states : NULL;
 		p.before = part->before ? part->before + (size_t)done * r->before : NULL;
