@@ -116,6 +116,39 @@ static void test_deepstack(void **state)
 	expect_error(QWEN3(",\"hidden_act\":\"relu\""), "hidden_act: \"relu\"");
 }
 
+#define QWEN35(type, text, tower)                                                                  \
+	"{\"model_type\":\"" type "\",\"image_token_id\":519,\"text_config\":{\"head_dim\":32,"    \
+	"\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":4,"                    \
+	"\"num_attention_heads\":4,\"vocab_size\":528" text "},\"vision_config\":{"                \
+	"\"hidden_size\":40,\"num_heads\":2,\"depth\":4,\"out_hidden_size\":64" tower "}}"
+
+/* A tower without taps before a text whose layers differ; coordinates interleave unless said. */
+static void test_hybrid(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok(QWEN35("qwen3_5",
+			 ",\"rope_parameters\":{\"mrope_section\":[2,1,1],\"rope_theta\":5e5}",
+			 ",\"rope_parameters\":{\"rope_type\":\"axial\",\"rope_theta\":500}"),
+		  &c);
+	assert_int_equal(c.vision.n_deep, 0);
+	assert_true(c.vision.rope_theta == 500 && c.rope.theta == 5e5);
+	assert_int_equal(c.rope_dim, 8);
+	assert_true(c.mrope.interleaved && c.mrope.section[0] == 2);
+	assert_true(c.attention_gate && c.delta.layer[2] && !c.delta.layer[3]);
+	expect_ok(QWEN35("qwen3_5_moe", ",\"num_experts\":8,\"moe_intermediate_size\":32", ""), &c);
+	assert_int_equal(c.moe.n_experts, 8);
+	assert_int_equal(c.mrope.section[2], 10);
+	assert_true(c.vision.rope_theta == 10000);
+	expect_error(QWEN35("qwen3_5", "", ",\"rope_parameters\":{\"rope_type\":\"yarn\"}"),
+		     "vision_config: rope_parameters: rope_type: \"yarn\"");
+	expect_error(QWEN35("qwen3_5", ",\"attn_output_gate\":false", ""), "attn_output_gate");
+	expect_error(QWEN35("qwen3_5", ",\"rope_parameters\":{\"mrope_section\":7}", ""),
+		     "mrope_section");
+	expect_error(QWEN35("qwen3_5", ",\"layer_types\":[\"full_attention\"]", ""), "layer_types");
+}
+
 static void test_tiles(void **state)
 {
 	struct model_config c;
@@ -166,7 +199,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_windows),	  cmocka_unit_test(test_tower_sizes),
 		cmocka_unit_test(test_deepstack), cmocka_unit_test(test_tiles),
-		cmocka_unit_test(test_axes),
+		cmocka_unit_test(test_hybrid),	  cmocka_unit_test(test_axes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,13 +6,13 @@
 #include <string.h>
 
 static const struct family *const families[] = {
-	&family_llama,	      &family_mistral,	  &family_qwen2,	&family_qwen3,
-	&family_internlm3,    &family_qwen2_moe,  &family_qwen3_moe,	&family_glm,
-	&family_glm4,	      &family_glm4_moe,	  &family_deepseek_v2,	&family_deepseek_v3,
-	&family_kimi_k2,      &family_gemma2,	  &family_gemma3,	&family_gpt_oss,
-	&family_deepseek_v32, &family_qwen3_next, &family_qwen3_5,	&family_qwen3_5_moe,
-	&family_qwen2_vl,     &family_qwen3_vl,	  &family_qwen3_vl_moe, &family_glm4v,
-	&family_glm4v_moe,
+	&family_llama,		&family_mistral,    &family_qwen2,	  &family_qwen3,
+	&family_internlm3,	&family_qwen2_moe,  &family_qwen3_moe,	  &family_glm,
+	&family_glm4,		&family_glm4_moe,   &family_deepseek_v2,  &family_deepseek_v3,
+	&family_kimi_k2,	&family_gemma2,	    &family_gemma3,	  &family_gpt_oss,
+	&family_deepseek_v32,	&family_qwen3_next, &family_qwen3_5,	  &family_qwen3_5_moe,
+	&family_qwen2_vl,	&family_qwen3_vl,   &family_qwen3_vl_moe, &family_qwen3_5_vl,
+	&family_qwen3_5_vl_moe, &family_glm4v,	    &family_glm4v_moe,
 };
 
 const struct family_names family_names_llama = {FAMILY_NAMES_LLAMA};

@@ -74,8 +74,8 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 	family_internlm3, family_qwen2_moe, family_qwen3_moe, family_glm, family_glm4,
 	family_glm4_moe, family_deepseek_v2, family_deepseek_v3, family_kimi_k2, family_gemma2,
 	family_gemma3, family_gpt_oss, family_deepseek_v32, family_qwen3_next, family_qwen3_5,
-	family_qwen3_5_moe, family_qwen2_vl, family_qwen3_vl, family_qwen3_vl_moe, family_glm4v,
-	family_glm4v_moe;
+	family_qwen3_5_moe, family_qwen2_vl, family_qwen3_vl, family_qwen3_vl_moe,
+	family_qwen3_5_vl, family_qwen3_5_vl_moe, family_glm4v, family_glm4v_moe;
 
 /* What most families call their tensors, and what families add to that. */
 #define FAMILY_NAMES_LLAMA                                                                         \

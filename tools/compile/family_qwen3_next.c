@@ -88,12 +88,17 @@ static int parse_delta(const cJSON *json, struct model_config *c, struct tool_er
 
 static int parse_dense(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
+	bool gate;
 	int r;
 
 	c->norm_plus_one = c->qk_norm = c->attention_gate = true;
 	c->rope_partial = 0.25;
 	r = config_bool(json, "attention_bias", false, &c->qkv_bias, error);
 	c->o_bias = c->qkv_bias;
+	if (!r)
+		r = config_bool(json, "attn_output_gate", true, &gate, error);
+	if (!r && !gate)
+		r = tool_fail(error, -ENOTSUP, "attn_output_gate: false is not supported");
 	return r ? r : parse_delta(json, c, error);
 }
 
@@ -112,6 +117,33 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 	return r;
 }
 
+static const uint32_t sections[3] = {11, 11, 10};
+
+/* With a tower: positions have three coordinates. */
+static int parse_dense_seeing(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	int r = parse_dense(json, c, error);
+
+	return r ? r : mrope_parse(json, sections, &c->mrope, error);
+}
+
+static int parse_seeing(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	int r = parse(json, c, error);
+
+	return r ? r : mrope_parse(json, sections, &c->mrope, error);
+}
+
+#define DENSE_DEFAULTS                                                                             \
+	.defaults = {.kv_heads = 4, .head_dim = 256, .max_position = 32768}, .names = &names_35
+#define MOE_DEFAULTS                                                                               \
+	.defaults = {.kv_heads = 2,                                                                \
+		     .head_dim = 256,                                                              \
+		     .max_position = 32768,                                                        \
+		     .top_k = 8,                                                                   \
+		     .normalise = true},                                                           \
+	.names = &names_35
+
 const struct family family_qwen3_next = {
 	.model_type = "qwen3_next",
 	.defaults = {.kv_heads = 2,
@@ -124,17 +156,21 @@ const struct family family_qwen3_next = {
 };
 const struct family family_qwen3_5 = {
 	.model_type = "qwen3_5_text",
-	.defaults = {.kv_heads = 4, .head_dim = 256, .max_position = 32768},
-	.names = &names_35,
+	DENSE_DEFAULTS,
 	.parse = parse_dense,
+};
+const struct family family_qwen3_5_vl = {
+	.model_type = "qwen3_5",
+	DENSE_DEFAULTS,
+	.parse = parse_dense_seeing,
 };
 const struct family family_qwen3_5_moe = {
 	.model_type = "qwen3_5_moe_text",
-	.defaults = {.kv_heads = 2,
-		     .head_dim = 256,
-		     .max_position = 32768,
-		     .top_k = 8,
-		     .normalise = true},
-	.names = &names_35,
+	MOE_DEFAULTS,
 	.parse = parse,
+};
+const struct family family_qwen3_5_vl_moe = {
+	.model_type = "qwen3_5_moe",
+	MOE_DEFAULTS,
+	.parse = parse_seeing,
 };

@@ -15,16 +15,17 @@ static int parse_qwen2(const cJSON *json, struct model_config *c, struct tool_er
 {
 	int r = family_qwen2.parse(json, c, error);
 
-	return r ? r : mrope_parse(json, &c->mrope, error);
+	return r ? r : mrope_parse(json, NULL, &c->mrope, error);
 }
 
 static int parse_qwen3(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
+	static const uint32_t sections[3] = {24, 20, 20};
 	int r = config_bool(json, "attention_bias", false, &c->qkv_bias, error);
 
 	c->o_bias = c->qkv_bias;
 	c->qk_norm = true;
-	return r ? r : mrope_parse(json, &c->mrope, error);
+	return r ? r : mrope_parse(json, sections, &c->mrope, error);
 }
 
 static int parse_qwen3_moe(const cJSON *json, struct model_config *c, struct tool_error *error)
@@ -40,7 +41,7 @@ static int parse_glm(const cJSON *json, struct model_config *c, struct tool_erro
 {
 	c->rope_partial = 0.5;
 	c->rope_interleaved = c->qkv_bias = true;
-	return mrope_parse(json, &c->mrope, error);
+	return mrope_parse(json, NULL, &c->mrope, error);
 }
 
 static int parse_glm_moe(const cJSON *json, struct model_config *c, struct tool_error *error)
@@ -50,7 +51,7 @@ static int parse_glm_moe(const cJSON *json, struct model_config *c, struct tool_
 	if (!r)
 		r = config_bool(json, "attention_bias", true, &c->qkv_bias, error);
 	c->qk_norm = false;
-	return r ? r : mrope_parse(json, &c->mrope, error);
+	return r ? r : mrope_parse(json, NULL, &c->mrope, error);
 }
 
 const struct family family_qwen2_vl = {

@@ -190,7 +190,8 @@ static void add_angles(struct tower *t)
 	struct txda_op *op;
 
 	for (i = 0; i < pairs; i++) {
-		inv_freq[i] = 1.0f / powf(10000.0f, (float)(2 * (i % half)) / (float)pairs);
+		inv_freq[i] = 1.0f /
+			      powf((float)t->v->rope_theta, (float)(2 * (i % half)) / (float)pairs);
 		axes[i] = i / half;
 	}
 	freq = graph_constant(&t->g, "rope.inv_freq", inv_freq, 0, pairs);

@@ -84,10 +84,10 @@ static const struct vision_names names_clip = {
 #define QWEN_KEYS                                                                                  \
 	.depth_key = "depth", .heads_key = "num_heads", .heads = 16, .qkv_bias = true,             \
 	.proj_bias = true, .mlp_bias = true, .eps = 1e-6, .out = 3584
-#define QWEN3(type, text_type)                                                                     \
+#define QWEN3(type, text_type, with_taps)                                                          \
 	{                                                                                          \
 		QWEN_KEYS, .model_type = type, .text = text_type, .names = &names_qwen3,           \
-			   .patch_bias = true, .deep = true, .taps = 4,                            \
+			   .patch_bias = true, .deep = with_taps, .taps = 4,                       \
 			   .hidden_key = "hidden_size", .act = "gelu_pytorch_tanh", .depth = 27,   \
 			   .hidden = 1152, .inner = 4304, .patch = 16                              \
 	}
@@ -125,8 +125,10 @@ static const struct vision_family families[] = {
 		.inner = 3420,
 		.patch = 14,
 	},
-	QWEN3("qwen3_vl", "qwen3_vl"),
-	QWEN3("qwen3_vl_moe", "qwen3_vl_moe"),
+	QWEN3("qwen3_vl", "qwen3_vl", true),
+	QWEN3("qwen3_vl_moe", "qwen3_vl_moe", true),
+	QWEN3("qwen3_5", "qwen3_5", false),
+	QWEN3("qwen3_5_moe", "qwen3_5_moe", false),
 	GLM("glm4v", "glm4v"),
 	GLM("glm4v_moe", "glm4v_moe"),
 	{
@@ -263,6 +265,22 @@ static int parse_sizes(const cJSON *json, const struct vision_family *f, struct 
 				 "%s: %u / %s %u is not a multiple of %u up to 512", f->hidden_key,
 				 v->hidden, f->heads_key, v->heads, f->tiles ? 2 : 4);
 	return 0;
+}
+
+/* rope_parameters of a tower, whose rows and columns rotate. */
+static int parse_rope(const cJSON *json, struct vision_config *v, struct tool_error *error)
+{
+	const cJSON *rope = cJSON_GetObjectItemCaseSensitive(json, "rope_parameters");
+	const cJSON *type = cJSON_GetObjectItemCaseSensitive(rope, "rope_type");
+	const char *name = cJSON_GetStringValue(type);
+	const double theta = 10000;
+	int r = config_double(rope, "rope_theta", 1e-3, 1e12, &theta, &v->rope_theta, error);
+
+	if (!r && config_has(rope, "rope_type") &&
+	    (!name || (strcmp(name, "axial") && strcmp(name, "default"))))
+		r = tool_fail(error, -ENOTSUP, "rope_type: \"%.64s\" is not supported (axial is)",
+			      name ? name : "?");
+	return r ? tool_fail_within(error, r, "rope_parameters") : 0;
 }
 
 /* Towers that merge: Qwen and GLM. */
@@ -466,6 +484,8 @@ int vision_parse(const cJSON *json, const struct vision_family *f, uint32_t text
 	else if (!r && f->names->downsample)
 		r = config_double(tower, "rms_norm_eps", 0, 1, &f->eps, &eps, error);
 	if (!r && !f->tiles)
+		r = parse_rope(tower, &v, error);
+	if (!r && !f->tiles)
 		r = parse_merge(tower, f, &v, error);
 	if (r)
 		return tool_fail_within(error, r, "vision_config");
@@ -483,7 +503,8 @@ int vision_parse(const cJSON *json, const struct vision_family *f, uint32_t text
 	return r;
 }
 
-int mrope_parse(const cJSON *text, struct mrope_config *ret, struct tool_error *error)
+int mrope_parse(const cJSON *text, const uint32_t *usual, struct mrope_config *ret,
+		struct tool_error *error)
 {
 	const char *key = config_key(text, "rope_parameters", "rope_scaling");
 	const cJSON *rope = cJSON_GetObjectItemCaseSensitive(text, key);
@@ -491,10 +512,14 @@ int mrope_parse(const cJSON *text, struct mrope_config *ret, struct tool_error *
 	struct mrope_config m = {{0}, false};
 	int r;
 
-	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != 3)
+	if (usual)
+		memcpy(m.section, usual, sizeof(m.section));
+	if (usual && !config_has(rope, "mrope_section"))
+		list = NULL;
+	else if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != 3)
 		return tool_fail(error, -EINVAL, "%s: mrope_section: not an array of 3 numbers",
 				 key);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; list && i < 3; i++) {
 		const cJSON *number = cJSON_GetArrayItem(list, i);
 		double d = cJSON_IsNumber(number) ? number->valuedouble : -1;
 
@@ -505,7 +530,7 @@ int mrope_parse(const cJSON *text, struct mrope_config *ret, struct tool_error *
 					 key, i);
 		m.section[i] = (uint32_t)d;
 	}
-	r = config_bool(rope, "mrope_interleaved", false, &m.interleaved, error);
+	r = config_bool(rope, "mrope_interleaved", usual != NULL, &m.interleaved, error);
 	if (r)
 		return tool_fail_within(error, r, "%s", key);
 	*ret = m;

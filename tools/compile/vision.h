@@ -67,6 +67,7 @@ struct vision_config {
 	enum txda_activation act, merge_act;
 	bool qkv_bias, merge_bias;
 	float eps;
+	double rope_theta;
 	uint32_t window;	       /* units of a window's side; 0: none */
 	bool whole[VISION_MAX_LAYERS]; /* layers that see the whole image */
 	uint32_t side; /* of the square of learned positions, or of a tile in patches */
@@ -93,7 +94,9 @@ struct mrope_config {
 	uint32_t section[3]; /* 0: positions have one coordinate */
 	bool interleaved;
 };
-int mrope_parse(const cJSON *text, struct mrope_config *ret, struct tool_error *error);
+/* @usual: of a family whose coordinates interleave, the sections without the key; else NULL. */
+int mrope_parse(const cJSON *text, const uint32_t *usual, struct mrope_config *ret,
+		struct tool_error *error);
 /* The coordinate of each of @pairs pairs; -EINVAL if the sections do not add up to them. */
 int mrope_axes(const struct mrope_config *m, uint32_t pairs, uint32_t *axes,
 	       struct tool_error *error);
