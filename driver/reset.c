@@ -64,21 +64,27 @@ static bool txda_reset_is_over(struct txda_device *tdev)
 	       drm_dev_is_unplugged(&tdev->drm);
 }
 
-int txda_reset_wait(struct txda_device *tdev)
+/* Waits for that, @left jiffies at most. What is left of them, -EIO for none, -ERESTARTSYS. */
+static long txda_reset_wait_for(struct txda_device *tdev, bool signals, long left)
 {
 	struct txda_reset *reset = &tdev->reset;
-	long left;
 
-	left = wait_event_interruptible_timeout(reset->up, txda_reset_is_over(tdev),
-						TXDA_RESET_WAIT);
-	if (left < 0)
-		return left;
-	return left ? 0 : -EIO;
+	if (signals)
+		left = wait_event_interruptible_timeout(reset->up, txda_reset_is_over(tdev), left);
+	else
+		left = wait_event_timeout(reset->up, txda_reset_is_over(tdev), left);
+	return left ?: -EIO;
 }
 
-int txda_device_enter(struct txda_device *tdev, int *ret_idx)
+int txda_reset_wait(struct txda_device *tdev)
 {
-	struct txda_reset *reset = &tdev->reset;
+	long left = txda_reset_wait_for(tdev, true, TXDA_RESET_WAIT);
+
+	return left < 0 ? left : 0;
+}
+
+static int txda_device_wait_enter(struct txda_device *tdev, bool signals, int *ret_idx)
+{
 	long left = TXDA_RESET_WAIT;
 	int err;
 
@@ -87,28 +93,20 @@ int txda_device_enter(struct txda_device *tdev, int *ret_idx)
 		if (err != -EAGAIN)
 			return err;
 		/* Outside of drm_dev_enter(), so that removal need not wait for this. */
-		left = wait_event_interruptible_timeout(reset->up, txda_reset_is_over(tdev), left);
+		left = txda_reset_wait_for(tdev, signals, left);
 		if (left < 0)
 			return left;
-		if (!left)
-			return -EIO;
 	}
+}
+
+int txda_device_enter(struct txda_device *tdev, int *ret_idx)
+{
+	return txda_device_wait_enter(tdev, true, ret_idx);
 }
 
 bool txda_device_enter_teardown(struct txda_device *tdev, int *ret_idx)
 {
-	struct txda_reset *reset = &tdev->reset;
-	long left = TXDA_RESET_WAIT;
-	int err;
-
-	for (;;) {
-		err = txda_device_try_enter(tdev, ret_idx);
-		if (err != -EAGAIN)
-			return !err;
-		left = wait_event_timeout(reset->up, txda_reset_is_over(tdev), left);
-		if (!left)
-			return false;
-	}
+	return !txda_device_wait_enter(tdev, false, ret_idx);
 }
 
 void txda_device_exit(struct txda_device *tdev, int idx)
@@ -260,8 +258,11 @@ static int txda_reset_take_down(struct txda_device *tdev, int lose_err)
 	return err;
 }
 
-/* From a chip that was just reset to one that serves. */
-static int txda_reset_bring_up(struct txda_device *tdev)
+/*
+ * From a chip that was just reset to one that serves. @restore: what was saved of its memory comes
+ * back, too.
+ */
+static int txda_reset_bring_up(struct txda_device *tdev, bool restore)
 {
 	int err;
 
@@ -278,8 +279,11 @@ static int txda_reset_bring_up(struct txda_device *tdev)
 			ERR_PTR(err));
 		return err;
 	}
-	txda_groups_restart(tdev);
-	return 0;
+	if (restore)
+		err = txda_vram_restore(tdev);
+	if (!err)
+		txda_groups_restart(tdev);
+	return err;
 }
 
 /* The strings that drm_dev_wedged_event() would use; that function knows no accel minors. */
@@ -347,7 +351,7 @@ static int txda_reset_recover(struct txda_device *tdev, const char *reason)
 	txda_coredump_take(tdev, reason, NULL);
 	err = txda_reset_take_down(tdev, -EIO);
 	if (!err)
-		err = txda_reset_bring_up(tdev);
+		err = txda_reset_bring_up(tdev, false);
 	txda_vms_start(tdev);
 	dma_fence_end_signalling(cookie);
 
@@ -478,7 +482,7 @@ int txda_reset_done(struct txda_device *tdev)
 	err = txda_device_alive(tdev) ? 0 : -ENODEV;
 	if (!err) {
 		pci_set_master(tdev->pdev);
-		err = txda_reset_bring_up(tdev);
+		err = txda_reset_bring_up(tdev, false);
 	}
 	txda_vms_start(tdev);
 	if (err) {
@@ -604,20 +608,10 @@ static int txda_resume_chip(struct txda_device *tdev)
 	pci_set_master(tdev->pdev);
 	err = txda_chip_reset(tdev);
 	if (!err)
-		err = txda_fw_boot(tdev);
-	if (err)
-		return err;
-	txda_irq_enable(tdev);
-	txda_hwmon_restart(tdev);
-	err = txda_copy_restart(tdev);
+		err = txda_reset_bring_up(tdev, true);
 	if (!err)
-		err = txda_vram_restore(tdev);
-	if (err)
-		return err;
-	txda_mmu_restart(tdev);
-	txda_groups_restart(tdev);
-	txda_queues_resume(tdev);
-	return 0;
+		txda_queues_resume(tdev);
+	return err;
 }
 
 static int txda_resume(struct device *dev)
