@@ -218,6 +218,7 @@ int txda_device_init(struct txda_device *tdev)
 	int err;
 
 	spin_lock_init(&tdev->pair_lock);
+	txda_ras_init(tdev);
 
 	err = txda_device_map(tdev);
 	if (err)

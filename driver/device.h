@@ -20,6 +20,7 @@
 #include "irq.h"
 #include "mmu.h"
 #include "queue.h"
+#include "ras.h"
 #include "reset.h"
 #include "sysfs.h"
 #include "txda_regs.h"
@@ -109,6 +110,9 @@ struct txda_device {
 
 	/** @irq: Its interrupts. */
 	struct txda_irq irq;
+
+	/** @ras: Errors of its memory and links. */
+	struct txda_ras ras;
 
 	/** @reset: Recovery. */
 	struct txda_reset reset;

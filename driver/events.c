@@ -40,7 +40,7 @@ struct txda_events {
 	struct txda_event_rate rate[TXDA_EVENT_KINDS];
 
 	/** @ecc_uncorrected: When it was told last. */
-	u32 ecc_uncorrected;
+	u64 ecc_uncorrected;
 
 	/** @port_state: Of each port when it was told last. */
 	u32 port_state[TXDA_MAX_PORTS];
@@ -363,24 +363,25 @@ void txda_events_reset(struct txda_device *tdev, u32 queue_id, pid_t pid, const 
 
 static void txda_events_ecc(struct txda_device *tdev)
 {
-	u32 corrected = txda_read(tdev, TXDA_REG_ECC_CORRECTED);
-	u32 uncorrected = txda_read(tdev, TXDA_REG_ECC_UNCORRECTED);
+	u64 corrected, uncorrected;
 	struct txda_event event;
 	bool worse;
 
-	if (!txda_device_alive(tdev) || !txda_event_due(tdev, TXDA_NL_EVENT_ECC))
+	if (txda_ras_get(tdev, TXDA_RAS_ECC_CORRECTED, &corrected) ||
+	    txda_ras_get(tdev, TXDA_RAS_ECC_UNCORRECTED, &uncorrected) ||
+	    !txda_event_due(tdev, TXDA_NL_EVENT_ECC))
 		return;
 	spin_lock(&tdev->events->lock);
 	worse = uncorrected != tdev->events->ecc_uncorrected;
 	tdev->events->ecc_uncorrected = uncorrected;
 	spin_unlock(&tdev->events->lock);
 	if (worse)
-		drm_warn(&tdev->drm, "memory errors: %u corrected, %u uncorrected\n", corrected,
+		drm_warn(&tdev->drm, "memory errors: %llu corrected, %llu uncorrected\n", corrected,
 			 uncorrected);
 
 	txda_event_begin(tdev, TXDA_NL_EVENT_ECC, ktime_get_ns(), &event);
-	txda_event_u32(&event, TXDA_A_EVENT_ECC_CORRECTED, corrected);
-	txda_event_u32(&event, TXDA_A_EVENT_ECC_UNCORRECTED, uncorrected);
+	txda_event_u32(&event, TXDA_A_EVENT_ECC_CORRECTED, min_t(u64, corrected, U32_MAX));
+	txda_event_u32(&event, TXDA_A_EVENT_ECC_UNCORRECTED, min_t(u64, uncorrected, U32_MAX));
 	txda_event_send(&event);
 }
 

@@ -231,6 +231,7 @@ int txda_chip_reset(struct txda_device *tdev)
 	u32 word;
 	int err;
 
+	txda_ras_save(tdev);
 	txda_write(tdev, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	err = read_poll_timeout(txda_read, word, word != TXDA_RESET_CHIP, TXDA_RESET_POLL_US,
 				TXDA_RESET_TIMEOUT_US, false, tdev, TXDA_REG_RESET);
@@ -270,6 +271,7 @@ static int txda_reset_bring_up(struct txda_device *tdev, bool restore)
 	err = txda_fw_boot(tdev);
 	if (err)
 		return err;
+	txda_ras_restart(tdev);
 	txda_irq_enable(tdev);
 	txda_hwmon_restart(tdev);
 	txda_mmu_restart(tdev);

@@ -11,15 +11,6 @@
 
 #include "device.h"
 
-static ssize_t txda_sysfs_show_reg(struct device *dev, u32 reg, const char *format, char *buf)
-{
-	u32 value;
-	int err;
-
-	err = txda_bars_get(dev_get_drvdata(dev), reg, &value);
-	return err ?: sysfs_emit(buf, format, value);
-}
-
 /* ---- What never changes --------------------------------------------------------------------- */
 
 static ssize_t serial_show(struct device *dev, struct device_attribute *attr, char *buf)
@@ -140,15 +131,28 @@ static ssize_t fw_version_show(struct device *dev, struct device_attribute *attr
 }
 static DEVICE_ATTR_RO(fw_version);
 
+static ssize_t txda_sysfs_show_errors(struct device *dev, enum txda_ras_kind kind, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+	u64 total;
+	int idx, err;
+
+	if (txda_bars_enter(tdev, &idx))
+		return -ENODEV;
+	err = txda_ras_get(tdev, kind, &total);
+	txda_bars_exit(tdev, idx);
+	return err ?: sysfs_emit(buf, "%llu\n", total);
+}
+
 static ssize_t ecc_corrected_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	return txda_sysfs_show_reg(dev, TXDA_REG_ECC_CORRECTED, "%u\n", buf);
+	return txda_sysfs_show_errors(dev, TXDA_RAS_ECC_CORRECTED, buf);
 }
 static DEVICE_ATTR_RO(ecc_corrected);
 
 static ssize_t ecc_uncorrected_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	return txda_sysfs_show_reg(dev, TXDA_REG_ECC_UNCORRECTED, "%u\n", buf);
+	return txda_sysfs_show_errors(dev, TXDA_RAS_ECC_UNCORRECTED, buf);
 }
 static DEVICE_ATTR_RO(ecc_uncorrected);
 
@@ -247,12 +251,19 @@ static ssize_t state_port_show(struct device *dev, struct device_attribute *attr
 
 static ssize_t speed_port_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	return txda_sysfs_show_reg(dev, txda_port_reg(attr) + TXDA_PORT_SPEED_MBPS, "%u\n", buf);
+	u32 mbps;
+	int err;
+
+	err = txda_bars_get(dev_get_drvdata(dev), txda_port_reg(attr) + TXDA_PORT_SPEED_MBPS,
+			    &mbps);
+	return err ?: sysfs_emit(buf, "%u\n", mbps);
 }
 
 static ssize_t errors_port_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	return txda_sysfs_show_reg(dev, txda_port_reg(attr) + TXDA_PORT_ERRORS, "%u\n", buf);
+	u32 port = container_of(attr, struct txda_port_attr, attr)->port;
+
+	return txda_sysfs_show_errors(dev, TXDA_RAS_PORT + port, buf);
 }
 
 static ssize_t peer_port_show(struct device *dev, struct device_attribute *attr, char *buf)

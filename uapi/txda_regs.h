@@ -179,7 +179,7 @@
 #define TXDA_REG_THROTTLE	 0x0418 /* 0: none, else a mask of reasons */
 #define TXDA_THROTTLE_POWER	 (1u << 0)
 #define TXDA_THROTTLE_THERMAL	 (1u << 1)
-#define TXDA_REG_ECC_CORRECTED	 0x041c
+#define TXDA_REG_ECC_CORRECTED	 0x041c /* errors since reset */
 #define TXDA_REG_ECC_UNCORRECTED 0x0420
 /*
  * Nanoseconds of work since reset; utilisation is the rate. Compute counts ops, copy counts copies.
@@ -222,7 +222,7 @@
 #define TXDA_PORT_PEER_CARD_HI 0x0c
 #define TXDA_PORT_PEER_INDEX   0x10
 #define TXDA_PORT_PEER_PORT    0x14
-#define TXDA_PORT_ERRORS       0x18
+#define TXDA_PORT_ERRORS       0x18 /* since reset */
 
 /* ------------------------------------------------------------------------------------------- */
 /* Queues                                                                                        */

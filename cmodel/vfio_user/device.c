@@ -17,7 +17,9 @@ static void start_counting(struct vu_device *d)
 	struct cm_sensors s;
 
 	cm_chip_sensors(d->chip, &s);
-	d->base = (struct vu_sensor_base){s.busy_ns, s.copy_busy_ns, s.bytes_read, s.bytes_written};
+	d->base = (struct vu_sensor_base){s.busy_ns,	   s.copy_busy_ns,  s.bytes_read,
+					  s.bytes_written, s.ecc_corrected, s.ecc_uncorrected};
+	memset(d->link_errors, 0, sizeof(d->link_errors));
 	d->start_ns = clock_ns();
 }
 

@@ -53,6 +53,7 @@ struct vu_machine;
 
 struct vu_sensor_base { /* counters at the last reset */
 	uint64_t busy_ns, copy_busy_ns, bytes_read, bytes_written;
+	uint32_t ecc_corrected, ecc_uncorrected;
 };
 
 struct vu_device {
@@ -97,7 +98,7 @@ struct vu_device {
 	uint32_t seen_corrected, seen_uncorrected;
 	uint32_t seen_hot;
 	uint32_t seen_up;		      /* ports, a bit each */
-	uint32_t link_errors[TXDA_MAX_PORTS]; /* lock: how often each port went down */
+	uint32_t link_errors[TXDA_MAX_PORTS]; /* lock: how often each went down since reset */
 };
 
 /* ---- life ----------------------------------------------------------------------------------- */

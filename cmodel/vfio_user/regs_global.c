@@ -212,13 +212,13 @@ static uint32_t read_throttle(struct vu_device *d, unsigned i)
 static uint32_t read_ecc_corrected(struct vu_device *d, unsigned i)
 {
 	(void)i;
-	return sense(d).ecc_corrected;
+	return sense(d).ecc_corrected - d->base.ecc_corrected;
 }
 
 static uint32_t read_ecc_uncorrected(struct vu_device *d, unsigned i)
 {
 	(void)i;
-	return sense(d).ecc_uncorrected;
+	return sense(d).ecc_uncorrected - d->base.ecc_uncorrected;
 }
 
 static uint64_t read_busy_compute(struct vu_device *d, unsigned i)

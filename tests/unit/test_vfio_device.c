@@ -531,6 +531,15 @@ static void test_events(void **state)
 	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_ECC);
 	assert_int_equal(vf_read(c, TXDA_REG_ECC_CORRECTED), 1);
 	assert_true(vf_is_interrupted(c, 0));
+	/* A reset of the chip ends the count, and is no error by itself. */
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
+	look(&f);
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), 0);
+	assert_int_equal(vf_read(c, TXDA_REG_ECC_CORRECTED), 0);
+	assert_int_equal(cm_inject(f.m->cm, "ecc-corrected:chip=0"), 0);
+	look(&f);
+	assert_int_equal(vf_read(c, TXDA_REG_ECC_CORRECTED), 1);
 	vf_write(c, TXDA_REG_IRQ_EVENTS, TXDA_IRQ_ECC);
 	assert_int_equal(cm_inject(f.m->cm, "thermal:chip=0"), 0);
 	look(&f);

@@ -72,12 +72,25 @@ more() {
 }
 node_load -s 1 "/dev/accel/$node" || fail "no work"
 wait_for 30 more || fail "no memory error counted"
+# Nor does a reset end the count, whoever counted last.
+errors=$(cat "$device/ecc_corrected")
+resets=$(cat "$device/reset_count")
+vmhost trip 0 || fail "trip"
+reset_again() {
+	[ "$(cat "$device/reset_count")" -gt "$resets" ]
+}
+wait_for 30 reset_again || fail "no reset after a trip"
+[ "$(cat "$device/ecc_corrected")" = "$errors" ] ||
+	fail "$errors memory errors before a reset, $(cat "$device/ecc_corrected") after it"
 vmhost inject link-down:chip=0 || fail "inject"
 wait_for 30 grep -q down "$device/c2c/port0_state" || fail "the link is $(cat "$device/c2c/port0_state")"
+wait_for 30 grep -qx 1 "$device/c2c/port0_errors" || fail "$(cat "$device/c2c/port0_errors") errors of the link"
 vmhost inject clear || fail "inject"
 wait_for 30 grep -q up "$device/c2c/port0_state" || fail "the link is $(cat "$device/c2c/port0_state")"
 echo 1 >"$device/reset" || fail "reset"
-like reset_count 1
+like reset_count 2
+like c2c/port0_errors 1
+like ecc_corrected "$errors"
 like state up
 
 # Nothing waits for a hung chip.
