@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# redteam.py - three users: one attacks with all that a request can be, the second loads hostile checkpoints in turn, the
+# third chats.
+#
+# Times are printed, not asserted: the third one's time to the first token and between two tokens, as ratios to those on an
+# idle daemon. Asserted is that each of its chats is answered whole, with the same words and never with 429 or 503, and that
+# afterwards the daemon's memory, descriptors and processes are what they were.
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import statistics
+import struct
+import sys
+import time
+
+from neighbours import Neighbour, hostile_grammar, many_choices, many_embeddings, percentile
+from proof import MODEL, SANITIZED, Daemon, Tally, connected, directory, size
+
+SECONDS = size(15, 300)
+ATTACKER, OWNER, FRIEND = 60001, 60002, 60003
+CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Tell me of the fox"}], "max_tokens": 60, "temperature": 0}
+# KiB: what the allocator keeps of a crowd, and weights of those models that are well.
+MEMORY_ALLOWANCE = 1000000 if SANITIZED else 131072
+tally = Tally()
+
+
+# ---- one who attacks -------------------------------------------------------------------------------
+
+
+def half_sent(path):
+    """As many connections as it gets, each with the beginning of a large body."""
+    crowd = []
+    with contextlib.suppress(OSError):
+        for _ in range(1500):
+            s = connected(path, 5)
+            crowd.append(s)
+            s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n" + b" " * 20000)
+    time.sleep(1)
+    for s in crowd:
+        s.close()
+
+
+def large_texts(call):
+    """Texts of megabytes, also where the last message must be found again in the prompt."""
+    text = "ab" * 1500000
+    call("/tokenize", {"model": "demo", "prompt": text})
+    call("/tokenize", {"model": "demo", "messages": [{"role": "user", "content": text}], "continue_final_message": True,
+                       "add_generation_prompt": False})
+
+
+def deep_schema(call):
+    schema = {"type": "string"}
+    for i in range(60):
+        schema = {"type": "object", "properties": {f"p{k}": schema if k == i % 3 else {"enum": list(range(50))} for k in range(3)}}
+    call("/v1/chat/completions", dict(CHAT, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}))
+
+
+def torn(path, r):
+    with contextlib.suppress(OSError):
+        s = connected(path, 5)
+        s.sendall(r.randbytes(r.randrange(1, 5000)))
+        s.close()
+
+
+def attack(neighbour):
+    """One after the other what others do all the time; a process for each."""
+    r = random.Random(os.getpid())
+    return r.choice([many_choices, many_embeddings, hostile_grammar, large_texts, deep_schema,
+                     lambda call: half_sent(neighbour.path), lambda call: torn(neighbour.path, r)])
+
+
+# ---- one whose checkpoints are hostile -------------------------------------------------------------
+
+
+def truncated(where, r):
+    """A header that promises more than there is."""
+    path = os.path.join(where, "model.safetensors")
+    os.truncate(path, r.randrange(8, os.path.getsize(path)))
+
+
+def lying_header(where, r):
+    with open(os.path.join(where, "model.safetensors"), "r+b") as f:
+        f.write(struct.pack("<Q", r.choice([0, 1, 1 << 20, 1 << 62, (1 << 64) - 1])))
+
+
+def endless_template(where, r):
+    with open(os.path.join(where, "tokenizer_config.json"), "w") as f:
+        json.dump({"chat_template": "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}"}, f)
+
+
+def fat_template(where, r):
+    with open(os.path.join(where, "tokenizer_config.json"), "w") as f:
+        json.dump({"chat_template": "{% set ns = namespace(s='x') %}{% for a in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"}, f)
+
+
+def broken_tokenizer(where, r):
+    path = os.path.join(where, "tokenizer.json")
+    with open(path, "rb") as f:
+        data = bytearray(f.read())
+    for _ in range(20):
+        data[r.randrange(len(data))] = r.randrange(256)
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def fifo(where, r):
+    path = os.path.join(where, r.choice(["config.json", "tokenizer.json", "model.safetensors"]))
+    os.unlink(path)
+    os.mkfifo(path)
+
+
+def link(where, r):
+    path = os.path.join(where, r.choice(["config.json", "tokenizer.json", "model.safetensors"]))
+    os.unlink(path)
+    os.symlink(r.choice(["/etc/shadow", "/dev/zero", "/proc/self/mem", path]), path)
+
+
+def odd_numbers(where, r):
+    path = os.path.join(where, "config.json")
+    with open(path) as f:
+        config = json.load(f)
+    key = r.choice([k for k, v in config.items() if isinstance(v, int)])
+    config[key] = r.choice([0, -1, 1, 3, 1 << 31, 1 << 62])
+    with open(path, "w") as f:
+        json.dump(config, f)
+
+
+HARMS = [truncated, lying_header, endless_template, fat_template, broken_tokenizer, fifo, link, odd_numbers]
+
+
+def make_hostile(where, harm, r):
+    """The model's directory anew with one harm done to it, as its owner would."""
+    shutil.rmtree(where, ignore_errors=True)
+    shutil.copytree(MODEL, where)
+    harm(where, r)
+    for name in [where] + [os.path.join(where, name) for name in os.listdir(where)]:
+        os.lchown(name, OWNER, OWNER)
+
+
+def load_hostile(neighbour, where, models):
+    """Changes the checkpoints while they are compiled and loaded, and has them loaded by asking."""
+    r = random.Random(5)
+    names = [f"evil{i}" for i in range(models)]
+    while True:
+        name = r.choice(names)
+        with contextlib.suppress(OSError):
+            os.setresuid(0, 0, 0)
+            make_hostile(os.path.join(where, name), r.choice(HARMS), r)
+            os.setresuid(-1, OWNER, 0)
+        neighbour.call("/v1/chat/completions", dict(CHAT, model=name, max_tokens=3))
+
+
+# ---- one who chats ---------------------------------------------------------------------------------
+
+
+class Friend(Neighbour):
+    """Chats as a user of its own and tells what it saw through a pipe."""
+
+    def chats(self, d, seconds):
+        first, gaps, texts, wrong = [], [], set(), []
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not wrong:
+            before, text, done = None, "", False
+            for at, event in d.stream("/v1/chat/completions", CHAT):
+                done = event == "[DONE]"
+                if done:
+                    break
+                if "choices" not in event:
+                    wrong.append(str(event))
+                    break
+                text += event["choices"][0]["delta"].get("content") or ""
+                (first if before is None else gaps).append(at - (before or 0))
+                before = at
+            if not done and not wrong:
+                wrong.append("a chat ended early")
+            texts.add(text)
+            time.sleep(0.05)
+        return {"first": first, "gaps": gaps, "texts": sorted(texts), "wrong": wrong}
+
+    def measure(self, d, seconds):
+        told, tell = os.pipe()
+        pid = os.fork()
+        if not pid:
+            try:
+                os.setgroups([])
+                os.setresgid(self.uid, self.uid, self.uid)
+                os.setresuid(self.uid, self.uid, self.uid)
+                os.write(tell, json.dumps(self.chats(d, seconds)).encode())
+            finally:
+                os._exit(0)
+        os.close(tell)
+        with os.fdopen(told) as f:
+            data = f.read()
+        os.waitpid(pid, 0)
+        return json.loads(data)
+
+
+def show(what, seen, idle=None):
+    first, gaps = sorted(seen["first"]), sorted(seen["gaps"])
+    words = (f"{what}: {len(first)} chats, first token after {percentile(first, 0.5) * 1e3:.1f} ms in the median and "
+             f"{percentile(first, 0.98) * 1e3:.1f} at the 98th percentile, then one every {statistics.mean(gaps) * 1e3:.2f} ms")
+    if idle:
+        words += (f"; {percentile(first, 0.98) / percentile(sorted(idle['first']), 0.98):.1f} and "
+                  f"{statistics.mean(gaps) / statistics.mean(idle['gaps']):.1f} times those of an idle daemon")
+    print(words, flush=True)
+
+
+def children(pid):
+    found = 0
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError):
+            with open(f"/proc/{other}/stat") as f:
+                found += int(f.read().rsplit(")", 1)[1].split()[1]) == pid
+    return found
+
+
+def main():
+    if os.geteuid():
+        print("three users take root")
+        sys.exit(77)
+    models = 4
+    with directory() as where:
+        os.chmod(where, 0o711)
+        options = ["--socket-mode", "0666", "--no-access-log", "--load", "demand", "--max-memory", "256M", "--kv-cache-memory", "32M",
+                   "--text-timeout", "3"]
+        options += os.environ.get("OPTIONS", "").split()
+        for i in range(models):
+            make_hostile(f"{where}/evil{i}", HARMS[i], random.Random(i))
+            options += ["--model", f"evil{i}={where}/evil{i}"]
+        with Daemon(*options, env={"TXDA_CMODEL": "chips=1,mem=4G", "CACHE_DIRECTORY": where + "/cache"}, healthy=False) as d:
+            os.chmod(d.directory, 0o711)
+            d.wait_for(lambda: d.post("/v1/chat/completions", dict(CHAT, max_tokens=1))[0] == 200, 120, "the model cannot be loaded")
+            friend = Friend(d.path, FRIEND, None)
+            idle = friend.measure(d, max(5, SECONDS / 10))
+            show("alone", idle)
+            d.warm_up()
+            before, processes = d.sample_at_rest(), children(d.process.pid)
+            with contextlib.ExitStack() as crew:
+                for _ in range(4):
+                    crew.enter_context(Attacker(d.path, ATTACKER))
+                crew.enter_context(Owner(d.path, where, models))
+                seen = friend.measure(d, SECONDS)
+            show("under attack", seen, idle)
+            for wrong in idle["wrong"] + seen["wrong"]:
+                tally.check(False, f"a chat: {wrong}")
+            tally.check(idle["texts"] == seen["texts"] and len(seen["texts"]) == 1, f"texts: {idle['texts']}, then {seen['texts']}")
+            tally.check(d.until(lambda: d.idle() and children(d.process.pid) <= processes + 2 * models, 120), "it does not come to rest")
+            after = d.sample_at_rest()
+            rss = d.rss_below(before["rss"] + MEMORY_ALLOWANCE)
+            print(f"memory {before['rss']} KiB, then {rss}; descriptors {before['fds']}, then {after['fds']}")
+            tally.check(rss <= before["rss"] + MEMORY_ALLOWANCE, "memory grew")
+            # A model that happens to be well has a text process with sockets.
+            tally.check(after["fds"] <= before["fds"] + 8 * models, "descriptors are left")
+            tally.check(d.stop() == 0, "exit status")
+    tally.conclude()
+
+
+class Attacker(Neighbour):
+    def __init__(self, path, uid):
+        super().__init__(path, uid, lambda call: attack(self)(call))
+
+
+class Owner(Neighbour):
+    """Its process keeps the right to write as the owner; it speaks with the daemon as the owner."""
+
+    def __init__(self, path, where, models):
+        super().__init__(path, None, lambda call: load_hostile(self, where, models))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    main()
