@@ -189,6 +189,7 @@ static void select_plan(struct cm_launch *l)
 	const struct txda_op_index_select *p = &l->op->index_select;
 	const struct cm_tensor *table = l->in[3], *spans = l->in[4], *ctx = l->in[5];
 	struct token *token = l->shared;
+	uint64_t end = 0;
 
 	token_plan(l);
 	memset(token, 0, l->in[0]->dim[0] * sizeof(*token));
@@ -196,9 +197,12 @@ static void select_plan(struct cm_launch *l)
 		uint64_t first = cm_index_at(spans, 2 * s), n = cm_index_at(spans, 2 * s + 1),
 			 context = cm_index_at(ctx, s);
 
-		if (first + n > l->in[0]->dim[0] || context < n || context > INT32_MAX ||
-		    context > table->dim[1] * p->block_size || !l->in[2]->dim[0])
+		/* What went bad since check(); spans that overlap would be gone through for each. */
+		if (first < end || first + n > l->in[0]->dim[0] || context < n ||
+		    context > INT32_MAX || context > table->dim[1] * p->block_size ||
+		    !l->in[2]->dim[0])
 			continue;
+		end = first + n;
 		for (uint64_t i = 0; i < n; i++)
 			token[first + i] =
 				(struct token){(uint32_t)s, (uint32_t)(context - n + i + 1)};

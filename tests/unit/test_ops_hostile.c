@@ -357,6 +357,27 @@ static void test_no_blocks(void **state)
 	}
 }
 
+/* Spans that overlap since check(): the token is of the first that has it. */
+static void test_overlapping_spans(void **state)
+{
+	static const uint32_t apart[] = {0, ROWS, ROWS, 0}, ctx[] = {ROWS, 0};
+	struct bench b;
+
+	(void)state;
+	batch_op(&b, TXDA_OP_INDEX_SELECT, BLOCKS, false);
+	memcpy(b.l.in[4]->ptr, apart, sizeof(apart));
+	memcpy(b.l.in[5]->ptr, ctx, sizeof(ctx));
+	((uint32_t *)b.l.in[3]->ptr)[COLS] = 1; /* the second one's block */
+	assert_int_equal(check(&b), 0);
+	provide(&b);
+	((uint32_t *)b.l.in[4]->ptr)[2] = 0;
+	((uint32_t *)b.l.in[4]->ptr)[3] = ROWS;
+	((uint32_t *)b.l.in[5]->ptr)[1] = ROWS;
+	plan_and_run(&b);
+	assert_int_equal(((uint32_t *)b.l.out[0]->ptr)[0], 0);
+	bench_free(&b);
+}
+
 /* ---- somebody else writes -------------------------------------------------------------------- */
 
 #define MAX_TARGETS 3u
@@ -617,12 +638,12 @@ static int choose_path(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_width),	 cmocka_unit_test(test_precise_types),
-		cmocka_unit_test(test_endless_context),	 cmocka_unit_test(test_greedy_spans),
-		cmocka_unit_test(test_writer_rows),	 cmocka_unit_test(test_writer_rope),
-		cmocka_unit_test(test_writer_attention), cmocka_unit_test(test_no_blocks),
-		cmocka_unit_test(test_writer_batches),	 cmocka_unit_test(test_writer_slots),
-		cmocka_unit_test(test_writer_images),
+		cmocka_unit_test(test_no_width),	  cmocka_unit_test(test_precise_types),
+		cmocka_unit_test(test_endless_context),	  cmocka_unit_test(test_greedy_spans),
+		cmocka_unit_test(test_writer_rows),	  cmocka_unit_test(test_writer_rope),
+		cmocka_unit_test(test_writer_attention),  cmocka_unit_test(test_no_blocks),
+		cmocka_unit_test(test_overlapping_spans), cmocka_unit_test(test_writer_batches),
+		cmocka_unit_test(test_writer_slots),	  cmocka_unit_test(test_writer_images),
 	};
 
 	return cmocka_run_group_tests_name("ops: hostile", tests, choose_path, NULL);
