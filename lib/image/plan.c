@@ -16,6 +16,9 @@ void image_plan_free(struct image_plan *p)
 	free(p->image_spans);
 	free(p->window_spans);
 	free(p->embed_rows);
+	free(p->merged_spans);
+	free(p->mean_rows);
+	free(p->mean_weights);
 	*p = (struct image_plan){0};
 }
 
@@ -66,10 +69,14 @@ static int allocate(const struct image_tower *t, struct image_plan *p)
 	p->taps = calloc(rows, (t->taps + 1) * sizeof(*p->taps));
 	p->tap_weights = calloc(rows, (t->taps + 1) * sizeof(*p->tap_weights));
 	p->image_spans = calloc(p->spans + 1u, 2 * sizeof(*p->image_spans));
-	p->window_spans = calloc(p->units + 1u, 2 * sizeof(*p->window_spans));
+	p->window_spans = calloc(rows, 2 * sizeof(*p->window_spans));
 	p->embed_rows = calloc(p->tokens + 1u, sizeof(*p->embed_rows));
-	return p->order && p->positions && p->taps && p->tap_weights && p->image_spans &&
-			       p->window_spans && p->embed_rows
+	p->merged_spans = calloc(p->spans + 1u, 2 * sizeof(*p->merged_spans));
+	p->mean_rows = calloc(rows, sizeof(*p->mean_rows));
+	p->mean_weights = calloc(rows, sizeof(*p->mean_weights));
+	return p->merged_spans && p->mean_rows && p->mean_weights && p->order && p->positions &&
+			       p->taps && p->tap_weights && p->image_spans && p->window_spans &&
+			       p->embed_rows
 		       ? 0
 		       : -ENOMEM;
 }
@@ -194,6 +201,53 @@ static void put_merged(const struct image_tower *t, struct image_plan *p,
 	}
 }
 
+/* ---- towers of slices ---- */
+
+/* A token's patches, window by window, so that those that are merged lie one after another. */
+static void put_square(const struct image_tower *t, struct image_plan *p, struct image_size size,
+		       uint32_t first, uint32_t unit)
+{
+	uint32_t m = t->merge, n = m * m, across = size.width / m, of = unit - first,
+		 side = t->side;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t row = unit * n + i, window = i / 4, in = i % 4;
+		uint32_t y = of / across * m + window / 2 * 2 + in / 2,
+			 x = of % across * m + window % 2 * 2 + in % 2;
+
+		p->order[row] = first * n + y * size.width + x;
+		p->taps[row] = (int32_t)(y * side / size.height * side + x * side / size.width);
+		p->tap_weights[row] = 1;
+	}
+	p->embed_rows[unit] = (int32_t)unit;
+}
+
+static void put_slices(const struct image_tower *t, struct image_plan *p,
+		       const struct image_size *sizes, unsigned n)
+{
+	uint32_t unit = 0, rows = t->merge * t->merge;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint32_t first = unit, end = unit + (uint32_t)image_units(t, sizes[i]);
+
+		while (unit < end)
+			put_square(t, p, sizes[i], first, unit++);
+		p->image_spans[2 * i] = (int32_t)(first * rows);
+		p->image_spans[2 * i + 1] = (int32_t)((end - first) * rows);
+		p->merged_spans[2 * i] = (int32_t)(first * rows / 4);
+		p->merged_spans[2 * i + 1] = (int32_t)((end - first) * rows / 4);
+	}
+	for (uint32_t row = 0; row < p->rows; row++) {
+		p->mean_rows[row] = (int32_t)row;
+		p->mean_weights[row] = 0.25f;
+	}
+	p->windows = p->rows / 4;
+	for (uint32_t i = 0; i < p->windows; i++) {
+		p->window_spans[2 * i] = (int32_t)(4 * i);
+		p->window_spans[2 * i + 1] = 4;
+	}
+}
+
 /* ---- towers of tiles ---- */
 
 /* The class's row, then the patches; the class has an embedding of its own behind the table. */
@@ -253,6 +307,8 @@ int image_plan_make(const struct image_tower *t, const struct image_size *sizes,
 	}
 	if (t->kind == IMAGE_MERGE) {
 		put_merged(t, &p, sizes, n);
+	} else if (t->kind == IMAGE_SLICES) {
+		put_slices(t, &p, sizes, n);
 	} else {
 		for (unsigned i = 0; i < n; i++) {
 			token = put_tiles(t, &p, sizes[i], tile, token);
@@ -268,7 +324,7 @@ void image_plan_pixels(const struct image_tower *t, const struct image_plan *p, 
 {
 	size_t k = image_patch_elements(t), plane = (size_t)t->tile * t->tile;
 
-	for (uint32_t row = 0; row < p->rows && t->kind == IMAGE_MERGE; row++)
+	for (uint32_t row = 0; row < p->rows && t->kind != IMAGE_TILES; row++)
 		memcpy(out + row * k, pixels + p->order[row] * k, k * sizeof(*out));
 	for (uint32_t row = 0; row < p->rows && t->kind == IMAGE_TILES; row++) {
 		uint32_t rows = t->side * t->side + 1, i = row % rows, width = t->tile;
@@ -297,13 +353,13 @@ static uint32_t place_image(const struct image_tower *t, struct image_size size,
 	uint32_t h = size.height / t->merge, w = size.width / t->merge;
 
 	for (uint32_t i = 0; i < tokens; i++) {
-		bool plain = t->kind == IMAGE_TILES;
+		bool plain = t->kind != IMAGE_MERGE;
 
 		ret[i][0] = base + (plain ? (int32_t)i : 0);
 		ret[i][1] = base + (int32_t)(plain ? i : i / w);
 		ret[i][2] = base + (int32_t)(plain ? i : i % w);
 	}
-	return t->kind == IMAGE_TILES ? tokens : h > w ? h : w;
+	return t->kind != IMAGE_MERGE ? tokens : h > w ? h : w;
 }
 
 int image_prompt_positions(const struct image_tower *t, const int32_t *ids, size_t n,

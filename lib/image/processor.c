@@ -10,6 +10,7 @@
 
 #define MAX_ASPECT 200 /* the reference processors refuse longer pictures */
 #define MAX_SIDE   65535
+#define MAX_SLICES 1000
 
 static int __attribute__((format(printf, 4, 5)))
 say(int code, char *err, size_t errlen, const char *format, ...)
@@ -101,12 +102,15 @@ static int check_type(const cJSON *config, const struct image_tower *t, struct i
 		{"Qwen3VLImageProcessor", IMAGE_MERGE, false},
 		{"Glm4vImageProcessor", IMAGE_MERGE, true},
 		{"LlavaNextImageProcessor", IMAGE_TILES, false},
+		{"MiniCPMV4_6ImageProcessor", IMAGE_SLICES, false},
 	};
 	const char *type = cJSON_GetStringValue(find(config, "image_processor_type"));
 	size_t len = type ? strlen(type) : 0;
 
 	if (len > 4 && !strcmp(type + len - 4, "Fast"))
 		len -= 4;
+	else if (len > 3 && !strcmp(type + len - 3, "Pil"))
+		len -= 3;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strlen(known[i].name) == len && !memcmp(known[i].name, type, len) &&
 		    known[i].kind == t->kind) {
@@ -212,6 +216,51 @@ static int parse_values(const cJSON *config, struct image_processor *p, char *er
 	return r;
 }
 
+static int get_bool(const cJSON *object, const char *key, bool *ret, char *err, size_t errlen)
+{
+	const cJSON *item = find(object, key);
+
+	if (!item)
+		return 0;
+	if (!cJSON_IsBool(item))
+		return say(-EINVAL, err, errlen, "%s: not true or false", key);
+	*ret = cJSON_IsTrue(item);
+	return 0;
+}
+
+static int parse_slices(const cJSON *config, const struct image_tower *t, struct image_processor *p,
+			char *err, size_t errlen)
+{
+	const cJSON *mode = find(config, "downsample_mode");
+	const char *want = t->window ? "16x" : "4x",
+		   *name = mode ? cJSON_GetStringValue(mode) : "16x";
+	double most = 9, side = 448;
+	int r;
+
+	p->slice = p->number = true;
+	r = check_same(config, "patch_size", t->patch, err, errlen);
+	if (!r)
+		r = get_number(config, "max_slice_nums", 1, MAX_SLICES, &most, err, errlen);
+	if (!r)
+		r = get_number(config, "scale_resolution", 1, MAX_SIDE, &side, err, errlen);
+	if (!r)
+		r = get_bool(config, "slice_mode", &p->slice, err, errlen);
+	if (!r)
+		r = get_bool(config, "use_image_id", &p->number, err, errlen);
+	if (!r && (!name || strcmp(name, want)))
+		r = say(-EINVAL, err, errlen, "downsample_mode: \"%.16s\", but the model has %s",
+			name ? name : "?", want);
+	if (!r && !p->resize)
+		r = say(-ENOTSUP, err, errlen, "do_resize: false is not supported");
+	if (!r && (most != floor(most) || side != floor(side)))
+		r = say(-EINVAL, err, errlen,
+			"max_slice_nums or scale_resolution: %g or %g is no whole number", most,
+			side);
+	p->max_slices = (uint32_t)most;
+	p->resolution = (uint32_t)side;
+	return r;
+}
+
 int image_processor_parse(const cJSON *config, const struct image_tower *t,
 			  struct image_processor *ret, char *err, size_t errlen)
 {
@@ -223,6 +272,8 @@ int image_processor_parse(const cJSON *config, const struct image_tower *t,
 	};
 	int r = cJSON_IsObject(config) ? 0 : say(-EINVAL, err, errlen, "not an object");
 
+	for (int i = 0; i < 3 && t->kind == IMAGE_SLICES; i++)
+		p.mean[i] = p.std[i] = 0.5f;
 	if (!r)
 		r = check_type(config, t, &p, err, errlen);
 	if (!r)
@@ -231,6 +282,8 @@ int image_processor_parse(const cJSON *config, const struct image_tower *t,
 		r = parse_values(config, &p, err, errlen);
 	if (!r && t->kind == IMAGE_TILES)
 		r = check_tiles(config, t, err, errlen);
+	if (!r && t->kind == IMAGE_SLICES)
+		r = parse_slices(config, t, &p, err, errlen);
 	if (!r && t->kind == IMAGE_MERGE) {
 		r = check_same(config, "patch_size", t->patch, err, errlen);
 		if (!r)
@@ -285,8 +338,69 @@ static int fit(const struct image_processor *p, const struct image_tower *t, dou
 	return 0;
 }
 
+/* Of SLICES: sides as multiples of 4 patches, with an area near a piece's if @scale. */
+static void fit_piece(const struct image_processor *p, const struct image_tower *t, bool scale,
+		      double *height, double *width)
+{
+	double f = 4.0 * t->patch, side = p->resolution, ratio = *width / *height;
+
+	if (scale || *height * *width > side * side) {
+		*height = floor(side / sqrt(ratio));
+		*width = floor(*height * ratio);
+	}
+	*height = fmax(to_multiple(*height, f), f);
+	*width = fmax(to_multiple(*width, f), f);
+}
+
+/* Rows and columns of pieces whose shape is nearest to a square; none if the picture is small. */
+static void find_grid(const struct image_processor *p, double h, double w, struct image_parts *ret)
+{
+	double side = p->resolution, least = INFINITY, many = ceil(w * h / (side * side));
+	uint32_t n = many < p->max_slices ? (uint32_t)many : p->max_slices;
+
+	ret->rows = ret->columns = 0;
+	if (!p->slice || n <= 1)
+		return;
+	ret->rows = ret->columns = 1;
+	for (uint32_t pieces = n - 1; pieces <= n + 1; pieces++) {
+		if (pieces == 1 || pieces > p->max_slices)
+			continue;
+		for (uint32_t columns = 1; columns <= pieces; columns++) {
+			uint32_t rows = pieces / columns;
+			double off = fabs(log(w / h) - log((double)columns / rows));
+
+			if (pieces % columns || !(off < least))
+				continue;
+			least = off;
+			ret->rows = rows;
+			ret->columns = columns;
+		}
+	}
+}
+
+static int fit_slices(const struct image_processor *p, const struct image_tower *t, uint32_t width,
+		      uint32_t height, struct image_parts *ret, char *err, size_t errlen)
+{
+	double h = height, w = width, sh = 0, sw = 0;
+
+	find_grid(p, h, w, ret);
+	if (ret->rows) {
+		sh = fmax(to_multiple(h, ret->rows) / ret->rows, 1);
+		sw = fmax(to_multiple(w, ret->columns) / ret->columns, 1);
+		fit_piece(p, t, true, &sh, &sw);
+	}
+	fit_piece(p, t, !ret->rows, &h, &w);
+	if (h > MAX_SIDE || w > MAX_SIDE || sh * ret->rows > MAX_SIDE ||
+	    sw * ret->columns > MAX_SIDE)
+		return say(-EINVAL, err, errlen, "a picture of %u x %u becomes %g x %g", width,
+			   height, w, h);
+	ret->whole = (struct image_size){(uint32_t)h / t->patch, (uint32_t)w / t->patch};
+	ret->slice = (struct image_size){(uint32_t)sh / t->patch, (uint32_t)sw / t->patch};
+	return 0;
+}
+
 int image_process_size(const struct image_processor *p, const struct image_tower *t, uint32_t width,
-		       uint32_t height, struct image_size *ret, char *err, size_t errlen)
+		       uint32_t height, struct image_parts *ret, char *err, size_t errlen)
 {
 	double h = height, w = width, f = t->patch * t->merge;
 	int r;
@@ -294,9 +408,11 @@ int image_process_size(const struct image_processor *p, const struct image_tower
 	if (!width || !height || width > MAX_SIDE || height > MAX_SIDE)
 		return say(-EINVAL, err, errlen, "a picture of %u x %u; sides of 1 to %d are taken",
 			   width, height, MAX_SIDE);
-	*ret = (struct image_size){height, width};
+	*ret = (struct image_parts){.whole = {height, width}};
 	if (t->kind == IMAGE_TILES)
 		return 0;
+	if (t->kind == IMAGE_SLICES)
+		return fit_slices(p, t, width, height, ret, err, errlen);
 	if (p->resize) {
 		r = fit(p, t, &h, &w, err, errlen);
 		if (r)
@@ -309,8 +425,7 @@ int image_process_size(const struct image_processor *p, const struct image_tower
 	if (!(h >= f && w >= f && h <= MAX_SIDE && w <= MAX_SIDE))
 		return say(-EINVAL, err, errlen, "a picture of %u x %u becomes %g x %g", width,
 			   height, w, h);
-	ret->height = (uint32_t)h / t->patch;
-	ret->width = (uint32_t)w / t->patch;
+	ret->whole = (struct image_size){(uint32_t)h / t->patch, (uint32_t)w / t->patch};
 	return 0;
 }
 
@@ -321,17 +436,21 @@ static float value_of(const struct image_processor *p, uint8_t byte, unsigned ch
 	return ((float)(byte * p->scale) - p->mean[channel]) / p->std[channel];
 }
 
-/* Patches square by square, each channel, frame, row, column; the frames are the same. */
+/*
+ * Patches of the part of a picture that begins at (@top, @left), square by square, each channel,
+ * frame, row, column; the frames are the same. SLICES have no squares.
+ */
 static void put_patches(const struct image_processor *p, const struct image_tower *t,
-			const struct image_picture *from, float *to)
+			const struct image_picture *from, struct image_size size, uint32_t top,
+			uint32_t left, float *to)
 {
-	uint32_t m = t->merge, ps = t->patch, across = from->width / ps / m,
-		 n = from->width / ps * (from->height / ps);
+	uint32_t m = t->kind == IMAGE_SLICES ? 1 : t->merge, ps = t->patch, across = size.width / m,
+		 n = size.width * size.height;
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t unit = i / (m * m), in = i % (m * m);
-		uint32_t y0 = (unit / across * m + in / m) * ps,
-			 x0 = (unit % across * m + in % m) * ps;
+		uint32_t y0 = top + (unit / across * m + in / m) * ps,
+			 x0 = left + (unit % across * m + in % m) * ps;
 
 		for (uint32_t c = 0; c < 3; c++)
 			for (uint32_t k = 0; k < t->frames * ps * ps; k++) {
@@ -392,42 +511,65 @@ static int put_tiles(const struct image_processor *p, const struct image_tower *
 	return r;
 }
 
+/* The picture at one size, then, if it is cut, its pieces at another. */
+static int put_parts(const struct image_processor *p, const struct image_tower *t,
+		     const struct image_picture *picture, const struct image_parts *parts,
+		     float *to)
+{
+	const uint32_t ps = t->patch, height = parts->slice.height, width = parts->slice.width;
+	struct image_picture sized = {0};
+	int r = image_resize(picture, parts->whole.width * ps, parts->whole.height * ps, p->filter,
+			     &sized);
+
+	if (!r)
+		put_patches(p, t, &sized, parts->whole, 0, 0, to);
+	free(sized.rgb);
+	if (r || !parts->rows)
+		return r;
+	to += image_units(t, parts->whole) * image_unit_elements(t);
+	r = image_resize(picture, parts->columns * width * ps, parts->rows * height * ps, p->filter,
+			 &sized);
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < parts->rows * parts->columns; i++) {
+		put_patches(p, t, &sized, parts->slice, i / parts->columns * height * ps,
+			    i % parts->columns * width * ps, to);
+		to += image_units(t, parts->slice) * image_unit_elements(t);
+	}
+	free(sized.rgb);
+	return 0;
+}
+
 int image_process(const struct image_processor *p, const struct image_tower *t,
-		  const struct image_picture *picture, struct image_size *ret_size,
+		  const struct image_picture *picture, struct image_parts *ret_parts,
 		  float **ret_pixels, char *err, size_t errlen)
 {
-	struct image_picture sized = {0};
-	struct image_size size;
-	uint64_t units;
+	struct image_parts parts;
+	uint64_t units = 0, tokens = 0;
 	float *pixels;
-	int r = image_process_size(p, t, picture->width, picture->height, &size, err, errlen);
+	int r = image_process_size(p, t, picture->width, picture->height, &parts, err, errlen);
 
 	if (r)
 		return r;
-	units = image_units(t, size);
-	if (units > t->max_units || image_tokens(t, size) > t->max_rows)
+	for (uint32_t i = 0; i < image_parts_count(&parts); i++) {
+		units += image_units(t, image_part(&parts, i));
+		tokens += image_tokens(t, image_part(&parts, i));
+	}
+	if (units > t->max_units || tokens > t->max_rows)
 		return say(-E2BIG, err, errlen,
 			   "a picture of %u x %u takes %llu tokens; the model encodes %u at a time",
-			   picture->width, picture->height,
-			   (unsigned long long)image_tokens(t, size), t->max_rows);
+			   picture->width, picture->height, (unsigned long long)tokens,
+			   t->max_rows);
 	pixels = malloc(units * image_unit_elements(t) * sizeof(float));
-	if (!pixels) {
-		r = -ENOMEM;
-	} else if (t->kind == IMAGE_TILES) {
-		r = put_tiles(p, t, picture, pixels);
-	} else {
-		r = image_resize(picture, size.width * t->patch, size.height * t->patch, p->filter,
-				 &sized);
-		if (!r)
-			put_patches(p, t, &sized, pixels);
-		free(sized.rgb);
-	}
+	r = !pixels		     ? -ENOMEM
+	    : t->kind == IMAGE_TILES ? put_tiles(p, t, picture, pixels)
+				     : put_parts(p, t, picture, &parts, pixels);
 	if (r) {
 		free(pixels);
 		return say(r, err, errlen, "no memory for a picture of %u x %u", picture->width,
 			   picture->height);
 	}
-	*ret_size = size;
+	*ret_parts = parts;
 	*ret_pixels = pixels;
 	return 0;
 }

@@ -13,6 +13,8 @@
 struct image_processor {
 	bool count_frames;		 /* limits of pixels are of all frames (GLM) */
 	uint64_t min_pixels, max_pixels; /* of MERGE */
+	uint32_t max_slices, resolution; /* of SLICES: pieces at most, pixels of a piece's side */
+	bool slice, number;		 /* cut at all, number the pictures of a prompt */
 	bool resize;
 	enum image_filter filter;
 	double scale;
@@ -31,14 +33,14 @@ int image_processor_parse(const cJSON *config, const struct image_tower *t,
  * -EINVAL: no size that the processor takes.
  */
 int image_process_size(const struct image_processor *p, const struct image_tower *t, uint32_t width,
-		       uint32_t height, struct image_size *ret, char *err, size_t errlen);
+		       uint32_t height, struct image_parts *ret, char *err, size_t errlen);
 
 /*
- * Makes the pixels of a picture, image_plan_pixels()'s input, from malloc(). *ret_size is for
- * image_plan_make(). -E2BIG: more than a launch of the tower takes.
+ * Makes the pixels of a picture, image_plan_pixels()'s input, from malloc(). *ret_parts are for
+ * image_plan_make(), each with its pixels behind those before it. -E2BIG: more than a launch of the tower takes.
  */
 int image_process(const struct image_processor *p, const struct image_tower *t,
-		  const struct image_picture *picture, struct image_size *ret_size,
+		  const struct image_picture *picture, struct image_parts *ret_parts,
 		  float **ret_pixels, char *err, size_t errlen);
 
 #endif /* TXDA_IMAGE_PROCESSOR_H */

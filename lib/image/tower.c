@@ -72,10 +72,11 @@ static int parse_pinpoints(const cJSON *tower, struct image_tower *t, char *err,
 
 int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, size_t errlen)
 {
-	static const char *const kinds[] = {"merge", "tiles"}, *const positions[] = {
-								       "none", "bilinear",
-								       "bicubic", "tile"};
-	static const uint32_t taps[] = {0, 4, 16, 2};
+	static const char *const kinds[] = {"merge", "tiles", "slices"}, *const positions[] = {
+										 "none", "bilinear",
+										 "bicubic", "tile",
+										 "nearest"};
+	static const uint32_t taps[] = {0, 4, 16, 2, 1};
 	const cJSON *tower = cJSON_GetObjectItemCaseSensitive(vision, "tower"),
 		    *limits = cJSON_GetObjectItemCaseSensitive(vision, "limits");
 	struct image_tower t = {0};
@@ -105,14 +106,16 @@ int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, s
 			    numbers[i].max, numbers[i].value, err, errlen))
 			return -EINVAL;
 	}
-	if (get_word(tower, "kind", kinds, 2, &kind, err, errlen) ||
-	    get_word(tower, "positions", positions, 4, &position, err, errlen))
+	if (get_word(tower, "kind", kinds, 3, &kind, err, errlen) ||
+	    get_word(tower, "positions", positions, 5, &position, err, errlen))
 		return -EINVAL;
 	t.kind = (enum image_kind)kind;
 	t.positions = (enum image_positions)position;
 	t.taps = taps[position];
 	if ((position && !t.side) || (kind == IMAGE_TILES) != (position == IMAGE_TILE) ||
-	    (kind == IMAGE_TILES && (t.merge != 1 || t.tile / t.patch != t.side)))
+	    (kind == IMAGE_TILES && (t.merge != 1 || t.tile / t.patch != t.side)) ||
+	    (kind == IMAGE_SLICES) != (position == IMAGE_NEAREST) ||
+	    (kind == IMAGE_SLICES && (t.window == 2 ? t.merge != 4 : t.window || t.merge != 2)))
 		return say(err, errlen, "vision.tower: kind, positions, side and merge do not fit");
 	if (kind == IMAGE_TILES && parse_pinpoints(tower, &t, err, errlen))
 		return -EINVAL;
@@ -169,7 +172,7 @@ uint64_t image_units(const struct image_tower *t, struct image_size size)
 {
 	struct image_size grid;
 
-	if (t->kind == IMAGE_MERGE)
+	if (t->kind != IMAGE_TILES)
 		return (uint64_t)(size.height / t->merge) * (size.width / t->merge);
 	grid = image_tile_grid(t, size);
 	return (uint64_t)grid.height * grid.width + 1;
@@ -187,7 +190,7 @@ uint64_t image_tokens(const struct image_tower *t, struct image_size size)
 
 	if (!size_ok(t, size))
 		return 0;
-	if (t->kind == IMAGE_MERGE)
+	if (t->kind != IMAGE_TILES)
 		return image_units(t, size);
 	s = image_find_shown(t, size, image_tile_grid(t, size));
 	return (uint64_t)t->side * t->side + (uint64_t)(s.bottom - s.top) * (s.right - s.left + 1);

@@ -4,9 +4,11 @@
  * patch lies, which rows see each other, which rows become tokens; and the positions of a prompt's
  * tokens around them. Pure functions; memory is the caller's to free.
  *
- * Two kinds of towers. MERGE (Qwen, GLM): an image is a grid of patches, merge x merge of which
+ * Kinds of towers. MERGE (Qwen, GLM): an image is a grid of patches, merge x merge of which
  * become one token; patches come square by square. TILES (CLIP): an image is a small picture of the
- * whole and a grid of tiles, each with a row for its class before its patches.
+ * whole and a grid of tiles, each with a row for its class before its patches. SLICES (MiniCPM-V): a
+ * picture is several images, itself and pieces of it, each encoded by itself; patches come line by
+ * line, merge x merge of them become one token, and windows of 2 x 2 one row on the way.
  */
 #ifndef TXDA_IMAGE_TOWER_H
 #define TXDA_IMAGE_TOWER_H
@@ -19,17 +21,17 @@
 
 #define IMAGE_MAX_PINPOINTS 64
 
-enum image_kind { IMAGE_MERGE, IMAGE_TILES };
-enum image_positions { IMAGE_NONE, IMAGE_BILINEAR, IMAGE_BICUBIC, IMAGE_TILE };
+enum image_kind { IMAGE_MERGE, IMAGE_TILES, IMAGE_SLICES };
+enum image_positions { IMAGE_NONE, IMAGE_BILINEAR, IMAGE_BICUBIC, IMAGE_TILE, IMAGE_NEAREST };
 
 struct image_tower {
 	enum image_kind kind;
 	enum image_positions positions; /* learned ones */
 	uint32_t patch, frames, channels, merge;
-	uint32_t window;    /* tokens of a window's side; 0: none */
+	uint32_t window;    /* tokens (SLICES: patches) of a window's side; 0: none */
 	uint32_t side;	    /* of the square of learned positions; of a tile, in patches */
 	uint32_t tile;	    /* pixels of a tile's side, some of which no patch may see */
-	uint32_t taps;	    /* 0, 2, 4 or 16 */
+	uint32_t taps;	    /* 0, 1, 2, 4 or 16 */
 	uint32_t deepstack; /* embeddings beside the first, for later layers of the text */
 	uint32_t image_token;
 	uint32_t n_pinpoints, pinpoints[IMAGE_MAX_PINPOINTS][2]; /* heights and widths of grids */
@@ -38,23 +40,43 @@ struct image_tower {
 };
 
 /*
- * An image: MERGE: its grid, height and width in patches, multiples of merge. TILES: height and
- * width of the picture itself, in pixels.
+ * An image: MERGE and SLICES: its grid, height and width in patches, multiples of merge. TILES:
+ * height and width of the picture itself, in pixels.
  */
 struct image_size {
 	uint32_t height, width;
 };
 
+/* The images that a picture becomes: itself and, of SLICES, rows x columns pieces line by line. */
+struct image_parts {
+	struct image_size whole, slice;
+	uint32_t rows, columns;
+};
+
+static inline uint32_t image_parts_count(const struct image_parts *p)
+{
+	return 1 + p->rows * p->columns;
+}
+
+static inline struct image_size image_part(const struct image_parts *p, uint32_t i)
+{
+	return i ? p->slice : p->whole;
+}
+
 /* The inputs of one launch. */
 struct image_plan {
 	uint32_t units, rows, spans, windows, tokens;
-	uint32_t *order;      /* [rows] MERGE: the patch of each row */
+	uint32_t *order;      /* [rows] MERGE and SLICES: the patch of each row */
 	int32_t *positions;   /* [rows][2] MERGE: row and column of its patch */
 	int32_t *taps;	      /* [rows][taps] */
 	float *tap_weights;   /* likewise */
 	int32_t *image_spans; /* [spans][2] */
 	int32_t *window_spans;
 	int32_t *embed_rows; /* [tokens] */
+	/* SLICES with windows: the images in rows that windows have become, and which rows are
+	 * averaged how: [rows / 4][4]. */
+	int32_t *merged_spans, *mean_rows;
+	float *mean_weights;
 };
 
 /* Reads the object "vision" of a model_info.json. 0, or -EINVAL with @err. */
@@ -85,7 +107,7 @@ struct image_shown image_find_shown(const struct image_tower *t, struct image_si
 
 /* Tokens that an image takes in a prompt; 0: the size is none that the tower takes. */
 uint64_t image_tokens(const struct image_tower *t, struct image_size size);
-/* Patches (MERGE) or tiles (TILES) of an image, without a check of its size. */
+/* Tokens' squares of patches, or tiles (TILES), of an image, without a check of its size. */
 uint64_t image_units(const struct image_tower *t, struct image_size size);
 
 /* -EINVAL: a size; -E2BIG: more than a launch takes; -ENOMEM. @err says which. */
@@ -94,8 +116,8 @@ int image_plan_make(const struct image_tower *t, const struct image_size *sizes,
 void image_plan_free(struct image_plan *p);
 
 /*
- * What goes into the input `pixels`: @pixels are a processor's, patches one after another (MERGE),
- * or the planes of tiles (TILES). @out has plan->rows times image_patch_elements().
+ * What goes into the input `pixels`: @pixels are a processor's, patches one after another (MERGE,
+ * SLICES), or the planes of tiles (TILES). @out has plan->rows times image_patch_elements().
  */
 void image_plan_pixels(const struct image_tower *t, const struct image_plan *p, const float *pixels,
 		       float *out);

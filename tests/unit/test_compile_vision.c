@@ -149,6 +149,49 @@ static void test_hybrid(void **state)
 	expect_error(QWEN35("qwen3_5", ",\"layer_types\":[\"full_attention\"]", ""), "layer_types");
 }
 
+#define MINICPM(extra, tower)                                                                      \
+	"{\"model_type\":\"minicpmv4_6\",\"image_token_id\":512,\"insert_layer_id\":1,"            \
+	"\"text_config\":{\"model_type\":\"qwen3_5_text\",\"head_dim\":16," TEXT "}" extra         \
+	",\"vision_config\":{\"hidden_size\":40,\"num_attention_heads\":4,\"num_hidden_layers\":"  \
+	"4,"                                                                                       \
+	"\"image_size\":50,\"patch_size\":4" tower "}}"
+
+/* Two merges, one of them between two layers, or only the last; plain positions in the text. */
+static void test_slices(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok(MINICPM("", ""), &c);
+	assert_true(c.family == &family_qwen3_5);
+	assert_int_equal(c.mrope.section[0], 0);
+	assert_int_equal(c.vision.shrink, 1);
+	assert_int_equal(c.vision.merge, 4);
+	assert_int_equal(c.vision.rows, 16);
+	assert_int_equal(c.vision.window, 2);
+	assert_int_equal(c.vision.side, 12);
+	assert_int_equal(c.vision.act, TXDA_ACT_GELU_TANH);
+	expect_ok(MINICPM(",\"downsample_mode\":\"4x\"", ",\"layer_norm_eps\":0.5"), &c);
+	assert_int_equal(c.vision.merge, 2);
+	assert_int_equal(c.vision.window, 0);
+	assert_true(c.vision.eps == 0.5f && c.vision.merge_eps == 1e-6f);
+	expect_error(MINICPM(",\"downsample_mode\":\"8x\"", ""), "downsample_mode: \"8x\"");
+	expect_error(MINICPM(",\"merger_times\":2", ""), "merger_times: 2");
+	expect_error(MINICPM(",\"merge_kernel_size\":[2,3]", ""), "merge_kernel_size");
+	expect_error(MINICPM(",\"drop_vision_last_layer\":true", ""), "drop_vision_last_layer");
+	expect_error(MINICPM("", ",\"window_kernel_size\":[4,4]"), "window_kernel_size");
+	expect_error(MINICPM("", ",\"window_kernel_size\":2"), "window_kernel_size");
+	expect_error(MINICPM("", ",\"num_channels\":1"), "num_channels");
+	expect_error("{\"model_type\":\"minicpmv4_6\",\"image_token_id\":512,\"text_config\":{"
+		     "\"model_type\":\"llama\"," TEXT "},\"vision_config\":{\"hidden_size\":40,"
+		     "\"num_attention_heads\":4,\"num_hidden_layers\":4}}",
+		     "insert_layer_id: missing");
+	expect_error("{\"model_type\":\"minicpmv4_6\",\"image_token_id\":512,\"text_config\":{"
+		     "\"model_type\":\"llama\"," TEXT "},\"insert_layer_id\":4,\"vision_config\":{"
+		     "\"hidden_size\":40,\"num_attention_heads\":4,\"num_hidden_layers\":4}}",
+		     "insert_layer_id: 4");
+}
+
 static void test_tiles(void **state)
 {
 	struct model_config c;
@@ -199,7 +242,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_windows),	  cmocka_unit_test(test_tower_sizes),
 		cmocka_unit_test(test_deepstack), cmocka_unit_test(test_tiles),
-		cmocka_unit_test(test_hybrid),	  cmocka_unit_test(test_axes),
+		cmocka_unit_test(test_slices),	  cmocka_unit_test(test_hybrid),
+		cmocka_unit_test(test_axes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,21 +118,89 @@ static void test_tiles_config(void **state)
 	       "image_grid_pinpoints");
 }
 
+#define MINICPM(more) "{\"image_processor_type\":\"MiniCPMV4_6ImageProcessor\"" more "}"
+
+static const struct image_tower sliced = {
+	.kind = IMAGE_SLICES,
+	.patch = 4,
+	.frames = 1,
+	.channels = 3,
+	.merge = 4,
+	.window = 2,
+	.side = 12,
+	.max_units = 64,
+	.max_rows = 64,
+};
+
+static void test_slices_config(void **state)
+{
+	struct image_processor p;
+
+	(void)state;
+	assert_int_equal(parse(MINICPM(",\"patch_size\":4"), &sliced, &p), 0);
+	assert_int_equal(p.max_slices, 9);
+	assert_true(p.slice && p.number && p.mean[1] == 0.5f && p.std[2] == 0.5f);
+	assert_int_equal(
+		parse(MINICPM(",\"slice_mode\":false,\"use_image_id\":false"), &sliced, &p), 0);
+	assert_true(!p.slice && !p.number);
+	refuse(MINICPM(",\"patch_size\":14"), &sliced, "patch_size: 14");
+	refuse(MINICPM(",\"max_slice_nums\":0"), &sliced, "max_slice_nums");
+	refuse(MINICPM(",\"max_slice_nums\":1e9"), &sliced, "max_slice_nums");
+	refuse(MINICPM(",\"max_slice_nums\":2.5"), &sliced, "max_slice_nums");
+	refuse(MINICPM(",\"scale_resolution\":0"), &sliced, "scale_resolution");
+	refuse(MINICPM(",\"downsample_mode\":\"4x\""), &sliced, "downsample_mode: \"4x\"");
+	refuse(MINICPM(",\"slice_mode\":1"), &sliced, "slice_mode");
+	refuse(MINICPM(",\"do_resize\":false"), &sliced, "do_resize");
+	refuse(MINICPM(""), &merging, "image_processor_type");
+}
+
+/* Grids of pieces, and sizes in patches, as the reference has them. */
+static void test_slices_sizes(void **state)
+{
+	static const struct {
+		uint32_t width, height;
+		struct image_parts want;
+	} known[] = {
+		{38, 62, {{8, 8}, {8, 8}, 2, 1}},   {120, 88, {{8, 8}, {8, 8}, 2, 2}},
+		{61, 33, {{4, 12}, {8, 8}, 1, 2}},  {40, 44, {{8, 8}, {4, 12}, 2, 1}},
+		{211, 37, {{4, 20}, {8, 8}, 1, 4}}, {5, 7, {{8, 8}, {0, 0}, 0, 0}},
+	};
+	struct image_processor p;
+	struct image_parts got;
+
+	(void)state;
+	assert_int_equal(
+		parse(MINICPM(",\"max_slice_nums\":4,\"scale_resolution\":32"), &sliced, &p), 0);
+	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		assert_int_equal(image_process_size(&p, &sliced, known[i].width, known[i].height,
+						    &got, err, sizeof(err)),
+				 0);
+		assert_memory_equal(&got, &known[i].want, sizeof(got));
+	}
+	p.slice = false;
+	assert_int_equal(image_process_size(&p, &sliced, 120, 88, &got, err, sizeof(err)), 0);
+	assert_int_equal(image_parts_count(&got), 1);
+	p.resolution = 65535;
+	assert_int_equal(image_process_size(&p, &sliced, 65535, 1, &got, err, sizeof(err)),
+			 -EINVAL);
+}
+
 static void expect_size(const struct image_processor *p, uint32_t width, uint32_t height,
 			uint32_t columns, uint32_t rows)
 {
-	struct image_size size;
+	struct image_parts parts;
 
-	assert_int_equal(image_process_size(p, &merging, width, height, &size, err, sizeof(err)),
+	assert_int_equal(image_process_size(p, &merging, width, height, &parts, err, sizeof(err)),
 			 0);
-	assert_int_equal(size.width, columns);
-	assert_int_equal(size.height, rows);
+	assert_int_equal(image_parts_count(&parts), 1);
+	assert_int_equal(parts.whole.width, columns);
+	assert_int_equal(parts.whole.height, rows);
 }
 
 static void test_sizes(void **state)
 {
 	struct image_processor p;
-	struct image_size size;
+	struct image_parts size;
 
 	(void)state;
 	assert_int_equal(parse(QWEN("\"min_pixels\":512,\"max_pixels\":3072,"), &merging, &p), 0);
@@ -157,7 +225,7 @@ static void test_too_many(void **state)
 {
 	struct image_picture picture = {160, 160, calloc(160 * 160, 3)};
 	struct image_processor p;
-	struct image_size size;
+	struct image_parts size;
 	float *pixels;
 
 	(void)state;
@@ -211,9 +279,10 @@ static void test_clip(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config), cmocka_unit_test(test_tiles_config),
-		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_too_many),
-		cmocka_unit_test(test_resize), cmocka_unit_test(test_clip),
+		cmocka_unit_test(test_config),	      cmocka_unit_test(test_tiles_config),
+		cmocka_unit_test(test_sizes),	      cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_resize),	      cmocka_unit_test(test_clip),
+		cmocka_unit_test(test_slices_config), cmocka_unit_test(test_slices_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,6 +54,11 @@ static void test_parse(void **state)
 	assert_true(parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,12]]"), &t) <
 		    0);
 	assert_true(parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8]]"), &t) < 0);
+	assert_int_equal(parse(TOWER("slices", "nearest", ",\"merge\":2"), &t), 0);
+	assert_int_equal(t.taps, 1);
+	assert_true(parse(TOWER("slices", "nearest", ",\"merge\":4"), &t) < 0);
+	assert_true(parse(TOWER("slices", "bilinear", ",\"merge\":2"), &t) < 0);
+	assert_true(parse(TOWER("merge", "nearest", ",\"merge\":2"), &t) < 0);
 	assert_true(parse("{}", &t) < 0);
 	assert_true(parse("{\"tower\":7,\"limits\":[]}", &t) < 0);
 }
@@ -183,6 +188,48 @@ static void test_uneven_tile(void **state)
 	image_plan_free(&p);
 }
 
+/* Two images of 4 x 8 and 4 x 4 patches: tokens of 16, window by window. */
+static void test_slices(void **state)
+{
+	static const struct image_size sizes[] = {{4, 8}, {4, 4}};
+	static const uint32_t order[] = {4,  5,	 12, 13, 6,  7,	 14, 15,
+					 20, 21, 28, 29, 22, 23, 30, 31};
+	static const int32_t ids[] = {9, 9, 1, 9}, merged[] = {0, 8, 8, 4};
+	struct image_plan p;
+	struct image_tower t;
+	int32_t got[4][3], delta;
+
+	(void)state;
+	assert_int_equal(parse(TOWER("slices", "nearest", ",\"merge\":2"), &t), 0);
+	t.window = 2;
+	t.merge = 4;
+	t.side = 3;
+	assert_int_equal(image_tokens(&t, sizes[0]), 2);
+	assert_int_equal(image_plan_make(&t, sizes, 2, &p, err, sizeof(err)), 0);
+	assert_int_equal(p.rows, 48);
+	assert_int_equal(p.windows, 12);
+	assert_memory_equal(p.order + 16, order, sizeof(order));
+	assert_int_equal(p.order[32], 32);
+	/* Line 1 of 4 is in the first of three buckets, line 2 in the second; column 5 of 8 too. */
+	assert_int_equal(p.taps[16 + 3], 1);
+	assert_int_equal(p.taps[16 + 9], 3 + 1);
+	assert_int_equal(p.taps[16 + 15], 6 + 2);
+	assert_int_equal(p.image_spans[2], 32);
+	assert_int_equal(p.image_spans[3], 16);
+	assert_memory_equal(p.merged_spans, merged, sizeof(merged));
+	assert_int_equal(p.window_spans[22], 44);
+	assert_int_equal(p.mean_rows[47], 47);
+	assert_int_equal(p.embed_rows[2], 2);
+	image_plan_free(&p);
+	assert_int_equal(
+		image_prompt_positions(&t, ids, 4, sizes, 2, got, &delta, err, sizeof(err)), 0);
+	assert_int_equal(got[1][0], 1);
+	assert_int_equal(got[3][2], 3);
+	assert_int_equal(delta, 0);
+	/* 6 lines are no tokens of 4. */
+	assert_int_equal(image_tokens(&t, (struct image_size){6, 8}), 0);
+}
+
 static void test_hostile_sizes(void **state)
 {
 	static const struct image_size bad[] = {
@@ -230,7 +277,7 @@ int main(void)
 		cmocka_unit_test(test_parse),	    cmocka_unit_test(test_windows),
 		cmocka_unit_test(test_positions),   cmocka_unit_test(test_tiles),
 		cmocka_unit_test(test_uneven_tile), cmocka_unit_test(test_hostile_sizes),
-		cmocka_unit_test(test_prompt),
+		cmocka_unit_test(test_slices),	    cmocka_unit_test(test_prompt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

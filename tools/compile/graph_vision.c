@@ -19,10 +19,12 @@ struct tower {
 	const struct vision_names *names;
 	struct txda_dim rows; /* all rows of a launch */
 	uint32_t pixels, positions, taps, tap_weights, windows, out_rows;
-	uint32_t embeds, deep_out; /* outputs */
+	uint32_t merged_spans, mean_rows, mean_weights; /* where windows become rows */
+	uint32_t embeds, deep_out;			/* outputs */
 	uint32_t spans;
 	uint32_t x, rope; /* the stream, and the angles or TXDA_NONE */
 	uint32_t deep;	  /* what the taps' mergers make, side by side */
+	float eps;
 };
 
 static struct range all_of(uint32_t n)
@@ -64,11 +66,11 @@ static uint32_t add_norm(struct tower *t, const char *label, const char *name, u
 	op->in[1] = weight;
 	op->out[0] = out;
 	if (rms) {
-		op->rmsnorm.eps = t->v->eps;
+		op->rmsnorm.eps = t->eps;
 		return out;
 	}
 	op->in[2] = bias;
-	op->layernorm = (struct txda_op_layernorm){t->v->eps, act};
+	op->layernorm = (struct txda_op_layernorm){t->eps, act};
 	return out;
 }
 
@@ -147,6 +149,20 @@ static uint32_t add_gated(struct tower *t, const char *label, const char *gate, 
 
 /* ---- before the layers ---- */
 
+/* Of towers whose windows become rows: the images in these, and which rows are averaged how. */
+static void add_merge_inputs(struct tower *t)
+{
+	struct program *p = t->g.p;
+	const struct txda_dim rows = {TXDA_SYM_T, t->v->rows / 4};
+
+	t->merged_spans = program_add_io(p, "merged_spans", TXDA_SLOT_INPUT, TXDA_I32, 2,
+					 PROGRAM_SYM(S), PROGRAM_DIM(2));
+	t->mean_rows =
+		program_add_io(p, "mean_rows", TXDA_SLOT_INPUT, TXDA_I32, 2, rows, PROGRAM_DIM(4));
+	t->mean_weights = program_add_io(p, "mean_weights", TXDA_SLOT_INPUT, TXDA_F32, 2, rows,
+					 PROGRAM_DIM(4));
+}
+
 static void add_inputs(struct tower *t)
 {
 	const struct vision_config *v = t->v;
@@ -158,7 +174,7 @@ static void add_inputs(struct tower *t)
 	t->g.slot_scratch = program_add_slot(p, "scratch", TXDA_SLOT_SCRATCH, 0);
 	t->pixels =
 		program_add_io(p, "pixels", TXDA_SLOT_INPUT, TXDA_F32, 2, t->rows, PROGRAM_DIM(k));
-	if (!v->family->tiles)
+	if (!v->family->tiles && !v->family->slices)
 		t->positions = program_add_io(p, "patch_positions", TXDA_SLOT_INPUT, TXDA_I32, 2,
 					      t->rows, PROGRAM_DIM(2));
 	if (v->family->taps) {
@@ -172,6 +188,8 @@ static void add_inputs(struct tower *t)
 	if (v->window)
 		t->windows = program_add_io(p, "window_spans", TXDA_SLOT_INPUT, TXDA_I32, 2,
 					    PROGRAM_SYM(B), PROGRAM_DIM(2));
+	if (v->window && v->family->slices)
+		add_merge_inputs(t);
 	t->out_rows =
 		program_add_io(p, "embed_rows", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(R), none);
 	t->embeds = program_add_io(p, "image_embeds", TXDA_SLOT_OUTPUT, TXDA_F32, 2, PROGRAM_SYM(R),
@@ -266,38 +284,43 @@ static void add_patches(struct tower *t)
 
 /* ---- the layers ---- */
 
-static void add_attention(struct tower *t, uint32_t layer)
+/* What is particular to one attention: names, and which rows see each other. */
+struct attention {
+	const char *label, *norm, *qkv, *q, *k, *v, *proj;
+	uint32_t layer, spans;
+};
+
+static void add_attention(struct tower *t, const struct attention *a)
 {
 	const struct vision_config *v = t->v;
-	const struct vision_names *n = t->names;
-	const uint32_t e = v->hidden;
-	const struct weight_piece fused = whole(n->qkv, layer, 3 * e, e),
-				  apart[3] = {whole(n->q, layer, e, e), whole(n->k, layer, e, e),
-					      whole(n->v, layer, e, e)};
+	const uint32_t e = v->hidden, layer = a->layer;
+	const struct weight_piece fused = whole(a->qkv, layer, 3 * e, e),
+				  apart[3] = {whole(a->q, layer, e, e), whole(a->k, layer, e, e),
+					      whole(a->v, layer, e, e)};
 	struct txda_op *op;
 	uint32_t x, qkv, heads;
 	char label[64];
 
-	snprintf(label, sizeof(label), "layers.%u.norm1", layer);
-	x = add_norm(t, label, n->norm1, layer, t->x, t->rows, e, v->family->rms, TXDA_F32,
+	snprintf(label, sizeof(label), "%s.norm1", a->label);
+	x = add_norm(t, label, a->norm, layer, t->x, t->rows, e, v->family->rms, TXDA_F32,
 		     TXDA_ACT_NONE);
-	snprintf(label, sizeof(label), "layers.%u.qkv", layer);
+	snprintf(label, sizeof(label), "%s.qkv", a->label);
 	qkv = add_linear(t,
 			 &(struct linear){.label = label,
-					  .pieces = n->qkv ? &fused : apart,
-					  .n_pieces = n->qkv ? 1 : 3,
+					  .pieces = a->qkv ? &fused : apart,
+					  .n_pieces = a->qkv ? 1 : 3,
 					  .bias = v->qkv_bias,
 					  .x = x,
 					  .residual = TXDA_NONE,
 					  .out = TXDA_NONE,
 					  .flags = TXDA_LINEAR_F32_INPUT},
 			 TXDA_F32, t->rows, 3 * e);
-	heads = graph_scratch(&t->g, program_label(t->g.p, "layers.%u.heads", layer), TXDA_BF16,
+	heads = graph_scratch(&t->g, program_label(t->g.p, "%s.heads", a->label), TXDA_BF16,
 			      t->rows, e);
 	op = program_add_op(t->g.p, TXDA_OP_SPAN_ATTENTION,
-			    program_label(t->g.p, "layers.%u.attn", layer));
+			    program_label(t->g.p, "%s.attn", a->label));
 	op->in[0] = qkv;
-	op->in[1] = v->window && !v->whole[layer] ? t->windows : t->spans;
+	op->in[1] = a->spans;
 	op->in[2] = t->rope;
 	op->out[0] = heads;
 	op->span_attention = (struct txda_op_span_attention){
@@ -305,8 +328,28 @@ static void add_attention(struct tower *t, uint32_t layer)
 		.head_dim = e / v->heads,
 		.scale = 1.0f / sqrtf((float)(e / v->heads)),
 	};
-	snprintf(label, sizeof(label), "layers.%u.proj", layer);
-	add_to_stream(t, label, n->proj, layer, heads, e, v->family->proj_bias);
+	snprintf(label, sizeof(label), "%s.proj", a->label);
+	add_to_stream(t, label, a->proj, layer, heads, e, v->family->proj_bias);
+}
+
+static void add_layer_attention(struct tower *t, uint32_t layer)
+{
+	const struct vision_names *n = t->names;
+	char label[32];
+
+	snprintf(label, sizeof(label), "layers.%u", layer);
+	add_attention(t,
+		      &(struct attention){
+			      .label = label,
+			      .norm = n->norm1,
+			      .qkv = n->qkv,
+			      .q = n->q,
+			      .k = n->k,
+			      .v = n->v,
+			      .proj = n->proj,
+			      .layer = layer,
+			      .spans = t->v->window && !t->v->whole[layer] ? t->windows : t->spans,
+		      });
 }
 
 static void add_mlp(struct tower *t, uint32_t layer)
@@ -327,6 +370,43 @@ static void add_mlp(struct tower *t, uint32_t layer)
 				  v->act, TXDA_BF16, 0);
 	snprintf(label, sizeof(label), "layers.%u.mlp.down", layer);
 	add_to_stream(t, label, n->gate ? n->down : n->fc2, layer, x, v->inner, bias);
+}
+
+/* Windows of 4 rows become one: attention within each, then their mean and what an MLP makes of them
+ * side by side. */
+static void add_shrink(struct tower *t)
+{
+	const struct vision_config *v = t->v;
+	const struct vision_names *n = t->names;
+	const uint32_t width = 4 * v->hidden, inner = 4 * v->inner;
+	struct txda_op *op;
+	uint32_t x;
+
+	add_attention(t, &(struct attention){
+				 .label = "shrink",
+				 .norm = n->window_norm,
+				 .q = n->window_q,
+				 .k = n->window_k,
+				 .v = n->window_v,
+				 .proj = n->window_proj,
+				 .spans = t->windows,
+			 });
+	t->rows.mul /= 4;
+	t->spans = t->merged_spans;
+	x = program_add_alias(t->g.p, t->x, "shrink.x", t->rows, width);
+	x = add_norm(t, "shrink.norm", n->shrink_norm, 0, x, t->rows, width, false, TXDA_F32,
+		     TXDA_ACT_NONE);
+	x = add_product(t, "shrink.fc1", n->shrink_fc1, 0, x, t->rows, inner, width, true,
+			TXDA_ACT_GELU_TANH, TXDA_F32, TXDA_LINEAR_F32_INPUT);
+	x = add_product(t, "shrink.fc2", n->shrink_fc2, 0, x, t->rows, v->hidden, inner, true,
+			TXDA_ACT_NONE, TXDA_F32, TXDA_LINEAR_F32_INPUT);
+	op = program_add_op(t->g.p, TXDA_OP_INTERPOLATE, "shrink.mean");
+	op->in[0] = x;
+	op->in[1] = t->x;
+	op->in[2] = t->mean_rows;
+	op->in[3] = t->mean_weights;
+	op->out[0] = x;
+	t->x = x;
 }
 
 /* ---- after them ---- */
@@ -361,6 +441,17 @@ static void add_tap(struct tower *t, uint32_t tap)
 		   TXDA_F32, PROGRAM_SYM(T), v->out);
 }
 
+/* A GELU between two products: F32 [T, out]. */
+static uint32_t add_merge_products(struct tower *t, uint32_t x, uint32_t width)
+{
+	const struct vision_config *v = t->v;
+
+	x = add_product(t, "merge.fc1", t->names->merge_fc1, 0, x, PROGRAM_SYM(T), width, width,
+			true, v->merge_act, TXDA_F32, TXDA_LINEAR_F32_INPUT);
+	return add_product(t, "merge.fc2", t->names->merge_fc2, 0, x, PROGRAM_SYM(T), v->out, width,
+			   true, TXDA_ACT_NONE, TXDA_F32, TXDA_LINEAR_F32_INPUT);
+}
+
 /* Qwen: F32 [T, out]. */
 static uint32_t add_merger(struct tower *t)
 {
@@ -370,12 +461,23 @@ static uint32_t add_merger(struct tower *t)
 			      v->family->rms, TXDA_F32, TXDA_ACT_NONE);
 
 	x = program_add_alias(t->g.p, x, "merge.x", PROGRAM_SYM(T), width);
-	x = add_product(t, "merge.fc1", t->names->merge_fc1, 0, x, PROGRAM_SYM(T), width, width,
-			true, v->merge_act, TXDA_F32, TXDA_LINEAR_F32_INPUT);
-	return add_product(t, "merge.fc2", t->names->merge_fc2, 0, x, PROGRAM_SYM(T), v->out, width,
-			   true, TXDA_ACT_NONE, TXDA_F32, TXDA_LINEAR_F32_INPUT);
+	return add_merge_products(t, x, width);
 }
 
+/* MiniCPM-V: the same with the norm over the rows side by side, after one over each. */
+static uint32_t add_minicpm_merger(struct tower *t)
+{
+	const struct vision_config *v = t->v;
+	const uint32_t width = t->rows.mul * v->hidden;
+	uint32_t x = add_norm(t, "after", t->names->after, 0, t->x, t->rows, v->hidden, false,
+			      TXDA_F32, TXDA_ACT_NONE);
+
+	t->eps = v->merge_eps;
+	x = program_add_alias(t->g.p, x, "merge.x", PROGRAM_SYM(T), width);
+	x = add_norm(t, "merge.norm", t->names->merge_norm, 0, x, PROGRAM_SYM(T), width, false,
+		     TXDA_F32, TXDA_ACT_NONE);
+	return add_merge_products(t, x, width);
+}
 /* GLM: a convolution over a unit's rows, then a gated MLP: F32 [T, out]. */
 static uint32_t add_glm_merger(struct tower *t)
 {
@@ -449,21 +551,24 @@ static void build(struct tower *t)
 
 	add_inputs(t);
 	t->rope = TXDA_NONE;
-	if (!v->family->tiles)
+	if (!v->family->tiles && !v->family->slices)
 		add_angles(t);
 	add_patches(t);
 	if (v->n_deep)
 		t->deep =
 			graph_scratch(&t->g, "taps", TXDA_F32, PROGRAM_SYM(T), v->n_deep * v->out);
 	for (layer = 0; layer < v->depth; layer++) {
-		add_attention(t, layer);
+		add_layer_attention(t, layer);
 		add_mlp(t, layer);
+		if (v->family->slices && v->window && layer == v->shrink)
+			add_shrink(t);
 		for (i = 0; i < v->n_deep; i++) {
 			if (v->deep[i] == layer)
 				add_tap(t, i);
 		}
 	}
 	embeds = v->family->tiles	? add_projector(t)
+		 : v->family->slices	? add_minicpm_merger(t)
 		 : t->names->downsample ? add_glm_merger(t)
 					: add_merger(t);
 	if (t->names->newline)
@@ -482,6 +587,8 @@ static void set_limits(const struct vision_config *v, const struct compile_optio
 	sym_max[TXDA_SYM_T] = sym_max[TXDA_SYM_S] = sym_max[TXDA_SYM_B] = units;
 	sym_max[TXDA_SYM_R] = units;
 	sym_max[TXDA_SYM_N] = 1;
+	if (v->family->slices) /* 4 windows of 4 patches each */
+		sym_max[TXDA_SYM_B] = 4 * units;
 	if (!v->family->tiles)
 		return;
 	/* As many tiles as an image can have, a row between lines for each line of patches. */
@@ -508,6 +615,7 @@ int graph_build_vision(const struct model_config *config, const struct source *s
 		.v = &config->vision,
 		.names = config->vision.family->names,
 		.rows = {TXDA_SYM_T, config->vision.rows},
+		.eps = config->vision.eps,
 	};
 	uint32_t sym_max[TXDA_SYM_COUNT] = {0};
 	char name[128];

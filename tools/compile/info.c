@@ -84,9 +84,13 @@ static void add_tower(cJSON *object, const struct vision_config *v)
 	cJSON *points;
 	uint32_t i;
 
-	cJSON_AddStringToObject(object, "kind", v->family->tiles ? "tiles" : "merge");
+	cJSON_AddStringToObject(object, "kind",
+				v->family->tiles    ? "tiles"
+				: v->family->slices ? "slices"
+						    : "merge");
 	cJSON_AddStringToObject(object, "positions",
-				v->family->taps == 4	? "bilinear"
+				v->family->taps == 1	? "nearest"
+				: v->family->taps == 4	? "bilinear"
 				: v->family->taps == 16 ? "bicubic"
 				: v->family->taps	? "tile"
 							: "none");

@@ -81,6 +81,35 @@ static const struct vision_names names_clip = {
 	.newline = "image_newline",
 };
 
+#define MINICPM(name)	     "vision_tower." name
+#define MINICPM_LAYER(name)  MINICPM("encoder.layers.%u." name)
+#define MINICPM_SHRINK(name) MINICPM("vit_merger." name)
+
+static const struct vision_names names_minicpm = {
+	.patch = MINICPM("embeddings.patch_embedding"),
+	.norm1 = MINICPM_LAYER("layer_norm1"),
+	.norm2 = MINICPM_LAYER("layer_norm2"),
+	.q = MINICPM_LAYER("self_attn.q_proj"),
+	.k = MINICPM_LAYER("self_attn.k_proj"),
+	.v = MINICPM_LAYER("self_attn.v_proj"),
+	.proj = MINICPM_LAYER("self_attn.out_proj"),
+	.fc1 = MINICPM_LAYER("mlp.fc1"),
+	.fc2 = MINICPM_LAYER("mlp.fc2"),
+	.positions = MINICPM("embeddings.position_embedding"),
+	.window_norm = MINICPM_SHRINK("layer_norm1"),
+	.window_q = MINICPM_SHRINK("self_attn.q_proj"),
+	.window_k = MINICPM_SHRINK("self_attn.k_proj"),
+	.window_v = MINICPM_SHRINK("self_attn.v_proj"),
+	.window_proj = MINICPM_SHRINK("self_attn.out_proj"),
+	.shrink_norm = MINICPM_SHRINK("pre_norm"),
+	.shrink_fc1 = MINICPM_SHRINK("linear_1"),
+	.shrink_fc2 = MINICPM_SHRINK("linear_2"),
+	.after = MINICPM("post_layernorm"),
+	.merge_norm = "merger.mlp.0.pre_norm",
+	.merge_fc1 = "merger.mlp.0.linear_1",
+	.merge_fc2 = "merger.mlp.0.linear_2",
+};
+
 #define QWEN_KEYS                                                                                  \
 	.depth_key = "depth", .heads_key = "num_heads", .heads = 16, .qkv_bias = true,             \
 	.proj_bias = true, .mlp_bias = true, .eps = 1e-6, .out = 3584
@@ -150,6 +179,26 @@ static const struct vision_family families[] = {
 		.inner = 3072,
 		.patch = 32,
 		.eps = 1e-5,
+	},
+	{
+		.model_type = "minicpmv4_6",
+		.names = &names_minicpm,
+		.slices = true,
+		.patch_bias = true,
+		.qkv_bias = true,
+		.proj_bias = true,
+		.mlp_bias = true,
+		.taps = 1,
+		.depth_key = "num_hidden_layers",
+		.heads_key = "num_attention_heads",
+		.hidden_key = "hidden_size",
+		.act = "gelu_pytorch_tanh",
+		.depth = 12,
+		.hidden = 768,
+		.heads = 12,
+		.inner = 3072,
+		.patch = 16,
+		.eps = 1e-6,
 	},
 };
 
@@ -234,6 +283,8 @@ static int parse_list(const cJSON *json, const char *key, const uint32_t *fallba
 static int parse_sizes(const cJSON *json, const struct vision_family *f, struct vision_config *v,
 		       struct tool_error *error)
 {
+	const bool rotates = !f->tiles && !f->slices;
+	const uint32_t multiple = rotates ? 4 : 2;
 	const double ratio = 4;
 	double mlp_ratio = 0;
 	int r;
@@ -252,7 +303,7 @@ static int parse_sizes(const cJSON *json, const struct vision_family *f, struct 
 	if (!r)
 		r = config_u32(json, "patch_size", 1, 512, f->patch, &v->patch, error);
 	if (!r)
-		r = config_u32(json, f->tiles ? "num_channels" : "in_channels", 3, 3, 3,
+		r = config_u32(json, rotates ? "in_channels" : "num_channels", 3, 3, 3,
 			       &v->channels, error);
 	if (r)
 		return r;
@@ -260,10 +311,10 @@ static int parse_sizes(const cJSON *json, const struct vision_family *f, struct 
 		return tool_fail(error, -EINVAL,
 				 "%s: %u is no multiple of %s %u, or mlp_ratio %g is too small",
 				 f->hidden_key, v->hidden, f->heads_key, v->heads, mlp_ratio);
-	if (v->hidden / v->heads > 512 || v->hidden / v->heads % (f->tiles ? 2 : 4))
+	if (v->hidden / v->heads > 512 || v->hidden / v->heads % multiple)
 		return tool_fail(error, -ENOTSUP,
 				 "%s: %u / %s %u is not a multiple of %u up to 512", f->hidden_key,
-				 v->hidden, f->heads_key, v->heads, f->tiles ? 2 : 4);
+				 v->hidden, f->heads_key, v->heads, multiple);
 	return 0;
 }
 
@@ -438,6 +489,70 @@ static int parse_tiles(const cJSON *root, const cJSON *json, struct vision_confi
 	return 0;
 }
 
+/* Only squares of 2 x 2 are merged. */
+static int check_square(const cJSON *json, const char *key, struct tool_error *error)
+{
+	const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, key);
+
+	for (int i = 0; config_has(json, key) && i < 2; i++) {
+		const cJSON *side = cJSON_GetArrayItem(list, i);
+
+		if (cJSON_GetArraySize(list) != 2 || !cJSON_IsNumber(side) ||
+		    side->valuedouble != 2)
+			return tool_fail(error, -ENOTSUP, "%s: only [2, 2] is supported", key);
+	}
+	return 0;
+}
+
+/* MiniCPM-V; what its configuration says at the top counts for the tower. */
+static int parse_slices(const cJSON *root, const cJSON *json, struct vision_config *v,
+			struct tool_error *error)
+{
+	const cJSON *mode = cJSON_GetObjectItemCaseSensitive(root, "downsample_mode");
+	const char *name = config_has(root, "downsample_mode") ? cJSON_GetStringValue(mode) : "16x";
+	uint32_t size, times;
+	bool drop, twice;
+	int r;
+
+	if (!name || (strcmp(name, "16x") && strcmp(name, "4x")))
+		return tool_fail(error, -ENOTSUP,
+				 "downsample_mode: \"%.64s\" is not supported (16x and 4x are)",
+				 name ? name : "?");
+	twice = !strcmp(name, "16x");
+	r = check_square(root, "merge_kernel_size", error);
+	if (!r)
+		r = config_u32(root, "merger_times", 1, 1, 1, &times, error);
+	if (!r)
+		r = config_bool(root, "drop_vision_last_layer", false, &drop, error);
+	if (!r && drop)
+		r = tool_fail(error, -ENOTSUP, "drop_vision_last_layer: true is not supported");
+	if (!r && twice)
+		r = config_u32(root, "insert_layer_id", 0, v->depth - 1, 6, &v->shrink, error);
+	if (!r && v->shrink >= v->depth)
+		r = tool_fail(error, -EINVAL, "insert_layer_id: missing, and 6 is not below %u",
+			      v->depth);
+	if (r)
+		return r;
+	r = check_square(json, "window_kernel_size", error);
+	if (!r)
+		r = config_u32(json, "image_size", 1, 1u << 16, 224, &size, error);
+	if (r)
+		return tool_fail_within(error, r, "vision_config");
+	v->temporal = 1;
+	v->window = twice ? 2 : 0;
+	v->merge = twice ? 4 : 2;
+	v->rows = v->merge * v->merge;
+	v->side = size / v->patch;
+	v->merge_eps = 1e-6f;
+	memset(v->whole, true, sizeof(v->whole));
+	if (!v->side || v->side > 1024)
+		return tool_fail(error, -EINVAL,
+				 "vision_config: image_size: %u is not 1 to 1024 patches of "
+				 "patch_size %u",
+				 size, v->patch);
+	return 0;
+}
+
 /* The id that stands for an embedding; older configurations call it another name. */
 static int parse_token(const cJSON *json, uint32_t vocab, struct vision_config *v,
 		       struct tool_error *error)
@@ -479,19 +594,21 @@ int vision_parse(const cJSON *json, const struct vision_family *f, uint32_t text
 	if (!r && f->names->gate && v.act != TXDA_ACT_SILU)
 		r = tool_fail(error, -ENOTSUP, "hidden_act: only silu is supported for %s",
 			      f->model_type);
-	if (!r && f->tiles)
+	if (!r && (f->tiles || f->slices))
 		r = config_double(tower, "layer_norm_eps", 0, 1, &f->eps, &eps, error);
 	else if (!r && f->names->downsample)
 		r = config_double(tower, "rms_norm_eps", 0, 1, &f->eps, &eps, error);
-	if (!r && !f->tiles)
+	if (!r && !f->tiles && !f->slices)
 		r = parse_rope(tower, &v, error);
-	if (!r && !f->tiles)
+	if (!r && !f->tiles && !f->slices)
 		r = parse_merge(tower, f, &v, error);
 	if (r)
 		return tool_fail_within(error, r, "vision_config");
-	v.eps = (float)eps;
+	v.eps = v.merge_eps = (float)eps;
 	if (f->tiles)
 		r = parse_tiles(json, tower, &v, error);
+	else if (f->slices)
+		r = parse_slices(json, tower, &v, error);
 	if (!r)
 		r = parse_token(json, vocab, &v, error);
 	if (!r && v.out != text_hidden)

@@ -5,7 +5,8 @@
  *
  * A launch takes T units. In towers that merge patches (Qwen, GLM) a unit is a square of merge x
  * merge patches, which becomes one token; in those that see tiles (CLIP) it is a tile, with a row
- * for the class and one for each patch.
+ * for the class and one for each patch. MiniCPM-V merges twice: windows of 2 x 2 patches become one
+ * row between two layers, and 2 x 2 of those a token at the end.
  */
 #ifndef TXDA_COMPILE_VISION_H
 #define TXDA_COMPILE_VISION_H
@@ -36,6 +37,9 @@ struct vision_names {
 	const char *merge_norm, *merge_fc1, *merge_fc2;
 	const char *merge_proj, *merge_gate, *merge_up, *merge_down; /* the merger of GLM */
 	const char *deep_norm, *deep_fc1, *deep_fc2; /* mergers of taps; %u is the tap */
+	/* Attention within windows, then an MLP that makes one row of each. */
+	const char *window_norm, *window_q, *window_k, *window_v, *window_proj;
+	const char *shrink_norm, *shrink_fc1, *shrink_fc2;
 	const char *newline;
 };
 
@@ -44,8 +48,9 @@ struct vision_family {
 	const char *text;	/* the text's family; NULL: text_config.model_type says it */
 	const char *tower;	/* vision_config.model_type, when that makes a difference */
 	const struct vision_names *names;
-	bool tiles; /* units are tiles */
-	bool rms;   /* norms are RMSNORM, else LAYERNORM with a bias */
+	bool tiles;  /* units are tiles */
+	bool slices; /* units merge twice; pictures come in several pieces */
+	bool rms;    /* norms are RMSNORM, else LAYERNORM with a bias */
 	bool patch_bias, qkv_bias, proj_bias, mlp_bias;
 	bool windows, deep;
 	uint32_t taps; /* of the learned positions; 0: there are none */
@@ -68,7 +73,9 @@ struct vision_config {
 	bool qkv_bias, merge_bias;
 	float eps;
 	double rope_theta;
-	uint32_t window;	       /* units of a window's side; 0: none */
+	float merge_eps;	       /* of the norms behind the layers */
+	uint32_t window;	       /* units of a window's side (slices: patches); 0: none */
+	uint32_t shrink;	       /* slices: the layer behind which windows become rows */
 	bool whole[VISION_MAX_LAYERS]; /* layers that see the whole image */
 	uint32_t side; /* of the square of learned positions, or of a tile in patches */
 	uint32_t tile; /* pixels of a tile's side; 0: none */

@@ -452,7 +452,7 @@ static int run_case(struct runner *r, const struct safetensors *st, unsigned ind
 	if (ret)
 		return ret;
 	if (r->vision) {
-		ret = vision_case(r, st, index, c.ids, c.n_ids, &seen, error);
+		ret = vision_case(r, st, o->path, index, c.ids, c.n_ids, &seen, error);
 		r->images = &seen.images;
 		if (seen.n_embeds)
 			g.images = fmax(seen.embeds_error, seen.deepstack_error);

@@ -9,13 +9,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "clock.h"
 #include "files.h"
 #include "json.h"
 
-#define INFO_BYTES  (1u << 20)
-#define MAX_IMAGES  1000
-#define RUN_SECONDS 600
+#define INFO_BYTES     (1u << 20)
+#define MAX_IMAGES     1000
+#define PICTURE_BYTES  (16u << 20)
+#define PICTURE_PIXELS (16u << 20)
+#define RUN_SECONDS    600
 
 static int read_json(int dir, const char *name, cJSON **ret, struct tool_error *error)
 {
@@ -75,19 +78,22 @@ static const struct safetensors_tensor *find(const struct safetensors *st, unsig
 static int read_sizes(const struct image_tower *t, const struct safetensors *st, unsigned index,
 		      struct image_size **ret, unsigned *ret_n, struct tool_error *error)
 {
-	const struct safetensors_tensor *grid = find(st, index, "image_grid_thw"),
-					*sizes = find(st, index, "image_sizes"),
-					*from = t->kind == IMAGE_MERGE ? grid : sizes;
+	static const char *const names[] = {
+		[IMAGE_MERGE] = "image_grid_thw",
+		[IMAGE_TILES] = "image_sizes",
+		[IMAGE_SLICES] = "target_sizes",
+	};
+	const struct safetensors_tensor *from = find(st, index, names[t->kind]);
 	const unsigned columns = t->kind == IMAGE_MERGE ? 3 : 2;
 	unsigned i;
 
 	*ret_n = 0;
-	if (!grid && !sizes)
+	if (!from && !find(st, index, "pixel_values"))
 		return 0;
 	if (!from || from->dtype != SAFETENSORS_I32 || from->ndim != 2 || !from->dim[0] ||
 	    from->dim[0] > MAX_IMAGES || from->dim[1] != columns)
-		return tool_fail(error, -EINVAL, "case%u: image sizes of another type or shape",
-				 index);
+		return tool_fail(error, -EINVAL, "case%u.%s: missing, or of another type or shape",
+				 index, names[t->kind]);
 	*ret = calloc(from->dim[0], sizeof(**ret));
 	if (!*ret)
 		return tool_fail(error, -ENOMEM, "no memory");
@@ -98,6 +104,17 @@ static int read_sizes(const struct image_tower *t, const struct safetensors *st,
 	}
 	*ret_n = (unsigned)from->dim[0];
 	return 0;
+}
+
+/* Of SLICES the file has a line of pixels through all patches after another. */
+static void copy_lines(const struct image_tower *t, const uint8_t *from, uint64_t patches,
+		       float *to)
+{
+	const uint32_t side = t->patch, lines = t->channels * side;
+
+	for (uint64_t i = 0; i < patches * lines; i++)
+		memcpy(to + i * side, from + (i % lines * patches + i / lines) * side * sizeof(*to),
+		       side * sizeof(*to));
 }
 
 /* The pixels of all images, without the tiles that fill shorter ones up. */
@@ -123,6 +140,10 @@ static int read_pixels(const struct image_tower *t, const struct safetensors *st
 	*ret = malloc(p->bytes);
 	if (!*ret)
 		return tool_fail(error, -ENOMEM, "no memory");
+	if (t->kind == IMAGE_SLICES) {
+		copy_lines(t, p->data, units * t->merge * t->merge, *ret);
+		return 0;
+	}
 	for (i = 0; i < n; i++) {
 		uint64_t own = image_units(t, sizes[i]);
 
@@ -138,6 +159,7 @@ static int run(struct runner *r, const struct image_tower *t, const struct image
 {
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	const size_t taps = (size_t)p->rows * t->taps;
+	const bool shrinks = t->kind == IMAGE_SLICES && t->window;
 	const struct {
 		const char *name;
 		const void *data;
@@ -150,6 +172,9 @@ static int run(struct runner *r, const struct image_tower *t, const struct image
 		{"image_spans", p->image_spans, 2 * (size_t)p->spans},
 		{"window_spans", p->window_spans, t->window ? 2 * (size_t)p->windows : 0},
 		{"embed_rows", p->embed_rows, p->tokens},
+		{"merged_spans", p->merged_spans, shrinks ? 2 * (size_t)p->spans : 0},
+		{"mean_rows", p->mean_rows, shrinks ? p->rows : 0},
+		{"mean_weights", p->mean_weights, shrinks ? p->rows : 0},
 	};
 	uint64_t fence;
 	int ret = 0;
@@ -262,76 +287,117 @@ static int place(const struct image_tower *t, const struct safetensors *st, unsi
 	return 0;
 }
 
-/* The decoded picture NAME of images/NAME, borrowed; false: the file does not have it. */
-static bool find_picture(const struct safetensors *st, const char *path, struct image_picture *ret)
+/* The decoded picture NAME of images/NAME; false: the file does not have it. */
+static bool copy_picture(const struct safetensors *st, const char *name, struct image_picture *ret)
 {
-	const char *name = strrchr(path, '/');
 	const struct safetensors_tensor *t;
 	char full[96];
 
-	snprintf(full, sizeof(full), "image.%s", name ? name + 1 : path);
+	snprintf(full, sizeof(full), "image.%s", name);
 	t = safetensors_find(st, full);
 	if (!t || t->dtype != SAFETENSORS_U8 || t->ndim != 3 || t->dim[2] != 3 || !t->dim[0] ||
 	    !t->dim[1] || t->dim[0] > 65535 || t->dim[1] > 65535)
 		return false;
-	*ret = (struct image_picture){(uint32_t)t->dim[1], (uint32_t)t->dim[0],
-				      (uint8_t *)(uintptr_t)t->data};
-	return true;
+	*ret = (struct image_picture){(uint32_t)t->dim[1], (uint32_t)t->dim[0], malloc(t->bytes)};
+	if (ret->rgb)
+		memcpy(ret->rgb, t->data, t->bytes);
+	return ret->rgb != NULL;
 }
 
-/* One picture through lib/image, against what the reference made of it, at @want. */
-static int check_picture(const struct runner *r, const struct image_picture *picture,
-			 struct image_size size, const float *want, struct vision_case *c,
-			 struct tool_error *error)
+/*
+ * A picture as the reference decoded it or, where that is plain, from its file beside the golden
+ * one. 1: there is none; the caller frees its pixels.
+ */
+static int open_picture(const struct safetensors *st, const char *golden, const char *path,
+			struct image_picture *ret, struct tool_error *error)
 {
-	uint64_t n = image_units(&r->tower, size);
-	struct image_size own;
+	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
+		   *slash = strrchr(golden, '/');
+	char *data = NULL, full[4096], err[200];
+	size_t bytes;
+	int r;
+
+	if (copy_picture(st, name, ret))
+		return 0;
+	r = snprintf(full, sizeof(full), "%.*simages/%s", slash ? (int)(slash + 1 - golden) : 0,
+		     golden, name);
+	if (r >= (int)sizeof(full) || access(full, F_OK))
+		return 1;
+	r = tool_read_file(AT_FDCWD, full, PICTURE_BYTES, &data, &bytes, error);
+	if (!r && image_decode_apart(data, bytes, PICTURE_PIXELS, NULL, ret, err, sizeof(err)))
+		r = tool_fail(error, -EINVAL, "%s: %s", full, err);
+	free(data);
+	return r;
+}
+
+/* One picture through lib/image, against what the reference made of it: the first of @n images,
+ * whose pixels are at @want. Returns how many of them it is. */
+static int check_picture(const struct runner *r, const struct image_picture *picture,
+			 const struct image_size *sizes, unsigned n, const float *want,
+			 struct vision_case *c, struct tool_error *error)
+{
+	struct image_parts parts;
+	uint64_t units = 0;
+	uint32_t count, i;
 	float *pixels;
 	char err[200];
-	int ret = image_process(&r->processor, &r->tower, picture, &own, &pixels, err, sizeof(err));
+	int ret =
+		image_process(&r->processor, &r->tower, picture, &parts, &pixels, err, sizeof(err));
 
 	if (ret)
 		return tool_fail(error, ret, "%s", err);
-	n *= image_unit_elements(&r->tower);
-	if (own.height != size.height || own.width != size.width)
-		ret = tool_fail(error, -EINVAL, "a picture becomes %u x %u, not %u x %u",
-				own.height, own.width, size.height, size.width);
-	for (uint64_t i = 0; !ret && i < n; i++)
-		c->pixels_error = fmax(c->pixels_error, fabs((double)pixels[i] - want[i]));
+	count = image_parts_count(&parts);
+	for (i = 0; !ret && i < count; i++) {
+		struct image_size own = image_part(&parts, i);
+
+		units += image_units(&r->tower, own);
+		if (i >= n || own.height != sizes[i].height || own.width != sizes[i].width)
+			ret = tool_fail(error, -EINVAL,
+					"image %u of %u of a picture is %u x %u, not %u x %u", i,
+					count, own.height, own.width, i < n ? sizes[i].height : 0,
+					i < n ? sizes[i].width : 0);
+	}
+	for (uint64_t k = 0; !ret && k < units * image_unit_elements(&r->tower); k++)
+		c->pixels_error = fmax(c->pixels_error, fabs((double)pixels[k] - want[k]));
 	c->n_pictures++;
 	free(pixels);
-	return ret;
+	return ret ? ret : (int)count;
 }
 
 static int check_pictures(const struct runner *r, const struct safetensors *st, unsigned index,
-			  const struct image_size *sizes, unsigned n, const float *want,
-			  struct vision_case *c, struct tool_error *error)
+			  const char *golden, const struct image_size *sizes, unsigned n,
+			  const float *want, struct vision_case *c, struct tool_error *error)
 {
 	const struct image_tower *t = &r->tower;
-	uint64_t unit = image_unit_elements(t);
 	char name[32];
 	const char *text;
 	cJSON *list;
+	unsigned i = 0;
 	int ret = 0;
 
 	snprintf(name, sizeof(name), "case%u.images", index);
 	text = safetensors_metadata(st, name);
 	list = text ? cJSON_Parse(text) : NULL;
-	for (unsigned i = 0; i < n && !ret; i++) {
-		const char *path = cJSON_GetStringValue(cJSON_GetArrayItem(list, (int)i));
-		struct image_picture picture;
+	for (int k = 0; i < n && ret >= 0 && r->processor.scale > 0; k++) {
+		const char *path = cJSON_GetStringValue(cJSON_GetArrayItem(list, k));
+		struct image_picture picture = {0};
 
-		if (r->processor.scale > 0 && path && find_picture(st, path, &picture))
-			ret = check_picture(r, &picture, sizes[i], want, c, error);
-		want += image_units(t, sizes[i]) * unit;
+		ret = path ? open_picture(st, golden, path, &picture, error) : 1;
+		if (!ret)
+			ret = check_picture(r, &picture, sizes + i, n - i, want, c, error);
+		else if (ret > 0 && t->kind == IMAGE_SLICES)
+			break; /* it may be any number of images */
+		free(picture.rgb);
+		for (int of = 0; of < ret; of++)
+			want += image_units(t, sizes[i++]) * image_unit_elements(t);
 	}
 	cJSON_Delete(list);
-	return ret;
+	return ret < 0 ? ret : 0;
 }
 
 static int encode(struct runner *r, const struct safetensors *st, unsigned index,
-		  const struct image_size *sizes, unsigned n, struct vision_case *c,
-		  struct tool_error *error)
+		  const char *golden, const struct image_size *sizes, unsigned n,
+		  struct vision_case *c, struct tool_error *error)
 {
 	struct image_plan plan;
 	float *pixels = NULL, *rows;
@@ -349,7 +415,7 @@ static int encode(struct runner *r, const struct safetensors *st, unsigned index
 	if (!ret)
 		ret = read_pixels(&r->tower, st, index, sizes, n, &pixels, error);
 	if (!ret)
-		ret = check_pictures(r, st, index, sizes, n, pixels, c, error);
+		ret = check_pictures(r, st, index, golden, sizes, n, pixels, c, error);
 	if (!ret) {
 		image_plan_pixels(&r->tower, &plan, pixels, rows);
 		ret = run(r, &r->tower, &plan, rows, c, error);
@@ -362,8 +428,9 @@ static int encode(struct runner *r, const struct safetensors *st, unsigned index
 	return ret;
 }
 
-int vision_case(struct runner *r, const struct safetensors *st, unsigned index, const int32_t *ids,
-		unsigned n_ids, struct vision_case *ret, struct tool_error *error)
+int vision_case(struct runner *r, const struct safetensors *st, const char *golden, unsigned index,
+		const int32_t *ids, unsigned n_ids, struct vision_case *ret,
+		struct tool_error *error)
 {
 	struct vision_case c = {0};
 	struct image_size *sizes = NULL;
@@ -376,7 +443,7 @@ int vision_case(struct runner *r, const struct safetensors *st, unsigned index, 
 	if (!e && (!c.positions || !c.rows))
 		e = tool_fail(error, -ENOMEM, "no memory");
 	if (!e && n)
-		e = encode(r, st, index, sizes, n, &c, error);
+		e = encode(r, st, index, golden, sizes, n, &c, error);
 	if (!e)
 		e = place(&r->tower, st, index, ids, n_ids, sizes, n, &c, error);
 	free(sizes);

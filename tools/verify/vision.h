@@ -22,11 +22,13 @@ struct vision_case {
 int vision_open(const char *case_dir, struct image_tower *ret,
 		struct image_processor *ret_processor, struct tool_error *error);
 /*
- * Encodes the pixels of case @index, whose prompt is @ids, and compares. Positions, where the file
- * has them, must be those of the reference.
+ * Encodes the pixels of case @index of the file @golden, whose prompt is @ids, and compares; images
+ * are looked for beside the file. Positions, where the file has them, must be those of the
+ * reference.
  */
-int vision_case(struct runner *r, const struct safetensors *st, unsigned index, const int32_t *ids,
-		unsigned n_ids, struct vision_case *ret, struct tool_error *error);
+int vision_case(struct runner *r, const struct safetensors *st, const char *golden, unsigned index,
+		const int32_t *ids, unsigned n_ids, struct vision_case *ret,
+		struct tool_error *error);
 void vision_case_free(struct vision_case *c);
 
 #endif /* TXDA_VERIFY_VISION_H */
