@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
-#include "child.h"
+#include "decode_apart.h"
 
 static uint8_t file[1 << 20];
 static char err[300];

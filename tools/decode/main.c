@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txda-decode: one picture from standard input, in confinement (lib/image/child.h). */
+/* txda-decode: one picture from standard input, in confinement (lib/image/decode_apart.h). */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "decode_apart.h"
 #include "confine.h"
 #include "decode.h"
 

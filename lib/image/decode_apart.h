@@ -7,8 +7,8 @@
  *
  * Threads: any number at the same time. The caller does not ignore SIGCHLD.
  */
-#ifndef TXDA_IMAGE_CHILD_H
-#define TXDA_IMAGE_CHILD_H
+#ifndef TXDA_IMAGE_DECODE_APART_H
+#define TXDA_IMAGE_DECODE_APART_H
 
 #include "resize.h"
 
@@ -37,4 +37,4 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 		       const struct image_child_options *options, struct image_picture *ret,
 		       char *err, size_t errlen);
 
-#endif /* TXDA_IMAGE_CHILD_H */
+#endif /* TXDA_IMAGE_DECODE_APART_H */
