@@ -285,7 +285,8 @@ struct txda_model *txda_model_unref(struct txda_model *model);
 struct txda_model_plan {
 	size_t size;
 	unsigned tp;
-	uint64_t weight_bytes, scratch_bytes, io_bytes; /* of the rank that needs most */
+	/* Of the rank that needs most; with those of the program `vision`, where there is one. */
+	uint64_t weight_bytes, scratch_bytes, io_bytes;
 	uint64_t kv_block_bytes;
 	uint64_t kv_blocks_at_limit; /* for max_seqs sequences of max_context tokens */
 };

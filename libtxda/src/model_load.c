@@ -444,11 +444,47 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* Adds what a program of the case takes on the rank that needs most. */
+static int plan_program(struct txda_context *context, const struct txda__case *info, int dir_fd,
+			const char *program, struct txda_model_plan *plan)
+{
+	struct txda__rank *rank = calloc(info->tp, sizeof(*rank));
+	uint64_t scratch_bytes = 0, io_bytes = 0;
+	int ret;
+
+	ret = rank ? txda__load_programs(context, info, dir_fd, program, rank)
+		   : txda__fail(context, -ENOMEM, "out of memory");
+	for (unsigned r = 0; r < info->tp && ret >= 0; r++) {
+		const struct txda__program *p = &rank[r].program;
+		int scratch = txda__find_slot(p, TXDA_SLOT_SCRATCH),
+		    kv = txda__find_slot(p, TXDA_SLOT_KV);
+
+		if (txda__find_slot(p, TXDA_SLOT_WEIGHTS) >= 0)
+			plan->weight_bytes =
+				max_u64(plan->weight_bytes,
+					txda__align(info->chip[r].param_bytes, TXDA__PAGE));
+		if (scratch >= 0)
+			scratch_bytes = max_u64(scratch_bytes,
+						txda__align(p->slot[scratch].bytes, TXDA__PAGE));
+		io_bytes =
+			max_u64(io_bytes, txda__align(txda__io_bytes(&rank[r], NULL), TXDA__PAGE));
+		if (kv >= 0) {
+			plan->kv_block_bytes = max_u64(plan->kv_block_bytes, p->slot[kv].bytes);
+			plan->kv_blocks_at_limit = min_u64(kv_limit(info, p), kv_useful(info));
+		}
+	}
+	plan->scratch_bytes += scratch_bytes;
+	plan->io_bytes += io_bytes;
+	for (unsigned r = 0; rank && r < info->tp; r++)
+		free(rank[r].kcore);
+	free(rank);
+	return ret;
+}
+
 int txda_model_plan(struct txda_context *context, const char *path,
 		    struct txda_model_plan *ret_plan)
 {
 	struct txda_model_plan plan = {0};
-	struct txda__rank *rank = NULL;
 	struct txda__case info;
 	char err[400];
 	int dir_fd, ret;
@@ -456,34 +492,13 @@ int txda_model_plan(struct txda_context *context, const char *path,
 	ret = txda__case_open(path, &dir_fd, &info, err, sizeof(err));
 	if (ret < 0)
 		return txda__fail(context, ret, "%s: %s", path, err);
-	rank = calloc(info.tp, sizeof(*rank));
-	ret = rank ? txda__load_programs(context, &info, dir_fd, NULL, rank)
-		   : txda__fail(context, -ENOMEM, "out of memory");
-	close(dir_fd);
 	plan.tp = info.tp;
-	for (unsigned r = 0; r < info.tp && ret >= 0; r++) {
-		const struct txda__program *p = &rank[r].program;
-		int scratch = txda__find_slot(p, TXDA_SLOT_SCRATCH),
-		    kv = txda__find_slot(p, TXDA_SLOT_KV);
-
-		if (txda__find_slot(p, TXDA_SLOT_WEIGHTS) >= 0)
-			plan.weight_bytes =
-				max_u64(plan.weight_bytes,
-					txda__align(info.chip[r].param_bytes, TXDA__PAGE));
-		if (scratch >= 0)
-			plan.scratch_bytes =
-				max_u64(plan.scratch_bytes,
-					txda__align(p->slot[scratch].bytes, TXDA__PAGE));
-		plan.io_bytes = max_u64(plan.io_bytes,
-					txda__align(txda__io_bytes(&rank[r], NULL), TXDA__PAGE));
-		if (kv >= 0) {
-			plan.kv_block_bytes = max_u64(plan.kv_block_bytes, p->slot[kv].bytes);
-			plan.kv_blocks_at_limit = min_u64(kv_limit(&info, p), kv_useful(&info));
-		}
+	ret = plan_program(context, &info, dir_fd, NULL, &plan);
+	if (ret >= 0 && info.vision.present) {
+		txda__case_to_vision(&info);
+		ret = plan_program(context, &info, dir_fd, "vision", &plan);
 	}
-	for (unsigned r = 0; rank && r < info.tp; r++)
-		free(rank[r].kcore);
-	free(rank);
+	close(dir_fd);
 	if (ret < 0)
 		return txda__fail_prefix(context, ret, "%s", path);
 	return txda__copy_out(context, ret_plan, &plan, sizeof(plan), "txda_model_plan");
