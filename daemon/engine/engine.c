@@ -90,6 +90,10 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 		.dimensions = l->hidden,
 		.normalize = !*info->pooling || info->normalize,
 	};
+	if (e->encoder) {
+		l->tower = *encoder_tower(e->encoder);
+		l->embeds = (e->slots[0].n_embeds + e->slots[0].n_deepstack) * sizeof(float);
+	}
 	e->max_queue = at_most(options->max_queue, 1024, 1u << 20);
 	e->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
 	e->prefix_caching = options->prefix_caching;
@@ -114,6 +118,13 @@ static int build(struct engine *e, const struct engine_options *options,
 			 "%s is the layer that predicts further tokens (--mtp), no model by itself",
 			 options->case_dir);
 		return -EINVAL;
+	}
+	if (e->encoder) {
+		error = encoder_check(e->encoder, e->slots[0].n_embeds, e->slots[0].n_deepstack,
+				      err, errlen);
+		if (error)
+			return error;
+		e->slots[0].sees = e->slots[1].sees = true;
 	}
 	set_limits(e, options, info, max_blocks);
 	plan = (struct scheduler_options){
@@ -172,13 +183,16 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 		return -ENOMEM;
 	}
 	e->ready_fd = -1;
+	TAILQ_INIT(&e->encodes);
 	pthread_mutex_init(&e->sleep_lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&e->wake, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	pthread_mutex_init(&e->stats_lock, NULL);
-	error = load_model(e, group, options, &info, err, errlen);
+	error = encoder_new(group, options, &e->encoder, err, errlen);
+	if (!error)
+		error = load_model(e, group, options, &info, err, errlen);
 	if (!error)
 		error = build(e, options, &info, err, errlen);
 	if (!error && options->speculation && info.stateful) {
@@ -223,6 +237,7 @@ void engine_free(struct engine *e)
 	kv_free(e->kv);
 	step_fini(&e->slots[0]);
 	step_fini(&e->slots[1]);
+	encoder_free(e->encoder);
 	txda_model_unref(e->model);
 	pthread_mutex_destroy(&e->sleep_lock);
 	pthread_cond_destroy(&e->wake);
@@ -251,6 +266,16 @@ static int check_pooling(const struct engine *e, const struct engine_request *r,
 	return 0;
 }
 
+static int check_images(const struct engine *e, const struct engine_request *r, char *err,
+			size_t errlen)
+{
+	if (!r->images || (e->encoder && r->images->n_prompt == r->n_prompt &&
+			   !memcmp(&r->images->tower, &e->limits.tower, sizeof(e->limits.tower))))
+		return 0;
+	snprintf(err, errlen, "the images were prepared for another model");
+	return -EOPNOTSUPP;
+}
+
 static int check(const struct engine *e, const struct engine_request *r, char *err, size_t errlen)
 {
 	int error;
@@ -271,6 +296,8 @@ static int check(const struct engine *e, const struct engine_request *r, char *e
 		error = forward_check(e, r, err, errlen);
 	if (!error)
 		error = beam_run_check(e, r, err, errlen);
+	if (!error)
+		error = check_images(e, r, err, errlen);
 	if (error)
 		return error;
 	for (unsigned i = 0; i < r->n_prompt; i++) {

@@ -30,6 +30,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "images.h"
+
 struct txda_context;
 struct txda_group;
 struct txda_weights;
@@ -163,8 +165,9 @@ struct engine_request {
 	uint64_t deadline_ns;
 	struct engine_sampling sampling;
 	unsigned n_prompt;
-	const int32_t *prompt; /* [n_prompt], owned by the request */
-	bool prompt_logprobs;  /* also give logprobs of the prompt's own tokens (echo) */
+	const int32_t *prompt;	      /* [n_prompt], owned by the request */
+	bool prompt_logprobs;	      /* also give logprobs of the prompt's own tokens (echo) */
+	struct engine_images *images; /* a reference, owned by the request; NULL: only text */
 	/*
 	 * Requests for the same prompt that are submitted with this one and go on from it, linked by
 	 * fork_next: the prompt is computed and counted once. They have no sink and no pooling.
@@ -303,7 +306,8 @@ void engine_free(struct engine *e);
  * -E2BIG: prompt longer than the context (which never exceeds the whole KV cache; err says value
  * and limit). -EINVAL: an empty prompt, a token outside the vocabulary, a sampling parameter out of
  * range. -EIO: the group was lost. -ESHUTDOWN: it is being freed. -EOPNOTSUPP: a vector is wanted
- * of a program that gives no hidden states, or rows are wanted that it does not have.
+ * of a program that gives no hidden states, or rows are wanted that it does not have, or images were
+ * prepared for another tower than the model's.
  */
 int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen);
 /* The client is gone; the request ends at the next step boundary. Idempotent, from any thread. */
@@ -325,6 +329,8 @@ struct engine_limits {
 	uint64_t kv_block_bytes;
 	unsigned hidden;	       /* elements of a vector; 0: the program gives none */
 	struct engine_pooling pooling; /* as the model says, or of the last token, normalised */
+	struct image_tower tower;      /* max_units is 0: the model does not see */
+	unsigned embeds;	       /* bytes of an image's token, once it is encoded */
 };
 void engine_limits(struct engine *e, struct engine_limits *ret);
 /*
@@ -347,6 +353,8 @@ struct engine_stats {
 	uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* how often the i-th proposal stood */
 	/* launch arguments to all chips, outputs from rank 0; without those of proposing */
 	uint64_t bytes_written, bytes_read;
+	uint64_t images, cached_images; /* that were encoded; that had been before */
+	uint64_t encode_ns;
 	uint64_t step_ns, host_ns; /* time on the chip, and while it idled between two steps */
 	bool lost;		   /* the group failed; error has the words */
 	char error[256];

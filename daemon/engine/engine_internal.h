@@ -5,8 +5,10 @@
 #define TXDA_ENGINE_INTERNAL_H
 
 #include <pthread.h>
+#include <sys/queue.h>
 
 #include "draft.h"
+#include "encoder.h"
 #include "engine.h"
 #include "kv.h"
 #include "mask_workers.h"
@@ -29,6 +31,8 @@ struct engine_seq {
 	struct engine_seq *submit_next;
 	struct engine_seq *live_prev, *live_next; /* of engine.live */
 	struct engine_request *leader; /* whose prompt it waits for; NULL: the scheduler has it */
+	bool encodes;		       /* or that its images wait to be encoded */
+	TAILQ_ENTRY(engine_seq) encode_link; /* of engine.encodes, while it does */
 	struct draft_seq draft;
 	struct mask_job job;   /* of its constraint */
 	struct kept_row *kept; /* behind the last token, while all tokens are computed */
@@ -79,6 +83,9 @@ struct engine {
 	unsigned n_live;	 /* how many */
 	unsigned n_searches;	 /* beam searches among them */
 	struct draft *draft;	 /* NULL: no speculation */
+	struct encoder *encoder; /* NULL: the model does not see */
+	TAILQ_HEAD(encode_list, engine_seq) encodes; /* whose images are to be encoded */
+	uint64_t encode_debt_ns; /* what an image took, until steps have had as much */
 	struct mask_workers *masks;
 	/* One holds the step that runs, the other the one that is prepared meanwhile. */
 	struct step_slot slots[2];

@@ -47,10 +47,17 @@ static void end_request(struct engine *e, struct engine_request *r, enum engine_
 	engine_request_unref(r);
 }
 
-/* A request that nobody leads (any more) is computed as others are. */
+/* A request that nobody leads (any more) is computed as others are, once its images are encoded. */
 static void schedule(struct engine *e, struct engine_seq *seq)
 {
-	if (seq->request->beams)
+	struct engine_images *images = seq->request->images;
+
+	if (images)
+		e->stats.cached_images += encoder_recall(e->encoder, seq->sched.uid, images);
+	seq->encodes = images && encoder_wants(images);
+	if (seq->encodes)
+		TAILQ_INSERT_TAIL(&e->encodes, seq, encode_link);
+	else if (seq->request->beams)
 		beam_run_start(e, seq->request);
 	else
 		scheduler_add(e->scheduler, &seq->sched);
@@ -89,6 +96,8 @@ static void finish(struct engine *e, struct engine_seq *seq, enum engine_finish 
 
 	if (seq->leader)
 		leave_leader(seq);
+	else if (seq->encodes)
+		TAILQ_REMOVE(&e->encodes, seq, encode_link);
 	else if (r->beams)
 		beam_run_stop(e, r);
 	else
@@ -130,22 +139,32 @@ static void lose(struct engine *e, const char *text)
 	snprintf(e->stats.error, sizeof(e->stats.error), "%s", text);
 }
 
-/* Waits for the step; gives up when it takes too long, or a while after the engine is to stop. */
-static int wait_step(struct engine *e, uint64_t start, char *err, size_t errlen)
+/*
+ * Waits for the step, or for an image of @encodes; gives up when it takes too long, or a while after
+ * the engine is to stop.
+ */
+static int wait_launch(struct engine *e, const struct engine_seq *encodes, uint64_t start,
+		       char *err, size_t errlen)
 {
 	uint64_t now = start, stop_at = UINT64_MAX;
 	int error;
 
 	do {
-		error = step_wait(&e->slots[e->turn], now + WAIT_SLICE_NS, err, errlen);
+		error = encodes ? encoder_wait(e->encoder, encodes->sched.uid, now + WAIT_SLICE_NS,
+					       err, errlen)
+				: step_wait(&e->slots[e->turn], now + WAIT_SLICE_NS, err, errlen);
 		if (error != -ETIMEDOUT)
 			return error;
 		now = clock_ns();
 		if (stop_at == UINT64_MAX && atomic_load(&e->stopping))
 			stop_at = now + STOP_GRACE_NS;
 	} while (now - start < e->step_limit_ns && now < stop_at);
-	snprintf(err, errlen, "a step of %u tokens did not end within %llu ms",
-		 e->slots[e->turn].n_tokens, (unsigned long long)((now - start) / 1000000));
+	if (encodes)
+		snprintf(err, errlen, "an image was not encoded within %llu ms",
+			 (unsigned long long)((now - start) / 1000000));
+	else
+		snprintf(err, errlen, "a step of %u tokens did not end within %llu ms",
+			 e->slots[e->turn].n_tokens, (unsigned long long)((now - start) / 1000000));
 	return -ETIMEDOUT;
 }
 
@@ -247,7 +266,7 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 	*ret_begun = can_begin_next(e, slot);
 	if (*ret_begun)
 		begin_next(e, slot, next);
-	error = wait_step(e, start, err, errlen);
+	error = wait_launch(e, NULL, start, err, errlen);
 	if (error)
 		return error;
 	end = clock_ns();
@@ -381,14 +400,83 @@ static void run_step(struct engine *e)
 		return;
 	}
 	take_results(e, slot);
+	step_ns = e->stats.step_ns - step_ns;
+	e->encode_debt_ns -= step_ns < e->encode_debt_ns ? step_ns : e->encode_debt_ns;
 	/* Rows that are handed out keep everybody waiting, too. */
 	scheduler_measured(e->scheduler, slot->items, slot->n_items,
-			   e->stats.step_ns - step_ns + (clock_ns() - e->boundary_ns));
+			   step_ns + (clock_ns() - e->boundary_ns));
 	if (!begun)
 		scheduler_done(e->scheduler, slot->items, slot->n_items);
 	tell_results(e, slot);
 	if (!begun && e->draft && draft_propose(e->draft, e->scheduler, slot, err, sizeof(err)))
 		lose(e, err);
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+/* Those of the user come after the others' from now on. */
+static void take_turns(struct engine *e, uid_t uid)
+{
+	struct engine_seq *last = TAILQ_LAST(&e->encodes, encode_list), *seq, *next;
+	bool more = last;
+
+	for (seq = TAILQ_FIRST(&e->encodes); more; seq = next) {
+		next = TAILQ_NEXT(seq, encode_link);
+		more = seq != last;
+		if (seq->sched.uid != uid)
+			continue;
+		TAILQ_REMOVE(&e->encodes, seq, encode_link);
+		TAILQ_INSERT_TAIL(&e->encodes, seq, encode_link);
+	}
+}
+
+/* Requests whose images are all there, those of others that are the same too, go on. */
+static void end_encoding(struct engine *e)
+{
+	struct engine_seq *seq, *next;
+
+	for (seq = TAILQ_FIRST(&e->encodes); seq; seq = next) {
+		next = TAILQ_NEXT(seq, encode_link);
+		e->stats.cached_images +=
+			encoder_recall(e->encoder, seq->sched.uid, seq->request->images);
+		if (encoder_wants(seq->request->images))
+			continue;
+		TAILQ_REMOVE(&e->encodes, seq, encode_link);
+		schedule(e, seq);
+	}
+}
+
+/*
+ * Encodes an image, users taking turns. An image is not divided; beside sequences that run the next
+ * one waits until steps have had as much time as this one took.
+ */
+static void encode_image(struct engine *e)
+{
+	struct engine_seq *seq = TAILQ_FIRST(&e->encodes);
+	uint64_t start = clock_ns(), ns;
+	char err[256] = "";
+
+	if (!seq || (e->encode_debt_ns && scheduler_running(e->scheduler)) || atomic_load(&e->lost))
+		return;
+	/* What the step before brought is told now, as the chips are busy. */
+	if (encoder_begin(e->encoder, seq->request->images, err, sizeof(err))) {
+		lose(e, err);
+		return;
+	}
+	publish(e, false);
+	wake_client(e);
+	if (wait_launch(e, seq, start, err, sizeof(err))) {
+		lose(e, err);
+		return;
+	}
+	ns = clock_ns() - start;
+	e->stats.images++;
+	e->stats.encode_ns += ns;
+	e->encode_debt_ns = ns;
+	if (e->boundary_ns)
+		e->boundary_ns += ns; /* the chips did not idle */
+	take_turns(e, seq->sched.uid);
+	end_encoding(e);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -401,6 +489,8 @@ static void take_request(struct engine *e, struct engine_request *r, struct engi
 	seq->sched.uid = r->uid;
 	seq->sched.priority = r->priority;
 	seq->sched.prompt = r->prompt;
+	seq->sched.images = r->images;
+	seq->sched.keys = r->images ? r->images->keys : NULL;
 	seq->sched.generated = r->tokens;
 	seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
 	seq->sched.prompt_row = r->sink		 ? forward_first(r)
@@ -494,7 +584,7 @@ static void settle(struct engine *e, struct engine_seq *seq)
 
 static void make_room(struct engine *e, struct engine_seq *seq)
 {
-	if (seq->request->beams)
+	if (seq->request->beams && !seq->encodes)
 		beam_run_make_room(e, seq->request);
 }
 
@@ -562,6 +652,7 @@ void *engine_main(void *arg)
 		struct step_slot *slot = &e->slots[e->turn];
 
 		look_around(e);
+		encode_image(e);
 		slot->n_items = scheduler_plan(e->scheduler, slot->items);
 		atomic_store(&e->n_waiting, waiting(e));
 		if (slot->n_items) {
@@ -571,7 +662,9 @@ void *engine_main(void *arg)
 			slot->n_filled = 0;
 			publish(e, true);
 			wake_client(e);
-			sleep_until_woken(e);
+			e->encode_debt_ns = 0; /* nobody can go on meanwhile */
+			if (TAILQ_EMPTY(&e->encodes))
+				sleep_until_woken(e);
 		}
 	}
 	take_submitted(e);

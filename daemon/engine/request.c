@@ -7,6 +7,7 @@
 #include "beam.h"
 #include "beam_run.h"
 #include "engine_internal.h"
+#include "images.h"
 #include "token_counts.h"
 
 #define MAX_LENGTH     (1u << 24) /* tokens: no model's context is longer */
@@ -168,6 +169,7 @@ void engine_request_unref(struct engine_request *r)
 		r->constraint->ops->free(r->constraint);
 	if (r->sink)
 		r->sink->ops->free(r->sink);
+	engine_images_unref(r->images);
 	beam_search_free(r->search);
 	beam_run_free(r->beams);
 	free(r);

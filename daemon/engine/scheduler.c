@@ -233,13 +233,14 @@ void scheduler_park(struct scheduler *s, struct sched_seq *seq)
 const int32_t *sched_block_tokens(const struct scheduler *s, const struct sched_seq *seq,
 				  unsigned first)
 {
+	const int32_t *prompt = seq->keys ? seq->keys : seq->prompt;
 	unsigned size = kv_block_size(s->kv), n = 0;
 
 	if (first + size <= seq->n_prompt)
-		return seq->prompt + first;
+		return prompt + first;
 	if (first < seq->n_prompt)
 		n = seq->n_prompt - first;
-	memcpy(s->tokens, seq->prompt + first, n * sizeof(*s->tokens));
+	memcpy(s->tokens, prompt + first, n * sizeof(*s->tokens));
 	memcpy(s->tokens + n, seq->generated + (first + n - seq->n_prompt),
 	       (size - n) * sizeof(*s->tokens));
 	return s->tokens;

@@ -93,6 +93,7 @@
 #define SCHEDULER_OUTPUT_WEIGHT 2
 #define SCHEDULER_STALL_PART	10 /* heavy users stand still for a tenth of the time at most */
 
+struct engine_images;
 struct scheduler;
 
 /* A sequence, part of the caller's. Zero it, then set the first part before it is added first. */
@@ -100,7 +101,9 @@ struct sched_seq {
 	uid_t uid;
 	int priority;		  /* higher runs first */
 	const int32_t *prompt;	  /* [n_prompt] */
+	const int32_t *keys;	  /* NULL: prompt; else what tells its blocks apart in its place */
 	const int32_t *generated; /* [n_total - n_prompt] */
+	const struct engine_images *images; /* for the inputs of steps; NULL: only text */
 	unsigned n_prompt;
 	/* The caller counts it up when it has appended to generated, or is going to (see above). */
 	unsigned n_total;

@@ -162,29 +162,38 @@ static int map_hidden(struct step_slot *slot, const struct txda_model_info *info
 	return error;
 }
 
-/* Models that see get text alone: positions whose coordinates are the same, no rows of images. */
-static int prepare_text(struct step_slot *slot, const struct txda_model_info *info, char *err,
-			size_t errlen)
+/* What models that see take beside tokens. */
+static int map_images(struct step_slot *slot, const struct txda_model_info *info, char *err,
+		      size_t errlen)
 {
-	uint64_t bytes;
+	uint64_t t = info->max_tokens, bytes;
 	unsigned index;
 	int error;
 
-	error = find_tensor(slot, "positions", TXDA_TENSOR_INPUT, TXDA_I32, info->max_tokens,
-			    &bytes, err, errlen);
+	error = find_tensor(slot, "positions", TXDA_TENSOR_INPUT, TXDA_I32, t, &bytes, err, errlen);
 	if (error)
 		return error;
-	slot->axes = (unsigned)(bytes / 4 / info->max_tokens);
+	slot->axes = (unsigned)(bytes / 4 / t);
 	if (txda_model_find(slot->model, "image_rows", &index))
 		return 0;
-	error = find_tensor(slot, "image_rows", TXDA_TENSOR_INPUT, TXDA_I32, info->max_tokens,
-			    &bytes, err, errlen);
+	error = find_tensor(slot, "image_rows", TXDA_TENSOR_INPUT, TXDA_I32, t, &bytes, err,
+			    errlen);
+	if (!error)
+		error = find_hidden(slot, "image_embeds", TXDA_TENSOR_INPUT, t, &slot->n_embeds,
+				    err, errlen);
+	if (!error)
+		error = find_hidden(slot, "image_deepstack", TXDA_TENSOR_INPUT, t,
+				    &slot->n_deepstack, err, errlen);
 	for (unsigned rank = 0; !error && rank < slot->n_ranks; rank++) {
-		void *rows;
+		struct step_inputs *in = &slot->inputs[rank];
 
-		error = map_tensor(slot, rank, "image_rows", &rows, err, errlen);
-		if (!error)
-			memset(rows, 0xff, bytes);
+		error = map_tensor(slot, rank, "image_rows", &in->image_rows, err, errlen);
+		if (!error && slot->n_embeds)
+			error = map_tensor(slot, rank, "image_embeds", &in->image_embeds, err,
+					   errlen);
+		if (!error && slot->n_deepstack)
+			error = map_tensor(slot, rank, "image_deepstack", &in->image_deepstack, err,
+					   errlen);
 	}
 	return error;
 }
@@ -196,7 +205,7 @@ static int alloc_filled(struct step_slot *slot, const struct txda_model_info *in
 	struct step_inputs *in = &slot->filled;
 	int32_t *at;
 
-	at = calloc(3 * t + 3 * s + info->max_rows + info->topk, sizeof(*at));
+	at = calloc((3 + slot->axes) * t + 3 * s + info->max_rows + info->topk, sizeof(*at));
 	slot->row_logits = calloc(info->topk, sizeof(*slot->row_logits));
 	slot->items = calloc(s, sizeof(*slot->items));
 	slot->memory = at;
@@ -206,8 +215,9 @@ static int alloc_filled(struct step_slot *slot, const struct txda_model_info *in
 	}
 	in->tokens = at;
 	in->positions = in->tokens + t;
-	in->slots = in->positions + t;
-	in->spans = in->slots + t;
+	in->slots = in->positions + slot->axes * t;
+	in->image_rows = in->slots + t;
+	in->spans = in->image_rows + t;
 	in->context = in->spans + 2 * s;
 	in->rows = in->context + s;
 	slot->row_ids = in->rows + info->max_rows;
@@ -248,7 +258,7 @@ int step_init(struct step_slot *slot, struct txda_model *model, struct txda_cont
 	if (!error)
 		error = map_hidden(slot, info, err, errlen);
 	if (!error)
-		error = prepare_text(slot, info, err, errlen);
+		error = map_images(slot, info, err, errlen);
 	if (!error)
 		error = alloc_filled(slot, info, err, errlen);
 	if (error)
@@ -276,10 +286,34 @@ static int32_t token_at(const struct sched_seq *seq, unsigned position)
 	return seq->draft[position - seq->n_total];
 }
 
+/* Whether the sequence's images go into the step: a model that proposes tokens sees text alone. */
+static bool shows_images(const struct step_slot *slot, const struct sched_seq *seq)
+{
+	return seq->images && slot->sees;
+}
+
 /* KV blocks that the item's sequence has tokens in after the step. */
 static unsigned used_blocks(const struct step_slot *slot, const struct sched_item *item)
 {
 	return (item->first + item->tokens + slot->block_size - 1) / slot->block_size;
+}
+
+/* Where token @t of the step, which is at @position of its sequence, stands, and whether it is an
+ * image's. */
+static void place_token(struct step_slot *slot, const struct sched_seq *seq, unsigned t,
+			unsigned position)
+{
+	const struct engine_images *images = seq->images;
+	int32_t *to = slot->filled.positions + (size_t)t * slot->axes;
+	unsigned row;
+
+	for (unsigned a = 0; a < slot->axes; a++)
+		to[a] = !images || slot->axes != 3    ? (int32_t)position
+			: position < images->n_prompt ? images->positions[position][a]
+						      : (int32_t)position + images->delta;
+	slot->filled.image_rows[t] =
+		shows_images(slot, seq) && engine_images_at(images, position, &row) ? (int32_t)t
+										    : -1;
 }
 
 /* One sequence's part of the inputs. */
@@ -300,7 +334,7 @@ static void fill_item(struct step_slot *slot, unsigned i)
 		in->rows[slot->n_rows++] = (int32_t)(token + item->tokens - j);
 	for (unsigned position = first; position < end; position++, token++) {
 		in->tokens[token] = token_at(seq, position + slot->token_shift);
-		in->positions[token] = (int32_t)position;
+		place_token(slot, seq, token, position);
 		in->slots[token] = (int32_t)(seq->blocks[position / size] * size + position % size);
 	}
 	slot->n_tokens = token;
@@ -327,18 +361,40 @@ void step_patch(struct step_slot *slot)
 	}
 }
 
+/* The embeddings of the item's image tokens. */
+static void copy_images(struct step_slot *slot, const struct sched_item *item, size_t token,
+			const struct step_inputs *to)
+{
+	size_t n = slot->n_embeds, k = slot->n_deepstack;
+
+	for (unsigned i = 0; i < item->tokens; i++, token++) {
+		const struct engine_image *image;
+		unsigned row;
+
+		image = engine_images_at(item->seq->images, item->first + i, &row);
+		if (!image)
+			continue;
+		memcpy(to->image_embeds + token * n, image->embeds + row * n, n * sizeof(float));
+		if (k)
+			memcpy(to->image_deepstack + token * k, image->deepstack + row * k,
+			       k * sizeof(float));
+		slot->bytes_written += (n + k) * sizeof(float);
+	}
+}
+
 static void copy_inputs(struct step_slot *slot, const struct step_inputs *to)
 {
 	const struct step_inputs *from = &slot->filled;
 	size_t tokens = slot->n_tokens * sizeof(int32_t), seqs = slot->n_items * sizeof(int32_t);
 
 	memcpy(to->tokens, from->tokens, tokens);
-	for (size_t i = 0; i < (size_t)slot->n_tokens * slot->axes; i++)
-		to->positions[i] = from->positions[i / slot->axes];
+	memcpy(to->positions, from->positions, tokens * slot->axes);
 	memcpy(to->slots, from->slots, tokens);
 	memcpy(to->spans, from->spans, 2 * seqs);
 	memcpy(to->context, from->context, seqs);
 	memcpy(to->rows, from->rows, slot->n_rows * sizeof(int32_t));
+	if (to->image_rows)
+		memcpy(to->image_rows, from->image_rows, tokens);
 	/* The chip reads no entry past a sequence's context: what lies there may stay. */
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		size_t bytes = used_blocks(slot, &slot->items[i]) * sizeof(int32_t);
@@ -346,8 +402,11 @@ static void copy_inputs(struct step_slot *slot, const struct step_inputs *to)
 		memcpy(to->block_table + (size_t)i * slot->n_blocks, slot->items[i].seq->blocks,
 		       bytes);
 		slot->bytes_written += bytes;
+		if (shows_images(slot, slot->items[i].seq))
+			copy_images(slot, &slot->items[i], (size_t)from->spans[2 * i], to);
 	}
-	slot->bytes_written += 3 * tokens + 3 * seqs + slot->n_rows * sizeof(int32_t);
+	slot->bytes_written += (2 + slot->axes) * tokens + (to->image_rows ? tokens : 0) +
+			       3 * seqs + slot->n_rows * sizeof(int32_t);
 }
 
 int step_run(struct step_slot *slot, char *err, size_t errlen)

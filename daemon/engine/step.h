@@ -26,6 +26,7 @@
 
 #include <txda.h>
 
+#include "images.h"
 #include "sampler.h"
 #include "scheduler.h"
 
@@ -33,16 +34,21 @@ struct step_inputs { /* of one rank, as docs/case-dir.md describes them */
 	int32_t *tokens, *positions, *slots, *spans, *context, *rows;
 	int32_t *block_table;
 	float *hidden_before; /* NULL: no such input */
+	/* Of models that see, else NULL. */
+	int32_t *image_rows;
+	float *image_embeds, *image_deepstack;
 };
 
 struct step_slot {
 	struct txda_model *model;     /* borrowed */
 	struct txda_context *context; /* borrowed, for words; may be NULL */
 	unsigned n_ranks, block_size, vocab, topk;
-	unsigned axes; /* coordinates of a position in the tensors, all the same for text */
+	unsigned axes;			/* coordinates of a position, all the same for text */
+	unsigned n_embeds, n_deepstack; /* columns of these inputs; 0: there are none */
+	bool sees; /* images of sequences go into these; the owner sets it where n_embeds is not 0 */
 	struct step_inputs inputs[TXDA_MAX_CHIPS_PER_GROUP]; /* the tensors */
-	struct step_inputs filled;		 /* for all ranks, without the two last ones */
-	int32_t *memory;			 /* of it */
+	struct step_inputs filled; /* for all ranks, without the block table and rows of floats */
+	int32_t *memory;	   /* of it */
 	const float *logits, *topk_logits, *lse; /* outputs */
 	const float *hidden;			 /* NULL: the program has no such output */
 	unsigned n_hidden;			 /* columns of it */

@@ -121,6 +121,9 @@ void model_add_counters(struct engine_stats *sum, const struct engine_stats *one
 	sum->drafts += one->drafts;
 	sum->draft_tokens += one->draft_tokens;
 	sum->accepted_tokens += one->accepted_tokens;
+	sum->images += one->images;
+	sum->cached_images += one->cached_images;
+	sum->encode_ns += one->encode_ns;
 	sum->step_ns += one->step_ns;
 	sum->host_ns += one->host_ns;
 	sum->bytes_written += one->bytes_written;

@@ -276,6 +276,26 @@ int txda_model_tensor_ptr(struct txda_model *m, unsigned rank, const char *name,
 	return error;
 }
 
+int txda_model_set_input(struct txda_model *m, const char *name, const void *data, uint64_t bytes)
+{
+	unsigned index;
+	int error = txda_model_find(m, name, &index);
+
+	for (unsigned rank = 0; !error && rank < m->config.info.tp; rank++)
+		memcpy(m->tensors[rank][index], data, bytes);
+	return error;
+}
+
+int txda_model_get_output(struct txda_model *m, const char *name, void *data, uint64_t bytes)
+{
+	unsigned index;
+	int error = txda_model_find(m, name, &index);
+
+	if (!error)
+		memcpy(data, m->tensors[0][index], bytes);
+	return error;
+}
+
 /* ---- a launch -------------------------------------------------------------------------------- */
 
 static bool violation(const char *what, long value, long limit)

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+#include "encoder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include <txda.h>
+
+#include "engine.h"
+#include "json_strict.h"
+
+#define MAX_INFO (1u << 20) /* bytes of a model_info.json */
+
+struct kept_image {
+	uid_t uid;
+	struct engine_image *image; /* a reference */
+	TAILQ_ENTRY(kept_image) link;
+};
+
+struct encoder {
+	struct txda_model *model;
+	struct txda_context *context; /* borrowed, for words; may be NULL */
+	struct image_tower tower;
+	unsigned hidden, deep;
+	struct engine_image *running; /* a reference; NULL: none */
+	uint64_t fence;
+	TAILQ_HEAD(kept_list, kept_image) kept; /* the most recently used first */
+	uint64_t kept_bytes;
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int read_tower(const char *case_dir, struct image_tower *ret, bool *ret_sees, char *err,
+		      size_t errlen)
+{
+	const cJSON *vision;
+	char path[4096], why[200];
+	cJSON *info;
+	int error;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/model_info.json", case_dir) >= sizeof(path)) {
+		snprintf(err, errlen, "the path %.200s is too long", case_dir);
+		return -ENAMETOOLONG;
+	}
+	error = txda_json_load(path, MAX_INFO, &info, err, errlen);
+	if (error) /* without it, the model's load says so */
+		return error == -ENOENT ? 0 : error;
+	vision = cJSON_GetObjectItemCaseSensitive(info, "vision");
+	*ret_sees = vision != NULL;
+	if (vision)
+		error = image_tower_parse(vision, ret, why, sizeof(why));
+	if (error)
+		snprintf(err, errlen, "%s: %s", path, why);
+	cJSON_Delete(info);
+	return error;
+}
+
+int encoder_new(struct txda_group *group, const struct engine_options *options,
+		struct encoder **ret, char *err, size_t errlen)
+{
+	struct txda_model_options model_options = TXDA_INIT(struct txda_model_options);
+	struct image_tower tower;
+	struct encoder *e;
+	bool sees = false;
+	int error = read_tower(options->case_dir, &tower, &sees, err, errlen);
+
+	*ret = NULL;
+	if (error || !sees)
+		return error;
+	e = calloc(1, sizeof(*e));
+	if (!e) {
+		snprintf(err, errlen, "out of memory");
+		return -ENOMEM;
+	}
+	e->tower = tower;
+	e->context = options->context;
+	TAILQ_INIT(&e->kept);
+	model_options.path = options->case_dir;
+	model_options.program = "vision";
+	/* As for the model, which finds its weights loaded then. */
+	model_options.progress = options->load_progress;
+	model_options.progress_arg = options->load_progress_arg;
+	model_options.keep_weights = options->keep_weights;
+	model_options.verify_weights = true;
+	error = txda_model_load(group, &model_options, &e->model);
+	if (error) {
+		snprintf(err, errlen, "cannot load the program vision of %s: %s (%s)",
+			 options->case_dir, txda_context_error(e->context), strerror(-error));
+		free(e);
+		return error;
+	}
+	*ret = e;
+	return 0;
+}
+
+static void forget(struct encoder *e, struct kept_image *k)
+{
+	TAILQ_REMOVE(&e->kept, k, link);
+	e->kept_bytes -= (uint64_t)k->image->tokens * (e->hidden + e->deep) * sizeof(float);
+	engine_image_unref(k->image);
+	free(k);
+}
+
+void encoder_free(struct encoder *e)
+{
+	struct kept_image *k;
+
+	if (!e)
+		return;
+	while ((k = TAILQ_FIRST(&e->kept)))
+		forget(e, k);
+	engine_image_unref(e->running);
+	txda_model_unref(e->model);
+	free(e);
+}
+
+const struct image_tower *encoder_tower(const struct encoder *e)
+{
+	return &e->tower;
+}
+
+/* Columns of an output [rows, columns] of `vision`; 0: there is none. */
+static unsigned columns(struct encoder *e, const char *name)
+{
+	struct txda_tensor_info info = TXDA_INIT(struct txda_tensor_info);
+	unsigned index;
+
+	if (txda_model_find(e->model, name, &index) || txda_model_tensor(e->model, index, &info) ||
+	    info.kind != TXDA_TENSOR_OUTPUT || info.ndim != 2 || info.dim[1] > 1u << 20)
+		return 0;
+	return (unsigned)info.dim[1];
+}
+
+int encoder_check(struct encoder *e, unsigned hidden, unsigned deep, char *err, size_t errlen)
+{
+	unsigned own = columns(e, "image_embeds"), own_deep = columns(e, "image_deepstack");
+
+	if (!hidden || own != hidden || own_deep != deep) {
+		snprintf(err, errlen,
+			 "the program vision makes embeddings of %u and %u numbers, the step takes "
+			 "%u and %u",
+			 own, own_deep, hidden, deep);
+		return -EINVAL;
+	}
+	e->hidden = hidden;
+	e->deep = deep;
+	return 0;
+}
+
+/* ---- what is remembered ---------------------------------------------------------------------- */
+
+static void remember(struct encoder *e, uid_t uid, struct engine_image *image)
+{
+	uint64_t bytes = (uint64_t)image->tokens * (e->hidden + e->deep) * sizeof(float);
+	struct kept_image *k = bytes <= ENCODER_CACHE_BYTES ? malloc(sizeof(*k)) : NULL;
+
+	if (!k)
+		return;
+	*k = (struct kept_image){.uid = uid, .image = engine_image_ref(image)};
+	TAILQ_INSERT_HEAD(&e->kept, k, link);
+	e->kept_bytes += bytes;
+	while (e->kept_bytes > ENCODER_CACHE_BYTES)
+		forget(e, TAILQ_LAST(&e->kept, kept_list));
+}
+
+static struct kept_image *find(struct encoder *e, uid_t uid, const struct engine_image *image)
+{
+	struct kept_image *k;
+
+	TAILQ_FOREACH(k, &e->kept, link) {
+		if (k->uid == uid && !memcmp(k->image->hash, image->hash, sizeof(image->hash)))
+			break;
+	}
+	return k;
+}
+
+unsigned encoder_recall(struct encoder *e, uid_t uid, struct engine_images *images)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < images->n; i++) {
+		struct kept_image *k =
+			images->image[i]->embeds ? NULL : find(e, uid, images->image[i]);
+
+		if (!k)
+			continue;
+		engine_image_unref(images->image[i]);
+		images->image[i] = engine_image_ref(k->image);
+		TAILQ_REMOVE(&e->kept, k, link);
+		TAILQ_INSERT_HEAD(&e->kept, k, link);
+		n++;
+	}
+	return n;
+}
+
+/* ---- a launch -------------------------------------------------------------------------------- */
+
+static struct engine_image *next_image(const struct engine_images *images)
+{
+	for (unsigned i = 0; i < images->n; i++) {
+		if (!images->image[i]->embeds)
+			return images->image[i];
+	}
+	return NULL;
+}
+
+bool encoder_wants(const struct engine_images *images)
+{
+	return next_image(images) != NULL;
+}
+
+static int set_inputs(struct encoder *e, const struct engine_image *image)
+{
+	const struct image_plan *p = &image->plan;
+	const struct image_tower *t = &e->tower;
+	const size_t taps = (size_t)p->rows * t->taps;
+	const struct {
+		const char *name;
+		const void *data;
+		size_t n;
+	} inputs[] = {
+		{"pixels", image->pixels, (size_t)p->rows * image_patch_elements(t)},
+		{"patch_positions", p->positions, t->kind == IMAGE_MERGE ? 2 * (size_t)p->rows : 0},
+		{"taps", p->taps, taps},
+		{"tap_weights", p->tap_weights, taps},
+		{"image_spans", p->image_spans, 2 * (size_t)p->spans},
+		{"window_spans", p->window_spans, t->window ? 2 * (size_t)p->windows : 0},
+		{"embed_rows", p->embed_rows, p->tokens},
+	};
+	int error = 0;
+
+	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]) && !error; i++) {
+		if (inputs[i].n)
+			error = txda_model_set_input(e->model, inputs[i].name, inputs[i].data,
+						     inputs[i].n * 4);
+	}
+	return error;
+}
+
+static int say(const struct encoder *e, int error, char *err, size_t errlen)
+{
+	snprintf(err, errlen, "an image could not be encoded: %s (%s)",
+		 txda_context_error(e->context), strerror(-error));
+	return error;
+}
+
+int encoder_begin(struct encoder *e, const struct engine_images *images, char *err, size_t errlen)
+{
+	struct txda_step step = TXDA_INIT(struct txda_step);
+	struct engine_image *image = next_image(images);
+	int error = set_inputs(e, image);
+
+	step.tokens = image->plan.units;
+	step.seqs = image->plan.spans;
+	step.blocks = e->tower.window ? image->plan.windows : 1;
+	step.rows = image->plan.tokens;
+	if (!error)
+		error = txda_model_run(e->model, &step, &e->fence);
+	if (error)
+		return say(e, error, err, errlen);
+	e->running = engine_image_ref(image);
+	return 0;
+}
+
+/* What it became, in memory of the image's; what it was made of is not needed any more. */
+static int take_outputs(struct encoder *e, struct engine_image *image)
+{
+	size_t bytes = (size_t)image->tokens * e->hidden * sizeof(float),
+	       deep = (size_t)image->tokens * e->deep * sizeof(float);
+	float *embeds = malloc(bytes), *deepstack = deep ? malloc(deep) : NULL;
+	int error = -ENOMEM;
+
+	if (embeds && (deepstack || !deep))
+		error = txda_model_get_output(e->model, "image_embeds", embeds, bytes);
+	if (!error && deep)
+		error = txda_model_get_output(e->model, "image_deepstack", deepstack, deep);
+	if (error) {
+		free(embeds);
+		free(deepstack);
+		return error;
+	}
+	image->embeds = embeds;
+	image->deepstack = deepstack;
+	image_plan_free(&image->plan);
+	image->plan = (struct image_plan){0};
+	free(image->pixels);
+	image->pixels = NULL;
+	return 0;
+}
+
+int encoder_wait(struct encoder *e, uid_t uid, uint64_t deadline_ns, char *err, size_t errlen)
+{
+	int error = txda_model_sync(e->model, e->fence, deadline_ns);
+
+	if (error == -ETIMEDOUT)
+		return error;
+	if (!error)
+		error = take_outputs(e, e->running);
+	if (error)
+		say(e, error, err, errlen);
+	else
+		remember(e, uid, e->running);
+	engine_image_unref(e->running);
+	e->running = NULL;
+	return error;
+}
