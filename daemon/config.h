@@ -104,7 +104,10 @@ struct config {
 	uint64_t cache_size;	 /* bytes of compiled models; 0: no limit */
 	bool disable_cache;	 /* $DISABLE_CACHE: what is compiled goes with the process */
 	uint64_t max_body;	 /* bytes */
-	uint64_t max_memory;	 /* bytes held for all clients */
+	unsigned max_images;	 /* of a request */
+	uint64_t max_image_pixels;
+	unsigned max_image_tokens; /* 0: as many as the model takes */
+	uint64_t max_memory;	   /* bytes held for all clients */
 	unsigned max_connections;
 	unsigned drain_seconds;
 	unsigned stall_seconds;	    /* a client that reads nothing for so long is disconnected */

@@ -12,56 +12,126 @@ static bool out_of_memory(struct api_error *e)
 	return api_error_set(e, 500, NULL, NULL, "out of memory");
 }
 
-/* Checks a content part and gives its text. */
-static bool part_text(const cJSON *part, const char *where, const char **ret, struct api_error *e)
+enum part_kind {
+	PART_BROKEN,
+	PART_TEXT,
+	PART_IMAGE,
+};
+
+/* Checks a content part; *ret_text is a text's. */
+static enum part_kind check_part(const cJSON *part, const char *where, const char **ret_text,
+				 struct api_error *e)
 {
 	const char *type = NULL;
 	char buf[96];
 	const cJSON *text;
 
 	if (!cJSON_IsObject(part))
-		return api_error_set(e, 400, NULL, where, "%s must be an object, not %s", where,
-				     api_describe(part, buf, sizeof(buf)));
-	if (!api_string(part, "type", &type, e))
-		return false;
-	if (!type || strcmp(type, "text"))
-		return api_error_set(e, 400, "unsupported_value", where,
-				     "%s has the type \"%.40s\"; only \"text\" is supported", where,
-				     type ? type : "");
+		api_error_set(e, 400, NULL, where, "%s must be an object, not %s", where,
+			      api_describe(part, buf, sizeof(buf)));
+	if (!cJSON_IsObject(part) || !api_string(part, "type", &type, e))
+		return PART_BROKEN;
+	if (type && !strcmp(type, "image_url"))
+		return PART_IMAGE;
+	if (!type || strcmp(type, "text")) {
+		api_error_set(e, 400, "unsupported_value", where,
+			      "%s has the type \"%.40s\"; only \"text\" and \"image_url\" are "
+			      "supported",
+			      where, type ? type : "");
+		return PART_BROKEN;
+	}
 	text = cJSON_GetObjectItemCaseSensitive(part, "text");
-	if (!cJSON_IsString(text))
-		return api_error_set(e, 400, NULL, where, "%s has no string \"text\"", where);
-	*ret = text->valuestring;
+	if (!cJSON_IsString(text)) {
+		api_error_set(e, 400, NULL, where, "%s has no string \"text\"", where);
+		return PART_BROKEN;
+	}
+	*ret_text = text->valuestring;
+	return PART_TEXT;
+}
+
+/* Moves the URL of an image to the others; what templates see of it is its type. */
+static bool take_image(struct api_params *p, cJSON *part, const char *where, struct api_error *e)
+{
+	const char *detail = NULL;
+	cJSON *image = cJSON_GetObjectItemCaseSensitive(part, "image_url"), *url = image, *type;
+
+	if (cJSON_IsObject(image)) {
+		if (!api_string(image, "detail", &detail, e))
+			return false;
+		if (detail && strcmp(detail, "auto") && strcmp(detail, "low") &&
+		    strcmp(detail, "high"))
+			return api_error_set(e, 400, NULL, where,
+					     "%s: detail must be \"auto\", \"low\" or \"high\", "
+					     "not \"%.40s\"",
+					     where, detail);
+		url = cJSON_GetObjectItemCaseSensitive(image, "url");
+	}
+	if (!cJSON_IsString(url))
+		return api_error_set(e, 400, NULL, where,
+				     "%s must have image_url, an object with the string \"url\"",
+				     where);
+	type = cJSON_CreateString("image");
+	if (!p->images)
+		p->images = cJSON_CreateArray();
+	if (!type || !p->images || !cJSON_ReplaceItemInObjectCaseSensitive(part, "type", type)) {
+		cJSON_Delete(type);
+		return out_of_memory(e);
+	}
+	url = cJSON_DetachItemViaPointer(url == image ? part : image, url);
+	cJSON_AddItemToArray(p->images, url);
+	p->n_images++;
+	cJSON_DeleteItemFromObjectCaseSensitive(part, "image_url");
 	return true;
 }
 
-/* Replaces an array of text parts by one string, a line break between two parts: what text
- * templates expect. */
-static bool join_parts(cJSON *message, const cJSON *parts, unsigned index, struct api_error *e)
+/* Checks the parts of a message. *ret_len: bytes of their texts joined; *ret_images: are there any. */
+static bool check_parts(struct api_params *p, const cJSON *parts, unsigned index, size_t *ret_len,
+			bool *ret_images, struct api_error *e)
 {
-	size_t len = 0, at = 0;
-	const cJSON *part;
 	const char *text = NULL;
-	cJSON *joined;
 	unsigned k = 0;
-	char *buf;
+	cJSON *part;
 
+	*ret_len = 0;
+	*ret_images = false;
 	cJSON_ArrayForEach(part, parts) {
 		char where[64];
 
 		snprintf(where, sizeof(where), "messages[%u].content[%u]", index, k++);
-		if (!part_text(part, where, &text, e))
-			return false;
-		len += strlen(text) + 1;
+		switch (check_part(part, where, &text, e)) {
+		case PART_BROKEN: return false;
+		case PART_TEXT: *ret_len += strlen(text) + 1; break;
+		case PART_IMAGE:
+			*ret_images = true;
+			if (!take_image(p, part, where, e))
+				return false;
+		}
 	}
+	return true;
+}
+
+/* Replaces an array of text parts alone by one string, a line break between two parts: what text
+ * templates expect. */
+static bool join_parts(struct api_params *p, cJSON *message, const cJSON *parts, unsigned index,
+		       struct api_error *e)
+{
+	size_t len, at = 0;
+	const cJSON *part;
+	bool images;
+	cJSON *joined;
+	char *buf;
+
+	if (!check_parts(p, parts, index, &len, &images, e))
+		return false;
+	if (images)
+		return true;
 	buf = malloc(len + 1);
 	if (!buf)
 		return out_of_memory(e);
 	cJSON_ArrayForEach(part, parts) {
-		size_t n;
+		const char *text = cJSON_GetObjectItemCaseSensitive(part, "text")->valuestring;
+		size_t n = strlen(text);
 
-		text = cJSON_GetObjectItemCaseSensitive(part, "text")->valuestring;
-		n = strlen(text);
 		if (at)
 			buf[at++] = '\n';
 		memcpy(buf + at, text, n);
@@ -77,7 +147,7 @@ static bool join_parts(cJSON *message, const cJSON *parts, unsigned index, struc
 	return true;
 }
 
-static bool check_message(cJSON *message, unsigned index, struct api_error *e)
+static bool check_message(struct api_params *p, cJSON *message, unsigned index, struct api_error *e)
 {
 	const cJSON *role, *content, *calls;
 	char where[64], buf[96];
@@ -102,7 +172,7 @@ static bool check_message(cJSON *message, unsigned index, struct api_error *e)
 				     api_describe(calls, buf, sizeof(buf)));
 	snprintf(where, sizeof(where), "messages[%u].content", index);
 	if (cJSON_IsArray(content))
-		return join_parts(message, content, index, e);
+		return join_parts(p, message, content, index, e);
 	if (content && !cJSON_IsString(content))
 		return api_error_set(e, 400, NULL, where,
 				     "%s must be a string or an array of parts, not %s", where,
@@ -159,7 +229,7 @@ bool api_parse_messages(struct api_params *p, struct api_error *e)
 	if (!messages->child)
 		return api_error_set(e, 400, NULL, "messages", "messages must not be empty");
 	cJSON_ArrayForEach(message, messages)
-		if (!check_message(message, index++, e))
+		if (!check_message(p, message, index++, e))
 			return false;
 	p->messages = messages;
 	if (kwargs && !cJSON_IsObject(kwargs))

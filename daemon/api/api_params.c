@@ -325,6 +325,7 @@ void api_params_free(struct api_params *p)
 	free(p->biases);
 	free(p->row_list);
 	api_format_free(&p->format);
+	cJSON_Delete(p->images);
 	cJSON_Delete(p->root);
 	*p = (struct api_params){0};
 }

@@ -127,8 +127,13 @@ struct api_params {
 	enum api_early_stopping early_stopping;
 
 	/* chat, and tokenize with messages */
-	const cJSON
-		*messages;  /* array of objects with role; content is a string (parts are joined) */
+	/*
+	 * Array of objects with role; content is a string (parts are joined), or where there are
+	 * images among them an array of {"type": "text", "text": ...} and {"type": "image"}.
+	 */
+	const cJSON *messages;
+	cJSON *images; /* array of their URLs, in order; NULL: there are none */
+	unsigned n_images;
 	const cJSON *tools; /* array of objects for the template, or NULL */
 	enum api_tool_choice tool_choice;
 	const char *tool_name;

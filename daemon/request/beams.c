@@ -200,8 +200,10 @@ static bool start_search(struct exchange *x, struct search *s, struct beam_optio
 	room = context - s->prompt->n;
 	options.max_tokens = x->params.max_tokens < room ? x->params.max_tokens : room;
 	r = engine_beam_new(s->prompt->ids, s->prompt->n, &options, &s->sequence.request);
-	if (!r)
+	if (!r) {
+		s->sequence.request->images = engine_images_ref(s->prompt->images);
 		r = exchange_submit(x, &s->sequence, 1, err, sizeof(err));
+	}
 	return !r || exchange_engine_error(x, r, err, e);
 }
 

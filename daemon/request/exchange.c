@@ -17,6 +17,7 @@
 #include "descriptors.h"
 #include "grammar.h"
 #include "log.h"
+#include "pictures.h"
 #include "respond.h"
 #include "server_internal.h"
 
@@ -123,6 +124,7 @@ static void run_release(struct textpool_job *job)
 		choice_clear(&x->choices[i]);
 	for (unsigned i = 0; i < x->n_prompts; i++)
 		prompt_tokens_free(&x->prompts[i]);
+	pictures_free(x);
 	descriptors_discard(x->set);
 	grammar_unref(x->grammar);
 	if (x->parsed)
@@ -419,7 +421,8 @@ bool exchange_encode_prompts(struct exchange *x, struct api_error *e)
 	if (!x->prompts)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	x->n_prompts = n;
-	if (!model_text_encode(x->text, &x->params, &x->caller, x->prompts, e))
+	if (!pictures_read(x, e) ||
+	    !model_text_encode(x->text, &x->params, x->images, &x->caller, x->prompts, e))
 		return false;
 	for (unsigned i = 0; i < n; i++)
 		tokens += x->prompts[i].n;

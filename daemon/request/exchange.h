@@ -142,6 +142,8 @@ struct exchange {
 	bool parsed, encoded;
 	struct api_error error; /* why it could not be parsed or encoded */
 	struct api_params params;
+	struct engine_image **images; /* [n_images] references, in the order of the prompt */
+	unsigned n_images;
 	struct prompt_tokens *prompts; /* [n_prompts] */
 	unsigned n_prompts;
 	struct grammar *grammar; /* of the answers; NULL: none */

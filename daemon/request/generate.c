@@ -54,6 +54,7 @@ static int prepare(struct exchange *x, struct choice *c, struct sequence *s, uin
 				       p->echo && p->logprobs >= 0, &s->request);
 	if (r)
 		return r;
+	s->request->images = engine_images_ref(c->prompt->images);
 	c->input = (struct choice_input){
 		.tokens = s->request->tokens,
 		.logprobs = s->request->logprobs,

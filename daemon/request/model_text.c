@@ -11,13 +11,15 @@
 #include "detok.h"
 #include "grammar.h"
 #include "hash.h"
+#include "json_strict.h"
 #include "structured.h"
 #include "text_buf.h"
 #include "text_process.h"
 #include "text_tree.h"
 #include "tokenizer.h"
 
-#define MAX_IDS (1u << 24) /* of a text that is not for the engine */
+#define MAX_PROCESSOR ((size_t)1 << 20) /* bytes of a preprocessor_config.json */
+#define MAX_IDS	      (1u << 24)	/* of a text that is not for the engine */
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
@@ -179,6 +181,27 @@ int model_text_constrain(const struct model_text *t, const struct api_params *p,
 	return constraint_new(grammar, structured_vocab(t->structured), &options, &r->constraint);
 }
 
+/* ---- images ---------------------------------------------------------------------------------- */
+
+/* Without what its images are made ready by, the model still reads text. */
+static void load_images(struct model_text *t, const char *dir, const struct engine_limits *limits)
+{
+	char path[1200];
+	cJSON *config;
+
+	if (!limits->tower.max_units)
+		return;
+	snprintf(path, sizeof(path), "%s/preprocessor_config.json", dir);
+	if (txda_json_load(path, MAX_PROCESSOR, &config, t->image_error, sizeof(t->image_error)))
+		return;
+	if (!image_processor_parse(config, &limits->tower, &t->processor, t->image_error,
+				   sizeof(t->image_error))) {
+		t->tower = limits->tower;
+		t->embeds = limits->embeds;
+	}
+	cJSON_Delete(config);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 /* What the process has read becomes the daemon's, once it is checked. */
@@ -225,6 +248,7 @@ int model_text_load(const char *dir, const struct engine_limits *limits,
 	}
 	t->max_context = limits->max_context;
 	t->vocab = limits->vocab;
+	load_images(t, dir, limits);
 	r = text_process_start(dir, &options->process, &t->process, &l, err, errlen);
 	if (!r)
 		r = take_loaded(t, dir, options, l, err, errlen);
@@ -340,9 +364,54 @@ static bool encode_parts(const struct model_text *t, const struct api_params *p,
 	return ok;
 }
 
+/*
+ * The template has written one image token for each image; each becomes as many as the image has. A
+ * prompt that is too long anyway only grows in number.
+ */
+static bool place_images(const struct model_text *t, const struct api_params *p,
+			 struct engine_image *const *images, struct prompt_tokens *prompt,
+			 struct api_error *e)
+{
+	const int32_t token = (int32_t)t->tower.image_token;
+	unsigned found = 0, more = 0, at = 0;
+	char err[256] = "";
+	int32_t *ids;
+
+	for (unsigned i = 0; i < p->n_images; i++)
+		more += images[i]->tokens - 1;
+	for (unsigned i = 0; prompt->ids && i < prompt->n; i++)
+		found += prompt->ids[i] == token;
+	if (prompt->n > MAX_IDS || (p->kind != API_TOKENIZE && prompt->n > t->max_context)) {
+		prompt->n += more;
+		return true;
+	}
+	if (found != p->n_images)
+		return api_error_set(
+			e, 400, NULL, "messages",
+			"messages has %u images, but the prompt that the chat template "
+			"makes of them has places for %u",
+			p->n_images, found);
+	ids = malloc(((size_t)prompt->n + more) * sizeof(*ids));
+	if (!ids)
+		return encode_error(-ENOMEM, "messages", e);
+	found = 0;
+	for (unsigned i = 0; i < prompt->n; i++) {
+		unsigned n = prompt->ids[i] == token ? images[found++]->tokens : 1;
+
+		while (n--)
+			ids[at++] = prompt->ids[i];
+	}
+	free(prompt->ids);
+	prompt->ids = ids;
+	prompt->n = at;
+	return !engine_images_new(&t->tower, images, p->n_images, ids, at, &prompt->images, err,
+				  sizeof(err)) ||
+	       api_error_set(e, 500, NULL, "messages", "the images cannot be placed: %s", err);
+}
+
 static bool encode_chat(const struct model_text *t, const struct api_params *p,
-			const struct text_caller *caller, struct prompt_tokens *ret,
-			struct api_error *e)
+			struct engine_image *const *images, const struct text_caller *caller,
+			struct prompt_tokens *ret, struct api_error *e)
 {
 	const cJSON *trees[TEXT_JOB_PARTS] = {p->messages, p->tools, p->template_kwargs};
 	struct text_buf bytes[TEXT_JOB_PARTS] = {{0}};
@@ -366,6 +435,8 @@ static bool encode_chat(const struct model_text *t, const struct api_params *p,
 	/* The template itself writes what begins a text. */
 	ok = ok ? encode_parts(t, p, &job, parts, caller, "messages", ret, e)
 		: encode_error(-ENOMEM, "messages", e);
+	if (ok && p->n_images)
+		ok = place_images(t, p, images, ret, e);
 	for (unsigned i = 0; i < TEXT_JOB_PARTS; i++)
 		free(bytes[i].data);
 	return ok;
@@ -462,8 +533,8 @@ static bool settle_max_tokens(struct api_params *p, unsigned room, struct api_er
 }
 
 bool model_text_encode(const struct model_text *t, struct api_params *p,
-		       const struct text_caller *caller, struct prompt_tokens *ret,
-		       struct api_error *e)
+		       struct engine_image *const *images, const struct text_caller *caller,
+		       struct prompt_tokens *ret, struct api_error *e)
 {
 	bool generates = p->kind == API_CHAT || p->kind == API_COMPLETION;
 	unsigned n = p->messages ? 1 : p->n_prompts, room = 0, context = t->max_context;
@@ -471,7 +542,7 @@ bool model_text_encode(const struct model_text *t, struct api_params *p,
 	if (!check_ids(t, p, e))
 		return false;
 	for (unsigned i = 0; i < n; i++) {
-		bool ok = p->messages ? encode_chat(t, p, caller, &ret[i], e)
+		bool ok = p->messages ? encode_chat(t, p, images, caller, &ret[i], e)
 				      : encode_prompt(t, p, &p->prompts[i], caller, &ret[i], e);
 
 		if (!ok)
@@ -487,6 +558,7 @@ bool model_text_encode(const struct model_text *t, struct api_params *p,
 void prompt_tokens_free(struct prompt_tokens *p)
 {
 	txda_detok_free(p->detok);
+	engine_images_unref(p->images);
 	free(p->ids);
 }
 

@@ -15,6 +15,7 @@
 #include "engine.h"
 
 #include "api_params.h"
+#include "processor.h"
 #include "reply_parser.h"
 #include "text_process.h"
 
@@ -43,6 +44,10 @@ struct model_text {
 	_Atomic unsigned
 		max_context; /* the engine's limit; changes when the model is loaded anew */
 	unsigned vocab;
+	struct image_tower tower; /* max_units is 0: it takes no images, image_error may say why */
+	struct image_processor processor;
+	unsigned embeds; /* bytes of an image's token, once it is encoded */
+	char image_error[256];
 	/* generation_config.json, or OpenAI's defaults */
 	double temperature, top_p, min_p;
 	double repetition_penalty;
@@ -64,20 +69,21 @@ void model_text_free(struct model_text *t);
 struct prompt_tokens {
 	int32_t *ids; /* [n] */
 	unsigned n;
-	bool in_reasoning;	  /* it ends where the model is to reason */
-	bool reasoned;		  /* it ends behind reasoning, which is not to begin again */
-	struct txda_detok *detok; /* ready for what follows; NULL: not needed so far */
+	bool in_reasoning;	      /* it ends where the model is to reason */
+	bool reasoned;		      /* it ends behind reasoning, which is not to begin again */
+	struct engine_images *images; /* a reference; NULL: only text */
+	struct txda_detok *detok;     /* ready for what follows; NULL: not needed so far */
 };
 void prompt_tokens_free(struct prompt_tokens *p);
 
 /*
  * Turns the prompts of @p into tokens and checks them against the model's context. Fills
- * @ret[n_prompts] (1 for a chat) and gives max_tokens its value if the request has none. On false
+ * @ret[n_prompts] (1 for a chat), in which @images [p->n_images] have their places, and gives max_tokens its value if the request has none. On false
  * @e says why; what is in @ret is to be freed all the same.
  */
 bool model_text_encode(const struct model_text *t, struct api_params *p,
-		       const struct text_caller *caller, struct prompt_tokens *ret,
-		       struct api_error *e);
+		       struct engine_image *const *images, const struct text_caller *caller,
+		       struct prompt_tokens *ret, struct api_error *e);
 /*
  * Has the text process do a job for the member @param of the request. On false @e says what became
  * of it.

@@ -21,6 +21,10 @@ struct wrong {
 	const char *body, *param, *words;
 };
 
+#define IMAGE(image)                                                                               \
+	"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "            \
+	"\"image_url\": " image "}]}]}"
+
 static const struct wrong wrongs[] = {
 	{API_CHAT, "", "", "not valid JSON"},
 	{API_CHAT, "{", "", "not valid JSON"},
@@ -42,6 +46,11 @@ static const struct wrong wrongs[] = {
 	{API_CHAT,
 	 "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
 	 "messages[0].content[0]", "image_url"},
+	{API_CHAT, IMAGE("[{\"url\": \"x\"}]"), "messages[0].content[0]", "string \"url\""},
+	{API_CHAT, IMAGE("{\"url\": 5}"), "messages[0].content[0]", "string \"url\""},
+	{API_CHAT, IMAGE("{\"url\": \"x\", \"detail\": \"huge\"}"), "messages[0].content[0]",
+	 "\"huge\""},
+	{API_CHAT, IMAGE("{\"url\": \"x\", \"detail\": 2}"), "detail", "string"},
 	{API_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]}",
 	 "messages[0].content[0]", "no string"},
 	{API_CHAT, "{" M ", \"model\": 5}", "model", "must be a string, not 5"},
@@ -297,6 +306,36 @@ static void test_chat(void **state)
 	assert_int_equal(p.logprobs, 4);
 	assert_true(p.stream && p.include_usage);
 	assert_true(p.temperature == 0);
+	api_params_free(&p);
+}
+
+static void test_images(void **state)
+{
+	static const char body[] =
+		"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+		"\"a\"}, "
+		"{\"type\": \"image_url\", \"image_url\": {\"url\": \"one\", \"detail\": "
+		"\"low\"}}]}, "
+		"{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"b\"}, "
+		"{\"type\": \"text\", \"text\": \"c\"}]}, "
+		"{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": "
+		"\"two\"}]}]}";
+	struct api_error e = {0};
+	struct api_params p;
+	char *text;
+
+	(void)state;
+	assert_true(api_params_parse(API_CHAT, body, strlen(body), &p, &e));
+	assert_int_equal(p.n_images, 2);
+	assert_string_equal(cJSON_GetArrayItem(p.images, 0)->valuestring, "one");
+	assert_string_equal(cJSON_GetArrayItem(p.images, 1)->valuestring, "two");
+	text = cJSON_PrintUnformatted(p.messages);
+	assert_non_null(text);
+	assert_string_equal(text,
+			    "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+			    "{\"type\":\"image\"}]},{\"role\":\"user\",\"content\":\"b\\nc\"},"
+			    "{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]");
+	cJSON_free(text);
 	api_params_free(&p);
 }
 
@@ -604,6 +643,7 @@ int main(void)
 		cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_chat),
+		cmocka_unit_test(test_images),
 		cmocka_unit_test(test_seed_is_exact),
 		cmocka_unit_test(test_forms_and_tools),
 		cmocka_unit_test(test_answers),
