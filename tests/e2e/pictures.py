@@ -169,6 +169,26 @@ def check_company(test, fixtures, model):
     return alone
 
 
+def check_run(test, fixtures, model):
+    """txda-run shows a picture as any client does."""
+    def run(*words):
+        return subprocess.run([os.environ["TXDA_RUN"], "--socket", test.path, "--model", model, "-n", "8", "--temperature", "0",
+                               *words], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    picture = f"{fixtures}/{model}/images/a.png"
+    with open(picture, "rb") as f:
+        part = uri(f.read())
+    question = {"type": "text", "text": "What is in the picture?"}
+    _, answer = test.ask("POST", "/v1/chat/completions", {
+        "model": model, "messages": [{"role": "user", "content": [part, part, question]}], "temperature": 0, "max_tokens": 8})
+    said = json.loads(answer)["choices"][0]["message"]["content"]
+    done = run("--image", picture, "--image", picture, question["text"])
+    test.check(done.returncode == 0 and done.stdout.strip() == said.strip(), f"txda-run: {done.stdout!r}, not {said!r}: {done.stderr}")
+    done = run("--image", picture + ".none", "Hello")
+    test.check(done.returncode == 1 and ".none" in done.stderr, f"txda-run without a picture: {done.stderr}")
+    for words in (["--raw", "--image", picture, "Hello"], ["--image", picture]):
+        test.check(run(*words).returncode == 2, f"txda-run {words}")
+
+
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -263,6 +283,7 @@ def main():
     with Daemon(txdad, fixtures, models + [demo], options) as test:
         for name in models:
             check_golden(test, fixtures, name)
+        check_run(test, fixtures, "qwen2_vl")
         for name in ("qwen2_vl", "qwen3_vl"):
             alone[name] = check_company(test, fixtures, name)
         metadata, _ = read_golden(f"{fixtures}/qwen2_vl/golden.safetensors")
@@ -274,7 +295,7 @@ def main():
         with Daemon(txdad, fixtures, [name], options + small + [memory]) as test:
             pieces = check_company(test, fixtures, name)
             differ = [i for i, (a, b) in enumerate(zip(pieces, alone[name])) if a != b]
-            test.check(not differ, f"{name}: the same bits in pieces, but for {differ}")
+            test.check(not differ, f"{name}: the same bits in pieces; other ones: {differ}")
             test.check(test.metric("txda_num_preemptions_total") > 0, f"{name}: sequences were preempted")
         failures += test.failures
     print(f"{failures} checks failed" if failures else "all checks passed")

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,7 @@ bool conversation_save(const cJSON *messages, const char *path)
 	return ok;
 }
 
-static char *read_file(const char *path)
+static char *read_file(const char *path, size_t *ret_len)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
@@ -93,6 +94,7 @@ static char *read_file(const char *path)
 	} else if ((text = malloc((size_t)st.st_size + 1))) {
 		n = fread(text, 1, (size_t)st.st_size, file);
 		text[n] = 0;
+		*ret_len = n;
 	}
 	if (file)
 		fclose(file);
@@ -115,7 +117,8 @@ static const char *check(const cJSON *message, int index)
 
 cJSON *conversation_load(const char *path)
 {
-	char *text = read_file(path);
+	size_t len;
+	char *text = read_file(path, &len);
 	cJSON *messages = text ? cJSON_Parse(text) : NULL;
 	const cJSON *message;
 	int index = 0;
@@ -136,4 +139,64 @@ cJSON *conversation_load(const char *path)
 		}
 	}
 	return messages;
+}
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+/* A data: URI of the bytes; whoever decodes them finds their type out. */
+static char *make_uri(const unsigned char *data, size_t n)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char head[] = "data:application/octet-stream;base64,";
+	char *uri = malloc(sizeof(head) + n / 3 * 4 + 4), *to = uri;
+
+	if (!uri)
+		return NULL;
+	to = stpcpy(to, head);
+	for (size_t i = 0; i < n; i += 3) {
+		uint32_t bits = (uint32_t)data[i] << 16;
+
+		bits |= i + 1 < n ? (uint32_t)data[i + 1] << 8 : 0;
+		bits |= i + 2 < n ? data[i + 2] : 0;
+		*to++ = digits[bits >> 18];
+		*to++ = digits[bits >> 12 & 63];
+		*to++ = i + 1 < n ? digits[bits >> 6 & 63] : '=';
+		*to++ = i + 2 < n ? digits[bits & 63] : '=';
+	}
+	*to = 0;
+	return uri;
+}
+
+cJSON *conversation_picture(const char *path)
+{
+	size_t len = 0;
+	char *data = read_file(path, &len), *uri;
+	cJSON *part, *image;
+
+	if (!data)
+		return NULL;
+	uri = make_uri((const unsigned char *)data, len);
+	free(data);
+	if (!uri) {
+		fprintf(stderr, "txda-run: out of memory\n");
+		return NULL;
+	}
+	part = cJSON_CreateObject();
+	cJSON_AddStringToObject(part, "type", "image_url");
+	image = cJSON_AddObjectToObject(part, "image_url");
+	cJSON_AddStringToObject(image, "url", uri);
+	free(uri);
+	return part;
+}
+
+void conversation_show(cJSON *messages, cJSON *parts)
+{
+	cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+	cJSON *part = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(part, "type", "text");
+	cJSON_AddStringToObject(part, "text", text_of(last, "content"));
+	cJSON_AddItemToArray(parts, part);
+	cJSON_ReplaceItemInObjectCaseSensitive(last, "content", parts);
 }

@@ -9,6 +9,10 @@
 /* @system: instructions that come first; NULL: none. */
 cJSON *conversation_new(const char *system);
 void conversation_add(cJSON *messages, const char *role, const char *content);
+/* A part of a message's content: the picture in a file. NULL after an error, which was said. */
+cJSON *conversation_picture(const char *path);
+/* The content of the last message becomes @parts, with its text behind them. */
+void conversation_show(cJSON *messages, cJSON *parts);
 void conversation_drop_last(cJSON *messages);
 /* The instructions; NULL: none. */
 const char *conversation_system(const cJSON *messages);

@@ -39,6 +39,7 @@ static const char help[] =
 	"  --temperature X      0: always the likeliest token\n"
 	"  --top-p X, --top-k N, --seed N\n"
 	"  --system TEXT        instructions that come before the chat\n"
+	"  --image FILE         show the model a picture with the prompt; may be given again\n"
 	"  --raw                continue the prompt as it is, without the model's chat template\n"
 	"  --stats              print first-token latency (FTL) and tokens per second (TPS) on "
 	"standard error\n"
@@ -63,6 +64,7 @@ enum option_id {
 	OPT_TOP_K,
 	OPT_SEED,
 	OPT_SYSTEM,
+	OPT_IMAGE,
 	OPT_RAW,
 	OPT_STATS,
 	OPT_PRIVATE,
@@ -82,6 +84,7 @@ static const struct option options[] = {
 	{"top-k", required_argument, NULL, OPT_TOP_K},
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"system", required_argument, NULL, OPT_SYSTEM},
+	{"image", required_argument, NULL, OPT_IMAGE},
 	{"raw", no_argument, NULL, OPT_RAW},
 	{"stats", no_argument, NULL, OPT_STATS},
 	{"private", no_argument, NULL, OPT_PRIVATE},
@@ -98,6 +101,7 @@ struct arguments {
 	struct ask_options ask;
 	struct attach_options attach;
 	const char *system, *prompt;
+	cJSON *pictures; /* of --image, parts of a message; NULL: none */
 	bool list;
 };
 
@@ -162,6 +166,8 @@ static int run_once(const struct arguments *a, const char *prompt)
 	} else {
 		messages = conversation_new(a->system);
 		conversation_add(messages, "user", prompt);
+		if (a->pictures)
+			conversation_show(messages, cJSON_Duplicate(a->pictures, true));
 	}
 	r = ask(&a->ask, messages, NULL);
 	cJSON_Delete(messages);
@@ -189,6 +195,15 @@ static bool hand_on(struct attach_options *o, const char *name, const char *valu
 	return asprintf(&o->daemon_options[n], "--%s=%s", name, value) >= 0;
 }
 
+static bool add_picture(struct arguments *a, const char *path)
+{
+	cJSON *picture = conversation_picture(path);
+
+	if (!a->pictures)
+		a->pictures = cJSON_CreateArray();
+	return picture && cJSON_AddItemToArray(a->pictures, picture);
+}
+
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, struct arguments *a)
 {
@@ -205,6 +220,10 @@ static int parse(int argc, char **argv, struct arguments *a)
 		case OPT_MODEL: a->ask.model = optarg; break;
 		case OPT_LIST: a->list = true; break;
 		case OPT_SYSTEM: a->system = optarg; break;
+		case OPT_IMAGE:
+			if (!add_picture(a, optarg))
+				return 1;
+			break;
 		case OPT_RAW: a->ask.raw = true; break;
 		case OPT_STATS: a->ask.stats = true; break;
 		case OPT_PRIVATE: a->attach.private = true; break;
@@ -235,6 +254,8 @@ static int check(const struct arguments *a)
 {
 	if (a->ask.raw && a->system)
 		return complain("--raw has no use for --system: put it into the prompt");
+	if (a->ask.raw && a->pictures)
+		return complain("--raw has no place for --image: the chat template makes it");
 	if (a->attach.dir && a->ask.model)
 		return complain("--model names one that a daemon serves; the directory says which "
 				"model it is");
@@ -307,6 +328,8 @@ static int start(int argc, char **argv, struct arguments *a)
 	r = 0;
 	if (!a->list && (a->prompt || optind < argc || !isatty(STDIN_FILENO)))
 		r = find_prompt(a, argc - optind, argv + optind, &prompt);
+	if (!r && a->pictures && !prompt)
+		r = complain("--image goes with a prompt");
 	if (!r)
 		r = run(a, prompt);
 	free(prompt);
@@ -320,5 +343,6 @@ int main(int argc, char **argv)
 
 	for (unsigned i = 0; a.attach.daemon_options[i]; i++)
 		free(a.attach.daemon_options[i]);
+	cJSON_Delete(a.pictures);
 	return r;
 }
