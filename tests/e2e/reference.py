@@ -421,9 +421,8 @@ def save_golden(path, tensors):
         f.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def make(directory, case, seed):
-    """The checkpoint and its golden file."""
-    m = Model(case["model"], seed)
+def save_model_golden(directory, m, seed):
+    """What a model says to a prompt."""
     vocab = m.c["vocab"]
     draw = random.Random(seed)
     ids = [draw.randrange(vocab) for _ in range(PROMPT)]
@@ -435,14 +434,20 @@ def make(directory, case, seed):
         margin.append(row[best[0]] - row[best[1]])
         if i + 1 < GREEDY:
             row = m.step(best[0], PROMPT + i)
-    m.w.save(directory + "/model.safetensors")
-    with open(directory + "/config.json", "w") as f:
-        json.dump(case["config"], f)
     save_golden(directory + "/golden.safetensors", {
         "case0.ids": ("I32", [PROMPT], ids), "case0.last": ("F32", [vocab], rows[-1]),
         "case0.at": ("I32", [PROMPT], list(range(PROMPT))),
         "case0.rows": ("F32", [PROMPT, vocab], [x for r in rows for x in r]),
         "case0.greedy": ("I32", [GREEDY], greedy), "case0.margin": ("F32", [GREEDY], margin)})
+
+
+def make(directory, case, seed):
+    """The checkpoint and its golden file."""
+    m = Model(case["model"], seed)
+    save_model_golden(directory, m, seed)
+    m.w.save(directory + "/model.safetensors")
+    with open(directory + "/config.json", "w") as f:
+        json.dump(case["config"], f)
 
 
 def sizes(kind, hidden, inner, layers, heads, vocab, **more):

@@ -72,7 +72,14 @@ static int copy_files(struct compile *c)
 	int dirfd, r = 0;
 	unsigned i;
 
-	if (!m->path)
+	for (i = 0; i < GGUF_FILES && !r; i++) {
+		if (m->made[i].text)
+			r = case_write(c->out, m->made[i].name, m->made[i].text, m->made[i].bytes,
+				       c->error);
+	}
+	if (r)
+		return r;
+	if (!m->source.checkpoint)
 		return case_write(c->out, "config.json", m->config_text, m->config_bytes, c->error);
 	dirfd = open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0) {
@@ -201,6 +208,8 @@ static int write_case(struct compile *c)
 		r = copy_files(c);
 	if (!r && job->model->source.checkpoint)
 		r = safetensors_unchanged(job->model->source.checkpoint, c->error);
+	if (!r && job->model->source.gguf)
+		r = gguf_unchanged(gguf_model_file(job->model->source.gguf), c->error);
 	if (r)
 		return r;
 	info = info_make(job->model, c->options, weights_name(c), c->info, &c->chip[0]);

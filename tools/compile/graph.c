@@ -155,6 +155,23 @@ static uint32_t add_embedding(struct graph *g, uint32_t x)
 	return table;
 }
 
+/* GGUF files say a scaling by what it comes to. */
+static void divide_frequencies(struct graph *g, uint32_t pairs, float *inv_freq)
+{
+	float factor[256];
+
+	if (!g->source->gguf || !source_has(g->source, "rope_freqs.weight"))
+		return;
+	graph_read(g, "rope_freqs.weight", 0, pairs, (struct range){0, pairs}, factor);
+	for (uint32_t i = 0; i < pairs && !g->failed; i++) {
+		if (!(factor[i] > 0 && factor[i] < INFINITY))
+			graph_fail(g, tool_fail(g->error, -ERANGE,
+						"rope_freqs.weight: factor %u is %g", i,
+						(double)factor[i]));
+		inv_freq[i] /= factor[i];
+	}
+}
+
 static uint32_t add_rope_table(struct graph *g, const struct rope_config *rope, const char *label)
 {
 	uint32_t pairs = g->config->rope_dim / 2, tensor, table, axes = TXDA_NONE, axis[256];
@@ -163,6 +180,7 @@ static uint32_t add_rope_table(struct graph *g, const struct rope_config *rope, 
 	struct txda_op *op;
 
 	rope_compute(rope, pairs, g->config->max_position, inv_freq, &params);
+	divide_frequencies(g, pairs, inv_freq);
 	params.max_position = g->options->max_context;
 	if (has_axes(g->config)) {
 		if (!g->failed && mrope_axes(&g->config->mrope, pairs, axis, g->error))

@@ -28,6 +28,7 @@ static uint8_t own_dtype(const struct source_tensor *t)
 	case SOURCE_PLAIN: return t->dtype;
 	case SOURCE_F8: return TXDA_F8;
 	case SOURCE_MX4: return TXDA_MX4;
+	case SOURCE_GGML: return t->bits == 4 ? TXDA_W4 : t->bits == 8 ? TXDA_W8 : TXDA_F32;
 	default:
 		if (quant_symmetric(t))
 			return t->bits == 4 ? TXDA_W4 : TXDA_W8;

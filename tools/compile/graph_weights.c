@@ -69,7 +69,7 @@ bool graph_has(const struct graph *g, const char *name, uint32_t layer, const ch
 {
 	char full[NAME_BYTES];
 
-	return name && g->source->checkpoint &&
+	return name && !source_made_up(g->source) &&
 	       source_has(g->source, tensor_name(g, full, name, layer, 0, suffix));
 }
 

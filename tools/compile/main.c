@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txda-compile: a Hugging Face model directory in, a case dir out. */
+/* txda-compile: a Hugging Face model directory or a GGUF file in, a case dir out. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -17,6 +17,7 @@ static volatile sig_atomic_t interrupted;
 
 static const char usage[] =
 	"usage: txda-compile HF_DIR -o CASE [options]     compile a Hugging Face model directory\n"
+	"       txda-compile FILE.gguf -o CASE            compile a GGUF file\n"
 	"       txda-compile --synthetic NAME -o CASE     make up a model of a known shape\n"
 	"       txda-compile --dump CASE|kcore.bin        print a program in words\n"
 	"       txda-compile --key HF_DIR [options]       print the key of the case dir in a "

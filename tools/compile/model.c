@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "model.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +46,22 @@ static void hash_place(struct model *m, int dirfd, struct sha256 *h)
 	sha256_update(h, m->copied, sizeof(m->copied));
 }
 
-/* @dirfd: the model's directory; -1: it is made up. */
+static void hash_gguf(const struct model *m, struct sha256 *h)
+{
+	const struct gguf *g = gguf_model_file(m->source.gguf);
+	char *real = realpath(m->path, NULL);
+	const void *header;
+	size_t bytes;
+
+	sha256_string(h, real ? real : m->path);
+	free(real);
+	sha256_update(h, gguf_identity(g), sizeof(struct file_identity));
+	header = gguf_header(g, &bytes);
+	sha256_u64(h, bytes);
+	sha256_update(h, header, bytes);
+}
+
+/* @dirfd: the model's directory; -1: it is a GGUF file, or made up. */
 static void hash_source(struct model *m, int dirfd)
 {
 	const struct safetensors *st = m->source.checkpoint;
@@ -54,6 +71,8 @@ static void hash_source(struct model *m, int dirfd)
 	sha256_init(&h);
 	if (dirfd >= 0)
 		hash_place(m, dirfd, &h);
+	if (m->source.gguf)
+		hash_gguf(m, &h);
 	sha256_u64(&h, m->config_bytes);
 	sha256_update(&h, m->config_text, m->config_bytes);
 	for (i = 0; st && i < safetensors_files(st); i++) {
@@ -213,16 +232,104 @@ static int find_weights(struct model *m, int dirfd, char *buf, size_t len, struc
 	return r < 0 ? tool_fail(error, r, "%s", err) : weight_dir(m, buf, len, error);
 }
 
+static bool is_gguf(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 5 && !strcmp(name + n - 5, ".gguf");
+}
+
+/* The one GGUF file of a directory. */
+static int find_gguf(int dirfd, char *name, size_t len, struct tool_error *error)
+{
+	int copy = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+
+	*name = '\0';
+	if (!d) {
+		r = tool_fail(error, -errno, "%s", strerror(errno));
+		if (copy >= 0)
+			close(copy);
+		return r;
+	}
+	while (!r && (entry = readdir(d))) {
+		if (!is_gguf(entry->d_name))
+			continue;
+		if (*name)
+			r = tool_fail(error, -EINVAL,
+				      "neither a config.json nor one GGUF file, but %.200s and "
+				      "%.200s",
+				      name, entry->d_name);
+		snprintf(name, len, "%s", entry->d_name);
+	}
+	closedir(d);
+	return r;
+}
+
+/* @name below @dirfd, which may be AT_FDCWD. */
+static int open_gguf(const char *path, int dirfd, const char *name, struct model *ret,
+		     struct tool_error *error)
+{
+	struct model m = {.path = strdup(path)};
+	struct gguf *file;
+	size_t n;
+	int r;
+
+	if (!m.path)
+		return tool_fail(error, -ENOMEM, "no memory");
+	r = gguf_open(dirfd, name, &file, error);
+	if (r) {
+		model_close(&m);
+		return dirfd == AT_FDCWD ? r : tool_fail_within(error, r, "%s", path);
+	}
+	r = gguf_model_new(file, &m.source.gguf, error);
+	if (!r)
+		r = gguf_config(m.source.gguf, &m.config_text, error);
+	if (!r) {
+		m.config_bytes = strlen(m.config_text);
+		r = config_parse(m.config_text, m.config_bytes, &m.config, error);
+	}
+	if (!r)
+		r = gguf_tokenizer(gguf_model_file(m.source.gguf), m.made, error);
+	if (r) {
+		model_close(&m);
+		return tool_fail_within(error, r, "%s", path);
+	}
+	m.config.rope_interleaved |= gguf_rope_interleaved(m.source.gguf);
+	name_from_path(path, m.name, sizeof(m.name));
+	n = strlen(m.name);
+	if (is_gguf(m.name))
+		m.name[n - 5] = '\0';
+	hash_source(&m, -1);
+	*ret = m;
+	return 0;
+}
+
 int model_open(const char *path, struct model *ret, struct tool_error *error)
 {
 	struct model m = {0};
-	char dir[4096];
+	char dir[4096], gguf[NAME_MAX + 1];
+	struct stat st;
 	int dirfd, r;
 
+	if (is_gguf(path) && (stat(path, &st) || !S_ISDIR(st.st_mode)))
+		return open_gguf(path, AT_FDCWD, path, ret, error);
 	dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0) {
 		r = -errno;
 		return tool_fail(error, r, "%s: %s", path, strerror(-r));
+	}
+	if (faccessat(dirfd, "config.json", F_OK, 0) < 0) {
+		r = find_gguf(dirfd, gguf, sizeof(gguf), error);
+		if (r)
+			tool_fail_within(error, r, "%s", path);
+		else if (*gguf)
+			r = open_gguf(path, dirfd, gguf, ret, error);
+		if (r || *gguf) {
+			close(dirfd);
+			return r;
+		}
 	}
 	r = tool_read_file(dirfd, "config.json", CONFIG_MAX_BYTES, &m.config_text, &m.config_bytes,
 			   error);
@@ -264,6 +371,9 @@ void model_close(struct model *m)
 	free(m->compiled);
 	free(m->config_text);
 	safetensors_close(m->source.checkpoint);
+	gguf_model_free(m->source.gguf);
+	for (unsigned i = 0; i < GGUF_FILES; i++)
+		free(m->made[i].text);
 	memset(m, 0, sizeof(*m));
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A model to compile: its config, where its weights are, and its identity. From a Hugging Face
- * directory or made up by name.
+ * directory, a GGUF file, or made up by name.
  */
 #ifndef TXDA_COMPILE_MODEL_H
 #define TXDA_COMPILE_MODEL_H
 
 #include "config.h"
+#include "gguf_model.h"
 #include "options.h"
 #include "source.h"
 
@@ -19,6 +20,7 @@ struct model {
 	size_t config_bytes;
 	struct model_config config;
 	struct source source;
+	struct gguf_file made[GGUF_FILES]; /* of a GGUF file, beside config.json */
 	bool embedding;	 /* sentence-transformers: the result is a vector of the text */
 	char pooling[8]; /* "last", "mean" or "cls" */
 	bool normalize;	 /* to length 1 */
@@ -30,7 +32,10 @@ struct model {
 			   else NULL */
 };
 
-/* -EEXIST: its param_dir is a case dir, and there are no safetensors to compile anew. */
+/*
+ * A directory, or a GGUF file, or a directory with one and without a config.json.
+ * -EEXIST: its param_dir is a case dir, and there are no safetensors to compile anew.
+ */
 int model_open(const char *path, struct model *ret, struct tool_error *error);
 /* "qwen3-0.6b" and others: a known shape with random weights. */
 int model_open_synthetic(const char *name, struct model *ret, struct tool_error *error);

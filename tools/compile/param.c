@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -209,7 +210,8 @@ static void keep_lane(const struct param_tiles *t, const struct lanes *l, unsign
 	scale->zero = (int16_t)(quant_zero(&p->source, l->row[c], group) - pack_middle(t->dtype));
 }
 
-static void keep_panel(const struct param_tiles *t, const struct lanes *l, uint8_t *out)
+static int keep_panel(const struct param_tiles *t, const struct lanes *l, uint8_t *out,
+		      struct tool_error *error)
 {
 	uint8_t codes[TXDA_TILE_N][256];
 	struct pack_scale scale[TXDA_TILE_N];
@@ -219,10 +221,19 @@ static void keep_panel(const struct param_tiles *t, const struct lanes *l, uint8
 	for (k = 0; k < t->k; k += t->group) {
 		unsigned n = t->k - k < t->group ? (unsigned)(t->k - k) : t->group;
 
-		for (c = 0; c < TXDA_TILE_N; c++)
+		for (c = 0; c < TXDA_TILE_N; c++) {
 			keep_lane(t, l, c, k, n, codes[c], &scale[c]);
+			/* Formats with scales among the codes are not checked before. */
+			if (!isfinite(scale[c].scale))
+				return tool_fail(
+					error, -ERANGE,
+					"%s: the scale of row %llu, column %llu is not finite",
+					t->name, (unsigned long long)l->row[c],
+					(unsigned long long)k);
+		}
 		out = pack_codes(t->dtype, t->group, codes, scale, out);
 	}
+	return 0;
 }
 
 int param_make_panel(const struct param_tiles *t, uint64_t panel, float (*block)[TXDA_TILE_N],
@@ -234,10 +245,8 @@ int param_make_panel(const struct param_tiles *t, uint64_t panel, float (*block)
 	uint64_t k;
 
 	find_lanes(t, panel, &l);
-	if (t->keep) {
-		keep_panel(t, &l, out);
-		return 0;
-	}
+	if (t->keep)
+		return keep_panel(t, &l, out, error);
 	for (k = 0; k < t->k; k += n) {
 		n = t->k - k < PACK_K ? (unsigned)(t->k - k) : PACK_K;
 		for (c = 0; c < TXDA_TILE_N; c++) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "floats.h"
+#include "ggml.h"
 
 #define NAME_BYTES 320
 
@@ -62,6 +63,8 @@ float quant_scale(const struct source_tensor *t, uint64_t row, uint32_t group)
 {
 	uint64_t at;
 
+	if (t->format == SOURCE_GGML)
+		return ggml_scale(t, row, group);
 	if (t->transposed)
 		at = (uint64_t)group * t->n_groups + row / t->group;
 	else if (t->format == SOURCE_GPTQ || t->format == SOURCE_AWQ)
@@ -137,6 +140,7 @@ void quant_codes(const struct source_tensor *t, uint64_t row, uint64_t col, uint
 		for (i = col; i < col + n; i++)
 			*codes++ = t->data[(row * t->cols + i) / 2] >> (i & 1) * 4 & 15;
 		break;
+	case SOURCE_GGML: ggml_codes(t, row, col, n, codes); break;
 	case SOURCE_INT8:
 		for (i = col; i < col + n; i++)
 			*codes++ = t->data[row * t->cols + i] ^ 0x80;
@@ -155,6 +159,10 @@ void quant_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint6
 {
 	uint8_t codes[512];
 
+	if (t->format == SOURCE_GGML) {
+		ggml_read(t, row, col, n, dst);
+		return;
+	}
 	while (n) {
 		uint64_t step = n < sizeof(codes) ? n : sizeof(codes), i;
 
@@ -516,6 +524,7 @@ int quant_find(const struct source *s, const struct quant_config *q, const char 
 	int r;
 
 	snprintf(full, sizeof(full), "%s.weight", name);
+	/* Of a GGUF file the tensor itself says its format. */
 	if (!s->checkpoint)
 		return source_find(s, full, rows, cols, ret, error);
 	w = safetensors_find(s->checkpoint, full);

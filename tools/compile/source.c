@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "floats.h"
+#include "gguf_model.h"
 #include "quant.h"
 
 static bool is_norm(const char *name)
@@ -80,6 +81,8 @@ int source_find(const struct source *s, const char *name, uint64_t rows, uint64_
 	uint8_t dtype = 0;
 	int r;
 
+	if (s->gguf)
+		return gguf_model_find(s->gguf, name, rows, cols, ret, error);
 	if (!s->checkpoint) {
 		*ret = make_up(name, rows, cols);
 		return 0;
@@ -115,6 +118,11 @@ int source_find_stacked(const struct source *s, const char *name, uint32_t n, ui
 	bool straight;
 	int r;
 
+	if (s->gguf)
+		return tool_fail(
+			error, -ENOTSUP,
+			"tensor \"%s\": %u matrices in one are not supported of GGUF files", name,
+			n);
 	if (!s->checkpoint) {
 		*ret = make_up(name, rows, cols);
 		ret->seed += index;
@@ -145,7 +153,14 @@ int source_find_stacked(const struct source *s, const char *name, uint32_t n, ui
 
 bool source_has(const struct source *s, const char *name)
 {
+	if (s->gguf)
+		return gguf_model_has(s->gguf, name);
 	return !s->checkpoint || safetensors_find(s->checkpoint, name);
+}
+
+bool source_made_up(const struct source *s)
+{
+	return !s->checkpoint && !s->gguf;
 }
 
 void source_transpose(struct source_tensor *t, uint32_t first_row)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where weights come from: a safetensors checkpoint, or a generator that makes up a model of a
- * known shape. Both answer the same two questions: is there a tensor of this name and shape, and
+ * Where weights come from: a safetensors checkpoint, a GGUF file, or a generator that makes up a
+ * model of a known shape. All answer the same two questions: is there a tensor of this name and shape, and
  * what are these elements of it.
  *
  * Threads: one source may be read by any number of threads.
@@ -16,8 +16,12 @@
 #include "safetensors.h"
 #include "txda_isa.h"
 
+struct gguf_model;
+
+/* Neither: made up. */
 struct source {
-	struct safetensors *checkpoint; /* NULL: made up */
+	struct safetensors *checkpoint;
+	struct gguf_model *gguf;
 };
 
 /* How a matrix is stored; more in quant.h. */
@@ -29,6 +33,7 @@ enum source_format {
 	SOURCE_INT8,   /* I8 [N, K], scales [N, groups] */
 	SOURCE_F8,     /* E4M3 [N, K], scales [blocks of rows, groups] */
 	SOURCE_MX4,    /* E2M1 [N, K / 2], scales of 8 bits of exponent [N, groups] */
+	SOURCE_GGML,   /* blocks of @group elements, as ggml.h has them */
 };
 
 /* A matrix [rows, cols]; a vector has one row. Small enough to copy. */
@@ -42,6 +47,7 @@ struct source_tensor {
 
 	/* With a format. */
 	uint8_t bits, scale_dtype;
+	uint8_t block_type; /* of ggml.h */
 	bool zero_plus_one;
 	/* Plain or F8: rows and columns changed places; column 0 is row @first_row in the file. */
 	bool transposed;
@@ -64,7 +70,9 @@ int source_find(const struct source *s, const char *name, uint64_t rows, uint64_
 int source_find_stacked(const struct source *s, const char *name, uint32_t n, uint32_t index,
 			uint64_t rows, uint64_t cols, bool in_first, struct source_tensor *ret,
 			struct tool_error *error);
+/* Made-up sources have everything. */
 bool source_has(const struct source *s, const char *name);
+bool source_made_up(const struct source *s);
 
 /* Rows become columns and columns rows; column 0 is row @first_row of before. */
 void source_transpose(struct source_tensor *t, uint32_t first_row);

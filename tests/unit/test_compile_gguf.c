@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: MIT
+/* GGUF files: good ones, each way in which a header can lie, and what the metadata comes to. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "config.h"
+#include "ggml.h"
+#include "gguf_model.h"
+#include "sentencepiece.h"
+
+static struct tool_error error;
+
+/* ---- files, value by value ---- */
+
+struct bytes {
+	uint8_t at[1 << 14];
+	size_t n;
+};
+
+static void put(struct bytes *b, const void *data, size_t n)
+{
+	assert_true(b->n + n <= sizeof(b->at));
+	memcpy(b->at + b->n, data, n);
+	b->n += n;
+}
+
+static void put_u32(struct bytes *b, uint32_t v)
+{
+	put(b, &v, 4);
+}
+
+static void put_u64(struct bytes *b, uint64_t v)
+{
+	put(b, &v, 8);
+}
+
+static void put_text(struct bytes *b, const char *s)
+{
+	put_u64(b, strlen(s));
+	put(b, s, strlen(s));
+}
+
+struct file {
+	struct bytes keys, tensors, data;
+	uint32_t n_keys, n_tensors;
+	/* What a lying header says instead; 0: the truth. */
+	uint64_t says_keys, says_tensors;
+	uint32_t magic, version;
+	size_t cut; /* bytes that its end lacks */
+};
+
+static void key(struct file *f, const char *name, uint32_t type)
+{
+	put_text(&f->keys, name);
+	put_u32(&f->keys, type);
+	f->n_keys++;
+}
+
+static void key_u32(struct file *f, const char *name, uint32_t v)
+{
+	key(f, name, GGUF_U32);
+	put_u32(&f->keys, v);
+}
+
+static void key_f32(struct file *f, const char *name, float v)
+{
+	key(f, name, GGUF_F32);
+	put(&f->keys, &v, 4);
+}
+
+static void key_text(struct file *f, const char *name, const char *v)
+{
+	key(f, name, GGUF_STRING);
+	put_text(&f->keys, v);
+}
+
+static void key_array(struct file *f, const char *name, uint32_t type, uint64_t n)
+{
+	key(f, name, GGUF_ARRAY);
+	put_u32(&f->keys, type);
+	put_u64(&f->keys, n);
+}
+
+static void key_texts(struct file *f, const char *name, const char *const *v, uint64_t n)
+{
+	key_array(f, name, GGUF_STRING, n);
+	for (uint64_t i = 0; i < n; i++)
+		put_text(&f->keys, v[i]);
+}
+
+/* As it is said, with @bytes of data. */
+static void tensor(struct file *f, const char *name, uint32_t type, const uint64_t *dim,
+		   uint32_t ndim, size_t bytes)
+{
+	put_text(&f->tensors, name);
+	put_u32(&f->tensors, ndim);
+	put(&f->tensors, dim, ndim * sizeof(*dim));
+	put_u32(&f->tensors, type);
+	put_u64(&f->tensors, f->data.n);
+	for (size_t i = 0; i < (bytes + 31) / 32 * 32; i++)
+		put(&f->data, &(uint8_t){(uint8_t)i}, 1);
+	f->n_tensors++;
+}
+
+static void matrix(struct file *f, const char *name, uint64_t cols, uint64_t rows)
+{
+	tensor(f, name, GGML_F32, (const uint64_t[]){cols, rows}, rows ? 2 : 1,
+	       (size_t)(cols * (rows ? rows : 1) * 4));
+}
+
+static int open_file(const struct file *f, struct gguf **ret)
+{
+	static struct bytes b;
+	static const uint8_t zeros[32];
+
+	b.n = 0;
+	put_u32(&b, f->magic ? f->magic : 0x46554747);
+	put_u32(&b, f->version ? f->version : 3);
+	put_u64(&b, f->says_tensors ? f->says_tensors : f->n_tensors);
+	put_u64(&b, f->says_keys ? f->says_keys : f->n_keys);
+	put(&b, f->keys.at, f->keys.n);
+	put(&b, f->tensors.at, f->tensors.n);
+	put(&b, zeros, (32 - b.n % 32) % 32);
+	put(&b, f->data.at, f->data.n);
+	memset(&error, 0, sizeof(error));
+	return gguf_open_memory(b.at, b.n - f->cut, ret, &error);
+}
+
+static void expect_words(const char *what)
+{
+	if (!strstr(error.text, what))
+		fail_msg("\"%s\" does not say \"%s\"", error.text, what);
+}
+
+static void expect_refused(const struct file *f, const char *what)
+{
+	struct gguf *g;
+
+	assert_true(open_file(f, &g) < 0);
+	expect_words(what);
+}
+
+static void test_good(void **state)
+{
+	const char *const words[] = {"a", "", "\xc3\xa9"};
+	const struct gguf_tensor *t;
+	struct file f = {0};
+	struct gguf_value v;
+	struct gguf *g;
+	char *text;
+
+	(void)state;
+	key_text(&f, "general.name", "x");
+	key_u32(&f, "n", 7);
+	key_f32(&f, "f", 0.5f);
+	key_texts(&f, "words", words, 3);
+	key_array(&f, "i8", GGUF_I8, 2);
+	put(&f.keys, "\xff\x02", 2);
+	tensor(&f, "a", GGML_Q8_0, (const uint64_t[]){64, 3}, 2, 6 * 34);
+	tensor(&f, "b", GGML_F16, (const uint64_t[]){3}, 1, 6);
+	assert_int_equal(open_file(&f, &g), 0);
+	assert_int_equal(gguf_string(g, "general.name", &text, NULL), 0);
+	assert_string_equal(text, "x");
+	free(text);
+	assert_int_equal(gguf_string(g, "none", &text, NULL), 0);
+	assert_null(text);
+	assert_int_equal(gguf_string(g, "n", &text, &error), -EINVAL);
+	assert_true(gguf_number(gguf_get(g, "n"), 0) == 7);
+	assert_true(gguf_number(gguf_get(g, "f"), 0) == 0.5);
+	assert_true(gguf_number(gguf_get(g, "i8"), 0) == -1);
+	v = *gguf_get(g, "words");
+	assert_int_equal(v.n, 3);
+	for (unsigned i = 0; i < 3; i++) {
+		struct gguf_text word = gguf_next_text(&v);
+
+		assert_int_equal(word.bytes, strlen(words[i]));
+		assert_memory_equal(word.text, words[i], word.bytes);
+	}
+	t = gguf_at(g, 1);
+	assert_string_equal(t->name, "b");
+	assert_int_equal(t->dim[0] * 10 + t->dim[1], 31);
+	assert_int_equal(t->data[5], 5);
+	assert_null(gguf_at(g, 2));
+	gguf_close(g);
+}
+
+static void test_hostile_header(void **state)
+{
+	struct file f = {.magic = 0x46554746};
+
+	(void)state;
+	expect_refused(&f, "not a GGUF file");
+	f = (struct file){.version = 0x03000000};
+	expect_refused(&f, "big-endian");
+	f = (struct file){.version = 1};
+	expect_refused(&f, "version 1");
+	f = (struct file){.says_keys = UINT64_MAX};
+	expect_refused(&f, "18446744073709551615 keys");
+	f = (struct file){.says_tensors = 1ull << 40};
+	expect_refused(&f, "1099511627776 tensors");
+	f = (struct file){.says_keys = 2};
+	key_u32(&f, "a", 1);
+	expect_refused(&f, "");
+	f = (struct file){.cut = 20};
+	expect_refused(&f, "truncated");
+}
+
+static void test_hostile_keys(void **state)
+{
+	struct file f = {0};
+
+	(void)state;
+	put_u64(&f.keys, 1ull << 60);
+	f.n_keys = 1;
+	put(&f.keys, (const uint8_t[64]){0}, 64);
+	expect_refused(&f, "1152921504606846976 bytes");
+	f = (struct file){0};
+	key_u32(&f, "", 1);
+	expect_refused(&f, "not 1 to 256");
+	f = (struct file){0};
+	key_u32(&f, "\xff", 1);
+	expect_refused(&f, "UTF-8");
+	f = (struct file){0};
+	key(&f, "k", 13);
+	expect_refused(&f, "k: values of type 13");
+	f = (struct file){0};
+	key_array(&f, "k", GGUF_ARRAY, 1);
+	expect_refused(&f, "type 9 are not known in arrays");
+	f = (struct file){0};
+	key_array(&f, "k", GGUF_U64, UINT64_MAX / 8 + 2);
+	expect_refused(&f, "elements of 8 bytes");
+	f = (struct file){0};
+	key_array(&f, "k", GGUF_STRING, UINT64_MAX);
+	expect_refused(&f, "truncated");
+	f = (struct file){0};
+	key(&f, "k", GGUF_STRING);
+	put_u64(&f.keys, UINT64_MAX - 7);
+	expect_refused(&f, "truncated");
+	f = (struct file){0};
+	key_u32(&f, "k", 1);
+	key_u32(&f, "k", 2);
+	expect_refused(&f, "k: there twice");
+	f = (struct file){0};
+	key_u32(&f, "general.alignment", 24);
+	expect_refused(&f, "24 is no power of two");
+	f = (struct file){0};
+	key_text(&f, "general.alignment", "32");
+	expect_refused(&f, "general.alignment");
+}
+
+static void test_hostile_tensors(void **state)
+{
+	struct file f = {0};
+
+	(void)state;
+	tensor(&f, "a", GGML_F32, NULL, 0, 4);
+	expect_refused(&f, "0 dimensions");
+	f = (struct file){0};
+	tensor(&f, "a", GGML_F32, (const uint64_t[]){1, 1, 1, 1, 1}, 5, 4);
+	expect_refused(&f, "5 dimensions");
+	f = (struct file){0};
+	tensor(&f, "a", GGML_F32, (const uint64_t[]){1, 0}, 2, 4);
+	expect_refused(&f, "dimension 1 of 0");
+	f = (struct file){0};
+	tensor(&f, "a", GGML_F32, (const uint64_t[]){1ull << 32, 1ull << 32}, 2, 4);
+	expect_refused(&f, "not 1 to 2^48");
+	f = (struct file){0};
+	tensor(&f, "a", GGML_F32, (const uint64_t[]){1ull << 24, 1ull << 23}, 2, 4);
+	expect_refused(&f, "a\": 562949953421312 bytes");
+	f = (struct file){0};
+	tensor(&f, "a", 10, (const uint64_t[]){256}, 1, 84);
+	expect_refused(&f, "type 10 is not supported (F32");
+	f = (struct file){0};
+	tensor(&f, "a", UINT32_MAX, (const uint64_t[]){256}, 1, 84);
+	expect_refused(&f, "type 4294967295");
+	f = (struct file){0};
+	tensor(&f, "a", GGML_Q6_K, (const uint64_t[]){128, 2}, 2, 210);
+	expect_refused(&f, "rows of 128 elements are no multiple of 256");
+	f = (struct file){0};
+	matrix(&f, "a", 8, 0);
+	put(&f.data, (const uint8_t[32]){0}, 32);
+	matrix(&f, "b", 8, 0);
+	expect_refused(&f, "\"b\" begins at 64, not at 32");
+	f = (struct file){0};
+	matrix(&f, "a", 8, 0);
+	f.data.n = 0;
+	matrix(&f, "b", 8, 0);
+	expect_refused(&f, "\"b\" begins at 0, not at 32");
+	f = (struct file){.cut = 1};
+	matrix(&f, "a", 8, 0);
+	expect_refused(&f, "truncated");
+	f = (struct file){0};
+	matrix(&f, "a", 8, 0);
+	matrix(&f, "a", 8, 0);
+	expect_refused(&f, "\"a\" is there twice");
+}
+
+/* ---- blocks ---- */
+
+static void test_blocks(void **state)
+{
+	uint8_t q4[18] = {0x00, 0x40}, q6[210] = {0}; /* a scale of 2 */
+	struct source_tensor t = ggml_tensor(GGML_Q4_0, 1, 32, q4);
+	uint8_t codes[4];
+	float y[3];
+
+	(void)state;
+	q4[2] = 0xf1;
+	q4[3] = 0x08;
+	source_read(&t, 0, 0, 2, y);
+	assert_true(y[0] == -14 && y[1] == 0);
+	source_read(&t, 0, 16, 2, y);
+	assert_true(y[0] == 14 && y[1] == -16);
+	quant_codes(&t, 0, 15, 2, codes);
+	assert_int_equal(codes[1], 15);
+	assert_true(quant_scale(&t, 0, 0) == 2);
+	/* What a block is read as does not depend on where one begins. */
+	t = ggml_tensor(GGML_Q6_K, 1, 256, q6);
+	q6[209] = 0x40;
+	q6[192 + 4] = 0x80; /* -128 for elements 64 to 79 */
+	q6[0] = 0x50;	    /* element 64: 5, and two bits of it */
+	q6[128] = 0x10;
+	source_read(&t, 0, 63, 3, y);
+	assert_true(y[0] == 0 && y[1] == 2.0f * -128 * (21 - 32) && y[2] == 2.0f * -128 * -32);
+}
+
+/* ---- models ---- */
+
+/* A llama of one layer that has all it needs. */
+static void llama(struct file *f)
+{
+	static const struct {
+		const char *name;
+		uint64_t cols, rows;
+	} tensors[] = {
+		{"token_embd.weight", 8, 4},	    {"output_norm.weight", 8, 0},
+		{"blk.0.attn_norm.weight", 8, 0},   {"blk.0.attn_q.weight", 8, 8},
+		{"blk.0.attn_k.weight", 8, 4},	    {"blk.0.attn_v.weight", 8, 4},
+		{"blk.0.attn_output.weight", 8, 8}, {"blk.0.ffn_norm.weight", 8, 0},
+		{"blk.0.ffn_gate.weight", 8, 8},    {"blk.0.ffn_up.weight", 8, 8},
+		{"blk.0.ffn_down.weight", 8, 8},
+	};
+
+	key_text(f, "general.architecture", "llama");
+	key_u32(f, "llama.context_length", 64);
+	key_u32(f, "llama.embedding_length", 8);
+	key_u32(f, "llama.feed_forward_length", 8);
+	key_u32(f, "llama.attention.head_count", 2);
+	key_u32(f, "llama.attention.head_count_kv", 1);
+	key_f32(f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+	for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++)
+		matrix(f, tensors[i].name, tensors[i].cols, tensors[i].rows);
+}
+
+static int open_model(struct file *f, struct gguf_model **ret)
+{
+	struct gguf *g;
+
+	assert_int_equal(open_file(f, &g), 0);
+	return gguf_model_new(g, ret, &error);
+}
+
+static void expect_config(struct file *f, const char *what)
+{
+	struct gguf_model *m;
+	char *text;
+
+	assert_int_equal(open_model(f, &m), 0);
+	assert_true(gguf_config(m, &text, &error) < 0);
+	expect_words(what);
+	gguf_model_free(m);
+}
+
+static void test_config(void **state)
+{
+	static struct model_config c;
+	struct source_tensor t;
+	struct file f = {0};
+	struct gguf_model *m;
+	char *text;
+
+	(void)state;
+	llama(&f);
+	key_u32(&f, "llama.block_count", 1);
+	key_text(&f, "llama.rope.scaling.type", "linear");
+	key_f32(&f, "llama.rope.scaling.factor", 4);
+	assert_int_equal(open_model(&f, &m), 0);
+	assert_int_equal(gguf_config(m, &text, &error), 0);
+	assert_int_equal(config_parse(text, strlen(text), &c, &error), 0);
+	assert_int_equal(c.n_layers, 1);
+	assert_int_equal(c.vocab_size, 4);
+	assert_int_equal(c.head_dim, 4);
+	assert_int_equal(c.n_kv_heads, 1);
+	assert_true(c.tie_word_embeddings && c.rms_norm_eps == 1e-5f);
+	assert_true(c.rope.type == ROPE_LINEAR && c.rope.factor == 4);
+	assert_true(gguf_rope_interleaved(m));
+	assert_int_equal(
+		gguf_model_find(m, "model.layers.0.self_attn.k_proj.weight", 4, 8, &t, &error), 0);
+	assert_int_equal(
+		gguf_model_find(m, "model.layers.0.self_attn.k_proj.weight", 8, 4, &t, &error),
+		-EINVAL);
+	expect_words("expected the shape [8, 4], found [1, 1, 4, 8]");
+	assert_int_equal(gguf_model_find(m, "lm_head.weight", 8, 4, &t, &error), -ENOENT);
+	free(text);
+	gguf_model_free(m);
+}
+
+static void test_hostile_config(void **state)
+{
+	struct gguf_model *m;
+	struct file f = {0};
+
+	(void)state;
+	llama(&f);
+	expect_config(&f, "llama.block_count: missing");
+	f = (struct file){0};
+	llama(&f);
+	key_text(&f, "llama.block_count", "1");
+	expect_config(&f, "llama.block_count: not a number");
+	f = (struct file){0};
+	llama(&f);
+	key_array(&f, "llama.block_count", GGUF_U8, 2);
+	put(&f.keys, "\1\2", 2);
+	expect_config(&f, "2 of layer 1, but 1");
+	f = (struct file){0};
+	llama(&f);
+	key_array(&f, "llama.block_count", GGUF_U8, 0);
+	expect_config(&f, "not a number");
+	f = (struct file){0};
+	llama(&f);
+	key_u32(&f, "llama.block_count", 1);
+	key_u32(&f, "llama.expert_count", 8);
+	expect_config(&f, "llama.expert_count: 8 is not supported");
+	f = (struct file){0};
+	llama(&f);
+	key_u32(&f, "llama.block_count", 1);
+	key_u32(&f, "llama.rope.dimension_count", 2);
+	expect_config(&f, "llama.rope.dimension_count: 2");
+	f = (struct file){0};
+	llama(&f);
+	key_u32(&f, "llama.block_count", 1);
+	key_text(&f, "llama.rope.scaling.type", "longrope");
+	expect_config(&f, "\"longrope\" is not supported");
+	f = (struct file){0};
+	llama(&f);
+	key_u32(&f, "split.count", 3);
+	expect_config(&f, "split.count: the model is in 3 files");
+	f = (struct file){0};
+	key_text(&f, "general.architecture", "mamba");
+	expect_config(&f, "\"mamba\" is not supported (llama");
+	f = (struct file){0};
+	expect_config(&f, "general.architecture");
+	f = (struct file){0};
+	matrix(&f, "blk.0.ssm_a.weight", 8, 0);
+	assert_int_equal(open_model(&f, &m), -ENOTSUP);
+	expect_words("blk.0.ssm_a.weight");
+}
+
+/* ---- tokenisers ---- */
+
+static int tokenizer(struct file *f, struct gguf_file *ret)
+{
+	struct gguf *g;
+	int r;
+
+	memset(ret, 0, GGUF_FILES * sizeof(*ret));
+	assert_int_equal(open_file(f, &g), 0);
+	r = gguf_tokenizer(g, ret, &error);
+	gguf_close(g);
+	return r;
+}
+
+static void free_files(struct gguf_file *files)
+{
+	for (unsigned i = 0; i < GGUF_FILES; i++)
+		free(files[i].text);
+}
+
+static void expect_tokenizer(struct file *f, const char *what)
+{
+	struct gguf_file files[GGUF_FILES];
+
+	assert_true(tokenizer(f, files) < 0);
+	expect_words(what);
+	free_files(files);
+}
+
+static const char *const words[] = {"<unk>", "<s>", "</s>", "<0x0A>", "a", "b", "ab"};
+#define N_WORDS 7
+
+/* A tokeniser in SentencePiece's way; its scores may be other than as many. */
+static void pieces(struct file *f, unsigned scores)
+{
+	static const int32_t types[] = {2, 3, 3, 6, 1, 1, 1};
+
+	key_text(f, "tokenizer.ggml.model", "llama");
+	key_texts(f, "tokenizer.ggml.tokens", words, N_WORDS);
+	key_array(f, "tokenizer.ggml.token_type", GGUF_I32, N_WORDS);
+	put(&f->keys, types, sizeof(types));
+	key_array(f, "tokenizer.ggml.scores", GGUF_F32, scores);
+	for (unsigned i = 0; i < scores; i++)
+		put(&f->keys, &(float){-(float)i}, 4);
+}
+
+static void test_pieces(void **state)
+{
+	struct gguf_file files[GGUF_FILES];
+	cJSON *json, *config, *model;
+	struct file f = {0};
+	char err[200];
+
+	(void)state;
+	pieces(&f, N_WORDS);
+	key_u32(&f, "tokenizer.ggml.eos_token_id", 2);
+	key_text(&f, "tokenizer.chat_template", "{{ x }}");
+	assert_int_equal(tokenizer(&f, files), 0);
+	assert_string_equal(files[0].name, "tokenizer.model");
+	assert_string_equal(files[1].name, "tokenizer_config.json");
+	config = cJSON_Parse(files[1].text);
+	assert_string_equal(cJSON_GetObjectItem(config, "eos_token")->valuestring, "</s>");
+	assert_string_equal(cJSON_GetObjectItem(config, "chat_template")->valuestring, "{{ x }}");
+	assert_true(cJSON_IsTrue(cJSON_GetObjectItem(config, "add_bos_token")));
+	assert_int_equal(sentencepiece_convert((const uint8_t *)files[0].text, files[0].bytes,
+					       config, &json, err, sizeof(err)),
+			 0);
+	model = cJSON_GetObjectItem(json, "model");
+	assert_int_equal(cJSON_GetObjectItem(cJSON_GetObjectItem(model, "vocab"), "ab")->valueint,
+			 6);
+	assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(model, "merges")), 1);
+	assert_true(cJSON_IsTrue(cJSON_GetObjectItem(model, "byte_fallback")));
+	assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(json, "added_tokens")), 3);
+	cJSON_Delete(json);
+	cJSON_Delete(config);
+	free_files(files);
+}
+
+static void test_hostile_tokenizer(void **state)
+{
+	const char *const broken[] = {"a", "\xe2\x96"};
+	struct gguf_file files[GGUF_FILES];
+	struct file f = {0};
+
+	(void)state;
+	assert_int_equal(tokenizer(&f, files), 0); /* none */
+	assert_null(files[0].text);
+	key_text(&f, "tokenizer.ggml.model", "bert");
+	expect_tokenizer(&f, "\"bert\" is not supported");
+	f = (struct file){0};
+	key_text(&f, "tokenizer.ggml.model", "gpt2");
+	expect_tokenizer(&f, "tokens: missing");
+	key_texts(&f, "tokenizer.ggml.tokens", words, N_WORDS);
+	expect_tokenizer(&f, "tokenizer.ggml.pre: \"\" is not supported");
+	key_text(&f, "tokenizer.ggml.pre", "gpt-2 gpt2");
+	expect_tokenizer(&f, "\"gpt-2 gpt2\" is not supported");
+	f = (struct file){0};
+	key_text(&f, "tokenizer.ggml.model", "gpt2");
+	key_text(&f, "tokenizer.ggml.pre", "qwen2");
+	key_texts(&f, "tokenizer.ggml.tokens", words, N_WORDS);
+	expect_tokenizer(&f, "merges: missing");
+	key_texts(&f, "tokenizer.ggml.merges", broken, 2);
+	expect_tokenizer(&f, "merges: element 1 is no UTF-8");
+	f = (struct file){0};
+	pieces(&f, N_WORDS - 1);
+	expect_tokenizer(&f, "scores: 6 elements, not 7 to 7");
+	f = (struct file){0};
+	pieces(&f, N_WORDS);
+	key_u32(&f, "tokenizer.ggml.bos_token_id", N_WORDS);
+	expect_tokenizer(&f, "bos_token_id: 7 is none of 7 tokens");
+	f = (struct file){0};
+	key_text(&f, "tokenizer.ggml.model", "llama");
+	key_texts(&f, "tokenizer.ggml.tokens", broken, 2);
+	expect_tokenizer(&f, "tokens: element 1");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_hostile_header),
+		cmocka_unit_test(test_hostile_keys),
+		cmocka_unit_test(test_hostile_tensors),
+		cmocka_unit_test(test_blocks),
+		cmocka_unit_test(test_config),
+		cmocka_unit_test(test_hostile_config),
+		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_hostile_tokenizer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

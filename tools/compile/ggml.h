@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The element types of GGUF files: rows of blocks, each with its scales. What lies in a block is
+ * only ever read as numbers, so any bytes will do.
+ *
+ * Q8_0, Q5_0 and Q4_0 have an integer and a half-precision scale, as the chip's tiles W8 and W4
+ * have: those are repacked. The others have minimums or scales of more than 11 bits and are read as
+ * float32, which is what their definition computes.
+ */
+#ifndef TXDA_COMPILE_GGML_H
+#define TXDA_COMPILE_GGML_H
+
+#include <stdint.h>
+
+#include "source.h"
+
+/* As they are numbered in files. */
+enum ggml_type {
+	GGML_F32 = 0,
+	GGML_F16 = 1,
+	GGML_Q4_0 = 2,
+	GGML_Q4_1 = 3,
+	GGML_Q5_0 = 6,
+	GGML_Q5_1 = 7,
+	GGML_Q8_0 = 8,
+	GGML_Q4_K = 12,
+	GGML_Q5_K = 13,
+	GGML_Q6_K = 14,
+	GGML_BF16 = 30,
+	GGML_TYPES
+};
+
+struct ggml_format {
+	const char *name;	  /* NULL: not supported */
+	uint16_t elements, bytes; /* of a block */
+	uint8_t bits;		  /* of codes that tiles hold; 0: none do */
+};
+
+/* NULL: no type of that number is supported. */
+const struct ggml_format *ggml_format(uint32_t type);
+/* "F32, F16, …" in @buf. Returns buf. */
+char *ggml_list(char *buf, size_t len);
+
+/* A matrix of whole blocks in each row, at @data. */
+struct source_tensor ggml_tensor(uint32_t type, uint64_t rows, uint64_t cols, const uint8_t *data);
+
+/* For quant.h, which says what they mean. */
+void ggml_codes(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n,
+		uint8_t *codes);
+float ggml_scale(const struct source_tensor *t, uint64_t row, uint32_t group);
+void ggml_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n, float *dst);
+
+#endif /* TXDA_COMPILE_GGML_H */
