@@ -313,7 +313,8 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 	struct stat st;
 	int dirfd, r;
 
-	if (is_gguf(path) && (stat(path, &st) || !S_ISDIR(st.st_mode)))
+	/* Whatever it is called: what a link leads to need not end so. */
+	if (!stat(path, &st) && S_ISREG(st.st_mode))
 		return open_gguf(path, AT_FDCWD, path, ret, error);
 	dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0) {
