@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* What a model's directory is: a checkpoint to be compiled, a case dir, or one that names one. */
+/* What a model's path is: a checkpoint to be compiled, a case dir, or one that names one. */
+#include <dirent.h>
 #include <errno.h>
-#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "owned.h"
 #include "source.h"
 
-/* A directory. */
+/* A directory, or a GGUF file. */
 struct place {
 	char path[SOURCE_PATH], case_dir[SOURCE_PATH], text_dir[SOURCE_PATH];
 	struct case_facts facts;
@@ -26,6 +26,30 @@ static bool can_read(const char *dir, const char *name)
 
 	return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
 	       !access(path, R_OK);
+}
+
+static bool ends_with(const char *name, const char *suffix)
+{
+	size_t n = strlen(name), m = strlen(suffix);
+
+	return n > m && !strcmp(name + n - m, suffix);
+}
+
+/* What the files of a directory have whose names end so. */
+static uint64_t bytes_of(const char *dir, const char *suffix)
+{
+	const struct dirent *entry;
+	DIR *d = opendir(dir);
+	uint64_t bytes = 0;
+	struct stat st;
+
+	while (d && (entry = readdir(d)))
+		if (ends_with(entry->d_name, suffix) && !fstatat(dirfd(d), entry->d_name, &st, 0) &&
+		    S_ISREG(st.st_mode))
+			bytes += (uint64_t)st.st_size;
+	if (d)
+		closedir(d);
+	return bytes;
 }
 
 static int look_inside(struct place *s, char *err, size_t errlen)
@@ -42,7 +66,10 @@ static int look_inside(struct place *s, char *err, size_t errlen)
 		return 0;
 	}
 	if (!can_read(s->path, "config.json")) {
-		snprintf(err, errlen, "%s has neither a model_info.json nor a config.json",
+		if (bytes_of(s->path, ".gguf"))
+			return 0;
+		snprintf(err, errlen,
+			 "%s has neither a model_info.json nor a config.json nor a GGUF file",
 			 s->path);
 		return -EINVAL;
 	}
@@ -62,6 +89,7 @@ static int find(const char *path, struct place *ret, char *err, size_t errlen)
 {
 	char full[PATH_MAX];
 	struct stat st;
+	bool file;
 	int error;
 
 	if (!realpath(path, full) || stat(full, &st)) {
@@ -69,33 +97,33 @@ static int find(const char *path, struct place *ret, char *err, size_t errlen)
 		snprintf(err, errlen, "%s: %s", path, strerror(-error));
 		return error;
 	}
-	if (!S_ISDIR(st.st_mode) || strlen(full) >= sizeof(ret->path)) {
-		snprintf(err, errlen, "%s is %s", path,
-			 S_ISDIR(st.st_mode) ? "too long a path" : "not a directory");
-		return S_ISDIR(st.st_mode) ? -ENAMETOOLONG : -ENOTDIR;
+	file = S_ISREG(st.st_mode) && ends_with(path, ".gguf");
+	if (!S_ISDIR(st.st_mode) && !file) {
+		snprintf(err, errlen, "%s is neither a directory nor a GGUF file", path);
+		return -ENOTDIR;
+	}
+	if (strlen(full) >= sizeof(ret->path)) {
+		snprintf(err, errlen, "%s is too long a path", path);
+		return -ENAMETOOLONG;
 	}
 	error = owned_links(path, st.st_uid, err, errlen);
 	if (error)
 		return error;
 	*ret = (struct place){.is_checkpoint = true};
 	memcpy(ret->path, full, strlen(full) + 1);
-	return look_inside(ret, err, errlen);
+	return file ? 0 : look_inside(ret, err, errlen);
 }
 
-/* An upper bound but for checkpoints in float32. */
+/* An upper bound but for checkpoints in float32, and types of GGUF that become float32. */
 static uint64_t checkpoint_bytes(const char *path, unsigned tp)
 {
-	char pattern[SOURCE_PATH + 16];
-	uint64_t bytes = 0;
+	uint64_t bytes = bytes_of(path, ".safetensors");
 	struct stat st;
-	glob_t files;
 
-	snprintf(pattern, sizeof(pattern), "%s/*.safetensors", path);
-	if (glob(pattern, GLOB_NOSORT, NULL, &files))
-		return 0;
-	for (size_t i = 0; i < files.gl_pathc; i++)
-		bytes += !stat(files.gl_pathv[i], &st) && st.st_size > 0 ? (uint64_t)st.st_size : 0;
-	globfree(&files);
+	if (!bytes)
+		bytes = bytes_of(path, ".gguf");
+	if (!stat(path, &st) && S_ISREG(st.st_mode))
+		bytes = (uint64_t)st.st_size;
 	return bytes / (tp ? tp : 1);
 }
 
