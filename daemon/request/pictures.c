@@ -138,13 +138,15 @@ static bool check_size(struct picture *p, struct api_error *e)
 {
 	const struct model_text *t = p->x->text;
 	unsigned limit = p->x->server->config->max_image_tokens;
+	struct image_parts parts;
 	uint64_t tokens;
 	char err[256] = "";
 	int r = image_process_size(&t->processor, &t->tower, p->decoded.width, p->decoded.height,
-				   &p->size, err, sizeof(err));
+				   &parts, err, sizeof(err));
 
 	if (r)
 		return refuse(p, r, err, e);
+	p->size = parts.whole;
 	tokens = image_tokens(&t->tower, p->size);
 	if (limit && tokens > limit)
 		return api_error_set(e, 400, NULL, PARAM,
@@ -161,6 +163,7 @@ static bool prepare(struct picture *p, struct engine_image **ret, struct api_err
 	uint64_t pixels =
 		image_units(&t->tower, p->size) * image_unit_elements(&t->tower) * sizeof(float);
 	uint8_t hash[ENGINE_IMAGE_HASH];
+	struct image_parts parts;
 	struct sha256 h;
 	char err[256] = "";
 	int r;
@@ -169,7 +172,7 @@ static bool prepare(struct picture *p, struct engine_image **ret, struct api_err
 	if (!exchange_take(p->x, 2 * pixels + image_tokens(&t->tower, p->size) * t->embeds, PARAM,
 			   e))
 		return false;
-	r = image_process(&t->processor, &t->tower, &p->decoded, &p->size, &p->pixels, err,
+	r = image_process(&t->processor, &t->tower, &p->decoded, &parts, &p->pixels, err,
 			  sizeof(err));
 	if (r)
 		return refuse(p, r, err, e);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "decode_apart.h"
 #include "clock.h"
 #include "files.h"
 #include "json.h"
