@@ -224,7 +224,6 @@ static void split_id(const struct reply_parser *p, struct reply_call *call)
 		at = memrchr(call->name, ':', call->name_len);
 		if (at)
 			call->name_len = (size_t)(at - call->name);
-		at = memrchr(call->name, '.', call->name_len);
 		if (call->name_len > strlen("functions.") &&
 		    !memcmp(call->name, "functions.", 10)) {
 			call->name += 10;
