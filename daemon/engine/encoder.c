@@ -29,6 +29,7 @@ struct encoder {
 	uint64_t fence;
 	TAILQ_HEAD(kept_list, kept_image) kept; /* the most recently used first */
 	uint64_t kept_bytes;
+	unsigned n_kept;
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -99,6 +100,7 @@ int encoder_new(struct txda_group *group, const struct engine_options *options,
 static void forget(struct encoder *e, struct kept_image *k)
 {
 	TAILQ_REMOVE(&e->kept, k, link);
+	e->n_kept--;
 	e->kept_bytes -= (uint64_t)k->image->tokens * (e->hidden + e->deep) * sizeof(float);
 	engine_image_unref(k->image);
 	free(k);
@@ -161,8 +163,9 @@ static void remember(struct encoder *e, uid_t uid, struct engine_image *image)
 		return;
 	*k = (struct kept_image){.uid = uid, .image = engine_image_ref(image)};
 	TAILQ_INSERT_HEAD(&e->kept, k, link);
+	e->n_kept++;
 	e->kept_bytes += bytes;
-	while (e->kept_bytes > ENCODER_CACHE_BYTES)
+	while (e->kept_bytes > ENCODER_CACHE_BYTES || e->n_kept > ENCODER_CACHE_IMAGES)
 		forget(e, TAILQ_LAST(&e->kept, kept_list));
 }
 

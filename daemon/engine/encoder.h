@@ -2,8 +2,8 @@
 /*
  * Encodes images: runs the program `vision` of a model that sees, one image a launch, so that an
  * image's embeddings depend on nothing but the image. What a user's images became is remembered by
- * their hash, up to ENCODER_CACHE_BYTES of all users together, the least recently used forgotten
- * first; users find their own alone.
+ * their hash, up to ENCODER_CACHE_BYTES and ENCODER_CACHE_IMAGES of all users together, the least
+ * recently used forgotten first; users find their own alone.
  *
  * One thread, the engine's.
  */
@@ -15,7 +15,8 @@
 
 #include "images.h"
 
-#define ENCODER_CACHE_BYTES (256ull << 20)
+#define ENCODER_CACHE_BYTES  (256ull << 20)
+#define ENCODER_CACHE_IMAGES 1024
 
 struct encoder;
 struct engine_options;
@@ -42,7 +43,10 @@ bool encoder_wants(const struct engine_images *images);
 unsigned encoder_recall(struct encoder *e, uid_t uid, struct engine_images *images);
 /* Launches the first image that is not encoded yet. */
 int encoder_begin(struct encoder *e, const struct engine_images *images, char *err, size_t errlen);
-/* -ETIMEDOUT: it is still running at @deadline_ns. 0: it is encoded, and remembered for @uid. */
+/*
+ * 0: it is encoded, and remembered for @uid. -ETIMEDOUT: it is still running at @deadline_ns. -ENOMEM:
+ * there is no memory for what it became, and the model can go on.
+ */
 int encoder_wait(struct encoder *e, uid_t uid, uint64_t deadline_ns, char *err, size_t errlen);
 
 #endif

@@ -455,6 +455,7 @@ static void encode_image(struct engine *e)
 	struct engine_seq *seq = TAILQ_FIRST(&e->encodes);
 	uint64_t start = clock_ns(), ns;
 	char err[256] = "";
+	int error;
 
 	if (!seq || (e->encode_debt_ns && scheduler_running(e->scheduler)) || atomic_load(&e->lost))
 		return;
@@ -465,7 +466,12 @@ static void encode_image(struct engine *e)
 	}
 	publish(e, false);
 	wake_client(e);
-	if (wait_launch(e, seq, start, err, sizeof(err))) {
+	error = wait_launch(e, seq, start, err, sizeof(err));
+	if (error == -ENOMEM) {
+		finish(e, seq, ENGINE_FINISH_ERROR, error, err);
+		return;
+	}
+	if (error) {
 		lose(e, err);
 		return;
 	}
