@@ -132,6 +132,26 @@ def check_golden(test, fixtures, model):
     test.check(sum(compared) >= len(compared), f"{model}: {compared} greedy tokens of the cases were compared")
 
 
+def as_user(uid, call):
+    """What a call gives that another user makes."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            with open(write, "w") as f:
+                f.write(call())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read) as f:
+        given = f.read()
+    os.waitpid(child, 0)
+    return given
+
+
 def check_company(test, fixtures, model):
     """A request with an image gives the same bits alone, again (from the caches), and among others."""
     metadata, _ = read_golden(f"{fixtures}/{model}/golden.safetensors")
@@ -142,6 +162,11 @@ def check_company(test, fixtures, model):
     again = [bits(test.chat(model, messages, **ask)[1]) for messages in cases]
     test.check(again == alone, f"{model}: the same bits from the caches")
     test.check(test.metric("txda_images_encoded_total") == before, f"{model}: an image is encoded once")
+    if os.getuid() == 0:
+        encoded = test.metric("txda_images_encoded_total")
+        other = as_user(65534, lambda: bits(test.chat(model, cases[1], **ask)[1]))
+        test.check(other == alone[1] and test.metric("txda_images_encoded_total") == encoded + 1,
+                   f"{model}: another user gets the same bits, and shares no embeddings")
     together = [None] * (2 * len(cases))
 
     def one(k):
@@ -246,7 +271,8 @@ class Daemon:
     def __init__(self, txdad, fixtures, models, options):
         self.directory = tempfile.TemporaryDirectory()
         self.test = Test(self.directory.name + "/socket")
-        command = [txdad, "--socket", self.test.path, "--cache-dir", os.environ.get("CACHE_DIRECTORY", self.directory.name)]
+        os.chmod(self.directory.name, 0o755)
+        command = [txdad, "--socket", self.test.path, "--socket-mode", "0666", "--cache-dir", os.environ.get("CACHE_DIRECTORY", self.directory.name)]
         command += options  # before the models: for all of them
         for name in models:
             command += ["--model", f"{name}={fixtures}/{name}" if "/" not in name else f"demo={name}"]
