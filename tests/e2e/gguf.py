@@ -310,10 +310,21 @@ def make(directory, family, kind, seed):
     c = reference.sizes(family, size, size, 1, 4, 40, num_key_value_heads=2, head_dim=size // 4, rope_theta=500.0,
                         rms_norm_eps=1e-6, max_position_embeddings=64)
     model = reference.Model(dict(hidden=size, inner=size, layers=1, heads=4, kv=2, d=size // 4, vocab=40, theta=500,
-                                 qk_norm=family == "qwen3"), seed)
+                                 qk_norm=family != "llama"), seed)
+    parts = ()
+    if family == "qwen3_moe":
+        parts = "gate_proj", "up_proj", "down_proj"
+        c.update(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=size)
+        model.c.update(experts=3, top_k=2, expert_inner=size, normalise=True, sparse=lambda layer: True)
     model.w = Quantised(seed, kind)
     reference.save_model_golden(directory, model, seed)
     tensors = {}
+    for part in parts:
+        names = [f"model.layers.0.mlp.experts.{i}.{part}.weight" for i in range(3)]
+        tensors[f"blk.0.{OF_LAYER['experts.' + part]}.weight"] = (TYPES[kind][0], [3, size, size], b"".join(
+            model.w.blocks[name] for name in names))
+        for name in names:
+            del model.w.tensors[name]
     for name, (shape, flat) in model.w.tensors.items():
         if len(shape) == 1:
             tensors[their_name(name)] = (0, shape, PLAIN["f32"][1](flat))
@@ -337,6 +348,7 @@ def run(*args):
 def golden_runs(verify, fixtures):
     """Label, exit status and last words of each comparison."""
     made_up = [(("llama", "qwen3")[i % 2], kind) for i, kind in enumerate(TYPES)]
+    made_up += [("qwen3_moe", "q4_0"), ("qwen3_moe", "q8_0")]
     for seed, (what, kind) in enumerate(FIXTURES + made_up):
         with tempfile.TemporaryDirectory() as directory:
             golden = directory + "/golden.safetensors"
