@@ -101,7 +101,8 @@ static int txda_bind_check(struct txda_vm *vm, const struct drm_txda_bind_op *op
 		if (flags || op->bo || op->bo_offset || op->va || op->size || !async)
 			return -EINVAL;
 		return 0;
-	default: return -EINVAL;
+	default:
+		return -EINVAL;
 	}
 
 	if (!op->size || !IS_ALIGNED(op->va | op->size | op->bo_offset, DRM_TXDA_PAGE_SIZE) ||

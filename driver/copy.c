@@ -190,6 +190,8 @@ static int txda_copy_map_one(struct txda_pt *pt, u64 va, u64 bytes, u64 addr, u6
 
 static int txda_copy_map(struct txda_device *tdev, struct txda_copy *copy)
 {
+	const u64 local = (u64)TXDA_APERTURE_LOCAL << TXDA_PTE_APERTURE_SHIFT;
+	const u64 system = (u64)TXDA_APERTURE_SYSTEM << TXDA_PTE_APERTURE_SHIFT;
 	u64 dram = tdev->vram.mm.size;
 	int err;
 
@@ -199,12 +201,10 @@ static int txda_copy_map(struct txda_device *tdev, struct txda_copy *copy)
 		return -ENODEV;
 	}
 	copy->pt.online = true;
-	err = txda_copy_map_one(&copy->pt, TXDA_COPY_DRAM_VA, dram, 0,
-				(u64)TXDA_APERTURE_LOCAL << TXDA_PTE_APERTURE_SHIFT);
+	err = txda_copy_map_one(&copy->pt, TXDA_COPY_DRAM_VA, dram, 0, local);
 	if (!err)
-		err = txda_copy_map_one(
-			&copy->pt, TXDA_COPY_CMD_VA, TXDA_COPY_HOST_BYTES, copy->dma,
-			TXDA_PTE_COHERENT | (u64)TXDA_APERTURE_SYSTEM << TXDA_PTE_APERTURE_SHIFT);
+		err = txda_copy_map_one(&copy->pt, TXDA_COPY_CMD_VA, TXDA_COPY_HOST_BYTES,
+					copy->dma, TXDA_PTE_COHERENT | system);
 	copy->pt.online = false;
 	return err;
 }

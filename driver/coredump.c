@@ -121,13 +121,12 @@ static void txda_dump_hwqs(struct txda_device *tdev, struct seq_buf *s)
 
 		if (!(owned & BIT_ULL(i)))
 			continue;
-		seq_buf_printf(s,
-			       "hwq %u: state %u, head %u, vmid %u, priority %u, progress %llu, "
-			       "packet %#llx\n",
-			       i, txda_read(tdev, reg + TXDA_QUEUE_STATE),
+		seq_buf_printf(s, "hwq %u: state %u, head %u, vmid %u, priority %u", i,
+			       txda_read(tdev, reg + TXDA_QUEUE_STATE),
 			       txda_read(tdev, reg + TXDA_QUEUE_HEAD),
 			       txda_read(tdev, reg + TXDA_QUEUE_VMID),
-			       txda_read(tdev, reg + TXDA_QUEUE_PRIORITY),
+			       txda_read(tdev, reg + TXDA_QUEUE_PRIORITY));
+		seq_buf_printf(s, ", progress %llu, packet %#llx\n",
 			       txda_read_pair(tdev, reg + TXDA_QUEUE_PROGRESS_LO),
 			       txda_read_pair(tdev, reg + TXDA_QUEUE_PACKET_LO));
 	}
@@ -180,9 +179,9 @@ static void txda_dump_queue(struct txda_queue *queue, struct seq_buf *s)
 	seq_buf_printf(s, "\n**** Guilty queue: %u of process %d, %s, state %#x ****\n", queue->id,
 		       queue->pid, queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
 		       READ_ONCE(queue->state));
-	seq_buf_printf(
-		s, "fault: code %u, op %u, tensor %u, va %#llx, packet %#llx, detail %#llx\n",
-		fault->code, fault->op, fault->tensor, fault->va, fault->packet_va, fault->detail);
+	seq_buf_printf(s, "fault: code %u, op %u, tensor %u, va %#llx", fault->code, fault->op,
+		       fault->tensor, fault->va);
+	seq_buf_printf(s, ", packet %#llx, detail %#llx\n", fault->packet_va, fault->detail);
 	seq_buf_printf(s, "jobs: %lld submitted, %lld completed\n",
 		       atomic64_read(&queue->submitted), atomic64_read(&queue->completed));
 	mutex_lock(&queue->hw_lock);

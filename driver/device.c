@@ -36,19 +36,26 @@ bool txda_device_alive(struct txda_device *tdev)
 enum drm_txda_port_state txda_device_port_state(struct txda_device *tdev, u32 port)
 {
 	switch (txda_read(tdev, TXDA_REG_PORT(port) + TXDA_PORT_STATE)) {
-	case TXDA_PORT_TRAINING: return DRM_TXDA_PORT_TRAINING;
-	case TXDA_PORT_UP: return DRM_TXDA_PORT_UP;
-	default: return DRM_TXDA_PORT_DOWN;
+	case TXDA_PORT_TRAINING:
+		return DRM_TXDA_PORT_TRAINING;
+	case TXDA_PORT_UP:
+		return DRM_TXDA_PORT_UP;
+	default:
+		return DRM_TXDA_PORT_DOWN;
 	}
 }
 
 enum drm_txda_firmware_state txda_device_firmware_state(struct txda_device *tdev)
 {
 	switch (txda_read(tdev, TXDA_REG_FW_STATE)) {
-	case TXDA_FW_RESET: return DRM_TXDA_FIRMWARE_OFF;
-	case TXDA_FW_BOOTING: return DRM_TXDA_FIRMWARE_BOOTING;
-	case TXDA_FW_READY: return DRM_TXDA_FIRMWARE_READY;
-	default: return DRM_TXDA_FIRMWARE_FAILED;
+	case TXDA_FW_RESET:
+		return DRM_TXDA_FIRMWARE_OFF;
+	case TXDA_FW_BOOTING:
+		return DRM_TXDA_FIRMWARE_BOOTING;
+	case TXDA_FW_READY:
+		return DRM_TXDA_FIRMWARE_READY;
+	default:
+		return DRM_TXDA_FIRMWARE_FAILED;
 	}
 }
 

@@ -176,7 +176,9 @@ void txda_write_pair_locked(struct txda_device *tdev, u32 reg, u64 value);
  */
 bool txda_device_alive(struct txda_device *tdev);
 
-/* In the words of DEV_QUERY. What the chip says and nobody knows is a state in which nothing works. */
+/*
+ * In the words of DEV_QUERY. What the chip says and nobody knows is a state in which nothing works.
+ */
 enum drm_txda_port_state txda_device_port_state(struct txda_device *tdev, u32 port);
 enum drm_txda_firmware_state txda_device_firmware_state(struct txda_device *tdev);
 

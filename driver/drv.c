@@ -57,8 +57,10 @@ static bool txda_ioctl_allowed(unsigned int cmd)
 	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_QUERY):
 	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_TRANSFER):
 	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_TIMELINE_SIGNAL):
-	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_EVENTFD): return true;
-	default: return false;
+	case DRM_IOCTL_NR(DRM_IOCTL_SYNCOBJ_EVENTFD):
+		return true;
+	default:
+		return false;
 	}
 }
 

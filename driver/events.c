@@ -219,8 +219,10 @@ static bool txda_event_is_private(int attr)
 	case TXDA_A_EVENT_PID:
 	case TXDA_A_EVENT_CLIENT:
 	case TXDA_A_EVENT_VA:
-	case TXDA_A_EVENT_DETAIL: return true;
-	default: return false;
+	case TXDA_A_EVENT_DETAIL:
+		return true;
+	default:
+		return false;
 	}
 }
 

@@ -68,7 +68,9 @@ static void txda_bo_free(struct drm_gem_object *obj)
 	mutex_unlock(&gem->lock);
 
 	switch (bo->kind) {
-	case TXDA_BO_DEVICE: txda_vram_free(bo->vram); break;
+	case TXDA_BO_DEVICE:
+		txda_vram_free(bo->vram);
+		break;
 	case TXDA_BO_HOST:
 		txda_host_free(bo);
 		kvfree(bo->runs);
@@ -81,7 +83,9 @@ static void txda_bo_free(struct drm_gem_object *obj)
 		txda_bo_detach(bo);
 		kvfree(bo->runs);
 		break;
-	case TXDA_BO_PEER: txda_peer_free(bo); break;
+	case TXDA_BO_PEER:
+		txda_peer_free(bo);
+		break;
 	}
 	drm_gem_object_release(obj);
 	if (bo->vm_resv)
@@ -169,7 +173,9 @@ int txda_bo_pte_flags(struct txda_device *tdev, struct txda_bo *bo, bool read_on
 
 	bo = txda_bo_local(bo);
 	switch (bo->kind) {
-	case TXDA_BO_DEVICE: pte |= (u64)TXDA_APERTURE_LOCAL << TXDA_PTE_APERTURE_SHIFT; break;
+	case TXDA_BO_DEVICE:
+		pte |= (u64)TXDA_APERTURE_LOCAL << TXDA_PTE_APERTURE_SHIFT;
+		break;
 	case TXDA_BO_PEER:
 		if (!drm_dev_enter(bo->peer->base.dev, &idx))
 			return -ENODEV;

@@ -83,7 +83,9 @@ static int txda_host_get_pages(struct device *dev, struct page **pages, unsigned
 static int txda_host_set_wc(struct txda_bo *bo, unsigned long n)
 {
 #ifdef CONFIG_X86
-	/* It says -EINVAL where memory for its books is missing: nobody asked for anything wrong. */
+	/*
+	 * It says -EINVAL where memory for its books is missing: nobody asked for anything wrong.
+	 */
 	return set_pages_array_wc(bo->pages, n) ? -ENOMEM : 0;
 #else
 	return 0;

@@ -44,10 +44,17 @@ static int txda_hwmon_read_temp(struct txda_device *tdev, u32 attr, long *ret_va
 	int err;
 
 	switch (attr) {
-	case hwmon_temp_input: reg = TXDA_REG_TEMP_MC; break;
-	case hwmon_temp_max: reg = TXDA_REG_TEMP_LIMIT_MC; break;
-	case hwmon_temp_crit: reg = TXDA_REG_TEMP_TRIP_MC; break;
-	default: return -EOPNOTSUPP;
+	case hwmon_temp_input:
+		reg = TXDA_REG_TEMP_MC;
+		break;
+	case hwmon_temp_max:
+		reg = TXDA_REG_TEMP_LIMIT_MC;
+		break;
+	case hwmon_temp_crit:
+		reg = TXDA_REG_TEMP_TRIP_MC;
+		break;
+	default:
+		return -EOPNOTSUPP;
 	}
 	err = txda_bars_get(tdev, reg, &mc);
 	if (err)
@@ -62,9 +69,12 @@ static int txda_hwmon_read(struct device *dev, enum hwmon_sensor_types type, u32
 	struct txda_device *tdev = dev_get_drvdata(dev);
 
 	switch (type) {
-	case hwmon_power: return txda_hwmon_read_power(tdev, attr, ret_value);
-	case hwmon_temp: return txda_hwmon_read_temp(tdev, attr, ret_value);
-	default: return -EOPNOTSUPP;
+	case hwmon_power:
+		return txda_hwmon_read_power(tdev, attr, ret_value);
+	case hwmon_temp:
+		return txda_hwmon_read_temp(tdev, attr, ret_value);
+	default:
+		return -EOPNOTSUPP;
 	}
 }
 
@@ -72,9 +82,14 @@ static int txda_hwmon_read_string(struct device *dev, enum hwmon_sensor_types ty
 				  int channel, const char **ret_string)
 {
 	switch (type) {
-	case hwmon_power: *ret_string = "card slot"; return 0;
-	case hwmon_temp: *ret_string = "die"; return 0;
-	default: return -EOPNOTSUPP;
+	case hwmon_power:
+		*ret_string = "card slot";
+		return 0;
+	case hwmon_temp:
+		*ret_string = "die";
+		return 0;
+	default:
+		return -EOPNOTSUPP;
 	}
 }
 

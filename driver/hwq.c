@@ -9,8 +9,8 @@
 #include "device.h"
 
 /*
- * A queue stops at the next piece of its packet, and counts pieces as progress. One that has made none
- * for so long does not stop, nor does one that has gone on for so many times as long.
+ * A queue stops at the next piece of its packet, and counts pieces as progress. One that has made
+ * none for so long does not stop, nor does one that has gone on for so many times as long.
  */
 #define TXDA_HWQ_STOP_US    (3 * USEC_PER_SEC)
 #define TXDA_HWQ_STOP_TRIES 4

@@ -111,16 +111,16 @@ u64 txda_hwq_done(const struct txda_hwq *hwq);
 /* TXDA_QUEUE_OFF, RUNNING, FAULTED or LOST; all ones: no answer. In drm_dev_enter(). */
 u32 txda_hwq_state(struct txda_hwq *hwq);
 /*
- * Packets and ops done for its owner; never falls, whatever becomes of the chip. For one caller at a
- * time. In drm_dev_enter().
+ * Packets and ops done for its owner; never falls, whatever becomes of the chip. For one caller at
+ * a time. In drm_dev_enter().
  */
 u64 txda_hwq_progress(struct txda_hwq *hwq);
 /* Address of the packet that runs, or 0. In drm_dev_enter(). */
 u64 txda_hwq_packet(struct txda_hwq *hwq);
 /*
  * Stops it after the piece of a packet that runs, or at once when it has faulted. In
- * drm_dev_enter(). 0 also when the chip does not answer at all: then nothing of it runs. -ETIMEDOUT:
- * it makes no progress and does not stop, only a reset of the chip helps (reset.h).
+ * drm_dev_enter(). 0 also when the chip does not answer at all: then nothing of it runs.
+ * -ETIMEDOUT: it makes no progress and does not stop, only a reset of the chip helps (reset.h).
  */
 int txda_hwq_stop(struct txda_hwq *hwq);
 /* Sets the queue up again after a chip reset or resume, with the same owner. In drm_dev_enter(). */

@@ -56,7 +56,9 @@ struct txda_irq {
 	/** @pending: Events that @events_work is to tell of. */
 	atomic_t pending;
 
-	/** @events_work: Tells of events: that allocates memory, for which the thread cannot wait. */
+	/**
+	 * @events_work: Tells of events: that allocates memory, for which the thread cannot wait.
+	 */
 	struct work_struct events_work;
 
 	/** @event_count: Runs of the thread that had an event, for debugfs. */

@@ -35,8 +35,8 @@
  * dma_fence_begin_signalling(): jobs and binds on their way to the chip, their time limits, the
  * interrupt thread, and a chip reset until binds go on.
  *
- * A kernel that checks lock order (CONFIG_LOCKDEP) is shown the order when a chip is bound and when a
- * client's object is made, before two threads have to meet for it.
+ * A kernel that checks lock order (CONFIG_LOCKDEP) is shown the order when a chip is bound and when
+ * a client's object is made, before two threads have to meet for it.
  */
 #ifndef TXDA_LOCKS_H
 #define TXDA_LOCKS_H
@@ -54,9 +54,11 @@ void txda_locks_show_vm(struct txda_vm *vm);
 static inline void txda_locks_show_device(struct txda_device *tdev)
 {
 }
+
 static inline void txda_locks_show_queue(struct txda_queue *queue)
 {
 }
+
 static inline void txda_locks_show_vm(struct txda_vm *vm)
 {
 }

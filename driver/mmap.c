@@ -60,8 +60,8 @@ static vm_fault_t txda_gem_fault_pages(struct vm_fault *vmf, struct txda_device 
 }
 
 /*
- * The function is being reset, or the machine goes to sleep: waits until that is over, the first time
- * without the lock of the address space, as others of the process may want it meanwhile.
+ * The function is being reset, or the machine goes to sleep: waits until that is over, the first
+ * time without the lock of the address space, as others of the process may want it meanwhile.
  */
 static vm_fault_t txda_gem_fault_wait(struct vm_fault *vmf, struct txda_device *tdev)
 {
@@ -140,11 +140,15 @@ int txda_gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 	if (bo->flags & DRM_TXDA_BO_NO_MMAP)
 		return -EPERM;
 	switch (bo->kind) {
-	case TXDA_BO_DMABUF: return txda_gem_mmap_import(bo, bo->attach->dmabuf, vma);
-	case TXDA_BO_PEER: return txda_gem_mmap_import(bo, bo->peer_buf, vma);
-	case TXDA_BO_USERPTR: return -EPERM;
+	case TXDA_BO_DMABUF:
+		return txda_gem_mmap_import(bo, bo->attach->dmabuf, vma);
+	case TXDA_BO_PEER:
+		return txda_gem_mmap_import(bo, bo->peer_buf, vma);
+	case TXDA_BO_USERPTR:
+		return -EPERM;
 	case TXDA_BO_DEVICE:
-	case TXDA_BO_HOST: break;
+	case TXDA_BO_HOST:
+		break;
 	}
 
 	/* A private copy of a page makes no sense here. */

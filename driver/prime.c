@@ -158,7 +158,10 @@ err_put:
 	return ERR_PTR(err);
 }
 
-/* A buffer of another chip that shows DRAM of @tdev and was not looked at, with a reference, or NULL. */
+/*
+ * A buffer of another chip that shows DRAM of @tdev and was not looked at, with a reference, or
+ * NULL.
+ */
 static struct txda_bo *txda_peers_next(struct txda_device *tdev)
 {
 	struct txda_bo *bo, *found = NULL;

@@ -85,7 +85,9 @@ static int txda_query(struct txda_device *tdev, struct drm_file *file,
 	if (args->index && args->type != DRM_TXDA_QUERY_PORT)
 		return -EINVAL;
 	switch (args->type) {
-	case DRM_TXDA_QUERY_DEVICE: answer->device = tdev->info; return sizeof(answer->device);
+	case DRM_TXDA_QUERY_DEVICE:
+		answer->device = tdev->info;
+		return sizeof(answer->device);
 	case DRM_TXDA_QUERY_MEMORY:
 		txda_query_memory(tdev, file, &answer->memory);
 		return sizeof(answer->memory);
@@ -111,7 +113,8 @@ static int txda_query(struct txda_device *tdev, struct drm_file *file,
 			return -ENOENT;
 		txda_query_port(tdev, args->index, &answer->port);
 		return sizeof(answer->port);
-	default: return -EINVAL;
+	default:
+		return -EINVAL;
 	}
 }
 

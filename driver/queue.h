@@ -186,9 +186,10 @@ void txda_queues_close_file(struct txda_file *file);
  */
 void txda_queues_lose(struct txda_device *tdev, u32 state, int err);
 /*
- * For suspend, with new submissions held off: waits until what is queued is done. Queues that are not
- * idle within @timeout_ms lose it, as by another one's reset: a sleep is nothing that a client can
- * forbid. -EBUSY: one of them does not stop either. txda_queues_resume() sets the rings up again.
+ * For suspend, with new submissions held off: waits until what is queued is done. Queues that are
+ * not idle within @timeout_ms lose it, as by another one's reset: a sleep is nothing that a client
+ * can forbid. -EBUSY: one of them does not stop either. txda_queues_resume() sets the rings up
+ * again.
  */
 int txda_queues_suspend(struct txda_device *tdev, u32 timeout_ms);
 void txda_queues_resume(struct txda_device *tdev);

@@ -18,9 +18,12 @@ void txda_ras_init(struct txda_device *tdev)
 static u32 txda_ras_reg(enum txda_ras_kind kind)
 {
 	switch (kind) {
-	case TXDA_RAS_ECC_CORRECTED: return TXDA_REG_ECC_CORRECTED;
-	case TXDA_RAS_ECC_UNCORRECTED: return TXDA_REG_ECC_UNCORRECTED;
-	default: return TXDA_REG_PORT(kind - TXDA_RAS_PORT) + TXDA_PORT_ERRORS;
+	case TXDA_RAS_ECC_CORRECTED:
+		return TXDA_REG_ECC_CORRECTED;
+	case TXDA_RAS_ECC_UNCORRECTED:
+		return TXDA_REG_ECC_UNCORRECTED;
+	default:
+		return TXDA_REG_PORT(kind - TXDA_RAS_PORT) + TXDA_PORT_ERRORS;
 	}
 }
 

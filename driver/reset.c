@@ -200,8 +200,8 @@ bool txda_device_leaves(struct txda_device *tdev)
 }
 
 /*
- * The chip is down from here on until txda_bars_open(). With the work of clients over: a fence may be
- * what somebody waits for who holds the lock.
+ * The chip is down from here on until txda_bars_open(). With the work of clients over: a fence may
+ * be what somebody waits for who holds the lock.
  */
 static void txda_bars_close(struct txda_device *tdev)
 {
@@ -307,9 +307,7 @@ static void txda_reset_set_wedged(struct txda_device *tdev, const char *reason)
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -EIO);
 	if (txda_device_alive(tdev))
 		drm_err(&tdev->drm,
-			"%s: the chip serves nobody until its PCI function is reset or bound "
-			"again\n",
-			reason);
+			"%s: the chip serves nobody until a function reset or new bind\n", reason);
 	else
 		drm_err(&tdev->drm, "%s: the chip does not answer any more\n", reason);
 	txda_reset_uevent(tdev, "WEDGED=rebind,bus-reset");
@@ -399,6 +397,7 @@ static void txda_reset_exit(struct txda_device *tdev)
 {
 	struct txda_reset *reset = &tdev->reset;
 
+	/* Whoever enters then sees what the reset left. */
 	smp_store_release(&reset->stopping, false);
 	wake_up_all(&reset->up);
 	up_write(&reset->lock);
@@ -505,9 +504,14 @@ static pci_ers_result_t txda_pci_error_detected(struct pci_dev *pdev, pci_channe
 
 	drm_err(&tdev->drm, "PCI error, channel state %u\n", state);
 	switch (state) {
-	case pci_channel_io_normal: return PCI_ERS_RESULT_CAN_RECOVER;
-	case pci_channel_io_frozen: txda_reset_prepare(tdev); return PCI_ERS_RESULT_NEED_RESET;
-	default: txda_reset_wedge(tdev, "PCI error"); return PCI_ERS_RESULT_DISCONNECT;
+	case pci_channel_io_normal:
+		return PCI_ERS_RESULT_CAN_RECOVER;
+	case pci_channel_io_frozen:
+		txda_reset_prepare(tdev);
+		return PCI_ERS_RESULT_NEED_RESET;
+	default:
+		txda_reset_wedge(tdev, "PCI error");
+		return PCI_ERS_RESULT_DISCONNECT;
 	}
 }
 
@@ -647,11 +651,15 @@ static int txda_reset_sleep(struct notifier_block *nb, unsigned long what, void 
 
 	switch (what) {
 	case PM_SUSPEND_PREPARE:
-	case PM_HIBERNATION_PREPARE: return notifier_from_errno(txda_vram_prepare_save(tdev));
+	case PM_HIBERNATION_PREPARE:
+		return notifier_from_errno(txda_vram_prepare_save(tdev));
 	case PM_POST_SUSPEND:
 	case PM_POST_HIBERNATION:
-	case PM_POST_RESTORE: txda_vram_end_save(tdev); return NOTIFY_OK;
-	default: return NOTIFY_DONE;
+	case PM_POST_RESTORE:
+		txda_vram_end_save(tdev);
+		return NOTIFY_OK;
+	default:
+		return NOTIFY_DONE;
 	}
 }
 

@@ -72,7 +72,10 @@ struct txda_reset {
 	 */
 	struct rw_semaphore bars_lock;
 
-	/** @bars_off: The function is about to lose its BARs, or has. Under @bars_lock and @cut_lock. */
+	/**
+	 * @bars_off: The function is about to lose its BARs, or has. Under @bars_lock and
+	 * @cut_lock.
+	 */
 	bool bars_off;
 
 	/** @sleep: Called before the machine goes to sleep, and after. */

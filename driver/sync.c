@@ -169,8 +169,8 @@ static void txda_sync_table_add(struct txda_sync_table *table, const struct txda
 }
 
 /*
- * What an earlier element signals of @obj so that a wait for @point of it (0: the syncobj is binary)
- * is over when that element is done, or NULL.
+ * What an earlier element signals of @obj so that a wait for @point of it (0: the syncobj is
+ * binary) is over when that element is done, or NULL.
  */
 static const struct txda_sync_slot *txda_syncs_earlier(const struct txda_sync_table *table,
 						       const struct drm_syncobj *obj, u64 point)

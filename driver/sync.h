@@ -51,7 +51,9 @@ void txda_syncs_put(struct txda_syncs *syncs);
  * struct txda_sync_table - What the elements of a call signal, up to the one that is at work.
  */
 struct txda_sync_table {
-	/** @slot: A hash table by syncobj, or NULL when no element but the last signals anything. */
+	/**
+	 * @slot: A hash table by syncobj, or NULL when no element but the last signals anything.
+	 */
 	struct txda_sync_slot *slot;
 
 	/** @bits: Log2 of its size. */

@@ -84,10 +84,17 @@ static int txda_user_limit(const struct txda_device *tdev, enum txda_user_kind k
 	u32 all = 0;
 
 	switch (kind) {
-	case TXDA_USER_VMS: all = tdev->info.max_vms - 1; break;
-	case TXDA_USER_COMPUTE_QUEUES: all = tdev->compute_queues; break;
-	case TXDA_USER_COPY_QUEUES: all = tdev->copy_queues - 1; break;
-	default: return TXDA_USER_MAX_BUFFERS;
+	case TXDA_USER_VMS:
+		all = tdev->info.max_vms - 1;
+		break;
+	case TXDA_USER_COMPUTE_QUEUES:
+		all = tdev->compute_queues;
+		break;
+	case TXDA_USER_COPY_QUEUES:
+		all = tdev->copy_queues - 1;
+		break;
+	default:
+		return TXDA_USER_MAX_BUFFERS;
 	}
 	return max(all / 2, 1u);
 }

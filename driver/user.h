@@ -5,8 +5,8 @@
  * Address spaces and hardware queues are few: a user gets half of them, and buffers as many as
  * nobody needs. CAP_SYS_RESOURCE in the initial user namespace lifts the limits.
  *
- * Lifetime: a struct txda_user has a reference from each file and from each thing that is charged to
- * it, which may outlive the file.
+ * Lifetime: a struct txda_user has a reference from each file and from each thing that is charged
+ * to it, which may outlive the file.
  * Threads: any; may sleep unless stated.
  */
 #ifndef TXDA_USER_H
@@ -67,7 +67,10 @@ int txda_users_init(struct txda_device *tdev);
 struct txda_user *txda_user_get_current(struct txda_device *tdev);
 void txda_user_put(struct txda_user *user);
 
-/* One more of @kind for @user, which it holds until txda_user_uncharge(). -EDQUOT: that is too many. */
+/*
+ * One more of @kind for @user, which it holds until txda_user_uncharge(). -EDQUOT: that is too
+ * many.
+ */
 int txda_user_charge(struct txda_user *user, enum txda_user_kind kind);
 void txda_user_uncharge(struct txda_user *user, enum txda_user_kind kind);
 

@@ -128,9 +128,10 @@ int txda_vram_clear(struct txda_vram_block *block);
 
 /*
  * For a sleep of the machine: all that is allocated, page tables excepted (mmu.h has them), goes to
- * pageable system memory, and back. The memory is taken by txda_vram_prepare_save(), while tasks run
- * and others can be swapped out; what was allocated since takes its own in txda_vram_save(), which
- * wants all queues idle. txda_vram_end_save() gives it back, whatever came of it. -ENOMEM, -ENODEV,
+ * pageable system memory, and back. The memory is taken by txda_vram_prepare_save(), while tasks
+ * run and others can be swapped out; what was allocated since takes its own in txda_vram_save(),
+ * which wants all queues idle. txda_vram_end_save() gives it back, whatever came of it. -ENOMEM,
+ * -ENODEV,
  * -EIO.
  */
 int txda_vram_prepare_save(struct txda_device *tdev);

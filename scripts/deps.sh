@@ -69,6 +69,8 @@ packages() {
 			nodejs node runs the OpenAI client against the daemon
 			npm npm fetches the OpenAI client
 			shellcheck shellcheck reads the scripts
+			sparse sparse reads the driver for mistaken address spaces and byte orders
+			perl - runs the kernel's checkpatch
 			procps ps memory of the daemon under test
 			util-linux setarch sanitizers need a fixed address layout on some kernels
 		END

@@ -190,14 +190,26 @@ check_module() {
 		record SKIP module "no kernel headers here, and none could be fetched"
 		return
 	fi
+	sparse_dir=
 	for dir in $dirs; do
 		release=$(cat "$dir/include/config/kernel.release")
+		# The one whose header package has all that sparse's part of kbuild asks for.
+		case $release in 6.12.*) sparse_dir=$dir ;; esac
 		if B=$B sh scripts/module.sh "$dir" >/dev/null; then
 			record OK "module: $release"
 		else
 			record FAIL "module: $release" "see above"
 		fi
 	done
+	if [ -z "$sparse_dir" ]; then
+		record SKIP "module: sparse" "no headers of 6.12 here"
+	elif ! command -v sparse >/dev/null; then
+		record SKIP "module: sparse" "sparse is not installed"
+	elif B=$B KFLAGS="W=1 C=2" sh scripts/module.sh "$sparse_dir" >/dev/null; then
+		record OK "module: sparse"
+	else
+		record FAIL "module: sparse" "see above"
+	fi
 }
 
 # explained STATUS NAME RESULTS - a script that ended with STATUS has said why in RESULTS, or it failed.
@@ -254,6 +266,7 @@ check_static() {
 	static_check "one version" sh scripts/verify-version.sh
 	static_check "layout of C files" sh scripts/verify-format.sh
 	static_check "lists and tables in comments" sh scripts/verify-comments.sh
+	static_check "checkpatch" sh scripts/checkpatch.sh "$B/checkpatch"
 	static_check "what a folder may know" python3 scripts/verify-includes.py
 	if promtool=$(sh scripts/promtool.sh "$B/promtool"); then
 		static_check "alert rules" "$promtool" check rules packaging/prometheus/txda.rules.yml

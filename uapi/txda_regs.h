@@ -201,8 +201,8 @@
  * Writing TXDA_RESET_CHIP stops all queues and forgets rings, roots, groups, interrupt sources,
  * fault records and the firmware; DRAM and the enabled interrupts stay as they are. The register
  * reads TXDA_RESET_CHIP until that is done, then TXDA_IRQ_RESET is set. FLR does the same, clears
- * DRAM, and leaves all queues OFF and all interrupts disabled. Other values are ignored, so that a stray write resets nothing. One queue is reset
- * through its own control register.
+ * DRAM, and leaves all queues OFF and all interrupts disabled. Other values are ignored, so that a
+ * stray write resets nothing. One queue is reset through its own control register.
  */
 #define TXDA_REG_RESET	     0x0500
 #define TXDA_RESET_CHIP	     0x54455352u /* "RSET" */
@@ -212,7 +212,7 @@
 /* C2C ports                                                                                     */
 /* ------------------------------------------------------------------------------------------- */
 
-#define TXDA_REG_PORT(p)       (0x0600 + (p)*0x20)
+#define TXDA_REG_PORT(p)       (0x0600 + 0x20 * (p))
 #define TXDA_PORT_STATE	       0x00
 #define TXDA_PORT_DOWN	       0
 #define TXDA_PORT_TRAINING     1
@@ -232,11 +232,11 @@
  * Queues [0, compute) are compute queues, [compute, compute + copy) copy queues.
  *
  * A queue is set up while TXDA_QUEUE_OFF or TXDA_QUEUE_LOST: ring address and size, VMID, priority,
- * completion word; then TXDA_QUEUE_CTRL_START, which starts head and tail at 0. Before TXDA_FW_READY,
- * and where the set-up is nonsense, a queue does not start. The driver appends by filling ring entries and writing the new tail
- * to the doorbell; the chip runs the entries in order and raises the head. Head and tail are counts
- * modulo 2^32, entry i is at i mod the ring's size; a doorbell that would overtake the head by more
- * than the size faults the queue.
+ * completion word; then TXDA_QUEUE_CTRL_START, which starts head and tail at 0. Before
+ * TXDA_FW_READY, and where the set-up is nonsense, a queue does not start. The driver appends by
+ * filling ring entries and writing the new tail to the doorbell; the chip runs the entries in order
+ * and raises the head. Head and tail are counts modulo 2^32, entry i is at i mod the ring's size; a
+ * doorbell that would overtake the head by more than the size faults the queue.
  *
  * Pieces. A queue works at a packet piece by piece: a copy or fill in pieces of at most
  * TXDA_PIECE_BYTES, an op in tiles of its result. After each it raises PROGRESS and looks for STOP,
@@ -245,7 +245,7 @@
  * queues do. What a stopped packet has written by then stays; the queue writes nothing once it is
  * OFF.
  */
-#define TXDA_REG_QUEUE(q)	 (0x2000 + (q)*0x80)
+#define TXDA_REG_QUEUE(q)	 (0x2000 + 0x80 * (q))
 #define TXDA_QUEUE_DOORBELL	 0x00 /* write: tail */
 #define TXDA_QUEUE_HEAD		 0x04 /* read: entries done */
 #define TXDA_QUEUE_STATE	 0x08
@@ -297,7 +297,7 @@ struct txda_ring_entry {
 /* Address spaces                                                                                */
 /* ------------------------------------------------------------------------------------------- */
 
-#define TXDA_REG_VM(vmid) (0x8000 + (vmid)*0x200)
+#define TXDA_REG_VM(vmid) (0x8000 + 0x200 * (vmid))
 #define TXDA_VM_ROOT_LO	  0x00 /* DRAM offset | TXDA_PTE_VALID, 0: none */
 #define TXDA_VM_ROOT_HI	  0x04
 /*
@@ -315,7 +315,7 @@ struct txda_ring_entry {
  * Collectives meet by ID, which the driver makes unique on the machine. ROUTES: bits 4r to 4r+3 are
  * the C2C port towards rank r, 15 for this chip.
  */
-#define TXDA_VM_GROUP(g)     (0x100 + (g)*0x10)
+#define TXDA_VM_GROUP(g)     (0x100 + 0x10 * (g))
 #define TXDA_VM_GROUPS	     16
 #define TXDA_GROUP_ID_LO     0x0 /* 0: no group */
 #define TXDA_GROUP_ID_HI     0x4

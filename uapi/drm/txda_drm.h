@@ -457,8 +457,8 @@ struct drm_txda_reset_info {
 /**
  * struct drm_txda_vm_create - Argument of VM_CREATE: a new, empty address space of this file.
  *
- * -ENOSPC: the chip has no free address space. -EDQUOT: the user's files together have half of them,
- * which is as much as a user may have without CAP_SYS_RESOURCE.
+ * -ENOSPC: the chip has no free address space. -EDQUOT: the user's files together have half of
+ * them, which is as much as a user may have without CAP_SYS_RESOURCE.
  */
 struct drm_txda_vm_create {
 	/** @flags: 0. */
@@ -557,9 +557,9 @@ struct drm_txda_bind_op {
  * error @done says how many are. -EINTR: a signal came between two of them; the same call, with
  * @done as it is now, goes on where it stopped. So it does when the kernel restarts it.
  *
- * Asynchronous: they happen in the order of the calls, each after its waits; all memory they need is
- * taken before the call returns, so that they fail only with the chip. An error of the call means
- * that none was queued.
+ * Asynchronous: they happen in the order of the calls, each after its waits; all memory they need
+ * is taken before the call returns, so that they fail only with the chip. An error of the call
+ * means that none was queued.
  *
  * -EIO: the address space is lost. -EBUSY: asynchronous, and too many operations of the address
  * space are not done; wait for one.
@@ -574,7 +574,7 @@ struct drm_txda_vm_bind {
 	/** @ops: struct drm_txda_bind_op, at most DRM_TXDA_MAX_BIND_OPS. */
 	struct drm_txda_array ops;
 
-	/** @done: In: operations to skip, 0 in a new call and if asynchronous; out: operations done. */
+	/** @done: In: operations to skip, 0 at first and if asynchronous; out: operations done. */
 	__u32 done;
 
 	/** @pad: 0. */
@@ -759,9 +759,9 @@ enum drm_txda_priority {
  * struct drm_txda_queue_create - Argument of QUEUE_CREATE.
  *
  * A queue has a hardware queue of the chip for itself until it is destroyed. -ENOSPC: the chip has
- * none of that class left, or the file has DRM_TXDA_QUERY_QUEUES.max_per_client queues. -EDQUOT: the
- * user's files together have half of the chip's queues of that class, which is as much as a user may
- * have without CAP_SYS_RESOURCE. -EIO: the address space is lost.
+ * none of that class left, or the file has DRM_TXDA_QUERY_QUEUES.max_per_client queues. -EDQUOT:
+ * the user's files together have half of the chip's queues of that class, which is as much as a
+ * user may have without CAP_SYS_RESOURCE. -EIO: the address space is lost.
  */
 struct drm_txda_queue_create {
 	/** @vm_id: Its address space, for good. */
@@ -786,9 +786,9 @@ struct drm_txda_queue_create {
 /**
  * struct drm_txda_queue_destroy - Argument of QUEUE_DESTROY.
  *
- * Jobs that have not started are dropped, the one that runs is stopped, in the middle of a packet if
- * need be; their fences signal with -ECANCELED, those of jobs that still wait when their waits are
- * over.
+ * Jobs that have not started are dropped, the one that runs is stopped, in the middle of a packet
+ * if need be; their fences signal with -ECANCELED, those of jobs that still wait when their waits
+ * are over.
  */
 struct drm_txda_queue_destroy {
 	/** @id: Of the queue. */
@@ -851,8 +851,8 @@ struct drm_txda_job {
  *
  * All jobs are queued, in order, or none is. A job starts when those before it in the queue are
  * done and its waits are over; it may wait for what an earlier job of the same call signals. The
- * buffers that the address space maps stay alive until the job is done. -EIO: the queue is dead, see
- * QUEUE_GET_STATE, or its address space is lost. -ENOENT: a wait is for a point that nobody has
+ * buffers that the address space maps stay alive until the job is done. -EIO: the queue is dead,
+ * see QUEUE_GET_STATE, or its address space is lost. -ENOENT: a wait is for a point that nobody has
  * submitted yet. -EBUSY: too many jobs in flight; wait for one.
  */
 struct drm_txda_queue_submit {
