@@ -13,6 +13,12 @@
 #ifndef TXDA_FW_H
 #define TXDA_FW_H
 
+/* Of a struct txda_firmware. */
+#define TXDA_FW_MAJOR(h) ((h)->version >> 16)
+#define TXDA_FW_MINOR(h) (((h)->version >> 8) & 0xff)
+#define TXDA_FW_PATCH(h) ((h)->version & 0xff)
+
+struct firmware;
 struct txda_device;
 
 /*
@@ -20,6 +26,13 @@ struct txda_device;
  * of DRAM off.
  */
 int txda_fw_load(struct txda_device *tdev);
+
+/*
+ * Whether the chip takes the image, as far as the driver knows. -EINVAL: it is none, or damaged;
+ * -EPROTO: of another version or for another chip; -E2BIG: it asks for too much DRAM. The kernel
+ * log says why.
+ */
+int txda_fw_check(struct txda_device *tdev, const struct firmware *fw);
 
 /*
  * Copies it into DRAM and boots the chip, unless it runs already; in probe and after each reset. In

@@ -7,7 +7,6 @@
 #include <drm/drm_print.h>
 
 #include "device.h"
-#include "gem.h"
 #include "reset.h"
 #include "vram.h"
 

@@ -40,7 +40,7 @@ check() {
 		status=1
 }
 
-check NONE driver/*.[ch]
+check NONE driver/*.[ch] driver/tests/*.c
 # Where else would a version be asked for.
 check LINUX_VERSION_CODE,CONSTANT_COMPARISON driver/compat/*.[ch] driver/compat/probe/*.c
 # User space has no BIT(). txda_isa.h is not among them: what programs are is the chip's and user space's business.

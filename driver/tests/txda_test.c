@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit tests of what needs no chip: page tables, runs, firmware images, counters of errors. A
+ * kernel with CONFIG_KUNIT runs them when it loads the module; tests/kunit builds them for user
+ * space.
+ */
+#include <kunit/test.h>
+#include <linux/crc32c.h>
+#include <linux/firmware.h>
+#include <linux/scatterlist.h>
+#include <linux/sizes.h>
+
+#include "device.h"
+#include "firmware.h"
+#include "mmu.h"
+#include "ras.h"
+#include "runs.h"
+#include "txda_firmware.h"
+
+#define TXDA_TEST_DRAM	 SZ_16M
+#define TXDA_TEST_FAMILY 8
+
+/* A chip whose registers and DRAM are memory. */
+static struct txda_device *txda_test_device(struct kunit *test)
+{
+	struct txda_device *tdev = kunit_kzalloc(test, sizeof(*tdev), GFP_KERNEL);
+	void *regs = kunit_kzalloc(test, TXDA_BAR_REGS_BYTES, GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, tdev);
+	KUNIT_ASSERT_NOT_NULL(test, regs);
+	tdev->regs = (void __iomem __force *)regs;
+	tdev->info.family = TXDA_TEST_FAMILY;
+	tdev->info.max_vms = 1;
+	tdev->dram_reserved = SZ_2M;
+	tdev->dram_bytes = TXDA_TEST_DRAM - SZ_2M;
+	tdev->n_ports = 2;
+	txda_write(tdev, TXDA_REG_MAGIC, TXDA_MAGIC);
+	txda_write(tdev, TXDA_REG_VERSION, TXDA_REGS_MAJOR << 16 | TXDA_REGS_MINOR);
+	txda_ras_init(tdev);
+	return tdev;
+}
+
+/* ---- Runs ----------------------------------------------------------------------------------- */
+
+static void txda_test_runs_merge(struct kunit *test)
+{
+	struct txda_runs *runs = txda_runs_new(2);
+	u64 addr, bytes;
+
+	KUNIT_ASSERT_NOT_NULL(test, runs);
+	txda_runs_add(runs, SZ_1M, SZ_4K);
+	txda_runs_add(runs, SZ_1M + SZ_4K, SZ_4K);
+	txda_runs_add(runs, SZ_4K, SZ_8K);
+	KUNIT_EXPECT_EQ(test, runs->count, 2);
+	KUNIT_EXPECT_EQ(test, runs->bytes, SZ_16K);
+
+	txda_runs_find(runs, SZ_8K - 1, &addr, &bytes);
+	KUNIT_EXPECT_EQ(test, addr, SZ_1M + SZ_8K - 1);
+	KUNIT_EXPECT_EQ(test, bytes, 1);
+	txda_runs_find(runs, SZ_8K, &addr, &bytes);
+	KUNIT_EXPECT_EQ(test, addr, SZ_4K);
+	KUNIT_EXPECT_EQ(test, bytes, SZ_8K);
+	kvfree(runs);
+}
+
+/* Whether one piece of @len bytes at @addr is taken for @bytes of a buffer. */
+static int txda_test_sgt(struct kunit *test, u64 addr, u32 len, u64 bytes)
+{
+	struct txda_runs *runs;
+	struct sg_table sgt;
+	int err;
+
+	KUNIT_ASSERT_EQ(test, sg_alloc_table(&sgt, 1, GFP_KERNEL), 0);
+	sg_dma_address(sgt.sgl) = addr;
+	sg_dma_len(sgt.sgl) = len;
+	err = txda_runs_from_sgt(&sgt, bytes, &runs);
+	if (!err) {
+		KUNIT_EXPECT_EQ(test, runs->bytes, bytes);
+		kvfree(runs);
+	}
+	sg_free_table(&sgt);
+	return err;
+}
+
+static void txda_test_runs_hostile(struct kunit *test)
+{
+	const u64 end = TXDA_PTE_ADDR_MASK + SZ_4K;
+
+	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M, SZ_8K, SZ_8K), 0);
+	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M, SZ_8K, SZ_4K), 0);
+	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, end - SZ_4K, SZ_4K, SZ_4K), 0);
+	/* Too short, not whole pages, and beyond what an entry can hold. */
+	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M, SZ_4K, SZ_8K), -EINVAL);
+	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M, 100, 100), -EINVAL);
+	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M + 512, SZ_4K, SZ_4K), -EINVAL);
+	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, end, SZ_4K, SZ_4K), -EINVAL);
+	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, end - SZ_4K, SZ_8K, SZ_8K), -EINVAL);
+}
+
+static struct kunit_case txda_runs_cases[] = {
+	KUNIT_CASE(txda_test_runs_merge),
+	KUNIT_CASE(txda_test_runs_hostile),
+	{},
+};
+
+static struct kunit_suite txda_runs_suite = {
+	.name = "txda_runs",
+	.test_cases = txda_runs_cases,
+};
+
+/* ---- Counters of errors --------------------------------------------------------------------- */
+
+static void txda_test_ras_wrap(struct kunit *test)
+{
+	struct txda_ras_count count = {};
+
+	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 3), 3);
+	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 3), 3);
+	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, U32_MAX), U32_MAX);
+	/* A reset that nobody told of. */
+	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 2), 2 + (u64)U32_MAX);
+}
+
+static void txda_test_ras_reset(struct kunit *test)
+{
+	struct txda_device *tdev = txda_test_device(test);
+	u64 total = 0;
+
+	txda_write(tdev, TXDA_REG_ECC_CORRECTED, 5);
+	txda_write(tdev, TXDA_REG_PORT(1) + TXDA_PORT_ERRORS, 7);
+	txda_ras_save(tdev);
+	txda_ras_restart(tdev);
+	/* More than before the reset by the time that somebody looks. */
+	txda_write(tdev, TXDA_REG_ECC_CORRECTED, 6);
+	txda_write(tdev, TXDA_REG_PORT(1) + TXDA_PORT_ERRORS, 0);
+	KUNIT_EXPECT_EQ(test, txda_ras_get(tdev, TXDA_RAS_ECC_CORRECTED, &total), 0);
+	KUNIT_EXPECT_EQ(test, total, 11);
+	KUNIT_EXPECT_EQ(test, txda_ras_get(tdev, TXDA_RAS_PORT + 1, &total), 0);
+	KUNIT_EXPECT_EQ(test, total, 7);
+
+	/* A chip that is gone reads all ones, which are no errors. */
+	txda_write(tdev, TXDA_REG_MAGIC, U32_MAX);
+	txda_write(tdev, TXDA_REG_ECC_CORRECTED, U32_MAX);
+	KUNIT_EXPECT_EQ(test, txda_ras_get(tdev, TXDA_RAS_ECC_CORRECTED, &total), -ENODEV);
+	KUNIT_EXPECT_EQ(test, tdev->ras.count[TXDA_RAS_ECC_CORRECTED].total, 11);
+}
+
+static struct kunit_case txda_ras_cases[] = {
+	KUNIT_CASE(txda_test_ras_wrap),
+	KUNIT_CASE(txda_test_ras_reset),
+	{},
+};
+
+static struct kunit_suite txda_ras_suite = {
+	.name = "txda_ras",
+	.test_cases = txda_ras_cases,
+};
+
+/* ---- Firmware ------------------------------------------------------------------------------- */
+
+struct txda_test_image {
+	struct txda_firmware h;
+	u8 payload[64];
+};
+
+static void txda_test_image_fill(struct txda_test_image *image)
+{
+	*image = (struct txda_test_image){};
+	image->h.magic = TXDA_FIRMWARE_MAGIC;
+	image->h.header_version = TXDA_FIRMWARE_HEADER_VERSION;
+	image->h.header_bytes = sizeof(image->h);
+	image->h.bytes = sizeof(*image);
+	image->h.payload_bytes = sizeof(image->payload);
+	image->h.chip_family = TXDA_TEST_FAMILY;
+	image->h.regs_version = TXDA_REGS_MAJOR << 16;
+	image->h.carveout_bytes = SZ_4M;
+}
+
+/* With a checksum that fits, and @bytes of it. */
+static int txda_test_image_check(struct txda_device *tdev, struct txda_test_image *image,
+				 size_t bytes)
+{
+	struct firmware fw = {.data = (const u8 *)image, .size = bytes};
+
+	image->h.crc32c = 0;
+	image->h.crc32c = ~crc32c(~0u, image, sizeof(*image));
+	return txda_fw_check(tdev, &fw);
+}
+
+static void txda_test_fw_accepts(struct kunit *test)
+{
+	struct txda_device *tdev = txda_test_device(test);
+	struct txda_test_image image;
+	struct firmware fw = {.data = (const u8 *)&image, .size = sizeof(image)};
+
+	txda_test_image_fill(&image);
+	KUNIT_EXPECT_EQ(test, txda_test_image_check(tdev, &image, sizeof(image)), 0);
+	image.payload[3] ^= 1;
+	KUNIT_EXPECT_EQ(test, txda_fw_check(tdev, &fw), -EINVAL);
+}
+
+#define TXDA_TEST_FW_BAD(member, value, err)                                                       \
+	do {                                                                                       \
+		txda_test_image_fill(&image);                                                      \
+		image.h.member = value;                                                            \
+		KUNIT_EXPECT_EQ(test, txda_test_image_check(tdev, &image, sizeof(image)), err);    \
+	} while (0)
+
+static void txda_test_fw_hostile(struct kunit *test)
+{
+	struct txda_device *tdev = txda_test_device(test);
+	struct txda_test_image image;
+	size_t bytes;
+
+	TXDA_TEST_FW_BAD(magic, 0, -EINVAL);
+	TXDA_TEST_FW_BAD(header_version, TXDA_FIRMWARE_HEADER_VERSION + 1, -EPROTO);
+	TXDA_TEST_FW_BAD(header_bytes, sizeof(image.h) + 8, -EINVAL);
+	TXDA_TEST_FW_BAD(bytes, sizeof(image) + 8, -EINVAL);
+	TXDA_TEST_FW_BAD(chip_family, TXDA_TEST_FAMILY + 1, -EPROTO);
+	TXDA_TEST_FW_BAD(regs_version, (TXDA_REGS_MAJOR + 1) << 16, -EPROTO);
+	TXDA_TEST_FW_BAD(regs_version, TXDA_REGS_MAJOR << 16 | 0xffff, -EPROTO);
+	TXDA_TEST_FW_BAD(driver_version, U32_MAX, -EPROTO);
+	TXDA_TEST_FW_BAD(carveout_bytes, SZ_4M + SZ_4K, -EINVAL);
+	TXDA_TEST_FW_BAD(carveout_bytes, TXDA_TEST_DRAM / 2 + SZ_2M, -E2BIG);
+	TXDA_TEST_FW_BAD(carveout_bytes, U64_MAX - SZ_2M + 1, -E2BIG);
+
+	/* Cut anywhere. */
+	txda_test_image_fill(&image);
+	for (bytes = 0; bytes < sizeof(image); bytes++)
+		KUNIT_EXPECT_EQ(test, txda_test_image_check(tdev, &image, bytes), -EINVAL);
+
+	/* Larger than what the chip keeps for it. */
+	tdev->dram_reserved = sizeof(image) - 1;
+	txda_test_image_fill(&image);
+	KUNIT_EXPECT_EQ(test, txda_test_image_check(tdev, &image, sizeof(image)), -E2BIG);
+}
+
+static struct kunit_case txda_fw_cases[] = {
+	KUNIT_CASE(txda_test_fw_accepts),
+	KUNIT_CASE(txda_test_fw_hostile),
+	{},
+};
+
+static struct kunit_suite txda_fw_suite = {
+	.name = "txda_firmware",
+	.test_cases = txda_fw_cases,
+};
+
+/* ---- Page tables ---------------------------------------------------------------------------- */
+
+/* An address space of a chip with 2 MiB of DRAM, which nobody uses: no flush waits for anything. */
+static struct txda_pt *txda_test_pt_init(struct kunit *test)
+{
+	struct txda_device *tdev = txda_test_device(test);
+	struct txda_pt *pt = kunit_kzalloc(test, sizeof(*pt), GFP_KERNEL);
+	void *dram = kunit_kzalloc(test, SZ_2M, GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	KUNIT_ASSERT_NOT_NULL(test, dram);
+	tdev->dram_bytes = SZ_2M;
+	tdev->vram.aperture = (void __iomem __force *)dram;
+	tdev->vram.aperture_bytes = SZ_2M;
+	INIT_LIST_HEAD(&tdev->vram.live);
+	INIT_LIST_HEAD(&tdev->vram.limbo);
+	mutex_init(&tdev->vram.lock);
+	mutex_init(&tdev->mmu.lock);
+	KUNIT_ASSERT_EQ(test, txda_buddy_init(&tdev->vram.mm, SZ_2M, SZ_4K), 0);
+	KUNIT_ASSERT_EQ(test, txda_pt_init(tdev, pt), 0);
+	return pt;
+}
+
+static void txda_test_pt_fini(struct kunit *test, struct txda_pt *pt)
+{
+	KUNIT_EXPECT_FALSE(test, txda_pt_fini(pt));
+	KUNIT_EXPECT_EQ(test, atomic64_read(&pt->tdev->vram.used), 0);
+	txda_buddy_fini(&pt->tdev->vram.mm);
+}
+
+/* Where the chip finds @va, by what is in its DRAM; U64_MAX: nowhere. */
+static u64 txda_test_pt_walk(struct txda_pt *pt, u64 va)
+{
+	u64 pte = txda_pt_root(pt);
+	u32 level = TXDA_PT_LEVELS, shift;
+
+	while (level--) {
+		shift = TXDA_PAGE_SHIFT + level * TXDA_PT_SHIFT;
+		pte = readq(pt->tdev->vram.aperture + (pte & TXDA_PTE_ADDR_MASK) +
+			    8 * ((va >> shift) & (TXDA_PT_ENTRIES - 1)));
+		if (!(pte & TXDA_PTE_VALID))
+			return U64_MAX;
+		if (pte & TXDA_PTE_LEAF)
+			return (pte & TXDA_PTE_ADDR_MASK) + (va & (BIT(shift) - 1));
+	}
+	return U64_MAX;
+}
+
+static void txda_test_pt_map(struct kunit *test, struct txda_pt *pt, u64 va, u64 bytes, u64 addr)
+{
+	struct txda_pt_reserve reserve;
+	struct txda_pt_need need = {};
+
+	txda_pt_reserve_init(&reserve);
+	txda_pt_need_run(&need, va, bytes, addr);
+	KUNIT_EXPECT_EQ(test, txda_pt_prepare_map(pt, va, bytes, &need, &reserve), 0);
+	KUNIT_EXPECT_EQ(test, txda_pt_map(pt, &reserve, va, bytes, addr, TXDA_PTE_READ), 0);
+	txda_pt_reserve_free(&reserve);
+	txda_pt_write_tables(pt);
+}
+
+static void txda_test_pt_unmap(struct kunit *test, struct txda_pt *pt, u64 va, u64 bytes)
+{
+	struct txda_pt_reserve reserve;
+
+	txda_pt_reserve_init(&reserve);
+	KUNIT_EXPECT_EQ(test, txda_pt_prepare_unmap(pt, va, bytes, &reserve), 0);
+	KUNIT_EXPECT_EQ(test, txda_pt_unmap(pt, &reserve, va, bytes), 0);
+	KUNIT_EXPECT_TRUE(test, pt->dirty_start <= va && pt->dirty_end >= va + bytes);
+	KUNIT_EXPECT_EQ(test, txda_pt_flush(pt, &reserve), -ENODEV);
+	txda_pt_reserve_free(&reserve);
+	txda_pt_write_tables(pt);
+}
+
+static void txda_test_pt_split(struct kunit *test)
+{
+	struct txda_pt *pt = txda_test_pt_init(test);
+	const u64 va = 3ull * SZ_2M, addr = 5ull * SZ_2M;
+
+	/* A small page, a huge one, a small one: two tables below the three on the way. */
+	txda_test_pt_map(test, pt, va - SZ_4K, SZ_2M + SZ_8K, addr - SZ_4K);
+	KUNIT_EXPECT_EQ(test, pt->tables, 5);
+	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va - SZ_4K - 1), U64_MAX);
+	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va - SZ_4K), addr - SZ_4K);
+	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + SZ_1M + 7), addr + SZ_1M + 7);
+	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + SZ_2M + 1), addr + SZ_2M + 1);
+	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + SZ_2M + SZ_4K), U64_MAX);
+
+	/* A hole in the huge page: a table takes its place, and nothing else moves. */
+	txda_test_pt_unmap(test, pt, va + SZ_1M, SZ_4K);
+	KUNIT_EXPECT_EQ(test, pt->tables, 6);
+	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + SZ_1M - 1), addr + SZ_1M - 1);
+	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + SZ_1M), U64_MAX);
+	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + SZ_1M + SZ_4K), addr + SZ_1M + SZ_4K);
+
+	txda_test_pt_unmap(test, pt, va - SZ_4K, SZ_2M + SZ_8K);
+	KUNIT_EXPECT_EQ(test, pt->tables, 1);
+	txda_test_pt_fini(test, pt);
+}
+
+/* Whatever is mapped wherever: what was prepared is enough, and nothing of it is left behind. */
+static void txda_test_pt_reserve(struct kunit *test)
+{
+	struct txda_pt *pt = txda_test_pt_init(test);
+	u32 seed = 1, i;
+
+	for (i = 0; i < 300; i++) {
+		u64 va, bytes, addr, cut;
+
+		seed = seed * 1664525 + 1013904223;
+		bytes = (u64)SZ_4K * (1 + (seed >> 8) % 2048);
+		va = ((u64)(seed & 0xff) << 38) + (u64)SZ_4K * (seed >> 16);
+		/* Half of them can have huge pages. */
+		addr = va + (seed & 0x80 ? SZ_4K : 0);
+		cut = ALIGN_DOWN(bytes / 3, SZ_4K);
+		txda_test_pt_map(test, pt, va, bytes, addr);
+		KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va), addr);
+		KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + bytes - 1), addr + bytes - 1);
+		KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + bytes), U64_MAX);
+		if (cut) {
+			txda_test_pt_unmap(test, pt, va + cut, cut);
+			KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + cut), U64_MAX);
+			KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + cut - 1), addr + cut - 1);
+			KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + 2 * cut), addr + 2 * cut);
+		}
+		txda_test_pt_unmap(test, pt, va, bytes);
+		KUNIT_EXPECT_EQ(test, pt->tables, 1);
+	}
+	txda_test_pt_fini(test, pt);
+}
+
+static struct kunit_case txda_pt_cases[] = {
+	KUNIT_CASE(txda_test_pt_split),
+	KUNIT_CASE(txda_test_pt_reserve),
+	{},
+};
+
+static struct kunit_suite txda_pt_suite = {
+	.name = "txda_pt",
+	.test_cases = txda_pt_cases,
+};
+
+kunit_test_suites(&txda_runs_suite, &txda_ras_suite, &txda_fw_suite, &txda_pt_suite);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * In place of driver/device.h: of struct txda_device what the tests need.
+ */
+#ifndef KUNIT_DEVICE_H
+#define KUNIT_DEVICE_H
+
+#include "drm/txda_drm.h"
+#include "mmu.h"
+#include "ras.h"
+#include "txda_regs.h"
+#include "vram.h"
+
+struct txda_device {
+	int drm;
+	u8 *regs;
+	struct drm_txda_device_info info;
+	u32 n_ports;
+	u64 dram_reserved, dram_bytes;
+	struct txda_ras ras;
+	struct txda_vram vram;
+	struct txda_mmu mmu;
+};
+
+static inline u32 txda_read(struct txda_device *tdev, u32 reg)
+{
+	return readl(tdev->regs + reg);
+}
+
+static inline void txda_write(struct txda_device *tdev, u32 reg, u32 value)
+{
+	writel(value, tdev->regs + reg);
+}
+
+static inline void txda_write_pair(struct txda_device *tdev, u32 reg, u64 value)
+{
+	txda_write(tdev, reg, value);
+	txda_write(tdev, reg + 4, value >> 32);
+}
+
+static inline void txda_reset_schedule(struct txda_device *tdev, const char *reason)
+{
+	kunit_complain(kunit_now, __FILE__, __LINE__, reason);
+}
+
+static inline bool txda_device_alive(struct txda_device *tdev)
+{
+	return txda_read(tdev, TXDA_REG_MAGIC) == TXDA_MAGIC;
+}
+
+#endif
