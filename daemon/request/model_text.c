@@ -191,15 +191,16 @@ static void load_images(struct model_text *t, const char *dir, const struct engi
 
 	if (!limits->tower.max_units)
 		return;
+	if (limits->tower.kind == IMAGE_SLICES) {
+		snprintf(t->image_error, sizeof(t->image_error),
+			 "pictures that are cut into slices are not supported");
+		return;
+	}
 	snprintf(path, sizeof(path), "%s/preprocessor_config.json", dir);
 	if (txda_json_load(path, MAX_PROCESSOR, &config, t->image_error, sizeof(t->image_error)))
 		return;
-	/* A picture is one image here. */
-	if (limits->tower.kind == IMAGE_SLICES)
-		snprintf(t->image_error, sizeof(t->image_error),
-			 "pictures that are cut into slices are not served");
-	else if (!image_processor_parse(config, &limits->tower, &t->processor, t->image_error,
-					sizeof(t->image_error))) {
+	if (!image_processor_parse(config, &limits->tower, &t->processor, t->image_error,
+				   sizeof(t->image_error))) {
 		t->tower = limits->tower;
 		t->embeds = limits->embeds;
 	}

@@ -23,7 +23,7 @@ struct picture {
 	uint8_t *file;
 	size_t bytes;
 	struct image_picture decoded;
-	struct image_size size;
+	struct image_parts parts; /* one: load_images() takes no towers of slices */
 	float *pixels;
 	uint64_t taken; /* bytes of the budget, for the way alone */
 };
@@ -138,16 +138,14 @@ static bool check_size(struct picture *p, struct api_error *e)
 {
 	const struct model_text *t = p->x->text;
 	unsigned limit = p->x->server->config->max_image_tokens;
-	struct image_parts parts;
 	uint64_t tokens;
 	char err[256] = "";
 	int r = image_process_size(&t->processor, &t->tower, p->decoded.width, p->decoded.height,
-				   &parts, err, sizeof(err));
+				   &p->parts, err, sizeof(err));
 
 	if (r)
 		return refuse(p, r, err, e);
-	p->size = parts.whole;
-	tokens = image_tokens(&t->tower, p->size);
+	tokens = image_tokens(&t->tower, p->parts.whole);
 	if (limit && tokens > limit)
 		return api_error_set(e, 400, NULL, PARAM,
 				     "picture %u has %llu tokens; the limit is %u "
@@ -160,26 +158,25 @@ static bool check_size(struct picture *p, struct api_error *e)
 static bool prepare(struct picture *p, struct engine_image **ret, struct api_error *e)
 {
 	const struct model_text *t = p->x->text;
-	uint64_t pixels =
-		image_units(&t->tower, p->size) * image_unit_elements(&t->tower) * sizeof(float);
+	uint64_t pixels = image_units(&t->tower, p->parts.whole) * image_unit_elements(&t->tower) *
+			  sizeof(float);
 	uint8_t hash[ENGINE_IMAGE_HASH];
-	struct image_parts parts;
 	struct sha256 h;
 	char err[256] = "";
 	int r;
 
 	/* On the way there are two copies. */
-	if (!exchange_take(p->x, 2 * pixels + image_tokens(&t->tower, p->size) * t->embeds, PARAM,
-			   e))
+	if (!exchange_take(p->x, 2 * pixels + image_tokens(&t->tower, p->parts.whole) * t->embeds,
+			   PARAM, e))
 		return false;
-	r = image_process(&t->processor, &t->tower, &p->decoded, &parts, &p->pixels, err,
+	r = image_process(&t->processor, &t->tower, &p->decoded, &p->parts, &p->pixels, err,
 			  sizeof(err));
 	if (r)
 		return refuse(p, r, err, e);
 	sha256_init(&h);
 	sha256_update(&h, p->file, p->bytes);
 	sha256_final(&h, hash);
-	r = engine_image_new(&t->tower, p->size, p->pixels, hash, ret, err, sizeof(err));
+	r = engine_image_new(&t->tower, p->parts.whole, p->pixels, hash, ret, err, sizeof(err));
 	exchange_return(p->x, pixels);
 	return !r || refuse(p, r, err, e);
 }
