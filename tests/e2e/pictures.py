@@ -257,6 +257,8 @@ def check_hostile(test, model, alone, cases):
     test.check(status == 413, f"a huge URI: {status} {data[:80]}")
     status, answer = test.chat("demo", content(uri(good)), max_tokens=1)
     test.check(status == 400 and "takes no images" in answer["error"]["message"], f"a model that does not see: {answer}")
+    status, answer = test.chat("minicpmv46", content(uri(good)), max_tokens=1)
+    test.check(status == 400 and "slices" in answer["error"]["message"], f"a tower of slices: {answer}")
     for detail in ("low", "high", "auto"):
         part = uri(good)
         part["image_url"]["detail"] = detail
@@ -305,8 +307,10 @@ class Daemon:
 def main():
     txdad, fixtures, demo, *options = sys.argv[1:]
     models = ["qwen2_vl", "qwen25_vl", "qwen3_vl", "glm4v", "llava_next"]
+    if not options: # of those that span chips there may be 16 at a time, and each has two programs
+        models += ["qwen3_vl_moe", "qwen35"]
     alone = {}
-    with Daemon(txdad, fixtures, models + [demo], options) as test:
+    with Daemon(txdad, fixtures, models + ["minicpmv46", demo], options) as test:
         for name in models:
             check_golden(test, fixtures, name)
         check_run(test, fixtures, "qwen2_vl")
