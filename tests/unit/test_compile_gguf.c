@@ -27,7 +27,8 @@ struct bytes {
 static void put(struct bytes *b, const void *data, size_t n)
 {
 	assert_true(b->n + n <= sizeof(b->at));
-	memcpy(b->at + b->n, data, n);
+	if (n)
+		memcpy(b->at + b->n, data, n);
 	b->n += n;
 }
 
