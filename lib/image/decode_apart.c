@@ -178,8 +178,8 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 		.descriptors = 16,
 	};
 	char path[4096];
+	int fd, r = 0, status = 0;
 	pid_t pid;
-	int fd, r = 0;
 
 	if (bytes > IMAGE_MAX_BYTES)
 		return say(-E2BIG, err, errlen, "a picture of %zu bytes; at most %u are taken",
@@ -195,7 +195,11 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 	r = converse(fd, data, bytes, max_pixels, seconds, ret, err, errlen);
 	close(fd);
 	kill(pid, SIGKILL);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
+	/* Where vfork() is a fork() in truth, as under some sanitizers, start() does not hear of it. */
+	if (r == -EPIPE && WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return say(-ENOENT, err, errlen, "txda-decode does not start: %s cannot be run",
+			   path);
 	return r;
 }
