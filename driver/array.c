@@ -21,7 +21,10 @@ void *txda_array_get(const struct drm_txda_array *array, u32 min_stride, u32 ele
 	if (array->stride < min_stride || array->stride > PAGE_SIZE)
 		return ERR_PTR(-EINVAL);
 
-	/* What a client can have the kernel keep is its own memory's business. */
+	/*
+	 * GFP_KERNEL_ACCOUNT: memory that a client makes the kernel keep is charged to the client's
+	 * cgroup.
+	 */
 	to = kvcalloc(array->count, element_bytes, GFP_KERNEL_ACCOUNT);
 	if (!to)
 		return ERR_PTR(-ENOMEM);

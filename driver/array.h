@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Arrays of clients (struct drm_txda_array) in kernel memory, and answers to clients (struct
- * drm_txda_answer).
+ * Arrays passed in by clients (struct drm_txda_array), copied to kernel memory, and variable-size
+ * answers to clients (struct drm_txda_answer).
  */
 #ifndef TXDA_ARRAY_H
 #define TXDA_ARRAY_H
@@ -18,9 +18,12 @@
 void *txda_array_get(const struct drm_txda_array *array, u32 min_stride, u32 element_bytes,
 		     u32 max);
 
-/* -E2BIG: it wants more than DRM_TXDA_MAX_ANSWER_BYTES; -EINVAL: its padding is not zero. */
+/* -E2BIG: the client asks for more than DRM_TXDA_MAX_ANSWER_BYTES; -EINVAL: non-zero padding. */
 int txda_answer_check(const struct drm_txda_answer *answer);
-/* Writes the @bytes at @from to where a checked @answer says, as much as it wants. -EFAULT. */
+/*
+ * Copies @bytes from @from to the user buffer described by @answer (already checked), truncated to
+ * the size the client asked for. -EFAULT.
+ */
 int txda_answer_put(struct drm_txda_answer *answer, const void *from, u32 bytes);
 
 #endif /* TXDA_ARRAY_H */

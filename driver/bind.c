@@ -20,11 +20,11 @@
 #include "trace.h"
 #include "vm.h"
 
-/* A new mapping in the middle of an old one leaves two ends of it. */
+/* A new mapping in the middle of an old one splits it and leaves a piece on either side. */
 #define TXDA_BIND_SPARE 3
 
 /**
- * struct txda_bind - One operation on its way.
+ * struct txda_bind - One bind operation in progress.
  */
 struct txda_bind {
 	/** @vm: The address space; the caller holds it. */
@@ -45,19 +45,19 @@ struct txda_bind {
 	/** @vm_bo: MAP: the buffer, with a reference. */
 	struct drm_gpuvm_bo *vm_bo;
 
-	/** @pte: MAP: what all page table entries have in common. */
+	/** @pte: MAP: the bits that all its page table entries have in common. */
 	u64 pte;
 
-	/** @spare: Mappings that may be needed. */
+	/** @spare: Preallocated mappings that the operation may need. */
 	struct txda_vma *spare[TXDA_BIND_SPARE];
 
-	/** @reserve: Page tables that may be needed. */
+	/** @reserve: Preallocated page tables that the operation may need. */
 	struct txda_pt_reserve reserve;
 
 	/** @unmapped: struct txda_vma that were taken out of the tree. */
 	struct list_head unmapped;
 
-	/** @resets: Resets of the chip before it was executed. */
+	/** @resets: Value of the chip's reset counter before the operation was executed. */
 	u64 resets;
 };
 
@@ -65,7 +65,7 @@ struct txda_bind {
  * struct txda_bind_job - One asynchronous operation.
  */
 struct txda_bind_job {
-	/** @fence: What clients wait for; owns the memory. */
+	/** @fence: The fence clients wait for; owns the memory of this struct. */
 	struct txda_fence fence;
 
 	/** @base: In the address space's scheduler. */
@@ -74,7 +74,7 @@ struct txda_bind_job {
 	/** @bind: The operation. Its address space is held. */
 	struct txda_bind bind;
 
-	/** @work: Cleans up, away from those who signal fences. */
+	/** @work: Clean-up, deferred because it must not run in the path that signals fences. */
 	struct work_struct work;
 };
 
@@ -215,7 +215,7 @@ static int txda_bind_prepare(struct txda_bind *bind, struct drm_file *file, stru
 			return -ENOENT;
 		err = txda_bind_prepare_map(bind, to_txda_bo(obj),
 					    op->flags & DRM_TXDA_BIND_READONLY);
-		/* A mapping has its own reference, by its drm_gpuvm_bo. */
+		/* Each mapping holds its own reference to the buffer, through its drm_gpuvm_bo. */
 		if (err)
 			txda_bind_cleanup(bind);
 		drm_gem_object_put(obj);
@@ -240,7 +240,7 @@ static struct txda_vma *txda_bind_take_spare(struct txda_bind *bind)
 	return vma;
 }
 
-/* The mapping is out of the tree; what it holds goes with the clean-up. */
+/* The mapping is out of the tree; its buffer reference is dropped by the clean-up. */
 static void txda_bind_retire(struct txda_bind *bind, struct drm_gpuva *va)
 {
 	list_add_tail(&to_txda_vma(va)->node, &bind->unmapped);
@@ -268,7 +268,7 @@ int txda_bind_step_map(struct drm_gpuva_op *op, void *priv)
 	struct txda_vma *vma;
 	int err, idx;
 
-	/* A peer that goes takes translations to its DRAM away, and none may come after that. */
+	/* Removing the peer chip ends translations to its DRAM; none may be added after that. */
 	if (bo->peer && !drm_dev_enter(bo->peer->base.dev, &idx))
 		return -ENODEV;
 	vma = txda_bind_take_spare(bind);
@@ -337,12 +337,15 @@ static int txda_bind_change(struct txda_bind *bind)
 					bind->bo_offset);
 	else
 		err = drm_gpuvm_sm_unmap(&vm->base, bind, bind->va, bind->bytes);
-	/* One flush for all that the operation unmapped. */
+	/* One TLB flush covers everything that the operation unmapped. */
 	flush = txda_pt_flush(&vm->pt, &bind->reserve);
 	if (!err)
 		err = flush;
 	if (err) {
-		/* That a flush took too long is the chip's business, the client has lost its VM. */
+		/*
+		 * A flush timeout is handled by a chip reset; for the client the address space is
+		 * lost.
+		 */
 		if (err == -ETIMEDOUT)
 			err = -EIO;
 		drm_dbg(&vm->tdev->drm, "address space %u is lost: %pe\n", vm->id, ERR_PTR(err));
@@ -398,7 +401,7 @@ static struct dma_fence *txda_bind_run_job(struct drm_sched_job *sched_job)
 
 static enum drm_gpu_sched_stat txda_bind_timedout_job(struct drm_sched_job *sched_job)
 {
-	/* Its limit is MAX_SCHEDULE_TIMEOUT. */
+	/* The scheduler's timeout is MAX_SCHEDULE_TIMEOUT, so this is never called. */
 	WARN_ON_ONCE(1);
 	return txda_sched_keep(sched_job);
 }
@@ -411,7 +414,10 @@ static void txda_bind_job_free(struct txda_bind_job *job)
 	bool up = false;
 	int idx;
 
-	/* What is put aside waits for a reset; the one that the flush called for may be over. */
+	/*
+	 * Quarantined memory waits for a chip reset, and the reset requested by the flush may
+	 * already be over.
+	 */
 	if (bind->reserve.stuck) {
 		up = txda_device_enter_teardown(tdev, &idx);
 		if (!up || atomic64_read(&tdev->reset.chip_resets) != bind->resets)
@@ -445,22 +451,25 @@ const struct drm_sched_backend_ops txda_bind_sched_ops = {
 };
 
 /**
- * struct txda_bind_call - An asynchronous VM_BIND while it is made.
+ * struct txda_bind_call - An asynchronous VM_BIND call while it is being set up.
  */
 struct txda_bind_call {
 	/** @count: Operations. */
 	u32 count;
 
-	/** @prepared: Of these, the first so many are prepared. */
+	/** @prepared: How many of them (from the first) are prepared. */
 	u32 prepared;
 
-	/** @ready: Of these, the first so many are jobs of the scheduler, not armed. */
+	/**
+	 * @ready: How many of them (from the first) have an initialised, not yet armed scheduler
+	 * job.
+	 */
 	u32 ready;
 
-	/** @job: A job an operation. */
+	/** @job: One job per operation. */
 	struct txda_bind_job **job;
 
-	/** @syncs: Their syncs. */
+	/** @syncs: The syncs of each job. */
 	struct txda_syncs *syncs;
 };
 
@@ -478,7 +487,7 @@ static void txda_bind_call_free(struct txda_bind_call *call)
 	kvfree(call->job);
 }
 
-/* What reads user memory, and so may take as long as its owner likes. */
+/* Reads user memory, so a page fault may block for as long as the memory's owner likes. */
 static int txda_bind_call_init(struct txda_bind_call *call, struct drm_file *file,
 			       const struct drm_txda_bind_op *op, u32 count)
 {
@@ -543,7 +552,7 @@ static int txda_bind_call_make_ready(struct txda_bind_call *call, struct drm_fil
 	return err;
 }
 
-/* Nothing can fail any more. The jobs belong to the scheduler. */
+/* Nothing can fail from here on. The jobs now belong to the scheduler. */
 static void txda_bind_call_push(struct txda_bind_call *call)
 {
 	u32 i;
@@ -574,7 +583,7 @@ static int txda_bind_async(struct drm_file *file, struct txda_vm *vm,
 	err = mutex_lock_interruptible(&vm->bind_lock);
 	if (err)
 		goto out_device;
-	/* Looked at here once more: nothing joins one whose id has gone. */
+	/* Check again under the lock: no job may be added once the id is gone. */
 	if (READ_ONCE(vm->lost))
 		err = -EIO;
 	else if (atomic_read(&vm->binds) + count > TXDA_MAX_BINDS)
@@ -624,7 +633,7 @@ static int txda_bind_sync(struct drm_file *file, struct txda_vm *vm,
 		if (err)
 			return err;
 		++*done;
-		/* The call that is made again, by whomever, goes on from here. */
+		/* A restarted call, by any thread, continues from this element. */
 		if (*done < count && signal_pending(current))
 			return -ERESTARTSYS;
 	}

@@ -15,7 +15,7 @@
 #include "txda_isa.h"
 #include "vram.h"
 
-/* Address of the command page, which the staging area follows. */
+/* Address of the command page; the staging area follows it. */
 #define TXDA_COPY_CMD_VA     SZ_2M
 #define TXDA_COPY_CMD_BYTES  SZ_4K
 #define TXDA_COPY_HOST_BYTES (TXDA_COPY_CMD_BYTES + TXDA_COPY_STAGE_BYTES)
@@ -50,7 +50,7 @@ struct txda_copy {
 	/** @wait: For the end of the job. */
 	wait_queue_head_t wait;
 
-	/** @dead: The queue does not stop. Cleared by the next reset. */
+	/** @dead: The queue could not be stopped. Cleared by the next reset. */
 	bool dead;
 };
 
@@ -62,7 +62,7 @@ static void txda_copy_complete(struct txda_hwq *hwq)
 	wake_up_all(&copy->wait);
 }
 
-/* 0, or why the job will not end by itself. */
+/* Returns 0 while the job may still finish, else the error why it will not. */
 static int txda_copy_wait(struct txda_device *tdev, struct txda_copy *copy)
 {
 	u64 progress = txda_hwq_progress(copy->hwq), now;
@@ -84,7 +84,7 @@ static int txda_copy_wait(struct txda_device *tdev, struct txda_copy *copy)
 	return 0;
 }
 
-/* After a failed job: makes sure that it writes no more, and the queue serve again. */
+/* After a failed job: stops the queue, so that it writes nothing more, and sets it up again. */
 static int txda_copy_recover(struct txda_device *tdev, struct txda_copy *copy, int err)
 {
 	drm_err(&tdev->drm, "the kernel's copy queue failed: %pe\n", ERR_PTR(err));

@@ -17,14 +17,17 @@
 #include "txda_isa.h"
 #include "vm.h"
 
-/* The whole text; what does not fit is cut off. */
+/* Size limit of the text; the rest is cut off. */
 #define TXDA_DUMP_BYTES SZ_32K
-/* Of the guilty queue's ring, the last ones; of its address space, the first ones. */
+/*
+ * Limits: the last entries of the guilty queue's ring, and the first mappings of its address
+ * space.
+ */
 #define TXDA_DUMP_ENTRIES  16
 #define TXDA_DUMP_MAPPINGS 128
 
 /**
- * struct txda_coredump - The dump of a chip that waits to be published.
+ * struct txda_coredump - A chip's dump, waiting to be published.
  */
 struct txda_coredump {
 	/** @tdev: The chip. */
@@ -33,13 +36,13 @@ struct txda_coredump {
 	/** @work: Publishes @text. */
 	struct work_struct work;
 
-	/** @taken: Bit 0: @text belongs to whoever set it. */
+	/** @taken: Bit 0: set by the thread that owns @text. */
 	unsigned long taken;
 
-	/** @text: TXDA_DUMP_BYTES. */
+	/** @text: A buffer of TXDA_DUMP_BYTES. */
 	char *text;
 
-	/** @bytes: Of @text, that are used. */
+	/** @bytes: Bytes of @text in use. */
 	size_t bytes;
 };
 
@@ -103,7 +106,10 @@ static void txda_dump_registers(struct txda_device *tdev, struct seq_buf *s)
 			       txda_read(tdev, TXDA_REG_PORT(i) + TXDA_PORT_ERRORS));
 }
 
-/* Those that somebody owns. Registers are read outside of the lock: each is a round trip. */
+/*
+ * Queues that have an owner. Registers are read outside of the lock, since each read is a round
+ * trip to the chip.
+ */
 static void txda_dump_hwqs(struct txda_device *tdev, struct seq_buf *s)
 {
 	u64 owned = 0;
@@ -214,15 +220,19 @@ void txda_coredump_take(struct txda_device *tdev, const char *reason, struct txd
 }
 
 /*
- * devcoredump makes a device in sysfs, which allocates as it likes, so not where the dump was
- * taken. It keeps one a device until somebody has read it, and drops what comes before that.
+ * devcoredump creates a device in sysfs, which allocates memory that fences may wait for, so it
+ * runs in a worker and not where the dump was taken. devcoredump keeps one dump per device until it
+ * is read, and drops later ones.
  */
 static void txda_coredump_publish(struct work_struct *work)
 {
 	struct txda_coredump *dump = container_of(work, struct txda_coredump, work);
 	void *copy;
 
-	/* Its own functions free a vmalloc'ed text, so that no dump keeps this module loaded. */
+	/*
+	 * vmalloc'ed text is freed by devcoredump itself, so a dump does not keep this module
+	 * loaded.
+	 */
 	copy = vmalloc(dump->bytes);
 	if (copy) {
 		memcpy(copy, dump->text, dump->bytes);
@@ -247,7 +257,7 @@ int txda_coredump_init(struct txda_device *tdev)
 
 void txda_coredump_fini(struct txda_device *tdev)
 {
-	/* Nobody takes any more: those who do are inside drm_dev_enter(). */
+	/* No new dump can be taken: that happens only inside drm_dev_enter(). */
 	flush_work(&tdev->coredump->work);
 	dev_coredump_put(tdev->drm.dev);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the chip looked like when something went wrong, for devcoredump: one text of bounded size
- * with identity, registers, hardware queues, and the guilty queue with its ring and address space.
+ * State of the chip at the time of a failure, for devcoredump: a text of bounded size with
+ * identity, registers, hardware queues, and the guilty queue with its ring and address space.
  *
- * The text is taken where the fault is seen, which may be a path that fences wait for, so taking
- * it waits for no memory and for no lock; what cannot be had is left out and said so. A worker
- * hands it to devcoredump later. At most one waits per chip, others are dropped: the first fault
- * is the interesting one.
+ * The text is taken where the fault is detected, which may be a path that fences wait for, so
+ * taking it never waits for memory or a lock; parts that are not available are marked as left out.
+ * A worker passes it to devcoredump later. At most one dump is pending per chip and later ones are
+ * dropped: the first fault is the interesting one.
  */
 #ifndef TXDA_COREDUMP_H
 #define TXDA_COREDUMP_H
@@ -15,12 +15,12 @@ struct txda_device;
 struct txda_queue;
 
 int txda_coredump_init(struct txda_device *tdev);
-/* Waits for the worker and drops what devcoredump holds of the chip. */
+/* Waits for the worker and drops the chip's dump from devcoredump. */
 void txda_coredump_fini(struct txda_device *tdev);
 
 /*
- * Before the queue is stopped or the chip reset. @reason: a string constant. @guilty: a client's
- * queue, or NULL. Process or threaded interrupt context; in drm_dev_enter().
+ * Call before the queue is stopped or the chip reset. @reason: a string constant. @guilty: a
+ * client's queue, or NULL. Process or threaded interrupt context; in drm_dev_enter().
  */
 void txda_coredump_take(struct txda_device *tdev, const char *reason, struct txda_queue *guilty);
 

@@ -11,10 +11,10 @@ u64 txda_read_pair(struct txda_device *tdev, u32 reg)
 	unsigned long flags;
 	u64 value;
 
-	spin_lock_irqsave(&tdev->pair_lock, flags);
+	raw_spin_lock_irqsave(&tdev->pair_lock, flags);
 	value = txda_read(tdev, reg);
 	value |= (u64)txda_read(tdev, reg + 4) << 32;
-	spin_unlock_irqrestore(&tdev->pair_lock, flags);
+	raw_spin_unlock_irqrestore(&tdev->pair_lock, flags);
 
 	return value;
 }
@@ -23,9 +23,9 @@ void txda_write_pair_locked(struct txda_device *tdev, u32 reg, u64 value)
 {
 	unsigned long flags;
 
-	spin_lock_irqsave(&tdev->pair_lock, flags);
+	raw_spin_lock_irqsave(&tdev->pair_lock, flags);
 	txda_write_pair(tdev, reg, value);
-	spin_unlock_irqrestore(&tdev->pair_lock, flags);
+	raw_spin_unlock_irqrestore(&tdev->pair_lock, flags);
 }
 
 bool txda_device_alive(struct txda_device *tdev)
@@ -82,14 +82,14 @@ static void txda_read_bytes(struct txda_device *tdev, u32 reg, u8 *to, u32 bytes
 		to[i] = txda_read(tdev, reg + (i & ~3u)) >> (8 * (i & 3));
 }
 
-/* The chip's word counts for nothing until it is within what the register map allows. */
+/* Values read from the chip are used only within the limits of the register map. */
 static int txda_device_limit(struct txda_device *tdev, const char *what, u64 value, u64 min,
 			     u64 max)
 {
 	if (value >= min && value <= max)
 		return 0;
-	drm_err(&tdev->drm, "the chip claims %llu %s, possible are %llu to %llu\n", value, what,
-		min, max);
+	drm_err(&tdev->drm, "the chip reports %llu %s, valid are %llu to %llu\n", value, what, min,
+		max);
 	return -ENODEV;
 }
 
@@ -135,7 +135,7 @@ static int txda_device_read_memory(struct txda_device *tdev)
 	return 0;
 }
 
-/* Maps the registers and looks whether a TX8 of a known register map is behind them. */
+/* Maps the registers and checks that they belong to a TX8 with a known register map. */
 static int txda_device_map(struct txda_device *tdev)
 {
 	struct pci_dev *pdev = tdev->pdev;
@@ -154,7 +154,7 @@ static int txda_device_map(struct txda_device *tdev)
 
 	magic = txda_read(tdev, TXDA_REG_MAGIC);
 	if (magic != TXDA_MAGIC) {
-		drm_err(&tdev->drm, "identity register reads %#x: this is no TX8\n", magic);
+		drm_err(&tdev->drm, "identity register reads %#x: not a TX8\n", magic);
 		return -ENODEV;
 	}
 	version = txda_read(tdev, TXDA_REG_VERSION);
@@ -224,7 +224,7 @@ int txda_device_init(struct txda_device *tdev)
 {
 	int err;
 
-	spin_lock_init(&tdev->pair_lock);
+	raw_spin_lock_init(&tdev->pair_lock);
 	txda_ras_init(tdev);
 
 	err = txda_device_map(tdev);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The chip as the driver holds it: registers, identity, and whether it is still there.
+ * The driver's view of a chip: registers, identity, and whether it is still present.
  *
  * Lifetime: struct txda_device is a DRM device and lives as long as the last open file of its node.
  * The registers live as long as the PCI device is bound; every access lies between drm_dev_enter()
- * and drm_dev_exit(), or in probe. Threads: any, unless stated.
+ * and drm_dev_exit(), or in probe.
+ * Threads: any, unless stated.
  */
 #ifndef TXDA_DEVICE_H
 #define TXDA_DEVICE_H
@@ -22,6 +23,7 @@
 #include "queue.h"
 #include "ras.h"
 #include "reset.h"
+#include "scrub.h"
 #include "sysfs.h"
 #include "txda_regs.h"
 #include "user.h"
@@ -31,6 +33,7 @@ struct firmware;
 struct txda_copy;
 struct txda_coredump;
 struct txda_events;
+struct txda_pmu;
 
 /**
  * struct txda_device - One chip.
@@ -45,8 +48,11 @@ struct txda_device {
 	/** @regs: BAR0. */
 	void __iomem *regs;
 
-	/** @pair_lock: Reading the low half of a 64-bit register latches the high half. */
-	spinlock_t pair_lock;
+	/**
+	 * @pair_lock: Reading the low half of a 64-bit register latches the high half. perf reads
+	 * counters under its own raw locks.
+	 */
+	raw_spinlock_t pair_lock;
 
 	/** @info: What DEV_QUERY says about the chip; set once in probe. */
 	struct drm_txda_device_info info;
@@ -63,7 +69,7 @@ struct txda_device {
 	/** @n_ports: C2C ports, at most TXDA_MAX_PORTS. */
 	u32 n_ports;
 
-	/** @card: Serial of the card it sits on. */
+	/** @card: Serial number of the card that carries the chip. */
 	u64 card;
 
 	/** @card_index: Its index on the card. */
@@ -78,20 +84,22 @@ struct txda_device {
 	/** @dram_bytes: DRAM that buffers can use. */
 	u64 dram_bytes;
 
-	/** @dram_mappable: Of that, what BAR2 shows. */
+	/** @dram_mappable: The part of it that is visible through BAR2. */
 	u64 dram_mappable;
 
 	/**
-	 * @power_limit_mw: What was asked for by power1_cap, 0: nothing. The chip forgets it with
-	 * each reset.
+	 * @power_limit_mw: The limit set by power1_cap, 0: none. The chip loses it with each reset.
 	 */
 	u32 power_limit_mw;
 
-	/** @fw: The firmware image, or NULL when the chip wants none. */
+	/** @fw: The firmware image, or NULL when the chip needs none. */
 	const struct firmware *fw;
 
 	/** @vram: Its DRAM. */
 	struct txda_vram vram;
+
+	/** @scrub: Clearing of DRAM that was freed. */
+	struct txda_scrub scrub;
 
 	/** @mmu: Its VMIDs. */
 	struct txda_mmu mmu;
@@ -111,19 +119,19 @@ struct txda_device {
 	/** @irq: Its interrupts. */
 	struct txda_irq irq;
 
-	/** @ras: Errors of its memory and links. */
+	/** @ras: Error counters of its memory and links. */
 	struct txda_ras ras;
 
 	/** @reset: Recovery. */
 	struct txda_reset reset;
 
-	/** @vms: Clients' address spaces, struct txda_vm; under @vms_lock. */
+	/** @vms: Clients' address spaces, struct txda_vm. Under @vms_lock. */
 	struct list_head vms;
 
-	/** @vms_lock: @vms. */
+	/** @vms_lock: Protects @vms. */
 	struct mutex vms_lock;
 
-	/** @users: Who has how much of it. */
+	/** @users: Accounting and limits per user. */
 	struct txda_users users;
 
 	/** @host_used: Bytes of host memory in buffers of this chip. */
@@ -132,13 +140,16 @@ struct txda_device {
 	/** @busy: Utilisation. */
 	struct txda_busy busy;
 
-	/** @events: What was told of it, and how much is told at most. */
+	/** @events: State of event reporting, with its rate limits. */
 	struct txda_events *events;
 
-	/** @coredump: The dump that waits to be published. */
+	/** @pmu: Its perf counters, or NULL. */
+	struct txda_pmu *pmu;
+
+	/** @coredump: The dump waiting to be published. */
 	struct txda_coredump *coredump;
 
-	/** @link: In the list of devices that events.c keeps. */
+	/** @link: In the device list of events.c. */
 	struct list_head link;
 };
 
@@ -157,7 +168,10 @@ static inline void txda_write(struct txda_device *tdev, u32 reg, u32 value)
 	writel(value, tdev->regs + reg);
 }
 
-/* Low half first; the high half puts the pair into effect. For pairs with one writer at a time. */
+/*
+ * Writes the low half first; the high half makes the pair take effect. For pairs with a single
+ * writer at a time.
+ */
 static inline void txda_write_pair(struct txda_device *tdev, u32 reg, u64 value)
 {
 	txda_write(tdev, reg, lower_32_bits(value));
@@ -171,23 +185,24 @@ u64 txda_read_pair(struct txda_device *tdev, u32 reg);
 void txda_write_pair_locked(struct txda_device *tdev, u32 reg, u64 value);
 
 /*
- * Whether the chip still answers. What was read from it before is to be believed only if so: a chip
- * that was pulled reads all ones.
+ * Whether the chip still answers. A removed chip reads as all ones, so values read before are valid
+ * only if this returns true afterwards.
  */
 bool txda_device_alive(struct txda_device *tdev);
 
 /*
- * In the words of DEV_QUERY. What the chip says and nobody knows is a state in which nothing works.
+ * The chip state as DEV_QUERY reports it. An unknown state is reported as one in which nothing
+ * works.
  */
 enum drm_txda_port_state txda_device_port_state(struct txda_device *tdev, u32 port);
 enum drm_txda_firmware_state txda_device_firmware_state(struct txda_device *tdev);
 
-/* The C2C port that is up and has @peer at its other end, or -EXDEV. In drm_dev_enter(). */
+/* The C2C port that is up and connected to @peer, or -EXDEV. In drm_dev_enter(). */
 int txda_device_port_to(struct txda_device *tdev, const struct txda_device *peer);
 
 /*
- * Maps the registers, checks that a TX8 which this driver understands is behind them, and
- * fills in what never changes. -ENODEV: no TX8 or not one of ours; the kernel log says why.
+ * Maps the registers, checks that the chip is a TX8 that this driver supports, and fills in the
+ * constant information. -ENODEV: not a TX8, or an unsupported one; the kernel log says why.
  */
 int txda_device_init(struct txda_device *tdev);
 

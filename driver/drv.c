@@ -19,6 +19,7 @@
 #include "gem.h"
 #include "group.h"
 #include "pci.h"
+#include "pmu.h"
 #include "query.h"
 #include "queue.h"
 #include "vm.h"
@@ -27,8 +28,8 @@ unsigned int txda_job_timeout_ms = 10000;
 
 /*
  * An accel node has no master and no primary minor, and some of core DRM's ioctls (GET_UNIQUE,
- * GET_MAGIC) follow those pointers without a look: any user could oops the kernel. So only what
- * this driver means to serve goes through.
+ * GET_MAGIC) dereference those pointers unchecked: any user could oops the kernel. So only the
+ * ioctls on this list are let through.
  */
 static bool txda_ioctl_allowed(unsigned int cmd)
 {
@@ -64,7 +65,7 @@ static bool txda_ioctl_allowed(unsigned int cmd)
 	}
 }
 
-/* What failed for the chip being pulled out at that moment is not worth another try. */
+/* A failure caused by the chip's removal must not be reported as one worth retrying. */
 static long txda_ioctl_result(struct file *filp, long result)
 {
 	struct drm_file *file = filp->private_data;
@@ -182,6 +183,7 @@ module_init(txda_init);
 static void __exit txda_exit(void)
 {
 	pci_unregister_driver(&txda_pci_driver);
+	txda_pmus_exit();
 	txda_events_unregister();
 	txda_fences_exit();
 }

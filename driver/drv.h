@@ -11,7 +11,7 @@ struct drm_driver;
 
 extern const struct drm_driver txda_drm_driver;
 
-/* Module parameter: the time limit of jobs whose queue names none. */
+/* Module parameter: the time limit of jobs whose queue sets none. */
 extern unsigned int txda_job_timeout_ms;
 
 #endif /* TXDA_DRV_H */

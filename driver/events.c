@@ -19,30 +19,30 @@
 #define TXDA_EVENT_KINDS       (TXDA_NL_EVENT_FIRMWARE + 1)
 
 /**
- * struct txda_event_rate - How many events of a kind were told in this second.
+ * struct txda_event_rate - How many events of a kind were sent in the current second.
  */
 struct txda_event_rate {
-	/** @start_ns: Of the second. */
+	/** @start_ns: Start of that second. */
 	u64 start_ns;
 
-	/** @count: In it. */
+	/** @count: Events in it. */
 	u32 count;
 };
 
 /**
- * struct txda_events - What was told of a chip.
+ * struct txda_events - Event state of a chip.
  */
 struct txda_events {
-	/** @lock: @rate, and what was seen last. */
+	/** @lock: Protects @rate and the last reported values. */
 	spinlock_t lock;
 
 	/** @rate: By kind. */
 	struct txda_event_rate rate[TXDA_EVENT_KINDS];
 
-	/** @ecc_uncorrected: When it was told last. */
+	/** @ecc_uncorrected: Value at the last report. */
 	u64 ecc_uncorrected;
 
-	/** @port_state: Of each port when it was told last. */
+	/** @port_state: State of each port at the last report. */
 	u32 port_state[TXDA_MAX_PORTS];
 };
 
@@ -126,7 +126,7 @@ static int txda_nl_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	list_for_each_entry(tdev, &txda_devices, link) {
 		if (at++ < cb->args[0])
 			continue;
-		/* The rest goes into the next message. */
+		/* Remaining devices go into the next message. */
 		if (txda_nl_dump_one(skb, cb, tdev))
 			break;
 		cb->args[0] = at;
@@ -136,7 +136,7 @@ static int txda_nl_dump(struct sk_buff *skb, struct netlink_callback *cb)
 }
 
 /**
- * struct txda_event_message - An event on its way out to one group.
+ * struct txda_event_message - An event for one multicast group, under construction.
  */
 struct txda_event_message {
 	/** @skb: The message, or NULL when nobody listens. */
@@ -145,19 +145,19 @@ struct txda_event_message {
 	/** @header: Of the message. */
 	void *header;
 
-	/** @failed: Something did not fit. */
+	/** @failed: An attribute did not fit. */
 	bool failed;
 };
 
 /**
- * struct txda_event - The same for all groups.
+ * struct txda_event - One event for all multicast groups.
  */
 struct txda_event {
 	/** @message: By group. */
 	struct txda_event_message message[TXDA_GROUP_COUNT];
 };
 
-/* False: one of this kind too many, so neither message nor log line. */
+/* False: over the rate limit, so neither message nor log line is written. */
 static bool txda_event_due(struct txda_device *tdev, enum txda_nl_event kind)
 {
 	struct txda_events *events = tdev->events;
@@ -212,7 +212,7 @@ static void txda_event_begin(struct txda_device *tdev, enum txda_nl_event kind, 
 		txda_event_begin_message(tdev, kind, time_ns, group, &event->message[group]);
 }
 
-/* What is of a client and nobody else's business. */
+/* Private data of a client, which only its owner may see. */
 static bool txda_event_is_private(int attr)
 {
 	switch (attr) {
@@ -226,7 +226,7 @@ static bool txda_event_is_private(int attr)
 	}
 }
 
-/* The next message that gets the attribute, after @message (NULL: the first), or NULL. */
+/* The message after @message (NULL: the first) that carries the attribute, or NULL. */
 static struct txda_event_message *txda_event_next(struct txda_event *event, int attr,
 						  struct txda_event_message *message)
 {
@@ -278,7 +278,7 @@ static void txda_event_send(struct txda_event *event)
 			continue;
 		}
 		genlmsg_end(message->skb, message->header);
-		/* A listener that is too slow learns of it by ENOBUFS. */
+		/* A listener that is too slow is told by ENOBUFS. */
 		genlmsg_multicast(&txda_nl_family, message->skb, 0, group, GFP_KERNEL);
 	}
 }
@@ -286,13 +286,13 @@ static void txda_event_send(struct txda_event *event)
 /* ---- Clients' queues, resets ---------------------------------------------------------------- */
 
 /**
- * struct txda_event_process - A client in words.
+ * struct txda_event_process - Identity of a client process.
  */
 struct txda_event_process {
 	/** @pid: In the initial namespace, 0: none. */
 	pid_t pid;
 
-	/** @comm: Its name, or nothing when it has gone. */
+	/** @comm: Its name, or empty when the process has exited. */
 	char comm[TASK_COMM_LEN];
 };
 
@@ -405,7 +405,7 @@ static void txda_events_thermal(struct txda_device *tdev)
 		 throttle ? "throttled" : "not throttled any more");
 
 	txda_event_begin(tdev, TXDA_NL_EVENT_THERMAL, ktime_get_ns(), &event);
-	/* A signed value of 32 bits has the same bytes. */
+	/* The bytes of a signed 32-bit value are the same. */
 	txda_event_u32(&event, TXDA_A_EVENT_TEMP_MC, temp);
 	txda_event_u32(&event, TXDA_A_EVENT_THROTTLE, txda_events_throttle(throttle));
 	txda_event_send(&event);

@@ -3,9 +3,9 @@
  * The generic-netlink family "txda": a dump of devices, and events as they happen.
  *
  * See uapi/txda_netlink.yaml. Events are sent from any context that may allocate with GFP_KERNEL;
- * one that cannot be sent is dropped, never waited for. Each is also written to the kernel log
- * where a person should know of it. A client whose queues fault all the time must flood neither, so
- * of each kind and chip only so many a second get through.
+ * one that cannot be sent is dropped, never retried. Important events are also written to the
+ * kernel log. A client whose queues fault constantly must flood neither, so events are rate-limited
+ * per kind and chip.
  *
  * The family lives in the initial network namespace: process ids and names are of the host.
  */
@@ -26,7 +26,7 @@ void txda_events_unregister(void);
 /* In probe; freed with the DRM device. */
 int txda_events_init(struct txda_device *tdev);
 
-/* The device appears in and goes from dumps; sends the add and remove events. */
+/* Adds the device to dumps or removes it; sends the add and remove events. */
 void txda_events_add(struct txda_device *tdev);
 void txda_events_remove(struct txda_device *tdev);
 
@@ -34,7 +34,7 @@ void txda_events_remove(struct txda_device *tdev);
 void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fault, pid_t pid);
 /* A queue was stopped for a hang (@queue_id above 0) or the whole chip was reset (0). */
 void txda_events_reset(struct txda_device *tdev, u32 queue_id, pid_t pid, const char *reason);
-/* Reads the sensors and ports that the bits of TXDA_REG_IRQ_EVENTS are about and tells. */
+/* Reads the sensors and ports named by the bits of TXDA_REG_IRQ_EVENTS and reports them. */
 void txda_events_irq(struct txda_device *tdev, u32 events);
 
 #endif /* TXDA_EVENTS_H */

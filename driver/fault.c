@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queues that stopped by themselves: from the chip's fault records to the client's queue and
- * address space.
+ * Queues that the chip stopped because of a fault: maps the chip's fault records to the client's
+ * queue and address space.
  */
 #include <linux/ktime.h>
 #include <drm/drm_drv.h>
@@ -32,14 +32,14 @@ static struct txda_queue *txda_fault_find(struct txda_device *tdev, u32 index)
 		if (!kref_get_unless_zero(&queue->ref))
 			queue = NULL;
 	} else if (hwq) {
-		/* The kernel's own: it looks at the queue's state. */
+		/* The kernel's copy queue: its owner checks the queue state itself. */
 		hwq->complete(hwq);
 	}
 	spin_unlock_irq(&tdev->hwqs.lock);
 	return queue;
 }
 
-/* The state of a queue's hardware, OFF when it has none any more. */
+/* State of the hardware queue, or OFF when the queue has none any more. */
 static u32 txda_fault_state(struct txda_queue *queue, u32 vmid)
 {
 	u32 state = TXDA_QUEUE_OFF;
@@ -107,7 +107,7 @@ static void txda_fault_record(struct txda_device *tdev, const struct txda_fault 
 	queue = txda_fault_find(tdev, record->queue);
 	if (!queue)
 		return;
-	/* It may be about a queue that is gone, whose place another one took. */
+	/* The record may refer to a queue that is gone and whose hardware queue has a new owner. */
 	if (txda_fault_state(queue, record->vmid) == TXDA_QUEUE_FAULTED)
 		txda_fault_end(queue, record);
 	txda_queue_put(queue);
@@ -130,7 +130,10 @@ void txda_queues_read_faults(struct txda_device *tdev)
 	u32 i;
 
 	mutex_lock(&tdev->queues.fault_lock);
-	/* Each queue keeps one at most; a chip that tells of more at once is not believed. */
+	/*
+	 * Each queue has at most one pending record; more than that in a row is a misbehaving chip,
+	 * and the loop ends.
+	 */
 	for (i = 0; i < TXDA_MAX_QUEUES; i++) {
 		if (!txda_read(tdev, TXDA_REG_FAULT_COUNT))
 			break;
@@ -164,7 +167,7 @@ void txda_queue_check_stopped(struct txda_queue *queue)
 		if (txda_queue_kill(queue, DRM_TXDA_QUEUE_INNOCENT, -EIO, -EIO))
 			txda_queue_report(queue);
 	} else if (state == TXDA_QUEUE_FAULTED) {
-		/* Its record may have come after all were read. */
+		/* Its record may have arrived after all records were read. */
 		txda_queues_read_faults(tdev);
 		if (!READ_ONCE(queue->drop_err))
 			txda_fault_end(queue, &unknown);

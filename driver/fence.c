@@ -41,7 +41,7 @@ int txda_fences_init(void)
 
 void txda_fences_exit(void)
 {
-	/* All works held a reference to the module, but the last ones may not have returned yet. */
+	/* All work items held a module reference, but the last ones may not have returned yet. */
 	destroy_workqueue(txda_release_wq);
 	destroy_workqueue(txda_wq);
 	txda_fence_compat_exit();

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Fences: what a job or an asynchronous bind signals when it is done.
+ * Fences that are signalled when a job or an asynchronous bind is done.
  *
- * One fence serves both sides: drm_sched gets it from run_job as the hardware's, clients get it in
- * syncobjs and reservation objects. drm_sched's own fences stay inside: they read the name of
- * their scheduler for as long as they live, and a client can keep a fence in a sync_file long after
- * its queue, its file, its chip and even this module are gone.
+ * The same fence serves both sides: drm_sched gets it from run_job as the hardware fence, and
+ * clients get it in syncobjs and reservation objects. drm_sched's own fences are never exposed:
+ * they read their scheduler's name for as long as they live, and a client can keep a fence in a
+ * sync_file long after its queue, file, chip and even this module are gone.
  *
  * Lifetime: a struct txda_fence is the first member of a kmalloc()ed object; the last
- * dma_fence_put() frees the object, after a grace period. Whatever else the object holds is given
- * back before that, by its owner. An initialised fence that nobody else has seen may be put without
- * having been signalled.
+ * dma_fence_put() frees the object after a grace period. The owner must release everything else in
+ * the object before that. An initialised fence that nobody else has seen may be put without being
+ * signalled.
  * Threads: as dma_fence; signalling in any context.
  */
 #ifndef TXDA_FENCE_H
@@ -28,10 +28,10 @@ struct txda_fence {
 	/** @base: First, so that freeing it frees the object. */
 	struct dma_fence base;
 
-	/** @compat: What older kernels need. */
+	/** @compat: State needed on older kernels. */
 	struct txda_fence_compat compat;
 
-	/** @timeline: For people; a string constant. */
+	/** @timeline: Name shown to users; a string constant. */
 	const char *timeline;
 };
 
@@ -41,21 +41,21 @@ static inline struct txda_fence *to_txda_fence(struct dma_fence *fence)
 }
 
 /*
- * The module's workqueues; a chip has none, since the last reference to the chip itself may be
- * dropped on one of them. txda_wq runs schedulers: fences wait for it, so nothing on it waits for
- * memory. txda_release_wq does what the last reference to a queue or address space leaves to be
- * done, and other things that may wait for memory.
+ * The module's workqueues. They are not per chip, since the last reference to the chip itself may
+ * be dropped on one of them. txda_wq runs schedulers: fences wait for it, so work on it must not
+ * wait for memory. txda_release_wq runs what remains to do after the last reference to a queue or
+ * address space, and other work that may wait for memory.
  */
 extern struct workqueue_struct *txda_wq;
 extern struct workqueue_struct *txda_release_wq;
 
-/* First and last in the life of the module; @exit when no device is bound any more. */
+/* At module init and exit; @exit when no device is bound any more. */
 int txda_fences_init(void);
 void txda_fences_exit(void);
 
 /*
- * @context: of the queue or address space, in which @seqno rises and fences signal in order.
- * @timeline: a string constant.
+ * @context: the fence context of the queue or address space, in which @seqno increases and fences
+ * signal in order. @timeline: a string constant.
  */
 void txda_fence_init(struct txda_fence *fence, const char *timeline, u64 context, u64 seqno);
 

@@ -46,7 +46,7 @@ void txda_file_close(struct drm_device *drm, struct drm_file *drm_file)
 	kfree(file);
 }
 
-/* With the time of jobs that run, so that it rises with each second of a long one. */
+/* Includes the time of running jobs, so that the value increases during a long job. */
 static s64 txda_file_busy_ns(struct txda_file *file, enum txda_queue_class_id class)
 {
 	s64 busy = atomic64_read(&file->busy_ns[class]);
@@ -62,7 +62,7 @@ static s64 txda_file_busy_ns(struct txda_file *file, enum txda_queue_class_id cl
 			busy += txda_queue_running_ns(queue);
 		txda_queue_put(queue);
 	}
-	/* A job that ended meanwhile is in neither. */
+	/* A job that ended meanwhile may be missing from both sums: never show less than before. */
 	while (busy > shown) {
 		if (atomic64_try_cmpxchg(&file->busy_shown[class], &shown, busy))
 			return busy;

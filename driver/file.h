@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * An open file of a node: what one client holds on one chip, and what it has used.
+ * An open file of a node: the objects of one client on one chip, and its usage.
  *
- * Lifetime: from open to the last close. Then DRM drops its GEM handles, and this block its queues
- * and last its address spaces; their mappings hold the buffers, so nothing of the client runs when
- * its memory goes.
+ * Lifetime: from open to the last close. Then DRM drops the file's GEM handles, and this module its
+ * queues and then its address spaces; their mappings hold the buffers, so nothing of the client
+ * runs any more when its memory is freed.
  * Threads: any; the xarrays have their own locks.
  */
 #ifndef TXDA_FILE_H
@@ -34,7 +34,7 @@ struct txda_file {
 	/** @drm: The DRM file. */
 	struct drm_file *drm;
 
-	/** @user: Who opened it, with a reference. */
+	/** @user: The user that opened it, with a reference. */
 	struct txda_user *user;
 
 	/** @vms: struct txda_vm by id; ids start at 1. */
@@ -43,10 +43,10 @@ struct txda_file {
 	/** @queues: struct txda_queue by id; ids start at 1. */
 	struct xarray queues;
 
-	/** @busy_ns: Time that its jobs which are done kept queues of each class busy. */
+	/** @busy_ns: Time for which finished jobs kept queues of each class busy. */
 	atomic64_t busy_ns[TXDA_CLASS_COUNT];
 
-	/** @busy_shown: The same with jobs that ran, as it was shown last; never falls. */
+	/** @busy_shown: The last value shown, with running jobs included; never decreases. */
 	atomic64_t busy_shown[TXDA_CLASS_COUNT];
 
 	/** @jobs_active: Jobs on the chip now, by class. */
@@ -60,7 +60,7 @@ static inline struct txda_file *to_txda_file(struct drm_file *file)
 
 int txda_file_open(struct drm_device *drm, struct drm_file *file);
 void txda_file_close(struct drm_device *drm, struct drm_file *file);
-/* fdinfo, see Documentation/gpu/drm-usage-stats.rst. Touches no register. */
+/* fdinfo, see Documentation/gpu/drm-usage-stats.rst. Reads no register. */
 void txda_file_show_fdinfo(struct drm_printer *p, struct drm_file *file);
 
 #endif /* TXDA_FILE_H */

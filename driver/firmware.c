@@ -20,7 +20,7 @@ static void txda_fw_release(void *fw)
 	release_firmware(fw);
 }
 
-/* Firmware keeps the larger of what the chip reserves and what the image wants. */
+/* Firmware keeps the larger of the chip's reserved size and the image's requested size. */
 static void txda_fw_carve_out(struct txda_device *tdev, const struct txda_firmware *h)
 {
 	u64 more;
@@ -79,7 +79,7 @@ static int txda_fw_start(struct txda_device *tdev)
 		return -EIO;
 	}
 	memcpy_toio(tdev->vram.aperture, fw->data, fw->size);
-	/* What was written through the aperture must be in DRAM before the chip looks. */
+	/* Data written through the aperture must have reached DRAM before the chip reads it. */
 	wmb();
 	txda_write_pair(tdev, TXDA_REG_FW_IMAGE_LO, 0);
 	txda_write(tdev, TXDA_REG_FW_IMAGE_BYTES, fw->size);

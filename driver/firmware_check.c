@@ -9,15 +9,15 @@
 #include "device.h"
 #include "txda_firmware.h"
 
-/* @h: in the byte order of the chip, which is that of every machine that TX8 works in. */
+/* @h: in the chip's byte order (little-endian), which is that of every supported machine. */
 static int txda_fw_bad(struct txda_device *tdev, const char *what, u64 has, u64 wanted)
 {
-	drm_err(&tdev->drm, "firmware %s: %s is %#llx, wanted is %#llx\n", TXDA_FIRMWARE_NAME, what,
+	drm_err(&tdev->drm, "firmware %s: %s is %#llx, expected %#llx\n", TXDA_FIRMWARE_NAME, what,
 		has, wanted);
 	return -EINVAL;
 }
 
-/* The checksum is of the file with its own field zero. */
+/* The checksum covers the file with its checksum field set to zero. */
 static u32 txda_fw_crc(const struct firmware *fw)
 {
 	const size_t at = offsetof(struct txda_firmware, crc32c), after = at + sizeof(u32);
@@ -29,7 +29,7 @@ static u32 txda_fw_crc(const struct firmware *fw)
 	return ~crc32c(crc, fw->data + after, fw->size - after);
 }
 
-/* What one driver or chip is too old for gets a message of its own, since an update helps. */
+/* Version mismatches get a message of their own, since updating the driver or firmware helps. */
 static int txda_fw_check_versions(struct txda_device *tdev, const struct txda_firmware *h)
 {
 	u32 regs = txda_read(tdev, TXDA_REG_VERSION);

@@ -12,6 +12,7 @@
 #include <drm/drm_print.h>
 #include <drm/drm_vma_manager.h>
 
+#include "compat/dmem.h"
 #include "compat/gpuvm.h"
 #include "compat/slab.h"
 #include "device.h"
@@ -29,6 +30,9 @@ int txda_gem_init(struct txda_device *tdev)
 
 	INIT_LIST_HEAD(&tdev->gem.bos);
 	INIT_LIST_HEAD(&tdev->gem.aside);
+	tdev->gem.region = txda_dmem_region(&tdev->drm, "vram", tdev->dram_bytes);
+	if (IS_ERR(tdev->gem.region))
+		return PTR_ERR(tdev->gem.region);
 	return drmm_mutex_init(&tdev->drm, &tdev->gem.lock);
 }
 
@@ -45,7 +49,7 @@ static void txda_bo_detach(struct txda_bo *bo)
 	dma_buf_put(dma_buf);
 }
 
-/* Its DMA mapping ends: its own end, or the chip's, whichever comes first. */
+/* Ends its DMA mapping: at the end of the buffer or of the chip, whichever comes first. */
 static void txda_bo_unplug(struct txda_bo *bo)
 {
 	if (bo->kind != TXDA_BO_DMABUF) {
@@ -70,6 +74,7 @@ static void txda_bo_free(struct drm_gem_object *obj)
 	switch (bo->kind) {
 	case TXDA_BO_DEVICE:
 		txda_vram_free(bo->vram);
+		dmem_cgroup_uncharge(bo->cgroup, obj->size);
 		break;
 	case TXDA_BO_HOST:
 		txda_host_free(bo);
@@ -140,7 +145,7 @@ struct txda_bo *txda_bo_new(struct txda_device *tdev, enum txda_bo_kind kind, u6
 	return bo;
 }
 
-/* One that a client makes, rather than imports. */
+/* A buffer created by a client, not imported. */
 static int txda_bo_charge(struct txda_bo *bo, struct drm_file *file)
 {
 	struct txda_user *user = to_txda_file(file)->user;
@@ -179,7 +184,7 @@ int txda_bo_pte_flags(struct txda_device *tdev, struct txda_bo *bo, bool read_on
 	case TXDA_BO_PEER:
 		if (!drm_dev_enter(bo->peer->base.dev, &idx))
 			return -ENODEV;
-		/* Of this chip, which is up: the caller is in txda_device_enter(). */
+		/* A buffer of this chip, which is up: the caller is in txda_device_enter(). */
 		port = txda_device_port_to(tdev, to_txda(bo->peer->base.dev));
 		drm_dev_exit(idx);
 		if (port < 0)
@@ -222,7 +227,7 @@ int txda_gem_get_vm_resv(struct drm_file *file, u32 vm_id, struct drm_gem_object
 
 void txda_gem_unmap(struct txda_device *tdev)
 {
-	/* Mappings through dma-bufs are in the same address space of the node's inode. */
+	/* Mappings through dma-bufs are in the same address_space, that of the node's inode. */
 	unmap_mapping_range(tdev->drm.anon_inode->i_mapping, 0, 0, 1);
 }
 
@@ -282,7 +287,7 @@ void txda_gem_stats(struct drm_file *file, struct drm_memory_stats *ret_vram,
 		struct txda_bo *bo = txda_bo_local(to_txda_bo(obj));
 		struct drm_memory_stats *stats = ret_host;
 
-		/* Of another chip, and counted there. */
+		/* Belongs to another chip, and is counted there. */
 		if (bo->kind == TXDA_BO_PEER)
 			continue;
 		if (bo->kind == TXDA_BO_DEVICE)
@@ -318,10 +323,18 @@ void txda_gem_show(struct txda_device *tdev, struct seq_file *m)
 
 static int txda_bo_place_device(struct txda_device *tdev, struct txda_bo *bo)
 {
-	unsigned int flags = bo->flags & DRM_TXDA_BO_NO_MMAP ? 0 : TXDA_VRAM_MAPPABLE;
+	unsigned int flags = TXDA_VRAM_CLEAR;
 	struct txda_vram_block *block;
 	int err;
 
+	if (!(bo->flags & DRM_TXDA_BO_NO_MMAP))
+		flags |= TXDA_VRAM_MAPPABLE;
+	if (bo->base.size > tdev->dram_bytes)
+		return -ENOSPC;
+	/* It has no room for this client; freeing the buffer undoes the charge. */
+	err = dmem_cgroup_try_charge(tdev->gem.region, bo->base.size, &bo->cgroup, NULL);
+	if (err)
+		return err == -EAGAIN ? -ENOSPC : err;
 	err = txda_vram_alloc(tdev, bo->base.size, flags, &block);
 	if (err)
 		return err;
@@ -339,7 +352,7 @@ static int txda_bo_place_device(struct txda_device *tdev, struct txda_bo *bo)
 	return 0;
 }
 
-/* Whatever it takes, but for a handle. In txda_device_enter(). */
+/* Creates the buffer without a handle. In txda_device_enter(). */
 static int txda_bo_place(struct txda_device *tdev, struct txda_bo *bo)
 {
 	int err;
@@ -351,7 +364,7 @@ static int txda_bo_place(struct txda_device *tdev, struct txda_bo *bo)
 	return err ? err : txda_bo_publish(bo);
 }
 
-/* In one of its places: -ENOSPC leaves room for another try. */
+/* Creates it as one kind; on -ENOSPC the caller tries the next placement. */
 static int txda_bo_create_in(struct drm_file *file, const struct drm_txda_bo_create *args,
 			     enum txda_bo_kind kind, struct drm_gem_object *resv, u64 size,
 			     u32 *ret_handle)
@@ -370,7 +383,10 @@ static int txda_bo_create_in(struct drm_file *file, const struct drm_txda_bo_cre
 		bo->vm_id = args->vm_id;
 	}
 	err = txda_bo_charge(bo, file);
-	/* The kernel may have to make room first, for which the chip need not wait. */
+	/*
+	 * The kernel may have to reclaim memory for it, so the pages are allocated before the
+	 * section that resets wait for.
+	 */
 	if (!err && kind == TXDA_BO_HOST)
 		err = txda_host_alloc(bo);
 	if (!err)
@@ -486,7 +502,7 @@ int txda_ioctl_bo_mmap_offset(struct drm_device *drm, void *data, struct drm_fil
 	return err;
 }
 
-/* The address space may be gone, and its id another one's. */
+/* The address space may be gone, and its id reused. */
 static u32 txda_bo_vm_id(struct drm_file *file, struct txda_bo *bo)
 {
 	struct txda_vm *vm = bo->vm_id ? txda_vm_lookup(to_txda_file(file), bo->vm_id) : NULL;
@@ -534,7 +550,7 @@ int txda_ioctl_bo_set_label(struct drm_device *drm, void *data, struct drm_file 
 		label = strndup_user(u64_to_user_ptr(args->label), DRM_TXDA_MAX_LABEL);
 		if (IS_ERR(label)) {
 			drm_gem_object_put(obj);
-			/* Its word for a string that is too long. */
+			/* strndup_user() returns -EINVAL for a string that is too long. */
 			return PTR_ERR(label) == -EINVAL ? -E2BIG : PTR_ERR(label);
 		}
 	}

@@ -3,19 +3,20 @@
  * Buffers: GEM objects in device memory, host memory (host.h), user memory (userptr.h), or from
  * another exporter (prime.c).
  *
- * Placement is decided at creation and never changes: nothing is evicted, so an address that a
- * client bound stays good without any work at submission. New buffers are zero.
+ * Placement is decided at creation and never changes: nothing is evicted, so a bound address stays
+ * valid and submission needs no work per buffer. New buffers are zeroed.
  *
  * Private buffers (vm_id at creation) share the reservation object of their address space and
- * cannot be exported. An imported buffer that another TX8 exports is used in place: through C2C
- * when it lies in that chip's DRAM, through system memory otherwise.
+ * cannot be exported. A buffer imported from another TX8 is used in place: through C2C when it lies
+ * in that chip's DRAM, through system memory otherwise.
  *
- * Who imports a buffer by a descriptor without write access may only read it, on whatever chip. So
- * the exporter's object, which knows no such limit, is never given to him, but one of kind PEER.
+ * A client that imports a buffer through a read-only descriptor may only read it, on whatever chip.
+ * The exporter's object has no such limit, so the client gets an object of kind PEER instead.
  *
  * Lifetime: GEM's reference count; a mapping in an address space holds one. CPU mappings of device
- * memory are taken away when the chip goes; touching them then is a SIGBUS, never stale data. DMA
- * mappings end then as well; a buffer that outlives its chip is memory that only the CPU sees.
+ * memory are revoked when the chip is removed; accessing them then raises SIGBUS and never returns
+ * stale data. DMA mappings end then as well; a buffer that outlives its chip is memory that only
+ * the CPU can access.
  * Threads: any; may sleep.
  */
 #ifndef TXDA_GEM_H
@@ -29,6 +30,8 @@
 
 struct dma_buf;
 struct dma_buf_attachment;
+struct dmem_cgroup_pool_state;
+struct dmem_cgroup_region;
 struct drm_memory_stats;
 struct mm_struct;
 struct seq_file;
@@ -55,13 +58,16 @@ struct txda_bo {
 	/** @base: GEM object. */
 	struct drm_gem_object base;
 
-	/** @kind: Where its bytes are. */
+	/** @kind: Where its memory is. */
 	enum txda_bo_kind kind;
 
-	/** @flags: DRM_TXDA_BO_* as created, plus those that are out only. */
+	/** @flags: DRM_TXDA_BO_* as created, plus the output-only flags. */
 	u32 flags;
 
-	/** @read_only: Not to be written through it (USERPTR_READONLY, read-only dma-buf). */
+	/**
+	 * @read_only: Must not be written through this object (USERPTR_READONLY, read-only
+	 * dma-buf).
+	 */
 	bool read_only;
 
 	/**
@@ -76,16 +82,19 @@ struct txda_bo {
 	/** @vram: DEVICE: its DRAM. */
 	struct txda_vram_block *vram;
 
-	/** @user: To whom it is charged, or NULL. */
+	/** @cgroup: DEVICE: the control group whose limit of device memory is charged, or NULL. */
+	struct dmem_cgroup_pool_state *cgroup;
+
+	/** @user: The user it is charged to, or NULL. */
 	struct txda_user *user;
 
 	/** @pages: HOST and USERPTR: its pages of 4 KiB. */
 	struct page **pages;
 
-	/** @mm: USERPTR: whose memory limit is charged. */
+	/** @mm: USERPTR: the process whose memory limit is charged. */
 	struct mm_struct *mm;
 
-	/** @sgt: HOST, USERPTR, DMABUF: its pages, while they are mapped for the chip. */
+	/** @sgt: HOST, USERPTR, DMABUF: its pages, while mapped for the chip. */
 	struct sg_table *sgt;
 
 	/** @attach: DMABUF: the attachment. */
@@ -106,7 +115,10 @@ struct txda_bo {
 	/** @peer_link: PEER: in the module's list of such buffers. */
 	struct list_head peer_link;
 
-	/** @peer_gone: PEER: the other chip goes, and mappings of it end. Under the list's lock. */
+	/**
+	 * @peer_gone: PEER: the other chip is being removed, and mappings of it end. Under the
+	 * list's lock.
+	 */
 	bool peer_gone;
 
 	/** @link: In txda_gem.bos. */
@@ -120,16 +132,25 @@ struct txda_bo {
  * struct txda_gem - The buffers of a chip.
  */
 struct txda_gem {
-	/** @lock: All members, and labels of buffers. Outside reservation objects. */
+	/**
+	 * @lock: Protects all members, and labels of buffers. Taken outside reservation
+	 * objects.
+	 */
 	struct mutex lock;
+
+	/** @region: Its DRAM as control groups know it, or NULL. */
+	struct dmem_cgroup_region *region;
 
 	/** @bos: All of them. */
 	struct list_head bos;
 
-	/** @unplugged: No DMA mapping is made any more. */
+	/** @unplugged: No new DMA mappings are made. */
 	bool unplugged;
 
-	/** @aside: struct txda_vma whose buffers the chip may still use (txda_gem_put_aside()). */
+	/**
+	 * @aside: Quarantine: struct txda_vma whose buffers the chip may still access
+	 * (txda_gem_put_aside()).
+	 */
 	struct list_head aside;
 };
 
@@ -138,7 +159,7 @@ static inline struct txda_bo *to_txda_bo(struct drm_gem_object *obj)
 	return container_of(obj, struct txda_bo, base);
 }
 
-/* The buffer of its own chip that it stands for: mostly itself. */
+/* The buffer that this object stands for on its own chip: usually itself. */
 static inline struct txda_bo *txda_bo_local(struct txda_bo *bo)
 {
 	return bo->kind == TXDA_BO_PEER && bo->peer->base.dev == bo->base.dev ? bo->peer : bo;
@@ -147,21 +168,24 @@ static inline struct txda_bo *txda_bo_local(struct txda_bo *bo)
 int txda_gem_init(struct txda_device *tdev);
 
 /*
- * A new object of @kind without memory. @resv: the reservation object that it shares, or NULL. Then
- * whoever makes it gives it memory (host.h, userptr.h, prime.c) and calls txda_bo_publish(), before
- * the object gets a handle. Dropped by drm_gem_object_put() at any stage.
+ * A new object of @kind without memory. @resv: a reservation object to share, or NULL. The caller
+ * attaches memory (host.h, userptr.h, prime.c) and calls txda_bo_publish() before the object gets a
+ * handle. Dropped by drm_gem_object_put() at any stage.
  */
 struct txda_bo *txda_bo_new(struct txda_device *tdev, enum txda_bo_kind kind, u64 size,
 			    struct dma_resv *resv);
-/* Enters it into the list of buffers. -ENODEV: the chip is gone. */
+/* Adds it to the chip's list of buffers. -ENODEV: the chip is gone. */
 int txda_bo_publish(struct txda_bo *bo);
 
 /*
- * The fixed part of page table entries for the buffer: aperture, port, coherence, rights. For a
+ * The constant part of page table entries for the buffer: aperture, port, coherence, rights. For a
  * peer's DRAM -EXDEV when no port leads there. In drm_dev_enter().
  */
 int txda_bo_pte_flags(struct txda_device *tdev, struct txda_bo *bo, bool read_only, u64 *ret_pte);
-/* The run of memory at byte @at: its address for an entry, and how many bytes it has. */
+/*
+ * The memory at byte @at: its address for a page table entry, and how many contiguous bytes
+ * follow.
+ */
 void txda_bo_run(struct txda_bo *bo, u64 at, u64 *ret_addr, u64 *ret_bytes);
 
 int txda_ioctl_bo_create(struct drm_device *drm, void *data, struct drm_file *file);
@@ -170,7 +194,7 @@ int txda_ioctl_bo_query_info(struct drm_device *drm, void *data, struct drm_file
 int txda_ioctl_bo_set_label(struct drm_device *drm, void *data, struct drm_file *file);
 int txda_ioctl_bo_from_userptr(struct drm_device *drm, void *data, struct drm_file *file);
 
-/* For all ioctls that make a buffer private: the address space's object, or NULL for @vm_id 0. */
+/* For ioctls that create a private buffer: the address space's object, or NULL for @vm_id 0. */
 int txda_gem_get_vm_resv(struct drm_file *file, u32 vm_id, struct drm_gem_object **ret_obj);
 
 /* mmap.c: CPU mappings. */
@@ -184,32 +208,32 @@ struct drm_gem_object *txda_gem_import_sg_table(struct drm_device *drm,
 						struct sg_table *sgt);
 struct dma_buf *txda_gem_export(struct drm_gem_object *obj, int flags);
 void txda_peer_free(struct txda_bo *bo);
-/* The chip goes: other chips' mappings of its DRAM end. */
+/* The chip is being removed: ends other chips' mappings of its DRAM. */
 void txda_peers_unplug(struct txda_device *tdev);
 
-/* What the handles of a file hold, for fdinfo and DEV_QUERY. */
+/* Memory statistics of a file's handles, for fdinfo and DEV_QUERY. */
 void txda_gem_stats(struct drm_file *file, struct drm_memory_stats *ret_vram,
 		    struct drm_memory_stats *ret_host);
-/* All buffers of the chip, a line each, for debugfs. */
+/* Lists all buffers of the chip, one per line, for debugfs. */
 void txda_gem_show(struct txda_device *tdev, struct seq_file *m);
 
 /*
- * Keeps a mapping that is unmapped, and with it the buffer, until the chip was reset: a flush did
- * not end, so the chip may still use it.
+ * Keeps an unmapped mapping, and with it the buffer, until the chip is reset: a TLB flush did not
+ * complete, so the chip may still access it.
  */
 void txda_gem_put_aside(struct txda_device *tdev, struct txda_vma *vma);
 /*
- * Lets go of all that was put aside, buffers and DRAM (vram.h): the chip was reset, or is gone. Not
- * where fences wait.
+ * Frees everything that was put aside, buffers and DRAM (vram.h), after the chip was reset or
+ * removed. Not in code that fences wait for.
  */
 void txda_gem_drop_aside(struct txda_device *tdev);
 
-/* Takes all CPU mappings of buffers away; those who touch them fault them in again, or cannot. */
+/* Revokes all CPU mappings of buffers; the next access faults them in again, or fails. */
 void txda_gem_unmap(struct txda_device *tdev);
 
 /*
- * The chip goes: takes all CPU mappings of device memory, all DMA mappings and other chips'
- * mappings of its DRAM away. After drm_dev_unplug(), when the chip cannot access memory any more.
+ * The chip is being removed: revokes all CPU mappings of device memory, all DMA mappings and other
+ * chips' mappings of its DRAM. After drm_dev_unplug(), when the chip cannot access memory any more.
  */
 void txda_gem_unplug(struct txda_device *tdev);
 

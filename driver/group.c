@@ -15,35 +15,38 @@
 #include "file.h"
 #include "vm.h"
 
-/* ROUTES: the port of a member itself. */
+/* In ROUTES: the value for a member's own entry. */
 #define TXDA_GROUP_SELF 15u
 
 /**
- * struct txda_group - Address spaces that meet.
+ * struct txda_group - Address spaces of several chips that run collectives together.
  */
 struct txda_group {
-	/** @id: On the chips; no two groups of the machine ever have the same. */
+	/** @id: Its id on the chips; unique among all groups of the machine. */
 	u64 id;
 
-	/** @slot: In each of the address spaces. */
+	/** @slot: Its slot number in each of the address spaces. */
 	u32 slot;
 
 	/** @size: Members. */
 	u32 size;
 
-	/** @vm: By rank. Each leaves before it goes. */
+	/** @vm: By rank. A member leaves the group before it is freed. */
 	struct txda_vm *vm[DRM_TXDA_MAX_GROUP];
 
-	/** @routes: By rank: its ports towards the others, as its chip wants them. */
+	/**
+	 * @routes: By rank: its ports to the other members, in the format of the chip's
+	 * register.
+	 */
 	u32 routes[DRM_TXDA_MAX_GROUP];
 };
 
-/* All groups, all address spaces' @groups, and the registers of their slots. */
+/* Protects all groups, all address spaces' @groups, and the registers of their slots. */
 static DEFINE_MUTEX(txda_groups_lock);
 
 /*
- * Ids rise with time, so that they are also unlike those that an earlier life of this module gave
- * out and that a chip might still know.
+ * Ids start from the time, so that they also differ from those that an earlier load of this module
+ * assigned and that a chip might still have in a register.
  */
 static u64 txda_group_next_id(void)
 {
@@ -73,8 +76,8 @@ static void txda_group_write_regs(struct txda_vm *vm, u32 slot, u64 id, u32 rank
 }
 
 /*
- * A chip that is gone is passed over, and so is one that is down, which comes by here when it comes
- * up: @up is that one.
+ * Chips that are gone or down are skipped; a chip that is down is written when it comes up again
+ * (@up names that chip).
  */
 static void txda_group_write_slot(struct txda_vm *vm, u32 slot, u64 id, u32 rank_size, u32 routes,
 				  const struct txda_device *up)
@@ -184,8 +187,8 @@ void txda_groups_restart(struct txda_device *tdev)
 /* ---- VM_SET_GROUP --------------------------------------------------------------------------- */
 
 /*
- * The address space behind another file, with a reference. Whoever has a file open may use what is
- * in it.
+ * The address space behind another open file, with a reference. Having the descriptor is the
+ * permission to use the objects in it.
  */
 static struct txda_vm *txda_member_vm(struct drm_file *own, const struct drm_txda_member *member)
 {
@@ -196,7 +199,7 @@ static struct txda_vm *txda_member_vm(struct drm_file *own, const struct drm_txd
 	filp = fget(member->fd);
 	if (!filp)
 		return ERR_PTR(-EBADF);
-	/* All nodes of this driver have the same operations, and no other file has them. */
+	/* All nodes of this driver share these file operations, and no other file has them. */
 	if (filp->f_op != own->filp->f_op) {
 		fput(filp);
 		return ERR_PTR(-EINVAL);
@@ -239,7 +242,7 @@ static int txda_group_get_members(struct txda_group *group, struct drm_file *fil
 	return is_member ? 0 : -EINVAL;
 }
 
-/* The ports of member @rank towards all members. */
+/* The ports of member @rank to all members. */
 static int txda_group_find_routes(const struct txda_group *group, u32 rank, u32 *ret_routes)
 {
 	struct txda_device *tdev = group->vm[rank]->tdev;
@@ -260,7 +263,7 @@ static int txda_group_find_routes(const struct txda_group *group, u32 rank, u32 
 			break;
 		routes |= (u32)port << (4 * i);
 	}
-	/* Whoever does not answer has no ports that are up. */
+	/* A chip that does not answer has no ports that are up. */
 	if (port < 0 && !txda_device_alive(tdev))
 		port = -ENODEV;
 	txda_bars_exit(tdev, idx);
@@ -271,7 +274,7 @@ static int txda_group_find_routes(const struct txda_group *group, u32 rank, u32 
 	return 0;
 }
 
-/* Much may have become of a member since it was looked up; whoever ends it takes the lock next. */
+/* A member may have died since it was looked up; whoever ends it takes this lock afterwards. */
 static int txda_group_check_member(const struct txda_vm *vm)
 {
 	lockdep_assert_held(&txda_groups_lock);
@@ -283,8 +286,8 @@ static int txda_group_check_member(const struct txda_vm *vm)
 }
 
 /*
- * The group takes the place of whatever its members have in that slot. A job that is submitted at
- * this very moment sees the slot before, between or after; that is its client's own race.
+ * The group replaces whatever its members have in that slot. A job that is submitted concurrently
+ * may see the slot before, between or after; ordering that is up to the client.
  */
 static int txda_group_install(struct txda_group *group)
 {

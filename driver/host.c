@@ -15,10 +15,10 @@
 #include "gem.h"
 #include "runs.h"
 
-/* The size of a huge page of the chip. */
+/* Size of the chip's huge pages. */
 #define TXDA_HOST_MAX_ORDER (TXDA_HUGE_SHIFT - PAGE_SHIFT)
 
-/* Pages in buffers of all chips. */
+/* Pages in host buffers of all chips. */
 static atomic_long_t txda_host_pages;
 
 static int txda_host_charge(unsigned long pages)
@@ -29,7 +29,7 @@ static int txda_host_charge(unsigned long pages)
 	return -ENOSPC;
 }
 
-/* The largest piece that there is without trouble; @order falls to what that was. */
+/* Allocates the largest block available without reclaim; reduces @order to its size. */
 static struct page *txda_host_take(struct device *dev, unsigned int *order)
 {
 	gfp_t gfp = GFP_HIGHUSER | __GFP_ZERO | __GFP_ACCOUNT | __GFP_NOWARN | __GFP_COMP;
@@ -77,15 +77,13 @@ static int txda_host_get_pages(struct device *dev, struct page **pages, unsigned
 }
 
 /*
- * On x86 all mappings of a page must agree in how they are cached, the kernel's own among them;
- * elsewhere user space's attribute is enough.
+ * On x86 all mappings of a page must have the same cache attributes, including the kernel's own;
+ * elsewhere it is enough to set them for user space.
  */
 static int txda_host_set_wc(struct txda_bo *bo, unsigned long n)
 {
 #ifdef CONFIG_X86
-	/*
-	 * It says -EINVAL where memory for its books is missing: nobody asked for anything wrong.
-	 */
+	/* -EINVAL here means that memory for bookkeeping is missing: the arguments are valid. */
 	return set_pages_array_wc(bo->pages, n) ? -ENOMEM : 0;
 #else
 	return 0;

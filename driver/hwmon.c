@@ -24,7 +24,7 @@ static umode_t txda_hwmon_is_visible(const void *data, enum hwmon_sensor_types t
 	return 0444;
 }
 
-/* The chip's own reading is an average already, over some tenths of a second. */
+/* The chip's reading is already averaged over some tenths of a second. */
 static int txda_hwmon_read_power(struct txda_device *tdev, u32 attr, long *ret_value)
 {
 	u32 reg = attr == hwmon_power_cap ? TXDA_REG_POWER_LIMIT_MW : TXDA_REG_POWER_MW;
@@ -93,7 +93,7 @@ static int txda_hwmon_read_string(struct device *dev, enum hwmon_sensor_types ty
 	}
 }
 
-/* The chip takes what it can of a limit; reading the attribute back tells. */
+/* The chip clamps the limit; reading the attribute back shows the effective value. */
 static int txda_hwmon_write(struct device *dev, enum hwmon_sensor_types type, u32 attr, int channel,
 			    long value)
 {
@@ -107,7 +107,7 @@ static int txda_hwmon_write(struct device *dev, enum hwmon_sensor_types type, u3
 	err = txda_device_enter(tdev, &idx);
 	if (err)
 		return err;
-	/* Before the register, which a reset that comes next takes from here. */
+	/* Stored before the register is written, since a concurrent reset restores it from here. */
 	tdev->power_limit_mw = value / TXDA_UW_PER_MW;
 	txda_hwmon_restart(tdev);
 	txda_device_exit(tdev, idx);
@@ -136,7 +136,7 @@ static const struct hwmon_chip_info txda_hwmon_chip = {
 	.info = txda_hwmon_channels,
 };
 
-/* hwmon knows no clocks; these are named as other accelerators' drivers name theirs. */
+/* hwmon has no class for clocks; the names follow other accelerators' drivers. */
 static ssize_t freq1_input_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	u32 khz;

@@ -9,15 +9,15 @@
 #include "device.h"
 
 /*
- * A queue stops at the next piece of its packet, and counts pieces as progress. One that has made
- * none for so long does not stop, nor does one that has gone on for so many times as long.
+ * A queue stops at the next slice of its packet, and counts slices as progress. It is considered
+ * stuck after this long without progress, or after this many times as long in total.
  */
 #define TXDA_HWQ_STOP_US    (3 * USEC_PER_SEC)
 #define TXDA_HWQ_STOP_TRIES 4
 #define TXDA_HWQ_POLL_US    50
 
 #define TXDA_HWQ_RING_BYTES (TXDA_HWQ_ENTRIES * sizeof(struct txda_ring_entry))
-/* The completion word is written by the chip, the ring by the CPU: they share no cache line. */
+/* The chip writes the completion word and the CPU the ring, so they must not share a cache line. */
 #define TXDA_HWQ_BYTES (TXDA_HWQ_RING_BYTES + SMP_CACHE_BYTES)
 
 static u32 txda_hwq_reg(const struct txda_hwq *hwq, u32 reg)
@@ -47,7 +47,7 @@ u64 txda_hwq_progress(struct txda_hwq *hwq)
 {
 	u64 counter = txda_hwq_counter(hwq);
 
-	/* A chip that is gone reads all ones, from one half of the pair on. */
+	/* A removed chip reads as all ones, in either half of the pair. */
 	if (upper_32_bits(counter) == U32_MAX)
 		return hwq->progress;
 	hwq->progress += counter < hwq->progress_seen ? counter : counter - hwq->progress_seen;
@@ -64,7 +64,7 @@ u64 txda_hwq_done(const struct txda_hwq *hwq)
 {
 	u64 seqno = READ_ONCE(*hwq->completion);
 
-	/* The chip stored it after everything that the job wrote. */
+	/* The chip stores the word after everything that the job wrote. */
 	dma_rmb();
 	return seqno;
 }
@@ -84,7 +84,7 @@ void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 se
 	txda_write(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_DOORBELL), hwq->tail);
 }
 
-/* Nothing of it runs, and nothing does until it is started: it stopped, was lost, or is gone. */
+/* The queue executes nothing until it is started again: it stopped, was lost, or is gone. */
 static bool txda_hwq_is_stopped(u32 state)
 {
 	return state == TXDA_QUEUE_OFF || state == TXDA_QUEUE_LOST || state == ~0u;
@@ -125,7 +125,7 @@ int txda_hwq_restart(struct txda_hwq *hwq)
 		return -EIO;
 	}
 
-	/* Its last owner's jobs are nobody's business. */
+	/* Fault records of the last owner's jobs are dropped. */
 	hwq->progress_seen = txda_hwq_counter(hwq);
 	txda_write_pair(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_RING_LO), ring);
 	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_RING_LOG2), TXDA_HWQ_ENTRIES_LOG2);
@@ -142,7 +142,7 @@ int txda_hwq_restart(struct txda_hwq *hwq)
 		txda_reset_schedule(tdev, "a hardware queue does not start");
 		return -EIO;
 	}
-	/* The chip counts entries from wherever it likes, modulo 2^32. */
+	/* The chip's entry counter starts at any value and wraps modulo 2^32. */
 	hwq->tail = txda_read(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_HEAD));
 	return 0;
 }

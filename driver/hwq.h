@@ -3,16 +3,16 @@
  * Hardware queues: the ring, doorbell and completion word of one queue of the chip.
  *
  * Each is owned by one user at a time: a client's queue (queue.h), or the kernel's own copy queue
- * (copy.h). An owner takes one for an address space, pushes jobs with rising sequence numbers, is
- * called back from hard interrupt context when some are done, and gives it back. The chip shares
- * its cores among the queues, so one client's wait never stands in another one's way.
+ * (copy.h). An owner acquires one for an address space, pushes jobs with increasing sequence
+ * numbers, is called back from hard interrupt context when jobs are done, and releases it. The chip
+ * shares its cores among the queues, so a waiting queue never blocks another client's.
  *
- * The ring and the completion word lie in coherent system memory: completions are seen without
+ * The ring and the completion word are in coherent system memory: completions are detected without
  * reading a register.
  *
- * Threads: get, stop and put sleep and are the owner's business; push is for one caller at a time
- * and does not sleep; done may be read by anybody. All but put need drm_dev_enter() around them
- * when they touch the chip, which each says.
+ * Threads: get, stop and put sleep and are called by the owner only; push has one caller at a time
+ * and does not sleep; done may be called by anyone. Functions that access the chip need
+ * drm_dev_enter() around them, as stated for each.
  */
 #ifndef TXDA_HWQ_H
 #define TXDA_HWQ_H
@@ -30,8 +30,8 @@ struct txda_device;
 #define TXDA_HWQ_ENTRIES_LOG2 7
 #define TXDA_HWQ_ENTRIES      BIT(TXDA_HWQ_ENTRIES_LOG2)
 /*
- * Jobs in flight at most. The chip stores the completion word first and raises the head after that,
- * so whoever has seen the word may find the ring one fuller than it believes.
+ * Maximum number of jobs in flight. The chip stores the completion word before it advances the
+ * head, so software that has seen the word may find one entry still counted in the ring.
  */
 #define TXDA_HWQ_DEPTH (TXDA_HWQ_ENTRIES - 1)
 
@@ -66,16 +66,18 @@ struct txda_hwq {
 	/** @tail: Entries pushed, modulo 2^32. */
 	u32 tail;
 
-	/** @progress: Packets and ops done for the owner, as far as was seen. */
+	/** @progress: Packets and ops executed for the owner, at the last look. */
 	u64 progress;
 
-	/** @progress_seen: The chip's counter then; it starts over when the chip is reset. */
+	/**
+	 * @progress_seen: The chip's counter at the last look; it restarts when the chip is reset.
+	 */
 	u64 progress_seen;
 
 	/** @complete: Some jobs are done, or the queue has stopped. Hard interrupt context. */
 	void (*complete)(struct txda_hwq *hwq);
 
-	/** @priv: The owner's. */
+	/** @priv: Private data of the owner. */
 	void *priv;
 };
 
@@ -83,7 +85,7 @@ struct txda_hwq {
  * struct txda_hwqs - The chip's hardware queues.
  */
 struct txda_hwqs {
-	/** @lock: Who owns which; the interrupt handler takes it to call owners back. */
+	/** @lock: Protects @owner; the interrupt handler holds it while it calls owners back. */
 	spinlock_t lock;
 
 	/** @owner: By index; NULL: free. */
@@ -93,40 +95,42 @@ struct txda_hwqs {
 int txda_hwqs_init(struct txda_device *tdev);
 
 /*
- * Takes a free queue of the class and starts it. Registers: the caller is inside drm_dev_enter().
- * -ENOSPC: none is free. -EIO: the chip refused, and a reset of it was called for.
+ * Acquires a free queue of the class and starts it. Call inside drm_dev_enter(). -ENOSPC: none is
+ * free. -EIO: the chip refused, and a chip reset was requested.
  */
 int txda_hwq_get(struct txda_device *tdev, enum txda_queue_class_id class, u32 vmid, u32 priority,
 		 void (*complete)(struct txda_hwq *hwq), void *priv, struct txda_hwq **ret_hwq);
 /*
- * Gives it back; it must be stopped, or the chip gone or reset. Never fails. @complete does not run
- * any more when it returns.
+ * Releases it. The queue must be stopped, or the chip gone or reset. Never fails. @complete is not
+ * running any more when this returns.
  */
 void txda_hwq_put(struct txda_hwq *hwq);
 
 /* Appends a job. The caller keeps at most TXDA_HWQ_DEPTH in flight and is in drm_dev_enter(). */
 void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 seqno);
-/* Sequence number of the last job done; what that job wrote can be read after this. */
+/* Sequence number of the last job done. What that job wrote can be read after this call. */
 u64 txda_hwq_done(const struct txda_hwq *hwq);
 /* TXDA_QUEUE_OFF, RUNNING, FAULTED or LOST; all ones: no answer. In drm_dev_enter(). */
 u32 txda_hwq_state(struct txda_hwq *hwq);
 /*
- * Packets and ops done for its owner; never falls, whatever becomes of the chip. For one caller at
- * a time. In drm_dev_enter().
+ * Packets and ops executed for its owner; never decreases, also across resets. One caller at a
+ * time. In drm_dev_enter().
  */
 u64 txda_hwq_progress(struct txda_hwq *hwq);
-/* Address of the packet that runs, or 0. In drm_dev_enter(). */
+/* Address of the packet being executed, or 0. In drm_dev_enter(). */
 u64 txda_hwq_packet(struct txda_hwq *hwq);
 /*
- * Stops it after the piece of a packet that runs, or at once when it has faulted. In
- * drm_dev_enter(). 0 also when the chip does not answer at all: then nothing of it runs.
- * -ETIMEDOUT: it makes no progress and does not stop, only a reset of the chip helps (reset.h).
+ * Stops it after the current slice of a packet, or at once when it has faulted. In drm_dev_enter().
+ * Also returns 0 when the chip does not answer at all: then the queue executes nothing. -ETIMEDOUT:
+ * it makes no progress and does not stop; only a chip reset helps (reset.h).
  */
 int txda_hwq_stop(struct txda_hwq *hwq);
 /* Sets the queue up again after a chip reset or resume, with the same owner. In drm_dev_enter(). */
 int txda_hwq_restart(struct txda_hwq *hwq);
 
-/* Some queues' sources were set: calls their owners back. Hard interrupt context. */
+/*
+ * The interrupt sources of some queues were set: calls their owners back. Hard interrupt context.
+ */
 void txda_hwqs_irq(struct txda_device *tdev, u64 queues);
 
 #endif /* TXDA_HWQ_H */

@@ -39,10 +39,13 @@ static irqreturn_t txda_irq_hard(int irq, void *data)
 		return IRQ_HANDLED;
 	}
 
-	/* A vector that carries events alone has one; one that is shared has mostly completions. */
+	/*
+	 * A vector that carries only events has an event now; a shared one mostly signals
+	 * completions.
+	 */
 	if (vector->queues) {
 		events = txda_read(tdev, TXDA_REG_IRQ_EVENTS);
-		/* A chip that is gone reads all ones. */
+		/* A removed chip reads as all ones. */
 		if (events & ~TXDA_IRQ_ALL)
 			events = 0;
 		trace_txda_irq(tdev->drm.dev, vector->queues, events);
@@ -57,7 +60,7 @@ static void txda_irq_firmware(struct txda_device *tdev)
 		txda_reset_schedule(tdev, "firmware failed");
 }
 
-/* A trip stops all queues until the chip is reset, also when it has cooled down meanwhile. */
+/* A thermal trip stops all queues until the chip is reset, even if it has cooled down meanwhile. */
 static bool txda_irq_tripped(struct txda_device *tdev)
 {
 	s32 temp = txda_read(tdev, TXDA_REG_TEMP_MC);
@@ -73,7 +76,7 @@ static bool txda_irq_tripped(struct txda_device *tdev)
 	return false;
 }
 
-/* One look is enough: a source that is set again after it was cleared sends again. */
+/* No loop is needed: a source that is set again after it was cleared sends a new interrupt. */
 static irqreturn_t txda_irq_thread(int irq, void *data)
 {
 	struct txda_irq_vector *vector = data;
@@ -84,21 +87,21 @@ static irqreturn_t txda_irq_thread(int irq, void *data)
 
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return IRQ_HANDLED;
-	/* The fences of queues that faulted wait for this thread. */
+	/* This thread signals the fences of queues that faulted, so they wait for it. */
 	cookie = dma_fence_begin_signalling();
 
 	events = txda_read(tdev, TXDA_REG_IRQ_EVENTS);
-	/* A chip that is gone reads all ones. */
+	/* A removed chip reads as all ones. */
 	if (!events || (events & ~TXDA_IRQ_ALL))
 		goto out;
 	txda_write(tdev, TXDA_REG_IRQ_EVENTS, events);
 	trace_txda_irq(tdev->drm.dev, 0, events);
 	atomic64_inc(&tdev->irq.event_count);
 
-	/* Seen from the queues' states, so before these are dealt with. */
+	/* Detected from the queues' states, so it comes before these are handled. */
 	if ((events & TXDA_IRQ_THERMAL) && txda_irq_tripped(tdev))
 		txda_reset_schedule_hot(tdev);
-	/* A thermal trip and a lost peer leave queues behind that are lost. */
+	/* A thermal trip and a lost peer leave queues in the state LOST. */
 	if (events & (TXDA_IRQ_FAULT | TXDA_IRQ_THERMAL | TXDA_IRQ_LINK))
 		txda_queues_fault(tdev);
 	if (events & TXDA_IRQ_FIRMWARE)
@@ -117,7 +120,7 @@ static void txda_irq_events_work(struct work_struct *work)
 	u32 events = atomic_xchg(&tdev->irq.pending, 0);
 	int idx;
 
-	/* In a function reset there is nothing left that could be read. */
+	/* During a function reset the registers cannot be read. */
 	if (txda_bars_enter(tdev, &idx))
 		return;
 	txda_events_irq(tdev, events);
@@ -125,8 +128,8 @@ static void txda_irq_events_work(struct work_struct *work)
 }
 
 /*
- * The chip spreads its queues over all vectors that it has, so it is all of them or one: a table of
- * which only a part were in use would leave queues without.
+ * The chip spreads its queues over all entries of its vector table. If only some of them were
+ * allocated, some queues would have no interrupt, so it is all entries or one.
  */
 static int txda_irq_alloc(struct txda_device *tdev)
 {
@@ -225,7 +228,7 @@ void txda_irq_enable(struct txda_device *tdev)
 			enable_irq(irq->vectors[i].irq);
 		irq->enabled = true;
 	}
-	/* A source that is set already sends its message when it is enabled. */
+	/* A source that is already set sends its message when it is enabled. */
 	txda_write_pair_locked(tdev, TXDA_REG_IRQ_QUEUES_ENABLE_LO, txda_irq_all_queues(tdev));
 	txda_write(tdev, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_ALL);
 }

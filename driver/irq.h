@@ -2,11 +2,11 @@
 /*
  * Interrupts: MSI-X with MSI as the fallback.
  *
- * Queues' sources go to hwq.h in hard interrupt context; events (faults, thermal, ECC, links,
- * firmware, reset) to a thread. Sources are cleared before what they are about is looked at.
+ * Queue sources are handled by hwq.h in hard interrupt context, events (faults, thermal, ECC,
+ * links, firmware, reset) by a thread. A source is cleared before its cause is examined.
  *
- * A queue's vector reads no register, since a read is a round trip to the chip: it clears the
- * sources that it stands for and has all their queues looked at, which is a look at memory.
+ * A queue vector reads no register, since a read is a round trip to the chip: it clears its sources
+ * and checks the completion words of all their queues, which are in memory.
  */
 #ifndef TXDA_IRQ_H
 #define TXDA_IRQ_H
@@ -41,23 +41,24 @@ struct txda_irq_vector {
  * struct txda_irq - The chip's interrupts.
  */
 struct txda_irq {
-	/** @vectors: @n_vectors of them. */
+	/** @vectors: An array of @n_vectors. */
 	struct txda_irq_vector *vectors;
 
 	/** @n_vectors: How many there are. */
 	unsigned int n_vectors;
 
-	/** @msix: MSI-X, else MSI. */
+	/** @msix: True: MSI-X; false: MSI. */
 	bool msix;
 
 	/** @enabled: Handlers may run. Under reset.lock, or in probe and remove. */
 	bool enabled;
 
-	/** @pending: Events that @events_work is to tell of. */
+	/** @pending: Events for @events_work to report. */
 	atomic_t pending;
 
 	/**
-	 * @events_work: Tells of events: that allocates memory, for which the thread cannot wait.
+	 * @events_work: Reports events; a work item because that allocates memory, which the thread
+	 * must not wait for.
 	 */
 	struct work_struct events_work;
 
@@ -66,15 +67,15 @@ struct txda_irq {
 };
 
 /*
- * Takes vectors and handlers; sources stay disabled. Undone by txda_irq_fini(), after which no
- * handler runs.
+ * Allocates vectors and installs handlers; sources stay disabled. Undone by txda_irq_fini(), after
+ * which no handler runs.
  */
 int txda_irq_init(struct txda_device *tdev);
 void txda_irq_fini(struct txda_device *tdev);
 
 /* In drm_dev_enter(), or in probe. */
 void txda_irq_enable(struct txda_device *tdev);
-/* No handler runs any more when it returns; the chip may be gone. */
+/* After it returns no handler runs any more; the chip may be gone. */
 void txda_irq_disable(struct txda_device *tdev);
 
 #endif /* TXDA_IRQ_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The way of a job: QUEUE_SUBMIT, drm_sched, the ring, its fence.
+ * The path of a job: QUEUE_SUBMIT, drm_sched, the ring, its fence.
  */
 #include <linux/ktime.h>
 #include <drm/drm_drv.h>
@@ -22,13 +22,13 @@
 /**
  * struct txda_job - One stream.
  *
- * Lives as long as its fence; all else of it goes when drm_sched frees the job.
+ * Lives as long as its fence; all other resources are released when drm_sched frees the job.
  */
 struct txda_job {
 	/** @fence: First, see fence.h. Its sequence number is what the chip stores. */
 	struct txda_fence fence;
 
-	/** @base: drm_sched's. */
+	/** @base: The drm_sched job. */
 	struct drm_sched_job base;
 
 	/** @queue: With a reference. */
@@ -40,7 +40,7 @@ struct txda_job {
 	/** @pushed_ns: When it went onto the ring. */
 	u64 pushed_ns;
 
-	/** @stream_va: Where the stream is. */
+	/** @stream_va: Address of the stream. */
 	u64 stream_va;
 
 	/** @stream_bytes: Its size. */
@@ -55,9 +55,10 @@ static struct txda_job *to_txda_job(struct drm_sched_job *job)
 /* ---- On the ring ---------------------------------------------------------------------------- */
 
 /*
- * The job is done, or will not be. Counters first: whoever waits for the fence may look at them.
- * Signalling is the last that is done to the job here: drm_sched may free it at once. Its memory
- * stays until after this section, since interrupts are off.
+ * The job is done, or will never run. Counters are updated first, since a thread that waits for the
+ * fence may read them. Signalling must be the last access to the job here: drm_sched may free it at
+ * once. The memory stays valid until the end of this section, since interrupts are off (an RCU
+ * read-side section).
  */
 static void txda_job_end(struct txda_job *job, int err)
 {
@@ -79,14 +80,14 @@ static void txda_job_end(struct txda_job *job, int err)
 	dma_fence_signal(&job->fence.base);
 }
 
-/* The same for one that was on the ring. */
+/* The same for a job that was on the ring. */
 static void txda_job_leave_ring(struct txda_job *job, int err)
 {
 	struct txda_queue *queue = job->queue;
 	u64 now = ktime_get_ns();
 
 	lockdep_assert_held(&queue->lock);
-	/* The ring works at one job at a time, so it began when the one before it ended. */
+	/* The ring executes one job at a time, so this one began when the one before it ended. */
 	if (queue->file) {
 		atomic64_add(now - max(job->pushed_ns, queue->last_done_ns),
 			     &queue->file->busy_ns[queue->class]);
@@ -186,7 +187,7 @@ static struct dma_fence *txda_job_run(struct drm_sched_job *base)
 	return dma_fence_get(&job->fence.base);
 }
 
-/* When the oldest job on the ring came to be worked at; false: the ring is empty. */
+/* When the oldest job on the ring started executing; false: the ring is empty. */
 static bool txda_queue_working_since(struct txda_queue *queue, u64 *ret_ns)
 {
 	struct txda_job *job;
@@ -208,7 +209,7 @@ u64 txda_queue_running_ns(struct txda_queue *queue)
 	return now > since ? now - since : 0;
 }
 
-/* Whether the queue has work and did nothing of it for its time limit. */
+/* Whether the queue has work but made no progress for its time limit. */
 static bool txda_queue_hangs(struct txda_queue *queue)
 {
 	u64 now = ktime_get_ns(), since, progress;
@@ -228,8 +229,8 @@ static bool txda_queue_hangs(struct txda_queue *queue)
 }
 
 /*
- * Part of the time limit has run out for the oldest job. Whatever comes of it, all fences of the
- * queue that are to signal do so by the queue's own hand, and the scheduler goes on.
+ * Part of the oldest job's time limit has passed. Whatever the result, the queue signals all its
+ * fences itself, so drm_sched is always told to carry on.
  */
 static enum drm_gpu_sched_stat txda_job_timedout(struct drm_sched_job *base)
 {
@@ -243,7 +244,7 @@ static enum drm_gpu_sched_stat txda_job_timedout(struct drm_sched_job *base)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		goto out;
 
-	/* Its progress cannot be known, nor will there be any. */
+	/* The chip's progress cannot be known, and there will be none. */
 	if (!txda_device_alive(tdev))
 		txda_reset_schedule(tdev, "time limit of a job");
 	txda_queue_check_stopped(queue);
@@ -278,7 +279,7 @@ const struct drm_sched_backend_ops txda_job_sched_ops = {
 /* ---- QUEUE_SUBMIT --------------------------------------------------------------------------- */
 
 /**
- * struct txda_submit - One QUEUE_SUBMIT on its way.
+ * struct txda_submit - One QUEUE_SUBMIT call in progress.
  */
 struct txda_submit {
 	/** @queue: With a reference. */
@@ -287,7 +288,7 @@ struct txda_submit {
 	/** @count: Jobs. */
 	u32 count;
 
-	/** @ready: Of these, jobs whose fence and scheduler's part are initialised. */
+	/** @ready: How many of them have an initialised fence and scheduler job. */
 	u32 ready;
 
 	/** @job: The jobs, until they are pushed. */
@@ -311,7 +312,7 @@ static int txda_job_check(struct txda_device *tdev, const struct drm_txda_job *a
 	return 0;
 }
 
-/* Also of one that was built in part. */
+/* Also for a job that was only partly built. */
 static void txda_submit_free(struct txda_submit *submit)
 {
 	u32 i;
@@ -332,7 +333,7 @@ static void txda_submit_free(struct txda_submit *submit)
 	kvfree(submit);
 }
 
-/* Copies what the client gave and takes memory for it. */
+/* Copies the client's arrays and allocates memory for the jobs. */
 static struct txda_submit *txda_submit_new(struct txda_queue *queue, struct drm_file *file,
 					   const struct drm_txda_array *jobs)
 {
@@ -410,7 +411,7 @@ static int txda_submit_prepare(struct txda_submit *submit, struct drm_file *file
 	return err;
 }
 
-/* Nothing fails any more, and the jobs belong to the scheduler. */
+/* Nothing can fail from here on, and the jobs belong to the scheduler. */
 static void txda_submit_push(struct txda_submit *submit)
 {
 	struct txda_queue *queue = submit->queue;
@@ -450,7 +451,7 @@ static int txda_submit_run(struct txda_submit *submit, struct drm_file *file)
 	err = txda_vm_lock_resvs(queue->vm, &exec);
 	if (err)
 		return err;
-	/* Jobs of a queue end in order, so the last one stands for all. */
+	/* Jobs of a queue end in order, so the last fence stands for all of them. */
 	txda_vm_add_fence(queue->vm, &exec, &last->fence.base);
 	txda_submit_push(submit);
 	drm_exec_fini(&exec);
@@ -476,7 +477,7 @@ int txda_ioctl_queue_submit(struct drm_device *drm, void *data, struct drm_file 
 		err = PTR_ERR(submit);
 		goto out_queue;
 	}
-	/* While the chip is down or about to be, no new jobs come. */
+	/* While the chip is down or about to be reset, no new jobs are accepted. */
 	err = txda_device_enter(tdev, &idx);
 	if (err)
 		goto out_submit;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The order of locks, outermost first. A lock is taken only inside of those above it on its branch;
- * locks on different branches do not meet unless it says so.
+ * The order of locks, outermost first. A lock is taken only inside those above it on its branch;
+ * locks on different branches are never held together unless noted.
  *
  *	mmap_lock (of the memory management)
  *	  reset.bars_lock, for reading, by page faults
@@ -12,6 +12,8 @@
  *	        reservation objects
  *	    reset.bars_lock
  *	      reset.cut_lock	+
+ *	    scrub.lock			around an allocation or clearing of freed memory
+ *	      vram.lock, copy.lock
  *	    vram.lock			allocates memory
  *	      copy.lock		+
  *	        mmu.lock	+
@@ -30,13 +32,15 @@
  *	      queue.hw_lock
  *	    txda_peers_lock		nothing inside
  *
- * Fences wait for those with a plus: under them no memory is allocated that could wait for fences,
- * and no lock is taken that has none. What fences wait for is marked with
- * dma_fence_begin_signalling(): jobs and binds on their way to the chip, their time limits, the
- * interrupt thread, and a chip reset until binds go on.
+ * perf holds raw locks: pmu.lock, and inside of it pair_lock.
  *
- * A kernel that checks lock order (CONFIG_LOCKDEP) is shown the order when a chip is bound and when
- * a client's object is made, before two threads have to meet for it.
+ * Locks with a plus are taken in code that fences wait for: under them no memory is allocated in a
+ * way that could wait for fences, and no lock without a plus is taken. Such code is marked with
+ * dma_fence_begin_signalling(): jobs and binds on their way to the chip, their timeouts, the
+ * interrupt thread, and a chip reset until binds resume.
+ *
+ * With CONFIG_LOCKDEP the order is taught to the kernel when a chip is bound and when a client's
+ * object is created, so that a violation is reported without a real deadlock.
  */
 #ifndef TXDA_LOCKS_H
 #define TXDA_LOCKS_H
@@ -46,7 +50,7 @@ struct txda_queue;
 struct txda_vm;
 
 #ifdef CONFIG_LOCKDEP
-/* When nobody else knows the object yet. */
+/* Call while no other thread knows the object yet. */
 void txda_locks_show_device(struct txda_device *tdev);
 void txda_locks_show_queue(struct txda_queue *queue);
 void txda_locks_show_vm(struct txda_vm *vm);

@@ -2,9 +2,9 @@
 /*
  * CPU mappings of buffers: see gem.h.
  *
- * Device memory is mapped as it is seen in BAR2, write-combined. Nothing is mapped before it is
- * touched, and a touch brings in the neighbourhood as well, since each costs a trap. Mappings hold
- * a reference to their buffer and go on in a child after fork().
+ * Device memory is mapped through BAR2, write-combined. Pages are mapped on first access, together
+ * with their neighbourhood, since each fault costs a trap. Mappings hold a reference to their
+ * buffer and are inherited by fork().
  */
 #include <linux/dma-buf.h>
 #include <linux/mm.h>
@@ -15,7 +15,7 @@
 #include "device.h"
 #include "gem.h"
 
-/* Of the neighbourhood; also its alignment. */
+/* Size of the neighbourhood, and its alignment. */
 #define TXDA_FAULT_AROUND SZ_2M
 
 static unsigned long txda_gem_pfn(struct txda_device *tdev, struct txda_bo *bo, u64 at)
@@ -51,7 +51,7 @@ static vm_fault_t txda_gem_fault_pages(struct vm_fault *vmf, struct txda_device 
 	for (a = from; a < to; a += PAGE_SIZE) {
 		u64 at = ((u64)page << PAGE_SHIFT) + a - addr;
 
-		/* Only the page that was touched matters. */
+		/* Only an error for the page that was accessed matters. */
 		if (a != addr &&
 		    vmf_insert_pfn(vma, a, txda_gem_pfn(tdev, bo, at)) != VM_FAULT_NOPAGE)
 			break;
@@ -60,8 +60,8 @@ static vm_fault_t txda_gem_fault_pages(struct vm_fault *vmf, struct txda_device 
 }
 
 /*
- * The function is being reset, or the machine goes to sleep: waits until that is over, the first
- * time without the lock of the address space, as others of the process may want it meanwhile.
+ * The function is being reset, or the machine suspends: waits until that is over, on the first
+ * attempt without mmap_lock, since other threads of the process may need it meanwhile.
  */
 static vm_fault_t txda_gem_fault_wait(struct vm_fault *vmf, struct txda_device *tdev)
 {
@@ -70,12 +70,15 @@ static vm_fault_t txda_gem_fault_wait(struct vm_fault *vmf, struct txda_device *
 
 	if (!fault_flag_allow_retry_first(vmf->flags)) {
 		err = txda_reset_wait(tdev);
-		/* A signal is served, and the access tried again. */
+		/* A pending signal is handled first, then the access is retried. */
 		return err && err != -ERESTARTSYS ? VM_FAULT_SIGBUS : VM_FAULT_NOPAGE;
 	}
 	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
 		return VM_FAULT_RETRY;
-	/* The mapping, which holds the object and the chip, may go with the lock. */
+	/*
+	 * The mapping, which holds the object and the chip, may be removed once the lock is
+	 * dropped.
+	 */
 	drm_gem_object_get(obj);
 	mmap_read_unlock(vmf->vma->vm_mm);
 	txda_reset_wait(tdev);
@@ -90,7 +93,7 @@ static vm_fault_t txda_gem_fault(struct vm_fault *vmf)
 	vm_fault_t ret;
 	int idx, err;
 
-	/* Host memory lives on without the chip. */
+	/* Host memory stays valid without the chip. */
 	if (bo->kind == TXDA_BO_HOST)
 		return txda_gem_fault_pages(vmf, tdev, bo);
 
@@ -151,7 +154,7 @@ int txda_gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 		break;
 	}
 
-	/* A private copy of a page makes no sense here. */
+	/* Private (copy-on-write) mappings are not supported. */
 	if ((vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) == VM_MAYWRITE)
 		return -EINVAL;
 

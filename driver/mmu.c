@@ -10,14 +10,16 @@
 #include "reset.h"
 #include "vram.h"
 
-/* An op that runs finishes first, and this chip may have to share its time with others. */
+/*
+ * The current op finishes first, and this chip may be sharing the CPU with others (device model).
+ */
 #define TXDA_FLUSH_TIMEOUT_US (10 * USEC_PER_SEC)
 #define TXDA_FLUSH_ALL	      0xffffffffu
 
 int txda_mmu_init(struct txda_device *tdev)
 {
 	if (!tdev->vram.aperture) {
-		drm_err(&tdev->drm, "the chip shows no DRAM in BAR%d, where page tables go\n",
+		drm_err(&tdev->drm, "the chip maps no DRAM in BAR%d, which page tables need\n",
 			TXDA_BAR_DRAM);
 		return -ENODEV;
 	}
@@ -70,7 +72,7 @@ static void txda_mmu_write_root(struct txda_pt *pt, u64 value)
 {
 	lockdep_assert_held(&pt->tdev->mmu.lock);
 
-	/* The tables are complete before the chip learns of them. */
+	/* The tables are complete before the chip gets the root. */
 	wmb();
 	txda_write_pair(pt->tdev, TXDA_REG_VM(pt->vmid) + TXDA_VM_ROOT_LO, value);
 }
@@ -90,7 +92,7 @@ int txda_mmu_flush(struct txda_pt *pt, u64 page, u64 count)
 	int err;
 
 	mutex_lock(&tdev->mmu.lock);
-	/* The entries are changed before the chip forgets the old ones. */
+	/* The entries are changed before the TLB is flushed. */
 	wmb();
 	txda_write_pair(tdev, reg + TXDA_VM_FLUSH_PAGE_LO, page);
 	txda_write(tdev, reg + TXDA_VM_FLUSH_COUNT, min_t(u64, count, TXDA_FLUSH_ALL));
@@ -135,7 +137,7 @@ void txda_mmu_restart(struct txda_device *tdev)
 		if (pt && !pt->lost)
 			txda_mmu_rewrite_locked(pt);
 	}
-	/* The reset has ended whatever flush was under way. */
+	/* The reset ended any flush that was in progress. */
 	mmu->used &= ~mmu->aside;
 	mmu->aside = 0;
 	mutex_unlock(&mmu->lock);

@@ -17,6 +17,8 @@
 #include "group.h"
 #include "hwmon.h"
 #include "locks.h"
+#include "pmu.h"
+#include "scrub.h"
 #include "sysfs.h"
 #include "vm.h"
 
@@ -42,14 +44,34 @@ static int txda_pci_setup(struct txda_device *tdev)
 	return 0;
 }
 
-/* The chip may be at work for somebody who is gone: it stops before it gets memory. */
+/*
+ * Resets the function, if the platform can. Whether all of DRAM is zero now: the chip counts its
+ * resets, since a hypervisor may leave out one that it says was done.
+ */
+static bool txda_pci_function_reset(struct txda_device *tdev)
+{
+	struct pci_dev *pdev = tdev->pdev;
+	u32 before = txda_read(tdev, TXDA_REG_RESET_COUNT);
+	int err;
+
+	pci_clear_master(pdev);
+	pci_save_state(pdev);
+	err = pcie_reset_flr(pdev, PCI_RESET_DO_RESET);
+	pci_restore_state(pdev);
+	return !err && txda_read(tdev, TXDA_REG_RESET_COUNT) == before + 1 &&
+	       txda_device_alive(tdev);
+}
+
+/* The chip may still be executing work of an earlier driver: stop it before it gets memory. */
 static int txda_pci_boot(struct txda_device *tdev)
 {
+	bool clear;
 	int err;
 
 	err = txda_device_init(tdev);
 	if (err)
 		return err;
+	clear = txda_pci_function_reset(tdev);
 	err = txda_chip_reset(tdev);
 	if (err) {
 		drm_err(&tdev->drm, "the chip does not reset: %pe\n", ERR_PTR(err));
@@ -58,13 +80,17 @@ static int txda_pci_boot(struct txda_device *tdev)
 	err = txda_fw_load(tdev);
 	if (err)
 		return err;
-	err = txda_vram_init(tdev);
+	err = txda_scrub_init(tdev);
+	if (!err)
+		err = txda_vram_init(tdev);
 	if (err)
 		return err;
+	if (clear)
+		txda_vram_set_clear(tdev);
 	return txda_fw_boot(tdev);
 }
 
-/* Software state, which needs no undoing but DRM's own. */
+/* Software state, released by DRM's managed resources. */
 static int txda_pci_init_blocks(struct txda_device *tdev)
 {
 	int err;
@@ -142,6 +168,8 @@ static int txda_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 
 	txda_debugfs_init(tdev);
 	txda_events_add(tdev);
+	txda_pmu_add(tdev);
+	txda_scrub_start(tdev);
 	drm_info(&tdev->drm, "%s, serial %.16s, %llu MiB, %u+%u queues, %s\n", tdev->info.name,
 		 tdev->info.serial, tdev->dram_bytes >> 20, tdev->compute_queues, tdev->copy_queues,
 		 tdev->irq.msix ? "MSI-X" : "MSI");
@@ -164,12 +192,17 @@ static void txda_pci_remove(struct pci_dev *pdev)
 {
 	struct txda_device *tdev = pci_get_drvdata(pdev);
 
-	/* From here on nobody enters: open files may outlive the chip. Those inside have left. */
+	/*
+	 * No new users can enter from here on (open files may outlive the chip), and those inside
+	 * have left.
+	 */
 	drm_dev_unplug(&tdev->drm);
+	txda_pmu_close(tdev);
+	txda_scrub_stop(tdev);
 	txda_events_remove(tdev);
 	txda_reset_fini(tdev);
 
-	/* No handler and no DMA any more, whether the chip is there or not. */
+	/* No handlers run and no DMA happens any more, whether or not the chip is present. */
 	if (txda_device_alive(tdev))
 		txda_chip_reset(tdev);
 	pci_clear_master(pdev);
@@ -183,7 +216,7 @@ static void txda_pci_remove(struct pci_dev *pdev)
 	txda_irq_fini(tdev);
 }
 
-/* The next kernel, or whoever comes after this one, finds the chip at rest. */
+/* Leaves the chip idle for the next kernel or driver. */
 static void txda_pci_shutdown(struct pci_dev *pdev)
 {
 	txda_reset_prepare(pci_get_drvdata(pdev));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The PCI function: how a chip is brought up piece by piece at probe, and taken away at removal.
+ * The PCI function: bringing a chip up step by step at probe, and shutting it down at removal.
  *
- * Removal may come at any moment, with the chip gone already and with files, mappings and fences
- * alive. It goes from the outside to the inside: no new entry, nobody inside, the chip stands still
- * and reaches no memory, all work is lost, and only then is memory given back.
+ * Removal may happen at any time, with the chip already gone and with files, mappings and fences
+ * still alive. The order is: no new entry, wait for those inside, stop the chip and its memory
+ * accesses, drop all work, and only then free memory.
  */
 #ifndef TXDA_PCI_H
 #define TXDA_PCI_H

@@ -2,10 +2,11 @@
 /*
  * Sharing of buffers between files, chips and drivers through dma-bufs: see gem.h.
  *
- * Host memory can be attached by anybody. Device memory cannot: its dma-buf is for import by a txda
- * node, which knows what lies behind it, and for mmap().
+ * Host memory can be attached by any driver. Device memory cannot: its dma-buf can be imported only
+ * by a txda node, which has access to the memory behind it, and used for mmap().
  *
- * A buffer has one dma-buf at a time, as DRM has it, with the access that its first exporter gave.
+ * A buffer has one dma-buf at a time, as in DRM generally, with the access rights that its first
+ * export gave.
  */
 #include <linux/dma-buf.h>
 #include <linux/slab.h>
@@ -18,7 +19,7 @@
 #include "vm.h"
 #include "vram.h"
 
-/* All buffers of kind PEER. Nothing is locked inside of the lock. */
+/* All buffers of kind PEER. No other lock is taken inside this one. */
 static DEFINE_MUTEX(txda_peers_lock);
 static LIST_HEAD(txda_peers);
 
@@ -54,10 +55,13 @@ struct dma_buf *txda_gem_export(struct drm_gem_object *obj, int flags)
 	struct txda_bo *bo = to_txda_bo(obj);
 	int err;
 
-	/* What was imported goes out by the dma-buf that it came by. */
+	/* An imported buffer is exported as the dma-buf it was imported from. */
 	if (bo->vm_resv || bo->kind == TXDA_BO_USERPTR || bo->kind == TXDA_BO_PEER)
 		return ERR_PTR(-EPERM);
-	/* Its mappings count pages from the object's offset, which must not change under them. */
+	/*
+	 * Page offsets of its mappings are relative to the object's offset, which must not change
+	 * while they exist.
+	 */
 	err = drm_gem_create_mmap_offset(obj);
 	if (err)
 		return ERR_PTR(err);
@@ -83,7 +87,7 @@ static struct drm_gem_object *txda_import_peer(struct txda_device *tdev, struct 
 	bo->peer = peer;
 	bo->runs = peer->runs;
 	bo->read_only = txda_dmabuf_is_read_only(dma_buf);
-	/* Memory of this chip is no other for having come back. */
+	/* A buffer of this chip that is imported again is still a buffer of this chip. */
 	bo->flags = peer->base.dev == &tdev->drm
 			    ? peer->flags
 			    : DRM_TXDA_BO_IMPORTED | (peer->flags & DRM_TXDA_BO_NO_MMAP);
@@ -159,8 +163,8 @@ err_put:
 }
 
 /*
- * A buffer of another chip that shows DRAM of @tdev and was not looked at, with a reference, or
- * NULL.
+ * A buffer of another chip that maps DRAM of @tdev and has not been visited yet, with a reference,
+ * or NULL.
  */
 static struct txda_bo *txda_peers_next(struct txda_device *tdev)
 {
@@ -171,7 +175,7 @@ static struct txda_bo *txda_peers_next(struct txda_device *tdev)
 		if (bo->peer->base.dev != &tdev->drm || txda_bo_local(bo) != bo || bo->peer_gone)
 			continue;
 		bo->peer_gone = true;
-		/* One that is being freed has no mappings. */
+		/* A buffer that is being freed has no mappings. */
 		if (!kref_get_unless_zero(&bo->base.refcount))
 			continue;
 		found = bo;
@@ -185,7 +189,10 @@ void txda_peers_unplug(struct txda_device *tdev)
 {
 	struct txda_bo *bo;
 
-	/* Without the lock: the other chip's reset, which frees such buffers, may be under way. */
+	/*
+	 * Without the lock: a reset of the other chip, which frees such buffers, may be in
+	 * progress.
+	 */
 	while ((bo = txda_peers_next(tdev))) {
 		txda_vms_zap(to_txda(bo->base.dev), &bo->base);
 		drm_gem_object_put(&bo->base);

@@ -13,7 +13,7 @@
 #include "vram.h"
 
 #ifndef CONFIG_64BIT
-#error "page table entries are stored in one piece, which takes a 64-bit kernel"
+#error "page table entries are stored in single 64-bit writes, which takes a 64-bit kernel"
 #endif
 
 #define TXDA_PT_TOP (TXDA_PT_LEVELS - 1)
@@ -22,19 +22,19 @@
  * struct txda_pt_table - One table.
  */
 struct txda_pt_table {
-	/** @link: In a struct txda_pt_reserve, while it is in no tree. */
+	/** @link: In a struct txda_pt_reserve, while it is not part of a tree. */
 	struct list_head link;
 
 	/** @block: Its DRAM. */
 	struct txda_vram_block *block;
 
-	/** @offset: Of @block. */
+	/** @offset: DRAM offset of @block. */
 	u64 offset;
 
-	/** @io: The same through the aperture. */
+	/** @io: The table's memory as mapped through the aperture. */
 	u64 __iomem *io;
 
-	/** @live: Entries that are valid. */
+	/** @live: Number of valid entries. */
 	u32 live;
 
 	/** @pte: The entries. */
@@ -148,7 +148,7 @@ void txda_pt_need_run(struct txda_pt_need *need, u64 va, u64 bytes, u64 addr)
 	u64 end = va + bytes;
 	u64 first = ALIGN(va, SZ_2M), last = ALIGN_DOWN(end, SZ_2M);
 
-	/* What lies between @first and @last goes into huge pages. */
+	/* The part between @first and @last is mapped with huge pages. */
 	if (!IS_ALIGNED(va ^ addr, SZ_2M) || first >= last) {
 		first = end;
 		last = end;
@@ -168,7 +168,7 @@ void txda_pt_need_run(struct txda_pt_need *need, u64 va, u64 bytes, u64 addr)
 	}
 }
 
-/* Huge pages that stick out of the range at its two ends have to be split. */
+/* Huge pages that extend beyond the range at its ends must be split. */
 static u64 txda_pt_splits(u64 va, u64 bytes)
 {
 	return !IS_ALIGNED(va, SZ_2M) + !IS_ALIGNED(va + bytes, SZ_2M);
@@ -215,13 +215,13 @@ static void txda_pt_write_table(struct txda_pt_table *table)
 		writeq(table->pte[i], &table->io[i]);
 }
 
-/* Hangs @child into entry @i, complete as it is. */
+/* Installs @child, whose contents are complete, in entry @i. */
 static void txda_pt_link(struct txda_pt *pt, struct txda_pt_table *table, u32 i,
 			 struct txda_pt_table *child)
 {
 	if (pt->online) {
 		txda_pt_write_table(child);
-		/* The contents before the entry that leads there. */
+		/* Contents must be visible before the entry that points to them. */
 		wmb();
 	}
 	table->child[i] = child;
@@ -245,7 +245,7 @@ static void txda_pt_dirty(struct txda_pt *pt, u64 va, u64 bytes)
 	pt->dirty_end = max(pt->dirty_end, va + bytes);
 }
 
-/* The table of @level for @va; those on the way that are missing come from @reserve. */
+/* The table of @level for @va; missing tables on the path are taken from @reserve. */
 static struct txda_pt_table *txda_pt_walk(struct txda_pt *pt, struct txda_pt_reserve *reserve,
 					  u64 va, u32 level)
 {
@@ -285,7 +285,7 @@ int txda_pt_map(struct txda_pt *pt, struct txda_pt_reserve *reserve, u64 va, u64
 			err = -ENOSPC;
 			break;
 		}
-		/* On to the end of this table without another walk. */
+		/* Continues to the end of this table without another walk. */
 		do {
 			txda_pt_set(pt, table, i, addr | flags | TXDA_PTE_VALID | TXDA_PTE_LEAF);
 			va += page;
@@ -293,14 +293,14 @@ int txda_pt_map(struct txda_pt *pt, struct txda_pt_reserve *reserve, u64 va, u64
 			i++;
 		} while (!level && i < TXDA_PT_ENTRIES && va < end && !table->pte[i]);
 	}
-	/* Before any doorbell that makes use of it. */
+	/* Must reach DRAM before any doorbell of a job that uses it. */
 	wmb();
 	mutex_unlock(&pt->lock);
 
 	return err;
 }
 
-/* Replaces the huge page of entry @i by a table of small ones. */
+/* Replaces the huge page in entry @i by a table of small pages. */
 static struct txda_pt_table *txda_pt_split(struct txda_pt *pt, struct txda_pt_reserve *reserve,
 					   struct txda_pt_table *table, u32 i)
 {
@@ -326,7 +326,7 @@ static void txda_pt_detach(struct txda_pt *pt, struct txda_pt_reserve *reserve,
 	pt->tables--;
 }
 
-/* Clears [va, end), which lies within @table. Recurses once a level. */
+/* Clears [va, end), which lies within @table. Recurses once per level. */
 static int txda_pt_clear(struct txda_pt *pt, struct txda_pt_reserve *reserve,
 			 struct txda_pt_table *table, u32 level, u64 va, u64 end)
 {
@@ -349,7 +349,7 @@ static int txda_pt_clear(struct txda_pt *pt, struct txda_pt_reserve *reserve,
 			continue;
 		}
 		if (!child) {
-			/* The chip may hold the huge page as a whole. */
+			/* The chip's TLB may hold the whole huge page. */
 			txda_pt_dirty(pt, start, span);
 			child = txda_pt_split(pt, reserve, table, i);
 			if (!child)
@@ -417,7 +417,7 @@ err_mutex:
 	return err;
 }
 
-/* All tables of the tree, each before the one that points to it. */
+/* All tables of the tree, children before parents. */
 static void txda_pt_collect(struct txda_pt_table *table, struct list_head *list)
 {
 	u32 i;

@@ -12,7 +12,7 @@
 #include "file.h"
 #include "gem.h"
 
-/* Any of the answers; each fits into one allocation on the stack. */
+/* Union of all answers; each is small enough for the stack. */
 union txda_answer {
 	struct drm_txda_device_info device;
 	struct drm_txda_memory_info memory;
@@ -61,7 +61,7 @@ static void txda_query_memory(struct txda_device *tdev, struct drm_file *file,
 static void txda_query_queues(struct txda_device *tdev, struct drm_txda_queues_info *info)
 {
 	info->compute = tdev->compute_queues;
-	/* One of them is the kernel's own for good. */
+	/* One VMID is reserved for the kernel's copy queue. */
 	info->copy = tdev->copy_queues - 1;
 	info->max_per_client = TXDA_MAX_CLIENT_QUEUES;
 	info->priorities = BIT(DRM_TXDA_PRIORITY_LOW) | BIT(DRM_TXDA_PRIORITY_NORMAL);
@@ -118,7 +118,7 @@ static int txda_query(struct txda_device *tdev, struct drm_file *file,
 	}
 }
 
-/* -EAGAIN: the function is being reset, or the chip was while it was asked. */
+/* -EAGAIN: a function reset is in progress, or a chip reset happened during the query. */
 static int txda_query_once(struct txda_device *tdev, struct drm_file *file,
 			   const struct drm_txda_dev_query *args, union txda_answer *answer)
 {
@@ -152,7 +152,7 @@ int txda_ioctl_dev_query(struct drm_device *drm, void *data, struct drm_file *fi
 		return err;
 
 	for (;;) {
-		/* Not by an initialiser: that may leave the tail of a union as it was. */
+		/* Uses memset(): an initialiser may leave the tail of the union undefined. */
 		memset(&answer, 0, sizeof(answer));
 		bytes = txda_query_once(tdev, file, args, &answer);
 		if (bytes >= 0)

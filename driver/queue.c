@@ -18,7 +18,10 @@
 #include "locks.h"
 #include "vm.h"
 
-/* The time limit is looked at so often while it runs; a hang is seen a quarter late at most. */
+/*
+ * How many times the time limit is checked while it runs; a hang is detected a quarter late at
+ * most.
+ */
 #define TXDA_QUEUE_CHECKS 4
 /* How long a close waits for the reset of a chip that does not stop. */
 #define TXDA_QUEUE_RESET_WAIT (60 * HZ)
@@ -47,8 +50,8 @@ static void txda_queue_release_work(struct work_struct *work)
 
 	drm_sched_entity_fini(&queue->entity);
 	/*
-	 * Fences signal with interrupts off, and what they call may still be on its way to queue
-	 * work of the scheduler, on behalf of a dependency or of a job that is long freed.
+	 * Fences signal with interrupts off, and their callbacks may still be about to queue
+	 * scheduler work for a dependency, or for a job that was freed long ago.
 	 */
 	synchronize_rcu();
 	drm_sched_fini(&queue->sched);
@@ -63,7 +66,7 @@ static void txda_queue_release(struct kref *ref)
 {
 	struct txda_queue *queue = container_of(ref, struct txda_queue, ref);
 
-	/* The scheduler itself may have dropped the last reference. */
+	/* The scheduler's own work may have dropped the last reference. */
 	queue_work(txda_release_wq, &queue->release);
 }
 
@@ -106,7 +109,7 @@ static bool txda_queue_mark(struct txda_queue *queue, u32 state, int guilty_err,
 	return alive;
 }
 
-/* Of a marked queue: 0 when nothing of it runs on the chip. */
+/* For a queue marked as ended: 0 when nothing of it runs on the chip. */
 static int txda_queue_stop(struct txda_queue *queue)
 {
 	struct txda_device *tdev = queue->tdev;
@@ -115,7 +118,7 @@ static int txda_queue_stop(struct txda_queue *queue)
 	lockdep_assert_held(&queue->hw_lock);
 	if (!queue->hwq)
 		return 0;
-	/* The removal that goes on stops the whole chip and comes by here. */
+	/* A removal in progress stops the whole chip and then ends this queue. */
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return -ENODEV;
 	err = txda_hwq_stop(queue->hwq);
@@ -130,7 +133,7 @@ static enum txda_user_kind txda_queue_user_kind(const struct txda_queue *queue)
 	return queue->class == TXDA_CLASS_COPY ? TXDA_USER_COPY_QUEUES : TXDA_USER_COMPUTE_QUEUES;
 }
 
-/* Gives the hardware queue of a dead queue back, when nothing of it runs. */
+/* Releases a dead queue's hardware queue, if nothing of it is running. */
 static void txda_queue_detach(struct txda_queue *queue)
 {
 	struct txda_hwq *hwq;
@@ -165,7 +168,7 @@ bool txda_queue_kill(struct txda_queue *queue, u32 state, int guilty_err, int dr
 	return alive;
 }
 
-/* For a queue that nobody can name any more. */
+/* Ends a queue whose id is gone. */
 static void txda_queue_close(struct txda_queue *queue)
 {
 	struct txda_device *tdev = queue->tdev;
@@ -192,8 +195,8 @@ static void txda_queue_close(struct txda_queue *queue)
 	if (up)
 		txda_device_exit(tdev, idx);
 	/*
-	 * The reset that was called for, or the removal that goes on, does the rest. The address
-	 * space, which may go next, must be there until the chip has let go of it.
+	 * The requested reset, or the removal in progress, does the rest. The address space, which
+	 * may be freed next, must stay until the chip has stopped using it.
 	 */
 	if (err)
 		wait_var_event_timeout(&queue->hwq, !READ_ONCE(queue->hwq), TXDA_QUEUE_RESET_WAIT);
@@ -234,7 +237,7 @@ void txda_queues_lose(struct txda_device *tdev, u32 state, int err)
 
 /* ---- Suspend -------------------------------------------------------------------------------- */
 
-/* Whether a job is on a ring. */
+/* Whether any job is on a ring. */
 static bool txda_queues_run(struct txda_device *tdev)
 {
 	struct txda_queues *queues = &tdev->queues;
@@ -268,7 +271,7 @@ int txda_queues_suspend(struct txda_device *tdev, u32 timeout_ms)
 				 queue->id, queue->pid);
 	}
 	mutex_unlock(&queues->lock);
-	/* Jobs that still wait for others' fences never get to the chip. */
+	/* Jobs that still wait for others' fences never reach the chip. */
 	return txda_queues_run(tdev) ? -EBUSY : 0;
 }
 
@@ -327,7 +330,7 @@ static int txda_queue_init_sched(struct txda_queue *queue, u32 timeout_ms)
 	return err;
 }
 
-/* Takes over the caller's reference to, and use of, @vm when it succeeds. */
+/* Takes over the caller's reference to @vm, and its use count, on success. */
 static struct txda_queue *txda_queue_new(struct txda_device *tdev, struct txda_vm *vm,
 					 const struct drm_txda_queue_create *args)
 {
@@ -368,15 +371,17 @@ static struct txda_queue *txda_queue_new(struct txda_device *tdev, struct txda_v
 	return queue;
 }
 
-/* Gives the new queue a hardware queue and, last, an id: from then on the client can use it. */
+/*
+ * Assigns a hardware queue to the new queue and, last, an id: from then on the client can use it.
+ */
 static int txda_queue_publish(struct txda_queue *queue, struct txda_file *file, u32 priority,
 			      u32 *ret_id)
 {
-	/* DRM_TXDA_PRIORITY_* and TXDA_PRIORITY_* are the same numbers. */
+	/* DRM_TXDA_PRIORITY_* and TXDA_PRIORITY_* have the same values. */
 	u32 hw_priority = priority;
 	int err;
 
-	/* The id first, without the queue: taking one is what may fail for want of memory. */
+	/* The id is reserved first, without the queue: reserving it may fail for lack of memory. */
 	err = xa_alloc(&file->queues, &queue->id, NULL, XA_LIMIT(1, TXDA_MAX_CLIENT_QUEUES),
 		       GFP_KERNEL);
 	if (err)
@@ -430,7 +435,7 @@ static int txda_queue_create(struct txda_device *tdev, struct txda_file *file,
 	}
 	err = txda_queue_publish(queue, file, args->priority, &args->id);
 	if (err) {
-		/* The queue has the reference to the address space now. */
+		/* The queue now owns the reference to the address space. */
 		txda_vm_unuse(vm);
 		txda_queue_put(queue);
 	}
@@ -468,7 +473,7 @@ int txda_ioctl_queue_destroy(struct drm_device *drm, void *data, struct drm_file
 
 	if (args->pad)
 		return -EINVAL;
-	/* An id that QUEUE_CREATE has set aside has no queue yet, and stays. */
+	/* An id that QUEUE_CREATE has reserved has no queue yet, and is left alone. */
 	xa_lock(&tfile->queues);
 	queue = xa_load(&tfile->queues, args->id);
 	if (queue)
@@ -523,7 +528,7 @@ int txda_ioctl_queue_get_state(struct drm_device *drm, void *data, struct drm_fi
 	if (up)
 		txda_bars_exit(tdev, idx);
 
-	/* What the chip has done and no interrupt has told yet counts. */
+	/* Counts jobs that the chip has finished but not signalled by interrupt yet. */
 	txda_jobs_reap(queue);
 	args->submitted = atomic64_read(&queue->submitted);
 	args->completed = atomic64_read(&queue->completed);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Errors that the chip corrected or lived through: of its memory and of its links.
+ * Counters of corrected and survived errors of the chip's memory and links.
  *
- * The chip's own counters begin anew with each reset, and a fault of the hardware often ends in
- * one. So what they say is added up here, since the driver bound the chip.
+ * The chip's own counters restart with each reset, and hardware faults often end in one. The driver
+ * therefore accumulates them here, from the time it bound the chip.
  *
- * Threads: any, also where no memory may be waited for. In drm_dev_enter() with the BARs in reach.
+ * Threads: any, including those that must not wait for memory. In drm_dev_enter() with the BARs
+ * accessible.
  */
 #ifndef TXDA_RAS_H
 #define TXDA_RAS_H
@@ -28,10 +29,10 @@ enum txda_ras_kind {
  * struct txda_ras_count - Errors of one kind.
  */
 struct txda_ras_count {
-	/** @seen: The chip's counter at the last look. */
+	/** @seen: Value of the chip's counter at the last read. */
 	u32 seen;
 
-	/** @total: Since the driver bound the chip. */
+	/** @total: Sum since the driver bound the chip. */
 	u64 total;
 };
 
@@ -39,22 +40,24 @@ struct txda_ras_count {
  * struct txda_ras - Errors of a chip.
  */
 struct txda_ras {
-	/** @lock: @count; also around the look, so that a later one adds what came later. */
+	/**
+	 * @lock: Protects @count, and the register read, so that reads are accumulated in order.
+	 */
 	spinlock_t lock;
 
 	/** @count: By kind. */
 	struct txda_ras_count count[TXDA_RAS_KINDS];
 };
 
-/* Adds what the counter of the chip says now: @value counts from 0 or from where it was. */
+/* Adds the chip's counter @value, which counts from 0 or from its last value. */
 u64 txda_ras_add(struct txda_ras_count *count, u32 value);
 
 void txda_ras_init(struct txda_device *tdev);
-/* Since bind, up to now. -ENODEV: the chip does not answer. */
+/* Total since bind. -ENODEV: the chip does not answer. */
 int txda_ras_get(struct txda_device *tdev, enum txda_ras_kind kind, u64 *ret_total);
-/* Before the chip is reset: what was counted since the last look is not lost with it. */
+/* Call before a chip reset, so that errors since the last read are not lost. */
 void txda_ras_save(struct txda_device *tdev);
-/* After it was. */
+/* Call after a chip reset. */
 void txda_ras_restart(struct txda_device *tdev);
 
 #endif /* TXDA_RAS_H */

@@ -17,23 +17,27 @@
 #include "gem.h"
 #include "group.h"
 #include "hwmon.h"
+#include "pmu.h"
 #include "trace.h"
+#include "vram.h"
 #include "vm.h"
 
 #define TXDA_RESET_TIMEOUT_US (3 * USEC_PER_SEC)
 #define TXDA_RESET_POLL_US    200
-/* How long those inside have to leave before the chip is reset under them. */
+/* How long threads inside have to leave before the chip is reset anyway. */
 #define TXDA_RESET_LEAVE_US (5 * USEC_PER_SEC)
-/* How long a client waits for the second half of a function reset before it is told -EIO. */
+/* How long a client waits for the second half of a function reset before it gets -EIO. */
 #define TXDA_RESET_WAIT (30 * HZ)
-/* A chip that is still too hot trips again at once: between two resets it gets so long a rest. */
+/*
+ * A chip that is still too hot trips again at once, so thermal resets are at least this far apart.
+ */
 #define TXDA_RESET_REST (2 * HZ)
-/* How long a suspend waits for queues to become idle; what runs then is lost. */
+/* How long a suspend waits for queues to become idle; work still running then is lost. */
 #define TXDA_SUSPEND_TIMEOUT_MS 10000
 
 /* ---- Sections that need the chip up --------------------------------------------------------- */
 
-/* 0: inside; -EAGAIN: the chip is down, outside again. */
+/* Returns 0: entered; -EAGAIN: the chip is down, not entered. */
 static int txda_device_try_enter(struct txda_device *tdev, int *ret_idx)
 {
 	struct txda_reset *reset = &tdev->reset;
@@ -55,7 +59,7 @@ static int txda_device_try_enter(struct txda_device *tdev, int *ret_idx)
 	return 0;
 }
 
-/* Whether there is nothing to wait for. */
+/* Whether the wait is over. */
 static bool txda_reset_is_over(struct txda_device *tdev)
 {
 	struct txda_reset *reset = &tdev->reset;
@@ -64,7 +68,10 @@ static bool txda_reset_is_over(struct txda_device *tdev)
 	       drm_dev_is_unplugged(&tdev->drm);
 }
 
-/* Waits for that, @left jiffies at most. What is left of them, -EIO for none, -ERESTARTSYS. */
+/*
+ * Waits for that, at most @left jiffies. Returns the remaining time, -EIO on timeout, or
+ * -ERESTARTSYS.
+ */
 static long txda_reset_wait_for(struct txda_device *tdev, bool signals, long left)
 {
 	struct txda_reset *reset = &tdev->reset;
@@ -92,7 +99,7 @@ static int txda_device_wait_enter(struct txda_device *tdev, bool signals, int *r
 		err = txda_device_try_enter(tdev, ret_idx);
 		if (err != -EAGAIN)
 			return err;
-		/* Outside of drm_dev_enter(), so that removal need not wait for this. */
+		/* Waits outside of drm_dev_enter(), so that removal need not wait for this. */
 		left = txda_reset_wait_for(tdev, signals, left);
 		if (left < 0)
 			return left;
@@ -118,7 +125,7 @@ void txda_device_exit(struct txda_device *tdev, int idx)
 static void txda_reset_set_down(struct txda_device *tdev, bool down)
 {
 	lockdep_assert_held_write(&tdev->reset.lock);
-	/* Whoever sees the chip up sees what was counted before. */
+	/* Pairs with the reader: a thread that sees the chip up also sees the new counters. */
 	smp_store_release(&tdev->reset.down, down);
 	if (!down)
 		wake_up_all(&tdev->reset.up);
@@ -200,14 +207,15 @@ bool txda_device_leaves(struct txda_device *tdev)
 }
 
 /*
- * The chip is down from here on until txda_bars_open(). With the work of clients over: a fence may
- * be what somebody waits for who holds the lock.
+ * The chip is down from here until txda_bars_open(). Client work is ended before the lock is taken:
+ * a holder of the lock may be waiting for one of its fences.
  */
 static void txda_bars_close(struct txda_device *tdev)
 {
 	down_write(&tdev->reset.bars_lock);
 	mutex_lock(&tdev->reset.cut_lock);
 	tdev->reset.bars_off = true;
+	txda_pmu_close(tdev);
 	mutex_unlock(&tdev->reset.cut_lock);
 	txda_reset_set_down(tdev, true);
 	txda_gem_unmap(tdev);
@@ -219,6 +227,7 @@ static void txda_bars_open(struct txda_device *tdev)
 	down_write(&tdev->reset.bars_lock);
 	mutex_lock(&tdev->reset.cut_lock);
 	tdev->reset.bars_off = false;
+	txda_pmu_open(tdev);
 	mutex_unlock(&tdev->reset.cut_lock);
 	txda_reset_set_down(tdev, false);
 	up_write(&tdev->reset.bars_lock);
@@ -232,17 +241,20 @@ int txda_chip_reset(struct txda_device *tdev)
 	int err;
 
 	txda_ras_save(tdev);
+	txda_pmu_save(tdev);
 	txda_write(tdev, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	err = read_poll_timeout(txda_read, word, word != TXDA_RESET_CHIP, TXDA_RESET_POLL_US,
 				TXDA_RESET_TIMEOUT_US, false, tdev, TXDA_REG_RESET);
 	if (err)
 		return -EIO;
+	txda_pmu_restart(tdev);
 	return txda_device_alive(tdev) ? 0 : -ENODEV;
 }
 
 /*
- * The chip stops, then its work is lost, in this order: a fence that signals lets memory go, which
- * the chip must not touch any more by then. A chip that does not stop is cut off from memory.
+ * The order matters: the chip stops, then its work is dropped. A fence that signals allows memory
+ * to be freed, which the chip must not access any more by then. A chip that does not stop is cut
+ * off from memory (bus mastering disabled).
  */
 static int txda_reset_take_down(struct txda_device *tdev, int lose_err)
 {
@@ -254,14 +266,14 @@ static int txda_reset_take_down(struct txda_device *tdev, int lose_err)
 		pci_clear_master(tdev->pdev);
 	txda_irq_disable(tdev);
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, lose_err);
-	/* Who called for a reset until now has it. */
+	/* Everyone who requested a reset until now is served by this one. */
 	cancel_delayed_work(&tdev->reset.work);
 	return err;
 }
 
 /*
- * From a chip that was just reset to one that serves. @restore: what was saved of its memory comes
- * back, too.
+ * Brings a chip that was just reset back into service. @restore: also restores the saved memory
+ * contents.
  */
 static int txda_reset_bring_up(struct txda_device *tdev, bool restore)
 {
@@ -288,7 +300,7 @@ static int txda_reset_bring_up(struct txda_device *tdev, bool restore)
 	return err;
 }
 
-/* The strings that drm_dev_wedged_event() would use; that function knows no accel minors. */
+/* The strings of drm_dev_wedged_event(), which does not support accel minors. */
 static void txda_reset_uevent(struct txda_device *tdev, char *wedged)
 {
 	char *env[2] = {};
@@ -307,7 +319,8 @@ static void txda_reset_set_wedged(struct txda_device *tdev, const char *reason)
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -EIO);
 	if (txda_device_alive(tdev))
 		drm_err(&tdev->drm,
-			"%s: the chip serves nobody until a function reset or new bind\n", reason);
+			"%s: the chip is out of service until a function reset or rebind\n",
+			reason);
 	else
 		drm_err(&tdev->drm, "%s: the chip does not answer any more\n", reason);
 	txda_reset_uevent(tdev, "WEDGED=rebind,bus-reset");
@@ -320,7 +333,9 @@ void txda_reset_wedge(struct txda_device *tdev, const char *reason)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
 	down_write(&tdev->reset.lock);
-	/* Binds first: telling of it takes memory, and their fences may be what that waits for. */
+	/*
+	 * Binds resume first: reporting takes memory, and memory reclaim may wait for their fences.
+	 */
 	if (tdev->reset.down)
 		txda_vms_start(tdev);
 	txda_reset_set_wedged(tdev, reason);
@@ -345,7 +360,7 @@ static int txda_reset_recover(struct txda_device *tdev, const char *reason)
 	int err;
 
 	trace_txda_reset(tdev->drm.dev, reason);
-	/* Fences of queues, then those of binds, which are stopped, wait for this. */
+	/* Fences of queues wait for this, then those of binds, which are paused. */
 	cookie = dma_fence_begin_signalling();
 	txda_vms_stop(tdev);
 	txda_coredump_take(tdev, reason, NULL);
@@ -362,13 +377,13 @@ static int txda_reset_recover(struct txda_device *tdev, const char *reason)
 	return err;
 }
 
-/* Those who are inside do not leave: they may be waiting for the very fences that signal here. */
+/* Threads inside do not leave: they may be waiting for the very fences that are signalled here. */
 static void txda_reset_cut(struct txda_device *tdev)
 {
 	struct txda_reset *reset = &tdev->reset;
 
 	mutex_lock(&reset->cut_lock);
-	/* In a function reset the work of clients is over already. */
+	/* In a function reset the clients' work has ended already. */
 	if (!reset->bars_off) {
 		if (txda_chip_reset(tdev))
 			pci_clear_master(tdev->pdev);
@@ -377,7 +392,7 @@ static void txda_reset_cut(struct txda_device *tdev)
 	mutex_unlock(&reset->cut_lock);
 }
 
-/* Takes the lock for writing, with all fences of queues signalled before it waits for long. */
+/* Takes the lock for writing, with all fences of queues signalled before a long wait. */
 static void txda_reset_enter(struct txda_device *tdev)
 {
 	struct txda_reset *reset = &tdev->reset;
@@ -397,7 +412,7 @@ static void txda_reset_exit(struct txda_device *tdev)
 {
 	struct txda_reset *reset = &tdev->reset;
 
-	/* Whoever enters then sees what the reset left. */
+	/* Threads that enter afterwards see the state after the reset. */
 	smp_store_release(&reset->stopping, false);
 	wake_up_all(&reset->up);
 	up_write(&reset->lock);
@@ -413,14 +428,14 @@ static void txda_reset_work(struct work_struct *work)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
 	txda_reset_enter(tdev);
-	/* A function reset under way brings the chip up by itself. */
+	/* A function reset in progress brings the chip up by itself. */
 	if (!reset->down && !reset->wedged)
 		err = txda_reset_recover(tdev, reason);
 	txda_reset_exit(tdev);
 
 	/*
-	 * Next comes the function. Somebody who holds the PCI device just now is about to remove or
-	 * reset it, so there is no waiting for them.
+	 * Tries a function reset. If the PCI device is locked, its holder is about to remove or
+	 * reset the device and may be waiting for this, so only a trylock is possible.
 	 */
 	if (err && err != -ENODEV) {
 		drm_warn(&tdev->drm,
@@ -477,7 +492,7 @@ int txda_reset_done(struct txda_device *tdev)
 	down_write(&tdev->reset.lock);
 	trace_txda_reset(tdev->drm.dev, reason);
 	WRITE_ONCE(tdev->reset.wedged, false);
-	/* Whatever is set up now was set up for DRAM contents that are gone. */
+	/* Any setup in progress was based on DRAM contents that are now lost. */
 	txda_vms_lost(tdev);
 	txda_groups_leave_all(tdev);
 	err = txda_device_alive(tdev) ? 0 : -ENODEV;
@@ -490,6 +505,8 @@ int txda_reset_done(struct txda_device *tdev)
 		txda_reset_set_wedged(tdev, reason);
 	} else {
 		txda_gem_drop_aside(tdev);
+		/* It may have been a bus reset, which leaves anything. */
+		txda_vram_set_unknown(tdev);
 		txda_reset_told(tdev, reason);
 	}
 	txda_bars_open(tdev);
@@ -521,7 +538,7 @@ static pci_ers_result_t txda_pci_mmio_enabled(struct pci_dev *pdev)
 
 	if (txda_device_alive(tdev))
 		return PCI_ERS_RESULT_RECOVERED;
-	/* The bus is reset next, and nobody else says so. */
+	/* The bus is reset next; there is no other callback for that. */
 	txda_reset_prepare(tdev);
 	return PCI_ERS_RESULT_NEED_RESET;
 }
@@ -532,9 +549,12 @@ static pci_ers_result_t txda_pci_slot_reset(struct pci_dev *pdev)
 
 	pci_restore_state(pdev);
 	pci_save_state(pdev);
+	/* A bus is reset for the sake of another device on it, too. */
+	if (!READ_ONCE(tdev->reset.down))
+		txda_reset_prepare(tdev);
 	if (txda_device_alive(tdev))
 		return PCI_ERS_RESULT_RECOVERED;
-	/* Older kernels have no word for those whose recovery failed. */
+	/* Older kernels have no result code for devices whose recovery failed. */
 	txda_reset_wedge(tdev, "PCI error");
 	return PCI_ERS_RESULT_DISCONNECT;
 }
@@ -585,7 +605,7 @@ static int txda_suspend(struct device *dev)
 		drm_warn(&tdev->drm, "cannot suspend, a queue does not stop: %pe\n", ERR_PTR(err));
 		goto out;
 	}
-	/* After the queues: their jobs may wait for binds. */
+	/* After the queues, since their jobs may wait for binds. */
 	txda_vms_stop(tdev);
 	err = txda_vram_save(tdev);
 	if (err) {
@@ -596,8 +616,9 @@ static int txda_suspend(struct device *dev)
 		goto out;
 	}
 	txda_irq_disable(tdev);
-	/* Should it not stop, it loses its power all the same. */
+	/* If it does not stop, it loses power all the same. */
 	txda_chip_reset(tdev);
+	txda_vram_set_unknown(tdev);
 	txda_bars_close(tdev);
 out:
 	up_write(&tdev->reset.lock);
@@ -644,7 +665,7 @@ static int txda_resume(struct device *dev)
 
 const struct dev_pm_ops txda_pm_ops = {SYSTEM_SLEEP_PM_OPS(txda_suspend, txda_resume)};
 
-/* While all is as ever: tasks run, and memory can be had. */
+/* While everything still works: tasks run, and memory can be allocated. */
 static int txda_reset_sleep(struct notifier_block *nb, unsigned long what, void *data)
 {
 	struct txda_device *tdev = container_of(nb, struct txda_device, reset.sleep);
@@ -682,7 +703,7 @@ int txda_reset_init(struct txda_device *tdev)
 	init_waitqueue_head(&reset->up);
 	INIT_DELAYED_WORK(&reset->work, txda_reset_work);
 	atomic64_set(&reset->chip_resets, 0);
-	/* Open files can call for a reset after removal, when the work is disabled. */
+	/* Open files may request a reset after removal; the work is disabled by then. */
 	reset->wq = alloc_ordered_workqueue("txda-reset", WQ_MEM_RECLAIM);
 	if (!reset->wq)
 		return -ENOMEM;
@@ -705,7 +726,7 @@ int txda_reset_set_up(struct txda_device *tdev)
 
 void txda_reset_fini(struct txda_device *tdev)
 {
-	/* Fails if it never was. */
+	/* Fails if it was never registered. */
 	unregister_pm_notifier(&tdev->reset.sleep);
 	disable_delayed_work_sync(&tdev->reset.work);
 	wake_up_all(&tdev->reset.up);

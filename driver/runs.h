@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where the bytes of a buffer are: runs of consecutive addresses, in the order of its bytes.
+ * Where a buffer's memory is: runs of consecutive addresses, in buffer order.
  *
  * All addresses and lengths are whole pages of 4 KiB that a page table entry can hold.
- * Immutable once built. Threads: any.
+ * Immutable once built.
+ * Threads: any.
  */
 #ifndef TXDA_RUNS_H
 #define TXDA_RUNS_H
@@ -13,7 +14,7 @@
 struct sg_table;
 
 /**
- * struct txda_run - The bytes from @at on, up to the next run, are at @addr.
+ * struct txda_run - The bytes from @at up to the next run are at @addr.
  */
 struct txda_run {
 	/** @at: Offset in the buffer. */
@@ -24,33 +25,33 @@ struct txda_run {
 };
 
 /**
- * struct txda_runs - All of a buffer.
+ * struct txda_runs - The runs of a buffer.
  */
 struct txda_runs {
-	/** @bytes: Sum of the runs. */
+	/** @bytes: Total size of the runs. */
 	u64 bytes;
 
-	/** @max: Room in @run. */
+	/** @max: Capacity of @run. */
 	u32 max;
 
-	/** @count: Runs in use. */
+	/** @count: Number of runs in use. */
 	u32 count;
 
-	/** @run: By rising @at. */
+	/** @run: Sorted by @at. */
 	struct txda_run run[];
 };
 
-/* No runs yet, with room for @max. kvfree(). NULL: no memory. */
+/* An empty list with room for @max runs. Free with kvfree(). NULL: no memory. */
 struct txda_runs *txda_runs_new(u32 max);
-/* Appends; a run that continues the last one becomes part of it. There must be room. */
+/* Appends a run, merging it with the last one if they are contiguous. There must be room. */
 void txda_runs_add(struct txda_runs *runs, u64 addr, u64 bytes);
 /*
- * The first @bytes of a table that is mapped for the device. -EINVAL: it has fewer, or not in
- * whole pages, or at addresses that the chip cannot name.
+ * The first @bytes of a DMA-mapped scatter table. -EINVAL: it is shorter, not in whole pages, or at
+ * addresses beyond the chip's range.
  */
 int txda_runs_from_sgt(struct sg_table *sgt, u64 bytes, struct txda_runs **ret_runs);
 
-/* Address of byte @at (below @bytes), and how many bytes follow in one run. */
+/* Address of byte @at (below @bytes), and how many contiguous bytes follow. */
 void txda_runs_find(const struct txda_runs *runs, u64 at, u64 *ret_addr, u64 *ret_bytes);
 
 #endif /* TXDA_RUNS_H */

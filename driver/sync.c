@@ -13,14 +13,17 @@
 
 #include "array.h"
 
-/* So many fences of a timeline are looked at one by one before it is waited for as a whole. */
+/*
+ * Up to this many fences of a timeline are examined one by one; beyond that it is waited for as a
+ * whole.
+ */
 #define TXDA_SYNC_UNWRAP 64
 
 static int txda_sync_check(const struct drm_txda_sync *sync)
 {
 	if (sync->flags & ~(DRM_TXDA_SYNC_SIGNAL | DRM_TXDA_SYNC_TIMELINE))
 		return -EINVAL;
-	/* A timeline begins at 0, so point 0 is neither to be signalled nor worth a wait. */
+	/* A timeline starts at 0, so point 0 cannot be signalled and needs no wait. */
 	if (!!sync->point != !!(sync->flags & DRM_TXDA_SYNC_TIMELINE))
 		return -EINVAL;
 	return 0;
@@ -102,19 +105,19 @@ void txda_syncs_put(struct txda_syncs *syncs)
 	memset(syncs, 0, sizeof(*syncs));
 }
 
-/* ---- What earlier elements signal ----------------------------------------------------------- */
+/* ---- Signals of earlier elements ------------------------------------------------------------ */
 
 /**
- * struct txda_sync_slot - A syncobj that some element signals.
+ * struct txda_sync_slot - A syncobj signalled by some element.
  */
 struct txda_sync_slot {
 	/** @obj: The syncobj, NULL: the slot is free. */
 	const struct drm_syncobj *obj;
 
-	/** @point: The highest point that is signalled. */
+	/** @point: The highest point that will be signalled. */
 	u64 point;
 
-	/** @binary: The last signal was binary. */
+	/** @binary: The last signal was a binary one. */
 	bool binary;
 };
 
@@ -129,7 +132,7 @@ int txda_sync_table_init(struct txda_sync_table *table, const struct txda_syncs 
 	}
 	if (!signals)
 		return 0;
-	/* The last element fills slots as well; half of them or more stay free. */
+	/* The last element fills slots as well; at least half of them stay free. */
 	table->bits = ilog2(roundup_pow_of_two(2 * (signals + DRM_TXDA_MAX_SYNCS)));
 	table->slot = kvcalloc(1ul << table->bits, sizeof(*table->slot), GFP_KERNEL_ACCOUNT);
 	return table->slot ? 0 : -ENOMEM;
@@ -140,7 +143,7 @@ void txda_sync_table_fini(struct txda_sync_table *table)
 	kvfree(table->slot);
 }
 
-/* Where the syncobj is, or would be. */
+/* The slot of the syncobj, or the free one where it would be inserted. */
 static struct txda_sync_slot *txda_sync_table_find(const struct txda_sync_table *table,
 						   const struct drm_syncobj *obj)
 {
@@ -169,8 +172,8 @@ static void txda_sync_table_add(struct txda_sync_table *table, const struct txda
 }
 
 /*
- * What an earlier element signals of @obj so that a wait for @point of it (0: the syncobj is
- * binary) is over when that element is done, or NULL.
+ * The fence of an earlier element whose signal of @obj satisfies a wait for @point of it (0: the
+ * syncobj is binary), or NULL.
  */
 static const struct txda_sync_slot *txda_syncs_earlier(const struct txda_sync_table *table,
 						       const struct drm_syncobj *obj, u64 point)
@@ -183,9 +186,9 @@ static const struct txda_sync_slot *txda_syncs_earlier(const struct txda_sync_ta
 /* ---- Waits ---------------------------------------------------------------------------------- */
 
 /*
- * Takes timelines and merged fences apart: what a client waits for is mostly its own last job on
- * the same queue, next to others that are done. Waiting for the whole would stall the ring until
- * the last job has come back from the chip. Consumes @fence.
+ * Splits timelines and merged fences into their parts: usually a client waits for its own last job
+ * on the same queue, next to fences that are done. Waiting for the container would stall the ring
+ * until the last job has returned from the chip. Consumes @fence.
  */
 static int txda_sync_add_fence(struct drm_sched_job *job, struct dma_fence *fence, u64 context)
 {
@@ -195,7 +198,7 @@ static int txda_sync_add_fence(struct drm_sched_job *job, struct dma_fence *fenc
 	int err = 0;
 
 	dma_fence_unwrap_for_each(part, &cursor, fence) {
-		/* A client can make these as long as it likes. */
+		/* A client can make such chains arbitrarily long. */
 		if (n++ == TXDA_SYNC_UNWRAP) {
 			dma_fence_put(cursor.chain);
 			return drm_sched_job_add_dependency(job, fence);
@@ -223,11 +226,14 @@ static int txda_sync_add_wait(const struct txda_syncs *syncs, u32 k,
 	bool missing = false;
 
 	if (txda_sync_is_timeline(sync)) {
-		/* Not there yet, it comes after all that are, when the earlier element is done. */
+		/*
+		 * The point does not exist yet: it will be added after all existing ones, when the
+		 * earlier element is done.
+		 */
 		if (!fence || dma_fence_chain_find_seqno(&fence, sync->point))
 			missing = !earlier;
 	} else if (earlier && earlier->binary) {
-		/* A binary signal takes the place of whatever the syncobj has now. */
+		/* A binary signal replaces whatever fence the syncobj has now. */
 		dma_fence_put(fence);
 		fence = NULL;
 	} else {
@@ -247,7 +253,7 @@ int txda_syncs_add_waits(const struct txda_syncs *syncs, struct txda_sync_table 
 	u32 k;
 	int err;
 
-	/* A call has many elements, and an element many fences. */
+	/* A call has many elements, and an element many fences, so this loop can be long. */
 	cond_resched();
 	if (fatal_signal_pending(current))
 		return -EINTR;

@@ -5,8 +5,8 @@
  * Everything that can fail is done by txda_syncs_get() and txda_syncs_add_waits(); signalling after
  * a job was armed cannot.
  *
- * The elements of one call run in order. So a wait for what an earlier element of the same call
- * signals is fine, although no syncobj knows of it yet, and costs nothing.
+ * The elements of a call run in order. So a wait for a signal of an earlier element of the same
+ * call is valid although the syncobj has no fence for it yet, and costs nothing.
  */
 #ifndef TXDA_SYNC_H
 #define TXDA_SYNC_H
@@ -31,7 +31,7 @@ struct txda_syncs {
 	/** @obj: Their syncobjs, with references. */
 	struct drm_syncobj **obj;
 
-	/** @chain: For timeline signals, a link each. */
+	/** @chain: For timeline signals, one preallocated chain link each. */
 	struct dma_fence_chain **chain;
 
 	/** @count: Of all three. */
@@ -44,15 +44,15 @@ struct txda_syncs {
  */
 int txda_syncs_get(struct drm_file *file, const struct drm_txda_array *array,
 		   struct txda_syncs *ret_syncs);
-/* Also of an empty (zeroed) struct. */
+/* Also accepts an empty (zeroed) struct. */
 void txda_syncs_put(struct txda_syncs *syncs);
 
 /**
- * struct txda_sync_table - What the elements of a call signal, up to the one that is at work.
+ * struct txda_sync_table - Signals of a call's elements, up to the current one.
  */
 struct txda_sync_table {
 	/**
-	 * @slot: A hash table by syncobj, or NULL when no element but the last signals anything.
+	 * @slot: A hash table by syncobj, or NULL when only the last element signals anything.
 	 */
 	struct txda_sync_slot *slot;
 
@@ -62,18 +62,18 @@ struct txda_sync_table {
 
 /* For the @count elements of a call. -ENOMEM. */
 int txda_sync_table_init(struct txda_sync_table *table, const struct txda_syncs *all, u32 count);
-/* Also of an empty (zeroed) struct. */
+/* Also accepts an empty (zeroed) struct. */
 void txda_sync_table_fini(struct txda_sync_table *table);
 
 /*
- * Adds the waits of an element as dependencies of its job, and what it signals to @table: for one
- * element after the other. @context: fences of it are in order with the job anyway; 0: none are.
- * -ENOENT: nobody has submitted that point, or the syncobj has no fence. -EINTR: the caller was
+ * Adds an element's waits as dependencies of its job, and its signals to @table. Call for the
+ * elements in order. @context: fences of this context are in order with the job anyway; 0: none.
+ * -ENOENT: the point was never submitted, or the syncobj has no fence. -EINTR: the caller was
  * killed.
  */
 int txda_syncs_add_waits(const struct txda_syncs *syncs, struct txda_sync_table *table, u64 context,
 			 struct drm_sched_job *job);
-/* Puts @fence into all syncobjs to signal; once. */
+/* Installs @fence in all syncobjs to signal; call once. */
 void txda_syncs_signal(struct txda_syncs *syncs, struct dma_fence *fence);
 
 #endif /* TXDA_SYNC_H */

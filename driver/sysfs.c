@@ -11,7 +11,7 @@
 
 #include "device.h"
 
-/* ---- What never changes --------------------------------------------------------------------- */
+/* ---- Constant attributes -------------------------------------------------------------------- */
 
 static ssize_t serial_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
@@ -61,7 +61,7 @@ static ssize_t npu_memory_total_show(struct device *dev, struct device_attribute
 }
 static DEVICE_ATTR_RO(npu_memory_total);
 
-/* ---- What the driver counts ----------------------------------------------------------------- */
+/* ---- Counters of the driver ----------------------------------------------------------------- */
 
 static ssize_t npu_memory_utilization_show(struct device *dev, struct device_attribute *attr,
 					   char *buf)
@@ -117,7 +117,7 @@ static ssize_t job_timeout_ms_store(struct device *dev, struct device_attribute 
 }
 static DEVICE_ATTR_RW(job_timeout_ms);
 
-/* ---- What the chip says --------------------------------------------------------------------- */
+/* ---- Values read from the chip -------------------------------------------------------------- */
 
 static ssize_t fw_version_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
@@ -174,7 +174,7 @@ static ssize_t throttle_show(struct device *dev, struct device_attribute *attr, 
 }
 static DEVICE_ATTR_RO(throttle);
 
-/* Readers that come in quick succession, or side by side, see the same value. */
+/* Readers in quick succession, or in parallel, get the same value. */
 #define TXDA_BUSY_WINDOW_NS (250 * NSEC_PER_MSEC)
 
 static void txda_busy_look(struct txda_busy *busy, u64 busy_ns, u64 now)
@@ -184,7 +184,7 @@ static void txda_busy_look(struct txda_busy *busy, u64 busy_ns, u64 now)
 	lockdep_assert_held(&busy->lock);
 	if (since < TXDA_BUSY_WINDOW_NS)
 		return;
-	/* A reset begins from 0. */
+	/* A chip reset restarts the counter at 0. */
 	worked = busy_ns >= busy->busy_ns ? busy_ns - busy->busy_ns : busy_ns;
 	busy->percent = min_t(u64, div64_u64(worked * 100, since), 100);
 	busy->busy_ns = busy_ns;

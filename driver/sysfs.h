@@ -2,9 +2,9 @@
 /*
  * Attributes of the PCI device; docs/sysfs.md lists them with their units.
  *
- * Reads take a register or two and never wait for the chip. A chip that is down or gone gives
- * -ENODEV. They are there before the node is, since udev's rules read them when it appears, and go
- * after the driver has let go of the chip.
+ * Reads take one or two register accesses and never wait for the chip. A chip that is down or gone
+ * gives -ENODEV. The attributes exist before the node does, since udev rules read them when the
+ * node appears, and are removed after the driver has released the chip.
  */
 #ifndef TXDA_SYSFS_H
 #define TXDA_SYSFS_H
@@ -15,24 +15,24 @@
 struct txda_device;
 
 /**
- * struct txda_busy - Utilisation between two looks at the chip's counter.
+ * struct txda_busy - Utilisation between two reads of the chip's busy counter.
  */
 struct txda_busy {
-	/** @lock: The others. */
+	/** @lock: Protects the other members. */
 	struct mutex lock;
 
-	/** @busy_ns: The counter at the last look. */
+	/** @busy_ns: The counter at the last read. */
 	u64 busy_ns;
 
-	/** @time_ns: CLOCK_MONOTONIC of it. */
+	/** @time_ns: CLOCK_MONOTONIC time of that read. */
 	u64 time_ns;
 
-	/** @percent: Of the time before it. */
+	/** @percent: Utilisation up to that read. */
 	u32 percent;
 };
 
 int txda_sysfs_init(struct txda_device *tdev);
-/* Before the node is registered; undone by the device's managed resources. */
+/* Call before the node is registered; undone by the device's managed resources. */
 int txda_sysfs_add(struct txda_device *tdev);
 
 #endif /* TXDA_SYSFS_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tracepoints: the way of a job, changes of address spaces, interrupts, faults and resets.
+ * Tracepoints: the path of a job, changes of address spaces, interrupts, faults and resets.
  *
- * Devices are told apart by their PCI name. trace.c instantiates them.
+ * Devices are identified by their PCI name. trace.c instantiates the tracepoints.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM txda
@@ -36,12 +36,12 @@ DECLARE_EVENT_CLASS(txda_job,
 			      __entry->stream_bytes)
 );
 
-/* A client's submission took the job. */
+/* A job was submitted by a client. */
 DEFINE_EVENT(txda_job, txda_job_queue,
 	     TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno, u32 stream_bytes),
 	     TP_ARGS(dev, queue_id, hwq, seqno, stream_bytes));
 
-/* The job went onto the ring. */
+/* The job was pushed to the ring. */
 DEFINE_EVENT(txda_job, txda_job_run,
 	     TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno, u32 stream_bytes),
 	     TP_ARGS(dev, queue_id, hwq, seqno, stream_bytes));
@@ -81,7 +81,7 @@ TRACE_EVENT(txda_bind,
 		      __entry->op == 'm' ? "map" : "unmap", __entry->va, __entry->bytes)
 );
 
-/* A record of the chip, before anybody made sense of it. */
+/* A fault record of the chip, before the driver interprets it. */
 TRACE_EVENT(txda_fault,
 	    TP_PROTO(struct device *dev, u32 code, u32 hwq, u32 vmid, u64 va),
 	    TP_ARGS(dev, code, hwq, vmid, va),
@@ -99,7 +99,7 @@ TRACE_EVENT(txda_fault,
 		      __entry->hwq, __entry->vmid, __entry->va)
 );
 
-/* A reset of the whole chip begins. */
+/* A reset of the whole chip starts. */
 TRACE_EVENT(txda_reset,
 	    TP_PROTO(struct device *dev, const char *reason),
 	    TP_ARGS(dev, reason),
@@ -110,7 +110,7 @@ TRACE_EVENT(txda_reset,
 	    TP_printk("%s %s", __get_str(dev), __get_str(reason))
 );
 
-/* @queues and @events: the sources that the vector was about. */
+/* @queues and @events: the pending sources of the vector. */
 TRACE_EVENT(txda_irq,
 	    TP_PROTO(struct device *dev, u64 queues, u32 events),
 	    TP_ARGS(dev, queues, events),

@@ -35,7 +35,7 @@ struct txda_user *txda_user_get_current(struct txda_device *tdev)
 	struct txda_users *users = &tdev->users;
 	struct txda_user *user, *fresh;
 
-	/* Not under the lock, for which a reset may wait. */
+	/* Released outside of the lock, which a reset may wait for. */
 	fresh = kzalloc_obj(*fresh, GFP_KERNEL_ACCOUNT);
 	if (!fresh)
 		return NULL;
@@ -57,7 +57,7 @@ struct txda_user *txda_user_get_current(struct txda_device *tdev)
 	return user;
 }
 
-/* With the lock, which it drops. */
+/* Called with the lock, which it drops. */
 static void txda_user_release(struct kref *ref)
 {
 	struct txda_user *user = container_of(ref, struct txda_user, ref);
@@ -78,7 +78,7 @@ void txda_user_put(struct txda_user *user)
 
 /* ---- Limits --------------------------------------------------------------------------------- */
 
-/* Half of what clients can have, the kernel's own taken off. */
+/* Half of what clients can have, without the kernel's own share. */
 static int txda_user_limit(const struct txda_device *tdev, enum txda_user_kind kind)
 {
 	u32 all = 0;
@@ -111,7 +111,7 @@ int txda_user_charge(struct txda_user *user, enum txda_user_kind kind)
 
 	if (atomic_inc_return(&user->count[kind]) > limit && !capable(CAP_SYS_RESOURCE)) {
 		atomic_dec(&user->count[kind]);
-		drm_dbg(&user->tdev->drm, "user %u has %d %s, as many as one may have\n",
+		drm_dbg(&user->tdev->drm, "user %u has %d %s, the limit per user\n",
 			from_kuid(&init_user_ns, user->uid), limit, names[kind]);
 		return -EDQUOT;
 	}

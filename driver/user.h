@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a user has of a chip, in all of his files together, so that none can take all of it.
+ * Per-user limits on a chip, over all of a user's files, so that no user can take all of it.
  *
- * Address spaces and hardware queues are few: a user gets half of them, and buffers as many as
- * nobody needs. CAP_SYS_RESOURCE in the initial user namespace lifts the limits.
+ * Address spaces and hardware queues are scarce: a user gets at most half of them, and a number of
+ * buffers far beyond any real need. CAP_SYS_RESOURCE in the initial user namespace lifts the
+ * limits.
  *
- * Lifetime: a struct txda_user has a reference from each file and from each thing that is charged
- * to it, which may outlive the file.
+ * Lifetime: each file and each object charged to a struct txda_user holds a reference; objects may
+ * outlive the file.
  * Threads: any; may sleep unless stated.
  */
 #ifndef TXDA_USER_H
@@ -43,7 +44,7 @@ struct txda_user {
 	/** @uid: The user. */
 	kuid_t uid;
 
-	/** @count: What is charged to it, by kind. */
+	/** @count: Objects charged to it, by kind. */
 	atomic_t count[TXDA_USER_KINDS];
 
 	/** @link: In txda_users.all. */
@@ -54,7 +55,7 @@ struct txda_user {
  * struct txda_users - The users of a chip.
  */
 struct txda_users {
-	/** @lock: @all. */
+	/** @lock: Protects @all. */
 	struct mutex lock;
 
 	/** @all: struct txda_user. */
@@ -63,13 +64,12 @@ struct txda_users {
 
 int txda_users_init(struct txda_device *tdev);
 
-/* The user that calls, with a reference, or NULL for want of memory. */
+/* The calling user, with a reference, or NULL if out of memory. */
 struct txda_user *txda_user_get_current(struct txda_device *tdev);
 void txda_user_put(struct txda_user *user);
 
 /*
- * One more of @kind for @user, which it holds until txda_user_uncharge(). -EDQUOT: that is too
- * many.
+ * Charges one more of @kind to @user, until txda_user_uncharge(). -EDQUOT: over the limit.
  */
 int txda_user_charge(struct txda_user *user, enum txda_user_kind kind);
 void txda_user_uncharge(struct txda_user *user, enum txda_user_kind kind);

@@ -10,12 +10,12 @@
 #include "gem.h"
 #include "host.h"
 
-/* Pages that are pinned in one go. */
+/* Pages pinned per call. */
 #define TXDA_USERPTR_BATCH BIT(16)
 
 /*
- * Why the range could not be pinned, now that -EFAULT is known: for lack of memory or rights there,
- * or because it is a mapped file whose pages must not be written behind the file system's back.
+ * Why the range could not be pinned, given -EFAULT: missing memory or rights there, or a mapped
+ * file whose pages must not be written without the file system's knowledge.
  */
 static int txda_userptr_why(unsigned long start, unsigned long end, bool write)
 {

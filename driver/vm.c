@@ -20,7 +20,7 @@
 #include "locks.h"
 #include "reset.h"
 
-/* Value of txda_vm.queues when no queue can use it any more. */
+/* Value of txda_vm.queues when no queue may use it any more. */
 #define TXDA_VM_NO_MORE INT_MIN
 
 int txda_vms_init(struct txda_device *tdev)
@@ -52,15 +52,15 @@ static void txda_vm_uncharge(struct txda_vm *vm)
 }
 
 /*
- * On a workqueue, since the last reference may be a job's and be dropped where neither sleeping nor
- * the end of the DRM device is welcome.
+ * On a workqueue, since the last reference may be dropped by a job, in a context that must neither
+ * sleep nor free the DRM device.
  */
 static void txda_vm_release_work(struct work_struct *work)
 {
 	struct txda_vm *vm = container_of(work, struct txda_vm, release_work);
 
 	drm_sched_entity_fini(&vm->entity);
-	/* A dependency's callback may still be waking the entity up. */
+	/* The callback of a dependency may still be waking up the scheduler entity. */
 	synchronize_rcu();
 	drm_sched_fini(&vm->sched);
 	txda_vm_uncharge(vm);
@@ -94,7 +94,7 @@ void txda_vm_bo_put(struct txda_vm *vm, struct drm_gpuvm_bo *vm_bo)
 {
 	struct drm_gem_object *obj = vm_bo->obj;
 
-	/* It must not go while its reservation object is locked. */
+	/* The object must not be freed while its reservation object is locked. */
 	drm_gem_object_get(obj);
 	mutex_lock(&vm->ext_lock);
 	dma_resv_lock(obj->resv, NULL);
@@ -127,7 +127,7 @@ int txda_vm_lock_resvs(struct txda_vm *vm, struct drm_exec *exec)
 {
 	int err = 0;
 
-	/* Outside of the acquire context, which counts as a reservation object that is locked. */
+	/* Outside of the acquire context, which counts as a locked reservation object. */
 	mutex_lock(&vm->ext_lock);
 	drm_exec_init(exec, DRM_EXEC_INTERRUPTIBLE_WAIT | DRM_EXEC_IGNORE_DUPLICATES, 0);
 	drm_exec_until_all_locked(exec)
@@ -195,8 +195,8 @@ static int txda_vm_init_sched(struct txda_vm *vm)
 }
 
 /*
- * In txda_device_enter(). @user: to whom it was charged; the end of it undoes that. @range: of
- * addresses, above the first page.
+ * In txda_device_enter(). @user: the user it is charged to; destruction undoes the charge. @range:
+ * of addresses, above the first page.
  */
 static int txda_vm_new(struct txda_device *tdev, struct txda_user *user, u64 range,
 		       struct txda_vm **ret_vm)
@@ -233,7 +233,7 @@ static int txda_vm_new(struct txda_device *tdev, struct txda_user *user, u64 ran
 	drm_gpuvm_init(&vm->base, "txda", 0, &tdev->drm, resv, DRM_TXDA_PAGE_SIZE,
 		       range - DRM_TXDA_PAGE_SIZE, 0, 0, &txda_vm_gpuvm_ops);
 	drm_gem_object_put(resv);
-	/* Its release may come after the client's file is gone. */
+	/* Its release may happen after the client's file is gone. */
 	__module_get(THIS_MODULE);
 
 	mutex_lock(&tdev->vms_lock);
@@ -253,7 +253,7 @@ err_free:
 	return err;
 }
 
-/* Its id is gone: mappings, page tables and VMID go now. Drops the id's reference. */
+/* Its id is gone: frees mappings, page tables and VMID now. Drops the id's reference. */
 static void txda_vm_kill(struct txda_vm *vm)
 {
 	struct txda_device *tdev = vm->tdev;
@@ -275,16 +275,16 @@ static void txda_vm_kill(struct txda_vm *vm)
 		list_add_tail(&to_txda_vma(va)->node, &vmas);
 	}
 	mutex_unlock(&vm->op_lock);
-	/* Binds that wait find it dead; so they may go on even if the chip is down. */
+	/* Pending binds find it dead, so they may continue even if the chip is down. */
 	drm_sched_wqueue_start(&vm->sched);
 
 	vm->pt.online = txda_device_enter_teardown(tdev, &idx);
 	stuck = txda_pt_fini(&vm->pt);
-	/* What is put aside is so before the reset that a stuck flush has called for. */
+	/* Memory must be quarantined before the reset that a stuck flush has requested. */
 	txda_vm_free_vmas(vm, &vmas, stuck);
 	if (vm->pt.online)
 		txda_device_exit(tdev, idx);
-	/* Binds that wait keep its memory, for as long as their client likes. */
+	/* Pending binds hold its memory for as long as their client's fences take. */
 	mutex_lock(&vm->bind_lock);
 	if (!atomic_read(&vm->binds))
 		txda_vm_uncharge(vm);
@@ -339,36 +339,38 @@ void txda_vms_start(struct txda_device *tdev)
 	mutex_unlock(&tdev->vms_lock);
 }
 
-static void txda_vm_zap(struct txda_vm *vm, struct drm_gem_object *obj, bool online)
+static void txda_vm_zap(struct txda_vm *vm, struct drm_gem_object *obj, bool online,
+			struct txda_pt_reserve *reserve)
 {
-	struct txda_pt_reserve reserve;
 	struct drm_gpuva *va;
 
-	txda_pt_reserve_init(&reserve);
 	mutex_lock(&vm->op_lock);
 	if (!vm->dead) {
 		vm->pt.online = online;
-		/* Huge pages lie within one mapping, so none is split. */
+		/* A huge page lies within one mapping, so none has to be split. */
 		drm_gpuvm_for_each_va(va, &vm->base)
 			if (va->gem.obj == obj)
-				txda_pt_unmap(&vm->pt, &reserve, va->va.addr, va->va.range);
-		txda_pt_flush(&vm->pt, &reserve);
+				txda_pt_unmap(&vm->pt, reserve, va->va.addr, va->va.range);
+		txda_pt_flush(&vm->pt, reserve);
 	}
 	mutex_unlock(&vm->op_lock);
-	txda_pt_reserve_free(&reserve);
 }
 
 void txda_vms_zap(struct txda_device *tdev, struct drm_gem_object *obj)
 {
+	struct txda_pt_reserve reserve;
 	struct txda_vm *vm;
 	bool online;
 	int idx;
 
+	txda_pt_reserve_init(&reserve);
 	online = txda_device_enter_teardown(tdev, &idx);
 	mutex_lock(&tdev->vms_lock);
 	list_for_each_entry(vm, &tdev->vms, link)
-		txda_vm_zap(vm, obj, online);
+		txda_vm_zap(vm, obj, online, &reserve);
 	mutex_unlock(&tdev->vms_lock);
+	/* Takes vram.lock, which fences do not wait for. */
+	txda_pt_reserve_free(&reserve);
 	if (online)
 		txda_device_exit(tdev, idx);
 }
@@ -405,7 +407,7 @@ int txda_ioctl_vm_create(struct drm_device *drm, void *data, struct drm_file *dr
 		return err;
 	}
 
-	/* From the moment that it has an id, another thread may destroy it. */
+	/* Another thread may destroy it as soon as it has an id. */
 	kref_get(&vm->ref);
 	err = xa_alloc(&file->vms, &vm->id, vm, XA_LIMIT(1, INT_MAX), GFP_KERNEL_ACCOUNT);
 	if (err) {

@@ -2,17 +2,18 @@
 /*
  * Address spaces of clients: drm_gpuvm on top of page tables (mmu.h).
  *
- * Synchronous binds happen in the caller; asynchronous ones in the order of the calls on a
- * drm_sched of the address space, with everything they need taken at the call (bind.h). One lock
- * (@op_lock) orders changes of the tree.
+ * Synchronous binds run in the caller; asynchronous ones in call order on a drm_sched of the
+ * address space, with all resources allocated at the call (bind.h). One lock (@op_lock) serialises
+ * changes of the tree.
  *
- * Nothing is ever evicted, so mappings (struct drm_gpuva) are not linked to their buffers; each
- * holds a reference to its drm_gpuvm_bo, which keeps the buffer, and the list of shareable
- * buffers whose reservation objects a job's fence goes to.
+ * Nothing is ever evicted, so mappings (struct drm_gpuva) are not linked to their buffers. Each
+ * holds a reference to its drm_gpuvm_bo, which keeps the buffer and is an entry in the list of
+ * shareable buffers whose reservation objects receive the jobs' fences.
  *
- * Lifetime: reference counted; the file's id holds one, each queue one, each job and asynchronous
- * bind one. When the id goes, so do mappings, page tables and VMID; the rest goes with the last
- * reference. Threads: any; may sleep.
+ * Lifetime: reference counted; the file's id holds one reference, each queue one, each job and
+ * asynchronous bind one. Removing the id frees mappings, page tables and VMID; the rest is freed
+ * with the last reference.
+ * Threads: any; may sleep.
  */
 #ifndef TXDA_VM_H
 #define TXDA_VM_H
@@ -31,14 +32,14 @@ struct txda_file;
 struct txda_group;
 struct txda_user;
 
-/* Asynchronous binds of an address space that are not done; more are -EBUSY. */
+/* Limit of unfinished asynchronous binds per address space; beyond it VM_BIND fails with -EBUSY. */
 #define TXDA_MAX_BINDS (4 * DRM_TXDA_MAX_BIND_OPS)
 
 /**
  * struct txda_vm - One address space.
  */
 struct txda_vm {
-	/** @base: What is mapped where. */
+	/** @base: The drm_gpuvm: the tree of mappings. */
 	struct drm_gpuvm base;
 
 	/** @ref: References. */
@@ -47,14 +48,15 @@ struct txda_vm {
 	/** @tdev: The chip; @base holds the DRM device. */
 	struct txda_device *tdev;
 
-	/** @user: To whom it is charged, until its id and its binds have gone; then NULL. */
+	/** @user: The user it is charged to, until its id and its binds are gone; then NULL. */
 	struct txda_user *user;
 
 	/** @id: In its file. */
 	u32 id;
 
 	/**
-	 * @op_lock: Changes of @base and @pt. Fences wait for it: no memory is allocated under it.
+	 * @op_lock: Serialises changes of @base and @pt. Fences wait for it: no memory is allocated
+	 * under it.
 	 */
 	struct mutex op_lock;
 
@@ -64,28 +66,31 @@ struct txda_vm {
 	/** @lost: Not usable, see enum drm_txda_vm_state. Written under @op_lock. */
 	bool lost;
 
-	/** @dead: Its id is gone, and @pt with it. Under @op_lock. */
+	/** @dead: Its id is gone, and so is @pt. Under @op_lock. */
 	bool dead;
 
 	/**
-	 * @ext_lock: Around what can drop the last reference to a drm_gpuvm_bo, and walks over
-	 * their list. Outside reservation objects.
+	 * @ext_lock: Held around code that may drop the last reference to a drm_gpuvm_bo, and
+	 * around walks over their list. Outside reservation objects.
 	 */
 	struct mutex ext_lock;
 
-	/** @bind_lock: One asynchronous VM_BIND at a time; @fence_seqno, the end of @user. */
+	/**
+	 * @bind_lock: Serialises asynchronous VM_BIND calls; also protects @fence_seqno and
+	 * clearing of @user.
+	 */
 	struct mutex bind_lock;
 
 	/** @sched: Runs asynchronous binds. */
 	struct drm_gpu_scheduler sched;
 
-	/** @entity: Their order. */
+	/** @entity: The scheduler entity that keeps them in order. */
 	struct drm_sched_entity entity;
 
 	/** @fence_context: Of their fences. */
 	u64 fence_context;
 
-	/** @fence_seqno: Of the last one. */
+	/** @fence_seqno: Sequence number of the last one. */
 	u64 fence_seqno;
 
 	/** @binds: Asynchronous binds that are not done, or not cleaned up. */
@@ -94,10 +99,10 @@ struct txda_vm {
 	/** @queues: Queues that use it; negative when it is being destroyed. See txda_vm_use(). */
 	atomic_t queues;
 
-	/** @jobs: Jobs of its queues that are queued or run: VM_SET_GROUP is -EBUSY. */
+	/** @jobs: Jobs of its queues that are queued or running: VM_SET_GROUP is -EBUSY. */
 	atomic_t jobs;
 
-	/** @fault_lock: @fault. */
+	/** @fault_lock: Protects @fault. */
 	spinlock_t fault_lock;
 
 	/** @fault: The last fault of a queue in it. */
@@ -106,10 +111,10 @@ struct txda_vm {
 	/** @groups: By slot: the group that it is a member of, or NULL (group.h, its lock). */
 	struct txda_group *groups[DRM_TXDA_GROUP_SLOTS];
 
-	/** @groups_over: It goes and joins no group any more (group.h, its lock). */
+	/** @groups_over: It is being destroyed and joins no group any more (group.h, its lock). */
 	bool groups_over;
 
-	/** @link: In txda_device.vms, until its id goes. */
+	/** @link: In txda_device.vms, until its id is removed. */
 	struct list_head link;
 
 	/** @release_work: Frees it. */
@@ -120,10 +125,10 @@ struct txda_vm {
  * struct txda_vma - One mapping.
  */
 struct txda_vma {
-	/** @base: What is mapped where. @base.vm_bo is a reference. */
+	/** @base: The drm_gpuva. @base.vm_bo holds a reference. */
 	struct drm_gpuva base;
 
-	/** @node: In a list of those that are to be freed. */
+	/** @node: Entry in a list of mappings to be freed. */
 	struct list_head node;
 };
 
@@ -141,18 +146,21 @@ int txda_vms_init(struct txda_device *tdev);
 
 /* The address space with that id, with a reference, or NULL. */
 struct txda_vm *txda_vm_lookup(struct txda_file *file, u32 id);
-/* The last one may be dropped in any context. */
+/* Drops a reference; the last one may be dropped in any context. */
 void txda_vm_put(struct txda_vm *vm);
-/* A queue uses it: VM_DESTROY is -EBUSY until txda_vm_unuse(). False: it is being destroyed. */
+/*
+ * Marks it as used by a queue: VM_DESTROY is -EBUSY until txda_vm_unuse(). False: it is being
+ * destroyed.
+ */
 bool txda_vm_use(struct txda_vm *vm);
 void txda_vm_unuse(struct txda_vm *vm);
-/* All address spaces of a file that closes; its queues are gone. */
+/* Destroys all address spaces of a file that closes; its queues must be gone. */
 void txda_vm_close_file(struct txda_file *file);
 
 /*
- * Initialises @exec and locks with it what a job's fence must be added to: the address space's
- * reservation object and those of the shareable buffers it maps. The caller adds the fence and ends
- * @exec; on an error, -ERESTARTSYS among them, there is nothing to end.
+ * Initialises @exec and locks everything that a job's fence must be added to: the address space's
+ * reservation object and those of the shareable buffers it maps. The caller adds the fence and
+ * finishes @exec; on an error, including -ERESTARTSYS, @exec is already finished.
  */
 int txda_vm_lock_resvs(struct txda_vm *vm, struct drm_exec *exec);
 void txda_vm_add_fence(struct txda_vm *vm, struct drm_exec *exec, struct dma_fence *fence);
@@ -160,19 +168,19 @@ void txda_vm_add_fence(struct txda_vm *vm, struct drm_exec *exec, struct dma_fen
 /* Drops a reference to a drm_gpuvm_bo of @vm. */
 void txda_vm_bo_put(struct txda_vm *vm, struct drm_gpuvm_bo *vm_bo);
 /*
- * Frees mappings that were taken out of the tree. @stuck: the chip may still use their memory.
+ * Frees mappings that were removed from the tree. @stuck: the chip may still access their memory.
  */
 void txda_vm_free_vmas(struct txda_vm *vm, struct list_head *vmas, bool stuck);
 
-/* All address spaces of the chip have lost their DRAM (FLR). */
+/* All address spaces of the chip lost their DRAM contents (FLR). */
 void txda_vms_lost(struct txda_device *tdev);
 /*
- * Pauses asynchronous binds, which do not know reset.lock: when it returns, none touches the chip.
- * With reset.lock held for writing.
+ * Pauses asynchronous binds, which do not take reset.lock: when it returns, none accesses the chip.
+ * Call with reset.lock held for writing.
  */
 void txda_vms_stop(struct txda_device *tdev);
 void txda_vms_start(struct txda_device *tdev);
-/* Ends all translations to @obj in address spaces of the chip; their mappings stay as they are. */
+/* Ends all translations to @obj in address spaces of the chip; the mappings themselves stay. */
 void txda_vms_zap(struct txda_device *tdev, struct drm_gem_object *obj);
 
 int txda_ioctl_vm_create(struct drm_device *drm, void *data, struct drm_file *file);

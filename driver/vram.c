@@ -14,8 +14,9 @@
 #include "copy.h"
 #include "device.h"
 #include "runs.h"
+#include "scrub.h"
 
-/* Below this the CPU is done before the copy engine has begun. */
+/* Below this size clearing by the CPU is faster than starting the copy engine. */
 #define TXDA_VRAM_CPU_CLEAR SZ_64K
 
 static void txda_vram_release(struct drm_device *drm, void *res)
@@ -82,6 +83,12 @@ int txda_vram_init(struct txda_device *tdev)
 	return err;
 }
 
+/* What the block counts for in statistics. */
+static u64 txda_vram_counted(const struct txda_vram_block *block)
+{
+	return block->flags & TXDA_VRAM_SCRUB ? 0 : block->taken;
+}
+
 static int txda_vram_take_from(struct txda_vram *vram, u64 start, u64 end, u64 bytes,
 			       unsigned long flags, struct list_head *blocks)
 {
@@ -95,7 +102,7 @@ static int txda_vram_take_from(struct txda_vram *vram, u64 start, u64 end, u64 b
 		err = txda_buddy_alloc_blocks(&vram->mm, start, end, bytes, SZ_2M, blocks, flags);
 	if (err && err != -ENOMEM)
 		err = txda_buddy_alloc_blocks(&vram->mm, start, end, bytes, SZ_4K, blocks, flags);
-	/* Its -EINVAL means that a rounded size does not fit. */
+	/* Its -EINVAL means that the rounded size does not fit. */
 	return err == -EINVAL ? -ENOSPC : err;
 }
 
@@ -105,6 +112,8 @@ static int txda_vram_take(struct txda_vram *vram, u64 bytes, unsigned int flags,
 	unsigned long buddy = flags & TXDA_VRAM_CONTIGUOUS ? TXDA_BUDDY_CONTIGUOUS : 0;
 	int err;
 
+	if (flags & TXDA_VRAM_CLEAR)
+		buddy |= TXDA_BUDDY_CLEAR;
 	if (flags & TXDA_VRAM_MAPPABLE)
 		return txda_vram_take_from(vram, 0, vram->aperture_bytes, bytes, buddy, blocks);
 
@@ -126,7 +135,7 @@ static int txda_vram_make_runs(struct txda_vram *vram, struct txda_vram_block *b
 		u64 size = txda_buddy_block_size(&vram->mm, piece);
 
 		block->taken += size;
-		/* A piece that could not be trimmed is larger than what was asked for. */
+		/* A block that could not be trimmed is larger than requested. */
 		size = min(size, left);
 		if (size)
 			txda_runs_add(block->runs, txda_buddy_block_offset(piece), size);
@@ -135,17 +144,12 @@ static int txda_vram_make_runs(struct txda_vram *vram, struct txda_vram_block *b
 	return 0;
 }
 
-int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
-		    struct txda_vram_block **ret_block)
+static int txda_vram_try_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
+			       struct txda_vram_block **ret_block)
 {
 	struct txda_vram *vram = &tdev->vram;
 	struct txda_vram_block *block;
 	int err;
-
-	if (!bytes || !IS_ALIGNED(bytes, SZ_4K))
-		return -EINVAL;
-	if (bytes > tdev->dram_bytes)
-		return -ENOSPC;
 
 	block = kzalloc_obj(*block, GFP_KERNEL);
 	if (!block)
@@ -167,19 +171,44 @@ int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 	}
 	list_add_tail(&block->link, &vram->live);
 	mutex_unlock(&vram->lock);
-	atomic64_add(block->taken, &vram->used);
+	atomic64_add(txda_vram_counted(block), &vram->used);
 
 	*ret_block = block;
 	return 0;
 }
 
-static void txda_vram_free_locked(struct txda_vram *vram, struct txda_vram_block *block)
+int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
+		    struct txda_vram_block **ret_block)
+{
+	int err;
+
+	if (!bytes || !IS_ALIGNED(bytes, SZ_4K))
+		return -EINVAL;
+	if (bytes > tdev->dram_bytes)
+		return -ENOSPC;
+
+	err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);
+	if (err != -ENOSPC || flags & TXDA_VRAM_SCRUB)
+		return err;
+	/* What is being cleared is free memory. */
+	txda_scrub_hold(tdev);
+	err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);
+	txda_scrub_release(tdev);
+	return err;
+}
+
+static void txda_vram_free_locked(struct txda_vram *vram, struct txda_vram_block *block, bool clear)
 {
 	lockdep_assert_held(&vram->lock);
 
 	list_del(&block->link);
-	txda_buddy_free_list(&vram->mm, &block->blocks, 0);
-	atomic64_sub(block->taken, &vram->used);
+	txda_buddy_free_list(&vram->mm, &block->blocks, clear ? TXDA_BUDDY_CLEARED : 0);
+	/* What could not be cleared is not tried again at once. */
+	if (!clear && !(block->flags & TXDA_VRAM_SCRUB)) {
+		vram->freed += block->taken;
+		txda_scrub_later(block->tdev);
+	}
+	atomic64_sub(txda_vram_counted(block), &vram->used);
 	if (block->saved)
 		fput(block->saved);
 	kvfree(block->runs);
@@ -194,7 +223,16 @@ void txda_vram_free(struct txda_vram_block *block)
 		return;
 	vram = &block->tdev->vram;
 	mutex_lock(&vram->lock);
-	txda_vram_free_locked(vram, block);
+	txda_vram_free_locked(vram, block, false);
+	mutex_unlock(&vram->lock);
+}
+
+void txda_vram_free_clear(struct txda_vram_block *block)
+{
+	struct txda_vram *vram = &block->tdev->vram;
+
+	mutex_lock(&vram->lock);
+	txda_vram_free_locked(vram, block, true);
 	mutex_unlock(&vram->lock);
 }
 
@@ -214,7 +252,7 @@ void txda_vram_free_aside(struct txda_device *tdev)
 
 	mutex_lock(&vram->lock);
 	list_for_each_entry_safe(block, next, &vram->limbo, link)
-		txda_vram_free_locked(vram, block);
+		txda_vram_free_locked(vram, block, false);
 	mutex_unlock(&vram->lock);
 }
 
@@ -228,27 +266,73 @@ void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offse
 	txda_runs_find(block->runs, at, ret_offset, ret_bytes);
 }
 
+void txda_vram_set_clear(struct txda_device *tdev)
+{
+	struct txda_vram *vram = &tdev->vram;
+
+	mutex_lock(&vram->lock);
+	txda_buddy_all_clear(&vram->mm);
+	mutex_unlock(&vram->lock);
+}
+
+void txda_vram_set_unknown(struct txda_device *tdev)
+{
+	mutex_lock(&tdev->vram.lock);
+	tdev->vram.forgetful = true;
+	mutex_unlock(&tdev->vram.lock);
+}
+
+u64 txda_vram_dirty(const struct txda_vram_block *block)
+{
+	struct txda_vram *vram = &block->tdev->vram;
+	struct txda_buddy_block *piece;
+	u64 dirty = 0;
+
+	list_for_each_entry(piece, &block->blocks, link)
+		if (!txda_buddy_is_clear(piece))
+			dirty += txda_buddy_block_size(&vram->mm, piece);
+	return dirty;
+}
+
+void txda_vram_note_scrubbed(struct txda_device *tdev, u64 bytes)
+{
+	struct txda_vram *vram = &tdev->vram;
+
+	mutex_lock(&vram->lock);
+	vram->freed -= min(vram->freed, bytes);
+	mutex_unlock(&vram->lock);
+}
+
+static int txda_vram_clear_piece(struct txda_device *tdev, u64 offset, u64 bytes)
+{
+	struct txda_vram *vram = &tdev->vram;
+
+	if (bytes > TXDA_VRAM_CPU_CLEAR || offset + bytes > vram->aperture_bytes)
+		return txda_copy_clear(tdev, offset, bytes);
+	memset_io(vram->aperture + offset, 0, bytes);
+	return 0;
+}
+
 int txda_vram_clear(struct txda_vram_block *block)
 {
 	struct txda_device *tdev = block->tdev;
 	struct txda_vram *vram = &tdev->vram;
-	u64 at, offset, bytes;
+	struct txda_buddy_block *piece;
+	bool forgetful = READ_ONCE(vram->forgetful);
 	int err;
 
-	for (at = 0; at < block->bytes; at += bytes) {
-		txda_vram_piece(block, at, &offset, &bytes);
-		if (bytes <= TXDA_VRAM_CPU_CLEAR && offset + bytes <= vram->aperture_bytes) {
-			memset_io(vram->aperture + offset, 0, bytes);
+	list_for_each_entry(piece, &block->blocks, link) {
+		if (txda_buddy_is_clear(piece) && !forgetful)
 			continue;
-		}
-		err = txda_copy_clear(tdev, offset, bytes);
+		err = txda_vram_clear_piece(tdev, txda_buddy_block_offset(piece),
+					    txda_buddy_block_size(&vram->mm, piece));
 		if (err)
 			return err;
 	}
-	/* Before whatever tells the chip about it. */
+	/* Before any write that tells the chip about the memory. */
 	wmb();
 
-	/* A chip that went away meanwhile took no store, and may come back with old contents. */
+	/* A chip that was removed meanwhile took no stores, and may come back with old contents. */
 	return txda_device_alive(tdev) ? 0 : -ENODEV;
 }
 
@@ -272,7 +356,7 @@ void txda_vram_end_save(struct txda_device *tdev)
 	mutex_unlock(&tdev->vram.lock);
 }
 
-/* Its pages, too. */
+/* Its backing pages, too. */
 static int txda_vram_prepare_block(struct txda_vram_block *block)
 {
 	struct file *file;
@@ -316,7 +400,7 @@ int txda_vram_prepare_save(struct txda_device *tdev)
 
 	mutex_lock(&tdev->vram.lock);
 	err = txda_vram_prepare_locked(tdev);
-	/* Who forbids a sleep does not hear of its end. */
+	/* A notifier that vetoes a suspend is not called at its end. */
 	if (err)
 		txda_vram_end_save_locked(&tdev->vram);
 	mutex_unlock(&tdev->vram.lock);

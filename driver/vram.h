@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The chip's DRAM: who has which piece of it.
+ * Allocator of the chip's DRAM.
  *
- * A buddy allocator behind a mutex hands out pieces of 4 KiB and up, 2 MiB aligned where they are
- * so large, so that they can be mapped in huge pages. What the CPU must reach lies within the
- * BAR2 aperture; what it need not, beyond it first.
+ * A buddy allocator behind a mutex hands out blocks of 4 KiB and up, 2 MiB aligned if they are that
+ * large, so that they can be mapped with huge pages. Memory that the CPU must access is allocated
+ * within the BAR2 aperture; other memory preferably beyond it.
  *
- * Contents: a new piece holds whatever its last owner left there; gem.h clears what clients get,
- * mmu.h what page tables get.
+ * Contents: a new block holds whatever its last owner left there; gem.h clears clients' buffers,
+ * mmu.h page tables. The allocator knows which free memory is zero, from the function reset in
+ * probe or because scrub.h has cleared it after its owner left, so most buffers need no clearing
+ * when they are made.
  *
- * Lifetime: an allocation may outlive the chip (a client that keeps a handle after removal); it is
- * returned to the allocator whenever it goes, which lives as long as the DRM device. One that the
- * chip may still touch (a flush or copy that did not end) is put aside until the chip was reset.
- * Threads: any; all may sleep. Memory is allocated under the lock, so nothing that a fence waits
- * for may take it.
+ * Lifetime: an allocation may outlive the chip (a client that keeps a handle after removal) and is
+ * returned to the allocator whenever it is freed; the allocator lives as long as the DRM device. A
+ * block that the chip may still access (a flush or copy that did not complete) is quarantined until
+ * the chip is reset.
+ * Threads: any; all functions may sleep. Memory is allocated under the lock, so code that fences
+ * wait for must not take it.
  */
 #ifndef TXDA_VRAM_H
 #define TXDA_VRAM_H
@@ -30,10 +33,14 @@ struct txda_runs;
 
 /* Must lie within the aperture. */
 #define TXDA_VRAM_MAPPABLE BIT(0)
-/* One piece. */
+/* A single contiguous block. */
 #define TXDA_VRAM_CONTIGUOUS BIT(1)
-/* Suspend need not save it. */
+/* Suspend need not save its contents. */
 #define TXDA_VRAM_NO_SAVE BIT(2)
+/* Preferably memory that is zero already, as far as the allocator looks for it in the range. */
+#define TXDA_VRAM_CLEAR BIT(3)
+/* Taken only to be cleared: nobody's memory, and not counted as used. */
+#define TXDA_VRAM_SCRUB BIT(4)
 
 /**
  * struct txda_vram_block - One allocation.
@@ -42,16 +49,16 @@ struct txda_vram_block {
 	/** @tdev: The chip. */
 	struct txda_device *tdev;
 
-	/** @blocks: Of the buddy allocator, in the order of the buffer's bytes. */
+	/** @blocks: Blocks of the buddy allocator, in buffer order. */
 	struct list_head blocks;
 
 	/** @runs: Their offsets in DRAM. */
 	struct txda_runs *runs;
 
-	/** @bytes: As asked for. */
+	/** @bytes: Requested size. */
 	u64 bytes;
 
-	/** @taken: Sum of the sizes of @blocks, @bytes or more. */
+	/** @taken: Sum of the sizes of @blocks, at least @bytes. */
 	u64 taken;
 
 	/** @flags: TXDA_VRAM_*. */
@@ -60,7 +67,7 @@ struct txda_vram_block {
 	/** @link: In txda_vram.live or txda_vram.limbo. */
 	struct list_head link;
 
-	/** @saved: For its contents while the chip has no power, or NULL. */
+	/** @saved: System memory for its contents while the chip has no power, or NULL. */
 	struct file *saved;
 };
 
@@ -68,71 +75,101 @@ struct txda_vram_block {
  * struct txda_vram - The chip's DRAM.
  */
 struct txda_vram {
-	/** @lock: The allocator, @live and @limbo. */
+	/** @lock: Protects the allocator, @live, @limbo, @freed and @forgetful. */
 	struct mutex lock;
 
-	/** @mm: The allocator; offset 0 is DRAM offset 0, firmware's share is never free. */
+	/**
+	 * @mm: The allocator; offset 0 is DRAM offset 0, and the firmware's share is never free.
+	 */
 	struct txda_buddy mm;
 
-	/** @reserved: Blocks of firmware's share. */
+	/** @reserved: Blocks that make up the firmware's share. */
 	struct list_head reserved;
 
 	/** @live: All allocations in use. */
 	struct list_head live;
 
-	/** @limbo: Allocations without an owner that the chip may still touch. */
+	/**
+	 * @limbo: Quarantined allocations: without an owner, but the chip may still access them.
+	 */
 	struct list_head limbo;
 
-	/** @used: Bytes that are handed out. Read without the lock for statistics. */
+	/** @freed: Bytes freed and not cleared since; fewer if some were reused. */
+	u64 freed;
+
+	/** @forgetful: What the allocator knows to be zero may be anything, see below. */
+	bool forgetful;
+
+	/** @used: Bytes allocated. Read without the lock for statistics. */
 	atomic64_t used;
 
-	/** @aperture: BAR2 as the CPU sees it, write-combined, or NULL when it has none. */
+	/** @aperture: CPU mapping of BAR2, write-combined, or NULL if there is none. */
 	void __iomem *aperture;
 
 	/** @aperture_start: Physical address of BAR2. */
 	resource_size_t aperture_start;
 
-	/** @aperture_bytes: Of DRAM, what BAR2 shows, from offset 0. */
+	/** @aperture_bytes: How much of DRAM, from offset 0, is visible through BAR2. */
 	u64 aperture_bytes;
 };
 
-/* After firmware's share is known (txda_device.dram_reserved). Undone by DRM's managed release. */
+/*
+ * Call after the firmware's share is known (txda_device.dram_reserved). Undone by DRM's managed
+ * release.
+ */
 int txda_vram_init(struct txda_device *tdev);
 
-/* @bytes a multiple of the page size. -ENOSPC: not so much is free. */
+/* @bytes: a multiple of the page size. -ENOSPC: not enough free memory. */
 int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 		    struct txda_vram_block **ret_block);
-/* NULL is fine. */
+/* NULL is allowed. */
 void txda_vram_free(struct txda_vram_block *block);
+/* The same for one that was cleared and that nobody has written since. */
+void txda_vram_free_clear(struct txda_vram_block *block);
 
-/* Instead of txda_vram_free() when the chip may still touch it: free after the next reset. */
+/*
+ * Used instead of txda_vram_free() when the chip may still access the block: frees it after the
+ * next reset.
+ */
 void txda_vram_put_aside(struct txda_vram_block *block);
-/* The chip was reset or is gone: frees what was put aside. */
+/* The chip was reset or is gone: frees the quarantined blocks. */
 void txda_vram_free_aside(struct txda_device *tdev);
 
 /* DRAM offset of the first byte of a contiguous allocation. */
 u64 txda_vram_offset(const struct txda_vram_block *block);
 
 /*
- * The piece that byte @at of the allocation lies in: DRAM offset of that byte, and how many bytes
- * follow in one piece.
+ * The block that contains byte @at of the allocation: DRAM offset of that byte, and how many
+ * contiguous bytes follow.
  */
 void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offset, u64 *ret_bytes);
 
 /*
- * Fills it with zeros: through the aperture where it is small and within, else by the copy engine.
- * In txda_device_enter(). -ENODEV, -EIO: do not use its contents; -ETIMEDOUT: as well, and it must
- * be put aside, not freed.
+ * What free memory holds. In probe, when the driver has reset the function: zeros. From a loss of
+ * power or somebody else's reset on, until the next probe: nobody knows.
+ */
+void txda_vram_set_clear(struct txda_device *tdev);
+void txda_vram_set_unknown(struct txda_device *tdev);
+
+/* Bytes of it that are not known to be zero. */
+u64 txda_vram_dirty(const struct txda_vram_block *block);
+/* So many of txda_vram.freed are clear again. */
+void txda_vram_note_scrubbed(struct txda_device *tdev, u64 bytes);
+
+/*
+ * Fills it with zeros where it is not known to be: through the aperture if it is small and within
+ * it, else by the copy engine.
+ * In txda_device_enter(). -ENODEV, -EIO: the contents are undefined; -ETIMEDOUT: the same, and the
+ * block must be quarantined, not freed.
  */
 int txda_vram_clear(struct txda_vram_block *block);
 
 /*
- * For a sleep of the machine: all that is allocated, page tables excepted (mmu.h has them), goes to
- * pageable system memory, and back. The memory is taken by txda_vram_prepare_save(), while tasks
- * run and others can be swapped out; what was allocated since takes its own in txda_vram_save(),
- * which wants all queues idle. txda_vram_end_save() gives it back, whatever came of it. -ENOMEM,
- * -ENODEV,
- * -EIO.
+ * For system suspend: saves all allocations except page tables (mmu.h restores those) to pageable
+ * system memory, and restores them. txda_vram_prepare_save() allocates the memory while tasks run
+ * and other memory can be swapped out; blocks allocated since then get theirs in txda_vram_save(),
+ * which requires all queues to be idle. txda_vram_end_save() frees it in any case. -ENOMEM,
+ * -ENODEV, -EIO.
  */
 int txda_vram_prepare_save(struct txda_device *tdev);
 int txda_vram_save(struct txda_device *tdev);

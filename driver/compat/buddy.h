@@ -18,6 +18,10 @@
 #define txda_buddy_free_list	gpu_buddy_free_list
 #define txda_buddy_block_offset gpu_buddy_block_offset
 #define txda_buddy_block_size	gpu_buddy_block_size
+#define txda_buddy_is_clear	gpu_buddy_block_is_clear
+#define txda_buddy_all_clear(m) gpu_buddy_reset_clear(m, true)
+#define TXDA_BUDDY_CLEAR	GPU_BUDDY_CLEAR_ALLOCATION
+#define TXDA_BUDDY_CLEARED	GPU_BUDDY_CLEARED
 #define TXDA_BUDDY_RANGE	GPU_BUDDY_RANGE_ALLOCATION
 #define TXDA_BUDDY_CONTIGUOUS	GPU_BUDDY_CONTIGUOUS_ALLOCATION
 
@@ -33,8 +37,13 @@
 #define txda_buddy_free_list	drm_buddy_free_list
 #define txda_buddy_block_offset drm_buddy_block_offset
 #define txda_buddy_block_size	drm_buddy_block_size
-#define TXDA_BUDDY_RANGE	DRM_BUDDY_RANGE_ALLOCATION
-#define TXDA_BUDDY_CONTIGUOUS	DRM_BUDDY_CONTIGUOUS_ALLOCATION
+#define txda_buddy_is_clear	drm_buddy_block_is_clear
+/* Not in all of them: what is free counts as not clear. */
+#define txda_buddy_all_clear(m)
+#define TXDA_BUDDY_CLEAR      DRM_BUDDY_CLEAR_ALLOCATION
+#define TXDA_BUDDY_CLEARED    DRM_BUDDY_CLEARED
+#define TXDA_BUDDY_RANGE      DRM_BUDDY_RANGE_ALLOCATION
+#define TXDA_BUDDY_CONTIGUOUS DRM_BUDDY_CONTIGUOUS_ALLOCATION
 
 #endif
 

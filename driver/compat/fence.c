@@ -21,11 +21,11 @@ void txda_fence_compat_release(struct dma_fence *fence)
 
 void txda_fence_compat_exit(void)
 {
-	/* The last txda_fence_compat_free() may not have returned from module_put(). */
+	/* The last txda_fence_compat_free() may still be executing after its module_put(). */
 	rcu_barrier();
 	/*
-	 * And a txda_fence_compat_release() may have been preempted before its return, with the
-	 * fence freed in the meantime: nothing but the stack of that task knows.
+	 * A txda_fence_compat_release() may also have been preempted just before its return, with
+	 * the fence freed in the meantime. Only that task's stack still refers to the module.
 	 */
 	synchronize_rcu_tasks();
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Fences that outlive whoever made them.
+ * Fences that can outlive the object, and the module, that created them.
  *
- * Newer kernels detach a fence from its operations when it signals, if it has no release operation,
- * and have the lock in it. On older ones the operations are used until the last reference is
- * gone, so each fence holds the module: it cannot be unloaded while somebody has a fence of it.
+ * Newer kernels detach a fence from its operations when it signals (if it has no release operation)
+ * and embed the lock in it. Older ones use the operations until the last reference is dropped, so
+ * each fence holds a module reference: the module cannot be unloaded while anyone holds one of its
+ * fences.
  */
 #ifndef TXDA_COMPAT_FENCE_H
 #define TXDA_COMPAT_FENCE_H
@@ -29,14 +30,14 @@ static inline void txda_fence_compat_init(struct dma_fence *fence, struct txda_f
 
 static inline void txda_fence_compat_exit(void)
 {
-	/* Those who found the operations just before they were detached. */
+	/* Waits for readers that fetched the operations just before they were detached. */
 	synchronize_rcu();
 }
 
 #else
 
 struct txda_fence_compat {
-	/** @lock: Of the fence. */
+	/** @lock: The fence's spinlock. */
 	spinlock_t lock;
 };
 
@@ -51,7 +52,7 @@ static inline void txda_fence_compat_init(struct dma_fence *fence, struct txda_f
 					  const struct dma_fence_ops *ops, u64 context, u64 seqno)
 {
 	spin_lock_init(&compat->lock);
-	/* The caller serves a client of this module, so it does not go now. */
+	/* The caller is serving a client of this module, so the module cannot be unloaded now. */
 	__module_get(THIS_MODULE);
 	dma_fence_init64(fence, ops, &compat->lock, context, seqno);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * drm_gpuvm. The arguments of drm_gpuvm_sm_map() became a struct in 6.18; drm_gpuvm_bo_obtain() got
- * its suffix in 7.0.
+ * its _locked suffix in 7.0.
  */
 #ifndef TXDA_COMPAT_GPUVM_H
 #define TXDA_COMPAT_GPUVM_H

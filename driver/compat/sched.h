@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * drm_sched as the newest kernel has it.
+ * drm_sched with the interface of the newest kernel.
  *
  * Differences: the arguments of drm_sched_init() became a struct in 6.15. drm_sched_job_init() got
- * a client id in 6.17, and in Debian's 6.12 too. A timeout that was none can say so since 6.17;
- * before, the job was lost to the scheduler unless its driver put it back.
+ * a client id in 6.17 (also in Debian's 6.12). Since 6.17 timedout_job can report a false timeout;
+ * before that the scheduler lost the job unless the driver put it back.
  */
 #ifndef TXDA_COMPAT_SCHED_H
 #define TXDA_COMPAT_SCHED_H
@@ -49,8 +49,8 @@ static inline int txda_sched_job_init(struct drm_sched_job *job, struct drm_sche
 }
 
 /*
- * What timedout_job returns when the scheduler is to go on with the job as if nothing had happened:
- * it is still running, or its fence has signalled meanwhile and it can be freed as any other.
+ * Return value of timedout_job when the scheduler should carry on as if no timeout had happened:
+ * the job is still running, or its fence has signalled meanwhile and it can be freed normally.
  */
 static inline enum drm_gpu_sched_stat txda_sched_keep(struct drm_sched_job *job)
 {
@@ -61,7 +61,7 @@ static inline enum drm_gpu_sched_stat txda_sched_keep(struct drm_sched_job *job)
 
 	spin_lock(&sched->job_list_lock);
 	list_add(&job->list, &sched->pending_list);
-	/* It may be done already, and its turn to be freed have passed. */
+	/* The job may be done and its chance to be freed have passed, so queue that work again. */
 	queue_work(sched->submit_wq, &sched->work_free_job);
 	spin_unlock(&sched->job_list_lock);
 	return DRM_GPU_SCHED_STAT_NOMINAL;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Pageable memory of the kernel. The flags of shmem_file_setup() became a type of their own in 7.0.
- */
+/* Pageable kernel memory. The flags of shmem_file_setup() became a type of their own in 7.0. */
 #ifndef TXDA_COMPAT_SHMEM_H
 #define TXDA_COMPAT_SHMEM_H
 

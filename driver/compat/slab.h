@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Allocations that know the type they are for, as of 7.0; Debian's 6.12 has them too. Always with
- * the flags, which the real ones can do without.
+ * The typed allocators of 7.0 (also in Debian's 6.12). Flags are always passed here, although the
+ * kernel's macros allow leaving them out.
  */
 #ifndef TXDA_COMPAT_SLAB_H
 #define TXDA_COMPAT_SLAB_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of what needs no chip: page tables, runs, firmware images, counters of errors. A
+ * KUnit tests of code that needs no chip: page tables, runs, firmware images, error counters. A
  * kernel with CONFIG_KUNIT runs them when it loads the module; tests/kunit builds them for user
  * space.
  */
@@ -63,7 +63,7 @@ static void txda_test_runs_merge(struct kunit *test)
 	kvfree(runs);
 }
 
-/* Whether one piece of @len bytes at @addr is taken for @bytes of a buffer. */
+/* Whether a single segment of @len bytes at @addr is accepted for @bytes of a buffer. */
 static int txda_test_sgt(struct kunit *test, u64 addr, u32 len, u64 bytes)
 {
 	struct txda_runs *runs;
@@ -89,7 +89,7 @@ static void txda_test_runs_hostile(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M, SZ_8K, SZ_8K), 0);
 	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M, SZ_8K, SZ_4K), 0);
 	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, end - SZ_4K, SZ_4K, SZ_4K), 0);
-	/* Too short, not whole pages, and beyond what an entry can hold. */
+	/* Too short, not whole pages, and beyond what a page table entry can hold. */
 	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M, SZ_4K, SZ_8K), -EINVAL);
 	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M, 100, 100), -EINVAL);
 	KUNIT_EXPECT_EQ(test, txda_test_sgt(test, SZ_1M + 512, SZ_4K, SZ_4K), -EINVAL);
@@ -117,7 +117,7 @@ static void txda_test_ras_wrap(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 3), 3);
 	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 3), 3);
 	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, U32_MAX), U32_MAX);
-	/* A reset that nobody told of. */
+	/* A reset that the driver was not told of. */
 	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 2), 2 + (u64)U32_MAX);
 }
 
@@ -130,7 +130,7 @@ static void txda_test_ras_reset(struct kunit *test)
 	txda_write(tdev, TXDA_REG_PORT(1) + TXDA_PORT_ERRORS, 7);
 	txda_ras_save(tdev);
 	txda_ras_restart(tdev);
-	/* More than before the reset by the time that somebody looks. */
+	/* More errors than before the reset by the time of the next read. */
 	txda_write(tdev, TXDA_REG_ECC_CORRECTED, 6);
 	txda_write(tdev, TXDA_REG_PORT(1) + TXDA_PORT_ERRORS, 0);
 	KUNIT_EXPECT_EQ(test, txda_ras_get(tdev, TXDA_RAS_ECC_CORRECTED, &total), 0);
@@ -138,7 +138,7 @@ static void txda_test_ras_reset(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, txda_ras_get(tdev, TXDA_RAS_PORT + 1, &total), 0);
 	KUNIT_EXPECT_EQ(test, total, 7);
 
-	/* A chip that is gone reads all ones, which are no errors. */
+	/* A removed chip reads as all ones, which is not a count. */
 	txda_write(tdev, TXDA_REG_MAGIC, U32_MAX);
 	txda_write(tdev, TXDA_REG_ECC_CORRECTED, U32_MAX);
 	KUNIT_EXPECT_EQ(test, txda_ras_get(tdev, TXDA_RAS_ECC_CORRECTED, &total), -ENODEV);
@@ -176,7 +176,7 @@ static void txda_test_image_fill(struct txda_test_image *image)
 	image->h.carveout_bytes = SZ_4M;
 }
 
-/* With a checksum that fits, and @bytes of it. */
+/* An image of @bytes with a valid checksum. */
 static int txda_test_image_check(struct txda_device *tdev, struct txda_test_image *image,
 				 size_t bytes)
 {
@@ -224,12 +224,12 @@ static void txda_test_fw_hostile(struct kunit *test)
 	TXDA_TEST_FW_BAD(carveout_bytes, TXDA_TEST_DRAM / 2 + SZ_2M, -E2BIG);
 	TXDA_TEST_FW_BAD(carveout_bytes, U64_MAX - SZ_2M + 1, -E2BIG);
 
-	/* Cut anywhere. */
+	/* Truncated anywhere. */
 	txda_test_image_fill(&image);
 	for (bytes = 0; bytes < sizeof(image); bytes++)
 		KUNIT_EXPECT_EQ(test, txda_test_image_check(tdev, &image, bytes), -EINVAL);
 
-	/* Larger than what the chip keeps for it. */
+	/* Larger than the chip's reserved memory. */
 	tdev->dram_reserved = sizeof(image) - 1;
 	txda_test_image_fill(&image);
 	KUNIT_EXPECT_EQ(test, txda_test_image_check(tdev, &image, sizeof(image)), -E2BIG);
@@ -248,7 +248,7 @@ static struct kunit_suite txda_fw_suite = {
 
 /* ---- Page tables ---------------------------------------------------------------------------- */
 
-/* An address space of a chip with 2 MiB of DRAM, which nobody uses: no flush waits for anything. */
+/* An unused address space of a chip with 2 MiB of DRAM: no flush waits for anything. */
 static struct txda_pt *txda_test_pt_init(struct kunit *test)
 {
 	struct txda_device *tdev = txda_test_device(test);
@@ -276,7 +276,7 @@ static void txda_test_pt_fini(struct kunit *test, struct txda_pt *pt)
 	txda_buddy_fini(&pt->tdev->vram.mm);
 }
 
-/* Where the chip finds @va, by what is in its DRAM; U64_MAX: nowhere. */
+/* Where the chip translates @va to, by the contents of its DRAM; U64_MAX: not mapped. */
 static u64 txda_test_pt_walk(struct txda_pt *pt, u64 va)
 {
 	u64 pte = txda_pt_root(pt);
@@ -325,7 +325,7 @@ static void txda_test_pt_split(struct kunit *test)
 	struct txda_pt *pt = txda_test_pt_init(test);
 	const u64 va = 3ull * SZ_2M, addr = 5ull * SZ_2M;
 
-	/* A small page, a huge one, a small one: two tables below the three on the way. */
+	/* A small page, a huge one, a small one: two tables below the three on the path. */
 	txda_test_pt_map(test, pt, va - SZ_4K, SZ_2M + SZ_8K, addr - SZ_4K);
 	KUNIT_EXPECT_EQ(test, pt->tables, 5);
 	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va - SZ_4K - 1), U64_MAX);
@@ -334,7 +334,7 @@ static void txda_test_pt_split(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + SZ_2M + 1), addr + SZ_2M + 1);
 	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + SZ_2M + SZ_4K), U64_MAX);
 
-	/* A hole in the huge page: a table takes its place, and nothing else moves. */
+	/* A hole in the huge page: a table replaces it, and all other translations stay. */
 	txda_test_pt_unmap(test, pt, va + SZ_1M, SZ_4K);
 	KUNIT_EXPECT_EQ(test, pt->tables, 6);
 	KUNIT_EXPECT_EQ(test, txda_test_pt_walk(pt, va + SZ_1M - 1), addr + SZ_1M - 1);
@@ -346,7 +346,7 @@ static void txda_test_pt_split(struct kunit *test)
 	txda_test_pt_fini(test, pt);
 }
 
-/* Whatever is mapped wherever: what was prepared is enough, and nothing of it is left behind. */
+/* For random mappings: the prepared tables are enough, and none is left behind. */
 static void txda_test_pt_reserve(struct kunit *test)
 {
 	struct txda_pt *pt = txda_test_pt_init(test);

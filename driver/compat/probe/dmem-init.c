@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/cgroup_dmem.h>
+
+struct dmem_cgroup_init probe = {.size = 1};
